@@ -104,9 +104,11 @@ static int append(struct pl_trace *a, struct pl_trace *b, const char *name, stru
 static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *pool,
 		      struct pl_trace *t, struct pl_err *err)
 {
-	const struct pl_trace_reader_opts o = {
-		.pool = pool, .salvage = c->salvage, .log = &c->c.log, .roles = PL_DERIVE_ROLES
-	};
+	const struct pl_trace_reader_opts o = { .pool = pool,
+						.salvage = c->salvage,
+						.log = &c->c.log,
+						.roles = PL_DERIVE_ROLES,
+						.kinds = PL_DERIVE_KINDS };
 	struct pl_trace one;
 	int rc;
 

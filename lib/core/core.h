@@ -111,6 +111,11 @@ void *pl_calloc(size_t n, size_t size); /* zeroed; NULL on failure or overflow *
 void *pl_realloc(void *p, size_t size); /* p stays valid on failure */
 char *pl_strdup(const char *s);		/* NULL on failure */
 void pl_free(void *p);
+/* Return freed pages to the system: where large amounts are freed while others are taken. */
+void pl_mem_trim(void);
+/* The contents are not needed any more: return whole pages of them to the system. The memory stays
+ * allocated. */
+void pl_mem_discard(void *p, size_t n);
 int pl_alloc(void *out, size_t n, size_t size,
 	     struct pl_err *err) PL_MUST; /* *(void **)out, zeroed */
 

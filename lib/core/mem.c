@@ -5,9 +5,14 @@
  * and all that follow. The count is atomic: with one thread it repeats exactly.
  */
 #include <errno.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/core.h"
 
@@ -71,6 +76,23 @@ char *pl_strdup(const char *s)
 void pl_free(void *p)
 {
 	free(p);
+}
+
+void pl_mem_trim(void)
+{
+#ifdef __GLIBC__
+	malloc_trim(0);
+#endif
+}
+
+void pl_mem_discard(void *p, size_t n)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t from = ((uintptr_t)p + page - 1) / page * page;
+	uintptr_t to = ((uintptr_t)p + n) / page * page;
+
+	if (to > from)
+		(void)madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
 int pl_alloc(void *out, size_t n, size_t size, struct pl_err *err)

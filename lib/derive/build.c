@@ -18,6 +18,8 @@
 #include "derive/describe.h"
 #include "derive/internal.h"
 
+#define TRIM_BYTES (64u << 20) /* freed memory goes back to the system in pieces of this size */
+
 int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err)
 {
 	void *p = n > SIZE_MAX / size ? NULL : pl_malloc(n * size);
@@ -80,6 +82,7 @@ int pl_derive_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_e
 	if (rc < 0)
 		return rc;
 	b->node[b->n_nodes] = *n;
+	b->node[b->n_nodes].flags &= (uint8_t)~NODE_OWN;
 	if (n->role == PL_RO_ARRIVE && n->res != PL_NONE)
 		b->ri[n->res].comm = true;
 	*id = (uint32_t)b->n_nodes++;
@@ -92,10 +95,16 @@ int pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, stru
 
 	if (src == PL_NONE || dst == PL_NONE || src == dst)
 		return 0;
+	if (type == PL_E_SEQ && src + 1 == dst) {
+		b->node[dst].flags |= NODE_FOLLOWS;
+		return 0;
+	}
 	rc = pl_grow(&b->edge, &b->cap_edges, b->n_edges + 1, sizeof(*b->edge), err);
 	if (rc < 0)
 		return rc;
 	b->edge[b->n_edges++] = (struct edge){ src, dst, (uint8_t)type };
+	if (PL_E_TYPE(type) == PL_E_WAIT)
+		b->node[dst].flags |= NODE_WAITS;
 	return 0;
 }
 
@@ -108,9 +117,9 @@ int pl_derive_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_er
 		*out = PL_NONE;
 		return 0;
 	}
-	if (b->str[seg][id] == PL_NONE)
-		rc = pl_intern_add(&b->g->str, s->str[id], s->len[id], &b->str[seg][id], err);
-	*out = b->str[seg][id];
+	if (b->seg[seg].str[id] == PL_NONE)
+		rc = pl_intern_add(&b->g->str, s->str[id], s->len[id], &b->seg[seg].str[id], err);
+	*out = b->seg[seg].str[id];
 	return rc;
 }
 
@@ -195,7 +204,6 @@ int pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool byte
 		.type = PL_N_OP,
 		.kind = e->kind[op->ev],
 		.res = res,
-		.group = PL_NONE,
 		.step = -1,
 	};
 	if ((bytes && e->bytes) || e->mb || e->chunk || e->layer || e->peer) {
@@ -286,7 +294,7 @@ static int add_resource(struct gb *b, uint32_t seg, uint32_t track, struct pl_er
 
 		rk->all_sync |= all && !strcmp(all, "true");
 	}
-	b->track_res[seg][track] = (uint32_t)g->n_res++;
+	b->seg[seg].track_res[track] = (uint32_t)g->n_res++;
 	return 0;
 }
 
@@ -359,7 +367,7 @@ static int add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_
 static void add_op(const struct gb *b, uint32_t seg, uint32_t ev, struct op *op)
 {
 	const struct pl_events *e = b->t->seg[seg];
-	const struct pl_clock *clock = b->clock[seg][e->track[ev]];
+	const struct pl_clock *clock = b->seg[seg].clock[e->track[ev]];
 	pl_ns start = pl_add_sat(e->ts[ev], e->seg.base_ns);
 
 	*op = (struct op){
@@ -416,86 +424,113 @@ static void order_calls(const struct gb *b, struct resinfo *ri)
 	}
 }
 
-static int sort_one(struct gb *b, uint32_t res, struct pl_err *err)
-{
-	struct resinfo *ri = &b->ri[res];
-
-	(void)err;
-	pl_sort(ri->op, ri->n, sizeof(*ri->op), ri->device ? by_turn : by_start);
-	if (ri->thread)
-		order_calls(b, ri);
-	return 0;
-}
-
 static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[seg];
+	struct seginfo *x = &b->seg[seg];
 	uint32_t nt = e->seg.n_tracks;
 	int rc;
 
-	if ((rc = pl_alloc(&b->str[seg], e->seg.str.n + 1, sizeof(pl_id), err)) < 0 ||
-	    (rc = pl_alloc(&b->call_type[seg], e->seg.str.n + 1, 1, err)) < 0 ||
-	    (rc = pl_alloc(&b->phase_of[seg], e->seg.str.n + 1, 1, err)) < 0 ||
-	    (rc = pl_alloc(&b->track_res[seg], nt + 1, sizeof(uint32_t), err)) < 0 ||
-	    (rc = pl_alloc(&b->track_at[seg], nt + 1, sizeof(uint32_t), err)) < 0 ||
-	    (rc = pl_alloc(&b->clock[seg], nt + 1, sizeof(void *), err)) < 0 ||
-	    (rc = pl_alloc(&b->ev_node[seg], e->n + 1, sizeof(uint32_t), err)) < 0)
-		return rc;
-	memset(b->str[seg], 0xff, e->seg.str.n * sizeof(pl_id));
-	memset(b->track_res[seg], 0xff, nt * sizeof(uint32_t));
-	memset(b->ev_node[seg], 0xff, e->n * sizeof(uint32_t));
+	PL_TRY(pl_alloc(&x->str, e->seg.str.n + 1, sizeof(*x->str), err));
+	PL_TRY(pl_alloc(&x->call_type, e->seg.str.n + 1, 1, err));
+	PL_TRY(pl_alloc(&x->phase_of, e->seg.str.n + 1, 1, err));
+	PL_TRY(pl_alloc(&x->track_res, nt + 1, sizeof(*x->track_res), err));
+	PL_TRY(pl_alloc(&x->track_at, nt + 1, sizeof(*x->track_at), err));
+	PL_TRY(pl_alloc(&x->clock, nt + 1, sizeof(*x->clock), err));
+	memset(x->str, 0xff, e->seg.str.n * sizeof(*x->str));
+	memset(x->track_res, 0xff, nt * sizeof(*x->track_res));
 	for (uint32_t i = 0; i < nt; i++)
-		b->clock[seg][i] = pl_trace_merge_clock(&b->t->merge, seg, e->seg.track[i].rank);
-	return 0;
+		x->clock[i] = pl_trace_merge_clock(&b->t->merge, seg, e->seg.track[i].rank);
+out:
+	return rc;
 }
 
-/* Makes resources for the tracks in the order of first use, with arrays for their operations.
- * track_at becomes the index of the segment's first operation on the resource. */
-static int make_room(struct gb *b, uint32_t seg, struct pl_err *err)
+/* Makes resources for the tracks in the order of first use, and lists their steps. track_at becomes
+ * the index of the segment's first operation on the resource. */
+static int count_ops(struct gb *b, uint32_t seg, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[seg];
-	uint32_t *count = b->track_at[seg];
+	uint32_t *count = b->seg[seg].track_at;
 	int rc = 0;
 
-	for (uint32_t ev = 0; rc == 0 && ev < e->n; ev++) {
-		if (e->kind[ev] == PL_K_SYNC)
-			rc = add_sync(b, e, ev, e->seg.track[e->track[ev]].rank, err);
-		if (rc < 0 || !is_op(e, ev))
-			continue;
-		if (b->track_res[seg][e->track[ev]] == PL_NONE)
-			rc = add_resource(b, seg, e->track[ev], err);
-		count[e->track[ev]]++;
-	}
-	for (uint32_t i = 0; rc == 0 && i < e->seg.n_tracks; i++) {
-		struct resinfo *ri = count[i] ? &b->ri[b->track_res[seg][i]] : NULL;
+	for (uint32_t ev = 0; ev < e->n; ev++) {
+		uint32_t track = e->track[ev];
+		struct resinfo *ri;
 
+		if (e->kind[ev] == PL_K_SYNC)
+			PL_TRY(add_sync(b, e, ev, e->seg.track[track].rank, err));
+		if (!is_op(e, ev))
+			continue;
+		if (b->seg[seg].track_res[track] == PL_NONE)
+			PL_TRY(add_resource(b, seg, track, err));
+		count[track]++;
+		if (e->kind[ev] != PL_K_STEP)
+			continue;
+		ri = &b->ri[b->seg[seg].track_res[track]];
+		PL_TRY(pl_grow(&ri->op, &ri->cap, ri->n + (size_t)1, sizeof(*ri->op), err));
+		add_op(b, seg, ev, &ri->op[ri->n++]);
+	}
+	for (uint32_t i = 0; i < e->seg.n_tracks; i++) {
+		struct resinfo *ri = count[i] ? &b->ri[b->seg[seg].track_res[i]] : NULL;
 		uint32_t more = count[i];
 
 		if (!ri)
 			continue;
-		if ((size_t)ri->n + more > PL_NONE - 1)
+		if ((size_t)ri->n_all + more > PL_NONE - 1)
 			return pl_fail(err, PL_ELIMIT, "a track has more than %u operations",
 				       PL_NONE - 1);
-		rc = pl_grow(&ri->op, &ri->cap, (size_t)ri->n + more, sizeof(*ri->op), err);
-		count[i] = ri->n;
-		ri->n += more;
+		count[i] = ri->n_all;
+		ri->n_all += more;
 	}
+out:
 	return rc;
 }
 
+/* All operations of the segment's events. Those of steps keep the ends that steps.c gave them. */
 static int fill_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[seg];
+	struct seginfo *x = &b->seg[seg];
+	int rc = 0;
 
-	(void)err;
+	for (uint32_t i = 0; i < e->seg.n_tracks; i++) {
+		struct resinfo *ri = x->track_res[i] == PL_NONE ? NULL : &b->ri[x->track_res[i]];
+
+		if (!ri || ri->step)
+			continue;
+		ri->step = ri->op;
+		PL_TRY(pl_derive_room(&ri->op, ri->n_all, sizeof(*ri->op), err));
+		ri->n = ri->n_all;
+	}
 	for (uint32_t ev = 0; ev < e->n; ev++) {
 		pl_id track = e->track[ev];
 
 		if (is_op(e, ev))
-			add_op(b, seg, ev,
-			       &b->ri[b->track_res[seg][track]].op[b->track_at[seg][track]++]);
+			add_op(b, seg, ev, &b->ri[x->track_res[track]].op[x->track_at[track]++]);
 	}
-	return 0;
+out:
+	return rc;
+}
+
+static void sort_ops(struct resinfo *ri)
+{
+	pl_sort(ri->op, ri->n, sizeof(*ri->op), ri->device ? by_turn : by_start);
+}
+
+/* The operations of a rank, in order of start. */
+static void order_ops(struct gb *b, const struct rankinfo *rk)
+{
+	for (size_t k = 0; k < rk->n_res; k++) {
+		struct resinfo *ri = &b->ri[rk->res[k]];
+		const struct op *step = ri->step;
+
+		sort_ops(ri);
+		for (uint32_t i = 0; i < ri->n; i++)
+			if (ri->op[i].kind == PL_K_STEP)
+				ri->op[i].end = step++->end;
+		if (ri->thread)
+			order_calls(b, ri);
+	}
 }
 
 /* Files of one rank's several segments (long traces are cut into segments by their strings) share
@@ -515,7 +550,7 @@ static void share_tracks(struct gb *b, uint32_t seg)
 			    !strcmp(pl_intern_get(&s->str, x->pid),
 				    pl_intern_get(&p->str, y->pid)) &&
 			    !strcmp(pl_intern_get(&s->str, x->tid), pl_intern_get(&p->str, y->tid)))
-				b->track_res[seg][i] = b->track_res[seg - 1][k];
+				b->seg[seg].track_res[i] = b->seg[seg - 1].track_res[k];
 		}
 	}
 }
@@ -536,80 +571,73 @@ static int gather(struct gb *b, struct pl_err *err)
 
 		if ((rc = prepare_segment(b, seg, err)) < 0)
 			return rc;
-		if (e->n > PL_NONE - 1)
-			return pl_fail(err, PL_ELIMIT, "a segment has more than %u events",
-				       PL_NONE - 1);
+		b->has_memory |= e->alloc != NULL;
 		share_tracks(b, seg);
-		if ((rc = make_room(b, seg, err)) < 0)
+		if ((rc = count_ops(b, seg, err)) < 0)
 			return rc;
 	}
-	if ((rc = pl_derive_each(b, b->t->n_segs, fill_segment, err)) < 0)
-		return rc;
-	return pl_derive_each(b, (uint32_t)b->g->n_res, sort_one, err);
+	for (size_t i = 0; i < b->g->n_res; i++)
+		sort_ops(&b->ri[i]);
+	return 0;
 }
 
 /* ---- the whole
  * -------------------------------------------------------------------------------------- */
 
-void pl_derive_drop_events(struct gb *b)
+#define FREE(p) (pl_free(p), (p) = NULL)
+
+/* Free the columns of a segment, and what belongs to its strings. */
+static void drop_segment(struct gb *b, uint32_t seg)
 {
-	for (uint32_t i = 0; i < b->t->n_segs; i++) {
-		pl_free(b->str ? b->str[i] : NULL);
-		pl_free(b->call_type ? b->call_type[i] : NULL);
-		pl_free(b->phase_of ? b->phase_of[i] : NULL);
-		pl_free(b->track_res ? b->track_res[i] : NULL);
-		pl_free(b->track_at ? b->track_at[i] : NULL);
-		pl_free(b->clock ? b->clock[i] : NULL);
-		pl_free(b->ev_node ? b->ev_node[i] : NULL);
-	}
-	pl_free(b->str);
-	pl_free(b->call_type);
-	pl_free(b->phase_of);
-	pl_free(b->track_res);
-	pl_free(b->track_at);
-	pl_free(b->clock);
-	pl_free(b->ev_node);
-	b->str = NULL;
-	b->call_type = NULL;
-	b->phase_of = NULL;
-	b->track_res = NULL;
-	b->track_at = NULL;
-	b->clock = NULL;
-	b->ev_node = NULL;
+	struct seginfo *x = &b->seg[seg];
+
+	b->freed += b->t->seg[seg]->n * 64; /* about that much */
+	pl_trace_drop(b->t, seg);
+	FREE(x->str);
+	FREE(x->call_type);
+	FREE(x->phase_of);
+	FREE(x->track_at);
 }
 
-void pl_derive_drop_ops(struct gb *b)
+static void drop_segments(struct gb *b)
 {
-	for (size_t i = 0; b->ri && i < b->g->n_res; i++) {
-		pl_free(b->ri[i].op);
-		pl_free(b->ri[i].range);
-		b->ri[i].op = NULL;
-		b->ri[i].range = NULL;
-		b->ri[i].n = 0;
+	for (uint32_t i = 0; b->seg && i < b->t->n_segs; i++) {
+		drop_segment(b, i);
+		pl_free(b->seg[i].track_res);
+		pl_free(b->seg[i].clock);
+		pl_free(b->seg[i].arrival);
 	}
-	for (size_t i = 0; i < b->n_ranks; i++) {
-		struct rankinfo *rk = &b->rank[i];
+	FREE(b->seg);
+}
 
-		pl_free(rk->call);
-		pl_free(rk->by_call);
-		pl_free(rk->by_corr);
-		pl_free(rk->sync);
-		pl_free(rk->waited);
-		rk->call = NULL;
-		rk->by_call = NULL;
-		rk->by_corr = NULL;
-		rk->sync = NULL;
-		rk->waited = NULL;
-	}
-	pl_free(b->edge);
-	b->edge = NULL;
+void pl_derive_drop_ops(struct gb *b, struct resinfo *ri)
+{
+	b->freed += ri->n * sizeof(*ri->op);
+	FREE(ri->op);
+	FREE(ri->step);
+	FREE(ri->range);
+	ri->n = ri->n_ranges = 0;
+}
+
+void pl_derive_drop_calls(struct gb *b, struct rankinfo *rk)
+{
+	b->freed += rk->n_calls * sizeof(*rk->call);
+	FREE(rk->call);
+	FREE(rk->context);
+	FREE(rk->by_call);
+	FREE(rk->by_corr);
+	FREE(rk->sync);
+	FREE(rk->waited);
+	rk->n_calls = 0;
 }
 
 static void pl_derive_fini(struct gb *b)
 {
-	pl_derive_drop_events(b);
-	pl_derive_drop_ops(b);
+	drop_segments(b);
+	for (size_t i = 0; b->ri && i < b->g->n_res; i++)
+		pl_derive_drop_ops(b, &b->ri[i]);
 	for (size_t i = 0; i < b->n_ranks; i++) {
+		pl_derive_drop_calls(b, &b->rank[i]);
 		pl_free(b->rank[i].win);
 		pl_free(b->rank[i].res);
 	}
@@ -626,10 +654,9 @@ static void pl_derive_fini(struct gb *b)
 	pl_free(b->step);
 	pl_derive_drop_tensors(b);
 	pl_derive_drop_memory(b);
-	pl_free(b->local);
-	pl_free(b->node_step);
 	pl_free(b->step_shape);
 	pl_free(b->node);
+	pl_free(b->edge);
 	pl_free(b->attr);
 }
 
@@ -647,7 +674,7 @@ static int check_ranks(const struct gb *b, struct pl_err *err)
 	return 0;
 }
 
-static int tame(struct pl_trace *t, const struct pl_log *log, struct pl_err *err)
+static int clamp_outliers(struct pl_trace *t, const struct pl_log *log, struct pl_err *err)
 {
 	uint64_t wild;
 	int rc = pl_trace_clamp_outliers(t, &wild, err);
@@ -660,22 +687,111 @@ static int tame(struct pl_trace *t, const struct pl_log *log, struct pl_err *err
 	return rc;
 }
 
+/* Lists of segments: those whose first (or last) rank is this one. */
+struct seglist {
+	uint32_t *head, *next; /* by rank; by segment; PL_NONE ends a list */
+};
+
+static int list_segments(const struct gb *b, bool last, struct seglist *l, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&l->head, b->n_ranks, sizeof(*l->head), err));
+	PL_TRY(pl_alloc(&l->next, b->t->n_segs, sizeof(*l->next), err));
+	memset(l->head, 0xff, b->n_ranks * sizeof(*l->head));
+	for (uint32_t i = b->t->n_segs; i-- > 0;) {
+		uint32_t rank = PL_NONE;
+
+		for (uint32_t k = 0; k < b->t->seg[i]->seg.n_tracks; k++) {
+			uint32_t res = b->seg[i].track_res[k];
+			uint32_t r = res == PL_NONE ? PL_NONE : b->ri[res].rank_index;
+
+			if (r != PL_NONE && (rank == PL_NONE || (last ? r > rank : r < rank)))
+				rank = r;
+		}
+		rank = rank == PL_NONE ? 0 : rank;
+		l->next[i] = l->head[rank];
+		l->head[rank] = i;
+	}
+out:
+	return rc;
+}
+
+/* Does a later part of the builder read the events of this segment? Recorded allocations and
+ * messages are looked up there, and so are waits for threads that communicate. */
+static bool needed_later(const struct gb *b, uint32_t seg)
+{
+	const struct pl_events *e = b->t->seg[seg];
+	bool needed = b->has_memory || e->of;
+
+	for (uint32_t i = 0; i < e->seg.n_tracks && !needed; i++) {
+		uint32_t res = b->seg[seg].track_res[i];
+
+		needed = res != PL_NONE && b->rank[b->ri[res].rank_index].comm_threads;
+	}
+	return needed;
+}
+
+/* Free what only the rank's own nodes needed: its events and the operations of its threads. */
+static void drop_rank(struct gb *b, struct rankinfo *rk, const struct seglist *last)
+{
+	size_t rank = (size_t)(rk - b->rank);
+
+	if (!rk->n_sync) {
+		FREE(rk->context);
+		FREE(rk->by_corr);
+		rk->n_by_corr = 0;
+	}
+	for (size_t k = 0; k < rk->n_res && !rk->comm_threads && !b->has_memory; k++)
+		if (b->ri[rk->res[k]].thread)
+			pl_derive_drop_ops(b, &b->ri[rk->res[k]]);
+	for (uint32_t seg = last->head[rank]; seg != PL_NONE; seg = last->next[seg])
+		if (!needed_later(b, seg))
+			drop_segment(b, seg);
+	if (b->freed > TRIM_BYTES) {
+		pl_mem_trim();
+		b->freed = 0;
+	}
+}
+
+/* The nodes of each rank, and the edges between them. The events of a rank are freed before the
+ * next rank, because a large job has more of them than of nodes. */
+static int make_nodes(struct gb *b, struct pl_err *err)
+{
+	struct seglist first = { NULL, NULL }, last = { NULL, NULL };
+	int rc;
+
+	PL_TRY(list_segments(b, false, &first, err));
+	PL_TRY(list_segments(b, true, &last, err));
+	for (size_t r = 0; r < b->n_ranks; r++) {
+		struct rankinfo *rk = &b->rank[r];
+
+		for (uint32_t i = first.head[r]; i != PL_NONE; i = first.next[i])
+			PL_TRY(fill_segment(b, i, err));
+		order_ops(b, rk);
+		PL_TRY(pl_derive_host(b, rk, err));
+		PL_TRY(pl_derive_device(b, rk, err));
+		PL_TRY(pl_derive_collect_tensors(b, rk, err));
+		drop_rank(b, rk, &last);
+	}
+	pl_mem_trim();
+out:
+	pl_free(first.head);
+	pl_free(first.next);
+	pl_free(last.head);
+	pl_free(last.next);
+	return rc;
+}
+
 int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct pl_graph *g,
 		    struct pl_err *err)
 {
 	struct gb b = { .t = t, .g = g, .o = o };
-	size_t n = t->n_segs ? t->n_segs : 1;
 	int rc;
 
 	pl_graph_init(g);
-	PL_TRY(tame(t, o->log, err));
-	PL_TRY(pl_alloc(&b.str, n, sizeof(*b.str), err));
-	PL_TRY(pl_alloc(&b.call_type, n, sizeof(*b.call_type), err));
-	PL_TRY(pl_alloc(&b.phase_of, n, sizeof(*b.phase_of), err));
-	PL_TRY(pl_alloc(&b.track_res, n, sizeof(*b.track_res), err));
-	PL_TRY(pl_alloc(&b.track_at, n, sizeof(*b.track_at), err));
-	PL_TRY(pl_alloc(&b.clock, n, sizeof(*b.clock), err));
-	PL_TRY(pl_alloc(&b.ev_node, n, sizeof(*b.ev_node), err));
+	PL_TRY(clamp_outliers(t, o->log, err));
+	PL_TRY(pl_alloc(&b.seg, t->n_segs, sizeof(*b.seg), err));
 	PL_TRY(pl_grow(&b.attr, &b.cap_attrs, 1, sizeof(*b.attr), err));
 	b.attr[b.n_attrs++] = GB_NO_ATTR;
 	PL_TRY(gather(&b, err));
@@ -686,24 +802,22 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 	PL_TRY(pl_intern_add(&g->str, "step end", 8, &b.s_end, err));
 	PL_TRY(pl_intern_add(&g->str, "rendezvous", 10, &b.s_rendezvous, err));
 	PL_TRY(pl_derive_ranges(&b, err));
-	PL_TRY(pl_derive_host(&b, err));
-	PL_TRY(pl_derive_device(&b, err));
+	PL_TRY(make_nodes(&b, err));
 	PL_TRY(pl_derive_tables(&b, err));
 	PL_TRY(pl_derive_comm(&b, err));
 	PL_TRY(pl_derive_threads(&b, err));
 	PL_TRY(pl_derive_waits(&b, err));
-	PL_TRY(pl_derive_latency(&b, err));
+	PL_TRY(pl_derive_link_latency(&b, err));
 	PL_TRY(pl_derive_find_tensors(&b, err));
 	PL_TRY(pl_derive_find_memory(&b, err));
-	pl_derive_drop_events(&b);
-	pl_trace_drop(t);
+	drop_segments(&b);
 	PL_TRY(pl_derive_cut(&b, err));
-	PL_TRY(pl_derive_put_tensors(&b, err));
-	PL_TRY(pl_derive_put_memory(&b, err));
-	PL_TRY(pl_derive_describe(g, err));
 	rc = 0;
 out:
 	pl_derive_fini(&b);
+	pl_mem_trim();
+	if (rc == 0)
+		rc = pl_derive_describe(g, err);
 	if (rc < 0)
 		pl_graph_fini(g);
 	return rc;

@@ -57,6 +57,28 @@ static int copy_groups(struct gb *b, struct pl_err *err)
 	return 0;
 }
 
+int pl_derive_add_arrival(struct gb *b, const struct op *op, struct pl_err *err)
+{
+	struct seginfo *x = &b->seg[op->seg];
+	int rc =
+		pl_grow(&x->arrival, &x->cap_arrivals, x->n_arrivals + 1, sizeof(*x->arrival), err);
+
+	if (rc == 0)
+		x->arrival[x->n_arrivals++] = (struct arrival){ op->ev, op->node };
+	return rc;
+}
+
+PL_COMPARATOR(by_event, struct arrival, event);
+
+uint32_t pl_derive_arrival(const struct gb *b, const struct pl_member *m)
+{
+	const struct seginfo *x = m->segment < b->t->n_segs ? &b->seg[m->segment] : NULL;
+	size_t i = 0, n = x ? x->n_arrivals : 0;
+
+	PL_LOWER_BOUND(i, n, x->arrival[i].event < m->event);
+	return i < n && x->arrival[i].event == m->event ? x->arrival[i].node : PL_NONE;
+}
+
 /* Another communication of the same rank with the same span? Marked in `flags` scratch before. */
 static void find_twins(struct gb *b, const struct rankinfo *rk, uint8_t *twin)
 {
@@ -239,8 +261,7 @@ static int rendezvous(struct gb *b, const struct match *x, uint32_t *id, struct 
 			  .kind = PL_K_COLLECTIVE,
 			  .res = PL_NONE,
 			  .name = b->s_rendezvous,
-			  .group = x->m->group,
-			  .step = -1 };
+			  .group = x->m->group };
 	struct attr all = GB_NO_ATTR;
 	int rc;
 
@@ -348,6 +369,9 @@ int pl_derive_comm(struct gb *b, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
+	for (uint32_t i = 0; i < b->t->n_segs; i++)
+		pl_sort(b->seg[i].arrival, b->seg[i].n_arrivals, sizeof(*b->seg[i].arrival),
+			by_event);
 	PL_TRY(copy_groups(b, err));
 	for (size_t r = 0; r < b->n_ranks; r++)
 		if (b->rank[r].table)

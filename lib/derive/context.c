@@ -35,7 +35,7 @@ static const char module_prefix[] = "nn.Module: ";
 static int phase_of(struct gb *b, uint32_t seg, pl_id name, uint8_t *phase, struct pl_err *err)
 {
 	const struct pl_intern *str = &b->t->seg[seg]->seg.str;
-	uint8_t *known = &b->phase_of[seg][name];
+	uint8_t *known = &b->seg[seg].phase_of[name];
 	const struct pl_name_says *says;
 	int rc = 0;
 
@@ -68,7 +68,7 @@ static int gather_ranges(struct gb *b, uint32_t seg, struct pl_err *err)
 	int rc = 0;
 
 	for (uint32_t ev = 0; ev < e->n && rc == 0; ev++) {
-		uint32_t res = b->track_res[seg][e->track[ev]];
+		uint32_t res = b->seg[seg].track_res[e->track[ev]];
 		struct range x = { .module = PL_NONE };
 		struct resinfo *ri;
 

@@ -16,8 +16,12 @@
  * the structures are compared.
  *
  * The order of the nodes of a step depends on its structure, not on its times. O(V + E).
- * Independent parts (successors and predecessors; nodes, edges and times of a step) run in the
- * pool. Each part writes its own arrays, so the result does not depend on the number of threads.
+ * Independent parts run in the pool. Each part writes its own arrays, so the result does not depend
+ * on the number of threads.
+ *
+ * A large job has gigabytes of nodes, so each array is freed as soon as the next one holds what it
+ * said. The last part gives up the builder's nodes piece by piece while the columns of the graph
+ * fill: both never exist as a whole.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,44 +31,45 @@
 
 /* Steps that differ only in these columns share a shape, which has the values of the first step. */
 #define DESCRIPTIVE (PL_HAS_phase | PL_HAS_module | PL_HAS_work)
+#define GIVE_BACK   (1u << 20) /* the memory of so many nodes at a time */
 
+/* A step with nodes: order[from] .. order[to - 1]. */
+struct part {
+	int32_t step;
+	size_t from, to;
+	bool first; /* of its shape: the shape's columns come from this step */
+};
 struct cut {
 	struct gb *b;
 	uint32_t *out_off, *out; /* by node: its successors */
 	uint32_t *in_off, *in;	 /* by node: its predecessors, in the order of the edges */
 	uint8_t *in_type;
-	int32_t *step; /* by node */
-	uint32_t *order;
-	uint32_t *left;	     /* predecessors in the step not ordered yet; then number in the step */
-	struct edge *cross;  /* edges from an earlier step, by step */
-	uint32_t *cross_off; /* by step + 1 */
-	uint32_t *entry;     /* by resource: ENTRY node in the current step, PL_NONE */
-	pl_ns *tail;	     /* by resource: end of its nodes in earlier steps, INT64_MIN: none */
-	struct pl_shape s;   /* being built */
-	unsigned has;	     /* its optional columns */
-	size_t cap_nodes, cap_edges;
-	uint64_t *hash; /* by shape */
-	size_t cap_hash;
+	int32_t *step;	   /* by node */
+	uint32_t *order;   /* the nodes, step by step */
+	uint32_t *left;	   /* by node: predecessors in the step that are not ordered yet; then the
+			      number in the shape */
+	struct part *part; /* in order of the steps; one for each step of the graph */
+	size_t n_parts;
+	uint32_t *part_of; /* by step + 1 */
+	uint32_t *entry;   /* by resource: ENTRY node in the current step, PL_NONE */
+	pl_ns *tail;	   /* by resource: end of its nodes in earlier steps, INT64_MIN: none */
+	struct pl_shape s; /* of the current step: entries and edges */
+	unsigned has;	   /* optional columns of the shapes */
+	struct seen {	   /* by shape */
+		uint64_t hash;
+		uint32_t part; /* the first with this shape */
+	} * seen;
+	size_t cap_seen;
 	uint32_t *slot; /* shape + 1 by hash, open addressing; at most half of them are used */
 	size_t n_slots;
 	pl_ns epoch;
-	struct put { /* the current step: nodes order[from] .. order[to - 1] */
-		int32_t step;
-		size_t from, to;
-		struct pl_gstep *st;
-		int64_t dropped; /* dropped edges, written edges */
-		uint32_t edges;
-	} put;
-	struct pl_queue *queue;
+	size_t put_from, put_to; /* the nodes that put_nodes() is about to write */
 };
 
-/* Run the jobs in the pool, or one after the other. */
-static void together(struct cut *c, void (*const *job)(void *), size_t n)
+static void drop(uint32_t **array)
 {
-	for (size_t i = 0; i < n; i++)
-		pl_queue_put(c->queue, job[i], c);
-	while (pl_queue_get(c->queue))
-		;
+	pl_free(*array);
+	*array = NULL;
 }
 
 /* Degrees, counted two places up, become first places, one up, which filling moves to the end. */
@@ -74,23 +79,34 @@ static void sum_up(uint32_t *off, size_t n)
 		off[i + 2] += off[i + 1];
 }
 
-static void list_successors(void *arg)
+static inline bool follows(const struct cut *c, uint32_t x)
 {
-	struct cut *c = arg;
-	const struct gb *b = c->b;
-
-	for (size_t i = 0; i < b->n_edges; i++)
-		c->out_off[b->edge[i].src + 2]++;
-	sum_up(c->out_off, b->n_nodes);
-	for (size_t i = 0; i < b->n_edges; i++)
-		c->out[c->out_off[b->edge[i].src + 1]++] = b->edge[i].dst;
+	return x < c->b->n_nodes && c->b->node[x].flags & NODE_FOLLOWS;
 }
 
-static void list_predecessors(void *arg)
+/* The predecessors of a node: first the node before it, if it follows that, then those listed. */
+static inline uint32_t n_preds(const struct cut *c, uint32_t x)
 {
-	struct cut *c = arg;
-	const struct gb *b = c->b;
+	return c->in_off[x + 1] - c->in_off[x] + !!(c->b->node[x].flags & NODE_FOLLOWS);
+}
 
+static inline uint32_t pred(const struct cut *c, uint32_t x, uint32_t k, uint8_t *type)
+{
+	bool follows = c->b->node[x].flags & NODE_FOLLOWS;
+	uint32_t at = c->in_off[x] + k - follows;
+
+	*type = follows && !k ? PL_E_SEQ : c->in_type[at];
+	return follows && !k ? x - 1 : c->in[at];
+}
+
+static int list_predecessors(struct cut *c, struct pl_err *err)
+{
+	struct gb *b = c->b;
+	int rc;
+
+	PL_TRY(pl_alloc(&c->in_off, b->n_nodes + 2, sizeof(*c->in_off), err));
+	PL_TRY(pl_derive_room(&c->in, b->n_edges, sizeof(*c->in), err));
+	PL_TRY(pl_derive_room(&c->in_type, b->n_edges, 1, err));
 	for (size_t i = 0; i < b->n_edges; i++)
 		c->in_off[b->edge[i].dst + 2]++;
 	sum_up(c->in_off, b->n_nodes);
@@ -100,6 +116,27 @@ static void list_predecessors(void *arg)
 		c->in[at] = b->edge[i].src;
 		c->in_type[at] = b->edge[i].type;
 	}
+	pl_free(b->edge);
+	b->edge = NULL;
+out:
+	return rc;
+}
+
+static int list_successors(struct cut *c, struct pl_err *err)
+{
+	const struct gb *b = c->b;
+	int rc;
+
+	PL_TRY(pl_alloc(&c->out_off, b->n_nodes + 2, sizeof(*c->out_off), err));
+	PL_TRY(pl_derive_room(&c->out, b->n_edges, sizeof(*c->out), err));
+	for (size_t e = 0; e < b->n_edges; e++)
+		c->out_off[c->in[e] + 2]++;
+	sum_up(c->out_off, b->n_nodes);
+	for (uint32_t i = 0; i < b->n_nodes; i++)
+		for (uint32_t e = c->in_off[i]; e < c->in_off[i + 1]; e++)
+			c->out[c->out_off[c->in[e] + 1]++] = i;
+out:
+	return rc;
 }
 
 /* ---- order
@@ -123,7 +160,7 @@ static int report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 	const uint32_t *left = c->left;
 	const struct gb *b = c->b;
 	struct pl_buf text = { 0 };
-	uint8_t *seen;
+	uint8_t *seen, type;
 	uint32_t n = 0, stop;
 	int rc = pl_alloc(&seen, b->n_nodes, 1, err);
 
@@ -140,9 +177,12 @@ static int report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 			seen[n] = 1;
 			if (pass && text.n < 700)
 				describe(b, n, &text);
-			for (uint32_t e = c->in_off[n]; e < c->in_off[n + 1]; e++)
-				if (c->step[c->in[e]] == step && left[c->in[e]])
-					next = c->in[e];
+			for (uint32_t k = 0; k < n_preds(c, n); k++) {
+				uint32_t x = pred(c, n, k, &type);
+
+				if (c->step[x] == step && left[x])
+					next = x;
+			}
 			n = next;
 		} while (pass ? n != stop : !seen[n]);
 	}
@@ -178,6 +218,8 @@ static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t ste
 			if (c->step[d] == step && !--c->left[d])
 				*--top = d;
 		}
+		if (follows(c, x + 1) && c->step[x + 1] == step && !--c->left[x + 1])
+			*--top = x + 1;
 	}
 	return done;
 }
@@ -187,9 +229,8 @@ static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t ste
  */
 
 /* Also the epoch: the first start of all. */
-static void label_steps(void *arg)
+static void label_steps(struct cut *c)
 {
-	struct cut *c = arg;
 	struct gb *b = c->b;
 	bool inside, empty;
 
@@ -226,8 +267,7 @@ static void label_steps(void *arg)
 			if (op->call == PL_NONE)
 				continue;
 			for (uint32_t k = op->node; k <= op->last; k++) {
-				c->step[k] =
-					pl_derive_step_at(b, rk, rk->call[op->call].start, &inside);
+				c->step[k] = pl_derive_step_at(b, rk, op->launched, &inside);
 				b->node[k].flags =
 					(uint8_t)(inside ? b->node[k].flags | PL_NF_IN_STEP
 							 : b->node[k].flags & ~PL_NF_IN_STEP);
@@ -253,6 +293,10 @@ static void raise_from(struct cut *c, uint32_t x)
 				c->order[top++] = d;
 			}
 		}
+		if (follows(c, x + 1) && c->step[x + 1] < step) {
+			c->step[x + 1] = step;
+			c->order[top++] = x + 1;
+		}
 	}
 }
 
@@ -264,25 +308,32 @@ static void raise_from(struct cut *c, uint32_t x)
 static int raise_steps(struct cut *c, struct pl_err *err)
 {
 	const struct gb *b = c->b;
-	uint32_t *from = NULL, *at = NULL;
-	size_t n = 0, steps = b->n_steps + 2;
-	int rc = pl_alloc(&at, steps + 1, sizeof(*at), err);
+	uint32_t *from = NULL, *at = NULL; /* at: by step, the latest first */
+	size_t n = 0, last = b->n_steps + 1;
+	uint8_t type;
+	int rc = pl_alloc(&at, last + 2, sizeof(*at), err);
 
 	if (rc < 0)
 		return rc;
-	for (size_t i = 0; i < b->n_edges; i++) {
-		if (c->step[b->edge[i].dst] < c->step[b->edge[i].src]) {
-			at[steps - 1 - (size_t)(c->step[b->edge[i].src] + 1) + 1]++;
-			n++;
-		}
+	for (int pass = 0; pass < 2; pass++) {
+		for (uint32_t i = 0; i < b->n_nodes && (n || !pass); i++)
+			for (uint32_t k = 0; k < n_preds(c, i); k++) {
+				uint32_t x = pred(c, i, k, &type);
+				size_t late = last - (size_t)(c->step[x] + 1);
+
+				if (c->step[i] >= c->step[x])
+					continue;
+				n += !pass;
+				if (pass)
+					from[at[late]++] = x;
+				else
+					at[late + 1]++;
+			}
+		for (size_t s = 0; s <= last && !pass; s++)
+			at[s + 1] += at[s];
+		if (!pass)
+			PL_TRY(pl_derive_room(&from, n, sizeof(*from), err));
 	}
-	for (size_t s = 0; s < steps; s++)
-		at[s + 1] += at[s];
-	PL_TRY(pl_derive_room(&from, n, sizeof(*from), err));
-	for (size_t i = 0; i < b->n_edges && n; i++)
-		if (c->step[b->edge[i].dst] < c->step[b->edge[i].src])
-			from[at[steps - 1 - (size_t)(c->step[b->edge[i].src] + 1)]++] =
-				b->edge[i].src;
 	for (size_t i = 0; i < n; i++)
 		raise_from(c, from[i]);
 out:
@@ -291,29 +342,50 @@ out:
 	return rc;
 }
 
-/* Counts predecessors within the step, and lists edges from earlier steps by step. */
-static int split_edges(struct cut *c, struct pl_err *err)
+/* Counting sort of all nodes by step, by number within; lists the steps that have nodes. */
+static int split_steps(struct cut *c, struct pl_err *err)
 {
 	const struct gb *b = c->b;
-	size_t n = 0;
-	int rc = pl_alloc(&c->cross_off, b->n_steps + 4, sizeof(*c->cross_off), err);
+	size_t steps = b->n_steps + 2, *at = NULL; /* by step + 1: where its nodes begin */
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i < b->n_edges; i++) {
-		uint32_t d = b->edge[i].dst;
-		bool same = c->step[b->edge[i].src] == c->step[d];
+	PL_TRY(pl_alloc(&at, steps + 1, sizeof(*at), err));
+	PL_TRY(pl_alloc(&c->part, steps, sizeof(*c->part), err));
+	PL_TRY(pl_alloc(&c->part_of, steps, sizeof(*c->part_of), err));
+	for (size_t i = 0; i < b->n_nodes; i++)
+		at[c->step[i] + 2]++;
+	for (size_t s = 0; s < steps; s++) {
+		size_t n = at[s + 1];
 
-		c->left[d] += same;
-		c->cross_off[c->step[d] + 3] += !same;
-		n += !same;
+		at[s + 1] += at[s];
+		c->part_of[s] = (uint32_t)c->n_parts;
+		if (n)
+			c->part[c->n_parts++] = (struct part){ .step = (int32_t)s - 1,
+							       .from = at[s],
+							       .to = at[s + 1] };
 	}
-	sum_up(c->cross_off, b->n_steps + 2);
-	rc = pl_alloc(&c->cross, n, sizeof(*c->cross), err);
-	for (size_t i = 0; rc == 0 && n && i < b->n_edges; i++)
-		if (c->step[b->edge[i].src] != c->step[b->edge[i].dst])
-			c->cross[c->cross_off[c->step[b->edge[i].dst] + 2]++] = b->edge[i];
+	for (uint32_t i = 0; i < b->n_nodes; i++)
+		c->order[at[c->step[i] + 1]++] = i;
+out:
+	pl_free(at);
 	return rc;
+}
+
+static int order_part(struct gb *b, uint32_t part, struct pl_err *err)
+{
+	const struct cut *c = b->cut;
+	const struct part *p = &c->part[part];
+	size_t n = p->to - p->from;
+	uint8_t type;
+
+	for (size_t k = p->from; k < p->to; k++) {
+		uint32_t x = c->order[k];
+
+		for (uint32_t e = 0; e < n_preds(c, x); e++)
+			c->left[x] += c->step[pred(c, x, e, &type)] == p->step;
+	}
+	return sort_nodes(c, c->order + p->from, n, p->step) == n ? 0
+								  : report_cycle(c, p->step, err);
 }
 
 /* ---- shapes
@@ -333,27 +405,67 @@ static unsigned columns_needed(const struct gb *b)
 	return has;
 }
 
-static uint64_t hash_structure(const struct pl_shape *s)
+static bool same_node(const struct gb *b, const struct node *x, const struct node *y)
 {
-	uint64_t h = pl_hash(s->type, s->n_nodes);
+	const struct attr *a = &b->attr[x->attr], *d = &b->attr[y->attr];
+	bool same = x->type == y->type && x->role == y->role && x->kind == y->kind &&
+		    !((x->flags ^ y->flags) & ~NODE_OWN) && x->res == y->res &&
+		    x->name == y->name && (x->group == y->group || !pl_derive_may_group(x));
 
-	h = h * 31 + pl_hash(s->role, s->n_nodes);
-	h = h * 31 + pl_hash(s->name, s->n_nodes * sizeof(*s->name));
-	h = h * 31 + pl_hash(s->res, s->n_nodes * sizeof(*s->res));
+	if (a == d || !same)
+		return same;
+#define SAME(member, word, type, unknown, values, bit)                                             \
+	same &= (bit & DESCRIPTIVE) || a->member == d->member;
+	PL_NODE_OPTIONAL_COLUMNS(SAME)
+	return same;
+}
+
+static uint64_t hash_structure(const struct cut *c, const struct part *p)
+{
+	const struct pl_shape *s = &c->s;
+	uint64_t h = s->n_entries;
+
+	for (size_t k = p->from; k < p->to; k++) {
+		const struct node *n = &c->b->node[c->order[k]];
+
+		h = (h ^ ((uint64_t)n->role << 56 | (uint64_t)n->res << 24 | n->name)) *
+		    0x9e3779b97f4a7c15u;
+		h ^= h >> 32;
+	}
 	h = h * 31 + pl_hash(s->off, (s->n_nodes + 1) * sizeof(*s->off));
 	h = h * 31 + pl_hash(s->src, s->n_edges * sizeof(*s->src));
 	return h * 31 + pl_hash(s->etype, s->n_edges);
 }
 
-/* The slot of the current shape, or the free slot for it. */
-static uint32_t *shape_slot(const struct cut *c, uint64_t h)
+/* Is the structure of the current step, which is that of part p, the one of the shape? */
+static bool same_structure(const struct cut *c, const struct part *p, uint32_t shape)
+{
+	const struct pl_shape *x = &c->b->g->shape[shape], *y = &c->s;
+	const struct part *q = &c->part[c->seen[shape].part];
+
+	if (x->n_nodes != y->n_nodes || x->n_edges != y->n_edges || x->n_entries != y->n_entries ||
+	    memcmp(x->off, y->off, (x->n_nodes + (size_t)1) * sizeof(*x->off)) ||
+	    (x->n_edges && (memcmp(x->src, y->src, x->n_edges * sizeof(*x->src)) ||
+			    memcmp(x->etype, y->etype, x->n_edges))))
+		return false;
+	for (uint32_t i = 0; i < x->n_entries; i++)
+		if (c->entry[x->res[i]] != i)
+			return false;
+	for (size_t k = 0; k < p->to - p->from; k++)
+		if (!same_node(c->b, &c->b->node[c->order[p->from + k]],
+			       &c->b->node[c->order[q->from + k]]))
+			return false;
+	return true;
+}
+
+/* The slot of the shape that the current step has, or the free slot for it. */
+static uint32_t *shape_slot(const struct cut *c, const struct part *p, uint64_t h)
 {
 	for (size_t i = h;; i++) {
-		uint32_t *p = &c->slot[i & (c->n_slots - 1)];
+		uint32_t *slot = &c->slot[i & (c->n_slots - 1)];
 
-		if (!*p || (c->hash[*p - 1] == h &&
-			    pl_graph_shape_same(&c->b->g->shape[*p - 1], &c->s, DESCRIPTIVE)))
-			return p;
+		if (!*slot || (c->seen[*slot - 1].hash == h && same_structure(c, p, *slot - 1)))
+			return slot;
 	}
 }
 
@@ -369,7 +481,7 @@ static int grow_slots(struct cut *c, size_t n_shapes, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	for (size_t k = 0; k < n_shapes; k++) {
-		size_t i = c->hash[k];
+		size_t i = c->seen[k].hash;
 
 		while (slot[i & (n - 1)])
 			i++;
@@ -381,40 +493,60 @@ static int grow_slots(struct cut *c, size_t n_shapes, struct pl_err *err)
 	return 0;
 }
 
-static int find_shape(struct cut *c, uint32_t *id, struct pl_err *err)
+static void put_attr(const struct pl_shape *s, uint32_t i, const struct attr *a)
+{
+#define PUT(member, ...)                                                                           \
+	if (s->member)                                                                             \
+		s->member[i] = a->member;
+	PL_NODE_OPTIONAL_COLUMNS(PUT)
+}
+
+static void put_entries(const struct cut *c, const struct pl_shape *s)
+{
+	const struct gb *b = c->b;
+
+	for (uint32_t r = 0; r < b->g->n_res; r++) {
+		uint32_t i = c->entry[r];
+
+		if (i == PL_NONE)
+			continue;
+		s->type[i] = PL_N_ENTRY;
+		s->role[i] = PL_RO_NONE;
+		s->kind[i] = s->flags[i] = 0;
+		s->res[i] = r;
+		s->name[i] = b->g->res[r].name;
+		s->group[i] = PL_NONE;
+		put_attr(s, i, &b->attr[0]);
+	}
+}
+
+/* *id: the shape of the current step. Of a new shape, the nodes but its entries are still missing.
+ */
+static int find_shape(struct cut *c, struct part *p, uint32_t *id, struct pl_err *err)
 {
 	struct pl_graph *g = c->b->g;
-	uint64_t h = hash_structure(&c->s);
+	uint64_t h = hash_structure(c, p);
 	uint32_t *slot;
-	int rc = grow_slots(c, g->n_shapes, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	slot = shape_slot(c, h);
-	if (*slot) {
-		*id = *slot - 1;
-		return 0;
-	}
-	if ((rc = pl_grow(&g->shape, &g->cap_shapes, g->n_shapes + 1, sizeof(*g->shape), err)) <
-		    0 ||
-	    (rc = pl_grow(&c->hash, &c->cap_hash, g->n_shapes + 1, sizeof(*c->hash), err)) < 0)
-		return rc;
-	if (c->cap_nodes - c->s.n_nodes <=
-	    c->s.n_nodes / 8 + g->n_res) { /* the arrays fit well: move them */
-		g->shape[g->n_shapes] = c->s;
-		memset(&c->s, 0, sizeof(c->s));
-		c->cap_nodes = c->cap_edges = 0;
-	} else {
-		memset(&g->shape[g->n_shapes], 0, sizeof(*g->shape));
-		if ((rc = pl_graph_shape_dup(&c->s, &g->shape[g->n_shapes], err)) < 0) {
-			pl_graph_shape_fini(&g->shape[g->n_shapes]);
-			return rc;
-		}
-	}
-	c->hash[g->n_shapes] = h;
+	PL_TRY(grow_slots(c, g->n_shapes, err));
+	slot = shape_slot(c, p, h);
+	*id = *slot - 1;
+	if (*slot)
+		goto out;
+	PL_TRY(pl_graph_shape_room_nodes(&c->s, c->has, c->s.n_nodes, err));
+	put_entries(c, &c->s);
+	PL_TRY(pl_grow(&g->shape, &g->cap_shapes, g->n_shapes + 1, sizeof(*g->shape), err));
+	PL_TRY(pl_grow(&c->seen, &c->cap_seen, g->n_shapes + 1, sizeof(*c->seen), err));
+	c->seen[g->n_shapes] = (struct seen){ h, (uint32_t)(p - c->part) };
+	g->shape[g->n_shapes] = c->s;
+	memset(&c->s, 0, sizeof(c->s));
+	p->first = true;
 	*id = (uint32_t)g->n_shapes++;
 	*slot = *id + 1;
-	return 0;
+out:
+	pl_graph_shape_fini(&c->s);
+	return rc;
 }
 
 /* ---- one step
@@ -429,78 +561,149 @@ static bool carried(const struct cut *c, uint32_t from, uint32_t to, uint8_t typ
 	       PL_E_TYPE(type) != PL_E_START && c->tail[src->res] <= dst->start + 2000;
 }
 
-static void put_attr(struct pl_shape *s, uint32_t i, const struct attr *a)
+/* Numbers the entries and nodes of a step. *edges: at most that many. */
+static void number_nodes(struct cut *c, const struct part *p, size_t *edges)
 {
-#define PUT(member, ...)                                                                           \
-	if (s->member)                                                                             \
-		s->member[i] = a->member;
-	PL_NODE_OPTIONAL_COLUMNS(PUT)
+	const struct gb *b = c->b;
+	struct pl_shape *s = &c->s;
+	uint8_t type;
+
+	*edges = 0;
+	memset(c->entry, 0xff, b->g->n_res * sizeof(*c->entry));
+	for (size_t k = p->from; k < p->to; k++) {
+		uint32_t x = c->order[k], n = n_preds(c, x);
+
+		for (uint32_t e = 0; e < n; e++) {
+			uint32_t from = pred(c, x, e, &type);
+
+			if (c->step[from] != p->step && carried(c, from, x, type))
+				c->entry[b->node[from].res] = 0;
+		}
+		*edges += n;
+	}
+	for (uint32_t r = 0; r < b->g->n_res; r++)
+		if (c->entry[r] != PL_NONE)
+			c->entry[r] = s->n_nodes++;
+	s->n_entries = s->n_nodes;
+	for (size_t k = p->from; k < p->to; k++)
+		c->left[c->order[k]] = s->n_nodes++;
 }
 
-static void put_entries(struct cut *c, int32_t step)
+/* The edges into node x, as the last of the shape. */
+static uint32_t put_edges_of(struct cut *c, const struct part *p, uint32_t x, uint32_t first)
+{
+	const struct pl_shape *s = &c->s;
+	uint32_t n = first, n_in = n_preds(c, x);
+	bool few = n_in <= 16;
+	uint8_t type;
+
+	for (uint32_t e = 0; e < n_in; e++) {
+		uint32_t src = pred(c, x, e, &type), k;
+
+		if (c->step[src] == p->step) {
+			src = c->left[src];
+		} else if (carried(c, src, x, type)) {
+			src = c->entry[c->b->node[src].res];
+		} else {
+			c->b->g->dropped_edges++;
+			continue;
+		}
+		/* several edges may come from one entry, and a wait may be found twice */
+		for (k = first; k < n && (src < s->n_entries || few); k++)
+			if (s->src[k] == src && s->etype[k] == type)
+				break;
+		if (k < n && (src < s->n_entries || few))
+			continue;
+		s->src[n] = src;
+		s->etype[n++] = type;
+	}
+	return n;
+}
+
+static int put_edges(struct cut *c, const struct part *p, struct pl_err *err)
+{
+	struct pl_shape *s = &c->s;
+	uint32_t i = 0;
+	size_t edges;
+	int rc;
+
+	number_nodes(c, p, &edges);
+	PL_TRY(pl_derive_room(&s->off, s->n_nodes + (size_t)1, sizeof(*s->off), err));
+	PL_TRY(pl_graph_shape_room_edges(s, edges, err));
+	while (i < s->n_entries)
+		s->off[i++] = 0;
+	for (size_t k = p->from; k < p->to; k++) {
+		s->off[i++] = s->n_edges;
+		s->n_edges = put_edges_of(c, p, c->order[k], s->n_edges);
+	}
+	s->off[i] = s->n_edges;
+out:
+	return rc;
+}
+
+/* Shape and step of a part; the times of its nodes are still missing. */
+static int put_part(struct cut *c, struct part *p, struct pl_err *err)
 {
 	struct gb *b = c->b;
-	struct pl_shape *s = &c->s;
+	struct pl_graph *g = b->g;
+	bool inside = p->step >= 0 && p->step < (int32_t)b->n_steps;
+	struct pl_gstep *st;
+	uint32_t n;
+	int rc;
 
-	memset(c->entry, 0xff, b->g->n_res * sizeof(*c->entry));
-	for (uint32_t i = c->cross_off[step + 1]; i < c->cross_off[step + 2]; i++) {
-		const struct edge *e = &c->cross[i];
+	PL_TRY(put_edges(c, p, err));
+	n = c->s.n_nodes;
+	PL_TRY(pl_grow(&g->step, &g->cap_steps, g->n_steps + 1, sizeof(*g->step), err));
+	st = &g->step[g->n_steps++];
+	*st = (struct pl_gstep){ .number = inside ? b->step[p->step] : INT64_MIN };
+	PL_TRY(pl_derive_room(&st->start, n, sizeof(*st->start), err));
+	PL_TRY(pl_derive_room(&st->dur, n, sizeof(*st->dur), err));
+	for (uint32_t r = 0; r < g->n_res; r++)
+		if (c->entry[r] != PL_NONE) {
+			st->start[c->entry[r]] = c->tail[r] - c->epoch;
+			st->dur[c->entry[r]] = 0;
+		}
+	PL_TRY(find_shape(c, p, &st->shape, err));
+	if (inside)
+		b->step_shape[p->step] = st->shape;
+	for (size_t k = p->from; k < p->to; k++) {
+		const struct node *x = &b->node[c->order[k]];
 
-		if (carried(c, e->src, e->dst, e->type))
-			c->entry[b->node[e->src].res] = 0;
+		if (x->res != PL_NONE)
+			c->tail[x->res] = pl_max_i64(c->tail[x->res], x->start + x->dur);
 	}
-	s->n_nodes = 0;
-	for (uint32_t r = 0; r < b->g->n_res; r++) {
-		uint32_t n = s->n_nodes;
-
-		if (c->entry[r] == PL_NONE)
-			continue;
-		c->entry[r] = s->n_nodes++;
-		s->type[n] = PL_N_ENTRY;
-		s->role[n] = PL_RO_NONE;
-		s->kind[n] = s->flags[n] = 0;
-		s->res[n] = r;
-		s->name[n] = b->g->res[r].name;
-		s->group[n] = PL_NONE;
-		s->off[n] = 0;
-		put_attr(s, n, &b->attr[0]);
-	}
-	s->n_entries = s->n_nodes;
+out:
+	return rc;
 }
 
-/* Most nodes say nothing in the columns that are attributes. The unknown value of each such column
- * has equal bytes: it is 0 or -1. */
-static void clear_attrs(struct pl_shape *s, size_t n)
-{
-	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
-		const struct pl_node_column *c = &pl_graph_node_columns[k];
-		char *p = c->bit ? pl_graph_shape_column(s, c) : NULL;
+/* ---- nodes
+ * ------------------------------------------------------------------------------------------------
+ */
 
-		if (p)
-			memset(p + s->n_entries * c->size, (int)(c->unknown & 0xff), n * c->size);
-	}
-}
-
-static void put_nodes(void *arg)
+/* The nodes from .. to, which are of one step. */
+static void put_run(const struct cut *c, const struct part *p, size_t from, size_t to)
 {
-	const struct cut *c = arg;
 	const struct gb *b = c->b;
-	struct pl_shape s = c->s; /* a local copy: the stores below cannot change it */
-	uint32_t i = s.n_entries;
+	const struct pl_gstep *st = &b->g->step[p - c->part];
+	const struct pl_shape s = b->g->shape[st->shape]; /* a copy, which no store below changes */
+	pl_ns *start = st->start, *dur = st->dur;
 
-	clear_attrs(&s, c->put.to - c->put.from);
-	for (size_t k = c->put.from; k < c->put.to; k++, i++) {
-		const struct node *n = &b->node[c->order[k]];
+	for (size_t k = from; k < to; k++) {
+		const struct node *n = &b->node[k];
+		uint32_t i = c->left[k];
 
+		start[i] = n->start - c->epoch;
+		dur[i] = n->dur;
+		if (!p->first)
+			continue;
 		s.type[i] = n->type;
 		s.role[i] = n->role;
 		s.kind[i] = n->kind;
-		s.flags[i] = n->flags;
+		s.flags[i] = (uint8_t)(n->flags & ~NODE_OWN);
 		s.res[i] = n->res;
 		s.name[i] = n->name;
-		s.group[i] = n->group;
-		if (n->attr)
-			put_attr(&s, i, &b->attr[n->attr]);
+		s.group[i] = pl_derive_may_group(n) ? n->group : PL_NONE;
+		put_attr(&s, i, &b->attr[n->attr]);
 		if (s.phase)
 			s.phase[i] = n->phase;
 		if (s.work)
@@ -508,139 +711,43 @@ static void put_nodes(void *arg)
 	}
 }
 
-/* The edges into node x, as the last of the shape. */
-static uint32_t put_edges_of(struct cut *c, uint32_t x, uint32_t first)
+/* One of the equal shares of put_from .. put_to. */
+static int put_share(struct gb *b, uint32_t share, struct pl_err *err)
 {
-	const struct pl_shape *s = &c->s;
-	uint32_t n = first, lo = c->in_off[x], hi = c->in_off[x + 1];
-	bool few = hi - lo <= 16;
+	const struct cut *c = b->cut;
+	size_t n = c->put_to - c->put_from, shares = (size_t)pl_pool_threads(b->o->pool);
+	size_t i = c->put_from + n * share / shares, k, to = c->put_from + n * (share + 1) / shares;
 
-	for (uint32_t e = lo; e < hi; e++) {
-		uint32_t src, k;
-
-		if (c->step[c->in[e]] == c->put.step)
-			src = c->left[c->in[e]];
-		else if (carried(c, c->in[e], x, c->in_type[e]))
-			src = c->entry[c->b->node[c->in[e]].res];
-		else {
-			c->put.dropped++;
-			continue;
-		}
-		/* several edges may come from one entry, and a wait may be found twice */
-		for (k = first; k < n && (src < s->n_entries || few); k++)
-			if (s->src[k] == src && s->etype[k] == c->in_type[e])
-				break;
-		if (k < n && (src < s->n_entries || few))
-			continue;
-		s->src[n] = src;
-		s->etype[n++] = c->in_type[e];
+	(void)err;
+	for (; i < to; i = k) {
+		for (k = i; k < to && c->step[k] == c->step[i]; k++)
+			;
+		put_run(c, &c->part[c->part_of[c->step[i] + 1]], i, k);
 	}
-	return n;
-}
-
-static void put_edges(void *arg)
-{
-	struct cut *c = arg;
-	uint32_t i = c->s.n_entries, n = 0;
-
-	for (size_t k = c->put.from; k < c->put.to; k++) {
-		c->s.off[i++] = n;
-		n = put_edges_of(c, c->order[k], n);
-	}
-	c->s.off[i] = n;
-	c->put.edges = n;
-}
-
-static void put_times(void *arg)
-{
-	const struct cut *c = arg;
-	pl_ns *start = c->put.st->start + c->s.n_entries, *dur = c->put.st->dur + c->s.n_entries;
-
-	for (uint32_t i = 0; i < c->s.n_entries; i++) {
-		c->put.st->start[i] = c->tail[c->s.res[i]] - c->epoch;
-		c->put.st->dur[i] = 0;
-	}
-	for (size_t k = c->put.from; k < c->put.to; k++) {
-		const struct node *n = &c->b->node[c->order[k]];
-
-		*start++ = n->start - c->epoch;
-		*dur++ = n->dur;
-	}
-}
-
-/* Room for a step's nodes, entries and edges. */
-static int make_room(struct cut *c, size_t from, size_t to, struct pl_err *err)
-{
-	size_t nodes = to - from + c->b->g->n_res, edges = 0;
-	int rc;
-
-	for (size_t i = from; i < to; i++)
-		edges += c->in_off[c->order[i] + 1] - c->in_off[c->order[i]];
-	if (nodes <= c->cap_nodes && edges <= c->cap_edges)
-		return 0;
-	pl_graph_shape_fini(&c->s);
-	c->cap_nodes = c->cap_edges = 0;
-	if ((rc = pl_graph_shape_room(&c->s, c->has, nodes, edges, err)) < 0)
-		return rc;
-	c->cap_nodes = nodes;
-	c->cap_edges = edges;
 	return 0;
 }
 
-static int put_step(struct cut *c, int32_t step, size_t from, size_t to, struct pl_err *err)
+/* Columns of the shapes and times of the steps, from the builder's nodes. These are given up piece
+ * by piece; the nodes of communication, which touch columns everywhere, are the last. */
+static int put_nodes(struct cut *c, struct pl_err *err)
 {
-	static void (*const jobs[])(void *) = { put_edges, put_nodes, put_times };
 	struct gb *b = c->b;
-	struct pl_graph *g = b->g;
-	struct pl_gstep *st;
-	int rc;
+	int rc = 0;
 
-	if (sort_nodes(c, c->order + from, to - from, step) != to - from)
-		return report_cycle(c, step, err);
-	if ((rc = make_room(c, from, to, err)) < 0)
-		return rc;
-	put_entries(c, step);
-	c->s.n_nodes = c->s.n_entries;
-	for (size_t i = from; i < to; i++)
-		c->left[c->order[i]] = c->s.n_nodes++;
-	if ((rc = pl_grow(&g->step, &g->cap_steps, g->n_steps + 1, sizeof(*g->step), err)) < 0)
-		return rc;
-	st = &g->step[g->n_steps++];
-	memset(st, 0, sizeof(*st));
-	st->number = step < 0 || step >= (int32_t)b->n_steps ? INT64_MIN : b->step[step];
-	if ((rc = pl_derive_room(&st->start, c->s.n_nodes, sizeof(*st->start), err)) < 0 ||
-	    (rc = pl_derive_room(&st->dur, c->s.n_nodes, sizeof(*st->dur), err)) < 0)
-		return rc;
-	c->put = (struct put){ .step = step, .from = from, .to = to, .st = st };
-	together(c, jobs, PL_LEN(jobs));
-	c->s.n_edges = c->put.edges;
-	g->dropped_edges += c->put.dropped;
-	for (size_t i = from; i < to; i++) {
-		const struct node *n = &b->node[c->order[i]];
+	for (; c->put_from < b->n_nodes && rc == 0; c->put_from = c->put_to) {
+		size_t n = pl_min_size(GIVE_BACK, b->n_nodes - c->put_from);
 
-		if (n->res != PL_NONE)
-			c->tail[n->res] = pl_max_i64(c->tail[n->res], n->start + n->dur);
+		c->put_to = c->put_from + n;
+		rc = pl_derive_each(b, (uint32_t)pl_pool_threads(b->o->pool), put_share, err);
+		pl_mem_discard(b->node + c->put_from, n * sizeof(*b->node));
+		pl_mem_discard(c->left + c->put_from, n * sizeof(*c->left));
+		pl_mem_discard(c->step + c->put_from, n * sizeof(*c->step));
 	}
-	rc = find_shape(c, &st->shape, err);
-	if (rc == 0 && step >= 0 && step < (int32_t)b->n_steps)
-		b->step_shape[step] = st->shape;
 	return rc;
 }
 
-/* Counting sort of all nodes by step, by id within; step s is at start[s + 1] .. start[s + 2]. */
-static void by_step(struct cut *c, size_t *start)
-{
-	struct gb *b = c->b;
-
-	for (size_t i = 0; i < b->n_nodes; i++)
-		start[c->step[i] + 2]++;
-	for (size_t s = 0; s < b->n_steps + 2; s++)
-		start[s + 1] += start[s];
-	for (uint32_t i = 0; i < b->n_nodes; i++)
-		c->order[start[c->step[i] + 1]++] = i;
-	memmove(start + 1, start, (b->n_steps + 2) * sizeof(*start));
-	start[0] = 0;
-}
+/* ---- the whole
+ * -------------------------------------------------------------------------------------------- */
 
 static int rank_list(struct gb *b, struct pl_err *err)
 {
@@ -658,7 +765,6 @@ static int rank_list(struct gb *b, struct pl_err *err)
 
 static void cut_fini(struct cut *c)
 {
-	pl_queue_free(c->queue);
 	pl_free(c->out_off);
 	pl_free(c->out);
 	pl_free(c->in_off);
@@ -667,66 +773,87 @@ static void cut_fini(struct cut *c)
 	pl_free(c->step);
 	pl_free(c->order);
 	pl_free(c->left);
-	pl_free(c->cross);
-	pl_free(c->cross_off);
+	pl_free(c->part);
+	pl_free(c->part_of);
 	pl_free(c->entry);
 	pl_free(c->tail);
-	pl_free(c->hash);
+	pl_free(c->seen);
 	pl_free(c->slot);
 	pl_graph_shape_fini(&c->s);
 }
 
-static int cut_init(struct cut *c, struct gb *b, struct pl_err *err)
+/* The step of every node, and the order of the nodes of each step. */
+static int order_nodes(struct cut *c, struct pl_err *err)
 {
+	struct gb *b = c->b;
 	int rc;
 
-	*c = (struct cut){ .b = b, .epoch = INT64_MAX, .has = columns_needed(b) };
-	c->queue = pl_queue_new(b->o->pool, 3, err);
-	if (!c->queue)
-		return err->code;
-	PL_TRY(pl_alloc(&c->out_off, b->n_nodes + 2, sizeof(*c->out_off), err));
-	PL_TRY(pl_derive_room(&c->out, b->n_edges, sizeof(*c->out), err));
-	PL_TRY(pl_alloc(&c->in_off, b->n_nodes + 2, sizeof(*c->in_off), err));
-	PL_TRY(pl_derive_room(&c->in, b->n_edges, sizeof(*c->in), err));
-	PL_TRY(pl_derive_room(&c->in_type, b->n_edges, 1, err));
 	PL_TRY(pl_derive_room(&c->step, b->n_nodes, sizeof(*c->step), err));
+	label_steps(c);
+	for (size_t r = 0; r < b->g->n_res; r++)
+		pl_derive_drop_ops(b, &b->ri[r]);
+	for (size_t r = 0; r < b->n_ranks; r++)
+		pl_derive_drop_calls(b, &b->rank[r]);
+	pl_mem_trim();
+	PL_TRY(list_predecessors(c, err));
+	PL_TRY(list_successors(c, err));
 	PL_TRY(pl_derive_room(&c->order, b->n_nodes, sizeof(*c->order), err));
+	PL_TRY(raise_steps(c, err));
+	PL_TRY(split_steps(c, err));
 	PL_TRY(pl_alloc(&c->left, b->n_nodes, sizeof(*c->left), err));
+	PL_TRY(pl_derive_each(b, (uint32_t)c->n_parts, order_part, err));
+	drop(&c->out_off);
+	drop(&c->out);
+	pl_mem_trim();
+out:
+	return rc;
+}
+
+/* The entries and edges of every step, its shape, and its place in the graph. */
+static int put_steps(struct cut *c, struct pl_err *err)
+{
+	struct gb *b = c->b;
+	int rc;
+
+	PL_TRY(pl_alloc(&b->step_shape, b->n_steps, sizeof(*b->step_shape), err));
+	memset(b->step_shape, 0xff, b->n_steps * sizeof(*b->step_shape));
 	PL_TRY(pl_alloc(&c->entry, b->g->n_res, sizeof(*c->entry), err));
 	PL_TRY(pl_alloc(&c->tail, b->g->n_res, sizeof(*c->tail), err));
 	for (size_t r = 0; r < b->g->n_res; r++)
 		c->tail[r] = INT64_MIN;
+	for (size_t i = 0; i < c->n_parts; i++)
+		PL_TRY(put_part(c, &c->part[i], err));
+	drop(&c->in_off);
+	drop(&c->in);
+	pl_free(c->in_type);
+	c->in_type = NULL;
+	drop(&c->order);
+	pl_mem_trim();
 out:
 	return rc;
 }
 
 int pl_derive_cut(struct gb *b, struct pl_err *err)
 {
-	static void (*const jobs[])(void *) = { list_predecessors, list_successors, label_steps };
-	struct cut c;
-	size_t *start = NULL;
+	struct cut c = { .b = b, .epoch = INT64_MAX, .has = columns_needed(b) };
 	int rc;
 
-	PL_TRY(cut_init(&c, b, err));
+	b->cut = &c;
 	PL_TRY(rank_list(b, err));
-	PL_TRY(pl_alloc(&b->step_shape, b->n_steps, sizeof(*b->step_shape), err));
-	memset(b->step_shape, 0xff, b->n_steps * sizeof(*b->step_shape));
-	PL_TRY(pl_alloc(&start, b->n_steps + 4, sizeof(*start), err));
-	together(&c, jobs, PL_LEN(jobs));
+	PL_TRY(order_nodes(&c, err));
 	b->g->epoch_ns = b->n_nodes ? c.epoch : 0;
-	PL_TRY(raise_steps(&c, err));
-	PL_TRY(split_edges(&c, err));
-	pl_derive_drop_ops(b);
-	by_step(&c, start);
-	for (size_t s = 0; s < b->n_steps + 2; s++)
-		if (start[s + 1] > start[s])
-			PL_TRY(put_step(&c, (int32_t)s - 1, start[s], start[s + 1], err));
+	PL_TRY(put_steps(&c, err));
 	b->local = c.left;
 	b->node_step = c.step;
-	c.left = NULL;
-	c.step = NULL;
+	PL_TRY(pl_derive_put_tensors(b, err));
+	PL_TRY(pl_derive_put_memory(b, err));
+	pl_derive_drop_tensors(b);
+	pl_derive_drop_memory(b);
+	rc = put_nodes(&c, err);
 out:
-	pl_free(start);
+	b->cut = NULL;
+	b->local = NULL;
+	b->node_step = NULL;
 	cut_fini(&c);
 	return rc;
 }

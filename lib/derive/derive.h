@@ -22,9 +22,14 @@ struct pl_derive_opts {
 	 PL_ROLE_BIT(PL_R_WAIT_CORR) | PL_ROLE_BIT(PL_R_DIMS) | PL_ROLE_BIT(PL_R_TYPES) |          \
 	 PL_ROLE_BIT(PL_R_ALLOC) | PL_ROLE_BIT(PL_R_ADDRESS) | PL_ROLE_BIT(PL_R_ALLOCATED) |       \
 	 PL_ROLE_BIT(PL_R_DEVICE_TYPE) | PL_ROLE_BIT(PL_R_DEVICE))
+/* The events that the builder needs from pl_trace_load(). */
+#define PL_DERIVE_KINDS                                                                            \
+	(~(uint64_t)0 &                                                                            \
+	 ~(1ull << PL_K_OTHER | 1ull << PL_K_COUNTER | 1ull << PL_K_FLOW_OUT |                     \
+	   1ull << PL_K_FLOW_IN | 1ull << PL_K_INSTANT | 1ull << PL_K_GPU_ANNOTATION))
 /* A trace `t` with several ranks must be merged, otherwise PL_EDATA. A cycle is PL_EDATA; the
  * message has its path. Impossible times are changed (pl_trace_clamp_outliers()). The columns of
- * the events may be freed (pl_trace_drop()), because the graph needs the memory. */
+ * the events are freed (pl_trace_drop()), because the graph needs the memory. */
 int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct pl_graph *g,
 		    struct pl_err *err) PL_MUST;
 

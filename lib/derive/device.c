@@ -67,7 +67,8 @@ static int op_nodes(struct gb *b, uint32_t res, struct op *op, struct pl_err *er
 	n.dur = op->end - op->start;
 	if ((rc = pl_derive_node(b, &n, &op->last, err)) < 0)
 		return rc;
-	b->ev_node[op->seg][op->ev] = op->node;
+	if ((rc = pl_derive_add_arrival(b, op, err)) < 0)
+		return rc;
 	return pl_derive_edge(b, op->node, op->last, PL_E_SEQ, err);
 }
 
@@ -139,6 +140,7 @@ static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t cal
 		  struct pl_err *err)
 {
 	struct call *c = &rk->call[call];
+	const struct call_context *x = &rk->context[c->context];
 	int rc;
 
 	if (op->start < c->start) { /* profilers show this case; the call is then no predecessor */
@@ -147,14 +149,14 @@ static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t cal
 	}
 	op->call = call;
 	if (!pl_trace_kind_is_comm(op->kind) &&
-	    (rc = pl_derive_set_context(b, op->node, op->last, c->phase, c->module, c->work, err)) <
+	    (rc = pl_derive_set_context(b, op->node, op->last, x->phase, x->module, x->work, err)) <
 		    0)
 		return rc;
 	c->n_ops++;
 	rk->n_by_call++;
-	if (c->layer >= 0 && !pl_trace_kind_is_comm(op->kind) &&
+	if (x->layer >= 0 && !pl_trace_kind_is_comm(op->kind) &&
 	    b->attr[b->node[op->node].attr].layer < 0 &&
-	    (rc = pl_derive_set_layer(b, op->node, op->last, c->layer, err)) < 0)
+	    (rc = pl_derive_set_layer(b, op->node, op->last, x->layer, err)) < 0)
 		return rc;
 	if (op->start < c->end)
 		return pl_derive_edge(b, c->node, op->node, PL_E_EARLY, err);
@@ -168,9 +170,10 @@ static int launches(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < rk->n_calls; i++)
-		if (rk->call[i].corr != INT64_MIN)
+		if (rk->context[rk->call[i].context].corr != INT64_MIN)
 			rk->by_corr[rk->n_by_corr++] =
-				(struct corrkey){ rk->call[i].corr, (uint32_t)i };
+				(struct corrkey){ rk->context[rk->call[i].context].corr,
+						  (uint32_t)i };
 	pl_sort(rk->by_corr, rk->n_by_corr, sizeof(*rk->by_corr), by_key);
 	for (size_t k = 0; k < rk->n_res; k++) {
 		struct resinfo *ri = &b->ri[rk->res[k]];
@@ -382,26 +385,22 @@ static void host_is_compute(struct gb *b, const struct rankinfo *rk)
 	}
 }
 
-int pl_derive_device(struct gb *b, struct pl_err *err)
+int pl_derive_device(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 {
-	int rc;
+	int rc = 0;
 
-	for (uint32_t r = 0; r < b->g->n_res; r++)
-		if ((b->ri[r].device || b->ri[r].service) && (rc = one_stream(b, r, err)) < 0)
-			return rc;
-	for (size_t i = 0; i < b->n_ranks; i++) {
-		struct rankinfo *rk = &b->rank[i];
-
-		if ((rc = launches(b, rk, err)) < 0 || (rc = group_by_call(b, rk, err)) < 0)
-			return rc;
-		for (size_t c = 0; c < rk->n_calls; c++)
-			if (rk->call[c].n_ops > 1 &&
-			    (rc = graph_branches(b, rk, &rk->call[c], err)) < 0)
-				return rc;
-		if ((rc = service_launches(b, rk, err)) < 0)
-			return rc;
-		if (!rk->has_device)
-			host_is_compute(b, rk);
-	}
-	return 0;
+	for (size_t k = 0; k < rk->n_res; k++)
+		if (b->ri[rk->res[k]].device || b->ri[rk->res[k]].service)
+			PL_TRY(one_stream(b, rk->res[k], err));
+	PL_TRY(launches(b, rk, err));
+	PL_TRY(group_by_call(b, rk, err));
+	for (size_t c = 0; c < rk->n_calls; c++)
+		if (rk->call[c].n_ops > 1)
+			PL_TRY(graph_branches(b, rk, &rk->call[c], err));
+	if (rk->comm_threads)
+		PL_TRY(service_launches(b, rk, err));
+	if (!rk->has_device)
+		host_is_compute(b, rk);
+out:
+	return rc;
 }

@@ -41,6 +41,7 @@ struct flat {
 };
 
 #define DEVICE_WIDE 0x40
+#define BLOCKS	    0x20 /* a copy to or from the host that does not say "Async" */
 
 static uint8_t classify(const char *name)
 {
@@ -62,9 +63,11 @@ static uint8_t classify(const char *name)
 		{ "HostAlloc", CALL_FREE | DEVICE_WIDE },
 	};
 
+	uint8_t blocks = strstr(name, "Memcpy") && !strstr(name, "Async") ? BLOCKS : 0;
+
 	for (size_t i = 0; i < PL_LEN(known); i++)
 		if (strstr(name, known[i].part))
-			return known[i].type;
+			return known[i].type | blocks;
 	return CALL_OTHER;
 }
 
@@ -73,7 +76,7 @@ static uint8_t call_type(struct gb *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	pl_id name = e->name[op->ev];
-	uint8_t *known = &b->call_type[op->seg][name];
+	uint8_t *known = &b->seg[op->seg].call_type[name];
 
 	if (!*known)
 		*known = (uint8_t)(classify(pl_intern_get(&e->seg.str, name)) + 1);
@@ -123,7 +126,6 @@ static int emit(struct flat *f, pl_ns t, bool force, struct pl_err *err)
 				   .kind = PL_K_HOST_OP,
 				   .res = f->res,
 				   .name = f->b->s_gap,
-				   .group = PL_NONE,
 				   .step = -1 };
 	}
 	n.start = f->cur;
@@ -230,8 +232,9 @@ static int emit_comm(struct flat *f, struct op *op, struct pl_err *err)
 		return rc;
 	n.dur = end - f->cur;
 	n.role = PL_RO_TRANSFER;
-	f->b->ev_node[op->seg][op->ev] = op->node;
 	f->cur = end;
+	if ((rc = pl_derive_add_arrival(f->b, op, err)) < 0)
+		return rc;
 	return chain(f, &n, &op->last, err);
 }
 
@@ -255,31 +258,33 @@ static int add_call(const struct flat *f, const struct op *op, uint8_t type, str
 	const struct pl_events *e = b->t->seg[op->seg];
 	struct rankinfo *rk = &b->rank[b->ri[f->res].rank_index];
 	const struct context *outer = f->depth ? &f->context[f->depth - 1] : NULL;
+	const struct call_context x = { .corr = e->corr ? e->corr[op->ev] : INT64_MIN,
+					.layer = layer_around(f),
+					.module = outer ? outer->module : PL_NONE,
+					.work = outer ? outer->work : PL_NONE,
+					.phase = f->depth ? f->stack[f->depth - 1]->phase : 0 };
 	struct call *c;
 	int rc = pl_grow(&rk->call, &rk->cap_calls, rk->n_calls + 1, sizeof(*rk->call), err);
 
-	if (rc < 0)
+	if (rc < 0 || (rc = pl_grow(&rk->context, &rk->cap_contexts, rk->n_contexts + 1,
+				    sizeof(*rk->context), err)) < 0)
 		return rc;
 	c = &rk->call[rk->n_calls];
 	*c = (struct call){ .start = op->start,
 			    .end = op->end,
-			    .corr = e->corr ? e->corr[op->ev] : INT64_MIN,
 			    .node = op->node,
-			    .last = op->last,
 			    .res = f->res,
-			    .type = (uint8_t)(type & ~DEVICE_WIDE),
+			    .type = (uint8_t)(type & ~(DEVICE_WIDE | BLOCKS)),
 			    .device_wide = type & DEVICE_WIDE,
-			    .layer = layer_around(f),
-			    .module = outer ? outer->module : PL_NONE,
-			    .work = outer ? outer->work : PL_NONE,
-			    .phase = f->depth ? f->stack[f->depth - 1]->phase : 0 };
+			    .blocks = type & BLOCKS,
+			    .two_nodes = op->last > op->node,
+			    .context = (uint32_t)rk->n_contexts };
 	rk->n_calls++;
-	if ((rc = pl_derive_set_context(b, c->node, c->last, c->phase, c->module, PL_NONE, err)) <
+	rk->context[rk->n_contexts++] = x;
+	if ((rc = pl_derive_set_context(b, op->node, op->last, x.phase, x.module, PL_NONE, err)) <
 	    0)
 		return rc;
-	if (c->layer >= 0 && (rc = pl_derive_set_layer(b, c->node, c->last, c->layer, err)) < 0)
-		return rc;
-	return pl_derive_str(b, op->seg, e->name[op->ev], &c->name, err);
+	return x.layer < 0 ? 0 : pl_derive_set_layer(b, op->node, op->last, x.layer, err);
 }
 
 /* A recorded wait for communication; waits.c finds the communication. */
@@ -290,12 +295,14 @@ static int emit_wait(struct flat *f, struct op *op, struct pl_err *err)
 
 	if (rc < 0 || (rc = emit_sync(f, op, err)) < 0)
 		return rc;
-	rk->waited[rk->n_waited++] = (struct call){ .start = op->start,
-						    .end = op->end,
-						    .corr = f->b->t->seg[op->seg]->corr[op->ev],
-						    .node = op->node,
-						    .last = op->last,
-						    .res = f->res };
+	rk->waited[rk->n_waited++] = (struct comm_wait){
+		.call = { .start = op->start,
+			  .end = op->end,
+			  .node = op->node,
+			  .two_nodes = true,
+			  .res = f->res },
+		.corr = f->b->t->seg[op->seg]->corr[op->ev],
+	};
 	return 0;
 }
 
@@ -333,7 +340,7 @@ static int one_op(struct flat *f, struct op *op, struct pl_err *err)
 		return emit_wait(f, op, err);
 	if (kind == PL_K_RUNTIME) {
 		type = call_type(b, op);
-		what = (uint8_t)(type & ~DEVICE_WIDE);
+		what = (uint8_t)(type & ~(DEVICE_WIDE | BLOCKS));
 		/* a launch may wait too: a copy from or to pageable memory, a full queue */
 		if (what == CALL_SYNC || what == CALL_FREE || what == CALL_LAUNCH) {
 			if ((rc = emit_sync(f, op, err)) < 0)
@@ -399,32 +406,25 @@ static int one_thread(struct gb *b, uint32_t res, struct flat *f, struct pl_err 
 
 PL_COMPARATOR(by_call_start, struct call, start, node);
 
-static int sort_calls(struct gb *b, uint32_t rank, struct pl_err *err)
-{
-	struct rankinfo *rk = &b->rank[rank];
-
-	(void)err;
-	pl_sort(rk->call, rk->n_calls, sizeof(*rk->call), by_call_start);
-	return 0;
-}
-
-int pl_derive_host(struct gb *b, struct pl_err *err)
+int pl_derive_host(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 {
 	struct flat *f;
 	int rc = pl_alloc(&f, 1, sizeof(*f), err);
 
 	if (rc < 0)
 		return rc;
-	for (uint32_t r = 0; r < b->g->n_res; r++) {
-		struct resinfo *ri = &b->ri[r];
+	for (size_t k = 0; k < rk->n_res; k++) {
+		struct resinfo *ri = &b->ri[rk->res[k]];
 
 		if (!ri->thread)
 			continue;
 		ri->service = is_service(ri);
-		if (!ri->service && !(b->rank[ri->rank_index].has_device && only_steps(ri)))
-			PL_TRY(one_thread(b, r, f, err));
+		rk->comm_threads |= ri->service;
+		if (!ri->service && !(rk->has_device && only_steps(ri)))
+			PL_TRY(one_thread(b, rk->res[k], f, err));
 	}
-	PL_TRY(pl_derive_each(b, (uint32_t)b->n_ranks, sort_calls, err));
+	rk->comm_threads |= rk->n_waited > 0;
+	pl_sort(rk->call, rk->n_calls, sizeof(*rk->call), by_call_start);
 out:
 	pl_free(f);
 	return rc;

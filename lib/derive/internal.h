@@ -17,34 +17,50 @@ struct attr {
 	{                                                                                          \
 		PL_NODE_OPTIONAL_COLUMNS(PL_COLUMN_UNKNOWN)                                        \
 	}
-/* There are two for each event: 40 bytes, no more. */
+/* There are two for each event, so their size decides how much memory a large job takes. */
 struct node {
 	pl_ns start, dur;
 	uint8_t type : 4, phase : 4, role, kind, flags;
 	pl_id res, name;
-	uint32_t group;
 	union {
-		int32_t step;  /* of marks and of launch queues: index into gb.step, or -1 */
-		uint32_t work; /* of operations: row of the graph's work, PL_NONE */
+		int32_t step;	/* of marks and of launch queues: index into gb.step, or -1 */
+		uint32_t work;	/* of operations: row of the graph's work, PL_NONE */
+		uint32_t group; /* of communication: see pl_derive_may_group() */
 	};
 	uint32_t attr; /* in gb.attr, 0: none of them */
-};
-_Static_assert(sizeof(struct node) == 40 && PL_N_COUNT_ <= 16 && PL_PH_COUNT_ <= 16,
+} __attribute__((packed, aligned(4)));
+_Static_assert(sizeof(struct node) == 36 && PL_N_COUNT_ <= 16 && PL_PH_COUNT_ <= 16,
 	       "types and phases have four bits");
+/* Flags of the builder alone. Most nodes follow the node before them, so these edges are flags. */
+#define NODE_FOLLOWS 0x40u /* an edge of type PL_E_SEQ leads from the node before */
+#define NODE_WAITS   0x80u /* an edge of type PL_E_WAIT leads to the node */
+#define NODE_OWN     (NODE_FOLLOWS | NODE_WAITS)
 /* May the work of the node be known? Not for marks and nodes of launch queues. */
 static inline bool pl_derive_may_work(const struct node *n)
 {
 	return n->role == PL_RO_COMPUTE || n->role == PL_RO_HOST || n->role == PL_RO_COPY ||
 	       n->role == PL_RO_SYNC;
 }
+/* Does the node have a group? */
+static inline bool pl_derive_may_group(const struct node *n)
+{
+	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER ||
+	       (n->type == PL_N_RENDEZVOUS && n->role != PL_RO_MARK);
+}
 struct edge {
 	uint32_t src, dst;
 	uint8_t type;
-};
+} __attribute__((packed));
 
 /* An event that becomes nodes. */
 struct op {
-	uint32_t seg, ev;
+	union {
+		struct {
+			uint32_t seg, ev;
+		};
+		pl_ns launched; /* of a launched operation, once the waits of its rank are known:
+				 * the start of its call */
+	};
 	pl_ns start, end;
 	uint32_t node; /* first node */
 	uint32_t last; /* last node: its end is the operation's end */
@@ -56,20 +72,35 @@ struct op {
 
 enum call_type { CALL_OTHER, CALL_LAUNCH, CALL_RECORD, CALL_WAIT, CALL_SYNC, CALL_FREE };
 
+/* What the operation around a call tells about the call and about what it launches. */
+struct call_context {
+	int64_t corr;  /* of the call itself */
+	int32_t layer; /* -1 unknown */
+	pl_id module;
+	uint32_t work; /* PL_NONE unknown */
+	uint8_t phase;
+};
 /* A runtime call, in order of start over all threads of a rank. */
 struct call {
 	pl_ns start, end;
-	int64_t corr;
-	uint32_t node, last;	  /* first and last node of the call */
+	uint32_t node;		  /* first of the call */
 	uint32_t res;		  /* thread */
 	uint32_t first_op, n_ops; /* device operations launched: into rankinfo.by_call */
 	uint8_t type;
 	bool device_wide; /* of CALL_SYNC: all streams */
 	bool internal;	  /* of records and waits: the communication library's own */
-	int32_t layer;	  /* of the operation around it, -1 */
-	pl_id name, module;
-	uint32_t work; /* of the operation around it, PL_NONE */
-	uint8_t phase;
+	bool blocks;	  /* its name says that it returns after its copy */
+	bool two_nodes;	  /* the call, and the rest of it after a wait */
+	uint32_t context; /* in rankinfo.context */
+};
+static inline uint32_t pl_derive_last(const struct call *c)
+{
+	return c->node + c->two_nodes;
+}
+/* A recorded wait of a thread for a thread that communicates. */
+struct comm_wait {
+	struct call call;
+	int64_t corr;
 };
 
 /* The time between two calls. A long call that a full queue blocks is no pause. */
@@ -98,9 +129,11 @@ struct range_stack {
 };
 
 struct resinfo {
-	struct op *op; /* by start */
+	struct op *op; /* by start; until its rank's nodes are made: its steps alone */
 	uint32_t n;
 	size_t cap;
+	struct op *step;	      /* its steps, by start */
+	uint32_t n_all;		      /* operations */
 	bool device, thread, service; /* service: thread that only communicates */
 	bool queue;		      /* made by queue.c, which gives its nodes their steps */
 	uint32_t node0, node1;	      /* a thread's nodes, in program order: [node0, node1) */
@@ -133,35 +166,47 @@ struct rankinfo {
 	size_t n_res, cap_res;
 	struct call *call; /* by start */
 	size_t n_calls, cap_calls;
+	struct call_context *context; /* of the calls, until their operations are known; longer
+				       * where synchronisation was recorded */
+	size_t n_contexts, cap_contexts;
 	struct op **by_call; /* device operations, grouped by call */
 	size_t n_by_call, cap_by_call;
 	struct corrkey *by_corr; /* ascending */
 	size_t n_by_corr;
 	struct syncrec *sync; /* by correlation */
 	size_t n_sync, cap_sync;
-	struct call *waited; /* recorded waits of threads for threads that communicate */
+	struct comm_wait *waited;
 	size_t n_waited, cap_waited;
 	bool has_device, table; /* table: operations only, no host threads */
+	bool comm_threads;	/* it has threads that only communicate, or waits for them */
 	bool all_sync;		/* a call without an entry in sync[] did not wait */
 };
 
+struct seginfo {
+	pl_id *str;	     /* [string]: string of the graph or PL_NONE */
+	uint8_t *phase_of;   /* [string]: the phase that the name says, plus 1; 0 not asked */
+	uint8_t *call_type;  /* [string]: type of the call plus 1, 0: not computed */
+	uint32_t *track_res; /* [track]: resource or PL_NONE */
+	uint32_t *track_at;  /* [track]: place in resinfo.op, gathering */
+	const struct pl_clock **clock; /* [track] or NULL */
+	struct arrival *arrival;       /* of communication; by event from comm.c on */
+	size_t n_arrivals, cap_arrivals;
+};
+struct arrival {
+	uint32_t event, node;
+};
+
 struct gb {
-	const struct pl_trace *t;
+	struct pl_trace *t;
 	struct pl_graph *g;
 	const struct pl_derive_opts *o;
-	pl_id **str; /* [segment][string]: graph string or PL_NONE */
-	uint8_t **
-		phase_of; /* [segment][string]: the phase that the name says, plus 1; 0 not asked */
+	struct seginfo *seg;	    /* [segment of the trace] */
 	struct pl_names_read names; /* of all segments: ranks of one job have the same names */
 	struct pl_intern work_key, work_row; /* operations whose work is known; rows of work */
 	uint32_t *work_of;		     /* by number in work_key: the row */
 	size_t cap_work_of;
-	unsigned has; /* columns of nodes that are no attributes: PL_HAS_phase, PL_HAS_work */
-	uint8_t **call_type;  /* [segment][string]: type of the call plus 1, 0: not computed */
-	uint32_t **track_res; /* [segment][track]: resource or PL_NONE */
-	uint32_t **track_at;  /* [segment][track]: place in resinfo.op, gathering */
-	const struct pl_clock ***clock; /* [segment][track] or NULL */
-	struct resinfo *ri;		/* by resource */
+	unsigned has;	    /* columns of nodes that are no attributes: PL_HAS_phase, PL_HAS_work */
+	struct resinfo *ri; /* by resource */
 	size_t cap_ri;
 	struct rankinfo *rank;
 	size_t n_ranks, cap_ranks;
@@ -172,9 +217,11 @@ struct gb {
 	struct edge *edge;
 	struct attr *attr; /* the first says none */
 	size_t n_nodes, cap_nodes, n_edges, cap_edges, n_attrs, cap_attrs;
-	uint32_t **ev_node; /* [segment][event]: arrival node of communication events, else NULL */
-	uint32_t *local;    /* [node]: number in its shape; from pl_derive_cut() on */
-	int32_t *node_step; /* [node]: likewise */
+	bool has_memory;	       /* some segment has recorded allocations */
+	size_t freed;		       /* bytes that were freed since the last pl_mem_trim() */
+	struct cut *cut;	       /* in pl_derive_cut() alone, and so the next two */
+	const uint32_t *local;	       /* [node]: number in its shape */
+	const int32_t *node_step;      /* [node] */
 	struct pl_derive_grads *grads; /* from pl_derive_find_tensors() on */
 	uint32_t *
 		step_shape; /* [step]: its shape, PL_NONE if it is empty; from pl_derive_cut() on */
@@ -197,17 +244,32 @@ int pl_derive_each(struct gb *b, uint32_t n,
 int pl_derive_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err) PL_MUST;
 /* *id: index of the attributes; equal attributes in sequence are stored once. */
 int pl_derive_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;
-/* The nodes of an operation, from the first to the last, are of that layer. */
 /* Phase, module and work of a node, and of the nodes of an operation or call, where they have none.
  */
 int pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id module, uint32_t work,
 			  struct pl_err *err) PL_MUST;
 int pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, uint8_t phase, pl_id module,
 			  uint32_t work, struct pl_err *err) PL_MUST;
+/* The nodes of an operation, from the first to the last, are of that layer. */
 int pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer,
 			struct pl_err *err) PL_MUST;
 int pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type,
 		   struct pl_err *err) PL_MUST;
+/* The next edge, in no order of their nodes; *at is 0 at first. */
+static inline bool pl_derive_next_edge(const struct gb *b, size_t *at, struct edge *e)
+{
+	size_t i;
+
+	if (*at < b->n_edges) {
+		*e = b->edge[(*at)++];
+		return true;
+	}
+	for (i = *at - b->n_edges; i < b->n_nodes && !(b->node[i].flags & NODE_FOLLOWS); i++)
+		;
+	*at = b->n_edges + i + 1;
+	*e = (struct edge){ (uint32_t)i - 1, (uint32_t)i, PL_E_SEQ };
+	return i < b->n_nodes;
+}
 /* Graph string of a segment's string. */
 int pl_derive_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err) PL_MUST;
 /* A node filled from the event: kind, name, start, dur and the optional columns; its size in bytes
@@ -248,9 +310,9 @@ int pl_derive_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_
 
 /* An array of n elements that are not cleared: all are written before they are read. */
 int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MUST;
-/* Free the arrays by segment, event or string of the trace; operations, calls and edges. */
-void pl_derive_drop_events(struct gb *b);
-void pl_derive_drop_ops(struct gb *b);
+/* Free the operations of a resource; the calls of a rank. */
+void pl_derive_drop_ops(struct gb *b, struct resinfo *ri);
+void pl_derive_drop_calls(struct gb *b, struct rankinfo *rk);
 
 /* Waits of launches for a slot of a full queue; sets the durations of their calls. Must be the last
  * of the waits. */
@@ -276,12 +338,9 @@ struct pl_derive_message {
 /* Those that share a channel or a link follow one another from collective to collective, and from
  * channel to channel. */
 int pl_derive_message_order(struct gb *b, struct pl_err *err) PL_MUST;
-static inline uint32_t pl_derive_arrival(const struct gb *b, const struct pl_member *m)
-{
-	if (m->segment >= b->t->n_segs || m->event >= b->t->seg[m->segment]->n)
-		return PL_NONE;
-	return b->ev_node[m->segment][m->event];
-}
+/* The arrival node of a communication event, PL_NONE: it has none. */
+uint32_t pl_derive_arrival(const struct gb *b, const struct pl_member *m);
+int pl_derive_add_arrival(struct gb *b, const struct op *op, struct pl_err *err) PL_MUST;
 
 /* Ranges of the threads; the innermost one that is open at t, which may not decrease, or NULL. */
 int pl_derive_ranges(struct gb *b, struct pl_err *err) PL_MUST;
@@ -294,23 +353,28 @@ static inline pl_ns pl_derive_time(const struct gb *b, uint32_t seg, uint32_t ev
 {
 	const struct pl_events *e = b->t->seg[seg];
 
-	return pl_trace_clock_apply(b->clock[seg][e->track[ev]],
+	return pl_trace_clock_apply(b->seg[seg].clock[e->track[ev]],
 				    pl_add_sat(e->ts[ev], e->seg.base_ns));
 }
 int pl_derive_steps(struct gb *b,
-		    struct pl_err *err) PL_MUST;	      /* windows of ranks, order of steps */
-int pl_derive_host(struct gb *b, struct pl_err *err) PL_MUST; /* threads: segments, calls */
+		    struct pl_err *err) PL_MUST; /* windows of ranks, order of steps */
+/* Host threads of a rank: segments, calls; its streams and launches. */
+int pl_derive_host(struct gb *b, struct rankinfo *rk, struct pl_err *err) PL_MUST;
+int pl_derive_device(struct gb *b, struct rankinfo *rk, struct pl_err *err) PL_MUST;
 int pl_derive_threads(struct gb *b,
 		      struct pl_err *err) PL_MUST; /* waits of threads for one another */
-int pl_derive_device(struct gb *b, struct pl_err *err) PL_MUST; /* streams, launches */
 int pl_derive_waits(struct gb *b, struct pl_err *err) PL_MUST; /* event waits and synchronisation */
 int pl_derive_tables(struct gb *b, struct pl_err *err) PL_MUST; /* ranks without host threads */
 int pl_derive_comm(struct gb *b, struct pl_err *err) PL_MUST;	/* rendezvous, pairs */
-int pl_derive_latency(struct gb *b,
-		      struct pl_err *err) PL_MUST;	     /* typical launch and dispatch times */
-int pl_derive_cut(struct gb *b, struct pl_err *err) PL_MUST; /* steps, order, shapes */
-/* Find gradients and their communication; after pl_derive_cut(), write the tensors of the shapes.
- */
+/* Typical launch and dispatch times of a rank's devices; latencies of links. */
+int pl_derive_latency(struct gb *b, const struct rankinfo *rk, struct pl_err *err) PL_MUST;
+int pl_derive_link_latency(struct gb *b, struct pl_err *err) PL_MUST;
+/* Steps, order, shapes, tensors. The nodes and edges of the builder are gone then. */
+int pl_derive_cut(struct gb *b, struct pl_err *err) PL_MUST;
+/* Collect the operations of a rank that accumulate gradients or reduce, while its events are there;
+ * find gradients and their communication; once steps and shapes are known, write their tensors. */
+int pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk, struct pl_err *err) PL_MUST;
+bool pl_derive_accumulates(const struct gb *b); /* does the trace show gradients one by one? */
 int pl_derive_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
 int pl_derive_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;
 /* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.

@@ -42,7 +42,7 @@ struct samples {
 };
 
 /* Operations on an idle stream tell the launch latencies. */
-static int idle_cases(const struct rankinfo *rk, const struct resinfo *ri, const uint8_t *waits,
+static int idle_cases(const struct gb *b, const struct rankinfo *rk, const struct resinfo *ri,
 		      struct samples *s, struct pl_err *err)
 {
 	const struct op *prev = NULL;
@@ -54,7 +54,8 @@ static int idle_cases(const struct rankinfo *rk, const struct resinfo *ri, const
 
 		if (op->node == PL_NONE)
 			continue;
-		if (c && !waits[op->node] && (!prev || prev->end <= c->start))
+		if (c && !(b->node[op->node].flags & NODE_WAITS) &&
+		    (!prev || prev->end <= c->start))
 			rc = op->start < c->end ? add(&s->early, op->start - c->start, err)
 						: add(&s->launch, op->start - c->end, err);
 		prev = op;
@@ -63,7 +64,7 @@ static int idle_cases(const struct rankinfo *rk, const struct resinfo *ri, const
 }
 
 /* Operations that were launched long before their predecessor ended tell the dispatch latency. */
-static int busy_cases(const struct rankinfo *rk, const struct resinfo *ri, const uint8_t *waits,
+static int busy_cases(const struct gb *b, const struct rankinfo *rk, const struct resinfo *ri,
 		      struct samples *s, struct pl_err *err)
 {
 	const struct op *prev = NULL;
@@ -74,7 +75,7 @@ static int busy_cases(const struct rankinfo *rk, const struct resinfo *ri, const
 
 		if (op->node == PL_NONE)
 			continue;
-		if (prev && op->call != PL_NONE && !waits[op->node] &&
+		if (prev && op->call != PL_NONE && !(b->node[op->node].flags & NODE_WAITS) &&
 		    rk->call[op->call].end + LAUNCH_MAX_NS <= prev->end)
 			rc = add(&s->dispatch, op->start - prev->end, err);
 		prev = op;
@@ -83,14 +84,14 @@ static int busy_cases(const struct rankinfo *rk, const struct resinfo *ri, const
 }
 
 static int one_resource(const struct gb *b, struct pl_resource *res, const struct resinfo *ri,
-			const uint8_t *waits, struct pl_err *err)
+			struct pl_err *err)
 {
 	const struct rankinfo *rk = &b->rank[ri->rank_index];
 	struct samples s = { 0 };
-	int rc = idle_cases(rk, ri, waits, &s, err);
+	int rc = idle_cases(b, rk, ri, &s, err);
 
 	if (rc == 0)
-		rc = busy_cases(rk, ri, waits, &s, err);
+		rc = busy_cases(b, rk, ri, &s, err);
 	if (rc == 0) {
 		res->launch_ns = typical(&s.launch, LAUNCH_MAX_NS);
 		res->early_ns = typical(&s.early, LAUNCH_MAX_NS);
@@ -105,23 +106,26 @@ static int one_resource(const struct gb *b, struct pl_resource *res, const struc
 /* When the receiver's channel was free for the message: the latest that came there before. */
 static void find_free(const struct gb *b, pl_ns *free_at)
 {
-	for (size_t i = 0; i < b->n_edges; i++) {
-		const struct node *src = &b->node[b->edge[i].src], *dst = &b->node[b->edge[i].dst];
+	struct edge e;
+
+	for (size_t at = 0; pl_derive_next_edge(b, &at, &e);) {
+		const struct node *src = &b->node[e.src], *dst = &b->node[e.dst];
 
 		if (src->flags & dst->flags & PL_NF_MESSAGE && src->kind == PL_K_RECV &&
 		    dst->kind == PL_K_RECV)
-			free_at[b->edge[i].dst] =
-				pl_max_i64(free_at[b->edge[i].dst], src->start + src->dur);
+			free_at[e.dst] = pl_max_i64(free_at[e.dst], src->start + src->dur);
 	}
 }
 
-static int links(struct gb *b, struct pl_err *err)
+int pl_derive_link_latency(struct gb *b, struct pl_err *err)
 {
 	struct cases *of = NULL;
 	pl_ns *free_at = NULL;
 	size_t n = b->g->n_res;
-	int rc;
+	int rc = 0;
 
+	if (!b->n_link)
+		return 0;
 	PL_TRY(pl_alloc(&of, n, sizeof(*of), err));
 	PL_TRY(pl_alloc(&free_at, b->n_nodes, sizeof(*free_at), err));
 	for (size_t i = 0; i < b->n_nodes; i++)
@@ -147,19 +151,12 @@ out:
 	return rc;
 }
 
-int pl_derive_latency(struct gb *b, struct pl_err *err)
+int pl_derive_latency(struct gb *b, const struct rankinfo *rk, struct pl_err *err)
 {
-	uint8_t *waits;
-	int rc = b->n_link ? links(b, err) : 0;
+	int rc = 0;
 
-	if (rc < 0 || (rc = pl_alloc(&waits, b->n_nodes, 1, err)) < 0)
-		return rc;
-	for (size_t i = 0; i < b->n_edges; i++)
-		if (PL_E_TYPE(b->edge[i].type) == PL_E_WAIT)
-			waits[b->edge[i].dst] = 1;
-	for (uint32_t r = 0; r < b->g->n_res && rc == 0; r++)
-		if (b->ri[r].device)
-			rc = one_resource(b, &b->g->res[r], &b->ri[r], waits, err);
-	pl_free(waits);
+	for (size_t k = 0; k < rk->n_res && rc == 0; k++)
+		if (b->ri[rk->res[k]].device)
+			rc = one_resource(b, &b->g->res[rk->res[k]], &b->ri[rk->res[k]], err);
 	return rc;
 }

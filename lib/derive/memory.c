@@ -106,7 +106,7 @@ static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
 			x.total = INT64_MIN;
 		x.type = value(e->device_type, i);
 		x.id = value(e->device, i);
-		x.res = p->b->track_res[seg][e->track[i]];
+		x.res = p->b->seg[seg].track_res[e->track[i]];
 		if ((rc = pl_grow(&p->ev, &p->cap, p->n + 1, sizeof(x), err)) < 0)
 			return rc;
 		p->ev[p->n++] = x;
@@ -145,7 +145,7 @@ static int add_range(struct pairing *p, uint32_t seg, uint32_t ev, struct pl_err
 {
 	const struct pl_events *e = p->b->t->seg[seg];
 	struct mem_rank *m = p->m;
-	struct mem_range x = { .res = p->b->track_res[seg][e->track[ev]],
+	struct mem_range x = { .res = p->b->seg[seg].track_res[e->track[ev]],
 			       .output = PL_NONE,
 			       .layer = -1 };
 	int rc;
@@ -165,7 +165,7 @@ static int add_back(struct pairing *p, uint32_t seg, uint32_t ev, struct pl_err 
 {
 	const struct pl_events *e = p->b->t->seg[seg];
 	struct mem_rank *m = p->m;
-	struct mem_span x = { .res = p->b->track_res[seg][e->track[ev]] };
+	struct mem_span x = { .res = p->b->seg[seg].track_res[e->track[ev]] };
 	int rc = pl_grow(&m->back, &m->cap_back, m->n_back + 1, sizeof(x), err);
 
 	if (rc < 0)
@@ -528,12 +528,9 @@ out:
 
 int pl_derive_find_memory(struct gb *b, struct pl_err *err)
 {
-	bool any = false;
 	int rc;
 
-	for (uint32_t i = 0; i < b->t->n_segs; i++)
-		any |= b->t->seg[i]->alloc != NULL;
-	if (!any)
+	if (!b->has_memory)
 		return 0;
 	PL_TRY(pl_alloc(&b->memory, 1, sizeof(*b->memory), err));
 	PL_TRY(pl_alloc(&b->memory->rank, b->n_ranks, sizeof(*b->memory->rank), err));

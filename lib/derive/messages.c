@@ -140,7 +140,7 @@ static int add_message_end(struct chunks *c, const struct pl_member *x, bool rec
 	struct gb *b = c->b;
 	const struct pl_events *e = b->t->seg[x->segment];
 	const struct pl_track *track = &e->seg.track[e->track[x->event]];
-	const struct pl_clock *clock = b->clock[x->segment][e->track[x->event]];
+	const struct pl_clock *clock = b->seg[x->segment].clock[e->track[x->event]];
 	pl_ns start = pl_add_sat(e->ts[x->event], e->seg.base_ns);
 	pl_ns low, end = pl_trace_clock_apply(clock,
 					      pl_add_sat(start, pl_max_i64(0, e->dur[x->event])));

@@ -428,7 +428,6 @@ static int queue_node(struct work *w, uint32_t res, int32_t step, pl_ns start, p
 			  .flags = PL_NF_INFERRED,
 			  .res = res,
 			  .name = w->name,
-			  .group = PL_NONE,
 			  .step = step,
 			  .start = start,
 			  .dur = dur };
@@ -614,7 +613,7 @@ static size_t find_freed_slot(const struct work *w, const struct queue *q, size_
 static void shorten_call(struct work *w, struct call *c, pl_ns room)
 {
 	struct node *n = &w->b->node[c->node];
-	pl_ns end = c->last == c->node ? n->start + n->dur : w->b->node[c->last].start;
+	pl_ns end = c->two_nodes ? w->b->node[c->node + 1].start : n->start + n->dur;
 
 	if (room <= n->start)
 		return;

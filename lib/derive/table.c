@@ -256,7 +256,6 @@ static int begin_step(struct gb *b, int32_t s, pl_ns start, uint32_t *at, struct
 			  .flags = PL_NF_STEP_BEGIN,
 			  .res = PL_NONE,
 			  .name = b->s_begin,
-			  .group = PL_NONE,
 			  .step = s };
 	uint32_t id;
 	int rc;

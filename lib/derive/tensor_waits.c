@@ -24,47 +24,52 @@ int pl_derive_grads_issuers(struct finder *f, struct pl_err *err)
 	return 0;
 }
 
-struct awaited { /* a communication, by its transfer */
-	uint32_t transfer;
-	struct comm *comm;
-};
+PL_COMPARATOR(by_node, struct transfer, node);
 
-PL_COMPARATOR(by_transfer, struct awaited, transfer);
-
-/* Finds the first wait for the result of each communication. One bit for each node limits the
- * search to the edges that matter. */
-int pl_derive_grads_waits(struct finder *f, struct pl_err *err)
+/* One bit for each node limits the search to the nodes that matter. */
+int pl_derive_grads_transfers(struct finder *f, struct pl_err *err)
 {
 	const struct gb *b = f->b;
-	struct awaited *v = NULL;
-	uint64_t *bit = NULL;
 	size_t n = 0;
 	int rc;
 
 	for (size_t r = 0; r < b->n_ranks; r++)
 		n += b->grads->rank[r].n_comms;
-	PL_TRY(pl_alloc(&v, n, sizeof(*v), err));
-	PL_TRY(pl_alloc(&bit, b->n_nodes / 64 + 1, sizeof(*bit), err));
-	n = 0;
+	PL_TRY(pl_alloc(&f->transfer, n, sizeof(*f->transfer), err));
+	PL_TRY(pl_alloc(&f->is_transfer, b->n_nodes / 64 + 1, sizeof(*f->is_transfer), err));
 	for (size_t r = 0; r < b->n_ranks; r++)
 		for (size_t c = 0; c < b->grads->rank[r].n_comms; c++) {
 			struct comm *x = &b->grads->rank[r].comm[c];
+			uint32_t node = x->arrive + 1;
 
-			v[n++] = (struct awaited){ x->arrive + 1, x };
-			bit[(x->arrive + 1) / 64] |= 1ull << (x->arrive + 1) % 64;
+			f->transfer[f->n_transfers++] = (struct transfer){ node, x };
+			f->is_transfer[node / 64] |= 1ull << node % 64;
 		}
-	pl_sort(v, n, sizeof(*v), by_transfer);
-	for (size_t i = 0; n && i < b->n_edges; i++) {
-		const struct edge *e = &b->edge[i];
-		struct awaited key = { e->src, NULL }, *at;
-
-		if (!(bit[e->src / 64] >> e->src % 64 & 1) || grads_is_comm(&b->node[e->dst]))
-			continue;
-		at = bsearch(&key, v, n, sizeof(*v), by_transfer);
-		at->comm->await = pl_min_i64(at->comm->await, grads_host_time(f, e->dst));
-	}
+	pl_sort(f->transfer, n, sizeof(*f->transfer), by_node);
 out:
-	pl_free(v);
-	pl_free(bit);
 	return rc;
+}
+
+struct comm *pl_derive_grads_comm(const struct finder *f, uint32_t node)
+{
+	size_t i = 0;
+
+	if (!(f->is_transfer[node / 64] >> node % 64 & 1))
+		return NULL;
+	PL_LOWER_BOUND(i, f->n_transfers, f->transfer[i].node < node);
+	return f->transfer[i].comm;
+}
+
+/* The first wait for the result of each communication. */
+void pl_derive_grads_waits(struct finder *f)
+{
+	const struct gb *b = f->b;
+	struct edge e;
+
+	for (size_t at = 0; f->n_transfers && pl_derive_next_edge(b, &at, &e);) {
+		struct comm *x = pl_derive_grads_comm(f, e.src);
+
+		if (x && !grads_is_comm(&b->node[e.dst]))
+			x->await = pl_min_i64(x->await, grads_host_time(f, e.dst));
+	}
 }

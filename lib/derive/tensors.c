@@ -108,9 +108,9 @@ static const char *text_of(const struct pl_events *e, const pl_id *column, uint3
 	return column && column[ev] != PL_NONE ? pl_intern_get(&e->seg.str, column[ev]) : NULL;
 }
 
-static int read_size(struct finder *f, const struct op *op, struct grad *x, struct pl_err *err)
+static int read_size(struct gb *b, const struct op *op, struct grad *x, struct pl_err *err)
 {
-	const struct pl_events *e = f->b->t->seg[op->seg];
+	const struct pl_events *e = b->t->seg[op->seg];
 	const char *dims = text_of(e, e->dims, op->ev), *type = text_of(e, e->types, op->ev);
 	int64_t elements = dims ? pl_derive_dims(dims, x->dims, sizeof(x->dims)) : -1;
 	size_t n = 0;
@@ -127,7 +127,7 @@ static int read_size(struct finder *f, const struct op *op, struct grad *x, stru
 	}
 	if (elements >= 0 && pl_trace_dtype(type, n, NULL))
 		x->bytes = elements * pl_trace_dtype(type, n, NULL);
-	return pl_intern_add(&f->g->str, type, n, &x->type, err);
+	return pl_intern_add(&b->g->str, type, n, &x->type, err);
 }
 
 /* The last device operation that this thread launched before `t`, PL_NONE if none is near. */
@@ -150,20 +150,17 @@ static uint32_t last_launched(const struct finder *f, const struct rankinfo *rk,
 	return PL_NONE;
 }
 
-static int add_grad(struct finder *f, const struct rankinfo *rk, const struct op *op,
-		    struct found *found, struct pl_err *err)
+static int add_grad(struct gb *b, const struct op *op, struct found *found, struct pl_err *err)
 {
-	const struct node *n = &f->b->node[op->last];
 	struct grad x = { .start = op->start,
+			  .end = pl_derive_end(b, op->last),
 			  .op = op->last,
 			  .node = op->last,
 			  .type = PL_NONE,
 			  .comm = PL_NONE };
 	int rc;
 
-	if (rk->has_device)
-		x.node = last_launched(f, rk, n->res, op->end);
-	PL_TRY(read_size(f, op, &x, err));
+	PL_TRY(read_size(b, op, &x, err));
 	PL_TRY(pl_grow(&found->grad, &found->cap_grads, found->n_grads + 1, sizeof(x), err));
 	found->grad[found->n_grads++] = x;
 out:
@@ -188,52 +185,94 @@ static bool reduces(const struct gb *b, const struct op *op)
 	return coll && (!strcmp(coll, "allreduce") || !strcmp(coll, "reduce_scatter"));
 }
 
-static int add_comm(struct finder *f, const struct rankinfo *rk, const struct op *op,
-		    struct found *found, struct pl_err *err)
+static int add_comm(const struct op *op, struct found *found, struct pl_err *err)
 {
-	const struct gb *b = f->b;
-	const struct node *n = &b->node[op->node];
-	struct comm x = { .issue = grads_host_time(f, op->node),
-			  .await = INT64_MAX,
-			  .bytes = b->attr[n->attr].bytes,
-			  .arrive = op->node,
-			  .group = n->group };
-	int rc;
+	int rc = pl_grow(&found->comm, &found->cap_comms, found->n_comms + 1, sizeof(*found->comm),
+			 err);
 
-	x.named = rk->table && strstr(pl_intern_get(&b->g->str, n->name), "grad");
-	rc = pl_grow(&found->comm, &found->cap_comms, found->n_comms + 1, sizeof(x), err);
 	if (rc >= 0)
-		found->comm[found->n_comms++] = x;
+		found->comm[found->n_comms++] = (struct comm){ .await = INT64_MAX,
+							       .free_until = INT64_MIN,
+							       .arrive = op->node };
 	return rc;
 }
 
 PL_COMPARATOR(by_issue, struct comm, step, issue, arrive);
 
-static int collect(struct finder *f, const struct rankinfo *rk, struct found *found,
-		   struct pl_err *err)
+static int init_grads(struct gb *b, struct pl_err *err)
 {
-	const struct gb *b = f->b;
-	int rc = 0;
+	struct pl_derive_grads *x;
+	int rc;
 
+	PL_TRY(pl_alloc(&b->grads, 1, sizeof(*b->grads), err));
+	x = b->grads;
+	PL_TRY(pl_alloc(&x->rank, b->n_ranks, sizeof(*x->rank), err));
+	PL_TRY(pl_alloc(&x->accumulate, b->t->n_segs, sizeof(*x->accumulate), err));
+	for (uint32_t i = 0; i < b->t->n_segs; i++) {
+		const struct pl_intern *str = &b->t->seg[i]->seg.str;
+
+		x->accumulate[i] = pl_intern_find(str, accumulate, sizeof(accumulate) - 1);
+		if (x->accumulate[i] == PL_NONE)
+			x->accumulate[i] = pl_intern_find(str, own, sizeof(own) - 1);
+		x->accumulates |= x->accumulate[i] != PL_NONE;
+	}
+out:
+	return rc;
+}
+
+bool pl_derive_accumulates(const struct gb *b)
+{
+	return b->grads->accumulates;
+}
+
+int pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk, struct pl_err *err)
+{
+	struct found *found;
+	int rc = b->grads ? 0 : init_grads(b, err);
+
+	if (rc < 0)
+		return rc;
+	found = &b->grads->rank[rk - b->rank];
 	for (size_t k = 0; k < rk->n_res; k++) {
 		const struct resinfo *ri = &b->ri[rk->res[k]];
 
-		for (uint32_t i = 0; (ri->comm || f->accumulates) && i < ri->n; i++) {
+		for (uint32_t i = 0; (ri->comm || b->grads->accumulates) && i < ri->n; i++) {
 			const struct op *op = &ri->op[i];
-			const struct pl_events *e = b->t->seg[op->seg];
 
 			if (op->node == PL_NONE)
 				continue;
 			if (b->node[op->node].role == PL_RO_ARRIVE) {
-				if (e->kind[op->ev] == PL_K_COLLECTIVE && reduces(b, op))
-					PL_TRY(add_comm(f, rk, op, found, err));
-			} else if (e->name[op->ev] == f->accumulate[op->seg]) {
-				PL_TRY(add_grad(f, rk, op, found, err));
+				if (op->kind == PL_K_COLLECTIVE && reduces(b, op))
+					PL_TRY(add_comm(op, found, err));
+			} else if (b->t->seg[op->seg]->name[op->ev] ==
+				   b->grads->accumulate[op->seg]) {
+				PL_TRY(add_grad(b, op, found, err));
 			}
 		}
 	}
 out:
 	return rc;
+}
+
+/* What the whole graph of the rank tells about its gradients and communication. */
+static void complete(const struct finder *f, const struct rankinfo *rk, struct found *found)
+{
+	const struct gb *b = f->b;
+
+	for (size_t i = 0; i < found->n_grads && rk->has_device; i++) {
+		struct grad *x = &found->grad[i];
+
+		x->node = last_launched(f, rk, b->node[x->op].res, x->end);
+	}
+	for (size_t i = 0; i < found->n_comms; i++) {
+		struct comm *x = &found->comm[i];
+		const struct node *n = &b->node[x->arrive];
+
+		x->issue = grads_host_time(f, x->arrive);
+		x->bytes = b->attr[n->attr].bytes;
+		x->group = n->group;
+		x->named = rk->table && strstr(pl_intern_get(&b->g->str, n->name), "grad");
+	}
 }
 
 /* Do the last of these gradients add up to `bytes`? */
@@ -259,7 +298,7 @@ static bool carries(const struct found *x, pl_ns at, int64_t bytes)
 }
 
 /* The time before which nothing waits for the communication of the rank's gradients. */
-static void find_free(struct finder *f, const struct rankinfo *rk, struct found *x)
+static void find_free(const struct finder *f, const struct rankinfo *rk, struct found *x)
 {
 	size_t ready = 0;
 	bool inside;
@@ -267,7 +306,7 @@ static void find_free(struct finder *f, const struct rankinfo *rk, struct found 
 	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
 	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
 	for (size_t i = 0; i < x->n_comms; i++) {
-		const struct comm *c = &x->comm[i];
+		struct comm *c = &x->comm[i];
 		int32_t step = pl_derive_step_at(f->b, rk, c->issue, &inside);
 
 		while (ready < x->n_grads && x->grad[ready].start <= c->issue)
@@ -277,17 +316,16 @@ static void find_free(struct finder *f, const struct rankinfo *rk, struct found 
 		for (size_t k = ready; k < x->n_grads; k++) {
 			if (pl_derive_step_at(f->b, rk, x->grad[k].start, &inside) != step)
 				break;
-			f->free_until[c->arrive + 1] = x->grad[k].start;
+			c->free_until = x->grad[k].start;
 		}
 		/* nothing waits before the last of them is issued */
-		for (size_t k = i + 1; k < x->n_comms && f->free_until[c->arrive + 1] > c->issue;
-		     k++) {
+		for (size_t k = i + 1; k < x->n_comms && c->free_until > c->issue; k++) {
 			pl_ns at = x->comm[k].issue;
 
 			if (pl_derive_step_at(f->b, rk, at, &inside) != step)
 				break;
-			if (at >= f->free_until[c->arrive + 1] && carries(x, at, x->comm[k].bytes))
-				f->free_until[c->arrive + 1] = at;
+			if (at >= c->free_until && carries(x, at, x->comm[k].bytes))
+				c->free_until = at;
 		}
 	}
 }
@@ -295,8 +333,10 @@ static void find_free(struct finder *f, const struct rankinfo *rk, struct found 
 /* Is it an inferred wait for gradients at a time when nothing waits for them? */
 static bool false_wait(const struct finder *f, const struct edge *e)
 {
-	return e->type == (PL_E_WAIT | PL_E_INFERRED) &&
-	       f->b->node[e->dst].start < f->free_until[e->src];
+	const struct comm *c =
+		e->type == (PL_E_WAIT | PL_E_INFERRED) ? pl_derive_grads_comm(f, e->src) : NULL;
+
+	return c && f->b->node[e->dst].start < c->free_until;
 }
 
 /* Removes false waits; the pause before a false wait is extended to the end of the wait. */
@@ -304,35 +344,27 @@ static int drop_false_waits(struct finder *f, struct pl_err *err)
 {
 	struct gb *b = f->b;
 	uint8_t *woken = NULL;
+	struct edge e;
 	size_t kept = 0;
-	int rc;
+	int rc = pl_alloc(&woken, b->n_nodes, 1, err);
 
-	if (!f->accumulates)
-		return 0;
-	PL_TRY(pl_alloc(&f->free_until, b->n_nodes, sizeof(*f->free_until), err));
-	PL_TRY(pl_alloc(&woken, b->n_nodes, 1, err));
-	for (size_t i = 0; i < b->n_nodes; i++)
-		f->free_until[i] = INT64_MIN;
-	for (size_t r = 0; r < b->n_ranks; r++)
-		find_free(f, &b->rank[r], &b->grads->rank[r]);
+	if (rc < 0)
+		return rc;
 	for (size_t i = 0; i < b->n_edges; i++)
-		woken[b->edge[i].dst] |= false_wait(f, &b->edge[i]);
-	for (size_t i = 0; i < b->n_edges; i++) {
-		struct edge e = b->edge[i];
+		if (false_wait(f, &b->edge[i]))
+			woken[b->edge[i].dst] = 1;
+		else
+			b->edge[kept++] = b->edge[i];
+	b->g->inferred_waits -= (int64_t)(b->n_edges - kept);
+	b->n_edges = kept;
+	for (size_t at = 0; pl_derive_next_edge(b, &at, &e);) {
 		struct node *n = &b->node[e.src];
 
-		if (false_wait(f, &e)) {
-			b->g->inferred_waits--;
-			continue;
-		}
 		if (woken[e.dst] && PL_E_TYPE(e.type) == PL_E_SEQ && n->role == PL_RO_GAP)
 			n->dur = b->node[e.dst].start - n->start;
-		b->edge[kept++] = e;
 	}
-	b->n_edges = kept;
-out:
 	pl_free(woken);
-	return rc;
+	return 0;
 }
 
 /* After nodes have steps: drops the entries of steps that are not used, and sorts the rest. */
@@ -602,39 +634,24 @@ out:
 	return rc;
 }
 
-static int find(struct finder *f, struct pl_err *err)
-{
-	struct gb *b = f->b;
-	int rc;
-
-	PL_TRY(pl_alloc(&b->grads, 1, sizeof(*b->grads), err));
-	PL_TRY(pl_alloc(&b->grads->rank, b->n_ranks, sizeof(*b->grads->rank), err));
-	PL_TRY(pl_alloc(&f->accumulate, b->t->n_segs, sizeof(*f->accumulate), err));
-	for (uint32_t i = 0; i < b->t->n_segs; i++) {
-		f->accumulate[i] =
-			pl_intern_find(&b->t->seg[i]->seg.str, accumulate, sizeof(accumulate) - 1);
-		if (f->accumulate[i] == PL_NONE)
-			f->accumulate[i] =
-				pl_intern_find(&b->t->seg[i]->seg.str, own, sizeof(own) - 1);
-		f->accumulates |= f->accumulate[i] != PL_NONE;
-	}
-	PL_TRY(pl_derive_grads_issuers(f, err));
-	for (size_t r = 0; r < b->n_ranks; r++)
-		PL_TRY(collect(f, &b->rank[r], &b->grads->rank[r], err));
-	PL_TRY(drop_false_waits(f, err));
-	rc = pl_derive_grads_waits(f, err);
-out:
-	return rc;
-}
-
 int pl_derive_find_tensors(struct gb *b, struct pl_err *err)
 {
 	struct finder f = { .b = b, .g = b->g };
-	int rc = find(&f, err);
+	int rc;
 
-	pl_free(f.accumulate);
+	PL_TRY(pl_derive_grads_issuers(&f, err));
+	for (size_t r = 0; r < b->n_ranks; r++)
+		complete(&f, &b->rank[r], &b->grads->rank[r]);
+	for (size_t r = 0; r < b->n_ranks && b->grads->accumulates; r++)
+		find_free(&f, &b->rank[r], &b->grads->rank[r]);
+	PL_TRY(pl_derive_grads_transfers(&f, err));
+	if (b->grads->accumulates)
+		PL_TRY(drop_false_waits(&f, err));
+	pl_derive_grads_waits(&f);
+out:
 	pl_free(f.issuer);
-	pl_free(f.free_until);
+	pl_free(f.transfer);
+	pl_free(f.is_transfer);
 	return rc;
 }
 
@@ -659,7 +676,10 @@ void pl_derive_drop_tensors(struct gb *b)
 		pl_free(b->grads->rank[r].grad);
 		pl_free(b->grads->rank[r].comm);
 	}
-	if (b->grads)
+	if (b->grads) {
 		pl_free(b->grads->rank);
+		pl_free(b->grads->accumulate);
+	}
 	pl_free(b->grads);
+	b->grads = NULL;
 }

@@ -5,20 +5,21 @@
 #include "derive/internal.h"
 
 struct grad {
-	pl_ns start;
-	int32_t step;  /* from pl_derive_put_tensors() on */
-	uint32_t op;   /* node of the operator */
-	uint32_t node; /* at its end the gradient is ready */
-	int64_t bytes; /* -1 unknown */
-	pl_id type;    /* of the graph, PL_NONE */
-	char dims[48]; /* "100x768", empty unknown */
-	uint32_t comm; /* that carries it, into found.comm; PL_NONE */
+	pl_ns start, end; /* end: as recorded */
+	int32_t step;	  /* from pl_derive_put_tensors() on */
+	uint32_t op;	  /* node of the operator */
+	uint32_t node;	  /* at its end the gradient is ready */
+	int64_t bytes;	  /* -1 unknown */
+	pl_id type;	  /* of the graph, PL_NONE */
+	char dims[48];	  /* "100x768", empty unknown */
+	uint32_t comm;	  /* that carries it, into found.comm; PL_NONE */
 	bool estimated;
 	bool elsewhere; /* an allocation of its own stands for its memory */
 };
 
 struct comm {
 	pl_ns issue, await; /* await: first time that its result was waited for, INT64_MAX never */
+	pl_ns free_until;   /* nothing waits for it before; INT64_MIN unknown */
 	int64_t bytes;
 	int32_t step; /* from pl_derive_put_tensors() on */
 	uint32_t arrive, group;
@@ -34,17 +35,23 @@ struct found { /* of a rank */
 
 struct pl_derive_grads {
 	struct found *rank; /* [rank] */
+	pl_id *accumulate;  /* [segment]: the name, PL_NONE if it is not there */
+	bool accumulates;   /* some segment has the name */
 };
 
+struct transfer {
+	uint32_t node;
+	struct comm *comm;
+};
 struct finder {
 	struct gb *b;
 	struct pl_graph *g;
-	pl_id *accumulate;   /* [segment]: the name, PL_NONE if it is not there */
-	uint32_t *issuer;    /* [node]: the node that launched it, PL_NONE */
-	bool accumulates;    /* some segment has the name */
-	pl_ns *free_until;   /* [node]: of transfers: nothing waits for it before */
-	int32_t *first_step; /* [shape]: the step that its tensors are taken from */
-	bool *parallel;	     /* [group]: may be data-parallel */
+	uint32_t *issuer;	   /* [node]: the node that launched it, PL_NONE */
+	struct transfer *transfer; /* of the communications, by node */
+	size_t n_transfers;
+	uint64_t *is_transfer; /* a bit for each node */
+	int32_t *first_step;   /* [shape]: the step that its tensors are taken from */
+	bool *parallel;	       /* [group]: may be data-parallel */
 };
 
 /* The time at which the host issued the operation of the node, or executed it. */
@@ -62,9 +69,12 @@ static inline bool grads_is_comm(const struct node *n)
 
 /* Finds the allocations of the gradients g[0] .. g[n - 1], which are of one step and in order. */
 void pl_derive_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n);
+/* Fills transfer[]; the communication of a transfer, NULL if the node is none of them. */
+int pl_derive_grads_transfers(struct finder *f, struct pl_err *err) PL_MUST;
+struct comm *pl_derive_grads_comm(const struct finder *f, uint32_t node);
 /* Fills issuer[]: the node that launched each node. */
 int pl_derive_grads_issuers(struct finder *f, struct pl_err *err) PL_MUST;
 /* Fills the time of the first wait for the result of each communication. */
-int pl_derive_grads_waits(struct finder *f, struct pl_err *err) PL_MUST;
+void pl_derive_grads_waits(struct finder *f);
 
 #endif

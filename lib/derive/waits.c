@@ -105,13 +105,13 @@ uint32_t pl_derive_launched(const struct lane *x, uint32_t c)
 static int host_wait(struct gb *b, const struct call *c, const struct op *op, bool binding,
 		     bool inferred, struct pl_err *err)
 {
-	struct node *first = &b->node[c->node], *rest = &b->node[c->last];
+	struct node *first = &b->node[c->node], *rest = &b->node[pl_derive_last(c)];
 
-	if (c->node == c->last)
+	if (!c->two_nodes)
 		return 0;
 	if (binding && op->end > first->start && op->end <= c->end + TOL_NS &&
-	    pl_derive_end(b, c->last) >= op->end) {
-		pl_ns end = pl_derive_end(b, c->last),
+	    pl_derive_end(b, pl_derive_last(c)) >= op->end) {
+		pl_ns end = pl_derive_end(b, pl_derive_last(c)),
 		      own = pl_min_i64(op->end - first->start, SYNC_MIN_NS);
 
 		own = pl_min_i64(own, first->dur);
@@ -126,8 +126,8 @@ static int host_wait(struct gb *b, const struct call *c, const struct op *op, bo
 		b->g->inferred_waits++;
 	else
 		b->g->recorded_waits++;
-	return pl_derive_edge(b, op->last, c->last, PL_E_WAIT | (inferred ? PL_E_INFERRED : 0),
-			      err);
+	return pl_derive_edge(b, op->last, pl_derive_last(c),
+			      PL_E_WAIT | (inferred ? PL_E_INFERRED : 0), err);
 }
 
 /* Of the last operations of all lanes before the call: the operation that ended last within it. */
@@ -158,7 +158,7 @@ static const struct syncrec *find_sync(const struct rankinfo *rk, int64_t corr)
 {
 	struct syncrec key = { .corr = corr };
 
-	if (corr == INT64_MIN || !rk->n_sync)
+	if (corr == INT64_MIN)
 		return NULL;
 	return bsearch(&key, rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
 }
@@ -189,32 +189,23 @@ static int known_sync(struct gb *b, const struct lanes *l, const struct call *c,
 	return 0;
 }
 
-/* Does the name show that the call returns after its copy? A copy call to or from the host without
- * "Async" in its name does. */
-static bool blocks(const struct gb *b, const struct call *c)
-{
-	const char *name = pl_intern_get(&b->g->str, c->name);
-
-	return strstr(name, "Memcpy") && !strstr(name, "Async");
-}
-
 /* Did the copy call last as long as its copy? */
 static int copy_wait(struct gb *b, const struct rankinfo *rk, const struct call *c,
 		     struct pl_err *err)
 {
 	const struct op *op = rk->by_call[c->first_op + c->n_ops - 1];
-	bool told = blocks(b, c);
 
-	if ((!told && !b->o->infer) || op->end > c->end || b->node[op->node].role != PL_RO_COPY)
+	if ((!c->blocks && !b->o->infer) || op->end > c->end ||
+	    b->node[op->node].role != PL_RO_COPY)
 		return 0;
-	return host_wait(b, c, op, true, !told, err);
+	return host_wait(b, c, op, true, !c->blocks, err);
 }
 
 static int one_sync(struct gb *b, const struct rankinfo *rk, const struct lanes *l, uint32_t index,
 		    struct pl_err *err)
 {
 	const struct call *c = &rk->call[index];
-	const struct syncrec *s = find_sync(rk, c->corr);
+	const struct syncrec *s = rk->n_sync ? find_sync(rk, rk->context[c->context].corr) : NULL;
 	pl_ns near = pl_max_i64(SYNC_RETURN_NS, (c->end - c->start) / 5);
 	struct op *op;
 
@@ -407,28 +398,28 @@ out:
 static int wait_until(struct gb *b, const struct call *c, uint32_t src, pl_ns when, unsigned type,
 		      struct pl_err *err)
 {
-	struct node *first = &b->node[c->node], *rest = &b->node[c->last];
-	pl_ns end = pl_derive_end(b, c->last);
+	struct node *first = &b->node[c->node], *rest = &b->node[pl_derive_last(c)];
+	pl_ns end = pl_derive_end(b, pl_derive_last(c));
 
-	if (c->node == c->last || when > end)
+	if (!c->two_nodes || when > end)
 		return 0;
 	first->dur = 0;
 	rest->start = pl_max_i64(first->start, when);
 	rest->dur = end - rest->start;
 	b->g->recorded_waits++;
-	return pl_derive_edge(b, src, c->last, type, err);
+	return pl_derive_edge(b, src, pl_derive_last(c), type, err);
 }
 
 /* The wait with the same correlation on another thread, which launched the communication. */
 static const struct call *launching_wait(const struct rankinfo *rk, const struct corrkey *by,
-					 const struct call *c)
+					 const struct comm_wait *wait)
 {
 	size_t i = 0;
 
-	PL_LOWER_BOUND(i, rk->n_waited, by[i].corr < c->corr);
-	for (; i < rk->n_waited && by[i].corr == c->corr; i++)
-		if (rk->waited[by[i].call].res != c->res)
-			return &rk->waited[by[i].call];
+	PL_LOWER_BOUND(i, rk->n_waited, by[i].corr < wait->corr);
+	for (; i < rk->n_waited && by[i].corr == wait->corr; i++)
+		if (rk->waited[by[i].call].call.res != wait->call.res)
+			return &rk->waited[by[i].call].call;
 	return NULL;
 }
 
@@ -438,14 +429,16 @@ static const struct call *launching_wait(const struct rankinfo *rk, const struct
  * thread is a wait for the launch; the device waits for the rest of the communication.
  */
 static int one_issue_wait(struct gb *b, const struct rankinfo *rk, const struct corrkey *by,
-			  const struct call *c, const struct op *issue, struct pl_err *err)
+			  const struct comm_wait *wait, const struct op *issue, struct pl_err *err)
 {
-	const struct call *w;
+	const struct call *c = &wait->call, *w;
 
 	if (b->node[issue->node].res != c->res)
 		return wait_until(b, c, issue->node, issue->start, PL_E_START, err);
-	w = launching_wait(rk, by, c);
-	return w ? wait_until(b, c, w->last, pl_derive_end(b, w->last), PL_E_WAIT, err) : 0;
+	w = launching_wait(rk, by, wait);
+	return w ? wait_until(b, c, pl_derive_last(w), pl_derive_end(b, pl_derive_last(w)),
+			      PL_E_WAIT, err)
+		 : 0;
 }
 
 static int recorded_issue_waits(struct gb *b, const struct rankinfo *rk, const struct corrkey *v,
@@ -463,7 +456,7 @@ static int recorded_issue_waits(struct gb *b, const struct rankinfo *rk, const s
 		const struct corrkey *hit = bsearch(&key, v, n, sizeof(*v), by_corr);
 		const struct where *at = hit ? &where[hit->call] : NULL;
 
-		if (at && rk->waited[i].type != CALL_WAIT)
+		if (at && rk->waited[i].call.type != CALL_WAIT)
 			PL_TRY(one_issue_wait(b, rk, by, &rk->waited[i],
 					      &b->ri[at->res].op[at->place], err));
 	}
@@ -504,7 +497,6 @@ static int one_staged(struct gb *b, const struct op *comm, const struct op *copy
 			     .kind = PL_K_WAIT,
 			     .res = res,
 			     .name = b->s_gap,
-			     .group = PL_NONE,
 			     .step = -1,
 			     .start = copy->end };
 	uint32_t id;
@@ -556,7 +548,7 @@ static int issue_waits(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 	size_t n = 0;
 	int rc = 0;
 
-	if (!rk->has_device)
+	if (!rk->has_device || !rk->comm_threads)
 		return 0;
 	PL_TRY(issuing_ops(b, rk, &v, &where, &n, err));
 	pl_sort(v, n, sizeof(*v), by_corr);
@@ -580,8 +572,8 @@ static int recorded_service_waits(struct gb *b, const struct rankinfo *rk, struc
 	PL_TRY(service_ops(b, rk, &v, &where, &n, err));
 	pl_sort(v, n, sizeof(*v), by_corr);
 	for (size_t i = 0; i < rk->n_waited; i++) {
-		struct call *c = &rk->waited[i];
-		struct corrkey key = { .corr = c->corr };
+		struct call *c = &rk->waited[i].call;
+		struct corrkey key = { .corr = rk->waited[i].corr };
 		const struct corrkey *hit = n ? bsearch(&key, v, n, sizeof(*v), by_corr) : NULL;
 		struct op *op;
 
@@ -623,6 +615,21 @@ out:
 	return rc;
 }
 
+/* From now on only the starts of the calls count (cut.c), unless gradients or allocations are
+ * looked for. */
+static void note_launches(struct gb *b, struct rankinfo *rk)
+{
+	for (size_t k = 0; k < rk->n_res; k++) {
+		struct resinfo *ri = &b->ri[rk->res[k]];
+
+		for (uint32_t i = 0; i < ri->n; i++)
+			if (ri->op[i].call != PL_NONE)
+				ri->op[i].launched = rk->call[ri->op[i].call].start;
+	}
+	if (!b->has_memory && !pl_derive_accumulates(b))
+		pl_derive_drop_calls(b, rk);
+}
+
 int pl_derive_waits(struct gb *b, struct pl_err *err)
 {
 	uint64_t *hash = NULL;
@@ -632,8 +639,11 @@ int pl_derive_waits(struct gb *b, struct pl_err *err)
 	PL_TRY(pl_alloc(&hash, b->g->str.n + 1, sizeof(*hash), err));
 	PL_TRY(pl_alloc(&lane_of, b->g->n_res, sizeof(*lane_of), err));
 	memset(lane_of, 0xff, b->g->n_res * sizeof(*lane_of));
-	for (size_t r = 0; r < b->n_ranks; r++)
+	for (size_t r = 0; r < b->n_ranks; r++) {
 		PL_TRY(rank_waits(b, &b->rank[r], hash, lane_of, err));
+		PL_TRY(pl_derive_latency(b, &b->rank[r], err));
+		note_launches(b, &b->rank[r]);
+	}
 out:
 	pl_free(hash);
 	pl_free(lane_of);

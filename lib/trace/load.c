@@ -9,15 +9,24 @@
 
 #include "trace/internal.h"
 
+/* What the loader knows of a segment besides its columns. */
+struct loaded {
+	uint64_t read;	   /* events of the stream, with those that were left out */
+	uint64_t limit;	   /* events from here on cannot be addressed */
+	uint32_t *ordinal; /* [row]: number of the event in the stream; NULL: the row itself */
+	size_t cap;
+};
 struct loader {
 	struct pl_sink sink; /* first */
 	struct pl_trace *t;
-	uint64_t roles; /* wanted */
+	uint64_t roles, kinds; /* wanted */
 	bool salvage;
 	struct pl_events *cur;
 	uint64_t cap;
-	uint64_t *limit; /* by segment: events from here on cannot be addressed */
-	size_t cap_limit;
+	uint32_t *row; /* [event of the batch]: its row, PL_NONE: left out */
+	size_t cap_row;
+	struct loaded *seg; /* by segment */
+	size_t cap_seg;
 };
 
 /* Dense columns, by role. */
@@ -109,10 +118,10 @@ static void events_free(struct pl_events *e)
 	pl_free(e);
 }
 
-void pl_trace_drop(struct pl_trace *t)
+void pl_trace_drop(struct pl_trace *t, uint32_t seg)
 {
-	for (uint32_t i = 0; i < t->n_segs; i++)
-		drop_columns(t->seg[i]);
+	drop_columns(t->seg[seg]);
+	pl_intern_fini(&t->seg[seg]->seg.str);
 }
 
 void pl_trace_fini(struct pl_trace *t)
@@ -139,16 +148,12 @@ static int widen(void *array, uint64_t n, size_t size, struct pl_err *err)
 	return 0;
 }
 
-static int reserve(struct loader *l, uint64_t need, struct pl_err *err)
+/* Room for exactly `cap` events. */
+static int resize(struct loader *l, uint64_t cap, struct pl_err *err)
 {
 	struct pl_events *e = l->cur;
-	uint64_t cap = l->cap ? l->cap : 1024;
 	int rc;
 
-	if (need <= l->cap)
-		return 0;
-	while (cap < need)
-		cap *= 2;
 	PL_TRY(widen(&e->kind, cap, sizeof(*e->kind), err));
 	PL_TRY(widen(&e->track, cap, sizeof(*e->track), err));
 	PL_TRY(widen(&e->name, cap, sizeof(*e->name), err));
@@ -160,6 +165,15 @@ static int reserve(struct loader *l, uint64_t need, struct pl_err *err)
 	l->cap = cap;
 out:
 	return rc;
+}
+
+static int reserve(struct loader *l, uint64_t need, struct pl_err *err)
+{
+	uint64_t cap = l->cap ? l->cap : 1024;
+
+	while (cap < need)
+		cap *= 2;
+	return cap > l->cap ? resize(l, cap, err) : 0;
 }
 
 /* No values yet in these rows. */
@@ -186,11 +200,8 @@ static void fill_all(struct loader *l, uint64_t from, uint64_t to)
 
 static int need_column(struct loader *l, const struct column *c, uint64_t to, struct pl_err *err)
 {
-	int rc;
+	int rc = widen(place_of(l->cur, c), l->cap, size_of(c), err);
 
-	if (array_of(l->cur, c))
-		return 0;
-	rc = widen(place_of(l->cur, c), l->cap, size_of(c), err);
 	if (rc >= 0)
 		fill(l->cur, c, 0, to);
 	return rc;
@@ -270,23 +281,24 @@ static int64_t number(const struct pl_segment *seg, const struct pl_col *c, uint
 static int load_values(struct loader *l, const struct pl_segment *seg, const struct pl_col *from,
 		       const struct column *c, uint64_t to, struct pl_err *err)
 {
-	int rc = need_column(l, c, to, err);
-	int64_t *v;
-	pl_id *text;
+	int rc = 0;
 
-	if (rc < 0)
-		return rc;
-	v = (int64_t *)array_of(l->cur, c) + l->cur->n;
-	text = (pl_id *)array_of(l->cur, c) + l->cur->n;
-	if (c->values == TEXTS)
-		for (uint32_t k = 0; k < from->n; k++)
-			text[from->row[k]] = (pl_id)from->val[k];
-	else if (from->type == PL_V_INT)
-		for (uint32_t k = 0; k < from->n; k++)
-			v[from->row[k]] = from->val[k];
-	else
-		for (uint32_t k = 0; k < from->n; k++)
-			v[from->row[k]] = number(seg, from, k, c->values == NAMES);
+	for (uint32_t k = 0; k < from->n; k++) {
+		uint32_t row = l->row[from->row[k]];
+		void *array = array_of(l->cur, c);
+
+		if (row == PL_NONE)
+			continue;
+		if (!array && (rc = need_column(l, c, to, err)) < 0)
+			return rc;
+		array = array_of(l->cur, c);
+		if (c->values == TEXTS)
+			((pl_id *)array)[row] = (pl_id)from->val[k];
+		else
+			((int64_t *)array)[row] =
+				from->type == PL_V_INT ? from->val[k]
+						       : number(seg, from, k, c->values == NAMES);
+	}
 	return 0;
 }
 
@@ -314,12 +326,36 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 
 	(void)seg;
 	PL_TRY(pl_grow(&t->seg, &t->cap_segs, (size_t)t->n_segs + 1, sizeof(*t->seg), err));
-	PL_TRY(pl_grow(&l->limit, &l->cap_limit, (size_t)t->n_segs + 1, sizeof(*l->limit), err));
+	PL_TRY(pl_grow(&l->seg, &l->cap_seg, (size_t)t->n_segs + 1, sizeof(*l->seg), err));
 	PL_TRY(pl_alloc(&l->cur, 1, sizeof(*l->cur), err));
-	l->limit[t->n_segs] = UINT64_MAX;
+	l->seg[t->n_segs] = (struct loaded){ .limit = UINT64_MAX };
 	t->seg[t->n_segs++] = l->cur;
 	l->cap = 0;
 	rc = reserve(l, 1, err); /* the plain columns are there even without events */
+out:
+	return rc;
+}
+
+/* Rows for the events of the batch whose kinds are wanted. */
+static int choose_rows(struct loader *l, struct pl_batch *b, uint64_t *to, struct pl_err *err)
+{
+	struct loaded *s = &l->seg[l->t->n_segs - 1];
+	struct pl_events *e = l->cur;
+	int rc;
+
+	PL_TRY(pl_grow(&l->row, &l->cap_row, b->n, sizeof(*l->row), err));
+	if (l->kinds != UINT64_MAX)
+		PL_TRY(pl_grow(&s->ordinal, &s->cap, e->n + b->n, sizeof(*s->ordinal), err));
+	for (uint32_t i = 0; i < b->n; i++) {
+		uint8_t kind = b->kind[i];
+
+		l->row[i] = PL_NONE;
+		if (l->kinds != UINT64_MAX && (kind > 63 || !(l->kinds >> kind & 1)))
+			continue;
+		if (s->ordinal)
+			s->ordinal[*to] = (uint32_t)(s->read + i);
+		l->row[i] = (uint32_t)(*to)++;
+	}
 out:
 	return rc;
 }
@@ -328,23 +364,34 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 		    struct pl_err *err)
 {
 	struct loader *l = (struct loader *)sink;
+	struct loaded *s = &l->seg[l->t->n_segs - 1];
 	struct pl_events *e = l->cur;
-	uint64_t to = e->n + b->n;
+	uint64_t to = e->n;
 	int rc;
 
+	if (s->read + b->n > PL_NONE - 1)
+		return pl_fail(err, PL_ELIMIT, "a segment has more than %u events", PL_NONE - 1);
+	if (b->first != s->read && s->limit > s->read)
+		s->limit = s->read; /* a block was lost: from here on the numbers are not known */
+	PL_TRY(choose_rows(l, b, &to, err));
 	PL_TRY(reserve(l, to, err));
-	if (b->first != e->n && l->limit[l->t->n_segs - 1] > e->n)
-		l->limit[l->t->n_segs - 1] = e->n; /* a block was lost: rows are no ordinals now */
-	memcpy(e->kind + e->n, b->kind, b->n * sizeof(*b->kind));
-	memcpy(e->track + e->n, b->track, b->n * sizeof(*b->track));
-	memcpy(e->name + e->n, b->name, b->n * sizeof(*b->name));
-	memcpy(e->ts + e->n, b->ts, b->n * sizeof(*b->ts));
-	memcpy(e->dur + e->n, b->dur, b->n * sizeof(*b->dur));
+	for (uint32_t i = 0; i < b->n; i++) {
+		uint32_t row = l->row[i];
+
+		if (row == PL_NONE)
+			continue;
+		e->kind[row] = b->kind[i];
+		e->track[row] = b->track[i];
+		e->name[row] = b->name[i];
+		e->ts[row] = b->ts[i];
+		e->dur[row] = b->dur[i];
+	}
 	fill_all(l, e->n, to);
 	for (uint32_t i = 0; i < b->n_cols; i++)
 		if (b->col[i].n)
 			PL_TRY(load_col(l, seg, &b->col[i], to, err));
 	e->n = to;
+	s->read += b->n;
 out:
 	return rc;
 }
@@ -352,12 +399,13 @@ out:
 static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 {
 	struct loader *l = (struct loader *)sink;
-	uint64_t *limit = &l->limit[l->t->n_segs - 1];
-	int rc = reserve(l, 1, err); /* the plain columns are there even without events */
+	struct loaded *s = &l->seg[l->t->n_segs - 1];
+	int rc =
+		resize(l, l->cur->n + 1, err); /* the plain columns are there even without events */
 
 	if (rc < 0)
 		return rc;
-	*limit = *limit < seg->n_events ? *limit : seg->n_events;
+	s->limit = s->limit < seg->n_events ? s->limit : seg->n_events;
 	l->cur->seg = *seg; /* its contents are ours now */
 	memset(seg, 0, sizeof(*seg));
 	return 0;
@@ -376,12 +424,25 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 
 /* ---- what merge says against what there is --------------------------------------------------- */
 
-static bool is_there(const struct loader *l, const struct pl_member *k)
+/* Does the event exist? Its number in the stream becomes its row. */
+static bool find_row(const struct loader *l, struct pl_member *k)
 {
-	return k->segment < l->t->n_segs && k->event < l->limit[k->segment];
+	const struct loaded *s = k->segment < l->t->n_segs ? &l->seg[k->segment] : NULL;
+	uint64_t n, i = 0;
+
+	if (!s || k->event >= s->limit)
+		return false;
+	if (!s->ordinal)
+		return true;
+	n = l->t->seg[k->segment]->n;
+	PL_LOWER_BOUND(i, n, s->ordinal[i] < k->event);
+	if (i == n || s->ordinal[i] != k->event)
+		return false;
+	k->event = (uint32_t)i;
+	return true;
 }
 
-static int drop_members(struct loader *l, struct pl_err *err)
+static int drop_members(struct loader *l, const uint8_t *gone, struct pl_err *err)
 {
 	struct pl_merge *m = &l->t->merge;
 	uint32_t *before, k = 0; /* how many of the members before each stay */
@@ -391,7 +452,7 @@ static int drop_members(struct loader *l, struct pl_err *err)
 		return rc;
 	for (uint32_t i = 0; i < m->n_members; i++) {
 		before[i] = k;
-		if (is_there(l, &m->member[i]))
+		if (!gone[i])
 			m->member[k++] = m->member[i];
 	}
 	before[m->n_members] = k;
@@ -419,23 +480,30 @@ static int drop_members(struct loader *l, struct pl_err *err)
 
 static int check_merge(struct loader *l, const char *name, struct pl_err *err)
 {
-	const struct pl_merge *m = &l->t->merge;
+	struct pl_merge *m = &l->t->merge;
 	uint32_t bad = PL_NONE;
+	uint8_t *gone; /* [member] */
+	int rc = pl_alloc(&gone, m->n_members, 1, err);
 
+	if (rc < 0)
+		return rc;
 	for (uint32_t i = 0; i < m->n_uses; i++)
 		if (m->use[i].segment >= l->t->n_segs)
 			bad = m->use[i].segment;
-	for (uint32_t i = 0; i < m->n_members; i++)
-		if (!is_there(l, &m->member[i]))
+	for (uint32_t i = 0; i < m->n_members; i++) {
+		gone[i] = !find_row(l, &m->member[i]);
+		if (gone[i])
 			bad = m->member[i].segment;
-	if (bad == PL_NONE)
-		return 0;
-	if (l->salvage)
-		return drop_members(l, err);
-	return pl_fail(err, PL_EDATA,
-		       "%s: the merge speaks of segment %u or of events in it that are not there: "
-		       "merge the parts again, or use --salvage",
-		       name, bad);
+	}
+	if (bad != PL_NONE && l->salvage)
+		rc = drop_members(l, gone, err);
+	else if (bad != PL_NONE)
+		rc = pl_fail(err, PL_EDATA,
+			     "%s: the merge speaks of segment %u or of events in it that are not "
+			     "there: merge the parts again, or use --salvage",
+			     name, bad);
+	pl_free(gone);
+	return rc;
 }
 
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_trace *t,
@@ -446,6 +514,7 @@ int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, str
 		.sink = { .begin = on_begin, .batch = on_batch, .end = on_end, .merge = on_merge },
 		.t = t,
 		.roles = o.roles ? o.roles : UINT64_MAX,
+		.kinds = o.kinds ? o.kinds : UINT64_MAX,
 		.salvage = o.salvage,
 	};
 	int rc;
@@ -455,7 +524,10 @@ int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, str
 	PL_TRY(pl_trace_read(in, &o, &l.sink, err));
 	PL_TRY(check_merge(&l, pl_in_name(in), err));
 out:
-	pl_free(l.limit);
+	for (uint32_t i = 0; i < t->n_segs && l.seg; i++)
+		pl_free(l.seg[i].ordinal);
+	pl_free(l.seg);
+	pl_free(l.row);
 	if (rc < 0)
 		pl_trace_fini(t);
 	return rc;

@@ -369,6 +369,8 @@ struct pl_trace_reader_opts {
 	/* Columns to decode: bit r set: those of role r. 0: all columns. Values of the others are
 	 * not checked either. */
 	uint64_t roles;
+	/* pl_trace_load() alone: events to keep: bit k set: those of kind k. 0: all events. */
+	uint64_t kinds;
 	/* batch() may see strings, tracks and metadata that the stream defines later, and how many
 	 * depends on the threads: for sinks that look at the segment's at its end only. */
 	bool ahead;
@@ -414,14 +416,14 @@ struct pl_trace {
  * The columns of the roles that `opts` asks for. Several merged streams in a row are joined:
  * segments, clocks, groups and members are renumbered. Every segment and event that `merge` names
  * is there (with salvage, members that are not are dropped). A correlation, flow or external id
- * that is a word and no number gets a negative number of its own. `n` is seg.n_events.
+ * that is a word and no number gets a negative number of its own. Members of the merge name rows.
  */
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_trace *t,
 		  struct pl_err *err) PL_MUST;
 void pl_trace_fini(struct pl_trace *t);
-/* Gives back the columns of all events (they become NULL); how many there were, strings, tracks and
- * the merge stay. */
-void pl_trace_drop(struct pl_trace *t);
+/* Frees the columns of a segment's events (they become NULL) and its strings. The number of events,
+ * tracks and the merge stay. */
+void pl_trace_drop(struct pl_trace *t, uint32_t seg);
 /*
  * Before times are computed with: afterwards sums and differences of a few times cannot overflow.
  * Times and durations that lie more than a year from the rest of their segment get the nearest
