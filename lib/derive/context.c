@@ -262,41 +262,81 @@ static void measure(struct pl_gwork *w, const char *dims, const char *types, con
 	}
 }
 
+static int new_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
+{
+	const struct pl_events *e = b->t->seg[op->seg];
+	const char *dims = pl_intern_get(&e->seg.str, e->dims[op->ev]), *type = NULL;
+	struct pl_gwork w = { .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1 };
+	const struct pl_name_says *says;
+	pl_id name = e->name[op->ev];
+	int rc;
+
+	*id = PL_NONE;
+	if (strlen(dims) > MAX_DIMS || !strpbrk(dims, "0123456789"))
+		return 0;
+	PL_TRY(pl_derive_name_once(&b->names, pl_intern_get(&e->seg.str, name),
+				   e->seg.str.len[name], &says, err));
+	w.op = says->op;
+	measure(&w, dims, pl_intern_get(&e->seg.str, e->types[op->ev]), &type);
+	PL_TRY(pl_derive_str(b, op->seg, e->dims[op->ev], &w.dims, err));
+	if (type)
+		PL_TRY(pl_intern_add(&b->g->str, type, strlen(type), &w.type, err));
+	rc = pl_derive_add_work(b->g, &b->work.rows, &w, id, err);
+out:
+	return rc;
+}
+
+/* Ranks do the same work, so it is measured once for all segments. */
+static int work_of_text(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
+{
+	const struct pl_events *e = b->t->seg[op->seg];
+	const pl_id part[3] = { e->name[op->ev], e->dims[op->ev], e->types[op->ev] };
+	struct pl_intern *text = &b->work.text;
+	size_t n = text->n;
+	pl_id k;
+	int rc = 0;
+
+	*id = PL_NONE;
+	b->work.key.n = 0;
+	for (size_t i = 0; i < PL_LEN(part); i++)
+		PL_TRY(pl_buf_put(&b->work.key, pl_intern_get(&e->seg.str, part[i]),
+				  e->seg.str.len[part[i]] + 1, err));
+	k = n < MAX_WORK ? 0 : pl_intern_find(text, (const char *)b->work.key.p, b->work.key.n);
+	if (k == PL_NONE)
+		return 0;
+	PL_TRY(pl_intern_add(text, (const char *)b->work.key.p, b->work.key.n, &k, err));
+	PL_TRY(pl_grow(&b->work.of_text, &b->work.cap_text, (size_t)k + 1, sizeof(*id), err));
+	if (k == n)
+		PL_TRY(new_work(b, op, &b->work.of_text[k], err));
+	*id = b->work.of_text[k];
+out:
+	return rc;
+}
+
 int pl_derive_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
-	const pl_id known[4] = { op->seg, e->name[op->ev], e->dims ? e->dims[op->ev] : PL_NONE,
+	const pl_id known[3] = { e->name[op->ev], e->dims ? e->dims[op->ev] : PL_NONE,
 				 e->types ? e->types[op->ev] : PL_NONE };
-	struct pl_gwork w = { .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1 };
-	const char *dims, *type = NULL;
-	const struct pl_name_says *says;
+	struct pl_intern *event = &b->work.event;
+	size_t n;
 	pl_id k;
 	int rc;
 
 	*id = PL_NONE;
-	if (known[2] == PL_NONE || known[3] == PL_NONE || b->work_key.n >= MAX_WORK)
+	if (known[1] == PL_NONE || known[2] == PL_NONE)
 		return 0;
-	k = pl_intern_find(&b->work_key, (const char *)known, sizeof(known));
-	if (k != PL_NONE) {
-		*id = b->work_of[k];
-		return 0;
-	}
-	dims = pl_intern_get(&e->seg.str, known[2]);
-	if (strlen(dims) > MAX_DIMS || !strpbrk(dims, "0123456789"))
-		return 0;
-	if ((rc = pl_intern_add(&b->work_key, (const char *)known, sizeof(known), &k, err)) < 0 ||
-	    (rc = pl_grow(&b->work_of, &b->cap_work_of, b->work_key.n, sizeof(*id), err)) < 0 ||
-	    (rc = pl_derive_name_once(&b->names, pl_intern_get(&e->seg.str, known[1]),
-				      e->seg.str.len[known[1]], &says, err)) < 0)
-		return rc;
-	w.op = says->op;
-	measure(&w, dims, pl_intern_get(&e->seg.str, known[3]), &type);
-	if ((rc = pl_derive_str(b, op->seg, known[2], &w.dims, err)) < 0 ||
-	    (type && (rc = pl_intern_add(&b->g->str, type, strlen(type), &w.type, err)) < 0) ||
-	    (rc = pl_derive_add_work(b->g, &b->work_row, &w, id, err)) < 0)
-		return rc;
-	b->work_of[k] = *id;
-	return 0;
+	if (b->work.seg != op->seg || event->n >= MAX_WORK)
+		pl_intern_reset(event);
+	b->work.seg = op->seg;
+	n = event->n;
+	PL_TRY(pl_intern_add(event, (const char *)known, sizeof(known), &k, err));
+	PL_TRY(pl_grow(&b->work.of_event, &b->work.cap_event, (size_t)k + 1, sizeof(*id), err));
+	if (k == n)
+		PL_TRY(work_of_text(b, op, &b->work.of_event[k], err));
+	*id = b->work.of_event[k];
+out:
+	return rc;
 }
 
 int pl_derive_phase(struct gb *b, struct op *op, uint8_t around, struct pl_err *err)

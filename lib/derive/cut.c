@@ -1,23 +1,15 @@
 /*
  * From one flat list of nodes and edges to steps and shapes.
  *
- * 1. Every node gets a step. The step of a host node is the window in which it starts, the step of
- * a device node is the step of its launch, and the step of a communication is the latest step of
- * its members. A node must not have an earlier step than a predecessor. Only edges that lead to an
- * earlier step violate this rule. From the latest step down, the targets of these edges and all
- * nodes after them get the step of the source. So every node changes once, and no topological order
- * is needed.
- * 2. The nodes of each step get a topological order (Kahn's algorithm, depth first). If nodes are
- * left, they lie on a cycle or after one, and the cycle is reported. A cycle cannot span steps,
- * because no node has an earlier step than a predecessor.
- * 3. An edge from an earlier step becomes an edge from the ENTRY node of the resource of its
+ * order.c gives every node a step, and the nodes of each step an order. Then:
+ *
+ * 1. An edge from an earlier step becomes an edge from the ENTRY node of the resource of its
  * source. In a replay, the time of this node is the end of the earlier work of the resource.
- * 4. Steps with the same structure share a shape. A hash of the structure finds candidates, then
+ * 2. Steps with the same structure share a shape. A hash of the structure finds candidates, then
  * the structures are compared.
  *
- * The order of the nodes of a step depends on its structure, not on its times. O(V + E).
- * Independent parts run in the pool. Each part writes its own arrays, so the result does not depend
- * on the number of threads.
+ * O(V + E). Independent parts run in the pool. Each part writes its own arrays, so the result does
+ * not depend on the number of threads.
  *
  * A large job has gigabytes of nodes, so each array is freed as soon as the next one holds what it
  * said. The last part gives up the builder's nodes piece by piece while the columns of the graph
@@ -27,365 +19,16 @@
 #include <string.h>
 
 #include "core/pool.h"
-#include "derive/internal.h"
+#include "derive/cut.h"
 
 /* Steps that differ only in these columns share a shape, which has the values of the first step. */
 #define DESCRIPTIVE (PL_HAS_phase | PL_HAS_module | PL_HAS_work)
 #define GIVE_BACK   (1u << 20) /* the memory of so many nodes at a time */
 
-/* A step with nodes: order[from] .. order[to - 1]. */
-struct part {
-	int32_t step;
-	size_t from, to;
-	bool first; /* of its shape: the shape's columns come from this step */
-};
-struct cut {
-	struct gb *b;
-	uint32_t *out_off, *out; /* by node: its successors */
-	uint32_t *in_off, *in;	 /* by node: its predecessors, in the order of the edges */
-	uint8_t *in_type;
-	int32_t *step;	   /* by node */
-	uint32_t *order;   /* the nodes, step by step */
-	uint32_t *left;	   /* by node: predecessors in the step that are not ordered yet; then the
-			      number in the shape */
-	struct part *part; /* in order of the steps; one for each step of the graph */
-	size_t n_parts;
-	uint32_t *part_of; /* by step + 1 */
-	uint32_t *entry;   /* by resource: ENTRY node in the current step, PL_NONE */
-	pl_ns *tail;	   /* by resource: end of its nodes in earlier steps, INT64_MIN: none */
-	struct pl_shape s; /* of the current step: entries and edges */
-	unsigned has;	   /* optional columns of the shapes */
-	struct seen {	   /* by shape */
-		uint64_t hash;
-		uint32_t part; /* the first with this shape */
-	} * seen;
-	size_t cap_seen;
-	uint32_t *slot; /* shape + 1 by hash, open addressing; at most half of them are used */
-	size_t n_slots;
-	pl_ns epoch;
-	size_t put_from, put_to; /* the nodes that put_nodes() is about to write */
-};
-
 static void drop(uint32_t **array)
 {
 	pl_free(*array);
 	*array = NULL;
-}
-
-/* Degrees, counted two places up, become first places, one up, which filling moves to the end. */
-static void sum_up(uint32_t *off, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		off[i + 2] += off[i + 1];
-}
-
-static inline bool follows(const struct cut *c, uint32_t x)
-{
-	return x < c->b->n_nodes && c->b->node[x].flags & NODE_FOLLOWS;
-}
-
-/* The predecessors of a node: first the node before it, if it follows that, then those listed. */
-static inline uint32_t n_preds(const struct cut *c, uint32_t x)
-{
-	return c->in_off[x + 1] - c->in_off[x] + !!(c->b->node[x].flags & NODE_FOLLOWS);
-}
-
-static inline uint32_t pred(const struct cut *c, uint32_t x, uint32_t k, uint8_t *type)
-{
-	bool follows = c->b->node[x].flags & NODE_FOLLOWS;
-	uint32_t at = c->in_off[x] + k - follows;
-
-	*type = follows && !k ? PL_E_SEQ : c->in_type[at];
-	return follows && !k ? x - 1 : c->in[at];
-}
-
-static int list_predecessors(struct cut *c, struct pl_err *err)
-{
-	struct gb *b = c->b;
-	int rc;
-
-	PL_TRY(pl_alloc(&c->in_off, b->n_nodes + 2, sizeof(*c->in_off), err));
-	PL_TRY(pl_derive_room(&c->in, b->n_edges, sizeof(*c->in), err));
-	PL_TRY(pl_derive_room(&c->in_type, b->n_edges, 1, err));
-	for (size_t i = 0; i < b->n_edges; i++)
-		c->in_off[b->edge[i].dst + 2]++;
-	sum_up(c->in_off, b->n_nodes);
-	for (size_t i = 0; i < b->n_edges; i++) {
-		uint32_t at = c->in_off[b->edge[i].dst + 1]++;
-
-		c->in[at] = b->edge[i].src;
-		c->in_type[at] = b->edge[i].type;
-	}
-	pl_free(b->edge);
-	b->edge = NULL;
-out:
-	return rc;
-}
-
-static int list_successors(struct cut *c, struct pl_err *err)
-{
-	const struct gb *b = c->b;
-	int rc;
-
-	PL_TRY(pl_alloc(&c->out_off, b->n_nodes + 2, sizeof(*c->out_off), err));
-	PL_TRY(pl_derive_room(&c->out, b->n_edges, sizeof(*c->out), err));
-	for (size_t e = 0; e < b->n_edges; e++)
-		c->out_off[c->in[e] + 2]++;
-	sum_up(c->out_off, b->n_nodes);
-	for (uint32_t i = 0; i < b->n_nodes; i++)
-		for (uint32_t e = c->in_off[i]; e < c->in_off[i + 1]; e++)
-			c->out[c->out_off[c->in[e] + 1]++] = i;
-out:
-	return rc;
-}
-
-/* ---- order
- * -----------------------------------------------------------------------------------------------
- */
-
-static void describe(const struct gb *b, uint32_t n, struct pl_buf *text)
-{
-	const struct node *x = &b->node[n];
-	struct pl_err ignore = { 0 };
-
-	if (pl_buf_printf(text, &ignore, "%s%s (rank %d)", text->n ? " -> " : "",
-			  pl_intern_get(&b->g->str, x->name),
-			  x->res == PL_NONE ? -1 : b->g->res[x->res].rank) < 0)
-		return;
-}
-
-/* Follow unfinished predecessors until a node comes back. */
-static int report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
-{
-	const uint32_t *left = c->left;
-	const struct gb *b = c->b;
-	struct pl_buf text = { 0 };
-	uint8_t *seen, type;
-	uint32_t n = 0, stop;
-	int rc = pl_alloc(&seen, b->n_nodes, 1, err);
-
-	if (rc < 0)
-		return rc;
-	while (c->step[n] != step || !left[n])
-		n++;
-	for (int pass = 0; pass < 2;
-	     pass++) { /* the first pass reaches the cycle, the second lists it */
-		stop = n;
-		do {
-			uint32_t next = n;
-
-			seen[n] = 1;
-			if (pass && text.n < 700)
-				describe(b, n, &text);
-			for (uint32_t k = 0; k < n_preds(c, n); k++) {
-				uint32_t x = pred(c, n, k, &type);
-
-				if (c->step[x] == step && left[x])
-					next = x;
-			}
-			n = next;
-		} while (pass ? n != stop : !seen[n]);
-	}
-	rc = pl_fail(err, PL_EDATA, "the dependencies form a cycle (each waits for the next): %.*s",
-		     (int)pl_min_size(text.n, 800), text.p ? (const char *)text.p : "");
-	pl_buf_fini(&text);
-	pl_free(seen);
-	return rc;
-}
-
-/*
- * Order the nodes of a step, which have left[] set to the number of their predecessors among them;
- * `n` of them lie in v[] in order of id. Depth first along the chains, so that a node's
- * predecessors are mostly near, and by structure alone, so that equal steps get equal orders.
- * Returns the number of ordered nodes. The stack is the end of v, because ordered and waiting nodes
- * together are at most n.
- */
-static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t step)
-{
-	uint32_t *const end = v + n, *top = end;
-	size_t done = 0;
-
-	for (size_t i = n; i-- > 0;)
-		if (!c->left[v[i]])
-			*--top = v[i];
-	while (top < end) {
-		uint32_t x = *top++;
-
-		v[done++] = x;
-		for (uint32_t e = c->out_off[x + 1]; e-- > c->out_off[x];) {
-			uint32_t d = c->out[e];
-
-			if (c->step[d] == step && !--c->left[d])
-				*--top = d;
-		}
-		if (follows(c, x + 1) && c->step[x + 1] == step && !--c->left[x + 1])
-			*--top = x + 1;
-	}
-	return done;
-}
-
-/* ---- steps
- * ------------------------------------------------------------------------------------------------
- */
-
-/* Also the epoch: the first start of all. */
-static void label_steps(struct cut *c)
-{
-	struct gb *b = c->b;
-	bool inside, empty;
-
-	for (size_t i = 0; i < b->n_nodes; i++) {
-		struct node *n = &b->node[i];
-
-		c->epoch = pl_min_i64(c->epoch, n->start);
-		c->step[i] = n->flags & PL_NF_STEP_BEGIN ? n->step : GB_BEFORE;
-		if (n->res == PL_NONE || n->flags & PL_NF_MESSAGE)
-			continue; /* gets the step of its predecessors */
-		if (b->ri[n->res].queue) {
-			c->step[i] = n->step; /* has a step already */
-			continue;
-		}
-		/* an empty node at the end of a window belongs to the step of this window */
-		empty = !n->dur && !(n->flags & PL_NF_STEP_BEGIN) && !b->ri[n->res].device;
-		c->step[i] = pl_derive_step_at(b, &b->rank[b->ri[n->res].rank_index],
-					       n->start - empty, &inside);
-		if (b->g->stepless) {
-			n->flags |= PL_NF_IN_STEP | PL_NF_STEP_BEGIN;
-		} else if (n->role == PL_RO_MARK && !(n->flags & PL_NF_STEP_BEGIN)) {
-			n->flags |= PL_NF_IN_STEP;
-		} else if (inside && b->ri[n->res].device) {
-			n->flags |= PL_NF_IN_STEP;
-		}
-	}
-	for (size_t r = 0; r < b->g->n_res; r++) {
-		const struct resinfo *ri = &b->ri[r];
-		const struct rankinfo *rk = &b->rank[ri->rank_index];
-
-		for (uint32_t i = 0; i < ri->n && !b->g->stepless; i++) {
-			const struct op *op = &ri->op[i];
-
-			if (op->call == PL_NONE)
-				continue;
-			for (uint32_t k = op->node; k <= op->last; k++) {
-				c->step[k] = pl_derive_step_at(b, rk, op->launched, &inside);
-				b->node[k].flags =
-					(uint8_t)(inside ? b->node[k].flags | PL_NF_IN_STEP
-							 : b->node[k].flags & ~PL_NF_IN_STEP);
-			}
-		}
-	}
-}
-
-/* All nodes after x get at least the step of x; the stack uses the array of the order. */
-static void raise_from(struct cut *c, uint32_t x)
-{
-	int32_t step = c->step[x];
-	size_t top = 0;
-
-	c->order[top++] = x;
-	while (top) {
-		x = c->order[--top];
-		for (uint32_t e = c->out_off[x]; e < c->out_off[x + 1]; e++) {
-			uint32_t d = c->out[e];
-
-			if (c->step[d] < step) {
-				c->step[d] = step;
-				c->order[top++] = d;
-			}
-		}
-		if (follows(c, x + 1) && c->step[x + 1] < step) {
-			c->step[x + 1] = step;
-			c->order[top++] = x + 1;
-		}
-	}
-}
-
-/*
- * No node may have an earlier step than its predecessors, so each node gets the latest step of all
- * nodes before it. A path from a node of this step has an edge that leads to an earlier step.
- * Therefore it is enough to raise the targets of such edges, latest step first.
- */
-static int raise_steps(struct cut *c, struct pl_err *err)
-{
-	const struct gb *b = c->b;
-	uint32_t *from = NULL, *at = NULL; /* at: by step, the latest first */
-	size_t n = 0, last = b->n_steps + 1;
-	uint8_t type;
-	int rc = pl_alloc(&at, last + 2, sizeof(*at), err);
-
-	if (rc < 0)
-		return rc;
-	for (int pass = 0; pass < 2; pass++) {
-		for (uint32_t i = 0; i < b->n_nodes && (n || !pass); i++)
-			for (uint32_t k = 0; k < n_preds(c, i); k++) {
-				uint32_t x = pred(c, i, k, &type);
-				size_t late = last - (size_t)(c->step[x] + 1);
-
-				if (c->step[i] >= c->step[x])
-					continue;
-				n += !pass;
-				if (pass)
-					from[at[late]++] = x;
-				else
-					at[late + 1]++;
-			}
-		for (size_t s = 0; s <= last && !pass; s++)
-			at[s + 1] += at[s];
-		if (!pass)
-			PL_TRY(pl_derive_room(&from, n, sizeof(*from), err));
-	}
-	for (size_t i = 0; i < n; i++)
-		raise_from(c, from[i]);
-out:
-	pl_free(from);
-	pl_free(at);
-	return rc;
-}
-
-/* Counting sort of all nodes by step, by number within; lists the steps that have nodes. */
-static int split_steps(struct cut *c, struct pl_err *err)
-{
-	const struct gb *b = c->b;
-	size_t steps = b->n_steps + 2, *at = NULL; /* by step + 1: where its nodes begin */
-	int rc;
-
-	PL_TRY(pl_alloc(&at, steps + 1, sizeof(*at), err));
-	PL_TRY(pl_alloc(&c->part, steps, sizeof(*c->part), err));
-	PL_TRY(pl_alloc(&c->part_of, steps, sizeof(*c->part_of), err));
-	for (size_t i = 0; i < b->n_nodes; i++)
-		at[c->step[i] + 2]++;
-	for (size_t s = 0; s < steps; s++) {
-		size_t n = at[s + 1];
-
-		at[s + 1] += at[s];
-		c->part_of[s] = (uint32_t)c->n_parts;
-		if (n)
-			c->part[c->n_parts++] = (struct part){ .step = (int32_t)s - 1,
-							       .from = at[s],
-							       .to = at[s + 1] };
-	}
-	for (uint32_t i = 0; i < b->n_nodes; i++)
-		c->order[at[c->step[i] + 1]++] = i;
-out:
-	pl_free(at);
-	return rc;
-}
-
-static int order_part(struct gb *b, uint32_t part, struct pl_err *err)
-{
-	const struct cut *c = b->cut;
-	const struct part *p = &c->part[part];
-	size_t n = p->to - p->from;
-	uint8_t type;
-
-	for (size_t k = p->from; k < p->to; k++) {
-		uint32_t x = c->order[k];
-
-		for (uint32_t e = 0; e < n_preds(c, x); e++)
-			c->left[x] += c->step[pred(c, x, e, &type)] == p->step;
-	}
-	return sort_nodes(c, c->order + p->from, n, p->step) == n ? 0
-								  : report_cycle(c, p->step, err);
 }
 
 /* ---- shapes
@@ -561,27 +204,39 @@ static bool carried(const struct cut *c, uint32_t from, uint32_t to, uint8_t typ
 	       PL_E_TYPE(type) != PL_E_START && c->tail[src->res] <= dst->start + 2000;
 }
 
+/* The resources whose earlier work node x waits for get an entry. */
+static void note_entries(const struct cut *c, uint32_t x)
+{
+	uint8_t type;
+
+	for (uint32_t k = 0; k < pl_cut_n_preds(c, x); k++) {
+		uint32_t src = pl_cut_pred(c, x, k, &type);
+
+		if (c->step[src] != c->step[x] && carried(c, src, x, type))
+			c->entry[c->b->node[src].res] = 0;
+	}
+}
+
 /* Numbers the entries and nodes of a step. *edges: at most that many. */
 static void number_nodes(struct cut *c, const struct part *p, size_t *edges)
 {
-	const struct gb *b = c->b;
+	const uint32_t *in_off = c->in_off, *in = c->in;
+	const int32_t *step = c->step, own = p->step;
 	struct pl_shape *s = &c->s;
-	uint8_t type;
 
-	*edges = 0;
-	memset(c->entry, 0xff, b->g->n_res * sizeof(*c->entry));
+	*edges = p->to - p->from;
+	memset(c->entry, 0xff, c->b->g->n_res * sizeof(*c->entry));
 	for (size_t k = p->from; k < p->to; k++) {
-		uint32_t x = c->order[k], n = n_preds(c, x);
+		uint32_t x = c->order[k];
+		bool other = pl_cut_follows(c, x) && step[x - 1] != own;
 
-		for (uint32_t e = 0; e < n; e++) {
-			uint32_t from = pred(c, x, e, &type);
-
-			if (c->step[from] != p->step && carried(c, from, x, type))
-				c->entry[b->node[from].res] = 0;
-		}
-		*edges += n;
+		for (uint32_t e = in_off[x]; e < in_off[x + 1]; e++)
+			other |= step[in[e]] != own;
+		if (other)
+			note_entries(c, x);
+		*edges += in_off[x + 1] - in_off[x];
 	}
-	for (uint32_t r = 0; r < b->g->n_res; r++)
+	for (uint32_t r = 0; r < c->b->g->n_res; r++)
 		if (c->entry[r] != PL_NONE)
 			c->entry[r] = s->n_nodes++;
 	s->n_entries = s->n_nodes;
@@ -590,15 +245,13 @@ static void number_nodes(struct cut *c, const struct part *p, size_t *edges)
 }
 
 /* The edges into node x, as the last of the shape. */
-static uint32_t put_edges_of(struct cut *c, const struct part *p, uint32_t x, uint32_t first)
+static uint32_t put_edges_of(const struct cut *c, const struct part *p, uint32_t x, uint32_t first)
 {
-	const struct pl_shape *s = &c->s;
-	uint32_t n = first, n_in = n_preds(c, x);
-	bool few = n_in <= 16;
-	uint8_t type;
+	uint32_t n = first, n_in = pl_cut_n_preds(c, x), *to = c->s.src, entries = c->s.n_entries;
+	uint8_t type, *etype = c->s.etype;
 
 	for (uint32_t e = 0; e < n_in; e++) {
-		uint32_t src = pred(c, x, e, &type), k;
+		uint32_t src = pl_cut_pred(c, x, e, &type), k = first;
 
 		if (c->step[src] == p->step) {
 			src = c->left[src];
@@ -609,13 +262,14 @@ static uint32_t put_edges_of(struct cut *c, const struct part *p, uint32_t x, ui
 			continue;
 		}
 		/* several edges may come from one entry, and a wait may be found twice */
-		for (k = first; k < n && (src < s->n_entries || few); k++)
-			if (s->src[k] == src && s->etype[k] == type)
-				break;
-		if (k < n && (src < s->n_entries || few))
-			continue;
-		s->src[n] = src;
-		s->etype[n++] = type;
+		if (src < entries || n_in <= 16) {
+			while (k < n && (to[k] != src || etype[k] != type))
+				k++;
+			if (k < n)
+				continue;
+		}
+		to[n] = src;
+		etype[n++] = type;
 	}
 	return n;
 }
@@ -782,33 +436,6 @@ static void cut_fini(struct cut *c)
 	pl_graph_shape_fini(&c->s);
 }
 
-/* The step of every node, and the order of the nodes of each step. */
-static int order_nodes(struct cut *c, struct pl_err *err)
-{
-	struct gb *b = c->b;
-	int rc;
-
-	PL_TRY(pl_derive_room(&c->step, b->n_nodes, sizeof(*c->step), err));
-	label_steps(c);
-	for (size_t r = 0; r < b->g->n_res; r++)
-		pl_derive_drop_ops(b, &b->ri[r]);
-	for (size_t r = 0; r < b->n_ranks; r++)
-		pl_derive_drop_calls(b, &b->rank[r]);
-	pl_mem_trim();
-	PL_TRY(list_predecessors(c, err));
-	PL_TRY(list_successors(c, err));
-	PL_TRY(pl_derive_room(&c->order, b->n_nodes, sizeof(*c->order), err));
-	PL_TRY(raise_steps(c, err));
-	PL_TRY(split_steps(c, err));
-	PL_TRY(pl_alloc(&c->left, b->n_nodes, sizeof(*c->left), err));
-	PL_TRY(pl_derive_each(b, (uint32_t)c->n_parts, order_part, err));
-	drop(&c->out_off);
-	drop(&c->out);
-	pl_mem_trim();
-out:
-	return rc;
-}
-
 /* The entries and edges of every step, its shape, and its place in the graph. */
 static int put_steps(struct cut *c, struct pl_err *err)
 {
@@ -840,7 +467,7 @@ int pl_derive_cut(struct gb *b, struct pl_err *err)
 
 	b->cut = &c;
 	PL_TRY(rank_list(b, err));
-	PL_TRY(order_nodes(&c, err));
+	PL_TRY(pl_derive_order_nodes(&c, err));
 	b->g->epoch_ns = b->n_nodes ? c.epoch : 0;
 	PL_TRY(put_steps(&c, err));
 	b->local = c.left;

@@ -36,7 +36,7 @@ struct describe {
 	struct work_found *of_name; /* by string: where the source said no work */
 	struct work_found *of_row;  /* by row of the source: of the last name */
 	uint32_t *rank;		    /* by resource: place in g->rank, PL_NONE */
-	struct pl_intern rows;	    /* g->work as bytes: equal rows are one */
+	struct pl_derive_work rows;
 };
 
 static const struct pl_name_says *read_name(struct describe *d, pl_id name)
@@ -280,39 +280,6 @@ static bool is_backward(uint8_t phase)
 	return phase == PL_PH_BACKWARD || phase == PL_PH_INPUT_GRAD || phase == PL_PH_WEIGHT_GRAD;
 }
 
-/* What nothing tells begins before the backward phase of its rank, or has none of these phases. */
-static int split_by_backward(const struct describe *d, struct pl_shape *s,
-			     const struct pl_gstep *st, struct pl_err *err)
-{
-	const struct pl_graph *g = d->g;
-	pl_ns *first;
-	int rc = pl_alloc(&first, (size_t)g->n_ranks + 1, sizeof(*first), err);
-
-	if (rc < 0)
-		return rc;
-	for (int32_t r = 0; r < g->n_ranks; r++)
-		first[r] = INT64_MIN;
-	for (int pass = 0; pass < 2; pass++) {
-		for (uint32_t i = 0; i < s->n_nodes; i++) {
-			bool wanted =
-				pass ? s->phase[i] == PL_PH_UNKNOWN : is_backward(s->phase[i]);
-			uint32_t r;
-
-			if (!wanted || s->res[i] == PL_NONE || !is_work(s, i))
-				continue;
-			r = d->rank[s->res[i]];
-			if (r == PL_NONE)
-				continue;
-			if (!pass && (first[r] == INT64_MIN || st->start[i] < first[r]))
-				first[r] = st->start[i];
-			if (pass && first[r] != INT64_MIN)
-				s->phase[i] = st->start[i] < first[r] ? PL_PH_FORWARD : PL_PH_OTHER;
-		}
-	}
-	pl_free(first);
-	return 0;
-}
-
 static uint8_t phase_of_node(struct describe *d, const struct pl_shape *s, uint32_t i)
 {
 	const struct pl_name_says *says;
@@ -333,24 +300,65 @@ static uint8_t phase_of_node(struct describe *d, const struct pl_shape *s, uint3
 	return phase != PL_PH_UNKNOWN ? phase : says->phase;
 }
 
+/* The place in g->rank of the rank that works at the node, PL_NONE: none does. */
+static uint32_t rank_of_work(const struct describe *d, const struct pl_shape *s, uint32_t i)
+{
+	return s->res[i] == PL_NONE || !is_work(s, i) ? PL_NONE : d->rank[s->res[i]];
+}
+
+/* What nothing tells begins before the backward phase of its rank, or has none of these phases.
+ * `st`: a step of the shape. */
 static int describe_phases(struct describe *d, struct pl_shape *s, const struct pl_gstep *st,
 			   struct pl_err *err)
 {
+	size_t n = (size_t)d->g->n_ranks + 1;
+	pl_ns *first; /* begin of the backward phase, by rank */
+	uint32_t r;
 	int rc = add_column(s, &s->phase, sizeof(*s->phase), PL_PH_UNKNOWN, err);
 
-	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++)
+	if (rc < 0 || (rc = pl_alloc(&first, n, sizeof(*first), err)) < 0)
+		return rc;
+	for (size_t k = 0; k < n; k++)
+		first[k] = INT64_MAX;
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
 		s->phase[i] = phase_of_node(d, s, i);
-	return rc < 0 || !st ? rc : split_by_backward(d, s, st, err);
+		if (st && is_backward(s->phase[i]) && (r = rank_of_work(d, s, i)) != PL_NONE)
+			first[r] = pl_min_i64(first[r], st->start[i]);
+	}
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		if (s->phase[i] == PL_PH_UNKNOWN && (r = rank_of_work(d, s, i)) != PL_NONE &&
+		    first[r] != INT64_MAX)
+			s->phase[i] = st->start[i] < first[r] ? PL_PH_FORWARD : PL_PH_OTHER;
+	}
+	pl_free(first);
+	return 0;
 }
 
 /* ---- work --------------------------------------------------------------------------------------
  */
 
-int pl_derive_add_work(struct pl_graph *g, struct pl_intern *rows, const struct pl_gwork *w,
-		       uint32_t *id, struct pl_err *err)
+/* *row: the row with the content of w, which is `number` if there was none. */
+static int find_row(struct pl_derive_work *rows, const struct pl_gwork *w, size_t number,
+		    uint32_t *row, struct pl_err *err)
 {
 	const int64_t key[5] = { w->op, w->type, w->dims, w->flops, w->bytes };
-	int rc = pl_intern_add(rows, (const char *)key, sizeof(key), id, err);
+	size_t n = rows->content.n;
+	pl_id k;
+	int rc;
+
+	PL_TRY(pl_intern_add(&rows->content, (const char *)key, sizeof(key), &k, err));
+	PL_TRY(pl_grow(&rows->row, &rows->cap, (size_t)k + 1, sizeof(*rows->row), err));
+	if (k == n)
+		rows->row[k] = (uint32_t)number;
+	*row = rows->row[k];
+out:
+	return rc;
+}
+
+int pl_derive_add_work(struct pl_graph *g, struct pl_derive_work *rows, const struct pl_gwork *w,
+		       uint32_t *id, struct pl_err *err)
+{
+	int rc = find_row(rows, w, g->n_work, id, err);
 
 	if (rc < 0 || *id < g->n_work)
 		return rc;
@@ -358,6 +366,12 @@ int pl_derive_add_work(struct pl_graph *g, struct pl_intern *rows, const struct 
 	if (rc == 0)
 		g->work[g->n_work++] = *w;
 	return rc;
+}
+
+void pl_derive_work_fini(struct pl_derive_work *rows)
+{
+	pl_intern_fini(&rows->content);
+	pl_free(rows->row);
 }
 
 /* The row `*row` or, if that is PL_NONE, a new one with operator and type by the name, where the
@@ -442,9 +456,9 @@ int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
 	PL_TRY(pl_alloc(&d.of_name, g->str.n, sizeof(*d.of_name), err));
 	PL_TRY(pl_alloc(&d.of_row, g->n_work, sizeof(*d.of_row), err));
 	for (size_t i = 0; i < g->n_work; i++) { /* the rows there are keep their numbers */
-		uint32_t id;
+		uint32_t row;
 
-		PL_TRY(pl_derive_add_work(g, &d.rows, &g->work[i], &id, err));
+		PL_TRY(find_row(&d.rows, &g->work[i], i, &row, err));
 	}
 	for (size_t i = 0; i < g->n_shapes; i++) {
 		struct pl_shape *s = &g->shape[i];
@@ -465,7 +479,7 @@ out:
 	pl_free(d.of_name);
 	pl_free(d.of_row);
 	pl_free(d.rank);
-	pl_intern_fini(&d.rows);
+	pl_derive_work_fini(&d.rows);
 	return rc;
 }
 

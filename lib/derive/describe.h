@@ -7,10 +7,16 @@
 /* Fills the columns phase, module, comm and work and their tables, from names and structure; what
  * is there stays. Once: a graph that was described is left alone. */
 int pl_derive_describe(struct pl_graph *g, struct pl_err *err) PL_MUST;
-/* The number of a row of work, which is added if there is none like it; `rows`, empty at first,
- * knows those of the graph. */
-int pl_derive_add_work(struct pl_graph *g, struct pl_intern *rows, const struct pl_gwork *w,
+/* The rows of a graph's work by their content; all zero before the first use. */
+struct pl_derive_work {
+	struct pl_intern content;
+	uint32_t *row; /* by number of the content */
+	size_t cap;
+};
+/* The number of a row of work, which is added if there is none like it. */
+int pl_derive_add_work(struct pl_graph *g, struct pl_derive_work *rows, const struct pl_gwork *w,
 		       uint32_t *id, struct pl_err *err) PL_MUST;
+void pl_derive_work_fini(struct pl_derive_work *rows);
 /* pl_graph_read(), and what older programs left out of the file. */
 int pl_derive_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g,
 		   struct pl_err *err) PL_MUST;

@@ -6,6 +6,7 @@
 #define PL_GRAPH_INTERNAL_H
 
 #include "derive/derive.h"
+#include "derive/describe.h"
 #include "derive/names.h"
 
 /* The columns that few nodes have. */
@@ -202,9 +203,15 @@ struct gb {
 	const struct pl_derive_opts *o;
 	struct seginfo *seg;	    /* [segment of the trace] */
 	struct pl_names_read names; /* of all segments: ranks of one job have the same names */
-	struct pl_intern work_key, work_row; /* operations whose work is known; rows of work */
-	uint32_t *work_of;		     /* by number in work_key: the row */
-	size_t cap_work_of;
+	struct {
+		struct pl_intern event;	      /* name, sizes and types of operations of a segment */
+		struct pl_intern text;	      /* the same as text, of all segments */
+		uint32_t *of_event, *of_text; /* the rows of work, PL_NONE: none */
+		size_t cap_event, cap_text;
+		uint32_t seg;
+		struct pl_buf key;
+		struct pl_derive_work rows;
+	} work;
 	unsigned has;	    /* columns of nodes that are no attributes: PL_HAS_phase, PL_HAS_work */
 	struct resinfo *ri; /* by resource */
 	size_t cap_ri;
@@ -358,6 +365,11 @@ static inline pl_ns pl_derive_time(const struct gb *b, uint32_t seg, uint32_t ev
 }
 int pl_derive_steps(struct gb *b,
 		    struct pl_err *err) PL_MUST; /* windows of ranks, order of steps */
+/* Resources and the operations of steps; all operations of a segment; of a rank, in order of start.
+ */
+int pl_derive_gather(struct gb *b, struct pl_err *err) PL_MUST;
+int pl_derive_fill_segment(struct gb *b, uint32_t seg, struct pl_err *err) PL_MUST;
+void pl_derive_order_ops(struct gb *b, const struct rankinfo *rk);
 /* Host threads of a rank: segments, calls; its streams and launches. */
 int pl_derive_host(struct gb *b, struct rankinfo *rk, struct pl_err *err) PL_MUST;
 int pl_derive_device(struct gb *b, struct rankinfo *rk, struct pl_err *err) PL_MUST;

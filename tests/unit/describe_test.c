@@ -198,10 +198,31 @@ static void graph(void)
 	pl_graph_fini(&g);
 }
 
+/* A file may have two equal rows: a new row still gets a number of its own. */
+static void equal_rows(void)
+{
+	static const struct pl_gwork row = {
+		.op = PL_OP_COPY, .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = 8
+	};
+	struct pl_graph g;
+	uint32_t gemm;
+
+	make(&g);
+	gemm = put(&g, PL_N_OP, PL_RO_COMPUTE, 0, "sgemm_128x128_nn", 0);
+	must(pl_grow(&g.work, &g.cap_work, 2, sizeof(*g.work), &err));
+	g.work[g.n_work++] = row;
+	g.work[g.n_work++] = row;
+	must(pl_derive_describe(&g, &err));
+	ok(g.shape[0].work[gemm] == 2 && g.n_work == 3, "the new row is behind the two equal ones");
+	is_i64(pl_node_operator(&g, &g.shape[0], gemm), PL_OP_MATMUL, "the operator of its node");
+	pl_graph_fini(&g);
+}
+
 int main(void)
 {
 	operators();
 	communication();
 	graph();
+	equal_rows();
 	return done_testing();
 }

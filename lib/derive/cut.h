@@ -1,0 +1,66 @@
+/* cut.h - the state of cut.c and order.c: from the builder's nodes and edges to steps and shapes.
+ */
+#ifndef PL_DERIVE_CUT_H
+#define PL_DERIVE_CUT_H
+
+#include "derive/internal.h"
+
+/* A step with nodes: order[from] .. order[to - 1]. */
+struct part {
+	int32_t step;
+	size_t from, to;
+	bool first; /* of its shape: the shape's columns come from this step */
+};
+struct seen { /* a shape */
+	uint64_t hash;
+	uint32_t part; /* the first with this shape */
+};
+struct cut {
+	struct gb *b;
+	uint32_t *out_off, *out; /* by node: its successors */
+	uint32_t *in_off, *in;	 /* by node: its predecessors, in the order of the edges */
+	uint8_t *in_type;
+	int32_t *step;	   /* by node */
+	uint32_t *order;   /* the nodes, step by step */
+	uint32_t *left;	   /* by node: predecessors in the step that are not ordered yet; then the
+			      number in the shape */
+	struct part *part; /* in order of the steps; one for each step of the graph */
+	size_t n_parts;
+	uint32_t *part_of; /* by step + 1 */
+	uint32_t *entry;   /* by resource: ENTRY node in the current step, PL_NONE */
+	pl_ns *tail;	   /* by resource: end of its nodes in earlier steps, INT64_MIN: none */
+	struct pl_shape s; /* of the current step: entries and edges */
+	unsigned has;	   /* optional columns of the shapes */
+	struct seen *seen; /* by shape */
+	size_t cap_seen;
+	uint32_t *slot; /* shape + 1 by hash, open addressing; at most half of them are used */
+	size_t n_slots;
+	pl_ns epoch;
+	size_t put_from, put_to; /* the nodes that put_nodes() is about to write */
+};
+
+static inline bool pl_cut_follows(const struct cut *c, uint32_t x)
+{
+	return x < c->b->n_nodes && c->b->node[x].flags & NODE_FOLLOWS;
+}
+
+/* The predecessors of a node: first the node before it, if it follows that, then those listed. */
+static inline uint32_t pl_cut_n_preds(const struct cut *c, uint32_t x)
+{
+	return c->in_off[x + 1] - c->in_off[x] + !!(c->b->node[x].flags & NODE_FOLLOWS);
+}
+
+static inline uint32_t pl_cut_pred(const struct cut *c, uint32_t x, uint32_t k, uint8_t *type)
+{
+	bool follows = c->b->node[x].flags & NODE_FOLLOWS;
+	uint32_t at = c->in_off[x] + k - follows;
+
+	*type = follows && !k ? PL_E_SEQ : c->in_type[at];
+	return follows && !k ? x - 1 : c->in[at];
+}
+
+/* The step of every node, and the order of the nodes of each step. The builder's operations, calls
+ * and edges are gone then. */
+int pl_derive_order_nodes(struct cut *c, struct pl_err *err) PL_MUST;
+
+#endif

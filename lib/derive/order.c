@@ -1,0 +1,345 @@
+/*
+ * The step of every node, and the order of the nodes of each step.
+ *
+ * 1. Every node gets a step. The step of a host node is the window in which it starts, the step of
+ * a device node is the step of its launch, and the step of a communication is the latest step of
+ * its members. A node must not have an earlier step than a predecessor. Only edges that lead to an
+ * earlier step violate this rule. From the latest step down, the targets of these edges and all
+ * nodes after them get the step of the source. So every node changes once, and no topological order
+ * is needed.
+ * 2. The nodes of each step get a topological order (Kahn's algorithm, depth first). If nodes are
+ * left, they lie on a cycle or after one, and the cycle is reported. A cycle cannot span steps,
+ * because no node has an earlier step than a predecessor.
+ *
+ * The order of the nodes of a step depends on its structure, not on its times. O(V + E).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "derive/cut.h"
+
+/* Degrees, counted two places up, become first places, one up, which filling moves to the end. */
+static void sum_up(uint32_t *off, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		off[i + 2] += off[i + 1];
+}
+
+static int list_predecessors(struct cut *c, struct pl_err *err)
+{
+	struct gb *b = c->b;
+	int rc;
+
+	PL_TRY(pl_alloc(&c->in_off, b->n_nodes + 2, sizeof(*c->in_off), err));
+	PL_TRY(pl_derive_room(&c->in, b->n_edges, sizeof(*c->in), err));
+	PL_TRY(pl_derive_room(&c->in_type, b->n_edges, 1, err));
+	for (size_t i = 0; i < b->n_edges; i++)
+		c->in_off[b->edge[i].dst + 2]++;
+	sum_up(c->in_off, b->n_nodes);
+	for (size_t i = 0; i < b->n_edges; i++) {
+		uint32_t at = c->in_off[b->edge[i].dst + 1]++;
+
+		c->in[at] = b->edge[i].src;
+		c->in_type[at] = b->edge[i].type;
+	}
+	pl_free(b->edge);
+	b->edge = NULL;
+out:
+	return rc;
+}
+
+static int list_successors(struct cut *c, struct pl_err *err)
+{
+	const struct gb *b = c->b;
+	int rc;
+
+	PL_TRY(pl_alloc(&c->out_off, b->n_nodes + 2, sizeof(*c->out_off), err));
+	PL_TRY(pl_derive_room(&c->out, b->n_edges, sizeof(*c->out), err));
+	for (size_t e = 0; e < b->n_edges; e++)
+		c->out_off[c->in[e] + 2]++;
+	sum_up(c->out_off, b->n_nodes);
+	for (uint32_t i = 0; i < b->n_nodes; i++)
+		for (uint32_t e = c->in_off[i]; e < c->in_off[i + 1]; e++)
+			c->out[c->out_off[c->in[e] + 1]++] = i;
+out:
+	return rc;
+}
+
+/* ---- order
+ * -----------------------------------------------------------------------------------------------
+ */
+
+static void describe(const struct gb *b, uint32_t n, struct pl_buf *text)
+{
+	const struct node *x = &b->node[n];
+	struct pl_err ignore = { 0 };
+
+	if (pl_buf_printf(text, &ignore, "%s%s (rank %d)", text->n ? " -> " : "",
+			  pl_intern_get(&b->g->str, x->name),
+			  x->res == PL_NONE ? -1 : b->g->res[x->res].rank) < 0)
+		return;
+}
+
+/* Follow unfinished predecessors until a node comes back. */
+static int report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
+{
+	const uint32_t *left = c->left;
+	const struct gb *b = c->b;
+	struct pl_buf text = { 0 };
+	uint8_t *seen, type;
+	uint32_t n = 0, stop;
+	int rc = pl_alloc(&seen, b->n_nodes, 1, err);
+
+	if (rc < 0)
+		return rc;
+	while (c->step[n] != step || !left[n])
+		n++;
+	for (int pass = 0; pass < 2;
+	     pass++) { /* the first pass reaches the cycle, the second lists it */
+		stop = n;
+		do {
+			uint32_t next = n;
+
+			seen[n] = 1;
+			if (pass && text.n < 700)
+				describe(b, n, &text);
+			for (uint32_t k = 0; k < pl_cut_n_preds(c, n); k++) {
+				uint32_t x = pl_cut_pred(c, n, k, &type);
+
+				if (c->step[x] == step && left[x])
+					next = x;
+			}
+			n = next;
+		} while (pass ? n != stop : !seen[n]);
+	}
+	rc = pl_fail(err, PL_EDATA, "the dependencies form a cycle (each waits for the next): %.*s",
+		     (int)pl_min_size(text.n, 800), text.p ? (const char *)text.p : "");
+	pl_buf_fini(&text);
+	pl_free(seen);
+	return rc;
+}
+
+/*
+ * Order the nodes of a step, which have left[] set to the number of their predecessors among them;
+ * `n` of them lie in v[] in order of id. Depth first along the chains, so that a node's
+ * predecessors are mostly near, and by structure alone, so that equal steps get equal orders.
+ * Returns the number of ordered nodes. The stack is the end of v, because ordered and waiting nodes
+ * together are at most n.
+ */
+static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t step)
+{
+	uint32_t *const end = v + n, *top = end;
+	size_t done = 0;
+
+	for (size_t i = n; i-- > 0;)
+		if (!c->left[v[i]])
+			*--top = v[i];
+	while (top < end) {
+		uint32_t x = *top++;
+
+		v[done++] = x;
+		for (uint32_t e = c->out_off[x + 1]; e-- > c->out_off[x];) {
+			uint32_t d = c->out[e];
+
+			if (c->step[d] == step && !--c->left[d])
+				*--top = d;
+		}
+		if (pl_cut_follows(c, x + 1) && c->step[x + 1] == step && !--c->left[x + 1])
+			*--top = x + 1;
+	}
+	return done;
+}
+
+/* ---- steps
+ * ------------------------------------------------------------------------------------------------
+ */
+
+/* Also the epoch: the first start of all. */
+static void label_steps(struct cut *c)
+{
+	struct gb *b = c->b;
+	bool inside, empty;
+
+	for (size_t i = 0; i < b->n_nodes; i++) {
+		struct node *n = &b->node[i];
+
+		c->epoch = pl_min_i64(c->epoch, n->start);
+		c->step[i] = n->flags & PL_NF_STEP_BEGIN ? n->step : GB_BEFORE;
+		if (n->res == PL_NONE || n->flags & PL_NF_MESSAGE)
+			continue; /* gets the step of its predecessors */
+		if (b->ri[n->res].queue) {
+			c->step[i] = n->step; /* has a step already */
+			continue;
+		}
+		/* an empty node at the end of a window belongs to the step of this window */
+		empty = !n->dur && !(n->flags & PL_NF_STEP_BEGIN) && !b->ri[n->res].device;
+		c->step[i] = pl_derive_step_at(b, &b->rank[b->ri[n->res].rank_index],
+					       n->start - empty, &inside);
+		if (b->g->stepless) {
+			n->flags |= PL_NF_IN_STEP | PL_NF_STEP_BEGIN;
+		} else if (n->role == PL_RO_MARK && !(n->flags & PL_NF_STEP_BEGIN)) {
+			n->flags |= PL_NF_IN_STEP;
+		} else if (inside && b->ri[n->res].device) {
+			n->flags |= PL_NF_IN_STEP;
+		}
+	}
+	for (size_t r = 0; r < b->g->n_res; r++) {
+		const struct resinfo *ri = &b->ri[r];
+		const struct rankinfo *rk = &b->rank[ri->rank_index];
+
+		for (uint32_t i = 0; i < ri->n && !b->g->stepless; i++) {
+			const struct op *op = &ri->op[i];
+
+			if (op->call == PL_NONE)
+				continue;
+			for (uint32_t k = op->node; k <= op->last; k++) {
+				c->step[k] = pl_derive_step_at(b, rk, op->launched, &inside);
+				b->node[k].flags =
+					(uint8_t)(inside ? b->node[k].flags | PL_NF_IN_STEP
+							 : b->node[k].flags & ~PL_NF_IN_STEP);
+			}
+		}
+	}
+}
+
+/* All nodes after x get at least the step of x; the stack uses the array of the order. */
+static void raise_from(struct cut *c, uint32_t x)
+{
+	int32_t step = c->step[x];
+	size_t top = 0;
+
+	c->order[top++] = x;
+	while (top) {
+		x = c->order[--top];
+		for (uint32_t e = c->out_off[x]; e < c->out_off[x + 1]; e++) {
+			uint32_t d = c->out[e];
+
+			if (c->step[d] < step) {
+				c->step[d] = step;
+				c->order[top++] = d;
+			}
+		}
+		if (pl_cut_follows(c, x + 1) && c->step[x + 1] < step) {
+			c->step[x + 1] = step;
+			c->order[top++] = x + 1;
+		}
+	}
+}
+
+/* A node with a successor in an earlier step; the latest step first. */
+struct late {
+	int32_t minus_step;
+	uint32_t node;
+};
+
+PL_COMPARATOR(by_late, struct late, minus_step, node);
+
+/*
+ * No node may have an earlier step than its predecessors, so each node gets the latest step of all
+ * nodes before it. A path from a node of this step has an edge that leads to an earlier step.
+ * Therefore it is enough to raise the targets of such edges, latest step first.
+ */
+static int raise_steps(struct cut *c, struct pl_err *err)
+{
+	const uint32_t nodes = (uint32_t)c->b->n_nodes, *in_off = c->in_off, *in = c->in;
+	const int32_t *step = c->step;
+	struct late *late = NULL;
+	size_t n = 0, cap = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < nodes; i++) {
+		bool before = pl_cut_follows(c, i) && step[i] < step[i - 1];
+
+		for (uint32_t e = in_off[i] - before; e != in_off[i + 1]; e++) {
+			uint32_t x = before && e + 1 == in_off[i] ? i - 1 : in[e];
+
+			if (step[i] >= step[x])
+				continue;
+			PL_TRY(pl_grow(&late, &cap, n + 1, sizeof(*late), err));
+			late[n++] = (struct late){ -step[x], x };
+		}
+	}
+	pl_sort(late, n, sizeof(*late), by_late);
+	for (size_t i = 0; i < n; i++)
+		raise_from(c, late[i].node);
+out:
+	pl_free(late);
+	return rc;
+}
+
+/* Counting sort of all nodes by step, by number within; lists the steps that have nodes. */
+static int split_steps(struct cut *c, struct pl_err *err)
+{
+	const struct gb *b = c->b;
+	size_t steps = b->n_steps + 2, *at = NULL; /* by step + 1: where its nodes begin */
+	int rc;
+
+	PL_TRY(pl_alloc(&at, steps + 1, sizeof(*at), err));
+	PL_TRY(pl_alloc(&c->part, steps, sizeof(*c->part), err));
+	PL_TRY(pl_alloc(&c->part_of, steps, sizeof(*c->part_of), err));
+	for (size_t i = 0; i < b->n_nodes; i++)
+		at[c->step[i] + 2]++;
+	for (size_t s = 0; s < steps; s++) {
+		size_t n = at[s + 1];
+
+		at[s + 1] += at[s];
+		c->part_of[s] = (uint32_t)c->n_parts;
+		if (n)
+			c->part[c->n_parts++] = (struct part){ .step = (int32_t)s - 1,
+							       .from = at[s],
+							       .to = at[s + 1] };
+	}
+	for (uint32_t i = 0; i < b->n_nodes; i++)
+		c->order[at[c->step[i] + 1]++] = i;
+out:
+	pl_free(at);
+	return rc;
+}
+
+static int order_part(struct gb *b, uint32_t part, struct pl_err *err)
+{
+	const struct cut *c = b->cut;
+	const struct part *p = &c->part[part];
+	const uint32_t *in_off = c->in_off, *in = c->in;
+	const int32_t *step = c->step, own = p->step;
+	size_t n = p->to - p->from;
+
+	for (size_t k = p->from; k < p->to; k++) {
+		uint32_t x = c->order[k], left = pl_cut_follows(c, x) && step[x - 1] == own;
+
+		for (uint32_t e = in_off[x]; e < in_off[x + 1]; e++)
+			left += step[in[e]] == own;
+		c->left[x] = left;
+	}
+	return sort_nodes(c, c->order + p->from, n, own) == n ? 0 : report_cycle(c, own, err);
+}
+
+/* ---- the whole
+ * -------------------------------------------------------------------------------------------- */
+
+int pl_derive_order_nodes(struct cut *c, struct pl_err *err)
+{
+	struct gb *b = c->b;
+	int rc;
+
+	PL_TRY(pl_derive_room(&c->step, b->n_nodes, sizeof(*c->step), err));
+	label_steps(c);
+	for (size_t r = 0; r < b->g->n_res; r++)
+		pl_derive_drop_ops(b, &b->ri[r]);
+	for (size_t r = 0; r < b->n_ranks; r++)
+		pl_derive_drop_calls(b, &b->rank[r]);
+	pl_mem_trim();
+	PL_TRY(list_predecessors(c, err));
+	PL_TRY(list_successors(c, err));
+	PL_TRY(pl_derive_room(&c->order, b->n_nodes, sizeof(*c->order), err));
+	PL_TRY(raise_steps(c, err));
+	PL_TRY(split_steps(c, err));
+	PL_TRY(pl_derive_room(&c->left, b->n_nodes, sizeof(*c->left), err));
+	PL_TRY(pl_derive_each(b, (uint32_t)c->n_parts, order_part, err));
+	pl_free(c->out_off);
+	pl_free(c->out);
+	c->out_off = c->out = NULL;
+	pl_mem_trim();
+out:
+	return rc;
+}
