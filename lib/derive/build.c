@@ -224,6 +224,15 @@ int pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool byte
 /* ---- the whole
  * -------------------------------------------------------------------------------------- */
 
+void pl_derive_freed(struct gb *b, size_t bytes)
+{
+	b->freed += bytes;
+	if (b->freed < TRIM_BYTES)
+		return;
+	pl_mem_trim();
+	b->freed = 0;
+}
+
 #define FREE(p) (pl_free(p), (p) = NULL)
 
 /* Free the columns of a segment, and what belongs to its strings. */
@@ -391,10 +400,7 @@ static void drop_rank(struct gb *b, struct rankinfo *rk, const struct seglist *l
 	for (uint32_t seg = last->head[rank]; seg != PL_NONE; seg = last->next[seg])
 		if (!needed_later(b, seg))
 			drop_segment(b, seg);
-	if (b->freed > TRIM_BYTES) {
-		pl_mem_trim();
-		b->freed = 0;
-	}
+	pl_derive_freed(b, 0);
 }
 
 /* The nodes of each rank, and the edges between them. The events of a rank are freed before the
@@ -417,7 +423,7 @@ static int make_nodes(struct gb *b, struct pl_err *err)
 		PL_TRY(pl_derive_collect_tensors(b, rk, err));
 		drop_rank(b, rk, &last);
 	}
-	pl_mem_trim();
+	pl_derive_freed(b, 0);
 out:
 	pl_free(first.head);
 	pl_free(first.next);
@@ -458,7 +464,7 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 	rc = 0;
 out:
 	pl_derive_fini(&b);
-	pl_mem_trim();
+	pl_derive_freed(&b, 2 * b.n_nodes * sizeof(uint32_t));
 	if (rc == 0)
 		rc = pl_derive_describe(g, err);
 	if (rc < 0)

@@ -23,7 +23,7 @@
 
 /* Steps that differ only in these columns share a shape, which has the values of the first step. */
 #define DESCRIPTIVE (PL_HAS_phase | PL_HAS_module | PL_HAS_work)
-#define GIVE_BACK   (1u << 20) /* the memory of so many nodes at a time */
+#define GIVE_BACK   (1u << 18) /* the memory of so many nodes at a time */
 
 static void drop(uint32_t **array)
 {
@@ -393,6 +393,8 @@ static int put_nodes(struct cut *c, struct pl_err *err)
 
 		c->put_to = c->put_from + n;
 		rc = pl_derive_each(b, (uint32_t)pl_pool_threads(b->o->pool), put_share, err);
+		if (b->n_nodes <= GIVE_BACK)
+			continue;
 		pl_mem_discard(b->node + c->put_from, n * sizeof(*b->node));
 		pl_mem_discard(c->left + c->put_from, n * sizeof(*c->left));
 		pl_mem_discard(c->step + c->put_from, n * sizeof(*c->step));
@@ -455,7 +457,7 @@ static int put_steps(struct cut *c, struct pl_err *err)
 	pl_free(c->in_type);
 	c->in_type = NULL;
 	drop(&c->order);
-	pl_mem_trim();
+	pl_derive_freed(b, 2 * b->n_nodes * sizeof(*c->order));
 out:
 	return rc;
 }
@@ -476,6 +478,7 @@ int pl_derive_cut(struct gb *b, struct pl_err *err)
 	PL_TRY(pl_derive_put_memory(b, err));
 	pl_derive_drop_tensors(b);
 	pl_derive_drop_memory(b);
+	pl_derive_freed(b, 2 * b->n_nodes * sizeof(uint32_t));
 	rc = put_nodes(&c, err);
 out:
 	b->cut = NULL;

@@ -315,6 +315,9 @@ uint32_t pl_derive_launched(const struct lane *x, uint32_t c);
 int pl_derive_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
 		     uint32_t *lane_of, struct pl_err *err) PL_MUST;
 
+/* So many bytes were freed: the system gets them back in pieces of some size, because this takes
+ * time. */
+void pl_derive_freed(struct gb *b, size_t bytes);
 /* An array of n elements that are not cleared: all are written before they are read. */
 int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MUST;
 /* Free the operations of a resource; the calls of a rank. */

@@ -328,7 +328,7 @@ int pl_derive_order_nodes(struct cut *c, struct pl_err *err)
 		pl_derive_drop_ops(b, &b->ri[r]);
 	for (size_t r = 0; r < b->n_ranks; r++)
 		pl_derive_drop_calls(b, &b->rank[r]);
-	pl_mem_trim();
+	pl_derive_freed(b, 0);
 	PL_TRY(list_predecessors(c, err));
 	PL_TRY(list_successors(c, err));
 	PL_TRY(pl_derive_room(&c->order, b->n_nodes, sizeof(*c->order), err));
@@ -339,7 +339,7 @@ int pl_derive_order_nodes(struct cut *c, struct pl_err *err)
 	pl_free(c->out_off);
 	pl_free(c->out);
 	c->out_off = c->out = NULL;
-	pl_mem_trim();
+	pl_derive_freed(b, (b->n_nodes + b->n_edges) * sizeof(*c->out));
 out:
 	return rc;
 }
