@@ -135,17 +135,17 @@ struct hop pl_cost_expand_between(const struct expansion *s, uint32_t from, uint
 	return pl_cost_expand_hop(s, PL_SCOPE_HOST, s->place.hosts > 1 ? m - 1 : m);
 }
 
-pl_ns pl_cost_expand_rounded(long double ns)
+static pl_ns rounded(long double ns)
 {
 	return (pl_ns)ceill(ns - ns * 1e-13L);
 }
 
 pl_ns pl_cost_expand_busy(struct member *m, long double ns)
 {
-	pl_ns before = pl_cost_expand_rounded(m->sent);
+	pl_ns before = rounded(m->sent);
 
 	m->sent += ns;
-	return pl_cost_expand_rounded(m->sent) - before;
+	return rounded(m->sent) - before;
 }
 
 static uint32_t add_node(struct expansion *s, uint32_t member, struct pl_enode *n, const char *name)

@@ -32,7 +32,6 @@ struct expansion {
 struct hop pl_cost_expand_hop(const struct expansion *s, enum pl_scope scope, uint32_t users);
 /* Of a message between two members; all: when all members of a host send at once. */
 struct hop pl_cost_expand_between(const struct expansion *s, uint32_t from, uint32_t to, bool all);
-pl_ns pl_cost_expand_rounded(long double ns);
 static inline pl_ns expand_latency(struct hop h)
 {
 	return (pl_ns)(h.latency_ns + 0.5);

@@ -21,10 +21,6 @@ int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p,
 int pl_plan_dup_str(struct pl_arena *a, const char *s, size_t n, const char **out,
 		    struct pl_err *err) PL_MUST;
 
-/* ---- topologies ----------------------------------------------------------------------------- */
-
-int pl_topology_preset(const char *name, struct pl_topology *t, struct pl_err *err) PL_MUST;
-
 /* ---- settings ------------------------------------------------------------------------------- */
 
 /* The sets of a plan as the settings need them. Zero-initialised is empty. */

@@ -231,22 +231,6 @@ out:
 	return rc;
 }
 
-/* Equal for plans of the same job: neither the order of readiness, which jitter changes, nor sizes
- * that were guessed take part. */
-uint64_t pl_plan_base_id(const struct pl_plan *p)
-{
-	uint64_t sum = p->n_tensors;
-
-	for (size_t i = 0; i < p->n_tensors; i++) {
-		const struct pl_ptensor *t = &p->tensor[i];
-		uint64_t state = pl_hash(t->name, strlen(t->name));
-
-		state = pl_rng_next(&state) ^ (t->estimated ? 0 : (uint64_t)t->bytes);
-		sum += pl_rng_next(&state);
-	}
-	return sum;
-}
-
 /* ---- checking -----------------------------------------------------------------------------------
  */
 

@@ -136,8 +136,6 @@ int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *e
 /* Is every rewrite complete and within its limits (number of names, k, x, known words)? PL_EDATA
  * names the line (or the number of the rewrite). Done by the readers. */
 int pl_plan_check(const struct pl_plan *p, struct pl_err *err) PL_MUST;
-/* A number over the names and sizes of the tensors: equal for plans of the same job. */
-uint64_t pl_plan_base_id(const struct pl_plan *p);
 
 /* ---- files ---------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /*
- * Topologies: paceline-topology(5), read and written, made from a short form or from nothing.
+ * Topologies: paceline-topology(5), read, made from a short form or from nothing.
  *
  * Hosts are a table by first rank, so that the host of a rank is found by bisection.
  */
@@ -250,48 +250,6 @@ int pl_topology_read(struct pl_in *in, const char *name, struct pl_topology *t, 
 	return rc < 0 ? rc : 0;
 }
 
-static int put_host(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_thost *h,
-		    struct pl_err *err)
-{
-	const struct hosts it = { .name = h->name, .ranks = h->n }, none = { .ranks = 0 };
-	int rc = pl_lang_begin(st, &pl_topology_schema, &rows[0], err);
-
-	pl_lang_unbind(st, &it, &none);
-	return rc < 0 ? rc : pl_lang_put(b, st, err);
-}
-
-static int put_link(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_tlink *l,
-		    struct pl_err *err)
-{
-	const struct pl_tlink none = { .latency_ns = -1 };
-	const struct pl_lang_row *row = pl_lang_row(&pl_topology_schema, "link");
-	int rc = pl_lang_begin(st, &pl_topology_schema, row, err);
-
-	pl_lang_unbind(st, l, &none);
-	st->value[1] =
-		(struct pl_lang_value){ .given = true,
-					.s = l->scope == PL_SCOPE_NETWORK ? "network" : "host" };
-	return rc < 0 ? rc : pl_lang_put(b, st, err);
-}
-
-int pl_topology_write(const struct pl_topology *t, struct pl_out *out, struct pl_err *err)
-{
-	struct pl_lang_statement st = { 0 };
-	struct pl_buf b = { 0 };
-	int rc;
-
-	PL_TRY(pl_buf_printf(&b, err, "paceline-topology %d\n", pl_topology_schema.version));
-	for (size_t i = 0; i < t->n_hosts; i++)
-		PL_TRY(put_host(&b, &st, &t->host[i], err));
-	for (size_t i = 0; i < t->n_links; i++)
-		PL_TRY(put_link(&b, &st, &t->link[i], err));
-	rc = pl_out_write(out, b.p, b.n, err);
-out:
-	pl_lang_end(&st);
-	pl_buf_fini(&b);
-	return rc;
-}
-
 /* ---- presets and the short form -----------------------------------------------------------------
  */
 
@@ -319,7 +277,7 @@ static const struct preset presets[] = {
 	    { "veth", PL_SCOPE_NETWORK, true, 4, 25000 } } },
 };
 
-int pl_topology_preset(const char *name, struct pl_topology *t, struct pl_err *err)
+static int add_preset(const char *name, struct pl_topology *t, struct pl_err *err)
 {
 	for (size_t i = 0; i < PL_LEN(presets); i++) {
 		int rc;
@@ -374,7 +332,7 @@ int pl_topology_parse(const char *text, struct pl_topology *t, struct pl_err *er
 			"all",
 			text, MAX_HOSTS, MAX_RANKS);
 	PL_TRY(add_hosts(t, "node%d", hosts, ranks, err));
-	rc = pl_topology_preset(preset, t, err);
+	rc = add_preset(preset, t, err);
 out:
 	if (rc < 0)
 		pl_topology_fini(t);
@@ -394,7 +352,7 @@ int pl_topology_default(uint32_t n, uint32_t per_host, struct pl_topology *t, st
 	PL_TRY(add_hosts(t, "node%d", n / per_host, per_host, err));
 	if (n % per_host)
 		PL_TRY(add_hosts(t, "node%d", 1, n % per_host, err));
-	PL_TRY(pl_topology_preset(presets[0].name, t, err));
+	PL_TRY(add_preset(presets[0].name, t, err));
 	t->assumed = true;
 out:
 	if (rc < 0)

@@ -41,7 +41,6 @@ void pl_topology_fini(struct pl_topology *t);
 /* Text; PL_EDATA with line, cause and remedy. */
 int pl_topology_read(struct pl_in *in, const char *name, struct pl_topology *t,
 		     struct pl_err *err) PL_MUST;
-int pl_topology_write(const struct pl_topology *t, struct pl_out *out, struct pl_err *err) PL_MUST;
 /* "HOSTSxRANKS" ("16x8") with default links, or with those of a preset ("16x8:dgx-a100"); or the
  * name of a file. */
 int pl_topology_parse(const char *text, struct pl_topology *t, struct pl_err *err) PL_MUST;

@@ -351,7 +351,7 @@ static bool there_and_back(const struct pl_plan *p, plan_writer w)
 
 	written(p, w, &b);
 	if (!last.code && read_bytes(b.p, b.n, &back) == 0) {
-		same = same_plan(p, &back) && pl_plan_base_id(p) == pl_plan_base_id(&back);
+		same = same_plan(p, &back);
 		pl_plan_fini(&back);
 	}
 	if (!same)
@@ -594,19 +594,11 @@ static void versions(void)
 
 static void names(void)
 {
-	struct pl_plan a, b;
 	bool all = true;
 
 	for (int i = 0; i < PL_RW_COUNT_; i++)
 		all &= pl_rw_find(pl_rw_name((unsigned)i)) == i;
 	ok(all && pl_rw_find("none") == -1, "names of rewrites");
-	read_str(HEAD "tensor a 1\ntensor b 2\n", &a);
-	read_str(HEAD "tensor b 2\ntensor a 1\nranks 8\n", &b);
-	ok(pl_plan_base_id(&a) == pl_plan_base_id(&b), "order and rewrites leave the base's id");
-	b.tensor[0].bytes = 3;
-	ok(pl_plan_base_id(&a) != pl_plan_base_id(&b), "a size changes it");
-	pl_plan_fini(&a);
-	pl_plan_fini(&b);
 }
 
 int main(void)

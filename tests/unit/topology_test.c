@@ -1,4 +1,4 @@
-/* Topologies: text there and back, errors with their lines, short forms, defaults, lookups. */
+/* Topologies: text, errors with their lines, short forms, defaults, lookups. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -19,35 +19,21 @@ static int read_str(const char *s, struct pl_topology *t)
 	return rc;
 }
 
-static const char *written(const struct pl_topology *t, struct pl_buf *b)
-{
-	struct pl_out *out;
-
-	memset(&err, 0, sizeof(err));
-	memset(b, 0, sizeof(*b));
-	out = pl_out_open_buf(b, &err);
-	if (pl_topology_write(t, out, &err) < 0 || pl_out_close(out, &err) < 0 ||
-	    pl_buf_put(b, "", 1, &err) < 0)
-		abort();
-	return (const char *)b->p;
-}
-
 #define LINKS                                                                                      \
 	"link nvlink scope host bandwidth 300GB/s latency 3us\n"                                   \
 	"link nic scope network bandwidth 100Gbit/s latency 8us shared\n"
 
 static void text(void)
 {
-	static const char want[] =
-		"paceline-topology 1\nhost \"big one\" ranks=6\n"
-		"host node1 ranks=2\nhost node2 ranks=2\n"
-		"link nvlink scope=host bandwidth=300GB/s latency=3000ns\n"
-		"link nic scope=network bandwidth=12.5GB/s latency=8000ns shared\n";
-	struct pl_topology t, u;
-	struct pl_buf b, c;
+	struct pl_topology t;
 
 	is_i64(read_str("host \"big one\" ranks 6 # fast\nhosts 2 ranks 2\n" LINKS, &t), 0, "read");
-	is_str(written(&t, &b), want, "written");
+	is_str(t.host[0].name, "big one", "a quoted name");
+	is_str(t.host[2].name, "node2", "names by number");
+	ok(t.n_links == 2 && t.link[0].bytes_per_ns == 300 && t.link[0].latency_ns == 3000 &&
+		   !t.link[0].shared && t.link[1].bytes_per_ns == 12.5 &&
+		   t.link[1].latency_ns == 8000,
+	   "links");
 	ok(t.n_hosts == 3 && t.n_ranks == 10 && !t.assumed, "hosts and ranks");
 	ok(t.host[0].first == 0 && t.host[1].first == 6 && t.host[2].first == 8, "first ranks");
 	ok(pl_topology_host(&t, 0) == 0 && pl_topology_host(&t, 5) == 0 &&
@@ -55,12 +41,9 @@ static void text(void)
 	   "hosts of ranks");
 	is_str(pl_topology_link(&t, PL_SCOPE_HOST)->name, "nvlink", "link inside a host");
 	ok(pl_topology_link(&t, PL_SCOPE_NETWORK)->shared, "link between hosts");
-	is_i64(read_str(want, &u), 0, "what is written is read");
-	is_str(written(&u, &c), want, "and is the same");
-	pl_buf_fini(&b);
-	pl_buf_fini(&c);
 	pl_topology_fini(&t);
-	pl_topology_fini(&u);
+	is_i64(read_str("paceline-topology 1\nhost a ranks=1\n", &t), 0, "a header, and keys");
+	pl_topology_fini(&t);
 	is_i64(read_str("host a ranks 1\n", &t), 0, "one rank needs no link");
 	ok(!pl_topology_link(&t, PL_SCOPE_HOST), "and has none");
 	pl_topology_fini(&t);
