@@ -163,3 +163,12 @@ int64_t pl_percentile_i64(int64_t *v, size_t n, double p)
 
 	return select_i64(v, n, k < n ? k : n - 1);
 }
+
+const char *pl_sort_twice(const char **v, size_t n)
+{
+	pl_sort(v, n, sizeof(*v), pl_compare_str);
+	for (size_t i = 1; i < n; i++)
+		if (!strcmp(v[i - 1], v[i]))
+			return v[i];
+	return NULL;
+}

@@ -43,6 +43,9 @@ int pl_compare_str(const void *a, const void *b);
 /* Like qsort(); v may be NULL when n is 0. An array that is in order takes one pass. */
 void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *));
 
+/* Sorts the strings; one that is there twice, NULL if all differ. */
+const char *pl_sort_twice(const char **v, size_t n);
+
 /*
  * Set `i` to the first index of i .. end - 1 for which `before` is false, or to `end`, in log n
  * steps. `before` is an expression of `i` that is true up to some index and false from there on:

@@ -151,15 +151,10 @@ const struct pl_lang_value *pl_lang_get(const struct pl_lang_statement *st, cons
 /* ---- checking -----------------------------------------------------------------------------------
  */
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int check_list(const struct pl_lang_statement *st, const struct pl_lang_field *f,
 		      struct pl_err *err)
 {
-	const char **sorted;
+	const char **sorted, *twice;
 	size_t n = st->n_list;
 	int rc = 0;
 
@@ -175,11 +170,9 @@ static int check_list(const struct pl_lang_statement *st, const struct pl_lang_f
 		return 0;
 	PL_TRY(pl_alloc(&sorted, n, sizeof(*sorted), err));
 	memcpy(sorted, st->list, n * sizeof(*sorted));
-	pl_sort(sorted, n, sizeof(*sorted), by_text);
-	for (size_t i = 1; i < n && rc >= 0; i++)
-		if (!strcmp(sorted[i - 1], sorted[i]))
-			rc = pl_fail(err, PL_EDATA, "\"%.200s\" is there twice; name it once",
-				     sorted[i]);
+	twice = pl_sort_twice(sorted, n);
+	if (twice)
+		rc = pl_fail(err, PL_EDATA, "\"%.200s\" is there twice; name it once", twice);
 	pl_free(sorted);
 out:
 	return rc;

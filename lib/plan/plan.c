@@ -296,7 +296,7 @@ static int check_rewrite(const struct pl_rewrite *rw, struct pl_lang_statement *
 static int check_base(const struct pl_plan *p, struct pl_err *err)
 {
 	const pl_ns ns[] = { p->baseline_ns, p->predicted_ns, p->bound_ns, p->model_ns };
-	const char **name = NULL;
+	const char **name = NULL, *twice;
 	int rc = 0;
 
 	if (p->ranks < 0)
@@ -319,12 +319,10 @@ static int check_base(const struct pl_plan *p, struct pl_err *err)
 		if (rc < 0)
 			goto out;
 	}
-	pl_sort(name, p->n_tensors, sizeof(*name), pl_compare_str);
-	for (size_t i = 1; i < p->n_tensors && rc >= 0; i++)
-		if (!strcmp(name[i - 1], name[i]))
-			rc = pl_fail(err, PL_EDATA,
-				     "tensors of the base: \"%.200s\" is there twice; name it once",
-				     name[i]);
+	twice = pl_sort_twice(name, p->n_tensors);
+	if (twice)
+		rc = pl_fail(err, PL_EDATA,
+			     "tensors of the base: \"%.200s\" is there twice; name it once", twice);
 out:
 	pl_free(name);
 	return rc;

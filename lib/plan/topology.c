@@ -88,17 +88,10 @@ const struct pl_tlink *pl_topology_link(const struct pl_topology *t, enum pl_sco
 
 uint32_t pl_topology_host(const struct pl_topology *t, uint32_t rank)
 {
-	size_t lo = 0, hi = t->n_hosts;
+	size_t i = 0;
 
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (t->host[mid].first <= rank)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return (uint32_t)lo;
+	PL_LOWER_BOUND(i, t->n_hosts, t->host[i].first <= rank);
+	return i ? (uint32_t)i - 1 : 0;
 }
 
 /* ---- building -----------------------------------------------------------------------------------
@@ -169,7 +162,7 @@ out:
 /* Is it whole? */
 static int check(const struct pl_topology *t, struct pl_err *err)
 {
-	const char **name = NULL;
+	const char **name = NULL, *twice;
 	bool several = false;
 	int rc;
 
@@ -180,10 +173,9 @@ static int check(const struct pl_topology *t, struct pl_err *err)
 		name[i] = t->host[i].name;
 		several |= t->host[i].n > 1;
 	}
-	pl_sort(name, t->n_hosts, sizeof(*name), pl_compare_str);
-	for (size_t i = 1; i < t->n_hosts && rc >= 0; i++)
-		if (!strcmp(name[i - 1], name[i]))
-			rc = pl_fail(err, PL_EDATA, "two hosts are named \"%.200s\"", name[i]);
+	twice = pl_sort_twice(name, t->n_hosts);
+	if (twice)
+		rc = pl_fail(err, PL_EDATA, "two hosts are named \"%.200s\"", twice);
 	if (rc >= 0 && several && !pl_topology_link(t, PL_SCOPE_HOST))
 		rc = pl_fail(err, PL_EDATA,
 			     "no link inside a host of several ranks; write: link NAME scope=host "
