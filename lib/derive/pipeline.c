@@ -27,16 +27,11 @@ enum { ACTIVATION, GRADIENT }; /* what a message carries */
 
 enum schedule { GPIPE, ONE_F_ONE_B, INTERLEAVED };
 
-struct names {
-	pl_id send[2], receive[2]; /* by what the message carries */
-	pl_id optimizer;
-};
 struct pipeline {
 	struct layer_table *t;
 	enum schedule schedule;
 	uint32_t stages, chunks, microbatches, parts, replicas;
 	size_t *cut; /* [parts + 1]: part k has the layers cut[k] .. cut[k + 1] - 1 */
-	struct names name;
 	struct pl_program *program;   /* [n_ranks] */
 	uint32_t *of_rank, *members;  /* of the job */
 	uint32_t n_messages, n_comms; /* communications: messages are the first */
@@ -163,6 +158,8 @@ static size_t place(const struct pipeline *x, const struct rank *r, size_t layer
 static int put_message(struct pipeline *x, struct rank *r, unsigned what, uint32_t k, uint32_t mb,
 		       uint32_t after, struct pl_err *err)
 {
+	static const char *const name[2][2] = { { "recv activations", "send activations" },
+						{ "recv gradients", "send gradients" } };
 	struct pl_graph_program_op op = pl_graph_program_op_unknown;
 	uint32_t near = rank_of(x, k, r->replica), far = rank_of(x, k + 1, r->replica);
 	uint32_t from = what == ACTIVATION ? near : far, to = what == ACTIVATION ? far : near;
@@ -176,12 +173,12 @@ static int put_message(struct pipeline *x, struct rank *r, unsigned what, uint32
 	op.resource = what == ACTIVATION ? (send ? SEND_NEXT : RECEIVE_PREVIOUS)
 					 : (send ? SEND_PREVIOUS : RECEIVE_NEXT);
 	op.comm = ((r->replica * 2 + what) * (x->parts - 1) + k) * x->microbatches + mb;
-	op.name = send ? x->name.send[what] : x->name.receive[what];
 	op.bytes = x->t->layer[x->cut[k + 1] - 1].output_bytes;
 	op.mb = (int32_t)mb;
 	op.peer = (int32_t)(send ? to : from);
 	op.dur = o->message ? o->message(o->arg, op.bytes, from, to) : 0;
 	x->total_ns = op.dur < 0 ? op.dur : pl_add_sat(x->total_ns, op.dur);
+	PL_TRY(pl_derive_put_string(x->t->g, name[what][send], &op.name, err));
 	PL_TRY(pl_derive_check_length(x->t, x->total_ns, err));
 	PL_TRY(pl_graph_program_add(r->p, &op, NULL, err));
 	if (send)
@@ -298,11 +295,10 @@ static int put_optimizer(struct pipeline *x, struct rank *r, struct pl_err *err)
 	uint32_t *id = &x->optimizer[r->number];
 	int rc;
 
-	op.name = x->name.optimizer;
-	op.dur = 0;
 	for (uint32_t part = r->stage; part < x->parts; part += x->stages)
 		for (size_t i = x->cut[part]; i < x->cut[part + 1]; i++)
 			op.dur += x->t->layer[i].update_ns;
+	PL_TRY(pl_derive_put_string(x->t->g, "optimizer", &op.name, err));
 	PL_TRY(pl_derive_put_compute(r->p, &op, r->computed, id, err));
 	if (r->last[PL_GENERATE_COMM])
 		PL_TRY(pl_graph_program_after(r->p, r->last[PL_GENERATE_COMM], PL_E_DATA, err));
@@ -362,10 +358,8 @@ static int describe_ranks(struct pipeline *x, const struct pl_graph_program_node
 	for (size_t i = 0; i < g->n_res; i++) {
 		uint32_t rank = (uint32_t)g->res[i].rank;
 
-		memcpy(g->res[i].coord,
-		       (int32_t[4]){ (int32_t)(rank % x->replicas), (int32_t)(rank / x->replicas),
-				     -1, -1 },
-		       sizeof(g->res[i].coord));
+		g->res[i].coord[0] = (int32_t)(rank % x->replicas);
+		g->res[i].coord[1] = (int32_t)(rank / x->replicas);
 	}
 	for (uint32_t n = 0; n < x->t->n_ranks; n++) {
 		struct rank r = { .number = n,
@@ -380,24 +374,17 @@ out:
 	return rc;
 }
 
-static int put_names(struct pipeline *x, struct pl_err *err)
+/* The replicas of a stage, which reduce gradients. */
+static int put_groups(struct pipeline *x, struct pl_err *err)
 {
-	struct pl_graph *g = x->t->g;
-	struct names *n = &x->name;
-	uint32_t id;
 	char name[32];
-	int rc;
+	uint32_t id;
+	int rc = 0;
 
-	PL_TRY(pl_derive_put_string(g, "send activations", &n->send[ACTIVATION], err));
-	PL_TRY(pl_derive_put_string(g, "recv activations", &n->receive[ACTIVATION], err));
-	PL_TRY(pl_derive_put_string(g, "send gradients", &n->send[GRADIENT], err));
-	PL_TRY(pl_derive_put_string(g, "recv gradients", &n->receive[GRADIENT], err));
-	PL_TRY(pl_derive_put_string(g, "optimizer", &n->optimizer, err));
-	for (uint32_t s = 0; x->replicas > 1 && s < x->stages; s++) {
+	for (uint32_t s = 0; x->replicas > 1 && s < x->stages && rc >= 0; s++) {
 		snprintf(name, sizeof(name), "dp of stage %u", s);
-		PL_TRY(pl_derive_put_group(g, name, s * x->replicas, x->replicas, &id, err));
+		rc = pl_derive_put_group(x->t->g, name, s * x->replicas, x->replicas, &id, err);
 	}
-out:
 	return rc;
 }
 
@@ -419,7 +406,7 @@ static int make_graph(struct pipeline *x, struct pl_err *err)
 					    .members = x->members };
 	int rc;
 
-	PL_TRY(put_names(x, err));
+	PL_TRY(put_groups(x, err));
 	for (uint32_t r = 0; r < job.n_ranks; r++) {
 		x->of_rank[r] = r;
 		PL_TRY(make_program(x, r, err));
