@@ -42,13 +42,16 @@ struct work { /* an operation of a step */
 };
 struct timing {
 	pl_ns dur;
-	double overlapped; /* share of dur */
+	pl_ns overlapped; /* part of dur */
 	pl_id name;
 	uint32_t place, cluster; /* which of its name in the step; rank in a step */
+	bool overlaps;
 };
+/* Of operations that overlap communication: their time, their undisturbed time, the time of the
+ * overlap. Of the others: their time, their undisturbed time. */
+enum { OVERLAPPED, UNDISTURBED, COVERED, ALONE, ALONE_UNDISTURBED, SUMS };
 struct sums {
-	double overlapped, undisturbed, covered; /* of operations with communication beside them */
-	double alone, alone_undisturbed;
+	double v[SUMS];
 };
 struct overlap_fit {
 	bool *seen; /* [resource]: its rank is one of those looked at */
@@ -129,26 +132,14 @@ static int add_timings(struct overlap_fit *b, struct pl_err *err)
 		place = i && x[-1].rank == x->rank && x[-1].name == x->name ? place + 1 : 0;
 		with = pl_spans_cover(&b->moves, x->rank, x->start, x->end);
 		if (with || !pl_spans_cover(&b->waits, x->rank, x->start, x->end))
-			b->t[b->n_t++] = (struct timing){ dur, (double)with / (double)dur, x->name,
-							  place, (uint32_t)b->n_clusters - 1 };
+			b->t[b->n_t++] = (struct timing){
+				dur, with, x->name, place, (uint32_t)b->n_clusters - 1, with > 0
+			};
 	}
 	return 0;
 }
 
-static int by_timing(const void *pa, const void *pb)
-{
-	const struct timing *a = pa, *b = pb;
-
-	if (a->name != b->name)
-		return a->name < b->name ? -1 : 1;
-	if (a->place != b->place)
-		return a->place < b->place ? -1 : 1;
-	if ((a->overlapped > 0) != (b->overlapped > 0))
-		return a->overlapped > 0 ? 1 : -1;
-	if (a->dur != b->dur)
-		return a->dur < b->dur ? -1 : 1;
-	return a->cluster < b->cluster ? -1 : a->cluster > b->cluster;
-}
+PL_COMPARATOR(by_timing, struct timing, name, place, overlaps, dur, cluster);
 
 /* How many of t are in the place of the first, and how many of these alone: they come first. */
 static size_t place_of(const struct timing *t, size_t n, size_t *alone)
@@ -157,7 +148,7 @@ static size_t place_of(const struct timing *t, size_t n, size_t *alone)
 
 	*alone = 0;
 	for (; k < n && t[k].name == t[0].name && t[k].place == t[0].place; k++)
-		*alone += !(t[k].overlapped > 0);
+		*alone += !t[k].overlaps;
 	return k;
 }
 
@@ -180,16 +171,11 @@ static double undisturbed_of_name(struct overlap_fit *b, const struct timing *t,
 
 static void sum_up(struct overlap_fit *b, const struct timing *t, double undisturbed)
 {
-	struct sums *c = &b->cluster[t->cluster];
+	double *v = b->cluster[t->cluster].v;
 
-	if (t->overlapped > 0) {
-		c->overlapped += (double)t->dur;
-		c->undisturbed += undisturbed;
-		c->covered += t->overlapped * (double)t->dur;
-	} else {
-		c->alone += (double)t->dur;
-		c->alone_undisturbed += undisturbed;
-	}
+	v[t->overlaps ? OVERLAPPED : ALONE] += (double)t->dur;
+	v[t->overlaps ? UNDISTURBED : ALONE_UNDISTURBED] += undisturbed;
+	v[COVERED] += (double)t->overlapped;
 }
 
 /* All of one name. Those that are never beside anything say nothing. */
@@ -199,7 +185,7 @@ static void sum_name(struct overlap_fit *b, const struct timing *t, size_t n)
 	bool any = false;
 
 	for (size_t i = 0; i < n; i++)
-		any |= t[i].overlapped > 0;
+		any |= t[i].overlaps;
 	for (size_t i = 0, k, alone; any && i < n; i += k) {
 		double undisturbed;
 
@@ -214,18 +200,13 @@ static void sum_name(struct overlap_fit *b, const struct timing *t, size_t n)
  * with all). NAN if nothing says. */
 static double lost(const struct sums *all, const struct sums *out)
 {
-	struct sums s = *all;
+	double v[SUMS];
 
-	if (out) {
-		s.overlapped -= out->overlapped;
-		s.undisturbed -= out->undisturbed;
-		s.covered -= out->covered;
-		s.alone -= out->alone;
-		s.alone_undisturbed -= out->alone_undisturbed;
-	}
-	if (!(s.covered > 0) || !(s.alone_undisturbed > 0))
+	for (int i = 0; i < SUMS; i++)
+		v[i] = all->v[i] - (out ? out->v[i] : 0);
+	if (!(v[COVERED] > 0) || !(v[ALONE_UNDISTURBED] > 0))
 		return NAN;
-	return (s.overlapped - s.undisturbed * s.alone / s.alone_undisturbed) / s.covered;
+	return (v[OVERLAPPED] - v[UNDISTURBED] * v[ALONE] / v[ALONE_UNDISTURBED]) / v[COVERED];
 }
 
 static double factor(struct overlap_fit *b, bool threads)
@@ -234,15 +215,9 @@ static double factor(struct overlap_fit *b, bool threads)
 	double share, error, mean = 0, square = 0;
 	size_t n = 0;
 
-	for (size_t i = 0; i < b->n_clusters; i++) {
-		const struct sums *c = &b->cluster[i];
-
-		all->overlapped += c->overlapped;
-		all->undisturbed += c->undisturbed;
-		all->covered += c->covered;
-		all->alone += c->alone;
-		all->alone_undisturbed += c->alone_undisturbed;
-	}
+	for (size_t i = 0; i < b->n_clusters; i++)
+		for (int k = 0; k < SUMS; k++)
+			all->v[k] += b->cluster[i].v[k];
 	share = lost(all, NULL);
 	for (size_t i = 0; i < b->n_clusters; i++) {
 		double x = lost(all, &b->cluster[i]), d = x - mean;

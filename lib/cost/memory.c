@@ -17,8 +17,10 @@ enum part { PARAMS, GRADS, OPTIM, ACTIVATIONS, TEMPS, BUFFERS, PARTS };
 struct change {
 	pl_ns at;
 	int64_t bytes; /* < 0: an end */
-	uint32_t rank, node;
+	uint32_t rank;
+	uint32_t place; /* node + 1; 0: there before the nodes */
 	uint8_t part;
+	bool begins;
 };
 /* When a layer's activations are made again. */
 struct again {
@@ -105,15 +107,7 @@ static uint32_t consumer(const struct mem *m, const struct pl_etensor *et, uint3
 
 PL_COMPARATOR(by_layer, struct again, step, rank, layer);
 
-static int by_layer_and_time(const void *pa, const void *pb)
-{
-	const struct again *a = pa, *b = pb;
-	int c = by_layer(pa, pb);
-
-	if (c || a->at != b->at)
-		return c ? c : a->at < b->at ? -1 : 1;
-	return a->node < b->node ? -1 : a->node > b->node;
-}
+PL_COMPARATOR(by_layer_and_time, struct again, step, rank, layer, at, node);
 
 static int find_again(struct mem *m, struct pl_err *err)
 {
@@ -164,7 +158,7 @@ static uint32_t again_at(const struct mem *m, const struct pl_etensor *et, uint3
 static void add(struct mem *m, uint32_t rank, enum part part, uint32_t node, pl_ns from, pl_ns to,
 		int64_t bytes)
 {
-	struct change x = { from, bytes, rank, node, (uint8_t)part };
+	struct change x = { from, bytes, rank, node + 1, (uint8_t)part, true };
 
 	if (bytes <= 0 || m->rc < 0)
 		return;
@@ -174,6 +168,7 @@ static void add(struct mem *m, uint32_t rank, enum part part, uint32_t node, pl_
 	m->c[m->n++] = x;
 	x.at = to > from ? to : pl_add_sat(from, 1);
 	x.bytes = -bytes;
+	x.begins = false;
 	m->c[m->n++] = x;
 }
 
@@ -354,20 +349,7 @@ static void add_buffers(struct mem *m)
 
 /* ---- the sweep ------------------------------------------------------------------------------- */
 
-static int by_time(const void *pa, const void *pb)
-{
-	const struct change *a = pa, *b = pb;
-
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	if (a->at != b->at)
-		return a->at < b->at ? -1 : 1;
-	if ((a->bytes < 0) != (b->bytes < 0))
-		return a->bytes < 0 ? -1 : 1;
-	if (a->node != b->node) /* PL_NONE first: what was there before the nodes */
-		return a->node + 1 < b->node + 1 ? -1 : 1;
-	return a->part < b->part ? -1 : a->part > b->part;
-}
+PL_COMPARATOR(by_time, struct change, rank, at, begins, place, part);
 
 static void sweep(struct mem *m)
 {
@@ -389,7 +371,7 @@ static void sweep(struct mem *m)
 		if (sum <= r->peak_bytes)
 			continue;
 		r->peak_bytes = sum;
-		r->node = x->node;
+		r->node = x->place - 1;
 		r->grads_bytes = now[GRADS];
 		r->activations_bytes = now[ACTIVATIONS];
 		r->temporaries_bytes = now[TEMPS];
