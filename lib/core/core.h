@@ -216,5 +216,7 @@ bool pl_decimal(const char *s, double *v);
 /* "12.3 ms" style, three significant digits; `out` of at least 24 bytes is returned. */
 char *pl_fmt_ns(char *out, size_t size, pl_ns ns);
 char *pl_fmt_bytes(char *out, size_t size, double bytes);
+/* The shortest decimal that reads back as v. `out` of at least 40 bytes is returned. */
+const char *pl_fmt_real(char *out, size_t size, double v);
 
 #endif

@@ -145,3 +145,13 @@ bool pl_glob(const char *glob, const char *text)
 		glob = end + 1;
 	}
 }
+
+const char *pl_fmt_real(char *out, size_t size, double v)
+{
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(out, size, "%.*g", digits, v);
+		if (strtod(out, NULL) == v)
+			break;
+	}
+	return out;
+}

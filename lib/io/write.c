@@ -149,14 +149,8 @@ void pl_write_us(struct pl_writer *w, pl_ns ns)
 void pl_write_real(struct pl_writer *w, double v)
 {
 	char text[40];
-	int n = 0;
 
-	for (int places = 15; places <= 17; places++) {
-		n = snprintf(text, sizeof(text), "%.*g", places, v);
-		if (strtod(text, NULL) == v)
-			break;
-	}
-	pl_write(w, text, (size_t)n);
+	pl_write_text(w, pl_fmt_real(text, sizeof(text), v));
 }
 
 /* ---- strings --------------------------------------------------------------------------------- */

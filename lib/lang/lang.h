@@ -201,8 +201,6 @@ bool pl_lang_in_range(const struct pl_lang_range *range, size_t n, int64_t v);
 int pl_lang_put(struct pl_buf *b, const struct pl_lang_statement *st, struct pl_err *err) PL_MUST;
 /* The members of a JSON object that stand for the fields of the row; null: not given. */
 void pl_lang_put_json(struct pl_writer *w, const struct pl_lang_statement *st);
-/* The shortest decimal that reads back as v. `out` of at least 40 bytes is returned. */
-const char *pl_lang_real(char *out, size_t size, double v);
 
 /* ---- help ----------------------------------------------------------------------------------- */
 

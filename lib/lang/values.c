@@ -52,29 +52,14 @@ bool pl_lang_rate(const char *s, double *v)
 	return *v > 0 && *v <= RATE_MAX;
 }
 
-static const struct {
-	const char *name;
-	double ns;
-} time_unit[] = { { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 } };
-
+/* As options have it, but with a unit of at most a second, and up to an hour. */
 bool pl_lang_time(const char *s, pl_ns *ns)
 {
-	char *end;
-	double v;
+	const char *unit = s + strspn(s, "0123456789.eE+");
+	struct pl_err ignore = { 0 };
 
-	if (!*s || s[0] == '-' || strspn(s, "0123456789.eE+") == 0)
-		return false;
-	v = strtod(s, &end);
-	for (size_t i = 0; i < PL_LEN(time_unit); i++) {
-		if (strcmp(end, time_unit[i].name))
-			continue;
-		v *= time_unit[i].ns;
-		if (!(v >= 0 && v <= (double)TIME_MAX))
-			return false;
-		*ns = (pl_ns)(v + 0.5);
-		return true;
-	}
-	return false;
+	return unit > s && *unit && strcmp(unit, "min") != 0 && !pl_parse_time(s, ns, &ignore) &&
+	       *ns <= TIME_MAX;
 }
 
 /* ---- ranges -------------------------------------------------------------------------
@@ -249,14 +234,15 @@ int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, 
 
 static const char *limit_text(const struct pl_lang_field *f, double v, char *buf, size_t size)
 {
-	size_t i = PL_LEN(time_unit) - 1;
+	static const char *const unit[] = { "ns", "us", "ms", "s" };
+	size_t i = 0;
 
 	if (f->type == PL_LANG_INT && v >= 0x1p63) {
 		snprintf(buf, size, "2^63 - 1");
 	} else if (f->type == PL_LANG_TIME) {
-		while (i && fmod(v, time_unit[i].ns) != 0)
-			i--;
-		snprintf(buf, size, "%.0f%s", v / time_unit[i].ns, time_unit[i].name);
+		for (; i + 1 < PL_LEN(unit) && fmod(v, 1000) == 0; i++)
+			v /= 1000;
+		snprintf(buf, size, "%.0f%s", v, unit[i]);
 	} else if (f->type == PL_LANG_INT) {
 		snprintf(buf, size, "%.0f", v);
 	} else {
@@ -323,16 +309,6 @@ int pl_lang_value_check(const struct pl_lang_field *f, const struct pl_lang_valu
 /* ---- to text ------------------------------------------------------------------------------------
  */
 
-const char *pl_lang_real(char *out, size_t size, double v)
-{
-	for (int digits = 15; digits <= 17; digits++) {
-		snprintf(out, size, "%.*g", digits, v);
-		if (strtod(out, NULL) == v)
-			break;
-	}
-	return out;
-}
-
 const char *pl_lang_value_text(const struct pl_lang_field *f, const struct pl_lang_value *v,
 			       char *buf, size_t size)
 {
@@ -348,12 +324,12 @@ const char *pl_lang_value_text(const struct pl_lang_field *f, const struct pl_la
 			snprintf(buf, size, "%lld", (long long)v->i);
 		return buf;
 	case PL_LANG_REAL:
-		return pl_lang_real(buf, size, v->r);
+		return pl_fmt_real(buf, size, v->r);
 	case PL_LANG_TIME:
 		snprintf(buf, size, "%lldns", (long long)v->i);
 		return buf;
 	case PL_LANG_RATE:
-		snprintf(buf, size, "%sGB/s", pl_lang_real(real, sizeof(real), v->r));
+		snprintf(buf, size, "%sGB/s", pl_fmt_real(real, sizeof(real), v->r));
 		return buf;
 	case PL_LANG_FLAG:
 		return v->i ? "yes" : "no";

@@ -102,7 +102,7 @@ static int gpt_block(const struct gpt *g, int64_t i, struct pl_buf *b, struct pl
 	long long n = i, c = g->width;
 	char out[40];
 
-	pl_lang_real(out, sizeof(out), 0.02 / sqrt(2.0 * (double)g->layers));
+	pl_fmt_real(out, sizeof(out), 0.02 / sqrt(2.0 * (double)g->layers));
 	return pl_buf_printf(b, err,
 			     "residual name=%s.%lld.r1\n"
 			     "layernorm name=%s.%lld.ln_1\n"

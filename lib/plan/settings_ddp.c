@@ -32,7 +32,7 @@ static void put_list(struct pl_setter *s, const bool *end, bool *exact)
 			continue;
 		*exact &= s->p->tensor[i].bytes > 0;
 		pl_write_format(&s->w, "%s%s", sep,
-				pl_lang_real(real, sizeof(real), (double)size / MIB));
+				pl_fmt_real(real, sizeof(real), (double)size / MIB));
 		sep = ", ";
 		size = 0;
 	}
@@ -63,7 +63,7 @@ static void put_buckets(struct pl_setter *s)
 		"# releases without bucket_cap_mb_list: bucket_cap_mb=%s (%s);\n"
 		"# those that close the first bucket at 1 MiB all the same take "
 		"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES for it\n",
-		pl_lang_real(real, sizeof(real), (double)one.size / MIB), differ);
+		pl_fmt_real(real, sizeof(real), (double)one.size / MIB), differ);
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
 	pl_free(end);
 }
