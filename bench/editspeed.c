@@ -106,7 +106,7 @@ static int replay(struct bench *b, int64_t *ns, double *mean, struct pl_err *err
 	pl_rewriter_undo(b->r, mark);
 	begin = now();
 	s = pl_sim_new(&g, err);
-	rc = s ? pl_sim_mean(s, NULL, mean, err) : err->code;
+	rc = s ? pl_sim_mean(s, mean, err) : err->code;
 	*ns = now() - begin;
 	pl_sim_free(s);
 	pl_graph_fini(&g);

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "derive/describe.h"
+#include "rewrite/rewrite.h"
 #include "sim/events.h"
 #include "sim/sim.h"
 
@@ -31,15 +32,14 @@ static void line(const char *what, double seconds, uint64_t ops)
 	printf("%-24s %9.3f s %9.2f M operations/s\n", what, seconds, (double)ops / seconds / 1e6);
 }
 
-static int repeat(const struct pl_sim *s, const struct pl_whatif *w, const char *what, uint64_t ops,
-		  struct pl_err *err)
+static int repeat(const struct pl_sim *s, const char *what, uint64_t ops, struct pl_err *err)
 {
 	double took[RUNS], mean;
 	char text[64];
 
 	for (int i = 0; i < RUNS; i++) {
 		double t = now();
-		int rc = pl_sim_mean(s, w, &mean, err);
+		int rc = pl_sim_mean(s, &mean, err);
 
 		if (rc < 0)
 			return rc;
@@ -158,7 +158,9 @@ out:
 static int measure(const char *path, struct pl_graph *g, struct pl_sim **s, struct pl_run *r,
 		   struct pl_err *err)
 {
-	struct pl_whatif w = { 0 };
+	struct pl_plan plan;
+	uint64_t hits;
+	bool guessed;
 	struct pl_path p = { 0 };
 	struct pl_account a = { 0 };
 	struct pl_in *in = pl_in_open(path, err);
@@ -166,6 +168,7 @@ static int measure(const char *path, struct pl_graph *g, struct pl_sim **s, stru
 	uint64_t ops;
 	int rc;
 
+	pl_plan_init(&plan);
 	if (!in)
 		return err->code;
 	rc = pl_derive_read(in, NULL, g, err);
@@ -181,23 +184,26 @@ static int measure(const char *path, struct pl_graph *g, struct pl_sim **s, stru
 	double prepare = now() - t;
 
 	t = now();
-	PL_TRY(pl_sim_run(*s, NULL, r, err));
+	PL_TRY(pl_sim_run(*s, r, err));
 	ops = r->ops;
 	line("read", read, ops);
 	line("prepare", prepare, ops);
 	line("simulate, kept", now() - t, ops);
-	PL_TRY(repeat(*s, NULL, "simulate", ops, err));
-	PL_TRY(pl_sim_whatif_add(&w, "scale kind=comm by 0.5", err));
-	PL_TRY(repeat(*s, &w, "what-if", ops, err));
+	PL_TRY(repeat(*s, "simulate", ops, err));
 	t = now();
 	PL_TRY(pl_sim_path_find(*s, r, &p, err));
 	line("critical path", now() - t, ops);
 	t = now();
 	PL_TRY(pl_sim_account_make(*s, r, &a, err));
 	line("account", now() - t, ops);
+	PL_TRY(pl_rewrite_add_line(&plan, "scale kind=comm by 0.5", err));
+	t = now();
+	PL_TRY(pl_rewrite_durations(*s, g, &plan, NULL, &hits, &guessed, err));
+	line("what-if, durations", now() - t, ops);
+	PL_TRY(repeat(*s, "what-if", ops, err));
 	PL_TRY(event_core(g, err));
 out:
-	pl_sim_whatif_fini(&w);
+	pl_plan_fini(&plan);
 	pl_sim_path_fini(&p);
 	pl_sim_account_fini(&a);
 	return rc;

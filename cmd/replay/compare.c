@@ -303,7 +303,7 @@ static void as_json(const struct diff *d, const struct pl_table *t, struct pl_wr
 static void as_text(const struct diff *d, const struct pl_table *t, struct pl_writer *w)
 {
 	double a = d->r[0]->mean, b = d->r[1]->mean;
-	const struct pl_list *changes = &d->r[0]->given->list;
+	const struct pl_plan *changes = &d->r[0]->given->plan;
 	char ta[32], tb[32], td[32];
 
 	pl_write_format(w, "A: %s a step, B: %s, difference %s (%+.2f %%)\n",
@@ -312,8 +312,8 @@ static void as_text(const struct diff *d, const struct pl_table *t, struct pl_wr
 	pl_write_format(w, "A: %zu steps, %d ranks, %.1f %% unexplained; B: %zu, %d, %.1f %%\n",
 			d->r[0]->n_steps, d->r[0]->g.n_ranks, 100 * d->r[0]->unexplained_share,
 			d->r[1]->n_steps, d->r[1]->g.n_ranks, 100 * d->r[1]->unexplained_share);
-	for (size_t i = 0; i < changes->n; i++)
-		pl_write_format(w, "changed in both: %s\n", changes->v[i]);
+	for (size_t i = 0; i < changes->n_rw; i++)
+		pl_write_format(w, "changed in both: %s\n", changes->rw[i].text);
 	pl_write_char(w, '\n');
 	pl_table_write(&t[CLASSES], w, PL_TABLE_TEXT, "Classes of time, a step");
 	pl_write_char(w, '\n');

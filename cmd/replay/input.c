@@ -4,16 +4,14 @@
 #include "core/progress.h"
 #include "derive/describe.h"
 #include "io/container.h"
-#include "plan/topology.h"
 #include "program.h"
 
 #define CHANGES_MAX (16u << 20) /* bytes of all files */
 
 void changes_fini(struct changes *x)
 {
-	pl_free(x->list.v);
-	pl_buf_fini(&x->text);
-	pl_sim_whatif_model_free(x->model);
+	pl_plan_fini(&x->plan);
+	pl_topology_fini(&x->topo);
 	pl_free(x->hits);
 }
 
@@ -31,23 +29,14 @@ static int read_file(const char *path, struct pl_buf *b, struct pl_err *err)
 	return rc < 0 ? rc : pl_buf_put(b, "\n", 1, err);
 }
 
-static int check_change(const char *change, const char *path, unsigned line, struct pl_err *err)
-{
-	struct pl_whatif w = { 0 };
-	int rc = pl_sim_whatif_add(&w, change, err);
-
-	pl_sim_whatif_fini(&w);
-	return rc < 0 ? pl_wrap(err, "%s: line %u", path, line) : 0;
-}
-
 /* One change a line of [line, end); text after # and blank lines do not count. */
 static int split(struct changes *x, const char *path, char *line, const char *end,
 		 struct pl_err *err)
 {
 	char *stop;
-	int rc = 0;
 
 	for (unsigned number = 1; line < end; line = stop + 1, number++) {
+		int rc;
 		size_t n;
 
 		stop = memchr(line, '\n', (size_t)(end - line));
@@ -56,75 +45,58 @@ static int split(struct changes *x, const char *path, char *line, const char *en
 		line += strspn(line, " \t\r");
 		for (n = strlen(line); n && strchr(" \t\r", line[n - 1]);)
 			line[--n] = '\0';
-		if (!n)
-			continue;
-		PL_TRY(check_change(line, path, number, err));
-		PL_TRY(pl_list_add(&x->list, line, err));
+		rc = n ? pl_rewrite_add_line(&x->plan, line, err) : 0;
+		if (rc < 0)
+			return pl_wrap(err, "%s: line %u", path, number);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err)
 {
-	size_t *end = NULL, at = 0; /* of each file in the text, which moves while it grows */
-	int rc;
+	struct pl_buf text = { 0 };
+	int rc = 0;
 
+	x->first = x->plan.n_rw;
 	for (size_t i = 0; i < c->whatif.n; i++)
-		PL_TRY(pl_list_add(&x->list, c->whatif.v[i], err));
-	PL_TRY(pl_alloc(&end, c->whatif_file.n + 1, sizeof(*end), err));
+		PL_TRY(pl_rewrite_add_line(&x->plan, c->whatif.v[i], err));
 	for (size_t i = 0; i < c->whatif_file.n; i++) {
-		PL_TRY(read_file(c->whatif_file.v[i], &x->text, err));
-		end[i] = x->text.n;
+		text.n = 0;
+		PL_TRY(read_file(c->whatif_file.v[i], &text, err));
+		PL_TRY(split(x, c->whatif_file.v[i], (char *)text.p, (char *)text.p + text.n, err));
 	}
-	for (size_t i = 0; i < c->whatif_file.n; at = end[i++])
-		PL_TRY(split(x, c->whatif_file.v[i], (char *)x->text.p + at,
-			     (char *)x->text.p + end[i], err));
-	rc = 0;
+	x->given = c->topology && (x->plan.n_rw || c->plan);
+	if (x->given)
+		rc = pl_topology_parse(c->topology, &x->topo, err);
 out:
-	pl_free(end);
+	pl_buf_fini(&text);
 	return rc;
 }
 
-static int make_model(const struct config *c, struct changes *x, const struct pl_graph *g,
-		      const struct pl_whatif *w, struct pl_err *err)
+int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
-	struct pl_topology topo = { 0 };
+	bool guessed;
 	int rc = 0;
 
-	if (c->topology)
-		PL_TRY(pl_topology_parse(c->topology, &topo, err));
-	pl_sim_whatif_model_free(x->model);
-	x->model = pl_sim_whatif_model_new(w, g, c->topology ? &topo : NULL, err);
-	rc = x->model ? 0 : err->code;
-out:
-	pl_topology_fini(&topo);
-	return rc;
-}
-
-int parse_changes(const struct config *c, struct changes *x, const struct pl_graph *g,
-		  struct pl_whatif *w, struct pl_err *err)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < x->list.n; i++)
-		PL_TRY(pl_sim_whatif_add(w, x->list.v[i], err));
-	if (!w->n)
+	if (!x->plan.n_rw)
 		return 0;
-	PL_TRY(make_model(c, x, g, w, err));
-	if (pl_sim_whatif_model_guessed(x->model))
+	pl_free(x->hits);
+	x->hits = NULL;
+	if (!pl_rewrite_is_timing(&x->plan))
+		return use_plan(&x->plan, x, r, err);
+	PL_TRY(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
+	PL_TRY(pl_rewrite_durations(r->s, &r->g, &x->plan, x->given ? &x->topo : NULL, x->hits,
+				    &guessed, err));
+	if (guessed)
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "the graph does not say which communication is data-parallel: for \"ranks\" "
 		       "that of all ranks counts as such");
-	w->model = x->model;
-	pl_free(x->hits);
-	x->hits = NULL;
-	PL_TRY(pl_alloc(&x->hits, w->n, sizeof(*x->hits), err));
-	PL_TRY(pl_sim_whatif_hits(w, g, x->hits, err));
-	for (size_t i = 0; i < w->n; i++)
+	for (size_t i = 0; i < x->plan.n_rw; i++)
 		if (!x->hits[i])
 			pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation",
-			       x->list.v[i]);
+			       x->plan.rw[i].text ? x->plan.rw[i].text
+						  : pl_rw_name(x->plan.rw[i].op));
+	rc = explain_plan(NULL, &x->plan, r, err);
 out:
 	return rc;
 }
@@ -162,10 +134,10 @@ static int fold(const struct config *c, struct report *r, struct pl_err *err)
 /* Is anything about whole collectives, not about messages? */
 static bool wants_whole(const struct config *c, const struct changes *x)
 {
-	for (size_t i = 0; x && i < x->list.n; i++)
-		if (!strncmp(x->list.v[i] + strspn(x->list.v[i], " \t"), "ranks", 5))
+	for (size_t i = 0; x && i < x->plan.n_rw; i++)
+		if (x->plan.rw[i].op == PL_RW_RANKS)
 			return true;
-	return c->plan || c->expand || c->stragglers;
+	return c->plan || c->expand || c->stragglers || (x && !pl_rewrite_is_timing(&x->plan));
 }
 
 /*
@@ -174,7 +146,7 @@ static bool wants_whole(const struct config *c, const struct changes *x)
  */
 static unsigned unused_columns(const struct config *c, const struct changes *x)
 {
-	if (!x || x->list.n || c->plan || c->expand || c->stragglers || c->timeline ||
+	if (!x || x->plan.n_rw || c->plan || c->expand || c->stragglers || c->timeline ||
 	    c->fold != FOLD_NONE)
 		return 0;
 	return PL_HAS_bytes | PL_HAS_mb | PL_HAS_chunk | PL_HAS_peer | PL_HAS_phase |

@@ -19,14 +19,15 @@ static void put_table(struct pl_writer *w, const char *key, const struct report 
 
 static void put_changes(struct pl_writer *w, const struct changes *x)
 {
-	if (!x->list.n)
+	if (x->first == x->plan.n_rw)
 		return;
 	pl_json_key(w, "changes");
 	pl_json_open(w, '[');
-	for (size_t i = 0; i < x->list.n; i++) {
+	for (size_t i = x->first; i < x->plan.n_rw; i++) {
 		pl_json_open(w, '{');
-		pl_json_str(w, "change", x->list.v[i]);
-		pl_json_int(w, "operations", (int64_t)x->hits[i]);
+		pl_json_str(w, "change", x->plan.rw[i].text);
+		if (x->hits)
+			pl_json_int(w, "operations", (int64_t)x->hits[i]);
 		pl_json_close(w);
 	}
 	pl_json_close(w);

@@ -226,7 +226,7 @@ int measure(struct report *r, struct pl_err *err)
 	r->s = pl_sim_new(&r->g, err);
 	if (!r->s)
 		return err->code;
-	PL_TRY(pl_sim_run(r->s, NULL, &r->run, err));
+	PL_TRY(pl_sim_run(r->s, &r->run, err));
 	r->ops = r->run.ops;
 	PL_TRY(measure_steps(r, &r->run, err));
 	PL_TRY(measure_starts(r, &r->run, err));
@@ -234,14 +234,13 @@ out:
 	return rc;
 }
 
-int explain(struct report *r, bool planned, const struct pl_whatif *w, struct pl_pool *pool,
-	    struct pl_err *err)
+int explain(struct report *r, bool changed, struct pl_pool *pool, struct pl_err *err)
 {
 	int rc;
 
-	if (planned || w->n) {
+	if (changed) {
 		pl_sim_run_fini(&r->run);
-		rc = pl_sim_run(r->s, w, &r->run, err);
+		rc = pl_sim_run(r->s, &r->run, err);
 		if (rc < 0)
 			return rc;
 		predict_steps(r);

@@ -1,5 +1,5 @@
 /*
- * --plan: the job according to a plan. All steps become one edit, the rewrites are applied, and the
+ * The job according to a plan. All steps become one edit, the rewrites are applied, and the
  * edit becomes a graph again.
  *
  * The cost of communication is fitted to the graph as it was read. This model has errors, which are
@@ -12,29 +12,16 @@
 
 #include "program.h"
 
-int read_plan(const struct config *c, struct planned *x, struct pl_err *err)
+int read_plan(const char *path, struct pl_plan *p, struct pl_err *err)
 {
-	struct pl_in *in;
+	struct pl_in *in = pl_in_open(path, err);
 	int rc;
 
-	pl_plan_init(&x->plan);
-	x->path = strcmp(c->plan, "-") ? c->plan : "stdin";
-	in = pl_in_open(c->plan, err);
 	if (!in)
 		return err->code;
-	rc = pl_plan_read(in, pl_in_name(in), &x->plan, err);
+	rc = pl_plan_read(in, pl_in_name(in), p, err);
 	pl_in_close(in);
-	if (rc == 0 && c->topology) {
-		rc = pl_topology_parse(c->topology, &x->topo, err);
-		x->given = rc == 0;
-	}
 	return rc;
-}
-
-void planned_fini(struct planned *x)
-{
-	pl_plan_fini(&x->plan);
-	pl_topology_fini(&x->topo);
 }
 
 static bool models_comm(const struct pl_plan *p)
@@ -76,44 +63,44 @@ static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r
 }
 
 /* "fuse-tensors: 3 tensors (12 MB) are communicated as one, ..." */
-static int explain_plan(const struct pl_rewriter *r, const struct pl_plan *p, struct pl_buf *out,
-			struct pl_err *err)
+int explain_plan(const struct pl_rewriter *rw, const struct pl_plan *p, struct report *r,
+		 struct pl_err *err)
 {
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < p->n_rw; i++) {
-		rc = pl_buf_printf(out, err, "%s: ", pl_rw_name(p->rw[i].op));
+		rc = pl_buf_printf(&r->explained, err, "%s: ", pl_rw_name(p->rw[i].op));
 		if (rc == 0)
-			rc = pl_rewrite_explain(r, &p->rw[i], out, err);
+			rc = pl_rewrite_explain(rw, &p->rw[i], &r->explained, err);
 		if (rc == 0)
-			rc = pl_buf_printf(out, err, "\n");
+			rc = pl_buf_printf(&r->explained, err, "\n");
 	}
 	return rc;
 }
 
-static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct planned *x,
+static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct pl_plan *p,
 		   struct report *report, struct pl_err *err)
 {
-	struct pl_rewriter *r;
+	struct pl_rewriter *r = pl_rewriter_new(e, cost, err);
 	int rc = 0;
 
-	r = pl_rewriter_new(e, cost, err);
 	if (!r)
 		return err->code;
-	if (models_comm(&x->plan) && pl_rewriter_tensors(r))
+	if (models_comm(p) && pl_rewriter_tensors(r))
 		rc = find_bias(r, e, report, err);
-	if (rc == 0 && ((rc = pl_rewrite_plan(r, &x->plan, err)) < 0 ||
-			(rc = pl_rewrite_check_base(r, &x->plan, err)) < 0))
-		pl_wrap(err, "%s", x->path);
 	if (rc == 0)
-		rc = explain_plan(r, &x->plan, &report->explained, err);
+		rc = pl_rewrite_plan(r, p, err);
+	if (rc == 0)
+		rc = pl_rewrite_check_base(r, p, err);
+	if (rc == 0)
+		rc = explain_plan(r, p, report, err);
 	if (rc == 0 && knows_memory(e->g))
 		rc = add_memory(e, 1.0 / (double)pl_rewriter_accumulate(r), report, err);
 	pl_rewriter_free(r);
 	return rc;
 }
 
-int use_plan(const struct planned *x, struct report *r, struct pl_err *err)
+int use_plan(const struct pl_plan *p, const struct changes *x, struct report *r, struct pl_err *err)
 {
 	struct pl_edit e;
 	struct pl_cost cost;
@@ -128,7 +115,7 @@ int use_plan(const struct planned *x, struct report *r, struct pl_err *err)
 		return rc;
 	rc = pl_sim_edit(r->s, 0, r->g.n_steps, &e, err);
 	if (rc == 0) {
-		rc = rewrite(&e, &cost, x, r, err);
+		rc = rewrite(&e, &cost, p, r, err);
 		if (rc == 0)
 			rc = take_graph(r, &e, err);
 		pl_edit_fini(&e);

@@ -109,28 +109,23 @@ struct report {
 	int optimizer; /* as --optimizer */
 };
 
-/* The texts of all changes asked for; those of files are owned by `text`. */
+/* What --what-if and --what-if-file ask for. */
 struct changes {
-	struct pl_list list;
-	struct pl_buf text;
-	/* of the graph that they were last parsed for */
-	struct pl_whatif_model *model;
-	uint64_t *hits; /* [change]: operations that it selects */
-};
-
-/* A plan, and where the ranks are if that was given. */
-struct planned {
-	const char *path;
-	struct pl_plan plan;
+	struct pl_plan plan; /* with the lines of --plan first, if these only change durations */
+	size_t first;	     /* how many are of --plan */
 	struct pl_topology topo;
-	bool given;
+	bool given;	/* the topology */
+	uint64_t *hits; /* [rewrite]: operations that it changed in the graph; NULL: not counted */
 };
 
 /* ---- planned.c ---- */
-int read_plan(const struct config *c, struct planned *x, struct pl_err *err) PL_MUST;
-void planned_fini(struct planned *x);
+int read_plan(const char *path, struct pl_plan *p, struct pl_err *err) PL_MUST;
 /* Replace r->g and r->s by what the plan makes of them; r->run is gone. */
-int use_plan(const struct planned *x, struct report *r, struct pl_err *err) PL_MUST;
+int use_plan(const struct pl_plan *p, const struct changes *x, struct report *r,
+	     struct pl_err *err) PL_MUST;
+/* A line for each rewrite: r->explained. rw may be NULL if all only change durations. */
+int explain_plan(const struct pl_rewriter *rw, const struct pl_plan *p, struct report *r,
+		 struct pl_err *err) PL_MUST;
 
 /* ---- expanded.c ---- */
 /* Replace r->g and r->s by the same with collectives as messages; r->run is gone. */
@@ -144,9 +139,10 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err) PL_MUST;
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
 void changes_fini(struct changes *x);
-/* Warns of changes that select nothing. w borrows from x. */
-int parse_changes(const struct config *c, struct changes *x, const struct pl_graph *g,
-		  struct pl_whatif *w, struct pl_err *err) PL_MUST;
+/* Change the durations of r->s, or the graph if that does not do; warns of changes that select
+ * nothing. */
+int use_changes(const struct config *c, struct changes *x, struct report *r,
+		struct pl_err *err) PL_MUST;
 /* NULL or "-": standard input. Folded if asked for. */
 int read_graph(const struct config *c, const char *path, struct pl_pool *pool, struct report *r,
 	       struct pl_err *err) PL_MUST;
@@ -154,10 +150,8 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 /* ---- measure.c ---- */
 /* r->g is there: simulates it as it was recorded and compares, step by step. */
 int measure(struct report *r, struct pl_err *err) PL_MUST;
-/* The rest but slow and change, of the run that plan (r->g is the planned graph then) and changes
- * give, if there are any. */
-int explain(struct report *r, bool planned, const struct pl_whatif *w, struct pl_pool *pool,
-	    struct pl_err *err) PL_MUST;
+/* The rest but slow and change; `changed`: of another run than that which was measured. */
+int explain(struct report *r, bool changed, struct pl_pool *pool, struct pl_err *err) PL_MUST;
 void report_fini(struct report *r);
 
 /* ---- path.c ---- */
@@ -176,9 +170,8 @@ int add_memory(const struct pl_edit *e, double share, struct report *r, struct p
 int find_memory(struct report *r, struct pl_err *err) PL_MUST;
 
 /* ---- worth.c ---- */
-/* The changes worth most, on top of those of `x`. */
-int find_worth(struct report *r, const struct changes *x, struct pl_pool *pool,
-	       struct pl_err *err) PL_MUST;
+/* The changes worth most, on top of those that were made. */
+int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err) PL_MUST;
 
 /* How a table is printed, by enum format. */
 extern const enum pl_table_format table_format[];

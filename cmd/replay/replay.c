@@ -141,26 +141,35 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 {
 	struct changes x = { 0 };
 	struct report r = { .given = &x, .optimizer = c->optimizer };
-	struct pl_whatif w = { 0 };
-	struct planned plan = { 0 };
+	struct pl_plan plan = { 0 }, *structural = NULL;
 	double t[4] = { now() };
-	int rc;
+	int rc = 0;
 
+	pl_plan_init(&x.plan);
+	pl_plan_init(&plan);
+	if (c->plan) {
+		PL_TRY(read_plan(c->plan, &plan, err));
+		/* a plan that only changes durations is what the same lines of --what-if are */
+		if (plan.n_tensors || !pl_rewrite_is_timing(&plan))
+			structural = &plan;
+		for (size_t i = 0; !structural && i < plan.n_rw; i++)
+			PL_TRY(pl_plan_add(&x.plan, &plan.rw[i], err));
+	}
 	PL_TRY(read_changes(c, &x, err));
-	if (c->plan)
-		PL_TRY(read_plan(c, &plan, err));
 	PL_TRY(read_graph(c, path, pool, &r, err));
 	t[1] = now();
 	pl_progress("replaying");
 	rc = measure(&r, err);
-	if (rc >= 0 && c->plan)
-		rc = use_plan(&plan, &r, err);
+	if (rc >= 0 && structural && (rc = use_plan(structural, &x, &r, err)) < 0)
+		pl_wrap(err, "%s", strcmp(c->plan, "-") ? c->plan : "stdin");
 	if (rc >= 0 && c->expand)
-		rc = use_expansion(c, &plan.plan, &r, err);
+		rc = use_expansion(c, &plan, &r, err);
 	if (rc >= 0) /* of the planned graph */
-		PL_TRY(parse_changes(c, &x, &r.g, &w, err));
+		rc = use_changes(c, &x, &r, err);
+	if (rc == PL_EUSAGE) /* of a line, not of the graph */
+		goto out;
 	if (rc >= 0)
-		rc = explain(&r, c->plan || c->expand, &w, pool, err);
+		rc = explain(&r, c->plan || c->expand || x.plan.n_rw, pool, err);
 	if (rc < 0) {
 		pl_wrap(err, "%s", strcmp(path, "-") ? path : "stdin");
 		goto out;
@@ -175,7 +184,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	t[2] = now();
 	pl_progress("looking for the changes worth most");
 	if (c->worth && wants(c, SEC_WORTH))
-		PL_TRY(find_worth(&r, &x, pool, err));
+		PL_TRY(find_worth(&r, pool, err));
 	t[3] = now();
 	pl_say(&c->c.log, PL_LOG_NOTE,
 	       "%llu operations: read in %.3f s, replayed and explained in %.3f s, changes tried "
@@ -185,9 +194,8 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	       (double)r.ops / (t[3] - t[0]) / 1e6);
 	rc = print(c, &r, out, err);
 out:
-	pl_sim_whatif_fini(&w);
 	report_fini(&r);
-	planned_fini(&plan);
+	pl_plan_fini(&plan);
 	changes_fini(&x);
 	return rc;
 }
@@ -201,19 +209,19 @@ static int compare(const struct config *c, char **path, struct pl_pool *pool, st
 	struct report r[2] = { { .given = &x }, { .given = &x } };
 	int rc;
 
+	pl_plan_init(&x.plan);
 	PL_TRY(read_changes(c, &x, err));
 	for (int i = 0; i < 2; i++) {
-		struct pl_whatif w = { 0 };
-
 		rc = read_graph(c, path[i], pool, &r[i], err);
-		if (rc >= 0)
-			rc = parse_changes(c, &x, &r[i].g, &w, err);
-		if (rc >= 0 && ((rc = measure(&r[i], err)) < 0 ||
-				(rc = explain(&r[i], false, &w, pool, err)) < 0))
-			pl_wrap(err, "%s", path[i]);
-		pl_sim_whatif_fini(&w);
-		if (rc < 0)
+		if (rc >= 0 && (rc = measure(&r[i], err)) >= 0 &&
+		    (rc = use_changes(c, &x, &r[i], err)) == PL_EUSAGE)
 			goto out;
+		if (rc >= 0)
+			rc = explain(&r[i], x.plan.n_rw, pool, err);
+		if (rc < 0) {
+			pl_wrap(err, "%s", path[i]);
+			goto out;
+		}
 	}
 	rc = print_difference(c, &r[0], &r[1], out, err);
 out:
@@ -316,8 +324,8 @@ out:
 	return pl_out_finish(out, rc, err);
 }
 
-static const struct pl_lang_schema *const languages[] = { &pl_sim_whatif_schema, &pl_plan_schema,
-							  &pl_topology_schema, NULL };
+static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, &pl_topology_schema,
+							  NULL };
 
 const struct pl_cmd pl_command = {
 	.name = "replay",
@@ -325,9 +333,9 @@ const struct pl_cmd pl_command = {
 	.summary = "Replay a job's graph: where its time goes, and what if something changed.",
 	.details = "With two graphs: what changed from the first to the second. Without: standard "
 		   "input.\n"
-		   "Changes are scale, remove, set, fix, bandwidth, latency and ranks; "
-		   "--help=scale shows what\n"
-		   "one takes.",
+		   "Changes are the rewrites of plans, such as scale, remove, set, fix, bandwidth, "
+		   "latency and\n"
+		   "ranks; --help=scale shows what one takes.",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,

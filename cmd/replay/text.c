@@ -53,9 +53,12 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 	pl_write_format(w, ", %d rank%s, %.1f %% unexplained%s\n", r->g.n_ranks,
 			r->g.n_ranks == 1 ? "" : "s", 100 * r->unexplained_share,
 			color ? "\033[0m" : "");
-	for (size_t i = 0; i < r->given->list.n; i++)
-		pl_write_format(w, "changed: %s (%" PRIu64 " operations)\n", r->given->list.v[i],
-				r->given->hits[i]);
+	for (size_t i = r->given->first; i < r->given->plan.n_rw; i++) {
+		pl_write_format(w, "changed: %s", r->given->plan.rw[i].text);
+		if (r->given->hits)
+			pl_write_format(w, " (%" PRIu64 " operations)", r->given->hits[i]);
+		pl_write_text(w, "\n");
+	}
 	if (c->expand)
 		pl_write_format(w,
 				"message by message: %" PRIu64 " collectives, %" PRIu64

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/select.h"
 #include "program.h"
 
 #define BEST	 5
@@ -25,11 +26,12 @@ struct cand {
 	char *text;
 	double bound; /* ns a step */
 	size_t order; /* as added: breaks ties */
-	struct pl_whatif w;
+	struct pl_graph_select select;
 	double mean; /* simulated */
 };
 struct cands {
 	const struct report *r;
+	struct pl_plan plan; /* a line for each */
 	struct cand *v;
 	size_t n, cap;
 };
@@ -221,27 +223,26 @@ static int by_bound(const void *pa, const void *pb)
 
 static void simulate(void *arg)
 {
-	const struct pl_whatif *w[PL_SIM_SIDE_BY_SIDE];
+	struct pl_sim_scale scale[PL_SIM_SIDE_BY_SIDE];
 	double mean[PL_SIM_SIDE_BY_SIDE];
 	struct batch *b = arg;
 
 	for (size_t i = 0; i < b->n; i++)
-		w[i] = &b->v[i].w;
-	b->rc = pl_sim_means(b->s, w, b->n, mean, &b->err);
+		scale[i] = (struct pl_sim_scale){ &b->v[i].select, FACTOR };
+	b->rc = pl_sim_means(b->s, scale, b->n, mean, &b->err);
 	for (size_t i = 0; i < b->n && b->rc >= 0; i++)
 		b->v[i].mean = mean[i];
 }
 
-static int prepare(struct cands *x, const struct changes *given, struct pl_err *err)
+static int prepare(struct cands *x, struct pl_err *err)
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < x->n; i++) {
-		for (size_t k = 0; k < given->list.n; k++)
-			PL_TRY(pl_sim_whatif_add(&x->v[i].w, given->list.v[k], err));
-		PL_TRY(pl_sim_whatif_add(&x->v[i].w, x->v[i].text, err));
-		x->v[i].w.model = given->model;
-	}
+	for (size_t i = 0; i < x->n; i++)
+		PL_TRY(pl_plan_add_line(&x->plan, x->v[i].text, err));
+	for (size_t i = 0; i < x->n; i++)
+		PL_TRY(pl_graph_select_init(&x->v[i].select, &x->plan.rw[i].select, &x->r->g, NULL,
+					    err));
 out:
 	return rc;
 }
@@ -279,7 +280,7 @@ static bool enough(const struct report *r, double bound)
 static size_t make_batches(const struct report *r, const struct cands *x, struct batch *b)
 {
 	size_t n = pl_min_size(x->n, MOST), k = 0;
-	size_t some = n ? pl_sim_side_by_side(r->s, &x->v[0].w) : 1;
+	size_t some = pl_sim_side_by_side(r->s);
 
 	for (size_t i = 0; i < n; i += b[k++].n)
 		b[k] = (struct batch){ .s = r->s, .v = x->v + i, .n = pl_min_size(n - i, some) };
@@ -310,25 +311,26 @@ static int evaluate(struct report *r, struct cands *x, struct pl_pool *pool, str
 	return rc;
 }
 
-int find_worth(struct report *r, const struct changes *given, struct pl_pool *pool,
-	       struct pl_err *err)
+int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err)
 {
 	struct cands x = { .r = r };
 	int rc;
 
+	pl_plan_init(&x.plan);
 	PL_TRY(pl_alloc(&r->change, BEST + 1, sizeof(*r->change), err));
 	PL_TRY(add_classes(&x, err));
 	PL_TRY(add_names(&x, err));
 	PL_TRY(add_ranks(&x, err));
 	if (x.n)
 		qsort(x.v, x.n, sizeof(*x.v), by_bound);
-	PL_TRY(prepare(&x, given, err));
+	PL_TRY(prepare(&x, err));
 	PL_TRY(evaluate(r, &x, pool, err));
 out:
 	for (size_t i = 0; i < x.n; i++) {
 		pl_free(x.v[i].text);
-		pl_sim_whatif_fini(&x.v[i].w);
+		pl_graph_select_fini(&x.v[i].select);
 	}
 	pl_free(x.v);
+	pl_plan_fini(&x.plan);
 	return rc;
 }

@@ -239,7 +239,8 @@ static size_t changed(const struct pl_topology *t, const struct pl_cost_comm *c,
 		if (strcmp(x->link, "*") != 0 && (!l->name || strcmp(x->link, l->name) != 0))
 			continue;
 		out->bytes_per_ns *= x->bandwidth;
-		out->latency_ns = (pl_ns)llround((double)out->latency_ns * x->latency);
+		out->latency_ns =
+			(pl_ns)llround((x->absolute ? 1 : (double)out->latency_ns) * x->latency);
 	}
 	return 1;
 }

@@ -10,23 +10,27 @@
 
 /* ---- what is asked for ---- */
 
-/* Factors for a link of the topology ("*": all of them): bandwidth and latency become so many times
- * what they were. Both > 0. */
+/* A link of the topology ("*": all of them) changes: its bandwidth (> 0) and its latency become so
+ * many times what they were. */
 struct pl_link_change {
 	const char *link;
 	double bandwidth, latency;
+	bool absolute; /* of "*": `latency` is in ns, that of each message */
 };
+
+#define PL_COST_CHANGES 16 /* of links, at most */
 
 /* The properties of a communication that determine its duration. */
 struct pl_cost_comm {
-	uint8_t kind;	  /* enum pl_kind_id of the event: collective, send, receive */
-	uint8_t coll;	  /* enum pl_coll */
-	uint8_t algo;	  /* enum pl_algo */
-	uint32_t group;	  /* graph.group, PL_NONE */
-	uint32_t n;	  /* ranks */
-	uint32_t servers; /* of PL_ALGO_PS */
-	uint32_t parts;	  /* chunks that follow one another, 0 or 1: whole */
-	int64_t bytes;	  /* that a rank contributes or receives, the larger; -1 unknown */
+	uint8_t kind;	   /* enum pl_kind_id of the event: collective, send, receive */
+	uint8_t coll;	   /* enum pl_coll */
+	uint8_t algo;	   /* enum pl_algo */
+	uint32_t group;	   /* graph.group, PL_NONE */
+	uint32_t n;	   /* ranks */
+	uint32_t recorded; /* ranks that it had in the recording, 0: n */
+	uint32_t servers;  /* of PL_ALGO_PS */
+	uint32_t parts;	   /* chunks that follow one another, 0 or 1: whole */
+	int64_t bytes;	   /* that a rank contributes or receives, the larger; -1 unknown */
 	const struct pl_link_change *change; /* that the plan makes, in order; NULL: none */
 	uint32_t n_changes;
 };
@@ -71,6 +75,7 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 
 struct pl_cost {
 	struct pl_topology topo;
+	bool given; /* the topology was not detected */
 	struct pl_fit *fit;
 	size_t n_fits, cap_fits;
 	pl_ns issue_ns; /* lower quartile of the host time of issuing one communication */
@@ -90,12 +95,10 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 		struct pl_err *err) PL_MUST;
 void pl_cost_fini(struct pl_cost *c);
 /*
- * Duration of a communication's transfer, from the last arrival on: fitted where there is a fit,
- * its parts changed as links change (pl_cost_links()), moved by the ratio of analysis where
- * algorithm or ranks differ from the recorded ones; analysis alone where there is no fit. A
- * recorded communication is assumed to be a ring. With another number of ranks the fit of the
- * nearest one (by ratio) counts. Communication of unknown size takes as long as one in the middle
- * of the fitted sizes.
+ * Duration of a communication's transfer, from the last arrival on: the line of the fit where there
+ * is one, moved as pl_cost_line() says, and times the ratio of analyses where the algorithm is not
+ * the recorded one, which is taken to be a ring; analysis alone where there is no fit.
+ * Communication of unknown size takes as long as one in the middle of the fitted sizes.
  */
 pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm);
 /* The time from the end of the transfer until the data has arrived. The next communication may use
@@ -119,9 +122,11 @@ struct pl_cost_line { /* t = a_ns + b_ns_per_byte * bytes */
 	double a_ns, b_ns_per_byte;
 	int64_t bytes; /* those of the communication; where unknown, in the middle of the fit's */
 };
-/* The fit, moved to the communication's number of ranks over the same links, as a ring; without a
- * fit the analysis. Algorithm and changes of `comm` are not looked at. False for fewer than two
- * ranks. */
+/* The fit of the nearest number of ranks (by ratio), as a ring, moved to the ranks and the changed
+ * links of `comm`; without a fit the analysis. The two parts move apart. For another number of
+ * ranks the messages and the bytes of a ring are counted, over links like the recorded ones; if a
+ * topology was given that has so many ranks, analysis on it counts. False for fewer than two ranks.
+ */
 bool pl_cost_line(const struct pl_cost *c, const struct pl_cost_comm *comm,
 		  struct pl_cost_line *out);
 /* The times of senders and receivers of recorded messages (PL_NF_MESSAGE; 0: there are none), and

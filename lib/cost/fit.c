@@ -628,6 +628,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	memset(c, 0, sizeof(*c));
 	PL_TRY(topo ? pl_cost_topo_dup(topo, &c->topo, err)
 		    : pl_cost_topo_detect(g, &c->topo, err));
+	c->given = topo != NULL;
 	f.threads = pl_cost_by_threads(g);
 	f.latency = link_latency(g);
 	PL_TRY(pl_cost_overlap(g, &c->overlap, err));

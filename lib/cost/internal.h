@@ -56,8 +56,16 @@ bool pl_cost_by_threads(const struct pl_graph *g);
 int pl_cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err) PL_MUST;
 int pl_cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err) PL_MUST;
 
-/* The fit of a communication: of its kind, collective and the nearest number of ranks; NULL. */
-const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, unsigned kind, unsigned coll,
-				      uint32_t n);
+/* The fit of a communication: of its kind, collective and the nearest number of recorded ranks;
+ * NULL. */
+const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm);
+
+/* The parts of a fit, moved to the ranks and the changed links of a communication: the latency,
+ * what of it does not occupy the link, and the time for a byte. */
+struct moved {
+	double a_ns, flight_ns, b_ns_per_byte;
+};
+struct moved pl_cost_moved(const struct pl_cost *c, const struct pl_cost_comm *comm,
+			   const struct pl_fit *f);
 
 #endif

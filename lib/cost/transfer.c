@@ -1,11 +1,10 @@
 /*
  * The predictions of a fitted cost model.
  *
- * A line gives the time of a communication as it was recorded. Changes of links change the two
- * parts of the line, latency and bytes, in the same way as what-if does (moved.c). Analysis gives
- * the factor for another algorithm or another number of ranks: the analysis after the change
- * divided by the analysis before. The two analyses have similar errors, so their ratio is better
- * than either.
+ * A line gives the time of a communication as it was recorded. Other ranks and changes of links
+ * change the two parts of the line, latency and bytes (moved.c). Analysis gives the factor for
+ * another algorithm: the analysis of that algorithm divided by the analysis of a ring. The two
+ * analyses have similar errors, so their ratio is better than either.
  *
  * Precision: a trace in one precision does not show the time in another. Daydream (Zhu,
  * Phanishayee, Pekhimenko, ATC 2020) predicts mixed precision in this way: matrix products and
@@ -18,9 +17,10 @@
 
 #include "cost/internal.h"
 
-const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, unsigned kind, unsigned coll,
-				      uint32_t n)
+const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
+	unsigned kind = comm->kind, coll = comm->coll;
+	uint32_t n = comm->recorded ? comm->recorded : comm->n;
 	const struct pl_fit *best = NULL;
 	double distance = 0;
 
@@ -41,54 +41,60 @@ const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, unsigned kind, un
 	return best;
 }
 
+/* The line of the fit for the communication, without its algorithm. */
+static double line(const struct pl_cost *c, const struct pl_cost_comm *comm, const struct pl_fit *f)
+{
+	struct moved m = pl_cost_moved(c, comm, f);
+
+	return m.a_ns * (comm->parts > 1 ? comm->parts : 1) + m.b_ns_per_byte * (double)comm->bytes;
+}
+
 pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
-	const struct pl_fit *f = pl_cost_find_fit(c, comm->kind, comm->coll, comm->n);
-	struct pl_cost_comm now = *comm, was = *comm;
-	double line, before, a, b;
+	const struct pl_fit *f = pl_cost_find_fit(c, comm);
+	struct pl_cost_comm now = *comm, ring;
+	double ns, before;
 
 	if (comm->n < 2)
 		return 0;
 	if (!f)
 		return pl_cost_analytic(&c->topo, comm);
 	if (comm->bytes < 0)
-		now.bytes = was.bytes = f->min_bytes + (f->max_bytes - f->min_bytes) / 2;
-	was.algo = PL_ALGO_RING;
-	was.n = f->n;
-	pl_cost_links(c, &was, &a, &b);
-	line = a * f->a_ns * (now.parts > 1 ? now.parts : 1) +
-	       b * f->b_ns_per_byte * (double)now.bytes;
-	if (f->shape > 0)
-		line = f->shape * (double)pl_cost_analytic(&c->topo, &was);
-	if (now.algo == was.algo && now.n == was.n)
-		return (pl_ns)ceil(fmin(line, 9e18));
-	before = (double)pl_cost_analytic(&c->topo, &was);
-	if (!(before > 0))
-		return pl_cost_analytic(&c->topo, &now);
-	return (pl_ns)ceil(fmin(line * (double)pl_cost_analytic(&c->topo, &now) / before, 9e18));
+		now.bytes = f->min_bytes + (f->max_bytes - f->min_bytes) / 2;
+	ring = now;
+	ring.algo = PL_ALGO_RING;
+	ns = line(c, &now, f);
+	if (f->shape > 0) {
+		ring.n = f->n;
+		before = line(c, &ring, f);
+		ns = f->shape * (double)pl_cost_analytic(&c->topo, &ring) *
+		     (before > 0 ? ns / before : 1);
+		ring.n = now.n;
+	}
+	if (now.algo != PL_ALGO_RING) {
+		before = (double)pl_cost_analytic(&c->topo, &ring);
+		if (!(before > 0))
+			return pl_cost_analytic(&c->topo, &now);
+		ns *= (double)pl_cost_analytic(&c->topo, &now) / before;
+	}
+	return (pl_ns)ceil(fmin(ns, 9e18));
 }
 
 /* More ranks are more messages that follow one another; another algorithm is not told apart. */
 pl_ns pl_cost_flight(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
-	const struct pl_fit *f = pl_cost_find_fit(c, comm->kind, comm->coll, comm->n);
-	double a, b, then, now, share;
-	struct pl_cost_comm was = *comm;
+	const struct pl_fit *f = pl_cost_find_fit(c, comm);
 
 	if (comm->n < 2 || !f || !(f->flight_ns > 0))
 		return 0;
-	was.n = f->n;
-	pl_cost_ring(comm, &now, &share);
-	pl_cost_ring(&was, &then, &share);
-	pl_cost_links(c, comm, &a, &b);
-	return (pl_ns)fmin(f->flight_ns * a * (then > 0 ? now / then : 1), 9e18);
+	return (pl_ns)fmin(pl_cost_moved(c, comm, f).flight_ns, 9e18);
 }
 
 /* Of a communication without a fit nothing is known but what it does to computation. */
 void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm,
 			double *computation, double *transfer)
 {
-	const struct pl_fit *f = pl_cost_find_fit(c, comm->kind, comm->coll, comm->n);
+	const struct pl_fit *f = pl_cost_find_fit(c, comm);
 	double parts = comm->parts > 1 ? comm->parts : 1, bytes, line;
 
 	*computation = c->overlap;

@@ -45,4 +45,7 @@ void pl_lang_near(struct pl_lang_near *near, const char *word, size_t n);
 /* "; did you mean WORD?", or nothing, into `out`. */
 const char *pl_lang_near_text(const struct pl_lang_near *near, char *out, size_t size);
 
+/* pl_lang_row() by the first n bytes of a text. */
+const struct pl_lang_row *pl_lang_row_n(const struct pl_lang_schema *s, const char *name, size_t n);
+
 #endif

@@ -49,6 +49,7 @@ struct pl_lang_field {
 	const char *value;   /* the default, as text; NULL: none */
 	const char *only; /* "sgd|adam": only if the first field of the statement is one of these */
 	const char *word; /* a key may also be two words, this one and then its value */
+	const char *also; /* "a|b": older words that mean the same, as keys and as two words */
 	size_t offset;
 	const char *doc; /* one line */
 };
@@ -172,7 +173,8 @@ int pl_lang_add_word(struct pl_lang_reader *r, char *s, bool is_quoted, uint32_t
 		     struct pl_err *err) PL_MUST;
 /*
  * One statement of a command line, where nothing is quoted because names may hold anything: a comma
- * separates only where a key follows, and a key with a word (" by X") ends the statement.
+ * separates only where a key follows, and a key with a word (" by X") ends the statement. A
+ * statement with a list of names is as in a file.
  */
 int pl_lang_option(struct pl_lang_reader *r, const struct pl_lang_schema *s, const char *text,
 		   struct pl_err *err) PL_MUST;

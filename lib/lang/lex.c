@@ -346,6 +346,14 @@ out:
 	return rc;
 }
 
+static bool has_list(const struct pl_lang_row *row)
+{
+	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
+		if (f->flags & PL_LANG_LIST)
+			return true;
+	return false;
+}
+
 int pl_lang_option(struct pl_lang_reader *r, const struct pl_lang_schema *schema, const char *text,
 		   struct pl_err *err)
 {
@@ -360,12 +368,19 @@ int pl_lang_option(struct pl_lang_reader *r, const struct pl_lang_schema *schema
 	s += strspn(s, " ");
 	if (!*s)
 		return pl_lang_fail(r, 0, err, "there is nothing in it");
+	row = pl_lang_row_n(schema, s, strcspn(s, " "));
+	if (row && has_list(row)) { /* names, which are separated and quoted as in a file */
+		if (strchr(s, '\n'))
+			return pl_lang_fail(r, 0, err, "it is more than one line");
+		s[strlen(s)] = '\n';
+		rc = pl_lang_next(r, err);
+		return rc < 0 ? rc : 0;
+	}
 	/* a NUL behind the name; the blank stays, as it may begin " by " */
 	end = s + strcspn(s, " ");
 	memmove(end + 1, end, strlen(end) + 1);
 	*end = '\0';
 	PL_TRY(pl_lang_add_word(r, s, false, (uint32_t)(s - (char *)r->text.p) + 1, err));
-	row = pl_lang_row(schema, s);
 	if (row)
 		PL_TRY(option_words(r, row, end + 1, err));
 	rc = pl_lang_parse(r, err);

@@ -66,12 +66,17 @@ const char *pl_lang_near_text(const struct pl_lang_near *near, char *out, size_t
 /* ---- rows and fields ----------------------------------------------------------------------------
  */
 
-const struct pl_lang_row *pl_lang_row(const struct pl_lang_schema *s, const char *name)
+const struct pl_lang_row *pl_lang_row_n(const struct pl_lang_schema *s, const char *name, size_t n)
 {
 	for (size_t i = 0; i < s->n_rows; i++)
-		if (!strcmp(s->row[i].name, name))
+		if (strlen(s->row[i].name) == n && !memcmp(s->row[i].name, name, n))
 			return &s->row[i];
 	return NULL;
+}
+
+const struct pl_lang_row *pl_lang_row(const struct pl_lang_schema *s, const char *name)
+{
+	return pl_lang_row_n(s, name, strlen(name));
 }
 
 static size_t count(const struct pl_lang_field *f)
@@ -318,6 +323,18 @@ static int set_value(struct parser *p, size_t i, const char *s, uint32_t column,
 	return pl_lang_value_parse(f, v, &why) < 0 ? fail_at(p->r, column, &why, err) : 0;
 }
 
+/* Is the text one of the older words of the field? */
+static bool means(const struct pl_lang_field *f, const char *s, size_t n)
+{
+	char word[32];
+
+	if (!f->also || n >= sizeof(word))
+		return false;
+	memcpy(word, s, n);
+	word[n] = '\0';
+	return pl_words_find(f->also, word) >= 0;
+}
+
 /* The field that a key names, of several the one that the first value allows; -1. */
 static ptrdiff_t find_key(const struct pl_lang_statement *st, const char *s, size_t n,
 			  const char *first)
@@ -327,7 +344,8 @@ static ptrdiff_t find_key(const struct pl_lang_statement *st, const char *s, siz
 	for (size_t i = 0; i < st->n; i++) {
 		const struct pl_lang_field *f = pl_lang_field_at(st, i);
 
-		if (!(f->flags & PL_LANG_KEY) || strlen(f->name) != n || memcmp(f->name, s, n) != 0)
+		if (!(f->flags & PL_LANG_KEY) ||
+		    ((strlen(f->name) != n || memcmp(f->name, s, n) != 0) && !means(f, s, n)))
 			continue;
 		if (pl_lang_allowed(f, first))
 			return (ptrdiff_t)i;
@@ -344,8 +362,9 @@ static ptrdiff_t find_word(const struct parser *p, const char *s)
 	for (size_t i = p->behind ? st->n_own : 0; i < (p->behind ? st->n : st->n_own); i++) {
 		const struct pl_lang_field *f = pl_lang_field_at(p->st, i);
 
-		if (f->flags & PL_LANG_KEY && ((f->word && !strcmp(f->word, s)) ||
-					       (f->type == PL_LANG_FLAG && !strcmp(f->name, s))))
+		if (f->flags & PL_LANG_KEY &&
+		    ((f->word && !strcmp(f->word, s)) || means(f, s, strlen(s)) ||
+		     (f->type == PL_LANG_FLAG && !strcmp(f->name, s))))
 			return (ptrdiff_t)i;
 	}
 	return -1;

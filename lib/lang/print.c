@@ -147,7 +147,8 @@ static bool like_key(const struct pl_lang_row *row, const char *s)
 		return true;
 	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
 		if (f->flags & PL_LANG_KEY &&
-		    (!strcmp(f->name, s) || (f->word && !strcmp(f->word, s))))
+		    (!strcmp(f->name, s) || (f->word && !strcmp(f->word, s)) ||
+		     (f->also && pl_words_find(f->also, s) >= 0)))
 			return true;
 	return false;
 }

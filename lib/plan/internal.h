@@ -15,6 +15,8 @@
 /* The rewrite as a statement, whose texts are those of the rewrite. */
 int pl_plan_statement(const struct pl_rewrite *rw, struct pl_lang_statement *st,
 		      struct pl_err *err) PL_MUST;
+/* What pl_plan_check() checks of each. */
+int pl_plan_check_rewrite(const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p,
 		      struct pl_err *err) PL_MUST;
 /* n strings into the arena. */

@@ -24,7 +24,9 @@
 #define FACTOR(key, more, most, what)                                                              \
 	PL_LANG_FIELD(key, REAL, KEY | PL_LANG_ABOVE | (more), what, .max = most, .word = "x",     \
 		      RW(x))
-#define LINK PL_LANG_FIELD("link", NAME, NEED, "link of the topology; *: all", RW(word))
+#define LINK                                                                                       \
+	PL_LANG_FIELD("link", NAME, PL_LANG_BOUND, "link of the topology; all if not given",       \
+		      RW(word))
 /* Which operations, the factor and the time of a change of durations. */
 #define PICK(id, word, type, what)                                                                 \
 	PL_LANG_FIELD(word, type, KEY, what, RW(select.key[PL_SEL_##id]),                          \
@@ -32,7 +34,8 @@
 #define SELECTOR                                                                                   \
 	PL_PLAN_SELECTOR(PICK) PL_LANG_FIELD("all", FLAG, KEY, "all operations", RW(select.all))
 #define BY(least, more, what)                                                                      \
-	PL_LANG_FIELD("by", REAL, KEY | (more), what, .min = least, .max = 1e6, .word = "by", RW(x))
+	PL_LANG_FIELD("by", REAL, KEY | (more), what, .min = least, .max = 1e6, .word = "by",      \
+		      .also = "factor|x", RW(x))
 #define TO(more)                                                                                   \
 	PL_LANG_FIELD("to", TIME, KEY | PL_LANG_SECONDS | (more), "time; without a unit, s",       \
 		      .word = "to", RW(to))
@@ -88,14 +91,16 @@ static const struct pl_lang_row rows[] = {
 		NAMES("tensors", 0, 0, "tensors; all if none is named"),
 		PL_LANG_FIELD("servers", INT, KEY, "parameter servers; 1 if not given", .min = 1,
 			      .max = 10000, .only = "ps", .word = "k", RW(k))) },
-	[PL_RW_RANKS] = { PL_LANG_ROW("ranks", STRUCTURE,
-				      "change the number of data-parallel workers",
-				      COUNT("ranks", 10000, "workers, each like those recorded")) },
-	[PL_RW_BANDWIDTH] = { PL_LANG_ROW("bandwidth", TIMING, "make a link carry more in a time",
-					  LINK,
-					  FACTOR("factor", PL_LANG_NEED, 1e6, "times as much")) },
-	[PL_RW_LATENCY] = { PL_LANG_ROW("latency", TIMING, "change the latency of a link", LINK,
-					FACTOR("factor", PL_LANG_NEED, 1e6, "times as long")) },
+	[PL_RW_RANKS] = { PL_LANG_ROW("ranks", TIMING, "change the number of data-parallel workers",
+				      PL_LANG_FIELD("ranks", INT, NEED,
+						    "workers, each like those recorded", .min = 1,
+						    .max = 1e6, RW(k))) },
+	[PL_RW_BANDWIDTH] = { PL_LANG_ROW("bandwidth", TIMING,
+					  "make links carry X times as many bytes a second", LINK,
+					  BY(1e-6, PL_LANG_NEED, "factor")) },
+	[PL_RW_LATENCY] = { PL_LANG_ROW("latency", TIMING,
+					"change what a message takes beside its bytes", LINK,
+					BY(0, 0, "factor"), TO(0)) },
 	[PL_RW_SPEED] = { PL_LANG_ROW(
 		"speed", TIMING, "make the computation of ranks faster",
 		NAMES("on", 0, 0, "patterns of ranks (rank 3) or hosts; all if none is named"),
@@ -289,8 +294,19 @@ static int check_rewrite(const struct pl_rewrite *rw, struct pl_lang_statement *
 	if (has(row, offsetof(struct pl_rewrite, select.all)) && !rw->select.all && !selects(rw))
 		return pl_fail(err, PL_EDATA,
 			       "it does not say of which operations; write all, or KEY=PATTERN");
+	if (rw->op == PL_RW_LATENCY && (rw->x > 0) == (rw->to >= 0))
+		return pl_fail(err, PL_EDATA, "it needs by X or to TIME");
 	rc = pl_plan_statement(rw, st, err);
 	return rc < 0 ? rc : pl_lang_check(st, err);
+}
+
+int pl_plan_check_rewrite(const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct pl_lang_statement st = { 0 };
+	int rc = check_rewrite(rw, &st, err);
+
+	pl_lang_end(&st);
+	return rc;
 }
 
 static int check_base(const struct pl_plan *p, struct pl_err *err)

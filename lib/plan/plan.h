@@ -97,6 +97,7 @@ struct pl_rewrite {
 	pl_ns alone_ns;	  /* what it saves alone; INT64_MIN: not known */
 	pl_ns in_plan_ns; /* what leaving it out of the plan would cost; INT64_MIN: not known */
 	uint32_t line;	  /* of the text that it came from, 0: none */
+	const char *text; /* the whole statement, if it was given as an option; NULL */
 };
 
 #define PL_PLAN_SETS 0x80000000u /* numbers of sets are less */
@@ -136,6 +137,12 @@ int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *e
 /* Is every rewrite complete and within its limits (number of names, k, x, known words)? PL_EDATA
  * names the line (or the number of the rewrite). Done by the readers. */
 int pl_plan_check(const struct pl_plan *p, struct pl_err *err) PL_MUST;
+
+/* Add a rewrite given as an option, where nothing is quoted: "scale kind=comm by 0.5". PL_EUSAGE
+ * with the text and what is expected. */
+int pl_plan_add_line(struct pl_plan *p, const char *text, struct pl_err *err) PL_MUST;
+/* Drop the last of these for the reason `why`: the same message and code. */
+int pl_plan_refuse_line(struct pl_plan *p, const struct pl_err *why, struct pl_err *err);
 
 /* ---- files ---------------------------------------------------------------------------------- */
 

@@ -31,8 +31,11 @@ static int read_rewrite(struct pl_plan *p, const struct pl_lang_statement *st, u
 				 .line = st->line };
 	int rc = pl_lang_bind(st, &rw, &p->arena, err);
 
+	/* a factor of 0 stands for one that is not given */
 	if (op == PL_RW_SCALE && rw.x == 0)
-		rw.op = PL_RW_REMOVE; /* a factor of 0 stands for one that is not given */
+		rw.op = PL_RW_REMOVE;
+	if (op == PL_RW_LATENCY && pl_lang_get(st, "by") && rw.x == 0 && rw.to < 0)
+		rw.to = 0;
 	return rc < 0 ? rc : pl_plan_add(p, &rw, err);
 }
 
@@ -62,6 +65,55 @@ int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p, str
 		rc = read_statement(p, &r.st, err);
 	pl_lang_close(&r);
 	return rc;
+}
+
+/* The message, behind the text that it is about and before what may be written. */
+static int refuse(const struct pl_lang_row *row, const char *text, const struct pl_err *why,
+		  struct pl_err *err)
+{
+	struct pl_buf usage = { 0 };
+	int rc = why->code;
+
+	if (rc == PL_ENOMEM)
+		return pl_fail(err, rc, "%s", why->msg);
+	if (row && pl_lang_usage(&usage, row, err) < 0)
+		return PL_ENOMEM;
+	rc = pl_fail(err, PL_EUSAGE, "what-if \"%s\": %s%s%.*s", text, why->msg,
+		     usage.n ? "; expected: " : "", (int)usage.n, usage.n ? (char *)usage.p : "");
+	pl_buf_fini(&usage);
+	return rc;
+}
+
+int pl_plan_refuse_line(struct pl_plan *p, const struct pl_err *why, struct pl_err *err)
+{
+	const struct pl_rewrite *rw = &p->rw[--p->n_rw];
+
+	return refuse(&pl_plan_schema.row[rw->op], rw->text, why, err);
+}
+
+int pl_plan_add_line(struct pl_plan *p, const char *text, struct pl_err *err)
+{
+	const struct pl_lang_schema lines = { .name = "plan",
+					      .version = PL_PLAN_MAJOR,
+					      .row = pl_plan_schema.row,
+					      .n_rows = PL_RW_COUNT_ };
+	struct pl_lang_reader r;
+	struct pl_err why = { 0 };
+	size_t n = p->n_rw;
+	int rc = pl_lang_option(&r, &lines, text, &why);
+
+	if (rc >= 0)
+		rc = read_rewrite(p, &r.st, (unsigned)(r.st.row - lines.row), &why);
+	if (rc >= 0)
+		rc = pl_plan_check_rewrite(&p->rw[n], &why);
+	if (rc >= 0)
+		rc = pl_plan_dup_str(&p->arena, text, strlen(text), &p->rw[n].text, &why);
+	if (rc < 0) {
+		rc = refuse(r.st.row, text, &why, err);
+		p->n_rw = n;
+	}
+	pl_lang_close(&r);
+	return rc < 0 ? rc : 0;
 }
 
 /* ---- writing ------------------------------------------------------------------------------------

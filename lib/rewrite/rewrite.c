@@ -67,10 +67,8 @@ int pl_rewrite_push_state(struct pl_rewriter *r, struct pl_err *err)
 	to.prioritized = from->prioritized;
 	memcpy(to.built, from->built, n * sizeof(struct rw_built *));
 	to.n_built = from->n_built;
-	to.ranks = from->ranks;
 	to.accumulate = from->accumulate;
-	to.n_changes = from->n_changes;
-	memcpy(to.change, from->change, sizeof(to.change));
+	to.network = from->network;
 	to.n_fused = from->n_fused;
 	to.over = from->over;
 	to.ops_changed = from->ops_changed;
@@ -128,7 +126,7 @@ struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, 
 		return NULL;
 	r->e = e;
 	r->c = c;
-	r->facts = (struct rw_facts){ .g = e->g, .e = e };
+	r->facts = (struct rw_facts){ .g = e->g, .e = e, .cost = c };
 	if (pl_rewrite_find(r, err) < 0 || pl_rewrite_slowdown_init(r, err) < 0 ||
 	    pl_grow(&r->state, &r->cap_states, 1, sizeof(*r->state), err) < 0 ||
 	    state_init(&r->state[0], r->n_tensors, err) < 0) {
@@ -151,6 +149,7 @@ void pl_rewriter_free(struct pl_rewriter *r)
 	for (size_t i = 0; i < r->n_states; i++)
 		state_fini(&r->state[i]);
 	pl_rewrite_slowdown_fini(r);
+	pl_rewrite_facts_fini(&r->facts);
 	pl_free(r->state);
 	pl_free(r->tensor);
 	pl_free(r->rank);
@@ -309,7 +308,7 @@ int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw
 
 /* ---- kinds of rewrites ----------------------------------------------------------------------- */
 
-static const struct pl_rewrite_kind *const kinds[] = {
+const struct pl_rewrite_kind *const pl_rewrite_kinds[] = {
 #define KIND(name, kind, why) [PL_RW_##name] = &pl_rewrite_##kind,
 	PL_PLAN_REWRITES(KIND)
 #undef KIND
@@ -317,12 +316,12 @@ static const struct pl_rewrite_kind *const kinds[] = {
 
 bool pl_rewrite_is_comm(unsigned op)
 {
-	return kinds[op]->comm;
+	return pl_rewrite_kinds[op]->comm;
 }
 
 static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	const struct pl_rewrite_kind *kind = kinds[rw->op];
+	const struct pl_rewrite_kind *kind = pl_rewrite_kinds[rw->op];
 
 	if (kind->comm && !r->n_tensors)
 		return pl_fail(
@@ -334,14 +333,33 @@ static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_e
 		return pl_fail(err, PL_EDATA, "after accumulate; put it before");
 	rw_now(r)->ops_changed |= !kind->comm;
 	if (kind->change)
-		return pl_rewrite_apply_change(r, rw, kind, err);
+		return pl_rewrite_apply_change(r, rw, err);
 	return kind->apply(r, rw, err);
+}
+
+/* Does the rewrite change communication that is, or will be, built again? */
+static bool builds(const struct pl_rewriter *r, const struct pl_rewrite *rw)
+{
+	const struct pl_rewrite_kind *kind = pl_rewrite_kinds[rw->op];
+
+	return kind->comm || (kind->network && rw_now(r)->over);
+}
+
+int pl_rewrite_wrap(const struct pl_rewrite *rw, size_t i, struct pl_err *err)
+{
+	if (rw->text && err->code == PL_EDATA)
+		err->code = PL_EUSAGE;
+	if (rw->text)
+		return pl_wrap(err, "what-if \"%s\"", rw->text);
+	if (rw->line)
+		return pl_wrap(err, "line %u: %s", rw->line, pl_rw_name(rw->op));
+	return pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
 }
 
 int pl_rewrite_explain(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
 		       struct pl_err *err)
 {
-	return kinds[rw->op]->explain(r, rw, out, err);
+	return pl_rewrite_kinds[rw->op]->explain(r, rw, out, err);
 }
 
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
@@ -352,7 +370,7 @@ int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err
 	if (rc < 0)
 		return rc;
 	rc = apply(r, rw, err);
-	if (rc == 0 && pl_rewrite_is_comm(rw->op))
+	if (rc == 0 && builds(r, rw))
 		rc = pl_rewrite_sync(r, err);
 	if (rc < 0)
 		pl_rewriter_undo(r, mark);
@@ -385,14 +403,12 @@ static int apply_lines(struct pl_rewriter *r, const struct pl_plan *p, bool last
 	for (size_t i = 0; rc == 0 && i < p->n_rw; i++) {
 		const struct pl_rewrite *rw = &p->rw[i];
 
-		if (kinds[rw->op]->last != last)
+		if (pl_rewrite_kinds[rw->op]->last != last)
 			continue;
 		rc = apply(r, rw, err);
-		*comm |= pl_rewrite_is_comm(rw->op);
-		if (rc < 0 && rw->line)
-			pl_wrap(err, "line %u: %s", rw->line, pl_rw_name(rw->op));
-		else if (rc < 0)
-			pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
+		*comm |= builds(r, rw);
+		if (rc < 0)
+			rc = pl_rewrite_wrap(rw, i, err);
 	}
 	return rc;
 }

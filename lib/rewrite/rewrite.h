@@ -20,6 +20,7 @@
  * recording keeps its recorded arrival, but lib/cost gives the duration of its transfer. The
  * recorded communication stays until a rewrite changes communication.
  */
+struct pl_sim;
 struct pl_rewriter;
 struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, struct pl_err *err);
 void pl_rewriter_free(struct pl_rewriter *r);
@@ -31,6 +32,19 @@ int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err
  * this effect helps. */
 int pl_rewrite_explain(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
 		       struct pl_err *err) PL_MUST;
+/* pl_plan_add_line(), which also refuses kinds and phases that no graph can have. */
+int pl_rewrite_add_line(struct pl_plan *p, const char *text, struct pl_err *err) PL_MUST;
+/* Does every rewrite of the plan change durations alone? */
+bool pl_rewrite_is_timing(const struct pl_plan *p);
+/*
+ * Apply such a plan to the durations of a simulator of the graph, without an edit. hits[i]: how
+ * many operations rewrite i concerns, all steps together. *guessed: the graph does not say which
+ * communication is data-parallel, and `ranks` took that of all ranks. `topo` may be NULL. A rewrite
+ * that was given as an option and cannot be applied is PL_EUSAGE.
+ */
+int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struct pl_plan *p,
+			 const struct pl_topology *topo, uint64_t *hits, bool *guessed,
+			 struct pl_err *err) PL_MUST;
 /* Does the rewrite change communication? Then the prediction depends on the cost model. */
 bool pl_rewrite_is_comm(unsigned op);
 /* Build the communication of the state without a rewrite: the recorded buckets get the durations of

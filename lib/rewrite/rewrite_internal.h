@@ -74,6 +74,13 @@ struct rw_ready_alone {
 	double *ns; /* [slot][tensor]; -INFINITY: not there */
 };
 
+/* Another network, and another number of ranks. */
+struct rw_network {
+	uint32_t ranks; /* 0: as recorded */
+	uint32_t n_changes;
+	struct pl_link_change change[PL_COST_CHANGES]; /* of links, in order */
+};
+
 struct rw_state {
 	struct pl_buckets b;
 	uint8_t *algo;		 /* [tensor] */
@@ -81,10 +88,8 @@ struct rw_state {
 	uint32_t *priority;	 /* [tensor]: 1 the highest, 0 none */
 	struct rw_built **built; /* [set], in order of issue; NULL before it is built */
 	uint32_t n_built;
-	uint32_t ranks; /* 0: as recorded */
 	int64_t accumulate;
-	struct pl_link_change change[8];
-	uint32_t n_changes;
+	struct rw_network network;
 	size_t undo;		/* mark of the edit */
 	struct rw_piece *piece; /* of interrupted communication */
 	size_t n_pieces, cap_pieces;
@@ -105,8 +110,15 @@ struct rw_fused {
 /* What changes of durations need to know of a graph, found when the first of them asks. */
 struct rw_facts {
 	const struct pl_graph *g;
-	const struct pl_edit *e; /* of the graph; NULL: it was not taken apart */
+	const struct pl_edit *e;	/* of the graph; NULL: it was not taken apart */
+	const struct pl_topology *topo; /* for `cost`, NULL: that of the graph's hosts */
+	const struct pl_cost *cost;	/* borrowed, or `own` */
+	struct pl_cost own;
+	struct rw_network *network; /* so far */
+	struct rw_comms *comms;	    /* classes of communication */
 };
+void pl_rewrite_facts_fini(struct rw_facts *x);
+void pl_rewrite_comms_free(struct rw_comms *c); /* NULL: nothing */
 
 /*
  * A change of durations: a factor or a time for each operation that the selector selects, or for
@@ -118,13 +130,15 @@ struct rw_change {
 	double value;		       /* of all, if there are no classes */
 	uint32_t **class;	       /* [shape][node as recorded]; NULL: no classes */
 	size_t n_shapes;	       /* the change owns so many class[i]; 0: class is borrowed */
+	bool guessed;		       /* which communication is data-parallel */
 	double *of_class; /* owned; NAN: operations of this class keep their durations */
 };
 
 /* A kind of rewrite: one file (several where one mechanism serves them), one row in plan/plan.h. */
 struct pl_rewrite_kind {
-	bool comm; /* changes communication: the buckets are built again */
-	bool last; /* applied behind the others of a plan */
+	bool comm;    /* changes communication: the buckets are built again */
+	bool network; /* changes what communication costs: of buckets that are built again, too */
+	bool last;    /* applied behind the others of a plan */
 	/* Find what the rewrite makes of durations in the graph of x; the caller frees *c. NULL:
 	 * the rewrite changes more than durations. */
 	int (*change)(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
@@ -175,9 +189,12 @@ struct pl_rewriter {
 	uint32_t n_groups;
 };
 
+extern const struct pl_rewrite_kind *const pl_rewrite_kinds[]; /* by enum pl_rw */
 /* rewrite_change.c: apply a kind with `change` to the edit. */
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw,
-			    const struct pl_rewrite_kind *kind, struct pl_err *err) PL_MUST;
+			    struct pl_err *err) PL_MUST;
+/* Say before the message which rewrite of a plan, the i-th, it is about. Returns the code. */
+int pl_rewrite_wrap(const struct pl_rewrite *rw, size_t i, struct pl_err *err);
 
 static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 {

@@ -1,32 +1,43 @@
 /* speed: faster or slower ranks or hosts. */
+#include <string.h>
+
 #include "rewrite/rewrite_internal.h"
 
-static int apply_speed(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+static bool is_named(const struct rw_facts *x, const struct pl_rewrite *rw,
+		     const struct pl_resource *res)
 {
-	struct pl_edit *e = r->e;
-	uint64_t hits = 0;
-	int rc = 0;
+	bool named = !rw->n_args;
+	char rank[32];
 
-	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++) {
-		const struct pl_enode *n = &e->node[i];
-		const struct pl_resource *res;
-		bool wanted = !rw->n_args;
-		char rank[32];
+	snprintf(rank, sizeof(rank), "rank %d", res->rank);
+	for (uint32_t k = 0; k < rw->n_args && !named; k++)
+		named = pl_glob(rw->arg[k], rank) ||
+			(res->host != PL_NONE &&
+			 pl_glob(rw->arg[k], pl_intern_get(&x->g->str, res->host)));
+	return named;
+}
 
-		if (!rw_computes(n) || n->res == PL_NONE)
-			continue;
-		res = &e->res[n->res];
-		snprintf(rank, sizeof(rank), "rank %d", res->rank);
-		for (uint32_t k = 0; k < rw->n_args && !wanted; k++)
-			wanted = pl_glob(rw->arg[k], rank) ||
-				 (res->host != PL_NONE &&
-				  pl_glob(rw->arg[k], pl_intern_get(&e->g->str, res->host)));
-		if (!wanted)
-			continue;
-		hits++;
-		rc = pl_edit_set_dur(e, i, rw_times(n->dur, 1 / rw->x), err);
-	}
-	return rc == 0 && !hits ? pl_fail(err, PL_EDATA, "no such rank or host in the graph") : rc;
+static int change_speed(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
+			struct pl_err *err)
+{
+	static const struct pl_selector all = { .all = true };
+	const struct pl_resource *res = x->e ? x->e->res : x->g->res;
+	struct pl_graph_select *s = &c->select;
+	bool any = false;
+	int rc;
+
+	c->value = 1 / rw->x;
+	PL_TRY(pl_graph_select_init(s, &all, x->g, x->e, err));
+	for (uint32_t i = 0; i < s->n_res; i++)
+		any |= s->res[i] = is_named(x, rw, &res[i]);
+	s->res[s->n_res] = 0;
+	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
+		if (role != PL_RO_COMPUTE && role != PL_RO_COPY)
+			memset(s->kind[role], 0, sizeof(s->kind[role]));
+	if (!any)
+		rc = pl_fail(err, PL_EDATA, "no such rank or host in the graph");
+out:
+	return rc;
 }
 
 static int explain_speed(const struct pl_rewriter *r, const struct pl_rewrite *rw,
@@ -37,4 +48,5 @@ static int explain_speed(const struct pl_rewriter *r, const struct pl_rewrite *r
 			     rw->n_args ? "the ranks or hosts of the line" : "all ranks", rw->x);
 }
 
-const struct pl_rewrite_kind pl_rewrite_speed = { .apply = apply_speed, .explain = explain_speed };
+const struct pl_rewrite_kind pl_rewrite_speed = { .change = change_speed,
+						  .explain = explain_speed };

@@ -296,8 +296,8 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 	struct pl_cost_comm c = { .algo = PL_ALGO_RING,
 				  .group = PL_NONE,
 				  .parts = st->b.parts[set],
-				  .change = st->n_changes ? st->change : NULL,
-				  .n_changes = st->n_changes };
+				  .change = st->network.change,
+				  .n_changes = st->network.n_changes };
 	const struct rw_comm *old = NULL;
 	const struct pl_enode *a;
 
@@ -317,7 +317,8 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 	c.kind = a->kind;
 	c.coll = pl_edit_coll(r->e, old->arrive);
 	c.group = a->group;
-	c.n = st->ranks ? st->ranks : a->group < r->e->n_groups ? r->e->group[a->group].n : meeting;
+	c.recorded = a->group < r->e->n_groups ? r->e->group[a->group].n : meeting;
+	c.n = st->network.ranks ? st->network.ranks : c.recorded;
 	return c;
 }
 
@@ -349,7 +350,7 @@ static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, u
 		return rc;
 	/* with partners that were not recorded the recorded duration stands for the transfer */
 	b->kept[slot] = meet == PL_NONE && as_recorded && c->parts <= 1 && !c->n_changes &&
-			!rw_now(r)->ranks;
+			!rw_now(r)->network.ranks;
 	dur = b->kept[slot] ? e->node[old->transfer].dur : pl_cost_transfer(r->c, c);
 	b->alone = dur;
 	b->flight = pl_cost_flight(r->c, c);
@@ -597,16 +598,17 @@ static void set_keys(const struct pl_rewriter *r, uint64_t *key)
 	const struct rw_state *st = rw_now(r);
 	uint64_t changes = 0;
 
-	for (uint32_t i = 0; i < st->n_changes; i++) {
-		const struct pl_link_change *c = &st->change[i];
+	for (uint32_t i = 0; i < st->network.n_changes; i++) {
+		const struct pl_link_change *c = &st->network.change[i];
 
 		changes = changes * 31 + pl_hash(c->link, strlen(c->link));
 		changes = changes * 31 + pl_hash(&c->bandwidth, sizeof(c->bandwidth));
 		changes = changes * 31 + pl_hash(&c->latency, sizeof(c->latency));
+		changes = changes * 31 + c->absolute;
 	}
 	for (uint32_t i = 0; i < st->b.n_sets; i++)
-		key[i] = 0x9e3779b97f4a7c15u + st->b.parts[i] + ((uint64_t)st->ranks << 32) +
-			 changes;
+		key[i] = 0x9e3779b97f4a7c15u + st->b.parts[i] +
+			 ((uint64_t)st->network.ranks << 32) + changes;
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
 		const uint64_t what[] = { key[st->b.set[t]],
 					  t + 1 + ((uint64_t)st->algo[t] << 32) +

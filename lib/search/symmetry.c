@@ -419,9 +419,9 @@ static int compare(const struct pl_graph *g, const struct pl_graph *out, double 
 	int rc = some ? 0 : err->code;
 
 	if (rc == 0)
-		rc = pl_sim_mean(whole, NULL, &a, err);
+		rc = pl_sim_mean(whole, &a, err);
 	if (rc == 0)
-		rc = pl_sim_mean(some, NULL, &b, err);
+		rc = pl_sim_mean(some, &b, err);
 	if (rc == 0) {
 		*tolerance = SIGNIFICANT * noise * a;
 		*reduced = fabs(a - b) <= *tolerance;

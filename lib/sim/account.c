@@ -214,7 +214,7 @@ static bool at_once(const struct work *w, size_t k, const struct pl_shape *sh, u
 
 	for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++)
 		any |= p->w[e];
-	return !any && !p->n_long_gaps && !p->resource_gap && !w->r->w[k];
+	return !any && !p->n_long_gaps && !p->resource_gap;
 }
 
 /* The time before the operation on its resource, back to the end of the previous operation. */
@@ -227,7 +227,7 @@ static int delays(struct work *w, size_t k, uint32_t i, pl_ns start, struct pl_e
 
 	if (at_once(w, k, sh, i) || (e = pl_sim_binding(w->s, w->r, k, i, &t)) == PL_NONE)
 		return 0;
-	pl_sim_delay_in(w->s, w->r, k, i, e, &lat, &gap);
+	pl_sim_delay(w->s, k, i, e, &lat, &gap);
 	if (w->s->step[k].resource_gap)
 		gap += w->s->step[k].resource_gap[i];
 	if (lat + gap <= 0)

@@ -22,14 +22,24 @@ struct prep { /* of one step */
 			without these; else NULL */
 	pl_ns rec_start, rec_end;
 	bool reported;
+	pl_ns *dur;    /* [node]: changed durations, NULL: as recorded */
+	double *exact; /* [node]: the same before they were rounded, for further changes; or NULL */
 };
 
 struct pl_sim {
 	const struct pl_graph *g;
 	struct prep *step;
-	bool has_shared; /* RESOURCE nodes: the event core decides */
-	double total;	 /* of all durations and delays: no run takes longer */
+	bool has_shared;   /* RESOURCE nodes: the event core decides */
+	double total;	   /* of all durations and delays: no run takes longer */
+	double latency_by; /* times what messages on their way take: */
+	pl_ns latency_to;  /* -1: as recorded */
 };
+
+/* The times of a valid graph are within 2^61 ns. The sum of durations is bounded too, so no time
+ * exceeds 64 bits. */
+#define SIM_TOTAL_MAX 0x1p61
+#define SIM_TOO_LONG                                                                               \
+	"the changes make the durations sum to more than 2^61 ns: use smaller times or factors"
 
 struct last_end { /* of the last operation of a resource */
 	pl_ns end;
@@ -45,10 +55,8 @@ struct resource_places { /* of shared resources: when each of their places is fr
 struct pass {
 	const struct pl_sim *s;
 	size_t k;
-	const pl_ns *dur; /* durations, but for: */
-	const float *f;	  /* their factors, NULL: all 1. pl_sim_pass_shared() replaces both if
-			     durations depend on other operations */
-	const int32_t *w; /* delays of edges */
+	const pl_ns
+		*dur; /* pl_sim_pass_shared() replaces it if durations depend on other operations */
 	pl_ns *end;
 	struct last_end *last_end;
 	struct resource_places *places; /* of graphs with RESOURCE nodes */
@@ -76,75 +84,19 @@ static inline bool edge_from_start(uint8_t type)
 	return 0x50u >> (type & 7) & 1; /* PL_E_START, PL_E_EARLY */
 }
 
-static inline pl_ns scaled(pl_ns dur, const float *f, size_t node)
-{
-	return f ? (pl_ns)((double)dur * (double)f[node] + 0.5) : dur;
-}
-
 /* The edge that lets the node start in this run (PL_NONE: it has none) and when. */
 uint32_t pl_sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
 			pl_ns *t);
-/* The delay of an edge in the run, in its two parts: modelled latency and unexplained time. */
-void pl_sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
-		     uint32_t e, pl_ns *lat, pl_ns *gap);
-/* The same in the recording. */
+/* The delay of an edge, in its two parts: modelled latency and unexplained time. */
 void pl_sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, pl_ns *lat,
 		  pl_ns *gap);
-
-/* ---- what-if: selections, compiled against a graph ------------------------------------------- */
-
-struct select;
-int pl_sim_select_new(const struct pl_whatif *w, const struct pl_graph *g, struct select **x,
-		      struct pl_err *err) PL_MUST;
-void pl_sim_select_free(struct select *x);
-/* Do all statements scale? Then a factor a node is enough, else it takes struct changed_dur. */
-bool pl_sim_select_scales(const struct select *x);
-double pl_sim_select_most(const struct select *x); /* no node's factor is greater; at least 1 */
-/* Multiply the factors of the step's nodes. How many were selected. */
-uint64_t pl_sim_select_scale(struct select *x, size_t step, float *f);
-
-struct changed_dur { /* a duration while statements are applied: base * factor */
-	double base;
-	float factor;
-};
-/* Apply all statements to the durations of the step's nodes (d may be NULL: only count). Adds to
- * hits[statement] (unless NULL) how many it selects; their sum. */
-uint64_t pl_sim_select_apply(struct select *x, size_t step, struct changed_dur *d, uint64_t *hits);
-/* Does a statement change the modelled latency of messages? The latency after the changes. */
-bool pl_sim_changes_latency(const struct pl_whatif *w);
-pl_ns pl_sim_latency(const struct pl_whatif *w, pl_ns ns);
-/* The selections of changes under which times stay in range (PL_ELIMIT). */
-int pl_sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
-		      struct pl_err *err) PL_MUST;
-/*
- * Several selections as one: each change has a bit, a node's mask has those that select it, and
- * factor[] what such a mask makes of its duration under each selection.
- */
-#define SIM_SIDES     PL_SIM_SIDE_BY_SIDE
-#define SIM_MASK_BITS 8
-struct masks {
-	struct select *select[SIM_SIDES];
-	size_t n;
-	uint8_t *name, *res; /* by id and, behind the last, of none */
-	uint8_t kind[PL_RO_COUNT_][256];
-	float factor[1 << SIM_MASK_BITS][SIM_SIDES];
-	uint32_t n_names, n_res;
-};
-/* Do masks express the changes? Only if these scale, and select by name, kind and resource. */
-bool pl_sim_masks_can(const struct pl_whatif *w);
-/* Masks express w[0] .. w[n - 1], which have SIM_MASK_BITS changes at most. pl_sim_masks_fini() is
- * due even after a failure. */
-int pl_sim_masks_init(struct masks *m, const struct pl_sim *s, const struct pl_whatif *const *w,
-		      size_t n, struct pl_err *err) PL_MUST;
-void pl_sim_masks_fini(struct masks *m);
-/* The changes that concern the step. */
-uint8_t pl_sim_masks_of_step(const struct masks *m, size_t step);
-static inline uint8_t sim_mask(const struct masks *m, const struct pl_shape *sh, uint32_t i)
+/* A run of which only the mean step is kept; scale may be NULL. */
+int pl_sim_mean_scaled(const struct pl_sim *s, const struct pl_sim_scale *scale, double *mean,
+		       struct pl_err *err) PL_MUST;
+/* The present duration of a node times a factor. exact, of the step, may be NULL. */
+static inline pl_ns sim_scaled(const pl_ns *dur, const double *exact, uint32_t i, float factor)
 {
-	uint32_t res = sh->res[i] < m->n_res ? sh->res[i] : m->n_res;
-	uint32_t name = sh->name[i] < m->n_names ? sh->name[i] : m->n_names;
-
-	return m->kind[sh->role[i]][sh->kind[i]] & m->res[res] & m->name[name];
+	return (pl_ns)((exact ? exact[i] : (double)dur[i]) * (double)factor + 0.5);
 }
 /* Nodes of the longest step. */
 size_t pl_sim_longest_step(const struct pl_sim *s);

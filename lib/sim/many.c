@@ -15,13 +15,21 @@
 
 #include "sim/internal.h"
 
-#define WIDE	   SIM_SIDES
+#define WIDE	   PL_SIM_SIDE_BY_SIDE
 #define MOST_NODES (1u << 20)
 
+/* Each run has a bit. A node's mask has the bits of the runs that select it. */
 struct wide {
 	const struct pl_sim *s;
-	struct masks masks;
-	uint8_t in_step; /* of the masks: changes that concern the step */
+	const struct pl_sim_scale *scale;
+	size_t n;
+	uint8_t *name, *res; /* masks by id and, behind the last, of none */
+	uint32_t n_names, n_res;
+	uint8_t kind[PL_RO_COUNT_][256];
+	float factor[1 << WIDE][WIDE]; /* [mask][run] */
+	uint8_t in_step;	       /* runs whose change concerns the step */
+	const pl_ns *dur;	       /* of the step */
+	const double *exact;
 	pl_ns *end;	 /* [node][run] */
 	pl_ns *last_end; /* [resource, or none][run]: end of its last operation; INT64_MIN: none */
 	pl_ns first[WIDE], last[WIDE]; /* begin and end of the step */
@@ -29,27 +37,51 @@ struct wide {
 
 static void wide_fini(struct wide *x)
 {
-	pl_sim_masks_fini(&x->masks);
+	pl_free(x->name);
+	pl_free(x->res);
 	pl_free(x->end);
 	pl_free(x->last_end);
 }
 
+/* Enter the selection of run j. */
+static void add_mask(struct wide *x, size_t j)
+{
+	const struct pl_graph_select *v = x->scale[j].select;
+
+	for (size_t i = 0; i <= x->n_names; i++)
+		x->name[i] |= (uint8_t)(v->name[i] << j);
+	for (size_t i = 0; i <= x->n_res; i++)
+		x->res[i] |= (uint8_t)(v->res[i] << j);
+	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
+		for (unsigned k = 0; k < 256; k++)
+			x->kind[role][k] |= (uint8_t)(v->kind[role][k] << j);
+}
+
 /* wide_fini() is due whatever happens. */
-static int wide_init(struct wide *x, const struct pl_sim *s, const struct pl_whatif *const *w,
+static int wide_init(struct wide *x, const struct pl_sim *s, const struct pl_sim_scale *scale,
 		     size_t n, struct pl_err *err)
 {
 	size_t ends = WIDE * pl_sim_longest_step(s), tails = WIDE * (s->g->n_res + 1);
 	int rc;
 
-	x->s = s;
-	x->last_end = NULL;
+	*x = (struct wide){ .s = s,
+			    .scale = scale,
+			    .n = n,
+			    .n_names = (uint32_t)s->g->str.n,
+			    .n_res = (uint32_t)s->g->n_res };
+	for (unsigned i = 0; i < 1u << WIDE; i++)
+		for (size_t j = 0; j < WIDE; j++)
+			x->factor[i][j] = j < n && i >> j & 1 ? scale[j].factor : 1;
 	x->end = pl_malloc(ends * sizeof(*x->end)); /* each is written before it is read */
-	PL_TRY(pl_sim_masks_init(&x->masks, s, w, n, err));
 	if (!x->end)
 		return pl_fail(err, PL_ENOMEM, "out of memory (%zu ends)", ends);
+	PL_TRY(pl_alloc(&x->name, (size_t)x->n_names + 1, 1, err));
+	PL_TRY(pl_alloc(&x->res, (size_t)x->n_res + 1, 1, err));
 	PL_TRY(pl_alloc(&x->last_end, tails, sizeof(*x->last_end), err));
 	for (size_t i = 0; i < tails; i++)
 		x->last_end[i] = INT64_MIN;
+	for (size_t j = 0; j < n; j++)
+		add_mask(x, j);
 out:
 	return rc;
 }
@@ -61,8 +93,7 @@ static void enter(struct wide *x, const struct pl_gstep *st, const struct pl_sha
 
 		for (size_t j = 0; j < WIDE; j++)
 			x->end[WIDE * (size_t)i + j] =
-				(last_end[j] == INT64_MIN ? st->start[i] : last_end[j]) +
-				st->dur[i];
+				(last_end[j] == INT64_MIN ? st->start[i] : last_end[j]) + x->dur[i];
 	}
 }
 
@@ -77,25 +108,28 @@ static inline void later(pl_ns *t, const pl_ns *from, pl_ns delay)
 }
 _Static_assert(WIDE == 4, "later() and put() are written for four");
 
-/* How long node i lasts in each run, from its recorded duration. */
+/* How many times as long node i lasts in each run. */
 static inline const float *factors_of(const struct wide *x, const struct pl_shape *sh, uint32_t i)
 {
-	return x->masks.factor[sim_mask(&x->masks, sh, i) & x->in_step];
+	uint32_t res = sh->res[i] < x->n_res ? sh->res[i] : x->n_res;
+	uint32_t name = sh->name[i] < x->n_names ? sh->name[i] : x->n_names;
+
+	return x->factor[x->kind[sh->role[i]][sh->kind[i]] & x->res[res] & x->name[name] &
+			 x->in_step];
 }
 
 /* Node i starts at t: set its end, the last end of its resource, and the end of the step. */
-static inline void put(struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh,
-		       uint32_t i, const pl_ns *t)
+static inline void put(struct wide *x, const struct pl_shape *sh, uint32_t i, const pl_ns *t)
 {
-	pl_ns *end = x->end + WIDE * (size_t)i, dur = st->dur[i];
+	pl_ns *end = x->end + WIDE * (size_t)i;
 	pl_ns *last_end =
 		x->last_end + WIDE * (sh->res[i] == PL_NONE ? x->s->g->n_res : sh->res[i]);
 	const float *f = factors_of(x, sh, i);
 
-	end[0] = t[0] + scaled(dur, f, 0);
-	end[1] = t[1] + scaled(dur, f, 1);
-	end[2] = t[2] + scaled(dur, f, 2);
-	end[3] = t[3] + scaled(dur, f, 3);
+	end[0] = t[0] + sim_scaled(x->dur, x->exact, i, f[0]);
+	end[1] = t[1] + sim_scaled(x->dur, x->exact, i, f[1]);
+	end[2] = t[2] + sim_scaled(x->dur, x->exact, i, f[2]);
+	end[3] = t[3] + sim_scaled(x->dur, x->exact, i, f[3]);
 	later(last_end, end, 0);
 	for (size_t j = 0; j < WIDE && sh->flags[i] & PL_NF_STEP_BEGIN; j++)
 		x->first[j] = pl_min_i64(x->first[j], t[j]);
@@ -104,24 +138,24 @@ static inline void put(struct wide *x, const struct pl_gstep *st, const struct p
 }
 
 /* The starts of node i; entries have no duration. */
-static const pl_ns *starts_of(const struct wide *x, const struct pl_gstep *st,
-			      const struct pl_shape *sh, uint32_t i, pl_ns *start)
+static const pl_ns *starts_of(const struct wide *x, const struct pl_shape *sh, uint32_t i,
+			      pl_ns *start)
 {
 	const float *f = factors_of(x, sh, i);
 
 	for (size_t j = 0; j < WIDE; j++)
-		start[j] = x->end[WIDE * (size_t)i + j] - scaled(st->dur[i], f, j);
+		start[j] = x->end[WIDE * (size_t)i + j] - sim_scaled(x->dur, x->exact, i, f[j]);
 	return start;
 }
 
 /* Raise t to the time that edge e allows with this delay. */
-static inline void after(const struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh,
-			 uint32_t e, pl_ns delay, pl_ns *t)
+static inline void after(const struct wide *x, const struct pl_shape *sh, uint32_t e, pl_ns delay,
+			 pl_ns *t)
 {
 	pl_ns start[WIDE];
 
 	later(t,
-	      edge_from_start(sh->etype[e]) ? starts_of(x, st, sh, sh->src[e], start)
+	      edge_from_start(sh->etype[e]) ? starts_of(x, sh, sh->src[e], start)
 					    : x->end + WIDE * (size_t)sh->src[e],
 	      delay);
 }
@@ -139,7 +173,11 @@ static void run_step(struct wide *x, size_t k)
 		x->first[j] = INT64_MAX;
 		x->last[j] = INT64_MIN;
 	}
-	x->in_step = pl_sim_masks_of_step(&x->masks, k);
+	x->dur = pl_sim_durations(x->s, k);
+	x->exact = prep->exact;
+	x->in_step = 0;
+	for (size_t j = 0; j < x->n; j++)
+		x->in_step |= (uint8_t)(pl_graph_select_step(x->scale[j].select, st->number) << j);
 	enter(x, st, sh);
 	for (uint32_t i = sh->n_entries, e = sh->off[i]; i < sh->n_nodes; i++) {
 		uint32_t stop = sh->off[i + 1];
@@ -149,22 +187,21 @@ static void run_step(struct wide *x, size_t k)
 		for (size_t j = 0; j < WIDE; j++)
 			t[j] = e == stop ? st->start[i] : INT64_MIN;
 		for (; e < stop; e++)
-			after(x, st, sh, e, prep->w[e], t);
+			after(x, sh, e, prep->w[e], t);
 		for (; long_gap != long_gap_end && long_gap->node == i; long_gap++)
-			after(x, st, sh, long_gap->edge, prep->w[long_gap->edge] + long_gap->gap,
-			      t);
-		put(x, st, sh, i, t);
+			after(x, sh, long_gap->edge, prep->w[long_gap->edge] + long_gap->gap, t);
+		put(x, sh, i, t);
 	}
 }
 
-static int run_wide(const struct pl_sim *s, const struct pl_whatif *const *w, size_t n,
+static int run_wide(const struct pl_sim *s, const struct pl_sim_scale *scale, size_t n,
 		    double *mean, struct pl_err *err)
 {
 	struct wide x;
 	size_t reported = 0;
 	int rc;
 
-	PL_TRY(wide_init(&x, s, w, n, err));
+	PL_TRY(wide_init(&x, s, scale, n, err));
 	memset(mean, 0, n * sizeof(*mean));
 	for (size_t k = 0; k < s->g->n_steps; k++) {
 		run_step(&x, k);
@@ -189,35 +226,35 @@ static bool can_be_wide(const struct pl_sim *s)
 	return true;
 }
 
-/* How many of the first of n can be simulated together: by masks, with few enough changes. */
-static size_t side_by_side(const struct pl_whatif *const *w, size_t n)
+size_t pl_sim_side_by_side(const struct pl_sim *s)
 {
-	size_t some = 0, changes = 0;
+	return can_be_wide(s) ? WIDE : 1;
+}
 
-	while (some < n && some < WIDE && changes + w[some]->n <= SIM_MASK_BITS &&
-	       pl_sim_masks_can(w[some]))
-		changes += w[some++]->n;
+/* Masks express selections by name, kind and resource. */
+static size_t fit_for_masks(const struct pl_sim_scale *scale, size_t n)
+{
+	size_t some = 0;
+
+	while (some < n && !scale[some].select->by_node)
+		some++;
 	return some;
 }
 
-size_t pl_sim_side_by_side(const struct pl_sim *s, const struct pl_whatif *w)
-{
-	if (!can_be_wide(s) || !pl_sim_masks_can(w))
-		return 1;
-	return w->n > SIM_MASK_BITS ? 1 : pl_min_size(WIDE, SIM_MASK_BITS / (w->n ? w->n : 1));
-}
-
-int pl_sim_means(const struct pl_sim *s, const struct pl_whatif *const *w, size_t n, double *mean,
+int pl_sim_means(const struct pl_sim *s, const struct pl_sim_scale *scale, size_t n, double *mean,
 		 struct pl_err *err)
 {
-	bool wide = can_be_wide(s);
+	size_t most = pl_sim_side_by_side(s);
 	int rc = 0;
 
+	for (size_t i = 0; i < n; i++)
+		if (s->total * (double)scale[i].factor > SIM_TOTAL_MAX)
+			return pl_fail(err, PL_ELIMIT, SIM_TOO_LONG);
 	for (size_t i = 0; i < n && rc >= 0;) {
-		size_t some = wide ? side_by_side(w + i, n - i) : 1;
+		size_t some = fit_for_masks(scale + i, pl_min_size(n - i, most));
 
-		rc = some > 1 ? run_wide(s, w + i, some, mean + i, err)
-			      : pl_sim_mean(s, w[i], &mean[i], err);
+		rc = some > 1 ? run_wide(s, scale + i, some, mean + i, err)
+			      : pl_sim_mean_scaled(s, &scale[i], &mean[i], err);
 		i += some > 1 ? some : 1;
 	}
 	return rc;

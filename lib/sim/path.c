@@ -132,7 +132,7 @@ static int before(struct walk *w, bool *more, struct pl_err *err)
 		if ((rc = part(w, PL_PP_LATENCY, w->until - t, err)) < 0)
 			return rc;
 	}
-	pl_sim_delay_in(w->s, w->r, w->step, w->node, e, &lat, &gap);
+	pl_sim_delay(w->s, w->step, w->node, e, &lat, &gap);
 	if ((rc = part(w, PL_PP_UNEXPLAINED, gap, err)) < 0 ||
 	    (rc = part(w, PL_PP_LATENCY, lat, err)) < 0)
 		return rc;

@@ -231,7 +231,7 @@ static void fill(struct sim_shared *x, const struct pass *p)
 	const struct prep *prep = &p->s->step[p->k];
 
 	for (uint32_t e = 0; e < x->sh->n_edges; e++)
-		x->delay[e] = p->w[e];
+		x->delay[e] = prep->w[e];
 	for (size_t i = 0; i < prep->n_long_gaps; i++)
 		x->delay[prep->long_gap[i].edge] += prep->long_gap[i].gap;
 	for (uint32_t i = 0; i < x->sh->n_nodes; i++) {
@@ -244,7 +244,7 @@ static void fill(struct sim_shared *x, const struct pass *p)
 		for (uint32_t e = x->sh->off[i]; gap && !waits && e < x->sh->off[i + 1]; e++)
 			x->delay[e] += gap;
 
-		x->dur[i] = scaled(p->dur[i], p->f, i);
+		x->dur[i] = p->dur[i];
 		x->earliest[i] = i < x->sh->n_entries ? p->end[i] - x->dur[i]
 				 : source	      ? st->start[i]
 						      : INT64_MIN;
@@ -288,7 +288,6 @@ int pl_sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
 			x->dur[i] = p->end[i] - t.start[i];
 		p->dur = x->dur;
-		p->f = NULL;
 	}
 out:
 	return rc;

@@ -8,20 +8,17 @@
  * Preparation derives the delays from the recorded times. A delay is the typical latency of the
  * resource, or less if the recording shows less. The edge from the latest predecessor also has the
  * unexplained time. Each edge stores the sum as one 32-bit number, so that the pass reads little
- * memory; sim_delay separates the two parts when a report needs them.
+ * memory; pl_sim_delay() separates the two parts when a report needs them.
  *
  * Cost: 10-15 ns for each operation with 2.5 edges; in addition to the graph 4 bytes for each edge,
- * 8 for each operation of a run that is kept, 20 for each operation of the longest step during a
- * run.
+ * 8 for each operation of a run that is kept and 8 for each operation of a step with other
+ * durations.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/internal.h"
-
-/* The times of a valid graph are within 2^61 ns. The sum of durations is bounded too, so no time
- * exceeds 64 bits. */
-#define TOTAL_MAX 0x1p61
 
 static pl_ns latency_of(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node,
 			uint8_t type, pl_ns room)
@@ -169,7 +166,7 @@ static int prepare_all(struct pl_sim *s, struct pl_err *err)
 	}
 	if (!any)
 		rc = pl_fail(err, PL_EDATA, "the graph has no step with a beginning and an end");
-	else if (s->total > TOTAL_MAX)
+	else if (s->total > SIM_TOTAL_MAX)
 		rc = pl_fail(err, PL_ELIMIT, "the graph's durations sum to more than 2^61 ns");
 out:
 	pl_sim_slots_fini(&x);
@@ -183,6 +180,8 @@ struct pl_sim *pl_sim_new(const struct pl_graph *g, struct pl_err *err)
 	if (pl_alloc(&s, 1, sizeof(*s), err) < 0)
 		return NULL;
 	s->g = g;
+	s->latency_by = 1;
+	s->latency_to = -1;
 	if (prepare_all(s, err) < 0) {
 		pl_sim_free(s);
 		return NULL;
@@ -199,6 +198,8 @@ void pl_sim_free(struct pl_sim *s)
 		pl_free(s->step[k].long_gap);
 		pl_free(s->step[k].resource_gap);
 		pl_free(s->step[k].work);
+		pl_free(s->step[k].dur);
+		pl_free(s->step[k].exact);
 	}
 	pl_free(s->step);
 	pl_free(s);
@@ -215,6 +216,73 @@ void pl_sim_recorded(const struct pl_sim *s, size_t step, pl_ns *start, pl_ns *e
 	*end = s->step[step].rec_end;
 }
 
+/* ---- other durations ------------------------------------------------------------------------- */
+
+const pl_ns *pl_sim_durations(const struct pl_sim *s, size_t step)
+{
+	const struct prep *p = &s->step[step];
+
+	return p->dur ? p->dur : p->work ? p->work : s->g->step[step].dur;
+}
+
+int pl_sim_set_durations(struct pl_sim *s, size_t step, const double *ns, struct pl_err *err)
+{
+	size_t n = s->g->shape[s->g->step[step].shape].n_nodes;
+	struct prep *p = &s->step[step];
+	double total = s->total;
+	int rc;
+
+	for (size_t i = 0; i < n; i++)
+		total += ns[i] - (double)pl_sim_durations(s, step)[i];
+	if (!(total <= SIM_TOTAL_MAX)) /* not a number: neither */
+		return pl_fail(err, PL_ELIMIT, SIM_TOO_LONG);
+	if (!p->dur && (rc = pl_alloc(&p->dur, n, sizeof(*p->dur), err)) < 0)
+		return rc;
+	for (size_t i = 0; i < n; i++)
+		p->dur[i] = (pl_ns)(ns[i] + 0.5);
+	for (size_t i = 0; i < n && !p->exact; i++)
+		if (ns[i] != (double)p->dur[i] &&
+		    (rc = pl_alloc(&p->exact, n, sizeof(*p->exact), err)) < 0)
+			return rc;
+	if (p->exact)
+		memcpy(p->exact, ns, n * sizeof(*ns));
+	s->total = total;
+	return 0;
+}
+
+static bool is_message(const struct pl_shape *sh, uint32_t node)
+{
+	return sh->flags[node] & PL_NF_MESSAGE && sh->kind[node] == PL_K_RECV;
+}
+
+/* The present latency of a message that was on its way for so long in the recording. */
+static pl_ns latency_now(const struct pl_sim *s, pl_ns recorded)
+{
+	double ns = s->latency_to >= 0 ? (double)s->latency_to : (double)recorded;
+
+	return recorded <= 0 ? recorded : (pl_ns)fmin(ns * s->latency_by, INT32_MAX / 2);
+}
+
+void pl_sim_set_latency(struct pl_sim *s, pl_ns to, double by)
+{
+	s->latency_to = to;
+	s->latency_by = by;
+	for (size_t k = 0; k < s->g->n_steps; k++) {
+		const struct pl_gstep *st = &s->g->step[k];
+		const struct pl_shape *sh = &s->g->shape[st->shape];
+		int32_t *w = s->step[k].w;
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+			for (uint32_t e = sh->off[i]; is_message(sh, i) && e < sh->off[i + 1];
+			     e++) {
+				pl_ns was = edge_latency(s->g, st, i, e);
+
+				w[e] = (int32_t)pl_min_i64(INT32_MAX,
+							   w[e] + latency_now(s, was) - was);
+			}
+	}
+}
+
 void pl_sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e, pl_ns *lat,
 		  pl_ns *gap)
 {
@@ -223,18 +291,12 @@ void pl_sim_delay(const struct pl_sim *s, size_t step, uint32_t node, uint32_t e
 	size_t i = 0;
 
 	*lat = edge_latency(s->g, st, node, e);
+	if (is_message(&s->g->shape[st->shape], node))
+		*lat = latency_now(s, *lat);
 	*gap = p->w[e] - *lat;
 	PL_LOWER_BOUND(i, p->n_long_gaps, p->long_gap[i].node < node);
 	if (i < p->n_long_gaps && p->long_gap[i].edge == e)
 		*gap += p->long_gap[i].gap;
-}
-
-void pl_sim_delay_in(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
-		     uint32_t e, pl_ns *lat, pl_ns *gap)
-{
-	pl_sim_delay(s, step, node, e, lat, gap);
-	if (r->w[step])
-		*lat += r->w[step][e] - s->step[step].w[e];
 }
 
 pl_ns pl_sim_unexplained(const struct pl_sim *s, size_t step, uint32_t node)
@@ -252,12 +314,13 @@ pl_ns pl_sim_unexplained(const struct pl_sim *s, size_t step, uint32_t node)
 /* ---- one pass ------------------------------------------------------------------------------- */
 
 /* When edge e lets its destination start. Only ends are kept: few edges count from a start. */
-static inline pl_ns arrival(const struct pass *p, const struct pl_shape *sh, uint32_t e)
+static inline pl_ns arrival(const struct pass *p, const struct pl_shape *sh, const int32_t *w,
+			    uint32_t e)
 {
-	pl_ns t = p->end[sh->src[e]] + p->w[e];
+	pl_ns t = p->end[sh->src[e]] + w[e];
 
 	if (PL_UNLIKELY(edge_from_start(sh->etype[e])))
-		t -= scaled(p->dur[sh->src[e]], p->f, sh->src[e]);
+		t -= p->dur[sh->src[e]];
 	return t;
 }
 
@@ -265,6 +328,7 @@ static inline pl_ns arrival(const struct pass *p, const struct pl_shape *sh, uin
 static pl_ns kth_arrival(const struct pass *p, const struct pl_shape *sh, uint32_t node)
 {
 	uint32_t n = sh->off[node + 1] - sh->off[node], want = sh->k[node];
+	const int32_t *w = p->s->step[p->k].w;
 	pl_ns below = INT64_MIN, t = INT64_MIN;
 
 	/* k is small: find the smallest value that at least k arrivals do not exceed */
@@ -273,7 +337,7 @@ static pl_ns kth_arrival(const struct pass *p, const struct pl_shape *sh, uint32
 		uint32_t same = 0;
 
 		for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
-			pl_ns at = arrival(p, sh, e);
+			pl_ns at = arrival(p, sh, w, e);
 
 			if (at <= below || at > next)
 				continue;
@@ -292,10 +356,11 @@ static pl_ns kth_arrival(const struct pass *p, const struct pl_shape *sh, uint32
 static pl_ns latest_with_long_gap(const struct pass *p, const struct pl_shape *sh,
 				  const struct long_gap *long_gap)
 {
+	const int32_t *w = p->s->step[p->k].w;
 	pl_ns t = INT64_MIN;
 
 	for (uint32_t e = sh->off[long_gap->node]; e < sh->off[long_gap->node + 1]; e++)
-		t = pl_max_i64(t, arrival(p, sh, e) + (e == long_gap->edge ? long_gap->gap : 0));
+		t = pl_max_i64(t, arrival(p, sh, w, e) + (e == long_gap->edge ? long_gap->gap : 0));
 	return t;
 }
 
@@ -309,6 +374,7 @@ void pl_sim_pass(struct pass *p)
 				      prep->n_long_gaps ? long_gap + prep->n_long_gaps : long_gap;
 	const uint32_t *off = sh->off, n = sh->n_nodes;
 	const pl_ns *dur = p->dur;
+	const int32_t *w = prep->w;
 	pl_ns first = INT64_MAX, last = INT64_MIN;
 
 	for (uint32_t i = sh->n_entries, e = off[i]; i < n; i++) {
@@ -325,8 +391,8 @@ void pl_sim_pass(struct pass *p)
 			e = stop;
 		}
 		for (; e < stop; e++)
-			t = pl_max_i64(t, arrival(p, sh, e));
-		p->end[i] = end = t + scaled(dur[i], p->f, i);
+			t = pl_max_i64(t, arrival(p, sh, w, e));
+		p->end[i] = end = t + dur[i];
 		if (res != PL_NONE && end >= p->last_end[res].end)
 			p->last_end[res] = (struct last_end){ end, (uint64_t)p->k << 32 | i };
 		if (sh->flags[i] & PL_NF_STEP_BEGIN)
@@ -342,32 +408,22 @@ void pl_sim_pass(struct pass *p)
 
 struct runner { /* data that the steps of one run share */
 	const struct pl_sim *s;
-	struct select *select; /* NULL: nothing is changed */
-	const struct pl_whatif
-		*latency; /* statements that change the latency of messages, or NULL */
+	const struct pl_sim_scale *scale; /* NULL: the present durations */
 	struct last_end *last_end;
 	struct resource_places places;
 	struct sim_shared *shared;
-	pl_ns *end; /* scratch for the longest step; NULL when the steps are kept */
-	/* of changes: factors, or where these do not say it all durations */
-	float *factor;
-	struct changed_dur *now;
-	pl_ns *dur;
-	int32_t *w;
-	double changed; /* sum of all changed durations so far */
+	/* scratch for the longest step */
+	pl_ns *end; /* NULL when the steps are kept */
+	pl_ns *dur; /* scaled; NULL without scale */
 };
 
 static void runner_fini(struct runner *x)
 {
-	pl_sim_select_free(x->select);
 	pl_sim_slots_fini(&x->places);
 	pl_sim_shared_free(x->shared);
 	pl_free(x->last_end);
 	pl_free(x->end);
-	pl_free(x->factor);
-	pl_free(x->now);
 	pl_free(x->dur);
-	pl_free(x->w);
 }
 
 size_t pl_sim_longest_step(const struct pl_sim *s)
@@ -380,48 +436,8 @@ size_t pl_sim_longest_step(const struct pl_sim *s)
 	return most;
 }
 
-#define TOO_LONG "the changes make the durations sum to more than 2^61 ns: use smaller "
-
-int pl_sim_select_for(const struct pl_sim *s, const struct pl_whatif *w, struct select **x,
-		      struct pl_err *err)
-{
-	int rc = pl_sim_select_new(w, s->g, x, err);
-
-	if (rc >= 0 && pl_sim_select_scales(*x) && s->total * pl_sim_select_most(*x) > TOTAL_MAX) {
-		pl_sim_select_free(*x);
-		*x = NULL;
-		rc = pl_fail(err, PL_ELIMIT, TOO_LONG "factors");
-	}
-	return rc;
-}
-
-/* For steps of at most so many nodes. */
-static int runner_changes(struct runner *x, const struct pl_whatif *w, size_t most,
-			  struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(pl_sim_select_for(x->s, w, &x->select, err));
-	if (pl_sim_select_scales(x->select)) {
-		PL_TRY(pl_alloc(&x->factor, most, sizeof(*x->factor), err));
-		return 0;
-	}
-	PL_TRY(pl_alloc(&x->now, most, sizeof(*x->now), err));
-	PL_TRY(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
-	if (pl_sim_changes_latency(w)) {
-		int64_t edges = 0;
-
-		for (size_t i = 0; i < x->s->g->n_shapes; i++)
-			edges = pl_max_i64(edges, x->s->g->shape[i].n_edges);
-		PL_TRY(pl_alloc(&x->w, (size_t)edges, sizeof(*x->w), err));
-		x->latency = w;
-	}
-out:
-	return rc;
-}
-
 /* runner_fini() is due whatever happens. */
-static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl_whatif *w,
+static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl_sim_scale *scale,
 		       bool keep, struct pl_err *err)
 {
 	size_t most = pl_sim_longest_step(s);
@@ -432,8 +448,9 @@ static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl
 	PL_TRY(pl_alloc(&x->last_end, s->g->n_res, sizeof(*x->last_end), err));
 	if (!keep)
 		PL_TRY(pl_alloc(&x->end, most, sizeof(*x->end), err));
-	if (w && w->n)
-		PL_TRY(runner_changes(x, w, most, err));
+	x->scale = scale;
+	if (scale)
+		PL_TRY(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
 	if (s->has_shared)
 		PL_TRY(pl_sim_slots_init(s->g, &x->places, err));
 	for (size_t i = 0; i < s->g->n_res; i++)
@@ -452,95 +469,38 @@ static void enter(const struct pass *p, uint64_t *from)
 	for (uint32_t i = 0; i < sh->n_entries; i++) {
 		const struct last_end *t = &p->last_end[sh->res[i]];
 
-		p->end[i] = (t->from == UINT64_MAX ? st->start[i] : t->end) +
-			    scaled(p->dur[i], p->f, i);
+		p->end[i] = (t->from == UINT64_MAX ? st->start[i] : t->end) + p->dur[i];
 		if (from)
 			from[i] = t->from;
 	}
 }
 
-static int durations(struct runner *x, struct pass *p, uint32_t n, struct pl_err *err)
+static void scale_step(const struct runner *x, struct pass *p)
 {
-	const pl_ns *was = p->dur;
+	const struct pl_gstep *st = &x->s->g->step[p->k];
+	const struct pl_shape *sh = &x->s->g->shape[st->shape];
+	const float factor[2] = { 1, x->scale->factor };
 
-	for (uint32_t i = 0; i < n; i++)
-		x->now[i] = (struct changed_dur){ (double)was[i], 1 };
-	if (!pl_sim_select_apply(x->select, p->k, x->now, NULL))
-		return 0;
-	for (uint32_t i = 0; i < n; i++) {
-		double ns = x->now[i].base * (double)x->now[i].factor;
-
-		x->changed += ns;
-		if (!(x->changed + x->s->total <= TOTAL_MAX)) /* not a number: neither */
-			return pl_fail(err, PL_ELIMIT, TOO_LONG "times");
-		x->dur[i] = (pl_ns)(ns + 0.5);
-	}
+	if (!pl_graph_select_step(x->scale->select, st->number))
+		return;
+	for (uint32_t i = 0; i < sh->n_nodes; i++)
+		x->dur[i] = sim_scaled(p->dur, x->s->step[p->k].exact, i,
+				       factor[pl_graph_selects(x->scale->select, sh, i)]);
 	p->dur = x->dur;
-	return 0;
-}
-
-/* Messages on their way take longer, or shorter. */
-static void latencies_now(struct runner *x, struct pass *p)
-{
-	const struct pl_graph *g = x->s->g;
-	const struct pl_gstep *st = &g->step[p->k];
-	const struct pl_shape *sh = &g->shape[st->shape];
-	bool any = false;
-
-	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-		if (!(sh->flags[i] & PL_NF_MESSAGE) || sh->kind[i] != PL_K_RECV)
-			continue;
-		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
-			pl_ns lat, gap;
-
-			pl_sim_delay(x->s, p->k, i, e, &lat, &gap);
-			if (lat <= 0)
-				continue;
-			if (!any)
-				memcpy(x->w, p->w, sh->n_edges * sizeof(*x->w));
-			any = true;
-			x->w[e] = (int32_t)pl_min_i64(
-				INT32_MAX, x->w[e] + pl_sim_latency(x->latency, lat) - lat);
-		}
-	}
-	if (any)
-		p->w = x->w;
-}
-
-/* The durations of the step after the changes. */
-static int apply(struct runner *x, struct pass *p, struct pl_err *err)
-{
-	uint32_t n = x->s->g->shape[x->s->g->step[p->k].shape].n_nodes;
-
-	if (!x->select)
-		return 0;
-	if (x->dur)
-		return durations(x, p, n, err);
-	for (uint32_t i = 0; i < n; i++)
-		x->factor[i] = 1;
-	if (pl_sim_select_scale(x->select, p->k, x->factor))
-		p->f = x->factor;
-	return 0;
 }
 
 /* end and from may be NULL: not kept. */
 static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *end, uint64_t *from,
 		    struct pl_err *err)
 {
-	const pl_ns *work = x->s->step[k].work;
-	int rc;
-
 	*p = (struct pass){ .s = x->s,
 			    .k = k,
-			    .dur = work ? work : x->s->g->step[k].dur,
-			    .w = x->s->step[k].w,
+			    .dur = pl_sim_durations(x->s, k),
 			    .end = end ? end : x->end,
 			    .last_end = x->last_end,
 			    .places = &x->places };
-	if ((rc = apply(x, p, err)) < 0)
-		return rc;
-	if (x->latency)
-		latencies_now(x, p);
+	if (x->scale)
+		scale_step(x, p);
 	enter(p, from);
 	if (x->s->has_shared)
 		return pl_sim_pass_shared(p, &x->shared, err);
@@ -571,19 +531,11 @@ static int keep_step(struct runner *x, struct pl_run *r, size_t k, struct pl_err
 	PL_TRY(pl_alloc(&r->from[k], sh->n_entries, sizeof(uint64_t), err));
 	PL_TRY(run_step(x, &p, k, r->start[k], r->from[k], err));
 	for (uint32_t i = 0; i < sh->n_nodes; i++) /* they were ends */
-		r->start[k][i] -= scaled(p.dur[i], p.f, i);
+		r->start[k][i] -= p.dur[i];
 	share_recorded(r, x->s->g, k);
-	if (p.f) {
-		PL_TRY(pl_alloc(&r->factor[k], sh->n_nodes, sizeof(float), err));
-		memcpy(r->factor[k], p.f, sh->n_nodes * sizeof(float));
-	}
-	if (p.dur != x->s->g->step[k].dur) {
+	if (p.dur != pl_sim_durations(x->s, k)) {
 		PL_TRY(pl_alloc(&r->dur[k], sh->n_nodes, sizeof(pl_ns), err));
 		memcpy(r->dur[k], p.dur, sh->n_nodes * sizeof(pl_ns));
-	}
-	if (p.w == x->w && p.w) {
-		PL_TRY(pl_alloc(&r->w[k], sh->n_edges, sizeof(**r->w), err));
-		memcpy(r->w[k], p.w, sh->n_edges * sizeof(**r->w));
 	}
 	r->step_start[k] = p.step_start;
 	r->step_end[k] = p.step_end;
@@ -601,23 +553,20 @@ static int alloc_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *er
 	r->n_steps = n;
 	if ((rc = pl_alloc(&r->start, n, sizeof(*r->start), err)) < 0 ||
 	    (rc = pl_alloc(&r->shared, n, sizeof(*r->shared), err)) < 0 ||
-	    (rc = pl_alloc(&r->factor, n, sizeof(*r->factor), err)) < 0 ||
 	    (rc = pl_alloc(&r->dur, n, sizeof(*r->dur), err)) < 0 ||
-	    (rc = pl_alloc(&r->w, n, sizeof(*r->w), err)) < 0 ||
 	    (rc = pl_alloc(&r->from, n, sizeof(*r->from), err)) < 0 ||
 	    (rc = pl_alloc(&r->step_start, n, sizeof(*r->step_start), err)) < 0)
 		return rc;
 	return pl_alloc(&r->step_end, n, sizeof(*r->step_end), err);
 }
 
-int pl_sim_run(const struct pl_sim *s, const struct pl_whatif *w, struct pl_run *r,
-	       struct pl_err *err)
+int pl_sim_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *err)
 {
 	struct runner x = { 0 };
 	int rc;
 
 	PL_TRY(alloc_run(s, r, err));
-	PL_TRY(runner_init(&x, s, w, true, err));
+	PL_TRY(runner_init(&x, s, NULL, true, err));
 	for (size_t k = 0; k < s->g->n_steps; k++)
 		PL_TRY(keep_step(&x, r, k, err));
 out:
@@ -627,7 +576,8 @@ out:
 	return rc;
 }
 
-int pl_sim_mean(const struct pl_sim *s, const struct pl_whatif *w, double *mean, struct pl_err *err)
+int pl_sim_mean_scaled(const struct pl_sim *s, const struct pl_sim_scale *scale, double *mean,
+		       struct pl_err *err)
 {
 	struct runner x;
 	struct pass p;
@@ -635,7 +585,7 @@ int pl_sim_mean(const struct pl_sim *s, const struct pl_whatif *w, double *mean,
 	size_t n = 0;
 	int rc;
 
-	PL_TRY(runner_init(&x, s, w, false, err));
+	PL_TRY(runner_init(&x, s, scale, false, err));
 	for (size_t k = 0; k < s->g->n_steps; k++) {
 		PL_TRY(run_step(&x, &p, k, NULL, NULL, err));
 		if (s->step[k].reported) {
@@ -649,20 +599,21 @@ out:
 	return rc;
 }
 
+int pl_sim_mean(const struct pl_sim *s, double *mean, struct pl_err *err)
+{
+	return pl_sim_mean_scaled(s, NULL, mean, err);
+}
+
 void pl_sim_run_fini(struct pl_run *r)
 {
 	for (size_t k = 0; k < r->n_steps; k++) {
 		pl_free(r->start && r->shared && !r->shared[k] ? r->start[k] : NULL);
-		pl_free(r->factor ? r->factor[k] : NULL);
 		pl_free(r->dur ? r->dur[k] : NULL);
-		pl_free(r->w ? r->w[k] : NULL);
 		pl_free(r->from ? r->from[k] : NULL);
 	}
 	pl_free(r->start);
 	pl_free(r->shared);
-	pl_free(r->factor);
 	pl_free(r->dur);
-	pl_free(r->w);
 	pl_free(r->from);
 	pl_free(r->step_start);
 	pl_free(r->step_end);
@@ -671,9 +622,7 @@ void pl_sim_run_fini(struct pl_run *r)
 
 pl_ns pl_sim_run_dur(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node)
 {
-	const pl_ns *dur = r->dur[step] ? r->dur[step] : s->g->step[step].dur;
-
-	return scaled(dur[node], r->factor[step], node);
+	return (r->dur[step] ? r->dur[step] : pl_sim_durations(s, step))[node];
 }
 
 double pl_sim_run_mean_step(const struct pl_sim *s, const struct pl_run *r)
@@ -696,20 +645,19 @@ uint32_t pl_sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t s
 	const struct pl_gstep *st = &s->g->step[step];
 	const struct pl_shape *sh = &s->g->shape[st->shape];
 	const struct prep *p = &s->step[step];
-	const int32_t *w = r->w[step] ? r->w[step] : p->w;
 	bool kth = sh->k && sh->k[node] && sh->type[node] == PL_N_RENDEZVOUS;
 	uint32_t best = PL_NONE;
 
 	*t = INT64_MIN;
 	for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
 		uint32_t src = sh->src[e];
-		pl_ns at = r->start[step][src] + w[e], lat, gap;
+		pl_ns at = r->start[step][src] + p->w[e], lat, gap;
 
 		if (!edge_from_start(sh->etype[e]))
 			at += pl_sim_run_dur(s, r, step, src);
 		if (PL_UNLIKELY(p->n_long_gaps)) {
-			pl_sim_delay_in(s, r, step, node, e, &lat, &gap);
-			at += lat + gap - w[e];
+			pl_sim_delay(s, step, node, e, &lat, &gap);
+			at += lat + gap - p->w[e];
 		}
 		if (kth && at > r->start[step][node]) /* came later than the k-th */
 			continue;

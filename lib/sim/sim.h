@@ -1,14 +1,15 @@
 /*
- * sim.h - replay of a graph: simulation, what-if, critical path, and where the time went.
+ * sim.h - replay of a graph: simulation, critical path, and where the time went.
  *
  * A node starts when its last predecessor allows it, plus its *unexplained* time: the recorded time
- * between the latest modelled predecessor and the recorded start. What-if does not change
+ * between the latest modelled predecessor and the recorded start. Other durations do not change
  * unexplained time; it stays after the predecessor that it followed. Reports never count it as
- *work. All times are integer ns since the graph's epoch.
+ * work. All times are integer ns since the graph's epoch.
  *
- *	s = pl_sim_new(g, err);            prepare: latencies, unexplained time
- *	pl_sim_run(s, NULL, &base, err);   identity replay
- *	pl_sim_run(s, whatif, &pred, err); the same job with changed durations
+ *	s = pl_sim_new(g, err);                   prepare: latencies, unexplained time
+ *	pl_sim_run(s, &base, err);                identity replay
+ *	pl_sim_set_durations(s, step, ns, err);   lib/rewrite says which
+ *	pl_sim_run(s, &predicted, err);           the same job with these durations
  *
  * Graphs without RESOURCE nodes take one static pass (sim.c). Where resources are shared the event
  * core decides (events.h, shared.c).
@@ -16,42 +17,7 @@
 #ifndef PL_SIM_H
 #define PL_SIM_H
 
-#include "graph/graph.h"
-
-/* ---- what-if --------------------------------------------------------------------------------- */
-
-/*
- * Statements that change how long operations take, one after the other: the grammar is in
- * paceline-replay(1), section WHAT-IF. Communication changes its transfer, never its wait.
- */
-struct pl_lang_schema;
-struct pl_whatif_model;
-struct pl_whatif {
-	struct pl_change *change;
-	size_t n, cap;
-	const struct pl_whatif_model *model; /* borrowed; NULL: none */
-};
-extern const struct pl_lang_schema pl_sim_whatif_schema;
-/* If the text cannot be parsed: PL_EUSAGE with the statement and the expected word. */
-int pl_sim_whatif_add(struct pl_whatif *w, const char *text, struct pl_err *err) PL_MUST;
-void pl_sim_whatif_fini(struct pl_whatif *w);
-/*
- * What fix, bandwidth, latency and ranks need to know of the whole graph, for the statements that w
- * has now, whose `model` it can become, and of any other that begins with the same ones. Statements
- * added later must be of the other verbs. `topo` (NULL: that of the graph's hosts, with usual
- * links) says which links there are; it is copied. PL_EUSAGE for a link that there is not. Only
- * read afterwards, also by several threads at once.
- */
-struct pl_topology;
-struct pl_whatif_model *pl_sim_whatif_model_new(const struct pl_whatif *w, const struct pl_graph *g,
-						const struct pl_topology *topo, struct pl_err *err);
-void pl_sim_whatif_model_free(struct pl_whatif_model *m);
-/* Was the data-parallel communication guessed? If the graph does not mark it, a statement `ranks`
- * uses the communication of all ranks. */
-bool pl_sim_whatif_model_guessed(const struct pl_whatif_model *m);
-/* hits[i]: how many nodes of the graph the i-th statement selects, all steps together. */
-int pl_sim_whatif_hits(const struct pl_whatif *w, const struct pl_graph *g, uint64_t *hits,
-		       struct pl_err *err) PL_MUST;
+#include "graph/select.h"
 
 /* ---- simulation ----------------------------------------------------------------------------- */
 
@@ -59,32 +25,46 @@ struct pl_sim; /* borrows the graph, which must be valid */
 struct pl_sim *pl_sim_new(const struct pl_graph *g, struct pl_err *err);
 void pl_sim_free(struct pl_sim *s);
 
+/*
+ * Durations and latencies other than the recorded ones, for all runs after that. Nothing else of
+ * the recording changes.
+ */
+/* Set the durations of all nodes of a step, rounded. PL_ELIMIT if all together exceed 2^61 ns. */
+int pl_sim_set_durations(struct pl_sim *s, size_t step, const double *ns,
+			 struct pl_err *err) PL_MUST;
+/* The present durations of a step, by node; without the time that operations which share a resource
+ * cost one another. */
+const pl_ns *pl_sim_durations(const struct pl_sim *s, size_t step);
+/* A message of a collective takes `to` (-1: as long as recorded) times `by` from its sender to its
+ * receiver. At most once. */
+void pl_sim_set_latency(struct pl_sim *s, pl_ns to, double by);
+
 struct pl_run {
 	size_t n_steps;
 	pl_ns **start;		      /* [step][node] */
 	bool *shared;		      /* [step]: start is the graph's, which has the same */
-	float **factor;		      /* [step]: of durations, or NULL: all 1 */
-	pl_ns **dur;		      /* [step]: durations, or NULL: the recorded ones */
-	int32_t **w;		      /* [step]: delays of edges, or NULL: the recorded ones */
+	pl_ns **dur;		      /* [step]: durations, or NULL: those of pl_sim_durations() */
 	pl_ns *step_start, *step_end; /* [step]; of the steps whose number is not INT64_MIN */
 	uint64_t **from; /* [step][entry]: (step << 32 | node) that the entry carries; UINT64_MAX
 			    none */
 	uint64_t ops;	 /* simulated */
 };
-int pl_sim_run(const struct pl_sim *s, const struct pl_whatif *w, struct pl_run *r,
-	       struct pl_err *err) PL_MUST;
+int pl_sim_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *err) PL_MUST;
 void pl_sim_run_fini(struct pl_run *r);
 /* The mean step of such a run, without keeping it. May be called by several threads at once. */
-int pl_sim_mean(const struct pl_sim *s, const struct pl_whatif *w, double *mean,
-		struct pl_err *err) PL_MUST;
-/* The same for each of n changes (none may be NULL): mean[i] is that of w[i]. Up to
- * PL_SIM_SIDE_BY_SIDE changes are simulated in one pass, which costs less than two. */
+int pl_sim_mean(const struct pl_sim *s, double *mean, struct pl_err *err) PL_MUST;
+/* The same where selected operations take `factor` times as long: mean[i] is that of scale[i].
+ * Up to PL_SIM_SIDE_BY_SIDE of them are simulated in one pass, which costs less than two. */
 #define PL_SIM_SIDE_BY_SIDE 4
-/* How many changes like w can be simulated together: 1 for very long steps, and for changes that do
- * not only scale. */
-size_t pl_sim_side_by_side(const struct pl_sim *s, const struct pl_whatif *w);
-int pl_sim_means(const struct pl_sim *s, const struct pl_whatif *const *w, size_t n, double *mean,
+struct pl_sim_scale {
+	const struct pl_graph_select *select;
+	float factor;
+};
+int pl_sim_means(const struct pl_sim *s, const struct pl_sim_scale *scale, size_t n, double *mean,
 		 struct pl_err *err) PL_MUST;
+/* How many can be simulated together: 1 for very long steps and for graphs with shared resources.
+ */
+size_t pl_sim_side_by_side(const struct pl_sim *s);
 /* Duration of a node in a run. */
 pl_ns pl_sim_run_dur(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node);
 /* Mean of end - start over the reported steps. */

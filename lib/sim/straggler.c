@@ -82,7 +82,7 @@ static int ask(struct question *q, struct pl_err *err)
 		at += g->shape[g->step[k].shape].n_nodes;
 	}
 	s = pl_sim_new(&h, err);
-	rc = s ? pl_sim_mean(s, NULL, &q->mean, err) : err->code;
+	rc = s ? pl_sim_mean(s, &q->mean, err) : err->code;
 out:
 	pl_sim_free(s);
 	pl_free(dur);

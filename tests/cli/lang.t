@@ -30,7 +30,6 @@ for p in run plan replay graph; do
 	sed -n 's/^statements of a \(.*\):$/\1/p' "$TMP/statements" >"$TMP/languages"
 	while read -r language <&3; do
 		page=$SRC/man/paceline-$language.5
-		[ "$language" = what-if ] && page=$SRC/man/paceline-replay.1
 		[ "$language" = program ] && page=$SRC/man/paceline-graph.1
 		lacks "$language" "$page" >"$TMP/lacks"
 		check "$p: the manual page of a $language names every statement and key" \

@@ -157,6 +157,29 @@ status 2 "no such link" "$BIN/replay" --what-if "latency fibre by 2" --topology 
 says 'what-if "latency fibre by 2": no link of the topology is called "fibre", but "nvlink" and "nic"' "... says which there are"
 status 2 "no such preset" "$BIN/replay" --what-if "latency by 2" --topology 4x2:abacus "$TMP/layers.graph"
 
+# ---- one engine -----------------------------------------------------------------------------------
+# same LINE PLAN: is the option what the line of a plan is? Some steps and members are the same, but for the list of changes.
+same() {
+	printf 'paceline-plan 1\n%s\n' "$2" >"$TMP/one.plan"
+	"$BIN/replay" -q -O csv --table=steps --what-if "$1" "$TMP/layers.graph" >"$TMP/line"
+	"$BIN/replay" -q -O csv --table=steps -p "$TMP/one.plan" "$TMP/layers.graph" >"$TMP/plan" &&
+		cmp "$TMP/line" "$TMP/plan" && ! grep -q ',,$' "$TMP/plan"
+}
+check "bandwidth: the option and the plan agree" same "bandwidth by 2" "bandwidth * by=2"
+check "ranks: the option and the plan agree" same "ranks 16" "ranks 16"
+check "latency: the option and the plan agree" same "latency to 30us" "latency to=30us"
+check "scale: the option and the plan agree" same "scale kind=comm,rank=0..3 by 0.5" "scale kind=comm rank=0..3 by=0.5"
+check "speed: the option and the plan agree" same "speed \"rank 3\" factor=0.5" "speed x 0.5 \"rank 3\""
+check "fuse-tensors: the option and the plan agree" same "fuse-tensors \"grad l3\" \"grad l4\"" "fuse-tensors \"grad l3\" \"grad l4\""
+printf 'paceline-plan 1\nfuse-tensors "grad l3" "grad l4"\n' >"$TMP/fused.plan"
+printf 'paceline-plan 1\nfuse-tensors "grad l3" "grad l4"\nbandwidth by=2\nranks 16\n' >"$TMP/both.plan"
+"$BIN/replay" -q -O csv --table=steps -p "$TMP/fused.plan" "$TMP/layers.graph" >"$TMP/fused"
+"$BIN/replay" -q -O csv --table=steps -p "$TMP/both.plan" "$TMP/layers.graph" >"$TMP/out"
+"$BIN/replay" -q -O csv --table=steps -p "$TMP/fused.plan" --what-if "bandwidth by 2" --what-if "ranks 16" \
+	"$TMP/layers.graph" >"$TMP/after"
+check "a network that changes with the buckets, and behind them" awk -F , 'FNR == 2 { v[++n] = $6 } END {
+	d = v[2] / v[3] - 1; print "# " v[1], v[2], v[3]; exit !(v[2] < v[1] && d < 1e-4 && d > -1e-4) }' "$TMP/fused" "$TMP/out" "$TMP/after"
+
 # ---- the report -----------------------------------------------------------------------------------
 status 0 "changes in words" "$BIN/replay" --what-if "ranks 16" --what-if "fix rank=0..3" "$TMP/layers.graph"
 check "... each with what it selects" sh -c "sed -n '2p;3p' '$TMP/out' | tr '\n' ' ' |

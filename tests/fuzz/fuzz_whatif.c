@@ -3,23 +3,25 @@
 
 #include "fuzz.h"
 #include "lang/lang.h"
-#include "sim/sim.h"
+#include "rewrite/rewrite.h"
 
-static const struct pl_lang_schema *const languages[] = { &pl_sim_whatif_schema, NULL };
+static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, NULL };
 
 static void one_line(const char *line)
 {
-	struct pl_whatif w = { 0 };
+	struct pl_plan p;
 	struct pl_buf b = { 0 };
 	struct pl_err err = { 0 };
-	int rc = pl_sim_whatif_add(&w, line, &err);
+	int rc;
 
-	FUZZ_CHECK(rc == 0 ? w.n == 1 : rc == PL_EUSAGE && err.msg[0] && !w.n);
+	pl_plan_init(&p);
+	rc = pl_rewrite_add_line(&p, line, &err);
+	FUZZ_CHECK(rc == 0 ? p.n_rw == 1 : rc == PL_EUSAGE && err.msg[0] && !p.n_rw);
 	memset(&err, 0, sizeof(err));
 	rc = pl_lang_help(languages, line, &b, &err);
 	FUZZ_CHECK(rc == 0 ? b.n > 0 : rc == PL_EUSAGE && err.msg[0]);
 	pl_buf_fini(&b);
-	pl_sim_whatif_fini(&w);
+	pl_plan_fini(&p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

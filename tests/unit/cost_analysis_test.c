@@ -116,7 +116,8 @@ static void on_hosts(void)
 
 static void special(void)
 {
-	struct pl_link_change change[] = { { "nic", 2, 1 }, { "*", 0.5, 3 } };
+	struct pl_link_change change[] = { { .link = "nic", .bandwidth = 2, .latency = 1 },
+					   { .link = "*", .bandwidth = 0.5, .latency = 3 } };
 	struct pl_cost_comm c = { .kind = PL_K_SEND, .n = 2, .bytes = 1000000, .group = PL_NONE };
 	struct topo x, y;
 

@@ -554,7 +554,7 @@ static void contention_of_others(void)
 
 static void moved(void)
 {
-	struct pl_link_change twice = { "nvlink", 2, 1 };
+	struct pl_link_change twice = { .link = "nvlink", .bandwidth = 2, .latency = 1 };
 	struct pl_cost_comm m = { .kind = PL_K_COLLECTIVE,
 				  .coll = PL_COLL_ALLREDUCE,
 				  .group = PL_NONE,
@@ -563,6 +563,7 @@ static void moved(void)
 	struct pl_err err = { 0 };
 	struct pl_cost c;
 	struct jobg j;
+	struct pl_topology topo;
 	struct topo x;
 	double line = 20000 + 0.3 * (1 << 24), base;
 
@@ -571,12 +572,23 @@ static void moved(void)
 	lone(&j, 0, 40, 20000, 0.3, 0, 0, 1000, 100000000);
 	if (!ok(!fit_job(&j, &x.t, &c, &err), "fits"))
 		return;
+	topo = c.topo;
 	ok(near((double)pl_cost_transfer(&c, &m), line, 1e-3), "as recorded: the line");
 	base = (double)pl_cost_analytic(&x.t, &m);
 	m.n = 16;
-	ok(near((double)pl_cost_transfer(&c, &m), line * (double)pl_cost_analytic(&x.t, &m) / base,
+	ok(near((double)pl_cost_transfer(&c, &m),
+		20000 * 15.0 / 3 + 0.3 * (15.0 / 16) / (3.0 / 4) * (1 << 24), 1e-3),
+	   "more ranks: latency and bytes are moved apart");
+	c.topo.n_ranks = 16;
+	c.topo.host = (struct pl_thost[]){ { "a", 0, 4 }, { "b", 4, 12 } };
+	c.topo.n_hosts = 2;
+	c.topo.link = (struct pl_tlink[]){ x.t.link[0], x.t.link[1] };
+	c.topo.link[1].latency_ns = 50000;
+	ok(near((double)pl_cost_transfer(&c, &m),
+		20000 * 30 * 50000.0 / (6 * 5000) + 0.3 * (15.0 / 16) / (3.0 / 4) * (1 << 24),
 		1e-3),
-	   "more ranks: moved by analysis");
+	   "... over the links of a topology that has so many");
+	c.topo = topo;
 	m.n = RANKS;
 	m.algo = PL_ALGO_TREE;
 	ok(near((double)pl_cost_transfer(&c, &m), line * (double)pl_cost_analytic(&x.t, &m) / base,
@@ -594,7 +606,7 @@ static void moved(void)
 	m.bytes = 100000;
 	ok(near((double)pl_cost_transfer(&c, &m), 20000 + 0.15 * 100000, 0.01),
 	   "... and of a small one the bytes alone, as what-if has it");
-	twice = (struct pl_link_change){ "*", 1, 3 };
+	twice = (struct pl_link_change){ .link = "*", .bandwidth = 1, .latency = 3 };
 	ok(near((double)pl_cost_transfer(&c, &m), 3 * 20000 + 0.3 * 100000, 0.01),
 	   "latency changes the other part alone");
 	m.bytes = 1 << 24;
@@ -665,13 +677,13 @@ static void lines(void)
 			      .b_ns_per_byte = 3,
 			      .min_bytes = 100,
 			      .max_bytes = 300 };
-	struct pl_link_change change[] = { { "nic", 4, 0.5 }, { "nvlink", 0.001, 1 } };
+	struct pl_link_change change[] = { { .link = "nic", .bandwidth = 4, .latency = 0.5 },
+					   { .link = "nvlink", .bandwidth = 0.001, .latency = 1 } };
 	struct pl_cost_comm comm = { .kind = PL_K_COLLECTIVE,
 				     .coll = PL_COLL_ALLREDUCE,
 				     .n = 4,
 				     .bytes = 1000,
-				     .change = change,
-				     .n_changes = 1 };
+				     .change = change };
 	struct pl_cost c = { .fit = &fit, .n_fits = 1 };
 	struct pl_cost_line l = { 0 };
 	struct topo x;
@@ -697,6 +709,7 @@ static void lines(void)
 		   fabs(l.a_ns + l.b_ns_per_byte * (1 << 20) -
 			(double)cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_RING, 8, 1 << 20, 0)) < 2,
 	   "without a fit: the analysis");
+	comm.n_changes = 1;
 	pl_cost_links(&c, &comm, &a, &b);
 	ok(fabs(a - 0.5) < 1e-3 && fabs(b - 0.25) < 1e-3, "the slower link changes: all of it");
 	comm.n_changes = 2;
@@ -705,6 +718,17 @@ static void lines(void)
 	change[0].link = change[1].link = "*";
 	pl_cost_links(&c, &comm, &a, &b);
 	ok(a == 0.5 && fabs(b - 250) < 1e-9, "all links: as they change");
+	c.n_fits = 1;
+	comm.n = 16;
+	comm.bytes = 1000;
+	ok(pl_cost_line(&c, &comm, &l) && fabs(l.a_ns - 1500) < 1e-9 &&
+		   fabs(l.b_ns_per_byte - 3.75 * 250) < 1e-6,
+	   "... in the line, too");
+	change[1] = (struct pl_link_change){
+		.link = "*", .bandwidth = 1, .latency = 70, .absolute = true
+	};
+	ok(pl_cost_line(&c, &comm, &l) && fabs(l.a_ns - 30 * 70) < 1e-9,
+	   "... where each of 30 messages has a latency of its own");
 }
 
 int main(void)

@@ -105,7 +105,7 @@ static void test_random(uint64_t seed)
 	memset(&e, 0, sizeof(e));
 	rc = make(&j, seed, 2 + (int)(seed % 3), 60 + (uint32_t)(seed * 7 % 200), steps,
 		  seed % 4 ? 0 : 5000000000, &err);
-	if (!ok(rc == 0 && (s = pl_sim_new(&j.g, &err)) && !pl_sim_run(s, NULL, &run, &err) &&
+	if (!ok(rc == 0 && (s = pl_sim_new(&j.g, &err)) && !pl_sim_run(s, &run, &err) &&
 			!pl_sim_edit(s, 0, (size_t)steps, &e, &err),
 		"seed %d: a job taken apart (%s)", (int)seed, err.msg))
 		return;
@@ -168,7 +168,7 @@ static void test_graph(uint64_t seed)
 		rc = change(&e, &rng, &err);
 	ok(rc == 0 && pl_edit_settle(&e, &err) == 0 && pl_edit_graph(&e, &g, &err) == 0 &&
 		   pl_graph_valid(&g, &err) && (s2 = pl_sim_new(&g, &err)) &&
-		   pl_sim_run(s2, NULL, &run, &err) == 0,
+		   pl_sim_run(s2, &run, &err) == 0,
 	   "seed %d: an edit is put together as a graph (%s)", (int)seed, err.msg);
 	for (uint32_t k = 0; run.step_end && k < 2; k++)
 		is_i64(run.step_end[k] - run.step_start[k], pl_edit_step(&e, k),

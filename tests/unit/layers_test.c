@@ -100,7 +100,7 @@ static void replayed(const struct pl_graph *g, pl_ns want)
 	struct pl_run run = { 0 };
 	pl_ns left = 0;
 
-	if (!ok(sim && pl_sim_run(sim, NULL, &run, &err) == 0, "it replays %s", err.msg))
+	if (!ok(sim && pl_sim_run(sim, &run, &err) == 0, "it replays %s", err.msg))
 		return;
 	is_i64(run.step_end[0] - run.step_start[0], want, "in the step's time");
 	for (uint32_t i = 0; i < g->shape[0].n_nodes; i++)

@@ -84,7 +84,7 @@ static const struct {
 	  "gradients become ready\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic by=2: another machine, not a setting\n" },
 	{ "big", big, "fsdp",
 	  "# fsdp: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -127,7 +127,7 @@ static const struct {
 	  "gradients become ready\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic by=2: another machine, not a setting\n" },
 	{ "big", big, "horovod",
 	  "# horovod: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -170,7 +170,7 @@ static const struct {
 	  "own\n"
 	  "# not expressed: order body.0.weight body.1.weight: communication is issued as "
 	  "gradients become ready\n"
-	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic by=2: another machine, not a setting\n" },
 	{ "big", big, "byteps",
 	  "# byteps: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -197,7 +197,7 @@ static const struct {
 	  "alone\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic by=2: another machine, not a setting\n" },
 	{ "big", big, "deepspeed",
 	  "# deepspeed: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -226,7 +226,7 @@ static const struct {
 	  "# not expressed: recompute body.0 body.1: no setting names the layers\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic by=2: another machine, not a setting\n" },
 	{ "big", big, "megatron",
 	  "# megatron: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -252,7 +252,7 @@ static const struct {
 	  "gradients become ready\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic by=2: another machine, not a setting\n" },
 	{ "big", big, "xla",
 	  "# xla: a plan by paceline; 104 ms a step predicted, 120 ms so far\n"
 	  "# sizes of some tensors are estimated: check what the framework makes of these\n"
@@ -274,7 +274,7 @@ static const struct {
 	  "alone\n"
 	  "# not expressed: algorithm hierarchical: the communication library chooses; NCCL can be "
 	  "told ring or tree, for all tensors alike\n"
-	  "# not expressed: bandwidth nic factor=2: another machine, not a setting\n" },
+	  "# not expressed: bandwidth nic by=2: another machine, not a setting\n" },
 	{ "plain", plain, "byteps",
 	  "# byteps: a plan by paceline\n"
 	  "# rounded up by BytePS to whole pages times the ranks of a host\n"

@@ -32,8 +32,9 @@ static const char full[] = HEAD "base \"a job.graph\"\n"
 				"algorithm ps \"k\" servers=4\n"
 				"algorithm ring\n"
 				"ranks 64\n"
-				"bandwidth nic factor=2\n"
-				"latency * factor=0.1\n"
+				"bandwidth nic by=2\n"
+				"latency * by=0.1\n"
+				"latency to=200000ns\n"
 				"speed \"rank 3\" host* factor=1.5\n"
 				"priority k fc.weight\n"
 				"scale kind=comm rank=2..4 by=0.5\n"
@@ -68,6 +69,7 @@ static const char older[] = HEAD "base \"a job.graph\"\n"
 				 "ranks 64\n"
 				 "bandwidth nic x 2\n"
 				 "latency * x 0.1\n"
+				 "latency to 200us\n"
 				 "speed x 1.5 \"rank 3\" host*\n"
 				 "priority \"k\" fc.weight\n"
 				 "scale kind=comm,rank=2..4 by 0.5\n"
@@ -84,7 +86,7 @@ static void text_is_kept(void)
 	if (last.code)
 		printf("# %s\n", last.msg);
 	is_str(written(&p, pl_plan_write_text, &b), full, "and written as it was");
-	ok(p.n_tensors == 4 && p.n_rw == 19, "tensors and rewrites");
+	ok(p.n_tensors == 4 && p.n_rw == 20, "tensors and rewrites");
 	ok(!p.complete && p.tensor[1].estimated && !p.tensor[0].estimated, "flags");
 	is_str(p.tensor[3].name, "a;b#c\\\x01", "a quoted name");
 	ok(p.rw[0].alone_ns == 210000 && p.rw[0].in_plan_ns == -5 && p.rw[3].alone_ns == INT64_MIN,
@@ -154,7 +156,10 @@ static void errors(void)
 		{ HEAD "fuse-ops a b x 0\n", "share must be above 0" },
 		{ HEAD "fuse-ops a b x nan\n", "share must be a decimal number" },
 		{ HEAD "bandwidth nic 2\n", "\"2\" is too much here" },
-		{ HEAD "bandwidth nic\n", "factor is missing; write: " },
+		{ HEAD "bandwidth nic\n", "by is missing; write: " },
+		{ HEAD "bandwidth nic factor=2 by=3\n", "by is there twice" },
+		{ HEAD "latency nic\n", "it needs by X or to TIME" },
+		{ HEAD "latency by=2 to=5us\n", "it needs by X or to TIME" },
 		{ HEAD "speed a\n", "factor is missing; write: " },
 		{ HEAD "algorithm star\n",
 		  "algorithm must be one of ring|tree|halving-doubling|hierarchical|ps, not "
@@ -167,7 +172,7 @@ static void errors(void)
 		{ HEAD "remove rank=3..1\n", "a range ends before it begins" },
 		{ HEAD "scale all\n", "by is missing; write: scale" },
 		{ HEAD "set kind=comm to=soon\n", "to must be a time, like 25us" },
-		{ HEAD "ranks 1\n", "ranks must be at least 2 and at most 10000" },
+		{ HEAD "ranks 0\n", "ranks must be at least 1 and at most 1000000" },
 		{ HEAD "base a\nbase b\n", "line 3, column 1: base is there twice" },
 		{ HEAD "tensor a 1\ntensor a 2\n", "\"a\" is there twice" },
 		{ HEAD "tensor a -1\n", "bytes must be at least 0" },
@@ -256,6 +261,10 @@ static void any_rewrite(struct pl_plan *p)
 			rw.to = (pl_ns)below(1u << 30);
 		else if (f->type == PL_LANG_FLAG)
 			any_selector(&rw.select);
+	}
+	if (rw.op == PL_RW_LATENCY) { /* one of the two */
+		rw.to = below(2) ? (pl_ns)below(1u << 30) : -1;
+		rw.x = rw.to < 0 ? (double)(1 + below(1000)) / 7 : 0;
 	}
 	for (uint32_t i = 0; i < rw.n_args; i++) {
 		any_name(names[i]);

@@ -8,7 +8,9 @@
 #define SIM_FIXTURE_H
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "rewrite/rewrite.h"
 #include "sim/sim.h"
 #include "tap.h"
 
@@ -396,6 +398,33 @@ __attribute__((unused)) static bool agrees(const struct job *j, const struct pl_
 	for (size_t k = 0; k < j->g.n_steps; k++)
 		free(x.start[k]);
 	return same;
+}
+
+/* Apply lines of --what-if, separated by ";", to the durations of the simulator. hits: of the
+ * first; may be NULL. */
+static inline int change_durations(struct pl_sim *s, const struct pl_graph *g, const char *text,
+				   uint64_t *hits, struct pl_err *err)
+{
+	struct pl_plan p;
+	char copy[200], *line = copy;
+	uint64_t n[8] = { 0 };
+	bool guessed;
+	int rc = 0;
+
+	pl_plan_init(&p);
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *next; rc >= 0 && line; line = next) {
+		next = strchr(line, ';');
+		if (next)
+			*next++ = '\0';
+		rc = pl_rewrite_add_line(&p, line, err);
+	}
+	if (rc >= 0)
+		rc = pl_rewrite_durations(s, g, &p, NULL, n, &guessed, err);
+	if (hits)
+		*hits = n[0];
+	pl_plan_fini(&p);
+	return rc;
 }
 
 static inline bool path_is_whole(const struct pl_path *p, pl_ns t0)

@@ -88,7 +88,6 @@ static void test_shared(uint64_t seed, int places)
 {
 	struct pl_err err = { 0 };
 	struct user u[USERS], half[USERS];
-	struct pl_whatif w = { 0 };
 	struct pl_run r = { 0 }, p = { 0 };
 	struct pl_path path = { 0 };
 	struct pl_sim *s = NULL;
@@ -106,9 +105,9 @@ static void test_shared(uint64_t seed, int places)
 	slow_queue(u, places);
 	slow_queue(half, places);
 	if (queue_graph(&j, u, (uint32_t)places, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
-	    pl_sim_run(s, NULL, &r, &err) < 0 ||
-	    pl_sim_whatif_add(&w, "scale kind=send by 0.5", &err) < 0 ||
-	    pl_sim_run(s, &w, &p, &err) < 0 || pl_sim_path_find(s, &r, &path, &err) < 0) {
+	    pl_sim_run(s, &r, &err) < 0 || pl_sim_path_find(s, &r, &path, &err) < 0 ||
+	    change_durations(s, &j.g, "scale kind=send by 0.5", NULL, &err) < 0 ||
+	    pl_sim_run(s, &p, &err) < 0) {
 		ok(false, "shared: %s", err.msg);
 		return;
 	}
@@ -126,7 +125,6 @@ static void test_shared(uint64_t seed, int places)
 		   (places > 1 || path.n > 2),
 	   "%d places: the path goes through those who held the resource", places);
 	pl_sim_path_fini(&path);
-	pl_sim_whatif_fini(&w);
 	pl_sim_run_fini(&r);
 	pl_sim_run_fini(&p);
 	pl_sim_free(s);
@@ -181,7 +179,6 @@ static void test_sharing(uint64_t seed, int capacity)
 	struct pl_err err = { 0 };
 	struct user u[USERS], half[USERS], late[USERS];
 	pl_ns work[USERS], less[USERS];
-	struct pl_whatif w = { 0 };
 	struct pl_run r = { 0 }, p = { 0 };
 	struct pl_sim *s = NULL;
 	struct job j;
@@ -199,9 +196,9 @@ static void test_sharing(uint64_t seed, int capacity)
 		return;
 	}
 	j.g.res[0].discipline = PL_DS_shared;
-	if (!(s = pl_sim_new(&j.g, &err)) || pl_sim_run(s, NULL, &r, &err) < 0 ||
-	    pl_sim_whatif_add(&w, "scale kind=send by 0.5", &err) < 0 ||
-	    pl_sim_run(s, &w, &p, &err) < 0) {
+	if (!(s = pl_sim_new(&j.g, &err)) || pl_sim_run(s, &r, &err) < 0 ||
+	    change_durations(s, &j.g, "scale kind=send by 0.5", NULL, &err) < 0 ||
+	    pl_sim_run(s, &p, &err) < 0) {
 		ok(false, "sharing: %s", err.msg);
 		return;
 	}
@@ -216,10 +213,9 @@ static void test_sharing(uint64_t seed, int capacity)
 	for (int i = 0; i < USERS; i++)
 		j.g.step[0].start[2 * i + 1] = late[i].start += 1000;
 	s = pl_sim_new(&j.g, &err);
-	ok(s && pl_sim_run(s, NULL, &r, &err) == 0 && near(s, &r, late, 4) &&
+	ok(s && pl_sim_run(s, &r, &err) == 0 && near(s, &r, late, 4) &&
 		   pl_sim_unexplained(s, 0, 1) == 1000,
 	   "%d at full speed: what nothing explains passes before", capacity);
-	pl_sim_whatif_fini(&w);
 	pl_sim_run_fini(&r);
 	pl_sim_run_fini(&p);
 	pl_sim_free(s);
@@ -230,7 +226,6 @@ static void test_priority(uint64_t seed, int places)
 {
 	struct pl_err err = { 0 };
 	struct user u[USERS], half[USERS];
-	struct pl_whatif w = { 0 };
 	struct pl_run r = { 0 }, p = { 0 };
 	struct pl_sim *s = NULL;
 	struct pl_shape *sh;
@@ -257,9 +252,9 @@ static void test_priority(uint64_t seed, int places)
 	memset(sh->priority, 0xff, sh->n_nodes * sizeof(*sh->priority));
 	for (int i = 0; i < USERS; i++)
 		sh->priority[2 * i + 1] = u[i].priority;
-	if (!(s = pl_sim_new(&j.g, &err)) || pl_sim_run(s, NULL, &r, &err) < 0 ||
-	    pl_sim_whatif_add(&w, "scale kind=send by 0.5", &err) < 0 ||
-	    pl_sim_run(s, &w, &p, &err) < 0) {
+	if (!(s = pl_sim_new(&j.g, &err)) || pl_sim_run(s, &r, &err) < 0 ||
+	    change_durations(s, &j.g, "scale kind=send by 0.5", NULL, &err) < 0 ||
+	    pl_sim_run(s, &p, &err) < 0) {
 		ok(false, "priorities: %s", err.msg);
 		return;
 	}
@@ -269,7 +264,6 @@ static void test_priority(uint64_t seed, int places)
 	}
 	ok(same, "%d places, priorities: as recorded", places);
 	ok(scaled, "%d places, priorities: as simulated with half the time each", places);
-	pl_sim_whatif_fini(&w);
 	pl_sim_run_fini(&r);
 	pl_sim_run_fini(&p);
 	pl_sim_free(s);

@@ -16,7 +16,6 @@ static void test_random(uint64_t seed)
 	struct pl_err err = { 0 };
 	struct job j;
 	struct pl_run r = { 0 }, w = { 0 };
-	struct pl_whatif what = { 0 };
 	struct pl_sim *s;
 	pl_ns *dur[4];
 	double mean = 0;
@@ -29,7 +28,7 @@ static void test_random(uint64_t seed)
 	}
 	for (size_t k = 0; k < j.g.n_steps; k++)
 		dur[k] = j.g.step[k].dur;
-	ok(pl_sim_run(s, NULL, &r, &err) == 0 && agrees(&j, &r, dur),
+	ok(pl_sim_run(s, &r, &err) == 0 && agrees(&j, &r, dur),
 	   "seed %llu: as the slow simulation has it", (unsigned long long)seed);
 
 	/* the same durations scaled by hand */
@@ -49,16 +48,16 @@ static void test_random(uint64_t seed)
 			dur[k][i] = (pl_ns)((double)j.g.step[k].dur[i] * f + 0.5);
 		}
 	}
-	ok(pl_sim_whatif_add(&what, "scale kind=comm by 0.5", &err) == 0 &&
-		   pl_sim_whatif_add(&what, "scale kind=kernel,rank=2 by 1.25", &err) == 0 &&
-		   pl_sim_whatif_add(&what, "scale name=relu\\[1\\],step=11 by 3", &err) == 0 &&
-		   pl_sim_run(s, &what, &w, &err) == 0 && agrees(&j, &w, dur),
+	ok(change_durations(s, &j.g,
+			    "scale kind=comm by 0.5;scale kind=kernel,rank=2 by 1.25;"
+			    "scale name=relu\\[1\\],step=11 by 3",
+			    NULL, &err) == 0 &&
+		   pl_sim_run(s, &w, &err) == 0 && agrees(&j, &w, dur),
 	   "seed %llu: a what-if is the same as other durations", (unsigned long long)seed);
-	ok(pl_sim_mean(s, &what, &mean, &err) == 0 && mean == pl_sim_run_mean_step(s, &w),
+	ok(pl_sim_mean(s, &mean, &err) == 0 && mean == pl_sim_run_mean_step(s, &w),
 	   "seed %llu: the mean without keeping the run", (unsigned long long)seed);
 	for (size_t k = 0; k < j.g.n_steps; k++)
 		free(dur[k]);
-	pl_sim_whatif_fini(&what);
 	pl_sim_run_fini(&r);
 	pl_sim_run_fini(&w);
 	pl_sim_free(s);
@@ -68,16 +67,22 @@ static void test_random(uint64_t seed)
 /* Several what-ifs at once: each as if it were alone. */
 static void test_many(uint64_t seed)
 {
-	static const char *const text[] = {
-		"scale kind=comm by 0.5", "scale rank=1 by 0",	     "scale kind=gap by 2",
-		"scale step=11 by 3",	  "scale kind=host_op by 7", "scale all by 1.5",
+	static const struct pl_selector some[] = {
+		{ .key[PL_SEL_KIND] = "comm" },
+		{ .key[PL_SEL_RANK] = "1" },
+		{ .key[PL_SEL_KIND] = "gap" },
+		{ .key[PL_SEL_STEP] = "11" },
+		{ .key[PL_SEL_LAYER] = "0.." },
+		{ .key[PL_SEL_KIND] = "host_op" },
+		{ .all = true },
 	};
-	const struct pl_whatif *w[PL_LEN(text)];
-	struct pl_whatif what[PL_LEN(text)] = { 0 };
+	static const float factor[] = { 0.5F, 0, 2, 3, 1.5F, 7, 1.5F };
+	struct pl_graph_select select[PL_LEN(some)] = { 0 };
+	struct pl_sim_scale scale[PL_LEN(some)];
 	struct pl_err err = { 0 };
 	struct job j;
 	struct pl_sim *s;
-	double one[PL_LEN(text)], many[PL_LEN(text)];
+	double one[PL_LEN(some)], many[PL_LEN(some)];
 	int rc = 0, same = 0;
 
 	rc = make_job(&j, seed, 3, 200, 3, 100, seed % 2 ? 0 : INT64_C(7000000000), &err);
@@ -89,27 +94,26 @@ static void test_many(uint64_t seed)
 		ok(false, "seed %llu: %s", (unsigned long long)seed, err.msg);
 		return;
 	}
-	for (size_t i = 0; i < PL_LEN(text) && rc == 0; i++) {
-		w[i] = &what[i];
-		/* of one change, of two and of three; the fourth of too many for company */
-		for (size_t k = 0; k < (i == 3 ? 9 : 1 + i % 3) && rc == 0; k++)
-			rc = pl_sim_whatif_add(&what[i], text[(i + k) % PL_LEN(text)], &err);
+	if (seed % 3) /* on top of durations that are not recorded */
+		rc = change_durations(s, &j.g, "scale kind=comm by 0.3;set rank=2 to 41ns", NULL,
+				      &err);
+	for (size_t i = 0; i < PL_LEN(some) && rc == 0; i++) {
+		rc = pl_graph_select_init(&select[i], &some[i], &j.g, NULL, &err);
+		scale[i] = (struct pl_sim_scale){ &select[i], factor[i] };
 		if (rc == 0)
-			rc = pl_sim_mean(s, &what[i], &one[i], &err);
+			rc = pl_sim_means(s, &scale[i], 1, &one[i], &err);
 	}
-	for (size_t n = 1; n <= PL_LEN(text) && rc == 0; n++) {
-		rc = pl_sim_means(s, w, n, many, &err);
+	for (size_t n = 1; n <= PL_LEN(some) && rc == 0; n++) {
+		rc = pl_sim_means(s, scale, n, many, &err);
 		same += rc == 0 && !memcmp(one, many, n * sizeof(*one));
 	}
-	ok(rc == 0 && same == (int)PL_LEN(text) && one[0] != one[1] && one[2] != one[5],
-	   "seed %llu: changes simulated side by side are as each alone", (unsigned long long)seed);
-	ok(pl_sim_side_by_side(s, w[0]) == (seed % 4 ? 4 : 1) &&
-		   pl_sim_side_by_side(s, w[2]) == (seed % 4 ? 2 : 1) &&
-		   pl_sim_side_by_side(s, w[3]) == 1,
-	   "seed %llu: how many are, by the number of changes and the graph",
+	ok(rc == 0 && same == (int)PL_LEN(some) && one[0] != one[1] && one[2] != one[6],
+	   "seed %llu: changes simulated side by side are as each alone (%s)",
+	   (unsigned long long)seed, err.msg);
+	ok(pl_sim_side_by_side(s) == (seed % 4 ? 4 : 1), "seed %llu: how many are, by the graph",
 	   (unsigned long long)seed);
-	for (size_t i = 0; i < PL_LEN(text); i++)
-		pl_sim_whatif_fini(&what[i]);
+	for (size_t i = 0; i < PL_LEN(some); i++)
+		pl_graph_select_fini(&select[i]);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -126,7 +130,7 @@ static void test_path(uint64_t seed)
 	bool same = true;
 
 	if (make_job(&j, seed, 3, 150, 3, 100, 0, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
-	    pl_sim_run(s, NULL, &r, &err) < 0 || pl_sim_path_find(s, &r, &p, &err) < 0) {
+	    pl_sim_run(s, &r, &err) < 0 || pl_sim_path_find(s, &r, &p, &err) < 0) {
 		ok(false, "seed %llu: %s", (unsigned long long)seed, err.msg);
 		return;
 	}
@@ -240,7 +244,7 @@ static void test_account(uint64_t seed)
 	pl_ns waits = 0, awaited = 0, rank_waits = 0;
 
 	if (make_job(&j, seed, 3, 200, 3, 60, 0, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
-	    pl_sim_run(s, NULL, &r, &err) < 0 || pl_sim_account_make(s, &r, &a, &err) < 0) {
+	    pl_sim_run(s, &r, &err) < 0 || pl_sim_account_make(s, &r, &a, &err) < 0) {
 		ok(false, "seed %llu: %s", (unsigned long long)seed, err.msg);
 		return;
 	}
@@ -277,14 +281,16 @@ static void test_account(uint64_t seed)
 
 static uint64_t hits(const struct pl_graph *g, const char *text)
 {
-	struct pl_whatif w = { 0 };
 	struct pl_err err = { 0 };
-	uint64_t n = UINT64_MAX;
+	struct pl_sim *s = pl_sim_new(g, &err);
+	uint64_t n[4] = { 0 };
 
-	if (pl_sim_whatif_add(&w, text, &err) < 0 || pl_sim_whatif_hits(&w, g, &n, &err) < 0)
+	if (!s || change_durations(s, g, text, n, &err) < 0) {
 		printf("# %s\n", err.msg);
-	pl_sim_whatif_fini(&w);
-	return n;
+		n[0] = UINT64_MAX;
+	}
+	pl_sim_free(s);
+	return n[0];
 }
 
 static uint64_t count(const struct job *j, uint8_t role, int kind, int32_t rank)
@@ -322,14 +328,15 @@ static void test_whatif(void)
 	bool all = true;
 
 	for (size_t i = 0; i < PL_LEN(wrong); i++) {
-		struct pl_whatif w = { 0 };
+		struct pl_plan p;
 		struct pl_err e = { 0 };
 
-		if (pl_sim_whatif_add(&w, wrong[i], &e) != PL_EUSAGE || !e.msg[0] || w.n) {
+		pl_plan_init(&p);
+		if (pl_rewrite_add_line(&p, wrong[i], &e) != PL_EUSAGE || !e.msg[0] || p.n_rw) {
 			printf("# accepted: \"%s\"\n", wrong[i]);
 			all = false;
 		}
-		pl_sim_whatif_fini(&w);
+		pl_plan_fini(&p);
 	}
 	ok(all, "%zu wrong changes are refused as usage", PL_LEN(wrong));
 	if (make_job(&j, 5, 3, 200, 3, 60, 0, &err) < 0) {
@@ -392,9 +399,9 @@ static void test_fold(bool median)
 	/* the first shape has no entries: three steps of the second remain, and are alike */
 	pl_graph_init(&f);
 	if (make_job(&j, 77, 2, 120, 4, 500, 0, &err) < 0 || !(all = pl_sim_new(&j.g, &err)) ||
-	    pl_sim_run(all, NULL, &ra, &err) < 0 || pl_sim_fold(&j.g, median, &f, &n, &err) < 0 ||
+	    pl_sim_run(all, &ra, &err) < 0 || pl_sim_fold(&j.g, median, &f, &n, &err) < 0 ||
 	    !pl_graph_valid(&f, &err) || !(s = pl_sim_new(&f, &err)) ||
-	    pl_sim_run(s, NULL, &r, &err) < 0) {
+	    pl_sim_run(s, &r, &err) < 0) {
 		ok(false, "fold: %s", err.msg);
 		return;
 	}
@@ -451,7 +458,7 @@ static void test_timeline(void)
 	pl_ns kernels = 0;
 
 	if (make_job(&j, 3, 2, 300, 2, 100, 0, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
-	    pl_sim_run(s, NULL, &r, &err) < 0 || pl_sim_timeline(s, &r, &x.sink, &err) < 0) {
+	    pl_sim_run(s, &r, &err) < 0 || pl_sim_timeline(s, &r, &x.sink, &err) < 0) {
 		ok(false, "timeline: %s", err.msg);
 		return;
 	}
@@ -476,8 +483,9 @@ static void test_timeline(void)
 
 static void test_limits(void)
 {
+	static const struct pl_selector everything = { .all = true };
+	struct pl_graph_select all = { 0 };
 	struct pl_err err = { 0 };
-	struct pl_whatif w = { 0 };
 	struct pl_sim *s;
 	struct job j;
 	double mean;
@@ -487,11 +495,15 @@ static void test_limits(void)
 		return;
 	}
 	s = pl_sim_new(&j.g, &err);
-	ok(s && pl_sim_whatif_add(&w, "scale all by 1000000", &err) == 0 &&
-		   pl_sim_mean(s, &w, &mean, &err) == PL_ELIMIT,
+	ok(s && change_durations(s, &j.g, "scale all by 1000000", NULL, &err) == PL_ELIMIT,
 	   "a change that would overflow is refused");
+	memset(&err, 0, sizeof(err));
+	ok(s && pl_graph_select_init(&all, &everything, &j.g, NULL, &err) == 0 &&
+		   pl_sim_means(s, &(struct pl_sim_scale){ &all, 1e6F }, 1, &mean, &err) ==
+			   PL_ELIMIT,
+	   "... also if it is only tried");
+	pl_graph_select_fini(&all);
 	pl_sim_free(s);
-	pl_sim_whatif_fini(&w);
 	memset(&err, 0, sizeof(err));
 	j.g.shape[0].type[j.g.shape[0].n_nodes - 1] = PL_N_POLICY;
 	ok(!pl_sim_new(&j.g, &err) && err.code == PL_EABSENT, "policy nodes are not replayed yet");
@@ -510,8 +522,9 @@ static int everything(void)
 {
 	struct seen x = { .sink = { .batch = see } };
 	struct pl_err err = { 0 };
-	struct pl_whatif w = { 0 };
-	const struct pl_whatif *both[] = { &w, &w };
+	static const struct pl_selector everything = { .all = true };
+	struct pl_graph_select all = { 0 };
+	const struct pl_sim_scale both[] = { { &all, 0.5F }, { &all, 0.5F } };
 	struct pl_run r = { 0 };
 	struct pl_path p = { 0 };
 	struct pl_account a = { 0 };
@@ -528,15 +541,16 @@ static int everything(void)
 		rc = err.code;
 		goto out;
 	}
-	PL_TRY(pl_sim_whatif_add(&w, "scale kind=comm,rank=0 by 0.5", &err));
-	PL_TRY(pl_sim_run(s, &w, &r, &err));
+	PL_TRY(change_durations(s, &j.g, "scale kind=comm,rank=0 by 0.5", NULL, &err));
+	PL_TRY(pl_graph_select_init(&all, &everything, &j.g, NULL, &err));
+	PL_TRY(pl_sim_run(s, &r, &err));
 	PL_TRY(pl_sim_means(s, both, 2, mean, &err));
 	PL_TRY(pl_sim_path_find(s, &r, &p, &err));
 	PL_TRY(pl_sim_account_make(s, &r, &a, &err));
 	PL_TRY(pl_sim_timeline(s, &r, &x.sink, &err));
 	PL_TRY(pl_sim_fold(&j.g, true, &f, NULL, &err));
 out:
-	pl_sim_whatif_fini(&w);
+	pl_graph_select_fini(&all);
 	pl_sim_path_fini(&p);
 	pl_sim_account_fini(&a);
 	pl_sim_run_fini(&r);

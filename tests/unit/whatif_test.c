@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "cost/cost.h"
+#include "rewrite/rewrite.h"
 #include "sim_fixture.h"
 
 /* ---- a job that knows more ------------------------------------------------------------------- */
@@ -230,15 +230,16 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 {
 	const struct statement *x[MOST];
 	uint64_t hits[MOST] = { 0 }, want[MOST] = { 0 };
-	struct pl_whatif_model *m = NULL;
-	struct pl_whatif w = { 0 };
+	struct pl_plan p;
 	struct pl_err err = { 0 };
 	struct pl_run r = { 0 };
 	struct pl_sim *s = NULL;
 	struct job j;
 	pl_ns *dur[4] = { NULL };
 	double mean = -1;
-	bool read = true;
+	bool read = true, guessed;
+
+	pl_plan_init(&p);
 
 	if (make_job(&j, seed, 3, 120, 4, 100, 0, &err) < 0 || know_more(&j, &err) < 0 ||
 	    !(s = pl_sim_new(&j.g, &err))) {
@@ -247,25 +248,22 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 	}
 	for (size_t k = 0; k < n; k++) {
 		x[k] = &statements[n == 1 ? first : below(&j, PL_LEN(statements))];
-		read &= pl_sim_whatif_add(&w, x[k]->text, &err) == 0;
+		read &= pl_rewrite_add_line(&p, x[k]->text, &err) == 0;
 	}
-	m = read ? pl_sim_whatif_model_new(&w, &j.g, NULL, &err) : NULL;
-	w.model = m;
+	read &= pl_rewrite_durations(s, &j.g, &p, NULL, hits, &guessed, &err) == 0;
 	for (size_t k = 0; k < j.g.n_steps; k++)
 		dur[k] = slowly(&j, k, x, n, want);
-	ok(m && pl_sim_run(s, &w, &r, &err) == 0 && agrees(&j, &r, dur),
+	ok(read && pl_sim_run(s, &r, &err) == 0 && agrees(&j, &r, dur),
 	   "seed %llu: \"%s\"%s: as the slow reading has it %s", (unsigned long long)seed,
 	   x[0]->text, n > 1 ? " and others" : "", err.msg);
-	ok(m && pl_sim_whatif_hits(&w, &j.g, hits, &err) == 0 &&
-		   !memcmp(hits, want, n * sizeof(*hits)),
-	   "seed %llu: ... and it selects as many", (unsigned long long)seed);
-	ok(m && pl_sim_mean(s, &w, &mean, &err) == 0 && mean == pl_sim_run_mean_step(s, &r),
+	ok(read && !memcmp(hits, want, n * sizeof(*hits)), "seed %llu: ... and it selects as many",
+	   (unsigned long long)seed);
+	ok(read && pl_sim_mean(s, &mean, &err) == 0 && mean == pl_sim_run_mean_step(s, &r),
 	   "seed %llu: ... with the same mean step", (unsigned long long)seed);
 	for (size_t k = 0; k < j.g.n_steps; k++)
 		free(dur[k]);
 	pl_sim_run_fini(&r);
-	pl_sim_whatif_fini(&w);
-	pl_sim_whatif_model_free(m);
+	pl_plan_fini(&p);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
 }
@@ -275,7 +273,7 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 static void test_refused(void)
 {
 	static const char *const wrong[][2] = {
-		{ "halve all", "there are scale, remove, set, fix, bandwidth, latency, ranks" },
+		{ "halve all", "there is no statement \"halve\"; paceline-plan(5) lists them" },
 		{ "scal all by 2", "did you mean scale?" },
 		{ "scale knid=comm by 2", "scale has no \"knid\"; did you mean kind?" },
 		{ "remove", "write all, or KEY=PATTERN" },
@@ -310,38 +308,28 @@ static void test_refused(void)
 	};
 
 	for (size_t i = 0; i < PL_LEN(wrong); i++) {
-		struct pl_whatif w = { 0 };
+		struct pl_plan p;
 		struct pl_err err = { 0 };
-		int rc = pl_sim_whatif_add(&w, wrong[i][0], &err);
+		int rc;
 
+		pl_plan_init(&p);
+		rc = pl_rewrite_add_line(&p, wrong[i][0], &err);
 		ok(rc == PL_EUSAGE && strstr(err.msg, wrong[i][0]) &&
-			   strstr(err.msg, wrong[i][1]) && !w.n,
+			   strstr(err.msg, wrong[i][1]) && !p.n_rw,
 		   "refused: %s", rc < 0 ? err.msg : wrong[i][0]);
-		pl_sim_whatif_fini(&w);
+		pl_plan_fini(&p);
 	}
 }
 
-static int run_with(const struct job *j, const char *text, bool prepare, struct pl_err *err)
+static int run_with(const struct job *j, const char *text, struct pl_err *err)
 {
-	struct pl_whatif_model *m = NULL;
-	struct pl_whatif w = { 0 };
-	struct pl_sim *s = NULL;
-	double mean;
+	struct pl_sim *s;
 	int rc;
 
 	memset(err, 0, sizeof(*err));
-	PL_TRY(pl_sim_whatif_add(&w, text, err));
-	if (prepare && !(m = pl_sim_whatif_model_new(&w, &j->g, NULL, err))) {
-		rc = err->code;
-		goto out;
-	}
-	w.model = m;
 	s = pl_sim_new(&j->g, err);
-	rc = s ? pl_sim_mean(s, &w, &mean, err) : err->code;
-out:
+	rc = s ? change_durations(s, &j->g, text, NULL, err) : err->code;
 	pl_sim_free(s);
-	pl_sim_whatif_fini(&w);
-	pl_sim_whatif_model_free(m);
 	return rc;
 }
 
@@ -354,12 +342,10 @@ static void test_limits(void)
 		ok(false, "%s", err.msg);
 		return;
 	}
-	ok(run_with(&j, "set all to 9000000000s", true, &err) == PL_ELIMIT &&
+	ok(run_with(&j, "set all to 9000000000s", &err) == PL_ELIMIT &&
 		   strstr(err.msg, "smaller times"),
 	   "times that sum to more than 2^61 ns: %s", err.msg);
-	ok(run_with(&j, "fix all", false, &err) == PL_EINTERNAL && strstr(err.msg, "\"fix all\""),
-	   "what needs the whole graph says so: %s", err.msg);
-	ok(run_with(&j, "bandwidth nowhere by 2", true, &err) == PL_EUSAGE &&
+	ok(run_with(&j, "bandwidth nowhere by 2", &err) == PL_EUSAGE &&
 		   strstr(err.msg, "\"nowhere\"") && strstr(err.msg, "\"pcie\" and \"nic\""),
 	   "a link that there is not: %s", err.msg);
 	pl_graph_fini(&j.g);
@@ -422,26 +408,17 @@ static void test_line(struct job *j, const char *text, double a, double b, doubl
 {
 	const struct pl_gstep *st = &j->g.step[0];
 	const struct pl_shape *s = &j->g.shape[0];
-	struct pl_whatif_model *m = NULL;
-	struct pl_whatif w = { 0 };
+	static const struct pl_selector everything = { .all = true };
+	struct pl_graph_select all = { 0 };
+	const struct pl_sim_scale both[2] = { { &all, 1 }, { &all, 0.5 } };
 	struct pl_err err = { 0 };
 	struct pl_run r = { 0 };
 	struct pl_sim *sim = pl_sim_new(&j->g, &err);
-	const struct pl_whatif *both[2] = { &w, &w };
 	double worst = 0, mean[2] = { -1, -1 };
-	int rc = sim ? 0 : err.code;
-	char copy[200], *p = copy;
 
-	snprintf(copy, sizeof(copy), "%s", text);
-	for (char *next; rc >= 0 && p; p = next) {
-		next = strchr(p, ';');
-		if (next)
-			*next++ = '\0';
-		rc = pl_sim_whatif_add(&w, p, &err);
-	}
-	m = rc >= 0 ? pl_sim_whatif_model_new(&w, &j->g, NULL, &err) : NULL;
-	w.model = m;
-	if (!m || pl_sim_run(sim, &w, &r, &err) < 0) {
+	if (!sim || change_durations(sim, &j->g, text, NULL, &err) < 0 ||
+	    pl_sim_run(sim, &r, &err) < 0 ||
+	    pl_graph_select_init(&all, &everything, &j->g, NULL, &err) < 0) {
 		ok(false, "%s: %s", text, err.msg);
 		goto out;
 	}
@@ -452,14 +429,13 @@ static void test_line(struct job *j, const char *text, double a, double b, doubl
 
 		worst = fmax(worst, fabs((double)pl_sim_run_dur(sim, &r, 0, i) - want));
 	}
-	ok(pl_sim_means(sim, both, 2, mean, &err) == 0 && mean[0] == mean[1] &&
+	ok(pl_sim_means(sim, both, 2, mean, &err) == 0 && (mean[1] < mean[0] || mean[0] == 0) &&
 		   mean[0] == pl_sim_run_mean_step(sim, &r),
 	   "%s: the same beside another", text);
 	ok(worst <= 1, "%s: within a nanosecond of the line (%.2f)", text, worst);
 out:
+	pl_graph_select_fini(&all);
 	pl_sim_run_fini(&r);
-	pl_sim_whatif_fini(&w);
-	pl_sim_whatif_model_free(m);
 	pl_sim_free(sim);
 }
 
@@ -493,22 +469,17 @@ static void test_communication(void)
 /* Which communication has more workers: by coordinates, by gradients, by all ranks. */
 static uint64_t parallel(struct job *j, bool *guessed)
 {
-	struct pl_whatif_model *m;
-	struct pl_whatif w = { 0 };
 	struct pl_err err = { 0 };
+	struct pl_sim *s = pl_sim_new(&j->g, &err);
+	struct pl_plan p;
 	uint64_t n = UINT64_MAX;
 
-	if (pl_sim_whatif_add(&w, "ranks 8", &err) < 0 ||
-	    !(m = pl_sim_whatif_model_new(&w, &j->g, NULL, &err))) {
-		pl_sim_whatif_fini(&w);
-		return n;
-	}
-	w.model = m;
-	*guessed = pl_sim_whatif_model_guessed(m);
-	if (pl_sim_whatif_hits(&w, &j->g, &n, &err) < 0)
+	pl_plan_init(&p);
+	if (!s || pl_rewrite_add_line(&p, "ranks 8", &err) < 0 ||
+	    pl_rewrite_durations(s, &j->g, &p, NULL, &n, guessed, &err) < 0)
 		n = UINT64_MAX;
-	pl_sim_whatif_fini(&w);
-	pl_sim_whatif_model_free(m);
+	pl_plan_fini(&p);
+	pl_sim_free(s);
 	return n;
 }
 

@@ -1,0 +1,421 @@
+/*
+ * bandwidth, latency and ranks: another network, or another number of data-parallel workers.
+ *
+ * A class is the communications that cost the same. For each class lib/cost gives the line a + b S
+ * that was fitted to the graph, for the recorded network and for the present one. A recorded
+ * transfer is multiplied by the line after the rewrite divided by the line before, so that an
+ * unusually long or short transfer stays so. Communication that a plan builds anew has its duration
+ * from the same lines (rewrite_sync.c).
+ *
+ * The data-parallel communication is found by the first rule that applies: communication whose
+ * members have several data-parallel coordinates; if the graph has no coordinates, communication of
+ * groups that carry gradients; if it has no gradients either, communication of all ranks.
+ *
+ * One pass over the nodes of each shape; 4 bytes for each node of a shape.
+ */
+#include <string.h>
+
+#include "rewrite/rewrite_internal.h"
+
+struct comm_key { /* equal in every byte: of one class */
+	int64_t bytes;
+	uint32_t n, workers;
+	uint16_t kind, coll;
+	uint32_t message; /* one side of a recorded message, as its kind says */
+};
+struct rw_comms {
+	uint32_t **class; /* [shape][node]: PL_NONE of what is no communication */
+	size_t n_shapes;
+	struct pl_intern keys; /* struct comm_key of each class */
+	struct pl_cost_sides sides;
+	bool guessed;
+};
+
+/* ---- which communication is data-parallel ---------------------------------------------------- */
+
+struct parallel {
+	const struct pl_graph *g;
+	int32_t *dp;	   /* [rank index; the last of no rank]: coordinate, -1 unknown */
+	bool known;	   /* of any rank */
+	bool *gradients;   /* [group] */
+	bool any_gradient; /* of any group */
+	bool guessed;	   /* nothing of both was known, and all ranks took part */
+	int32_t *scratch;
+	size_t cap;
+};
+
+static int32_t *coordinate(const struct parallel *x, int64_t rank)
+{
+	uint32_t at = pl_graph_rank_index(x->g, rank > INT32_MAX ? -1 : (int32_t)rank);
+
+	return &x->dp[at == PL_NONE ? (uint32_t)x->g->n_ranks : at];
+}
+
+static void parallel_fini(struct parallel *x)
+{
+	pl_free(x->dp);
+	pl_free(x->gradients);
+	pl_free(x->scratch);
+}
+
+static int parallel_init(struct parallel *x, const struct pl_graph *g, struct pl_err *err)
+{
+	int rc;
+
+	x->g = g;
+	PL_TRY(pl_alloc(&x->dp, (size_t)g->n_ranks + 1, sizeof(*x->dp), err));
+	PL_TRY(pl_alloc(&x->gradients, g->n_groups, sizeof(*x->gradients), err));
+	memset(x->dp, 0xff, ((size_t)g->n_ranks + 1) * sizeof(*x->dp));
+	for (size_t i = 0; i < g->n_res; i++) {
+		int32_t dp = g->res[i].coord[PL_COORD_DP];
+
+		if (pl_graph_rank_index(g, g->res[i].rank) == PL_NONE || dp < 0)
+			continue;
+		*coordinate(x, g->res[i].rank) = dp;
+		x->known = true;
+	}
+	for (size_t i = 0; i < g->n_tensors; i++) {
+		const struct pl_tensor *t = &g->tensor[i];
+
+		for (uint32_t k = 0; t->role == PL_TR_GRAD && k < t->n_consumers; k++) {
+			const struct pl_shape *s = &g->shape[t->shape];
+			uint32_t node = g->consumer[t->consumer + k], group = s->group[node];
+
+			if (s->role[node] == PL_RO_ARRIVE && group != PL_NONE)
+				x->gradients[group] = x->any_gradient = true;
+		}
+	}
+out:
+	return rc;
+}
+
+static uint32_t distinct(int32_t *v, size_t n)
+{
+	uint32_t kept = 0;
+
+	pl_sort(v, n, sizeof(*v), pl_compare_i32);
+	for (size_t i = 0; i < n; i++)
+		if (v[i] >= 0 && (!i || v[i] != v[i - 1]))
+			kept++;
+	return kept;
+}
+
+/* How many data-parallel workers take part in the communication; 0: it is not data-parallel. */
+static int workers(struct parallel *x, const struct pl_shape *s, uint32_t meet, uint32_t group,
+		   uint32_t n, uint32_t *out, struct pl_err *err)
+{
+	const struct pl_graph *g = x->g;
+	size_t k = 0;
+	int rc;
+
+	if (!x->known && x->any_gradient) {
+		*out = group != PL_NONE && x->gradients[group] ? n : 0;
+		return 0;
+	}
+	if (!x->known) {
+		*out = (int64_t)n == g->n_ranks ? n : 0;
+		x->guessed |= *out > 0;
+		return 0;
+	}
+	if ((rc = pl_grow(&x->scratch, &x->cap, n, sizeof(*x->scratch), err)) < 0)
+		return rc;
+	if (group != PL_NONE)
+		for (; k < n; k++)
+			x->scratch[k] = *coordinate(x, g->group_rank[g->group[group].rank + k]);
+	else
+		for (uint32_t e = s->off[meet]; e < s->off[meet + 1]; e++)
+			x->scratch[k++] = *coordinate(x, pl_node_rank(g, s, s->src[e]));
+	*out = distinct(x->scratch, k);
+	*out = *out < 2 ? 0 : *out;
+	return 0;
+}
+
+/* ---- classes of communication ---------------------------------------------------------------- */
+
+static uint32_t meeting(const struct pl_shape *s, uint32_t i)
+{
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+		if (s->type[s->src[e]] == PL_N_RENDEZVOUS && PL_E_TYPE(s->etype[e]) == PL_E_COMM)
+			return s->src[e];
+	return PL_NONE;
+}
+
+/* What the transfer is; as lib/cost sees it when it fits. Sets *is to false if it has no line. */
+static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, struct comm_key *key,
+		    bool *is, struct pl_err *err)
+{
+	uint32_t meet = meeting(s, i), group = s->group[i];
+
+	*key = (struct comm_key){ .bytes = s->bytes ? s->bytes[i] : -1,
+				  .kind = s->kind[i],
+				  .coll = (uint16_t)pl_node_coll(s, i) };
+	if (group != PL_NONE)
+		key->n = x->g->group[group].n;
+	else if (meet != PL_NONE)
+		key->n = s->off[meet + 1] - s->off[meet];
+	if (meet != PL_NONE && s->bytes)
+		key->bytes = pl_max_i64(key->bytes, s->bytes[meet]);
+	*is = true;
+	if (key->kind == PL_K_SEND || key->kind == PL_K_RECV || key->coll == PL_COLL_SEND ||
+	    key->coll == PL_COLL_RECV) {
+		key->n = 2;
+		key->message = s->flags[i] & PL_NF_MESSAGE && key->bytes > 0;
+		return 0;
+	}
+	*is = key->n >= 2;
+	return *is && key->coll != PL_COLL_SENDRECV
+		       ? workers(x, s, meet, group, key->n, &key->workers, err)
+		       : 0;
+}
+
+static int classify(struct rw_comms *c, struct parallel *x, struct pl_err *err)
+{
+	int rc;
+
+	c->n_shapes = x->g->n_shapes;
+	PL_TRY(pl_alloc(&c->class, c->n_shapes, sizeof(*c->class), err));
+	for (size_t k = 0; k < c->n_shapes; k++) {
+		const struct pl_shape *s = &x->g->shape[k];
+		uint32_t *class;
+
+		PL_TRY(pl_alloc(&class, s->n_nodes, sizeof(*class), err));
+		c->class[k] = class;
+		for (uint32_t i = 0; i < s->n_nodes; i++) {
+			struct comm_key key;
+			bool is = s->role[i] == PL_RO_TRANSFER;
+
+			class[i] = PL_NONE;
+			if (is)
+				PL_TRY(describe(x, s, i, &key, &is, err));
+			if (is)
+				PL_TRY(pl_intern_add(&c->keys, (const char *)&key, sizeof(key),
+						     &class[i], err));
+		}
+	}
+out:
+	return rc;
+}
+
+void pl_rewrite_comms_free(struct rw_comms *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; c->class && i < c->n_shapes; i++)
+		pl_free(c->class[i]);
+	pl_free(c->class);
+	pl_intern_fini(&c->keys);
+	pl_free(c);
+}
+
+/* The cost of communication and its classes. */
+static int find_comms(struct rw_facts *x, struct pl_err *err)
+{
+	struct parallel p = { 0 };
+	int rc = 0;
+
+	if (x->comms)
+		return 0;
+	if (!x->cost) {
+		PL_TRY(pl_cost_fit(x->g, x->topo, &x->own, err));
+		x->cost = &x->own;
+	}
+	PL_TRY(pl_alloc(&x->comms, 1, sizeof(*x->comms), err));
+	PL_TRY(parallel_init(&p, x->g, err));
+	PL_TRY(classify(x->comms, &p, err));
+	rc = pl_cost_sides(x->g, &x->comms->sides, err);
+	x->comms->guessed = p.guessed;
+out:
+	parallel_fini(&p);
+	return rc;
+}
+
+/* ---- lines of classes ------------------------------------------------------------------------ */
+
+static struct comm_key key_of(const struct rw_comms *c, size_t class)
+{
+	struct comm_key key;
+
+	memcpy(&key, pl_intern_get(&c->keys, (pl_id) class), sizeof(key));
+	return key;
+}
+
+static struct pl_cost_comm comm_of(const struct comm_key *key, const struct rw_network *net)
+{
+	uint64_t n = key->n;
+
+	if (key->workers && net->ranks)
+		n = n / key->workers * net->ranks;
+	return (struct pl_cost_comm){ .kind = (uint8_t)key->kind,
+				      .coll = (uint8_t)key->coll,
+				      .algo = PL_ALGO_RING,
+				      .group = PL_NONE,
+				      .n = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX),
+				      .recorded = key->n,
+				      .bytes = key->bytes,
+				      .change = net->change,
+				      .n_changes = net->n_changes };
+}
+
+/* The time of a transfer of the class over the network. Of a message only the bytes change: its
+ * latency is between the two sides. */
+static double line_of(const struct rw_facts *x, size_t class)
+{
+	const struct comm_key key = key_of(x->comms, class);
+	struct pl_cost_comm comm = comm_of(&key, x->network);
+	struct pl_cost_line line = { 0 };
+	double a, b;
+
+	if (key.message) {
+		line = x->comms->sides.side[key.kind == PL_K_RECV];
+		pl_cost_links(x->cost, &comm, &a, &b);
+		return line.a_ns + line.b_ns_per_byte * (key.kind == x->comms->sides.link ? b : 1) *
+					   (double)key.bytes;
+	}
+	if (!pl_cost_line(x->cost, &comm, &line))
+		return 0;
+	return line.a_ns + line.b_ns_per_byte * (double)line.bytes;
+}
+
+/* Does communication of that class use the link? */
+static bool uses(const struct rw_facts *x, const struct comm_key *key, const char *link)
+{
+	const struct rw_network probe = {
+		.n_changes = 1, .change[0] = { .link = link, .bandwidth = 0.5, .latency = 2 }
+	};
+	struct pl_cost_comm comm = comm_of(key, &probe);
+	double a, b;
+
+	pl_cost_links(x->cost, &comm, &a, &b);
+	return a != 1 || b != 1;
+}
+
+static bool concerns(const struct rw_facts *x, const struct pl_rewrite *rw,
+		     const struct comm_key *key)
+{
+	if (rw->op == PL_RW_RANKS)
+		return key->workers > 0;
+	if (key->message && rw->op == PL_RW_LATENCY)
+		return key->kind == PL_K_RECV;
+	if (key->message && key->kind != x->comms->sides.link)
+		return false;
+	return !rw->word || !strcmp(rw->word, "*") || uses(x, key, rw->word);
+}
+
+/* ---- what the rewrites change ---------------------------------------------------------------- */
+
+static const struct pl_tlink *find_link(const struct pl_cost *c, const char *name)
+{
+	for (size_t i = 0; i < c->topo.n_links; i++)
+		if (c->topo.link[i].name && !strcmp(c->topo.link[i].name, name))
+			return &c->topo.link[i];
+	return NULL;
+}
+
+static int change_link(const struct rw_facts *x, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct pl_link_change change = { .link = rw->word, .bandwidth = 1, .latency = 1 };
+	bool all = !rw->word || !strcmp(rw->word, "*");
+	const struct pl_topology *t = &x->cost->topo;
+	const struct pl_tlink *link = all ? NULL : find_link(x->cost, rw->word);
+
+	if (!all && !link)
+		return pl_fail(
+			err, PL_EDATA,
+			"no link of the topology is called \"%s\", but \"%s\"%s%s%s; another "
+			"topology can be given, and \"*\" is every link",
+			rw->word, t->n_links ? t->link[0].name : "",
+			t->n_links > 1 ? " and \"" : "", t->n_links > 1 ? t->link[1].name : "",
+			t->n_links > 1 ? "\"" : "");
+	if (rw->to >= 0 && link && link->latency_ns <= 0)
+		return pl_fail(
+			err, PL_EDATA,
+			"in the topology that link has no latency that could become another; "
+			"leave the link out, or give another topology");
+	if (x->network->n_changes == PL_COST_CHANGES)
+		return pl_fail(err, PL_ELIMIT, "more than %d changes of links", PL_COST_CHANGES);
+	if (all)
+		change.link = "*";
+	if (rw->op == PL_RW_BANDWIDTH) {
+		change.bandwidth = rw->x;
+	} else if (rw->to < 0) {
+		change.latency = rw->x;
+	} else {
+		change.latency = (double)rw->to / (link ? (double)link->latency_ns : 1);
+		change.absolute = all;
+	}
+	x->network->change[x->network->n_changes++] = change;
+	return 0;
+}
+
+static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
+			  struct pl_err *err)
+{
+	size_t n;
+	int rc;
+
+	PL_TRY(find_comms(x, err));
+	n = x->comms->keys.n;
+	c->class = x->comms->class;
+	PL_TRY(pl_alloc(&c->of_class, n, sizeof(*c->of_class), err));
+	for (size_t i = 0; i < n; i++)
+		c->of_class[i] = line_of(x, i);
+	if (rw->op == PL_RW_RANKS)
+		x->network->ranks = (uint32_t)rw->k;
+	else
+		PL_TRY(change_link(x, rw, err));
+	for (size_t i = 0; i < n; i++) {
+		const struct comm_key key = key_of(x->comms, i);
+		double before = c->of_class[i];
+
+		c->of_class[i] = !concerns(x, rw, &key) ? NAN
+				 : before > 0		? line_of(x, i) / before
+							: 1;
+	}
+	c->guessed = rw->op == PL_RW_RANKS && x->comms->guessed;
+out:
+	return rc;
+}
+
+/* ---- in words -------------------------------------------------------------------------------- */
+
+static int explain_link(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			struct pl_buf *out, struct pl_err *err)
+{
+	bool all = !rw->word || !strcmp(rw->word, "*"), bandwidth = rw->op == PL_RW_BANDWIDTH;
+	char text[32];
+	int rc;
+
+	(void)r;
+	PL_TRY(pl_buf_printf(out, err, "%s%s has ", all ? "every link" : "the link ",
+			     all ? "" : rw->word));
+	if (rw->to >= 0)
+		PL_TRY(pl_buf_printf(out, err, "a latency of %s",
+				     pl_fmt_ns(text, sizeof(text), rw->to)));
+	else
+		PL_TRY(pl_buf_printf(out, err, "%g times the recorded %s", rw->x,
+				     bandwidth ? "bandwidth" : "latency"));
+	rc = pl_buf_printf(out, err, ", which counts for %s",
+			   bandwidth ? "large buckets" : "each message");
+out:
+	return rc;
+}
+
+static int explain_ranks(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			 struct pl_buf *out, struct pl_err *err)
+{
+	(void)r;
+	return pl_buf_printf(out, err,
+			     "%lld data-parallel workers: a step takes in that many more samples, "
+			     "and its communication has more members",
+			     (long long)rw->k);
+}
+
+const struct pl_rewrite_kind pl_rewrite_bandwidth = { .network = true,
+						      .change = change_network,
+						      .explain = explain_link };
+const struct pl_rewrite_kind pl_rewrite_latency = { .network = true,
+						    .change = change_network,
+						    .explain = explain_link };
+const struct pl_rewrite_kind pl_rewrite_ranks = { .network = true,
+						  .change = change_network,
+						  .explain = explain_ranks };
