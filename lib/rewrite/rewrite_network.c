@@ -140,6 +140,16 @@ static uint32_t meeting(const struct pl_shape *s, uint32_t i)
 	return PL_NONE;
 }
 
+/* Is the transfer only what was left of a collective after its recorded messages? Then these have all
+ * that depends on the network. */
+static bool is_rest(const struct pl_shape *s, uint32_t i)
+{
+	for (uint32_t e = s->off[i]; e < s->off[i + 1] && !(s->flags[i] & PL_NF_MESSAGE); e++)
+		if (s->flags[s->src[e]] & PL_NF_MESSAGE)
+			return true;
+	return false;
+}
+
 /* What the transfer is; as lib/cost sees it when it fits. Sets *is to false if it has no line. */
 static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, struct comm_key *key,
 		    bool *is, struct pl_err *err)
@@ -182,7 +192,7 @@ static int classify(struct rw_comms *c, struct parallel *x, struct pl_err *err)
 		c->class[k] = class;
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
 			struct comm_key key;
-			bool is = s->role[i] == PL_RO_TRANSFER;
+			bool is = s->role[i] == PL_RO_TRANSFER && !is_rest(s, i);
 
 			class[i] = PL_NONE;
 			if (is)

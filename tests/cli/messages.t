@@ -50,6 +50,16 @@ for bw in 2 0.5; do
 	check "... which is another" no alike 0.2 "$TMP/four/truth" "$TMP/bw$bw/truth"
 done
 
+rest="-v rest=60000 -v work=500"
+# shellcheck disable=SC2086  # options are words
+check "a job whose collectives end a while after their last message" job rest $rest -v flight=5000
+for flight in 1000 100000; do
+	# shellcheck disable=SC2086
+	job "flight$flight" $rest -v flight=$flight
+	column 6 "$TMP/rest/graph" --what-if="latency to ${flight}ns" >"$TMP/predicted"
+	check "latency to $flight ns: that of the job that has it" same "$TMP/flight$flight/truth" "$TMP/predicted"
+done
+
 # ---- folded: as if no message had been recorded -------------------------------------------------
 check "the same job without messages" job none -v messages=0
 "$BIN/graph" --no-provenance -O text "$TMP/none/graph" | grep -v ^provenance >"$TMP/none.text"

@@ -1,10 +1,12 @@
 # Profiler files of a simulated data-parallel job that records the messages of its collectives:
 #
 #	awk -v dir=DIR [-v n=RANKS] [-v steps=N] [-v channels=N] [-v bw=BYTES_PER_NS] [-v skew=NS]
-#		[-v recv=0] [-v messages=0] -f chunks.awk
+#		[-v flight=NS] [-v work=NS] [-v rest=NS] [-v recv=0] [-v messages=0] -f chunks.awk
 #
 # Each step has two computations, each followed by an all-reduce of another size: a ring, in `channels`
-# channels, in which a message takes 4 us + bytes / bw and is there 3 us after it was sent. Chrome JSON
+# channels, in which a message takes 4 us + bytes / bw and is there `flight` (3 us) after it was sent. A
+# receive lasts from the one before; with `work`, only so long, from when the message is there. A
+# collective ends `rest` (0) after its last message. Chrome JSON
 # as paceline-trace(5) has it, one file a rank, and DIR/truth with the length of each step, over all
 # ranks. Rank r's clock is r * skew ahead. Integer ns all through.
 function max(a, b) { return a > b ? a : b }
@@ -18,7 +20,7 @@ function message(kind, r, q, c, chunk, x, from, until) {
 		put(r, kind, kind " " chunk, "channel " c, from, until, "\"Process Group Name\": \"dp\", \"of\": " seq \
 			", \"channel\": " c ", \"chunk\": " chunk ", \"peer\": " q ", \"bytes\": " x)
 }
-function allreduce(bytes,    c, s, r, left, x, dur, from, chunk) {
+function allreduce(bytes,    c, s, r, left, x, dur, from, chunk, there) {
 	x = int(bytes / n / channels)
 	dur = 4000 + int(x / bw * channels)
 	for (r = 0; r < n; r++)
@@ -37,12 +39,13 @@ function allreduce(bytes,    c, s, r, left, x, dur, from, chunk) {
 			for (r = 0; r < n; r++) {
 				left = (r + n - 1) % n
 				chunk = (left + n * 2 - s) % n
-				message("recv", r, left, c, chunk, x, got[r], max(got[r], out[left] + 3000))
-				got[r] = max(got[r], out[left] + 3000)
+				there = max(got[r], out[left] + flight)
+				message("recv", r, left, c, chunk, x, work ? there : got[r], there + work)
+				got[r] = there + work
 			}
 		}
 		for (r = 0; r < n; r++)
-			done[r] = max(done[r], max(out[r], got[r]))
+			done[r] = max(done[r], max(out[r], got[r]) + rest)
 	}
 	for (r = 0; r < n; r++) {
 		put(r, "collective", "allreduce", "main", at[r], done[r], "\"Process Group Name\": \"dp\", \"Seq\": " seq \
@@ -63,6 +66,7 @@ BEGIN {
 	n = n ? n : 4; steps = steps ? steps : 3; bw = bw ? bw : 1; skew += 0
 	channels = channels ? channels : 2
 	recv = recv == "" ? 1 : recv
+	flight = flight == "" ? 3000 : flight; work += 0; rest += 0
 	messages = messages == "" ? 1 : messages
 	for (r = 0; r < n; r++) {
 		file[r] = dir "/rank" r ".json"
