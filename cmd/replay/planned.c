@@ -66,16 +66,9 @@ static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r
 int explain_plan(const struct pl_rewriter *rw, const struct pl_plan *p, struct report *r,
 		 struct pl_err *err)
 {
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < p->n_rw; i++) {
-		rc = pl_buf_printf(&r->explained, err, "%s: ", pl_rw_name(p->rw[i].op));
-		if (rc == 0)
-			rc = pl_rewrite_explain(rw, &p->rw[i], &r->explained, err);
-		if (rc == 0)
-			rc = pl_buf_printf(&r->explained, err, "\n");
-	}
-	return rc;
+	for (size_t i = 0; i < p->n_rw; i++)
+		pl_rewrite_explain(rw, &p->rw[i], &r->explained);
+	return pl_writer_check(&r->explained, err);
 }
 
 static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct pl_plan *p,

@@ -101,7 +101,7 @@ struct report {
 	struct pl_account account;
 	struct slow_row *slow;
 	size_t n_slow;
-	struct pl_buf explained; /* a line for each rewrite of the plan */
+	struct pl_writer explained; /* a line for each rewrite of the plan */
 	struct change_row *change;
 	size_t n_changes;
 	struct memory_row *memory; /* by rank */

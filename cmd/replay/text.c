@@ -323,7 +323,7 @@ int print_text(const struct config *c, const struct report *r, struct pl_out *ou
 	print_answer(c, r, &w);
 	if (c->explain) {
 		print_heading(c, "What the plan changes", &w);
-		pl_write(&w, r->explained.p, r->explained.n);
+		pl_write(&w, r->explained.b.p, r->explained.b.n);
 	}
 	if (r->n_steps > 1)
 		print_steps(c, r, &w);

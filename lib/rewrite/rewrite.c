@@ -356,12 +356,6 @@ int pl_rewrite_wrap(const struct pl_rewrite *rw, size_t i, struct pl_err *err)
 	return pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
 }
 
-int pl_rewrite_explain(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
-		       struct pl_err *err)
-{
-	return pl_rewrite_kinds[rw->op]->explain(r, rw, out, err);
-}
-
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);

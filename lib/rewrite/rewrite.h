@@ -28,10 +28,10 @@ void pl_rewriter_free(struct pl_rewriter *r);
  * or a precondition does not hold: PL_EDATA with the reason, and the edit does not change. Rewrites
  * that change operations must come before accumulation. */
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
-/* Write one sentence about a rewrite that was applied: its effect in this graph, and the reason why
- * this effect helps. */
-int pl_rewrite_explain(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
-		       struct pl_err *err) PL_MUST;
+/* Write a line about a rewrite that was applied: its effect in this graph, and the reason why this
+ * effect helps. r may be NULL if the rewrite only changes durations. */
+void pl_rewrite_explain(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+			struct pl_writer *w);
 /* pl_plan_add_line(), which also refuses kinds and phases that no graph can have. */
 int pl_rewrite_add_line(struct pl_plan *p, const char *text, struct pl_err *err) PL_MUST;
 /* Does every rewrite of the plan change durations alone? */

@@ -176,16 +176,9 @@ out:
 	return rc;
 }
 
-static int explain_accumulate(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			      struct pl_buf *out, struct pl_err *err)
-{
-	(void)r;
-	return pl_buf_printf(out, err,
-			     "a batch passes in %lld microbatches with one synchronisation, so "
-			     "activations need a part of the memory",
-			     (long long)rw->k);
-}
-
-const struct pl_rewrite_kind pl_rewrite_accumulate = { .last = true,
-						       .apply = apply_accumulate,
-						       .explain = explain_accumulate };
+const struct pl_rewrite_kind pl_rewrite_accumulate = {
+	.last = true,
+	.apply = apply_accumulate,
+	.explain = "a batch passes in {k} microbatches with one synchronisation, so activations "
+		   "need a part of the memory"
+};

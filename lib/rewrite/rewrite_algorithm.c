@@ -26,24 +26,9 @@ static int apply_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 	return 0;
 }
 
-static int explain_algorithm(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			     struct pl_buf *out, struct pl_err *err)
-{
-	static const char *const why[PL_ALGO_COUNT_] = {
-		[PL_ALGO_RING] = "each link carries the least data, in many messages",
-		[PL_ALGO_TREE] = "few messages follow one another, which suits small buckets",
-		[PL_ALGO_HALVING] = "few messages follow one another, and links carry little data",
-		[PL_ALGO_HIERARCHICAL] =
-			"ranks of a host add up first, so the network carries less",
-		[PL_ALGO_PS] = "servers add up what the ranks push to them",
-	};
-	int algo = pl_algo_find(rw->word);
-
-	return pl_buf_printf(out, err, "%u buckets are communicated by %s: %s",
-			     rw->n_args ? rw->n_args : rw_now(r)->b.n_sets, rw->word,
-			     algo < 0 ? "" : why[algo]);
-}
-
-const struct pl_rewrite_kind pl_rewrite_algorithm = { .comm = true,
-						      .apply = apply_algorithm,
-						      .explain = explain_algorithm };
+const struct pl_rewrite_kind pl_rewrite_algorithm = {
+	.comm = true,
+	.apply = apply_algorithm,
+	.explain = "{names} buckets are communicated by {word}: {reason}",
+	.explain_less = "all buckets are communicated by {word}: {reason}"
+};

@@ -17,29 +17,13 @@ static int change_set(struct rw_facts *x, const struct pl_rewrite *rw, struct rw
 	return pl_graph_select_init(&c->select, &rw->select, x->g, x->e, err);
 }
 
-static int explain_scale(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			 struct pl_buf *out, struct pl_err *err)
-{
-	(void)r;
-	return pl_buf_printf(out, err, "the selected operations take %g times as long", rw->x);
-}
-
-static int explain_set(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
-		       struct pl_err *err)
-{
-	char text[32];
-
-	(void)r;
-	if (rw->op == PL_RW_REMOVE)
-		return pl_buf_printf(
-			out, err,
-			"the selected operations take no time, but what waits for them "
-			"still waits");
-	return pl_buf_printf(out, err, "each of the selected operations takes %s",
-			     pl_fmt_ns(text, sizeof(text), rw->to));
-}
-
-const struct pl_rewrite_kind pl_rewrite_scale = { .change = change_scale,
-						  .explain = explain_scale };
-const struct pl_rewrite_kind pl_rewrite_remove = { .change = change_set, .explain = explain_set };
-const struct pl_rewrite_kind pl_rewrite_set = { .change = change_set, .explain = explain_set };
+const struct pl_rewrite_kind pl_rewrite_scale = {
+	.change = change_scale, .explain = "the selected operations take {x} times as long"
+};
+const struct pl_rewrite_kind pl_rewrite_remove = {
+	.change = change_set,
+	.explain = "the selected operations take no time, but what waits for them still waits"
+};
+const struct pl_rewrite_kind pl_rewrite_set = {
+	.change = change_set, .explain = "each of the selected operations takes {to}"
+};

@@ -27,13 +27,7 @@ out:
 	return rc;
 }
 
-static int explain_fix(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
-		       struct pl_err *err)
-{
-	(void)r;
-	return pl_buf_printf(out, err,
-			     "the selected operations take the %s duration of their peers",
-			     rw->word ? rw->word : "typical");
-}
-
-const struct pl_rewrite_kind pl_rewrite_fix = { .change = change_fix, .explain = explain_fix };
+const struct pl_rewrite_kind pl_rewrite_fix = {
+	.change = change_fix,
+	.explain = "the selected operations take the {word} duration of their peers"
+};

@@ -321,17 +321,11 @@ out:
 	return rc;
 }
 
-static int explain_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			struct pl_buf *out, struct pl_err *err)
-{
-	(void)r;
-	return pl_buf_printf(out, err,
-			     "%u operations from \"%s\" on become one wherever they follow one "
-			     "another, so that there are fewer launches",
-			     rw->n_args, rw->arg[0]);
-}
-
-const struct pl_rewrite_kind pl_rewrite_fuse_ops = { .apply = apply_fuse, .explain = explain_fuse };
+const struct pl_rewrite_kind pl_rewrite_fuse_ops = {
+	.apply = apply_fuse,
+	.explain = "{names} operations from \"{first}\" on become one wherever they follow one "
+		   "another, so that there are fewer launches"
+};
 
 /* ---- what could be fused --------------------------------------------------------------------- */
 

@@ -146,9 +146,15 @@ struct pl_rewrite_kind {
 	/* Change the edit, or fail with PL_EDATA and the reason; then the caller undoes the state.
 	 * NULL: `change` says it all. */
 	int (*apply)(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err);
-	/* Write one sentence without a period: the effect in this graph, and its reason. */
-	int (*explain)(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
-		       struct pl_err *err);
+	/*
+	 * One sentence without a period: the effect in this graph, and its reason. Words in braces
+	 * stand for what the rewrite says: {names} how many names, {first} the first of them,
+	 * {bytes} of these tensors, {bucket} the bytes of its bucket, {word}, {k}, {x}, {to},
+	 * {times} or a time of, {link}, {reason} for the algorithm.
+	 */
+	const char *explain;
+	const char *explain_less; /* with at most `less` names; NULL: the same */
+	uint32_t less;
 };
 #define DECLARE(name, kind, why) extern const struct pl_rewrite_kind pl_rewrite_##kind;
 PL_PLAN_REWRITES(DECLARE)

@@ -140,8 +140,8 @@ static uint32_t meeting(const struct pl_shape *s, uint32_t i)
 	return PL_NONE;
 }
 
-/* Is the transfer only what was left of a collective after its recorded messages? Then these have all
- * that depends on the network. */
+/* Is the transfer only what was left of a collective after its recorded messages? Then these have
+ * all that depends on the network. */
 static bool is_rest(const struct pl_shape *s, uint32_t i)
 {
 	for (uint32_t e = s->off[i]; e < s->off[i + 1] && !(s->flags[i] & PL_NF_MESSAGE); e++)
@@ -386,46 +386,19 @@ out:
 	return rc;
 }
 
-/* ---- in words -------------------------------------------------------------------------------- */
-
-static int explain_link(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			struct pl_buf *out, struct pl_err *err)
-{
-	bool all = !rw->word || !strcmp(rw->word, "*"), bandwidth = rw->op == PL_RW_BANDWIDTH;
-	char text[32];
-	int rc;
-
-	(void)r;
-	PL_TRY(pl_buf_printf(out, err, "%s%s has ", all ? "every link" : "the link ",
-			     all ? "" : rw->word));
-	if (rw->to >= 0)
-		PL_TRY(pl_buf_printf(out, err, "a latency of %s",
-				     pl_fmt_ns(text, sizeof(text), rw->to)));
-	else
-		PL_TRY(pl_buf_printf(out, err, "%g times the recorded %s", rw->x,
-				     bandwidth ? "bandwidth" : "latency"));
-	rc = pl_buf_printf(out, err, ", which counts for %s",
-			   bandwidth ? "large buckets" : "each message");
-out:
-	return rc;
-}
-
-static int explain_ranks(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			 struct pl_buf *out, struct pl_err *err)
-{
-	(void)r;
-	return pl_buf_printf(out, err,
-			     "%lld data-parallel workers: a step takes in that many more samples, "
-			     "and its communication has more members",
-			     (long long)rw->k);
-}
-
-const struct pl_rewrite_kind pl_rewrite_bandwidth = { .network = true,
-						      .change = change_network,
-						      .explain = explain_link };
-const struct pl_rewrite_kind pl_rewrite_latency = { .network = true,
-						    .change = change_network,
-						    .explain = explain_link };
-const struct pl_rewrite_kind pl_rewrite_ranks = { .network = true,
-						  .change = change_network,
-						  .explain = explain_ranks };
+const struct pl_rewrite_kind pl_rewrite_bandwidth = {
+	.network = true,
+	.change = change_network,
+	.explain = "{link} has {times} bandwidth, which counts for large buckets"
+};
+const struct pl_rewrite_kind pl_rewrite_latency = {
+	.network = true,
+	.change = change_network,
+	.explain = "{link} has {times} latency, which counts for each message"
+};
+const struct pl_rewrite_kind pl_rewrite_ranks = {
+	.network = true,
+	.change = change_network,
+	.explain = "{k} data-parallel workers: a step takes in that many more samples, and its "
+		   "communication has more members"
+};

@@ -39,20 +39,10 @@ static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 	return rc == 0 && !hits ? pl_fail(err, PL_EDATA, "no such operation in the graph") : rc;
 }
 
-static int explain_precision(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			     struct pl_buf *out, struct pl_err *err)
-{
-	(void)r;
-	if (rw->n_args)
-		return pl_buf_printf(out, err,
-				     "%u kinds of operations compute in %s, for which devices have "
-				     "faster units",
-				     rw->n_args, rw->word);
-	return pl_buf_printf(out, err,
-			     "all operations of devices compute in %s, for which these have faster "
-			     "units",
-			     rw->word);
-}
-
-const struct pl_rewrite_kind pl_rewrite_precision = { .apply = apply_precision,
-						      .explain = explain_precision };
+const struct pl_rewrite_kind pl_rewrite_precision = {
+	.apply = apply_precision,
+	.explain = "{names} kinds of operations compute in {word}, for which devices have faster "
+		   "units",
+	.explain_less =
+		"all operations of devices compute in {word}, for which these have faster units"
+};

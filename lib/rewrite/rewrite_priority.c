@@ -83,19 +83,12 @@ static int apply_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, st
 	return 0;
 }
 
-static int explain_priority(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			    struct pl_buf *out, struct pl_err *err)
-{
-	(void)r;
-	return pl_buf_printf(out, err,
-			     "of the buckets that are ready, the first in the line is sent first "
-			     "(\"%s\" before all), so that what waits for it starts earlier",
-			     rw->arg[0]);
-}
-
-const struct pl_rewrite_kind pl_rewrite_priority = { .comm = true,
-						     .apply = apply_priority,
-						     .explain = explain_priority };
+const struct pl_rewrite_kind pl_rewrite_priority = {
+	.comm = true,
+	.apply = apply_priority,
+	.explain = "of the buckets that are ready, the first in the line is sent first "
+		   "(\"{first}\" before all), so that what waits for it starts earlier"
+};
 
 /* ---- channels in an order -------------------------------------------------------------------- */
 

@@ -251,15 +251,8 @@ static int apply_recompute(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 	return rc;
 }
 
-static int explain_recompute(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			     struct pl_buf *out, struct pl_err *err)
-{
-	(void)r;
-	return pl_buf_printf(out, err,
-			     "the activations of %u layers are not kept but made again in the "
-			     "backward pass: less memory, more computation",
-			     rw->n_args);
-}
-
-const struct pl_rewrite_kind pl_rewrite_recompute = { .apply = apply_recompute,
-						      .explain = explain_recompute };
+const struct pl_rewrite_kind pl_rewrite_recompute = {
+	.apply = apply_recompute,
+	.explain = "the activations of {names} layers are not kept but made again in the backward "
+		   "pass: less memory, more computation"
+};

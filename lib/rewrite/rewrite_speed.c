@@ -40,13 +40,8 @@ out:
 	return rc;
 }
 
-static int explain_speed(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			 struct pl_buf *out, struct pl_err *err)
-{
-	(void)r;
-	return pl_buf_printf(out, err, "%s compute %g times as fast",
-			     rw->n_args ? "the ranks or hosts of the line" : "all ranks", rw->x);
-}
-
-const struct pl_rewrite_kind pl_rewrite_speed = { .change = change_speed,
-						  .explain = explain_speed };
+const struct pl_rewrite_kind pl_rewrite_speed = {
+	.change = change_speed,
+	.explain = "the ranks or hosts of the line compute {x} times as fast",
+	.explain_less = "all ranks compute {x} times as fast"
+};

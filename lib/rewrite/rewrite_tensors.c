@@ -17,25 +17,6 @@ static int find_args(const struct pl_rewriter *r, const struct pl_rewrite *rw, u
 	return rc;
 }
 
-/* The bucket of the line's first tensor, and its size. */
-static int put_first(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_buf *out,
-		     struct pl_err *err)
-{
-	const struct pl_buckets *b = &rw_now(r)->b;
-	int64_t bytes = 0;
-	uint32_t first;
-	char size[24];
-	int rc = pl_rewrite_find_arg(r, rw, 0, &first, err);
-
-	for (uint32_t t = 0; rc == 0 && t < r->n_tensors; t++)
-		if (b->set[t] == b->set[first])
-			bytes = pl_add_sat(bytes, r->tensor[t].bytes);
-	if (rc < 0)
-		return rc;
-	return pl_buf_printf(out, err, "the bucket of \"%s\" (%s)", rw->arg[0],
-			     pl_fmt_bytes(size, sizeof(size), (double)bytes));
-}
-
 /* ---- fuse-tensors ---------------------------------------------------------------------------- */
 
 /* May the tensors of the line travel together? */
@@ -81,35 +62,15 @@ static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 	return rc;
 }
 
-static int explain_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			struct pl_buf *out, struct pl_err *err)
-{
-	int64_t bytes = 0;
-	char size[24];
-
-	for (uint32_t i = 0; i < rw->n_args; i++) {
-		uint32_t t;
-		int rc = pl_rewrite_find_arg(r, rw, i, &t, err);
-
-		if (rc < 0)
-			return rc;
-		bytes = pl_add_sat(bytes, r->tensor[t].bytes);
-	}
-	pl_fmt_bytes(size, sizeof(size), (double)bytes);
-	if (rw->n_args == 1)
-		return pl_buf_printf(out, err,
-				     "\"%s\" (%s) is communicated by itself, so it does not wait "
-				     "for other tensors",
-				     rw->arg[0], size);
-	return pl_buf_printf(out, err,
-			     "%u tensors (%s) are communicated as one, so the latency and the call "
-			     "are paid once",
-			     rw->n_args, size);
-}
-
-const struct pl_rewrite_kind pl_rewrite_fuse_tensors = { .comm = true,
-							 .apply = apply_fuse,
-							 .explain = explain_fuse };
+const struct pl_rewrite_kind pl_rewrite_fuse_tensors = {
+	.comm = true,
+	.apply = apply_fuse,
+	.explain = "{names} tensors ({bytes}) are communicated as one, so the latency and the call "
+		   "are paid once",
+	.less = 1,
+	.explain_less = "\"{first}\" ({bytes}) is communicated by itself, so it does not wait for "
+			"other tensors",
+};
 
 /* ---- partition-tensor ------------------------------------------------------------------------ */
 
@@ -124,21 +85,12 @@ static int apply_partition(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 	return rc;
 }
 
-static int explain_partition(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			     struct pl_buf *out, struct pl_err *err)
-{
-	int rc = put_first(r, rw, out, err);
-
-	return rc < 0 ? rc
-		      : pl_buf_printf(out, err,
-				      " is sent in %lld parts, so that more urgent communication "
-				      "can go between them",
-				      (long long)rw->k);
-}
-
-const struct pl_rewrite_kind pl_rewrite_partition_tensor = { .comm = true,
-							     .apply = apply_partition,
-							     .explain = explain_partition };
+const struct pl_rewrite_kind pl_rewrite_partition_tensor = {
+	.comm = true,
+	.apply = apply_partition,
+	.explain = "the bucket of \"{first}\" ({bucket}) is sent in {k} parts, so that more urgent "
+		   "communication can go between them"
+};
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
@@ -153,18 +105,9 @@ static int apply_order(struct pl_rewriter *r, const struct pl_rewrite *rw, struc
 	return rc;
 }
 
-static int explain_order(const struct pl_rewriter *r, const struct pl_rewrite *rw,
-			 struct pl_buf *out, struct pl_err *err)
-{
-	int rc = put_first(r, rw, out, err);
-
-	return rc < 0 ? rc
-		      : pl_buf_printf(out, err,
-				      " is issued first of %u, and the others in the order of the "
-				      "line, so that what is needed first arrives first",
-				      rw->n_args);
-}
-
-const struct pl_rewrite_kind pl_rewrite_order = { .comm = true,
-						  .apply = apply_order,
-						  .explain = explain_order };
+const struct pl_rewrite_kind pl_rewrite_order = {
+	.comm = true,
+	.apply = apply_order,
+	.explain = "the bucket of \"{first}\" ({bucket}) is issued first of {names}, and the "
+		   "others in the order of the line, so that what is needed first arrives first"
+};
