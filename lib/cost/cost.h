@@ -112,8 +112,6 @@ void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm
  * takes in that precision ("bf16"), given that it took 1 so far; 1 if it gains nothing. Factors of
  * Daydream (Zhu et al., ATC 2020). */
 double pl_cost_precision(unsigned op, const char *type, const char *precision);
-/* Is there such a link ("*": any)? */
-bool pl_cost_has_link(const struct pl_cost *c, const char *name);
 
 /* ---- the parts of the cost of a communication, for changing them independently -----------------
  */

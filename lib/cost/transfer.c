@@ -123,12 +123,3 @@ double pl_cost_precision(unsigned op, const char *type, const char *precision)
 		return is_half ? 1 : is_product ? 1.0 / 3 : 0.5;
 	return 1;
 }
-
-bool pl_cost_has_link(const struct pl_cost *c, const char *name)
-{
-	for (size_t i = 0; i < c->topo.n_links; i++)
-		if (!strcmp(name, "*") ||
-		    (c->topo.link[i].name && !strcmp(name, c->topo.link[i].name)))
-			return true;
-	return false;
-}

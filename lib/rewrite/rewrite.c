@@ -381,14 +381,6 @@ int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err)
 	return rc;
 }
 
-int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n_sets,
-		       struct pl_err *err)
-{
-	const struct pl_bucketing b = { .n_sets = n_sets, .set_of = set_of };
-
-	return pl_rewrite_bucketing(r, &b, err);
-}
-
 static int apply_lines(struct pl_rewriter *r, const struct pl_plan *p, bool last, bool *comm,
 		       struct pl_err *err)
 {

@@ -50,11 +50,7 @@ bool pl_rewrite_is_comm(unsigned op);
 /* Build the communication of the state without a rewrite: the recorded buckets get the durations of
  * the cost model. */
 int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-/* Replace the buckets: set_of[i] is the bucket of base tensor i, numbered from 0 in order of issue.
- * For searches. */
-int pl_rewrite_buckets(struct pl_rewriter *r, const uint32_t *set_of, uint32_t n_sets,
-		       struct pl_err *err) PL_MUST;
-/* The same with all properties of a bucket. */
+/* Replace the buckets. For searches. */
 struct pl_bucketing {
 	uint32_t n_sets;
 	const uint32_t *set_of;	  /* [tensor]: set, numbered from 0 in order of issue */

@@ -471,7 +471,8 @@ static int by_ready(const void *pa, const void *pb)
 	return c ? c : strcmp(a->name, b->name);
 }
 
-static pl_ns mean_ready(const struct pl_rewriter *r, uint32_t t)
+pl_ns pl_rewrite_mean_ready(const struct pl_rewriter *r, uint32_t t,
+			    pl_ns (*when)(const struct pl_rewriter *r, uint32_t slot, uint32_t t))
 {
 	double sum = 0;
 	uint32_t n = 0;
@@ -480,7 +481,7 @@ static pl_ns mean_ready(const struct pl_rewriter *r, uint32_t t)
 		pl_ns last = INT64_MIN;
 
 		for (uint32_t i = 0; i < r->n_ranks; i++)
-			last = pl_max_i64(last, when_ready(r, k * r->n_ranks + i, t));
+			last = pl_max_i64(last, when(r, k * r->n_ranks + i, t));
 		if (last == INT64_MIN)
 			continue;
 		sum += (double)(last - r->begin[k]);
@@ -512,7 +513,8 @@ static int order_tensors(struct pl_rewriter *r, uint32_t *scratch, struct pl_err
 	if (r->n_tensors)
 		memcpy(old, r->tensor, r->n_tensors * sizeof(*old));
 	for (uint32_t t = 0; t < r->n_tensors; t++)
-		key[t] = (struct key){ mean_ready(r, t), t, pl_edit_name(r->e, r->tensor[t].name) };
+		key[t] = (struct key){ pl_rewrite_mean_ready(r, t, when_ready), t,
+				       pl_edit_name(r->e, r->tensor[t].name) };
 	pl_sort(key, r->n_tensors, sizeof(*key), by_ready);
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
 		r->tensor[t] = old[key[t].tensor];

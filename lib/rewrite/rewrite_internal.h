@@ -258,6 +258,10 @@ int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw
 			uint32_t *tensor, struct pl_err *err) PL_MUST;
 /* Find a base tensor by its name in plans; PL_NONE: there is none. */
 uint32_t pl_rewrite_tensor_find(const struct pl_rewriter *r, const char *name);
+/* The time at which the tensor is ready: the latest over ranks, the mean over steps, from the
+ * step's begin. when() gives it for a slot; INT64_MIN: not there. */
+pl_ns pl_rewrite_mean_ready(const struct pl_rewriter *r, uint32_t t,
+			    pl_ns (*when)(const struct pl_rewriter *r, uint32_t slot, uint32_t t));
 static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
 {
 	return r->ready[(size_t)slot * r->n_tensors + tensor];

@@ -51,25 +51,8 @@ int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor)
 
 pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor)
 {
-	double sum = 0;
-	uint32_t n = 0;
-
-	if (r->n_states == 1)
-		return r->tensor[tensor].ready;
-	for (uint32_t k = 0; k < r->e->n_steps; k++) {
-		pl_ns last = INT64_MIN;
-
-		for (uint32_t i = 0; i < r->n_ranks; i++)
-			if (r->inst[(size_t)(k * r->n_ranks + i) * r->n_tensors + tensor] !=
-			    PL_NONE)
-				last = pl_max_i64(last,
-						  rw_ready_now(r, k * r->n_ranks + i, tensor));
-		if (last == INT64_MIN)
-			continue;
-		sum += (double)(last - r->begin[k]);
-		n++;
-	}
-	return n ? (pl_ns)(sum / n) : 0;
+	return r->n_states == 1 ? r->tensor[tensor].ready
+				: pl_rewrite_mean_ready(r, tensor, rw_ready_now);
 }
 
 uint32_t pl_rewriter_name(const struct pl_rewriter *r, uint32_t tensor)

@@ -184,7 +184,9 @@ static double step_of(struct job *j, const uint32_t *set_of, uint32_t n_sets)
 {
 	struct pl_err err = { 0 };
 
-	if (pl_rewrite_buckets(j->r, set_of, n_sets, &err) < 0 || pl_edit_settle(&j->e, &err) < 0) {
+	if (pl_rewrite_bucketing(j->r, &(struct pl_bucketing){ .n_sets = n_sets, .set_of = set_of },
+				 &err) < 0 ||
+	    pl_edit_settle(&j->e, &err) < 0) {
 		printf("# %s\n", err.msg);
 		return NAN;
 	}

@@ -170,7 +170,10 @@ static void test_buckets(uint64_t seed)
 		struct pl_edit copy;
 
 		mark = pl_rewriter_mark(j.r);
-		if (pl_rewrite_buckets(j.r, set_of, n, &err) < 0 || pl_edit_settle(&j.e, &err) < 0)
+		if (pl_rewrite_bucketing(j.r,
+					 &(struct pl_bucketing){ .n_sets = n, .set_of = set_of },
+					 &err) < 0 ||
+		    pl_edit_settle(&j.e, &err) < 0)
 			break;
 		right &= pl_edit_step(&j.e, 0) == expected(&j, set_of, n);
 		if (pl_edit_dup(&j.e, &copy, &err) == 0 && pl_edit_settle_full(&copy, &err) == 0)

@@ -193,7 +193,9 @@ static inline double brute_force(struct net *j, uint32_t n, struct pl_err *err)
 		size_t mark = pl_rewriter_mark(j->r);
 		uint32_t sets = by_last(v, n, set_of);
 
-		if (pl_rewrite_buckets(j->r, set_of, sets, err) < 0 ||
+		if (pl_rewrite_bucketing(j->r,
+					 &(struct pl_bucketing){ .n_sets = sets, .set_of = set_of },
+					 err) < 0 ||
 		    pl_edit_settle_full(&j->e, err) < 0)
 			return INFINITY;
 		best = fmin(best, pl_edit_mean_step(&j->e));

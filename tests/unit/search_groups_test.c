@@ -257,7 +257,8 @@ static double simulated(struct mixed *x, const uint32_t *set_of, uint32_t sets)
 	struct pl_err err = { 0 };
 	double mean = INFINITY;
 
-	if (pl_rewrite_buckets(x->r, set_of, sets, &err) == 0 &&
+	if (pl_rewrite_bucketing(x->r, &(struct pl_bucketing){ .n_sets = sets, .set_of = set_of },
+				 &err) == 0 &&
 	    pl_edit_settle_full(&x->e, &err) == 0)
 		mean = pl_edit_mean_step(&x->e);
 	pl_rewriter_undo(x->r, mark);
@@ -419,7 +420,9 @@ static pl_ns end_of_first(uint64_t seed, double factor)
 	n = x.r ? pl_rewriter_tensors(x.r) : 0;
 	for (uint32_t t = 0; t < n && n <= PL_LEN(set_of); t++)
 		set_of[t] = t;
-	if (!n || n > PL_LEN(set_of) || pl_rewrite_buckets(x.r, set_of, n, &err) < 0 ||
+	if (!n || n > PL_LEN(set_of) ||
+	    pl_rewrite_bucketing(x.r, &(struct pl_bucketing){ .n_sets = n, .set_of = set_of },
+				 &err) < 0 ||
 	    pl_edit_settle(&x.e, &err) < 0)
 		goto out;
 	for (uint32_t i = 0; i < x.e.n_nodes; i++)

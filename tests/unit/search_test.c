@@ -222,7 +222,8 @@ static void test_chain(uint64_t seed, uint32_t n)
 			c.bytes = bytes[t];
 			last = fmax(last, (double)ready[t]) + (double)pl_cost_transfer(&j.cost, &c);
 		}
-		rc = pl_rewrite_buckets(j.r, set_of, n, &err);
+		rc = pl_rewrite_bucketing(
+			j.r, &(struct pl_bucketing){ .n_sets = n, .set_of = set_of }, &err);
 		if (rc == 0 && (rc = pl_edit_settle_full(&j.e, &err)) == 0)
 			each = pl_edit_mean_step(&j.e);
 		pl_rewriter_undo(j.r, mark);
@@ -344,7 +345,10 @@ static void test_incremental(uint64_t seed)
 
 		for (uint32_t t = 0; t < n; t++)
 			v[t] = (uint32_t)(pl_rng_next(&rng) % (1 + pl_rng_next(&rng) % n));
-		rc = pl_rewrite_buckets(j.r, set_of, by_last(v, n, set_of), &err);
+		rc = pl_rewrite_bucketing(
+			j.r,
+			&(struct pl_bucketing){ .n_sets = by_last(v, n, set_of), .set_of = set_of },
+			&err);
 		if (rc < 0 || (rc = pl_edit_settle(&j.e, &err)) < 0 ||
 		    (rc = pl_edit_dup(&j.e, &full, &err)) < 0)
 			break;
