@@ -90,7 +90,7 @@ static bool takes_part(const struct step_job *x, uint32_t set, uint32_t rank)
 {
 	uint32_t slot = slot_of(x, rank);
 
-	return rw_now(x->r)->built[set]->arrive[slot] != PL_NONE &&
+	return rw_now(x->r)->built[set]->at[slot].arrive != PL_NONE &&
 	       (!x->r->slowdown || pl_rewrite_slowdown_ready_alone(x->r, set, slot) != -INFINITY);
 }
 
@@ -166,15 +166,15 @@ static void add_bucket(struct step_job *x, uint32_t set)
 
 		if (!takes_part(x, set, i))
 			continue;
-		channel = b->channel[slot];
+		channel = b->at[slot].channel;
 		x->use[x->use_off[set + 1]++] = channel;
 		if (r->slowdown) {
 			add_edge(x, set, computation(x, set, i),
-				 b->issue[slot] != PL_NONE ? b->issue_ns : 0);
+				 b->at[slot].issue != PL_NONE ? b->issue_ns : 0);
 		} else {
 			x->earliest[set] =
-				pl_max_i64(x->earliest[set], ready_at(r->e, b->arrive[slot]));
-			x->dur[set] = pl_max_i64(x->dur[set], r->e->node[b->transfer[slot]].dur);
+				pl_max_i64(x->earliest[set], ready_at(r->e, b->at[slot].arrive));
+			x->dur[set] = pl_max_i64(x->dur[set], r->e->node[b->at[slot].transfer].dur);
 		}
 		if (!st->prioritized && x->last_on[channel] != PL_NONE)
 			add_edge(x, set, x->last_on[channel], 0);
@@ -206,7 +206,7 @@ static void add_computation(struct step_job *x, uint32_t set, uint32_t rank)
 	}
 	if (x->dur[task])
 		x->use[x->use_off[task + 1]++] = (uint32_t)r->n_channels + rank;
-	x->issued[rank] = b->issue[slot] != PL_NONE ? b->issue_ns : 0;
+	x->issued[rank] = b->at[slot].issue != PL_NONE ? b->issue_ns : 0;
 	x->last_of[rank] = set;
 }
 
@@ -295,12 +295,12 @@ static int put_losses(struct step_job *x, uint32_t rank, struct pl_err *err)
 		if (!takes_part(x, s, rank))
 			continue;
 		if (last != PL_NONE)
-			rc = set_dur(x->r, st->built[last]->lost[slot],
+			rc = set_dur(x->r, st->built[last]->at[slot].lost,
 				     x->t.end[task] - x->t.start[task] - x->dur[task], err);
 		last = s;
 	}
 	if (rc == 0 && last != PL_NONE)
-		rc = set_dur(x->r, st->built[last]->lost[slot], 0, err);
+		rc = set_dur(x->r, st->built[last]->at[slot].lost, 0, err);
 	return rc;
 }
 
@@ -328,8 +328,8 @@ static int put_durations(struct step_job *x, struct pl_err *err)
 		if (x->use_off[s] == x->use_off[s + 1])
 			continue;
 		for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
-			if (!b->kept[slot_of(x, i)])
-				rc = set_dur(r, b->transfer[slot_of(x, i)], ns, err);
+			if (!b->at[slot_of(x, i)].kept)
+				rc = set_dur(r, b->at[slot_of(x, i)].transfer, ns, err);
 	}
 	for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
 		rc = put_losses(x, i, err);

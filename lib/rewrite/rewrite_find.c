@@ -139,7 +139,7 @@ static uint32_t transfer_of(const struct pl_edit *e, uint32_t arrive)
 	return PL_NONE;
 }
 
-static uint32_t meet_of(const struct pl_edit *e, uint32_t arrive)
+uint32_t pl_rewrite_meet_of(const struct pl_edit *e, uint32_t arrive)
 {
 	for (uint32_t x = e->node[arrive].out; x != PL_NONE; x = e->edge[x].out_next)
 		if (e->node[e->edge[x].dst].type == PL_N_RENDEZVOUS &&
@@ -164,7 +164,7 @@ static int add_comm(struct pl_rewriter *r, uint32_t arrive, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	c.transfer = transfer_of(e, arrive);
-	c.meet = meet_of(e, arrive);
+	c.meet = pl_rewrite_meet_of(e, arrive);
 	if (c.transfer == PL_NONE)
 		return pl_fail(err, PL_EDATA, "the communication \"%s\" has no transfer",
 			       pl_edit_name(e, e->node[arrive].name));

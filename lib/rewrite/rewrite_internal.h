@@ -45,19 +45,24 @@ struct rw_slot {
 	uint32_t channel, n_channels; /* into rewriter.channel */
 };
 
+/* Nodes of a bucket on a slot; PL_NONE: it has none. */
+struct rw_at {
+	uint32_t arrive, transfer;
+	uint32_t channel; /* of rewriter.channel, where the rank has a part */
+	uint32_t issue;
+	uint32_t lost; /* delay, the time that later computation loses */
+	bool kept;     /* as recorded, its duration too */
+};
+
 /* A bucket, built into the edit. Shared by the states that have it. */
 struct rw_built {
 	uint64_t key;
 	uint32_t refs;
-	uint32_t *arrive, *transfer; /* [slot], PL_NONE: the rank has no part */
-	uint32_t *channel;	     /* [slot]: of rewriter.channel, where the rank has a part */
-	uint32_t *issue;
-	uint32_t *lost;	      /* [slot]: delay, the time that later computation loses, PL_NONE */
+	struct rw_at *at;     /* [slot] */
 	pl_ns alone;	      /* the transfer without contention */
 	pl_ns flight;	      /* from its end until the data can be used */
 	pl_ns issue_ns;	      /* of an issue that was not recorded */
 	double slows, slowed; /* factors: of computation, of the transfer */
-	bool *kept;	      /* [slot]: as recorded, its duration too */
 };
 
 /* A part of an interrupted transfer in a slot; priorities add such parts to the edit. */
@@ -208,6 +213,8 @@ static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 }
 /* Find tensors, communication, slots in the recorded edit. */
 int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* The rendezvous of an arrival; PL_NONE. */
+uint32_t pl_rewrite_meet_of(const struct pl_edit *e, uint32_t arrive);
 /* Build the communication of the state into the edit. */
 int pl_rewrite_sync(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void pl_rewrite_unref(struct rw_built *b);

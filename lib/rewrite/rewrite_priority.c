@@ -118,8 +118,8 @@ static int add_piece(struct pl_rewriter *r, const struct rw_built *b, uint32_t s
 {
 	struct rw_state *st = rw_now(r);
 	struct pl_edit *e = r->e;
-	uint32_t arrive = b->arrive[slot], parts = st->b.parts[x->task];
-	struct rw_piece p = { PL_NONE, b->transfer[slot], PL_NONE, 0 };
+	uint32_t arrive = b->at[slot].arrive, parts = st->b.parts[x->task];
+	struct rw_piece p = { PL_NONE, b->at[slot].transfer, PL_NONE, 0 };
 	pl_ns dur;
 	int rc;
 
@@ -129,7 +129,7 @@ static int add_piece(struct pl_rewriter *r, const struct rw_built *b, uint32_t s
 		if (st->piece[i].transfer == p.transfer)
 			p.dur = st->piece[i].dur;
 	dur = x->end - x->start;
-	if (!r->slowdown || b->kept[slot]) /* as long on this rank as all of it is */
+	if (!r->slowdown || b->at[slot].kept) /* as long on this rank as all of it is */
 		dur = pl_sim_events_part(p.dur, parts, x->to) -
 		      pl_sim_events_part(p.dur, parts, x->from);
 	*end = p.transfer;
@@ -167,12 +167,12 @@ static int chain_channel(struct pl_rewriter *r, uint32_t slot, uint32_t channel,
 	for (size_t i = 0; i < o->n; i++) {
 		const struct pl_sim_events_piece *x = &o->turn[i];
 		const struct rw_built *b = rw_now(r)->built[x->task];
-		uint32_t end = b->transfer[slot];
+		uint32_t end = b->at[slot].transfer;
 
-		if (b->arrive[slot] == PL_NONE || b->channel[slot] != channel)
+		if (b->at[slot].arrive == PL_NONE || b->at[slot].channel != channel)
 			continue;
 		if (!x->from)
-			PL_TRY(pl_rewrite_chain(r->e, from, b->arrive[slot], err));
+			PL_TRY(pl_rewrite_chain(r->e, from, b->at[slot].arrive, err));
 		if (x->from || x->to < rw_now(r)->b.parts[x->task])
 			PL_TRY(add_piece(r, b, slot, from, x, &end, err));
 		from = end;

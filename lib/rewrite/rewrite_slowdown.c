@@ -281,7 +281,8 @@ static double put_before(const struct pl_rewriter *r, uint32_t slot, pl_ns t)
 	double sum = 0;
 
 	for (uint32_t i = 0; i < st->n_built; i++) {
-		const uint32_t node[] = { st->built[i]->lost[slot], st->built[i]->issue[slot] };
+		const uint32_t node[] = { st->built[i]->at[slot].lost,
+					  st->built[i]->at[slot].issue };
 
 		for (size_t k = 0; k < PL_LEN(node); k++)
 			if (node[k] != PL_NONE && pl_edit_end(r->e, node[k]) <= t)

@@ -20,12 +20,7 @@ void pl_rewrite_unref(struct rw_built *b)
 {
 	if (!b || --b->refs)
 		return;
-	pl_free(b->arrive);
-	pl_free(b->transfer);
-	pl_free(b->channel);
-	pl_free(b->issue);
-	pl_free(b->lost);
-	pl_free(b->kept);
+	pl_free(b->at);
 	pl_free(b);
 }
 
@@ -37,19 +32,12 @@ static struct rw_built *new_built(const struct pl_rewriter *r, uint64_t key, str
 		return NULL;
 	b->refs = 1;
 	b->key = key;
-	if (pl_alloc(&b->arrive, r->n_slots, sizeof(uint32_t), err) < 0 ||
-	    pl_alloc(&b->transfer, r->n_slots, sizeof(uint32_t), err) < 0 ||
-	    pl_alloc(&b->channel, r->n_slots, sizeof(uint32_t), err) < 0 ||
-	    pl_alloc(&b->issue, r->n_slots, sizeof(uint32_t), err) < 0 ||
-	    pl_alloc(&b->lost, r->n_slots, sizeof(uint32_t), err) < 0 ||
-	    pl_alloc(&b->kept, r->n_slots, sizeof(*b->kept), err) < 0) {
+	if (pl_alloc(&b->at, r->n_slots, sizeof(*b->at), err) < 0) {
 		pl_rewrite_unref(b);
 		return NULL;
 	}
-	memset(b->arrive, 0xff, r->n_slots * sizeof(uint32_t));
-	memset(b->transfer, 0xff, r->n_slots * sizeof(uint32_t));
-	memset(b->issue, 0xff, r->n_slots * sizeof(uint32_t));
-	memset(b->lost, 0xff, r->n_slots * sizeof(uint32_t));
+	for (uint32_t i = 0; i < r->n_slots; i++)
+		b->at[i].arrive = b->at[i].transfer = b->at[i].issue = b->at[i].lost = PL_NONE;
 	return b;
 }
 
@@ -135,14 +123,22 @@ static int put_behind(struct pl_edit *e, uint32_t p, struct pl_enode n, uint32_t
 	return rc == 0 ? pl_edit_add_edge(e, p, *id, PL_E_SEQ, 0, err) : rc;
 }
 
-/* A node like p with another duration. */
-static struct pl_enode like(const struct pl_edit *e, uint32_t p, uint8_t role, pl_ns dur)
+/* A copy of node p, which was not recorded. */
+static struct pl_enode copy_of(const struct pl_edit *e, uint32_t p)
 {
 	struct pl_enode n = e->node[p];
 
-	n.dur = dur;
 	n.fixed = INT64_MIN;
 	n.origin = PL_NONE;
+	return n;
+}
+
+/* A node like p with another duration. */
+static struct pl_enode like(const struct pl_edit *e, uint32_t p, uint8_t role, pl_ns dur)
+{
+	struct pl_enode n = copy_of(e, p);
+
+	n.dur = dur;
 	n.role = role;
 	n.bytes = -1;
 	n.flags &= PL_NF_IN_STEP;
@@ -165,7 +161,7 @@ static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, u
 	n = like(e, p, PL_RO_HOST, dur);
 	n.kind = PL_K_RUNTIME;
 	b->issue_ns = dur;
-	return put_behind(e, p, n, &b->issue[slot], err);
+	return put_behind(e, p, n, &b->at[slot].issue, err);
 }
 
 /* Add the delay for the time that computation loses between the issues of this bucket and the next.
@@ -193,9 +189,9 @@ static int add_lost(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, ui
 	n = like(e, p, PL_RO_COMPUTE, 0);
 	if ((rc = pl_edit_add_name(e, "slowed down by communication", &n.name, err)) < 0)
 		return rc;
-	rc = put_behind(e, b->issue[slot] != PL_NONE && behind == p ? b->issue[slot] : behind, n,
-			&id, err);
-	b->lost[slot] = id;
+	rc = put_behind(e, b->at[slot].issue != PL_NONE && behind == p ? b->at[slot].issue : behind,
+			n, &id, err);
+	b->at[slot].lost = id;
 	return rc;
 }
 
@@ -203,7 +199,7 @@ static int add_gates(struct pl_rewriter *r, struct rw_built *b, uint32_t set, ui
 		     uint32_t last, pl_ns issue_ns, struct pl_err *err)
 {
 	struct pl_edit *e = r->e;
-	uint32_t arrive = b->arrive[slot];
+	uint32_t arrive = b->at[slot].arrive;
 	int rc;
 
 	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
@@ -225,9 +221,9 @@ static int add_gates(struct pl_rewriter *r, struct rw_built *b, uint32_t set, ui
 	if ((rc = add_issue(r, b, slot, last, issue_ns, err)) < 0 ||
 	    (rc = add_lost(r, b, slot, last, err)) < 0)
 		return rc;
-	return b->issue[slot] == PL_NONE
+	return b->at[slot].issue == PL_NONE
 		       ? 0
-		       : pl_edit_add_edge(e, b->issue[slot], arrive, PL_E_DATA, 0, err);
+		       : pl_edit_add_edge(e, b->at[slot].issue, arrive, PL_E_DATA, 0, err);
 }
 
 /* Does the thread reach `node` before or at its work for some tensor of the set? Then the inferred
@@ -277,11 +273,12 @@ static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uin
 		for (uint32_t i = c->use; i < c->use + c->n_uses; i++) {
 			const struct rw_edge *u = &r->edge[i];
 
-			if (e->node[u->node].dead || has_edge_to(e, b->transfer[slot], u->node) ||
+			if (e->node[u->node].dead ||
+			    has_edge_to(e, b->at[slot].transfer, u->node) ||
 			    (u->edge.type & PL_E_INFERRED && comes_before(r, set, slot, u->node)))
 				continue;
-			rc = pl_edit_add_edge_like(e, b->transfer[slot], u->node, u->edge.type,
-						   &u->edge, b->kept[slot] ? 0 : b->flight, err);
+			rc = pl_edit_add_edge_like(e, b->at[slot].transfer, u->node, u->edge.type,
+						   &u->edge, b->at[slot].kept ? 0 : b->flight, err);
 			if (rc < 0)
 				return rc;
 		}
@@ -339,35 +336,32 @@ static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, u
 	after = e->tensor[r->inst[(size_t)slot * r->n_tensors + last]].producer;
 	if (old->last == r->inst[(size_t)slot * r->n_tensors + last] || after == PL_NONE)
 		after = old->arrive;
-	b->channel[slot] = old->channel;
-	n = e->node[old->arrive];
+	b->at[slot].channel = old->channel;
+	n = copy_of(e, old->arrive);
 	n.res = r->channel[old->channel].res;
-	n.fixed = INT64_MIN;
-	n.origin = PL_NONE;
 	n.bytes = c->bytes;
-	if ((rc = pl_edit_add_node(e, &n, after, &b->arrive[slot], err)) < 0 ||
+	if ((rc = pl_edit_add_node(e, &n, after, &b->at[slot].arrive, err)) < 0 ||
 	    (rc = add_gates(r, b, set, slot, last, as_recorded ? 0 : r->c->issue_ns, err)) < 0)
 		return rc;
 	/* with partners that were not recorded the recorded duration stands for the transfer */
-	b->kept[slot] = meet == PL_NONE && as_recorded && c->parts <= 1 && !c->n_changes &&
-			!rw_now(r)->network.ranks;
-	dur = b->kept[slot] ? e->node[old->transfer].dur : pl_cost_transfer(r->c, c);
+	b->at[slot].kept = meet == PL_NONE && as_recorded && c->parts <= 1 && !c->n_changes &&
+			   !rw_now(r)->network.ranks;
+	dur = b->at[slot].kept ? e->node[old->transfer].dur : pl_cost_transfer(r->c, c);
 	b->alone = dur;
 	b->flight = pl_cost_flight(r->c, c);
 	b->slows = b->slowed = 1;
 	if (r->slowdown)
 		pl_cost_contention(r->c, c, &b->slows, &b->slowed);
-	n = e->node[old->transfer];
+	n = copy_of(e, old->transfer);
 	n.res = r->channel[old->channel].res;
-	n.fixed = INT64_MIN;
-	n.origin = PL_NONE;
 	n.bytes = c->bytes;
 	n.dur = dur;
-	if ((rc = pl_edit_add_node(e, &n, b->arrive[slot], &b->transfer[slot], err)) < 0 ||
-	    (rc = pl_edit_add_edge(e, b->arrive[slot], b->transfer[slot], PL_E_SEQ, 0, err)) < 0 ||
+	if ((rc = pl_edit_add_node(e, &n, b->at[slot].arrive, &b->at[slot].transfer, err)) < 0 ||
+	    (rc = pl_edit_add_edge(e, b->at[slot].arrive, b->at[slot].transfer, PL_E_SEQ, 0, err)) <
+		    0 ||
 	    (meet != PL_NONE &&
-	     ((rc = pl_edit_add_edge(e, b->arrive[slot], meet, PL_E_COMM, 0, err)) < 0 ||
-	      (rc = pl_edit_add_edge(e, meet, b->transfer[slot], PL_E_COMM, 0, err)) < 0)))
+	     ((rc = pl_edit_add_edge(e, b->at[slot].arrive, meet, PL_E_COMM, 0, err)) < 0 ||
+	      (rc = pl_edit_add_edge(e, meet, b->at[slot].transfer, PL_E_COMM, 0, err)) < 0)))
 		return rc;
 	return add_uses(r, b, set, slot, err);
 }
@@ -398,9 +392,7 @@ static int build_meet(struct pl_rewriter *r, uint32_t set, uint32_t step, uint32
 	}
 	if (old == PL_NONE)
 		return 0;
-	n = e->node[old];
-	n.fixed = INT64_MIN;
-	n.origin = PL_NONE;
+	n = copy_of(e, old);
 	return pl_edit_add_node(e, &n, after, meet, err);
 }
 
@@ -425,8 +417,8 @@ static int put_comm(struct pl_rewriter *r, const struct rw_built *b, uint32_t st
 		return rc;
 	e->node[meet].comm = id;
 	for (uint32_t s = step * r->n_ranks; s < (step + 1) * r->n_ranks; s++)
-		if (b->arrive[s] != PL_NONE)
-			e->node[b->arrive[s]].comm = e->node[b->transfer[s]].comm = id;
+		if (b->at[s].arrive != PL_NONE)
+			e->node[b->at[s].arrive].comm = e->node[b->at[s].transfer].comm = id;
 	return 0;
 }
 
@@ -479,22 +471,18 @@ static int drop_built(struct pl_rewriter *r, const struct rw_built *b, struct pl
 	int rc = 0;
 
 	for (uint32_t s = 0; rc == 0 && s < r->n_slots; s++) {
-		uint32_t a = b->arrive[s], meet;
+		uint32_t a = b->at[s].arrive, meet;
 
 		if (a == PL_NONE || e->node[a].dead)
 			continue;
-		meet = PL_NONE;
-		for (uint32_t x = e->node[a].out; x != PL_NONE; x = e->edge[x].out_next)
-			if (e->node[e->edge[x].dst].type == PL_N_RENDEZVOUS &&
-			    PL_E_TYPE(e->edge[x].type) == PL_E_COMM)
-				meet = e->edge[x].dst;
+		meet = pl_rewrite_meet_of(e, a);
 		rc = pl_edit_drop_node(e, a, err);
 		if (rc == 0)
-			rc = pl_edit_drop_node(e, b->transfer[s], err);
-		if (rc == 0 && b->lost[s] != PL_NONE)
-			rc = drop_issue(e, b->lost[s], err);
-		if (rc == 0 && b->issue[s] != PL_NONE)
-			rc = drop_issue(e, b->issue[s], err);
+			rc = pl_edit_drop_node(e, b->at[s].transfer, err);
+		if (rc == 0 && b->at[s].lost != PL_NONE)
+			rc = drop_issue(e, b->at[s].lost, err);
+		if (rc == 0 && b->at[s].issue != PL_NONE)
+			rc = drop_issue(e, b->at[s].issue, err);
 		if (rc == 0 && meet != PL_NONE)
 			rc = pl_edit_drop_node(e, meet, err);
 	}
@@ -537,11 +525,11 @@ static int chain_all(struct pl_rewriter *r, struct pl_err *err)
 			for (uint32_t i = 0; i < st->b.n_sets; i++) {
 				const struct rw_built *b = st->built[i];
 
-				if (b->arrive[s] == PL_NONE || b->channel[s] != k)
+				if (b->at[s].arrive == PL_NONE || b->at[s].channel != k)
 					continue;
-				if ((rc = pl_rewrite_chain(r->e, from, b->arrive[s], err)) < 0)
+				if ((rc = pl_rewrite_chain(r->e, from, b->at[s].arrive, err)) < 0)
 					return rc;
-				from = b->transfer[s];
+				from = b->at[s].transfer;
 			}
 			if ((rc = pl_rewrite_chain(r->e, from, r->channel[k].end_mark, err)) < 0)
 				return rc;
