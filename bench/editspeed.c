@@ -59,7 +59,8 @@ static int open_bench(struct bench *b, const char *path, struct pl_err *err)
 	b->n_sets = b->n / 8;
 	for (uint32_t t = 0; t < b->n; t++)
 		b->set_of[t] = (uint32_t)((uint64_t)t * b->n_sets / b->n);
-	PL_TRY(pl_rewrite_buckets(b->r, b->set_of, b->n_sets, err));
+	PL_TRY(pl_rewrite_bucketing(
+		b->r, &(struct pl_bucketing){ .n_sets = b->n_sets, .set_of = b->set_of }, err));
 	rc = pl_edit_settle(&b->e, err);
 out:
 	pl_in_close(in);
@@ -80,7 +81,8 @@ static int move(struct bench *b, bool full, int64_t *ns, double *mean, struct pl
 {
 	int64_t begin = now();
 	size_t mark = pl_rewriter_mark(b->r);
-	int rc = pl_rewrite_buckets(b->r, b->moved, b->n_sets, err);
+	int rc = pl_rewrite_bucketing(
+		b->r, &(struct pl_bucketing){ .n_sets = b->n_sets, .set_of = b->moved }, err);
 
 	if (rc == 0)
 		rc = full ? pl_edit_settle_full(&b->e, err) : pl_edit_settle(&b->e, err);
@@ -97,7 +99,8 @@ static int replay(struct bench *b, int64_t *ns, double *mean, struct pl_err *err
 	struct pl_sim *s;
 	struct pl_graph g;
 	int64_t begin;
-	int rc = pl_rewrite_buckets(b->r, b->moved, b->n_sets, err);
+	int rc = pl_rewrite_bucketing(
+		b->r, &(struct pl_bucketing){ .n_sets = b->n_sets, .set_of = b->moved }, err);
 
 	if (rc < 0 || (rc = pl_edit_settle(&b->e, err)) < 0)
 		return rc;
