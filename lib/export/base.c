@@ -27,7 +27,7 @@ int pl_export_members_build(const struct pl_merge *m, struct pl_export_member **
 			(*v)[k++] = (struct pl_export_member){ e->segment, e->event, i };
 		}
 	}
-	qsort(*v, k, sizeof(**v), by_event);
+	pl_sort(*v, k, sizeof(**v), by_event);
 	*n = k;
 	return 0;
 }

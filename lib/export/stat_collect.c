@@ -263,8 +263,7 @@ int pl_export_stat_finish_comm(struct stat *s, struct pl_err *err)
 {
 	int rc = 0;
 
-	if (s->n_comm)
-		qsort(s->comm, s->n_comm, sizeof(*s->comm), by_group);
+	pl_sort(s->comm, s->n_comm, sizeof(*s->comm), by_group);
 	for (size_t i = 0, j; i < s->n_comm; i = j) {
 		const struct stat_comm *c = &s->comm[i];
 		int64_t ranks = 1, size;

@@ -67,8 +67,7 @@ static void ranks(void *report, struct pl_table *t)
 {
 	struct stat *s = report;
 
-	if (s->n_ranks)
-		qsort(s->rank, s->n_ranks, sizeof(*s->rank), by_rank);
+	pl_sort(s->rank, s->n_ranks, sizeof(*s->rank), by_rank);
 	for (size_t i = 0; i < s->n_ranks; i++) {
 		const struct stat_rank *r = &s->rank[i];
 		int64_t span = pl_sub_sat(r->t1, r->t0);
@@ -95,8 +94,7 @@ static void steps(void *report, struct pl_table *t)
 {
 	struct stat *s = report;
 
-	if (s->n_steps)
-		qsort(s->step, s->n_steps, sizeof(*s->step), by_step);
+	pl_sort(s->step, s->n_steps, sizeof(*s->step), by_step);
 	for (size_t i = 0, j; i < s->n_steps; i = j) {
 		int64_t sum = 0, min = s->step[i].dur, max = min, slowest = s->step[i].rank;
 
@@ -314,7 +312,7 @@ static int classes(struct stat *s, struct class **out, size_t *n, struct pl_err 
 		v[*n - 1].n++;
 		v[*n - 1].total = pl_add_sat(v[*n - 1].total, a->ns);
 	}
-	qsort(v, *n, sizeof(*v), by_class_total);
+	pl_sort(v, *n, sizeof(*v), by_class_total);
 	*out = v;
 	return 0;
 }
@@ -377,8 +375,7 @@ static void memory(void *report, struct pl_table *t)
 {
 	struct stat *s = report;
 
-	if (s->n_memory)
-		qsort(s->memory, s->n_memory, sizeof(*s->memory), by_device);
+	pl_sort(s->memory, s->n_memory, sizeof(*s->memory), by_device);
 	for (size_t i = 0; i < s->n_memory; i++) {
 		const struct stat_memory *m = &s->memory[i];
 

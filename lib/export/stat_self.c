@@ -4,8 +4,6 @@
  * less that of its direct children, as far as these lie inside it. Linear when the source is in
  * order (profilers write threads so), else O(n log n).
  */
-#include <stdlib.h>
-
 #include "export/stat.h"
 
 struct order {
@@ -111,12 +109,9 @@ int pl_export_stat_self_times(struct stat *s, const struct pl_segment *seg, stru
 						(uint32_t)i };
 	for (uint32_t t = 0; t < seg->n_tracks; t++) {
 		struct order *o = v + first[t];
-		size_t n = first[t + 1] - first[t], i = 1;
+		size_t n = first[t + 1] - first[t];
 
-		while (i < n && by_start(&o[i - 1], &o[i]) < 0)
-			i++;
-		if (i < n)
-			qsort(o, n, sizeof(*o), by_start);
+		pl_sort(o, n, sizeof(*o), by_start);
 		PL_TRY(walk(s, seg, o, n, &stack, &cap, err));
 	}
 out:

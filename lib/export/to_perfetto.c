@@ -114,8 +114,7 @@ static int bind_launches(struct perfetto_seg *s, uint32_t segment, struct pl_err
 {
 	int rc = 0;
 
-	if (s->n_corr)
-		qsort(s->corr, s->n_corr, sizeof(*s->corr), by_corr);
+	pl_sort(s->corr, s->n_corr, sizeof(*s->corr), by_corr);
 	for (size_t i = 0, j; i < s->n_corr; i = j) {
 		size_t d = i;
 
@@ -154,7 +153,7 @@ static int collect(struct perfetto *p, struct perfetto_seg *s, struct pl_err *er
 	memset(s->head, 0xff, (n + 1) * sizeof(*s->head));
 	for (size_t i = 0; i < h->n; i++)
 		PL_TRY(collect_batch(p, s, (uint32_t)i, err));
-	qsort(s->item, s->n_items, sizeof(*s->item), by_place);
+	pl_sort(s->item, s->n_items, sizeof(*s->item), by_place);
 	PL_TRY(bind_launches(s, p->x.merge.n_segs, err));
 out:
 	return rc;

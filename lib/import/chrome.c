@@ -134,20 +134,6 @@ static int resync(struct pl_doc *d, bool top, struct pl_err *err)
 
 /* ---- the array of events ------------------------------------------------------------------- */
 
-/* After the value at p; past `end` when the window ends first. */
-static const char *value_end(const char *p, const char *end)
-{
-	unsigned flags;
-
-	if (*p == '{' || *p == '[')
-		return pl_scan_nested(p, end);
-	if (*p == '"')
-		return pl_scan_string(p + 1, end, &flags) + 1;
-	while (p < end && (unsigned char)*p > ' ' && *p != ',' && *p != '}' && *p != ']')
-		p++;
-	return p < end ? p : end + 1;
-}
-
 static int bad_event(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_ev *e = &d->ev;
@@ -192,7 +178,8 @@ static int one_event(struct pl_doc *d, struct pl_err *err)
 static int no_event(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
-	const char *limit = pl_import_src_limit(s, MAX_EVENT), *q = value_end(s->p, limit);
+	const char *limit = pl_import_src_limit(s, MAX_EVENT),
+		   *q = pl_import_value_end(s->p, limit);
 	int rc;
 
 	if (q > limit && limit == s->end && !s->eof && limit - s->p < (ptrdiff_t)MAX_EVENT)
@@ -326,7 +313,7 @@ static int one_member(struct pl_doc *d, struct pl_err *err)
 		return events(d, err);
 	}
 	if (value < end) {
-		const char *e = value_end(value, end);
+		const char *e = pl_import_value_end(value, end);
 
 		if (e <= end && e > value)
 			return take_member(d, key, (size_t)(q - key), value, e, err);
@@ -446,10 +433,7 @@ static int walk(struct pl_doc *d, struct pl_err *err)
 	struct pl_src *s = &d->src;
 	int rc;
 
-	PL_TRY(pl_import_src_fill(s, PL_SRC_WINDOW, err));
-	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
-		s->p += 3;
-	s->p = pl_scan_space(s->p, s->end);
+	PL_TRY(pl_import_src_begin(s, err));
 	if (s->p < s->end && *s->p == '[') {
 		s->p++;
 		PL_TRY(events(d, err));

@@ -451,15 +451,7 @@ static int member(struct reader *r, bool *done, struct pl_err *err)
 		s->p = v + 1;
 		return nodes(r, err);
 	}
-	e = v;
-	if (*v == '{' || *v == '[') {
-		e = pl_scan_nested(v, s->end);
-	} else if (*v == '"') {
-		e = pl_scan_string(v + 1, s->end, &flags) + 1;
-	} else {
-		while (e < s->end && (unsigned char)*e > ' ' && *e != ',' && *e != '}')
-			e++;
-	}
+	e = pl_import_value_end(v, s->end);
 	if (e >= s->end)
 		goto more;
 	if (is(key, (size_t)(q - key), "pid"))
@@ -484,18 +476,14 @@ static int load(struct reader *r, struct pl_err *err)
 	bool done = false;
 	int rc;
 
-	PL_TRY(pl_import_src_fill(s, PL_SRC_WINDOW, err));
-	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
-		s->p += 3;
-	s->p = pl_scan_space(s->p, s->end);
+	PL_TRY(pl_import_src_begin(s, err));
 	if (s->p >= s->end || *s->p != '{')
 		return pl_fail(err, PL_EDATA, "%s: byte %lld: not an execution trace",
 			       r->report->file, (long long)pl_import_src_at(s, s->p));
 	s->p++;
 	while (!done)
 		PL_TRY(member(r, &done, err));
-	if (r->file->n)
-		qsort(r->file->node, r->file->n, sizeof(*r->file->node), by_rf);
+	pl_sort(r->file->node, r->file->n, sizeof(*r->file->node), by_rf);
 	r->report->st->events += r->file->n;
 	if (!r->file->pid)
 		PL_TRY(set_pid(r, "", 0, err));

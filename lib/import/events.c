@@ -31,34 +31,13 @@ static uint8_t code_of(uint8_t space, const char *s, size_t n)
 		const char *key;
 		uint8_t code;
 	} arg[] = {
-		{ "correlation", PL_A_CORR },
-		{ "External id", PL_A_EXTERNAL },
-		{ "external id", PL_A_EXTERNAL },
-		{ "bytes", PL_A_BYTES },
-		{ "stream", PL_A_STREAM },
-		{ "device", PL_A_DEVICE },
-		{ "Process Group Name", PL_A_GROUP },
+		/* beside the keys of roles */
 		{ "Process Group Description", PL_A_DESC },
-		{ "Process Group Ranks", PL_A_RANKS },
-		{ "Seq", PL_A_SEQ },
-		{ "Src Rank", PL_A_PEER },
-		{ "Dst Rank", PL_A_PEER },
-		{ "Collective name", PL_A_COLL },
-		{ "In msg nelems", PL_A_IN },
-		{ "Out msg nelems", PL_A_OUT },
-		{ "dtype", PL_A_DTYPE },
-		{ "Group size", PL_A_SIZE },
-		{ "Input Dims", PL_A_DIMS },
-		{ "Input dims", PL_A_DIMS },
-		{ "Input type", PL_A_TYPES },
-		{ "Record function id", PL_A_RF },
-		{ "peer", PL_A_PEER },
-		{ "step", PL_A_STEP },
-		{ "microbatch", PL_A_MB },
-		{ "chunk", PL_A_CHUNK },
-		{ "layer", PL_A_LAYER },
-		{ "channel", PL_A_CHANNEL },
-		{ "of", PL_A_OF },
+		{ "Collective name", PL_R_COLL },
+		{ "device", PL_A_DEVICE },
+		{ "step", PL_R_STEP },
+		{ "microbatch", PL_R_MB },
+		{ "layer", PL_R_LAYER },
 		{ "name", PL_A_NAME },
 		{ "labels", PL_A_LABELS },
 		{ "sort_index", PL_A_SORT },
@@ -72,6 +51,7 @@ static uint8_t code_of(uint8_t space, const char *s, size_t n)
 		for (size_t i = 0; i < PL_LEN(arg); i++)
 			if (strlen(arg[i].key) == n && !memcmp(arg[i].key, s, n))
 				return arg[i].code;
+		return (uint8_t)pl_trace_role_of_key(s, n, PL_V_COUNT_);
 	}
 	return 0;
 }

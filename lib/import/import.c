@@ -257,6 +257,31 @@ int pl_import_src_fill(struct pl_src *s, size_t want, struct pl_err *err)
 	return 0;
 }
 
+int pl_import_src_begin(struct pl_src *s, struct pl_err *err)
+{
+	int rc = pl_import_src_fill(s, PL_SRC_WINDOW, err);
+
+	if (rc < 0)
+		return rc;
+	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
+		s->p += 3;
+	s->p = pl_scan_space(s->p, s->end);
+	return 0;
+}
+
+const char *pl_import_value_end(const char *p, const char *end)
+{
+	unsigned flags;
+
+	if (*p == '{' || *p == '[')
+		return pl_scan_nested(p, end);
+	if (*p == '"')
+		return pl_scan_string(p + 1, end, &flags) + 1;
+	while (p < end && (unsigned char)*p > ' ' && *p != ',' && *p != '}' && *p != ']')
+		p++;
+	return p < end ? p : end + 1;
+}
+
 #define PATIENCE ((int64_t)64 << 20)
 
 const char *pl_import_src_limit(const struct pl_src *s, size_t max)

@@ -53,6 +53,10 @@ void pl_import_src_fini(struct pl_src *s);
 /* Drop the bytes before p; afterwards [p, end) has at least `want` bytes, or eof is set. A damaged
  * gzip is an early end (PL_EDATA when strict). */
 int pl_import_src_fill(struct pl_src *s, size_t want, struct pl_err *err) PL_MUST;
+/* The first window: p is behind a byte order mark and white space. */
+int pl_import_src_begin(struct pl_src *s, struct pl_err *err) PL_MUST;
+/* After the JSON value at p; past `end` when the window ends first. */
+const char *pl_import_value_end(const char *p, const char *end);
 /*
  * How far from p the end of an event or member is searched for: `max`, or less if so many had no
  * end that the searches would take longer than reading the input many times.
@@ -151,6 +155,19 @@ static inline int PL_MUST pl_import_rows_done(struct pl_rows *r, struct pl_err *
 		       ? 0
 		       : pl_import_rows_flush(r, false, err);
 }
+/* The same, with what every event has. */
+static inline int PL_MUST pl_import_rows_event(struct pl_rows *r, uint8_t kind, pl_id track,
+					       pl_id name, pl_ns ts, pl_ns dur, struct pl_err *err)
+{
+	struct pl_batch *b = &r->cur->b;
+
+	b->kind[b->n] = kind;
+	b->track[b->n] = track;
+	b->name[b->n] = name;
+	b->ts[b->n] = ts;
+	b->dur[b->n] = dur;
+	return pl_import_rows_done(r, err);
+}
 /* Before a row: rows that were undone may have left columns, and the next undo visits them all. */
 static inline int PL_MUST pl_import_rows_ready(struct pl_rows *r, struct pl_err *err)
 {
@@ -233,33 +250,11 @@ enum pl_top {
 	PL_TOP_ARGS,
 	PL_TOP_ID,
 };
-/* Arguments whose value the importer itself needs; the rest is only stored. */
+/* Codes of arguments: the role that the key of an argument has, and these for keys without one. */
 enum pl_argc {
-	PL_A_NONE,
-	PL_A_CORR,
-	PL_A_EXTERNAL,
-	PL_A_BYTES,
-	PL_A_STREAM,
+	PL_A_NONE = PL_R_ARG,
+	PL_A_DESC = PL_R_COUNT_,
 	PL_A_DEVICE,
-	PL_A_GROUP,
-	PL_A_DESC,
-	PL_A_RANKS,
-	PL_A_SEQ,
-	PL_A_PEER,
-	PL_A_COLL,
-	PL_A_IN,
-	PL_A_OUT,
-	PL_A_DTYPE,
-	PL_A_SIZE,
-	PL_A_DIMS,
-	PL_A_TYPES,
-	PL_A_RF,
-	PL_A_STEP,
-	PL_A_MB,
-	PL_A_CHUNK,
-	PL_A_LAYER,
-	PL_A_CHANNEL,
-	PL_A_OF,
 	PL_A_NAME,
 	PL_A_LABELS,
 	PL_A_SORT,
@@ -273,7 +268,7 @@ enum pl_keyspace { PL_KS_TOP, PL_KS_ARG, PL_KS_VALUE, PL_KS_COUNT_ };
 struct pl_key {
 	char text[32];	      /* with its closing quote, if that fits */
 	uint32_t len, m0, m1; /* bytes of text; bits of its first and second 16 bytes that count */
-	uint8_t code;	      /* enum pl_top or pl_argc */
+	uint8_t code;	      /* enum pl_top; of arguments a role or enum pl_argc */
 	uint8_t space;
 	uint32_t index;		   /* in pl_ev.key and key_text */
 	uint32_t event;		   /* last event that had it: finds duplicates */
@@ -315,7 +310,7 @@ struct pl_fields {
 	struct pl_pid pid, tid;
 	pl_ns ts, dur;
 	int64_t dur_raw, id; /* dur as written, where it was no duration */
-	uint64_t have;	     /* bit set of arguments (enum pl_argc); the arrays hold these alone */
+	uint64_t have;	     /* bit set of codes of arguments; the arrays hold these alone */
 	int64_t arg[PL_A_COUNT_];
 	uint8_t arg_type[PL_A_COUNT_];
 };
@@ -359,7 +354,7 @@ const char *pl_import_event_read(struct pl_ev *e, const char *p, const char *end
  */
 const char *pl_import_event_read_more(struct pl_ev *e, const char *p, const char *end);
 /* values.c: one value after its key. NULL as above. */
-static inline bool pl_has(const struct pl_fields *f, enum pl_argc a)
+static inline bool pl_has(const struct pl_fields *f, unsigned a)
 {
 	return f->have >> a & 1;
 }

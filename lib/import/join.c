@@ -153,7 +153,7 @@ out:
 	return rc;
 }
 
-/* qsort() has no context argument in C11: sort pairs. */
+/* A comparator has no context argument: sort pairs. */
 struct order {
 	pl_ns t0;
 	uint32_t op;
@@ -170,7 +170,7 @@ static int sort_ops(const struct pl_comm *c, uint32_t *op, size_t n, struct pl_e
 		return rc;
 	for (size_t i = 0; i < n; i++)
 		v[i] = (struct order){ c->op[op[i]].t0, op[i] };
-	qsort(v, n, sizeof(*v), by_start);
+	pl_sort(v, n, sizeof(*v), by_start);
 	for (size_t i = 0; i < n; i++)
 		op[i] = v[i].op;
 	pl_free(v);

@@ -23,7 +23,7 @@ enum column {
 	C_DUR,
 	C_END,
 	C_STEP,
-	C_DP, /* from here to C_CHANNEL: as read_row() has them */
+	C_DP,
 	C_PP,
 	C_TP,
 	C_SEQ,
@@ -121,6 +121,24 @@ struct row {
 	int32_t rank;
 	pl_id name, group, host;
 	uint8_t meaning; /* index + 1, 0 unknown */
+};
+
+/* Numbers of a row, and the role of those that are values of its event. */
+static const struct {
+	uint8_t column, role;
+	size_t offset;
+} numbers[] = {
+	{ C_STEP, PL_R_STEP, offsetof(struct row, step) },
+	{ C_DP, PL_R_ARG, offsetof(struct row, dp) },
+	{ C_PP, PL_R_ARG, offsetof(struct row, pp) },
+	{ C_TP, PL_R_ARG, offsetof(struct row, tp) },
+	{ C_SEQ, PL_R_SEQ, offsetof(struct row, seq) },
+	{ C_CHUNK, PL_R_CHUNK, offsetof(struct row, chunk) },
+	{ C_MB, PL_R_MB, offsetof(struct row, mb) },
+	{ C_BYTES, PL_R_BYTES, offsetof(struct row, bytes) },
+	{ C_PEER, PL_R_PEER, offsetof(struct row, peer) },
+	{ C_OF, PL_R_OF, offsetof(struct row, of) },
+	{ C_CHANNEL, PL_R_CHANNEL, offsetof(struct row, channel) },
 };
 
 struct extra { /* a cell of a column that has no meaning here */
@@ -259,7 +277,7 @@ out:
 }
 
 /* An integer cell, NO_VALUE if absent or empty; "3.0" is 3. *bad when it is something else. */
-static int64_t cell_int(const struct table *t, const struct pl_csv_row *r, enum column c, bool *bad)
+static int64_t cell_int(const struct table *t, const struct pl_csv_row *r, unsigned c, bool *bad)
 {
 	size_t n;
 	const char *s, *dot;
@@ -368,8 +386,6 @@ static int bad_row(struct table *t, int64_t line, const char *what, struct pl_er
 static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *err)
 {
 	struct row x = { .order = (uint32_t)t->n };
-	int64_t *const number[] = { &x.dp, &x.pp,    &x.tp,   &x.seq, &x.chunk,
-				    &x.mb, &x.bytes, &x.peer, &x.of,  &x.channel };
 	bool bad = false, odd = false;
 	const struct meaning *m;
 	int64_t rank;
@@ -380,15 +396,18 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 	x.dur = t->at[C_DUR] >= 0 ? cell_time(t, r, C_DUR, &bad)
 				  : pl_sub_sat(cell_time(t, r, C_END, &bad), x.start);
 	rank = cell_int(t, r, C_RANK, &bad);
-	x.step = cell_int(t, r, C_STEP, &bad);
+	for (size_t i = 0; i < PL_LEN(numbers); i++) {
+		int64_t v = cell_int(t, r, numbers[i].column,
+				     numbers[i].column == C_STEP ? &bad : &odd);
+
+		memcpy((char *)&x + numbers[i].offset, &v, sizeof(v));
+	}
 	if (x.name == PL_NONE || bad || rank > INT32_MAX || (rank < 0 && rank != NO_VALUE))
 		return bad_row(
 			t, r->line,
 			"a row without a usable name, rank, step, start or duration is skipped",
 			err);
 	x.rank = rank == NO_VALUE ? t->o->order : (int32_t)rank;
-	for (size_t i = 0; i < PL_LEN(number); i++)
-		*number[i] = cell_int(t, r, C_DP + (enum column)i, &odd);
 	if (odd)
 		PL_TRY(bad_row(t, r->line, "a cell that is not an integer is left out", err));
 	if (x.dur < 0) {
@@ -528,12 +547,12 @@ static int put_text(struct table *t, uint8_t role, const char *s, struct pl_err 
 	return rc < 0 ? rc : put(t, role, PL_V_STR, PL_NONE, id, err);
 }
 
-static pl_id key_of(const struct table *t, enum column c)
+static pl_id key_of(const struct table *t, unsigned c)
 {
 	return t->at[c] < 0 ? PL_NONE : t->key[t->at[c]];
 }
 
-static int put_int(struct table *t, uint8_t role, enum column c, int64_t v, struct pl_err *err)
+static int put_int(struct table *t, uint8_t role, unsigned c, int64_t v, struct pl_err *err)
 {
 	return v == NO_VALUE ? 0 : put(t, role, PL_V_INT, key_of(t, c), v, err);
 }
@@ -599,31 +618,22 @@ static int put_row(struct table *t, const struct row *r, struct pl_err *err)
 	const struct meaning *m = r->meaning ? &meanings[r->meaning - 1] : &unknown_meaning;
 	const char *name = pl_intern_get(&t->rows.seg.str, r->name);
 	char family[64];
-	struct pl_batch *b;
 	pl_id track;
+	int64_t v;
 	int rc;
 
 	snprintf(family, sizeof(family), "%s", pl_trace_kind_is_comm(m->kind) ? name : "compute");
 	PL_TRY(track_of(t, r, family, PL_T_STREAM, &track, err));
-	PL_TRY(put_int(t, PL_R_STEP, C_STEP, r->step, err));
-	PL_TRY(put_int(t, PL_R_SEQ, C_SEQ, r->seq, err));
-	PL_TRY(put_int(t, PL_R_CHUNK, C_CHUNK, r->chunk, err));
-	PL_TRY(put_int(t, PL_R_MB, C_MB, r->mb, err));
-	PL_TRY(put_int(t, PL_R_BYTES, C_BYTES, r->bytes, err));
-	PL_TRY(put_int(t, PL_R_PEER, C_PEER, r->peer, err));
-	PL_TRY(put_int(t, PL_R_OF, C_OF, r->of, err));
-	PL_TRY(put_int(t, PL_R_CHANNEL, C_CHANNEL, r->channel, err));
+	for (size_t i = 0; i < PL_LEN(numbers); i++) {
+		memcpy(&v, (const char *)r + numbers[i].offset, sizeof(v));
+		if (numbers[i].role != PL_R_ARG)
+			PL_TRY(put_int(t, numbers[i].role, numbers[i].column, v, err));
+	}
 	if (m->coll)
 		PL_TRY(put_text(t, PL_R_COLL, m->coll, err));
 	PL_TRY(put_group(t, r, m, err));
 	PL_TRY(put_extras(t, r, err));
-	b = &t->rows.cur->b;
-	b->kind[b->n] = m->kind;
-	b->track[b->n] = track;
-	b->name[b->n] = r->name;
-	b->ts[b->n] = r->start;
-	b->dur[b->n] = r->dur;
-	rc = pl_import_rows_done(&t->rows, err);
+	rc = pl_import_rows_event(&t->rows, m->kind, track, r->name, r->start, r->dur, err);
 out:
 	return rc;
 }
@@ -634,7 +644,6 @@ static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns la
 		    struct pl_err *err)
 {
 	char text[40];
-	struct pl_batch *b;
 	pl_id track, name, key;
 	int rc;
 
@@ -644,13 +653,8 @@ static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns la
 	PL_TRY(pl_import_rows_str(&t->rows, "inferred", 8, &key, err));
 	PL_TRY(put_int(t, PL_R_STEP, C_STEP, r->step, err));
 	PL_TRY(put(t, PL_R_ARG, PL_V_BOOL, key, 1, err));
-	b = &t->rows.cur->b;
-	b->kind[b->n] = PL_K_STEP;
-	b->track[b->n] = track;
-	b->name[b->n] = name;
-	b->ts[b->n] = origin;
-	b->dur[b->n] = pl_sub_sat(last, origin);
-	rc = pl_import_rows_done(&t->rows, err);
+	rc = pl_import_rows_event(&t->rows, PL_K_STEP, track, name, origin,
+				  pl_sub_sat(last, origin), err);
 out:
 	return rc;
 }
@@ -678,8 +682,7 @@ static int put_all(struct table *t, struct pl_err *err)
 	bool moved;
 	int rc;
 
-	if (t->n)
-		qsort(t->row, t->n, sizeof(*t->row), by_step_rank_start);
+	pl_sort(t->row, t->n, sizeof(*t->row), by_step_rank_start);
 	PL_TRY(pl_alloc(&t->first_extra, t->n + 1, sizeof(*t->first_extra), err));
 	for (size_t i = 0, k = 0; i <= t->n; i++) {
 		t->first_extra[i] = (uint32_t)k;

@@ -65,7 +65,7 @@ static uint8_t kind_of(const struct pl_doc *d, uint8_t nclass, uint8_t cat)
 		if (d->chrome || f->cat == PL_NONE)
 			cat = PL_K_HOST_OP;
 		else
-			cat = pl_has(f, PL_A_STREAM) && pl_has(f, PL_A_DEVICE) ? PL_K_KERNEL
+			cat = pl_has(f, PL_R_STREAM) && pl_has(f, PL_A_DEVICE) ? PL_K_KERNEL
 									       : PL_K_OTHER;
 	}
 	if (on_device(cat))
@@ -94,11 +94,11 @@ static const char *coll_of(const struct pl_doc *d)
 	const char *coll = NULL, *s;
 	size_t n;
 
-	if (pl_has(f, PL_A_COLL) && f->arg_type[PL_A_COLL] == PL_V_STR) {
+	if (pl_has(f, PL_R_COLL) && f->arg_type[PL_R_COLL] == PL_V_STR) {
 		char text[80];
 
-		s = pl_intern_get(str, (pl_id)f->arg[PL_A_COLL]);
-		coll = pl_trace_coll_from_name(s, str->len[f->arg[PL_A_COLL]]);
+		s = pl_intern_get(str, (pl_id)f->arg[PL_R_COLL]);
+		coll = pl_trace_coll_from_name(s, str->len[f->arg[PL_R_COLL]]);
 		if (!coll) { /* "send", "_reduce_scatter_base": words of a library */
 			snprintf(text, sizeof(text), "nccl:%s", s);
 			coll = pl_trace_coll_from_name(text, strlen(text));
@@ -114,12 +114,12 @@ static const char *coll_of(const struct pl_doc *d)
 	return coll;
 }
 
-static int64_t arg_int(const struct pl_fields *f, enum pl_argc a)
+static int64_t arg_int(const struct pl_fields *f, unsigned a)
 {
 	return pl_has(f, a) && f->arg_type[a] == PL_V_INT ? f->arg[a] : -1;
 }
 
-static const char *arg_text(const struct pl_doc *d, enum pl_argc a, uint8_t type, size_t *n)
+static const char *arg_text(const struct pl_doc *d, unsigned a, uint8_t type, size_t *n)
 {
 	const struct pl_fields *f = &d->ev.f;
 
@@ -136,26 +136,26 @@ static const char *arg_text(const struct pl_doc *d, enum pl_argc a, uint8_t type
 static void own_size(const struct pl_doc *d, const char *coll, int64_t *elements, int64_t *bytes)
 {
 	const struct pl_fields *f = &d->ev.f;
-	int64_t in = arg_int(f, PL_A_IN), out = arg_int(f, PL_A_OUT), size, group;
+	int64_t in = arg_int(f, PL_R_ELEMENTS), out = arg_int(f, PL_R_ELEMENTS_OUT), size, group;
 	const char *s, *types;
 	size_t n;
 
 	*elements = *bytes = -1;
 	if (in >= 0 || out >= 0) {
 		*elements = in > out ? in : out;
-		s = arg_text(d, PL_A_DTYPE, PL_V_STR, &n);
+		s = arg_text(d, PL_R_DTYPE, PL_V_STR, &n);
 		size = s ? pl_trace_dtype(s, n, NULL) : 0;
 		if (size && *elements <= INT64_MAX / 16)
 			*bytes = *elements * size;
 		return;
 	}
-	s = arg_text(d, PL_A_DIMS, PL_V_JSON, &n);
-	types = arg_text(d, PL_A_TYPES, PL_V_JSON, &n);
+	s = arg_text(d, PL_R_DIMS, PL_V_JSON, &n);
+	types = arg_text(d, PL_R_TYPES, PL_V_JSON, &n);
 	if (!s || !types)
 		return;
 	pl_import_dims_size(s, types, elements, bytes);
 	if (coll && !strcmp(coll, "allgather") && *bytes >= 0) {
-		group = arg_int(f, PL_A_SIZE);
+		group = arg_int(f, PL_R_SIZE);
 		*bytes = group > 0 && group < 1 << 24 && *bytes <= INT64_MAX >> 24 ? *bytes * group
 										   : -1;
 	}
@@ -167,10 +167,10 @@ static pl_id other_group(const struct pl_doc *d)
 {
 	const struct pl_fields *f = &d->ev.f;
 	size_t n;
-	const char *s = arg_text(d, PL_A_RANKS, PL_V_STR, &n);
+	const char *s = arg_text(d, PL_R_RANKS, PL_V_STR, &n);
 
 	if (s && n > 2 && !strstr(s, "..."))
-		return (pl_id)f->arg[PL_A_RANKS];
+		return (pl_id)f->arg[PL_R_RANKS];
 	s = arg_text(d, PL_A_DESC, PL_V_STR, &n);
 	return s && n ? (pl_id)f->arg[PL_A_DESC] : PL_NONE;
 }
@@ -186,13 +186,13 @@ static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
 
 	if (f->pid.tok != PL_TOK_INT || f->tid.tok != PL_TOK_INT)
 		return 0;
-	op.rf = arg_int(f, PL_A_RF);
-	op.seq = arg_int(f, PL_A_SEQ);
+	op.rf = arg_int(f, PL_R_RECORD);
+	op.seq = arg_int(f, PL_R_SEQ);
 	op.coll = coll_of(d);
 	op.group = PL_NONE;
 	own_size(d, op.coll, &op.elements, &op.bytes);
-	op.tensors = arg_text(d, PL_A_DIMS, PL_V_JSON, &n) ? op.elements > 0 : -1;
-	s = arg_text(d, PL_A_GROUP, PL_V_STR, &n);
+	op.tensors = arg_text(d, PL_R_DIMS, PL_V_JSON, &n) ? op.elements > 0 : -1;
+	s = arg_text(d, PL_R_GROUP, PL_V_STR, &n);
 	if (!s) {
 		pl_id g = other_group(d);
 
@@ -231,13 +231,13 @@ static int note_row(struct pl_doc *d, bool host, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	row.coll = coll_of(d);
-	s = arg_text(d, PL_A_COLL, PL_V_STR, &n);
+	s = arg_text(d, PL_R_COLL, PL_V_STR, &n);
 	row.has_coll = s && row.coll && !strcmp(s, row.coll);
-	row.has_bytes = arg_int(f, PL_A_BYTES) >= 0;
-	row.has_group = arg_text(d, PL_A_GROUP, PL_V_STR, &n) != NULL;
-	row.has_seq = arg_int(f, PL_A_SEQ) >= 0;
-	row.corr = host ? -1 : arg_int(f, PL_A_CORR);
-	row.rf = host ? arg_int(f, PL_A_RF) : -1;
+	row.has_bytes = arg_int(f, PL_R_BYTES) >= 0;
+	row.has_group = arg_text(d, PL_R_GROUP, PL_V_STR, &n) != NULL;
+	row.has_seq = arg_int(f, PL_R_SEQ) >= 0;
+	row.corr = host ? -1 : arg_int(f, PL_R_CORR);
+	row.rf = host ? arg_int(f, PL_R_RECORD) : -1;
 	row.group = other_group(d);
 	own_size(d, row.coll, &elements, &row.bytes);
 	h->row[h->n_rows++] = row;
@@ -252,7 +252,7 @@ static int communication(struct pl_doc *d, uint8_t kind, uint8_t nclass, pl_id t
 	int rc = 0;
 
 	if (kind == PL_K_RUNTIME) {
-		corr = arg_int(f, PL_A_CORR);
+		corr = arg_int(f, PL_R_CORR);
 		return corr < 0 ? 0
 				: pl_import_comm_add_launch(d->rows.comm, track, f->pid.v, f->tid.v,
 							    f->ts, corr, err);
@@ -321,7 +321,7 @@ static void mark_track(struct pl_doc *d, pl_id id, uint8_t kind)
 {
 	struct pl_track *t = &d->rows.seg.track[id];
 	const struct pl_fields *f = &d->ev.f;
-	int64_t stream = arg_int(f, PL_A_STREAM), device = arg_int(f, PL_A_DEVICE);
+	int64_t stream = arg_int(f, PL_R_STREAM), device = arg_int(f, PL_A_DEVICE);
 
 	if (t->device < 0 && device >= 0 && device < INT32_MAX)
 		t->device = (int32_t)device;
@@ -358,12 +358,7 @@ static int finish_row(struct pl_doc *d, uint8_t kind, pl_id track, pl_ns dur, st
 	}
 	if (PL_UNLIKELY(f->odd_dur))
 		PL_TRY(put_odd_dur(d, err));
-	b->kind[b->n] = kind;
-	b->track[b->n] = track;
-	b->name[b->n] = f->name;
-	b->ts[b->n] = f->ts;
-	b->dur[b->n] = dur;
-	return pl_import_rows_done(r, err);
+	return pl_import_rows_event(r, kind, track, f->name, f->ts, dur, err);
 out:
 	return rc;
 }

@@ -185,7 +185,7 @@ out:
 	return rc;
 }
 
-static int note_text(struct pl_tracks *t, const struct pl_fields *f, enum pl_argc a, pl_id *id,
+static int note_text(struct pl_tracks *t, const struct pl_fields *f, unsigned a, pl_id *id,
 		     struct pl_err *err)
 {
 	const struct pl_intern *str = &t->rows->seg.str;

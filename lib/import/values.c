@@ -311,19 +311,14 @@ static const char *word(struct pl_ev *e, const char *p, const char *end, uint8_t
 
 static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t type)
 {
-	/* only where arguments are ours to interpret: Kineto's "step" may be anything */
-	static const uint8_t of_chrome[PL_A_COUNT_] = {
-		[PL_A_STEP] = PL_R_STEP,
-		[PL_A_MB] = PL_R_MB,
-		[PL_A_LAYER] = PL_R_LAYER,
-	};
-
 	if (k->space == PL_KS_TOP)
 		return PL_R_TOP;
 	if (k->space == PL_KS_VALUE)
 		return type == PL_V_INT || type == PL_V_DEC ? PL_R_VALUE : PL_R_ARG;
-	if (e->chrome && type == PL_V_INT && of_chrome[k->code])
-		return of_chrome[k->code];
+	/* only where arguments are ours to interpret: Kineto's "step" may be anything */
+	if (e->chrome && type == PL_V_INT &&
+	    (k->code == PL_R_STEP || k->code == PL_R_MB || k->code == PL_R_LAYER))
+		return k->code;
 	return (uint8_t)pl_trace_role_of_key(e->key_text.str[k->index] + 1,
 					     e->key_text.len[k->index] - 1, type);
 }
@@ -358,7 +353,7 @@ static int put(struct pl_ev *e, struct pl_key *k, uint8_t type, int64_t v, uint8
 		    (rc = pl_import_rows_str(e->rows, e->key_text.str[k->index] + 1,
 					     e->key_text.len[k->index] - 1, &k->id, e->err)) < 0)
 			return rc;
-		if (k->code == PL_A_COLL && k->space == PL_KS_ARG && type == PL_V_STR)
+		if (k->code == PL_R_COLL && k->space == PL_KS_ARG && type == PL_V_STR)
 			return put_coll(e, k, (pl_id)v);
 		rc = pl_import_rows_col(e->rows, role_of(e, k, type), type, k->id, &index, e->err);
 		if (rc < 0)

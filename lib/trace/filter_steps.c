@@ -101,10 +101,8 @@ void pl_trace_steps_sort(struct pl_trace_steps *x, const struct pl_segment *s)
 	}
 	for (size_t i = 0; i < x->n_launches; i++)
 		x->launch[i].rank = rank_of(s, x->launch[i].track);
-	if (x->n)
-		qsort(x->step, x->n, sizeof(*x->step), by_rank_time);
-	if (x->n_launches)
-		qsort(x->launch, x->n_launches, sizeof(*x->launch), by_corr);
+	pl_sort(x->step, x->n, sizeof(*x->step), by_rank_time);
+	pl_sort(x->launch, x->n_launches, sizeof(*x->launch), by_corr);
 }
 
 static int64_t step_at(const struct pl_trace_steps *x, int32_t rank, pl_ns t)

@@ -8,9 +8,10 @@ static const char *const kinds[] = { PL_TRACE_KINDS(WORD) };
 static const char *const tracks[] = { PL_TRACE_TRACK_TYPES(WORD) };
 static const char *const roles[] = { PL_TRACE_ROLES(WORD) };
 
-#define INT  (1u << PL_V_INT)
-#define STR  (1u << PL_V_STR)
-#define TEXT (1u << PL_V_STR | 1u << PL_V_JSON)
+/* Types of values; the bit of PL_V_COUNT_ stands for any. */
+#define INT  (1u << PL_V_INT | 1u << PL_V_COUNT_)
+#define STR  (1u << PL_V_STR | 1u << PL_V_COUNT_)
+#define TEXT (STR | 1u << PL_V_JSON)
 
 /* The usual key of each role that has one. */
 #define USUAL_KEYS(KEY)                                                                            \

@@ -154,7 +154,7 @@ const char *pl_trace_role_name(unsigned role);
  * streams that were written before the format had them.
  */
 #define PL_ROLE_KEYS 31 /* rows of the table */
-/* The role of argument `key` with a value of this type; PL_R_ARG: none. */
+/* The role of argument `key` with a value of this type (PL_V_COUNT_: any); PL_R_ARG: none. */
 unsigned pl_trace_role_of_key(const char *key, size_t n, unsigned type);
 const char *pl_trace_role_key(unsigned role); /* the usual key, or the role's name */
 
