@@ -78,7 +78,8 @@ struct pl_world_opts {
 	 */
 	const struct pl_backend *backend;
 	void *backend_ctx;
-	const struct pl_carrier *carrier; /* in place of a transport's; for tests. NULL: none */
+	const struct pl_comm_library
+		*library; /* in place of a transport's; for tests. NULL: none */
 	/* Where to meet: "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a folder that all
 	 * see). */
 	const char *meet;

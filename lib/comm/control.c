@@ -106,16 +106,6 @@ static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 	case PL_FRAME_ABORT:
 		pl_comm_world_fail(w, (int)f->rank, "%s", f->text);
 		break;
-	case PL_FRAME_NOTE:
-		pthread_mutex_lock(&w->lock);
-		if (f->note.turn == p->notes + 1) {
-			p->note[f->note.turn % 2].bytes = f->note.bytes;
-			memcpy(p->note[f->note.turn % 2].data, f->note.data, f->note.bytes);
-			p->notes = f->note.turn;
-		}
-		pthread_cond_broadcast(&w->changed);
-		pthread_mutex_unlock(&w->lock);
-		break;
 	case PL_FRAME_GOODBYE:
 		atomic_store(&p->bye, true);
 		pthread_mutex_lock(&w->lock);
@@ -191,27 +181,6 @@ static void tell_all(struct pl_world *w, uint8_t kind)
 	}
 }
 
-/* This rank's newest note (pl_comm_world_tell()), if it is not told yet. */
-static void tell_note(struct pl_world *w)
-{
-	const struct pl_peer *me = &w->peer[w->rank];
-	struct pl_frame f = { .kind = PL_FRAME_NOTE, .rank = (uint32_t)w->rank };
-
-	pthread_mutex_lock(&w->lock);
-	f.note.turn = w->carry.notes;
-	f.note.bytes = me->note[f.note.turn % 2].bytes;
-	memcpy(f.note.data, me->note[f.note.turn % 2].data, f.note.bytes);
-	if (f.note.turn == w->carry.told)
-		f.note.turn = 0;
-	else
-		w->carry.told = f.note.turn;
-	pthread_cond_broadcast(&w->changed);
-	pthread_mutex_unlock(&w->lock);
-	for (int r = 0; r < w->size && f.note.turn; r++)
-		if (r != w->rank)
-			say(&w->peer[r], &f);
-}
-
 /* ---- what does not come ---- */
 
 static void look_for_dead(struct pl_world *w, pl_ns now)
@@ -260,7 +229,7 @@ static bool any_broken(const struct pl_world *w)
 /* A library may have to be made to end, or left, soon after a failure. */
 static bool hurries(const struct pl_world *w)
 {
-	return w->carry.by && atomic_load(&w->failed);
+	return w->library.calls && atomic_load(&w->failed);
 }
 
 /* Time in which this process could not run does not count against other ranks, because they may not
@@ -305,8 +274,6 @@ static void *control_main(void *arg)
 			tell_all(w, PL_FRAME_GOODBYE);
 			said_bye = true;
 		}
-		if (w->carry.by)
-			tell_note(w);
 		if (now >= next) {
 			beat(w);
 			next = now + w->beat;
@@ -319,9 +286,9 @@ static void *control_main(void *arg)
 		last = now;
 		if (!atomic_load(&w->failed))
 			look_for_dead(w, now);
-		if (w->carry.by) {
+		if (w->library.calls) {
 			pthread_mutex_lock(&w->lock);
-			pl_comm_carry_watch(w);
+			pl_comm_library_watch(w);
 			pthread_mutex_unlock(&w->lock);
 		}
 	}

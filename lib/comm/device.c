@@ -30,9 +30,13 @@
 #include "comm/internal.h"
 #include "tensor/backend.h"
 
-#define ROUND	 ((size_t)64 << 10) /* of staging memory */
-#define SPIN_NS	 50000
-#define SPOIL_OF 2 /* staging memory that is so many times too large is left to others */
+#define ROUND	((size_t)64 << 10) /* of staging memory */
+#define SPIN_NS 50000
+/* In memory of GPUs a segment costs some 20 us of launches and polling, and a fast network moves a
+ * megabyte in this time. Sums are fast there, so it gains little to send one segment while another
+ * is summed. */
+#define SEGMENT_OF_GPUS ((size_t)4 << 20)
+#define SPOIL_OF	2 /* staging memory that is so many times too large is left to others */
 
 void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx)
 {
@@ -40,7 +44,31 @@ void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *c
 		return;
 	w->device.b = b;
 	w->device.ctx = ctx;
-	w->device.taken = w->carry.by && w->carry.by->device;
+	w->device.taken = w->library.calls && w->library.calls->device;
+}
+
+int pl_comm_device_agree(struct pl_world *w, struct pl_err *err)
+{
+	float all = w->device.reached;
+	struct pl_coll_args sum = {
+		.op = PL_OP_ALLREDUCE, .count = 1, .src = &all, .dst = &all, .on_host = true
+	};
+	int rc;
+
+	if (!w->device.b || w->device.taken || !w->library.calls)
+		return 0;
+	w->device.reached = false;
+	rc = pl_comm_world_do(w, &sum, err);
+	if (rc < 0)
+		return rc;
+	w->device.reached = (int)all == w->size;
+	if (w->device.reached && !w->o.segment)
+		w->segment = SEGMENT_OF_GPUS;
+	if (w->rank == 0)
+		pl_say(w->o.log, PL_LOG_NOTE, "%s: memory of GPUs %s", w->library.first.text,
+		       w->device.reached ? "is sent and received as it is"
+					 : "passes through memory of the host");
+	return 0;
 }
 
 /* ---- staging memory ---- */
@@ -134,7 +162,7 @@ static bool stage_over(struct pl_world *w, const struct pl_stage *s, pl_ns until
 /* MPI may still write to it after a receive was cancelled. */
 static void end_memory(struct pl_world *w, void *p)
 {
-	if (!(w->device.reached && pl_carry_keeps(w)))
+	if (!(w->device.reached && pl_library_keeps(w)))
 		w->device.b->free(w->device.ctx, p);
 }
 
@@ -145,7 +173,7 @@ void pl_comm_device_fini(struct pl_world *w)
 	for (size_t i = 0; i < w->device.n_stages; i++) {
 		void *p = w->device.stage[i].p;
 
-		if ((!w->device.taken && pl_carry_keeps(w)) ||
+		if ((!w->device.taken && pl_library_keeps(w)) ||
 		    !stage_over(w, &w->device.stage[i], until))
 			continue;
 		if (w->device.taken) {
@@ -315,7 +343,7 @@ bool pl_comm_device_ready(struct pl_work *k)
 	int rc = k->device.held ? w->device.b->passed(w->device.ctx, k->device.mark, &e) : 1;
 
 	/* its program may begin with a copy of its input */
-	if (rc > 0 && k->device.held && !k->direct && !w->carry.by)
+	if (rc > 0 && k->device.held && !k->direct && !w->library.calls)
 		rc = pl_comm_expand(k, &e) < 0 ? e.code : rc;
 	if (rc < 0)
 		pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);

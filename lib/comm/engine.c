@@ -539,7 +539,7 @@ void pl_comm_engine_fail(struct pl_world *w)
 	while ((k = w->active)) {
 		w->active = k->next;
 		k->failed = true;
-		if (k->device.left && !w->carry.left)
+		if (k->device.left && !w->library.left)
 			pl_comm_work_free(k);
 		else
 			atomic_store(&k->done, true);
@@ -575,7 +575,7 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 		*what = "its device";
 		return w->rank;
 	}
-	for (int r = 0; r < w->size && k->state == PL_WORK_CARRIED; r++)
+	for (int r = 0; r < w->size && k->state == PL_WORK_IN_LIBRARY; r++)
 		if (!began(w, k, r))
 			return r;
 	for (int r = 0; r < w->size; r++) {
@@ -648,14 +648,14 @@ static void allow(struct pl_world *w, pl_ns now)
  */
 static pl_ns carried(const struct pl_world *w, const struct pl_work *k)
 {
-	return k->state == PL_WORK_CARRIED
+	return k->state == PL_WORK_IN_LIBRARY
 		       ? (pl_ns)(pl_comm_coll_bytes(w, &k->a) * CARRIED_NS_A_BYTE)
 		       : 0;
 }
 
 static bool waits_in_line(const struct pl_work *k)
 {
-	return k->state == PL_WORK_QUEUED || k->state == PL_WORK_CARRIED;
+	return k->state == PL_WORK_QUEUED || k->state == PL_WORK_IN_LIBRARY;
 }
 
 static void say_late(struct pl_world *w, const struct pl_work *k, int r, const char *what,
@@ -664,11 +664,11 @@ static void say_late(struct pl_world *w, const struct pl_work *k, int r, const c
 	const char *name = pl_comm_operation_name(k->a.op);
 	unsigned long long seq = (unsigned long long)k->seq;
 
-	if (r < 0 && k->state == PL_WORK_CARRIED)
+	if (r < 0 && k->state == PL_WORK_IN_LIBRARY)
 		pl_comm_world_fail(w, w->rank,
 				   "%s %llu: rank %d waited %.1f s for %s to end it; all ranks had "
 				   "begun it",
-				   name, seq, w->rank, (double)still / 1e9, w->carry.by->name);
+				   name, seq, w->rank, (double)still / 1e9, w->library.calls->name);
 	else if (r == w->rank)
 		pl_comm_world_fail(w, r, "%s %llu: rank %d waited %.1f s for %s", name, seq, r,
 				   (double)still / 1e9, what);

@@ -13,8 +13,8 @@
  *
  * Where all ranks share a host, collectives on memory of the world need no messages (direct.c).
  *
- * Where a library carries the collectives (struct pl_carrier; carry.c), a thread for the library
- * replaces the progress thread, and no other thread drives.
+ * Where a library carries out the collectives (struct pl_comm_library; library.c), a thread for the
+ * library replaces the progress thread, and no other thread drives.
  */
 #ifndef PL_COMM_INTERNAL_H
 #define PL_COMM_INTERNAL_H
@@ -114,12 +114,12 @@ struct pl_queue_of_steps {
 };
 
 enum pl_work_state {
-	PL_WORK_QUEUED,	 /* not looked at yet */
-	PL_WORK_POSTED,	 /* its slot is filled; waits for the others' */
-	PL_WORK_SHARED,	 /* reads the others' memory */
-	PL_WORK_SETTLED, /* own part done; waits for the others */
-	PL_WORK_STEPS,	 /* its steps are queued */
-	PL_WORK_CARRIED, /* a library has it, which knows no steps */
+	PL_WORK_QUEUED,	    /* not looked at yet */
+	PL_WORK_POSTED,	    /* its slot is filled; waits for the others' */
+	PL_WORK_SHARED,	    /* reads the others' memory */
+	PL_WORK_SETTLED,    /* own part done; waits for the others */
+	PL_WORK_STEPS,	    /* its steps are queued */
+	PL_WORK_IN_LIBRARY, /* a library has it, which knows no steps */
 	PL_WORK_OVER,
 };
 struct pl_work {
@@ -219,12 +219,7 @@ struct pl_peer {
 	_Atomic uint64_t sends_begun;	  /* of ours to it */
 	uint64_t recvs_begun;		  /* of ours from it */
 	_Atomic uint64_t sends_ready;	  /* of ours to it, of a device: their data are here */
-	struct { /* progress that the rank reported: pl_comm_world_tell() */
-		uint32_t bytes;
-		uint8_t data[PL_NOTE_MAX];
-	} note[2];
-	uint32_t notes; /* that came */
-	uint64_t same;	/* collectives that it began as this rank did; control.c */
+	uint64_t same; /* collectives that it began as this rank did; control.c */
 	/* the shaped link to this rank */
 	double bytes_per_ns;
 	pl_ns latency, free_at;
@@ -295,8 +290,8 @@ struct pl_world {
 	struct {			    /* memory of a device; device.c */
 		const struct pl_backend *b; /* NULL: none */
 		void *ctx;
-		bool taken;   /* by the carrier as it is */
-		bool reached; /* by the carrier's messages; sums are the backend's */
+		bool taken;   /* by the library as it is */
+		bool reached; /* by the library's messages; sums are the backend's */
 		size_t least; /* ... of operations on so many bytes */
 		struct pl_stage *stage;
 		size_t n_stages, cap_stages;
@@ -316,68 +311,71 @@ struct pl_world {
 		pl_ns settled_at, settled_held;
 	} device;
 
-	struct { /* a library in place of the engine; carry.c */
-		const struct pl_carrier *by;
+	struct { /* a library in place of the engine; library.c */
+		const struct pl_comm_library *calls; /* NULL: none */
 		void *state;
 		struct pl_err err; /* of its opening */
 		bool opened, ended;
-		bool left;	      /* to itself: it did not come back, nobody calls it again */
-		pl_ns since, held;    /* when it was called, and `held` then; 0: it is not */
-		uint32_t notes, told; /* that this rank has to tell, and has told */
+		bool left;	       /* to itself: it did not come back, nobody calls it again */
+		pl_ns since, held;     /* when it was called, and `held` then; 0: it is not */
+		struct pl_ready first; /* what rank 0 says of its library */
 		struct pl_world *next_left;
-	} carry;
+	} library;
 };
 
-/* ---- carriers (carry.c) ---- */
+/* ---- libraries (library.c) ---- */
 
 /*
- * Another library that carries a world's operations in place of the engine. The meeting,
+ * Another library that carries out the operations of a world in place of the engine. The meeting,
  * heartbeats, aborts, good-byes and deadlines stay ours. One thread of the world makes all calls
  * but abort, which comes from another one where the library does not return; nothing is called
  * after it, and what the library has by then is left to it.
  *
- * While the world is open w->active holds what was begun and is not over, in order. A carrier may
+ * While the world is open w->active holds what was begun and is not over, in order. A library may
  * queue a work's steps (pl_comm_expand(), pl_comm_engine_queue()) and move them; deadlines then go
  * by these.
  */
-struct pl_carrier {
+struct pl_comm_library {
 	const char *name; /* as pl_world_opts.transport */
 	bool device;	  /* takes a device's memory, and queues into its second queue */
-	/* Collective, after the meeting: all ranks call it. May wait, best not when w->failed.
-	 * Where it fails it leaves nothing. */
-	int (*open)(struct pl_world *w, void **state, struct pl_err *err);
+	/* Finds the library, and says which in `own`; called by who opens the world, when all ranks
+	 * are connected. *state is one piece of pl_malloc(), which is freed if nothing is opened.
+	 */
+	int (*load)(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err);
+	/* Collective: all ranks call it, and all have the same library; w->library.first is what
+	 * rank 0 said. May wait, best not when w->failed. Where it fails it leaves nothing but what
+	 * `load` has made. */
+	int (*open)(void *state, struct pl_err *err);
 	/* Must not wait; called in the order of pl_comm_world_begin(). */
 	int (*begin)(void *state, struct pl_work *k, struct pl_err *err);
 	/* Must not wait: 1 it is over, 0 not yet, negative: failed. Each round asks all works that
 	 * are not over, the first first. Sets k->moved when something moves, if it can tell. */
 	int (*test)(void *state, struct pl_work *k, struct pl_err *err);
 	/* Somebody has failed: make what is under way end, without waiting for others. It may be
-	 * any call but open. NULL: nothing to do. */
+	 * any call but load and open. NULL: nothing to do. */
 	void (*abort)(void *state);
 	/* After the good-byes of all. */
 	void (*close)(void *state);
 };
-extern const struct pl_carrier pl_comm_carrier_mpi; /* mpi.c */
+extern const struct pl_comm_library pl_comm_library_mpi; /* mpi.c */
 /* Of a transport; NULL: that has none. */
-const struct pl_carrier *pl_comm_carrier_find(const char *transport);
-int pl_comm_carry_start(struct pl_world *w, struct pl_err *err) PL_MUST; /* thread and open */
+const struct pl_comm_library *pl_comm_library_find(const char *transport);
+int pl_comm_library_start(struct pl_world *w, struct pl_err *err) PL_MUST; /* thread and open */
 /* Ends both, if the library lets it; err may be NULL. After a failure the world may not be freed
- * (w->carry.left): a thread is in the library still. */
-int pl_comm_carry_stop(struct pl_world *w, struct pl_err *err);
+ * (w->library.left): a thread is in the library still. */
+int pl_comm_library_stop(struct pl_world *w, struct pl_err *err);
 /* A library that was cut off may still write to memory of the world. */
-static inline bool pl_carry_keeps(const struct pl_world *w)
+static inline bool pl_library_keeps(const struct pl_world *w)
 {
-	return w->carry.by && atomic_load(&w->failed);
+	return w->library.calls && atomic_load(&w->failed);
 }
 /* The same of memory that the work has: true: it stays where it is, for the process is about to
  * end.
  */
-bool pl_comm_carry_keep(struct pl_work *k);
+bool pl_comm_library_keep(struct pl_work *k);
 /* Is the library stuck? Lock held; given back for a moment if it is. */
-void pl_comm_carry_watch(struct pl_world *w);
-/* For open: everybody's `bytes` (at most PL_NOTE_MAX) come to all + rank * bytes on all ranks. */
-int pl_comm_world_tell(struct pl_world *w, const void *mine, size_t bytes, void *all,
-		       struct pl_err *err) PL_MUST;
+void pl_comm_library_watch(struct pl_world *w);
+#define PL_LIBRARY_LATE 20 /* timeouts that a library may take to load or to open, at least */
 
 /* Later than that by so much is no chance any more. */
 #define PL_HELD_UP(w) ((w)->timeout / 8)
@@ -507,13 +505,15 @@ struct pl_stage {
 	bool used;
 };
 void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx);
+/* Do the libraries of all ranks take the device's memory? Collective, when they are open. */
+int pl_comm_device_agree(struct pl_world *w, struct pl_err *err) PL_MUST;
 void pl_comm_device_fini(struct pl_world *w);
 /* Before it is queued, and if that fails (lock held). */
 int pl_comm_device_begin(struct pl_work *k, struct pl_err *err) PL_MUST;
 void pl_comm_device_undo(struct pl_work *k);
 /* May the first work that is held become active? For who drives. */
 bool pl_comm_device_ready(struct pl_work *k);
-/* The carrier put it into the second queue. */
+/* The library put it into the second queue. */
 void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since);
 /* A step on the device without a message: the sum with received data (NULL: a copy). 1 it is
  * over, 0 not yet, negative: the device failed. */
@@ -534,7 +534,7 @@ void *pl_comm_device_alloc(struct pl_world *w, size_t bytes, struct pl_err *err)
 void pl_comm_device_free(struct pl_world *w, void *p);
 
 /* nccl.c */
-extern const struct pl_carrier pl_comm_carrier_nccl;
+extern const struct pl_comm_library pl_comm_library_nccl;
 
 /* expand.c */
 int pl_comm_expand(struct pl_work *k, struct pl_err *err) PL_MUST;

@@ -363,7 +363,7 @@ static int place_ranks(struct meeting *m)
 /* How many connections to rank r carry data: over TCP one for messages, and the channels. */
 static int data_connections(const struct pl_world *w, int r)
 {
-	return w->peer[r].local || w->carry.by ? 0 : w->n_conns;
+	return w->peer[r].local || w->library.calls ? 0 : w->n_conns;
 }
 
 /* Where the descriptor of a connection to rank r belongs; number 0: control. */
@@ -448,27 +448,54 @@ static int accept_rest(struct meeting *m)
 	return rc;
 }
 
+/* All ranks must have a library, and the same one. All compare with rank 0's, so all say the same.
+ */
+static int compare(struct meeting *m, int r, const struct pl_ready *x, const struct pl_ready *first)
+{
+	if (m->err->code)
+		return m->err->code;
+	if (x->code < 0)
+		return pl_fail(m->err, x->code, "rank %d: %s", r, x->text);
+	if (strcmp(x->text, first->text) != 0)
+		return pl_fail(m->err, PL_EABSENT,
+			       "rank 0 has %s and rank %d has %s: all ranks of a job need the same "
+			       "library",
+			       first->text, r, x->text);
+	return 0;
+}
+
+/* All ranks are connected: finds the library that is to carry out operations, if there is one, and
+ * waits until all are as far. */
 static int say_ready(struct meeting *m)
 {
 	struct pl_world *w = m->w;
-	struct pl_frame f = { .kind = PL_FRAME_READY, .rank = (uint32_t)w->rank };
+	struct pl_frame mine = { .kind = PL_FRAME_READY, .rank = (uint32_t)w->rank }, f;
+	struct pl_ready *own = &mine.ready, *first = &w->library.first;
+	struct pl_err e = { 0 };
 	int rc = 0;
 
-	for (int i = 0; i < 2 * w->size && rc >= 0; i++) {
-		int r = i % w->size;
-
-		if (r == w->rank)
-			continue;
-		if (i < w->size)
-			rc = pl_comm_link_write(&w->peer[r].control, &f, m->until, m->err);
-		else
-			rc = pl_comm_link_read(&w->peer[r].control, &f, m->until, m->err);
-		if (rc >= 0 && f.kind != PL_FRAME_READY)
-			rc = pl_fail(m->err, PL_EDATA, "it is not ready");
-		if (rc < 0)
-			pl_wrap(m->err, "meeting: rank %d", r);
+	if (w->library.calls) {
+		own->code = w->library.calls->load(w, &w->library.state, own, &e);
+		if (own->code < 0)
+			snprintf(own->text, sizeof(own->text), "transport %s: %.300s",
+				 w->library.calls->name, e.msg);
+		m->until = pl_now_ns() + PL_LIBRARY_LATE * w->timeout;
 	}
-	return rc;
+	for (int r = 0; r < w->size && rc >= 0; r++)
+		if (r != w->rank)
+			rc = pl_comm_link_write(&w->peer[r].control, &mine, m->until, m->err);
+	for (int r = 0; r < w->size && rc >= 0; r++) {
+		f = mine;
+		if (r != w->rank)
+			rc = pl_comm_link_read(&w->peer[r].control, &f, m->until, &e);
+		if (rc >= 0 && f.kind != PL_FRAME_READY)
+			rc = pl_fail(&e, PL_EDATA, "it is not ready");
+		if (rc < 0)
+			return pl_fail(m->err, rc, "meeting: rank %d: %s", r, e.msg);
+		*first = r ? *first : f.ready;
+		(void)compare(m, r, &f.ready, first);
+	}
+	return rc < 0 ? rc : m->err->code;
 }
 
 static int connect_all(struct meeting *m)
@@ -522,7 +549,7 @@ int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 
 	w->n_local = w->size == 1;
 	if (w->size == 1)
-		return 0;
+		return say_ready(&m);
 	PL_TRY(prepare(&m));
 	PL_TRY(w->rank == 0 ? host_meeting(&m) : attend(&m));
 	PL_TRY(connect_all(&m));

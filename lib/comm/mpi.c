@@ -35,10 +35,6 @@
 #include "tensor/backend.h"
 
 #define DEPTH 4
-/* In memory of GPUs a segment costs some 20 us of launches and polling, and a fast network moves a
- * megabyte in this time. Sums are fast there, so it gains little to send one segment while another
- * is summed. */
-#define SEGMENT_OF_GPUS ((size_t)4 << 20)
 /* Smaller operations are staged. A sum on the device needs a launch, a mark and polling, some 10 us
  * of each hop, and MPI itself copies small messages, so two more copies take no longer. */
 #define LEAST_OF_GPUS ((size_t)64 << 10)
@@ -361,33 +357,6 @@ static int mpi_test(void *state, struct pl_work *k, struct pl_err *err)
 
 /* ---- opening ---- */
 
-struct note { /* ranks exchange it before they call MPI */
-	int32_t kind;
-	char version[100];
-};
-
-/* All ranks must have the same library. Otherwise all fail here, and none waits in MPI for others.
- */
-static int compare(struct mpi *m, struct pl_err *err)
-{
-	struct note mine = { .kind = (int32_t)m->lib.kind }, *all;
-	int n = m->w->size, rc;
-
-	memcpy(mine.version, m->lib.version, sizeof(mine.version));
-	rc = pl_alloc(&all, (size_t)n, sizeof(*all), err);
-	if (rc < 0)
-		return rc;
-	rc = pl_comm_world_tell(m->w, &mine, sizeof(mine), all, err);
-	for (int r = 1; r < n && rc >= 0; r++)
-		if (all[r].kind != all[0].kind || strcmp(all[r].version, all[0].version) != 0)
-			rc = pl_fail(err, PL_EABSENT,
-				     "rank 0 has %.99s and rank %d %.99s: all ranks of a job need "
-				     "the same MPI",
-				     all[0].version, r, all[r].version);
-	pl_free(all);
-	return rc;
-}
-
 /* A launcher of MPICH's kind closes its connection when the first program that it started has ended
  * MPI. MPI_Init would then kill a second program of the same process. */
 static bool launcher_hung_up(void)
@@ -473,38 +442,22 @@ static int user_says(size_t *least, struct pl_err *err)
 	return 0;
 }
 
-/* Does the MPI of every rank take pointers to memory of the device? */
+/* Does MPI take pointers to memory of the device? */
 static int look_at_device(struct mpi *m, struct pl_err *err)
 {
 	struct pl_world *w = m->w;
-	const struct pl_backend *b = w->device.b;
 	size_t said = 0;
-	uint8_t mine, *all;
 	int rc = user_says(&said, err);
 
-	if (rc >= 0)
-		rc = pl_alloc(&all, (size_t)w->size, sizeof(*all), err);
 	if (rc < 0)
 		return rc;
-	mine = b && b->apart && (said ? said < SIZE_MAX : pl_comm_mpi_takes_cuda(&m->lib));
-	rc = pl_comm_world_tell(w, &mine, sizeof(mine), all, err);
-	for (int r = 0; r < w->size && rc >= 0; r++)
-		mine &= all[r];
-	pl_free(all);
-	if (rc < 0)
-		return rc;
-	w->device.reached = mine;
+	w->device.reached = w->device.b && w->device.b->apart &&
+			    (said ? said < SIZE_MAX : pl_comm_mpi_takes_cuda(&m->lib));
 	w->device.least = said ? said : LEAST_OF_GPUS;
-	if (mine && !w->o.segment)
-		w->segment = SEGMENT_OF_GPUS;
-	if (b && w->rank == 0)
-		pl_say(w->o.log, PL_LOG_NOTE, "%s: memory of GPUs %s", m->lib.version,
-		       mine ? "is sent and received as it is"
-			    : "passes through memory of the host");
 	return 0;
 }
 
-static int mpi_open(struct pl_world *w, void **state, struct pl_err *err)
+static int mpi_load(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err)
 {
 	struct mpi *m;
 	int rc = pl_alloc(&m, 1, sizeof(*m), err);
@@ -512,20 +465,28 @@ static int mpi_open(struct pl_world *w, void **state, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	m->w = w;
+	*state = m;
+	rc = pl_comm_mpi_lib_open(&m->lib, err);
+	memcpy(own->text, m->lib.version, sizeof(m->lib.version));
+	return rc;
+}
+
+static int mpi_open(void *state, struct pl_err *err)
+{
+	struct mpi *m = state;
+	struct pl_world *w = m->w;
+	int rc;
+
 	PL_TRY(pl_alloc(&m->lane, 2 * (size_t)w->size, sizeof(*m->lane), err));
 	if (w->device.b) /* MPI uses the device of the thread that initialises MPI */
 		w->device.b->side(w->device.ctx);
-	PL_TRY(pl_comm_mpi_lib_open(&m->lib, err));
-	PL_TRY(compare(m, err));
 	PL_TRY(initialise(m, err));
 	PL_TRY(make_comms(m, err));
 	PL_TRY(look_at_device(m, err));
 	pl_say(w->o.log, PL_LOG_DEBUG, "rank %d: %s (%s)", w->rank, m->lib.version, m->lib.name);
-	*state = m;
 	return 0;
 out:
 	pl_free(m->lane);
-	pl_free(m);
 	return rc;
 }
 
@@ -553,9 +514,10 @@ static void mpi_close(void *state)
 	pl_free(m);
 }
 
-const struct pl_carrier pl_comm_carrier_mpi = { .name = "mpi",
-						.open = mpi_open,
-						.begin = mpi_begin,
-						.test = mpi_test,
-						.abort = mpi_abort,
-						.close = mpi_close };
+const struct pl_comm_library pl_comm_library_mpi = { .name = "mpi",
+						     .load = mpi_load,
+						     .open = mpi_open,
+						     .begin = mpi_begin,
+						     .test = mpi_test,
+						     .abort = mpi_abort,
+						     .close = mpi_close };

@@ -50,33 +50,32 @@ struct nccl {
 	pthread_t caller; /* of all but abort */
 };
 
-/* Ranks exchange it before they make a communicator. */
-struct about {
-	int32_t code; /* PL_E...: why this rank cannot */
-	int32_t version;
-	struct pl_nccl_id id; /* rank 0's */
-	char text[PL_NOTE_MAX - 8 - PL_NCCL_ID_BYTES];
-};
-static_assert(sizeof(struct about) <= PL_NOTE_MAX, "a note holds it");
+static_assert(PL_NCCL_ID_BYTES == PL_LIBRARY_ID, "ranks tell one another an id");
 
 /* ---- the library ---- */
 
-static int load(struct nccl *n, int *version, struct pl_err *err)
+#define REMEDY                                                                                     \
+	"; NCCL 2.14 or newer is needed (PACELINE_NCCL=PATH says which library to load), or "      \
+	"another transport"
+
+static int load(struct nccl *n, struct pl_ready *own, struct pl_err *err)
 {
 	const char *path = getenv("PACELINE_NCCL");
 	struct pl_nccl_api *f = &n->f;
+	int v = 0;
 
 	path = path && *path ? path : LIBRARY;
 	f->lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!f->lib)
-		return pl_fail(err, PL_EABSENT, "cannot load %s", dlerror());
+		return pl_fail(err, PL_EABSENT, "cannot load %.120s" REMEDY, dlerror());
 #define TAKE(member, symbol, type, args)                                                           \
 	if (!pl_symbol(f->lib, symbol, &f->member))                                                \
-		return pl_fail(err, PL_EABSENT, "%s has no %s", path, symbol);
+		return pl_fail(err, PL_EABSENT, "%.100s has no %s" REMEDY, path, symbol);
 	PL_NCCL_FUNCTIONS(TAKE)
 #undef TAKE
-	if (f->get_version(version) != PL_NCCL_SUCCESS || *version < PL_NCCL_OLDEST)
-		return pl_fail(err, PL_EABSENT, "%s is of version %d", path, *version);
+	if (f->get_version(&v) != PL_NCCL_SUCCESS || v < PL_NCCL_OLDEST)
+		return pl_fail(err, PL_EABSENT, "%.100s is of version %d" REMEDY, path, v);
+	snprintf(own->text, sizeof(own->text), "NCCL %d.%d.%d", v / 10000, v / 100 % 100, v % 100);
 	return 0;
 }
 
@@ -194,99 +193,53 @@ static void nccl_close(void *state)
 
 /* ---- making it ---- */
 
-static void say_version(char *to, size_t size, int v)
+/* Makes the id of the communicator, too, if this is rank 0. */
+static int nccl_load(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err)
 {
-	snprintf(to, size, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
-}
-
-/* Do all ranks have the same library? All compare the same notes, so all report the same. */
-static int compare(const struct pl_world *w, const struct about *all, struct pl_err *err)
-{
-	static const char remedy[] =
-		"; NCCL 2.14 or newer is needed (PACELINE_NCCL=PATH says which "
-		"library to load), or another transport";
-	char first[32], other[32];
-
-	for (int r = 0; r < w->size; r++)
-		if (all[r].code < 0)
-			return pl_fail(err, all[r].code, "rank %d: %.*s%s", r,
-				       (int)sizeof(all[r].text) - 1, all[r].text,
-				       all[r].code == PL_EABSENT ? remedy : "");
-	for (int r = 1; r < w->size; r++) {
-		if (all[r].version == all[0].version)
-			continue;
-		say_version(first, sizeof(first), all[0].version);
-		say_version(other, sizeof(other), all[r].version);
-		return pl_fail(err, PL_EABSENT,
-			       "rank 0 has NCCL %s, rank %d has %s; all need the same "
-			       "(PACELINE_NCCL=PATH says which library to load)",
-			       first, r, other);
-	}
-	return 0;
-}
-
-/* The note of this rank, with the id of the communicator if it is rank 0 and nothing failed. */
-static void look(struct nccl *n, struct about *own)
-{
-	const struct pl_world *w = n->w;
-	struct pl_err e = { 0 };
-	int r;
-
-	n->stream = w->device.b ? w->device.b->side(w->device.ctx) : NULL;
-	if (!n->stream)
-		own->code = pl_fail(
-			&e, PL_EUSAGE,
-			"it is for the memory of GPUs; say device cuda, or another transport");
-	else
-		own->code = load(n, &own->version, &e);
-	if (own->code == 0 && w->rank == 0) {
-		n->doing = "making an id";
-		r = n->f.get_id(&own->id);
-		own->code = r == PL_NCCL_SUCCESS ? 0 : failed(n, r, &e);
-	}
-	snprintf(own->text, sizeof(own->text), "%.*s", (int)sizeof(own->text) - 1, e.msg);
-}
-
-static int nccl_open(struct pl_world *w, void **state, struct pl_err *err)
-{
-	struct pl_nccl_config config = { .size = sizeof(config),
-					 .magic = PL_NCCL_MAGIC,
-					 .version = PL_NCCL_CONFIG_VERSION };
-	struct about own = { 0 }, *all = NULL;
-	struct pl_err late = { 0 };
 	struct nccl *n;
 	int rc = pl_alloc(&n, 1, sizeof(*n), err), r;
 
 	if (rc < 0)
 		return rc;
+	*state = n;
 	n->w = w;
-	n->caller = pthread_self();
 	n->tail = &n->head;
-	PL_TRY(pl_alloc(&all, (size_t)w->size, sizeof(*all), err));
-	look(n, &own);
-	PL_TRY(pl_comm_world_tell(w, &own, sizeof(own), all, err));
-	rc = compare(w, all, err);
-	if (rc < 0) { /* no rank returns before all know the result */
-		late.code = pl_comm_world_tell(w, &own, sizeof(own), all, &late);
-		goto out;
-	}
+	if (!w->device.b)
+		return pl_fail(
+			err, PL_EUSAGE,
+			"it is for the memory of GPUs; say device cuda, or another transport");
+	rc = load(n, own, err);
+	if (rc < 0 || w->rank)
+		return rc;
+	n->doing = "making an id";
+	r = n->f.get_id((void *)own->id);
+	return r == PL_NCCL_SUCCESS ? 0 : failed(n, r, err);
+}
+
+static int nccl_open(void *state, struct pl_err *err)
+{
+	struct nccl *n = state;
+	const struct pl_world *w = n->w;
+	struct pl_nccl_config config = { .size = sizeof(config),
+					 .magic = PL_NCCL_MAGIC,
+					 .version = PL_NCCL_CONFIG_VERSION };
+	struct pl_nccl_id id;
+	int rc = 0, r;
+
+	n->caller = pthread_self();
+	n->stream = w->device.b->side(w->device.ctx);
 	n->scratch = w->device.b->alloc(w->device.ctx, sizeof(float));
-	if (!n->scratch) {
-		rc = pl_fail(err, PL_ENOMEM, "out of memory of the device");
-		goto out;
-	}
+	if (!n->scratch)
+		return pl_fail(err, PL_ENOMEM, "out of memory of the device");
+	memcpy(&id, w->library.first.id, sizeof(id));
 	atomic_store(&patience, w->timeout);
 	pthread_once(&once, at_exit);
 	n->doing = "connecting the ranks";
-	r = n->f.init(&n->comm, w->size, all[0].id, w->rank, &config);
+	r = n->f.init(&n->comm, w->size, id, w->rank, &config);
 	if (r != PL_NCCL_SUCCESS && r != PL_NCCL_IN_PROGRESS)
 		rc = failed(n, r, err);
-out:
-	pl_free(all);
 	if (rc < 0)
 		nccl_close(n);
-	else
-		*state = n;
 	return rc;
 }
 
@@ -489,9 +442,10 @@ static int nccl_test(void *state, struct pl_work *k, struct pl_err *err)
 	return rc;
 }
 
-const struct pl_carrier pl_comm_carrier_nccl = {
+const struct pl_comm_library pl_comm_library_nccl = {
 	.name = "nccl",
 	.device = true,
+	.load = nccl_load,
 	.open = nccl_open,
 	.begin = nccl_begin,
 	.test = nccl_test,

@@ -1,7 +1,7 @@
 /*
  * The protocol, byte by byte. One function describes each message, for both directions. No length
- * that a message claims is trusted: fields have fixed places, the only variable part (a text or a
- * note at the end) ends where its frame ends.
+ * that a message claims is trusted: fields have fixed places, the only variable part (a text
+ * at the end) ends where its frame ends.
  */
 #include <string.h>
 
@@ -110,12 +110,10 @@ static void fields(struct codec *c, struct pl_frame *f)
 		f->heartbeat.listed = number(c, f->heartbeat.listed, 8);
 		f->heartbeat.digest = number(c, f->heartbeat.digest, 8);
 		break;
-	case PL_FRAME_NOTE:
-		f->note.turn = (uint32_t)number(c, f->note.turn, 4);
-		if (!c->p)
-			f->note.bytes = (uint32_t)c->n;
-		c->bad |= f->note.bytes > PL_NOTE_MAX;
-		field(c, f->note.data, pl_min_size(f->note.bytes, PL_NOTE_MAX));
+	case PL_FRAME_READY:
+		f->ready.code = (int32_t)number(c, (uint32_t)f->ready.code, 4);
+		field(c, f->ready.id, sizeof(f->ready.id));
+		text(c, f->ready.text, sizeof(f->ready.text));
 		break;
 	case PL_FRAME_REFUSED:
 	case PL_FRAME_ABORT:

@@ -23,7 +23,7 @@
 #define PL_FRAME_MAX	600
 #define PL_HEADER_BYTES 32
 #define PL_ADDRESS_MAX	64
-#define PL_NOTE_MAX	256
+#define PL_LIBRARY_ID	128
 #define PL_NONCE_BYTES	16
 #define PL_PROOF_BYTES	32
 
@@ -33,6 +33,13 @@ struct pl_rank_info {
 	uint64_t host;		      /* ranks with the same share memory */
 	uint16_t port;		      /* where the rank listens */
 	char address[PL_ADDRESS_MAX]; /* "": the one that the connection came from */
+};
+
+/* What a rank says of the library that is to carry out its operations. */
+struct pl_ready {
+	int32_t code;		   /* PL_E...: it has none */
+	uint8_t id[PL_LIBRARY_ID]; /* what rank 0's library tells those of the others */
+	char text[384];		   /* the name and version of the library, or why there is none */
 };
 
 enum pl_frame_kind {
@@ -46,7 +53,6 @@ enum pl_frame_kind {
 	PL_FRAME_HEARTBEAT,
 	PL_FRAME_ABORT,
 	PL_FRAME_GOODBYE,
-	PL_FRAME_NOTE, /* ranks exchange it before they make a library's communicator */
 	PL_FRAME_COUNT_
 };
 struct pl_frame {
@@ -60,6 +66,7 @@ struct pl_frame {
 			struct pl_rank_info member;
 		} greeting;
 		struct pl_rank_info member;
+		struct pl_ready ready;
 		struct {
 			int64_t pid, fd;
 			uint64_t bytes;
@@ -72,10 +79,6 @@ struct pl_frame {
 			 * the first so many collectives, the newest being the last. */
 			uint64_t listed, digest;
 		} heartbeat;
-		struct {
-			uint32_t turn, bytes;
-			uint8_t data[PL_NOTE_MAX];
-		} note;
 		char text[512]; /* refused, abort */
 	};
 };

@@ -231,7 +231,7 @@ int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err)
 void pl_comm_shared_close(struct pl_world *w)
 {
 	for (int i = 0; i < PL_REGIONS; i++)
-		if (w->region[i].base && !pl_carry_keeps(w))
+		if (w->region[i].base && !pl_library_keeps(w))
 			munmap(w->region[i].base, w->region[i].bytes);
 	if (w->shared)
 		munmap(w->shared, w->shared_bytes);
@@ -339,7 +339,7 @@ void pl_comm_world_free(struct pl_world *w, void *p)
 		pl_comm_device_free(w, p);
 	if (i == PL_NONE)
 		return;
-	if (!pl_carry_keeps(w))
+	if (!pl_library_keeps(w))
 		munmap(w->region[i].base, w->region[i].bytes);
 	w->region[i].base = NULL;
 }

@@ -34,7 +34,7 @@ static int check_args(const struct pl_world *w, const struct pl_coll_args *a, st
 
 void pl_comm_work_free(struct pl_work *k)
 {
-	if (!k || pl_comm_carry_keep(k))
+	if (!k || pl_comm_library_keep(k))
 		return;
 	pl_free(k->step);
 	pl_free(k->temp);
@@ -72,7 +72,7 @@ void pl_comm_work_end(struct pl_work *k)
 			.bytes = pl_comm_coll_bytes(w, &k->a),
 			.begin = k->begin,
 			.end = pl_now_ns(),
-			.on_device = w->carry.by && w->carry.by->device,
+			.on_device = w->library.calls && w->library.calls->device,
 		};
 		pl_comm_world_report(w, &e);
 	}
@@ -152,7 +152,7 @@ int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool ca
 		return rc;
 	}
 	k->direct = pl_comm_direct_fits(w, &k->a);
-	if (!k->direct && !w->carry.by && !k->device.held)
+	if (!k->direct && !w->library.calls && !k->device.held)
 		rc = pl_comm_expand(k, err);
 	pthread_mutex_lock(&w->lock);
 	if (rc >= 0 && atomic_load(&w->failed))

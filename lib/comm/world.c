@@ -226,7 +226,7 @@ static void spin(struct pl_world *w, struct pl_work *k)
 	pl_ns since = pl_now_ns();
 	bool mine = false;
 
-	if (w->carry.by) { /* its thread drives; who looks on would take its processor */
+	if (w->library.calls) { /* its thread drives; who looks on would take its processor */
 		while (!w->crowded && !pl_comm_work_done(k) && !atomic_load(&w->failed) &&
 		       pl_now_ns() - since < SPIN_NS)
 			pause_a_bit();
@@ -300,8 +300,8 @@ int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
 		pthread_mutex_lock(&w->lock);
 	}
 	while (!pl_comm_work_done(k)) {
-		pl_comm_carry_watch(w);
-		if (atomic_load(&w->failed) && !w->driving && !w->carry.by)
+		pl_comm_library_watch(w);
+		if (atomic_load(&w->failed) && !w->driving && !w->library.calls)
 			pl_comm_engine_fail(w);
 		else
 			pl_comm_wait_for(&w->changed, &w->lock, 50000000);
@@ -311,7 +311,7 @@ int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
 		until_told(w);
 		rc = pl_comm_work_failure(w, &k->a, k->seq, err);
 	}
-	keep = w->carry.left;
+	keep = w->library.left;
 	pthread_mutex_unlock(&w->lock);
 	if (keep) /* a thread that may come back knows it */
 		return rc;
@@ -330,7 +330,7 @@ int pl_comm_world_settle(struct pl_world *w, struct pl_err *err)
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
 	while (w->device.left && !atomic_load(&w->failed)) {
-		pl_comm_carry_watch(w);
+		pl_comm_library_watch(w);
 		pl_comm_wait_for(&w->changed, &w->lock, 50000000);
 	}
 	w->waiters--;
@@ -373,8 +373,8 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	if (o->connections < 0 || o->connections > PL_CHANNELS)
 		return pl_fail(err, PL_EUSAGE, "%d connections a pair: at most %d", o->connections,
 			       PL_CHANNELS);
-	w->carry.by = o->carrier ? o->carrier : pl_comm_carrier_find(o->transport);
-	if (o->transport && !w->carry.by && strcmp(o->transport, "auto") != 0 &&
+	w->library.calls = o->library ? o->library : pl_comm_library_find(o->transport);
+	if (o->transport && !w->library.calls && strcmp(o->transport, "auto") != 0 &&
 	    strcmp(o->transport, "shm") != 0 && strcmp(o->transport, "tcp") != 0)
 		return pl_fail(err, PL_EUSAGE,
 			       "transport \"%s\": there are auto, shm, tcp, mpi, nccl",
@@ -391,13 +391,13 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	w->segment = (o->segment ? o->segment : PL_SEGMENT) & ~(size_t)3;
 	if (w->segment < 4 || w->segment > (size_t)1 << 30)
 		return pl_fail(err, PL_EUSAGE, "segments of %zu bytes: 4 to 2^30", o->segment);
-	w->channels = w->carry.by ? 1 : o->connections ? o->connections : 2;
+	w->channels = w->library.calls ? 1 : o->connections ? o->connections : 2;
 	w->n_conns = 1 + w->channels;
-	w->shares = !w->carry.by && (!o->transport || strcmp(o->transport, "tcp") != 0);
-	if (w->carry.by && o->n_shapes)
+	w->shares = !w->library.calls && (!o->transport || strcmp(o->transport, "tcp") != 0);
+	if (w->library.calls && o->n_shapes)
 		return pl_fail(err, PL_EUSAGE,
 			       "transport %s: its links cannot be made slower; take tcp or shm",
-			       w->carry.by->name);
+			       w->library.calls->name);
 	pl_comm_device_init(w, o->backend, o->backend_ctx);
 	return 0;
 }
@@ -437,7 +437,7 @@ static void take_processors(struct pl_world *w)
 
 	/* A launcher may bind each rank to a processor of its own. Then this is wrong, and a rank
 	 * that waits offers a processor that nobody wants, which costs little. */
-	w->crowded = w->n_local * (w->carry.by ? 2 : 1) > pl_processors();
+	w->crowded = w->n_local * (w->library.calls ? 2 : 1) > pl_processors();
 	/* All ranks must choose the same algorithms, so what one rank may use does not count. */
 	w->processors = w->n_hosts == 1 ? all : w->size;
 }
@@ -534,8 +534,8 @@ out:
 
 static void world_free(struct pl_world *w)
 {
-	if (w->carry.by && w->progress_runs)
-		pl_comm_carry_stop(w, NULL);
+	if (w->library.calls && w->progress_runs)
+		pl_comm_library_stop(w, NULL);
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_cond_broadcast(&w->resume);
@@ -544,7 +544,7 @@ static void world_free(struct pl_world *w)
 	if (w->progress_runs)
 		pthread_join(w->progress, NULL);
 	pl_comm_control_stop(w);
-	if (w->carry.left)
+	if (w->library.left)
 		return;
 	for (int r = 0; r < w->size && w->peer; r++) {
 		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++) {
@@ -566,6 +566,8 @@ static void world_free(struct pl_world *w)
 	pthread_cond_destroy(&w->resume);
 	pthread_mutex_destroy(&w->event_lock);
 	pthread_mutex_destroy(&w->lock);
+	if (!w->library.opened)
+		pl_free(w->library.state);
 	pl_free(w->peer);
 	pl_free(w->local);
 	pl_free(w->leader_of);
@@ -596,12 +598,13 @@ int pl_comm_world_open(const struct pl_world_opts *o, struct pl_world **world, s
 	PL_TRY(pl_comm_meet(w, err));
 	take_shapes(w);
 	take_processors(w);
-	if (!w->carry.by)
+	if (!w->library.calls)
 		PL_TRY(start_progress(w, err));
 	if (w->size > 1)
 		PL_TRY(pl_comm_control_start(w, err));
-	if (w->carry.by)
-		PL_TRY(pl_comm_carry_start(w, err));
+	if (w->library.calls)
+		PL_TRY(pl_comm_library_start(w, err));
+	PL_TRY(pl_comm_device_agree(w, err));
 	*world = w;
 out:
 	if (rc < 0)
@@ -645,8 +648,8 @@ int pl_comm_world_close(struct pl_world *w, struct pl_err *err)
 					     (double)w->patience / 1e9, r);
 	}
 	pthread_mutex_unlock(&w->lock);
-	if (rc == 0 && w->carry.by)
-		rc = pl_comm_carry_stop(w, err);
+	if (rc == 0 && w->library.calls)
+		rc = pl_comm_library_stop(w, err);
 	world_free(w);
 	return rc;
 }
@@ -682,8 +685,8 @@ uint64_t pl_comm_world_sent(const struct pl_world *w)
 
 const char *pl_comm_world_transport(const struct pl_world *w)
 {
-	if (w->carry.by)
-		return w->carry.by->name;
+	if (w->library.calls)
+		return w->library.calls->name;
 	if (w->all_local)
 		return "shm";
 	return w->shared ? "shm+tcp" : "tcp";

@@ -51,7 +51,7 @@ check "... finds nothing wrong" awk 'NR > 1 && $NF != 0 { bad = 1 } END { exit b
 status 2 "no device" "$run" -n 2 --transport=nccl tiny.job
 says 'say device cuda' "it says what to write"
 status 6 "no library" env PACELINE_NCCL=/nowhere/libnccl.so.2 "$run" -n 2 --device=cuda --transport=nccl tiny.job
-says 'rank 0: cannot load /nowhere/libnccl.so.2' "it says what is missing"
+says 'rank 0: .*cannot load /nowhere/libnccl.so.2' "it says what is missing"
 says 'PACELINE_NCCL=PATH' "and how to say where it is"
 status 6 "a library that is another" env PACELINE_NCCL="$PL_CUDA_PLUGIN" "$run" -n 2 --device=cuda \
 	--transport=nccl tiny.job

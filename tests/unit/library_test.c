@@ -19,6 +19,8 @@
 
 enum fault {
 	NONE,
+	FAIL_LOAD,
+	OTHER_LIBRARY,
 	FAIL_OPEN,
 	HANG_OPEN,
 	FAIL_BEGIN,
@@ -35,7 +37,7 @@ enum fault {
 
 struct report {
 	int rc, closed;
-	bool kept;
+	bool kept, told;
 	char msg[600];
 	double began, ended;
 	_Atomic int aborts, closes, opens, begins, inside;
@@ -43,7 +45,6 @@ struct report {
 struct area { /* of all ranks */
 	_Atomic uint64_t posted[RANKS], taken[RANKS];
 	float data[RANKS][TURNS][MOST];
-	char told[RANKS][RANKS];
 	struct report report[RANKS];
 };
 static struct area *area;
@@ -77,26 +78,28 @@ static bool is_now(const struct lib *l, enum fault fault, uint64_t seq)
 	return trial.fault == fault && l->w->rank == trial.victim && seq == trial.at;
 }
 
-static int lib_open(struct pl_world *w, void **state, struct pl_err *err)
+static int lib_load(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err)
 {
-	struct lib *l = calloc(1, sizeof(*l));
-	char name = (char)('a' + w->rank), all[RANKS];
-	int rc = 0;
+	struct lib *l = pl_calloc(1, sizeof(*l));
 
 	l->w = w;
 	l->r = &area->report[w->rank];
-	atomic_fetch_add(&l->r->opens, 1);
-	for (int turn = 0; turn < 3 && rc == 0; turn++, name = (char)(name + 3)) {
-		rc = pl_comm_world_tell(w, &name, 1, all, err);
-		memcpy(area->told[w->rank], all, rc < 0 ? 0 : (size_t)w->size);
-	}
-	if (rc == 0 && is_now(l, FAIL_OPEN, 0))
-		rc = pl_fail(err, PL_EABSENT, "the library is not there");
-	if (rc < 0) {
-		free(l);
-		return rc;
-	}
 	*state = l;
+	if (is_now(l, FAIL_LOAD, 0))
+		return pl_fail(err, PL_EABSENT, "the library is not there");
+	memset(own->id, 'a' + w->rank, sizeof(own->id));
+	snprintf(own->text, sizeof(own->text), "version %d", is_now(l, OTHER_LIBRARY, 0));
+	return 0;
+}
+
+static int lib_open(void *state, struct pl_err *err)
+{
+	struct lib *l = state;
+
+	atomic_fetch_add(&l->r->opens, 1);
+	l->r->told = l->w->library.first.id[0] == 'a' && l->w->library.first.id[127] == 'a';
+	if (is_now(l, FAIL_OPEN, 0))
+		return pl_fail(err, PL_EABSENT, "the library does not work");
 	if (is_now(l, HANG_OPEN, 0))
 		hang(l, false);
 	return 0;
@@ -178,11 +181,11 @@ static void lib_close(void *state)
 	atomic_fetch_add(&l->r->closes, 1);
 	if (is_now(l, HANG_CLOSE, 0))
 		hang(l, false);
-	free(l);
+	pl_free(l);
 }
 
-static const struct pl_carrier library = { "library", false,	 lib_open, lib_begin,
-					   lib_test,  lib_abort, lib_close };
+static const struct pl_comm_library library = { "library", false,    lib_load,	lib_open,
+						lib_begin, lib_test, lib_abort, lib_close };
 
 /* ---- ranks ---- */
 
@@ -252,7 +255,7 @@ static int rank_main(struct pl_world_opts *o, void *arg)
 	struct pl_world *w = NULL;
 	int turns = *(int *)arg;
 
-	o->carrier = &library;
+	o->library = &library;
 	if (trial.fault == HANG_AND_TALK)
 		o->event = slow_event;
 	o->timeout_ns = TIMEOUT_NS;
@@ -315,10 +318,10 @@ static void all_well(int n)
 			       p->rc, p->msg, p->opens, p->closes, p->aborts, p->begins);
 			counted = false;
 		}
-		told &= n == 1 || !strncmp(area->told[r], "ghi", (size_t)n);
+		told &= p->told;
 	}
 	ok(counted, "... with right sums, opened and closed once");
-	ok(told, "... and told one another all notes");
+	ok(told, "... and all know what rank 0 told");
 }
 
 /* All but a dead victim fail with `code` (the victim: own) within s seconds, and say text. */
@@ -338,8 +341,8 @@ static void fails(const char *what, int own, const char *text, double s)
 		fine &= p->rc == (victim ? own : PL_EIO) && ranks.status[r] == 0;
 		said &= strstr(p->msg, text) != NULL;
 		quick &= p->ended - p->began < s + ranks.held;
-		called &= p->closes == 0 && p->aborts <= 1 &&
-			  (p->aborts || trial.fault == FAIL_OPEN || trial.fault == HANG_OPEN);
+		called &=
+			p->closes == 0 && p->aborts <= 1 && (p->aborts || trial.fault <= HANG_OPEN);
 		if (!fine || !said || !quick || !called)
 			printf("# rank %d: %d after %.2f s, status %d, %d aborts, %d closes: %s\n",
 			       r, p->rc, p->ended - p->began, ranks.status[r], p->aborts, p->closes,
@@ -349,6 +352,23 @@ static void fails(const char *what, int own, const char *text, double s)
 	ok(said, "... saying \"%s\"", text);
 	ok(quick, "... within %.1f s", s + ranks.held);
 	ok(called, "... and abort is called once where it is open, close never");
+}
+
+/* All ranks refuse at once, with the same words. */
+static void missing(enum fault fault, const char *text)
+{
+	struct pl_world_opts o = { .meet = meeting(false) };
+	int turns = 1;
+	struct ranks ranks;
+	bool fine;
+
+	start(fault, 1, 0);
+	ranks = start_ranks(RANKS, &o, rank_main, &turns);
+	fine = end_ranks(&ranks, 20);
+	for (int r = 0; r < RANKS; r++)
+		fine &= area->report[r].rc == PL_EABSENT && !area->report[r].opens &&
+			strstr(area->report[r].msg, text);
+	ok(fine, "all say: %s (%s)", text, area->report[2].msg);
 }
 
 /* Its end hangs: this rank says so and goes, for the others all is over. */
@@ -373,7 +393,7 @@ static int shaped(struct pl_world_opts *o, void *arg)
 	struct pl_world *w;
 
 	(void)arg;
-	o->carrier = &library;
+	o->library = &library;
 	o->shape = &slow;
 	o->n_shapes = 1;
 	NEED(pl_comm_world_open(o, &w, &e) == PL_EUSAGE);
@@ -391,7 +411,9 @@ int main(void)
 	for (int n = 1; n <= RANKS; n++)
 		all_well(n);
 	start(FAIL_OPEN, 1, 0);
-	fails("no library", PL_EABSENT, "library is not there", 2);
+	fails("a library that does not work", PL_EABSENT, "library does not work", 2);
+	missing(FAIL_LOAD, "rank 1: transport library: the library is not there");
+	missing(OTHER_LIBRARY, "rank 0 has version 0 and rank 1 has version 1");
 	start(HANG_OPEN, 2, 0);
 	fails("a start that hangs", PL_EIO, "rank 2 (its part), which lives but has not", 3);
 	start(FAIL_BEGIN, 1, 17);

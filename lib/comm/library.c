@@ -1,6 +1,6 @@
 /*
- * Worlds whose operations another library carries (struct pl_carrier): its thread, and what to do
- * when it does not return.
+ * Worlds whose operations another library carries out (struct pl_comm_library): its thread, and
+ * what to do when it does not return.
  *
  * Such libraries move data only while they are called, and some want all calls from one thread. So
  * one thread opens the library, calls it in rounds while operations are under way, and closes it.
@@ -19,24 +19,24 @@
 
 #include "comm/internal.h"
 
-#define SPIN_NS	  100000   /* as of world.c */
-#define NAP_NS	  20000	   /* less is what waking up takes */
-#define NAP_MAX	  200000   /* 5,000 looks a second, each of some us: 1 to 2 % of a processor */
-#define LOOK_NS	  20000000 /* between two looks of a caller at a library that may be stuck */
-#define OPEN_LATE 20	   /* timeouts that a library may take to open, at least */
-#define END_LATE  5	   /* timeouts that a library may take to close */
+#define SPIN_NS	 100000	  /* as of world.c */
+#define NAP_NS	 20000	  /* less is what waking up takes */
+#define NAP_MAX	 200000	  /* 5,000 looks a second, each of some us: 1 to 2 % of a processor */
+#define LOOK_NS	 20000000 /* between two looks of a caller at a library that may be stuck */
+#define END_LATE 5	  /* timeouts that a library may take to close */
 
-static const struct pl_carrier *const carriers[] = { &pl_comm_carrier_mpi, &pl_comm_carrier_nccl };
+static const struct pl_comm_library *const libraries[] = { &pl_comm_library_mpi,
+							   &pl_comm_library_nccl };
 
 static struct pl_world *all_left; /* so that what they hold is not lost to who looks for leaks */
 static struct pl_work *all_kept;
 static pthread_mutex_t all_left_lock = PTHREAD_MUTEX_INITIALIZER;
 
-const struct pl_carrier *pl_comm_carrier_find(const char *transport)
+const struct pl_comm_library *pl_comm_library_find(const char *transport)
 {
-	for (size_t i = 0; transport && i < PL_LEN(carriers); i++)
-		if (!strcmp(transport, carriers[i]->name))
-			return carriers[i];
+	for (size_t i = 0; transport && i < PL_LEN(libraries); i++)
+		if (!strcmp(transport, libraries[i]->name))
+			return libraries[i];
 	return NULL;
 }
 
@@ -46,8 +46,8 @@ const struct pl_carrier *pl_comm_carrier_find(const char *transport)
 static void enter(struct pl_world *w)
 {
 	pthread_mutex_lock(&w->lock);
-	w->carry.held = atomic_load(&w->held);
-	w->carry.since = pl_now_ns();
+	w->library.held = atomic_load(&w->held);
+	w->library.since = pl_now_ns();
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -57,8 +57,8 @@ static bool leave(struct pl_world *w)
 	bool left;
 
 	pthread_mutex_lock(&w->lock);
-	w->carry.since = 0;
-	left = w->carry.left;
+	w->library.since = 0;
+	left = w->library.left;
 	pthread_mutex_unlock(&w->lock);
 	return !left;
 }
@@ -73,19 +73,19 @@ static void fail_works(struct pl_work *k)
 
 static void give_up(struct pl_world *w)
 {
-	const struct pl_carrier *by = w->carry.by;
-	bool opened = w->carry.opened;
+	const struct pl_comm_library *by = w->library.calls;
+	bool opened = w->library.opened;
 
-	w->carry.left = true;
+	w->library.left = true;
 	pthread_detach(w->progress);
 	pthread_mutex_lock(&all_left_lock);
-	w->carry.next_left = all_left;
+	w->library.next_left = all_left;
 	all_left = w;
 	pthread_mutex_unlock(&all_left_lock);
 	pthread_mutex_unlock(&w->lock);
 	pl_comm_world_end_events(w);
 	if (by->abort && opened)
-		(by->abort)(w->carry.state);
+		(by->abort)(w->library.state);
 	pthread_mutex_lock(&w->lock);
 	fail_works(w->active);
 	fail_works(w->device.held);
@@ -93,9 +93,9 @@ static void give_up(struct pl_world *w)
 	pthread_cond_broadcast(&w->changed);
 }
 
-bool pl_comm_carry_keep(struct pl_work *k)
+bool pl_comm_library_keep(struct pl_work *k)
 {
-	if (!k->failed || !k->temp || !pl_carry_keeps(k->w))
+	if (!k->failed || !k->temp || !pl_library_keeps(k->w))
 		return false;
 	pthread_mutex_lock(&all_left_lock);
 	k->next = all_kept;
@@ -104,32 +104,32 @@ bool pl_comm_carry_keep(struct pl_work *k)
 	return true;
 }
 
-void pl_comm_carry_watch(struct pl_world *w)
+void pl_comm_library_watch(struct pl_world *w)
 {
 	pl_ns now = pl_now_ns(), in, limit = 2 * w->timeout;
 
 	/* the control thread has not seen yet that this process was held up */
-	if (!w->carry.since || w->carry.left || now - atomic_load(&w->due) > PL_HELD_UP(w))
+	if (!w->library.since || w->library.left || now - atomic_load(&w->due) > PL_HELD_UP(w))
 		return;
-	in = now - w->carry.since - (atomic_load(&w->held) - w->carry.held);
+	in = now - w->library.since - (atomic_load(&w->held) - w->library.held);
 	if (atomic_load(&w->failed)) {
 		/* the failure may be older than the call, or as new as this look */
 		if (in > pl_max_i64(w->timeout / 4, 50000000))
 			give_up(w);
 		return;
 	}
-	if (!w->carry.opened)
-		limit = pl_max_i64(OPEN_LATE * w->timeout, w->o.meet_ns);
+	if (!w->library.opened)
+		limit = pl_max_i64(PL_LIBRARY_LATE * w->timeout, w->o.meet_ns);
 	else if (w->stop)
 		limit = END_LATE * w->timeout;
 	if (in <= limit)
 		return;
 	pthread_mutex_unlock(&w->lock);
 	pl_comm_world_fail(w, w->rank, "rank %d: %s has not returned for %.1f s%s", w->rank,
-			   w->carry.by->name, (double)in / 1e9,
-			   !w->carry.opened ? " from its start, in which all ranks take part"
-			   : w->stop	    ? " from its end, in which all ranks take part"
-					    : "");
+			   w->library.calls->name, (double)in / 1e9,
+			   !w->library.opened ? " from its start, in which all ranks take part"
+			   : w->stop	      ? " from its end, in which all ranks take part"
+					      : "");
 	pthread_mutex_lock(&w->lock);
 }
 
@@ -154,17 +154,17 @@ enum round { LEFT, FAILED, STILL, MOVED };
 /* What the library does with one work: what it returned; *left as leave() says. */
 static int ask(struct pl_world *w, struct pl_work *k, bool *left, struct pl_err *err)
 {
-	const struct pl_carrier *by = w->carry.by;
+	const struct pl_comm_library *by = w->library.calls;
 	int rc = 0;
 
 	enter(w);
 	if (k->state == PL_WORK_QUEUED) {
-		rc = by->begin(w->carry.state, k, err);
+		rc = by->begin(w->library.state, k, err);
 		if (rc >= 0 && k->state == PL_WORK_QUEUED)
-			k->state = PL_WORK_CARRIED;
+			k->state = PL_WORK_IN_LIBRARY;
 	}
 	if (rc >= 0 && k->state != PL_WORK_OVER)
-		rc = by->test(w->carry.state, k, err);
+		rc = by->test(w->library.state, k, err);
 	*left = !leave(w);
 	return rc;
 }
@@ -262,22 +262,21 @@ static bool rounds(struct pl_world *w)
 	return true;
 }
 
-static void *carry_main(void *arg)
+static void *library_main(void *arg)
 {
 	struct pl_world *w = arg;
-	const struct pl_carrier *by = w->carry.by;
+	const struct pl_comm_library *by = w->library.calls;
 	struct pl_err e = { 0 };
-	void *state = NULL;
+	void *state = w->library.state;
 	int rc;
 
 	enter(w);
-	rc = by->open(w, &state, &e);
+	rc = by->open(state, &e);
 	if (!leave(w))
 		return NULL;
 	pthread_mutex_lock(&w->lock);
-	w->carry.state = state;
-	w->carry.err = e;
-	w->carry.opened = rc >= 0;
+	w->library.err = e;
+	w->library.opened = rc >= 0;
 	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 	if (rc >= 0 && !rounds(w))
@@ -302,7 +301,7 @@ static void *carry_main(void *arg)
 			return NULL;
 	}
 	pthread_mutex_lock(&w->lock);
-	w->carry.ended = true;
+	w->library.ended = true;
 	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
@@ -310,95 +309,49 @@ static void *carry_main(void *arg)
 
 /* ---- beginning and end ---- */
 
-int pl_comm_carry_start(struct pl_world *w, struct pl_err *err)
+int pl_comm_library_start(struct pl_world *w, struct pl_err *err)
 {
-	const char *name = w->carry.by->name;
+	const char *name = w->library.calls->name;
 	int rc = 0;
 
-	errno = pl_fail_now() ? EAGAIN : pthread_create(&w->progress, NULL, carry_main, w);
+	errno = pl_fail_now() ? EAGAIN : pthread_create(&w->progress, NULL, library_main, w);
 	if (errno)
 		return pl_fail_sys(err, "cannot start a thread");
 	w->progress_runs = w->driving = true;
 	pthread_mutex_lock(&w->lock);
-	while (!w->carry.opened && !w->carry.err.code && !w->carry.left) {
-		pl_comm_carry_watch(w);
+	while (!w->library.opened && !w->library.err.code && !w->library.left) {
+		pl_comm_library_watch(w);
 		pl_comm_wait_for(&w->changed, &w->lock, LOOK_NS);
 	}
 	/* PL_EIO may be the echo of somebody else's failure */
-	if (!w->carry.opened && atomic_load(&w->failed) &&
-	    (!w->carry.err.code || w->carry.err.code == PL_EIO))
+	if (!w->library.opened && atomic_load(&w->failed) &&
+	    (!w->library.err.code || w->library.err.code == PL_EIO))
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
-	else if (!w->carry.opened)
-		rc = pl_fail(err, w->carry.err.code, "transport %s: %s", name, w->carry.err.msg);
+	else if (!w->library.opened)
+		rc = pl_fail(err, w->library.err.code, "transport %s: %s", name,
+			     w->library.err.msg);
 	pthread_mutex_unlock(&w->lock);
 	if (rc < 0) /* the others wait for this rank in theirs */
 		pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, err->msg);
 	return rc;
 }
 
-int pl_comm_carry_stop(struct pl_world *w, struct pl_err *err)
+int pl_comm_library_stop(struct pl_world *w, struct pl_err *err)
 {
 	int rc = 0;
 
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_cond_broadcast(&w->resume);
-	while (!w->carry.ended && !w->carry.left) {
-		pl_comm_carry_watch(w);
+	while (!w->library.ended && !w->library.left) {
+		pl_comm_library_watch(w);
 		pl_comm_wait_for(&w->changed, &w->lock, LOOK_NS);
 	}
-	if (w->carry.left && err)
+	if (w->library.left && err)
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
 	pthread_mutex_unlock(&w->lock);
-	if (!w->carry.left)
+	if (!w->library.left)
 		pthread_join(w->progress, NULL);
 	w->progress_runs = false;
-	return rc;
-}
-
-/* ---- telling ---- */
-
-static bool all_told(const struct pl_world *w, uint32_t turn)
-{
-	if (w->size > 1 && w->carry.told < turn)
-		return false;
-	for (int r = 0; r < w->size; r++)
-		if (w->peer[r].notes < turn)
-			return false;
-	return true;
-}
-
-/*
- * Two places a rank are enough: who is a turn ahead has this rank's note of the turn before, which
- * it tells after it has taken those of the one before that.
- */
-int pl_comm_world_tell(struct pl_world *w, const void *mine, size_t bytes, void *all,
-		       struct pl_err *err)
-{
-	struct pl_peer *me = &w->peer[w->rank];
-	uint32_t turn = w->carry.notes + 1;
-	uint8_t *to = all;
-	int rc = 0;
-
-	if (bytes > PL_NOTE_MAX)
-		return pl_fail(err, PL_EINTERNAL, "a note of %zu bytes", bytes);
-	pthread_mutex_lock(&w->lock);
-	memcpy(me->note[turn % 2].data, mine, bytes);
-	me->note[turn % 2].bytes = (uint32_t)bytes;
-	me->notes = w->carry.notes = turn;
-	pthread_mutex_unlock(&w->lock);
-	pl_comm_control_kick(w);
-	pthread_mutex_lock(&w->lock);
-	while (!all_told(w, turn) && !atomic_load(&w->failed))
-		pl_comm_wait_for(&w->changed, &w->lock, LOOK_NS);
-	if (atomic_load(&w->failed))
-		rc = pl_fail(err, PL_EIO, "%s", w->failure);
-	for (int r = 0; r < w->size && rc == 0; r++) {
-		if (w->peer[r].note[turn % 2].bytes != bytes)
-			rc = pl_fail(err, PL_EDATA, "rank %d tells %u bytes where %zu are expected",
-				     r, w->peer[r].note[turn % 2].bytes, bytes);
-		memcpy(to + (size_t)r * bytes, w->peer[r].note[turn % 2].data, bytes);
-	}
-	pthread_mutex_unlock(&w->lock);
 	return rc;
 }
