@@ -98,16 +98,18 @@ static int64_t check(const struct bench *b, unsigned turn)
 static void sizes(struct bench *b, size_t floats)
 {
 	size_t n = (size_t)b->size;
-	bool many_src = b->a.op == PL_OP_REDUCE_SCATTER || b->a.op == PL_OP_ALLTOALL;
-	bool many_dst = b->a.op == PL_OP_ALLGATHER || b->a.op == PL_OP_ALLTOALL;
+	bool many = b->a.op == PL_OP_REDUCE_SCATTER || b->a.op == PL_OP_ALLTOALL ||
+		    b->a.op == PL_OP_ALLGATHER;
+	struct pl_coll_extent x;
 
 	if (b->a.op == PL_OP_SEND && b->rank == 1)
 		b->a.op = PL_OP_RECV;
 	b->a.root = b->a.op == PL_OP_SEND;
 	b->idle = b->a.op == PL_OP_SEND && b->rank > 1;
-	b->a.count = b->a.op == PL_OP_BARRIER ? 0 : many_src || many_dst ? floats / n : floats;
-	b->n_src = b->a.count * (many_src ? n : 1);
-	b->n_dst = b->a.op == PL_OP_SEND ? 0 : b->a.count * (many_dst ? n : 1);
+	b->a.count = b->a.op == PL_OP_BARRIER ? 0 : many ? floats / n : floats;
+	x = pl_comm_coll_extent(b->w, &b->a);
+	b->n_src = x.src_n;
+	b->n_dst = x.dst_n;
 }
 
 static float *get_memory(struct bench *b, bool of_world, size_t bytes, struct pl_err *err)

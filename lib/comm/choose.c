@@ -26,14 +26,6 @@
 #define NS_A_BYTE_DIRECT 0.45
 #define WHOLE_VECTORS	 1.2 /* cost more than parts, which stay in the cache */
 
-size_t pl_comm_coll_bytes(const struct pl_world *w, const struct pl_coll_args *a)
-{
-	size_t n = a->op >= PL_OP_REDUCE_SCATTER && a->op != PL_OP_BROADCAST ? (size_t)w->size : 1;
-
-	return a->op == PL_OP_BARRIER ? 0
-				      : a->count * sizeof(float) * (a->op <= PL_OP_RECV ? 1 : n);
-}
-
 static bool has(uint8_t op, uint8_t algo)
 {
 	switch (algo) {

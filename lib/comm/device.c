@@ -191,34 +191,17 @@ void pl_comm_device_fini(struct pl_world *w)
 
 /* ---- beginning ---- */
 
-/* The number of floats that an operation reads and writes, and their offsets in the whole vector.
- * An all-to-all has two vectors, because no library does it in place. */
-struct extent {
-	size_t all, src, src_n, dst, dst_n;
-};
-
-static struct extent extent_of(const struct pl_world *w, const struct pl_coll_args *a)
+/* Where an operation's staging memory has its data. An all-to-all has two vectors, because no
+ * library does it in place. */
+static struct pl_coll_extent extent_of(const struct pl_world *w, const struct pl_coll_args *a)
 {
-	size_t n = (size_t)w->size, c = a->count, own = (size_t)w->rank * c;
+	struct pl_coll_extent x = pl_comm_coll_extent(w, a);
 
-	switch (a->op) {
-	case PL_OP_SEND:
-		return (struct extent){ c, 0, c, 0, 0 };
-	case PL_OP_RECV:
-		return (struct extent){ c, 0, 0, 0, c };
-	case PL_OP_BARRIER:
-		return (struct extent){ 0 };
-	case PL_OP_BROADCAST:
-		return (struct extent){ c, 0, w->rank == a->root ? c : 0, 0, c };
-	case PL_OP_REDUCE_SCATTER:
-		return (struct extent){ c * n, 0, c * n, own, c };
-	case PL_OP_ALLGATHER:
-		return (struct extent){ c * n, own, c, 0, c * n };
-	case PL_OP_ALLTOALL:
-		return (struct extent){ 2 * c * n, 0, c * n, c * n, c * n };
-	default:
-		return (struct extent){ c, 0, c, 0, c };
+	if (a->op == PL_OP_ALLTOALL) {
+		x.dst = x.whole;
+		x.whole *= 2;
 	}
+	return x;
 }
 
 /*
@@ -262,16 +245,13 @@ static void tell_launched(const struct pl_work *k, pl_ns since)
 
 	if (w->o.event) {
 		struct pl_comm_event e = { .op = k->a.op,
-					   .of = k->a.op,
 					   .peer = -1,
-					   .seq = k->seq,
-					   .tag = k->a.tag,
 					   .bytes = pl_comm_coll_bytes(w, &k->a),
 					   .begin = since,
 					   .end = pl_now_ns(),
 					   .launched = true };
 
-		pl_comm_world_report(w, &e);
+		pl_comm_work_report(k, &e);
 	}
 }
 
@@ -288,11 +268,11 @@ int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 {
 	struct pl_world *w = k->w;
 	const struct pl_backend *b = w->device.b;
-	struct extent x = extent_of(w, &k->a);
+	struct pl_coll_extent x = extent_of(w, &k->a);
 	void *ctx = w->device.ctx;
 	bool reached = is_reached(w, &k->a);
-	bool staged = x.all && k->a.on_host == w->device.taken && !reached;
-	bool copied = w->device.taken && x.all && !staged && k->a.op == PL_OP_ALLTOALL &&
+	bool staged = x.whole && k->a.on_host == w->device.taken && !reached;
+	bool copied = w->device.taken && x.whole && !staged && k->a.op == PL_OP_ALLTOALL &&
 		      k->a.src == k->a.dst;
 	int rc = 0;
 
@@ -300,7 +280,7 @@ int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 	k->device.on_device = !k->a.on_host && k->a.op != PL_OP_BARRIER;
 	k->device.reached = reached;
 	if (staged || copied)
-		rc = stage_take(k, (staged ? x.all : x.src_n) * sizeof(float), err);
+		rc = stage_take(k, (staged ? x.whole : x.src_n) * sizeof(float), err);
 	if (rc < 0)
 		return rc;
 	if (staged) {
@@ -376,7 +356,7 @@ int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err
 void pl_comm_device_end(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
-	struct extent x = extent_of(w, &k->device.given);
+	struct pl_coll_extent x = extent_of(w, &k->device.given);
 	pl_ns since = pl_now_ns();
 
 	if (!k->device.stage)
@@ -400,7 +380,7 @@ void pl_comm_device_end(struct pl_work *k)
 void pl_comm_device_waited(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
-	struct extent x = extent_of(w, &k->device.given);
+	struct pl_coll_extent x = extent_of(w, &k->device.given);
 
 	if (!k->failed && (k->device.on_device || k->device.stage))
 		w->device.b->join(w->device.ctx);

@@ -24,31 +24,30 @@ static struct pl_slot *slot_of(const struct pl_world *w, int rank, uint64_t numb
 	return &w->peer[rank].shared->slot[number % PL_SLOTS];
 }
 
-/* The bytes of this rank that other ranks read, if the slot carries the data. */
-static size_t own_bytes(const struct pl_world *w, const struct pl_coll_args *a)
-{
-	size_t n = (size_t)w->size, part = a->count * sizeof(float);
-
-	switch (a->op) {
-	case PL_OP_BARRIER:
-		return 0;
-	case PL_OP_REDUCE_SCATTER:
-	case PL_OP_ALLTOALL:
-		return part * n;
-	default:
-		return part;
-	}
-}
-
+/* The bytes of this rank that other ranks read. */
 static size_t of_src(const struct pl_world *w, const struct pl_coll_args *a)
 {
-	return a->op == PL_OP_BROADCAST && w->rank != a->root ? 0 : own_bytes(w, a);
+	return pl_comm_coll_extent(w, a).src_n * sizeof(float);
+}
+
+/* The same, for a decision that all ranks take alike: of a broadcast the root's. */
+static size_t own_bytes(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	return a->op == PL_OP_BROADCAST ? a->count * sizeof(float) : of_src(w, a);
 }
 
 bool pl_comm_direct_fits(const struct pl_world *w, const struct pl_coll_args *a)
 {
 	return w->all_local && w->size > 1 && !w->shaped && a->op > PL_OP_RECV &&
 	       (a->algo == PL_CA_AUTO || a->algo == PL_CA_DIRECT);
+}
+
+/* Sets a flag of this rank's slot, and wakes the ranks that wait for it. */
+static void raise_flag(struct pl_world *w, _Atomic uint64_t *flag, uint64_t value)
+{
+	atomic_store_explicit(flag, value, memory_order_release);
+	for (int r = 0; r < w->size; r++)
+		pl_comm_world_ring(w, r);
 }
 
 static bool post(struct pl_world *w, struct pl_work *k)
@@ -79,9 +78,7 @@ static bool post(struct pl_world *w, struct pl_work *k)
 		if (a->op != PL_OP_ALLREDUCE)
 			s->dst_region = 0;
 	}
-	atomic_store_explicit(&s->posted, k->slot + 1, memory_order_release);
-	for (int r = 0; r < w->size; r++)
-		pl_comm_world_ring(w, r);
+	raise_flag(w, &s->posted, k->slot + 1);
 	k->state = PL_WORK_POSTED;
 	k->moved = pl_now_ns();
 	return true;
@@ -113,10 +110,7 @@ static int all_posted(struct pl_world *w, const struct pl_work *k)
 
 static void leave(struct pl_world *w, struct pl_work *k)
 {
-	atomic_store_explicit(&slot_of(w, w->rank, k->slot)->done, k->slot + 1,
-			      memory_order_release);
-	for (int r = 0; r < w->size; r++)
-		pl_comm_world_ring(w, r);
+	raise_flag(w, &slot_of(w, w->rank, k->slot)->done, k->slot + 1);
 }
 
 /* ---- small: from the slots ---- */
@@ -205,12 +199,10 @@ static void share(struct pl_world *w, struct pl_work *k)
 	size_t lines = (c + 15) / 16;
 
 	k->from = 0;
-	k->to = part;
+	k->to = pl_comm_coll_extent(w, a).dst_n * sizeof(float);
 	if (a->op == PL_OP_ALLREDUCE) {
 		k->from = pl_min_size((lines * r / n) * 64, part);
 		k->to = pl_min_size((lines * (r + 1) / n) * 64, part);
-	} else if (a->op == PL_OP_ALLGATHER || a->op == PL_OP_ALLTOALL) {
-		k->to = part * n;
 	} else if (a->op == PL_OP_BROADCAST && w->rank == a->root && a->src == a->dst) {
 		k->to = 0;
 	}

@@ -182,17 +182,14 @@ void pl_comm_step_done(struct pl_world *w, struct pl_step *s)
 	if (w->o.event && moves && k->a.op > PL_OP_RECV) {
 		struct pl_comm_event e = {
 			.op = sends ? PL_OP_SEND : PL_OP_RECV,
-			.of = k->a.op,
 			.peer = s->peer,
 			.channel = s->channel,
 			.chunk = s->chunk,
-			.seq = k->seq,
-			.tag = k->a.tag,
 			.bytes = s->bytes,
 			.begin = s->due ? s->leaves : s->ready,
 			.end = s->due ? s->left : k->moved,
 		};
-		pl_comm_world_report(w, &e);
+		pl_comm_work_report(k, &e);
 	}
 	s->done = true;
 	if (--k->left == 0)
@@ -304,23 +301,44 @@ static bool head_fits(struct pl_world *w, const struct pl_conn *c, const struct 
 	return false;
 }
 
+void pl_comm_step_apply(const struct pl_step *s, const uint8_t *came, size_t at, size_t bytes)
+{
+	float *d = (float *)(void *)(s->dst + at);
+	const float *own = (const float *)(const void *)(s->a + at);
+	const float *in = (const float *)(const void *)came;
+	size_t n = bytes / sizeof(float);
+
+	switch (s->kind) {
+	case PL_STEP_RECV:
+		memcpy(d, in, bytes);
+		break;
+	case PL_STEP_RECV_ADD:
+		pl_comm_sum(d, own, in, n);
+		break;
+	case PL_STEP_RECV_TO:
+		pl_comm_sum(d, in, own, n);
+		break;
+	case PL_STEP_ADD:
+		pl_comm_sum(d, d, own, n);
+		break;
+	case PL_STEP_ADD_TO:
+		pl_comm_sum(d, own, d, n);
+		break;
+	default:
+		memmove(d, own, bytes);
+	}
+}
+
 /* Sums the whole floats of the stage. The rest, a part of a float, moves to the start of the stage.
  */
 static void add_stage(struct pl_conn *c, const struct pl_step *s)
 {
-	size_t n = c->fill / sizeof(float), at = c->summed;
+	size_t n = c->fill & ~(sizeof(float) - 1);
 
-	float *d = (float *)(void *)(s->dst + at);
-	const float *own = (const float *)(const void *)(s->a + at);
-	const float *came = (const float *)(const void *)c->stage;
-
-	if (s->kind == PL_STEP_RECV_ADD)
-		pl_comm_sum(d, own, came, n);
-	else
-		pl_comm_sum(d, came, own, n);
-	c->summed += n * sizeof(float);
-	c->fill -= n * sizeof(float);
-	memmove(c->stage, c->stage + n * sizeof(float), c->fill);
+	pl_comm_step_apply(s, c->stage, c->summed, n);
+	c->summed += n;
+	c->fill -= n;
+	memmove(c->stage, c->stage + n, c->fill);
 }
 
 static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
@@ -379,19 +397,10 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 bool pl_comm_engine_local(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_step *s = k->local.head;
-	const float *a;
-	float *d;
 
 	if (!s || !pl_comm_step_ready(s))
 		return false;
-	d = (float *)(void *)s->dst;
-	a = (const float *)(const void *)s->a;
-	if (s->kind == PL_STEP_COPY)
-		memmove(s->dst, s->a, s->bytes);
-	else if (s->kind == PL_STEP_ADD)
-		pl_comm_sum(d, d, a, s->bytes / sizeof(float));
-	else
-		pl_comm_sum(d, a, d, s->bytes / sizeof(float));
+	pl_comm_step_apply(s, NULL, 0, s->bytes);
 	pl_queue_pop(&k->local);
 	pl_comm_step_done(w, s);
 	return true;

@@ -41,6 +41,7 @@ struct expand {
 	size_t n_pieces, cap_pieces;
 	uint32_t *first; /* first piece of each part, and the number of pieces at the end */
 	size_t cap_first;
+	int n_parts;
 	uint32_t id_base;
 	/* If ranks send different data for the same offset: the difference between the numbers of
 	 * their pieces; else 0. */
@@ -68,35 +69,30 @@ static int add_part(struct expand *x, size_t part, size_t off, size_t bytes)
 	}
 	if (rc >= 0)
 		x->first[part + 1] = (uint32_t)x->n_pieces;
+	x->n_parts = (int)part + 1;
 	return rc;
 }
 
-/* [lo, hi) floats in m nearly equal parts */
-static int cut(struct expand *x, size_t lo, size_t hi, size_t m)
+/* Where part c of m nearly equal ones of n begins. */
+static size_t share_at(size_t n, size_t c, size_t m)
 {
+	return n / m * c + n % m * c / m;
+}
+
+/* The floats [lo, hi) in m nearly equal parts; m 0: of each rank's `count`, a part for each. */
+static int cut(struct expand *x, size_t lo, size_t hi, int m)
+{
+	size_t parts = (size_t)(m ? m : x->w->size);
 	int rc = 0;
 
 	x->id_base += (uint32_t)x->n_pieces;
 	x->n_pieces = 0;
-	for (size_t c = 0; c < m && rc >= 0; c++) {
-		size_t a = lo + (hi - lo) / m * c + (hi - lo) % m * c / m;
-		size_t b = lo + (hi - lo) / m * (c + 1) + (hi - lo) % m * (c + 1) / m;
+	for (size_t c = 0; c < parts && rc >= 0; c++) {
+		size_t a = m ? lo + share_at(hi - lo, c, parts) : c * x->k->a.count + lo;
+		size_t b = m ? lo + share_at(hi - lo, c + 1, parts) : a + hi - lo;
 
 		rc = add_part(x, c, a * sizeof(float), (b - a) * sizeof(float));
 	}
-	return rc;
-}
-
-/* [lo, hi) floats of each rank's `count` */
-static int cut_ranks(struct expand *x, size_t lo, size_t hi)
-{
-	int rc = 0;
-
-	x->id_base += (uint32_t)x->n_pieces;
-	x->n_pieces = 0;
-	for (size_t c = 0; c < (size_t)x->w->size && rc >= 0; c++)
-		rc = add_part(x, c, (c * x->k->a.count + lo) * sizeof(float),
-			      (hi - lo) * sizeof(float));
 	return rc;
 }
 
@@ -159,25 +155,37 @@ static void send(struct expand *x, int peer, size_t i)
 	x->piece[i].sent = emit(x, about(x, PL_STEP_SEND, peer, i)) + 1;
 }
 
-/* RECV, RECV_ADD, RECV_TO, ADD or COPY into the piece */
+/* RECV, RECV_ADD, RECV_TO or COPY into the piece */
 static void into(struct expand *x, uint8_t kind, int peer, size_t i)
 {
 	struct pl_step s = about(x, kind, peer, i);
 
 	s.dst = place(x, &x->piece[i]);
-	x->piece[i].last = emit(x, s);
+	if (kind != PL_STEP_COPY)
+		x->piece[i].last = emit(x, s);
+	else if (s.dst != s.a)
+		emit(x, s); /* others are sent src itself */
 }
 
-static void send_part(struct expand *x, int peer, int part)
+/* Each piece of the parts [lo, hi), with one peer. */
+static void range(struct expand *x, uint8_t kind, int peer, int lo, int hi)
 {
-	for (uint32_t i = x->first[part]; i < x->first[part + 1]; i++)
-		send(x, peer, i);
+	for (uint32_t i = x->first[lo]; i < x->first[hi]; i++) {
+		if (kind == PL_STEP_SEND)
+			send(x, peer, i);
+		else
+			into(x, kind, peer, i);
+	}
 }
 
-static void into_part(struct expand *x, uint8_t kind, int peer, int part)
+static void part(struct expand *x, uint8_t kind, int peer, int c)
 {
-	for (uint32_t i = x->first[part]; i < x->first[part + 1]; i++)
-		into(x, kind, peer, i);
+	range(x, kind, peer, c, c + 1);
+}
+
+static void all(struct expand *x, uint8_t kind, int peer)
+{
+	range(x, kind, peer, 0, x->n_parts);
 }
 
 /* ---- algorithms ---- */
@@ -196,21 +204,9 @@ static void ring(struct expand *x, uint8_t kind, const int *member, int n, int m
 	int next = turn(me + 1, n), prev = turn(me - 1, n), first = me - (kind == PL_STEP_RECV_ADD);
 
 	for (int s = 0; s + 1 < n; s++) {
-		send_part(x, member ? member[next] : next, turn(first - s, n));
-		into_part(x, kind, member ? member[prev] : prev, turn(first - s - 1, n));
+		part(x, PL_STEP_SEND, member ? member[next] : next, turn(first - s, n));
+		part(x, kind, member ? member[prev] : prev, turn(first - s - 1, n));
 	}
-}
-
-static void send_all(struct expand *x, int peer)
-{
-	for (size_t i = 0; i < x->n_pieces; i++)
-		send(x, peer, i);
-}
-
-static void into_all(struct expand *x, uint8_t kind, int peer)
-{
-	for (size_t i = 0; i < x->n_pieces; i++)
-		into(x, kind, peer, i);
 }
 
 static void tree(struct expand *x)
@@ -218,13 +214,13 @@ static void tree(struct expand *x)
 	int n = x->w->size, r = x->w->rank, up = (r - 1) / 2;
 
 	for (int c = 2 * r + 1; c <= 2 * r + 2 && c < n; c++)
-		into_all(x, PL_STEP_RECV_ADD, c);
+		all(x, PL_STEP_RECV_ADD, c);
 	if (r) {
-		send_all(x, up);
-		into_all(x, PL_STEP_RECV, up);
+		all(x, PL_STEP_SEND, up);
+		all(x, PL_STEP_RECV, up);
 	}
 	for (int c = 2 * r + 1; c <= 2 * r + 2 && c < n; c++)
-		send_all(x, c);
+		all(x, PL_STEP_SEND, c);
 }
 
 static int power_below(int n)
@@ -236,46 +232,35 @@ static int power_below(int n)
 	return p;
 }
 
-/* Parts [lo, hi) of the power of two. */
-static void range(struct expand *x, bool sends, uint8_t kind, int peer, int lo, int hi)
-{
-	for (int c = lo; c < hi; c++) {
-		if (sends)
-			send_part(x, peer, c);
-		else
-			into_part(x, kind, peer, c);
-	}
-}
-
 static void halving(struct expand *x)
 {
 	int n = x->w->size, r = x->w->rank, p = power_below(n), lo = 0, hi = p;
 
 	if (r >= p) {
-		send_all(x, r - p);
-		into_all(x, PL_STEP_RECV, r - p);
+		all(x, PL_STEP_SEND, r - p);
+		all(x, PL_STEP_RECV, r - p);
 		return;
 	}
 	if (r + p < n)
-		into_all(x, PL_STEP_RECV_ADD, r + p);
+		all(x, PL_STEP_RECV_ADD, r + p);
 	for (int m = p / 2; m; m /= 2) {
 		int mid = lo + m;
 		bool low = !(r & m);
 
-		range(x, true, 0, r ^ m, low ? mid : lo, low ? hi : mid);
-		range(x, false, PL_STEP_RECV_ADD, r ^ m, low ? lo : mid, low ? mid : hi);
+		range(x, PL_STEP_SEND, r ^ m, low ? mid : lo, low ? hi : mid);
+		range(x, PL_STEP_RECV_ADD, r ^ m, low ? lo : mid, low ? mid : hi);
 		lo = low ? lo : mid;
 		hi = lo + m;
 	}
 	for (int m = 1; m < p; m *= 2) {
 		int other = lo ^ m;
 
-		range(x, true, 0, r ^ m, lo, lo + m);
-		range(x, false, PL_STEP_RECV, r ^ m, other, other + m);
+		range(x, PL_STEP_SEND, r ^ m, lo, lo + m);
+		range(x, PL_STEP_RECV, r ^ m, other, other + m);
 		lo &= ~m;
 	}
 	if (r + p < n)
-		send_all(x, r + p);
+		all(x, PL_STEP_SEND, r + p);
 }
 
 /* The first ranks of the hosts, in order, make a ring. */
@@ -285,8 +270,8 @@ static void hierarchical(struct expand *x)
 	int top = w->leader_of[w->rank], m = 0, me = 0, *member;
 
 	if (top != w->rank) {
-		send_all(x, top);
-		into_all(x, PL_STEP_RECV, top);
+		all(x, PL_STEP_SEND, top);
+		all(x, PL_STEP_RECV, top);
 		return;
 	}
 	x->rc = pl_alloc(&member, (size_t)w->n_hosts, sizeof(*member), x->err);
@@ -300,11 +285,11 @@ static void hierarchical(struct expand *x)
 		member[m++] = r;
 	}
 	for (int i = 1; i < w->n_local; i++)
-		into_all(x, PL_STEP_RECV_ADD, w->local[i]);
+		all(x, PL_STEP_RECV_ADD, w->local[i]);
 	ring(x, PL_STEP_RECV_ADD, member, m, me);
 	ring(x, PL_STEP_RECV, member, m, me);
 	for (int i = 1; i < w->n_local; i++)
-		send_all(x, w->local[i]);
+		all(x, PL_STEP_SEND, w->local[i]);
 	pl_free(member);
 }
 
@@ -386,7 +371,7 @@ static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 		parts = w->n_hosts;
 	else if (algo == PL_CA_HALVING)
 		parts = power_below(n);
-	x->rc = cut(x, lo, hi, (size_t)parts);
+	x->rc = cut(x, lo, hi, parts);
 	if (x->rc < 0) {
 		;
 	} else if (algo == PL_CA_TREE) {
@@ -404,7 +389,7 @@ static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 			swap_in_place(x);
 		} else {
 			for (int i = 1; i < n; i++)
-				send_all(x, turn(w->rank + i, n));
+				all(x, PL_STEP_SEND, turn(w->rank + i, n));
 			sum_in_order(x, 0, x->src + lo * sizeof(float));
 		}
 		x->id_base += (uint32_t)(n - 1) * x->stride;
@@ -416,7 +401,7 @@ static void reduce_scatter(struct expand *x, uint8_t algo, const uint8_t *own, s
 {
 	int n = x->w->size, me = x->w->rank;
 
-	x->rc = cut_ranks(x, lo, hi);
+	x->rc = cut(x, lo, hi, 0);
 	if (x->rc < 0)
 		return;
 	if (algo == PL_CA_RING) {
@@ -424,7 +409,7 @@ static void reduce_scatter(struct expand *x, uint8_t algo, const uint8_t *own, s
 		return;
 	}
 	for (int i = 1; i < n; i++)
-		send_part(x, turn(me + i, n), turn(me + i, n));
+		part(x, PL_STEP_SEND, turn(me + i, n), turn(me + i, n));
 	sum_in_order(x, me, own + lo * sizeof(float));
 }
 
@@ -432,24 +417,18 @@ static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 {
 	int n = x->w->size, me = x->w->rank;
 
-	x->rc = cut_ranks(x, lo, hi);
+	x->rc = cut(x, lo, hi, 0);
 	if (x->rc < 0)
 		return;
-	if (x->src != x->dst + (size_t)me * x->k->a.count * sizeof(float))
-		for (uint32_t i = x->first[me]; i < x->first[me + 1]; i++) {
-			struct pl_step s = about(x, PL_STEP_COPY, me, i);
-
-			s.dst = place(x, &x->piece[i]);
-			emit(x, s); /* the others are sent src itself */
-		}
+	part(x, PL_STEP_COPY, me, me);
 	if (algo == PL_CA_RING) {
 		ring(x, PL_STEP_RECV, NULL, n, me);
 		return;
 	}
 	for (int i = 1; i < n; i++)
-		send_part(x, turn(me + i, n), me);
+		part(x, PL_STEP_SEND, turn(me + i, n), me);
 	for (int i = 1; i < n; i++)
-		into_part(x, PL_STEP_RECV, turn(me - i, n), turn(me - i, n));
+		part(x, PL_STEP_RECV, turn(me - i, n), turn(me - i, n));
 }
 
 /* From the root to the first rank of each host, and from there to the others. The root itself
@@ -463,15 +442,15 @@ static void broadcast_hosts(struct expand *x)
 	if (r == root)
 		for (int q = 0; q < w->size; q++)
 			if (w->leader_of[q] == q && q != root_host)
-				send_all(x, q);
+				all(x, PL_STEP_SEND, q);
 	if (r == top && r != root)
-		into_all(x, PL_STEP_RECV, root);
+		all(x, PL_STEP_RECV, root);
 	else if (r != root)
-		into_all(x, PL_STEP_RECV, top);
+		all(x, PL_STEP_RECV, top);
 	if (r == top)
 		for (int i = 0; i < w->n_local; i++)
 			if (w->local[i] != r)
-				send_all(x, w->local[i]);
+				all(x, PL_STEP_SEND, w->local[i]);
 }
 
 static void broadcast(struct expand *x, uint8_t algo, size_t lo, size_t hi)
@@ -490,25 +469,14 @@ static void broadcast(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 	else if (algo == PL_CA_TREE)
 		from = (v - 1) / 2;
 	if (v)
-		into_all(x, PL_STEP_RECV, turn(from + root, n));
+		all(x, PL_STEP_RECV, turn(from + root, n));
 	for (int c = v + 1; c < n; c++) {
 		bool mine = algo == PL_CA_RING	 ? c == v + 1
 			    : algo == PL_CA_TREE ? (c - 1) / 2 == v
 						 : v == 0;
 
 		if (mine)
-			send_all(x, turn(c + root, n));
-	}
-}
-
-/* Copies the root's src to its dst, where they differ. */
-static void copy_own(struct expand *x)
-{
-	for (size_t i = 0; i < x->n_pieces; i++) {
-		struct pl_step s = about(x, PL_STEP_COPY, x->w->rank, i);
-
-		s.dst = place(x, &x->piece[i]);
-		emit(x, s);
+			all(x, PL_STEP_SEND, turn(c + root, n));
 	}
 }
 
@@ -516,11 +484,11 @@ static void all_to_all(struct expand *x, size_t lo, size_t hi)
 {
 	int n = x->w->size, me = x->w->rank;
 
-	x->rc = cut_ranks(x, lo, hi);
+	x->rc = cut(x, lo, hi, 0);
 	for (int i = 1; i < n && x->rc >= 0; i++) {
 		int to = turn(me + i, n), from = turn(me - i, n);
 
-		send_part(x, to, to);
+		part(x, PL_STEP_SEND, to, to);
 		for (uint32_t j = x->first[from]; j < x->first[from + 1]; j++) {
 			struct pl_step s = about(x, PL_STEP_RECV, from, j);
 
@@ -530,13 +498,8 @@ static void all_to_all(struct expand *x, size_t lo, size_t hi)
 			emit(x, s);
 		}
 	}
-	for (uint32_t j = x->first[me]; x->rc >= 0 && j < x->first[me + 1]; j++) {
-		struct pl_step s = about(x, PL_STEP_COPY, me, j);
-
-		s.dst = place(x, &x->piece[j]);
-		if (s.dst != s.a)
-			emit(x, s);
-	}
+	if (x->rc >= 0)
+		part(x, PL_STEP_COPY, me, me);
 }
 
 /* Dissemination (Hensgen, Finkel, Manber, 1988): after log2(n) rounds all have heard of all. */
@@ -612,9 +575,9 @@ static void pair(struct expand *x)
 	if (x->rc < 0)
 		return;
 	if (a->op == PL_OP_SEND)
-		send_all(x, a->root);
+		all(x, PL_STEP_SEND, a->root);
 	else
-		into_all(x, PL_STEP_RECV, a->root);
+		all(x, PL_STEP_RECV, a->root);
 	if (!x->n_pieces) /* an empty message tells the peer that the operation was begun */
 		emit(x, (struct pl_step){ .kind = a->op == PL_OP_SEND ? PL_STEP_SEND : PL_STEP_RECV,
 					  .peer = a->root,
@@ -637,8 +600,8 @@ static void one_part(struct expand *x, uint8_t algo, const uint8_t *own, size_t 
 		break;
 	case PL_OP_BROADCAST:
 		broadcast(x, algo, lo, hi);
-		if (x->rc >= 0 && x->w->rank == a->root && a->src != a->dst)
-			copy_own(x);
+		if (x->rc >= 0 && x->w->rank == a->root)
+			all(x, PL_STEP_COPY, a->root);
 		break;
 	default:
 		all_to_all(x, lo, hi);
@@ -667,8 +630,8 @@ int pl_comm_expand(struct pl_work *k, struct pl_err *err)
 		const uint8_t *own = prepare(&x, algo);
 
 		for (size_t p = 0; p < parts && x.rc >= 0; p++)
-			one_part(&x, algo, own, a->count / parts * p + a->count % parts * p / parts,
-				 a->count / parts * (p + 1) + a->count % parts * (p + 1) / parts);
+			one_part(&x, algo, own, share_at(a->count, p, parts),
+				 share_at(a->count, p + 1, parts));
 	}
 	pl_free(x.piece);
 	pl_free(x.first);

@@ -447,8 +447,16 @@ void pl_comm_world_call(struct pl_world *w);
 int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
 		       struct pl_work **work, struct pl_err *err) PL_MUST;
 void pl_comm_work_end(struct pl_work *k);
-/* Calls o.event, which the caller has found to be wanted. */
-void pl_comm_world_report(struct pl_world *w, const struct pl_comm_event *e);
+/* The number of floats of an operation: of the whole vector, and that this rank reads and writes,
+ * with their offsets in it. */
+struct pl_coll_extent {
+	size_t whole, src, src_n, dst, dst_n;
+};
+struct pl_coll_extent pl_comm_coll_extent(const struct pl_world *w, const struct pl_coll_args *a);
+size_t pl_comm_coll_bytes(const struct pl_world *w,
+			  const struct pl_coll_args *a); /* of the whole */
+/* Calls o.event, which the caller has found to be wanted, with what the event has from the work. */
+void pl_comm_work_report(const struct pl_work *k, struct pl_comm_event *e);
 /* Waits until no callback runs; there is none afterwards. */
 void pl_comm_world_end_events(struct pl_world *w);
 void pl_comm_work_free(struct pl_work *k); /* NULL is fine */
@@ -492,6 +500,8 @@ static inline void pl_queue_pop(struct pl_queue_of_steps *q)
 }
 bool pl_comm_step_ready(const struct pl_step *s);
 pl_ns pl_comm_step_could_begin(const struct pl_step *s, pl_ns freed);
+/* Moves or sums `bytes` from offset `at` on; came: what was received for them. */
+void pl_comm_step_apply(const struct pl_step *s, const uint8_t *came, size_t at, size_t bytes);
 void pl_comm_step_done(struct pl_world *w, struct pl_step *s);
 bool pl_comm_engine_local(struct pl_world *w, struct pl_work *k); /* one step that needs nobody */
 
@@ -541,7 +551,6 @@ int pl_comm_expand(struct pl_work *k, struct pl_err *err) PL_MUST;
 
 /* choose.c */
 uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes);
-size_t pl_comm_coll_bytes(const struct pl_world *w, const struct pl_coll_args *a);
 
 /* sum.c: d = a + b; any alignment of float */
 void pl_comm_sum(float *d, const float *a, const float *b, size_t n);

@@ -197,20 +197,6 @@ static int pump_out(struct mpi *m, struct pl_conn *c, struct flights *f, struct 
 	return 0;
 }
 
-static void add(struct pl_step *s, const uint8_t *stage)
-{
-	float *d = (float *)(void *)s->dst;
-	const float *own = (const float *)(const void *)s->a;
-	const float *in = (const float *)(const void *)stage;
-
-	if (s->kind == PL_STEP_RECV)
-		memcpy(s->dst, stage, s->bytes);
-	else if (s->kind == PL_STEP_RECV_ADD)
-		pl_comm_sum(d, own, in, s->bytes / sizeof(float));
-	else
-		pl_comm_sum(d, in, own, s->bytes / sizeof(float));
-}
-
 /* Moves received data from the stage to its destination. 1: done; 0: not yet; negative: an error.
  */
 static int put(struct mpi *m, struct flight *f, struct pl_err *err)
@@ -225,7 +211,7 @@ static int put(struct mpi *m, struct flight *f, struct pl_err *err)
 	if (s->work->device.reached)
 		rc = pl_comm_device_step(s, (const float *)(const void *)f->stage, err);
 	else
-		add(s, f->stage);
+		pl_comm_step_apply(s, f->stage, 0, s->bytes);
 	if (rc <= 0)
 		return rc;
 	give_stage(m, s->work, f->stage);

@@ -4,13 +4,40 @@
  */
 #include "comm/internal.h"
 
+struct pl_coll_extent pl_comm_coll_extent(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	size_t n = (size_t)w->size, c = a->count, own = (size_t)w->rank * c;
+
+	switch (a->op) {
+	case PL_OP_SEND:
+		return (struct pl_coll_extent){ .whole = c, .src_n = c };
+	case PL_OP_RECV:
+		return (struct pl_coll_extent){ .whole = c, .dst_n = c };
+	case PL_OP_BARRIER:
+		return (struct pl_coll_extent){ 0 };
+	case PL_OP_BROADCAST:
+		return (struct pl_coll_extent){ c, 0, w->rank == a->root ? c : 0, 0, c };
+	case PL_OP_REDUCE_SCATTER:
+		return (struct pl_coll_extent){ c * n, 0, c * n, own, c };
+	case PL_OP_ALLGATHER:
+		return (struct pl_coll_extent){ c * n, own, c, 0, c * n };
+	case PL_OP_ALLTOALL:
+		return (struct pl_coll_extent){ c * n, 0, c * n, 0, c * n };
+	default:
+		return (struct pl_coll_extent){ c, 0, c, 0, c };
+	}
+}
+
+size_t pl_comm_coll_bytes(const struct pl_world *w, const struct pl_coll_args *a)
+{
+	return pl_comm_coll_extent(w, a).whole * sizeof(float);
+}
+
 static int check_args(const struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err)
 {
 	const char *name = pl_comm_operation_name(a->op);
 	bool pair = a->op <= PL_OP_RECV;
-	bool src = a->op != PL_OP_RECV && a->op != PL_OP_BARRIER &&
-		   !(a->op == PL_OP_BROADCAST && w->rank != a->root);
-	bool dst = a->op != PL_OP_SEND && a->op != PL_OP_BARRIER;
+	struct pl_coll_extent x;
 
 	if (a->op >= PL_OP_COUNT_ || a->algo >= PL_CA_COUNT_)
 		return pl_fail(err, PL_EINTERNAL, "unknown operation %u or algorithm %u", a->op,
@@ -27,7 +54,8 @@ static int check_args(const struct pl_world *w, const struct pl_coll_args *a, st
 	if (a->count > SIZE_MAX / sizeof(float) / (size_t)w->size / 2 || a->parts > 65536)
 		return pl_fail(err, PL_ELIMIT, "%s of %zu elements in %u parts", name, a->count,
 			       a->parts);
-	if (a->count && ((src && !a->src) || (dst && !a->dst)))
+	x = pl_comm_coll_extent(w, a);
+	if ((x.src_n && !a->src) || (x.dst_n && !a->dst))
 		return pl_fail(err, PL_EINTERNAL, "%s: no buffer", name);
 	return 0;
 }
@@ -41,8 +69,13 @@ void pl_comm_work_free(struct pl_work *k)
 	pl_free(k);
 }
 
-void pl_comm_world_report(struct pl_world *w, const struct pl_comm_event *e)
+void pl_comm_work_report(const struct pl_work *k, struct pl_comm_event *e)
 {
+	struct pl_world *w = k->w;
+
+	e->of = k->a.op;
+	e->seq = k->seq;
+	e->tag = k->a.tag;
 	pthread_mutex_lock(&w->event_lock);
 	if (!w->events_ended)
 		w->o.event(w->o.event_arg, e);
@@ -64,17 +97,14 @@ void pl_comm_work_end(struct pl_work *k)
 	if (w->o.event) {
 		struct pl_comm_event e = {
 			.op = k->a.op,
-			.of = k->a.op,
 			.peer = k->a.op <= PL_OP_RECV || k->a.op == PL_OP_BROADCAST ? k->a.root
 										    : -1,
-			.seq = k->seq,
-			.tag = k->a.tag,
 			.bytes = pl_comm_coll_bytes(w, &k->a),
 			.begin = k->begin,
 			.end = pl_now_ns(),
 			.on_device = w->library.calls && w->library.calls->device,
 		};
-		pl_comm_world_report(w, &e);
+		pl_comm_work_report(k, &e);
 	}
 	if (w->device.b)
 		pl_comm_device_end(k);
