@@ -26,9 +26,10 @@
 
 #include "comm/internal.h"
 
-#define TOKEN_DIGITS 64
-#define TOKEN_FILE   "token"
-#define TOKEN_NEW    "token.new"
+#define ENVIRONMENT_MAX ((size_t)2 << 20) /* ARG_MAX of Linux by default */
+#define TOKEN_DIGITS	64
+#define TOKEN_FILE	"token"
+#define TOKEN_NEW	"token.new"
 
 int pl_comm_token_make(char *token, size_t size, struct pl_err *err)
 {
@@ -72,24 +73,16 @@ static bool look_at(pid_t pid, pid_t *parent, unsigned long long *start)
 /* Whether a process was started with this variable; not if that cannot be seen. */
 static bool started_with(pid_t pid, const char *name)
 {
-	char path[64], some[4096];
-	size_t len = strlen(name), at = 0;
+	char path[64], *all = pl_malloc(ENVIRONMENT_MAX);
+	size_t len = strlen(name);
 	bool found = false;
-	ssize_t n;
-	int fd;
+	int n;
 
 	snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	while (fd >= 0 && !found && (n = read(fd, some, sizeof(some))) > 0)
-		for (ssize_t i = 0; i < n && !found; i++) {
-			found = at == len && some[i] == '=';
-			if (at < len && some[i] == name[at])
-				at++;
-			else
-				at = some[i] ? SIZE_MAX : 0;
-		}
-	if (fd >= 0)
-		close(fd);
+	n = all ? pl_read_small(path, all, ENVIRONMENT_MAX) : 0;
+	for (const char *s = all; s && s < all + n && !found; s += strlen(s) + 1)
+		found = !strncmp(s, name, len) && s[len] == '=';
+	pl_free(all);
 	return found;
 }
 
