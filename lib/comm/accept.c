@@ -4,7 +4,7 @@
  * The greeting (protocol.h) is the first thing on each connection. It is read into a buffer of
  * fixed size without waiting, and nothing in it is used before the proof, so a stranger costs one
  * place. There are places for all ranks that are expected, each of which has one greeting under way
- * at a time, and for GUESTS strangers.
+ * at a time, and for STRANGERS strangers.
  */
 #include <errno.h>
 #include <poll.h>
@@ -14,14 +14,14 @@
 
 #include "comm/internal.h"
 
-#define GUESTS	  64
+#define STRANGERS 64
 #define NAP_NS	  10000000  /* until what failed may work */
 #define REFUSE_NS 100000000 /* for sending a refusal, which fits into the buffer of a socket */
 /* A rank greets as soon as it is connected. A machine with more to do than processors holds it up
  * for some turns of the scheduler, of 3 to 10 ms each. */
 #define SILENT_NS 100000000
 
-struct pl_guest {
+struct pl_pending_link {
 	struct pl_link link;
 	pl_ns since;
 	struct pl_frame hello;	       /* kind 0: it has not come */
@@ -32,26 +32,26 @@ int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err 
 {
 	int rc;
 
-	a->most = GUESTS + expected;
-	rc = pl_alloc(&a->guest, a->most, sizeof(*a->guest), err);
+	a->most = STRANGERS + expected;
+	rc = pl_alloc(&a->pending, a->most, sizeof(*a->pending), err);
 	return rc < 0 ? rc : pl_alloc(&a->polls, a->most + 1, sizeof(*a->polls), err);
 }
 
 static void drop(struct pl_acceptor *a, size_t i, bool shut)
 {
 	if (shut)
-		pl_comm_link_close(&a->guest[i].link);
-	a->guest[i] = a->guest[--a->n_guests];
+		pl_comm_link_close(&a->pending[i].link);
+	a->pending[i] = a->pending[--a->n_pending];
 }
 
 void pl_comm_acceptor_fini(struct pl_acceptor *a)
 {
-	while (a->n_guests)
+	while (a->n_pending)
 		drop(a, 0, true);
 	if (a->listener >= 0)
 		close(a->listener);
 	a->listener = -1;
-	pl_free(a->guest);
+	pl_free(a->pending);
 	pl_free(a->polls);
 }
 
@@ -65,16 +65,16 @@ void pl_comm_refuse(struct pl_link *l, const char *why)
 	pl_comm_link_close(l);
 }
 
-void pl_comm_turn_away(struct pl_acceptor *a, const char *why)
+void pl_comm_reject(struct pl_acceptor *a, const char *why)
 {
-	if (!a->n_turned_away++)
-		pl_say(a->log, PL_LOG_WARN, "meeting: a connection was turned away: %s", why);
-	snprintf(a->turned_away, sizeof(a->turned_away), "%.199s", why);
+	if (!a->n_rejected++)
+		pl_say(a->log, PL_LOG_WARN, "meeting: a connection was rejected: %s", why);
+	snprintf(a->rejected, sizeof(a->rejected), "%.199s", why);
 }
 
 /* It said who it is: asks it to prove that it knows the token, and proves the same. */
-static int challenge(const struct pl_acceptor *a, struct pl_guest *g, const struct pl_frame *hello,
-		     struct pl_err *err)
+static int challenge(const struct pl_acceptor *a, struct pl_pending_link *g,
+		     const struct pl_frame *hello, struct pl_err *err)
 {
 	struct pl_frame f = { .kind = PL_FRAME_CHALLENGE };
 	int rc = pl_comm_random(f.greeting.nonce, PL_NONCE_BYTES, err);
@@ -89,9 +89,9 @@ static int challenge(const struct pl_acceptor *a, struct pl_guest *g, const stru
 }
 
 /* 1: guest i has proved who it is; 0: not yet; -1: it is gone. */
-static int hear_guest(struct pl_acceptor *a, size_t i)
+static int read_greeting(struct pl_acceptor *a, size_t i)
 {
-	struct pl_guest *g = &a->guest[i];
+	struct pl_pending_link *g = &a->pending[i];
 	struct pl_err e = { 0 };
 	struct pl_frame f;
 	int rc = pl_comm_link_receive(&g->link, &f, &e);
@@ -105,38 +105,38 @@ static int hear_guest(struct pl_acceptor *a, size_t i)
 	if (rc >= 0)
 		return rc;
 	if (rc != PL_EIO || g->hello.kind) /* who leaves before it says anything says nothing */
-		pl_comm_turn_away(a, e.msg);
+		pl_comm_reject(a, e.msg);
 	drop(a, i, true);
 	return -1;
 }
 
 /* Room for one more connection: that which has been silent for longest goes, but not before a rank
  * could have greeted. */
-static bool has_room(struct pl_acceptor *a)
+static bool make_room(struct pl_acceptor *a)
 {
 	size_t oldest = 0;
 	char c;
 
-	if (a->n_guests < a->most)
+	if (a->n_pending < a->most)
 		return true;
-	for (size_t i = 1; i < a->n_guests; i++)
-		if (a->guest[i].since < a->guest[oldest].since)
+	for (size_t i = 1; i < a->n_pending; i++)
+		if (a->pending[i].since < a->pending[oldest].since)
 			oldest = i;
-	if (pl_now_ns() - a->guest[oldest].since < SILENT_NS ||
-	    recv(a->guest[oldest].link.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+	if (pl_now_ns() - a->pending[oldest].since < SILENT_NS ||
+	    recv(a->pending[oldest].link.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
 		return false;
 	drop(a, oldest, true);
 	return true;
 }
 
-static void let_in(struct pl_acceptor *a)
+static void accept_pending(struct pl_acceptor *a)
 {
-	while (has_room(a)) {
+	while (make_room(a)) {
 		int fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
-			a->guest[a->n_guests] = (struct pl_guest){ .since = pl_now_ns() };
-			a->guest[a->n_guests++].link.fd = fd;
+			a->pending[a->n_pending] = (struct pl_pending_link){ .since = pl_now_ns() };
+			a->pending[a->n_pending++].link.fd = fd;
 			continue;
 		}
 		/* without descriptors left, poll() would say at once that somebody waits */
@@ -151,12 +151,12 @@ int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_frame *hello, s
 {
 	for (;;) {
 		pl_ns left = until - pl_now_ns();
-		bool room = has_room(a);
-		size_t n = a->n_guests;
+		bool room = make_room(a);
+		size_t n = a->n_pending;
 
 		for (size_t i = 0; i < n; i++)
 			a->polls[i] =
-				(struct pollfd){ .fd = a->guest[i].link.fd, .events = POLLIN };
+				(struct pollfd){ .fd = a->pending[i].link.fd, .events = POLLIN };
 		a->polls[n] = (struct pollfd){ .fd = room ? a->listener : -1, .events = POLLIN };
 		if (left <= 0)
 			return 0;
@@ -164,12 +164,12 @@ int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_frame *hello, s
 		if (poll(a->polls, (nfds_t)n + 1, (int)(left / 1000000) + 1) < 0 && errno != EINTR)
 			return pl_fail_sys(err, "meeting: cannot wait");
 		if (a->polls[n].revents)
-			let_in(a);
+			accept_pending(a);
 		for (size_t i = n; i-- > 0;) {
-			if (!a->polls[i].revents || hear_guest(a, i) <= 0)
+			if (!a->polls[i].revents || read_greeting(a, i) <= 0)
 				continue;
-			*hello = a->guest[i].hello;
-			*l = a->guest[i].link;
+			*hello = a->pending[i].hello;
+			*l = a->pending[i].link;
 			drop(a, i, false);
 			return 1;
 		}

@@ -93,8 +93,8 @@ static double takes(const struct pl_world *w, uint8_t algo, double s)
 	}
 	work = work / busy > path ? work / busy : path;
 	work += messages * NS_A_MESSAGE / busy;
-	link = w->slowest > 0 ? link / w->slowest : 0;
-	return hops * (NS_A_HOP + (double)w->farthest) + (link > work ? link : work);
+	link = w->min_bytes_per_ns > 0 ? link / w->min_bytes_per_ns : 0;
+	return hops * (NS_A_HOP + (double)w->max_latency) + (link > work ? link : work);
 }
 
 static uint8_t all_reduce(const struct pl_world *w, size_t bytes)

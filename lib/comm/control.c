@@ -77,8 +77,8 @@ static void compare(struct pl_world *w, int rank, uint64_t n, uint64_t digest)
 
 	pthread_mutex_lock(&w->lock);
 	own = atomic_load(&w->begun);
-	known = n && n <= own && own - n < PL_LISTED;
-	other = known && w->device.listed[(n - 1) % PL_LISTED] != digest;
+	known = n && n <= own && own - n < PL_DIGESTS;
+	other = known && w->device.digests[(n - 1) % PL_DIGESTS] != digest;
 	pthread_mutex_unlock(&w->lock);
 	if (other)
 		pl_comm_world_fail(
@@ -100,8 +100,8 @@ static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 		atomic_store(&p->begun, f->heartbeat.begun);
 		atomic_store(&p->messages, f->heartbeat.messages);
 		atomic_store(&p->bytes, f->heartbeat.bytes);
-		if (w->device.taken)
-			compare(w, rank, f->heartbeat.listed, f->heartbeat.digest);
+		if (w->device.native)
+			compare(w, rank, f->heartbeat.compared, f->heartbeat.digest);
 		break;
 	case PL_FRAME_ABORT:
 		pl_comm_world_fail(w, (int)f->rank, "%s", f->text);
@@ -140,11 +140,11 @@ static void listen_to(struct pl_world *w, int rank)
 
 static void beat(struct pl_world *w)
 {
-	uint64_t listed, digest;
+	uint64_t compared, digest;
 
 	pthread_mutex_lock(&w->lock);
-	listed = w->device.taken ? atomic_load(&w->begun) : 0;
-	digest = listed ? w->device.listed[(listed - 1) % PL_LISTED] : 0;
+	compared = w->device.native ? atomic_load(&w->begun) : 0;
+	digest = compared ? w->device.digests[(compared - 1) % PL_DIGESTS] : 0;
 	pthread_mutex_unlock(&w->lock);
 	for (int r = 0; r < w->size; r++) {
 		struct pl_peer *p = &w->peer[r];
@@ -155,7 +155,7 @@ static void beat(struct pl_world *w)
 		f.heartbeat.begun = atomic_load(w->device.b ? &w->device.ready : &w->begun);
 		f.heartbeat.messages = atomic_load(w->device.b ? &p->sends_ready : &p->sends_begun);
 		f.heartbeat.bytes = atomic_load(&p->wrote);
-		f.heartbeat.listed = listed;
+		f.heartbeat.compared = compared;
 		f.heartbeat.digest = digest;
 		say(p, &f);
 	}
@@ -236,11 +236,11 @@ static bool hurries(const struct pl_world *w)
  * have run either. */
 static void allow(struct pl_world *w, pl_ns now, pl_ns held)
 {
-	if (held < PL_HELD_UP(w))
+	if (held < PL_STOPPED_NS(w))
 		return;
 	for (int r = 0; r < w->size; r++)
 		w->peer[r].seen = pl_min_i64(now, w->peer[r].seen + held);
-	atomic_fetch_add(&w->held, held);
+	atomic_fetch_add(&w->stopped_ns, held);
 }
 
 static void *control_main(void *arg)

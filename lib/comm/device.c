@@ -44,30 +44,30 @@ void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *c
 		return;
 	w->device.b = b;
 	w->device.ctx = ctx;
-	w->device.taken = w->library.calls && w->library.calls->device;
+	w->device.native = w->library.calls && w->library.calls->device;
 }
 
 int pl_comm_device_agree(struct pl_world *w, struct pl_err *err)
 {
-	float all = w->device.reached;
+	float all = w->device.cuda_aware;
 	struct pl_coll_args sum = {
 		.op = PL_OP_ALLREDUCE, .count = 1, .src = &all, .dst = &all, .on_host = true
 	};
 	int rc;
 
-	if (!w->device.b || w->device.taken || !w->library.calls)
+	if (!w->device.b || w->device.native || !w->library.calls)
 		return 0;
-	w->device.reached = false;
+	w->device.cuda_aware = false;
 	rc = pl_comm_world_do(w, &sum, err);
 	if (rc < 0)
 		return rc;
-	w->device.reached = (int)all == w->size;
-	if (w->device.reached && !w->o.segment)
+	w->device.cuda_aware = (int)all == w->size;
+	if (w->device.cuda_aware && !w->o.segment)
 		w->segment = SEGMENT_OF_GPUS;
 	if (w->rank == 0)
 		pl_say(w->o.log, PL_LOG_NOTE, "%s: memory of GPUs %s", w->library.first.text,
-		       w->device.reached ? "is sent and received as it is"
-					 : "passes through memory of the host");
+		       w->device.cuda_aware ? "is sent and received as it is"
+					    : "passes through memory of the host");
 	return 0;
 }
 
@@ -80,7 +80,7 @@ static void *stage_alloc(struct pl_world *w, size_t bytes)
 	const struct pl_backend *b = w->device.b;
 	void *p;
 
-	if (w->device.taken)
+	if (w->device.native)
 		return b->alloc(w->device.ctx, bytes);
 	p = pl_fail_now()
 		    ? MAP_FAILED
@@ -95,7 +95,7 @@ static bool stage_free(struct pl_world *w, const struct pl_stage *s)
 {
 	struct pl_err e = { 0 };
 
-	return !s->used && w->device.b->passed(w->device.ctx, s->mark, &e) > 0;
+	return !s->used && w->device.b->event_passed(w->device.ctx, s->mark, &e) > 0;
 }
 
 static int stage_take(struct pl_work *k, size_t bytes, struct pl_err *err)
@@ -154,7 +154,7 @@ static bool stage_over(struct pl_world *w, const struct pl_stage *s, pl_ns until
 	struct pl_err e = { 0 };
 	int rc;
 
-	while (!(rc = w->device.b->passed(w->device.ctx, s->mark, &e)) && pl_now_ns() < until)
+	while (!(rc = w->device.b->event_passed(w->device.ctx, s->mark, &e)) && pl_now_ns() < until)
 		pl_sleep_ns(1000000);
 	return rc != 0;
 }
@@ -162,7 +162,7 @@ static bool stage_over(struct pl_world *w, const struct pl_stage *s, pl_ns until
 /* MPI may still write to it after a receive was cancelled. */
 static void end_memory(struct pl_world *w, void *p)
 {
-	if (!(w->device.reached && pl_library_keeps(w)))
+	if (!(w->device.cuda_aware && pl_library_keeps(w)))
 		w->device.b->free(w->device.ctx, p);
 }
 
@@ -173,10 +173,10 @@ void pl_comm_device_fini(struct pl_world *w)
 	for (size_t i = 0; i < w->device.n_stages; i++) {
 		void *p = w->device.stage[i].p;
 
-		if ((!w->device.taken && pl_library_keeps(w)) ||
+		if ((!w->device.native && pl_library_keeps(w)) ||
 		    !stage_over(w, &w->device.stage[i], until))
 			continue;
-		if (w->device.taken) {
+		if (w->device.native) {
 			w->device.b->free(w->device.ctx, p);
 			continue;
 		}
@@ -184,9 +184,9 @@ void pl_comm_device_fini(struct pl_world *w)
 		munmap(p, w->device.stage[i].bytes);
 	}
 	pl_free(w->device.stage);
-	for (size_t i = 0; i < w->device.n_given; i++)
-		end_memory(w, w->device.given[i]);
-	pl_free(w->device.given);
+	for (size_t i = 0; i < w->device.n_allocated; i++)
+		end_memory(w, w->device.allocated[i]);
+	pl_free(w->device.allocated);
 }
 
 /* ---- beginning ---- */
@@ -210,11 +210,11 @@ static struct pl_coll_extent extent_of(const struct pl_world *w, const struct pl
  * place, and sums by the direct algorithm. Training has none of the first two. The direct algorithm
  * is chosen only for small sums, unless the user names it.
  */
-static bool is_reached(const struct pl_world *w, const struct pl_coll_args *a)
+static bool uses_cuda_aware(const struct pl_world *w, const struct pl_coll_args *a)
 {
 	size_t bytes = pl_comm_coll_bytes(w, a);
 
-	if (!w->device.reached || a->on_host || bytes < w->device.least ||
+	if (!w->device.cuda_aware || a->on_host || bytes < w->device.min_bytes ||
 	    a->op == PL_OP_REDUCE_SCATTER)
 		return false;
 	if (a->op == PL_OP_ALLREDUCE)
@@ -229,13 +229,13 @@ static void until_launched(struct pl_world *w)
 
 	if (!atomic_load(&w->device.launching))
 		return;
-	atomic_store(&w->device.wanted, true);
+	atomic_store(&w->device.launch_wanted, true);
 	while (atomic_load(&w->device.launching) && !atomic_load(&w->failed))
 		if (pl_now_ns() - since < SPIN_NS)
 			sched_yield();
 		else
 			pl_sleep_ns(SPIN_NS);
-	atomic_store(&w->device.wanted, false);
+	atomic_store(&w->device.launch_wanted, false);
 }
 
 /* The calling thread has put it, or the copy of its result, into the second queue. */
@@ -270,15 +270,15 @@ int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 	const struct pl_backend *b = w->device.b;
 	struct pl_coll_extent x = extent_of(w, &k->a);
 	void *ctx = w->device.ctx;
-	bool reached = is_reached(w, &k->a);
-	bool staged = x.whole && k->a.on_host == w->device.taken && !reached;
-	bool copied = w->device.taken && x.whole && !staged && k->a.op == PL_OP_ALLTOALL &&
+	bool reached = uses_cuda_aware(w, &k->a);
+	bool staged = x.whole && k->a.on_host == w->device.native && !reached;
+	bool copied = w->device.native && x.whole && !staged && k->a.op == PL_OP_ALLTOALL &&
 		      k->a.src == k->a.dst;
 	int rc = 0;
 
-	k->device.given = k->a;
+	k->device.original = k->a;
 	k->device.on_device = !k->a.on_host && k->a.op != PL_OP_BARRIER;
-	k->device.reached = reached;
+	k->device.cuda_aware = reached;
 	if (staged || copied)
 		rc = stage_take(k, (staged ? x.whole : x.src_n) * sizeof(float), err);
 	if (rc < 0)
@@ -287,21 +287,21 @@ int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 		k->a.src = (float *)k->device.stage + x.src;
 		k->a.dst = (float *)k->device.stage + x.dst;
 	}
-	if (w->device.taken) {
+	if (w->device.native) {
 		if (k->a.op > PL_OP_RECV)
 			until_launched(w);
 		atomic_fetch_add(&w->device.launching, 1);
 		if (staged && x.src_n)
-			b->put(ctx, (void *)(uintptr_t)k->a.src, k->device.given.src,
+			b->put(ctx, (void *)(uintptr_t)k->a.src, k->device.original.src,
 			       x.src_n * sizeof(float));
 		b->fork(ctx);
 	} else if (staged || reached) {
 		b->fork(ctx);
 		if (staged && x.src_n)
-			b->beside(ctx, (void *)(uintptr_t)k->a.src, k->device.given.src,
-				  x.src_n * sizeof(float));
-		k->device.mark = b->mark(ctx);
-		k->device.held = true;
+			b->copy_async(ctx, (void *)(uintptr_t)k->a.src, k->device.original.src,
+				      x.src_n * sizeof(float));
+		k->device.mark = b->event_record(ctx);
+		k->device.delayed = true;
 	}
 	return 0;
 }
@@ -309,9 +309,9 @@ int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 /* It was not queued. Lock held. */
 void pl_comm_device_undo(struct pl_work *k)
 {
-	if (k->w->device.taken)
+	if (k->w->device.native)
 		atomic_fetch_sub(&k->w->device.launching, 1);
-	k->device.mark = k->device.held ? k->device.mark : 0;
+	k->device.mark = k->device.delayed ? k->device.mark : 0;
 	stage_give(k);
 }
 
@@ -320,16 +320,17 @@ bool pl_comm_device_ready(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
 	struct pl_err e = { 0 };
-	int rc = k->device.held ? w->device.b->passed(w->device.ctx, k->device.mark, &e) : 1;
+	int rc = k->device.delayed ? w->device.b->event_passed(w->device.ctx, k->device.mark, &e)
+				   : 1;
 
 	/* its program may begin with a copy of its input */
-	if (rc > 0 && k->device.held && !k->direct && !w->library.calls)
+	if (rc > 0 && k->device.delayed && !k->direct && !w->library.calls)
 		rc = pl_comm_expand(k, &e) < 0 ? e.code : rc;
 	if (rc < 0)
 		pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
 	if (rc <= 0)
 		return false;
-	if (k->device.held) /* until now it waited for the device, not for others */
+	if (k->device.delayed) /* until now it waited for the device, not for others */
 		k->begin = pl_now_ns();
 	if (k->a.op > PL_OP_RECV)
 		atomic_fetch_add(&w->device.ready, 1);
@@ -344,10 +345,10 @@ int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err
 	const struct pl_backend *b = w->device.b;
 
 	if (!s->mark)
-		s->mark =
-			b->apart(w->device.ctx, s->bytes / sizeof(float),
-				 (const float *)(const void *)s->a, came, (float *)(void *)s->dst);
-	return b->passed(w->device.ctx, s->mark, err);
+		s->mark = b->sum_async(w->device.ctx, s->bytes / sizeof(float),
+				       (const float *)(const void *)s->a, came,
+				       (float *)(void *)s->dst);
+	return b->event_passed(w->device.ctx, s->mark, err);
 }
 
 /* ---- ending ---- */
@@ -356,22 +357,22 @@ int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err
 void pl_comm_device_end(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
-	struct pl_coll_extent x = extent_of(w, &k->device.given);
+	struct pl_coll_extent x = extent_of(w, &k->device.original);
 	pl_ns since = pl_now_ns();
 
 	if (!k->device.stage)
 		return;
-	if (w->device.taken && k->device.on_device) { /* it was for a copy alone */
+	if (w->device.native && k->device.on_device) { /* it was for a copy alone */
 		pthread_mutex_lock(&w->lock);
 		stage_give(k);
 		pthread_mutex_unlock(&w->lock);
 	}
-	if (w->device.taken)
+	if (w->device.native)
 		return;
 	if (x.dst_n)
-		w->device.b->beside(w->device.ctx, k->device.given.dst, k->a.dst,
-				    x.dst_n * sizeof(float));
-	k->device.mark = w->device.b->mark(w->device.ctx);
+		w->device.b->copy_async(w->device.ctx, k->device.original.dst, k->a.dst,
+					x.dst_n * sizeof(float));
+	k->device.mark = w->device.b->event_record(w->device.ctx);
 	if (x.dst_n)
 		tell_launched(k, since);
 }
@@ -380,12 +381,12 @@ void pl_comm_device_end(struct pl_work *k)
 void pl_comm_device_waited(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
-	struct pl_coll_extent x = extent_of(w, &k->device.given);
+	struct pl_coll_extent x = extent_of(w, &k->device.original);
 
 	if (!k->failed && (k->device.on_device || k->device.stage))
 		w->device.b->join(w->device.ctx);
-	if (!k->failed && !k->device.on_device && k->device.stage && w->device.taken && x.dst_n)
-		w->device.b->get(w->device.ctx, k->device.given.dst, k->a.dst,
+	if (!k->failed && !k->device.on_device && k->device.stage && w->device.native && x.dst_n)
+		w->device.b->get(w->device.ctx, k->device.original.dst, k->a.dst,
 				 x.dst_n * sizeof(float));
 	pthread_mutex_lock(&w->lock);
 	stage_give(k);
@@ -394,12 +395,12 @@ void pl_comm_device_waited(struct pl_work *k)
 
 /* Nobody waits for what NCCL has in the queue: the first queue does. False: it is to be waited for
  * on the host, since it is, or because it failed. */
-bool pl_comm_device_leave(struct pl_work *k)
+bool pl_comm_device_detach(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
 	bool left;
 
-	if (!w->device.taken)
+	if (!w->device.native)
 		return false;
 	until_launched(w);
 	if (!k->device.on_device || atomic_load(&w->failed))
@@ -407,8 +408,8 @@ bool pl_comm_device_leave(struct pl_work *k)
 	w->device.b->join(w->device.ctx);
 	pthread_mutex_lock(&w->lock);
 	left = !pl_comm_work_done(k) && !atomic_load(&w->failed);
-	k->device.left = left;
-	w->device.left += left;
+	k->device.detached = left;
+	w->device.detached += left;
 	pthread_mutex_unlock(&w->lock);
 	return left;
 }
@@ -422,11 +423,11 @@ void pl_comm_device_settled(struct pl_world *w)
 	if (w->size < 2)
 		return;
 	w->device.b->fork(w->device.ctx);
-	mark = w->device.b->mark(w->device.ctx);
+	mark = w->device.b->event_record(w->device.ctx);
 	pthread_mutex_lock(&w->lock);
 	w->device.settled = mark;
 	w->device.settled_at = pl_now_ns();
-	w->device.settled_held = atomic_load(&w->held);
+	w->device.settled_stopped_ns = atomic_load(&w->stopped_ns);
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -439,10 +440,11 @@ void pl_comm_device_look(struct pl_world *w, pl_ns now)
 
 	pthread_mutex_lock(&w->lock);
 	mark = w->device.settled;
-	in = now - w->device.settled_at - (atomic_load(&w->held) - w->device.settled_held);
+	in = now - w->device.settled_at -
+	     (atomic_load(&w->stopped_ns) - w->device.settled_stopped_ns);
 	pthread_mutex_unlock(&w->lock);
 	/* that it failed is told to who waits */
-	late = mark && !w->device.b->passed(w->device.ctx, mark, &e) && in >= w->patience;
+	late = mark && !w->device.b->event_passed(w->device.ctx, mark, &e) && in >= w->patience;
 	if (late)
 		pl_comm_world_fail(w, w->rank, "rank %d waited %.1f s for its device", w->rank,
 				   (double)in / 1e9);
@@ -454,13 +456,13 @@ void *pl_comm_device_alloc(struct pl_world *w, size_t bytes, struct pl_err *err)
 {
 	void *p = w->device.b->alloc(w->device.ctx, bytes ? bytes : 1);
 	struct pl_err own = { 0 };
-	int rc = p ? pl_grow(&w->device.given, &w->device.cap_given, w->device.n_given + 1,
-			     sizeof(*w->device.given), &own)
+	int rc = p ? pl_grow(&w->device.allocated, &w->device.cap_allocated,
+			     w->device.n_allocated + 1, sizeof(*w->device.allocated), &own)
 		   : pl_fail(&own, PL_ENOMEM, "out of memory (%zu bytes of the device)", bytes);
 
 	(void)rc; /* own has it */
 	if (pl_comm_agree(w, &own, err) >= 0) {
-		w->device.given[w->device.n_given++] = p;
+		w->device.allocated[w->device.n_allocated++] = p;
 		return p;
 	}
 	if (p)
@@ -470,9 +472,9 @@ void *pl_comm_device_alloc(struct pl_world *w, size_t bytes, struct pl_err *err)
 
 void pl_comm_device_free(struct pl_world *w, void *p)
 {
-	for (size_t i = 0; i < w->device.n_given; i++)
-		if (w->device.given[i] == p) {
-			w->device.given[i] = w->device.given[--w->device.n_given];
+	for (size_t i = 0; i < w->device.n_allocated; i++)
+		if (w->device.allocated[i] == p) {
+			w->device.allocated[i] = w->device.allocated[--w->device.n_allocated];
 			end_memory(w, p);
 			return;
 		}

@@ -18,7 +18,7 @@
 
 #include "comm/internal.h"
 
-#define CARRIED_NS_A_BYTE 20 /* 50 MB/s */
+#define LIBRARY_NS_A_BYTE 20 /* 50 MB/s */
 
 /*
  * Large vectors are sent and received by turns, in portions. One rank copies a portion into the
@@ -103,7 +103,7 @@ static size_t conn_write(struct pl_world *w, struct pl_conn *c, struct iovec *v,
 		size_t done = ring_write(c->out, v, n);
 
 		if (done)
-			pl_comm_world_ring(w, c->peer);
+			pl_comm_world_wake_rank(w, c->peer);
 		return done;
 	}
 	/* cleared first: an edge that comes meanwhile sets it again */
@@ -129,7 +129,7 @@ static size_t conn_read(struct pl_world *w, struct pl_conn *c, struct iovec *v, 
 		size_t done = ring_read(c->in, v, n);
 
 		if (done)
-			pl_comm_world_ring(w, c->peer);
+			pl_comm_world_wake_rank(w, c->peer);
 		return done;
 	}
 	atomic_store(&c->readable, false);
@@ -449,17 +449,17 @@ void pl_comm_engine_take(struct pl_world *w)
 
 	if (atomic_load_explicit(&w->has_queued, memory_order_acquire)) {
 		pthread_mutex_lock(&w->lock);
-		append(w->device.b ? &w->device.held_tail : &w->active_tail, &w->queued,
+		append(w->device.b ? &w->device.delayed_tail : &w->active_tail, &w->queued,
 		       &w->queued_tail);
 		atomic_store(&w->has_queued, false);
 		pthread_mutex_unlock(&w->lock);
 	}
-	while ((k = w->device.held) && pl_comm_device_ready(k)) {
-		w->device.held = k->next;
+	while ((k = w->device.delayed) && pl_comm_device_ready(k)) {
+		w->device.delayed = k->next;
 		if (k->next) /* until now it waited for the works before it */
 			k->next->moved = pl_now_ns();
 		else
-			w->device.held_tail = &w->device.held;
+			w->device.delayed_tail = &w->device.delayed;
 		k->next = NULL;
 		*w->active_tail = k;
 		w->active_tail = &k->next;
@@ -478,7 +478,7 @@ static bool pump_works(struct pl_world *w)
 			continue;
 		}
 		if (k->direct && k->state < PL_WORK_STEPS)
-			moved |= pl_comm_direct_step(w, k, may_post, may_decide);
+			moved |= pl_comm_shared_coll_step(w, k, may_post, may_decide);
 		else if (k->state == PL_WORK_QUEUED && may_decide)
 			pl_comm_engine_queue(k), moved = true;
 		if (k->state == PL_WORK_STEPS)
@@ -535,7 +535,7 @@ void pl_comm_engine_fail(struct pl_world *w)
 {
 	struct pl_work *k;
 
-	append(&w->active_tail, &w->device.held, &w->device.held_tail);
+	append(&w->active_tail, &w->device.delayed, &w->device.delayed_tail);
 	append(&w->active_tail, &w->queued, &w->queued_tail);
 	for (int r = 0; r < w->size; r++)
 		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++) {
@@ -548,7 +548,7 @@ void pl_comm_engine_fail(struct pl_world *w)
 	while ((k = w->active)) {
 		w->active = k->next;
 		k->failed = true;
-		if (k->device.left && !w->library.left)
+		if (k->device.detached && !w->library.abandoned)
 			pl_comm_work_free(k);
 		else
 			atomic_store(&k->done, true);
@@ -575,7 +575,7 @@ static bool began(const struct pl_world *w, const struct pl_work *k, int r)
  */
 static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, const char **what)
 {
-	int slow = pl_comm_direct_waits_for(w, k);
+	int slow = pl_comm_shared_coll_waits_for(w, k);
 
 	*what = "its part";
 	if (slow >= 0)
@@ -641,11 +641,11 @@ static int left_before(const struct pl_world *w, const struct pl_work *k)
 /* Extends the deadlines of all works by the time in which this process was stopped. */
 static void allow(struct pl_world *w, pl_ns now)
 {
-	pl_ns more = atomic_load(&w->held) - w->allowed;
+	pl_ns more = atomic_load(&w->stopped_ns) - w->allowed_ns;
 
-	w->allowed += more;
-	if (w->device.held)
-		w->device.held->moved = pl_min_i64(now, w->device.held->moved + more);
+	w->allowed_ns += more;
+	if (w->device.delayed)
+		w->device.delayed->moved = pl_min_i64(now, w->device.delayed->moved + more);
 	for (struct pl_work *k = w->active; k && more; k = k->next) {
 		k->moved = pl_min_i64(now, k->moved + more);
 		if (k->all_begun)
@@ -655,10 +655,10 @@ static void allow(struct pl_world *w, pl_ns now)
 
 /* The time that a library may work without a sign of progress, at a rate below that of any network.
  */
-static pl_ns carried(const struct pl_world *w, const struct pl_work *k)
+static pl_ns library_time(const struct pl_world *w, const struct pl_work *k)
 {
 	return k->state == PL_WORK_IN_LIBRARY
-		       ? (pl_ns)(pl_comm_coll_bytes(w, &k->a) * CARRIED_NS_A_BYTE)
+		       ? (pl_ns)(pl_comm_coll_bytes(w, &k->a) * LIBRARY_NS_A_BYTE)
 		       : 0;
 }
 
@@ -667,8 +667,8 @@ static bool waits_in_line(const struct pl_work *k)
 	return k->state == PL_WORK_QUEUED || k->state == PL_WORK_IN_LIBRARY;
 }
 
-static void say_late(struct pl_world *w, const struct pl_work *k, int r, const char *what,
-		     pl_ns still)
+static void report_late(struct pl_world *w, const struct pl_work *k, int r, const char *what,
+			pl_ns still)
 {
 	const char *name = pl_comm_operation_name(k->a.op);
 	unsigned long long seq = (unsigned long long)k->seq;
@@ -694,7 +694,7 @@ static void say_late(struct pl_world *w, const struct pl_work *k, int r, const c
  * operation. */
 static void check_held(struct pl_world *w, pl_ns now)
 {
-	const struct pl_work *k = w->device.held;
+	const struct pl_work *k = w->device.delayed;
 
 	if (k && now - k->moved >= w->patience)
 		pl_comm_world_fail(
@@ -708,14 +708,14 @@ static void check_held(struct pl_world *w, pl_ns now)
 void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 {
 	/* the control thread has not noticed yet that this process was stopped */
-	if (now - w->checked < 20000000 || now - atomic_load(&w->due) > PL_HELD_UP(w))
+	if (now - w->checked < 20000000 || now - atomic_load(&w->due) > PL_STOPPED_NS(w))
 		return;
 	w->checked = now;
 	allow(w, now);
 	check_held(w, now);
 	for (struct pl_work *k = w->active; k; k = k->next) {
 		const char *what;
-		pl_ns still, limit = w->timeout + w->slack + carried(w, k);
+		pl_ns still, limit = w->timeout + w->max_link_ns + library_time(w, k);
 		int r = left_before(w, k);
 
 		if (r >= 0) {
@@ -726,7 +726,7 @@ void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 			k->all_begun = now;
 		still = now - pl_max_i64(k->moved, k->all_begun);
 		/* an operation in a device's queue begins when the device reaches it */
-		if (!k->all_begun || w->device.taken)
+		if (!k->all_begun || w->device.native)
 			limit = pl_max_i64(limit, w->patience);
 		if (k->a.op == PL_OP_SEND &&
 		    !atomic_load(&w->peer[k->a.root].bye)) /* it may not receive yet */
@@ -741,7 +741,7 @@ void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 			r = waits_for(w, k, false, &what);
 		if (r < 0 && w->active != k)
 			continue; /* it waits for an operation before it */
-		say_late(w, k, r, what, still);
+		report_late(w, k, r, what, still);
 		return;
 	}
 }

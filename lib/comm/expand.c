@@ -178,19 +178,19 @@ static void range(struct expand *x, uint8_t kind, int peer, int lo, int hi)
 	}
 }
 
-static void part(struct expand *x, uint8_t kind, int peer, int c)
+static void one_part_of(struct expand *x, uint8_t kind, int peer, int c)
 {
 	range(x, kind, peer, c, c + 1);
 }
 
-static void all(struct expand *x, uint8_t kind, int peer)
+static void all_parts(struct expand *x, uint8_t kind, int peer)
 {
 	range(x, kind, peer, 0, x->n_parts);
 }
 
 /* ---- algorithms ---- */
 
-static int turn(int i, int n)
+static int modulo(int i, int n)
 {
 	return (i % n + n) % n;
 }
@@ -201,11 +201,12 @@ static int turn(int i, int n)
  */
 static void ring(struct expand *x, uint8_t kind, const int *member, int n, int me)
 {
-	int next = turn(me + 1, n), prev = turn(me - 1, n), first = me - (kind == PL_STEP_RECV_ADD);
+	int next = modulo(me + 1, n), prev = modulo(me - 1, n),
+	    first = me - (kind == PL_STEP_RECV_ADD);
 
 	for (int s = 0; s + 1 < n; s++) {
-		part(x, PL_STEP_SEND, member ? member[next] : next, turn(first - s, n));
-		part(x, kind, member ? member[prev] : prev, turn(first - s - 1, n));
+		one_part_of(x, PL_STEP_SEND, member ? member[next] : next, modulo(first - s, n));
+		one_part_of(x, kind, member ? member[prev] : prev, modulo(first - s - 1, n));
 	}
 }
 
@@ -214,13 +215,13 @@ static void tree(struct expand *x)
 	int n = x->w->size, r = x->w->rank, up = (r - 1) / 2;
 
 	for (int c = 2 * r + 1; c <= 2 * r + 2 && c < n; c++)
-		all(x, PL_STEP_RECV_ADD, c);
+		all_parts(x, PL_STEP_RECV_ADD, c);
 	if (r) {
-		all(x, PL_STEP_SEND, up);
-		all(x, PL_STEP_RECV, up);
+		all_parts(x, PL_STEP_SEND, up);
+		all_parts(x, PL_STEP_RECV, up);
 	}
 	for (int c = 2 * r + 1; c <= 2 * r + 2 && c < n; c++)
-		all(x, PL_STEP_SEND, c);
+		all_parts(x, PL_STEP_SEND, c);
 }
 
 static int power_below(int n)
@@ -237,12 +238,12 @@ static void halving(struct expand *x)
 	int n = x->w->size, r = x->w->rank, p = power_below(n), lo = 0, hi = p;
 
 	if (r >= p) {
-		all(x, PL_STEP_SEND, r - p);
-		all(x, PL_STEP_RECV, r - p);
+		all_parts(x, PL_STEP_SEND, r - p);
+		all_parts(x, PL_STEP_RECV, r - p);
 		return;
 	}
 	if (r + p < n)
-		all(x, PL_STEP_RECV_ADD, r + p);
+		all_parts(x, PL_STEP_RECV_ADD, r + p);
 	for (int m = p / 2; m; m /= 2) {
 		int mid = lo + m;
 		bool low = !(r & m);
@@ -260,7 +261,7 @@ static void halving(struct expand *x)
 		lo &= ~m;
 	}
 	if (r + p < n)
-		all(x, PL_STEP_SEND, r + p);
+		all_parts(x, PL_STEP_SEND, r + p);
 }
 
 /* The first ranks of the hosts, in order, make a ring. */
@@ -270,8 +271,8 @@ static void hierarchical(struct expand *x)
 	int top = w->leader_of[w->rank], m = 0, me = 0, *member;
 
 	if (top != w->rank) {
-		all(x, PL_STEP_SEND, top);
-		all(x, PL_STEP_RECV, top);
+		all_parts(x, PL_STEP_SEND, top);
+		all_parts(x, PL_STEP_RECV, top);
 		return;
 	}
 	x->rc = pl_alloc(&member, (size_t)w->n_hosts, sizeof(*member), x->err);
@@ -285,11 +286,11 @@ static void hierarchical(struct expand *x)
 		member[m++] = r;
 	}
 	for (int i = 1; i < w->n_local; i++)
-		all(x, PL_STEP_RECV_ADD, w->local[i]);
+		all_parts(x, PL_STEP_RECV_ADD, w->local[i]);
 	ring(x, PL_STEP_RECV_ADD, member, m, me);
 	ring(x, PL_STEP_RECV, member, m, me);
 	for (int i = 1; i < w->n_local; i++)
-		all(x, PL_STEP_SEND, w->local[i]);
+		all_parts(x, PL_STEP_SEND, w->local[i]);
 	pl_free(member);
 }
 
@@ -325,7 +326,7 @@ static void sum_in_order(struct expand *x, int part, const uint8_t *own)
 /* Direct between two ranks, in place: a received piece stays in temporary memory until the own
  * piece was sent. This is faster than a copy of the whole vector, which must be complete before the
  * first piece is sent, and the received piece is still in the cache. */
-static void swap_in_place(struct expand *x)
+static void exchange_in_place(struct expand *x)
 {
 	int r = x->w->rank;
 
@@ -346,7 +347,7 @@ static void swap_in_place(struct expand *x)
 	}
 }
 
-static void take_temp(struct expand *x, size_t bytes)
+static void alloc_temp(struct expand *x, size_t bytes)
 {
 	x->k->temp = pl_malloc(bytes);
 	if (!x->k->temp)
@@ -354,9 +355,9 @@ static void take_temp(struct expand *x, size_t bytes)
 }
 
 /* Copies the input of the user, where the result would overwrite it. */
-static const uint8_t *keep(struct expand *x, const void *p, size_t bytes)
+static const uint8_t *copy_input(struct expand *x, const void *p, size_t bytes)
 {
-	take_temp(x, bytes);
+	alloc_temp(x, bytes);
 	return x->k->temp ? memcpy(x->k->temp, p, bytes) : p;
 }
 
@@ -386,10 +387,10 @@ static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 	} else {
 		x->stride = (uint32_t)x->n_pieces;
 		if (n == 2 && x->src == x->dst) {
-			swap_in_place(x);
+			exchange_in_place(x);
 		} else {
 			for (int i = 1; i < n; i++)
-				all(x, PL_STEP_SEND, turn(w->rank + i, n));
+				all_parts(x, PL_STEP_SEND, modulo(w->rank + i, n));
 			sum_in_order(x, 0, x->src + lo * sizeof(float));
 		}
 		x->id_base += (uint32_t)(n - 1) * x->stride;
@@ -409,7 +410,7 @@ static void reduce_scatter(struct expand *x, uint8_t algo, const uint8_t *own, s
 		return;
 	}
 	for (int i = 1; i < n; i++)
-		part(x, PL_STEP_SEND, turn(me + i, n), turn(me + i, n));
+		one_part_of(x, PL_STEP_SEND, modulo(me + i, n), modulo(me + i, n));
 	sum_in_order(x, me, own + lo * sizeof(float));
 }
 
@@ -420,15 +421,15 @@ static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 	x->rc = cut(x, lo, hi, 0);
 	if (x->rc < 0)
 		return;
-	part(x, PL_STEP_COPY, me, me);
+	one_part_of(x, PL_STEP_COPY, me, me);
 	if (algo == PL_CA_RING) {
 		ring(x, PL_STEP_RECV, NULL, n, me);
 		return;
 	}
 	for (int i = 1; i < n; i++)
-		part(x, PL_STEP_SEND, turn(me + i, n), me);
+		one_part_of(x, PL_STEP_SEND, modulo(me + i, n), me);
 	for (int i = 1; i < n; i++)
-		part(x, PL_STEP_RECV, turn(me - i, n), turn(me - i, n));
+		one_part_of(x, PL_STEP_RECV, modulo(me - i, n), modulo(me - i, n));
 }
 
 /* From the root to the first rank of each host, and from there to the others. The root itself
@@ -442,20 +443,20 @@ static void broadcast_hosts(struct expand *x)
 	if (r == root)
 		for (int q = 0; q < w->size; q++)
 			if (w->leader_of[q] == q && q != root_host)
-				all(x, PL_STEP_SEND, q);
+				all_parts(x, PL_STEP_SEND, q);
 	if (r == top && r != root)
-		all(x, PL_STEP_RECV, root);
+		all_parts(x, PL_STEP_RECV, root);
 	else if (r != root)
-		all(x, PL_STEP_RECV, top);
+		all_parts(x, PL_STEP_RECV, top);
 	if (r == top)
 		for (int i = 0; i < w->n_local; i++)
 			if (w->local[i] != r)
-				all(x, PL_STEP_SEND, w->local[i]);
+				all_parts(x, PL_STEP_SEND, w->local[i]);
 }
 
 static void broadcast(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 {
-	int n = x->w->size, root = x->k->a.root, v = turn(x->w->rank - root, n), from = 0;
+	int n = x->w->size, root = x->k->a.root, v = modulo(x->w->rank - root, n), from = 0;
 
 	x->rc = cut(x, lo, hi, 1);
 	if (x->rc < 0)
@@ -469,14 +470,14 @@ static void broadcast(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 	else if (algo == PL_CA_TREE)
 		from = (v - 1) / 2;
 	if (v)
-		all(x, PL_STEP_RECV, turn(from + root, n));
+		all_parts(x, PL_STEP_RECV, modulo(from + root, n));
 	for (int c = v + 1; c < n; c++) {
 		bool mine = algo == PL_CA_RING	 ? c == v + 1
 			    : algo == PL_CA_TREE ? (c - 1) / 2 == v
 						 : v == 0;
 
 		if (mine)
-			all(x, PL_STEP_SEND, turn(c + root, n));
+			all_parts(x, PL_STEP_SEND, modulo(c + root, n));
 	}
 }
 
@@ -486,9 +487,9 @@ static void all_to_all(struct expand *x, size_t lo, size_t hi)
 
 	x->rc = cut(x, lo, hi, 0);
 	for (int i = 1; i < n && x->rc >= 0; i++) {
-		int to = turn(me + i, n), from = turn(me - i, n);
+		int to = modulo(me + i, n), from = modulo(me - i, n);
 
-		part(x, PL_STEP_SEND, to, to);
+		one_part_of(x, PL_STEP_SEND, to, to);
 		for (uint32_t j = x->first[from]; j < x->first[from + 1]; j++) {
 			struct pl_step s = about(x, PL_STEP_RECV, from, j);
 
@@ -499,7 +500,7 @@ static void all_to_all(struct expand *x, size_t lo, size_t hi)
 		}
 	}
 	if (x->rc >= 0)
-		part(x, PL_STEP_COPY, me, me);
+		one_part_of(x, PL_STEP_COPY, me, me);
 }
 
 /* Dissemination (Hensgen, Finkel, Manber, 1988): after log2(n) rounds all have heard of all. */
@@ -509,17 +510,19 @@ static void barrier(struct expand *x)
 	uint32_t last = PL_NO_STEP, round = 0;
 
 	for (int d = 1; d < n; d *= 2, round++) {
-		struct pl_step s = { .kind = PL_STEP_SEND, .peer = turn(r + d, n), .chunk = round };
+		struct pl_step s = { .kind = PL_STEP_SEND,
+				     .peer = modulo(r + d, n),
+				     .chunk = round };
 
 		s.after = last;
 		emit(x, s);
 		s.kind = PL_STEP_RECV;
-		s.peer = turn(r - d, n);
+		s.peer = modulo(r - d, n);
 		last = emit(x, s);
 	}
 }
 
-static void alone(struct expand *x)
+static void one_rank(struct expand *x)
 {
 	const struct pl_coll_args *a = &x->k->a;
 	uint32_t at = a->op == PL_OP_BARRIER || a->src == a->dst ? 0 : (uint32_t)(a->count > 0);
@@ -545,11 +548,11 @@ static const uint8_t *prepare(struct expand *x, uint8_t algo)
 	x->src = a->src;
 	x->dst = a->dst;
 	if (a->op == PL_OP_ALLREDUCE && algo == PL_CA_DIRECT && a->src == a->dst && n == 2)
-		take_temp(x, part);
+		alloc_temp(x, part);
 	else if (a->op == PL_OP_ALLREDUCE && algo == PL_CA_DIRECT && a->src == a->dst)
-		x->src = keep(x, a->src, part);
+		x->src = copy_input(x, a->src, part);
 	else if (a->op == PL_OP_ALLTOALL && a->src == a->dst)
-		x->src = keep(x, a->src, part * n);
+		x->src = copy_input(x, a->src, part * n);
 	else if (a->op == PL_OP_BROADCAST && x->w->rank != a->root)
 		x->src = a->dst;
 	else if (a->op == PL_OP_ALLGATHER)
@@ -561,13 +564,13 @@ static const uint8_t *prepare(struct expand *x, uint8_t algo)
 	x->own_end = x->own_off + part;
 	own = x->src + x->own_off;
 	if (algo == PL_CA_DIRECT)
-		return own == a->dst ? keep(x, own, part) : own;
-	take_temp(x, part * n);
+		return own == a->dst ? copy_input(x, own, part) : own;
+	alloc_temp(x, part * n);
 	x->dst = x->k->temp;
 	return own;
 }
 
-static void pair(struct expand *x)
+static void message(struct expand *x)
 {
 	struct pl_coll_args *a = &x->k->a;
 
@@ -575,9 +578,9 @@ static void pair(struct expand *x)
 	if (x->rc < 0)
 		return;
 	if (a->op == PL_OP_SEND)
-		all(x, PL_STEP_SEND, a->root);
+		all_parts(x, PL_STEP_SEND, a->root);
 	else
-		all(x, PL_STEP_RECV, a->root);
+		all_parts(x, PL_STEP_RECV, a->root);
 	if (!x->n_pieces) /* an empty message tells the peer that the operation was begun */
 		emit(x, (struct pl_step){ .kind = a->op == PL_OP_SEND ? PL_STEP_SEND : PL_STEP_RECV,
 					  .peer = a->root,
@@ -601,7 +604,7 @@ static void one_part(struct expand *x, uint8_t algo, const uint8_t *own, size_t 
 	case PL_OP_BROADCAST:
 		broadcast(x, algo, lo, hi);
 		if (x->rc >= 0 && x->w->rank == a->root)
-			all(x, PL_STEP_COPY, a->root);
+			all_parts(x, PL_STEP_COPY, a->root);
 		break;
 	default:
 		all_to_all(x, lo, hi);
@@ -621,9 +624,9 @@ int pl_comm_expand(struct pl_work *k, struct pl_err *err)
 	if (a->op <= PL_OP_RECV) {
 		x.src = a->src;
 		x.dst = a->dst;
-		pair(&x);
+		message(&x);
 	} else if (k->w->size == 1) {
-		alone(&x);
+		one_rank(&x);
 	} else if (a->op == PL_OP_BARRIER) {
 		barrier(&x);
 	} else if (a->count) {

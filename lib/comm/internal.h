@@ -11,7 +11,8 @@
  * only earlier ones. So the earliest message that is not complete can always be sent. Therefore a
  * queue may wait at its head without a deadlock, and no message must be kept for a later time.
  *
- * Where all ranks share a host, collectives on memory of the world need no messages (direct.c).
+ * Where all ranks share a host, collectives on memory of the world need no messages
+ * (shared_collectives.c).
  *
  * Where a library carries out the collectives (struct pl_comm_library; library.c), a thread for the
  * library replaces the progress thread, and no other thread drives.
@@ -36,7 +37,7 @@
 #define PL_SLOTS      32  /* small collectives that one rank may be ahead of another */
 #define PL_LOCAL_MAX  256 /* ranks of a host that share memory */
 #define PL_EAGER      ((size_t)8 << 10) /* bytes a rank that a slot holds */
-#define PL_LISTED     1024		/* the same, of collectives that are compared */
+#define PL_DIGESTS    1024		/* the same, of collectives that are compared */
 
 /* ---- shared memory of a host (shm.c) ---- */
 
@@ -133,17 +134,17 @@ struct pl_work {
 	bool staged;   /* MPI: received data goes through a stage to its destination */
 	bool failed;
 	_Atomic bool done;
-	struct {			   /* of a world with a device; device.c */
-		struct pl_coll_args given; /* as it was begun; a may have staging memory */
+	struct {			      /* of a world with a device; device.c */
+		struct pl_coll_args original; /* as it was begun; a may have staging memory */
 		void *stage;
-		uint64_t mark;	       /* in the backend's second queue, after the last work of this
-					  operation */
-		bool on_device;	       /* waited for by the device, not by the host */
-		bool held;	       /* until the mark is passed */
-		bool reached;	       /* its steps are in memory of the device */
-		bool launched;	       /* it is in the second queue */
-		bool left;	       /* nobody waits for it any more: the world's */
-		struct pl_work *later; /* NCCL's list */
+		uint64_t mark;	      /* in the backend's second queue, after the last work of this
+					 operation */
+		bool on_device;	      /* waited for by the device, not by the host */
+		bool delayed;	      /* until the mark is passed */
+		bool cuda_aware;      /* its steps are in memory of the device */
+		bool launched;	      /* it is in the second queue */
+		bool detached;	      /* nobody waits for it any more: the world's */
+		struct pl_work *next; /* NCCL's list */
 	} device;
 	struct pl_step *step;
 	size_t n_steps, cap_steps, left;
@@ -160,7 +161,6 @@ struct pl_conn {
 	int fd; /* -1: none, or rings */
 	struct pl_ring *out, *in;
 	int peer;
-	uint8_t lane;
 	uint16_t channel;
 	_Atomic bool readable, writable;
 	bool broken;
@@ -203,7 +203,7 @@ struct pl_peer {
 	struct pl_link control;
 	bool local;	      /* shares memory */
 	int local_rank;	      /* its place in shared memory */
-	char bell[32];	      /* abstract name of its bell */
+	char doorbell[32];    /* abstract name of its bell */
 	struct pl_conn *conn; /* p2p, then the channels; NULL of oneself */
 	struct pl_shared_rank *shared;
 	/* control thread */
@@ -229,7 +229,7 @@ struct pl_peer {
 struct pl_world {
 	int rank, size, n_conns, channels;
 	pl_ns free_at; /* of a link that all peers share */
-	pl_ns timeout, beat, patience, slack;
+	pl_ns timeout, beat, patience, max_link_ns;
 	size_t segment;
 	bool shaped, all_local;
 	bool shares; /* memory, where ranks have one host */
@@ -263,18 +263,18 @@ struct pl_world {
 	struct pl_work *active, **active_tail;
 	pl_ns next_due, checked;
 	_Atomic uint64_t sent;
-	bool crowded;	/* this host has more ranks than processors */
-	pl_ns may_move; /* to another processor */
+	bool oversubscribed;  /* this host has more ranks than processors */
+	pl_ns next_migration; /* to another processor */
 
-	int epoll, bell, wake, timer;
+	int epoll, doorbell, wake, timer;
 	pthread_t progress, control;
 	bool progress_runs, control_runs;
 	int control_wake;
 	struct pollfd *polls; /* size + 1, the control thread's */
 	_Atomic bool closing, control_stop;
-	_Atomic pl_ns due;  /* when the control thread means to look again */
-	_Atomic pl_ns held; /* for how long it could not, in all */
-	pl_ns allowed;	    /* the part of it that extended deadlines of the engine */
+	_Atomic pl_ns due;	  /* when the control thread means to look again */
+	_Atomic pl_ns stopped_ns; /* for how long it could not, in all */
+	pl_ns allowed_ns;	  /* the part of it that extended deadlines of the engine */
 
 	struct pl_shared *shared;
 	size_t shared_bytes;
@@ -283,32 +283,33 @@ struct pl_world {
 	uint32_t n_allocs;
 	/* For choices, which all ranks make alike: the slowest link's rate (0: unknown) and the
 	 * longest latency; processors that ranks share (of one host, else one each). */
-	double slowest;
-	pl_ns farthest;
+	double min_bytes_per_ns;
+	pl_ns max_latency;
 	int processors;
 
 	struct {			    /* memory of a device; device.c */
 		const struct pl_backend *b; /* NULL: none */
 		void *ctx;
-		bool taken;   /* by the library as it is */
-		bool reached; /* by the library's messages; sums are the backend's */
-		size_t least; /* ... of operations on so many bytes */
+		bool native;	  /* by the library as it is */
+		bool cuda_aware;  /* by the library's messages; sums are the backend's */
+		size_t min_bytes; /* ... of operations on so many bytes */
 		struct pl_stage *stage;
 		size_t n_stages, cap_stages;
-		void **given; /* its memory that pl_comm_world_alloc() gave, and the world ends */
-		size_t n_given, cap_given;
-		struct pl_work *held, **held_tail; /* taken, but not active yet */
-		_Atomic uint64_t ready;		   /* collectives that are, or were */
-		_Atomic int launching;		   /* works that are not in the second queue yet */
-		_Atomic bool wanted;		   /* somebody waits for that */
-		int left;			   /* works */
-		/* NCCL moves what it is given, whatever the others gave it. In place n % PL_LISTED:
-		 * a number over all collectives up to the n-th. */
-		uint64_t listed[PL_LISTED];
+		void **allocated; /* its memory that pl_comm_world_alloc() gave, and the world ends
+				   */
+		size_t n_allocated, cap_allocated;
+		struct pl_work *delayed, **delayed_tail; /* taken, but not active yet */
+		_Atomic uint64_t ready;			 /* collectives that are, or were */
+		_Atomic int launching;	    /* works that are not in the second queue yet */
+		_Atomic bool launch_wanted; /* somebody waits for that */
+		int detached;		    /* works */
+		/* NCCL moves what it is given, whatever the others gave it. In place n %
+		 * PL_DIGESTS: a number over all collectives up to the n-th. */
+		uint64_t digests[PL_DIGESTS];
 		/* Behind all that was in the first queue when it was settled last, and when that
 		 * was; 0: never. */
 		uint64_t settled;
-		pl_ns settled_at, settled_held;
+		pl_ns settled_at, settled_stopped_ns;
 	} device;
 
 	struct { /* a library in place of the engine; library.c */
@@ -316,10 +317,10 @@ struct pl_world {
 		void *state;
 		struct pl_err err; /* of its opening */
 		bool opened, ended;
-		bool left;	       /* to itself: it did not come back, nobody calls it again */
-		pl_ns since, held;     /* when it was called, and `held` then; 0: it is not */
-		struct pl_ready first; /* what rank 0 says of its library */
-		struct pl_world *next_left;
+		bool abandoned; /* to itself: it did not come back, nobody calls it again */
+		pl_ns since, stopped_ns; /* when it was called, and `held` then; 0: it is not */
+		struct pl_ready first;	 /* what rank 0 says of its library */
+		struct pl_world *next_abandoned;
 	} library;
 };
 
@@ -362,7 +363,7 @@ extern const struct pl_comm_library pl_comm_library_mpi; /* mpi.c */
 const struct pl_comm_library *pl_comm_library_find(const char *transport);
 int pl_comm_library_start(struct pl_world *w, struct pl_err *err) PL_MUST; /* thread and open */
 /* Ends both, if the library lets it; err may be NULL. After a failure the world may not be freed
- * (w->library.left): a thread is in the library still. */
+ * (w->library.abandoned): a thread is in the library still. */
 int pl_comm_library_stop(struct pl_world *w, struct pl_err *err);
 /* A library that was cut off may still write to memory of the world. */
 static inline bool pl_library_keeps(const struct pl_world *w)
@@ -378,18 +379,18 @@ void pl_comm_library_watch(struct pl_world *w);
 #define PL_LIBRARY_LATE 20 /* timeouts that a library may take to load or to open, at least */
 
 /* Later than that by so much is no chance any more. */
-#define PL_HELD_UP(w) ((w)->timeout / 8)
+#define PL_STOPPED_NS(w) ((w)->timeout / 8)
 
 /* accept.c: connections that come in, and who they are */
 struct pl_acceptor {
 	int listener;	   /* -1: none */
 	const char *token; /* borrowed */
 	const struct pl_log *log;
-	struct pl_guest *guest; /* whose greeting is not complete */
-	size_t n_guests, most;
+	struct pl_pending_link *pending; /* whose greeting is not complete */
+	size_t n_pending, most;
 	struct pollfd *polls;
-	unsigned n_turned_away;
-	char turned_away[200]; /* why, the last time */
+	unsigned n_rejected;
+	char rejected[200]; /* why, the last time */
 };
 /* Of an acceptor without a listener yet; fini also closes connections without a greeting. */
 int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err *err) PL_MUST;
@@ -401,7 +402,7 @@ int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_frame *hello, s
 /* Closes it, and tells the other side why, if it listens. */
 void pl_comm_refuse(struct pl_link *l, const char *why);
 /* Warns the first time and counts: a rank that tries again and again would fill the screen. */
-void pl_comm_turn_away(struct pl_acceptor *a, const char *why);
+void pl_comm_reject(struct pl_acceptor *a, const char *why);
 
 /* meet.c: who is where, and the connections. */
 int pl_comm_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
@@ -435,8 +436,8 @@ void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...) PL_P
 /* Waits for c at most ns. */
 void pl_comm_wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns);
 void pl_comm_world_wake(struct pl_world *w); /* the progress thread of this rank */
-void pl_comm_world_ring(struct pl_world *w,
-			int rank); /* that of another on this host, if it sleeps */
+void pl_comm_world_wake_rank(struct pl_world *w,
+			     int rank); /* that of another on this host, if it sleeps */
 /* The progress thread is needed. Lock held, and given back before: a thread that wakes only to wait
  * for it has had its turn when it gets it, and Linux lets those that compute go on for a
  * millisecond. */
@@ -478,11 +479,12 @@ static inline uint8_t *pl_shared_at(const struct pl_world *w, int local_rank, ui
 	return w->region[region].base + (size_t)local_rank * w->region[region].stride + at;
 }
 
-/* direct.c: collectives in shared memory. Return whether something moved. */
-bool pl_comm_direct_fits(const struct pl_world *w, const struct pl_coll_args *a);
-bool pl_comm_direct_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide);
+/* shared_collectives.c: collectives in shared memory. Return whether something moved. */
+bool pl_comm_shared_coll_fits(const struct pl_world *w, const struct pl_coll_args *a);
+bool pl_comm_shared_coll_step(struct pl_world *w, struct pl_work *k, bool may_post,
+			      bool may_decide);
 /* The rank that a work in slots waits for; -1. */
-int pl_comm_direct_waits_for(const struct pl_world *w, const struct pl_work *k);
+int pl_comm_shared_coll_waits_for(const struct pl_world *w, const struct pl_work *k);
 
 /* engine.c */
 /* One round without blocking; all: try every connection, not only those known to be ready. */
@@ -531,7 +533,7 @@ int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err
 /* It is over where it was carried out. */
 void pl_comm_device_end(struct pl_work *k);
 /* Nobody will wait for it, the first queue of the backend will; false: it is to be waited for. */
-bool pl_comm_device_leave(struct pl_work *k);
+bool pl_comm_device_detach(struct pl_work *k);
 /* It was waited for. */
 void pl_comm_device_waited(struct pl_work *k);
 /* All is well so far, and the caller is about to wait for the first queue, which has no deadline.

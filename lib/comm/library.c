@@ -28,9 +28,10 @@
 static const struct pl_comm_library *const libraries[] = { &pl_comm_library_mpi,
 							   &pl_comm_library_nccl };
 
-static struct pl_world *all_left; /* so that what they hold is not lost to who looks for leaks */
-static struct pl_work *all_kept;
-static pthread_mutex_t all_left_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pl_world
+	*abandoned_worlds; /* so that what they hold is not lost to who looks for leaks */
+static struct pl_work *kept_works;
+static pthread_mutex_t abandoned_lock = PTHREAD_MUTEX_INITIALIZER;
 
 const struct pl_comm_library *pl_comm_library_find(const char *transport)
 {
@@ -46,7 +47,7 @@ const struct pl_comm_library *pl_comm_library_find(const char *transport)
 static void enter(struct pl_world *w)
 {
 	pthread_mutex_lock(&w->lock);
-	w->library.held = atomic_load(&w->held);
+	w->library.stopped_ns = atomic_load(&w->stopped_ns);
 	w->library.since = pl_now_ns();
 	pthread_mutex_unlock(&w->lock);
 }
@@ -58,7 +59,7 @@ static bool leave(struct pl_world *w)
 
 	pthread_mutex_lock(&w->lock);
 	w->library.since = 0;
-	left = w->library.left;
+	left = w->library.abandoned;
 	pthread_mutex_unlock(&w->lock);
 	return !left;
 }
@@ -71,24 +72,24 @@ static void fail_works(struct pl_work *k)
 	}
 }
 
-static void give_up(struct pl_world *w)
+static void abandon(struct pl_world *w)
 {
 	const struct pl_comm_library *by = w->library.calls;
 	bool opened = w->library.opened;
 
-	w->library.left = true;
+	w->library.abandoned = true;
 	pthread_detach(w->progress);
-	pthread_mutex_lock(&all_left_lock);
-	w->library.next_left = all_left;
-	all_left = w;
-	pthread_mutex_unlock(&all_left_lock);
+	pthread_mutex_lock(&abandoned_lock);
+	w->library.next_abandoned = abandoned_worlds;
+	abandoned_worlds = w;
+	pthread_mutex_unlock(&abandoned_lock);
 	pthread_mutex_unlock(&w->lock);
 	pl_comm_world_end_events(w);
 	if (by->abort && opened)
 		(by->abort)(w->library.state);
 	pthread_mutex_lock(&w->lock);
 	fail_works(w->active);
-	fail_works(w->device.held);
+	fail_works(w->device.delayed);
 	fail_works(w->queued);
 	pthread_cond_broadcast(&w->changed);
 }
@@ -97,10 +98,10 @@ bool pl_comm_library_keep(struct pl_work *k)
 {
 	if (!k->failed || !k->temp || !pl_library_keeps(k->w))
 		return false;
-	pthread_mutex_lock(&all_left_lock);
-	k->next = all_kept;
-	all_kept = k;
-	pthread_mutex_unlock(&all_left_lock);
+	pthread_mutex_lock(&abandoned_lock);
+	k->next = kept_works;
+	kept_works = k;
+	pthread_mutex_unlock(&abandoned_lock);
 	return true;
 }
 
@@ -109,13 +110,14 @@ void pl_comm_library_watch(struct pl_world *w)
 	pl_ns now = pl_now_ns(), in, limit = 2 * w->timeout;
 
 	/* the control thread has not seen yet that this process was held up */
-	if (!w->library.since || w->library.left || now - atomic_load(&w->due) > PL_HELD_UP(w))
+	if (!w->library.since || w->library.abandoned ||
+	    now - atomic_load(&w->due) > PL_STOPPED_NS(w))
 		return;
-	in = now - w->library.since - (atomic_load(&w->held) - w->library.held);
+	in = now - w->library.since - (atomic_load(&w->stopped_ns) - w->library.stopped_ns);
 	if (atomic_load(&w->failed)) {
-		/* the failure may be older than the call, or as new as this look */
+		/* The failure may be older than the call, or as new as this look. */
 		if (in > pl_max_i64(w->timeout / 4, 50000000))
-			give_up(w);
+			abandon(w);
 		return;
 	}
 	if (!w->library.opened)
@@ -139,7 +141,7 @@ void pl_comm_library_watch(struct pl_world *w)
  * A library's error is often the echo of a rank's death, which the control thread is about to hear
  * of: that is the better message. Lock not held.
  */
-static void blame(struct pl_world *w, const struct pl_work *k, const char *why)
+static void report_error(struct pl_world *w, const struct pl_work *k, const char *why)
 {
 	pl_ns until = pl_now_ns() + pl_min_i64(w->timeout / 4, 200000000);
 
@@ -149,10 +151,10 @@ static void blame(struct pl_world *w, const struct pl_work *k, const char *why)
 			   pl_comm_operation_name(k->a.op), (unsigned long long)k->seq, why);
 }
 
-enum round { LEFT, FAILED, STILL, MOVED };
+enum round { ABANDONED, FAILED, STILL, MOVED };
 
 /* What the library does with one work: what it returned; *left as leave() says. */
-static int ask(struct pl_world *w, struct pl_work *k, bool *left, struct pl_err *err)
+static int advance(struct pl_world *w, struct pl_work *k, bool *left, struct pl_err *err)
 {
 	const struct pl_comm_library *by = w->library.calls;
 	int rc = 0;
@@ -189,12 +191,12 @@ static enum round one_round(struct pl_world *w)
 	before = last_moved(w);
 	for (struct pl_work *k = w->active; k; k = k->next) {
 		bool left, new = k->state == PL_WORK_QUEUED;
-		int rc = ask(w, k, &left, &e);
+		int rc = advance(w, k, &left, &e);
 
 		if (left)
-			return LEFT;
+			return ABANDONED;
 		if (rc < 0) {
-			blame(w, k, e.msg);
+			report_error(w, k, e.msg);
 			return FAILED;
 		}
 		if (rc > 0)
@@ -206,9 +208,9 @@ static enum round one_round(struct pl_world *w)
 }
 
 /* Nothing moved since `idle`. */
-static void rest(struct pl_world *w, pl_ns idle, pl_ns *nap)
+static void wait_a_while(struct pl_world *w, pl_ns idle, pl_ns *nap)
 {
-	bool under_way = w->active || w->device.held;
+	bool under_way = w->active || w->device.delayed;
 
 	if (under_way && pl_now_ns() - idle < SPIN_NS) {
 		*nap = NAP_NS;
@@ -246,7 +248,7 @@ static bool rounds(struct pl_world *w)
 
 	while (!is_over(w)) {
 		found = one_round(w);
-		if (found == LEFT)
+		if (found == ABANDONED)
 			return false;
 		if (found == FAILED)
 			break;
@@ -257,7 +259,7 @@ static bool rounds(struct pl_world *w)
 			continue;
 		}
 		pl_comm_engine_check(w, pl_now_ns());
-		rest(w, idle, &nap);
+		wait_a_while(w, idle, &nap);
 	}
 	return true;
 }
@@ -319,7 +321,7 @@ int pl_comm_library_start(struct pl_world *w, struct pl_err *err)
 		return pl_fail_sys(err, "cannot start a thread");
 	w->progress_runs = w->driving = true;
 	pthread_mutex_lock(&w->lock);
-	while (!w->library.opened && !w->library.err.code && !w->library.left) {
+	while (!w->library.opened && !w->library.err.code && !w->library.abandoned) {
 		pl_comm_library_watch(w);
 		pl_comm_wait_for(&w->changed, &w->lock, LOOK_NS);
 	}
@@ -343,14 +345,14 @@ int pl_comm_library_stop(struct pl_world *w, struct pl_err *err)
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
 	pthread_cond_broadcast(&w->resume);
-	while (!w->library.ended && !w->library.left) {
+	while (!w->library.ended && !w->library.abandoned) {
 		pl_comm_library_watch(w);
 		pl_comm_wait_for(&w->changed, &w->lock, LOOK_NS);
 	}
-	if (w->library.left && err)
+	if (w->library.abandoned && err)
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
 	pthread_mutex_unlock(&w->lock);
-	if (!w->library.left)
+	if (!w->library.abandoned)
 		pthread_join(w->progress, NULL);
 	w->progress_runs = false;
 	return rc;

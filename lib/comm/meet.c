@@ -164,7 +164,7 @@ static int wrap_remedy(struct meeting *m, int r, const char *address)
 /* ---- rank 0 ---- */
 
 /* Which ranks never came, and what came instead. */
-static void say_missing(struct meeting *m, const bool *came, char *text, size_t size)
+static void list_missing(struct meeting *m, const bool *came, char *text, size_t size)
 {
 	const struct pl_world *w = m->w;
 	pl_ns waited = w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout;
@@ -181,11 +181,10 @@ static void say_missing(struct meeting *m, const bool *came, char *text, size_t 
 	if (n > shown)
 		at += (size_t)snprintf(text + at, size - at, " and %d more", n - shown);
 	at += (size_t)snprintf(text + at, size - at, " never came");
-	if (m->acceptor.n_turned_away)
-		snprintf(text + at, size - at, "; %u connection%s turned away: %s",
-			 m->acceptor.n_turned_away,
-			 m->acceptor.n_turned_away == 1 ? " was" : "s were",
-			 m->acceptor.turned_away);
+	if (m->acceptor.n_rejected)
+		snprintf(text + at, size - at, "; %u connection%s rejected: %s",
+			 m->acceptor.n_rejected, m->acceptor.n_rejected == 1 ? " was" : "s were",
+			 m->acceptor.rejected);
 }
 
 /* Rank 0 waits for all. */
@@ -206,7 +205,7 @@ static int receive_all(struct meeting *m, bool *came)
 		if (rc < 0)
 			return rc;
 		if (rc == 0) {
-			say_missing(m, came, text, sizeof(text));
+			list_missing(m, came, text, sizeof(text));
 			for (int r = 1; r < w->size; r++)
 				if (came[r])
 					pl_comm_refuse(&w->peer[r].control, text);
@@ -219,7 +218,7 @@ static int receive_all(struct meeting *m, bool *came)
 							       "order (%d)"
 							     : "rank %u of %u came twice (of %d)",
 				 h->rank, h->size, w->size);
-			pl_comm_turn_away(&m->acceptor, text);
+			pl_comm_reject(&m->acceptor, text);
 			pl_comm_refuse(&link, text);
 			continue;
 		}
@@ -257,7 +256,7 @@ static int host_meeting(struct meeting *m)
 /* ---- the others ---- */
 
 /* Greets rank 0 and reads the table. */
-static int ask(struct meeting *m, struct pl_link *l)
+static int get_table(struct meeting *m, struct pl_link *l)
 {
 	struct pl_world *w = m->w;
 	pl_ns until = m->until + w->timeout / 3;
@@ -294,7 +293,7 @@ static int listen_as_met(struct meeting *m, int fd)
 	return listen_at(m, name, 0);
 }
 
-static int attend(struct meeting *m)
+static int join_meeting(struct meeting *m)
 {
 	struct pl_link *l = &m->w->peer[0].control;
 	int rc;
@@ -310,7 +309,7 @@ static int attend(struct meeting *m)
 		if (rc >= 0 && m->acceptor.listener < 0 && (rc = listen_as_met(m, l->fd)) < 0)
 			return rc;
 		if (rc >= 0)
-			rc = ask(m, l);
+			rc = get_table(m, l);
 		/* a forwarder closes without an answer while rank 0 does not listen yet */
 		if (rc >= 0 || l->heard || pl_now_ns() > m->until)
 			return rc < 0 ? pl_wrap(m->err, "meeting at %s", m->w->meet) : 0;
@@ -437,7 +436,7 @@ static int accept_rest(struct meeting *m)
 		if ((int)h->rank <= w->rank || (int)h->size != w->size ||
 		    hello.greeting.connection > data_connections(w, (int)h->rank)) {
 			pl_say(w->o.log, PL_LOG_WARN,
-			       "meeting: an unexpected connection of rank %u was turned away",
+			       "meeting: an unexpected connection of rank %u was rejected",
 			       h->rank);
 			pl_comm_link_close(&link);
 			continue;
@@ -551,7 +550,7 @@ int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 	if (w->size == 1)
 		return say_ready(&m);
 	PL_TRY(prepare(&m));
-	PL_TRY(w->rank == 0 ? host_meeting(&m) : attend(&m));
+	PL_TRY(w->rank == 0 ? host_meeting(&m) : join_meeting(&m));
 	PL_TRY(connect_all(&m));
 out:
 	if (m.file[0] && w->rank == 0) /* nobody needs it any more */

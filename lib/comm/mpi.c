@@ -39,35 +39,36 @@
  * of each hop, and MPI itself copies small messages, so two more copies take no longer. */
 #define LEAST_OF_GPUS ((size_t)64 << 10)
 
-struct flight {
+struct request {
 	struct pl_step *step;
 	pl_mpi_handle request;
 	uint8_t *stage; /* receives the data; NULL: the destination does */
 	bool came, placed;
 };
-struct flights { /* of the first steps of a queue, the oldest first */
-	struct flight of[DEPTH];
+struct request_queue { /* of the first steps of a queue, the oldest first */
+	struct request of[DEPTH];
 	int n;
 };
-struct lane { /* a peer and a direction, of one communicator */
-	struct flights out, in;
+struct transfers { /* a peer and a direction, of one communicator */
+	struct request_queue out, in;
 };
 
 struct mpi {
 	struct pl_world *w;
 	struct pl_mpi_lib lib;
-	pl_mpi_handle comm[2]; /* messages between two; collectives */
-	struct lane *lane;     /* (size, 2) */
-	uint8_t *spare[DEPTH]; /* a few stages that are not in use */
-	int n_spare;
-	uint8_t **there; /* stages in memory of the device that are not in use, of n_there_all */
-	size_t n_there, n_there_all, cap_there;
-	struct mpi *next_cut;
+	pl_mpi_handle comm[2];	     /* messages between two; collectives */
+	struct transfers *transfers; /* (size, 2) */
+	uint8_t *stages[DEPTH];	     /* a few stages that are not in use */
+	int n_stages;
+	uint8_t **device_stages; /* stages in memory of the device that are not in use, of
+				    n_all_device_stages */
+	size_t n_device_stages, n_all_device_stages, cap_device_stages;
+	struct mpi *next_aborted;
 };
 
 /* Stages of receives that a failure cancelled: MPI may still write to them. */
-static struct mpi *all_cut;
-static pthread_mutex_t all_cut_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mpi *aborted;
+static pthread_mutex_t aborted_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int failed(const struct mpi *m, const char *what, int code, struct pl_err *err)
 {
@@ -94,34 +95,36 @@ static int tag_of(const struct pl_step *s)
 	return (int)(pl_hash(what, sizeof(what)) & 32767);
 }
 
-static uint8_t *take_stage_there(struct mpi *m)
+static uint8_t *take_device_stage(struct mpi *m)
 {
 	const struct pl_world *w = m->w;
 	struct pl_err e = { 0 };
 	uint8_t *p;
 
-	if (m->n_there)
-		return m->there[--m->n_there];
-	if (pl_grow(&m->there, &m->cap_there, m->n_there_all + 1, sizeof(*m->there), &e) < 0)
+	if (m->n_device_stages)
+		return m->device_stages[--m->n_device_stages];
+	if (pl_grow(&m->device_stages, &m->cap_device_stages, m->n_all_device_stages + 1,
+		    sizeof(*m->device_stages), &e) < 0)
 		return NULL;
 	p = w->device.b->alloc(w->device.ctx, w->segment);
-	m->n_there_all += p != NULL;
+	m->n_all_device_stages += p != NULL;
 	return p;
 }
 
 static uint8_t *take_stage(struct mpi *m, const struct pl_work *k)
 {
-	if (k->device.reached)
-		return take_stage_there(m);
-	return m->n_spare ? m->spare[--m->n_spare] : pl_malloc(m->w->segment);
+	if (k->device.cuda_aware)
+		return take_device_stage(m);
+	return m->n_stages ? m->stages[--m->n_stages] : pl_malloc(m->w->segment);
 }
 
 static void give_stage(struct mpi *m, const struct pl_work *k, uint8_t *stage)
 {
-	if (k->device.reached) /* kept, because freeing it would wait for all work of the device */
-		m->there[m->n_there++] = stage;
-	else if (m->n_spare < DEPTH)
-		m->spare[m->n_spare++] = stage;
+	if (k->device.cuda_aware) /* kept, because freeing it would wait for all work of the device
+				   */
+		m->device_stages[m->n_device_stages++] = stage;
+	else if (m->n_stages < DEPTH)
+		m->stages[m->n_stages++] = stage;
 	else
 		pl_free(stage);
 }
@@ -134,13 +137,13 @@ static bool may_write(const struct pl_step *s)
 	return pl_comm_step_ready(s) && (!o || o->done || o->a != s->dst);
 }
 
-static struct pl_step *next_of(const struct pl_queue_of_steps *q, const struct flights *f)
+static struct pl_step *next_of(const struct pl_queue_of_steps *q, const struct request_queue *f)
 {
 	return f->n ? f->of[f->n - 1].step->next : q->head;
 }
 
 /* The oldest step has ended: the queue continues with the next one. */
-static void land(struct mpi *m, struct pl_queue_of_steps *q, struct flights *f)
+static void complete_first(struct mpi *m, struct pl_queue_of_steps *q, struct request_queue *f)
 {
 	struct pl_step *s = f->of[0].step;
 
@@ -154,7 +157,8 @@ static void land(struct mpi *m, struct pl_queue_of_steps *q, struct flights *f)
 }
 
 /* Has the flight ended? 1: yes; 0: not yet; negative: an error. */
-static int ask(struct mpi *m, struct flight *f, struct pl_mpi_status *status, struct pl_err *err)
+static int poll_request(struct mpi *m, struct request *f, struct pl_mpi_status *status,
+			struct pl_err *err)
 {
 	int flag = 0, code = m->lib.test(&f->request, &flag, status);
 	const struct pl_step *s = f->step;
@@ -171,7 +175,7 @@ static int ask(struct mpi *m, struct flight *f, struct pl_mpi_status *status, st
 	return flag;
 }
 
-static int pump_out(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl_err *err)
+static int pump_out(struct mpi *m, struct pl_conn *c, struct request_queue *f, struct pl_err *err)
 {
 	struct pl_mpi_status status = { { 0 } };
 	struct pl_step *s;
@@ -188,18 +192,18 @@ static int pump_out(struct mpi *m, struct pl_conn *c, struct flights *f, struct 
 		atomic_fetch_add(&m->w->peer[c->peer].wrote, s->bytes + PL_HEADER_BYTES);
 	}
 	while (f->n) {
-		int rc = ask(m, &f->of[0], &status, err);
+		int rc = poll_request(m, &f->of[0], &status, err);
 
 		if (rc <= 0)
 			return rc;
-		land(m, &c->sends, f);
+		complete_first(m, &c->sends, f);
 	}
 	return 0;
 }
 
 /* Moves received data from the stage to its destination. 1: done; 0: not yet; negative: an error.
  */
-static int put(struct mpi *m, struct flight *f, struct pl_err *err)
+static int put(struct mpi *m, struct request *f, struct pl_err *err)
 {
 	struct pl_step *s = f->step;
 	int rc = 1;
@@ -208,7 +212,7 @@ static int put(struct mpi *m, struct flight *f, struct pl_err *err)
 		return 1;
 	if (!s->mark && !may_write(s))
 		return 0;
-	if (s->work->device.reached)
+	if (s->work->device.cuda_aware)
 		rc = pl_comm_device_step(s, (const float *)(const void *)f->stage, err);
 	else
 		pl_comm_step_apply(s, f->stage, 0, s->bytes);
@@ -225,16 +229,16 @@ static bool at_once(const struct pl_step *s)
 	return s->kind == PL_STEP_RECV && !s->work->staged;
 }
 
-static int expect(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl_step *s,
+static int expect(struct mpi *m, struct pl_conn *c, struct request_queue *f, struct pl_step *s,
 		  struct pl_err *err)
 {
-	struct flight *new = &f->of[f->n];
+	struct request *new = &f->of[f->n];
 	int code;
 
-	*new = (struct flight){ .step = s };
+	*new = (struct request){ .step = s };
 	if (!at_once(s) && !(new->stage = take_stage(m, s->work)))
 		return pl_fail(err, PL_ENOMEM, "out of memory%s (%zu bytes for what comes in)",
-			       s->work->device.reached ? " of the device" : "", m->w->segment);
+			       s->work->device.cuda_aware ? " of the device" : "", m->w->segment);
 	code = m->lib.irecv(new->stage ? new->stage : s->dst, (int)s->bytes, m->lib.byte, c->peer,
 			    PL_MPI_ANY_TAG, m->comm[c->channel], &new->request);
 	if (code)
@@ -243,7 +247,7 @@ static int expect(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl
 	return 0;
 }
 
-static int pump_in(struct mpi *m, struct pl_conn *c, struct flights *f, struct pl_err *err)
+static int pump_in(struct mpi *m, struct pl_conn *c, struct request_queue *f, struct pl_err *err)
 {
 	struct pl_mpi_status status = { { 0 } };
 	struct pl_step *s;
@@ -254,10 +258,10 @@ static int pump_in(struct mpi *m, struct pl_conn *c, struct flights *f, struct p
 		rc = expect(m, c, f, s, err);
 	/* the next segment can be received while one is summed */
 	for (int i = 0; i < f->n && rc >= 0;) {
-		struct flight *x = &f->of[i];
+		struct request *x = &f->of[i];
 
 		if (!x->came) {
-			rc = ask(m, x, &status, err);
+			rc = poll_request(m, x, &status, err);
 			if (rc <= 0)
 				return rc;
 			x->came = true;
@@ -266,7 +270,7 @@ static int pump_in(struct mpi *m, struct pl_conn *c, struct flights *f, struct p
 		}
 		rc = put(m, x, err);
 		if (rc > 0 && i == 0)
-			land(m, &c->recvs, f);
+			complete_first(m, &c->recvs, f);
 		else
 			i++;
 	}
@@ -282,7 +286,7 @@ static int pump(struct mpi *m, struct pl_err *err)
 		struct pl_conn *c = w->peer[r].conn;
 
 		for (int i = 0; c && i < 2 && rc >= 0; i++) {
-			struct lane *l = &m->lane[2 * r + i];
+			struct transfers *l = &m->transfers[2 * r + i];
 
 			rc = pump_out(m, &c[i], &l->out, err);
 			if (rc >= 0)
@@ -298,7 +302,7 @@ static bool may_stay(const struct pl_work *k)
 {
 	uint64_t at;
 
-	return k->device.stage || k->device.reached ||
+	return k->device.stage || k->device.cuda_aware ||
 	       pl_comm_shared_find(k->w, k->a.dst, 0, &at) != PL_NONE;
 }
 
@@ -319,7 +323,7 @@ static int local(struct mpi *m, struct pl_work *k, struct pl_err *err)
 	struct pl_step *s = k->local.head;
 	int rc;
 
-	if (!k->device.reached)
+	if (!k->device.cuda_aware)
 		return pl_comm_engine_local(m->w, k);
 	if (!s || !pl_comm_step_ready(s))
 		return 0;
@@ -437,9 +441,9 @@ static int look_at_device(struct mpi *m, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	w->device.reached = w->device.b && w->device.b->apart &&
-			    (said ? said < SIZE_MAX : pl_comm_mpi_takes_cuda(&m->lib));
-	w->device.least = said ? said : LEAST_OF_GPUS;
+	w->device.cuda_aware = w->device.b && w->device.b->sum_async &&
+			       (said ? said < SIZE_MAX : pl_comm_mpi_takes_cuda(&m->lib));
+	w->device.min_bytes = said ? said : LEAST_OF_GPUS;
 	return 0;
 }
 
@@ -463,16 +467,16 @@ static int mpi_open(void *state, struct pl_err *err)
 	struct pl_world *w = m->w;
 	int rc;
 
-	PL_TRY(pl_alloc(&m->lane, 2 * (size_t)w->size, sizeof(*m->lane), err));
+	PL_TRY(pl_alloc(&m->transfers, 2 * (size_t)w->size, sizeof(*m->transfers), err));
 	if (w->device.b) /* MPI uses the device of the thread that initialises MPI */
-		w->device.b->side(w->device.ctx);
+		w->device.b->comm_stream(w->device.ctx);
 	PL_TRY(initialise(m, err));
 	PL_TRY(make_comms(m, err));
 	PL_TRY(look_at_device(m, err));
 	pl_say(w->o.log, PL_LOG_DEBUG, "rank %d: %s (%s)", w->rank, m->lib.version, m->lib.name);
 	return 0;
 out:
-	pl_free(m->lane);
+	pl_free(m->transfers);
 	return rc;
 }
 
@@ -480,10 +484,10 @@ static void mpi_abort(void *state)
 {
 	struct mpi *m = state;
 
-	pthread_mutex_lock(&all_cut_lock);
-	m->next_cut = all_cut;
-	all_cut = m;
-	pthread_mutex_unlock(&all_cut_lock);
+	pthread_mutex_lock(&aborted_lock);
+	m->next_aborted = aborted;
+	aborted = m;
+	pthread_mutex_unlock(&aborted_lock);
 }
 
 static void mpi_close(void *state)
@@ -491,12 +495,12 @@ static void mpi_close(void *state)
 	struct mpi *m = state;
 
 	m->lib.finalize();
-	while (m->n_spare)
-		pl_free(m->spare[--m->n_spare]);
-	while (m->n_there)
-		m->w->device.b->free(m->w->device.ctx, m->there[--m->n_there]);
-	pl_free(m->there);
-	pl_free(m->lane);
+	while (m->n_stages)
+		pl_free(m->stages[--m->n_stages]);
+	while (m->n_device_stages)
+		m->w->device.b->free(m->w->device.ctx, m->device_stages[--m->n_device_stages]);
+	pl_free(m->device_stages);
+	pl_free(m->transfers);
 	pl_free(m);
 }
 

@@ -227,7 +227,7 @@ static int nccl_open(void *state, struct pl_err *err)
 	int rc = 0, r;
 
 	n->caller = pthread_self();
-	n->stream = w->device.b->side(w->device.ctx);
+	n->stream = w->device.b->comm_stream(w->device.ctx);
 	n->scratch = w->device.b->alloc(w->device.ctx, sizeof(float));
 	if (!n->scratch)
 		return pl_fail(err, PL_ENOMEM, "out of memory of the device");
@@ -274,7 +274,8 @@ static int exchange_in_place(struct nccl *n, const struct pl_work *k)
 {
 	size_t all = k->a.count * (size_t)n->w->size;
 
-	n->w->device.b->beside(n->w->device.ctx, k->device.stage, k->a.src, all * sizeof(float));
+	n->w->device.b->copy_async(n->w->device.ctx, k->device.stage, k->a.src,
+				   all * sizeof(float));
 	return exchange(n, k->device.stage, k->a.dst, k->a.count);
 }
 
@@ -338,7 +339,7 @@ static int launch(struct nccl *n)
 	do {
 		if (r == PL_NCCL_SUCCESS && ((*end)->a.count || (*end)->a.op == PL_OP_BARRIER))
 			r = call(n, *end);
-		end = &(*end)->device.later;
+		end = &(*end)->device.next;
 	} while (is_message(n->head) && *end && is_message(*end));
 	n->doing = NULL;
 	n->flying = n->head;
@@ -354,12 +355,12 @@ static int launch(struct nccl *n)
 static void launched(struct nccl *n)
 {
 	const struct pl_backend *b = n->w->device.b;
-	uint64_t mark = n->flying ? b->mark(n->w->device.ctx) : 0;
+	uint64_t mark = n->flying ? b->event_record(n->w->device.ctx) : 0;
 
 	while (n->flying) {
 		struct pl_work *k = n->flying;
 
-		n->flying = k->device.later;
+		n->flying = k->device.next;
 		pl_comm_device_launched(k, mark, n->since);
 	}
 }
@@ -370,9 +371,9 @@ static bool may_launch(const struct nccl *n)
 	const struct pl_work *k = n->head;
 	int here = 0;
 
-	for (; k && is_message(k); k = k->device.later)
+	for (; k && is_message(k); k = k->device.next)
 		here++;
-	return k || (here && atomic_load(&n->w->device.wanted) &&
+	return k || (here && atomic_load(&n->w->device.launch_wanted) &&
 		     here == atomic_load(&n->w->device.launching));
 }
 
@@ -402,9 +403,9 @@ static int nccl_begin(void *state, struct pl_work *k, struct pl_err *err)
 {
 	struct nccl *n = state;
 
-	k->device.later = NULL;
+	k->device.next = NULL;
 	*n->tail = k;
-	n->tail = &k->device.later;
+	n->tail = &k->device.next;
 	return go_on(n, err);
 }
 
@@ -436,7 +437,7 @@ static int nccl_test(void *state, struct pl_work *k, struct pl_err *err)
 
 	if (rc < 0 || !k->device.launched)
 		return rc;
-	rc = w->device.b->passed(w->device.ctx, k->device.mark, err);
+	rc = w->device.b->event_passed(w->device.ctx, k->device.mark, err);
 	if (rc > 0)
 		atomic_fetch_add(&w->sent, sent(w, &k->a));
 	return rc;

@@ -107,7 +107,7 @@ static void fields(struct codec *c, struct pl_frame *f)
 		f->heartbeat.begun = number(c, f->heartbeat.begun, 8);
 		f->heartbeat.messages = number(c, f->heartbeat.messages, 8);
 		f->heartbeat.bytes = number(c, f->heartbeat.bytes, 8);
-		f->heartbeat.listed = number(c, f->heartbeat.listed, 8);
+		f->heartbeat.compared = number(c, f->heartbeat.compared, 8);
 		f->heartbeat.digest = number(c, f->heartbeat.digest, 8);
 		break;
 	case PL_FRAME_READY:

@@ -77,7 +77,7 @@ struct pl_frame {
 			uint64_t bytes;	   /* of data and headers, to it */
 			/* Of worlds whose library does not compare what ranks begin: a number over
 			 * the first so many collectives, the newest being the last. */
-			uint64_t listed, digest;
+			uint64_t compared, digest;
 		} heartbeat;
 		char text[512]; /* refused, abort */
 	};

@@ -89,17 +89,17 @@ static int open_other(int64_t pid, int64_t other, size_t bytes, int *fd, struct 
 
 /* ---- bells ---- */
 
-static socklen_t bell_address(const struct pl_peer *p, struct sockaddr_un *a)
+static socklen_t doorbell_address(const struct pl_peer *p, struct sockaddr_un *a)
 {
-	size_t n = strlen(p->bell);
+	size_t n = strlen(p->doorbell);
 
 	memset(a, 0, sizeof(*a));
 	a->sun_family = AF_UNIX;
-	memcpy(a->sun_path + 1, p->bell, n);
+	memcpy(a->sun_path + 1, p->doorbell, n);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
-static int open_bell(struct pl_world *w, struct pl_err *err)
+static int open_doorbell(struct pl_world *w, struct pl_err *err)
 {
 	struct sockaddr_un a;
 	socklen_t n;
@@ -109,20 +109,20 @@ static int open_bell(struct pl_world *w, struct pl_err *err)
 		int m = snprintf(text, sizeof(text), "%s %llx %d", w->token,
 				 (unsigned long long)w->shared->nonce, i);
 
-		snprintf(w->peer[w->local[i]].bell, sizeof(w->peer[0].bell), "paceline-%016llx",
-			 (unsigned long long)pl_hash(text, (size_t)m));
+		snprintf(w->peer[w->local[i]].doorbell, sizeof(w->peer[0].doorbell),
+			 "paceline-%016llx", (unsigned long long)pl_hash(text, (size_t)m));
 	}
-	n = bell_address(&w->peer[w->rank], &a);
-	w->bell =
+	n = doorbell_address(&w->peer[w->rank], &a);
+	w->doorbell =
 		pl_fail_now() ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (w->bell < 0)
+	if (w->doorbell < 0)
 		return pl_fail_sys(err, "cannot make a socket");
-	if (bind(w->bell, (struct sockaddr *)&a, n) < 0)
+	if (bind(w->doorbell, (struct sockaddr *)&a, n) < 0)
 		return pl_fail_sys(err, "cannot bind a socket of this host");
 	return 0;
 }
 
-void pl_comm_world_ring(struct pl_world *w, int rank)
+void pl_comm_world_wake_rank(struct pl_world *w, int rank)
 {
 	struct pl_peer *p = &w->peer[rank];
 	struct sockaddr_un a;
@@ -135,9 +135,9 @@ void pl_comm_world_ring(struct pl_world *w, int rank)
 	if (!atomic_load_explicit(&p->shared->asleep, memory_order_relaxed) ||
 	    !atomic_exchange(&p->shared->asleep, 0))
 		return;
-	n = bell_address(p, &a);
+	n = doorbell_address(p, &a);
 	/* a bell that is full will be heard as well */
-	if (sendto(w->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&a, n) < 0)
+	if (sendto(w->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&a, n) < 0)
 		return;
 }
 
@@ -225,7 +225,7 @@ int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	lay_out(w);
-	return open_bell(w, err);
+	return open_doorbell(w, err);
 }
 
 void pl_comm_shared_close(struct pl_world *w)
@@ -237,8 +237,8 @@ void pl_comm_shared_close(struct pl_world *w)
 		munmap(w->shared, w->shared_bytes);
 	if (w->shared_fd >= 0)
 		close(w->shared_fd);
-	if (w->bell >= 0)
-		close(w->bell);
+	if (w->doorbell >= 0)
+		close(w->doorbell);
 }
 
 /* ---- memory for users ---- */

@@ -109,8 +109,8 @@ void pl_comm_work_end(struct pl_work *k)
 	if (w->device.b)
 		pl_comm_device_end(k);
 	pthread_mutex_lock(&w->lock);
-	left = k->device.left;
-	w->device.left -= left;
+	left = k->device.detached;
+	w->device.detached -= left;
 	waiters = w->waiters > 0;
 	/* who waits may free it as soon as it is done */
 	atomic_store_explicit(&k->done, true, memory_order_release);
@@ -125,11 +125,11 @@ void pl_comm_work_end(struct pl_work *k)
 static void list(struct pl_world *w, const struct pl_work *k)
 {
 	const struct pl_coll_args *a = &k->a;
-	uint64_t what[] = { w->device.listed[(k->seq - 1) % PL_LISTED], a->op, a->count,
+	uint64_t what[] = { w->device.digests[(k->seq - 1) % PL_DIGESTS], a->op, a->count,
 			    a->op == PL_OP_BROADCAST ? (uint64_t)a->root : 0,
 			    a->parts ? a->parts : 1 };
 
-	w->device.listed[k->seq % PL_LISTED] = pl_hash(what, sizeof(what));
+	w->device.digests[k->seq % PL_DIGESTS] = pl_hash(what, sizeof(what));
 }
 
 /* Lock held. */
@@ -143,7 +143,7 @@ static void number(struct pl_world *w, struct pl_work *k)
 		k->seq = p->recvs_begun++;
 	else
 		k->seq = atomic_fetch_add(&w->begun, 1);
-	if (w->device.taken && k->a.op > PL_OP_RECV)
+	if (w->device.native && k->a.op > PL_OP_RECV)
 		list(w, k);
 	if (k->direct)
 		k->slot = w->begun_shared++;
@@ -181,8 +181,8 @@ int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool ca
 		pl_comm_work_free(k);
 		return rc;
 	}
-	k->direct = pl_comm_direct_fits(w, &k->a);
-	if (!k->direct && !w->library.calls && !k->device.held)
+	k->direct = pl_comm_shared_coll_fits(w, &k->a);
+	if (!k->direct && !w->library.calls && !k->device.delayed)
 		rc = pl_comm_expand(k, err);
 	pthread_mutex_lock(&w->lock);
 	if (rc >= 0 && atomic_load(&w->failed))
@@ -198,7 +198,7 @@ int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool ca
 	*w->queued_tail = k;
 	w->queued_tail = &k->next;
 	atomic_store_explicit(&w->has_queued, true, memory_order_release);
-	if (call || w->device.taken)
+	if (call || w->device.native)
 		pl_comm_world_call(w);
 	else
 		pthread_mutex_unlock(&w->lock);

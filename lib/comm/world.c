@@ -64,15 +64,15 @@ void pl_comm_world_wake(struct pl_world *w)
  * both look busy to the kernel. A short sleep helps: a thread that wakes up is put on an idle
  * processor.
  */
-static void give_way(struct pl_world *w)
+static void yield_processor(struct pl_world *w)
 {
 	pl_ns from = pl_now_ns(), now;
 
 	sched_yield();
 	now = pl_now_ns();
-	if (now - from < TAKEN_NS || now < w->may_move)
+	if (now - from < TAKEN_NS || now < w->next_migration)
 		return;
-	w->may_move = now + MOVE_NS;
+	w->next_migration = now + MOVE_NS;
 	pl_sleep_ns(1);
 }
 
@@ -105,8 +105,8 @@ static void nap(struct pl_world *w, bool busy, pl_ns due)
 			drain(w->wake);
 		} else if (e[i].data.ptr == &w->timer) {
 			drain(w->timer);
-		} else if (e[i].data.ptr == &w->bell) {
-			while (recv(w->bell, &(char){ 0 }, 1, MSG_DONTWAIT) >= 0)
+		} else if (e[i].data.ptr == &w->doorbell) {
+			while (recv(w->doorbell, &(char){ 0 }, 1, MSG_DONTWAIT) >= 0)
 				;
 		} else {
 			if (e[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
@@ -127,8 +127,8 @@ static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
 	moved = pl_comm_engine_step(w, all);
 	if (!moved)
 		pl_comm_engine_check(w, pl_now_ns());
-	*busy = w->active || w->device.held;
-	*due = w->device.held ? pl_now_ns() + LOOK_NS : w->next_due;
+	*busy = w->active || w->device.delayed;
+	*due = w->device.delayed ? pl_now_ns() + LOOK_NS : w->next_due;
 	pthread_mutex_lock(&w->lock);
 	w->driving = false;
 	return moved;
@@ -227,7 +227,7 @@ static void spin(struct pl_world *w, struct pl_work *k)
 	bool mine = false;
 
 	if (w->library.calls) { /* its thread drives; who looks on would take its processor */
-		while (!w->crowded && !pl_comm_work_done(k) && !atomic_load(&w->failed) &&
+		while (!w->oversubscribed && !pl_comm_work_done(k) && !atomic_load(&w->failed) &&
 		       pl_now_ns() - since < SPIN_NS)
 			pause_a_bit();
 		return;
@@ -256,10 +256,10 @@ static void spin(struct pl_world *w, struct pl_work *k)
 
 			if (idle > SPIN_NS)
 				break;
-			if (w->crowded)
+			if (w->oversubscribed)
 				sched_yield();
 			else if (idle > YIELD_NS)
-				give_way(w);
+				yield_processor(w);
 		} else {
 			pause_a_bit();
 		}
@@ -288,14 +288,15 @@ int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
 	bool keep;
 	int rc = 0;
 
-	if (w->device.b && pl_comm_device_leave(k))
+	if (w->device.b && pl_comm_device_detach(k))
 		return 0;
 	if (!pl_comm_work_done(k))
 		spin(w, k);
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
 	/* a thread that rests is left alone where nothing is left to do */
-	if (!pl_comm_work_done(k) || (!w->driving && (w->active || w->queued || w->device.held))) {
+	if (!pl_comm_work_done(k) ||
+	    (!w->driving && (w->active || w->queued || w->device.delayed))) {
 		pl_comm_world_call(w);
 		pthread_mutex_lock(&w->lock);
 	}
@@ -311,7 +312,7 @@ int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
 		until_told(w);
 		rc = pl_comm_work_failure(w, &k->a, k->seq, err);
 	}
-	keep = w->library.left;
+	keep = w->library.abandoned;
 	pthread_mutex_unlock(&w->lock);
 	if (keep) /* a thread that may come back knows it */
 		return rc;
@@ -329,7 +330,7 @@ int pl_comm_world_settle(struct pl_world *w, struct pl_err *err)
 		return 0;
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
-	while (w->device.left && !atomic_load(&w->failed)) {
+	while (w->device.detached && !atomic_load(&w->failed)) {
 		pl_comm_library_watch(w);
 		pl_comm_wait_for(&w->changed, &w->lock, 50000000);
 	}
@@ -414,10 +415,11 @@ static void take_shapes(struct pl_world *w)
 		w->shaped = true;
 		if (s->bytes_per_ns > 0)
 			takes += (pl_ns)(2 * (double)w->segment / s->bytes_per_ns);
-		w->slack = pl_max_i64(w->slack, takes);
-		w->farthest = pl_max_i64(w->farthest, s->latency_ns);
-		if (s->bytes_per_ns > 0 && (s->bytes_per_ns < w->slowest || w->slowest <= 0))
-			w->slowest = s->bytes_per_ns;
+		w->max_link_ns = pl_max_i64(w->max_link_ns, takes);
+		w->max_latency = pl_max_i64(w->max_latency, s->latency_ns);
+		if (s->bytes_per_ns > 0 &&
+		    (s->bytes_per_ns < w->min_bytes_per_ns || w->min_bytes_per_ns <= 0))
+			w->min_bytes_per_ns = s->bytes_per_ns;
 		if (s->from >= 0 && s->from != w->rank)
 			continue;
 		for (int r = 0; r < w->size; r++) {
@@ -437,7 +439,7 @@ static void take_processors(struct pl_world *w)
 
 	/* A launcher may bind each rank to a processor of its own. Then this is wrong, and a rank
 	 * that waits offers a processor that nobody wants, which costs little. */
-	w->crowded = w->n_local * (w->library.calls ? 2 : 1) > pl_processors();
+	w->oversubscribed = w->n_local * (w->library.calls ? 2 : 1) > pl_processors();
 	/* All ranks must choose the same algorithms, so what one rank may use does not count. */
 	w->processors = w->n_hosts == 1 ? all : w->size;
 }
@@ -464,7 +466,7 @@ static int start_progress(struct pl_world *w, struct pl_err *err)
 		return pl_fail_sys(err, "cannot make a descriptor");
 	PL_TRY(add_to_epoll(w, w->wake, &w->wake, EPOLLIN, err));
 	PL_TRY(add_to_epoll(w, w->timer, &w->timer, EPOLLIN, err));
-	PL_TRY(add_to_epoll(w, w->bell, &w->bell, EPOLLIN, err));
+	PL_TRY(add_to_epoll(w, w->doorbell, &w->doorbell, EPOLLIN, err));
 	for (int r = 0; r < w->size; r++)
 		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++)
 			PL_TRY(add_to_epoll(w, w->peer[r].conn[i].fd, &w->peer[r].conn[i],
@@ -484,11 +486,11 @@ static struct pl_world *world_new(struct pl_err *err)
 
 	if (pl_alloc(&w, 1, sizeof(*w), err) < 0)
 		return NULL;
-	w->epoll = w->bell = w->wake = w->timer = w->control_wake = w->shared_fd = -1;
+	w->epoll = w->doorbell = w->wake = w->timer = w->control_wake = w->shared_fd = -1;
 	atomic_store(&w->due, INT64_MAX);
 	w->queued_tail = &w->queued;
 	w->active_tail = &w->active;
-	w->device.held_tail = &w->device.held;
+	w->device.delayed_tail = &w->device.delayed;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_mutex_init(&w->event_lock, NULL);
 	pthread_condattr_init(&a);
@@ -544,7 +546,7 @@ static void world_free(struct pl_world *w)
 	if (w->progress_runs)
 		pthread_join(w->progress, NULL);
 	pl_comm_control_stop(w);
-	if (w->library.left)
+	if (w->library.abandoned)
 		return;
 	for (int r = 0; r < w->size && w->peer; r++) {
 		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++) {

@@ -107,27 +107,28 @@ struct pl_backend {
 	void (*weights)(void *ctx, const float *slab, size_t n);
 
 	/*
-	 * A second queue, for communication beside computation: the device's own handle of it
-	 * (cudaStream_t), NULL where calls are done when they return. fork: what is put into the
-	 * second queue from now on waits for all that was queued in the first; join: the other way
-	 * round. beside: a copy in the second queue, to or from memory of the host (pinned by
-	 * pin(), or it may wait), or within the device. idle: 1 the second queue is empty, 0 not
-	 * yet, negative: something failed (PL_EIO). mark: stands behind all that is in the second
-	 * queue now, and is greater than those before; passed: 1 all ahead of it is done, 0 not
-	 * yet, negative: something failed. apart: d = a + b, or a where b is NULL, of n float32 (d
-	 * may be a or b), in a third queue, which waits for nobody; the mark behind it there. CPUs
-	 * have none. side, beside, idle, mark, passed and apart may be called by a thread of their
-	 * own, which may then use what side() gave, and alloc and free by either; all else by one
-	 * at a time.
+	 * A second stream, for communication while the first one computes. comm_stream: the
+	 * device's own handle of it (cudaStream_t), NULL where calls are done when they return.
+	 * fork: what is put into the second stream from now on waits for all that was queued in the
+	 * first; join: the other way round. copy_async: a copy in the second stream, to or from
+	 * memory of the host (pinned by pin(), or it may wait), or within the device. idle: 1 the
+	 * second stream is empty, 0 not yet, negative: something failed (PL_EIO). event_record: an
+	 * event behind all that is in the second stream now; its number is greater than those
+	 * before. event_passed: 1 all ahead of the event is done, 0 not yet, negative: something
+	 * failed. sum_async: d = a + b, or a where b is NULL, of n float32 (d may be a or b), in a
+	 * third stream, which waits for no other; the event behind it there. CPUs have none.
+	 * comm_stream, copy_async, idle, event_record, event_passed and sum_async may be called by
+	 * a thread of their own, which may then use the handle, and alloc and free by either
+	 * thread; all other calls by one thread at a time.
 	 */
-	void *(*side)(void *ctx);
+	void *(*comm_stream)(void *ctx);
 	void (*fork)(void *ctx);
 	void (*join)(void *ctx);
-	void (*beside)(void *ctx, void *dst, const void *src, size_t bytes);
+	void (*copy_async)(void *ctx, void *dst, const void *src, size_t bytes);
 	int (*idle)(void *ctx, struct pl_err *err);
-	uint64_t (*mark)(void *ctx);
-	int (*passed)(void *ctx, uint64_t mark, struct pl_err *err);
-	uint64_t (*apart)(void *ctx, size_t n, const float *a, const float *b, float *d);
+	uint64_t (*event_record)(void *ctx);
+	int (*event_passed)(void *ctx, uint64_t mark, struct pl_err *err);
+	uint64_t (*sum_async)(void *ctx, size_t n, const float *a, const float *b, float *d);
 	/* Memory of the host that a device copies from and to by itself, from now on or (on false)
 	 * no more. It need not succeed: copies are slower then. */
 	void (*pin)(void *ctx, void *host, size_t bytes, bool on);

@@ -97,7 +97,7 @@ static inline int pl_host_idle(void *ctx, struct pl_err *err)
 	return 1;
 }
 
-static inline void *pl_host_side(void *ctx)
+static inline void *pl_host_comm_stream(void *ctx)
 {
 	(void)ctx;
 	return NULL;
@@ -140,9 +140,9 @@ static inline void pl_host_load(void *ctx, size_t n, const float *x, float *y)
 #define PL_HOST_MEMBERS                                                                            \
 	.alloc = pl_host_alloc, .free = pl_host_free, .put = pl_host_put, .get = pl_host_get,      \
 	.copy = pl_host_copy, .zero = pl_host_zero, .sync = pl_host_sync, .graph = pl_host_graph,  \
-	.weights = pl_host_weights, .side = pl_host_side, .fork = pl_host_fork,                    \
-	.join = pl_host_fork, .beside = pl_host_copy, .idle = pl_host_idle, .pin = pl_host_pin,    \
-	.load = pl_host_load
+	.weights = pl_host_weights, .comm_stream = pl_host_comm_stream, .fork = pl_host_fork,      \
+	.join = pl_host_fork, .copy_async = pl_host_copy, .idle = pl_host_idle,                    \
+	.pin = pl_host_pin, .load = pl_host_load
 
 /* ---- kernels of one instruction set ---------------------------------------------------------- */
 

@@ -311,7 +311,7 @@ static int fake_sync(void *ctx, struct pl_err *err)
 	return 0;
 }
 
-static void *fake_side(void *ctx)
+static void *fake_comm_stream(void *ctx)
 {
 	return ctx;
 }
@@ -330,7 +330,7 @@ static void fake_join(void *ctx)
 	queue_after(&f->main, &f->side);
 }
 
-static void fake_beside(void *ctx, void *dst, const void *src, size_t bytes)
+static void fake_copy_async(void *ctx, void *dst, const void *src, size_t bytes)
 {
 	move(ctx, &((struct fake *)ctx)->side, dst, src, bytes, NULL);
 }
@@ -358,7 +358,7 @@ static void hang_item(void *arg)
 }
 
 /* FAKE_DEVICE_HANG=N: it hangs before the N-th. */
-static uint64_t fake_apart(void *ctx, size_t n, const float *a, const float *b, float *d)
+static uint64_t fake_sum_async(void *ctx, size_t n, const float *a, const float *b, float *d)
 {
 	const char *hang = getenv("FAKE_DEVICE_HANG");
 	static int sums;
@@ -373,12 +373,12 @@ static uint64_t fake_apart(void *ctx, size_t n, const float *a, const float *b, 
 	return queue_put(&f->sums, sum_item, s) | OF_SUMS;
 }
 
-static uint64_t fake_mark(void *ctx)
+static uint64_t fake_event_record(void *ctx)
 {
 	return queue_last(&((struct fake *)ctx)->side);
 }
 
-static int fake_passed(void *ctx, uint64_t mark, struct pl_err *err)
+static int fake_event_passed(void *ctx, uint64_t mark, struct pl_err *err)
 {
 	struct fake *f = ctx;
 	struct queue *q = mark & OF_SUMS ? &f->sums : &f->side;
@@ -393,7 +393,7 @@ static int fake_passed(void *ctx, uint64_t mark, struct pl_err *err)
 
 static int fake_idle(void *ctx, struct pl_err *err)
 {
-	return fake_passed(ctx, fake_mark(ctx), err);
+	return fake_event_passed(ctx, fake_event_record(ctx), err);
 }
 
 static void fake_pin(void *ctx, void *host, size_t bytes, bool on)
@@ -596,13 +596,13 @@ __attribute__((unused)) static const struct pl_backend pl_backend_fake = {
 	.graph = fake_graph,
 	.vary = fake_vary,
 	.weights = fake_weights,
-	.side = fake_side,
+	.comm_stream = fake_comm_stream,
 	.fork = fake_fork,
 	.join = fake_join,
-	.beside = fake_beside,
-	.apart = fake_apart,
-	.mark = fake_mark,
-	.passed = fake_passed,
+	.copy_async = fake_copy_async,
+	.sum_async = fake_sum_async,
+	.event_record = fake_event_record,
+	.event_passed = fake_event_passed,
 	.idle = fake_idle,
 	.pin = fake_pin,
 	.precision = fake_precision,

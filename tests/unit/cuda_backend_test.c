@@ -220,18 +220,18 @@ static void test_queues(void)
 		be->graph(dev, 99);
 		be->scale(dev, N, 2, a);
 		/* as who communicates may, who may need memory to stage it */
-		right = right && be->passed(dev, mark, &err) >= 0 &&
+		right = right && be->event_passed(dev, mark, &err) >= 0 &&
 			(more = be->alloc(dev, N * 4)) != NULL;
 		be->pin(dev, got, N * 4, true);
 		be->pin(dev, got, N * 4, false);
 		be->fork(dev);
-		be->beside(dev, back, a, N * 4); /* 2 (i + pass) */
-		be->beside(dev, b, back, N * 4);
+		be->copy_async(dev, back, a, N * 4); /* 2 (i + pass) */
+		be->copy_async(dev, b, back, N * 4);
 		be->scale(dev, N, 1, y);
 		be->join(dev);
 		be->add(dev, N, a, b, y);
 		be->graph(dev, 0);
-		mark = be->mark(dev);
+		mark = be->event_record(dev);
 		be->get(dev, got, y, N * 4);
 		for (int i = 0; i < N; i++)
 			right = right && got[i] == 4 * (float)(i + pass);
@@ -242,16 +242,16 @@ static void test_queues(void)
 	}
 	ok(right, "two queues, held together by fork and join, recorded and not");
 	be->fork(dev);
-	be->beside(dev, b, back, N * 4);
-	mark = be->mark(dev);
-	while ((rc = be->passed(dev, mark, &err)) == 0)
+	be->copy_async(dev, b, back, N * 4);
+	mark = be->event_record(dev);
+	while ((rc = be->event_passed(dev, mark, &err)) == 0)
 		n++;
 #ifdef PL_GPU
 	n++; /* it may be over before anybody asks */
 #endif
 	ok(rc == 1 && n > 0, "a mark is passed when what is ahead of it is done, not before");
-	be->beside(dev, b, back, N * 4);
-	ok(be->mark(dev) > mark && be->passed(dev, mark, &err) == 1, "marks have an order");
+	be->copy_async(dev, b, back, N * 4);
+	ok(be->event_record(dev) > mark && be->event_passed(dev, mark, &err) == 1, "marks have an order");
 	while ((rc = be->idle(dev, &err)) == 0)
 		;
 	is_i64(rc, 1, "the second queue becomes empty");
@@ -262,10 +262,10 @@ static void test_queues(void)
 	ok(be->sync(dev, &err) == 0, "nothing failed: %s", err.msg);
 	be->scale(dev, N, 2, b);
 	be->fork(dev); /* sums do not wait for that: who waits for them waits for no other queue */
-	be->beside(dev, back, b, N * 4);
-	be->apart(dev, N - 3, a, a + 2, y + 1); /* as it lies: not 16 bytes at a time */
-	mark = be->apart(dev, N / 2, y, NULL, a);
-	while ((rc = be->passed(dev, mark, &err)) == 0)
+	be->copy_async(dev, back, b, N * 4);
+	be->sum_async(dev, N - 3, a, a + 2, y + 1); /* as it lies: not 16 bytes at a time */
+	mark = be->sum_async(dev, N / 2, y, NULL, a);
+	while ((rc = be->event_passed(dev, mark, &err)) == 0)
 		;
 	be->get(dev, got, y, N * 4);
 	right = rc == 1 && got[0] == host[0];
@@ -276,7 +276,7 @@ static void test_queues(void)
 	ok(!memcmp(got, host, N / 2 * 4), "... and copies");
 	while ((rc = be->idle(dev, &err)) == 0)
 		;
-	ok(be->side(dev) != NULL, "it has a handle");
+	ok(be->comm_stream(dev) != NULL, "it has a handle");
 	be->pin(dev, back, N * 4, false);
 	be->free(dev, a);
 	be->free(dev, b);
@@ -370,10 +370,10 @@ static void *beside_main(void *dev)
 
 	if (!p)
 		return NULL;
-	be->beside(dev, p, host, sizeof(host));
-	be->beside(dev, got, p, sizeof(host));
-	mark = be->mark(dev);
-	while (!(rc = be->passed(dev, mark, &err)))
+	be->copy_async(dev, p, host, sizeof(host));
+	be->copy_async(dev, got, p, sizeof(host));
+	mark = be->event_record(dev);
+	while (!(rc = be->event_passed(dev, mark, &err)))
 		;
 	while (rc == 1 && !(rc = be->idle(dev, &err)))
 		;

@@ -28,7 +28,7 @@ static void test_proof(void)
 	ok(!pl_comm_same_proof(proof, want), "... and differs in one bit");
 }
 
-/* Waits for one connection with this token, until one is turned away: 1, 0. */
+/* Waits for one connection with this token, until one is rejected: 1, 0. */
 static int serve(int listener, const char *token)
 {
 	struct pl_acceptor a = { .listener = listener, .token = token };
@@ -40,7 +40,7 @@ static int serve(int listener, const char *token)
 
 	if (pl_comm_acceptor_init(&a, 1, &e) < 0)
 		return 9;
-	while (!got && !a.n_turned_away && pl_now_ns() < until)
+	while (!got && !a.n_rejected && pl_now_ns() < until)
 		got = pl_comm_accept(&a, pl_now_ns() + 20000000, &hello, &l, &e);
 	if (got > 0) {
 		got = hello.greeting.connection == 3 && hello.greeting.member.rank == 1 ? 1 : 8;

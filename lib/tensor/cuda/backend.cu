@@ -356,7 +356,7 @@ void *pl_cuda_half(const struct pl_cuda *c, const float *w, size_t n)
 /* ---- the second queue --------------------------------------------------------------------------
  */
 
-static void *cuda_side(void *ctx)
+static void *cuda_comm_stream(void *ctx)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 
@@ -398,7 +398,7 @@ static void note_in(struct pl_cuda *c, struct pl_cuda_queue *q, cudaError_t e)
 	pthread_mutex_unlock(&c->mark_lock);
 }
 
-static void cuda_beside(void *ctx, void *dst, const void *src, size_t bytes)
+static void cuda_copy_async(void *ctx, void *dst, const void *src, size_t bytes)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 
@@ -440,7 +440,7 @@ static uint64_t mark_in(struct pl_cuda *c, struct pl_cuda_queue *q)
 	return n;
 }
 
-static uint64_t cuda_mark(void *ctx)
+static uint64_t cuda_event_record(void *ctx)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 
@@ -450,7 +450,7 @@ static uint64_t cuda_mark(void *ctx)
 #define OF_SUMS ((uint64_t)1 << 63) /* a mark of the third queue */
 
 /* Of the context it reads what never changes: another thread may be at a kernel. */
-static uint64_t cuda_apart(void *ctx, size_t n, const float *a, const float *b, float *d)
+static uint64_t cuda_sum_async(void *ctx, size_t n, const float *a, const float *b, float *d)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 	struct plk k = {};
@@ -468,7 +468,7 @@ static uint64_t cuda_apart(void *ctx, size_t n, const float *a, const float *b, 
 }
 
 /* Of a mark whose place was taken by a later one that later one is asked. */
-static int cuda_passed(void *ctx, uint64_t mark, struct pl_err *err)
+static int cuda_event_passed(void *ctx, uint64_t mark, struct pl_err *err)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 	struct pl_cuda_queue *q = mark & OF_SUMS ? &c->sums : &c->side;
@@ -705,9 +705,9 @@ static struct pl_backend table()
 	b.alloc = cuda_alloc, b.free = cuda_free, b.room = cuda_room;
 	b.put = cuda_put, b.get = cuda_get, b.copy = cuda_copy, b.zero = cuda_zero;
 	b.sync = cuda_sync, b.graph = pl_cuda_record, b.vary = cuda_vary, b.weights = cuda_weights;
-	b.side = cuda_side, b.fork = cuda_fork, b.join = cuda_join, b.beside = cuda_beside;
-	b.apart = cuda_apart;
-	b.idle = cuda_idle, b.mark = cuda_mark, b.passed = cuda_passed, b.pin = cuda_pin;
+	b.comm_stream = cuda_comm_stream, b.fork = cuda_fork, b.join = cuda_join, b.copy_async = cuda_copy_async;
+	b.sum_async = cuda_sum_async;
+	b.idle = cuda_idle, b.event_record = cuda_event_record, b.event_passed = cuda_event_passed, b.pin = cuda_pin;
 	b.trace = &pl_cuda_trace, b.remarks = pl_cuda_remarks;
 	b.precision = cuda_precision, b.adds = cuda_adds, b.gemm = pl_cuda_gemm, b.load = cuda_load;
 	b.dense = pl_cuda_dense, b.dense_back = pl_cuda_dense_back;

@@ -36,7 +36,7 @@ static size_t own_bytes(const struct pl_world *w, const struct pl_coll_args *a)
 	return a->op == PL_OP_BROADCAST ? a->count * sizeof(float) : of_src(w, a);
 }
 
-bool pl_comm_direct_fits(const struct pl_world *w, const struct pl_coll_args *a)
+bool pl_comm_shared_coll_fits(const struct pl_world *w, const struct pl_coll_args *a)
 {
 	return w->all_local && w->size > 1 && !w->shaped && a->op > PL_OP_RECV &&
 	       (a->algo == PL_CA_AUTO || a->algo == PL_CA_DIRECT);
@@ -47,7 +47,7 @@ static void raise_flag(struct pl_world *w, _Atomic uint64_t *flag, uint64_t valu
 {
 	atomic_store_explicit(flag, value, memory_order_release);
 	for (int r = 0; r < w->size; r++)
-		pl_comm_world_ring(w, r);
+		pl_comm_world_wake_rank(w, r);
 }
 
 static bool post(struct pl_world *w, struct pl_work *k)
@@ -108,7 +108,7 @@ static int all_posted(struct pl_world *w, const struct pl_work *k)
 	return 1;
 }
 
-static void leave(struct pl_world *w, struct pl_work *k)
+static void release_slot(struct pl_world *w, struct pl_work *k)
 {
 	raise_flag(w, &slot_of(w, w->rank, k->slot)->done, k->slot + 1);
 }
@@ -127,7 +127,7 @@ static void small_sum(struct pl_world *w, struct pl_work *k, size_t first)
 	}
 }
 
-static void small(struct pl_world *w, struct pl_work *k)
+static void carry_out_in_slots(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_coll_args *a = &k->a;
 	size_t part = a->count * sizeof(float);
@@ -191,7 +191,7 @@ static uint8_t *dst_of(const struct pl_world *w, const struct pl_work *k, int r)
 
 /* Sets the range of floats that this rank copies or sums: its part of an all-reduce, else all that
  * it receives. */
-static void share(struct pl_world *w, struct pl_work *k)
+static void set_range(struct pl_world *w, struct pl_work *k)
 {
 	const struct pl_coll_args *a = &k->a;
 	size_t n = (size_t)w->size, r = (size_t)w->rank, c = a->count, part = c * sizeof(float);
@@ -247,7 +247,7 @@ static size_t copy_piece(struct pl_world *w, struct pl_work *k, size_t bytes)
 	return bytes;
 }
 
-static bool large(struct pl_world *w, struct pl_work *k)
+static bool carry_out_in_memory(struct pl_world *w, struct pl_work *k)
 {
 	size_t bytes = pl_min_size(TURN, k->to - k->at);
 	bool sums = k->a.op == PL_OP_ALLREDUCE || k->a.op == PL_OP_REDUCE_SCATTER;
@@ -260,7 +260,7 @@ static bool large(struct pl_world *w, struct pl_work *k)
 	k->moved = pl_now_ns();
 	if (k->at < k->to)
 		return true;
-	leave(w, k);
+	release_slot(w, k);
 	k->state = PL_WORK_SETTLED;
 	return true;
 }
@@ -278,20 +278,20 @@ static void count_sent(struct pl_world *w, const struct pl_work *k)
 }
 
 /* All ranks have posted: carries the data in slots, in shared memory, or by messages. */
-static void decide(struct pl_world *w, struct pl_work *k)
+static void choose_means(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_err e = { 0 };
 
 	if (own_bytes(w, &k->a) <= PL_EAGER) {
-		small(w, k);
-		leave(w, k);
+		carry_out_in_slots(w, k);
+		release_slot(w, k);
 		k->state = PL_WORK_OVER;
 	} else if (all_shared(w, k)) {
-		share(w, k);
+		set_range(w, k);
 		k->state = PL_WORK_SHARED;
 	} else {
 		/* the slot is read; the messages keep ranks together from here on */
-		leave(w, k);
+		release_slot(w, k);
 		k->direct = false;
 		if (pl_comm_expand(k, &e) < 0)
 			pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
@@ -309,18 +309,18 @@ static bool all_left(const struct pl_world *w, const struct pl_work *k)
 	return true;
 }
 
-bool pl_comm_direct_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide)
+bool pl_comm_shared_coll_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide)
 {
 	bool moved = false;
 
 	if (k->state == PL_WORK_QUEUED)
 		moved = may_post && post(w, k);
 	if (k->state == PL_WORK_POSTED && may_decide && all_posted(w, k) > 0) {
-		decide(w, k);
+		choose_means(w, k);
 		moved = true;
 	}
 	if (k->state == PL_WORK_SHARED)
-		return large(w, k);
+		return carry_out_in_memory(w, k);
 	if (k->state == PL_WORK_SETTLED && all_left(w, k)) {
 		count_sent(w, k);
 		k->state = PL_WORK_OVER;
@@ -329,7 +329,7 @@ bool pl_comm_direct_step(struct pl_world *w, struct pl_work *k, bool may_post, b
 	return moved;
 }
 
-int pl_comm_direct_waits_for(const struct pl_world *w, const struct pl_work *k)
+int pl_comm_shared_coll_waits_for(const struct pl_world *w, const struct pl_work *k)
 {
 	if (!k->direct || k->state >= PL_WORK_STEPS)
 		return -1;
