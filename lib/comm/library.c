@@ -115,8 +115,10 @@ void pl_comm_library_watch(struct pl_world *w)
 		return;
 	in = now - w->library.since - (atomic_load(&w->stopped_ns) - w->library.stopped_ns);
 	if (atomic_load(&w->failed)) {
-		/* The failure may be older than the call, or as new as this look. */
-		if (in > pl_max_i64(w->timeout / 4, 50000000))
+		/* The failure may be older than the call, or as new as this look. The others are
+		 * told first: abandon() may wait for a callback, and if the control thread waits
+		 * there, the others would hear nothing and blame this rank for its silence. */
+		if (in > pl_max_i64(w->timeout / 4, 50000000) && (w->told || w->size == 1))
 			abandon(w);
 		return;
 	}
