@@ -251,7 +251,8 @@ static void test_queues(void)
 #endif
 	ok(rc == 1 && n > 0, "a mark is passed when what is ahead of it is done, not before");
 	be->copy_async(dev, b, back, N * 4);
-	ok(be->event_record(dev) > mark && be->event_passed(dev, mark, &err) == 1, "marks have an order");
+	ok(be->event_record(dev) > mark && be->event_passed(dev, mark, &err) == 1,
+	   "marks have an order");
 	while ((rc = be->idle(dev, &err)) == 0)
 		;
 	is_i64(rc, 1, "the second queue becomes empty");

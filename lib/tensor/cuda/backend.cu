@@ -705,9 +705,11 @@ static struct pl_backend table()
 	b.alloc = cuda_alloc, b.free = cuda_free, b.room = cuda_room;
 	b.put = cuda_put, b.get = cuda_get, b.copy = cuda_copy, b.zero = cuda_zero;
 	b.sync = cuda_sync, b.graph = pl_cuda_record, b.vary = cuda_vary, b.weights = cuda_weights;
-	b.comm_stream = cuda_comm_stream, b.fork = cuda_fork, b.join = cuda_join, b.copy_async = cuda_copy_async;
+	b.comm_stream = cuda_comm_stream, b.fork = cuda_fork, b.join = cuda_join,
+	b.copy_async = cuda_copy_async;
 	b.sum_async = cuda_sum_async;
-	b.idle = cuda_idle, b.event_record = cuda_event_record, b.event_passed = cuda_event_passed, b.pin = cuda_pin;
+	b.idle = cuda_idle, b.event_record = cuda_event_record, b.event_passed = cuda_event_passed,
+	b.pin = cuda_pin;
 	b.trace = &pl_cuda_trace, b.remarks = pl_cuda_remarks;
 	b.precision = cuda_precision, b.adds = cuda_adds, b.gemm = pl_cuda_gemm, b.load = cuda_load;
 	b.dense = pl_cuda_dense, b.dense_back = pl_cuda_dense_back;
