@@ -117,7 +117,7 @@ void pl_mem_trim(void);
  * allocated. */
 void pl_mem_discard(void *p, size_t n);
 int pl_alloc(void *out, size_t n, size_t size,
-	     struct pl_err *err) PL_MUST; /* *(void **)out, zeroed */
+	     struct pl_err *err) PL_MUST; /* *(void **)out, zeroed; NULL on failure */
 
 /*
  * Grow the array *(T **)array of *cap elements to hold at least `need`; doubles. The tail is not

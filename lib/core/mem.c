@@ -99,10 +99,8 @@ int pl_alloc(void *out, size_t n, size_t size, struct pl_err *err)
 {
 	void *p = pl_calloc(n, size);
 
-	if (!p)
-		return pl_fail(err, PL_ENOMEM, "out of memory (%zu x %zu bytes)", n, size);
-	memcpy(out, &p, sizeof(p));
-	return 0;
+	memcpy(out, &p, sizeof(p)); /* also NULL, because many callers free it at their end */
+	return p ? 0 : pl_fail(err, PL_ENOMEM, "out of memory (%zu x %zu bytes)", n, size);
 }
 
 int pl_grow_slow(void *array, size_t *cap, size_t need, size_t size, struct pl_err *err)

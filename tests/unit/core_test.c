@@ -533,6 +533,15 @@ static void test_processors(void)
 	sched_setaffinity(0, sizeof(before), &before);
 }
 
+static void test_alloc(void)
+{
+	struct pl_err err = { 0 };
+	void *p = &err;
+
+	ok(pl_alloc(&p, SIZE_MAX / 2, 4, &err) == PL_ENOMEM && !p,
+	   "memory that there is not is NULL");
+}
+
 int main(void)
 {
 	test_failing(); /* first: the setting is read once a process */
@@ -554,5 +563,6 @@ int main(void)
 	test_formats();
 	test_values();
 	test_processors();
+	test_alloc();
 	return done_testing();
 }
