@@ -19,6 +19,9 @@
 #include "comm/internal.h"
 
 #define LIBRARY_NS_A_BYTE 20 /* 50 MB/s */
+/* A timer wakes a thread in some 0.1 ms. A thread that waits for a processor waits for the rest of
+ * a slice, which is a millisecond at least. */
+#define LATE_NS 500000
 
 /*
  * Large vectors are sent and received by turns, in portions. One rank copies a portion into the
@@ -36,49 +39,34 @@ static size_t portion(size_t bytes)
 
 /* ---- bytes ---- */
 
-static size_t ring_write(struct pl_ring *r, const struct iovec *v, int n)
+/* Writes v to the ring (out), or reads from it into v, as far as possible. */
+static size_t ring_move(struct pl_ring *r, const struct iovec *v, int n, bool out)
 {
-	uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
-	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
-	size_t used = (size_t)(head - tail), room, total = 0;
-
+	_Atomic uint64_t *own = out ? &r->head : &r->tail;
+	uint64_t other = atomic_load_explicit(out ? &r->tail : &r->head, memory_order_acquire);
+	uint64_t pos = atomic_load_explicit(own, memory_order_relaxed);
 	/* the peer can write its counter, so the counter is not trusted */
-	room = used < PL_RING_BYTES ? PL_RING_BYTES - used : 0;
-	for (int i = 0; i < n && room; i++) {
-		size_t m = pl_min_size(v[i].iov_len, room);
-		size_t at = (size_t)head & (PL_RING_BYTES - 1);
+	size_t used = pl_min_size((size_t)(out ? pos - other : other - pos), PL_RING_BYTES);
+	size_t left = out ? PL_RING_BYTES - used : used, total = 0;
+
+	for (int i = 0; i < n && left; i++) {
+		uint8_t *p = v[i].iov_base;
+		size_t m = pl_min_size(v[i].iov_len, left);
+		size_t at = (size_t)pos & (PL_RING_BYTES - 1);
 		size_t first = pl_min_size(m, PL_RING_BYTES - at);
 
-		memcpy(r->data + at, v[i].iov_base, first);
-		memcpy(r->data, (const uint8_t *)v[i].iov_base + first, m - first);
-		head += m;
-		room -= m;
+		if (out) {
+			memcpy(r->data + at, p, first);
+			memcpy(r->data, p + first, m - first);
+		} else {
+			memcpy(p, r->data + at, first);
+			memcpy(p + first, r->data, m - first);
+		}
+		pos += m;
+		left -= m;
 		total += m;
 	}
-	atomic_store_explicit(&r->head, head, memory_order_release);
-	return total;
-}
-
-static size_t ring_read(struct pl_ring *r, const struct iovec *v, int n)
-{
-	uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
-	uint64_t head = atomic_load_explicit(&r->head, memory_order_acquire);
-	size_t there = (size_t)(head - tail), total = 0;
-
-	if (there > PL_RING_BYTES) /* as in ring_write() */
-		there = PL_RING_BYTES;
-	for (int i = 0; i < n && there; i++) {
-		size_t m = pl_min_size(v[i].iov_len, there);
-		size_t at = (size_t)tail & (PL_RING_BYTES - 1);
-		size_t first = pl_min_size(m, PL_RING_BYTES - at);
-
-		memcpy(v[i].iov_base, r->data + at, first);
-		memcpy((uint8_t *)v[i].iov_base + first, r->data, m - first);
-		tail += m;
-		there -= m;
-		total += m;
-	}
-	atomic_store_explicit(&r->tail, tail, memory_order_release);
+	atomic_store_explicit(own, pos, memory_order_release);
 	return total;
 }
 
@@ -94,57 +82,31 @@ static void broken(struct pl_world *w, struct pl_conn *c, const char *why)
 	pl_comm_control_kick(w);
 }
 
-static size_t conn_write(struct pl_world *w, struct pl_conn *c, struct iovec *v, int n)
+/* Sends v (out), or receives into it, what is possible now. */
+static size_t conn_move(struct pl_world *w, struct pl_conn *c, struct iovec *v, int n, bool out)
 {
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n };
+	_Atomic bool *ready = out ? &c->writable : &c->readable;
 	ssize_t got;
 
 	if (c->out) {
-		size_t done = ring_write(c->out, v, n);
+		size_t done = ring_move(out ? c->out : c->in, v, n, out);
 
 		if (done)
 			pl_comm_world_wake_rank(w, c->peer);
 		return done;
 	}
 	/* cleared first: an edge that comes meanwhile sets it again */
-	atomic_store(&c->writable, false);
-	got = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-	if (got >= 0) {
-		atomic_store(&c->writable, true);
-		return (size_t)got;
-	}
-	if (errno == EINTR)
-		atomic_store(&c->writable, true);
-	else if (errno != EAGAIN && errno != EWOULDBLOCK)
-		broken(w, c, strerror(errno));
-	return 0;
-}
-
-static size_t conn_read(struct pl_world *w, struct pl_conn *c, struct iovec *v, int n)
-{
-	struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)n };
-	ssize_t got;
-
-	if (c->in) {
-		size_t done = ring_read(c->in, v, n);
-
-		if (done)
-			pl_comm_world_wake_rank(w, c->peer);
-		return done;
-	}
-	atomic_store(&c->readable, false);
-	got = recvmsg(c->fd, &m, MSG_DONTWAIT);
-	if (got > 0) {
-		atomic_store(&c->readable, true);
-		return (size_t)got;
-	}
-	if (got == 0)
+	atomic_store(ready, false);
+	got = out ? sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT)
+		  : recvmsg(c->fd, &m, MSG_DONTWAIT);
+	if (got > 0 || (got < 0 && errno == EINTR))
+		atomic_store(ready, true);
+	else if (got == 0)
 		broken(w, c, "the connection was closed");
-	else if (errno == EINTR)
-		atomic_store(&c->readable, true);
 	else if (errno != EAGAIN && errno != EWOULDBLOCK)
 		broken(w, c, strerror(errno));
-	return 0;
+	return got > 0 ? (size_t)got : 0;
 }
 
 /* ---- steps ---- */
@@ -236,6 +198,18 @@ static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 	return true;
 }
 
+/* A thread that had to wait for a processor sends later than the shaped link would have. Whoever
+ * reads the events must see that time as part of the send, or else nothing explains why the data
+ * came so late. The link itself is free as if the data had left in time. */
+static void note_lateness(struct pl_conn *c, struct pl_step *s)
+{
+	pl_ns late = pl_now_ns() - s->due;
+
+	s->leaves = pl_min_i64(s->left, pl_max_i64(s->leaves, c->late_until));
+	if (late > LATE_NS)
+		c->late_until = s->left += late;
+}
+
 static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 {
 	struct pl_step *s = c->sends.head;
@@ -247,6 +221,8 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 		return false;
 	if (!c->out && !all && !atomic_load(&c->writable))
 		return false;
+	if (c->sent == 0 && w->shaped)
+		note_lateness(c, s);
 	if (c->sent == 0) {
 		struct pl_header h = { .op = s->work->a.op,
 				       .algo = s->work->a.algo,
@@ -263,7 +239,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 	if (body < s->bytes)
 		v[n++] = (struct iovec){ (void *)(uintptr_t)(s->a + body),
 					 pl_min_size(s->bytes - body, s->work->portion) };
-	done = conn_write(w, c, v, n);
+	done = conn_move(w, c, v, n, true);
 	c->sent += done;
 	atomic_fetch_add_explicit(&w->peer[c->peer].wrote, done, memory_order_relaxed);
 	if (done)
@@ -366,7 +342,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 			v[n++] = (struct iovec){ s->dst + body,
 						 pl_min_size(s->bytes - body, s->work->portion) };
 	}
-	done = conn_read(w, c, v, n);
+	done = conn_move(w, c, v, n, false);
 	if (!done)
 		return false;
 	c->got += done;

@@ -165,6 +165,7 @@ struct pl_conn {
 	_Atomic bool readable, writable;
 	bool broken;
 	struct pl_queue_of_steps sends, recvs;
+	pl_ns late_until; /* end of the last send over a shaped link that was late */
 	uint8_t head_out[PL_HEADER_BYTES], head_in[PL_HEADER_BYTES];
 	size_t sent, got;    /* of head and body */
 	size_t fill, summed; /* of stage: bytes not summed yet; bytes of the body that are */

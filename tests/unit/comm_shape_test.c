@@ -101,6 +101,45 @@ static void test_shaped(double *s)
 		ok(s[3] > 0.0018 && s[3] < 0.004, "%s: latency counts", transport[i]);
 	}
 }
+
+static pl_ns sent; /* how long the event of a send is */
+
+static void keep_send(void *arg, const struct pl_comm_event *e)
+{
+	(void)arg;
+	if (e->op == PL_OP_SEND)
+		sent = e->end - e->begin;
+}
+
+/* The sender is stopped when its data is to leave. */
+static int stopped(struct pl_world_opts *o, void *arg)
+{
+	struct pl_link_shape far = { .from = -1, .to = -1, .latency_ns = 100000000 };
+	float v[10] = { 0 };
+	struct pl_coll_args a = { .op = PL_OP_BROADCAST, .count = 10, .src = v, .dst = v };
+	struct pl_err e = { 0 };
+	struct pl_world *w;
+	struct pl_work *k;
+
+	(void)arg;
+	o->shape = &far;
+	o->n_shapes = 1;
+	o->event = keep_send;
+	NEED(pl_comm_world_open(o, &w, &e) == 0);
+	NEED(pl_comm_world_begin(w, &a, &k, &e) == 0);
+	if (o->rank == 0 && fork() == 0) {
+		nap_ms(20);
+		kill(getppid(), SIGSTOP);
+		nap_ms(400);
+		kill(getppid(), SIGCONT);
+		_exit(0);
+	}
+	NEED(pl_comm_work_wait(k, &e) == 0);
+	NEED(o->rank || sent > 200000000);
+	NEED(pl_comm_world_close(w, &e) == 0);
+	return 0;
+}
+
 int main(void)
 {
 	void *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -114,5 +153,7 @@ int main(void)
 		ok(run_ranks(2, &o, chosen, &is_far, 10), "the algorithm for %s links",
 		   far ? "far" : "near");
 	}
+	o.meet = meeting(false);
+	ok(run_ranks(2, &o, stopped, NULL, 10), "a thread that sends too late is part of the send");
 	return done_testing();
 }
