@@ -329,9 +329,9 @@ struct pl_world {
 
 /*
  * Another library that carries out the operations of a world in place of the engine. The meeting,
- * heartbeats, aborts, good-byes and deadlines stay ours. One thread of the world makes all calls
- * but abort, which comes from another one where the library does not return; nothing is called
- * after it, and what the library has by then is left to it.
+ * heartbeats, aborts, good-byes and deadlines stay those of this module. One thread of the world
+ * makes all calls. Only abort may come from another thread, if the library does not return; nothing
+ * is called after abort, and memory that the library may still use is not freed.
  *
  * While the world is open w->active holds what was begun and is not over, in order. A library may
  * queue a work's steps (pl_comm_expand(), pl_comm_engine_queue()) and move them; deadlines then go
@@ -345,13 +345,14 @@ struct pl_comm_library {
 	 */
 	int (*load)(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err);
 	/* Collective: all ranks call it, and all have the same library; w->library.first is what
-	 * rank 0 said. May wait, best not when w->failed. Where it fails it leaves nothing but what
-	 * `load` has made. */
+	 * rank 0 said. It may wait, but should return when w->failed. If it fails it frees all but
+	 * what `load` has made, or that too, and sets w->library.state to NULL. */
 	int (*open)(void *state, struct pl_err *err);
 	/* Must not wait; called in the order of pl_comm_world_begin(). */
 	int (*begin)(void *state, struct pl_work *k, struct pl_err *err);
-	/* Must not wait: 1 it is over, 0 not yet, negative: failed. Each round asks all works that
-	 * are not over, the first first. Sets k->moved when something moves, if it can tell. */
+	/* Must not wait: 1 it is over, 0 not yet, negative: failed. It is called again and again
+	 * for all works that are not over, in their order. Sets k->moved when data move, if it can
+	 * tell. */
 	int (*test)(void *state, struct pl_work *k, struct pl_err *err);
 	/* Somebody has failed: make what is under way end, without waiting for others. It may be
 	 * any call but load and open. NULL: nothing to do. */
@@ -366,20 +367,20 @@ int pl_comm_library_start(struct pl_world *w, struct pl_err *err) PL_MUST; /* th
 /* Ends both, if the library lets it; err may be NULL. After a failure the world may not be freed
  * (w->library.abandoned): a thread is in the library still. */
 int pl_comm_library_stop(struct pl_world *w, struct pl_err *err);
-/* A library that was cut off may still write to memory of the world. */
+/* May the library still write to memory of the world, because it was aborted? */
 static inline bool pl_library_keeps(const struct pl_world *w)
 {
 	return w->library.calls && atomic_load(&w->failed);
 }
-/* The same of memory that the work has: true: it stays where it is, for the process is about to
- * end.
+/* The same for memory of the work. true: the memory is never freed, as the process is about to end.
  */
 bool pl_comm_library_keep(struct pl_work *k);
-/* Is the library stuck? Lock held; given back for a moment if it is. */
+/* Fails the world if the library does not return, and abandons the library if the world has failed.
+ * Lock held; it is released for a moment then. */
 void pl_comm_library_watch(struct pl_world *w);
 #define PL_LIBRARY_LATE 20 /* timeouts that a library may take to load or to open, at least */
 
-/* Later than that by so much is no chance any more. */
+/* A thread that runs so much later than it wanted to was stopped, together with its process. */
 #define PL_STOPPED_NS(w) ((w)->timeout / 8)
 
 /* accept.c: connections that come in, and who they are */
@@ -415,8 +416,8 @@ int pl_comm_net_listen(const char *host, int port, int *fd, int *bound, char *ad
 		       struct pl_err *err) PL_MUST;
 /* Is this the name of an interface of this host? Its address, as a number. */
 bool pl_comm_net_interface(const char *name, char *to, size_t size);
-/* Is it a name of this host that others reach it by, although here it means loopback (as many an
- * /etc/hosts has it)? */
+/* Is it a name by which other hosts reach this one, although here it means loopback (as in many
+ * files /etc/hosts)? */
 bool pl_comm_net_is_alias(const char *host);
 void pl_comm_net_name(const void *sockaddr, size_t len, char *to, size_t size);
 /* Tries again until then, also where the name is not known yet. (To ask for a name takes as long as

@@ -219,7 +219,7 @@ static int nccl_load(struct pl_world *w, void **state, struct pl_ready *own, str
 static int nccl_open(void *state, struct pl_err *err)
 {
 	struct nccl *n = state;
-	const struct pl_world *w = n->w;
+	struct pl_world *w = n->w;
 	struct pl_nccl_config config = { .size = sizeof(config),
 					 .magic = PL_NCCL_MAGIC,
 					 .version = PL_NCCL_CONFIG_VERSION };
@@ -238,8 +238,10 @@ static int nccl_open(void *state, struct pl_err *err)
 	r = n->f.init(&n->comm, w->size, id, w->rank, &config);
 	if (r != PL_NCCL_SUCCESS && r != PL_NCCL_IN_PROGRESS)
 		rc = failed(n, r, err);
-	if (rc < 0)
+	if (rc < 0) {
+		w->library.state = NULL; /* it may be in use until the communicator has ended */
 		nccl_close(n);
+	}
 	return rc;
 }
 
