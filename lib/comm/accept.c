@@ -88,7 +88,7 @@ static int challenge(const struct pl_acceptor *a, struct pl_pending_link *g,
 	return pl_comm_link_flush(&g->link, err); /* an empty buffer takes it whole */
 }
 
-/* 1: guest i has proved who it is; 0: not yet; -1: it is gone. */
+/* 1: connection i has proved who it is; 0: not yet; -1: it was closed. */
 static int read_greeting(struct pl_acceptor *a, size_t i)
 {
 	struct pl_pending_link *g = &a->pending[i];

@@ -21,7 +21,7 @@
 #include "comm/internal.h"
 
 /* Its silence will be noticed if the other side takes nothing. */
-static void say(struct pl_peer *p, const struct pl_frame *f)
+static void queue_frame(struct pl_peer *p, const struct pl_frame *f)
 {
 	if (!p->gone)
 		pl_comm_link_send(&p->control, f);
@@ -65,7 +65,7 @@ void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
 	pl_comm_control_kick(w);
 }
 
-/* ---- what comes ---- */
+/* ---- receiving ---- */
 
 /* Did the other rank begin the same collectives? The rank that has begun more can compare. A
  * library that does not compare would wait for ever, or sum data that do not belong together. */
@@ -91,7 +91,7 @@ static void compare(struct pl_world *w, int rank, uint64_t n, uint64_t digest)
 		p->same = n;
 }
 
-static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
+static void handle_frame(struct pl_world *w, int rank, const struct pl_frame *f)
 {
 	struct pl_peer *p = &w->peer[rank];
 
@@ -118,7 +118,7 @@ static void hear(struct pl_world *w, int rank, const struct pl_frame *f)
 	}
 }
 
-static void listen_to(struct pl_world *w, int rank)
+static void receive_frames(struct pl_world *w, int rank)
 {
 	struct pl_peer *p = &w->peer[rank];
 	struct pl_err e = { 0 };
@@ -127,7 +127,7 @@ static void listen_to(struct pl_world *w, int rank)
 
 	while ((rc = pl_comm_link_receive(&p->control, &f, &e)) > 0) {
 		p->seen = pl_now_ns();
-		hear(w, rank, &f);
+		handle_frame(w, rank, &f);
 	}
 	if (rc == PL_EDATA)
 		pl_comm_world_fail(w, rank, "rank %d: %s", rank, e.msg);
@@ -136,9 +136,9 @@ static void listen_to(struct pl_world *w, int rank)
 		pl_comm_world_fail(w, rank, "rank %d is gone (%s)", rank, e.msg);
 }
 
-/* ---- what goes ---- */
+/* ---- sending ---- */
 
-static void beat(struct pl_world *w)
+static void send_heartbeats(struct pl_world *w)
 {
 	uint64_t compared, digest;
 
@@ -157,7 +157,7 @@ static void beat(struct pl_world *w)
 		f.heartbeat.bytes = atomic_load(&p->wrote);
 		f.heartbeat.compared = compared;
 		f.heartbeat.digest = digest;
-		say(p, &f);
+		queue_frame(p, &f);
 	}
 }
 
@@ -171,17 +171,17 @@ static void tell_all(struct pl_world *w, uint8_t kind)
 		snprintf(f.text, sizeof(f.text), "%.500s", w->failure);
 		pthread_mutex_unlock(&w->lock);
 	} else {
-		beat(w);
+		send_heartbeats(w);
 	}
 	for (int r = 0; r < w->size; r++) {
 		if (r == w->rank)
 			continue;
-		say(&w->peer[r], &f);
+		queue_frame(&w->peer[r], &f);
 		flush(&w->peer[r]);
 	}
 }
 
-/* ---- what does not come ---- */
+/* ---- ranks that are silent ---- */
 
 static void look_for_dead(struct pl_world *w, pl_ns now)
 {
@@ -199,7 +199,7 @@ static void look_for_dead(struct pl_world *w, pl_ns now)
 	}
 }
 
-static void pause_for(struct pl_world *w, struct pollfd *p, pl_ns until)
+static void wait_for_frames(struct pl_world *w, struct pollfd *p, pl_ns until)
 {
 	pl_ns left = until - pl_now_ns();
 	uint64_t n;
@@ -227,14 +227,14 @@ static bool any_broken(const struct pl_world *w)
 }
 
 /* A library may have to be made to end, or left, soon after a failure. */
-static bool hurries(const struct pl_world *w)
+static bool must_hurry(const struct pl_world *w)
 {
 	return w->library.calls && atomic_load(&w->failed);
 }
 
 /* Time in which this process could not run does not count against other ranks, because they may not
  * have run either. */
-static void allow(struct pl_world *w, pl_ns now, pl_ns held)
+static void excuse_others(struct pl_world *w, pl_ns now, pl_ns held)
 {
 	if (held < PL_STOPPED_NS(w))
 		return;
@@ -253,16 +253,16 @@ static void *control_main(void *arg)
 	for (int r = 0; r < w->size; r++)
 		w->peer[r].seen = next;
 	while (!atomic_load(&w->control_stop)) {
-		pl_ns until = any_broken(w) || hurries(w) ? pl_min_i64(next, last + 20000000)
-							  : next,
+		pl_ns until = any_broken(w) || must_hurry(w) ? pl_min_i64(next, last + 20000000)
+							     : next,
 		      now;
 
 		atomic_store(&w->due, until);
-		pause_for(w, p, until);
+		wait_for_frames(w, p, until);
 		now = pl_now_ns();
 		for (int r = 0; r < w->size; r++)
 			if (p[r].fd >= 0 && (p[r].revents & ~POLLOUT))
-				listen_to(w, r);
+				receive_frames(w, r);
 		if (atomic_load(&w->failed) && !w->told) {
 			tell_all(w, PL_FRAME_ABORT);
 			pthread_mutex_lock(&w->lock);
@@ -275,14 +275,14 @@ static void *control_main(void *arg)
 			said_bye = true;
 		}
 		if (now >= next) {
-			beat(w);
-			next = now + w->beat;
+			send_heartbeats(w);
+			next = now + w->heartbeat_ns;
 			if (w->device.b && !atomic_load(&w->failed))
 				pl_comm_device_look(w, now);
 		}
 		for (int r = 0; r < w->size; r++)
 			flush(&w->peer[r]);
-		allow(w, now, now - until);
+		excuse_others(w, now, now - until);
 		last = now;
 		if (!atomic_load(&w->failed))
 			look_for_dead(w, now);

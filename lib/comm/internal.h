@@ -60,7 +60,7 @@ struct pl_slot {
 };
 
 struct pl_shared_rank {
-	_Alignas(64) _Atomic uint32_t asleep; /* ring its bell */
+	_Alignas(64) _Atomic uint32_t asleep; /* wake it by its doorbell */
 	struct pl_slot slot[PL_SLOTS];
 };
 
@@ -70,7 +70,7 @@ struct pl_shared {
 	struct { /* how pl_comm_world_alloc()'s leader tells where the memory is */
 		int64_t pid, fd;
 	} region;
-	uint64_t nonce; /* in the names of bells */
+	uint64_t nonce; /* in the names of doorbells */
 };
 
 struct pl_region {     /* in place number % PL_REGIONS: the same on all ranks */
@@ -204,7 +204,7 @@ struct pl_peer {
 	struct pl_link control;
 	bool local;	      /* shares memory */
 	int local_rank;	      /* its place in shared memory */
-	char doorbell[32];    /* abstract name of its bell */
+	char doorbell[32];    /* abstract name of its socket */
 	struct pl_conn *conn; /* p2p, then the channels; NULL of oneself */
 	struct pl_shared_rank *shared;
 	/* control thread */
@@ -213,8 +213,8 @@ struct pl_peer {
 	_Atomic bool bye;     /* it closes as agreed */
 	_Atomic pl_ns broken; /* a connection for data broke then */
 	char why[96];
-	_Atomic uint64_t begun, messages; /* as its last beat said */
-	_Atomic uint64_t bytes;		  /* that it sent here, by its last beat */
+	_Atomic uint64_t begun, messages; /* as its last heartbeat said */
+	_Atomic uint64_t bytes;		  /* that it sent here, by its last heartbeat */
 	_Atomic uint64_t wrote;		  /* bytes sent to it */
 	uint64_t came;			  /* bytes from it: the engine counts */
 	_Atomic uint64_t sends_begun;	  /* of ours to it */
@@ -230,7 +230,7 @@ struct pl_peer {
 struct pl_world {
 	int rank, size, n_conns, channels;
 	pl_ns free_at; /* of a link that all peers share */
-	pl_ns timeout, beat, patience, max_link_ns;
+	pl_ns timeout, heartbeat_ns, patience, max_link_ns;
 	size_t segment;
 	bool shaped, all_local;
 	bool shares; /* memory, where ranks have one host */
@@ -354,7 +354,7 @@ struct pl_comm_library {
 	 * for all works that are not over, in their order. Sets k->moved when data move, if it can
 	 * tell. */
 	int (*test)(void *state, struct pl_work *k, struct pl_err *err);
-	/* Somebody has failed: make what is under way end, without waiting for others. It may be
+	/* A rank has failed: end what is under way, without waiting for others. It may be
 	 * any call but load and open. NULL: nothing to do. */
 	void (*abort)(void *state);
 	/* After the good-byes of all. */

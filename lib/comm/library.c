@@ -109,7 +109,7 @@ void pl_comm_library_watch(struct pl_world *w)
 {
 	pl_ns now = pl_now_ns(), in, limit = 2 * w->timeout;
 
-	/* the control thread has not seen yet that this process was held up */
+	/* the control thread has not noticed yet that this process was stopped */
 	if (!w->library.since || w->library.abandoned ||
 	    now - atomic_load(&w->due) > PL_STOPPED_NS(w))
 		return;

@@ -1,10 +1,11 @@
 /*
  * Shared memory of the ranks of one host: a segment with slots and rings, and pieces for users.
  *
- * The first rank of the host makes them with memfd_create(), so that nothing stays behind however
- * the ranks end. The others open /proc/PID/fd/FD, which works for processes of one user. Bells are
- * datagram sockets with abstract names. A rank that is about to sleep says so in the segment, looks
- * once more, and sleeps in epoll. A rank that changes something then sends it a byte.
+ * The first rank of the host makes them with memfd_create(), so that nothing stays behind when
+ * ranks are killed. The others open /proc/PID/fd/FD, which works for processes of one user. A
+ * doorbell is a datagram socket with an abstract name. A rank that is about to sleep says so in the
+ * segment, looks once more, and sleeps in epoll. A rank that changes something then sends it a
+ * byte.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +88,7 @@ static int open_other(int64_t pid, int64_t other, size_t bytes, int *fd, struct 
 	return 0;
 }
 
-/* ---- bells ---- */
+/* ---- doorbells ---- */
 
 static socklen_t doorbell_address(const struct pl_peer *p, struct sockaddr_un *a)
 {
@@ -136,7 +137,7 @@ void pl_comm_world_wake_rank(struct pl_world *w, int rank)
 	    !atomic_exchange(&p->shared->asleep, 0))
 		return;
 	n = doorbell_address(p, &a);
-	/* a bell that is full will be heard as well */
+	/* a socket that is full wakes the rank as well */
 	if (sendto(w->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&a, n) < 0)
 		return;
 }
@@ -155,12 +156,12 @@ static void lay_out(struct pl_world *w)
 
 		p->local_rank = i;
 		p->shared = &s[i];
-		for (int lane = 0; lane < 2 && i != w->local_rank; lane++) {
-			int out = (w->local_rank * w->n_local + i) * 2 + lane;
-			int in = (i * w->n_local + w->local_rank) * 2 + lane;
+		for (int k = 0; k < 2 && i != w->local_rank; k++) {
+			int out = (w->local_rank * w->n_local + i) * 2 + k;
+			int in = (i * w->n_local + w->local_rank) * 2 + k;
 
-			p->conn[lane].out = &ring[out];
-			p->conn[lane].in = &ring[in];
+			p->conn[k].out = &ring[out];
+			p->conn[k].in = &ring[in];
 		}
 	}
 }

@@ -4,8 +4,8 @@
  * A thread that waits drives the engine itself for a while, without sleep, because a change of
  * thread costs three times as much as a small operation takes. Where there are more ranks than
  * processors it offers its processor at every turn. Afterwards the progress thread drives. It
- * sleeps in epoll until a socket, the bell of shared memory or the time of a shaped link wakes it.
- * While another thread drives, the progress thread rests, and looks every 10 ms whether it is
+ * sleeps in epoll until a socket, the doorbell of shared memory or the time of a shaped link wakes
+ * it. While another thread drives, the progress thread rests, and looks every 10 ms whether it is
  * needed.
  */
 #include <errno.h>
@@ -182,7 +182,7 @@ static void *progress_main(void *arg)
 		}
 		all = false;
 		if (!armed) {
-			/* one look more: what happens after it rings the bell */
+			/* one look more: whoever changes something after it wakes this thread */
 			if (own)
 				atomic_store(&own->asleep, 1);
 			atomic_thread_fence(memory_order_seq_cst);
@@ -387,7 +387,7 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	snprintf(w->meet, sizeof(w->meet), "%s", o->meet ? o->meet : "");
 	snprintf(w->host, sizeof(w->host), "%s", o->host ? o->host : "");
 	w->timeout = o->timeout_ns > 0 ? o->timeout_ns : PL_TIMEOUT_NS;
-	w->beat = o->heartbeat_ns > 0 ? o->heartbeat_ns : w->timeout / 3;
+	w->heartbeat_ns = o->heartbeat_ns > 0 ? o->heartbeat_ns : w->timeout / 3;
 	w->patience = o->patience_ns > 0 ? o->patience_ns : 100 * w->timeout;
 	w->segment = (o->segment ? o->segment : PL_SEGMENT) & ~(size_t)3;
 	if (w->segment < 4 || w->segment > (size_t)1 << 30)
