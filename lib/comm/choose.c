@@ -20,7 +20,7 @@
 
 #include "comm/internal.h"
 
-#define NS_A_MESSAGE	 3000.0
+#define NS_A_MESSAGE	 4500.0
 #define NS_A_HOP	 4000.0 /* of the others, until a rank goes on */
 #define NS_A_BYTE	 0.15
 #define NS_A_BYTE_DIRECT 0.45

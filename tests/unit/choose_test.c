@@ -38,7 +38,12 @@ int main(void)
 	is_i64(chosen(&w, (size_t)4 << 20), PL_CA_HALVING,
 	       "three ranks on two processors: a ring would take two turns a hop");
 	is_i64(chosen(&w, (size_t)128 << 10), PL_CA_TREE, "... less goes over a tree");
-	w.processors = 3;
+	/* 256 KiB: tree less than halving by 1.1 to 1.4 times, of 8 ranks by 1.2 to 1.35 */
+	is_i64(chosen(&w, (size_t)256 << 10), PL_CA_TREE, "... and a little more");
+	w.size = 8;
+	is_i64(chosen(&w, (size_t)256 << 10), PL_CA_TREE, "... and that of eight ranks");
+	is_i64(chosen(&w, (size_t)1 << 20), PL_CA_HALVING, "... but no large one");
+	w.size = w.processors = 3;
 	is_i64(chosen(&w, (size_t)4 << 20), PL_CA_RING, "on three processors it is a ring");
 	return done_testing();
 }
