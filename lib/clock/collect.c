@@ -410,29 +410,17 @@ static int check_duplicates(struct pl_align *a, size_t sr0, struct pl_err *err)
 static void settle_peer(const struct pl_align *a, struct pl_comm *e)
 {
 	const char *s = e->ranks != PL_NONE ? pl_intern_get(&a->str, e->ranks) : "";
-	int32_t said = e->kind == PL_K_SEND ? e->dst : e->src, nth = -1, other = -1;
+	int32_t said = e->kind == PL_K_SEND ? e->dst : e->src, nth = -1, other = -1, rank;
 	int n = 0;
 
 	if (e->kind == PL_K_COLLECTIVE)
 		return;
 	e->peer = said >= 0 ? said : e->peer;
-	while (*s) {
-		char *end;
-		long v;
-
-		if (*s < '0' || *s > '9') {
-			s++;
-			continue;
-		}
-		v = strtol(s, &end, 10);
-		s = end;
-		if (v > INT32_MAX)
+	for (; pl_clock_next_rank(&s, &rank); n++) {
+		if (rank == e->peer && rank != e->rank)
 			return;
-		if (v == e->peer && v != e->rank)
-			return;
-		nth = n == e->peer ? (int32_t)v : nth;
-		other = v != e->rank ? (int32_t)v : other;
-		n++;
+		nth = n == e->peer ? rank : nth;
+		other = rank != e->rank ? rank : other;
 	}
 	if (nth >= 0 && nth != e->rank)
 		e->peer = nth;

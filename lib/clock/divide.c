@@ -8,9 +8,10 @@
  *     regular    `size` streams `stride` apart, or on two levels: how jobs are usually laid out
  *     nearest    streams whose ends scatter least against each other (sequences.c)
  *
- * Each of the four is as likely as another before anything is known, and so is each division that a
- * proposal could have made: it costs the logarithm of their number. A regular one is one of a few,
- * the nearest could have been any partition of a set.
+ * Each is as likely as another before anything is known, but the linked one, and so is each
+ * division that a proposal could have made: it costs the logarithm of their number. A regular one
+ * is one of a few shapes, on two levels two of them; the nearest could have been any partition of a
+ * set, of which there are about exp(n log n / 2).
  *
  * Cost: that of a likelihood for each proposal, of which there are about as many as ways to write
  * the number of streams as a product; streams x groups comparisons for the nearest, where the group
@@ -223,48 +224,31 @@ static uint32_t divide(const struct shape *s, struct divider *x)
 	return next;
 }
 
-/* All shapes of regular divisions, those of one level first: *n_plain. */
-static int find_shapes(struct divider *x, struct shape **s, size_t *n_plain, size_t *n,
-		       struct pl_err *err)
-{
-	size_t cap = 0;
-	int rc = 0;
-
-	*n = 0;
-	for (uint32_t size = 2; size <= x->n; size++)
-		for (uint32_t stride = 1; stride * size <= x->n && x->n % size == 0; stride++)
-			if (x->n % (size * stride) == 0) {
-				PL_TRY(pl_grow(s, &cap, *n + 1, sizeof(**s), err));
-				(*s)[(*n)++] = (struct shape){ size, stride, 1, 1 };
-			}
-	*n_plain = *n;
-	for (size_t i = 0; i < *n_plain && x->n <= TWO_LEVEL_MAX; i++) {
-		uint32_t size = (*s)[i].size, stride = (*s)[i].stride, block = size * stride;
-
-		for (uint32_t size2 = 2; size2 <= x->n / block; size2++)
-			for (uint32_t stride2 = 2 * block; size2 * stride2 <= x->n;
-			     stride2 += block)
-				if (x->n % (size2 * stride2) == 0) {
-					PL_TRY(pl_grow(s, &cap, *n + 1, sizeof(**s), err));
-					(*s)[(*n)++] =
-						(struct shape){ size, stride, size2, stride2 };
-				}
-	}
-out:
-	return rc;
-}
-
+/* Regular divisions: `size` streams `stride` apart, and several of those. */
 static int propose_regular(struct divider *x, struct pl_err *err)
 {
-	struct shape *s = NULL;
-	size_t plain, n;
-	int rc;
+	double shapes = 0; /* of one level */
+	int rc = 0;
 
-	PL_TRY(find_shapes(x, &s, &plain, &n, err));
-	for (size_t i = 0; i < n; i++)
-		PL_TRY(propose(x, divide(&s[i], x), (i < plain ? 1 : 2) * log((double)plain), err));
+	for (uint32_t block = 2; block <= x->n; block++) /* size x stride */
+		for (uint32_t size = 2; size <= block && x->n % block == 0; size++)
+			shapes += block % size == 0;
+	for (uint32_t block = 2; block <= x->n; block++)
+		for (uint32_t size = 2; size <= block && x->n % block == 0; size++) {
+			struct shape s = { size, block / size, 1, 1 };
+
+			if (block % size)
+				continue;
+			PL_TRY(propose(x, divide(&s, x), log(shapes), err));
+			for (s.size2 = 2; s.size2 <= x->n / block && x->n <= TWO_LEVEL_MAX;
+			     s.size2++)
+				for (s.stride2 = 2 * block; s.size2 * s.stride2 <= x->n;
+				     s.stride2 += block)
+					if (x->n % (s.size2 * s.stride2) == 0)
+						PL_TRY(propose(x, divide(&s, x), 2 * log(shapes),
+							       err));
+		}
 out:
-	pl_free(s);
 	return rc;
 }
 
@@ -286,7 +270,8 @@ static int propose_all(struct divider *x, const uint32_t *linked, bool pairs, st
 	if (linked) {
 		n = number_groups(x, linked);
 		if (n < x->n)
-			PL_TRY(propose(x, n, -EVIDENCE, err));
+			/* nearly every pipeline sums the norm of its gradients over the stages */
+			PL_TRY(propose(x, n, -2 * EVIDENCE, err));
 	}
 	if (!pairs && one_a_rank(x))
 		PL_TRY(propose_regular(x, err));

@@ -295,6 +295,19 @@ out:
 /* ---- the whole ---------------------------------------------------------------------------------
  */
 
+/* n numbers that are 0, freed with the fit. */
+static int take(struct pl_fit *f, void *out, size_t n, size_t size, struct pl_err *err)
+{
+	int rc = pl_arena_array(&f->mem, out, n + 1, size, err);
+	void *p;
+
+	if (rc < 0)
+		return rc;
+	memcpy(&p, out, sizeof(p));
+	memset(p, 0, (n + 1) * size);
+	return 0;
+}
+
 static int init(struct pl_fit *f, struct pl_err *err)
 {
 	const struct pl_clock_fit_in *in = f->in;
@@ -302,20 +315,20 @@ static int init(struct pl_fit *f, struct pl_err *err)
 	int rc;
 
 	f->n = in->n_clocks;
-	PL_TRY(pl_alloc(&f->base, f->n, sizeof(*f->base), err));
-	PL_TRY(pl_alloc(&f->slope, 3u * (size_t)f->n, sizeof(*f->slope), err));
-	f->a = f->slope + f->n;
-	f->b = f->a + f->n;
-	PL_TRY(pl_alloc(&f->in_tree, 3u * (size_t)f->n, sizeof(*f->in_tree), err));
-	f->a_free = f->in_tree + f->n;
-	f->b_free = f->a_free + f->n;
-	PL_TRY(pl_alloc(&f->tau, in->n_matches + 1u, sizeof(*f->tau), err));
-	PL_TRY(pl_alloc(&f->u, in->n_matches + 1u, sizeof(*f->u), err));
-	PL_TRY(pl_alloc(&f->y, 3 * in->n_obs + 1, sizeof(*f->y), err));
-	f->r = f->y + in->n_obs;
-	f->w = f->r + in->n_obs;
-	PL_TRY(pl_alloc(&f->first, in->n_matches + 2u, sizeof(*f->first), err));
-	PL_TRY(pl_alloc(&f->scale, in->n_classes + 1u, sizeof(*f->scale), err));
+	PL_TRY(take(f, &f->base, f->n, sizeof(*f->base), err));
+	PL_TRY(take(f, &f->slope, f->n, sizeof(*f->slope), err));
+	PL_TRY(take(f, &f->a, f->n, sizeof(*f->a), err));
+	PL_TRY(take(f, &f->b, f->n, sizeof(*f->b), err));
+	PL_TRY(take(f, &f->in_tree, f->n, sizeof(*f->in_tree), err));
+	PL_TRY(take(f, &f->a_free, f->n, sizeof(*f->a_free), err));
+	PL_TRY(take(f, &f->b_free, f->n, sizeof(*f->b_free), err));
+	PL_TRY(take(f, &f->tau, in->n_matches, sizeof(*f->tau), err));
+	PL_TRY(take(f, &f->u, in->n_matches, sizeof(*f->u), err));
+	PL_TRY(take(f, &f->y, in->n_obs, sizeof(*f->y), err));
+	PL_TRY(take(f, &f->r, in->n_obs, sizeof(*f->r), err));
+	PL_TRY(take(f, &f->w, in->n_obs, sizeof(*f->w), err));
+	PL_TRY(take(f, &f->first, in->n_matches + 1u, sizeof(*f->first), err));
+	PL_TRY(take(f, &f->scale, in->n_classes, sizeof(*f->scale), err));
 	for (size_t i = 0; i < in->n_obs; i++)
 		while (m <= in->obs[i].match)
 			f->first[m++] = (uint32_t)i;
@@ -323,18 +336,6 @@ static int init(struct pl_fit *f, struct pl_err *err)
 		f->first[m++] = (uint32_t)in->n_obs;
 out:
 	return rc;
-}
-
-static void fini(struct pl_fit *f)
-{
-	pl_free(f->base);
-	pl_free(f->slope);
-	pl_free(f->in_tree);
-	pl_free(f->tau);
-	pl_free(f->u);
-	pl_free(f->y);
-	pl_free(f->first);
-	pl_free(f->scale);
 }
 
 /* A drift needs a handful of matches that span some time. */
@@ -470,7 +471,7 @@ int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_cl
 	PL_TRY(pl_clock_fit_start(&f, err));
 	PL_TRY(estimate(&f, out, err));
 out:
-	fini(&f);
+	pl_arena_fini(&f.mem);
 	pl_free(obs);
 	pl_free(class);
 	return rc;

@@ -6,7 +6,8 @@
 
 struct pl_fit {
 	const struct pl_clock_fit_in *in;
-	uint32_t n; /* clocks */
+	struct pl_arena mem; /* of all arrays below */
+	uint32_t n;	     /* clocks */
 	/* the model: end = t + base + a + b u, u = (t - mid) / span, t on the first clock */
 	pl_ns *base, t0;
 	double *slope; /* first guess, ns a ns */

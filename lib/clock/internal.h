@@ -179,6 +179,8 @@ int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err) P
 int pl_clock_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
 		       uint32_t *index, struct pl_err *err) PL_MUST;
 int pl_clock_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err) PL_MUST;
+/* The next rank of "[0, 1, 2]" as profilers write it, where all else separates; false: no more. */
+bool pl_clock_next_rank(const char **s, int32_t *rank);
 /* A match of the events ev[0..n); PL_MATCH_MISSING is added where the group has more ranks. */
 int pl_clock_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const uint32_t *ev,
 		       uint32_t n, struct pl_err *err) PL_MUST;

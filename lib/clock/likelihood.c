@@ -30,9 +30,8 @@
 #define MAX_OCCURRENCES 48  /* more take more time and change no result */
 #define LEAST_US	1.0 /* profilers round to it, so that jitter cannot be seen to be less */
 #define VARIES		0.05 /* transfers of one kind differ by so much, as messages in a network do */
-#define DRIFT		20e-6 /* of clocks not joined yet: what quartz has */
-#define SIGMAS		3.0   /* a drift of so many standard errors is no chance */
-#define MATTERS_US	20.0  /* less than a launch: nobody changes a job for it */
+#define SIGMAS		3.0  /* a drift of so many standard errors is no chance */
+#define MATTERS_US	20.0 /* less than a launch: nobody changes a job for it */
 
 /* ---- times -------------------------------------------------------------------------------------
  */
@@ -130,7 +129,6 @@ static int take_memory(struct pl_likelihood *l, struct pl_err *err)
 	TAKE(reference, n);
 	TAKE(delta, n);
 	TAKE(slope, n);
-	TAKE(drift, n);
 	TAKE(differences, n);
 	TAKE(transfer, n);
 	TAKE(sorted, n);
@@ -248,7 +246,6 @@ static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
 	size_t half = n / 2, m = 0;
 
 	l->delta[partition] = offset_for(l, n, 0, &scatter);
-	l->drift[partition] = DRIFT;
 	if (n < PL_SEQ_PAIRS || l->k < 2) /* no drift is seen at one time */
 		return;
 	qsort(l->diff, n, sizeof(*l->diff), by_time);
@@ -261,7 +258,6 @@ static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
 	slope = m ? lower_median(l->tmp, m) : 0;
 	offset = offset_for(l, n, slope, &scatter);
 	span = fmax(l->diff[n - 1].t - l->diff[0].t, LEAST_US);
-	l->drift[partition] = fmin(DRIFT, SIGMAS * scatter / span);
 	if (fabs(slope) <= SIGMAS * fmax(scatter, LEAST_US) / span)
 		return;
 	l->delta[partition] = offset;
@@ -296,7 +292,6 @@ static double fit_offsets(struct pl_likelihood *l, const struct pl_division *d, 
 	memset(l->differences, 0, l->n_partitions * sizeof(*l->differences));
 	memset(l->delta, 0, l->n_partitions * sizeof(*l->delta));
 	memset(l->slope, 0, l->n_partitions * sizeof(*l->slope));
-	memset(l->drift, 0, l->n_partitions * sizeof(*l->drift));
 	for (uint32_t left = l->n_partitions; left; left--) {
 		uint32_t best = PL_NONE;
 		size_t n;
@@ -320,8 +315,7 @@ static double fit_offsets(struct pl_likelihood *l, const struct pl_division *d, 
 
 struct occurrence {
 	uint32_t k;
-	double wide; /* for drift */
-	size_t n;    /* residuals so far */
+	size_t n; /* residuals so far */
 	uint64_t cross;
 	uint32_t impossible;
 };
@@ -344,18 +338,16 @@ static double last_start(struct pl_likelihood *l, uint32_t g, uint32_t k, size_t
 	return last;
 }
 
-/* How many neighbours in the group are of different partitions; of them all, is a drift known? */
-static uint32_t crossings(const struct pl_likelihood *l, uint32_t g, uint32_t k, double *drift)
+/* How many neighbours in the group are of different partitions. */
+static uint32_t crossings(const struct pl_likelihood *l, uint32_t g, uint32_t k)
 {
 	uint32_t before = PL_NONE, n = 0;
 
-	*drift = 0;
 	for (uint32_t i = l->member0[g]; i < l->member0[g + 1]; i++) {
 		uint32_t p = l->member[i], c = l->partition[p];
 
 		if (isnan(l->end[p * l->k + k]))
 			continue;
-		*drift = fmax(*drift, l->drift[c]);
 		n += before != PL_NONE && before != c;
 		before = c;
 	}
@@ -367,18 +359,14 @@ static double look(struct pl_likelihood *l, uint32_t g, struct occurrence *o)
 {
 	size_t n;
 	double last = last_start(l, g, o->k, &n), mid;
-	double drift;
-	uint32_t cross = crossings(l, g, o->k, &drift);
 
 	if (!n)
 		return NAN;
 	mid = lower_median(l->tmp, n);
 	for (size_t i = 0; i < n; i++)
 		if (i != (n - 1) / 2) /* the middle one itself is no residual */
-			l->residual[o->n++] =
-				(struct pl_residual){ .r = l->tmp[i] - mid,
-						      .wide = cross ? drift * o->wide : 0 };
-	o->cross += cross;
+			l->residual[o->n++] = (struct pl_residual){ .r = l->tmp[i] - mid };
+	o->cross += crossings(l, g, o->k);
 	if (mid - last < -2 * LEAST_US && !l->rooted) { /* two rounded times */
 		l->residual[o->n++] = (struct pl_residual){ .r = mid - last, .impossible = true };
 		o->impossible++;
@@ -426,17 +414,9 @@ static double cost_at(const struct pl_residual *v, size_t n, double scale)
 void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d)
 {
 	struct occurrence o = { 0 };
-	double fixed = fit_offsets(l, d, &d->joins), span = 0, t0 = NAN, most = LEAST_US;
+	double fixed = fit_offsets(l, d, &d->joins), most = LEAST_US;
 
-	for (uint32_t k = 0; k < l->k; k++)
-		if (!isnan(l->end[k])) {
-			t0 = isnan(t0) ? l->end[k] : t0;
-			span = l->end[k] - t0;
-		}
 	for (o.k = 0; o.k < l->k; o.k++) {
-		double t = isnan(l->end[o.k]) ? span / 2 : l->end[o.k] - t0;
-
-		o.wide = fabs(t - span / 2);
 		for (uint32_t g = 0; g < l->n_groups; g++)
 			l->transfer[g] = look(l, g, &o);
 		for (uint32_t i = 0; i < l->n_lengths; i++)

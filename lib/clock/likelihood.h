@@ -40,10 +40,10 @@ struct pl_likelihood {
 	/* of the division that was looked at last */
 	const uint32_t *group;
 	uint32_t n_groups;
-	uint32_t *member, *member0;    /* streams by group, as above */
-	uint32_t *reference;	       /* of each group: the first member with an offset, PL_NONE */
-	double *delta, *slope, *drift; /* of each partition: t is at t + delta + slope t */
-	size_t *differences; /* of each partition: to references; SIZE_MAX: has an offset */
+	uint32_t *member, *member0; /* streams by group, as above */
+	uint32_t *reference;	    /* of each group: the first member with an offset, PL_NONE */
+	double *delta, *slope;	    /* of each partition: t is at t + delta + slope t */
+	size_t *differences;	    /* of each partition: to references; SIZE_MAX: has an offset */
 	double *transfer, *sorted;
 	double *tmp;
 	struct pl_difference {

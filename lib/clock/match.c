@@ -121,26 +121,30 @@ PL_COMPARATOR(by_step, struct sorted, step, ev);
 /* ---- recorded groups ---------------------------------------------------------------------------
  */
 
-/* "[0, 1, 2]" as profilers write it: all characters between numbers separate them. */
+bool pl_clock_next_rank(const char **s, int32_t *rank)
+{
+	char *end;
+	long v;
+
+	while (**s && (**s < '0' || **s > '9'))
+		++*s;
+	v = **s ? strtol(*s, &end, 10) : -1;
+	if (v < 0 || v > INT32_MAX)
+		return false;
+	*s = end;
+	*rank = (int32_t)v;
+	return true;
+}
+
 static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s, struct pl_err *err)
 {
 	const char *dot = strrchr(s, '.');
+	int32_t rank;
 	int rc = 0;
 
-	while (*s && rc >= 0) {
-		char *end;
-		long v;
-
-		if (*s < '0' || *s > '9') {
-			s++;
-			continue;
-		}
-		v = strtol(s, &end, 10);
-		if (v > INT32_MAX || (dot && s < dot)) /* cut short: "0, 1, ... 63" */
-			break;
-		rc = pl_clock_add_rank(&a->group[group], (int32_t)v, err);
-		s = end;
-	}
+	/* the list may be cut short: "0, 1, ... 63" */
+	while (rc >= 0 && pl_clock_next_rank(&s, &rank) && (!dot || s < dot))
+		rc = pl_clock_add_rank(&a->group[group], rank, err);
 	return rc;
 }
 

@@ -31,7 +31,8 @@ static bool are_found(pl_ns jitter, pl_ns other, pl_ns apart)
 			return false;
 	}
 	solve(a, &x);
-	found = has_group(&x, "0 1", N) && has_group(&x, "2 3", N) && has_group(&x, "4 5 6", N);
+	found = has_group(&x, "0 1", N) && has_group(&x, "2 3", N) && has_group(&x, "4 5 6", N) &&
+		!x.r.doubtful;
 	done(a, &x);
 	return found;
 }
@@ -50,6 +51,8 @@ static void check_score(void)
 	ok(are_found(10000, 24000, 4000000),
 	   "WIDER: a rank that jitters 2.4 times as much is of the group");
 	ok(are_found(2000, 2000, 60000), "... but groups 20 times as far apart are not one");
+	ok(are_found(15000, 15000, 150000),
+	   "JITTERY_NS: ends of devices are close enough to leave no doubt");
 	ok(are_found(0, 900, 4000000),
 	   "FLOOR: so is one whose times are rounded to microseconds, beside exact ones");
 	ok(are_found(0, 0, 20000), "... but groups 5 us apart are not one");
