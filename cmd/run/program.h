@@ -19,7 +19,7 @@ struct config {
 	const char *plan, *trace, *log, *report, *checkpoint, *resume, *export_to, *import_from;
 	const char *device, *transport, *meet, *bind, *bench;
 	struct pl_list set, link, pace, op;
-	bool eval;
+	bool eval, layers;
 	int64_t threads; /* of a rank; 0: as many as cores, below: as the job says */
 	pl_ns timeout_ns;
 	int64_t min_size, max_size, iterations;
@@ -121,6 +121,9 @@ int gather_workers(struct pl_worker *w, const struct worker_result *own, const s
 		   struct result *r, struct pl_err *err) PL_MUST;
 /* To path, as JSON or for people. */
 int report_write(const struct result *r, const char *path, bool json, struct pl_err *err) PL_MUST;
+
+/* The layers of the model with their work, to the output. */
+int report_layers(const struct config *c, const struct pl_model *m, struct pl_err *err) PL_MUST;
 
 /* ---- bench.c, plot.c ------------------------------------------------------------------------- */
 

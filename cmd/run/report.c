@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "io/table.h"
 #include "io/write.h"
 #include "program.h"
 #include "train/worker.h"
@@ -123,4 +124,47 @@ int report_write(const struct result *r, const char *path, bool json, struct pl_
 	else
 		report_text(r, &w);
 	return pl_out_finish(out, pl_writer_end(&w, err), err);
+}
+
+int report_layers(const struct config *c, const struct pl_model *m, struct pl_err *err)
+{
+	static const struct pl_column columns[] = {
+		{ "line", "line", PL_CELL_I64, 0 },
+		{ "layer", "layer", PL_CELL_STR, 0 },
+		{ "output", "output", PL_CELL_STR, 0 },
+		{ "parameters", "parameters", PL_CELL_I64, 0 },
+		{ "flops", "FLOPs", PL_CELL_I64, 0 },
+		{ "bytes", "bytes", PL_CELL_I64, 0 },
+	};
+	struct pl_table t = PL_TABLE(columns);
+	struct pl_model_work *w = NULL;
+	struct pl_out *out;
+	int rc;
+
+	PL_TRY(pl_alloc(&w, m->n_layers, sizeof(*w), err));
+	PL_TRY(pl_model_work(m, w, err));
+	for (size_t i = 0; i < m->n_layers; i++) {
+		char dims[96];
+		int n = 0;
+
+		for (int k = 0; k < w[i].n_dims; k++)
+			n += snprintf(dims + n, sizeof(dims) - (size_t)n, "%s%lld", k ? "x" : "",
+				      (long long)w[i].dim[k]);
+		pl_table_row(&t, m->layer[i].line ? (int64_t)m->layer[i].line : INT64_MIN,
+			     m->layer[i].op, dims, w[i].params, (int64_t)w[i].flops,
+			     (int64_t)w[i].bytes);
+	}
+	out = pl_out_open(c->c.output, false, err);
+	rc = out ? pl_table_print(&t, out,
+				  c->to == AS_JSON  ? PL_TABLE_JSON
+				  : c->to == AS_CSV ? PL_TABLE_CSV
+						    : PL_TABLE_TEXT,
+				  NULL, err)
+		 : err->code;
+	if (out)
+		rc = pl_out_finish(out, rc, err);
+out:
+	pl_table_fini(&t);
+	pl_free(w);
+	return rc;
 }

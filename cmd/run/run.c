@@ -36,6 +36,8 @@ static const struct pl_opt options[] = {
 	{ 0, "report", "FILE", "write measurements as JSON", PL_OPT_STR, AT(report), NULL },
 	{ 0, "eval", NULL, "evaluate on the held-out samples, without training", PL_OPT_FLAG,
 	  AT(eval), NULL },
+	{ 0, "layers", NULL, "print the layers of the model with their work, without training",
+	  PL_OPT_FLAG, AT(layers), NULL },
 	{ 0, "checkpoint", "FILE", "write a checkpoint at the end (and as often as the job says)",
 	  PL_OPT_STR, AT(checkpoint), NULL },
 	{ 0, "resume", "FILE", "continue from a checkpoint", PL_OPT_STR, AT(resume), NULL },
@@ -177,11 +179,16 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		return rc;
 	if (c->bench)
 		return bench(c, argc, err);
-	if (c->to == AS_CSV)
-		return pl_fail(err, PL_EUSAGE, "-O csv is for --bench; of a job: --log FILE.csv");
+	if (c->to == AS_CSV && !c->layers)
+		return pl_fail(err, PL_EUSAGE,
+			       "-O csv is for --bench and --layers; of a job: --log FILE.csv");
 	if (argc > 1)
 		return pl_fail(err, PL_EUSAGE, "one job at a time");
 	PL_TRY(read_work(c, argc ? argv[0] : "-", &w, err));
+	if (c->layers) {
+		rc = report_layers(c, &w.model, err);
+		goto out;
+	}
 	PL_TRY(check_work(c, &w, err));
 	if (!c->meet)
 		c->meet = w.job.meet;
