@@ -178,8 +178,8 @@ static void run_taps(const struct shape *g, const struct pl_kernels *k, const fl
 	}
 }
 
-/* What run_taps() left, without the columns in vain, with bias and activation, to y (filters, p, q)
- */
+/* Copies the results of run_taps() to y (filters, p, q), with bias and activation, without the
+ * columns of padding. */
 static void finish(const struct shape *g, const struct pl_kernels *k, const float *out,
 		   const float *bias, enum pl_act act, float *y)
 {
@@ -217,7 +217,7 @@ static int taps_of(const struct pl_conv *d)
 	return ((fwd > back ? fwd : back) + 31) / 32 * 32;
 }
 
-/* Cuts the work space, of which nothing may be there (sizes only); returns the floats of it. */
+/* Divides the work space (NULL: computes sizes only); returns how many floats it needs. */
 static size_t conv_init(struct conv *v, void *ctx, const struct pl_conv *d, float *work)
 {
 	const struct pl_kernels *k = ((struct pl_cpu *)ctx)->k;
@@ -256,7 +256,7 @@ static float *own_room(const struct conv *v, const struct pl_slot *slot)
 	return v->room + (size_t)(slot - v->cpu->slot) * v->room_one;
 }
 
-/* An image as products take it. */
+/* Copies an image, rounded to bfloat16 if products take that. */
 static void copy_operand(const struct conv *v, const struct shape *g, const float *x, float *to)
 {
 	copy_image(g, x, to);

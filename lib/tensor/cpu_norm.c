@@ -8,7 +8,8 @@
 
 #include "tensor/internal.h"
 
-struct batch {
+/* The arguments of a kernel; each uses what it needs. */
+struct norm {
 	const struct pl_kernels *k;
 	int n, c, s;
 	const float *x, *gamma, *beta, *dy, *saved;
@@ -24,7 +25,7 @@ static double rest_of(double v)
 }
 
 /* The mean from the differences to a first mean: sums of small numbers are more precise. */
-static void batch_moments(const struct batch *b, int c, double *mean, double *var)
+static void batch_moments(const struct norm *b, int c, double *mean, double *var)
 {
 	size_t step = (size_t)b->c * (size_t)b->s, s = (size_t)b->s;
 	const float *x = b->x + (size_t)c * s;
@@ -41,7 +42,7 @@ static void batch_moments(const struct batch *b, int c, double *mean, double *va
 
 static void batch_channel(void *arg, int c, struct pl_slot *slot)
 {
-	struct batch *b = arg;
+	struct norm *b = arg;
 	double mean, var, rstd, count = (double)b->n * b->s, a;
 	size_t s = (size_t)b->s;
 
@@ -78,19 +79,19 @@ void pl_tensor_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, con
 			     float *running, float *save, float *y)
 {
 	struct pl_cpu *cpu = ctx;
-	struct batch b = { .k = cpu->k,
-			   .n = n,
-			   .c = c,
-			   .s = s,
-			   .x = x,
-			   .gamma = gamma,
-			   .beta = beta,
-			   .eps = eps,
-			   .momentum = momentum,
-			   .eval = eval,
-			   .running = running,
-			   .save = save,
-			   .y = y };
+	struct norm b = { .k = cpu->k,
+			  .n = n,
+			  .c = c,
+			  .s = s,
+			  .x = x,
+			  .gamma = gamma,
+			  .beta = beta,
+			  .eps = eps,
+			  .momentum = momentum,
+			  .eval = eval,
+			  .running = running,
+			  .save = save,
+			  .y = y };
 
 	pl_tensor_cpu_each(cpu, c, (double)n * c * s, batch_channel, &b);
 }
@@ -105,7 +106,7 @@ void pl_tensor_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, con
  */
 static void batch_channel_back(void *arg, int c, struct pl_slot *slot)
 {
-	struct batch *b = arg;
+	struct norm *b = arg;
 	const float *saved = b->saved + c;
 	double mean_rest = (double)saved[2 * b->c];
 	double rstd = (double)saved[b->c] + (double)saved[3 * b->c];
@@ -136,17 +137,17 @@ void pl_tensor_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x
 				  float *dgamma, float *dbeta)
 {
 	struct pl_cpu *cpu = ctx;
-	struct batch b = { .k = cpu->k,
-			   .n = n,
-			   .c = c,
-			   .s = s,
-			   .x = x,
-			   .gamma = gamma,
-			   .dy = dy,
-			   .saved = save,
-			   .y = dx,
-			   .dgamma = dgamma,
-			   .dbeta = dbeta };
+	struct norm b = { .k = cpu->k,
+			  .n = n,
+			  .c = c,
+			  .s = s,
+			  .x = x,
+			  .gamma = gamma,
+			  .dy = dy,
+			  .saved = save,
+			  .y = dx,
+			  .dgamma = dgamma,
+			  .dbeta = dbeta };
 
 	pl_tensor_cpu_each(cpu, c, (double)n * c * s, batch_channel_back, &b);
 }
@@ -154,17 +155,9 @@ void pl_tensor_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x
 #define ROWS	16
 #define COLUMNS 64
 
-struct layer {
-	const struct pl_kernels *k;
-	int n, c;
-	const float *x, *gamma, *beta, *dy, *saved;
-	float eps;
-	float *save, *y, *dgamma, *dbeta;
-};
-
 static void layer_rows(void *arg, int i, struct pl_slot *slot)
 {
-	struct layer *l = arg;
+	struct norm *l = arg;
 	size_t c = (size_t)l->c;
 
 	(void)slot;
@@ -186,22 +179,22 @@ void pl_tensor_cpu_layernorm(void *ctx, int n, int c, const float *x, const floa
 			     const float *beta, float eps, float *save, float *y)
 {
 	struct pl_cpu *cpu = ctx;
-	struct layer l = { .k = cpu->k,
-			   .n = n,
-			   .c = c,
-			   .x = x,
-			   .gamma = gamma,
-			   .beta = beta,
-			   .eps = eps,
-			   .save = save,
-			   .y = y };
+	struct norm l = { .k = cpu->k,
+			  .n = n,
+			  .c = c,
+			  .x = x,
+			  .gamma = gamma,
+			  .beta = beta,
+			  .eps = eps,
+			  .save = save,
+			  .y = y };
 
 	pl_tensor_cpu_each(cpu, (n + ROWS - 1) / ROWS, (double)n * c, layer_rows, &l);
 }
 
 static void layer_rows_back(void *arg, int i, struct pl_slot *slot)
 {
-	struct layer *l = arg;
+	struct norm *l = arg;
 	size_t c = (size_t)l->c;
 
 	(void)slot;
@@ -215,7 +208,7 @@ static void layer_rows_back(void *arg, int i, struct pl_slot *slot)
 
 static void layer_params(void *arg, int i, struct pl_slot *slot)
 {
-	struct layer *l = arg;
+	struct norm *l = arg;
 	int at = i * COLUMNS, n = l->c - at < COLUMNS ? l->c - at : COLUMNS;
 	float dgamma[COLUMNS] = { 0 }, dbeta[COLUMNS] = { 0 };
 	double all_dgamma[COLUMNS] = { 0 }, all_dbeta[COLUMNS] = { 0 };
@@ -242,16 +235,16 @@ void pl_tensor_cpu_layernorm_back(void *ctx, int n, int c, const float *x, const
 				  float *dbeta)
 {
 	struct pl_cpu *cpu = ctx;
-	struct layer l = { .k = cpu->k,
-			   .n = n,
-			   .c = c,
-			   .x = x,
-			   .gamma = gamma,
-			   .dy = dy,
-			   .saved = save,
-			   .y = dx,
-			   .dgamma = dgamma,
-			   .dbeta = dbeta };
+	struct norm l = { .k = cpu->k,
+			  .n = n,
+			  .c = c,
+			  .x = x,
+			  .gamma = gamma,
+			  .dy = dy,
+			  .saved = save,
+			  .y = dx,
+			  .dgamma = dgamma,
+			  .dbeta = dbeta };
 
 	pl_tensor_cpu_each(cpu, (n + ROWS - 1) / ROWS, (double)n * c, layer_rows_back, &l);
 	pl_tensor_cpu_each(cpu, (c + COLUMNS - 1) / COLUMNS, (double)n * c, layer_params, &l);

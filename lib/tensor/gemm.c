@@ -78,7 +78,7 @@ static void pack_plain(const float *from, ptrdiff_t ld, int k, int n, int nr, fl
 	}
 }
 
-/* The product in hand, its operands named after their part: rows of A are broadcast, B packed. */
+/* One product. Rows of A are broadcast, B is packed. */
 struct job {
 	const struct pl_kernels *k;
 	const float *a, *b;
@@ -110,7 +110,7 @@ static void merge(const struct job *j, const float *tile, int m, int n, float *c
 			c[l * j->col + i] = tile[i * nr + l];
 }
 
-/* The way in: what merge() will overwrite. */
+/* Reads what merge() will overwrite. */
 static void fetch(const struct job *j, float *tile, int m, int n, const float *c)
 {
 	int nr = j->k->nr, m4 = m & ~3, n4 = n & ~3;
@@ -249,7 +249,7 @@ static void scale_c(const struct pl_gemm *g)
 			g->c[(ptrdiff_t)i * g->ldc + l] *= g->beta;
 }
 
-/* What it costs, in steps of an element, to pack A, or B: see the top. */
+/* Is it cheaper to pack A than B? Costs are in steps of one element. */
 static bool swapped(const struct pl_gemm *g)
 {
 	double parts = (g->k + KC - 1) / KC;
@@ -264,6 +264,7 @@ void pl_tensor_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const 
 	struct job j = {
 		.k = k, .c = g->c, .beta = g->beta, .half = g->half, .tiles = slot->pack + PL_PACK
 	};
+	bool swap;
 
 	if (g->m <= 0 || g->n <= 0)
 		return;
@@ -274,27 +275,16 @@ void pl_tensor_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const 
 			memset(g->c + (ptrdiff_t)i * g->ldc, 0, (size_t)g->n * sizeof(*g->c));
 		return;
 	}
-	if (swapped(g)) {
-		j.a = g->b;
-		j.lda = g->ldb;
-		j.ta = !g->tb;
-		j.b = g->a;
-		j.ldb = g->lda;
-		j.tb = !g->ta;
-		j.row = 1;
-		j.col = g->ldc;
-		product(&j, g->n, g->m, g->k, slot->pack);
-		return;
-	}
-	j.a = g->a;
-	j.lda = g->lda;
-	j.ta = g->ta;
-	j.b = g->b;
-	j.ldb = g->ldb;
-	j.tb = g->tb;
-	j.row = g->ldc;
-	j.col = 1;
-	product(&j, g->m, g->n, g->k, slot->pack);
+	swap = swapped(g); /* then it computes the transposed product */
+	j.a = swap ? g->b : g->a;
+	j.lda = swap ? g->ldb : g->lda;
+	j.ta = swap ? !g->tb : g->ta;
+	j.b = swap ? g->a : g->b;
+	j.ldb = swap ? g->lda : g->ldb;
+	j.tb = swap ? !g->ta : g->tb;
+	j.row = swap ? 1 : g->ldc;
+	j.col = swap ? g->ldc : 1;
+	product(&j, swap ? g->n : g->m, swap ? g->m : g->n, g->k, slot->pack);
 }
 
 /* ---- by all threads -------------------------------------------------------------------------- */

@@ -200,7 +200,8 @@ struct pl_kernels {
 	void (*soft_back)(size_t n, float own, float f, const float *p, float *s);
 	void (*norm)(size_t n, float mean, float rstd, const float *x, const float *gamma,
 		     const float *beta, float *y);
-	/* a row of layernorm's way back, and what it adds to the gradients of the parameters */
+	/* the backward pass of a row of layernorm, and what it adds to the gradients of the
+	 * parameters */
 	void (*norm_back)(size_t n, float mean, float rstd, const float *x, const float *gamma,
 			  const float *dy, float *dx);
 	void (*norm_params)(size_t n, float mean, float rstd, const float *x, const float *dy,

@@ -53,7 +53,7 @@ static void dense_forward(struct pl_net *net, struct pl_node *nd, const struct p
 /*
  * Does the layer that reads this one's gelu undo it, while the gradient is at hand? So it is for a
  * dense one that alone reads it, with nothing between that computes, if what went into gelu is
- * there by then: it is not if it is made again only before this layer's own way back.
+ * there by then: it is not if it is made again only before this layer's own backward pass.
  */
 static bool undone_above(const struct pl_net *net, const struct pl_node *nd)
 {
@@ -229,7 +229,8 @@ ACTIVATION(sigmoid, SIGMOID, 8);
 
 /* ---- dropout, flatten ---------------------------------------------------------------------- */
 
-/* The same for the way back and when it is made again: every layer has its own. */
+/* Every layer has its own. The forward pass, its repetition and the backward pass of a layer use
+ * the same one. */
 static uint64_t salt_of(const struct pl_net *net, const struct pl_node *nd)
 {
 	return (uint64_t)(nd - net->node);

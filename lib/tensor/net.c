@@ -457,7 +457,7 @@ int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key
 	int rc;
 
 	net->can_go_back = false;
-	if (!net->acts) /* recomputation was asked for, and failed */
+	if (!net->acts) /* pl_net_recompute() failed */
 		return pl_fail(err, PL_ENOMEM, "no memory for activations");
 	PL_TRY(put_batch(net, b, err));
 	net->samples = b->n;

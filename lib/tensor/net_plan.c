@@ -42,7 +42,7 @@ static size_t value_size(const struct pl_net *net, uint32_t v)
 }
 
 /* May the loss write its gradient over what goes in? Nobody reads it again if a dense layer made it
- * that undoes no activation; it is never made again, either, as it keeps nothing for the way back
+ * that undoes no activation. It is never made again, because it keeps nothing for the backward pass
  * and the loss is in no segment. */
 static bool can_overwrite(const struct pl_net *net)
 {

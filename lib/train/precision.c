@@ -48,16 +48,20 @@ static bool operation(const struct pl_net_layer *layer, uint32_t n, const char *
 	return false;
 }
 
-static int word_of(const struct pl_rewrite *rw, bool device, const struct pl_log *log,
-		   uint8_t *precision, struct pl_err *err)
+static uint8_t precision_of(const char *word)
 {
-	*precision = !strcmp(rw->word, "bf16")		   ? PL_BF16
-		     : device && !strcmp(rw->word, "tf32") ? PL_TF32
-							   : PL_FP32;
-	if (!device &&
-	    !strcmp(rw->word, "tf32")) /* a processor without such units computes in float32 */
+	return !strcmp(word, "bf16") ? PL_BF16 : !strcmp(word, "tf32") ? PL_TF32 : PL_FP32;
+}
+
+static int precision_of_plan(const struct pl_rewrite *rw, bool device, const struct pl_log *log,
+			     uint8_t *precision, struct pl_err *err)
+{
+	*precision = precision_of(rw->word);
+	if (!device && *precision == PL_TF32) { /* a processor without such units uses float32 */
+		*precision = PL_FP32;
 		pl_say(log, PL_LOG_WARN,
 		       "the plan's precision tf32 needs a GPU; its operations are done in fp32");
+	}
 	if (!strcmp(rw->word, "fp16") || !strcmp(rw->word, "fp8"))
 		return pl_fail(err, PL_EDATA,
 			       "the plan's precision %s needs a scaled loss, which is not "
@@ -72,7 +76,7 @@ static int by_rewrite(const struct pl_rewrite *rw, bool device, const struct pl_
 	enum pl_phase phase = PL_PHASE_FORWARD;
 	uint8_t precision;
 	uint32_t at;
-	int rc = word_of(rw, device, log, &precision, err);
+	int rc = precision_of_plan(rw, device, log, &precision, err);
 
 	if (rc < 0)
 		return rc;
@@ -95,11 +99,8 @@ int pl_train_worker_precision(const struct pl_engine_opts *o, const struct pl_ne
 			      uint32_t n, const struct pl_log *log, uint8_t *out,
 			      struct pl_err *err)
 {
-	const char *word = o->job->precision;
 	bool device = o->backend && o->backend->device;
-	uint8_t precision = !strcmp(word, "bf16")   ? PL_BF16
-			    : !strcmp(word, "tf32") ? PL_TF32
-						    : PL_FP32;
+	uint8_t precision = precision_of(o->job->precision);
 	int rc = 0;
 
 	for (uint32_t i = 0; i < 2 * n; i++)
