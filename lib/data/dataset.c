@@ -103,19 +103,27 @@ static int shape_of(struct pl_dataset *d, const struct pl_array *a, const char *
 	return 0;
 }
 
+/* The array as float32, `each` numbers a sample; what: of one of them. */
+static int take_floats(const struct pl_array *a, size_t each, const char *what, const char *path,
+		       float **out, struct pl_err *err)
+{
+	int rc = pl_alloc(out, a->n, sizeof(**out), err);
+
+	if (rc < 0)
+		return rc;
+	pl_dtype_f32(a->dtype, a->data.p, a->n, *out);
+	for (size_t i = 0; i < a->n; i++)
+		if (!isfinite((*out)[i]))
+			return pl_fail(err, PL_EDATA, "%s: %s %zu of sample %zu is not finite",
+				       path, what, i % each, i / each);
+	return 0;
+}
+
 static int take_x(struct pl_dataset *d, struct pl_array *a, const char *path, struct pl_err *err)
 {
-	int rc;
+	int rc = shape_of(d, a, path, err);
 
-	PL_TRY(shape_of(d, a, path, err));
-	PL_TRY(pl_alloc(&d->x, a->n, sizeof(*d->x), err));
-	pl_dtype_f32(a->dtype, a->data.p, a->n, d->x);
-	for (size_t i = 0; i < a->n; i++)
-		if (!isfinite(d->x[i]))
-			return pl_fail(err, PL_EDATA, "%s: value %zu of sample %zu is not finite",
-				       path, i % d->size, i / d->size);
-out:
-	return rc;
+	return rc < 0 ? rc : take_floats(a, d->size, "value", path, &d->x, err);
 }
 
 static int take_classes(struct pl_dataset *d, const struct pl_array *a, const char *path,
@@ -138,19 +146,11 @@ static int take_targets(struct pl_dataset *d, const struct pl_array *a, const ch
 			struct pl_err *err)
 {
 	size_t k = d->n ? a->n / d->n : 0;
-	int rc;
 
 	if (k < 1 || k > INT32_MAX)
 		return pl_fail(err, PL_EDATA, "%s: %zu targets a sample", path, k);
 	d->n_targets = (int)k;
-	PL_TRY(pl_alloc(&d->target, a->n, sizeof(*d->target), err));
-	pl_dtype_f32(a->dtype, a->data.p, a->n, d->target);
-	for (size_t i = 0; i < a->n; i++)
-		if (!isfinite(d->target[i]))
-			return pl_fail(err, PL_EDATA, "%s: target %zu of sample %zu is not finite",
-				       path, i % k, i / k);
-out:
-	return rc;
+	return take_floats(a, k, "target", path, &d->target, err);
 }
 
 /* "X,Y", both IDX or both NPY */

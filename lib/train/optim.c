@@ -1,23 +1,13 @@
 /* The optimiser and schedule of a job, from its statements to what lib/tensor takes. */
-#include <string.h>
-
+#include "core/words.h"
 #include "train/worker.h"
-
-static int find(const char *const *names, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(names[i], name))
-			return (int)i;
-	return -1;
-}
 
 int pl_train_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_optim_opts *o,
 			       struct pl_err *err)
 {
-	static const char *const kinds[] = { "sgd", "adam", "adamw" };
-	static const char *const schedules[] = { "constant", "step", "cosine", "linear" };
-	int kind = find(kinds, PL_LEN(kinds), j->optimizer);
-	int schedule = find(schedules, PL_LEN(schedules), j->schedule);
+	/* in the order of the enums in tensor/net.h */
+	int kind = pl_words_find("sgd|adam|adamw", j->optimizer);
+	int schedule = pl_words_find("constant|step|cosine|linear", j->schedule);
 	double own = pl_job_number(j, "steps");
 
 	if (kind < 0 || schedule < 0)

@@ -52,11 +52,9 @@ static uint64_t checksum(const struct pl_weights *w)
 /* Says what the slabs of the optimiser mean. */
 static const char *optimizer_of(const struct pl_worker *worker)
 {
-	static const char *const names[] = { "sgd", "adam", "adamw" };
-
 	return worker->optim_opts.kind == PL_OPTIM_SGD && worker->optim_opts.momentum != 0
 		       ? "sgd with momentum"
-		       : names[worker->optim_opts.kind];
+		       : worker->o.job->optimizer;
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */

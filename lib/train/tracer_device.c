@@ -126,22 +126,15 @@ static pl_id text_of(struct tracer_device *x, const char *name)
 
 static void put_event(struct tracer_device *x, const struct pl_device_event *e)
 {
-	pl_id name = text_of(x, e->name ? e->name : "unnamed");
-	struct pl_rec_event r;
+	static const uint8_t kind[] = { [PL_DEV_CALL] = PL_K_RUNTIME,
+					[PL_DEV_KERNEL] = PL_K_KERNEL,
+					[PL_DEV_COPY] = PL_K_COPY,
+					[PL_DEV_SET] = PL_K_SET };
+	bool call = e->kind == PL_DEV_CALL;
+	struct pl_rec_event r =
+		event_of(x, e, kind[e->kind], call ? THREAD : STREAM, call ? e->thread : e->stream,
+			 text_of(x, e->name ? e->name : "unnamed"));
 
-	switch (e->kind) {
-	case PL_DEV_CALL:
-		r = event_of(x, e, PL_K_RUNTIME, THREAD, e->thread, name);
-		break;
-	case PL_DEV_COPY:
-		r = event_of(x, e, PL_K_COPY, STREAM, e->stream, name);
-		break;
-	case PL_DEV_SET:
-		r = event_of(x, e, PL_K_SET, STREAM, e->stream, name);
-		break;
-	default:
-		r = event_of(x, e, PL_K_KERNEL, STREAM, e->stream, name);
-	}
 	pl_train_rec_put(x->t->rec, &r, NULL);
 }
 
@@ -405,7 +398,7 @@ static void on_event(void *arg, const struct pl_device_event *e)
 	case PL_DEV_MESSAGE:
 		put_message(x, e);
 		break;
-	default:
+	default: /* PL_DEV_CALL, PL_DEV_COPY, PL_DEV_SET */
 		put_event(x, e);
 	}
 	pthread_mutex_unlock(&x->lock);
