@@ -13,7 +13,7 @@ static int set_as(struct pl_job *j, const char *key, const char *value, struct p
 	int rc;
 
 	PL_TRY(pl_buf_printf(&b, err, "%s %s", key, value));
-	PL_TRY(pl_put_u8(&b, 0, err));
+	PL_TRY(pl_buf_put(&b, "", 1, err));
 	rc = pl_job_set(j, (const char *)b.p, err);
 	if (rc < 0)
 		pl_wrap(err, "--%s %s", key, value);

@@ -134,6 +134,7 @@ static inline int PL_MUST pl_grow(void *array, size_t *cap, size_t need, size_t 
 struct pl_buf {
 	uint8_t *p;
 	size_t n, cap;
+	bool failed; /* of payloads (io/container.h): something could not be appended */
 };
 void pl_buf_fini(struct pl_buf *b);
 int pl_buf_need(struct pl_buf *b, size_t more, struct pl_err *err) PL_MUST;

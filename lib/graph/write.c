@@ -45,18 +45,12 @@ static int put_block(struct writer *w, uint32_t type, size_t count, struct pl_er
 
 static int write_head(struct writer *w, const struct pl_graph *g, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_put_varint(
-		&w->b, (g->stepless ? G_STEPLESS : 0) | (g->described ? G_DESCRIBED : 0), err));
-	PL_TRY(pl_put_svarint(&w->b, g->epoch_ns, err));
-	PL_TRY(pl_put_varint(&w->b, (uint64_t)g->n_ranks, err));
+	pl_put_varint(&w->b, (g->stepless ? G_STEPLESS : 0) | (g->described ? G_DESCRIBED : 0));
+	pl_put_svarint(&w->b, g->epoch_ns);
+	pl_put_varint(&w->b, (uint64_t)g->n_ranks);
 	for (int32_t i = 0; i < g->n_ranks; i++)
-		PL_TRY(pl_put_varint(&w->b, (uint64_t)(g->rank[i] - (i ? g->rank[i - 1] : 0)),
-				     err));
-	PL_TRY(put_block(w, B_GRPH, 1, err));
-out:
-	return rc;
+		pl_put_varint(&w->b, (uint64_t)(g->rank[i] - (i ? g->rank[i - 1] : 0)));
+	return put_block(w, B_GRPH, 1, err);
 }
 
 static int write_table(struct writer *w, const struct pl_graph *g, uint32_t type,
@@ -71,18 +65,21 @@ static int write_table(struct writer *w, const struct pl_graph *g, uint32_t type
 typedef uint32_t four __attribute__((vector_size(16)));
 
 /* Rows of a column. Numbers of 32 bits are stored so that the unknown one is 0. */
-static int put_column(struct writer *w, const struct pl_shape *s, const struct pl_node_column *c,
-		      uint32_t at, uint32_t n, struct pl_err *err)
+static void put_column(struct writer *w, const struct pl_shape *s, const struct pl_node_column *c,
+		       uint32_t at, uint32_t n)
 {
 	const void *p = pl_graph_shape_column(s, c);
 	const uint32_t *v = p;
 	uint32_t i = 0;
 	four x;
 
-	if (c->size == 1)
-		return pl_put_col_u8(&w->b, (const uint8_t *)p + at, n, err);
-	if (c->size == 8)
-		return pl_put_col_i64(&w->b, (const int64_t *)p + at, n, false, err);
+	if (c->size != 4) {
+		if (c->size == 1)
+			pl_put_col_u8(&w->b, (const uint8_t *)p + at, n);
+		else
+			pl_put_col_i64(&w->b, (const int64_t *)p + at, n, false);
+		return;
+	}
 	for (; i + 4 <= n; i += 4) {
 		memcpy(&x, v + at + i, sizeof(x));
 		x -= (uint32_t)c->unknown;
@@ -90,117 +87,87 @@ static int put_column(struct writer *w, const struct pl_shape *s, const struct p
 	}
 	for (; i < n; i++)
 		w->scratch[i] = v[at + i] - (uint32_t)c->unknown;
-	return pl_put_col_u32(&w->b, w->scratch, n, false, err);
+	pl_put_col_u32(&w->b, w->scratch, n, false);
 }
 
 /* Rows of the optional columns of `mask`, and of those that every shape has. */
-static int put_columns(struct writer *w, const struct pl_shape *s, unsigned mask, bool base,
-		       uint32_t at, uint32_t n, struct pl_err *err)
+static void put_columns(struct writer *w, const struct pl_shape *s, unsigned mask, bool base,
+			uint32_t at, uint32_t n)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < PL_N_NODE_COLUMNS && rc >= 0; i++)
+	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++)
 		if (pl_graph_node_columns[i].bit ? (mask & pl_graph_node_columns[i].bit) != 0
 						 : base)
-			rc = put_column(w, s, &pl_graph_node_columns[i], at, n, err);
-	return rc;
+			put_column(w, s, &pl_graph_node_columns[i], at, n);
 }
 
-static int put_edges(struct writer *w, const struct pl_shape *s, uint32_t at, uint32_t n,
-		     struct pl_err *err)
+static void put_edges(struct writer *w, const struct pl_shape *s, uint32_t at, uint32_t n)
 {
 	uint32_t first = s->off[at], m = s->off[at + n] - first;
-	int rc;
 
 	for (uint32_t i = 0; i < n; i++)
 		w->scratch[i] = s->off[at + i + 1] - s->off[at + i];
-	PL_TRY(pl_put_col_u32(&w->b, w->scratch, n, false, err));
+	pl_put_col_u32(&w->b, w->scratch, n, false);
 	for (uint32_t i = at; i < at + n; i++)
 		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
 			w->scratch[e - first] = i - s->src[e];
-	PL_TRY(pl_put_col_u32(&w->b, w->scratch, m, false, err));
-	PL_TRY(pl_put_col_u8(&w->b, s->etype + first, m, err));
-out:
-	return rc;
+	pl_put_col_u32(&w->b, w->scratch, m, false);
+	pl_put_col_u8(&w->b, s->etype + first, m);
 }
 
 /* Zeros behind the columns, so that readers may bound what a block stands for. */
-static int pad(struct writer *w, size_t rows, struct pl_err *err)
+static void pad(struct writer *w, size_t rows)
 {
-	size_t want = rows / ROWS_A_BYTE + 1;
-	int rc;
-
-	if (w->b.n >= want)
-		return 0;
-	rc = pl_buf_need(&w->b, want - w->b.n, err);
-	if (rc < 0)
-		return rc;
-	memset(w->b.p + w->b.n, 0, want - w->b.n);
-	w->b.n = want;
-	return 0;
+	pl_put_zeros(&w->b, rows / ROWS_A_BYTE + 1);
 }
 
 static int code_nodes(struct writer *w, const struct pl_shape *s, unsigned mask, uint32_t at,
 		      uint32_t n, struct pl_err *err)
 {
 	uint32_t m = s->off[at + n] - s->off[at];
-	int rc;
+	int rc = pl_grow(&w->scratch, &w->cap, n > m ? n : m, sizeof(*w->scratch), err);
 
-	PL_TRY(pl_grow(&w->scratch, &w->cap, n > m ? n : m, sizeof(*w->scratch), err));
-	PL_TRY(pl_put_varint(&w->b, at, err));
-	PL_TRY(put_columns(w, s, mask & (LATER_COLUMNS - 1), true, at, n, err));
-	PL_TRY(put_edges(w, s, at, n, err));
-	PL_TRY(put_columns(w, s, mask & ~(LATER_COLUMNS - 1), false, at, n, err));
-	PL_TRY(pad(w, n > m ? n : m, err));
-out:
-	return rc;
+	if (rc < 0)
+		return rc;
+	pl_put_varint(&w->b, at);
+	put_columns(w, s, mask & (LATER_COLUMNS - 1), true, at, n);
+	put_edges(w, s, at, n);
+	put_columns(w, s, mask & ~(LATER_COLUMNS - 1), false, at, n);
+	pad(w, n > m ? n : m);
+	return 0;
 }
 
-static int code_times(struct writer *w, const struct pl_gstep *p, uint32_t at, uint32_t n,
-		      struct pl_err *err)
+static void code_times(struct writer *w, const struct pl_gstep *p, uint32_t at, uint32_t n)
 {
-	int rc;
-
-	PL_TRY(pl_put_varint(&w->b, at, err));
-	PL_TRY(pl_put_col_i64(&w->b, p->start + at, n, true, err));
-	PL_TRY(pl_put_col_i64(&w->b, p->dur + at, n, false, err));
-	PL_TRY(pad(w, n, err));
-out:
-	return rc;
+	pl_put_varint(&w->b, at);
+	pl_put_col_i64(&w->b, p->start + at, n, true);
+	pl_put_col_i64(&w->b, p->dur + at, n, false);
+	pad(w, n);
 }
 
-static int code_shape(struct writer *w, const struct pl_shape *s, unsigned mask, struct pl_err *err)
+static void code_shape(struct writer *w, const struct pl_shape *s, unsigned mask)
 {
-	int rc;
-
-	PL_TRY(pl_put_varint(&w->b, s->n_nodes, err));
-	PL_TRY(pl_put_varint(&w->b, s->n_edges, err));
-	PL_TRY(pl_put_varint(&w->b, s->n_entries, err));
-	PL_TRY(pl_put_varint(&w->b, mask, err));
-	PL_TRY(pl_put_varint(&w->b, s->n_comms, err));
-out:
-	return rc;
-}
-
-static int code_step(struct writer *w, const struct pl_gstep *p, struct pl_err *err)
-{
-	int rc = pl_put_svarint(&w->b, p->number, err);
-
-	return rc < 0 ? rc : pl_put_varint(&w->b, p->shape, err);
+	pl_put_varint(&w->b, s->n_nodes);
+	pl_put_varint(&w->b, s->n_edges);
+	pl_put_varint(&w->b, s->n_entries);
+	pl_put_varint(&w->b, mask);
+	pl_put_varint(&w->b, s->n_comms);
 }
 
 static void code_rows(void *arg)
 {
 	struct rows *r = arg;
 
-	if (r->type == B_SHAP)
-		r->rc = code_shape(&r->w, r->s, r->mask, &r->err);
-	else if (r->type == B_NODE)
+	r->rc = 0;
+	if (r->type == B_SHAP) {
+		code_shape(&r->w, r->s, r->mask);
+	} else if (r->type == B_NODE) {
 		r->rc = code_nodes(&r->w, r->s, r->mask, r->at, r->n, &r->err);
-	else if (r->type == B_STEP)
-		r->rc = code_step(&r->w, r->st, &r->err);
-	else
-		r->rc = code_times(&r->w, r->st, r->at, r->n, &r->err);
+	} else if (r->type == B_STEP) {
+		pl_put_svarint(&r->w.b, r->st->number);
+		pl_put_varint(&r->w.b, r->st->shape);
+	} else {
+		code_times(&r->w, r->st, r->at, r->n);
+	}
 }
 
 /* The oldest block that is being coded, if any. */
@@ -315,16 +282,13 @@ static int write_totals(struct writer *w, const struct pl_graph *g, struct pl_er
 			       g->n_shapes, g->n_tensors, g->n_steps };
 	const int64_t c[] = { g->inferred_waits, g->recorded_waits, g->inferred_threads,
 			      g->dropped_edges, g->unmatched_comm };
-	int rc;
 
 	for (size_t i = 0; i < PL_LEN(n); i++)
-		PL_TRY(pl_put_varint(&w->b, n[i], err));
+		pl_put_varint(&w->b, n[i]);
 	for (size_t i = 0; i < PL_LEN(c); i++)
-		PL_TRY(pl_put_svarint(&w->b, c[i], err));
-	PL_TRY(pl_put_varint(&w->b, g->n_work, err));
-	PL_TRY(put_block(w, B_TOTL, 1, err));
-out:
-	return rc;
+		pl_put_svarint(&w->b, c[i]);
+	pl_put_varint(&w->b, g->n_work);
+	return put_block(w, B_TOTL, 1, err);
 }
 
 static int write_all(struct writer *w, const struct pl_graph *g, const char *provenance,

@@ -297,10 +297,9 @@ static void put_values(struct enc *e, const int64_t *v, size_t n)
 }
 
 /* Space for the chosen coding, its first bytes written. */
-static int enc_begin(struct enc *e, struct pl_buf *b, const struct stats *s, struct pl_err *err)
+static bool enc_begin(struct enc *e, struct pl_buf *b, const struct stats *s)
 {
 	size_t room = 2 + PL_VARINT_MAX + 8;
-	int rc;
 
 	memset(e, 0, sizeof(*e));
 	e->coding = choose(s, &e->width);
@@ -310,16 +309,16 @@ static int enc_begin(struct enc *e, struct pl_buf *b, const struct stats *s, str
 		room += 2 * PL_VARINT_MAX * (e->coding == PL_C_RUNS ? s->runs : s->delta_runs);
 	else if (e->coding != PL_C_EQUAL)
 		room += s->bytes;
-	rc = pl_buf_need(b, room, err);
-	if (rc < 0)
-		return rc;
+	b->failed |= pl_buf_need(b, room, NULL) < 0;
+	if (b->failed)
+		return false;
 	e->q = b->p + b->n;
 	*e->q++ = (uint8_t)e->coding;
 	if (e->coding == PL_C_FIXED)
 		*e->q++ = (uint8_t)e->width;
 	if (e->coding == PL_C_EQUAL)
 		e->q = pl_varint_put(e->q, pl_zigzag(s->prev));
-	return 0;
+	return true;
 }
 
 static void enc_end(struct enc *e, struct pl_buf *b)
@@ -329,21 +328,18 @@ static void enc_end(struct enc *e, struct pl_buf *b)
 	b->n = (size_t)(e->q - b->p);
 }
 
-int pl_put_col_i64(struct pl_buf *b, const int64_t *v, size_t n, bool delta, struct pl_err *err)
+void pl_put_col_i64(struct pl_buf *b, const int64_t *v, size_t n, bool delta)
 {
 	struct stats s = { .delta = delta };
 	struct enc e;
-	int rc;
 
 	if (!n)
-		return 0;
+		return;
 	measure_wide(&s, v, n);
-	rc = enc_begin(&e, b, &s, err);
-	if (rc < 0)
-		return rc;
+	if (!enc_begin(&e, b, &s))
+		return;
 	put_values(&e, v, n);
 	enc_end(&e, b);
-	return 0;
 }
 
 /* Narrow columns need no state where a run ends with the array. */
@@ -391,16 +387,15 @@ static uint32_t bits_of(const uint32_t *v, size_t n)
 	return all[0] | all[1] | all[2] | all[3];
 }
 
-int pl_put_col_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta, struct pl_err *err)
+void pl_put_col_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta)
 {
 	struct stats s = { .delta = delta };
 	int64_t wide[PL_COL_PIECE];
 	uint32_t all = bits_of(v, n);
 	struct enc e;
-	int rc;
 
 	if (!n)
-		return 0;
+		return;
 	for (size_t i = 0, k; i < n; i += k) {
 		k = pl_min_size(PL_COL_PIECE, n - i);
 		if (k > 1 && !(all >> 31)) {
@@ -411,12 +406,10 @@ int pl_put_col_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta, st
 			wide[j] = v[i + j];
 		measure(&s, wide, k);
 	}
-	rc = enc_begin(&e, b, &s, err);
-	if (rc < 0)
-		return rc;
+	if (!enc_begin(&e, b, &s))
+		return;
 	put_narrow(&e, v, n);
 	enc_end(&e, b);
-	return 0;
 }
 
 /* How long the run that begins at p is, of at most n bytes. */
@@ -436,18 +429,18 @@ static size_t byte_run(const uint8_t *p, size_t n)
 }
 
 /* Bytes are fixed width unless they are all equal or nearly so. */
-int pl_put_col_u8(struct pl_buf *b, const uint8_t *v, size_t n, struct pl_err *err)
+void pl_put_col_u8(struct pl_buf *b, const uint8_t *v, size_t n)
 {
 	size_t runs = n ? byte_runs(v, n) : 0;
 	bool rare = runs <= n / 8;
 	uint8_t *q;
-	int rc;
 
 	if (!n)
-		return 0;
-	rc = pl_buf_need(b, 2 + PL_VARINT_MAX + (rare ? runs * 2 * PL_VARINT_MAX : n), err);
-	if (rc < 0)
-		return rc;
+		return;
+	b->failed |=
+		pl_buf_need(b, 2 + PL_VARINT_MAX + (rare ? runs * 2 * PL_VARINT_MAX : n), NULL) < 0;
+	if (b->failed)
+		return;
 	q = b->p + b->n;
 	if (runs == 1) {
 		*q++ = PL_C_EQUAL;
@@ -465,5 +458,4 @@ int pl_put_col_u8(struct pl_buf *b, const uint8_t *v, size_t n, struct pl_err *e
 		q += n;
 	}
 	b->n = (size_t)(q - b->p);
-	return 0;
 }

@@ -33,52 +33,68 @@ static const uint8_t *get_varint(const uint8_t *p, const uint8_t *end, uint64_t 
 	return NULL;
 }
 
-int pl_put_u8(struct pl_buf *b, uint8_t v, struct pl_err *err)
+static void put(struct pl_buf *b, const void *p, size_t n)
 {
-	return pl_buf_put(b, &v, 1, err);
+	if (!b->failed)
+		b->failed = pl_buf_put(b, p, n, NULL) < 0;
 }
 
-int pl_put_u32(struct pl_buf *b, uint32_t v, struct pl_err *err)
+void pl_put_u8(struct pl_buf *b, uint8_t v)
+{
+	put(b, &v, 1);
+}
+
+void pl_put_u32(struct pl_buf *b, uint32_t v)
 {
 	uint8_t p[4];
 
 	pl_le32_put(p, v);
-	return pl_buf_put(b, p, sizeof(p), err);
+	put(b, p, sizeof(p));
 }
 
-int pl_put_u64(struct pl_buf *b, uint64_t v, struct pl_err *err)
+void pl_put_u64(struct pl_buf *b, uint64_t v)
 {
 	uint8_t p[8];
 
 	pl_le64_put(p, v);
-	return pl_buf_put(b, p, sizeof(p), err);
+	put(b, p, sizeof(p));
 }
 
-int pl_put_f64(struct pl_buf *b, double v, struct pl_err *err)
+void pl_put_f64(struct pl_buf *b, double v)
 {
 	uint64_t bits;
 
 	memcpy(&bits, &v, sizeof(bits));
-	return pl_put_u64(b, bits, err);
+	pl_put_u64(b, bits);
 }
 
-int pl_put_varint(struct pl_buf *b, uint64_t v, struct pl_err *err)
+void pl_put_varint(struct pl_buf *b, uint64_t v)
 {
 	uint8_t p[PL_VARINT_MAX];
 
-	return pl_buf_put(b, p, (size_t)(pl_varint_put(p, v) - p), err);
+	put(b, p, (size_t)(pl_varint_put(p, v) - p));
 }
 
-int pl_put_svarint(struct pl_buf *b, int64_t v, struct pl_err *err)
+void pl_put_svarint(struct pl_buf *b, int64_t v)
 {
-	return pl_put_varint(b, pl_zigzag(v), err);
+	pl_put_varint(b, pl_zigzag(v));
 }
 
-int pl_put_str(struct pl_buf *b, const char *s, size_t n, struct pl_err *err)
+void pl_put_str(struct pl_buf *b, const char *s, size_t n)
 {
-	int rc = pl_put_varint(b, n, err);
+	pl_put_varint(b, n);
+	put(b, s, n);
+}
 
-	return rc < 0 ? rc : pl_buf_put(b, s, n, err);
+void pl_put_zeros(struct pl_buf *b, size_t n)
+{
+	if (b->failed || b->n >= n)
+		return;
+	b->failed = pl_buf_need(b, n - b->n, NULL) < 0;
+	if (b->failed)
+		return;
+	memset(b->p + b->n, 0, n - b->n);
+	b->n = n;
 }
 
 /* n bytes of the cursor, or NULL and bad. */

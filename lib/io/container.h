@@ -100,14 +100,16 @@ void pl_creader_close(struct pl_creader *r); /* NULL is fine */
 
 /* ---- payload encoding: little-endian, varint ------------------------------------------------ */
 
-int pl_put_u8(struct pl_buf *b, uint8_t v, struct pl_err *err) PL_MUST;
-int pl_put_u32(struct pl_buf *b, uint32_t v, struct pl_err *err) PL_MUST;
-int pl_put_u64(struct pl_buf *b, uint64_t v, struct pl_err *err) PL_MUST;
-int pl_put_f64(struct pl_buf *b, double v, struct pl_err *err) PL_MUST;	     /* its bits, as u64 */
-int pl_put_varint(struct pl_buf *b, uint64_t v, struct pl_err *err) PL_MUST; /* LEB128 */
-int pl_put_svarint(struct pl_buf *b, int64_t v, struct pl_err *err) PL_MUST; /* zigzag */
-int pl_put_str(struct pl_buf *b, const char *s, size_t n,
-	       struct pl_err *err) PL_MUST; /* len, bytes */
+/* Without memory b->failed is set, and pl_cwriter_put() fails. */
+void pl_put_u8(struct pl_buf *b, uint8_t v);
+void pl_put_u32(struct pl_buf *b, uint32_t v);
+void pl_put_u64(struct pl_buf *b, uint64_t v);
+void pl_put_f64(struct pl_buf *b, double v);		    /* its bits, as u64 */
+void pl_put_varint(struct pl_buf *b, uint64_t v);	    /* LEB128 */
+void pl_put_svarint(struct pl_buf *b, int64_t v);	    /* zigzag */
+void pl_put_str(struct pl_buf *b, const char *s, size_t n); /* len, bytes */
+/* More zeros, so that n bytes are there. */
+void pl_put_zeros(struct pl_buf *b, size_t n);
 
 /* A cursor over a payload. Reading past the end sets `bad` and yields 0: check once at the end. */
 struct pl_cur {
@@ -128,11 +130,9 @@ const char *pl_get_str(struct pl_cur *c, size_t *n); /* borrowed, not NUL-termin
  * 3 = fixed little-endian of width w (one byte w), 4 = runs (value, length), 5 = runs of
  * differences. The writer picks a small one; a reader must know all. No rows take no bytes.
  */
-int pl_put_col_i64(struct pl_buf *b, const int64_t *v, size_t n, bool delta,
-		   struct pl_err *err) PL_MUST;
-int pl_put_col_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta,
-		   struct pl_err *err) PL_MUST;
-int pl_put_col_u8(struct pl_buf *b, const uint8_t *v, size_t n, struct pl_err *err) PL_MUST;
+void pl_put_col_i64(struct pl_buf *b, const int64_t *v, size_t n, bool delta);
+void pl_put_col_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta);
+void pl_put_col_u8(struct pl_buf *b, const uint8_t *v, size_t n);
 /* 0 or PL_EDATA ("column cut short", ...). */
 int pl_get_col_i64(struct pl_cur *c, int64_t *v, size_t n, struct pl_err *err) PL_MUST;
 int pl_get_col_u32(struct pl_cur *c, uint32_t *v, size_t n, struct pl_err *err) PL_MUST;

@@ -99,6 +99,7 @@ static struct wjob *job_take(struct pl_cwriter *w)
 		return NULL;
 	j->codecs = &w->codecs;
 	j->body.n = 0;
+	j->body.failed = false;
 	j->crc = 0;
 	j->kind = 0;
 	return j;
@@ -195,10 +196,11 @@ static int end(struct pl_cwriter *w, struct pl_err *err)
 	j->role = PL_ROLE_INDEX;
 	j->n_head = PL_BLOCK_HEAD;
 	block_head(j->head, PL_BLOCK_INDEX, 1, w->blocks, w->blocks);
-	if (pl_put_u64(&j->body, w->records, &w->fail) < 0 ||
-	    pl_put_u64(&j->body, w->bytes, &w->fail) < 0 ||
-	    pl_put_u64(&j->body, pl_fnv(PL_FNV_START, w->index.p, w->index.n), &w->fail) < 0 ||
-	    pl_buf_put(&j->body, w->index.p, w->index.n, &w->fail) < 0) {
+	pl_put_u64(&j->body, w->records);
+	pl_put_u64(&j->body, w->bytes);
+	pl_put_u64(&j->body, pl_fnv(PL_FNV_START, w->index.p, w->index.n));
+	if (pl_buf_put(&j->body, w->index.p, w->index.n, &w->fail) < 0 ||
+	    (j->body.failed && pl_fail(&w->fail, PL_ENOMEM, "out of memory (index)") < 0)) {
 		job_free(j);
 		return told(w, err);
 	}
@@ -240,6 +242,8 @@ int pl_cwriter_put(struct pl_cwriter *w, uint32_t type, uint16_t version, uint32
 
 	if (rc < 0)
 		return rc;
+	if (b->failed)
+		return pl_fail(err, PL_ENOMEM, "out of memory (a block)");
 	if (b->n > PL_BLOCK_MAX)
 		return pl_fail(err, PL_ELIMIT, "a block of %zu bytes is over the limit of %u MiB",
 			       b->n, PL_BLOCK_MAX >> 20);

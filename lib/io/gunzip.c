@@ -33,7 +33,6 @@ struct chunk {
 	struct pl_gunzip *gz;
 	uint8_t *mem; /* HEADROOM + CHUNK, or a whole file */
 	size_t n;
-	int64_t raw_at; /* offset of the raw input when it was full */
 	bool last, whole;
 	struct pl_err fail;
 };
@@ -49,7 +48,6 @@ struct pl_gunzip {
 	bool z_ready;
 	uint32_t crc, length;
 	unsigned members;
-	int64_t raw_at;
 	int64_t held;
 };
 
@@ -274,7 +272,6 @@ static void fill(void *arg)
 		else
 			body(gz, c, c->mem + HEADROOM);
 	}
-	c->raw_at = pl_in_offset(gz->raw);
 	c->last = gz->state == GZ_DONE;
 }
 
@@ -313,7 +310,6 @@ static void gz_refill(struct pl_in *in, size_t want)
 	install(in, c);
 	if (in->fail.code)
 		return;
-	gz->raw_at = c->raw_at;
 	if (c->last) {
 		in->eof = true;
 		in->fail = c->fail;
@@ -342,11 +338,6 @@ static void gz_fini(struct pl_in *in)
 	pl_free(gz);
 }
 
-static int64_t gz_raw_offset(const struct pl_in *in)
-{
-	return in->gz->raw_at;
-}
-
 struct pl_in *pl_in_gunzip(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err)
 {
 	struct pl_in *in = pl_in_alloc(raw->name, err);
@@ -358,7 +349,6 @@ struct pl_in *pl_in_gunzip(struct pl_in *raw, struct pl_pool *pool, struct pl_er
 	}
 	in->refill = gz_refill;
 	in->fini = gz_fini;
-	in->raw_offset = gz_raw_offset;
 	in->gz->raw = raw;
 	in->gz->chunk[0].gz = in->gz->chunk[1].gz = in->gz;
 	if (pl_pool_threads(pool) > 1) {

@@ -235,11 +235,6 @@ int64_t pl_in_offset(const struct pl_in *in)
 	return in->offset;
 }
 
-int64_t pl_in_raw_offset(const struct pl_in *in)
-{
-	return in->raw_offset ? in->raw_offset(in) : in->offset;
-}
-
 int pl_in_read_all(struct pl_in *in, size_t most, struct pl_buf *b, struct pl_err *err)
 {
 	const uint8_t *p;

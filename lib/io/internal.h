@@ -26,8 +26,7 @@ struct pl_in {
 	struct pl_err fail;
 	void (*refill)(struct pl_in *in, size_t want);
 	void (*fini)(struct pl_in *in);
-	int64_t (*raw_offset)(const struct pl_in *in); /* NULL: the same as offset */
-	uint8_t *buf;				       /* owned, or NULL */
+	uint8_t *buf; /* owned, or NULL */
 	size_t cap;
 	int fd;
 	struct pl_gunzip *gz;

@@ -2,7 +2,7 @@
  * json.h - a streaming pull reader for what profilers really write.
  *
  * The reader works on a byte range in memory that holds one whole value (an event, a metadata
- * value); the importers cut such ranges out of the stream with pl_json_scan(). It is lenient where
+ * value); the importers cut such ranges out of the stream (import/scan.h). It is lenient where
  * real profilers are wrong (bare inf, nan, N/A; control characters in strings; bad escapes and
  * UTF-8) and says so; what it cannot read is an error at a byte.
  */

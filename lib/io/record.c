@@ -28,38 +28,39 @@ int pl_get_short(struct pl_err *err)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static int put_text(struct pl_buf *b, const char *s, struct pl_err *err)
-{
-	return pl_put_str(b, s ? s : "", s ? strlen(s) : 0, err);
-}
-
-static int put_value(struct pl_buf *b, unsigned type, const void *p, struct pl_err *err)
+static void put_value(struct pl_buf *b, unsigned type, const void *p)
 {
 	uint32_t u;
 	char *s;
-	int rc;
 
 	switch (type) {
 	case PL_F_U8:
-		return pl_put_u8(b, *(const uint8_t *)p, err);
+		pl_put_u8(b, *(const uint8_t *)p);
+		break;
 	case PL_F_U32:
-		return pl_put_varint(b, *(const uint32_t *)p, err);
+		pl_put_varint(b, *(const uint32_t *)p);
+		break;
 	case PL_F_ID:
 		u = *(const uint32_t *)p;
-		return pl_put_varint(b, u == PL_NONE ? 0 : (uint64_t)u + 1, err);
+		pl_put_varint(b, u == PL_NONE ? 0 : (uint64_t)u + 1);
+		break;
 	case PL_F_I32:
-		return pl_put_svarint(b, *(const int32_t *)p, err);
+		pl_put_svarint(b, *(const int32_t *)p);
+		break;
 	case PL_F_I64:
-		return pl_put_svarint(b, *(const int64_t *)p, err);
+		pl_put_svarint(b, *(const int64_t *)p);
+		break;
 	case PL_F_SIZE:
-		return pl_put_varint(b, (uint64_t) * (const int64_t *)p, err);
+		pl_put_varint(b, (uint64_t) * (const int64_t *)p);
+		break;
 	case PL_F_F64:
-		return pl_put_f64(b, *(const double *)p, err);
+		pl_put_f64(b, *(const double *)p);
+		break;
 	default:
 		memcpy(&s, p, sizeof(s));
-		if (type == PL_F_MAYBE_TEXT && (rc = pl_put_u8(b, s != NULL, err)) < 0)
-			return rc;
-		return put_text(b, s, err);
+		if (type == PL_F_MAYBE_TEXT)
+			pl_put_u8(b, s != NULL);
+		pl_put_str(b, s ? s : "", s ? strlen(s) : 0);
 	}
 }
 
@@ -140,15 +141,11 @@ static int get_value(struct pl_cur *c, unsigned type, void *p, struct pl_arena *
 	}
 }
 
-int pl_put_fields(struct pl_buf *b, const struct pl_record *r, const void *row, struct pl_err *err)
+void pl_put_fields(struct pl_buf *b, const struct pl_record *r, const void *row)
 {
-	int rc = 0;
-
 	for (const struct pl_field *f = r->field; f < r->field + r->n_fields; f++)
 		for (size_t i = 0; i < f->bytes; i += value_size[f->type])
-			PL_TRY(put_value(b, f->type, (const char *)row + f->offset + i, err));
-out:
-	return rc;
+			put_value(b, f->type, (const char *)row + f->offset + i);
 }
 
 bool pl_same_fields(const struct pl_record *r, const void *a, const void *b)
@@ -186,16 +183,17 @@ int pl_put_entry(struct pl_buf *b, const struct pl_record *r, const void *row, c
 	size_t at = b->n, n, n_size;
 	int rc;
 
-	PL_TRY(pl_put_fields(b, r, row, err));
-	if (r->put_rest)
-		PL_TRY(r->put_rest(b, row, arg, err));
+	pl_put_fields(b, r, row);
+	if (r->put_rest && (rc = r->put_rest(b, row, arg, err)) < 0)
+		return rc;
 	n = b->n - at;
 	n_size = (size_t)(pl_varint_put(size, n) - size);
-	PL_TRY(pl_buf_put(b, size, n_size, err));
+	pl_put_zeros(b, b->n + n_size);
+	if (b->failed)
+		return 0;
 	memmove(b->p + at + n_size, b->p + at, n);
 	memcpy(b->p + at, size, n_size);
-out:
-	return rc;
+	return 0;
 }
 
 int pl_cwriter_put_table(struct pl_cwriter *w, uint32_t type, uint16_t version,
@@ -264,14 +262,13 @@ out:
 	return rc;
 }
 
-int pl_put_numbers(struct pl_buf *b, const uint32_t *v, uint32_t n, struct pl_err *err)
+void pl_put_numbers(struct pl_buf *b, const uint32_t *v, uint32_t n)
 {
 	int64_t last = 0;
-	int rc = pl_put_varint(b, n, err);
 
-	for (uint32_t i = 0; i < n && rc >= 0; last = v[i++])
-		rc = pl_put_svarint(b, (int64_t)v[i] - last, err);
-	return rc;
+	pl_put_varint(b, n);
+	for (uint32_t i = 0; i < n; last = v[i++])
+		pl_put_svarint(b, (int64_t)v[i] - last);
 }
 
 int pl_get_numbers(struct pl_cur *c, void *array, size_t *n, size_t *cap, uint32_t *first,
@@ -310,8 +307,8 @@ int pl_cwriter_put_strings(struct pl_cwriter *w, uint32_t type, uint16_t version
 
 	for (size_t i = first; i < str->n; i++) {
 		if (i == first)
-			PL_TRY(pl_put_varint(&b, first, err));
-		PL_TRY(pl_put_str(&b, str->str[i], str->len[i], err));
+			pl_put_varint(&b, first);
+		pl_put_str(&b, str->str[i], str->len[i]);
 		if (b.n < limit && i + 1 < str->n)
 			continue;
 		PL_TRY(pl_cwriter_put(w, type, version, (uint32_t)(i + 1 - first), &b, err));
@@ -350,7 +347,7 @@ int pl_get_strings(struct pl_cur *c, uint32_t count, struct pl_intern *str, stru
 
 static int end_line(struct pl_buf *b, struct pl_err *err)
 {
-	return b->n && b->p[b->n - 1] != '\n' ? pl_put_u8(b, '\n', err) : 0;
+	return b->n && b->p[b->n - 1] != '\n' ? pl_buf_put(b, "\n", 1, err) : 0;
 }
 
 int pl_cwriter_put_provenance(struct pl_cwriter *w, uint16_t version, const void *text, size_t n,
@@ -365,11 +362,13 @@ int pl_cwriter_put_provenance(struct pl_cwriter *w, uint16_t version, const void
 	for (const char *s = line; s && *s; s++) {
 		unsigned char c = (unsigned char)*s;
 
-		PL_TRY(c >= 0x20 && c != 0x7f ? pl_put_u8(&b, c, err)
-					      : pl_buf_printf(&b, err, "\\x%02x", c));
+		if (c >= 0x20 && c != 0x7f)
+			pl_put_u8(&b, c);
+		else
+			PL_TRY(pl_buf_printf(&b, err, "\\x%02x", c));
 	}
 	if (line)
-		PL_TRY(pl_put_u8(&b, '\n', err));
+		pl_put_u8(&b, '\n');
 	for (size_t i = 0; i < b.n; i++)
 		lines += b.p[i] == '\n';
 	if (lines)

@@ -42,8 +42,7 @@ struct pl_record {
 	.what = (name), .size = sizeof(type), .field = (fields), .n_fields = PL_LEN(fields)
 
 /* The fields, without a size before them. */
-int pl_put_fields(struct pl_buf *b, const struct pl_record *r, const void *row,
-		  struct pl_err *err) PL_MUST;
+void pl_put_fields(struct pl_buf *b, const struct pl_record *r, const void *row);
 /* Texts go into the arena, or are allocated one by one if it is NULL. A row that was not read whole
  * is valid too. Fails with "a track is cut short or has a number out of range". */
 int pl_get_fields(struct pl_cur *c, const struct pl_record *r, void *row, struct pl_arena *arena,
@@ -75,7 +74,7 @@ int pl_get_table(struct pl_cur *c, uint32_t count, const struct pl_record *r, vo
 
 /* Numbers as differences to the one before, behind their count. Reading appends to an array that
  * pl_grow() made. */
-int pl_put_numbers(struct pl_buf *b, const uint32_t *v, uint32_t n, struct pl_err *err) PL_MUST;
+void pl_put_numbers(struct pl_buf *b, const uint32_t *v, uint32_t n);
 int pl_get_numbers(struct pl_cur *c, void *array, size_t *n, size_t *cap, uint32_t *first,
 		   uint32_t *count, struct pl_err *err) PL_MUST;
 

@@ -41,8 +41,6 @@ int pl_in_read_all(struct pl_in *in, size_t most, struct pl_buf *b, struct pl_er
 int64_t pl_in_read(struct pl_in *in, void *p, size_t n, struct pl_err *err) PL_MUST;
 const char *pl_in_name(const struct pl_in *in); /* path, "-" shown as "stdin" */
 int64_t pl_in_offset(const struct pl_in *in);	/* of the next unread byte */
-/* Offset in the compressed file when this input inflates one, else pl_in_offset(). */
-int64_t pl_in_raw_offset(const struct pl_in *in);
 
 /* NULL or "-" is standard output. `binary` output is refused (PL_EUSAGE) when it is a terminal. */
 struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err);

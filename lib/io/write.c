@@ -380,12 +380,6 @@ void pl_json_put_str(struct pl_writer *w, const char *s, size_t n)
 	pl_write_json_str(w, s, n);
 }
 
-void pl_json_put_raw(struct pl_writer *w, const char *s, size_t n)
-{
-	lead(w);
-	pl_write(w, s, n);
-}
-
 void pl_json_put_int(struct pl_writer *w, int64_t v)
 {
 	lead(w);

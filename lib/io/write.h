@@ -62,7 +62,6 @@ void pl_json_put_int(struct pl_writer *w, int64_t v);
 void pl_json_put_real(struct pl_writer *w, double v); /* not finite: null */
 void pl_json_put_bool(struct pl_writer *w, bool v);
 void pl_json_put_null(struct pl_writer *w);
-void pl_json_put_raw(struct pl_writer *w, const char *s, size_t n);
 /* The end of a document: a line break, then pl_writer_end(). */
 int pl_json_end(struct pl_writer *w, struct pl_err *err) PL_MUST;
 /* key and value in one call */

@@ -49,10 +49,13 @@ static int put_tensor(struct pl_buf *b, const void *row, const void *arg, struct
 {
 	const struct pl_ptensor *t = row;
 	uint64_t flags = (t->estimated ? T_ESTIMATED : 0) | (t->set != PL_NONE ? T_SET : 0);
-	int rc = pl_put_varint(b, flags, err);
 
 	(void)arg;
-	return rc < 0 || t->set == PL_NONE ? rc : pl_put_varint(b, t->set, err);
+	(void)err;
+	pl_put_varint(b, flags);
+	if (t->set != PL_NONE)
+		pl_put_varint(b, t->set);
+	return 0;
 }
 
 static int get_tensor(struct pl_cur *c, void *row, void *arg, struct pl_err *err)
@@ -92,16 +95,16 @@ static const struct pl_record name_record = { PL_RECORD("name", char *, name_fie
 static int put_rewrite(struct pl_buf *b, const void *row, const void *arg, struct pl_err *err)
 {
 	const struct pl_rewrite *rw = row;
-	int rc = pl_put_varint(b, rw->n_args, err);
 
 	(void)arg;
-	for (uint32_t i = 0; i < rw->n_args && rc >= 0; i++)
-		rc = pl_put_fields(b, &name_record, &rw->arg[i], err);
-	if (rc >= 0)
-		rc = pl_put_fields(b, &gain_record, rw, err);
-	if (rc >= 0 && (rw->op >= PL_RW_SCALE || rw->op == PL_RW_LATENCY))
-		rc = pl_put_fields(b, &select_record, rw, err);
-	return rc;
+	(void)err;
+	pl_put_varint(b, rw->n_args);
+	for (uint32_t i = 0; i < rw->n_args; i++)
+		pl_put_fields(b, &name_record, &rw->arg[i]);
+	pl_put_fields(b, &gain_record, rw);
+	if (rw->op >= PL_RW_SCALE || rw->op == PL_RW_LATENCY)
+		pl_put_fields(b, &select_record, rw);
+	return 0;
 }
 
 static int get_rewrite(struct pl_cur *c, void *row, void *plan, struct pl_err *err)
@@ -155,7 +158,7 @@ static int write_all(struct pl_cwriter *w, const struct pl_plan *p, struct pl_er
 	struct pl_buf b = { 0 };
 	int rc;
 
-	PL_TRY(pl_put_fields(&b, &head_record, &h, err));
+	pl_put_fields(&b, &head_record, &h);
 	PL_TRY(pl_cwriter_put(w, B_PLAN, BLOCK_VERSION, 1, &b, err));
 	PL_TRY(pl_cwriter_put_provenance(w, BLOCK_VERSION, p->provenance.p, p->provenance.n, NULL,
 					 err));
@@ -163,8 +166,8 @@ static int write_all(struct pl_cwriter *w, const struct pl_plan *p, struct pl_er
 				    p->n_tensors, NULL, err));
 	PL_TRY(pl_cwriter_put_table(w, B_RWRT, BLOCK_VERSION, &rewrite_record, p->rw, p->n_rw, NULL,
 				    err));
-	PL_TRY(pl_put_varint(&b, p->n_tensors, err));
-	PL_TRY(pl_put_varint(&b, p->n_rw, err));
+	pl_put_varint(&b, p->n_tensors);
+	pl_put_varint(&b, p->n_rw);
 	rc = pl_cwriter_put(w, B_TOTL, BLOCK_VERSION, 1, &b, err);
 out:
 	pl_buf_fini(&b);

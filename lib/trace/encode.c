@@ -118,29 +118,35 @@ static int put_rows(struct pl_buf *b, const struct pl_col *c, uint32_t number, u
 		    struct recent *recent, struct pl_err *err)
 {
 	uint32_t same;
-	int rc;
 
-	if (is_all(c->row, c->n, n))
-		return pl_put_u8(b, PL_ROWS_ALL, err);
+	if (b->failed)
+		return 0;
+	if (is_all(c->row, c->n, n)) {
+		pl_put_u8(b, PL_ROWS_ALL);
+		return 0;
+	}
 	if (find_same(recent, c, &same)) {
-		rc = pl_put_u8(b, PL_ROWS_SAME, err);
-		return rc < 0 ? rc : pl_put_varint(b, same, err);
+		pl_put_u8(b, PL_ROWS_SAME);
+		pl_put_varint(b, same);
+		return 0;
 	}
 	if (!ascends(c->row, c->n) || c->row[c->n - 1] >= n)
 		return pl_fail(err, PL_EINTERNAL, "rows of a column descend or pass %u", n);
 	recent->col[recent->n % RECENT] = c;
 	recent->number[recent->n++ % RECENT] = number;
 	if (c->n >= n / 8) {
-		PL_TRY(pl_buf_need(b, (size_t)n / 8 + 2, err));
-		PL_TRY(pl_put_u8(b, PL_ROWS_BITS, err));
+		int rc = pl_buf_need(b, (size_t)n / 8 + 2, err);
+
+		if (rc < 0)
+			return rc;
+		pl_put_u8(b, PL_ROWS_BITS);
 		if (try_bits(b, c->row, c->n, n))
 			return 0;
 		b->n--;
 	}
-	PL_TRY(pl_put_u8(b, PL_ROWS_LIST, err));
-	PL_TRY(pl_put_col_u32(b, c->row, c->n, true, err));
-out:
-	return rc;
+	pl_put_u8(b, PL_ROWS_LIST);
+	pl_put_col_u32(b, c->row, c->n, true);
+	return 0;
 }
 
 static int check_col(const struct pl_segment *s, const struct pl_col *c, struct pl_err *err)
@@ -177,19 +183,21 @@ static int put_col(struct pl_buf *b, const struct pl_col *c, uint32_t number, ui
 	size_t at = b->n;
 	int rc;
 
-	PL_TRY(pl_put_u32(b, 0, err));
-	PL_TRY(pl_put_u8(b, c->role, err));
-	PL_TRY(pl_put_u8(b, c->type, err));
-	PL_TRY(pl_put_varint(b, c->key == PL_NONE ? 0 : (uint64_t)c->key + 1, err));
-	PL_TRY(pl_put_varint(b, c->n, err));
-	PL_TRY(put_rows(b, c, number, n, recent, err));
+	pl_put_u32(b, 0);
+	pl_put_u8(b, c->role);
+	pl_put_u8(b, c->type);
+	pl_put_varint(b, c->key == PL_NONE ? 0 : (uint64_t)c->key + 1);
+	pl_put_varint(b, c->n);
+	rc = put_rows(b, c, number, n, recent, err);
+	if (rc < 0)
+		return rc;
 	if (c->type != PL_V_NULL)
-		PL_TRY(pl_put_col_i64(b, c->val, c->n, delta_i64(c->val, c->n), err));
+		pl_put_col_i64(b, c->val, c->n, delta_i64(c->val, c->n));
 	if (c->type == PL_V_DEC)
-		PL_TRY(pl_put_col_u8(b, c->scale, c->n, err));
-	pl_le32_put(b->p + at, (uint32_t)(b->n - at - 4));
-out:
-	return rc;
+		pl_put_col_u8(b, c->scale, c->n);
+	if (!b->failed)
+		pl_le32_put(b->p + at, (uint32_t)(b->n - at - 4));
+	return 0;
 }
 
 static int check_fixed(const struct pl_segment *s, const struct pl_batch *e, struct pl_err *err)
@@ -228,15 +236,15 @@ int pl_trace_put_events(struct pl_buf *b, const struct pl_segment *s, const stru
 	int rc;
 
 	PL_TRY(check_fixed(s, e, err));
-	PL_TRY(pl_put_varint(b, first, err));
-	PL_TRY(pl_put_col_u8(b, e->kind, e->n, err));
-	PL_TRY(pl_put_col_u32(b, e->track, e->n, delta_u32(e->track, e->n), err));
-	PL_TRY(pl_put_col_u32(b, e->name, e->n, delta_u32(e->name, e->n), err));
-	PL_TRY(pl_put_col_i64(b, e->ts, e->n, delta_i64(e->ts, e->n), err));
-	PL_TRY(pl_put_col_i64(b, e->dur, e->n, delta_i64(e->dur, e->n), err));
+	pl_put_varint(b, first);
+	pl_put_col_u8(b, e->kind, e->n);
+	pl_put_col_u32(b, e->track, e->n, delta_u32(e->track, e->n));
+	pl_put_col_u32(b, e->name, e->n, delta_u32(e->name, e->n));
+	pl_put_col_i64(b, e->ts, e->n, delta_i64(e->ts, e->n));
+	pl_put_col_i64(b, e->dur, e->n, delta_i64(e->dur, e->n));
 	for (uint32_t i = 0; i < e->n_cols; i++)
 		cols += e->col[i].n > 0;
-	PL_TRY(pl_put_varint(b, cols, err));
+	pl_put_varint(b, cols);
 	for (uint32_t i = 0; i < e->n_cols; i++) {
 		if (!e->col[i].n)
 			continue;

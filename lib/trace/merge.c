@@ -59,13 +59,14 @@ static bool ascend(const uint32_t *rank, uint32_t n)
 static int put_group(struct pl_buf *b, const void *row, const void *arg, struct pl_err *err)
 {
 	const struct pl_group *g = row;
-	int rc = pl_put_varint(b, g->n, err);
 
 	(void)arg;
 	if (!ascend(g->rank, g->n))
 		return pl_fail(err, PL_EINTERNAL, "ranks of group \"%s\" do not ascend",
 			       g->name ? g->name : "");
-	return rc < 0 ? rc : pl_put_col_u32(b, g->rank, g->n, true, err);
+	pl_put_varint(b, g->n);
+	pl_put_col_u32(b, g->rank, g->n, true);
+	return 0;
 }
 
 static int get_group(struct pl_cur *c, void *row, void *merge, struct pl_err *err)
@@ -263,17 +264,14 @@ pl_ns pl_trace_clock_apply(const struct pl_clock *c, pl_ns local)
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Rows [i, i + n), column by column; v: room for n. */
-static int put_columns(const struct table *t, const char *rows, uint32_t n, uint32_t *v,
-		       struct pl_buf *b, struct pl_err *err)
+static void put_columns(const struct table *t, const char *rows, uint32_t n, uint32_t *v,
+			struct pl_buf *b)
 {
-	int rc = 0;
-
-	for (size_t c = 0; c < t->n_columns && rc >= 0; c++) {
+	for (size_t c = 0; c < t->n_columns; c++) {
 		for (uint32_t i = 0; i < n; i++)
 			memcpy(&v[i], rows + i * t->size + t->column[c].offset, sizeof(*v));
-		rc = pl_put_col_u32(b, v, n, t->column[c].delta, err);
+		pl_put_col_u32(b, v, n, t->column[c].delta);
 	}
-	return rc;
 }
 
 static int put_table(const struct pl_merge *m, const struct table *t, struct pl_cwriter *w,
@@ -291,8 +289,8 @@ static int put_table(const struct pl_merge *m, const struct table *t, struct pl_
 		n = total - i < PL_TRACE_TABLE_ROWS ? total - i : PL_TRACE_TABLE_ROWS;
 		for (;; n = (n + 1) / 2) { /* rows that are all alike go into shorter blocks */
 			b.n = 0;
-			PL_TRY(put_columns(t, rows_of(m, t) + i * t->size, n, v, &b, err));
-			if (n <= b.n * PL_TRACE_ROWS_PER_BYTE)
+			put_columns(t, rows_of(m, t) + i * t->size, n, v, &b);
+			if (b.failed || n <= b.n * PL_TRACE_ROWS_PER_BYTE)
 				break;
 		}
 		PL_TRY(pl_cwriter_put(w, t->type, PL_TRACE_BLOCK_VERSION, n, &b, err));
@@ -309,7 +307,7 @@ int pl_trace_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct 
 	int rc;
 
 	for (size_t i = 0; i < PL_LEN(tables); i++)
-		PL_TRY(pl_put_varint(&b, *count_of(m, &tables[i]), err));
+		pl_put_varint(&b, *count_of(m, &tables[i]));
 	PL_TRY(pl_cwriter_put(w, PL_BLOCK_MERG, PL_TRACE_BLOCK_VERSION, 1, &b, err));
 	for (size_t i = 0; i < PL_LEN(tables); i++)
 		PL_TRY(put_table(m, &tables[i], w, err));

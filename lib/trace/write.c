@@ -39,14 +39,14 @@ static int put(struct writer *w, uint32_t type, uint32_t count, struct pl_buf *b
 static int flush_head(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
 {
 	struct pl_buf b = { 0 };
-	int rc;
+	int rc = 0;
 
-	PL_TRY(pl_put_fields(&b, &pl_trace_record_segment, seg, err));
-	if (b.n == w->head.n && !memcmp(b.p, w->head.p, b.n))
-		goto out;
-	w->head.n = 0;
-	PL_TRY(pl_buf_put(&w->head, b.p, b.n, err));
-	PL_TRY(put(w, PL_BLOCK_SEGM, 1, &b, err));
+	pl_put_fields(&b, &pl_trace_record_segment, seg);
+	if (b.failed || b.n != w->head.n || memcmp(b.p, w->head.p, b.n) != 0) {
+		w->head.n = 0;
+		PL_TRY(pl_buf_put(&w->head, b.p, b.n, err));
+		rc = put(w, PL_BLOCK_SEGM, 1, &b, err);
+	}
 out:
 	pl_buf_fini(&b);
 	return rc;
@@ -91,20 +91,15 @@ out:
 
 static int flush_meta(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
 {
+	uint32_t first = w->n_meta, n = seg->n_meta - first;
 	struct pl_buf b = { 0 };
-	int rc = 0;
 
-	if (seg->n_meta <= w->n_meta)
-		return 0;
-	for (uint32_t i = w->n_meta; i < seg->n_meta; i++) {
-		PL_TRY(pl_put_varint(&b, (uint64_t)seg->meta[i].key + 1, err));
-		PL_TRY(pl_put_varint(&b, (uint64_t)seg->meta[i].value + 1, err));
+	for (uint32_t i = first; i < seg->n_meta; i++) {
+		pl_put_varint(&b, (uint64_t)seg->meta[i].key + 1);
+		pl_put_varint(&b, (uint64_t)seg->meta[i].value + 1);
 	}
-	PL_TRY(put(w, PL_BLOCK_META, seg->n_meta - w->n_meta, &b, err));
 	w->n_meta = seg->n_meta;
-out:
-	pl_buf_fini(&b);
-	return rc;
+	return n ? put(w, PL_BLOCK_META, n, &b, err) : 0;
 }
 
 static int flush(struct writer *w, const struct pl_segment *seg, struct pl_err *err)

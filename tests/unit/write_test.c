@@ -35,7 +35,6 @@ static void test_structure(void)
 		pl_json_put_int(&w, 1);
 		pl_json_put_bool(&w, true);
 		pl_json_put_bool(&w, false);
-		pl_json_put_raw(&w, "{\"r\":2}", 7);
 		pl_json_open(&w, '{');
 		pl_json_close(&w);
 		pl_json_close(&w);
@@ -44,9 +43,9 @@ static void test_structure(void)
 		pl_json_close(&w);
 		is_str(end(),
 		       indent ? "{\n  \"a\": \"x\",\n  \"none\": null,\n  \"list\": [\n    1,\n    "
-				"true,\n    false,\n    {\"r\":2},\n    {}\n  ],\n  \"n\": "
+				"true,\n    false,\n    {}\n  ],\n  \"n\": "
 				"-9223372036854775808,\n  \"r\": 0.1\n}"
-			      : "{\"a\":\"x\",\"none\":null,\"list\":[1,true,false,{\"r\":2},{}],"
+			      : "{\"a\":\"x\",\"none\":null,\"list\":[1,true,false,{}],"
 				"\"n\":-9223372036854775808,\"r\":0.1}",
 		       indent ? "indented" : "compact");
 	}
