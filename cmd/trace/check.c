@@ -125,7 +125,8 @@ static int check_one(const struct config *c, struct input *i, int32_t order, str
 		return check_et(c, in, out, name, err);
 	if (c->from || !pl_container_probe(p, (size_t)n))
 		return check_foreign(c, in, order, out, name, err);
-	if (strcmp(i->path, "-")) /* standard input can be read only once: as a trace */
+	if (strcmp(i->path,
+		   "-")) /* standard input can be read only once, so it is read as a trace */
 		PL_TRY(check_container(i->path, &kind, &blocks, &segments, err));
 	rc = 0;
 	if (kind == PL_KIND_TRACE)

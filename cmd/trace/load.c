@@ -28,7 +28,7 @@ struct job {
 	struct input *input;
 	int32_t order;
 	struct pl_pool *pool;
-	struct pl_buf bytes; /* its stream, or what comes after that in the file */
+	struct pl_buf bytes; /* its stream; with a file, the part that is not yet in the file */
 	FILE *file;	     /* NULL: the stream is short */
 	struct pl_buf said;  /* what it logged: level, text, NUL */
 	struct pl_import_stats st;
@@ -49,7 +49,7 @@ static int fail_named(const struct input *i, struct pl_err *err)
 {
 	const char *name = shown_name(i);
 
-	/* failures of reading and writing name their file themselves */
+	/* messages about reading and writing already name their file */
 	if (err->code != PL_EIO && strncmp(err->msg, name, strlen(name)))
 		pl_wrap(err, "%s", name);
 	return err->code;
@@ -74,13 +74,13 @@ static int read_input(struct load *l, struct input *i, int32_t order, struct pl_
 	return rc < 0 && rc != PL_ESTOP ? fail_named(i, err) : rc;
 }
 
-/* What is to be said of an input that was read. */
+/* Reports what was read from an input. */
 static void report(struct load *l, const struct input *i, const struct pl_import_stats *st,
 		   const struct tap *t)
 {
 	const struct pl_log *log = &l->c->c.log;
 
-	if (st->bad > 1) /* of one, the line that said what it was tells all */
+	if (st->bad > 1) /* a single one was already reported by a line of its own */
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %llu events or values could not be read (first at %s)", shown_name(i),
 		       (unsigned long long)st->bad, st->first);
@@ -231,7 +231,7 @@ static struct pl_in *open_job(struct job *j, struct pl_err *err)
 	return pl_in_open(path, err);
 }
 
-/* The job's stream goes where it belongs. */
+/* Passes the job's stream on: to the output or to the exporter. */
 static int take_job(struct load *l, struct job *j, struct pl_out *out, struct pl_sink *sink,
 		    struct pl_err *err)
 {

@@ -543,7 +543,7 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
 	if (rc == 0)
 		rc = cmd->run(c, argc - optind, argv + optind, &err);
 	pl_progress_end();
-	/* what was printed must have arrived, or the program did not do its work */
+	/* the program fails if what it printed did not arrive */
 	if ((fflush(stdout) || ferror(stdout)) && rc >= 0)
 		rc = pl_fail_sys(&err, "standard output");
 	say_hidden(c);

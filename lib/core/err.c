@@ -42,7 +42,8 @@ int pl_fail_sys(struct pl_err *err, const char *fmt, ...)
 	return code;
 }
 
-/* How much of msg says again, up to its colon, what head ends with: the name of a file, say. */
+/* Length of the part of msg, up to its colon, that repeats the end of head, such as a file's name.
+ */
 static size_t said(const char *head, const char *msg)
 {
 	size_t n = strlen(head), again;

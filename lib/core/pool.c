@@ -183,7 +183,7 @@ static void *fetch(struct pl_queue *q, bool wait)
 	if (p && p->n_threads) {
 		pthread_mutex_lock(&p->lock);
 		while (wait && j->state != DONE) {
-			/* a job that runs elsewhere cannot be helped: take another meanwhile */
+			/* the job runs in another thread: run another job meanwhile */
 			if (!run_one(p))
 				pthread_cond_wait(&p->done, &p->lock);
 		}

@@ -29,7 +29,7 @@ static void put(const char *line, size_t n)
 		bar.on = false; /* nobody reads */
 }
 
-/* With the lock. A file gets a line only when the text is another. */
+/* Needs the lock. A file gets a line only when the text has changed. */
 static void draw(void)
 {
 	double s = (double)(pl_now_ns() - bar.begin) / 1e9;
@@ -69,7 +69,7 @@ static void *draw_main(void *arg)
 	return arg;
 }
 
-/* With the lock. Without a thread only what is drawn at once is drawn. */
+/* Needs the lock. Without a thread, only a line that is due at once is drawn. */
 static void start(void)
 {
 	pthread_condattr_t attr;

@@ -52,7 +52,7 @@ pl_ns pl_spans_cover(const struct pl_spans *s, int32_t group, pl_ns start, pl_ns
 	pl_ns sum = 0;
 
 	PL_LOWER_BOUND(i, s->n, by_start(&s->v[i], &key) < 0);
-	if (i && s->v[i - 1].group == group) /* it began before, and may reach into the time */
+	if (i && s->v[i - 1].group == group) /* the span before may reach into the time */
 		i--;
 	for (; i < s->n && s->v[i].group == group && s->v[i].start < end; i++)
 		sum += pl_max_i64(0,

@@ -174,7 +174,7 @@ static int one_event(struct pl_doc *d, struct pl_err *err)
 	return bad_event(d, err);
 }
 
-/* Something else where an event belongs: a number, a string, an array; just that is skipped. */
+/* The value is no event, but a number, a string or an array: it is skipped. */
 static int no_event(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
@@ -229,7 +229,7 @@ out:
 
 /* ---- members of the top level -------------------------------------------------------------- */
 
-/* Values of an earlier segment hold for the later ones too. */
+/* Keeps the member, because it applies to later segments too. */
 static int keep_member(struct pl_doc *d, const char *key, size_t n_key, const char *value, size_t n,
 		       struct pl_err *err)
 {
@@ -356,7 +356,7 @@ static int members(struct pl_doc *d, struct pl_err *err)
 			s->p++;
 			return 0;
 		} else if (*s->p == '{' && begins_event(s, s->p)) {
-			PL_TRY(events(d, err)); /* the array was left too early, by an error */
+			PL_TRY(events(d, err)); /* an error had ended the array too early */
 		} else {
 			PL_TRY(bad_member(d, "a key in quotes expected", err));
 		}
@@ -410,7 +410,7 @@ static void renew(void *arg)
 	pl_import_tracks_renew(&d->tracks);
 }
 
-/* The first thing in a later segment is what the source said before it. */
+/* A further segment begins with the members that the source gave before it. */
 static int again(void *arg, struct pl_err *err)
 {
 	struct pl_doc *d = arg;
@@ -550,7 +550,7 @@ static int probe_kineto(const uint8_t *p, size_t n)
 	};
 	int sure = probe_chrome(p, n), found = 0, enough = sure ? 1 : 2;
 
-	/* a sign that is not there costs a walk over all of it */
+	/* a sign that is missing costs a search through all bytes */
 	for (size_t i = 0; i < PL_LEN(signs) && found < enough; i++)
 		found += has(p, n, signs[i]);
 	if (!sure) /* a header longer than the probe */

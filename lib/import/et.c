@@ -73,7 +73,7 @@ struct tensors {
 	int n;
 };
 
-/* What a node says, gathered in whatever order its members come. */
+/* The members of a node, which come in any order. */
 struct raw_node {
 	const char *name;
 	size_t n_name;

@@ -196,7 +196,7 @@ static const char *slow_time(struct pl_ev *e, const char *p, const char *end, pl
 	return q;
 }
 
-/* Microseconds with at most three decimals, the usual form; anything else goes the slow way. */
+/* Microseconds with at most three decimals are the usual form; slow_time() reads all others. */
 static const char *time_value(struct pl_ev *e, const char *p, const char *end, pl_ns *ns)
 {
 	const char *start, *first;
@@ -244,7 +244,7 @@ done:
 	return p;
 }
 
-/* A duration that is negative or no number costs its value, not the event. */
+/* If a duration is negative or no number, only its value is lost, not the event. */
 static const char *dur_value(struct pl_ev *e, const char *p, const char *end)
 {
 	struct pl_fields *f = &e->f;
@@ -492,7 +492,7 @@ const char *pl_import_event_read_more(struct pl_ev *e, const char *p, const char
 	memcpy(f.arg, e->f.arg, sizeof(f.arg));
 	memcpy(f.arg_type, e->f.arg_type, sizeof(f.arg_type));
 	e->f = f;
-	e->tolerated = tolerated; /* an argument at both ends is no fault */
+	e->tolerated = tolerated; /* an argument may stand at both ends of a pair */
 	e->value_bad = value_bad;
 	return q;
 }
@@ -513,7 +513,7 @@ int pl_import_event_init(struct pl_ev *e, struct pl_rows *rows, struct pl_report
 	return e->rc;
 }
 
-/* Strings and columns have new numbers from now on. */
+/* Forgets the numbers of strings and columns, because a new segment has others. */
 void pl_import_event_renew(struct pl_ev *e)
 {
 	for (size_t i = 0; i < e->n_keys; i++) {

@@ -42,7 +42,7 @@ struct pl_src {
 	const char *base;   /* the window's first byte ... */
 	int64_t offset;	    /* ... and its offset in the input */
 	bool eof;	    /* `end` is the end of the input */
-	int64_t vain;	    /* bytes searched for ends that were not found */
+	int64_t vain;	    /* bytes that were searched without finding an end */
 	struct pl_buf tail; /* the input's last bytes, padded */
 };
 #define PL_SRC_WINDOW ((size_t)256 << 10)
@@ -57,9 +57,8 @@ int pl_import_src_fill(struct pl_src *s, size_t want, struct pl_err *err) PL_MUS
 int pl_import_src_begin(struct pl_src *s, struct pl_err *err) PL_MUST;
 /* After the JSON value at p; past `end` when the window ends first. */
 const char *pl_import_value_end(const char *p, const char *end);
-/*
- * How far from p the end of an event or member is searched for: `max`, or less if so many had no
- * end that the searches would take longer than reading the input many times.
+/* How far from p to search for the end of an event or member: `max` bytes. If many searches found
+ * no end, fewer, because such an input would otherwise take many times as long as it takes to read.
  */
 const char *pl_import_src_limit(const struct pl_src *s, size_t max);
 static inline int64_t pl_import_src_at(const struct pl_src *s, const char *q)
@@ -122,7 +121,7 @@ struct pl_rows {
 	const char *path, *format;
 	struct pl_segment seg;
 	bool open;  /* begin() was called */
-	bool whole; /* one segment whatever its strings need: rows are held as ids */
+	bool whole; /* one segment however many strings it has, because rows are held as ids */
 	struct pl_held *cur;
 	struct pl_held *queue[PL_HOLD_MAX + 2]; /* delayed, oldest first */
 	struct pl_held *spare[PL_HOLD_MAX + 2];
@@ -134,7 +133,7 @@ struct pl_rows {
 	size_t max_dictionary_bytes;
 	/* fills the tracks in before the segment ends */
 	int (*finish)(void *arg, struct pl_err *err);
-	/* called after a later segment began: adds what each segment must begin with */
+	/* called when a further segment has begun: adds what each segment must begin with */
 	int (*again)(void *arg, struct pl_err *err);
 	/* ids of the last segment are invalid: clears caches of them */
 	void (*renew)(void *arg);
@@ -221,7 +220,7 @@ int pl_import_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held 
 struct pl_et_node {
 	int64_t rf;			/* record function id: order of starts */
 	int64_t bytes;			/* of inputs or outputs, whichever is more; -1 unknown */
-	int64_t elements, elements_out; /* of its inputs, its outputs; -1 unknown */
+	int64_t elements, elements_out; /* of its inputs, and of its outputs; -1 unknown */
 	int64_t group_size;		/* -1 unknown */
 	const char *coll;		/* canonical, static; NULL unknown */
 	const char *group;		/* name or ranks, NULL unknown */
@@ -233,7 +232,7 @@ struct pl_et_file {
 	struct pl_et_node *node; /* by rf */
 	size_t n, cap;
 };
-/* The file of this process; with several of one pid the one of this rank. NULL none. */
+/* The file of the process `pid`; if several have this pid, the one of this rank. NULL: none. */
 const struct pl_et_file *pl_import_et_find(const struct pl_et *et, const char *pid, int32_t rank);
 
 /* ---- the event reader: events.c, values.c -------------------------------------------------- */
@@ -264,7 +263,7 @@ enum pl_argc {
 #define PL_NEXT 4
 enum pl_keyspace { PL_KS_TOP, PL_KS_ARG, PL_KS_VALUE, PL_KS_COUNT_ };
 
-/* A key that was seen. The one after it last time is tried first: see events.c. */
+/* A key that was seen. The keys that followed it are tried first: see events.c. */
 struct pl_key {
 	char text[32];	      /* with its closing quote, if that fits */
 	uint32_t len, m0, m1; /* bytes of text; bits of its first and second 16 bytes that count */
@@ -286,7 +285,7 @@ struct pl_recent {
 };
 #define PL_RECENT 1024
 
-/* What is known of a string, found once: 0 not yet. */
+/* What is known about a string; 0: not determined yet. */
 struct pl_strinfo {
 	pl_id repaired; /* the JSON that is stored instead of a nested value that is not quite JSON
 			 */
@@ -350,7 +349,7 @@ void pl_import_event_renew(struct pl_ev *e);
  * event). The caller completes or undoes the row.
  */
 const char *pl_import_event_read(struct pl_ev *e, const char *p, const char *end);
-/* Read the arguments of one more event text into the same row, where the first did not have them.
+/* Adds the arguments of another event text to the same row, except those that the row already has.
  */
 const char *pl_import_event_read_more(struct pl_ev *e, const char *p, const char *end);
 /* values.c: one value after its key. NULL as above. */
@@ -361,7 +360,8 @@ static inline bool pl_has(const struct pl_fields *f, unsigned a)
 struct pl_strinfo *pl_import_event_info(struct pl_ev *e, pl_id id); /* NULL: no memory */
 const char *pl_import_event_value(struct pl_ev *e, struct pl_key *k, const char *p,
 				  const char *end);
-/* Is a whole value JSON: 0 yes, 1 nearly, -1 no; and the nearest JSON to it. */
+/* Is the text valid JSON? 0 yes, 1 with small errors, -1 no. pl_import_json_repair() removes small
+ * errors. */
 int pl_import_json_check(const char *s, size_t n);
 int pl_import_json_repair(const char *s, size_t n, struct pl_buf *b, struct pl_err *err) PL_MUST;
 const char *pl_import_event_string(struct pl_ev *e, const char *p, const char *end, pl_id *id);
@@ -403,7 +403,7 @@ struct pl_track_note {	    /* the metadata events of a track or process; kept fo
 struct pl_tracks {
 	struct pl_rows *rows;
 	bool chrome;
-	bool named; /* names of processes may say their ranks; in chrome they always may */
+	bool named; /* the name of a process may state its rank (in chrome: always) */
 	struct {
 		struct pl_pid pid, tid;
 		pl_id track; /* PL_NONE: empty */
@@ -455,7 +455,7 @@ struct pl_doc {
 	size_t n_members, cap_members;
 	int64_t base_ns; /* baseTimeNanoseconds */
 	bool has_base;
-	int64_t base_ended; /* the base that ended segments have */
+	int64_t base_ended; /* base of the segments that have ended */
 	struct pl_intern open_key;
 	uint32_t *top; /* by open_key: open + 1 */
 	size_t cap_top;

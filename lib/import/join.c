@@ -40,17 +40,17 @@ struct pl_comm {
 	size_t n_launches, mask;
 	struct pl_intern text;
 	const struct pl_et_file *et;
-	size_t next_rpc, next_host; /* nodes used so far, where only order is left */
+	size_t next_rpc, next_host; /* nodes used so far, when nodes pair by order alone */
 	bool looked_for_et, warned, said_limit;
-	uint64_t sorted; /* operations, each as often as it was */
+	uint64_t sorted; /* operations sorted so far, counting repeated sorting */
 };
 
 /* A profiler writes the host's operations before the kernels that they launched, so that all of
  * them are held. This many take 120 MiB with their launches; an hour of training has fewer. */
 #define MAX_OPS	    (1u << 20)
 #define MAX_THREADS 4096u
-/* Operations sorted, each as often as it was: a file whose operations and launches alternate in
- * disorder sorts again for each launch, which must end after seconds. */
+/* How many operations may be sorted in total, counting repeated sorting: if operations and launches
+ * alternate in disorder, each launch sorts again, and this must end after seconds. */
 #define MAX_SORTED ((uint64_t)1 << 28)
 
 struct pl_comm *pl_import_comm_new(const char *path, const struct pl_log *log, struct pl_err *err)
@@ -112,7 +112,7 @@ static size_t find_thread(const struct pl_comm *c, int64_t pid, int64_t tid)
 	return i;
 }
 
-/* Some kernels have no host event that describes them: warns once. */
+/* Warns once that some kernels have no host event that describes them. */
 static int limit_reached(struct pl_comm *c, const char *what)
 {
 	if (!c->said_limit)
@@ -177,7 +177,8 @@ static int sort_ops(const struct pl_comm *c, uint32_t *op, size_t n, struct pl_e
 	return 0;
 }
 
-/* The innermost operation of either sort on t that runs at ts: + 1, 0 none. */
+/* The innermost operation of each type (rpc, range) that runs on t at ts: its number + 1, 0 none.
+ */
 static void enclosing(const struct pl_comm *c, const struct thread *t, pl_ns ts, struct launch *l)
 {
 	size_t lo = 0;
@@ -352,7 +353,7 @@ static int map_ops(struct pl_comm *c, struct pl_err *err)
 	return rc;
 }
 
-/* With nothing but order left: the next node of this sort that can be `coll`. */
+/* When nodes pair by order alone: the next node of this type that can be `coll`. */
 static const struct pl_et_node *node_by_order(struct pl_comm *c, bool rpc, const char *coll)
 {
 	size_t *next = rpc ? &c->next_rpc : &c->next_host;

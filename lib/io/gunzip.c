@@ -205,7 +205,7 @@ static void body(struct pl_gunzip *gz, struct chunk *c, uint8_t *out)
 	}
 }
 
-/* The whole file in one piece, where it is small enough and nothing is odd about it. */
+/* Inflates the whole file in one piece, if it is small and regular. */
 static bool take_whole(struct pl_gunzip *gz, struct chunk *c)
 {
 	struct pl_in *raw = gz->raw;

@@ -214,8 +214,7 @@ int64_t pl_in_read(struct pl_in *in, void *p, size_t n, struct pl_err *err)
 
 		while (!in->n && !in->eof && !in->fail.code)
 			in->refill(in, 1);
-		if (!in->n) /* a failure is told by the next call if there is something to give now
-			     */
+		if (!in->n) /* if there are bytes, the next call reports the failure */
 			return done || !in->fail.code ? (int64_t)done : tell(in, err);
 		k = pl_min_size(in->n, n - done);
 		memcpy((uint8_t *)p + done, in->p, k);

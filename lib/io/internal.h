@@ -69,7 +69,7 @@ int pl_gunzip_whole(const uint8_t *in, size_t n, uint8_t *out, size_t n_out) PL_
 
 /* ---- columns: column.c reads, colput.c writes ---------------------------------------------- */
 
-#define PL_COL_PIECE  1024u /* so many values of a narrow column pass at a time */
+#define PL_COL_PIECE  1024u /* values of a narrow column that are converted at a time */
 #define PL_VARINT_MAX 10u   /* bytes */
 #define PL_COL_SIGNED 0x80u /* of a width */
 
@@ -101,7 +101,8 @@ static inline uint8_t *pl_varint_put(uint8_t *q, uint64_t v)
 #define PL_PAYLOAD_MAX	(PL_BLOCK_MAX + PL_BLOCK_HEAD)
 #define PL_MEMBER_MAX	(PL_PAYLOAD_MAX + PL_PAYLOAD_MAX / 1024 + 1024)
 #define PL_REVISION	1u
-/* So many bytes are packed and unpacked sooner than a thread is woken for it; stored, so many. */
+/* Blocks with fewer bytes than this are compressed or inflated in place, because waking a thread
+ * would take longer; if they are stored, with fewer than PL_QUICK_STORED. */
 #define PL_QUICK_PACKED 4096u
 #define PL_QUICK_STORED (1u << 20)
 

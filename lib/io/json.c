@@ -245,7 +245,7 @@ int pl_json_skip(struct pl_json *j, const char **p, size_t *n)
 	enum pl_json_type t;
 
 	skip_space(j);
-	/* the separator belongs to the token; find where the value itself begins */
+	/* a comma belongs to the token: the value begins behind it */
 	if (depth && j->p < j->end && *j->p == ',' && j->stack[depth - 1] == ('[' | FIRST)) {
 		const char *s = j->p + 1;
 

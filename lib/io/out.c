@@ -77,7 +77,7 @@ static void hook(void)
 			sigaction(sigs[i], &act, NULL);
 }
 
-/* The slot; -1: none is free; -2: somebody has that very name. */
+/* The slot; -1: none is free; -2: another output has this name. */
 static int slot_take(const char *path)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -189,7 +189,8 @@ static int open_tmp(struct pl_out *o, const struct stat *old, struct pl_err *err
 					 o->name, SLOTS);
 	}
 	o->fd = open_fd(o->tmp, O_CREAT | O_EXCL);
-	if (o->fd < 0 && errno == EEXIST && !unlink(o->tmp)) /* of a dead process of our number */
+	if (o->fd < 0 && errno == EEXIST &&
+	    !unlink(o->tmp)) /* left by a dead process that had our process id */
 		o->fd = open_fd(o->tmp, O_CREAT | O_EXCL);
 	if (o->fd < 0)
 		return pl_fail_sys(err, "%s: cannot create", o->name);
@@ -215,7 +216,8 @@ static int open_path(struct pl_out *o, const char *path, struct pl_err *err)
 	return o->fd < 0 ? pl_fail_sys(err, "%s: cannot open", path) : 0;
 }
 
-/* A pipe that holds a block or two lets both its ends work. Where it cannot, it is a narrow one. */
+/* A pipe that holds one or two blocks lets both ends work at the same time. If it cannot be
+ * widened, it stays as it is. */
 static void widen_pipe(int fd)
 {
 #ifdef F_SETPIPE_SZ

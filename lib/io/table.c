@@ -66,7 +66,7 @@ static bool empty(enum pl_cell type, const union pl_table_cell *c)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Columns on a screen: code points, near enough. */
+/* Width on a screen; counting code points is accurate enough. */
 static size_t shown(const char *s, size_t n)
 {
 	size_t w = 0;

@@ -269,7 +269,7 @@ static void put_text_token(struct pl_writer *w, const struct pl_json *j)
 	pl_free(tmp);
 }
 
-/* Token by token; false at what cannot be read at all. */
+/* Copies token by token. False: the text cannot be read as JSON at all. */
 static bool rewrite(struct pl_writer *w, const char *s, size_t n)
 {
 	struct pl_json j;
@@ -324,7 +324,7 @@ static void newline(struct pl_writer *w)
 		pl_write_char(w, ' ');
 }
 
-/* What stands before a value or a key: a comma, a line break, or nothing after a key. */
+/* Writes what must stand before a value or a key: a comma, a line break, or nothing after a key. */
 static void lead(struct pl_writer *w)
 {
 	uint8_t *has = &w->has[w->depth];

@@ -180,7 +180,7 @@ static void dest_fini(struct dest *d)
 	memset(d, 0, sizeof(*d));
 }
 
-/* The destination is complete and waits: free its room for more rows. */
+/* The destination is complete: frees what only more rows would need. */
 static void dest_rest(struct dest *d)
 {
 	pl_trace_batch_fini(&d->b);
@@ -457,7 +457,7 @@ static bool holds(const struct filter *x)
 	return x->f->n_ranks || x->f->n_steps || x->f->has_time;
 }
 
-/* Does what passes have to wait for the end of the stream? */
+/* Must events that pass wait for the end of the stream? */
 static bool waits(const struct filter *x)
 {
 	return x->f->has_time || x->merge.present;
@@ -502,7 +502,8 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 	return dest_init(&x->d, waits(x) ? NULL : x->next, seg->index, err);
 }
 
-/* Base and clock of a track may be known only at the end: the first time of each is kept. */
+/* Base and clock of a track may be known only at the end, so the first time of each track is kept.
+ */
 static int note_first(struct filter *x, const struct pl_segment *seg, const struct pl_batch *b,
 		      struct pl_err *err)
 {

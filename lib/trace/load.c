@@ -255,7 +255,8 @@ static bool parse_decimal(int64_t mantissa, unsigned scale, int64_t *v)
 	return true;
 }
 
-/* Value i of a column as a number. A name that is no number gets one below 0 that only it has. */
+/* Value i of a column as a number. A text that is no number gets a negative number that no other
+ * text has. */
 static int64_t number(const struct pl_segment *seg, const struct pl_col *c, uint32_t i, bool names)
 {
 	int64_t v;
@@ -331,7 +332,7 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 	l->seg[t->n_segs] = (struct loaded){ .limit = UINT64_MAX };
 	t->seg[t->n_segs++] = l->cur;
 	l->cap = 0;
-	rc = reserve(l, 1, err); /* the plain columns are there even without events */
+	rc = reserve(l, 1, err); /* the columns of all events exist even without events */
 out:
 	return rc;
 }
@@ -415,7 +416,7 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 {
 	struct loader *l = (struct loader *)sink;
 	struct pl_merge copy;
-	int rc = pl_trace_merge_dup(m, &copy, err); /* what the reader has is only lent */
+	int rc = pl_trace_merge_dup(m, &copy, err); /* the reader keeps its own copy */
 
 	l->t->merged = true;
 	l->t->n_merges++;

@@ -223,7 +223,7 @@ out:
 	return rc;
 }
 
-/* The first use that is not before the rank's in the segment. */
+/* Index of the first use at or after this rank of this segment. */
 static uint32_t first_use(const struct pl_merge *m, uint32_t segment, int32_t rank)
 {
 	uint32_t i = 0;
@@ -287,7 +287,8 @@ static int put_table(const struct pl_merge *m, const struct table *t, struct pl_
 	PL_TRY(pl_alloc(&v, pl_min_size(total, PL_TRACE_TABLE_ROWS) + 1, sizeof(*v), err));
 	for (uint32_t i = 0; i < total; i += n) {
 		n = total - i < PL_TRACE_TABLE_ROWS ? total - i : PL_TRACE_TABLE_ROWS;
-		for (;; n = (n + 1) / 2) { /* rows that are all alike go into shorter blocks */
+		for (;; n = (n + 1) / 2) { /* few bytes must not stand for many rows: equal rows go
+					      into shorter blocks */
 			b.n = 0;
 			put_columns(t, rows_of(m, t) + i * t->size, n, v, &b);
 			if (b.failed || n <= b.n * PL_TRACE_ROWS_PER_BYTE)

@@ -17,7 +17,8 @@
 #include "core/pool.h"
 #include "trace/internal.h"
 
-/* Columns that a strange block left behind are given back when they hold more than this. */
+/* Columns of a batch are freed when they hold more than this: one unusual block must not keep much
+ * memory for all later ones. */
 #define SPARE_VALUES (4u << 20)
 
 enum state { NOTHING, HEADER, TRACE, MERGE };
@@ -49,7 +50,7 @@ struct reader {
 	struct pl_sink *sink;
 	enum state state;
 	bool decodes_ahead; /* blocks are decoded while others are read */
-	bool broken;	    /* of a merge: something of it was given up */
+	bool broken;	    /* a part of the merge could not be used */
 	struct pl_buf header;
 	uint32_t n_segments; /* trace segments so far */
 	struct span span[2], *now;
@@ -121,7 +122,7 @@ static int deliver(struct reader *r, struct slot *s, struct pl_err *err)
 	return rc >= 0 && r->sink->batch ? r->sink->batch(r->sink, &x->seg, &s->batch, err) : rc;
 }
 
-/* Until nothing of x (NULL: of any segment) waits. */
+/* Delivers blocks until none of x waits; x NULL: none of any segment. */
 static int deliver_all(struct reader *r, const struct span *x, struct pl_err *err)
 {
 	struct slot *s;
@@ -152,7 +153,8 @@ static int take_slot(struct reader *r, struct slot **slot, struct pl_err *err)
 	return 0;
 }
 
-/* An empty batch, without columns of another segment's keys and without very much room. */
+/* Empties the batch. Columns with keys of another segment are removed, and very large ones are
+ * freed. */
 static int clear_batch(struct slot *s, uint32_t segment, struct pl_err *err)
 {
 	uint64_t held = 0;
@@ -170,7 +172,7 @@ static int clear_batch(struct slot *s, uint32_t segment, struct pl_err *err)
 	return 0;
 }
 
-/* The segment may go on growing while the block is decoded: what it has now is noted. */
+/* The segment may grow while the block is decoded, so the numbers of now are copied. */
 static void note_want(const struct reader *r, struct slot *s)
 {
 	const struct pl_segment *seg = &s->of->seg;
@@ -340,7 +342,7 @@ static int on_block(struct reader *r, const struct pl_block *b, struct pl_err *e
 	rc = get_block(r, b, &why);
 	if (rc >= 0)
 		return 0;
-	rc = deliver_all(r, NULL, err); /* what is wrong before comes first */
+	rc = deliver_all(r, NULL, err); /* errors are reported in the order of the stream */
 	if (rc < 0)
 		return rc;
 	if (r->state == MERGE)
@@ -399,7 +401,7 @@ static int step(struct reader *r, const struct pl_block *b, struct pl_err *err)
 		if (rc < 0 || (rc = pass_header(r, b, err)) < 0)
 			return rc;
 		if (r->state == HEADER)
-			r->state = NOTHING; /* nothing but marks: the segment is empty */
+			r->state = NOTHING; /* only index and end: the segment is empty */
 	}
 	rc = pass_raw(r, b, err);
 	return rc < 0 || marks || r->state == NOTHING ? rc : on_block(r, b, err);
@@ -458,7 +460,8 @@ int pl_trace_read(struct pl_in *in, const struct pl_trace_reader_opts *opts, str
 	while ((rc = pl_creader_next(r.blocks, &b, &why)) > 0)
 		PL_TRY(step(&r, &b, err));
 	if (rc < 0) {
-		PL_TRY(deliver_all(&r, NULL, err)); /* what is wrong before comes first */
+		PL_TRY(deliver_all(&r, NULL,
+				   err)); /* errors are reported in the order of the stream */
 		rc = why.code;
 		if (err)
 			*err = why;

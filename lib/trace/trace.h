@@ -300,9 +300,9 @@ struct pl_group {
 #define PL_MATCH_MISSING  1u /* not every member of the group was found */
 #define PL_MATCH_INFERRED 2u /* by order, not by a recorded sequence number */
 #define PL_MATCH_P2P	  4u /* member 0 sends, member 1 receives */
-#define PL_MATCH_MESSAGE                                                                           \
-	8u /* with P2P: of the collective of the latest match before it that is none; without      \
-	    * member 1 (and MISSING) the receive was not recorded */
+/* With P2P: a message of a collective. Its collective is the latest match before it without this
+ * flag. A message whose receive was not recorded has no member 1 and is marked MISSING. */
+#define PL_MATCH_MESSAGE 8u
 struct pl_match {
 	uint32_t group;	   /* PL_NONE for point to point */
 	uint32_t first, n; /* members */
@@ -322,7 +322,7 @@ struct pl_merge {
 	struct pl_buf provenance; /* lines, of the program that made it */
 };
 void pl_trace_merge_fini(struct pl_merge *m);
-/* A copy of its own, with the uses in order of segment and rank. */
+/* A deep copy, with the uses sorted by segment and rank. */
 int pl_trace_merge_dup(const struct pl_merge *from, struct pl_merge *to,
 		       struct pl_err *err) PL_MUST;
 /* The clock of the rank's tracks in the segment, NULL if none is known; tracks of no rank follow
@@ -330,24 +330,25 @@ int pl_trace_merge_dup(const struct pl_merge *from, struct pl_merge *to,
  * pl_trace_load() leave them. */
 const struct pl_clock *pl_trace_merge_clock(const struct pl_merge *m, uint32_t segment,
 					    int32_t rank);
-/* Absolute local time to time on the common clock; c may be NULL (none is known). A drift that no
- * clock has is left out. */
+/* Converts an absolute local time to the common clock. c NULL: no clock is known, and the time
+ * stays. A drift that is too large to be real is ignored. */
 pl_ns pl_trace_clock_apply(const struct pl_clock *c, pl_ns local);
-/* Encode as the blocks of a segment of its own, ahead of the traces that it speaks of. Segment
- * numbers in it count from the segment after it. */
+/* Writes m as a segment, which must stand before the traces that it describes. Segment numbers in
+ * it count from the segment behind it. */
 int pl_trace_merge_write(const struct pl_merge *m, struct pl_cwriter *w,
 			 struct pl_err *err) PL_MUST;
 
 /* ---- flow ------------------------------------------------------------------------------------ */
 
 struct pl_sink {
-	/* A segment begins; its strings and tracks still grow. May be NULL, like all of these. */
+	/* A segment begins; its strings and tracks still grow. Each of these functions may be NULL.
+	 */
 	int (*begin)(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err);
-	/* b may be looked at during the call only. */
+	/* b is valid during the call only. */
 	int (*batch)(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
 		     struct pl_err *err);
 	int (*end)(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err);
-	/* Comes before the segments that it speaks of. Borrowed for the call. */
+	/* Called before the segments that m describes. m is valid during the call only. */
 	int (*merge)(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err);
 };
 
