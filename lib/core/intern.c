@@ -4,18 +4,8 @@
  */
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/core.h"
-
-static uint64_t read64(const uint8_t *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-	v = __builtin_bswap64(v);
-#endif
-	return v;
-}
 
 static uint64_t mix(uint64_t a, uint64_t b)
 {
@@ -32,10 +22,10 @@ uint64_t pl_hash(const void *data, size_t n)
 	size_t i;
 
 	for (i = n; i > 16; i -= 16, p += 16)
-		h = mix(read64(p) ^ 0xa0761d6478bd642fu, read64(p + 8) ^ h);
+		h = mix(pl_le64_get(p) ^ 0xa0761d6478bd642fu, pl_le64_get(p + 8) ^ h);
 	if (i >= 8) {
-		a = read64(p);
-		b = read64(p + i - 8);
+		a = pl_le64_get(p);
+		b = pl_le64_get(p + i - 8);
 	} else {
 		for (size_t k = 0; k < i; k++)
 			a |= (uint64_t)p[k] << (8 * k);

@@ -87,6 +87,8 @@ void pl_export_members_json(struct pl_writer *t, const struct pl_segment *s);
 void pl_export_value_json(struct pl_writer *t, const struct pl_segment *s, const struct pl_col *c,
 			  uint32_t k);
 
+/* Is the text a number that a process or a thread can have? */
+bool pl_export_number(const char *s, size_t n, int64_t *v);
 /*
  * Process ids of several segments side by side: each (segment, pid as written) gets a number that
  * no other one has, the source's own where it is free.

@@ -125,7 +125,19 @@ static bool number(const struct pl_segment *s, pl_id id, int64_t *v)
 	size_t n;
 	const char *p = pl_trace_segment_str(s, id, &n);
 
-	return n && pl_json_i64(p, n, v) && *v >= 0 && *v <= INT32_MAX;
+	return pl_export_number(p, n, v);
+}
+
+/* A packet that describes a track, up to what only some tracks have. */
+static size_t open_track(struct pl_writer *t, size_t *packet, uint64_t uuid)
+{
+	size_t at;
+
+	*packet = pl_pb_open(t, TRACE_PACKET);
+	pl_pb_varint(t, PACKET_SEQUENCE, SEQUENCE);
+	at = pl_pb_open(t, PACKET_TRACK);
+	pl_pb_varint(t, TRACK_UUID, uuid);
+	return at;
 }
 
 /* Uuid and number of the process that the track belongs to; described when it is new. */
@@ -149,10 +161,7 @@ static int process(struct perfetto *p, struct perfetto_seg *s, const struct pl_t
 		return 0;
 	*uuid = s->process[slot] = ++p->uuid;
 	pl_export_process_title(&title, s->seg, k, true);
-	packet = pl_pb_open(t, TRACE_PACKET);
-	pl_pb_varint(t, PACKET_SEQUENCE, SEQUENCE);
-	track = pl_pb_open(t, PACKET_TRACK);
-	pl_pb_varint(t, TRACK_UUID, *uuid);
+	track = open_track(t, &packet, *uuid);
 	pl_pb_varint(t, TRACK_CHILD_ORDERING, EXPLICIT);
 	at = pl_pb_open(t, TRACK_PROCESS);
 	pl_pb_varint(t, PROCESS_PID, (uint64_t)*pid);
@@ -206,10 +215,7 @@ int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_
 	if (rc < 0)
 		return rc;
 	*uuid = ++p->uuid;
-	packet = pl_pb_open(t, TRACE_PACKET);
-	pl_pb_varint(t, PACKET_SEQUENCE, SEQUENCE);
-	at = pl_pb_open(t, PACKET_TRACK);
-	pl_pb_varint(t, TRACK_UUID, *uuid);
+	at = open_track(t, &packet, *uuid);
 	pl_pb_varint(t, TRACK_PARENT, parent);
 	put_track_name(t, s->seg, k);
 	pl_pb_varint(t, TRACK_SIBLING_RANK, (uint64_t)((int64_t)k->sort & INT32_MAX));
@@ -347,10 +353,7 @@ static int counter_track(struct perfetto *p, struct perfetto_seg *s, const struc
 	PL_TRY(pl_grow(&p->counter_uuid, &p->cap_counter, (size_t)id + 1, sizeof(uint64_t), err));
 	if (id >= before) {
 		p->counter_uuid[id] = ++p->uuid;
-		packet = pl_pb_open(t, TRACE_PACKET);
-		pl_pb_varint(t, PACKET_SEQUENCE, SEQUENCE);
-		at = pl_pb_open(t, PACKET_TRACK);
-		pl_pb_varint(t, TRACK_UUID, p->uuid);
+		at = open_track(t, &packet, p->uuid);
 		pl_pb_varint(t, TRACK_PARENT, parent);
 		pl_pb_bytes(t, TRACK_NAME, (const char *)key.b.p + prefix, key.b.n - prefix);
 		pl_pb_bytes(t, TRACK_COUNTER, "", 0);

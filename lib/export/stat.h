@@ -104,7 +104,6 @@ struct stat_agg *pl_export_stat_sum(struct stat *s, const struct pl_segment *seg
 /* stat_self.c: time of host operations less that of what they call */
 int pl_export_stat_self_times(struct stat *s, const struct pl_segment *seg,
 			      struct pl_err *err) PL_MUST;
-bool pl_export_stat_is_host_op(unsigned kind);
 /* stat_print.c */
 void pl_export_stat_text(struct stat *s); /* into s->x.t */
 void pl_export_stat_json_text(struct stat *s);

@@ -15,7 +15,7 @@ struct open {
 	uint32_t event;
 };
 
-bool pl_export_stat_is_host_op(unsigned kind)
+static bool is_host_op(unsigned kind)
 {
 	return kind == PL_K_HOST_OP || kind == PL_K_PYTHON || kind == PL_K_ANNOTATION ||
 	       kind == PL_K_DATA || kind == PL_K_OTHER;
@@ -38,7 +38,7 @@ static int account(struct stat *s, const struct pl_segment *seg, const struct op
 	unsigned table = s->kind[e] == PL_K_RUNTIME ? S_RUNTIME : S_HOST;
 	struct stat_agg *a;
 
-	if (table == S_HOST && !pl_export_stat_is_host_op(s->kind[e]))
+	if (table == S_HOST && !is_host_op(s->kind[e]))
 		return 0;
 	a = pl_export_stat_sum(s, seg, table, s->kind[e], s->name[e], err);
 	if (!a)

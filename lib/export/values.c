@@ -88,9 +88,9 @@ void pl_export_value_json(struct pl_writer *t, const struct pl_segment *s, const
 
 #define FIRST_FREE 5000000 /* above the largest process id of Linux, 2^22 */
 
-static bool as_number(const char *s, size_t n, int64_t *v)
+bool pl_export_number(const char *s, size_t n, int64_t *v)
 {
-	return n && pl_json_i64(s, n, v) && *v >= 0 && *v < INT32_MAX;
+	return n && pl_json_i64(s, n, v) && *v >= 0 && *v <= INT32_MAX;
 }
 
 int pl_export_pid(struct pl_export_pids *p, uint32_t segment, const char *pid, size_t len,
@@ -112,7 +112,7 @@ int pl_export_pid(struct pl_export_pids *p, uint32_t segment, const char *pid, s
 	PL_TRY(pl_grow(&p->num, &p->cap, (size_t)key + 1, sizeof(*p->num), err));
 	PL_TRY(pl_intern_add(&p->used, pid, len, &used, err));
 	*num = INT64_MIN;
-	if (used < taken || (as_number(pid, len, &v) && v >= FIRST_FREE && v < p->next))
+	if (used < taken || (pl_export_number(pid, len, &v) && v >= FIRST_FREE && v < p->next))
 		*num = p->next = p->next < FIRST_FREE ? FIRST_FREE : p->next + 1;
 	p->num[key] = *num;
 out:

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/core.h"
 
 #if defined(__SSE2__)
@@ -22,14 +23,6 @@
 #define PL_SLACK 64
 
 enum { PL_S_ESCAPE = 1, PL_S_CONTROL = 2, PL_S_HIGH = 4, PL_S_NEWLINE = 8 };
-
-static inline uint64_t pl_load64(const void *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, 8);
-	return v;
-}
 
 /* White space is every byte up to ' ': NUL and stray control characters between tokens too. */
 static inline const char *pl_scan_space(const char *p, const char *end)
@@ -165,8 +158,7 @@ static inline const char *pl_scan_nested(const char *p, const char *end)
 /* The value of eight digits at p, most significant first; false if they are not all digits. */
 static inline bool pl_scan_8digits(const char *p, uint64_t *v)
 {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	uint64_t x = pl_load64(p);
+	uint64_t x = pl_le64_get((const uint8_t *)p);
 
 	if (((x & 0xf0f0f0f0f0f0f0f0u) | ((x + 0x0606060606060606u) & 0xf0f0f0f0f0f0f0f0u) >> 4) !=
 	    0x3333333333333333u)
@@ -177,17 +169,6 @@ static inline bool pl_scan_8digits(const char *p, uint64_t *v)
 	      (x >> 16 & 0x000000ff000000ffu) * (1 + (10000ull << 32))) >>
 	     32;
 	return true;
-#else
-	uint64_t x = 0;
-
-	for (int i = 0; i < 8; i++) {
-		if (p[i] < '0' || p[i] > '9')
-			return false;
-		x = x * 10 + (uint64_t)(p[i] - '0');
-	}
-	*v = x;
-	return true;
-#endif
 }
 
 #endif

@@ -293,6 +293,22 @@ out:
 	return rc;
 }
 
+static int add_unused(struct pl_tracks *t, const struct pl_track_note *v, size_t n, int32_t rank,
+		      pl_id host, struct pl_err *err)
+{
+	pl_id first = t->rows->seg.n_tracks;
+	int rc = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!v[i].used)
+			PL_TRY(add_named(t, &v[i], err));
+		for (; first < t->rows->seg.n_tracks; first++)
+			PL_TRY(fill_in(t, first, rank, host, err));
+	}
+out:
+	return rc;
+}
+
 int pl_import_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t host_len,
 			    struct pl_err *err)
 {
@@ -307,18 +323,8 @@ int pl_import_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host,
 			rank = -1;
 	for (pl_id i = 0; i < t->rows->seg.n_tracks; i++)
 		PL_TRY(fill_in(t, i, rank, h, err));
-	for (pl_id i = 0, first = t->rows->seg.n_tracks; i < t->thread_key.n; i++) {
-		if (!t->thread[i].used)
-			PL_TRY(add_named(t, &t->thread[i], err));
-		for (; first < t->rows->seg.n_tracks; first++)
-			PL_TRY(fill_in(t, first, rank, h, err));
-	}
-	for (pl_id i = 0, first = t->rows->seg.n_tracks; i < t->proc_key.n; i++) {
-		if (!t->proc[i].used)
-			PL_TRY(add_named(t, &t->proc[i], err));
-		for (; first < t->rows->seg.n_tracks; first++)
-			PL_TRY(fill_in(t, first, rank, h, err));
-	}
+	PL_TRY(add_unused(t, t->thread, t->thread_key.n, rank, h, err));
+	rc = add_unused(t, t->proc, t->proc_key.n, rank, h, err);
 out:
 	return rc;
 }

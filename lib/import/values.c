@@ -47,20 +47,16 @@ struct pl_strinfo *pl_import_event_info(struct pl_ev *e, pl_id id)
 /* s has PL_SLACK readable bytes after it. */
 static inline int intern(struct pl_ev *e, const char *s, size_t n, pl_id *id)
 {
-	uint64_t a = pl_load64(s), m = 0, z = 0;
+	const uint8_t *p = (const uint8_t *)s;
+	uint64_t a = pl_le64_get(p), m = 0, z = 0;
 	struct pl_recent *r;
 	int rc;
 
 	if (n >= 8) {
-		m = pl_load64(s + n / 2 - 4);
-		z = pl_load64(s + n - 8);
+		m = pl_le64_get(p + n / 2 - 4);
+		z = pl_le64_get(p + n - 8);
 	} else {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 		a &= ((uint64_t)1 << 8 * n) - 1;
-#else
-		a = 0;
-		memcpy(&a, s, n);
-#endif
 	}
 	r = &e->recent[((a * 0x9e3779b97f4a7c15u) ^ (m * 0xc2b2ae3d27d4eb4fu) ^
 			((z + n) * 0xd6e8feb86659fd93u)) >>

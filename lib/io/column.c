@@ -212,17 +212,6 @@ static int dec_begin(struct dec *d, struct pl_cur *c, size_t n)
 	return 0;
 }
 
-static inline uint64_t load64(const uint8_t *p)
-{
-	uint64_t x;
-
-	memcpy(&x, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-	x = __builtin_bswap64(x);
-#endif
-	return x;
-}
-
 #define TOPS 0x8080808080808080u
 
 /* The varint in the low bytes of x, of which `stop` (not 0) marks the last bytes. */
@@ -243,7 +232,7 @@ static inline int get_varints(struct dec *d, int64_t *v, size_t n, bool delta)
 	size_t i = 0;
 
 	while (i + 8 <= n && end - p >= 8) {
-		uint64_t x = load64(p), stop = ~x & TOPS, u;
+		uint64_t x = pl_le64_get(p), stop = ~x & TOPS, u;
 		unsigned len;
 
 		if (stop == TOPS) {
@@ -313,7 +302,7 @@ static void get_fixed(struct dec *d, int64_t *v, size_t n)
 		break;
 	default:
 		for (size_t i = 0; i < n; i++)
-			v[i] = (int64_t)load64(p + 8 * i);
+			v[i] = (int64_t)pl_le64_get(p + 8 * i);
 	}
 	d->p = p + n * (d->width & ~PL_COL_SIGNED);
 }

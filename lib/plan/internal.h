@@ -78,6 +78,10 @@ const char *pl_settings_param(const char *tensor);
 const struct pl_rewrite *pl_settings_last(const struct pl_plan *p, unsigned op);
 /* The precision that all operations get, NULL if there is none. */
 const char *pl_settings_precision(const struct pl_plan *p);
+/* The half precision that all operations get, as torch calls it; NULL: none. And the line that
+ * float16 needs. */
+const char *pl_settings_half(const struct pl_plan *p);
+extern const char pl_settings_scaler[];
 /* The algorithm that all communication gets, -1 if there is none. */
 int pl_settings_algorithm(const struct pl_plan *p);
 /* What NCCL_ALGO has to be for it, and then it counts as expressed; NULL where NCCL cannot be told.

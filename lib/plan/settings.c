@@ -183,6 +183,19 @@ const char *pl_settings_precision(const struct pl_plan *p)
 	return rw && !rw->n_args ? rw->word : NULL;
 }
 
+const char *pl_settings_half(const struct pl_plan *p)
+{
+	const char *word = pl_settings_precision(p);
+
+	return !word		       ? NULL
+	       : !strcmp(word, "bf16") ? "bfloat16"
+	       : !strcmp(word, "fp16") ? "float16"
+				       : NULL;
+}
+
+const char pl_settings_scaler[] =
+	"scaler = torch.amp.GradScaler(\"cuda\")  # float16 needs its loss scaled\n";
+
 int pl_settings_algorithm(const struct pl_plan *p)
 {
 	const struct pl_rewrite *rw = pl_settings_last(p, PL_RW_ALGORITHM);
@@ -253,7 +266,7 @@ void pl_settings_str(struct pl_setter *s, const char *text)
 
 void pl_settings_torch_precision(struct pl_setter *s)
 {
-	const char *word = pl_settings_precision(s->p), *dtype = NULL;
+	const char *word = pl_settings_precision(s->p), *dtype;
 
 	if (!word)
 		return;
@@ -263,10 +276,7 @@ void pl_settings_torch_precision(struct pl_setter *s)
 				word[0] == 't' ? "high" : "highest");
 		return;
 	}
-	if (!strcmp(word, "bf16"))
-		dtype = "bfloat16";
-	else if (!strcmp(word, "fp16"))
-		dtype = "float16";
+	dtype = pl_settings_half(s->p);
 	if (!dtype)
 		return;
 	s->done |= 1u << PL_RW_PRECISION;
@@ -274,10 +284,7 @@ void pl_settings_torch_precision(struct pl_setter *s)
 		&s->w,
 		"autocast = torch.autocast(\"cuda\", dtype=torch.%s)  # with autocast: around "
 		"forward pass and loss\n%s",
-		dtype,
-		dtype[0] == 'f' ? "scaler = torch.amp.GradScaler(\"cuda\")  # float16 needs its "
-				  "loss scaled\n"
-				: "");
+		dtype, dtype[0] == 'f' ? pl_settings_scaler : "");
 }
 
 void pl_settings_torch_nccl(struct pl_setter *s, bool rings_alone)

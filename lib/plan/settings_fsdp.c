@@ -155,12 +155,8 @@ static void put_modules(struct pl_setter *s)
  */
 static void put_options(struct pl_setter *s)
 {
-	const char *word = pl_settings_precision(s->p), *dtype = NULL;
+	const char *dtype = pl_settings_half(s->p);
 
-	if (word && !strcmp(word, "bf16"))
-		dtype = "bfloat16";
-	else if (word && !strcmp(word, "fp16"))
-		dtype = "float16";
 	if (!dtype) {
 		pl_settings_torch_precision(s);
 		pl_write_format(&s->w, "options = {}\n");
@@ -170,11 +166,7 @@ static void put_options(struct pl_setter *s)
 	pl_write_format(&s->w,
 			"options = {\"mp_policy\": MixedPrecisionPolicy(param_dtype=torch.%s, "
 			"reduce_dtype=torch.float32)}\n%s",
-			dtype,
-			dtype[0] == 'f'
-				? "scaler = torch.amp.GradScaler(\"cuda\")  # float16 needs its "
-				  "loss scaled\n"
-				: "");
+			dtype, dtype[0] == 'f' ? pl_settings_scaler : "");
 }
 
 static void body(struct pl_setter *s)
