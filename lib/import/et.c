@@ -336,6 +336,26 @@ static int add_node(struct reader *r, const struct raw_node *raw, uint8_t nclass
 	return 0;
 }
 
+/*
+ * Can the node in [p, q) be one of communication? Its name decides, which in the files of PyTorch
+ * stands ahead of all nested members; of other nodes the text does.
+ */
+static bool may_communicate(const char *p, const char *q)
+{
+	const char *key = memmem(p, pl_min_size((size_t)(q - p), 256), "\"name\"", 6), *v;
+	size_t n = key ? (size_t)(key - p) - 1 : 0;
+
+	if (key && !memchr(p + 1, '[', n) && !memchr(p + 1, '{', n)) {
+		v = pl_scan_space(key + 6, q);
+		v = *v == ':' ? pl_scan_space(v + 1, q) : v;
+		if (*v == '"' && !strchr("rgmu\\", v[1]))
+			return false;
+	}
+	n = (size_t)(q - p);
+	return has(p, n, "record_param_comms") || has(p, n, "gloo:") || has(p, n, "mpi:") ||
+	       has(p, n, "ucc:");
+}
+
 /* The object in [p, q). */
 static int one_node(struct reader *r, const char *p, const char *q, struct pl_err *err)
 {
@@ -343,8 +363,7 @@ static int one_node(struct reader *r, const char *p, const char *q, struct pl_er
 	struct raw_node raw;
 	uint8_t nclass;
 
-	if (!has(p, n, "record_param_comms") && !has(p, n, "nccl:") && !has(p, n, "gloo:") &&
-	    !has(p, n, "mpi:") && !has(p, n, "ucc:"))
+	if (!may_communicate(p, q))
 		return 0;
 	if (!parse(p, n, &raw))
 		return pl_import_report_bad(r->report, pl_import_src_at(&r->src, p),
