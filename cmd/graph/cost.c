@@ -1,6 +1,6 @@
 /*
- * What communication costs in a job that nobody has run, for graphs made from tables of layers: by
- * analysis, on a topology that is given, or on one link for all.
+ * The cost of communication in a job that nobody has run, for graphs made from tables of layers: by
+ * analysis, on the topology of the option, or with the same link everywhere.
  */
 #include "program.h"
 

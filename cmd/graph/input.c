@@ -1,6 +1,6 @@
 /*
- * What the program reads: a graph, or traces or a table of layers that become one. Which of them a
- * file holds is told by its first bytes.
+ * Input of the program: a graph, or traces or a table of layers from which it makes a graph. The
+ * first bytes of a file show which it is.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@ enum content { IS_TRACE, IS_GRAPH, IS_LAYERS };
 
 #define PEEK 8192
 
-/* Is the first line that is no comment the header of a table of layers? */
+/* Is the first line, after comments, the header of a table of layers? */
 static bool has_header(const uint8_t *p, size_t n)
 {
 	size_t at = 0, end;
@@ -67,12 +67,13 @@ static int recognise(struct pl_in *in, int from, enum content *what, struct pl_e
 /* ---- traces ------------------------------------------------------------------------------------
  */
 
-static int apart(const char *name, struct pl_err *err)
+static int merged_separately(const char *name, struct pl_err *err)
 {
-	return pl_fail(err, PL_EDATA,
-		       "%s: was merged apart from what comes before it; give all traces to one "
-		       "merge",
-		       name);
+	return pl_fail(
+		err, PL_EDATA,
+		"%s: was merged separately from the traces before it; give all traces to one "
+		"merge",
+		name);
 }
 
 /* Append b to a, and leave b empty. */
@@ -82,7 +83,7 @@ static int append(struct pl_trace *a, struct pl_trace *b, const char *name, stru
 
 	a->n_merges += b->n_merges;
 	if (a->n_merges > 1)
-		return apart(name, err);
+		return merged_separately(name, err);
 	rc = pl_grow(&a->seg, &a->cap_segs, (size_t)a->n_segs + b->n_segs, sizeof(*a->seg), err);
 	if (rc < 0)
 		return rc;
@@ -114,7 +115,7 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 
 	if (!t->n_segs && !t->merged) {
 		rc = pl_trace_load(in, &o, t, err);
-		return rc >= 0 && t->n_merges > 1 ? apart(pl_in_name(in), err) : rc;
+		return rc >= 0 && t->n_merges > 1 ? merged_separately(pl_in_name(in), err) : rc;
 	}
 	rc = pl_trace_load(in, &o, &one, err);
 	if (rc < 0)
@@ -160,7 +161,8 @@ static bool has_match(const struct pl_trace *t)
 	return false;
 }
 
-/* Every rank of a merged trace needs to have been merged, or its times are off by any amount. */
+/* All segments with ranks must be part of the merge, because only the merge puts them on one clock.
+ */
 static int all_merged(const struct pl_trace *t, struct pl_err *err)
 {
 	for (uint32_t i = 0; t->merged && i < t->n_segs; i++) {

@@ -141,7 +141,8 @@ static int add_timings(struct overlap_fit *b, struct pl_err *err)
 
 PL_COMPARATOR(by_timing, struct timing, name, place, overlaps, dur, cluster);
 
-/* How many of t are in the place of the first, and how many of these alone: they come first. */
+/* How many of t are in the place of the first. The first *alone of these overlap no communication.
+ */
 static size_t place_of(const struct timing *t, size_t n, size_t *alone)
 {
 	size_t k = 0;
@@ -152,7 +153,8 @@ static size_t place_of(const struct timing *t, size_t n, size_t *alone)
 	return k;
 }
 
-/* The bare duration of what is in no place of its own; 0: there is none. */
+/* The undisturbed duration of a name, for its places with too few undisturbed operations; 0:
+ * unknown. */
 static double undisturbed_of_name(struct overlap_fit *b, const struct timing *t, size_t n)
 {
 	size_t places = 0;
@@ -178,7 +180,7 @@ static void sum_up(struct overlap_fit *b, const struct timing *t, double undistu
 	v[COVERED] += (double)t->overlapped;
 }
 
-/* All of one name. Those that are never beside anything say nothing. */
+/* All operations of one name. A name that never overlaps communication shows nothing. */
 static void sum_name(struct overlap_fit *b, const struct timing *t, size_t n)
 {
 	double typical = undisturbed_of_name(b, t, n);
@@ -196,8 +198,8 @@ static void sum_name(struct overlap_fit *b, const struct timing *t, size_t n)
 	}
 }
 
-/* The share of its time that computation loses beside communication, without one cluster (NULL:
- * with all). NAN if nothing says. */
+/* The share of its time that computation loses during communication, without the cluster `out`
+ * (NULL: with all clusters). NAN if it cannot be known. */
 static double lost(const struct sums *all, const struct sums *out)
 {
 	double v[SUMS];

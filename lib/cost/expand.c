@@ -15,7 +15,7 @@
 
 PL_COMPARATOR(by_rank, struct member, rank);
 
-/* PL_NONE: there is none, or more than one, as of what gives way to something more urgent. */
+/* PL_NONE: there is none, or several, because more urgent communication interrupted it. */
 static uint32_t transfer_on(const struct pl_edit *e, uint32_t meet, uint32_t res)
 {
 	uint32_t found = PL_NONE;
@@ -94,7 +94,7 @@ static bool follows(const struct pl_edit *e, uint32_t src, uint32_t dst)
 			(s)->rc = (call);                                                          \
 	} while (0)
 
-/* Members no longer wait for the last one, and end with their messages. */
+/* Members no longer wait for the last arrival; they end with their messages. */
 static void open_up(struct expansion *s)
 {
 	for (uint32_t i = s->e->node[s->meet].out, next; i != PL_NONE; i = next) {
@@ -299,7 +299,7 @@ static void expand_channel(struct expansion *s)
 		by_algorithm(s, coll != PL_COLL_ALLGATHER, coll != PL_COLL_REDUCE_SCATTER);
 }
 
-/* Is what is received passed on while it arrives? */
+/* Do members pass data on while they receive it? */
 static bool streams(const struct expansion *s)
 {
 	bool tree = is_reduction(s) ? s->x->comm.algo == PL_ALGO_TREE

@@ -25,8 +25,8 @@ struct ps {
 
 PL_COMPARATOR(by_arrival, struct arrival, start, i);
 
-/* What member i pushes or pulls after node `after`, and the server's part in that. Returns what the
- * member sends. */
+/* The message of member i after node `after`, and the time of the server's link for it. Returns the
+ * message. */
 static uint32_t serve(struct ps *p, uint32_t i, bool pull, uint32_t after)
 {
 	struct expansion *s = p->s;
@@ -48,7 +48,7 @@ static uint32_t serve(struct ps *p, uint32_t i, bool pull, uint32_t after)
 	return sent;
 }
 
-/* `turn`: the servers have what all members pushed. */
+/* `turn` is the node at which the servers have the data of all members. */
 static void push(struct ps *p, uint32_t turn, bool more)
 {
 	struct expansion *s = p->s;
@@ -60,7 +60,8 @@ static void push(struct ps *p, uint32_t turn, bool more)
 				    expand_latency(p->worker));
 	}
 	pl_cost_expand_edge(s, p->last, turn, PL_E_SEQ, 0);
-	for (uint32_t i = 0; !more && i < s->n; i++) /* it is acknowledged when all is there */
+	for (uint32_t i = 0; !more && i < s->n;
+	     i++) /* the servers acknowledge when they have all data */
 		pl_cost_expand_edge(s, turn, s->m[i].transfer, PL_E_SEQ, 0);
 }
 
@@ -97,7 +98,8 @@ void pl_cost_expand_ps(struct expansion *s, bool pushes, bool pulls)
 	if (pushes)
 		push(&p, turn, pulls);
 	else
-		for (uint32_t i = 0; i < s->n; i++) /* there is nothing to pull before all are */
+		for (uint32_t i = 0; i < s->n;
+		     i++) /* servers have nothing to send before all members are there */
 			pl_cost_expand_edge(s, s->m[i].arrive, turn, PL_E_SEQ, 0);
 	p.last = PL_NONE; /* a link's other direction */
 	if (pulls)

@@ -1,6 +1,6 @@
 /*
  * Collectives in which all members send at once, step by step. A member sends in a step when it has
- * sent what it had to in the step before and received what was meant for it then.
+ * sent and received its messages of the step before.
  *
  *   ring   2(n-1) steps (reduce-scatter, then all-gather; else one of them) of S/n to the right
  *          neighbour
@@ -37,7 +37,7 @@ static void send_chunk(struct expansion *s, uint32_t i, uint32_t to, uint32_t k,
 				    expand_latency(s->was_hop[s->was[i]]));
 }
 
-/* Everybody sends: member i to to(arg, i). */
+/* One step: member i sends to member to(arg, i). */
 static void send_round(struct expansion *s,
 		       uint32_t (*to)(const struct expansion *, const void *, uint32_t),
 		       const void *arg, bool all, double bytes)
@@ -62,7 +62,7 @@ static void send_round(struct expansion *s,
 	s->begun = true;
 }
 
-/* Each ends with its last message, and with what it got last. */
+/* A member ends when its last message is sent and the last message to it has arrived. */
 static void end_rounds(struct expansion *s)
 {
 	uint32_t n = s->chunks;
@@ -128,7 +128,7 @@ void pl_cost_expand_halving(struct expansion *s, bool scatter, bool gather)
 
 /* ---- hosts of m members ---------------------------------------------------------------------- */
 
-struct shift { /* by so many hosts and places in the host */
+struct shift { /* to the member so many hosts and places in the host further */
 	uint32_t hosts, places;
 };
 

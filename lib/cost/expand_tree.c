@@ -48,7 +48,7 @@ static uint32_t tree_message(const struct tree *t, uint32_t i, bool down)
 	return pl_cost_expand_message(s, down ? up : i, down ? i : up, NULL, bytes, dur);
 }
 
-/* b passes on what a brings, which comes over the link of member i. */
+/* Message b passes on the data of message a, which came over the link of member i. */
 static void pass_on(const struct tree *t, uint32_t a, uint32_t b, uint32_t i)
 {
 	pl_cost_expand_edge(t->s, a, b, t->s->stream ? PL_E_START : PL_E_DATA, latency(t, i));
@@ -69,7 +69,7 @@ static void send_up(const struct tree *t, uint32_t i)
 	}
 }
 
-/* `turn`: the root has all of it. */
+/* `turn` is the node at which the root has all data. */
 static void tree_up(const struct tree *t, uint32_t turn)
 {
 	uint32_t n = t->s->chunks;
@@ -80,7 +80,7 @@ static void tree_up(const struct tree *t, uint32_t turn)
 		send_up(t, i);
 		last = t->s->now[i * n + n - 1];
 		pl_cost_expand_edge(t->s, last, turn, PL_E_DATA, t->depth[i]);
-		/* it has done its part */
+		/* the member has done its part */
 		pl_cost_expand_edge(t->s, last, t->s->m[i].transfer, PL_E_SEQ, 0);
 	}
 }
@@ -101,7 +101,8 @@ static void send_down(const struct tree *t, uint32_t i, uint32_t turn)
 	}
 }
 
-/* Member i has all of it when the last link has brought it, and when its parent had it. */
+/* Member i has all data one latency after its link has carried the last piece, and not before one
+ * latency after its parent has all data. */
 static void tree_down(const struct tree *t, uint32_t turn)
 {
 	struct expansion *s = t->s;
@@ -117,7 +118,7 @@ static void tree_down(const struct tree *t, uint32_t turn)
 			pl_cost_expand_edge(s, s->m[up].transfer, s->m[i].transfer, PL_E_DATA, ns);
 	}
 	for (uint32_t i = 1; i < s->n && s->rc >= 0;
-	     i++) /* a root has sent what its children have */
+	     i++) /* the root ends when it has sent to its children */
 		if (!parent(t, i))
 			pl_cost_expand_edge(s, s->down[i * n + n - 1], s->m[0].transfer, PL_E_SEQ,
 					    0);

@@ -22,8 +22,8 @@ struct change {
 	uint8_t part;
 	bool begins;
 };
-/* When a layer's activations are made again. */
-struct again {
+/* When the activations of a layer are recomputed. */
+struct recompute {
 	uint32_t step, node;
 	int32_t rank, layer;
 	pl_ns at;
@@ -36,9 +36,9 @@ struct mem {
 	uint32_t *first;    /* [step]: where its nodes begin in `node` */
 	uint32_t *node;	    /* by origin: the node, PL_NONE */
 	pl_ns *begin, *end; /* [step][rank]: of the step */
-	pl_ns *grads;	    /* [step][rank]: begin of the last that makes a gradient */
-	struct again *again;
-	size_t n_again;
+	pl_ns *grads;	    /* [step][rank]: start of the last operation that makes a gradient */
+	struct recompute *recompute;
+	size_t n_recomputes;
 	uint32_t *carries; /* [node]: how many tensors the communication carries */
 	int64_t *always;   /* [step][rank][2]: parameters and gradients */
 	struct change *c;
@@ -103,21 +103,21 @@ static uint32_t consumer(const struct mem *m, const struct pl_etensor *et, uint3
 	return at < m->first[et->step + 1] ? m->node[at] : PL_NONE;
 }
 
-/* ---- what is made again ---------------------------------------------------------------------- */
+/* ---- recomputed activations ------------------------------------------------------------------ */
 
-PL_COMPARATOR(by_layer, struct again, step, rank, layer);
+PL_COMPARATOR(by_layer, struct recompute, step, rank, layer);
 
-PL_COMPARATOR(by_layer_and_time, struct again, step, rank, layer, at, node);
+PL_COMPARATOR(by_layer_and_time, struct recompute, step, rank, layer, at, node);
 
-static int find_again(struct mem *m, struct pl_err *err)
+static int find_recomputes(struct mem *m, struct pl_err *err)
 {
 	const struct pl_edit *e = m->e;
 	size_t n = 0;
-	int rc = pl_alloc(&m->again, e->n_tensors + 1, sizeof(*m->again), err);
+	int rc = pl_alloc(&m->recompute, e->n_tensors + 1, sizeof(*m->recompute), err);
 
 	for (size_t i = 0; rc == 0 && i < e->n_tensors; i++) {
 		const struct pl_etensor *et = &e->tensor[i];
-		struct again x = { .step = et->step, .node = PL_NONE, .rank = et->rank };
+		struct recompute x = { .step = et->step, .node = PL_NONE, .rank = et->rank };
 
 		if (et->dead || !et->remade || et->producer == PL_NONE ||
 		    e->node[et->producer].layer < 0)
@@ -133,22 +133,25 @@ static int find_again(struct mem *m, struct pl_err *err)
 		if (x.node == PL_NONE)
 			continue;
 		x.at = e->node[x.node].start;
-		m->again[n++] = x;
+		m->recompute[n++] = x;
 	}
-	pl_sort(m->again, n, sizeof(*m->again), by_layer_and_time);
+	pl_sort(m->recompute, n, sizeof(*m->recompute), by_layer_and_time);
 	for (size_t i = 0; i < n; i++)
-		if (!m->n_again || by_layer(&m->again[m->n_again - 1], &m->again[i]))
-			m->again[m->n_again++] = m->again[i];
+		if (!m->n_recomputes ||
+		    by_layer(&m->recompute[m->n_recomputes - 1], &m->recompute[i]))
+			m->recompute[m->n_recomputes++] = m->recompute[i];
 	return rc;
 }
 
-/* The node that begins when the tensor is there again: `last`, unless its layer's are before. */
-static uint32_t again_at(const struct mem *m, const struct pl_etensor *et, uint32_t last)
+/* The node at whose start the tensor is in memory again: `last`, its last consumer, or an earlier
+ * node for which the activations of its layer are recomputed. */
+static uint32_t recomputed_at(const struct mem *m, const struct pl_etensor *et, uint32_t last)
 {
-	struct again key = { .step = et->step,
-			     .rank = et->rank,
-			     .layer = m->e->node[et->producer].layer };
-	const struct again *x = bsearch(&key, m->again, m->n_again, sizeof(key), by_layer);
+	struct recompute key = { .step = et->step,
+				 .rank = et->rank,
+				 .layer = m->e->node[et->producer].layer };
+	const struct recompute *x =
+		bsearch(&key, m->recompute, m->n_recomputes, sizeof(key), by_layer);
 
 	return x && x->at < m->e->node[last].start ? x->node : last;
 }
@@ -197,7 +200,8 @@ static enum part part_of(unsigned role)
 	}
 }
 
-/* From the producer to the last consumer; what is made again is gone until that one begins. */
+/* From the producer to the last consumer. A recomputed tensor is not in memory between its other
+ * uses and the last consumer. */
 static void add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t rank, enum part part,
 			 int64_t bytes)
 {
@@ -225,7 +229,7 @@ static void add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t ra
 	else if (to == INT64_MIN)
 		to = kept;
 	if (et->remade && last != PL_NONE && p != PL_NONE)
-		last = again_at(m, et, last);
+		last = recomputed_at(m, et, last);
 	if (!et->remade || last == PL_NONE || p == PL_NONE || e->node[last].start <= kept) {
 		add(m, rank, part, p, from, to, bytes);
 		return;
@@ -234,8 +238,8 @@ static void add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t ra
 	add(m, rank, part, last, e->node[last].start, to, bytes);
 }
 
-/* Of a batch in parts gradients are there from the first part on; the later ones make theirs
- * beside them. */
+/* If a batch passes in parts, gradients exist from the first part on, and each later part makes its
+ * gradients in addition. */
 static void add_grad(struct mem *m, const struct pl_etensor *et, uint32_t rank, int64_t bytes)
 {
 	size_t at = et->step * m->n_ranks + rank;
@@ -250,7 +254,8 @@ static bool in_parts(const struct mem *m)
 	return m->o && m->o->activation_share > 0 && m->o->activation_share < 1;
 }
 
-/* Activations, and what is needed for a while before the last gradient is made. */
+/* The size in a batch that passes in parts: activations shrink, and so do temporaries until the
+ * last gradient is made. */
 static int64_t of_batch(const struct mem *m, const struct pl_etensor *et, uint32_t rank,
 			enum part part, int64_t bytes)
 {
@@ -314,7 +319,7 @@ static void add_tensor(struct mem *m, const struct pl_etensor *et)
 		add_lifetime(m, et, rank, part, of_batch(m, et, rank, part, bytes));
 }
 
-/* End of the transfer that an arrival leads to. */
+/* End of the transfer that follows an arrival. */
 static pl_ns transfer_end(const struct pl_edit *e, uint32_t arrive)
 {
 	pl_ns end = pl_edit_end(e, arrive);
@@ -379,7 +384,8 @@ static void sweep(struct mem *m)
 	}
 }
 
-/* What lives always: the same in each step, so that of the step that has most of it. */
+/* Parameters and gradients live always. They are the same in each step, so the step that shows most
+ * of them counts. */
 static void add_always(struct mem *m)
 {
 	for (uint32_t k = 0; k < m->n_ranks; k++) {
@@ -417,7 +423,7 @@ int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 	PL_TRY(pl_alloc(&m.carries, e->n_nodes + 1, sizeof(*m.carries), err));
 	PL_TRY(pl_alloc(&m.always, 2 * e->n_steps * m.n_ranks + 1, sizeof(*m.always), err));
 	PL_TRY(index_nodes(&m, err));
-	PL_TRY(find_again(&m, err));
+	PL_TRY(find_recomputes(&m, err));
 	find_grads(&m);
 	for (size_t i = 0; i < e->n_tensors; i++)
 		if (!e->tensor[i].dead)
@@ -436,7 +442,7 @@ out:
 	pl_free(m.end);
 	pl_free(m.begin);
 	pl_free(m.grads);
-	pl_free(m.again);
+	pl_free(m.recompute);
 	pl_free(m.carries);
 	pl_free(m.always);
 	pl_free(m.c);

@@ -35,7 +35,7 @@ out:
 	return rc;
 }
 
-/* String id of the host of a rank, PL_NONE if no resource says. */
+/* String id of the host of a rank, PL_NONE if no resource has one. */
 static pl_id host_of(const struct pl_graph *g, int32_t rank)
 {
 	for (size_t i = 0; i < g->n_res; i++)
@@ -44,7 +44,7 @@ static pl_id host_of(const struct pl_graph *g, int32_t rank)
 	return PL_NONE;
 }
 
-/* A message that one thread sends and another must wake up for. */
+/* Time to wake the thread that receives a message. */
 #define WAKE_NS 70000
 
 bool pl_cost_by_threads(const struct pl_graph *g)
@@ -66,8 +66,8 @@ bool pl_cost_by_threads(const struct pl_graph *g)
 	return any;
 }
 
-/* Hosts are runs of ranks with the same host's name. The links are made for devices; where threads
- * carry messages, these take as long as it takes to wake one. */
+/* Consecutive ranks with the same name of a host are on one host. The default latencies are those
+ * of devices. If threads carry messages, a message takes at least as long as waking a thread. */
 int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct pl_err *err)
 {
 	pl_id last = PL_NONE;

@@ -1,12 +1,11 @@
 /*
  * Buckets, and the tensors as a plan synchronises them.
  *
- * Every tensor begins in the set that the base has it in, or in one of its own, and with its number
- * in the order of readiness as its place. A fusion takes its tensors out of the sets that they are
- * in and makes them one. The place of a set is the last of the places of its tensors, which is when
- * the whole is ready. An order numbers the sets by place, hands the numbers of its sets out again
- * in the order wanted, and gives each tensor the number of its set for a place. Sorted by place,
- * sets number from 0. Numbering is a counting sort by place.
+ * At first every tensor is in its set of the base, or in a set of its own, and its place is its
+ * number in the order of readiness. A fusion takes tensors out of their sets and puts them into one
+ * set. The place of a set is the last place of its tensors, because then the whole set is ready. An
+ * order numbers all sets by place, exchanges the numbers of its sets, and makes the number of a set
+ * the place of its tensors. At the end sets are numbered from 0 by place, with a counting sort.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +92,7 @@ int pl_plan_buckets_fuse(struct pl_buckets *b, const uint32_t *tensor, uint32_t 
 
 		if (--b->size[*set] == 0)
 			b->unused[b->n_unused++] = *set;
-		if (!a) /* there are never more sets than tensors: one is unused now, or was */
+		if (!a) /* there are never more sets than tensors, so a number is unused */
 			to = b->unused[--b->n_unused];
 		*set = to;
 		b->size[to]++;
@@ -278,8 +277,8 @@ struct member { /* of a set of the base */
 
 PL_COMPARATOR(by_set, struct member, set, tensor);
 
-/* Each tensor into the set of the base; a set has the number of its first tensor. Numbers of those
- * that are by themselves lie above those that a plan may give. */
+/* Puts each tensor into its set of the base; a set has the number of its first tensor. Tensors
+ * without a set of the base get numbers above the numbers that a plan may use. */
 static int take_base(const struct pl_plan *p, const uint32_t *base, struct pl_buckets *b,
 		     struct pl_err *err)
 {

@@ -291,7 +291,7 @@ out:
 	return rc;
 }
 
-/* What the schema cannot say of a value: names of devices, presets of models. */
+/* Checks that the schema cannot express: names of devices, presets of models. */
 static int check_value(const struct pl_lang_reader *r, struct pl_err *err)
 {
 	const struct pl_lang_value *v = &r->st.value[0];
@@ -329,7 +329,7 @@ out:
 	return rc;
 }
 
-/* One statement: its words, and what they mean. 0: the end. */
+/* Reads one statement and carries it out. 0: the end. */
 static int next(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *err)
 {
 	int rc = pl_lang_words(r, err);
@@ -391,7 +391,7 @@ int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err)
 /* ---- writing ------------------------------------------------------------------------------------
  */
 
-/* The statement, if a member of the struct is not what it usually is. */
+/* The statement, if a member of the struct differs from its usual value. */
 static int put(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_lang_row *row,
 	       const void *base, const void *usual, struct pl_err *err)
 {
@@ -432,7 +432,8 @@ out:
 static int put_all(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_job *j,
 		   const struct pl_job *usual, struct pl_err *err)
 {
-	/* what no link and no pace is: all keys are written, but for the ends of a link */
+	/* values that no link and no pace has, so that all keys are written; the ends of a link
+	 * only if they are not "any" */
 	const struct pl_job_link link = { .from = -1, .to = -1, .latency_ns = -1 };
 	const struct pl_job_pace pace = { .rank = -2, .ms = -1 };
 	int rc = pl_buf_printf(b, err, "paceline-job %d\n", pl_job_schema.version);

@@ -1,8 +1,8 @@
 /*
  * Models: paceline-model(5), read and written.
  *
- * The schema says what each layer takes. Beside it only the frame is judged here: the first and
- * last statement, blocks, names. Whether shapes fit is known where layers are computed. Linear.
+ * The schema lists the arguments of each layer. In addition this file checks the first and the last
+ * statement, blocks and names. The module that computes layers checks shapes. Linear.
  */
 #include <math.h>
 #include <string.h>
@@ -106,7 +106,8 @@ static int dup(struct reader *r, const char *s, const char **out, struct pl_err 
 	return pl_plan_dup_str(&r->m->arena, s, strlen(s), out, err);
 }
 
-/* A field that is given, as a number or as a key: a flag is "" or a number, a loss a bare word. */
+/* A field of the statement becomes a number or a key. The text of a flag is "" or a number; the
+ * kind of a loss is a key without a text. */
 static int add_field(struct reader *r, const struct pl_lang_field *f, const struct pl_lang_value *v,
 		     struct pl_layer *l, double *num, struct pl_layer_key *key, struct pl_err *err)
 {
@@ -128,7 +129,7 @@ out:
 	return rc;
 }
 
-/* What depends on the statements before. */
+/* Rules that depend on earlier statements. */
 static int check_order(struct reader *r, struct pl_err *err)
 {
 	const struct pl_lang_statement *st = &r->r.st;
@@ -263,7 +264,7 @@ static int put_layer(struct pl_buf *b, struct pl_lang_statement *st, const struc
 		const struct pl_lang_field *f = pl_lang_field(row, k->key, NULL);
 		struct pl_lang_value *v = &st->value[f ? f - row->field : 0];
 
-		/* a bare word is a flag, or the value of the first field */
+		/* a key without a text is a flag, or the value of the first field */
 		*v = (struct pl_lang_value){ .given = true, .i = 1 };
 		v->s = !f ? k->key : *k->text ? k->text : NULL;
 	}

@@ -95,7 +95,7 @@ done
 # ---- what does not belong together --------------------------------------------------------------
 cat job.merged job.merged >twice
 status 3 "two merged streams in a row" "$BIN/graph" -o x twice
-says "twice: was merged apart" "... are refused by name"
+says "twice: was merged separately" "... are refused by name"
 cat job.merged job.trace >mixed
 status 3 "a stream that was added after the merge" "$BIN/graph" -o x mixed
 says "mixed: segment 2 .* after the merge" "... is refused by name"
