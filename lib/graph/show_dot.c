@@ -20,33 +20,27 @@ static const char *const line[PL_E_COUNT_] = {
 	[PL_E_EARLY] = "#9ecae1",
 };
 
-/* A quoted string of the language, cut to `max` bytes (at least 8). */
-static int put_quoted(struct pl_out *out, const char *s, size_t n, size_t max, struct pl_err *err)
+/* A quoted string of the language, cut in the middle to LABEL_MAX bytes. */
+static void put_name(const struct pl_graph *g, struct pl_writer *w, pl_id id)
 {
-	size_t head = n > max ? (max - 3) / 2 : n, tail = n > max ? max - 3 - head : 0;
-	int rc = 0;
+	size_t n = id == PL_NONE ? 0 : g->str.len[id];
+	size_t head = n > LABEL_MAX ? (LABEL_MAX - 3) / 2 : n;
+	size_t tail = n > LABEL_MAX ? LABEL_MAX - 3 - head : 0;
 
 	for (size_t i = 0; i < n; i++) {
-		unsigned char c = (unsigned char)s[i];
+		char c;
 
-		if (n > max && i == head) {
-			PL_TRY(pl_out_write(out, "...", 3, err));
+		if (n > LABEL_MAX && i == head) {
+			pl_write_text(w, "...");
 			i = n - tail;
-			c = (unsigned char)s[i];
 		}
+		c = g->str.str[id][i];
 		if (c == '"' || c == '\\')
-			PL_TRY(pl_out_write(out, "\\", 1, err));
-		if (c < 0x20 || c >= 0x7f) /* a cut may split a character */
-			c = '?';
-		PL_TRY(pl_out_write(out, &c, 1, err));
+			pl_write_char(w, '\\');
+		pl_write_char(w, (unsigned char)c < 0x20 || (unsigned char)c > 0x7e
+					 ? '?'
+					 : c); /* a cut may split a character */
 	}
-out:
-	return rc;
-}
-
-static int put_name(const struct pl_graph *g, struct pl_out *out, pl_id id, struct pl_err *err)
-{
-	return id == PL_NONE ? 0 : put_quoted(out, g->str.str[id], g->str.len[id], LABEL_MAX, err);
 }
 
 static const char *node_shape(unsigned type)
@@ -67,32 +61,27 @@ static const char *node_shape(unsigned type)
 	}
 }
 
-static int node(const struct pl_graph *g, struct pl_out *out, size_t shape, uint32_t i,
-		struct pl_err *err)
+static void node(const struct pl_graph *g, struct pl_writer *w, size_t shape, uint32_t i)
 {
 	const struct pl_shape *s = &g->shape[shape];
 	const struct pl_gstep *p = pl_graph_show_first_step(g, shape);
 	char dur[32] = "";
-	int rc;
 
 	if (p)
 		pl_fmt_ns(dur, sizeof(dur), p->dur[i]);
-	PL_TRY(pl_out_printf(out, err, "\t\tn%zu_%u [shape=%s, fillcolor=\"%s\", label=\"", shape,
-			     i, node_shape(s->type[i]), fill[s->role[i]]));
-	PL_TRY(put_name(g, out, s->name[i], err));
+	pl_write_format(w, "\t\tn%zu_%u [shape=%s, fillcolor=\"%s\", label=\"", shape, i,
+			node_shape(s->type[i]), fill[s->role[i]]);
+	put_name(g, w, s->name[i]);
 	if (s->type[i] == PL_N_OP || s->type[i] == PL_N_DELAY || s->type[i] == PL_N_RESOURCE)
-		PL_TRY(pl_out_printf(out, err, "\\n%s %s", pl_graph_node_role_name(s->role[i]),
-				     dur));
+		pl_write_format(w, "\\n%s %s", pl_graph_node_role_name(s->role[i]), dur);
 	else
-		PL_TRY(pl_out_printf(out, err, "\\n%s", pl_graph_node_type_name(s->type[i])));
+		pl_write_format(w, "\\n%s", pl_graph_node_type_name(s->type[i]));
 	if (s->res[i] != PL_NONE) {
-		PL_TRY(pl_out_write(out, "\\n", 2, err));
-		PL_TRY(put_name(g, out, g->res[s->res[i]].name, err));
+		pl_write_text(w, "\\n");
+		put_name(g, w, g->res[s->res[i]].name);
 	}
-	PL_TRY(pl_out_printf(out, err, "\"%s];\n",
-			     s->flags[i] & PL_NF_INFERRED ? ", style=\"filled,dashed\"" : ""));
-out:
-	return rc;
+	pl_write_format(w, "\"%s];\n",
+			s->flags[i] & PL_NF_INFERRED ? ", style=\"filled,dashed\"" : "");
 }
 
 /* Node numbers grouped by rank: those of no rank first. *first has n_ranks + 2 offsets. */
@@ -106,9 +95,7 @@ static int by_rank(const struct pl_graph *g, const struct pl_shape *s, uint32_t 
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < g->n_res; i++)
-		for (int32_t k = 0; k < g->n_ranks; k++)
-			if (g->rank[k] == g->res[i].rank)
-				slot[i] = (uint32_t)k + 1;
+		slot[i] = pl_graph_rank_index(g, g->res[i].rank) + 1; /* PL_NONE becomes 0 */
 	PL_TRY(pl_alloc(first, n + 2, sizeof(**first), err));
 	PL_TRY(pl_alloc(order, s->n_nodes, sizeof(**order), err));
 	for (uint32_t i = 0; i < s->n_nodes; i++)
@@ -122,61 +109,49 @@ out:
 	return rc;
 }
 
-static int clusters(const struct pl_graph *g, struct pl_out *out, size_t shape, struct pl_err *err)
+static void clusters(const struct pl_graph *g, struct pl_writer *w, size_t shape)
 {
 	uint32_t *order = NULL, *first = NULL;
-	int rc;
+	int rc = by_rank(g, &g->shape[shape], &order, &first, &w->fail);
 
-	PL_TRY(by_rank(g, &g->shape[shape], &order, &first, err));
-	for (int32_t k = 0; k <= g->n_ranks; k++) {
+	for (int32_t k = 0; rc >= 0 && k <= g->n_ranks; k++) {
 		if (first[k] == first[k + 1])
 			continue;
 		if (k)
-			PL_TRY(pl_out_printf(
-				out, err, "\tsubgraph cluster_%zu_%d {\n\t\tlabel=\"rank %d\";\n",
-				shape, g->rank[k - 1], g->rank[k - 1]));
+			pl_write_format(w, "\tsubgraph cluster_%zu_%d {\n\t\tlabel=\"rank %d\";\n",
+					shape, g->rank[k - 1], g->rank[k - 1]);
 		for (uint32_t i = first[k]; i < first[k + 1]; i++)
-			PL_TRY(node(g, out, shape, order[i], err));
+			node(g, w, shape, order[i]);
 		if (k)
-			PL_TRY(pl_out_write(out, "\t}\n", 3, err));
+			pl_write_text(w, "\t}\n");
 	}
-out:
 	pl_free(order);
 	pl_free(first);
-	return rc;
 }
 
-static int edges(const struct pl_graph *g, struct pl_out *out, size_t shape, struct pl_err *err)
+static void edges(const struct pl_graph *g, struct pl_writer *w, size_t shape)
 {
 	const struct pl_shape *s = &g->shape[shape];
-	int rc = 0;
 
-	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
-			unsigned type = PL_E_TYPE(s->etype[e]);
-
-			PL_TRY(pl_out_printf(out, err, "\tn%zu_%u -> n%zu_%u [color=\"%s\"%s];\n",
-					     shape, s->src[e], shape, i, line[type],
-					     s->etype[e] & PL_E_INFERRED ? ", style=dashed" : ""));
-		}
-	}
-out:
-	return rc;
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+			pl_write_format(w, "\tn%zu_%u -> n%zu_%u [color=\"%s\"%s];\n", shape,
+					s->src[e], shape, i, line[PL_E_TYPE(s->etype[e])],
+					s->etype[e] & PL_E_INFERRED ? ", style=dashed" : "");
 }
 
 int pl_graph_show_dot(const struct pl_graph *g, struct pl_out *out, struct pl_err *err)
 {
-	int rc;
+	struct pl_writer w;
 
-	PL_TRY(pl_out_printf(out, err,
-			     "digraph paceline {\n\trankdir=LR;\n"
-			     "\tnode [style=filled, fontname=\"sans-serif\", fontsize=9];\n"
-			     "\tedge [arrowsize=0.6];\n"));
+	pl_writer_init(&w, out, 0);
+	pl_write_text(&w, "digraph paceline {\n\trankdir=LR;\n"
+			  "\tnode [style=filled, fontname=\"sans-serif\", fontsize=9];\n"
+			  "\tedge [arrowsize=0.6];\n");
 	for (size_t i = 0; i < g->n_shapes; i++) {
-		PL_TRY(clusters(g, out, i, err));
-		PL_TRY(edges(g, out, i, err));
+		clusters(g, &w, i);
+		edges(g, &w, i);
 	}
-	PL_TRY(pl_out_write(out, "}\n", 2, err));
-out:
-	return rc;
+	pl_write_text(&w, "}\n");
+	return pl_writer_end(&w, err);
 }
