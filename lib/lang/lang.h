@@ -199,8 +199,13 @@ bool pl_lang_in_range(const struct pl_lang_range *range, size_t n, int64_t v);
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* The statement as text that reads back the same, with its newline. */
-int pl_lang_put(struct pl_buf *b, const struct pl_lang_statement *st, struct pl_err *err) PL_MUST;
+/* The statement as text that reads back the same, without a newline. */
+void pl_lang_write(struct pl_writer *w, const struct pl_lang_statement *st);
+/* A line: the statement with the members of `base` that differ from those of `usual`;
+ * nothing if none does. `st` is used for it. */
+void pl_lang_write_struct(struct pl_writer *w, struct pl_lang_statement *st,
+			  const struct pl_lang_schema *s, const struct pl_lang_row *row,
+			  const void *base, const void *usual);
 /* The members of a JSON object that stand for the fields of the row; null: not given. */
 void pl_lang_put_json(struct pl_writer *w, const struct pl_lang_statement *st);
 

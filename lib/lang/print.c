@@ -181,11 +181,9 @@ static void put_value(struct pl_writer *w, const struct pl_lang_statement *st, s
 	put_name(w, key ? NULL : st->row, pl_lang_value_text(f, v, text, sizeof(text)));
 }
 
-int pl_lang_put(struct pl_buf *b, const struct pl_lang_statement *st, struct pl_err *err)
+void pl_lang_write(struct pl_writer *w, const struct pl_lang_statement *st)
 {
-	struct pl_writer w = { .b = *b };
-
-	pl_write_text(&w, st->row->name);
+	pl_write_text(w, st->row->name);
 	/* positional fields first, however the row has them */
 	for (int keys = 0; keys < 2; keys++)
 		for (size_t i = 0; i < st->n; i++) {
@@ -194,15 +192,29 @@ int pl_lang_put(struct pl_buf *b, const struct pl_lang_statement *st, struct pl_
 			if (!(f->flags & PL_LANG_KEY) != !keys)
 				continue;
 			for (size_t k = 0; f->flags & PL_LANG_LIST && k < st->n_list; k++) {
-				pl_write_char(&w, ' ');
-				put_name(&w, st->row, st->list[k]);
+				pl_write_char(w, ' ');
+				put_name(w, st->row, st->list[k]);
 			}
 			if (st->value[i].given)
-				put_value(&w, st, i);
+				put_value(w, st, i);
 		}
-	pl_write_char(&w, '\n');
-	*b = w.b;
-	return pl_writer_check(&w, err);
+}
+
+void pl_lang_write_struct(struct pl_writer *w, struct pl_lang_statement *st,
+			  const struct pl_lang_schema *s, const struct pl_lang_row *row,
+			  const void *base, const void *usual)
+{
+	bool any = false;
+
+	if (pl_lang_begin(st, s, row, &w->fail) < 0)
+		return;
+	pl_lang_unbind(st, base, usual);
+	for (size_t i = 0; i < st->n; i++)
+		any |= st->value[i].given;
+	if (!any)
+		return;
+	pl_lang_write(w, st);
+	pl_write_char(w, '\n');
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------

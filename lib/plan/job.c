@@ -391,29 +391,14 @@ int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err)
 /* ---- writing ------------------------------------------------------------------------------------
  */
 
-/* The statement, if a member of the struct differs from its usual value. */
-static int put(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_lang_row *row,
-	       const void *base, const void *usual, struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(pl_lang_begin(st, &pl_job_schema, row, err));
-	pl_lang_unbind(st, base, usual);
-	for (size_t i = 0; i < st->n; i++)
-		if (st->value[i].given)
-			return pl_lang_put(b, st, err);
-out:
-	return rc;
-}
-
-static int put_options(struct pl_buf *b, struct pl_lang_statement *st,
-		       const struct pl_lang_row *row, const struct pl_job *j, struct pl_err *err)
+static void put_options(struct pl_writer *w, struct pl_lang_statement *st,
+			const struct pl_lang_row *row, const struct pl_job *j)
 {
 	const char *kind = kind_of(j, row);
 	bool any = strcmp(kind, row->field[0].value) != 0;
-	int rc;
 
-	PL_TRY(pl_lang_begin(st, &pl_job_schema, row, err));
+	if (pl_lang_begin(st, &pl_job_schema, row, &w->fail) < 0)
+		return;
 	st->value[0] = (struct pl_lang_value){ .given = true, .s = kind };
 	for (size_t i = 0; i < j->n_opts; i++) {
 		const struct pl_lang_field *f = pl_lang_field(row, j->opt[i].key, kind);
@@ -424,43 +409,36 @@ static int put_options(struct pl_buf *b, struct pl_lang_statement *st,
 		st->value[f - row->field] =
 			(struct pl_lang_value){ .given = true, .s = j->opt[i].text };
 	}
-	rc = any ? pl_lang_put(b, st, err) : 0;
-out:
-	return rc;
+	if (!any)
+		return;
+	pl_lang_write(w, st);
+	pl_write_char(w, '\n');
 }
 
-static int put_all(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_job *j,
-		   const struct pl_job *usual, struct pl_err *err)
+int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err)
 {
 	/* values that no link and no pace has, so that all keys are written; the ends of a link
 	 * only if they are not "any" */
 	const struct pl_job_link link = { .from = -1, .to = -1, .latency_ns = -1 };
 	const struct pl_job_pace pace = { .rank = -2, .ms = -1 };
-	int rc = pl_buf_printf(b, err, "paceline-job %d\n", pl_job_schema.version);
-
-	for (size_t i = 0; rc >= 0 && rows[i].once; i++)
-		rc = has_options(&rows[i]) ? put_options(b, st, &rows[i], j, err)
-					   : put(b, st, &rows[i], j, usual, err);
-	for (size_t i = 0; i < j->n_links && rc >= 0; i++)
-		rc = put(b, st, row_of("link"), &j->link[i], &link, err);
-	for (size_t i = 0; i < j->n_paces && rc >= 0; i++)
-		rc = put(b, st, row_of("pace"), &j->pace[i], &pace, err);
-	return rc;
-}
-
-int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err)
-{
+	const struct pl_lang_schema *s = &pl_job_schema;
 	struct pl_lang_statement st = { 0 };
-	struct pl_buf b = { 0 };
+	struct pl_writer w;
 	struct pl_job usual;
-	int rc;
 
 	pl_job_init(&usual);
-	rc = put_all(&b, &st, j, &usual, err);
-	if (rc >= 0)
-		rc = pl_out_write(out, b.p, b.n, err);
+	pl_writer_init(&w, out, 0);
+	pl_write_format(&w, "paceline-job %d\n", s->version);
+	for (size_t i = 0; rows[i].once; i++)
+		if (has_options(&rows[i]))
+			put_options(&w, &st, &rows[i], j);
+		else
+			pl_lang_write_struct(&w, &st, s, &rows[i], j, &usual);
+	for (size_t i = 0; i < j->n_links; i++)
+		pl_lang_write_struct(&w, &st, s, row_of("link"), &j->link[i], &link);
+	for (size_t i = 0; i < j->n_paces; i++)
+		pl_lang_write_struct(&w, &st, s, row_of("pace"), &j->pace[i], &pace);
 	pl_lang_end(&st);
-	pl_buf_fini(&b);
 	pl_job_fini(&usual);
-	return rc;
+	return pl_writer_end(&w, err);
 }

@@ -247,14 +247,12 @@ int pl_model_parse(const char *text, struct pl_model *m, struct pl_err *err)
 /* ---- writing ------------------------------------------------------------------------------------
  */
 
-static int put_layer(struct pl_buf *b, struct pl_lang_statement *st, const struct pl_layer *l,
-		     struct pl_err *err)
+static void put_layer(struct pl_writer *w, struct pl_lang_statement *st, const struct pl_layer *l)
 {
 	const struct pl_lang_row *row = pl_lang_row(&pl_model_schema, l->op);
-	int rc = pl_lang_begin(st, &pl_model_schema, row, err);
 
-	if (rc < 0)
-		return rc;
+	if (pl_lang_begin(st, &pl_model_schema, row, &w->fail) < 0)
+		return;
 	for (uint32_t i = 0; i < l->n_num; i++)
 		st->value[i] = (struct pl_lang_value){ .given = true,
 						       .i = (int64_t)l->num[i],
@@ -268,21 +266,19 @@ static int put_layer(struct pl_buf *b, struct pl_lang_statement *st, const struc
 		*v = (struct pl_lang_value){ .given = true, .i = 1 };
 		v->s = !f ? k->key : *k->text ? k->text : NULL;
 	}
-	return pl_lang_put(b, st, err);
+	pl_lang_write(w, st);
+	pl_write_char(w, '\n');
 }
 
 int pl_model_write(const struct pl_model *m, struct pl_out *out, struct pl_err *err)
 {
 	struct pl_lang_statement st = { 0 };
-	struct pl_buf b = { 0 };
-	int rc;
+	struct pl_writer w;
 
-	PL_TRY(pl_buf_printf(&b, err, "paceline-model %d\n", pl_model_schema.version));
+	pl_writer_init(&w, out, 0);
+	pl_write_format(&w, "paceline-model %d\n", pl_model_schema.version);
 	for (size_t i = 0; i < m->n_layers; i++)
-		PL_TRY(put_layer(&b, &st, &m->layer[i], err));
-	rc = pl_out_write(out, b.p, b.n, err);
-out:
+		put_layer(&w, &st, &m->layer[i]);
 	pl_lang_end(&st);
-	pl_buf_fini(&b);
-	return rc;
+	return pl_writer_end(&w, err);
 }

@@ -119,104 +119,79 @@ int pl_plan_add_line(struct pl_plan *p, const char *text, struct pl_err *err)
 /* ---- writing ------------------------------------------------------------------------------------
  */
 
-struct writer {
-	struct pl_buf b, line;
-	struct pl_lang_statement st;
-};
-
-static int begin(struct writer *w, const char *row, struct pl_err *err)
+static const struct pl_lang_row *row_of(const char *name)
 {
-	return pl_lang_begin(&w->st, &pl_plan_schema, pl_lang_row(&pl_plan_schema, row), err);
+	return pl_lang_row(&pl_plan_schema, name);
 }
 
 /* Statements of the plan itself: those whose value is not that of an empty plan. */
-static int put_head(struct writer *w, const struct pl_plan *p, struct pl_err *err)
+static void put_head(struct pl_writer *w, struct pl_lang_statement *st, const struct pl_plan *p)
 {
 	static const char *const row[] = { "base",  "workers", "baseline",    "predicted",
 					   "bound", "model",   "evaluations", "peak" };
 	struct pl_plan usual;
-	int rc;
 
 	pl_plan_init(&usual);
-	PL_TRY(pl_buf_printf(&w->b, err, "paceline-plan %d\n", PL_PLAN_MAJOR));
-	for (size_t i = 0; i < PL_LEN(row); i++) {
-		PL_TRY(begin(w, row[i], err));
-		pl_lang_unbind(&w->st, p, &usual);
-		if (w->st.value[0].given)
-			PL_TRY(pl_lang_put(&w->b, &w->st, err));
-	}
-	rc = p->complete ? 0 : pl_buf_printf(&w->b, err, "incomplete\n");
-out:
-	return rc;
+	pl_write_format(w, "paceline-plan %d\n", PL_PLAN_MAJOR);
+	for (size_t i = 0; i < PL_LEN(row); i++)
+		pl_lang_write_struct(w, st, &pl_plan_schema, row_of(row[i]), p, &usual);
+	pl_write_text(w, p->complete ? "" : "incomplete\n");
 }
 
-static int put_provenance(struct writer *w, const struct pl_plan *p, struct pl_err *err)
+/* A line of provenance; `line` is room for it. */
+static void put_provenance(struct pl_writer *w, struct pl_lang_statement *st, const char *s,
+			   size_t n, struct pl_buf *line)
 {
-	size_t at = 0;
-	int rc = 0;
-
-	while (at < p->provenance.n) {
-		const char *s = (const char *)p->provenance.p + at;
-		const char *nl = memchr(s, '\n', p->provenance.n - at);
-		size_t n = nl ? (size_t)(nl - s) : p->provenance.n - at;
-
-		at += n + 1;
-		if (!n)
-			continue;
-		w->line.n = 0;
-		PL_TRY(begin(w, "provenance", err));
-		PL_TRY(pl_buf_put(&w->line, s, n, err));
-		PL_TRY(pl_buf_put(&w->line, "", 1, err));
-		w->st.value[0].given = true;
-		w->st.value[0].s = (const char *)w->line.p;
-		PL_TRY(pl_lang_put(&w->b, &w->st, err));
-	}
-out:
-	return rc;
+	line->n = 0;
+	if (pl_lang_begin(st, &pl_plan_schema, row_of("provenance"), &w->fail) < 0 ||
+	    pl_buf_put(line, s, n, &w->fail) < 0 || pl_buf_put(line, "", 1, &w->fail) < 0)
+		return;
+	st->value[0] = (struct pl_lang_value){ .given = true, .s = (const char *)line->p };
+	pl_lang_write(w, st);
+	pl_write_char(w, '\n');
 }
 
-static int put_tensor(struct writer *w, const struct pl_ptensor *t, struct pl_err *err)
+static void put_tensor(struct pl_writer *w, struct pl_lang_statement *st,
+		       const struct pl_ptensor *t)
 {
+	const struct pl_lang_row *row = row_of("tensor");
 	const struct pl_ptensor usual = { .bytes = -1 };
-	ptrdiff_t set;
-	int rc;
 
-	PL_TRY(begin(w, "tensor", err));
-	pl_lang_unbind(&w->st, t, &usual);
-	set = pl_lang_field(w->st.row, "set", NULL) - w->st.row->field;
-	w->st.value[set] = (struct pl_lang_value){ .given = t->set != PL_NONE, .i = t->set };
-	rc = pl_lang_put(&w->b, &w->st, err);
-out:
-	return rc;
-}
-
-static int put_all(struct writer *w, const struct pl_plan *p, struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(pl_plan_check(p, err));
-	PL_TRY(put_head(w, p, err));
-	PL_TRY(put_provenance(w, p, err));
-	for (size_t i = 0; i < p->n_tensors; i++)
-		PL_TRY(put_tensor(w, &p->tensor[i], err));
-	for (size_t i = 0; i < p->n_rw; i++) {
-		PL_TRY(pl_plan_statement(&p->rw[i], &w->st, err));
-		PL_TRY(pl_lang_put(&w->b, &w->st, err));
-	}
-	rc = 0;
-out:
-	return rc;
+	if (pl_lang_begin(st, &pl_plan_schema, row, &w->fail) < 0)
+		return;
+	pl_lang_unbind(st, t, &usual);
+	st->value[pl_lang_field(row, "set", NULL) - row->field] =
+		(struct pl_lang_value){ .given = t->set != PL_NONE, .i = t->set };
+	pl_lang_write(w, st);
+	pl_write_char(w, '\n');
 }
 
 int pl_plan_write_text(const struct pl_plan *p, struct pl_out *out, struct pl_err *err)
 {
-	struct writer w = { 0 };
-	int rc = put_all(&w, p, err);
+	struct pl_lang_statement st = { 0 };
+	struct pl_buf line = { 0 };
+	struct pl_writer w;
+	int rc = pl_plan_check(p, err);
 
-	if (rc >= 0)
-		rc = pl_out_write(out, w.b.p, w.b.n, err);
-	pl_lang_end(&w.st);
-	pl_buf_fini(&w.line);
-	pl_buf_fini(&w.b);
-	return rc;
+	if (rc < 0)
+		return rc;
+	pl_writer_init(&w, out, 0);
+	put_head(&w, &st, p);
+	for (size_t at = 0, n; at < p->provenance.n; at += n + 1) {
+		const char *s = (const char *)p->provenance.p + at;
+		const char *nl = memchr(s, '\n', p->provenance.n - at);
+
+		n = nl ? (size_t)(nl - s) : p->provenance.n - at;
+		if (n)
+			put_provenance(&w, &st, s, n, &line);
+	}
+	for (size_t i = 0; i < p->n_tensors; i++)
+		put_tensor(&w, &st, &p->tensor[i]);
+	for (size_t i = 0; i < p->n_rw && pl_plan_statement(&p->rw[i], &st, &w.fail) >= 0; i++) {
+		pl_lang_write(&w, &st);
+		pl_write_char(&w, '\n');
+	}
+	pl_lang_end(&st);
+	pl_buf_fini(&line);
+	return pl_writer_end(&w, err);
 }

@@ -116,20 +116,17 @@ static void put_not(struct pl_setter *s, const struct pl_rewrite *rw)
 {
 	struct pl_rewrite shown = *rw;
 	struct pl_lang_statement st = { 0 };
-	struct pl_buf b = { 0 };
-	int rc;
 
 	shown.n_args = rw->n_args < 3 ? rw->n_args : 3;
 	shown.alone_ns = shown.in_plan_ns = INT64_MIN;
-	PL_TRY(pl_plan_statement(&shown, &st, &s->w.fail));
-	PL_TRY(pl_lang_put(&b, &st, &s->w.fail));
-	pl_write_format(&s->w, "# not expressed: %.*s", (int)b.n - 1, (char *)b.p); /* no newline */
-	if (shown.n_args < rw->n_args)
-		pl_write_format(&s->w, " ... (%u names)", rw->n_args);
-	pl_write_format(&s->w, ": %s\n", reasons[rw->op]);
-out:
+	if (pl_plan_statement(&shown, &st, &s->w.fail) >= 0) {
+		pl_write_text(&s->w, "# not expressed: ");
+		pl_lang_write(&s->w, &st);
+		if (shown.n_args < rw->n_args)
+			pl_write_format(&s->w, " ... (%u names)", rw->n_args);
+		pl_write_format(&s->w, ": %s\n", reasons[rw->op]);
+	}
 	pl_lang_end(&st);
-	pl_buf_fini(&b);
 }
 
 int pl_settings_write(const struct pl_settings *f, const struct pl_plan *p, struct pl_out *out,

@@ -75,8 +75,13 @@ static int read_str(struct pl_lang_reader *r, const struct pl_lang_schema *s, co
 
 static const char *printed(struct pl_buf *b, const struct pl_lang_statement *st)
 {
-	b->n = 0;
-	if (pl_lang_put(b, st, &err) < 0 || pl_buf_put(b, "", 1, &err) < 0)
+	struct pl_writer w = { .b = *b };
+
+	w.b.n = 0;
+	pl_lang_write(&w, st);
+	pl_write(&w, "\n", 2);
+	*b = w.b;
+	if (w.fail.code)
 		abort();
 	return (const char *)b->p;
 }
