@@ -180,15 +180,15 @@ struct pl_backend {
 	void (*conv_back)(void *ctx, const struct pl_conv *d, const float *x, const float *w,
 			  enum pl_act act, const float *y, float *dy, float *dx, float *dw,
 			  float *db, float *work);
-	/* at (N, C, P, Q): the place of the maximum in the plane, the first of equals, for the way
-	 * back (NULL: not wanted, or the mean) */
+	/* at (N, C, P, Q): the place of the maximum in the plane, the first of equals, for the
+	 * backward pass (NULL: not wanted, or the mean) */
 	void (*pool)(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at);
 	void (*pool_back)(void *ctx, const struct pl_pool2d *d, const int32_t *at, const float *dy,
 			  float *dx);
 	/* (N, C, S): over N and S. save: mean (C), 1/std (C), and 2C that a backend may use for
 	 * what float32 does not hold of these. running NULL: not kept; else mean (C)
 	 * and variance (C, unbiased), moved by momentum: r += momentum (new - r). eval: uses
-	 * running. The way back is that of training. */
+	 * running. The backward pass is that of training. */
 	void (*batchnorm)(void *ctx, int n, int c, int s, const float *x, const float *gamma,
 			  const float *beta, float eps, float momentum, bool eval, float *running,
 			  float *save, float *y);
@@ -215,13 +215,14 @@ struct pl_backend {
 	void (*embed_back)(void *ctx, int n, int c, const int32_t *id, int t, const float *dy,
 			   float *dtable, float *dposition);
 	/* qkv (B, T, 3C), the heads of q, then of k, then of v, to y (B, T, C); scores times
-	 * 1/sqrt(size); save: attn_save() floats for the way back */
+	 * 1/sqrt(size); save: attn_save() floats for the backward pass */
 	size_t (*attn_save)(void *ctx, const struct pl_attn *d);
 	void (*attn)(void *ctx, const struct pl_attn *d, const float *qkv, float *y, float *save);
 	void (*attn_back)(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
 			  const float *save, const float *dy, float *dqkv);
 	/* mask from the counter-based generator: with key = pl_drop_key(vary's key, salt) element i
-	 * is kept by hash(key, i), and then divided by 1 - p; the way back is the same call on dy
+	 * is kept by hash(key, i), and then divided by 1 - p; the backward pass is the same call on
+	 * dy
 	 */
 	void (*dropout)(void *ctx, size_t n, float p, uint64_t salt, const float *x, float *y);
 	void (*add)(void *ctx, size_t n, const float *a, const float *b, float *y);
