@@ -102,6 +102,8 @@ int pl_export_pid(struct pl_export_pids *p, uint32_t segment, const char *pid, s
 	int64_t v;
 	int rc;
 
+	/* before the key is there, because a later event would read the number of a known key */
+	PL_TRY(pl_grow(&p->num, &p->cap, before + 1, sizeof(*p->num), err));
 	PL_TRY(pl_buf_put(&b, &segment, sizeof(segment), err));
 	PL_TRY(pl_buf_put(&b, pid, len, err));
 	PL_TRY(pl_intern_add(&p->key, (const char *)b.p, b.n, &key, err));
@@ -109,7 +111,6 @@ int pl_export_pid(struct pl_export_pids *p, uint32_t segment, const char *pid, s
 		*num = p->num[key];
 		goto out;
 	}
-	PL_TRY(pl_grow(&p->num, &p->cap, (size_t)key + 1, sizeof(*p->num), err));
 	PL_TRY(pl_intern_add(&p->used, pid, len, &used, err));
 	*num = INT64_MIN;
 	if (used < taken || (pl_export_number(pid, len, &v) && v >= FIRST_FREE && v < p->next))
