@@ -7,10 +7,14 @@
  * here is so many forward passes first, then one forward and one backward pass in turn, then the
  * other backward passes:
  *
- *   gpipe        all forward passes first, chunk after chunk (GPipe, NeurIPS 2019; with chunks it
- * is breadth-first pipeline parallelism, MLSys 2023) 1f1b         stages - 1 - s (PipeDream-Flush,
- * ICML 2021): at most stages - s microbatches are there at once interleaved  2 (stages - 1 - s) +
- * (chunks - 1) stages, in groups of `stages` microbatches (Narayanan et al., SC 2021)
+ *   gpipe: all forward passes first, chunk after chunk (GPipe, NeurIPS 2019). With chunks it is
+ *   breadth-first pipeline parallelism (MLSys 2023).
+ *
+ *   1f1b: stages - 1 - s forward passes first (PipeDream-Flush, ICML 2021), so at most stages - s
+ *   microbatches are in flight.
+ *
+ *   interleaved: 2 (stages - 1 - s) + (chunks - 1) stages forward passes first, in groups of
+ *   `stages` microbatches (Narayanan et al., SC 2021).
  *
  * A message begins when its data is there and the message before it, in the same direction over the
  * same link, has ended; the ranks compute meanwhile. Several pipelines are replicas: the gradients
