@@ -25,6 +25,8 @@ struct pl_cost_comm {
 	uint8_t kind;	   /* enum pl_kind_id of the event: collective, send, receive */
 	uint8_t coll;	   /* enum pl_coll */
 	uint8_t algo;	   /* enum pl_algo */
+	bool direct;	   /* of a recorded all-reduce: each rank sends its data to each other rank,
+			      over links that do not hinder each other */
 	uint32_t group;	   /* graph.group, PL_NONE */
 	uint32_t n;	   /* ranks */
 	uint32_t recorded; /* ranks that it had in the recording, 0: n */
@@ -135,7 +137,8 @@ struct pl_cost_sides {
 };
 int pl_cost_sides(const struct pl_graph *g, struct pl_cost_sides *s, struct pl_err *err) PL_MUST;
 /* Of a ring of n ranks: messages that follow one another, and bytes that a rank sends for each byte
- * of the communication. Gather, scatter and barrier are trees, broadcast and reduce chains. */
+ * of the communication. Gather, scatter and barrier are trees, broadcast and reduce chains; a
+ * direct all-reduce is one message to each rank, all at the same time. */
 void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *share);
 /* The factors that the changes of links in `comm` put on a and b. Of "*" they are those of the
  * change; of other links the analysis says how much these matter. */

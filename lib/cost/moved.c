@@ -26,6 +26,10 @@ void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *sha
 {
 	double n = comm->n > 1 ? comm->n : 1;
 
+	if (comm->direct) {
+		*messages = *share = 1;
+		return;
+	}
 	switch (coll_of(comm)) {
 	case PL_COLL_SEND:
 	case PL_COLL_RECV:

@@ -212,17 +212,25 @@ static void find_root(const struct pl_graph *g, struct pl_shape *s, uint32_t i, 
 	}
 }
 
-/* Messages that follow one another: `depth` is by node, how many are sent up to there. */
-static void count_rounds(struct pl_shape *s, uint32_t i, uint32_t *depth)
+/* Messages that follow one another: `depth` is by node, how many are sent up to there. `forwards`
+ * is by communication: does a rank send after it received? */
+static void count_rounds(const struct pl_graph *g, struct pl_shape *s, uint32_t i, uint32_t *depth,
+			 bool *forwards)
 {
 	struct pl_gcomm *c = &s->comms[s->comm[i]];
 
 	depth[i] = 0;
 	if (!(s->flags[i] & PL_NF_MESSAGE))
 		return;
-	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
-		if (s->comm[s->src[e]] == s->comm[i] && depth[s->src[e]] > depth[i])
-			depth[i] = depth[s->src[e]];
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
+		uint32_t src = s->src[e];
+
+		if (s->comm[src] != s->comm[i])
+			continue;
+		depth[i] = depth[src] > depth[i] ? depth[src] : depth[i];
+		forwards[s->comm[i]] |= s->kind[src] == PL_K_RECV && s->kind[i] == PL_K_SEND &&
+					pl_node_rank(g, s, src) == pl_node_rank(g, s, i);
+	}
 	depth[i] += s->kind[i] == PL_K_SEND;
 	if (depth[i] > c->rounds)
 		c->rounds = depth[i];
@@ -231,12 +239,14 @@ static void count_rounds(struct pl_shape *s, uint32_t i, uint32_t *depth)
 static int describe_comms(struct describe *d, struct pl_shape *s, struct pl_err *err)
 {
 	uint32_t *count = NULL, *most = NULL;
+	bool *forwards = NULL;
 	int rc = list_nodes(d, s, err);
 
 	if (rc < 0 || (rc = find_comms(d, s, err)) < 0 || !s->n_comms)
 		return rc;
 	PL_TRY(pl_alloc(&count, s->n_nodes, sizeof(*count), err));
 	PL_TRY(pl_alloc(&most, s->n_comms, sizeof(*most), err));
+	PL_TRY(pl_alloc(&forwards, s->n_comms, sizeof(*forwards), err));
 	for (size_t k = 0; k < d->n_list; k++)
 		if (s->comm[d->node[k]] != PL_NONE)
 			PL_TRY(add_to_comm(d, s, d->node[k], err));
@@ -245,11 +255,19 @@ static int describe_comms(struct describe *d, struct pl_shape *s, struct pl_err 
 			find_root(d->g, s, d->node[k], count, most);
 	for (size_t k = 0; k < d->n_list; k++)
 		if (s->comm[d->node[k]] != PL_NONE)
-			count_rounds(s, d->node[k], count);
-	for (uint32_t k = 0; k < s->n_comms; k++)
-		if (s->comms[k].group != PL_NONE)
-			s->comms[k].members = d->g->group[s->comms[k].group].n;
+			count_rounds(d->g, s, d->node[k], count, forwards);
+	for (uint32_t k = 0; k < s->n_comms; k++) {
+		struct pl_gcomm *c = &s->comms[k];
+
+		if (c->group != PL_NONE)
+			c->members = d->g->group[c->group].n;
+		/* where nobody forwards, each rank sends what it has to each other rank */
+		if (c->kind == PL_COLL_ALLREDUCE && c->algorithm == PL_NONE && c->rounds > 0 &&
+		    !forwards[k])
+			PL_TRY(put_string(d, "direct", &c->algorithm, err));
+	}
 out:
+	pl_free(forwards);
 	pl_free(count);
 	pl_free(most);
 	return rc;

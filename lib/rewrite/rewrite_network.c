@@ -21,7 +21,8 @@ struct comm_key { /* equal in every byte: of one class */
 	int64_t bytes;
 	uint32_t n, workers;
 	uint16_t kind, coll;
-	uint32_t message; /* one side of a recorded message, as its kind says */
+	uint16_t message; /* one side of a recorded message, as its kind says */
+	uint16_t direct;  /* each rank sent what it had to each other rank */
 };
 struct rw_comms {
 	uint32_t **class; /* [shape][node]: PL_NONE of what is no communication */
@@ -150,6 +151,13 @@ static bool is_rest(const struct pl_shape *s, uint32_t i)
 	return false;
 }
 
+static bool is_direct(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
+{
+	const struct pl_gcomm *c = s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
+
+	return c && c->algorithm != PL_NONE && !strcmp(g->str.str[c->algorithm], "direct");
+}
+
 /* What the transfer is; as lib/cost sees it when it fits. Sets *is to false if it has no line. */
 static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, struct comm_key *key,
 		    bool *is, struct pl_err *err)
@@ -158,7 +166,8 @@ static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, st
 
 	*key = (struct comm_key){ .bytes = s->bytes ? s->bytes[i] : -1,
 				  .kind = s->kind[i],
-				  .coll = (uint16_t)pl_node_coll(s, i) };
+				  .coll = (uint16_t)pl_node_coll(s, i),
+				  .direct = is_direct(x->g, s, i) };
 	if (group != PL_NONE)
 		key->n = x->g->group[group].n;
 	else if (meet != PL_NONE)
@@ -261,6 +270,7 @@ static struct pl_cost_comm comm_of(const struct comm_key *key, const struct rw_n
 				      .group = PL_NONE,
 				      .n = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX),
 				      .recorded = key->n,
+				      .direct = key->direct,
 				      .bytes = key->bytes,
 				      .change = net->change,
 				      .n_changes = net->n_changes };

@@ -47,7 +47,7 @@ for set in 'optimizer sgd lr=0.05' 'optimizer sgd lr=0.05 momentum=0.9' 'optimiz
 	local_sgd "$set" --checkpoint=whole.st && local_sgd "$set" --set steps=12 --checkpoint=half.st &&
 		local_sgd "$set" --resume=half.st --checkpoint=again.st
 	check "${set#* }: resumed at the end of a round to the same bits" cmp whole.st again.st
-	local_sgd "$set" --checkpoint=every.st --set checkpoint-every=8 --set eval-every=4 
+	local_sgd "$set" --checkpoint=every.st --set checkpoint-every=8 --set eval-every=4
 	check "... checkpoints and evaluations at ends of rounds change nothing" cmp whole.st every.st
 done
 status 0 "an end within a round" "$run" -n 2 --set 'policy local-sgd' --set steps=13 --checkpoint=half.st tiny.job

@@ -50,6 +50,18 @@ for bw in 2 0.5; do
 	check "... which is another" no alike 0.2 "$TMP/four/truth" "$TMP/bw$bw/truth"
 done
 
+# Each rank sends to each other rank: more ranks are no more messages one after the other.
+for size in 2 4 7; do
+	job "direct$size" -v direct=1 -v n=$size
+	check "direct, $size ranks: the graph says so" sh -c "'$BIN/graph' -O text '$TMP/direct$size/graph' | grep '^comm' |
+		awk -F '\t' '\$4 != \"direct\" { bad = 1 } END { exit bad || !NR }'"
+done
+check "a ring is not called so" no sh -c "'$BIN/graph' -O text '$TMP/four/graph' | grep -q direct"
+for size in 2 7; do
+	column 6 "$TMP/direct4/graph" --what-if="ranks $size" >"$TMP/predicted"
+	check "4 to $size ranks, direct: within 3 % of the job that has them" alike 0.03 "$TMP/predicted" "$TMP/direct$size/truth"
+done
+
 rest="-v rest=60000 -v work=500"
 # shellcheck disable=SC2086  # options are words
 check "a job whose collectives end a while after their last message" job rest $rest -v flight=5000

@@ -1,12 +1,13 @@
 # Profiler files of a simulated data-parallel job that records the messages of its collectives:
 #
 #	awk -v dir=DIR [-v n=RANKS] [-v steps=N] [-v channels=N] [-v bw=BYTES_PER_NS] [-v skew=NS]
-#		[-v flight=NS] [-v work=NS] [-v rest=NS] [-v recv=0] [-v messages=0] -f chunks.awk
+#		[-v flight=NS] [-v work=NS] [-v rest=NS] [-v recv=0] [-v messages=0] [-v direct=1] -f chunks.awk
 #
 # Each step has two computations, each followed by an all-reduce of another size: a ring, in `channels`
 # channels, in which a message takes 4 us + bytes / bw and is there `flight` (3 us) after it was sent. A
 # receive lasts from the one before; with `work`, only so long, from when the message is there. A
-# collective ends `rest` (0) after its last message. Chrome JSON
+# collective ends `rest` (0) after its last message. `direct`: no ring, but each rank sends all its data to
+# each other rank at the same time, in a channel for each. Chrome JSON
 # as paceline-trace(5) has it, one file a rank, and DIR/truth with the length of each step, over all
 # ranks. Rank r's clock is r * skew ahead. Integer ns all through.
 function max(a, b) { return a > b ? a : b }
@@ -47,12 +48,38 @@ function allreduce(bytes,    c, s, r, left, x, dur, from, chunk, there) {
 		for (r = 0; r < n; r++)
 			done[r] = max(done[r], max(out[r], got[r]) + rest)
 	}
+	ended(bytes)
+}
+function direct_allreduce(bytes,    r, q, dur, there) {
+	dur = 4000 + int(bytes / bw)
+	for (r = 0; r < n; r++)
+		done[r] = at[r] + dur
+	for (r = 0; r < n; r++)
+		for (q = 0; q < n; q++) {
+			if (q == r)
+				continue
+			message("send", r, q, q - (q > r), r, bytes, at[r], at[r] + dur)
+			there = at[r] + dur + flight
+			message("recv", q, r, r - (r > q), r, bytes, work ? there : at[q], there + work)
+			done[q] = max(done[q], there + work)
+		}
+	for (r = 0; r < n; r++)
+		done[r] += rest
+	ended(bytes)
+}
+function ended(bytes,    r) {
 	for (r = 0; r < n; r++) {
 		put(r, "collective", "allreduce", "main", at[r], done[r], "\"Process Group Name\": \"dp\", \"Seq\": " seq \
 			", \"bytes\": " bytes)
 		at[r] = done[r]
 	}
 	seq++
+}
+function reduce(bytes) {
+	if (direct)
+		direct_allreduce(bytes)
+	else
+		allreduce(bytes)
 }
 function compute(k, ns,    r, dur) {
 	for (r = 0; r < n; r++) {
@@ -77,9 +104,9 @@ BEGIN {
 		for (r = 0; r < n; r++)
 			begin[r] = at[r]
 		compute(k, 100000)
-		allreduce(800000)
+		reduce(800000)
 		compute(k + 1, 50000)
-		allreduce(240000)
+		reduce(240000)
 		first = begin[0]; last = 0
 		for (r = 0; r < n; r++) {
 			put(r, "step", "ProfilerStep#" k, "main", begin[r], at[r], "\"step\": " k)
