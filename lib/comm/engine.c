@@ -280,7 +280,8 @@ static bool head_fits(struct pl_world *w, const struct pl_conn *c, const struct 
 void pl_comm_step_apply(const struct pl_step *s, const uint8_t *came, size_t at, size_t bytes)
 {
 	float *d = (float *)(void *)(s->dst + at);
-	const float *own = (const float *)(const void *)(s->a + at);
+	const float *own =
+		s->a ? (const float *)(const void *)(s->a + at) : NULL; /* a receive has none */
 	const float *in = (const float *)(const void *)came;
 	size_t n = bytes / sizeof(float);
 
