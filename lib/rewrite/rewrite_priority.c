@@ -63,7 +63,7 @@ static int apply_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, st
 	if (!pl_rewriter_needs_differ(r))
 		return pl_fail(err, PL_EDATA,
 			       "every operation that waits for a gradient waits for all of them, "
-			       "so no gradient is more urgent than another; priorities need a job "
+			       "so none is more urgent than another; priorities need a job "
 			       "whose operations wait for single gradients");
 	memset(s->priority, 0, r->n_tensors * sizeof(*s->priority));
 	for (uint32_t i = 0; i < rw->n_args; i++) {
