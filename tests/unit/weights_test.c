@@ -263,7 +263,7 @@ static void hostile(void)
 int main(void)
 {
 	round_trip();
-	large();
+	ALONE(large());
 	good();
 	hostile();
 	return done_testing();
