@@ -154,11 +154,15 @@ status 0 "one after the other in one mpirun" timeout 40 mpirun -n 2 sh -c \
 "$run" -q -n 2 --set steps=40 --checkpoint=forty tiny.job >out
 check "... go on from one another" cmp got forty
 status 0 "communication measured" timeout 40 mpirun -n 2 "$run" --bench=comm --op=allreduce --max-size=8K -O csv
-(timeout 40 mpirun -n 2 "$run" -q --checkpoint=one --set steps=300 tiny.job >out 2>&1) &
-(timeout 40 mpirun -n 2 "$run" -q --checkpoint=two --set steps=300 --seed=5 tiny.job >out2 2>&1) &
+# Two mpirun that make one folder of sessions at the same moment refuse it: it exists. Each has its own here.
+mkdir sessions.one sessions.two
+(OMPI_MCA_orte_tmpdir_base=$TMP/sessions.one timeout 40 mpirun -n 2 "$run" -q --checkpoint=one --set steps=300 \
+	tiny.job >one.out 2>&1) &
+(OMPI_MCA_orte_tmpdir_base=$TMP/sessions.two timeout 40 mpirun -n 2 "$run" -q --checkpoint=two --set steps=300 \
+	--seed=5 tiny.job >two.out 2>&1) &
 wait
-check "two mpirun at once" cmp one one.forked
-check "... do not mix" cmp two two.forked
+check "two mpirun at once" sh -c 'cmp one one.forked || { cat one.out; false; }'
+check "... do not mix" sh -c 'cmp two two.forked || { cat two.out; false; }'
 status 4 "ranks with unlike tokens" timeout 40 mpirun \
 	-n 1 env PACELINE_TOKEN=0123456789abcdef.0 PACELINE_MEET="dir:$TMP" "$run" --timeout=300ms tiny.job : \
 	-n 1 env PACELINE_TOKEN=0123456789abcdef.1 PACELINE_MEET="dir:$TMP" "$run" --timeout=300ms tiny.job
