@@ -6,7 +6,6 @@
  * token, which nobody else learns. The process that forked them passes signals on and waits. Each
  * rank finds out by itself when another one dies.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -86,19 +85,6 @@ static void release_signals(void)
 }
 
 /* ---- forking --------------------------------------------------------------------------------- */
-
-static void remove_folder(const char *path)
-{
-	DIR *d = opendir(path);
-	struct dirent *e;
-
-	while (d && (e = readdir(d)))
-		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-			unlinkat(dirfd(d), e->d_name, 0);
-	if (d)
-		closedir(d);
-	rmdir(path);
-}
 
 struct child {
 	pid_t pid;
@@ -317,7 +303,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		rc = result_of_ranks(v, n, err);
 out:
 	if (folder[0])
-		remove_folder(folder);
+		pl_remove_folder(folder);
 	pl_free(v);
 	return rc;
 }

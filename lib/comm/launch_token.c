@@ -15,7 +15,6 @@
  * no stable interface for programs that do not include its headers. And where ranks are on several
  * hosts, the user has to name the address to listen on in any case.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -249,14 +248,10 @@ int pl_comm_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
 /* Rank 0 left the token, and may clear the rest away, too: nobody looks any more. */
 void pl_comm_launch_unshare(const struct pl_launch *l)
 {
-	DIR *d = l->folder[0] && l->rank == 0 && l->token[0] ? opendir(l->folder) : NULL;
-	struct dirent *e;
-
-	while (d && (e = readdir(d)))
-		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-			unlinkat(dirfd(d), e->d_name, 0);
-	if (d)
-		closedir(d);
-	if (l->folder[0])
+	if (!l->folder[0])
+		return;
+	if (l->rank == 0 && l->token[0])
+		pl_remove_folder(l->folder);
+	else
 		rmdir(l->folder); /* whoever comes last */
 }

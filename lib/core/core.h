@@ -98,6 +98,8 @@ int pl_processors(void); /* that this process may use, at least 1 */
 /* The first bytes of a small file, at most size - 1, with '\0' behind them: how many; -1: it cannot
  * be read. */
 int pl_read_small(const char *path, void *to, size_t size);
+/* Remove a folder and the files in it, as far as that is possible. */
+void pl_remove_folder(const char *path);
 /* *(function pointer *)function = the one of that name in what dlopen() opened; false: NULL. */
 bool pl_symbol(void *lib, const char *name, void *function);
 

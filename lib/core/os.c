@@ -1,5 +1,6 @@
 /* What the operating system is asked for in many places: time, small files, processors, symbols of
  * libraries. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -33,6 +34,19 @@ int pl_read_small(const char *path, void *to, size_t size)
 	if (fd >= 0)
 		close(fd);
 	return (int)n;
+}
+
+void pl_remove_folder(const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+			unlinkat(dirfd(d), e->d_name, 0);
+	if (d)
+		closedir(d);
+	rmdir(path);
 }
 
 /* taskset, containers and batch systems give a process fewer processors than the machine has. The
