@@ -31,7 +31,6 @@ struct inference {
 	uint32_t n_streams;
 	uint32_t *ev, *to, *linked;
 	pl_id *tmp;
-	size_t fitted; /* matches when clocks were estimated */
 };
 
 /* The streams v[0..n) of group g. */
@@ -308,7 +307,6 @@ static int infer_rounds(struct inference *f, struct pl_err *err)
 		{ true, true, true },	{ false, false, false }, { false, true, false },
 		{ false, false, true }, { false, true, true },
 	};
-	uint32_t left = 0;
 	int rc = 0;
 
 	for (size_t r = 0; r < PL_LEN(rounds); r++) {
@@ -324,7 +322,6 @@ static int infer_rounds(struct inference *f, struct pl_err *err)
 		f->stream[i].group = i;
 	for (uint32_t i = 0; i < f->n_streams; i++)
 		PL_TRY(put_group(f, &f->stream[i], 1, i, err));
-	(void)left;
 out:
 	return rc;
 }

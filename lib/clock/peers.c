@@ -238,7 +238,6 @@ out:
 
 static int pair_others(struct peers *g, struct pl_err *err)
 {
-	struct pl_stream *pair[2];
 	uint32_t left = 0, n_groups, doubts;
 	int rc = 0;
 
@@ -252,11 +251,8 @@ static int pair_others(struct peers *g, struct pl_err *err)
 	g->a->rep->doubtful += doubts;
 	for (uint32_t i = 0; i < left; i++)
 		for (uint32_t k = i + 1; k < left; k++)
-			if (g->v[k].group == g->v[i].group) {
-				pair[0] = &g->v[i];
-				pair[1] = &g->v[k];
-				PL_TRY(put_pair(g->a, &pair[0]->s, &pair[1]->s, err));
-			}
+			if (g->v[k].group == g->v[i].group)
+				PL_TRY(put_pair(g->a, &g->v[i].s, &g->v[k].s, err));
 out:
 	return rc;
 }

@@ -171,7 +171,7 @@ struct rankinfo {
 				       * where synchronisation was recorded */
 	size_t n_contexts, cap_contexts;
 	struct op **by_call; /* device operations, grouped by call */
-	size_t n_by_call, cap_by_call;
+	size_t n_by_call;
 	struct corrkey *by_corr; /* ascending */
 	size_t n_by_corr;
 	struct syncrec *sync; /* by correlation */

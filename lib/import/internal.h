@@ -397,8 +397,7 @@ struct pl_track_note {	    /* the metadata events of a track or process; kept fo
 	int32_t sort;
 	bool has_sort;
 	char *pid, *tid; /* as written */
-	uint8_t pid_tok, tid_tok;
-	bool used; /* a track of this segment has it */
+	bool used;	 /* a track of this segment has it */
 };
 struct pl_tracks {
 	struct pl_rows *rows;
