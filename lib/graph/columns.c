@@ -207,21 +207,3 @@ int pl_graph_shape_dup(const struct pl_shape *from, struct pl_shape *to, struct 
 	}
 	return pl_graph_shape_copy_comms(from, to, err);
 }
-
-bool pl_graph_shape_same(const struct pl_shape *a, const struct pl_shape *b, unsigned ignore)
-{
-	if (a->n_nodes != b->n_nodes || a->n_edges != b->n_edges || a->n_entries != b->n_entries ||
-	    (pl_graph_shape_has(a) ^ pl_graph_shape_has(b)) & ~ignore)
-		return false;
-	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++) {
-		const struct pl_node_column *c = &pl_graph_node_columns[i];
-		const void *p = pl_graph_shape_column(a, c);
-
-		if (p && !(c->bit & ignore) &&
-		    memcmp(p, pl_graph_shape_column(b, c), a->n_nodes * c->size) != 0)
-			return false;
-	}
-	return !memcmp(a->off, b->off, (a->n_nodes + (size_t)1) * sizeof(*a->off)) &&
-	       (!a->n_edges || (!memcmp(a->src, b->src, a->n_edges * sizeof(*a->src)) &&
-				!memcmp(a->etype, b->etype, a->n_edges)));
-}

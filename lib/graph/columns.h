@@ -107,7 +107,5 @@ int pl_graph_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to,
 /* The zeroed shape `to` becomes a copy. */
 int pl_graph_shape_dup(const struct pl_shape *from, struct pl_shape *to,
 		       struct pl_err *err) PL_MUST;
-/* The same structure and the same values in every column but those of `ignore`? */
-bool pl_graph_shape_same(const struct pl_shape *a, const struct pl_shape *b, unsigned ignore);
 
 #endif
