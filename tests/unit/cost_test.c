@@ -469,6 +469,14 @@ static void contend(struct jobg *j, int name, double slowed, pl_ns wait, int64_t
 	}
 }
 
+static void job_on_threads(struct jobg *j, struct topo *x)
+{
+	make_topo(x, 1, RANKS, 10, 100, 10, 100, false);
+	job_init(j, 5, 8000);
+	for (size_t i = 0; i < j->g.n_res; i++)
+		j->g.res[i].track_type = PL_T_THREAD;
+}
+
 static void contention(bool small)
 {
 	struct pl_cost_comm m = { .kind = PL_K_COLLECTIVE, .coll = PL_COLL_ALLREDUCE, .n = RANKS };
@@ -479,10 +487,7 @@ static void contention(bool small)
 	struct jobg j;
 	struct topo x;
 
-	make_topo(&x, 1, RANKS, 10, 100, 10, 100, false);
-	job_init(&j, 5, 8000);
-	for (size_t i = 0; i < j.g.n_res; i++)
-		j.g.res[i].track_type = PL_T_THREAD;
+	job_on_threads(&j, &x);
 	for (int i = 0; i < 24; i++) {
 		contend(&j, 0, 1.5, 300000, 32000000, false);
 		contend(&j, 0, 1.5, 100000, 8000000, true);
@@ -527,10 +532,7 @@ static void contention_of_others(void)
 	struct jobg j;
 	struct topo x;
 
-	make_topo(&x, 1, RANKS, 10, 100, 10, 100, false);
-	job_init(&j, 5, 8000);
-	for (size_t i = 0; i < j.g.n_res; i++)
-		j.g.res[i].track_type = PL_T_THREAD;
+	job_on_threads(&j, &x);
 	for (int i = 0; i < 24; i++) {
 		contend(&j, 0, 1.5, 0, 32000000, false);
 		contend(&j, 4, 1.5, 0, 32000000, false);

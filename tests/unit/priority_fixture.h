@@ -163,17 +163,6 @@ out:
 	return rc;
 }
 
-static void run(struct pl_graph *g)
-{
-	const struct pl_shape *s = &g->shape[0];
-	struct pl_gstep *st = &g->step[0];
-
-	for (uint32_t i = 0; i < s->n_nodes; i++)
-		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
-			st->start[i] =
-				pl_max_i64(st->start[i], st->start[s->src[e]] + st->dur[s->src[e]]);
-}
-
 /* A layer waits for all gradients, or for its own. */
 enum shape { TOGETHER, APART };
 
@@ -198,19 +187,9 @@ static inline bool turned_init(struct turned *x, uint64_t seed, enum shape shape
 		x->bytes[i] = 10 + (int64_t)(pl_rng_next(&rng) % 4000);
 	}
 	x->late[1] = (pl_ns)(pl_rng_next(&rng) % 200);
-	PL_TRY(pl_alloc(&g->shape, 1, sizeof(*g->shape), err));
-	g->n_shapes = g->cap_shapes = 1;
-	PL_TRY(shape_arrays(&g->shape[0], err));
-	if (!g->shape[0].bytes)
-		PL_TRY(pl_alloc(&g->shape[0].bytes, MAX_NODES, sizeof(int64_t), err));
-	for (uint32_t i = 0; i < MAX_NODES; i++)
-		g->shape[0].bytes[i] = -1;
-	PL_TRY(pl_alloc(&g->step, 1, sizeof(*g->step), err));
-	g->n_steps = g->cap_steps = 1;
-	PL_TRY(pl_alloc(&g->step[0].start, MAX_NODES, sizeof(pl_ns), err));
-	PL_TRY(pl_alloc(&g->step[0].dur, MAX_NODES, sizeof(pl_ns), err));
+	PL_TRY(one_step_with_bytes(g, err));
 	PL_TRY(put_step(x, shape == APART, err));
-	run(g);
+	start_early(g);
 	PL_TRY(pl_derive_describe(g, err));
 	x->s = pl_sim_new(g, err);
 	rc = x->s ? pl_sim_edit(x->s, 0, 1, &x->e, err) : err->code;

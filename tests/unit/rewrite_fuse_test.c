@@ -27,14 +27,8 @@ static int begin(struct job *j, const pl_ns *dur, struct pl_err *err)
 
 	*j = (struct job){ .ranks = 1, .per_rank = 2 };
 	PL_TRY(job_tables(j, err));
-	PL_TRY(pl_alloc(&g->shape, 1, sizeof(*g->shape), err));
-	g->n_shapes = g->cap_shapes = 1;
+	PL_TRY(one_step(g, err));
 	s = &g->shape[0];
-	PL_TRY(shape_arrays(s, err));
-	PL_TRY(pl_alloc(&g->step, 1, sizeof(*g->step), err));
-	g->n_steps = g->cap_steps = 1;
-	PL_TRY(pl_alloc(&g->step[0].start, MAX_NODES, sizeof(pl_ns), err));
-	PL_TRY(pl_alloc(&g->step[0].dur, MAX_NODES, sizeof(pl_ns), err));
 	n = add_node(s, PL_N_OP, PL_RO_MARK, PL_K_STEP, 0, j->name[7]);
 	s->flags[n] = PL_NF_STEP_BEGIN;
 	for (uint32_t i = 0; i < 3; i++) {

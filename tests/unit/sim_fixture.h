@@ -88,6 +88,48 @@ out:
 	return rc;
 }
 
+/* A graph of one shape without nodes and of one step of it. */
+__attribute__((unused)) static int one_step(struct pl_graph *g, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(pl_alloc(&g->shape, 1, sizeof(*g->shape), err));
+	g->n_shapes = g->cap_shapes = 1;
+	PL_TRY(shape_arrays(&g->shape[0], err));
+	PL_TRY(pl_alloc(&g->step, 1, sizeof(*g->step), err));
+	g->n_steps = g->cap_steps = 1;
+	PL_TRY(pl_alloc(&g->step[0].start, MAX_NODES, sizeof(pl_ns), err));
+	PL_TRY(pl_alloc(&g->step[0].dur, MAX_NODES, sizeof(pl_ns), err));
+out:
+	return rc;
+}
+
+/* The same where each node has a number of bytes, unknown so far. */
+__attribute__((unused)) static int one_step_with_bytes(struct pl_graph *g, struct pl_err *err)
+{
+	int rc;
+
+	PL_TRY(one_step(g, err));
+	if (!g->shape[0].bytes)
+		PL_TRY(pl_alloc(&g->shape[0].bytes, MAX_NODES, sizeof(int64_t), err));
+	for (uint32_t i = 0; i < MAX_NODES; i++)
+		g->shape[0].bytes[i] = -1;
+out:
+	return rc;
+}
+
+/* Starts each node of the only step as soon as those before it have ended. */
+__attribute__((unused)) static void start_early(struct pl_graph *g)
+{
+	const struct pl_shape *s = &g->shape[0];
+	struct pl_gstep *st = &g->step[0];
+
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+			st->start[i] =
+				pl_max_i64(st->start[i], st->start[s->src[e]] + st->dur[s->src[e]]);
+}
+
 static uint32_t add_node(struct pl_shape *s, uint8_t type, uint8_t role, uint8_t kind, pl_id res,
 			 pl_id name)
 {

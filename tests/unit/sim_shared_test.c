@@ -62,14 +62,8 @@ static int queue_graph(struct job *j, const struct user *u, uint32_t places, str
 	PL_TRY(job_tables(j, err));
 	g->res[0].track_type = PL_T_LINK;
 	g->res[0].capacity = places;
-	PL_TRY(pl_alloc(&g->shape, 1, sizeof(*g->shape), err));
-	g->n_shapes = g->cap_shapes = 1;
+	PL_TRY(one_step(g, err));
 	s = &g->shape[0];
-	PL_TRY(shape_arrays(s, err));
-	PL_TRY(pl_alloc(&g->step, 1, sizeof(*g->step), err));
-	g->n_steps = g->cap_steps = 1;
-	PL_TRY(pl_alloc(&g->step[0].start, MAX_NODES, sizeof(pl_ns), err));
-	PL_TRY(pl_alloc(&g->step[0].dur, MAX_NODES, sizeof(pl_ns), err));
 	for (int i = 0; i < USERS; i++) {
 		uint32_t n = add_node(s, PL_N_DELAY, PL_RO_NONE, PL_K_OTHER, PL_NONE, j->name[0]);
 
