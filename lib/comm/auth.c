@@ -1,10 +1,10 @@
 /*
  * Authentication: proofs that a process knows the token of the job.
  *
- * A proof is BLAKE2s-256 (RFC 7693) of the token, which fills the first two blocks, and of what is
- * proved. A prefix is enough for a key, because BLAKE2 has no length extension. Tokens that are
- * made here have 256 random bits, so whoever has seen proofs cannot guess them; a short token of
- * the user can be guessed by trying.
+ * A proof is the hash BLAKE2s-256 (RFC 7693) of the token and the message. The token is padded to
+ * two blocks. It can be a plain prefix of the message, because BLAKE2 has no length extension. A
+ * token that paceline makes has 256 random bits, so nobody can guess it from a proof. A short token
+ * of the user can be guessed by trying.
  */
 #include <string.h>
 #include <sys/random.h>

@@ -71,7 +71,7 @@ static void put_types(void *report, struct pl_table *t)
 			pl_table_row(t, pl_graph_node_type_name(i), s->type[i]);
 }
 
-/* Columns of what is counted by a word, and a row for each count that is not 0. */
+/* A table of counts: a word and a count in each row; counts of 0 have no row. */
 #define TALLY_COLS(word)                                                                           \
 	{                                                                                          \
 		{ word, word, PL_CELL_STR, 0 }, { "count", "count", PL_CELL_I64, 0 },              \

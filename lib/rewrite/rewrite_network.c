@@ -25,7 +25,7 @@ struct comm_key { /* equal in every byte: of one class */
 	uint16_t direct;  /* each rank sent what it had to each other rank */
 };
 struct rw_comms {
-	uint32_t **class; /* [shape][node]: PL_NONE of what is no communication */
+	uint32_t **class; /* [shape][node]; PL_NONE: no communication */
 	size_t n_shapes;
 	struct pl_intern keys; /* struct comm_key of each class */
 	struct pl_cost_sides sides;

@@ -37,9 +37,9 @@ int pl_search_noise_find(const struct pl_graph *g, struct pl_search_noise *noise
 
 struct pl_search_opts {
 	enum pl_preset preset;
-	/* Standard errors of what the steps of the graph stand for, for a graph whose steps were
-	 * folded or left out; all 0: measured from the graph's own steps. Ranks that are alike
-	 * within the noise are simulated as one. */
+	/* Standard errors of the times in the graph. A caller that folds steps or leaves steps out
+	 * measures them before that; all 0: the search measures them from the steps of the graph.
+	 * Ranks that are alike within the noise are simulated as one. */
 	struct pl_search_noise noise;
 	pl_ns limit_ns;	     /* wall time; 0: none */
 	int64_t evaluations; /* simulations; 0: none */
