@@ -20,10 +20,8 @@ static int pick(struct pl_graph *g, const int64_t *pair, size_t n, struct pl_err
 {
 	const struct pl_graph_part part = { .step = pair, .n_steps = n };
 	struct pl_graph out;
-	int rc = pl_graph_pick(g, &part, &out, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_graph_pick(g, &part, &out, err));
 	pl_graph_fini(g);
 	*g = out;
 	return 0;
@@ -66,12 +64,9 @@ static int pick_median(struct pl_graph *g, struct pl_err *err)
 static int fold(struct pl_graph *g, bool median, size_t *n, struct pl_err *err)
 {
 	struct pl_graph out;
-	int rc;
 
 	pl_graph_init(&out);
-	rc = pl_sim_fold(g, median, &out, n, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_sim_fold(g, median, &out, n, err));
 	pl_graph_fini(g);
 	*g = out;
 	return 0;

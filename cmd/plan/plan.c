@@ -134,11 +134,7 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 	PL_TRY(choose_steps(c, g, &o.noise, err));
 	pl_progress("searching");
 	name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
-	p->base = pl_arena_dup(&p->arena, name, strlen(name));
-	if (!p->base) {
-		rc = pl_fail(err, PL_ENOMEM, "out of memory (a name)");
-		goto out;
-	}
+	PL_TRY(pl_dup(&p->arena, &p->base, name, err));
 	PL_TRY(pl_buf_put(&p->provenance, g->provenance.p, g->provenance.n, err));
 	rc = pl_search(g, &cost, &o, p, err);
 	if (stopped)

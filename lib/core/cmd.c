@@ -155,26 +155,23 @@ static int put_quoted(struct pl_buf *b, const char *arg, struct pl_err *err)
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 				    "@%_+=:,./-";
 	bool escapes = false;
-	int rc;
 
 	if (*arg && !arg[strspn(arg, plain)])
 		return pl_buf_printf(b, err, " %s", arg);
 	for (const char *p = arg; *p; p++)
 		escapes |= (unsigned char)*p < ' ' || *p == 0x7f;
-	PL_TRY(pl_buf_printf(b, err, escapes ? " $'" : " '"));
+	PL_CHECK(pl_buf_printf(b, err, escapes ? " $'" : " '"));
 	for (const char *p = arg; *p; p++) {
 		if (escapes && ((unsigned char)*p < ' ' || *p == 0x7f))
-			PL_TRY(pl_buf_printf(b, err, "\\%03o", (unsigned)*p));
+			PL_CHECK(pl_buf_printf(b, err, "\\%03o", (unsigned)*p));
 		else if (escapes && (*p == '\'' || *p == '\\'))
-			PL_TRY(pl_buf_printf(b, err, "\\%c", *p));
+			PL_CHECK(pl_buf_printf(b, err, "\\%c", *p));
 		else if (*p == '\'')
-			PL_TRY(pl_buf_printf(b, err, "'\\''"));
+			PL_CHECK(pl_buf_printf(b, err, "'\\''"));
 		else
-			PL_TRY(pl_buf_put(b, p, 1, err));
+			PL_CHECK(pl_buf_put(b, p, 1, err));
 	}
-	rc = pl_buf_put(b, "'", 1, err);
-out:
-	return rc;
+	return pl_buf_put(b, "'", 1, err);
 }
 
 int pl_provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err)

@@ -68,6 +68,8 @@ struct pl_err {
 int pl_fail(struct pl_err *err, int code, const char *fmt, ...) PL_PRINTF(3, 4);
 /* The same for a failed system call: PL_EIO (PL_ENOMEM for ENOMEM), text of errno appended. */
 int pl_fail_sys(struct pl_err *err, const char *fmt, ...) PL_PRINTF(2, 3);
+/* Record the failure `why`, if it is one and none is recorded yet, and return its code. */
+int pl_fail_as(struct pl_err *err, const struct pl_err *why);
 /*
  * Put "context: " before the message; a name that ends the context and begins the message, up to
  * its colon, is said once. Returns err->code.
@@ -75,6 +77,14 @@ int pl_fail_sys(struct pl_err *err, const char *fmt, ...) PL_PRINTF(2, 3);
 int pl_wrap(struct pl_err *err, const char *fmt, ...) PL_PRINTF(2, 3);
 int pl_exit_status(int code);
 
+/* The failure of the call is that of the function: at once, or where it frees what it holds. */
+#define PL_CHECK(call)                                                                             \
+	do {                                                                                       \
+		int rc_ = (call);                                                                  \
+                                                                                                   \
+		if (rc_ < 0)                                                                       \
+			return rc_;                                                                \
+	} while (0)
 #define PL_TRY(call)                                                                               \
 	do {                                                                                       \
 		if ((rc = (call)) < 0)                                                             \
@@ -155,7 +165,10 @@ void *pl_arena_take(struct pl_arena *a, size_t size); /* 8-byte aligned, not cle
 int pl_arena_array(struct pl_arena *a, void *out, size_t n, size_t size,
 		   struct pl_err *err) PL_MUST;
 char *pl_arena_dup(struct pl_arena *a, const char *s, size_t n); /* NUL appended; NULL */
-void pl_arena_reset(struct pl_arena *a);			 /* keeps the first chunk */
+/* *(char **)out = a copy of the text, in the arena or, without one, for pl_free(); NULL on failure.
+ */
+int pl_dup(struct pl_arena *a, void *out, const char *s, struct pl_err *err) PL_MUST;
+void pl_arena_reset(struct pl_arena *a); /* keeps the first chunk */
 void pl_arena_fini(struct pl_arena *a);
 
 /* ---- strings by id --------------------------------------------------------------------- */

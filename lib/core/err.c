@@ -42,6 +42,13 @@ int pl_fail_sys(struct pl_err *err, const char *fmt, ...)
 	return code;
 }
 
+int pl_fail_as(struct pl_err *err, const struct pl_err *why)
+{
+	if (why->code && err && !err->code)
+		*err = *why;
+	return why->code;
+}
+
 /* Length of the part of msg, up to its colon, that repeats the end of head, such as a file's name.
  */
 static size_t said(const char *head, const char *msg)

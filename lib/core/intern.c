@@ -54,10 +54,8 @@ static int rehash(struct pl_intern *t, struct pl_err *err)
 {
 	size_t size = t->slot ? (t->mask + 1) * 2 : 256;
 	uint64_t *slot;
-	int rc = pl_alloc(&slot, size, sizeof(*slot), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&slot, size, sizeof(*slot), err));
 	for (size_t i = 0; i < t->n; i++) {
 		uint64_t h = pl_hash(t->str[i], t->len[i]);
 		size_t k = h & (size - 1);
@@ -92,11 +90,8 @@ int pl_intern_add(struct pl_intern *t, const char *s, size_t n, pl_id *id, struc
 	char *copy;
 	int rc;
 
-	if (PL_UNLIKELY(!t->slot || t->n * 2 > t->mask)) {
-		rc = rehash(t, err);
-		if (rc < 0)
-			return rc;
-	}
+	if (PL_UNLIKELY(!t->slot || t->n * 2 > t->mask))
+		PL_CHECK(rehash(t, err));
 	k = probe(t, s, n, h);
 	if (PL_LIKELY(t->slot[k])) {
 		*id = (pl_id)t->slot[k] - 1;

@@ -138,10 +138,7 @@ int pl_buf_need(struct pl_buf *b, size_t more, struct pl_err *err)
 
 int pl_buf_put(struct pl_buf *b, const void *p, size_t n, struct pl_err *err)
 {
-	int rc = pl_buf_need(b, n, err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_buf_need(b, n, err));
 	if (n)
 		memcpy(b->p + b->n, p, n);
 	b->n += n;
@@ -151,16 +148,14 @@ int pl_buf_put(struct pl_buf *b, const void *p, size_t n, struct pl_err *err)
 int pl_buf_printf(struct pl_buf *b, struct pl_err *err, const char *fmt, ...)
 {
 	va_list ap;
-	int n, rc;
+	int n;
 
 	va_start(ap, fmt);
 	n = vsnprintf(NULL, 0, fmt, ap);
 	va_end(ap);
 	if (n < 0)
 		return pl_fail(err, PL_EINTERNAL, "cannot format \"%s\"", fmt);
-	rc = pl_buf_need(b, (size_t)n + 1, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_buf_need(b, (size_t)n + 1, err));
 	va_start(ap, fmt);
 	vsnprintf((char *)b->p + b->n, (size_t)n + 1, fmt, ap);
 	va_end(ap);
@@ -214,6 +209,7 @@ int pl_arena_array(struct pl_arena *a, void *out, size_t n, size_t size, struct 
 	memcpy(out, &p, sizeof(p));
 	return 0;
 }
+
 char *pl_arena_dup(struct pl_arena *a, const char *s, size_t n)
 {
 	char *p = pl_arena_take(a, n + 1);
@@ -223,6 +219,14 @@ char *pl_arena_dup(struct pl_arena *a, const char *s, size_t n)
 		p[n] = '\0';
 	}
 	return p;
+}
+
+int pl_dup(struct pl_arena *a, void *out, const char *s, struct pl_err *err)
+{
+	char *p = a ? pl_arena_dup(a, s, strlen(s)) : pl_strdup(s);
+
+	memcpy(out, &p, sizeof(p));
+	return p ? 0 : pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", strlen(s) + 1);
 }
 
 void pl_arena_reset(struct pl_arena *a)

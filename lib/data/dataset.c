@@ -17,22 +17,17 @@
 
 int pl_parts_cut(struct pl_parts *p, const char *s, struct pl_err *err)
 {
-	int rc = 0;
-
-	p->text = pl_strdup(s);
-	if (!p->text)
-		return pl_fail(err, PL_ENOMEM, "out of memory (the description of data)");
+	PL_CHECK(pl_dup(NULL, &p->text, s, err));
 	for (char *at = p->text; at;) {
 		char *comma = strchr(at, ',');
 
 		if (comma)
 			*comma = '\0';
-		PL_TRY(pl_grow(&p->part, &p->cap, p->n + 1, sizeof(*p->part), err));
+		PL_CHECK(pl_grow(&p->part, &p->cap, p->n + 1, sizeof(*p->part), err));
 		p->part[p->n++] = at;
 		at = comma ? comma + 1 : NULL;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 void pl_parts_fini(struct pl_parts *p)
@@ -107,10 +102,7 @@ static int shape_of(struct pl_dataset *d, const struct pl_array *a, const char *
 static int take_floats(const struct pl_array *a, size_t each, const char *what, const char *path,
 		       float **out, struct pl_err *err)
 {
-	int rc = pl_alloc(out, a->n, sizeof(**out), err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(out, a->n, sizeof(**out), err));
 	pl_dtype_f32(a->dtype, a->data.p, a->n, *out);
 	for (size_t i = 0; i < a->n; i++)
 		if (!isfinite((*out)[i]))
@@ -130,16 +122,14 @@ static int take_classes(struct pl_dataset *d, const struct pl_array *a, const ch
 			struct pl_err *err)
 {
 	size_t at = 0;
-	int rc;
 
-	PL_TRY(pl_alloc(&d->y, d->n, sizeof(*d->y), err));
+	PL_CHECK(pl_alloc(&d->y, d->n, sizeof(*d->y), err));
 	if (!pl_dtype_i32(a->dtype, a->data.p, d->n, PL_CLASSES_MAX - 1, d->y, &at))
 		return pl_fail(err, PL_EDATA, "%s: label %zu is no class from 0 to %d", path, at,
 			       PL_CLASSES_MAX - 1);
 	for (size_t i = 0; i < d->n; i++)
 		d->classes = d->y[i] >= d->classes ? d->y[i] + 1 : d->classes;
-out:
-	return rc;
+	return 0;
 }
 
 static int take_targets(struct pl_dataset *d, const struct pl_array *a, const char *path,
@@ -216,12 +206,9 @@ int pl_dataset_open(const char *spec, uint64_t seed, struct pl_dataset *d, struc
 	if (rc >= 0)
 		rc = open_parts(spec, n, &p, seed, d, &why);
 	pl_parts_fini(&p);
-	if (rc < 0) {
+	if (rc < 0)
 		pl_dataset_fini(d);
-		if (err && !err->code)
-			*err = why;
-	}
-	return rc < 0 ? rc : 0;
+	return pl_fail_as(err, &why);
 }
 
 void pl_dataset_fini(struct pl_dataset *d)

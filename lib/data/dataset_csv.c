@@ -82,7 +82,6 @@ static int give_roles(struct reader *r, const struct pl_csv_row *row, struct pl_
 static int read_header(struct reader *r, const struct pl_csv_row *row, struct pl_err *err)
 {
 	struct pl_dataset *d = r->d;
-	int rc;
 
 	if (row->n < 2 || row->n > COLUMNS_MAX)
 		return pl_fail(err, PL_EDATA,
@@ -92,15 +91,15 @@ static int read_header(struct reader *r, const struct pl_csv_row *row, struct pl
 	for (size_t i = 0; i < row->n; i++) {
 		pl_id id;
 
-		PL_TRY(pl_intern_add(&r->column, row->field[i], row->len[i], &id, err));
+		PL_CHECK(pl_intern_add(&r->column, row->field[i], row->len[i], &id, err));
 		if (id != i)
 			return pl_fail(err, PL_EDATA,
 				       "%s: line %lld: two columns are named \"%.100s\"", r->file,
 				       (long long)row->line, row->field[i]);
 	}
 	r->n_columns = row->n;
-	PL_TRY(pl_alloc(&r->role, row->n, 1, err));
-	PL_TRY(give_roles(r, row, err));
+	PL_CHECK(pl_alloc(&r->role, row->n, 1, err));
+	PL_CHECK(give_roles(r, row, err));
 	d->n_dims = 1;
 	for (size_t i = 0; i < row->n; i++) {
 		d->dim[0] += r->role[i] == R_VALUE;
@@ -111,8 +110,7 @@ static int read_header(struct reader *r, const struct pl_csv_row *row, struct pl
 			       r->file, (long long)row->line);
 	pl_dataset_size(d);
 	r->header = true;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- samples ------------------------------------------------------------------------------------
@@ -135,18 +133,16 @@ static int number(const struct reader *r, const struct pl_csv_row *row, size_t i
 static int room(struct reader *r, struct pl_err *err)
 {
 	struct pl_dataset *d = r->d;
-	int rc;
 
 	if ((d->n + 1) * d->size > PL_VALUES_MAX)
 		return pl_fail(err, PL_ELIMIT, "%s: more than %zu values", r->file, PL_VALUES_MAX);
-	PL_TRY(pl_grow(&d->x, &r->cap_x, (d->n + 1) * d->size, sizeof(*d->x), err));
+	PL_CHECK(pl_grow(&d->x, &r->cap_x, (d->n + 1) * d->size, sizeof(*d->x), err));
 	if (d->n_targets)
-		PL_TRY(pl_grow(&d->target, &r->cap_target, (d->n + 1) * (size_t)d->n_targets,
-			       sizeof(*d->target), err));
+		PL_CHECK(pl_grow(&d->target, &r->cap_target, (d->n + 1) * (size_t)d->n_targets,
+				 sizeof(*d->target), err));
 	else
-		PL_TRY(pl_grow(&d->y, &r->cap_y, d->n + 1, sizeof(*d->y), err));
-out:
-	return rc;
+		PL_CHECK(pl_grow(&d->y, &r->cap_y, d->n + 1, sizeof(*d->y), err));
+	return 0;
 }
 
 static int read_sample(struct reader *r, const struct pl_csv_row *row, struct pl_err *err)
@@ -154,22 +150,21 @@ static int read_sample(struct reader *r, const struct pl_csv_row *row, struct pl
 	struct pl_dataset *d = r->d;
 	float *x, *t;
 	pl_id id;
-	int rc;
 
 	if (row->n != r->n_columns)
 		return pl_fail(err, PL_EDATA,
 			       "%s: line %lld: %zu columns, where the header has %zu", r->file,
 			       (long long)row->line, row->n, r->n_columns);
-	PL_TRY(room(r, err));
+	PL_CHECK(room(r, err));
 	x = d->x + d->n * d->size;
 	t = d->target ? d->target + d->n * (size_t)d->n_targets : NULL;
 	for (size_t i = 0; i < row->n; i++) {
 		if (r->role[i] == R_VALUE) {
-			PL_TRY(number(r, row, i, x++, err));
+			PL_CHECK(number(r, row, i, x++, err));
 		} else if (r->role[i] == R_TARGET) {
-			PL_TRY(number(r, row, i, t++, err));
+			PL_CHECK(number(r, row, i, t++, err));
 		} else {
-			PL_TRY(pl_intern_add(&r->label, row->field[i], row->len[i], &id, err));
+			PL_CHECK(pl_intern_add(&r->label, row->field[i], row->len[i], &id, err));
 			if (id >= PL_CLASSES_MAX || !row->len[i])
 				return pl_fail(err, PL_EDATA,
 					       "%s: line %lld: %s; is the column a target?",
@@ -180,8 +175,7 @@ static int read_sample(struct reader *r, const struct pl_csv_row *row, struct pl
 		}
 	}
 	d->n++;
-out:
-	return rc;
+	return 0;
 }
 
 static int on_row(void *arg, const struct pl_csv_row *row, struct pl_err *err)
@@ -220,20 +214,15 @@ static int name_classes(struct reader *r, int32_t *class, struct pl_err *err)
 {
 	struct pl_dataset *d = r->d;
 	size_t n = r->label.n;
-	int rc;
 
-	PL_TRY(pl_alloc(&d->word, n, sizeof(*d->word), err));
+	PL_CHECK(pl_alloc(&d->word, n, sizeof(*d->word), err));
 	d->n_words = n;
-	for (pl_id i = 0; i < n; i++) {
-		d->word[i] = pl_strdup(pl_intern_get(&r->label, i));
-		if (!d->word[i])
-			return pl_fail(err, PL_ENOMEM, "out of memory (names of classes)");
-	}
+	for (pl_id i = 0; i < n; i++)
+		PL_CHECK(pl_dup(NULL, &d->word[i], pl_intern_get(&r->label, i), err));
 	pl_sort(d->word, n, sizeof(*d->word), pl_compare_str);
 	for (size_t i = 0; i < n; i++)
 		class[pl_intern_find(&r->label, d->word[i], strlen(d->word[i]))] = (int32_t)i;
-out:
-	return rc;
+	return 0;
 }
 
 static int make_classes(struct reader *r, struct pl_err *err)
@@ -258,10 +247,9 @@ int pl_dataset_csv(const struct pl_parts *p, struct pl_dataset *d, struct pl_err
 {
 	struct reader r = { .p = p, .d = d, .file = p->part[0] };
 	struct pl_in *in;
-	int rc = check_parts(p, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(check_parts(p, err));
 	in = pl_in_open_any(r.file, err);
 	if (!in)
 		return err->code;

@@ -173,20 +173,19 @@ static int make_pattern(const struct pl_dataset *d, uint64_t key, float *out, st
 {
 	uint64_t rng = key;
 	float *grid;
-	int planes, h, w, rc;
+	int planes, h, w;
 
 	if (!image(d, &planes, &h, &w)) {
 		for (size_t i = 0; i < d->size; i++)
 			out[i] = normal(&rng);
 		return 0;
 	}
-	PL_TRY(pl_alloc(&grid, (size_t)(h / GRID + 2) * (size_t)(w / GRID + 2), sizeof(*grid),
-			err));
+	PL_CHECK(pl_alloc(&grid, (size_t)(h / GRID + 2) * (size_t)(w / GRID + 2), sizeof(*grid),
+			  err));
 	for (int c = 0; c < planes; c++)
 		plane(&rng, h, w, grid, out + (size_t)c * (size_t)h * (size_t)w);
 	pl_free(grid);
-out:
-	return rc;
+	return 0;
 }
 
 /* The pattern moved by (dy, dx), 0 where it does not reach, and noise. */
@@ -278,11 +277,10 @@ static int make_tokens(const struct options *o, uint64_t seed, struct pl_dataset
 	/* of eight equal chances, which successor */
 	static const uint8_t which[8] = { 0, 0, 0, 0, 1, 1, 2, 3 };
 	uint64_t rng = pl_dataset_hash(seed, S_TOKEN, 0), at = 0;
-	int rc;
 
 	d->n = (size_t)o->tokens;
 	d->vocab = (int)o->vocab;
-	PL_TRY(pl_alloc(&d->token, d->n, sizeof(*d->token), err));
+	PL_CHECK(pl_alloc(&d->token, d->n, sizeof(*d->token), err));
 	for (size_t i = 0; i < d->n; i++) {
 		uint64_t vocab = (uint64_t)d->vocab, k = which[pl_rng_next(&rng) >> 61];
 
@@ -290,26 +288,21 @@ static int make_tokens(const struct options *o, uint64_t seed, struct pl_dataset
 		at = pl_dataset_hash(seed, S_CHAIN, 4 * at + k) % (vocab / 4) * 4 + k;
 		d->token[i] = (int32_t)at;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_dataset_synthetic(const struct pl_parts *p, uint64_t seed, struct pl_dataset *d,
 			 struct pl_err *err)
 {
 	struct options o = { .noise = 1 };
-	int rc = options(p, &o, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(options(p, &o, err));
 	if (o.tokens)
 		return make_tokens(&o, seed, d, err);
 	d->n = (size_t)o.samples;
 	d->n_dims = o.n_dims;
 	memcpy(d->dim, o.dim, sizeof(d->dim));
 	pl_dataset_size(d);
-	PL_TRY(pl_alloc(&d->x, d->n * d->size, sizeof(*d->x), err));
-	rc = o.targets ? make_targets(&o, seed, d, err) : make_classes(&o, seed, d, err);
-out:
-	return rc;
+	PL_CHECK(pl_alloc(&d->x, d->n * d->size, sizeof(*d->x), err));
+	return o.targets ? make_targets(&o, seed, d, err) : make_classes(&o, seed, d, err);
 }

@@ -20,19 +20,13 @@ static bool ends_with(const char *s, const char *end)
 /* One string a token, of its bytes. */
 static int name_bytes(struct pl_dataset *d, const int32_t *id, struct pl_err *err)
 {
-	int rc = pl_alloc(&d->word, (size_t)d->vocab, sizeof(*d->word), err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&d->word, (size_t)d->vocab, sizeof(*d->word), err));
 	d->n_words = (size_t)d->vocab;
 	for (int c = 0; c < 256; c++) {
 		char s[2] = { (char)c, 0 };
 
-		if (id[c] < 0)
-			continue;
-		d->word[id[c]] = pl_strdup(s);
-		if (!d->word[id[c]])
-			return pl_fail(err, PL_ENOMEM, "out of memory (names of tokens)");
+		if (id[c] >= 0)
+			PL_CHECK(pl_dup(NULL, &d->word[id[c]], s, err));
 	}
 	return 0;
 }
@@ -41,36 +35,31 @@ static int from_bytes(struct pl_dataset *d, const struct pl_buf *b, struct pl_er
 {
 	int32_t id[256];
 	bool seen[256] = { false };
-	int rc;
 
 	for (size_t i = 0; i < b->n; i++)
 		seen[b->p[i]] = true;
 	for (int c = 0; c < 256; c++)
 		id[c] = seen[c] ? d->vocab++ : -1;
-	PL_TRY(pl_alloc(&d->token, b->n, sizeof(*d->token), err));
+	PL_CHECK(pl_alloc(&d->token, b->n, sizeof(*d->token), err));
 	for (size_t i = 0; i < b->n; i++)
 		d->token[i] = id[b->p[i]];
 	d->n = b->n;
-	rc = name_bytes(d, id, err);
-out:
-	return rc;
+	return name_bytes(d, id, err);
 }
 
 static int from_numbers(struct pl_dataset *d, unsigned dtype, const struct pl_buf *b,
 			const char *file, struct pl_err *err)
 {
 	size_t at = 0;
-	int rc;
 
 	d->n = b->n / pl_dtype_size(dtype);
-	PL_TRY(pl_alloc(&d->token, d->n, sizeof(*d->token), err));
+	PL_CHECK(pl_alloc(&d->token, d->n, sizeof(*d->token), err));
 	if (!pl_dtype_i32(dtype, b->p, d->n, INT32_MAX - 1, d->token, &at))
 		return pl_fail(err, PL_EDATA, "%s: element %zu is no token: a whole number from 0",
 			       file, at);
 	for (size_t i = 0; i < d->n; i++)
 		d->vocab = d->token[i] >= d->vocab ? d->token[i] + 1 : d->vocab;
-out:
-	return rc;
+	return 0;
 }
 
 static int read_tokens(struct pl_in *in, enum type type, const char *file, struct pl_dataset *d,
@@ -80,10 +69,10 @@ static int read_tokens(struct pl_in *in, enum type type, const char *file, struc
 	struct pl_buf b = { 0 };
 	const uint8_t *p;
 	int64_t n = pl_in_peek(in, 6, &p, err);
-	int rc = (int)pl_min_i64(n, 0);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	if (n < 0)
+		return (int)n;
 	if (type == T_ANY && pl_npy_probe(p, (size_t)n)) {
 		PL_TRY(pl_npy_read(in, &a, err));
 		PL_TRY(from_numbers(d, a.dtype, &a.data, file, err));

@@ -180,13 +180,12 @@ int pl_array_count(struct pl_array *a, struct pl_err *err)
 int pl_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err)
 {
 	size_t left = n;
-	int rc = 0;
 
 	while (left) {
 		size_t step = pl_min_size(left, TAKE_STEP);
 		int64_t got;
 
-		PL_TRY(pl_buf_need(b, step, err));
+		PL_CHECK(pl_buf_need(b, step, err));
 		got = pl_in_read(in, b->p + b->n, step, err);
 		if (got < 0)
 			return (int)got;
@@ -198,8 +197,7 @@ int pl_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *e
 		b->n += (size_t)got;
 		left -= (size_t)got;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 void pl_array_swap(struct pl_array *a)

@@ -84,13 +84,10 @@ static int descr(struct scan *s, struct pl_array *a, bool *big, struct pl_err *e
 	};
 	const char *t, *from;
 	size_t n;
-	int rc;
 
 	blanks(s);
 	from = s->p;
-	rc = string(s, &t, &n, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(string(s, &t, &n, err));
 	for (size_t i = 0; n == 3 && strchr("<>|=", *t) && i < PL_LEN(types); i++) {
 		if (memcmp(t + 1, types[i].name, 2) != 0)
 			continue;
@@ -134,7 +131,6 @@ static int dictionary(struct scan *s, struct pl_array *a, bool *big, struct pl_e
 {
 	enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
 	unsigned seen = 0;
-	int rc = 0;
 
 	if (!take(s, '{'))
 		return bad(s, err, "the header is a Python dictionary");
@@ -143,7 +139,7 @@ static int dictionary(struct scan *s, struct pl_array *a, bool *big, struct pl_e
 		unsigned bit;
 		size_t n;
 
-		PL_TRY(string(s, &key, &n, err));
+		PL_CHECK(string(s, &key, &n, err));
 		bit = n == 5 && !memcmp(key, "descr", n)	    ? DESCR
 		      : n == 13 && !memcmp(key, "fortran_order", n) ? ORDER
 		      : n == 5 && !memcmp(key, "shape", n)	    ? SHAPE
@@ -155,9 +151,9 @@ static int dictionary(struct scan *s, struct pl_array *a, bool *big, struct pl_e
 		if (!take(s, ':'))
 			return bad(s, err, "a colon was expected behind the key");
 		if (bit == DESCR)
-			PL_TRY(descr(s, a, big, err));
+			PL_CHECK(descr(s, a, big, err));
 		else if (bit == SHAPE)
-			PL_TRY(shape(s, a, err));
+			PL_CHECK(shape(s, a, err));
 		else if (word(s, "True"))
 			return bad(s, err,
 				   "the array is in Fortran order; save np.ascontiguousarray() of "
@@ -172,8 +168,7 @@ static int dictionary(struct scan *s, struct pl_array *a, bool *big, struct pl_e
 		return bad(s, err, "something stands behind the header's dictionary");
 	if (seen != (DESCR | ORDER | SHAPE))
 		return bad(s, err, "the header lacks descr, fortran_order or shape");
-out:
-	return rc;
+	return 0;
 }
 
 bool pl_npy_probe(const uint8_t *p, size_t n)

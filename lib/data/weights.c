@@ -62,7 +62,6 @@ int pl_weights_add(struct pl_weights *w, const char *name, int n_dims, const int
 {
 	struct pl_weight x = { .dtype = PL_DT_F32, .n_dims = n_dims, .data = data };
 	size_t n = 1;
-	int rc;
 
 	if (n_dims < 0 || n_dims > (int)PL_LEN(x.dim))
 		return pl_fail(err, PL_EINTERNAL, "weights of %d dimensions", n_dims);
@@ -71,30 +70,23 @@ int pl_weights_add(struct pl_weights *w, const char *name, int n_dims, const int
 		n *= (size_t)dim[i];
 	}
 	x.bytes = n * sizeof(*data);
-	PL_TRY(pl_grow(&w->w, &w->cap, w->n + 1, sizeof(*w->w), err));
-	x.name = pl_strdup(name);
-	if (!x.name)
-		return pl_fail(err, PL_ENOMEM, "out of memory (the name of a tensor)");
+	PL_CHECK(pl_grow(&w->w, &w->cap, w->n + 1, sizeof(*w->w), err));
+	PL_CHECK(pl_dup(NULL, &x.name, name, err));
 	w->w[w->n++] = x;
-out:
-	return rc;
+	return 0;
 }
 
 int pl_weights_add_meta(struct pl_weights *w, const char *key, const char *value,
 			struct pl_err *err)
 {
-	int rc = pl_grow(&w->meta, &w->cap_meta, w->n_meta + 2, sizeof(*w->meta), err);
-
-	if (rc < 0)
-		return rc;
-	w->meta[w->n_meta] = pl_strdup(key);
-	w->meta[w->n_meta + 1] = pl_strdup(value);
+	PL_CHECK(pl_grow(&w->meta, &w->cap_meta, w->n_meta + 2, sizeof(*w->meta), err));
+	PL_CHECK(pl_dup(NULL, &w->meta[w->n_meta], key, err));
+	if (pl_dup(NULL, &w->meta[w->n_meta + 1], value, err) < 0) {
+		pl_free(w->meta[w->n_meta]);
+		return PL_ENOMEM;
+	}
 	w->n_meta += 2;
-	if (w->meta[w->n_meta - 2] && w->meta[w->n_meta - 1])
-		return 0;
-	pl_free(w->meta[--w->n_meta]);
-	pl_free(w->meta[--w->n_meta]);
-	return pl_fail(err, PL_ENOMEM, "out of memory (what is said of weights)");
+	return 0;
 }
 
 /* ---- writing ------------------------------------------------------------------------------------

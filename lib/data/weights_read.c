@@ -68,10 +68,8 @@ static int once(struct reader *r, struct pl_intern *t, const char *s, struct pl_
 {
 	size_t n = t->n;
 	pl_id id;
-	int rc = pl_intern_add(t, s, strlen(s), &id, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_intern_add(t, s, strlen(s), &id, err));
 	return id == n ? 0
 		       : pl_fail(err, PL_EDATA, "%s: byte %zu: \"%.200s\" is there twice", r->name,
 				 HEAD + (size_t)(r->j.p - r->j.start), s);
@@ -80,12 +78,11 @@ static int once(struct reader *r, struct pl_intern *t, const char *s, struct pl_
 static int read_meta(struct reader *r, struct pl_err *err)
 {
 	struct pl_weights *w = r->w;
-	int rc;
 
 	if (r->meta)
 		return bad(r, err, "a second __metadata__");
 	r->meta = true;
-	PL_TRY(want(r, PL_JSON_OBJECT, "__metadata__ is an object", err));
+	PL_CHECK(want(r, PL_JSON_OBJECT, "__metadata__ is an object", err));
 	for (;;) {
 		enum pl_json_type t = pl_json_next(&r->j);
 
@@ -93,23 +90,19 @@ static int read_meta(struct reader *r, struct pl_err *err)
 			return 0;
 		if (t != PL_JSON_KEY)
 			return bad(r, err, r->j.what ? r->j.what : "a key was expected");
-		PL_TRY(pl_grow(&w->meta, &w->cap_meta, w->n_meta + 2, sizeof(*w->meta), err));
-		PL_TRY(text(r, &w->meta[w->n_meta], err));
-		PL_TRY(once(r, &r->meta_seen, w->meta[w->n_meta++], err));
-		PL_TRY(want(r, PL_JSON_STRING, "values of __metadata__ are strings", err));
-		PL_TRY(text(r, &w->meta[w->n_meta], err));
+		PL_CHECK(pl_grow(&w->meta, &w->cap_meta, w->n_meta + 2, sizeof(*w->meta), err));
+		PL_CHECK(text(r, &w->meta[w->n_meta], err));
+		PL_CHECK(once(r, &r->meta_seen, w->meta[w->n_meta++], err));
+		PL_CHECK(want(r, PL_JSON_STRING, "values of __metadata__ are strings", err));
+		PL_CHECK(text(r, &w->meta[w->n_meta], err));
 		w->n_meta++;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int read_dtype(struct reader *r, struct pl_weight *x, struct pl_err *err)
 {
-	int rc = want(r, PL_JSON_STRING, "dtype is a string", err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(want(r, PL_JSON_STRING, "dtype is a string", err));
 	for (unsigned t = 0; t < PL_DT_COUNT_; t++)
 		if (strlen(pl_dtype_name(t)) == r->j.len &&
 		    !memcmp(pl_dtype_name(t), r->j.text, r->j.len)) {
@@ -201,10 +194,9 @@ static int read_tensor(struct reader *r, struct pl_err *err)
 	struct pl_weight *x = &r->w->w[r->w->n - 1];
 	int64_t offset[2] = { 0, 0 };
 	size_t bytes;
-	int rc;
 
-	PL_TRY(once(r, &r->seen, x->name, err));
-	PL_TRY(read_members(r, x, offset, err));
+	PL_CHECK(once(r, &r->seen, x->name, err));
+	PL_CHECK(read_members(r, x, offset, err));
 	bytes = pl_dtype_size(x->dtype);
 	for (int i = 0; i < x->n_dims; i++)
 		if (__builtin_mul_overflow(bytes, (size_t)x->dim[i], &bytes))
@@ -213,24 +205,20 @@ static int read_tensor(struct reader *r, struct pl_err *err)
 		return bad_tensor(r, x, err, "data_offsets do not fit its shape and type");
 	x->bytes = bytes;
 	r->begin[r->w->n - 1] = (uint64_t)offset[0];
-out:
-	return rc;
+	return 0;
 }
 
 static int add_tensor(struct reader *r, char **name, struct pl_err *err)
 {
 	struct pl_weights *w = r->w;
-	int rc;
 
 	if (w->n >= TENSORS_MAX)
 		return pl_fail(err, PL_ELIMIT, "%s: more than %u tensors", r->name, TENSORS_MAX);
-	PL_TRY(pl_grow(&w->w, &w->cap, w->n + 1, sizeof(*w->w), err));
-	PL_TRY(pl_grow(&r->begin, &r->cap_begin, w->n + 1, sizeof(*r->begin), err));
+	PL_CHECK(pl_grow(&w->w, &w->cap, w->n + 1, sizeof(*w->w), err));
+	PL_CHECK(pl_grow(&r->begin, &r->cap_begin, w->n + 1, sizeof(*r->begin), err));
 	w->w[w->n++] = (struct pl_weight){ .name = *name };
 	*name = NULL;
-	rc = read_tensor(r, err);
-out:
-	return rc;
+	return read_tensor(r, err);
 }
 
 static int read_header(struct reader *r, struct pl_err *err)
@@ -347,9 +335,8 @@ static int read_all(struct reader *r, struct pl_in *in, struct pl_buf *head, str
 {
 	uint64_t n;
 	size_t total = 0;
-	int rc;
 
-	PL_TRY(pl_array_take(in, HEAD, head, err));
+	PL_CHECK(pl_array_take(in, HEAD, head, err));
 	n = pl_le64_get(head->p);
 	if (n < 2 || n > HEADER_MAX)
 		return pl_fail(err, PL_EDATA,
@@ -357,18 +344,16 @@ static int read_all(struct reader *r, struct pl_in *in, struct pl_buf *head, str
 			       "this is no safetensors file",
 			       r->name, (unsigned long long)n, HEADER_MAX);
 	head->n = 0;
-	PL_TRY(pl_array_take(in, (size_t)n, head, err));
+	PL_CHECK(pl_array_take(in, (size_t)n, head, err));
 	if (head->p[0] != '{')
 		return pl_fail(err, PL_EDATA,
 			       "%s: byte 8: the header begins with an opening brace; this is no "
 			       "safetensors file",
 			       r->name);
 	pl_json_init(&r->j, (const char *)head->p, head->n);
-	PL_TRY(read_header(r, err));
-	PL_TRY(order(r, &total, err));
-	rc = read_data(r, in, total, err);
-out:
-	return rc;
+	PL_CHECK(read_header(r, err));
+	PL_CHECK(order(r, &total, err));
+	return read_data(r, in, total, err);
 }
 
 int pl_weights_read(struct pl_in *in, const char *name, struct pl_weights *w, struct pl_err *err)
@@ -384,10 +369,7 @@ int pl_weights_read(struct pl_in *in, const char *name, struct pl_weights *w, st
 	pl_intern_fini(&r.seen);
 	pl_intern_fini(&r.meta_seen);
 	pl_free(r.begin);
-	if (rc < 0) {
+	if (rc < 0)
 		pl_weights_fini(w);
-		if (err && !err->code)
-			*err = why;
-	}
-	return rc < 0 ? rc : 0;
+	return pl_fail_as(err, &why);
 }

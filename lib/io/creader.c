@@ -546,9 +546,7 @@ static int finish(struct pl_creader *r, struct pl_err *err)
 		r->fail.code = 0;
 		return 0;
 	}
-	if (err && !err->code)
-		*err = r->fail;
-	return r->fail.code;
+	return pl_fail_as(err, &r->fail);
 }
 
 /* ---- interface ------------------------------------------------------------------------------- */
@@ -574,11 +572,8 @@ struct pl_creader *pl_creader_open(struct pl_in *in, const struct pl_creader_opt
 
 int pl_creader_next(struct pl_creader *r, struct pl_block *b, struct pl_err *err)
 {
-	if (r->dead.code) {
-		if (err && !err->code)
-			*err = r->dead;
-		return r->dead.code;
-	}
+	if (r->dead.code)
+		return pl_fail_as(err, &r->dead);
 	for (;;) {
 		struct pl_err bad = { 0 };
 		int rc;
@@ -601,12 +596,8 @@ int pl_creader_next(struct pl_creader *r, struct pl_block *b, struct pl_err *err
 			if (!rc || (rc < 0 && !forgive(r, r->now, &bad)))
 				continue;
 		}
-		if (rc < 0) {
-			r->dead = bad;
-			if (err && !err->code)
-				*err = bad;
-		}
-		return rc;
+		r->dead = bad;
+		return rc < 0 ? pl_fail_as(err, &bad) : rc;
 	}
 }
 

@@ -69,13 +69,6 @@ static void pack(void *arg)
 	pl_le32_put(j->out.p + 20, (uint32_t)j->out.n);
 }
 
-static int told(struct pl_cwriter *w, struct pl_err *err)
-{
-	if (err && !err->code)
-		*err = w->fail;
-	return w->fail.code;
-}
-
 static void emit(struct pl_cwriter *w, const void *p, size_t n)
 {
 	if (!w->fail.code && pl_out_write(w->out, p, n, &w->fail) < 0)
@@ -159,12 +152,12 @@ static int begin(struct pl_cwriter *w, struct pl_err *err)
 	struct wjob *j;
 
 	if (w->open || w->fail.code)
-		return w->fail.code ? told(w, err) : 0;
+		return pl_fail_as(err, &w->fail);
 	if (w->copying)
 		return pl_fail(err, PL_EINTERNAL, "a copied segment has no end");
 	j = job_take(w);
 	if (!j)
-		return told(w, err);
+		return pl_fail_as(err, &w->fail);
 	j->role = PL_ROLE_HEADER;
 	j->kind = w->opts.kind;
 	j->n_head = PL_HEADER_BYTES;
@@ -180,7 +173,7 @@ static int begin(struct pl_cwriter *w, struct pl_err *err)
 	w->blocks = 0;
 	w->records = w->bytes = 0;
 	w->index.n = 0;
-	return w->fail.code ? told(w, err) : 0;
+	return pl_fail_as(err, &w->fail);
 }
 
 static int end(struct pl_cwriter *w, struct pl_err *err)
@@ -189,10 +182,10 @@ static int end(struct pl_cwriter *w, struct pl_err *err)
 
 	drain(w, true);
 	if (w->fail.code || !w->open)
-		return w->fail.code ? told(w, err) : 0;
+		return pl_fail_as(err, &w->fail);
 	j = job_take(w);
 	if (!j)
-		return told(w, err);
+		return pl_fail_as(err, &w->fail);
 	j->role = PL_ROLE_INDEX;
 	j->n_head = PL_BLOCK_HEAD;
 	block_head(j->head, PL_BLOCK_INDEX, 1, w->blocks, w->blocks);
@@ -202,7 +195,7 @@ static int end(struct pl_cwriter *w, struct pl_err *err)
 	if (pl_buf_put(&j->body, w->index.p, w->index.n, &w->fail) < 0 ||
 	    (j->body.failed && pl_fail(&w->fail, PL_ENOMEM, "out of memory (index)") < 0)) {
 		job_free(j);
-		return told(w, err);
+		return pl_fail_as(err, &w->fail);
 	}
 	submit(w, j);
 	drain(w, true);
@@ -210,7 +203,7 @@ static int end(struct pl_cwriter *w, struct pl_err *err)
 		&j->body); /* j is among the free ones; blocks need no buffer of an index's size */
 	emit(w, pl_cmember_end, PL_MEMBER_END);
 	w->open = false;
-	return w->fail.code ? told(w, err) : 0;
+	return pl_fail_as(err, &w->fail);
 }
 
 /* ---- interface ----------------------------------------------------------------------------- */
@@ -238,10 +231,8 @@ int pl_cwriter_put(struct pl_cwriter *w, uint32_t type, uint16_t version, uint32
 {
 	struct pl_buf used;
 	struct wjob *j;
-	int rc = begin(w, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(begin(w, err));
 	if (b->failed)
 		return pl_fail(err, PL_ENOMEM, "out of memory (a block)");
 	if (b->n > PL_BLOCK_MAX)
@@ -255,7 +246,7 @@ int pl_cwriter_put(struct pl_cwriter *w, uint32_t type, uint16_t version, uint32
 	if (!j || w->fail.code) {
 		if (j)
 			job_free(j);
-		return told(w, err);
+		return pl_fail_as(err, &w->fail);
 	}
 	used = j->body;
 	j->body = *b;
@@ -266,7 +257,7 @@ int pl_cwriter_put(struct pl_cwriter *w, uint32_t type, uint16_t version, uint32
 	w->records += count;
 	w->bytes += j->body.n;
 	submit(w, j);
-	return w->fail.code ? told(w, err) : 0;
+	return pl_fail_as(err, &w->fail);
 }
 
 int pl_cwriter_next_segment(struct pl_cwriter *w, struct pl_err *err)
@@ -274,7 +265,7 @@ int pl_cwriter_next_segment(struct pl_cwriter *w, struct pl_err *err)
 	int rc;
 
 	if (!w->open && w->copied)
-		return w->fail.code ? told(w, err) : 0;
+		return pl_fail_as(err, &w->fail);
 	rc = begin(w, err);
 	return rc < 0 ? rc : end(w, err);
 }
@@ -292,7 +283,7 @@ int pl_cwriter_copy(struct pl_cwriter *w, const void *member, size_t n, struct p
 	int rc;
 
 	if (w->fail.code)
-		return told(w, err);
+		return pl_fail_as(err, &w->fail);
 	what = pl_cmember_parse(&m, member, n);
 	if (what || m.size != n)
 		return pl_fail(err, PL_EINTERNAL, "cannot copy a member: %s",
@@ -305,7 +296,7 @@ int pl_cwriter_copy(struct pl_cwriter *w, const void *member, size_t n, struct p
 	w->copying = m.role == PL_ROLE_END ? 0 : m.role;
 	w->copied = m.role == PL_ROLE_END;
 	w->wrote = true;
-	return w->fail.code ? told(w, err) : 0;
+	return pl_fail_as(err, &w->fail);
 }
 
 int pl_cwriter_close(struct pl_cwriter *w, struct pl_err *err)

@@ -165,10 +165,8 @@ int pl_deflate(struct pl_codecs *cs, const uint8_t *head, size_t n_head, const u
 	size_t room = stored_size(n_body);
 	int64_t got = 0;
 	uint8_t *q;
-	int rc = pl_buf_need(out, stored_size(n_head) + room, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_buf_need(out, stored_size(n_head) + room, err));
 	q = store(out->p + out->n, head, n_head, !n_body);
 	if (n_body && cs->level) {
 		struct pl_codec *c = codec_take(cs);

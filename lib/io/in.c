@@ -26,10 +26,8 @@ struct pl_in *pl_in_alloc(const char *name, struct pl_err *err)
 		return NULL;
 	in->fd = -1;
 	in->size = -1;
-	in->name = pl_strdup(name);
-	if (in->name)
+	if (pl_dup(NULL, &in->name, name, err) == 0)
 		return in;
-	pl_fail(err, PL_ENOMEM, "out of memory (the name of an input)");
 	pl_free(in);
 	return NULL;
 }
@@ -177,10 +175,8 @@ struct pl_in *pl_in_open_mem(const char *name, const void *p, size_t n, struct p
 
 static int tell(struct pl_in *in, struct pl_err *err)
 {
-	int code = in->fail.code;
+	int code = pl_fail_as(err, &in->fail);
 
-	if (err && !err->code)
-		*err = in->fail;
 	if (code == PL_EDATA)
 		in->fail.code = 0;
 	return code;

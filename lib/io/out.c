@@ -270,13 +270,6 @@ struct pl_out *pl_out_open_buf(struct pl_buf *b, struct pl_err *err)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static int repeat(struct pl_out *o, struct pl_err *err)
-{
-	if (err && !err->code)
-		*err = o->fail;
-	return o->fail.code;
-}
-
 static int write_all(struct pl_out *o, const uint8_t *p, size_t n, struct pl_err *err)
 {
 	while (n) {
@@ -299,7 +292,7 @@ static int write_all(struct pl_out *o, const uint8_t *p, size_t n, struct pl_err
 		} else if (put < 0 && errno != EINTR) {
 			pl_fail_sys(&o->fail, "%s: cannot write at byte %lld", o->name,
 				    (long long)o->offset);
-			return repeat(o, err);
+			return pl_fail_as(err, &o->fail);
 		}
 	}
 	return 0;
@@ -318,10 +311,10 @@ int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err)
 	int rc;
 
 	if (PL_UNLIKELY(o->fail.code))
-		return repeat(o, err);
+		return pl_fail_as(err, &o->fail);
 	if (o->mem) {
-		rc = pl_buf_put(o->mem, p, n, &o->fail);
-		return rc < 0 ? repeat(o, err) : 0;
+		(void)!pl_buf_put(o->mem, p, n, &o->fail);
+		return pl_fail_as(err, &o->fail);
 	}
 	if (PL_UNLIKELY(n > BUF_SIZE - o->n)) {
 		rc = flush(o, err);
@@ -391,7 +384,7 @@ static int put_in_place(struct pl_out *o, struct pl_err *err)
 
 int pl_out_close(struct pl_out *o, struct pl_err *err)
 {
-	int rc = o->fail.code ? repeat(o, err) : 0;
+	int rc = pl_fail_as(err, &o->fail);
 
 	if (!rc && o->buf)
 		rc = flush(o, err);

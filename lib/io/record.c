@@ -164,14 +164,10 @@ static int bad_record(const struct pl_record *r, struct pl_err *err)
 int pl_get_fields(struct pl_cur *c, const struct pl_record *r, void *row, struct pl_arena *arena,
 		  struct pl_err *err)
 {
-	int rc = 0;
-
 	for (const struct pl_field *f = r->field; f < r->field + r->n_fields; f++)
 		for (size_t i = 0; i < f->bytes; i += value_size[f->type])
-			PL_TRY(get_value(c, f->type, (char *)row + f->offset + i, arena, err));
-	rc = c->bad ? bad_record(r, err) : 0;
-out:
-	return rc;
+			PL_CHECK(get_value(c, f->type, (char *)row + f->offset + i, arena, err));
+	return c->bad ? bad_record(r, err) : 0;
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -230,15 +226,12 @@ int pl_get_entry(struct pl_cur *c, const struct pl_record *r, void *row, struct 
 		 void *arg, struct pl_err *err)
 {
 	struct pl_cur part;
-	int rc;
 
-	PL_TRY(pl_get_part(c, pl_get_varint(c), &part, err));
-	PL_TRY(pl_get_fields(&part, r, row, arena, err));
+	PL_CHECK(pl_get_part(c, pl_get_varint(c), &part, err));
+	PL_CHECK(pl_get_fields(&part, r, row, arena, err));
 	if (r->get_rest)
-		PL_TRY(r->get_rest(&part, row, arg, err));
-	rc = part.bad ? bad_record(r, err) : 0;
-out:
-	return rc;
+		PL_CHECK(r->get_rest(&part, row, arg, err));
+	return part.bad ? bad_record(r, err) : 0;
 }
 
 int pl_get_table(struct pl_cur *c, uint32_t count, const struct pl_record *r, void *array,
@@ -277,15 +270,12 @@ int pl_get_numbers(struct pl_cur *c, void *array, size_t *n, size_t *cap, uint32
 	uint64_t m = pl_get_varint(c);
 	uint32_t **pool = array;
 	int64_t v = 0;
-	int rc;
 
 	if (c->bad || m > (size_t)(c->end - c->p))
 		return pl_get_short(err);
 	if (*n + m >= PL_NONE)
 		return pl_fail(err, PL_ELIMIT, "lists of more than %u numbers", PL_NONE - 1);
-	rc = pl_grow(pool, cap, *n + m, sizeof(**pool), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(pool, cap, *n + m, sizeof(**pool), err));
 	*first = (uint32_t)*n;
 	*count = (uint32_t)m;
 	for (uint64_t i = 0; i < m; i++) {
@@ -322,7 +312,6 @@ out:
 int pl_get_strings(struct pl_cur *c, uint32_t count, struct pl_intern *str, struct pl_err *err)
 {
 	uint64_t first = pl_get_varint(c);
-	int rc;
 
 	if (c->bad)
 		return pl_get_short(err);
@@ -336,9 +325,7 @@ int pl_get_strings(struct pl_cur *c, uint32_t count, struct pl_intern *str, stru
 
 		if (c->bad)
 			return pl_get_short(err);
-		rc = pl_intern_add(str, p, n, &id, err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_intern_add(str, p, n, &id, err));
 		if (str->n == before)
 			return pl_fail(err, PL_EDATA, "string %zu repeats string %u", before, id);
 	}

@@ -35,9 +35,9 @@ void pl_table_row(struct pl_table *t, ...)
 		switch (t->col[i].type) {
 		case PL_CELL_STR:
 			s = va_arg(ap, const char *);
-			c->s = s ? pl_arena_dup(&t->text, s, strlen(s)) : NULL;
-			if (s && !c->s)
-				pl_fail(&t->fail, PL_ENOMEM, "out of memory (a table)");
+			c->s = NULL;
+			if (s)
+				(void)!pl_dup(&t->text, &c->s, s, &t->fail);
 			break;
 		case PL_CELL_REAL:
 		case PL_CELL_PERCENT:

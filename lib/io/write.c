@@ -23,9 +23,7 @@ void pl_writer_fini(struct pl_writer *w)
 
 int pl_writer_check(const struct pl_writer *w, struct pl_err *err)
 {
-	if (w->fail.code && err && !err->code)
-		*err = w->fail;
-	return w->fail.code;
+	return pl_fail_as(err, &w->fail);
 }
 
 int pl_writer_end(struct pl_writer *w, struct pl_err *err)

@@ -31,14 +31,10 @@ int pl_lang_fail(const struct pl_lang_reader *r, uint32_t column, struct pl_err 
 /* A newline ends the text, so that the last word can be ended, too. */
 static int begin(struct pl_lang_reader *r, struct pl_err *err)
 {
-	int rc;
-
 	if (r->text.n >= 3 && !memcmp(r->text.p, "\xef\xbb\xbf", 3))
 		r->at = 3; /* a byte-order mark */
-	PL_TRY(pl_buf_put(&r->text, "\n", 1, err));
-	rc = pl_alloc(&r->seen, r->schema->n_rows + 1, sizeof(*r->seen), err);
-out:
-	return rc;
+	PL_CHECK(pl_buf_put(&r->text, "\n", 1, err));
+	return pl_alloc(&r->seen, r->schema->n_rows + 1, sizeof(*r->seen), err);
 }
 
 int pl_lang_open(struct pl_lang_reader *r, const struct pl_lang_schema *s, struct pl_in *in,
@@ -178,7 +174,6 @@ static int plain(struct pl_lang_reader *r, struct line *l, struct pl_err *err)
 {
 	uint32_t at = column(l);
 	char *s = l->p;
-	int rc;
 
 	for (; !ends_word((unsigned char)*l->p); l->p++)
 		if ((unsigned char)*l->p < 0x20 || *l->p == 0x7f || *l->p == '\\')
@@ -192,22 +187,19 @@ static int plain(struct pl_lang_reader *r, struct line *l, struct pl_err *err)
 
 		if (value_of(s, (size_t)(out - s)) != (uint32_t)(out - s))
 			return pl_lang_fail(r, at, err, "no blank before a quoted name");
-		PL_TRY(quoted(r, l, out, err));
+		PL_CHECK(quoted(r, l, out, err));
 		if (!ends_word((unsigned char)l->c) || l->c == '"')
 			return pl_lang_fail(r, at, err, "no blank behind a quoted name");
 	} else {
 		*l->p = '\0';
 	}
-	rc = pl_lang_add_word(r, s, false, at, err);
-out:
-	return rc;
+	return pl_lang_add_word(r, s, false, at, err);
 }
 
 /* The words of one line; l->p is behind its end afterwards. */
 static int one_line(struct pl_lang_reader *r, struct line *l, struct pl_err *err)
 {
 	static char semicolon[] = ";";
-	int rc = 0;
 
 	while (l->c != '\n') {
 		uint32_t at = column(l);
@@ -215,7 +207,7 @@ static int one_line(struct pl_lang_reader *r, struct line *l, struct pl_err *err
 		if (l->c == ' ' || l->c == '\t' || l->c == '\r') {
 			l->c = *++l->p;
 		} else if (l->c == ';') {
-			PL_TRY(pl_lang_add_word(r, semicolon, false, at, err));
+			PL_CHECK(pl_lang_add_word(r, semicolon, false, at, err));
 			l->c = *++l->p;
 		} else if (l->c == '#') {
 			l->p = memchr(l->p + 1, '\n',
@@ -224,17 +216,16 @@ static int one_line(struct pl_lang_reader *r, struct line *l, struct pl_err *err
 		} else if (l->c == '"') {
 			char *s = ++l->p;
 
-			PL_TRY(quoted(r, l, s, err));
-			PL_TRY(pl_lang_add_word(r, s, true, at, err));
+			PL_CHECK(quoted(r, l, s, err));
+			PL_CHECK(pl_lang_add_word(r, s, true, at, err));
 			if (!ends_word((unsigned char)l->c) || l->c == '"')
 				return pl_lang_fail(r, at, err, "no blank behind a quoted name");
 		} else {
-			PL_TRY(plain(r, l, err));
+			PL_CHECK(plain(r, l, err));
 		}
 	}
 	l->p++;
-out:
-	return rc;
+	return 0;
 }
 
 static int next_words(struct pl_lang_reader *r, struct pl_err *err)
@@ -242,16 +233,13 @@ static int next_words(struct pl_lang_reader *r, struct pl_err *err)
 	r->n = 0;
 	while (!r->n) {
 		struct line l = { .start = (char *)r->text.p + r->at };
-		int rc;
 
 		if (r->at >= r->text.n)
 			return 0;
 		l.p = l.start;
 		l.c = *l.p;
 		r->line++;
-		rc = one_line(r, &l, err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(one_line(r, &l, err));
 		r->at = (size_t)(l.p - (char *)r->text.p);
 	}
 	return 1;
@@ -317,7 +305,6 @@ static int option_words(struct pl_lang_reader *r, const struct pl_lang_row *row,
 {
 	char *text = (char *)r->text.p + 1, *last = NULL; /* one byte was put in before s */
 	const struct pl_lang_field *key = NULL;
-	int rc = 0;
 
 	for (const struct pl_lang_field *f = row->field; f && f->name; f++) {
 		char *at = f->word ? last_key(s, f) : NULL;
@@ -333,17 +320,16 @@ static int option_words(struct pl_lang_reader *r, const struct pl_lang_row *row,
 		next = row->field ? pl_lang_comma(row, part) : NULL;
 		if (next)
 			*next++ = '\0';
-		PL_TRY(pl_lang_add_word(r, part, false, (uint32_t)(part - text) + 1, err));
+		PL_CHECK(pl_lang_add_word(r, part, false, (uint32_t)(part - text) + 1, err));
 	}
 	if (last) {
 		char *v = trim(last + strlen(key->word));
 
 		last[strlen(key->word)] = '\0';
-		PL_TRY(pl_lang_add_word(r, last, false, (uint32_t)(last - text) + 1, err));
-		PL_TRY(pl_lang_add_word(r, v, false, (uint32_t)(v - text) + 1, err));
+		PL_CHECK(pl_lang_add_word(r, last, false, (uint32_t)(last - text) + 1, err));
+		PL_CHECK(pl_lang_add_word(r, v, false, (uint32_t)(v - text) + 1, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static bool has_list(const struct pl_lang_row *row)

@@ -116,17 +116,14 @@ const struct pl_lang_field *pl_lang_field(const struct pl_lang_row *row, const c
 int pl_lang_begin(struct pl_lang_statement *st, const struct pl_lang_schema *s,
 		  const struct pl_lang_row *row, struct pl_err *err)
 {
-	int rc;
-
 	st->schema = s;
 	st->row = row;
 	st->n_own = count(row->field);
 	st->n = st->n_own + count(pl_lang_extra(s, row));
 	st->n_list = 0;
-	PL_TRY(pl_grow(&st->value, &st->cap, st->n + 1, sizeof(*st->value), err));
+	PL_CHECK(pl_grow(&st->value, &st->cap, st->n + 1, sizeof(*st->value), err));
 	memset(st->value, 0, st->n * sizeof(*st->value));
-out:
-	return rc;
+	return 0;
 }
 
 void pl_lang_end(struct pl_lang_statement *st)
@@ -420,7 +417,6 @@ static int tell_apart(struct parser *p, struct pl_err *err)
 {
 	struct pl_lang_reader *r = p->r;
 	const char *first = NULL;
-	int rc = 0;
 
 	for (size_t i = 1; i < r->n && !first; i++)
 		first = r->word[i].value ? NULL : r->word[i].s;
@@ -436,9 +432,9 @@ static int tell_apart(struct parser *p, struct pl_err *err)
 			continue;
 		}
 		if (is_key)
-			PL_TRY(read_word(p, (size_t)field, &i, err));
+			PL_CHECK(read_word(p, (size_t)field, &i, err));
 		else if (w.value)
-			PL_TRY(read_key(p, &w, first, &is_key, err));
+			PL_CHECK(read_key(p, &w, first, &is_key, err));
 		if (is_key)
 			continue;
 		if (p->behind)
@@ -447,8 +443,7 @@ static int tell_apart(struct parser *p, struct pl_err *err)
 					 w.s);
 		r->word[1 + p->n_free++] = w;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int too_much(struct parser *p, const struct pl_lang_word *w, struct pl_err *err)
@@ -556,8 +551,6 @@ static int no_statement(const struct pl_lang_reader *r, struct pl_err *err)
 /* "rate=1Gbit,latency=1ms" to two words. */
 static int split_commas(struct pl_lang_reader *r, const struct pl_lang_row *row, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (size_t i = 1; i < r->n; i++) {
 		struct pl_lang_word w = r->word[i];
 		char *comma = w.quoted ? NULL : pl_lang_comma(row, w.s);
@@ -565,10 +558,10 @@ static int split_commas(struct pl_lang_reader *r, const struct pl_lang_row *row,
 		if (!comma)
 			continue;
 		*comma++ = '\0';
-		PL_TRY(pl_lang_add_word(r, comma, false, w.column + (uint32_t)(comma - w.s), err));
+		PL_CHECK(
+			pl_lang_add_word(r, comma, false, w.column + (uint32_t)(comma - w.s), err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_lang_parse(struct pl_lang_reader *r, struct pl_err *err)
@@ -578,24 +571,22 @@ int pl_lang_parse(struct pl_lang_reader *r, struct pl_err *err)
 	struct parser p = { .r = r, .st = &r->st };
 	struct pl_err why = { 0 };
 	uint32_t column = 0;
-	int rc;
 
 	if (!row)
 		return no_statement(r, err);
-	PL_TRY(pl_lang_begin(&r->st, r->schema, row, err));
+	PL_CHECK(pl_lang_begin(&r->st, r->schema, row, err));
 	r->st.line = r->line;
 	if (row->once && r->seen[row - r->schema->row])
 		return pl_lang_fail(r, r->word[0].column, err, "%s is there twice; leave one",
 				    row->name);
 	r->seen[row - r->schema->row] = true;
 	if (row->commas)
-		PL_TRY(split_commas(r, row, err));
-	PL_TRY(tell_apart(&p, err));
-	PL_TRY(distribute(&p, err));
+		PL_CHECK(split_commas(r, row, err));
+	PL_CHECK(tell_apart(&p, err));
+	PL_CHECK(distribute(&p, err));
 	if (check_all(&r->st, &column, &why) < 0)
 		return fail_at(r, column ? column : r->word[0].column, &why, err);
-out:
-	return rc;
+	return 0;
 }
 
 int pl_lang_next(struct pl_lang_reader *r, struct pl_err *err)

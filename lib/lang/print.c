@@ -41,12 +41,8 @@ int pl_lang_bind(const struct pl_lang_statement *st, void *base, struct pl_arena
 
 		if (!v->given || !(f->flags & PL_LANG_BOUND))
 			continue;
-		if (is_text(f)) {
-			text = pl_arena_dup(arena, v->s, strlen(v->s));
-			if (!text)
-				return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)",
-					       strlen(v->s));
-		}
+		if (is_text(f))
+			PL_CHECK(pl_dup(arena, &text, v->s, err));
 		store(f, v, text, base);
 	}
 	return 0;

@@ -177,12 +177,11 @@ static int parse_numbers(const struct pl_lang_field *f, const struct pl_lang_val
 {
 	struct pl_lang_range *range;
 	struct pl_err why = { 0 };
-	char *copy = pl_strdup(v->s);
+	char *copy;
 	size_t n;
 	int rc;
 
-	if (!copy)
-		return pl_fail(err, PL_ENOMEM, "out of memory");
+	PL_CHECK(pl_dup(NULL, &copy, v->s, err));
 	rc = pl_lang_numbers(copy, f->type == PL_LANG_SIZES, (int64_t)f->min, &range, &n, &why);
 	pl_free(range);
 	pl_free(copy);

@@ -65,20 +65,17 @@ void pl_plan_buckets_copy(struct pl_buckets *to, const struct pl_buckets *from)
 
 static int count_sizes(struct pl_buckets *b, struct pl_err *err)
 {
-	int rc = 0;
-
 	if (b->size)
 		return 0;
 	b->n_unused = 0;
-	PL_TRY(pl_alloc(&b->size, (size_t)b->n_tensors + 1, sizeof(*b->size), err));
-	PL_TRY(pl_alloc(&b->unused, (size_t)b->n_tensors + 1, sizeof(*b->unused), err));
+	PL_CHECK(pl_alloc(&b->size, (size_t)b->n_tensors + 1, sizeof(*b->size), err));
+	PL_CHECK(pl_alloc(&b->unused, (size_t)b->n_tensors + 1, sizeof(*b->unused), err));
 	for (uint32_t i = 0; i < b->n_tensors; i++)
 		b->size[b->set[i]]++;
 	for (uint32_t i = b->n_tensors; i-- > 0;)
 		if (!b->size[i])
 			b->unused[b->n_unused++] = i;
-out:
-	return rc;
+	return 0;
 }
 
 int pl_plan_buckets_fuse(struct pl_buckets *b, const uint32_t *tensor, uint32_t n,
@@ -106,10 +103,8 @@ int pl_plan_buckets_number(struct pl_buckets *b, uint32_t *from, struct pl_err *
 {
 	size_t n = b->n_tensors;
 	uint32_t *place, *last, *at, *old, sets = 0;
-	int rc = pl_alloc(&place, 4 * n + 1, sizeof(*place), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&place, 4 * n + 1, sizeof(*place), err));
 	forget_sizes(b);
 	last = place + n;
 	old = last + n;
@@ -148,10 +143,9 @@ int pl_plan_buckets_order(struct pl_buckets *b, const uint32_t *tensor, uint32_t
 			  struct pl_err *err)
 {
 	uint32_t *at, *turn = NULL;
-	int rc = pl_alloc(&at, n, sizeof(*at), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&at, n, sizeof(*at), err));
 	PL_TRY(pl_alloc(&turn, (size_t)b->n_tensors + 1, sizeof(*turn), err));
 	PL_TRY(pl_plan_buckets_number(b, NULL, err));
 	for (uint32_t a = 0; a < n; a++)
@@ -258,10 +252,8 @@ static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err
 	bool tensors = rw->op == PL_RW_FUSE_TENSORS || rw->op == PL_RW_ORDER ||
 		       rw->op == PL_RW_PARTITION_TENSOR || rw->op == PL_RW_ALGORITHM ||
 		       rw->op == PL_RW_PRIORITY; /* who goes first is decided while it runs */
-	int rc = tensors ? find_all(s, rw, err) : 0;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(tensors ? find_all(s, rw, err) : 0);
 	if (rw->op == PL_RW_FUSE_TENSORS)
 		return fuse(s, rw, err);
 	if (rw->op == PL_RW_ORDER)
@@ -284,10 +276,8 @@ static int take_base(const struct pl_plan *p, const uint32_t *base, struct pl_bu
 {
 	uint32_t first = 0;
 	struct member *v;
-	int rc = pl_alloc(&v, p->n_tensors + 1, sizeof(*v), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&v, p->n_tensors + 1, sizeof(*v), err));
 	for (uint32_t i = 0; i < b->n_tensors; i++) {
 		uint32_t set = base ? base[i] : p->tensor[i].set;
 

@@ -19,9 +19,6 @@ int pl_plan_statement(const struct pl_rewrite *rw, struct pl_lang_statement *st,
 int pl_plan_check_rewrite(const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p,
 		      struct pl_err *err) PL_MUST;
-/* n strings into the arena. */
-int pl_plan_dup_str(struct pl_arena *a, const char *s, size_t n, const char **out,
-		    struct pl_err *err) PL_MUST;
 
 /* ---- settings ------------------------------------------------------------------------------- */
 

@@ -212,9 +212,8 @@ static int set_options(struct pl_job *j, const struct pl_lang_statement *st, str
 {
 	const char *of = st->row->name;
 	size_t kept = 0;
-	int rc;
 
-	PL_TRY(pl_grow(&j->opt, &j->cap_opts, j->n_opts + st->n, sizeof(*j->opt), err));
+	PL_CHECK(pl_grow(&j->opt, &j->cap_opts, j->n_opts + st->n, sizeof(*j->opt), err));
 	for (size_t i = 0; i < j->n_opts; i++)
 		if (strcmp(j->opt[i].of, of) != 0)
 			j->opt[kept++] = j->opt[i];
@@ -227,20 +226,18 @@ static int set_options(struct pl_job *j, const struct pl_lang_statement *st, str
 		if (!v->given)
 			continue;
 		o.v = st->row->field[i].type == PL_LANG_FLAG ? (double)v->i : v->r;
-		PL_TRY(pl_plan_dup_str(&j->arena, text, strlen(text), &o.text, err));
+		PL_CHECK(pl_dup(&j->arena, &o.text, text, err));
 		j->opt[j->n_opts++] = o;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int add_link(struct pl_job *j, const struct pl_lang_reader *r, struct pl_err *err)
 {
 	struct pl_job_link l = { 0 };
-	int rc;
 
 	pl_lang_defaults(&pl_job_schema, r->st.row, &l);
-	PL_TRY(pl_lang_bind(&r->st, &l, &j->arena, err));
+	PL_CHECK(pl_lang_bind(&r->st, &l, &j->arena, err));
 	if (!pl_lang_get(&r->st, "rate") && !pl_lang_get(&r->st, "latency"))
 		return pl_lang_fail(r, r->word[0].column, err,
 				    "a link needs a rate or a latency; write: link rate=1Gbit/s "
@@ -248,27 +245,24 @@ static int add_link(struct pl_job *j, const struct pl_lang_reader *r, struct pl_
 	if (l.from >= 0 && l.from == l.to)
 		return pl_lang_fail(r, pl_lang_get(&r->st, "to")->column, err,
 				    "a link from rank %lld to itself", (long long)l.from);
-	PL_TRY(pl_grow(&j->link, &j->cap_links, j->n_links + 1, sizeof(*j->link), err));
+	PL_CHECK(pl_grow(&j->link, &j->cap_links, j->n_links + 1, sizeof(*j->link), err));
 	j->link[j->n_links++] = l;
-out:
-	return rc;
+	return 0;
 }
 
 static int add_pace(struct pl_job *j, const struct pl_lang_reader *r, struct pl_err *err)
 {
 	struct pl_job_pace p = { 0 };
-	int rc;
 
 	pl_lang_defaults(&pl_job_schema, r->st.row, &p);
-	PL_TRY(pl_lang_bind(&r->st, &p, &j->arena, err));
+	PL_CHECK(pl_lang_bind(&r->st, &p, &j->arena, err));
 	if (!pl_lang_get(&r->st, "ms") && !pl_lang_get(&r->st, "factor"))
 		return pl_lang_fail(r, r->word[0].column, err,
 				    "the pace is missing; write: pace RANK ms=5, or pace RANK "
 				    "factor=1.5");
-	PL_TRY(pl_grow(&j->pace, &j->cap_paces, j->n_paces + 1, sizeof(*j->pace), err));
+	PL_CHECK(pl_grow(&j->pace, &j->cap_paces, j->n_paces + 1, sizeof(*j->pace), err));
 	j->pace[j->n_paces++] = p;
-out:
-	return rc;
+	return 0;
 }
 
 /* "1:5" to "1 ms=5", and "1:x2" to "1 factor=2". */
@@ -278,17 +272,14 @@ static int expand_pace(struct pl_job *j, struct pl_lang_reader *r, struct pl_err
 	bool factor = colon && colon[1] == 'x' && colon[2];
 	char text[128];
 	const char *word;
-	int rc;
 
 	if (strcmp(r->word[0].s, "pace") != 0 || !colon)
 		return 0;
 	*colon = '\0';
 	snprintf(text, sizeof(text), "%s=%s", factor ? "factor" : "ms", colon + 1 + factor);
-	PL_TRY(pl_plan_dup_str(&j->arena, text, strlen(text), &word, err));
-	rc = pl_lang_add_word(r, (char *)word, false,
-			      r->word[1].column + (uint32_t)(colon - r->word[1].s) + 1, err);
-out:
-	return rc;
+	PL_CHECK(pl_dup(&j->arena, &word, text, err));
+	return pl_lang_add_word(r, (char *)word, false,
+				r->word[1].column + (uint32_t)(colon - r->word[1].s) + 1, err);
 }
 
 /* Checks that the schema cannot express: names of devices, presets of models. */
@@ -315,18 +306,15 @@ static int check_value(const struct pl_lang_reader *r, struct pl_err *err)
 static int statement(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *err)
 {
 	const struct pl_lang_statement *st = &r->st;
-	int rc;
 
 	if (!strcmp(st->row->name, "link"))
 		return add_link(j, r, err);
 	if (!strcmp(st->row->name, "pace"))
 		return add_pace(j, r, err);
-	PL_TRY(check_value(r, err));
+	PL_CHECK(check_value(r, err));
 	if (has_options(st->row))
-		PL_TRY(set_options(j, st, err));
-	rc = pl_lang_bind(st, j, &j->arena, err);
-out:
-	return rc;
+		PL_CHECK(set_options(j, st, err));
+	return pl_lang_bind(st, j, &j->arena, err);
 }
 
 /* Reads one statement and carries it out. 0: the end. */
@@ -369,9 +357,7 @@ int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err)
 
 	if (strchr(statement, '\n'))
 		return pl_fail(err, PL_EUSAGE, "one statement, on one line");
-	copy = pl_strdup(statement);
-	if (!copy)
-		return pl_fail(err, PL_ENOMEM, "out of memory");
+	PL_CHECK(pl_dup(NULL, &copy, statement, err));
 	/* "batch=128": the first "=" in place of the blank behind the name */
 	equal = copy + strcspn(copy, "= \t");
 	if (*equal == '=')

@@ -101,11 +101,6 @@ struct reader {
 	size_t depth; /* of blocks */
 };
 
-static int dup(struct reader *r, const char *s, const char **out, struct pl_err *err)
-{
-	return pl_plan_dup_str(&r->m->arena, s, strlen(s), out, err);
-}
-
 /* A field of the statement becomes a number or a key. The text of a flag is "" or a number; the
  * kind of a loss is a key without a text. */
 static int add_field(struct reader *r, const struct pl_lang_field *f, const struct pl_lang_value *v,
@@ -114,19 +109,17 @@ static int add_field(struct reader *r, const struct pl_lang_field *f, const stru
 	bool word = f->type == PL_LANG_CHOICE;
 	const char *text = f->type != PL_LANG_FLAG ? v->s : !v->s ? "" : v->i ? "1" : "0";
 	struct pl_layer_key *k = &key[l->n_keys];
-	int rc;
 
 	if (!(f->flags & PL_LANG_KEY) && !word) {
 		num[l->n_num++] = v->r;
 		return 0;
 	}
-	PL_TRY(dup(r, word ? v->s : f->name, &k->key, err));
-	PL_TRY(dup(r, word ? "" : text, &k->text, err));
+	PL_CHECK(pl_dup(&r->m->arena, &k->key, word ? v->s : f->name, err));
+	PL_CHECK(pl_dup(&r->m->arena, &k->text, word ? "" : text, err));
 	if (!pl_decimal(k->text, &k->v))
 		k->v = NAN;
 	l->n_keys++;
-out:
-	return rc;
+	return 0;
 }
 
 /* Rules that depend on earlier statements. */
@@ -174,21 +167,20 @@ static int read_layer(struct reader *r, struct pl_err *err)
 	struct pl_model *m = r->m;
 	struct pl_layer_key *key;
 	double *num;
-	int rc;
 
-	PL_TRY(check_order(r, err));
-	PL_TRY(dup(r, st->row->name, &l.op, err));
-	l.num = num = pl_arena_take(&m->arena, st->n * sizeof(*num));
-	l.key = key = pl_arena_take(&m->arena, st->n * sizeof(*key));
-	if (!num || !key)
-		return pl_fail(err, PL_ENOMEM, "out of memory (a model)");
+	PL_CHECK(check_order(r, err));
+	PL_CHECK(pl_dup(&m->arena, &l.op, st->row->name, err));
+	PL_CHECK(pl_arena_array(&m->arena, &num, st->n, sizeof(*num), err));
+	PL_CHECK(pl_arena_array(&m->arena, &key, st->n, sizeof(*key), err));
+	l.num = num;
+	l.key = key;
 	for (size_t i = 0; i < st->n; i++)
 		if (st->value[i].given)
-			PL_TRY(add_field(r, &st->row->field[i], &st->value[i], &l, num, key, err));
-	PL_TRY(pl_grow(&m->layer, &m->cap_layers, m->n_layers + 1, sizeof(*m->layer), err));
+			PL_CHECK(
+				add_field(r, &st->row->field[i], &st->value[i], &l, num, key, err));
+	PL_CHECK(pl_grow(&m->layer, &m->cap_layers, m->n_layers + 1, sizeof(*m->layer), err));
 	m->layer[m->n_layers++] = l;
-out:
-	return rc;
+	return 0;
 }
 
 static int read_all(struct reader *r, struct pl_in *in, const char *name, struct pl_err *err)
@@ -197,7 +189,7 @@ static int read_all(struct reader *r, struct pl_in *in, const char *name, struct
 	int rc;
 
 	PL_TRY(pl_lang_open(&r->r, &pl_model_schema, in, name, err));
-	PL_TRY(dup(r, name, &m->name, err));
+	PL_TRY(pl_dup(&m->arena, &m->name, name, err));
 	while ((rc = pl_lang_next(&r->r, err)) > 0)
 		PL_TRY(read_layer(r, err));
 	if (rc < 0)

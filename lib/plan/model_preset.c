@@ -34,7 +34,7 @@ static int64_t take_int(const char **s, int64_t max)
 static int mlp(const char *args, struct pl_buf *b, struct pl_err *err)
 {
 	const char *s = args;
-	int n = 0, rc = 0;
+	int n = 0;
 
 	for (;; s++) {
 		int64_t width = take_int(&s, WIDTH_MAX);
@@ -44,18 +44,17 @@ static int mlp(const char *args, struct pl_buf *b, struct pl_err *err)
 				       "mlp:%.100s: widths of 1 to %lld, joined with -, at most "
 				       "%d, like mlp:784-512-10",
 				       args, (long long)WIDTH_MAX, MLP_MAX);
-		PL_TRY(pl_buf_printf(b, err, "%s %lld\n", n ? "dense" : "input", (long long)width));
+		PL_CHECK(pl_buf_printf(b, err, "%s %lld\n", n ? "dense" : "input",
+				       (long long)width));
 		if (n && *s)
-			PL_TRY(pl_buf_printf(b, err, "relu\n"));
+			PL_CHECK(pl_buf_printf(b, err, "relu\n"));
 		n++;
 		if (!*s)
 			break;
 	}
 	if (n < 2)
 		return pl_fail(err, PL_EUSAGE, "mlp:%.100s: an input and at least one layer", args);
-	rc = pl_buf_printf(b, err, "loss softmax-cross-entropy\n");
-out:
-	return rc;
+	return pl_buf_printf(b, err, "loss softmax-cross-entropy\n");
 }
 
 /* "", or "CxHxW", "classes=N" */
@@ -120,22 +119,18 @@ static int gpt_block(const struct gpt *g, int64_t i, struct pl_buf *b, struct pl
 
 static int gpt_text(const struct gpt *g, struct pl_buf *b, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_buf_printf(b, err,
-			     "input %lld\n"
-			     "embedding %lld %lld std=0.02 name=transformer.wte\n"
-			     "position std=0.02 name=transformer.wpe\n",
-			     (long long)g->context, (long long)g->vocab, (long long)g->width));
+	PL_CHECK(pl_buf_printf(b, err,
+			       "input %lld\n"
+			       "embedding %lld %lld std=0.02 name=transformer.wte\n"
+			       "position std=0.02 name=transformer.wpe\n",
+			       (long long)g->context, (long long)g->vocab, (long long)g->width));
 	for (int64_t i = 0; i < g->layers; i++)
-		PL_TRY(gpt_block(g, i, b, err));
-	rc = pl_buf_printf(b, err,
-			   "layernorm name=transformer.ln_f\n"
-			   "dense %lld bias=0 tie=transformer.wte name=lm_head\n"
-			   "loss softmax-cross-entropy\n",
-			   (long long)g->vocab);
-out:
-	return rc;
+		PL_CHECK(gpt_block(g, i, b, err));
+	return pl_buf_printf(b, err,
+			     "layernorm name=transformer.ln_f\n"
+			     "dense %lld bias=0 tie=transformer.wte name=lm_head\n"
+			     "loss softmax-cross-entropy\n",
+			     (long long)g->vocab);
 }
 
 /* The greatest divisor of n up to `most`. */

@@ -191,49 +191,34 @@ void pl_plan_fini(struct pl_plan *p)
 	pl_plan_init(p);
 }
 
-int pl_plan_dup_str(struct pl_arena *a, const char *s, size_t n, const char **out,
-		    struct pl_err *err)
-{
-	*out = pl_arena_dup(a, s, n);
-	return *out ? 0 : pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", n);
-}
-
 int pl_plan_add_tensor(struct pl_plan *p, const char *name, int64_t bytes, bool estimated,
 		       struct pl_err *err)
 {
 	struct pl_ptensor t = { .bytes = bytes, .set = PL_NONE, .estimated = estimated };
-	int rc;
 
-	PL_TRY(pl_grow(&p->tensor, &p->cap_tensors, p->n_tensors + 1, sizeof(*p->tensor), err));
-	PL_TRY(pl_plan_dup_str(&p->arena, name, strlen(name), &t.name, err));
+	PL_CHECK(pl_grow(&p->tensor, &p->cap_tensors, p->n_tensors + 1, sizeof(*p->tensor), err));
+	PL_CHECK(pl_dup(&p->arena, &t.name, name, err));
 	p->tensor[p->n_tensors++] = t;
-out:
-	return rc;
+	return 0;
 }
 
 int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct pl_rewrite r = *rw;
-	int rc;
 
-	PL_TRY(pl_grow(&p->rw, &p->cap_rw, p->n_rw + 1, sizeof(*p->rw), err));
+	PL_CHECK(pl_grow(&p->rw, &p->cap_rw, p->n_rw + 1, sizeof(*p->rw), err));
 	r.arg = NULL;
 	if (rw->word)
-		PL_TRY(pl_plan_dup_str(&p->arena, rw->word, strlen(rw->word), &r.word, err));
-	if (rw->n_args) {
-		r.arg = pl_arena_take(&p->arena, rw->n_args * sizeof(*r.arg));
-		if (!r.arg)
-			return pl_fail(err, PL_ENOMEM, "out of memory (%u names)", rw->n_args);
-	}
+		PL_CHECK(pl_dup(&p->arena, &r.word, rw->word, err));
+	if (rw->n_args)
+		PL_CHECK(pl_arena_array(&p->arena, &r.arg, rw->n_args, sizeof(*r.arg), err));
 	for (uint32_t i = 0; i < rw->n_args; i++)
-		PL_TRY(pl_plan_dup_str(&p->arena, rw->arg[i], strlen(rw->arg[i]), &r.arg[i], err));
+		PL_CHECK(pl_dup(&p->arena, &r.arg[i], rw->arg[i], err));
 	for (int i = 0; i < PL_SEL_COUNT_; i++)
 		if (rw->select.key[i])
-			PL_TRY(pl_plan_dup_str(&p->arena, rw->select.key[i],
-					       strlen(rw->select.key[i]), &r.select.key[i], err));
+			PL_CHECK(pl_dup(&p->arena, &r.select.key[i], rw->select.key[i], err));
 	p->rw[p->n_rw++] = r;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- checking -----------------------------------------------------------------------------------
@@ -244,15 +229,13 @@ int pl_plan_statement(const struct pl_rewrite *rw, struct pl_lang_statement *st,
 	static const struct pl_rewrite usual = { .to = -1,
 						 .alone_ns = INT64_MIN,
 						 .in_plan_ns = INT64_MIN };
-	int rc;
 
-	PL_TRY(pl_lang_begin(st, &pl_plan_schema, &rows[rw->op], err));
+	PL_CHECK(pl_lang_begin(st, &pl_plan_schema, &rows[rw->op], err));
 	pl_lang_unbind(st, rw, &usual);
-	PL_TRY(pl_grow(&st->list, &st->cap_list, rw->n_args, sizeof(*st->list), err));
+	PL_CHECK(pl_grow(&st->list, &st->cap_list, rw->n_args, sizeof(*st->list), err));
 	for (uint32_t i = 0; i < rw->n_args; i++)
 		st->list[st->n_list++] = rw->arg[i];
-out:
-	return rc;
+	return 0;
 }
 
 /* Has the rewrite a field for this member, or, of the offset 0, a list? */
@@ -360,7 +343,5 @@ int pl_plan_check(const struct pl_plan *p, struct pl_err *err)
 			pl_wrap(&why, "rewrite %zu: %s", i + 1, pl_rw_name(p->rw[i].op));
 	}
 	pl_lang_end(&st);
-	if (rc < 0 && err && !err->code)
-		*err = why;
-	return rc;
+	return pl_fail_as(err, &why);
 }

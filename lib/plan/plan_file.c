@@ -112,29 +112,27 @@ static int get_rewrite(struct pl_cur *c, void *row, void *plan, struct pl_err *e
 	struct pl_arena *arena = &((struct pl_plan *)plan)->arena;
 	struct pl_rewrite *rw = row;
 	uint64_t n = pl_get_varint(c);
-	int rc;
 
 	if (!rw->word[0])
 		rw->word = NULL;
 	if (c->bad || n > (size_t)(c->end - c->p))
 		return pl_get_short(err);
 	if (n)
-		PL_TRY(pl_arena_array(arena, &rw->arg, n, sizeof(*rw->arg), err));
+		PL_CHECK(pl_arena_array(arena, &rw->arg, n, sizeof(*rw->arg), err));
 	for (; rw->n_args < n; rw->n_args++)
-		PL_TRY(pl_get_fields(c, &name_record, &rw->arg[rw->n_args], arena, err));
-	PL_TRY(pl_get_fields(c, &gain_record, rw, arena, err));
+		PL_CHECK(pl_get_fields(c, &name_record, &rw->arg[rw->n_args], arena, err));
+	PL_CHECK(pl_get_fields(c, &gain_record, rw, arena, err));
 	rw->to = -1;
 	if (c->p == c->end)
 		return 0;
-	PL_TRY(pl_get_fields(c, &select_record, rw, arena, err));
+	PL_CHECK(pl_get_fields(c, &select_record, rw, arena, err));
 	rw->select.all = rw->op != PL_RW_LATENCY;
 	for (int i = 0; i < PL_SEL_COUNT_; i++) {
 		if (!rw->select.key[i][0])
 			rw->select.key[i] = NULL;
 		rw->select.all &= !rw->select.key[i];
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static const struct pl_record rewrite_record = { PL_RECORD("rewrite", struct pl_rewrite,
@@ -180,10 +178,9 @@ int pl_plan_write(const struct pl_plan *p, struct pl_out *out, int level, struct
 		.kind = PL_KIND_PLAN, .major = PL_PLAN_MAJOR, .minor = PL_PLAN_MINOR, .level = level
 	};
 	struct pl_cwriter *w;
-	int rc = pl_plan_check(p, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_plan_check(p, err));
 	for (size_t i = 0; i < p->n_rw; i++)
 		c.incompat |= p->rw[i].op == PL_RW_PRIORITY ? F_PRIORITY : 0;
 	w = pl_cwriter_open(out, &c, err);
@@ -208,10 +205,8 @@ static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 {
 	struct pl_plan *p = r->p;
 	struct head h = { 0 };
-	int rc = pl_get_fields(c, &head_record, &h, &p->arena, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_get_fields(c, &head_record, &h, &p->arena, err));
 	p->base = h.flags & H_BASE ? h.base : NULL;
 	p->complete = !(h.flags & H_INCOMPLETE);
 	p->ranks = h.ranks;
@@ -314,10 +309,7 @@ int pl_plan_read(struct pl_in *in, const char *name, struct pl_plan *p, struct p
 	}
 	if (rc >= 0 && (rc = pl_plan_check(p, &why)) < 0)
 		pl_wrap(&why, "%s", name);
-	if (rc < 0) {
+	if (rc < 0)
 		pl_plan_fini(p);
-		if (err && !err->code)
-			*err = why;
-	}
-	return rc < 0 ? rc : 0;
+	return pl_fail_as(err, &why);
 }

@@ -10,13 +10,11 @@ static int read_tensor(struct pl_plan *p, const struct pl_lang_statement *st, st
 {
 	const struct pl_lang_value *set = pl_lang_get(st, "set");
 	struct pl_ptensor t = { .set = set ? (uint32_t)set->i : PL_NONE, .line = st->line };
-	int rc;
 
-	PL_TRY(pl_lang_bind(st, &t, &p->arena, err));
-	PL_TRY(pl_grow(&p->tensor, &p->cap_tensors, p->n_tensors + 1, sizeof(*p->tensor), err));
+	PL_CHECK(pl_lang_bind(st, &t, &p->arena, err));
+	PL_CHECK(pl_grow(&p->tensor, &p->cap_tensors, p->n_tensors + 1, sizeof(*p->tensor), err));
 	p->tensor[p->n_tensors++] = t;
-out:
-	return rc;
+	return 0;
 }
 
 static int read_rewrite(struct pl_plan *p, const struct pl_lang_statement *st, unsigned op,
@@ -107,7 +105,7 @@ int pl_plan_add_line(struct pl_plan *p, const char *text, struct pl_err *err)
 	if (rc >= 0)
 		rc = pl_plan_check_rewrite(&p->rw[n], &why);
 	if (rc >= 0)
-		rc = pl_plan_dup_str(&p->arena, text, strlen(text), &p->rw[n].text, &why);
+		rc = pl_dup(&p->arena, &p->rw[n].text, text, &why);
 	if (rc < 0) {
 		rc = refuse(r.st.row, text, &why, err);
 		p->n_rw = n;
@@ -171,10 +169,8 @@ int pl_plan_write_text(const struct pl_plan *p, struct pl_out *out, struct pl_er
 	struct pl_lang_statement st = { 0 };
 	struct pl_buf line = { 0 };
 	struct pl_writer w;
-	int rc = pl_plan_check(p, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_plan_check(p, err));
 	pl_writer_init(&w, out, 0);
 	put_head(&w, &st, p);
 	for (size_t at = 0, n; at < p->provenance.n; at += n + 1) {

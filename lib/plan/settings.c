@@ -56,17 +56,15 @@ static void sort_sets(struct pl_sets *s)
 
 static int sets_init(struct pl_sets *s, const struct pl_plan *p, struct pl_err *err)
 {
-	int rc;
-
 	s->p = p;
 	s->max_parts = 1;
 	if (!p->n_tensors)
 		return pl_plan_check(p, err); /* by hand: nothing is known of sizes */
-	PL_TRY(pl_plan_buckets(p, NULL, &s->b, err));
+	PL_CHECK(pl_plan_buckets(p, NULL, &s->b, err));
 	s->n = s->b.n_sets;
-	PL_TRY(pl_alloc(&s->first, (size_t)s->n + 2, sizeof(*s->first), err));
-	PL_TRY(pl_alloc(&s->tensor, p->n_tensors, sizeof(*s->tensor), err));
-	PL_TRY(pl_alloc(&s->bytes, s->n, sizeof(*s->bytes), err));
+	PL_CHECK(pl_alloc(&s->first, (size_t)s->n + 2, sizeof(*s->first), err));
+	PL_CHECK(pl_alloc(&s->tensor, p->n_tensors, sizeof(*s->tensor), err));
+	PL_CHECK(pl_alloc(&s->bytes, s->n, sizeof(*s->bytes), err));
 	sort_sets(s);
 	for (size_t i = 0; i < p->n_tensors; i++) {
 		int64_t *b = &s->bytes[s->b.set[i]];
@@ -81,8 +79,7 @@ static int sets_init(struct pl_sets *s, const struct pl_plan *p, struct pl_err *
 		if (s->b.parts[b] > s->max_parts)
 			s->max_parts = s->b.parts[b];
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- comments -----------------------------------------------------------------------------------

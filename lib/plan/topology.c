@@ -100,19 +100,17 @@ uint32_t pl_topology_host(const struct pl_topology *t, uint32_t rank)
 static int add_host(struct pl_topology *t, const char *name, int64_t ranks, struct pl_err *err)
 {
 	struct pl_thost h = { .first = t->n_ranks };
-	int rc;
 
 	if (ranks > MAX_RANKS - (int64_t)t->n_ranks)
 		return pl_fail(err, PL_EDATA, "more than %d ranks in all", MAX_RANKS);
 	if (t->n_hosts >= MAX_HOSTS)
 		return pl_fail(err, PL_EDATA, "more than %d hosts", MAX_HOSTS);
-	PL_TRY(pl_plan_dup_str(&t->arena, name, strlen(name), &h.name, err));
-	PL_TRY(pl_grow(&t->host, &t->cap_hosts, t->n_hosts + 1, sizeof(*t->host), err));
+	PL_CHECK(pl_dup(&t->arena, &h.name, name, err));
+	PL_CHECK(pl_grow(&t->host, &t->cap_hosts, t->n_hosts + 1, sizeof(*t->host), err));
 	h.n = (uint32_t)ranks;
 	t->host[t->n_hosts++] = h;
 	t->n_ranks += h.n;
-out:
-	return rc;
+	return 0;
 }
 
 /* n hosts named by the format, in which "%d" stands for their number among all. */
@@ -147,16 +145,14 @@ static int add_hosts(struct pl_topology *t, const char *format, int64_t n, int64
 static int add_link(struct pl_topology *t, const struct pl_tlink *l, struct pl_err *err)
 {
 	struct pl_tlink copy = *l;
-	int rc;
 
 	for (size_t i = 0; i < t->n_links; i++)
 		if (!strcmp(t->link[i].name, l->name))
 			return pl_fail(err, PL_EDATA, "a second link \"%.200s\"", l->name);
-	PL_TRY(pl_plan_dup_str(&t->arena, l->name, strlen(l->name), &copy.name, err));
-	PL_TRY(pl_grow(&t->link, &t->cap_links, t->n_links + 1, sizeof(*t->link), err));
+	PL_CHECK(pl_dup(&t->arena, &copy.name, l->name, err));
+	PL_CHECK(pl_grow(&t->link, &t->cap_links, t->n_links + 1, sizeof(*t->link), err));
 	t->link[t->n_links++] = copy;
-out:
-	return rc;
+	return 0;
 }
 
 /* Is it whole? */
@@ -197,18 +193,15 @@ static int read_statement(const struct pl_lang_statement *st, struct pl_topology
 {
 	struct hosts h = { .n = 0 };
 	struct pl_tlink l = { 0 };
-	int rc;
 
 	if (!strcmp(st->row->name, "link")) {
-		PL_TRY(pl_lang_bind(st, &l, &t->arena, err));
+		PL_CHECK(pl_lang_bind(st, &l, &t->arena, err));
 		l.scope = (uint8_t)pl_lang_get(st, "scope")->i;
 		return add_link(t, &l, err);
 	}
 	pl_lang_defaults(&pl_topology_schema, st->row, &h);
-	PL_TRY(pl_lang_bind(st, &h, &t->arena, err));
+	PL_CHECK(pl_lang_bind(st, &h, &t->arena, err));
 	return h.n ? add_hosts(t, h.name, h.n, h.ranks, err) : add_host(t, h.name, h.ranks, err);
-out:
-	return rc;
 }
 
 static int read_all(struct pl_lang_reader *r, struct pl_topology *t, struct pl_err *err)
