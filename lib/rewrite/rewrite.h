@@ -56,6 +56,7 @@ struct pl_bucketing {
 	const uint32_t *set_of;	  /* [tensor]: set, numbered from 0 in order of issue */
 	const uint32_t *parts;	  /* [set], NULL: whole */
 	const uint8_t *algo;	  /* [set]: enum pl_algo, NULL: as it is */
+	uint32_t servers;	  /* of each set with PL_ALGO_PS */
 	const uint32_t *priority; /* [tensor]: 1 the highest, 0 none; NULL: in order of issue */
 };
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,

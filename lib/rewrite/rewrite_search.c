@@ -96,7 +96,7 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, st
 		s->b.set[t] = b->set_of[t];
 		if (b->algo) {
 			s->algo[t] = b->algo[b->set_of[t]];
-			s->servers[t] = s->servers[t] ? s->servers[t] : 1;
+			s->servers[t] = b->servers ? b->servers : 1;
 		}
 	}
 	s->prioritized = b->priority != NULL;

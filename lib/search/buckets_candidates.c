@@ -185,6 +185,15 @@ static int add_equal_cuts(struct search *s, struct pl_err *err)
 	return rc;
 }
 
+unsigned pl_search_algos(const struct search *s)
+{
+	unsigned most = 0;
+
+	for (uint32_t t = 0; t < s->n; t++)
+		most = s->algos[t] > most ? s->algos[t] : most;
+	return most;
+}
+
 /* ---- dynamic programming --------------------------------------------------------------------- */
 
 struct channel {
@@ -227,7 +236,8 @@ static int cut_group(struct search *s, const struct dp_case *d, uint32_t i, stru
 	int rc;
 
 	ch.comm.parts = 1;
-	ch.comm.algo = (uint8_t)d->algo;
+	ch.comm.algo = d->algo < s->algos[i] ? (uint8_t)d->algo : PL_ALGO_RING;
+	ch.comm.servers = s->servers;
 	for (uint32_t t = i; t < s->n; t++) {
 		if (s->group[t] != s->group[i])
 			continue;
@@ -243,7 +253,7 @@ static int cut_group(struct search *s, const struct dp_case *d, uint32_t i, stru
 	for (uint32_t b = 0; rc == 0 && b < n; b++) {
 		uint32_t stop = b + 1 < n ? room->first[b + 1] : (uint32_t)p.n;
 
-		c->algo[*n_sets] = (uint8_t)d->algo;
+		c->algo[*n_sets] = ch.comm.algo;
 		for (uint32_t k = room->first[b]; k < stop; k++)
 			c->b.set[room->tensor[k]] = *n_sets;
 		++*n_sets;
@@ -264,13 +274,12 @@ static int add_dp(struct search *s, const struct dp_case *d, struct dp_room *roo
 	return rc < 0 ? rc : pl_search_cand_number(s, c, err);
 }
 
-static int add_dps(struct search *s, struct dp_room *room, struct pl_err *err)
+static int add_dps(struct search *s, unsigned algo, struct dp_room *room, struct pl_err *err)
 {
 	pl_ns issue = s->cost->issue_ns;
-	unsigned algos = s->o->algorithm ? PL_ALGO_PS : PL_ALGO_RING + 1;
 	int rc = 0;
 
-	for (unsigned a = PL_ALGO_RING; rc == 0 && a < algos; a++) {
+	for (unsigned a = algo; rc == 0 && a < pl_search_algos(s); a++) {
 		const struct dp_case d[] = {
 			{ a, 0, 0 }, { a, issue, 0 }, { a, 0, issue }, { a, 2 * issue, issue }
 		};
@@ -281,7 +290,7 @@ static int add_dps(struct search *s, struct dp_room *room, struct pl_err *err)
 	return rc;
 }
 
-int pl_search_add_cuts(struct search *s, struct pl_err *err)
+int pl_search_add_cuts(struct search *s, unsigned algo, struct pl_err *err)
 {
 	struct dp_room room = { .tensor = NULL };
 	int rc;
@@ -292,7 +301,7 @@ int pl_search_add_cuts(struct search *s, struct pl_err *err)
 	PL_TRY(pl_alloc(&room.first, s->n, sizeof(*room.first), err));
 	PL_TRY(pl_alloc(&room.bytes, s->n, sizeof(*room.bytes), err));
 	PL_TRY(pl_alloc(&room.ready, s->n, sizeof(*room.ready), err));
-	rc = add_dps(s, &room, err);
+	rc = add_dps(s, algo, &room, err);
 out:
 	pl_free(room.tensor);
 	pl_free(room.first);
@@ -308,5 +317,5 @@ int pl_search_add_seeds(struct search *s, struct pl_err *err)
 	if (!s->o->fuse)
 		return 0;
 	rc = add_equal_cuts(s, err);
-	return rc < 0 ? rc : pl_search_add_cuts(s, err);
+	return rc < 0 ? rc : pl_search_add_cuts(s, PL_ALGO_RING, err);
 }

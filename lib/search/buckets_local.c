@@ -56,6 +56,11 @@ static bool may_join(const struct search *s, uint32_t a, uint32_t b)
 	       s->group[members_of(s, a)[0]] == s->group[members_of(s, b)[0]];
 }
 
+static unsigned algos_of(const struct search *s, uint32_t set)
+{
+	return s->algos[members_of(s, set)[0]];
+}
+
 /* ---- single changes: each adds a candidate to the batch -------------------------------------- */
 
 /* The first (last) n tensors of set a to set b. All of them: the sets are merged. */
@@ -120,19 +125,20 @@ static int set_parts(struct search *s, uint32_t a, uint32_t k, struct pl_err *er
 	return rc;
 }
 
-/* Of one set, or (PL_NONE) of all. */
-static int set_algo(struct search *s, uint32_t a, uint8_t algo, struct pl_err *err)
+/* Of one set, or (PL_NONE) of all that may have it. */
+static int set_algo(struct search *s, uint32_t a, unsigned algo, struct pl_err *err)
 {
 	struct cand *c;
 	int rc;
 
-	if (!s->o->algorithm || (a != PL_NONE && s->now.algo[a] == algo))
+	if (!s->o->algorithm ||
+	    (a != PL_NONE && (s->now.algo[a] == algo || algo >= algos_of(s, a))))
 		return 0;
 	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
 		return rc;
 	for (uint32_t i = 0; i < c->b.n_sets; i++)
-		if (a == PL_NONE || a == i)
-			c->algo[i] = algo;
+		if ((a == PL_NONE || a == i) && algo < algos_of(s, i))
+			c->algo[i] = (uint8_t)algo;
 	return 0;
 }
 
@@ -228,7 +234,7 @@ static int add_frills(struct search *s, uint32_t a, struct pl_err *err)
 
 	if (rc == 0 && k > 1)
 		rc = set_parts(s, a, k / 2, err);
-	for (uint8_t algo = PL_ALGO_RING; rc == 0 && algo < PL_ALGO_PS; algo++)
+	for (unsigned algo = PL_ALGO_RING; rc == 0 && algo < algos_of(s, a); algo++)
 		rc = set_algo(s, a, algo, err);
 	if (rc == 0)
 		rc = swap(s, a, a + 1, err);
@@ -403,7 +409,7 @@ static int all_at_once(struct search *s, bool *better, struct pl_err *err)
 
 	s->n_batch = 0;
 	rc = add_urgent(s, err);
-	for (uint8_t algo = PL_ALGO_RING; rc == 0 && algo < PL_ALGO_PS; algo++)
+	for (unsigned algo = PL_ALGO_RING; rc == 0 && algo < pl_search_algos(s); algo++)
 		rc = set_algo(s, PL_NONE, algo, err);
 	return rc < 0 ? rc : take_best(s, better, err);
 }
@@ -469,7 +475,7 @@ static int random_change(struct search *s, struct pl_err *err)
 	case 6:
 		return below(s, 2) ? swap(s, a, b, err) : set_parts(s, a, 1 + below(s, 4), err);
 	default:
-		return set_algo(s, a, (uint8_t)below(s, PL_ALGO_PS), err);
+		return set_algo(s, a, below(s, algos_of(s, a)), err);
 	}
 }
 
@@ -497,11 +503,20 @@ static int walk(struct search *s, struct pl_err *err)
 	return 0;
 }
 
-int pl_search_anneal(struct search *s, struct pl_err *err)
+/* Without a limit the search ends at a local optimum. */
+static bool wanted(const struct search *s)
+{
+	return s->n > 1 && s->o->preset == PL_PRESET_SEARCH &&
+	       (s->o->limit_ns || s->o->evaluations);
+}
+
+/* Restart by annealing until the budget is used up. */
+static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	int rc = 0;
 
-	while (rc == 0 && s->n > 1 && s->best.mean > s->bound && !pl_search_over(s)) {
+	(void)p;
+	while (rc == 0 && s->best.mean > s->bound && !pl_search_over(s)) {
 		int64_t before = s->evaluations;
 
 		rc = walk(s, err);
@@ -512,3 +527,5 @@ int pl_search_anneal(struct search *s, struct pl_err *err)
 	}
 	return rc;
 }
+
+const struct strategy pl_search_strategy_anneal = { .wanted = wanted, .run = run };

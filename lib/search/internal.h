@@ -28,10 +28,10 @@ struct worker {
 struct search {
 	const struct pl_search_opts *o;
 	const struct pl_cost *cost;
+	const struct pl_graph *whole;
 	const struct pl_graph *g; /* reduced, if it could be */
 	struct pl_graph reduced;
 	double tolerance; /* of the reduced graph, see pl_search_reduce() */
-	bool whole;	  /* the graph must not be reduced */
 	struct pl_sim *sim;
 	struct worker *worker;
 	uint32_t n_workers;
@@ -42,6 +42,8 @@ struct search {
 	int64_t *bytes;
 	pl_ns *ready;
 	uint32_t *priority; /* [tensor]: 1 is needed first; NULL: all are equally urgent */
+	uint8_t *algos;	    /* [tensor]: its bucket may have the first so many of enum pl_algo */
+	uint32_t servers;   /* of buckets with PL_ALGO_PS */
 	struct cand now, best, recorded; /* present, best ever, as recorded */
 	struct cand spare;
 	uint32_t *group_index; /* [tensor]: its group, numbered from 0 */
@@ -79,11 +81,14 @@ struct strategy {
 	int (*run)(struct search *s, struct pl_plan *p, struct pl_err *err);
 };
 extern const struct strategy pl_search_strategy_precision, pl_search_strategy_buckets,
-	pl_search_strategy_memory, pl_search_strategy_fusion;
+	pl_search_strategy_memory, pl_search_strategy_fusion, pl_search_strategy_anneal;
 
 /* ---- strategy_buckets.c ---- */
 /* Find the tensors that are synchronised, and put them into the base of the plan. */
 int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
+/* Search from the best candidate and from new cuts: from the best of all, and from up to two others
+ * that differ. */
+int pl_search_buckets_improve(struct search *s, struct pl_err *err) PL_MUST;
 /* The bound: with any buckets, no step can be shorter. */
 double pl_search_buckets_bound(const struct search *s);
 
@@ -118,14 +123,16 @@ int pl_search_cand_number(struct search *s, struct cand *c, struct pl_err *err) 
 bool pl_search_cand_same(const struct search *s, const struct cand *a, const struct cand *b);
 /* Is a shorter than b, or equally long and simpler? */
 bool pl_search_cand_better(const struct cand *a, const struct cand *b);
+/* The most algorithms that any bucket may have. */
+unsigned pl_search_algos(const struct search *s);
 /* Add a copy of `from` at the end of the batch. */
 int pl_search_batch_add(struct search *s, const struct cand *from, struct cand **c,
 			struct pl_err *err) PL_MUST;
 /* Add the default buckets of a framework to the batch. */
 int pl_search_add_preset(struct search *s, enum pl_preset preset, struct pl_err *err) PL_MUST;
 /* Add the cuts of dynamic programming, for the times of lib/cost and the present times of
- * readiness. */
-int pl_search_add_cuts(struct search *s, struct pl_err *err) PL_MUST;
+ * readiness, by the algorithm and those behind it. */
+int pl_search_add_cuts(struct search *s, unsigned algo, struct pl_err *err) PL_MUST;
 /* Add equal cuts, and the cuts of dynamic programming for the times of lib/cost. */
 int pl_search_add_seeds(struct search *s, struct pl_err *err) PL_MUST;
 
@@ -136,8 +143,6 @@ void pl_search_move(struct search *s, const struct cand *c);
 int pl_search_steepest(struct search *s, struct pl_err *err) PL_MUST;
 /* Search from the present candidate to a local optimum. */
 int pl_search_local_search(struct search *s, struct pl_err *err) PL_MUST;
-/* Restart by annealing until the budget is used up. */
-int pl_search_anneal(struct search *s, struct pl_err *err) PL_MUST;
 
 /* ---- strategy_memory.c ---- */
 int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;

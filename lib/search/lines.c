@@ -10,7 +10,7 @@
 
 #include "search/internal.h"
 
-static int add_line(struct search *s, struct pl_plan *p, unsigned op, const char *word, int64_t k,
+static int add_line(struct pl_plan *p, unsigned op, const char *word, int64_t k,
 		    const uint32_t *tensor, uint32_t n, struct pl_err *err)
 {
 	struct pl_rewrite rw = { .op = (uint8_t)op,
@@ -21,7 +21,6 @@ static int add_line(struct search *s, struct pl_plan *p, unsigned op, const char
 				 .in_plan_ns = INT64_MIN };
 	int rc = pl_alloc(&rw.arg, n ? n : 1, sizeof(*rw.arg), err);
 
-	(void)s;
 	for (uint32_t i = 0; rc == 0 && i < n; i++)
 		rw.arg[i] = p->tensor[tensor[i]].name;
 	if (rc == 0)
@@ -55,7 +54,7 @@ static int fuse_lines(struct search *s, struct pl_plan *p, const struct cand *c,
 			if (c->b.set[t] == a)
 				s->scratch[n++] = t;
 		if (n > 1 || was_fused(s, s->scratch[0]))
-			rc = add_line(s, p, PL_RW_FUSE_TENSORS, NULL, 0, s->scratch, n, err);
+			rc = add_line(p, PL_RW_FUSE_TENSORS, NULL, 0, s->scratch, n, err);
 	}
 	return rc;
 }
@@ -80,7 +79,8 @@ static int algorithm_lines(struct search *s, struct pl_plan *p, const struct can
 			if (c->algo[a] == algo)
 				v[n++] = s->scratch[a];
 		if (n)
-			rc = add_line(s, p, PL_RW_ALGORITHM, pl_algo_name(algo), 0, v,
+			rc = add_line(p, PL_RW_ALGORITHM, pl_algo_name(algo),
+				      algo == PL_ALGO_PS ? s->servers : 0, v,
 				      n == c->b.n_sets ? 0 : n, err);
 	}
 	return rc;
@@ -103,7 +103,7 @@ static int priority_line(struct search *s, struct pl_plan *p, const struct cand 
 			v[n++] = t;
 		}
 	}
-	return add_line(s, p, PL_RW_PRIORITY, NULL, 0, v, n, err);
+	return add_line(p, PL_RW_PRIORITY, NULL, 0, v, n, err);
 }
 
 static int all_lines(struct search *s, struct pl_plan *p, const struct cand *c, struct pl_err *err)
@@ -114,12 +114,12 @@ static int all_lines(struct search *s, struct pl_plan *p, const struct cand *c, 
 	for (uint32_t a = 0; a < c->b.n_sets; a++) {
 		firsts(s, c, s->scratch);
 		if (c->b.parts[a] > 1)
-			PL_TRY(add_line(s, p, PL_RW_PARTITION_TENSOR, NULL, c->b.parts[a],
+			PL_TRY(add_line(p, PL_RW_PARTITION_TENSOR, NULL, c->b.parts[a],
 					&s->scratch[a], 1, err));
 	}
 	if (c->ordered && c->b.n_sets > 1) {
 		firsts(s, c, s->scratch);
-		PL_TRY(add_line(s, p, PL_RW_ORDER, NULL, 0, s->scratch, c->b.n_sets, err));
+		PL_TRY(add_line(p, PL_RW_ORDER, NULL, 0, s->scratch, c->b.n_sets, err));
 	}
 	if (c->urgent && c->b.n_sets > 1)
 		PL_TRY(priority_line(s, p, c, err));

@@ -13,10 +13,10 @@
 #include "search/internal.h"
 
 /* In this order. */
-static const struct strategy *const strategies[] = { &pl_search_strategy_precision,
-						     &pl_search_strategy_buckets,
-						     &pl_search_strategy_memory,
-						     &pl_search_strategy_fusion };
+static const struct strategy *const strategies[] = {
+	&pl_search_strategy_precision, &pl_search_strategy_buckets, &pl_search_strategy_memory,
+	&pl_search_strategy_fusion, &pl_search_strategy_anneal
+};
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
@@ -51,16 +51,15 @@ static int lower_bound(struct search *s, struct pl_err *err)
 	return rc;
 }
 
-static int open_search(struct search *s, const struct pl_graph *g, struct pl_plan *p,
-		       struct pl_err *err)
+static int open_search(struct search *s, bool reduce, struct pl_plan *p, struct pl_err *err)
 {
 	bool reduced = false;
 	int rc;
 
 	s->rng = s->o->seed;
-	s->g = g;
-	if (!s->whole)
-		PL_TRY(pl_search_reduce(g, &s->o->noise, &s->reduced, &reduced, &s->tolerance,
+	s->g = s->whole;
+	if (reduce)
+		PL_TRY(pl_search_reduce(s->g, &s->o->noise, &s->reduced, &reduced, &s->tolerance,
 					err));
 	if (reduced)
 		s->g = &s->reduced;
@@ -89,6 +88,7 @@ static void close_search(struct search *s)
 	pl_free(s->bytes);
 	pl_free(s->ready);
 	pl_free(s->priority);
+	pl_free(s->algos);
 	pl_free(s->group_index);
 	pl_free(s->alike);
 	pl_search_cand_fini(&s->spare);
@@ -138,9 +138,9 @@ static void predict(struct search *s, struct pl_plan *p)
 
 /* Carry the plan out on the whole graph. If its step is that of the reduced graph within the
  * tolerance, it becomes the prediction; if not, *again. */
-static int check_whole(struct search *s, const struct pl_graph *g, const struct pl_plan *p,
-		       bool *again, struct pl_err *err)
+static int check_whole(struct search *s, const struct pl_plan *p, bool *again, struct pl_err *err)
 {
+	const struct pl_graph *g = s->whole;
 	struct pl_sim *sim = pl_sim_new(g, err);
 	struct pl_rewriter *r = NULL;
 	struct pl_edit e = { 0 };
@@ -170,15 +170,26 @@ out:
 	return rc;
 }
 
+static int find_peak(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	struct peak peak;
+	int rc = s->n ? pl_search_worker_show(s, &s->best, err) : 0;
+
+	if (rc == 0 && (rc = pl_search_worker_peak(&s->worker[0], &peak, err)) == 0)
+		p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;
+	return rc;
+}
+
 /* *again: the reduced graph does not stand for the whole one. */
-static int search_all(struct search *s, const struct pl_graph *g, struct pl_plan *p, bool *again,
-		      struct pl_err *err)
+static int search_all(struct search *s, struct pl_plan *p, bool *again, struct pl_err *err)
 {
 	struct pl_err ignore = { 0 };
 	bool fits = true;
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_LEN(strategies); i++) {
+		if (!s->n) /* the operations decide alone */
+			s->best.mean = pl_edit_mean_step(&s->worker[0].e);
 		if (!fits || !strategies[i]->wanted(s))
 			continue;
 		rc = strategies[i]->run(s, p, err);
@@ -186,12 +197,14 @@ static int search_all(struct search *s, const struct pl_graph *g, struct pl_plan
 			goto out;
 		fits = rc != PL_ENO;
 	}
+	if (fits)
+		PL_TRY(find_peak(s, p, err));
 	if (s->n_extra && fits)
 		PL_TRY(lower_bound(s, err));
 	if (s->n || s->n_extra)
 		PL_TRY(pl_search_write_lines(s, p, fits ? err : &ignore));
 	if (s->tolerance > 0 && fits) {
-		PL_TRY(check_whole(s, g, p, again, err));
+		PL_TRY(check_whole(s, p, again, err));
 		if (*again)
 			goto out;
 	}
@@ -202,20 +215,20 @@ out:
 }
 
 static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
-		       const struct pl_search_opts *o, bool whole, bool *again, struct pl_plan *p,
+		       const struct pl_search_opts *o, bool reduce, bool *again, struct pl_plan *p,
 		       struct pl_err *err)
 {
-	struct search s = { .o = o, .cost = cost, .whole = whole };
+	struct search s = { .o = o, .cost = cost, .whole = g };
 	int rc;
 
 	pl_graph_init(&s.reduced);
-	rc = open_search(&s, g, p, err);
+	rc = open_search(&s, reduce, p, err);
 	if (rc == 0 && !s.n)
 		pl_say(o->log, PL_LOG_WARN,
 		       "the graph knows no gradients that ranks synchronise; there is %s",
 		       o->fuse_ops ? "no communication to plan" : "nothing to plan");
 	if (rc == 0)
-		rc = search_all(&s, g, p, again, err);
+		rc = search_all(&s, p, again, err);
 	close_search(&s);
 	return rc;
 }
@@ -224,10 +237,10 @@ int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct
 	      struct pl_plan *p, struct pl_err *err)
 {
 	bool again = false;
-	int rc = search_once(g, cost, o, false, &again, p, err);
+	int rc = search_once(g, cost, o, true, &again, p, err);
 
 	if (!again)
 		return rc;
 	p->n_rw = p->n_tensors = 0;
-	return search_once(g, cost, o, true, &again, p, err);
+	return search_once(g, cost, o, false, &again, p, err);
 }

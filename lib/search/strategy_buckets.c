@@ -86,6 +86,7 @@ int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *e
 	PL_TRY(pl_alloc(&s->group, n, sizeof(*s->group), err));
 	PL_TRY(pl_alloc(&s->bytes, n, sizeof(*s->bytes), err));
 	PL_TRY(pl_alloc(&s->ready, n, sizeof(*s->ready), err));
+	PL_TRY(pl_alloc(&s->algos, n, sizeof(*s->algos), err));
 	PL_TRY(pl_alloc(&s->count, n + 3, sizeof(*s->count), err));
 	PL_TRY(pl_alloc(&s->member, n, sizeof(*s->member), err));
 	PL_TRY(pl_alloc(&s->scratch, 2 * n, sizeof(*s->scratch), err));
@@ -97,6 +98,7 @@ int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *e
 		s->group[t] = pl_rewriter_group(r, t);
 		s->bytes[t] = pl_max_i64(pl_rewriter_bytes(r, t), 0);
 		s->ready[t] = pl_rewriter_ready(r, t);
+		s->algos[t] = s->o->algorithm ? PL_ALGO_PS : 1;
 		s->recorded.b.parts[t] = 1;
 		s->recorded.algo[t] = PL_ALGO_RING;
 	}
@@ -137,7 +139,8 @@ double pl_search_buckets_bound(const struct search *s)
 			first = pl_min_i64(first, s->ready[k]);
 		}
 		best = pl_cost_transfer(s->cost, &c);
-		for (uint8_t a = 0; s->o->algorithm && a < PL_ALGO_PS; a++) {
+		c.servers = s->servers;
+		for (uint8_t a = 0; a < s->algos[t]; a++) {
 			c.algo = a;
 			best = pl_min_i64(best, pl_cost_transfer(s->cost, &c));
 		}
@@ -211,8 +214,7 @@ out:
 	return rc;
 }
 
-/* From the best of all, and from up to two others that differ. */
-static int run_search(struct search *s, struct pl_err *err)
+int pl_search_buckets_improve(struct search *s, struct pl_err *err)
 {
 	struct cand from[2] = { { .ordered = false }, { .ordered = false } };
 	int rc;
@@ -236,9 +238,7 @@ static int run_search(struct search *s, struct pl_err *err)
 		pl_search_move(s, &from[i]);
 		PL_TRY(pl_search_local_search(s, err));
 	}
-	PL_TRY(search_groups(s, err));
-	if ((s->o->limit_ns || s->o->evaluations) && !s->o->fuse_ops) /* else behind that */
-		PL_TRY(pl_search_anneal(s, err));
+	rc = search_groups(s, err);
 out:
 	pl_search_cand_fini(&from[0]);
 	pl_search_cand_fini(&from[1]);
@@ -257,7 +257,7 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 
 	(void)p;
 	if (rc == 0 && preset == PL_PRESET_SEARCH)
-		rc = run_search(s, err);
+		rc = pl_search_buckets_improve(s, err);
 	/* where the model finds nothing better, what was recorded stays */
 	if (rc == 0 && preset <= PL_PRESET_BEST && s->best.mean >= s->recorded.mean)
 		pl_search_cand_copy(s, &s->best, &s->recorded);

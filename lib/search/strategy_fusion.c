@@ -262,7 +262,7 @@ static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 	PL_TRY(pl_search_batch_add(s, &o->at, &c, err));
 	if (bit != PL_NONE && o->bit[bit])
 		PL_TRY(add_merged(o, bit, err));
-	PL_TRY(pl_search_add_cuts(s, err));
+	PL_TRY(pl_search_add_cuts(s, PL_ALGO_RING, err));
 	rc = pl_search_batch_run(s, err);
 out:
 	return rc;
@@ -473,16 +473,6 @@ out:
 	return rc;
 }
 
-static int find_peak(struct search *s, struct pl_plan *p, struct pl_err *err)
-{
-	struct peak peak;
-	int rc = s->n ? pl_search_worker_show(s, &s->best, err) : 0;
-
-	if (rc == 0 && (rc = pl_search_worker_peak(&s->worker[0], &peak, err)) == 0)
-		p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;
-	return rc;
-}
-
 /* The lists of names are of this search alone; what stays are lists of the plan's. */
 static int keep_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
@@ -522,10 +512,7 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 		       "no operations that may be fused follow one another in the graph");
 	PL_TRY(prune(&o, err));
 	PL_TRY(restore(&o, err));
-	PL_TRY(keep_lines(s, p, err));
-	if (s->n && (s->o->limit_ns || s->o->evaluations))
-		PL_TRY(pl_search_anneal(s, err));
-	rc = find_peak(s, p, err);
+	rc = keep_lines(s, p, err);
 out:
 	ops_fini(&o);
 	return rc;

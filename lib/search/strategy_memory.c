@@ -416,8 +416,7 @@ out:
 
 static bool wanted(const struct search *s)
 {
-	(void)s;
-	return true;
+	return s->o->memory_bytes > 0;
 }
 
 static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
@@ -426,15 +425,12 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 	struct fit f = { .s = s, .p = p, .at = s->n ? &s->best : NULL };
 	int rc;
 
-	if (limit)
-		warn_unknown(s);
+	warn_unknown(s);
 	PL_TRY(pl_search_workers_root(s, err));
 	PL_TRY(show(&f, err));
-	if (limit && f.peak.bytes > limit)
+	if (f.peak.bytes > limit)
 		rc = make_fit(&f, limit, err);
-	if (!s->n) /* no buckets, and nothing that a model says of them */
-		s->best.mean = pl_edit_mean_step(&s->worker[0].e);
-	p->peak_bytes = f.peak.bytes > 0 ? f.peak.bytes : -1;
+	p->peak_bytes = f.peak.bytes; /* of the smallest plan, if none fits */
 out:
 	pl_free(f.saving);
 	return rc;

@@ -121,8 +121,12 @@ int pl_search_workers_root(struct search *s, struct pl_err *err)
 
 static int carry_out(struct worker *l, const struct cand *c, struct pl_err *err)
 {
-	const struct pl_bucketing b = { c->b.n_sets, c->b.set, c->b.parts, c->algo,
-					c->urgent ? l->s->priority : NULL };
+	const struct pl_bucketing b = { .n_sets = c->b.n_sets,
+					.set_of = c->b.set,
+					.parts = c->b.parts,
+					.algo = c->algo,
+					.servers = l->s->servers,
+					.priority = c->urgent ? l->s->priority : NULL };
 	int rc = pl_rewrite_bucketing(l->r, &b, err);
 
 	return rc < 0 ? rc : pl_edit_settle(&l->e, err);
