@@ -81,7 +81,8 @@ struct strategy {
 	int (*run)(struct search *s, struct pl_plan *p, struct pl_err *err);
 };
 extern const struct strategy pl_search_strategy_precision, pl_search_strategy_buckets,
-	pl_search_strategy_memory, pl_search_strategy_fusion, pl_search_strategy_anneal;
+	pl_search_strategy_servers, pl_search_strategy_memory, pl_search_strategy_fusion,
+	pl_search_strategy_anneal;
 
 /* ---- strategy_buckets.c ---- */
 /* Find the tensors that are synchronised, and put them into the base of the plan. */

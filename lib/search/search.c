@@ -14,8 +14,8 @@
 
 /* In this order. */
 static const struct strategy *const strategies[] = {
-	&pl_search_strategy_precision, &pl_search_strategy_buckets, &pl_search_strategy_memory,
-	&pl_search_strategy_fusion, &pl_search_strategy_anneal
+	&pl_search_strategy_precision, &pl_search_strategy_buckets, &pl_search_strategy_servers,
+	&pl_search_strategy_memory,    &pl_search_strategy_fusion,  &pl_search_strategy_anneal
 };
 
 /* ---- before ---------------------------------------------------------------------------------- */

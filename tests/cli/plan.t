@@ -75,6 +75,37 @@ status 2 "a share without operations" "$BIN/plan" -O text --fuse-share 0.5 "$g"
 status 2 "a share above 1" "$BIN/plan" -O text --fuse-ops default --fuse-share 1.5 "$g"
 status 2 "operations of a plan" "$BIN/plan" -O text --fuse-ops default "$TMP/fused.plan"
 
+# ---- parameter servers --------------------------------------------------------------------------
+# Small gradients of 8 ranks: latency decides. Large ones: two servers carry the bytes of eight ranks.
+awk 'BEGIN {
+	print "layer,forward_us,backward_us,param_bytes,activation_bytes,update_ns"
+	for (i = 0; i < 12; i++)
+		print "l" i ",100,220," 2000 + i * 100 ",80000,100"
+}' >"$TMP/small.csv"
+for hosts in 8 10; do
+	printf 'hosts %d ranks=1\nlink nic scope=network bandwidth=10Gbit/s latency=100us\n' $hosts >"$TMP/topology$hosts"
+done
+for net in small net; do
+	"$BIN/graph" -f layers --topology "$TMP/topology8" -o "$TMP/$net.8" "$TMP/$net.csv"
+	for hosts in 8 10; do
+		status 0 "$net gradients, 8 ranks, $hosts hosts" "$BIN/plan" -O text --no-provenance \
+			--allow fuse-tensors,algorithm --topology "$TMP/topology$hosts" "$TMP/$net.8"
+		cp "$TMP/out" "$TMP/$net.$hosts.plan"
+	done
+done
+check "servers on the spare hosts" grep -q '^algorithm ps.* servers=[12] ' "$TMP/small.10.plan"
+check "... make the step shorter" less "$(number predicted "$TMP/small.10.plan")" "$(number predicted "$TMP/small.8.plan")"
+check "no spare hosts, no servers" sh -c "! grep -q '^algorithm ps' '$TMP/small.8.plan'"
+check "none for large gradients" sh -c "! grep -q '^algorithm ps' '$TMP/net.10.plan'"
+check "... whose plan stays the same" sh -c "grep -v '^evaluations' '$TMP/net.8.plan' >'$TMP/a' &&
+	grep -v '^evaluations' '$TMP/net.10.plan' | cmp -s - '$TMP/a'"
+check "... for at most 5 % more simulations" sh -c "[ $(number evaluations "$TMP/net.10.plan") -le \
+	\$(($(number evaluations "$TMP/net.8.plan") * 105 / 100)) ]"
+status 0 "the plan with servers" "$BIN/replay" -p "$TMP/small.10.plan" --topology "$TMP/topology10" -O csv --table steps "$TMP/small.8"
+check "... is carried out as predicted" grep -q "$(number predicted "$TMP/small.10.plan")" "$TMP/out"
+status 0 "servers without leave" "$BIN/plan" -O text --no-provenance --topology "$TMP/topology10" "$TMP/small.8"
+check "... are not proposed" sh -c "! grep -q '^algorithm' '$TMP/out'"
+
 # ---- forms --------------------------------------------------------------------------------------
 status 0 "binary" "$BIN/plan" -o "$TMP/net.plan" "$g"
 status 0 "binary as text" "$BIN/plan" -O text --no-provenance "$TMP/net.plan"

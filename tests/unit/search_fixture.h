@@ -74,20 +74,18 @@ static void disturb(struct pl_graph *g, uint64_t rng)
 	}
 }
 
-/* A job of n layers with random times and sizes. */
-static inline int net_init(struct net *j, uint64_t seed, uint32_t n, pl_ns unit, int64_t bytes,
-			   bool unlike, struct pl_err *err)
+/* A job of n layers with random times and sizes, on the first ranks of j->topo. */
+static inline int net_open(struct net *j, uint32_t ranks, uint64_t rng, uint32_t n, pl_ns unit,
+			   int64_t bytes, bool unlike, struct pl_err *err)
 {
-	struct pl_layers_opts o = { .transfer = layer_transfer, .arg = &j->topo, .per_host = 4 };
+	struct pl_layers_opts o = {
+		.transfer = layer_transfer, .arg = &j->topo, .n_ranks = ranks, .per_host = 4
+	};
 	struct pl_buf text = { 0 };
 	struct pl_in *in = NULL;
-	uint64_t rng = seed;
+	uint64_t seed = rng;
 	int rc;
 
-	memset(j, 0, sizeof(*j));
-	pl_graph_init(&j->g);
-	PL_TRY(make_topology(j, &rng, err));
-	o.n_ranks = j->topo.n_ranks;
 	PL_TRY(pl_buf_printf(
 		&text, err,
 		"layer,forward_ns,backward_ns,param_bytes,activation_bytes,update_ns\n"));
@@ -114,6 +112,19 @@ out:
 	pl_in_close(in);
 	pl_buf_fini(&text);
 	return rc;
+}
+
+/* A job on a random topology, which has as many ranks. */
+static inline int net_init(struct net *j, uint64_t seed, uint32_t n, pl_ns unit, int64_t bytes,
+			   bool unlike, struct pl_err *err)
+{
+	uint64_t rng = seed;
+	int rc;
+
+	memset(j, 0, sizeof(*j));
+	pl_graph_init(&j->g);
+	rc = make_topology(j, &rng, err);
+	return rc < 0 ? rc : net_open(j, j->topo.n_ranks, rng, n, unit, bytes, unlike, err);
 }
 
 /* The whole graph's step with the plan, by full passes; what was recorded, without lines, as the

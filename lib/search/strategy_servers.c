@@ -1,0 +1,183 @@
+/*
+ * Parameter servers: ranks push buckets to servers and pull the sums, in place of an all-reduce.
+ *
+ * Servers are no ranks of the job, so they need hosts of their own. The plan may use the hosts of
+ * the topology on which no rank of the job is, one server on each. Without such hosts there is
+ * nothing to search.
+ *
+ * Servers save messages: two of them follow one another, whatever the number of ranks. They cost
+ * bytes, because few servers carry the buckets of all ranks. Two rules end the search early. First,
+ * lib/cost is asked for the time of every size that a bucket can have, in powers of two. If the
+ * servers are never faster than the best other algorithm, no plan with them is shorter. This takes
+ * no simulation. Second, a few candidates are simulated: the best buckets so far with servers,
+ * those of them that servers make faster one at a time, and the cuts of dynamic programming for
+ * servers. Only if one of these comes near to the best plan, the bucket search runs again with
+ * servers as one more algorithm.
+ */
+#include <string.h>
+
+#include "search/internal.h"
+
+#define NEAR	    1.02  /* so near to the best, the bucket search may make it better */
+#define SERVERS_MAX 10000 /* as paceline-plan(5) has it */
+
+/* Hosts behind those of the ranks: ranks fill the hosts in order. */
+static uint32_t spare_hosts(const struct search *s)
+{
+	const struct pl_topology *t = &s->cost->topo;
+	int64_t ranks = s->whole->n_ranks, spare = 0;
+
+	for (size_t i = 0; i < s->whole->n_groups; i++)
+		ranks = pl_max_i64(ranks, s->whole->group[i].n);
+	for (size_t i = 0; i < t->n_hosts; i++)
+		spare += t->host[i].first >= ranks;
+	return (uint32_t)pl_min_i64(spare, SERVERS_MAX);
+}
+
+struct sizes { /* of the buckets of a group */
+	int64_t least, most;
+};
+
+static struct sizes sizes_of(const struct search *s, uint32_t group)
+{
+	struct sizes x = { INT64_MAX, 0 };
+
+	for (uint32_t t = 0; t < s->n; t++) {
+		if (s->group[t] != group)
+			continue;
+		x.least = pl_min_i64(x.least, pl_max_i64(1, s->bytes[t]));
+		x.most = pl_add_sat(x.most, s->bytes[t]);
+	}
+	return x;
+}
+
+/* The next size to ask for; the last one is the greatest. */
+static int64_t next_size(struct sizes x, int64_t bytes)
+{
+	return bytes == x.most ? INT64_MAX : pl_min_i64(x.most, pl_add_sat(bytes, bytes));
+}
+
+static pl_ns with_servers(const struct search *s, struct pl_cost_comm c, int64_t bytes, uint32_t k)
+{
+	c.algo = PL_ALGO_PS;
+	c.servers = k;
+	c.bytes = bytes;
+	return pl_cost_transfer(s->cost, &c);
+}
+
+/* Is some bucket faster with k servers than with every other algorithm? */
+static bool may_help(const struct search *s, struct pl_cost_comm c, struct sizes x, uint32_t k)
+{
+	for (int64_t bytes = x.least; bytes <= x.most; bytes = next_size(x, bytes)) {
+		pl_ns servers = with_servers(s, c, bytes, k);
+		bool faster = true;
+
+		c.bytes = bytes;
+		for (c.algo = PL_ALGO_RING; c.algo < PL_ALGO_PS; c.algo++)
+			faster &= servers < pl_cost_transfer(s->cost, &c);
+		if (faster)
+			return true;
+	}
+	return false;
+}
+
+/* Do k servers take longer than all of them for any bucket? */
+static bool too_few(const struct search *s, struct pl_cost_comm c, struct sizes x, uint32_t k,
+		    uint32_t all)
+{
+	for (int64_t bytes = x.least; bytes <= x.most; bytes = next_size(x, bytes))
+		if (with_servers(s, c, bytes, k) > with_servers(s, c, bytes, all))
+			return true;
+	return false;
+}
+
+/* Let the groups that servers may help use them, and find how many servers: no more than help. A
+ * group on one host does not use the network on which the servers are. */
+static bool allow(struct search *s)
+{
+	const struct pl_topology *topo = &s->cost->topo;
+	uint32_t all = spare_hosts(s);
+
+	for (uint32_t t = 0; t < s->n; t++) {
+		struct pl_cost_comm c = pl_rewriter_comm(s->worker[0].r, t);
+		struct sizes x = sizes_of(s, s->group[t]);
+		uint32_t first = 0, k = 1;
+
+		while (s->group[first] != s->group[t])
+			first++;
+		c.parts = 1;
+		if (first < t) {
+			s->algos[t] = s->algos[first];
+		} else if (c.n > topo->host[0].n && may_help(s, c, x, all)) {
+			s->algos[t] = PL_ALGO_PS + 1;
+			PL_LOWER_BOUND(k, all, too_few(s, c, x, k, all));
+			s->servers = k > s->servers ? k : s->servers;
+		}
+	}
+	return s->servers > 0;
+}
+
+/* Is the set of the best candidate faster with servers than it is now? */
+static bool is_faster(const struct search *s, uint32_t set)
+{
+	struct pl_cost_comm c = { .bytes = 0 };
+	int64_t bytes = 0;
+
+	for (uint32_t t = 0; t < s->n; t++) {
+		if (s->best.b.set[t] != set)
+			continue;
+		if (s->algos[t] <= PL_ALGO_PS)
+			return false;
+		c = pl_rewriter_comm(s->worker[0].r, t);
+		bytes += s->bytes[t];
+	}
+	c.parts = s->best.b.parts[set];
+	c.algo = s->best.algo[set];
+	c.bytes = bytes;
+	return with_servers(s, c, bytes, s->servers) < pl_cost_transfer(s->cost, &c);
+}
+
+static int try_some(struct search *s, bool *near, struct pl_err *err)
+{
+	const double best = s->best.mean;
+	struct cand *all, *one;
+	int rc;
+
+	s->n_batch = 0;
+	PL_TRY(pl_search_add_cuts(s, PL_ALGO_PS, err));
+	PL_TRY(pl_search_batch_add(s, &s->best, &all, err));
+	for (uint32_t t = 0; t < s->n; t++)
+		if (s->algos[t] > PL_ALGO_PS)
+			all->algo[s->best.b.set[t]] = PL_ALGO_PS;
+	for (uint32_t set = 0; set < s->best.b.n_sets; set++) {
+		if (!is_faster(s, set))
+			continue;
+		PL_TRY(pl_search_batch_add(s, &s->best, &one, err));
+		one->algo[set] = PL_ALGO_PS;
+	}
+	PL_TRY(pl_search_batch_run(s, err));
+	for (size_t i = 0; i < s->n_batch; i++)
+		*near |= s->batch[i].mean <= NEAR * best;
+out:
+	return rc;
+}
+
+static bool wanted(const struct search *s)
+{
+	return s->n && s->o->algorithm && s->o->preset == PL_PRESET_SEARCH &&
+	       s->best.mean > s->bound && spare_hosts(s) > 0;
+}
+
+static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	bool near = false;
+	int rc;
+
+	(void)p;
+	if (!allow(s) || pl_search_over(s))
+		return 0;
+	rc = try_some(s, &near, err);
+	return rc == 0 && near ? pl_search_buckets_improve(s, err) : rc;
+}
+
+const struct strategy pl_search_strategy_servers = { .wanted = wanted, .run = run };
