@@ -121,6 +121,8 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 		w->planned = true;
 	}
 	PL_TRY(read_model(w, path, err));
+	if (c->layers)
+		goto out;
 	PL_TRY(pl_dataset_open(j->data, (uint64_t)j->seed, &w->data, err));
 	pl_dataset_normalise(&w->data, pl_dataset_train(&w->data, j->split));
 out:

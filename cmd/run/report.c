@@ -137,19 +137,19 @@ int report_layers(const struct config *c, const struct pl_model *m, struct pl_er
 		{ "bytes", "bytes", PL_CELL_I64, 0 },
 	};
 	struct pl_table t = PL_TABLE(columns);
-	struct pl_model_work *w = NULL;
+	struct pl_net_work *w = NULL;
 	struct pl_out *out;
 	int rc;
 
 	PL_TRY(pl_alloc(&w, m->n_layers, sizeof(*w), err));
-	PL_TRY(pl_model_work(m, w, err));
+	PL_TRY(pl_net_work(m->layer, m->n_layers, w, err));
 	for (size_t i = 0; i < m->n_layers; i++) {
 		char dims[96];
 		int n = 0;
 
 		for (int k = 0; k < w[i].n_dims; k++)
-			n += snprintf(dims + n, sizeof(dims) - (size_t)n, "%s%lld", k ? "x" : "",
-				      (long long)w[i].dim[k]);
+			n += snprintf(dims + n, sizeof(dims) - (size_t)n, "%s%d", k ? "x" : "",
+				      w[i].dim[k]);
 		pl_table_row(&t, m->layer[i].line ? (int64_t)m->layer[i].line : INT64_MIN,
 			     m->layer[i].op, dims, w[i].params, (int64_t)w[i].flops,
 			     (int64_t)w[i].bytes);

@@ -34,14 +34,6 @@ extern const char pl_model_presets[]; /* examples of all, for messages */
 bool pl_model_is_preset(const char *text);
 /* A preset, or the name of a file, which is one if it holds a slash or begins with no preset. */
 int pl_model_parse(const char *text, struct pl_model *m, struct pl_err *err) PL_MUST;
-/* What a layer makes of one sample in the forward pass, and what that costs (model_work.c). */
-struct pl_model_work {
-	int n_dims; /* of the output */
-	int64_t dim[4], params;
-	double flops, bytes;
-};
-/* Of each layer: work[m->n_layers]. PL_EDATA: the shape that comes in does not fit a layer. */
-int pl_model_work(const struct pl_model *m, struct pl_model_work *work, struct pl_err *err) PL_MUST;
 /* The text of a key, "" of a bare word, NULL if the layer has none. */
 const char *pl_model_key(const struct pl_layer *l, const char *key);
 

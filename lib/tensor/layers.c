@@ -298,6 +298,7 @@ static void build_residual(struct pl_builder *b)
 		return;
 	}
 	nd = pl_tensor_build_alias(b, &pl_tensor_layer_residual);
+	b->net->layer[b->net->n - 1].flops = 0; /* it works in the backward pass only */
 	*open = (struct pl_block){
 		.node = b->net->n - 1, .skip = nd->x, .name = b->name, .n_dims = b->n_dims
 	};

@@ -48,6 +48,7 @@ struct pl_net_layer {
 	char *name;	    /* "fc1"; unique */
 	int n_dims, dim[4]; /* of the output, batch left out */
 	uint32_t first_tensor, n_tensors;
+	uint32_t statement; /* of the model, that it comes from */
 	double flops; /* of the forward pass, a sample; the backward pass of matrices: twice that */
 	size_t act_bytes; /* kept of a whole batch for the backward pass */
 	bool recompute;	  /* made again in the backward pass: set by pl_net_recompute() */
@@ -60,6 +61,17 @@ struct pl_net_shape {	    /* what batches look like */
 	int classes;	    /* y is below this; 0: targets */
 	int targets;	    /* floats a sample; 0: classes */
 };
+
+/* What a statement makes of one sample in the forward pass, and what that costs. */
+struct pl_net_work {
+	int n_dims, dim[4]; /* of the output */
+	int64_t params;
+	double flops;
+	double bytes; /* read and written, if each statement stands alone and in float32 */
+};
+/* Of each statement: work[n]. Takes no memory for the network itself. PL_EDATA as pl_net_new(). */
+int pl_net_work(const struct pl_layer *layer, size_t n, struct pl_net_work *work,
+		struct pl_err *err) PL_MUST;
 
 struct pl_net; /* opaque */
 enum pl_phase { PL_PHASE_FORWARD, PL_PHASE_BACKWARD };

@@ -166,6 +166,7 @@ struct pl_node *pl_tensor_build_node(struct pl_builder *b, const struct pl_layer
 	for (int i = 0; i < b->n_dims && nd->ny <= INT32_MAX; i++) /* above, it is refused */
 		nd->ny *= (size_t)b->dim[i];
 	l->first_tensor = net->n_tensors;
+	l->statement = (uint32_t)b->at;
 	l->flops = (double)nd->ny;
 	net->n++;
 	return nd;
@@ -334,4 +335,53 @@ int pl_net_build(struct pl_net *net, const struct pl_layer *layer, size_t n, str
 		finish(&b);
 	pl_intern_fini(&b.names);
 	return b.rc;
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+/* Adds one layer of the statement. A layer without operations moves no bytes. */
+static void add_work(const struct pl_net *net, uint32_t i, struct pl_net_work *w)
+{
+	const struct pl_net_layer *l = &net->layer[i];
+	const struct pl_node *nd = &net->node[i];
+
+	w->flops += l->flops;
+	for (uint32_t t = l->first_tensor; t < l->first_tensor + l->n_tensors; t++)
+		w->params += (int64_t)net->tensor[t].n;
+	w->n_dims = l->n_dims;
+	memcpy(w->dim, l->dim, sizeof(w->dim));
+	/* of a table only the rows of the tokens are read */
+	w->bytes = nd->type == &pl_tensor_layer_embedding ? (double)nd->ny : (double)w->params;
+}
+
+int pl_net_work(const struct pl_layer *layer, size_t n, struct pl_net_work *work,
+		struct pl_err *err)
+{
+	struct pl_net *net;
+	double in = 0;
+	int rc = pl_alloc(&net, 1, sizeof(*net), err);
+
+	if (rc < 0)
+		return rc;
+	net->be = &pl_backend_cpu;
+	net->o.batch = 1;
+	PL_TRY(pl_net_build(net, layer, n, err));
+	memset(work, 0, n * sizeof(*work));
+	work[0].n_dims = net->shape.n_dims;
+	memcpy(work[0].dim, net->shape.dim, sizeof(work[0].dim));
+	for (uint32_t i = 0; i < net->n; i++)
+		add_work(net, i, &work[net->layer[i].statement]);
+	for (size_t i = 0; i < n; i++) {
+		struct pl_net_work *w = &work[i];
+		bool pair = !strcmp(layer[i].op, "end"); /* adds two values */
+		double out = 1;
+
+		for (int k = 0; k < w->n_dims; k++)
+			out *= w->dim[k];
+		w->bytes = w->flops > 0 ? 4 * ((pair ? 2 : 1) * in + out + w->bytes) : 0;
+		in = out;
+	}
+out:
+	pl_net_free(net);
+	return rc;
 }

@@ -277,19 +277,19 @@ static void layers(void)
 static void work_of(const char *text, size_t layer, const char *dims, int64_t params, double flops,
 		    double bytes)
 {
-	struct pl_model_work w[16];
+	struct pl_net_work w[16];
 	struct pl_in *in = pl_in_open_mem("model", text, strlen(text), &err);
 	struct pl_model m;
 	char out[64];
 	int n = 0;
 
 	if (!ok(pl_model_read(in, "model", &m, &err) == 0 && m.n_layers <= PL_LEN(w) &&
-			pl_model_work(&m, w, &err) == 0,
+			pl_net_work(m.layer, m.n_layers, w, &err) == 0,
 		"work: %s", err.msg))
 		return;
 	for (int i = 0; i < w[layer].n_dims; i++)
 		n += snprintf(out + n, sizeof(out) - (size_t)n, "%s%d", i ? "x" : "",
-			      (int)w[layer].dim[i]);
+			      w[layer].dim[i]);
 	ok(!strcmp(out, dims) && w[layer].params == params && w[layer].flops == flops &&
 		   w[layer].bytes == bytes,
 	   "%s: %s, %lld parameters, %g FLOPs, %g bytes", m.layer[layer].op, out,
@@ -298,47 +298,13 @@ static void work_of(const char *text, size_t layer, const char *dims, int64_t pa
 	pl_in_close(in);
 }
 
-/* The totals of a preset are those of the network that lib/tensor builds. */
-static void work_of_net(const char *preset)
-{
-	const struct pl_net_opts o = { .batch = 1 };
-	struct pl_model_work w[64];
-	double flops = 0, net_flops = 0;
-	size_t params = 0, net_params = 0;
-	const struct pl_net_tensor *t;
-	struct pl_net_layer *l;
-	struct pl_net *net;
-	struct pl_model m;
-	uint32_t n;
-
-	if (!ok(pl_model_parse(preset, &m, &err) == 0 && m.n_layers <= PL_LEN(w) &&
-			pl_model_work(&m, w, &err) == 0 &&
-			pl_net_new(m.layer, m.n_layers, &o, &net, &err) == 0,
-		"%s: %s", preset, err.msg))
-		return;
-	for (size_t i = 0; i < m.n_layers; i++) {
-		flops += w[i].flops;
-		params += (size_t)w[i].params;
-	}
-	l = pl_net_layers(net, &n);
-	for (uint32_t i = 0; i < n; i++) /* residual works in the backward pass only */
-		net_flops += strcmp(l[i].op, "residual") ? l[i].flops : 0;
-	t = pl_net_tensors(net, &n);
-	for (uint32_t i = 0; i < n; i++)
-		net_params += t[i].n;
-	ok(flops == net_flops && params == net_params,
-	   "%s: %g FLOPs, the network's %g; %zu parameters", preset, flops, net_flops, params);
-	pl_net_free(net);
-	pl_model_fini(&m);
-}
-
 static void work(void)
 {
 	static const char image[] = "input 3 8 6\nconv 4 3 stride=2 pad=1\nbatchnorm\nmaxpool 2\n"
 				    "flatten\ndense 5 bias=0\ngelu\nloss squared\n";
 	static const char text[] = "input 4\nembedding 10 6\nposition\nresidual\nlayernorm\n"
 				   "attention 2\nend\ndense 3\nloss softmax-cross-entropy\n";
-	struct pl_model_work w[8];
+	struct pl_net_work w[8];
 	struct pl_model m;
 	struct pl_in *in;
 
@@ -357,13 +323,11 @@ static void work(void)
 	work_of(text, 5, "4x6", 4 * 36 + 24, 8 * 4 * 36 + 2 * 16 * 6 + 5 * 16, 4 * (48 + 168));
 	work_of(text, 6, "4x6", 0, 24, 4 * 72);
 	work_of(text, 7, "4x3", 21, 2 * 4 * 18, 4 * (24 + 12 + 21));
-	work_of_net("mlp:20-30-10");
-	work_of_net("cnn:1x12x12,classes=3");
-	work_of_net("gpt:layers=2,heads=2,width=8,context=6,vocab=9");
 	memset(&err, 0, sizeof(err));
 	in = pl_in_open_mem("model", "input 4\nconv 3 3\nloss squared\n", 30, &err);
-	ok(pl_model_read(in, "model", &m, &err) == 0 && pl_model_work(&m, w, &err) == PL_EDATA &&
-		   strstr(err.msg, "line 2: conv does not fit"),
+	ok(pl_model_read(in, "model", &m, &err) == 0 &&
+		   pl_net_work(m.layer, m.n_layers, w, &err) == PL_EDATA &&
+		   strstr(err.msg, "line 2: conv \"0\": 4 comes in, should be"),
 	   "a shape that does not fit: %s", err.msg);
 	pl_model_fini(&m);
 	pl_in_close(in);
