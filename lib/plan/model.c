@@ -20,8 +20,8 @@
 #define DIM(key, more, what) PL_LANG_FIELD(key, INT, more, what, .min = 1, .max = DIM_MAX)
 #define SIZE(key, what)	     DIM(key, PL_LANG_NEED, what)
 #define NAME		     PL_LANG_FIELD("name", NAME, KEY, "name, which no other layer has")
-#define STD		     PL_LANG_FIELD("std", REAL, KEY, "standard deviation of the initial weights")
-#define EPS		     PL_LANG_FIELD("eps", REAL, KEY, "added to the variance", .value = "1e-5")
+#define STD		     PL_LANG_FIELD("std", REAL, KEY, "standard deviation of the initial weights", .max = 1e6)
+#define EPS		     PL_LANG_FIELD("eps", REAL, KEY, "added to the variance", .max = 1, .value = "1e-5")
 #define BIAS		     PL_LANG_FIELD("bias", FLAG, KEY, "add a bias", .value = "1")
 #define CONV1D		     PL_LANG_FIELD("conv1d", FLAG, KEY, "weight files hold the transposed weight")
 #define STRIDE		     DIM("stride", KEY, "step of the windows")
@@ -46,7 +46,7 @@ static const struct pl_lang_row rows[] = {
 	LAYER("avgpool", "mean of windows", SIZE("size", "rows and columns"), STRIDE, PAD, NAME),
 	LAYER("batchnorm", "normalisation over the batch", EPS,
 	      PL_LANG_FIELD("momentum", REAL, KEY, "share of the batch in the running statistics",
-			    .value = "0.1"),
+			    .max = 1, .value = "0.1"),
 	      NAME),
 	LAYER("layernorm", "normalisation over the last dimension", EPS, NAME),
 	LAYER("embedding", "tokens to vectors", SIZE("vocabulary", "tokens"),
@@ -54,7 +54,8 @@ static const struct pl_lang_row rows[] = {
 	LAYER("position", "vectors of positions, added", STD, NAME),
 	LAYER("attention", "causal self-attention with both projections", SIZE("heads", "heads"),
 	      STD,
-	      PL_LANG_FIELD("std_out", REAL, KEY, "standard deviation of the second projection"),
+	      PL_LANG_FIELD("std_out", REAL, KEY, "standard deviation of the second projection",
+			    .max = 1e6),
 	      BIAS, CONV1D, NAME),
 	LAYER("relu", "max(x, 0)", NAME),
 	LAYER("gelu", "Gaussian error linear unit", NAME),

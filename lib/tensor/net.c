@@ -1,7 +1,7 @@
 /*
  * A network: its memory, the forward and the backward pass.
  *
- * Both passes visit the nodes in order. The type of a node computes it (layers*.c); the places of
+ * Both passes visit the nodes in order. The type of a node computes it (layers.c); the places of
  * all values were assigned before (net_plan.c). The backward pass zeroes the gradient of a
  * parameter right before its first use, because the gradient is then needed in the cache anyway. If
  * the backend can, the first use writes the gradient instead. All later uses add to it, so a weight
@@ -81,9 +81,7 @@ static int alloc_batch(struct pl_net *net, struct pl_err *err)
 			    err));
 	for (uint32_t i = 0; i < net->n; i++) {
 		const struct pl_node *nd = &net->node[i];
-		size_t n = nd->type == &pl_tensor_layer_conv
-				   ? net->be->conv_work(net->ctx, &nd->conv)
-				   : 0;
+		size_t n = nd->op == PL_LAYER_CONV ? net->be->conv_work(net->ctx, &nd->conv) : 0;
 
 		if (n * sizeof(float) > net->work_bytes)
 			net->work_bytes = n * sizeof(float);
@@ -353,14 +351,14 @@ static void run_node(struct pl_net *net, uint32_t i)
 	struct pl_node *nd = &net->node[i];
 	struct pl_pass p = pass_of(net, nd);
 
-	if (nd->alias || (net->eval && nd->type == &pl_tensor_layer_dropout)) {
+	if (nd->alias || (net->eval && nd->op == PL_LAYER_DROPOUT)) {
 		net->value[i] = p.x;
 		return;
 	}
 	net->value[i] = p.y;
 	hook(net, true, i, PL_PHASE_FORWARD);
 	net->be->precision(net->ctx, nd->precision[PL_PHASE_FORWARD]);
-	nd->type->forward(net, nd, &p);
+	pl_tensor_layers[nd->op].forward(net, nd, &p);
 	hook(net, false, i, PL_PHASE_FORWARD);
 }
 
@@ -370,12 +368,11 @@ static uint32_t norm_behind(const struct pl_net *net, uint32_t end)
 {
 	uint32_t i = end + 1;
 
-	if (!net->be->add_layernorm || net->node[end].type != &pl_tensor_layer_end)
+	if (!net->be->add_layernorm || net->node[end].op != PL_LAYER_END)
 		return PL_NONE;
 	while (i + 1 < net->n && net->node[i].alias)
 		i++;
-	return net->node[i].type == &pl_tensor_layer_layernorm && net->node[i].x == end ? i
-											: PL_NONE;
+	return net->node[i].op == PL_LAYER_LAYERNORM && net->node[i].x == end ? i : PL_NONE;
 }
 
 /* What both do counts as the layernorm's. */
@@ -499,7 +496,7 @@ static void touch(struct pl_net *net, const struct pl_node *nd, bool accumulate)
 {
 	const uint32_t tensor[] = { nd->weight, nd->bias, nd->position };
 	bool put = net->be->adds && !accumulate &&
-		   (nd->type == &pl_tensor_layer_dense || nd->type == &pl_tensor_layer_layernorm);
+		   (nd->op == PL_LAYER_DENSE || nd->op == PL_LAYER_LAYERNORM);
 
 	for (size_t i = 0; i < PL_LEN(tensor); i++)
 		put = put && (tensor[i] == PL_NONE || !net->touched[tensor[i]]);
@@ -529,8 +526,8 @@ static void remake(struct pl_net *net, const struct pl_segment *s)
 /* Does the layernorm above this beginning of a block do its part, too? */
 static bool norm_does(const struct pl_net *net, uint32_t i)
 {
-	return net->be->layernorm_back_add && net->node[i].type == &pl_tensor_layer_residual &&
-	       net->node[i + 1].type == &pl_tensor_layer_layernorm;
+	return net->be->layernorm_back_add && net->node[i].op == PL_LAYER_RESIDUAL &&
+	       net->node[i + 1].op == PL_LAYER_LAYERNORM;
 }
 
 static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
@@ -549,8 +546,8 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 		net->be->layernorm_back_add(net->ctx, p.rows, nd->c, p.x, p.weight, p.save, p.dy,
 					    net->grad[block->dskip], net->grad[block->dx],
 					    p.dweight, p.dbias);
-	else if (nd->type != &pl_tensor_layer_residual)
-		nd->type->backward(net, nd, &p);
+	else if (nd->op != PL_LAYER_RESIDUAL)
+		pl_tensor_layers[nd->op].backward(net, nd, &p);
 	else if (!norm_does(net, i))
 		net->be->add(net->ctx, p.n, net->grad[nd->dskip], p.dy, p.dx);
 	hook(net, false, i, PL_PHASE_BACKWARD);
@@ -587,7 +584,8 @@ int pl_net_backward(struct pl_net *net, bool accumulate, struct pl_err *err)
 			made = nd->segment;
 			remake(net, &net->segment[made]);
 		}
-		if (nd->type == &pl_tensor_layer_residual || (!nd->alias && nd->type->backward))
+		if (nd->op == PL_LAYER_RESIDUAL ||
+		    (!nd->alias && pl_tensor_layers[nd->op].backward))
 			back_node(net, i, accumulate);
 		if (!nd->alias)
 			tell_ready(net, i);

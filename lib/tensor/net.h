@@ -84,10 +84,8 @@ struct pl_net_hooks { /* each may be NULL */
 	void (*ready)(void *arg, uint32_t first, uint32_t n);
 };
 
-/* The layers that there are: "dense"; NULL behind the last. */
-const char *pl_net_op(uint32_t i);
-
-/* PL_EDATA names layer and line: unknown operation, wrong arguments, shapes that do not fit. */
+/* The statements are as those who read models leave them (plan/model.h): arguments are checked. */
+/* PL_EDATA names layer and line: shapes that do not fit, names that are there twice. */
 int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts *o,
 	       struct pl_net **net, struct pl_err *err) PL_MUST;
 void pl_net_free(struct pl_net *net);

@@ -1,9 +1,10 @@
 /*
  * From the statements of a model to nodes: checks, names, shapes, parameters.
  *
- * One pass. Each type of layer has its own builder (layers*.c); this file has the common parts.
+ * One pass. Each type of layer has its own builder (layers.c); this file has the common parts.
  * Layers without a name get the names of torch.nn.Sequential, so that weights in files of PyTorch
- * are found. All errors of a model are found here, because kernels cannot fail.
+ * are found. Who reads a model checks its arguments and the order of its statements. All errors of
+ * shapes are found here, because kernels cannot fail.
  */
 #include <ctype.h>
 #include <math.h>
@@ -56,18 +57,11 @@ char *pl_tensor_build_dims(char *out, size_t size, int n_dims, const int *dim)
 
 /* ---- numbers and keys -------------------------------------------------------------------- */
 
-int pl_tensor_build_num(struct pl_builder *b, uint32_t i, const char *what)
+int pl_tensor_build_num(const struct pl_builder *b, uint32_t i, int usual)
 {
 	const struct pl_layer *l = &b->text[b->at];
-	double d = i < l->n_num ? l->num[i] : NAN;
 
-	if (d >= 1 && d <= PL_NET_DIM_MAX && d == floor(d))
-		return (int)d;
-	if (i >= l->n_num)
-		pl_tensor_build_bad(b, "%s is missing", what);
-	pl_tensor_build_bad(b, "%s is %g, should be a whole number from 1 to %d", what, d,
-			    PL_NET_DIM_MAX);
-	return 1;
+	return i < l->n_num ? (int)l->num[i] : usual;
 }
 
 const struct pl_layer_key *pl_tensor_build_key(const struct pl_builder *b, const char *key)
@@ -80,76 +74,57 @@ const struct pl_layer_key *pl_tensor_build_key(const struct pl_builder *b, const
 	return NULL;
 }
 
-double pl_tensor_build_real(struct pl_builder *b, const char *key, double hi, double usual)
+double pl_tensor_build_real(const struct pl_builder *b, const char *key, double usual)
 {
 	const struct pl_layer_key *k = pl_tensor_build_key(b, key);
 
-	if (k && !(k->v >= 0 && k->v <= hi))
-		pl_tensor_build_bad(b, "%s=%.40s, should be a number from 0 to %g", key,
-				    k->text ? k->text : "", hi);
-	return k && b->rc >= 0 ? k->v : usual;
+	return k ? k->v : usual;
 }
 
-int pl_tensor_build_int(struct pl_builder *b, const char *key, int lo, int usual)
-{
-	double d = pl_tensor_build_real(b, key, PL_NET_DIM_MAX, usual);
-
-	if (d >= lo && d == floor(d))
-		return (int)d;
-	pl_tensor_build_bad(b, "%s=%g, should be a whole number from %d", key, d, lo);
-	return usual;
-}
-
-bool pl_tensor_build_switch(struct pl_builder *b, const char *key, bool usual)
+bool pl_tensor_build_switch(const struct pl_builder *b, const char *key, bool usual)
 {
 	const struct pl_layer_key *k = pl_tensor_build_key(b, key);
 
-	if (!k)
-		return usual;
-	if (!k->text || !*k->text)
-		return true;
-	if (k->v != 0 && k->v != 1)
-		pl_tensor_build_bad(b, "%s=%.40s, should be 0 or 1", key, k->text);
-	return k->v == 1;
+	return !k ? usual : !*k->text || k->v == 1;
 }
 
 /* ---- nodes and tensors --------------------------------------------------------------------- */
 
 /* As the statement says, else as torch.nn.Sequential counts. */
-static const char *name_layer(struct pl_builder *b, const struct pl_layer_type *t)
+static const char *name_layer(struct pl_builder *b)
 {
 	struct pl_block *open = b->depth ? &b->block[b->depth - 1] : NULL;
 	const struct pl_layer_key *k = pl_tensor_build_key(b, "name");
-	const char *s = k && k->text ? k->text : "";
 	uint32_t number;
 
-	if (t == &pl_tensor_layer_input)
+	if (b->op == PL_LAYER_INPUT)
 		return NULL;
-	if (t == &pl_tensor_layer_end && open)
+	if (b->op == PL_LAYER_END)
 		return pl_tensor_build_text(b, "%s.add", open->name);
 	number = open ? open->count++ : b->count++;
 	if (k) {
+		const char *s = k->text;
+
 		while (*s && (isalnum((unsigned char)*s) || strchr("._-", *s)))
 			s++;
-		if (*s || !k->text || !*k->text)
+		if (*s || !*k->text)
 			pl_tensor_build_bad(b, "name=%.40s: a name is of letters, digits and . _ -",
-					    k->text ? k->text : "");
-		return pl_tensor_build_text(b, "%s", k->text ? k->text : "");
+					    k->text);
+		return pl_tensor_build_text(b, "%s", k->text);
 	}
-	if (t == &pl_tensor_layer_loss)
+	if (b->op == PL_LAYER_LOSS)
 		return "loss";
 	return open ? pl_tensor_build_text(b, "%s.%u", open->name, number)
 		    : pl_tensor_build_text(b, "%u", number);
 }
 
-struct pl_node *pl_tensor_build_node(struct pl_builder *b, const struct pl_layer_type *type,
-				     const char *name)
+struct pl_node *pl_tensor_build_node(struct pl_builder *b, enum pl_layer_op op, const char *name)
 {
 	struct pl_net *net = b->net;
 	struct pl_node *nd = &net->node[net->n];
 	struct pl_net_layer *l = &net->layer[net->n];
 
-	*nd = (struct pl_node){ .type = type,
+	*nd = (struct pl_node){ .op = op,
 				.x = net->n ? net->node[net->n - 1].y : PL_NET_INPUT,
 				.y = net->n,
 				.skip = PL_NET_INPUT,
@@ -159,7 +134,7 @@ struct pl_node *pl_tensor_build_node(struct pl_builder *b, const struct pl_layer
 				.segment = PL_NONE,
 				.rows = 1,
 				.ny = 1 };
-	l->op = type->op;
+	l->op = pl_tensor_layers[op].name;
 	l->name = (char *)(name ? name : b->name);
 	l->n_dims = b->n_dims;
 	memcpy(l->dim, b->dim, sizeof(l->dim));
@@ -167,14 +142,14 @@ struct pl_node *pl_tensor_build_node(struct pl_builder *b, const struct pl_layer
 		nd->ny *= (size_t)b->dim[i];
 	l->first_tensor = net->n_tensors;
 	l->statement = (uint32_t)b->at;
-	l->flops = (double)nd->ny;
+	l->flops = pl_tensor_layers[op].flops * (double)nd->ny;
 	net->n++;
 	return nd;
 }
 
-struct pl_node *pl_tensor_build_alias(struct pl_builder *b, const struct pl_layer_type *type)
+struct pl_node *pl_tensor_build_alias(struct pl_builder *b)
 {
-	struct pl_node *nd = pl_tensor_build_node(b, type, NULL);
+	struct pl_node *nd = pl_tensor_build_node(b, b->op, NULL);
 
 	nd->alias = true;
 	nd->y = nd->x;
@@ -212,14 +187,6 @@ uint32_t pl_tensor_build_tensor(struct pl_builder *b, const char *what, int n_di
 	return net->n_tensors++;
 }
 
-void pl_tensor_build_norm(struct pl_builder *b, struct pl_node *nd)
-{
-	nd->weight =
-		pl_tensor_build_tensor(b, "weight", 1, &nd->c, (struct pl_init){ PL_INIT_ONE, 0 });
-	nd->bias =
-		pl_tensor_build_tensor(b, "bias", 1, &nd->c, (struct pl_init){ PL_INIT_ZERO, 0 });
-}
-
 size_t pl_tensor_build_state(struct pl_builder *b, const char *what, int n)
 {
 	struct pl_net_tensor *t = &b->net->state_tensor[b->net->n_state_tensors++];
@@ -247,36 +214,21 @@ static void check_names(struct pl_builder *b, uint32_t before)
 	}
 }
 
-static void check_place(struct pl_builder *b, const struct pl_layer_type *t)
-{
-	if (b->at == 0 && t != &pl_tensor_layer_input)
-		pl_tensor_build_bad(b, "a model begins with what goes in, as in \"input 784\"");
-	if (b->at > 0 && t == &pl_tensor_layer_input)
-		pl_tensor_build_bad(b, "only the first statement says what goes in");
-	if (t == &pl_tensor_layer_loss && b->at + 1 < b->n_text)
-		pl_tensor_build_bad(b, "nothing may stand behind the loss");
-	if (t == &pl_tensor_layer_loss && b->depth)
-		pl_tensor_build_bad(b, "the block \"%.100s\" is open; close it with \"end\"",
-				    b->block[b->depth - 1].name);
-}
-
 static void build_statement(struct pl_builder *b)
 {
-	const struct pl_layer_type *t = pl_tensor_layer_find(b->text[b->at].op);
-	uint32_t before = b->net->n;
+	uint32_t before = b->net->n, op = 0;
 
 	b->name = NULL;
-	if (!t) {
-		pl_tensor_build_bad(
-			b, "there is no such layer; there are input dense conv maxpool avgpool "
-			   "batchnorm layernorm embedding position attention relu gelu tanh "
-			   "sigmoid dropout flatten residual end loss");
+	while (op < PL_LAYER_COUNT_ && strcmp(pl_tensor_layers[op].name, b->text[b->at].op) != 0)
+		op++;
+	if (op == PL_LAYER_COUNT_) {
+		pl_tensor_build_bad(b, "there is no such layer");
 		return;
 	}
-	check_place(b, t);
-	b->name = name_layer(b, t);
+	b->op = (enum pl_layer_op)op;
+	b->name = name_layer(b);
 	if (b->rc >= 0)
-		t->build(b);
+		pl_tensor_layers[op].build(b);
 	for (uint32_t i = before; i < b->net->n; i++)
 		if (b->net->node[i].ny > (size_t)INT32_MAX / (size_t)b->net->o.batch)
 			pl_tensor_build_bad(b,
@@ -308,9 +260,6 @@ static void finish(struct pl_builder *b)
 	struct pl_net *net = b->net;
 
 	b->at = b->n_text - 1;
-	if (net->node[net->n - 1].type != &pl_tensor_layer_loss)
-		pl_tensor_build_bad(
-			b, "a model ends with its loss, as in \"loss softmax-cross-entropy\"");
 	for (uint32_t i = net->n; i-- > 0;) {
 		if (net->layer[i].n_tensors)
 			net->first_back = i;
@@ -324,10 +273,6 @@ int pl_net_build(struct pl_net *net, const struct pl_layer *layer, size_t n, str
 {
 	struct pl_builder b = { .net = net, .text = layer, .n_text = n, .err = err };
 
-	if (n < 2 || n > PL_NET_TEXT_MAX)
-		return pl_fail(err, PL_EDATA,
-			       "the model has %zu statements, should be 2 (input, loss) to %d", n,
-			       PL_NET_TEXT_MAX);
 	b.rc = alloc_tables(net, n, err);
 	for (; b.rc >= 0 && b.at < n; b.at++)
 		build_statement(&b);
@@ -351,7 +296,7 @@ static void add_work(const struct pl_net *net, uint32_t i, struct pl_net_work *w
 	w->n_dims = l->n_dims;
 	memcpy(w->dim, l->dim, sizeof(w->dim));
 	/* of a table only the rows of the tokens are read */
-	w->bytes = nd->type == &pl_tensor_layer_embedding ? (double)nd->ny : (double)w->params;
+	w->bytes = nd->op == PL_LAYER_EMBEDDING ? (double)nd->ny : (double)w->params;
 }
 
 int pl_net_work(const struct pl_layer *layer, size_t n, struct pl_net_work *work,

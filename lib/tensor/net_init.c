@@ -82,7 +82,7 @@ int pl_net_init(struct pl_net *net, struct pl_err *err)
 	for (uint32_t i = 0; i < net->n; i++) {
 		const struct pl_node *nd = &net->node[i];
 
-		if (nd->type == &pl_tensor_layer_batchnorm)
+		if (nd->op == PL_LAYER_BATCHNORM)
 			put_values(net, (struct pl_init){ PL_INIT_ONE, 0 }, 0,
 				   net->state.p + nd->state + nd->c, (size_t)nd->c, chunk);
 	}

@@ -15,7 +15,6 @@
 #define PL_NET_ALIGN	 16 /* floats: a cache line */
 #define PL_NET_DEPTH	 16 /* of residual blocks */
 #define PL_NET_DIM_MAX	 (1 << 24)
-#define PL_NET_TEXT_MAX	 65536		     /* statements */
 #define PL_NET_FLOAT_MAX ((size_t)INT32_MAX) /* of a tensor: kernels count in int */
 
 struct pl_builder;
@@ -36,18 +35,41 @@ struct pl_pass {
 	int rows;	/* of the batch */
 };
 
+/* The activations are in the order of enum pl_act. */
+enum pl_layer_op {
+	PL_LAYER_INPUT,
+	PL_LAYER_DENSE,
+	PL_LAYER_CONV,
+	PL_LAYER_MAXPOOL,
+	PL_LAYER_AVGPOOL,
+	PL_LAYER_BATCHNORM,
+	PL_LAYER_LAYERNORM,
+	PL_LAYER_EMBEDDING,
+	PL_LAYER_POSITION,
+	PL_LAYER_ATTENTION,
+	PL_LAYER_RELU,
+	PL_LAYER_GELU,
+	PL_LAYER_TANH,
+	PL_LAYER_SIGMOID,
+	PL_LAYER_DROPOUT,
+	PL_LAYER_FLATTEN,
+	PL_LAYER_RESIDUAL,
+	PL_LAYER_END,
+	PL_LAYER_LOSS,
+	PL_LAYER_COUNT_
+};
 struct pl_layer_type {
-	const char *op;
+	const char *name;
 	uint8_t flags; /* above; READS_Y of a dense or conv layer: with an activation */
-	/* Adds the nodes and tensors of the statement at hand. Its numbers and keys are those of
-	 * plan/model.c, which refuses others. */
+	double flops;  /* for each number of the output, where build() does not say more */
+	/* Adds the nodes and tensors of the statement at hand. */
 	void (*build)(struct pl_builder *b);
 	void (*forward)(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p);
 	void (*backward)(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p);
 };
 
 struct pl_node {
-	const struct pl_layer_type *type;
+	enum pl_layer_op op;
 	uint32_t x;	       /* the value that it reads; never an alias */
 	uint32_t y;	       /* the value that it makes: itself, x of an alias */
 	uint32_t skip;	       /* of `end`: the value that is added; else PL_NET_INPUT */
@@ -160,14 +182,15 @@ static inline size_t pl_net_round(size_t n)
 /* ---- net_build.c: statements to nodes ---------------------------------------------------- */
 
 struct pl_block { /* an open residual block */
-	uint32_t node, count, skip;
+	uint32_t count, skip;
 	const char *name;
 	int n_dims, dim[4];
 };
 struct pl_builder {
 	struct pl_net *net;
 	const struct pl_layer *text;
-	size_t n_text, at;  /* the statement at hand */
+	size_t n_text, at; /* the statement at hand */
+	enum pl_layer_op op;
 	const char *name;   /* of its layer */
 	int n_dims, dim[4]; /* of what comes in; build() sets what goes out */
 	uint32_t count;	    /* statements so far outside of blocks */
@@ -182,46 +205,26 @@ int pl_net_build(struct pl_net *net, const struct pl_layer *layer, size_t n,
 /* PL_EDATA with the line and the layer's name before the text. */
 void pl_tensor_build_bad(struct pl_builder *b, const char *fmt, ...) PL_PRINTF(2, 3);
 /* A node that reads the last value; set b->dim first, to what it makes. NULL name: b->name. */
-struct pl_node *pl_tensor_build_node(struct pl_builder *b, const struct pl_layer_type *type,
-				     const char *name);
-/* A node that computes nothing, or whose work the one before it does. */
-struct pl_node *pl_tensor_build_alias(struct pl_builder *b, const struct pl_layer_type *type);
+struct pl_node *pl_tensor_build_node(struct pl_builder *b, enum pl_layer_op op, const char *name);
+/* A node of b->op that computes nothing, or whose work the one before it does. */
+struct pl_node *pl_tensor_build_alias(struct pl_builder *b);
 /* "NAME.what" of the last node; its index. */
 uint32_t pl_tensor_build_tensor(struct pl_builder *b, const char *what, int n_dims, const int *dim,
 				struct pl_init init);
-/* Of a normalisation: the weight, at first 1, and the bias, 0. */
-void pl_tensor_build_norm(struct pl_builder *b, struct pl_node *nd);
 size_t pl_tensor_build_state(struct pl_builder *b, const char *what, int n); /* its place */
-/* Numbers and keys of the statement at hand; `usual`: of a key that was not given. */
-int pl_tensor_build_num(struct pl_builder *b, uint32_t i, const char *what);
+/* Numbers and keys of the statement at hand; `usual`: of one that was not given. */
+int pl_tensor_build_num(const struct pl_builder *b, uint32_t i, int usual);
 const struct pl_layer_key *pl_tensor_build_key(const struct pl_builder *b, const char *key);
-int pl_tensor_build_int(struct pl_builder *b, const char *key, int lo, int usual);
-double pl_tensor_build_real(struct pl_builder *b, const char *key, double hi, double usual);
-bool pl_tensor_build_switch(struct pl_builder *b, const char *key, bool usual);
+double pl_tensor_build_real(const struct pl_builder *b, const char *key, double usual);
+bool pl_tensor_build_switch(const struct pl_builder *b, const char *key, bool usual);
 /* "3x32x32" */
 char *pl_tensor_build_dims(char *out, size_t size, int n_dims, const int *dim);
 /* A string of the net's. */
 const char *pl_tensor_build_text(struct pl_builder *b, const char *fmt, ...) PL_PRINTF(2, 3);
 
-/* ---- layers*.c ------------------------------------------------------------------------------ */
+/* ---- layers.c ------------------------------------------------------------------------------- */
 
-extern const struct pl_layer_type pl_tensor_layer_input, pl_tensor_layer_dense,
-	pl_tensor_layer_conv, pl_tensor_layer_maxpool, pl_tensor_layer_avgpool,
-	pl_tensor_layer_batchnorm, pl_tensor_layer_layernorm, pl_tensor_layer_embedding,
-	pl_tensor_layer_position, pl_tensor_layer_attention, pl_tensor_layer_relu,
-	pl_tensor_layer_gelu, pl_tensor_layer_tanh, pl_tensor_layer_sigmoid,
-	pl_tensor_layer_dropout, pl_tensor_layer_flatten, pl_tensor_layer_residual,
-	pl_tensor_layer_end, pl_tensor_layer_loss;
-const struct pl_layer_type *pl_tensor_layer_find(const char *op);
-/* A dense layer of its own, or as a part of another; std < 0: PyTorch's initial values. */
-struct pl_dense_args {
-	const char *name;
-	int outputs;
-	bool bias, transposed;
-	double std;
-	uint32_t tie; /* tensor, PL_NONE */
-};
-void pl_tensor_build_dense(struct pl_builder *b, const struct pl_dense_args *a);
+extern const struct pl_layer_type pl_tensor_layers[PL_LAYER_COUNT_];
 
 /* ---- net_plan.c, net_init.c ------------------------------------------------------------- */
 

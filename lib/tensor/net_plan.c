@@ -48,8 +48,8 @@ static bool can_overwrite(const struct pl_net *net)
 {
 	uint32_t x = net->node[net->n - 1].x;
 
-	return net->o.in_place && x != PL_NET_INPUT &&
-	       net->node[x].type == &pl_tensor_layer_dense && net->node[x].act == PL_ACT_NONE;
+	return net->o.in_place && x != PL_NET_INPUT && net->node[x].op == PL_LAYER_DENSE &&
+	       net->node[x].act == PL_ACT_NONE;
 }
 
 int pl_net_plan_back(struct pl_net *net, struct pl_err *err)
@@ -66,20 +66,20 @@ int pl_net_plan_back(struct pl_net *net, struct pl_err *err)
 	for (uint32_t i = net->n - 1; i-- > net->first_back;) {
 		nd = &net->node[i];
 		nd->dy = nd->dx = now;
-		if (nd->type == &pl_tensor_layer_end) {
+		if (nd->op == PL_LAYER_END) {
 			saved[depth++] = now;
 			t.held[now]++;
 			continue;
 		}
-		if (nd->alias && nd->type != &pl_tensor_layer_residual)
+		if (nd->alias && nd->op != PL_LAYER_RESIDUAL)
 			continue;
 		nd->dx = PL_NO_GRAD;
-		if (i == net->first_back && (nd->type->flags & PL_MAY_END))
+		if (i == net->first_back && (pl_tensor_layers[nd->op].flags & PL_MAY_END))
 			break;
 		next = take(&t, value_size(net, nd->x));
 		t.held[now]--;
 		nd->dx = now = next;
-		if (nd->type == &pl_tensor_layer_residual) {
+		if (nd->op == PL_LAYER_RESIDUAL) {
 			nd->dskip = saved[--depth];
 			t.held[nd->dskip]--;
 		}
@@ -110,10 +110,9 @@ static bool reads(const struct pl_node *nd, unsigned what)
 {
 	if (nd->alias)
 		return false;
-	if (what == PL_READS_Y &&
-	    (nd->type == &pl_tensor_layer_dense || nd->type == &pl_tensor_layer_conv))
+	if (what == PL_READS_Y && (nd->op == PL_LAYER_DENSE || nd->op == PL_LAYER_CONV))
 		return nd->act != PL_ACT_NONE;
-	return nd->type->flags & what;
+	return pl_tensor_layers[nd->op].flags & what;
 }
 
 /* Which nodes run again; needed: by value, scratch of n. */

@@ -5,7 +5,7 @@
 
 #include "plan/model.h"
 #include "tap.h"
-#include "tensor/net.h"
+#include "tensor/net_internal.h"
 
 static struct pl_err err;
 
@@ -262,14 +262,35 @@ static void parse(void)
 	   "what is a preset");
 }
 
+/* As many layers as there may be, and one more. */
+static void too_long(void)
+{
+	for (int n = 65536; n <= 65537; n++) {
+		struct pl_buf b = { 0 };
+		struct pl_model m;
+
+		for (int i = 0; i < n; i++)
+			if (pl_buf_printf(&b, &err,
+					  i + 1 == n ? "loss squared\n"
+					  : i	     ? "relu\n"
+						     : "input 4\n") < 0)
+				abort();
+		if (pl_buf_put(&b, "", 1, &err) < 0)
+			abort();
+		ok(read_str((char *)b.p, &m) == (n == 65536 ? 0 : PL_EDATA), "%d layers: %s", n,
+		   err.msg);
+		pl_model_fini(&m);
+		pl_buf_fini(&b);
+	}
+}
+
 /* The schema has the layers that lib/tensor computes. */
 static void layers(void)
 {
-	uint32_t n = 0;
-
-	for (; pl_net_op(n); n++)
-		ok(pl_lang_row(&pl_model_schema, pl_net_op(n)) != NULL, "%s", pl_net_op(n));
-	is_i64(n, (long long)pl_model_schema.n_rows, "no layer is missing");
+	for (int i = 0; i < PL_LAYER_COUNT_; i++)
+		ok(pl_lang_row(&pl_model_schema, pl_tensor_layers[i].name) != NULL, "%s",
+		   pl_tensor_layers[i].name);
+	is_i64(PL_LAYER_COUNT_, (long long)pl_model_schema.n_rows, "no layer is missing");
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
@@ -337,6 +358,7 @@ int main(void)
 {
 	work();
 	layers();
+	too_long();
 	text();
 	exact();
 	errors();

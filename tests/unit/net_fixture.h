@@ -6,58 +6,45 @@
 #include <stdlib.h>
 
 #include "../oracle/plain.h"
+#include "plan/model.h"
 #include "tap.h"
 #include "tensor/net.h"
 
-#define FIX_LAYERS 96
-#define FIX_WORDS  8
-
 struct fix_model {
-	char text[4096];
-	struct pl_layer layer[FIX_LAYERS];
-	struct pl_layer_key key[FIX_LAYERS][FIX_WORDS];
-	double num[FIX_LAYERS][FIX_WORDS];
+	struct pl_model read;
+	struct pl_layer *layer;
 	size_t n;
+	struct pl_err err;
 };
 
 /* "input 5 / dense 3 name=a / loss squared": statements end with '/' or a newline. */
 static void fix_parse(struct fix_model *m, const char *text)
 {
-	char *rest, *line, *word, *words;
+	char lines[4096];
+	struct pl_in *in;
 
+	snprintf(lines, sizeof(lines), "%s", text);
+	for (char *at = lines; (at = strchr(at, '/'));)
+		*at = '\n';
+	pl_model_fini(&m->read);
 	memset(m, 0, sizeof(*m));
-	snprintf(m->text, sizeof(m->text), "%s", text);
-	for (rest = m->text; (line = strsep(&rest, "/\n"));) {
-		struct pl_layer *l = &m->layer[m->n];
-
-		*l = (struct pl_layer){ .num = m->num[m->n], .key = m->key[m->n], .line = 0 };
-		for (words = line; (word = strsep(&words, " "));) {
-			struct pl_layer_key *k = &m->key[m->n][l->n_keys];
-			char *equal = strchr(word, '='), *end;
-
-			if (!*word)
-				continue;
-			if (!l->op) {
-				l->op = word;
-				continue;
-			}
-			m->num[m->n][l->n_num] = strtod(word, &end);
-			if (end != word && !*end) {
-				l->n_num++;
-				continue;
-			}
-			*k = (struct pl_layer_key){ word, equal ? equal + 1 : "", (double)NAN };
-			if (equal) {
-				*equal = '\0';
-				k->v = strtod(k->text, &end);
-				if (end == k->text || *end)
-					k->v = (double)NAN;
-			}
-			l->n_keys++;
-		}
-		if (l->op)
-			l->line = (uint32_t)++m->n;
+	in = pl_in_open_mem("model", lines, strlen(lines), &m->err);
+	if (in && pl_model_read(in, "model", &m->read, &m->err) == 0) {
+		m->layer = m->read.layer;
+		m->n = m->read.n_layers;
 	}
+	pl_in_close(in);
+}
+
+/* A network of the text; the error is that of the reader or of the network. */
+static int fix_build(struct fix_model *m, const char *text, const struct pl_net_opts *o,
+		     struct pl_net **net, struct pl_err *err)
+{
+	*net = NULL;
+	fix_parse(m, text);
+	if (m->err.code)
+		*err = m->err;
+	return m->err.code ? m->err.code : pl_net_new(m->layer, m->n, o, net, err);
 }
 
 /* Uniform from -1 to 1. */
@@ -116,8 +103,7 @@ fix_net(const char *text, const struct pl_backend *backend, int batch, uint64_t 
 	struct pl_err err = { 0 };
 	struct pl_net *net;
 
-	fix_parse(&m, text);
-	if (pl_net_new(m.layer, m.n, &o, &net, &err) < 0)
+	if (fix_build(&m, text, &o, &net, &err) < 0)
 		ok(false, "a net can be built: %s", err.msg);
 	return net;
 }
@@ -174,9 +160,8 @@ __attribute__((unused)) static struct pl_net *fix_try(const char *text,
 	struct pl_err err = { 0 };
 	struct pl_net *net;
 
-	fix_parse(&m, text);
-	if (pl_net_new(m.layer, m.n, &o, &net, &err) < 0 &&
-	    (err.code != PL_EDATA || strncmp(err.msg, "line ", 5) != 0))
+	if (fix_build(&m, text, &o, &net, &err) < 0 &&
+	    (err.code != PL_EDATA || !strstr(err.msg, "line ")))
 		ok(false, "%s: refused with its line: %s", text, err.msg);
 	return net;
 }

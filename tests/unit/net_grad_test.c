@@ -18,8 +18,6 @@
 #define float double
 #include "../oracle/plain.c"
 #include "tensor/layers.c"
-#include "tensor/layers_image.c"
-#include "tensor/layers_text.c"
 #include "tensor/net.c"
 #include "tensor/net_build.c"
 #include "tensor/net_init.c"
