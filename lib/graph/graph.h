@@ -23,62 +23,68 @@
 #define PL_LAUNCH_QUEUE                                                                            \
 	"launch queue " /* prefix of the names of resources that only pass times on */
 
-enum pl_node_type {
-	PL_N_ENTRY,	 /* end of what its resource did in earlier steps; no duration */
-	PL_N_OP,	 /* occupies its resource for its duration */
-	PL_N_DELAY,	 /* time that passes on no resource */
-	PL_N_RENDEZVOUS, /* fires when k of its n predecessors have ended; k = 0: all */
-	PL_N_RESOURCE,	 /* acquires its resource by discipline (shared link, server, queue) */
-	PL_N_POLICY,	 /* decided at replay time by a policy: reserved for parameter servers,
-			    pipelines */
-	PL_N_COUNT_
-};
+/* Lists of the numbers in files, in their order: X(name, word). */
+#define PL_NODE_TYPES(X)                                                                           \
+	X(ENTRY, "entry") /* end of what its resource did in earlier steps; no duration */         \
+	X(OP, "op")	  /* occupies its resource for its duration */                             \
+	X(DELAY, "delay") /* time that passes on no resource */                                    \
+	X(RENDEZVOUS,                                                                              \
+	  "rendezvous")		/* fires when k of its n predecessors have ended; k = 0: all */    \
+	X(RESOURCE, "resource") /* acquires its resource by discipline (shared link, server) */    \
+	X(POLICY, "policy")	/* decided at replay time: reserved for parameter servers */
+#define PL_NUMBER_(name, word) PL_N_##name,
+enum pl_node_type { PL_NODE_TYPES(PL_NUMBER_) PL_N_COUNT_ };
+#undef PL_NUMBER_
 
 /* What an operation's time is, for reports and for what-if. */
-enum pl_node_role {
-	PL_RO_NONE,
-	PL_RO_COMPUTE,	/* kernel; host operation on a rank without device */
-	PL_RO_HOST,	/* host operation, runtime call */
-	PL_RO_GAP,	/* host thread between its own operations */
-	PL_RO_COPY,	/* copy, set */
-	PL_RO_ARRIVE,	/* a member reached its communication; it waits from here to its TRANSFER */
-	PL_RO_TRANSFER, /* communication proper: from the last arrival to the end */
-	PL_RO_SYNC,	/* the part of a host call after its wait for the device */
-	PL_RO_MARK,	/* begin or end of a step on a rank */
-	PL_RO_COUNT_
-};
+#define PL_NODE_ROLES(X)                                                                           \
+	X(NONE, "none")                                                                            \
+	X(COMPUTE, "compute")	/* kernel; host operation on a rank without device */              \
+	X(HOST, "host")		/* host operation, runtime call */                                 \
+	X(GAP, "gap")		/* host thread between its own operations */                       \
+	X(COPY, "copy")		/* copy, set */                                                    \
+	X(ARRIVE, "arrive")	/* a member reached its communication; waits until its TRANSFER */ \
+	X(TRANSFER, "transfer") /* communication proper: from the last arrival to the end */       \
+	X(SYNC, "sync")		/* the part of a host call after its wait for the device */        \
+	X(MARK, "mark")		/* begin or end of a step on a rank */
+#define PL_NUMBER_(name, word) PL_RO_##name,
+enum pl_node_role { PL_NODE_ROLES(PL_NUMBER_) PL_RO_COUNT_ };
+#undef PL_NUMBER_
 
 /* Which part of a training step a node belongs to. */
-enum pl_phase {
-	PL_PH_UNKNOWN,
-	PL_PH_FORWARD,
-	PL_PH_BACKWARD, /* gradients, of inputs and weights or of either */
-	PL_PH_INPUT_GRAD,
-	PL_PH_WEIGHT_GRAD,
-	PL_PH_OPTIMIZER,
-	PL_PH_COMM,
-	PL_PH_INPUT, /* reading and preparing samples */
-	PL_PH_OTHER,
-	PL_PH_COUNT_
-};
+#define PL_PHASES(X)                                                                               \
+	X(UNKNOWN, "-")                                                                            \
+	X(FORWARD, "forward")                                                                      \
+	X(BACKWARD, "backward") /* gradients, of inputs and weights or of either */                \
+	X(INPUT_GRAD, "input-gradient")                                                            \
+	X(WEIGHT_GRAD, "weight-gradient")                                                          \
+	X(OPTIMIZER, "optimizer")                                                                  \
+	X(COMM, "communication")                                                                   \
+	X(INPUT, "input") /* reading and preparing samples */                                      \
+	X(OTHER, "other")
+#define PL_NUMBER_(name, word) PL_PH_##name,
+enum pl_phase { PL_PHASES(PL_NUMBER_) PL_PH_COUNT_ };
+#undef PL_NUMBER_
+
 /* What an operation computes. */
-enum pl_operator {
-	PL_OP_UNKNOWN,
-	PL_OP_MATMUL,
-	PL_OP_CONVOLUTION,
-	PL_OP_ATTENTION,
-	PL_OP_NORMALIZATION,
-	PL_OP_SOFTMAX,
-	PL_OP_DROPOUT,
-	PL_OP_ELEMENTWISE, /* activation functions too */
-	PL_OP_POOLING,
-	PL_OP_EMBEDDING,
-	PL_OP_LOSS,
-	PL_OP_REDUCTION,
-	PL_OP_COPY,   /* of memory, changes of layout and type */
-	PL_OP_UPDATE, /* of parameters, by an optimiser */
-	PL_OP_COUNT_
-};
+#define PL_OPERATORS(X)                                                                            \
+	X(UNKNOWN, "-")                                                                            \
+	X(MATMUL, "matmul")                                                                        \
+	X(CONVOLUTION, "convolution")                                                              \
+	X(ATTENTION, "attention")                                                                  \
+	X(NORMALIZATION, "normalization")                                                          \
+	X(SOFTMAX, "softmax")                                                                      \
+	X(DROPOUT, "dropout")                                                                      \
+	X(ELEMENTWISE, "elementwise") /* activation functions too */                               \
+	X(POOLING, "pooling")                                                                      \
+	X(EMBEDDING, "embedding")                                                                  \
+	X(LOSS, "loss")                                                                            \
+	X(REDUCTION, "reduction")                                                                  \
+	X(COPY, "copy")	    /* of memory, changes of layout and type */                            \
+	X(UPDATE, "update") /* of parameters, by an optimiser */
+#define PL_NUMBER_(name, word) PL_OP_##name,
+enum pl_operator { PL_OPERATORS(PL_NUMBER_) PL_OP_COUNT_ };
+#undef PL_NUMBER_
 
 #define PL_NF_IN_STEP	 1u /* counts for the end of its step */
 #define PL_NF_STEP_BEGIN 2u /* counts for the start of its step */
@@ -89,20 +95,23 @@ enum pl_operator {
 #define PL_NF_LAYER    32u /* a pass of a whole layer, the node's module, as one operation */
 #define PL_NF_MESSAGE  16u /* a message of a collective, see graph/edit_messages.h */
 
-enum pl_edge_type {
-	PL_E_SEQ, /* program or stream order: after the end, plus the resource's dispatch latency */
-	PL_E_LAUNCH, /* after the end of the call, plus the resource's launch latency */
-	PL_E_WAIT,   /* event or stream wait, thread wait, synchronisation: after the end */
-	PL_E_COMM,   /* arrival to rendezvous to transfer: after the end; or arrival to transfer, if
-		      * the member left before the last member arrived */
-	PL_E_START,  /* not before the start of the source (overlapping operations of one stream;
-		      * launches that needed the room that the source made) */
-	PL_E_DATA,   /* produced tensor to consumer; message sent to message received, after the end
-		      * plus the launch latency of the receiver's resource */
-	PL_E_EARLY, /* launch of an operation that began before its call returned: after the *start*
-		     * of the call, plus the resource's early latency */
-	PL_E_COUNT_
-};
+/*
+ * START: overlapping operations of one stream; launches that needed the room that the source made.
+ * COMM: arrival to rendezvous to transfer; or arrival to transfer, if the member left before the
+ * last member arrived. DATA: also a message sent to its reception, plus the launch latency of the
+ * receiver's resource. EARLY: the launch of an operation that began before its call returned.
+ */
+#define PL_EDGE_TYPES(X)                                                                           \
+	X(SEQ, "seq") /* program or stream order: after the end, plus the dispatch latency */      \
+	X(LAUNCH, "launch") /* after the end of the call, plus the launch latency */               \
+	X(WAIT, "wait")	  /* event or stream wait, thread wait, synchronisation: after the end */  \
+	X(COMM, "comm")	  /* after the end */                                                      \
+	X(START, "start") /* not before the start of the source */                                 \
+	X(DATA, "data")	  /* produced tensor to consumer */                                        \
+	X(EARLY, "early") /* after the *start* of the call, plus the early latency */
+#define PL_NUMBER_(name, word) PL_E_##name,
+enum pl_edge_type { PL_EDGE_TYPES(PL_NUMBER_) PL_E_COUNT_ };
+#undef PL_NUMBER_
 #define PL_E_INFERRED 0x80u /* or-ed into the type */
 #define PL_E_TYPE(e)  ((e)&0x7fu)
 
@@ -136,16 +145,18 @@ struct pl_link {	   /* reserved: filled by topologies */
 	pl_ns latency_ns;
 };
 /* What a tensor is for. */
-enum pl_tensor_role {
-	PL_TR_OTHER,
-	PL_TR_PARAM,
-	PL_TR_GRAD,  /* of a parameter; its consumer is the arrival of what synchronises it */
-	PL_TR_OPTIM, /* state of the optimiser */
-	PL_TR_ACTIVATION,
-	PL_TR_TEMP,
-	PL_TR_BUFFER,
-	PL_TR_COUNT_
-};
+#define PL_TENSOR_ROLES(X)                                                                         \
+	X(OTHER, "other")                                                                          \
+	X(PARAM, "parameter")                                                                      \
+	X(GRAD,                                                                                    \
+	  "gradient") /* of a parameter; its consumer is the arrival of what synchronises it */    \
+	X(OPTIM, "optimizer") /* state of the optimiser */                                         \
+	X(ACTIVATION, "activation")                                                                \
+	X(TEMP, "temporary")                                                                       \
+	X(BUFFER, "buffer")
+#define PL_NUMBER_(name, word) PL_TR_##name,
+enum pl_tensor_role { PL_TENSOR_ROLES(PL_NUMBER_) PL_TR_COUNT_ };
+#undef PL_NUMBER_
 #define PL_TF_ESTIMATED 1u /* the size was not in the input */
 #define PL_TF_ELSEWHERE 2u /* another tensor stands for its memory */
 #define PL_TF_OUTPUT	4u /* what a module hands on: not recomputed with the module */
@@ -227,7 +238,11 @@ struct pl_graph {
 	bool described;	  /* phases, operators and communications were looked for */
 	struct pl_buf provenance;
 	/* counts of what was inferred or given up; reported by -O stat */
-	int64_t inferred_waits, recorded_waits, inferred_threads, dropped_edges, unmatched_comm;
+#define PL_GRAPH_COUNTS(X)                                                                         \
+	X(inferred_waits) X(recorded_waits) X(inferred_threads) X(dropped_edges) X(unmatched_comm)
+#define PL_GRAPH_COUNT(name) int64_t name;
+	PL_GRAPH_COUNTS(PL_GRAPH_COUNT)
+#undef PL_GRAPH_COUNT
 };
 void pl_graph_init(struct pl_graph *g);
 void pl_graph_fini(struct pl_graph *g);

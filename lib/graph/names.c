@@ -3,92 +3,20 @@
 
 #include "graph/graph.h"
 
-static const char *const types[PL_N_COUNT_] = {
-	[PL_N_ENTRY] = "entry",	      [PL_N_OP] = "op",
-	[PL_N_DELAY] = "delay",	      [PL_N_RENDEZVOUS] = "rendezvous",
-	[PL_N_RESOURCE] = "resource", [PL_N_POLICY] = "policy",
-};
-
-static const char *const node_roles[PL_RO_COUNT_] = {
-	[PL_RO_NONE] = "none",	       [PL_RO_COMPUTE] = "compute", [PL_RO_HOST] = "host",
-	[PL_RO_GAP] = "gap",	       [PL_RO_COPY] = "copy",	    [PL_RO_ARRIVE] = "arrive",
-	[PL_RO_TRANSFER] = "transfer", [PL_RO_SYNC] = "sync",	    [PL_RO_MARK] = "mark",
-};
-
-static const char *const phases[PL_PH_COUNT_] = {
-	[PL_PH_UNKNOWN] = "-",
-	[PL_PH_FORWARD] = "forward",
-	[PL_PH_BACKWARD] = "backward",
-	[PL_PH_INPUT_GRAD] = "input-gradient",
-	[PL_PH_WEIGHT_GRAD] = "weight-gradient",
-	[PL_PH_OPTIMIZER] = "optimizer",
-	[PL_PH_COMM] = "communication",
-	[PL_PH_INPUT] = "input",
-	[PL_PH_OTHER] = "other",
-};
-
-static const char *const operators[PL_OP_COUNT_] = {
-	[PL_OP_UNKNOWN] = "-",
-	[PL_OP_MATMUL] = "matmul",
-	[PL_OP_CONVOLUTION] = "convolution",
-	[PL_OP_ATTENTION] = "attention",
-	[PL_OP_NORMALIZATION] = "normalization",
-	[PL_OP_SOFTMAX] = "softmax",
-	[PL_OP_DROPOUT] = "dropout",
-	[PL_OP_ELEMENTWISE] = "elementwise",
-	[PL_OP_POOLING] = "pooling",
-	[PL_OP_EMBEDDING] = "embedding",
-	[PL_OP_LOSS] = "loss",
-	[PL_OP_REDUCTION] = "reduction",
-	[PL_OP_COPY] = "copy",
-	[PL_OP_UPDATE] = "update",
-};
-
-static const char *const edges[PL_E_COUNT_] = {
-	[PL_E_SEQ] = "seq",	[PL_E_LAUNCH] = "launch", [PL_E_WAIT] = "wait",
-	[PL_E_COMM] = "comm",	[PL_E_START] = "start",	  [PL_E_DATA] = "data",
-	[PL_E_EARLY] = "early",
-};
-
-static const char *const tensor_roles[PL_TR_COUNT_] = {
-	[PL_TR_OTHER] = "other",     [PL_TR_PARAM] = "parameter",	[PL_TR_GRAD] = "gradient",
-	[PL_TR_OPTIM] = "optimizer", [PL_TR_ACTIVATION] = "activation", [PL_TR_TEMP] = "temporary",
-	[PL_TR_BUFFER] = "buffer",
-};
-
-_Static_assert(PL_N_COUNT_ == 6 && PL_RO_COUNT_ == 9 && PL_E_COUNT_ == 7 && PL_TR_COUNT_ == 7 &&
-		       PL_PH_COUNT_ == 9 && PL_OP_COUNT_ == 14,
-	       "a type, role or edge without a name (and, in pl_graph_show_dot.c, a colour)");
-
-const char *pl_graph_node_type_name(unsigned type)
-{
-	return type < PL_N_COUNT_ ? types[type] : "unknown";
-}
-
-const char *pl_graph_node_role_name(unsigned role)
-{
-	return role < PL_RO_COUNT_ ? node_roles[role] : "unknown";
-}
-
-const char *pl_graph_phase_name(unsigned phase)
-{
-	return phase < PL_PH_COUNT_ ? phases[phase] : "unknown";
-}
-
-const char *pl_graph_operator_name(unsigned op)
-{
-	return op < PL_OP_COUNT_ ? operators[op] : "unknown";
-}
-
-const char *pl_graph_edge_type_name(unsigned type)
-{
-	return type < PL_E_COUNT_ ? edges[type] : "unknown";
-}
-
-const char *pl_graph_tensor_role_name(unsigned role)
-{
-	return role < PL_TR_COUNT_ ? tensor_roles[role] : "unknown";
-}
+#define WORD(name, word) word,
+#define NAMES(what, list)                                                                          \
+	const char *pl_graph_##what##_name(unsigned i)                                             \
+	{                                                                                          \
+		static const char *const words[] = { list(WORD) };                                 \
+                                                                                                   \
+		return i < PL_LEN(words) ? words[i] : "unknown";                                   \
+	}
+NAMES(node_type, PL_NODE_TYPES)
+NAMES(node_role, PL_NODE_ROLES)
+NAMES(phase, PL_PHASES)
+NAMES(operator, PL_OPERATORS)
+NAMES(edge_type, PL_EDGE_TYPES)
+NAMES(tensor_role, PL_TENSOR_ROLES)
 
 void pl_graph_init(struct pl_graph *g)
 {
@@ -164,11 +92,8 @@ int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct p
 	to->epoch_ns = g->epoch_ns;
 	to->stepless = g->stepless;
 	to->described = g->described;
-	to->inferred_waits = g->inferred_waits;
-	to->recorded_waits = g->recorded_waits;
-	to->inferred_threads = g->inferred_threads;
-	to->dropped_edges = g->dropped_edges;
-	to->unmatched_comm = g->unmatched_comm;
+#define COPY(name) to->name = g->name;
+	PL_GRAPH_COUNTS(COPY)
 	PL_TRY(pl_buf_put(&to->provenance, g->provenance.p, g->provenance.n, err));
 out:
 	return rc;

@@ -360,8 +360,8 @@ static int get_totals(struct reader *r, struct pl_cur *c, struct pl_err *err)
 				  g->n_shapes, g->n_tensors, g->n_steps };
 	static const char *const what[] = { "strings", "resources", "groups", "links",
 					    "shapes",  "tensors",   "steps" };
-	int64_t *count[] = { &g->inferred_waits, &g->recorded_waits, &g->inferred_threads,
-			     &g->dropped_edges, &g->unmatched_comm };
+#define COUNT(name) &g->name,
+	int64_t *count[] = { PL_GRAPH_COUNTS(COUNT) };
 
 	for (size_t i = 0; i < PL_LEN(have); i++) {
 		uint64_t n = pl_get_varint(c);

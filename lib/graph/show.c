@@ -64,11 +64,11 @@ int pl_graph_show(const struct pl_graph *g, enum pl_graph_view v, struct pl_out 
 	case PL_GV_STAT_JSON:
 		return pl_graph_show_stat(g, true, out, err);
 	case PL_GV_TEXT:
-		return pl_graph_show_text(g, out, err);
+		return pl_graph_show_rows(g, false, out, err);
 	case PL_GV_DOT:
 		return pl_graph_show_dot(g, out, err);
 	case PL_GV_JSON:
-		return pl_graph_show_json(g, out, err);
+		return pl_graph_show_rows(g, true, out, err);
 	}
 	return pl_fail(err, PL_EINTERNAL, "view %d of a graph", (int)v);
 }

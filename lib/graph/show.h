@@ -7,9 +7,10 @@
 
 int pl_graph_show_stat(const struct pl_graph *g, bool json, struct pl_out *out,
 		       struct pl_err *err) PL_MUST;
-int pl_graph_show_text(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
 int pl_graph_show_dot(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
-int pl_graph_show_json(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
+/* All that the file has, as lines or as JSON. */
+int pl_graph_show_rows(const struct pl_graph *g, bool json, struct pl_out *out,
+		       struct pl_err *err) PL_MUST;
 
 #define SHOW_WORD 64
 /* The word for a value of a column whose values have words; NULL where there is nothing to say, or

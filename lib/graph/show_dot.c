@@ -20,6 +20,8 @@ static const char *const line[PL_E_COUNT_] = {
 	[PL_E_EARLY] = "#9ecae1",
 };
 
+_Static_assert(PL_RO_COUNT_ == 9 && PL_E_COUNT_ == 7, "a role or edge without a colour");
+
 /* A quoted string of the language, cut in the middle to LABEL_MAX bytes. */
 static void put_name(const struct pl_graph *g, struct pl_writer *w, pl_id id)
 {

@@ -280,13 +280,11 @@ static int write_totals(struct writer *w, const struct pl_graph *g, struct pl_er
 {
 	const uint64_t n[] = { g->str.n,    g->n_res,	  g->n_groups, g->n_links,
 			       g->n_shapes, g->n_tensors, g->n_steps };
-	const int64_t c[] = { g->inferred_waits, g->recorded_waits, g->inferred_threads,
-			      g->dropped_edges, g->unmatched_comm };
 
 	for (size_t i = 0; i < PL_LEN(n); i++)
 		pl_put_varint(&w->b, n[i]);
-	for (size_t i = 0; i < PL_LEN(c); i++)
-		pl_put_svarint(&w->b, c[i]);
+#define PUT(name) pl_put_svarint(&w->b, g->name);
+	PL_GRAPH_COUNTS(PUT)
 	pl_put_varint(&w->b, g->n_work);
 	return put_block(w, B_TOTL, 1, err);
 }
