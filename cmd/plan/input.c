@@ -118,30 +118,20 @@ out:
 
 /* ---- rewrites -------------------------------------------------------------------------------- */
 
+/* The switch of a rewrite; NULL: it cannot be searched. */
 static bool *which(struct pl_search_opts *o, int op)
 {
-	switch (op) {
-	case PL_RW_FUSE_TENSORS:
-		return &o->fuse;
-	case PL_RW_PARTITION_TENSOR:
-		return &o->partition;
-	case PL_RW_ORDER:
-		return &o->order;
-	case PL_RW_PRIORITY:
-		return &o->priority;
-	case PL_RW_ALGORITHM:
-		return &o->algorithm;
-	case PL_RW_ACCUMULATE:
-		return &o->accumulate;
-	case PL_RW_RECOMPUTE:
-		return &o->recompute;
-	case PL_RW_PRECISION:
-		return &o->precision;
-	case PL_RW_FUSE_OPS:
-		return &o->fuse_ops;
-	default:
-		return NULL;
-	}
+#define SWITCH(name, member) [PL_RW_##name] = offsetof(struct pl_search_opts, member)
+	static const size_t at[PL_RW_COUNT_] = {
+		SWITCH(FUSE_TENSORS, fuse),   SWITCH(PARTITION_TENSOR, partition),
+		SWITCH(ORDER, order),	      SWITCH(PRIORITY, priority),
+		SWITCH(ALGORITHM, algorithm), SWITCH(ACCUMULATE, accumulate),
+		SWITCH(RECOMPUTE, recompute), SWITCH(PRECISION, precision),
+		SWITCH(FUSE_OPS, fuse_ops),
+	};
+#undef SWITCH
+
+	return op >= 0 && at[op] ? (bool *)((char *)o + at[op]) : NULL;
 }
 
 /* Names joined by commas. */

@@ -197,6 +197,21 @@ static int add_provenance(const struct config *c, struct pl_plan *p, struct pl_e
 	return rc;
 }
 
+static int write_plan(const struct config *c, const struct pl_plan *p, struct pl_out *out,
+		      struct pl_err *err)
+{
+	switch (c->to) {
+	case AS_PLAN:
+		return pl_plan_write(p, out, (int)c->c.level, err);
+	case AS_TEXT:
+		return pl_plan_write_text(p, out, err);
+	case AS_JSON:
+		return pl_plan_write_json(p, out, err);
+	default: /* --to names the frameworks in the order of the list */
+		return pl_settings_write(pl_settings[c->to - AS_SETTINGS], p, out, err);
+	}
+}
+
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
 	const struct config *c = config;

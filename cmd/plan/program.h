@@ -30,8 +30,4 @@ int choose_steps(const struct config *c, struct pl_graph *g, struct pl_search_no
 /* The rewrites that --allow and --forbid leave. */
 int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_err *err) PL_MUST;
 
-/* ---- output.c ---- */
-int write_plan(const struct config *c, const struct pl_plan *p, struct pl_out *out,
-	       struct pl_err *err) PL_MUST;
-
 #endif

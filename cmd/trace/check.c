@@ -46,7 +46,8 @@ static int count_member(void *arg, uint32_t segment, bool merge, const void *mem
 	return 0;
 }
 
-static int check_trace(struct pl_in *in, struct pl_out *out, const char *name, struct pl_err *err)
+static int check_trace(struct pl_in *in, struct pl_writer *out, const char *name,
+		       struct pl_err *err)
 {
 	uint64_t members = 0;
 	const struct pl_trace_reader_opts o = { .raw = count_member, .arg = &members };
@@ -57,17 +58,16 @@ static int check_trace(struct pl_in *in, struct pl_out *out, const char *name, s
 	t.check = true;
 	PL_TRY(pl_trace_read(in, &o, &t.sink, err));
 	PL_TRY(tap_check(&t, err));
-	rc = pl_out_printf(out, err,
-			   "%s: ok: trace%s, %u segments, %llu members, %llu events, %zu ranks\n",
-			   name, t.merges ? " (merged)" : "", t.segments,
-			   (unsigned long long)members, (unsigned long long)t.events, t.ranks);
+	pl_write_format(out, "%s: ok: trace%s, %u segments, %llu members, %llu events, %zu ranks\n",
+			name, t.merges ? " (merged)" : "", t.segments, (unsigned long long)members,
+			(unsigned long long)t.events, t.ranks);
 out:
 	tap_fini(&t);
 	return rc;
 }
 
 static int check_foreign(const struct config *c, struct pl_in *in, int32_t order,
-			 struct pl_out *out, const char *name, struct pl_err *err)
+			 struct pl_writer *out, const char *name, struct pl_err *err)
 {
 	const struct pl_import_opts o = { .strict = true,
 					  .log = &c->c.log,
@@ -82,15 +82,15 @@ static int check_foreign(const struct config *c, struct pl_in *in, int32_t order
 	tap_init(&t, NULL, NULL);
 	t.check = true;
 	PL_TRY(pl_import_run(in, force, &o, &t.sink, &st, err));
-	rc = pl_out_printf(out, err, "%s: ok: %llu events, %zu ranks\n", name,
-			   (unsigned long long)t.events, t.ranks);
+	pl_write_format(out, "%s: ok: %llu events, %zu ranks\n", name, (unsigned long long)t.events,
+			t.ranks);
 out:
 	tap_fini(&t);
 	return rc;
 }
 
-static int check_et(const struct config *c, struct pl_in *in, struct pl_out *out, const char *name,
-		    struct pl_err *err)
+static int check_et(const struct config *c, struct pl_in *in, struct pl_writer *out,
+		    const char *name, struct pl_err *err)
 {
 	const struct pl_import_opts o = { .strict = true, .log = &c->c.log };
 	struct pl_import_stats st = { 0 };
@@ -103,10 +103,12 @@ static int check_et(const struct config *c, struct pl_in *in, struct pl_out *out
 	}
 	rc = pl_import_et_load(et, in, &o, &st, err);
 	pl_import_et_free(et);
-	return rc < 0 ? rc : pl_out_printf(out, err, "%s: ok: execution trace\n", name);
+	if (rc >= 0)
+		pl_write_format(out, "%s: ok: execution trace\n", name);
+	return rc;
 }
 
-static int check_one(const struct config *c, struct input *i, int32_t order, struct pl_out *out,
+static int check_one(const struct config *c, struct input *i, int32_t order, struct pl_writer *out,
 		     struct pl_err *err)
 {
 	const char *name = shown_name(i);
@@ -132,10 +134,10 @@ static int check_one(const struct config *c, struct input *i, int32_t order, str
 	if (kind == PL_KIND_TRACE)
 		rc = check_trace(in, out, name, err);
 	else
-		rc = pl_out_printf(out, err, "%s: ok: %c%c%c%c, %u segments, %llu blocks\n", name,
-				   (int)(kind & 0xff), (int)(kind >> 8 & 0xff),
-				   (int)(kind >> 16 & 0xff), (int)(kind >> 24 & 0xff), segments,
-				   (unsigned long long)blocks);
+		pl_write_format(out, "%s: ok: %c%c%c%c, %u segments, %llu blocks\n", name,
+				(int)(kind & 0xff), (int)(kind >> 8 & 0xff),
+				(int)(kind >> 16 & 0xff), (int)(kind >> 24 & 0xff), segments,
+				(unsigned long long)blocks);
 out:
 	pl_in_close(in);
 	return rc;
@@ -144,30 +146,35 @@ out:
 int check_all(struct config *c, struct inputs *in, struct pl_err *err)
 {
 	struct pl_out *out = pl_out_open(c->c.output, false, err);
+	struct pl_writer w;
 	size_t bad = 0;
-	int rc = out ? 0 : err->code;
+	int rc = 0;
 
+	if (!out)
+		return err->code;
+	pl_writer_init(&w, out, 0);
 	for (size_t i = 0; rc >= 0 && i < in->n; i++) {
 		struct pl_err e = { 0 };
 
-		rc = check_one(c, &in->v[i], (int32_t)i, out, &e);
+		rc = check_one(c, &in->v[i], (int32_t)i, &w, &e);
 		if (rc == PL_EDATA) {
 			const char *name = shown_name(&in->v[i]);
 
 			if (strncmp(e.msg, name, strlen(name)))
 				pl_wrap(&e, "%s", name);
 			pl_say(&c->c.log, PL_LOG_WARN, "%s", e.msg);
-			rc = pl_out_printf(out, err, "%s: bad\n", name);
+			pl_write_format(&w, "%s: bad\n", name);
+			rc = 0;
 			bad++;
 		} else if (rc < 0) {
 			*err = e;
 		}
 	}
-	if (rc < 0) {
-		pl_out_abort(out);
-		return rc;
-	}
-	rc = pl_out_close(out, err);
+	if (rc >= 0)
+		rc = pl_writer_end(&w, err);
+	else
+		pl_writer_fini(&w);
+	rc = pl_out_finish(out, rc, err);
 	if (rc >= 0 && bad)
 		rc = pl_fail(err, PL_EDATA, "%zu of %zu inputs did not pass the check", bad, in->n);
 	return rc;

@@ -176,7 +176,7 @@ static int local_prepare(const struct pl_engine_opts *o, struct pl_worker **w, s
 	if (rc < 0)
 		return rc;
 	PL_TRY(pl_train_worker_init(&l->w, o, NULL, err));
-	l->w.round = (int64_t)pl_job_number(o->job, "local-steps");
+	l->w.round = o->job->local_steps;
 	PL_TRY(check_rounds(&l->w, err));
 	warn_of_plan(&l->w);
 	if (o->tracer)

@@ -94,8 +94,6 @@ int pl_creader_next(struct pl_creader *r, struct pl_block *b, struct pl_err *err
 void pl_creader_raw(const struct pl_creader *r, const void **member, size_t *n);
 #define PL_BLOCK_INDEX PL_FOURCC('I', 'N', 'D', 'X')
 #define PL_BLOCK_END   PL_FOURCC('E', 'N', 'D', ' ')
-/* How many blocks did `salvage` skip, and was the end missing? */
-int64_t pl_creader_lost(const struct pl_creader *r, bool *truncated);
 void pl_creader_close(struct pl_creader *r); /* NULL is fine */
 
 /* ---- payload encoding: little-endian, varint ------------------------------------------------ */

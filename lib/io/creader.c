@@ -10,7 +10,7 @@
  * deflate cannot expand by more than MAX_RATIO. Read-ahead is bounded by the queue and by
  * AHEAD_BYTES.
  *
- * Salvage: a bad block is skipped and counted; when the framing itself is lost, the input is
+ * Salvage: a bad block is skipped; when the framing itself is lost, the input is
  * searched for the next member; a segment whose header is bad is skipped up to the next header.
  *
  * Built with PL_FUZZ defined, checksums are not compared, so that a fuzzer gets past them.
@@ -48,7 +48,6 @@ struct pl_creader {
 	bool cut_done, cut_open; /* nothing more to cut; a segment has no end yet */
 	bool any;		 /* a whole member was cut */
 	struct pl_err fail;	 /* why cutting ended, unless at the proper end */
-	bool cut_tail;		 /* the last thing cut was part of a block */
 	/* the accepting half */
 	enum expect expect;
 	bool skip;			   /* salvage: the segment's header was bad */
@@ -56,9 +55,7 @@ struct pl_creader {
 	uint32_t segments, ordinal, shown; /* shown: segments whose header was good */
 	uint64_t records, bytes, print;
 	struct pl_block seg; /* kind and version of the segment */
-	int64_t lost;
-	bool truncated;
-	struct pl_err dead; /* a failure was returned: return it again */
+	struct pl_err dead;  /* a failure was returned: return it again */
 };
 
 /* ---- inflating ----------------------------------------------------------------------------- */
@@ -258,7 +255,6 @@ static void cut_one(struct pl_creader *r)
 		       pl_in_name(r->in), (long long)at, what, (long long)pl_in_offset(r->in));
 		return;
 	}
-	r->cut_tail = n < 0 && m.role == PL_ROLE_BLOCK;
 	if (n <= 0) {
 		no_member(r, n, at, what);
 		return;
@@ -399,8 +395,7 @@ static int accept_block(struct pl_creader *r, const struct rjob *j, struct pl_bl
 	if (ordinal != r->ordinal) {
 		if (!r->opts.salvage || ordinal < r->ordinal)
 			return damaged(r, j, "block out of order: one is missing or repeated", err);
-		r->lost += ordinal - r->ordinal; /* it was lost with the framing */
-		r->damaged = true;
+		r->damaged = true; /* a block was lost with the framing */
 	}
 	b->ordinal = ordinal;
 	r->ordinal = ordinal + 1;
@@ -420,11 +415,8 @@ static int accept_index(struct pl_creader *r, const struct rjob *j, struct pl_er
 	if (n < PL_INDEX_HEAD || pl_le32_get(p) != PL_BLOCK_INDEX || pl_le16_get(p + 4) != 1 ||
 	    n != PL_INDEX_HEAD + (uint64_t)pl_le32_get(p + 8) * PL_INDEX_ENTRY)
 		return damaged(r, j, "malformed index", err);
-	if (r->opts.salvage && (r->damaged || pl_le32_get(p + 8) > r->ordinal)) {
-		if (pl_le32_get(p + 8) > r->ordinal)
-			r->lost += pl_le32_get(p + 8) - r->ordinal;
+	if (r->opts.salvage && (r->damaged || pl_le32_get(p + 8) > r->ordinal))
 		return 0;
-	}
 	if (pl_le32_get(p + 8) != r->ordinal || pl_le32_get(p + 12) != r->ordinal)
 		return damaged(r, j, "a different number of blocks than the stream has", err);
 #ifndef PL_FUZZ
@@ -465,15 +457,12 @@ static int accept(struct pl_creader *r, const struct rjob *j, struct pl_block *b
 {
 	int rc = 0;
 
-	if (!in_place(r, j->m.role)) {
-		if (!r->opts.salvage)
-			return damaged(r, j,
-				       j->m.role == PL_ROLE_HEADER
-					       ? "truncated: the segment before has no end member"
-					       : "out of place",
-				       err);
-		r->truncated |= j->m.role == PL_ROLE_HEADER;
-	}
+	if (!r->opts.salvage && !in_place(r, j->m.role))
+		return damaged(r, j,
+			       j->m.role == PL_ROLE_HEADER
+				       ? "truncated: the segment before has no end member"
+				       : "out of place",
+			       err);
 	if (j->m.role == PL_ROLE_HEADER)
 		begin_segment(r);
 	if (j->what)
@@ -516,13 +505,8 @@ static int forgive(struct pl_creader *r, const struct rjob *j, const struct pl_e
 		return bad->code;
 	pl_say(r->opts.log, PL_LOG_WARN, "%s; left out", bad->msg);
 	r->damaged = true;
-	if (j->m.role == PL_ROLE_BLOCK) {
-		r->lost++;
-		r->ordinal++;
-	} else if (j->m.role == PL_ROLE_HEADER) {
-		r->skip = true;
-		r->lost++;
-	}
+	r->ordinal += j->m.role == PL_ROLE_BLOCK;
+	r->skip |= j->m.role == PL_ROLE_HEADER;
 	return 0;
 }
 
@@ -534,14 +518,11 @@ static bool left_out(const struct pl_creader *r, uint8_t role)
 
 static int finish(struct pl_creader *r, struct pl_err *err)
 {
-	r->lost += r->cut_tail;
-	r->cut_tail = false;
 	if (!r->fail.code && !r->shown)
 		pl_fail(&r->fail, PL_EDATA, "%s: nothing could be salvaged", pl_in_name(r->in));
 	if (!r->fail.code)
 		return 0;
 	if (r->opts.salvage && r->fail.code == PL_EDATA && r->shown) {
-		r->truncated = true;
 		pl_say(r->opts.log, PL_LOG_WARN, "%s", r->fail.msg);
 		r->fail.code = 0;
 		return 0;
@@ -587,7 +568,6 @@ int pl_creader_next(struct pl_creader *r, struct pl_block *b, struct pl_err *err
 		} else {
 			r->ahead -= r->now->m.size;
 			if (left_out(r, r->now->m.role)) {
-				r->lost += r->now->m.role == PL_ROLE_BLOCK;
 				if (r->now->m.role == PL_ROLE_END)
 					r->expect = WANT_HEADER;
 				continue;
@@ -605,13 +585,6 @@ void pl_creader_raw(const struct pl_creader *r, const void **member, size_t *n)
 {
 	*member = r->now ? r->now->member.p : NULL;
 	*n = r->now ? r->now->member.n : 0;
-}
-
-int64_t pl_creader_lost(const struct pl_creader *r, bool *truncated)
-{
-	if (truncated)
-		*truncated = r->truncated;
-	return r->lost;
 }
 
 void pl_creader_close(struct pl_creader *r)

@@ -327,31 +327,6 @@ int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err)
 	return 0;
 }
 
-int pl_out_printf(struct pl_out *o, struct pl_err *err, const char *fmt, ...)
-{
-	char small[512], *text = small;
-	va_list ap;
-	int n, rc;
-
-	va_start(ap, fmt);
-	n = vsnprintf(small, sizeof(small), fmt, ap);
-	va_end(ap);
-	if (n < 0)
-		return pl_fail(err, PL_EINTERNAL, "cannot format \"%s\"", fmt);
-	if ((size_t)n >= sizeof(small)) {
-		text = pl_malloc((size_t)n + 1);
-		if (!text)
-			return pl_fail(err, PL_ENOMEM, "out of memory (%d bytes)", n);
-		va_start(ap, fmt);
-		vsnprintf(text, (size_t)n + 1, fmt, ap);
-		va_end(ap);
-	}
-	rc = pl_out_write(o, text, (size_t)n, err);
-	if (text != small)
-		pl_free(text);
-	return rc;
-}
-
 /* ---- closing ------------------------------------------------------------------------------- */
 
 static int close_fd(struct pl_out *o, struct pl_err *err)

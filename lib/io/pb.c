@@ -4,18 +4,12 @@
  */
 #include <string.h>
 
+#include "io/internal.h"
 #include "io/pb.h"
 
-static size_t put_raw(uint8_t *p, uint64_t v)
+static void put_raw(struct pl_writer *w, uint64_t v)
 {
-	size_t n = 0;
-
-	while (v >= 0x80) {
-		p[n++] = (uint8_t)(v | 0x80);
-		v >>= 7;
-	}
-	p[n++] = (uint8_t)v;
-	return n;
+	w->b.n = (size_t)(pl_varint_put(w->b.p + w->b.n, v) - w->b.p);
 }
 
 /* The tag, and room for `more` bytes behind it. */
@@ -23,22 +17,22 @@ static bool tag(struct pl_writer *w, uint32_t field, unsigned type, size_t more)
 {
 	if (w->fail.code || pl_buf_need(&w->b, more + 10, &w->fail) < 0)
 		return false;
-	w->b.n += put_raw(w->b.p + w->b.n, (uint64_t)field << 3 | type);
+	put_raw(w, (uint64_t)field << 3 | type);
 	return true;
 }
 
 void pl_pb_varint(struct pl_writer *w, uint32_t field, uint64_t v)
 {
 	if (tag(w, field, 0, 10))
-		w->b.n += put_raw(w->b.p + w->b.n, v);
+		put_raw(w, v);
 }
 
 void pl_pb_fixed64(struct pl_writer *w, uint32_t field, uint64_t v)
 {
 	if (!tag(w, field, 1, 8))
 		return;
-	for (unsigned i = 0; i < 8; i++)
-		w->b.p[w->b.n++] = (uint8_t)(v >> 8 * i);
+	pl_le64_put(w->b.p + w->b.n, v);
+	w->b.n += 8;
 }
 
 void pl_pb_double(struct pl_writer *w, uint32_t field, double v)
@@ -53,7 +47,7 @@ void pl_pb_bytes(struct pl_writer *w, uint32_t field, const void *p, size_t n)
 {
 	if (!tag(w, field, 2, n + 10))
 		return;
-	w->b.n += put_raw(w->b.p + w->b.n, n);
+	put_raw(w, n);
 	if (n)
 		memcpy(w->b.p + w->b.n, p, n);
 	w->b.n += n;

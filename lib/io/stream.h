@@ -45,8 +45,6 @@ int64_t pl_in_offset(const struct pl_in *in);	/* of the next unread byte */
 /* NULL or "-" is standard output. `binary` output is refused (PL_EUSAGE) when it is a terminal. */
 struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err);
 int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err) PL_MUST;
-int pl_out_printf(struct pl_out *o, struct pl_err *err, const char *fmt, ...)
-	PL_PRINTF(3, 4) PL_MUST;
 /* Flush, check, rename into place. The handle is gone whatever happens. */
 int pl_out_close(struct pl_out *o, struct pl_err *err) PL_MUST;
 void pl_out_abort(struct pl_out *o); /* nothing stays under the final name; NULL is fine */

@@ -130,8 +130,9 @@ int pl_lang_check(const struct pl_lang_statement *st, struct pl_err *err) PL_MUS
 /* Copies the given values of bound fields into `base`, texts into the arena. */
 int pl_lang_bind(const struct pl_lang_statement *st, void *base, struct pl_arena *arena,
 		 struct pl_err *err) PL_MUST;
-/* Sets the bound fields that have a default to it. The row NULL: of all rows. */
-void pl_lang_defaults(const struct pl_lang_schema *s, const struct pl_lang_row *row, void *base);
+/* Sets the bound fields that have a default to it; of several fields with one name, that which the
+ * first value allows (NULL: the default of the first field). */
+void pl_lang_defaults(const struct pl_lang_row *row, const char *first, void *base);
 /* The reverse of pl_lang_bind(): a value is given if the member differs from that of `usual`. */
 void pl_lang_unbind(struct pl_lang_statement *st, const void *base, const void *usual);
 
@@ -201,8 +202,8 @@ bool pl_lang_in_range(const struct pl_lang_range *range, size_t n, int64_t v);
 
 /* The statement as text that reads back the same, without a newline. */
 void pl_lang_write(struct pl_writer *w, const struct pl_lang_statement *st);
-/* A line: the statement with the members of `base` that differ from those of `usual`;
- * nothing if none does. `st` is used for it. */
+/* A line: the statement with the members of `base` that differ from those of `usual`, and with
+ * those that must be given; nothing if none differs. `st` is used for it. */
 void pl_lang_write_struct(struct pl_writer *w, struct pl_lang_statement *st,
 			  const struct pl_lang_schema *s, const struct pl_lang_row *row,
 			  const void *base, const void *usual);

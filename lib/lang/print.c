@@ -48,56 +48,67 @@ int pl_lang_bind(const struct pl_lang_statement *st, void *base, struct pl_arena
 	return 0;
 }
 
-void pl_lang_defaults(const struct pl_lang_schema *s, const struct pl_lang_row *row, void *base)
+/* Of several fields with one name: is it another one that goes with the first value? */
+static bool gives_way(const struct pl_lang_row *row, const struct pl_lang_field *f,
+		      const char *first)
 {
-	for (size_t i = 0; i < s->n_rows; i++) {
-		if (row && &s->row[i] != row)
-			continue;
-		for (const struct pl_lang_field *f = s->row[i].field; f && f->name; f++) {
-			struct pl_lang_value v = { .s = f->value };
-			struct pl_err ignore = { 0 };
+	return first && !pl_lang_allowed(f, first) && pl_lang_field(row, f->name, first);
+}
 
-			if (f->flags & PL_LANG_BOUND && f->value &&
-			    pl_lang_value_parse(f, &v, &ignore) >= 0)
-				store(f, &v, f->value, base);
-		}
+void pl_lang_defaults(const struct pl_lang_row *row, const char *first, void *base)
+{
+	first = first ? first : row->field->value;
+	for (const struct pl_lang_field *f = row->field; f->name; f++) {
+		struct pl_lang_value v = { .s = f->value };
+		struct pl_err ignore = { 0 };
+
+		if (f->flags & PL_LANG_BOUND && f->value && !gives_way(row, f, first) &&
+		    pl_lang_value_parse(f, &v, &ignore) >= 0)
+			store(f, &v, f->value, base);
 	}
 }
 
-static bool differs(const struct pl_lang_field *f, const void *a, const void *b)
+/* The reverse of store(). */
+static struct pl_lang_value load(const struct pl_lang_field *f, const void *base)
 {
-	if (is_text(f)) {
-		const char *s = *(const char *const *)a, *t = *(const char *const *)b;
+	const void *p = (const char *)base + f->offset;
+	struct pl_lang_value v = { .given = true };
 
-		return s && !(t && !strcmp(s, t));
+	if (is_text(f)) {
+		v.s = *(const char *const *)p;
+		v.i = v.s && f->choices ? pl_words_find(f->choices, v.s) : 0;
+	} else if (f->type == PL_LANG_FLAG) {
+		v.i = *(const bool *)p;
+	} else if (f->type == PL_LANG_REAL || f->type == PL_LANG_RATE) {
+		v.r = *(const double *)p;
+	} else {
+		v.i = *(const int64_t *)p;
 	}
-	if (f->type == PL_LANG_FLAG)
-		return *(const bool *)a != *(const bool *)b;
-	if (f->type == PL_LANG_REAL || f->type == PL_LANG_RATE)
-		return *(const double *)a != *(const double *)b;
-	return *(const int64_t *)a != *(const int64_t *)b;
+	return v;
+}
+
+static bool differs(const struct pl_lang_field *f, const void *base, const void *usual)
+{
+	struct pl_lang_value v = load(f, base), u = load(f, usual);
+
+	if (is_text(f))
+		return v.s && !(u.s && !strcmp(v.s, u.s));
+	return v.i != u.i || v.r != u.r;
 }
 
 void pl_lang_unbind(struct pl_lang_statement *st, const void *base, const void *usual)
 {
+	const struct pl_lang_field *kind = st->n_own ? st->row->field : NULL;
+	const char *first = kind && kind->type == PL_LANG_CHOICE && kind->flags & PL_LANG_BOUND
+				    ? load(kind, base).s
+				    : NULL;
+
 	for (size_t i = 0; i < st->n; i++) {
 		const struct pl_lang_field *f = pl_lang_field_at(st, i);
-		const void *p = (const char *)base + f->offset;
-		struct pl_lang_value *v = &st->value[i];
 
-		if (!(f->flags & PL_LANG_BOUND) || !differs(f, p, (const char *)usual + f->offset))
-			continue;
-		*v = (struct pl_lang_value){ .given = true };
-		if (is_text(f)) {
-			v->s = *(const char *const *)p;
-			v->i = f->choices ? pl_words_find(f->choices, v->s) : 0;
-		} else if (f->type == PL_LANG_FLAG) {
-			v->i = *(const bool *)p;
-		} else if (f->type == PL_LANG_REAL || f->type == PL_LANG_RATE) {
-			v->r = *(const double *)p;
-		} else {
-			v->i = *(const int64_t *)p;
-		}
+		if (f->flags & PL_LANG_BOUND && differs(f, base, usual) &&
+		    !gives_way(st->row, f, first))
+			st->value[i] = load(f, base);
 	}
 }
 
@@ -200,6 +211,7 @@ void pl_lang_write_struct(struct pl_writer *w, struct pl_lang_statement *st,
 			  const struct pl_lang_schema *s, const struct pl_lang_row *row,
 			  const void *base, const void *usual)
 {
+	const unsigned need = PL_LANG_NEED | PL_LANG_BOUND;
 	bool any = false;
 
 	if (pl_lang_begin(st, s, row, &w->fail) < 0)
@@ -209,6 +221,9 @@ void pl_lang_write_struct(struct pl_writer *w, struct pl_lang_statement *st,
 		any |= st->value[i].given;
 	if (!any)
 		return;
+	for (size_t i = 0; i < st->n; i++)
+		if ((pl_lang_field_at(st, i)->flags & need) == need)
+			st->value[i] = load(pl_lang_field_at(st, i), base);
 	pl_lang_write(w, st);
 	pl_write_char(w, '\n');
 }

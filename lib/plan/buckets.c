@@ -313,13 +313,10 @@ int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, struct pl_buc
 	pl_sort(s.by_name, p->n_tensors, sizeof(*s.by_name), by_name);
 	for (size_t i = 0; i < p->n_rw; i++) {
 		rc = apply(&s, &p->rw[i], err);
-		if (rc >= 0)
-			continue;
-		if (p->rw[i].line)
-			pl_wrap(err, "line %u: %s", p->rw[i].line, pl_rw_name(p->rw[i].op));
-		else
-			pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(p->rw[i].op));
-		goto out;
+		if (rc < 0) {
+			pl_plan_wrap(p, i, err);
+			goto out;
+		}
 	}
 	rc = pl_plan_buckets_number(b, NULL, err);
 out:

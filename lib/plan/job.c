@@ -15,9 +15,14 @@
  */
 
 #define KEY   PL_LANG_KEY
+#define BOUND (PL_LANG_KEY | PL_LANG_BOUND)
 #define ABOVE PL_LANG_ABOVE
 #define BELOW PL_LANG_BELOW
 #define ADAM  .only = "adam|adamw"
+/* A key of an optimiser, a schedule or a policy, which is a member of struct pl_job. */
+#define OPTION(key, kind, more, what, member, ...)                                                 \
+	PL_LANG_FIELD(key, kind, BOUND | (more), what, .offset = offsetof(struct pl_job, member),  \
+		      __VA_ARGS__)
 /* A statement of one value, which is a member of struct pl_job. */
 #define ONE(key, kind, more, low, high, member, usual, words, what)                                \
 	{                                                                                          \
@@ -36,7 +41,6 @@
 #define RANK(key, more, what, ...)                                                                 \
 	PL_LANG_FIELD(key, INT, PL_LANG_BOUND | (more), what, .max = RANKS_MAX - 1,                \
 		      .choices = "any|all|*", __VA_ARGS__)
-#define BOUND (PL_LANG_KEY | PL_LANG_BOUND)
 
 static const struct pl_lang_row rows[] = {
 	ONE("name", NAME, 0, 0, 0, name, NULL, NULL, "what the job is called"),
@@ -69,8 +73,8 @@ static const struct pl_lang_row rows[] = {
 		      "how ranks synchronise; bsp: gradients in each step; local-sgd: weights, "
 		      "after several steps of each rank",
 		      KIND(policy, "bsp|local-sgd", "bsp"),
-		      PL_LANG_FIELD("local-steps", INT, KEY, "steps between two averages", .min = 1,
-				    .max = COUNT_MAX, .value = "8", .only = "local-sgd")),
+		      OPTION("local-steps", INT, 0, "steps between two averages", local_steps,
+			     .min = 1, .max = COUNT_MAX, .value = "8", .only = "local-sgd")),
 	  .once = true },
 	ONE("transport", CHOICE, 0, 0, 0, transport, "auto", "auto|shm|tcp|mpi|nccl",
 	    "what carries messages"),
@@ -90,40 +94,39 @@ static const struct pl_lang_row rows[] = {
 	    "steps between evaluations"),
 	{ PL_LANG_ROW("optimizer", EXECUTION, "how gradients change the weights",
 		      KIND(optimizer, "sgd|adam|adamw", "sgd"),
-		      PL_LANG_FIELD("lr", REAL, KEY | ABOVE | BELOW, "learning rate", .max = 1e6,
-				    .value = "0.1", .only = "sgd"),
-		      PL_LANG_FIELD("lr", REAL, KEY | ABOVE | BELOW, "learning rate", .max = 1e6,
-				    .value = "0.001", ADAM),
-		      PL_LANG_FIELD("momentum", REAL, KEY | BELOW, "share of the last step to keep",
-				    .max = 1, .value = "0", .only = "sgd"),
-		      PL_LANG_FIELD("nesterov", FLAG, KEY, "look ahead along the momentum",
-				    .value = "no", .only = "sgd"),
-		      PL_LANG_FIELD("b1", REAL, KEY | BELOW, "decay of the first moment", .max = 1,
-				    .value = "0.9", ADAM),
-		      PL_LANG_FIELD("b2", REAL, KEY | BELOW, "decay of the second moment", .max = 1,
-				    .value = "0.999", ADAM),
-		      PL_LANG_FIELD("eps", REAL, KEY | ABOVE | BELOW,
-				    "added to the second moment's root", .max = 1, .value = "1e-8",
-				    ADAM),
-		      PL_LANG_FIELD("decay", REAL, KEY | BELOW, "decay of weights", .max = 1e6,
-				    .value = "0", .only = "sgd|adam"),
-		      PL_LANG_FIELD("decay", REAL, KEY | BELOW,
-				    "decay of weights, which does not pass through the moments",
-				    .max = 1e6, .value = "0.01", .only = "adamw"),
-		      PL_LANG_FIELD("clip", REAL, KEY | BELOW,
-				    "greatest norm of all gradients together; 0: any", .max = 1e30,
-				    .value = "0")),
+		      OPTION("lr", REAL, ABOVE | BELOW, "learning rate", lr, .max = 1e6,
+			     .value = "0.1", .only = "sgd"),
+		      OPTION("lr", REAL, ABOVE | BELOW, "learning rate", lr, .max = 1e6,
+			     .value = "0.001", ADAM),
+		      OPTION("momentum", REAL, BELOW, "share of the last step to keep", momentum,
+			     .max = 1, .value = "0", .only = "sgd"),
+		      OPTION("nesterov", FLAG, 0, "look ahead along the momentum", nesterov,
+			     .value = "no", .only = "sgd"),
+		      OPTION("b1", REAL, BELOW, "decay of the first moment", b1, .max = 1,
+			     .value = "0.9", ADAM),
+		      OPTION("b2", REAL, BELOW, "decay of the second moment", b2, .max = 1,
+			     .value = "0.999", ADAM),
+		      OPTION("eps", REAL, ABOVE | BELOW, "added to the second moment's root", eps,
+			     .max = 1, .value = "1e-8", ADAM),
+		      OPTION("decay", REAL, BELOW, "decay of weights", decay, .max = 1e6,
+			     .value = "0", .only = "sgd|adam"),
+		      OPTION("decay", REAL, BELOW,
+			     "decay of weights, which does not pass through the moments", decay,
+			     .max = 1e6, .value = "0.01", .only = "adamw"),
+		      OPTION("clip", REAL, BELOW, "greatest norm of all gradients together; 0: any",
+			     clip, .max = 1e30, .value = "0")),
 	  .once = true },
 	{ PL_LANG_ROW("schedule", EXECUTION, "how the learning rate changes",
 		      KIND(schedule, "constant|step|cosine|linear", "constant"),
-		      PL_LANG_FIELD("every", INT, KEY | ABOVE | BELOW,
-				    "steps after which the rate is multiplied by gamma",
-				    .max = COUNT_MAX, .value = "0", .only = "step"),
-		      PL_LANG_FIELD("gamma", REAL, KEY | ABOVE | BELOW, "factor of the rate",
-				    .max = 1, .value = "0.1", .only = "step"),
-		      PL_LANG_FIELD("steps", INT, KEY | ABOVE | BELOW,
-				    "steps until the rate is 0; those of the job if not given",
-				    .max = COUNT_MAX, .value = "0", .only = "cosine|linear")),
+		      OPTION("every", INT, ABOVE | BELOW,
+			     "steps after which the rate is multiplied by gamma", every,
+			     .max = COUNT_MAX, .value = "0", .only = "step"),
+		      OPTION("gamma", REAL, ABOVE | BELOW, "factor of the rate", gamma, .max = 1,
+			     .value = "0.1", .only = "step"),
+		      OPTION("steps", INT, ABOVE | BELOW,
+			     "steps until the rate is 0; those of the job if not given",
+			     schedule_steps, .max = COUNT_MAX, .value = "0",
+			     .only = "cosine|linear")),
 	  .once = true },
 	{ PL_LANG_ROW("link", EXECUTION, "make messages between ranks as slow as over this link",
 		      PL_LANG_FIELD("rate", RATE, BOUND, "bandwidth", LINK(bytes_per_ns)),
@@ -158,13 +161,12 @@ void pl_job_init(struct pl_job *j)
 	memset(j, 0, sizeof(*j));
 	for (size_t i = 0; i < PL_LEN(rows); i++)
 		if (rows[i].once) /* the others are bound to links and paces */
-			pl_lang_defaults(&pl_job_schema, &rows[i], j);
+			pl_lang_defaults(&rows[i], NULL, j);
 }
 
 void pl_job_fini(struct pl_job *j)
 {
 	pl_arena_fini(&j->arena);
-	pl_free(j->opt);
 	pl_free(j->link);
 	pl_free(j->pace);
 	memset(j, 0, sizeof(*j));
@@ -176,67 +178,14 @@ static bool has_options(const struct pl_lang_row *row)
 	return row->once && row->field[1].name;
 }
 
-static const char *kind_of(const struct pl_job *j, const struct pl_lang_row *row)
-{
-	const char *kind;
-
-	memcpy(&kind, (const char *)j + row->field[0].offset, sizeof(kind));
-	return kind;
-}
-
-double pl_job_number(const struct pl_job *j, const char *key)
-{
-	double v = NAN;
-
-	for (size_t i = 0; i < j->n_opts; i++)
-		if (!strcmp(j->opt[i].key, key))
-			return j->opt[i].v;
-	for (size_t i = 0; i < PL_LEN(rows); i++) {
-		const struct pl_lang_field *f = NULL;
-
-		if (has_options(&rows[i]))
-			f = pl_lang_field(&rows[i], key, kind_of(j, &rows[i]));
-		if (has_options(&rows[i]) && !f)
-			f = pl_lang_field(&rows[i], key, NULL);
-		if (f)
-			return pl_decimal(f->value, &v) ? v : 0; /* of a flag: "no" */
-	}
-	return NAN;
-}
-
 /* ---- statements ---------------------------------------------------------------------------------
  */
-
-/* "sgd lr=0.1 momentum=0.9": its options take the place of those that were there. */
-static int set_options(struct pl_job *j, const struct pl_lang_statement *st, struct pl_err *err)
-{
-	const char *of = st->row->name;
-	size_t kept = 0;
-
-	PL_CHECK(pl_grow(&j->opt, &j->cap_opts, j->n_opts + st->n, sizeof(*j->opt), err));
-	for (size_t i = 0; i < j->n_opts; i++)
-		if (strcmp(j->opt[i].of, of) != 0)
-			j->opt[kept++] = j->opt[i];
-	j->n_opts = kept;
-	for (size_t i = 1; i < st->n; i++) {
-		const struct pl_lang_value *v = &st->value[i];
-		struct pl_job_opt o = { .of = of, .key = st->row->field[i].name };
-		const char *text = v->s ? v->s : "1";
-
-		if (!v->given)
-			continue;
-		o.v = st->row->field[i].type == PL_LANG_FLAG ? (double)v->i : v->r;
-		PL_CHECK(pl_dup(&j->arena, &o.text, text, err));
-		j->opt[j->n_opts++] = o;
-	}
-	return 0;
-}
 
 static int add_link(struct pl_job *j, const struct pl_lang_reader *r, struct pl_err *err)
 {
 	struct pl_job_link l = { 0 };
 
-	pl_lang_defaults(&pl_job_schema, r->st.row, &l);
+	pl_lang_defaults(r->st.row, NULL, &l);
 	PL_CHECK(pl_lang_bind(&r->st, &l, &j->arena, err));
 	if (!pl_lang_get(&r->st, "rate") && !pl_lang_get(&r->st, "latency"))
 		return pl_lang_fail(r, r->word[0].column, err,
@@ -254,7 +203,7 @@ static int add_pace(struct pl_job *j, const struct pl_lang_reader *r, struct pl_
 {
 	struct pl_job_pace p = { 0 };
 
-	pl_lang_defaults(&pl_job_schema, r->st.row, &p);
+	pl_lang_defaults(r->st.row, NULL, &p);
 	PL_CHECK(pl_lang_bind(&r->st, &p, &j->arena, err));
 	if (!pl_lang_get(&r->st, "ms") && !pl_lang_get(&r->st, "factor"))
 		return pl_lang_fail(r, r->word[0].column, err,
@@ -312,8 +261,8 @@ static int statement(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *
 	if (!strcmp(st->row->name, "pace"))
 		return add_pace(j, r, err);
 	PL_CHECK(check_value(r, err));
-	if (has_options(st->row))
-		PL_CHECK(set_options(j, st, err));
+	if (has_options(st->row)) /* they take the place of those that were there */
+		pl_lang_defaults(st->row, st->value[0].s, j);
 	return pl_lang_bind(st, j, &j->arena, err);
 }
 
@@ -377,30 +326,6 @@ int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err)
 /* ---- writing ------------------------------------------------------------------------------------
  */
 
-static void put_options(struct pl_writer *w, struct pl_lang_statement *st,
-			const struct pl_lang_row *row, const struct pl_job *j)
-{
-	const char *kind = kind_of(j, row);
-	bool any = strcmp(kind, row->field[0].value) != 0;
-
-	if (pl_lang_begin(st, &pl_job_schema, row, &w->fail) < 0)
-		return;
-	st->value[0] = (struct pl_lang_value){ .given = true, .s = kind };
-	for (size_t i = 0; i < j->n_opts; i++) {
-		const struct pl_lang_field *f = pl_lang_field(row, j->opt[i].key, kind);
-
-		if (strcmp(j->opt[i].of, row->name) != 0 || !f)
-			continue;
-		any = true;
-		st->value[f - row->field] =
-			(struct pl_lang_value){ .given = true, .s = j->opt[i].text };
-	}
-	if (!any)
-		return;
-	pl_lang_write(w, st);
-	pl_write_char(w, '\n');
-}
-
 int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err)
 {
 	/* values that no link and no pace has, so that all keys are written; the ends of a link
@@ -415,11 +340,9 @@ int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err)
 	pl_job_init(&usual);
 	pl_writer_init(&w, out, 0);
 	pl_write_format(&w, "paceline-job %d\n", s->version);
+	pl_lang_defaults(row_of("optimizer"), j->optimizer, &usual);
 	for (size_t i = 0; rows[i].once; i++)
-		if (has_options(&rows[i]))
-			put_options(&w, &st, &rows[i], j);
-		else
-			pl_lang_write_struct(&w, &st, s, &rows[i], j, &usual);
+		pl_lang_write_struct(&w, &st, s, &rows[i], j, &usual);
 	for (size_t i = 0; i < j->n_links; i++)
 		pl_lang_write_struct(&w, &st, s, row_of("link"), &j->link[i], &link);
 	for (size_t i = 0; i < j->n_paces; i++)

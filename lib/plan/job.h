@@ -18,11 +18,6 @@
 #include "lang/lang.h"
 #include "plan/model.h"
 
-struct pl_job_opt {	/* "key=value" behind the kind of a statement */
-	const char *of; /* the statement: "optimizer" */
-	const char *key, *text;
-	double v; /* NaN where text is no number; 1 of a bare word */
-};
 struct pl_job_link {
 	int64_t from, to;    /* -1: any */
 	double bytes_per_ns; /* 0: as fast as it goes */
@@ -42,8 +37,10 @@ struct pl_job {
 	const char *name, *model, *data, *transport, *meet, *checkpoint, *resume, *algorithm,
 		*policy, *precision, *device;
 	const char *optimizer, *schedule;
-	struct pl_job_opt *opt; /* of all statements that have a kind and options */
-	size_t n_opts, cap_opts;
+	/* What is said behind optimizer, schedule and policy; the defaults of that kind. */
+	double lr, momentum, b1, b2, eps, decay, clip, gamma;
+	bool nesterov;
+	int64_t every, schedule_steps, local_steps;
 	struct pl_job_link *link; /* of several for one pair the last counts */
 	size_t n_links, cap_links;
 	struct pl_job_pace *pace; /* of several for one rank ms add up, factors multiply */
@@ -70,10 +67,6 @@ int pl_job_check(const struct pl_job *j, struct pl_err *err) PL_MUST;
 /* What a device's name means: *cuda, and its number, below 0: that of the rank's place on its host.
  * False: there is no such name; no job has one. */
 bool pl_job_device(const char *name, bool *cuda, int *number);
-/* The number behind a key of the optimiser, the schedule or another such statement, its default if
- * it was not given:
- * "lr", "momentum", "nesterov", "b1", "b2", "eps", "decay", "clip"; "every", "gamma", "steps". */
-double pl_job_number(const struct pl_job *j, const char *key);
 extern const struct pl_lang_schema pl_job_schema;
 
 #endif

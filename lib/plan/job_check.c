@@ -29,11 +29,11 @@ static int check_ranks(const struct pl_job *j, struct pl_err *err)
 
 static int check_learning(const struct pl_job *j, struct pl_err *err)
 {
-	bool steps = j->steps || j->epochs || pl_job_number(j, "steps") > 0;
+	bool steps = j->steps || j->epochs || j->schedule_steps > 0;
 
-	if (pl_job_number(j, "nesterov") > 0 && !(pl_job_number(j, "momentum") > 0))
+	if (j->nesterov && !(j->momentum > 0))
 		return pl_fail(err, PL_EDATA, "nesterov needs a momentum; write momentum=0.9");
-	if (!strcmp(j->schedule, "step") && !(pl_job_number(j, "every") > 0))
+	if (!strcmp(j->schedule, "step") && !j->every)
 		return pl_fail(err, PL_EDATA,
 			       "schedule step needs every=STEPS, after which the learning rate is "
 			       "multiplied by gamma");

@@ -327,6 +327,15 @@ out:
 	return rc;
 }
 
+int pl_plan_wrap(const struct pl_plan *p, size_t i, struct pl_err *err)
+{
+	const struct pl_rewrite *rw = &p->rw[i];
+
+	if (rw->line)
+		return pl_wrap(err, "line %u: %s", rw->line, pl_rw_name(rw->op));
+	return pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
+}
+
 int pl_plan_check(const struct pl_plan *p, struct pl_err *err)
 {
 	struct pl_lang_statement st = { 0 };
@@ -335,12 +344,8 @@ int pl_plan_check(const struct pl_plan *p, struct pl_err *err)
 
 	for (size_t i = 0; i < p->n_rw && rc >= 0; i++) {
 		rc = check_rewrite(&p->rw[i], &st, &why);
-		if (rc >= 0)
-			continue;
-		if (p->rw[i].line)
-			pl_wrap(&why, "line %u: %s", p->rw[i].line, pl_rw_name(p->rw[i].op));
-		else
-			pl_wrap(&why, "rewrite %zu: %s", i + 1, pl_rw_name(p->rw[i].op));
+		if (rc < 0)
+			pl_plan_wrap(p, i, &why);
 	}
 	pl_lang_end(&st);
 	return pl_fail_as(err, &why);

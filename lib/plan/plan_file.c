@@ -26,19 +26,14 @@
 /* ---- writing ------------------------------------------------------------------------------------
  */
 
-/* A head is fields of the plan, and so are the totals. */
-struct head {
-	uint32_t flags; /* H_* */
-	const char *base;
-	int64_t ranks, baseline_ns, predicted_ns, bound_ns, evaluations, peak_bytes, model_ns;
-};
-#define FIELD(coding, member) PL_FIELD(coding, struct head, member)
+/* A head is flags (H_*), then members of the plan. */
+#define FIELD(coding, member) PL_FIELD(coding, struct pl_plan, member)
 static const struct pl_field head_fields[] = {
-	FIELD(U32, flags),	 FIELD(TEXT, base),	   FIELD(SIZE, ranks),
-	FIELD(I64, baseline_ns), FIELD(I64, predicted_ns), FIELD(I64, bound_ns),
-	FIELD(I64, evaluations), FIELD(I64, peak_bytes),   FIELD(I64, model_ns),
+	FIELD(TEXT, base),	  FIELD(SIZE, ranks),	FIELD(I64, baseline_ns),
+	FIELD(I64, predicted_ns), FIELD(I64, bound_ns), FIELD(I64, evaluations),
+	FIELD(I64, peak_bytes),	  FIELD(I64, model_ns),
 };
-static const struct pl_record head_record = { PL_RECORD("head", struct head, head_fields) };
+static const struct pl_record head_record = { PL_RECORD("head", struct pl_plan, head_fields) };
 #undef FIELD
 
 #define FIELD(coding, member) PL_FIELD(coding, struct pl_ptensor, member)
@@ -144,19 +139,11 @@ static const struct pl_record rewrite_record = { PL_RECORD("rewrite", struct pl_
 
 static int write_all(struct pl_cwriter *w, const struct pl_plan *p, struct pl_err *err)
 {
-	struct head h = { (p->base ? H_BASE : 0) | (p->complete ? 0 : H_INCOMPLETE),
-			  p->base,
-			  p->ranks,
-			  p->baseline_ns,
-			  p->predicted_ns,
-			  p->bound_ns,
-			  p->evaluations,
-			  p->peak_bytes,
-			  p->model_ns };
 	struct pl_buf b = { 0 };
 	int rc;
 
-	pl_put_fields(&b, &head_record, &h);
+	pl_put_varint(&b, (p->base ? H_BASE : 0) | (p->complete ? 0 : H_INCOMPLETE));
+	pl_put_fields(&b, &head_record, p);
 	PL_TRY(pl_cwriter_put(w, B_PLAN, BLOCK_VERSION, 1, &b, err));
 	PL_TRY(pl_cwriter_put_provenance(w, BLOCK_VERSION, p->provenance.p, p->provenance.n, NULL,
 					 err));
@@ -204,18 +191,13 @@ struct reader {
 static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 {
 	struct pl_plan *p = r->p;
-	struct head h = { 0 };
+	uint64_t flags = pl_get_varint(c);
 
-	PL_CHECK(pl_get_fields(c, &head_record, &h, &p->arena, err));
-	p->base = h.flags & H_BASE ? h.base : NULL;
-	p->complete = !(h.flags & H_INCOMPLETE);
-	p->ranks = h.ranks;
-	p->baseline_ns = h.baseline_ns;
-	p->predicted_ns = h.predicted_ns;
-	p->bound_ns = h.bound_ns;
-	p->evaluations = h.evaluations;
-	p->peak_bytes = h.peak_bytes;
-	p->model_ns = h.model_ns;
+	c->bad |= flags > UINT32_MAX;
+	PL_CHECK(pl_get_fields(c, &head_record, p, &p->arena, err));
+	if (!(flags & H_BASE))
+		p->base = NULL;
+	p->complete = !(flags & H_INCOMPLETE);
 	r->head = true;
 	return 0;
 }

@@ -199,7 +199,7 @@ static int read_statement(const struct pl_lang_statement *st, struct pl_topology
 		l.scope = (uint8_t)pl_lang_get(st, "scope")->i;
 		return add_link(t, &l, err);
 	}
-	pl_lang_defaults(&pl_topology_schema, st->row, &h);
+	pl_lang_defaults(st->row, NULL, &h);
 	PL_CHECK(pl_lang_bind(st, &h, &t->arena, err));
 	return h.n ? add_hosts(t, h.name, h.n, h.ranks, err) : add_host(t, h.name, h.ranks, err);
 }

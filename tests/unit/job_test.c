@@ -58,7 +58,7 @@ static const char *written(const struct pl_job *j, struct pl_buf *b)
 	"checkpoint-every 100\n"                                                                   \
 	"resume old\n"                                                                             \
 	"eval-every 50\n"                                                                          \
-	"optimizer sgd lr=0.1 momentum=0.9 nesterov=1 clip=1\n"                                    \
+	"optimizer sgd lr=0.2 momentum=0.9 nesterov clip=1\n"                                      \
 	"schedule cosine steps=400\n"                                                              \
 	"link rate=0.125GB/s latency=200000ns\n"                                                   \
 	"link rate=0.0125GB/s latency=0ns from=0 to=3\n"                                           \
@@ -82,8 +82,7 @@ static void text(void)
 	   "links");
 	ok(j.n_paces == 2 && j.pace[0].rank == -1 && j.pace[0].ms == 0.5 && j.pace[1].factor == 1.5,
 	   "paces");
-	ok(pl_job_number(&j, "lr") == 0.1 && pl_job_number(&j, "nesterov") == 1 &&
-		   pl_job_number(&j, "steps") == 400 && pl_job_number(&j, "b1") == 0.9,
+	ok(j.lr == 0.2 && j.nesterov && j.schedule_steps == 400 && j.b1 == 0.9,
 	   "numbers of the optimiser and the schedule");
 	is_i64(pl_job_check(&j, &err), 0, "and it can run");
 	is_i64(j.line, 31, "its last line");
@@ -109,14 +108,12 @@ static void defaults(void)
 	is_str(j.policy, "bsp", "policy");
 	is_str(j.precision, "fp32", "precision");
 	is_str(j.device, "cpu", "device");
-	ok(!strcmp(j.optimizer, "sgd") && pl_job_number(&j, "lr") == 0.1, "sgd");
-	ok(pl_job_number(&j, "decay") == 0 && isnan(pl_job_number(&j, "depth")), "its numbers");
+	ok(!strcmp(j.optimizer, "sgd") && j.lr == 0.1, "sgd");
+	ok(j.decay == 0, "its numbers");
 	pl_buf_fini(&b);
 	pl_job_fini(&j);
 	is_i64(read_str("optimizer adamw\n", &j), 0, "adamw");
-	ok(pl_job_number(&j, "lr") == 0.001 && pl_job_number(&j, "decay") == 0.01 &&
-		   pl_job_number(&j, "b2") == 0.999 && pl_job_number(&j, "eps") == 1e-8,
-	   "its defaults");
+	ok(j.lr == 0.001 && j.decay == 0.01 && j.b2 == 0.999 && j.eps == 1e-8, "its defaults");
 	pl_job_fini(&j);
 }
 
@@ -155,8 +152,8 @@ static void options(void)
 	is_i64(set(&j, "link=rate=1Gbit,latency=1ms,from=1,to=any"), 0, "a link with commas");
 	is_i64(set(&j, "pace 2:7.5"), 0, "a pace in short");
 	ok(j.batch == 128 && j.split == 0.5 && !strcmp(j.data, "csv:a.csv,label=b"), "are set");
-	ok(j.n_opts == 3 && pl_job_number(&j, "momentum") == 0 && pl_job_number(&j, "b1") == 0.8 &&
-		   pl_job_number(&j, "steps") == 400,
+	ok(j.lr == 0.01 && j.momentum == 0 && j.b1 == 0.8 && !j.nesterov && j.clip == 0 &&
+		   j.schedule_steps == 400,
 	   "options of the optimiser are replaced, those of the schedule are not");
 	ok(j.n_links == 3 && j.link[2].from == 1 && j.link[2].to == -1 &&
 		   j.link[2].bytes_per_ns == 0.125,
@@ -242,7 +239,7 @@ static void errors(void)
 
 		if (!ok(rc == PL_EDATA && strstr(err.msg, bad[i].says), "refused: %s", bad[i].says))
 			printf("# %d %s\n", rc, err.msg);
-		ok(!j.opt && !j.link && !j.arena.head, "and nothing is left");
+		ok(!j.pace && !j.link && !j.arena.head, "and nothing is left");
 	}
 }
 

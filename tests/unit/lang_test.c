@@ -93,7 +93,7 @@ static void one_row(void)
 	struct pl_arena arena = { 0 };
 	struct pl_buf b = { 0 };
 
-	pl_lang_defaults(&schema, &rows[1], &p);
+	pl_lang_defaults(&rows[1], NULL, &p);
 	ok(p.microbatches == 8 && !strcmp(p.schedule, "1f1b") && !p.stages, "defaults of a row");
 	is_i64(read_str(&r, &schema, "pipeline schedule=gpipe stages=4 microbatches=16\n"), 1,
 	       "a statement that is one row");
