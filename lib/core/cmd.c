@@ -93,15 +93,6 @@ int pl_parse_time(const char *s, pl_ns *v, struct pl_err *err)
 	return parse_scaled(s, v, unit, f, "a time (like 25us)", err);
 }
 
-int pl_list_add(struct pl_list *l, const char *s, struct pl_err *err)
-{
-	int rc = pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), err);
-
-	if (rc == 0)
-		l->v[l->n++] = s;
-	return rc;
-}
-
 /* "3", "3-5" or "-1" at *p up to a comma or the end; moves *p behind it. */
 static int one_range(const char **p, int64_t *pair, struct pl_err *err)
 {
@@ -186,16 +177,11 @@ int pl_provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *er
 	return rc < 0 ? rc : pl_buf_put(b, "", 1, err);
 }
 
-static int parse_choice(const char *s, const char *choices, int *v, struct pl_err *err)
-{
-	*v = pl_words_find(choices, s);
-	return *v < 0 ? pl_fail(err, PL_EUSAGE, "\"%s\" is not one of %s", s, choices) : 0;
-}
-
 static int set_option(const struct pl_opt *o, void *config, const char *s, bool off,
 		      struct pl_err *err)
 {
 	void *p = (char *)config + o->offset;
+	struct pl_list *l = p;
 	int rc = 0;
 
 	switch (o->type) {
@@ -221,12 +207,15 @@ static int set_option(const struct pl_opt *o, void *config, const char *s, bool 
 		*(const char **)p = s;
 		break;
 	case PL_OPT_LIST:
-		rc = pl_list_add(p, s, err);
+		rc = pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), err);
+		if (rc == 0)
+			l->v[l->n++] = s;
 		break;
 	case PL_OPT_CHOICE:
-		if (off)
-			s = "never";
-		rc = parse_choice(s ? s : "always", o->choices, p, err);
+		s = off ? "never" : s ? s : "always";
+		*(int *)p = pl_words_find(o->choices, s);
+		if (*(int *)p < 0)
+			rc = pl_fail(err, PL_EUSAGE, "\"%s\" is not one of %s", s, o->choices);
 		break;
 	default:
 		break;
@@ -264,14 +253,6 @@ static void print_help(const struct pl_cmd *cmd)
 	       cmd->name);
 }
 
-static const char *type_name(enum pl_opt_type t)
-{
-	static const char *const names[] = { "flag", "count", "int",	"real", "size",	  "time",
-					     "str",  "list",  "choice", "help", "version" };
-
-	return (size_t)t < PL_LEN(names) ? names[t] : "?";
-}
-
 /* --help=TOPIC; the topic NULL: all topics, as choices. */
 static int print_topic(const struct pl_cmd *cmd, const char *topic, struct pl_err *err)
 {
@@ -290,6 +271,8 @@ static int print_topic(const struct pl_cmd *cmd, const char *topic, struct pl_er
 /* TSV: letter, name, metavariable, type, choices, help; "-" for what there is not. */
 static int dump_options(const struct pl_cmd *cmd, struct pl_err *err)
 {
+	static const char *const type[] = { "flag", "count", "int",    "real", "size",	 "time",
+					    "str",  "list",  "choice", "help", "version" };
 	int rc = 0;
 
 	for (const struct pl_opt *o = cmd->opts; o->type != PL_OPT_END; o++) {
@@ -298,7 +281,7 @@ static int dump_options(const struct pl_cmd *cmd, struct pl_err *err)
 		if (!o->help)
 			continue;
 		printf("%s\t%s\t%s\t%s\t", o->key ? key : "-", o->name, o->arg ? o->arg : "-",
-		       type_name(o->type));
+		       type[o->type]);
 		if (o->type == PL_OPT_HELP && cmd->languages && rc >= 0)
 			rc = print_topic(cmd, NULL, err);
 		else
@@ -338,9 +321,7 @@ bool pl_use_color(const struct pl_common *c, int fd)
 	return pl_is_tty(c, fd) && !(no && *no);
 }
 
-#define MAX_WARNINGS                                                                               \
-	40 /* shown without -v: a thousand bad blocks are not worth a thousand lines               \
-	    */
+#define MAX_WARNINGS 40 /* without -v: a thousand bad blocks are not worth a thousand lines */
 
 static void say(void *arg, enum pl_level level, const char *text)
 {
@@ -354,13 +335,6 @@ static void say(void *arg, enum pl_level level, const char *text)
 		return;
 	pl_progress_hide();
 	fprintf(stderr, "%s: %s%s\n", c->program, level == PL_LOG_WARN ? "warning: " : "", text);
-}
-
-static void say_hidden(const struct pl_common *c)
-{
-	if (c->warnings > MAX_WARNINGS)
-		fprintf(stderr, "%s: warning: %u more warnings are not shown; -v shows all\n",
-			c->program, c->warnings - MAX_WARNINGS);
 }
 
 /*
@@ -458,9 +432,8 @@ static int parse(const struct pl_cmd *cmd, void *config, int argc, char **argv, 
 	while ((c = getopt_long(argc, argv, l.letters, l.opt, NULL)) != -1) {
 		bool off = c >= KEY_BASE + KEY_NO;
 
-		if (c == KEY_BASE - 1) {
+		if (c == KEY_BASE - 1)
 			return dump_options(cmd, err) < 0 ? err->code : 1;
-		}
 		if (c == ':')
 			return pl_fail(err, PL_EUSAGE, "option %s needs a value", argv[optind - 1]);
 		if (c == '?')
@@ -472,18 +445,17 @@ static int parse(const struct pl_cmd *cmd, void *config, int argc, char **argv, 
 		for (int i = 0; index < 0; i++)
 			if (cmd->opts[i].key == c)
 				index = i;
-		if (cmd->opts[index].type == PL_OPT_HELP) {
-			if (optarg)
-				return print_topic(cmd, optarg, err) < 0 ? err->code : 1;
+		if (cmd->opts[index].type == PL_OPT_HELP && optarg)
+			return print_topic(cmd, optarg, err) < 0 ? err->code : 1;
+		if (cmd->opts[index].type == PL_OPT_HELP)
 			print_help(cmd);
-			return 1;
-		}
-		if (cmd->opts[index].type == PL_OPT_VERSION) {
+		else if (cmd->opts[index].type == PL_OPT_VERSION)
 			print_version(cmd);
-			return 1;
-		}
-		if (set_option(&cmd->opts[index], config, optarg, off, err) < 0)
+		else if (set_option(&cmd->opts[index], config, optarg, off, err) < 0)
 			return err->code;
+		else
+			continue;
+		return 1;
 	}
 	return 0;
 }
@@ -543,7 +515,9 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
 	/* the program fails if what it printed did not arrive */
 	if ((fflush(stdout) || ferror(stdout)) && rc >= 0)
 		rc = pl_fail_sys(&err, "standard output");
-	say_hidden(c);
+	if (c->warnings > MAX_WARNINGS)
+		fprintf(stderr, "%s: warning: %u more warnings are not shown; -v shows all\n",
+			c->program, c->warnings - MAX_WARNINGS);
 	if (rc < 0 && rc != PL_ESTOP) {
 		if (err.msg[0])
 			fprintf(stderr, "%s: %s\n", cmd->name, err.msg);

@@ -148,6 +148,5 @@ int pl_parse_time(const char *s, pl_ns *v, struct pl_err *err) PL_MUST;
  */
 int pl_parse_ranges(const struct pl_list *l, const char *what, int64_t **pair, size_t *n,
 		    struct pl_err *err) PL_MUST;
-int pl_list_add(struct pl_list *l, const char *s, struct pl_err *err) PL_MUST;
 
 #endif

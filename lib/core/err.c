@@ -87,23 +87,9 @@ int pl_wrap(struct pl_err *err, const char *fmt, ...)
 
 int pl_exit_status(int code)
 {
-	switch (code) {
-	case PL_ENO:
-		return 1;
-	case PL_EUSAGE:
-		return 2;
-	case PL_EDATA:
-		return 3;
-	case PL_EIO:
-		return 4;
-	case PL_ENOMEM:
-	case PL_ELIMIT:
-		return 5;
-	case PL_EABSENT:
-		return 6;
-	default:
-		return code >= 0 ? 0 : 70;
-	}
+	static const uint8_t status[] = { 0, 1, 2, 3, 4, 5, 5, 6 }; /* by -enum pl_code */
+
+	return code >= 0 ? 0 : -code < (int)PL_LEN(status) ? status[-code] : 70;
 }
 
 void pl_say(const struct pl_log *log, enum pl_level level, const char *fmt, ...)

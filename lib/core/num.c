@@ -41,14 +41,14 @@ char *pl_fmt_ns(char *out, size_t size, pl_ns ns)
 	} u[] = { { 1e9, "s" }, { 1e6, "ms" }, { 1e3, "us" }, { 1, "ns" } };
 	double v = (double)ns, a = fabs(v);
 	size_t i = 0;
+	int digits;
 
 	while (i < 3 && a < u[i].per)
 		i++;
 	v /= u[i].per;
 	a /= u[i].per;
-	snprintf(out, size, "%.*f %s", i == 3 || a >= 99.95 ? 0 : a >= 9.995 ? 1 : 2, v, u[i].unit);
-	if (i == 0 && a >= 99.95)
-		snprintf(out, size, "%.1f s", v);
+	digits = i == 3 ? 0 : a >= 99.95 ? i == 0 : a >= 9.995 ? 1 : 2;
+	snprintf(out, size, "%.*f %s", digits, v, u[i].unit);
 	return out;
 }
 

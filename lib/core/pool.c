@@ -10,12 +10,11 @@
 
 #include "core/pool.h"
 
-enum state { EMPTY, WAITING, RUNNING, DONE };
+enum state { WAITING, RUNNING, DONE };
 
 struct job {
 	void (*fn)(void *arg);
 	void *arg;
-	struct pl_queue *q;
 	struct job *next; /* in the pool's list of runnable jobs */
 	enum state state;
 };
@@ -86,9 +85,8 @@ struct pl_pool *pl_pool_new(int threads, struct pl_err *err)
 	for (int i = 0; i + 1 < threads; i++) {
 		int e = pl_fail_now() ? EAGAIN : pthread_create(&p->thread[i], NULL, worker, p);
 
-		if (e) { /* fewer threads give the same output; none at all is fine too */
+		if (e) /* fewer threads give the same output; none at all is fine too */
 			break;
-		}
 		p->n_threads++;
 	}
 	return p;
@@ -146,30 +144,35 @@ bool pl_queue_full(const struct pl_queue *q)
 	return q->n == q->bound;
 }
 
-void pl_queue_put(struct pl_queue *q, void (*fn)(void *arg), void *arg)
+static struct job *add(struct pl_queue *q, void (*fn)(void *arg), void *arg, enum state state)
 {
 	struct job *j = &q->ring[(q->head + q->n++) % q->bound];
-	struct pl_pool *p = q->pool;
 
-	*j = (struct job){ .fn = fn, .arg = arg, .q = q, .state = WAITING };
+	*j = (struct job){ .fn = fn, .arg = arg, .state = state };
+	return j;
+}
+
+void pl_queue_run(struct pl_queue *q, void (*fn)(void *arg), void *arg)
+{
+	add(q, fn, arg, DONE);
+	fn(arg);
+}
+
+void pl_queue_put(struct pl_queue *q, void (*fn)(void *arg), void *arg)
+{
+	struct pl_pool *p = q->pool;
+	struct job *j;
+
 	if (!p || !p->n_threads) {
-		fn(arg);
-		j->state = DONE;
+		pl_queue_run(q, fn, arg);
 		return;
 	}
+	j = add(q, fn, arg, WAITING);
 	pthread_mutex_lock(&p->lock);
 	*p->last = j;
 	p->last = &j->next;
 	pthread_cond_signal(&p->work);
 	pthread_mutex_unlock(&p->lock);
-}
-
-void pl_queue_run(struct pl_queue *q, void (*fn)(void *arg), void *arg)
-{
-	struct job *j = &q->ring[(q->head + q->n++) % q->bound];
-
-	*j = (struct job){ .fn = fn, .arg = arg, .q = q, .state = DONE };
-	fn(arg);
 }
 
 static void *fetch(struct pl_queue *q, bool wait)
@@ -192,7 +195,6 @@ static void *fetch(struct pl_queue *q, bool wait)
 	}
 	if (!done)
 		return NULL;
-	j->state = EMPTY;
 	q->head = (q->head + 1) % q->bound;
 	q->n--;
 	return j->arg;

@@ -13,15 +13,18 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "arrays are little-endian");
 
+/* How safetensors, numpy and IDX call each type; NULL and 0: not at all. */
 static const struct {
-	const char *name;
-	size_t size;
+	const char *name, *numpy;
+	uint8_t size, idx;
 } types[] = {
-	[PL_DT_F32] = { "F32", 4 },   [PL_DT_F64] = { "F64", 8 }, [PL_DT_F16] = { "F16", 2 },
-	[PL_DT_BF16] = { "BF16", 2 }, [PL_DT_I32] = { "I32", 4 }, [PL_DT_I64] = { "I64", 8 },
-	[PL_DT_U8] = { "U8", 1 },     [PL_DT_I8] = { "I8", 1 },	  [PL_DT_I16] = { "I16", 2 },
-	[PL_DT_U16] = { "U16", 2 },   [PL_DT_U32] = { "U32", 4 }, [PL_DT_U64] = { "U64", 8 },
-	[PL_DT_BOOL] = { "BOOL", 1 },
+	[PL_DT_F32] = { "F32", "f4", 4, 13 },  [PL_DT_F64] = { "F64", "f8", 8, 14 },
+	[PL_DT_F16] = { "F16", "f2", 2, 0 },   [PL_DT_BF16] = { "BF16", NULL, 2, 0 },
+	[PL_DT_I32] = { "I32", "i4", 4, 12 },  [PL_DT_I64] = { "I64", "i8", 8, 0 },
+	[PL_DT_U8] = { "U8", "u1", 1, 8 },     [PL_DT_I8] = { "I8", "i1", 1, 9 },
+	[PL_DT_I16] = { "I16", "i2", 2, 11 },  [PL_DT_U16] = { "U16", "u2", 2, 0 },
+	[PL_DT_U32] = { "U32", "u4", 4, 0 },   [PL_DT_U64] = { "U64", "u8", 8, 0 },
+	[PL_DT_BOOL] = { "BOOL", "b1", 1, 0 },
 };
 _Static_assert(PL_LEN(types) == PL_DT_COUNT_, "a type without a name");
 
@@ -33,6 +36,20 @@ size_t pl_dtype_size(unsigned dtype)
 const char *pl_dtype_name(unsigned dtype)
 {
 	return dtype < PL_DT_COUNT_ ? types[dtype].name : "unknown";
+}
+
+int pl_dtype_find(enum pl_dtype_names of, const char *name, size_t n)
+{
+	for (int t = 0; t < PL_DT_COUNT_; t++) {
+		const char idx[] = { (char)types[t].idx, '\0' };
+		const char *s = of == PL_DT_SAFETENSORS ? types[t].name
+				: of == PL_DT_NUMPY	? types[t].numpy
+							: idx;
+
+		if (s && *s && strlen(s) == n && !memcmp(s, name, n))
+			return t;
+	}
+	return -1;
 }
 
 static float f32_bits(uint32_t u)

@@ -22,6 +22,9 @@ enum pl_dtype {
 	PL_DT_BOOL,
 	PL_DT_COUNT_
 };
+/* The type of that name in files of safetensors ("F32"), numpy ("f4") and IDX (a byte); -1. */
+enum pl_dtype_names { PL_DT_SAFETENSORS, PL_DT_NUMPY, PL_DT_IDX };
+int pl_dtype_find(enum pl_dtype_names of, const char *name, size_t n);
 size_t pl_dtype_size(unsigned dtype);	   /* bytes of an element */
 const char *pl_dtype_name(unsigned dtype); /* "F32", as safetensors calls it */
 /* n elements (little-endian, aligned or not) as float32, rounded to nearest. */

@@ -11,19 +11,6 @@ static uint32_t be32(const uint8_t *p)
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static int type_of(uint8_t code)
-{
-	static const struct {
-		uint8_t code, dtype;
-	} types[] = { { 8, PL_DT_U8 },	 { 9, PL_DT_I8 },   { 11, PL_DT_I16 },
-		      { 12, PL_DT_I32 }, { 13, PL_DT_F32 }, { 14, PL_DT_F64 } };
-
-	for (size_t i = 0; i < PL_LEN(types); i++)
-		if (types[i].code == code)
-			return types[i].dtype;
-	return -1;
-}
-
 int pl_idx_read(struct pl_in *in, struct pl_array *a, struct pl_err *err)
 {
 	const char *name = pl_in_name(in);
@@ -40,7 +27,7 @@ int pl_idx_read(struct pl_in *in, struct pl_array *a, struct pl_err *err)
 			       "%s: byte 0: this is no IDX file: it begins with two zero bytes, a "
 			       "type and the number of dimensions",
 			       name);
-	type = type_of(head[2]);
+	type = pl_dtype_find(PL_DT_IDX, (const char *)head + 2, 1);
 	if (type < 0)
 		return pl_fail(err, PL_EDATA,
 			       "%s: byte 2: there is no IDX type 0x%02x; there are 08, 09, 0b, 0c, "

@@ -74,27 +74,19 @@ static int string(struct scan *s, const char **text, size_t *n, struct pl_err *e
 /* "<f4": order, kind, bytes. */
 static int descr(struct scan *s, struct pl_array *a, bool *big, struct pl_err *err)
 {
-	static const struct {
-		const char *name;
-		uint8_t dtype;
-	} types[] = {
-		{ "f4", PL_DT_F32 }, { "f8", PL_DT_F64 }, { "f2", PL_DT_F16 }, { "i4", PL_DT_I32 },
-		{ "i8", PL_DT_I64 }, { "u1", PL_DT_U8 },  { "i1", PL_DT_I8 },  { "i2", PL_DT_I16 },
-		{ "u2", PL_DT_U16 }, { "u4", PL_DT_U32 }, { "u8", PL_DT_U64 }, { "b1", PL_DT_BOOL },
-	};
 	const char *t, *from;
+	int type = -1;
 	size_t n;
 
 	blanks(s);
 	from = s->p;
 	PL_CHECK(string(s, &t, &n, err));
-	for (size_t i = 0; n == 3 && strchr("<>|=", *t) && i < PL_LEN(types); i++) {
-		if (memcmp(t + 1, types[i].name, 2) != 0)
-			continue;
-		a->dtype = types[i].dtype;
-		*big = *t == '>';
+	if (n == 3 && strchr("<>|=", *t))
+		type = pl_dtype_find(PL_DT_NUMPY, t + 1, 2);
+	a->dtype = (uint8_t)type;
+	*big = *t == '>';
+	if (type >= 0)
 		return 0;
-	}
 	return pl_fail(err, PL_EDATA,
 		       "%s: byte %zu: type \"%.*s\" is not read; there are f2, f4, f8, i1, i2, i4, "
 		       "i8, u1, u2, u4, u8 and b1 (convert with .astype('<f4'))",

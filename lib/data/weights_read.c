@@ -102,13 +102,13 @@ static int read_meta(struct reader *r, struct pl_err *err)
 
 static int read_dtype(struct reader *r, struct pl_weight *x, struct pl_err *err)
 {
+	int type;
+
 	PL_CHECK(want(r, PL_JSON_STRING, "dtype is a string", err));
-	for (unsigned t = 0; t < PL_DT_COUNT_; t++)
-		if (strlen(pl_dtype_name(t)) == r->j.len &&
-		    !memcmp(pl_dtype_name(t), r->j.text, r->j.len)) {
-			x->dtype = (uint8_t)t;
-			return 0;
-		}
+	type = pl_dtype_find(PL_DT_SAFETENSORS, r->j.text, r->j.len);
+	x->dtype = (uint8_t)type;
+	if (type >= 0)
+		return 0;
 	return pl_fail(err, PL_EDATA,
 		       "%s: tensor \"%.200s\": dtype \"%.*s\" is not read; convert it to F32, F16 "
 		       "or BF16",

@@ -231,10 +231,14 @@ static inline int get_varints(struct dec *d, int64_t *v, size_t n, bool delta)
 	uint64_t prev = d->prev, mask = delta ? ~(uint64_t)0 : 0;
 	size_t i = 0;
 
-	while (i + 8 <= n && end - p >= 8) {
-		uint64_t x = pl_le64_get(p), stop = ~x & TOPS, u;
+	while (i < n) {
+		uint64_t x = 0, stop = 0, u = 0;
 		unsigned len;
 
+		if (PL_LIKELY(i + 8 <= n && end - p >= 8)) {
+			x = pl_le64_get(p);
+			stop = ~x & TOPS;
+		}
 		if (stop == TOPS) {
 			for (unsigned k = 0; k < 8; k++) {
 				prev = (prev & mask) + (uint64_t)pl_unzigzag(p[k]);
@@ -244,27 +248,16 @@ static inline int get_varints(struct dec *d, int64_t *v, size_t n, bool delta)
 			i += 8;
 			continue;
 		}
-		if (PL_UNLIKELY(!stop)) { /* 9 or 10 bytes */
+		if (PL_LIKELY(stop)) {
+			u = unpack7(x, stop, &len);
+			p += len;
+		} else { /* 9 or 10 bytes, or the last values */
 			p = get_varint(p, end, &u);
 			if (!p)
 				return dec_fail(d, "column cut short or bad varint");
-			prev = (prev & mask) + (uint64_t)pl_unzigzag(u);
-			v[i++] = (int64_t)prev;
-			continue;
 		}
-		u = unpack7(x, stop, &len);
-		p += len;
 		prev = (prev & mask) + (uint64_t)pl_unzigzag(u);
 		v[i++] = (int64_t)prev;
-	}
-	for (; i < n; i++) {
-		uint64_t u;
-
-		p = get_varint(p, end, &u);
-		if (!p)
-			return dec_fail(d, "column cut short or bad varint");
-		prev = (prev & mask) + (uint64_t)pl_unzigzag(u);
-		v[i] = (int64_t)prev;
 	}
 	d->p = p;
 	d->prev = prev;

@@ -43,7 +43,6 @@ struct pl_creader {
 	struct pl_queue *queue;
 	struct rjob *free, *now;
 	size_t ahead; /* compressed bytes in the queue */
-	bool raw;
 	/* the cutting half */
 	bool cut_done, cut_open; /* nothing more to cut; a segment has no end yet */
 	bool any;		 /* a whole member was cut */
@@ -486,13 +485,13 @@ static int accept(struct pl_creader *r, const struct rjob *j, struct pl_block *b
 	case PL_ROLE_INDEX:
 		b->type = PL_BLOCK_INDEX;
 		rc = accept_index(r, j, err);
-		return rc < 0 ? rc : r->raw;
+		return rc < 0 ? rc : r->opts.raw;
 	default:
 		r->expect = WANT_HEADER;
 		b->type = PL_BLOCK_END;
 		if (j->payload.n)
 			return damaged(r, j, "the end member is not empty", err);
-		return r->raw;
+		return r->opts.raw;
 	}
 }
 
@@ -542,7 +541,6 @@ struct pl_creader *pl_creader_open(struct pl_in *in, const struct pl_creader_opt
 		return NULL;
 	r->in = in;
 	r->opts = *opts;
-	r->raw = opts->raw;
 	pl_codecs_init(&r->codecs, 1);
 	r->queue = pl_queue_new(opts->pool, threads > 1 ? 2 * threads : 1, err);
 	if (r->queue)

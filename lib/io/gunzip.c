@@ -98,6 +98,12 @@ static void cut(struct pl_gunzip *gz, struct chunk *c, const char *what)
 	gz->state = GZ_DONE;
 }
 
+static void no_memory(struct pl_gunzip *gz, struct chunk *c)
+{
+	pl_fail(&c->fail, PL_ENOMEM, "%s: out of memory", gz->raw->name);
+	gz->state = GZ_DONE;
+}
+
 /* Raw bytes, at least one unless the input is at its end. A failure goes into the chunk. */
 static int64_t look(struct pl_gunzip *gz, struct chunk *c, size_t want, const uint8_t **p)
 {
@@ -142,8 +148,7 @@ static void start_member(struct pl_gunzip *gz, struct chunk *c)
 		gz->z.zalloc = z_take;
 		gz->z.zfree = z_give;
 		if (inflateInit2(&gz->z, -15) != Z_OK) {
-			pl_fail(&c->fail, PL_ENOMEM, "%s: out of memory", gz->raw->name);
-			gz->state = GZ_DONE;
+			no_memory(gz, c);
 			return;
 		}
 		gz->z_ready = true;
@@ -198,8 +203,7 @@ static void body(struct pl_gunzip *gz, struct chunk *c, uint8_t *out)
 	if (z == Z_STREAM_END) {
 		end_member(gz, c);
 	} else if (z == Z_MEM_ERROR) {
-		pl_fail(&c->fail, PL_ENOMEM, "%s: out of memory", gz->raw->name);
-		gz->state = GZ_DONE;
+		no_memory(gz, c);
 	} else if (z != Z_OK && z != Z_BUF_ERROR) {
 		cut(gz, c, "damaged deflate data");
 	}
@@ -261,10 +265,8 @@ static void fill(void *arg)
 	}
 	if (!c->whole && gz->state != GZ_DONE && !c->mem) {
 		c->mem = pl_malloc(HEADROOM + CHUNK);
-		if (!c->mem) {
-			pl_fail(&c->fail, PL_ENOMEM, "%s: out of memory", gz->raw->name);
-			gz->state = GZ_DONE;
-		}
+		if (!c->mem)
+			no_memory(gz, c);
 	}
 	while (gz->state != GZ_DONE && c->n < CHUNK) {
 		if (gz->state == GZ_HEADER)
@@ -296,12 +298,11 @@ static void install(struct pl_in *in, struct chunk *c)
 	in->n += c->n;
 }
 
-static void gz_refill(struct pl_in *in, size_t want)
+static void gz_refill(struct pl_in *in)
 {
 	struct pl_gunzip *gz = in->gz;
 	struct chunk *c = &gz->chunk[gz->turn];
 
-	(void)want;
 	if (gz->ahead)
 		pl_queue_get(gz->queue);
 	else

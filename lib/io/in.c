@@ -101,12 +101,11 @@ static ssize_t read_some(int fd, void *p, size_t n)
 	}
 }
 
-static void file_refill(struct pl_in *in, size_t want)
+static void file_refill(struct pl_in *in)
 {
 	uint8_t *end;
 	ssize_t got;
 
-	(void)want;
 	if (pl_in_room(in, READ_MIN) < 0)
 		return;
 	end = in->buf + (in->p - in->buf) + in->n;
@@ -153,9 +152,8 @@ struct pl_in *pl_in_open(const char *path, struct pl_err *err)
 	return in;
 }
 
-static void no_refill(struct pl_in *in, size_t want)
+static void no_refill(struct pl_in *in)
 {
-	(void)want;
 	in->eof = true;
 }
 
@@ -185,7 +183,7 @@ static int tell(struct pl_in *in, struct pl_err *err)
 int64_t pl_in_peek(struct pl_in *in, size_t want, const uint8_t **p, struct pl_err *err)
 {
 	while (in->n < want && !in->eof && !in->fail.code)
-		in->refill(in, want);
+		in->refill(in);
 	if (PL_UNLIKELY(in->n < want && in->fail.code))
 		return tell(in, err);
 	*p = in->p;
@@ -209,7 +207,7 @@ int64_t pl_in_read(struct pl_in *in, void *p, size_t n, struct pl_err *err)
 		size_t k;
 
 		while (!in->n && !in->eof && !in->fail.code)
-			in->refill(in, 1);
+			in->refill(in);
 		if (!in->n) /* if there are bytes, the next call reports the failure */
 			return done || !in->fail.code ? (int64_t)done : tell(in, err);
 		k = pl_min_size(in->n, n - done);

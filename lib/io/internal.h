@@ -24,7 +24,7 @@ struct pl_in {
 	int64_t size;	/* of the whole, -1 unknown */
 	bool eof;
 	struct pl_err fail;
-	void (*refill)(struct pl_in *in, size_t want);
+	void (*refill)(struct pl_in *in);
 	void (*fini)(struct pl_in *in);
 	uint8_t *buf; /* owned, or NULL */
 	size_t cap;

@@ -106,29 +106,29 @@ static bool string(struct pl_json *j)
 	return true;
 }
 
+/* Moves *s behind the digits there; how many they are. */
+static size_t digits(const char **s, const char *end)
+{
+	const char *from = *s;
+
+	while (*s < end && **s >= '0' && **s <= '9')
+		++*s;
+	return (size_t)(*s - from);
+}
+
 static bool is_number(const char *s, size_t n)
 {
-	const char *end = s + n;
+	const char *end = s + n, *first = s += n && *s == '-';
+	size_t whole = digits(&s, end);
 
-	s += s < end && *s == '-';
-	if (s >= end || *s < '0' || *s > '9' ||
-	    (*s == '0' && s + 1 < end && s[1] >= '0' && s[1] <= '9'))
+	if (!whole || (whole > 1 && *first == '0'))
 		return false;
-	while (s < end && *s >= '0' && *s <= '9')
-		s++;
-	if (s < end && *s == '.') {
-		if (++s >= end || *s < '0' || *s > '9')
-			return false;
-		while (s < end && *s >= '0' && *s <= '9')
-			s++;
-	}
+	if (s < end && *s == '.' && (s++, !digits(&s, end)))
+		return false;
 	if (s < end && (*s | 0x20) == 'e') {
 		s++;
 		s += s < end && (*s == '+' || *s == '-');
-		if (s >= end)
-			return false;
-		while (s < end && *s >= '0' && *s <= '9')
-			s++;
+		return s < end && (digits(&s, end), s == end);
 	}
 	return s == end;
 }
@@ -280,26 +280,13 @@ static unsigned hex4(const char *s)
 
 static size_t put_utf8(char *out, unsigned c)
 {
-	if (c < 0x80) {
-		out[0] = (char)c;
-		return 1;
-	}
-	if (c < 0x800) {
-		out[0] = (char)(0xc0 | c >> 6);
-		out[1] = (char)(0x80 | (c & 0x3f));
-		return 2;
-	}
-	if (c < 0x10000) {
-		out[0] = (char)(0xe0 | c >> 12);
-		out[1] = (char)(0x80 | (c >> 6 & 0x3f));
-		out[2] = (char)(0x80 | (c & 0x3f));
-		return 3;
-	}
-	out[0] = (char)(0xf0 | c >> 18);
-	out[1] = (char)(0x80 | (c >> 12 & 0x3f));
-	out[2] = (char)(0x80 | (c >> 6 & 0x3f));
-	out[3] = (char)(0x80 | (c & 0x3f));
-	return 4;
+	size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+
+	for (size_t i = n; --i; c >>= 6)
+		out[i] = (char)(0x80 | (c & 0x3f));
+	/* n ones and a zero before the first bits of a longer one */
+	out[0] = (char)(n == 1 ? c : (0xff00u >> n & 0xff) | c);
+	return n;
 }
 
 /* No escape is shorter than what it stands for, so `out` may be `s` itself. */

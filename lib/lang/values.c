@@ -22,21 +22,18 @@ bool pl_lang_rate(const char *s, double *v)
 	static const char prefix[] = "kMGT";
 	double f = 1, unit = 0;
 	const char *p;
+	bool binary;
 	char *end;
 
 	if (!*s || s[0] == '-' || strspn(s, "0123456789.eE+-") == 0)
 		return false;
 	*v = strtod(s, &end);
-	p = *end ? strchr(prefix, *end) : NULL;
+	binary = *end && end[1] == 'i';
+	p = *end ? strchr(prefix, binary && *end == 'K' ? 'k' : *end) : NULL;
 	if (p) {
-		bool binary = end[1] == 'i';
-
 		for (ptrdiff_t i = p - prefix; i >= 0; i--)
 			f *= binary ? 1024 : 1000;
 		end += binary ? 2 : 1;
-	} else if (end[0] == 'K' && end[1] == 'i') {
-		f = 1024;
-		end += 2;
 	}
 	if (!strncmp(end, "bit", 3)) {
 		unit = 8;
