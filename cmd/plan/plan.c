@@ -190,9 +190,7 @@ static int add_provenance(const struct config *c, struct pl_plan *p, struct pl_e
 	if (!c->c.provenance)
 		p->provenance.n = 0;
 	if (rc >= 0 && line.p)
-		rc = pl_buf_put(&p->provenance, line.p, strlen((const char *)line.p), err);
-	if (rc >= 0 && line.p)
-		rc = pl_buf_put(&p->provenance, "\n", 1, err);
+		rc = pl_buf_printf(&p->provenance, err, "%s\n", (const char *)line.p);
 	pl_buf_fini(&line);
 	return rc;
 }

@@ -251,21 +251,11 @@ out:
 
 struct place {
 	uint64_t begin;
+	bool full; /* of several tensors that begin at one place the empty ones stand first */
 	size_t i;
-	size_t bytes;
 };
 
-/* Empty tensors first where several begin at one place; else as in the header. */
-static int by_place(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	if (!x->bytes != !y->bytes)
-		return x->bytes ? 1 : -1;
-	return x->i < y->i ? -1 : 1;
-}
+PL_COMPARATOR(by_place, struct place, begin, full, i);
 
 /* Sort the tensors by their data; the data's size. */
 static int order(struct reader *r, size_t *total, struct pl_err *err)
@@ -279,7 +269,7 @@ static int order(struct reader *r, size_t *total, struct pl_err *err)
 	PL_TRY(pl_alloc(&at, w->n, sizeof(*at), err));
 	PL_TRY(pl_alloc(&sorted, w->n, sizeof(*sorted), err));
 	for (size_t i = 0; i < w->n; i++)
-		at[i] = (struct place){ r->begin[i], i, w->w[i].bytes };
+		at[i] = (struct place){ r->begin[i], w->w[i].bytes > 0, i };
 	pl_sort(at, w->n, sizeof(*at), by_place);
 	for (size_t i = 0; i < w->n; i++) {
 		sorted[i] = w->w[at[i].i];
@@ -290,7 +280,7 @@ static int order(struct reader *r, size_t *total, struct pl_err *err)
 						: "there is a gap in the data before it");
 			goto out;
 		}
-		next += at[i].bytes; /* below 2^63: offsets are */
+		next += sorted[i].bytes; /* below 2^63: offsets are */
 	}
 	if (w->n)
 		memcpy(w->w, sorted, w->n * sizeof(*sorted));

@@ -295,8 +295,7 @@ struct parser {
 	bool behind;   /* a semicolon: only the common keys follow */
 };
 
-static int fail_here(struct parser *p, uint32_t column, struct pl_err *err, const char *fmt, ...)
-	PL_PRINTF(4, 5);
+PL_PRINTF(4, 5)
 static int fail_here(struct parser *p, uint32_t column, struct pl_err *err, const char *fmt, ...)
 {
 	struct pl_err why = { .code = PL_EDATA };

@@ -7,7 +7,6 @@
  * order numbers all sets by place, exchanges the numbers of its sets, and makes the number of a set
  * the place of its tensors. At the end sets are numbered from 0 by place, with a counting sort.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "plan/buckets.h"
@@ -202,36 +201,22 @@ uint32_t pl_plan_bucket_end(const struct pl_bucket_filler *f)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-struct named {
-	const char *name;
-	uint32_t i;
-};
 struct sets {
-	struct named *by_name;
+	struct pl_intern names; /* of the tensors */
 	struct pl_buckets *b;
 	uint32_t *tensor; /* of a line */
 };
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
-}
 
 /* Numbers of the tensors of a line. */
 static int find_all(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	for (uint32_t a = 0; a < rw->n_args; a++) {
-		struct named key = { .name = rw->arg[a] };
-		const struct named *f = s->b->n_tensors ? bsearch(&key, s->by_name, s->b->n_tensors,
-								  sizeof(key), by_name)
-							: NULL;
-
-		if (!f)
+		s->tensor[a] = pl_intern_find(&s->names, rw->arg[a], strlen(rw->arg[a]));
+		if (s->tensor[a] == PL_NONE)
 			return pl_fail(err, PL_EDATA,
 				       "the base has no tensor \"%.200s\"; the plan is another "
 				       "job's, or lacks a line: tensor NAME BYTES",
 				       rw->arg[a]);
-		s->tensor[a] = f->i;
 	}
 	return 0;
 }
@@ -298,6 +283,7 @@ int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, struct pl_buc
 {
 	struct sets s = { .b = b };
 	size_t most = 1;
+	pl_id id;
 	int rc;
 
 	memset(b, 0, sizeof(*b));
@@ -306,11 +292,11 @@ int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, struct pl_buc
 		most = p->rw[i].n_args > most ? p->rw[i].n_args : most;
 	PL_TRY(pl_plan_buckets_init(b, p->n_tensors, err));
 	PL_TRY(take_base(p, base, b, err));
-	PL_TRY(pl_alloc(&s.by_name, p->n_tensors + 1, sizeof(*s.by_name), err));
 	PL_TRY(pl_alloc(&s.tensor, most, sizeof(*s.tensor), err));
+	/* the names differ, so a name has the number of its tensor */
 	for (uint32_t i = 0; i < b->n_tensors; i++)
-		s.by_name[i] = (struct named){ p->tensor[i].name, i };
-	pl_sort(s.by_name, p->n_tensors, sizeof(*s.by_name), by_name);
+		PL_TRY(pl_intern_add(&s.names, p->tensor[i].name, strlen(p->tensor[i].name), &id,
+				     err));
 	for (size_t i = 0; i < p->n_rw; i++) {
 		rc = apply(&s, &p->rw[i], err);
 		if (rc < 0) {
@@ -320,7 +306,7 @@ int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, struct pl_buc
 	}
 	rc = pl_plan_buckets_number(b, NULL, err);
 out:
-	pl_free(s.by_name);
+	pl_intern_fini(&s.names);
 	pl_free(s.tensor);
 	if (rc < 0)
 		pl_plan_buckets_fini(b);

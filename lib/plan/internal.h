@@ -88,6 +88,11 @@ int pl_settings_algorithm(const struct pl_plan *p);
 const char *pl_settings_nccl(struct pl_setter *s, bool rings_alone);
 /* Do names say nothing of parameters? Those of graphs without them are "grad NUMBER SHAPE". */
 bool pl_settings_nameless(const struct pl_plan *p);
+#define PL_SETTINGS_READY                                                                          \
+	"# gradients number by readiness: the parameters backward, where modules run in the "      \
+	"order "                                                                                   \
+	"of their definition\n"                                                                    \
+	"ready = list(model.parameters())[::-1]\n"
 /* The names of a set as a Python tuple in a line of its own; their numbers if the plan is nameless.
  */
 void pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers);

@@ -12,8 +12,6 @@
  * layers to recompute either: activation_checkpointing applies to models that call
  * deepspeed.checkpointing.
  */
-#include <string.h>
-
 #include "plan/internal.h"
 
 #define ELEMENT 4 /* bytes: gradients as the base has them */
@@ -69,7 +67,7 @@ static void body(struct pl_setter *s)
 	if (acc)
 		pl_write_format(&s->w, "%s\"gradient_accumulation_steps\": %lld", next(&any),
 				(long long)acc);
-	if (word && (!strcmp(word, "bf16") || !strcmp(word, "fp16"))) {
+	if (pl_settings_half(s->p)) {
 		s->done |= 1u << PL_RW_PRECISION;
 		pl_write_format(&s->w, "%s\"%s\": { \"enabled\": true }", next(&any), word);
 	}

@@ -33,11 +33,7 @@ static int by_module(const void *a, const void *b)
 	const struct owner *x = a, *y = b;
 	int c = memcmp(x->name, y->name, x->n < y->n ? x->n : y->n);
 
-	if (c)
-		return c;
-	if (x->n != y->n)
-		return x->n < y->n ? -1 : 1;
-	return x->set < y->set ? -1 : x->set > y->set;
+	return c ? c : PL_COMPARE_FIELDS(x, y, n, set);
 }
 
 /* Modules with parameters in several sets, if the names are those of parameters. */
@@ -105,10 +101,7 @@ static void put_sets(struct pl_setter *s, bool numbers)
 	pl_free(p);
 }
 
-static const char by_number[] =
-	"# gradients number by readiness: the parameters backward, where modules run in the order "
-	"of their definition\n"
-	"ready = list(model.parameters())[::-1]\n"
+static const char by_number[] = PL_SETTINGS_READY
 	"owner = {p: m for m in model.modules() for p in m.parameters(recurse=False)}\n"
 	"def module(number):\n"
 	"    return owner[ready[number]]\n";

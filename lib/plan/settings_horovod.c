@@ -57,10 +57,7 @@ static void put_environment(struct pl_setter *s)
 }
 
 static const char by_number[] =
-	"# gradients number by readiness: the parameters backward, where modules run in the order "
-	"of their definition\n"
-	"ready = list(model.parameters())[::-1]\n"
-	"groups = [[ready[number] for number in numbers] for numbers in (\n";
+	PL_SETTINGS_READY "groups = [[ready[number] for number in numbers] for numbers in (\n";
 
 static const char by_name[] =
 	"named = list(model.named_parameters())\n"
