@@ -223,8 +223,7 @@ static int set_option(const struct pl_opt *o, void *config, const char *s, bool 
 	return rc < 0 ? pl_wrap(err, "--%s", o->name) : rc;
 }
 
-/* ---- texts ------------------------------------------------------------------------------------
- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static void print_help(const struct pl_cmd *cmd)
 {
@@ -304,8 +303,7 @@ static void print_version(const struct pl_cmd *cmd)
 #endif
 }
 
-/* ---- frame ------------------------------------------------------------------------------------
- */
+/* ---- frame ----------------------------------------------------------------------------------- */
 
 bool pl_is_tty(const struct pl_common *c, int fd)
 {

@@ -12,8 +12,7 @@
 
 #include "data/internal.h"
 
-/* ---- descriptions -------------------------------------------------------------------------------
- */
+/* ---- descriptions ---------------------------------------------------------------------------- */
 
 int pl_parts_cut(struct pl_parts *p, const char *s, struct pl_err *err)
 {
@@ -51,8 +50,7 @@ void pl_dataset_size(struct pl_dataset *d)
 		d->size *= (size_t)d->dim[i];
 }
 
-/* ---- arrays -------------------------------------------------------------------------------------
- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 static int read_array(const char *path, bool idx, struct pl_array *a, struct pl_err *err)
 {
@@ -172,8 +170,7 @@ out:
 	return rc;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int open_parts(const char *kind, size_t n, const struct pl_parts *p, uint64_t seed,
 		      struct pl_dataset *d, struct pl_err *err)
@@ -233,8 +230,7 @@ size_t pl_dataset_train(const struct pl_dataset *d, double split)
 	return n > d->n ? d->n : n;
 }
 
-/* ---- normalisation ------------------------------------------------------------------------------
- */
+/* ---- normalisation --------------------------------------------------------------------------- */
 
 /* The values of each sample at `at`, at + step ..., `run` neighbours each. Sums are in double and
  * in a fixed order. */
@@ -274,8 +270,7 @@ void pl_dataset_normalise(struct pl_dataset *d, size_t train)
 		scale(d, train, c * (d->size / parts), d->size / parts);
 }
 
-/* ---- drawing ------------------------------------------------------------------------------------
- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 uint64_t pl_dataset_hash(uint64_t seed, uint64_t a, uint64_t b)
 {

@@ -58,8 +58,7 @@ static int check_parts(const struct pl_parts *p, struct pl_err *err)
 	return 0;
 }
 
-/* ---- the header ---------------------------------------------------------------------------------
- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static int give_roles(struct reader *r, const struct pl_csv_row *row, struct pl_err *err)
 {
@@ -113,8 +112,7 @@ static int read_header(struct reader *r, const struct pl_csv_row *row, struct pl
 	return 0;
 }
 
-/* ---- samples ------------------------------------------------------------------------------------
- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static int number(const struct reader *r, const struct pl_csv_row *row, size_t i, float *out,
 		  struct pl_err *err)
@@ -192,8 +190,7 @@ static int on_row(void *arg, const struct pl_csv_row *row, struct pl_err *err)
 	return r->header ? read_sample(r, row, err) : read_header(r, row, err);
 }
 
-/* ---- classes ------------------------------------------------------------------------------------
- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 /* If all labels are whole numbers in range, they are the classes. */
 static bool numeric(const struct reader *r, int32_t *class)

@@ -37,8 +37,7 @@ static float normal(uint64_t *rng)
 	return ((float)sum * 0x1p-16f - 2.0f) * SQRT3;
 }
 
-/* ---- options ------------------------------------------------------------------------------------
- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static bool whole(const char *s, int64_t min, int64_t max, int64_t *v)
 {
@@ -136,8 +135,7 @@ static int options(const struct pl_parts *p, struct options *o, struct pl_err *e
 	return 0;
 }
 
-/* ---- patterns -----------------------------------------------------------------------------------
- */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 /* A smooth plane (h, w). */
 static void plane(uint64_t *rng, int h, int w, float *grid, float *out)
@@ -212,8 +210,7 @@ static void make_sample(const struct pl_dataset *d, const float *pattern, uint64
 			}
 }
 
-/* ---- the three kinds ----------------------------------------------------------------------------
- */
+/* ---- the three kinds ------------------------------------------------------------------------- */
 
 static int make_classes(const struct options *o, uint64_t seed, struct pl_dataset *d,
 			struct pl_err *err)

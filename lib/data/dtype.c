@@ -172,8 +172,7 @@ bool pl_dtype_i32(unsigned dtype, const void *src, size_t n, int32_t max, int32_
 	return true;
 }
 
-/* ---- arrays -------------------------------------------------------------------------------------
- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 void pl_array_fini(struct pl_array *a)
 {

@@ -54,8 +54,7 @@ int pl_weights_f32(const struct pl_weight *w, float *out, size_t n, struct pl_er
 	return 0;
 }
 
-/* ---- adding -------------------------------------------------------------------------------------
- */
+/* ---- adding ---------------------------------------------------------------------------------- */
 
 int pl_weights_add(struct pl_weights *w, const char *name, int n_dims, const int64_t *dim,
 		   const float *data, struct pl_err *err)
@@ -89,8 +88,7 @@ int pl_weights_add_meta(struct pl_weights *w, const char *key, const char *value
 	return 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int by_size_and_name(const void *a, const void *b)
 {

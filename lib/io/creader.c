@@ -282,8 +282,7 @@ static void fill(struct pl_creader *r)
 		cut_one(r);
 }
 
-/* ---- accepting members in order ----------------------------------------------------------------
- */
+/* ---- accepting members in order -------------------------------------------------------------- */
 
 /* "NAME: segment 2: block 17 at byte 1048812: what (remedy)"; segment 0 is not mentioned. */
 static int refuse(const struct pl_creader *r, const struct rjob *j, int code, const char *what,

@@ -198,8 +198,7 @@ static void print_text(const struct pl_table *t, struct pl_writer *w, const char
 	pl_writer_fini(&cell);
 }
 
-/* ---- CSV and TSV -------------------------------------------------------------------------------
- */
+/* ---- CSV and TSV ----------------------------------------------------------------------------- */
 
 /* Backslash escapes for what would break a line of TSV. */
 static void put_tsv(struct pl_writer *w, const char *s)
@@ -246,8 +245,7 @@ static void separated_line(const struct pl_table *t, const union pl_table_cell *
 	pl_writer_flush(w, FLUSH);
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void json_row(const struct pl_table *t, size_t r, struct pl_writer *w)
 {
@@ -324,8 +322,7 @@ void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table
 	}
 }
 
-/* ---- sections ----------------------------------------------------------------------------------
- */
+/* ---- sections -------------------------------------------------------------------------------- */
 
 void pl_table_sections_json(const struct pl_table_section *s, size_t n, void *report,
 			    struct pl_writer *w)

@@ -233,8 +233,7 @@ void pl_write_csv(struct pl_writer *w, const char *s, size_t n)
 	pl_write_char(w, '"');
 }
 
-/* ---- raw JSON ----------------------------------------------------------------------------------
- */
+/* ---- raw JSON -------------------------------------------------------------------------------- */
 
 bool pl_json_valid(const char *s, size_t n)
 {

@@ -51,8 +51,7 @@ bool pl_json_valid(const char *s, size_t n);
 /* A cell of CSV, quoted if need be. */
 void pl_write_csv(struct pl_writer *w, const char *s, size_t n);
 
-/* ---- JSON: commas, line breaks and nesting are the writer's -------------------------------------
- */
+/* ---- JSON: commas, line breaks and nesting are the writer's ---------------------------------- */
 
 void pl_json_open(struct pl_writer *w, char bracket); /* '{' or '[' */
 void pl_json_close(struct pl_writer *w);

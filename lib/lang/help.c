@@ -28,8 +28,7 @@ static const char *const effect[] = {
 	[PL_LANG_EXECUTION] = "execution only: it says how to run",
 };
 
-/* ---- usage --------------------------------------------------------------------------------------
- */
+/* ---- usage ----------------------------------------------------------------------------------- */
 
 static void put_field(struct pl_writer *w, const struct pl_lang_field *f)
 {
@@ -75,8 +74,7 @@ int pl_lang_usage(struct pl_buf *b, const struct pl_lang_row *row, struct pl_err
 	return pl_writer_check(&w, err);
 }
 
-/* ---- help ---------------------------------------------------------------------------------------
- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 static void describe(struct pl_writer *w, const struct pl_lang_field *f)
 {

@@ -10,8 +10,7 @@
 #include "core/words.h"
 #include "lang/internal.h"
 
-/* ---- near words ---------------------------------------------------------------------------------
- */
+/* ---- near words ------------------------------------------------------------------------------ */
 
 /* Insertions, deletions, replacements and swapped neighbours that turn one word into the other. */
 static size_t edit_distance(const char *a, size_t n, const char *b, size_t m)
@@ -63,8 +62,7 @@ const char *pl_lang_near_text(const struct pl_lang_near *near, char *out, size_t
 	return out;
 }
 
-/* ---- rows and fields ----------------------------------------------------------------------------
- */
+/* ---- rows and fields ------------------------------------------------------------------------- */
 
 const struct pl_lang_row *pl_lang_row_n(const struct pl_lang_schema *s, const char *name, size_t n)
 {
@@ -150,8 +148,7 @@ const struct pl_lang_value *pl_lang_get(const struct pl_lang_statement *st, cons
 	return NULL;
 }
 
-/* ---- checking -----------------------------------------------------------------------------------
- */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 static int check_list(const struct pl_lang_statement *st, const struct pl_lang_field *f,
 		      struct pl_err *err)
@@ -270,8 +267,7 @@ int pl_lang_check(const struct pl_lang_statement *st, struct pl_err *err)
 	return check_all(st, &column, err);
 }
 
-/* ---- parsing ------------------------------------------------------------------------------------
- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 /* With the place of the word and the statement's name before the message. */
 static int fail_at(const struct pl_lang_reader *r, uint32_t column, const struct pl_err *why,

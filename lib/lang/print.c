@@ -8,8 +8,7 @@
 #include "core/words.h"
 #include "lang/internal.h"
 
-/* ---- structs ------------------------------------------------------------------------------------
- */
+/* ---- structs --------------------------------------------------------------------------------- */
 
 static bool is_text(const struct pl_lang_field *f)
 {
@@ -112,8 +111,7 @@ void pl_lang_unbind(struct pl_lang_statement *st, const void *base, const void *
 	}
 }
 
-/* ---- text ---------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static bool needs_quotes(const char *s, size_t n)
 {
@@ -228,8 +226,7 @@ void pl_lang_write_struct(struct pl_writer *w, struct pl_lang_statement *st,
 	pl_write_char(w, '\n');
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void put_json_value(struct pl_writer *w, const struct pl_lang_field *f,
 			   const struct pl_lang_value *v)

@@ -14,8 +14,7 @@
 #define RATE_MAX 1e6 /* bytes per ns: 1 PB/s */
 #define TIME_MAX (3600 * (pl_ns)1000000000)
 
-/* ---- rates and times ----------------------------------------------------------------------------
- */
+/* ---- rates and times ------------------------------------------------------------------------- */
 
 bool pl_lang_rate(const char *s, double *v)
 {
@@ -59,8 +58,7 @@ bool pl_lang_time(const char *s, pl_ns *ns)
 	       *ns <= TIME_MAX;
 }
 
-/* ---- ranges -------------------------------------------------------------------------
- */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 static bool whole_number(const char *s, bool sizes, int64_t *v)
 {
@@ -141,8 +139,7 @@ bool pl_lang_in_range(const struct pl_lang_range *range, size_t n, int64_t v)
 	return false;
 }
 
-/* ---- from text ----------------------------------------------------------------------------------
- */
+/* ---- from text ------------------------------------------------------------------------------- */
 
 static int wants(const struct pl_lang_field *f, const char *what, const struct pl_lang_value *v,
 		 struct pl_err *err)
@@ -225,8 +222,7 @@ int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, 
 	}
 }
 
-/* ---- limits -------------------------------------------------------------------------------------
- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 static const char *limit_text(const struct pl_lang_field *f, double v, char *buf, size_t size)
 {
@@ -302,8 +298,7 @@ int pl_lang_value_check(const struct pl_lang_field *f, const struct pl_lang_valu
 		       pl_lang_value_text(f, v, is, sizeof(is)));
 }
 
-/* ---- to text ------------------------------------------------------------------------------------
- */
+/* ---- to text --------------------------------------------------------------------------------- */
 
 const char *pl_lang_value_text(const struct pl_lang_field *f, const struct pl_lang_value *v,
 			       char *buf, size_t size)

@@ -11,8 +11,7 @@
 #define COUNT_MAX 0x1p40
 #define RANKS_MAX 65536
 
-/* ---- schema -------------------------------------------------------------------------------------
- */
+/* ---- schema ---------------------------------------------------------------------------------- */
 
 #define KEY   PL_LANG_KEY
 #define BOUND (PL_LANG_KEY | PL_LANG_BOUND)
@@ -178,8 +177,7 @@ static bool has_options(const struct pl_lang_row *row)
 	return row->once && row->field[1].name;
 }
 
-/* ---- statements ---------------------------------------------------------------------------------
- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static int add_link(struct pl_job *j, const struct pl_lang_reader *r, struct pl_err *err)
 {
@@ -323,8 +321,7 @@ int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err)
 	return rc < 0 ? rc : 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err)
 {

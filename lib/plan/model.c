@@ -13,8 +13,7 @@
 #define LAYERS_MAX 65536
 #define DIM_MAX	   (1 << 24)
 
-/* ---- schema -------------------------------------------------------------------------------------
- */
+/* ---- schema ---------------------------------------------------------------------------------- */
 
 #define KEY		     PL_LANG_KEY
 #define DIM(key, more, what) PL_LANG_FIELD(key, INT, more, what, .min = 1, .max = DIM_MAX)
@@ -92,8 +91,7 @@ const char *pl_model_key(const struct pl_layer *l, const char *key)
 	return NULL;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 struct reader {
 	struct pl_lang_reader r;
@@ -237,8 +235,7 @@ int pl_model_parse(const char *text, struct pl_model *m, struct pl_err *err)
 	return rc;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void put_layer(struct pl_writer *w, struct pl_lang_statement *st, const struct pl_layer *l)
 {

@@ -10,8 +10,7 @@
 #include "core/words.h"
 #include "plan/internal.h"
 
-/* ---- schema -------------------------------------------------------------------------------------
- */
+/* ---- schema ---------------------------------------------------------------------------------- */
 
 #define NEED   (PL_LANG_NEED | PL_LANG_BOUND)
 #define KEY    (PL_LANG_KEY | PL_LANG_BOUND)
@@ -221,8 +220,7 @@ int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *e
 	return 0;
 }
 
-/* ---- checking -----------------------------------------------------------------------------------
- */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 int pl_plan_statement(const struct pl_rewrite *rw, struct pl_lang_statement *st, struct pl_err *err)
 {

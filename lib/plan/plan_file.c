@@ -23,8 +23,7 @@
 #define T_ESTIMATED  1u
 #define T_SET	     2u
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* A head is flags (H_*), then members of the plan. */
 #define FIELD(coding, member) PL_FIELD(coding, struct pl_plan, member)
@@ -134,8 +133,7 @@ static const struct pl_record rewrite_record = { PL_RECORD("rewrite", struct pl_
 							   rewrite_fields),
 						 .put_rest = put_rewrite, .get_rest = get_rewrite };
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int write_all(struct pl_cwriter *w, const struct pl_plan *p, struct pl_err *err)
 {
@@ -180,8 +178,7 @@ int pl_plan_write(const struct pl_plan *p, struct pl_out *out, int level, struct
 	return rc;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 struct reader {
 	struct pl_plan *p;

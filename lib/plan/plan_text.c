@@ -3,8 +3,7 @@
 
 #include "plan/internal.h"
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int read_tensor(struct pl_plan *p, const struct pl_lang_statement *st, struct pl_err *err)
 {
@@ -114,8 +113,7 @@ int pl_plan_add_line(struct pl_plan *p, const char *text, struct pl_err *err)
 	return rc < 0 ? rc : 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static const struct pl_lang_row *row_of(const char *name)
 {

@@ -22,8 +22,7 @@ static const char *const reasons[] = {
 #undef REASON
 };
 
-/* ---- the sets -----------------------------------------------------------------------------------
- */
+/* ---- the sets -------------------------------------------------------------------------------- */
 
 static void sets_fini(struct pl_sets *s)
 {
@@ -82,8 +81,7 @@ static int sets_init(struct pl_sets *s, const struct pl_plan *p, struct pl_err *
 	return 0;
 }
 
-/* ---- comments -----------------------------------------------------------------------------------
- */
+/* ---- comments -------------------------------------------------------------------------------- */
 
 static void put_head(struct pl_setter *s, const char *name)
 {
@@ -142,8 +140,7 @@ int pl_settings_write(const struct pl_settings *f, const struct pl_plan *p, stru
 	return pl_writer_end(&s.w, err);
 }
 
-/* ---- questions ----------------------------------------------------------------------------------
- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 const struct pl_rewrite *pl_settings_last(const struct pl_plan *p, unsigned op)
 {
@@ -255,8 +252,7 @@ void pl_settings_str(struct pl_setter *s, const char *text)
 	pl_write_char(&s->w, '"');
 }
 
-/* ---- torch --------------------------------------------------------------------------------------
- */
+/* ---- torch ----------------------------------------------------------------------------------- */
 
 void pl_settings_torch_precision(struct pl_setter *s)
 {

@@ -12,8 +12,7 @@
 #define MAX_HOSTS 1048576
 #define MAX_RANKS 16777216
 
-/* ---- schema -------------------------------------------------------------------------------------
- */
+/* ---- schema ---------------------------------------------------------------------------------- */
 
 struct hosts { /* a statement */
 	const char *name;
@@ -94,8 +93,7 @@ uint32_t pl_topology_host(const struct pl_topology *t, uint32_t rank)
 	return i ? (uint32_t)i - 1 : 0;
 }
 
-/* ---- building -----------------------------------------------------------------------------------
- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 static int add_host(struct pl_topology *t, const char *name, int64_t ranks, struct pl_err *err)
 {
@@ -185,8 +183,7 @@ out:
 	return rc;
 }
 
-/* ---- text ---------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static int read_statement(const struct pl_lang_statement *st, struct pl_topology *t,
 			  struct pl_err *err)
@@ -235,8 +232,7 @@ int pl_topology_read(struct pl_in *in, const char *name, struct pl_topology *t, 
 	return rc < 0 ? rc : 0;
 }
 
-/* ---- presets and the short form -----------------------------------------------------------------
- */
+/* ---- presets and the short form -------------------------------------------------------------- */
 
 struct preset {
 	const char *name;
