@@ -215,50 +215,6 @@ out:
 	return rc;
 }
 
-/* ---- estimate ----------------------------------------------------------------------------------
- */
-
-static void use_estimate(struct pl_align *a, struct pl_merge *m, const struct pl_clock_fit_clock *f)
-{
-	a->rep->unconnected = 0;
-	for (uint32_t i = 0; i < m->n_clocks; i++) {
-		struct pl_clock *c = &m->clock[i];
-		struct pl_clock_info *info = &a->rep->clock[i];
-
-		info->offset_known = f[i].connected;
-		info->drift_known = f[i].drift_ci >= 0;
-		c->offset_ci_ns = f[i].offset_ci >= 0 ? (int64_t)llround(f[i].offset_ci) : -1;
-		c->drift_ci_ppm = f[i].drift_ci >= 0 ? f[i].drift_ci * 1e6 : -1;
-		c->offset_ns = 0;
-		c->drift_ppm = 0;
-		if (!f[i].connected) {
-			a->rep->unconnected++;
-			continue;
-		}
-		c->offset_ns = f[i].offset_ns;
-		c->drift_ppm = f[i].drift * 1e6;
-		if (c->drift_ppm == 0 && c->offset_ci_ns >= 0 && c->offset_ns <= c->offset_ci_ns &&
-		    c->offset_ns >= -c->offset_ci_ns)
-			c->offset_ns = 0;
-	}
-}
-
-int pl_clock_estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
-{
-	struct pl_probes p = { 0 };
-	struct pl_clock_fit_clock *out = NULL;
-	int rc;
-
-	PL_TRY(pl_clock_probes_gather(a, &p, err));
-	PL_TRY(pl_alloc(&out, m->n_clocks + 1u, sizeof(*out), err));
-	PL_TRY(pl_clock_fit_clocks(&p.in, out, err));
-	use_estimate(a, m, out);
-out:
-	pl_clock_probes_fini(&p);
-	pl_free(out);
-	return rc;
-}
-
 /* ---- residuals ---------------------------------------------------------------------------------
  */
 
@@ -529,16 +485,17 @@ int pl_clock_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_repor
 	memset(m, 0, sizeof(*m));
 	memset(r, 0, sizeof(*r));
 	a->rep = r;
+	a->m = m;
 	PL_TRY(pl_clock_recordings(a, err));
 	PL_TRY(assign_clocks(a, m, err));
-	PL_TRY(pl_clock_match(a, m, err));
+	PL_TRY(pl_clock_match(a, err));
 	PL_TRY(fill_groups(a, m, err));
 	PL_TRY(fill_matches(a, m, err));
 	PL_TRY(missing_ranks(a, err));
 	say_doubts(a);
-	PL_TRY(pl_clock_estimate(a, m, err));
+	PL_TRY(pl_clock_estimate(a, err));
 	pl_clock_say_joined(a);
-	PL_TRY(pl_clock_box(a, m, err));
+	PL_TRY(pl_clock_box(a, err));
 	PL_TRY(find_residuals(a, m, err));
 out:
 	return rc;

@@ -29,7 +29,7 @@ struct edge {
 
 struct box {
 	struct pl_align *a;
-	struct pl_merge *m;
+	struct pl_clock *clock;
 	struct pl_intern keys;
 	struct edge *edge; /* the tightest of each pair of clocks (and kind) */
 	size_t n, cap;
@@ -70,8 +70,8 @@ static int add_collective(struct box *b, const struct pl_cmatch *k, struct pl_er
 	for (uint32_t i = 0; i < k->n; i++) {
 		const struct pl_comm *e = &b->a->ev[ev[i]];
 
-		b->start[i] = pl_trace_clock_apply(&b->m->clock[e->clock], e->ts);
-		b->end[i] = pl_trace_clock_apply(&b->m->clock[e->clock], e->end);
+		b->start[i] = pl_trace_clock_apply(&b->clock[e->clock], e->ts);
+		b->end[i] = pl_trace_clock_apply(&b->clock[e->clock], e->end);
 		last = b->start[i] > b->start[last] ? i : last;
 		first = b->end[i] < b->end[first] ? i : first;
 	}
@@ -104,8 +104,8 @@ static int collect(struct box *b, struct pl_err *err)
 		}
 		r = &a->ev[a->member[k->first + 1]];
 		PL_TRY(add_edge(b, a->member[k->first], a->member[k->first + 1],
-				pl_trace_clock_apply(&b->m->clock[s->clock], s->ts),
-				pl_trace_clock_apply(&b->m->clock[r->clock], r->end), true, err));
+				pl_trace_clock_apply(&b->clock[s->clock], s->ts),
+				pl_trace_clock_apply(&b->clock[r->clock], r->end), true, err));
 	}
 out:
 	return rc;
@@ -121,7 +121,7 @@ static int64_t clamp(int64_t v, int64_t limit)
 
 static int64_t limit_of(const struct box *b, uint32_t clock)
 {
-	int64_t ci = b->m->clock[clock].offset_ci_ns;
+	int64_t ci = b->clock[clock].offset_ci_ns;
 
 	return clock == 0 || ci < 0 ? 0 : ci;
 }
@@ -161,7 +161,7 @@ static bool project(const struct box *b, int64_t *delta)
 /* Mark the edges of one negative cycle, if there is one. */
 static int mark_cycle(struct box *b, struct pl_err *err)
 {
-	uint32_t n = b->m->n_clocks, *by = NULL, at = PL_NONE;
+	uint32_t n = b->a->n_clocks, *by = NULL, at = PL_NONE;
 	int64_t *d = NULL;
 	int rc;
 
@@ -215,8 +215,8 @@ static int put_conflict(const struct box *b, const struct edge *e, struct pl_clo
 		.clock_after = e->after,
 		.rank_before = s->rank,
 		.rank_after = t->rank,
-		.start_ns = pl_trace_clock_apply(&b->m->clock[s->clock], s->ts),
-		.end_ns = pl_trace_clock_apply(&b->m->clock[t->clock], t->end),
+		.start_ns = pl_trace_clock_apply(&b->clock[s->clock], s->ts),
+		.end_ns = pl_trace_clock_apply(&b->clock[t->clock], t->end),
 		.excess_ns = pl_sub_sat(0, e->room),
 		.p2p = e->p2p,
 		.cycle = e->cycle,
@@ -265,19 +265,19 @@ out:
 	return rc;
 }
 
-int pl_clock_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+int pl_clock_box(struct pl_align *a, struct pl_err *err)
 {
-	struct box b = { .a = a, .m = m };
+	struct box b = { .a = a, .clock = a->m->clock };
 	int64_t *delta = NULL;
 	int rc;
 
 	PL_TRY(collect(&b, err));
 	if (!b.broken)
 		goto out;
-	PL_TRY(pl_alloc(&delta, m->n_clocks, sizeof(*delta), err));
+	PL_TRY(pl_alloc(&delta, a->n_clocks, sizeof(*delta), err));
 	if (project(&b, delta)) {
-		for (uint32_t i = 0; i < m->n_clocks; i++)
-			m->clock[i].offset_ns = pl_add_sat(m->clock[i].offset_ns, delta[i]);
+		for (uint32_t i = 0; i < a->n_clocks; i++)
+			b.clock[i].offset_ns = pl_add_sat(b.clock[i].offset_ns, delta[i]);
 		for (size_t i = 0; i < b.n; i++)
 			b.edge[i].room = pl_sub_sat(0, excess(&b.edge[i], delta));
 		b.broken = 0;

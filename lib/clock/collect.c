@@ -369,6 +369,13 @@ out:
 	return rc;
 }
 
+bool pl_clock_has_rank(const struct pl_align *a, int64_t rank)
+{
+	int32_t r = (int32_t)rank;
+
+	return r == rank && pl_intern_find(&a->rank_seen, (const char *)&r, sizeof(r)) != PL_NONE;
+}
+
 const char *pl_clock_source(const struct pl_align *a, uint32_t segment)
 {
 	return a->note[segment].source[0] ? a->note[segment].source : "unnamed";

@@ -352,9 +352,9 @@ static int free_parameters(struct pl_fit *f, struct pl_err *err)
 
 			count[c] += i == f->first[m] || c != f->in->obs[i - 1].clock;
 		}
-	for (uint32_t c = 1; c < f->n; c++) {
-		f->a_free[c] = f->in_tree[c];
-		f->b_free[c] = f->in_tree[c] && count[c] >= MIN_MATCHES && f->span > 1;
+	for (uint32_t c = 0; c < f->n; c++) {
+		f->a_free[c] = f->in_tree[c] && c != f->root;
+		f->b_free[c] = f->a_free[c] && count[c] >= MIN_MATCHES && f->span > 1;
 		if (!f->b_free[c])
 			f->b[c] = 0;
 	}
@@ -393,7 +393,9 @@ static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_
 	PL_TRY(free_parameters(f, err));
 	PL_TRY(robust(f, 0, err));
 	PL_TRY(pl_clock_fit_intervals(f, u, ci_a, ci_b, err));
-	for (uint32_t c = 1; c < f->n; c++) {
+	for (uint32_t c = 0; c < f->n; c++) {
+		if (c == f->root)
+			continue;
 		out[c].drift_ci = ci_b[c] >= 0 ? ci_b[c] / f->span : -1;
 		if (f->b_free[c] && (ci_b[c] < 0 || fabs(f->b[c]) <= ci_b[c] ||
 				     fabs(f->b[c]) <= PL_CLOCK_RESOLUTION_NS)) {
@@ -411,68 +413,76 @@ static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_
 	PL_TRY(pl_clock_fit_intervals(f, u, ci_a, ci_b, err));
 	for (uint32_t c = 0; c < f->n; c++) {
 		put_clock(f, c, &out[c]);
-		out[c].offset_ci = c && out[c].connected ? ci_a[c] : out[c].offset_ci;
+		out[c].offset_ci = c != f->root && out[c].connected ? ci_a[c] : out[c].offset_ci;
 	}
 out:
 	pl_free(u);
 	return rc;
 }
 
-/* Every k-th match of each class, when there are very many. */
-static int thin(const struct pl_clock_fit_in *in, struct pl_clock_fit_in *less,
-		struct pl_clock_fit_obs **obs, uint32_t **class, struct pl_err *err)
+static bool is_wanted(const struct pl_clock_fit_in *in, uint32_t clock)
 {
-	uint32_t stride = (uint32_t)(in->n_obs / MAX_OBS) + 1, *seen = NULL, kept = 0;
-	size_t i = 0, n = 0;
+	return !in->component || in->component[clock] == in->first_clock;
+}
+
+/* The matches of the clocks that are to be estimated; if there are very many, every k-th of each
+ * class. */
+static int pick_matches(struct pl_clock_fit_in *in, struct pl_arena *mem, struct pl_err *err)
+{
+	const struct pl_clock_fit_obs *all = in->obs;
+	const uint32_t *all_class = in->match_class;
+	struct pl_clock_fit_obs *obs;
+	uint32_t *class, *seen, stride, match = PL_NONE;
+	size_t n_all = in->n_obs, kept = 0;
+	bool keep = false;
 	int rc;
 
-	*less = *in;
-	PL_TRY(pl_alloc(obs, in->n_obs + 1, sizeof(**obs), err));
-	PL_TRY(pl_alloc(class, in->n_matches + 1u, sizeof(**class), err));
-	PL_TRY(pl_alloc(&seen, in->n_classes + 1u, sizeof(*seen), err));
-	for (uint32_t m = 0; m < in->n_matches; m++) {
-		bool keep = seen[in->match_class[m]]++ % stride == 0;
-
-		for (; i < in->n_obs && in->obs[i].match == m; i++)
-			if (keep)
-				(*obs)[n++] = (struct pl_clock_fit_obs){ kept, in->obs[i].clock,
-									 in->obs[i].end };
+	PL_TRY(pl_arena_array(mem, &obs, n_all + 1, sizeof(*obs), err));
+	PL_TRY(pl_arena_array(mem, &class, in->n_matches + 1u, sizeof(*class), err));
+	PL_TRY(pl_arena_array(mem, &seen, in->n_classes + 1u, sizeof(*seen), err));
+	memset(seen, 0, (in->n_classes + 1u) * sizeof(*seen));
+	for (size_t i = 0; i < n_all; i++)
+		kept += is_wanted(in, all[i].clock);
+	stride = (uint32_t)(kept / MAX_OBS) + 1;
+	in->n_obs = in->n_matches = 0;
+	in->obs = obs;
+	in->match_class = class;
+	for (size_t i = 0; i < n_all; i++) {
+		if (!is_wanted(in, all[i].clock))
+			continue;
+		if (all[i].match != match) {
+			match = all[i].match;
+			keep = seen[all_class[match]]++ % stride == 0;
+			class[in->n_matches] = all_class[match];
+			in->n_matches += keep;
+		}
 		if (keep)
-			(*class)[kept++] = in->match_class[m];
+			obs[in->n_obs++] = (struct pl_clock_fit_obs){ in->n_matches - 1,
+								      all[i].clock, all[i].end };
 	}
-	less->obs = *obs;
-	less->match_class = *class;
-	less->n_obs = n;
-	less->n_matches = kept;
 out:
-	pl_free(seen);
 	return rc;
 }
 
 int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_clock *out,
 			struct pl_err *err)
 {
-	struct pl_clock_fit_in less;
-	struct pl_clock_fit_obs *obs = NULL;
-	uint32_t *class = NULL;
-	struct pl_fit f = { .in = &less };
+	struct pl_clock_fit_in picked = *in;
+	struct pl_fit f = { .in = &picked, .root = in->first_clock };
 	int rc = 0;
 
-	if (!in->n_clocks)
-		return 0;
 	for (uint32_t c = 0; c < in->n_clocks; c++)
 		out[c] = (struct pl_clock_fit_clock){ .offset_ci = -1, .drift_ci = -1 };
-	out[0].connected = true;
-	out[0].offset_ci = out[0].drift_ci = 0; /* by definition */
-	if (in->n_clocks == 1 || !in->n_obs)
+	if (!in->n_clocks)
 		return 0;
-	PL_TRY(thin(in, &less, &obs, &class, err));
+	out[f.root] = (struct pl_clock_fit_clock){ .connected = true }; /* by definition */
+	PL_TRY(pick_matches(&picked, &f.mem, err));
+	if (in->n_clocks == 1 || !picked.n_obs)
+		goto out;
 	PL_TRY(init(&f, err));
 	PL_TRY(pl_clock_fit_start(&f, err));
 	PL_TRY(estimate(&f, out, err));
 out:
 	pl_arena_fini(&f.mem);
-	pl_free(obs);
-	pl_free(class);
 	return rc;
 }

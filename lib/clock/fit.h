@@ -7,8 +7,8 @@
 struct pl_fit {
 	const struct pl_clock_fit_in *in;
 	struct pl_arena mem; /* of all arrays below */
-	uint32_t n;	     /* clocks */
-	/* the model: end = t + base + a + b u, u = (t - mid) / span, t on the first clock */
+	uint32_t n, root;    /* clocks; the one that the others are compared with */
+	/* the model: end = t + base + a + b u, u = (t - mid) / span, t on the root */
 	pl_ns *base, t0;
 	double *slope; /* first guess, ns a ns */
 	double *a, *b; /* ns; b over the whole span */
@@ -25,8 +25,8 @@ struct pl_fit {
 	double psi_ratio;  /* mean weight over mean derivative of the influence */
 };
 
-/* fit_start.c: base, slope, in_tree of all clocks that communication joins to clock 0; then tau, u,
- * y and a, b. */
+/* fit_start.c: base, slope, in_tree of all clocks that communication joins to the root; then tau,
+ * u, y and a, b. */
 int pl_clock_fit_start(struct pl_fit *f, struct pl_err *err) PL_MUST;
 
 /* fit.c */

@@ -196,7 +196,7 @@ static int all_variances(struct work *k, bool drift, const double *u_first, stru
 
 	memset(k->corr, 0, sizeof(k->corr));
 	k->corr_n = k->corr_clocks = 0;
-	for (uint32_t c = 1; c < f->n; c++) {
+	for (uint32_t c = 0; c < f->n; c++) {
 		uint32_t parts;
 
 		var[c] = (struct spread){ 0 };
@@ -297,13 +297,13 @@ int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double
 	PL_TRY(pl_alloc(&jitter, f->n, sizeof(*jitter), err));
 	jitters(f, jitter);
 	PL_TRY(all_variances(&k, true, u_first, var, &inflation, &alike, err));
-	for (uint32_t c = 1; c < f->n; c++)
+	for (uint32_t c = 0; c < f->n; c++)
 		ci_b[c] = f->b_free[c] ? half_width(&k, c, var[c], inflation, alike) : -1;
 	PL_TRY(all_variances(&k, false, u_first, var, &inflation, &alike, err));
-	for (uint32_t c = 1; c < f->n; c++) {
+	for (uint32_t c = 0; c < f->n; c++) {
 		double h = half_width(&k, c, var[c], inflation, alike), hidden;
 
-		hidden = jitter[c] * jitter[c] + jitter[0] * jitter[0];
+		hidden = jitter[c] * jitter[c] + jitter[f->root] * jitter[f->root];
 		ci_a[c] = isfinite(hidden) ? sqrt(h * h * (h > 0) + hidden) : -1;
 	}
 out:

@@ -165,7 +165,7 @@ static int spanning_tree(struct pl_fit *f, struct pl_err *err)
 	PL_TRY(pl_alloc(&k.v, in->n_obs + 1, sizeof(*k.v), err));
 	PL_TRY(pl_alloc(&k.t, in->n_obs + 1, sizeof(*k.t), err));
 	sort_places(&k);
-	f->in_tree[0] = true;
+	f->in_tree[f->root] = true;
 	while ((class = pick_class(&k)) != PL_NONE)
 		grow_tree(&k, class);
 out:
@@ -217,7 +217,7 @@ int pl_clock_fit_start(struct pl_fit *f, struct pl_err *err)
 	int rc;
 
 	for (size_t i = 0; i < f->in->n_obs; i++)
-		if (f->in->obs[i].clock == 0) {
+		if (f->in->obs[i].clock == f->root) {
 			f->t0 = f->in->obs[i].end;
 			break;
 		}

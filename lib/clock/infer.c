@@ -17,84 +17,75 @@
 
 #include "clock/likelihood.h"
 
-/* ---- from divisions to groups ------------------------------------------------------------------
+/* ---- streams -----------------------------------------------------------------------------------
  */
 
-struct inference {
-	struct pl_align *a;
-	struct pl_merge *m;
-	struct pl_partitions is;
-	struct pl_arena mem;
-	struct item *item; /* what has no group yet */
-	uint32_t n;
-	struct pl_stream *stream;
-	uint32_t n_streams;
-	uint32_t *ev, *to, *linked;
-	pl_id *tmp;
+struct item { /* an event; `name`: of its operation, or 0 for all */
+	uint32_t comm_stream, name, ev;
 };
 
-/* The streams v[0..n) of group g. */
-static int put_group(struct inference *f, const struct pl_stream *v, uint32_t n, uint32_t g,
-		     struct pl_err *err)
-{
-	struct pl_align *a = f->a;
-	struct pl_seq *s = NULL;
-	uint32_t k = 0, group;
-	char name[32];
-	int len, rc;
+PL_COMPARATOR(by_item, struct item, comm_stream, name, ev);
 
-	len = snprintf(name, sizeof(name), "inferred%u", a->n_inferred++);
-	PL_TRY(pl_alloc(&s, n, sizeof(*s), err));
-	PL_TRY(pl_clock_add_group(a, name, (size_t)len, PL_GROUP_INFERRED, &group, err));
+PL_COMPARATOR(by_operation, struct pl_stream, operation, number, s.rank, comm_stream);
+
+/* The most frequent operation of the events v[0..n). */
+static pl_id most_frequent(const struct pl_align *a, const uint32_t *v, uint32_t n, pl_id *tmp)
+{
+	uint32_t most = 0;
+	pl_id found = PL_NONE;
+
 	for (uint32_t i = 0; i < n; i++)
-		if (v[i].group == g) {
-			s[k++] = v[i].s;
-			PL_TRY(pl_clock_add_rank(&a->group[group], v[i].s.rank, err));
+		tmp[i] = a->ev[v[i]].name;
+	qsort(tmp, n, sizeof(*tmp), pl_compare_u32);
+	for (uint32_t i = 0, k; i < n; i = k) {
+		for (k = i + 1; k < n && tmp[k] == tmp[i];)
+			k++;
+		if (k - i > most) {
+			most = k - i;
+			found = tmp[i];
 		}
-	PL_TRY(pl_clock_by_order(a, group, s, k, err));
-out:
-	pl_free(s);
-	return rc;
-}
-
-/* Has the group streams of different numbers, and enough events to show that? */
-static bool is_across(const struct pl_stream *v, uint32_t n, uint32_t g)
-{
-	const struct pl_stream *first = NULL;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (v[i].group != g)
-			continue;
-		first = first ? first : &v[i];
-		if (v[i].number != first->number)
-			return first->s.n >= PL_SEQ_PAIRS;
 	}
-	return false;
+	return found;
 }
 
-/* Groups of two streams and more; the others stay at the front of v: their number. */
-static int put_groups(struct inference *f, struct pl_stream *v, uint32_t n, uint32_t n_groups,
-		      bool across, uint32_t *left, struct pl_err *err)
+int pl_clock_streams_init(struct pl_streams *v, uint32_t n, struct pl_err *err)
 {
-	uint32_t *size = NULL;
 	int rc;
 
-	*left = 0;
-	PL_TRY(pl_alloc(&size, n_groups, sizeof(*size), err));
-	for (uint32_t i = 0; i < n; i++)
-		size[v[i].group]++;
-	for (uint32_t g = 0; g < n_groups; g++) {
-		if (size[g] > 1 && (!across || is_across(v, n, g)))
-			PL_TRY(put_group(f, v, n, g, err));
-		else
-			size[g] = 1;
-	}
-	for (uint32_t i = 0; i < n; i++)
-		if (size[v[i].group] == 1)
-			v[(*left)++] = v[i];
+	PL_TRY(pl_arena_array(&v->mem, &v->ev, n + 1u, sizeof(*v->ev), err));
+	PL_TRY(pl_arena_array(&v->mem, &v->to, n + 1u, sizeof(*v->to), err));
+	PL_TRY(pl_arena_array(&v->mem, &v->item, n + 1u, sizeof(*v->item), err));
+	PL_TRY(pl_arena_array(&v->mem, &v->v, n + 1u, sizeof(*v->v), err));
 out:
-	pl_free(size);
 	return rc;
+}
+
+void pl_clock_streams_cut(struct pl_streams *v, const struct pl_align *a, uint32_t n, bool names)
+{
+	v->n = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct pl_comm *e = &a->ev[v->ev[i]];
+
+		v->item[i] = (struct item){ e->comm_stream, names ? e->name : 0, v->ev[i] };
+	}
+	qsort(v->item, n, sizeof(*v->item), by_item);
+	for (uint32_t i = 0, k; i < n; i = k) {
+		const struct pl_comm *e = &a->ev[v->item[i].ev];
+		struct pl_stream *s = &v->v[v->n++];
+
+		*s = (struct pl_stream){ .s = { v->ev + i, 0, e->rank, v->to + i },
+					 .comm_stream = e->comm_stream,
+					 .number = a->comm_stream[e->comm_stream].stream,
+					 .kind = e->kind };
+		for (k = i;
+		     k < n && !PL_COMPARE_FIELDS(&v->item[k], &v->item[i], comm_stream, name);
+		     k++) {
+			v->ev[k] = v->item[k].ev;
+			s->kind = s->kind == a->ev[v->ev[k]].kind ? s->kind : PL_K_OTHER;
+		}
+		s->s.n = k - i;
+		s->operation = most_frequent(a, s->s.ev, s->s.n, v->to + i);
+	}
 }
 
 /* ---- ranks that send to each other -------------------------------------------------------------
@@ -129,75 +120,56 @@ static void find_linked(const struct pl_align *a, const struct pl_stream *v, uin
 		linked[i] = pl_union_root(linked, i);
 }
 
-/* ---- streams -----------------------------------------------------------------------------------
+/* ---- from divisions to groups ------------------------------------------------------------------
  */
 
-struct item {
-	uint32_t comm_stream, ev;
-	pl_id name;
+struct inference {
+	struct pl_align *a;
+	struct pl_partitions is;
+	struct pl_streams streams;
+	struct pl_arena mem;
+	uint32_t *linked, *size;
+	struct pl_seq *s;
+	bool *done; /* by event: has a group */
 };
 
-PL_COMPARATOR(by_comm_stream, struct item, comm_stream, ev);
-
-PL_COMPARATOR(by_stream_name, struct item, comm_stream, name, ev);
-
-PL_COMPARATOR(by_operation, struct pl_stream, operation, number, s.rank, comm_stream);
-
-static pl_id most_frequent(const struct item *v, uint32_t n, pl_id *tmp)
+/* The streams v[0..n) of group g become a group. */
+static int put_group(struct inference *f, const struct pl_stream *v, uint32_t n, uint32_t g,
+		     struct pl_err *err)
 {
-	uint32_t most = 0;
-	pl_id found = PL_NONE;
+	struct pl_align *a = f->a;
+	uint32_t k = 0, group;
+	char name[32];
+	int len, rc;
 
-	for (uint32_t i = 0; i < n; i++)
-		tmp[i] = v[i].name;
-	qsort(tmp, n, sizeof(*tmp), pl_compare_u32);
-	for (uint32_t i = 0, k; i < n; i = k) {
-		for (k = i + 1; k < n && tmp[k] == tmp[i];)
-			k++;
-		if (k - i > most) {
-			most = k - i;
-			found = tmp[i];
-		}
+	len = snprintf(name, sizeof(name), "inferred%u", a->n_inferred++);
+	PL_TRY(pl_clock_add_group(a, name, (size_t)len, PL_GROUP_INFERRED, &group, err));
+	for (uint32_t i = 0; i < n; i++) {
+		if (v[i].group != g)
+			continue;
+		f->s[k++] = v[i].s;
+		PL_TRY(pl_clock_add_rank(&a->group[group], v[i].s.rank, err));
+		for (uint32_t e = 0; e < v[i].s.n; e++)
+			f->done[v[i].s.ev[e]] = true;
 	}
-	return found;
+	rc = pl_clock_by_order(a, group, f->s, k, err);
+out:
+	return rc;
 }
 
-/* Cut the first n items into streams, or into the operations of each stream. */
-static void make_streams(struct inference *f, uint32_t n, bool names)
+/* Has the group streams of different numbers, and enough events to show that? */
+static bool is_across(const struct pl_stream *v, uint32_t n, uint32_t g)
 {
-	f->n_streams = 0;
-	qsort(f->item, n, sizeof(*f->item), names ? by_stream_name : by_comm_stream);
-	for (uint32_t i = 0, k; i < n; i = k) {
-		const struct item *p = &f->item[i];
+	const struct pl_stream *first = NULL;
 
-		for (k = i; k < n && f->item[k].comm_stream == p->comm_stream &&
-			    (!names || f->item[k].name == p->name);
-		     k++)
-			f->ev[k] = f->item[k].ev;
-		f->stream[f->n_streams++] = (struct pl_stream){
-			.s = { f->ev + i, k - i, f->a->ev[p->ev].rank, f->to + i },
-			.comm_stream = p->comm_stream,
-			.number = f->a->comm_stream[p->comm_stream].stream,
-			.operation = most_frequent(p, k - i, f->tmp),
-			.kind = PL_K_COLLECTIVE,
-		};
+	for (uint32_t i = 0; i < n; i++) {
+		if (v[i].group != g)
+			continue;
+		first = first ? first : &v[i];
+		if (v[i].number != first->number)
+			return first->s.n >= PL_SEQ_PAIRS;
 	}
-	qsort(f->stream, f->n_streams, sizeof(*f->stream), by_operation);
-}
-
-/* The items of the first n streams, which found no group, for another round. */
-static uint32_t take_items(struct inference *f, uint32_t n)
-{
-	uint32_t items = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		for (uint32_t k = 0; k < f->stream[i].s.n; k++) {
-			uint32_t e = f->stream[i].s.ev[k];
-
-			f->item[items++] =
-				(struct item){ f->a->ev[e].comm_stream, e, f->a->ev[e].name };
-		}
-	return items;
+	return false;
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------
@@ -210,7 +182,8 @@ struct round {
 };
 
 struct set { /* streams to be divided */
-	uint32_t at, n;
+	struct pl_stream *v;
+	uint32_t n;
 	uint64_t events;
 };
 
@@ -219,132 +192,101 @@ static int by_events(const void *x, const void *y)
 	const struct set *p = x, *q = y;
 	int c = PL_COMPARE(q->events, p->events);
 
-	return c ? c : PL_COMPARE(p->at, q->at);
+	return c ? c : PL_COMPARE(p->v, q->v);
 }
 
-static struct set set_at(const struct inference *f, uint32_t i, bool across)
+/* Divides the streams of a set. Those of groups of two streams and more are done. */
+static int divide_set(struct inference *f, const struct set *x, const struct round *r,
+		      struct pl_err *err)
 {
-	const struct pl_stream *v = f->stream;
-	struct set s = { .at = i };
-
-	for (; i < f->n_streams && v[i].operation == v[s.at].operation &&
-	       (across || v[i].number == v[s.at].number);
-	     i++) {
-		s.events += v[i].s.n;
-		s.n++;
-	}
-	return s;
-}
-
-static int divide_set(struct inference *f, struct pl_stream *v, uint32_t n, const struct round *r,
-		      uint32_t *left, struct pl_err *err)
-{
+	struct pl_stream *v = x->v;
 	uint32_t n_groups, doubts, changed;
 	int rc;
 
-	PL_TRY(pl_clock_partitions(f->a, f->m, &f->is, err));
+	PL_TRY(pl_clock_partitions(f->a, &f->is, err));
 	if (!r->across)
-		find_linked(f->a, v, n, f->linked);
-	PL_TRY(pl_clock_divide(f->a, &f->is, v, n, r->across ? NULL : f->linked, false, &n_groups,
-			       &doubts, err));
-	PL_TRY(pl_clock_listed_groups(f->a, v, n, &n_groups, &changed, err));
+		find_linked(f->a, v, x->n, f->linked);
+	PL_TRY(pl_clock_divide(f->a, &f->is, v, x->n, r->across ? NULL : f->linked, false,
+			       &n_groups, &doubts, err));
+	PL_TRY(pl_clock_listed_groups(f->a, v, x->n, &n_groups, &changed, err));
 	f->a->rep->doubtful += doubts ? doubts : changed;
-	rc = put_groups(f, v, n, n_groups, r->exchanges, left, err);
+	memset(f->size, 0, n_groups * sizeof(*f->size));
+	for (uint32_t i = 0; i < x->n; i++)
+		f->size[v[i].group]++;
+	for (uint32_t g = 0; g < n_groups; g++)
+		if (f->size[g] > 1 && (!r->exchanges || is_across(v, x->n, g)))
+			PL_TRY(put_group(f, v, x->n, g, err));
 out:
 	return rc;
 }
 
-/* Divides the streams of the first *n items; those that fit no group stay there. */
-static int infer_round(struct inference *f, const struct round *r, uint32_t *n, struct pl_err *err)
+/* Cut what has no group yet into streams, in the order of their operations. */
+static void cut_streams(struct inference *f, const uint32_t *idx, uint32_t n, const struct round *r)
 {
+	struct pl_streams *v = &f->streams;
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (!f->done[idx[i]] &&
+		    (!r->exchanges || f->a->ev[idx[i]].coll_is & PL_COLL_EXCHANGE))
+			v->ev[left++] = idx[i];
+	pl_clock_streams_cut(v, f->a, left, r->names);
+	qsort(v->v, v->n, sizeof(*v->v), by_operation);
+}
+
+static int infer_round(struct inference *f, const uint32_t *idx, uint32_t n, const struct round *r,
+		       struct pl_err *err)
+{
+	struct pl_stream *v = f->streams.v;
 	struct set *set = NULL;
-	struct pl_stream *kept = NULL;
-	uint32_t sets = 0, n_kept = 0;
+	uint32_t sets = 0;
 	int rc;
 
-	make_streams(f, *n, r->names);
-	PL_TRY(pl_alloc(&set, f->n_streams + 1u, sizeof(*set), err));
-	PL_TRY(pl_alloc(&kept, f->n_streams + 1u, sizeof(*kept), err));
-	for (uint32_t i = 0; i < f->n_streams; i += set[sets++].n)
-		set[sets] = set_at(f, i, r->across);
-	qsort(set, sets, sizeof(*set), by_events);
-	for (uint32_t i = 0; i < sets; i++) {
-		struct pl_stream *v = f->stream + set[i].at;
-		uint32_t left = set[i].n;
-
-		if (left > 1)
-			PL_TRY(divide_set(f, v, left, r, &left, err));
-		memcpy(kept + n_kept, v, left * sizeof(*v));
-		n_kept += left;
+	cut_streams(f, idx, n, r);
+	PL_TRY(pl_alloc(&set, f->streams.n + 1u, sizeof(*set), err));
+	for (uint32_t i = 0; i < f->streams.n; i++) {
+		if (!i || v[i].operation != v[i - 1].operation ||
+		    (!r->across && v[i].number != v[i - 1].number))
+			set[sets++].v = &v[i];
+		set[sets - 1].n++;
+		set[sets - 1].events += v[i].s.n;
 	}
-	memcpy(f->stream, kept, n_kept * sizeof(*kept));
-	*n = take_items(f, n_kept);
+	qsort(set, sets, sizeof(*set), by_events);
+	for (uint32_t i = 0; i < sets; i++)
+		if (set[i].n > 1)
+			PL_TRY(divide_set(f, &set[i], r, err));
 out:
 	pl_free(set);
-	pl_free(kept);
 	return rc;
 }
 
-/* Items of exchanges come to the front: their number. */
-static uint32_t exchanges_first(struct inference *f)
-{
-	uint32_t k = 0;
-
-	for (uint32_t i = 0; i < f->n; i++) {
-		struct item it = f->item[i];
-
-		if (!(f->a->ev[it.ev].coll_is & PL_COLL_EXCHANGE))
-			continue;
-		f->item[i] = f->item[k];
-		f->item[k++] = it;
-	}
-	return k;
-}
-
-static int infer_rounds(struct inference *f, struct pl_err *err)
+int pl_clock_infer_groups(struct pl_align *a, const uint32_t *idx, uint32_t n, struct pl_err *err)
 {
 	static const struct round rounds[] = {
 		{ true, true, true },	{ false, false, false }, { false, true, false },
 		{ false, false, true }, { false, true, true },
 	};
-	int rc = 0;
-
-	for (size_t r = 0; r < PL_LEN(rounds); r++) {
-		uint32_t n = rounds[r].exchanges ? exchanges_first(f) : f->n, before = n;
-
-		if (n)
-			PL_TRY(infer_round(f, &rounds[r], &n, err));
-		memmove(f->item + n, f->item + before, (f->n - before) * sizeof(*f->item));
-		f->n -= before - n;
-	}
-	make_streams(f, f->n, false); /* their partners are not in the input: a group each */
-	for (uint32_t i = 0; i < f->n_streams; i++)
-		f->stream[i].group = i;
-	for (uint32_t i = 0; i < f->n_streams; i++)
-		PL_TRY(put_group(f, &f->stream[i], 1, i, err));
-out:
-	return rc;
-}
-
-int pl_clock_infer_groups(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
-			  struct pl_err *err)
-{
-	struct inference f = { .a = a, .m = m, .n = n };
+	struct inference f = { .a = a };
 	int rc;
 
 	if (!n)
 		return 0;
-	PL_TRY(pl_arena_array(&f.mem, &f.item, n, sizeof(*f.item), err));
-	PL_TRY(pl_arena_array(&f.mem, &f.stream, n, sizeof(*f.stream), err));
-	PL_TRY(pl_arena_array(&f.mem, &f.ev, n, sizeof(*f.ev), err));
-	PL_TRY(pl_arena_array(&f.mem, &f.to, n, sizeof(*f.to), err));
-	PL_TRY(pl_arena_array(&f.mem, &f.tmp, n, sizeof(*f.tmp), err));
+	PL_TRY(pl_clock_streams_init(&f.streams, n, err));
 	PL_TRY(pl_arena_array(&f.mem, &f.linked, n, sizeof(*f.linked), err));
-	for (uint32_t i = 0; i < n; i++)
-		f.item[i] = (struct item){ a->ev[idx[i]].comm_stream, idx[i], a->ev[idx[i]].name };
-	rc = infer_rounds(&f, err);
+	PL_TRY(pl_arena_array(&f.mem, &f.size, n, sizeof(*f.size), err));
+	PL_TRY(pl_arena_array(&f.mem, &f.s, n, sizeof(*f.s), err));
+	PL_TRY(pl_alloc(&f.done, a->n, sizeof(*f.done), err));
+	for (size_t r = 0; r < PL_LEN(rounds); r++)
+		PL_TRY(infer_round(&f, idx, n, &rounds[r], err));
+	cut_streams(&f, idx, n, &(struct round){ 0 }); /* their partners are not in the input */
+	for (uint32_t i = 0; i < f.streams.n; i++) {
+		f.streams.v[i].group = 0;
+		PL_TRY(put_group(&f, &f.streams.v[i], 1, 0, err));
+	}
 out:
 	pl_clock_partitions_fini(&f.is);
+	pl_arena_fini(&f.streams.mem);
 	pl_arena_fini(&f.mem);
+	pl_free(f.done);
 	return rc;
 }

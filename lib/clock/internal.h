@@ -124,14 +124,13 @@ struct pl_align {
 	size_t n_members, cap_members;
 	uint32_t n_inferred; /* groups; pairings are one */
 	struct pl_clock_report *rep;
+	struct pl_merge *m; /* its clocks, as far as they are known */
 };
-
-/* ---- align.c ---- */
-/* Offsets and drifts of m->clock from the matches so far. */
-int pl_clock_estimate(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
 
 void pl_clock_collect_fini(struct pl_align *a);
 
+/* Is it a rank of the input? */
+bool pl_clock_has_rank(const struct pl_align *a, int64_t rank);
 const char *pl_clock_source(const struct pl_align *a, uint32_t segment); /* "unnamed" if unknown */
 
 /* ---- recordings.c ---- */
@@ -175,7 +174,7 @@ int pl_clock_listed_groups(const struct pl_align *a, struct pl_stream *v, uint32
 
 /* ---- match.c ---- */
 /* Fill group, match, member and the counts of rep; sorts ev by (rank, turn, seg, event). */
-int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+int pl_clock_match(struct pl_align *a, struct pl_err *err) PL_MUST;
 int pl_clock_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
 		       uint32_t *index, struct pl_err *err) PL_MUST;
 int pl_clock_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err) PL_MUST;
@@ -209,16 +208,16 @@ int pl_clock_find_missing(const struct pl_align *a, const struct pl_seq *x, stru
 			  struct difference *first, struct pl_err *err) PL_MUST;
 
 /* ---- order.c ---- */
-/* Match the sequences s[0..n) of the group's ranks by order; their `to` is overwritten. */
-int pl_clock_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+/* Match the sequences s[0..n) of the group's ranks by order. */
+int pl_clock_by_order(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
 		      struct pl_err *err) PL_MUST;
 /* The same for a recorded group, which may use several streams: their order among each other may
  * then differ between ranks. */
-int pl_clock_recorded(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_recorded(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
 		      struct pl_err *err) PL_MUST;
 /* The same for events of one number: the first of each rank are a match, the second ..., stream by
  * stream where all ranks use equally many. */
-int pl_clock_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_numbered(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
 		      struct pl_err *err) PL_MUST;
 /* Of the pairs by order of the first rank with another, stream by stream, the share in which one
  * ends before the other begins; *most is that of the worst rank and stream. */
@@ -238,7 +237,7 @@ int pl_clock_messages(struct pl_align *a, struct pl_paired **p, size_t *n,
 		      struct pl_err *err) PL_MUST;
 
 /* ---- p2p.c ---- */
-int pl_clock_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+int pl_clock_p2p(struct pl_align *a, struct pl_err *err) PL_MUST;
 
 /* ---- sequences.c: two sequences ---- */
 /* Can these be one communication? Compares names and, where both are known, sizes. */
@@ -254,6 +253,7 @@ int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 #define PL_SEQ_PAIRS   6    /* fewer do not show a scatter */
 /* Share of the pairs in which noise may end one before the other begins. */
 #define PL_SEQ_IMPOSSIBLE 0.03
+#define PL_SEQ_AGREE	  0.95 /* share of equal pairs of two sequences that are in step */
 /* Are most of their operations the same? */
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift);
@@ -276,21 +276,21 @@ int pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct 
 
 /* ---- infer.c, peers.c ---- */
 /* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them. */
-int pl_clock_infer_groups(struct pl_align *a, struct pl_merge *m, const uint32_t *idx, uint32_t n,
+int pl_clock_infer_groups(struct pl_align *a, const uint32_t *idx, uint32_t n,
 			  struct pl_err *err) PL_MUST;
 /* Match sends and receives whose peers were not recorded. */
-int pl_clock_infer_peers(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+int pl_clock_infer_peers(struct pl_align *a, struct pl_err *err) PL_MUST;
 
-/* ---- partitions.c ---- */
-struct pl_partitions { /* what is known of clocks so far; start from { 0 } */
-	const struct pl_clock *clock;
+/* ---- estimate.c ---- */
+struct pl_partitions {	     /* what is known of clocks so far; start from { 0 } */
 	uint32_t *partition; /* by clock: comparable to the jitter where it is the same */
 	uint32_t *component; /* by clock: comparable, but less so */
 };
-/* Computed from the matches so far; changes m->clock. */
-int pl_clock_partitions(struct pl_align *a, struct pl_merge *m, struct pl_partitions *is,
-			struct pl_err *err) PL_MUST;
+/* Computed from the matches so far; changes the clocks. */
+int pl_clock_partitions(struct pl_align *a, struct pl_partitions *is, struct pl_err *err) PL_MUST;
 void pl_clock_partitions_fini(struct pl_partitions *is);
+/* Offsets and drifts of all clocks against the first, from all matches. */
+int pl_clock_estimate(struct pl_align *a, struct pl_err *err) PL_MUST;
 
 /* ---- fit.c ---- */
 struct pl_clock_fit_obs {
@@ -303,10 +303,12 @@ struct pl_clock_fit_in {
 	const uint32_t *match_class; /* jitter is estimated for each class */
 	const double *class_floor;   /* ... but never taken for less, ns; may be NULL */
 	uint32_t n_matches, n_classes, n_clocks;
-	const pl_ns *first_ns; /* of each clock, where its offset is wanted */
+	const pl_ns *first_ns;	   /* of each clock, where its offset is wanted */
+	const uint32_t *component; /* by clock; NULL: all are of one */
+	uint32_t first_clock;	   /* estimate those of its component against it */
 };
 struct pl_clock_fit_clock {
-	int64_t offset_ns;		   /* minus clock 0 at first_ns, not yet zeroed */
+	int64_t offset_ns;		   /* minus the first clock, at first_ns */
 	double offset_ci, drift, drift_ci; /* ns; ns a ns of local time. ci < 0: not known */
 	bool connected;
 };
@@ -328,7 +330,7 @@ void pl_clock_probes_fini(struct pl_probes *p);
 /* ---- box.c ---- */
 /* Check starts against ends under the estimate; move clocks inside their intervals where that
  * helps; report what remains. */
-int pl_clock_box(struct pl_align *a, struct pl_merge *m, struct pl_err *err) PL_MUST;
+int pl_clock_box(struct pl_align *a, struct pl_err *err) PL_MUST;
 
 /* ---- union-find: parent[i] == i at first ------------------------------------------------------
  */

@@ -49,8 +49,8 @@ static uint32_t local_partition(struct pl_likelihood *l, const struct pl_align *
 			return i;
 	l->partition_id[n] = id;
 	l->component[n] = is->component[ev->clock];
-	l->error[n] = fmax((double)is->clock[ev->clock].offset_ci_ns / 1e3, LEAST_US);
-	l->base[n] = pl_trace_clock_apply(&is->clock[ev->clock], ev->end);
+	l->error[n] = fmax((double)a->m->clock[ev->clock].offset_ci_ns / 1e3, LEAST_US);
+	l->base[n] = pl_trace_clock_apply(&a->m->clock[ev->clock], ev->end);
 	for (uint32_t i = n; i-- > 0;)
 		if (l->component[i] == l->component[n])
 			l->base[n] = l->base[i];
@@ -75,9 +75,10 @@ static double us_since(pl_ns base, const struct pl_clock *c, pl_ns t)
 }
 
 static void fill_times(struct pl_likelihood *l, const struct pl_align *a,
-		       const struct pl_clock *clock, const struct pl_stream *const *v,
-		       uint32_t step)
+		       const struct pl_stream *const *v, uint32_t step)
 {
+	const struct pl_clock *clock = a->m->clock;
+
 	look_for_roots(l, a, &v[0]->s, step);
 	for (uint32_t i = 0; i < l->n; i++)
 		for (uint32_t k = 0; k < l->k; k++) {
@@ -163,7 +164,7 @@ int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,
 		l->partition[i] = local_partition(l, a, is, &a->ev[v[i]->s.ev[0]]);
 	}
 	sort_by_key(l->partition, n, l->n_partitions, l->inhabitant, l->inhabitant0);
-	fill_times(l, a, is->clock, v, step);
+	fill_times(l, a, v, step);
 out:
 	return rc;
 }

@@ -15,8 +15,20 @@ struct pl_stream {
 	uint32_t comm_stream;
 	uint32_t group;	 /* in the division of its set */
 	pl_id operation; /* the most frequent one */
-	uint8_t kind;	 /* of all its events; PL_K_OTHER: sends and receives */
+	uint8_t kind;	 /* of all its events; PL_K_OTHER: several */
 };
+
+/* ---- infer.c: cutting into streams ---- */
+struct pl_streams {
+	struct pl_arena mem;
+	struct item *item; /* scratch */
+	uint32_t *ev, *to; /* of the streams */
+	struct pl_stream *v;
+	uint32_t n;
+};
+int pl_clock_streams_init(struct pl_streams *v, uint32_t n, struct pl_err *err) PL_MUST;
+/* The events v->ev[0..n) by stream or, with `names`, by operation of a stream: v->v. */
+void pl_clock_streams_cut(struct pl_streams *v, const struct pl_align *a, uint32_t n, bool names);
 
 struct pl_residual {
 	double r, wide;	 /* us; `wide` adds to the scale of the jitter */

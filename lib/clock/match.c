@@ -116,8 +116,6 @@ PL_COMPARATOR(by_group, struct sorted, group, ev);
 
 PL_COMPARATOR(by_number, struct sorted, step, seq, coll, ev);
 
-PL_COMPARATOR(by_step, struct sorted, step, ev);
-
 /* ---- recorded groups ---------------------------------------------------------------------------
  */
 
@@ -136,6 +134,14 @@ bool pl_clock_next_rank(const char **s, int32_t *rank)
 	return true;
 }
 
+struct matcher {
+	struct pl_align *a;
+	uint32_t *ev; /* as many as there are events */
+	struct pl_seq *s;
+	size_t cap;
+	uint32_t *rest, n_rest; /* collectives whose group is not known */
+};
+
 static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s, struct pl_err *err)
 {
 	const char *dot = strrchr(s, '.');
@@ -148,202 +154,159 @@ static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s,
 	return rc;
 }
 
-/* The sequences of the ranks in v[0..n), which is by (rank, time). `ev` and `to` of n are filled.
- */
-static uint32_t split_ranks(const struct pl_align *a, const struct sorted *v, uint32_t n,
-			    uint32_t *ev, uint32_t *to, struct pl_seq *s)
+/* The sequences of the ranks in v[0..n), which is by (rank, time), into k->s; how many. Without
+ * `rooted` only those of collectives without a root. */
+static int split_ranks(struct matcher *k, const struct sorted *v, uint32_t n, bool rooted,
+		       uint32_t *ranks, struct pl_err *err)
 {
-	uint32_t ranks = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		int32_t rank = a->ev[v[i].ev].rank;
-
-		ev[i] = v[i].ev;
-		if (!ranks || s[ranks - 1].rank != rank)
-			s[ranks++] = (struct pl_seq){ ev + i, 0, rank, to + i };
-		s[ranks - 1].n++;
-	}
-	return ranks;
-}
-
-/* Events of one (step, seq, collective), by rank and time: normally one of each rank. */
-static int match_numbered(struct pl_align *a, uint32_t group, const struct sorted *v, uint32_t n,
-			  uint32_t *ev, struct pl_seq *s, struct pl_err *err)
-{
-	uint32_t ranks = split_ranks(a, v, n, ev, ev + n, s);
-
-	return ranks == n ? pl_clock_add_match(a, group, 0, ev, n, err)
-			  : pl_clock_numbered(a, group, s, ranks, err);
-}
-
-static int match_by_number(struct pl_align *a, uint32_t group, struct sorted *v, uint32_t n,
-			   struct pl_err *err)
-{
-	uint32_t *ev = NULL;
 	struct pl_seq *s = NULL;
-	bool said = false;
-	char what[160];
-	int rc;
+	int rc = 0;
 
-	a->group[group].by = PL_BY_NUMBER;
-	PL_TRY(pl_alloc(&ev, 2u * (size_t)n, sizeof(*ev), err));
-	PL_TRY(pl_alloc(&s, n, sizeof(*s), err));
-	qsort(v, n, sizeof(*v), by_number);
-	for (uint32_t i = 0, k; i < n; i = k) {
-		for (k = i + 1; k < n && v[k].step == v[i].step && v[k].seq == v[i].seq &&
-				v[k].coll == v[i].coll;)
-			k++;
-		PL_TRY(match_numbered(a, group, v + i, k - i, ev, s, err));
-		if (k == n || v[k].step != v[i].step || v[k].seq != v[i].seq ||
-		    a->ev[v[k].ev].rank == a->ev[v[i].ev].rank)
+	*ranks = 0;
+	for (uint32_t i = 0, at = 0; i < n; i++) {
+		const struct pl_comm *e = &k->a->ev[v[i].ev];
+
+		if (!rooted && e->coll_is & PL_COLL_ROOTED)
 			continue;
-		if (!said) {
-			snprintf(what, sizeof(what), "group %.100s, number %" PRId64,
-				 pl_intern_get(&a->str, a->group[group].name), v[i].seq);
-			PL_TRY(pl_clock_diverged(a, what, v[i].ev, a->ev[v[i].ev].rank, v[k].ev,
-						 err));
-		} else {
-			a->rep->divergences++;
+		k->ev[at] = v[i].ev;
+		if (!s || s->rank != e->rank) {
+			PL_TRY(pl_grow(&k->s, &k->cap, *ranks + 1u, sizeof(*k->s), err));
+			s = &k->s[(*ranks)++];
+			*s = (struct pl_seq){ k->ev + at, 0, e->rank, NULL };
 		}
-		said = true;
+		s->n++;
+		at++;
 	}
 out:
-	pl_free(ev);
-	pl_free(s);
+	return rc;
+}
+
+/* Events v[0..n) with one number, or all of one step. `numbered`: normally one of each rank. */
+static int match_part(struct matcher *k, uint32_t group, const struct sorted *v, uint32_t n,
+		      bool numbered, struct pl_err *err)
+{
+	uint32_t ranks;
+	int rc = split_ranks(k, v, n, true, &ranks, err);
+
+	if (rc < 0)
+		return rc;
+	if (!numbered)
+		return pl_clock_recorded(k->a, group, k->s, ranks, err);
+	return ranks == n ? pl_clock_add_match(k->a, group, 0, k->ev, n, err)
+			  : pl_clock_numbered(k->a, group, k->s, ranks, err);
+}
+
+static int match_parts(struct matcher *k, uint32_t group, struct sorted *v, uint32_t n,
+		       bool numbered, struct pl_err *err)
+{
+	struct pl_align *a = k->a;
+	uint64_t differences = 0;
+	char what[160];
+	int rc = 0;
+
+	qsort(v, n, sizeof(*v), by_number);
+	for (uint32_t i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && !PL_COMPARE_FIELDS(&v[end], &v[i], step, seq, coll);)
+			end++;
+		PL_TRY(match_part(k, group, v + i, end - i, numbered, err));
+		if (end == n || PL_COMPARE_FIELDS(&v[end], &v[i], step, seq) ||
+		    a->ev[v[end].ev].rank == a->ev[v[i].ev].rank || differences++)
+			continue;
+		snprintf(what, sizeof(what), "group %.100s, number %" PRId64,
+			 pl_intern_get(&a->str, a->group[group].name), v[i].seq);
+		PL_TRY(pl_clock_diverged(a, what, v[i].ev, a->ev[v[i].ev].rank, v[end].ev, err));
+	}
+	a->rep->divergences += differences ? differences - 1 : 0;
+out:
 	return rc;
 }
 
 /* Do ranks 1.. of a group often end before rank 0 begins, or rank 0 before they begin? Members of
  * rooted collectives do, so these count only where the events themselves name the group. */
-static int is_shared_name(const struct pl_align *a, const struct sorted *all, uint32_t n_all,
-			  bool *shared, struct pl_err *err)
+static int is_shared_name(struct matcher *k, const struct sorted *v, uint32_t n, bool *shared,
+			  struct pl_err *err)
 {
-	uint32_t *ev = NULL, ranks, n = 0;
-	struct sorted *v = NULL;
-	struct pl_seq *s = NULL;
+	uint32_t ranks;
 	double early = 0;
 	int rc;
 
-	*shared = false;
-	PL_TRY(pl_alloc(&v, n_all + 1u, sizeof(*v), err));
-	for (uint32_t i = 0; i < n_all; i++) {
-		const struct pl_comm *e = &a->ev[all[i].ev];
-
-		if (!e->listed || !(e->coll_is & PL_COLL_ROOTED))
-			v[n++] = all[i];
-	}
-	PL_TRY(pl_alloc(&ev, 2u * (size_t)n + 1, sizeof(*ev), err));
-	PL_TRY(pl_alloc(&s, n + 1u, sizeof(*s), err));
-	ranks = split_ranks(a, v, n, ev, ev + n, s);
+	PL_TRY(split_ranks(k, v, n, !k->a->ev[v[0].ev].listed, &ranks, err));
 	if (ranks > 2)
-		PL_TRY(pl_clock_share_early(a, s, ranks, &early, err));
+		PL_TRY(pl_clock_share_early(k->a, k->s, ranks, &early, err));
 	*shared = early > SHARED_EARLY;
 out:
-	pl_free(v);
-	pl_free(ev);
-	pl_free(s);
 	return rc;
 }
 
-static int match_in_order(struct pl_align *a, uint32_t group, struct sorted *v, uint32_t n,
-			  bool steps, struct pl_err *err)
+static void say_shared(const struct pl_align *a, const struct pl_comm *e)
 {
-	uint32_t *ev = NULL, ranks;
-	struct pl_seq *s = NULL;
-	int rc;
-
-	PL_TRY(pl_alloc(&ev, 2u * (size_t)n, sizeof(*ev), err));
-	PL_TRY(pl_alloc(&s, n, sizeof(*s), err));
-	if (steps)
-		qsort(v, n, sizeof(*v), by_step);
-	for (uint32_t i = 0, k; i < n; i = k) {
-		for (k = i + 1; k < n && (!steps || v[k].step == v[i].step);)
-			k++;
-		ranks = split_ranks(a, v + i, k - i, ev, ev + n, s);
-		PL_TRY(pl_clock_recorded(a, group, s, ranks, err));
-	}
-out:
-	pl_free(ev);
-	pl_free(s);
-	return rc;
+	pl_say(a->o.log, PL_LOG_WARN,
+	       e->listed ? "group %s, the only one that the files list, ends on some ranks before "
+			   "it begins on others: there seem to be more, which are inferred"
+			 : "group %s ends on some ranks before it begins on others: the name seems "
+			   "to stand for several groups, which are inferred",
+	       pl_intern_get(&a->str, e->group));
 }
 
 /* All events v[0..n) of one recorded group. Those of a shared name go to `rest` instead. */
-static int match_group(struct pl_align *a, struct sorted *v, uint32_t n, uint32_t *rest,
-		       uint32_t *n_rest, struct pl_err *err)
+static int match_group(struct matcher *k, struct sorted *v, uint32_t n, struct pl_err *err)
 {
+	struct pl_align *a = k->a;
 	const struct pl_comm *first = &a->ev[v[0].ev];
-	bool seqs = true, steps = true, shared;
+	bool seqs = true, steps = true, shared = false;
 	uint32_t group;
 	int rc;
 
-	for (uint32_t i = 0; i < n; i++) {
-		seqs &= v[i].seq != PL_NO_VALUE;
-		steps &= v[i].step != PL_NO_VALUE;
-	}
-	if (first->ranks == PL_NONE || first->listed) {
-		PL_TRY(is_shared_name(a, v, n, &shared, err));
-		if (shared) {
-			pl_say(a->o.log, PL_LOG_WARN,
-			       first->listed
-				       ? "group %s, the only one that the files list, ends on "
-					 "some ranks before it begins on others: there seem to "
-					 "be more, which are inferred"
-				       : "group %s ends on some ranks before it begins on "
-					 "others: the name seems to stand for several groups, "
-					 "which are inferred",
-			       pl_intern_get(&a->str, first->group));
-			if (first->listed)
-				a->n_listed = 0; /* then no list is complete */
-			for (uint32_t i = 0; i < n; i++)
-				rest[(*n_rest)++] = v[i].ev;
-			return 0;
-		}
+	if (first->ranks == PL_NONE || first->listed)
+		PL_TRY(is_shared_name(k, v, n, &shared, err));
+	if (shared) {
+		say_shared(a, first);
+		a->n_listed = first->listed ? 0 : a->n_listed; /* then no list is complete */
+		for (uint32_t i = 0; i < n; i++)
+			k->rest[k->n_rest++] = v[i].ev;
+		return 0;
 	}
 	PL_TRY(pl_clock_add_group(a, pl_intern_get(&a->str, first->group), a->str.len[first->group],
 				  0, &group, err));
 	if (first->ranks != PL_NONE)
 		PL_TRY(add_recorded_ranks(a, group, pl_intern_get(&a->str, first->ranks), err));
 	a->group[group].size = (uint32_t)first->size;
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
+		seqs &= v[i].seq != PL_NO_VALUE;
+		steps &= v[i].step != PL_NO_VALUE;
 		if (!i || a->ev[v[i].ev].rank != a->ev[v[i - 1].ev].rank)
 			PL_TRY(pl_clock_add_rank(&a->group[group], a->ev[v[i].ev].rank, err));
-	if (!steps)
-		for (uint32_t i = 0; i < n; i++)
-			v[i].step = PL_NO_VALUE;
-	rc = seqs ? match_by_number(a, group, v, n, err)
-		  : match_in_order(a, group, v, n, steps, err);
+	}
+	for (uint32_t i = 0; i < n; i++) { /* what some lack tells nothing */
+		v[i].step = steps ? v[i].step : PL_NO_VALUE;
+		v[i].seq = seqs ? v[i].seq : PL_NO_VALUE;
+		v[i].coll = seqs ? v[i].coll : PL_NONE;
+	}
+	a->group[group].by = seqs ? PL_BY_NUMBER : PL_BY_ORDER;
+	rc = match_parts(k, group, v, n, seqs, err);
 out:
 	return rc;
 }
 
-static int group_key(struct pl_intern *keys, const struct pl_comm *e, uint32_t *key,
-		     struct pl_err *err)
-{
-	pl_id k[3] = { e->group, e->ranks, e->listed };
-
-	return pl_intern_add(keys, (const char *)k, sizeof(k), key, err);
-}
-
-static int split_collectives(struct pl_align *a, struct sorted *v, uint32_t *n, uint32_t *rest,
-			     uint32_t *n_rest, struct pl_err *err)
+/* Collectives of recorded groups, sorted by group, into v. */
+static int split_collectives(struct matcher *k, struct sorted *v, uint32_t *n, struct pl_err *err)
 {
 	struct pl_intern keys = { 0 };
 	int rc = 0;
 
-	for (size_t i = 0; i < a->n; i++) {
-		const struct pl_comm *e = &a->ev[i];
+	*n = 0;
+	for (uint32_t i = 0; i < k->a->n; i++) {
+		const struct pl_comm *e = &k->a->ev[i];
+		const pl_id key[3] = { e->group, e->ranks, e->listed };
 
 		if (e->kind != PL_K_COLLECTIVE)
 			continue;
 		if (e->group == PL_NONE) {
-			rest[(*n_rest)++] = (uint32_t)i;
+			k->rest[k->n_rest++] = i;
 			continue;
 		}
-		v[*n] = (struct sorted){
-			.step = e->step, .seq = e->seq, .coll = e->coll, .ev = (uint32_t)i
-		};
-		PL_TRY(group_key(&keys, e, &v[(*n)++].group, err));
+		v[*n] = (struct sorted){ .step = e->step, .seq = e->seq, .coll = e->coll, .ev = i };
+		PL_TRY(pl_intern_add(&keys, (const char *)key, sizeof(key), &v[(*n)++].group, err));
 	}
 	qsort(v, *n, sizeof(*v), by_group);
 out:
@@ -372,10 +335,11 @@ out:
 	return rc;
 }
 
-int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+int pl_clock_match(struct pl_align *a, struct pl_err *err)
 {
+	struct matcher k = { .a = a };
 	struct sorted *v = NULL;
-	uint32_t *rest = NULL, n = 0, n_rest = 0;
+	uint32_t n = 0;
 	int rc;
 
 	a->rep->events = a->n;
@@ -384,17 +348,20 @@ int pl_clock_match(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 	PL_TRY(find_properties(a, err));
 	PL_TRY(pl_clock_listed_use(a, err));
 	PL_TRY(pl_alloc(&v, a->n + 1, sizeof(*v), err));
-	PL_TRY(pl_alloc(&rest, a->n + 1, sizeof(*rest), err));
-	PL_TRY(split_collectives(a, v, &n, rest, &n_rest, err));
-	for (uint32_t i = 0, k; i < n; i = k) {
-		for (k = i + 1; k < n && v[k].group == v[i].group;)
-			k++;
-		PL_TRY(match_group(a, v + i, k - i, rest, &n_rest, err));
+	PL_TRY(pl_alloc(&k.ev, a->n + 1, sizeof(*k.ev), err));
+	PL_TRY(pl_alloc(&k.rest, a->n + 1, sizeof(*k.rest), err));
+	PL_TRY(split_collectives(&k, v, &n, err));
+	for (uint32_t i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && v[end].group == v[i].group;)
+			end++;
+		PL_TRY(match_group(&k, v + i, end - i, err));
 	}
-	PL_TRY(pl_clock_p2p(a, m, err));
-	PL_TRY(pl_clock_infer_groups(a, m, rest, n_rest, err));
+	PL_TRY(pl_clock_p2p(a, err));
+	PL_TRY(pl_clock_infer_groups(a, k.rest, k.n_rest, err));
 out:
 	pl_free(v);
-	pl_free(rest);
+	pl_free(k.ev);
+	pl_free(k.s);
+	pl_free(k.rest);
 	return rc;
 }

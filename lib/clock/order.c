@@ -3,13 +3,13 @@
  * tells.
  *
  * The ranks of a group do the same things in the same order. So each sequence is aligned with the
- * longest one (sequences.c). Order holds for each stream alone: where a group uses several streams,
- * as when gathering and scattering of shards overlap, chance decides on each rank which stream is
- * ahead. Plain order then contradicts itself: kinds or sizes differ at one position, or partners
- * come from different streams. The sequences are then split, by stream (the k-th stream of each
- * rank) or by kind and size, and each part is matched in its own order. The ordering that leaves
- * the fewest events unmatched is used. Plain order is used where it is as good, and the rest is
- * reported as a divergence. Parts by kind are used only if every stream keeps its order.
+ * longest one (sequences.c). Only the order within a stream is sure: where a group uses several
+ * streams, as when gathering and scattering of shards overlap, chance decides on each rank which
+ * stream is ahead. Plain order then contradicts itself: kinds or sizes differ at one position, or
+ * partners come from different streams. The sequences are then split, by stream (the k-th stream of
+ * each rank) or by kind and size, and each part is matched in its own order. The ordering that
+ * leaves the fewest events unmatched is used. Plain order is used where it is as good, and the rest
+ * is reported as a divergence. Parts by kind are used only if every stream keeps its order.
  *
  * Cost: that of aligning, three times at most.
  */
@@ -20,10 +20,7 @@
 
 #include "clock/internal.h"
 
-#define MAX_STREAMS  16 /* of one rank in one group */
 #define MUCH_TIGHTER 0.5
-#define EARLY_PAIRS  8
-#define EARLY_AGREE  0.95 /* otherwise they are no pairs */
 
 int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,
 		      struct pl_err *err)
@@ -48,45 +45,26 @@ int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t 
 	return 0;
 }
 
-/* ---- parts -------------------------------------------------------------------------------------
+/* ---- orderings ---------------------------------------------------------------------------------
  */
 
 /* One split of the sequences of n ranks into parts that keep their order, and how well it matches.
- */
+ * The events before the split are counted rank by rank. */
 struct ordering {
-	struct pl_seq *s;	  /* of part p and rank j: p * n + j */
-	uint32_t *ref;		  /* of each part: the rank that the others are aligned with */
-	struct difference *first; /* as s */
-	uint32_t *ev, *to;	  /* memory of the sequences s, if they were split */
-	uint32_t *place; /* of each event before the split, rank by rank: its place in ev */
-	uint32_t parts, n;
-	uint64_t alone; /* events that lack a partner, counted against the reference */
-	double scatter; /* mean change of the difference of ends, ns */
-	bool differs;
+	struct pl_arena mem;
 	enum pl_matched_by by;
+	uint32_t parts, n;
+	struct pl_seq *s;   /* of part p and rank j: p * n + j */
+	uint32_t *ref;	    /* of each part: the rank that the others are aligned with */
+	uint32_t *ev, *to;  /* of all sequences */
+	uint32_t *place;    /* of each event before the split: its place in ev */
+	uint32_t *match;    /* of each place: the number of its match */
+	uint32_t n_matches; /* part by part; first those with an event of the reference */
+	struct difference first;
+	uint64_t differences;
+	uint64_t alone;		   /* events that lack a partner, counted against the reference */
+	double changes, n_changes; /* of the difference of ends between partners, ns */
 };
-
-static void ordering_fini(struct ordering *w)
-{
-	pl_free(w->s);
-	pl_free(w->ref);
-	pl_free(w->first);
-	pl_free(w->ev);
-	pl_free(w->place);
-}
-
-static int ordering_init(struct ordering *w, uint32_t parts, uint32_t n, struct pl_err *err)
-{
-	int rc;
-
-	w->parts = parts;
-	w->n = n;
-	PL_TRY(pl_alloc(&w->s, (size_t)parts * n + 1, sizeof(*w->s), err));
-	PL_TRY(pl_alloc(&w->first, (size_t)parts * n + 1, sizeof(*w->first), err));
-	PL_TRY(pl_alloc(&w->ref, parts + (size_t)1, sizeof(*w->ref), err));
-out:
-	return rc;
-}
 
 static size_t total(const struct pl_seq *s, uint32_t n)
 {
@@ -97,35 +75,39 @@ static size_t total(const struct pl_seq *s, uint32_t n)
 	return sum;
 }
 
-/* The events of each part, by rank and time; `part` is that of each event before the split. */
-static int split_sequences(struct ordering *w, const struct pl_seq *s, uint32_t n,
-			   const uint32_t *part, uint32_t parts, struct pl_err *err)
+/* `part`: of each event; NULL: all are one part. */
+static int split(struct ordering *w, const struct pl_seq *s, uint32_t n, const uint32_t *part,
+		 uint32_t parts, struct pl_err *err)
 {
-	size_t all = total(s, n), at = 0, flat = 0;
+	size_t all = total(s, n) + 1, cells = (size_t)parts * n, at = 0, flat = 0;
 	int rc;
 
-	PL_TRY(ordering_init(w, parts, n, err));
-	PL_TRY(pl_alloc(&w->ev, 2 * all + 1, sizeof(*w->ev), err));
-	PL_TRY(pl_alloc(&w->place, all + 1, sizeof(*w->place), err));
-	w->to = w->ev + all;
-	for (uint32_t j = 0; j < n; flat += s[j++].n)
-		for (uint32_t i = 0; i < s[j].n; i++)
-			w->s[(size_t)part[flat + i] * n + j].n++;
-	for (size_t k = 0; k < (size_t)parts * n; at += w->s[k++].n) {
+	w->parts = parts;
+	w->n = n;
+	PL_TRY(pl_arena_array(&w->mem, &w->s, cells + 1, sizeof(*w->s), err));
+	PL_TRY(pl_arena_array(&w->mem, &w->ref, parts + 1u, sizeof(*w->ref), err));
+	PL_TRY(pl_arena_array(&w->mem, &w->ev, all, sizeof(*w->ev), err));
+	PL_TRY(pl_arena_array(&w->mem, &w->to, all, sizeof(*w->to), err));
+	PL_TRY(pl_arena_array(&w->mem, &w->place, all, sizeof(*w->place), err));
+	PL_TRY(pl_arena_array(&w->mem, &w->match, all, sizeof(*w->match), err));
+	for (size_t k = 0; k < cells; k++)
+		w->s[k] = (struct pl_seq){ .rank = s[k % n].rank };
+	for (uint32_t j = 0; j < n; j++)
+		for (uint32_t i = 0; i < s[j].n; i++, flat++)
+			w->s[(part ? (size_t)part[flat] * n : 0) + j].n++;
+	for (size_t k = 0; k < cells; k++) {
 		w->s[k].ev = w->ev + at;
 		w->s[k].to = w->to + at;
-		w->s[k].rank = s[k % n].rank;
-	}
-	for (size_t k = 0; k < (size_t)parts * n; k++)
+		at += w->s[k].n;
 		w->s[k].n = 0;
+	}
 	flat = 0;
-	for (uint32_t j = 0; j < n; flat += s[j++].n)
-		for (uint32_t i = 0; i < s[j].n; i++) {
-			struct pl_seq *q = &w->s[(size_t)part[flat + i] * n + j];
+	for (uint32_t j = 0; j < n; j++)
+		for (uint32_t i = 0; i < s[j].n; i++, flat++) {
+			struct pl_seq *q = &w->s[(part ? (size_t)part[flat] * n : 0) + j];
 
-			w->place[flat + i] = (uint32_t)(q->ev - w->ev) + q->n;
-			w->ev[w->place[flat + i]] = s[j].ev[i];
-			q->n++;
+			w->place[flat] = (uint32_t)(q->ev - w->ev) + q->n++;
+			w->ev[w->place[flat]] = s[j].ev[i];
 		}
 out:
 	return rc;
@@ -139,7 +121,7 @@ static int by_stream(const void *x, const void *y)
 	return PL_COMPARE_FIELDS(p, q, device, stream);
 }
 
-/* The streams of one rank, in the order of their numbers; 0 if there are too many. */
+/* The streams of one rank, in the order of their numbers. */
 static uint32_t streams_of(const struct pl_align *a, const struct pl_seq *s,
 			   const struct pl_comm_stream **v)
 {
@@ -150,37 +132,35 @@ static uint32_t streams_of(const struct pl_align *a, const struct pl_seq *s,
 
 		for (k = 0; k < n && v[k] != l;)
 			k++;
-		if (k < n)
-			continue;
-		if (n == MAX_STREAMS)
-			return 0;
-		v[n++] = l;
+		if (k == n)
+			v[n++] = l;
 	}
 	qsort(v, n, sizeof(const struct pl_comm_stream *), by_stream);
 	return n;
 }
 
-/* Part of each event: its stream. *parts 0 when the ranks do not use equally many, and several. */
-static void parts_by_stream(const struct pl_align *a, const struct pl_seq *s, uint32_t n,
-			    uint32_t *part, uint32_t *parts)
+/* Part of each event: its stream. One part if the ranks do not use equally many. */
+static int parts_by_stream(const struct pl_align *a, const struct pl_seq *s, uint32_t n,
+			   uint32_t *part, uint32_t *parts, struct pl_err *err)
 {
-	const struct pl_comm_stream *v[MAX_STREAMS];
+	const struct pl_comm_stream **v;
 	size_t at = 0;
+	int rc = pl_alloc(&v, a->comm_stream_key.n, sizeof(*v), err);
 
 	*parts = 0;
-	for (uint32_t j = 0; j < n; j++) {
+	for (uint32_t j = 0; j < n && rc >= 0 && *parts != 1; j++) {
 		uint32_t here = streams_of(a, &s[j], v);
 
-		if (here < 2 || (j && here != *parts)) {
-			*parts = 0;
-			return;
-		}
-		*parts = here;
+		*parts = j && here != *parts ? 1 : here;
 		for (uint32_t i = 0; i < s[j].n; i++, at++)
 			for (uint32_t k = 0; k < here; k++)
 				if (v[k] == &a->comm_stream[a->ev[s[j].ev[i]].comm_stream])
 					part[at] = k;
 	}
+	if (*parts == 1)
+		memset(part, 0, total(s, n) * sizeof(*part));
+	pl_free(v);
+	return rc;
 }
 
 /* Part of each event: its collective and, where it is recorded for all, size. */
@@ -215,13 +195,23 @@ out:
 /* ---- aligning ----------------------------------------------------------------------------------
  */
 
-struct mean {
-	double sum, n;
-};
+static pl_ns since_first(const struct pl_align *a, uint32_t ev)
+{
+	return pl_sub_sat(a->ev[ev].ts, a->clock_first[a->ev[ev].clock]);
+}
 
-/* What the pairs of x and y add to the count of lonely events and to the scatter of ends. */
-static uint64_t weigh(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-		      struct mean *scatter)
+/* The first difference of all is said. Ranks are compared in their order, parts by time. */
+static void add_difference(const struct pl_align *a, struct ordering *w, struct difference d)
+{
+	if (d.y == PL_NONE)
+		return;
+	if (!w->differences++ || (w->parts > 1 && since_first(a, d.y) < since_first(a, w->first.y)))
+		w->first = d;
+}
+
+/* Events of x and y without a partner; how much the difference of ends changes between pairs. */
+static void judge(const struct pl_align *a, struct ordering *w, const struct pl_seq *x,
+		  const struct pl_seq *y)
 {
 	uint64_t pairs = 0;
 	pl_ns last = 0;
@@ -233,175 +223,122 @@ static uint64_t weigh(const struct pl_align *a, const struct pl_seq *x, const st
 			continue;
 		d = pl_sub_sat(a->ev[x->ev[y->to[i]]].end, a->ev[y->ev[i]].end);
 		if (pairs++) {
-			scatter->sum += fabs((double)pl_sub_sat(d, last));
-			scatter->n++;
+			w->changes += fabs((double)pl_sub_sat(d, last));
+			w->n_changes++;
 		}
 		last = d;
 	}
-	return x->n + (uint64_t)y->n - 2 * pairs;
+	w->alone += x->n + (uint64_t)y->n - 2 * pairs;
 }
 
+/* `whole`: the sequences before the split. A part that a rank does not have is a difference unless
+ * it begins or ends the trace. */
 static int align_part(const struct pl_align *a, struct ordering *w, uint32_t part,
-		      bool look_for_missing, struct mean *scatter, struct pl_err *err)
+		      const struct pl_seq *whole, bool look_for_missing, struct pl_err *err)
 {
 	struct pl_seq *s = w->s + (size_t)part * w->n, *x;
-	struct difference *first = w->first + (size_t)part * w->n;
-	uint32_t ref = 0, at;
+	uint32_t ref = 0, base = w->n_matches, at;
+	const struct pl_seq *all;
 	int rc = 0;
 
 	for (uint32_t j = 1; j < w->n; j++)
 		ref = s[j].n > s[ref].n ? j : ref;
 	w->ref[part] = ref;
 	x = &s[ref];
+	all = &whole[ref];
+	w->n_matches += x->n;
 	for (uint32_t j = 0; j < w->n; j++) {
-		first[j] = (struct difference){ PL_NONE, PL_NONE, -1 };
+		struct difference d = { PL_NONE, PL_NONE, -1 };
+		uint32_t *match = w->match + (s[j].ev - w->ev);
+
+		for (uint32_t i = 0; j == ref && i < x->n; i++)
+			match[i] = base + i;
 		if (j == ref)
 			continue;
 		PL_TRY(pl_clock_seq_align(a, x, &s[j], &at, err));
 		if (at != PL_NONE)
-			first[j] = (struct difference){ x->ev[pl_min_size(at, x->n - 1)],
-							s[j].ev[at], x->rank };
+			d = (struct difference){ x->ev[pl_min_size(at, x->n - 1)], s[j].ev[at],
+						 x->rank };
 		else if (look_for_missing)
-			PL_TRY(pl_clock_find_missing(a, x, &s[j], &first[j], err));
-		w->differs |= first[j].y != PL_NONE;
-		if (look_for_missing)
-			w->alone += weigh(a, x, &s[j], scatter);
+			PL_TRY(pl_clock_find_missing(a, x, &s[j], &d, err));
+		if (w->parts > 1 && !s[j].n && whole[j].n && x->ev[0] != all->ev[0] &&
+		    x->ev[x->n - 1] != all->ev[all->n - 1])
+			d = (struct difference){ PL_NONE, x->ev[0], s[j].rank };
+		add_difference(a, w, d);
+		judge(a, w, x, &s[j]);
+		for (uint32_t i = 0; i < s[j].n; i++)
+			match[i] = s[j].to[i] == PL_NONE ? w->n_matches++ : base + s[j].to[i];
 	}
 out:
 	return rc;
 }
 
-static int align_ordering(const struct pl_align *a, struct ordering *w, bool look_for_missing,
-			  struct pl_err *err)
+/* Split and align. */
+static int make_ordering(const struct pl_align *a, struct ordering *w, const struct pl_seq *s,
+			 uint32_t n, const uint32_t *part, uint32_t parts, bool look_for_missing,
+			 struct pl_err *err)
 {
-	struct mean scatter = { 0 };
-	int rc = 0;
+	int rc = split(w, s, n, part, parts, err);
 
-	for (uint32_t p = 0; p < w->parts && rc >= 0; p++)
-		rc = align_part(a, w, p, look_for_missing, &scatter, err);
-	w->scatter = scatter.n > 0 ? scatter.sum / scatter.n : INFINITY;
+	for (uint32_t p = 0; p < parts && rc >= 0; p++)
+		rc = align_part(a, w, p, s, look_for_missing, err);
 	return rc;
-}
-
-/* The sequences as they are. */
-static int plain_order(const struct pl_align *a, struct ordering *w, const struct pl_seq *s,
-		       uint32_t n, bool look_for_missing, struct pl_err *err)
-{
-	int rc = ordering_init(w, 1, n, err);
-
-	if (rc < 0)
-		return rc;
-	memcpy(w->s, s, n * sizeof(*s));
-	return align_ordering(a, w, look_for_missing, err);
 }
 
 /* ---- matches -----------------------------------------------------------------------------------
  */
 
-/* Matches in the order of the reference sequence; `at` is where each of the others stands. */
-static int put_ordered(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
-		       uint32_t ref, uint32_t *at, uint32_t *ev, struct pl_err *err)
+/* A match for each number, its members rank by rank. */
+static int put_matches(struct pl_align *a, uint32_t group, struct ordering *w, uint32_t flags,
+		       struct pl_err *err)
 {
-	int rc = 0;
+	size_t all = total(w->s, w->parts * w->n);
+	uint32_t *first = NULL, *ev = NULL; /* of each match: its first event in ev */
+	int rc;
 
-	memset(at, 0, n * sizeof(*at));
-	for (uint32_t i = 0; i < s[ref].n; i++) {
-		uint32_t k = 0;
-
-		for (uint32_t j = 0; j < n; j++) {
-			if (j == ref) {
-				ev[k++] = s[j].ev[i];
-				continue;
-			}
-			/* `to` ascends where it is set */
-			while (at[j] < s[j].n && (s[j].to[at[j]] == PL_NONE || s[j].to[at[j]] < i))
-				at[j]++;
-			if (at[j] < s[j].n && s[j].to[at[j]] == i)
-				ev[k++] = s[j].ev[at[j]];
-		}
-		PL_TRY(pl_clock_add_match(a, group, PL_MATCH_INFERRED, ev, k, err));
-	}
-	for (uint32_t j = 0; j < n; j++)
-		for (uint32_t i = 0; i < s[j].n && j != ref; i++)
-			if (s[j].to[i] == PL_NONE)
-				PL_TRY(pl_clock_add_match(a, group, PL_MATCH_INFERRED, &s[j].ev[i],
-							  1, err));
+	PL_TRY(pl_arena_array(&w->mem, &ev, all + 1, sizeof(*ev), err));
+	PL_TRY(pl_alloc(&first, w->n_matches + 2u, sizeof(*first), err));
+	for (size_t i = 0; i < all; i++)
+		first[w->match[i] + 2]++;
+	for (uint32_t m = 0; m < w->n_matches; m++)
+		first[m + 2] += first[m + 1];
+	for (size_t i = 0; i < all; i++)
+		ev[first[w->match[i] + 1]++] = w->ev[i];
+	for (uint32_t m = 0; m < w->n_matches; m++)
+		PL_TRY(pl_clock_add_match(a, group, flags, ev + first[m], first[m + 1] - first[m],
+					  err));
 out:
+	pl_free(first);
 	return rc;
 }
 
-static pl_ns since_first(const struct pl_align *a, uint32_t ev)
+/* Say the first difference, count the others. */
+static int put_ordering(struct pl_align *a, uint32_t group, struct ordering *w, struct pl_err *err)
 {
-	return pl_sub_sat(a->ev[ev].ts, a->clock_first[a->ev[ev].clock]);
-}
-
-/* A part that only some ranks have: not where their traces begin or end, but within. */
-static void note_absent(const struct pl_seq *whole_seq, struct ordering *w)
-{
-	for (uint32_t p = 0; p < w->parts && w->parts > 1; p++) {
-		const struct pl_seq *x = &w->s[(size_t)p * w->n + w->ref[p]];
-		const struct pl_seq *all = &whole_seq[w->ref[p]];
-		bool within = x->ev[0] != all->ev[0] && x->ev[x->n - 1] != all->ev[all->n - 1];
-
-		for (uint32_t j = 0; j < w->n && within; j++)
-			if (!w->s[(size_t)p * w->n + j].n && whole_seq[j].n)
-				w->first[(size_t)p * w->n + j] =
-					(struct difference){ PL_NONE, x->ev[0], whole_seq[j].rank };
-	}
-}
-
-/* Say the earliest difference, count the others. */
-static int say_first(struct pl_align *a, uint32_t group, const struct ordering *w,
-		     struct pl_err *err)
-{
-	const struct difference *best = NULL;
-	uint64_t count = 0;
 	char what[160];
 	int rc;
 
-	for (size_t k = 0; k < (size_t)w->parts * w->n; k++) {
-		const struct difference *d = &w->first[k];
-
-		if (d->y == PL_NONE)
-			continue;
-		count++;
-		if (!best || (w->parts > 1 && since_first(a, d->y) < since_first(a, best->y)))
-			best = d;
+	if (w->differences) {
+		snprintf(what, sizeof(what), "group %.100s",
+			 pl_intern_get(&a->str, a->group[group].name));
+		PL_TRY(pl_clock_diverged(a, what, w->first.x, w->first.rank, w->first.y, err));
+		a->rep->divergences += w->differences - 1;
 	}
-	if (!best)
-		return 0;
-	snprintf(what, sizeof(what), "group %.100s", pl_intern_get(&a->str, a->group[group].name));
-	rc = pl_clock_diverged(a, what, best->x, best->rank, best->y, err);
-	a->rep->divergences += count - 1;
-	return rc;
-}
-
-static int put_ordering(struct pl_align *a, uint32_t group, const struct ordering *w,
-			struct pl_err *err)
-{
-	uint32_t *at = NULL;
-	int rc;
-
-	PL_TRY(say_first(a, group, w, err));
-	PL_TRY(pl_alloc(&at, 2u * (size_t)w->n + 1, sizeof(*at), err));
-	for (uint32_t p = 0; p < w->parts; p++)
-		PL_TRY(put_ordered(a, group, w->s + (size_t)p * w->n, w->n, w->ref[p], at,
-				   at + w->n, err));
+	rc = put_matches(a, group, w, PL_MATCH_INFERRED, err);
 out:
-	pl_free(at);
 	return rc;
 }
 
-int pl_clock_by_order(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_by_order(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
 		      struct pl_err *err)
 {
 	struct ordering w = { 0 };
 	int rc;
 
-	PL_TRY(plain_order(a, &w, s, n, false, err));
+	PL_TRY(make_ordering(a, &w, s, n, NULL, 1, false, err));
 	rc = put_ordering(a, group, &w, err);
 out:
-	ordering_fini(&w);
+	pl_arena_fini(&w.mem);
 	return rc;
 }
 
@@ -411,16 +348,12 @@ out:
 /* Are some partners of plain order of different parts? */
 static bool crosses(const struct ordering *plain, const uint32_t *part)
 {
-	uint32_t ref = plain->ref[0];
-	size_t at = 0, x = 0;
+	const struct pl_seq *x = &plain->s[plain->ref[0]];
+	const uint32_t *part_of = part + (x->ev - plain->ev);
 
-	for (uint32_t j = 0; j < ref; j++)
-		x += plain->s[j].n;
-	for (uint32_t j = 0; j < plain->n; at += plain->s[j++].n)
-		for (uint32_t i = 0; i < plain->s[j].n && j != ref; i++)
-			if (plain->s[j].to[i] != PL_NONE &&
-			    part[at + i] != part[x + plain->s[j].to[i]])
-				return true;
+	for (size_t i = 0; i < total(plain->s, plain->n); i++)
+		if (plain->match[i] < x->n && part[i] != part_of[plain->match[i]])
+			return true;
 	return false;
 }
 
@@ -428,79 +361,60 @@ struct last { /* position on one rank of the last partner, of events from stream
 	uint32_t x, y, at;
 };
 
-/* Do the partners of rank j's events follow each other as they do, stream by stream? `pos`: of each
- * match, its position on the reference rank, and `stream` its stream there. */
-static bool in_turn(const struct pl_align *a, const struct pl_seq *y, const uint32_t *match,
-		    const uint32_t *pos, const struct pl_seq *x)
+/* Do the partners of y's events on x follow each other as these do, stream by stream? `place`: of
+ * the events of y; `pos`: of each match, its position on x. */
+static int in_turn(const struct pl_align *a, const struct ordering *w, const struct pl_seq *x,
+		   const uint32_t *pos, const struct pl_seq *y, const uint32_t *place, bool *yes,
+		   struct pl_err *err)
 {
-	struct last seen[MAX_STREAMS * MAX_STREAMS];
-	uint32_t n = 0, k;
+	struct last *seen = NULL;
+	size_t n = 0, cap = 0, k;
+	int rc = 0;
 
-	for (uint32_t i = 0; i < y->n; i++) {
-		uint32_t at = match[i] == PL_NONE ? PL_NONE : pos[match[i]], lx, ly;
+	for (uint32_t i = 0; i < y->n && *yes; i++) {
+		uint32_t at = pos[w->match[place[i]]], from, to;
 
 		if (at == PL_NONE)
 			continue;
-		lx = a->ev[x->ev[at]].comm_stream;
-		ly = a->ev[y->ev[i]].comm_stream;
-		for (k = 0; k < n && (seen[k].x != lx || seen[k].y != ly);)
+		from = a->ev[x->ev[at]].comm_stream;
+		to = a->ev[y->ev[i]].comm_stream;
+		for (k = 0; k < n && (seen[k].x != from || seen[k].y != to);)
 			k++;
-		if (k < n && at < seen[k].at)
-			return false;
-		if (k == n && n++ == PL_LEN(seen))
-			return false;
-		seen[k] = (struct last){ lx, ly, at };
+		PL_TRY(pl_grow(&seen, &cap, k + 1, sizeof(*seen), err));
+		*yes = k == n || at >= seen[k].at;
+		n = k == n ? n + 1 : n;
+		seen[k] = (struct last){ from, to, at };
 	}
-	return true;
+out:
+	pl_free(seen);
+	return rc;
 }
 
-/* The number of the match of each event, rank by rank. */
-static void number_matches(const struct ordering *w, uint32_t *match)
-{
-	uint32_t base = 0;
-
-	for (uint32_t p = 0; p < w->parts; p++) {
-		const struct pl_seq *s = w->s + (size_t)p * w->n;
-
-		for (uint32_t j = 0; j < w->n; j++)
-			for (uint32_t i = 0; i < s[j].n; i++)
-				match[s[j].ev + i - w->ev] = j == w->ref[p] ? base + i
-							     : s[j].to[i] == PL_NONE
-								     ? PL_NONE
-								     : base + s[j].to[i];
-		base += s[w->ref[p]].n;
-	}
-}
-
-/* Does this matching keep the order of every stream? */
+/* Does this matching of s keep the order of every stream? It does if it keeps that of the rank
+ * `ref` with every other. */
 static int streams_in_turn(const struct pl_align *a, const struct ordering *w,
 			   const struct pl_seq *s, uint32_t ref, bool *yes, struct pl_err *err)
 {
-	size_t all = total(s, w->n), at = 0, x = 0;
-	uint32_t *match = NULL, *pos = NULL, *here = NULL;
-	int rc;
+	const uint32_t *place = w->place + total(s, ref);
+	uint32_t *pos;
+	int rc = pl_alloc(&pos, w->n_matches + 1u, sizeof(*pos), err);
 
-	PL_TRY(pl_alloc(&match, all + 1, sizeof(*match), err));
-	PL_TRY(pl_alloc(&here, all + 1, sizeof(*here), err));
-	PL_TRY(pl_alloc(&pos, all + 1, sizeof(*pos), err));
-	number_matches(w, match);
-	for (size_t i = 0; i < all; i++) {
-		here[i] = match[w->place[i]];
-		pos[i] = PL_NONE;
-	}
-	for (uint32_t j = 0; j < ref; j++)
-		x += s[j].n;
+	if (rc < 0)
+		return rc;
+	memset(pos, 0xff, w->n_matches * sizeof(*pos));
 	for (uint32_t i = 0; i < s[ref].n; i++)
-		if (here[x + i] != PL_NONE)
-			pos[here[x + i]] = i;
-	*yes = true;
-	for (uint32_t j = 0; j < w->n; at += s[j++].n)
-		*yes = *yes && (j == ref || in_turn(a, &s[j], here + at, pos, &s[ref]));
-out:
-	pl_free(match);
+		pos[w->match[place[i]]] = i;
+	place = w->place;
+	for (uint32_t j = 0; j < w->n && *yes && rc >= 0; place += s[j++].n)
+		if (j != ref)
+			rc = in_turn(a, w, &s[ref], pos, &s[j], place, yes, err);
 	pl_free(pos);
-	pl_free(here);
 	return rc;
+}
+
+static double scatter(const struct ordering *w)
+{
+	return w->n_changes > 0 ? w->changes / w->n_changes : INFINITY;
 }
 
 /* `best` is plain order. Align in parts, and replace *best if this is better. */
@@ -512,24 +426,22 @@ static int try_parts(const struct pl_align *a, const struct pl_seq *s, uint32_t 
 	bool good = true;
 	int rc;
 
-	PL_TRY(split_sequences(&w, s, n, part, parts, err));
-	PL_TRY(align_ordering(a, &w, true, err));
+	PL_TRY(make_ordering(a, &w, s, n, part, parts, true, err));
 	if (by == PL_BY_KINDS)
 		PL_TRY(streams_in_turn(a, &w, s, best->ref[0], &good, err));
-	note_absent(s, &w);
 	if (good && (w.alone < best->alone || (w.alone == best->alone && crossed &&
-					       w.scatter < MUCH_TIGHTER * best->scatter))) {
+					       scatter(&w) < MUCH_TIGHTER * scatter(best)))) {
 		struct ordering old = *best;
 
 		*best = w;
 		w = old;
 	}
 out:
-	ordering_fini(&w);
+	pl_arena_fini(&w.mem);
 	return rc;
 }
 
-int pl_clock_recorded(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_recorded(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
 		      struct pl_err *err)
 {
 	uint32_t *part = NULL, parts;
@@ -537,30 +449,26 @@ int pl_clock_recorded(struct pl_align *a, uint32_t group, struct pl_seq *s, uint
 	bool crossed;
 	int rc;
 
-	PL_TRY(plain_order(a, &best, s, n, true, err));
+	PL_TRY(make_ordering(a, &best, s, n, NULL, 1, true, err));
 	PL_TRY(pl_alloc(&part, total(s, n) + 1, sizeof(*part), err));
-	parts_by_stream(a, s, n, part, &parts);
+	PL_TRY(parts_by_stream(a, s, n, part, &parts, err));
 	crossed = parts > 1 && crosses(&best, part);
-	if (best.differs || crossed) {
+	if (parts > 1 && (best.differences || crossed))
+		PL_TRY(try_parts(a, s, n, part, parts, PL_BY_STREAMS, crossed, &best, err));
+	if (best.by == PL_BY_ORDER && (best.differences || crossed)) {
+		PL_TRY(parts_by_kind(a, s, n, part, &parts, err));
 		if (parts > 1)
-			PL_TRY(try_parts(a, s, n, part, parts, PL_BY_STREAMS, crossed, &best, err));
-		if (best.by == PL_BY_ORDER) {
-			PL_TRY(parts_by_kind(a, s, n, part, &parts, err));
-			if (parts > 1)
-				PL_TRY(try_parts(a, s, n, part, parts, PL_BY_KINDS, false, &best,
-						 err));
-		}
+			PL_TRY(try_parts(a, s, n, part, parts, PL_BY_KINDS, false, &best, err));
 	}
 	if (best.by != PL_BY_ORDER)
 		a->group[group].by = best.by;
 	rc = put_ordering(a, group, &best, err);
 out:
-	ordering_fini(&best);
+	pl_arena_fini(&best.mem);
 	pl_free(part);
 	return rc;
 }
 
-/* By stream, where the ranks use equally many. */
 static int split_by_stream(const struct pl_align *a, struct ordering *w, const struct pl_seq *s,
 			   uint32_t n, struct pl_err *err)
 {
@@ -568,39 +476,32 @@ static int split_by_stream(const struct pl_align *a, struct ordering *w, const s
 	int rc;
 
 	PL_TRY(pl_alloc(&part, total(s, n) + 1, sizeof(*part), err));
-	parts_by_stream(a, s, n, part, &parts);
-	if (!parts)
-		memset(part, 0, total(s, n) * sizeof(*part));
-	rc = split_sequences(w, s, n, part, parts ? parts : 1, err);
+	PL_TRY(parts_by_stream(a, s, n, part, &parts, err));
+	rc = split(w, s, n, part, parts, err);
 out:
 	pl_free(part);
 	return rc;
 }
 
-int pl_clock_numbered(struct pl_align *a, uint32_t group, struct pl_seq *s, uint32_t n,
+int pl_clock_numbered(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
 		      struct pl_err *err)
 {
-	uint32_t *ev = NULL;
 	struct ordering w = { 0 };
 	int rc;
 
-	PL_TRY(pl_alloc(&ev, n + (size_t)1, sizeof(*ev), err));
 	PL_TRY(split_by_stream(a, &w, s, n, err));
-	for (uint32_t p = 0; p < w.parts; p++)
-		for (uint32_t o = 0, k = 1; k; o++) {
-			k = 0;
-			for (uint32_t j = 0; j < n; j++) {
-				const struct pl_seq *q = &w.s[(size_t)p * n + j];
+	for (uint32_t p = 0; p < w.parts; p++) {
+		uint32_t base = w.n_matches;
 
-				if (o < q->n)
-					ev[k++] = q->ev[o];
+		for (size_t k = (size_t)p * n; k < (p + (size_t)1) * n; k++)
+			for (uint32_t i = 0; i < w.s[k].n; i++) {
+				w.match[w.s[k].ev + i - w.ev] = base + i;
+				w.n_matches = base + i < w.n_matches ? w.n_matches : base + i + 1;
 			}
-			if (k)
-				PL_TRY(pl_clock_add_match(a, group, 0, ev, k, err));
-		}
+	}
+	rc = put_matches(a, group, &w, 0, err);
 out:
-	ordering_fini(&w);
-	pl_free(ev);
+	pl_arena_fini(&w.mem);
 	return rc;
 }
 
@@ -612,20 +513,19 @@ int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
 	int rc;
 
 	*most = 0;
-	PL_TRY(pl_alloc(&scratch, PL_SEQ_SCRATCH, sizeof(*scratch), err));
 	PL_TRY(split_by_stream(a, &w, s, n, err));
+	PL_TRY(pl_arena_array(&w.mem, &scratch, PL_SEQ_SCRATCH, sizeof(*scratch), err));
 	for (size_t k = 0; k < (size_t)w.parts * n; k++) {
 		const struct pl_seq *x = &w.s[k - k % n], *y = &w.s[k];
 		double early;
 
-		if (x == y || y->n < EARLY_PAIRS || y->n != x->n ||
-		    pl_clock_seq_agreement(a, x, y, 0) < EARLY_AGREE)
+		if (x == y || y->n < PL_SEQ_PAIRS || y->n != x->n ||
+		    pl_clock_seq_agreement(a, x, y, 0) < PL_SEQ_AGREE)
 			continue;
 		pl_clock_seq_spread(a, x, y, 0, &early, scratch);
 		*most = fmax(*most, early);
 	}
 out:
-	ordering_fini(&w);
-	pl_free(scratch);
+	pl_arena_fini(&w.mem);
 	return rc;
 }

@@ -82,32 +82,11 @@ static void drop_groups(struct half *v, size_t n)
 		v[i].group = PL_NONE;
 }
 
-static int count_unmatched(struct pl_align *a, size_t matches0, struct pl_err *err)
+int pl_clock_p2p(struct pl_align *a, struct pl_err *err)
 {
-	bool *paired = NULL;
-	uint64_t *count;
-	int rc;
-
-	PL_TRY(pl_alloc(&paired, a->n + 1, sizeof(*paired), err));
-	for (size_t i = matches0; i < a->n_matches; i++)
-		for (uint32_t k = 0; k < a->match[i].n; k++)
-			paired[a->member[a->match[i].first + k]] = true;
-	for (size_t i = 0; i < a->n; i++) {
-		if (a->ev[i].kind == PL_K_COLLECTIVE || paired[i])
-			continue;
-		count = a->ev[i].kind == PL_K_SEND ? &a->rep->unmatched_sends
-						   : &a->rep->unmatched_recvs;
-		++*count;
-	}
-out:
-	pl_free(paired);
-	return rc;
-}
-
-int pl_clock_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
-{
+	struct pl_clock_report *r = a->rep;
 	struct half *v = NULL;
-	size_t n = 0, matches0 = a->n_matches;
+	size_t n = 0;
 	int rc;
 
 	PL_TRY(pl_alloc(&v, a->n + 1, sizeof(*v), err));
@@ -115,6 +94,8 @@ int pl_clock_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 		const struct pl_comm *e = &a->ev[i];
 		bool recv = e->kind == PL_K_RECV;
 
+		r->unmatched_sends += e->kind == PL_K_SEND;
+		r->unmatched_recvs += recv;
 		if (e->kind != PL_K_COLLECTIVE && e->peer >= 0)
 			v[n++] = (struct half){ recv ? e->peer : e->rank,
 						recv ? e->rank : e->peer,
@@ -127,13 +108,13 @@ int pl_clock_p2p(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
 	drop_groups(v, n);
 	qsort(v, n, sizeof(*v), by_pair);
 	for (size_t i = 0, k; i < n; i = k) {
-		for (k = i + 1; k < n && v[k].src == v[i].src && v[k].dst == v[i].dst &&
-				v[k].group == v[i].group;)
+		for (k = i + 1; k < n && !PL_COMPARE_FIELDS(&v[k], &v[i], src, dst, group);)
 			k++;
 		PL_TRY(match_pair(a, v + i, k - i, err));
 	}
-	PL_TRY(pl_clock_infer_peers(a, m, err));
-	PL_TRY(count_unmatched(a, matches0, err));
+	PL_TRY(pl_clock_infer_peers(a, err));
+	r->unmatched_sends -= r->p2p_matches;
+	r->unmatched_recvs -= r->p2p_matches;
 out:
 	pl_free(v);
 	return rc;

@@ -36,24 +36,24 @@ struct pairing {
 
 struct peers {
 	struct pl_align *a;
-	struct pl_merge *m;
 	struct pl_partitions is;
-	struct pl_stream *v;
-	uint32_t n;
+	struct pl_streams streams;
 	struct stage *stage;
 	uint32_t n_stages;
+	const struct pl_stream **pair; /* senders and receivers of the pairing at hand */
 };
 
 PL_COMPARATOR(by_kind, struct pl_stream, kind, number, s.rank, comm_stream);
 
-static int put_pair(struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
+static int put_pair(struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 		    struct pl_err *err)
 {
+	struct pl_seq z = *y;
 	uint32_t at;
 	int rc;
 
-	PL_TRY(pl_clock_seq_align(a, x, y, &at, err));
-	rc = pl_clock_add_pairs(a, x, y, PL_MATCH_INFERRED, err);
+	PL_TRY(pl_clock_seq_align(a, x, &z, &at, err));
+	rc = pl_clock_add_pairs(a, x, &z, PL_MATCH_INFERRED, err);
 out:
 	return rc;
 }
@@ -69,15 +69,9 @@ static struct pl_stream *partner(const struct stage *s, int64_t rank)
 	return i < s->n && s->v[i].s.rank == rank ? &s->v[i] : NULL;
 }
 
-static bool is_known(const struct pl_align *a, int64_t rank)
-{
-	int32_t r = (int32_t)rank;
-
-	return r == rank && pl_intern_find(&a->rank_seen, (const char *)&r, sizeof(r)) != PL_NONE;
-}
-
-/* Do all streams of x have one `d` ranks on in y, unless that rank is not there? */
-static bool fits(const struct pl_align *a, const struct stage *x, struct pairing *p)
+/* Do all streams of x have one `distance` ranks on in p->to, unless that rank is not there? The
+ * pairs come to g->pair. */
+static bool fits(struct peers *g, const struct stage *x, struct pairing *p)
 {
 	const struct stage *y = p->to;
 
@@ -86,50 +80,41 @@ static bool fits(const struct pl_align *a, const struct stage *x, struct pairing
 		int64_t rank = (int64_t)x->v[i].s.rank + p->distance;
 		const struct pl_stream *o = partner(y, rank);
 
-		if (!o && is_known(a, rank))
+		if (!o && pl_clock_has_rank(g->a, rank))
 			return false;
-		if (o && (o->s.n > x->v[i].s.n + 2 || x->v[i].s.n > o->s.n + 2))
+		if (!o)
+			continue;
+		if (o->s.n > x->v[i].s.n + 2 || x->v[i].s.n > o->s.n + 2)
 			return false;
-		p->pairs += o != NULL;
+		g->pair[2 * p->pairs] = &x->v[i];
+		g->pair[2 * p->pairs++ + 1] = o;
 	}
 	for (uint32_t i = 0; i < y->n; i++) {
 		int64_t rank = (int64_t)y->v[i].s.rank - p->distance;
 
-		if (!partner(x, rank) && is_known(a, rank))
+		if (!partner(x, rank) && pl_clock_has_rank(g->a, rank))
 			return false;
 	}
 	p->missing = x->n + y->n - 2 * p->pairs;
 	return p->distance && p->pairs;
 }
 
-static int weigh(struct peers *g, const struct stage *x, struct pairing *p, struct pl_err *err)
+/* The likelihood of the pairs in g->pair. */
+static int weigh(struct peers *g, struct pairing *p, struct pl_err *err)
 {
-	const struct pl_stream **v = NULL;
 	struct pl_likelihood l = { 0 };
 	struct pl_division d = { .n_groups = p->pairs };
-	uint32_t n = 0, ends;
 	int rc;
 
-	PL_TRY(pl_alloc(&v, 2u * (size_t)p->pairs, sizeof(*v), err));
-	PL_TRY(pl_alloc(&d.group, 2u * (size_t)p->pairs, sizeof(*d.group), err));
-	for (uint32_t i = 0; i < x->n; i++) {
-		const struct pl_stream *o = partner(p->to, (int64_t)x->v[i].s.rank + p->distance);
-
-		if (!o)
-			continue;
-		d.group[n] = d.group[n + 1] = n / 2;
-		v[n++] = &x->v[i];
-		v[n++] = o;
-	}
-	PL_TRY(pl_clock_likelihood_init(&l, g->a, &g->is, v, n, err));
+	PL_TRY(pl_clock_likelihood_init(&l, g->a, &g->is, g->pair, 2 * p->pairs, err));
+	PL_TRY(pl_arena_array(&l.mem, &d.group, 2u * (size_t)p->pairs, sizeof(*d.group), err));
+	for (uint32_t i = 0; i < 2 * p->pairs; i++)
+		d.group[i] = i / 2;
 	pl_clock_likelihood_of(&l, &d);
-	ends = p->pairs * l.k;
-	p->cost = d.cost / ends;
+	p->cost = d.cost / (p->pairs * l.k);
 	p->determined = d.determined;
 out:
 	pl_arena_fini(&l.mem);
-	pl_free(v);
-	pl_free(d.group);
 	return rc;
 }
 
@@ -150,8 +135,8 @@ static int find_choices(struct peers *g, const struct stage *x, struct pairing *
 					     .cost = INFINITY };
 
 			/* the scatter of many ends tells more than a layout that is not whole */
-			if (fits(g->a, x, &p) && !(p.missing && x->v->s.n >= PL_SEQ_PAIRS))
-				PL_TRY(weigh(g, x, &p, err));
+			if (fits(g, x, &p) && !(p.missing && x->v->s.n >= PL_SEQ_PAIRS))
+				PL_TRY(weigh(g, &p, err));
 			if (!(p.cost < INFINITY) || (*n && p.missing && !best->missing))
 				continue;
 			*n = *n && !p.missing == !best->missing ? *n + 1 : 1;
@@ -163,20 +148,15 @@ out:
 	return rc;
 }
 
-static int pair_stages(struct peers *g, struct stage *x, const struct pairing *p,
-		       struct pl_err *err)
+static int pair_stages(struct peers *g, struct stage *x, struct pairing *p, struct pl_err *err)
 {
 	int rc = 0;
 
-	x->used = p->to->used = true;
-	for (uint32_t i = 0; i < x->n; i++) {
-		struct pl_stream *o = partner(p->to, (int64_t)x->v[i].s.rank + p->distance);
-
-		if (!o)
-			continue;
-		PL_TRY(put_pair(g->a, &x->v[i].s, &o->s, err));
-		x->v[i].s.n = o->s.n = 0; /* done */
-	}
+	x->used = p->to->used = fits(g, x, p);
+	for (uint32_t i = 0; i < 2 * p->pairs; i += 2)
+		PL_TRY(put_pair(g->a, &g->pair[i]->s, &g->pair[i + 1]->s, err));
+	for (uint32_t i = 0; i < 2 * p->pairs; i++) /* done */
+		g->streams.v[g->pair[i] - g->streams.v].s.n = 0;
 out:
 	return rc;
 }
@@ -190,7 +170,7 @@ static int next_pairing(struct peers *g, bool *found, struct pl_err *err)
 	int rc;
 
 	*found = false;
-	PL_TRY(pl_clock_partitions(g->a, g->m, &g->is, err));
+	PL_TRY(pl_clock_partitions(g->a, &g->is, err));
 	for (uint32_t i = 0; i < g->n_stages; i++) {
 		struct pairing p;
 		uint32_t n;
@@ -216,17 +196,17 @@ out:
 /* Stages from the sorted streams; those where a rank has two streams are not laid out regularly. */
 static int find_stages(struct peers *g, struct pl_err *err)
 {
+	struct pl_stream *v = g->streams.v;
 	int rc;
 
-	PL_TRY(pl_alloc(&g->stage, g->n + 1u, sizeof(*g->stage), err));
-	for (uint32_t i = 0; i < g->n; i++) {
-		struct pl_stream *v = &g->v[i];
-		struct stage *s = g->n_stages ? &g->stage[g->n_stages - 1] : NULL;
+	PL_TRY(pl_arena_array(&g->streams.mem, &g->stage, g->streams.n, sizeof(*g->stage), err));
+	for (uint32_t i = 0; i < g->streams.n; i++) {
+		struct stage *s;
 
-		if (!s || s->v->kind != v->kind || s->v->number != v->number)
-			s = &g->stage[g->n_stages++], s->v = v;
-		else
-			s->used |= v->s.rank == v[-1].s.rank;
+		if (!i || PL_COMPARE_FIELDS(&v[i], &v[i - 1], kind, number))
+			g->stage[g->n_stages++] = (struct stage){ .v = &v[i] };
+		s = &g->stage[g->n_stages - 1];
+		s->used |= s->n && v[i].s.rank == v[i - 1].s.rank;
 		s->n++;
 	}
 out:
@@ -238,72 +218,52 @@ out:
 
 static int pair_others(struct peers *g, struct pl_err *err)
 {
+	struct pl_stream *v = g->streams.v;
 	uint32_t left = 0, n_groups, doubts;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < g->n; i++)
-		if (g->v[i].s.n)
-			g->v[left++] = g->v[i];
+	for (uint32_t i = 0; i < g->streams.n; i++)
+		if (v[i].s.n)
+			v[left++] = v[i];
 	if (left < 2)
 		return 0;
-	PL_TRY(pl_clock_partitions(g->a, g->m, &g->is, err));
-	PL_TRY(pl_clock_divide(g->a, &g->is, g->v, left, NULL, true, &n_groups, &doubts, err));
+	PL_TRY(pl_clock_partitions(g->a, &g->is, err));
+	PL_TRY(pl_clock_divide(g->a, &g->is, v, left, NULL, true, &n_groups, &doubts, err));
 	g->a->rep->doubtful += doubts;
 	for (uint32_t i = 0; i < left; i++)
 		for (uint32_t k = i + 1; k < left; k++)
-			if (g->v[k].group == g->v[i].group)
-				PL_TRY(put_pair(g->a, &g->v[i].s, &g->v[k].s, err));
+			if (v[k].group == v[i].group)
+				PL_TRY(put_pair(g->a, &v[i].s, &v[k].s, err));
 out:
 	return rc;
 }
 
-struct pick {
-	uint32_t comm_stream, ev;
-};
-
-PL_COMPARATOR(by_comm_stream, struct pick, comm_stream, ev);
-
-int pl_clock_infer_peers(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+int pl_clock_infer_peers(struct pl_align *a, struct pl_err *err)
 {
-	struct peers g = { .a = a, .m = m };
-	struct pick *p = NULL;
-	uint32_t *ev = NULL, n = 0;
+	struct peers g = { .a = a };
+	struct pl_streams *v = &g.streams;
+	uint32_t n = 0;
 	bool found = true;
 	int rc;
 
-	PL_TRY(pl_alloc(&p, a->n + 1, sizeof(*p), err));
 	for (size_t i = 0; i < a->n; i++)
+		n += a->ev[i].kind != PL_K_COLLECTIVE && a->ev[i].peer < 0;
+	if (!n)
+		return 0;
+	PL_TRY(pl_clock_streams_init(v, n, err));
+	n = 0;
+	for (uint32_t i = 0; i < a->n; i++)
 		if (a->ev[i].kind != PL_K_COLLECTIVE && a->ev[i].peer < 0)
-			p[n++] = (struct pick){ a->ev[i].comm_stream, (uint32_t)i };
-	qsort(p, n, sizeof(*p), by_comm_stream);
-	PL_TRY(pl_alloc(&ev, 2u * (size_t)n + 1, sizeof(*ev), err));
-	PL_TRY(pl_alloc(&g.v, n + 1u, sizeof(*g.v), err));
-	for (uint32_t i = 0; i < n; i++) {
-		const struct pl_comm *e = &a->ev[p[i].ev];
-		struct pl_stream *v;
-
-		ev[i] = p[i].ev;
-		if (!i || p[i].comm_stream != p[i - 1].comm_stream)
-			g.v[g.n++] = (struct pl_stream){
-				.s = { ev + i, 0, e->rank, ev + n + i },
-				.number = a->comm_stream[p[i].comm_stream].stream,
-				.comm_stream = p[i].comm_stream,
-				.kind = e->kind,
-			};
-		v = &g.v[g.n - 1];
-		v->s.n++;
-		v->kind = v->kind == e->kind ? e->kind : PL_K_OTHER;
-	}
-	qsort(g.v, g.n, sizeof(*g.v), by_kind);
+			v->ev[n++] = i;
+	pl_clock_streams_cut(v, a, n, false);
+	qsort(v->v, v->n, sizeof(*v->v), by_kind);
+	PL_TRY(pl_arena_array(&v->mem, &g.pair, 2u * (size_t)v->n, sizeof(*g.pair), err));
 	PL_TRY(find_stages(&g, err));
-	while (g.n && found)
+	while (found)
 		PL_TRY(next_pairing(&g, &found, err));
 	rc = pair_others(&g, err);
 out:
-	pl_free(p);
-	pl_free(ev);
-	pl_free(g.v);
-	pl_free(g.stage);
+	pl_arena_fini(&v->mem);
 	pl_clock_partitions_fini(&g.is);
 	return rc;
 }

@@ -23,7 +23,6 @@
 #define NEAR_REACH	16  /* elements that one rank may have more: looked for first, and */
 #define REACH		256 /* at last; four times as many are compared */
 #define SCALE		1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
-#define ENOUGH_AGREE	0.95
 
 bool pl_clock_seq_same(const struct pl_align *a, uint32_t i, uint32_t k)
 {
@@ -192,7 +191,7 @@ int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, con
 			   int64_t *v)
 {
 	int64_t n = pl_min_i64(x->n, y->n), reach = llabs((int64_t)x->n - (int64_t)y->n);
-	bool agree = pl_clock_seq_agreement(a, x, y, 0) >= ENOUGH_AGREE;
+	bool agree = pl_clock_seq_agreement(a, x, y, 0) >= PL_SEQ_AGREE;
 	int64_t best = 0, spread, tightest;
 
 	if (n < PL_SEQ_PAIRS)
@@ -206,7 +205,7 @@ int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, con
 		int64_t shift = k % 2 ? (k + 1) / 2 : -k / 2, from, s;
 
 		if (overlap(x, y, shift, &from) < pl_max_i64(PL_SEQ_PAIRS, n / 2) ||
-		    pl_clock_seq_agreement(a, x, y, shift) < ENOUGH_AGREE)
+		    pl_clock_seq_agreement(a, x, y, shift) < PL_SEQ_AGREE)
 			continue;
 		s = pl_clock_seq_spread(a, x, y, shift, NULL, v);
 		if (s < tightest) {
