@@ -37,10 +37,9 @@ void pl_clock_free(struct pl_align *a)
 	pl_free(a->msg);
 	pl_free(a->comm_stream);
 	pl_free(a->sr);
-	pl_free(a->dropped);
+	pl_free(a->seg);
 	pl_free(a->listed);
 	pl_intern_fini(&a->rank_sets);
-	pl_free(a->clock_host);
 	pl_free(a->clock_first);
 	pl_free(a);
 }
@@ -68,6 +67,22 @@ int64_t pl_clock_worst_ns(const struct pl_merge *m)
 	return worst;
 }
 
+void pl_clock_sort_by_key(const uint32_t *key, size_t n, uint32_t keys, uint32_t *out,
+			  uint32_t *first0)
+{
+	memset(first0, 0, (keys + 1u) * sizeof(*first0));
+	for (size_t i = 0; i < n; i++)
+		if (key[i] != PL_NONE)
+			first0[key[i] + 1]++;
+	for (uint32_t k = 0; k < keys; k++)
+		first0[k + 1] += first0[k];
+	for (size_t i = 0; i < n; i++)
+		if (key[i] != PL_NONE)
+			out[first0[key[i]]++] = (uint32_t)i;
+	memmove(first0 + 1, first0, keys * sizeof(*first0));
+	first0[0] = 0;
+}
+
 /* ---- which ranks share a clock -----------------------------------------------------------------
  */
 
@@ -82,9 +97,12 @@ static int by_rank(const void *x, const void *y)
 	return p->seg < q->seg ? -1 : p->seg > q->seg;
 }
 
-static int clock_key(const struct pl_align *a, const struct pl_seg_rank *r, bool many,
-		     struct pl_buf *key, struct pl_err *err)
+/* Ranks of one key share a clock. `r` is in a->sr, segment by segment. */
+static int clock_key(const struct pl_align *a, const struct pl_seg_rank *r, struct pl_buf *key,
+		     struct pl_err *err)
 {
+	bool many = (r > a->sr && r[-1].seg == r->seg) ||
+		    (r + 1 < a->sr + a->n_sr && r[1].seg == r->seg);
 	enum pl_clock_by by = a->o.by;
 
 	key->n = 0;
@@ -97,121 +115,82 @@ static int clock_key(const struct pl_align *a, const struct pl_seg_rank *r, bool
 	return pl_buf_printf(key, err, "rank %d", r->rank);
 }
 
-/* Segments with several ranks, and not known to be of different hosts. */
-static int many_ranks(const struct pl_align *a, bool *many, struct pl_err *err)
+/* The clock gets the host of its ranks, or none where they differ. */
+static int set_host(struct pl_clock *c, const char *host, bool first, struct pl_err *err)
 {
-	uint32_t *count = NULL;
-	int rc;
-
-	PL_TRY(pl_alloc(&count, a->n_segs + 1, sizeof(*count), err));
-	for (size_t i = 0; i < a->n_sr; i++)
-		many[a->sr[i].seg] = ++count[a->sr[i].seg] > 1;
-out:
-	pl_free(count);
-	return rc;
+	if (first && host) {
+		c->host = pl_strdup(host);
+		return c->host ? 0 : pl_fail(err, PL_ENOMEM, "out of memory");
+	}
+	if (c->host && (!host || strcmp(c->host, host) != 0)) {
+		pl_free(c->host);
+		c->host = NULL;
+	}
+	return 0;
 }
 
-static int number_clocks(struct pl_align *a, struct pl_seg_rank **order, const bool *many,
-			 struct pl_err *err)
+/* `order`: by rank. */
+static int number_clocks(struct pl_align *a, struct pl_seg_rank **order, struct pl_err *err)
 {
+	struct pl_clock_report *rep = a->rep;
 	struct pl_intern keys = { 0 };
 	struct pl_buf key = { 0 };
-	int rc = 0;
+	size_t *cap = NULL;
+	int rc;
 
-	PL_TRY(pl_alloc(&a->clock_host, a->n_sr + 1, sizeof(*a->clock_host), err));
+	PL_TRY(pl_alloc(&a->m->clock, a->n_sr + 1, sizeof(*a->m->clock), err));
 	PL_TRY(pl_alloc(&a->clock_first, a->n_sr + 1, sizeof(*a->clock_first), err));
+	PL_TRY(pl_alloc(&rep->clock, a->n_sr + 1, sizeof(*rep->clock), err));
+	PL_TRY(pl_alloc(&cap, a->n_sr + 1, sizeof(*cap), err));
 	for (size_t i = 0; i < a->n_sr; i++) {
 		struct pl_seg_rank *r = order[i];
-		pl_id id;
+		struct pl_clock_info *c;
+		bool first;
 
-		PL_TRY(clock_key(a, r, many[r->seg], &key, err));
-		PL_TRY(pl_intern_add(&keys, (const char *)key.p, key.n, &id, err));
-		if (id == a->n_clocks) {
-			a->clock_host[id] = r->host;
-			a->clock_first[id] = r->first;
-			a->n_clocks++;
-		}
-		if (a->clock_host[id] != r->host) /* --clock=one over several */
-			a->clock_host[id] = PL_NONE;
-		a->clock_first[id] = pl_min_i64(a->clock_first[id], r->first);
-		r->clock = id;
+		PL_TRY(clock_key(a, r, &key, err));
+		PL_TRY(pl_intern_add(&keys, (const char *)key.p, key.n, &r->clock, err));
+		first = r->clock == a->n_clocks;
+		a->n_clocks = a->m->n_clocks = rep->n_clocks = (uint32_t)keys.n;
+		PL_TRY(set_host(&a->m->clock[r->clock],
+				r->host == PL_NONE ? NULL : pl_intern_get(&a->str, r->host), first,
+				err));
+		if (first || r->first < a->clock_first[r->clock])
+			a->m->clock[r->clock].ref_ns = a->clock_first[r->clock] = r->first;
+		c = &rep->clock[r->clock];
+		if (c->n_ranks && c->rank[c->n_ranks - 1] == r->rank)
+			continue;
+		PL_TRY(pl_grow(&c->rank, &cap[r->clock], c->n_ranks + 1u, sizeof(*c->rank), err));
+		c->rank[c->n_ranks++] = r->rank;
 	}
 out:
 	pl_intern_fini(&keys);
 	pl_buf_fini(&key);
-	return rc;
-}
-
-static int fill_clocks(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
-{
-	int rc;
-
-	PL_TRY(pl_alloc(&m->clock, a->n_clocks + 1u, sizeof(*m->clock), err));
-	PL_TRY(pl_alloc(&m->use, a->n_sr + 1, sizeof(*m->use), err));
-	for (uint32_t i = 0; i < a->n_clocks; i++) {
-		struct pl_clock *c = &m->clock[m->n_clocks++];
-
-		c->ref_ns = a->clock_first[i];
-		if (a->clock_host[i] == PL_NONE)
-			continue;
-		c->host = pl_strdup(pl_intern_get(&a->str, a->clock_host[i]));
-		if (!c->host)
-			return pl_fail(err, PL_ENOMEM, "out of memory");
-	}
-	for (size_t i = 0, seg = 0, out = 0; i < a->n_sr; i++) {
-		for (; seg < a->sr[i].seg; seg++)
-			out += !a->dropped[seg];
-		m->use[m->n_uses++] = (struct pl_clock_use){ .segment = (uint32_t)out,
-							     .rank = a->sr[i].rank,
-							     .clock = a->sr[i].clock };
-	}
-out:
-	return rc;
-}
-
-static int fill_ranks(struct pl_align *a, struct pl_seg_rank **order, struct pl_err *err)
-{
-	struct pl_clock_report *r = a->rep;
-	size_t *cap = NULL;
-	int rc;
-
-	PL_TRY(pl_alloc(&r->clock, a->n_clocks + 1u, sizeof(*r->clock), err));
-	r->n_clocks = a->n_clocks;
-	PL_TRY(pl_alloc(&cap, a->n_clocks + 1u, sizeof(*cap), err));
-	for (size_t i = 0; i < a->n_sr; i++) {
-		struct pl_clock_info *c = &r->clock[order[i]->clock];
-
-		if (c->n_ranks && c->rank[c->n_ranks - 1] == order[i]->rank)
-			continue;
-		PL_TRY(pl_grow(&c->rank, &cap[order[i]->clock], c->n_ranks + 1u, sizeof(*c->rank),
-			       err));
-		c->rank[c->n_ranks++] = order[i]->rank;
-	}
-out:
 	pl_free(cap);
 	return rc;
 }
 
-static int assign_clocks(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+static int assign_clocks(struct pl_align *a, struct pl_err *err)
 {
+	struct pl_merge *m = a->m;
 	struct pl_seg_rank **order = NULL;
-	bool *many = NULL;
 	int rc;
 
 	PL_TRY(pl_alloc(&order, a->n_sr + 1, sizeof(*order), err));
-	PL_TRY(pl_alloc(&many, a->n_segs + 1, sizeof(*many), err));
 	for (size_t i = 0; i < a->n_sr; i++)
 		order[i] = &a->sr[i];
 	qsort(order, a->n_sr, sizeof(*order), by_rank);
-	PL_TRY(many_ranks(a, many, err));
-	PL_TRY(number_clocks(a, order, many, err));
-	PL_TRY(fill_ranks(a, order, err));
-	PL_TRY(fill_clocks(a, m, err));
+	PL_TRY(number_clocks(a, order, err));
+	PL_TRY(pl_alloc(&m->use, a->n_sr + 1, sizeof(*m->use), err));
+	for (size_t i = 0; i < a->n_sr; i++)
+		m->use[m->n_uses++] = (struct pl_clock_use){
+			.segment = a->seg[a->sr[i].seg].number,
+			.rank = a->sr[i].rank,
+			.clock = a->sr[i].clock,
+		};
 	for (size_t i = 0; i < a->n; i++)
 		a->ev[i].clock = a->sr[a->ev[i].clock].clock;
 out:
 	pl_free(order);
-	pl_free(many);
 	return rc;
 }
 
@@ -220,96 +199,83 @@ out:
 
 /* Residuals of the ends of matches against the median end of their match. */
 struct residuals {
+	struct pl_arena mem;
 	int64_t *value, *sorted;
 	uint32_t *clock, *group; /* of each, PL_NONE: does not count there */
+	uint32_t *order, *first0;
 	size_t n;
 };
 
-static void match_residuals(const struct pl_align *a, const struct pl_merge *m,
-			    const struct pl_cmatch *k, struct residuals *r)
+static void match_residuals(const struct pl_align *a, const struct pl_cmatch *k,
+			    struct residuals *r)
 {
 	bool data = a->ev[a->member[k->first]].coll_is & PL_COLL_MOVES_DATA;
-	int64_t *v = r->value + r->n, *sorted = r->sorted, mid, above = INT64_MAX;
+	int64_t *v = r->value + r->n, mid;
 
 	for (uint32_t i = 0; i < k->n; i++) {
 		const struct pl_comm *e = &a->ev[a->member[k->first + i]];
 
-		v[i] = sorted[i] = pl_trace_clock_apply(&m->clock[e->clock], e->end);
+		v[i] = r->sorted[i] = pl_trace_clock_apply(&a->m->clock[e->clock], e->end);
 		r->clock[r->n + i] = data ? e->clock : PL_NONE;
 		r->group[r->n + i] = k->group;
 	}
-	mid = pl_median_i64(sorted, k->n);
-	for (uint32_t i = k->n / 2; i < k->n && k->n % 2 == 0; i++)
-		above = pl_min_i64(above, sorted[i]);
-	if (k->n % 2 == 0) /* between the two middle ones */
-		mid += pl_sub_sat(above, mid) / 2;
-	for (uint32_t i = 0; i < k->n; i++) {
-		v[i] = pl_sub_sat(v[i], mid);
-		v[i] = v[i] < 0 ? pl_sub_sat(0, v[i]) : v[i];
-	}
+	mid = pl_median_mean_i64(r->sorted, k->n);
+	for (uint32_t i = 0; i < k->n; i++)
+		v[i] = v[i] < mid ? pl_sub_sat(mid, v[i]) : pl_sub_sat(v[i], mid);
 	r->n += k->n;
 }
 
-/* The residuals by key, in r->sorted; first0: of keys + 1. */
-static void sort_residuals(struct residuals *r, const uint32_t *key, uint32_t keys, size_t *first0)
+/* The residuals by key: those of key k from r->first0[k] on, in r->sorted. */
+static void sort_residuals(struct residuals *r, const uint32_t *key, uint32_t keys)
 {
-	memset(first0, 0, (keys + 2u) * sizeof(*first0));
-	for (size_t i = 0; i < r->n; i++)
-		if (key[i] != PL_NONE)
-			first0[key[i] + 2]++;
-	for (uint32_t k = 0; k < keys; k++)
-		first0[k + 2] += first0[k + 1];
-	for (size_t i = 0; i < r->n; i++)
-		if (key[i] != PL_NONE)
-			r->sorted[first0[key[i] + 1]++] = r->value[i];
+	pl_clock_sort_by_key(key, r->n, keys, r->order, r->first0);
+	for (size_t i = 0; i < r->first0[keys]; i++)
+		r->sorted[i] = r->value[r->order[i]];
 }
 
-static void put_residuals(struct pl_align *a, struct pl_merge *m, struct residuals *r,
-			  size_t *first0)
+static int find_residuals(struct pl_align *a, struct pl_err *err)
 {
-	sort_residuals(r, r->clock, m->n_clocks, first0);
-	for (uint32_t i = 0; i < m->n_clocks; i++) {
-		size_t n = first0[i + 1] - first0[i];
-		int64_t *v = r->sorted + first0[i];
-
-		a->rep->clock[i].residuals = n;
-		if (!n)
-			continue;
-		m->clock[i].residual_p50_ns = pl_percentile_i64(v, n, 50);
-		m->clock[i].residual_p95_ns = pl_percentile_i64(v, n, 95);
-		m->clock[i].residual_max_ns = pl_percentile_i64(v, n, 100);
-	}
-	sort_residuals(r, r->group, a->rep->n_groups, first0);
-	for (uint32_t i = 0; i < a->rep->n_groups; i++) {
-		size_t n = first0[i + 1] - first0[i];
-		int64_t *v = r->sorted + first0[i];
-
-		if (!n)
-			continue;
-		a->rep->group[i].residual_p50_ns = pl_percentile_i64(v, n, 50);
-		a->rep->group[i].residual_p95_ns = pl_percentile_i64(v, n, 95);
-	}
-}
-
-static int find_residuals(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
-{
-	struct pl_arena mem = { 0 };
 	struct residuals r = { 0 };
-	size_t n = a->n_members + 1, keys = pl_max_i64(m->n_clocks, (int64_t)a->n_groups) + 2u;
-	size_t *first0;
+	size_t n = a->n_members + 1;
+	uint32_t *first0;
 	int rc;
 
-	PL_TRY(pl_arena_array(&mem, &r.value, n, sizeof(*r.value), err));
-	PL_TRY(pl_arena_array(&mem, &r.sorted, n, sizeof(*r.sorted), err));
-	PL_TRY(pl_arena_array(&mem, &r.clock, n, sizeof(*r.clock), err));
-	PL_TRY(pl_arena_array(&mem, &r.group, n, sizeof(*r.group), err));
-	PL_TRY(pl_arena_array(&mem, &first0, keys, sizeof(*first0), err));
+	PL_TRY(pl_arena_array(&r.mem, &r.value, n, sizeof(*r.value), err));
+	PL_TRY(pl_arena_array(&r.mem, &r.sorted, n, sizeof(*r.sorted), err));
+	PL_TRY(pl_arena_array(&r.mem, &r.clock, n, sizeof(*r.clock), err));
+	PL_TRY(pl_arena_array(&r.mem, &r.group, n, sizeof(*r.group), err));
+	PL_TRY(pl_arena_array(&r.mem, &r.order, n, sizeof(*r.order), err));
+	PL_TRY(pl_arena_array(&r.mem, &r.first0, a->n_clocks + a->n_groups + 1, sizeof(*first0),
+			      err));
+	first0 = r.first0;
 	for (size_t i = 0; i < a->n_matches; i++)
 		if (a->match[i].group != PL_NONE && a->match[i].n > 1)
-			match_residuals(a, m, &a->match[i], &r);
-	put_residuals(a, m, &r, first0);
+			match_residuals(a, &a->match[i], &r);
+	sort_residuals(&r, r.clock, a->n_clocks);
+	for (uint32_t i = 0; i < a->n_clocks; i++) {
+		struct pl_clock *c = &a->m->clock[i];
+		int64_t *v = r.sorted + first0[i];
+
+		a->rep->clock[i].residuals = n = first0[i + 1] - first0[i];
+		if (!n)
+			continue;
+		c->residual_p50_ns = pl_percentile_i64(v, n, 50);
+		c->residual_p95_ns = pl_percentile_i64(v, n, 95);
+		c->residual_max_ns = pl_percentile_i64(v, n, 100);
+	}
+	sort_residuals(&r, r.group, a->rep->n_groups);
+	for (uint32_t i = 0; i < a->rep->n_groups; i++) {
+		struct pl_group_info *g = &a->rep->group[i];
+		int64_t *v = r.sorted + first0[i];
+
+		n = first0[i + 1] - first0[i];
+		if (!n)
+			continue;
+		g->residual_p50_ns = pl_percentile_i64(v, n, 50);
+		g->residual_p95_ns = pl_percentile_i64(v, n, 95);
+	}
 out:
-	pl_arena_fini(&mem);
+	pl_arena_fini(&r.mem);
 	return rc;
 }
 
@@ -317,8 +283,9 @@ out:
  * -----------------------------------------------------------------
  */
 
-static int fill_groups(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+static int fill_groups(struct pl_align *a, struct pl_err *err)
 {
+	struct pl_merge *m = a->m;
 	int rc;
 
 	PL_TRY(pl_alloc(&m->group, a->n_groups + 1, sizeof(*m->group), err));
@@ -344,9 +311,14 @@ out:
 	return rc;
 }
 
-static void put_message(const struct pl_align *a, struct pl_merge *m, const struct pl_paired *p,
-			const uint32_t *number)
+static struct pl_member member_of(const struct pl_align *a, const struct pl_comm *e)
 {
+	return (struct pl_member){ a->seg[e->seg].number, e->event };
+}
+
+static void put_message(const struct pl_align *a, const struct pl_paired *p)
+{
+	struct pl_merge *m = a->m;
 	struct pl_match x = { .group = PL_NONE,
 			      .first = m->n_members,
 			      .n = p->recv == PL_NONE ? 1 : 2,
@@ -355,16 +327,13 @@ static void put_message(const struct pl_align *a, struct pl_merge *m, const stru
 	if (x.n == 1)
 		x.flags |= PL_MATCH_MISSING;
 	m->match[m->n_matches++] = x;
-	for (uint32_t i = 0; i < x.n; i++) {
-		const struct pl_comm *e = &a->msg[i ? p->recv : p->send];
-
-		m->member[m->n_members++] = (struct pl_member){ number[e->seg], e->event };
-	}
+	for (uint32_t i = 0; i < x.n; i++)
+		m->member[m->n_members++] = member_of(a, &a->msg[i ? p->recv : p->send]);
 }
 
-static int fill_matches(struct pl_align *a, struct pl_merge *m, struct pl_err *err)
+static int fill_matches(struct pl_align *a, struct pl_err *err)
 {
-	uint32_t *number = NULL, out = 0;
+	struct pl_merge *m = a->m;
 	struct pl_paired *paired = NULL;
 	size_t n_paired = 0, at = 0;
 	int rc;
@@ -375,25 +344,16 @@ static int fill_matches(struct pl_align *a, struct pl_merge *m, struct pl_err *e
 			     "more than 2^32 events: cut the trace with trace --step or --time");
 		goto out;
 	}
-
-	PL_TRY(pl_alloc(&number, a->n_segs + 1, sizeof(*number), err));
-	for (size_t i = 0; i < a->n_segs; i++) {
-		number[i] = out;
-		out += !a->dropped[i];
-	}
 	PL_TRY(pl_alloc(&m->match, a->n_matches + n_paired + 1, sizeof(*m->match), err));
 	PL_TRY(pl_alloc(&m->member, a->n_members + 2 * n_paired + 1, sizeof(*m->member), err));
-	for (size_t i = 0; i < a->n_members; i++) {
-		const struct pl_comm *e = &a->ev[a->member[i]];
-
-		m->member[m->n_members++] = (struct pl_member){ number[e->seg], e->event };
-	}
+	for (size_t i = 0; i < a->n_members; i++)
+		m->member[m->n_members++] = member_of(a, &a->ev[a->member[i]]);
 	for (size_t i = 0; i < a->n_matches; i++) {
 		const struct pl_cmatch *k = &a->match[i];
 
 		m->match[m->n_matches++] = (struct pl_match){ k->group, k->first, k->n, k->flags };
 		for (; at < n_paired && paired[at].match == i; at++)
-			put_message(a, m, &paired[at], number);
+			put_message(a, &paired[at]);
 		if (k->group == PL_NONE)
 			continue;
 		a->rep->group[k->group].matches++;
@@ -401,7 +361,6 @@ static int fill_matches(struct pl_align *a, struct pl_merge *m, struct pl_err *e
 	}
 out:
 	pl_free(paired);
-	pl_free(number);
 	return rc;
 }
 
@@ -428,31 +387,22 @@ static void say_alone(const struct pl_align *a, size_t groups, int32_t one)
 }
 
 /* Ranks of groups that no segment has: normal when only some of a job's files are given. */
-static int missing_ranks(struct pl_align *a, struct pl_err *err)
+static void missing_ranks(struct pl_align *a)
 {
-	struct pl_intern seen = { 0 };
 	size_t groups = 0;
 	int32_t one = -1;
-	pl_id id;
-	int rc = 0;
 
-	for (size_t i = 0; i < a->n_sr; i++)
-		PL_TRY(pl_intern_add(&seen, (const char *)&a->sr[i].rank, sizeof(one), &id, err));
 	for (size_t i = 0; i < a->n_groups; i++) {
 		const struct pl_cgroup *g = &a->group[i];
 		int32_t *missing = &a->rep->group[i].first_rank_missing;
 
 		for (uint32_t k = 0; k < g->n && *missing < 0; k++)
-			if (pl_intern_find(&seen, (const char *)&g->rank[k], sizeof(one)) ==
-			    PL_NONE)
+			if (!pl_clock_has_rank(a, g->rank[k]))
 				*missing = g->rank[k];
 		groups += *missing >= 0;
 		one = one < 0 ? *missing : one;
 	}
 	say_alone(a, groups, one);
-out:
-	pl_intern_fini(&seen);
-	return rc;
 }
 
 /* What could not be matched, or not for sure, makes the graph less than it could be: say so. */
@@ -487,16 +437,16 @@ int pl_clock_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_repor
 	a->rep = r;
 	a->m = m;
 	PL_TRY(pl_clock_recordings(a, err));
-	PL_TRY(assign_clocks(a, m, err));
+	PL_TRY(assign_clocks(a, err));
 	PL_TRY(pl_clock_match(a, err));
-	PL_TRY(fill_groups(a, m, err));
-	PL_TRY(fill_matches(a, m, err));
-	PL_TRY(missing_ranks(a, err));
+	PL_TRY(fill_groups(a, err));
+	PL_TRY(fill_matches(a, err));
+	missing_ranks(a);
 	say_doubts(a);
 	PL_TRY(pl_clock_estimate(a, err));
 	pl_clock_say_joined(a);
 	PL_TRY(pl_clock_box(a, err));
-	PL_TRY(find_residuals(a, m, err));
+	PL_TRY(find_residuals(a, err));
 out:
 	return rc;
 }

@@ -12,10 +12,14 @@
 
 #include "clock/internal.h"
 
+struct track_span {
+	pl_ns first; /* start of its first event, INT64_MAX: it has none */
+	pl_ns last;  /* end of its last */
+};
+
 struct pl_align_seg {
-	pl_ns *first; /* by track: start of its first event, INT64_MAX */
-	pl_ns *last;  /* by track: end of its last event, INT64_MIN */
-	size_t n_first, cap_first, cap_last;
+	struct track_span *track;
+	size_t n_tracks, cap_tracks;
 	pl_id *map; /* string of the segment -> string of pl_align, PL_NONE: not yet */
 	size_t n_map, cap_map;
 	uint32_t *row_ev; /* row of the batch -> ev, PL_NONE */
@@ -69,50 +73,48 @@ static int value_id(struct pl_align *a, const struct pl_segment *seg, const stru
 /* ---- batches -----------------------------------------------------------------------------------
  */
 
+static struct pl_align *align_of(struct pl_sink *s)
+{
+	return (struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
+}
+
 static int seg_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
-	struct pl_align *a =
-		(struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
-	struct pl_align_seg *c = a->cur;
+	struct pl_align *a = align_of(s);
+	int rc;
 
 	(void)seg;
-	if (!c) {
-		int rc = pl_alloc(&c, 1, sizeof(*c), err);
-
-		if (rc < 0)
-			return rc;
-		a->cur = c;
-		rc = pl_alloc(&c->row_ev, PL_BATCH_ROWS, sizeof(*c->row_ev), err);
-		if (rc < 0)
-			return rc;
+	if (!a->cur) {
+		PL_TRY(pl_alloc(&a->cur, 1, sizeof(*a->cur), err));
+		PL_TRY(pl_alloc(&a->cur->row_ev, PL_BATCH_ROWS, sizeof(*a->cur->row_ev), err));
 	}
-	c->n_first = c->n_map = 0;
-	c->events = 0;
-	c->ev0 = a->n;
-	return pl_clock_issue_begin(&c->issue, err);
+	a->cur->n_tracks = a->cur->n_map = 0;
+	a->cur->events = 0;
+	a->cur->ev0 = a->n;
+	rc = pl_clock_issue_begin(&a->cur->issue, err);
+out:
+	return rc;
 }
 
 static int note_times(struct pl_align_seg *c, const struct pl_segment *seg,
 		      const struct pl_batch *b, struct pl_err *err)
 {
-	int rc;
+	int rc = pl_grow(&c->track, &c->cap_tracks, seg->n_tracks, sizeof(*c->track), err);
 
-	PL_TRY(pl_grow(&c->first, &c->cap_first, seg->n_tracks, sizeof(*c->first), err));
-	PL_TRY(pl_grow(&c->last, &c->cap_last, seg->n_tracks, sizeof(*c->last), err));
-	for (; c->n_first < seg->n_tracks; c->n_first++) {
-		c->first[c->n_first] = INT64_MAX;
-		c->last[c->n_first] = INT64_MIN;
-	}
+	if (rc < 0)
+		return rc;
+	for (; c->n_tracks < seg->n_tracks; c->n_tracks++)
+		c->track[c->n_tracks] = (struct track_span){ INT64_MAX, INT64_MIN };
 	for (uint32_t i = 0; i < b->n; i++) {
-		pl_ns *first = &c->first[b->track[i]], *last = &c->last[b->track[i]];
+		struct track_span *t = &c->track[b->track[i]];
 
 		if (b->dur[i] < 0)
 			continue;
-		*first = pl_min_i64(*first, b->ts[i]);
-		*last = pl_max_i64(*last, pl_add_sat(b->ts[i], b->dur[i]));
+		t->first = pl_min_i64(t->first, b->ts[i]);
+		t->last = pl_max_i64(t->last, pl_add_sat(b->ts[i], b->dur[i]));
 	}
-out:
-	return rc;
+	c->events += b->n;
+	return 0;
 }
 
 static int add_row(struct pl_align *a, const struct pl_segment *seg, const struct pl_batch *b,
@@ -153,26 +155,22 @@ out:
 
 static void add_number(struct pl_comm *e, uint8_t role, int64_t v)
 {
-	bool place = v >= 0 && v <= INT32_MAX; /* of a rank, a channel */
+	int32_t *place = role == PL_R_SIZE	? &e->size
+			 : role == PL_R_CHANNEL ? &e->channel
+			 : role == PL_R_PEER	? &e->peer
+			 : role == PL_R_SRC	? &e->src
+			 : role == PL_R_DST	? &e->dst
+						: NULL;
+	int64_t *number = role == PL_R_SEQ				  ? &e->seq
+			  : role == PL_R_STEP				  ? &e->step
+			  : role == PL_R_BYTES				  ? &e->bytes
+			  : role == PL_R_OF && e->kind != PL_K_COLLECTIVE ? &e->of
+									  : NULL;
 
-	if (role == PL_R_SEQ)
-		e->seq = v;
-	else if (role == PL_R_OF && e->kind != PL_K_COLLECTIVE)
-		e->of = v;
-	else if (role == PL_R_STEP)
-		e->step = v;
-	else if (role == PL_R_BYTES)
-		e->bytes = v;
-	else if (role == PL_R_SIZE && place)
-		e->size = (int32_t)v;
-	else if (role == PL_R_CHANNEL && place)
-		e->channel = (int32_t)v;
-	else if (role == PL_R_PEER && place)
-		e->peer = (int32_t)v;
-	else if (role == PL_R_SRC && place)
-		e->src = (int32_t)v;
-	else if (role == PL_R_DST && place)
-		e->dst = (int32_t)v;
+	if (number)
+		*number = v;
+	else if (place && v >= 0 && v <= INT32_MAX)
+		*place = (int32_t)v;
 }
 
 static int add_column(struct pl_align *a, const struct pl_segment *seg, const struct pl_col *c,
@@ -182,7 +180,6 @@ static int add_column(struct pl_align *a, const struct pl_segment *seg, const st
 
 	for (uint32_t i = 0; i < c->n && rc >= 0; i++) {
 		uint32_t k = a->cur->row_ev[c->row[i]];
-		bool whole = c->type == PL_V_INT;
 		struct pl_comm *e;
 
 		if (k == PL_NONE)
@@ -194,7 +191,7 @@ static int add_column(struct pl_align *a, const struct pl_segment *seg, const st
 			rc = value_id(a, seg, c, i, &e->coll, err);
 		else if (c->role == PL_R_RANKS)
 			rc = value_id(a, seg, c, i, &e->ranks, err);
-		else if (whole)
+		else if (c->type == PL_V_INT)
 			add_number(e, c->role, c->val[i]);
 	}
 	return rc;
@@ -203,13 +200,11 @@ static int add_column(struct pl_align *a, const struct pl_segment *seg, const st
 static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
 		     struct pl_err *err)
 {
-	struct pl_align *a =
-		(struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
+	struct pl_align *a = align_of(s);
 	size_t before = a->n;
 	int rc;
 
 	PL_TRY(note_times(a->cur, seg, b, err));
-	a->cur->events += b->n;
 	for (uint32_t i = 0; i < b->n; i++) {
 		a->cur->row_ev[i] = PL_NONE;
 		if (pl_trace_kind_is_comm(b->kind[i]))
@@ -295,9 +290,9 @@ static int seg_ranks(struct pl_align *a, const struct pl_segment *seg, size_t sr
 		r = &a->sr[track_sr[t]];
 		if (r->host == PL_NONE)
 			PL_TRY(global_id(a, seg, k->host, &r->host, err));
-		if (t < a->cur->n_first) {
-			r->first = pl_min_i64(r->first, a->cur->first[t]);
-			r->last = pl_max_i64(r->last, a->cur->last[t]);
+		if (t < a->cur->n_tracks) {
+			r->first = pl_min_i64(r->first, a->cur->track[t].first);
+			r->last = pl_max_i64(r->last, a->cur->track[t].last);
 		}
 	}
 	for (size_t i = sr0; i < a->n_sr; i++) {
@@ -335,11 +330,11 @@ static int continues(struct pl_align *a, const struct pl_segment *seg, size_t sr
 		PL_TRY(pl_intern_add(&pids, seg->str.str[p], seg->str.len[p], &id, err));
 	}
 	*yes = common && a->n_segs && seg->source[0] &&
-	       !strcmp(a->note[a->n_segs - 1].source, seg->source) &&
+	       a->seg[a->n_segs - 1].source == a->seg[a->n_segs].source &&
 	       !(first == a->prev_first && a->cur->events == a->prev_events);
 	pl_intern_fini(&a->prev_pids);
 	a->prev_pids = pids;
-	memset(&pids, 0, sizeof(pids));
+	pids = (struct pl_intern){ 0 };
 	a->prev_first = first;
 	a->prev_events = a->cur->events;
 out:
@@ -347,23 +342,22 @@ out:
 	return rc;
 }
 
-/* The segment is kept: its ranks are known to later ones. */
-static int note_ranks(struct pl_align *a, size_t sr0, struct pl_err *err)
+int pl_clock_note_ranks(struct pl_align *a, size_t sr0, struct pl_err *err)
 {
 	int rc = 0;
 
+	PL_TRY(pl_grow(&a->rank_seg, &a->cap_rank_segs, a->n_sr + 1, sizeof(*a->rank_seg), err));
 	for (size_t i = sr0; i < a->n_sr; i++) {
+		const struct pl_seg_rank *r = &a->sr[i];
 		size_t before = a->rank_seen.n;
 		pl_id id;
 
-		if (a->sr[i].rank < 0)
+		if (r->rank < 0)
 			continue;
-		PL_TRY(pl_grow(&a->rank_seg, &a->cap_rank_segs, before + 1, sizeof(*a->rank_seg),
-			       err));
-		PL_TRY(pl_intern_add(&a->rank_seen, (const char *)&a->sr[i].rank,
-				     sizeof(a->sr[i].rank), &id, err));
+		PL_TRY(pl_intern_add(&a->rank_seen, (const char *)&r->rank, sizeof(r->rank), &id,
+				     err));
 		if (a->rank_seen.n > before)
-			a->rank_seg[id] = a->sr[i].seg;
+			a->rank_seg[id] = r->seg;
 	}
 out:
 	return rc;
@@ -378,7 +372,9 @@ bool pl_clock_has_rank(const struct pl_align *a, int64_t rank)
 
 const char *pl_clock_source(const struct pl_align *a, uint32_t segment)
 {
-	return a->note[segment].source[0] ? a->note[segment].source : "unnamed";
+	const char *s = pl_intern_get(&a->str, a->seg[segment].source);
+
+	return s[0] ? s : "unnamed";
 }
 
 /* Is a rank here that an earlier segment has too? Which of them stay is decided after all of them
@@ -469,25 +465,22 @@ out:
 
 static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
-	struct pl_align *a =
-		(struct pl_align *)(void *)((char *)s - offsetof(struct pl_align, sink));
+	struct pl_align *a = align_of(s);
+	struct pl_align_segment *k;
 	size_t sr0 = a->n_sr;
 	uint32_t *track_sr = NULL;
 	int rc;
 
-	PL_TRY(pl_grow(&a->dropped, &a->cap_dropped, a->n_segs + 1, sizeof(*a->dropped), err));
-	a->dropped[a->n_segs] = false;
-	PL_TRY(pl_grow(&a->note, &a->cap_note, a->n_segs + 1, sizeof(*a->note), err));
-	a->note[a->n_segs] = (struct pl_seg_note){ .source = pl_strdup(seg->source) };
-	if (!a->note[a->n_segs].source)
-		return pl_fail(err, PL_ENOMEM, "out of memory");
-	a->n_notes++;
+	PL_TRY(pl_grow(&a->seg, &a->cap_segs, a->n_segs + 1, sizeof(*a->seg), err));
+	k = &a->seg[a->n_segs];
+	*k = (struct pl_align_segment){ .number = (uint32_t)a->n_segs };
+	PL_TRY(pl_intern_add(&a->str, seg->source, strlen(seg->source), &k->source, err));
 	PL_TRY(pl_alloc(&track_sr, seg->n_tracks + 1u, sizeof(*track_sr), err));
 	PL_TRY(seg_ranks(a, seg, sr0, track_sr, err));
-	PL_TRY(continues(a, seg, sr0, &a->note[a->n_segs].continues, err));
-	if (!a->note[a->n_segs].continues)
+	PL_TRY(continues(a, seg, sr0, &k->continues, err));
+	if (!k->continues)
 		PL_TRY(check_duplicates(a, sr0, err));
-	PL_TRY(note_ranks(a, sr0, err));
+	PL_TRY(pl_clock_note_ranks(a, sr0, err));
 	PL_TRY(pl_clock_listed_note(a, seg, sr0, err));
 	PL_TRY(pl_clock_issue_settle(a, a->cur->issue, seg, a->cur->ev0, err));
 	PL_TRY(settle_events(a, seg, track_sr, err));
@@ -500,8 +493,7 @@ out:
 void pl_clock_collect_fini(struct pl_align *a)
 {
 	if (a->cur) {
-		pl_free(a->cur->first);
-		pl_free(a->cur->last);
+		pl_free(a->cur->track);
 		pl_free(a->cur->map);
 		pl_free(a->cur->row_ev);
 		pl_clock_issue_free(a->cur->issue);
@@ -510,9 +502,6 @@ void pl_clock_collect_fini(struct pl_align *a)
 	pl_intern_fini(&a->prev_pids);
 	pl_intern_fini(&a->rank_seen);
 	pl_free(a->rank_seg);
-	for (size_t i = 0; i < a->n_notes; i++)
-		pl_free(a->note[i].source);
-	pl_free(a->note);
 }
 
 struct pl_sink *pl_clock_sink(struct pl_align *a)
@@ -523,5 +512,5 @@ struct pl_sink *pl_clock_sink(struct pl_align *a)
 
 bool pl_clock_dropped(const struct pl_align *a, uint32_t segment)
 {
-	return segment < a->n_segs && a->dropped[segment];
+	return segment < a->n_segs && a->seg[segment].dropped;
 }

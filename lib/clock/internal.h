@@ -55,9 +55,11 @@ struct pl_seg_rank { /* a rank seen in a segment */
 	uint32_t clock;
 };
 
-struct pl_seg_note { /* kept for every segment */
-	char *source;
-	bool continues; /* the segment before it */
+struct pl_align_segment {
+	pl_id source;	 /* "" if unknown */
+	bool continues;	 /* the segment before it */
+	bool dropped;	 /* left out */
+	uint32_t number; /* in the output; of one that is left out: of the next */
 };
 
 struct pl_comm_stream {
@@ -90,16 +92,15 @@ struct pl_align {
 	size_t cap_comm_stream;
 	struct pl_seg_rank *sr;
 	size_t n_sr, cap_sr;
-	bool *dropped; /* by segment */
-	struct pl_seg_note *note;
-	size_t n_segs, n_notes, cap_dropped, cap_note;
+	struct pl_align_segment *seg;
+	size_t n_segs, cap_segs;
 	size_t n_unranked; /* segments of no known rank */
 	uint32_t unranked; /* the first of them */
 
 	/* of the segment being read: collect.c */
 	struct pl_align_seg *cur;
 	struct pl_intern prev_pids; /* of the segment before: does this one continue it? */
-	struct pl_intern rank_seen; /* ranks of the segments that were kept */
+	struct pl_intern rank_seen; /* ranks of the segments */
 	uint32_t *rank_seg;	    /* by number in rank_seen: the first segment that has it */
 	size_t cap_rank_segs;
 	uint64_t prev_events;
@@ -112,8 +113,7 @@ struct pl_align {
 
 	/* clocks */
 	uint32_t n_clocks;
-	pl_id *clock_host;
-	pl_ns *clock_first;
+	pl_ns *clock_first; /* start of the first event on it */
 
 	/* match.c */
 	struct pl_cgroup *group;
@@ -129,6 +129,8 @@ struct pl_align {
 
 void pl_clock_collect_fini(struct pl_align *a);
 
+/* The ranks of a->sr from sr0 on are in the input. */
+int pl_clock_note_ranks(struct pl_align *a, size_t sr0, struct pl_err *err) PL_MUST;
 /* Is it a rank of the input? */
 bool pl_clock_has_rank(const struct pl_align *a, int64_t rank);
 const char *pl_clock_source(const struct pl_align *a, uint32_t segment); /* "unnamed" if unknown */
@@ -331,6 +333,11 @@ void pl_clock_probes_fini(struct pl_probes *p);
 /* Check starts against ends under the estimate; move clocks inside their intervals where that
  * helps; report what remains. */
 int pl_clock_box(struct pl_align *a, struct pl_err *err) PL_MUST;
+
+/* Indices 0 .. n - 1 by key, in `out`; those of key k begin at first0[k]; first0: of keys + 1. Keys
+ * that are PL_NONE are left out. */
+void pl_clock_sort_by_key(const uint32_t *key, size_t n, uint32_t keys, uint32_t *out,
+			  uint32_t *first0);
 
 /* ---- union-find: parent[i] == i at first ------------------------------------------------------
  */

@@ -93,21 +93,6 @@ static void fill_times(struct pl_likelihood *l, const struct pl_align *a,
 		}
 }
 
-/* Elements 0 .. n - 1 sorted by `key`, which is below `keys`, into `out`; first0: of keys + 1. */
-static void sort_by_key(const uint32_t *key, uint32_t n, uint32_t keys, uint32_t *out,
-			uint32_t *first0)
-{
-	memset(first0, 0, (keys + 1u) * sizeof(*first0));
-	for (uint32_t i = 0; i < n; i++)
-		first0[key[i] + 1]++;
-	for (uint32_t k = 0; k < keys; k++)
-		first0[k + 1] += first0[k];
-	for (uint32_t i = 0; i < n; i++)
-		out[first0[key[i]]++] = i;
-	memmove(first0 + 1, first0, keys * sizeof(*first0));
-	first0[0] = 0;
-}
-
 static int take_memory(struct pl_likelihood *l, struct pl_err *err)
 {
 	size_t n = l->n + 2u, cells = (size_t)l->n * l->k + 1;
@@ -163,7 +148,7 @@ int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,
 			l->lengths[l->n_lengths++] = l->length[i];
 		l->partition[i] = local_partition(l, a, is, &a->ev[v[i]->s.ev[0]]);
 	}
-	sort_by_key(l->partition, n, l->n_partitions, l->inhabitant, l->inhabitant0);
+	pl_clock_sort_by_key(l->partition, n, l->n_partitions, l->inhabitant, l->inhabitant0);
 	fill_times(l, a, v, step);
 out:
 	return rc;
@@ -288,7 +273,7 @@ static double fit_offsets(struct pl_likelihood *l, const struct pl_division *d, 
 	*joins = 0;
 	l->group = d->group;
 	l->n_groups = d->n_groups;
-	sort_by_key(d->group, l->n, d->n_groups, l->member, l->member0);
+	pl_clock_sort_by_key(d->group, l->n, d->n_groups, l->member, l->member0);
 	memset(l->reference, 0xff, d->n_groups * sizeof(*l->reference));
 	memset(l->differences, 0, l->n_partitions * sizeof(*l->differences));
 	memset(l->delta, 0, l->n_partitions * sizeof(*l->delta));

@@ -114,101 +114,7 @@ const int32_t *pl_clock_listed_ranks(const struct pl_align *a, pl_id set, uint32
 /* ---- use ---------------------------------------------------------------------------------------
  */
 
-struct member {	      /* a rank whose own file lists groups */
-	bool unknown; /* its file lists groups whose ranks cannot be read */
-};
-
 PL_COMPARATOR(by_listed, struct pl_listed, rank, set, name);
-
-/* Of each rank that a file lists groups of, and whether they can be read. */
-static int files_of(struct pl_align *a, struct pl_intern *ranks, struct pl_intern *pairs,
-		    struct member **who, struct pl_err *err)
-{
-	size_t cap = 0;
-	pl_id id;
-	int rc = 0;
-
-	for (size_t i = 0; i < a->n_listed; i++) {
-		const struct pl_listed *l = &a->listed[i];
-		const uint32_t pair[2] = { (uint32_t)l->rank, l->set };
-
-		size_t before = ranks->n;
-
-		PL_TRY(pl_intern_add(ranks, (const char *)&l->rank, sizeof(l->rank), &id, err));
-		PL_TRY(pl_grow(who, &cap, ranks->n, sizeof(**who), err));
-		if (ranks->n > before)
-			(*who)[id] = (struct member){ false };
-		(*who)[id].unknown |= l->set == PL_NONE;
-		PL_TRY(pl_intern_add(pairs, (const char *)pair, sizeof(pair), &id, err));
-	}
-out:
-	return rc;
-}
-
-/* A set that a file lists and a member's own file does not: its number, and that member. */
-static pl_id contradicted(const struct pl_align *a, const struct pl_intern *ranks,
-			  const struct pl_intern *pairs, const struct member *who, int32_t *rank)
-{
-	for (pl_id s = 0; s < a->rank_sets.n; s++) {
-		uint32_t n;
-		const int32_t *v = pl_clock_listed_ranks(a, s, &n);
-
-		for (uint32_t i = 0; i < n; i++) {
-			const uint32_t pair[2] = { (uint32_t)v[i], s };
-			pl_id id = pl_intern_find(ranks, (const char *)&v[i], sizeof(v[i]));
-
-			*rank = v[i];
-			if (id != PL_NONE && !who[id].unknown &&
-			    pl_intern_find(pairs, (const char *)pair, sizeof(pair)) == PL_NONE)
-				return s;
-		}
-	}
-	return PL_NONE;
-}
-
-static int32_t lister(const struct pl_align *a, pl_id set)
-{
-	for (size_t i = 0; i < a->n_listed; i++)
-		if (a->listed[i].set == set)
-			return a->listed[i].rank;
-	return -1;
-}
-
-/* One entry for each rank and set of several ranks that has it as a member, by rank and set; who
- * has groups of unknown ranks keeps that entry. */
-static int spread(struct pl_align *a, struct pl_err *err)
-{
-	size_t n = a->n_listed, k = 0;
-	pl_id *name = NULL;
-	int rc;
-
-	PL_TRY(pl_alloc(&name, a->rank_sets.n + 1, sizeof(*name), err));
-	memset(name, 0xff, a->rank_sets.n * sizeof(*name));
-	for (size_t i = 0; i < n; i++) {
-		struct pl_listed l = a->listed[i];
-
-		if (l.set == PL_NONE)
-			a->listed[k++] = l;
-		else if (name[l.set] == PL_NONE)
-			name[l.set] = l.name;
-	}
-	a->n_listed = k;
-	for (pl_id s = 0; s < a->rank_sets.n; s++) {
-		uint32_t members;
-		const int32_t *v = pl_clock_listed_ranks(a, s, &members);
-
-		PL_TRY(pl_grow(&a->listed, &a->cap_listed, a->n_listed + members,
-			       sizeof(*a->listed), err));
-		for (uint32_t i = 0; i < members && members > 1; i++)
-			a->listed[a->n_listed++] =
-				(struct pl_listed){ .rank = v[i], .name = name[s], .set = s };
-	}
-	if (a->n_listed)
-		qsort(a->listed, a->n_listed, sizeof(*a->listed), by_listed);
-out:
-	pl_free(name);
-	return rc;
-}
 
 uint32_t pl_clock_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first)
 {
@@ -220,6 +126,70 @@ uint32_t pl_clock_listed_of(const struct pl_align *a, int32_t rank, const struct
 			return 0;
 	*first = &a->listed[i];
 	return (uint32_t)(k - i);
+}
+
+/* Of each set the first entry; its rank is -1 where only files that are left out list the set. */
+static int first_entries(const struct pl_align *a, struct pl_listed **first, struct pl_err *err)
+{
+	int rc = pl_alloc(first, a->rank_sets.n + 1, sizeof(**first), err);
+
+	for (size_t s = 0; rc >= 0 && s < a->rank_sets.n; s++)
+		(*first)[s].rank = -1;
+	for (size_t i = a->n_listed; rc >= 0 && i-- > 0;)
+		if (a->listed[i].set != PL_NONE)
+			(*first)[a->listed[i].set] = a->listed[i];
+	return rc;
+}
+
+/* A set that a file lists and a member's own file, which can be read, does not: its number, and
+ * that member. */
+static pl_id contradicted(const struct pl_align *a, const struct pl_listed *first, int32_t *rank)
+{
+	for (pl_id s = 0; s < a->rank_sets.n; s++) {
+		uint32_t members, n, k;
+		const int32_t *v = pl_clock_listed_ranks(a, s, &members);
+
+		for (uint32_t i = 0; i < members && first[s].rank >= 0; i++) {
+			const struct pl_listed *l;
+
+			*rank = v[i];
+			n = pl_clock_listed_of(a, v[i], &l);
+			for (k = 0; k < n && l[k].set != s;)
+				k++;
+			if (n && k == n)
+				return s;
+		}
+	}
+	return PL_NONE;
+}
+
+/* One entry for each rank and set of several ranks that has it as a member, by rank and set; who
+ * has groups of unknown ranks keeps that entry. */
+static int spread(struct pl_align *a, const struct pl_listed *first, struct pl_err *err)
+{
+	size_t k = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < a->n_listed; i++)
+		if (a->listed[i].set == PL_NONE)
+			a->listed[k++] = a->listed[i];
+	a->n_listed = k;
+	for (pl_id s = 0; s < a->rank_sets.n; s++) {
+		uint32_t members;
+		const int32_t *v = pl_clock_listed_ranks(a, s, &members);
+
+		if (members < 2 || first[s].rank < 0)
+			continue;
+		PL_TRY(pl_grow(&a->listed, &a->cap_listed, a->n_listed + members,
+			       sizeof(*a->listed), err));
+		for (uint32_t i = 0; i < members; i++)
+			a->listed[a->n_listed++] =
+				(struct pl_listed){ .rank = v[i], .name = first[s].name, .set = s };
+	}
+	if (a->n_listed)
+		qsort(a->listed, a->n_listed, sizeof(*a->listed), by_listed);
+out:
+	return rc;
 }
 
 /* The set as events name it. */
@@ -268,31 +238,28 @@ out:
 
 int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 {
-	struct pl_intern ranks = { 0 }, pairs = { 0 };
-	struct member *who = NULL;
+	struct pl_listed *first = NULL;
 	int32_t rank;
 	pl_id set;
-	int rc = 0;
+	int rc;
 
 	if (!a->n_listed)
 		return 0;
 	qsort(a->listed, a->n_listed, sizeof(*a->listed), by_listed);
-	PL_TRY(files_of(a, &ranks, &pairs, &who, err));
-	set = contradicted(a, &ranks, &pairs, who, &rank);
-	if (set != PL_NONE) {
+	PL_TRY(first_entries(a, &first, err));
+	set = contradicted(a, first, &rank);
+	if (set == PL_NONE) {
+		PL_TRY(spread(a, first, err));
+		PL_TRY(use_sole(a, err));
+	} else {
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "the file of rank %d lists a group that rank %d is in, the file of rank %d "
 		       "does not: groups that files list are not used, but inferred",
-		       lister(a, set), rank, rank);
+		       first[set].rank, rank, rank);
 		a->n_listed = 0;
-		goto out;
 	}
-	PL_TRY(spread(a, err));
-	rc = use_sole(a, err);
 out:
-	pl_intern_fini(&ranks);
-	pl_intern_fini(&pairs);
-	pl_free(who);
+	pl_free(first);
 	return rc;
 }
 
@@ -308,23 +275,12 @@ struct relabel {
 	uint32_t *found;	/* scratch */
 };
 
-/* How many of the ranks v[0..n) are in the input. */
-static uint32_t count_present(const struct pl_align *a, const int32_t *v, uint32_t n)
-{
-	uint32_t present = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		present +=
-			pl_intern_find(&a->rank_seen, (const char *)&v[i], sizeof(v[i])) != PL_NONE;
-	return present;
-}
-
 /* The streams of a listed set with the number of stream i, which do the same, into x->found; how
  * many, 0 if a rank in the input has none. *common: those of the group of stream i. */
 static uint32_t listed_streams(const struct relabel *x, uint32_t i, pl_id set, uint32_t *common)
 {
 	const struct pl_stream *v = x->v;
-	uint32_t n, found = 0;
+	uint32_t n, found = 0, present = 0;
 	const int32_t *ranks = pl_clock_listed_ranks(x->a, set, &n);
 
 	*common = 0;
@@ -337,7 +293,9 @@ static uint32_t listed_streams(const struct relabel *x, uint32_t i, pl_id set, u
 		x->found[found++] = k;
 		*common += v[k].group == v[i].group;
 	}
-	return found == count_present(x->a, ranks, n) ? found : 0;
+	for (uint32_t k = 0; k < n; k++)
+		present += pl_clock_has_rank(x->a, ranks[k]);
+	return found == present ? found : 0;
 }
 
 static void make_group(struct relabel *x, uint32_t n)

@@ -159,23 +159,21 @@ static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s,
 static int split_ranks(struct matcher *k, const struct sorted *v, uint32_t n, bool rooted,
 		       uint32_t *ranks, struct pl_err *err)
 {
-	struct pl_seq *s = NULL;
+	uint32_t at = 0;
 	int rc = 0;
 
 	*ranks = 0;
-	for (uint32_t i = 0, at = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const struct pl_comm *e = &k->a->ev[v[i].ev];
 
 		if (!rooted && e->coll_is & PL_COLL_ROOTED)
 			continue;
-		k->ev[at] = v[i].ev;
-		if (!s || s->rank != e->rank) {
+		if (!*ranks || k->s[*ranks - 1].rank != e->rank) {
 			PL_TRY(pl_grow(&k->s, &k->cap, *ranks + 1u, sizeof(*k->s), err));
-			s = &k->s[(*ranks)++];
-			*s = (struct pl_seq){ k->ev + at, 0, e->rank, NULL };
+			k->s[(*ranks)++] = (struct pl_seq){ k->ev + at, 0, e->rank, NULL };
 		}
-		s->n++;
-		at++;
+		k->s[*ranks - 1].n++;
+		k->ev[at++] = v[i].ev;
 	}
 out:
 	return rc;

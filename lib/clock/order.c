@@ -145,7 +145,7 @@ static int parts_by_stream(const struct pl_align *a, const struct pl_seq *s, uin
 {
 	const struct pl_comm_stream **v;
 	size_t at = 0;
-	int rc = pl_alloc(&v, a->comm_stream_key.n, sizeof(*v), err);
+	int rc = pl_alloc(&v, total(s, n) + 1, sizeof(*v), err);
 
 	*parts = 0;
 	for (uint32_t j = 0; j < n && rc >= 0 && *parts != 1; j++) {
@@ -293,22 +293,18 @@ static int put_matches(struct pl_align *a, uint32_t group, struct ordering *w, u
 		       struct pl_err *err)
 {
 	size_t all = total(w->s, w->parts * w->n);
-	uint32_t *first = NULL, *ev = NULL; /* of each match: its first event in ev */
+	uint32_t *first, *ev;
 	int rc;
 
 	PL_TRY(pl_arena_array(&w->mem, &ev, all + 1, sizeof(*ev), err));
-	PL_TRY(pl_alloc(&first, w->n_matches + 2u, sizeof(*first), err));
+	PL_TRY(pl_arena_array(&w->mem, &first, w->n_matches + 1u, sizeof(*first), err));
+	pl_clock_sort_by_key(w->match, all, w->n_matches, ev, first);
 	for (size_t i = 0; i < all; i++)
-		first[w->match[i] + 2]++;
-	for (uint32_t m = 0; m < w->n_matches; m++)
-		first[m + 2] += first[m + 1];
-	for (size_t i = 0; i < all; i++)
-		ev[first[w->match[i] + 1]++] = w->ev[i];
+		ev[i] = w->ev[ev[i]];
 	for (uint32_t m = 0; m < w->n_matches; m++)
 		PL_TRY(pl_clock_add_match(a, group, flags, ev + first[m], first[m + 1] - first[m],
 					  err));
 out:
-	pl_free(first);
 	return rc;
 }
 

@@ -43,7 +43,7 @@ static int64_t place_of(const struct pl_align *a, const struct pl_seg_rank *r)
 /* The first segment of the file that segment `seg` continues. */
 static uint32_t begins(const struct pl_align *a, uint32_t seg)
 {
-	while (seg && a->note[seg].continues)
+	while (seg && a->seg[seg].continues)
 		seg--;
 	return seg;
 }
@@ -71,25 +71,24 @@ static int number(const struct pl_align *a, struct span *v, size_t n, struct pl_
 	pl_ns until = 0;
 	int rc = pl_alloc(&end, a->n_segs + 1, sizeof(*end), err);
 
-	for (size_t i = 0; rc >= 0 && i < a->n_segs; i++)
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < a->n_segs; i++)
 		end[i] = INT64_MIN;
-	for (size_t i = 0; rc >= 0 && i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		pl_ns *e = &end[begins(a, a->sr[v[i].sr].seg)];
 
 		*e = pl_max_i64(*e, v[i].last);
 	}
-	for (size_t i = 0; rc >= 0 && i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
+		bool first = !i || v[i].place != v[i - 1].place;
 		pl_ns last = end[begins(a, a->sr[v[i].sr].seg)];
 
-		if (i && v[i].place == v[i - 1].place) {
-			v[i].recording = v[i - 1].recording + (v[i].first > until);
-			until = pl_max_i64(until, last);
-		} else {
-			until = last;
-		}
+		v[i].recording = first ? 0 : v[i - 1].recording + (v[i].first > until);
+		until = first ? last : pl_max_i64(until, last);
 	}
 	pl_free(end);
-	return rc;
+	return 0;
 }
 
 /* "a.json and 3 others" */
@@ -112,7 +111,7 @@ static void describe(const struct pl_align *a, const struct span *v, size_t n, c
 /* Say or refuse that v[0..n), of one place, is of several recordings. */
 static int several(const struct pl_align *a, const struct span *v, size_t n, struct pl_err *err)
 {
-	char first[128], second[128], later[24];
+	char first[128], second[128], later[24], text[400];
 	size_t k = 0, m;
 	pl_ns end = INT64_MIN;
 
@@ -123,17 +122,15 @@ static int several(const struct pl_align *a, const struct span *v, size_t n, str
 	describe(a, v, k, first, sizeof(first));
 	describe(a, v + k, m - k, second, sizeof(second));
 	pl_fmt_ns(later, sizeof(later), pl_sub_sat(v[k].first, end));
-	if (a->o.duplicates == PL_DUP_KEEP) {
-		pl_say(a->o.log, PL_LOG_NOTE,
-		       "%u recordings: %s; %s after its end: %s%s, used as one",
-		       v[n - 1].recording + 1, first, later, second, m < n ? " ..." : "");
-		return 0;
-	}
-	return pl_fail(
-		err, PL_EDATA,
-		"these are %u recordings: %s; %s after its end: %s%s: give the files of one, "
-		"or choose --duplicates=newest, first or keep",
-		v[n - 1].recording + 1, first, later, second, m < n ? " ..." : "");
+	snprintf(text, sizeof(text), "%u recordings: %s; %s after its end: %s%s",
+		 v[n - 1].recording + 1, first, later, second, m < n ? " ..." : "");
+	if (a->o.duplicates != PL_DUP_KEEP)
+		return pl_fail(err, PL_EDATA,
+			       "these are %s: give the files of one, or choose "
+			       "--duplicates=newest, first or keep",
+			       text);
+	pl_say(a->o.log, PL_LOG_NOTE, "%s, used as one", text);
+	return 0;
 }
 
 /* Leave out segments of other recordings than the requested one, then ranks that are present twice.
@@ -141,26 +138,22 @@ static int several(const struct pl_align *a, const struct span *v, size_t n, str
 static int choose(struct pl_align *a, const struct span *v, size_t n, struct pl_err *err)
 {
 	bool newest = a->o.duplicates == PL_DUP_NEWEST;
-	uint32_t wanted = newest ? v[n - 1].recording : 0;
-	uint32_t least = PL_NONE;
+	const struct span *wanted = &v[newest ? n - 1 : 0];
 	struct pl_intern ranks = { 0 };
 	uint32_t *file = NULL; /* by number in ranks */
 	size_t cap = 0;
 	int rc = 0;
 
-	for (size_t i = 0; !newest && i < n; i++) /* the first is that of the first input */
-		if (a->sr[v[i].sr].seg < least) {
-			least = a->sr[v[i].sr].seg;
-			wanted = v[i].recording;
-		}
+	for (size_t i = 0; !newest && i < n; i++) /* that of the first input */
+		wanted = a->sr[v[i].sr].seg < a->sr[wanted->sr].seg ? &v[i] : wanted;
 	for (size_t k = 0; k < n; k++) {
 		const struct span *s = &v[newest ? n - 1 - k : k];
 		const struct pl_seg_rank *r = &a->sr[s->sr];
 		size_t before = ranks.n;
 		pl_id id;
 
-		if (s->recording != wanted) {
-			a->dropped[r->seg] = true;
+		if (s->recording != wanted->recording) {
+			a->seg[r->seg].dropped = true;
 			continue;
 		}
 		PL_TRY(pl_intern_add(&ranks, (const char *)&r->rank, sizeof(r->rank), &id, err));
@@ -168,7 +161,7 @@ static int choose(struct pl_align *a, const struct span *v, size_t n, struct pl_
 		if (ranks.n > before)
 			file[id] = begins(a, r->seg);
 		else if (file[id] != begins(a, r->seg))
-			a->dropped[r->seg] = true;
+			a->seg[r->seg].dropped = true;
 	}
 out:
 	pl_intern_fini(&ranks);
@@ -180,42 +173,41 @@ out:
 static int forget(struct pl_align *a, struct pl_err *err)
 {
 	uint32_t *to = NULL; /* places of a->sr */
-	size_t k = 0;
+	size_t n[4] = { 0 };
 	int rc;
 
 	PL_TRY(pl_alloc(&to, a->n_sr + 1, sizeof(*to), err));
 	for (uint32_t i = 0; i < a->n_sr; i++) {
-		to[i] = (uint32_t)k;
-		if (!a->dropped[a->sr[i].seg])
-			a->sr[k++] = a->sr[i];
+		to[i] = (uint32_t)n[0];
+		if (!a->seg[a->sr[i].seg].dropped)
+			a->sr[n[0]++] = a->sr[i];
 	}
-	a->n_sr = k;
-	k = 0;
 	for (size_t i = 0; i < a->n; i++) {
-		if (a->dropped[a->ev[i].seg])
-			continue;
-		a->ev[k] = a->ev[i];
-		a->ev[k].clock = to[a->ev[k].clock];
-		k++;
+		a->ev[n[1]] = a->ev[i];
+		a->ev[n[1]].clock = to[a->ev[i].clock];
+		n[1] += !a->seg[a->ev[n[1]].seg].dropped;
 	}
-	a->n = k;
-	k = 0;
 	for (size_t i = 0; i < a->n_msg; i++)
-		if (!a->dropped[a->msg[i].seg])
-			a->msg[k++] = a->msg[i];
-	a->n_msg = k;
-	k = 0;
+		if (!a->seg[a->msg[i].seg].dropped)
+			a->msg[n[2]++] = a->msg[i];
 	for (size_t i = 0; i < a->n_listed; i++)
-		if (!a->dropped[a->listed[i].seg])
-			a->listed[k++] = a->listed[i];
-	a->n_listed = k;
-	for (uint32_t i = 0; i < a->n_segs; i++) {
-		if (!a->dropped[i])
+		if (!a->seg[a->listed[i].seg].dropped)
+			a->listed[n[3]++] = a->listed[i];
+	a->n_sr = n[0];
+	a->n = n[1];
+	a->n_msg = n[2];
+	a->n_listed = n[3];
+	for (uint32_t i = 0, left = 0; i < a->n_segs; i++) {
+		a->seg[i].number = left;
+		left += !a->seg[i].dropped;
+		if (!a->seg[i].dropped)
 			continue;
 		a->rep->dropped++;
 		pl_say(a->o.log, PL_LOG_WARN, "segment %u (%s) is left out", i,
 		       pl_clock_source(a, i));
 	}
+	pl_intern_reset(&a->rank_seen);
+	rc = pl_clock_note_ranks(a, 0, err);
 out:
 	pl_free(to);
 	return rc;

@@ -147,7 +147,7 @@ int64_t pl_median_mean_i64(int64_t *v, size_t n)
 	if (n % 2)
 		return low;
 	high = select_i64(v, n, n / 2);
-	return low + (high - low) / 2;
+	return low + pl_sub_sat(high, low) / 2;
 }
 
 double pl_median_double(double *v, size_t n)

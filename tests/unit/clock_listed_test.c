@@ -154,6 +154,37 @@ static void check_unusable(void)
 #define LOWER "{\"pg_name\":\"1\",\"ranks\":[0,1]}"
 #define UPPER "{\"pg_name\":\"2\",\"ranks\":[2,3]}"
 
+/* A first run of four ranks is left out. What counts as the group of all is that of the two ranks
+ * of the second run. */
+static void check_left_out(void)
+{
+	static const struct job j = { .own = NULL };
+	static const char *const second[] = { "{\"pg_name\":\"1\",\"ranks\":[0,5]}",
+					      "{\"pg_name\":\"2\",\"ranks\":[1,6]}" };
+	struct pl_align *a = new_align(PL_CLOCK_ONE, PL_DUP_NEWEST, false);
+	struct result x;
+	int rc = 0;
+
+	for (int k = 0; k < RANKS + 2; k++) {
+		struct ev e[MANY];
+		char text[512], file[16];
+
+		make(&j, k % RANKS, e);
+		snprintf(file, sizeof(file), "file%d", k);
+		for (int i = 0; i < MANY; i++)
+			e[i].ts += k < RANKS ? 0 : 100000000000;
+		snprintf(text, sizeof(text), "{\"world_size\":4,\"pg_config\":[" ALL "%s%s]}",
+			 k < RANKS ? "" : ",", k < RANKS ? "" : second[k % RANKS]);
+		header = text;
+		rc |= feed(a, k % RANKS, "host", file, e, MANY, NULL);
+	}
+	header = NULL;
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0 && x.r.dropped == 4, "the first run is left out");
+	is_str(groups(&x), "inferred0:0,1?", "... and its ranks are not missed");
+	done(a, &x);
+}
+
 int main(void)
 {
 	struct job j = { .header = EVERY(WORLD "[" ALL "]}") };
@@ -188,5 +219,6 @@ int main(void)
 	j = (struct job){ .header = { WORLD "[" LOWER "]}", WORLD "[" LOWER "]}",
 				      WORLD "[" UPPER "]}", WORLD "[" UPPER "]}" } };
 	check("two groups, each listed", &j, "1:0,1 2:2,3", 0, NULL);
+	check_left_out();
 	return done_testing();
 }
