@@ -24,17 +24,14 @@ int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err)
 {
 	void *p = n > SIZE_MAX / size ? NULL : pl_malloc(n * size);
 
-	if (!p)
-		return pl_fail(err, PL_ENOMEM, "out of memory (%zu x %zu bytes)", n, size);
 	memcpy(array, &p, sizeof(p));
-	return 0;
+	return p ? 0 : pl_fail(err, PL_ENOMEM, "out of memory (%zu x %zu bytes)", n, size);
 }
 
 struct each {
 	struct gb *b;
-	int (*fn)(struct gb *b, uint32_t i, struct pl_err *err);
+	void (*fn)(struct gb *b, uint32_t i, struct pl_err *err);
 	uint32_t i;
-	int rc;
 	struct pl_err err;
 };
 
@@ -42,85 +39,83 @@ static void run_each(void *arg)
 {
 	struct each *e = arg;
 
-	e->rc = e->fn(e->b, e->i, &e->err);
+	e->fn(e->b, e->i, &e->err);
 }
 
-int pl_derive_each(struct gb *b, uint32_t n, int (*fn)(struct gb *, uint32_t, struct pl_err *),
-		   struct pl_err *err)
+void pl_derive_each(struct gb *b, uint32_t n, void (*fn)(struct gb *, uint32_t, struct pl_err *))
 {
 	struct pl_queue *q = NULL;
 	struct each *job;
-	int rc = pl_alloc(&job, n, sizeof(*job), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	q = pl_queue_new(b->o->pool, (int)pl_min_size(n, INT_MAX), err);
-	rc = q ? 0 : err->code;
+	PL_TRY(pl_alloc(&job, n, sizeof(*job), b->err));
+	q = pl_queue_new(b->o->pool, (int)pl_min_size(n, INT_MAX), b->err);
 	for (uint32_t i = 0; q && i < n; i++) {
 		job[i] = (struct each){ .b = b, .fn = fn, .i = i };
 		pl_queue_put(q, run_each, &job[i]);
 	}
 	while (q && pl_queue_get(q))
 		;
-	for (uint32_t i = 0; i < n && rc >= 0; i++) {
-		rc = job[i].rc;
-		if (rc < 0)
-			*err = job[i].err;
-	}
+	for (uint32_t i = 0; i < n && !b->err->code; i++)
+		*b->err = job[i].err;
+out:
 	pl_queue_free(q);
 	pl_free(job);
-	return rc;
 }
 
-int pl_derive_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err)
+uint32_t pl_derive_node(struct gb *b, const struct node *n)
 {
-	int rc;
+	uint32_t id = (uint32_t)b->n_nodes;
 
 	if (b->n_nodes >= PL_NONE - 1)
-		return pl_fail(err, PL_ELIMIT, "more than %u nodes", PL_NONE - 1);
-	rc = pl_grow(&b->node, &b->cap_nodes, b->n_nodes + 1, sizeof(*b->node), err);
-	if (rc < 0)
-		return rc;
-	b->node[b->n_nodes] = *n;
-	b->node[b->n_nodes].flags &= (uint8_t)~NODE_OWN;
+		pl_fail(b->err, PL_ELIMIT, "more than %u nodes", PL_NONE - 1);
+	if (b->n_nodes >= PL_NONE - 1 ||
+	    !pl_derive_grow(b->err, &b->node, &b->cap_nodes, b->n_nodes + 1, sizeof(*b->node)))
+		id = 0;
+	else
+		b->n_nodes++;
+	b->node[id] = *n;
+	b->node[id].flags &= (uint8_t)~NODE_OWN;
 	if (n->role == PL_RO_ARRIVE && n->res != PL_NONE)
 		b->ri[n->res].comm = true;
-	*id = (uint32_t)b->n_nodes++;
-	return 0;
+	return id;
 }
 
-int pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type, struct pl_err *err)
+void pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type)
 {
-	int rc;
-
 	if (src == PL_NONE || dst == PL_NONE || src == dst)
-		return 0;
+		return;
 	if (type == PL_E_SEQ && src + 1 == dst) {
 		b->node[dst].flags |= NODE_FOLLOWS;
-		return 0;
+		return;
 	}
-	rc = pl_grow(&b->edge, &b->cap_edges, b->n_edges + 1, sizeof(*b->edge), err);
-	if (rc < 0)
-		return rc;
-	b->edge[b->n_edges++] = (struct edge){ src, dst, (uint8_t)type };
+	PL_DERIVE_ADD(b->err, b->edge, b->n_edges, b->cap_edges,
+		      (struct edge){ src, dst, (uint8_t)type });
 	if (PL_E_TYPE(type) == PL_E_WAIT)
 		b->node[dst].flags |= NODE_WAITS;
-	return 0;
 }
 
-int pl_derive_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err)
+uint32_t pl_derive_resource(struct gb *b, const struct pl_resource *r, uint32_t rank_index)
+{
+	struct pl_graph *g = b->g;
+
+	if (!pl_derive_grow(b->err, &b->ri, &b->cap_ri, g->n_res + 1, sizeof(*b->ri)) ||
+	    !pl_derive_grow(b->err, &g->res, &g->cap_res, g->n_res + 1, sizeof(*g->res)))
+		return PL_NONE;
+	b->ri[g->n_res] = (struct resinfo){ .rank_index = rank_index };
+	g->res[g->n_res] = *r;
+	return (uint32_t)g->n_res++;
+}
+
+pl_id pl_derive_str(struct gb *b, uint32_t seg, pl_id id)
 {
 	const struct pl_intern *s = &b->t->seg[seg]->seg.str;
-	int rc = 0;
 
-	if (id >= s->n) {
-		*out = PL_NONE;
-		return 0;
-	}
+	if (id >= s->n)
+		return PL_NONE;
 	if (b->seg[seg].str[id] == PL_NONE)
-		rc = pl_intern_add(&b->g->str, s->str[id], s->len[id], &b->seg[seg].str[id], err);
-	*out = b->seg[seg].str[id];
-	return rc;
+		b->seg[seg].str[id] = pl_derive_intern(b->err, &b->g->str, s->str[id], s->len[id]);
+	return b->seg[seg].str[id];
 }
 
 static bool same_attr(const struct attr *x, const struct attr *y)
@@ -129,39 +124,26 @@ static bool same_attr(const struct attr *x, const struct attr *y)
 	return true PL_NODE_OPTIONAL_COLUMNS(SAME);
 }
 
-int pl_derive_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err)
+uint32_t pl_derive_attr(struct gb *b, const struct attr *a)
 {
-	int rc;
-
-	*id = 0;
 	if (same_attr(a, &b->attr[0]))
 		return 0;
-	if (!same_attr(a, &b->attr[b->n_attrs - 1])) {
-		rc = pl_grow(&b->attr, &b->cap_attrs, b->n_attrs + 1, sizeof(*b->attr), err);
-		if (rc < 0)
-			return rc;
-		b->attr[b->n_attrs++] = *a;
-	}
-	*id = (uint32_t)b->n_attrs - 1;
-	return 0;
+	if (!same_attr(a, &b->attr[b->n_attrs - 1]))
+		PL_DERIVE_ADD(b->err, b->attr, b->n_attrs, b->cap_attrs, *a);
+	return (uint32_t)b->n_attrs - 1;
 }
 
-int pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer,
-			struct pl_err *err)
+void pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer)
 {
-	int rc = 0;
-
-	for (uint32_t i = first; first != PL_NONE && i <= last && rc == 0; i++) {
+	for (uint32_t i = first; first != PL_NONE && i <= last; i++) {
 		struct attr a = b->attr[b->node[i].attr];
 
 		a.layer = layer;
-		rc = pl_derive_attr(b, &a, &b->node[i].attr, err);
+		b->node[i].attr = pl_derive_attr(b, &a);
 	}
-	return rc;
 }
 
-int pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id module, uint32_t work,
-			  struct pl_err *err)
+void pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id module, uint32_t work)
 {
 	struct attr a;
 
@@ -171,20 +153,17 @@ int pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id mod
 	if (work != PL_NONE && pl_derive_may_work(n) && n->work == PL_NONE)
 		n->work = work;
 	if (module == PL_NONE || b->attr[n->attr].module != PL_NONE)
-		return 0;
+		return;
 	a = b->attr[n->attr];
 	a.module = module;
-	return pl_derive_attr(b, &a, &n->attr, err);
+	n->attr = pl_derive_attr(b, &a);
 }
 
-int pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, uint8_t phase, pl_id module,
-			  uint32_t work, struct pl_err *err)
+void pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, uint8_t phase, pl_id module,
+			   uint32_t work)
 {
-	int rc = 0;
-
-	for (uint32_t i = first; first != PL_NONE && i <= last && rc == 0; i++)
-		rc = pl_derive_add_context(b, &b->node[i], phase, module, work, err);
-	return rc;
+	for (uint32_t i = first; first != PL_NONE && i <= last; i++)
+		pl_derive_add_context(b, &b->node[i], phase, module, work);
 }
 
 static int32_t small(const int64_t *col, uint32_t ev)
@@ -192,20 +171,19 @@ static int32_t small(const int64_t *col, uint32_t ev)
 	return !col || col[ev] < -1 || col[ev] > INT32_MAX ? -1 : (int32_t)col[ev];
 }
 
-int pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, struct node *n,
-		      struct pl_err *err)
+struct node pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
-	int rc;
-
-	*n = (struct node){
+	struct node n = {
 		.start = op->start,
 		.dur = op->end - op->start,
 		.type = PL_N_OP,
 		.kind = e->kind[op->ev],
 		.res = res,
+		.name = pl_derive_str(b, op->seg, e->name[op->ev]),
 		.step = -1,
 	};
+
 	if ((bytes && e->bytes) || e->mb || e->chunk || e->layer || e->peer) {
 		struct attr a = GB_NO_ATTR;
 
@@ -215,14 +193,12 @@ int pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool byte
 		a.peer = small(e->peer, op->ev);
 		if (bytes && e->bytes && e->bytes[op->ev] != INT64_MIN)
 			a.bytes = e->bytes[op->ev];
-		if ((rc = pl_derive_attr(b, &a, &n->attr, err)) < 0)
-			return rc;
+		n.attr = pl_derive_attr(b, &a);
 	}
-	return pl_derive_str(b, op->seg, e->name[op->ev], &n->name, err);
+	return n;
 }
 
-/* ---- the whole
- * -------------------------------------------------------------------------------------- */
+/* ---- memory that is not needed any more ------------------------------------------------------ */
 
 void pl_derive_freed(struct gb *b, size_t bytes)
 {
@@ -296,10 +272,7 @@ static void pl_derive_fini(struct gb *b)
 	pl_intern_fini(&b->link_key);
 	pl_derive_names_fini(&b->names);
 	pl_intern_fini(&b->work.event);
-	pl_intern_fini(&b->work.text);
 	pl_free(b->work.of_event);
-	pl_free(b->work.of_text);
-	pl_buf_fini(&b->work.key);
 	pl_derive_work_fini(&b->work.rows);
 	pl_free(b->link);
 	pl_free(b->message);
@@ -307,66 +280,54 @@ static void pl_derive_fini(struct gb *b)
 	pl_derive_drop_tensors(b);
 	pl_derive_drop_memory(b);
 	pl_free(b->step_shape);
+	pl_free(b->step_shows);
 	pl_free(b->node);
 	pl_free(b->edge);
 	pl_free(b->attr);
 }
 
-static int check_ranks(const struct gb *b, struct pl_err *err)
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static void check_ranks(const struct gb *b)
 {
 	if (b->n_ranks > 1 && !b->t->merged)
-		return pl_fail(
-			err, PL_EDATA,
+		pl_fail(b->err, PL_EDATA,
 			"the trace has %zu ranks and was not merged; pipe it through merge first",
 			b->n_ranks);
-	if (!b->g->n_res)
-		return pl_fail(
-			err, PL_EDATA,
+	else if (!b->g->n_res)
+		pl_fail(b->err, PL_EDATA,
 			"the trace has no operations (host operators, kernels, communication)");
-	return 0;
 }
 
-static int clamp_outliers(struct pl_trace *t, const struct pl_log *log, struct pl_err *err)
+static void clamp_outliers(struct gb *b)
 {
-	uint64_t wild;
-	int rc = pl_trace_clamp_outliers(t, &wild, err);
+	uint64_t changed;
 
-	if (rc >= 0 && wild)
-		pl_say(log, PL_LOG_WARN,
+	if (pl_trace_clamp_outliers(b->t, &changed, b->err) >= 0 && changed)
+		pl_say(b->o->log, PL_LOG_WARN,
 		       "%llu events lie years from the rest, or last for years: they get the "
 		       "nearest time of the others, and no duration",
-		       (unsigned long long)wild);
-	return rc;
+		       (unsigned long long)changed);
 }
 
-/* Lists of segments: those whose first (or last) rank is this one. */
-struct seglist {
-	uint32_t *head, *next; /* by rank; by segment; PL_NONE ends a list */
-};
-
-static int list_segments(const struct gb *b, bool last, struct seglist *l, struct pl_err *err)
+/* Which ranks have resources in the segment: the first and the last; one without is of the first
+ * rank. */
+static void find_ranks(const struct gb *b, uint32_t seg)
 {
-	int rc;
+	struct seginfo *x = &b->seg[seg];
 
-	PL_TRY(pl_alloc(&l->head, b->n_ranks, sizeof(*l->head), err));
-	PL_TRY(pl_alloc(&l->next, b->t->n_segs, sizeof(*l->next), err));
-	memset(l->head, 0xff, b->n_ranks * sizeof(*l->head));
-	for (uint32_t i = b->t->n_segs; i-- > 0;) {
-		uint32_t rank = PL_NONE;
+	x->first_rank = PL_NONE;
+	for (uint32_t k = 0; k < b->t->seg[seg]->seg.n_tracks; k++) {
+		uint32_t r =
+			x->track_res[k] == PL_NONE ? PL_NONE : b->ri[x->track_res[k]].rank_index;
 
-		for (uint32_t k = 0; k < b->t->seg[i]->seg.n_tracks; k++) {
-			uint32_t res = b->seg[i].track_res[k];
-			uint32_t r = res == PL_NONE ? PL_NONE : b->ri[res].rank_index;
-
-			if (r != PL_NONE && (rank == PL_NONE || (last ? r > rank : r < rank)))
-				rank = r;
-		}
-		rank = rank == PL_NONE ? 0 : rank;
-		l->next[i] = l->head[rank];
-		l->head[rank] = i;
+		if (r == PL_NONE)
+			continue;
+		x->first_rank = x->first_rank < r ? x->first_rank : r;
+		x->last_rank = x->last_rank > r ? x->last_rank : r;
 	}
-out:
-	return rc;
+	if (x->first_rank == PL_NONE)
+		x->first_rank = 0;
 }
 
 /* Does a later part of the builder read the events of this segment? Recorded allocations and
@@ -385,10 +346,8 @@ static bool needed_later(const struct gb *b, uint32_t seg)
 }
 
 /* Free what only the rank's own nodes needed: its events and the operations of its threads. */
-static void drop_rank(struct gb *b, struct rankinfo *rk, const struct seglist *last)
+static void drop_rank(struct gb *b, struct rankinfo *rk)
 {
-	size_t rank = (size_t)(rk - b->rank);
-
 	if (!rk->n_sync) {
 		FREE(rk->context);
 		FREE(rk->by_corr);
@@ -397,72 +356,76 @@ static void drop_rank(struct gb *b, struct rankinfo *rk, const struct seglist *l
 	for (size_t k = 0; k < rk->n_res && !rk->comm_threads && !b->has_memory; k++)
 		if (b->ri[rk->res[k]].thread)
 			pl_derive_drop_ops(b, &b->ri[rk->res[k]]);
-	for (uint32_t seg = last->head[rank]; seg != PL_NONE; seg = last->next[seg])
-		if (!needed_later(b, seg))
+	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
+		if (b->seg[seg].last_rank == rk - b->rank && !needed_later(b, seg))
 			drop_segment(b, seg);
 	pl_derive_freed(b, 0);
 }
 
 /* The nodes of each rank, and the edges between them. The events of a rank are freed before the
  * next rank, because a large job has more of them than of nodes. */
-static int make_nodes(struct gb *b, struct pl_err *err)
+static void make_nodes(struct gb *b)
 {
-	struct seglist first = { NULL, NULL }, last = { NULL, NULL };
-	int rc;
-
-	PL_TRY(list_segments(b, false, &first, err));
-	PL_TRY(list_segments(b, true, &last, err));
-	for (size_t r = 0; r < b->n_ranks; r++) {
+	for (uint32_t i = 0; i < b->t->n_segs; i++)
+		find_ranks(b, i);
+	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++) {
 		struct rankinfo *rk = &b->rank[r];
 
-		for (uint32_t i = first.head[r]; i != PL_NONE; i = first.next[i])
-			PL_TRY(pl_derive_fill_segment(b, i, err));
+		for (uint32_t i = 0; i < b->t->n_segs && !b->err->code; i++)
+			if (b->seg[i].first_rank == r)
+				pl_derive_fill_segment(b, i);
+		if (b->err->code)
+			return;
 		pl_derive_order_ops(b, rk);
-		PL_TRY(pl_derive_host(b, rk, err));
-		PL_TRY(pl_derive_device(b, rk, err));
-		PL_TRY(pl_derive_collect_tensors(b, rk, err));
-		drop_rank(b, rk, &last);
+		pl_derive_host(b, rk);
+		if (b->err->code)
+			return;
+		pl_derive_device(b, rk);
+		pl_derive_collect_tensors(b, rk);
+		drop_rank(b, rk);
 	}
-	pl_derive_freed(b, 0);
-out:
-	pl_free(first.head);
-	pl_free(first.next);
-	pl_free(last.head);
-	pl_free(last.next);
-	return rc;
+}
+
+static void begin(struct gb *b)
+{
+	static const struct attr none = GB_NO_ATTR;
+	struct pl_intern *str = &b->g->str;
+	int rc;
+
+	PL_TRY(pl_alloc(&b->seg, b->t->n_segs, sizeof(*b->seg), b->err));
+	PL_DERIVE_ADD(b->err, b->attr, b->n_attrs, b->cap_attrs, none);
+	pl_derive_gather(b);
+	if (!b->err->code)
+		check_ranks(b);
+	if (!b->err->code)
+		pl_derive_steps(b);
+	b->s_gap = pl_derive_intern_text(b->err, str, "host gap");
+	b->s_begin = pl_derive_intern_text(b->err, str, "step begin");
+	b->s_end = pl_derive_intern_text(b->err, str, "step end");
+	b->s_rendezvous = pl_derive_intern_text(b->err, str, "rendezvous");
+out:;
 }
 
 int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct pl_graph *g,
 		    struct pl_err *err)
 {
-	struct gb b = { .t = t, .g = g, .o = o };
+	static void (*const part[])(struct gb * b) = {
+		clamp_outliers,		begin,
+		pl_derive_ranges,	make_nodes,
+		pl_derive_tables,	pl_derive_comm,
+		pl_derive_threads,	pl_derive_waits,
+		pl_derive_link_latency, pl_derive_find_tensors,
+		pl_derive_find_memory,	drop_segments,
+		pl_derive_cut,
+	};
+	struct pl_err own = { 0 };
+	struct gb b = { .t = t, .g = g, .o = o, .err = err ? err : &own };
 	int rc;
 
 	pl_graph_init(g);
-	PL_TRY(clamp_outliers(t, o->log, err));
-	PL_TRY(pl_alloc(&b.seg, t->n_segs, sizeof(*b.seg), err));
-	PL_TRY(pl_grow(&b.attr, &b.cap_attrs, 1, sizeof(*b.attr), err));
-	b.attr[b.n_attrs++] = GB_NO_ATTR;
-	PL_TRY(pl_derive_gather(&b, err));
-	PL_TRY(check_ranks(&b, err));
-	PL_TRY(pl_derive_steps(&b, err));
-	PL_TRY(pl_intern_add(&g->str, "host gap", 8, &b.s_gap, err));
-	PL_TRY(pl_intern_add(&g->str, "step begin", 10, &b.s_begin, err));
-	PL_TRY(pl_intern_add(&g->str, "step end", 8, &b.s_end, err));
-	PL_TRY(pl_intern_add(&g->str, "rendezvous", 10, &b.s_rendezvous, err));
-	PL_TRY(pl_derive_ranges(&b, err));
-	PL_TRY(make_nodes(&b, err));
-	PL_TRY(pl_derive_tables(&b, err));
-	PL_TRY(pl_derive_comm(&b, err));
-	PL_TRY(pl_derive_threads(&b, err));
-	PL_TRY(pl_derive_waits(&b, err));
-	PL_TRY(pl_derive_link_latency(&b, err));
-	PL_TRY(pl_derive_find_tensors(&b, err));
-	PL_TRY(pl_derive_find_memory(&b, err));
-	drop_segments(&b);
-	PL_TRY(pl_derive_cut(&b, err));
-	rc = 0;
-out:
+	for (size_t i = 0; i < PL_LEN(part) && !b.err->code; i++)
+		part[i](&b);
+	rc = b.err->code;
 	pl_derive_fini(&b);
 	pl_derive_freed(&b, 2 * b.n_nodes * sizeof(uint32_t));
 	if (rc == 0)

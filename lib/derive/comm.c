@@ -26,46 +26,21 @@
 #define TWIN_NS	 1000
 #define EARLY_NS 50000 /* clocks are aligned better than this */
 
-static int copy_groups(struct gb *b, struct pl_err *err)
+static void copy_groups(struct gb *b)
 {
 	const struct pl_merge *m = &b->t->merge;
-	struct pl_graph *g = b->g;
-	int rc;
 
-	for (uint32_t i = 0; i < m->n_groups; i++) {
-		const struct pl_group *from = &m->group[i];
-		struct pl_ggroup *to;
-
-		if ((rc = pl_grow(&g->group, &g->cap_groups, g->n_groups + 1, sizeof(*g->group),
-				  err)) < 0 ||
-		    (rc = pl_grow(&g->group_rank, &g->cap_group_ranks, g->n_group_ranks + from->n,
-				  sizeof(*g->group_rank), err)) < 0)
-			return rc;
-		to = &g->group[g->n_groups++];
-		*to = (struct pl_ggroup){ .flags = from->flags,
-					  .rank = (uint32_t)g->n_group_ranks,
-					  .n = from->n };
-		if (from->n)
-			memcpy(g->group_rank + g->n_group_ranks, from->rank,
-			       from->n * sizeof(*from->rank));
-		g->n_group_ranks += from->n;
-		rc = pl_intern_add(&g->str, from->name ? from->name : "",
-				   from->name ? strlen(from->name) : 0, &to->name, err);
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
+	for (uint32_t i = 0; i < m->n_groups; i++)
+		pl_derive_put_group(b->g, m->group[i].name ? m->group[i].name : "",
+				    m->group[i].flags, m->group[i].rank, 0, m->group[i].n, b->err);
 }
 
-int pl_derive_add_arrival(struct gb *b, const struct op *op, struct pl_err *err)
+void pl_derive_add_arrival(struct gb *b, const struct op *op)
 {
 	struct seginfo *x = &b->seg[op->seg];
-	int rc =
-		pl_grow(&x->arrival, &x->cap_arrivals, x->n_arrivals + 1, sizeof(*x->arrival), err);
 
-	if (rc == 0)
-		x->arrival[x->n_arrivals++] = (struct arrival){ op->ev, op->node };
-	return rc;
+	PL_DERIVE_ADD(b->err, x->arrival, x->n_arrivals, x->cap_arrivals,
+		      (struct arrival){ op->ev, op->node });
 }
 
 PL_COMPARATOR(by_event, struct arrival, event);
@@ -79,7 +54,7 @@ uint32_t pl_derive_arrival(const struct gb *b, const struct pl_member *m)
 	return i < n && x->arrival[i].event == m->event ? x->arrival[i].node : PL_NONE;
 }
 
-/* Another communication of the same rank with the same span? Marked in `flags` scratch before. */
+/* Marks the communications of a rank that have the same span as another one of the rank. */
 static void find_twins(struct gb *b, const struct rankinfo *rk, uint8_t *twin)
 {
 	for (size_t k = 0; k < rk->n_res; k++) {
@@ -178,19 +153,16 @@ struct roots {
 	size_t cap;
 };
 
-static pl_id root_key(struct roots *r, const struct gb *b, const struct match *x, uint32_t a,
-		      bool add, struct pl_err *err, int *rc)
+static uint32_t *count_of(struct roots *r, const struct gb *b, const struct match *x, uint32_t a)
 {
 	const int64_t key[4] = { x->m->group, b->node[a].name, b->attr[b->node[a].attr].bytes,
 				 b->g->res[b->node[a].res].rank };
-	pl_id id = PL_NONE;
+	size_t n = r->key.n;
+	pl_id id = pl_derive_intern(b->err, &r->key, key, sizeof(key));
 
-	if (!add)
-		return pl_intern_find(&r->key, (const char *)key, sizeof(key));
-	*rc = pl_intern_add(&r->key, (const char *)key, sizeof(key), &id, err);
-	if (*rc == 0)
-		*rc = pl_grow(&r->count, &r->cap, r->key.n, sizeof(*r->count), err);
-	return id;
+	if (id == n)
+		PL_DERIVE_ADD(b->err, r->count, n, r->cap, 0);
+	return b->err->code ? NULL : &r->count[id];
 }
 
 /* The root had arrived when the first member ended, within the error of the clocks. */
@@ -199,25 +171,19 @@ static bool could_be_root(const struct gb *b, const struct match *x, uint32_t a,
 	return a != PL_NONE && b->node[a].start <= x->left + slack;
 }
 
-static int count_roots(struct roots *r, const struct gb *b, const struct pl_match *m,
-		       struct pl_err *err)
+static void count_roots(struct roots *r, const struct gb *b, const struct pl_match *m)
 {
 	struct match x;
-	int rc = 0;
 
 	look_at(b, m, &x);
 	for (uint32_t i = 0; i < m->n && x.bound == BY_ROOT; i++) {
-		uint32_t a = pl_derive_arrival(b, &x.mem[i]);
-		pl_id id;
+		uint32_t a = pl_derive_arrival(b, &x.mem[i]), *n = NULL;
 
-		if (!could_be_root(b, &x, a, EARLY_NS))
-			continue;
-		id = root_key(r, b, &x, a, true, err, &rc);
-		if (rc < 0)
-			return rc;
-		r->count[id]++;
+		if (could_be_root(b, &x, a, EARLY_NS))
+			n = count_of(r, b, &x, a);
+		if (n)
+			++*n;
 	}
-	return 0;
 }
 
 /* Arrival of the member that most often could be the root; of such, the last to come. */
@@ -226,14 +192,13 @@ static uint32_t root_of(struct roots *r, const struct gb *b, const struct match 
 	uint32_t best = PL_NONE, most = 0;
 
 	for (uint32_t i = 0; i < x->m->n; i++) {
-		uint32_t a = pl_derive_arrival(b, &x->mem[i]), n;
+		uint32_t a = pl_derive_arrival(b, &x->mem[i]), *n = NULL;
 
-		if (!could_be_root(b, x, a, 0))
-			continue;
-		n = r->count[root_key(r, b, x, a, false, NULL, NULL)];
-		if (n > most || (n == most && b->node[a].start > b->node[best].start)) {
+		if (could_be_root(b, x, a, 0))
+			n = count_of(r, b, x, a);
+		if (n && (*n > most || (*n == most && b->node[a].start > b->node[best].start))) {
 			best = a;
-			most = n;
+			most = *n;
 		}
 	}
 	return best;
@@ -254,7 +219,7 @@ static void alone(struct gb *b, const struct match *x)
 	set_transfer(b, x->first, b->node[x->first].start, INT64_MAX, missing);
 }
 
-static int rendezvous(struct gb *b, const struct match *x, uint32_t *id, struct pl_err *err)
+static uint32_t rendezvous(struct gb *b, const struct match *x)
 {
 	struct node n = { .start = x->last,
 			  .type = PL_N_RENDEZVOUS,
@@ -263,7 +228,6 @@ static int rendezvous(struct gb *b, const struct match *x, uint32_t *id, struct 
 			  .name = b->s_rendezvous,
 			  .group = x->m->group };
 	struct attr all = GB_NO_ATTR;
-	int rc;
 
 	for (uint32_t i = 0; i < x->m->n; i++) {
 		uint32_t a = pl_derive_arrival(b, &x->mem[i]);
@@ -274,75 +238,68 @@ static int rendezvous(struct gb *b, const struct match *x, uint32_t *id, struct 
 		n.kind = b->node[a].kind;
 		all.bytes = pl_max_i64(all.bytes, b->attr[b->node[a].attr].bytes);
 	}
-	if ((rc = pl_derive_attr(b, &all, &n.attr, err)) < 0)
-		return rc;
-	return pl_derive_node(b, &n, id, err);
+	n.attr = pl_derive_attr(b, &all);
+	return pl_derive_node(b, &n);
 }
 
 /* A member that left before the last one came: a root may have waited for those who came before it
  * left, others have for the root. */
-static int join_early(struct gb *b, const struct match *x, uint32_t a, uint32_t root,
-		      struct pl_err *err)
+static void join_early(struct gb *b, const struct match *x, uint32_t a, uint32_t root)
 {
 	pl_ns from = b->node[a].start, end = pl_derive_end(b, a + 1);
-	int rc = 0;
 
-	for (uint32_t i = 0; i < x->m->n && root != PL_NONE && rc == 0; i++) {
+	for (uint32_t i = 0; i < x->m->n && root != PL_NONE; i++) {
 		uint32_t o = pl_derive_arrival(b, &x->mem[i]);
 
 		if (o == PL_NONE || o == a || (a != root && o != root) || b->node[o].start > end)
 			continue;
-		rc = pl_derive_edge(b, o, a + 1, PL_E_COMM, err);
+		pl_derive_edge(b, o, a + 1, PL_E_COMM);
 		from = pl_max_i64(from, b->node[o].start);
 	}
 	set_transfer(b, a, from, INT64_MAX, x->m->flags & PL_MATCH_MISSING);
-	return rc;
 }
 
 /* One member's edges and transfer. */
-static int join(struct gb *b, const struct match *x, uint32_t a, uint32_t root, uint32_t meet,
-		pl_ns until, struct pl_err *err)
+static void join(struct gb *b, const struct match *x, uint32_t a, uint32_t root, uint32_t meet,
+		 pl_ns until)
 {
-	int rc;
-
 	b->node[a].group = b->node[a + 1].group = x->m->group;
-	if ((rc = pl_derive_edge(b, a, meet, PL_E_COMM, err)) < 0)
-		return rc;
+	pl_derive_edge(b, a, meet, PL_E_COMM);
 	if (pl_derive_end(b, a + 1) + EARLY_NS < x->last) {
 		b->g->unmatched_comm += x->bound == BY_ALL;
-		return x->bound == BY_ALL ? 0 : join_early(b, x, a, root, err);
+		if (x->bound != BY_ALL)
+			join_early(b, x, a, root);
+		return;
 	}
 	set_transfer(b, a, x->last, until, x->m->flags & PL_MATCH_MISSING);
-	return pl_derive_edge(b, meet, a + 1, PL_E_COMM, err);
+	pl_derive_edge(b, meet, a + 1, PL_E_COMM);
 }
 
-static int one_match(struct gb *b, uint32_t match, const uint8_t *twin, struct roots *r,
-		     struct pl_err *err)
+static void one_match(struct gb *b, uint32_t match, const uint8_t *twin, struct roots *r)
 {
 	const struct pl_match *m = &b->t->merge.match[match];
 	struct match x;
 	uint32_t meet, root;
 	pl_ns until;
-	int rc;
 
 	look_at(b, m, &x);
 	if (x.found < 2) {
 		alone(b, &x);
-		return 0;
+		return;
 	}
 	until = m->flags & PL_MATCH_P2P ? x.left : INT64_MAX;
 	root = x.bound == BY_ROOT ? root_of(r, b, &x) : PL_NONE;
-	if ((rc = rendezvous(b, &x, &meet, err)) < 0)
-		return rc;
-	if (pl_derive_messages(b, match))
-		return pl_derive_chunks(b, match, meet, err);
-	for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+	meet = rendezvous(b, &x);
+	if (pl_derive_messages(b, match)) {
+		pl_derive_chunks(b, match, meet);
+		return;
+	}
+	for (uint32_t i = 0; i < m->n; i++) {
 		uint32_t a = pl_derive_arrival(b, &x.mem[i]);
 
 		if (a != PL_NONE)
-			rc = join(b, &x, a, root, meet, twin[a] ? until : INT64_MAX, err);
+			join(b, &x, a, root, meet, twin[a] ? until : INT64_MAX);
 	}
-	return rc;
 }
 
 /* Twins end when their own transfer does; operations after them must still see the recorded end, so
@@ -360,33 +317,30 @@ static bool is_within(const struct pl_merge *m, const struct pl_match *k)
 	return k->first <= m->n_members && k->n <= m->n_members - k->first;
 }
 
-int pl_derive_comm(struct gb *b, struct pl_err *err)
+void pl_derive_comm(struct gb *b)
 {
 	const struct pl_merge *m = &b->t->merge;
 	struct roots roots = { 0 };
 	uint8_t *twin;
-	int rc = pl_alloc(&twin, b->n_nodes, 1, err);
 
-	if (rc < 0)
-		return rc;
+	if (pl_alloc(&twin, b->n_nodes, 1, b->err) < 0)
+		return;
 	for (uint32_t i = 0; i < b->t->n_segs; i++)
 		pl_sort(b->seg[i].arrival, b->seg[i].n_arrivals, sizeof(*b->seg[i].arrival),
 			by_event);
-	PL_TRY(copy_groups(b, err));
+	copy_groups(b);
 	for (size_t r = 0; r < b->n_ranks; r++)
 		if (b->rank[r].table)
 			find_twins(b, &b->rank[r], twin);
 	for (uint32_t i = 0; i < m->n_matches; i++)
 		if (is_within(m, &m->match[i]))
-			PL_TRY(count_roots(&roots, b, &m->match[i], err));
+			count_roots(&roots, b, &m->match[i]);
 	for (uint32_t i = 0; i < m->n_matches; i++)
-		if (is_within(m, &m->match[i]))
-			PL_TRY(one_match(b, i, twin, &roots, err));
-	PL_TRY(pl_derive_message_order(b, err));
+		if (is_within(m, &m->match[i]) && !b->err->code)
+			one_match(b, i, twin, &roots);
+	pl_derive_message_order(b);
 	refresh_ends(b);
-out:
 	pl_intern_fini(&roots.key);
 	pl_free(roots.count);
 	pl_free(twin);
-	return rc;
 }

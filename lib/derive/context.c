@@ -32,75 +32,62 @@ static const char module_prefix[] = "nn.Module: ";
  */
 
 /* The phase that a name says, asked once for each name. */
-static int phase_of(struct gb *b, uint32_t seg, pl_id name, uint8_t *phase, struct pl_err *err)
+static uint8_t phase_of(struct gb *b, uint32_t seg, pl_id name)
 {
 	const struct pl_intern *str = &b->t->seg[seg]->seg.str;
 	uint8_t *known = &b->seg[seg].phase_of[name];
-	const struct pl_name_says *says;
-	int rc = 0;
 
-	if (!*known) {
-		rc = pl_derive_name_once(&b->names, str->str[name], str->len[name], &says, err);
-		if (rc < 0)
-			return rc;
-		*known = (uint8_t)(says->phase + 1);
-	}
-	*phase = (uint8_t)(*known - 1);
-	return 0;
+	if (!*known)
+		*known = (uint8_t)(pl_derive_name_once(&b->names, str->str[name], str->len[name],
+						       b->err)
+					   ->phase +
+				   1);
+	return (uint8_t)(*known - 1);
 }
 
 /* The module or phase that a range gives to the events inside it, if it gives one. */
-static int range_tells(struct gb *b, uint32_t seg, uint32_t ev, struct range *x, struct pl_err *err)
+static void range_tells(struct gb *b, uint32_t seg, uint32_t ev, struct range *x)
 {
 	const struct pl_events *e = b->t->seg[seg];
 
 	if (e->kind[ev] == PL_K_ANNOTATION)
-		return phase_of(b, seg, e->name[ev], &x->phase, err);
+		x->phase = phase_of(b, seg, e->name[ev]);
 	if (e->kind[ev] == PL_K_PYTHON && !strncmp(pl_intern_get(&e->seg.str, e->name[ev]),
 						   module_prefix, sizeof(module_prefix) - 1))
 		x->module = e->name[ev];
-	return 0;
 }
 
-static int gather_ranges(struct gb *b, uint32_t seg, struct pl_err *err)
+static void gather_ranges(struct gb *b, uint32_t seg)
 {
 	const struct pl_events *e = b->t->seg[seg];
-	int rc = 0;
 
-	for (uint32_t ev = 0; ev < e->n && rc == 0; ev++) {
+	for (uint32_t ev = 0; ev < e->n; ev++) {
 		uint32_t res = b->seg[seg].track_res[e->track[ev]];
 		struct range x = { .module = PL_NONE };
 		struct resinfo *ri;
 
 		if (e->dur[ev] < 0 || res == PL_NONE || !b->ri[res].thread)
 			continue;
-		rc = range_tells(b, seg, ev, &x, err);
-		if (rc < 0 || (x.module == PL_NONE && x.phase == PL_PH_UNKNOWN))
+		range_tells(b, seg, ev, &x);
+		if (x.module == PL_NONE && x.phase == PL_PH_UNKNOWN)
 			continue;
 		ri = &b->ri[res];
 		x.start = pl_derive_time(b, seg, ev);
 		x.end = pl_add_sat(x.start, e->dur[ev]);
-		if (x.module != PL_NONE)
-			rc = pl_derive_str(b, seg, e->name[ev], &x.module, err);
-		if (rc == 0)
-			rc = pl_grow(&ri->range, &ri->cap_ranges, ri->n_ranges + (size_t)1,
-				     sizeof(x), err);
-		if (rc == 0)
-			ri->range[ri->n_ranges++] = x;
+		x.module = pl_derive_str(b, seg, x.module);
+		PL_DERIVE_ADD(b->err, ri->range, ri->n_ranges, ri->cap_ranges, x);
 	}
-	return rc;
 }
 
 static int by_range(const void *pa, const void *pb)
 {
 	const struct range *a = pa, *c = pb;
-	int order = PL_COMPARE(a->start, c->start);
 
-	return order ? order : PL_COMPARE(c->end, a->end);
+	return PL_DERIVE_OUTER_FIRST(a, c);
 }
 
 /* The path of a module inside another. */
-static int join_path(struct gb *b, const struct range *outer, struct range *x, struct pl_err *err)
+static void join_path(struct gb *b, const struct range *outer, struct range *x)
 {
 	const char *name = b->g->str.str[x->module] + sizeof(module_prefix) - 1;
 	char path[MAX_PATH];
@@ -110,41 +97,36 @@ static int join_path(struct gb *b, const struct range *outer, struct range *x, s
 			 name);
 	else
 		snprintf(path, sizeof(path), "%s", name);
-	return pl_intern_add(&b->g->str, path, strlen(path), &x->module, err);
+	x->module = pl_derive_intern_text(b->err, &b->g->str, path);
 }
 
 /* A range without a module or phase takes that of the range around it. */
-static int nest_ranges(struct gb *b, struct resinfo *ri, struct pl_err *err)
+static void nest_ranges(struct gb *b, struct resinfo *ri)
 {
 	struct range_stack s = { 0 };
-	int rc = 0;
 
 	pl_sort(ri->range, ri->n_ranges, sizeof(*ri->range), by_range);
-	for (uint32_t i = 0; i < ri->n_ranges && rc == 0; i++) {
+	for (uint32_t i = 0; i < ri->n_ranges; i++) {
 		struct range *x = &ri->range[i];
 		const struct range *outer = pl_derive_range_at(ri, &s, x->start);
 
 		if (outer == x) /* it is on the stack itself */
 			outer = s.depth > 1 ? &ri->range[s.at[s.depth - 2]] : NULL;
 		if (x->module != PL_NONE)
-			rc = join_path(b, outer, x, err);
+			join_path(b, outer, x);
 		else if (outer)
 			x->module = outer->module;
 		if (x->phase == PL_PH_UNKNOWN && outer)
 			x->phase = outer->phase;
 	}
-	return rc;
 }
 
-int pl_derive_ranges(struct gb *b, struct pl_err *err)
+void pl_derive_ranges(struct gb *b)
 {
-	int rc = 0;
-
-	for (uint32_t seg = 0; seg < b->t->n_segs && rc == 0; seg++)
-		rc = gather_ranges(b, seg, err);
-	for (size_t r = 0; r < b->g->n_res && rc == 0; r++)
-		rc = nest_ranges(b, &b->ri[r], err);
-	return rc;
+	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
+		gather_ranges(b, seg);
+	for (size_t r = 0; r < b->g->n_res && !b->err->code; r++)
+		nest_ranges(b, &b->ri[r]);
 }
 
 const struct range *pl_derive_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t)
@@ -262,58 +244,26 @@ static void measure(struct pl_gwork *w, const char *dims, const char *types, con
 	}
 }
 
-static int new_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
+static uint32_t new_work(struct gb *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
-	const char *dims = pl_intern_get(&e->seg.str, e->dims[op->ev]), *type = NULL;
-	struct pl_gwork w = { .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1 };
-	const struct pl_name_says *says;
+	const struct pl_intern *str = &e->seg.str;
+	const char *dims = pl_intern_get(str, e->dims[op->ev]), *type = NULL;
+	struct pl_gwork w = { .type = PL_NONE, .flops = -1, .bytes = -1 };
 	pl_id name = e->name[op->ev];
-	int rc;
 
-	*id = PL_NONE;
 	if (strlen(dims) > MAX_DIMS || !strpbrk(dims, "0123456789"))
-		return 0;
-	PL_TRY(pl_derive_name_once(&b->names, pl_intern_get(&e->seg.str, name),
-				   e->seg.str.len[name], &says, err));
-	w.op = says->op;
-	measure(&w, dims, pl_intern_get(&e->seg.str, e->types[op->ev]), &type);
-	PL_TRY(pl_derive_str(b, op->seg, e->dims[op->ev], &w.dims, err));
+		return PL_NONE;
+	w.op = pl_derive_name_once(&b->names, pl_intern_get(str, name), str->len[name], b->err)->op;
+	measure(&w, dims, pl_intern_get(str, e->types[op->ev]), &type);
+	w.dims = pl_derive_str(b, op->seg, e->dims[op->ev]);
 	if (type)
-		PL_TRY(pl_intern_add(&b->g->str, type, strlen(type), &w.type, err));
-	rc = pl_derive_add_work(b->g, &b->work.rows, &w, id, err);
-out:
-	return rc;
+		w.type = pl_derive_intern_text(b->err, &b->g->str, type);
+	b->work.rows.most = MAX_WORK;
+	return pl_derive_add_work(b->g, &b->work.rows, &w, b->err);
 }
 
-/* Ranks do the same work, so it is measured once for all segments. */
-static int work_of_text(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
-{
-	const struct pl_events *e = b->t->seg[op->seg];
-	const pl_id part[3] = { e->name[op->ev], e->dims[op->ev], e->types[op->ev] };
-	struct pl_intern *text = &b->work.text;
-	size_t n = text->n;
-	pl_id k;
-	int rc = 0;
-
-	*id = PL_NONE;
-	b->work.key.n = 0;
-	for (size_t i = 0; i < PL_LEN(part); i++)
-		PL_TRY(pl_buf_put(&b->work.key, pl_intern_get(&e->seg.str, part[i]),
-				  e->seg.str.len[part[i]] + 1, err));
-	k = n < MAX_WORK ? 0 : pl_intern_find(text, (const char *)b->work.key.p, b->work.key.n);
-	if (k == PL_NONE)
-		return 0;
-	PL_TRY(pl_intern_add(text, (const char *)b->work.key.p, b->work.key.n, &k, err));
-	PL_TRY(pl_grow(&b->work.of_text, &b->work.cap_text, (size_t)k + 1, sizeof(*id), err));
-	if (k == n)
-		PL_TRY(new_work(b, op, &b->work.of_text[k], err));
-	*id = b->work.of_text[k];
-out:
-	return rc;
-}
-
-int pl_derive_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err)
+uint32_t pl_derive_work(struct gb *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	const pl_id known[3] = { e->name[op->ev], e->dims ? e->dims[op->ev] : PL_NONE,
@@ -321,29 +271,22 @@ int pl_derive_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_er
 	struct pl_intern *event = &b->work.event;
 	size_t n;
 	pl_id k;
-	int rc;
 
-	*id = PL_NONE;
 	if (known[1] == PL_NONE || known[2] == PL_NONE)
-		return 0;
+		return PL_NONE;
 	if (b->work.seg != op->seg || event->n >= MAX_WORK)
 		pl_intern_reset(event);
 	b->work.seg = op->seg;
 	n = event->n;
-	PL_TRY(pl_intern_add(event, (const char *)known, sizeof(known), &k, err));
-	PL_TRY(pl_grow(&b->work.of_event, &b->work.cap_event, (size_t)k + 1, sizeof(*id), err));
+	k = pl_derive_intern(b->err, event, known, sizeof(known));
 	if (k == n)
-		PL_TRY(work_of_text(b, op, &b->work.of_event[k], err));
-	*id = b->work.of_event[k];
-out:
-	return rc;
+		PL_DERIVE_ADD(b->err, b->work.of_event, n, b->work.cap_event, new_work(b, op));
+	return b->err->code ? PL_NONE : b->work.of_event[k];
 }
 
-int pl_derive_phase(struct gb *b, struct op *op, uint8_t around, struct pl_err *err)
+void pl_derive_phase(struct gb *b, struct op *op, uint8_t around)
 {
-	int rc = phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev], &op->phase, err);
-
+	op->phase = phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev]);
 	if (op->phase == PL_PH_UNKNOWN || (op->phase == PL_PH_FORWARD && around))
 		op->phase = around;
-	return rc;
 }

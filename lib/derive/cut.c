@@ -31,8 +31,7 @@ static void drop(uint32_t **array)
 	*array = NULL;
 }
 
-/* ---- shapes
- * -----------------------------------------------------------------------------------------------
+/* ---- shapes -------------------------------------------------------------------------------------
  */
 
 /* Leaves out columns in which no node has a value. */
@@ -101,41 +100,6 @@ static bool same_structure(const struct cut *c, const struct part *p, uint32_t s
 	return true;
 }
 
-/* The slot of the shape that the current step has, or the free slot for it. */
-static uint32_t *shape_slot(const struct cut *c, const struct part *p, uint64_t h)
-{
-	for (size_t i = h;; i++) {
-		uint32_t *slot = &c->slot[i & (c->n_slots - 1)];
-
-		if (!*slot || (c->seen[*slot - 1].hash == h && same_structure(c, p, *slot - 1)))
-			return slot;
-	}
-}
-
-static int grow_slots(struct cut *c, size_t n_shapes, struct pl_err *err)
-{
-	size_t n = c->n_slots ? 2 * c->n_slots : 16;
-	uint32_t *slot;
-	int rc;
-
-	if (n_shapes + 1 <= c->n_slots / 2)
-		return 0;
-	rc = pl_alloc(&slot, n, sizeof(*slot), err);
-	if (rc < 0)
-		return rc;
-	for (size_t k = 0; k < n_shapes; k++) {
-		size_t i = c->seen[k].hash;
-
-		while (slot[i & (n - 1)])
-			i++;
-		slot[i & (n - 1)] = (uint32_t)k + 1;
-	}
-	pl_free(c->slot);
-	c->slot = slot;
-	c->n_slots = n;
-	return 0;
-}
-
 static void put_attr(const struct pl_shape *s, uint32_t i, const struct attr *a)
 {
 #define PUT(member, ...)                                                                           \
@@ -163,33 +127,33 @@ static void put_entries(const struct cut *c, const struct pl_shape *s)
 	}
 }
 
-/* *id: the shape of the current step. Of a new shape, the nodes but its entries are still missing.
- */
-static int find_shape(struct cut *c, struct part *p, uint32_t *id, struct pl_err *err)
+/* The shape of the current step, which is that of part p. The nodes of a new shape are still
+ * missing, except its entries. The number of a shape is that of its hash in c->hash; a shape takes
+ * the next hash if another one has its own. */
+static uint32_t find_shape(struct cut *c, struct part *p)
 {
 	struct pl_graph *g = c->b->g;
-	uint64_t h = hash_structure(c, p);
-	uint32_t *slot;
+	uint32_t id = PL_NONE;
 	int rc;
 
-	PL_TRY(grow_slots(c, g->n_shapes, err));
-	slot = shape_slot(c, p, h);
-	*id = *slot - 1;
-	if (*slot)
-		goto out;
-	PL_TRY(pl_graph_shape_room_nodes(&c->s, c->has, c->s.n_nodes, err));
+	for (uint64_t h = hash_structure(c, p);; h++) {
+		PL_TRY(pl_intern_add(&c->hash, (const char *)&h, sizeof(h), &id, c->b->err));
+		if (id == g->n_shapes)
+			break;
+		if (same_structure(c, p, id))
+			goto out;
+	}
+	PL_TRY(pl_graph_shape_room_nodes(&c->s, c->has, c->s.n_nodes, c->b->err));
 	put_entries(c, &c->s);
-	PL_TRY(pl_grow(&g->shape, &g->cap_shapes, g->n_shapes + 1, sizeof(*g->shape), err));
-	PL_TRY(pl_grow(&c->seen, &c->cap_seen, g->n_shapes + 1, sizeof(*c->seen), err));
-	c->seen[g->n_shapes] = (struct seen){ h, (uint32_t)(p - c->part) };
-	g->shape[g->n_shapes] = c->s;
+	PL_TRY(pl_grow(&c->seen, &c->cap_seen, id + (size_t)1, sizeof(*c->seen), c->b->err));
+	c->seen[id] = (struct seen){ .part = (uint32_t)(p - c->part) };
+	PL_TRY(pl_grow(&g->shape, &g->cap_shapes, id + (size_t)1, sizeof(*g->shape), c->b->err));
+	g->shape[g->n_shapes++] = c->s;
 	memset(&c->s, 0, sizeof(c->s));
 	p->first = true;
-	*id = (uint32_t)g->n_shapes++;
-	*slot = *id + 1;
 out:
 	pl_graph_shape_fini(&c->s);
-	return rc;
+	return id;
 }
 
 /* ---- one step
@@ -274,7 +238,7 @@ static uint32_t put_edges_of(const struct cut *c, const struct part *p, uint32_t
 	return n;
 }
 
-static int put_edges(struct cut *c, const struct part *p, struct pl_err *err)
+static void put_edges(struct cut *c, const struct part *p)
 {
 	struct pl_shape *s = &c->s;
 	uint32_t i = 0;
@@ -282,8 +246,8 @@ static int put_edges(struct cut *c, const struct part *p, struct pl_err *err)
 	int rc;
 
 	number_nodes(c, p, &edges);
-	PL_TRY(pl_derive_room(&s->off, s->n_nodes + (size_t)1, sizeof(*s->off), err));
-	PL_TRY(pl_graph_shape_room_edges(s, edges, err));
+	PL_TRY(pl_derive_room(&s->off, s->n_nodes + (size_t)1, sizeof(*s->off), c->b->err));
+	PL_TRY(pl_graph_shape_room_edges(s, edges, c->b->err));
 	while (i < s->n_entries)
 		s->off[i++] = 0;
 	for (size_t k = p->from; k < p->to; k++) {
@@ -291,12 +255,11 @@ static int put_edges(struct cut *c, const struct part *p, struct pl_err *err)
 		s->n_edges = put_edges_of(c, p, c->order[k], s->n_edges);
 	}
 	s->off[i] = s->n_edges;
-out:
-	return rc;
+out:;
 }
 
 /* Shape and step of a part; the times of its nodes are still missing. */
-static int put_part(struct cut *c, struct part *p, struct pl_err *err)
+static void put_part(struct cut *c, struct part *p)
 {
 	struct gb *b = c->b;
 	struct pl_graph *g = b->g;
@@ -305,33 +268,38 @@ static int put_part(struct cut *c, struct part *p, struct pl_err *err)
 	uint32_t n;
 	int rc;
 
-	PL_TRY(put_edges(c, p, err));
+	put_edges(c, p);
+	if (b->err->code)
+		return;
 	n = c->s.n_nodes;
-	PL_TRY(pl_grow(&g->step, &g->cap_steps, g->n_steps + 1, sizeof(*g->step), err));
+	PL_TRY(pl_grow(&g->step, &g->cap_steps, g->n_steps + 1, sizeof(*g->step), c->b->err));
 	st = &g->step[g->n_steps++];
 	*st = (struct pl_gstep){ .number = inside ? b->step[p->step] : INT64_MIN };
-	PL_TRY(pl_derive_room(&st->start, n, sizeof(*st->start), err));
-	PL_TRY(pl_derive_room(&st->dur, n, sizeof(*st->dur), err));
+	PL_TRY(pl_derive_room(&st->start, n, sizeof(*st->start), c->b->err));
+	PL_TRY(pl_derive_room(&st->dur, n, sizeof(*st->dur), c->b->err));
 	for (uint32_t r = 0; r < g->n_res; r++)
 		if (c->entry[r] != PL_NONE) {
 			st->start[c->entry[r]] = c->tail[r] - c->epoch;
 			st->dur[c->entry[r]] = 0;
 		}
-	PL_TRY(find_shape(c, p, &st->shape, err));
-	if (inside)
+	st->shape = find_shape(c, p);
+	if (b->err->code)
+		return;
+	if (inside) {
 		b->step_shape[p->step] = st->shape;
+		b->step_shows[p->step] = !c->seen[st->shape].shown;
+		c->seen[st->shape].shown = true;
+	}
 	for (size_t k = p->from; k < p->to; k++) {
 		const struct node *x = &b->node[c->order[k]];
 
 		if (x->res != PL_NONE)
 			c->tail[x->res] = pl_max_i64(c->tail[x->res], x->start + x->dur);
 	}
-out:
-	return rc;
+out:;
 }
 
-/* ---- nodes
- * ------------------------------------------------------------------------------------------------
+/* ---- nodes --------------------------------------------------------------------------------------
  */
 
 /* The nodes from .. to, which are of one step. */
@@ -366,7 +334,7 @@ static void put_run(const struct cut *c, const struct part *p, size_t from, size
 }
 
 /* One of the equal shares of put_from .. put_to. */
-static int put_share(struct gb *b, uint32_t share, struct pl_err *err)
+static void put_share(struct gb *b, uint32_t share, struct pl_err *err)
 {
 	const struct cut *c = b->cut;
 	size_t n = c->put_to - c->put_from, shares = (size_t)pl_pool_threads(b->o->pool);
@@ -378,45 +346,40 @@ static int put_share(struct gb *b, uint32_t share, struct pl_err *err)
 			;
 		put_run(c, &c->part[c->part_of[c->step[i] + 1]], i, k);
 	}
-	return 0;
 }
 
 /* Columns of the shapes and times of the steps, from the builder's nodes. These are given up piece
  * by piece; the nodes of communication, which touch columns everywhere, are the last. */
-static int put_nodes(struct cut *c, struct pl_err *err)
+static void put_nodes(struct cut *c)
 {
 	struct gb *b = c->b;
-	int rc = 0;
 
-	for (; c->put_from < b->n_nodes && rc == 0; c->put_from = c->put_to) {
+	for (; c->put_from < b->n_nodes; c->put_from = c->put_to) {
 		size_t n = pl_min_size(GIVE_BACK, b->n_nodes - c->put_from);
 
 		c->put_to = c->put_from + n;
-		rc = pl_derive_each(b, (uint32_t)pl_pool_threads(b->o->pool), put_share, err);
+		pl_derive_each(b, (uint32_t)pl_pool_threads(b->o->pool), put_share);
 		if (b->n_nodes <= GIVE_BACK)
 			continue;
 		pl_mem_discard(b->node + c->put_from, n * sizeof(*b->node));
 		pl_mem_discard(c->left + c->put_from, n * sizeof(*c->left));
 		pl_mem_discard(c->step + c->put_from, n * sizeof(*c->step));
 	}
-	return rc;
 }
 
 /* ---- the whole
  * -------------------------------------------------------------------------------------------- */
 
-static int rank_list(struct gb *b, struct pl_err *err)
+static void rank_list(struct gb *b)
 {
 	struct pl_graph *g = b->g;
-	int rc = pl_alloc(&g->rank, b->n_ranks, sizeof(*g->rank), err);
 
-	if (rc < 0)
-		return rc;
+	if (pl_alloc(&g->rank, b->n_ranks, sizeof(*g->rank), b->err) < 0)
+		return;
 	for (size_t i = 0; i < b->n_ranks; i++)
 		g->rank[i] = b->rank[i].rank;
 	pl_sort(g->rank, b->n_ranks, sizeof(*g->rank), pl_compare_i32);
 	g->n_ranks = (int32_t)b->n_ranks;
-	return 0;
 }
 
 static void cut_fini(struct cut *c)
@@ -434,56 +397,57 @@ static void cut_fini(struct cut *c)
 	pl_free(c->entry);
 	pl_free(c->tail);
 	pl_free(c->seen);
-	pl_free(c->slot);
+	pl_intern_fini(&c->hash);
 	pl_graph_shape_fini(&c->s);
 }
 
 /* The entries and edges of every step, its shape, and its place in the graph. */
-static int put_steps(struct cut *c, struct pl_err *err)
+static void put_steps(struct cut *c)
 {
 	struct gb *b = c->b;
 	int rc;
 
-	PL_TRY(pl_alloc(&b->step_shape, b->n_steps, sizeof(*b->step_shape), err));
+	PL_TRY(pl_alloc(&b->step_shape, b->n_steps, sizeof(*b->step_shape), c->b->err));
 	memset(b->step_shape, 0xff, b->n_steps * sizeof(*b->step_shape));
-	PL_TRY(pl_alloc(&c->entry, b->g->n_res, sizeof(*c->entry), err));
-	PL_TRY(pl_alloc(&c->tail, b->g->n_res, sizeof(*c->tail), err));
+	PL_TRY(pl_alloc(&b->step_shows, b->n_steps, sizeof(*b->step_shows), b->err));
+	PL_TRY(pl_alloc(&c->entry, b->g->n_res, sizeof(*c->entry), c->b->err));
+	PL_TRY(pl_alloc(&c->tail, b->g->n_res, sizeof(*c->tail), c->b->err));
 	for (size_t r = 0; r < b->g->n_res; r++)
 		c->tail[r] = INT64_MIN;
-	for (size_t i = 0; i < c->n_parts; i++)
-		PL_TRY(put_part(c, &c->part[i], err));
+	for (size_t i = 0; i < c->n_parts && !b->err->code; i++)
+		put_part(c, &c->part[i]);
 	drop(&c->in_off);
 	drop(&c->in);
 	pl_free(c->in_type);
 	c->in_type = NULL;
 	drop(&c->order);
 	pl_derive_freed(b, 2 * b->n_nodes * sizeof(*c->order));
-out:
-	return rc;
+out:;
 }
 
-int pl_derive_cut(struct gb *b, struct pl_err *err)
+void pl_derive_cut(struct gb *b)
 {
 	struct cut c = { .b = b, .epoch = INT64_MAX, .has = columns_needed(b) };
-	int rc;
 
 	b->cut = &c;
-	PL_TRY(rank_list(b, err));
-	PL_TRY(pl_derive_order_nodes(&c, err));
+	rank_list(b);
+	pl_derive_order_nodes(&c);
 	b->g->epoch_ns = b->n_nodes ? c.epoch : 0;
-	PL_TRY(put_steps(&c, err));
+	if (!b->err->code)
+		put_steps(&c);
+	if (b->err->code)
+		goto out;
 	b->local = c.left;
 	b->node_step = c.step;
-	PL_TRY(pl_derive_put_tensors(b, err));
-	PL_TRY(pl_derive_put_memory(b, err));
+	pl_derive_put_tensors(b);
+	pl_derive_put_memory(b);
 	pl_derive_drop_tensors(b);
 	pl_derive_drop_memory(b);
 	pl_derive_freed(b, 2 * b->n_nodes * sizeof(uint32_t));
-	rc = put_nodes(&c, err);
+	put_nodes(&c);
 out:
 	b->cut = NULL;
 	b->local = NULL;
 	b->node_step = NULL;
 	cut_fini(&c);
-	return rc;
 }

@@ -11,9 +11,9 @@ struct part {
 	size_t from, to;
 	bool first; /* of its shape: the shape's columns come from this step */
 };
-struct seen { /* a shape */
-	uint64_t hash;
+struct seen {	       /* a shape */
 	uint32_t part; /* the first with this shape */
+	bool shown;    /* a step of the graph has it */
 };
 struct cut {
 	struct gb *b;
@@ -33,8 +33,7 @@ struct cut {
 	unsigned has;	   /* optional columns of the shapes */
 	struct seen *seen; /* by shape */
 	size_t cap_seen;
-	uint32_t *slot; /* shape + 1 by hash, open addressing; at most half of them are used */
-	size_t n_slots;
+	struct pl_intern hash; /* of the shapes */
 	pl_ns epoch;
 	size_t put_from, put_to; /* the nodes that put_nodes() is about to write */
 };
@@ -61,6 +60,6 @@ static inline uint32_t pl_cut_pred(const struct cut *c, uint32_t x, uint32_t k, 
 
 /* The step of every node, and the order of the nodes of each step. The builder's operations, calls
  * and edges are gone then. */
-int pl_derive_order_nodes(struct cut *c, struct pl_err *err) PL_MUST;
+void pl_derive_order_nodes(struct cut *c);
 
 #endif

@@ -46,87 +46,79 @@ static int check_size(struct data_parallel *d, struct pl_err *err)
 		       t->file, t->n_ranks, t->n, (unsigned long long)edges);
 }
 
-static int put_compute(struct data_parallel *d, pl_id name, int32_t layer, pl_ns dur,
-		       uint32_t after, uint32_t *id, struct pl_err *err)
+static uint32_t put_compute(struct data_parallel *d, pl_id name, int32_t layer, pl_ns dur,
+			    uint32_t after)
 {
 	struct pl_graph_program_op op = pl_graph_program_op_unknown;
 
 	op.name = name;
 	op.layer = layer;
 	op.dur = dur;
-	return pl_derive_put_compute(&d->program, &op, after, id, err);
+	return pl_derive_put_compute(d->t, &d->program, &op, after);
 }
 
 /* The all-reduce of a layer starts when its gradients are ready and the communication before it has
- * ended. */
-static int put_backward(struct data_parallel *d, uint32_t *at, struct pl_err *err)
+ * ended. Returns the last computation. */
+static uint32_t put_backward(struct data_parallel *d, uint32_t at)
 {
 	const struct layer_table *t = d->t;
 	struct layer_reduce r = { .ranks = t->n_ranks, .before = PL_NONE };
 	pl_ns total = t->total_ns;
-	int rc = 0;
 
 	for (size_t i = t->n; i-- > 0;) {
 		const struct layer *l = &t->layer[i];
 		struct pass *pass = &d->pass[i];
 
-		PL_TRY(put_compute(d, l->backward, (int32_t)i, l->backward_ns, *at, at, err));
-		pass->backward = *at;
+		at = put_compute(d, l->backward, (int32_t)i, l->backward_ns, at);
+		pass->backward = at;
 		pass->comm = PL_NONE;
 		if (!communicates(t, l))
 			continue;
 		r.layer = i;
-		r.after = *at;
-		PL_TRY(pl_derive_put_reduce(t, &d->program, &r, &total, &pass->comm, err));
-		r.before = pass->comm;
+		r.after = at;
+		r.before = pass->comm = pl_derive_put_reduce(t, &d->program, &r, &total);
 		r.comm++;
 	}
-out:
-	return rc;
+	return at;
 }
 
 /* The optimiser follows the backward pass and all communication, so that a plan may change the
  * order of the communication. */
-static int make_program(struct data_parallel *d, struct pl_err *err)
+static void make_program(struct data_parallel *d)
 {
 	const struct layer_table *t = d->t;
 	struct pl_program *p = &d->program;
 	uint32_t at = 0;
 	pl_id name;
-	int rc;
 
-	PL_TRY(pl_derive_put_mark(t->g, p, true, err));
-	PL_TRY(pl_derive_put_string(t->g, "optimizer", &name, err));
+	pl_derive_put_mark(t, p, true);
+	name = pl_derive_name(t, "optimizer");
 	for (size_t i = 0; i < t->n; i++) {
 		const struct layer *l = &t->layer[i];
 
-		PL_TRY(put_compute(d, l->forward, (int32_t)i, l->forward_ns, at, &at, err));
+		at = put_compute(d, l->forward, (int32_t)i, l->forward_ns, at);
 		d->pass[i].forward = at;
 	}
-	PL_TRY(put_backward(d, &at, err));
-	PL_TRY(put_compute(d, name, -1, t->update_ns, at, &d->optimizer, err));
+	at = put_backward(d, at);
+	d->optimizer = put_compute(d, name, -1, t->update_ns, at);
 	for (size_t i = t->n; i-- > 0;)
-		if (d->pass[i].comm != PL_NONE)
-			PL_TRY(pl_graph_program_after(p, d->pass[i].comm, PL_E_DATA, err));
-	PL_TRY(pl_derive_put_mark(t->g, p, false, err));
-out:
-	return rc;
+		pl_derive_put_after(t, p, d->pass[i].comm, PL_E_DATA);
+	pl_derive_put_mark(t, p, false);
 }
 
 /* Parameters, gradients and activations of a layer on a rank whose operations are these nodes. */
-static int put_tensors(const struct data_parallel *d, size_t layer, const uint32_t *node,
-		       struct pl_err *err)
+static void put_tensors(const struct data_parallel *d, size_t layer, const uint32_t *node)
 {
 	const struct pass *pass = &d->pass[layer];
 	uint32_t forward = node[pass->forward], backward = node[pass->backward];
 	uint32_t optimizer = node[d->optimizer];
 	uint32_t carrier = pass->comm == PL_NONE ? optimizer : node[pass->comm];
-	int rc = pl_derive_put_params(d->t, layer, forward, backward, carrier, optimizer, err);
 
-	return rc < 0 ? rc : pl_derive_put_activation(d->t, layer, forward, backward, err);
+	pl_derive_put_params(d->t, layer, forward, backward, carrier, optimizer);
+	pl_derive_put_activation(d->t, layer, forward, backward);
 }
 
-static int make_graph(struct data_parallel *d, struct pl_err *err)
+static void make_graph(struct data_parallel *d)
 {
 	static const char *const resource[PL_GENERATE_RESOURCES] = { "compute", "comm" };
 	struct layer_table *t = d->t;
@@ -137,22 +129,20 @@ static int make_graph(struct data_parallel *d, struct pl_err *err)
 					    .resource = resource,
 					    .n_resources = PL_GENERATE_RESOURCES,
 					    .n_comms = (uint32_t)d->n_comm };
-	uint32_t group;
 	int rc;
 
-	PL_TRY(pl_derive_put_group(t->g, "dp", 0, t->n_ranks, &group, err));
-	PL_TRY(make_program(d, err));
-	PL_TRY(pl_graph_from_programs(&job, t->g, &nodes, err));
+	pl_derive_put_group(t->g, "dp", 0, NULL, 0, t->n_ranks, t->err);
+	make_program(d);
+	PL_TRY(t->err->code);
+	PL_TRY(pl_graph_from_programs(&job, t->g, &nodes, t->err));
 	for (size_t i = 0; i < t->n; i++)
 		for (uint32_t r = 0; r < t->n_ranks; r++)
-			PL_TRY(put_tensors(d, i, nodes.first + nodes.at[r], err));
+			put_tensors(d, i, nodes.first + nodes.at[r]);
 out:
 	pl_graph_program_nodes_fini(&nodes);
-	return rc;
 }
 
-int pl_derive_data_parallel(struct layer_table *t, const struct pl_lang_statement *st,
-			    struct pl_err *err)
+void pl_derive_data_parallel(struct layer_table *t, const struct pl_lang_statement *st)
 {
 	struct data_parallel d = { .t = t };
 	int rc;
@@ -160,11 +150,10 @@ int pl_derive_data_parallel(struct layer_table *t, const struct pl_lang_statemen
 	(void)st;
 	if (t->n_ranks == PL_NONE)
 		t->n_ranks = RANKS_DEFAULT;
-	PL_TRY(check_size(&d, err));
-	PL_TRY(pl_alloc(&d.pass, t->n, sizeof(*d.pass), err));
-	rc = make_graph(&d, err);
+	PL_TRY(check_size(&d, t->err));
+	PL_TRY(pl_alloc(&d.pass, t->n, sizeof(*d.pass), t->err));
+	make_graph(&d);
 out:
 	pl_free(d.pass);
 	pl_graph_program_fini(&d.program);
-	return rc;
 }

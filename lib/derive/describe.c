@@ -17,6 +17,7 @@
 
 #include "derive/describe.h"
 #include "derive/names.h"
+#include "derive/put.h"
 
 /* What describe_work() found for the operations of one row and name; it is asked for each node. */
 struct work_found {
@@ -355,35 +356,29 @@ static int describe_phases(struct describe *d, struct pl_shape *s, const struct 
 /* ---- work --------------------------------------------------------------------------------------
  */
 
-/* *row: the row with the content of w, which is `number` if there was none. */
-static int find_row(struct pl_derive_work *rows, const struct pl_gwork *w, size_t number,
-		    uint32_t *row, struct pl_err *err)
+/* The row with the content of w; it is `number` if there was none. */
+static uint32_t find_row(struct pl_derive_work *rows, const struct pl_gwork *w, size_t number,
+			 struct pl_err *err)
 {
 	const int64_t key[5] = { w->op, w->type, w->dims, w->flops, w->bytes };
 	size_t n = rows->content.n;
-	pl_id k;
-	int rc;
+	pl_id k = rows->most && n >= rows->most
+			  ? pl_intern_find(&rows->content, (const char *)key, sizeof(key))
+			  : pl_derive_intern(err, &rows->content, key, sizeof(key));
 
-	PL_TRY(pl_intern_add(&rows->content, (const char *)key, sizeof(key), &k, err));
-	PL_TRY(pl_grow(&rows->row, &rows->cap, (size_t)k + 1, sizeof(*rows->row), err));
 	if (k == n)
-		rows->row[k] = (uint32_t)number;
-	*row = rows->row[k];
-out:
-	return rc;
+		PL_DERIVE_ADD(err, rows->row, n, rows->cap, (uint32_t)number);
+	return k == PL_NONE || err->code ? PL_NONE : rows->row[k];
 }
 
-int pl_derive_add_work(struct pl_graph *g, struct pl_derive_work *rows, const struct pl_gwork *w,
-		       uint32_t *id, struct pl_err *err)
+uint32_t pl_derive_add_work(struct pl_graph *g, struct pl_derive_work *rows,
+			    const struct pl_gwork *w, struct pl_err *err)
 {
-	int rc = find_row(rows, w, g->n_work, id, err);
+	uint32_t row = find_row(rows, w, g->n_work, err);
 
-	if (rc < 0 || *id < g->n_work)
-		return rc;
-	rc = pl_grow(&g->work, &g->cap_work, g->n_work + 1, sizeof(*g->work), err);
-	if (rc == 0)
-		g->work[g->n_work++] = *w;
-	return rc;
+	if (row == g->n_work)
+		PL_DERIVE_ADD(err, g->work, g->n_work, g->cap_work, *w);
+	return row;
 }
 
 void pl_derive_work_fini(struct pl_derive_work *rows)
@@ -407,8 +402,8 @@ static int complete_row(struct describe *d, const struct pl_name_says *says, uin
 	if (w.type == PL_NONE)
 		rc = put_string(d, says->type, &w.type, err);
 	if (rc == 0 && (w.op || w.type != PL_NONE || w.dims != PL_NONE))
-		rc = pl_derive_add_work(d->g, &d->rows, &w, row, err);
-	return rc;
+		*row = pl_derive_add_work(d->g, &d->rows, &w, err);
+	return rc < 0 ? rc : err->code;
 }
 
 /* Operator and type of an operation, where its source did not say them. */
@@ -474,9 +469,8 @@ int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
 	PL_TRY(pl_alloc(&d.of_name, g->str.n, sizeof(*d.of_name), err));
 	PL_TRY(pl_alloc(&d.of_row, g->n_work, sizeof(*d.of_row), err));
 	for (size_t i = 0; i < g->n_work; i++) { /* the rows there are keep their numbers */
-		uint32_t row;
-
-		PL_TRY(find_row(&d.rows, &g->work[i], i, &row, err));
+		find_row(&d.rows, &g->work[i], i, err);
+		PL_TRY(err->code);
 	}
 	for (size_t i = 0; i < g->n_shapes; i++) {
 		struct pl_shape *s = &g->shape[i];

@@ -12,10 +12,12 @@ struct pl_derive_work {
 	struct pl_intern content;
 	uint32_t *row; /* by number of the content */
 	size_t cap;
+	size_t most; /* so many rows at most, 0: no limit */
 };
-/* The number of a row of work, which is added if there is none like it. */
-int pl_derive_add_work(struct pl_graph *g, struct pl_derive_work *rows, const struct pl_gwork *w,
-		       uint32_t *id, struct pl_err *err) PL_MUST;
+/* The number of a row of work, which is added if there is none like it; PL_NONE: there is no room.
+ */
+uint32_t pl_derive_add_work(struct pl_graph *g, struct pl_derive_work *rows,
+			    const struct pl_gwork *w, struct pl_err *err);
 void pl_derive_work_fini(struct pl_derive_work *rows);
 /* pl_graph_read(), and what older programs left out of the file. */
 int pl_derive_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g,

@@ -44,32 +44,24 @@ static uint8_t role_of(uint8_t kind)
 	}
 }
 
-static int op_nodes(struct gb *b, uint32_t res, struct op *op, struct pl_err *err)
+static void op_nodes(struct gb *b, uint32_t res, struct op *op)
 {
-	struct node n;
-	int rc = pl_derive_node_of(b, op, res, true, &n, err);
+	struct node n = pl_derive_node_of(b, op, res, true);
 
-	if (rc < 0)
-		return rc;
 	if (!pl_trace_kind_is_comm(n.kind)) {
 		n.role = role_of(n.kind);
-		rc = pl_derive_node(b, &n, &op->node, err);
-		op->last = op->node;
-		return rc;
+		op->node = op->last = pl_derive_node(b, &n);
+		return;
 	}
-	n.role = PL_RO_TRANSFER;
 	n.flags |= PL_NF_MISSING; /* until comm.c finds the partners */
 	n.dur = 0;
 	n.role = PL_RO_ARRIVE;
-	if ((rc = pl_derive_node(b, &n, &op->node, err)) < 0)
-		return rc;
+	op->node = pl_derive_node(b, &n);
 	n.role = PL_RO_TRANSFER;
 	n.dur = op->end - op->start;
-	if ((rc = pl_derive_node(b, &n, &op->last, err)) < 0)
-		return rc;
-	if ((rc = pl_derive_add_arrival(b, op, err)) < 0)
-		return rc;
-	return pl_derive_edge(b, op->node, op->last, PL_E_SEQ, err);
+	op->last = pl_derive_node(b, &n);
+	pl_derive_add_arrival(b, op);
+	pl_derive_edge(b, op->node, op->last, PL_E_SEQ);
 }
 
 /* The operation before `i` that had ended when i started, looking back a little. */
@@ -81,49 +73,45 @@ static struct op *ended_before(struct resinfo *ri, uint32_t i)
 	return NULL;
 }
 
-static int follow(struct gb *b, struct resinfo *ri, uint32_t i, struct op *prev, struct pl_err *err)
+static void follow(struct gb *b, struct resinfo *ri, uint32_t i, struct op *prev)
 {
 	struct op *op = &ri->op[i], *done;
 	pl_ns over = prev->end - op->start;
-	int rc;
 
 	if (over > 0 && over <= slack(prev->end - prev->start) && b->node[prev->last].dur >= over) {
 		b->node[prev->last].dur -= over;
 		prev->end = op->start;
 		over = 0;
 	}
-	if (over <= 0)
-		return pl_derive_edge(b, prev->last, op->node, PL_E_SEQ, err);
-	if ((rc = pl_derive_edge(b, prev->node, op->node, PL_E_START, err)) < 0)
-		return rc;
-	done = ended_before(ri, i);
-	return done ? pl_derive_edge(b, done->last, op->node, PL_E_SEQ, err) : 0;
+	done = prev;
+	if (over > 0) {
+		pl_derive_edge(b, prev->node, op->node, PL_E_START);
+		done = ended_before(ri, i);
+	}
+	if (done)
+		pl_derive_edge(b, done->last, op->node, PL_E_SEQ);
 }
 
-static int one_stream(struct gb *b, uint32_t res, struct pl_err *err)
+static void one_stream(struct gb *b, uint32_t res)
 {
 	struct resinfo *ri = &b->ri[res];
 	struct op *prev = NULL;
-	int rc;
 
 	ri->node0 = (uint32_t)b->n_nodes;
 	for (uint32_t i = 0; i < ri->n; i++) {
 		struct op *op = &ri->op[i];
 
-		if (b->t->seg[op->seg]->kind[op->ev] == PL_K_STEP)
+		if (op->kind == PL_K_STEP)
 			continue;
-		if ((rc = op_nodes(b, res, op, err)) < 0)
-			return rc;
-		if (prev && (rc = follow(b, ri, i, prev, err)) < 0)
-			return rc;
+		op_nodes(b, res, op);
+		if (prev)
+			follow(b, ri, i, prev);
 		prev = op;
 	}
 	ri->node1 = (uint32_t)b->n_nodes;
-	return 0;
 }
 
-/* ---- launches by correlation
- * -------------------------------------------------------------------------- */
+/* ---- launches by correlation ----------------------------------------------------------------- */
 
 PL_COMPARATOR(by_key, struct corrkey, corr, call);
 
@@ -136,39 +124,30 @@ uint32_t pl_derive_call_by_corr(const struct rankinfo *rk, int64_t corr)
 	return i < rk->n_by_corr && k[i].corr == corr ? k[i].call : PL_NONE;
 }
 
-static int launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t call,
-		  struct pl_err *err)
+static void launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t call)
 {
 	struct call *c = &rk->call[call];
 	const struct call_context *x = &rk->context[c->context];
-	int rc;
 
 	if (op->start < c->start) { /* profilers show this case; the call is then no predecessor */
 		b->g->dropped_edges++;
-		return 0;
+		return;
 	}
 	op->call = call;
-	if (!pl_trace_kind_is_comm(op->kind) &&
-	    (rc = pl_derive_set_context(b, op->node, op->last, x->phase, x->module, x->work, err)) <
-		    0)
-		return rc;
 	c->n_ops++;
 	rk->n_by_call++;
-	if (x->layer >= 0 && !pl_trace_kind_is_comm(op->kind) &&
-	    b->attr[b->node[op->node].attr].layer < 0 &&
-	    (rc = pl_derive_set_layer(b, op->node, op->last, x->layer, err)) < 0)
-		return rc;
-	if (op->start < c->end)
-		return pl_derive_edge(b, c->node, op->node, PL_E_EARLY, err);
-	return pl_derive_edge(b, c->node, op->node, PL_E_LAUNCH, err);
+	if (!pl_trace_kind_is_comm(op->kind)) {
+		pl_derive_set_context(b, op->node, op->last, x->phase, x->module, x->work);
+		if (x->layer >= 0 && b->attr[b->node[op->node].attr].layer < 0)
+			pl_derive_set_layer(b, op->node, op->last, x->layer);
+	}
+	pl_derive_edge(b, c->node, op->node, op->start < c->end ? PL_E_EARLY : PL_E_LAUNCH);
 }
 
-static int launches(struct gb *b, struct rankinfo *rk, struct pl_err *err)
+static void launches(struct gb *b, struct rankinfo *rk)
 {
-	int rc = pl_alloc(&rk->by_corr, rk->n_calls, sizeof(*rk->by_corr), err);
-
-	if (rc < 0)
-		return rc;
+	if (pl_alloc(&rk->by_corr, rk->n_calls, sizeof(*rk->by_corr), b->err) < 0)
+		return;
 	for (size_t i = 0; i < rk->n_calls; i++)
 		if (rk->context[rk->call[i].context].corr != INT64_MIN)
 			rk->by_corr[rk->n_by_corr++] =
@@ -180,16 +159,15 @@ static int launches(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 
 		for (uint32_t i = 0; ri->device && i < ri->n; i++) {
 			struct op *op = &ri->op[i];
-			const struct pl_events *e = b->t->seg[op->seg];
+			int64_t corr = pl_derive_corr(b, op);
 			uint32_t call = PL_NONE;
 
-			if (op->node != PL_NONE && e->corr && e->corr[op->ev] > 0)
-				call = pl_derive_call_by_corr(rk, e->corr[op->ev]);
-			if (call != PL_NONE && (rc = launch(b, rk, op, call, err)) < 0)
-				return rc;
+			if (op->node != PL_NONE && corr > 0)
+				call = pl_derive_call_by_corr(rk, corr);
+			if (call != PL_NONE)
+				launch(b, rk, op, call);
 		}
 	}
-	return 0;
 }
 
 static int by_op_start(const void *pa, const void *pb)
@@ -200,13 +178,12 @@ static int by_op_start(const void *pa, const void *pb)
 }
 
 /* Lists of device operations by call, each in order of start. */
-static int group_by_call(struct gb *b, struct rankinfo *rk, struct pl_err *err)
+static void group_by_call(struct gb *b, struct rankinfo *rk)
 {
 	uint32_t at = 0;
-	int rc = pl_alloc(&rk->by_call, rk->n_by_call, sizeof(*rk->by_call), err);
 
-	if (rc < 0)
-		return rc;
+	if (pl_alloc(&rk->by_call, rk->n_by_call, sizeof(*rk->by_call), b->err) < 0)
+		return;
 	for (size_t i = 0; i < rk->n_calls; i++) {
 		rk->call[i].first_op = at;
 		at += rk->call[i].n_ops;
@@ -227,17 +204,14 @@ static int group_by_call(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 		if (rk->call[i].n_ops > 1)
 			pl_sort(rk->by_call + rk->call[i].first_op, rk->call[i].n_ops,
 				sizeof(*rk->by_call), by_op_start);
-	return 0;
 }
 
 /* Branches of a CUDA graph on several streams. */
-static int graph_branches(struct gb *b, struct rankinfo *rk, const struct call *c,
-			  struct pl_err *err)
+static void graph_branches(struct gb *b, struct rankinfo *rk, const struct call *c)
 {
 	for (uint32_t i = 1; i < c->n_ops; i++) {
 		struct op *op = rk->by_call[c->first_op + i], *best = NULL;
 		uint32_t res = b->node[op->node].res;
-		int rc;
 
 		for (uint32_t k = i; k-- > 0 && i - k < 64;) {
 			struct op *p = rk->by_call[c->first_op + k];
@@ -246,20 +220,17 @@ static int graph_branches(struct gb *b, struct rankinfo *rk, const struct call *
 			    (!best || p->end > best->end))
 				best = p;
 		}
-		if (best && (rc = pl_derive_edge(b, best->last, op->node, PL_E_WAIT | PL_E_INFERRED,
-						 err)) < 0)
-			return rc;
+		if (best)
+			pl_derive_edge(b, best->last, op->node, PL_E_WAIT | PL_E_INFERRED);
 	}
-	return 0;
 }
 
-/* ---- launches of communicating threads
- * ------------------------------------------------------------------ */
+/* ---- launches of communicating threads ------------------------------------------------------- */
 
 struct issue {
 	struct op *op;
 	const char *coll, *dims; /* dims: NULL not recorded */
-	int64_t rf, corr;
+	int64_t record, corr;	 /* record: id of the record function */
 };
 
 static int by_issue(const void *pa, const void *pb)
@@ -269,16 +240,10 @@ static int by_issue(const void *pa, const void *pb)
 	return by_op_start(&a->op, &c->op);
 }
 
-static const char *dims_of(const struct pl_events *e, uint64_t ev)
-{
-	return e->dims && e->dims[ev] != PL_NONE ? pl_intern_get(&e->seg.str, e->dims[ev]) : NULL;
-}
-
-static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struct issue **v,
-			  size_t *n, struct pl_err *err)
+static void collect_issues(struct gb *b, struct rankinfo *rk, bool service, struct issue **v,
+			   size_t *n)
 {
 	size_t cap = 0;
-	int rc;
 
 	for (size_t k = 0; k < rk->n_res; k++) {
 		struct resinfo *ri = &b->ri[rk->res[k]];
@@ -293,20 +258,17 @@ static int collect_issues(struct gb *b, struct rankinfo *rk, bool service, struc
 								   e->seg.str.len[name]);
 
 			/* the recorded collective is more reliable than the name */
-			if (!coll && op->kind == PL_K_HOST_OP && e->coll && e->corr &&
-			    e->corr[op->ev] != INT64_MIN && e->coll[op->ev] != PL_NONE)
-				coll = pl_intern_get(&e->seg.str, e->coll[op->ev]);
+			if (!coll && op->kind == PL_K_HOST_OP && pl_derive_corr(b, op) != INT64_MIN)
+				coll = pl_derive_text(e, e->coll, op->ev);
 			if (!coll || op->node == PL_NONE)
 				continue;
-			if ((rc = pl_grow(v, &cap, *n + 1, sizeof(**v), err)) < 0)
-				return rc;
-			(*v)[(*n)++] = (struct issue){ op, coll, dims_of(e, op->ev),
-						       e->record ? e->record[op->ev] : INT64_MIN,
-						       e->corr ? e->corr[op->ev] : INT64_MIN };
+			PL_DERIVE_ADD(b->err, *v, *n, cap,
+				      (struct issue){ op, coll, pl_derive_text(e, e->dims, op->ev),
+						      pl_derive_value(e->record, op->ev, INT64_MIN),
+						      pl_derive_corr(b, op) });
 		}
 	}
 	pl_sort(*v, *n, sizeof(**v), by_issue);
-	return 0;
 }
 
 static bool same_dims(const struct issue *host, const struct issue *work)
@@ -329,8 +291,9 @@ static size_t find_issue(const struct issue *host, size_t nh, const bool *used, 
 	for (size_t k = next; k < nh && work->corr != INT64_MIN; k++)
 		if (!used[k] && host[k].corr == work->corr)
 			return k;
-	for (size_t k = next; k < nh && work->rf > 0; k++) /* 0: not counted */
-		if (!used[k] && host[k].rf == work->rf - 1 && host[k].op->start <= work->op->start)
+	for (size_t k = next; k < nh && work->record > 0; k++) /* 0: not counted */
+		if (!used[k] && host[k].record == work->record - 1 &&
+		    host[k].op->start <= work->op->start)
 			return k;
 	for (size_t k = next; k < nh && host[k].op->start <= work->op->start; k++) {
 		if (used[k] || strcmp(host[k].coll, work->coll))
@@ -342,18 +305,18 @@ static size_t find_issue(const struct issue *host, size_t nh, const bool *used, 
 	return hit;
 }
 
-static int service_launches(struct gb *b, struct rankinfo *rk, struct pl_err *err)
+static void service_launches(struct gb *b, struct rankinfo *rk)
 {
 	struct issue *host = NULL, *work = NULL;
 	size_t nh = 0, nw = 0, next = 0;
 	bool *used = NULL, recorded;
 	int rc;
 
-	PL_TRY(collect_issues(b, rk, true, &work, &nw, err));
+	collect_issues(b, rk, true, &work, &nw);
 	if (!nw)
 		goto out;
-	PL_TRY(collect_issues(b, rk, false, &host, &nh, err));
-	PL_TRY(pl_alloc(&used, nh, sizeof(*used), err));
+	collect_issues(b, rk, false, &host, &nh);
+	PL_TRY(pl_alloc(&used, nh, sizeof(*used), b->err));
 	for (size_t i = 0; i < nw; i++) {
 		size_t hit = find_issue(host, nh, used, next, &work[i]);
 
@@ -363,14 +326,13 @@ static int service_launches(struct gb *b, struct rankinfo *rk, struct pl_err *er
 		while (next < nh && used[next])
 			next++;
 		recorded = work[i].corr != INT64_MIN && host[hit].corr == work[i].corr;
-		PL_TRY(pl_derive_edge(b, host[hit].op->node, work[i].op->node,
-				      PL_E_EARLY | (recorded ? 0 : PL_E_INFERRED), err));
+		pl_derive_edge(b, host[hit].op->node, work[i].op->node,
+			       PL_E_EARLY | (recorded ? 0 : PL_E_INFERRED));
 	}
 out:
 	pl_free(host);
 	pl_free(work);
 	pl_free(used);
-	return rc;
 }
 
 /* On a rank without a device, host operators are the computation. */
@@ -385,22 +347,18 @@ static void host_is_compute(struct gb *b, const struct rankinfo *rk)
 	}
 }
 
-int pl_derive_device(struct gb *b, struct rankinfo *rk, struct pl_err *err)
+void pl_derive_device(struct gb *b, struct rankinfo *rk)
 {
-	int rc = 0;
-
 	for (size_t k = 0; k < rk->n_res; k++)
 		if (b->ri[rk->res[k]].device || b->ri[rk->res[k]].service)
-			PL_TRY(one_stream(b, rk->res[k], err));
-	PL_TRY(launches(b, rk, err));
-	PL_TRY(group_by_call(b, rk, err));
-	for (size_t c = 0; c < rk->n_calls; c++)
+			one_stream(b, rk->res[k]);
+	launches(b, rk);
+	group_by_call(b, rk);
+	for (size_t c = 0; c < rk->n_calls && !b->err->code; c++)
 		if (rk->call[c].n_ops > 1)
-			PL_TRY(graph_branches(b, rk, &rk->call[c], err));
+			graph_branches(b, rk, &rk->call[c]);
 	if (rk->comm_threads)
-		PL_TRY(service_launches(b, rk, err));
+		service_launches(b, rk);
 	if (!rk->has_device)
 		host_is_compute(b, rk);
-out:
-	return rc;
 }

@@ -53,8 +53,8 @@
 
 struct record {
 	uint32_t call;
-	uint32_t lane[N_SRC], n[N_SRC]; /* stream, and how many were launched there before */
-	int32_t used;			/* by how many waits */
+	uint32_t stream[N_SRC], n[N_SRC]; /* stream, and how many were launched there before */
+	int32_t used;			  /* by how many waits */
 };
 
 struct hyp {
@@ -82,7 +82,7 @@ struct group { /* waits of one place */
 struct events { /* of a rank */
 	struct gb *b;
 	struct rankinfo *rk;
-	struct lanes *l;
+	struct streams *l;
 	struct record *rec;
 	size_t n_rec, cap_rec;
 	struct wait *wait; /* by place */
@@ -91,9 +91,9 @@ struct events { /* of a rank */
 	bool made_up; /* the waits are assumed */
 	struct group *group;
 	size_t n_group, cap_group;
-	uint64_t *hash;	   /* by name, of all ranks: without its digits; 0 not yet */
-	uint32_t *lane_of; /* by resource */
-	bool comm[64];	   /* by lane: it communicates */
+	uint64_t *hash;	     /* by name, of all ranks: without its digits; 0 not yet */
+	uint32_t *stream_of; /* by resource */
+	bool comm[64];	     /* by stream: it communicates */
 };
 
 /* ---- calls and the streams they launch on ---------------------------------------------------- */
@@ -128,14 +128,14 @@ static uint32_t near_launch(const struct rankinfo *rk, uint32_t c, int dir)
 	return other;
 }
 
-static uint32_t lane_of_call(const struct events *x, uint32_t c)
+static uint32_t stream_of_call(const struct events *x, uint32_t c)
 {
-	return x->lane_of[x->b->node[x->rk->by_call[x->rk->call[c].first_op]->node].res];
+	return x->stream_of[x->b->node[x->rk->by_call[x->rk->call[c].first_op]->node].res];
 }
 
 /* The streams of the launches nearest to call c, each once. Returns how many. */
-static uint32_t near_lanes(const struct events *x, uint32_t c, int dir, uint32_t *lane,
-			   uint32_t most)
+static uint32_t near_streams(const struct events *x, uint32_t c, int dir, uint32_t *stream,
+			     uint32_t most)
 {
 	const struct rankinfo *rk = x->rk;
 	uint32_t at = near_launch(rk, c, dir), n = 0, seen;
@@ -149,11 +149,11 @@ static uint32_t near_lanes(const struct events *x, uint32_t c, int dir, uint32_t
 
 		if (!rk->call[i].n_ops || rk->call[i].res != rk->call[at].res)
 			continue;
-		y = lane_of_call(x, (uint32_t)i);
-		for (seen = 0; seen < n && lane[seen] != y;)
+		y = stream_of_call(x, (uint32_t)i);
+		for (seen = 0; seen < n && stream[seen] != y;)
 			seen++;
 		if (y != PL_NONE && seen == n)
-			lane[n++] = y;
+			stream[n++] = y;
 		if (n == x->l->n)
 			break;
 	}
@@ -227,40 +227,35 @@ static void mark_fences(const struct gb *b, struct rankinfo *rk)
 
 /* An event on `src` after its first n operations also covers the events for which this stream has
  * waited since its last launch. */
-static int inherit(struct gb *b, const struct lane *src, uint32_t n, const struct op *op,
-		   unsigned type, struct pl_err *err)
+static void inherit(struct gb *b, const struct stream *src, uint32_t n, const struct op *op,
+		    unsigned type)
 {
 	uint32_t have = (uint32_t)pl_min_size(src->n_pending, PL_LEN(src->pending));
-	int rc;
 
 	for (uint32_t k = 0; k < have; k++) {
 		const struct pending *p = &src->pending[k];
 
-		if (p->at >= n && pl_derive_end(b, p->src) <= op->start + TOL_NS &&
-		    (rc = pl_derive_edge(b, p->src, op->node, type, err)) < 0)
-			return rc;
+		if (p->at >= n && pl_derive_end(b, p->src) <= op->start + TOL_NS)
+			pl_derive_edge(b, p->src, op->node, type);
 	}
-	return 0;
 }
 
-/* Operation `op`, the one after `at` others of lane dst, waits for the first n of lane src. */
-static int tie(struct events *x, uint32_t dst, uint32_t at, uint32_t src, uint32_t n, bool recorded,
-	       struct pl_err *err)
+/* Operation `op`, the one after `at` others of stream dst, waits for the first n of stream src. */
+static void tie(struct events *x, uint32_t dst, uint32_t at, uint32_t src, uint32_t n,
+		bool recorded)
 {
 	struct gb *b = x->b;
-	struct lane *d = &x->l->v[dst], *s = &x->l->v[src];
+	struct stream *d = &x->l->v[dst], *s = &x->l->v[src];
 	unsigned type = PL_E_WAIT | (recorded ? 0 : PL_E_INFERRED);
 	struct op *op = d->op[at];
 	struct node *last;
 	uint32_t id;
-	int rc;
 
 	if (dst == src)
-		return 0;
-	if ((rc = inherit(b, s, n, op, type, err)) < 0)
-		return rc;
+		return;
+	inherit(b, s, n, op, type);
 	if (!n || s->op[n - 1]->end > op->start + TOL_NS)
-		return 0;
+		return;
 	id = s->op[n - 1]->last;
 	d->pending[d->n_pending++ % PL_LEN(d->pending)] = (struct pending){ at, id };
 	last = &b->node[id];
@@ -270,12 +265,12 @@ static int tie(struct events *x, uint32_t dst, uint32_t at, uint32_t src, uint32
 		b->g->recorded_waits++;
 	else
 		b->g->inferred_waits++;
-	return pl_derive_edge(b, id, op->node, type, err);
+	pl_derive_edge(b, id, op->node, type);
 }
 
 /* ---- recorded -------------------------------------------------------------------------------- */
 
-static uint32_t lane_of_stream(const struct events *x, int64_t stream)
+static uint32_t stream_numbered(const struct events *x, int64_t stream)
 {
 	for (uint32_t i = 0; i < x->l->n; i++)
 		if (x->b->ri[x->l->v[i].res].stream == stream)
@@ -283,15 +278,15 @@ static uint32_t lane_of_stream(const struct events *x, int64_t stream)
 	return PL_NONE;
 }
 
-static int recorded_waits(struct events *x, bool *any, struct pl_err *err)
+static void recorded_waits(struct events *x, bool *any)
 {
 	for (size_t i = 0; i < x->rk->n_sync; i++) {
 		const struct syncrec *s = &x->rk->sync[i];
 		uint32_t call = pl_derive_call_by_corr(x->rk, s->corr), record = PL_NONE, at;
-		uint32_t dst = lane_of_stream(x, s->stream), src = lane_of_stream(x, s->on_stream);
-		const struct lane *from;
+		uint32_t dst = stream_numbered(x, s->stream),
+			 src = stream_numbered(x, s->on_stream);
+		const struct stream *from;
 		uint32_t n;
-		int rc;
 
 		*any |= s->wait;
 		if (!s->wait || call == PL_NONE || dst == PL_NONE || src == PL_NONE)
@@ -307,41 +302,35 @@ static int recorded_waits(struct events *x, bool *any, struct pl_err *err)
 		for (uint32_t k = 0; k < BACK_STEPS && record == PL_NONE && n; k++, n--)
 			if (from->op[n - 1]->end <= x->l->v[dst].op[at]->start + TOL_NS)
 				break;
-		if ((rc = tie(x, dst, at, src, n, true, err)) < 0)
-			return rc;
+		tie(x, dst, at, src, n, true);
 	}
-	return 0;
 }
 
 /* ---- the waits and the records to choose from ------------------------------------------------ */
 
 /* launched: an event that is assumed after the launch at `call`. */
-static int add_record(struct events *x, uint32_t call, bool launched, struct pl_err *err)
+static void add_record(struct events *x, uint32_t call, bool launched)
 {
 	struct record r = { .call = call };
 	uint32_t n = 1;
-	int rc;
 
 	if (launched)
-		r.lane[0] = lane_of_call(x, call);
+		r.stream[0] = stream_of_call(x, call);
 	else
-		n = near_lanes(x, call, -1, r.lane, N_SRC);
+		n = near_streams(x, call, -1, r.stream, N_SRC);
 	for (uint32_t i = n; i < N_SRC; i++)
-		r.lane[i] = PL_NONE;
-	for (uint32_t i = 0; i < N_SRC && r.lane[i] != PL_NONE; i++)
-		r.n[i] = pl_derive_launched(&x->l->v[r.lane[i]], call + launched);
-	rc = pl_grow(&x->rec, &x->cap_rec, x->n_rec + 1, sizeof(*x->rec), err);
-	if (rc == 0)
-		x->rec[x->n_rec++] = r;
-	return rc;
+		r.stream[i] = PL_NONE;
+	for (uint32_t i = 0; i < N_SRC && r.stream[i] != PL_NONE; i++)
+		r.n[i] = pl_derive_launched(&x->l->v[r.stream[i]], call + launched);
+	PL_DERIVE_ADD(x->b->err, x->rec, x->n_rec, x->cap_rec, r);
 }
 
 /* How long the operation was delayed for another reason than the order of its stream or its
  * launch. */
-static pl_ns held_up(const struct events *x, const struct lane *d, uint32_t at)
+static pl_ns held_up(const struct events *x, const struct stream *d, uint32_t at)
 {
 	const struct op *op = d->op[at];
-	const struct call *c = &x->rk->call[d->call[at]];
+	const struct call *c = &x->rk->call[op->call];
 	pl_ns ready = op->start < c->end ? c->start : c->end;
 
 	if (op->start - ready <= LAUNCH_NS && c->start + LAUNCH_NS > op->start)
@@ -351,22 +340,21 @@ static pl_ns held_up(const struct events *x, const struct lane *d, uint32_t at)
 	return op->start - ready > HELD_NS ? op->start - ready : 0;
 }
 
-static int add_wait(struct events *x, uint32_t call, struct pl_err *err)
+static void add_wait(struct events *x, uint32_t call)
 {
 	struct wait w = { .call = call,
 			  .index = (uint32_t)x->n_wait,
 			  .n_records = (uint32_t)x->n_rec };
 	uint32_t n = 1;
-	int rc;
 
 	if (x->made_up) /* right before the launch */
-		w.dst[0] = lane_of_call(x, call);
+		w.dst[0] = stream_of_call(x, call);
 	else
-		n = near_lanes(x, call, 1, w.dst, N_DST);
+		n = near_streams(x, call, 1, w.dst, N_DST);
 	if (!n || w.dst[0] == PL_NONE)
-		return 0;
+		return;
 	for (uint32_t i = 0; i < n; i++) {
-		const struct lane *d = &x->l->v[w.dst[i]];
+		const struct stream *d = &x->l->v[w.dst[i]];
 
 		w.at[i] = pl_derive_launched(d, call);
 		if (w.at[i] == d->n)
@@ -374,10 +362,7 @@ static int add_wait(struct events *x, uint32_t call, struct pl_err *err)
 		w.op[i] = d->op[w.at[i]];
 		w.hold[i] = held_up(x, d, w.at[i]);
 	}
-	rc = pl_grow(&x->wait, &x->cap_wait, x->n_wait + 1, sizeof(*x->wait), err);
-	if (rc == 0)
-		x->wait[x->n_wait++] = w;
-	return rc;
+	PL_DERIVE_ADD(x->b->err, x->wait, x->n_wait, x->cap_wait, w);
 }
 
 /* Hash of a name without its digits: layers are often numbered. */
@@ -429,10 +414,9 @@ static uint64_t place_of(struct events *x, uint32_t call)
 	return h;
 }
 
-static int collect(struct events *x, struct pl_err *err)
+static void collect(struct events *x)
 {
 	bool any_record = false, any_wait = false;
-	int rc;
 
 	for (uint32_t c = 0; c < x->rk->n_calls; c++) {
 		any_record |= x->rk->call[c].type == CALL_RECORD;
@@ -446,13 +430,11 @@ static int collect(struct events *x, struct pl_err *err)
 
 		if (y->internal)
 			continue;
-		if ((any_wait ? y->type == CALL_WAIT : y->n_ops) && (rc = add_wait(x, c, err)) < 0)
-			return rc;
-		if ((any_record ? y->type == CALL_RECORD : y->n_ops) &&
-		    (rc = add_record(x, c, !any_record, err)) < 0)
-			return rc;
+		if (any_wait ? y->type == CALL_WAIT : y->n_ops > 0)
+			add_wait(x, c);
+		if (any_record ? y->type == CALL_RECORD : y->n_ops > 0)
+			add_record(x, c, !any_record);
 	}
-	return 0;
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -485,34 +467,29 @@ static bool shadowed(const struct events *x, uint32_t c)
 	return false;
 }
 
-static int find_places(struct events *x, struct pl_err *err)
+static void find_places(struct events *x)
 {
-	int rc;
-
 	for (size_t i = 0; i < x->n_wait; i++)
 		x->wait[i].place = place_of(x, x->wait[i].call);
 	pl_sort(x->wait, x->n_wait, sizeof(*x->wait), by_place);
 	for (size_t i = 0, n; i < x->n_wait; i += n) {
 		for (n = 1; i + n < x->n_wait && x->wait[i + n].place == x->wait[i].place; n++)
 			;
-		rc = pl_grow(&x->group, &x->cap_group, x->n_group + 1, sizeof(*x->group), err);
-		if (rc < 0)
-			return rc;
-		x->group[x->n_group++] = (struct group){ .first = (uint32_t)i,
-							 .n = (uint32_t)n,
-							 .order = x->wait[i].index,
-							 .dst = shadowed(x, x->wait[i].call) };
+		PL_DERIVE_ADD(x->b->err, x->group, x->n_group, x->cap_group,
+			      (struct group){ .first = (uint32_t)i,
+					      .n = (uint32_t)n,
+					      .order = x->wait[i].index,
+					      .dst = shadowed(x, x->wait[i].call) });
 	}
 	pl_sort(x->group, x->n_group, sizeof(*x->group), by_order);
-	return 0;
 }
 
 /* ---- hypotheses ------------------------------------------------------------------------------ */
 
 enum verdict { NOTHING, SAME_STREAM, POSSIBLE, REFUTED, SUPPORTED };
 
-/* Source lane and number of operations there; false when there is none. */
-static bool source(const struct events *x, const struct wait *w, struct hyp h, uint32_t *lane,
+/* Source stream and number of operations there; false when there is none. */
+static bool source(const struct events *x, const struct wait *w, struct hyp h, uint32_t *stream,
 		   uint32_t *n)
 {
 	const struct record *r;
@@ -520,22 +497,22 @@ static bool source(const struct events *x, const struct wait *w, struct hyp h, u
 	if (h.back > w->n_records)
 		return false;
 	r = &x->rec[w->n_records - h.back];
-	*lane = r->lane[h.src];
+	*stream = r->stream[h.src];
 	*n = r->n[h.src];
-	return *lane != PL_NONE && *n;
+	return *stream != PL_NONE && *n;
 }
 
 static enum verdict judge(const struct events *x, const struct wait *w, struct hyp h)
 {
 	const struct op *op = w->op[h.dst], *src;
-	uint32_t lane, n;
+	uint32_t stream, n;
 	pl_ns late;
 
-	if (!op || !source(x, w, h, &lane, &n))
+	if (!op || !source(x, w, h, &stream, &n))
 		return NOTHING;
-	if (lane == w->dst[h.dst])
+	if (stream == w->dst[h.dst])
 		return SAME_STREAM;
-	src = x->l->v[lane].op[n - 1];
+	src = x->l->v[stream].op[n - 1];
 	late = op->start - src->end;
 	if (late < -TOL_NS)
 		return REFUTED;
@@ -658,7 +635,7 @@ static uint32_t shared(const struct events *x, const struct group *g, struct hyp
 static void reconsider(struct events *x, struct group *g)
 {
 	struct hyp h = x->wait[g->first].h, best = h;
-	uint32_t least, lane, from, n;
+	uint32_t least, stream, from, n;
 
 	if (!g->done || g->supported || !source(x, &x->wait[g->first], h, &from, &n) ||
 	    !x->comm[from])
@@ -668,7 +645,7 @@ static void reconsider(struct events *x, struct group *g)
 	while (least && ++h.back <= x->most_back) {
 		struct tally t;
 
-		if (!source(x, &x->wait[g->first + g->n - 1], h, &lane, &n) || lane != from)
+		if (!source(x, &x->wait[g->first + g->n - 1], h, &stream, &n) || stream != from)
 			continue;
 		t = test(x, g, h);
 		if (t.refuted || t.same || !t.possible || shared(x, g, h) >= least)
@@ -699,20 +676,17 @@ search:
 	} while (next_hyp(x, g, &h));
 }
 
-static int tie_all(struct events *x, struct pl_err *err)
+static void tie_all(struct events *x)
 {
 	pl_sort(x->wait, x->n_wait, sizeof(*x->wait), by_index);
 	for (size_t i = 0; i < x->n_wait; i++) {
 		const struct wait *w = &x->wait[i];
-		uint32_t lane, n;
-		int rc;
+		uint32_t stream, n;
 
-		if (!w->h.back || !w->op[w->h.dst] || !source(x, w, w->h, &lane, &n))
+		if (!w->h.back || !w->op[w->h.dst] || !source(x, w, w->h, &stream, &n))
 			continue;
-		if ((rc = tie(x, w->dst[w->h.dst], w->at[w->h.dst], lane, n, false, err)) < 0)
-			return rc;
+		tie(x, w->dst[w->h.dst], w->at[w->h.dst], stream, n, false);
 	}
-	return 0;
 }
 
 /* An assumed wait counts if the program changes to another stream or an operation was delayed. */
@@ -722,7 +696,7 @@ static bool counts(const struct events *x, const struct group *g)
 		const struct wait *w = &x->wait[i];
 
 		if (!x->made_up || w->hold[0] ||
-		    (w->n_records && x->rec[w->n_records - 1].lane[0] != w->dst[0]))
+		    (w->n_records && x->rec[w->n_records - 1].stream[0] != w->dst[0]))
 			return true;
 	}
 	return false;
@@ -731,7 +705,7 @@ static bool counts(const struct events *x, const struct group *g)
 static void find_comm(struct events *x)
 {
 	for (uint32_t i = 0; i < x->l->n; i++) {
-		const struct lane *y = &x->l->v[i];
+		const struct stream *y = &x->l->v[i];
 		uint32_t n = 0;
 
 		for (uint32_t k = 0; k < y->n; k++)
@@ -740,14 +714,12 @@ static void find_comm(struct events *x)
 	}
 }
 
-static int infer(struct events *x, struct pl_err *err)
+static void infer(struct events *x)
 {
-	int rc;
-
 	find_comm(x);
 	mark_fences(x->b, x->rk);
-	if ((rc = collect(x, err)) < 0 || (rc = find_places(x, err)) < 0)
-		return rc;
+	collect(x);
+	find_places(x);
 	for (size_t i = 0; i < x->n_group; i++)
 		if (counts(x, &x->group[i]))
 			take_nearest(x, &x->group[i]);
@@ -758,27 +730,23 @@ static int infer(struct events *x, struct pl_err *err)
 		reconsider(x, &x->group[i]);
 	for (size_t i = 0; i < x->n_wait; i++)
 		take_any(x, &x->wait[i]);
-	return tie_all(x, err);
+	tie_all(x);
 }
 
-int pl_derive_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
-		     uint32_t *lane_of, struct pl_err *err)
+void pl_derive_events(struct gb *b, struct rankinfo *rk, struct streams *l, uint64_t *hash,
+		      uint32_t *stream_of)
 {
-	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash, .lane_of = lane_of };
+	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash, .stream_of = stream_of };
 	bool any = false;
-	int rc;
 
 	for (uint32_t i = 0; i < l->n; i++)
-		x.lane_of[l->v[i].res] = i;
-	PL_TRY(recorded_waits(&x, &any, err));
-	if (any || rk->all_sync || !b->o->infer || l->n < 2)
-		goto out;
-	PL_TRY(infer(&x, err));
-out:
+		x.stream_of[l->v[i].res] = i;
+	recorded_waits(&x, &any);
+	if (!any && !rk->all_sync && b->o->infer && l->n >= 2)
+		infer(&x);
 	for (uint32_t i = 0; i < l->n; i++)
-		lane_of[l->v[i].res] = PL_NONE;
+		stream_of[l->v[i].res] = PL_NONE;
 	pl_free(x.rec);
 	pl_free(x.wait);
 	pl_free(x.group);
-	return rc;
 }

@@ -10,20 +10,20 @@
 
 #include "derive/internal.h"
 
-static int rank_index(struct gb *b, int32_t rank, uint32_t *index, struct pl_err *err)
+/* The index of a rank, which is added if it is new. */
+static uint32_t rank_index(struct gb *b, int32_t rank)
 {
-	int rc;
+	uint32_t i;
 
-	if ((rc = pl_grow(&b->rank, &b->cap_ranks, b->n_ranks + 1, sizeof(*b->rank), err)) < 0 ||
-	    (rc = pl_intern_add(&b->rank_ids, (const char *)&rank, sizeof(rank), index, err)) < 0)
-		return rc;
-	if (*index == b->n_ranks)
-		b->rank[b->n_ranks++] = (struct rankinfo){ .rank = rank };
-	return 0;
+	rank = rank < 0 ? 0 : rank;
+	i = pl_derive_intern(b->err, &b->rank_ids, &rank, sizeof(rank));
+	if (i == b->n_ranks)
+		PL_DERIVE_ADD(b->err, b->rank, b->n_ranks, b->cap_ranks,
+			      (struct rankinfo){ .rank = rank });
+	return i < b->n_ranks ? i : PL_NONE;
 }
 
-static int resource_name(struct gb *b, const struct pl_segment *s, const struct pl_track *t,
-			 pl_id *id, struct pl_err *err)
+static pl_id resource_name(struct gb *b, const struct pl_segment *s, const struct pl_track *t)
 {
 	char text[256];
 
@@ -34,54 +34,40 @@ static int resource_name(struct gb *b, const struct pl_segment *s, const struct 
 	else
 		snprintf(text, sizeof(text), "%s %s", pl_trace_track_type_name(t->type),
 			 pl_intern_get(&s->str, t->tid));
-	return pl_intern_add(&b->g->str, text, strlen(text), id, err);
+	return pl_derive_intern_text(b->err, &b->g->str, text);
 }
 
-static int add_resource(struct gb *b, uint32_t seg, uint32_t track, struct pl_err *err)
+static void add_resource(struct gb *b, uint32_t seg, uint32_t track)
 {
 	const struct pl_segment *s = &b->t->seg[seg]->seg;
 	const struct pl_track *t = &s->track[track];
-	struct pl_graph *g = b->g;
-	struct pl_resource *r;
-	struct resinfo *ri;
+	uint32_t index = rank_index(b, t->rank), id = PL_NONE;
+	struct pl_resource r = { .track_type = t->type, .device = t->device, .capacity = 1 };
 	struct rankinfo *rk;
-	uint32_t index;
-	int rc;
+	struct resinfo *ri;
 
-	if ((rc = rank_index(b, t->rank < 0 ? 0 : t->rank, &index, err)) < 0 ||
-	    (rc = pl_grow(&g->res, &g->cap_res, g->n_res + 1, sizeof(*g->res), err)) < 0 ||
-	    (rc = pl_grow(&b->ri, &b->cap_ri, g->n_res + 1, sizeof(*b->ri), err)) < 0)
-		return rc;
-	r = &g->res[g->n_res];
-	memset(r, 0, sizeof(*r));
-	r->track_type = t->type;
-	r->rank = b->rank[index].rank;
-	r->device = t->device;
-	r->capacity = 1;
-	r->host = PL_NONE;
-	memcpy(r->coord, t->coord, sizeof(r->coord));
-	if ((rc = resource_name(b, s, t, &r->name, err)) < 0 ||
-	    (t->host != PL_NONE && (rc = pl_derive_str(b, seg, t->host, &r->host, err)) < 0))
-		return rc;
-	ri = &b->ri[g->n_res];
-	memset(ri, 0, sizeof(*ri));
+	if (index != PL_NONE) {
+		rk = &b->rank[index];
+		r.rank = rk->rank;
+		memcpy(r.coord, t->coord, sizeof(r.coord));
+		r.name = resource_name(b, s, t);
+		r.host = pl_derive_str(b, seg, t->host);
+		id = pl_derive_resource(b, &r, index);
+	}
+	if (id == PL_NONE)
+		return;
+	ri = &b->ri[id];
 	ri->device = t->type == PL_T_STREAM || t->type == PL_T_COPY_ENGINE || t->type == PL_T_LINK;
 	ri->thread = !ri->device;
-	ri->rank_index = index;
 	ri->stream = t->stream;
-	rk = &b->rank[index];
-	rc = pl_grow(&rk->res, &rk->cap_res, rk->n_res + 1, sizeof(*rk->res), err);
-	if (rc < 0)
-		return rc;
-	rk->res[rk->n_res++] = (uint32_t)g->n_res;
+	PL_DERIVE_ADD(b->err, rk->res, rk->n_res, rk->cap_res, id);
 	rk->has_device |= ri->device;
 	if (ri->device) {
 		const char *all = pl_trace_segment_meta_get(s, "all_synchronization");
 
 		rk->all_sync |= all && !strcmp(all, "true");
 	}
-	b->seg[seg].track_res[track] = (uint32_t)g->n_res++;
-	return 0;
+	b->seg[seg].track_res[track] = id;
 }
 
 static bool wanted(uint8_t kind)
@@ -118,45 +104,31 @@ static bool is_op(const struct pl_events *e, uint32_t ev)
 		(e->kind[ev] != PL_K_SEND && e->kind[ev] != PL_K_RECV));
 }
 
-static int64_t value_of(const int64_t *column, uint32_t ev)
-{
-	return column && column[ev] != INT64_MIN ? column[ev] : -1;
-}
-
-static int add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_t rank,
-		    struct pl_err *err)
+static void add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_t rank)
 {
 	const char *name = pl_intern_get(&e->seg.str, e->name[ev]);
-	struct rankinfo *rk;
-	uint32_t index;
-	int rc;
-
-	if (!e->corr || e->corr[ev] == INT64_MIN)
-		return 0;
-	if ((rc = rank_index(b, rank < 0 ? 0 : rank, &index, err)) < 0)
-		return rc;
-	rk = &b->rank[index];
-	rc = pl_grow(&rk->sync, &rk->cap_sync, rk->n_sync + 1, sizeof(*rk->sync), err);
-	if (rc < 0)
-		return rc;
-	rk->sync[rk->n_sync++] = (struct syncrec){
-		.corr = e->corr[ev],
-		.stream = value_of(e->stream, ev),
-		.on_stream = value_of(e->wait_stream, ev),
-		.record_corr = value_of(e->wait_corr, ev),
+	const struct syncrec s = {
+		.corr = pl_derive_value(e->corr, ev, INT64_MIN),
+		.stream = pl_derive_value(e->stream, ev, -1),
+		.on_stream = pl_derive_value(e->wait_stream, ev, -1),
+		.record_corr = pl_derive_value(e->wait_corr, ev, -1),
 		.wait = strstr(name, "Wait") != NULL,
 		.device_wide = strstr(name, "Context") || strstr(name, "Device"),
 	};
-	return 0;
+	uint32_t index = s.corr == INT64_MIN ? PL_NONE : rank_index(b, rank);
+
+	if (index != PL_NONE)
+		PL_DERIVE_ADD(b->err, b->rank[index].sync, b->rank[index].n_sync,
+			      b->rank[index].cap_sync, s);
 }
 
-static void add_op(const struct gb *b, uint32_t seg, uint32_t ev, struct op *op)
+static struct op op_of(const struct gb *b, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = b->t->seg[seg];
 	const struct pl_clock *clock = b->seg[seg].clock[e->track[ev]];
 	pl_ns start = pl_add_sat(e->ts[ev], e->seg.base_ns);
 
-	*op = (struct op){
+	return (struct op){
 		.seg = seg,
 		.ev = ev,
 		.start = pl_trace_clock_apply(clock, start),
@@ -210,70 +182,65 @@ static void order_calls(const struct gb *b, struct resinfo *ri)
 	}
 }
 
-static int prepare_segment(struct gb *b, uint32_t seg, struct pl_err *err)
+static void prepare_segment(struct gb *b, uint32_t seg)
 {
 	const struct pl_events *e = b->t->seg[seg];
 	struct seginfo *x = &b->seg[seg];
 	uint32_t nt = e->seg.n_tracks;
 	int rc;
 
-	PL_TRY(pl_alloc(&x->str, e->seg.str.n + 1, sizeof(*x->str), err));
-	PL_TRY(pl_alloc(&x->call_type, e->seg.str.n + 1, 1, err));
-	PL_TRY(pl_alloc(&x->phase_of, e->seg.str.n + 1, 1, err));
-	PL_TRY(pl_alloc(&x->track_res, nt + 1, sizeof(*x->track_res), err));
-	PL_TRY(pl_alloc(&x->track_at, nt + 1, sizeof(*x->track_at), err));
-	PL_TRY(pl_alloc(&x->clock, nt + 1, sizeof(*x->clock), err));
+	PL_TRY(pl_alloc(&x->str, e->seg.str.n + 1, sizeof(*x->str), b->err));
+	PL_TRY(pl_alloc(&x->call_type, e->seg.str.n + 1, 1, b->err));
+	PL_TRY(pl_alloc(&x->phase_of, e->seg.str.n + 1, 1, b->err));
+	PL_TRY(pl_alloc(&x->track_res, nt + 1, sizeof(*x->track_res), b->err));
+	PL_TRY(pl_alloc(&x->track_at, nt + 1, sizeof(*x->track_at), b->err));
+	PL_TRY(pl_alloc(&x->clock, nt + 1, sizeof(*x->clock), b->err));
 	memset(x->str, 0xff, e->seg.str.n * sizeof(*x->str));
 	memset(x->track_res, 0xff, nt * sizeof(*x->track_res));
 	for (uint32_t i = 0; i < nt; i++)
 		x->clock[i] = pl_trace_merge_clock(&b->t->merge, seg, e->seg.track[i].rank);
-out:
-	return rc;
+out:;
 }
 
 /* Makes resources for the tracks in the order of first use, and lists their steps. track_at becomes
  * the index of the segment's first operation on the resource. */
-static int count_ops(struct gb *b, uint32_t seg, struct pl_err *err)
+static void count_ops(struct gb *b, uint32_t seg)
 {
 	const struct pl_events *e = b->t->seg[seg];
 	uint32_t *count = b->seg[seg].track_at;
-	int rc = 0;
 
-	for (uint32_t ev = 0; ev < e->n; ev++) {
+	for (uint32_t ev = 0; ev < e->n && !b->err->code; ev++) {
 		uint32_t track = e->track[ev];
 		struct resinfo *ri;
 
 		if (e->kind[ev] == PL_K_SYNC)
-			PL_TRY(add_sync(b, e, ev, e->seg.track[track].rank, err));
+			add_sync(b, e, ev, e->seg.track[track].rank);
 		if (!is_op(e, ev))
 			continue;
 		if (b->seg[seg].track_res[track] == PL_NONE)
-			PL_TRY(add_resource(b, seg, track, err));
+			add_resource(b, seg, track);
 		count[track]++;
-		if (e->kind[ev] != PL_K_STEP)
+		if (e->kind[ev] != PL_K_STEP || b->err->code)
 			continue;
 		ri = &b->ri[b->seg[seg].track_res[track]];
-		PL_TRY(pl_grow(&ri->op, &ri->cap, ri->n + (size_t)1, sizeof(*ri->op), err));
-		add_op(b, seg, ev, &ri->op[ri->n++]);
+		PL_DERIVE_ADD(b->err, ri->op, ri->n, ri->cap, op_of(b, seg, ev));
 	}
-	for (uint32_t i = 0; i < e->seg.n_tracks; i++) {
+	for (uint32_t i = 0; i < e->seg.n_tracks && !b->err->code; i++) {
 		struct resinfo *ri = count[i] ? &b->ri[b->seg[seg].track_res[i]] : NULL;
 		uint32_t more = count[i];
 
 		if (!ri)
 			continue;
 		if ((size_t)ri->n_all + more > PL_NONE - 1)
-			return pl_fail(err, PL_ELIMIT, "a track has more than %u operations",
-				       PL_NONE - 1);
+			pl_fail(b->err, PL_ELIMIT, "a track has more than %u operations",
+				PL_NONE - 1);
 		count[i] = ri->n_all;
 		ri->n_all += more;
 	}
-out:
-	return rc;
 }
 
 /* All operations of the segment's events. Those of steps keep the ends that steps.c gave them. */
-int pl_derive_fill_segment(struct gb *b, uint32_t seg, struct pl_err *err)
+void pl_derive_fill_segment(struct gb *b, uint32_t seg)
 {
 	const struct pl_events *e = b->t->seg[seg];
 	struct seginfo *x = &b->seg[seg];
@@ -285,17 +252,16 @@ int pl_derive_fill_segment(struct gb *b, uint32_t seg, struct pl_err *err)
 		if (!ri || ri->step)
 			continue;
 		ri->step = ri->op;
-		PL_TRY(pl_derive_room(&ri->op, ri->n_all, sizeof(*ri->op), err));
+		PL_TRY(pl_derive_room(&ri->op, ri->n_all, sizeof(*ri->op), b->err));
 		ri->n = ri->n_all;
 	}
 	for (uint32_t ev = 0; ev < e->n; ev++) {
 		pl_id track = e->track[ev];
 
 		if (is_op(e, ev))
-			add_op(b, seg, ev, &b->ri[x->track_res[track]].op[x->track_at[track]++]);
+			b->ri[x->track_res[track]].op[x->track_at[track]++] = op_of(b, seg, ev);
 	}
-out:
-	return rc;
+out:;
 }
 
 static void sort_ops(struct resinfo *ri)
@@ -341,7 +307,7 @@ static void share_tracks(struct gb *b, uint32_t seg)
 	}
 }
 
-int pl_derive_gather(struct gb *b, struct pl_err *err)
+void pl_derive_gather(struct gb *b)
 {
 	size_t events = 0;
 	int rc;
@@ -349,20 +315,18 @@ int pl_derive_gather(struct gb *b, struct pl_err *err)
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
 		events += b->t->seg[seg]->n;
 	/* the estimated size, to avoid copies while the arrays grow */
-	if ((rc = pl_grow(&b->node, &b->cap_nodes, 2 * events, sizeof(*b->node), err)) < 0 ||
-	    (rc = pl_grow(&b->edge, &b->cap_edges, 2 * events, sizeof(*b->edge), err)) < 0)
-		return rc;
-	for (uint32_t seg = 0; seg < b->t->n_segs; seg++) {
-		const struct pl_events *e = b->t->seg[seg];
-
-		if ((rc = prepare_segment(b, seg, err)) < 0)
-			return rc;
-		b->has_memory |= e->alloc != NULL;
+	PL_TRY(pl_grow(&b->node, &b->cap_nodes, 2 * events + 2, sizeof(*b->node), b->err));
+	PL_TRY(pl_grow(&b->edge, &b->cap_edges, 2 * events, sizeof(*b->edge), b->err));
+	memset(b->node, 0, 2 * sizeof(*b->node)); /* see pl_derive_node() */
+	for (uint32_t seg = 0; seg < b->t->n_segs && !b->err->code; seg++) {
+		b->has_memory |= b->t->seg[seg]->alloc != NULL;
+		prepare_segment(b, seg);
+		if (b->err->code)
+			break;
 		share_tracks(b, seg);
-		if ((rc = count_ops(b, seg, err)) < 0)
-			return rc;
+		count_ops(b, seg);
 	}
 	for (size_t i = 0; i < b->g->n_res; i++)
 		sort_ops(&b->ri[i]);
-	return 0;
+out:;
 }

@@ -35,71 +35,65 @@ pl_derive_generator *pl_derive_generator_of(const struct pl_lang_statement *st)
 	return generators[st->row - rows];
 }
 
-int pl_derive_put_string(struct pl_graph *g, const char *s, pl_id *id, struct pl_err *err)
+pl_id pl_derive_name(const struct layer_table *t, const char *name)
 {
-	return pl_intern_add(&g->str, s, strlen(s), id, err);
+	return pl_derive_intern_text(t->err, &t->g->str, name);
 }
 
-int pl_derive_put_mark(struct pl_graph *g, struct pl_program *p, bool begin, struct pl_err *err)
+uint32_t pl_derive_put_op(const struct layer_table *t, struct pl_program *p,
+			  const struct pl_graph_program_op *op)
+{
+	uint32_t id;
+
+	return pl_graph_program_add(p, op, &id, t->err) < 0 ? 0 : id;
+}
+
+void pl_derive_put_after(const struct layer_table *t, struct pl_program *p, uint32_t op,
+			 unsigned type)
+{
+	/* after a failure the last operation may be missing */
+	if (op != PL_NONE && !t->err->code && pl_graph_program_after(p, op, type, t->err) < 0)
+		return;
+}
+
+void pl_derive_put_mark(const struct layer_table *t, struct pl_program *p, bool begin)
 {
 	struct pl_graph_program_op op = pl_graph_program_op_unknown;
 	pl_id name[2];
 	uint32_t id;
-	int rc;
 
-	PL_TRY(pl_derive_put_string(g, "step begin", &name[true], err));
-	PL_TRY(pl_derive_put_string(g, "step end", &name[false], err));
+	name[true] = pl_derive_name(t, "step begin");
+	name[false] = pl_derive_name(t, "step end");
 	op.role = PL_RO_MARK;
 	op.kind = PL_K_STEP;
 	op.flags = begin ? PL_NF_STEP_BEGIN : PL_NF_IN_STEP;
 	op.resource = PL_GENERATE_COMPUTE;
 	op.name = name[begin];
-	PL_TRY(pl_graph_program_add(p, &op, &id, err));
+	id = pl_derive_put_op(t, p, &op);
 	if (id)
-		PL_TRY(pl_graph_program_after(p, id - 1, PL_E_SEQ, err));
-out:
-	return rc;
+		pl_derive_put_after(t, p, id - 1, PL_E_SEQ);
 }
 
-int pl_derive_put_compute(struct pl_program *p, const struct pl_graph_program_op *what,
-			  uint32_t after, uint32_t *id, struct pl_err *err)
+uint32_t pl_derive_put_compute(const struct layer_table *t, struct pl_program *p,
+			       const struct pl_graph_program_op *what, uint32_t after)
 {
 	struct pl_graph_program_op op = *what;
-	int rc;
+	uint32_t id;
 
 	op.role = PL_RO_COMPUTE;
 	op.kind = PL_K_KERNEL;
 	op.flags = PL_NF_IN_STEP;
 	op.resource = PL_GENERATE_COMPUTE;
-	rc = pl_graph_program_add(p, &op, id, err);
-	return rc < 0 ? rc : pl_graph_program_after(p, after, PL_E_SEQ, err);
+	id = pl_derive_put_op(t, p, &op);
+	pl_derive_put_after(t, p, after, PL_E_SEQ);
+	return id;
 }
 
-int pl_derive_put_group(struct pl_graph *g, const char *name, uint32_t first, uint32_t n,
-			uint32_t *id, struct pl_err *err)
-{
-	struct pl_ggroup *group;
-	int rc;
-
-	PL_TRY(pl_grow(&g->group, &g->cap_groups, g->n_groups + 1, sizeof(*g->group), err));
-	PL_TRY(pl_grow(&g->group_rank, &g->cap_group_ranks, g->n_group_ranks + n,
-		       sizeof(*g->group_rank), err));
-	group = &g->group[g->n_groups];
-	*group = (struct pl_ggroup){ .rank = (uint32_t)g->n_group_ranks, .n = n };
-	PL_TRY(pl_derive_put_string(g, name, &group->name, err));
-	for (uint32_t i = 0; i < n; i++)
-		g->group_rank[g->n_group_ranks++] = first + i;
-	*id = (uint32_t)g->n_groups++;
-out:
-	return rc;
-}
-
-int pl_derive_put_reduce(const struct layer_table *t, struct pl_program *p,
-			 const struct layer_reduce *r, pl_ns *total, uint32_t *id,
-			 struct pl_err *err)
+uint32_t pl_derive_put_reduce(const struct layer_table *t, struct pl_program *p,
+			      const struct layer_reduce *r, pl_ns *total)
 {
 	struct pl_graph_program_op op = pl_graph_program_op_unknown;
-	int rc;
+	uint32_t id;
 
 	op.role = PL_RO_TRANSFER;
 	op.kind = PL_K_COLLECTIVE;
@@ -111,43 +105,25 @@ int pl_derive_put_reduce(const struct layer_table *t, struct pl_program *p,
 	op.bytes = t->layer[r->layer].param_bytes;
 	op.layer = (int32_t)r->layer;
 	op.dur = t->o->transfer(t->o->arg, op.bytes, r->ranks);
-	*total = op.dur < 0 ? op.dur : pl_add_sat(*total, op.dur);
-	PL_TRY(pl_derive_check_length(t, *total, err));
-	PL_TRY(pl_graph_program_add(p, &op, id, err));
-	PL_TRY(pl_graph_program_after(p, r->after, PL_E_DATA, err));
-	if (r->before != PL_NONE)
-		PL_TRY(pl_graph_program_after(p, r->before, PL_E_SEQ, err));
-out:
-	return rc;
+	pl_derive_add_length(t, op.dur, total);
+	id = pl_derive_put_op(t, p, &op);
+	pl_derive_put_after(t, p, r->after, PL_E_DATA);
+	pl_derive_put_after(t, p, r->before, PL_E_SEQ);
+	return id;
 }
 
-/* A tensor with one or two consumers; PL_NONE: one. None of no bytes. */
-static int put_tensor(const struct layer_table *t, const struct pl_tensor *tensor, uint32_t a,
-		      uint32_t b, struct pl_err *err)
+/* A tensor with one or two consumers, the second one PL_NONE; none of no bytes. */
+static void put_tensor(const struct layer_table *t, const struct pl_tensor *tensor, uint32_t a,
+		       uint32_t b)
 {
-	struct pl_graph *g = t->g;
-	struct pl_tensor *x;
-	int rc = 0;
+	const uint32_t consumer[] = { a, b };
 
-	if (!tensor->bytes)
-		return 0;
-	PL_TRY(pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*g->tensor), err));
-	PL_TRY(pl_grow(&g->consumer, &g->cap_consumers, g->n_consumers + 2, sizeof(*g->consumer),
-		       err));
-	x = &g->tensor[g->n_tensors++];
-	*x = *tensor;
-	x->consumer = (uint32_t)g->n_consumers;
-	g->consumer[g->n_consumers++] = a;
-	if (b != PL_NONE)
-		g->consumer[g->n_consumers++] = b;
-	x->n_consumers = (uint32_t)g->n_consumers - x->consumer;
-out:
-	return rc;
+	if (tensor->bytes)
+		pl_derive_put_tensor(t->g, tensor, consumer, b == PL_NONE ? 1 : 2, t->err);
 }
 
-int pl_derive_put_params(const struct layer_table *t, size_t layer, uint32_t forward,
-			 uint32_t backward, uint32_t carrier, uint32_t optimizer,
-			 struct pl_err *err)
+void pl_derive_put_params(const struct layer_table *t, size_t layer, uint32_t forward,
+			  uint32_t backward, uint32_t carrier, uint32_t optimizer)
 {
 	const struct layer *l = &t->layer[layer];
 	struct pl_tensor x = { .name = l->param,
@@ -155,16 +131,16 @@ int pl_derive_put_params(const struct layer_table *t, size_t layer, uint32_t for
 			       .role = PL_TR_PARAM,
 			       .bytes = l->param_bytes,
 			       .producer = PL_NONE };
-	int rc = put_tensor(t, &x, forward, optimizer, err);
 
+	put_tensor(t, &x, forward, optimizer);
 	x.name = l->grad;
 	x.role = PL_TR_GRAD;
 	x.producer = backward;
-	return rc < 0 ? rc : put_tensor(t, &x, carrier, PL_NONE, err);
+	put_tensor(t, &x, carrier, PL_NONE);
 }
 
-int pl_derive_put_activation(const struct layer_table *t, size_t layer, uint32_t forward,
-			     uint32_t backward, struct pl_err *err)
+void pl_derive_put_activation(const struct layer_table *t, size_t layer, uint32_t forward,
+			      uint32_t backward)
 {
 	const struct layer *l = &t->layer[layer];
 	const struct pl_tensor x = { .name = l->activation,
@@ -173,12 +149,12 @@ int pl_derive_put_activation(const struct layer_table *t, size_t layer, uint32_t
 				     .bytes = l->activation_bytes,
 				     .producer = forward };
 
-	return put_tensor(t, &x, backward, PL_NONE, err);
+	put_tensor(t, &x, backward, PL_NONE);
 }
 
-int pl_derive_check_length(const struct layer_table *t, pl_ns total, struct pl_err *err)
+void pl_derive_add_length(const struct layer_table *t, pl_ns dur, pl_ns *total)
 {
-	if (total >= 0 && total <= TIME_MAX)
-		return 0;
-	return pl_fail(err, PL_ELIMIT, "%s: " TOO_LONG, t->file);
+	*total = dur < 0 ? dur : pl_add_sat(*total, dur);
+	if (*total < 0 || *total > TIME_MAX)
+		pl_fail(t->err, PL_ELIMIT, "%s: " TOO_LONG, t->file);
 }

@@ -8,6 +8,7 @@
 #define PL_DERIVE_GENERATE_INTERNAL_H
 
 #include "derive/layers.h"
+#include "derive/put.h"
 #include "graph/program.h"
 
 #define TIME_MAX (((pl_ns)1 << 60) - 1) /* of a graph: see valid.c */
@@ -23,6 +24,7 @@ struct layer {
 struct layer_table {
 	const struct pl_layers_opts *o;
 	struct pl_graph *g;
+	struct pl_err *err; /* the first failure, which the functions below leave there (put.h) */
 	const char *file;
 	struct layer *layer; /* [n], in the order of the forward pass */
 	size_t n, cap;
@@ -31,8 +33,7 @@ struct layer_table {
 };
 
 /* Makes shapes, steps, groups and tensors of t->g. It chooses t->n_ranks where that is PL_NONE. */
-typedef int pl_derive_generator(struct layer_table *t, const struct pl_lang_statement *st,
-				struct pl_err *err);
+typedef void pl_derive_generator(struct layer_table *t, const struct pl_lang_statement *st);
 pl_derive_generator pl_derive_data_parallel;
 pl_derive_generator pl_derive_pipeline;
 
@@ -45,35 +46,33 @@ pl_derive_generator *pl_derive_generator_of(const struct pl_lang_statement *st);
 /* Every rank has these resources first. */
 enum { PL_GENERATE_COMPUTE, PL_GENERATE_COMM, PL_GENERATE_RESOURCES };
 
-int pl_derive_put_string(struct pl_graph *g, const char *s, pl_id *id, struct pl_err *err) PL_MUST;
+pl_id pl_derive_name(const struct layer_table *t, const char *name);
+/* An operation of a program; after operation `op` as well, if that is not PL_NONE. */
+uint32_t pl_derive_put_op(const struct layer_table *t, struct pl_program *p,
+			  const struct pl_graph_program_op *op);
+void pl_derive_put_after(const struct layer_table *t, struct pl_program *p, uint32_t op,
+			 unsigned type);
 /* The begin or the end of the step: an operation without time, after the last one. */
-int pl_derive_put_mark(struct pl_graph *g, struct pl_program *p, bool begin,
-		       struct pl_err *err) PL_MUST;
+void pl_derive_put_mark(const struct layer_table *t, struct pl_program *p, bool begin);
 /* Computation after operation `after`, the last computation of the rank. */
-int pl_derive_put_compute(struct pl_program *p, const struct pl_graph_program_op *what,
-			  uint32_t after, uint32_t *id, struct pl_err *err) PL_MUST;
-/* A group of the consecutive ranks first .. first + n - 1. */
-int pl_derive_put_group(struct pl_graph *g, const char *name, uint32_t first, uint32_t n,
-			uint32_t *id, struct pl_err *err) PL_MUST;
+uint32_t pl_derive_put_compute(const struct layer_table *t, struct pl_program *p,
+			       const struct pl_graph_program_op *what, uint32_t after);
 /* The all-reduce of the gradients of a layer over so many ranks of a group: after operation `after`
- * and the communication before it (PL_NONE: none). Its time is added to *total, which is checked.
- */
+ * and the communication before it (PL_NONE: none). Its time is added to *total. */
 struct layer_reduce {
 	size_t layer;
 	uint32_t comm, group, ranks, after, before;
 };
-int pl_derive_put_reduce(const struct layer_table *t, struct pl_program *p,
-			 const struct layer_reduce *r, pl_ns *total, uint32_t *id,
-			 struct pl_err *err) PL_MUST;
+uint32_t pl_derive_put_reduce(const struct layer_table *t, struct pl_program *p,
+			      const struct layer_reduce *r, pl_ns *total);
 /* The parameters and gradients of a layer, given the nodes that first use the parameters, make the
  * gradients, carry them on, and update the parameters. */
-int pl_derive_put_params(const struct layer_table *t, size_t layer, uint32_t forward,
-			 uint32_t backward, uint32_t carrier, uint32_t optimizer,
-			 struct pl_err *err) PL_MUST;
+void pl_derive_put_params(const struct layer_table *t, size_t layer, uint32_t forward,
+			  uint32_t backward, uint32_t carrier, uint32_t optimizer);
 /* The activations of a layer between two nodes. */
-int pl_derive_put_activation(const struct layer_table *t, size_t layer, uint32_t forward,
-			     uint32_t backward, struct pl_err *err) PL_MUST;
-/* PL_ELIMIT if a step of that length is too long. */
-int pl_derive_check_length(const struct layer_table *t, pl_ns total, struct pl_err *err) PL_MUST;
+void pl_derive_put_activation(const struct layer_table *t, size_t layer, uint32_t forward,
+			      uint32_t backward);
+/* Adds a time to the length of the step; PL_ELIMIT if the step is then too long. */
+void pl_derive_add_length(const struct layer_table *t, pl_ns dur, pl_ns *total);
 
 #endif

@@ -8,6 +8,7 @@
 #include "derive/derive.h"
 #include "derive/describe.h"
 #include "derive/names.h"
+#include "derive/put.h"
 
 /* The columns that few nodes have. */
 struct attr {
@@ -192,6 +193,7 @@ struct seginfo {
 	const struct pl_clock **clock; /* [track] or NULL */
 	struct arrival *arrival;       /* of communication; by event from comm.c on */
 	size_t n_arrivals, cap_arrivals;
+	uint32_t first_rank, last_rank; /* index of the ranks with resources in the segment */
 };
 struct arrival {
 	uint32_t event, node;
@@ -201,15 +203,14 @@ struct gb {
 	struct pl_trace *t;
 	struct pl_graph *g;
 	const struct pl_derive_opts *o;
+	struct pl_err *err;	    /* the first failure */
 	struct seginfo *seg;	    /* [segment of the trace] */
 	struct pl_names_read names; /* of all segments: ranks of one job have the same names */
 	struct {
-		struct pl_intern event;	      /* name, sizes and types of operations of a segment */
-		struct pl_intern text;	      /* the same as text, of all segments */
-		uint32_t *of_event, *of_text; /* the rows of work, PL_NONE: none */
-		size_t cap_event, cap_text;
+		struct pl_intern event; /* name, sizes and types of operations of a segment */
+		uint32_t *of_event;	/* the rows of work, PL_NONE: none */
+		size_t cap_event;
 		uint32_t seg;
-		struct pl_buf key;
 		struct pl_derive_work rows;
 	} work;
 	unsigned has;	    /* columns of nodes that are no attributes: PL_HAS_phase, PL_HAS_work */
@@ -230,8 +231,8 @@ struct gb {
 	const uint32_t *local;	       /* [node]: number in its shape */
 	const int32_t *node_step;      /* [node] */
 	struct pl_derive_grads *grads; /* from pl_derive_find_tensors() on */
-	uint32_t *
-		step_shape; /* [step]: its shape, PL_NONE if it is empty; from pl_derive_cut() on */
+	uint32_t *step_shape;	   /* [step]: its shape, PL_NONE: it is empty; in pl_derive_cut() */
+	bool *step_shows;	   /* [step]: the first of its shape, from which its tensors come */
 	struct pl_intern link_key; /* rank index and channel of the resource link[] */
 	uint32_t *link;
 	size_t n_link, cap_link;
@@ -243,25 +244,29 @@ struct gb {
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
+/*
+ * A failure of the functions below stays in b->err (put.h). What they return is then valid, so that
+ * it may be used, but means nothing.
+ */
+
 /* Call fn(b, i) for i < n in the pool. The calls must not share data that one of them changes. The
- * failure with the lowest i is returned. */
-int pl_derive_each(struct gb *b, uint32_t n,
-		   int (*fn)(struct gb *b, uint32_t i, struct pl_err *err),
-		   struct pl_err *err) PL_MUST;
-int pl_derive_node(struct gb *b, const struct node *n, uint32_t *id, struct pl_err *err) PL_MUST;
-/* *id: index of the attributes; equal attributes in sequence are stored once. */
-int pl_derive_attr(struct gb *b, const struct attr *a, uint32_t *id, struct pl_err *err) PL_MUST;
+ * failure with the lowest i is kept. */
+void pl_derive_each(struct gb *b, uint32_t n,
+		    void (*fn)(struct gb *b, uint32_t i, struct pl_err *err));
+uint32_t pl_derive_node(struct gb *b, const struct node *n);
+/* Index of the attributes; equal attributes in sequence are stored once. */
+uint32_t pl_derive_attr(struct gb *b, const struct attr *a);
+/* A resource of the graph and its resinfo; PL_NONE: there is no room. */
+uint32_t pl_derive_resource(struct gb *b, const struct pl_resource *r, uint32_t rank_index);
 /* Phase, module and work of a node, and of the nodes of an operation or call, where they have none.
  */
-int pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id module, uint32_t work,
-			  struct pl_err *err) PL_MUST;
-int pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, uint8_t phase, pl_id module,
-			  uint32_t work, struct pl_err *err) PL_MUST;
+void pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id module,
+			   uint32_t work);
+void pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, uint8_t phase, pl_id module,
+			   uint32_t work);
 /* The nodes of an operation, from the first to the last, are of that layer. */
-int pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer,
-			struct pl_err *err) PL_MUST;
-int pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type,
-		   struct pl_err *err) PL_MUST;
+void pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer);
+void pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type);
 /* The next edge, in no order of their nodes; *at is 0 at first. */
 static inline bool pl_derive_next_edge(const struct gb *b, size_t *at, struct edge *e)
 {
@@ -278,11 +283,32 @@ static inline bool pl_derive_next_edge(const struct gb *b, size_t *at, struct ed
 	return i < b->n_nodes;
 }
 /* Graph string of a segment's string. */
-int pl_derive_str(struct gb *b, uint32_t seg, pl_id id, pl_id *out, struct pl_err *err) PL_MUST;
+pl_id pl_derive_str(struct gb *b, uint32_t seg, pl_id id);
 /* A node filled from the event: kind, name, start, dur and the optional columns; its size in bytes
  * only if asked for. */
-int pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes, struct node *n,
-		      struct pl_err *err) PL_MUST;
+struct node pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes);
+/* The value of a column that may be missing, as text if it is a string. */
+static inline int64_t pl_derive_value(const int64_t *column, uint32_t ev, int64_t unknown)
+{
+	return column && column[ev] != INT64_MIN ? column[ev] : unknown;
+}
+static inline const char *pl_derive_text(const struct pl_events *e, const pl_id *column,
+					 uint32_t ev)
+{
+	return column && column[ev] != PL_NONE ? pl_intern_get(&e->seg.str, column[ev]) : NULL;
+}
+static inline int64_t pl_derive_corr(const struct gb *b, const struct op *op)
+{
+	return pl_derive_value(b->t->seg[op->seg]->corr, op->ev, INT64_MIN);
+}
+/* The rest of a pause of thread `ri`, from the end of the node `waker`, becomes a node that waits
+ * for that node; the pause lasts `dur`. */
+void pl_derive_split(struct gb *b, const struct resinfo *ri, uint32_t pause, pl_ns dur,
+		     uint32_t waker);
+/* Ranges by start, the outer one before the inner one. */
+#define PL_DERIVE_OUTER_FIRST(a, c)                                                                \
+	((a)->start != (c)->start ? PL_COMPARE((a)->start, (c)->start)                             \
+				  : PL_COMPARE((c)->end, (a)->end))
 static inline pl_ns pl_derive_end(const struct gb *b, uint32_t node)
 {
 	return b->node[node].start + b->node[node].dur;
@@ -292,28 +318,27 @@ static inline pl_ns pl_derive_end(const struct gb *b, uint32_t node)
 uint32_t pl_derive_call_by_corr(const struct rankinfo *rk, int64_t corr);
 
 /* Launched operations of one stream, in launch order. */
-struct lane {
+struct stream {
 	uint32_t res;
 	struct op **op;
-	uint32_t *call; /* index of the launching call */
 	uint32_t n;
-	size_t cap, cap_call;
-	struct pending { /* latest waits of this lane, for events recorded on it behind them */
+	size_t cap;
+	struct pending { /* latest waits of this stream, for events recorded on it behind them */
 		uint32_t at, src; /* operations launched before it; node waited for */
 	} pending[16];
 	uint32_t n_pending;
 };
 
-struct lanes { /* of a rank */
-	struct lane *v;
+struct streams { /* of a rank */
+	struct stream *v;
 	size_t n, cap;
 };
-/* How many operations of the lane were launched before call c. */
-uint32_t pl_derive_launched(const struct lane *x, uint32_t c);
-/* Event waits: recorded or inferred edges between the lanes. hash: [graph strings], cleared once;
- * lane_of: [resources], PL_NONE before and after. */
-int pl_derive_events(struct gb *b, struct rankinfo *rk, struct lanes *l, uint64_t *hash,
-		     uint32_t *lane_of, struct pl_err *err) PL_MUST;
+/* How many operations of the stream were launched before call c. */
+uint32_t pl_derive_launched(const struct stream *x, uint32_t c);
+/* Event waits: recorded or inferred edges between the streams. hash: [graph strings], cleared once;
+ * stream_of: [resources], PL_NONE before and after. */
+void pl_derive_events(struct gb *b, struct rankinfo *rk, struct streams *l, uint64_t *hash,
+		      uint32_t *stream_of);
 
 /* So many bytes were freed: the system gets them back in pieces of some size, because this takes
  * time. */
@@ -326,8 +351,7 @@ void pl_derive_drop_calls(struct gb *b, struct rankinfo *rk);
 
 /* Waits of launches for a slot of a full queue; sets the durations of their calls. Must be the last
  * of the waits. */
-int pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l,
-		    struct pl_err *err) PL_MUST;
+void pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct streams *l);
 #define GB_BEFORE (-1) /* the step of nodes before the first step; after the last step: n_steps */
 /* Step of time t on the rank: the latest window that has begun. *inside: t lies in it, not between
  * two. */
@@ -336,7 +360,7 @@ int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t
 /* The rows of messages that follow match `match`; 0: it has none. */
 uint32_t pl_derive_messages(const struct gb *b, uint32_t match);
 /* Replace the transfers of a collective by its messages; `meet` is its rendezvous. */
-int pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err) PL_MUST;
+void pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet);
 /* The send or the receive of a message of a collective. */
 struct pl_derive_message {
 	uint32_t res, node, arrive; /* channel; its own node; the arrival of its member */
@@ -347,18 +371,18 @@ struct pl_derive_message {
 };
 /* Those that share a channel or a link follow one another from collective to collective, and from
  * channel to channel. */
-int pl_derive_message_order(struct gb *b, struct pl_err *err) PL_MUST;
+void pl_derive_message_order(struct gb *b);
 /* The arrival node of a communication event, PL_NONE: it has none. */
 uint32_t pl_derive_arrival(const struct gb *b, const struct pl_member *m);
-int pl_derive_add_arrival(struct gb *b, const struct op *op, struct pl_err *err) PL_MUST;
+void pl_derive_add_arrival(struct gb *b, const struct op *op);
 
 /* Ranges of the threads; the innermost one that is open at t, which may not decrease, or NULL. */
-int pl_derive_ranges(struct gb *b, struct pl_err *err) PL_MUST;
+void pl_derive_ranges(struct gb *b);
 const struct range *pl_derive_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t);
 /* Sets the phase of a host operation inside `around`. */
-int pl_derive_phase(struct gb *b, struct op *op, uint8_t around, struct pl_err *err) PL_MUST;
+void pl_derive_phase(struct gb *b, struct op *op, uint8_t around);
 /* The row of the work of a host operation, PL_NONE: its sizes were not recorded. */
-int pl_derive_work(struct gb *b, const struct op *op, uint32_t *id, struct pl_err *err) PL_MUST;
+uint32_t pl_derive_work(struct gb *b, const struct op *op);
 static inline pl_ns pl_derive_time(const struct gb *b, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = b->t->seg[seg];
@@ -366,39 +390,38 @@ static inline pl_ns pl_derive_time(const struct gb *b, uint32_t seg, uint32_t ev
 	return pl_trace_clock_apply(b->seg[seg].clock[e->track[ev]],
 				    pl_add_sat(e->ts[ev], e->seg.base_ns));
 }
-int pl_derive_steps(struct gb *b,
-		    struct pl_err *err) PL_MUST; /* windows of ranks, order of steps */
+void pl_derive_steps(struct gb *b); /* windows of ranks, order of steps */
 /* Resources and the operations of steps; all operations of a segment; of a rank, in order of start.
  */
-int pl_derive_gather(struct gb *b, struct pl_err *err) PL_MUST;
-int pl_derive_fill_segment(struct gb *b, uint32_t seg, struct pl_err *err) PL_MUST;
+void pl_derive_gather(struct gb *b);
+void pl_derive_fill_segment(struct gb *b, uint32_t seg);
 void pl_derive_order_ops(struct gb *b, const struct rankinfo *rk);
 /* Host threads of a rank: segments, calls; its streams and launches. */
-int pl_derive_host(struct gb *b, struct rankinfo *rk, struct pl_err *err) PL_MUST;
-int pl_derive_device(struct gb *b, struct rankinfo *rk, struct pl_err *err) PL_MUST;
-int pl_derive_threads(struct gb *b,
-		      struct pl_err *err) PL_MUST; /* waits of threads for one another */
-int pl_derive_waits(struct gb *b, struct pl_err *err) PL_MUST; /* event waits and synchronisation */
-int pl_derive_tables(struct gb *b, struct pl_err *err) PL_MUST; /* ranks without host threads */
-int pl_derive_comm(struct gb *b, struct pl_err *err) PL_MUST;	/* rendezvous, pairs */
+void pl_derive_host(struct gb *b, struct rankinfo *rk);
+void pl_derive_device(struct gb *b, struct rankinfo *rk);
+void pl_derive_threads(struct gb *b); /* waits of threads for one another */
+void pl_derive_waits(struct gb *b);   /* event waits and synchronisation */
+void pl_derive_tables(struct gb *b);  /* ranks without host threads */
+void pl_derive_comm(struct gb *b);    /* rendezvous, pairs */
 /* Typical launch and dispatch times of a rank's devices; latencies of links. */
-int pl_derive_latency(struct gb *b, const struct rankinfo *rk, struct pl_err *err) PL_MUST;
-int pl_derive_link_latency(struct gb *b, struct pl_err *err) PL_MUST;
+void pl_derive_latency(struct gb *b, const struct rankinfo *rk);
+void pl_derive_link_latency(struct gb *b);
 /* Steps, order, shapes, tensors. The nodes and edges of the builder are gone then. */
-int pl_derive_cut(struct gb *b, struct pl_err *err) PL_MUST;
+void pl_derive_cut(struct gb *b);
 /* Collect the operations of a rank that accumulate gradients or reduce, while its events are there;
  * find gradients and their communication; once steps and shapes are known, write their tensors. */
-int pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk, struct pl_err *err) PL_MUST;
+void pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk);
 bool pl_derive_accumulates(const struct gb *b); /* does the trace show gradients one by one? */
-int pl_derive_find_tensors(struct gb *b, struct pl_err *err) PL_MUST;
-int pl_derive_put_tensors(struct gb *b, struct pl_err *err) PL_MUST;
-/* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.
- */
-int64_t pl_derive_dims(const char *s, char *dims, size_t size);
+void pl_derive_find_tensors(struct gb *b);
+void pl_derive_put_tensors(struct gb *b);
 void pl_derive_drop_tensors(struct gb *b);
+static inline bool pl_derive_shows_step(const struct gb *b, int32_t step)
+{
+	return step >= 0 && step < (int32_t)b->n_steps && b->step_shows[step];
+}
 /* Recorded allocations; as tensors of the shapes, after pl_derive_put_tensors(). */
-int pl_derive_find_memory(struct gb *b, struct pl_err *err) PL_MUST;
-int pl_derive_put_memory(struct gb *b, struct pl_err *err) PL_MUST;
+void pl_derive_find_memory(struct gb *b);
+void pl_derive_put_memory(struct gb *b);
 void pl_derive_drop_memory(struct gb *b);
 
 #endif

@@ -23,13 +23,9 @@ struct cases {
 	size_t n, cap;
 };
 
-static int add(struct cases *c, int64_t x, struct pl_err *err)
+static void add(struct cases *c, int64_t x, struct pl_err *err)
 {
-	int rc = pl_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v), err);
-
-	if (rc == 0)
-		c->v[c->n++] = x;
-	return rc;
+	PL_DERIVE_ADD(err, c->v, c->n, c->cap, x);
 }
 
 static pl_ns typical(struct cases *c, pl_ns max)
@@ -41,66 +37,42 @@ struct samples {
 	struct cases launch, early, dispatch;
 };
 
-/* Operations on an idle stream tell the launch latencies. */
-static int idle_cases(const struct gb *b, const struct rankinfo *rk, const struct resinfo *ri,
-		      struct samples *s, struct pl_err *err)
+/* An operation on an idle stream tells the launch latency; one that was launched long before its
+ * predecessor `prev` ended tells the dispatch latency. */
+static void one_case(struct samples *s, const struct call *c, const struct op *op,
+		     const struct op *prev, struct pl_err *err)
 {
-	const struct op *prev = NULL;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < ri->n && rc == 0; i++) {
-		const struct op *op = &ri->op[i];
-		const struct call *c = op->call == PL_NONE ? NULL : &rk->call[op->call];
-
-		if (op->node == PL_NONE)
-			continue;
-		if (c && !(b->node[op->node].flags & NODE_WAITS) &&
-		    (!prev || prev->end <= c->start))
-			rc = op->start < c->end ? add(&s->early, op->start - c->start, err)
-						: add(&s->launch, op->start - c->end, err);
-		prev = op;
-	}
-	return rc;
+	if (prev && c->end + LAUNCH_MAX_NS <= prev->end)
+		add(&s->dispatch, op->start - prev->end, err);
+	if (prev && prev->end > c->start)
+		return;
+	if (op->start < c->end)
+		add(&s->early, op->start - c->start, err);
+	else
+		add(&s->launch, op->start - c->end, err);
 }
 
-/* Operations that were launched long before their predecessor ended tell the dispatch latency. */
-static int busy_cases(const struct gb *b, const struct rankinfo *rk, const struct resinfo *ri,
-		      struct samples *s, struct pl_err *err)
-{
-	const struct op *prev = NULL;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < ri->n && rc == 0; i++) {
-		const struct op *op = &ri->op[i];
-
-		if (op->node == PL_NONE)
-			continue;
-		if (prev && op->call != PL_NONE && !(b->node[op->node].flags & NODE_WAITS) &&
-		    rk->call[op->call].end + LAUNCH_MAX_NS <= prev->end)
-			rc = add(&s->dispatch, op->start - prev->end, err);
-		prev = op;
-	}
-	return rc;
-}
-
-static int one_resource(const struct gb *b, struct pl_resource *res, const struct resinfo *ri,
-			struct pl_err *err)
+static void one_stream(const struct gb *b, struct pl_resource *res, const struct resinfo *ri)
 {
 	const struct rankinfo *rk = &b->rank[ri->rank_index];
+	const struct op *prev = NULL;
 	struct samples s = { 0 };
-	int rc = idle_cases(b, rk, ri, &s, err);
 
-	if (rc == 0)
-		rc = busy_cases(b, rk, ri, &s, err);
-	if (rc == 0) {
-		res->launch_ns = typical(&s.launch, LAUNCH_MAX_NS);
-		res->early_ns = typical(&s.early, LAUNCH_MAX_NS);
-		res->dispatch_ns = typical(&s.dispatch, DISPATCH_MAX_NS);
+	for (uint32_t i = 0; i < ri->n; i++) {
+		const struct op *op = &ri->op[i];
+
+		if (op->node == PL_NONE)
+			continue;
+		if (op->call != PL_NONE && !(b->node[op->node].flags & NODE_WAITS))
+			one_case(&s, &rk->call[op->call], op, prev, b->err);
+		prev = op;
 	}
+	res->launch_ns = typical(&s.launch, LAUNCH_MAX_NS);
+	res->early_ns = typical(&s.early, LAUNCH_MAX_NS);
+	res->dispatch_ns = typical(&s.dispatch, DISPATCH_MAX_NS);
 	pl_free(s.launch.v);
 	pl_free(s.early.v);
 	pl_free(s.dispatch.v);
-	return rc;
 }
 
 /* When the receiver's channel was free for the message: the latest that came there before. */
@@ -117,7 +89,7 @@ static void find_free(const struct gb *b, pl_ns *free_at)
 	}
 }
 
-int pl_derive_link_latency(struct gb *b, struct pl_err *err)
+void pl_derive_link_latency(struct gb *b)
 {
 	struct cases *of = NULL;
 	pl_ns *free_at = NULL;
@@ -125,9 +97,9 @@ int pl_derive_link_latency(struct gb *b, struct pl_err *err)
 	int rc = 0;
 
 	if (!b->n_link)
-		return 0;
-	PL_TRY(pl_alloc(&of, n, sizeof(*of), err));
-	PL_TRY(pl_alloc(&free_at, b->n_nodes, sizeof(*free_at), err));
+		return;
+	PL_TRY(pl_alloc(&of, n, sizeof(*of), b->err));
+	PL_TRY(pl_alloc(&free_at, b->n_nodes, sizeof(*free_at), b->err));
 	for (size_t i = 0; i < b->n_nodes; i++)
 		free_at[i] = INT64_MIN;
 	find_free(b, free_at);
@@ -138,7 +110,7 @@ int pl_derive_link_latency(struct gb *b, struct pl_err *err)
 		if (src->flags & dst->flags & PL_NF_MESSAGE && src->kind == PL_K_SEND &&
 		    dst->kind == PL_K_RECV && PL_E_TYPE(b->edge[i].type) == PL_E_DATA &&
 		    dst->res < n && free_at[to] <= pl_derive_end(b, from))
-			PL_TRY(add(&of[dst->res], dst->start - pl_derive_end(b, from), err));
+			add(&of[dst->res], dst->start - pl_derive_end(b, from), b->err);
 	}
 	for (size_t r = 0; r < n; r++)
 		if (of[r].n)
@@ -148,15 +120,11 @@ out:
 		pl_free(of[r].v);
 	pl_free(of);
 	pl_free(free_at);
-	return rc;
 }
 
-int pl_derive_latency(struct gb *b, const struct rankinfo *rk, struct pl_err *err)
+void pl_derive_latency(struct gb *b, const struct rankinfo *rk)
 {
-	int rc = 0;
-
-	for (size_t k = 0; k < rk->n_res && rc == 0; k++)
+	for (size_t k = 0; k < rk->n_res; k++)
 		if (b->ri[rk->res[k]].device)
-			rc = one_resource(b, &b->g->res[rk->res[k]], &b->ri[rk->res[k]], err);
-	return rc;
+			one_stream(b, &b->g->res[rk->res[k]], &b->ri[rk->res[k]]);
 }

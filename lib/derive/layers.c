@@ -145,18 +145,15 @@ static int cell_number(const struct reader *t, const struct pl_csv_row *r, size_
 			err);
 }
 
-static int put_name(struct reader *t, const char *before, const char *name, pl_id *id,
-		    struct pl_err *err)
+static pl_id put_name(struct reader *t, const char *before, const char *name)
 {
 	struct pl_buf b = { 0 };
-	int rc;
+	pl_id id = PL_NONE;
 
-	PL_TRY(pl_buf_printf(&b, err, "%s%s", before, name));
-	PL_TRY(pl_intern_add(&t->table.g->str, (const char *)b.p, strlen((const char *)b.p), id,
-			     err));
-out:
+	if (pl_buf_printf(&b, t->table.err, "%s%s", before, name) >= 0)
+		id = pl_derive_name(&t->table, (const char *)b.p);
 	pl_buf_fini(&b);
-	return rc;
+	return id;
 }
 
 static int read_names(struct reader *t, const struct pl_csv_row *r, struct layer *x,
@@ -184,18 +181,16 @@ static int read_names(struct reader *t, const struct pl_csv_row *r, struct layer
 			       "%s: line %lld: a second tensor \"%.64s\"; parameters that layers "
 			       "share belong to one of them, the others have 0 bytes and no name",
 			       t->table.file, (long long)r->line, tensor);
-	PL_TRY(put_name(t, "forward ", name, &x->forward, err));
-	PL_TRY(put_name(t, "backward ", name, &x->backward, err));
-	PL_TRY(put_name(t, "allreduce ", name, &x->reduce, err));
-	PL_TRY(put_name(t, "grad ", tensor, &x->grad, err));
-	PL_TRY(put_name(t, "", tensor, &x->param, err));
-	PL_TRY(put_name(t, "activation ", name, &x->activation, err));
-	x->type = PL_NONE;
+	x->forward = put_name(t, "forward ", name);
+	x->backward = put_name(t, "backward ", name);
+	x->reduce = put_name(t, "allreduce ", name);
+	x->grad = put_name(t, "grad ", tensor);
+	x->param = put_name(t, "", tensor);
+	x->activation = put_name(t, "activation ", name);
 	type = cell(t, r, C_TYPE, &n);
-	if (type)
-		PL_TRY(pl_intern_add(&t->table.g->str, type, n, &x->type, err));
+	x->type = type ? pl_derive_intern(err, &t->table.g->str, type, n) : PL_NONE;
 out:
-	return rc < 0 ? rc : 0;
+	return err->code;
 }
 
 static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_err *err)
@@ -252,7 +247,7 @@ static int read_table(struct reader *t, struct pl_in *in, struct pl_err *err)
 /* ---- the whole ---------------------------------------------------------------------------------
  */
 
-static int generate(struct layer_table *t, const char *program, struct pl_err *err)
+static int generate(struct layer_table *t, const char *program)
 {
 	struct pl_lang_reader r;
 	struct pl_err why = { 0 };
@@ -261,23 +256,25 @@ static int generate(struct layer_table *t, const char *program, struct pl_err *e
 	PL_TRY(pl_lang_open_text(&r, &pl_program_schema, program, &why));
 	PL_TRY(pl_lang_next(&r, &why));
 	if (!rc)
-		rc = pl_fail(&why, PL_EUSAGE, "there is no statement in it");
+		pl_fail(&why, PL_EUSAGE, "there is no statement in it");
 	else
-		rc = pl_derive_generator_of(&r.st)(t, &r.st, err);
+		pl_derive_generator_of (&r.st)(t, &r.st);
 out:
 	pl_lang_close(&r);
 	if (why.code)
-		pl_fail(err, rc = why.code == PL_EDATA ? PL_EUSAGE : why.code, "program \"%s\": %s",
+		pl_fail(t->err, why.code == PL_EDATA ? PL_EUSAGE : why.code, "program \"%s\": %s",
 			program, why.msg);
-	return rc;
+	return t->err->code;
 }
 
 int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
 		     struct pl_err *err)
 {
-	struct reader r = {
-		.table = { .o = o, .g = g, .file = pl_in_name(in), .n_ranks = o->n_ranks }
-	};
+	struct reader r = { .table = { .o = o,
+				       .g = g,
+				       .err = err,
+				       .file = pl_in_name(in),
+				       .n_ranks = o->n_ranks } };
 	int rc;
 
 	pl_graph_init(g);
@@ -285,7 +282,7 @@ int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl
 		return pl_fail(err, PL_EUSAGE, "%u ranks: there must be 1 to %d", o->n_ranks,
 			       RANKS_MAX);
 	PL_TRY(read_table(&r, in, err));
-	PL_TRY(generate(&r.table, o->program ? o->program : "data-parallel", err));
+	PL_TRY(generate(&r.table, o->program ? o->program : "data-parallel"));
 	PL_TRY(pl_derive_describe(g, err));
 out:
 	pl_intern_fini(&r.seen);

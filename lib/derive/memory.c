@@ -59,11 +59,6 @@ struct pairing {
 	uint32_t main;	 /* the thread with most nodes, PL_NONE */
 };
 
-static int64_t value(const int64_t *column, uint32_t ev)
-{
-	return column ? column[ev] : INT64_MIN;
-}
-
 /* ---- gathering ------------------------------------------------------------------------------- */
 
 static bool of_rank(const struct gb *b, uint32_t seg, uint32_t ev, const struct rankinfo *rk)
@@ -86,32 +81,28 @@ static bool has_rank(const struct gb *b, uint32_t seg, const struct rankinfo *rk
 	return any;
 }
 
-static int gather_events(struct pairing *p, uint32_t seg, struct pl_err *err)
+static void gather_events(struct pairing *p, uint32_t seg)
 {
 	const struct pl_events *e = p->b->t->seg[seg];
 
 	for (uint32_t i = 0; i < e->n; i++) {
 		struct event x = { .seg = seg, .ev = i };
-		int rc;
 
 		if (e->kind[i] != PL_K_MEMORY || !of_rank(p->b, seg, i, p->rk))
 			continue;
-		x.bytes = value(e->alloc, i);
+		x.bytes = pl_derive_value(e->alloc, i, INT64_MIN);
 		if (x.bytes < -BYTES_MAX || x.bytes > BYTES_MAX || !x.bytes) /* or INT64_MIN */
 			continue;
 		x.at = pl_derive_time(p->b, seg, i);
-		x.addr = value(e->address, i);
-		x.total = value(e->allocated, i);
+		x.addr = pl_derive_value(e->address, i, INT64_MIN);
+		x.total = pl_derive_value(e->allocated, i, INT64_MIN);
 		if (x.total < 0 || x.total > BYTES_MAX)
 			x.total = INT64_MIN;
-		x.type = value(e->device_type, i);
-		x.id = value(e->device, i);
+		x.type = pl_derive_value(e->device_type, i, INT64_MIN);
+		x.id = pl_derive_value(e->device, i, INT64_MIN);
 		x.res = p->b->seg[seg].track_res[e->track[i]];
-		if ((rc = pl_grow(&p->ev, &p->cap, p->n + 1, sizeof(x), err)) < 0)
-			return rc;
-		p->ev[p->n++] = x;
+		PL_DERIVE_ADD(p->b->err, p->ev, p->n, p->cap, x);
 	}
-	return 0;
 }
 
 PL_COMPARATOR(by_time, struct event, at, seg, ev);
@@ -141,79 +132,62 @@ static void choose_device(struct pairing *p)
 	p->n = n;
 }
 
-static int add_range(struct pairing *p, uint32_t seg, uint32_t ev, struct pl_err *err)
+static void add_range(struct pairing *p, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = p->b->t->seg[seg];
-	struct mem_rank *m = p->m;
 	struct mem_range x = { .res = p->b->seg[seg].track_res[e->track[ev]],
 			       .output = PL_NONE,
 			       .layer = -1 };
-	int rc;
 
 	if (x.res == PL_NONE || !p->b->ri[x.res].thread)
-		return 0;
+		return;
 	x.start = pl_derive_time(p->b, seg, ev);
 	x.end = pl_add_sat(x.start, e->dur[ev]);
-	PL_TRY(pl_derive_str(p->b, seg, e->name[ev], &x.name, err));
-	PL_TRY(pl_grow(&m->range, &m->cap_ranges, m->n_ranges + 1, sizeof(x), err));
-	m->range[m->n_ranges++] = x;
-out:
-	return rc;
+	x.name = pl_derive_str(p->b, seg, e->name[ev]);
+	PL_DERIVE_ADD(p->b->err, p->m->range, p->m->n_ranges, p->m->cap_ranges, x);
 }
 
-static int add_back(struct pairing *p, uint32_t seg, uint32_t ev, struct pl_err *err)
+static void add_back(struct pairing *p, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = p->b->t->seg[seg];
-	struct mem_rank *m = p->m;
-	struct mem_span x = { .res = p->b->seg[seg].track_res[e->track[ev]] };
-	int rc = pl_grow(&m->back, &m->cap_back, m->n_back + 1, sizeof(x), err);
+	pl_ns start = pl_derive_time(p->b, seg, ev);
 
-	if (rc < 0)
-		return rc;
-	x.start = pl_derive_time(p->b, seg, ev);
-	x.end = pl_add_sat(x.start, e->dur[ev]);
-	m->back[m->n_back++] = x;
-	return 0;
+	PL_DERIVE_ADD(p->b->err, p->m->back, p->m->n_back, p->m->cap_back,
+		      (struct mem_span){ start, pl_add_sat(start, e->dur[ev]),
+					 p->b->seg[seg].track_res[e->track[ev]] });
 }
 
-static int gather_spans(struct pairing *p, uint32_t seg, struct pl_err *err)
+static void gather_spans(struct pairing *p, uint32_t seg)
 {
 	const struct pl_events *e = p->b->t->seg[seg];
-	uint8_t *is_back = NULL; /* [string] */
-	int rc;
 
-	PL_TRY(pl_alloc(&is_back, e->seg.str.n + 1, 1, err));
-	for (size_t i = 0; i < e->seg.str.n; i++)
-		is_back[i] = !strncmp(e->seg.str.str[i], backward, sizeof(backward) - 1);
 	for (uint32_t i = 0; i < e->n; i++) {
 		if (e->dur[i] < 0 || !of_rank(p->b, seg, i, p->rk))
 			continue;
 		if (e->kind[i] == PL_K_ANNOTATION)
-			PL_TRY(add_range(p, seg, i, err));
-		else if (e->kind[i] == PL_K_HOST_OP && is_back[e->name[i]])
-			PL_TRY(add_back(p, seg, i, err));
+			add_range(p, seg, i);
+		else if (e->kind[i] == PL_K_HOST_OP &&
+			 !strncmp(pl_intern_get(&e->seg.str, e->name[i]), backward,
+				  sizeof(backward) - 1))
+			add_back(p, seg, i);
 	}
-out:
-	pl_free(is_back);
-	return rc;
 }
 
 static int by_range(const void *pa, const void *pb)
 {
 	const struct mem_range *a = pa, *c = pb;
-	int order = PL_COMPARE_FIELDS(a, c, res, start);
+	int order = PL_COMPARE(a->res, c->res);
 
 	if (!order)
-		order = PL_COMPARE(c->end, a->end);
+		order = PL_DERIVE_OUTER_FIRST(a, c);
 	return order ? order : PL_COMPARE(a->name, c->name);
 }
 
 static int by_span(const void *pa, const void *pb)
 {
 	const struct mem_span *a = pa, *c = pb;
-	int order = PL_COMPARE(a->start, c->start);
 
-	return order ? order : PL_COMPARE(c->end, a->end);
+	return PL_DERIVE_OUTER_FIRST(a, c);
 }
 
 /* ---- nodes by time -------------------------------------------------------------------------- */
@@ -247,34 +221,25 @@ static void find_main(struct pairing *p)
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-static int flush(struct pairing *p, uint32_t res, struct pl_err *err)
+static void flush(struct pairing *p, uint32_t res)
 {
 	struct now *x = &p->now[res];
 	int64_t more = x->makes ? pl_add_sat(pl_add_sat(x->most, -x->left), x->gone) : 0;
-	int rc = 0;
 
-	if (x->node != PL_NONE && more > 0) {
-		rc = pl_grow(&p->m->inner, &p->m->cap_inner, p->m->n_inner + 1,
-			     sizeof(*p->m->inner), err);
-		if (rc == 0)
-			p->m->inner[p->m->n_inner++] = (struct mem_inner){ x->node, more };
-	}
+	if (x->node != PL_NONE && more > 0)
+		PL_DERIVE_ADD(p->b->err, p->m->inner, p->m->n_inner, p->m->cap_inner,
+			      (struct mem_inner){ x->node, more });
 	*x = (struct now){ .node = PL_NONE };
-	return rc;
 }
 
-static int add_alloc(struct pairing *p, const struct mem_alloc *x, pl_id addr, struct pl_err *err)
+static void add_alloc(struct pairing *p, const struct mem_alloc *x, pl_id addr)
 {
 	struct mem_rank *m = p->m;
-	int rc;
+	size_t n = m->n_allocs;
 
-	PL_TRY(pl_grow(&m->alloc, &m->cap_allocs, m->n_allocs + 1, sizeof(*x), err));
-	PL_TRY(pl_grow(&p->below, &p->cap_below, m->n_allocs + 1, sizeof(*p->below), err));
-	p->below[m->n_allocs] = p->top[addr];
-	p->top[addr] = (uint32_t)m->n_allocs;
-	m->alloc[m->n_allocs++] = *x;
-out:
-	return rc;
+	PL_DERIVE_ADD(p->b->err, p->below, n, p->cap_below, p->top[addr]);
+	PL_DERIVE_ADD(p->b->err, m->alloc, m->n_allocs, m->cap_allocs, *x);
+	p->top[addr] = (uint32_t)m->n_allocs - 1;
 }
 
 /* A release counts at the end of the node before, if this node is not before the allocation. It
@@ -308,7 +273,7 @@ static void release(struct pairing *p, struct mem_alloc *a, const struct event *
 	}
 }
 
-static int one_event(struct pairing *p, const struct event *x, struct pl_err *err)
+static void one_event(struct pairing *p, const struct event *x)
 {
 	uint32_t res = x->res != PL_NONE && p->b->ri[x->res].node1 > p->b->ri[x->res].node0
 			       ? x->res
@@ -325,40 +290,40 @@ static int one_event(struct pairing *p, const struct event *x, struct pl_err *er
 			       .range = PL_NONE };
 	size_t had = p->addr.n;
 	pl_id id;
-	int rc;
 
 	if (res != PL_NONE && now->node != node) {
-		PL_TRY(flush(p, res, err));
+		flush(p, res);
 		now->node = node;
 	}
 	now->sum = pl_add_sat(now->sum, x->bytes);
 	if (x->bytes > 0 && (!now->makes || now->sum > now->most))
 		now->most = now->sum;
 	now->makes |= x->bytes > 0;
-	PL_TRY(pl_intern_add(&p->addr, (const char *)&key, sizeof(key), &id, err));
-	PL_TRY(pl_grow(&p->top, &p->cap_top, (size_t)id + 1, sizeof(*p->top), err));
-	if (p->addr.n > had)
-		p->top[id] = PL_NONE;
+	id = pl_derive_intern(p->b->err, &p->addr, &key, sizeof(key));
+	if (id == had)
+		PL_DERIVE_ADD(p->b->err, p->top, had, p->cap_top, PL_NONE);
+	if (p->b->err->code)
+		return;
 	if (x->bytes > 0) {
 		now->left = pl_add_sat(now->left, x->bytes);
-		rc = add_alloc(p, &a, id, err);
-		goto out;
+		add_alloc(p, &a, id);
+		return;
 	}
 	if (p->top[id] == PL_NONE) { /* allocated before the recording */
 		a.from = INT64_MIN;
 		a.first = PL_NONE;
 		a.bytes = -x->bytes;
-		PL_TRY(add_alloc(p, &a, id, err));
+		add_alloc(p, &a, id);
 	}
+	if (p->b->err->code)
+		return;
 	release(p, &p->m->alloc[p->top[id]], x, node, now);
 	p->top[id] = p->below[p->top[id]];
-out:
-	return rc;
 }
 
 PL_COMPARATOR(by_making, struct mem_alloc, from, to, bytes);
 
-static int pair(struct pairing *p, struct pl_err *err)
+static void pair(struct pairing *p)
 {
 	size_t n_res = p->b->g->n_res;
 	int rc;
@@ -366,20 +331,18 @@ static int pair(struct pairing *p, struct pl_err *err)
 	pl_sort(p->ev, p->n, sizeof(*p->ev), by_time);
 	choose_device(p);
 	find_main(p);
-	PL_TRY(pl_alloc(&p->now, n_res + 1, sizeof(*p->now), err));
+	PL_TRY(pl_alloc(&p->now, n_res + 1, sizeof(*p->now), p->b->err));
 	for (size_t i = 0; i < n_res; i++)
 		p->now[i].node = PL_NONE;
-	for (size_t i = 0; i < p->n; i++)
-		PL_TRY(one_event(p, &p->ev[i], err));
+	for (size_t i = 0; i < p->n && !p->b->err->code; i++)
+		one_event(p, &p->ev[i]);
 	for (size_t i = 0; i < n_res; i++)
-		PL_TRY(flush(p, (uint32_t)i, err));
+		flush(p, (uint32_t)i);
 	if (p->ev[0].total != INT64_MIN)
 		p->m->before = pl_max_i64(0, p->ev[0].total - p->ev[0].bytes);
 	p->m->known = true;
 	pl_sort(p->m->alloc, p->m->n_allocs, sizeof(*p->m->alloc), by_making);
-	rc = 0;
-out:
-	return rc;
+out:;
 }
 
 /* ---- activations and their layers ------------------------------------------------------------ */
@@ -440,16 +403,14 @@ static void find_kept(const struct gb *b, const struct rankinfo *rk, struct mem_
 }
 
 /* The operations in the range, and the operations that they launch. */
-static int mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_range *x,
-		      struct pl_err *err)
+static void mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_range *x)
 {
 	const struct resinfo *ri = &b->ri[x->res];
 	size_t lo = 0;
-	int rc = 0;
 
 	for (uint32_t i = node_at(b, ri, x->start); i < ri->node1 && b->node[i].start < x->end; i++)
 		if (b->node[i].start >= x->start && pl_derive_end(b, i) <= x->end)
-			PL_TRY(pl_derive_set_layer(b, i, i, x->layer, err));
+			pl_derive_set_layer(b, i, i, x->layer);
 	PL_LOWER_BOUND(lo, rk->n_calls, rk->call[lo].start < x->start);
 	for (; lo < rk->n_calls && rk->call[lo].start < x->end; lo++) {
 		const struct call *c = &rk->call[lo];
@@ -457,11 +418,9 @@ static int mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_
 		for (uint32_t k = 0; c->res == x->res && k < c->n_ops; k++) {
 			const struct op *op = rk->by_call[c->first_op + k];
 
-			PL_TRY(pl_derive_set_layer(b, op->node, op->last, x->layer, err));
+			pl_derive_set_layer(b, op->node, op->last, x->layer);
 		}
 	}
-out:
-	return rc;
 }
 
 static bool has_layers(const struct gb *b)
@@ -472,15 +431,13 @@ static bool has_layers(const struct gb *b)
 	return false;
 }
 
-static int number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_rank *m,
-			 struct pl_err *err)
+static void number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_rank *m)
 {
 	int32_t step = INT32_MIN, layer = 0;
-	int rc = 0;
 	bool inside;
 
 	if (has_layers(b)) /* the input has its own layer numbers */
-		return 0;
+		return;
 	for (size_t i = 0; i < m->n_ranges; i++) {
 		struct mem_range *x = &m->range[i];
 		int32_t at = pl_derive_step_at(b, rk, x->start, &inside);
@@ -491,53 +448,48 @@ static int number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_ran
 			layer = 0;
 		step = at;
 		x->layer = layer++;
-		PL_TRY(mark_range(b, rk, x, err));
+		mark_range(b, rk, x);
 	}
-out:
-	return rc;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static int one_rank(struct gb *b, size_t rank, struct pl_err *err)
+static void one_rank(struct gb *b, size_t rank)
 {
 	struct pairing p = { .b = b, .rk = &b->rank[rank], .m = &b->memory->rank[rank] };
-	int rc = 0;
 
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
 		if (b->t->seg[seg]->alloc && has_rank(b, seg, p.rk))
-			PL_TRY(gather_events(&p, seg, err));
+			gather_events(&p, seg);
 	if (!p.n)
 		goto out;
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
 		if (has_rank(b, seg, p.rk))
-			PL_TRY(gather_spans(&p, seg, err));
+			gather_spans(&p, seg);
 	pl_sort(p.m->range, p.m->n_ranges, sizeof(*p.m->range), by_range);
 	pl_sort(p.m->back, p.m->n_back, sizeof(*p.m->back), by_span);
-	PL_TRY(pair(&p, err));
+	pair(&p);
 	find_kept(b, p.rk, p.m);
-	rc = number_ranges(b, p.rk, p.m, err);
+	number_ranges(b, p.rk, p.m);
 out:
 	pl_free(p.ev);
 	pl_free(p.top);
 	pl_free(p.below);
 	pl_free(p.now);
 	pl_intern_fini(&p.addr);
-	return rc;
 }
 
-int pl_derive_find_memory(struct gb *b, struct pl_err *err)
+void pl_derive_find_memory(struct gb *b)
 {
 	int rc;
 
 	if (!b->has_memory)
-		return 0;
-	PL_TRY(pl_alloc(&b->memory, 1, sizeof(*b->memory), err));
-	PL_TRY(pl_alloc(&b->memory->rank, b->n_ranks, sizeof(*b->memory->rank), err));
-	for (size_t r = 0; r < b->n_ranks; r++)
-		PL_TRY(one_rank(b, r, err));
-out:
-	return rc;
+		return;
+	PL_TRY(pl_alloc(&b->memory, 1, sizeof(*b->memory), b->err));
+	PL_TRY(pl_alloc(&b->memory->rank, b->n_ranks, sizeof(*b->memory->rank), b->err));
+	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++)
+		one_rank(b, r);
+out:;
 }
 
 void pl_derive_drop_memory(struct gb *b)

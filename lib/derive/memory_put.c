@@ -39,7 +39,6 @@ struct put {
 	struct item *item;
 	size_t n, cap;
 	int32_t step;
-	uint32_t shape;
 	int64_t stays; /* bytes made before the step and freed after it, in the recording */
 	int64_t grads;
 	pl_id s_activation, s_temporary, s_gradient;
@@ -93,13 +92,9 @@ void pl_derive_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static int add(struct put *p, const struct item *x, struct pl_err *err)
+static void add(struct put *p, struct item x)
 {
-	int rc = pl_grow(&p->item, &p->cap, p->n + 1, sizeof(*x), err);
-
-	if (rc == 0)
-		p->item[p->n++] = *x;
-	return rc;
+	PL_DERIVE_ADD(p->b->err, p->item, p->n, p->cap, x);
 }
 
 static int32_t step_of(const struct gb *b, uint32_t node)
@@ -107,7 +102,7 @@ static int32_t step_of(const struct gb *b, uint32_t node)
 	return node == PL_NONE ? INT32_MIN : b->node_step[node];
 }
 
-static int set_name(struct put *p, size_t i, struct item *x, struct pl_err *err)
+static void set_name(struct put *p, size_t i, struct item *x)
 {
 	const struct mem_alloc *a = &p->m->alloc[i];
 	const struct mem_range *r = a->range == PL_NONE ? NULL : &p->m->range[a->range];
@@ -116,32 +111,31 @@ static int set_name(struct put *p, size_t i, struct item *x, struct pl_err *err)
 
 	x->name = a->kept ? p->s_activation : a->grad ? p->s_gradient : p->s_temporary;
 	if (!a->kept || !r || r->name == PL_NONE || r->layer < 0)
-		return 0;
+		return;
 	x->name = r->name;
 	if (r->output != i)
-		return 0;
+		return;
 	x->flags = PL_TF_OUTPUT;
 	snprintf(text, sizeof(text), "output of %.140s", pl_intern_get(str, r->name));
-	return pl_intern_add(str, text, strlen(text), &x->name, err);
+	x->name = pl_derive_intern_text(p->b->err, str, text);
 }
 
-static int add_alloc(struct put *p, size_t i, struct pl_err *err)
+static void add_alloc(struct put *p, size_t i)
 {
 	const struct gb *b = p->b;
 	const struct mem_alloc *a = &p->m->alloc[i];
 	int32_t made = step_of(b, a->first), gone = step_of(b, a->freed);
 	struct item x = { a->from, a->to, a->bytes, PL_NONE, p->last[p->step], PL_NONE, 0, 0 };
-	int rc;
 
 	if (a->inner || (a->first == PL_NONE && a->from != INT64_MIN))
-		return 0;
+		return;
 	if (a->freed == PL_NONE)
 		gone = INT32_MAX;
 	if (made > p->step || gone < p->step)
-		return 0;
+		return;
 	if (made < p->step && gone > p->step) {
 		p->stays = pl_add_sat(p->stays, a->from == INT64_MIN ? 0 : a->bytes);
-		return 0;
+		return;
 	}
 	if (made == p->step)
 		x.producer = a->first;
@@ -150,8 +144,8 @@ static int add_alloc(struct put *p, size_t i, struct pl_err *err)
 	x.role = a->kept ? PL_TR_ACTIVATION : a->grad ? PL_TR_GRAD : PL_TR_TEMP;
 	if (a->grad)
 		p->grads = pl_add_sat(p->grads, a->bytes);
-	rc = set_name(p, i, &x, err);
-	return rc < 0 ? rc : add(p, &x, err);
+	set_name(p, i, &x);
+	add(p, x);
 }
 
 PL_COMPARATOR(by_nodes, struct item, producer, consumer, name, role);
@@ -185,20 +179,15 @@ struct change {
 
 PL_COMPARATOR(by_at, struct change, at, bytes);
 
-/* The most that the items from LIMIT on take at a time; they go. */
-static int limit(struct put *p, int64_t *rest, struct pl_err *err)
+/* Drops the items from LIMIT on. Returns the most bytes that they take at a time. */
+static int64_t limit(struct put *p)
 {
 	struct change *v;
 	size_t n = p->n > LIMIT ? p->n - LIMIT : 0;
-	int64_t sum = 0;
-	int rc;
+	int64_t sum = 0, most = 0;
 
-	*rest = 0;
-	if (!n)
+	if (!n || pl_alloc(&v, 2 * n, sizeof(*v), p->b->err) < 0)
 		return 0;
-	rc = pl_alloc(&v, 2 * n, sizeof(*v), err);
-	if (rc < 0)
-		return rc;
 	pl_sort(p->item, p->n, sizeof(*p->item), by_size);
 	for (size_t i = 0; i < n; i++) {
 		const struct item *x = &p->item[LIMIT + i];
@@ -209,57 +198,43 @@ static int limit(struct put *p, int64_t *rest, struct pl_err *err)
 	pl_sort(v, 2 * n, sizeof(*v), by_at);
 	for (size_t i = 0; i < 2 * n; i++) {
 		sum = pl_add_sat(sum, v[i].bytes);
-		*rest = pl_max_i64(*rest, sum);
+		most = pl_max_i64(most, sum);
 	}
 	p->n = LIMIT;
 	pl_free(v);
-	return 0;
+	return most;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static int put_tensor(struct put *p, const struct item *x, struct pl_err *err)
+static void put_tensor(struct put *p, const struct item *x)
 {
-	const struct gb *b = p->b;
-	struct pl_graph *g = b->g;
-	struct pl_tensor *t;
-	int rc;
+	const uint32_t *local = p->b->local;
+	const struct pl_tensor t = { .name = x->name,
+				     .type = PL_NONE,
+				     .role = x->role,
+				     .flags = x->flags,
+				     .bytes = x->bytes,
+				     .shape = p->b->step_shape[p->step],
+				     .producer = x->producer == PL_NONE ? PL_NONE
+									: local[x->producer] };
 
-	PL_TRY(pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*t), err));
-	PL_TRY(pl_grow(&g->consumer, &g->cap_consumers, g->n_consumers + 1, sizeof(*g->consumer),
-		       err));
-	t = &g->tensor[g->n_tensors++];
-	*t = (struct pl_tensor){ .name = x->name,
-				 .type = PL_NONE,
-				 .role = x->role,
-				 .flags = x->flags,
-				 .bytes = x->bytes,
-				 .shape = p->shape,
-				 .producer =
-					 x->producer == PL_NONE ? PL_NONE : b->local[x->producer],
-				 .consumer = (uint32_t)g->n_consumers };
-	if (x->consumer != PL_NONE) {
-		g->consumer[g->n_consumers++] = b->local[x->consumer];
-		t->n_consumers = 1;
-	}
-out:
-	return rc;
+	pl_derive_put_tensor(p->b->g, &t, x->consumer == PL_NONE ? NULL : &local[x->consumer],
+			     x->consumer != PL_NONE, p->b->err);
 }
 
 /* What is there all through the step. */
-static int put_whole(struct put *p, const char *name, unsigned role, int64_t bytes,
-		     struct pl_err *err)
+static void put_whole(struct put *p, const char *name, unsigned role, int64_t bytes)
 {
 	struct item x = { .bytes = bytes,
 			  .producer = PL_NONE,
 			  .consumer = p->last[p->step],
 			  .role = (uint8_t)role };
-	int rc;
 
 	if (bytes <= 0)
-		return 0;
-	rc = pl_intern_add(&p->b->g->str, name, strlen(name), &x.name, err);
-	return rc < 0 ? rc : put_tensor(p, &x, err);
+		return;
+	x.name = pl_derive_intern_text(p->b->err, &p->b->g->str, name);
+	put_tensor(p, &x);
 }
 
 /*
@@ -267,10 +242,9 @@ static int put_whole(struct put *p, const char *name, unsigned role, int64_t byt
  * as gradients, and the rest. One that began at nothing saw what the optimiser made at most; less
  * than half a byte for each of the gradients' is not its state.
  */
-static int put_base(struct put *p, struct pl_err *err)
+static void put_base(struct put *p)
 {
 	int64_t base = pl_add_sat(p->m->before, p->stays), params;
-	int rc;
 
 	for (size_t i = 0; i < p->m->n_allocs && p->m->alloc[i].from == INT64_MIN; i++)
 		if (step_of(p->b, p->m->alloc[i].freed) <= p->step)
@@ -278,55 +252,50 @@ static int put_base(struct put *p, struct pl_err *err)
 	if (!p->m->before) {
 		bool state = p->grads && base >= p->grads / 2;
 
-		return put_whole(p, state ? "optimizer state" : "kept from step to step",
-				 state ? PL_TR_OPTIM : PL_TR_TEMP, base, err);
+		put_whole(p, state ? "optimizer state" : "kept from step to step",
+			  state ? PL_TR_OPTIM : PL_TR_TEMP, base);
+		return;
 	}
 	params = p->grads ? pl_min_i64(p->grads, base) : base;
-	rc = put_whole(p, "parameters", PL_TR_PARAM, params, err);
-	return rc < 0 ? rc
-		      : put_whole(p, "optimizer state", PL_TR_OPTIM, pl_max_i64(base - params, 1),
-				  err);
+	put_whole(p, "parameters", PL_TR_PARAM, params);
+	put_whole(p, "optimizer state", PL_TR_OPTIM, pl_max_i64(base - params, 1));
 }
 
-static int one_step(struct put *p, struct pl_err *err)
+static void one_step(struct put *p)
 {
 	int64_t rest;
-	int rc = 0;
 
 	p->n = 0;
 	p->stays = p->grads = 0;
 	for (size_t i = 0; i < p->m->n_allocs; i++)
-		PL_TRY(add_alloc(p, i, err));
+		add_alloc(p, i);
 	for (size_t i = 0; i < p->m->n_inner; i++) {
 		const struct mem_inner *in = &p->m->inner[i];
-		struct item x = { .bytes = in->bytes,
-				  .from = p->b->node[in->node].start,
-				  .to = pl_derive_end(p->b, in->node),
-				  .producer = in->node,
-				  .consumer = PL_NONE,
-				  .name = p->s_temporary,
-				  .role = PL_TR_TEMP };
 
 		if (step_of(p->b, in->node) == p->step)
-			PL_TRY(add(p, &x, err));
+			add(p, (struct item){ .bytes = in->bytes,
+					      .from = p->b->node[in->node].start,
+					      .to = pl_derive_end(p->b, in->node),
+					      .producer = in->node,
+					      .consumer = PL_NONE,
+					      .name = p->s_temporary,
+					      .role = PL_TR_TEMP });
 	}
 	unite(p);
-	PL_TRY(limit(p, &rest, err));
-	PL_TRY(put_base(p, err));
-	PL_TRY(put_whole(p, "small tensors", PL_TR_TEMP, rest, err));
+	rest = limit(p);
+	put_base(p);
+	put_whole(p, "small tensors", PL_TR_TEMP, rest);
 	for (size_t i = 0; i < p->n; i++)
-		PL_TRY(put_tensor(p, &p->item[i], err));
-out:
-	return rc;
+		put_tensor(p, &p->item[i]);
 }
 
 /* The node of the rank's threads and streams that ends each step last. */
-static int find_ends(struct put *p, const struct rankinfo *rk, struct pl_err *err)
+static void find_ends(struct put *p, const struct rankinfo *rk)
 {
 	const struct gb *b = p->b;
 	int rc;
 
-	PL_TRY(pl_alloc(&p->last, b->n_steps + 1, sizeof(*p->last), err));
+	PL_TRY(pl_alloc(&p->last, b->n_steps + 1, sizeof(*p->last), p->b->err));
 	memset(p->last, 0xff, (b->n_steps + 1) * sizeof(*p->last));
 	for (size_t k = 0; k < rk->n_res; k++) {
 		const struct resinfo *ri = &b->ri[rk->res[k]];
@@ -341,53 +310,28 @@ static int find_ends(struct put *p, const struct rankinfo *rk, struct pl_err *er
 				p->last[s] = i;
 		}
 	}
-out:
-	return rc;
+out:;
 }
 
-static int one_rank(struct gb *b, size_t rank, const uint8_t *taken, struct pl_err *err)
+static void one_rank(struct gb *b, size_t rank)
 {
 	struct put p = { .b = b, .m = &b->memory->rank[rank] };
 	struct pl_intern *str = &b->g->str;
-	int rc;
 
-	PL_TRY(pl_intern_add(str, "activation", 10, &p.s_activation, err));
-	PL_TRY(pl_intern_add(str, "temporary", 9, &p.s_temporary, err));
-	PL_TRY(pl_intern_add(str, "gradient", 8, &p.s_gradient, err));
-	PL_TRY(find_ends(&p, &b->rank[rank], err));
-	for (size_t s = 0; s < b->n_steps; s++) {
-		p.step = (int32_t)s;
-		p.shape = b->step_shape[s];
-		if (taken[s] && p.last[s] != PL_NONE)
-			PL_TRY(one_step(&p, err));
-	}
-out:
+	p.s_activation = pl_derive_intern_text(b->err, str, "activation");
+	p.s_temporary = pl_derive_intern_text(b->err, str, "temporary");
+	p.s_gradient = pl_derive_intern_text(b->err, str, "gradient");
+	find_ends(&p, &b->rank[rank]);
+	for (; p.step < (int32_t)b->n_steps && !b->err->code; p.step++)
+		if (pl_derive_shows_step(b, p.step) && p.last[p.step] != PL_NONE)
+			one_step(&p);
 	pl_free(p.item);
 	pl_free(p.last);
-	return rc;
 }
 
-int pl_derive_put_memory(struct gb *b, struct pl_err *err)
+void pl_derive_put_memory(struct gb *b)
 {
-	uint8_t *taken = NULL, *seen = NULL; /* [step]: the first of its shape */
-	int rc = 0;
-
-	if (!b->memory)
-		return 0;
-	PL_TRY(pl_alloc(&taken, b->n_steps + 1, 1, err));
-	PL_TRY(pl_alloc(&seen, b->g->n_shapes + 1, 1, err));
-	for (size_t s = 0; s < b->n_steps; s++) {
-		uint32_t shape = b->step_shape[s];
-
-		taken[s] = shape != PL_NONE && !seen[shape];
-		if (shape != PL_NONE)
-			seen[shape] = 1;
-	}
-	for (size_t r = 0; r < b->n_ranks; r++)
+	for (size_t r = 0; b->memory && r < b->n_ranks && !b->err->code; r++)
 		if (b->memory->rank[r].known)
-			PL_TRY(one_rank(b, r, taken, err));
-out:
-	pl_free(taken);
-	pl_free(seen);
-	return rc;
+			one_rank(b, r);
 }

@@ -20,14 +20,8 @@
 
 #define SERIAL 0.001 /* largest share of the sending time in which several messages overlap */
 
-static int by_time(const struct pl_derive_message *a, const struct pl_derive_message *b)
-{
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	if (a->end != b->end)
-		return a->end < b->end ? -1 : 1;
-	return a->node < b->node ? -1 : a->node > b->node;
-}
+PL_COMPARATOR(by_time, struct pl_derive_message, start, end, node);
+PL_COMPARATOR(by_channel, struct pl_derive_message, res, start, end, node);
 
 /* Direction, rank, peer; then by time. */
 static int by_pair(const void *pa, const void *pb)
@@ -35,29 +29,18 @@ static int by_pair(const void *pa, const void *pb)
 	const struct pl_derive_message *a = pa, *b = pb;
 	int c = PL_COMPARE(b->recv, a->recv);
 
-	if (!c)
-		c = PL_COMPARE_FIELDS(a, b, rank, peer);
-	return c ? c : by_time(a, b);
+	return c ? c : PL_COMPARE_FIELDS(a, b, rank, peer, start, end, node);
 }
 
-static int by_channel(const void *pa, const void *pb)
-{
-	const struct pl_derive_message *a = pa, *b = pb;
-	int c = PL_COMPARE(a->res, b->res);
-
-	return c ? c : by_time(a, b);
-}
-
-static int follow(struct gb *b, const struct pl_derive_message *x,
-		  const struct pl_derive_message *y, struct pl_err *err)
+static void follow(struct gb *b, const struct pl_derive_message *x,
+		   const struct pl_derive_message *y)
 {
 	if (x->res == y->res && x->arrive == y->arrive)
-		return 0;
+		return;
 	if (x->end <= y->start && (x->start < y->start || x->end < y->end))
-		return pl_derive_edge(b, x->node, y->node, PL_E_SEQ | PL_E_INFERRED, err);
-	return x->start < y->start
-		       ? pl_derive_edge(b, x->node, y->node, PL_E_START | PL_E_INFERRED, err)
-		       : 0;
+		pl_derive_edge(b, x->node, y->node, PL_E_SEQ | PL_E_INFERRED);
+	else if (x->start < y->start)
+		pl_derive_edge(b, x->node, y->node, PL_E_START | PL_E_INFERRED);
 }
 
 /* v: messages from a rank to a peer, by time. */
@@ -76,68 +59,56 @@ static bool is_serial(const struct pl_derive_message *v, size_t n)
 }
 
 /* Messages of a pair and direction, by time. */
-static int order(struct gb *b, struct pl_derive_message *v, size_t n, struct pl_err *err)
+static void order(struct gb *b, struct pl_derive_message *v, size_t n)
 {
 	bool serial = !v->recv && is_serial(v, n);
-	int rc = 0;
 
 	if (!serial)
 		pl_sort(v, n, sizeof(*v), by_channel);
-	for (size_t i = 1; i < n && rc >= 0; i++)
+	for (size_t i = 1; i < n; i++)
 		if (serial || v[i].res == v[i - 1].res)
-			rc = follow(b, &v[i - 1], &v[i], err);
-	return rc;
-}
-
-static int by_start(const void *pa, const void *pb)
-{
-	return by_time(pa, pb);
+			follow(b, &v[i - 1], &v[i]);
 }
 
 /* All that a rank sends: neighbours to different peers, if it shared a link. */
-static int order_rank(struct gb *b, struct pl_derive_message *v, size_t n, struct pl_err *err)
+static void order_rank(struct gb *b, struct pl_derive_message *v, size_t n)
 {
 	bool several = false;
-	int rc = 0;
 
 	for (size_t i = 1; i < n; i++)
 		several |= v[i].peer != v[0].peer;
 	if (!several)
-		return 0;
-	pl_sort(v, n, sizeof(*v), by_start);
+		return;
+	pl_sort(v, n, sizeof(*v), by_time);
 	if (!is_serial(v, n))
-		return 0;
-	for (size_t i = 1; i < n && rc >= 0; i++)
+		return;
+	for (size_t i = 1; i < n; i++)
 		if (v[i].peer != v[i - 1].peer)
-			rc = follow(b, &v[i - 1], &v[i], err);
-	return rc;
+			follow(b, &v[i - 1], &v[i]);
 }
 
-int pl_derive_message_order(struct gb *b, struct pl_err *err)
+void pl_derive_message_order(struct gb *b)
 {
 	struct pl_derive_message *v = b->message;
 	size_t n = b->n_messages;
-	int rc = 0;
 
 	for (size_t i = 0; i < n; i++)
 		v[i].rank = b->ri[v[i].res].rank_index;
-	if (n)
-		pl_sort(v, n, sizeof(*v), by_pair);
-	for (size_t i = 0, k; i < n && rc >= 0; i = k) {
+	pl_sort(v, n, sizeof(*v), by_pair);
+	for (size_t i = 0, k; i < n; i = k) {
 		for (k = i; k < n && v[k].recv == v[i].recv && v[k].rank == v[i].rank &&
 			    v[k].peer == v[i].peer;
 		     k++)
 			;
-		rc = order(b, v + i, k - i, err);
+		order(b, v + i, k - i);
 	}
-	for (size_t i = 0, k; i < n && rc >= 0; i = k) {
+	for (size_t i = 0, k; i < n; i = k) {
 		for (k = i; k < n && v[k].recv == v[i].recv && v[k].rank == v[i].rank; k++)
 			;
 		if (!v[i].recv)
-			rc = order_rank(b, v + i, k - i, err);
+			order_rank(b, v + i, k - i);
 	}
 	pl_free(b->message);
 	b->message = NULL;
 	b->n_messages = b->cap_messages = 0;
-	return rc;
 }

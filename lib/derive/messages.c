@@ -64,12 +64,13 @@ uint32_t pl_derive_messages(const struct gb *b, uint32_t match)
 
 PL_COMPARATOR(by_rank, struct member, rank);
 
-static int find_members(struct chunks *c, const struct pl_match *m, struct pl_err *err)
+static void find_members(struct chunks *c, const struct pl_match *m)
 {
 	struct gb *b = c->b;
-	int rc = pl_alloc(&c->m, m->n + 1u, sizeof(*c->m), err);
 
-	for (uint32_t i = 0; i < m->n && rc >= 0; i++) {
+	if (pl_alloc(&c->m, m->n + 1u, sizeof(*c->m), b->err) < 0)
+		return;
+	for (uint32_t i = 0; i < m->n; i++) {
 		uint32_t a = pl_derive_arrival(b, &b->t->merge.member[m->first + i]);
 
 		if (a == PL_NONE)
@@ -79,9 +80,7 @@ static int find_members(struct chunks *c, const struct pl_match *m, struct pl_er
 						.arrive = a,
 						.end = pl_derive_end(b, a + 1) };
 	}
-	if (c->n)
-		pl_sort(c->m, c->n, sizeof(*c->m), by_rank);
-	return rc;
+	pl_sort(c->m, c->n, sizeof(*c->m), by_rank);
 }
 
 static uint32_t member_of(const struct chunks *c, int64_t rank)
@@ -94,48 +93,39 @@ static uint32_t member_of(const struct chunks *c, int64_t rank)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Finds or adds the resource of a channel of the member's rank. */
-static int link_of(struct chunks *c, uint32_t member, uint32_t channel, uint32_t *res,
-		   struct pl_err *err)
+/* The resource of a channel of the member's rank, which is added if it is new. */
+static uint32_t link_of(struct gb *b, const struct member *m, uint32_t channel)
 {
-	struct gb *b = c->b;
-	const struct pl_resource *like = &b->g->res[b->node[c->m[member].arrive].res];
-	uint32_t index = b->ri[b->node[c->m[member].arrive].res].rank_index;
-	struct pl_resource r = *like;
+	uint32_t like = b->node[m->arrive].res, index = b->ri[like].rank_index, res;
+	struct pl_resource r = b->g->res[like];
 	uint64_t key[2] = { index, channel };
+	pl_id id = pl_derive_intern(b->err, &b->link_key, key, sizeof(key));
 	char name[40];
-	pl_id id;
-	int rc;
 
-	PL_TRY(pl_intern_add(&b->link_key, (const char *)key, sizeof(key), &id, err));
-	PL_TRY(pl_grow(&b->link, &b->cap_link, id + 1u, sizeof(*b->link), err));
-	if (id < b->n_link) {
-		*res = b->link[id];
-		return 0;
-	}
-	PL_TRY(pl_grow(&b->g->res, &b->g->cap_res, b->g->n_res + 1, sizeof(*b->g->res), err));
-	PL_TRY(pl_grow(&b->ri, &b->cap_ri, b->g->n_res + 1, sizeof(*b->ri), err));
+	if (id < b->n_link)
+		return b->link[id];
 	snprintf(name, sizeof(name), "channel %u", channel);
-	PL_TRY(pl_intern_add(&b->g->str, name, strlen(name), &r.name, err));
+	r.name = pl_derive_intern_text(b->err, &b->g->str, name);
 	r.track_type = PL_T_LINK;
-	memset(&b->ri[b->g->n_res], 0, sizeof(*b->ri));
-	b->ri[b->g->n_res].rank_index = index;
-	b->g->res[b->g->n_res] = r;
-	b->link[b->n_link++] = *res = (uint32_t)b->g->n_res++;
-out:
-	return rc;
+	res = pl_derive_resource(b, &r, index);
+	if (res == PL_NONE)
+		return like;
+	PL_DERIVE_ADD(b->err, b->link, b->n_link, b->cap_link, res);
+	return res;
 }
 
-static int64_t value(const int64_t *col, uint32_t ev, int64_t none)
+static void add_end(struct chunks *c, const struct message_end *x)
 {
-	return !col || col[ev] == INT64_MIN ? none : col[ev];
+	struct member *m = &c->m[x->member];
+
+	m->last = m->any ? pl_max_i64(m->last, x->end) : x->end;
+	m->any = true;
+	PL_DERIVE_ADD(c->b->err, c->v, c->n_v, c->cap_v, *x);
 }
 
-/* Adds a send or a receive. *out is NULL if its rank is no member. `sent`: the send of a receive.
- */
-static int add_message_end(struct chunks *c, const struct pl_member *x, bool recv,
-			   const struct message_end *sent, struct message_end **out,
-			   struct pl_err *err)
+/* Adds a send or a receive. False: its rank is no member. `sent`: the send of a receive. */
+static bool add_message_end(struct chunks *c, const struct pl_member *x, bool recv,
+			    const struct message_end *sent, struct message_end *out)
 {
 	struct gb *b = c->b;
 	const struct pl_events *e = b->t->seg[x->segment];
@@ -147,110 +137,77 @@ static int add_message_end(struct chunks *c, const struct pl_member *x, bool rec
 	struct op op = { .seg = x->segment, .ev = x->event };
 	struct message_end s = { .member = member_of(c, track->rank < 0 ? 0 : track->rank),
 				 .recv = recv };
-	int64_t channel = value(e->channel, x->event, 0);
-	struct member *m;
+	int64_t channel = pl_derive_value(e->channel, x->event, 0);
+	const struct member *m;
 	struct node n;
-	uint32_t res;
-	int rc;
 
-	*out = NULL;
 	if (s.member == PL_NONE || channel < 0 || channel >= UINT32_MAX)
-		return 0;
+		return false;
 	m = &c->m[s.member];
 	s.channel = (uint32_t)channel;
-	s.chunk = (int32_t)pl_max_i64(-1, pl_min_i64(value(e->chunk, x->event, -1), INT32_MAX));
-	s.end = pl_max_i64(b->node[m->arrive].start, pl_min_i64(end, m->end));
+	s.chunk = (int32_t)pl_max_i64(
+		-1, pl_min_i64(pl_derive_value(e->chunk, x->event, -1), INT32_MAX));
 	low = b->node[m->arrive].start;
+	s.end = op.end = pl_max_i64(low, pl_min_i64(end, m->end));
 	if (sent)
 		low = pl_max_i64(low, sent->end <= s.end ? sent->end : sent->start + 1);
 	start = pl_max_i64(pl_trace_clock_apply(clock, start), low);
 	s.start = op.start = pl_min_i64(start, s.end);
-	op.end = s.end;
-	PL_TRY(link_of(c, s.member, s.channel, &res, err));
-	PL_TRY(pl_derive_node_of(b, &op, res, true, &n, err));
+	n = pl_derive_node_of(b, &op, link_of(b, m, s.channel), true);
 	n.role = PL_RO_TRANSFER;
 	n.flags = PL_NF_MESSAGE;
 	n.group = b->node[m->arrive].group;
-	PL_TRY(pl_derive_node(b, &n, &s.node, err));
-	PL_TRY(pl_grow(&c->v, &c->cap_v, c->n_v + 1, sizeof(*c->v), err));
-	m->last = m->any ? pl_max_i64(m->last, s.end) : s.end;
-	m->any = true;
-	c->v[c->n_v] = s;
-	*out = &c->v[c->n_v++];
-	PL_TRY(pl_grow(&b->message, &b->cap_messages, b->n_messages + 1, sizeof(*b->message), err));
-	b->message[b->n_messages++] =
-		(struct pl_derive_message){ .res = res,
-					    .node = s.node,
-					    .arrive = m->arrive,
-					    .peer = value(e->peer, x->event, -1),
-					    .recv = recv,
-					    .start = s.start,
-					    .end = s.end };
-out:
-	return rc;
+	s.node = pl_derive_node(b, &n);
+	add_end(c, &s);
+	PL_DERIVE_ADD(b->err, b->message, b->n_messages, b->cap_messages,
+		      (struct pl_derive_message){ .res = n.res,
+						  .node = s.node,
+						  .arrive = m->arrive,
+						  .peer = pl_derive_value(e->peer, x->event, -1),
+						  .recv = recv,
+						  .start = s.start,
+						  .end = s.end });
+	*out = s;
+	return true;
 }
 
 /* Adds a send and its receive. If the receive was not recorded, the data arrives at the end of the
  * send. */
-static int add_message(struct chunks *c, const struct pl_match *m, struct pl_err *err)
+static void add_message(struct chunks *c, const struct pl_match *m)
 {
 	const struct pl_member *x = &c->b->t->merge.member[m->first];
-	struct message_end *s, sent;
-	int rc;
+	struct message_end sent, recv;
 
-	if (!m->n || (rc = add_message_end(c, x, false, NULL, &s, err)) < 0 || !s)
-		return m->n ? rc : 0;
-	sent = *s;
-	if (m->n > 1) {
-		if ((rc = add_message_end(c, x + 1, true, &sent, &s, err)) < 0 || !s)
-			return rc;
-		if (sent.end <= s->start)
-			return pl_derive_edge(c->b, sent.node, s->node, PL_E_DATA, err);
-		return sent.start >= s->start
-			       ? 0
-			       : pl_derive_edge(c->b, sent.node, s->node, PL_E_START, err);
+	if (!m->n || !add_message_end(c, x, false, NULL, &sent))
+		return;
+	if (m->n == 1) {
+		sent.member =
+			member_of(c, pl_derive_value(c->b->t->seg[x->segment]->peer, x->event, -1));
+		sent.recv = true;
+		if (sent.member != PL_NONE && sent.end <= c->m[sent.member].end)
+			add_end(c, &sent);
+	} else if (add_message_end(c, x + 1, true, &sent, &recv)) {
+		if (sent.end <= recv.start)
+			pl_derive_edge(c->b, sent.node, recv.node, PL_E_DATA);
+		else if (sent.start < recv.start)
+			pl_derive_edge(c->b, sent.node, recv.node, PL_E_START);
 	}
-	/* no receive was recorded: the data arrives at the end of the send */
-	sent.member = member_of(c, value(c->b->t->seg[x->segment]->peer, x->event, -1));
-	if (sent.member == PL_NONE || sent.end > c->m[sent.member].end)
-		return 0;
-	c->m[sent.member].last =
-		c->m[sent.member].any ? pl_max_i64(c->m[sent.member].last, sent.end) : sent.end;
-	c->m[sent.member].any = true;
-	sent.recv = true;
-	if ((rc = pl_grow(&c->v, &c->cap_v, c->n_v + 1, sizeof(*c->v), err)) < 0)
-		return rc;
-	c->v[c->n_v++] = sent;
-	return 0;
 }
 
 /* ---- dependencies of messages ---------------------------------------------------------------- */
-
-static int by_end(const struct message_end *a, const struct message_end *b)
-{
-	if (a->end != b->end)
-		return a->end < b->end ? -1 : 1;
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return a->node < b->node ? -1 : a->node > b->node;
-}
 
 /* By member, channel and direction; then sends by start, and receives by end and start. With this
  * order, a receive that is before() a send comes first. */
 static int by_place(const void *pa, const void *pb)
 {
 	const struct message_end *a = pa, *b = pb;
-	pl_ns x = a->recv ? a->end : a->start, y = b->recv ? b->end : b->start;
+	int c = PL_COMPARE_FIELDS(a, b, member, channel);
 
-	if (a->member != b->member)
-		return a->member < b->member ? -1 : 1;
-	if (a->channel != b->channel)
-		return a->channel < b->channel ? -1 : 1;
-	if (a->recv != b->recv)
-		return a->recv ? -1 : 1;
-	if (x != y)
-		return x < y ? -1 : 1;
-	return by_end(a, b);
+	if (!c)
+		c = PL_COMPARE(b->recv, a->recv);
+	if (!c && !a->recv)
+		c = PL_COMPARE(a->start, b->start);
+	return c ? c : PL_COMPARE_FIELDS(a, b, end, start, node);
 }
 
 /* Had the receive ended when the send began? Two messages of no duration at one instant have no
@@ -271,24 +228,16 @@ static const struct message_end *latest(const struct message_end *recv, size_t n
 	return i ? &recv[i - 1] : NULL;
 }
 
-static int by_chunk(const void *pa, const void *pb)
+PL_COMPARATOR(by_chunk, struct message_end, member, chunk, end, start, node);
+
+static void find_chunks(struct chunks *c)
 {
-	const struct message_end *a = pa, *b = pb;
-	int c = PL_COMPARE_FIELDS(a, b, member, chunk);
+	size_t cap = 0;
 
-	return c ? c : by_end(a, b);
-}
-
-static int find_chunks(struct chunks *c, struct pl_err *err)
-{
-	int rc = pl_alloc(&c->recv, c->n_v + 1, sizeof(*c->recv), err);
-
-	for (size_t i = 0; i < c->n_v && rc >= 0; i++)
+	for (size_t i = 0; i < c->n_v; i++)
 		if (c->v[i].recv && c->v[i].chunk >= 0)
-			c->recv[c->n_recv++] = c->v[i];
-	if (c->n_recv)
-		pl_sort(c->recv, c->n_recv, sizeof(*c->recv), by_chunk);
-	return rc;
+			PL_DERIVE_ADD(c->b->err, c->recv, c->n_recv, cap, c->v[i]);
+	pl_sort(c->recv, c->n_recv, sizeof(*c->recv), by_chunk);
 }
 
 /* Index of the first receive of this chunk or a later one. */
@@ -325,26 +274,21 @@ static bool recorded_by_member(const struct chunks *c, const struct message_end 
 
 /* Joins the messages of one channel and direction in order. The order of the ends of receives may
  * differ from the order of their starts. */
-static int join_run(struct chunks *c, const struct message_end *v, size_t n, struct pl_err *err)
+static void join_run(struct chunks *c, const struct message_end *v, size_t n)
 {
 	uint32_t arrive = c->m[v->member].arrive;
 	const struct message_end *before = NULL;
-	int rc = 0;
 
-	for (size_t i = 0; i < n && rc >= 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		if (!recorded_by_member(c, &v[i]))
 			continue; /* the send of another rank: the receive was not recorded */
-		if (!before)
-			rc = pl_derive_edge(c->b, arrive, v[i].node, PL_E_SEQ, err);
-		else if (before->end <= v[i].start)
-			rc = pl_derive_edge(c->b, before->node, v[i].node, PL_E_SEQ, err);
-		else if (before->start <= v[i].start)
-			rc = pl_derive_edge(c->b, before->node, v[i].node, PL_E_START, err);
+		if (!before || before->start > v[i].start)
+			pl_derive_edge(c->b, arrive, v[i].node, PL_E_SEQ);
 		else
-			rc = pl_derive_edge(c->b, arrive, v[i].node, PL_E_SEQ, err);
+			pl_derive_edge(c->b, before->node, v[i].node,
+				       before->end <= v[i].start ? PL_E_SEQ : PL_E_START);
 		before = &v[i];
 	}
-	return rc;
 }
 
 static size_t end_of_run(const struct chunks *c, size_t i)
@@ -358,36 +302,32 @@ static size_t end_of_run(const struct chunks *c, size_t i)
 }
 
 /* The message of the run that ends last leads to the transfer of the member. */
-static int join_transfer(struct chunks *c, const struct message_end *v, size_t n,
-			 struct pl_err *err)
+static void join_transfer(struct chunks *c, const struct message_end *v, size_t n)
 {
 	const struct message_end *last = v;
 
 	for (size_t i = 1; i < n; i++)
 		if (v[i].end > last->end)
 			last = &v[i];
-	return last->end > c->m[v->member].last
-		       ? 0
-		       : pl_derive_edge(c->b, last->node, c->m[v->member].arrive + 1,
-					last->recv ? PL_E_DATA : PL_E_SEQ, err);
+	if (last->end <= c->m[v->member].last)
+		pl_derive_edge(c->b, last->node, c->m[v->member].arrive + 1,
+			       last->recv ? PL_E_DATA : PL_E_SEQ);
 }
 
-static int add_dependencies(struct chunks *c, struct pl_err *err)
+static void add_dependencies(struct chunks *c)
 {
 	const struct message_end *recv = NULL;
 	size_t n_recv = 0;
-	int rc;
 
-	if (c->n_v)
-		pl_sort(c->v, c->n_v, sizeof(*c->v), by_place);
-	PL_TRY(find_chunks(c, err));
+	pl_sort(c->v, c->n_v, sizeof(*c->v), by_place);
+	find_chunks(c);
 	for (size_t i = 0, k; i < c->n_v; i = k) {
 		const struct message_end *v = &c->v[i];
 
 		k = end_of_run(c, i);
-		PL_TRY(join_run(c, v, k - i, err));
+		join_run(c, v, k - i);
 		if (c->m[v->member].any)
-			PL_TRY(join_transfer(c, v, k - i, err));
+			join_transfer(c, v, k - i);
 		if (v->recv) {
 			recv = v;
 			n_recv = k - i;
@@ -399,22 +339,19 @@ static int add_dependencies(struct chunks *c, struct pl_err *err)
 			const struct message_end *from = find_received(c, recv, n_recv, &c->v[s]);
 
 			if (from)
-				PL_TRY(pl_derive_edge(c->b, from->node, c->v[s].node,
-						      PL_E_DATA | PL_E_INFERRED, err));
+				pl_derive_edge(c->b, from->node, c->v[s].node,
+					       PL_E_DATA | PL_E_INFERRED);
 		}
 	}
-out:
-	return rc;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static int set_transfers(struct chunks *c, uint32_t meet, struct pl_err *err)
+static void set_transfers(struct chunks *c, uint32_t meet)
 {
 	struct gb *b = c->b;
-	int rc = 0;
 
-	for (uint32_t i = 0; i < c->n && rc >= 0; i++) {
+	for (uint32_t i = 0; i < c->n; i++) {
 		const struct member *m = &c->m[i];
 		pl_ns from = m->any ? m->last : pl_min_i64(b->node[meet].start, m->end);
 
@@ -422,27 +359,23 @@ static int set_transfers(struct chunks *c, uint32_t meet, struct pl_err *err)
 		b->node[m->arrive + 1].dur = m->end - from;
 		b->node[m->arrive].flags &= (uint8_t)~PL_NF_MISSING;
 		b->node[m->arrive + 1].flags &= (uint8_t)~PL_NF_MISSING;
-		rc = pl_derive_edge(b, m->arrive, meet, PL_E_COMM, err);
-		if (rc >= 0 && !m->any && m->end >= b->node[meet].start)
-			rc = pl_derive_edge(b, meet, m->arrive + 1, PL_E_COMM, err);
+		pl_derive_edge(b, m->arrive, meet, PL_E_COMM);
+		if (!m->any && m->end >= b->node[meet].start)
+			pl_derive_edge(b, meet, m->arrive + 1, PL_E_COMM);
 	}
-	return rc;
 }
 
-int pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet, struct pl_err *err)
+void pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet)
 {
 	struct chunks c = { .b = b };
 	uint32_t n = pl_derive_messages(b, match);
-	int rc;
 
-	PL_TRY(find_members(&c, &b->t->merge.match[match], err));
+	find_members(&c, &b->t->merge.match[match]);
 	for (uint32_t i = 1; i <= n; i++)
-		PL_TRY(add_message(&c, &b->t->merge.match[match + i], err));
-	PL_TRY(set_transfers(&c, meet, err));
-	rc = add_dependencies(&c, err);
-out:
+		add_message(&c, &b->t->merge.match[match + i]);
+	set_transfers(&c, meet);
+	add_dependencies(&c);
 	pl_free(c.m);
 	pl_free(c.v);
 	pl_free(c.recv);
-	return rc;
 }

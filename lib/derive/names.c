@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "derive/names.h"
+#include "derive/put.h"
 
 #define MAX_WORDS 48 /* of a name; kernels are told by their first words and template arguments */
 #define MAX_WORD  20
@@ -237,19 +238,19 @@ void pl_derive_name_read(const char *name, size_t n, struct pl_name_says *says)
 	read_layer(name, n, says);
 }
 
-int pl_derive_name_once(struct pl_names_read *r, const char *name, size_t n,
-			const struct pl_name_says **says, struct pl_err *err)
+const struct pl_name_says *pl_derive_name_once(struct pl_names_read *r, const char *name, size_t n,
+					       struct pl_err *err)
 {
+	static const struct pl_name_says nothing;
 	size_t had = r->str.n;
 	pl_id k;
-	int rc = pl_grow(&r->says, &r->cap, had + 1, sizeof(*r->says), err);
 
-	if (rc < 0 || (rc = pl_intern_add(&r->str, name, n, &k, err)) < 0)
-		return rc;
+	if (!pl_derive_grow(err, &r->says, &r->cap, had + 1, sizeof(*r->says)))
+		return &nothing;
+	k = pl_derive_intern(err, &r->str, name, n);
 	if (k == had)
 		pl_derive_name_read(r->str.str[k], n, &r->says[k]);
-	*says = &r->says[k];
-	return 0;
+	return k == PL_NONE ? &nothing : &r->says[k];
 }
 
 void pl_derive_names_fini(struct pl_names_read *r)

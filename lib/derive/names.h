@@ -23,9 +23,10 @@ struct pl_names_read {
 	struct pl_name_says *says; /* by number in str */
 	size_t cap;
 };
-/* As pl_derive_name_read(); *says stays until the next call. */
-int pl_derive_name_once(struct pl_names_read *r, const char *name, size_t n,
-			const struct pl_name_says **says, struct pl_err *err) PL_MUST;
+/* As pl_derive_name_read(); the result is there until the next call. If there is no memory, it says
+ * nothing. */
+const struct pl_name_says *pl_derive_name_once(struct pl_names_read *r, const char *name, size_t n,
+					       struct pl_err *err);
 void pl_derive_names_fini(struct pl_names_read *r);
 
 #endif

@@ -25,14 +25,14 @@ static void sum_up(uint32_t *off, size_t n)
 		off[i + 2] += off[i + 1];
 }
 
-static int list_predecessors(struct cut *c, struct pl_err *err)
+static void list_predecessors(struct cut *c)
 {
 	struct gb *b = c->b;
 	int rc;
 
-	PL_TRY(pl_alloc(&c->in_off, b->n_nodes + 2, sizeof(*c->in_off), err));
-	PL_TRY(pl_derive_room(&c->in, b->n_edges, sizeof(*c->in), err));
-	PL_TRY(pl_derive_room(&c->in_type, b->n_edges, 1, err));
+	PL_TRY(pl_alloc(&c->in_off, b->n_nodes + 2, sizeof(*c->in_off), c->b->err));
+	PL_TRY(pl_derive_room(&c->in, b->n_edges, sizeof(*c->in), c->b->err));
+	PL_TRY(pl_derive_room(&c->in_type, b->n_edges, 1, c->b->err));
 	for (size_t i = 0; i < b->n_edges; i++)
 		c->in_off[b->edge[i].dst + 2]++;
 	sum_up(c->in_off, b->n_nodes);
@@ -44,25 +44,23 @@ static int list_predecessors(struct cut *c, struct pl_err *err)
 	}
 	pl_free(b->edge);
 	b->edge = NULL;
-out:
-	return rc;
+out:;
 }
 
-static int list_successors(struct cut *c, struct pl_err *err)
+static void list_successors(struct cut *c)
 {
 	const struct gb *b = c->b;
 	int rc;
 
-	PL_TRY(pl_alloc(&c->out_off, b->n_nodes + 2, sizeof(*c->out_off), err));
-	PL_TRY(pl_derive_room(&c->out, b->n_edges, sizeof(*c->out), err));
+	PL_TRY(pl_alloc(&c->out_off, b->n_nodes + 2, sizeof(*c->out_off), c->b->err));
+	PL_TRY(pl_derive_room(&c->out, b->n_edges, sizeof(*c->out), c->b->err));
 	for (size_t e = 0; e < b->n_edges; e++)
 		c->out_off[c->in[e] + 2]++;
 	sum_up(c->out_off, b->n_nodes);
 	for (uint32_t i = 0; i < b->n_nodes; i++)
 		for (uint32_t e = c->in_off[i]; e < c->in_off[i + 1]; e++)
 			c->out[c->out_off[c->in[e] + 1]++] = i;
-out:
-	return rc;
+out:;
 }
 
 /* ---- order
@@ -81,17 +79,16 @@ static void describe(const struct gb *b, uint32_t n, struct pl_buf *text)
 }
 
 /* Follow unfinished predecessors until a node comes back. */
-static int report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
+static void report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 {
 	const uint32_t *left = c->left;
 	const struct gb *b = c->b;
 	struct pl_buf text = { 0 };
 	uint8_t *seen, type;
 	uint32_t n = 0, stop;
-	int rc = pl_alloc(&seen, b->n_nodes, 1, err);
 
-	if (rc < 0)
-		return rc;
+	if (pl_alloc(&seen, b->n_nodes, 1, err) < 0)
+		return;
 	while (c->step[n] != step || !left[n])
 		n++;
 	for (int pass = 0; pass < 2;
@@ -112,11 +109,10 @@ static int report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 			n = next;
 		} while (pass ? n != stop : !seen[n]);
 	}
-	rc = pl_fail(err, PL_EDATA, "the dependencies form a cycle (each waits for the next): %.*s",
-		     (int)pl_min_size(text.n, 800), text.p ? (const char *)text.p : "");
+	pl_fail(err, PL_EDATA, "the dependencies form a cycle (each waits for the next): %.*s",
+		(int)pl_min_size(text.n, 800), text.p ? (const char *)text.p : "");
 	pl_buf_fini(&text);
 	pl_free(seen);
-	return rc;
 }
 
 /*
@@ -239,13 +235,12 @@ PL_COMPARATOR(by_late, struct late, minus_step, node);
  * nodes before it. A path from a node of this step has an edge that leads to an earlier step.
  * Therefore it is enough to raise the targets of such edges, latest step first.
  */
-static int raise_steps(struct cut *c, struct pl_err *err)
+static void raise_steps(struct cut *c)
 {
 	const uint32_t nodes = (uint32_t)c->b->n_nodes, *in_off = c->in_off, *in = c->in;
 	const int32_t *step = c->step;
 	struct late *late = NULL;
 	size_t n = 0, cap = 0;
-	int rc = 0;
 
 	for (uint32_t i = 0; i < nodes; i++) {
 		bool before = pl_cut_follows(c, i) && step[i] < step[i - 1];
@@ -255,28 +250,25 @@ static int raise_steps(struct cut *c, struct pl_err *err)
 
 			if (step[i] >= step[x])
 				continue;
-			PL_TRY(pl_grow(&late, &cap, n + 1, sizeof(*late), err));
-			late[n++] = (struct late){ -step[x], x };
+			PL_DERIVE_ADD(c->b->err, late, n, cap, (struct late){ -step[x], x });
 		}
 	}
 	pl_sort(late, n, sizeof(*late), by_late);
 	for (size_t i = 0; i < n; i++)
 		raise_from(c, late[i].node);
-out:
 	pl_free(late);
-	return rc;
 }
 
 /* Counting sort of all nodes by step, by number within; lists the steps that have nodes. */
-static int split_steps(struct cut *c, struct pl_err *err)
+static void split_steps(struct cut *c)
 {
 	const struct gb *b = c->b;
 	size_t steps = b->n_steps + 2, *at = NULL; /* by step + 1: where its nodes begin */
 	int rc;
 
-	PL_TRY(pl_alloc(&at, steps + 1, sizeof(*at), err));
-	PL_TRY(pl_alloc(&c->part, steps, sizeof(*c->part), err));
-	PL_TRY(pl_alloc(&c->part_of, steps, sizeof(*c->part_of), err));
+	PL_TRY(pl_alloc(&at, steps + 1, sizeof(*at), c->b->err));
+	PL_TRY(pl_alloc(&c->part, steps, sizeof(*c->part), c->b->err));
+	PL_TRY(pl_alloc(&c->part_of, steps, sizeof(*c->part_of), c->b->err));
 	for (size_t i = 0; i < b->n_nodes; i++)
 		at[c->step[i] + 2]++;
 	for (size_t s = 0; s < steps; s++) {
@@ -293,10 +285,9 @@ static int split_steps(struct cut *c, struct pl_err *err)
 		c->order[at[c->step[i] + 1]++] = i;
 out:
 	pl_free(at);
-	return rc;
 }
 
-static int order_part(struct gb *b, uint32_t part, struct pl_err *err)
+static void order_part(struct gb *b, uint32_t part, struct pl_err *err)
 {
 	const struct cut *c = b->cut;
 	const struct part *p = &c->part[part];
@@ -311,35 +302,38 @@ static int order_part(struct gb *b, uint32_t part, struct pl_err *err)
 			left += step[in[e]] == own;
 		c->left[x] = left;
 	}
-	return sort_nodes(c, c->order + p->from, n, own) == n ? 0 : report_cycle(c, own, err);
+	if (sort_nodes(c, c->order + p->from, n, own) != n)
+		report_cycle(c, own, err);
 }
 
 /* ---- the whole
  * -------------------------------------------------------------------------------------------- */
 
-int pl_derive_order_nodes(struct cut *c, struct pl_err *err)
+void pl_derive_order_nodes(struct cut *c)
 {
 	struct gb *b = c->b;
 	int rc;
 
-	PL_TRY(pl_derive_room(&c->step, b->n_nodes, sizeof(*c->step), err));
+	PL_TRY(pl_derive_room(&c->step, b->n_nodes, sizeof(*c->step), c->b->err));
 	label_steps(c);
 	for (size_t r = 0; r < b->g->n_res; r++)
 		pl_derive_drop_ops(b, &b->ri[r]);
 	for (size_t r = 0; r < b->n_ranks; r++)
 		pl_derive_drop_calls(b, &b->rank[r]);
 	pl_derive_freed(b, 0);
-	PL_TRY(list_predecessors(c, err));
-	PL_TRY(list_successors(c, err));
-	PL_TRY(pl_derive_room(&c->order, b->n_nodes, sizeof(*c->order), err));
-	PL_TRY(raise_steps(c, err));
-	PL_TRY(split_steps(c, err));
-	PL_TRY(pl_derive_room(&c->left, b->n_nodes, sizeof(*c->left), err));
-	PL_TRY(pl_derive_each(b, (uint32_t)c->n_parts, order_part, err));
+	list_predecessors(c);
+	if (!b->err->code)
+		list_successors(c);
+	PL_TRY(pl_derive_room(&c->order, b->n_nodes, sizeof(*c->order), b->err));
+	PL_TRY(pl_derive_room(&c->left, b->n_nodes, sizeof(*c->left), b->err));
+	PL_TRY(b->err->code);
+	raise_steps(c);
+	split_steps(c);
+	PL_TRY(b->err->code);
+	pl_derive_each(b, (uint32_t)c->n_parts, order_part);
 	pl_free(c->out_off);
 	pl_free(c->out);
 	c->out_off = c->out = NULL;
 	pl_derive_freed(b, (b->n_nodes + b->n_edges) * sizeof(*c->out));
-out:
-	return rc;
+out:;
 }

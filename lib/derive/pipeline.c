@@ -159,8 +159,8 @@ static size_t place(const struct pipeline *x, const struct rank *r, size_t layer
  * and its message before. A receiver (`after` is PL_NONE) is ready when the step begins, so that no
  * sender waits for it.
  */
-static int put_message(struct pipeline *x, struct rank *r, unsigned what, uint32_t k, uint32_t mb,
-		       uint32_t after, struct pl_err *err)
+static uint32_t put_message(struct pipeline *x, struct rank *r, unsigned what, uint32_t k,
+			    uint32_t mb, uint32_t after)
 {
 	static const char *const name[2][2] = { { "recv activations", "send activations" },
 						{ "recv gradients", "send gradients" } };
@@ -169,7 +169,6 @@ static int put_message(struct pipeline *x, struct rank *r, unsigned what, uint32
 	uint32_t from = what == ACTIVATION ? near : far, to = what == ACTIVATION ? far : near;
 	bool send = after != PL_NONE;
 	const struct pl_layers_opts *o = x->t->o;
-	int rc;
 
 	op.role = PL_RO_TRANSFER;
 	op.kind = send ? PL_K_SEND : PL_K_RECV;
@@ -181,20 +180,16 @@ static int put_message(struct pipeline *x, struct rank *r, unsigned what, uint32
 	op.mb = (int32_t)mb;
 	op.peer = (int32_t)(send ? to : from);
 	op.dur = o->message ? o->message(o->arg, op.bytes, from, to) : 0;
-	x->total_ns = op.dur < 0 ? op.dur : pl_add_sat(x->total_ns, op.dur);
-	PL_TRY(pl_derive_put_string(x->t->g, name[what][send], &op.name, err));
-	PL_TRY(pl_derive_check_length(x->t, x->total_ns, err));
-	PL_TRY(pl_graph_program_add(r->p, &op, NULL, err));
-	if (send)
-		PL_TRY(pl_graph_program_after(r->p, after, PL_E_DATA, err));
-	PL_TRY(pl_graph_program_after(r->p, send ? r->last[op.resource] : 0, PL_E_SEQ, err));
-	r->last[op.resource] = (uint32_t)r->p->n_ops - 1;
-out:
-	return rc;
+	op.name = pl_derive_name(x->t, name[what][send]);
+	pl_derive_add_length(x->t, op.dur, &x->total_ns);
+	after = pl_derive_put_op(x->t, r->p, &op) ? after : PL_NONE;
+	pl_derive_put_after(x->t, r->p, after, PL_E_DATA);
+	pl_derive_put_after(x->t, r->p, send ? r->last[op.resource] : 0, PL_E_SEQ);
+	return r->last[op.resource] = (uint32_t)r->p->n_ops - 1;
 }
 
 /* The gradients of a layer over the replicas, behind its last backward pass. */
-static int put_reduce(struct pipeline *x, struct rank *r, size_t layer, struct pl_err *err)
+static void put_reduce(struct pipeline *x, struct rank *r, size_t layer)
 {
 	const struct layer_reduce reduce = { .layer = layer,
 					     .comm = x->n_messages + (uint32_t)layer,
@@ -202,30 +197,25 @@ static int put_reduce(struct pipeline *x, struct rank *r, size_t layer, struct p
 					     .ranks = x->replicas,
 					     .after = r->computed,
 					     .before = r->last[PL_GENERATE_COMM] };
-	uint32_t *id = &x->reduce[r->replica * x->t->n + layer];
-	int rc = pl_derive_put_reduce(x->t, r->p, &reduce, &x->total_ns, id, err);
 
-	r->last[PL_GENERATE_COMM] = *id;
-	return rc;
+	r->last[PL_GENERATE_COMM] = x->reduce[r->replica * x->t->n + layer] =
+		pl_derive_put_reduce(x->t, r->p, &reduce, &x->total_ns);
 }
 
 /* One layer in one pass. */
-static int put_layer(struct pipeline *x, struct rank *r, bool forward, size_t layer, uint32_t chunk,
-		     uint32_t mb, struct pl_err *err)
+static void put_layer(struct pipeline *x, struct rank *r, bool forward, size_t layer,
+		      uint32_t chunk, uint32_t mb)
 {
 	const struct layer *l = &x->t->layer[layer];
 	struct pl_graph_program_op op = pl_graph_program_op_unknown;
-	uint32_t *id = &(forward ? x->forward : x->backward)[place(x, r, layer, mb)];
-	int rc;
 
 	op.name = forward ? l->forward : l->backward;
 	op.layer = (int32_t)layer;
 	op.mb = (int32_t)mb;
 	op.chunk = x->chunks > 1 ? (int32_t)chunk : -1;
 	op.dur = forward ? l->forward_ns : l->backward_ns;
-	rc = pl_derive_put_compute(r->p, &op, r->computed, id, err);
-	r->computed = *id;
-	return rc;
+	r->computed = pl_derive_put_compute(x->t, r->p, &op, r->computed);
+	(forward ? x->forward : x->backward)[place(x, r, layer, mb)] = r->computed;
 }
 
 /* Microbatch, chunk and part of a pass, and the neighbours of the part: does data come from one,
@@ -250,114 +240,94 @@ static struct pass pass_of(const struct pipeline *x, const struct rank *r, bool 
 	return p;
 }
 
-static int put_receives(struct pipeline *x, struct rank *r, struct pl_err *err)
+static void put_receives(struct pipeline *x, struct rank *r)
 {
-	int rc = 0;
-
 	for (unsigned what = ACTIVATION; what <= GRADIENT; what++)
 		for (uint32_t n = 0; n < x->microbatches * x->chunks; n++) {
 			struct pass p = pass_of(x, r, what == ACTIVATION, n);
 
-			x->receive[what][n] = PL_NONE;
-			if (p.receive == PL_NONE)
-				continue;
-			PL_TRY(put_message(x, r, what, p.receive, p.mb, PL_NONE, err));
-			x->receive[what][n] = (uint32_t)r->p->n_ops - 1;
+			x->receive[what][n] =
+				p.receive == PL_NONE
+					? PL_NONE
+					: put_message(x, r, what, p.receive, p.mb, PL_NONE);
 		}
-out:
-	return rc;
 }
 
 /* The n-th forward or backward pass of a rank, with what it sends. */
-static int put_pass(struct pipeline *x, struct rank *r, bool forward, uint32_t n,
-		    struct pl_err *err)
+static void put_pass(struct pipeline *x, struct rank *r, bool forward, uint32_t n)
 {
 	unsigned what = forward ? ACTIVATION : GRADIENT;
 	struct pass p = pass_of(x, r, forward, n);
 	size_t first = x->cut[p.part], end = x->cut[p.part + 1];
-	int rc = 0;
 
 	for (size_t i = 0; i < end - first; i++) {
 		size_t layer = forward ? first + i : end - 1 - i;
 
-		PL_TRY(put_layer(x, r, forward, layer, p.chunk, p.mb, err));
-		if (!i && p.receive != PL_NONE)
-			PL_TRY(pl_graph_program_after(r->p, x->receive[what][n], PL_E_DATA, err));
+		put_layer(x, r, forward, layer, p.chunk, p.mb);
+		if (!i)
+			pl_derive_put_after(x->t, r->p, x->receive[what][n], PL_E_DATA);
 		if (!forward && p.mb == x->microbatches - 1 && x->replicas > 1 &&
 		    x->t->layer[layer].param_bytes > 0)
-			PL_TRY(put_reduce(x, r, layer, err));
+			put_reduce(x, r, layer);
 	}
 	if (p.send != PL_NONE)
-		rc = put_message(x, r, what, p.send, p.mb, r->computed, err);
-out:
-	return rc;
+		put_message(x, r, what, p.send, p.mb, r->computed);
 }
 
-static int put_optimizer(struct pipeline *x, struct rank *r, struct pl_err *err)
+static void put_optimizer(struct pipeline *x, struct rank *r)
 {
 	struct pl_graph_program_op op = pl_graph_program_op_unknown;
-	uint32_t *id = &x->optimizer[r->number];
-	int rc;
 
 	for (uint32_t part = r->stage; part < x->parts; part += x->stages)
 		for (size_t i = x->cut[part]; i < x->cut[part + 1]; i++)
 			op.dur += x->t->layer[i].update_ns;
-	PL_TRY(pl_derive_put_string(x->t->g, "optimizer", &op.name, err));
-	PL_TRY(pl_derive_put_compute(r->p, &op, r->computed, id, err));
+	op.name = pl_derive_name(x->t, "optimizer");
+	x->optimizer[r->number] = pl_derive_put_compute(x->t, r->p, &op, r->computed);
 	if (r->last[PL_GENERATE_COMM])
-		PL_TRY(pl_graph_program_after(r->p, r->last[PL_GENERATE_COMM], PL_E_DATA, err));
-out:
-	return rc;
+		pl_derive_put_after(x->t, r->p, r->last[PL_GENERATE_COMM], PL_E_DATA);
 }
 
-static int make_program(struct pipeline *x, uint32_t number, struct pl_err *err)
+static void make_program(struct pipeline *x, uint32_t number)
 {
 	struct rank r = { .number = number,
 			  .stage = number / x->replicas,
 			  .replica = number % x->replicas,
 			  .p = &x->program[number] };
 	uint32_t n = x->microbatches * x->chunks, first = first_forwards(x, r.stage);
-	int rc;
 
-	PL_TRY(pl_derive_put_mark(x->t->g, r.p, true, err));
-	PL_TRY(put_receives(x, &r, err));
-	for (uint32_t i = 0; i < n + first; i++) {
+	pl_derive_put_mark(x->t, r.p, true);
+	put_receives(x, &r);
+	for (uint32_t i = 0; i < n + first && !x->t->err->code; i++) {
 		if (i < n)
-			PL_TRY(put_pass(x, &r, true, i, err));
+			put_pass(x, &r, true, i);
 		if (i >= first)
-			PL_TRY(put_pass(x, &r, false, i - first, err));
+			put_pass(x, &r, false, i - first);
 	}
-	PL_TRY(put_optimizer(x, &r, err));
-	PL_TRY(pl_derive_put_mark(x->t->g, r.p, false, err));
-out:
-	return rc;
+	put_optimizer(x, &r);
+	pl_derive_put_mark(x->t, r.p, false);
 }
 
 /* ---- the graph ---------------------------------------------------------------------------------
  */
 
 /* What a layer keeps on a rank whose operations are these nodes. */
-static int put_tensors(const struct pipeline *x, const struct rank *r, size_t layer,
-		       const uint32_t *node, struct pl_err *err)
+static void put_tensors(const struct pipeline *x, const struct rank *r, size_t layer,
+			const uint32_t *node)
 {
 	const uint32_t *forward = &x->forward[place(x, r, layer, 0)];
 	const uint32_t *backward = &x->backward[place(x, r, layer, 0)];
 	uint32_t optimizer = node[x->optimizer[r->number]], last = x->microbatches - 1;
 	uint32_t reduce = x->reduce[r->replica * x->t->n + layer];
-	int rc = pl_derive_put_params(x->t, layer, node[forward[0]], node[backward[last]],
-				      reduce == PL_NONE ? optimizer : node[reduce], optimizer, err);
 
-	for (uint32_t mb = 0; rc >= 0 && mb <= last; mb++)
-		rc = pl_derive_put_activation(x->t, layer, node[forward[mb]], node[backward[mb]],
-					      err);
-	return rc;
+	pl_derive_put_params(x->t, layer, node[forward[0]], node[backward[last]],
+			     reduce == PL_NONE ? optimizer : node[reduce], optimizer);
+	for (uint32_t mb = 0; mb <= last; mb++)
+		pl_derive_put_activation(x->t, layer, node[forward[mb]], node[backward[mb]]);
 }
 
-static int describe_ranks(struct pipeline *x, const struct pl_graph_program_nodes *nodes,
-			  struct pl_err *err)
+static void describe_ranks(struct pipeline *x, const struct pl_graph_program_nodes *nodes)
 {
 	struct pl_graph *g = x->t->g;
-	int rc = 0;
 
 	for (size_t i = 0; i < g->n_res; i++) {
 		uint32_t rank = (uint32_t)g->res[i].rank;
@@ -372,27 +342,23 @@ static int describe_ranks(struct pipeline *x, const struct pl_graph_program_node
 
 		for (uint32_t part = r.stage; part < x->parts; part += x->stages)
 			for (size_t i = x->cut[part]; i < x->cut[part + 1]; i++)
-				PL_TRY(put_tensors(x, &r, i, nodes->first + nodes->at[n], err));
+				put_tensors(x, &r, i, nodes->first + nodes->at[n]);
 	}
-out:
-	return rc;
 }
 
 /* The replicas of a stage, which reduce gradients. */
-static int put_groups(struct pipeline *x, struct pl_err *err)
+static void put_groups(struct pipeline *x)
 {
 	char name[32];
-	uint32_t id;
-	int rc = 0;
 
-	for (uint32_t s = 0; x->replicas > 1 && s < x->stages && rc >= 0; s++) {
+	for (uint32_t s = 0; x->replicas > 1 && s < x->stages; s++) {
 		snprintf(name, sizeof(name), "dp of stage %u", s);
-		rc = pl_derive_put_group(x->t->g, name, s * x->replicas, x->replicas, &id, err);
+		pl_derive_put_group(x->t->g, name, 0, NULL, s * x->replicas, x->replicas,
+				    x->t->err);
 	}
-	return rc;
 }
 
-static int make_graph(struct pipeline *x, struct pl_err *err)
+static void make_graph(struct pipeline *x)
 {
 	static const char *const resource[PER_RANK] = {
 		[PL_GENERATE_COMPUTE] = "compute",  [PL_GENERATE_COMM] = "comm",
@@ -410,21 +376,21 @@ static int make_graph(struct pipeline *x, struct pl_err *err)
 					    .members = x->members };
 	int rc;
 
-	PL_TRY(put_groups(x, err));
+	put_groups(x);
 	for (uint32_t r = 0; r < job.n_ranks; r++) {
 		x->of_rank[r] = r;
-		PL_TRY(make_program(x, r, err));
+		make_program(x, r);
 	}
+	PL_TRY(x->t->err->code);
 	/* communication that no program has, as of layers without parameters, has no members */
 	for (uint32_t r = 0; r < job.n_ranks; r++)
 		for (size_t i = 0; i < x->program[r].n_ops; i++)
 			if (x->program[r].op[i].comm != PL_NONE)
 				x->members[x->program[r].op[i].comm]++;
-	PL_TRY(pl_graph_from_programs(&job, x->t->g, &nodes, err));
-	rc = describe_ranks(x, &nodes, err);
+	PL_TRY(pl_graph_from_programs(&job, x->t->g, &nodes, x->t->err));
+	describe_ranks(x, &nodes);
 out:
 	pl_graph_program_nodes_fini(&nodes);
-	return rc;
 }
 
 /* ---- the statement -----------------------------------------------------------------------------
@@ -469,12 +435,13 @@ static int check(struct pipeline *x, struct pl_err *err)
 			x->microbatches, t->n, t->n_ranks);
 	x->total_ns = t->total_ns > TIME_MAX / x->microbatches ? TIME_MAX + 1
 							       : t->total_ns * x->microbatches;
-	return pl_derive_check_length(t, x->total_ns, err);
+	pl_derive_add_length(t, 0, &x->total_ns);
+	return err->code;
 }
 
-int pl_derive_pipeline(struct layer_table *t, const struct pl_lang_statement *st,
-		       struct pl_err *err)
+void pl_derive_pipeline(struct layer_table *t, const struct pl_lang_statement *st)
 {
+	struct pl_err *err = t->err;
 	struct pipeline x = { .t = t,
 			      .schedule = (enum schedule)pl_lang_get(st, "schedule")->i,
 			      .stages = number(st, "stages"),
@@ -500,7 +467,7 @@ int pl_derive_pipeline(struct layer_table *t, const struct pl_lang_statement *st
 	PL_TRY(pl_alloc(&x.reduce, x.replicas * t->n, sizeof(*x.reduce), err));
 	memset(x.reduce, 0xff, x.replicas * t->n * sizeof(*x.reduce));
 	cut_layers(&x);
-	rc = make_graph(&x, err);
+	make_graph(&x);
 out:
 	for (uint32_t r = 0; x.program && r < t->n_ranks; r++)
 		pl_graph_program_fini(&x.program[r]);
@@ -514,5 +481,4 @@ out:
 	pl_free(x.reduce);
 	pl_free(x.receive[0]);
 	pl_free(x.receive[1]);
-	return rc;
 }

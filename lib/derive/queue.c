@@ -78,14 +78,17 @@ struct model { /* the queues under one set of assumptions */
 	size_t n, cap;
 };
 
+struct by_age { /* by age in steps: a node or a resource, PL_NONE: there is none */
+	uint32_t v[MAX_AGE];
+};
+
 struct work {
 	struct gb *b;
 	struct rankinfo *rk;
 	pl_ns usual;	/* length of an unblocked call: a low percentile, because most calls may be
 			   blocked */
 	int64_t *taken; /* scratch */
-	/* resources of registers, by [index within the step][age]; PL_NONE: not made */
-	uint32_t *reg;
+	struct by_age *reg; /* [index within the step]: resources of registers, PL_NONE: not made */
 	size_t n_reg, cap_reg, n_names;
 	pl_id name;    /* of nodes that pass times on */
 	uint32_t line; /* resource of the times between registers */
@@ -109,60 +112,42 @@ static bool is_long(const struct work *w, const struct call *c)
 
 /* ---- models of the queues ------------------------------------------------------------------- */
 
-static int add_queue(struct model *model, struct queue **q, struct pl_err *err)
+static struct queue *add_queue(struct model *model, struct pl_err *err)
 {
-	int rc = pl_grow(&model->q, &model->cap, model->n + 1, sizeof(*model->q), err);
-
-	if (rc < 0)
-		return rc;
-	*q = &model->q[model->n++];
-	memset(*q, 0, sizeof(**q));
-	return 0;
+	PL_DERIVE_ADD(err, model->q, model->n, model->cap, (struct queue){ .p = NULL });
+	return err->code ? NULL : &model->q[model->n - 1];
 }
 
-static int add_slot(struct queue *q, struct op *op, uint32_t call, struct pl_err *err)
+static void add_slot(struct queue *q, struct op *op, uint32_t call, struct pl_err *err)
 {
-	int rc = pl_grow(&q->p, &q->cap, q->n + 1, sizeof(*q->p), err);
-
-	if (rc == 0)
-		q->p[q->n++] = (struct slot){ .op = op, .call = call };
-	return rc;
+	PL_DERIVE_ADD(err, q->p, q->n, q->cap, (struct slot){ .op = op, .call = call });
 }
 
 /* events: 0: event records and waits occupy no slots; 1: all do except those of the communication
  * library; 2: all do */
-static int count_by_rank(const struct work *w, struct model *model, unsigned events,
-			 struct pl_err *err)
+static void count_by_rank(const struct work *w, struct model *model, unsigned events)
 {
 	const struct rankinfo *rk = w->rk;
-	struct queue *q;
-	int rc = add_queue(model, &q, err);
+	struct queue *q = add_queue(model, w->b->err);
 
-	for (uint32_t i = 0; i < rk->n_calls && rc == 0; i++) {
+	for (uint32_t i = 0; q && i < rk->n_calls; i++) {
 		const struct call *c = &rk->call[i];
 
-		for (uint32_t k = 0; k < c->n_ops && rc == 0; k++)
-			rc = add_slot(q, rk->by_call[c->first_op + k], i, err);
-		if (rc == 0 && events > c->internal &&
-		    (c->type == CALL_RECORD || c->type == CALL_WAIT))
-			rc = add_slot(q, NULL, i, err);
+		for (uint32_t k = 0; k < c->n_ops; k++)
+			add_slot(q, rk->by_call[c->first_op + k], i, w->b->err);
+		if (events > c->internal && (c->type == CALL_RECORD || c->type == CALL_WAIT))
+			add_slot(q, NULL, i, w->b->err);
 	}
-	return rc;
 }
 
-static int count_by_stream(const struct lanes *l, struct model *model, struct pl_err *err)
+static void count_by_stream(const struct streams *l, struct model *model, struct pl_err *err)
 {
-	struct queue *q;
-	int rc = 0;
-
 	for (size_t i = 0; i < l->n; i++) {
-		rc = add_queue(model, &q, err);
-		for (uint32_t k = 0; k < l->v[i].n && rc == 0; k++)
-			rc = add_slot(q, l->v[i].op[k], l->v[i].call[k], err);
-		if (rc < 0)
-			break;
+		struct queue *q = add_queue(model, err);
+
+		for (uint32_t k = 0; q && k < l->v[i].n; k++)
+			add_slot(q, l->v[i].op[k], l->v[i].op[k]->call, err);
 	}
-	return rc;
 }
 
 static void model_fini(struct model *model)
@@ -184,13 +169,12 @@ PL_COMPARATOR(by_time, struct release, at, slot);
  * when the operation before it has ended. In a ring, a slot becomes free only after all slots
  * before it, so the slowest stream blocks the others.
  */
-static int set_releases(struct queue *q, bool at_end, bool ring, struct pl_err *err)
+static void set_releases(struct queue *q, bool at_end, bool ring, struct pl_err *err)
 {
 	struct op *last = NULL;
-	int rc = pl_alloc(&q->release, q->n, sizeof(*q->release), err);
 
-	if (rc < 0)
-		return rc;
+	if (pl_alloc(&q->release, q->n, sizeof(*q->release), err) < 0)
+		return;
 	for (size_t i = 0; i < q->n; i++) {
 		struct slot *p = &q->p[i];
 
@@ -206,7 +190,6 @@ static int set_releases(struct queue *q, bool at_end, bool ring, struct pl_err *
 		q->release[i] = (struct release){ p->free_at, i };
 	}
 	pl_sort(q->release, q->n, sizeof(*q->release), by_time);
-	return 0;
 }
 
 /* How many slots had become free by t. */
@@ -317,41 +300,41 @@ static bool is_queue(const struct work *w, struct queue *q)
 	return true;
 }
 
-/* Sets the depth of a queue to 0 if the calls contradict it. *hits: the largest share of explained
+/* Sets the depth of a queue to 0 if the calls contradict it. Returns the largest share of explained
  * calls, -1: no queue is left. */
-static int test_model(const struct work *w, struct model *model, bool at_end, bool ring,
-		      double *hits, struct pl_err *err)
+static double test_model(const struct work *w, struct model *model, bool at_end, bool ring)
 {
-	int rc;
+	double hits = -1;
 
-	*hits = -1;
 	for (size_t i = 0; i < model->n; i++) {
 		struct queue *q = &model->q[i];
 
-		if ((rc = set_releases(q, at_end, ring, err)) < 0)
-			return rc;
+		set_releases(q, at_end, ring, w->b->err);
+		if (w->b->err->code)
+			return -1;
 		if (!is_queue(w, q))
 			q->depth = 0;
-		else if (q->hits > *hits)
-			*hits = q->hits;
+		else if (q->hits > hits)
+			hits = q->hits;
 	}
-	return 0;
+	return hits;
 }
 
-static int best_model(struct work *w, const struct lanes *l, struct model *best, struct pl_err *err)
+static void best_model(struct work *w, const struct streams *l, struct model *best)
 {
-	double most = -1, hits;
-	int rc = 0;
+	double most = -1;
 
 	/* with one stream, a queue is always a ring */
-	for (unsigned k = 0; k < (l->n > 1 ? 14u : 8u) && rc == 0; k++) {
+	for (unsigned k = 0; k < (l->n > 1 ? 14u : 8u) && !w->b->err->code; k++) {
 		struct model model = { 0 };
+		double hits;
 
-		rc = k == 6 || k == 7 ? count_by_stream(l, &model, err)
-				      : count_by_rank(w, &model, k / 2 % 4, err);
-		if (rc == 0)
-			rc = test_model(w, &model, k & 1, k > 7, &hits, err);
-		if (rc == 0 && hits > most) {
+		if (k == 6 || k == 7)
+			count_by_stream(l, &model, w->b->err);
+		else
+			count_by_rank(w, &model, k / 2 % 4);
+		hits = test_model(w, &model, k & 1, k > 7);
+		if (hits > most) {
 			model_fini(best);
 			*best = model;
 			most = hits;
@@ -359,113 +342,96 @@ static int best_model(struct work *w, const struct lanes *l, struct model *best,
 			model_fini(&model);
 		}
 	}
-	return rc;
 }
 
 /* ---- steps and registers -------------------------------------------------------------------- */
 
-struct register_nodes { /* nodes that pass the time of an operation on, by age in steps */
-	uint32_t node[MAX_AGE];
+struct slot_steps {
+	int32_t step;	   /* of the call */
+	int32_t free_step; /* of the operation that frees the slot */
+	uint32_t from;	   /* slot of the nearest register before this slot, PL_NONE */
+	uint32_t nth;	   /* index of the register within its step */
+	uint32_t at;	   /* index of the register in passed[] */
 };
-
 struct steps {
-	int32_t *step;	    /* step of the call of each slot */
-	int32_t *free_step; /* step of the operation that frees the slot */
-	uint32_t *from;	    /* slot of the nearest register before this slot, PL_NONE */
-	uint32_t *nth;	    /* index of the register within its step */
-	uint32_t *at;	    /* index of the register in handed[] */
-	struct register_nodes *handed;
-	size_t n_handed, cap_handed;
+	struct slot_steps *slot;
+	struct by_age *passed; /* of the registers: the nodes that pass their times on */
+	size_t n_passed, cap_passed;
 };
 
-static int new_resource(struct work *w, uint32_t like, uint32_t *id, struct pl_err *err)
+static void add_by_age(struct by_age **v, size_t *n, size_t *cap, struct pl_err *err)
+{
+	struct by_age none;
+
+	memset(&none, 0xff, sizeof(none));
+	PL_DERIVE_ADD(err, *v, *n, *cap, none);
+}
+
+static uint32_t new_resource(struct work *w, uint32_t like)
 {
 	struct gb *b = w->b;
-	struct pl_graph *g = b->g;
-	struct pl_resource *r;
+	struct pl_resource r = b->g->res[like];
 	char name[40];
-	int rc;
+	uint32_t id;
 
-	if ((rc = pl_grow(&g->res, &g->cap_res, g->n_res + 1, sizeof(*g->res), err)) < 0 ||
-	    (rc = pl_grow(&b->ri, &b->cap_ri, g->n_res + 1, sizeof(*b->ri), err)) < 0)
-		return rc;
-	r = &g->res[g->n_res];
-	*r = g->res[like];
-	r->track_type = PL_T_QUEUE;
-	r->device = -1;
 	snprintf(name, sizeof(name), PL_LAUNCH_QUEUE "%zu", w->n_names++);
-	if ((rc = pl_intern_add(&g->str, name, strlen(name), &r->name, err)) < 0)
-		return rc;
-	memset(&b->ri[g->n_res], 0, sizeof(*b->ri));
-	b->ri[g->n_res].queue = true;
-	b->ri[g->n_res].rank_index = b->ri[like].rank_index;
-	*id = (uint32_t)g->n_res++;
-	return 0;
+	r.name = pl_derive_intern_text(b->err, &b->g->str, name);
+	r.track_type = PL_T_QUEUE;
+	r.device = -1;
+	id = pl_derive_resource(b, &r, b->ri[like].rank_index);
+	if (id == PL_NONE)
+		return like;
+	b->ri[id].queue = true;
+	return id;
 }
 
-static int register_of(struct work *w, uint32_t like, size_t ordinal, uint32_t age, uint32_t *id,
-		       struct pl_err *err)
+static uint32_t queue_node(struct work *w, uint32_t res, int32_t step, pl_ns start, pl_ns dur)
 {
-	size_t at = ordinal * MAX_AGE + age;
-	int rc = pl_grow(&w->reg, &w->cap_reg, at + 1, sizeof(*w->reg), err);
+	const struct node n = { .type = PL_N_OP,
+				.role = PL_RO_NONE,
+				.kind = PL_K_WAIT,
+				.flags = PL_NF_INFERRED,
+				.res = res,
+				.name = w->name,
+				.step = step,
+				.start = start,
+				.dur = dur };
 
-	if (rc < 0)
-		return rc;
-	while (w->n_reg <= at)
-		w->reg[w->n_reg++] = PL_NONE;
-	if (w->reg[at] == PL_NONE && (rc = new_resource(w, like, &w->reg[at], err)) < 0)
-		return rc;
-	*id = w->reg[at];
-	return 0;
-}
-
-static int queue_node(struct work *w, uint32_t res, int32_t step, pl_ns start, pl_ns dur,
-		      uint32_t *id, struct pl_err *err)
-{
-	struct node n = { .type = PL_N_OP,
-			  .role = PL_RO_NONE,
-			  .kind = PL_K_WAIT,
-			  .flags = PL_NF_INFERRED,
-			  .res = res,
-			  .name = w->name,
-			  .step = step,
-			  .start = start,
-			  .dur = dur };
-
-	return pl_derive_node(w->b, &n, id, err);
+	return pl_derive_node(w->b, &n);
 }
 
 /* An edge from the instant at which the operation frees its slot. */
-static int release_edge(struct work *w, const struct slot *p, uint32_t dst, struct pl_err *err)
+static void release_edge(struct work *w, const struct slot *p, uint32_t dst)
 {
-	return p->at_end ? pl_derive_edge(w->b, p->freed_by->last, dst, PL_E_WAIT | PL_E_INFERRED,
-					  err)
-			 : pl_derive_edge(w->b, p->freed_by->node, dst, PL_E_START | PL_E_INFERRED,
-					  err);
+	if (p->at_end)
+		pl_derive_edge(w->b, p->freed_by->last, dst, PL_E_WAIT | PL_E_INFERRED);
+	else
+		pl_derive_edge(w->b, p->freed_by->node, dst, PL_E_START | PL_E_INFERRED);
 }
 
-/* *id: the node of the step before `step` that passes the time of slot v on to `step`. */
-static int pass_time_on(struct work *w, const struct queue *q, struct steps *s, size_t v,
-			int32_t step, uint32_t *id, struct pl_err *err)
+/* The node of the step before `step` that passes the time of slot v on to `step`. */
+static uint32_t pass_time_on(struct work *w, const struct queue *q, struct steps *s, size_t v,
+			     int32_t step)
 {
-	uint32_t like = w->rk->call[q->p[v].call].res, age = (uint32_t)(step - s->free_step[v]),
-		 res;
-	uint32_t *node = s->handed[s->at[v]].node;
-	int rc;
+	const struct slot_steps *x = &s->slot[v];
+	uint32_t like = w->rk->call[q->p[v].call].res, age = (uint32_t)(step - x->free_step);
+	uint32_t *node = s->passed[x->at].v, *res;
 
-	for (uint32_t a = 0; a < age; a++) {
+	while (w->n_reg <= x->nth && !w->b->err->code)
+		add_by_age(&w->reg, &w->n_reg, &w->cap_reg, w->b->err);
+	for (uint32_t a = 0; a < age && !w->b->err->code; a++) {
 		if (node[a] != PL_NONE)
 			continue;
-		if ((rc = register_of(w, like, s->nth[v], a, &res, err)) < 0 ||
-		    (rc = queue_node(w, res, s->free_step[v] + (int32_t)a, q->p[v].free_at, 0,
-				     &node[a], err)) < 0 ||
-		    (rc = a ? pl_derive_edge(w->b, node[a - 1], node[a], PL_E_WAIT | PL_E_INFERRED,
-					     err)
-			    : release_edge(w, &q->p[v], node[a], err)) < 0)
-			return rc;
+		res = &w->reg[x->nth].v[a];
+		if (*res == PL_NONE)
+			*res = new_resource(w, like);
+		node[a] = queue_node(w, *res, x->free_step + (int32_t)a, q->p[v].free_at, 0);
+		if (a)
+			pl_derive_edge(w->b, node[a - 1], node[a], PL_E_WAIT | PL_E_INFERRED);
+		else
+			release_edge(w, &q->p[v], node[a]);
 	}
-	*id = node[age - 1];
-	return 0;
+	return node[age - 1];
 }
 
 /*
@@ -498,73 +464,40 @@ static struct run *run_of(struct run *run, size_t *n, uint32_t res)
 	return &run[(*n)++];
 }
 
-static int add_register(struct steps *s, size_t i, struct pl_err *err)
-{
-	int rc = pl_grow(&s->handed, &s->cap_handed, s->n_handed + 1, sizeof(*s->handed), err);
-
-	if (rc == 0) {
-		memset(&s->handed[s->n_handed], 0xff, sizeof(*s->handed));
-		s->at[i] = (uint32_t)s->n_handed++;
-	}
-	return rc;
-}
-
-static int alloc_steps(const struct queue *q, struct steps *s, struct pl_err *err)
-{
-	int rc;
-
-	memset(s, 0, sizeof(*s));
-	if ((rc = pl_alloc(&s->step, q->n, sizeof(*s->step), err)) < 0 ||
-	    (rc = pl_alloc(&s->free_step, q->n, sizeof(*s->free_step), err)) < 0 ||
-	    (rc = pl_alloc(&s->from, q->n, sizeof(*s->from), err)) < 0 ||
-	    (rc = pl_alloc(&s->nth, q->n, sizeof(*s->nth), err)) < 0)
-		return rc;
-	return pl_alloc(&s->at, q->n, sizeof(*s->at), err);
-}
-
 /* Decides which slots have a register, and which register the other slots use. */
-static int make_steps(struct work *w, const struct queue *q, struct steps *s, struct pl_err *err)
+static void make_steps(struct work *w, const struct queue *q, struct steps *s)
 {
 	size_t every = q->depth < PER_DEPTH ? 1 : q->depth / PER_DEPTH, n_run = 0;
+	const struct call *call = w->rk->call;
 	struct run run[MAX_STREAMS], *x;
 	uint32_t nth = 0;
 	bool inside;
-	int rc = alloc_steps(q, s, err);
 
-	for (size_t i = 0; i < q->n && rc == 0; i++) {
-		const struct slot *p = &q->p[i];
+	for (size_t i = 0; i < q->n; i++) {
+		const struct op *by = q->p[i].freed_by;
+		struct slot_steps *y = &s->slot[i];
 
-		s->from[i] = PL_NONE;
-		s->step[i] = pl_derive_step_at(w->b, w->rk, w->rk->call[p->call].start, &inside);
-		s->free_step[i] = s->step[i];
-		if (p->freed_by && p->freed_by->call != PL_NONE)
-			s->free_step[i] = pl_derive_step_at(
-				w->b, w->rk, w->rk->call[p->freed_by->call].start, &inside);
-		if (i && s->free_step[i] != s->free_step[i - 1])
+		y->from = PL_NONE;
+		y->step = pl_derive_step_at(w->b, w->rk, call[q->p[i].call].start, &inside);
+		y->free_step = y->step;
+		if (by && by->call != PL_NONE)
+			y->free_step =
+				pl_derive_step_at(w->b, w->rk, call[by->call].start, &inside);
+		if (i && y->free_step != y[-1].free_step)
 			nth = 0;
-		if (!p->freed_by || !(x = run_of(run, &n_run, w->b->node[p->freed_by->node].res)))
+		if (!by || !(x = run_of(run, &n_run, w->b->node[by->node].res)))
 			continue;
-		if (x->from == PL_NONE || x->step != s->free_step[i] || ++x->n >= every ||
-		    needs_register(w->b, p->freed_by)) {
+		if (x->from == PL_NONE || x->step != y->free_step || ++x->n >= every ||
+		    needs_register(w->b, by)) {
 			x->from = (uint32_t)i;
-			x->step = s->free_step[i];
+			x->step = y->free_step;
 			x->n = 0;
-			s->nth[i] = nth++;
-			rc = add_register(s, i, err);
+			y->nth = nth++;
+			y->at = (uint32_t)s->n_passed;
+			add_by_age(&s->passed, &s->n_passed, &s->cap_passed, w->b->err);
 		}
-		s->from[i] = x->from;
+		y->from = x->from;
 	}
-	return rc;
-}
-
-static void steps_fini(struct steps *s)
-{
-	pl_free(s->step);
-	pl_free(s->free_step);
-	pl_free(s->from);
-	pl_free(s->nth);
-	pl_free(s->at);
-	pl_free(s->handed);
 }
 
 /* ---- waits for a free slot ------------------------------------------------------------------ */
@@ -623,83 +556,95 @@ static void shorten_call(struct work *w, struct call *c, pl_ns room)
 	c->start = pl_max_i64(c->start, room);
 }
 
-static int add_wait(struct work *w, const struct queue *q, struct steps *s, size_t i,
-		    struct pl_err *err)
+static void add_wait(struct work *w, const struct queue *q, struct steps *s, size_t i)
 {
 	struct call *c = &w->rk->call[q->p[i].call];
 	size_t u = find_freed_slot(w, q, i);
-	int32_t step = s->step[i];
+	int32_t step = s->slot[i].step;
 	uint32_t from, v;
-	pl_ns room;
-	int rc;
+	pl_ns room, age;
 
-	if (u == q->n || s->free_step[u] > step)
-		return 0;
+	if (u == q->n || s->slot[u].free_step > step)
+		return;
 	room = q->p[u].free_at;
-	if (s->free_step[u] == step) {
+	if (s->slot[u].free_step == step) {
 		shorten_call(w, c, room);
 		w->b->g->inferred_waits++;
-		return release_edge(w, &q->p[u], c->node, err);
+		release_edge(w, &q->p[u], c->node);
+		return;
 	}
-	v = s->from[u];
-	if (v == PL_NONE || step - s->free_step[v] > MAX_AGE || q->p[v].free_at > room)
-		return 0;
-	if ((rc = pass_time_on(w, q, s, v, step, &from, err)) < 0)
-		return rc;
-	if (room > q->p[v].free_at) {
+	v = s->slot[u].from;
+	if (v == PL_NONE || step - s->slot[v].free_step > MAX_AGE || q->p[v].free_at > room)
+		return;
+	from = pass_time_on(w, q, s, v, step);
+	age = room - q->p[v].free_at;
+	if (age > 0) {
 		uint32_t rest;
 
-		if ((w->line == PL_NONE && (rc = new_resource(w, c->res, &w->line, err)) < 0) ||
-		    (rc = queue_node(w, w->line, step, q->p[v].free_at, room - q->p[v].free_at,
-				     &rest, err)) < 0 ||
-		    (rc = pl_derive_edge(w->b, from, rest, PL_E_WAIT | PL_E_INFERRED, err)) < 0)
-			return rc;
+		if (w->line == PL_NONE)
+			w->line = new_resource(w, c->res);
+		rest = queue_node(w, w->line, step, q->p[v].free_at, age);
+		pl_derive_edge(w->b, from, rest, PL_E_WAIT | PL_E_INFERRED);
 		from = rest;
 	}
 	shorten_call(w, c, room);
 	w->b->g->inferred_waits++;
-	return pl_derive_edge(w->b, from, c->node, PL_E_WAIT | PL_E_INFERRED, err);
+	pl_derive_edge(w->b, from, c->node, PL_E_WAIT | PL_E_INFERRED);
 }
 
-static int add_waits_of_queue(struct work *w, const struct queue *q, struct pl_err *err)
+static void add_waits_of_queue(struct work *w, const struct queue *q)
 {
-	struct steps s;
-	int rc = make_steps(w, q, &s, err);
+	struct steps s = { .slot = NULL };
+	int rc;
 
+	PL_TRY(pl_alloc(&s.slot, q->n, sizeof(*s.slot), w->b->err));
+	make_steps(w, q, &s);
 	w->n_reg = 0; /* each queue has its own registers */
 	w->line = PL_NONE;
-	for (size_t i = q->depth; i < q->n && rc == 0; i++)
+	for (size_t i = q->depth; i < q->n && !w->b->err->code; i++)
 		if (i + 1 == q->n ||
 		    q->p[i + 1].call != q->p[i].call) /* the last slot of a CUDA graph */
-			rc = add_wait(w, q, &s, i, err);
-	steps_fini(&s);
-	return rc;
+			add_wait(w, q, &s, i);
+out:
+	pl_free(s.slot);
+	pl_free(s.passed);
 }
 
-int pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct lanes *l, struct pl_err *err)
+/* Do enough calls last long? All models need them. */
+static bool any_long(const struct work *w)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < w->rk->n_calls && n < MIN_LONG; i++)
+		if (is_long(w, &w->rk->call[i]))
+			n += w->rk->call[i].n_ops + 1;
+	return n >= MIN_LONG;
+}
+
+void pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct streams *l)
 {
 	struct work w = { .b = b, .rk = rk };
 	struct model best = { 0 };
 	size_t n = 0;
-	int rc = pl_alloc(&w.taken, rk->n_calls + rk->n_by_call, sizeof(*w.taken), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_TRY(pl_alloc(&w.taken, rk->n_calls + rk->n_by_call, sizeof(*w.taken), b->err));
 	for (size_t i = 0; i < rk->n_calls; i++)
 		if (rk->call[i].n_ops && !waits_for_own_copy(rk, &rk->call[i]))
 			w.taken[n++] = length(&rk->call[i]);
 	if (n >= MIN_LONG) {
 		w.usual = pl_percentile_i64(w.taken, n, 1);
-		rc = best_model(&w, l, &best, err);
+		if (any_long(&w))
+			best_model(&w, l, &best);
 	}
-	if (rc == 0 && best.n)
-		rc = pl_intern_add(&b->g->str, PL_LAUNCH_QUEUE, sizeof(PL_LAUNCH_QUEUE) - 2,
-				   &w.name, err);
-	for (size_t i = 0; i < best.n && rc == 0; i++)
+	if (best.n)
+		w.name = pl_derive_intern(b->err, &b->g->str, PL_LAUNCH_QUEUE,
+					  sizeof(PL_LAUNCH_QUEUE) - 2);
+	for (size_t i = 0; i < best.n; i++)
 		if (best.q[i].depth)
-			rc = add_waits_of_queue(&w, &best.q[i], err);
+			add_waits_of_queue(&w, &best.q[i]);
+out:
 	model_fini(&best);
 	pl_free(w.taken);
 	pl_free(w.reg);
-	return rc;
 }

@@ -20,12 +20,8 @@
 struct key { /* a step: its number, and how many of that number were before it */
 	int64_t number;
 	uint32_t again;
-	pl_ns start; /* first on any rank */
-};
-
-struct place {
-	pl_ns start;
-	uint32_t key;
+	pl_ns start;	/* first on any rank */
+	uint32_t index; /* in the order of numbers */
 };
 
 PL_COMPARATOR(by_number, struct window, number, again, start);
@@ -40,7 +36,7 @@ static int by_start(const void *pa, const void *pb)
 
 PL_COMPARATOR(by_key, struct key, again, number);
 
-PL_COMPARATOR(by_place, struct place, start, key);
+PL_COMPARATOR(by_time, struct key, start, index);
 
 /* ---- windows of a thread -----------------------------------------------------------------------
  */
@@ -65,40 +61,34 @@ static void note_overlap(struct overlap *o, const struct window *a, const struct
 	}
 }
 
-static bool is_step(const struct gb *b, const struct op *op)
-{
-	return b->t->seg[op->seg]->kind[op->ev] == PL_K_STEP;
-}
-
 /* Operation i begins a window: those of the one before, from operation `first` on, end there. */
-static void cut_before(const struct gb *b, struct resinfo *ri, uint32_t first, uint32_t i,
-		       struct window *prev, struct window *w)
+static void cut_before(struct resinfo *ri, uint32_t first, uint32_t i, struct window *prev,
+		       struct window *w)
 {
 	struct op *op = ri->op;
 
 	w->end = pl_max_i64(w->end, prev->end);
 	prev->end = w->start;
 	for (uint32_t k = first; k < i; k++)
-		if (is_step(b, &op[k]))
+		if (op[k].kind == PL_K_STEP)
 			op[k].end = pl_min_i64(op[k].end, w->start);
 	op[i].end = w->end;
 }
 
 /* The operations of a thread are in order of start. */
-static int thread_windows(struct gb *b, struct resinfo *ri, struct overlap *o, struct pl_err *err)
+static void thread_windows(struct gb *b, struct resinfo *ri, struct overlap *o)
 {
 	struct rankinfo *rk = &b->rank[ri->rank_index];
 	size_t from = rk->n_win;
 	uint32_t first = 0; /* operation of the latest window */
 	int64_t count = 0;
-	int rc;
 
 	for (uint32_t i = 0; i < ri->n; i++) {
 		const struct op *op = &ri->op[i];
 		const struct pl_events *e = b->t->seg[op->seg];
 		struct window w = { .start = op->start, .end = op->end }, *prev;
 
-		if (!is_step(b, op))
+		if (op->kind != PL_K_STEP)
 			continue;
 		w.number = e->step && e->step[op->ev] != INT64_MIN ? e->step[op->ev] : count;
 		count++;
@@ -109,21 +99,17 @@ static int thread_windows(struct gb *b, struct resinfo *ri, struct overlap *o, s
 		}
 		if (prev && w.start < prev->end) {
 			note_overlap(o, prev, &w);
-			cut_before(b, ri, first, i, prev, &w);
+			cut_before(ri, first, i, prev, &w);
 		}
-		rc = pl_grow(&rk->win, &rk->cap_win, rk->n_win + 1, sizeof(w), err);
-		if (rc < 0)
-			return rc;
-		rk->win[rk->n_win++] = w;
+		PL_DERIVE_ADD(b->err, rk->win, rk->n_win, rk->cap_win, w);
 		first = i;
 	}
 	if (rk->n_win == from)
-		return 0;
+		return;
 	pl_sort(rk->win + from, rk->n_win - from, sizeof(*rk->win), by_number);
 	for (size_t i = from + 1; i < rk->n_win; i++)
 		if (rk->win[i].number == rk->win[i - 1].number)
 			rk->win[i].again = rk->win[i - 1].again + 1;
-	return 0;
 }
 
 /* ---- windows of a rank -------------------------------------------------------------------------
@@ -149,17 +135,13 @@ static void unite(struct rankinfo *rk)
 		rk->win[i].end = pl_max_i64(rk->win[i].end, rk->win[i - 1].end);
 }
 
-static int rank_windows(struct gb *b, struct rankinfo *rk, struct pl_err *err)
+static void rank_windows(struct gb *b, struct rankinfo *rk)
 {
 	struct overlap o = { .n = 0 };
 	char by[32];
 
-	for (size_t i = 0; i < rk->n_res; i++) {
-		int rc = thread_windows(b, &b->ri[rk->res[i]], &o, err);
-
-		if (rc < 0)
-			return rc;
-	}
+	for (size_t i = 0; i < rk->n_res; i++)
+		thread_windows(b, &b->ri[rk->res[i]], &o);
 	unite(rk);
 	if (o.n)
 		pl_say(b->o->log, PL_LOG_WARN,
@@ -167,48 +149,44 @@ static int rank_windows(struct gb *b, struct rankinfo *rk, struct pl_err *err)
 		       "(%zu such on this rank): from then on time counts for the later one",
 		       rk->rank, (long long)o.second, pl_fmt_ns(by, sizeof(by), o.by),
 		       (long long)o.first, o.n);
-	return 0;
 }
 
 /* ---- order -------------------------------------------------------------------------------------
  */
 
-/* All steps, in order of their numbers; every window's step is an index into them. */
-static int list_keys(struct gb *b, struct key **key, size_t *n, struct pl_err *err)
+/* All steps, in order of their numbers; the step of a window becomes an index into them. */
+static void list_keys(struct gb *b, struct key **key, size_t *n)
 {
-	size_t all = 0, kept = 0;
-	struct key *v;
-	int rc;
+	size_t all = 0, cap = 0, kept = 0;
+	struct key *v = NULL;
 
-	for (size_t r = 0; r < b->n_ranks; r++)
-		all += b->rank[r].n_win;
-	*n = 0;
-	if ((rc = pl_alloc(key, all, sizeof(**key), err)) < 0)
-		return rc;
-	v = *key;
 	for (size_t r = 0; r < b->n_ranks; r++)
 		for (size_t i = 0; i < b->rank[r].n_win; i++) {
 			const struct window *w = &b->rank[r].win[i];
 
-			v[(*n)++] = (struct key){ w->number, w->again, w->start };
+			PL_DERIVE_ADD(b->err, v, all, cap,
+				      (struct key){ w->number, w->again, w->start, 0 });
 		}
 	pl_sort(v, all, sizeof(*v), by_key);
 	for (size_t i = 0; i < all; i++) {
-		if (kept && !by_key(&v[kept - 1], &v[i]))
+		if (kept && !by_key(&v[kept - 1], &v[i])) {
 			v[kept - 1].start = pl_min_i64(v[kept - 1].start, v[i].start);
-		else
-			v[kept++] = v[i];
+			continue;
+		}
+		v[kept] = v[i];
+		v[kept].index = (uint32_t)kept;
+		kept++;
 	}
+	*key = v;
 	*n = kept;
-	for (size_t r = 0; r < b->n_ranks; r++)
+	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++)
 		for (size_t i = 0; i < b->rank[r].n_win; i++) {
 			struct window *w = &b->rank[r].win[i];
-			const struct key k = { w->number, w->again, 0 };
+			const struct key k = { .number = w->number, .again = w->again };
 			const struct key *at = bsearch(&k, v, kept, sizeof(k), by_key);
 
-			w->step = (int32_t)(at - v);
+			w->step = (int32_t)at->index;
 		}
-	return 0;
 }
 
 static bool rising(const struct gb *b)
@@ -221,32 +199,19 @@ static bool rising(const struct gb *b)
 }
 
 /* Order the keys by their first begin. */
-static int order_by_time(struct gb *b, struct key *key, size_t n, struct pl_err *err)
+static void order_by_time(struct gb *b, struct key *key, size_t n)
 {
-	struct place *p = NULL;
-	struct key *copy = NULL;
-	int32_t *to = NULL;
-	int rc;
+	int32_t *to;
 
-	PL_TRY(pl_alloc(&p, n, sizeof(*p), err));
-	PL_TRY(pl_alloc(&copy, n, sizeof(*copy), err));
-	PL_TRY(pl_alloc(&to, n, sizeof(*to), err));
-	memcpy(copy, key, n * sizeof(*copy));
-	for (uint32_t i = 0; i < n; i++)
-		p[i] = (struct place){ key[i].start, i };
-	pl_sort(p, n, sizeof(*p), by_place);
-	for (size_t i = 0; i < n; i++) {
-		key[i] = copy[p[i].key];
-		to[p[i].key] = (int32_t)i;
-	}
+	if (pl_alloc(&to, n, sizeof(*to), b->err) < 0)
+		return;
+	pl_sort(key, n, sizeof(*key), by_time);
+	for (size_t i = 0; i < n; i++)
+		to[key[i].index] = (int32_t)i;
 	for (size_t r = 0; r < b->n_ranks; r++)
 		for (size_t i = 0; i < b->rank[r].n_win; i++)
 			b->rank[r].win[i].step = to[b->rank[r].win[i].step];
-out:
-	pl_free(p);
-	pl_free(copy);
 	pl_free(to);
-	return rc;
 }
 
 /* A rank whose windows still do not follow the order of the steps. */
@@ -273,27 +238,26 @@ static void settle(const struct gb *b, struct rankinfo *rk, const struct key *ke
 		       rk->rank, (long long)first, (long long)into, n, (long long)into);
 }
 
-int pl_derive_steps(struct gb *b, struct pl_err *err)
+void pl_derive_steps(struct gb *b)
 {
 	struct key *key = NULL;
 	size_t n;
 	int rc;
 
 	for (size_t r = 0; r < b->n_ranks; r++)
-		PL_TRY(rank_windows(b, &b->rank[r], err));
-	PL_TRY(list_keys(b, &key, &n, err));
+		rank_windows(b, &b->rank[r]);
+	list_keys(b, &key, &n);
 	if (!rising(b))
-		PL_TRY(order_by_time(b, key, n, err));
+		order_by_time(b, key, n);
 	for (size_t r = 0; r < b->n_ranks; r++)
 		settle(b, &b->rank[r], key);
 	b->g->stepless = !n;
 	b->n_steps = n ? n : 1;
-	PL_TRY(pl_alloc(&b->step, b->n_steps, sizeof(*b->step), err));
+	PL_TRY(pl_alloc(&b->step, b->n_steps, sizeof(*b->step), b->err));
 	for (size_t i = 0; i < n; i++)
 		b->step[i] = key[i].number;
 out:
 	pl_free(key);
-	return rc;
 }
 
 /* ---- the step of a time ------------------------------------------------------------------------

@@ -7,13 +7,10 @@
 
 #include "derive/tensors.h"
 
-int pl_derive_grads_issuers(struct finder *f, struct pl_err *err)
+void pl_derive_grads_issuers(struct finder *f)
 {
 	const struct gb *b = f->b;
-	int rc = pl_derive_room(&f->issuer, b->n_nodes, sizeof(*f->issuer), err);
 
-	if (rc < 0)
-		return rc;
 	memset(f->issuer, 0xff, b->n_nodes * sizeof(*f->issuer));
 	for (size_t i = 0; i < b->n_edges; i++) {
 		unsigned type = PL_E_TYPE(b->edge[i].type);
@@ -21,43 +18,34 @@ int pl_derive_grads_issuers(struct finder *f, struct pl_err *err)
 		if (type == PL_E_LAUNCH || type == PL_E_EARLY)
 			f->issuer[b->edge[i].dst] = b->edge[i].src;
 	}
-	return 0;
 }
 
 PL_COMPARATOR(by_node, struct transfer, node);
 
-/* One bit for each node limits the search to the nodes that matter. */
-int pl_derive_grads_transfers(struct finder *f, struct pl_err *err)
+void pl_derive_grads_transfers(struct finder *f)
 {
 	const struct gb *b = f->b;
-	size_t n = 0;
-	int rc;
+	size_t cap = 0;
 
-	for (size_t r = 0; r < b->n_ranks; r++)
-		n += b->grads->rank[r].n_comms;
-	PL_TRY(pl_alloc(&f->transfer, n, sizeof(*f->transfer), err));
-	PL_TRY(pl_alloc(&f->is_transfer, b->n_nodes / 64 + 1, sizeof(*f->is_transfer), err));
 	for (size_t r = 0; r < b->n_ranks; r++)
 		for (size_t c = 0; c < b->grads->rank[r].n_comms; c++) {
 			struct comm *x = &b->grads->rank[r].comm[c];
-			uint32_t node = x->arrive + 1;
 
-			f->transfer[f->n_transfers++] = (struct transfer){ node, x };
-			f->is_transfer[node / 64] |= 1ull << node % 64;
+			PL_DERIVE_ADD(b->err, f->transfer, f->n_transfers, cap,
+				      (struct transfer){ x->arrive + 1, x });
 		}
-	pl_sort(f->transfer, n, sizeof(*f->transfer), by_node);
-out:
-	return rc;
+	pl_sort(f->transfer, f->n_transfers, sizeof(*f->transfer), by_node);
 }
 
 struct comm *pl_derive_grads_comm(const struct finder *f, uint32_t node)
 {
+	const struct transfer *v = f->transfer;
 	size_t i = 0;
 
-	if (!(f->is_transfer[node / 64] >> node % 64 & 1))
+	if (f->b->node[node].role != PL_RO_TRANSFER)
 		return NULL;
-	PL_LOWER_BOUND(i, f->n_transfers, f->transfer[i].node < node);
-	return f->transfer[i].comm;
+	PL_LOWER_BOUND(i, f->n_transfers, v[i].node < node);
+	return i < f->n_transfers && v[i].node == node ? v[i].comm : NULL;
 }
 
 /* The first wait for the result of each communication. */

@@ -45,29 +45,16 @@
 /* The operators of PyTorch and of run(1). */
 static const char accumulate[] = "torch::autograd::AccumulateGrad", own[] = "paceline::gradient";
 
-static int find_shapes(struct finder *f, struct pl_err *err)
-{
-	const struct gb *b = f->b;
-	int rc = pl_alloc(&f->first_step, f->g->n_shapes, sizeof(*f->first_step), err);
-
-	if (rc < 0)
-		return rc;
-	for (size_t s = b->n_steps; s-- > 0;)
-		if (b->step_shape[s] != PL_NONE)
-			f->first_step[b->step_shape[s]] = (int32_t)s;
-	return 0;
-}
-
 /* Which groups may be data-parallel? Their ranks hold the same layers, so they are in the same
  * stage of the pipeline, if stages are known. A group of one rank reduces nothing. */
-static int find_groups(struct finder *f, struct pl_err *err)
+static void find_groups(struct finder *f)
 {
 	const struct pl_graph *g = f->g;
 	int32_t *stage = NULL; /* by rank of the graph */
 	int rc;
 
-	PL_TRY(pl_alloc(&f->parallel, g->n_groups, sizeof(*f->parallel), err));
-	PL_TRY(pl_alloc(&stage, (size_t)g->n_ranks, sizeof(*stage), err));
+	PL_TRY(pl_alloc(&f->parallel, g->n_groups, sizeof(*f->parallel), f->b->err));
+	PL_TRY(pl_alloc(&stage, (size_t)g->n_ranks, sizeof(*stage), f->b->err));
 	memset(stage, 0xff, (size_t)g->n_ranks * sizeof(*stage));
 	for (size_t i = 0; i < g->n_res; i++) {
 		uint32_t at = pl_graph_rank_index(g, g->res[i].rank);
@@ -90,29 +77,49 @@ static int find_groups(struct finder *f, struct pl_err *err)
 	}
 out:
 	pl_free(stage);
-	return rc;
-}
-
-/* Do tensors come from this step? One step of each shape is enough. */
-static bool step_counts(const struct finder *f, int32_t step)
-{
-	return step >= 0 && step < (int32_t)f->b->n_steps && f->b->step_shape[step] != PL_NONE &&
-	       f->first_step[f->b->step_shape[step]] == step;
 }
 
 /* ---- gradients ---------------------------------------------------------------------------------
  */
 
-static const char *text_of(const struct pl_events *e, const pl_id *column, uint32_t ev)
+/* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.
+ */
+static int64_t read_dims(const char *s, char *dims, size_t size)
 {
-	return column && column[ev] != PL_NONE ? pl_intern_get(&e->seg.str, column[ev]) : NULL;
+	int64_t product = 1;
+	size_t at = 0;
+
+	dims[0] = '\0';
+	if (s[0] != '[' || s[1] != '[')
+		return -1;
+	for (s += 2; *s && *s != ']';) {
+		char *end;
+		long long v = strtoll(s, &end, 10);
+		int n;
+
+		if (end == s || v < 0 || (v && product > ((int64_t)1 << 50) / v))
+			return -1;
+		product *= v;
+		n = snprintf(dims + at, size - at, "%s%lld", at ? "x" : "", v);
+		if (n < 0 || (size_t)n >= size - at)
+			return -1;
+		at += (size_t)n;
+		for (s = end; *s == ',' || *s == ' '; s++)
+			;
+	}
+	if (*s != ']')
+		return -1;
+	if (!at)
+		snprintf(dims, size, "scalar");
+	return product;
 }
 
-static int read_size(struct gb *b, const struct op *op, struct grad *x, struct pl_err *err)
+static void read_size(struct gb *b, const struct op *op, struct grad *x)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
-	const char *dims = text_of(e, e->dims, op->ev), *type = text_of(e, e->types, op->ev);
-	int64_t elements = dims ? pl_derive_dims(dims, x->dims, sizeof(x->dims)) : -1;
+	const char *dims = pl_derive_text(e, e->dims, op->ev);
+	const char *type = pl_derive_text(e, e->types, op->ev);
+	int64_t elements = dims ? read_dims(dims, x->dims, sizeof(x->dims)) : -1;
 	size_t n = 0;
 
 	x->bytes = -1;
@@ -123,11 +130,11 @@ static int read_size(struct gb *b, const struct op *op, struct grad *x, struct p
 			n++;
 	if (!n) { /* not recorded; an empty list of sizes has no meaning either */
 		x->dims[0] = '\0';
-		return 0;
+		return;
 	}
 	if (elements >= 0 && pl_trace_dtype(type, n, NULL))
 		x->bytes = elements * pl_trace_dtype(type, n, NULL);
-	return pl_intern_add(&b->g->str, type, n, &x->type, err);
+	x->type = pl_derive_intern(b->err, &b->g->str, type, n);
 }
 
 /* The last device operation that this thread launched before `t`, PL_NONE if none is near. */
@@ -150,7 +157,7 @@ static uint32_t last_launched(const struct finder *f, const struct rankinfo *rk,
 	return PL_NONE;
 }
 
-static int add_grad(struct gb *b, const struct op *op, struct found *found, struct pl_err *err)
+static void add_grad(struct gb *b, const struct op *op, struct found *found)
 {
 	struct grad x = { .start = op->start,
 			  .end = pl_derive_end(b, op->last),
@@ -158,13 +165,9 @@ static int add_grad(struct gb *b, const struct op *op, struct found *found, stru
 			  .node = op->last,
 			  .type = PL_NONE,
 			  .comm = PL_NONE };
-	int rc;
 
-	PL_TRY(read_size(b, op, &x, err));
-	PL_TRY(pl_grow(&found->grad, &found->cap_grads, found->n_grads + 1, sizeof(x), err));
-	found->grad[found->n_grads++] = x;
-out:
-	return rc;
+	read_size(b, op, &x);
+	PL_DERIVE_ADD(b->err, found->grad, found->n_grads, found->cap_grads, x);
 }
 
 PL_COMPARATOR(by_ready, struct grad, step, start, node);
@@ -176,38 +179,26 @@ PL_COMPARATOR(by_ready, struct grad, step, start, node);
 static bool reduces(const struct gb *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
+	const char *coll = pl_derive_text(e, e->coll, op->ev);
 	pl_id name = e->name[op->ev];
-	const char *coll = e->coll && e->coll[op->ev] != PL_NONE
-				   ? pl_intern_get(&e->seg.str, e->coll[op->ev])
-				   : pl_trace_coll_from_name(pl_intern_get(&e->seg.str, name),
-							     e->seg.str.len[name]);
 
+	if (!coll)
+		coll = pl_trace_coll_from_name(pl_intern_get(&e->seg.str, name),
+					       e->seg.str.len[name]);
 	return coll && (!strcmp(coll, "allreduce") || !strcmp(coll, "reduce_scatter"));
-}
-
-static int add_comm(const struct op *op, struct found *found, struct pl_err *err)
-{
-	int rc = pl_grow(&found->comm, &found->cap_comms, found->n_comms + 1, sizeof(*found->comm),
-			 err);
-
-	if (rc >= 0)
-		found->comm[found->n_comms++] = (struct comm){ .await = INT64_MAX,
-							       .free_until = INT64_MIN,
-							       .arrive = op->node };
-	return rc;
 }
 
 PL_COMPARATOR(by_issue, struct comm, step, issue, arrive);
 
-static int init_grads(struct gb *b, struct pl_err *err)
+static void init_grads(struct gb *b)
 {
 	struct pl_derive_grads *x;
 	int rc;
 
-	PL_TRY(pl_alloc(&b->grads, 1, sizeof(*b->grads), err));
+	PL_TRY(pl_alloc(&b->grads, 1, sizeof(*b->grads), b->err));
 	x = b->grads;
-	PL_TRY(pl_alloc(&x->rank, b->n_ranks, sizeof(*x->rank), err));
-	PL_TRY(pl_alloc(&x->accumulate, b->t->n_segs, sizeof(*x->accumulate), err));
+	PL_TRY(pl_alloc(&x->rank, b->n_ranks, sizeof(*x->rank), b->err));
+	PL_TRY(pl_alloc(&x->accumulate, b->t->n_segs, sizeof(*x->accumulate), b->err));
 	for (uint32_t i = 0; i < b->t->n_segs; i++) {
 		const struct pl_intern *str = &b->t->seg[i]->seg.str;
 
@@ -216,8 +207,7 @@ static int init_grads(struct gb *b, struct pl_err *err)
 			x->accumulate[i] = pl_intern_find(str, own, sizeof(own) - 1);
 		x->accumulates |= x->accumulate[i] != PL_NONE;
 	}
-out:
-	return rc;
+out:;
 }
 
 bool pl_derive_accumulates(const struct gb *b)
@@ -225,13 +215,14 @@ bool pl_derive_accumulates(const struct gb *b)
 	return b->grads->accumulates;
 }
 
-int pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk, struct pl_err *err)
+void pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk)
 {
 	struct found *found;
-	int rc = b->grads ? 0 : init_grads(b, err);
 
-	if (rc < 0)
-		return rc;
+	if (!b->grads)
+		init_grads(b);
+	if (b->err->code)
+		return;
 	found = &b->grads->rank[rk - b->rank];
 	for (size_t k = 0; k < rk->n_res; k++) {
 		const struct resinfo *ri = &b->ri[rk->res[k]];
@@ -243,15 +234,17 @@ int pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk, struct pl
 				continue;
 			if (b->node[op->node].role == PL_RO_ARRIVE) {
 				if (op->kind == PL_K_COLLECTIVE && reduces(b, op))
-					PL_TRY(add_comm(op, found, err));
+					PL_DERIVE_ADD(b->err, found->comm, found->n_comms,
+						      found->cap_comms,
+						      (struct comm){ .await = INT64_MAX,
+								     .free_until = INT64_MIN,
+								     .arrive = op->node });
 			} else if (b->t->seg[op->seg]->name[op->ev] ==
 				   b->grads->accumulate[op->seg]) {
-				PL_TRY(add_grad(b, op, found, err));
+				add_grad(b, op, found);
 			}
 		}
 	}
-out:
-	return rc;
 }
 
 /* What the whole graph of the rank tells about its gradients and communication. */
@@ -340,16 +333,15 @@ static bool false_wait(const struct finder *f, const struct edge *e)
 }
 
 /* Removes false waits; the pause before a false wait is extended to the end of the wait. */
-static int drop_false_waits(struct finder *f, struct pl_err *err)
+static void drop_false_waits(struct finder *f)
 {
 	struct gb *b = f->b;
-	uint8_t *woken = NULL;
+	uint8_t *woken;
 	struct edge e;
 	size_t kept = 0;
-	int rc = pl_alloc(&woken, b->n_nodes, 1, err);
 
-	if (rc < 0)
-		return rc;
+	if (pl_alloc(&woken, b->n_nodes, 1, b->err) < 0)
+		return;
 	for (size_t i = 0; i < b->n_edges; i++)
 		if (false_wait(f, &b->edge[i]))
 			woken[b->edge[i].dst] = 1;
@@ -364,7 +356,6 @@ static int drop_false_waits(struct finder *f, struct pl_err *err)
 			n->dur = b->node[e.dst].start - n->start;
 	}
 	pl_free(woken);
-	return 0;
 }
 
 /* After nodes have steps: drops the entries of steps that are not used, and sorts the rest. */
@@ -377,7 +368,7 @@ static void settle(const struct finder *f, struct found *x)
 		struct grad *g = &x->grad[i];
 
 		g->step = b->node_step[g->op];
-		if (!step_counts(f, g->step))
+		if (!pl_derive_shows_step(b, g->step))
 			continue;
 		if (g->node != PL_NONE && b->node_step[g->node] != g->step)
 			g->node = PL_NONE;
@@ -389,7 +380,8 @@ static void settle(const struct finder *f, struct found *x)
 		struct comm *c = &x->comm[i];
 
 		c->step = b->node_step[c->arrive];
-		if (step_counts(f, c->step) && (c->group == PL_NONE || f->parallel[c->group]))
+		if (pl_derive_shows_step(b, c->step) &&
+		    (c->group == PL_NONE || f->parallel[c->group]))
 			x->comm[n++] = *c;
 	}
 	x->n_comms = n;
@@ -476,37 +468,19 @@ static void assign(struct found *found, size_t g0, size_t g1, size_t c0, size_t 
 /* ---- writing -----------------------------------------------------------------------------------
  */
 
-static int put_tensor(struct finder *f, const char *name, const struct pl_tensor *p,
-		      uint32_t consumer, struct pl_err *err)
+static void put_tensor(struct finder *f, const char *name, struct pl_tensor *t, uint32_t consumer)
 {
-	struct pl_graph *g = f->g;
-	struct pl_tensor *t;
-	int rc;
+	const uint32_t *local = f->b->local;
 
-	PL_TRY(pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*g->tensor), err));
-	t = &g->tensor[g->n_tensors];
-	*t = *p;
 	t->role = PL_TR_GRAD;
-	t->consumer = (uint32_t)g->n_consumers;
-	t->n_consumers = 0;
-	PL_TRY(pl_intern_add(&g->str, name, strlen(name), &t->name, err));
-	if (consumer != PL_NONE) {
-		PL_TRY(pl_grow(&g->consumer, &g->cap_consumers, g->n_consumers + 1,
-			       sizeof(*g->consumer), err));
-		g->consumer[g->n_consumers++] = f->b->local[consumer];
-		t->n_consumers = 1;
-	}
-	g->n_tensors++;
-out:
-	return rc;
+	t->name = pl_derive_intern_text(f->b->err, &f->g->str, name);
+	pl_derive_put_tensor(f->g, t, consumer == PL_NONE ? NULL : &local[consumer],
+			     consumer != PL_NONE, f->b->err);
 }
 
-static int put_grads(struct finder *f, const struct found *found, size_t g0, size_t g1,
-		     struct pl_err *err)
+static void put_grads(struct finder *f, const struct found *found, size_t g0, size_t g1)
 {
-	int rc = 0;
-
-	for (size_t i = g0; i < g1 && rc >= 0; i++) {
+	for (size_t i = g0; i < g1; i++) {
 		const struct grad *x = &found->grad[i];
 		struct pl_tensor t = { .type = x->type,
 				       .flags = (uint8_t)((x->estimated ? PL_TF_ESTIMATED : 0) |
@@ -519,10 +493,8 @@ static int put_grads(struct finder *f, const struct found *found, size_t g0, siz
 
 		snprintf(name, sizeof(name), "grad %zu%s%s", i - g0, x->dims[0] ? " " : "",
 			 x->dims);
-		rc = put_tensor(f, name, &t,
-				x->comm == PL_NONE ? PL_NONE : found->comm[x->comm].arrive, err);
+		put_tensor(f, name, &t, x->comm == PL_NONE ? PL_NONE : found->comm[x->comm].arrive);
 	}
-	return rc;
 }
 
 static bool small(const struct comm *x)
@@ -549,14 +521,12 @@ static bool overlaps(const struct comm *c, size_t n, uint32_t group)
 	return count >= 2 && waited;
 }
 
-static int put_buckets(struct finder *f, const struct comm *c, size_t n, uint32_t group, bool more,
-		       struct pl_err *err)
+static void put_buckets(struct finder *f, const struct comm *c, size_t n, uint32_t group, bool more)
 {
 	const struct gb *b = f->b;
 	size_t number = 0;
-	int rc = 0;
 
-	for (size_t i = 0; i < n && rc >= 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		struct pl_tensor t = { .type = PL_NONE,
 				       .bytes = c[i].bytes,
 				       .shape = b->step_shape[c[i].step],
@@ -569,18 +539,16 @@ static int put_buckets(struct finder *f, const struct comm *c, size_t n, uint32_
 		if (more && group != PL_NONE)
 			snprintf(name + strlen(name), sizeof(name) - strlen(name), " (%.60s)",
 				 pl_intern_get(&b->g->str, b->g->group[group].name));
-		rc = put_tensor(f, name, &t, c[i].arrive, err);
+		put_tensor(f, name, &t, c[i].arrive);
 	}
-	return rc;
 }
 
 /* Reductions c[0] .. c[n - 1] of a step without recorded gradients. The tensors of the first group
  * of a rank have plain names. The names of tensors of other groups contain the group. */
-static int bucket_step(struct finder *f, struct comm *c, size_t n, struct pl_err *err)
+static void bucket_step(struct finder *f, struct comm *c, size_t n)
 {
 	bool more = false, named = false;
 	size_t left = 0;
-	int rc = 0;
 
 	for (size_t i = 0; i < n; i++)
 		named |= c[i].named;
@@ -588,23 +556,21 @@ static int bucket_step(struct finder *f, struct comm *c, size_t n, struct pl_err
 		if (c[i].named)
 			c[left++] = c[i];
 	n = named ? left : n;
-	for (size_t i = 0; i < n && rc >= 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		bool seen = false;
 
 		for (size_t k = 0; k < i && !seen; k++)
 			seen = c[k].group == c[i].group;
 		if (seen || (!named && !overlaps(c, n, c[i].group)))
 			continue;
-		rc = put_buckets(f, c, n, c[i].group, more, err);
+		put_buckets(f, c, n, c[i].group, more);
 		more = true;
 	}
-	return rc;
 }
 
-static int one_rank(struct finder *f, struct found *found, struct pl_err *err)
+static void one_rank(struct finder *f, struct found *found)
 {
 	size_t g = 0, c = 0;
-	int rc = 0;
 
 	settle(f, found);
 	while (g < found->n_grads || c < found->n_comms) {
@@ -623,51 +589,44 @@ static int one_rank(struct finder *f, struct found *found, struct pl_err *err)
 			assign(found, g, g1, c, c1);
 			pl_derive_memory_grads(f->b, (size_t)(found - f->b->grads->rank),
 					       found->grad + g, g1 - g);
-			PL_TRY(put_grads(f, found, g, g1, err));
+			put_grads(f, found, g, g1);
 		} else {
-			PL_TRY(bucket_step(f, found->comm + c, c1 - c, err));
+			bucket_step(f, found->comm + c, c1 - c);
 		}
 		g = g1;
 		c = c1;
 	}
-out:
-	return rc;
 }
 
-int pl_derive_find_tensors(struct gb *b, struct pl_err *err)
+void pl_derive_find_tensors(struct gb *b)
 {
 	struct finder f = { .b = b, .g = b->g };
+
 	int rc;
 
-	PL_TRY(pl_derive_grads_issuers(&f, err));
+	PL_TRY(pl_derive_room(&f.issuer, b->n_nodes, sizeof(*f.issuer), b->err));
+	pl_derive_grads_issuers(&f);
 	for (size_t r = 0; r < b->n_ranks; r++)
 		complete(&f, &b->rank[r], &b->grads->rank[r]);
 	for (size_t r = 0; r < b->n_ranks && b->grads->accumulates; r++)
 		find_free(&f, &b->rank[r], &b->grads->rank[r]);
-	PL_TRY(pl_derive_grads_transfers(&f, err));
+	pl_derive_grads_transfers(&f);
 	if (b->grads->accumulates)
-		PL_TRY(drop_false_waits(&f, err));
+		drop_false_waits(&f);
 	pl_derive_grads_waits(&f);
 out:
 	pl_free(f.issuer);
 	pl_free(f.transfer);
-	pl_free(f.is_transfer);
-	return rc;
 }
 
-int pl_derive_put_tensors(struct gb *b, struct pl_err *err)
+void pl_derive_put_tensors(struct gb *b)
 {
 	struct finder f = { .b = b, .g = b->g };
-	int rc;
 
-	PL_TRY(find_shapes(&f, err));
-	PL_TRY(find_groups(&f, err));
-	for (size_t r = 0; r < b->n_ranks; r++)
-		PL_TRY(one_rank(&f, &b->grads->rank[r], err));
-out:
-	pl_free(f.first_step);
+	find_groups(&f);
+	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++)
+		one_rank(&f, &b->grads->rank[r]);
 	pl_free(f.parallel);
-	return rc;
 }
 
 void pl_derive_drop_tensors(struct gb *b)

@@ -49,9 +49,7 @@ struct finder {
 	uint32_t *issuer;	   /* [node]: the node that launched it, PL_NONE */
 	struct transfer *transfer; /* of the communications, by node */
 	size_t n_transfers;
-	uint64_t *is_transfer; /* a bit for each node */
-	int32_t *first_step;   /* [shape]: the step that its tensors are taken from */
-	bool *parallel;	       /* [group]: may be data-parallel */
+	bool *parallel; /* [group]: may be data-parallel */
 };
 
 /* The time at which the host issued the operation of the node, or executed it. */
@@ -70,10 +68,10 @@ static inline bool grads_is_comm(const struct node *n)
 /* Finds the allocations of the gradients g[0] .. g[n - 1], which are of one step and in order. */
 void pl_derive_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n);
 /* Fills transfer[]; the communication of a transfer, NULL if the node is none of them. */
-int pl_derive_grads_transfers(struct finder *f, struct pl_err *err) PL_MUST;
+void pl_derive_grads_transfers(struct finder *f);
 struct comm *pl_derive_grads_comm(const struct finder *f, uint32_t node);
 /* Fills issuer[]: the node that launched each node. */
-int pl_derive_grads_issuers(struct finder *f, struct pl_err *err) PL_MUST;
+void pl_derive_grads_issuers(struct finder *f);
 /* Fills the time of the first wait for the result of each communication. */
 void pl_derive_grads_waits(struct finder *f);
 
