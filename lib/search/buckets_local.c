@@ -64,35 +64,30 @@ static unsigned algos_of(const struct search *s, uint32_t set)
 /* ---- single changes: each adds a candidate to the batch -------------------------------------- */
 
 /* The first (last) n tensors of set a to set b. All of them: the sets are merged. */
-static int shift(struct search *s, uint32_t a, bool last, uint32_t n, uint32_t b,
-		 struct pl_err *err)
+static void shift(struct search *s, uint32_t a, bool last, uint32_t n, uint32_t b)
 {
 	const uint32_t *v = members_of(s, a);
 	uint32_t size = size_of(s, a);
 	struct cand *c;
-	int rc;
 
 	if (!s->o->fuse || !n || n > size || !may_join(s, a, b))
-		return 0;
-	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
-		return rc;
+		return;
+	c = pl_search_batch_add(s, &s->now);
 	for (uint32_t i = 0; i < n; i++)
 		c->b.set[v[last ? size - 1 - i : i]] = b;
-	return pl_search_cand_number(s, c, err);
+	pl_search_cand_number(s, c);
 }
 
 /* Tensors from .. to - 1 of the set become one of their own, in front of or behind the rest. */
-static int part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to, struct pl_err *err)
+static void part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to)
 {
 	const uint32_t *v = members_of(s, a);
 	uint32_t size = size_of(s, a), fresh = s->now.b.n_sets, place = from ? a + 1 : a;
 	struct cand *c;
-	int rc;
 
 	if (!s->o->fuse || from >= to || to - from >= size || to > size)
-		return 0;
-	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
-		return rc;
+		return;
+	c = pl_search_batch_add(s, &s->now);
 	c->b.parts[fresh] = c->b.parts[a];
 	c->algo[fresh] = c->algo[a];
 	for (uint32_t i = from; i < to; i++)
@@ -110,143 +105,112 @@ static int part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to, st
 		c->b.parts[place] = s->now.b.parts[a];
 		c->algo[place] = s->now.algo[a];
 	}
-	return pl_search_cand_number(s, c, err);
+	pl_search_cand_number(s, c);
 }
 
-static int set_parts(struct search *s, uint32_t a, uint32_t k, struct pl_err *err)
+static void set_parts(struct search *s, uint32_t a, uint32_t k)
 {
-	struct cand *c;
-	int rc;
-
-	if (!s->o->partition || !k || k > 65536 || k == s->now.b.parts[a])
-		return 0;
-	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) == 0)
-		c->b.parts[a] = k;
-	return rc;
+	if (s->o->partition && k && k <= 65536 && k != s->now.b.parts[a])
+		pl_search_batch_add(s, &s->now)->b.parts[a] = k;
 }
 
 /* Of one set, or (PL_NONE) of all that may have it. */
-static int set_algo(struct search *s, uint32_t a, unsigned algo, struct pl_err *err)
+static void set_algo(struct search *s, uint32_t a, unsigned algo)
 {
 	struct cand *c;
-	int rc;
 
 	if (!s->o->algorithm ||
 	    (a != PL_NONE && (s->now.algo[a] == algo || algo >= algos_of(s, a))))
-		return 0;
-	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
-		return rc;
+		return;
+	c = pl_search_batch_add(s, &s->now);
 	for (uint32_t i = 0; i < c->b.n_sets; i++)
 		if ((a == PL_NONE || a == i) && algo < algos_of(s, i))
 			c->algo[i] = (uint8_t)algo;
-	return 0;
 }
 
-static int swap(struct search *s, uint32_t a, uint32_t b, struct pl_err *err)
+static void swap(struct search *s, uint32_t a, uint32_t b)
 {
 	struct cand *c;
-	uint32_t parts;
-	uint8_t algo;
-	int rc;
 
 	if (!s->o->order || s->now.urgent || a >= s->now.b.n_sets || b >= s->now.b.n_sets || a == b)
-		return 0;
-	if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
-		return rc;
+		return;
+	c = pl_search_batch_add(s, &s->now);
 	for (uint32_t t = 0; t < s->n; t++)
 		c->b.set[t] = c->b.set[t] == a ? b : c->b.set[t] == b ? a : c->b.set[t];
-	parts = c->b.parts[a];
-	algo = c->algo[a];
-	c->b.parts[a] = c->b.parts[b];
-	c->algo[a] = c->algo[b];
-	c->b.parts[b] = parts;
-	c->algo[b] = algo;
+	c->b.parts[a] = s->now.b.parts[b];
+	c->b.parts[b] = s->now.b.parts[a];
+	c->algo[a] = s->now.algo[b];
+	c->algo[b] = s->now.algo[a];
 	c->ordered = true;
-	return 0;
 }
 
 /* ---- the neighbourhood of a set -------------------------------------------------------------- */
 
-static int add_shifts(struct search *s, uint32_t a, struct pl_err *err)
+static void add_shifts(struct search *s, uint32_t a)
 {
-	int rc = 0;
-
-	for (int side = 0; rc == 0 && side < 2; side++) {
-		uint32_t b = side ? a + 1 : a - 1, n;
+	for (int side = 0; side < 2; side++) {
+		uint32_t b = side ? a + 1 : a - 1;
 
 		if (b >= s->now.b.n_sets)
 			continue;
-		n = size_of(s, a);
-		for (uint32_t k = 1; rc == 0 && k < n; k *= 2)
-			rc = shift(s, a, side, k, b, err);
-		if (rc == 0)
-			rc = shift(s, a, side, n, b, err);
-		n = size_of(s, b);
-		for (uint32_t k = 1; rc == 0 && k < n; k *= 2)
-			rc = shift(s, b, !side, k, a, err);
+		for (uint32_t k = 1; k < size_of(s, a); k *= 2)
+			shift(s, a, side, k, b);
+		shift(s, a, side, size_of(s, a), b);
+		for (uint32_t k = 1; k < size_of(s, b); k *= 2)
+			shift(s, b, !side, k, a);
 	}
-	return rc;
 }
 
-static int add_splits(struct search *s, uint32_t a, struct pl_err *err)
+static void add_splits(struct search *s, uint32_t a)
 {
 	uint32_t n = size_of(s, a), step = n > POSITIONS ? n / POSITIONS : 1;
-	int rc = 0;
 
-	for (uint32_t i = 1; rc == 0 && i < n; i += step)
-		rc = part_off(s, a, i, n, err);
-	if (rc == 0 && step > 1)
-		rc = part_off(s, a, n - 1, n, err);
-	return rc;
+	for (uint32_t i = 1; i < n; i += step)
+		part_off(s, a, i, n);
+	if (step > 1)
+		part_off(s, a, n - 1, n);
 }
 
 /* Changes that do not keep the order: a tensor moves to a more distant set, or out of the middle.
  */
-static int add_jumps(struct search *s, uint32_t a, struct pl_err *err)
+static void add_jumps(struct search *s, uint32_t a)
 {
 	uint32_t n = size_of(s, a), reach = s->n <= FEW ? s->now.b.n_sets : WINDOW;
 	uint32_t lo = a > reach ? a - reach : 0, hi = a + reach + 1;
-	int rc = 0;
 
-	for (uint32_t b = lo; rc == 0 && b < hi && b < s->now.b.n_sets; b++) {
+	for (uint32_t b = lo; b < hi && b < s->now.b.n_sets; b++) {
 		if (b == a || !may_join(s, a, b) || !s->o->fuse)
 			continue;
 		if (b + 1 != a && b != a + 1)
-			rc = shift(s, a, true, n, b, err);
-		for (uint32_t i = 0; rc == 0 && i < n && s->n <= FEW; i++) {
-			struct cand *c;
+			shift(s, a, true, n, b);
+		for (uint32_t i = 0; i < n && s->n <= FEW; i++) {
+			struct cand *c = pl_search_batch_add(s, &s->now);
 
-			if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
-				break;
 			c->b.set[members_of(s, a)[i]] = b;
-			rc = pl_search_cand_number(s, c, err);
+			pl_search_cand_number(s, c);
 		}
 	}
-	for (uint32_t i = 0; rc == 0 && i < n && s->n <= FEW; i++)
-		rc = part_off(s, a, i, i + 1, err);
-	return rc;
+	for (uint32_t i = 0; i < n && s->n <= FEW; i++)
+		part_off(s, a, i, i + 1);
 }
 
-static int add_frills(struct search *s, uint32_t a, struct pl_err *err)
+static void add_frills(struct search *s, uint32_t a)
 {
 	uint32_t k = s->now.b.parts[a];
-	int rc = set_parts(s, a, 2 * k, err);
 
-	if (rc == 0 && k > 1)
-		rc = set_parts(s, a, k / 2, err);
-	for (unsigned algo = PL_ALGO_RING; rc == 0 && algo < algos_of(s, a); algo++)
-		rc = set_algo(s, a, algo, err);
-	if (rc == 0)
-		rc = swap(s, a, a + 1, err);
-	if (rc == 0 && a)
-		rc = swap(s, a, a - 1, err);
-	return rc;
+	set_parts(s, a, 2 * k);
+	if (k > 1)
+		set_parts(s, a, k / 2);
+	for (unsigned algo = PL_ALGO_RING; algo < algos_of(s, a); algo++)
+		set_algo(s, a, algo);
+	swap(s, a, a + 1);
+	swap(s, a, a - 1);
 }
 
 /* ---- groups that are alike ------------------------------------------------------------------- */
 
 /* Sets as c has them in the group, in all groups for tensors of the same names; the others stay. */
-static int project(struct search *s, struct cand *c, uint32_t group, struct pl_err *err)
+static void project(struct search *s, struct cand *c, uint32_t group)
 {
 	uint32_t *map = s->scratch, *of = s->scratch + s->n, n = 0;
 	struct cand *to = &s->spare;
@@ -277,44 +241,39 @@ static int project(struct search *s, struct cand *c, uint32_t group, struct pl_e
 	to->ordered = false;
 	to->mean = INFINITY;
 	pl_search_cand_copy(s, c, to);
-	return pl_search_cand_number(s, c, err);
+	pl_search_cand_number(s, c);
 }
 
 /* Try each change of one group for all alike groups at once. If the groups wait for one another, a
  * change of one group alone may not help. */
-static int add_alike(struct search *s, uint32_t a, size_t first, struct pl_err *err)
+static void add_alike(struct search *s, uint32_t a, size_t first)
 {
 	uint32_t group = s->group_index[members_of(s, a)[0]];
 	size_t n = s->n_batch;
-	struct cand *c;
-	int rc = 0;
 
 	if (!s->alike || s->now.ordered)
-		return 0;
-	for (size_t i = first; rc == 0 && i <= n; i++) {
+		return;
+	for (size_t i = first; s->rc == 0 && i <= n; i++) {
+		struct cand *c;
+
 		if (i < n && s->batch[i].ordered)
 			continue;
-		if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
-			break;
+		c = pl_search_batch_add(s, &s->now);
 		if (i < n)
 			pl_search_cand_copy(s, c, &s->batch[i]);
-		rc = project(s, c, group, err);
+		project(s, c, group);
 	}
-	return rc;
 }
 
-static int neighbours(struct search *s, uint32_t a, struct pl_err *err)
+static void neighbours(struct search *s, uint32_t a)
 {
 	size_t first = s->n_batch;
-	int rc;
 
-	PL_TRY(add_shifts(s, a, err));
-	PL_TRY(add_splits(s, a, err));
-	PL_TRY(add_jumps(s, a, err));
-	PL_TRY(add_frills(s, a, err));
-	PL_TRY(add_alike(s, a, first, err));
-out:
-	return rc;
+	add_shifts(s, a);
+	add_splits(s, a);
+	add_jumps(s, a);
+	add_frills(s, a);
+	add_alike(s, a, first);
 }
 
 /* The best of the batch, NULL if it is empty. */
@@ -353,9 +312,8 @@ static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err 
 
 	while (rc == 0 && moved && !pl_search_over(s)) {
 		s->n_batch = 0;
-		rc = neighbours(s, s->now.b.set[tensor], err);
-		if (rc == 0)
-			rc = take_best(s, &moved, err);
+		neighbours(s, s->now.b.set[tensor]);
+		rc = take_best(s, &moved, err);
 		*better |= rc == 0 && moved;
 	}
 	return rc;
@@ -384,34 +342,29 @@ static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl
 }
 
 /* Try priorities, also with all buckets in parts that can be interrupted; or no priorities. */
-static int add_urgent(struct search *s, struct pl_err *err)
+static void add_urgent(struct search *s)
 {
-	struct cand *c;
-	int rc = 0;
+	for (uint32_t k = 1; s->priority && k <= PARTS; k *= 2) {
+		struct cand *c;
 
-	for (uint32_t k = 1; rc == 0 && s->priority && k <= PARTS; k *= 2) {
 		if (k > 1 && (!s->o->partition || s->now.urgent))
 			break;
-		if ((rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
-			break;
+		c = pl_search_batch_add(s, &s->now);
 		c->urgent = !s->now.urgent;
 		for (uint32_t i = 0; i < c->b.n_sets && k > 1; i++)
 			c->b.parts[i] = k;
 		c->ordered = false;
-		rc = pl_search_cand_number(s, c, err);
+		pl_search_cand_number(s, c);
 	}
-	return rc;
 }
 
 static int all_at_once(struct search *s, bool *better, struct pl_err *err)
 {
-	int rc;
-
 	s->n_batch = 0;
-	rc = add_urgent(s, err);
-	for (unsigned algo = PL_ALGO_RING; rc == 0 && algo < pl_search_algos(s); algo++)
-		rc = set_algo(s, PL_NONE, algo, err);
-	return rc < 0 ? rc : take_best(s, better, err);
+	add_urgent(s);
+	for (unsigned algo = PL_ALGO_RING; algo < pl_search_algos(s); algo++)
+		set_algo(s, PL_NONE, algo);
+	return take_best(s, better, err);
 }
 
 int pl_search_steepest(struct search *s, struct pl_err *err)
@@ -421,10 +374,9 @@ int pl_search_steepest(struct search *s, struct pl_err *err)
 
 	while (rc == 0 && moved && s->n <= FEW && !pl_search_over(s)) {
 		s->n_batch = 0;
-		for (uint32_t a = 0; rc == 0 && a < s->now.b.n_sets; a++)
-			rc = neighbours(s, a, err);
-		if (rc == 0)
-			rc = take_best(s, &moved, err);
+		for (uint32_t a = 0; a < s->now.b.n_sets; a++)
+			neighbours(s, a);
+		rc = take_best(s, &moved, err);
 	}
 	return rc;
 }
@@ -456,7 +408,7 @@ static uint32_t below(struct search *s, uint32_t n)
 }
 
 /* Some change; it may add nothing. */
-static int random_change(struct search *s, struct pl_err *err)
+static void random_change(struct search *s)
 {
 	uint32_t a = below(s, s->now.b.n_sets), n = size_of(s, a);
 	uint32_t k = 1 + below(s, n), b = below(s, 2) ? a + 1 : a - 1;
@@ -464,18 +416,26 @@ static int random_change(struct search *s, struct pl_err *err)
 	switch (below(s, 8)) {
 	case 0:
 	case 1:
-		return shift(s, a, b == a + 1, k, b, err);
+		shift(s, a, b == a + 1, k, b);
+		break;
 	case 2:
-		return shift(s, a, true, n, b, err);
+		shift(s, a, true, n, b);
+		break;
 	case 3:
 	case 4:
-		return part_off(s, a, k == n ? 0 : k, k == n ? 1 : n, err);
+		part_off(s, a, k == n ? 0 : k, k == n ? 1 : n);
+		break;
 	case 5:
-		return shift(s, a, below(s, 2), k, below(s, s->now.b.n_sets), err);
+		shift(s, a, below(s, 2), k, below(s, s->now.b.n_sets));
+		break;
 	case 6:
-		return below(s, 2) ? swap(s, a, b, err) : set_parts(s, a, 1 + below(s, 4), err);
+		if (below(s, 2))
+			swap(s, a, b);
+		else
+			set_parts(s, a, 1 + below(s, 4));
+		break;
 	default:
-		return set_algo(s, a, below(s, algos_of(s, a)), err);
+		set_algo(s, a, below(s, algos_of(s, a)));
 	}
 }
 
@@ -487,12 +447,12 @@ static int walk(struct search *s, struct pl_err *err)
 	for (int i = 0; i < STEPS && !pl_search_over(s); i++, heat *= 0.93) {
 		double chance = (double)(pl_rng_next(&s->rng) >> 11) * 0x1p-53;
 		const struct cand *c;
-		int rc = 0;
+		int rc;
 
 		s->n_batch = 0;
-		for (int k = 0; rc == 0 && k < WALK; k++)
-			rc = random_change(s, err);
-		if (rc < 0 || (rc = pl_search_batch_run(s, err)) < 0)
+		for (int k = 0; k < WALK; k++)
+			random_change(s);
+		if ((rc = pl_search_batch_run(s, err)) < 0)
 			return rc;
 		c = best_of(s);
 		if (c && isfinite(c->mean) &&

@@ -52,6 +52,9 @@ struct search {
 	uint64_t version; /* of now */
 	struct cand *batch;
 	size_t n_batch, cap_batch;
+	int rc; /* while candidates were added: the first failure; pl_search_batch_run() returns it
+		 */
+	struct pl_err failure;
 	uint32_t *count, *member; /* [set + 1], [tensor]: members of the sets of now */
 	uint32_t *scratch;	  /* [2 n] */
 	uint8_t *hot;		  /* [tensor] */
@@ -120,22 +123,21 @@ int pl_search_cand_init(const struct search *s, struct cand *c, struct pl_err *e
 void pl_search_cand_fini(struct cand *c);
 void pl_search_cand_copy(const struct search *s, struct cand *to, const struct cand *from);
 /* Number the sets from 0 without gaps, by readiness or in their present order. */
-int pl_search_cand_number(struct search *s, struct cand *c, struct pl_err *err) PL_MUST;
+void pl_search_cand_number(struct search *s, struct cand *c);
 bool pl_search_cand_same(const struct search *s, const struct cand *a, const struct cand *b);
 /* Is a shorter than b, or equally long and simpler? */
 bool pl_search_cand_better(const struct cand *a, const struct cand *b);
 /* The most algorithms that any bucket may have. */
 unsigned pl_search_algos(const struct search *s);
-/* Add a copy of `from` at the end of the batch. */
-int pl_search_batch_add(struct search *s, const struct cand *from, struct cand **c,
-			struct pl_err *err) PL_MUST;
+/* Add a copy of `from` at the end of the batch. After a failure the copy is no part of it. */
+struct cand *pl_search_batch_add(struct search *s, const struct cand *from);
 /* Add the default buckets of a framework to the batch. */
-int pl_search_add_preset(struct search *s, enum pl_preset preset, struct pl_err *err) PL_MUST;
+void pl_search_add_preset(struct search *s, enum pl_preset preset);
 /* Add the cuts of dynamic programming, for the times of lib/cost and the present times of
  * readiness, by the algorithm and those behind it. */
-int pl_search_add_cuts(struct search *s, unsigned algo, struct pl_err *err) PL_MUST;
+void pl_search_add_cuts(struct search *s, unsigned algo);
 /* Add equal cuts, and the cuts of dynamic programming for the times of lib/cost. */
-int pl_search_add_seeds(struct search *s, struct pl_err *err) PL_MUST;
+void pl_search_add_seeds(struct search *s);
 
 /* ---- buckets_local.c ---- */
 /* Make c, which is simulated, the present candidate. */

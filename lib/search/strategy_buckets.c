@@ -105,7 +105,7 @@ int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *e
 	PL_TRY(find_needs(s, err));
 	PL_TRY(find_alike(s, err));
 	s->recorded.b.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.b.set) : 0;
-	PL_TRY(pl_search_cand_number(s, &s->recorded, err));
+	pl_search_cand_number(s, &s->recorded);
 	rc = pl_rewrite_base(r, p, err);
 out:
 	return rc;
@@ -153,13 +153,13 @@ double pl_search_buckets_bound(const struct search *s)
 
 static int run_presets(struct search *s, struct pl_err *err)
 {
-	int rc = 0;
+	int rc;
 
 	s->n_batch = 0;
-	for (int i = PL_PRESET_NONE; rc == 0 && i < PL_PRESET_COUNT_; i++)
+	for (int i = PL_PRESET_NONE; i < PL_PRESET_COUNT_; i++)
 		if (i == PL_PRESET_NONE || s->o->fuse)
-			rc = pl_search_add_preset(s, (enum pl_preset)i, err);
-	if (rc < 0 || (rc = pl_search_batch_run(s, err)) < 0)
+			pl_search_add_preset(s, (enum pl_preset)i);
+	if ((rc = pl_search_batch_run(s, err)) < 0)
 		return rc;
 	s->recorded.mean = s->batch[0].mean;
 	if (isfinite(s->recorded.mean))
@@ -176,8 +176,8 @@ static int run_preset(struct search *s, struct pl_err *err)
 	int rc;
 
 	s->n_batch = 0;
-	PL_TRY(pl_search_add_preset(s, PL_PRESET_NONE, err));
-	PL_TRY(pl_search_add_preset(s, s->o->preset, err));
+	pl_search_add_preset(s, PL_PRESET_NONE);
+	pl_search_add_preset(s, s->o->preset);
 	PL_TRY(pl_search_batch_run(s, err));
 	s->recorded.mean = s->batch[0].mean;
 	pl_search_cand_copy(s, &s->best, &s->batch[1]);
@@ -196,7 +196,7 @@ static int search_groups(struct search *s, struct pl_err *err)
 		return 0;
 	PL_TRY(pl_search_cand_init(s, &each, err));
 	s->n_batch = 0;
-	PL_TRY(pl_search_add_preset(s, PL_PRESET_EACH, err));
+	pl_search_add_preset(s, PL_PRESET_EACH);
 	PL_TRY(pl_search_batch_run(s, err));
 	pl_search_cand_copy(s, &each, &s->batch[0]);
 	for (int i = 0; i < 2 && !pl_search_over(s); i++) {
@@ -222,7 +222,7 @@ int pl_search_buckets_improve(struct search *s, struct pl_err *err)
 	for (int i = 0; i < 2; i++)
 		PL_TRY(pl_search_cand_init(s, &from[i], err));
 	s->n_batch = 0;
-	PL_TRY(pl_search_add_seeds(s, err));
+	pl_search_add_seeds(s);
 	PL_TRY(pl_search_batch_run(s, err));
 	for (int i = 0; i < 2; i++)
 		for (size_t k = 0; k < s->n_batch; k++)

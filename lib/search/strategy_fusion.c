@@ -195,15 +195,15 @@ static bool in_segment(const struct ops *o, uint32_t lo, uint32_t hi, uint32_t t
 }
 
 /* The sets that hold gradients of the segment around the boundary become one, a group each. */
-static int add_merged(struct ops *o, uint32_t bit, struct pl_err *err)
+static void add_merged(struct ops *o, uint32_t bit)
 {
 	struct search *s = o->s;
 	uint32_t run = 0, lo, hi;
 	struct cand *c;
-	int rc;
 
-	if (!s->o->fuse || (rc = pl_search_batch_add(s, &s->now, &c, err)) < 0)
-		return s->o->fuse ? rc : 0;
+	if (!s->o->fuse)
+		return;
+	c = pl_search_batch_add(s, &s->now);
 	while (o->first[run + 1] <= bit)
 		run++;
 	lo = hi = bit - o->first[run];
@@ -225,7 +225,7 @@ static int add_merged(struct ops *o, uint32_t bit, struct pl_err *err)
 			if (c->b.set[u] == set)
 				c->b.set[u] = with;
 	}
-	return pl_search_cand_number(s, c, err);
+	pl_search_cand_number(s, c);
 }
 
 /* Without buckets. */
@@ -245,7 +245,6 @@ static int simulate_alone(struct search *s, struct pl_err *err)
 static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 {
 	struct search *s = o->s;
-	struct cand *c;
 	int rc = root_lines(o, err);
 
 	s->best.mean = INFINITY;
@@ -259,13 +258,11 @@ static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 		return simulate_alone(s, err);
 	pl_search_move(s, &o->at);
 	s->n_batch = 0;
-	PL_TRY(pl_search_batch_add(s, &o->at, &c, err));
+	pl_search_batch_add(s, &o->at);
 	if (bit != PL_NONE && o->bit[bit])
-		PL_TRY(add_merged(o, bit, err));
-	PL_TRY(pl_search_add_cuts(s, PL_ALGO_RING, err));
-	rc = pl_search_batch_run(s, err);
-out:
-	return rc;
+		add_merged(o, bit);
+	pl_search_add_cuts(s, PL_ALGO_RING);
+	return pl_search_batch_run(s, err);
 }
 
 /* Kept if it is better, or no worse and simpler; else undone. */

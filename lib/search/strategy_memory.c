@@ -331,8 +331,11 @@ static int try_all(struct fit *f, int64_t limit, struct found *x, struct pl_err 
 	if (!s->o->fuse)
 		goto out;
 	s->n_batch = 0;
-	PL_TRY(pl_search_add_preset(s, PL_PRESET_EACH, err));
-	PL_TRY(try_from(f, &s->batch[0], limit, x, err));
+	pl_search_add_preset(s, PL_PRESET_EACH);
+	if (s->rc == 0)
+		rc = try_from(f, &s->batch[0], limit, x, err);
+	else
+		rc = pl_search_batch_run(s, err); /* which knows the failure */
 out:
 	return rc;
 }
@@ -340,18 +343,17 @@ out:
 /* Buckets may be found again for the longer step, among those that fit too. */
 static int search_again(struct search *s, const struct found *x, struct pl_err *err)
 {
-	struct cand *c;
 	int rc;
 
 	s->best.mean = INFINITY;
 	s->version = 0;
 	s->n_batch = 0;
-	PL_TRY(pl_search_batch_add(s, &x->cand, &c, err));
+	pl_search_batch_add(s, &x->cand);
 	if (s->o->preset <= PL_PRESET_BEST && s->o->fuse) {
 		for (int i = PL_PRESET_DDP; i < PL_PRESET_COUNT_; i++)
-			PL_TRY(pl_search_add_preset(s, (enum pl_preset)i, err));
+			pl_search_add_preset(s, (enum pl_preset)i);
 		if (s->o->preset == PL_PRESET_SEARCH)
-			PL_TRY(pl_search_add_seeds(s, err));
+			pl_search_add_seeds(s);
 	}
 	PL_TRY(pl_search_batch_run(s, err));
 	pl_search_move(s, &s->best);

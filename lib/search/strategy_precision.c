@@ -12,7 +12,7 @@ static int find_bias(struct search *s, struct pl_err *err)
 	if (!s->n)
 		return 0;
 	s->n_batch = 0;
-	PL_TRY(pl_search_add_preset(s, PL_PRESET_NONE, err));
+	pl_search_add_preset(s, PL_PRESET_NONE);
 	PL_TRY(pl_search_batch_run(s, err));
 	s->bias = s->batch[0].mean - s->baseline;
 	s->best.mean = INFINITY;

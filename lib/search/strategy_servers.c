@@ -140,25 +140,21 @@ static bool is_faster(const struct search *s, uint32_t set)
 static int try_some(struct search *s, bool *near, struct pl_err *err)
 {
 	const double best = s->best.mean;
-	struct cand *all, *one;
+	struct cand *all;
 	int rc;
 
 	s->n_batch = 0;
-	PL_TRY(pl_search_add_cuts(s, PL_ALGO_PS, err));
-	PL_TRY(pl_search_batch_add(s, &s->best, &all, err));
+	pl_search_add_cuts(s, PL_ALGO_PS);
+	all = pl_search_batch_add(s, &s->best);
 	for (uint32_t t = 0; t < s->n; t++)
 		if (s->algos[t] > PL_ALGO_PS)
 			all->algo[s->best.b.set[t]] = PL_ALGO_PS;
-	for (uint32_t set = 0; set < s->best.b.n_sets; set++) {
-		if (!is_faster(s, set))
-			continue;
-		PL_TRY(pl_search_batch_add(s, &s->best, &one, err));
-		one->algo[set] = PL_ALGO_PS;
-	}
-	PL_TRY(pl_search_batch_run(s, err));
+	for (uint32_t set = 0; set < s->best.b.n_sets; set++)
+		if (is_faster(s, set))
+			pl_search_batch_add(s, &s->best)->algo[set] = PL_ALGO_PS;
+	rc = pl_search_batch_run(s, err);
 	for (size_t i = 0; i < s->n_batch; i++)
 		*near |= s->batch[i].mean <= NEAR * best;
-out:
 	return rc;
 }
 

@@ -206,8 +206,10 @@ static void run_share(void *arg)
 
 int pl_search_batch_run(struct search *s, struct pl_err *err)
 {
-	if (!s->n_batch)
-		return 0;
+	if (s->rc < 0)
+		*err = s->failure;
+	if (s->rc < 0 || !s->n_batch)
+		return s->rc;
 	if (s->queue) {
 		for (uint32_t i = 0; i < s->n_workers; i++)
 			pl_queue_put(s->queue, run_share, &s->worker[i]);
