@@ -36,6 +36,7 @@ struct search {
 	struct worker *worker;
 	uint32_t n_workers;
 	struct pl_queue *queue;
+	struct pl_arena arena; /* of the arrays */
 	/* tensors of the base, in order of readiness */
 	uint32_t n;
 	uint32_t *group;

@@ -31,7 +31,7 @@ static int find_needs(struct search *s, struct pl_err *err)
 
 	if (!s->o->priority || !pl_rewriter_needs_differ(r))
 		return 0;
-	PL_TRY(pl_alloc(&s->priority, s->n, sizeof(*s->priority), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->priority, s->n, sizeof(*s->priority), err));
 	PL_TRY(pl_alloc(&v, s->n, sizeof(*v), err));
 	for (uint32_t t = 0; t < s->n; t++)
 		v[t] = (struct need){ pl_rewriter_need(r, t), t };
@@ -51,8 +51,8 @@ static int find_alike(struct search *s, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_search_cand_init(s, &s->spare, err));
-	PL_TRY(pl_alloc(&s->group_index, s->n, sizeof(*s->group_index), err));
-	PL_TRY(pl_alloc(&s->alike, s->n, sizeof(*s->alike), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->group_index, s->n, sizeof(*s->group_index), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->alike, s->n, sizeof(*s->alike), err));
 	for (uint32_t t = 0; t < s->n; t++) {
 		uint32_t u = 0;
 
@@ -67,10 +67,8 @@ static int find_alike(struct search *s, struct pl_err *err)
 				s->alike[t] = u;
 		any |= s->alike[t] != t;
 	}
-	if (!any) {
-		pl_free(s->alike);
+	if (!any)
 		s->alike = NULL;
-	}
 out:
 	return rc;
 }
@@ -83,14 +81,14 @@ int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *e
 
 	s->n = pl_rewriter_tensors(r);
 	n = s->n ? s->n : 1;
-	PL_TRY(pl_alloc(&s->group, n, sizeof(*s->group), err));
-	PL_TRY(pl_alloc(&s->bytes, n, sizeof(*s->bytes), err));
-	PL_TRY(pl_alloc(&s->ready, n, sizeof(*s->ready), err));
-	PL_TRY(pl_alloc(&s->algos, n, sizeof(*s->algos), err));
-	PL_TRY(pl_alloc(&s->count, n + 3, sizeof(*s->count), err));
-	PL_TRY(pl_alloc(&s->member, n, sizeof(*s->member), err));
-	PL_TRY(pl_alloc(&s->scratch, 2 * n, sizeof(*s->scratch), err));
-	PL_TRY(pl_alloc(&s->hot, n, 1, err));
+	PL_TRY(pl_arena_array(&s->arena, &s->group, n, sizeof(*s->group), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->bytes, n, sizeof(*s->bytes), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->ready, n, sizeof(*s->ready), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->algos, n, sizeof(*s->algos), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->count, n + 3, sizeof(*s->count), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->member, n, sizeof(*s->member), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->scratch, 2 * n, sizeof(*s->scratch), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->hot, n, 1, err));
 	PL_TRY(pl_search_cand_init(s, &s->now, err));
 	PL_TRY(pl_search_cand_init(s, &s->best, err));
 	PL_TRY(pl_search_cand_init(s, &s->recorded, err));
