@@ -104,13 +104,11 @@ static int recorded_sets(struct pl_rewriter *r, struct pl_err *err)
 	uint32_t n = 0;
 
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		uint32_t slot = 0, same = PL_NONE, comm;
+		const struct rw_place *row = rw_first(r, t) - t;
+		uint32_t same = PL_NONE;
 
-		while (r->comm_of[(size_t)slot * r->n_tensors + t] == PL_NONE)
-			slot++;
-		comm = r->comm_of[(size_t)slot * r->n_tensors + t];
 		for (uint32_t u = 0; u < t && same == PL_NONE; u++)
-			if (r->comm_of[(size_t)slot * r->n_tensors + u] == comm)
+			if (row[u].comm == row[t].comm)
 				same = s->b.set[u];
 		s->b.set[t] = same == PL_NONE ? n : same;
 		n += same == PL_NONE;
@@ -153,9 +151,7 @@ void pl_rewriter_free(struct pl_rewriter *r)
 	pl_free(r->state);
 	pl_free(r->tensor);
 	pl_free(r->rank);
-	pl_free(r->inst);
-	pl_free(r->comm_of);
-	pl_free(r->ready);
+	pl_free(r->place);
 	pl_free(r->comm);
 	pl_free(r->edge);
 	pl_free(r->slot);
@@ -334,7 +330,7 @@ static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_e
 	rw_now(r)->ops_changed |= !kind->comm;
 	if (kind->change)
 		return pl_rewrite_apply_change(r, rw, err);
-	return kind->apply(r, rw, err);
+	return rw_result(r, kind->apply(r, rw, err), err);
 }
 
 /* Does the rewrite change communication that is, or will be, built again? */

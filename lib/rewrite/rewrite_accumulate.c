@@ -77,24 +77,23 @@ static bool shrinks(const struct pl_rewriter *r, uint32_t node)
 }
 
 /* Let what nothing of the step precedes begin so much later. */
-static int delay_first(struct pl_edit *e, uint32_t node, pl_ns later, struct pl_err *err)
+static void delay_first(struct pl_rewriter *r, uint32_t node, pl_ns later)
 {
+	const struct pl_edit *e = r->e;
 	const struct pl_enode *n = &e->node[node];
 	bool mark = n->role == PL_RO_MARK;
-	int rc = 0;
 
-	for (uint32_t x = n->out; mark && rc == 0 && x != PL_NONE; x = e->edge[x].out_next)
+	for (uint32_t x = n->out; mark && x != PL_NONE; x = e->edge[x].out_next)
 		if (e->edge[x].dst != e->step[n->step].sink)
-			rc = pl_edit_set_weight(e, x, e->edge[x].w + later, err);
+			rw_set_weight(r, x, e->edge[x].w + later);
 	for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next)
 		if (e->node[e->edge[x].src].step == n->step &&
 		    e->node[e->edge[x].src].type != PL_N_ENTRY)
-			return rc;
-	for (uint32_t x = n->in; !mark && rc == 0 && x != PL_NONE; x = e->edge[x].in_next)
-		rc = pl_edit_set_weight(e, x, e->edge[x].w + later, err);
-	if (rc == 0 && !mark && n->in == PL_NONE)
-		rc = pl_edit_set_fixed(e, node, n->start + later, err);
-	return rc;
+			return;
+	for (uint32_t x = n->in; !mark && x != PL_NONE; x = e->edge[x].in_next)
+		rw_set_weight(r, x, e->edge[x].w + later);
+	if (!mark && n->in == PL_NONE)
+		rw_set_fixed(r, node, n->start + later);
 }
 
 static bool has_gradients(const struct pl_edit *e)
@@ -126,23 +125,20 @@ static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, bool *
 	return rc;
 }
 
-static int delay_slot(struct pl_rewriter *r, const struct slot *s, const bool *part, int64_t k,
-		      struct pl_err *err)
+static void delay_slot(struct pl_rewriter *r, const struct slot *s, const bool *part, int64_t k)
 {
 	struct slot now = *s;
 	int64_t had = rw_now(r)->accumulate;
 	pl_ns period, later;
-	int rc = 0;
 
 	now.end = last_gradient(r, s);
 	/* beside the other microbatches there is no communication */
 	period = pl_max_i64(0, period_of(r->e, part, &now) - s->lost / k);
 	later = (had * k - 1) * period - (had - 1) * pl_max_i64(0, s->period - s->lost);
-	for (uint32_t i = 0; rc == 0 && i < r->e->n_nodes; i++)
+	for (uint32_t i = 0; i < r->e->n_nodes; i++)
 		if (part[i] && r->e->node[i].step == s->step &&
 		    r->e->res[r->e->node[i].res].rank == s->rank)
-			rc = delay_first(r->e, i, later, err);
-	return rc;
+			delay_first(r, i, later);
 }
 
 static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
@@ -163,12 +159,12 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	PL_TRY(look(r, slot, n_slots, part, err));
 	for (uint32_t i = 0; i < r->e->n_nodes; i++)
 		if (part[i] && shrinks(r, i))
-			PL_TRY(pl_edit_set_dur(
-				r->e, i, rw_times(r->e->node[i].dur, 1.0 / (double)rw->k), err));
+			rw_set_dur(r, i, rw_times(r->e->node[i].dur, 1.0 / (double)rw->k));
+	PL_TRY(rw_result(r, 0, err));
 	PL_TRY(pl_edit_settle(r->e, err));
 	for (size_t i = 0; i < n_slots; i++)
 		if (slot[i].end != INT64_MIN)
-			PL_TRY(delay_slot(r, &slot[i], part, rw->k, err));
+			delay_slot(r, &slot[i], part, rw->k);
 	rw_now(r)->accumulate *= rw->k;
 out:
 	pl_free(slot);

@@ -274,34 +274,31 @@ static int run_job(struct step_job *x, struct pl_err *err)
 
 /* ---- into the edit --------------------------------------------------------------------------- */
 
-static int set_dur(struct pl_rewriter *r, uint32_t node, pl_ns dur, struct pl_err *err)
+static void set_dur(struct pl_rewriter *r, uint32_t node, pl_ns dur)
 {
-	if (node == PL_NONE || r->e->node[node].dur == dur)
-		return 0;
-	return pl_edit_set_dur(r->e, node, dur, err);
+	if (node != PL_NONE && r->e->node[node].dur != dur)
+		rw_set_dur(r, node, dur);
 }
 
 /* The time that computation lost between the issues of two buckets becomes a delay after the first
  * issue. */
-static int put_losses(struct step_job *x, uint32_t rank, struct pl_err *err)
+static void put_losses(struct step_job *x, uint32_t rank)
 {
 	struct rw_state *st = rw_now(x->r);
 	uint32_t slot = slot_of(x, rank), last = PL_NONE;
-	int rc = 0;
 
-	for (uint32_t s = 0; rc == 0 && s < x->n_sets; s++) {
+	for (uint32_t s = 0; s < x->n_sets; s++) {
 		uint32_t task = computation(x, s, rank);
 
 		if (!takes_part(x, s, rank))
 			continue;
 		if (last != PL_NONE)
-			rc = set_dur(x->r, st->built[last]->at[slot].lost,
-				     x->t.end[task] - x->t.start[task] - x->dur[task], err);
+			set_dur(x->r, st->built[last]->at[slot].lost,
+				x->t.end[task] - x->t.start[task] - x->dur[task]);
 		last = s;
 	}
-	if (rc == 0 && last != PL_NONE)
-		rc = set_dur(x->r, st->built[last]->at[slot].lost, 0, err);
-	return rc;
+	if (last != PL_NONE)
+		set_dur(x->r, st->built[last]->at[slot].lost, 0);
 }
 
 static pl_ns transfer_ns(const struct step_job *x, uint32_t set)
@@ -316,10 +313,9 @@ static pl_ns transfer_ns(const struct step_job *x, uint32_t set)
 	return ns;
 }
 
-static int put_durations(struct step_job *x, struct pl_err *err)
+static void put_durations(struct step_job *x)
 {
 	struct pl_rewriter *r = x->r;
-	int rc = 0;
 
 	for (uint32_t s = 0; s < x->n_sets; s++) {
 		const struct rw_built *b = rw_now(r)->built[s];
@@ -327,13 +323,12 @@ static int put_durations(struct step_job *x, struct pl_err *err)
 
 		if (x->use_off[s] == x->use_off[s + 1])
 			continue;
-		for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
+		for (uint32_t i = 0; i < r->n_ranks; i++)
 			if (!b->at[slot_of(x, i)].kept)
-				rc = set_dur(r, b->at[slot_of(x, i)].transfer, ns, err);
+				set_dur(r, b->at[slot_of(x, i)].transfer, ns);
 	}
-	for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
-		rc = put_losses(x, i, err);
-	return rc;
+	for (uint32_t i = 0; i < r->n_ranks; i++)
+		put_losses(x, i);
 }
 
 static int by_time(const void *pa, const void *pb)
@@ -416,7 +411,7 @@ static int one_round(struct step_job *x, struct rw_order *o, bool *same, struct 
 		make_job(x, k);
 		PL_TRY(run_job(x, err));
 		if (r->slowdown)
-			PL_TRY(put_durations(x, err));
+			put_durations(x);
 		if (prioritized)
 			PL_TRY(order_step(x, &o[k], same, err));
 	}
@@ -445,7 +440,7 @@ int pl_rewrite_contend(struct pl_rewriter *r, struct pl_err *err)
 			rc = pl_fail(err, PL_EDATA, "the order of the transfers never settles");
 			goto out;
 		}
-		PL_TRY(pl_rewrite_join_pieces(r, err)); /* transfers are whole again */
+		pl_rewrite_join_pieces(r); /* transfers are whole again */
 		PL_TRY(one_round(&x, o, &same, err));
 		if (!rw_now(r)->prioritized)
 			break;
@@ -457,5 +452,5 @@ out:
 		pl_free(o[k].turn);
 	pl_free(o);
 	job_fini(&x);
-	return rc;
+	return rw_result(r, rc, err);
 }

@@ -86,10 +86,9 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 		rc = pl_fail(err, PL_ELIMIT, "too many tensors, ranks and steps");
 		goto out;
 	}
-	PL_TRY(pl_alloc(&r->inst, (size_t)r->n_slots * r->n_tensors, sizeof(*r->inst), err));
-	PL_TRY(pl_alloc(&r->comm_of, (size_t)r->n_slots * r->n_tensors, sizeof(*r->comm_of), err));
-	memset(r->inst, 0xff, (size_t)r->n_slots * r->n_tensors * sizeof(*r->inst));
-	memset(r->comm_of, 0xff, (size_t)r->n_slots * r->n_tensors * sizeof(*r->comm_of));
+	PL_TRY(pl_alloc(&r->place, (size_t)r->n_slots * r->n_tensors, sizeof(*r->place), err));
+	for (size_t i = 0; i < (size_t)r->n_slots * r->n_tensors; i++)
+		r->place[i] = (struct rw_place){ PL_NONE, PL_NONE, INT64_MIN };
 	for (size_t i = 0, t = 0; i < n; i++) {
 		const struct pl_etensor *x = &e->tensor[v[i].inst];
 		const struct pl_tensor *g = &e->g->tensor[x->tensor];
@@ -107,7 +106,7 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 		r->tensor[t].coll = pl_edit_coll(e, x->arrive);
 		r->tensor[t].bytes = pl_max_i64(r->tensor[t].bytes, g->bytes);
 		r->tensor[t].estimated |= (g->flags & PL_TF_ESTIMATED) != 0;
-		r->inst[(size_t)slot_of(r, x) * r->n_tensors + t] = v[i].inst;
+		rw_place(r, slot_of(r, x), (uint32_t)t)->inst = v[i].inst;
 	}
 	rc = 0;
 out:
@@ -219,25 +218,26 @@ static pl_ns producer_end(const struct pl_edit *e, uint32_t inst)
 	return p == PL_NONE ? INT64_MIN : pl_edit_end(e, p);
 }
 
+/* Which communication carries each tensor of the slot, and when the tensor could be issued: the end
+ * of its producer, plus the lag of the communication. */
 static void own_tensors(struct pl_rewriter *r, uint32_t slot)
 {
 	const struct pl_edit *e = r->e;
 	struct rw_slot *s = &r->slot[slot];
 
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		uint32_t inst = r->inst[(size_t)slot * r->n_tensors + t];
+		struct rw_place *at = rw_place(r, slot, t);
 
-		if (inst == PL_NONE)
-			continue;
-		for (uint32_t c = s->comm; c < s->comm + s->n_comms; c++) {
+		for (uint32_t c = s->comm; at->inst != PL_NONE && c < s->comm + s->n_comms; c++) {
 			struct rw_comm *x = &r->comm[c];
 
-			if (x->arrive != e->tensor[inst].arrive)
+			if (x->arrive != e->tensor[at->inst].arrive)
 				continue;
-			r->comm_of[(size_t)slot * r->n_tensors + t] = c;
+			at->comm = c;
 			x->n_tensors++;
-			if (x->last == PL_NONE || producer_end(e, inst) > producer_end(e, x->last))
-				x->last = inst;
+			if (x->last == PL_NONE ||
+			    producer_end(e, at->inst) > producer_end(e, x->last))
+				x->last = at->inst;
 		}
 	}
 	for (uint32_t c = s->comm; c < s->comm + s->n_comms; c++) {
@@ -245,6 +245,15 @@ static void own_tensors(struct pl_rewriter *r, uint32_t slot)
 		pl_ns made = producer_end(e, x->last);
 
 		x->lag = made == INT64_MIN ? 0 : pl_max_i64(0, x->gate_ns - made);
+	}
+	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		struct rw_place *at = rw_place(r, slot, t);
+		const struct rw_comm *c = at->inst == PL_NONE ? NULL : &r->comm[at->comm];
+		pl_ns made = c ? producer_end(e, at->inst) : INT64_MIN;
+
+		if (c)
+			at->ready = at->inst == c->last || made == INT64_MIN ? c->gate_ns
+									     : made + c->lag;
 	}
 }
 
@@ -342,7 +351,7 @@ static int find_slot(struct pl_rewriter *r, uint32_t slot, struct arrival *v, st
 	int rc;
 
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		uint32_t inst = r->inst[(size_t)slot * r->n_tensors + t], a;
+		uint32_t inst = rw_place(r, slot, t)->inst, a;
 
 		if (inst == PL_NONE)
 			continue;
@@ -363,20 +372,6 @@ static int find_slot(struct pl_rewriter *r, uint32_t slot, struct arrival *v, st
 		if (!r->comm[c].n_uses && (rc = find_use(r, s, &r->comm[c], err)) < 0)
 			return rc;
 	return 0;
-}
-
-/* The end of the producer of the tensor, plus the lag until the tensor is issued. */
-static pl_ns when_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
-{
-	uint32_t inst = r->inst[(size_t)slot * r->n_tensors + tensor];
-	const struct rw_comm *c;
-	pl_ns made;
-
-	if (inst == PL_NONE)
-		return INT64_MIN;
-	c = &r->comm[r->comm_of[(size_t)slot * r->n_tensors + tensor]];
-	made = producer_end(r->e, inst);
-	return inst == c->last || made == INT64_MIN ? c->gate_ns : made + c->lag;
 }
 
 /* ---- unknown sizes --------------------------------------------------------------------------- */
@@ -434,21 +429,18 @@ static int64_t size_of_comm(const struct pl_rewriter *r, uint32_t slot, uint32_t
 static void estimate_sizes(struct pl_rewriter *r)
 {
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		const struct rw_place *row = rw_first(r, t) - t;
+		uint32_t slot = (uint32_t)((size_t)(row - r->place) / r->n_tensors), n = 0;
 		int64_t rest;
-		uint32_t slot = 0, comm, n = 0;
 
 		if (r->tensor[t].bytes >= 0)
 			continue;
-		while (r->comm_of[(size_t)slot * r->n_tensors + t] == PL_NONE)
-			slot++;
-		comm = r->comm_of[(size_t)slot * r->n_tensors + t];
-		rest = size_of_comm(r, slot, comm);
+		rest = size_of_comm(r, slot, row[t].comm);
 		for (uint32_t u = t; u < r->n_tensors; u++)
-			n += r->comm_of[(size_t)slot * r->n_tensors + u] == comm &&
-			     r->tensor[u].bytes < 0;
+			n += row[u].comm == row[t].comm && r->tensor[u].bytes < 0;
 		/* those before have their share already */
 		for (uint32_t u = 0; u < r->n_tensors; u++)
-			if (r->comm_of[(size_t)slot * r->n_tensors + u] == comm)
+			if (row[u].comm == row[t].comm)
 				rest -= pl_max_i64(r->tensor[u].bytes, 0);
 		r->tensor[t].bytes = pl_max_i64(rest, 0) / n;
 		r->tensor[t].estimated = true;
@@ -490,41 +482,41 @@ pl_ns pl_rewrite_mean_ready(const struct pl_rewriter *r, uint32_t t,
 	return n ? (pl_ns)(sum / n) : 0;
 }
 
-/* Put columns of a [slot][tensor] table into the order of keys. */
-static void reorder(uint32_t *table, uint32_t *scratch, const struct key *key, size_t slots,
-		    uint32_t n)
+static pl_ns when_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
 {
-	for (size_t s = 0; s < slots; s++) {
-		for (uint32_t t = 0; t < n; t++)
-			scratch[t] = table[s * n + key[t].tensor];
-		memcpy(table + s * n, scratch, n * sizeof(*table));
-	}
+	return rw_place(r, slot, tensor)->ready;
 }
 
-static int order_tensors(struct pl_rewriter *r, uint32_t *scratch, struct pl_err *err)
+static int order_tensors(struct pl_rewriter *r, struct pl_err *err)
 {
-	struct rw_tensor *old;
-	struct key *key;
-	int rc = pl_alloc(&key, r->n_tensors, sizeof(*key), err);
+	struct rw_tensor *old = NULL;
+	struct rw_place *row = NULL;
+	struct key *key = NULL;
+	size_t n = r->n_tensors;
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	PL_TRY(pl_alloc(&old, r->n_tensors, sizeof(*old), err));
-	if (r->n_tensors)
-		memcpy(old, r->tensor, r->n_tensors * sizeof(*old));
-	for (uint32_t t = 0; t < r->n_tensors; t++)
+	PL_TRY(pl_alloc(&key, n, sizeof(*key), err));
+	PL_TRY(pl_alloc(&old, n, sizeof(*old), err));
+	PL_TRY(pl_alloc(&row, n, sizeof(*row), err));
+	for (uint32_t t = 0; t < n; t++) {
 		key[t] = (struct key){ pl_rewrite_mean_ready(r, t, when_ready), t,
 				       pl_edit_name(r->e, r->tensor[t].name) };
-	pl_sort(key, r->n_tensors, sizeof(*key), by_ready);
-	for (uint32_t t = 0; t < r->n_tensors; t++) {
+		old[t] = r->tensor[t];
+	}
+	pl_sort(key, n, sizeof(*key), by_ready);
+	for (uint32_t t = 0; t < n; t++) {
 		r->tensor[t] = old[key[t].tensor];
 		r->tensor[t].ready = key[t].ready;
 	}
-	reorder(r->inst, scratch, key, r->n_slots, r->n_tensors);
-	reorder(r->comm_of, scratch, key, r->n_slots, r->n_tensors);
-	pl_free(old);
+	for (uint32_t s = 0; n && s < r->n_slots; s++) {
+		memcpy(row, rw_place(r, s, 0), n * sizeof(*row));
+		for (uint32_t t = 0; t < n; t++)
+			*rw_place(r, s, t) = row[key[t].tensor];
+	}
 out:
 	pl_free(key);
+	pl_free(old);
+	pl_free(row);
 	return rc;
 }
 
@@ -545,7 +537,6 @@ static int find_begins(struct pl_rewriter *r, struct pl_err *err)
 
 int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err)
 {
-	uint32_t *scratch = NULL;
 	struct arrival *v = NULL;
 	int rc;
 
@@ -557,18 +548,12 @@ int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(pl_alloc(&r->set_first, (size_t)r->n_tensors + 3, sizeof(*r->set_first), err));
 	PL_TRY(pl_alloc(&r->set_member, r->n_tensors, sizeof(*r->set_member), err));
 	PL_TRY(pl_alloc(&r->slot, r->n_slots, sizeof(*r->slot), err));
-	PL_TRY(pl_alloc(&scratch, r->n_tensors, sizeof(*scratch), err));
 	PL_TRY(pl_alloc(&v, r->n_tensors, sizeof(*v), err));
 	for (uint32_t s = 0; s < r->n_slots; s++)
 		PL_TRY(find_slot(r, s, v, err));
 	estimate_sizes(r);
-	PL_TRY(order_tensors(r, scratch, err));
-	PL_TRY(pl_alloc(&r->ready, (size_t)r->n_slots * r->n_tensors, sizeof(*r->ready), err));
-	for (uint32_t s = 0; s < r->n_slots; s++)
-		for (uint32_t t = 0; t < r->n_tensors; t++)
-			r->ready[(size_t)s * r->n_tensors + t] = when_ready(r, s, t);
+	rc = order_tensors(r, err);
 out:
 	pl_free(v);
-	pl_free(scratch);
 	return rc;
 }

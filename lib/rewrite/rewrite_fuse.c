@@ -176,19 +176,19 @@ void pl_rewrite_unfuse(struct pl_rewriter *r, size_t n_fused)
 		r->fused[r->fused_log[--r->n_fused].node] = 0;
 }
 
-static int mark_fused(struct pl_rewriter *r, uint32_t node, uint32_t first, struct pl_err *err)
+static void mark_fused(struct pl_rewriter *r, uint32_t node, uint32_t first)
 {
-	int rc = 0;
-
-	if (!r->fused)
-		PL_TRY(pl_alloc(&r->fused, r->n_recorded, sizeof(*r->fused), err));
-	PL_TRY(pl_grow(&r->fused_log, &r->cap_fused, r->n_fused + 1, sizeof(*r->fused_log), err));
+	if (r->rc == 0 && !r->fused)
+		r->rc = pl_alloc(&r->fused, r->n_recorded, sizeof(*r->fused), &r->failure);
+	if (r->rc == 0)
+		r->rc = pl_grow(&r->fused_log, &r->cap_fused, r->n_fused + 1, sizeof(*r->fused_log),
+				&r->failure);
+	if (r->rc < 0)
+		return;
 	r->fused_log[r->n_fused++] =
 		(struct rw_fused){ .node = node, .first = first, .dur = r->e->node[node].dur };
 	r->fused[node] = (uint32_t)r->n_fused;
 	rw_now(r)->n_fused = r->n_fused;
-out:
-	return rc;
 }
 
 /* The part of an edge's delay that nothing explains. */
@@ -198,27 +198,24 @@ static pl_ns unexplained(const struct pl_eedge *x)
 }
 
 /* `b` right behind `a`, launched with it and with `first`. */
-static int attach(struct pl_rewriter *r, uint32_t first, uint32_t a, uint32_t b, struct pl_err *err)
+static void attach(struct pl_rewriter *r, uint32_t first, uint32_t a, uint32_t b)
 {
-	struct pl_edit *e = r->e;
+	const struct pl_edit *e = r->e;
 	uint32_t seq = next_edge(e, a), x = launch_edge(e, b), xa = launch_edge(e, a);
 	pl_ns w = unexplained(&e->edge[seq]);
-	int rc;
 
 	if (x != PL_NONE && xa != PL_NONE && e->edge[x].src != e->edge[xa].src) {
 		uint32_t call = e->edge[x].src, rest = second_part(e, call);
 
 		w += unexplained(&e->edge[x]);
-		PL_TRY(pl_edit_drop_edge(e, x, err));
-		PL_TRY(pl_edit_set_dur(e, call, 0, err));
+		rw_drop_edge(r, x);
+		rw_set_dur(r, call, 0);
 		if (rest != PL_NONE)
-			PL_TRY(pl_edit_set_dur(e, rest, 0, err));
+			rw_set_dur(r, rest, 0);
 	}
-	PL_TRY(pl_edit_set_weight(e, seq, w, err));
-	PL_TRY(mark_fused(r, b, first, err));
-	rc = pl_edit_set_dur(e, b, 0, err);
-out:
-	return rc;
+	rw_set_weight(r, seq, w);
+	mark_fused(r, b, first);
+	rw_set_dur(r, b, 0);
 }
 
 static bool follows(const struct pl_rewriter *r, const uint32_t *name, uint32_t n, uint32_t at)
@@ -233,24 +230,23 @@ static bool follows(const struct pl_rewriter *r, const uint32_t *name, uint32_t 
 	return true;
 }
 
-static int fuse_here(struct pl_rewriter *r, uint32_t first, uint32_t n, double x,
-		     struct pl_err *err)
+static void fuse_here(struct pl_rewriter *r, uint32_t first, uint32_t n, double x)
 {
-	struct pl_edit *e = r->e;
+	const struct pl_edit *e = r->e;
 	pl_ns sum = e->node[first].dur;
 	size_t log = r->n_fused;
-	int rc = mark_fused(r, first, first, err);
 
-	for (uint32_t i = 1, at = first; rc == 0 && i < n; i++) {
+	mark_fused(r, first, first);
+	for (uint32_t i = 1, at = first; i < n; i++) {
 		uint32_t next = e->edge[next_edge(e, at)].dst;
 
 		sum = pl_add_sat(sum, e->node[next].dur);
-		rc = attach(r, first, at, next, err);
+		attach(r, first, at, next);
 		at = next;
 	}
 	for (size_t i = log; i < r->n_fused; i++)
 		r->fused_log[i].share = sum > 0 ? (double)r->fused_log[i].dur / (double)sum : 0;
-	return rc < 0 ? rc : pl_edit_set_dur(e, first, rw_times(sum, x), err);
+	rw_set_dur(r, first, rw_times(sum, x));
 }
 
 /* Why there is no place: they are never neighbours, or never may be one. */
@@ -312,7 +308,7 @@ static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 	for (uint32_t k = r->name_first[name[0]]; k < r->name_first[name[0] + 1]; k++) {
 		if (!follows(r, name, rw->n_args, r->name_node[k]))
 			continue;
-		PL_TRY(fuse_here(r, r->name_node[k], rw->n_args, rw->x > 0 ? rw->x : 1, err));
+		fuse_here(r, r->name_node[k], rw->n_args, rw->x > 0 ? rw->x : 1);
 		places++;
 	}
 	rc = places ? 0 : nowhere(r, name, rw->n_args, err);

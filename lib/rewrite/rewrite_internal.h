@@ -16,6 +16,11 @@ struct rw_tensor {	/* of the base, in order of readiness */
 	bool estimated, shared; /* shared: other groups have a tensor of that name */
 };
 
+struct rw_place {      /* of a tensor on a slot */
+	uint32_t inst; /* the edit's tensor, PL_NONE: the slot has none */
+	uint32_t comm; /* index into rewriter.comm */
+	pl_ns ready;   /* when it was ready and issued; INT64_MIN: it is not there */
+};
 struct rw_edge { /* of a recorded communication; its replacement gets the edge */
 	uint32_t node;
 	struct pl_eedge edge; /* its type and delay */
@@ -173,9 +178,7 @@ struct pl_rewriter {
 	uint32_t n_tensors;
 	int32_t *rank;		   /* ranks that have tensors, ascending */
 	uint32_t n_ranks, n_slots; /* slot = step * n_ranks + index of rank */
-	uint32_t *inst;		   /* [slot][tensor]: edit's tensor, PL_NONE */
-	uint32_t *comm_of;	   /* [slot][tensor]: index into comm */
-	pl_ns *ready; /* [slot][tensor]: when it was ready and issued, INT64_MIN: not there */
+	struct rw_place *place;	   /* [slot][tensor] */
 	struct rw_comm *comm;
 	size_t n_comms, cap_comms;
 	struct rw_edge *edge;
@@ -198,9 +201,54 @@ struct pl_rewriter {
 	struct rw_slowdown *slowdown;	  /* NULL: nothing slows anything down */
 	uint32_t *group;		  /* [group]: graph.group or PL_NONE */
 	uint32_t n_groups;
+	int rc; /* of the first change of the edit that failed: nothing is changed any more */
+	struct pl_err failure;
 };
 
 extern const struct pl_rewrite_kind *const pl_rewrite_kinds[]; /* by enum pl_rw */
+
+/* ---- changes of the edit; the first failure sticks ------------------------------------------- */
+
+#define RW_CHANGE(change, arguments, ...)                                                          \
+	static inline void rw_##change arguments                                                   \
+	{                                                                                          \
+		if (r->rc == 0)                                                                    \
+			r->rc = pl_edit_##change(r->e, __VA_ARGS__, &r->failure);                  \
+	}
+RW_CHANGE(drop_node, (struct pl_rewriter * r, uint32_t node), node)
+RW_CHANGE(drop_edge, (struct pl_rewriter * r, uint32_t edge), edge)
+RW_CHANGE(add_edge, (struct pl_rewriter * r, uint32_t src, uint32_t dst, unsigned type, pl_ns w),
+	  src, dst, type, w)
+RW_CHANGE(add_edge_like,
+	  (struct pl_rewriter * r, uint32_t src, uint32_t dst, const struct pl_eedge *like,
+	   unsigned type, pl_ns more),
+	  src, dst, type, like, more)
+RW_CHANGE(set_dur, (struct pl_rewriter * r, uint32_t node, pl_ns dur), node, dur)
+RW_CHANGE(set_weight, (struct pl_rewriter * r, uint32_t edge, pl_ns w), edge, w)
+RW_CHANGE(set_arrive, (struct pl_rewriter * r, uint32_t tensor, uint32_t arrive), tensor, arrive)
+RW_CHANGE(set_remade, (struct pl_rewriter * r, uint32_t tensor, bool remade), tensor, remade)
+RW_CHANGE(set_fixed, (struct pl_rewriter * r, uint32_t node, pl_ns fixed), node, fixed)
+#undef RW_CHANGE
+/* The number of the new node; after a failure that of another one. */
+static inline uint32_t rw_add_node(struct pl_rewriter *r, const struct pl_enode *n, uint32_t after)
+{
+	uint32_t id = 0;
+
+	if (r->rc == 0)
+		r->rc = pl_edit_add_node(r->e, n, after, &id, &r->failure);
+	return id;
+}
+/* rc, or the failure of a change if rc is 0. The next change is carried out again. */
+static inline int rw_result(struct pl_rewriter *r, int rc, struct pl_err *err)
+{
+	if (rc == 0 && r->rc < 0)
+		*err = r->failure;
+	rc = rc == 0 ? r->rc : rc;
+	r->rc = 0;
+	r->failure = (struct pl_err){ 0 };
+	return rc;
+}
+
 /* rewrite_change.c: apply a kind with `change` to the edit. */
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw,
 			    struct pl_err *err) PL_MUST;
@@ -231,11 +279,11 @@ struct rw_order {
  * of interrupted transfers again. */
 int pl_rewrite_chain_in_order(struct pl_rewriter *r, const struct rw_order *o,
 			      struct pl_err *err) PL_MUST;
-int pl_rewrite_join_pieces(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void pl_rewrite_join_pieces(struct pl_rewriter *r);
 /* rewrite_take_over.c: the recorded communication of gradients leaves the edit. Called once. */
 int pl_rewrite_take_over(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* On the channel, `to` (an arrival or end_mark) comes after `from` and after nothing else. */
-int pl_rewrite_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err) PL_MUST;
+void pl_rewrite_chain(struct pl_rewriter *r, uint32_t from, uint32_t to);
 
 /* ---- contention of computation and communication (rewrite_slowdown.c) --------------------------
  */
@@ -245,7 +293,7 @@ int pl_rewrite_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_er
 int pl_rewrite_slowdown_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void pl_rewrite_slowdown_fini(struct pl_rewriter *r);
 /* Release the time that computation lost to the recorded communication of gradients. */
-int pl_rewrite_slowdown_release(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+void pl_rewrite_slowdown_release(struct pl_rewriter *r);
 /* If operations have changed, settle the edit and find when gradients are ready. Call this before
  * communication changes. */
 int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
@@ -269,20 +317,32 @@ uint32_t pl_rewrite_tensor_find(const struct pl_rewriter *r, const char *name);
  * step's begin. when() gives it for a slot; INT64_MIN: not there. */
 pl_ns pl_rewrite_mean_ready(const struct pl_rewriter *r, uint32_t t,
 			    pl_ns (*when)(const struct pl_rewriter *r, uint32_t slot, uint32_t t));
-static inline pl_ns rw_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
+static inline struct rw_place *rw_place(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
 {
-	return r->ready[(size_t)slot * r->n_tensors + tensor];
+	return &r->place[(size_t)slot * r->n_tensors + tensor];
+}
+/* The operation that makes the tensor of the place, PL_NONE. */
+static inline uint32_t rw_producer(const struct pl_rewriter *r, const struct rw_place *x)
+{
+	return x->inst == PL_NONE ? PL_NONE : r->e->tensor[x->inst].producer;
+}
+/* A place of the tensor: on the first slot that has it. */
+static inline const struct rw_place *rw_first(const struct pl_rewriter *r, uint32_t tensor)
+{
+	const struct rw_place *x = rw_place(r, 0, tensor);
+
+	while (x->inst == PL_NONE)
+		x += r->n_tensors;
+	return x;
 }
 /* The time at which the tensor of the slot is ready now: the present end of its producer plus the
  * recorded lag; without a producer the recorded time. INT64_MIN: the slot has no such tensor. */
 static inline pl_ns rw_ready_now(const struct pl_rewriter *r, uint32_t slot, uint32_t tensor)
 {
-	size_t at = (size_t)slot * r->n_tensors + tensor;
-	uint32_t p = r->inst[at] == PL_NONE ? PL_NONE : r->e->tensor[r->inst[at]].producer;
+	const struct rw_place *x = rw_place(r, slot, tensor);
+	uint32_t p = rw_producer(r, x);
 
-	if (p == PL_NONE)
-		return rw_ready(r, slot, tensor);
-	return pl_edit_end(r->e, p) + r->comm[r->comm_of[at]].lag;
+	return p == PL_NONE ? x->ready : pl_edit_end(r->e, p) + r->comm[x->comm].lag;
 }
 static inline bool rw_computes(const struct pl_enode *n)
 {

@@ -6,11 +6,10 @@
 /* What costs say of kernels is said of units for it, which processors of hosts do not have. */
 static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	struct pl_edit *e = r->e;
+	const struct pl_edit *e = r->e;
 	uint64_t hits = 0;
-	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++) {
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
 		const struct pl_gwork *work = pl_edit_work(e, i);
 		bool wanted = !rw->n_args;
@@ -34,9 +33,9 @@ static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 								: NULL,
 							rw->word);
 		hits++;
-		rc = pl_edit_set_dur(e, i, rw_times(n->dur, x), err);
+		rw_set_dur(r, i, rw_times(n->dur, x));
 	}
-	return rc == 0 && !hits ? pl_fail(err, PL_EDATA, "no such operation in the graph") : rc;
+	return !hits ? pl_fail(err, PL_EDATA, "no such operation in the graph") : 0;
 }
 
 const struct pl_rewrite_kind pl_rewrite_precision = {

@@ -46,12 +46,12 @@ pl_ns pl_rewriter_need(const struct pl_rewriter *r, uint32_t tensor)
 	pl_ns first = INT64_MAX;
 
 	for (uint32_t s = 0; s < r->n_slots; s++) {
-		uint32_t c = r->comm_of[(size_t)s * r->n_tensors + tensor];
+		const struct rw_place *x = rw_place(r, s, tensor);
+		const struct rw_comm *c = x->inst == PL_NONE ? NULL : &r->comm[x->comm];
 
-		for (uint32_t i = 0; c != PL_NONE && i < r->comm[c].n_uses; i++)
-			first = pl_min_i64(first,
-					   r->e->node[r->edge[r->comm[c].use + i].node].start -
-						   r->begin[s / r->n_ranks]);
+		for (uint32_t i = 0; c && i < c->n_uses; i++)
+			first = pl_min_i64(first, r->e->node[r->edge[c->use + i].node].start -
+							  r->begin[s / r->n_ranks]);
 	}
 	return first;
 }
@@ -92,38 +92,38 @@ const struct pl_rewrite_kind pl_rewrite_priority = {
 
 /* ---- channels in an order -------------------------------------------------------------------- */
 
-int pl_rewrite_join_pieces(struct pl_rewriter *r, struct pl_err *err)
+void pl_rewrite_join_pieces(struct pl_rewriter *r)
 {
 	struct rw_state *st = rw_now(r);
-	int rc = 0;
 
-	for (size_t i = st->n_pieces; rc == 0 && i-- > 0;) {
+	for (size_t i = st->n_pieces; i-- > 0;) {
 		const struct rw_piece *x = &st->piece[i];
 
 		if (x->edge != PL_NONE && !r->e->edge[x->edge].dead)
-			rc = pl_edit_drop_edge(r->e, x->edge, err);
-		if (rc == 0 && x->node != PL_NONE)
-			rc = pl_edit_drop_node(r->e, x->node, err);
-		if (rc == 0)
-			rc = pl_edit_set_dur(r->e, x->transfer, x->dur, err);
+			rw_drop_edge(r, x->edge);
+		if (x->node != PL_NONE)
+			rw_drop_node(r, x->node);
+		rw_set_dur(r, x->transfer, x->dur);
 	}
-	if (rc == 0)
-		st->n_pieces = 0;
-	return rc;
+	st->n_pieces = 0;
 }
 
-/* One part of an interrupted transfer behind `from`; *end is its node. */
-static int add_piece(struct pl_rewriter *r, const struct rw_built *b, uint32_t slot, uint32_t from,
-		     const struct pl_sim_events_piece *x, uint32_t *end, struct pl_err *err)
+/* One part of an interrupted transfer behind `from`. Returns its node. */
+static uint32_t add_piece(struct pl_rewriter *r, const struct rw_built *b, uint32_t slot,
+			  uint32_t from, const struct pl_sim_events_piece *x)
 {
 	struct rw_state *st = rw_now(r);
 	struct pl_edit *e = r->e;
 	uint32_t arrive = b->at[slot].arrive, parts = st->b.parts[x->task];
 	struct rw_piece p = { PL_NONE, b->at[slot].transfer, PL_NONE, 0 };
+	uint32_t end = p.transfer;
 	pl_ns dur;
-	int rc;
 
-	PL_TRY(pl_grow(&st->piece, &st->cap_pieces, st->n_pieces + 1, sizeof(p), err));
+	if (r->rc == 0)
+		r->rc = pl_grow(&st->piece, &st->cap_pieces, st->n_pieces + 1, sizeof(p),
+				&r->failure);
+	if (r->rc < 0)
+		return end;
 	p.dur = e->node[p.transfer].dur;
 	for (size_t i = 0; i < st->n_pieces; i++) /* the whole duration */
 		if (st->piece[i].transfer == p.transfer)
@@ -132,65 +132,58 @@ static int add_piece(struct pl_rewriter *r, const struct rw_built *b, uint32_t s
 	if (!r->slowdown || b->at[slot].kept) /* as long on this rank as all of it is */
 		dur = pl_sim_events_part(p.dur, parts, x->to) -
 		      pl_sim_events_part(p.dur, parts, x->from);
-	*end = p.transfer;
 	if (x->to < parts) {
 		struct pl_enode n = e->node[p.transfer];
 
 		n.dur = dur;
 		n.origin = PL_NONE;
-		PL_TRY(pl_edit_add_node(e, &n, arrive, &p.node, err));
-		*end = p.node;
-		PL_TRY(pl_edit_add_edge(e, arrive, p.node, PL_E_SEQ, 0, err));
+		end = p.node = rw_add_node(r, &n, arrive);
+		rw_add_edge(r, arrive, p.node, PL_E_SEQ, 0);
 		for (uint32_t k = e->node[p.transfer].in; k != PL_NONE; k = e->edge[k].in_next)
 			if (e->node[e->edge[k].src].type == PL_N_RENDEZVOUS)
-				PL_TRY(pl_edit_add_edge(e, e->edge[k].src, p.node, PL_E_COMM, 0,
-							err));
+				rw_add_edge(r, e->edge[k].src, p.node, PL_E_COMM, 0);
 	} else {
-		PL_TRY(pl_edit_set_dur(e, p.transfer, dur, err));
+		rw_set_dur(r, p.transfer, dur);
 	}
 	if (x->from) {
 		p.edge = (uint32_t)e->n_edges;
-		PL_TRY(pl_edit_add_edge(e, from, *end, PL_E_WAIT, 0, err));
+		rw_add_edge(r, from, end, PL_E_WAIT, 0);
 	}
 	st->piece[st->n_pieces++] = p;
-	rc = 0;
-out:
-	return rc;
+	return end;
 }
 
-static int chain_channel(struct pl_rewriter *r, uint32_t slot, uint32_t channel,
-			 const struct rw_order *o, struct pl_err *err)
+static void chain_channel(struct pl_rewriter *r, uint32_t slot, uint32_t channel,
+			  const struct rw_order *o)
 {
 	uint32_t from = r->channel[channel].begin_mark;
-	int rc = 0;
 
 	for (size_t i = 0; i < o->n; i++) {
 		const struct pl_sim_events_piece *x = &o->turn[i];
 		const struct rw_built *b = rw_now(r)->built[x->task];
-		uint32_t end = b->at[slot].transfer;
 
 		if (b->at[slot].arrive == PL_NONE || b->at[slot].channel != channel)
 			continue;
 		if (!x->from)
-			PL_TRY(pl_rewrite_chain(r->e, from, b->at[slot].arrive, err));
+			pl_rewrite_chain(r, from, b->at[slot].arrive);
 		if (x->from || x->to < rw_now(r)->b.parts[x->task])
-			PL_TRY(add_piece(r, b, slot, from, x, &end, err));
-		from = end;
+			from = add_piece(r, b, slot, from, x);
+		else
+			from = b->at[slot].transfer;
 	}
-	rc = pl_rewrite_chain(r->e, from, r->channel[channel].end_mark, err);
-out:
-	return rc;
+	pl_rewrite_chain(r, from, r->channel[channel].end_mark);
 }
 
 int pl_rewrite_chain_in_order(struct pl_rewriter *r, const struct rw_order *o, struct pl_err *err)
 {
-	int rc = 0;
+	int rc;
 
 	for (uint32_t slot = 0; slot < r->n_slots; slot++) {
 		uint32_t k = r->slot[slot].channel, end = k + r->slot[slot].n_channels;
 
-		for (; rc == 0 && k < end; k++)
-			rc = chain_channel(r, slot, k, &o[slot / r->n_ranks], err);
+		for (; k < end; k++)
+			chain_channel(r, slot, k, &o[slot / r->n_ranks]);
 	}
+	rc = rw_result(r, 0, err);
 	return rc < 0 ? rc : pl_edit_settle(r->e, err);
 }

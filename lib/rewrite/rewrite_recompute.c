@@ -159,7 +159,7 @@ static int remake_range(struct pl_rewriter *r, const char *name, struct pl_err *
 		}
 		v[n++] = (struct ran){ x->step, e->node[x->producer].res, use,
 				       e->node[x->producer].layer };
-		PL_TRY(pl_edit_set_remade(e, i, true, err));
+		rw_set_remade(r, (uint32_t)i, true);
 	}
 	n = unite(e, v, n);
 	for (size_t i = 0; i < n; i++) {
@@ -170,7 +170,7 @@ static int remake_range(struct pl_rewriter *r, const char *name, struct pl_err *
 			rc = is_fused(name, err);
 			goto out;
 		}
-		PL_TRY(pl_edit_set_dur(e, node, e->node[node].dur + more, err));
+		rw_set_dur(r, node, e->node[node].dur + more);
 	}
 	rc = n ? 0
 	       : pl_fail(err, PL_EDATA,
@@ -185,19 +185,17 @@ out:
 /* ---- layers of tables --------------------------------------------------------------------------
  */
 
-static int remake(struct pl_rewriter *r, int32_t layer, struct pl_err *err)
+static void remake(struct pl_rewriter *r, int32_t layer)
 {
-	struct pl_edit *e = r->e;
-	int rc = 0;
+	const struct pl_edit *e = r->e;
 
-	for (uint32_t i = 0; rc == 0 && i < e->n_tensors; i++) {
+	for (uint32_t i = 0; i < e->n_tensors; i++) {
 		const struct pl_etensor *x = &e->tensor[i];
 
 		if (!x->dead && e->g->tensor[x->tensor].role == PL_TR_ACTIVATION &&
 		    x->producer != PL_NONE && e->node[x->producer].layer == layer)
-			rc = pl_edit_set_remade(e, i, true, err);
+			rw_set_remade(r, i, true);
 	}
-	return rc;
 }
 
 static bool is_remade(const struct pl_edit *e, int32_t layer)
@@ -214,9 +212,8 @@ static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_e
 {
 	struct pl_edit *e = r->e;
 	uint64_t hits = 0;
-	int rc = 0;
 
-	for (uint32_t b = 0; rc == 0 && b < e->n_nodes; b++) {
+	for (uint32_t b = 0; b < e->n_nodes; b++) {
 		const struct pl_enode *n = &e->node[b];
 		uint32_t f = PL_NONE;
 
@@ -235,11 +232,10 @@ static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_e
 		if (!hits++ && is_remade(e, n->layer))
 			return pl_fail(err, PL_EDATA, "\"%s\" is made again already; name it once",
 				       layer);
-		rc = pl_edit_set_dur(e, b, n->dur + e->node[f].dur, err);
-		if (rc == 0)
-			rc = remake(r, n->layer, err);
+		rw_set_dur(r, b, n->dur + e->node[f].dur);
+		remake(r, n->layer);
 	}
-	return rc == 0 && !hits ? remake_range(r, layer, err) : rc;
+	return hits ? 0 : remake_range(r, layer, err);
 }
 
 static int apply_recompute(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)

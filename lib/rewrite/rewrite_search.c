@@ -28,17 +28,17 @@ uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor)
 
 bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t group)
 {
-	for (size_t s = 0; s < r->n_slots; s++) {
+	for (uint32_t s = 0; s < r->n_slots; s++) {
 		uint32_t channel = PL_NONE;
 
 		for (uint32_t t = 0; t < r->n_tensors; t++) {
-			uint32_t c = r->comm_of[s * r->n_tensors + t];
+			const struct rw_place *x = rw_place(r, s, t);
 
-			if (c == PL_NONE || pl_rewriter_group(r, t) != group)
+			if (x->inst == PL_NONE || pl_rewriter_group(r, t) != group)
 				continue;
-			if (channel != PL_NONE && channel != r->comm[c].channel)
+			if (channel != PL_NONE && channel != r->comm[x->comm].channel)
 				return false;
-			channel = r->comm[c].channel;
+			channel = r->comm[x->comm].channel;
 		}
 	}
 	return true;
@@ -62,11 +62,11 @@ uint32_t pl_rewriter_name(const struct pl_rewriter *r, uint32_t tensor)
 
 uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor)
 {
-	for (size_t s = 0; s < r->n_slots; s++) {
-		uint32_t inst = r->inst[s * r->n_tensors + tensor];
+	for (uint32_t s = 0; s < r->n_slots; s++) {
+		uint32_t made = rw_producer(r, rw_place(r, s, tensor));
 
-		if (inst != PL_NONE && r->e->tensor[inst].producer != PL_NONE)
-			return r->e->node[r->e->tensor[inst].producer].name;
+		if (made != PL_NONE)
+			return r->e->node[made].name;
 	}
 	return PL_NONE;
 }
@@ -76,7 +76,7 @@ struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tenso
 	uint32_t meeting = 0;
 
 	for (uint32_t i = 0; i < r->n_ranks; i++)
-		meeting += r->inst[(size_t)i * r->n_tensors + tensor] != PL_NONE;
+		meeting += rw_place(r, i, tensor)->inst != PL_NONE;
 	return pl_rewrite_comm_of_set(r, rw_now(r)->b.set[tensor], meeting);
 }
 
@@ -149,7 +149,7 @@ int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *er
 		return rc;
 	memset(hot, 0, r->n_tensors);
 	for (size_t i = 0; i < (size_t)r->n_slots * r->n_tensors; i++)
-		if (r->inst[i] != PL_NONE && seen[e->tensor[r->inst[i]].arrive])
+		if (r->place[i].inst != PL_NONE && seen[e->tensor[r->place[i].inst].arrive])
 			hot[i % r->n_tensors] = 1;
 	pl_free(seen);
 	return 0;

@@ -146,11 +146,10 @@ static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err
 
 	for (uint32_t s = 0; s < r->n_slots; s++)
 		for (uint32_t t = 0; t < r->n_tensors; t++) {
-			uint32_t inst = r->inst[(size_t)s * r->n_tensors + t];
+			uint32_t made = rw_producer(r, rw_place(r, s, t));
 
-			if (inst != PL_NONE && e->tensor[inst].producer != PL_NONE &&
-			    e->node[e->tensor[inst].producer].res != PL_NONE)
-				computing[e->node[e->tensor[inst].producer].res] = true;
+			if (made != PL_NONE && e->node[made].res != PL_NONE)
+				computing[e->node[made].res] = true;
 		}
 	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
@@ -188,7 +187,7 @@ static void find_ready_alone(const struct pl_rewriter *r)
 		for (to = from; to < x->n_released && x->released[to].slot == s;)
 			to++;
 		for (uint32_t t = 0; t < r->n_tensors; t++) {
-			pl_ns ready = rw_ready(r, s, t);
+			pl_ns ready = rw_place(r, s, t)->ready;
 			double *ready_alone_ns = &x->ready_alone->ns[(size_t)s * r->n_tensors + t];
 
 			*ready_alone_ns = ready == INT64_MIN ? -INFINITY : (double)ready;
@@ -257,21 +256,19 @@ static void give_now(struct pl_rewriter *r)
 	}
 }
 
-int pl_rewrite_slowdown_release(struct pl_rewriter *r, struct pl_err *err)
+void pl_rewrite_slowdown_release(struct pl_rewriter *r)
 {
 	const struct rw_slowdown *x = r->slowdown;
-	int rc = 0;
 
 	if (x)
 		give_now(r);
-	for (size_t i = 0; x && rc == 0 && i < x->n_released; i++) {
+	for (size_t i = 0; x && i < x->n_released; i++) {
 		const struct released *g = &x->released[i];
 		const struct pl_enode *n = &r->e->node[g->to];
 
 		if (!n->dead)
-			rc = pl_edit_set_dur(r->e, g->to, pl_max_i64(0, n->dur - g->now), err);
+			rw_set_dur(r, g->to, pl_max_i64(0, n->dur - g->now));
 	}
-	return rc;
 }
 
 /* The durations of nodes that the built buckets have put before t: lost time and issuing calls. */

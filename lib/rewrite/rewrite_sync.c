@@ -41,36 +41,44 @@ static struct rw_built *new_built(const struct pl_rewriter *r, uint64_t key, str
 	return b;
 }
 
-/* Members of a set in a slot: how many, which became ready last, are they one recorded
- * communication's? */
-static uint32_t members(const struct pl_rewriter *r, uint32_t set, uint32_t slot, uint32_t *last,
-			bool *as_recorded)
+/* The next tensor of the set on the slot; *k counts from 0. NULL: there are no more. */
+static const struct rw_place *next_member(const struct pl_rewriter *r, uint32_t set, uint32_t slot,
+					  uint32_t *k)
 {
-	uint32_t n = 0, comm = PL_NONE;
-	pl_ns latest = INT64_MIN;
+	while (r->set_first[set] + *k < r->set_first[set + 1]) {
+		uint32_t t = r->set_member[r->set_first[set] + (*k)++];
+		const struct rw_place *x = rw_place(r, slot, t);
 
-	*last = PL_NONE;
-	*as_recorded = true;
-	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
-		uint32_t t = r->set_member[k];
-		size_t at = (size_t)slot * r->n_tensors + t;
-		pl_ns ready;
-
-		if (r->inst[at] == PL_NONE)
-			continue;
-		n++;
-		ready = rw_ready(r, slot, t);
-		if (*last == PL_NONE || ready > latest) {
-			latest = ready;
-			*last = t;
-		}
-		if (comm == PL_NONE)
-			comm = r->comm_of[at];
-		*as_recorded &= comm == r->comm_of[at];
+		if (x->inst != PL_NONE)
+			return x;
 	}
-	if (n)
-		*as_recorded &= r->comm[comm].n_tensors == n;
-	return n;
+	return NULL;
+}
+
+struct part { /* of a set, on a slot */
+	const struct rw_place
+		*last;		    /* became ready last; NULL: the slot has no tensor of the set */
+	const struct rw_comm *comm; /* that carried `last` */
+	bool as_recorded;	    /* it is all that one recorded communication carried */
+};
+
+static struct part part_of(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
+{
+	const struct rw_place *x, *first = NULL;
+	struct part p = { .as_recorded = true };
+	uint32_t n = 0, k = 0;
+
+	for (; (x = next_member(r, set, slot, &k)); n++) {
+		first = first ? first : x;
+		p.as_recorded &= x->comm == first->comm;
+		if (!p.last || x->ready > p.last->ready)
+			p.last = x;
+	}
+	if (p.last) {
+		p.comm = &r->comm[p.last->comm];
+		p.as_recorded &= p.comm->n_tensors == n;
+	}
+	return p;
 }
 
 static bool has_edge_to(const struct pl_edit *e, uint32_t src, uint32_t dst)
@@ -81,24 +89,28 @@ static bool has_edge_to(const struct pl_edit *e, uint32_t src, uint32_t dst)
 	return false;
 }
 
-static int copy_gates(struct pl_rewriter *r, const struct rw_comm *c, uint32_t arrive,
-		      struct pl_err *err)
+static void copy_gates(struct pl_rewriter *r, const struct rw_comm *c, uint32_t arrive)
 {
-	int rc = 0;
+	for (uint32_t i = c->gate; i < c->gate + c->n_gates; i++) {
+		const struct rw_edge *g = &r->edge[i];
 
-	for (uint32_t i = c->gate; rc == 0 && i < c->gate + c->n_gates; i++)
-		if (!r->e->node[r->edge[i].node].dead)
-			rc = pl_edit_add_edge_like(r->e, r->edge[i].node, arrive,
-						   r->edge[i].edge.type, &r->edge[i].edge, 0, err);
-	return rc;
+		if (!r->e->node[g->node].dead)
+			rw_add_edge_like(r, g->node, arrive, &g->edge, g->edge.type, 0);
+	}
+}
+
+/* Is it an edge to the next operation on the resource, in this step? */
+static bool is_next(const struct pl_edit *e, const struct pl_eedge *x, uint32_t res)
+{
+	return PL_E_TYPE(x->type) == PL_E_SEQ && e->node[x->dst].res == res &&
+	       e->node[x->dst].type != PL_N_ENTRY;
 }
 
 /* Put `n` on the resource of `p` directly after it and after other nodes that were put there. */
-static int put_behind(struct pl_edit *e, uint32_t p, struct pl_enode n, uint32_t *id,
-		      struct pl_err *err)
+static uint32_t put_behind(struct pl_rewriter *r, uint32_t p, struct pl_enode n)
 {
-	uint32_t res = e->node[p].res;
-	int rc;
+	struct pl_edit *e = r->e;
+	uint32_t res = e->node[p].res, id;
 
 	for (uint32_t x = e->node[p].out; x != PL_NONE; x = e->edge[x].out_next)
 		if (e->node[e->edge[x].dst].origin == PL_NONE &&
@@ -109,18 +121,18 @@ static int put_behind(struct pl_edit *e, uint32_t p, struct pl_enode n, uint32_t
 				break;
 		}
 	n.start = pl_edit_end(e, p);
-	rc = pl_edit_add_node(e, &n, p, id, err);
-	for (uint32_t x = e->node[p].out, next; rc == 0 && x != PL_NONE; x = next) {
+	id = rw_add_node(r, &n, p);
+	for (uint32_t x = e->node[p].out, next; r->rc == 0 && x != PL_NONE; x = next) {
 		const struct pl_eedge ed = e->edge[x];
 
 		next = ed.out_next;
-		if (PL_E_TYPE(ed.type) != PL_E_SEQ || e->node[ed.dst].res != res ||
-		    e->node[ed.dst].type == PL_N_ENTRY)
+		if (!is_next(e, &ed, res))
 			continue;
-		if ((rc = pl_edit_add_edge_like(e, *id, ed.dst, ed.type, &ed, 0, err)) == 0)
-			rc = pl_edit_drop_edge(e, x, err);
+		rw_add_edge_like(r, id, ed.dst, &ed, ed.type, 0);
+		rw_drop_edge(r, x);
 	}
-	return rc == 0 ? pl_edit_add_edge(e, p, *id, PL_E_SEQ, 0, err) : rc;
+	rw_add_edge(r, p, id, PL_E_SEQ, 0);
+	return id;
 }
 
 /* A copy of node p, which was not recorded. */
@@ -146,39 +158,34 @@ static struct pl_enode like(const struct pl_edit *e, uint32_t p, uint8_t role, p
 }
 
 /* On a thread issuing takes time of its own, right behind the operation that made the tensor. */
-static int add_issue(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, uint32_t tensor,
-		     pl_ns dur, struct pl_err *err)
+static void add_issue(struct pl_rewriter *r, struct rw_built *b, struct rw_at *at,
+		      const struct rw_place *last, pl_ns dur)
 {
 	struct pl_edit *e = r->e;
-	uint32_t p = e->tensor[r->inst[(size_t)slot * r->n_tensors + tensor]].producer, res;
+	uint32_t p = rw_producer(r, last), res = p == PL_NONE ? PL_NONE : e->node[p].res;
 	struct pl_enode n;
 
-	if (p == PL_NONE || dur <= 0)
-		return 0;
-	res = e->node[p].res;
-	if (res == PL_NONE || e->res[res].track_type != PL_T_THREAD)
-		return 0;
+	if (dur <= 0 || res == PL_NONE || e->res[res].track_type != PL_T_THREAD)
+		return;
 	n = like(e, p, PL_RO_HOST, dur);
 	n.kind = PL_K_RUNTIME;
 	b->issue_ns = dur;
-	return put_behind(e, p, n, &b->at[slot].issue, err);
+	at->issue = put_behind(r, p, n);
+	rw_add_edge(r, at->issue, at->arrive, PL_E_DATA, 0);
 }
 
 /* Add the delay for the time that computation loses between the issues of this bucket and the next.
  * It comes after the nodes that let the bucket arrive. pl_rewrite_contend() sets its duration. */
-static int add_lost(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, uint32_t tensor,
-		    struct pl_err *err)
+static void add_lost(struct pl_rewriter *r, struct rw_at *at, const struct rw_place *last)
 {
 	struct pl_edit *e = r->e;
-	size_t at = (size_t)slot * r->n_tensors + tensor;
-	const struct rw_comm *c = &r->comm[r->comm_of[at]];
-	uint32_t p = e->tensor[r->inst[at]].producer, behind = p, id;
+	const struct rw_comm *c = &r->comm[last->comm];
+	uint32_t p = rw_producer(r, last), behind = p;
 	struct pl_enode n;
-	int rc;
 
 	if (!r->slowdown || p == PL_NONE || e->node[p].res == PL_NONE)
-		return 0;
-	for (uint32_t i = c->gate; r->inst[at] == c->last && i < c->gate + c->n_gates; i++) {
+		return;
+	for (uint32_t i = c->gate; last->inst == c->last && i < c->gate + c->n_gates; i++) {
 		uint32_t g = r->edge[i].node;
 
 		if (!e->node[g].dead && e->node[g].res == e->node[p].res &&
@@ -187,43 +194,25 @@ static int add_lost(struct pl_rewriter *r, struct rw_built *b, uint32_t slot, ui
 			behind = g;
 	}
 	n = like(e, p, PL_RO_COMPUTE, 0);
-	if ((rc = pl_edit_add_name(e, "slowed down by communication", &n.name, err)) < 0)
-		return rc;
-	rc = put_behind(e, b->at[slot].issue != PL_NONE && behind == p ? b->at[slot].issue : behind,
-			n, &id, err);
-	b->at[slot].lost = id;
-	return rc;
+	if (r->rc == 0)
+		r->rc = pl_edit_add_name(e, "slowed down by communication", &n.name, &r->failure);
+	at->lost = put_behind(r, at->issue != PL_NONE && behind == p ? at->issue : behind, n);
 }
 
-static int add_gates(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
-		     uint32_t last, pl_ns issue_ns, struct pl_err *err)
+static void add_gates(struct pl_rewriter *r, uint32_t set, uint32_t slot, uint32_t arrive)
 {
-	struct pl_edit *e = r->e;
-	uint32_t arrive = b->at[slot].arrive;
-	int rc;
+	const struct rw_place *x;
 
-	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
-		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
-		uint32_t inst = r->inst[at];
-		const struct rw_comm *c;
+	for (uint32_t k = 0; (x = next_member(r, set, slot, &k));) {
+		const struct rw_comm *c = &r->comm[x->comm];
+		uint32_t made = rw_producer(r, x);
 
-		if (inst == PL_NONE)
-			continue;
-		c = &r->comm[r->comm_of[at]];
-		if (inst == c->last || e->tensor[inst].producer == PL_NONE)
-			rc = copy_gates(r, c, arrive, err);
+		if (x->inst == c->last || made == PL_NONE)
+			copy_gates(r, c, arrive);
 		else
-			rc = pl_edit_add_edge(e, e->tensor[inst].producer, arrive, PL_E_DATA,
-					      c->lag, err);
-		if (rc < 0 || (rc = pl_edit_set_arrive(e, inst, arrive, err)) < 0)
-			return rc;
+			rw_add_edge(r, made, arrive, PL_E_DATA, c->lag);
+		rw_set_arrive(r, x->inst, arrive);
 	}
-	if ((rc = add_issue(r, b, slot, last, issue_ns, err)) < 0 ||
-	    (rc = add_lost(r, b, slot, last, err)) < 0)
-		return rc;
-	return b->at[slot].issue == PL_NONE
-		       ? 0
-		       : pl_edit_add_edge(e, b->at[slot].issue, arrive, PL_E_DATA, 0, err);
 }
 
 /* Does the thread reach `node` before or at its work for some tensor of the set? Then the inferred
@@ -232,16 +221,12 @@ static bool comes_before(const struct pl_rewriter *r, uint32_t set, uint32_t slo
 {
 	const struct pl_edit *e = r->e;
 	const struct pl_enode *n = &e->node[node];
+	const struct rw_place *x;
 
-	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
-		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
-		const struct rw_comm *c;
-		uint32_t made;
+	for (uint32_t k = 0; (x = next_member(r, set, slot, &k));) {
+		const struct rw_comm *c = &r->comm[x->comm];
+		uint32_t made = rw_producer(r, x);
 
-		if (r->inst[at] == PL_NONE)
-			continue;
-		made = e->tensor[r->inst[at]].producer;
-		c = &r->comm[r->comm_of[at]];
 		if (made != PL_NONE && e->node[made].step == n->step &&
 		    e->node[made].res == n->res && n->label <= e->node[made].label)
 			return true;
@@ -255,35 +240,27 @@ static bool comes_before(const struct pl_rewriter *r, uint32_t set, uint32_t slo
 	return false;
 }
 
-static int add_uses(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
-		    struct pl_err *err)
+static void add_uses(struct pl_rewriter *r, const struct rw_built *b, uint32_t set, uint32_t slot)
 {
 	struct pl_edit *e = r->e;
-	uint32_t done = PL_NONE;
-	int rc;
+	uint32_t done = PL_NONE, transfer = b->at[slot].transfer;
+	const struct rw_place *x;
 
-	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++) {
-		size_t at = (size_t)slot * r->n_tensors + r->set_member[k];
-		const struct rw_comm *c;
+	for (uint32_t k = 0; (x = next_member(r, set, slot, &k));) {
+		const struct rw_comm *c = &r->comm[x->comm];
 
-		if (r->inst[at] == PL_NONE || r->comm_of[at] == done)
+		if (x->comm == done)
 			continue;
-		done = r->comm_of[at];
-		c = &r->comm[done];
+		done = x->comm;
 		for (uint32_t i = c->use; i < c->use + c->n_uses; i++) {
 			const struct rw_edge *u = &r->edge[i];
 
-			if (e->node[u->node].dead ||
-			    has_edge_to(e, b->at[slot].transfer, u->node) ||
-			    (u->edge.type & PL_E_INFERRED && comes_before(r, set, slot, u->node)))
-				continue;
-			rc = pl_edit_add_edge_like(e, b->at[slot].transfer, u->node, u->edge.type,
-						   &u->edge, b->at[slot].kept ? 0 : b->flight, err);
-			if (rc < 0)
-				return rc;
+			if (!e->node[u->node].dead && !has_edge_to(e, transfer, u->node) &&
+			    !(u->edge.type & PL_E_INFERRED && comes_before(r, set, slot, u->node)))
+				rw_add_edge_like(r, transfer, u->node, &u->edge, u->edge.type,
+						 b->at[slot].kept ? 0 : b->flight);
 		}
 	}
-	return 0;
 }
 
 struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t set,
@@ -304,9 +281,8 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 		c.bytes += r->tensor[t].bytes;
 		c.algo = st->algo[t];
 		c.servers = st->servers[t];
-		for (uint32_t s = 0; !old && s < r->n_slots; s++)
-			if (r->inst[(size_t)s * r->n_tensors + t] != PL_NONE)
-				old = &r->comm[r->comm_of[(size_t)s * r->n_tensors + t]];
+		if (!old)
+			old = &r->comm[rw_first(r, t)->comm];
 	}
 	if (!old)
 		return c;
@@ -319,71 +295,63 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 	return c;
 }
 
-static int build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
-		      uint32_t meet, const struct pl_cost_comm *c, struct pl_err *err)
+static void build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, uint32_t slot,
+		       uint32_t meet, const struct pl_cost_comm *c)
 {
 	struct pl_edit *e = r->e;
-	const struct rw_comm *old;
-	uint32_t last, after;
-	bool as_recorded;
+	const struct part p = part_of(r, set, slot);
+	struct rw_at *at = &b->at[slot];
 	struct pl_enode n;
-	pl_ns dur;
-	int rc;
+	uint32_t after;
 
-	if (!members(r, set, slot, &last, &as_recorded))
-		return 0;
-	old = &r->comm[r->comm_of[(size_t)slot * r->n_tensors + last]];
-	after = e->tensor[r->inst[(size_t)slot * r->n_tensors + last]].producer;
-	if (old->last == r->inst[(size_t)slot * r->n_tensors + last] || after == PL_NONE)
-		after = old->arrive;
-	b->at[slot].channel = old->channel;
-	n = copy_of(e, old->arrive);
-	n.res = r->channel[old->channel].res;
+	if (!p.last)
+		return;
+	after = rw_producer(r, p.last);
+	if (p.comm->last == p.last->inst || after == PL_NONE)
+		after = p.comm->arrive;
+	at->channel = p.comm->channel;
+	n = copy_of(e, p.comm->arrive);
+	n.res = r->channel[at->channel].res;
 	n.bytes = c->bytes;
-	if ((rc = pl_edit_add_node(e, &n, after, &b->at[slot].arrive, err)) < 0 ||
-	    (rc = add_gates(r, b, set, slot, last, as_recorded ? 0 : r->c->issue_ns, err)) < 0)
-		return rc;
+	at->arrive = rw_add_node(r, &n, after);
+	add_gates(r, set, slot, at->arrive);
+	add_issue(r, b, at, p.last, p.as_recorded ? 0 : r->c->issue_ns);
+	add_lost(r, at, p.last);
 	/* with partners that were not recorded the recorded duration stands for the transfer */
-	b->at[slot].kept = meet == PL_NONE && as_recorded && c->parts <= 1 && !c->n_changes &&
-			   !rw_now(r)->network.ranks;
-	dur = b->at[slot].kept ? e->node[old->transfer].dur : pl_cost_transfer(r->c, c);
-	b->alone = dur;
+	at->kept = meet == PL_NONE && p.as_recorded && c->parts <= 1 && !c->n_changes &&
+		   !rw_now(r)->network.ranks;
+	b->alone = at->kept ? e->node[p.comm->transfer].dur : pl_cost_transfer(r->c, c);
 	b->flight = pl_cost_flight(r->c, c);
 	b->slows = b->slowed = 1;
 	if (r->slowdown)
 		pl_cost_contention(r->c, c, &b->slows, &b->slowed);
-	n = copy_of(e, old->transfer);
-	n.res = r->channel[old->channel].res;
+	n = copy_of(e, p.comm->transfer);
+	n.res = r->channel[at->channel].res;
 	n.bytes = c->bytes;
-	n.dur = dur;
-	if ((rc = pl_edit_add_node(e, &n, b->at[slot].arrive, &b->at[slot].transfer, err)) < 0 ||
-	    (rc = pl_edit_add_edge(e, b->at[slot].arrive, b->at[slot].transfer, PL_E_SEQ, 0, err)) <
-		    0 ||
-	    (meet != PL_NONE &&
-	     ((rc = pl_edit_add_edge(e, b->at[slot].arrive, meet, PL_E_COMM, 0, err)) < 0 ||
-	      (rc = pl_edit_add_edge(e, meet, b->at[slot].transfer, PL_E_COMM, 0, err)) < 0)))
-		return rc;
-	return add_uses(r, b, set, slot, err);
+	n.dur = b->alone;
+	at->transfer = rw_add_node(r, &n, at->arrive);
+	rw_add_edge(r, at->arrive, at->transfer, PL_E_SEQ, 0);
+	if (meet != PL_NONE) {
+		rw_add_edge(r, at->arrive, meet, PL_E_COMM, 0);
+		rw_add_edge(r, meet, at->transfer, PL_E_COMM, 0);
+	}
+	add_uses(r, b, set, slot);
 }
 
-/* A rendezvous in the step, if the recorded communication had one; and how many ranks meet. */
-static int build_meet(struct pl_rewriter *r, uint32_t set, uint32_t step, uint32_t *meet,
-		      uint32_t *ranks, struct pl_err *err)
+/* A rendezvous in the step, if the recorded communication had one; else PL_NONE. And how many ranks
+ * meet. */
+static uint32_t build_meet(struct pl_rewriter *r, uint32_t set, uint32_t step, uint32_t *ranks)
 {
 	struct pl_edit *e = r->e;
-	uint32_t last, old = PL_NONE, after = PL_NONE;
-	bool as_recorded;
+	uint32_t old = PL_NONE, after = PL_NONE;
 	struct pl_enode n;
 
-	*meet = PL_NONE;
 	*ranks = 0;
 	for (uint32_t i = 0; i < r->n_ranks; i++) {
-		uint32_t slot = step * r->n_ranks + i;
-		const struct rw_comm *c;
+		const struct rw_comm *c = part_of(r, set, step * r->n_ranks + i).comm;
 
-		if (!members(r, set, slot, &last, &as_recorded))
+		if (!c)
 			continue;
-		c = &r->comm[r->comm_of[(size_t)slot * r->n_tensors + last]];
 		++*ranks;
 		if (c->meet != PL_NONE)
 			old = c->meet;
@@ -391,130 +359,116 @@ static int build_meet(struct pl_rewriter *r, uint32_t set, uint32_t step, uint32
 			after = c->arrive;
 	}
 	if (old == PL_NONE)
-		return 0;
+		return PL_NONE;
 	n = copy_of(e, old);
-	return pl_edit_add_node(e, &n, after, meet, err);
+	return rw_add_node(r, &n, after);
 }
 
 /* The nodes of a bucket in a step are a communication of their own. */
-static int put_comm(struct pl_rewriter *r, const struct rw_built *b, uint32_t step, uint32_t meet,
-		    const struct pl_cost_comm *c, struct pl_err *err)
+static void put_comm(struct pl_rewriter *r, const struct rw_built *b, uint32_t step, uint32_t meet,
+		     const struct pl_cost_comm *c)
 {
 	struct pl_edit *e = r->e;
 	const struct pl_gcomm *old = meet == PL_NONE ? NULL : pl_edit_comm(e, meet);
 	struct pl_gcomm row;
 	uint32_t id;
-	int rc;
 
-	if (!old)
-		return 0;
+	if (!old || r->rc < 0)
+		return;
 	row = *old;
 	row.bytes = c->bytes;
 	row.members = c->n;
 	row.rounds = 0;
-	rc = pl_edit_add_comm(e, &row, &id, err);
-	if (rc < 0)
-		return rc;
+	r->rc = pl_edit_add_comm(e, &row, &id, &r->failure);
+	if (r->rc < 0)
+		return;
 	e->node[meet].comm = id;
 	for (uint32_t s = step * r->n_ranks; s < (step + 1) * r->n_ranks; s++)
 		if (b->at[s].arrive != PL_NONE)
 			e->node[b->at[s].arrive].comm = e->node[b->at[s].transfer].comm = id;
-	return 0;
 }
 
 static int build_set(struct pl_rewriter *r, uint32_t set, uint64_t key, struct rw_built **out,
 		     struct pl_err *err)
 {
 	struct rw_built *b = new_built(r, key, err);
-	int rc = 0;
 
 	*out = b;
 	if (!b)
 		return err->code;
-	for (uint32_t k = 0; rc == 0 && k < r->e->n_steps; k++) {
-		uint32_t meet, ranks;
-		struct pl_cost_comm c;
+	for (uint32_t k = 0; k < r->e->n_steps; k++) {
+		uint32_t ranks, meet = build_meet(r, set, k, &ranks);
+		struct pl_cost_comm c = pl_rewrite_comm_of_set(r, set, ranks);
 
-		rc = build_meet(r, set, k, &meet, &ranks, err);
-		c = pl_rewrite_comm_of_set(r, set, ranks);
-		for (uint32_t i = 0; rc == 0 && i < r->n_ranks; i++)
-			rc = build_slot(r, b, set, k * r->n_ranks + i, meet, &c, err);
-		if (rc == 0)
-			rc = put_comm(r, b, k, meet, &c, err);
+		for (uint32_t i = 0; i < r->n_ranks; i++)
+			build_slot(r, b, set, k * r->n_ranks + i, meet, &c);
+		put_comm(r, b, k, meet, &c);
 	}
-	return rc;
+	return 0;
 }
 
 /* Host operations behind which an inserted one is taken out are joined again. */
-static int drop_issue(struct pl_edit *e, uint32_t node, struct pl_err *err)
+static void drop_inserted(struct pl_rewriter *r, uint32_t node)
 {
+	const struct pl_edit *e = r->e;
 	uint32_t before = PL_NONE;
-	int rc = 0;
 
+	if (node == PL_NONE)
+		return;
 	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next)
 		if (PL_E_TYPE(e->edge[x].type) == PL_E_SEQ)
 			before = e->edge[x].src;
-	for (uint32_t x = e->node[node].out; rc == 0 && before != PL_NONE && x != PL_NONE;
+	for (uint32_t x = e->node[node].out; before != PL_NONE && x != PL_NONE;
 	     x = e->edge[x].out_next) {
 		const struct pl_eedge ed = e->edge[x];
 
-		if (PL_E_TYPE(ed.type) == PL_E_SEQ && e->node[ed.dst].res == e->node[node].res &&
-		    e->node[ed.dst].type != PL_N_ENTRY)
-			rc = pl_edit_add_edge_like(e, before, ed.dst, ed.type, &ed, 0, err);
+		if (is_next(e, &ed, e->node[node].res))
+			rw_add_edge_like(r, before, ed.dst, &ed, ed.type, 0);
 	}
-	return rc < 0 ? rc : pl_edit_drop_node(e, node, err);
+	rw_drop_node(r, node);
 }
 
-static int drop_built(struct pl_rewriter *r, const struct rw_built *b, struct pl_err *err)
+static void drop_built(struct pl_rewriter *r, const struct rw_built *b)
 {
-	struct pl_edit *e = r->e;
-	int rc = 0;
+	for (uint32_t s = 0; s < r->n_slots; s++) {
+		const struct rw_at *at = &b->at[s];
+		uint32_t meet;
 
-	for (uint32_t s = 0; rc == 0 && s < r->n_slots; s++) {
-		uint32_t a = b->at[s].arrive, meet;
-
-		if (a == PL_NONE || e->node[a].dead)
+		if (at->arrive == PL_NONE || r->e->node[at->arrive].dead)
 			continue;
-		meet = pl_rewrite_meet_of(e, a);
-		rc = pl_edit_drop_node(e, a, err);
-		if (rc == 0)
-			rc = pl_edit_drop_node(e, b->at[s].transfer, err);
-		if (rc == 0 && b->at[s].lost != PL_NONE)
-			rc = drop_issue(e, b->at[s].lost, err);
-		if (rc == 0 && b->at[s].issue != PL_NONE)
-			rc = drop_issue(e, b->at[s].issue, err);
-		if (rc == 0 && meet != PL_NONE)
-			rc = pl_edit_drop_node(e, meet, err);
+		meet = pl_rewrite_meet_of(r->e, at->arrive);
+		rw_drop_node(r, at->arrive);
+		rw_drop_node(r, at->transfer);
+		drop_inserted(r, at->lost);
+		drop_inserted(r, at->issue);
+		if (meet != PL_NONE)
+			rw_drop_node(r, meet);
 	}
-	return rc;
 }
 
 /* ---- the channel ----------------------------------------------------------------------------- */
 
-int pl_rewrite_chain(struct pl_edit *e, uint32_t from, uint32_t to, struct pl_err *err)
+void pl_rewrite_chain(struct pl_rewriter *r, uint32_t from, uint32_t to)
 {
-	uint32_t next;
+	const struct pl_edit *e = r->e;
 	bool there = false;
-	int rc;
 
-	for (uint32_t x = e->node[to].in; x != PL_NONE; x = next) {
+	for (uint32_t x = e->node[to].in, next; r->rc == 0 && x != PL_NONE; x = next) {
 		next = e->edge[x].in_next;
 		if (PL_E_TYPE(e->edge[x].type) != PL_E_COMM)
 			continue;
-		if (e->edge[x].src == from) {
+		if (e->edge[x].src == from)
 			there = true;
-			continue;
-		}
-		if ((rc = pl_edit_drop_edge(e, x, err)) < 0)
-			return rc;
+		else
+			rw_drop_edge(r, x);
 	}
-	return there ? 0 : pl_edit_add_edge(e, from, to, PL_E_COMM, 0, err);
+	if (!there)
+		rw_add_edge(r, from, to, PL_E_COMM, 0);
 }
 
-static int chain_all(struct pl_rewriter *r, struct pl_err *err)
+static void chain_all(struct pl_rewriter *r)
 {
 	const struct rw_state *st = rw_now(r);
-	int rc;
 
 	for (uint32_t s = 0; s < r->n_slots; s++) {
 		const struct rw_slot *x = &r->slot[s];
@@ -523,46 +477,37 @@ static int chain_all(struct pl_rewriter *r, struct pl_err *err)
 			uint32_t from = r->channel[k].begin_mark;
 
 			for (uint32_t i = 0; i < st->b.n_sets; i++) {
-				const struct rw_built *b = st->built[i];
+				const struct rw_at *at = &st->built[i]->at[s];
 
-				if (b->at[s].arrive == PL_NONE || b->at[s].channel != k)
+				if (at->arrive == PL_NONE || at->channel != k)
 					continue;
-				if ((rc = pl_rewrite_chain(r->e, from, b->at[s].arrive, err)) < 0)
-					return rc;
-				from = b->at[s].transfer;
+				pl_rewrite_chain(r, from, at->arrive);
+				from = at->transfer;
 			}
-			if ((rc = pl_rewrite_chain(r->e, from, r->channel[k].end_mark, err)) < 0)
-				return rc;
+			pl_rewrite_chain(r, from, r->channel[k].end_mark);
 		}
 	}
-	return 0;
 }
 
 /* Calls that issued removed communication take no time. */
-static int retire_calls(struct pl_rewriter *r, struct pl_err *err)
+static void retire_calls(struct pl_rewriter *r)
 {
-	int rc = 0;
-
-	if (!r->issues)
-		return 0;
-	for (uint32_t s = 0; rc == 0 && s < r->n_slots; s++) {
+	for (uint32_t s = 0; r->issues && s < r->n_slots; s++) {
 		const struct rw_slot *sl = &r->slot[s];
 
-		for (uint32_t i = sl->comm; rc == 0 && i < sl->comm + sl->n_comms; i++) {
+		for (uint32_t i = sl->comm; i < sl->comm + sl->n_comms; i++) {
 			const struct rw_comm *c = &r->comm[i];
-			uint32_t first = PL_NONE, last;
-			bool as_recorded;
+			uint32_t t = 0;
 
-			for (uint32_t t = 0; first == PL_NONE && t < r->n_tensors; t++)
-				if (r->comm_of[(size_t)s * r->n_tensors + t] == i)
-					first = t;
-			if (c->issue == PL_NONE || first == PL_NONE)
-				continue;
-			members(r, rw_now(r)->b.set[first], s, &last, &as_recorded);
-			rc = pl_edit_set_dur(r->e, c->issue, as_recorded ? c->issue_dur : 0, err);
+			while (t < r->n_tensors && rw_place(r, s, t)->comm != i)
+				t++;
+			if (c->issue != PL_NONE && t < r->n_tensors)
+				rw_set_dur(r, c->issue,
+					   part_of(r, rw_now(r)->b.set[t], s).as_recorded
+						   ? c->issue_dur
+						   : 0);
 		}
 	}
-	return rc;
 }
 
 /* The members of each set of the state, in order, for as long as this one is built. */
@@ -627,9 +572,9 @@ static int reuse(struct pl_rewriter *r, struct rw_built **old, uint32_t n_old, s
 			}
 		}
 	}
-	for (uint32_t k = 0; rc == 0 && k < n_old; k++)
+	for (uint32_t k = 0; k < n_old; k++)
 		if (old[k])
-			rc = drop_built(r, old[k], err);
+			drop_built(r, old[k]);
 	for (uint32_t i = 0; rc == 0 && i < st->b.n_sets; i++)
 		if (!st->built[i])
 			rc = build_set(r, i, key[i], &st->built[i], err);
@@ -656,10 +601,11 @@ int pl_rewrite_sync(struct pl_rewriter *r, struct pl_err *err)
 		st->built[i] = NULL;
 	}
 	st->n_built = st->b.n_sets;
-	PL_TRY(pl_rewrite_join_pieces(r, err));
+	pl_rewrite_join_pieces(r);
 	PL_TRY(reuse(r, old, n_old, err));
-	PL_TRY(chain_all(r, err));
-	PL_TRY(retire_calls(r, err));
+	chain_all(r);
+	retire_calls(r);
+	PL_TRY(rw_result(r, 0, err));
 	rc = pl_rewrite_contend(r, err);
 out:
 	for (uint32_t i = 0; i < n_old; i++)

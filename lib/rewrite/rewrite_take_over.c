@@ -16,8 +16,7 @@ static bool is_grad_comm(const struct pl_rewriter *r, uint32_t node)
 	return node < r->n_recorded && r->is_grad_comm[node];
 }
 
-static int add_mark(struct pl_rewriter *r, uint32_t slot, uint32_t near, uint32_t *id,
-		    struct pl_err *err)
+static uint32_t add_mark(struct pl_rewriter *r, uint32_t slot, uint32_t near)
 {
 	const struct pl_enode *at = &r->e->node[near];
 	struct pl_enode n = pl_edit_blank_node();
@@ -26,7 +25,7 @@ static int add_mark(struct pl_rewriter *r, uint32_t slot, uint32_t near, uint32_
 	n.name = at->name;
 	n.step = slot / r->n_ranks;
 	n.type = PL_N_DELAY;
-	return pl_edit_add_node(r->e, &n, near, id, err);
+	return rw_add_node(r, &n, near);
 }
 
 /* Does some communication of the channel lie on the resource? */
@@ -41,30 +40,25 @@ static bool uses_resource(const struct pl_rewriter *r, const struct rw_slot *s, 
 
 /* The channels of a resource begin after the previous operation of the resource, and the next
  * operation comes after the ends of the channels. */
-static int join_end(struct pl_rewriter *r, const struct rw_slot *s, const struct pl_eedge *ed,
-		    bool head, struct pl_err *err)
+static void join_end(struct pl_rewriter *r, const struct rw_slot *s, const struct pl_eedge *ed,
+		     bool head)
 {
-	struct pl_edit *e = r->e;
-	uint32_t res = e->node[head ? ed->src : ed->dst].res;
-	int rc = 0;
+	uint32_t res = r->e->node[head ? ed->src : ed->dst].res;
 
-	for (uint32_t k = s->channel; rc == 0 && k < s->channel + s->n_channels; k++) {
-		if (!uses_resource(r, s, k, res))
-			continue;
-		rc = head ? pl_edit_add_edge_like(e, ed->src, r->channel[k].begin_mark, PL_E_WAIT,
-						  ed, 0, err)
-			  : pl_edit_add_edge_like(e, r->channel[k].end_mark, ed->dst, PL_E_WAIT, ed,
-						  0, err);
+	for (uint32_t k = s->channel; k < s->channel + s->n_channels; k++) {
+		const struct rw_channel *c = &r->channel[k];
+
+		if (uses_resource(r, s, k, res))
+			rw_add_edge_like(r, head ? ed->src : c->end_mark,
+					 head ? c->begin_mark : ed->dst, ed, PL_E_WAIT, 0);
 	}
-	return rc;
 }
 
 /* The operations on the resource of a channel before, between and after its communication. */
-static int join_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *err)
+static void join_channels(struct pl_rewriter *r, uint32_t slot)
 {
-	struct pl_edit *e = r->e;
-	struct rw_slot *s = &r->slot[slot];
-	int rc;
+	const struct pl_edit *e = r->e;
+	const struct rw_slot *s = &r->slot[slot];
 
 	for (uint32_t i = s->comm; i < s->comm + s->n_comms; i++) {
 		const struct rw_comm *c = &r->comm[i];
@@ -84,8 +78,8 @@ static int join_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *er
 			    is_grad_comm(r, ed.src))
 				continue;
 			before = ed.src;
-			if (first && (rc = join_end(r, s, &ed, true, err)) < 0)
-				return rc;
+			if (first)
+				join_end(r, s, &ed, true);
 		}
 		for (uint32_t x = e->node[c->transfer].out; x != PL_NONE; x = e->edge[x].out_next) {
 			const struct pl_eedge ed = e->edge[x];
@@ -94,26 +88,19 @@ static int join_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *er
 			    is_grad_comm(r, ed.dst))
 				continue;
 			if (last || e->node[ed.dst].type == PL_N_ENTRY)
-				rc = join_end(r, s, &ed, false, err);
-			else
-				rc = before == PL_NONE
-					     ? 0
-					     : pl_edit_add_edge_like(e, before, ed.dst, PL_E_SEQ,
-								     &ed, 0, err);
-			if (rc < 0)
-				return rc;
+				join_end(r, s, &ed, false);
+			else if (before != PL_NONE)
+				rw_add_edge_like(r, before, ed.dst, &ed, PL_E_SEQ, 0);
 		}
 	}
-	return 0;
 }
 
 /* Add begin_mark and end_mark of each channel of the slot. */
-static int mark_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *err)
+static void mark_channels(struct pl_rewriter *r, uint32_t slot)
 {
 	const struct rw_slot *s = &r->slot[slot];
-	int rc = 0;
 
-	for (uint32_t k = s->channel; rc == 0 && k < s->channel + s->n_channels; k++) {
+	for (uint32_t k = s->channel; k < s->channel + s->n_channels; k++) {
 		struct rw_channel *x = &r->channel[k];
 		uint32_t first = PL_NONE, last = PL_NONE;
 
@@ -123,11 +110,9 @@ static int mark_channels(struct pl_rewriter *r, uint32_t slot, struct pl_err *er
 			first = first == PL_NONE ? i : first;
 			last = i;
 		}
-		rc = add_mark(r, slot, r->comm[first].arrive, &x->begin_mark, err);
-		if (rc == 0)
-			rc = add_mark(r, slot, r->comm[last].transfer, &x->end_mark, err);
+		x->begin_mark = add_mark(r, slot, r->comm[first].arrive);
+		x->end_mark = add_mark(r, slot, r->comm[last].transfer);
 	}
-	return rc;
 }
 
 static int check_meets(const struct pl_rewriter *r, struct pl_err *err)
@@ -150,24 +135,22 @@ static int check_meets(const struct pl_rewriter *r, struct pl_err *err)
 
 int pl_rewrite_take_over(struct pl_rewriter *r, struct pl_err *err)
 {
-	struct pl_edit *e = r->e;
 	int rc = check_meets(r, err);
 
 	if (rc < 0)
 		return rc;
-	for (uint32_t i = 0; i < r->n_slots; i++)
-		if ((rc = mark_channels(r, i, err)) < 0 || (rc = join_channels(r, i, err)) < 0)
-			return rc;
-	if ((rc = pl_rewrite_slowdown_release(r, err)) < 0)
-		return rc;
+	for (uint32_t i = 0; i < r->n_slots; i++) {
+		mark_channels(r, i);
+		join_channels(r, i);
+	}
+	pl_rewrite_slowdown_release(r);
 	for (size_t i = 0; i < r->n_comms; i++) {
 		const struct rw_comm *c = &r->comm[i];
 
-		if ((rc = pl_edit_drop_node(e, c->arrive, err)) < 0 ||
-		    (rc = pl_edit_drop_node(e, c->transfer, err)) < 0 ||
-		    (c->meet != PL_NONE && !e->node[c->meet].dead &&
-		     (rc = pl_edit_drop_node(e, c->meet, err)) < 0))
-			return rc;
+		rw_drop_node(r, c->arrive);
+		rw_drop_node(r, c->transfer);
+		if (c->meet != PL_NONE && !r->e->node[c->meet].dead)
+			rw_drop_node(r, c->meet);
 	}
 	return 0;
 }
