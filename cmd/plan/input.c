@@ -183,11 +183,9 @@ static int choose_ops(const struct config *c, struct pl_search_opts *o, struct p
 int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_err *err)
 {
 	bool all = c->allow.n == 0;
-	int rc;
 
 	o->fuse = o->partition = o->order = o->priority = o->accumulate = o->recompute = all;
-	rc = set_all(o, &c->allow, true, "allow", err);
-	if (rc == 0)
-		rc = choose_ops(c, o, err);
-	return rc < 0 ? rc : set_all(o, &c->forbid, false, "forbid", err);
+	PL_CHECK(set_all(o, &c->allow, true, "allow", err));
+	PL_CHECK(choose_ops(c, o, err));
+	return set_all(o, &c->forbid, false, "forbid", err);
 }

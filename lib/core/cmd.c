@@ -98,7 +98,6 @@ static int one_range(const char **p, int64_t *pair, struct pl_err *err)
 {
 	size_t n = strcspn(*p, ",");
 	char text[64], *dash;
-	int rc;
 
 	if (!n || n >= sizeof(text))
 		return pl_fail(err, PL_EUSAGE, "\"%s\" is no list of numbers (like 0,4-7)", *p);
@@ -108,13 +107,12 @@ static int one_range(const char **p, int64_t *pair, struct pl_err *err)
 	dash = strchr(text + 1, '-');
 	if (dash)
 		*dash++ = '\0';
-	rc = pl_parse_int(text, &pair[0], err);
-	if (rc == 0)
-		rc = pl_parse_int(dash ? dash : text, &pair[1], err);
-	if (rc == 0 && pair[1] < pair[0])
-		rc = pl_fail(err, PL_EUSAGE, "%lld-%lld is empty", (long long)pair[0],
-			     (long long)pair[1]);
-	return rc;
+	PL_CHECK(pl_parse_int(text, &pair[0], err));
+	PL_CHECK(pl_parse_int(dash ? dash : text, &pair[1], err));
+	if (pair[1] < pair[0])
+		return pl_fail(err, PL_EUSAGE, "%lld-%lld is empty", (long long)pair[0],
+			       (long long)pair[1]);
+	return 0;
 }
 
 int pl_parse_ranges(const struct pl_list *l, const char *what, int64_t **pair, size_t *n,
@@ -167,14 +165,12 @@ static int put_quoted(struct pl_buf *b, const char *arg, struct pl_err *err)
 
 int pl_provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err)
 {
-	int rc;
-
 	if (!c->provenance)
 		return 0;
-	rc = pl_buf_printf(b, err, "%s %s:", c->program, PL_VERSION);
-	for (int i = 1; i < c->argc && rc >= 0; i++)
-		rc = put_quoted(b, c->argv[i], err);
-	return rc < 0 ? rc : pl_buf_put(b, "", 1, err);
+	PL_CHECK(pl_buf_printf(b, err, "%s %s:", c->program, PL_VERSION));
+	for (int i = 1; i < c->argc; i++)
+		PL_CHECK(put_quoted(b, c->argv[i], err));
+	return pl_buf_put(b, "", 1, err);
 }
 
 static int set_option(const struct pl_opt *o, void *config, const char *s, bool off,

@@ -229,6 +229,9 @@ bool pl_glob(const char *glob, const char *text);
 /* Is the whole text a finite decimal number ("0x10", "inf" and " 1" are none)? */
 bool pl_decimal(const char *s, double *v);
 
+/* The whole number at *s, which moves behind its digits; -1: there are none, or more than 18. */
+int64_t pl_take_digits(const char **s);
+
 /* "12.3 ms" style, three significant digits; `out` of at least 24 bytes is returned. */
 char *pl_fmt_ns(char *out, size_t size, pl_ns ns);
 char *pl_fmt_bytes(char *out, size_t size, double bytes);

@@ -33,6 +33,15 @@ bool pl_decimal(const char *s, double *v)
 	return end != s && !*end && isfinite(*v);
 }
 
+int64_t pl_take_digits(const char **s)
+{
+	size_t n = strspn(*s, "0123456789");
+	int64_t v = n && n <= 18 ? strtoll(*s, NULL, 10) : -1;
+
+	*s += n;
+	return v;
+}
+
 char *pl_fmt_ns(char *out, size_t size, pl_ns ns)
 {
 	static const struct {

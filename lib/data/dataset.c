@@ -111,9 +111,8 @@ static int take_floats(const struct pl_array *a, size_t each, const char *what, 
 
 static int take_x(struct pl_dataset *d, struct pl_array *a, const char *path, struct pl_err *err)
 {
-	int rc = shape_of(d, a, path, err);
-
-	return rc < 0 ? rc : take_floats(a, d->size, "value", path, &d->x, err);
+	PL_CHECK(shape_of(d, a, path, err));
+	return take_floats(a, d->size, "value", path, &d->x, err);
 }
 
 static int take_classes(struct pl_dataset *d, const struct pl_array *a, const char *path,

@@ -11,7 +11,6 @@
  * "normal" number is the sum of four uniform ones, whose deviation is 1. Linear.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "data/internal.h"
@@ -39,38 +38,19 @@ static float normal(uint64_t *rng)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static bool whole(const char *s, int64_t min, int64_t max, int64_t *v)
-{
-	size_t n = strspn(s, "0123456789");
-
-	if (!n || n > 18 || s[n])
-		return false;
-	*v = strtoll(s, NULL, 10);
-	return *v >= min && *v <= max;
-}
-
 /* "3x32x32" */
 static bool dims(const char *s, struct options *o)
 {
-	o->n_dims = 0;
-	for (;;) {
-		size_t n = strspn(s, "0123456789");
-		char text[16];
-		int64_t v;
+	for (o->n_dims = 0; o->n_dims < 4; s++) {
+		int64_t v = pl_take_digits(&s);
 
-		if (!n || n >= sizeof(text) || o->n_dims == 4)
-			return false;
-		memcpy(text, s, n);
-		text[n] = '\0';
-		if (!whole(text, 1, 1 << 20, &v))
+		if (v < 1 || v > 1 << 20)
 			return false;
 		o->dim[o->n_dims++] = (int)v;
-		s += n;
-		if (!*s)
-			return true;
-		if (*s++ != 'x')
-			return false;
+		if (*s != 'x')
+			return !*s;
 	}
+	return false;
 }
 
 static bool option(const struct pl_parts *p, size_t i, struct options *o)
@@ -88,8 +68,10 @@ static bool option(const struct pl_parts *p, size_t i, struct options *o)
 	const char *s;
 
 	for (size_t k = 0; k < PL_LEN(keys); k++)
-		if ((s = pl_parts_value(p, i, keys[k].key)))
-			return whole(s, keys[k].min, keys[k].max, keys[k].v);
+		if ((s = pl_parts_value(p, i, keys[k].key))) {
+			*keys[k].v = pl_take_digits(&s);
+			return !*s && *keys[k].v >= keys[k].min && *keys[k].v <= keys[k].max;
+		}
 	if ((s = pl_parts_value(p, i, "dims")))
 		return dims(s, o);
 	s = pl_parts_value(p, i, "noise");

@@ -479,12 +479,12 @@ static int accept(struct pl_creader *r, const struct rjob *j, struct pl_block *b
 		r->shown++;
 		return 1;
 	case PL_ROLE_BLOCK:
-		rc = accept_block(r, j, b, err);
-		return rc < 0 ? rc : 1;
+		PL_CHECK(accept_block(r, j, b, err));
+		return 1;
 	case PL_ROLE_INDEX:
 		b->type = PL_BLOCK_INDEX;
-		rc = accept_index(r, j, err);
-		return rc < 0 ? rc : r->opts.raw;
+		PL_CHECK(accept_index(r, j, err));
+		return r->opts.raw;
 	default:
 		r->expect = WANT_HEADER;
 		b->type = PL_BLOCK_END;

@@ -262,12 +262,10 @@ int pl_cwriter_put(struct pl_cwriter *w, uint32_t type, uint16_t version, uint32
 
 int pl_cwriter_next_segment(struct pl_cwriter *w, struct pl_err *err)
 {
-	int rc;
-
 	if (!w->open && w->copied)
 		return pl_fail_as(err, &w->fail);
-	rc = begin(w, err);
-	return rc < 0 ? rc : end(w, err);
+	PL_CHECK(begin(w, err));
+	return end(w, err);
 }
 
 /* Which roles may follow this one in a stream? */

@@ -367,9 +367,8 @@ out:
 
 int pl_get_provenance(struct pl_buf *lines, const struct pl_block *b, struct pl_err *err)
 {
-	int rc = pl_buf_put(lines, b->p, b->n, err);
-
-	return rc < 0 ? rc : end_line(lines, err);
+	PL_CHECK(pl_buf_put(lines, b->p, b->n, err));
+	return end_line(lines, err);
 }
 
 /* ---- streams of one segment ------------------------------------------------------------------ */

@@ -40,21 +40,17 @@ static int begin(struct pl_lang_reader *r, struct pl_err *err)
 int pl_lang_open(struct pl_lang_reader *r, const struct pl_lang_schema *s, struct pl_in *in,
 		 const char *name, struct pl_err *err)
 {
-	int rc;
-
 	*r = (struct pl_lang_reader){ .schema = s, .name = name };
-	rc = pl_in_read_all(in, TEXT_MAX, &r->text, err);
-	return rc < 0 ? rc : begin(r, err);
+	PL_CHECK(pl_in_read_all(in, TEXT_MAX, &r->text, err));
+	return begin(r, err);
 }
 
 int pl_lang_open_text(struct pl_lang_reader *r, const struct pl_lang_schema *s, const char *text,
 		      struct pl_err *err)
 {
-	int rc;
-
 	*r = (struct pl_lang_reader){ .schema = s, .begun = true };
-	rc = pl_buf_put(&r->text, text, strlen(text), err);
-	return rc < 0 ? rc : begin(r, err);
+	PL_CHECK(pl_buf_put(&r->text, text, strlen(text), err));
+	return begin(r, err);
 }
 
 void pl_lang_close(struct pl_lang_reader *r)
@@ -343,10 +339,9 @@ int pl_lang_option(struct pl_lang_reader *r, const struct pl_lang_schema *schema
 {
 	const struct pl_lang_row *row;
 	char *s, *end;
-	int rc;
 
-	PL_TRY(pl_lang_open_text(r, schema, text, err));
-	PL_TRY(pl_buf_put(&r->text, "", 1, err));
+	PL_CHECK(pl_lang_open_text(r, schema, text, err));
+	PL_CHECK(pl_buf_put(&r->text, "", 1, err));
 	s = (char *)r->text.p;
 	s[r->text.n - 2] = '\0'; /* the newline behind the text */
 	s += strspn(s, " ");
@@ -357,17 +352,15 @@ int pl_lang_option(struct pl_lang_reader *r, const struct pl_lang_schema *schema
 		if (strchr(s, '\n'))
 			return pl_lang_fail(r, 0, err, "it is more than one line");
 		s[strlen(s)] = '\n';
-		rc = pl_lang_next(r, err);
-		return rc < 0 ? rc : 0;
+		PL_CHECK(pl_lang_next(r, err));
+		return 0;
 	}
 	/* a NUL behind the name; the blank stays, as it may begin " by " */
 	end = s + strcspn(s, " ");
 	memmove(end + 1, end, strlen(end) + 1);
 	*end = '\0';
-	PL_TRY(pl_lang_add_word(r, s, false, (uint32_t)(s - (char *)r->text.p) + 1, err));
+	PL_CHECK(pl_lang_add_word(r, s, false, (uint32_t)(s - (char *)r->text.p) + 1, err));
 	if (row)
-		PL_TRY(option_words(r, row, end + 1, err));
-	rc = pl_lang_parse(r, err);
-out:
-	return rc;
+		PL_CHECK(option_words(r, row, end + 1, err));
+	return pl_lang_parse(r, err);
 }

@@ -52,18 +52,14 @@ static int check_learning(const struct pl_job *j, struct pl_err *err)
 bool pl_job_device(const char *name, bool *cuda, int *number)
 {
 	const char *s = name;
-	int64_t n = -1;
 
 	*cuda = !strncmp(s, "cuda", 4);
-	if (*cuda && s[4] == ':' && s[5] >= '0' && s[5] <= '9' && strlen(s) < 9)
-		for (n = 0, s += 5; *s >= '0' && *s <= '9'; s++)
-			n = 10 * n + (*s - '0');
-	else if (*cuda)
-		s += 4;
-	else if (!strcmp(s, "cpu"))
-		s += 3;
-	*number = (int)n;
-	return !*s;
+	*number = -1;
+	if (!*cuda || !s[4])
+		return *cuda || !strcmp(s, "cpu");
+	s += 5;
+	*number = (int)pl_take_digits(&s);
+	return name[4] == ':' && !*s && *number >= 0 && strlen(name) < 9;
 }
 
 static int check_device(const struct pl_job *j, struct pl_err *err)
@@ -80,8 +76,6 @@ static int check_device(const struct pl_job *j, struct pl_err *err)
 
 int pl_job_check(const struct pl_job *j, struct pl_err *err)
 {
-	int rc;
-
 	if (!j->model)
 		return pl_fail(err, PL_EDATA,
 			       "the job has no model; write: model mlp:784-512-10, or the name of "
@@ -98,8 +92,7 @@ int pl_job_check(const struct pl_job *j, struct pl_err *err)
 			       "eval-every, but nothing is held out; write: split 0.9");
 	if (j->checkpoint_every && !j->checkpoint)
 		return pl_fail(err, PL_EDATA, "checkpoint-every without checkpoint FILE");
-	rc = check_device(j, err);
-	if (rc == 0)
-		rc = check_ranks(j, err);
-	return rc < 0 ? rc : check_learning(j, err);
+	PL_CHECK(check_device(j, err));
+	PL_CHECK(check_ranks(j, err));
+	return check_learning(j, err);
 }

@@ -8,7 +8,6 @@
  * sqrt(2 layers).
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "plan/internal.h"
@@ -23,11 +22,9 @@ const char pl_model_presets[] = "mlp:784-512-512-10, cnn, cnn:1x28x28,classes=10
 /* A whole number of 1 .. max at *s, which moves behind it; 0. */
 static int64_t take_int(const char **s, int64_t max)
 {
-	size_t n = strspn(*s, "0123456789");
-	int64_t v = n && n < 10 ? strtoll(*s, NULL, 10) : 0;
+	int64_t v = pl_take_digits(s);
 
-	*s += n;
-	return v <= max ? v : 0;
+	return v > 0 && v <= max ? v : 0;
 }
 
 /* "784-512-10" */

@@ -259,7 +259,6 @@ static int check_rewrite(const struct pl_rewrite *rw, struct pl_lang_statement *
 			 struct pl_err *err)
 {
 	const struct pl_lang_row *row;
-	int rc;
 
 	if (rw->op >= PL_RW_COUNT_)
 		return pl_fail(err, PL_EDATA, "there is no rewrite %u", rw->op);
@@ -277,8 +276,8 @@ static int check_rewrite(const struct pl_rewrite *rw, struct pl_lang_statement *
 			       "it does not say of which operations; write all, or KEY=PATTERN");
 	if (rw->op == PL_RW_LATENCY && (rw->x > 0) == (rw->to >= 0))
 		return pl_fail(err, PL_EDATA, "it needs by X or to TIME");
-	rc = pl_plan_statement(rw, st, err);
-	return rc < 0 ? rc : pl_lang_check(st, err);
+	PL_CHECK(pl_plan_statement(rw, st, err));
+	return pl_lang_check(st, err);
 }
 
 int pl_plan_check_rewrite(const struct pl_rewrite *rw, struct pl_err *err)

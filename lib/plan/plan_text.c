@@ -39,7 +39,7 @@ static int read_rewrite(struct pl_plan *p, const struct pl_lang_statement *st, u
 static int read_statement(struct pl_plan *p, const struct pl_lang_statement *st, struct pl_err *err)
 {
 	const char *name = st->row->name;
-	int rc, op = pl_rw_find(name);
+	int op = pl_rw_find(name);
 
 	if (op >= 0)
 		return read_rewrite(p, st, (unsigned)op, err);
@@ -49,8 +49,8 @@ static int read_statement(struct pl_plan *p, const struct pl_lang_statement *st,
 		p->complete = false;
 	if (strcmp(name, "provenance") != 0)
 		return pl_lang_bind(st, p, &p->arena, err);
-	rc = pl_buf_put(&p->provenance, st->value[0].s, strlen(st->value[0].s), err);
-	return rc < 0 ? rc : pl_buf_put(&p->provenance, "\n", 1, err);
+	PL_CHECK(pl_buf_put(&p->provenance, st->value[0].s, strlen(st->value[0].s), err));
+	return pl_buf_put(&p->provenance, "\n", 1, err);
 }
 
 int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p, struct pl_err *err)

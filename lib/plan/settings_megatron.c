@@ -10,7 +10,6 @@
  * Megatron-LM has no settings for sets of different sizes, chunks, an order, or recomputation of
  * chosen layers or of parts of a layer.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "plan/internal.h"
@@ -18,17 +17,14 @@
 #define ELEMENT 4 /* bytes: gradients as the base has them */
 
 /* The number of the transformer layer, -1 if the name has none. */
-static long layer_number(const char *name)
+static int64_t layer_number(const char *name)
 {
 	for (const char *part = name; part; part = strchr(part, '.')) {
-		char *end;
-		long n;
+		int64_t n;
 
 		part += *part == '.';
-		if (*part < '0' || *part > '9')
-			continue;
-		n = strtol(part, &end, 10);
-		if (!*end || *end == '.')
+		n = pl_take_digits(&part);
+		if (n >= 0 && (!*part || *part == '.'))
 			return n;
 	}
 	return -1;

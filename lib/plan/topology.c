@@ -3,7 +3,6 @@
  *
  * Hosts are a table by first rank, so that the host of a rank is found by bisection.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/words.h"
@@ -261,12 +260,11 @@ static const struct preset presets[] = {
 static int add_preset(const char *name, struct pl_topology *t, struct pl_err *err)
 {
 	for (size_t i = 0; i < PL_LEN(presets); i++) {
-		int rc;
 
 		if (strcmp(presets[i].name, name))
 			continue;
-		rc = add_link(t, &presets[i].link[0], err);
-		return rc < 0 ? rc : add_link(t, &presets[i].link[1], err);
+		PL_CHECK(add_link(t, &presets[i].link[0], err));
+		return add_link(t, &presets[i].link[1], err);
 	}
 	return pl_fail(err, PL_EUSAGE,
 		       "there is no preset \"%.100s\"; there are pcie-eth10, dgx-a100, dgx-h100, "
@@ -277,17 +275,12 @@ static int add_preset(const char *name, struct pl_topology *t, struct pl_err *er
 /* "16x8" or "16x8:dgx-a100"; *preset behind the colon, or the default. */
 static bool is_short(const char *s, int64_t *hosts, int64_t *ranks, const char **preset)
 {
-	size_t a = strspn(s, "0123456789"), b;
-
-	if (!a || a > 18 || s[a] != 'x')
+	*hosts = pl_take_digits(&s);
+	if (*hosts < 0 || *s++ != 'x')
 		return false;
-	b = strspn(s + a + 1, "0123456789");
-	if (!b || b > 18 || (s[a + 1 + b] && s[a + 1 + b] != ':'))
-		return false;
-	*hosts = strtoll(s, NULL, 10);
-	*ranks = strtoll(s + a + 1, NULL, 10);
-	*preset = s[a + 1 + b] ? s + a + b + 2 : presets[0].name;
-	return true;
+	*ranks = pl_take_digits(&s);
+	*preset = *s == ':' ? s + 1 : presets[0].name;
+	return *ranks >= 0 && (!*s || *s == ':');
 }
 
 int pl_topology_parse(const char *text, struct pl_topology *t, struct pl_err *err)
