@@ -22,26 +22,17 @@ struct config {
 struct member {
 	uint8_t *p;
 	size_t n;
-	uint32_t part;
-};
-
-/* A segment of an input: the merges of earlier runs and empty segments are not passed on. */
-struct part {
-	bool trace;
-	uint32_t segment; /* if it is a trace: its number over all inputs */
+	uint32_t segment; /* of all inputs */
 };
 
 struct merge {
 	struct config *c;
 	struct pl_align *align;
-	struct pl_sink sink, *next;
 	struct pl_pool *pool;
 	struct pl_out *out, *report; /* NULL once closed; no report: NULL */
 	struct member *member;
 	size_t n_members, cap_members;
-	struct part *part;
-	size_t n_parts, cap_parts;
-	uint32_t n_segments;
+	size_t first;  /* member of the segment now read */
 	uint32_t seen; /* segments of the input now read, merges included */
 };
 
@@ -75,45 +66,29 @@ static void defaults(void *config)
 /* ---- reading -----------------------------------------------------------------------------------
  */
 
-static struct merge *of_sink(struct pl_sink *s)
+/* The members of the segment now read are complete. Those of an empty one are not passed on. */
+static void end_segment(struct merge *g)
 {
-	return (struct merge *)(void *)((char *)s - offsetof(struct merge, sink));
-}
-
-static int on_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
-{
-	struct merge *g = of_sink(s);
-
-	pl_progress("reading, %u segments", g->n_segments + 1);
-	g->part[g->n_parts - 1].trace = true;
-	g->part[g->n_parts - 1].segment = g->n_segments++;
-	return g->next->begin(g->next, seg, err);
-}
-
-static int on_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
-		    struct pl_err *err)
-{
-	return of_sink(s)->next->batch(of_sink(s)->next, seg, b, err);
-}
-
-static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
-{
-	return of_sink(s)->next->end(of_sink(s)->next, seg, err);
+	while (g->n_members > g->first &&
+	       g->member[g->first].segment == pl_clock_segments(g->align))
+		pl_free(g->member[--g->n_members].p);
+	g->first = g->n_members;
 }
 
 static int on_member(void *arg, uint32_t segment, bool merge, const void *p, size_t n,
 		     struct pl_err *err)
 {
 	struct merge *g = arg;
+	uint32_t number = pl_clock_segments(g->align);
 	struct member *m;
 	int rc;
 
 	if (segment + 1 != g->seen) {
-		PL_TRY(pl_grow(&g->part, &g->cap_parts, g->n_parts + 1, sizeof(*g->part), err));
-		g->part[g->n_parts++] = (struct part){ 0 };
+		end_segment(g);
 		g->seen = segment + 1;
+		pl_progress("reading, %u segments", number + 1);
 	}
-	if (merge)
+	if (merge) /* of an earlier run */
 		return 0;
 	PL_TRY(pl_grow(&g->member, &g->cap_members, g->n_members + 1, sizeof(*g->member), err));
 	m = &g->member[g->n_members];
@@ -122,7 +97,7 @@ static int on_member(void *arg, uint32_t segment, bool merge, const void *p, siz
 		return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", n);
 	memcpy(m->p, p, n);
 	m->n = n;
-	m->part = (uint32_t)(g->n_parts - 1);
+	m->segment = number;
 	g->n_members++;
 out:
 	return rc;
@@ -150,7 +125,8 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 			     n ? "; import it first: trace FILE... | merge" : ": it is empty");
 	} else {
 		g->seen = 0;
-		rc = pl_trace_read(in, &o, &g->sink, err);
+		rc = pl_trace_read(in, &o, pl_clock_sink(g->align), err);
+		end_segment(g);
 		if (rc < 0 && strncmp(err->msg, pl_in_name(in), strlen(pl_in_name(in))) != 0)
 			pl_wrap(err, "%s", pl_in_name(in));
 	}
@@ -166,12 +142,12 @@ static int put_members(struct merge *g, struct pl_cwriter *w, struct pl_err *err
 	int rc = 0;
 
 	for (size_t i = 0; i < g->n_members; i++) {
-		const struct part *p = &g->part[g->member[i].part];
+		struct member *m = &g->member[i];
 
-		if (p->trace && !pl_clock_dropped(g->align, p->segment))
-			PL_TRY(pl_cwriter_copy(w, g->member[i].p, g->member[i].n, err));
-		pl_free(g->member[i].p);
-		g->member[i].p = NULL;
+		if (!pl_clock_dropped(g->align, m->segment))
+			PL_TRY(pl_cwriter_copy(w, m->p, m->n, err));
+		pl_free(m->p);
+		m->p = NULL;
 	}
 out:
 	return rc;
@@ -205,24 +181,9 @@ static int write_report(struct merge *g, const struct pl_merge *m, const struct 
 			struct pl_err *err)
 {
 	struct pl_out *out = g->report;
-	int rc;
 
-	if (!out)
-		return 0;
 	g->report = NULL;
-	rc = pl_clock_report_json(m, r, out, err);
-	return pl_out_finish(out, rc, err);
-}
-
-/* Before the work: what cannot be written should be known at once. */
-static int open_outputs(struct merge *g, struct pl_err *err)
-{
-	const struct config *c = g->c;
-
-	g->out = pl_out_open(c->c.output, true, err);
-	if (g->out && c->report)
-		g->report = pl_out_open(c->report, false, err);
-	return g->out && (g->report || !c->report) ? 0 : err->code;
+	return pl_out_finish(out, pl_clock_report_json(m, r, out, err), err);
 }
 
 /* ---- the program -------------------------------------------------------------------------------
@@ -263,7 +224,7 @@ static int merge_all(struct merge *g, int argc, char **argv, struct pl_err *err)
 		PL_TRY(read_one(g, argv[i], err));
 	if (!argc)
 		PL_TRY(read_one(g, "-", err));
-	pl_progress("aligning the clocks of %u segments", g->n_segments);
+	pl_progress("aligning the clocks of %u segments", pl_clock_segments(g->align));
 	PL_TRY(pl_clock_solve(g->align, &m, &r, err));
 	PL_TRY(pl_provenance(&g->c->c, &m.provenance, err));
 	if (m.provenance.n)
@@ -272,7 +233,8 @@ static int merge_all(struct merge *g, int argc, char **argv, struct pl_err *err)
 		pl_clock_report_say(&m, &r, &g->c->c.log);
 	pl_progress("writing");
 	PL_TRY(write_trace(g, &m, err));
-	PL_TRY(write_report(g, &m, &r, err));
+	if (g->report)
+		PL_TRY(write_report(g, &m, &r, err));
 	PL_TRY(judge(g->c, &m, err));
 out:
 	pl_trace_merge_fini(&m);
@@ -283,8 +245,7 @@ out:
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
 	struct config *c = config;
-	struct merge g = { .c = c,
-			   .sink = { .begin = on_begin, .batch = on_batch, .end = on_end } };
+	struct merge g = { .c = c };
 	const struct pl_align_opts o = { .by = (enum pl_clock_by)c->clock,
 					 .duplicates = (enum pl_clock_dup)c->duplicates,
 					 .strict = c->c.strict,
@@ -297,16 +258,19 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	rc = g.align ? 0 : err->code;
 	if (rc < 0)
 		goto out;
-	g.next = pl_clock_sink(g.align);
-	PL_TRY(open_outputs(&g, err));
-	rc = merge_all(&g, argc, argv, err);
+	/* before the work: what cannot be written should be known at once */
+	g.out = pl_out_open(c->c.output, true, err);
+	if (g.out && c->report)
+		g.report = pl_out_open(c->report, false, err);
+	rc = g.out && (g.report || !c->report) ? 0 : err->code;
+	if (rc >= 0)
+		rc = merge_all(&g, argc, argv, err);
 out:
 	pl_out_abort(g.report);
 	pl_out_abort(g.out);
 	for (size_t i = 0; i < g.n_members; i++)
 		pl_free(g.member[i].p);
 	pl_free(g.member);
-	pl_free(g.part);
 	pl_clock_free(g.align);
 	pl_pool_free(g.pool);
 	return rc;

@@ -34,15 +34,21 @@ struct box {
 	struct edge *edge; /* the tightest of each pair of clocks (and kind) */
 	size_t n, cap;
 	uint64_t broken; /* constraints */
-	pl_ns *start, *end;
-	size_t cap_start, cap_end;
 };
 
-static int add_edge(struct box *b, uint32_t start, uint32_t end, pl_ns t0, pl_ns t1, bool p2p,
-		    struct pl_err *err)
+static pl_ns aligned(const struct box *b, uint32_t ev, bool end)
+{
+	const struct pl_comm *e = &b->a->ev[ev];
+
+	return pl_trace_clock_apply(&b->clock[e->clock], end ? e->end : e->ts);
+}
+
+/* Event `end` has to end after event `start` begins. */
+static int add_edge(struct box *b, uint32_t start, uint32_t end, bool p2p, struct pl_err *err)
 {
 	uint32_t key[3] = { b->a->ev[start].clock, b->a->ev[end].clock, p2p };
-	struct edge e = { key[0], key[1], start, end, pl_sub_sat(t1, t0), p2p, false };
+	int64_t room = pl_sub_sat(aligned(b, end, true), aligned(b, start, false));
+	struct edge e = { key[0], key[1], start, end, room, p2p, false };
 	pl_id id;
 	int rc;
 
@@ -59,28 +65,25 @@ out:
 }
 
 /* Of n * n constraints those of the last start and of the first end. */
-static int add_collective(struct box *b, const struct pl_cmatch *k, struct pl_err *err)
+static int add_collective(struct box *b, const uint32_t *ev, uint32_t n, struct pl_err *err)
 {
-	const uint32_t *ev = b->a->member + k->first;
+	pl_ns last_start = INT64_MIN, first_end = INT64_MAX;
 	uint32_t last = 0, first = 0;
-	int rc;
+	int rc = 0;
 
-	PL_TRY(pl_grow(&b->start, &b->cap_start, k->n, sizeof(*b->start), err));
-	PL_TRY(pl_grow(&b->end, &b->cap_end, k->n, sizeof(*b->end), err));
-	for (uint32_t i = 0; i < k->n; i++) {
-		const struct pl_comm *e = &b->a->ev[ev[i]];
+	for (uint32_t i = 0; i < n; i++) {
+		pl_ns start = aligned(b, ev[i], false), end = aligned(b, ev[i], true);
 
-		b->start[i] = pl_trace_clock_apply(&b->clock[e->clock], e->ts);
-		b->end[i] = pl_trace_clock_apply(&b->clock[e->clock], e->end);
-		last = b->start[i] > b->start[last] ? i : last;
-		first = b->end[i] < b->end[first] ? i : first;
+		last = start > last_start ? i : last;
+		last_start = pl_max_i64(last_start, start);
+		first = end < first_end ? i : first;
+		first_end = pl_min_i64(first_end, end);
 	}
-	for (uint32_t i = 0; i < k->n; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		if (i != last)
-			PL_TRY(add_edge(b, ev[last], ev[i], b->start[last], b->end[i], false, err));
+			PL_TRY(add_edge(b, ev[last], ev[i], false, err));
 		if (i != first && i != last)
-			PL_TRY(add_edge(b, ev[i], ev[first], b->start[i], b->end[first], false,
-					err));
+			PL_TRY(add_edge(b, ev[i], ev[first], false, err));
 	}
 out:
 	return rc;
@@ -88,31 +91,24 @@ out:
 
 static int collect(struct box *b, struct pl_err *err)
 {
-	struct pl_align *a = b->a;
+	const struct pl_align *a = b->a;
 	int rc = 0;
 
 	for (size_t i = 0; i < a->n_matches; i++) {
 		const struct pl_cmatch *k = &a->match[i];
-		const struct pl_comm *s = &a->ev[a->member[k->first]], *r;
+		const uint32_t *ev = a->member + k->first;
 
-		if (k->n < 2)
-			continue;
-		if (k->group != PL_NONE) {
-			if (s->coll_is & PL_COLL_MEETS)
-				PL_TRY(add_collective(b, k, err));
-			continue;
-		}
-		r = &a->ev[a->member[k->first + 1]];
-		PL_TRY(add_edge(b, a->member[k->first], a->member[k->first + 1],
-				pl_trace_clock_apply(&b->clock[s->clock], s->ts),
-				pl_trace_clock_apply(&b->clock[r->clock], r->end), true, err));
+		if (k->n > 1 && k->group == PL_NONE)
+			PL_TRY(add_edge(b, ev[0], ev[1], true, err));
+		else if (k->n > 1 && a->ev[ev[0]].coll_is & PL_COLL_MEETS)
+			PL_TRY(add_collective(b, ev, k->n, err));
 	}
 out:
 	return rc;
 }
 
-/* ---- moving
- * -------------------------------------------------------------------------------------- */
+/* ---- moving ------------------------------------------------------------------------------------
+ */
 
 static int64_t clamp(int64_t v, int64_t limit)
 {
@@ -193,8 +189,8 @@ out:
 	return rc;
 }
 
-/* ---- reporting
- * ----------------------------------------------------------------------------------- */
+/* ---- reporting ---------------------------------------------------------------------------------
+ */
 
 static int by_room(const void *x, const void *y)
 {
@@ -215,8 +211,8 @@ static int put_conflict(const struct box *b, const struct edge *e, struct pl_clo
 		.clock_after = e->after,
 		.rank_before = s->rank,
 		.rank_after = t->rank,
-		.start_ns = pl_trace_clock_apply(&b->clock[s->clock], s->ts),
-		.end_ns = pl_trace_clock_apply(&b->clock[t->clock], t->end),
+		.start_ns = aligned(b, e->start, false),
+		.end_ns = aligned(b, e->end, true),
 		.excess_ns = pl_sub_sat(0, e->room),
 		.p2p = e->p2p,
 		.cycle = e->cycle,
@@ -230,7 +226,7 @@ static int report(struct box *b, struct pl_err *err)
 {
 	struct pl_clock_report *r = b->a->rep;
 	const struct pl_conflict *c;
-	char over[24];
+	char over[24], text[256];
 	int rc;
 
 	PL_TRY(mark_cycle(b, err));
@@ -246,21 +242,17 @@ static int report(struct box *b, struct pl_err *err)
 	for (uint32_t i = 1; i < r->n_conflicts; i++)
 		if (r->conflict[i].excess_ns > c->excess_ns)
 			c = &r->conflict[i];
-	pl_fmt_ns(over, sizeof(over), c->excess_ns);
+	snprintf(text, sizeof(text),
+		 "\"%.80s\" of rank %d ends %s before \"%.80s\" of rank %d begins", c->name_after,
+		 c->rank_after, pl_fmt_ns(over, sizeof(over), c->excess_ns), c->name_before,
+		 c->rank_before);
 	if (b->a->o.strict)
-		rc = pl_fail(
-			err, PL_EDATA,
-			"%llu contradictions: \"%.80s\" of rank %d ends %s before \"%.80s\" of "
-			"rank %d begins (without --strict: a warning)",
-			(unsigned long long)b->broken, c->name_after, c->rank_after, over,
-			c->name_before, c->rank_before);
-	else
-		pl_say(b->a->o.log, PL_LOG_WARN,
-		       "%llu contradictions to constant offsets: \"%.80s\" of rank %d ends %s "
-		       "before "
-		       "\"%.80s\" of rank %d begins, which it needs; see --report",
-		       (unsigned long long)b->broken, c->name_after, c->rank_after, over,
-		       c->name_before, c->rank_before);
+		return pl_fail(err, PL_EDATA,
+			       "%llu contradictions: %s (without --strict: a warning)",
+			       (unsigned long long)b->broken, text);
+	pl_say(b->a->o.log, PL_LOG_WARN,
+	       "%llu contradictions to constant offsets: %s, which it needs; see --report",
+	       (unsigned long long)b->broken, text);
 out:
 	return rc;
 }
@@ -289,8 +281,6 @@ int pl_clock_box(struct pl_align *a, struct pl_err *err)
 out:
 	pl_free(delta);
 	pl_free(b.edge);
-	pl_free(b.start);
-	pl_free(b.end);
 	pl_intern_fini(&b.keys);
 	return rc;
 }

@@ -116,6 +116,8 @@ struct pl_sink *pl_clock_sink(struct pl_align *a);
 	 PL_ROLE_BIT(PL_R_OF) | PL_ROLE_BIT(PL_R_CHANNEL) | PL_ROLE_BIT(PL_R_RANKS) |              \
 	 PL_ROLE_BIT(PL_R_SIZE) | PL_ROLE_BIT(PL_R_DIMS) | PL_ROLE_BIT(PL_R_RECORD) |              \
 	 PL_ROLE_BIT(PL_R_SRC) | PL_ROLE_BIT(PL_R_DST))
+/* How many segments were given to the sink. */
+uint32_t pl_clock_segments(const struct pl_align *a);
 /* Was the segment (counted over all traces) left out? After pl_clock_solve(). */
 bool pl_clock_dropped(const struct pl_align *a, uint32_t segment);
 /* Once, after the last trace. Segments in *m are numbered without those left out. *m and *r are the

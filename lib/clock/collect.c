@@ -510,6 +510,11 @@ struct pl_sink *pl_clock_sink(struct pl_align *a)
 	return &a->sink;
 }
 
+uint32_t pl_clock_segments(const struct pl_align *a)
+{
+	return (uint32_t)a->n_segs;
+}
+
 bool pl_clock_dropped(const struct pl_align *a, uint32_t segment)
 {
 	return segment < a->n_segs && a->seg[segment].dropped;

@@ -54,19 +54,20 @@ static void use_fit(struct pl_clock *c, const struct pl_clock_fit_clock *f)
 int pl_clock_partitions(struct pl_align *a, struct pl_partitions *is, struct pl_err *err)
 {
 	static const struct pl_clock_fit_clock unknown = { .offset_ci = -1, .drift_ci = -1 };
-	struct pl_probes p = { 0 };
-	struct pl_clock_fit_clock *out = NULL;
+	struct pl_arena mem = { 0 };
+	struct pl_clock_fit_in in;
+	struct pl_clock_fit_clock *out;
 	int rc;
 
-	PL_TRY(pl_clock_probes_gather(a, &p, err));
-	PL_TRY(pl_alloc(&out, a->n_clocks + 1u, sizeof(*out), err));
+	PL_TRY(pl_clock_probes(a, &in, &mem, err));
+	PL_TRY(pl_arena_array(&mem, &out, a->n_clocks + 1u, sizeof(*out), err));
 	if (!is->component)
 		PL_TRY(pl_alloc(&is->component, a->n_clocks + 1u, sizeof(*is->component), err));
 	if (!is->partition)
 		PL_TRY(pl_alloc(&is->partition, a->n_clocks + 1u, sizeof(*is->partition), err));
-	find_components(&p.in, is->component);
+	find_components(&in, is->component);
 	find_partitions(a, is->partition);
-	p.in.component = is->component;
+	in.component = is->component;
 	for (uint32_t c = 0; c < a->n_clocks; c++)
 		use_fit(&a->m->clock[c], &unknown);
 	for (uint32_t c = 0, k; c < a->n_clocks; c++) {
@@ -74,15 +75,14 @@ int pl_clock_partitions(struct pl_align *a, struct pl_partitions *is, struct pl_
 			k++;
 		if (is->component[c] != c || k == a->n_clocks)
 			continue;
-		p.in.first_clock = c;
-		PL_TRY(pl_clock_fit_clocks(&p.in, out, err));
+		in.first_clock = c;
+		PL_TRY(pl_clock_fit_clocks(&in, out, err));
 		for (k = c; k < a->n_clocks; k++)
 			if (is->component[k] == c)
 				use_fit(&a->m->clock[k], &out[k]);
 	}
 out:
-	pl_clock_probes_fini(&p);
-	pl_free(out);
+	pl_arena_fini(&mem);
 	return rc;
 }
 
@@ -94,13 +94,14 @@ void pl_clock_partitions_fini(struct pl_partitions *is)
 
 int pl_clock_estimate(struct pl_align *a, struct pl_err *err)
 {
-	struct pl_probes p = { 0 };
-	struct pl_clock_fit_clock *out = NULL;
+	struct pl_arena mem = { 0 };
+	struct pl_clock_fit_in in;
+	struct pl_clock_fit_clock *out;
 	int rc;
 
-	PL_TRY(pl_clock_probes_gather(a, &p, err));
-	PL_TRY(pl_alloc(&out, a->n_clocks + 1u, sizeof(*out), err));
-	PL_TRY(pl_clock_fit_clocks(&p.in, out, err));
+	PL_TRY(pl_clock_probes(a, &in, &mem, err));
+	PL_TRY(pl_arena_array(&mem, &out, a->n_clocks + 1u, sizeof(*out), err));
+	PL_TRY(pl_clock_fit_clocks(&in, out, err));
 	for (uint32_t i = 0; i < a->n_clocks; i++) {
 		struct pl_clock *c = &a->m->clock[i];
 
@@ -113,7 +114,6 @@ int pl_clock_estimate(struct pl_align *a, struct pl_err *err)
 		a->rep->unconnected += !out[i].connected;
 	}
 out:
-	pl_clock_probes_fini(&p);
-	pl_free(out);
+	pl_arena_fini(&mem);
 	return rc;
 }

@@ -39,36 +39,6 @@
 /* ---- normal equations --------------------------------------------------------------------------
  */
 
-/* out = H v */
-static void apply(const struct pl_fit *f, const double *v, double *out)
-{
-	const struct pl_clock_fit_obs *obs = f->in->obs;
-	const double *vb = v + f->n;
-	double *ob = out + f->n;
-
-	memset(out, 0, 2u * (size_t)f->n * sizeof(*out));
-	for (uint32_t m = 0; m < f->in->n_matches; m++) {
-		double sum = 0, weight = 0, u = f->u[m];
-
-		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
-			sum += f->w[i] * (v[obs[i].clock] + vb[obs[i].clock] * u);
-			weight += f->w[i];
-		}
-		if (weight <= 0)
-			continue;
-		sum /= weight;
-		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
-			uint32_t c = obs[i].clock;
-			double q = f->w[i] * (v[c] + vb[c] * u - sum);
-
-			out[c] += q;
-			ob[c] += q * u;
-		}
-	}
-	for (uint32_t c = 0; c < f->n; c++)
-		ob[c] += f->prior * vb[c];
-}
-
 static void mask(const struct pl_fit *f, double *v)
 {
 	for (uint32_t c = 0; c < f->n; c++) {
@@ -77,25 +47,70 @@ static void mask(const struct pl_fit *f, double *v)
 	}
 }
 
-static void diagonal(const struct pl_fit *f, double *d)
+double pl_clock_fit_mean(const struct pl_fit *f, uint32_t match, const double *v)
 {
-	memset(d, 0, 2u * (size_t)f->n * sizeof(*d));
+	double sum = 0, weight = 0;
+
+	for (uint32_t i = f->first[match]; i < f->first[match + 1]; i++) {
+		uint32_t c = f->in->obs[i].clock;
+
+		sum += f->w[i] * (v[c] + v[f->n + c] * f->u[match]);
+		weight += f->w[i];
+	}
+	return weight > 0 ? sum / weight : 0;
+}
+
+/* out = H v, without the parameters that are not free. */
+static void apply(const struct pl_fit *f, const double *v, double *out)
+{
+	double *a = out, *b = out + f->n;
+
+	memset(out, 0, 2u * (size_t)f->n * sizeof(*out));
 	for (uint32_t m = 0; m < f->in->n_matches; m++) {
-		double weight = 0;
+		double mean = pl_clock_fit_mean(f, m, v), u = f->u[m];
+
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			uint32_t c = f->in->obs[i].clock;
+			double q = f->w[i] * (v[c] + v[f->n + c] * u - mean);
+
+			a[c] += q;
+			b[c] += q * u;
+		}
+	}
+	for (uint32_t c = 0; c < f->n; c++)
+		b[c] += f->prior * v[f->n + c];
+	mask(f, out);
+}
+
+void pl_clock_fit_blocks(const struct pl_fit *f, double *own)
+{
+	memset(own, 0, 3u * (size_t)f->n * sizeof(*own));
+	for (uint32_t m = 0; m < f->in->n_matches; m++) {
+		double weight = 0, u = f->u[m];
 
 		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++)
 			weight += f->w[i];
 		for (uint32_t i = f->first[m]; i < f->first[m + 1] && weight > 0; i++) {
+			double *h = own + 3u * (size_t)f->in->obs[i].clock;
 			double q = f->w[i] * (1 - f->w[i] / weight);
 
-			d[f->in->obs[i].clock] += q;
-			d[f->n + f->in->obs[i].clock] += q * f->u[m] * f->u[m];
+			h[0] += q;
+			h[1] += q * u;
+			h[2] += q * u * u;
 		}
 	}
-	for (uint32_t c = 0; c < f->n; c++)
-		d[f->n + c] += f->prior;
-	for (uint32_t c = 0; c < 2 * f->n; c++)
-		d[c] = d[c] > 1e-12 ? d[c] : 1;
+}
+
+/* What is left of the gradient r, divided by the diagonal of H: `own`, as above. */
+static void precondition(const struct pl_fit *f, const double *own, const double *r, double *out)
+{
+	for (uint32_t c = 0; c < f->n; c++) {
+		const double *h = own + 3u * (size_t)c;
+		double b = h[2] + f->prior;
+
+		out[c] = h[0] > 1e-12 ? r[c] / h[0] : r[c];
+		out[f->n + c] = b > 1e-12 ? r[f->n + c] / b : r[f->n + c];
+	}
 }
 
 static double dot(const double *x, const double *y, size_t n)
@@ -110,27 +125,25 @@ static double dot(const double *x, const double *y, size_t n)
 int pl_clock_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err *err)
 {
 	size_t n = 2u * (size_t)f->n;
-	double *mem, *r, *p, *hp, *d, rz, start;
-	int rc = pl_alloc(&mem, 4 * n, sizeof(*mem), err);
+	double *mem, *r, *p, *hp, *own, rz, start;
+	int rc = pl_alloc(&mem, 5 * n, sizeof(*mem), err);
 
 	if (rc < 0)
 		return rc;
 	r = mem;
 	p = r + n;
 	hp = p + n;
-	d = hp + n;
-	diagonal(f, d);
+	own = hp + n;
+	pl_clock_fit_blocks(f, own);
 	memset(z, 0, n * sizeof(*z));
 	memcpy(r, g, n * sizeof(*r));
 	mask(f, r);
-	for (size_t i = 0; i < n; i++)
-		p[i] = r[i] / d[i];
+	precondition(f, own, r, p);
 	rz = start = dot(r, p, n);
 	for (size_t k = 0; k < 2 * n + 20 && rz > 1e-20 * start; k++) {
 		double alpha, old = rz;
 
 		apply(f, p, hp);
-		mask(f, hp);
 		alpha = dot(p, hp, n);
 		if (!(alpha > 0))
 			break;
@@ -138,8 +151,8 @@ int pl_clock_fit_cg(const struct pl_fit *f, const double *g, double *z, struct p
 		for (size_t i = 0; i < n; i++) {
 			z[i] += alpha * p[i];
 			r[i] -= alpha * hp[i];
-			hp[i] = r[i] / d[i];
 		}
+		precondition(f, own, r, hp);
 		rz = dot(r, hp, n);
 		for (size_t i = 0; i < n; i++)
 			p[i] = hp[i] + rz / old * p[i];
@@ -176,40 +189,28 @@ static void residuals(struct pl_fit *f, bool weighted)
 static int scales(struct pl_fit *f, struct pl_err *err)
 {
 	const struct pl_clock_fit_in *in = f->in;
-	struct pl_arena mem = { 0 };
-	size_t *first, *n; /* values of each class */
 	int64_t *v;
-	int rc;
+	int rc = pl_alloc(&v, in->n_obs + 1, sizeof(*v), err);
 
-	PL_TRY(pl_arena_array(&mem, &first, in->n_classes + 1u, sizeof(*first), err));
-	PL_TRY(pl_arena_array(&mem, &n, in->n_classes + 1u, sizeof(*n), err));
-	PL_TRY(pl_arena_array(&mem, &v, in->n_obs + 1, sizeof(*v), err));
-	memset(first, 0, (in->n_classes + 1u) * sizeof(*first));
-	memset(n, 0, (in->n_classes + 1u) * sizeof(*n));
-	for (uint32_t m = 0; m < in->n_matches; m++)
-		first[in->match_class[m] + 1] += f->first[m + 1] - f->first[m];
-	for (uint32_t k = 0; k < in->n_classes; k++)
-		first[k + 1] += first[k];
-	for (uint32_t m = 0; m < in->n_matches; m++) {
-		uint32_t k = in->match_class[m], members = f->first[m + 1] - f->first[m];
-		double up = sqrt((double)members / (double)(members > 1 ? members - 1 : 1));
+	for (uint32_t k = 0; rc >= 0 && k < in->n_classes; k++) {
+		size_t n = 0;
 
-		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+		for (uint32_t o = f->class0[k]; o < f->class0[k + 1]; o++) {
+			uint32_t i = f->by_class[o], m = in->obs[i].match;
+			uint32_t members = f->first[m + 1] - f->first[m];
+			double up = sqrt((double)members / (members > 1 ? members - 1 : 1));
 			double r = fabs(f->r[i]) * up;
 
 			if (f->in_tree[in->obs[i].clock] && r < 9e18)
-				v[first[k] + n[k]++] = (int64_t)r;
+				v[n++] = (int64_t)r;
 		}
-	}
-	for (uint32_t k = 0; k < in->n_classes; k++) {
 		f->scale[k] = 250;
-		if (n[k])
-			f->scale[k] += 1.4826 * (double)pl_median_i64(v + first[k], n[k]);
+		if (n)
+			f->scale[k] += 1.4826 * (double)pl_median_i64(v, n);
 		if (in->class_floor)
 			f->scale[k] = fmax(f->scale[k], in->class_floor[k]);
 	}
-out:
-	pl_arena_fini(&mem);
+	pl_free(v);
 	return rc;
 }
 
@@ -308,6 +309,29 @@ static int take(struct pl_fit *f, void *out, size_t n, size_t size, struct pl_er
 	return 0;
 }
 
+/* Observations by clock, and these by class. */
+static int sort_classes(struct pl_fit *f, struct pl_err *err)
+{
+	const struct pl_clock_fit_in *in = f->in;
+	uint32_t *key, *order, *by_clock, *first0;
+	int rc;
+
+	PL_TRY(take(f, &key, in->n_obs, sizeof(*key), err));
+	PL_TRY(take(f, &order, in->n_obs, sizeof(*order), err));
+	PL_TRY(take(f, &by_clock, in->n_obs, sizeof(*by_clock), err));
+	PL_TRY(take(f, &first0, f->n + 1u, sizeof(*first0), err));
+	for (size_t i = 0; i < in->n_obs; i++)
+		key[i] = in->obs[i].clock;
+	pl_clock_sort_by_key(key, in->n_obs, f->n, by_clock, first0);
+	for (size_t i = 0; i < in->n_obs; i++)
+		key[i] = in->match_class[in->obs[by_clock[i]].match];
+	pl_clock_sort_by_key(key, in->n_obs, in->n_classes, order, f->class0);
+	for (size_t i = 0; i < in->n_obs; i++)
+		f->by_class[i] = by_clock[order[i]];
+out:
+	return rc;
+}
+
 static int init(struct pl_fit *f, struct pl_err *err)
 {
 	const struct pl_clock_fit_in *in = f->in;
@@ -328,38 +352,32 @@ static int init(struct pl_fit *f, struct pl_err *err)
 	PL_TRY(take(f, &f->r, in->n_obs, sizeof(*f->r), err));
 	PL_TRY(take(f, &f->w, in->n_obs, sizeof(*f->w), err));
 	PL_TRY(take(f, &f->first, in->n_matches + 1u, sizeof(*f->first), err));
+	PL_TRY(take(f, &f->by_class, in->n_obs, sizeof(*f->by_class), err));
+	PL_TRY(take(f, &f->class0, in->n_classes + 1u, sizeof(*f->class0), err));
+	PL_TRY(take(f, &f->count, f->n, sizeof(*f->count), err));
 	PL_TRY(take(f, &f->scale, in->n_classes, sizeof(*f->scale), err));
 	for (size_t i = 0; i < in->n_obs; i++)
 		while (m <= in->obs[i].match)
 			f->first[m++] = (uint32_t)i;
 	while (m <= in->n_matches)
 		f->first[m++] = (uint32_t)in->n_obs;
+	for (size_t i = 0; i < in->n_obs; i++)
+		f->count[in->obs[i].clock] += !i || in->obs[i].match != in->obs[i - 1].match ||
+					      in->obs[i].clock != in->obs[i - 1].clock;
+	rc = sort_classes(f, err);
 out:
 	return rc;
 }
 
 /* A drift needs a handful of matches that span some time. */
-static int free_parameters(struct pl_fit *f, struct pl_err *err)
+static void free_parameters(struct pl_fit *f)
 {
-	uint32_t *count;
-	int rc = pl_alloc(&count, f->n, sizeof(*count), err);
-
-	if (rc < 0)
-		return rc;
-	for (uint32_t m = 0; m < f->in->n_matches; m++)
-		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
-			uint32_t c = f->in->obs[i].clock;
-
-			count[c] += i == f->first[m] || c != f->in->obs[i - 1].clock;
-		}
 	for (uint32_t c = 0; c < f->n; c++) {
 		f->a_free[c] = f->in_tree[c] && c != f->root;
-		f->b_free[c] = f->a_free[c] && count[c] >= MIN_MATCHES && f->span > 1;
+		f->b_free[c] = f->a_free[c] && f->count[c] >= MIN_MATCHES && f->span > 1;
 		if (!f->b_free[c])
 			f->b[c] = 0;
 	}
-	pl_free(count);
-	return 0;
 }
 
 /* Time of the clock's first event on the scale of the matches, given where it stands now. */
@@ -390,7 +408,7 @@ static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_
 	PL_TRY(pl_alloc(&u, 3u * (size_t)f->n, sizeof(*u), err));
 	ci_a = u + f->n;
 	ci_b = ci_a + f->n;
-	PL_TRY(free_parameters(f, err));
+	free_parameters(f);
 	PL_TRY(robust(f, 0, err));
 	PL_TRY(pl_clock_fit_intervals(f, u, ci_a, ci_b, err));
 	for (uint32_t c = 0; c < f->n; c++) {

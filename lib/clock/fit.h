@@ -18,11 +18,13 @@ struct pl_fit {
 	double span;
 	pl_ns mid;
 	/* of each observation */
-	double *y, *r, *w; /* end - base - tau; residual; weight */
-	uint32_t *first;   /* of each match: its observations, n_matches + 1 */
-	double *scale;	   /* of each class */
-	double prior;	   /* weight of what is known of drifts beforehand */
-	double psi_ratio;  /* mean weight over mean derivative of the influence */
+	double *y, *r, *w;	     /* end - base - tau; residual; weight */
+	uint32_t *first;	     /* of each match: its observations, n_matches + 1 */
+	uint32_t *by_class, *class0; /* observations by class and clock; n_classes + 1 */
+	uint32_t *count;	     /* of each clock: matches */
+	double *scale;		     /* of each class */
+	double prior;		     /* weight of what is known of drifts beforehand */
+	double psi_ratio;	     /* mean weight over mean derivative of the influence */
 };
 
 /* fit_start.c: base, slope, in_tree of all clocks that communication joins to the root; then tau,
@@ -30,6 +32,10 @@ struct pl_fit {
 int pl_clock_fit_start(struct pl_fit *f, struct pl_err *err) PL_MUST;
 
 /* fit.c */
+/* The mean of v's effect on the members of a match, by weight; 0 if none has one. */
+double pl_clock_fit_mean(const struct pl_fit *f, uint32_t match, const double *v);
+/* The block of H of each clock alone: aa, ab, bb. */
+void pl_clock_fit_blocks(const struct pl_fit *f, double *own);
 /* Solve H z = g for the free parameters, where H is the weighted normal matrix with the matches'
  * own times eliminated. g, z: a of each clock, then b. */
 int pl_clock_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err *err) PL_MUST;

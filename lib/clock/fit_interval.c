@@ -44,8 +44,7 @@ PL_COMPARATOR(by_time, struct order, u, match);
 struct work {
 	const struct pl_fit *f;
 	struct order *order;
-	uint32_t *count; /* matches of each clock */
-	double *own;	 /* of each clock: its block of H: aa, ab, bb */
+	double *own; /* of each clock: its block of H: aa, ab, bb */
 	double *e, *z;
 	double *part; /* of the parameter at hand */
 	double corr[MAX_LAG + 1], corr_n;
@@ -57,17 +56,11 @@ struct work {
  * class. */
 static double expected(const struct pl_fit *f, uint32_t m, const double *z)
 {
-	double s = f->scale[f->in->match_class[m]], mean = 0, weight = 0, sum = 0;
+	double s = f->scale[f->in->match_class[m]], mean = pl_clock_fit_mean(f, m, z), sum = 0;
 
 	for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
 		uint32_t c = f->in->obs[i].clock;
-
-		mean += f->w[i] * (z[c] + z[f->n + c] * f->u[m]);
-		weight += f->w[i];
-	}
-	for (uint32_t i = f->first[m]; i < f->first[m + 1] && weight > 0; i++) {
-		uint32_t c = f->in->obs[i].clock;
-		double q = f->w[i] * (z[c] + z[f->n + c] * f->u[m] - mean / weight);
+		double q = f->w[i] * (z[c] + z[f->n + c] * f->u[m] - mean);
 
 		sum += q * q;
 	}
@@ -218,27 +211,6 @@ out:
 	return rc;
 }
 
-static void own_blocks(struct work *k)
-{
-	const struct pl_fit *f = k->f;
-
-	for (uint32_t m = 0; m < f->in->n_matches; m++) {
-		double weight = 0, u = f->u[m];
-
-		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++)
-			weight += f->w[i];
-		for (uint32_t i = f->first[m]; i < f->first[m + 1] && weight > 0; i++) {
-			uint32_t c = f->in->obs[i].clock;
-			double q = f->w[i] * (1 - f->w[i] / weight);
-
-			k->own[3u * (size_t)c] += q;
-			k->own[3u * (size_t)c + 1] += q * u;
-			k->own[3u * (size_t)c + 2] += q * u * u;
-			k->count[c] += i == f->first[m] || c != f->in->obs[i - 1].clock;
-		}
-	}
-}
-
 /* The least jitter of the classes of a clock: a constant error of this size cannot be seen. */
 static void jitters(const struct pl_fit *f, double *jitter)
 {
@@ -255,9 +227,9 @@ static void jitters(const struct pl_fit *f, double *jitter)
 static double half_width(const struct work *k, uint32_t c, struct spread v, double inflation,
 			 double alike)
 {
-	double n = k->count[c] / alike;
+	double n = k->f->count[c] / alike;
 
-	if (v.count < 2 || k->count[c] < 3)
+	if (v.count < 2 || k->f->count[c] < 3)
 		return -1;
 	n = fmax(n, 3);
 	return student(fmin(v.count / alike, n) - FITTED) * k->f->psi_ratio *
@@ -271,7 +243,6 @@ static int init(struct work *k, struct pl_err *err)
 
 	k->exact = 2.0 * f->n * (double)f->in->n_obs < MAX_WORK;
 	PL_TRY(pl_alloc(&k->order, f->in->n_matches + 1u, sizeof(*k->order), err));
-	PL_TRY(pl_alloc(&k->count, f->n, sizeof(*k->count), err));
 	PL_TRY(pl_alloc(&k->own, 3u * (size_t)f->n, sizeof(*k->own), err));
 	PL_TRY(pl_alloc(&k->part, MAX_PARTS + 1, sizeof(*k->part), err));
 	PL_TRY(pl_alloc(&k->e, 4u * (size_t)f->n, sizeof(*k->e), err));
@@ -279,7 +250,7 @@ static int init(struct work *k, struct pl_err *err)
 	for (uint32_t m = 0; m < f->in->n_matches; m++)
 		k->order[m] = (struct order){ f->u[m], m };
 	qsort(k->order, f->in->n_matches, sizeof(*k->order), by_time);
-	own_blocks(k);
+	pl_clock_fit_blocks(f, k->own);
 out:
 	return rc;
 }
@@ -308,7 +279,6 @@ int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double
 	}
 out:
 	pl_free(k.order);
-	pl_free(k.count);
 	pl_free(k.own);
 	pl_free(k.e);
 	pl_free(k.part);

@@ -251,11 +251,14 @@ bool pl_clock_seq_same(const struct pl_align *a, uint32_t x, uint32_t y);
  */
 int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 			    const struct pl_seq *y, int64_t shift, double *early, int64_t *scratch);
-#define PL_SEQ_SCRATCH 2048 /* values of scratch */
+#define PL_SEQ_SCRATCH 1536 /* values of scratch */
 #define PL_SEQ_PAIRS   6    /* fewer do not show a scatter */
 /* Share of the pairs in which noise may end one before the other begins. */
 #define PL_SEQ_IMPOSSIBLE 0.03
 #define PL_SEQ_AGREE	  0.95 /* share of equal pairs of two sequences that are in step */
+/* The drift between two clocks: the median slope of d over t between points half the length apart
+ * (Theil's incomplete method). */
+double pl_clock_slope(const pl_ns *t, const int64_t *d, size_t n, int64_t *scratch);
 /* Are most of their operations the same? */
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift);
@@ -318,16 +321,9 @@ int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_cl
 			struct pl_err *err) PL_MUST;
 
 /* ---- probes.c: observations of clocks from the matches ---- */
-struct pl_probes {
-	struct pl_clock_fit_in in;
-	struct pl_clock_fit_obs *obs;
-	size_t cap_obs, cap_class, cap_floor;
-	uint32_t *class;
-	double *floor;
-};
-int pl_clock_probes_gather(const struct pl_align *a, struct pl_probes *p,
-			   struct pl_err *err) PL_MUST;
-void pl_clock_probes_fini(struct pl_probes *p);
+/* Its arrays are in `mem`. */
+int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct pl_arena *mem,
+		    struct pl_err *err) PL_MUST;
 
 /* ---- box.c ---- */
 /* Check starts against ends under the estimate; move clocks inside their intervals where that

@@ -166,14 +166,15 @@ out:
 /* ---- the order of one rank ---------------------------------------------------------------------
  */
 
-struct issued { /* an event on a thread, or an operator, of one rank */
+struct issued { /* an event on a thread, or an operator */
+	int32_t rank;
 	pl_ns ts;
 	int64_t key; /* of an event: order of issue, NO_VALUE unknown */
 	uint32_t i;  /* ev or op */
 	uint32_t track;
 };
 
-PL_COMPARATOR(by_start, struct issued, ts, i);
+PL_COMPARATOR(by_start, struct issued, rank, ts, i);
 
 PL_COMPARATOR(by_key, struct issued, key, i);
 
@@ -258,7 +259,7 @@ static int settle_rank(struct pl_align *a, struct pl_issue *is, size_t ev0, stru
 		       size_t n, struct issued *o, size_t n_ops, pl_ns *turn, struct pl_err *err)
 {
 	size_t known = 0;
-	int rc;
+	int rc = 0;
 
 	if (!by_record_function(is, ev0, v, n)) {
 		for (size_t i = 0; i < n; i++)
@@ -277,7 +278,6 @@ static int settle_rank(struct pl_align *a, struct pl_issue *is, size_t ev0, stru
 	qsort(v, known, sizeof(*v), by_key);
 	for (size_t i = 0; i < known; i++)
 		a->ev[v[i].i].turn = turn[i];
-	rc = 0;
 out:
 	return rc;
 }
@@ -285,94 +285,47 @@ out:
 /* ---- the segment -------------------------------------------------------------------------------
  */
 
-static bool on_thread(const struct pl_segment *seg, uint32_t track)
+/* Add what runs on a thread; what runs on streams keeps its order there. */
+static void add_issued(const struct pl_segment *seg, uint32_t track, pl_ns ts, size_t i,
+		       struct issued *v, size_t *n)
 {
-	return track < seg->n_tracks && seg->track[track].type != PL_T_STREAM;
-}
-
-struct rank_thread { /* where a rank's threads communicate */
-	int32_t rank;
-	uint32_t track;
-	bool several;
-};
-
-/* Ranks with collectives on several threads; *n of them. */
-static int find_ranks(const struct pl_align *a, const struct pl_segment *seg, size_t ev0,
-		      struct rank_thread *r, uint32_t *n, struct pl_err *err)
-{
-	struct pl_intern ids = { 0 };
-	uint32_t kept = 0, k;
-	int rc = 0;
-
-	for (size_t i = ev0; i < a->n; i++) {
-		const struct pl_comm *e = &a->ev[i];
-		size_t before = ids.n;
-		int32_t rank;
-
-		if (e->kind != PL_K_COLLECTIVE || !on_thread(seg, e->comm_stream))
-			continue;
-		rank = seg->track[e->comm_stream].rank;
-		PL_TRY(pl_intern_add(&ids, (const char *)&rank, sizeof(rank), &k, err));
-		if (ids.n > before)
-			r[k] = (struct rank_thread){ rank, e->comm_stream, false };
-		r[k].several |= r[k].track != e->comm_stream;
-	}
-	for (k = 0; k < ids.n; k++)
-		if (r[k].several)
-			r[kept++] = r[k];
-	*n = kept;
-out:
-	pl_intern_fini(&ids);
-	return rc;
-}
-
-/* Events and operators of a rank, the operators by start. */
-static void gather(const struct pl_align *a, const struct pl_issue *is,
-		   const struct pl_segment *seg, size_t ev0, int32_t rank, struct issued *v,
-		   size_t *n, struct issued *o, size_t *n_ops)
-{
-	*n = *n_ops = 0;
-	for (size_t i = ev0; i < a->n; i++) {
-		const struct pl_comm *e = &a->ev[i];
-
-		if (e->kind == PL_K_COLLECTIVE && on_thread(seg, e->comm_stream) &&
-		    seg->track[e->comm_stream].rank == rank)
-			v[(*n)++] =
-				(struct issued){ e->ts, PL_NO_VALUE, (uint32_t)i, e->comm_stream };
-	}
-	for (size_t i = 0; i < is->n; i++) {
-		const struct issue_op *p = &is->op[i];
-
-		if (on_thread(seg, p->track) && seg->track[p->track].rank == rank)
-			o[(*n_ops)++] =
-				(struct issued){ p->ts, PL_NO_VALUE, (uint32_t)i, p->track };
-	}
-	qsort(o, *n_ops, sizeof(*o), by_start);
+	if (track < seg->n_tracks && seg->track[track].type != PL_T_STREAM)
+		v[(*n)++] = (struct issued){ seg->track[track].rank, ts, PL_NO_VALUE, (uint32_t)i,
+					     track };
 }
 
 int pl_clock_issue_settle(struct pl_align *a, struct pl_issue *is, const struct pl_segment *seg,
 			  size_t ev0, struct pl_err *err)
 {
-	struct rank_thread *r = NULL;
 	struct issued *v = NULL, *o = NULL;
 	pl_ns *turn = NULL;
-	uint32_t ranks = 0;
-	size_t all = a->n - ev0, n, n_ops;
+	size_t n = 0, n_ops = 0, op = 0;
 	int rc;
 
-	PL_TRY(pl_alloc(&r, seg->n_tracks + 1u, sizeof(*r), err));
-	PL_TRY(find_ranks(a, seg, ev0, r, &ranks, err));
-	if (!ranks)
-		goto out;
-	PL_TRY(pl_alloc(&v, all, sizeof(*v), err));
-	PL_TRY(pl_alloc(&turn, all, sizeof(*turn), err));
+	PL_TRY(pl_alloc(&v, a->n - ev0 + 1, sizeof(*v), err));
+	PL_TRY(pl_alloc(&turn, a->n - ev0 + 1, sizeof(*turn), err));
 	PL_TRY(pl_alloc(&o, is->n + 1, sizeof(*o), err));
-	for (uint32_t k = 0; k < ranks; k++) {
-		gather(a, is, seg, ev0, r[k].rank, v, &n, o, &n_ops);
-		PL_TRY(settle_rank(a, is, ev0, v, n, o, n_ops, turn, err));
+	for (size_t i = ev0; i < a->n; i++)
+		if (a->ev[i].kind == PL_K_COLLECTIVE)
+			add_issued(seg, a->ev[i].comm_stream, a->ev[i].ts, i, v, &n);
+	for (size_t i = 0; i < is->n && n; i++)
+		add_issued(seg, is->op[i].track, is->op[i].ts, i, o, &n_ops);
+	pl_sort(v, n, sizeof(*v), by_start);
+	pl_sort(o, n_ops, sizeof(*o), by_start);
+	for (size_t i = 0, end, op_end; i < n; i = end) {
+		bool several = false;
+
+		for (end = i; end < n && v[end].rank == v[i].rank; end++)
+			several |= v[end].track != v[i].track;
+		while (op < n_ops && o[op].rank < v[i].rank)
+			op++;
+		for (op_end = op; op_end < n_ops && o[op_end].rank == v[i].rank;)
+			op_end++;
+		if (several)
+			PL_TRY(settle_rank(a, is, ev0, v + i, end - i, o + op, op_end - op, turn,
+					   err));
 	}
 out:
-	pl_free(r);
 	pl_free(v);
 	pl_free(o);
 	pl_free(turn);

@@ -41,19 +41,22 @@
 static uint32_t local_partition(struct pl_likelihood *l, const struct pl_align *a,
 				const struct pl_partitions *is, const struct pl_comm *ev)
 {
-	uint32_t n = l->n_partitions;
+	const struct pl_clock *c = &a->m->clock[ev->clock];
+	uint32_t n = l->n_partitions, component = is->component[ev->clock];
 	uint32_t id = a->o.by == PL_CLOCK_ONE ? (uint32_t)ev->rank : is->partition[ev->clock];
+	pl_ns base = pl_trace_clock_apply(c, ev->end);
 
-	for (uint32_t i = 0; i < n; i++)
-		if (l->partition_id[i] == id)
+	for (uint32_t i = n; i-- > 0;) {
+		if (l->part[i].id == id)
 			return i;
-	l->partition_id[n] = id;
-	l->component[n] = is->component[ev->clock];
-	l->error[n] = fmax((double)a->m->clock[ev->clock].offset_ci_ns / 1e3, LEAST_US);
-	l->base[n] = pl_trace_clock_apply(&a->m->clock[ev->clock], ev->end);
-	for (uint32_t i = n; i-- > 0;)
-		if (l->component[i] == l->component[n])
-			l->base[n] = l->base[i];
+		base = l->part[i].component == component ? l->part[i].base : base;
+	}
+	l->part[n] = (struct pl_likelihood_partition){
+		.id = id,
+		.component = component,
+		.error = fmax((double)c->offset_ci_ns / 1e3, LEAST_US),
+		.base = base,
+	};
 	return l->n_partitions++;
 }
 
@@ -85,7 +88,7 @@ static void fill_times(struct pl_likelihood *l, const struct pl_align *a,
 			int64_t at = (int64_t)k * step - v[i]->shift;
 			bool is = at >= 0 && at < v[i]->s.n;
 			const struct pl_comm *e = is ? &a->ev[v[i]->s.ev[at]] : NULL;
-			pl_ns base = l->base[l->partition[i]];
+			pl_ns base = l->part[l->partition[i]].base;
 
 			is = is && !(l->skips_rooted && e->coll_is & PL_COLL_ROOTED);
 			l->start[i * l->k + k] = is ? us_since(base, &clock[e->clock], e->ts) : NAN;
@@ -102,20 +105,14 @@ static int take_memory(struct pl_likelihood *l, struct pl_err *err)
 	TAKE(length, n);
 	TAKE(lengths, n);
 	TAKE(partition, n);
-	TAKE(partition_id, n);
-	TAKE(component, n);
-	TAKE(error, n);
+	TAKE(part, n);
 	TAKE(inhabitant, n);
 	TAKE(inhabitant0, n);
-	TAKE(base, n);
 	TAKE(start, cells);
 	TAKE(end, cells);
 	TAKE(member, n);
 	TAKE(member0, n);
 	TAKE(reference, n);
-	TAKE(delta, n);
-	TAKE(slope, n);
-	TAKE(differences, n);
 	TAKE(transfer, n);
 	TAKE(sorted, n);
 	TAKE(tmp, cells);
@@ -168,13 +165,13 @@ static double moved(const struct pl_likelihood *l, uint32_t i, double t)
 {
 	uint32_t c = l->partition[i];
 
-	return t + l->delta[c] + l->slope[c] * t;
+	return t + l->part[c].delta + l->part[c].slope * t;
 }
 
 /* The partition has an offset: its streams become references of groups that have none. */
 static void place(struct pl_likelihood *l, uint32_t partition)
 {
-	l->differences[partition] = SIZE_MAX;
+	l->part[partition].differences = SIZE_MAX;
 	for (uint32_t j = l->inhabitant0[partition]; j < l->inhabitant0[partition + 1]; j++) {
 		uint32_t p = l->inhabitant[j], g = l->group[p];
 
@@ -183,7 +180,7 @@ static void place(struct pl_likelihood *l, uint32_t partition)
 		l->reference[g] = p;
 		for (uint32_t i = l->member0[g]; i < l->member0[g + 1]; i++) {
 			uint32_t q = l->member[i];
-			size_t *n = &l->differences[l->partition[q]];
+			size_t *n = &l->part[l->partition[q]].differences;
 
 			if (*n < SIZE_MAX)
 				*n += pl_min_size(l->length[p], l->length[q]);
@@ -231,7 +228,7 @@ static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
 	double scatter, slope, offset, span;
 	size_t half = n / 2, m = 0;
 
-	l->delta[partition] = offset_for(l, n, 0, &scatter);
+	l->part[partition].delta = offset_for(l, n, 0, &scatter);
 	if (n < PL_SEQ_PAIRS || l->k < 2) /* no drift is seen at one time */
 		return;
 	qsort(l->diff, n, sizeof(*l->diff), by_time);
@@ -246,8 +243,8 @@ static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
 	span = fmax(l->diff[n - 1].t - l->diff[0].t, LEAST_US);
 	if (fabs(slope) <= SIGMAS * fmax(scatter, LEAST_US) / span)
 		return;
-	l->delta[partition] = offset;
-	l->slope[partition] = slope;
+	l->part[partition].delta = offset;
+	l->part[partition].slope = slope;
 }
 
 /* The cost of a partition's offset against others of its offset component; any is as good against
@@ -255,9 +252,10 @@ static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
 static double misfit(const struct pl_likelihood *l, uint32_t partition, uint32_t *joins)
 {
 	for (uint32_t i = 0; i < l->n_partitions; i++)
-		if (i != partition && l->differences[i] == SIZE_MAX &&
-		    l->component[i] == l->component[partition]) {
-			double z = (l->delta[partition] - l->delta[i]) / l->error[partition];
+		if (i != partition && l->part[i].differences == SIZE_MAX &&
+		    l->part[i].component == l->part[partition].component) {
+			double z = (l->part[partition].delta - l->part[i].delta) /
+				   l->part[partition].error;
 
 			return log1p(z * z);
 		}
@@ -275,18 +273,19 @@ static double fit_offsets(struct pl_likelihood *l, const struct pl_division *d, 
 	l->n_groups = d->n_groups;
 	pl_clock_sort_by_key(d->group, l->n, d->n_groups, l->member, l->member0);
 	memset(l->reference, 0xff, d->n_groups * sizeof(*l->reference));
-	memset(l->differences, 0, l->n_partitions * sizeof(*l->differences));
-	memset(l->delta, 0, l->n_partitions * sizeof(*l->delta));
-	memset(l->slope, 0, l->n_partitions * sizeof(*l->slope));
+	for (uint32_t c = 0; c < l->n_partitions; c++) {
+		l->part[c].delta = l->part[c].slope = 0;
+		l->part[c].differences = 0;
+	}
 	for (uint32_t left = l->n_partitions; left; left--) {
 		uint32_t best = PL_NONE;
 		size_t n;
 
 		for (uint32_t c = 0; c < l->n_partitions; c++)
-			if (l->differences[c] < SIZE_MAX &&
-			    (best == PL_NONE || l->differences[c] > l->differences[best]))
+			if (l->part[c].differences < SIZE_MAX &&
+			    (best == PL_NONE || l->part[c].differences > l->part[best].differences))
 				best = c;
-		n = l->differences[best] ? find_differences(l, best) : 0;
+		n = l->part[best].differences ? find_differences(l, best) : 0;
 		if (n) {
 			fit_partition(l, n, best);
 			cost += misfit(l, best, joins);

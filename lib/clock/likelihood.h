@@ -34,33 +34,38 @@ struct pl_residual {
 	double r, wide;	 /* us; `wide` adds to the scale of the jitter */
 	bool impossible; /* an end that is r before the last start */
 };
+struct pl_difference {
+	double t, d;
+};
+struct pl_likelihood_partition {
+	uint32_t id, component; /* as in struct pl_partitions */
+	double error;		/* of its offset in its component, us */
+	pl_ns base;		/* 0 of its times */
+	/* of the division that was looked at last: */
+	double delta, slope; /* t is at t + delta + slope t */
+	size_t differences;  /* to references; SIZE_MAX: has an offset */
+};
 struct pl_likelihood {
 	struct pl_arena mem;
 	bool skips_rooted, rooted; /* collectives with a root: left out; the model hardly holds */
 	uint32_t n, k;		   /* streams; occurrences that are looked at */
 	uint32_t *length; /* of each stream: only those of one length do the same in step */
 	uint32_t *lengths, n_lengths; /* those that occur */
-	uint32_t *partition;	      /* of each stream: 0 .. n_partitions - 1 */
+	struct pl_likelihood_partition *part;
+	uint32_t *partition;   /* of each stream: 0 .. n_partitions - 1 */
+	uint32_t *inhabitant;  /* streams by partition */
+	uint32_t *inhabitant0; /* of each partition: its first, n_partitions + 1 */
 	uint32_t n_partitions;
-	uint32_t *partition_id; /* of each partition: as in struct pl_partitions */
-	uint32_t *component;	/* of each partition */
-	uint32_t *inhabitant;	/* streams by partition */
-	uint32_t *inhabitant0;	/* of each partition: its first, n_partitions + 1 */
-	double *error;		/* of each partition: of its offset in its component, us */
-	pl_ns *base;		/* of each partition: 0 of its times */
-	double *start, *end;	/* n x k, us from the base; NAN: no such event */
-	/* of the division that was looked at last */
+	double *start, *end; /* n x k, us from the base; NAN: no such event */
+	/* of the division that was looked at last: */
 	const uint32_t *group;
 	uint32_t n_groups;
 	uint32_t *member, *member0; /* streams by group, as above */
 	uint32_t *reference;	    /* of each group: the first member with an offset, PL_NONE */
-	double *delta, *slope;	    /* of each partition: t is at t + delta + slope t */
-	size_t *differences;	    /* of each partition: to references; SIZE_MAX: has an offset */
 	double *transfer, *sorted;
+	/* scratch */
 	double *tmp;
-	struct pl_difference {
-		double t, d;
-	} * diff;
+	struct pl_difference *diff;
 	struct pl_residual *residual;
 };
 int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,

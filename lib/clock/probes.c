@@ -30,77 +30,76 @@ struct transfer {
 
 struct gather {
 	const struct pl_align *a;
-	struct pl_probes *out;
 	struct pl_intern classes;
+	struct pl_clock_fit_obs *obs;
+	uint32_t *class; /* of each match */
+	double *floor;	 /* of each class */
+	uint32_t n_matches;
+	size_t n_obs;
 	uint32_t *parent; /* clocks that are joined: union-find */
 	struct transfer *t;
 	size_t n;
 };
 
-/* The next match of class (kind, x, y); returns its number in *match. */
-static int new_match(struct gather *g, uint32_t kind, uint32_t x, uint32_t y, uint32_t *match,
+/* The next match, of class (kind, x, y). */
+static int new_match(struct gather *g, uint32_t kind, uint32_t x, uint32_t y, double floor,
 		     struct pl_err *err)
 {
-	uint32_t key[3] = { kind, x, y }, class;
-	struct pl_probes *o = g->out;
-	int rc;
-
-	PL_TRY(pl_intern_add(&g->classes, (const char *)key, sizeof(key), &class, err));
-	PL_TRY(pl_grow(&o->floor, &o->cap_floor, class + 1u, sizeof(*o->floor), err));
-	if (class == o->in.n_classes) {
-		o->floor[class] = 0;
-		o->in.n_classes++;
-	}
-	PL_TRY(pl_grow(&o->class, &o->cap_class, o->in.n_matches + 1u, sizeof(*o->class), err));
-	*match = o->in.n_matches;
-	o->class[o->in.n_matches++] = class;
-out:
-	return rc;
-}
-
-static int add_end(struct gather *g, uint32_t match, uint32_t clock, pl_ns end, struct pl_err *err)
-{
-	struct pl_probes *o = g->out;
-	int rc = pl_grow(&o->obs, &o->cap_obs, o->in.n_obs + 1, sizeof(*o->obs), err);
+	const uint32_t key[3] = { kind, x, y };
+	uint32_t *class = &g->class[g->n_matches++];
+	int rc = pl_intern_add(&g->classes, (const char *)key, sizeof(key), class, err);
 
 	if (rc >= 0)
-		o->obs[o->in.n_obs++] = (struct pl_clock_fit_obs){ match, clock, end };
+		g->floor[*class] = floor;
 	return rc;
 }
 
-/* ---- collectives -------------------------------------------------------------------------------
- */
+/* An end of the last match. */
+static void add_end(struct gather *g, uint32_t clock, pl_ns end)
+{
+	g->obs[g->n_obs++] = (struct pl_clock_fit_obs){ g->n_matches - 1, clock, end };
+}
 
-static int add_collective(struct gather *g, const struct pl_cmatch *m, struct pl_err *err)
+/* Collectives that move data, or that do not but reach a clock which nothing else has joined. */
+static int add_collectives(struct gather *g, bool data, struct pl_err *err)
 {
 	const struct pl_align *a = g->a;
-	const uint32_t *ev = a->member + m->first;
-	bool several = false;
-	uint32_t match;
+	uint32_t *joined = NULL;
 	int rc;
 
-	for (uint32_t k = 1; k < m->n; k++)
-		several |= a->ev[ev[k]].clock != a->ev[ev[0]].clock;
-	if (!several)
-		return 0;
-	PL_TRY(new_match(g, 0, m->group, 0, &match, err));
-	for (uint32_t k = 0; k < m->n; k++) {
-		pl_union_join(g->parent, a->ev[ev[0]].clock, a->ev[ev[k]].clock);
-		PL_TRY(add_end(g, match, a->ev[ev[k]].clock, a->ev[ev[k]].end, err));
+	PL_TRY(pl_alloc(&joined, a->n_clocks + 1u, sizeof(*joined), err));
+	for (uint32_t i = 0; i < a->n_clocks; i++)
+		joined[i] = pl_union_root(g->parent, i);
+	for (size_t i = 0; i < a->n_matches; i++) {
+		const struct pl_cmatch *m = &a->match[i];
+		const uint32_t *ev = a->member + m->first;
+		uint32_t first = a->ev[ev[0]].clock;
+		bool several = false, useful = data;
+
+		if (m->group == PL_NONE ||
+		    ((a->ev[ev[0]].coll_is & PL_COLL_MOVES_DATA) != 0) != data)
+			continue;
+		for (uint32_t k = 1; k < m->n; k++) {
+			several |= a->ev[ev[k]].clock != first;
+			useful |= joined[a->ev[ev[k]].clock] != joined[first];
+		}
+		if (!several || !useful)
+			continue;
+		PL_TRY(new_match(g, 0, m->group, 0, 0, err));
+		for (uint32_t k = 0; k < m->n; k++) {
+			pl_union_join(g->parent, first, a->ev[ev[k]].clock);
+			add_end(g, a->ev[ev[k]].clock, a->ev[ev[k]].end);
+		}
 	}
 out:
+	pl_free(joined);
 	return rc;
 }
 
 /* ---- transfers ---------------------------------------------------------------------------------
  */
 
-static int by_pair_time(const void *x, const void *y)
-{
-	const struct transfer *p = x, *q = y;
-
-	return PL_COMPARE_FIELDS(p, q, p, q, at, back);
-}
+PL_COMPARATOR(by_pair_time, struct transfer, p, q, at, back);
 
 static void note_transfer(struct gather *g, const struct pl_cmatch *m)
 {
@@ -141,21 +140,6 @@ static struct window look(const struct transfer *t, size_t n)
 				pl_max_i64(there / 2 + back / 2, 0) };
 }
 
-static int add_window(struct gather *g, const struct transfer *t, const struct window *w,
-		      int64_t usual, struct pl_err *err)
-{
-	uint32_t match;
-	int rc;
-
-	PL_TRY(new_match(g, 1, t->p, t->q, &match, err));
-	g->out->floor[g->out->class[match]] = (double)usual / TRUST;
-	PL_TRY(add_end(g, match, t->p, w->at, err));
-	PL_TRY(add_end(g, match, t->q, pl_add_sat(w->at, w->offset), err));
-	pl_union_join(g->parent, t->p, t->q);
-out:
-	return rc;
-}
-
 /*
  * Adds the transfers between two clocks that send in both directions, in windows with some of each
  * direction. A window is not used if its sum of delays shows that all transfers in one direction
@@ -183,10 +167,15 @@ static int add_both_ways(struct gather *g, const struct transfer *t, size_t n, s
 		i = k;
 	}
 	usual = n_win ? pl_percentile_i64(half, n_win, 25) : INT64_MAX;
-	for (i = 0; i < n_win && usual < INT64_MAX / 4; i++)
-		if (w[i].half <= usual + usual / 4 + GOOD_NS &&
-		    w[i].half >= usual - usual / 4 - GOOD_NS)
-			PL_TRY(add_window(g, t, &w[i], usual, err));
+	for (i = 0; i < n_win && usual < INT64_MAX / 4; i++) {
+		if (w[i].half > usual + usual / 4 + GOOD_NS ||
+		    w[i].half < usual - usual / 4 - GOOD_NS)
+			continue;
+		PL_TRY(new_match(g, 1, t->p, t->q, (double)usual / TRUST, err));
+		add_end(g, t->p, w[i].at);
+		add_end(g, t->q, pl_add_sat(w[i].at, w[i].offset));
+		pl_union_join(g->parent, t->p, t->q);
+	}
 out:
 	pl_free(w);
 	pl_free(half);
@@ -195,13 +184,12 @@ out:
 
 static int add_one_way(struct gather *g, const struct transfer *t, size_t n, struct pl_err *err)
 {
-	uint32_t match;
 	int rc = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		PL_TRY(new_match(g, 2, t->p, t->q, &match, err));
-		PL_TRY(add_end(g, match, t->p, t[i].back ? t[i].recv_end : t[i].send_end, err));
-		PL_TRY(add_end(g, match, t->q, t[i].back ? t[i].send_end : t[i].recv_end, err));
+		PL_TRY(new_match(g, 2, t->p, t->q, 0, err));
+		add_end(g, t->p, t[i].back ? t[i].recv_end : t[i].send_end);
+		add_end(g, t->q, t[i].back ? t[i].send_end : t[i].recv_end);
 	}
 out:
 	return rc;
@@ -226,66 +214,37 @@ out:
 	return rc;
 }
 
-/* Collectives that move data, or that do not but reach a clock which nothing else has joined. */
-static int add_collectives(struct gather *g, bool data, struct pl_err *err)
+int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct pl_arena *mem,
+		    struct pl_err *err)
 {
-	const struct pl_align *a = g->a;
-	uint32_t *joined = NULL;
+	struct gather g = { .a = a };
 	int rc;
 
-	PL_TRY(pl_alloc(&joined, a->n_clocks + 1u, sizeof(*joined), err));
-	for (uint32_t i = 0; i < a->n_clocks; i++)
-		joined[i] = pl_union_root(g->parent, i);
-	for (size_t i = 0; i < a->n_matches; i++) {
-		const struct pl_cmatch *m = &a->match[i];
-		uint32_t first = a->ev[a->member[m->first]].clock;
-		bool useful = data;
-
-		if (m->n < 2 || m->group == PL_NONE ||
-		    (a->ev[a->member[m->first]].coll_is & PL_COLL_MOVES_DATA) != data)
-			continue;
-		for (uint32_t k = 1; k < m->n; k++)
-			useful |= joined[a->ev[a->member[m->first + k]].clock] != joined[first];
-		if (useful)
-			PL_TRY(add_collective(g, m, err));
-	}
-out:
-	pl_free(joined);
-	return rc;
-}
-
-int pl_clock_probes_gather(const struct pl_align *a, struct pl_probes *p, struct pl_err *err)
-{
-	struct gather g = { .a = a, .out = p };
-	int rc;
-
-	PL_TRY(pl_alloc(&g.parent, a->n_clocks + 1u, sizeof(*g.parent), err));
-	PL_TRY(pl_alloc(&g.t, a->n_matches + 1, sizeof(*g.t), err));
+	/* a match gives one probe at most, and a probe of transfers two ends */
+	PL_TRY(pl_arena_array(mem, &g.obs, a->n_members + 1, sizeof(*g.obs), err));
+	PL_TRY(pl_arena_array(mem, &g.class, a->n_matches + 1, sizeof(*g.class), err));
+	PL_TRY(pl_arena_array(mem, &g.floor, a->n_matches + 1, sizeof(*g.floor), err));
+	PL_TRY(pl_arena_array(mem, &g.parent, a->n_clocks + 1u, sizeof(*g.parent), err));
+	PL_TRY(pl_arena_array(mem, &g.t, a->n_matches + 1, sizeof(*g.t), err));
 	for (uint32_t i = 0; i < a->n_clocks; i++)
 		g.parent[i] = i;
 	for (size_t i = 0; i < a->n_matches; i++)
 		if (a->match[i].n > 1 && a->match[i].group == PL_NONE)
 			note_transfer(&g, &a->match[i]);
-	qsort(g.t, g.n, sizeof(*g.t), by_pair_time);
+	pl_sort(g.t, g.n, sizeof(*g.t), by_pair_time);
 	PL_TRY(add_collectives(&g, true, err));
 	PL_TRY(add_transfers(&g, false, err));
 	PL_TRY(add_transfers(&g, true, err));
 	PL_TRY(add_collectives(&g, false, err));
-	p->in.obs = p->obs;
-	p->in.match_class = p->class;
-	p->in.class_floor = p->floor;
-	p->in.n_clocks = a->n_clocks;
-	p->in.first_ns = a->clock_first;
+	*in = (struct pl_clock_fit_in){ .obs = g.obs,
+					.n_obs = g.n_obs,
+					.match_class = g.class,
+					.class_floor = g.floor,
+					.n_matches = g.n_matches,
+					.n_classes = (uint32_t)g.classes.n,
+					.n_clocks = a->n_clocks,
+					.first_ns = a->clock_first };
 out:
 	pl_intern_fini(&g.classes);
-	pl_free(g.parent);
-	pl_free(g.t);
 	return rc;
-}
-
-void pl_clock_probes_fini(struct pl_probes *p)
-{
-	pl_free(p->obs);
-	pl_free(p->class);
-	pl_free(p->floor);
 }

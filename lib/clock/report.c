@@ -7,25 +7,20 @@
 #include "clock/clock.h"
 #include "io/write.h"
 
-/* What is not known is null. */
+/* A value that is not known is null. */
 static void key_ns(struct pl_writer *w, const char *key, bool known, int64_t ns)
 {
-	if (known) {
-		pl_json_int(w, key, ns);
-		return;
-	}
 	pl_json_key(w, key);
-	pl_json_put_null(w);
+	if (known)
+		pl_json_put_int(w, ns);
+	else
+		pl_json_put_null(w);
 }
 
-static void key_text(struct pl_writer *w, const char *key, const char *s)
+static void open_list(struct pl_writer *w, const char *key)
 {
-	if (s) {
-		pl_json_str(w, key, s);
-		return;
-	}
 	pl_json_key(w, key);
-	pl_json_put_null(w);
+	pl_json_open(w, '[');
 }
 
 static void put_clock(struct pl_writer *w, const struct pl_merge *m,
@@ -37,9 +32,8 @@ static void put_clock(struct pl_writer *w, const struct pl_merge *m,
 
 	pl_json_open(w, '{');
 	pl_json_int(w, "clock", i);
-	key_text(w, "host", c->host);
-	pl_json_key(w, "ranks");
-	pl_json_open(w, '[');
+	pl_json_str(w, "host", c->host);
+	open_list(w, "ranks");
 	for (uint32_t k = 0; k < info->n_ranks; k++)
 		pl_json_put_int(w, info->rank[k]);
 	pl_json_close(w);
@@ -91,8 +85,7 @@ static void put_group(struct pl_writer *w, const struct pl_group *g,
 	pl_json_open(w, '{');
 	pl_json_str(w, "group", g->name);
 	pl_json_bool(w, "inferred", (g->flags & PL_GROUP_INFERRED) != 0);
-	pl_json_key(w, "ranks");
-	pl_json_open(w, '[');
+	open_list(w, "ranks");
 	for (uint32_t k = 0; k < g->n; k++)
 		pl_json_put_int(w, g->rank[k]);
 	pl_json_close(w);
@@ -131,19 +124,16 @@ int pl_clock_report_json(const struct pl_merge *m, const struct pl_clock_report 
 	pl_writer_init(&w, out, 1);
 	pl_json_open(&w, '{');
 	pl_json_str(&w, "schema", "paceline.clock/1");
-	pl_json_key(&w, "clocks");
-	pl_json_open(&w, '[');
+	open_list(&w, "clocks");
 	for (uint32_t i = 0; i < r->n_clocks; i++)
 		put_clock(&w, m, r, i);
 	pl_json_close(&w);
-	pl_json_key(&w, "conflicts");
-	pl_json_open(&w, '[');
+	open_list(&w, "conflicts");
 	for (uint32_t i = 0; i < r->n_conflicts; i++)
 		put_conflict(&w, &r->conflict[i]);
 	pl_json_close(&w);
 	put_counts(&w, r);
-	pl_json_key(&w, "groups");
-	pl_json_open(&w, '[');
+	open_list(&w, "groups");
 	for (uint32_t i = 0; i < r->n_groups; i++)
 		put_group(&w, &m->group[i], &r->group[i]);
 	pl_json_close(&w);

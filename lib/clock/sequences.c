@@ -19,7 +19,8 @@
 
 #define MAX_DIFFERENCES 400 /* more are no sequences of one group; they take time */
 #define MAX_SHIFT	64
-#define SAMPLE		512
+#define SAMPLE		(PL_SEQ_SCRATCH / 3) /* pairs that are looked at */
+#define MAX_SLOPE	0.01		     /* a clock that gains more than 1 % is broken */
 #define NEAR_REACH	16  /* elements that one rank may have more: looked for first, and */
 #define REACH		256 /* at last; four times as many are compared */
 #define SCALE		1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
@@ -52,60 +53,59 @@ static int64_t overlap(const struct pl_seq *x, const struct pl_seq *y, int64_t s
 	return to - *from;
 }
 
-/* The drift between two clocks: median of slopes over half the length. */
-static double slope_of(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-		       int64_t shift, int64_t from, int64_t m, int64_t *v)
+double pl_clock_slope(const pl_ns *t, const int64_t *d, size_t n, int64_t *v)
 {
-	int64_t half = m / 2, step = half / SAMPLE + 1;
-	size_t n = 0;
+	size_t half = n / 2, m = 0;
 
-	for (int64_t i = from; i + half < from + m && n < PL_SEQ_SCRATCH; i += step) {
-		double dt = (double)pl_sub_sat(a->ev[y->ev[i + half]].end, a->ev[y->ev[i]].end);
-		double dd = (double)pl_sub_sat(diff_of_ends(a, x, y, shift, i + half),
-					       diff_of_ends(a, x, y, shift, i));
-		double s = dt > 0 ? dd / dt : 0;
+	for (size_t i = 0; i + half < n && n > 3; i++) {
+		double dt = (double)pl_sub_sat(t[i + half], t[i]);
+		double s = dt > 0 ? (double)pl_sub_sat(d[i + half], d[i]) / dt : 0;
 
-		v[n++] = fabs(s) < 0.1 ? (int64_t)llround(s * 1e12) : 0;
+		if (dt > 0 && fabs(s) < MAX_SLOPE)
+			v[m++] = (int64_t)llround(s * 1e15);
 	}
-	return n ? (double)pl_median_i64(v, n) * 1e-12 : 0;
+	return m ? (double)pl_median_i64(v, m) * 1e-15 : 0;
 }
 
 /* Share of the pairs in which one ends before the other begins, offset and drift removed. */
 static double share_early(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			  int64_t shift, int64_t from, int64_t m, int64_t spread, int64_t *v)
 {
-	double slope = slope_of(a, x, y, shift, from, m, v);
-	pl_ns t0 = a->ev[y->ev[from]].end, tolerance = pl_add_sat(2 * spread, 1000);
-	int64_t step = m / SAMPLE + 1, mid, early = 0;
-	size_t n = 0, k = 0;
+	int64_t *t = v + SAMPLE, *d = t + SAMPLE, step = m / SAMPLE + 1, mid, early = 0;
+	pl_ns tolerance = pl_add_sat(2 * spread, 1000);
+	size_t n = 0;
+	double slope;
 
-	for (int64_t i = from; i < from + m && n < PL_SEQ_SCRATCH; i += step)
-		v[n++] = pl_sub_sat(diff_of_ends(a, x, y, shift, i),
-				    (int64_t)(slope * (double)pl_sub_sat(a->ev[y->ev[i]].end, t0)));
-	mid = pl_median_i64(v, n);
-	for (int64_t i = from; i < from + m && k < n; i += step, k++) {
-		const struct pl_comm *p = &a->ev[x->ev[i + shift]], *q = &a->ev[y->ev[i]];
-		pl_ns off = pl_add_sat(mid, (int64_t)(slope * (double)pl_sub_sat(q->end, t0)));
-		pl_ns p_end = pl_sub_sat(p->end, off), p_start = pl_sub_sat(p->ts, off);
-
-		early += p_end < pl_sub_sat(q->ts, tolerance) ||
-			 q->end < pl_sub_sat(p_start, tolerance);
+	for (int64_t i = from; i < from + m; i += step, n++) {
+		t[n] = pl_sub_sat(a->ev[y->ev[i]].end, a->ev[y->ev[from]].end);
+		d[n] = diff_of_ends(a, x, y, shift, i);
 	}
-	return k ? (double)early / (double)k : 0;
+	slope = pl_clock_slope(t, d, n, v);
+	for (size_t k = 0; k < n; k++)
+		v[k] = pl_sub_sat(d[k], (int64_t)(slope * (double)t[k]));
+	mid = pl_median_i64(v, n);
+	for (size_t k = 0; k < n; k++) {
+		const struct pl_comm *q = &a->ev[y->ev[from + (int64_t)k * step]];
+		const struct pl_comm *p = &a->ev[x->ev[from + (int64_t)k * step + shift]];
+		pl_ns off = pl_add_sat(mid, (int64_t)(slope * (double)t[k]));
+
+		early += pl_sub_sat(p->end, off) < pl_sub_sat(q->ts, tolerance) ||
+			 q->end < pl_sub_sat(pl_sub_sat(p->ts, off), tolerance);
+	}
+	return n ? (double)early / (double)n : 0;
 }
 
 int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 			    const struct pl_seq *y, int64_t shift, double *early, int64_t *v)
 {
-	int64_t from, m = overlap(x, y, shift, &from), step, spread;
+	int64_t from, m = overlap(x, y, shift, &from), step = m / SAMPLE + 1, spread;
 	size_t n = 0;
 
 	if (early)
 		*early = 0;
 	if (m < 3)
 		return INT64_MAX;
-	step = m / SAMPLE + 1;
-	for (int64_t i = from; i + 1 < from + m && n < PL_SEQ_SCRATCH; i += step) {
+	for (int64_t i = from; i + 1 < from + m; i += step) {
 		int64_t d = pl_sub_sat(diff_of_ends(a, x, y, shift, i + 1),
 				       diff_of_ends(a, x, y, shift, i));
 
@@ -139,7 +139,7 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y,
 {
 	size_t n = 0;
 
-	for (uint32_t i = 0; i < y->n && n < PL_SEQ_SCRATCH; i += y->n / SAMPLE + 1)
+	for (uint32_t i = 0; i < y->n; i += y->n / SAMPLE + 1)
 		v[n++] = pl_sub_sat(a->ev[y->ev[i]].end, a->ev[y->ev[i]].ts);
 	return n ? pl_median_i64(v, n) : 0;
 }
