@@ -64,8 +64,7 @@ static int recognise(struct pl_in *in, int from, enum content *what, struct pl_e
 	return 0;
 }
 
-/* ---- traces ------------------------------------------------------------------------------------
- */
+/* ---- traces ---------------------------------------------------------------------------------- */
 
 static int merged_separately(const char *name, struct pl_err *err)
 {
@@ -232,8 +231,7 @@ static int load_one(const struct config *c, enum content what, struct pl_in *in,
 				: load_trace(c, in, pool, t, err);
 }
 
-/* ---- all ---------------------------------------------------------------------------------------
- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *pool,
 	       struct pl_graph *g, struct pl_err *err)

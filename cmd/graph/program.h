@@ -20,15 +20,13 @@ struct config {
 };
 enum { FROM_AUTO, FROM_TRACE, FROM_LAYERS };
 
-/* ---- input.c -----------------------------------------------------------------------------------
- */
+/* ---- input.c --------------------------------------------------------------------------------- */
 
 /* One graph stream, one table of layers, or one or more trace streams built into one graph. */
 int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *pool,
 	       struct pl_graph *g, struct pl_err *err) PL_MUST;
 
-/* ---- cost.c ------------------------------------------------------------------------------------
- */
+/* ---- cost.c ---------------------------------------------------------------------------------- */
 
 struct layers_cost {
 	struct pl_topology topo;

@@ -142,8 +142,7 @@ static void look_at(const struct gb *b, const struct pl_match *m, struct match *
 	}
 }
 
-/* ---- roots -------------------------------------------------------------------------------------
- */
+/* ---- roots ----------------------------------------------------------------------------------- */
 
 /* Communications alike, as far as the graph tells, have one root: how often each rank could be it.
  */
@@ -204,8 +203,7 @@ static uint32_t root_of(struct roots *r, const struct gb *b, const struct match 
 	return best;
 }
 
-/* ---- one match ---------------------------------------------------------------------------------
- */
+/* ---- one match ------------------------------------------------------------------------------- */
 
 /* Nobody to wait for, or nobody recorded. */
 static void alone(struct gb *b, const struct match *x)

@@ -28,8 +28,7 @@
 
 static const char module_prefix[] = "nn.Module: ";
 
-/* ---- ranges ------------------------------------------------------------------------------------
- */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 /* The phase that a name says, asked once for each name. */
 static uint8_t phase_of(struct gb *b, uint32_t seg, pl_id name)
@@ -142,8 +141,7 @@ const struct range *pl_derive_range_at(const struct resinfo *ri, struct range_st
 	return s->depth ? &ri->range[s->at[s->depth - 1]] : NULL;
 }
 
-/* ---- work --------------------------------------------------------------------------------------
- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 struct tensor_dims {
 	int64_t size[MAX_SIZES];

@@ -31,8 +31,7 @@ static void drop(uint32_t **array)
 	*array = NULL;
 }
 
-/* ---- shapes -------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Leaves out columns in which no node has a value. */
 static unsigned columns_needed(const struct gb *b)
@@ -156,8 +155,7 @@ out:
 	return id;
 }
 
-/* ---- one step
- * ---------------------------------------------------------------------------------------------- */
+/* ---- one step -------------------------------------------------------------------------------- */
 
 /* May the edge become an edge from the entry of its resource? */
 static bool carried(const struct cut *c, uint32_t from, uint32_t to, uint8_t type)
@@ -299,8 +297,7 @@ static void put_part(struct cut *c, struct part *p)
 out:;
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* The nodes from .. to, which are of one step. */
 static void put_run(const struct cut *c, const struct part *p, size_t from, size_t to)
@@ -367,8 +364,7 @@ static void put_nodes(struct cut *c)
 	}
 }
 
-/* ---- the whole
- * -------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void rank_list(struct gb *b)
 {

@@ -28,6 +28,7 @@ struct work_found {
 
 struct describe {
 	struct pl_graph *g;
+	struct pl_err *err;	   /* the first failure: see put.h */
 	struct pl_name_says *says; /* by string */
 	bool *read;		   /* by string: says is there */
 	size_t n_names;
@@ -57,48 +58,37 @@ static inline const struct pl_name_says *says_of(struct describe *d, pl_id name)
 	return name < d->n_names && d->read[name] ? &d->says[name] : read_name(d, name);
 }
 
-static int put_string(struct describe *d, const char *s, pl_id *id, struct pl_err *err)
+static pl_id put_string(struct describe *d, const char *s)
 {
-	*id = PL_NONE;
-	return s ? pl_intern_add(&d->g->str, s, strlen(s), id, err) : 0;
+	return s ? pl_derive_intern_text(d->err, &d->g->str, s) : PL_NONE;
 }
 
 /* A column that the shape has not yet: nothing is known. */
-static int add_column(struct pl_shape *s, void *column, size_t size, int unknown,
-		      struct pl_err *err)
+static void add_column(struct describe *d, struct pl_shape *s, void *column, size_t size,
+		       int unknown)
 {
 	void **p = column;
-	int rc;
 
-	if (*p)
-		return 0;
-	rc = pl_alloc(p, (size_t)s->n_nodes + 1, size, err);
-	if (rc == 0)
+	if (!*p && pl_alloc(p, (size_t)s->n_nodes + 1, size, d->err) >= 0)
 		memset(*p, unknown, s->n_nodes * size);
-	return rc;
 }
 
-/* ---- communications ----------------------------------------------------------------------------
- */
+/* ---- communications -------------------------------------------------------------------------- */
 
 static bool is_meeting(const struct pl_shape *s, uint32_t i)
 {
 	return s->type[i] == PL_N_RENDEZVOUS && s->role[i] != PL_RO_MARK;
 }
 
-static int new_comm(struct pl_shape *s, size_t *cap, uint32_t node, struct pl_err *err)
+static void new_comm(struct describe *d, struct pl_shape *s, size_t *cap, uint32_t node)
 {
-	int rc = pl_grow(&s->comms, cap, s->n_comms + (size_t)1, sizeof(*s->comms), err);
-
-	if (rc < 0)
-		return rc;
-	s->comms[s->n_comms] = (struct pl_gcomm){ .algorithm = PL_NONE,
-						  .type = PL_NONE,
-						  .group = s->group[node],
-						  .root = -1,
-						  .bytes = -1 };
-	s->comm[node] = s->n_comms++;
-	return 0;
+	s->comm[node] = s->n_comms;
+	PL_DERIVE_ADD(d->err, s->comms, s->n_comms, *cap,
+		      (struct pl_gcomm){ .algorithm = PL_NONE,
+					 .type = PL_NONE,
+					 .group = s->group[node],
+					 .root = -1,
+					 .bytes = -1 });
 }
 
 /* The communication that leads to a transfer or message, PL_NONE if none does. */
@@ -125,40 +115,32 @@ static uint32_t comm_before(const struct pl_shape *s, uint32_t i)
 
 /* The nodes that are of a communication or can become so: they are few, so the rest is not looked
  * at again. */
-static int list_nodes(struct describe *d, struct pl_shape *s, struct pl_err *err)
+static void list_nodes(struct describe *d, struct pl_shape *s)
 {
-	int rc = add_column(s, &s->comm, sizeof(*s->comm), 0xff, err);
-
 	d->n_list = 0;
-	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
-		if (!is_meeting(s, i) && s->role[i] != PL_RO_ARRIVE &&
-		    s->role[i] != PL_RO_TRANSFER && !(s->flags[i] & PL_NF_MESSAGE) &&
-		    s->comm[i] == PL_NONE)
-			continue;
-		rc = pl_grow(&d->node, &d->cap_list, d->n_list + 1, sizeof(*d->node), err);
-		if (rc == 0)
-			d->node[d->n_list++] = i;
-	}
-	return rc;
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		if (is_meeting(s, i) || s->role[i] == PL_RO_ARRIVE ||
+		    s->role[i] == PL_RO_TRANSFER || s->flags[i] & PL_NF_MESSAGE ||
+		    s->comm[i] != PL_NONE)
+			PL_DERIVE_ADD(d->err, d->node, d->n_list, d->cap_list, i);
 }
 
 /* Which nodes are one communication. */
-static int find_comms(struct describe *d, struct pl_shape *s, struct pl_err *err)
+static void find_comms(struct describe *d, struct pl_shape *s)
 {
 	size_t cap = 0;
-	int rc = 0;
 
-	for (size_t k = 0; k < d->n_list && rc == 0; k++) {
+	for (size_t k = 0; k < d->n_list; k++) {
 		uint32_t i = d->node[k];
 
 		if (!is_meeting(s, i))
 			continue;
-		rc = new_comm(s, &cap, i, err);
-		for (uint32_t e = s->off[i]; e < s->off[i + 1] && rc == 0; e++)
+		new_comm(d, s, &cap, i);
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
 			if (s->role[s->src[e]] == PL_RO_ARRIVE)
 				s->comm[s->src[e]] = s->comm[i];
 	}
-	for (size_t k = 0; k < d->n_list && rc == 0; k++) {
+	for (size_t k = 0; k < d->n_list; k++) {
 		uint32_t i = d->node[k];
 
 		if (s->comm[i] != PL_NONE)
@@ -167,30 +149,27 @@ static int find_comms(struct describe *d, struct pl_shape *s, struct pl_err *err
 			s->comm[i] = comm_before(s, i);
 		if (s->comm[i] == PL_NONE &&
 		    (s->role[i] == PL_RO_ARRIVE || s->role[i] == PL_RO_TRANSFER))
-			rc = new_comm(s, &cap, i, err);
+			new_comm(d, s, &cap, i);
 	}
-	return rc;
 }
 
 /* What one of its nodes says about a communication. */
-static int add_to_comm(struct describe *d, struct pl_shape *s, uint32_t i, struct pl_err *err)
+static void add_to_comm(struct describe *d, struct pl_shape *s, uint32_t i)
 {
 	struct pl_gcomm *c = &s->comms[s->comm[i]];
 	const struct pl_name_says *says = says_of(d, s->name[i]);
-	int rc = 0;
 
 	if (s->flags[i] & PL_NF_MESSAGE)
-		return 0;
+		return;
 	if (c->kind == PL_COLL_OTHER)
 		c->kind = says->coll;
 	c->members += s->role[i] == PL_RO_ARRIVE;
 	if (s->bytes)
 		c->bytes = pl_max_i64(c->bytes, s->bytes[i]);
-	if (c->type == PL_NONE && says->type)
-		rc = put_string(d, says->type, &c->type, err);
-	if (rc == 0 && c->algorithm == PL_NONE && says->algorithm)
-		rc = put_string(d, says->algorithm, &c->algorithm, err);
-	return rc;
+	if (c->type == PL_NONE)
+		c->type = put_string(d, says->type);
+	if (c->algorithm == PL_NONE)
+		c->algorithm = put_string(d, says->algorithm);
 }
 
 /* How many transfers of others follow each arrival directly makes the root; `n` is by node. */
@@ -237,26 +216,29 @@ static void count_rounds(const struct pl_graph *g, struct pl_shape *s, uint32_t 
 		c->rounds = depth[i];
 }
 
-static int describe_comms(struct describe *d, struct pl_shape *s, struct pl_err *err)
+static void describe_comms(struct describe *d, struct pl_shape *s)
 {
 	uint32_t *count = NULL, *most = NULL;
 	bool *forwards = NULL;
-	int rc = list_nodes(d, s, err);
+	size_t n = 0;
+	int rc;
 
-	if (rc < 0 || (rc = find_comms(d, s, err)) < 0 || !s->n_comms)
-		return rc;
-	PL_TRY(pl_alloc(&count, s->n_nodes, sizeof(*count), err));
-	PL_TRY(pl_alloc(&most, s->n_comms, sizeof(*most), err));
-	PL_TRY(pl_alloc(&forwards, s->n_comms, sizeof(*forwards), err));
-	for (size_t k = 0; k < d->n_list; k++)
+	list_nodes(d, s);
+	find_comms(d, s);
+	if (!s->n_comms || d->err->code)
+		return;
+	for (size_t k = 0; k < d->n_list; k++) /* a message may belong to none */
 		if (s->comm[d->node[k]] != PL_NONE)
-			PL_TRY(add_to_comm(d, s, d->node[k], err));
-	for (size_t k = 0; k < d->n_list; k++)
-		if (s->comm[d->node[k]] != PL_NONE)
-			find_root(d->g, s, d->node[k], count, most);
-	for (size_t k = 0; k < d->n_list; k++)
-		if (s->comm[d->node[k]] != PL_NONE)
-			count_rounds(d->g, s, d->node[k], count, forwards);
+			d->node[n++] = d->node[k];
+	PL_TRY(pl_alloc(&count, s->n_nodes, sizeof(*count), d->err));
+	PL_TRY(pl_alloc(&most, s->n_comms, sizeof(*most), d->err));
+	PL_TRY(pl_alloc(&forwards, s->n_comms, sizeof(*forwards), d->err));
+	for (size_t k = 0; k < n; k++)
+		add_to_comm(d, s, d->node[k]);
+	for (size_t k = 0; k < n; k++)
+		find_root(d->g, s, d->node[k], count, most);
+	for (size_t k = 0; k < n; k++)
+		count_rounds(d->g, s, d->node[k], count, forwards);
 	for (uint32_t k = 0; k < s->n_comms; k++) {
 		struct pl_gcomm *c = &s->comms[k];
 
@@ -265,17 +247,15 @@ static int describe_comms(struct describe *d, struct pl_shape *s, struct pl_err 
 		/* where nobody forwards, each rank sends what it has to each other rank */
 		if (c->kind == PL_COLL_ALLREDUCE && c->algorithm == PL_NONE && c->rounds > 0 &&
 		    !forwards[k])
-			PL_TRY(put_string(d, "direct", &c->algorithm, err));
+			c->algorithm = put_string(d, "direct");
 	}
 out:
 	pl_free(forwards);
 	pl_free(count);
 	pl_free(most);
-	return rc;
 }
 
-/* ---- phases ------------------------------------------------------------------------------------
- */
+/* ---- phases ---------------------------------------------------------------------------------- */
 
 static bool is_work(const struct pl_shape *s, uint32_t i)
 {
@@ -319,42 +299,7 @@ static uint8_t phase_of_node(struct describe *d, const struct pl_shape *s, uint3
 	return phase != PL_PH_UNKNOWN ? phase : says->phase;
 }
 
-/* The place in g->rank of the rank that works at the node, PL_NONE: none does. */
-static uint32_t rank_of_work(const struct describe *d, const struct pl_shape *s, uint32_t i)
-{
-	return s->res[i] == PL_NONE || !is_work(s, i) ? PL_NONE : d->rank[s->res[i]];
-}
-
-/* What nothing tells begins before the backward phase of its rank, or has none of these phases.
- * `st`: a step of the shape. */
-static int describe_phases(struct describe *d, struct pl_shape *s, const struct pl_gstep *st,
-			   struct pl_err *err)
-{
-	size_t n = (size_t)d->g->n_ranks + 1;
-	pl_ns *first; /* begin of the backward phase, by rank */
-	uint32_t r;
-	int rc = add_column(s, &s->phase, sizeof(*s->phase), PL_PH_UNKNOWN, err);
-
-	if (rc < 0 || (rc = pl_alloc(&first, n, sizeof(*first), err)) < 0)
-		return rc;
-	for (size_t k = 0; k < n; k++)
-		first[k] = INT64_MAX;
-	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		s->phase[i] = phase_of_node(d, s, i);
-		if (st && is_backward(s->phase[i]) && (r = rank_of_work(d, s, i)) != PL_NONE)
-			first[r] = pl_min_i64(first[r], st->start[i]);
-	}
-	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		if (s->phase[i] == PL_PH_UNKNOWN && (r = rank_of_work(d, s, i)) != PL_NONE &&
-		    first[r] != INT64_MAX)
-			s->phase[i] = st->start[i] < first[r] ? PL_PH_FORWARD : PL_PH_OTHER;
-	}
-	pl_free(first);
-	return 0;
-}
-
-/* ---- work --------------------------------------------------------------------------------------
- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 /* The row with the content of w; it is `number` if there was none. */
 static uint32_t find_row(struct pl_derive_work *rows, const struct pl_gwork *w, size_t number,
@@ -387,101 +332,119 @@ void pl_derive_work_fini(struct pl_derive_work *rows)
 	pl_free(rows->row);
 }
 
-/* The row `*row` or, if that is PL_NONE, a new one with operator and type by the name, where the
+/* The row `row` or, if that is PL_NONE, a new one with operator and type by the name, where the
  * source did not say them. */
-static int complete_row(struct describe *d, const struct pl_name_says *says, uint32_t *row,
-			struct pl_err *err)
+static uint32_t complete_row(struct describe *d, const struct pl_name_says *says, uint32_t row)
 {
 	struct pl_gwork w = { .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1 };
-	int rc = 0;
 
-	if (*row != PL_NONE)
-		w = d->g->work[*row];
+	if (row != PL_NONE)
+		w = d->g->work[row];
 	if (!w.op)
 		w.op = says->op;
 	if (w.type == PL_NONE)
-		rc = put_string(d, says->type, &w.type, err);
-	if (rc == 0 && (w.op || w.type != PL_NONE || w.dims != PL_NONE))
-		*row = pl_derive_add_work(d->g, &d->rows, &w, err);
-	return rc < 0 ? rc : err->code;
+		w.type = put_string(d, says->type);
+	return w.op || w.type != PL_NONE || w.dims != PL_NONE
+		       ? pl_derive_add_work(d->g, &d->rows, &w, d->err)
+		       : row;
 }
 
 /* Operator and type of an operation, where its source did not say them. */
-static int describe_work(struct describe *d, struct pl_shape *s, struct pl_err *err)
+static void describe_work(struct describe *d, struct pl_shape *s, uint32_t i)
 {
-	int rc = add_column(s, &s->work, sizeof(*s->work), 0xff, err);
+	pl_id name = s->name[i];
+	const struct pl_name_says *says = says_of(d, name);
+	struct work_found *f;
 
-	for (uint32_t i = 0; i < s->n_nodes && rc == 0; i++) {
-		const struct pl_name_says *says;
-		pl_id name = s->name[i];
-		struct work_found *f;
-
-		if (!is_work(s, i))
-			continue;
-		says = says_of(d, name);
-		if (s->kind[i] == PL_K_RUNTIME || (name >= d->n_names && s->work[i] == PL_NONE))
-			continue;
-		f = s->work[i] == PL_NONE ? &d->of_name[name] : &d->of_row[s->work[i]];
-		if (!f->known || f->name != name) {
-			f->known = true;
-			f->name = name;
-			f->row = s->work[i];
-			rc = complete_row(d, says, &f->row, err);
-		}
-		s->work[i] = f->row;
-	}
-	return rc;
+	if (s->kind[i] == PL_K_RUNTIME || (name >= d->n_names && s->work[i] == PL_NONE))
+		return;
+	f = s->work[i] == PL_NONE ? &d->of_name[name] : &d->of_row[s->work[i]];
+	if (!f->known || f->name != name)
+		*f = (struct work_found){ true, name, complete_row(d, says, s->work[i]) };
+	s->work[i] = f->row;
 }
 
 /* A whole layer's pass says of which layer it is. */
-static int describe_layers(struct describe *d, struct pl_shape *s, struct pl_err *err)
+static void describe_layers(struct describe *d, struct pl_shape *s)
 {
-	int rc = 0;
-
-	for (uint32_t i = 0; d->layers && i < s->n_nodes && rc == 0; i++) {
+	for (uint32_t i = 0; d->layers && i < s->n_nodes && !d->err->code; i++) {
 		const char *module = says_of(d, s->name[i])->module;
 
 		if (!module || !is_work(s, i))
 			continue;
 		s->flags[i] |= PL_NF_LAYER;
-		rc = add_column(s, &s->module, sizeof(*s->module), 0xff, err);
-		if (rc == 0 && s->module[i] == PL_NONE)
-			rc = put_string(d, module, &s->module[i], err);
+		add_column(d, s, &s->module, sizeof(*s->module), 0xff);
+		if (s->module && s->module[i] == PL_NONE)
+			s->module[i] = put_string(d, module);
 	}
-	return rc;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* Phase and work of each node. Work whose phase nothing tells is forward if it begins before the
+ * backward phase of its rank, and has none of these phases otherwise. `st`: a step of the shape. */
+static void describe_nodes(struct describe *d, struct pl_shape *s, const struct pl_gstep *st)
+{
+	size_t n = (size_t)d->g->n_ranks + 1;
+	pl_ns *first; /* begin of the backward phase, by rank; the last for those without a rank */
+
+	if (pl_alloc(&first, n, sizeof(*first), d->err) < 0)
+		return;
+	for (size_t k = 0; k < n; k++)
+		first[k] = INT64_MAX;
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		uint32_t r = s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]];
+
+		s->phase[i] = phase_of_node(d, s, i);
+		if (!is_work(s, i))
+			continue;
+		describe_work(d, s, i);
+		if (st && is_backward(s->phase[i]) && r != PL_NONE)
+			first[r] = pl_min_i64(first[r], st->start[i]);
+	}
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		uint32_t r;
+
+		if (s->phase[i] != PL_PH_UNKNOWN || s->res[i] == PL_NONE)
+			continue;
+		r = d->rank[s->res[i]];
+		if (r != PL_NONE && first[r] != INT64_MAX)
+			s->phase[i] = st->start[i] < first[r] ? PL_PH_FORWARD : PL_PH_OTHER;
+	}
+	pl_free(first);
+}
 
 int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
 {
-	struct describe d = { .g = g, .n_names = g->str.n };
+	struct describe d = { .g = g, .err = err, .n_names = g->str.n };
 	int rc = 0;
 
 	if (g->described)
 		return 0;
 	PL_TRY(pl_alloc(&d.says, g->str.n, sizeof(*d.says), err));
 	PL_TRY(pl_alloc(&d.rank, g->n_res, sizeof(*d.rank), err));
-	for (size_t i = 0; i < g->n_res; i++)
-		d.rank[i] = pl_graph_rank_index(g, g->res[i].rank);
 	PL_TRY(pl_alloc(&d.read, g->str.n, sizeof(*d.read), err));
 	PL_TRY(pl_alloc(&d.of_name, g->str.n, sizeof(*d.of_name), err));
 	PL_TRY(pl_alloc(&d.of_row, g->n_work, sizeof(*d.of_row), err));
-	for (size_t i = 0; i < g->n_work; i++) { /* the rows there are keep their numbers */
+	for (size_t i = 0; i < g->n_res; i++)
+		d.rank[i] = pl_graph_rank_index(g, g->res[i].rank);
+	for (size_t i = 0; i < g->n_work; i++) /* the rows there are keep their numbers */
 		find_row(&d.rows, &g->work[i], i, err);
-		PL_TRY(err->code);
-	}
 	for (size_t i = 0; i < g->n_shapes; i++) {
 		struct pl_shape *s = &g->shape[i];
 		const struct pl_gstep *st = NULL;
 
 		for (size_t k = 0; k < g->n_steps && !st; k++)
 			st = g->step[k].shape == i ? &g->step[k] : NULL;
-		PL_TRY(describe_comms(&d, s, err));
-		PL_TRY(describe_phases(&d, s, st, err));
-		PL_TRY(describe_work(&d, s, err));
-		PL_TRY(describe_layers(&d, s, err));
+		add_column(&d, s, &s->comm, sizeof(*s->comm), 0xff);
+		add_column(&d, s, &s->phase, sizeof(*s->phase), PL_PH_UNKNOWN);
+		add_column(&d, s, &s->work, sizeof(*s->work), 0xff);
+		PL_TRY(err->code);
+		describe_comms(&d, s);
+		PL_TRY(err->code);
+		describe_nodes(&d, s, st);
+		describe_layers(&d, s);
+		PL_TRY(err->code);
 	}
 	g->described = true;
 out:

@@ -40,8 +40,7 @@ pl_derive_generator pl_derive_pipeline;
 /* The generator of a statement. */
 pl_derive_generator *pl_derive_generator_of(const struct pl_lang_statement *st);
 
-/* ---- parts of programs and graphs -------------------------------------------------------------
- */
+/* ---- parts of programs and graphs ------------------------------------------------------------ */
 
 /* Every rank has these resources first. */
 enum { PL_GENERATE_COMPUTE, PL_GENERATE_COMM, PL_GENERATE_RESOURCES };

@@ -44,8 +44,7 @@ struct reader {
 	int64_t unit_ns[N_COLUMNS];
 };
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* Which column does the header cell name? -1: none. */
 static int column_of(const char *cell, int64_t *unit_ns)
@@ -244,8 +243,7 @@ static int read_table(struct reader *t, struct pl_in *in, struct pl_err *err)
 	return 0;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static int generate(struct layer_table *t, const char *program)
 {

@@ -190,7 +190,7 @@ static int by_span(const void *pa, const void *pb)
 	return PL_DERIVE_OUTER_FIRST(a, c);
 }
 
-/* ---- nodes by time -------------------------------------------------------------------------- */
+/* ---- nodes by time --------------------------------------------------------------------------- */
 
 /* The node of the thread at that time: the last node that has begun, or the first node if none has
  * begun. */

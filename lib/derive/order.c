@@ -63,9 +63,7 @@ static void list_successors(struct cut *c)
 out:;
 }
 
-/* ---- order
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static void describe(const struct gb *b, uint32_t n, struct pl_buf *text)
 {
@@ -146,9 +144,7 @@ static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t ste
 	return done;
 }
 
-/* ---- steps
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Also the epoch: the first start of all. */
 static void label_steps(struct cut *c)
@@ -306,8 +302,7 @@ static void order_part(struct gb *b, uint32_t part, struct pl_err *err)
 		report_cycle(c, own, err);
 }
 
-/* ---- the whole
- * -------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 void pl_derive_order_nodes(struct cut *c)
 {

@@ -53,8 +53,7 @@ struct rank {
 	uint32_t last[PER_RANK]; /* the last operation of each resource; 0: the begin of the step */
 };
 
-/* ---- stages ------------------------------------------------------------------------------------
- */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 static pl_ns weight(const struct layer_table *t, size_t i)
 {
@@ -107,8 +106,7 @@ static void cut_layers(struct pipeline *x)
 	}
 }
 
-/* ---- schedules ---------------------------------------------------------------------------------
- */
+/* ---- schedules ------------------------------------------------------------------------------- */
 
 /* Microbatch and chunk of the n-th forward pass of a rank. The n-th backward pass has the same
  * microbatch; its chunks come in reverse order. */
@@ -140,8 +138,7 @@ static uint32_t first_forwards(const struct pipeline *x, uint32_t stage)
 	return n;
 }
 
-/* ---- the program of a rank ---------------------------------------------------------------------
- */
+/* ---- the program of a rank ------------------------------------------------------------------- */
 
 static uint32_t rank_of(const struct pipeline *x, uint32_t part, uint32_t replica)
 {
@@ -307,8 +304,7 @@ static void make_program(struct pipeline *x, uint32_t number)
 	pl_derive_put_mark(x->t, r.p, false);
 }
 
-/* ---- the graph ---------------------------------------------------------------------------------
- */
+/* ---- the graph ------------------------------------------------------------------------------- */
 
 /* What a layer keeps on a rank whose operations are these nodes. */
 static void put_tensors(const struct pipeline *x, const struct rank *r, size_t layer,
@@ -393,8 +389,7 @@ out:
 	pl_graph_program_nodes_fini(&nodes);
 }
 
-/* ---- the statement -----------------------------------------------------------------------------
- */
+/* ---- the statement --------------------------------------------------------------------------- */
 
 static uint32_t number(const struct pl_lang_statement *st, const char *key)
 {

@@ -110,7 +110,7 @@ static bool is_long(const struct work *w, const struct call *c)
 	return length(c) >= LONG_TIMES * w->usual + LONG_MORE_NS && !waits_for_own_copy(w->rk, c);
 }
 
-/* ---- models of the queues ------------------------------------------------------------------- */
+/* ---- models of the queues -------------------------------------------------------------------- */
 
 static struct queue *add_queue(struct model *model, struct pl_err *err)
 {
@@ -160,7 +160,7 @@ static void model_fini(struct model *model)
 	memset(model, 0, sizeof(*model));
 }
 
-/* ---- the evidence --------------------------------------------------------------------------- */
+/* ---- the evidence ---------------------------------------------------------------------------- */
 
 PL_COMPARATOR(by_time, struct release, at, slot);
 
@@ -344,7 +344,7 @@ static void best_model(struct work *w, const struct streams *l, struct model *be
 	}
 }
 
-/* ---- steps and registers -------------------------------------------------------------------- */
+/* ---- steps and registers --------------------------------------------------------------------- */
 
 struct slot_steps {
 	int32_t step;	   /* of the call */
@@ -500,7 +500,7 @@ static void make_steps(struct work *w, const struct queue *q, struct steps *s)
 	}
 }
 
-/* ---- waits for a free slot ------------------------------------------------------------------ */
+/* ---- waits for a free slot ------------------------------------------------------------------- */
 
 /* May the call of slot i have waited for slot u? */
 static bool may_wait_for(const struct work *w, const struct queue *q, size_t i, size_t u)

@@ -38,8 +38,7 @@ PL_COMPARATOR(by_key, struct key, again, number);
 
 PL_COMPARATOR(by_time, struct key, start, index);
 
-/* ---- windows of a thread -----------------------------------------------------------------------
- */
+/* ---- windows of a thread --------------------------------------------------------------------- */
 
 /* Steps that overlap on a thread, by more than their ends are sharp. */
 struct overlap {
@@ -112,8 +111,7 @@ static void thread_windows(struct gb *b, struct resinfo *ri, struct overlap *o)
 			rk->win[i].again = rk->win[i - 1].again + 1;
 }
 
-/* ---- windows of a rank -------------------------------------------------------------------------
- */
+/* ---- windows of a rank ----------------------------------------------------------------------- */
 
 /* What several threads say of a step is one window. */
 static void unite(struct rankinfo *rk)
@@ -151,8 +149,7 @@ static void rank_windows(struct gb *b, struct rankinfo *rk)
 		       (long long)o.first, o.n);
 }
 
-/* ---- order -------------------------------------------------------------------------------------
- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 /* All steps, in order of their numbers; the step of a window becomes an index into them. */
 static void list_keys(struct gb *b, struct key **key, size_t *n)
@@ -260,8 +257,7 @@ out:
 	pl_free(key);
 }
 
-/* ---- the step of a time ------------------------------------------------------------------------
- */
+/* ---- the step of a time ---------------------------------------------------------------------- */
 
 int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
 {

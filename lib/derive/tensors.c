@@ -79,8 +79,7 @@ out:
 	pl_free(stage);
 }
 
-/* ---- gradients ---------------------------------------------------------------------------------
- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.
  */
@@ -172,8 +171,7 @@ static void add_grad(struct gb *b, const struct op *op, struct found *found)
 
 PL_COMPARATOR(by_ready, struct grad, step, start, node);
 
-/* ---- communication -----------------------------------------------------------------------------
- */
+/* ---- communication --------------------------------------------------------------------------- */
 
 /* Reductions over ranks, whose result every rank (or its part) needs. */
 static bool reduces(const struct gb *b, const struct op *op)
@@ -389,8 +387,7 @@ static void settle(const struct finder *f, struct found *x)
 	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
 }
 
-/* ---- which communication carries which gradients -----------------------------------------------
- */
+/* ---- which communication carries which gradients --------------------------------------------- */
 
 /* The first gradients of v[0] .. v[n - 1] that add up to `bytes`: how many; 0 if none do. */
 static size_t adding_up(const struct grad *v, size_t n, int64_t bytes)
@@ -465,8 +462,7 @@ static void assign(struct found *found, size_t g0, size_t g1, size_t c0, size_t 
 	}
 }
 
-/* ---- writing -----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void put_tensor(struct finder *f, const char *name, struct pl_tensor *t, uint32_t consumer)
 {

@@ -278,7 +278,7 @@ static void service_waits(struct gb *b, const struct rankinfo *rk)
 	}
 }
 
-/* ---- recorded waits for a communicating thread ---------------------------------------------- */
+/* ---- recorded waits for a communicating thread ----------------------------------------------- */
 
 struct corr_of {
 	int64_t corr;
