@@ -2,9 +2,8 @@
  * What an operation is, by its name: the one table of such knowledge.
  *
  * Names come from kernels of many libraries, from operators of frameworks and from tables that
- * people wrote. A name is cut into words, and a row of a table fits where its words follow one
- * another in the name. Of the rows that fit the first decides, so what a fused kernel is bound by
- * (a product, a convolution) stands before what is fused with it.
+ * people wrote. A name is cut into words, which the rows of tables look for. What a fused kernel is
+ * bound by (a product, a convolution) stands before what is fused with it.
  */
 #include <ctype.h>
 #include <string.h>
@@ -54,154 +53,87 @@ static void split(const char *s, size_t n, struct words *w)
 	}
 }
 
+/* What names say if they have the words of one of the alternatives, which '|' separates. Blanks
+ * separate words that must follow one another. Of several rows that fit, the first decides. */
 struct row {
-	const char *word[3];
 	uint8_t value;
+	const char *words;
 };
 
 static const struct row operators[] = {
-	{ { "flash" }, PL_OP_ATTENTION },
-	{ { "fmha" }, PL_OP_ATTENTION },
-	{ { "attention" }, PL_OP_ATTENTION },
-	{ { "conv" }, PL_OP_CONVOLUTION },
-	{ { "convolution" }, PL_OP_CONVOLUTION },
-	{ { "convolve" }, PL_OP_CONVOLUTION },
-	{ { "scudnn" }, PL_OP_CONVOLUTION },
-	{ { "hcudnn" }, PL_OP_CONVOLUTION },
-	{ { "fprop" }, PL_OP_CONVOLUTION },
-	{ { "wgrad" }, PL_OP_CONVOLUTION },
-	{ { "dgrad" }, PL_OP_CONVOLUTION },
-	{ { "winograd" }, PL_OP_CONVOLUTION },
-	{ { "gemm" }, PL_OP_MATMUL },
-	{ { "hgemm" }, PL_OP_MATMUL },
-	{ { "sgemm" }, PL_OP_MATMUL },
-	{ { "dgemm" }, PL_OP_MATMUL },
-	{ { "igemm" }, PL_OP_MATMUL },
-	{ { "gemv" }, PL_OP_MATMUL },
-	{ { "gemvx" }, PL_OP_MATMUL },
-	{ { "xmma" }, PL_OP_MATMUL },
-	{ { "nvjet" }, PL_OP_MATMUL },
-	{ { "cutlass" }, PL_OP_MATMUL },
-	{ { "matmul" }, PL_OP_MATMUL },
-	{ { "mm" }, PL_OP_MATMUL },
-	{ { "bmm" }, PL_OP_MATMUL },
-	{ { "baddbmm" }, PL_OP_MATMUL },
-	{ { "addmm" }, PL_OP_MATMUL },
-	{ { "linear" }, PL_OP_MATMUL },
-	{ { "adam" }, PL_OP_UPDATE },
-	{ { "adamw" }, PL_OP_UPDATE },
-	{ { "sgd" }, PL_OP_UPDATE },
-	{ { "lamb" }, PL_OP_UPDATE },
-	{ { "optimizer" }, PL_OP_UPDATE },
-	{ { "nll", "loss" }, PL_OP_LOSS },
-	{ { "cross", "entropy" }, PL_OP_LOSS },
-	{ { "loss" }, PL_OP_LOSS },
-	{ { "layer", "norm" }, PL_OP_NORMALIZATION },
-	{ { "layernorm" }, PL_OP_NORMALIZATION },
-	{ { "batch", "norm" }, PL_OP_NORMALIZATION },
-	{ { "batchnorm" }, PL_OP_NORMALIZATION },
-	{ { "bn" }, PL_OP_NORMALIZATION },
-	{ { "group", "norm" }, PL_OP_NORMALIZATION },
-	{ { "groupnorm" }, PL_OP_NORMALIZATION },
-	{ { "rms", "norm" }, PL_OP_NORMALIZATION },
-	{ { "rmsnorm" }, PL_OP_NORMALIZATION },
-	{ { "softmax" }, PL_OP_SOFTMAX },
-	{ { "soft", "max" }, PL_OP_SOFTMAX },
-	{ { "embedding" }, PL_OP_EMBEDDING },
-	{ { "dropout" }, PL_OP_DROPOUT },
-	{ { "pool" }, PL_OP_POOLING },
-	{ { "pooling" }, PL_OP_POOLING },
-	{ { "maxpool" }, PL_OP_POOLING },
-	{ { "avgpool" }, PL_OP_POOLING },
-	{ { "reduce" }, PL_OP_REDUCTION },
-	{ { "triton", "red" }, PL_OP_REDUCTION },
-	{ { "elementwise" }, PL_OP_ELEMENTWISE },
-	{ { "pointwise" }, PL_OP_ELEMENTWISE },
-	{ { "triton", "poi" }, PL_OP_ELEMENTWISE },
-	{ { "relu" }, PL_OP_ELEMENTWISE },
-	{ { "re", "lu" }, PL_OP_ELEMENTWISE },
-	{ { "gelu" }, PL_OP_ELEMENTWISE },
-	{ { "silu" }, PL_OP_ELEMENTWISE },
-	{ { "swish" }, PL_OP_ELEMENTWISE },
-	{ { "sigmoid" }, PL_OP_ELEMENTWISE },
-	{ { "tanh" }, PL_OP_ELEMENTWISE },
-	{ { "aten", "add" }, PL_OP_ELEMENTWISE },
-	{ { "aten", "mul" }, PL_OP_ELEMENTWISE },
-	{ { "aten", "sub" }, PL_OP_ELEMENTWISE },
-	{ { "aten", "div" }, PL_OP_ELEMENTWISE },
-	{ { "aten", "threshold", "backward" }, PL_OP_ELEMENTWISE },
-	{ { "aten", "sum" }, PL_OP_REDUCTION },
-	{ { "aten", "mean" }, PL_OP_REDUCTION },
-	{ { "copy" }, PL_OP_COPY },
-	{ { "memcpy" }, PL_OP_COPY },
-	{ { "nchw", "to", "nhwc" }, PL_OP_COPY },
-	{ { "nhwc", "to", "nchw" }, PL_OP_COPY },
-	{ { "transpose" }, PL_OP_COPY },
+	{ PL_OP_ATTENTION, "flash|fmha|attention" },
+	{ PL_OP_CONVOLUTION, "conv|convolution|convolve|scudnn|hcudnn|fprop|wgrad|dgrad|winograd" },
+	{ PL_OP_MATMUL, "gemm|hgemm|sgemm|dgemm|igemm|gemv|gemvx|xmma|nvjet|cutlass|matmul|mm|"
+			"bmm|baddbmm|addmm|linear" },
+	{ PL_OP_UPDATE, "adam|adamw|sgd|lamb|optimizer" },
+	{ PL_OP_LOSS, "nll loss|cross entropy|loss" },
+	{ PL_OP_NORMALIZATION, "layer norm|layernorm|batch norm|batchnorm|bn|group norm|groupnorm|"
+			       "rms norm|rmsnorm" },
+	{ PL_OP_SOFTMAX, "softmax|soft max" },
+	{ PL_OP_EMBEDDING, "embedding" },
+	{ PL_OP_DROPOUT, "dropout" },
+	{ PL_OP_POOLING, "pool|pooling|maxpool|avgpool" },
+	{ PL_OP_REDUCTION, "reduce|triton red" },
+	{ PL_OP_ELEMENTWISE, "elementwise|pointwise|triton poi|relu|re lu|gelu|silu|swish|sigmoid|"
+			     "tanh|aten add|aten mul|aten sub|aten div|aten threshold backward" },
+	{ PL_OP_REDUCTION, "aten sum|aten mean" },
+	{ PL_OP_COPY, "copy|memcpy|nchw to nhwc|nhwc to nchw|transpose" },
 };
 
 static const struct row phases[] = {
-	{ { "enumerate", "data", "loader" }, PL_PH_INPUT },
-	{ { "dataloader" }, PL_PH_INPUT },
-	{ { "data", "loader" }, PL_PH_INPUT },
-	{ { "optimizer" }, PL_PH_OPTIMIZER },
-	{ { "adam" }, PL_PH_OPTIMIZER },
-	{ { "adamw" }, PL_PH_OPTIMIZER },
-	{ { "sgd" }, PL_PH_OPTIMIZER },
-	{ { "lamb" }, PL_PH_OPTIMIZER },
-	{ { "zero", "grad" }, PL_PH_OPTIMIZER },
-	{ { "clip", "grad" }, PL_PH_OPTIMIZER },
-	{ { "accumulate", "grad" }, PL_PH_WEIGHT_GRAD },
-	{ { "wgrad" }, PL_PH_WEIGHT_GRAD },
-	{ { "weight", "grad" }, PL_PH_WEIGHT_GRAD },
-	{ { "weight", "gradient" }, PL_PH_WEIGHT_GRAD },
-	{ { "dgrad" }, PL_PH_INPUT_GRAD },
-	{ { "input", "gradient" }, PL_PH_INPUT_GRAD },
-	{ { "autograd", "engine", "evaluate" }, PL_PH_BACKWARD },
-	{ { "backward" }, PL_PH_BACKWARD },
-	{ { "bwd" }, PL_PH_BACKWARD },
-	{ { "bw" }, PL_PH_BACKWARD },
-	{ { "forward" }, PL_PH_FORWARD },
-	{ { "fprop" }, PL_PH_FORWARD },
-	{ { "fwd" }, PL_PH_FORWARD },
-	{ { "fw" }, PL_PH_FORWARD },
+	{ PL_PH_INPUT, "enumerate data loader|dataloader|data loader" },
+	{ PL_PH_OPTIMIZER, "optimizer|adam|adamw|sgd|lamb|zero grad|clip grad" },
+	{ PL_PH_WEIGHT_GRAD, "accumulate grad|wgrad|weight grad|weight gradient" },
+	{ PL_PH_INPUT_GRAD, "dgrad|input gradient" },
+	{ PL_PH_BACKWARD, "autograd engine evaluate|backward|bwd|bw" },
+	{ PL_PH_FORWARD, "forward|fprop|fwd|fw" },
 };
 
 static const char *const type_names[] = {
 	NULL, "tf32", "bfloat16", "float16", "float8", "float32"
 };
 static const struct row types[] = {
-	{ { "tf", "32" }, 1 },	  { { "bf", "16" }, 2 },   { { "bfloat", "16" }, 2 },
-	{ { "bfloat" }, 2 },	  { { "f", "16" }, 3 },	   { { "fp", "16" }, 3 },
-	{ { "float", "16" }, 3 }, { { "half" }, 3 },	   { { "hgemm" }, 3 },
-	{ { "h", "884" }, 3 },	  { { "h", "1688" }, 3 },  { { "s", "16816", "gemm" }, 3 },
-	{ { "16816" }, 3 },	  { { "float", "8" }, 4 }, { { "fp", "8" }, 4 },
-	{ { "f", "32" }, 5 },	  { { "fp", "32" }, 5 },   { { "float", "32" }, 5 },
+	{ 1, "tf 32" },
+	{ 2, "bf 16|bfloat 16|bfloat" },
+	{ 3, "f 16|fp 16|float 16|half|hgemm|h 884|h 1688|s 16816 gemm|16816" },
+	{ 4, "float 8|fp 8" },
+	{ 5, "f 32|fp 32|float 32" },
 };
 
 static const char *const algorithm_names[] = { NULL, "ring", "tree", "nvls", "collnet" };
 static const struct row algorithms[] = {
-	{ { "ring" }, 1 },
-	{ { "tree" }, 2 },
-	{ { "nvls" }, 3 },
-	{ { "collnet" }, 4 },
+	{ 1, "ring" },
+	{ 2, "tree" },
+	{ 3, "nvls" },
+	{ 4, "collnet" },
 };
 
-static bool fits(const struct words *w, int i, const struct row *r)
+/* Do the words of an alternative follow one another in the name, from word i on? */
+static bool fits(const struct words *w, int i, const char *s)
 {
-	for (int k = 0; k < 3 && r->word[k]; k++)
-		if (i + k >= w->n || w->w[i + k][0] != r->word[k][0] ||
-		    strcmp(w->w[i + k], r->word[k]) != 0)
+	for (; i < w->n; i++) {
+		const char *word = w->w[i];
+
+		while (*word && *s == *word) {
+			s++;
+			word++;
+		}
+		if (*word || !strchr(" |", *s))
 			return false;
-	return true;
+		if (*s++ != ' ')
+			return true;
+	}
+	return false;
 }
 
-/* The value of the first row that fits anywhere, 0 if none does. */
+/* The value of the first alternative that fits anywhere, 0 if none does. */
 static uint8_t look_up(const struct words *w, const struct row *rows, size_t n)
 {
 	for (size_t k = 0; k < n; k++)
-		for (int i = 0; i < w->n; i++)
-			if (fits(w, i, &rows[k]))
-				return rows[k].value;
+		for (const char *s = rows[k].words; s; s = strchr(s, '|'), s += s ? 1 : 0)
+			for (int i = 0; i < w->n; i++)
+				if (fits(w, i, s))
+					return rows[k].value;
 	return 0;
 }
 
