@@ -66,15 +66,6 @@ static int recognise(struct pl_in *in, int from, enum content *what, struct pl_e
 
 /* ---- traces ---------------------------------------------------------------------------------- */
 
-static int merged_separately(const char *name, struct pl_err *err)
-{
-	return pl_fail(
-		err, PL_EDATA,
-		"%s: was merged separately from the traces before it; give all traces to one "
-		"merge",
-		name);
-}
-
 /* Append b to a, and leave b empty. */
 static int append(struct pl_trace *a, struct pl_trace *b, const char *name, struct pl_err *err)
 {
@@ -82,7 +73,10 @@ static int append(struct pl_trace *a, struct pl_trace *b, const char *name, stru
 
 	a->n_merges += b->n_merges;
 	if (a->n_merges > 1)
-		return merged_separately(name, err);
+		return pl_fail(err, PL_EDATA,
+			       "%s: was merged separately from the traces before it; give all "
+			       "traces to one merge",
+			       name);
 	rc = pl_grow(&a->seg, &a->cap_segs, (size_t)a->n_segs + b->n_segs, sizeof(*a->seg), err);
 	if (rc < 0)
 		return rc;
@@ -110,13 +104,8 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 						.roles = PL_DERIVE_ROLES,
 						.kinds = PL_DERIVE_KINDS };
 	struct pl_trace one;
-	int rc;
+	int rc = pl_trace_load(in, &o, &one, err);
 
-	if (!t->n_segs && !t->merged) {
-		rc = pl_trace_load(in, &o, t, err);
-		return rc >= 0 && t->n_merges > 1 ? merged_separately(pl_in_name(in), err) : rc;
-	}
-	rc = pl_trace_load(in, &o, &one, err);
 	if (rc < 0)
 		return rc;
 	rc = append(t, &one, pl_in_name(in), err);

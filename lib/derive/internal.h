@@ -225,12 +225,17 @@ struct gb {
 	struct edge *edge;
 	struct attr *attr; /* the first says none */
 	size_t n_nodes, cap_nodes, n_edges, cap_edges, n_attrs, cap_attrs;
-	bool has_memory;	       /* some segment has recorded allocations */
-	size_t freed;		       /* bytes that were freed since the last pl_mem_trim() */
-	struct cut *cut;	       /* in pl_derive_cut() alone, and so the next two */
-	const uint32_t *local;	       /* [node]: number in its shape */
-	const int32_t *node_step;      /* [node] */
-	struct pl_derive_grads *grads; /* from pl_derive_find_tensors() on */
+	bool has_memory;	  /* some segment has recorded allocations */
+	size_t freed;		  /* bytes that were freed since the last pl_mem_trim() */
+	struct cut *cut;	  /* in pl_derive_cut() alone, and so the next two */
+	const uint32_t *local;	  /* [node]: number in its shape */
+	const int32_t *node_step; /* [node] */
+	bool accumulates;	  /* the trace shows gradients one by one */
+	struct {
+		struct found *rank; /* [rank] */
+		pl_id *accumulate;  /* [segment]: the name of the operator, PL_NONE: it is not there
+				     */
+	} grads;		    /* from pl_derive_collect_tensors() on */
 	uint32_t *step_shape;	   /* [step]: its shape, PL_NONE: it is empty; in pl_derive_cut() */
 	bool *step_shows;	   /* [step]: the first of its shape, from which its tensors come */
 	struct pl_intern link_key; /* rank index and channel of the resource link[] */
@@ -239,8 +244,8 @@ struct gb {
 	struct pl_derive_message
 		*message; /* those of collectives, until pl_derive_message_order() */
 	size_t n_messages, cap_messages;
-	struct pl_derive_memory
-		*memory; /* from pl_derive_find_memory() on; NULL: none was recorded */
+	struct mem_rank
+		*memory; /* [rank], from pl_derive_find_memory() on; NULL: none was recorded */
 	pl_id s_gap, s_begin, s_end, s_rendezvous;
 };
 
@@ -411,7 +416,6 @@ void pl_derive_cut(struct gb *b);
 /* Collect the operations of a rank that accumulate gradients or reduce, while its events are there;
  * find gradients and their communication; once steps and shapes are known, write their tensors. */
 void pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk);
-bool pl_derive_accumulates(const struct gb *b); /* does the trace show gradients one by one? */
 void pl_derive_find_tensors(struct gb *b);
 void pl_derive_put_tensors(struct gb *b);
 void pl_derive_drop_tensors(struct gb *b);

@@ -456,7 +456,7 @@ static void number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_ra
 
 static void one_rank(struct gb *b, size_t rank)
 {
-	struct pairing p = { .b = b, .rk = &b->rank[rank], .m = &b->memory->rank[rank] };
+	struct pairing p = { .b = b, .rk = &b->rank[rank], .m = &b->memory[rank] };
 
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
 		if (b->t->seg[seg]->alloc && has_rank(b, seg, p.rk))
@@ -485,8 +485,7 @@ void pl_derive_find_memory(struct gb *b)
 
 	if (!b->has_memory)
 		return;
-	PL_TRY(pl_alloc(&b->memory, 1, sizeof(*b->memory), b->err));
-	PL_TRY(pl_alloc(&b->memory->rank, b->n_ranks, sizeof(*b->memory->rank), b->err));
+	PL_TRY(pl_alloc(&b->memory, b->n_ranks, sizeof(*b->memory), b->err));
 	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++)
 		one_rank(b, r);
 out:;
@@ -494,16 +493,14 @@ out:;
 
 void pl_derive_drop_memory(struct gb *b)
 {
-	for (size_t r = 0; b->memory && b->memory->rank && r < b->n_ranks; r++) {
-		struct mem_rank *m = &b->memory->rank[r];
+	for (size_t r = 0; b->memory && r < b->n_ranks; r++) {
+		struct mem_rank *m = &b->memory[r];
 
 		pl_free(m->alloc);
 		pl_free(m->range);
 		pl_free(m->inner);
 		pl_free(m->back);
 	}
-	if (b->memory)
-		pl_free(b->memory->rank);
 	pl_free(b->memory);
 	b->memory = NULL;
 }

@@ -41,8 +41,4 @@ struct mem_rank {
 	bool known;	/* the rank has recorded allocations */
 };
 
-struct pl_derive_memory {
-	struct mem_rank *rank; /* [rank] */
-};
-
 #endif

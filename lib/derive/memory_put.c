@@ -67,7 +67,7 @@ static pl_ns done_with(const struct gb *b, const struct mem_rank *m, const struc
 
 void pl_derive_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n)
 {
-	struct mem_rank *m = b->memory ? &b->memory->rank[rank] : NULL;
+	struct mem_rank *m = b->memory ? &b->memory[rank] : NULL;
 	bool any = false;
 	pl_ns last;
 
@@ -315,7 +315,7 @@ out:;
 
 static void one_rank(struct gb *b, size_t rank)
 {
-	struct put p = { .b = b, .m = &b->memory->rank[rank] };
+	struct put p = { .b = b, .m = &b->memory[rank] };
 	struct pl_intern *str = &b->g->str;
 
 	p.s_activation = pl_derive_intern_text(b->err, str, "activation");
@@ -332,6 +332,6 @@ static void one_rank(struct gb *b, size_t rank)
 void pl_derive_put_memory(struct gb *b)
 {
 	for (size_t r = 0; b->memory && r < b->n_ranks && !b->err->code; r++)
-		if (b->memory->rank[r].known)
+		if (b->memory[r].known)
 			one_rank(b, r);
 }

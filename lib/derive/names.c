@@ -132,7 +132,7 @@ static uint8_t look_up(const struct words *w, const struct row *rows, size_t n)
 	for (size_t k = 0; k < n; k++)
 		for (const char *s = rows[k].words; s; s = strchr(s, '|'), s += s ? 1 : 0)
 			for (int i = 0; i < w->n; i++)
-				if (fits(w, i, s))
+				if (w->w[i][0] == *s && fits(w, i, s))
 					return rows[k].value;
 	return 0;
 }

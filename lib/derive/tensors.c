@@ -45,6 +45,32 @@
 /* The operators of PyTorch and of run(1). */
 static const char accumulate[] = "torch::autograd::AccumulateGrad", own[] = "paceline::gradient";
 
+struct transfer {
+	uint32_t node;
+	struct comm *comm;
+};
+struct finder {
+	struct gb *b;
+	struct pl_graph *g;
+	uint32_t *issuer;	   /* [node]: the node that launched it, PL_NONE */
+	struct transfer *transfer; /* of the communications, by node */
+	size_t n_transfers;
+	bool *parallel; /* [group]: may be data-parallel */
+};
+
+/* The time at which the host issued the operation of the node, or executed it. */
+static pl_ns host_time(const struct finder *f, uint32_t node)
+{
+	uint32_t by = f->issuer[node];
+
+	return f->b->node[by == PL_NONE ? node : by].start;
+}
+
+static bool is_comm(const struct node *n)
+{
+	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
+}
+
 /* Which groups may be data-parallel? Their ranks hold the same layers, so they are in the same
  * stage of the pipeline, if stages are known. A group of one rank reduces nothing. */
 static void find_groups(struct finder *f)
@@ -149,7 +175,7 @@ static uint32_t last_launched(const struct finder *f, const struct rankinfo *rk,
 		for (uint32_t k = c->n_ops; c->res == res && k-- > 0;) {
 			const struct op *op = rk->by_call[c->first_op + k];
 
-			if (op->last != PL_NONE && !grads_is_comm(&f->b->node[op->last]))
+			if (op->last != PL_NONE && !is_comm(&f->b->node[op->last]))
 				return op->last;
 		}
 	}
@@ -190,42 +216,35 @@ PL_COMPARATOR(by_issue, struct comm, step, issue, arrive);
 
 static void init_grads(struct gb *b)
 {
-	struct pl_derive_grads *x;
 	int rc;
 
-	PL_TRY(pl_alloc(&b->grads, 1, sizeof(*b->grads), b->err));
-	x = b->grads;
-	PL_TRY(pl_alloc(&x->rank, b->n_ranks, sizeof(*x->rank), b->err));
-	PL_TRY(pl_alloc(&x->accumulate, b->t->n_segs, sizeof(*x->accumulate), b->err));
+	PL_TRY(pl_alloc(&b->grads.rank, b->n_ranks, sizeof(*b->grads.rank), b->err));
+	PL_TRY(pl_alloc(&b->grads.accumulate, b->t->n_segs, sizeof(*b->grads.accumulate), b->err));
 	for (uint32_t i = 0; i < b->t->n_segs; i++) {
 		const struct pl_intern *str = &b->t->seg[i]->seg.str;
+		pl_id *name = &b->grads.accumulate[i];
 
-		x->accumulate[i] = pl_intern_find(str, accumulate, sizeof(accumulate) - 1);
-		if (x->accumulate[i] == PL_NONE)
-			x->accumulate[i] = pl_intern_find(str, own, sizeof(own) - 1);
-		x->accumulates |= x->accumulate[i] != PL_NONE;
+		*name = pl_intern_find(str, accumulate, sizeof(accumulate) - 1);
+		if (*name == PL_NONE)
+			*name = pl_intern_find(str, own, sizeof(own) - 1);
+		b->accumulates |= *name != PL_NONE;
 	}
 out:;
-}
-
-bool pl_derive_accumulates(const struct gb *b)
-{
-	return b->grads->accumulates;
 }
 
 void pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk)
 {
 	struct found *found;
 
-	if (!b->grads)
+	if (!b->grads.rank)
 		init_grads(b);
 	if (b->err->code)
 		return;
-	found = &b->grads->rank[rk - b->rank];
+	found = &b->grads.rank[rk - b->rank];
 	for (size_t k = 0; k < rk->n_res; k++) {
 		const struct resinfo *ri = &b->ri[rk->res[k]];
 
-		for (uint32_t i = 0; (ri->comm || b->grads->accumulates) && i < ri->n; i++) {
+		for (uint32_t i = 0; (ri->comm || b->accumulates) && i < ri->n; i++) {
 			const struct op *op = &ri->op[i];
 
 			if (op->node == PL_NONE)
@@ -238,7 +257,7 @@ void pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk)
 								     .free_until = INT64_MIN,
 								     .arrive = op->node });
 			} else if (b->t->seg[op->seg]->name[op->ev] ==
-				   b->grads->accumulate[op->seg]) {
+				   b->grads.accumulate[op->seg]) {
 				add_grad(b, op, found);
 			}
 		}
@@ -259,7 +278,7 @@ static void complete(const struct finder *f, const struct rankinfo *rk, struct f
 		struct comm *x = &found->comm[i];
 		const struct node *n = &b->node[x->arrive];
 
-		x->issue = grads_host_time(f, x->arrive);
+		x->issue = host_time(f, x->arrive);
 		x->bytes = b->attr[n->attr].bytes;
 		x->group = n->group;
 		x->named = rk->table && strstr(pl_intern_get(&b->g->str, n->name), "grad");
@@ -321,11 +340,69 @@ static void find_free(const struct finder *f, const struct rankinfo *rk, struct 
 	}
 }
 
+/* ---- waits for communication -------------------------------------------------------------------
+ */
+
+static void find_issuers(struct finder *f)
+{
+	const struct gb *b = f->b;
+
+	memset(f->issuer, 0xff, b->n_nodes * sizeof(*f->issuer));
+	for (size_t i = 0; i < b->n_edges; i++) {
+		unsigned type = PL_E_TYPE(b->edge[i].type);
+
+		if (type == PL_E_LAUNCH || type == PL_E_EARLY)
+			f->issuer[b->edge[i].dst] = b->edge[i].src;
+	}
+}
+
+PL_COMPARATOR(by_node, struct transfer, node);
+
+static void list_transfers(struct finder *f)
+{
+	const struct gb *b = f->b;
+	size_t cap = 0;
+
+	for (size_t r = 0; r < b->n_ranks; r++)
+		for (size_t c = 0; c < b->grads.rank[r].n_comms; c++) {
+			struct comm *x = &b->grads.rank[r].comm[c];
+
+			PL_DERIVE_ADD(b->err, f->transfer, f->n_transfers, cap,
+				      (struct transfer){ x->arrive + 1, x });
+		}
+	pl_sort(f->transfer, f->n_transfers, sizeof(*f->transfer), by_node);
+}
+
+static struct comm *carried_by(const struct finder *f, uint32_t node)
+{
+	const struct transfer *v = f->transfer;
+	size_t i = 0;
+
+	if (f->b->node[node].role != PL_RO_TRANSFER)
+		return NULL;
+	PL_LOWER_BOUND(i, f->n_transfers, v[i].node < node);
+	return i < f->n_transfers && v[i].node == node ? v[i].comm : NULL;
+}
+
+/* The first wait for the result of each communication. */
+static void find_waits(struct finder *f)
+{
+	const struct gb *b = f->b;
+	struct edge e;
+
+	for (size_t at = 0; f->n_transfers && pl_derive_next_edge(b, &at, &e);) {
+		struct comm *x = carried_by(f, e.src);
+
+		if (x && !is_comm(&b->node[e.dst]))
+			x->await = pl_min_i64(x->await, host_time(f, e.dst));
+	}
+}
+
 /* Is it an inferred wait for gradients at a time when nothing waits for them? */
 static bool false_wait(const struct finder *f, const struct edge *e)
 {
 	const struct comm *c =
-		e->type == (PL_E_WAIT | PL_E_INFERRED) ? pl_derive_grads_comm(f, e->src) : NULL;
+		e->type == (PL_E_WAIT | PL_E_INFERRED) ? carried_by(f, e->src) : NULL;
 
 	return c && f->b->node[e->dst].start < c->free_until;
 }
@@ -583,7 +660,7 @@ static void one_rank(struct finder *f, struct found *found)
 			c1++;
 		if (g1 > g) {
 			assign(found, g, g1, c, c1);
-			pl_derive_memory_grads(f->b, (size_t)(found - f->b->grads->rank),
+			pl_derive_memory_grads(f->b, (size_t)(found - f->b->grads.rank),
 					       found->grad + g, g1 - g);
 			put_grads(f, found, g, g1);
 		} else {
@@ -601,15 +678,15 @@ void pl_derive_find_tensors(struct gb *b)
 	int rc;
 
 	PL_TRY(pl_derive_room(&f.issuer, b->n_nodes, sizeof(*f.issuer), b->err));
-	pl_derive_grads_issuers(&f);
+	find_issuers(&f);
 	for (size_t r = 0; r < b->n_ranks; r++)
-		complete(&f, &b->rank[r], &b->grads->rank[r]);
-	for (size_t r = 0; r < b->n_ranks && b->grads->accumulates; r++)
-		find_free(&f, &b->rank[r], &b->grads->rank[r]);
-	pl_derive_grads_transfers(&f);
-	if (b->grads->accumulates)
+		complete(&f, &b->rank[r], &b->grads.rank[r]);
+	for (size_t r = 0; r < b->n_ranks && b->accumulates; r++)
+		find_free(&f, &b->rank[r], &b->grads.rank[r]);
+	list_transfers(&f);
+	if (b->accumulates)
 		drop_false_waits(&f);
-	pl_derive_grads_waits(&f);
+	find_waits(&f);
 out:
 	pl_free(f.issuer);
 	pl_free(f.transfer);
@@ -621,20 +698,17 @@ void pl_derive_put_tensors(struct gb *b)
 
 	find_groups(&f);
 	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++)
-		one_rank(&f, &b->grads->rank[r]);
+		one_rank(&f, &b->grads.rank[r]);
 	pl_free(f.parallel);
 }
 
 void pl_derive_drop_tensors(struct gb *b)
 {
-	for (size_t r = 0; b->grads && b->grads->rank && r < b->n_ranks; r++) {
-		pl_free(b->grads->rank[r].grad);
-		pl_free(b->grads->rank[r].comm);
+	for (size_t r = 0; b->grads.rank && r < b->n_ranks; r++) {
+		pl_free(b->grads.rank[r].grad);
+		pl_free(b->grads.rank[r].comm);
 	}
-	if (b->grads) {
-		pl_free(b->grads->rank);
-		pl_free(b->grads->accumulate);
-	}
-	pl_free(b->grads);
-	b->grads = NULL;
+	pl_free(b->grads.rank);
+	pl_free(b->grads.accumulate);
+	memset(&b->grads, 0, sizeof(b->grads));
 }

@@ -33,46 +33,7 @@ struct found { /* of a rank */
 	size_t n_comms, cap_comms;
 };
 
-struct pl_derive_grads {
-	struct found *rank; /* [rank] */
-	pl_id *accumulate;  /* [segment]: the name, PL_NONE if it is not there */
-	bool accumulates;   /* some segment has the name */
-};
-
-struct transfer {
-	uint32_t node;
-	struct comm *comm;
-};
-struct finder {
-	struct gb *b;
-	struct pl_graph *g;
-	uint32_t *issuer;	   /* [node]: the node that launched it, PL_NONE */
-	struct transfer *transfer; /* of the communications, by node */
-	size_t n_transfers;
-	bool *parallel; /* [group]: may be data-parallel */
-};
-
-/* The time at which the host issued the operation of the node, or executed it. */
-static inline pl_ns grads_host_time(const struct finder *f, uint32_t node)
-{
-	uint32_t by = f->issuer[node];
-
-	return f->b->node[by == PL_NONE ? node : by].start;
-}
-
-static inline bool grads_is_comm(const struct node *n)
-{
-	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
-}
-
 /* Finds the allocations of the gradients g[0] .. g[n - 1], which are of one step and in order. */
 void pl_derive_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n);
-/* Fills transfer[]; the communication of a transfer, NULL if the node is none of them. */
-void pl_derive_grads_transfers(struct finder *f);
-struct comm *pl_derive_grads_comm(const struct finder *f, uint32_t node);
-/* Fills issuer[]: the node that launched each node. */
-void pl_derive_grads_issuers(struct finder *f);
-/* Fills the time of the first wait for the result of each communication. */
-void pl_derive_grads_waits(struct finder *f);
 
 #endif

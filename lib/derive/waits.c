@@ -525,7 +525,7 @@ static void note_launches(struct gb *b, struct rankinfo *rk)
 			if (ri->op[i].call != PL_NONE)
 				ri->op[i].launched = rk->call[ri->op[i].call].start;
 	}
-	if (!b->has_memory && !pl_derive_accumulates(b))
+	if (!b->has_memory && !b->accumulates)
 		pl_derive_drop_calls(b, rk);
 }
 
