@@ -16,9 +16,7 @@ static void state_fini(struct rw_state *s)
 	for (uint32_t i = 0; s->built && i < s->n_built; i++)
 		pl_rewrite_unref(s->built[i]);
 	pl_plan_buckets_fini(&s->b);
-	pl_free(s->algo);
-	pl_free(s->servers);
-	pl_free(s->priority);
+	pl_free(s->choice);
 	pl_rewrite_ready_alone_unref(s->ready_alone);
 	pl_free(s->piece);
 	pl_free(s->built);
@@ -32,9 +30,7 @@ static int state_init(struct rw_state *s, size_t n, struct pl_err *err)
 	memset(s, 0, sizeof(*s));
 	s->accumulate = 1;
 	PL_TRY(pl_plan_buckets_init(&s->b, n, err));
-	PL_TRY(pl_alloc(&s->algo, n, sizeof(*s->algo), err));
-	PL_TRY(pl_alloc(&s->servers, n, sizeof(*s->servers), err));
-	PL_TRY(pl_alloc(&s->priority, n, sizeof(*s->priority), err));
+	PL_TRY(pl_alloc(&s->choice, n, sizeof(*s->choice), err));
 	PL_TRY(pl_alloc(&s->built, n, sizeof(*s->built), err));
 out:
 	if (rc < 0)
@@ -44,35 +40,28 @@ out:
 
 int pl_rewrite_push_state(struct pl_rewriter *r, struct pl_err *err)
 {
-	const struct rw_state *from;
-	struct rw_state to;
+	struct rw_state arrays, to;
 	size_t n = r->n_tensors;
 	int rc = pl_grow(&r->state, &r->cap_states, r->n_states + 1, sizeof(*r->state), err);
 
-	if (rc < 0 || (rc = state_init(&to, n, err)) < 0)
+	if (rc < 0 || (rc = state_init(&arrays, n, err)) < 0)
 		return rc;
-	from = rw_now(r);
-	rc = pl_grow(&to.piece, &to.cap_pieces, from->n_pieces, sizeof(*to.piece), err);
+	to = *rw_now(r);
+	rc = pl_grow(&arrays.piece, &arrays.cap_pieces, to.n_pieces, sizeof(*to.piece), err);
 	if (rc < 0) {
-		state_fini(&to);
+		state_fini(&arrays);
 		return rc;
 	}
-	if (from->n_pieces)
-		memcpy(to.piece, from->piece, from->n_pieces * sizeof(*to.piece));
-	to.n_pieces = from->n_pieces;
-	pl_plan_buckets_copy(&to.b, &from->b);
-	memcpy(to.algo, from->algo, n * sizeof(*to.algo));
-	memcpy(to.servers, from->servers, n * sizeof(*to.servers));
-	memcpy(to.priority, from->priority, n * sizeof(*to.priority));
-	to.prioritized = from->prioritized;
-	memcpy(to.built, from->built, n * sizeof(struct rw_built *));
-	to.n_built = from->n_built;
-	to.accumulate = from->accumulate;
-	to.network = from->network;
-	to.n_fused = from->n_fused;
-	to.over = from->over;
-	to.ops_changed = from->ops_changed;
-	to.ready_alone = from->ready_alone;
+	if (to.n_pieces)
+		memcpy(arrays.piece, to.piece, to.n_pieces * sizeof(*to.piece));
+	pl_plan_buckets_copy(&arrays.b, &to.b);
+	memcpy(arrays.choice, to.choice, n * sizeof(*to.choice));
+	memcpy(arrays.built, to.built, n * sizeof(*to.built));
+	to.piece = arrays.piece;
+	to.cap_pieces = arrays.cap_pieces;
+	to.b = arrays.b;
+	to.choice = arrays.choice;
+	to.built = arrays.built;
 	if (to.ready_alone)
 		to.ready_alone->refs++;
 	to.undo = pl_edit_mark(r->e);
@@ -152,6 +141,7 @@ void pl_rewriter_free(struct pl_rewriter *r)
 	pl_free(r->tensor);
 	pl_free(r->rank);
 	pl_free(r->place);
+	pl_arena_fini(&r->names);
 	pl_free(r->comm);
 	pl_free(r->edge);
 	pl_free(r->slot);
@@ -170,37 +160,11 @@ void pl_rewriter_free(struct pl_rewriter *r)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static int plan_name(const struct pl_rewriter *r, uint32_t t, struct pl_buf *b, struct pl_err *err)
-{
-	const char *name = pl_edit_name(r->e, r->tensor[t].name);
-
-	b->n = 0;
-	if (r->tensor[t].shared)
-		return pl_buf_printf(b, err, "%s@%u", name, r->tensor[t].group);
-	return pl_buf_printf(b, err, "%s", name);
-}
-
-static bool is_number(const char *text, uint32_t n)
-{
-	char want[16];
-
-	snprintf(want, sizeof(want), "%u", n);
-	return !strcmp(text, want);
-}
-
 uint32_t pl_rewrite_tensor_find(const struct pl_rewriter *r, const char *name)
 {
-	const char *at = strrchr(name, '@');
-	size_t n = at ? (size_t)(at - name) : 0;
-
-	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		const char *x = pl_edit_name(r->e, r->tensor[t].name);
-
-		if (!r->tensor[t].shared ? !strcmp(x, name)
-					 : at && strlen(x) == n && !memcmp(x, name, n) &&
-						   is_number(at + 1, r->tensor[t].group))
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		if (!strcmp(r->tensor[t].in_plans, name))
 			return t;
-	}
 	return PL_NONE;
 }
 
@@ -226,7 +190,6 @@ int64_t pl_rewriter_accumulate(const struct pl_rewriter *r)
 int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_err *err)
 {
 	const struct rw_state *s = r->state;
-	struct pl_buf name = { 0 };
 	uint32_t *members;
 	int rc = pl_alloc(&members, (size_t)s->b.n_sets + 1, sizeof(*members), err);
 
@@ -235,8 +198,7 @@ int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_er
 	for (uint32_t t = 0; t < r->n_tensors; t++)
 		members[s->b.set[t]]++;
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
-		PL_TRY(plan_name(r, t, &name, err));
-		PL_TRY(pl_plan_add_tensor(p, (const char *)name.p, r->tensor[t].bytes,
+		PL_TRY(pl_plan_add_tensor(p, r->tensor[t].in_plans, r->tensor[t].bytes,
 					  r->tensor[t].estimated, err));
 		if (members[s->b.set[t]] > 1)
 			p->tensor[p->n_tensors - 1].set = s->b.set[t];
@@ -247,7 +209,6 @@ int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_er
 			p->ranks = pl_max_i64(p->ranks, r->e->group[r->group[i]].n);
 out:
 	pl_free(members);
-	pl_buf_fini(&name);
 	return rc;
 }
 
@@ -352,66 +313,47 @@ int pl_rewrite_wrap(const struct pl_rewrite *rw, size_t i, struct pl_err *err)
 	return pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
 }
 
-int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+/* One state for all of it: buckets are built once, when all is known; even without rewrites if
+ * `build`. How operations are changed does not depend on the number of microbatches, so kinds that
+ * are applied behind the others come last. */
+static int change(struct pl_rewriter *r, const struct pl_rewrite *rw, size_t n, bool build,
+		  struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
 	int rc = pl_rewrite_push_state(r, err);
 
-	if (rc < 0)
-		return rc;
-	rc = apply(r, rw, err);
-	if (rc == 0 && builds(r, rw))
+	for (int last = 0; last < 2; last++)
+		for (size_t i = 0; rc == 0 && i < n; i++) {
+			if (pl_rewrite_kinds[rw[i].op]->last != last)
+				continue;
+			rc = apply(r, &rw[i], err);
+			build |= builds(r, &rw[i]);
+			if (rc < 0)
+				rc = pl_rewrite_wrap(&rw[i], i, err);
+		}
+	if (rc == 0 && build)
 		rc = pl_rewrite_sync(r, err);
 	if (rc < 0)
 		pl_rewriter_undo(r, mark);
 	return rc;
+}
+
+int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	return change(r, rw, 1, false, err);
 }
 
 int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err)
 {
-	size_t mark = pl_rewriter_mark(r);
-	int rc = pl_rewrite_push_state(r, err);
-
-	if (rc == 0 && (rc = pl_rewrite_sync(r, err)) < 0)
-		pl_rewriter_undo(r, mark);
-	return rc;
+	return change(r, NULL, 0, true, err);
 }
 
-static int apply_lines(struct pl_rewriter *r, const struct pl_plan *p, bool last, bool *comm,
-		       struct pl_err *err)
-{
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < p->n_rw; i++) {
-		const struct pl_rewrite *rw = &p->rw[i];
-
-		if (pl_rewrite_kinds[rw->op]->last != last)
-			continue;
-		rc = apply(r, rw, err);
-		*comm |= builds(r, rw);
-		if (rc < 0)
-			rc = pl_rewrite_wrap(rw, i, err);
-	}
-	return rc;
-}
-
-/* One state for all of it: buckets are built once, when all is known. How operations are changed
- * does not depend on the number of microbatches, so that is seen to last. */
 int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
-	bool comm = false;
-	int rc = pl_rewrite_push_state(r, err);
+	int rc = change(r, p->rw, p->n_rw, false, err);
 
-	if (rc == 0)
-		rc = apply_lines(r, p, false, &comm, err);
-	if (rc == 0)
-		rc = apply_lines(r, p, true, &comm, err);
-	if (rc == 0 && comm)
-		rc = pl_rewrite_sync(r, err);
-	if (rc == 0)
-		rc = pl_edit_settle(r->e, err);
-	if (rc < 0)
+	if (rc == 0 && (rc = pl_edit_settle(r->e, err)) < 0)
 		pl_rewriter_undo(r, mark);
 	return rc;
 }

@@ -73,7 +73,9 @@ int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor);
 struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
 /* Which tensors' communication lies on the critical path of the settled edit; hot[tensor]. */
 int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err) PL_MUST;
-uint32_t pl_rewriter_tensors(const struct pl_rewriter *r);   /* of the base */
+uint32_t pl_rewriter_tensors(const struct pl_rewriter *r); /* of the base */
+/* The name, for `recompute`, of the layer or annotated range that keeps the tensor; NULL: none. */
+const char *pl_rewriter_layer(const struct pl_edit *e, const struct pl_etensor *x);
 int64_t pl_rewriter_accumulate(const struct pl_rewriter *r); /* microbatches, 1: none */
 /* Do different nodes wait for different tensors? If not, no priority can help. */
 bool pl_rewriter_needs_differ(const struct pl_rewriter *r);
@@ -101,11 +103,10 @@ int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p,
 size_t pl_rewriter_mark(const struct pl_rewriter *r);
 void pl_rewriter_undo(struct pl_rewriter *r, size_t mark);
 
-/* A sequence of operations that fuse-ops can make one, as long as possible, and the number of
- * places of the edit that have this sequence. Names are ids of the graph. */
+/* A sequence of operations that fuse-ops can make one, as long as possible. Names are ids of the
+ * graph. */
 struct pl_op_run {
 	uint32_t name, n; /* into pl_op_runs.name */
-	uint64_t places;
 };
 struct pl_op_runs {
 	struct pl_op_run *run;

@@ -20,8 +20,8 @@ static int apply_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 		}
 		if (!wanted)
 			continue;
-		s->algo[t] = (uint8_t)algo;
-		s->servers[t] = rw->k > 0 ? (uint32_t)rw->k : 1;
+		s->choice[t].algo = (uint8_t)algo;
+		s->choice[t].servers = rw->k > 0 ? (uint32_t)rw->k : 1;
 	}
 	return 0;
 }

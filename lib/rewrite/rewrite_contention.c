@@ -217,8 +217,8 @@ static void add_priorities(struct step_job *x)
 	for (uint32_t i = 0; i < x->job.n; i++)
 		x->priority[i] = UINT32_MAX;
 	for (uint32_t t = 0; t < x->r->n_tensors; t++)
-		if (st->priority[t] && st->priority[t] < x->priority[st->b.set[t]])
-			x->priority[st->b.set[t]] = st->priority[t];
+		if (st->choice[t].priority && st->choice[t].priority < x->priority[st->b.set[t]])
+			x->priority[st->b.set[t]] = st->choice[t].priority;
 }
 
 static void make_job(struct step_job *x, uint32_t step)

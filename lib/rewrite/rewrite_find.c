@@ -535,6 +535,26 @@ static int find_begins(struct pl_rewriter *r, struct pl_err *err)
 	return rc;
 }
 
+static int name_tensors(struct pl_rewriter *r, struct pl_err *err)
+{
+	struct pl_buf name = { 0 };
+	int rc = 0;
+
+	for (uint32_t t = 0; rc == 0 && t < r->n_tensors; t++) {
+		struct rw_tensor *x = &r->tensor[t];
+
+		x->in_plans = pl_edit_name(r->e, x->name);
+		name.n = 0;
+		if (!x->shared)
+			continue;
+		rc = pl_buf_printf(&name, err, "%s@%u", x->in_plans, x->group);
+		if (rc == 0 && !(x->in_plans = pl_arena_dup(&r->names, (char *)name.p, name.n)))
+			rc = pl_fail(err, PL_ENOMEM, "out of memory (names of tensors)");
+	}
+	pl_buf_fini(&name);
+	return rc;
+}
+
 int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct arrival *v = NULL;
@@ -552,7 +572,8 @@ int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err)
 	for (uint32_t s = 0; s < r->n_slots; s++)
 		PL_TRY(find_slot(r, s, v, err));
 	estimate_sizes(r);
-	rc = order_tensors(r, err);
+	PL_TRY(order_tensors(r, err));
+	rc = name_tensors(r, err);
 out:
 	pl_free(v);
 	return rc;

@@ -36,16 +36,11 @@ static uint32_t next_edge(const struct pl_edit *e, uint32_t node)
 	return PL_NONE;
 }
 
-static bool is_launch(const struct pl_eedge *x)
-{
-	return PL_E_TYPE(x->type) == PL_E_LAUNCH || PL_E_TYPE(x->type) == PL_E_EARLY;
-}
-
 /* Does the node wait for something other than what is before it on its resource? */
 static bool waits(const struct pl_edit *e, uint32_t node, uint32_t before)
 {
 	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next)
-		if (e->edge[x].src != before && !is_launch(&e->edge[x]))
+		if (e->edge[x].src != before && !rw_launches(&e->edge[x]))
 			return true;
 	return false;
 }
@@ -54,7 +49,7 @@ static bool waits(const struct pl_edit *e, uint32_t node, uint32_t before)
 static uint32_t launch_edge(const struct pl_edit *e, uint32_t node)
 {
 	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next)
-		if (is_launch(&e->edge[x]))
+		if (rw_launches(&e->edge[x]))
 			return x;
 	return PL_NONE;
 }
@@ -117,7 +112,7 @@ static bool one_launch(const struct pl_edit *e, uint32_t a, uint32_t b)
 	if (ca == cb) /* a graph launched as a whole */
 		return true;
 	for (uint32_t x = e->node[cb].out; x != PL_NONE; x = e->edge[x].out_next)
-		n += is_launch(&e->edge[x]);
+		n += rw_launches(&e->edge[x]);
 	return n == 1 && e->node[cb].role == PL_RO_HOST && goes_on(e, ca, cb);
 }
 
@@ -218,16 +213,17 @@ static void attach(struct pl_rewriter *r, uint32_t first, uint32_t a, uint32_t b
 	rw_set_dur(r, b, 0);
 }
 
-static bool follows(const struct pl_rewriter *r, const uint32_t *name, uint32_t n, uint32_t at)
+/* How many operations from *at on have these names and may be one. *at becomes the last. */
+static uint32_t follow(const struct pl_rewriter *r, const uint32_t *name, uint32_t n, uint32_t *at)
 {
-	if (rw_fused(r, at) || r->e->node[at].res == PL_NONE || !rw_computes(&r->e->node[at]))
-		return false;
 	for (uint32_t i = 1; i < n; i++) {
-		at = partner(r, at);
-		if (at == PL_NONE || r->e->node[at].name != name[i])
-			return false;
+		uint32_t next = partner(r, *at);
+
+		if (next == PL_NONE || r->e->node[next].name != name[i])
+			return i;
+		*at = next;
 	}
-	return true;
+	return n;
 }
 
 static void fuse_here(struct pl_rewriter *r, uint32_t first, uint32_t n, double x)
@@ -258,16 +254,9 @@ static int nowhere(const struct pl_rewriter *r, const uint32_t *name, uint32_t n
 	bool never_adjacent = true;
 
 	for (uint32_t k = r->name_first[name[0]]; k < r->name_first[name[0] + 1]; k++) {
-		uint32_t at = r->name_node[k], i, x;
+		uint32_t at = r->name_node[k], i = follow(r, name, n, &at);
+		uint32_t x = i < n ? next_edge(e, at) : PL_NONE;
 
-		for (i = 1; i < n; i++) {
-			x = next_edge(e, at);
-			if (x == PL_NONE || e->node[e->edge[x].dst].name != name[i] ||
-			    partner(r, at) == PL_NONE)
-				break;
-			at = e->edge[x].dst;
-		}
-		x = i < n ? next_edge(e, at) : PL_NONE;
 		if (x == PL_NONE || e->node[e->edge[x].dst].name != name[i])
 			continue;
 		never_adjacent = false;
@@ -306,9 +295,13 @@ static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 	PL_TRY(pl_alloc(&name, rw->n_args, sizeof(*name), err));
 	PL_TRY(find_names(r, rw, name, err));
 	for (uint32_t k = r->name_first[name[0]]; k < r->name_first[name[0] + 1]; k++) {
-		if (!follows(r, name, rw->n_args, r->name_node[k]))
+		uint32_t first = r->name_node[k], last = first;
+
+		if (rw_fused(r, first) || r->e->node[first].res == PL_NONE ||
+		    !rw_computes(&r->e->node[first]) ||
+		    follow(r, name, rw->n_args, &last) < rw->n_args)
 			continue;
-		fuse_here(r, r->name_node[k], rw->n_args, rw->x > 0 ? rw->x : 1);
+		fuse_here(r, first, rw->n_args, rw->x > 0 ? rw->x : 1);
 		places++;
 	}
 	rc = places ? 0 : nowhere(r, name, rw->n_args, err);
@@ -328,10 +321,9 @@ const struct pl_rewrite_kind pl_rewrite_fuse_ops = {
 struct finder {
 	struct pl_rewriter *r;
 	struct pl_op_runs *out;
-	uint8_t *may;	/* [name]: 0 no; 1 yes; 2, 3 yes, of a forward, backward pass */
-	uint8_t *inner; /* [node as recorded]: stands in a run, not as its first */
-	uint32_t *slot; /* hash table of runs: number + 1 */
-	size_t n_slots;
+	uint8_t *may;	       /* [name]: 0 no; 1 yes; 2, 3 yes, of a forward, backward pass */
+	uint8_t *inner;	       /* [node as recorded]: stands in a run, not as its first */
+	struct pl_intern runs; /* names of each, by number */
 };
 
 /* Of one layer or neighbouring ones; and not of both passes, which nobody compiles as one. */
@@ -361,73 +353,30 @@ static uint32_t goes_with(const struct finder *f, uint32_t node)
 		       : PL_NONE;
 }
 
-static bool same_run(const struct pl_op_runs *o, const struct pl_op_run *a,
-		     const struct pl_op_run *b)
-{
-	return a->n == b->n &&
-	       !memcmp(o->name + a->name, o->name + b->name, a->n * sizeof(*o->name));
-}
-
-static int rehash(struct finder *f, struct pl_err *err)
-{
-	size_t n = f->n_slots ? 2 * f->n_slots : 256;
-	uint32_t *slot;
-	int rc = pl_alloc(&slot, n, sizeof(*slot), err);
-
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i < f->out->n_runs; i++) {
-		const struct pl_op_run *x = &f->out->run[i];
-		size_t at = pl_hash(f->out->name + x->name, x->n * sizeof(uint32_t)) & (n - 1);
-
-		while (slot[at])
-			at = (at + 1) & (n - 1);
-		slot[at] = (uint32_t)i + 1;
-	}
-	pl_free(f->slot);
-	f->slot = slot;
-	f->n_slots = n;
-	return 0;
-}
-
-/* The names behind out->n_names are a run: a new one, or one more place of one that is known. */
-static int put_run(struct finder *f, uint32_t n, struct pl_err *err)
-{
-	struct pl_op_runs *o = f->out;
-	const struct pl_op_run x = { (uint32_t)o->n_names, n, 1 };
-	size_t at;
-	int rc;
-
-	if (2 * (o->n_runs + 1) > f->n_slots && (rc = rehash(f, err)) < 0)
-		return rc;
-	at = pl_hash(o->name + x.name, n * sizeof(uint32_t)) & (f->n_slots - 1);
-	for (; f->slot[at]; at = (at + 1) & (f->n_slots - 1))
-		if (same_run(o, &o->run[f->slot[at] - 1], &x)) {
-			o->run[f->slot[at] - 1].places++;
-			return 0;
-		}
-	rc = pl_grow(&o->run, &o->cap_runs, o->n_runs + 1, sizeof(*o->run), err);
-	if (rc < 0)
-		return rc;
-	o->run[o->n_runs++] = x;
-	o->n_names += n;
-	f->slot[at] = (uint32_t)o->n_runs;
-	return 0;
-}
-
+/* The sequence from the node on becomes a run, if it is new. */
 static int follow_run(struct finder *f, uint32_t node, struct pl_err *err)
 {
 	struct pl_op_runs *o = f->out;
-	uint32_t n = 0;
+	size_t n = 0, known = f->runs.n;
+	pl_id id;
 	int rc;
 
 	for (uint32_t at = node; at != PL_NONE; at = goes_with(f, at)) {
-		rc = pl_grow(&o->name, &o->cap_names, o->n_names + n + 1, sizeof(*o->name), err);
-		if (rc < 0)
-			return rc;
+		PL_TRY(pl_grow(&o->name, &o->cap_names, o->n_names + n + 1, sizeof(*o->name), err));
 		o->name[o->n_names + n++] = f->r->e->node[at].name;
 	}
-	return n > 1 ? put_run(f, n, err) : 0;
+	rc = 0;
+	if (n < 2)
+		goto out;
+	PL_TRY(pl_intern_add(&f->runs, (const char *)(o->name + o->n_names), n * sizeof(*o->name),
+			     &id, err));
+	if (id == known) {
+		PL_TRY(pl_grow(&o->run, &o->cap_runs, o->n_runs + 1, sizeof(*o->run), err));
+		o->run[o->n_runs++] = (struct pl_op_run){ (uint32_t)o->n_names, (uint32_t)n };
+		o->n_names += n;
+	}
+out:
+	return rc;
 }
 
 static int find_runs(struct finder *f, struct pl_err *err)
@@ -474,7 +423,7 @@ int pl_rewriter_runs(struct pl_rewriter *r,
 out:
 	pl_free(f.may);
 	pl_free(f.inner);
-	pl_free(f.slot);
+	pl_intern_fini(&f.runs);
 	pl_free(seen);
 	if (rc < 0)
 		pl_op_runs_fini(out);

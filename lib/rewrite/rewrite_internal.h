@@ -7,10 +7,11 @@
 #include "graph/select.h"
 #include "rewrite/rewrite.h"
 
-struct rw_tensor {	/* of the base, in order of readiness */
-	uint32_t name;	/* id of the edit */
-	uint32_t group; /* index into groups below */
-	uint8_t coll;	/* enum pl_coll of its communication */
+struct rw_tensor {	      /* of the base, in order of readiness */
+	uint32_t name;	      /* id of the edit */
+	const char *in_plans; /* its name there */
+	uint32_t group;	      /* index into groups below */
+	uint8_t coll;	      /* enum pl_coll of its communication */
 	int64_t bytes;
 	pl_ns ready;		/* latest over ranks, mean over steps, from the step's begin */
 	bool estimated, shared; /* shared: other groups have a tensor of that name */
@@ -91,12 +92,16 @@ struct rw_network {
 	struct pl_link_change change[PL_COST_CHANGES]; /* of links, in order */
 };
 
+struct rw_choice { /* for the bucket of a tensor */
+	uint8_t algo;
+	uint32_t servers;
+	uint32_t priority; /* 1 the highest, 0 none */
+};
+
 struct rw_state {
 	struct pl_buckets b;
-	uint8_t *algo;		 /* [tensor] */
-	uint32_t *servers;	 /* [tensor] */
-	uint32_t *priority;	 /* [tensor]: 1 the highest, 0 none */
-	struct rw_built **built; /* [set], in order of issue; NULL before it is built */
+	struct rw_choice *choice; /* [tensor] */
+	struct rw_built **built;  /* [set], in order of issue; NULL before it is built */
 	uint32_t n_built;
 	int64_t accumulate;
 	struct rw_network network;
@@ -178,6 +183,7 @@ struct pl_rewriter {
 	uint32_t n_tensors;
 	int32_t *rank;		   /* ranks that have tensors, ascending */
 	uint32_t n_ranks, n_slots; /* slot = step * n_ranks + index of rank */
+	struct pl_arena names;	   /* in plans, of tensors that several groups have */
 	struct rw_place *place;	   /* [slot][tensor] */
 	struct rw_comm *comm;
 	size_t n_comms, cap_comms;
@@ -343,6 +349,10 @@ static inline pl_ns rw_ready_now(const struct pl_rewriter *r, uint32_t slot, uin
 	uint32_t p = rw_producer(r, x);
 
 	return p == PL_NONE ? x->ready : pl_edit_end(r->e, p) + r->comm[x->comm].lag;
+}
+static inline bool rw_launches(const struct pl_eedge *x)
+{
+	return PL_E_TYPE(x->type) == PL_E_LAUNCH || PL_E_TYPE(x->type) == PL_E_EARLY;
 }
 static inline bool rw_computes(const struct pl_enode *n)
 {

@@ -65,7 +65,8 @@ static int apply_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, st
 			       "every operation that waits for a gradient waits for all of them, "
 			       "so none is more urgent than another; priorities need a job "
 			       "whose operations wait for single gradients");
-	memset(s->priority, 0, r->n_tensors * sizeof(*s->priority));
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		s->choice[t].priority = 0;
 	for (uint32_t i = 0; i < rw->n_args; i++) {
 		uint32_t t;
 		int rc = pl_rewrite_find_arg(r, rw, i, &t, err);
@@ -73,11 +74,11 @@ static int apply_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, st
 		if (rc < 0)
 			return rc;
 		for (uint32_t u = 0; u < r->n_tensors; u++)
-			if (s->priority[u] && s->b.set[u] == s->b.set[t])
+			if (s->choice[u].priority && s->b.set[u] == s->b.set[t])
 				return pl_fail(err, PL_EDATA,
 					       "two of its tensors are one set already; name one "
 					       "tensor of a set");
-		s->priority[t] = i + 1;
+		s->choice[t].priority = i + 1;
 	}
 	s->prioritized = true;
 	return 0;

@@ -1,7 +1,8 @@
 /*
  * Recomputation in traces. A layer is an annotated range that keeps activations (memory.c): the
  * tensors that have the name of the range. The output of the range is not among them, because the
- * next layer keeps it or begins with it.
+ * next layer keeps it or begins with it. In a graph of a table of layers, the layer is one
+ * operation.
  *
  * The operations of the range run again when the first of its activations is used. On a rank
  * without a device, the thread that uses the activation runs them. Otherwise they run on the stream
@@ -17,18 +18,21 @@
 
 #define AHEAD 256 /* operations of a thread searched for the next launch */
 
-struct ran {			 /* a range, once */
-	uint32_t step, res, use; /* use: the first node that needs what it kept, PL_NONE */
+struct ran { /* a range, once; or a layer of a table */
+	uint32_t step, res;
 	int32_t layer;
+	uint32_t forward; /* the operation that is the whole layer, PL_NONE: many are the range */
+	uint32_t use;	  /* the first node that needs what it kept */
 };
 
-static bool is_kept(const struct pl_edit *e, const struct pl_etensor *x, const char *name)
+const char *pl_rewriter_layer(const struct pl_edit *e, const struct pl_etensor *x)
 {
 	const struct pl_tensor *t = &e->g->tensor[x->tensor];
+	const struct pl_enode *p = x->producer == PL_NONE ? NULL : &e->node[x->producer];
 
-	return !x->dead && t->role == PL_TR_ACTIVATION && x->producer != PL_NONE &&
-	       t->n_consumers && e->node[x->producer].layer >= 0 &&
-	       !strcmp(pl_edit_name(e, t->name), name);
+	if (x->dead || t->role != PL_TR_ACTIVATION || !p || !t->n_consumers || p->layer < 0)
+		return NULL;
+	return pl_edit_name(e, p->flags & PL_NF_LAYER ? p->module : t->name);
 }
 
 /* Where it is used last: consumers are of the same step. */
@@ -47,7 +51,7 @@ static uint32_t use_of(const struct pl_edit *e, const struct pl_etensor *x)
 	return last;
 }
 
-PL_COMPARATOR(by_place, struct ran, step, res, layer, use);
+PL_COMPARATOR(by_place, struct ran, step, res, layer, forward, use);
 
 /* Each range once, with its first use. */
 static size_t unite(const struct pl_edit *e, struct ran *v, size_t n)
@@ -59,7 +63,7 @@ static size_t unite(const struct pl_edit *e, struct ran *v, size_t n)
 		struct ran *last = kept ? &v[kept - 1] : NULL;
 
 		if (!last || last->step != v[i].step || last->res != v[i].res ||
-		    last->layer != v[i].layer)
+		    last->layer != v[i].layer || last->forward != v[i].forward)
 			v[kept++] = v[i];
 		else if (e->node[v[i].use].start < e->node[last->use].start)
 			last->use = v[i].use;
@@ -75,6 +79,8 @@ static pl_ns forward_of(const struct pl_rewriter *r, const struct ran *x)
 	int32_t rank = e->res[x->res].rank;
 	pl_ns sum = 0, pauses = 0;
 
+	if (x->forward != PL_NONE)
+		return rw_fused(r, x->forward) ? -1 : e->node[x->forward].dur;
 	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
 
@@ -97,13 +103,9 @@ static pl_ns forward_of(const struct pl_rewriter *r, const struct ran *x)
 /* What it launches that computes, PL_NONE. */
 static uint32_t launched(const struct pl_edit *e, uint32_t node)
 {
-	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next) {
-		unsigned type = PL_E_TYPE(e->edge[x].type);
-
-		if ((type == PL_E_LAUNCH || type == PL_E_EARLY) &&
-		    rw_computes(&e->node[e->edge[x].dst]))
+	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next)
+		if (rw_launches(&e->edge[x]) && rw_computes(&e->node[e->edge[x].dst]))
 			return e->edge[x].dst;
-	}
 	return PL_NONE;
 }
 
@@ -131,16 +133,10 @@ static uint32_t takes_it(const struct pl_edit *e, uint32_t use)
 	return found == PL_NONE ? use : found;
 }
 
-static int is_fused(const char *layer, struct pl_err *err)
+static int recompute_layer(struct pl_rewriter *r, const char *name, struct pl_err *err)
 {
-	return pl_fail(err, PL_EDATA,
-		       "operations of \"%s\" are fused with others; put recompute before fuse-ops",
-		       layer);
-}
-
-static int remake_range(struct pl_rewriter *r, const char *name, struct pl_err *err)
-{
-	struct pl_edit *e = r->e;
+	const struct pl_edit *e = r->e;
+	const struct pl_enode *p;
 	struct ran *v = NULL;
 	size_t n = 0;
 	int rc;
@@ -148,7 +144,8 @@ static int remake_range(struct pl_rewriter *r, const char *name, struct pl_err *
 	PL_TRY(pl_alloc(&v, e->n_tensors + 1, sizeof(*v), err));
 	for (size_t i = 0; i < e->n_tensors; i++) {
 		const struct pl_etensor *x = &e->tensor[i];
-		uint32_t use = is_kept(e, x, name) ? use_of(e, x) : PL_NONE;
+		const char *layer = pl_rewriter_layer(e, x);
+		uint32_t use = layer && !strcmp(layer, name) ? use_of(e, x) : PL_NONE;
 
 		if (use == PL_NONE)
 			continue;
@@ -157,8 +154,9 @@ static int remake_range(struct pl_rewriter *r, const char *name, struct pl_err *
 				     name);
 			goto out;
 		}
-		v[n++] = (struct ran){ x->step, e->node[x->producer].res, use,
-				       e->node[x->producer].layer };
+		p = &e->node[x->producer];
+		v[n++] = (struct ran){ x->step, p->res, p->layer,
+				       p->flags & PL_NF_LAYER ? x->producer : PL_NONE, use };
 		rw_set_remade(r, (uint32_t)i, true);
 	}
 	n = unite(e, v, n);
@@ -167,7 +165,10 @@ static int remake_range(struct pl_rewriter *r, const char *name, struct pl_err *
 		uint32_t node = takes_it(e, v[i].use);
 
 		if (more < 0 || rw_fused(r, node)) {
-			rc = is_fused(name, err);
+			rc = pl_fail(err, PL_EDATA,
+				     "operations of \"%s\" are fused with others; put recompute "
+				     "before fuse-ops",
+				     name);
 			goto out;
 		}
 		rw_set_dur(r, node, e->node[node].dur + more);
@@ -180,62 +181,6 @@ static int remake_range(struct pl_rewriter *r, const char *name, struct pl_err *
 out:
 	pl_free(v);
 	return rc;
-}
-
-/* ---- layers of tables --------------------------------------------------------------------------
- */
-
-static void remake(struct pl_rewriter *r, int32_t layer)
-{
-	const struct pl_edit *e = r->e;
-
-	for (uint32_t i = 0; i < e->n_tensors; i++) {
-		const struct pl_etensor *x = &e->tensor[i];
-
-		if (!x->dead && e->g->tensor[x->tensor].role == PL_TR_ACTIVATION &&
-		    x->producer != PL_NONE && e->node[x->producer].layer == layer)
-			rw_set_remade(r, i, true);
-	}
-}
-
-static bool is_remade(const struct pl_edit *e, int32_t layer)
-{
-	for (uint32_t i = 0; i < e->n_tensors; i++)
-		if (e->tensor[i].remade && e->tensor[i].producer != PL_NONE &&
-		    e->node[e->tensor[i].producer].layer == layer)
-			return true;
-	return false;
-}
-
-/* The backward operation of a layer takes the forward one's time more. */
-static int recompute_layer(struct pl_rewriter *r, const char *layer, struct pl_err *err)
-{
-	struct pl_edit *e = r->e;
-	uint64_t hits = 0;
-
-	for (uint32_t b = 0; b < e->n_nodes; b++) {
-		const struct pl_enode *n = &e->node[b];
-		uint32_t f = PL_NONE;
-
-		if (!rw_computes(n) || n->layer < 0 || !(n->flags & PL_NF_LAYER) ||
-		    n->phase != PL_PH_BACKWARD || strcmp(pl_edit_name(e, n->module), layer) != 0)
-			continue;
-		for (uint32_t i = b; i-- > 0 && f == PL_NONE;)
-			if (rw_computes(&e->node[i]) && e->node[i].res == n->res &&
-			    e->node[i].step == n->step && e->node[i].layer == n->layer &&
-			    e->node[i].flags & PL_NF_LAYER && e->node[i].phase == PL_PH_FORWARD)
-				f = i;
-		if (f == PL_NONE)
-			continue;
-		if (rw_fused(r, f) || rw_fused(r, b))
-			return is_fused(layer, err);
-		if (!hits++ && is_remade(e, n->layer))
-			return pl_fail(err, PL_EDATA, "\"%s\" is made again already; name it once",
-				       layer);
-		rw_set_dur(r, b, n->dur + e->node[f].dur);
-		remake(r, n->layer);
-	}
-	return hits ? 0 : remake_range(r, layer, err);
 }
 
 static int apply_recompute(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)

@@ -95,13 +95,13 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, st
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
 		s->b.set[t] = b->set_of[t];
 		if (b->algo) {
-			s->algo[t] = b->algo[b->set_of[t]];
-			s->servers[t] = b->servers ? b->servers : 1;
+			s->choice[t].algo = b->algo[b->set_of[t]];
+			s->choice[t].servers = b->servers ? b->servers : 1;
 		}
+		if (b->priority)
+			s->choice[t].priority = b->priority[t];
 	}
 	s->prioritized = b->priority != NULL;
-	if (b->priority)
-		memcpy(s->priority, b->priority, r->n_tensors * sizeof(*s->priority));
 	rc = pl_rewrite_sync(r, err);
 	if (rc < 0)
 		pl_rewriter_undo(r, mark);
@@ -164,9 +164,8 @@ static void heat(const struct pl_edit *e, uint32_t node, uint8_t *hot)
 		hot[n->name] = 1;
 	for (uint32_t x = n->out; n->role == PL_RO_HOST && x != PL_NONE; x = e->edge[x].out_next) {
 		const struct pl_enode *d = &e->node[e->edge[x].dst];
-		unsigned type = PL_E_TYPE(e->edge[x].type);
 
-		if ((type == PL_E_LAUNCH || type == PL_E_EARLY) && d->name < e->g->str.n)
+		if (rw_launches(&e->edge[x]) && d->name < e->g->str.n)
 			hot[d->name] = 1;
 	}
 }

@@ -279,8 +279,8 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 		if (st->b.set[t] != set)
 			continue;
 		c.bytes += r->tensor[t].bytes;
-		c.algo = st->algo[t];
-		c.servers = st->servers[t];
+		c.algo = st->choice[t].algo;
+		c.servers = st->choice[t].servers;
 		if (!old)
 			old = &r->comm[rw_first(r, t)->comm];
 	}
@@ -544,8 +544,8 @@ static void set_keys(const struct pl_rewriter *r, uint64_t *key)
 			 ((uint64_t)st->network.ranks << 32) + changes;
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
 		const uint64_t what[] = { key[st->b.set[t]],
-					  t + 1 + ((uint64_t)st->algo[t] << 32) +
-						  ((uint64_t)st->servers[t] << 40) };
+					  t + 1 + ((uint64_t)st->choice[t].algo << 32) +
+						  ((uint64_t)st->choice[t].servers << 40) };
 
 		key[st->b.set[t]] = pl_hash(what, sizeof(what));
 	}

@@ -25,19 +25,18 @@ struct saving {
 struct fit {
 	struct search *s;
 	struct pl_plan *p;
+	int64_t limit;
 	struct saving *saving;
 	size_t n, cap;
 	struct cand *at; /* the buckets with which savings are tried; NULL: none */
 	struct peak peak;
 	double mean;
-};
-/* The shortest that fits so far. */
-struct found {
-	struct cand cand;
-	struct pl_rewrite *rw;
-	size_t n;
+	struct pl_rewrite *rw; /* the extras and the used savings */
+	/* the shortest that fits so far */
+	struct cand best;
+	struct pl_rewrite *best_rw; /* its savings; NULL: nothing fits */
+	size_t n_best;
 	struct peak least; /* of the candidates that do not fit */
-	bool any;
 };
 
 int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err)
@@ -68,33 +67,42 @@ static int show(struct fit *f, struct pl_err *err)
 	return rc < 0 ? rc : pl_search_worker_peak(l, &f->peak, err);
 }
 
-/* Simulate the buckets with the used savings, and with `more` unless NULL: mean step and peak. */
+/* List the extras and the used savings, and `more` unless NULL; accumulation comes last. */
+static size_t list(struct fit *f, const struct saving *more)
+{
+	size_t n = 0;
+
+	for (; n < f->s->n_extra; n++)
+		f->rw[n] = f->s->extra[n];
+	for (int last = 0; last < 2; last++)
+		for (size_t i = 0; i < f->n; i++)
+			if ((f->saving[i].used || &f->saving[i] == more) &&
+			    (f->saving[i].rw.op == PL_RW_ACCUMULATE) == last)
+				f->rw[n++] = f->saving[i].rw;
+	return n;
+}
+
+/* Simulate the buckets with these savings: mean step and peak. */
 static int try_with(struct fit *f, const struct saving *more, struct pl_err *err)
 {
-	struct search *s = f->s;
-	struct worker *l = &s->worker[0];
-	int rc = 0;
+	const struct pl_plan some = { .n_rw = list(f, more), .rw = f->rw };
+	struct worker *l = &f->s->worker[0];
+	int rc;
 
 	pl_rewriter_undo(l->r, 1);
 	l->at = 0;
-	for (size_t i = 0; rc == 0 && i < s->n_extra; i++)
-		rc = pl_rewrite(l->r, &s->extra[i], err);
-	for (int last = 0; last < 2; last++) /* accumulation comes last */
-		for (size_t i = 0; rc == 0 && i < f->n; i++)
-			if ((f->saving[i].used || &f->saving[i] == more) &&
-			    (f->saving[i].rw.op == PL_RW_ACCUMULATE) == last)
-				rc = pl_rewrite(l->r, &f->saving[i].rw, err);
+	rc = pl_rewrite_plan(l->r, &some, err);
 	l->root = pl_rewriter_mark(l->r);
 	if (rc == 0)
 		rc = show(f, err);
 	f->mean = pl_edit_mean_step(&l->e);
-	s->evaluations++;
+	f->s->evaluations++;
 	return rc;
 }
 
 /* ---- savings --------------------------------------------------------------------------------- */
 
-static int add_way(struct fit *f, unsigned op, const char *layer, int64_t k, struct pl_err *err)
+static int add_saving(struct fit *f, unsigned op, const char *layer, int64_t k, struct pl_err *err)
 {
 	struct saving w = {
 		.rw = { .op = (uint8_t)op, .k = k, .alone_ns = INT64_MIN, .in_plan_ns = INT64_MIN },
@@ -114,53 +122,25 @@ static int add_way(struct fit *f, unsigned op, const char *layer, int64_t k, str
 	return 0;
 }
 
-/* Ranges of traces, by the names of the activations that they keep, each once. */
-static int add_ranges(struct fit *f, struct pl_err *err)
-{
-	const struct pl_edit *e = &f->s->worker[0].e;
-	struct pl_intern seen = { 0 };
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < e->n_tensors; i++) {
-		const struct pl_etensor *x = &e->tensor[i];
-		const struct pl_tensor *t = &e->g->tensor[x->tensor];
-		const char *name = pl_edit_name(e, t->name);
-		size_t had = seen.n;
-		pl_id id;
-
-		if (x->dead || t->role != PL_TR_ACTIVATION || x->producer == PL_NONE ||
-		    e->node[x->producer].layer < 0 || t->flags & PL_TF_OUTPUT)
-			continue;
-		rc = pl_intern_add(&seen, name, strlen(name), &id, err);
-		if (rc == 0 && seen.n > had)
-			rc = add_way(f, PL_RW_RECOMPUTE, name, 0, err);
-	}
-	pl_intern_fini(&seen);
-	return rc;
-}
-
-/* Layers by the names of their backward operations, each once. */
+/* Layers of tables, and ranges of traces, that keep activations: each once, in the order of the
+ * backward pass. */
 static int add_layers(struct fit *f, struct pl_err *err)
 {
 	const struct pl_edit *e = &f->s->worker[0].e;
 	struct pl_intern seen = { 0 };
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && i < e->n_nodes; i++) {
-		const struct pl_enode *n = &e->node[i];
-		const char *layer = pl_edit_name(e, n->module);
+	for (size_t i = e->n_tensors; rc == 0 && i-- > 0;) {
+		const char *layer = pl_rewriter_layer(e, &e->tensor[i]);
 		size_t had = seen.n;
 		pl_id id;
 
-		if (n->dead || n->layer < 0 || !(n->flags & PL_NF_LAYER) ||
-		    n->phase != PL_PH_BACKWARD)
+		if (!layer || e->g->tensor[e->tensor[i].tensor].flags & PL_TF_OUTPUT)
 			continue;
 		rc = pl_intern_add(&seen, layer, strlen(layer), &id, err);
 		if (rc == 0 && seen.n > had)
-			rc = add_way(f, PL_RW_RECOMPUTE, layer, 0, err);
+			rc = add_saving(f, PL_RW_RECOMPUTE, layer, 0, err);
 	}
-	if (rc == 0 && !seen.n)
-		rc = add_ranges(f, err);
 	pl_intern_fini(&seen);
 	return rc;
 }
@@ -190,70 +170,64 @@ static int price(struct fit *f, struct pl_err *err)
 	return rc;
 }
 
-/* Only one number of microbatches is used at a time: a greater number replaces a smaller one. */
-static bool replaces(const struct saving *w, const struct saving *other)
+/* The used number of microbatches; only one number is used at a time. */
+static struct saving *microbatches(struct fit *f)
 {
-	return w->rw.op == PL_RW_ACCUMULATE && other->rw.op == PL_RW_ACCUMULATE && w != other;
+	for (size_t i = 0; i < f->n; i++)
+		if (f->saving[i].used && f->saving[i].rw.op == PL_RW_ACCUMULATE)
+			return &f->saving[i];
+	return NULL;
 }
 
 /* Use the smallest number of microbatches that fits. */
-static int fewer(struct fit *f, int64_t limit, struct pl_err *err)
+static int fewer(struct fit *f, struct pl_err *err)
 {
-	struct saving *used = NULL;
+	struct saving *used = microbatches(f);
 	int rc = 0;
 
-	for (size_t i = 0; i < f->n; i++)
-		if (f->saving[i].used && f->saving[i].rw.op == PL_RW_ACCUMULATE)
-			used = &f->saving[i];
-	for (int64_t k = 2; rc == 0 && used && k < used->rw.k; k *= 2) {
-		struct saving *w = NULL;
+	for (int64_t k = 2; rc == 0 && used && k < used->rw.k; k *= 2)
+		for (size_t i = 0; rc == 0 && i < f->n; i++) {
+			struct saving *w = &f->saving[i];
 
-		for (size_t i = 0; i < f->n; i++)
-			if (f->saving[i].rw.op == PL_RW_ACCUMULATE && f->saving[i].rw.k == k)
-				w = &f->saving[i];
-		if (!w)
-			continue;
-		used->used = false;
-		w->used = true;
-		rc = try_with(f, NULL, err);
-		if (rc == 0 && f->peak.bytes <= limit)
-			return 0;
-		w->used = false;
-		used->used = true;
-	}
+			if (w->rw.op != PL_RW_ACCUMULATE || w->rw.k != k)
+				continue;
+			used->used = false;
+			w->used = true;
+			rc = try_with(f, NULL, err);
+			if (rc == 0 && f->peak.bytes <= f->limit)
+				return 0;
+			w->used = false;
+			used->used = true;
+		}
 	return rc;
 }
 
-static int use_ways(struct fit *f, int64_t limit, struct pl_err *err)
+static int use_savings(struct fit *f, struct pl_err *err)
 {
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < f->n && f->peak.bytes > limit; i++) {
-		struct saving *w = &f->saving[i], *out = NULL;
+	for (size_t i = 0; rc == 0 && i < f->n && f->peak.bytes > f->limit; i++) {
+		struct saving *w = &f->saving[i];
+		struct saving *out = w->rw.op == PL_RW_ACCUMULATE ? microbatches(f) : NULL;
 
-		if (!isfinite(w->ns_per_byte))
+		if (!isfinite(w->ns_per_byte) || (out && out->rw.k > w->rw.k))
 			continue;
-		for (size_t k = 0; k < i; k++)
-			if (f->saving[k].used && replaces(w, &f->saving[k]))
-				out = &f->saving[k];
-		if (out && out->rw.k > w->rw.k)
-			continue;
-		if (out)
+		if (out) /* a greater number replaces a smaller one */
 			out->used = false;
 		w->used = true;
 		rc = try_with(f, NULL, err);
 	}
-	if (f->peak.bytes > limit)
+	if (f->peak.bytes > f->limit)
 		return rc;
 	for (size_t i = f->n; rc == 0 && i-- > 0;) {
 		if (!f->saving[i].used)
 			continue;
 		f->saving[i].used = false;
 		rc = try_with(f, NULL, err);
-		f->saving[i].used = f->peak.bytes > limit;
+		f->saving[i].used = f->peak.bytes > f->limit;
 	}
 	if (rc == 0)
-		rc = fewer(f, limit, err);
+		rc = fewer(f, err);
 	return rc < 0 ? rc : try_with(f, NULL, err);
 }
 
@@ -268,72 +242,71 @@ int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl
 	return rc;
 }
 
-static int no_fit(const struct search *s, const struct peak *p, int64_t limit, struct pl_err *err)
+static int no_fit(const struct fit *f, struct pl_err *err)
 {
+	const struct peak *p = &f->least;
 	char need[32], more[32], where[160] = "";
 
 	if (p->name != PL_NONE)
 		snprintf(where, sizeof(where), " (at \"%.120s\")",
-			 pl_edit_name(&s->worker[0].e, p->name));
+			 pl_edit_name(&f->s->worker[0].e, p->name));
 	return pl_fail(
 		err, PL_ENO,
 		"no plan fits the memory: rank %d needs %s%s, %s more than it may have; fewer "
 		"samples a step, or more ranks that share the model",
 		p->rank, pl_fmt_bytes(need, sizeof(need), (double)p->bytes), where,
-		pl_fmt_bytes(more, sizeof(more), (double)(p->bytes - limit)));
+		pl_fmt_bytes(more, sizeof(more), (double)(p->bytes - f->limit)));
 }
 
 /* Find savings for these buckets; keep the result if it fits and is the shortest so far. */
-static int try_from(struct fit *f, struct cand *at, int64_t limit, struct found *x,
-		    struct pl_err *err)
+static int try_from(struct fit *f, struct cand *at, struct pl_err *err)
 {
+	size_t extras = f->s->n_extra;
 	int rc;
 
 	f->at = at;
 	for (size_t i = 0; i < f->n; i++)
 		f->saving[i].used = false;
 	PL_TRY(try_with(f, NULL, err));
-	if (f->peak.bytes > limit) {
+	if (f->peak.bytes > f->limit) {
 		PL_TRY(price(f, err));
 		PL_TRY(try_with(f, NULL, err));
-		PL_TRY(use_ways(f, limit, err));
+		PL_TRY(use_savings(f, err));
 	}
-	if (f->peak.bytes > limit) {
-		if (x->least.rank < 0 || f->peak.bytes < x->least.bytes)
-			x->least = f->peak;
+	if (f->peak.bytes > f->limit) {
+		if (f->least.rank < 0 || f->peak.bytes < f->least.bytes)
+			f->least = f->peak;
 		goto out;
 	}
-	if (x->any && f->mean >= x->cand.mean)
+	if (f->best_rw && f->mean >= f->best.mean)
 		goto out;
-	x->any = true;
-	x->n = 0;
+	if (!f->best_rw)
+		PL_TRY(pl_alloc(&f->best_rw, f->n + 1, sizeof(*f->best_rw), err));
+	f->n_best = list(f, NULL) - extras;
+	memcpy(f->best_rw, f->rw + extras, f->n_best * sizeof(*f->best_rw));
 	if (at)
-		pl_search_cand_copy(f->s, &x->cand, at);
-	x->cand.mean = f->mean;
-	for (int last = 0; last < 2; last++)
-		for (size_t i = 0; i < f->n; i++)
-			if (f->saving[i].used && (f->saving[i].rw.op == PL_RW_ACCUMULATE) == last)
-				x->rw[x->n++] = f->saving[i].rw;
+		pl_search_cand_copy(f->s, &f->best, at);
+	f->best.mean = f->mean;
 out:
 	return rc;
 }
 
 /* Start from all buckets that may be chosen. With a requested preset there is no choice. */
-static int try_all(struct fit *f, int64_t limit, struct found *x, struct pl_err *err)
+static int try_all(struct fit *f, struct pl_err *err)
 {
 	struct search *s = f->s;
 	int rc;
 
-	PL_TRY(try_from(f, s->n ? &s->best : NULL, limit, x, err));
+	PL_TRY(try_from(f, s->n ? &s->best : NULL, err));
 	if (!s->n || s->o->preset > PL_PRESET_BEST)
 		goto out;
-	PL_TRY(try_from(f, &s->recorded, limit, x, err));
+	PL_TRY(try_from(f, &s->recorded, err));
 	if (!s->o->fuse)
 		goto out;
 	s->n_batch = 0;
 	pl_search_add_preset(s, PL_PRESET_EACH);
 	if (s->rc == 0)
-		rc = try_from(f, &s->batch[0], limit, x, err);
+		rc = try_from(f, &s->batch[0], err);
 	else
 		rc = pl_search_batch_run(s, err); /* which knows the failure */
 out:
@@ -341,14 +314,14 @@ out:
 }
 
 /* Buckets may be found again for the longer step, among those that fit too. */
-static int search_again(struct search *s, const struct found *x, struct pl_err *err)
+static int search_again(struct search *s, const struct cand *from, struct pl_err *err)
 {
 	int rc;
 
 	s->best.mean = INFINITY;
 	s->version = 0;
 	s->n_batch = 0;
-	pl_search_batch_add(s, &x->cand);
+	pl_search_batch_add(s, from);
 	if (s->o->preset <= PL_PRESET_BEST && s->o->fuse) {
 		for (int i = PL_PRESET_DDP; i < PL_PRESET_COUNT_; i++)
 			pl_search_add_preset(s, (enum pl_preset)i);
@@ -384,35 +357,32 @@ static bool has_gradients(const struct pl_graph *g)
 	return false;
 }
 
-static int make_fit(struct fit *f, int64_t limit, struct pl_err *err)
+static int make_fit(struct fit *f, struct pl_err *err)
 {
 	struct search *s = f->s;
-	struct found x = { .least = { 0, -1, PL_NONE } };
 	int rc;
 
-	PL_TRY(pl_search_cand_init(s, &x.cand, err));
+	PL_TRY(pl_search_cand_init(s, &f->best, err));
 	for (int64_t k = 2; s->o->accumulate && k <= 64 && has_gradients(s->g); k *= 2)
-		PL_TRY(add_way(f, PL_RW_ACCUMULATE, NULL, k, err));
+		PL_TRY(add_saving(f, PL_RW_ACCUMULATE, NULL, k, err));
 	if (s->o->recompute)
 		PL_TRY(add_layers(f, err));
-	PL_TRY(pl_alloc(&x.rw, f->n + 1, sizeof(*x.rw), err));
-	PL_TRY(try_all(f, limit, &x, err));
-	if (!x.any) {
-		f->peak = x.least;
-		rc = no_fit(s, &x.least, limit, err);
+	PL_TRY(pl_alloc(&f->rw, s->n_extra + f->n + 1, sizeof(*f->rw), err));
+	PL_TRY(try_all(f, err));
+	if (!f->best_rw) {
+		f->peak = f->least;
+		rc = no_fit(f, err);
 		goto out;
 	}
-	for (size_t i = 0; i < x.n; i++)
-		PL_TRY(pl_search_extra_add(s, &x.rw[i], err));
+	for (size_t i = 0; i < f->n_best; i++)
+		PL_TRY(pl_search_extra_add(s, &f->best_rw[i], err));
 	PL_TRY(pl_search_workers_root(s, err));
-	s->limit_bytes = limit;
-	if (s->n)
-		PL_TRY(search_again(s, &x, err));
-	f->at = s->n ? &s->best : NULL;
-	rc = show(f, err);
+	s->limit_bytes = f->limit;
+	rc = s->n ? search_again(s, &f->best, err) : 0;
 out:
-	pl_free(x.rw);
-	pl_search_cand_fini(&x.cand);
+	pl_free(f->rw);
+	pl_free(f->best_rw);
+	pl_search_cand_fini(&f->best);
 	return rc;
 }
 
@@ -423,15 +393,18 @@ static bool wanted(const struct search *s)
 
 static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
-	int64_t limit = s->o->memory_bytes;
-	struct fit f = { .s = s, .p = p, .at = s->n ? &s->best : NULL };
+	struct fit f = { .s = s,
+			 .p = p,
+			 .limit = s->o->memory_bytes,
+			 .at = s->n ? &s->best : NULL,
+			 .least = { 0, -1, PL_NONE } };
 	int rc;
 
 	warn_unknown(s);
 	PL_TRY(pl_search_workers_root(s, err));
 	PL_TRY(show(&f, err));
-	if (f.peak.bytes > limit)
-		rc = make_fit(&f, limit, err);
+	if (f.peak.bytes > f.limit)
+		rc = make_fit(&f, err);
 	p->peak_bytes = f.peak.bytes; /* of the smallest plan, if none fits */
 out:
 	pl_free(f.saving);
