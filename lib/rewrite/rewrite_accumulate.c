@@ -96,15 +96,6 @@ static void delay_first(struct pl_rewriter *r, uint32_t node, pl_ns later)
 		rw_set_fixed(r, node, n->start + later);
 }
 
-static bool has_gradients(const struct pl_edit *e)
-{
-	for (size_t i = 0; i < e->n_tensors; i++)
-		if (!e->tensor[i].dead && e->g->tensor[e->tensor[i].tensor].role == PL_TR_GRAD &&
-		    e->tensor[i].producer != PL_NONE)
-			return true;
-	return false;
-}
-
 /* Slots as they are, and which operations are of their passes. */
 static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, bool *part,
 		struct pl_err *err)
@@ -147,16 +138,20 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	size_t n = r->n_tensors ? r->n_ranks : (size_t)g->n_ranks, n_slots = n * r->e->n_steps;
 	const int32_t *rank = r->n_tensors ? r->rank : g->rank;
 	struct slot *slot = NULL;
-	bool *part = NULL;
+	bool *part = NULL, any = false;
 	int rc;
 
-	if (!r->n_tensors && !has_gradients(r->e))
-		return pl_fail(err, PL_EDATA, "the graph knows no gradients");
 	PL_TRY(pl_alloc(&slot, n_slots, sizeof(*slot), err));
 	PL_TRY(pl_alloc(&part, r->e->n_nodes, sizeof(*part), err));
 	for (size_t i = 0; i < n_slots; i++)
 		slot[i] = (struct slot){ .step = (uint32_t)(i / n), .rank = rank[i % n] };
 	PL_TRY(look(r, slot, n_slots, part, err));
+	for (size_t i = 0; i < n_slots; i++)
+		any |= slot[i].end != INT64_MIN;
+	if (!any && !r->n_tensors) {
+		rc = pl_fail(err, PL_EDATA, "the graph knows no gradients");
+		goto out;
+	}
 	for (uint32_t i = 0; i < r->e->n_nodes; i++)
 		if (part[i] && shrinks(r, i))
 			rw_set_dur(r, i, rw_times(r->e->node[i].dur, 1.0 / (double)rw->k));

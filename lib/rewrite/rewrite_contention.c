@@ -331,14 +331,7 @@ static void put_durations(struct step_job *x)
 		put_losses(x, i);
 }
 
-static int by_time(const void *pa, const void *pb)
-{
-	const struct pl_sim_events_piece *a = pa, *b = pb;
-
-	if (a->start != b->start)
-		return PL_COMPARE(a->start, b->start);
-	return a->end != b->end ? PL_COMPARE(a->end, b->end) : PL_COMPARE(a->task, b->task);
-}
+PL_COMPARATOR(by_time, struct pl_sim_events_piece, start, end, task);
 
 /* The pieces of all buckets in the order in which they were transferred; neighbours of one bucket
  * are one. */

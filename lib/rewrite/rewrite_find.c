@@ -89,24 +89,23 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(pl_alloc(&r->place, (size_t)r->n_slots * r->n_tensors, sizeof(*r->place), err));
 	for (size_t i = 0; i < (size_t)r->n_slots * r->n_tensors; i++)
 		r->place[i] = (struct rw_place){ PL_NONE, PL_NONE, INT64_MIN };
-	for (size_t i = 0, t = 0; i < n; i++) {
+	for (uint32_t i = 0, t = 0; i < n; i++) {
 		const struct pl_etensor *x = &e->tensor[v[i].inst];
 		const struct pl_tensor *g = &e->g->tensor[x->tensor];
 		bool same = i && v[i].name == v[i - 1].name;
 
-		if (!i || !same || v[i].group != v[i - 1].group)
-			r->tensor[i ? t + 1 : 0].bytes = -1;
-		if (i && !(same && v[i].group == v[i - 1].group)) {
-			t++;
-			r->tensor[t].shared = same;
-			r->tensor[t - 1].shared |= same;
+		if (!same || v[i].group != v[i - 1].group) {
+			t += i > 0;
+			r->tensor[t] = (struct rw_tensor){
+				.name = v[i].name, .group = v[i].group, .bytes = -1, .shared = same
+			};
+			if (same)
+				r->tensor[t - 1].shared = true;
 		}
-		r->tensor[t].name = v[i].name;
-		r->tensor[t].group = v[i].group;
 		r->tensor[t].coll = pl_edit_coll(e, x->arrive);
 		r->tensor[t].bytes = pl_max_i64(r->tensor[t].bytes, g->bytes);
 		r->tensor[t].estimated |= (g->flags & PL_TF_ESTIMATED) != 0;
-		rw_place(r, slot_of(r, x), (uint32_t)t)->inst = v[i].inst;
+		rw_place(r, slot_of(r, x), t)->inst = v[i].inst;
 	}
 	rc = 0;
 out:
@@ -376,25 +375,14 @@ static int find_slot(struct pl_rewriter *r, uint32_t slot, struct arrival *v, st
 
 /* ---- unknown sizes --------------------------------------------------------------------------- */
 
-/* The size for which lib/cost gives this duration, by bisection. The upper end is doubled until it
- * is too large. */
+/* The size for which lib/cost gives this duration; 0: it is too large. */
 static int64_t size_that_takes(const struct pl_rewriter *r, struct pl_cost_comm c, pl_ns ns)
 {
-	int64_t lo = 0, hi = 1;
+	const int64_t most = (int64_t)1 << 44;
 
-	c.bytes = hi;
-	while (hi < (int64_t)1 << 44 && pl_cost_transfer(r->c, &c) < ns) {
-		lo = hi;
-		c.bytes = hi *= 2;
-	}
-	while (lo < hi) {
-		c.bytes = lo + (hi - lo) / 2;
-		if (pl_cost_transfer(r->c, &c) < ns)
-			lo = c.bytes + 1;
-		else
-			hi = c.bytes;
-	}
-	return lo < (int64_t)1 << 44 ? lo : 0;
+	c.bytes = 0;
+	PL_LOWER_BOUND(c.bytes, most, pl_cost_transfer(r->c, &c) < ns);
+	return c.bytes < most ? c.bytes : 0;
 }
 
 /* The size of a communication: as recorded, or estimated from its shortest transfer. All ranks of a
@@ -403,25 +391,22 @@ static int64_t size_of_comm(const struct pl_rewriter *r, uint32_t slot, uint32_t
 {
 	const struct pl_edit *e = r->e;
 	const struct rw_comm *x = &r->comm[comm];
-	const struct pl_enode *a = &e->node[x->arrive];
-	struct pl_cost_comm c = { .kind = a->kind, .algo = PL_ALGO_RING, .group = a->group };
 	pl_ns ns = e->node[x->transfer].dur;
-	uint32_t first = slot / r->n_ranks * r->n_ranks;
+	uint32_t first = slot / r->n_ranks * r->n_ranks, ranks = 0;
+	struct pl_cost_comm c;
 
-	if (a->bytes >= 0)
-		return a->bytes;
+	if (e->node[x->arrive].bytes >= 0)
+		return e->node[x->arrive].bytes;
 	for (uint32_t i = first; i < first + r->n_ranks; i++)
 		for (uint32_t k = r->slot[i].comm; k < r->slot[i].comm + r->slot[i].n_comms; k++) {
 			const struct rw_comm *o = &r->comm[k];
 
 			if (k != comm && (o->meet == PL_NONE || o->meet != x->meet))
 				continue;
-			c.n++;
+			ranks++;
 			ns = pl_min_i64(ns, e->node[o->transfer].dur);
 		}
-	c.coll = pl_edit_coll(e, x->arrive);
-	if (a->group < e->n_groups)
-		c.n = e->group[a->group].n;
+	c = rw_comm_of(e, x->arrive, ranks);
 	return size_that_takes(r, c, ns);
 }
 

@@ -350,6 +350,21 @@ static inline pl_ns rw_ready_now(const struct pl_rewriter *r, uint32_t slot, uin
 
 	return p == PL_NONE ? x->ready : pl_edit_end(r->e, p) + r->comm[x->comm].lag;
 }
+/* The recorded communication of an arrival; `meeting` ranks take part if its group is not known. */
+static inline struct pl_cost_comm rw_comm_of(const struct pl_edit *e, uint32_t arrive,
+					     uint32_t meeting)
+{
+	const struct pl_enode *a = &e->node[arrive];
+	uint32_t n = a->group < e->n_groups ? e->group[a->group].n : meeting;
+
+	return (struct pl_cost_comm){ .kind = a->kind,
+				      .coll = pl_edit_coll(e, arrive),
+				      .algo = PL_ALGO_RING,
+				      .group = a->group,
+				      .n = n,
+				      .recorded = n,
+				      .bytes = e->node[arrive].bytes };
+}
 static inline bool rw_launches(const struct pl_eedge *x)
 {
 	return PL_E_TYPE(x->type) == PL_E_LAUNCH || PL_E_TYPE(x->type) == PL_E_EARLY;

@@ -93,15 +93,9 @@ void pl_rewrite_slowdown_fini(struct pl_rewriter *r)
 
 static struct pl_cost_comm comm_recorded(const struct pl_rewriter *r, const struct rw_comm *c)
 {
-	const struct pl_enode *a = &r->e->node[c->arrive];
-	struct pl_cost_comm m = { .kind = a->kind,
-				  .coll = pl_edit_coll(r->e, c->arrive),
-				  .group = a->group,
-				  .n = r->n_ranks,
-				  .bytes = r->e->node[c->transfer].bytes };
+	struct pl_cost_comm m = rw_comm_of(r->e, c->arrive, r->n_ranks);
 
-	if (a->group < r->e->n_groups)
-		m.n = r->e->group[a->group].n;
+	m.bytes = r->e->node[c->transfer].bytes;
 	return m;
 }
 

@@ -267,31 +267,26 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 					   uint32_t meeting)
 {
 	const struct rw_state *st = rw_now(r);
-	struct pl_cost_comm c = { .algo = PL_ALGO_RING,
-				  .group = PL_NONE,
-				  .parts = st->b.parts[set],
-				  .change = st->network.change,
-				  .n_changes = st->network.n_changes };
-	const struct rw_comm *old = NULL;
-	const struct pl_enode *a;
+	struct pl_cost_comm c = { .group = PL_NONE };
+	bool any = false;
 
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
 		if (st->b.set[t] != set)
 			continue;
+		if (!any) {
+			c = rw_comm_of(r->e, r->comm[rw_first(r, t)->comm].arrive, meeting);
+			c.bytes = 0;
+		}
+		any = true;
 		c.bytes += r->tensor[t].bytes;
 		c.algo = st->choice[t].algo;
 		c.servers = st->choice[t].servers;
-		if (!old)
-			old = &r->comm[rw_first(r, t)->comm];
 	}
-	if (!old)
-		return c;
-	a = &r->e->node[old->arrive];
-	c.kind = a->kind;
-	c.coll = pl_edit_coll(r->e, old->arrive);
-	c.group = a->group;
-	c.recorded = a->group < r->e->n_groups ? r->e->group[a->group].n : meeting;
-	c.n = st->network.ranks ? st->network.ranks : c.recorded;
+	if (any && st->network.ranks)
+		c.n = st->network.ranks;
+	c.parts = st->b.parts[set];
+	c.change = st->network.change;
+	c.n_changes = st->network.n_changes;
 	return c;
 }
 

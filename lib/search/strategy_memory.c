@@ -349,21 +349,13 @@ static void warn_unknown(const struct search *s)
 		       "counted");
 }
 
-static bool has_gradients(const struct pl_graph *g)
-{
-	for (size_t i = 0; i < g->n_tensors; i++)
-		if (g->tensor[i].role == PL_TR_GRAD && g->tensor[i].producer != PL_NONE)
-			return true;
-	return false;
-}
-
 static int make_fit(struct fit *f, struct pl_err *err)
 {
 	struct search *s = f->s;
 	int rc;
 
 	PL_TRY(pl_search_cand_init(s, &f->best, err));
-	for (int64_t k = 2; s->o->accumulate && k <= 64 && has_gradients(s->g); k *= 2)
+	for (int64_t k = 2; s->o->accumulate && k <= 64; k *= 2) /* refused without gradients */
 		PL_TRY(add_saving(f, PL_RW_ACCUMULATE, NULL, k, err));
 	if (s->o->recompute)
 		PL_TRY(add_layers(f, err));

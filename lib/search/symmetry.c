@@ -51,6 +51,12 @@ static void mix(uint64_t *h, uint64_t v)
 	*h ^= *h >> 32;
 }
 
+/* The rank slot of a node, PL_NONE: it is of no rank. */
+static uint32_t slot_at(const struct symmetry *s, const struct pl_shape *sh, uint32_t node)
+{
+	return sh->res[node] == PL_NONE ? PL_NONE : s->slot[sh->res[node]];
+}
+
 static void hash_resources(struct symmetry *s)
 {
 	const struct pl_graph *g = s->g;
@@ -78,7 +84,7 @@ static void hash_resources(struct symmetry *s)
 static void hash_edge(struct symmetry *s, const struct pl_shape *sh, uint32_t slot, uint32_t src,
 		      uint8_t type)
 {
-	uint32_t from = sh->res[src] == PL_NONE ? PL_NONE : s->slot[sh->res[src]];
+	uint32_t from = slot_at(s, sh, src);
 	uint64_t *h = &s->hash[slot];
 
 	/* on the edge between them: by chance the operation begins before its launch returns */
@@ -115,10 +121,10 @@ static void hash_node(struct symmetry *s, const struct pl_shape *sh, uint32_t i)
 static void hash_meeting(struct symmetry *s, const struct pl_shape *sh, uint32_t i)
 {
 	for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
-		uint32_t src = sh->src[e];
+		uint32_t src = sh->src[e], slot = slot_at(s, sh, src);
 
-		if (sh->res[src] != PL_NONE && s->slot[sh->res[src]] != PL_NONE)
-			mix(&s->hash[s->slot[sh->res[src]]],
+		if (slot != PL_NONE)
+			mix(&s->hash[slot],
 			    (uint64_t)i << 32 | (s->local[src] ^ (uint32_t)sh->etype[e] << 28));
 	}
 }
@@ -128,7 +134,7 @@ static void hash_times(struct symmetry *s, const struct pl_gstep *st)
 	const struct pl_shape *sh = &s->g->shape[st->shape];
 
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
-		uint32_t slot = sh->res[i] == PL_NONE ? PL_NONE : s->slot[sh->res[i]];
+		uint32_t slot = slot_at(s, sh, i);
 
 		if (slot == PL_NONE)
 			continue;
@@ -150,24 +156,25 @@ static int hash_shape(struct symmetry *s, uint32_t shape, struct pl_err *err)
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
 		if (sh->res[i] == PL_NONE)
 			hash_meeting(s, sh, i);
-		else if (s->slot[sh->res[i]] != PL_NONE)
+		else if (slot_at(s, sh, i) != PL_NONE)
 			hash_node(s, sh, i);
 	}
 	for (size_t t = 0; t < g->n_tensors; t++) {
 		const struct pl_tensor *x = &g->tensor[t];
-		uint32_t at = x->producer;
+		uint32_t at = x->producer, slot;
 
 		if (x->shape != shape)
 			continue;
 		if (at == PL_NONE && x->n_consumers)
 			at = g->consumer[x->consumer];
-		if (at == PL_NONE || sh->res[at] == PL_NONE || s->slot[sh->res[at]] == PL_NONE)
+		slot = at == PL_NONE ? PL_NONE : slot_at(s, sh, at);
+		if (slot == PL_NONE)
 			continue;
-		mix(&s->hash[s->slot[sh->res[at]]],
+		mix(&s->hash[slot],
 		    (uint64_t)x->name << 32 ^ (uint64_t)s->local[at] << 4 ^ x->role);
-		mix(&s->hash[s->slot[sh->res[at]]], (uint64_t)x->bytes ^ (uint64_t)x->flags << 62);
+		mix(&s->hash[slot], (uint64_t)x->bytes ^ (uint64_t)x->flags << 62);
 		for (uint32_t c = 0; c < x->n_consumers; c++)
-			mix(&s->hash[s->slot[sh->res[at]]], s->local[g->consumer[x->consumer + c]]);
+			mix(&s->hash[slot], s->local[g->consumer[x->consumer + c]]);
 	}
 	pl_free(s->local);
 	s->local = NULL;
@@ -261,14 +268,7 @@ out:
 	return rc;
 }
 
-static int by_class(const void *pa, const void *pb)
-{
-	const struct rank_class *a = pa, *b = pb;
-
-	if (a->hash != b->hash)
-		return PL_COMPARE(a->hash, b->hash);
-	return a->work != b->work ? PL_COMPARE(a->work, b->work) : PL_COMPARE(a->rank, b->rank);
-}
+PL_COMPARATOR(by_class, struct rank_class, hash, work, rank);
 
 /* Is the work of the two ranks the same, but for noise? */
 static bool is_alike(const struct symmetry *s, const struct rank_class *a,
@@ -362,8 +362,8 @@ static int take_latest(const struct symmetry *s, struct pl_graph *out, size_t st
 	PL_TRY(pl_alloc(&at, ranks, sizeof(*at), err));
 	PL_TRY(pl_alloc(&place, sh->n_nodes, sizeof(*place), err));
 	for (uint32_t i = 0; i < sh->n_nodes; i++)
-		if (sh->res[i] != PL_NONE && s->slot[sh->res[i]] != PL_NONE)
-			first[s->slot[sh->res[i]] + 1]++;
+		if (slot_at(s, sh, i) != PL_NONE)
+			first[slot_at(s, sh, i) + 1]++;
 	for (size_t r = 0; r < ranks; r++)
 		first[r + 1] += first[r];
 	for (uint32_t i = 0; i < out->shape[to->shape].n_nodes; i++) {
@@ -377,7 +377,7 @@ static int take_latest(const struct symmetry *s, struct pl_graph *out, size_t st
 	}
 	memset(at, 0, ranks * sizeof(*at));
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
-		uint32_t slot = sh->res[i] == PL_NONE ? PL_NONE : s->slot[sh->res[i]], k;
+		uint32_t slot = slot_at(s, sh, i), k;
 
 		if (slot == PL_NONE)
 			continue;
