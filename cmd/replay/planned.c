@@ -75,11 +75,13 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 		   struct report *report, struct pl_err *err)
 {
 	struct pl_rewriter *r = pl_rewriter_new(e, cost, err);
+	uint32_t n;
 	int rc = 0;
 
 	if (!r)
 		return err->code;
-	if (models_comm(p) && pl_rewriter_tensors(r))
+	pl_rewriter_tensors(r, &n);
+	if (models_comm(p) && n)
 		rc = find_bias(r, e, report, err);
 	if (rc == 0)
 		rc = pl_rewrite_plan(r, p, err);

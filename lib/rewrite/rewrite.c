@@ -177,9 +177,10 @@ static bool is_ambiguous(const struct pl_rewriter *r, const char *name)
 	return false;
 }
 
-uint32_t pl_rewriter_tensors(const struct pl_rewriter *r)
+const struct pl_rewriter_tensor *pl_rewriter_tensors(const struct pl_rewriter *r, uint32_t *n)
 {
-	return r->n_tensors;
+	*n = r->n_tensors;
+	return r->tensor;
 }
 
 int64_t pl_rewriter_accumulate(const struct pl_rewriter *r)

@@ -63,17 +63,26 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
 			 struct pl_err *err) PL_MUST;
 /* The present buckets; set_of has room for every tensor. Returns the number of buckets. */
 uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of);
-uint32_t pl_rewriter_group(const struct pl_rewriter *r,
-			   uint32_t tensor); /* only tensors of one group fuse */
-/* Does each rank carry the group's communication on one channel? */
-bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t group);
-/* 0 or more. If the graph has no size, the estimate follows from the recorded transfer. */
-int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor);
+/* A tensor that is synchronised. */
+struct pl_rewriter_tensor {
+	uint32_t name;	      /* id of the edit; tensors of several groups can have one name */
+	const char *in_plans; /* then it is followed by "@" and the number of the group */
+	uint32_t group;	      /* of ranks, numbered from 0 */
+	uint8_t coll;	      /* enum pl_coll of its communication */
+	uint32_t fuses;	      /* only tensors with the same number may share a bucket */
+	int64_t bytes; /* 0 or more; if the graph has none, an estimate from the recorded transfer
+			*/
+	pl_ns ready;   /* as recorded, see pl_rewriter_ready() */
+	bool estimated, shared; /* shared: other groups have a tensor of that name */
+};
+/* The n tensors of the base, in order of readiness. */
+const struct pl_rewriter_tensor *pl_rewriter_tensors(const struct pl_rewriter *r, uint32_t *n);
+/* Does each rank carry the communication of tensors with that number `fuses` on one channel? */
+bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t fuses);
 /* The communication that carries the tensor, as a question to lib/cost; borrows from r. */
 struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
 /* Which tensors' communication lies on the critical path of the settled edit; hot[tensor]. */
 int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err) PL_MUST;
-uint32_t pl_rewriter_tensors(const struct pl_rewriter *r); /* of the base */
 /* The name, for `recompute`, of the layer or annotated range that keeps the tensor; NULL: none. */
 const char *pl_rewriter_layer(const struct pl_edit *e, const struct pl_etensor *x);
 int64_t pl_rewriter_accumulate(const struct pl_rewriter *r); /* microbatches, 1: none */
@@ -82,8 +91,6 @@ bool pl_rewriter_needs_differ(const struct pl_rewriter *r);
 /* The first time at which a node waits for the tensor in the settled edit: the earliest over ranks,
  * counted from the begin of the step. */
 pl_ns pl_rewriter_need(const struct pl_rewriter *r, uint32_t tensor);
-/* The name of the tensor. Tensors of different groups can have the same name. */
-uint32_t pl_rewriter_name(const struct pl_rewriter *r, uint32_t tensor);
 /* Name of the operation that makes the tensor, PL_NONE. */
 uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor);
 /* Names of operations on the critical path of the settled edit: hot[name], room for every name of

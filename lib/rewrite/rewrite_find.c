@@ -96,7 +96,7 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 
 		if (!same || v[i].group != v[i - 1].group) {
 			t += i > 0;
-			r->tensor[t] = (struct rw_tensor){
+			r->tensor[t] = (struct pl_rewriter_tensor){
 				.name = v[i].name, .group = v[i].group, .bytes = -1, .shared = same
 			};
 			if (same)
@@ -474,7 +474,7 @@ static pl_ns when_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t ten
 
 static int order_tensors(struct pl_rewriter *r, struct pl_err *err)
 {
-	struct rw_tensor *old = NULL;
+	struct pl_rewriter_tensor *old = NULL;
 	struct rw_place *row = NULL;
 	struct key *key = NULL;
 	size_t n = r->n_tensors;
@@ -526,8 +526,9 @@ static int name_tensors(struct pl_rewriter *r, struct pl_err *err)
 	int rc = 0;
 
 	for (uint32_t t = 0; rc == 0 && t < r->n_tensors; t++) {
-		struct rw_tensor *x = &r->tensor[t];
+		struct pl_rewriter_tensor *x = &r->tensor[t];
 
+		x->fuses = x->group * PL_COLL_COUNT_ + x->coll;
 		x->in_plans = pl_edit_name(r->e, x->name);
 		name.n = 0;
 		if (!x->shared)

@@ -7,16 +7,6 @@
 #include "graph/select.h"
 #include "rewrite/rewrite.h"
 
-struct rw_tensor {	      /* of the base, in order of readiness */
-	uint32_t name;	      /* id of the edit */
-	const char *in_plans; /* its name there */
-	uint32_t group;	      /* index into groups below */
-	uint8_t coll;	      /* enum pl_coll of its communication */
-	int64_t bytes;
-	pl_ns ready;		/* latest over ranks, mean over steps, from the step's begin */
-	bool estimated, shared; /* shared: other groups have a tensor of that name */
-};
-
 struct rw_place {      /* of a tensor on a slot */
 	uint32_t inst; /* the edit's tensor, PL_NONE: the slot has none */
 	uint32_t comm; /* index into rewriter.comm */
@@ -179,7 +169,7 @@ struct pl_rewriter {
 	struct pl_edit *e; /* of a whole graph */
 	const struct pl_cost *c;
 	struct rw_facts facts;
-	struct rw_tensor *tensor;
+	struct pl_rewriter_tensor *tensor; /* of the base, in order of readiness */
 	uint32_t n_tensors;
 	int32_t *rank;		   /* ranks that have tensors, ascending */
 	uint32_t n_ranks, n_slots; /* slot = step * n_ranks + index of rank */

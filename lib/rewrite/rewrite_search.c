@@ -19,14 +19,7 @@ uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of)
 	return s->b.n_sets;
 }
 
-_Static_assert(PL_COLL_COUNT_ <= 64, "kinds and groups share a number");
-
-uint32_t pl_rewriter_group(const struct pl_rewriter *r, uint32_t tensor)
-{
-	return r->tensor[tensor].group * 64 + r->tensor[tensor].coll;
-}
-
-bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t group)
+bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t fuses)
 {
 	for (uint32_t s = 0; s < r->n_slots; s++) {
 		uint32_t channel = PL_NONE;
@@ -34,7 +27,7 @@ bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t group)
 		for (uint32_t t = 0; t < r->n_tensors; t++) {
 			const struct rw_place *x = rw_place(r, s, t);
 
-			if (x->inst == PL_NONE || pl_rewriter_group(r, t) != group)
+			if (x->inst == PL_NONE || r->tensor[t].fuses != fuses)
 				continue;
 			if (channel != PL_NONE && channel != r->comm[x->comm].channel)
 				return false;
@@ -44,20 +37,10 @@ bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t group)
 	return true;
 }
 
-int64_t pl_rewriter_bytes(const struct pl_rewriter *r, uint32_t tensor)
-{
-	return r->tensor[tensor].bytes;
-}
-
 pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor)
 {
 	return r->n_states == 1 ? r->tensor[tensor].ready
 				: pl_rewrite_mean_ready(r, tensor, rw_ready_now);
-}
-
-uint32_t pl_rewriter_name(const struct pl_rewriter *r, uint32_t tensor)
-{
-	return r->tensor[tensor].name;
 }
 
 uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor)

@@ -133,8 +133,8 @@ static void add_rule(struct search *s, struct pl_bucket_rule rule)
 		if (c->b.set[i] != PL_NONE)
 			continue;
 		for (uint32_t t = i; t < s->n; t++) /* the group of i */
-			if (s->group[t] == s->group[i])
-				c->b.set[t] = pl_plan_bucket_next(&f, s->bytes[t]);
+			if (s->tensor[t].fuses == s->tensor[i].fuses)
+				c->b.set[t] = pl_plan_bucket_next(&f, s->tensor[t].bytes);
 		n = pl_plan_bucket_end(&f);
 	}
 	pl_search_cand_number(s, c);
@@ -161,7 +161,7 @@ static void add_equal_cuts(struct search *s)
 	int64_t total = 0, last = 0;
 
 	for (uint32_t t = 0; t < s->n; t++)
-		total = pl_add_sat(total, s->bytes[t]);
+		total = pl_add_sat(total, s->tensor[t].bytes);
 	for (int64_t k = 2; k <= 64 && k <= s->n; k += (k + 3) / 4) {
 		struct pl_bucket_rule r = { total / k + 1, total / k + 1, false };
 
@@ -225,10 +225,10 @@ static void cut_group(struct search *s, const struct dp_case *d, uint32_t i, str
 	ch.comm.algo = d->algo < s->algos[i] ? (uint8_t)d->algo : PL_ALGO_RING;
 	ch.comm.servers = s->servers;
 	for (uint32_t t = i; t < s->n; t++) {
-		if (s->group[t] != s->group[i])
+		if (s->tensor[t].fuses != s->tensor[i].fuses)
 			continue;
 		room->tensor[p.n] = t;
-		room->bytes[p.n] = s->bytes[t];
+		room->bytes[p.n] = s->tensor[t].bytes;
 		room->ready[p.n] = pl_add_sat(s->ready[t], d->late_ns);
 		/* changed operations may have made it earlier than those before it */
 		if (p.n)

@@ -53,7 +53,7 @@ static const uint32_t *members_of(const struct search *s, uint32_t set)
 static bool may_join(const struct search *s, uint32_t a, uint32_t b)
 {
 	return a < s->now.b.n_sets && b < s->now.b.n_sets && a != b &&
-	       s->group[members_of(s, a)[0]] == s->group[members_of(s, b)[0]];
+	       s->tensor[members_of(s, a)[0]].fuses == s->tensor[members_of(s, b)[0]].fuses;
 }
 
 static unsigned algos_of(const struct search *s, uint32_t set)
@@ -463,29 +463,21 @@ static int walk(struct search *s, struct pl_err *err)
 	return 0;
 }
 
-/* Without a limit the search ends at a local optimum. */
-static bool wanted(const struct search *s)
+/* Restart by annealing until the budget is used up. Without one the search ends at a local optimum.
+ */
+int pl_search_anneal(struct search *s, struct pl_err *err)
 {
-	return s->n > 1 && s->o->preset == PL_PRESET_SEARCH &&
-	       (s->o->limit_ns || s->o->evaluations);
-}
-
-/* Restart by annealing until the budget is used up. */
-static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
-{
+	bool wanted = s->n > 1 && s->o->preset == PL_PRESET_SEARCH &&
+		      (s->o->limit_ns || s->o->evaluations);
 	int rc = 0;
 
-	(void)p;
-	while (rc == 0 && s->best.mean > s->bound && !pl_search_over(s)) {
+	while (rc == 0 && wanted && s->best.mean > s->bound && !pl_search_over(s)) {
 		int64_t before = s->evaluations;
 
 		rc = walk(s, err);
 		if (rc == 0)
 			rc = pl_search_local_search(s, err);
-		if (s->evaluations == before)
-			break; /* nothing may be changed */
+		wanted = s->evaluations > before; /* else nothing may be changed */
 	}
 	return rc;
 }
-
-const struct strategy pl_search_strategy_anneal = { .wanted = wanted, .run = run };

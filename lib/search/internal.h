@@ -28,6 +28,7 @@ struct worker {
 struct search {
 	const struct pl_search_opts *o;
 	const struct pl_cost *cost;
+	struct pl_plan *p;
 	const struct pl_graph *whole;
 	const struct pl_graph *g; /* reduced, if it could be */
 	struct pl_graph reduced;
@@ -37,10 +38,8 @@ struct search {
 	uint32_t n_workers;
 	struct pl_queue *queue;
 	struct pl_arena arena; /* of the arrays */
-	/* tensors of the base, in order of readiness */
-	uint32_t n;
-	uint32_t *group;
-	int64_t *bytes;
+	uint32_t n;	       /* tensors of the base, in order of readiness */
+	const struct pl_rewriter_tensor *tensor;
 	pl_ns *ready;
 	uint32_t *priority; /* [tensor]: 1 is needed first; NULL: all are equally urgent */
 	uint8_t *algos;	    /* [tensor]: its bucket may have the first so many of enum pl_algo */
@@ -62,7 +61,7 @@ struct search {
 	struct pl_rewrite *extra; /* applied before the buckets; strings of the arena of the plan */
 	size_t n_extra, cap_extra;
 	double baseline, bound;
-	double bias; /* modelled time of the recorded buckets, less their recorded time */
+	double bias; /* modelled time of the recorded buckets, less their recorded time; or NAN */
 	int64_t evaluations;
 	int64_t limit_bytes; /* candidates that need more are refused; 0: no limit */
 	pl_ns begun;
@@ -77,20 +76,18 @@ struct peak { /* of memory */
 	uint32_t name; /* of the operation that begins it, PL_NONE */
 };
 
-/* A strategy shortens the step: one file, and one row in search.c. */
-struct strategy {
-	bool (*wanted)(const struct search *s);
-	/* Improve s->best and the extras, within the budget. PL_ENO: no plan fits the memory;
-	 * the strategies after this one are left out. */
-	int (*run)(struct search *s, struct pl_plan *p, struct pl_err *err);
-};
-extern const struct strategy pl_search_strategy_precision, pl_search_strategy_buckets,
-	pl_search_strategy_servers, pl_search_strategy_memory, pl_search_strategy_fusion,
-	pl_search_strategy_anneal;
+/*
+ * A strategy shortens the step: one function in one file, and one row in search.c. It improves
+ * s->best and the extras, within the budget, or does nothing where it is not wanted. PL_ENO: no
+ * plan fits the memory; the strategies after this one are left out.
+ */
+typedef int strategy(struct search *s, struct pl_err *err);
+strategy pl_search_precision, pl_search_buckets, pl_search_servers, pl_search_memory,
+	pl_search_fusion, pl_search_anneal;
 
 /* ---- strategy_buckets.c ---- */
 /* Find the tensors that are synchronised, and put them into the base of the plan. */
-int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
+int pl_search_buckets_open(struct search *s, struct pl_err *err) PL_MUST;
 /* Search from the best candidate and from new cuts: from the best of all, and from up to two others
  * that differ. */
 int pl_search_buckets_improve(struct search *s, struct pl_err *err) PL_MUST;
@@ -159,6 +156,6 @@ int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err
 int pl_search_carry_out_plan(const struct search *s, struct pl_edit *e, struct pl_rewriter *r,
 			     const struct pl_plan *p, double *mean, struct pl_err *err) PL_MUST;
 /* Write the best candidate as lines of the plan, each with the time that it saves. */
-int pl_search_write_lines(struct search *s, struct pl_plan *p, struct pl_err *err) PL_MUST;
+int pl_search_write_lines(struct search *s, struct pl_err *err) PL_MUST;
 
 #endif

@@ -218,8 +218,9 @@ out:
 	return rc;
 }
 
-int pl_search_write_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
+int pl_search_write_lines(struct search *s, struct pl_err *err)
 {
+	struct pl_plan *p = s->p;
 	int rc;
 
 	for (size_t i = 0; i < s->n_extra; i++)

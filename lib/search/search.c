@@ -13,10 +13,8 @@
 #include "search/internal.h"
 
 /* In this order. */
-static const struct strategy *const strategies[] = {
-	&pl_search_strategy_precision, &pl_search_strategy_buckets, &pl_search_strategy_servers,
-	&pl_search_strategy_memory,    &pl_search_strategy_fusion,  &pl_search_strategy_anneal
-};
+static strategy *const strategies[] = { pl_search_precision, pl_search_buckets, pl_search_servers,
+					pl_search_memory,    pl_search_fusion,	pl_search_anneal };
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
@@ -51,7 +49,7 @@ static int lower_bound(struct search *s, struct pl_err *err)
 	return rc;
 }
 
-static int open_search(struct search *s, bool reduce, struct pl_plan *p, struct pl_err *err)
+static int open_search(struct search *s, bool reduce, struct pl_err *err)
 {
 	bool reduced = false;
 	int rc;
@@ -70,7 +68,7 @@ static int open_search(struct search *s, bool reduce, struct pl_plan *p, struct 
 	s->baseline = pl_edit_mean_step(&s->worker[0].e);
 	s->bound = INFINITY;
 	PL_TRY(lower_bound(s, err));
-	rc = pl_search_buckets_open(s, p, err);
+	rc = pl_search_buckets_open(s, err);
 out:
 	return rc;
 }
@@ -93,8 +91,9 @@ static void close_search(struct search *s)
 
 /* ---- after ----------------------------------------------------------------------------------- */
 
-static void predict(struct search *s, struct pl_plan *p)
+static void predict(struct search *s)
 {
+	struct pl_plan *p = s->p;
 	double step = s->baseline, bound = s->bound;
 	bool rewrites = p->n_rw > 0;
 
@@ -128,7 +127,7 @@ static void predict(struct search *s, struct pl_plan *p)
 
 /* Carry the plan out on the whole graph. If its step is that of the reduced graph within the
  * tolerance, it becomes the prediction; if not, *again. */
-static int check_whole(struct search *s, const struct pl_plan *p, bool *again, struct pl_err *err)
+static int check_whole(struct search *s, bool *again, struct pl_err *err)
 {
 	const struct pl_graph *g = s->whole;
 	struct pl_sim *sim = pl_sim_new(g, err);
@@ -147,7 +146,7 @@ static int check_whole(struct search *s, const struct pl_plan *p, bool *again, s
 		rc = err->code;
 		goto out;
 	}
-	PL_TRY(pl_search_carry_out_plan(s, &e, r, p, &model, err));
+	PL_TRY(pl_search_carry_out_plan(s, &e, r, s->p, &model, err));
 	*again = !(fabs(model - s->best.mean) <= s->tolerance);
 	s->best.mean = model;
 	s->baseline = recorded;
@@ -160,45 +159,43 @@ out:
 	return rc;
 }
 
-static int find_peak(struct search *s, struct pl_plan *p, struct pl_err *err)
+static int find_peak(struct search *s, struct pl_err *err)
 {
 	struct peak peak;
 	int rc = s->n ? pl_search_worker_show(s, &s->best, err) : 0;
 
 	if (rc == 0 && (rc = pl_search_worker_peak(&s->worker[0], &peak, err)) == 0)
-		p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;
+		s->p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;
 	return rc;
 }
 
 /* *again: the reduced graph does not stand for the whole one. */
-static int search_all(struct search *s, struct pl_plan *p, bool *again, struct pl_err *err)
+static int search_all(struct search *s, bool *again, struct pl_err *err)
 {
 	struct pl_err ignore = { 0 };
 	bool fits = true;
 	int rc = 0;
 
-	for (size_t i = 0; i < PL_LEN(strategies); i++) {
+	for (size_t i = 0; fits && i < PL_LEN(strategies); i++) {
 		if (!s->n) /* the operations decide alone */
 			s->best.mean = pl_edit_mean_step(&s->worker[0].e);
-		if (!fits || !strategies[i]->wanted(s))
-			continue;
-		rc = strategies[i]->run(s, p, err);
+		rc = strategies[i](s, err);
 		if (rc < 0 && rc != PL_ENO)
 			goto out;
 		fits = rc != PL_ENO;
 	}
 	if (fits)
-		PL_TRY(find_peak(s, p, err));
+		PL_TRY(find_peak(s, err));
 	if (s->n_extra && fits)
 		PL_TRY(lower_bound(s, err));
 	if (s->n || s->n_extra)
-		PL_TRY(pl_search_write_lines(s, p, fits ? err : &ignore));
+		PL_TRY(pl_search_write_lines(s, fits ? err : &ignore));
 	if (s->tolerance > 0 && fits) {
-		PL_TRY(check_whole(s, p, again, err));
+		PL_TRY(check_whole(s, again, err));
 		if (*again)
 			goto out;
 	}
-	predict(s, p);
+	predict(s);
 	rc = fits ? 0 : PL_ENO;
 out:
 	return rc;
@@ -208,17 +205,17 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 		       const struct pl_search_opts *o, bool reduce, bool *again, struct pl_plan *p,
 		       struct pl_err *err)
 {
-	struct search s = { .o = o, .cost = cost, .whole = g };
+	struct search s = { .o = o, .cost = cost, .whole = g, .p = p, .bias = NAN };
 	int rc;
 
 	pl_graph_init(&s.reduced);
-	rc = open_search(&s, reduce, p, err);
+	rc = open_search(&s, reduce, err);
 	if (rc == 0 && !s.n)
 		pl_say(o->log, PL_LOG_WARN,
 		       "the graph knows no gradients that ranks synchronise; there is %s",
 		       o->fuse_ops ? "no communication to plan" : "nothing to plan");
 	if (rc == 0)
-		rc = search_all(&s, p, again, err);
+		rc = search_all(&s, again, err);
 	close_search(&s);
 	return rc;
 }

@@ -46,7 +46,6 @@ out:
 /* Tensors of one name in several groups: those of ranks that do the same for other parts. */
 static int find_alike(struct search *s, struct pl_err *err)
 {
-	const struct pl_rewriter *r = s->worker[0].r;
 	bool any = false;
 	int rc;
 
@@ -56,14 +55,14 @@ static int find_alike(struct search *s, struct pl_err *err)
 	for (uint32_t t = 0; t < s->n; t++) {
 		uint32_t u = 0;
 
-		while (s->group[u] != s->group[t])
+		while (s->tensor[u].fuses != s->tensor[t].fuses)
 			u++;
 		s->group_index[t] = u < t ? s->group_index[u] : s->n_groups++;
 	}
 	for (uint32_t t = 0; t < s->n; t++) {
 		s->alike[t] = t;
 		for (uint32_t u = 0; u < t && s->n_groups > 1 && s->alike[t] == t; u++)
-			if (pl_rewriter_name(r, u) == pl_rewriter_name(r, t))
+			if (s->tensor[u].name == s->tensor[t].name)
 				s->alike[t] = u;
 		any |= s->alike[t] != t;
 	}
@@ -73,16 +72,14 @@ out:
 	return rc;
 }
 
-int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *err)
+int pl_search_buckets_open(struct search *s, struct pl_err *err)
 {
 	const struct pl_rewriter *r = s->worker[0].r;
 	size_t n;
 	int rc;
 
-	s->n = pl_rewriter_tensors(r);
+	s->tensor = pl_rewriter_tensors(r, &s->n);
 	n = s->n ? s->n : 1;
-	PL_TRY(pl_arena_array(&s->arena, &s->group, n, sizeof(*s->group), err));
-	PL_TRY(pl_arena_array(&s->arena, &s->bytes, n, sizeof(*s->bytes), err));
 	PL_TRY(pl_arena_array(&s->arena, &s->ready, n, sizeof(*s->ready), err));
 	PL_TRY(pl_arena_array(&s->arena, &s->algos, n, sizeof(*s->algos), err));
 	PL_TRY(pl_arena_array(&s->arena, &s->count, n + 3, sizeof(*s->count), err));
@@ -93,8 +90,6 @@ int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *e
 	PL_TRY(pl_search_cand_init(s, &s->best, err));
 	PL_TRY(pl_search_cand_init(s, &s->recorded, err));
 	for (uint32_t t = 0; t < s->n; t++) {
-		s->group[t] = pl_rewriter_group(r, t);
-		s->bytes[t] = pl_max_i64(pl_rewriter_bytes(r, t), 0);
 		s->ready[t] = pl_rewriter_ready(r, t);
 		s->algos[t] = s->o->algorithm ? PL_ALGO_PS : 1;
 		s->recorded.b.parts[t] = 1;
@@ -104,7 +99,7 @@ int pl_search_buckets_open(struct search *s, struct pl_plan *p, struct pl_err *e
 	PL_TRY(find_alike(s, err));
 	s->recorded.b.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.b.set) : 0;
 	pl_search_cand_number(s, &s->recorded);
-	rc = pl_rewrite_base(r, p, err);
+	rc = pl_rewrite_base(r, s->p, err);
 out:
 	return rc;
 }
@@ -124,16 +119,17 @@ double pl_search_buckets_bound(const struct search *s)
 		pl_ns first = s->ready[t], best;
 		uint32_t k = 0;
 
-		while (s->group[k] != s->group[t])
+		while (s->tensor[k].fuses != s->tensor[t].fuses)
 			k++;
-		if (k < t || !pl_rewriter_one_channel(r, s->group[t])) /* done, or not known */
+		if (k < t ||
+		    !pl_rewriter_one_channel(r, s->tensor[t].fuses)) /* done, or not known */
 			continue;
 		c.bytes = 0;
 		c.parts = 1;
 		for (; k < s->n; k++) {
-			if (s->group[k] != s->group[t])
+			if (s->tensor[k].fuses != s->tensor[t].fuses)
 				continue;
-			c.bytes += s->bytes[k];
+			c.bytes += s->tensor[k].bytes;
 			first = pl_min_i64(first, s->ready[k]);
 		}
 		best = pl_cost_transfer(s->cost, &c);
@@ -149,38 +145,28 @@ double pl_search_buckets_bound(const struct search *s)
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
+/* What was recorded, and the defaults: the requested one, or all. */
 static int run_presets(struct search *s, struct pl_err *err)
 {
+	bool one = s->o->preset > PL_PRESET_BEST;
 	int rc;
 
 	s->n_batch = 0;
+	pl_search_add_preset(s, PL_PRESET_NONE);
 	for (int i = PL_PRESET_NONE; i < PL_PRESET_COUNT_; i++)
-		if (i == PL_PRESET_NONE || s->o->fuse)
+		if (one ? i == (int)s->o->preset : i > PL_PRESET_NONE && s->o->fuse)
 			pl_search_add_preset(s, (enum pl_preset)i);
 	if ((rc = pl_search_batch_run(s, err)) < 0)
 		return rc;
 	s->recorded.mean = s->batch[0].mean;
-	if (isfinite(s->recorded.mean))
+	if (one)
+		pl_search_cand_copy(s, &s->best, &s->batch[1]);
+	if (one || isfinite(s->recorded.mean))
 		return 0;
 	rc = pl_search_worker_show(s, &s->batch[0], err); /* says why */
 	if (rc < 0)
 		return pl_wrap(err, "the communication of the graph's gradients cannot be rebuilt");
 	return pl_fail(err, PL_EINTERNAL, "what was recorded can be rebuilt, but has no time");
-}
-
-/* Just that one; what was recorded is simulated too, for comparison. */
-static int run_preset(struct search *s, struct pl_err *err)
-{
-	int rc;
-
-	s->n_batch = 0;
-	pl_search_add_preset(s, PL_PRESET_NONE);
-	pl_search_add_preset(s, s->o->preset);
-	PL_TRY(pl_search_batch_run(s, err));
-	s->recorded.mean = s->batch[0].mean;
-	pl_search_cand_copy(s, &s->best, &s->batch[1]);
-out:
-	return rc;
 }
 
 /* Where groups wait for one another no chain tells what is good: from what was recorded, and from
@@ -243,25 +229,19 @@ out:
 	return rc;
 }
 
-static bool wanted(const struct search *s)
-{
-	return s->n > 0;
-}
-
-static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
+int pl_search_buckets(struct search *s, struct pl_err *err)
 {
 	enum pl_preset preset = s->o->preset;
-	int rc = preset > PL_PRESET_BEST ? run_preset(s, err) : run_presets(s, err);
+	int rc = s->n ? run_presets(s, err) : 0;
 
-	(void)p;
-	if (rc == 0 && preset == PL_PRESET_SEARCH)
+	if (rc < 0 || !s->n)
+		return rc;
+	if (preset == PL_PRESET_SEARCH)
 		rc = pl_search_buckets_improve(s, err);
 	/* where the model finds nothing better, what was recorded stays */
 	if (rc == 0 && preset <= PL_PRESET_BEST && s->best.mean >= s->recorded.mean)
 		pl_search_cand_copy(s, &s->best, &s->recorded);
-	if (!pl_search_strategy_precision.wanted(s))
+	if (isnan(s->bias))
 		s->bias = s->recorded.mean - s->baseline;
 	return rc;
 }
-
-const struct strategy pl_search_strategy_buckets = { .wanted = wanted, .run = run };

@@ -24,6 +24,7 @@
 
 struct ops {
 	struct search *s;
+	struct pl_arena arena;
 	struct pl_op_runs runs;
 	uint32_t *first;      /* [run]: its first boundary; runs + 1 */
 	const char **arg;     /* names, parallel to runs.name */
@@ -60,13 +61,7 @@ static bool may_fuse(void *arg, const struct pl_edit *e, uint32_t node)
 static void ops_fini(struct ops *o)
 {
 	pl_op_runs_fini(&o->runs);
-	pl_free(o->first);
-	pl_free(o->arg);
-	pl_free(o->bit);
-	pl_free(o->tried);
-	pl_free(o->hot);
-	pl_free(o->makes);
-	pl_free(o->line);
+	pl_arena_fini(&o->arena);
 	pl_search_cand_fini(&o->at);
 }
 
@@ -78,8 +73,8 @@ static int ops_init(struct ops *o, struct pl_err *err)
 
 	PL_TRY(pl_search_cand_init(s, &o->at, err));
 	PL_TRY(pl_rewriter_runs(s->worker[0].r, may_fuse, (void *)s->o, &o->runs, err));
-	PL_TRY(pl_alloc(&o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
-	PL_TRY(pl_alloc(&o->arg, o->runs.n_names, sizeof(*o->arg), err));
+	PL_TRY(pl_arena_array(&o->arena, &o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
+	PL_TRY(pl_arena_array(&o->arena, &o->arg, o->runs.n_names, sizeof(*o->arg), err));
 	for (size_t i = 0; i < o->runs.n_names; i++)
 		o->arg[i] = pl_intern_get(&g->str, o->runs.name[i]);
 	for (size_t i = 0; i < o->runs.n_runs; i++) {
@@ -87,11 +82,13 @@ static int ops_init(struct ops *o, struct pl_err *err)
 		o->n_bits += o->runs.run[i].n - 1;
 	}
 	o->first[o->runs.n_runs] = o->n_bits;
-	PL_TRY(pl_alloc(&o->bit, o->n_bits, 1, err));
-	PL_TRY(pl_alloc(&o->tried, o->n_bits, 1, err));
-	PL_TRY(pl_alloc(&o->line, o->n_bits, sizeof(*o->line), err));
-	PL_TRY(pl_alloc(&o->hot, g->str.n, 1, err));
-	PL_TRY(pl_alloc(&o->makes, s->n, sizeof(*o->makes), err));
+	PL_TRY(pl_arena_array(&o->arena, &o->bit, o->n_bits, 1, err));
+	PL_TRY(pl_arena_array(&o->arena, &o->tried, o->n_bits, 1, err));
+	PL_TRY(pl_arena_array(&o->arena, &o->line, o->n_bits, sizeof(*o->line), err));
+	PL_TRY(pl_arena_array(&o->arena, &o->hot, g->str.n, 1, err));
+	PL_TRY(pl_arena_array(&o->arena, &o->makes, s->n, sizeof(*o->makes), err));
+	memset(o->bit, 0, o->n_bits);
+	memset(o->tried, 0, o->n_bits);
 	for (uint32_t t = 0; t < s->n; t++)
 		o->makes[t] = pl_rewriter_producer(s->worker[0].r, t);
 	while (o->before < s->n_extra && s->extra[o->before].op != PL_RW_ACCUMULATE)
@@ -219,7 +216,7 @@ static void add_merged(struct ops *o, uint32_t bit)
 		if (!in_segment(o, lo, hi, t))
 			continue;
 		for (uint32_t u = 0; u < t && with == PL_NONE; u++)
-			if (s->group[u] == s->group[t] && in_segment(o, lo, hi, u))
+			if (s->tensor[u].fuses == s->tensor[t].fuses && in_segment(o, lo, hi, u))
 				with = c->b.set[u];
 		for (uint32_t u = 0; u < s->n && with != PL_NONE; u++)
 			if (c->b.set[u] == set)
@@ -471,7 +468,7 @@ out:
 }
 
 /* The lists of names are of this search alone; what stays are lists of the plan's. */
-static int keep_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
+static int keep_lines(struct search *s, struct pl_err *err)
 {
 	for (size_t i = 0; i < s->n_extra; i++) {
 		struct pl_rewrite *rw = &s->extra[i];
@@ -479,7 +476,7 @@ static int keep_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
 
 		if (rw->op != PL_RW_FUSE_OPS)
 			continue;
-		arg = pl_arena_take(&p->arena, rw->n_args * sizeof(*arg));
+		arg = pl_arena_take(&s->p->arena, rw->n_args * sizeof(*arg));
 		if (!arg)
 			return pl_fail(err, PL_ENOMEM, "out of memory (names of operations)");
 		memcpy(arg, rw->arg, rw->n_args * sizeof(*arg));
@@ -488,16 +485,13 @@ static int keep_lines(struct search *s, struct pl_plan *p, struct pl_err *err)
 	return 0;
 }
 
-static bool wanted(const struct search *s)
-{
-	return s->o->fuse_ops && s->o->preset == PL_PRESET_SEARCH;
-}
-
-static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
+int pl_search_fusion(struct search *s, struct pl_err *err)
 {
 	struct ops o = { .s = s };
 	int rc;
 
+	if (!s->o->fuse_ops || s->o->preset != PL_PRESET_SEARCH)
+		return 0;
 	PL_TRY(pl_search_workers_root(s, err));
 	PL_TRY(ops_init(&o, err));
 	s->limit_bytes = s->o->memory_bytes;
@@ -509,10 +503,8 @@ static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
 		       "no operations that may be fused follow one another in the graph");
 	PL_TRY(prune(&o, err));
 	PL_TRY(restore(&o, err));
-	rc = keep_lines(s, p, err);
+	rc = keep_lines(s, err);
 out:
 	ops_fini(&o);
 	return rc;
 }
-
-const struct strategy pl_search_strategy_fusion = { .wanted = wanted, .run = run };

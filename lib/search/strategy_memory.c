@@ -24,7 +24,6 @@ struct saving {
 };
 struct fit {
 	struct search *s;
-	struct pl_plan *p;
 	int64_t limit;
 	struct saving *saving;
 	size_t n, cap;
@@ -113,8 +112,9 @@ static int add_saving(struct fit *f, unsigned op, const char *layer, int64_t k, 
 	if (rc < 0)
 		return rc;
 	if (layer) {
-		w.rw.arg = pl_arena_take(&f->p->arena, sizeof(*w.rw.arg));
-		if (!w.rw.arg || !(w.rw.arg[0] = pl_arena_dup(&f->p->arena, layer, strlen(layer))))
+		w.rw.arg = pl_arena_take(&f->s->p->arena, sizeof(*w.rw.arg));
+		if (!w.rw.arg ||
+		    !(w.rw.arg[0] = pl_arena_dup(&f->s->p->arena, layer, strlen(layer))))
 			return pl_fail(err, PL_ENOMEM, "out of memory (names of layers)");
 		w.rw.n_args = 1;
 	}
@@ -378,29 +378,23 @@ out:
 	return rc;
 }
 
-static bool wanted(const struct search *s)
-{
-	return s->o->memory_bytes > 0;
-}
-
-static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
+int pl_search_memory(struct search *s, struct pl_err *err)
 {
 	struct fit f = { .s = s,
-			 .p = p,
 			 .limit = s->o->memory_bytes,
 			 .at = s->n ? &s->best : NULL,
 			 .least = { 0, -1, PL_NONE } };
 	int rc;
 
+	if (!f.limit)
+		return 0;
 	warn_unknown(s);
 	PL_TRY(pl_search_workers_root(s, err));
 	PL_TRY(show(&f, err));
 	if (f.peak.bytes > f.limit)
 		rc = make_fit(&f, err);
-	p->peak_bytes = f.peak.bytes; /* of the smallest plan, if none fits */
+	s->p->peak_bytes = f.peak.bytes; /* of the smallest plan, if none fits */
 out:
 	pl_free(f.saving);
 	return rc;
 }
-
-const struct strategy pl_search_strategy_memory = { .wanted = wanted, .run = run };

@@ -9,6 +9,7 @@ static int find_bias(struct search *s, struct pl_err *err)
 {
 	int rc;
 
+	s->bias = 0;
 	if (!s->n)
 		return 0;
 	s->n_batch = 0;
@@ -41,17 +42,12 @@ out:
 	return rc;
 }
 
-static bool wanted(const struct search *s)
+int pl_search_precision(struct search *s, struct pl_err *err)
 {
-	return s->o->precision && s->o->preset == PL_PRESET_SEARCH;
-}
+	int rc;
 
-static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
-{
-	int rc = find_bias(s, err);
-
-	(void)p;
+	if (!s->o->precision || s->o->preset != PL_PRESET_SEARCH)
+		return 0;
+	rc = find_bias(s, err);
 	return rc < 0 ? rc : try_precision(s, err);
 }
-
-const struct strategy pl_search_strategy_precision = { .wanted = wanted, .run = run };

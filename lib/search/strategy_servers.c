@@ -43,10 +43,10 @@ static struct sizes sizes_of(const struct search *s, uint32_t group)
 	struct sizes x = { INT64_MAX, 0 };
 
 	for (uint32_t t = 0; t < s->n; t++) {
-		if (s->group[t] != group)
+		if (s->tensor[t].fuses != group)
 			continue;
-		x.least = pl_min_i64(x.least, pl_max_i64(1, s->bytes[t]));
-		x.most = pl_add_sat(x.most, s->bytes[t]);
+		x.least = pl_min_i64(x.least, pl_max_i64(1, s->tensor[t].bytes));
+		x.most = pl_add_sat(x.most, s->tensor[t].bytes);
 	}
 	return x;
 }
@@ -100,10 +100,10 @@ static bool allow(struct search *s)
 
 	for (uint32_t t = 0; t < s->n; t++) {
 		struct pl_cost_comm c = pl_rewriter_comm(s->worker[0].r, t);
-		struct sizes x = sizes_of(s, s->group[t]);
+		struct sizes x = sizes_of(s, s->tensor[t].fuses);
 		uint32_t first = 0, k = 1;
 
-		while (s->group[first] != s->group[t])
+		while (s->tensor[first].fuses != s->tensor[t].fuses)
 			first++;
 		c.parts = 1;
 		if (first < t) {
@@ -129,7 +129,7 @@ static bool is_faster(const struct search *s, uint32_t set)
 		if (s->algos[t] <= PL_ALGO_PS)
 			return false;
 		c = pl_rewriter_comm(s->worker[0].r, t);
-		bytes += s->bytes[t];
+		bytes += s->tensor[t].bytes;
 	}
 	c.parts = s->best.b.parts[set];
 	c.algo = s->best.algo[set];
@@ -158,22 +158,14 @@ static int try_some(struct search *s, bool *near, struct pl_err *err)
 	return rc;
 }
 
-static bool wanted(const struct search *s)
-{
-	return s->n && s->o->algorithm && s->o->preset == PL_PRESET_SEARCH &&
-	       s->best.mean > s->bound && spare_hosts(s) > 0;
-}
-
-static int run(struct search *s, struct pl_plan *p, struct pl_err *err)
+int pl_search_servers(struct search *s, struct pl_err *err)
 {
 	bool near = false;
 	int rc;
 
-	(void)p;
-	if (!allow(s) || pl_search_over(s))
+	if (!s->n || !s->o->algorithm || s->o->preset != PL_PRESET_SEARCH ||
+	    s->best.mean <= s->bound || !spare_hosts(s) || !allow(s) || pl_search_over(s))
 		return 0;
 	rc = try_some(s, &near, err);
 	return rc == 0 && near ? pl_search_buckets_improve(s, err) : rc;
 }
-
-const struct strategy pl_search_strategy_servers = { .wanted = wanted, .run = run };

@@ -208,7 +208,7 @@ static void test_chain(uint64_t seed, uint32_t n)
 
 	for (uint32_t t = 0; rc == 0 && t < n; t++) {
 		ready[t] = pl_rewriter_ready(j.r, t);
-		bytes[t] = pl_rewriter_bytes(j.r, t);
+		bytes[t] = pl_rewriter_tensors(j.r, &n)[t].bytes;
 		set_of[t] = t;
 	}
 	if (rc == 0) {
