@@ -17,9 +17,12 @@
 #include "data/weights.h"
 #include "train/worker.h"
 
-static const char key_step[] = "paceline.step", key_samples[] = "paceline.samples",
-		  key_trained_on[] = "paceline.trained_on", key_seed[] = "paceline.seed",
-		  key_sum[] = "paceline.checksum", key_optimizer[] = "paceline.optimizer";
+static const char key_sum[] = "paceline.checksum", key_optimizer[] = "paceline.optimizer";
+
+/* The numbers of a checkpoint's metadata. */
+enum { STEP, SAMPLES, TRAINED_ON, SEED, NUMBERS };
+static const char *const number_keys[NUMBERS] = { "paceline.step", "paceline.samples",
+						  "paceline.trained_on", "paceline.seed" };
 
 /* (rows, cols) to (cols, rows) */
 static void transpose(const float *from, float *to, size_t rows, size_t cols)
@@ -57,95 +60,119 @@ static const char *optimizer_of(const struct pl_worker *worker)
 		       : worker->o.job->optimizer;
 }
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------------------------- */
 
-/* Memory of the host that a file is written from. */
-struct host_copies {
-	float **transposed; /* tensors that files hold transposed; by number */
-	float *copy[4];	    /* of slabs of a device */
-	uint32_t n;
+/* A tensor of a file, and its place in memory of the backend. */
+struct entry {
+	const char *name;
+	int n_dims; /* as files have it */
+	int64_t dim[4];
+	bool transposed; /* of the one in memory */
+	float *at;
+	size_t n;
+	float *copy; /* on the host, as files have it, where that is not what lies at `at` */
+};
+struct entries {
+	struct entry *v;
+	size_t n;
 };
 
-/* Makes *p point to memory of the host. */
-static int copy_to_host(struct pl_worker *worker, struct host_copies *m, const float **p, size_t n,
+static void add_tensors(struct entries *e, const struct pl_net_tensor *t, uint32_t n, float *slab)
+{
+	for (uint32_t i = 0; i < n; i++, t++) {
+		struct entry *x = &e->v[e->n++];
+
+		*x = (struct entry){ .name = t->name,
+				     .n_dims = t->n_dims,
+				     .transposed = t->transposed && t->n_dims == 2,
+				     .at = slab + t->offset,
+				     .n = t->n };
+		for (int k = 0; k < t->n_dims; k++)
+			x->dim[k] = t->dim[x->transposed ? 1 - k : k];
+	}
+}
+
+/* Parameters and running means; optimizer: its slabs, too. */
+static int list_tensors(const struct pl_worker *worker, bool optimizer, struct entries *e,
 			struct pl_err *err)
 {
-	int rc = worker->be->device && n ? pl_alloc(&m->copy[m->n], n, sizeof(float), err) : 0;
+	static const char *const names[] = { "optimizer.0", "optimizer.1" };
+	float *slab[PL_LEN(names)];
+	size_t n;
+	uint32_t n_running, slabs = optimizer ? pl_optim_slabs(worker->optim, slab, &n) : 0;
+	const struct pl_net_tensor *running = pl_net_state_tensors(worker->net, &n_running);
+	int rc = pl_alloc(&e->v, (size_t)worker->n_tensors + n_running + slabs + 1, sizeof(*e->v),
+			  err);
 
-	if (!m->copy[m->n])
-		return rc;
-	worker->be->get(worker->ctx, m->copy[m->n], *p, n * sizeof(float));
-	*p = m->copy[m->n++];
-	return worker->be->sync(worker->ctx, err);
-}
-
-/* Adds a tensor as files hold it. */
-static int add_tensor(struct pl_weights *w, const struct pl_net_tensor *t, const float *v,
-		      float **transposed, struct pl_err *err)
-{
-	bool turn = t->transposed && t->n_dims == 2;
-	int64_t dim[PL_LEN(t->dim)];
-	int rc;
-
-	for (int i = 0; i < t->n_dims; i++)
-		dim[i] = t->dim[turn ? 1 - i : i];
-	if (!turn)
-		return pl_weights_add(w, t->name, t->n_dims, dim, v, err);
-	rc = pl_alloc(transposed, t->n, sizeof(**transposed), err);
 	if (rc < 0)
 		return rc;
-	transpose(v, *transposed, (size_t)t->dim[0], (size_t)t->dim[1]);
-	return pl_weights_add(w, t->name, 2, dim, *transposed, err);
+	for (uint32_t i = 0; i < slabs; i++)
+		e->v[e->n++] = (struct entry){
+			.name = names[i], .n_dims = 1, .dim = { (int64_t)n }, .at = slab[i], .n = n
+		};
+	add_tensors(e, worker->tensor, worker->n_tensors, worker->params);
+	add_tensors(e, running, n_running, pl_net_state(worker->net, &n));
+	return 0;
 }
 
-static void host_copies_fini(struct pl_worker *worker, struct host_copies *m)
+static void entries_fini(struct entries *e)
 {
-	for (uint32_t i = 0; m->transposed && i < worker->n_tensors; i++)
-		pl_free(m->transposed[i]);
-	pl_free(m->transposed);
-	for (uint32_t i = 0; i < m->n; i++)
-		pl_free(m->copy[i]);
+	for (size_t i = 0; i < e->n; i++)
+		pl_free(e->v[i].copy);
+	pl_free(e->v);
 }
 
-static int collect(struct pl_worker *worker, bool all, struct pl_weights *w, struct host_copies *m,
+/* Copies between memory of the backend and memory of the host. */
+static int to_file(struct pl_worker *worker, struct entry *e, struct pl_weights *w,
 		   struct pl_err *err)
 {
-	float *slab[2] = { NULL, NULL };
-	size_t n, n_state;
-	uint32_t slabs, n_running;
-	const struct pl_net_tensor *running = pl_net_state_tensors(worker->net, &n_running);
-	const float *params = worker->params, *state = pl_net_state(worker->net, &n_state);
-	int rc;
+	float *host = NULL;
+	int rc = 0;
 
-	PL_TRY(pl_alloc(&m->transposed, (size_t)worker->n_tensors + 1, sizeof(*m->transposed),
-			err));
-	PL_TRY(copy_to_host(worker, m, &params, worker->n_params, err));
-	PL_TRY(copy_to_host(worker, m, &state, n_state, err));
-	for (uint32_t i = 0; i < worker->n_tensors; i++)
-		PL_TRY(add_tensor(w, &worker->tensor[i], params + worker->tensor[i].offset,
-				  &m->transposed[i], err));
-	slabs = all ? pl_optim_slabs(worker->optim, slab, &n) : 0;
-	for (uint32_t i = 0; i < slabs; i++) {
-		const float *p = slab[i];
-		char name[32];
-
-		snprintf(name, sizeof(name), "optimizer.%u", i);
-		PL_TRY(copy_to_host(worker, m, &p, n, err));
-		PL_TRY(pl_weights_add(w, name, 1, &(int64_t){ (int64_t)n }, p, err));
+	if (worker->be->device) {
+		PL_TRY(pl_alloc(&host, e->n, sizeof(*host), err));
+		worker->be->get(worker->ctx, host, e->at, e->n * sizeof(*host));
+		PL_TRY(worker->be->sync(worker->ctx, err));
 	}
-	for (uint32_t i = 0; i < n_running; i++)
-		PL_TRY(add_tensor(w, &running[i], state + running[i].offset, NULL, err));
+	if (e->transposed) {
+		PL_TRY(pl_alloc(&e->copy, e->n, sizeof(*e->copy), err));
+		transpose(host ? host : e->at, e->copy, (size_t)e->dim[1], (size_t)e->dim[0]);
+	} else {
+		e->copy = host;
+		host = NULL;
+	}
+	rc = pl_weights_add(w, e->name, e->n_dims, e->dim, e->copy ? e->copy : e->at, err);
 out:
+	pl_free(host);
 	return rc;
 }
 
-static int add_number(struct pl_weights *w, const char *key, int64_t v, struct pl_err *err)
+static int from_file(struct pl_worker *worker, const struct entry *e, const struct pl_weights *w,
+		     struct pl_err *err)
 {
-	char text[32];
+	const struct pl_weight *x = pl_weights_find(w, e->name);
+	float *file = NULL, *host = NULL;
+	int rc = 0;
 
-	snprintf(text, sizeof(text), "%lld", (long long)v);
-	return pl_weights_add_meta(w, key, text, err);
+	if (!x)
+		return pl_fail(err, PL_EDATA, "no tensor \"%.200s\"; it is another model's",
+			       e->name);
+	if (e->transposed)
+		PL_TRY(pl_alloc(&file, e->n, sizeof(*file), err));
+	if (worker->be->device)
+		PL_TRY(pl_alloc(&host, e->n, sizeof(*host), err));
+	PL_TRY(pl_weights_f32(x, file ? file : host ? host : e->at, e->n, err));
+	if (file)
+		transpose(file, host ? host : e->at, (size_t)e->dim[0], (size_t)e->dim[1]);
+	if (host)
+		worker->be->put(worker->ctx, e->at, host, e->n * sizeof(*host));
+out:
+	pl_free(file);
+	pl_free(host);
+	return rc;
 }
+
+/* ---- writing ------------------------------------------------------------------------------- */
 
 /* Of all ranks. */
 static int64_t samples_of_step(const struct pl_worker *worker)
@@ -157,16 +184,20 @@ static int64_t samples_of_step(const struct pl_worker *worker)
 static int add_metadata(const struct pl_worker *worker, struct pl_weights *w, int64_t step,
 			struct pl_err *err)
 {
-	char sum[32];
+	const int64_t number[NUMBERS] = { [STEP] = step,
+					  [SAMPLES] = step * samples_of_step(worker),
+					  [TRAINED_ON] = (int64_t)worker->feed.train,
+					  [SEED] = worker->o.job->seed };
+	char text[32];
 	int rc;
 
-	PL_TRY(add_number(w, key_step, step, err));
-	PL_TRY(add_number(w, key_samples, step * samples_of_step(worker), err));
-	PL_TRY(add_number(w, key_trained_on, (int64_t)worker->feed.train, err));
-	PL_TRY(add_number(w, key_seed, worker->o.job->seed, err));
+	for (int i = 0; i < NUMBERS; i++) {
+		snprintf(text, sizeof(text), "%lld", (long long)number[i]);
+		PL_TRY(pl_weights_add_meta(w, number_keys[i], text, err));
+	}
 	PL_TRY(pl_weights_add_meta(w, key_optimizer, optimizer_of(worker), err));
-	snprintf(sum, sizeof(sum), "%016llx", (unsigned long long)checksum(w));
-	rc = pl_weights_add_meta(w, key_sum, sum, err);
+	snprintf(text, sizeof(text), "%016llx", (unsigned long long)checksum(w));
+	rc = pl_weights_add_meta(w, key_sum, text, err);
 out:
 	return rc;
 }
@@ -175,13 +206,15 @@ out:
 static int write_file(struct pl_worker *worker, const char *path, int64_t step, struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
-	struct host_copies m = { 0 };
+	struct entries e = { 0 };
 	struct pl_out *out;
 	int rc = 0;
 
 	if (worker->rank)
 		return 0;
-	PL_TRY(collect(worker, step >= 0, &w, &m, err));
+	PL_TRY(list_tensors(worker, step >= 0, &e, err));
+	for (size_t i = 0; i < e.n; i++)
+		PL_TRY(to_file(worker, &e.v[i], &w, err));
 	PL_TRY(pl_weights_add_meta(&w, "format", "pt", err));
 	if (step >= 0)
 		PL_TRY(add_metadata(worker, &w, step, err));
@@ -189,7 +222,7 @@ static int write_file(struct pl_worker *worker, const char *path, int64_t step, 
 	rc = out ? pl_out_finish(out, pl_weights_write(&w, out, err), err) : err->code;
 out:
 	pl_weights_fini(&w);
-	host_copies_fini(worker, &m);
+	entries_fini(&e);
 	return rc;
 }
 
@@ -226,79 +259,31 @@ static int read_file(const char *path, struct pl_weights *w, struct pl_err *err)
 	return rc;
 }
 
-/* Reads n floats; transposed: the tensor if files hold it transposed, else NULL. */
-static int read_tensor(struct pl_worker *worker, const struct pl_weights *w, const char *name,
-		       float *to, size_t n, const struct pl_net_tensor *transposed,
-		       struct pl_err *err)
+static int read_tensors(struct pl_worker *worker, const struct pl_weights *w, bool optimizer,
+			struct pl_err *err)
 {
-	const struct pl_weight *x = pl_weights_find(w, name);
-	float *other = NULL, *own = NULL, *host = to;
-	int64_t have = 1;
-	int rc = 0;
+	struct entries e = { 0 };
+	int rc;
 
-	if (!x)
-		return pl_fail(err, PL_EDATA, "no tensor \"%.200s\"; it is another model's", name);
-	for (int i = 0; i < x->n_dims; i++)
-		have *= x->dim[i];
-	if (have != (int64_t)n)
-		return pl_fail(err, PL_EDATA,
-			       "tensor \"%.200s\" has %lld elements, the model's %zu", name,
-			       (long long)have, n);
-	if (worker->be->device) {
-		PL_TRY(pl_alloc(&own, n, sizeof(*own), err));
-		host = own;
-	}
-	if (transposed)
-		PL_TRY(pl_alloc(&other, n, sizeof(*other), err));
-	PL_TRY(pl_weights_f32(x, transposed ? other : host, n, err));
-	if (transposed)
-		transpose(other, host, (size_t)transposed->dim[1], (size_t)transposed->dim[0]);
-	if (own)
-		worker->be->put(worker->ctx, to, own, n * sizeof(float));
-out:
-	pl_free(other);
-	pl_free(own);
-	return rc;
-}
-
-/* Parameters and running means. */
-static int read_params(struct pl_worker *worker, const struct pl_weights *w, struct pl_err *err)
-{
-	uint32_t n_running;
-	const struct pl_net_tensor *running = pl_net_state_tensors(worker->net, &n_running);
-	size_t n;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < n_running; i++)
-		PL_TRY(read_tensor(worker, w, running[i].name,
-				   pl_net_state(worker->net, &n) + running[i].offset, running[i].n,
-				   NULL, err));
-	for (uint32_t i = 0; i < worker->n_tensors; i++) {
-		const struct pl_net_tensor *t = &worker->tensor[i];
-
-		PL_TRY(read_tensor(worker, w, t->name, worker->params + t->offset, t->n,
-				   t->transposed && t->n_dims == 2 ? t : NULL, err));
-	}
+	PL_TRY(list_tensors(worker, optimizer, &e, err));
+	for (size_t i = 0; i < e.n; i++)
+		PL_TRY(from_file(worker, &e.v[i], w, err));
 	pl_net_changed(worker->net);
 out:
+	entries_fini(&e);
 	return rc;
 }
 
 int pl_train_worker_import(struct pl_worker *worker, const char *path, struct pl_err *err)
 {
 	struct pl_weights w = { 0 };
-	const float *params = worker->params;
-	struct host_copies m = { 0 };
 	int rc;
 
 	PL_TRY(read_file(path, &w, err));
-	PL_TRY(read_params(worker, &w, err));
-	PL_TRY(copy_to_host(worker, &m, &params, worker->n_params, err));
-	PL_TRY(pl_train_worker_check_same(worker, pl_hash(params, worker->n_params * sizeof(float)),
-					  "weights", err));
+	PL_TRY(read_tensors(worker, &w, false, err));
+	PL_TRY(pl_train_worker_check_same(worker, checksum(&w), "weights", err));
 out:
 	pl_weights_fini(&w);
-	host_copies_fini(worker, &m);
 	if (rc < 0)
 		pl_wrap(err, "weights %s", path);
 	return rc;
@@ -318,7 +303,7 @@ static bool number_of(const struct pl_weights *w, const char *key, int64_t *v)
 
 /* What the metadata of a checkpoint say. */
 struct checkpoint {
-	int64_t step, samples, trained_on, seed;
+	int64_t number[NUMBERS];
 	const char *optimizer;
 };
 
@@ -333,12 +318,11 @@ static int read_checkpoint(const struct pl_weights *w, struct checkpoint *c, str
 			       "weights, but no checkpoint; to begin from them: --import");
 	if (strtoull(sum, NULL, 16) != checksum(w))
 		return pl_fail(err, PL_EDATA, "damaged: its checksum is not that of its bytes");
-	if (!number_of(w, key_step, &c->step) || !number_of(w, key_samples, &c->samples) ||
-	    !number_of(w, key_trained_on, &c->trained_on) || !number_of(w, key_seed, &c->seed) ||
-	    c->step < 0)
-		return pl_fail(err, PL_EDATA,
-			       "it does not say which samples it has seen; to begin from its "
-			       "weights: --import");
+	for (int i = 0; i < NUMBERS; i++)
+		if (!number_of(w, number_keys[i], &c->number[i]) || c->number[STEP] < 0)
+			return pl_fail(err, PL_EDATA,
+				       "it does not say which samples it has seen; to begin from "
+				       "its weights: --import");
 	return 0;
 }
 
@@ -346,36 +330,37 @@ static int read_checkpoint(const struct pl_weights *w, struct checkpoint *c, str
 static int check_continues(const struct pl_worker *worker, const struct checkpoint *c,
 			   struct pl_err *err)
 {
-	int64_t each = samples_of_step(worker), batch = worker->o.job->batch, before;
+	int64_t each = samples_of_step(worker), batch = worker->o.job->batch;
+	int64_t step = c->number[STEP], samples = c->number[SAMPLES];
+	int64_t trained_on = c->number[TRAINED_ON], before = step ? samples / step : 0;
 	char remedy[64] = "";
 
-	if (c->trained_on != (int64_t)worker->feed.train)
+	if (trained_on != (int64_t)worker->feed.train)
 		return pl_fail(err, PL_EDATA,
 			       "it was trained on the first %lld samples, this job trains on the "
 			       "first %lld: samples that are held out would not be the same; with "
 			       "another split begin from its weights: --import",
-			       (long long)c->trained_on, (long long)worker->feed.train);
-	if (c->samples == c->step * each)
+			       (long long)trained_on, (long long)worker->feed.train);
+	if (samples == step * each)
 		return 0;
-	before = c->step ? c->samples / c->step : 0;
 	if (before && before % worker->ranks == 0)
 		snprintf(remedy, sizeof(remedy), "; --set batch=%lld would",
 			 (long long)(before / worker->ranks));
 	return pl_fail(err, PL_EDATA,
 		       "its %lld steps took %lld samples each, those of this job take %lld (batch "
 		       "%lld, %d rank%s), so it would not go on at the next sample%s",
-		       (long long)c->step, (long long)before, (long long)each, (long long)batch,
+		       (long long)step, (long long)before, (long long)each, (long long)batch,
 		       worker->ranks, worker->ranks == 1 ? "" : "s", remedy);
 }
 
 /* Refuses a checkpoint of another job. */
 static int check_job(const struct pl_worker *worker, const struct checkpoint *c, struct pl_err *err)
 {
-	if (c->seed != worker->o.job->seed)
+	if (c->number[SEED] != worker->o.job->seed)
 		return pl_fail(
 			err, PL_EDATA,
 			"of a job with seed %lld, this one has %lld; it would not continue it",
-			(long long)c->seed, (long long)worker->o.job->seed);
+			(long long)c->number[SEED], (long long)worker->o.job->seed);
 	if (strcmp(c->optimizer, optimizer_of(worker)) != 0)
 		return pl_fail(
 			err, PL_EDATA,
@@ -390,9 +375,6 @@ int pl_train_worker_load(struct pl_worker *worker, const char *path, bool to_tra
 {
 	struct pl_weights w = { 0 };
 	struct checkpoint c = { 0 };
-	float *slab[2] = { NULL, NULL };
-	uint32_t slabs;
-	size_t n;
 	int rc;
 
 	PL_TRY(read_file(path, &w, err));
@@ -400,15 +382,8 @@ int pl_train_worker_load(struct pl_worker *worker, const char *path, bool to_tra
 	PL_TRY(check_job(worker, &c, err));
 	if (to_train)
 		PL_TRY(check_continues(worker, &c, err));
-	*step = c.step;
-	PL_TRY(read_params(worker, &w, err));
-	slabs = pl_optim_slabs(worker->optim, slab, &n);
-	for (uint32_t i = 0; i < slabs; i++) {
-		char name[32];
-
-		snprintf(name, sizeof(name), "optimizer.%u", i);
-		PL_TRY(read_tensor(worker, &w, name, slab[i], n, NULL, err));
-	}
+	*step = c.number[STEP];
+	PL_TRY(read_tensors(worker, &w, true, err));
 	PL_TRY(pl_train_worker_check_same(worker, checksum(&w), "checkpoint", err));
 out:
 	pl_weights_fini(&w);
