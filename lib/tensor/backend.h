@@ -96,19 +96,18 @@ struct pl_backend {
 	/*
 	 * The calls from here to graph(ctx, 0) are the same, arguments and order, each time that
 	 * `id` is not 0 and this one: a device may record them and launch them as one. Between the
-	 * two are none of free, room, put, get, sync, vary, weights and sum_squares. CPUs do
-	 * nothing here.
+	 * two are none of free, room, put, get, sync, vary, weights and sum_squares. NULL on CPUs.
 	 */
 	void (*graph)(void *ctx, uint64_t id);
 	/* For the calls that follow. */
 	void (*vary)(void *ctx, const struct pl_vary *v);
 	/* This slab of n floats holds parameters, or somebody else than sgd and adam changed it: a
-	 * device may keep a rounded copy, which those two renew. n 0: forget it. */
+	 * device may keep a rounded copy, which those two renew. n 0: forget it. NULL on CPUs. */
 	void (*weights)(void *ctx, const float *slab, size_t n);
 
 	/*
-	 * A second stream, for communication while the first one computes. comm_stream: the
-	 * device's own handle of it (cudaStream_t), NULL where calls are done when they return.
+	 * A second stream, for communication while the first one computes; all NULL on CPUs, pin
+	 * too. comm_stream: the device's own handle of it (cudaStream_t).
 	 * fork: what is put into the second stream from now on waits for all that was queued in the
 	 * first; join: the other way round. copy_async: a copy in the second stream, to or from
 	 * memory of the host (pinned by pin(), or it may wait), or within the device. idle: 1 the
@@ -116,7 +115,7 @@ struct pl_backend {
 	 * event behind all that is in the second stream now; its number is greater than those
 	 * before. event_passed: 1 all ahead of the event is done, 0 not yet, negative: something
 	 * failed. sum_async: d = a + b, or a where b is NULL, of n float32 (d may be a or b), in a
-	 * third stream, which waits for no other; the event behind it there. CPUs have none.
+	 * third stream, which waits for no other; the event behind it there.
 	 * comm_stream, copy_async, idle, event_record, event_passed and sum_async may be called by
 	 * a thread of their own, which may then use the handle, and alloc and free by either
 	 * thread; all other calls by one thread at a time.
@@ -156,7 +155,8 @@ struct pl_backend {
 	/* C (m, n) = op(A) (m, k) op(B) (k, n) + beta C */
 	void (*gemm)(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
 		     const float *b, int ldb, float beta, float *c, int ldc);
-	/* x (n floats), as a batch is put, to y as activations are stored */
+	/* x (n floats), as a batch is put, to y as activations are stored, where that is not
+	 * float32 */
 	void (*load)(void *ctx, size_t n, const float *x, float *y);
 	/* y (N, K) = act(x (N, C) w^T (K, C) + bias (K)); bias NULL: none. pre (N, K): what went
 	 * into the activation, where backward needs it (gelu), else NULL. */

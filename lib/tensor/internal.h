@@ -72,8 +72,6 @@ static inline void pl_host_zero(void *ctx, void *p, size_t bytes)
 	memset(p, 0, bytes);
 }
 
-/* ---- what calls that are done when they return need not do ----------------------------------- */
-
 static inline int pl_host_open(const char *name, const struct pl_backend_opts *o,
 			       struct pl_err *err)
 {
@@ -90,59 +88,10 @@ static inline int pl_host_sync(void *ctx, struct pl_err *err)
 	return 0;
 }
 
-static inline int pl_host_idle(void *ctx, struct pl_err *err)
-{
-	(void)ctx;
-	(void)err;
-	return 1;
-}
-
-static inline void *pl_host_comm_stream(void *ctx)
-{
-	(void)ctx;
-	return NULL;
-}
-
-static inline void pl_host_fork(void *ctx) /* and join */
-{
-	(void)ctx;
-}
-
-static inline void pl_host_pin(void *ctx, void *host, size_t bytes, bool on)
-{
-	(void)ctx;
-	(void)host;
-	(void)bytes;
-	(void)on;
-}
-
-static inline void pl_host_graph(void *ctx, uint64_t id)
-{
-	(void)ctx;
-	(void)id;
-}
-
-static inline void pl_host_weights(void *ctx, const float *slab, size_t n)
-{
-	(void)ctx;
-	(void)slab;
-	(void)n;
-}
-
-static inline void pl_host_load(void *ctx, size_t n, const float *x, float *y)
-{
-	(void)ctx;
-	if (n)
-		memcpy(y, x, n * sizeof(*x));
-}
-
 /* The members of a table of the host that are the same whatever computes. */
 #define PL_HOST_MEMBERS                                                                            \
 	.alloc = pl_host_alloc, .free = pl_host_free, .put = pl_host_put, .get = pl_host_get,      \
-	.copy = pl_host_copy, .zero = pl_host_zero, .sync = pl_host_sync, .graph = pl_host_graph,  \
-	.weights = pl_host_weights, .comm_stream = pl_host_comm_stream, .fork = pl_host_fork,      \
-	.join = pl_host_fork, .copy_async = pl_host_copy, .idle = pl_host_idle,                    \
-	.pin = pl_host_pin, .load = pl_host_load
+	.copy = pl_host_copy, .zero = pl_host_zero, .sync = pl_host_sync
 
 /* ---- kernels of one instruction set ---------------------------------------------------------- */
 

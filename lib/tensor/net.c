@@ -148,7 +148,7 @@ void pl_net_free(struct pl_net *net)
 
 	if (!net)
 		return;
-	if (net->params.p)
+	if (net->params.p && net->be->weights)
 		net->be->weights(net->ctx, net->params.p, 0);
 	slab_free(net, &net->params);
 	slab_free(net, &net->grads);
@@ -241,40 +241,14 @@ void pl_net_scale(struct pl_net *net, float scale)
 
 void pl_net_changed(struct pl_net *net)
 {
-	net->be->weights(net->ctx, net->params.p, net->params.n);
+	if (net->be->weights)
+		net->be->weights(net->ctx, net->params.p, net->params.n);
 }
 
 const struct pl_backend *pl_net_backend(const struct pl_net *net, void **ctx)
 {
 	*ctx = net->ctx;
 	return net->be;
-}
-
-bool pl_net_wants_ids(const struct pl_net *net)
-{
-	return net->shape.vocab > 0;
-}
-
-size_t pl_net_bytes(const struct pl_net *net)
-{
-	size_t batch = (size_t)net->o.batch;
-	size_t floats = net->params.n + net->grads.n + net->state.n, stored = 0;
-	size_t io = batch * (net->nx + (size_t)net->shape.rows + (size_t)net->shape.targets);
-
-	for (size_t b = 0; b < PL_NET_BUFFERS; b++)
-		stored += net->grad_n[b];
-	if (net->stored)
-		stored += batch * net->nx;
-	return (floats + io) * sizeof(float) + stored * pl_net_width(net) + net->acts_bytes +
-	       net->work_bytes;
-}
-
-const float *pl_net_output(const struct pl_net *net, size_t *n)
-{
-	const struct pl_node *loss = &net->node[net->n - 1];
-
-	*n = (size_t)net->samples * (size_t)loss->rows * (size_t)loss->c;
-	return pl_net_value(net, loss->x);
 }
 
 /* ---- forward ------------------------------------------------------------------------------- */
@@ -421,7 +395,7 @@ void pl_net_record(struct pl_net *net, int pass, uint64_t arg)
 	uint64_t what[] = { (uint64_t)pass, arg, net->changes, (uint64_t)(uintptr_t)net };
 	bool whole = pass == PL_NET_OPTIM || (net->samples == net->o.batch && !net->eval);
 
-	if (net->o.graphs)
+	if (net->o.graphs && net->be->graph)
 		net->be->graph(net->ctx, pass && whole ? pl_hash(what, sizeof(what)) | 1 : 0);
 }
 

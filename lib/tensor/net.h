@@ -19,7 +19,7 @@ struct pl_net_opts {
 	enum pl_store store; /* of the context */
 	bool graphs;	     /* passes over a whole batch, and the optimiser's, may be recorded */
 	/* The loss's gradient takes the place of what went into the loss, where that is the output
-	 * of a dense layer: pl_net_output() is for evaluation alone then. */
+	 * of a dense layer; that is then not to be read but in evaluations. */
 	bool in_place;
 	int batch;     /* samples a forward pass */
 	uint64_t seed; /* of initial weights and dropout */
@@ -99,7 +99,6 @@ float *pl_net_state(struct pl_net *net, size_t *n);
 /* What lies where in it: "1.running_mean", "1.running_var". */
 const struct pl_net_tensor *pl_net_state_tensors(const struct pl_net *net, uint32_t *n);
 void pl_net_shape(const struct pl_net *net, struct pl_net_shape *s);
-size_t pl_net_bytes(const struct pl_net *net); /* all memory */
 const struct pl_backend *pl_net_backend(const struct pl_net *net, void **ctx);
 
 /* What a batch is: x floats (B, input shape) or token ids (B, T); y classes (B) or (B, T), or
@@ -111,7 +110,6 @@ struct pl_batch_io {
 	const float *target;
 	int n; /* samples in use, at most `batch` */
 };
-bool pl_net_wants_ids(const struct pl_net *net);
 /* Mean loss of the batch over samples and their rows (and hits among the rows, NULL: not wanted);
  * loss NULL: it is not waited for, see pl_net_losses(). `key`: of dropout, the same gives the same
  * masks; eval: no dropout, running means, no backward pass. PL_EDATA for ids and classes out of
@@ -124,9 +122,6 @@ int pl_net_losses(struct pl_net *net, uint32_t n, struct pl_loss_sum *sum,
 		  struct pl_err *err) PL_MUST;
 /* The gradients of the passes that follow are those of the loss times `scale`; 1 at first. */
 void pl_net_scale(struct pl_net *net, float scale);
-/* What the last forward() put into the loss, n numbers a batch: in memory of the backend, as the
- * context stores activations. */
-const float *pl_net_output(const struct pl_net *net, size_t *n);
 /* Adds the gradient of the last forward()'s loss to grads (accumulate: else they are overwritten).
  * Calls ready() layer by layer, the last first; each tensor once. Once a forward(). */
 int pl_net_backward(struct pl_net *net, bool accumulate, struct pl_err *err) PL_MUST;

@@ -21,40 +21,6 @@ struct pl_optim {
 	size_t *cut; /* of it */
 };
 
-static int check_opts(const struct pl_optim_opts *o, struct pl_err *err)
-{
-	const struct {
-		const char *name;
-		double v, lo, hi;
-	} want[] = { { "lr", o->lr, 0, 1e6 },
-		     { "momentum", o->momentum, 0, 1 },
-		     { "b1", o->b1, 0, 1 },
-		     { "b2", o->b2, 0, 1 },
-		     { "eps", o->eps, 0, 1e6 },
-		     { "decay", o->decay, 0, 1e6 },
-		     { "clip", o->clip, 0, INFINITY },
-		     { "gamma", o->gamma, 0, 1e6 } };
-
-	for (size_t i = 0; i < PL_LEN(want); i++)
-		if (!(want[i].v >= want[i].lo && want[i].v <= want[i].hi))
-			return pl_fail(err, PL_EUSAGE, "optimizer: %s=%g, should be from %g to %g",
-				       want[i].name, want[i].v, want[i].lo, want[i].hi);
-	if (o->kind != PL_OPTIM_SGD && (o->b1 >= 1 || o->b2 >= 1))
-		return pl_fail(err, PL_EUSAGE, "optimizer: b1=%g b2=%g, should be less than 1",
-			       o->b1, o->b2);
-	if (o->nesterov && o->momentum == 0)
-		return pl_fail(err, PL_EUSAGE, "optimizer: nesterov needs a momentum above 0");
-	if (o->warmup < 0 || (o->schedule == PL_SCHED_STEP && o->every < 1))
-		return pl_fail(err, PL_EUSAGE,
-			       "schedule: warmup=%lld every=%lld, should be 0 and 1 or more",
-			       (long long)o->warmup, (long long)o->every);
-	if (o->schedule != PL_SCHED_CONST && o->schedule != PL_SCHED_STEP && o->steps <= o->warmup)
-		return pl_fail(err, PL_EUSAGE,
-			       "schedule: %lld steps, %lld of them to warm up; should be more",
-			       (long long)o->steps, (long long)o->warmup);
-	return 0;
-}
-
 static int find_decay(struct pl_optim *opt, struct pl_err *err)
 {
 	const struct pl_net *net = opt->net;
@@ -78,7 +44,10 @@ int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_op
 	int rc;
 
 	*out = NULL;
-	PL_TRY(check_opts(o, err));
+	if (o->schedule != PL_SCHED_CONST && o->schedule != PL_SCHED_STEP && o->steps <= o->warmup)
+		return pl_fail(err, PL_EUSAGE,
+			       "schedule: %lld steps, %lld of them to warm up; should be more",
+			       (long long)o->steps, (long long)o->warmup);
 	PL_TRY(pl_alloc(&opt, 1, sizeof(*opt), err));
 	opt->net = net;
 	opt->o = *o;

@@ -213,6 +213,8 @@ static void errors(void)
 		{ "optimizer sgd lr=\n", "lr must be a decimal number, not \"\"" },
 		{ "optimizer sgd lr=0\n", "lr must be above 0 and below 1e+06" },
 		{ "optimizer sgd lr=fast\n", "not \"fast\"" },
+		{ "optimizer adam lr=-1\n", "lr must be above 0" },
+		{ "optimizer adam b1=1\n", "b1 must be at least 0 and below 1" },
 		{ "optimizer sgd lr=1 lr=1\n", "lr is there twice" },
 		{ "optimizer sgd momentum=1\n", "momentum must be at least 0 and below 1" },
 		{ "optimizer sgd nesterov=2\n", "nesterov must be yes, no, 1 or 0" },

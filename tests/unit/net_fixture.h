@@ -8,7 +8,32 @@
 #include "../oracle/plain.h"
 #include "plan/model.h"
 #include "tap.h"
-#include "tensor/net.h"
+#include "tensor/net_internal.h"
+
+/* All memory. */
+__attribute__((unused)) static size_t fix_bytes(const struct pl_net *net)
+{
+	size_t batch = (size_t)net->o.batch;
+	size_t floats = net->params.n + net->grads.n + net->state.n, stored = 0;
+	size_t io = batch * (net->nx + (size_t)net->shape.rows + (size_t)net->shape.targets);
+
+	for (size_t b = 0; b < PL_NET_BUFFERS; b++)
+		stored += net->grad_n[b];
+	if (net->stored)
+		stored += batch * net->nx;
+	return (floats + io) * sizeof(float) + stored * pl_net_width(net) + net->acts_bytes +
+	       net->work_bytes;
+}
+
+/* What the last forward() put into the loss, n numbers a batch: in memory of the backend, as the
+ * context stores activations. */
+__attribute__((unused)) static const float *fix_output(const struct pl_net *net, size_t *n)
+{
+	const struct pl_node *loss = &net->node[net->n - 1];
+
+	*n = (size_t)net->samples * (size_t)loss->rows * (size_t)loss->c;
+	return pl_net_value(net, loss->x);
+}
 
 struct fix_model {
 	struct pl_model read;

@@ -290,7 +290,7 @@ static void check_golden(const struct golden *g, const char *name, const struct 
 	   err.msg);
 	ok(fabs(loss - *(const double *)data(g, "loss")) <= 1e-6 * loss, "%s: the loss is %.8f",
 	   what, loss);
-	p = (float *)pl_net_output(net, &all);
+	p = (float *)fix_output(net, &all);
 	ok(distance(p, find(g, "out", ""), all) <= 1e-6, "%s: the output, within %.1e", what,
 	   distance(p, find(g, "out", ""), all));
 	ok(pl_net_backward(net, false, &err) == 0, "%s: backward %s", what, err.msg);

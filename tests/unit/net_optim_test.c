@@ -69,15 +69,6 @@ static void test_schedules(void)
 	   "along a cosine");
 	o.steps = 3;
 	ok(pl_optim_new(net, &o, &opt, &err) == PL_EUSAGE && !opt, "%s", err.msg);
-	o = (struct pl_optim_opts){ .lr = -1 };
-	memset(&err, 0, sizeof(err));
-	ok(pl_optim_new(net, &o, &opt, &err) == PL_EUSAGE, "%s", err.msg);
-	o = (struct pl_optim_opts){ .lr = 1, .nesterov = true };
-	memset(&err, 0, sizeof(err));
-	ok(pl_optim_new(net, &o, &opt, &err) == PL_EUSAGE, "%s", err.msg);
-	o = (struct pl_optim_opts){ .kind = PL_OPTIM_ADAM, .lr = 1, .b1 = 1, .b2 = 0.9 };
-	memset(&err, 0, sizeof(err));
-	ok(pl_optim_new(net, &o, &opt, &err) == PL_EUSAGE, "%s", err.msg);
 	pl_net_free(net);
 }
 

@@ -32,7 +32,7 @@ static void test_recompute(const char *text, const struct pl_backend *be, const 
 	struct pl_err err = { 0 };
 	struct fix_batch b;
 	double loss[2] = { 0, 1 };
-	size_t all, n_state, before = pl_net_bytes(again);
+	size_t all, n_state, before = fix_bytes(again);
 	float *p;
 
 	fix_batch(&b, plain, 4, 5);
@@ -52,11 +52,11 @@ static void test_recompute(const char *text, const struct pl_backend *be, const 
 	p = pl_net_state(plain, &n_state);
 	ok(!n_state || !memcmp(p, pl_net_state(again, &n_state), n_state * sizeof(*p)),
 	   "%s: the same running means", what);
-	ok(s.again > 0 && (!saves || pl_net_bytes(again) < before),
-	   "%s: %u layers ran again, %zu bytes instead of %zu", what, s.again, pl_net_bytes(again),
+	ok(s.again > 0 && (!saves || fix_bytes(again) < before),
+	   "%s: %u layers ran again, %zu bytes instead of %zu", what, s.again, fix_bytes(again),
 	   before);
 	is_i64(pl_net_recompute(again, NULL, 0, &err), 0, "and back");
-	ok(pl_net_bytes(again) == before && fix_pass(again, &b.io, 9, 1, false, &loss[1]) &&
+	ok(fix_bytes(again) == before && fix_pass(again, &b.io, 9, 1, false, &loss[1]) &&
 		   loss[0] == loss[1],
 	   "%s: without it as before", what);
 	ok(pl_net_recompute(again, (const char *[]){ "nobody" }, 1, &err) == PL_EDATA &&
