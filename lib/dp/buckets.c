@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "dp/dp.h"
+#include "train/worker.h"
 
 struct builder {
 	const struct pl_net_tensor *t;
@@ -107,58 +108,40 @@ static void assign(const struct builder *m, const char *name, uint32_t *value, u
 
 /* ---- plans --------------------------------------------------------------------------------- */
 
-static int set_algo(struct builder *m, const struct pl_rewrite *rw, const struct pl_log *log,
-		    struct pl_err *err)
+static void set_algo(struct builder *m, const struct pl_rewrite *rw, const struct pl_log *log)
 {
-	int algo = rw->word ? pl_comm_algorithm_find(rw->word) : -1, rc = 0;
-	uint32_t *mark = NULL;
+	int algo = rw->word ? pl_comm_algorithm_find(rw->word) : -1;
 
 	if (algo < 0) {
 		pl_say(log, PL_LOG_WARN,
 		       "the plan's algorithm %s is left out: this engine does not have it",
 		       rw->word ? rw->word : "");
-		return 0;
+		return;
 	}
-	PL_TRY(pl_alloc(&mark, (size_t)m->n + 1, sizeof(*mark), err));
+	for (uint32_t s = 0; !rw->n_args && s < m->n_sets; s++)
+		m->algo[s] = (uint8_t)algo;
 	for (uint32_t a = 0; a < rw->n_args; a++)
-		assign(m, rw->arg[a], mark, 1);
-	for (uint32_t i = 0; i < m->n; i++)
-		if (!rw->n_args || mark[i])
-			m->algo[m->set[i]] = (uint8_t)algo;
-out:
-	pl_free(mark);
-	return rc;
+		for (uint32_t i = resolve(m, rw->arg[a], m->found); i-- > 0;)
+			m->algo[m->set[m->found[i]]] = (uint8_t)algo;
 }
 
-/* Rewrites that do not change the sets of tensors. */
-static int apply_other_rewrite(struct builder *m, const struct pl_rewrite *rw,
-			       const struct pl_log *log, struct pl_err *err)
+/* Rewrites that do not change the sets of tensors. worker.c does those of its passes. */
+static void apply_other_rewrite(struct builder *m, const struct pl_rewrite *rw,
+				const struct pl_log *log)
 {
-	switch (rw->op) {
-	case PL_RW_ALGORITHM:
-		return set_algo(m, rw, log, err);
-	case PL_RW_FUSE_TENSORS:
-	case PL_RW_PARTITION_TENSOR:
-	case PL_RW_ORDER:
-	case PL_RW_ACCUMULATE: /* this one and the next ones: worker.c obeys them */
-	case PL_RW_RECOMPUTE:
-	case PL_RW_PRECISION:
-		break;
-	case PL_RW_PRIORITY:
-		pl_say(log, PL_LOG_WARN,
-		       "the plan's priority is left out: the optimizer waits for all gradients, "
-		       "so none is more urgent than another");
-		break;
-	case PL_RW_FUSE_OPS:
-		pl_say(log, PL_LOG_WARN,
-		       "the plan's fuse-ops is left out: layers are one operation with the "
-		       "activation behind them already, and no others become one");
-		break;
-	default: /* ranks, bandwidth, latency, speed */
-		pl_say(log, PL_LOG_WARN, "the plan's %s is left out: it describes another machine",
-		       pl_rw_name(rw->op));
-	}
-	return 0;
+	const char *why = "it describes another machine";
+
+	if (rw->op == PL_RW_ALGORITHM)
+		set_algo(m, rw, log);
+	if (rw->op == PL_RW_PRIORITY)
+		why = "the optimizer waits for all gradients, so none is more urgent than another";
+	if (rw->op == PL_RW_FUSE_OPS)
+		why = "layers are one operation with the activation behind them already, and no "
+		      "others become one";
+	if (rw->op != PL_RW_ALGORITHM && rw->op != PL_RW_FUSE_TENSORS &&
+	    rw->op != PL_RW_PARTITION_TENSOR && rw->op != PL_RW_ORDER &&
+	    !pl_train_worker_obeys(rw->op))
+		pl_say(log, PL_LOG_WARN, "the plan's %s is left out: %s", pl_rw_name(rw->op), why);
 }
 
 /* Gives each tensor its set of the plan. Tensors that the plan does not name come last. */
@@ -206,7 +189,6 @@ static int build(struct builder *m, struct pl_dp_buckets *b, struct pl_err *err)
 	PL_TRY(pl_alloc(&b->v, (size_t)m->n_sets + 1, sizeof(*b->v), err));
 	PL_TRY(pl_alloc(&b->index, (size_t)m->n + 1, sizeof(*b->index), err));
 	PL_TRY(pl_alloc(&b->of, (size_t)m->n + 1, sizeof(*b->of), err));
-	b->n_tensors = m->n;
 	for (uint32_t s = 0; s < m->n_sets; s++) {
 		struct pl_dp_bucket x = {
 			.first = at, .parts = m->parts[s], .algo = m->algo[s], .contiguous = true
@@ -263,7 +245,7 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 	else
 		m.n_sets = assign_default_sets(&m, limit, m.set, 0);
 	for (size_t i = 0; plan && i < plan->n_rw; i++)
-		PL_TRY(apply_other_rewrite(&m, &plan->rw[i], log, err));
+		apply_other_rewrite(&m, &plan->rw[i], log);
 	rc = build(&m, b, err);
 out:
 	pl_free(m.set);

@@ -30,7 +30,6 @@ struct pl_dp_buckets {
 	uint32_t n;
 	uint32_t *index; /* tensors of the net */
 	uint32_t *of;	 /* bucket of each tensor of the net */
-	uint32_t n_tensors;
 };
 /*
  * bucket_mb: 0 is 25. A plan addresses tensors as the net calls them ("fc1.weight"), by their

@@ -54,14 +54,13 @@ static int start_allreduce(struct dp *d, uint32_t k)
 
 	/* the trace shows when the gradients can leave the device */
 	if (d->w.o.tracer && pl_train_worker_staged(&d->w))
-		pl_train_tracer_range(d->w.o.tracer, d->w.o.tracer->issue, true);
+		pl_train_tracer_range(d->w.o.tracer, d->w.o.tracer->name[PL_NAME_ISSUE], true);
 	if (!b->contiguous)
 		gather_bucket(d, b, at, false);
 	rc = pl_comm_world_begin(d->w.o.world, &a, &d->work[k], &d->w.err);
 	if (d->w.o.tracer && pl_train_worker_staged(&d->w))
-		pl_train_tracer_range(d->w.o.tracer, d->w.o.tracer->issue, false);
-	pl_train_worker_record_issue(&d->w, d->w.o.tracer ? d->w.o.tracer->issue : PL_NONE, begin,
-				     tag);
+		pl_train_tracer_range(d->w.o.tracer, d->w.o.tracer->name[PL_NAME_ISSUE], false);
+	pl_train_worker_record(&d->w, PL_K_HOST_OP, PL_NAME_ISSUE, begin, (int64_t)tag);
 	return rc;
 }
 
@@ -77,8 +76,8 @@ static void ready(void *arg, uint32_t first, uint32_t n)
 		d->not_ready[d->b.of[i]]--;
 		if (t) {
 			pl_ns now = pl_now_ns();
-			struct pl_rec_event e =
-				pl_rec_event(t->main, PL_K_HOST_OP, t->ready, now, now);
+			struct pl_rec_event e = pl_rec_event(t->main, PL_K_HOST_OP,
+							     t->name[PL_NAME_READY], now, now);
 
 			e.step = (int32_t)d->w.step;
 			e.bytes = (int64_t)(d->w.tensor[i].n * sizeof(float));

@@ -35,8 +35,7 @@ static int average_slab(struct pl_worker *w, uint32_t number, float *v, size_t n
 				  .tag = pl_tag_of(w->step, number) };
 	int rc;
 
-	pl_train_worker_record_issue(w, w->o.tracer ? w->o.tracer->issue : PL_NONE, pl_now_ns(),
-				     a.tag);
+	pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_ISSUE, pl_now_ns(), (int64_t)a.tag);
 	pl_train_worker_begin_wait(w);
 	rc = pl_comm_world_do(w->o.world, &a, err);
 	pl_train_worker_record_wait(w, a.tag);
@@ -153,8 +152,7 @@ static void warn_of_plan(const struct pl_worker *w)
 	const struct pl_plan *p = w->o.plan;
 
 	for (size_t i = 0; p && !w->rank && i < p->n_rw; i++)
-		if (p->rw[i].op != PL_RW_ACCUMULATE && p->rw[i].op != PL_RW_RECOMPUTE &&
-		    p->rw[i].op != PL_RW_PRECISION)
+		if (!pl_train_worker_obeys(p->rw[i].op))
 			pl_say(w->o.log, PL_LOG_WARN,
 			       "the plan's %s is left out: local SGD sends no gradients",
 			       pl_rw_name(p->rw[i].op));

@@ -153,19 +153,8 @@ static void cpu_precision(void *ctx, enum pl_precision p)
 static void cpu_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
 		     const float *b, int ldb, float beta, float *c, int ldc)
 {
-	struct pl_gemm g = { .ta = ta,
-			     .tb = tb,
-			     .half = ((struct pl_cpu *)ctx)->half,
-			     .m = m,
-			     .n = n,
-			     .k = k,
-			     .a = a,
-			     .lda = lda,
-			     .b = b,
-			     .ldb = ldb,
-			     .beta = beta,
-			     .c = c,
-			     .ldc = ldc };
+	bool half = ((struct pl_cpu *)ctx)->half;
+	struct pl_gemm g = { ta, tb, half, m, n, k, a, lda, b, ldb, beta, c, ldc };
 
 	pl_tensor_gemm_all(ctx, &g);
 }

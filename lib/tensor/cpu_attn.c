@@ -40,43 +40,28 @@ size_t pl_tensor_cpu_attn_save(void *ctx, const struct pl_attn *d)
 	return (size_t)d->b * (size_t)d->heads * (size_t)d->t;
 }
 
-/* s (q, u) = rows of a head at `q` times rows at `u`, from the batch's tables of ld floats a row */
-static void scores(const struct attn *a, struct pl_slot *slot, const float *q, int ldq, int n,
-		   const float *u, int ldu, int m, float *s)
+/* c (m, n) = op(x) op(y) + beta c */
+static void product(const struct attn *a, struct pl_slot *slot, bool tx, bool ty, int m, int n,
+		    int k, const float *x, int ldx, const float *y, int ldy, float beta, float *c,
+		    int ldc)
 {
-	struct pl_gemm g = { .tb = true,
-			     .half = a->half,
-			     .m = n,
-			     .n = m,
-			     .k = a->size,
-			     .a = q,
-			     .lda = ldq,
-			     .b = u,
-			     .ldb = ldu,
-			     .c = s,
-			     .ldc = KEYS };
+	struct pl_gemm g = { tx, ty, a->half, m, n, k, x, ldx, y, ldy, beta, c, ldc };
 
 	pl_tensor_gemm_one(a->k, slot, &g);
 }
 
-/* c (n, size) += op(s) v */
+/* s (n, m) = rows of a head at q times rows of it at u */
+static void scores(const struct attn *a, struct pl_slot *slot, const float *q, int ldq, int n,
+		   const float *u, int ldu, int m, float *s)
+{
+	product(a, slot, false, true, n, m, a->size, q, ldq, u, ldu, 0, s, KEYS);
+}
+
+/* c (n, size) = op(s) v + beta c */
 static void combine(const struct attn *a, struct pl_slot *slot, bool ts, int n, int k,
 		    const float *s, const float *v, int ldv, float beta, float *c, int ldc)
 {
-	struct pl_gemm g = { .ta = ts,
-			     .half = a->half,
-			     .m = n,
-			     .n = a->size,
-			     .k = k,
-			     .a = s,
-			     .lda = KEYS,
-			     .b = v,
-			     .ldb = ldv,
-			     .beta = beta,
-			     .c = c,
-			     .ldc = ldc };
-
-	pl_tensor_gemm_one(a->k, slot, &g);
+	product(a, slot, ts, false, n, a->size, k, s, KEYS, v, ldv, beta, c, ldc);
 }
 
 /* One block of keys u0 .. u0 + m for queries t0 .. t0 + n: probabilities in s, up to a factor a row

@@ -56,37 +56,22 @@ static void shape_init(struct shape *g, const struct pl_kernels *k)
 	g->out = (size_t)g->filters * (size_t)g->vectors * (size_t)w;
 }
 
-static void shape_forward(struct shape *g, const struct pl_kernels *k, const struct pl_conv *d)
+/* The shape of the forward pass; back: of dx, a convolution of dy with the filters turned round. */
+static void shape_of(struct shape *g, const struct pl_kernels *k, const struct pl_conv *d,
+		     bool back)
 {
-	*g = (struct shape){ .c = d->c,
-			     .h = d->h,
-			     .w = d->w,
-			     .stride = d->stride,
-			     .pad_y = d->pad,
-			     .pad_x = d->pad,
-			     .spread = 1,
+	*g = (struct shape){ .c = back ? d->k : d->c,
+			     .h = back ? d->p : d->h,
+			     .w = back ? d->q : d->w,
+			     .stride = back ? 1 : d->stride,
+			     .pad_y = back ? d->r - 1 - d->pad : d->pad,
+			     .pad_x = back ? d->s - 1 - d->pad : d->pad,
+			     .spread = back ? d->stride : 1,
 			     .r = d->r,
 			     .s = d->s,
-			     .p = d->p,
-			     .q = d->q,
-			     .filters = d->k };
-	shape_init(g, k);
-}
-
-static void shape_back(struct shape *g, const struct pl_kernels *k, const struct pl_conv *d)
-{
-	*g = (struct shape){ .c = d->k,
-			     .h = d->p,
-			     .w = d->q,
-			     .stride = 1,
-			     .pad_y = d->r - 1 - d->pad,
-			     .pad_x = d->s - 1 - d->pad,
-			     .spread = d->stride,
-			     .r = d->r,
-			     .s = d->s,
-			     .p = d->h,
-			     .q = d->w,
-			     .filters = d->c };
+			     .p = back ? d->h : d->p,
+			     .q = back ? d->w : d->q,
+			     .filters = back ? d->c : d->k };
 	shape_init(g, k);
 }
 
@@ -199,7 +184,9 @@ struct conv {
 	struct shape fwd, back;
 	const float *x, *w, *bias, *dy;
 	enum pl_act act;
-	float *y, *dx;
+	const struct shape *shape; /* of one_image(): `fwd` or `back` */
+	const float *in;	   /* images that it reads */
+	float *out;		   /* that it writes */
 	/* parts of the work space */
 	ptrdiff_t *at;	 /* (taps) */
 	float *turned;	 /* filters for dx (C, K, R, S); or rounded ones */
@@ -225,8 +212,8 @@ static size_t conv_init(struct conv *v, void *ctx, const struct pl_conv *d, floa
 
 	v->cpu = ctx;
 	v->d = d;
-	shape_forward(&v->fwd, k, d);
-	shape_back(&v->back, k, d);
+	shape_of(&v->fwd, k, d, false);
+	shape_of(&v->back, k, d, true);
 	v->panels = (d->k + k->nr - 1) / k->nr;
 	turned = ((size_t)d->k * (size_t)(d->c * d->r * d->s) + 15) / 16 * 16;
 	sums = (size_t)(v->fwd.taps + PL_MR_MAX) * (size_t)(v->panels * k->nr);
@@ -251,11 +238,6 @@ size_t pl_tensor_cpu_conv_work(void *ctx, const struct pl_conv *d)
 	return conv_init(&v, ctx, d, NULL);
 }
 
-static float *own_room(const struct conv *v, const struct pl_slot *slot)
-{
-	return v->room + (size_t)(slot - v->cpu->slot) * v->room_one;
-}
-
 /* Copies an image, rounded to bfloat16 if products take that. */
 static void copy_operand(const struct conv *v, const struct shape *g, const float *x, float *to)
 {
@@ -269,30 +251,39 @@ static double conv_flops(const struct conv *v)
 	return (double)v->d->n * v->d->k * v->d->p * v->d->q * v->fwd.taps;
 }
 
-static void forward_image(void *arg, int i, struct pl_slot *slot)
+static void one_image(void *arg, int i, struct pl_slot *slot)
 {
 	struct conv *v = arg;
-	const struct shape *g = &v->fwd;
-	float *copy = own_room(v, slot), *out = copy + g->image;
+	const struct shape *g = v->shape;
+	float *copy = v->room + (size_t)(slot - v->cpu->slot) * v->room_one;
 
-	copy_operand(v, g, v->x + (size_t)i * (size_t)(g->c * g->h * g->w), copy);
-	run_taps(g, v->cpu->k, copy, v->w, v->at, out);
-	finish(g, v->cpu->k, out, v->bias, v->act,
-	       v->y + (size_t)i * (size_t)(g->filters * g->p * g->q));
+	copy_operand(v, g, v->in + (size_t)i * (size_t)(g->c * g->h * g->w), copy);
+	run_taps(g, v->cpu->k, copy, v->w, v->at, copy + g->image);
+	finish(g, v->cpu->k, copy + g->image, v->bias, v->act,
+	       v->out + (size_t)i * (size_t)(g->filters * g->p * g->q));
+}
+
+/* All images, with the filters at w, which are rounded or copied to `turned` already. */
+static void all_images(struct conv *v, const struct shape *g, const float *in, float *out)
+{
+	shape_taps(g, v->at);
+	v->shape = g;
+	v->in = in;
+	v->out = out;
+	pl_tensor_cpu_each(v->cpu, v->d->n, conv_flops(v), one_image, v);
 }
 
 void pl_tensor_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,
 			const float *bias, enum pl_act act, float *y, float *work)
 {
-	struct conv v = { .x = x, .w = w, .bias = bias, .act = act, .y = y };
+	struct conv v = { .w = w, .bias = bias, .act = act };
 
 	conv_init(&v, ctx, d, work);
-	shape_taps(&v.fwd, v.at);
 	if (v.cpu->half) {
 		v.cpu->k->round((size_t)d->k * (size_t)v.fwd.taps, w, v.turned);
 		v.w = v.turned;
 	}
-	pl_tensor_cpu_each(ctx, d->n, conv_flops(&v), forward_image, &v);
+	all_images(&v, &v.fwd, x, y);
 }
 
 /* ---- back ------------------------------------------------------------------------------------ */
@@ -310,18 +301,6 @@ static void turn_filters(const struct conv *v)
 					  (size_t)i] =
 					v->w[((size_t)k * (size_t)d->c + (size_t)c) * (size_t)rs +
 					     (size_t)(rs - 1 - i)];
-}
-
-static void back_image(void *arg, int i, struct pl_slot *slot)
-{
-	struct conv *v = arg;
-	const struct shape *g = &v->back;
-	float *copy = own_room(v, slot), *out = copy + g->image;
-
-	copy_operand(v, g, v->dy + (size_t)i * (size_t)(g->c * g->h * g->w), copy);
-	run_taps(g, v->cpu->k, copy, v->turned, v->at, out);
-	finish(g, v->cpu->k, out, NULL, PL_ACT_NONE,
-	       v->dx + (size_t)i * (size_t)(g->filters * g->p * g->q));
 }
 
 /* Image i of the block: its copy, and dy (filters, pixels) as panels (pixels, nr). */
@@ -433,7 +412,7 @@ void pl_tensor_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x,
 			     enum pl_act act, const float *y, float *dy, float *dx, float *dw,
 			     float *db, float *work)
 {
-	struct conv v = { .x = x, .w = w, .dy = dy, .dx = dx };
+	struct conv v = { .x = x, .w = w, .dy = dy };
 
 	conv_init(&v, ctx, d, work);
 	if (act != PL_ACT_NONE)
@@ -445,9 +424,9 @@ void pl_tensor_cpu_conv_back(void *ctx, const struct pl_conv *d, const float *x,
 	weights_back(&v, dw);
 	if (!dx)
 		return;
-	shape_taps(&v.back, v.at);
 	turn_filters(&v);
+	v.w = v.turned;
 	if (v.cpu->half)
 		v.cpu->k->round((size_t)d->k * (size_t)v.fwd.taps, v.turned, v.turned);
-	pl_tensor_cpu_each(ctx, d->n, conv_flops(&v), back_image, &v);
+	all_images(&v, &v.back, dy, dx);
 }

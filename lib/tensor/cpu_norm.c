@@ -18,6 +18,22 @@ struct norm {
 	float *running, *save, *y, *dgamma, *dbeta;
 };
 
+static struct norm norm_back(const struct pl_cpu *cpu, int n, int c, const float *x,
+			     const float *gamma, const float *save, const float *dy, float *dx,
+			     float *dgamma, float *dbeta)
+{
+	return (struct norm){ .k = cpu->k,
+			      .n = n,
+			      .c = c,
+			      .x = x,
+			      .gamma = gamma,
+			      .dy = dy,
+			      .saved = save,
+			      .y = dx,
+			      .dgamma = dgamma,
+			      .dbeta = dbeta };
+}
+
 /* What float32 does not hold of v. */
 static double rest_of(double v)
 {
@@ -136,20 +152,10 @@ void pl_tensor_cpu_batchnorm_back(void *ctx, int n, int c, int s, const float *x
 				  const float *gamma, const float *save, const float *dy, float *dx,
 				  float *dgamma, float *dbeta)
 {
-	struct pl_cpu *cpu = ctx;
-	struct norm b = { .k = cpu->k,
-			  .n = n,
-			  .c = c,
-			  .s = s,
-			  .x = x,
-			  .gamma = gamma,
-			  .dy = dy,
-			  .saved = save,
-			  .y = dx,
-			  .dgamma = dgamma,
-			  .dbeta = dbeta };
+	struct norm b = norm_back(ctx, n, c, x, gamma, save, dy, dx, dgamma, dbeta);
 
-	pl_tensor_cpu_each(cpu, c, (double)n * c * s, batch_channel_back, &b);
+	b.s = s;
+	pl_tensor_cpu_each(ctx, c, (double)n * c * s, batch_channel_back, &b);
 }
 
 #define ROWS	16
@@ -234,18 +240,8 @@ void pl_tensor_cpu_layernorm_back(void *ctx, int n, int c, const float *x, const
 				  const float *save, const float *dy, float *dx, float *dgamma,
 				  float *dbeta)
 {
-	struct pl_cpu *cpu = ctx;
-	struct norm l = { .k = cpu->k,
-			  .n = n,
-			  .c = c,
-			  .x = x,
-			  .gamma = gamma,
-			  .dy = dy,
-			  .saved = save,
-			  .y = dx,
-			  .dgamma = dgamma,
-			  .dbeta = dbeta };
+	struct norm l = norm_back(ctx, n, c, x, gamma, save, dy, dx, dgamma, dbeta);
 
-	pl_tensor_cpu_each(cpu, (n + ROWS - 1) / ROWS, (double)n * c, layer_rows_back, &l);
-	pl_tensor_cpu_each(cpu, (c + COLUMNS - 1) / COLUMNS, (double)n * c, layer_params, &l);
+	pl_tensor_cpu_each(ctx, (n + ROWS - 1) / ROWS, (double)n * c, layer_rows_back, &l);
+	pl_tensor_cpu_each(ctx, (c + COLUMNS - 1) / COLUMNS, (double)n * c, layer_params, &l);
 }

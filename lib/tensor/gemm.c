@@ -91,41 +91,30 @@ struct job {
 	float beta;
 };
 
-/* A tile that is not whole, or lies transposed in C. */
-static void merge(const struct job *j, const float *tile, int m, int n, float *c)
+/* A tile that is not whole, or lies transposed in C: to C, or (fetch) what C holds to the tile. */
+static void exchange(const struct job *j, float *tile, int m, int n, float *c, bool fetch)
 {
 	int nr = j->k->nr, m4 = m & ~3, n4 = n & ~3;
 
 	if (j->col == 1) {
 		for (int i = 0; i < m; i++)
-			memcpy(c + i * j->row, tile + i * nr, (size_t)n * sizeof(*c));
+			memcpy(fetch ? tile + i * nr : c + i * j->row,
+			       fetch ? c + i * j->row : tile + i * nr, (size_t)n * sizeof(*c));
 		return;
 	}
 	/* rows of C are next to one another */
 	for (int i = 0; i < m4; i += 4)
 		for (int l = 0; l < n4; l += 4)
-			transpose(tile + i * nr + l, nr, c + l * j->col + i, j->col);
+			if (fetch)
+				transpose(c + l * j->col + i, j->col, tile + i * nr + l, nr);
+			else
+				transpose(tile + i * nr + l, nr, c + l * j->col + i, j->col);
 	for (int i = 0; i < m; i++)
 		for (int l = i < m4 ? n4 : 0; l < n; l++)
-			c[l * j->col + i] = tile[i * nr + l];
-}
-
-/* Reads what merge() will overwrite. */
-static void fetch(const struct job *j, float *tile, int m, int n, const float *c)
-{
-	int nr = j->k->nr, m4 = m & ~3, n4 = n & ~3;
-
-	if (j->col == 1) {
-		for (int i = 0; i < m; i++)
-			memcpy(tile + i * nr, c + i * j->row, (size_t)n * sizeof(*c));
-		return;
-	}
-	for (int l = 0; l < n4; l += 4)
-		for (int i = 0; i < m4; i += 4)
-			transpose(c + l * j->col + i, j->col, tile + i * nr + l, nr);
-	for (int i = 0; i < m; i++)
-		for (int l = i < m4 ? n4 : 0; l < n; l++)
-			tile[i * nr + l] = c[l * j->col + i];
+			if (fetch)
+				tile[i * nr + l] = c[l * j->col + i];
+			else
+				c[l * j->col + i] = tile[i * nr + l];
 }
 
 /* Columns jc .. jc + n of B, rows lc .. lc + k, to a panel. */
@@ -182,7 +171,7 @@ static void tile(const struct job *j, const float *packed, int i0, int m, int n,
 	if (!whole && add) {
 		if (m < kn->mr || n < kn->nr)
 			memset(own, 0, sizeof(own));
-		fetch(j, own, m, n, c);
+		exchange(j, own, m, n, c, true);
 	}
 	if (!j->ta) {
 		const float *row[PL_MR_MAX];
@@ -197,7 +186,7 @@ static void tile(const struct job *j, const float *packed, int i0, int m, int n,
 		kn->cols(j->a + l0 * j->lda + i0, j->lda, k, panel, to, ld, add);
 	}
 	if (!whole)
-		merge(j, own, m, n, c);
+		exchange(j, own, m, n, c, false);
 }
 
 /* C (m, n) += A (m, l0 .. l0 + k) panels (k, n) */

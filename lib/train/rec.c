@@ -53,8 +53,7 @@ struct pl_recorder {
 	struct pl_batch batch;
 	int rank;
 	pl_ns base;
-	pl_id host, pid, process, key_dims, key_type, key_precision, type_float, key_sync[4];
-	uint64_t put;	   /* events of pl_train_rec_put(); under the lock */
+	pl_id host, pid, process, key_dims, key_types, key_precision, type_float, key_sync[4];
 	struct pl_err err; /* the first failure of the encoder */
 	bool failed;
 };
@@ -107,20 +106,6 @@ void pl_train_rec(struct pl_recorder *r, const struct pl_rec_event *e)
 	atomic_store_explicit(&x->head, head + 1, memory_order_release);
 	if (PL_UNLIKELY(waiting == RING / 2 || waiting == RING / 4 * 3))
 		pthread_cond_signal(&r->wake); /* twice: the first may come before it sleeps */
-}
-
-uint64_t pl_train_rec_count(struct pl_recorder *r)
-{
-	uint64_t n = 0;
-
-	if (!r)
-		return 0;
-	for (uint32_t i = 0; i < atomic_load(&r->n_rings); i++)
-		n += atomic_load_explicit(&r->ring[i]->head, memory_order_relaxed);
-	pthread_mutex_lock(&r->lock);
-	n += r->put;
-	pthread_mutex_unlock(&r->lock);
-	return n;
 }
 
 pl_id pl_train_rec_name(struct pl_recorder *r, const char *name)
@@ -204,41 +189,50 @@ static int put_value(struct pl_recorder *r, uint8_t role, uint8_t type, pl_id ke
 	return rc < 0 ? rc : pl_trace_col_put(&b->col[index], b->n, v, scale, err);
 }
 
-static int put_values(struct pl_recorder *r, const struct pl_rec_event *e, struct pl_err *err)
+/* The number of a string, -1: none. */
+static int64_t number_of(pl_id string)
+{
+	return string == PL_NONE ? -1 : (int64_t)string;
+}
+
+static int put_values(struct pl_recorder *r, const struct pl_rec_event *e,
+		      const struct pl_rec_sync *s, struct pl_err *err)
 {
 	bool message = e->kind == PL_K_SEND || e->kind == PL_K_RECV;
 	const struct {
 		uint8_t role, type;
+		pl_id key;
 		int64_t v;
 	} column[] = {
-		{ PL_R_STEP, PL_V_INT, e->step },
-		{ PL_R_CORR, PL_V_INT, e->corr },
-		{ PL_R_SEQ, PL_V_INT, message ? -1 : e->seq },
-		{ PL_R_OF, PL_V_INT, message ? e->seq : -1 },
-		{ PL_R_PEER, PL_V_INT, e->peer },
-		{ PL_R_BYTES, PL_V_INT, e->bytes },
-		{ PL_R_MB, PL_V_INT, e->mb },
-		{ PL_R_CHUNK, PL_V_INT, e->chunk },
-		{ PL_R_LAYER, PL_V_INT, e->layer },
-		{ PL_R_CHANNEL, PL_V_INT, e->channel },
-		{ PL_R_GROUP, PL_V_STR, e->group == PL_NONE ? -1 : (int64_t)e->group },
-		{ PL_R_COLL, PL_V_STR, e->coll == PL_NONE ? -1 : (int64_t)e->coll },
+		{ PL_R_STEP, PL_V_INT, PL_NONE, e->step },
+		{ PL_R_CORR, PL_V_INT, PL_NONE, e->corr },
+		{ PL_R_SEQ, PL_V_INT, PL_NONE, message ? -1 : e->seq },
+		{ PL_R_OF, PL_V_INT, PL_NONE, message ? e->seq : -1 },
+		{ PL_R_PEER, PL_V_INT, PL_NONE, e->peer },
+		{ PL_R_BYTES, PL_V_INT, PL_NONE, e->bytes },
+		{ PL_R_MB, PL_V_INT, PL_NONE, e->mb },
+		{ PL_R_CHUNK, PL_V_INT, PL_NONE, e->chunk },
+		{ PL_R_LAYER, PL_V_INT, PL_NONE, e->layer },
+		{ PL_R_CHANNEL, PL_V_INT, PL_NONE, e->channel },
+		{ PL_R_GROUP, PL_V_STR, PL_NONE, number_of(e->group) },
+		{ PL_R_COLL, PL_V_STR, PL_NONE, number_of(e->coll) },
+		{ PL_R_DIMS, PL_V_JSON, r->key_dims, number_of(e->dims) },
+		{ PL_R_TYPES, PL_V_JSON, r->key_types,
+		  e->dims == PL_NONE ? -1 : number_of(r->type_float) },
+		{ PL_R_ARG, PL_V_STR, r->key_precision, number_of(e->precision) },
+		{ PL_R_STREAM, PL_V_INT, r->key_sync[0], s ? s->stream : -1 },
+		{ PL_R_WAIT_STREAM, PL_V_INT, r->key_sync[1], s ? s->on_stream : -1 },
+		{ PL_R_WAIT_CORR, PL_V_INT, r->key_sync[2], s ? s->record_corr : -1 },
+		{ PL_R_WAIT_EVENT, PL_V_INT, r->key_sync[3], s ? s->event : -1 },
 	};
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_LEN(column); i++)
 		if (column[i].v != -1)
-			PL_TRY(put_value(r, column[i].role, column[i].type, PL_NONE, column[i].v, 0,
-					 err));
+			PL_TRY(put_value(r, column[i].role, column[i].type, column[i].key,
+					 column[i].v, 0, err));
 	if (e->kind == PL_K_COUNTER && e->value > -9e11 && e->value < 9e11)
-		PL_TRY(put_value(r, PL_R_VALUE, PL_V_DEC, PL_NONE, (int64_t)(e->value * 1e6), 6,
-				 err));
-	if (e->dims != PL_NONE) {
-		PL_TRY(put_value(r, PL_R_DIMS, PL_V_JSON, r->key_dims, e->dims, 0, err));
-		PL_TRY(put_value(r, PL_R_TYPES, PL_V_JSON, r->key_type, r->type_float, 0, err));
-	}
-	if (e->precision != PL_NONE)
-		PL_TRY(put_value(r, PL_R_ARG, PL_V_STR, r->key_precision, e->precision, 0, err));
+		rc = put_value(r, PL_R_VALUE, PL_V_DEC, PL_NONE, (int64_t)(e->value * 1e6), 6, err);
 out:
 	return rc;
 }
@@ -256,21 +250,6 @@ static int write_batch(struct pl_recorder *r, struct pl_err *err)
 	return rc;
 }
 
-/* What is waited for, in the order of struct pl_rec_sync. */
-static const uint8_t sync_role[] = { PL_R_STREAM, PL_R_WAIT_STREAM, PL_R_WAIT_CORR,
-				     PL_R_WAIT_EVENT };
-
-static int put_sync(struct pl_recorder *r, const struct pl_rec_sync *s, struct pl_err *err)
-{
-	const int64_t v[] = { s->stream, s->on_stream, s->record_corr, s->event };
-	int rc = 0;
-
-	for (size_t i = 0; i < PL_LEN(v) && rc >= 0; i++)
-		if (v[i] != -1)
-			rc = put_value(r, sync_role[i], PL_V_INT, r->key_sync[i], v[i], 0, err);
-	return rc;
-}
-
 static int encode(struct pl_recorder *r, const struct pl_rec_event *e, const struct pl_rec_sync *s,
 		  struct pl_err *err)
 {
@@ -279,9 +258,7 @@ static int encode(struct pl_recorder *r, const struct pl_rec_event *e, const str
 
 	if (e->track == PL_NONE || e->name == PL_NONE)
 		return 0; /* out of memory for the name, which is a failure already */
-	PL_TRY(put_values(r, e, err));
-	if (s)
-		PL_TRY(put_sync(r, s, err));
+	PL_TRY(put_values(r, e, s, err));
 	b->kind[b->n] = e->kind;
 	b->track[b->n] = e->track;
 	b->name[b->n] = e->name;
@@ -300,7 +277,6 @@ void pl_train_rec_put(struct pl_recorder *r, const struct pl_rec_event *e,
 	if (!r)
 		return;
 	pthread_mutex_lock(&r->lock);
-	r->put++;
 	if (!r->failed && encode(r, e, s, &r->err) < 0)
 		r->failed = true;
 	pthread_mutex_unlock(&r->lock);
@@ -377,16 +353,6 @@ static int intern(struct pl_recorder *r, pl_id *id, const char *text, struct pl_
 	return pl_intern_add(&r->seg.str, text, strlen(text), id, err);
 }
 
-/* Keys for exporters, as profilers have them. */
-static int sync_keys(struct pl_recorder *r, struct pl_err *err)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < PL_LEN(sync_role) && rc >= 0; i++)
-		rc = intern(r, &r->key_sync[i], pl_trace_role_key(sync_role[i]), err);
-	return rc;
-}
-
 /* Metadata about this rank, as importers write them. */
 static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_err *err)
 {
@@ -401,11 +367,15 @@ static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct p
 	PL_TRY(intern(r, &r->pid, text, err));
 	snprintf(text, sizeof(text), "rank %d", o->rank);
 	PL_TRY(intern(r, &r->process, text, err));
-	PL_TRY(intern(r, &r->key_dims, pl_trace_role_key(PL_R_DIMS), err));
-	PL_TRY(intern(r, &r->key_type, pl_trace_role_key(PL_R_TYPES), err));
 	PL_TRY(intern(r, &r->key_precision, "precision", err));
 	PL_TRY(intern(r, &r->type_float, "[\"float\"]", err));
-	PL_TRY(sync_keys(r, err));
+	/* keys for exporters, as profilers have them */
+	PL_TRY(intern(r, &r->key_dims, pl_trace_role_key(PL_R_DIMS), err));
+	PL_TRY(intern(r, &r->key_types, pl_trace_role_key(PL_R_TYPES), err));
+	PL_TRY(intern(r, &r->key_sync[0], pl_trace_role_key(PL_R_STREAM), err));
+	PL_TRY(intern(r, &r->key_sync[1], pl_trace_role_key(PL_R_WAIT_STREAM), err));
+	PL_TRY(intern(r, &r->key_sync[2], pl_trace_role_key(PL_R_WAIT_CORR), err));
+	PL_TRY(intern(r, &r->key_sync[3], pl_trace_role_key(PL_R_WAIT_EVENT), err));
 	snprintf(text, sizeof(text), "{\"backend\":\"paceline\",\"rank\":%d,\"world_size\":%d}",
 		 o->rank, o->size);
 	PL_TRY(pl_trace_segment_meta(&r->seg, "distributedInfo", 15, text, strlen(text), err));
@@ -474,7 +444,6 @@ int pl_train_rec_open(const struct pl_rec_opts *o, struct pl_recorder **out, str
 
 int pl_train_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err)
 {
-	struct pl_err why = { 0 };
 	char name[256];
 	int rc;
 
@@ -485,27 +454,17 @@ int pl_train_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err
 			*lost += r->ring[i]->lost;
 	}
 	snprintf(name, sizeof(name), "%s", r->seg.source);
-	rc = r->failed ? r->err.code : 0;
-	why = r->err;
-	if (rc == 0)
-		rc = write_batch(r, &why);
-	if (rc == 0)
-		rc = r->sink->end(r->sink, &r->seg, &why);
-	if (rc < 0) {
-		if (err && !err->code)
-			*err = why;
-		pl_wrap(err, "trace %s", name);
-		pl_train_rec_abort(r);
-		return rc;
-	}
-	rc = pl_trace_writer_close(r->sink, &why);
-	if (rc == 0)
-		rc = pl_out_close(r->out, &why);
+	rc = r->failed ? r->err.code : write_batch(r, &r->err);
+	if (rc >= 0)
+		rc = r->sink->end(r->sink, &r->seg, &r->err);
+	if (rc >= 0)
+		rc = pl_trace_writer_close(r->sink, &r->err);
 	else
-		pl_out_abort(r->out);
+		pl_trace_writer_abort(r->sink);
+	rc = pl_out_finish(r->out, rc, &r->err);
 	if (rc < 0) {
 		if (err && !err->code)
-			*err = why;
+			*err = r->err;
 		pl_wrap(err, "trace %s", name);
 	}
 	destroy(r);

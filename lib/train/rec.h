@@ -86,6 +86,5 @@ void pl_train_rec_put(struct pl_recorder *r, const struct pl_rec_event *e,
 pl_id pl_train_rec_stream(struct pl_recorder *r, int32_t device, int64_t stream, const char *name);
 /* Metadata of the trace; json: a JSON value as text. */
 void pl_train_rec_meta(struct pl_recorder *r, const char *key, const char *json);
-uint64_t pl_train_rec_count(struct pl_recorder *r); /* events recorded so far, by all threads */
 
 #endif

@@ -27,28 +27,9 @@ int pl_train_worker_check_same(struct pl_worker *w, uint64_t h, const char *what
 		       what, w->rank);
 }
 
-/* h, and the number over what `put` writes */
-static int hash_text(uint64_t *h, int (*put)(const void *p, struct pl_out *out, struct pl_err *err),
-		     const void *p, struct pl_err *err)
+static int put_job(const struct pl_job *job, struct pl_out *out, struct pl_err *err)
 {
-	struct pl_buf b = { 0 };
-	struct pl_out *out = pl_out_open_buf(&b, err);
-	uint64_t part[2] = { *h, 0 };
-	int rc;
-
-	if (!out)
-		return PL_ENOMEM;
-	rc = put(p, out, err);
-	rc = pl_out_finish(out, rc, err);
-	part[1] = pl_hash(b.p, b.n);
-	*h = pl_hash(part, sizeof(part));
-	pl_buf_fini(&b);
-	return rc;
-}
-
-static int put_job(const void *p, struct pl_out *out, struct pl_err *err)
-{
-	struct pl_job j = *(const struct pl_job *)p, usual;
+	struct pl_job j = *job, usual;
 
 	pl_job_init(&usual);
 	j.name = j.model = j.data = j.meet = j.checkpoint = NULL;
@@ -60,14 +41,26 @@ static int put_job(const void *p, struct pl_out *out, struct pl_err *err)
 	return pl_job_write(&j, out, err);
 }
 
-static int put_model(const void *p, struct pl_out *out, struct pl_err *err)
-{
-	return pl_model_write(p, out, err);
-}
+enum { JOB, MODEL, PLAN, TEXTS };
 
-static int put_plan(const void *p, struct pl_out *out, struct pl_err *err)
+static int hash_text(const struct pl_worker *w, int text, uint64_t *h, struct pl_err *err)
 {
-	return pl_plan_write_text(p, out, err);
+	struct pl_buf b = { 0 };
+	struct pl_out *out = pl_out_open_buf(&b, err);
+	int rc = 0;
+
+	if (!out)
+		return PL_ENOMEM;
+	if (text == JOB)
+		rc = put_job(w->o.job, out, err);
+	else if (text == MODEL)
+		rc = pl_model_write(w->o.model, out, err);
+	else if (w->o.plan)
+		rc = pl_plan_write_text(w->o.plan, out, err);
+	rc = pl_out_finish(out, rc, err);
+	*h = pl_hash(b.p, b.n);
+	pl_buf_fini(&b);
+	return rc;
 }
 
 /* Of every byte: ranks may differ in one sample. This takes some 0.1 s a GiB, less than reading. */
@@ -89,18 +82,16 @@ static uint64_t hash_data(const struct pl_dataset *s)
 
 int pl_train_worker_check_same_job(struct pl_worker *w, struct pl_err *err)
 {
-	uint64_t job = 0, model = 0, plan = 0;
+	static const char *const what[TEXTS] = { "job", "model", "plan" };
+	uint64_t h;
 	int rc;
 
 	if (!w->o.world)
 		return 0;
-	PL_TRY(hash_text(&job, put_job, w->o.job, err));
-	PL_TRY(hash_text(&model, put_model, w->o.model, err));
-	if (w->o.plan)
-		PL_TRY(hash_text(&plan, put_plan, w->o.plan, err));
-	PL_TRY(pl_train_worker_check_same(w, job, "job", err));
-	PL_TRY(pl_train_worker_check_same(w, model, "model", err));
-	PL_TRY(pl_train_worker_check_same(w, plan, "plan", err));
+	for (int i = 0; i < TEXTS; i++) {
+		PL_TRY(hash_text(w, i, &h, err));
+		PL_TRY(pl_train_worker_check_same(w, h, what[i], err));
+	}
 	if (!w->o.read_once)
 		PL_TRY(pl_train_worker_check_same(w, hash_data(w->o.data), "data", err));
 out:

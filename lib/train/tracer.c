@@ -17,6 +17,15 @@ static const char *const coll_names[PL_OP_COUNT_] = {
 	[PL_OP_ALLTOALL] = "alltoall",	 [PL_OP_BARRIER] = "barrier",
 };
 
+static const char *const names[PL_NAME_COUNT_] = {
+	[PL_NAME_STEP] = "step",	   [PL_NAME_BATCH] = "batch",
+	[PL_NAME_OPTIMIZER] = "optimizer", [PL_NAME_WAIT] = "wait",
+	[PL_NAME_LOSS] = "loss",	   [PL_NAME_READY] = "paceline::gradient",
+	[PL_NAME_PACE] = "pace",	   [PL_NAME_ISSUE] = "issue allreduce",
+	[PL_NAME_SUM] = "issue sum",	   [PL_NAME_GROUP] = "world",
+	[PL_NAME_BF16] = "bf16",
+};
+
 static int add_name(struct pl_tracer *t, pl_id *id, struct pl_err *err, const char *text)
 {
 	*id = pl_train_rec_name(t->rec, text);
@@ -40,17 +49,8 @@ int pl_train_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct 
 	}
 	for (uint32_t i = 0; i < PL_OP_COUNT_; i++)
 		PL_TRY(add_name(t, &t->coll[i], err, coll_names[i]));
-	PL_TRY(add_name(t, &t->group, err, "world"));
-	PL_TRY(add_name(t, &t->step, err, "step"));
-	PL_TRY(add_name(t, &t->batch, err, "batch"));
-	PL_TRY(add_name(t, &t->optimizer, err, "optimizer"));
-	PL_TRY(add_name(t, &t->wait, err, "wait"));
-	PL_TRY(add_name(t, &t->loss, err, "loss"));
-	PL_TRY(add_name(t, &t->ready, err, "paceline::gradient"));
-	PL_TRY(add_name(t, &t->pace, err, "pace"));
-	PL_TRY(add_name(t, &t->issue, err, "issue allreduce"));
-	PL_TRY(add_name(t, &t->sum, err, "issue sum"));
-	PL_TRY(add_name(t, &t->bf16, err, "bf16"));
+	for (uint32_t i = 0; i < PL_NAME_COUNT_; i++)
+		PL_TRY(add_name(t, &t->name[i], err, names[i]));
 out:
 	if (rc < 0)
 		pl_train_tracer_free(t);
@@ -71,9 +71,7 @@ void pl_train_tracer_free(struct pl_tracer *t)
 	pl_free(t->link);
 	pl_free(t->sent);
 	pl_free(t->bucket);
-	pl_free(t->forward);
-	pl_free(t->recompute);
-	pl_free(t->backward);
+	pl_free(t->layer);
 	pl_free(t->dims);
 	pl_free(t);
 }
@@ -93,30 +91,26 @@ static int dims_name(struct pl_tracer *t, const struct pl_net_tensor *x, pl_id *
 int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets,
 			  struct pl_err *err)
 {
-	const struct pl_net_layer *l = pl_net_layers(net, &t->n_layers);
-	const struct pl_net_tensor *x = pl_net_tensors(net, &t->n_tensors);
+	static const char *const passes[] = { "forward", "recompute", "backward" };
+	uint32_t n_layers, n_tensors;
+	const struct pl_net_layer *l = pl_net_layers(net, &n_layers);
+	const struct pl_net_tensor *x = pl_net_tensors(net, &n_tensors);
 	char text[256];
 	int rc;
 
 	PL_TRY(pl_alloc(&t->bucket, (size_t)n_buckets + 1, sizeof(pl_id), err));
-	PL_TRY(pl_alloc(&t->forward, (size_t)t->n_layers + 1, sizeof(pl_id), err));
-	PL_TRY(pl_alloc(&t->recompute, (size_t)t->n_layers + 1, sizeof(pl_id), err));
-	PL_TRY(pl_alloc(&t->backward, (size_t)t->n_layers + 1, sizeof(pl_id), err));
-	PL_TRY(pl_alloc(&t->dims, (size_t)t->n_tensors + 1, sizeof(pl_id), err));
+	PL_TRY(pl_alloc(&t->layer, 3 * (size_t)n_layers + 1, sizeof(pl_id), err));
+	PL_TRY(pl_alloc(&t->dims, (size_t)n_tensors + 1, sizeof(pl_id), err));
 	for (uint32_t i = 0; i < n_buckets; i++) {
 		snprintf(text, sizeof(text), "allreduce bucket %u", i);
 		PL_TRY(add_name(t, &t->bucket[i], err, text));
 	}
 	t->n_buckets = n_buckets;
-	for (uint32_t i = 0; i < t->n_layers; i++) {
-		snprintf(text, sizeof(text), "forward %.200s", l[i].name);
-		PL_TRY(add_name(t, &t->forward[i], err, text));
-		snprintf(text, sizeof(text), "recompute %.200s", l[i].name);
-		PL_TRY(add_name(t, &t->recompute[i], err, text));
-		snprintf(text, sizeof(text), "backward %.200s", l[i].name);
-		PL_TRY(add_name(t, &t->backward[i], err, text));
+	for (uint32_t i = 0; i < 3 * n_layers; i++) {
+		snprintf(text, sizeof(text), "%s %.200s", passes[i % 3], l[i / 3].name);
+		PL_TRY(add_name(t, &t->layer[i], err, text));
 	}
-	for (uint32_t i = 0; i < t->n_tensors; i++)
+	for (uint32_t i = 0; i < n_tensors; i++)
 		PL_TRY(dims_name(t, &x[i], &t->dims[i], err));
 out:
 	return rc;
@@ -168,7 +162,7 @@ void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
 	struct pl_rec_event x;
 	uint32_t bucket = (uint32_t)(e->tag % PL_TAG_BUCKETS);
 
-	pl_id label = e->op < PL_OP_COUNT_ ? t->coll[e->op] : t->wait;
+	pl_id label = e->op < PL_OP_COUNT_ ? t->coll[e->op] : t->name[PL_NAME_WAIT];
 
 	if (e->launched || (e->on_device && pl_train_tracer_has_calls(t))) {
 		pl_train_tracer_launched(t, e);
@@ -197,6 +191,6 @@ void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
 	x.step = e->tag ? pl_tag_step(e->tag) : -1;
 	x.bytes = (int64_t)e->bytes;
 	x.seq = (int64_t)e->seq;
-	x.group = t->group;
+	x.group = t->name[PL_NAME_GROUP];
 	pl_train_rec(t->rec, &x);
 }

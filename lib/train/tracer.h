@@ -9,6 +9,21 @@
 #include "tensor/net.h"
 #include "train/rec.h"
 
+/* Names of the events of the main thread. */
+enum pl_tracer_name {
+	PL_NAME_STEP,
+	PL_NAME_BATCH,
+	PL_NAME_OPTIMIZER,
+	PL_NAME_WAIT,
+	PL_NAME_LOSS,
+	PL_NAME_READY,
+	PL_NAME_PACE,
+	PL_NAME_ISSUE,
+	PL_NAME_SUM,
+	PL_NAME_GROUP,
+	PL_NAME_BF16,
+	PL_NAME_COUNT_
+};
 /* The members are read by engines, which record their own steps; they change nothing of it. */
 struct pl_tracer {
 	struct pl_recorder *rec;
@@ -17,11 +32,10 @@ struct pl_tracer {
 	size_t cap_links;
 	pl_ns *sent; /* end of the latest send to a peer on a channel; 0: none yet */
 	size_t n_sent, cap_sent;
-	pl_id group, coll[PL_OP_COUNT_], step, batch, optimizer, wait, loss, ready, pace, issue,
-		sum, bf16;
+	pl_id name[PL_NAME_COUNT_], coll[PL_OP_COUNT_];
 	/* pl_train_tracer_names() sets these before the first step */
-	pl_id *bucket, *forward, *recompute, *backward, *dims;
-	uint32_t n_buckets, n_layers, n_tensors;
+	pl_id *bucket, *layer, *dims; /* layer: pl_train_tracer_layer() */
+	uint32_t n_buckets;
 	struct tracer_device *device; /* NULL: no device is traced */
 	pl_ns waiting;		      /* the main thread waits for communication since then */
 };
@@ -32,6 +46,12 @@ void pl_train_tracer_free(struct pl_tracer *t); /* after the world; NULL is fine
 /* Names of layers and tensors, and of the all-reduces of a step, which are n_buckets. */
 int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets,
 			  struct pl_err *err) PL_MUST;
+/* The name of a layer's operation; again: its forward pass, made again by recomputation. */
+static inline pl_id pl_train_tracer_layer(const struct pl_tracer *t, uint32_t layer,
+					  enum pl_phase p, bool again)
+{
+	return t->layer[3 * layer + (p == PL_PHASE_BACKWARD ? 2 : again)];
+}
 /* The `event` of pl_world_opts, with the tracer as its argument. */
 void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e);
 

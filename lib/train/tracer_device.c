@@ -423,7 +423,7 @@ void pl_train_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e
 	/* the thread that trains may launch while it waits, which cuts its wait in two */
 	since = self == x->main ? &t->waiting : &x->launched_ns;
 	pthread_mutex_lock(&x->lock);
-	r = pl_rec_event(track_of(x, THREAD, 0, self), PL_K_WAIT, t->wait,
+	r = pl_rec_event(track_of(x, THREAD, 0, self), PL_K_WAIT, t->name[PL_NAME_WAIT],
 			 *since ? *since : e->begin, e->begin);
 	*since = e->end;
 	pthread_mutex_unlock(&x->lock);

@@ -46,11 +46,14 @@ static void pace(struct pl_worker *w, double more, bool all)
 	w->pace_debt_ns -= pl_now_ns() - at; /* a sleep that was too long counts for the next */
 }
 
-static pl_id layer_name(const struct pl_tracer *t, uint32_t layer, enum pl_phase p, bool again)
+/* An event of the main thread in this step, which ends now. */
+static struct pl_rec_event event_of(const struct pl_worker *w, uint8_t kind, pl_id name,
+				    pl_ns begin)
 {
-	return p == PL_PHASE_BACKWARD ? t->backward[layer]
-	       : again		      ? t->recompute[layer]
-				      : t->forward[layer];
+	struct pl_rec_event e = pl_rec_event(w->o.tracer->main, kind, name, begin, pl_now_ns());
+
+	e.step = (int32_t)w->step;
+	return e;
 }
 
 static void layer_begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
@@ -60,7 +63,7 @@ static void layer_begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
 
 	w->layer_begin = pl_now_ns();
 	if (t && w->training)
-		pl_train_tracer_range(t, layer_name(t, layer, p, again), true);
+		pl_train_tracer_range(t, pl_train_tracer_layer(t, layer, p, again), true);
 }
 
 static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
@@ -73,7 +76,7 @@ static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	if (!w->training)
 		return;
 	if (t)
-		pl_train_tracer_range(t, layer_name(t, layer, p, again), false);
+		pl_train_tracer_range(t, pl_train_tracer_layer(t, layer, p, again), false);
 	end = pl_now_ns();
 	if (w->pace_factor > 1 || w->pace_ms > 0) {
 		double more =
@@ -85,43 +88,29 @@ static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	}
 	if (!t)
 		return;
-	e = pl_rec_event(t->main, PL_K_HOST_OP, layer_name(t, layer, p, again), w->layer_begin,
-			 end);
-	e.step = (int32_t)w->step;
+	e = event_of(w, PL_K_HOST_OP, pl_train_tracer_layer(t, layer, p, again), w->layer_begin);
+	e.end = end;
 	e.layer = (int32_t)layer;
 	e.mb = w->microbatches > 1 ? w->mb : -1;
 	if (w->precision[2 * layer + p] == PL_BF16)
-		e.precision = t->bf16;
+		e.precision = t->name[PL_NAME_BF16];
 	pl_train_rec(t->rec, &e);
 }
 
 /* ---- the trace ------------------------------------------------------------------------------ */
 
-void pl_train_worker_record(struct pl_worker *w, uint8_t kind, pl_id name, pl_ns begin,
-			    int64_t corr)
+void pl_train_worker_record(struct pl_worker *w, uint8_t kind, enum pl_tracer_name name,
+			    pl_ns begin, int64_t corr)
 {
 	struct pl_tracer *t = w->o.tracer;
 	struct pl_rec_event e;
 
 	if (!t)
 		return;
-	e = pl_rec_event(t->main, kind, name, begin, pl_now_ns());
-	e.step = (int32_t)w->step;
+	e = event_of(w, kind, t->name[name], begin);
 	e.corr = corr;
-	pl_train_rec(t->rec, &e);
-}
-
-void pl_train_worker_record_issue(struct pl_worker *w, pl_id what, pl_ns begin, uint64_t tag)
-{
-	struct pl_tracer *t = w->o.tracer;
-	struct pl_rec_event e;
-
-	if (!t)
-		return;
-	e = pl_rec_event(t->main, PL_K_HOST_OP, what, begin, pl_now_ns());
-	e.step = (int32_t)w->step;
-	e.corr = (int64_t)tag;
-	e.coll = t->coll[PL_OP_ALLREDUCE];
+	if (name == PL_NAME_ISSUE || name == PL_NAME_SUM)
+		e.coll = t->coll[PL_OP_ALLREDUCE];
 	pl_train_rec(t->rec, &e);
 }
 
@@ -141,7 +130,7 @@ void pl_train_worker_record_wait(struct pl_worker *w, uint64_t tag)
 
 	if (!t)
 		return;
-	pl_train_worker_record(w, PL_K_WAIT, t->wait, t->waiting, (int64_t)tag);
+	pl_train_worker_record(w, PL_K_WAIT, PL_NAME_WAIT, t->waiting, (int64_t)tag);
 	t->waiting = 0;
 }
 
@@ -212,7 +201,7 @@ static void fetch_next(struct pl_worker *w)
 	pl_ns begin = pl_now_ns();
 
 	pl_train_feed_step(&w->feed, w->step + 1);
-	pl_train_worker_record(w, PL_K_DATA, w->o.tracer ? w->o.tracer->batch : PL_NONE, begin, -1);
+	pl_train_worker_record(w, PL_K_DATA, PL_NAME_BATCH, begin, -1);
 }
 
 void pl_train_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_result *r)
@@ -228,17 +217,16 @@ void pl_train_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_ste
 int pl_train_worker_compute(struct pl_worker *w, int summed, struct pl_step_result *r,
 			    struct pl_err *err)
 {
-	const struct pl_tracer *t = w->o.tracer;
 	pl_ns at;
 	int rc;
 
 	pl_train_feed_step(&w->feed, w->step);
-	pl_train_worker_record(w, PL_K_DATA, t ? t->batch : PL_NONE, w->step_begin, -1);
+	pl_train_worker_record(w, PL_K_DATA, PL_NAME_BATCH, w->step_begin, -1);
 	PL_TRY(passes(w, summed, r, err));
 	if (w->pace_debt_ns + w->pace_left > 0) {
 		at = pl_now_ns();
 		pace(w, w->pace_left, true);
-		pl_train_worker_record(w, PL_K_HOST_OP, t ? t->pace : PL_NONE, at, -1);
+		pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_PACE, at, -1);
 	}
 out:
 	return rc;
@@ -251,15 +239,15 @@ int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct
 	int rc;
 
 	if (t)
-		pl_train_tracer_range(t, t->optimizer, true);
+		pl_train_tracer_range(t, t->name[PL_NAME_OPTIMIZER], true);
 	pl_optim_step(w->optim, w->step, 0, SIZE_MAX, NAN);
 	if (t)
-		pl_train_tracer_range(t, t->optimizer, false);
+		pl_train_tracer_range(t, t->name[PL_NAME_OPTIMIZER], false);
 	if (w->be->device)
 		fetch_next(w);
 	PL_TRY(wait_for_world(w, err));
 	PL_TRY(take_losses(w, r, err));
-	pl_train_worker_record(w, PL_K_HOST_OP, t ? t->optimizer : PL_NONE, at, -1);
+	pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_OPTIMIZER, at, -1);
 out:
 	return rc;
 }
@@ -272,7 +260,7 @@ void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_res
 	w->training = false;
 	if (!good)
 		return;
-	pl_train_worker_record(w, PL_K_STEP, t ? t->step : PL_NONE, w->step_begin, -1);
+	pl_train_worker_record(w, PL_K_STEP, PL_NAME_STEP, w->step_begin, -1);
 	r->samples = (int64_t)w->feed.batch;
 	r->classified = r->samples * pl_train_feed_classified(&w->feed);
 	r->step_ns = pl_now_ns() - w->step_begin;
@@ -280,8 +268,7 @@ void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_res
 	r->bytes_sent = w->o.world ? pl_comm_world_sent(w->o.world) : 0;
 	if (!t)
 		return;
-	e = pl_rec_event(t->main, PL_K_COUNTER, t->loss, pl_now_ns(), 0);
-	e.step = (int32_t)w->step;
+	e = event_of(w, PL_K_COUNTER, t->name[PL_NAME_LOSS], pl_now_ns());
 	e.value = r->loss;
 	pl_train_rec(t->rec, &e);
 	pl_train_tracer_join(t);
@@ -305,8 +292,7 @@ int pl_train_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err 
 		}
 		a.src = a.dst = w->sum;
 		a.tag = pl_tag_of(w->step, PL_TAG_BUCKETS - 1 - w->sums++ % PL_TAG_SUMS);
-		pl_train_worker_record_issue(w, w->o.tracer ? w->o.tracer->sum : PL_NONE,
-					     pl_now_ns(), a.tag);
+		pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_SUM, pl_now_ns(), (int64_t)a.tag);
 		pl_train_worker_begin_wait(w);
 		PL_TRY(pl_comm_world_do(w->o.world, &a, err));
 		pl_train_worker_record_wait(w, a.tag);

@@ -89,6 +89,12 @@ void pl_train_worker_fini(struct pl_worker *w, bool lost);
 /* Microbatches of a step, as job and plan have it. */
 int64_t pl_train_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan);
 
+/* Does each rank do this rewrite of a plan by itself, in its passes? (enum pl_rw_op) */
+static inline bool pl_train_worker_obeys(int op)
+{
+	return op == PL_RW_ACCUMULATE || op == PL_RW_RECOMPUTE || op == PL_RW_PRECISION;
+}
+
 void pl_train_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_result *r);
 /* Fetches the batch; forward and backward passes of all microbatches. summed: over how many ranks
  * the engine adds up the gradients, which are scaled for the mean. */
@@ -111,11 +117,10 @@ int pl_train_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_h
 int pl_train_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
 			 struct pl_err *err) PL_MUST;
 
-/* Events of the trace; without a tracer they do nothing. */
-void pl_train_worker_record(struct pl_worker *w, uint8_t kind, pl_id name, pl_ns begin,
-			    int64_t corr);
-/* This thread began the all-reduce with this tag. `name`: of the tracer. */
-void pl_train_worker_record_issue(struct pl_worker *w, pl_id name, pl_ns begin, uint64_t tag);
+/* An event of this thread, from `begin` until now; corr: of an issue or a wait, the tag of the
+ * communication, else -1. Without a tracer it does nothing. */
+void pl_train_worker_record(struct pl_worker *w, uint8_t kind, enum pl_tracer_name name,
+			    pl_ns begin, int64_t corr);
 /* Before and after this thread waits for communication. */
 pl_ns pl_train_worker_begin_wait(struct pl_worker *w);
 void pl_train_worker_record_wait(struct pl_worker *w, uint64_t tag);
