@@ -184,11 +184,10 @@ out:
 static int build(struct builder *m, struct pl_dp_buckets *b, struct pl_err *err)
 {
 	uint32_t at = 0;
-	int rc;
 
-	PL_TRY(pl_alloc(&b->v, (size_t)m->n_sets + 1, sizeof(*b->v), err));
-	PL_TRY(pl_alloc(&b->index, (size_t)m->n + 1, sizeof(*b->index), err));
-	PL_TRY(pl_alloc(&b->of, (size_t)m->n + 1, sizeof(*b->of), err));
+	PL_CHECK(pl_alloc(&b->v, (size_t)m->n_sets + 1, sizeof(*b->v), err));
+	PL_CHECK(pl_alloc(&b->index, (size_t)m->n + 1, sizeof(*b->index), err));
+	PL_CHECK(pl_alloc(&b->of, (size_t)m->n + 1, sizeof(*b->of), err));
 	for (uint32_t s = 0; s < m->n_sets; s++) {
 		struct pl_dp_bucket x = {
 			.first = at, .parts = m->parts[s], .algo = m->algo[s], .contiguous = true
@@ -213,8 +212,7 @@ static int build(struct builder *m, struct pl_dp_buckets *b, struct pl_err *err)
 		x.parts = x.parts > x.count ? (uint32_t)x.count : x.parts;
 		b->v[b->n++] = x;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, uint8_t algo,

@@ -94,21 +94,18 @@ static void ready(void *arg, uint32_t first, uint32_t n)
 
 static int wait_all(struct dp *d, pl_ns *waited, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (uint32_t k = 0; d->w.o.world && k < d->b.n; k++) {
 		struct pl_work *w = d->work[k];
 		pl_ns begin = pl_train_worker_begin_wait(&d->w);
 
 		d->work[k] = NULL;
-		PL_TRY(pl_comm_work_wait(w, err));
+		PL_CHECK(pl_comm_work_wait(w, err));
 		*waited += pl_now_ns() - begin;
 		pl_train_worker_record_wait(&d->w, pl_tag_of(d->w.step, k));
 		if (!d->b.v[k].contiguous)
 			gather_bucket(d, &d->b.v[k], d->copy[k], true);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static void reset_ready(struct dp *d)
@@ -138,25 +135,21 @@ out:
 static int make_buckets(struct dp *d, struct pl_err *err)
 {
 	const struct pl_job *j = d->w.o.job;
-	int rc;
 
-	PL_TRY(pl_dp_buckets(d->w.tensor, d->w.n_tensors, j->bucket_mb, d->w.algo, d->w.o.plan,
-			     d->w.rank ? NULL : d->w.o.log, &d->b, err));
-	PL_TRY(pl_alloc(&d->work, (size_t)d->b.n + 1, sizeof(struct pl_work *), err));
-	PL_TRY(pl_alloc(&d->copy, (size_t)d->b.n + 1, sizeof(float *), err));
-	PL_TRY(pl_alloc(&d->not_ready, (size_t)d->b.n + 1, sizeof(*d->not_ready), err));
+	PL_CHECK(pl_dp_buckets(d->w.tensor, d->w.n_tensors, j->bucket_mb, d->w.algo, d->w.o.plan,
+			       d->w.rank ? NULL : d->w.o.log, &d->b, err));
+	PL_CHECK(pl_alloc(&d->work, (size_t)d->b.n + 1, sizeof(struct pl_work *), err));
+	PL_CHECK(pl_alloc(&d->copy, (size_t)d->b.n + 1, sizeof(float *), err));
+	PL_CHECK(pl_alloc(&d->not_ready, (size_t)d->b.n + 1, sizeof(*d->not_ready), err));
 	for (uint32_t k = 0; d->w.o.world && k < d->b.n; k++) {
 		if (d->b.v[k].contiguous)
 			continue;
 		d->copy[k] =
 			pl_comm_world_alloc(d->w.o.world, d->b.v[k].count * sizeof(float), err);
-		if (!d->copy[k]) {
-			rc = pl_wrap(err, "a bucket of %zu floats", d->b.v[k].count);
-			goto out;
-		}
+		if (!d->copy[k])
+			return pl_wrap(err, "a bucket of %zu floats", d->b.v[k].count);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static void dp_finish(struct pl_worker *w, bool lost)

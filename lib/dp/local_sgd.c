@@ -50,7 +50,6 @@ static int average(struct local_sgd *l, struct pl_err *err)
 	float *slab[4] = { w->params };
 	size_t n[4] = { w->n_params }, n_optim;
 	uint32_t slabs;
-	int rc = 0;
 
 	if (!w->o.world || l->equal == l->next)
 		return 0;
@@ -58,12 +57,11 @@ static int average(struct local_sgd *l, struct pl_err *err)
 	slabs = pl_optim_slabs(w->optim, slab + 2, &n_optim);
 	for (uint32_t i = 0; i < 2 + slabs; i++)
 		if (i >= 2 || n[i])
-			PL_TRY(average_slab(w, i, slab[i], i < 2 ? n[i] : n_optim, err));
-	PL_TRY(pl_comm_world_settle(w->o.world, err));
+			PL_CHECK(average_slab(w, i, slab[i], i < 2 ? n[i] : n_optim, err));
+	PL_CHECK(pl_comm_world_settle(w->o.world, err));
 	pl_net_changed(w->net);
 	l->equal = l->next;
-out:
-	return rc;
+	return 0;
 }
 
 static int local_step(struct pl_worker *w, int64_t step, struct pl_step_result *r,
@@ -114,10 +112,8 @@ static int local_load(struct pl_worker *w, const char *path, bool to_train, int6
 		      struct pl_err *err)
 {
 	struct local_sgd *l = (struct local_sgd *)w;
-	int rc = pl_train_worker_load(w, path, to_train, step, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_train_worker_load(w, path, to_train, step, err));
 	if (to_train && *step % w->round)
 		return pl_fail(err, PL_EDATA,
 			       "checkpoint %s: it was written after step %lld, within a round of "

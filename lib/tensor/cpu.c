@@ -89,10 +89,8 @@ static void cpu_close(void *ctx)
 
 static int open_slots(struct pl_cpu *cpu, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_alloc(&cpu->part, PL_PARTS, sizeof(*cpu->part), err));
-	PL_TRY(pl_alloc(&cpu->slot, (size_t)cpu->threads, sizeof(*cpu->slot), err));
+	PL_CHECK(pl_alloc(&cpu->part, PL_PARTS, sizeof(*cpu->part), err));
+	PL_CHECK(pl_alloc(&cpu->slot, (size_t)cpu->threads, sizeof(*cpu->slot), err));
 	for (int i = 0; i < cpu->threads; i++) {
 		cpu->slot[i].pack = pl_host_alloc(NULL, (PL_PACK + PL_TILES) * sizeof(float));
 		cpu->slot[i].block = pl_host_alloc(NULL, PL_BLOCK * sizeof(float));
@@ -100,9 +98,7 @@ static int open_slots(struct pl_cpu *cpu, struct pl_err *err)
 			return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes a thread)",
 				       (PL_PACK + PL_TILES + PL_BLOCK) * sizeof(float));
 	}
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 int pl_tensor_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx,

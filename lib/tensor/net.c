@@ -65,20 +65,19 @@ static int alloc_batch(struct pl_net *net, struct pl_err *err)
 {
 	size_t batch = (size_t)net->o.batch, x = batch * net->nx;
 	size_t y = batch * (size_t)net->shape.rows, t = batch * (size_t)net->shape.targets;
-	int rc;
 
 	if (net->shape.vocab)
-		PL_TRY(pl_net_alloc(net, &net->ids, x * sizeof(int32_t), "the batch", err));
+		PL_CHECK(pl_net_alloc(net, &net->ids, x * sizeof(int32_t), "the batch", err));
 	else
-		PL_TRY(pl_net_alloc(net, &net->x, x * sizeof(float), "the batch", err));
+		PL_CHECK(pl_net_alloc(net, &net->x, x * sizeof(float), "the batch", err));
 	if (net->x && net->o.store != PL_STORE_FP32)
-		PL_TRY(pl_net_alloc(net, &net->stored, x * pl_net_width(net), "the batch", err));
+		PL_CHECK(pl_net_alloc(net, &net->stored, x * pl_net_width(net), "the batch", err));
 	if (net->shape.classes)
-		PL_TRY(pl_net_alloc(net, &net->classes, y * sizeof(int32_t), "the batch", err));
+		PL_CHECK(pl_net_alloc(net, &net->classes, y * sizeof(int32_t), "the batch", err));
 	else
-		PL_TRY(pl_net_alloc(net, &net->target, t * sizeof(float), "the batch", err));
-	PL_TRY(pl_net_alloc(net, &net->sum, (1 + PL_NET_LOSSES) * sizeof(*net->sum), "losses",
-			    err));
+		PL_CHECK(pl_net_alloc(net, &net->target, t * sizeof(float), "the batch", err));
+	PL_CHECK(pl_net_alloc(net, &net->sum, (1 + PL_NET_LOSSES) * sizeof(*net->sum), "losses",
+			      err));
 	for (uint32_t i = 0; i < net->n; i++) {
 		const struct pl_node *nd = &net->node[i];
 		size_t n = nd->op == PL_LAYER_CONV ? net->be->conv_work(net->ctx, &nd->conv) : 0;
@@ -86,9 +85,7 @@ static int alloc_batch(struct pl_net *net, struct pl_err *err)
 		if (n * sizeof(float) > net->work_bytes)
 			net->work_bytes = n * sizeof(float);
 	}
-	PL_TRY(pl_net_alloc(net, &net->work, net->work_bytes, "convolutions", err));
-out:
-	return rc;
+	return pl_net_alloc(net, &net->work, net->work_bytes, "convolutions", err);
 }
 
 static int open_backend(struct pl_net *net, struct pl_err *err)
@@ -270,7 +267,6 @@ static int put_batch(struct pl_net *net, const struct pl_batch_io *b, struct pl_
 {
 	const struct pl_net_shape *s = &net->shape;
 	size_t n = (size_t)b->n, nx = n * net->nx, ny = n * (size_t)s->rows;
-	int rc;
 
 	if (b->n < 1 || b->n > net->o.batch)
 		return pl_fail(err, PL_EUSAGE, "%d samples in a batch, should be 1 to %d", b->n,
@@ -282,21 +278,19 @@ static int put_batch(struct pl_net *net, const struct pl_batch_io *b, struct pl_
 		return pl_fail(err, PL_EUSAGE, "the loss takes %s",
 			       s->classes ? "classes" : "targets, not classes");
 	if (s->vocab) {
-		PL_TRY(check_range(b->ids, nx, net->nx, s->vocab, "token", err));
+		PL_CHECK(check_range(b->ids, nx, net->nx, s->vocab, "token", err));
 		net->be->put(net->ctx, net->ids, b->ids, nx * sizeof(*b->ids));
 	} else {
 		net->be->put(net->ctx, net->x, b->x, nx * sizeof(*b->x));
 	}
 	if (s->classes) {
-		PL_TRY(check_range(b->y, ny, (size_t)s->rows, s->classes, "class", err));
+		PL_CHECK(check_range(b->y, ny, (size_t)s->rows, s->classes, "class", err));
 		net->be->put(net->ctx, net->classes, b->y, ny * sizeof(*b->y));
 	} else {
 		net->be->put(net->ctx, net->target, b->target,
 			     n * (size_t)s->targets * sizeof(*b->target));
 	}
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 static void hook(const struct pl_net *net, bool begin, uint32_t layer, enum pl_phase p)
@@ -425,12 +419,11 @@ int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key
 		   double *loss, int64_t *hits, struct pl_err *err)
 {
 	struct pl_loss_sum sum = { 0 };
-	int rc;
 
 	net->can_go_back = false;
 	if (!net->acts) /* pl_net_recompute() failed */
 		return pl_fail(err, PL_ENOMEM, "no memory for activations");
-	PL_TRY(put_batch(net, b, err));
+	PL_CHECK(put_batch(net, b, err));
 	net->samples = b->n;
 	net->vary.key = mask_key(net, key);
 	net->be->vary(net->ctx, &net->vary);
@@ -454,14 +447,13 @@ int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key
 	net->be->copy(net->ctx, &net->sum[1 + net->n_losses++ % PL_NET_LOSSES], net->sum,
 		      sizeof(sum));
 	if (loss)
-		PL_TRY(pl_net_losses(net, 1, &sum, err));
+		PL_CHECK(pl_net_losses(net, 1, &sum, err));
 	if (loss)
 		*loss = sum.loss;
 	if (loss && hits)
 		*hits = sum.hits;
 	net->can_go_back = !eval;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- backward ------------------------------------------------------------------------------ */

@@ -240,18 +240,14 @@ static void build_statement(struct pl_builder *b)
 
 static int alloc_tables(struct pl_net *net, size_t n, struct pl_err *err)
 {
-	int rc;
-
 	/* attention is three layers and four tensors; nothing is more */
-	PL_TRY(pl_alloc(&net->node, 3 * n, sizeof(*net->node), err));
-	PL_TRY(pl_alloc(&net->layer, 3 * n, sizeof(*net->layer), err));
-	PL_TRY(pl_alloc(&net->tensor, 4 * n, sizeof(*net->tensor), err));
-	PL_TRY(pl_alloc(&net->init, 4 * n, sizeof(*net->init), err));
-	PL_TRY(pl_alloc(&net->state_tensor, 2 * n, sizeof(*net->state_tensor), err));
-	PL_TRY(pl_alloc(&net->touched, 4 * n, sizeof(*net->touched), err));
-	PL_TRY(pl_alloc(&net->value, 3 * n, sizeof(*net->value), err));
-out:
-	return rc;
+	PL_CHECK(pl_alloc(&net->node, 3 * n, sizeof(*net->node), err));
+	PL_CHECK(pl_alloc(&net->layer, 3 * n, sizeof(*net->layer), err));
+	PL_CHECK(pl_alloc(&net->tensor, 4 * n, sizeof(*net->tensor), err));
+	PL_CHECK(pl_alloc(&net->init, 4 * n, sizeof(*net->init), err));
+	PL_CHECK(pl_alloc(&net->state_tensor, 2 * n, sizeof(*net->state_tensor), err));
+	PL_CHECK(pl_alloc(&net->touched, 4 * n, sizeof(*net->touched), err));
+	return pl_alloc(&net->value, 3 * n, sizeof(*net->value), err);
 }
 
 /* What can be said when all statements are read. */
@@ -304,10 +300,9 @@ int pl_net_work(const struct pl_layer *layer, size_t n, struct pl_net_work *work
 {
 	struct pl_net *net;
 	double in = 0;
-	int rc = pl_alloc(&net, 1, sizeof(*net), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&net, 1, sizeof(*net), err));
 	net->be = &pl_backend_cpu;
 	net->o.batch = 1;
 	PL_TRY(pl_net_build(net, layer, n, err));

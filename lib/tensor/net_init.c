@@ -63,10 +63,8 @@ static void put_values(struct pl_net *net, struct pl_init init, uint64_t key, fl
 int pl_net_init(struct pl_net *net, struct pl_err *err)
 {
 	float *chunk;
-	int rc = pl_alloc(&chunk, CHUNK, sizeof(*chunk), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&chunk, CHUNK, sizeof(*chunk), err));
 	net->be->zero(net->ctx, net->params.p, net->params.n * sizeof(float));
 	net->be->zero(net->ctx, net->grads.p, net->grads.n * sizeof(float));
 	if (net->state.n)

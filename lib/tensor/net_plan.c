@@ -150,10 +150,8 @@ int pl_net_plan_acts(struct pl_net *net, struct pl_err *err)
 {
 	size_t kept = 0, shared = 0, used = 0;
 	bool *needed;
-	int rc = pl_alloc(&needed, net->n, sizeof(*needed), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&needed, net->n, sizeof(*needed), err));
 	find_scratch(net);
 	find_remakes(net, needed);
 	pl_free(needed);
@@ -229,10 +227,9 @@ int pl_net_recompute(struct pl_net *net, const char *const *layer, size_t n, str
 {
 	struct pl_segment *segment = NULL;
 	uint32_t *mark, n_segments = 0;
-	int rc = pl_alloc(&mark, net->n, sizeof(*mark), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&mark, net->n, sizeof(*mark), err));
 	PL_TRY(pl_alloc(&segment, net->n, sizeof(*segment), err));
 	for (size_t i = 0; i < n; i++)
 		PL_TRY(mark_segment(net, layer[i], (uint32_t)i + 2, mark, err));

@@ -72,11 +72,9 @@ int pl_backend_cuda(const struct pl_backend **be, struct pl_err *err)
 {
 	const struct pl_plugin *p = NULL;
 	char path[PATH_MAX + sizeof(PL_PLUGIN_CUDA)];
-	int rc;
 
-	PL_TRY(find(path, sizeof(path), err));
-	PL_TRY(load(path, &p, err));
+	PL_CHECK(find(path, sizeof(path), err));
+	PL_CHECK(load(path, &p, err));
 	*be = p->backend;
-out:
-	return rc;
+	return 0;
 }

@@ -68,7 +68,6 @@ int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct
 	const struct pl_dataset *d = o->data;
 	struct pl_net_shape shape;
 	size_t b = (size_t)batch, y = b;
-	int rc;
 
 	f->d = d;
 	f->batch = batch;
@@ -81,26 +80,25 @@ int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct
 	f->each = 1;
 	for (int i = 0; i < shape.n_dims; i++)
 		f->each *= (size_t)shape.dim[i];
-	PL_TRY(fits(d, &shape, f->each, err));
+	PL_CHECK(fits(d, &shape, f->each, err));
 	f->train = places(f, pl_dataset_train(d, o->job->split));
 	if (f->train < b * (size_t)f->ranks)
 		return pl_fail(err, PL_EDATA,
 			       "a step takes %zu samples (batch %d times ranks %d), there are %zu "
 			       "to train on; a smaller batch may do",
 			       b * (size_t)f->ranks, batch, f->ranks, f->train);
-	PL_TRY(pl_alloc(&f->index, b, sizeof(*f->index), err));
+	PL_CHECK(pl_alloc(&f->index, b, sizeof(*f->index), err));
 	if (f->tokens) {
 		y *= f->each;
-		PL_TRY(pl_alloc(&f->ids, y, sizeof(*f->ids), err));
+		PL_CHECK(pl_alloc(&f->ids, y, sizeof(*f->ids), err));
 	} else {
-		PL_TRY(pl_alloc(&f->x, b * f->each, sizeof(*f->x), err));
+		PL_CHECK(pl_alloc(&f->x, b * f->each, sizeof(*f->x), err));
 	}
 	if (f->tokens || d->y)
-		PL_TRY(pl_alloc(&f->y, y, sizeof(*f->y), err));
+		PL_CHECK(pl_alloc(&f->y, y, sizeof(*f->y), err));
 	if (d->target)
-		PL_TRY(pl_alloc(&f->target, b * (size_t)d->n_targets, sizeof(*f->target), err));
-out:
-	return rc;
+		PL_CHECK(pl_alloc(&f->target, b * (size_t)d->n_targets, sizeof(*f->target), err));
+	return 0;
 }
 
 void pl_train_feed_fini(struct pl_feed *f)

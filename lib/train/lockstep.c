@@ -52,10 +52,8 @@ int pl_train_evaluate(struct pl_train *t, struct pl_err *err)
 	struct pl_train_row row = { .at = 0, .step = t->step, .eval = true };
 	const struct pl_dataset *data = t->worker->o.data;
 	int64_t hits, samples;
-	int rc = t->engine->eval(t->worker, &row.loss, &hits, &samples, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(t->engine->eval(t->worker, &row.loss, &hits, &samples, err));
 	row.at = pl_now_ns();
 	row.samples = t->step * t->job->batch * t->ranks;
 	row.accuracy = data->y || data->token ? ratio((double)hits, (double)samples) : NAN;
@@ -73,8 +71,6 @@ int pl_train_checkpoint(struct pl_train *t, struct pl_err *err)
 static int put_rows(struct pl_train *t, const struct window *w, const double *v, double *mean,
 		    struct pl_err *err)
 {
-	int rc = 0;
-
 	for (int i = 0; i < w->n; i++) {
 		int64_t step = t->step - w->n + i + 1;
 		struct pl_train_row row = { .at = w->at[i],
@@ -84,11 +80,10 @@ static int put_rows(struct pl_train *t, const struct window *w, const double *v,
 					    .accuracy = ratio(v[WINDOW + i], v[2 * WINDOW + i]) };
 
 		*mean += row.loss / w->n;
-		PL_TRY(t->row(t->arg, &row, err));
+		PL_CHECK(t->row(t->arg, &row, err));
 		t->last_loss = row.loss;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* The means of the window, and whether to go on. */
@@ -96,7 +91,6 @@ static int close_window(struct pl_train *t, struct window *w, struct pl_err *err
 {
 	double v[3 * WINDOW + 2] = { 0 }, mean = 0, ns;
 	size_t n = (size_t)w->n;
-	int rc;
 
 	if (!n)
 		return 0;
@@ -105,8 +99,8 @@ static int close_window(struct pl_train *t, struct window *w, struct pl_err *err
 	memcpy(v + 2 * WINDOW, w->classified, sizeof(w->classified[0]) * n);
 	v[3 * WINDOW] = *t->stop;
 	v[3 * WINDOW + 1] = (double)t->step_ns / (double)t->steps_done;
-	PL_TRY(pl_train_worker_sum(t->worker, v, PL_LEN(v), err));
-	PL_TRY(put_rows(t, w, v, &mean, err));
+	PL_CHECK(pl_train_worker_sum(t->worker, v, PL_LEN(v), err));
+	PL_CHECK(put_rows(t, w, v, &mean, err));
 	if (!isfinite(mean))
 		return pl_fail(err, PL_EDATA,
 			       "the loss is %g at step %lld: training diverged; a smaller lr, or "
@@ -124,17 +118,14 @@ static int close_window(struct pl_train *t, struct window *w, struct pl_err *err
 	w->width = ns * WINDOW < WINDOW_NS ? WINDOW : (int)(WINDOW_NS / fmax(ns, 1)) + 1;
 	w->width = w->width > WINDOW ? WINDOW : w->width;
 	w->n = 0;
-out:
-	return rc;
+	return 0;
 }
 
 static int one_step(struct pl_train *t, struct window *w, struct pl_err *err)
 {
 	struct pl_step_result r;
-	int rc = t->engine->step(t->worker, t->step, &r, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(t->engine->step(t->worker, t->step, &r, err));
 	w->at[w->n] = pl_now_ns();
 	w->loss[w->n] = r.loss;
 	w->hits[w->n] = (double)r.hits;

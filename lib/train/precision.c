@@ -76,10 +76,8 @@ static int by_rewrite(const struct pl_rewrite *rw, bool device, const struct pl_
 	enum pl_phase phase = PL_PHASE_FORWARD;
 	uint8_t precision;
 	uint32_t at;
-	int rc = precision_of_plan(rw, device, log, &precision, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(precision_of_plan(rw, device, log, &precision, err));
 	for (uint32_t i = 0; !rw->n_args && i < 2 * n; i++)
 		out[i] = multiplies(&layer[i / 2]) ? precision : PL_FP32;
 	for (uint32_t a = 0; a < rw->n_args; a++) {

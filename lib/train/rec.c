@@ -225,16 +225,15 @@ static int put_values(struct pl_recorder *r, const struct pl_rec_event *e,
 		{ PL_R_WAIT_CORR, PL_V_INT, r->key_sync[2], s ? s->record_corr : -1 },
 		{ PL_R_WAIT_EVENT, PL_V_INT, r->key_sync[3], s ? s->event : -1 },
 	};
-	int rc = 0;
 
 	for (size_t i = 0; i < PL_LEN(column); i++)
 		if (column[i].v != -1)
-			PL_TRY(put_value(r, column[i].role, column[i].type, column[i].key,
-					 column[i].v, 0, err));
+			PL_CHECK(put_value(r, column[i].role, column[i].type, column[i].key,
+					   column[i].v, 0, err));
 	if (e->kind == PL_K_COUNTER && e->value > -9e11 && e->value < 9e11)
-		rc = put_value(r, PL_R_VALUE, PL_V_DEC, PL_NONE, (int64_t)(e->value * 1e6), 6, err);
-out:
-	return rc;
+		return put_value(r, PL_R_VALUE, PL_V_DEC, PL_NONE, (int64_t)(e->value * 1e6), 6,
+				 err);
+	return 0;
 }
 
 static int write_batch(struct pl_recorder *r, struct pl_err *err)
@@ -254,21 +253,17 @@ static int encode(struct pl_recorder *r, const struct pl_rec_event *e, const str
 		  struct pl_err *err)
 {
 	struct pl_batch *b = &r->batch;
-	int rc = 0;
 
 	if (e->track == PL_NONE || e->name == PL_NONE)
 		return 0; /* out of memory for the name, which is a failure already */
-	PL_TRY(put_values(r, e, s, err));
+	PL_CHECK(put_values(r, e, s, err));
 	b->kind[b->n] = e->kind;
 	b->track[b->n] = e->track;
 	b->name[b->n] = e->name;
 	b->ts[b->n] = e->begin - r->base;
 	b->dur[b->n] = e->kind == PL_K_COUNTER || e->kind == PL_K_INSTANT ? -1 : e->end - e->begin;
 	b->n++;
-	if (b->n == PL_BATCH_ROWS)
-		rc = write_batch(r, err);
-out:
-	return rc;
+	return b->n == PL_BATCH_ROWS ? write_batch(r, err) : 0;
 }
 
 void pl_train_rec_put(struct pl_recorder *r, const struct pl_rec_event *e,
@@ -358,36 +353,32 @@ static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct p
 {
 	const char *base = strrchr(o->path, '/');
 	char host[256] = "", text[160];
-	int rc;
 
 	if (!o->host && gethostname(host, sizeof(host) - 1) < 0)
 		snprintf(host, sizeof(host), "localhost");
-	PL_TRY(intern(r, &r->host, o->host ? o->host : host, err));
+	PL_CHECK(intern(r, &r->host, o->host ? o->host : host, err));
 	snprintf(text, sizeof(text), "%d", o->rank);
-	PL_TRY(intern(r, &r->pid, text, err));
+	PL_CHECK(intern(r, &r->pid, text, err));
 	snprintf(text, sizeof(text), "rank %d", o->rank);
-	PL_TRY(intern(r, &r->process, text, err));
-	PL_TRY(intern(r, &r->key_precision, "precision", err));
-	PL_TRY(intern(r, &r->type_float, "[\"float\"]", err));
+	PL_CHECK(intern(r, &r->process, text, err));
+	PL_CHECK(intern(r, &r->key_precision, "precision", err));
+	PL_CHECK(intern(r, &r->type_float, "[\"float\"]", err));
 	/* keys for exporters, as profilers have them */
-	PL_TRY(intern(r, &r->key_dims, pl_trace_role_key(PL_R_DIMS), err));
-	PL_TRY(intern(r, &r->key_types, pl_trace_role_key(PL_R_TYPES), err));
-	PL_TRY(intern(r, &r->key_sync[0], pl_trace_role_key(PL_R_STREAM), err));
-	PL_TRY(intern(r, &r->key_sync[1], pl_trace_role_key(PL_R_WAIT_STREAM), err));
-	PL_TRY(intern(r, &r->key_sync[2], pl_trace_role_key(PL_R_WAIT_CORR), err));
-	PL_TRY(intern(r, &r->key_sync[3], pl_trace_role_key(PL_R_WAIT_EVENT), err));
+	PL_CHECK(intern(r, &r->key_dims, pl_trace_role_key(PL_R_DIMS), err));
+	PL_CHECK(intern(r, &r->key_types, pl_trace_role_key(PL_R_TYPES), err));
+	PL_CHECK(intern(r, &r->key_sync[0], pl_trace_role_key(PL_R_STREAM), err));
+	PL_CHECK(intern(r, &r->key_sync[1], pl_trace_role_key(PL_R_WAIT_STREAM), err));
+	PL_CHECK(intern(r, &r->key_sync[2], pl_trace_role_key(PL_R_WAIT_CORR), err));
+	PL_CHECK(intern(r, &r->key_sync[3], pl_trace_role_key(PL_R_WAIT_EVENT), err));
 	snprintf(text, sizeof(text), "{\"backend\":\"paceline\",\"rank\":%d,\"world_size\":%d}",
 		 o->rank, o->size);
-	PL_TRY(pl_trace_segment_meta(&r->seg, "distributedInfo", 15, text, strlen(text), err));
+	PL_CHECK(pl_trace_segment_meta(&r->seg, "distributedInfo", 15, text, strlen(text), err));
 	pl_free(r->seg.source);
 	pl_free(r->seg.format);
-	r->seg.source = pl_strdup(base ? base + 1 : o->path);
-	r->seg.format = pl_strdup("run");
-	if (!r->seg.source || !r->seg.format)
-		rc = pl_fail(err, PL_ENOMEM, "out of memory (a name)");
+	r->seg.source = r->seg.format = NULL;
 	r->seg.base_ns = r->base;
-out:
-	return rc;
+	PL_CHECK(pl_dup(NULL, &r->seg.source, base ? base + 1 : o->path, err));
+	return pl_dup(NULL, &r->seg.format, "run", err);
 }
 
 static int begin(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_err *err)
@@ -463,8 +454,7 @@ int pl_train_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err
 		pl_trace_writer_abort(r->sink);
 	rc = pl_out_finish(r->out, rc, &r->err);
 	if (rc < 0) {
-		if (err && !err->code)
-			*err = r->err;
+		pl_fail_as(err, &r->err);
 		pl_wrap(err, "trace %s", name);
 	}
 	destroy(r);

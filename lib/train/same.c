@@ -84,16 +84,14 @@ int pl_train_worker_check_same_job(struct pl_worker *w, struct pl_err *err)
 {
 	static const char *const what[TEXTS] = { "job", "model", "plan" };
 	uint64_t h;
-	int rc;
 
 	if (!w->o.world)
 		return 0;
 	for (int i = 0; i < TEXTS; i++) {
-		PL_TRY(hash_text(w, i, &h, err));
-		PL_TRY(pl_train_worker_check_same(w, h, what[i], err));
+		PL_CHECK(hash_text(w, i, &h, err));
+		PL_CHECK(pl_train_worker_check_same(w, h, what[i], err));
 	}
 	if (!w->o.read_once)
-		PL_TRY(pl_train_worker_check_same(w, hash_data(w->o.data), "data", err));
-out:
-	return rc;
+		PL_CHECK(pl_train_worker_check_same(w, hash_data(w->o.data), "data", err));
+	return 0;
 }

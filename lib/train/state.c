@@ -101,11 +101,9 @@ static int list_tensors(const struct pl_worker *worker, bool optimizer, struct e
 	size_t n;
 	uint32_t n_running, slabs = optimizer ? pl_optim_slabs(worker->optim, slab, &n) : 0;
 	const struct pl_net_tensor *running = pl_net_state_tensors(worker->net, &n_running);
-	int rc = pl_alloc(&e->v, (size_t)worker->n_tensors + n_running + slabs + 1, sizeof(*e->v),
-			  err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&e->v, (size_t)worker->n_tensors + n_running + slabs + 1, sizeof(*e->v),
+			  err));
 	for (uint32_t i = 0; i < slabs; i++)
 		e->v[e->n++] = (struct entry){
 			.name = names[i], .n_dims = 1, .dim = { (int64_t)n }, .at = slab[i], .n = n
@@ -189,17 +187,14 @@ static int add_metadata(const struct pl_worker *worker, struct pl_weights *w, in
 					  [TRAINED_ON] = (int64_t)worker->feed.train,
 					  [SEED] = worker->o.job->seed };
 	char text[32];
-	int rc;
 
 	for (int i = 0; i < NUMBERS; i++) {
 		snprintf(text, sizeof(text), "%lld", (long long)number[i]);
-		PL_TRY(pl_weights_add_meta(w, number_keys[i], text, err));
+		PL_CHECK(pl_weights_add_meta(w, number_keys[i], text, err));
 	}
-	PL_TRY(pl_weights_add_meta(w, key_optimizer, optimizer_of(worker), err));
+	PL_CHECK(pl_weights_add_meta(w, key_optimizer, optimizer_of(worker), err));
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)checksum(w));
-	rc = pl_weights_add_meta(w, key_sum, text, err);
-out:
-	return rc;
+	return pl_weights_add_meta(w, key_sum, text, err);
 }
 
 /* Rank 0 writes the weights; step: a checkpoint with this next step; below 0: the weights alone. */

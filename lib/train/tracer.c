@@ -96,24 +96,22 @@ int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_bu
 	const struct pl_net_layer *l = pl_net_layers(net, &n_layers);
 	const struct pl_net_tensor *x = pl_net_tensors(net, &n_tensors);
 	char text[256];
-	int rc;
 
-	PL_TRY(pl_alloc(&t->bucket, (size_t)n_buckets + 1, sizeof(pl_id), err));
-	PL_TRY(pl_alloc(&t->layer, 3 * (size_t)n_layers + 1, sizeof(pl_id), err));
-	PL_TRY(pl_alloc(&t->dims, (size_t)n_tensors + 1, sizeof(pl_id), err));
+	PL_CHECK(pl_alloc(&t->bucket, (size_t)n_buckets + 1, sizeof(pl_id), err));
+	PL_CHECK(pl_alloc(&t->layer, 3 * (size_t)n_layers + 1, sizeof(pl_id), err));
+	PL_CHECK(pl_alloc(&t->dims, (size_t)n_tensors + 1, sizeof(pl_id), err));
 	for (uint32_t i = 0; i < n_buckets; i++) {
 		snprintf(text, sizeof(text), "allreduce bucket %u", i);
-		PL_TRY(add_name(t, &t->bucket[i], err, text));
+		PL_CHECK(add_name(t, &t->bucket[i], err, text));
 	}
 	t->n_buckets = n_buckets;
 	for (uint32_t i = 0; i < 3 * n_layers; i++) {
 		snprintf(text, sizeof(text), "%s %.200s", passes[i % 3], l[i / 3].name);
-		PL_TRY(add_name(t, &t->layer[i], err, text));
+		PL_CHECK(add_name(t, &t->layer[i], err, text));
 	}
 	for (uint32_t i = 0; i < n_tensors; i++)
-		PL_TRY(dims_name(t, &x[i], &t->dims[i], err));
-out:
-	return rc;
+		PL_CHECK(dims_name(t, &x[i], &t->dims[i], err));
+	return 0;
 }
 
 /* The world calls this for one event at a time, so the list of links needs no lock. */

@@ -460,10 +460,9 @@ int pl_train_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d,
 {
 	struct tracer_device *x;
 	char text[128];
-	int rc = pl_alloc(&x, 1, sizeof(*x), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&x, 1, sizeof(*x), err));
 	x->t = t;
 	x->d = d;
 	x->main = (uint32_t)syscall(SYS_gettid);

@@ -162,8 +162,6 @@ static int take_losses(struct pl_worker *w, struct pl_step_result *r, struct pl_
 
 static int passes(struct pl_worker *w, int summed, struct pl_step_result *r, struct pl_err *err)
 {
-	int rc = 0;
-
 	pl_net_scale(w->net, 1.0f / (float)(summed * w->microbatches));
 	for (w->mb = 0; w->mb < w->microbatches; w->mb++) {
 		struct pl_batch_io io =
@@ -172,20 +170,14 @@ static int passes(struct pl_worker *w, int summed, struct pl_step_result *r, str
 				     (uint64_t)w->mb };
 
 		w->last_mb = w->mb == w->microbatches - 1;
-		PL_TRY(pl_net_forward(w->net, &io, pl_hash(place, sizeof(place)), false, NULL, NULL,
-				      err));
-		PL_TRY(pl_net_backward(w->net, w->mb > 0, err));
+		PL_CHECK(pl_net_forward(w->net, &io, pl_hash(place, sizeof(place)), false, NULL,
+					NULL, err));
+		PL_CHECK(pl_net_backward(w->net, w->mb > 0, err));
 		if (++w->n_losses == PL_NET_LOSSES)
-			PL_TRY(take_losses(w, r, err));
-		if (w->err.code) {
-			if (err && !err->code)
-				*err = w->err;
-			rc = w->err.code;
-			goto out;
-		}
+			PL_CHECK(take_losses(w, r, err));
+		PL_CHECK(pl_fail_as(err, &w->err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* A device waits for communication without a deadline. So the host waits for the communication
@@ -218,25 +210,22 @@ int pl_train_worker_compute(struct pl_worker *w, int summed, struct pl_step_resu
 			    struct pl_err *err)
 {
 	pl_ns at;
-	int rc;
 
 	pl_train_feed_step(&w->feed, w->step);
 	pl_train_worker_record(w, PL_K_DATA, PL_NAME_BATCH, w->step_begin, -1);
-	PL_TRY(passes(w, summed, r, err));
+	PL_CHECK(passes(w, summed, r, err));
 	if (w->pace_debt_ns + w->pace_left > 0) {
 		at = pl_now_ns();
 		pace(w, w->pace_left, true);
 		pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_PACE, at, -1);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
 {
 	struct pl_tracer *t = w->o.tracer;
 	pl_ns at = pl_now_ns();
-	int rc;
 
 	if (t)
 		pl_train_tracer_range(t, t->name[PL_NAME_OPTIMIZER], true);
@@ -245,11 +234,10 @@ int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct
 		pl_train_tracer_range(t, t->name[PL_NAME_OPTIMIZER], false);
 	if (w->be->device)
 		fetch_next(w);
-	PL_TRY(wait_for_world(w, err));
-	PL_TRY(take_losses(w, r, err));
+	PL_CHECK(wait_for_world(w, err));
+	PL_CHECK(take_losses(w, r, err));
 	pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_OPTIMIZER, at, -1);
-out:
-	return rc;
+	return 0;
 }
 
 void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r)
@@ -280,7 +268,6 @@ void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_res
 int pl_train_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err)
 {
 	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 2 * w->n_sum, .on_host = true };
-	int rc = 0;
 
 	for (size_t at = 0; w->o.world && at < n; at += w->n_sum) {
 		size_t m = pl_min_size(n - at, w->n_sum);
@@ -294,13 +281,12 @@ int pl_train_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err 
 		a.tag = pl_tag_of(w->step, PL_TAG_BUCKETS - 1 - w->sums++ % PL_TAG_SUMS);
 		pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_SUM, pl_now_ns(), (int64_t)a.tag);
 		pl_train_worker_begin_wait(w);
-		PL_TRY(pl_comm_world_do(w->o.world, &a, err));
+		PL_CHECK(pl_comm_world_do(w->o.world, &a, err));
 		pl_train_worker_record_wait(w, a.tag);
 		for (size_t i = 0; i < m; i++)
 			v[at + i] = (double)w->sum[2 * i] + (double)w->sum[2 * i + 1];
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_train_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_host,
@@ -322,9 +308,8 @@ int pl_train_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64
 	size_t held = pl_train_feed_held_out(&w->feed), n_state, each = (size_t)w->microbatch;
 	float *running = pl_net_state(w->net, &n_state);
 	double v[3] = { 0 };
-	int rc;
 
-	PL_TRY(pl_train_worker_broadcast(w, running, n_state, false, err));
+	PL_CHECK(pl_train_worker_broadcast(w, running, n_state, false, err));
 	for (size_t at = (size_t)w->rank * each; at < held; at += each * (size_t)w->ranks) {
 		int n = (int)pl_min_size(each, held - at);
 		struct pl_batch_io io;
@@ -333,17 +318,16 @@ int pl_train_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64
 
 		pl_train_feed_eval(&w->feed, at, n);
 		io = pl_train_feed_rows(&w->feed, 0, n);
-		PL_TRY(pl_net_forward(w->net, &io, 0, true, &l, &h, err));
+		PL_CHECK(pl_net_forward(w->net, &io, 0, true, &l, &h, err));
 		v[0] += l * n;
 		v[1] += (double)h;
 		v[2] += n;
 	}
-	PL_TRY(pl_train_worker_sum(w, v, 3, err));
+	PL_CHECK(pl_train_worker_sum(w, v, 3, err));
 	*loss = v[2] > 0 ? v[0] / v[2] : NAN;
 	*hits = (int64_t)(v[1] + 0.5);
 	*samples = (int64_t)(v[2] + 0.5) * pl_max_i64(1, pl_train_feed_classified(&w->feed));
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- preparing ----------------------------------------------------------------------------- */
@@ -443,16 +427,13 @@ out:
 
 static int set_precision(struct pl_worker *w, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_alloc(&w->precision, 2 * (size_t)w->n_layers + 1, sizeof(*w->precision), err));
-	PL_TRY(pl_train_worker_precision(&w->o, w->layer, w->n_layers, w->rank ? NULL : w->o.log,
-					 w->precision, err));
+	PL_CHECK(pl_alloc(&w->precision, 2 * (size_t)w->n_layers + 1, sizeof(*w->precision), err));
+	PL_CHECK(pl_train_worker_precision(&w->o, w->layer, w->n_layers, w->rank ? NULL : w->o.log,
+					   w->precision, err));
 	for (uint32_t i = 0; i < 2 * w->n_layers; i++)
 		pl_net_precision(w->net, i / 2, (enum pl_phase)(i % 2),
 				 (enum pl_precision)w->precision[i]);
-out:
-	return rc;
+	return 0;
 }
 
 /* Milliseconds that the job adds to a step are spread over the layers by their FLOPs, a third of
@@ -460,10 +441,8 @@ out:
 static int read_pace(struct pl_worker *w, struct pl_err *err)
 {
 	double flops = 0;
-	int rc = pl_alloc(&w->layer_pace, (size_t)w->n_layers + 1, sizeof(*w->layer_pace), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&w->layer_pace, (size_t)w->n_layers + 1, sizeof(*w->layer_pace), err));
 	w->pace_factor = 1;
 	for (size_t i = 0; i < w->o.job->n_paces; i++) {
 		const struct pl_job_pace *p = &w->o.job->pace[i];
@@ -497,7 +476,7 @@ int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 		.begin = layer_begin, .end = layer_end, .ready = ready, .arg = w
 	};
 	int64_t steps;
-	int rc, algo;
+	int algo;
 
 	w->o = *o;
 	w->rank = o->world ? pl_comm_world_rank(o->world) : 0;
@@ -508,19 +487,18 @@ int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 		return pl_fail(err, PL_EDATA, "algorithm: no \"%.100s\"", o->job->algorithm);
 	w->algo = (uint8_t)algo;
 	steps = pl_train_steps(o->job, o->model, o->data, w->ranks);
-	PL_TRY(pl_train_worker_check_same_job(w, err));
-	PL_TRY(cut_batch(w, err));
-	PL_TRY(make_net(w, w->microbatch, err));
-	PL_TRY(set_precision(w, err));
-	PL_TRY(set_recompute(w, err));
-	PL_TRY(pl_train_worker_optim_opts(o->job, steps, &w->optim_opts, err));
-	PL_TRY(pl_optim_new(w->net, &w->optim_opts, &w->optim, err));
-	PL_TRY(pl_train_feed_init(&w->feed, o, w->net, (int)o->job->batch, err));
-	PL_TRY(read_pace(w, err));
-	PL_TRY(make_sums(w, err));
+	PL_CHECK(pl_train_worker_check_same_job(w, err));
+	PL_CHECK(cut_batch(w, err));
+	PL_CHECK(make_net(w, w->microbatch, err));
+	PL_CHECK(set_precision(w, err));
+	PL_CHECK(set_recompute(w, err));
+	PL_CHECK(pl_train_worker_optim_opts(o->job, steps, &w->optim_opts, err));
+	PL_CHECK(pl_optim_new(w->net, &w->optim_opts, &w->optim, err));
+	PL_CHECK(pl_train_feed_init(&w->feed, o, w->net, (int)o->job->batch, err));
+	PL_CHECK(read_pace(w, err));
+	PL_CHECK(make_sums(w, err));
 	pl_net_hooks(w->net, &h);
-out:
-	return rc;
+	return 0;
 }
 
 void pl_train_worker_fini(struct pl_worker *w, bool lost)
