@@ -197,17 +197,6 @@ static void class_table(const struct diff *d, struct pl_table *t)
 		{ "b_ns", "B", PL_CELL_NS, 0 },
 		{ "difference_ns", "B - A", PL_CELL_NS, 0 },
 	};
-	static const char *const name[PARTS] = {
-		"computation",
-		"overlapped communication",
-		"exposed communication",
-		"copies",
-		"host",
-		"unexplained",
-		"waiting for other ranks",
-		"launch latency",
-		"nothing to do",
-	};
 
 	*t = (struct pl_table)PL_TABLE(col);
 	for (int i = 0; i < PARTS; i++) {
@@ -217,7 +206,7 @@ static void class_table(const struct diff *d, struct pl_table *t)
 			for (size_t k = 0; k < d->r[s]->account.n_ranks; k++)
 				v[s] += class_of(d->r[s], &d->r[s]->account.rank[k], i) /
 					(double)d->r[s]->account.n_ranks;
-		pl_table_row(t, name[i], whole(v[0]), whole(v[1]), whole(v[1] - v[0]));
+		pl_table_row(t, rank_parts[i].name, whole(v[0]), whole(v[1]), whole(v[1] - v[0]));
 	}
 }
 
@@ -258,10 +247,12 @@ static void rank_table(const struct diff *d, size_t top, struct pl_table *t)
 		for (int s = 0; s < 2; s++) {
 			const struct pl_rank_time *x = rank_of(d->r[s], rank);
 
-			v[s] = whole(x ? class_of(d->r[s], x, 0) + class_of(d->r[s], x, 1) : NAN);
-			v[2 + s] = whole(x ? class_of(d->r[s], x, 2) : NAN);
-			v[4 + s] = whole(x ? class_of(d->r[s], x, 4) : NAN);
-			v[6 + s] = whole(x ? class_of(d->r[s], x, 6) : NAN);
+			v[s] = whole(x ? class_of(d->r[s], x, PART_COMPUTE) +
+						     class_of(d->r[s], x, PART_OVERLAPPED)
+				       : NAN);
+			v[2 + s] = whole(x ? class_of(d->r[s], x, PART_EXPOSED) : NAN);
+			v[4 + s] = whole(x ? class_of(d->r[s], x, PART_HOST) : NAN);
+			v[6 + s] = whole(x ? class_of(d->r[s], x, PART_WAIT) : NAN);
 		}
 		pl_table_row(t, (int64_t)rank, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
 	}
@@ -303,7 +294,7 @@ static void as_json(const struct diff *d, const struct pl_table *t, struct pl_wr
 static void as_text(const struct diff *d, const struct pl_table *t, struct pl_writer *w)
 {
 	double a = d->r[0]->mean, b = d->r[1]->mean;
-	const struct pl_plan *changes = &d->r[0]->given->plan;
+	const struct pl_plan *changes = &d->r[0]->changes->plan;
 	char ta[32], tb[32], td[32];
 
 	pl_write_format(w, "A: %s a step, B: %s, difference %s (%+.2f %%)\n",

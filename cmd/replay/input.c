@@ -65,8 +65,8 @@ int read_changes(const struct config *c, struct changes *x, struct pl_err *err)
 		PL_TRY(read_file(c->whatif_file.v[i], &text, err));
 		PL_TRY(split(x, c->whatif_file.v[i], (char *)text.p, (char *)text.p + text.n, err));
 	}
-	x->given = c->topology && (x->plan.n_rw || c->plan);
-	if (x->given)
+	x->has_topology = c->topology && (x->plan.n_rw || c->plan);
+	if (x->has_topology)
 		rc = pl_topology_parse(c->topology, &x->topo, err);
 out:
 	pl_buf_fini(&text);
@@ -85,8 +85,8 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 	if (!pl_rewrite_is_timing(&x->plan))
 		return use_plan(&x->plan, x, r, err);
 	PL_TRY(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
-	PL_TRY(pl_rewrite_durations(r->s, &r->g, &x->plan, x->given ? &x->topo : NULL, x->hits,
-				    &guessed, err));
+	PL_TRY(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
+				    x->hits, &guessed, err));
 	if (guessed)
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "the graph does not say which communication is data-parallel: for \"ranks\" "
@@ -163,11 +163,11 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 		return err->code;
 	pl_progress("reading %s", pl_in_name(in));
 	PL_TRY(check(in, err));
-	if (unused_columns(c, r->given))
-		PL_TRY(pl_graph_read_without(in, pool, unused_columns(c, r->given), &r->g, err));
+	if (unused_columns(c, r->changes))
+		PL_TRY(pl_graph_read_without(in, pool, unused_columns(c, r->changes), &r->g, err));
 	else
 		PL_TRY(pl_derive_read(in, pool, &r->g, err));
-	if (wants_whole(c, r->given))
+	if (wants_whole(c, r->changes))
 		PL_TRY(pl_sim_fold_messages(&r->g, err));
 	if (c->fold != FOLD_NONE && (rc = fold(c, r, err)) < 0)
 		pl_wrap(err, "%s", pl_in_name(in));

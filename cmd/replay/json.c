@@ -7,11 +7,9 @@
 static void put_table(struct pl_writer *w, const char *key, const struct report *r,
 		      enum section which)
 {
-	struct pl_table t = empty_table(which);
+	struct pl_table t;
 
-	/* the last column of the steps is what was predicted */
-	t.n_cols -= which == SEC_STEPS && !isfinite(r->predicted_mean);
-	fill_table(r, which, 0, &t);
+	make_table(r, which, 0, &t);
 	pl_json_key(w, key);
 	pl_table_json(&t, w);
 	pl_table_fini(&t);
@@ -130,8 +128,8 @@ int print_json(const struct config *c, const struct report *r, struct pl_out *ou
 	pl_writer_init(&w, out, 0);
 	pl_json_open(&w, '{');
 	pl_json_str(&w, "schema", "paceline.replay/1");
-	put_changes(&w, r->given);
-	put_table(&w, "steps", r, SEC_STEPS);
+	put_changes(&w, r->changes);
+	put_table(&w, "steps", r, isfinite(r->predicted_mean) ? SEC_STEPS : SEC_RECORDED_STEPS);
 	put_summary(&w, c, r);
 	put_ranks(&w, r);
 	put_table(&w, "critical_path", r, SEC_PATH);

@@ -1,17 +1,14 @@
 /*
  * The numbers of a report: replayed against recorded, the path, where the time went.
  *
- * Percentiles of the errors of starts come from a histogram that is exact below 2 us and has 1024
- * buckets for each doubling above: there may be too many operations to keep and sort.
+ * Most operations start in the replay when they started in the recording, so for percentiles of the
+ * errors of starts only those that are not 0 are kept.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "program.h"
-
-#define SUB	1024 /* buckets of a doubling; values below 2 * SUB have their own */
-#define BUCKETS (2 * SUB + 53 * SUB)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
@@ -83,34 +80,17 @@ static void predict_steps(struct report *r)
 
 /* ---- starts ---------------------------------------------------------------------------------- */
 
-static size_t bucket(uint64_t v)
+struct errors {	    /* of starts */
+	int64_t *v; /* that are not 0 */
+	size_t n, cap;
+};
+
+/* Of n errors, by nearest rank. */
+static int64_t percentile(const struct errors *e, uint64_t n, double p)
 {
-	int shift;
+	double rank = ceil(p / 100 * (double)n) - (double)(n - e->n);
 
-	if (v < 2 * SUB)
-		return v;
-	shift = 63 - __builtin_clzll(v) - 10; /* v >> shift is in SUB .. 2 SUB - 1 */
-	return (size_t)shift * SUB + (size_t)(v >> shift);
-}
-
-static int64_t bucket_value(size_t i)
-{
-	size_t shift = i < 2 * SUB ? 0 : i / SUB - 1;
-
-	return (int64_t)((i - shift * SUB) << shift);
-}
-
-static int64_t percentile(const uint64_t *count, uint64_t n, double p)
-{
-	uint64_t want = (uint64_t)ceil(p / 100 * (double)n), have = 0;
-	size_t i = 0;
-
-	for (; i < BUCKETS; i++) {
-		have += count[i];
-		if (have >= want && have)
-			break;
-	}
-	return bucket_value(i < BUCKETS ? i : BUCKETS - 1);
+	return rank < 1 ? 0 : pl_percentile_i64(e->v, e->n, 100 * (rank - 0.5) / (double)e->n);
 }
 
 static bool on_device(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
@@ -127,10 +107,12 @@ static bool is_start(const struct pl_shape *sh, uint32_t i)
 	       sh->role[i] != PL_RO_MARK && sh->role[i] != PL_RO_GAP && sh->role[i] != PL_RO_SYNC;
 }
 
-static void count_starts(struct report *r, const struct pl_run *base, bool device, uint64_t *count)
+static int find_errors(struct report *r, const struct pl_run *base, struct errors *x,
+		       struct pl_err *err)
 {
+	int rc = 0;
+
 	r->n_starts = 0;
-	r->start_max = 0;
 	for (size_t k = 0; k < r->g.n_steps; k++) {
 		const struct pl_gstep *st = &r->g.step[k];
 		const struct pl_shape *sh = &r->g.shape[st->shape];
@@ -140,36 +122,38 @@ static void count_starts(struct report *r, const struct pl_run *base, bool devic
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
 			int64_t d;
 
-			if (!is_start(sh, i) || (device && !on_device(&r->g, sh, i)))
+			if (!is_start(sh, i) || (r->start_device && !on_device(&r->g, sh, i)))
 				continue;
-			d = llabs(base->start[k][i] - st->start[i]);
-			count[bucket((uint64_t)d)]++;
-			r->start_max = pl_max_i64(r->start_max, d);
 			r->n_starts++;
+			d = llabs(base->start[k][i] - st->start[i]);
+			if (!d)
+				continue;
+			PL_TRY(pl_grow(&x->v, &x->cap, x->n + 1, sizeof(*x->v), err));
+			x->v[x->n++] = d;
+			r->start_max = pl_max_i64(r->start_max, d);
 		}
 	}
+out:
+	return rc;
 }
 
+/* Of device operations, if there are any, else of all. */
 static int measure_starts(struct report *r, const struct pl_run *base, struct pl_err *err)
 {
-	uint64_t *count;
-	int rc = pl_alloc(&count, BUCKETS, sizeof(*count), err);
+	struct errors x = { 0 };
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	r->start_p50 = r->start_p95 = r->start_max = -1;
 	r->start_device = true;
-	count_starts(r, base, true, count);
+	PL_TRY(find_errors(r, base, &x, err));
 	if (!r->n_starts) {
 		r->start_device = false;
-		count_starts(r, base, false, count);
+		PL_TRY(find_errors(r, base, &x, err));
 	}
-	if (r->n_starts) {
-		r->start_p50 = percentile(count, r->n_starts, 50);
-		r->start_p95 = percentile(count, r->n_starts, 95);
-	}
-	pl_free(count);
-	return 0;
+	r->start_p50 = percentile(&x, r->n_starts, 50);
+	r->start_p95 = percentile(&x, r->n_starts, 95);
+out:
+	pl_free(x.v);
+	return rc;
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */

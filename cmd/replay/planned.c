@@ -101,11 +101,11 @@ int use_plan(const struct pl_plan *p, const struct changes *x, struct report *r,
 	struct pl_cost cost;
 	int rc;
 
-	if (x->given && x->topo.n_ranks < (uint32_t)r->g.n_ranks)
+	if (x->has_topology && x->topo.n_ranks < (uint32_t)r->g.n_ranks)
 		return pl_fail(err, PL_EDATA,
 			       "--topology: %u ranks, the graph has %d; name hosts for all of them",
 			       x->topo.n_ranks, r->g.n_ranks);
-	rc = pl_cost_fit(&r->g, x->given ? &x->topo : NULL, &cost, err);
+	rc = pl_cost_fit(&r->g, x->has_topology ? &x->topo : NULL, &cost, err);
 	if (rc < 0)
 		return rc;
 	rc = pl_sim_edit(r->s, 0, r->g.n_steps, &e, err);

@@ -20,6 +20,7 @@ enum section {
 	SEC_MEMORY,
 	SEC_SLOWEST,
 	SEC_WORTH,
+	SEC_RECORDED_STEPS, /* without the last column, for predictions */
 };
 
 struct config {
@@ -73,7 +74,7 @@ struct changes;
 
 /* What there is to say of one graph. */
 struct report {
-	const struct changes *given;
+	const struct changes *changes;
 	struct pl_graph g;
 	struct pl_sim *s;
 	size_t n_folded, n_recorded; /* --fold: how many steps of how many */
@@ -88,7 +89,7 @@ struct report {
 	bool bias_out;		     /* it is left out of what is predicted */
 	struct pl_expanded expanded; /* --expand */
 	double mean_abs_error, worst_error;
-	int64_t start_p50, start_p95, start_max; /* |replayed - recorded| of starts; -1: none */
+	int64_t start_p50, start_p95, start_max; /* |replayed - recorded| of starts, if n_starts */
 	uint64_t n_starts;
 	bool start_device; /* of device operations, else of all */
 	/* of the predicted run if there are changes, else of the replayed one */
@@ -114,7 +115,7 @@ struct changes {
 	struct pl_plan plan; /* with the lines of --plan first, if these only change durations */
 	size_t first;	     /* how many are of --plan */
 	struct pl_topology topo;
-	bool given;	/* the topology */
+	bool has_topology;
 	uint64_t *hits; /* [rewrite]: operations that it changed in the graph; NULL: not counted */
 };
 
@@ -173,12 +174,12 @@ int find_memory(struct report *r, struct pl_err *err) PL_MUST;
 /* The changes worth most, on top of those that were made. */
 int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err) PL_MUST;
 
+/* ---- tables.c ---- */
 /* How a table is printed, by enum format. */
 extern const enum pl_table_format table_format[];
-/* ---- tables.c: each section as a table; rows limited to top (0: all) ---- */
-struct pl_table empty_table(enum section which);
-void fill_table(const struct report *r, enum section which, int64_t top, struct pl_table *t);
-size_t rows_of(const struct report *r, enum section which);
+/* A section as a table with its first `top` rows (0: all); pl_table_fini(). Returns how many rows
+ * there are. */
+size_t make_table(const struct report *r, enum section which, int64_t top, struct pl_table *t);
 
 /* ---- text.c, json.c ---- */
 int print_text(const struct config *c, const struct report *r, struct pl_out *out,
@@ -199,8 +200,18 @@ int find_stragglers(const struct config *c, int argc, char **argv, struct pl_poo
 int print_difference(const struct config *c, const struct report *a, const struct report *b,
 		     struct pl_out *out, struct pl_err *err) PL_MUST;
 
-/* The parts that sum to a rank's span, in the order in which reports show them. */
-enum { PARTS = 9 };
+/* ---- tables.c: the parts that sum to a rank's span, in the order in which reports show them ----
+ */
+enum { PART_COMPUTE, PART_OVERLAPPED, PART_EXPOSED, PART_HOST = 4, PART_WAIT = 6, PARTS = 9 };
+struct rank_part {
+	size_t offset;		  /* in struct pl_rank_time */
+	const char *title, *name; /* in few letters and in full */
+	const char *color;
+	char letter;	    /* in bars */
+	const char *reason; /* why a rank with more of it is slow: "copies"; NULL: it is none */
+	uint8_t role;	    /* enum pl_node_role of the operations whose time it is; PL_RO_NONE */
+};
+extern const struct rank_part rank_parts[PARTS];
 pl_ns rank_part(const struct pl_rank_time *t, int i);
 
 #endif

@@ -123,14 +123,14 @@ static int print(const struct config *c, const struct report *r, struct pl_out *
 		 struct pl_err *err)
 {
 	enum section which = c->table == SEC_ALL ? SEC_STEPS : (enum section)c->table;
-	struct pl_table t = empty_table(which);
+	struct pl_table t;
 	int rc;
 
 	if (c->table == SEC_ALL && c->to == AS_TEXT)
 		return print_text(c, r, out, err);
 	if (c->table == SEC_ALL && c->to == AS_JSON)
 		return print_json(c, r, out, err);
-	fill_table(r, which, c->to == AS_TEXT ? c->top : 0, &t);
+	make_table(r, which, c->to == AS_TEXT ? c->top : 0, &t);
 	rc = pl_table_print(&t, out, table_format[c->to], NULL, err);
 	pl_table_fini(&t);
 	return rc;
@@ -140,7 +140,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 		  struct pl_out *out, struct pl_out *timeline, struct pl_err *err)
 {
 	struct changes x = { 0 };
-	struct report r = { .given = &x, .optimizer = c->optimizer };
+	struct report r = { .changes = &x, .optimizer = c->optimizer };
 	struct pl_plan plan = { 0 }, *structural = NULL;
 	double t[4] = { now() };
 	int rc = 0;
@@ -206,7 +206,7 @@ static int compare(const struct config *c, char **path, struct pl_pool *pool, st
 		   struct pl_err *err)
 {
 	struct changes x = { 0 };
-	struct report r[2] = { { .given = &x }, { .given = &x } };
+	struct report r[2] = { { .changes = &x }, { .changes = &x } };
 	int rc;
 
 	pl_plan_init(&x.plan);

@@ -12,34 +12,13 @@
 
 #include "program.h"
 
-#define WORST	3
-#define LITTLE	0.005 /* of the span: who waits only so much less than the median is not slow */
-#define REASONS 6
+#define WORST  3
+#define LITTLE 0.005 /* of the span: who waits only so much less than the median is not slow */
 
-static const char *const reason[REASONS] = {
-	"computes",
-	"spends in exposed communication",
-	"copies",
-	"waits for its host thread",
-	"has unexplained time of",
-	"waits for launches",
-};
-enum { WAITS = REASONS }; /* the time that says who is slow */
-
-/* The times of a rank that reasons are about, and the time that it waits. */
+/* The times of a rank that reasons are about; computation counts with what overlaps it. */
 static pl_ns part(const struct pl_rank_time *t, int which)
 {
-	const pl_ns ns[] = {
-		t->compute_ns + t->comm_overlapped_ns,
-		t->comm_exposed_ns,
-		t->copy_ns,
-		t->host_ns,
-		t->unexplained_ns,
-		t->idle_ns[PL_I_LAUNCH],
-		t->idle_ns[PL_I_WAIT],
-	};
-
-	return ns[which];
+	return rank_part(t, which) + (which == PART_COMPUTE ? t->comm_overlapped_ns : 0);
 }
 
 /* Medians of all parts over the ranks. */
@@ -48,7 +27,7 @@ static int find_medians(const struct pl_account *a, pl_ns *median, struct pl_err
 	int64_t *v;
 	int rc = pl_alloc(&v, a->n_ranks, sizeof(*v), err);
 
-	for (int which = 0; rc == 0 && which <= WAITS; which++) {
+	for (int which = 0; rc == 0 && which < PARTS; which++) {
 		for (size_t i = 0; i < a->n_ranks; i++)
 			v[i] = part(&a->rank[i], which);
 		median[which] = pl_median_i64(v, a->n_ranks);
@@ -57,15 +36,7 @@ static int find_medians(const struct pl_account *a, pl_ns *median, struct pl_err
 	return rc;
 }
 
-static bool role_fits(uint8_t role, int which)
-{
-	static const uint8_t of[] = { PL_RO_COMPUTE, PL_RO_TRANSFER, PL_RO_COPY, PL_RO_HOST };
-
-	return which >= 0 && which < (int)PL_LEN(of) &&
-	       (role == of[which] || (which == 3 && role == PL_RO_GAP));
-}
-
-/* By reason: the operation whose time on each of the slow ranks exceeds the mean of all most. */
+/* By part: the operation whose time on each of the slow ranks exceeds the mean of all most. */
 struct found {
 	bool done;
 	pl_id name[WORST];
@@ -76,10 +47,10 @@ struct found {
 static void sum_names(const struct report *r, int which, double *sum)
 {
 	const struct pl_graph *g = &r->g;
-	bool fits[PL_RO_COUNT_];
+	bool fits[PL_RO_COUNT_] = { [PL_RO_GAP] = which == PART_HOST };
 
-	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
-		fits[role] = role_fits((uint8_t)role, which);
+	if (rank_parts[which].role != PL_RO_NONE)
+		fits[rank_parts[which].role] = true;
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
 
@@ -156,8 +127,8 @@ static int explain_rank(const struct report *r, size_t rank, const pl_ns *median
 	pl_ns excess = 0;
 	int which = -1, at, rc;
 
-	for (int i = 0; i < REASONS; i++)
-		if (part(t, i) - median[i] > excess) {
+	for (int i = 0; i < PARTS; i++)
+		if (rank_parts[i].reason && part(t, i) - median[i] > excess) {
 			excess = part(t, i) - median[i];
 			which = i;
 		}
@@ -180,7 +151,7 @@ static int explain_rank(const struct report *r, size_t rank, const pl_ns *median
 			 fmt_ns(text, sizeof(text), f->more[row_at] / n),
 			 pl_intern_get(&r->g.str, f->name[row_at]));
 	snprintf(row->why + at, sizeof(row->why) - (size_t)at,
-		 "it %s %s, %s more than the median%s", reason[which],
+		 "it %s %s, %s more than the median%s", rank_parts[which].reason,
 		 fmt_ns(ns, sizeof(ns), (double)part(t, which) / n),
 		 fmt_ns(more, sizeof(more), (double)excess / n), op);
 	return 0;
@@ -207,9 +178,9 @@ static size_t next_slow(const struct report *r)
 int find_slow(struct report *r, struct pl_err *err)
 {
 	const struct pl_account *a = &r->account;
-	struct found found[REASONS] = { 0 };
+	struct found found[PARTS] = { 0 };
 	size_t index[WORST];
-	pl_ns median[WAITS + 1];
+	pl_ns median[PARTS];
 	int rc;
 
 	if (a->n_ranks < 2)
@@ -221,12 +192,12 @@ int find_slow(struct report *r, struct pl_err *err)
 		size_t i = next_slow(r);
 		const struct pl_rank_time *t = &a->rank[i];
 
-		if (i == a->n_ranks ||
-		    (double)(median[WAITS] - t->idle_ns[PL_I_WAIT]) < LITTLE * (double)t->span_ns)
+		if (i == a->n_ranks || (double)(median[PART_WAIT] - t->idle_ns[PL_I_WAIT]) <
+					       LITTLE * (double)t->span_ns)
 			break;
 		*row = (struct slow_row){ .rank = t->rank,
 					  .wait_ns = t->idle_ns[PL_I_WAIT] / (pl_ns)r->n_steps,
-					  .median_wait_ns = median[WAITS] / (pl_ns)r->n_steps,
+					  .median_wait_ns = median[PART_WAIT] / (pl_ns)r->n_steps,
 					  .most = -1 };
 		longest_waiter(r, row);
 		index[r->n_slow++] = i;

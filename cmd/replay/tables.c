@@ -1,4 +1,4 @@
-/* The sections of a report as tables, for -O csv and the like, and for --table. */
+/* The sections of a report as tables: each is described once, for text, JSON, CSV and --table. */
 #include <math.h>
 
 #include "program.h"
@@ -80,149 +80,155 @@ static const struct pl_column worth[] = {
 	{ "change", "change", PL_CELL_STR, 76 },
 };
 
-static const struct {
-	const struct pl_column *col;
-	size_t n;
-} layout[] = {
-	[SEC_STEPS] = { steps, PL_LEN(steps) },
-	[SEC_RANKS] = { ranks, PL_LEN(ranks) },
-	[SEC_RESOURCES] = { resources, PL_LEN(resources) },
-	[SEC_PATH] = { path, PL_LEN(path) },
-	[SEC_EVENTS] = { events, PL_LEN(events) },
-	[SEC_MEMORY] = { memory, PL_LEN(memory) },
-	[SEC_SLOWEST] = { slowest, PL_LEN(slowest) },
-	[SEC_WORTH] = { worth, PL_LEN(worth) },
-};
-
 static int64_t some_rank(int32_t rank)
 {
 	return rank < 0 ? INT64_MIN : rank;
 }
 
-static void rank_row(struct pl_table *t, const struct pl_rank_time *x)
+static size_t fill_steps(const struct report *r, size_t top, struct pl_table *t)
 {
-	pl_table_row(t, (int64_t)x->rank, x->span_ns, x->compute_ns, x->comm_overlapped_ns,
-		     x->comm_exposed_ns, x->copy_ns, x->host_ns, x->unexplained_ns,
-		     x->idle_ns[PL_I_WAIT], x->idle_ns[PL_I_LAUNCH], x->idle_ns[PL_I_TAIL],
-		     some_rank(x->waits_for), x->waits_for_ns, x->awaited_ns);
+	for (size_t i = 0; i < r->n_steps && i < top; i++) {
+		const struct step_row *s = &r->step[i];
+
+		pl_table_row(t, s->number, s->recorded, s->period, s->replayed, s->error,
+			     s->predicted);
+	}
+	return r->n_steps;
 }
 
-static void resource_row(struct pl_table *t, const struct pl_graph *g, const struct pl_res_time *x)
+static size_t fill_ranks(const struct report *r, size_t top, struct pl_table *t)
 {
-	const struct pl_resource *res = &g->res[x->res];
+	for (size_t i = 0; i < r->account.n_ranks && i < top; i++) {
+		const struct pl_rank_time *x = &r->account.rank[i];
 
-	pl_table_row(t, some_rank(res->rank), pl_intern_get(&g->str, res->name),
-		     pl_trace_track_type_name(res->track_type), (int64_t)x->ops, x->compute_ns,
-		     x->comm_ns, x->copy_ns, x->host_ns, x->gap_ns, x->wait_ns, x->unexplained_ns,
-		     x->latency_ns, x->idle_ns);
+		pl_table_row(t, (int64_t)x->rank, x->span_ns, x->compute_ns, x->comm_overlapped_ns,
+			     x->comm_exposed_ns, x->copy_ns, x->host_ns, x->unexplained_ns,
+			     x->idle_ns[PL_I_WAIT], x->idle_ns[PL_I_LAUNCH], x->idle_ns[PL_I_TAIL],
+			     some_rank(x->waits_for), x->waits_for_ns, x->awaited_ns);
+	}
+	return r->account.n_ranks;
 }
 
-static void event_row(struct pl_table *t, const struct report *r, const struct pl_path_item *p)
-{
-	const struct pl_shape *sh = &r->g.shape[r->g.step[p->step].shape];
-	const char *on = NULL;
-	struct path_row x;
-
-	path_item(r, p, &x);
-	if (sh->res[p->node] != PL_NONE)
-		on = pl_intern_get(&r->g.str, r->g.res[sh->res[p->node]].name);
-	pl_table_row(t, p->start - r->path.item[0].start, p->ns, x.kind, some_rank(x.rank), on,
-		     r->g.step[p->step].number, x.name);
-}
-
-static void memory_row(struct pl_table *t, const struct memory_row *x)
-{
-	const struct pl_memory_rank *p = &x->peak;
-
-	pl_table_row(t, (int64_t)p->rank, p->peak_bytes, p->params_bytes, p->grads_bytes,
-		     p->optimizer_bytes, p->activations_bytes, p->temporaries_bytes,
-		     p->buffers_bytes, p->estimated ? "yes" : "no", x->at[0] ? x->at : NULL);
-}
-
-/* Resources less those, at the end, that only hand on times. */
-static size_t resources_shown(const struct report *r)
+/* Without those, at the end, that only hand on times. */
+static size_t fill_resources(const struct report *r, size_t top, struct pl_table *t)
 {
 	size_t n = r->account.n_res;
 
 	while (n && pl_graph_hands_on(&r->g, r->account.res[n - 1].res))
 		n--;
+	for (size_t i = 0; i < n && i < top; i++) {
+		const struct pl_res_time *x = &r->account.res[i];
+		const struct pl_resource *res = &r->g.res[x->res];
+
+		pl_table_row(t, some_rank(res->rank), pl_intern_get(&r->g.str, res->name),
+			     pl_trace_track_type_name(res->track_type), (int64_t)x->ops,
+			     x->compute_ns, x->comm_ns, x->copy_ns, x->host_ns, x->gap_ns,
+			     x->wait_ns, x->unexplained_ns, x->latency_ns, x->idle_ns);
+	}
 	return n;
 }
 
-size_t rows_of(const struct report *r, enum section which)
+static size_t fill_path(const struct report *r, size_t top, struct pl_table *t)
 {
-	const size_t n[] = {
-		[SEC_STEPS] = r->n_steps,  [SEC_RANKS] = r->account.n_ranks,
-		[SEC_PATH] = r->n_rows,	   [SEC_RESOURCES] = resources_shown(r),
-		[SEC_EVENTS] = r->path.n,  [SEC_MEMORY] = r->n_memory,
-		[SEC_SLOWEST] = r->n_slow, [SEC_WORTH] = r->n_changes,
-	};
+	for (size_t i = 0; i < r->n_rows && i < top; i++) {
+		const struct path_row *p = &r->row[i];
 
-	return n[which];
-}
-
-static void row(struct pl_table *t, const struct report *r, enum section which, size_t i)
-{
-	const struct step_row *s = &r->step[i];
-	const struct path_row *p = &r->row[i];
-
-	switch (which) {
-	case SEC_STEPS:
-		pl_table_row(t, s->number, s->recorded, s->period, s->replayed, s->error,
-			     s->predicted);
-		break;
-	case SEC_RANKS:
-		rank_row(t, &r->account.rank[i]);
-		break;
-	case SEC_RESOURCES:
-		resource_row(t, &r->g, &r->account.res[i]);
-		break;
-	case SEC_PATH:
 		pl_table_row(t, p->share, p->ns, (int64_t)p->count, p->kind, some_rank(p->rank),
 			     p->name);
-		break;
-	case SEC_EVENTS:
-		event_row(t, r, &r->path.item[i]);
-		break;
-	case SEC_MEMORY:
-		memory_row(t, &r->memory[i]);
-		break;
-	case SEC_SLOWEST:
+	}
+	return r->n_rows;
+}
+
+static size_t fill_events(const struct report *r, size_t top, struct pl_table *t)
+{
+	for (size_t i = 0; i < r->path.n && i < top; i++) {
+		const struct pl_path_item *p = &r->path.item[i];
+		const struct pl_shape *sh = &r->g.shape[r->g.step[p->step].shape];
+		const char *on = NULL;
+		struct path_row x;
+
+		path_item(r, p, &x);
+		if (sh->res[p->node] != PL_NONE)
+			on = pl_intern_get(&r->g.str, r->g.res[sh->res[p->node]].name);
+		pl_table_row(t, p->start - r->path.item[0].start, p->ns, x.kind, some_rank(x.rank),
+			     on, r->g.step[p->step].number, x.name);
+	}
+	return r->path.n;
+}
+
+static size_t fill_memory(const struct report *r, size_t top, struct pl_table *t)
+{
+	for (size_t i = 0; i < r->n_memory && i < top; i++) {
+		const struct memory_row *x = &r->memory[i];
+		const struct pl_memory_rank *p = &x->peak;
+
+		pl_table_row(t, (int64_t)p->rank, p->peak_bytes, p->params_bytes, p->grads_bytes,
+			     p->optimizer_bytes, p->activations_bytes, p->temporaries_bytes,
+			     p->buffers_bytes, p->estimated ? "yes" : "no",
+			     x->at[0] ? x->at : NULL);
+	}
+	return r->n_memory;
+}
+
+static size_t fill_slowest(const struct report *r, size_t top, struct pl_table *t)
+{
+	for (size_t i = 0; i < r->n_slow && i < top; i++)
 		pl_table_row(t, (int64_t)r->slow[i].rank, r->slow[i].wait_ns,
 			     r->slow[i].median_wait_ns, r->slow[i].why);
-		break;
-	default:
+	return r->n_slow;
+}
+
+static size_t fill_worth(const struct report *r, size_t top, struct pl_table *t)
+{
+	for (size_t i = 0; i < r->n_changes && i < top; i++)
 		pl_table_row(t, (int64_t)llround(r->change[i].saves_ns), r->change[i].share,
 			     r->change[i].change);
+	return r->n_changes;
+}
+
+static const struct {
+	const struct pl_column *col;
+	size_t n_cols;
+	/* Add the rows, the first `top` at most. Returns how many there are. */
+	size_t (*fill)(const struct report *r, size_t top, struct pl_table *t);
+} sections[] = {
+	[SEC_STEPS] = { steps, PL_LEN(steps), fill_steps },
+	[SEC_RANKS] = { ranks, PL_LEN(ranks), fill_ranks },
+	[SEC_RESOURCES] = { resources, PL_LEN(resources), fill_resources },
+	[SEC_PATH] = { path, PL_LEN(path), fill_path },
+	[SEC_EVENTS] = { events, PL_LEN(events), fill_events },
+	[SEC_MEMORY] = { memory, PL_LEN(memory), fill_memory },
+	[SEC_SLOWEST] = { slowest, PL_LEN(slowest), fill_slowest },
+	[SEC_WORTH] = { worth, PL_LEN(worth), fill_worth },
+	[SEC_RECORDED_STEPS] = { steps, PL_LEN(steps) - 1, fill_steps },
+};
+
+size_t make_table(const struct report *r, enum section which, int64_t top, struct pl_table *t)
+{
+	*t = (struct pl_table){ .col = sections[which].col, .n_cols = sections[which].n_cols };
+	return sections[which].fill(r, top > 0 ? (size_t)top : SIZE_MAX, t);
+}
+
+#define PART(member, ...)                                                                          \
+	{                                                                                          \
+		offsetof(struct pl_rank_time, member), __VA_ARGS__                                 \
 	}
-}
-
-struct pl_table empty_table(enum section which)
-{
-	return (struct pl_table){ .col = layout[which].col, .n_cols = layout[which].n };
-}
-
-void fill_table(const struct report *r, enum section which, int64_t top, struct pl_table *t)
-{
-	size_t n = rows_of(r, which);
-
-	if (top > 0 && (uint64_t)top < n)
-		n = (size_t)top;
-	for (size_t i = 0; i < n; i++)
-		row(t, r, which, i);
-}
+const struct rank_part rank_parts[PARTS] = {
+	PART(compute_ns, "compute", "computation", "32", '#', "computes", PL_RO_COMPUTE),
+	PART(comm_overlapped_ns, "+comm", "overlapped communication", "36", '+', NULL, PL_RO_NONE),
+	PART(comm_exposed_ns, "comm", "exposed communication", "34", '=',
+	     "spends in exposed communication", PL_RO_TRANSFER),
+	PART(copy_ns, "copy", "copies", "35", 'c', "copies", PL_RO_COPY),
+	PART(host_ns, "host", "host", "33", 'h', "waits for its host thread", PL_RO_HOST),
+	PART(unexplained_ns, "unexpl", "unexplained", "31", '?', "has unexplained time of",
+	     PL_RO_NONE),
+	PART(idle_ns[PL_I_WAIT], "wait", "waiting for other ranks", "37", 'w', NULL, PL_RO_NONE),
+	PART(idle_ns[PL_I_LAUNCH], "launch", "launch latency", "33", 'l', "waits for launches",
+	     PL_RO_NONE),
+	PART(idle_ns[PL_I_TAIL], "nothing", "nothing to do", "90", '.', NULL, PL_RO_NONE),
+};
 
 pl_ns rank_part(const struct pl_rank_time *t, int i)
 {
-	const pl_ns v[PARTS] = { t->compute_ns,
-				 t->comm_overlapped_ns,
-				 t->comm_exposed_ns,
-				 t->copy_ns,
-				 t->host_ns,
-				 t->unexplained_ns,
-				 t->idle_ns[PL_I_WAIT],
-				 t->idle_ns[PL_I_LAUNCH],
-				 t->idle_ns[PL_I_TAIL] };
-
-	return v[i];
+	return *(const pl_ns *)((const char *)t + rank_parts[i].offset);
 }

@@ -53,10 +53,10 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 	pl_write_format(w, ", %d rank%s, %.1f %% unexplained%s\n", r->g.n_ranks,
 			r->g.n_ranks == 1 ? "" : "s", 100 * r->unexplained_share,
 			color ? "\033[0m" : "");
-	for (size_t i = r->given->first; i < r->given->plan.n_rw; i++) {
-		pl_write_format(w, "changed: %s", r->given->plan.rw[i].text);
-		if (r->given->hits)
-			pl_write_format(w, " (%" PRIu64 " operations)", r->given->hits[i]);
+	for (size_t i = r->changes->first; i < r->changes->plan.n_rw; i++) {
+		pl_write_format(w, "changed: %s", r->changes->plan.rw[i].text);
+		if (r->changes->hits)
+			pl_write_format(w, " (%" PRIu64 " operations)", r->changes->hits[i]);
 		pl_write_text(w, "\n");
 	}
 	if (c->expand)
@@ -151,15 +151,6 @@ static void print_steps(const struct config *c, const struct report *r, struct p
 
 /* ---- where the time goes --------------------------------------------------------------------- */
 
-static const struct {
-	const char *title, *color;
-	char letter;
-} parts[PARTS] = {
-	{ "compute", "32", '#' }, { "+comm", "36", '+' },  { "comm", "34", '=' },
-	{ "copy", "35", 'c' },	  { "host", "33", 'h' },   { "unexpl", "31", '?' },
-	{ "wait", "37", 'w' },	  { "launch", "33", 'l' }, { "nothing", "90", '.' },
-};
-
 /* Each part gets its share of the characters; what rounding leaves goes to the largest remainders.
  */
 static void print_bar(const struct pl_rank_time *t, bool color, struct pl_writer *w)
@@ -185,10 +176,10 @@ static void print_bar(const struct pl_rank_time *t, bool color, struct pl_writer
 
 		if (!width[i])
 			continue;
-		memset(text, parts[i].letter, (size_t)width[i]);
+		memset(text, rank_parts[i].letter, (size_t)width[i]);
 		text[width[i]] = '\0';
 		if (color)
-			pl_write_format(w, "\033[%sm%s\033[0m", parts[i].color, text);
+			pl_write_format(w, "\033[%sm%s\033[0m", rank_parts[i].color, text);
 		else
 			pl_write_format(w, "%s", text);
 	}
@@ -210,11 +201,6 @@ static void print_rank(const struct pl_rank_time *t, bool color, struct pl_write
 	pl_write_text(w, "\n");
 }
 
-static pl_ns waits(const struct pl_rank_time *t)
-{
-	return t->idle_ns[PL_I_WAIT];
-}
-
 /* Few ranks: all. Many: the slowest, which wait least. */
 static void print_ranks(const struct config *c, const struct report *r, struct pl_writer *w)
 {
@@ -232,10 +218,10 @@ static void print_ranks(const struct config *c, const struct report *r, struct p
 	print_heading(c, text, w);
 	pl_write_text(w, " rank");
 	for (int i = 0; i < PARTS; i++)
-		pl_write_format(w, " %7s", parts[i].title);
+		pl_write_format(w, " %7s", rank_parts[i].title);
 	pl_write_text(w, "  ");
 	for (int i = 0; i < PARTS; i++)
-		pl_write_format(w, "%c", parts[i].letter);
+		pl_write_format(w, "%c", rank_parts[i].letter);
 	pl_write_text(w, "\n");
 	for (size_t k = 0; k < n; k++) {
 		size_t best = k;
@@ -244,7 +230,8 @@ static void print_ranks(const struct config *c, const struct report *r, struct p
 			best = a->n_ranks;
 			for (size_t i = 0; i < a->n_ranks; i++)
 				if (!done[i] && (best == a->n_ranks ||
-						 waits(&a->rank[i]) < waits(&a->rank[best])))
+						 rank_part(&a->rank[i], PART_WAIT) <
+							 rank_part(&a->rank[best], PART_WAIT)))
 					best = i;
 		}
 		done[best] = true;
@@ -260,13 +247,13 @@ static void print_ranks(const struct config *c, const struct report *r, struct p
 static void print_section(const struct config *c, const struct report *r, enum section which,
 			  const char *title, const char *what, struct pl_writer *w)
 {
-	struct pl_table t = empty_table(which);
+	struct pl_table t;
+	size_t n = make_table(r, which, c->top, &t);
 
-	fill_table(r, which, c->top, &t);
 	print_heading(c, title, w);
 	pl_table_write(&t, w, PL_TABLE_TEXT, NULL);
 	if (what)
-		print_rest(rows_of(r, which), t.n_rows, what, w);
+		print_rest(n, t.n_rows, what, w);
 	pl_table_fini(&t);
 }
 
@@ -291,7 +278,6 @@ static void print_wrapped(const char *head, const char *text, struct pl_writer *
 
 static void print_slow(const struct config *c, const struct report *r, struct pl_writer *w)
 {
-
 	print_heading(c, "Slowest ranks", w);
 	if (!r->n_slow)
 		pl_write_text(w, "no rank waits much less than the others\n");
