@@ -6,26 +6,6 @@
 #include "graph/edit_messages.h"
 #include "program.h"
 
-static int find_topology(const struct config *c, const struct pl_graph *g, struct pl_cost *cost,
-			 struct pl_err *err)
-{
-	struct pl_topology topo;
-	int rc;
-
-	if (!c->topology)
-		return pl_cost_fit(g, NULL, cost, err);
-	if ((rc = pl_topology_parse(c->topology, &topo, err)) < 0)
-		return rc;
-	if (topo.n_ranks < (uint32_t)g->n_ranks)
-		rc = pl_fail(err, PL_EDATA,
-			     "--topology: %u ranks, the graph has %d; name hosts for all of them",
-			     topo.n_ranks, g->n_ranks);
-	else
-		rc = pl_cost_fit(g, &topo, cost, err);
-	pl_topology_fini(&topo);
-	return rc;
-}
-
 /* By which algorithm the transfers of the graph are: the plan's, if it has one for all. */
 static void find_algorithm(const struct config *c, const struct pl_plan *p, struct pl_expand_all *x)
 {
@@ -65,7 +45,7 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 	int rc;
 
 	find_algorithm(c, p, &x);
-	PL_TRY(find_topology(c, &r->g, &cost, err));
+	PL_TRY(fit_cost(r->changes, &r->g, &cost, err));
 	PL_TRY(pl_graph_add_links(&r->g, x.channels, &link, err));
 	x.topo = &cost.topo;
 	x.link = link;

@@ -65,7 +65,7 @@ int read_changes(const struct config *c, struct changes *x, struct pl_err *err)
 		PL_TRY(read_file(c->whatif_file.v[i], &text, err));
 		PL_TRY(split(x, c->whatif_file.v[i], (char *)text.p, (char *)text.p + text.n, err));
 	}
-	x->has_topology = c->topology && (x->plan.n_rw || c->plan);
+	x->has_topology = c->topology && (x->plan.n_rw || c->plan || c->expand);
 	if (x->has_topology)
 		rc = pl_topology_parse(c->topology, &x->topo, err);
 out:
@@ -174,6 +174,16 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 out:
 	pl_in_close(in);
 	return rc;
+}
+
+int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *cost,
+	     struct pl_err *err)
+{
+	if (x->has_topology && x->topo.n_ranks < (uint32_t)g->n_ranks)
+		return pl_fail(err, PL_EDATA,
+			       "--topology: %u ranks, the graph has %d; name hosts for all of them",
+			       x->topo.n_ranks, g->n_ranks);
+	return pl_cost_fit(g, x->has_topology ? &x->topo : NULL, cost, err);
 }
 
 int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err)

@@ -97,24 +97,16 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 
 int use_plan(const struct pl_plan *p, const struct changes *x, struct report *r, struct pl_err *err)
 {
-	struct pl_edit e;
-	struct pl_cost cost;
+	struct pl_edit e = { 0 };
+	struct pl_cost cost = { 0 };
 	int rc;
 
-	if (x->has_topology && x->topo.n_ranks < (uint32_t)r->g.n_ranks)
-		return pl_fail(err, PL_EDATA,
-			       "--topology: %u ranks, the graph has %d; name hosts for all of them",
-			       x->topo.n_ranks, r->g.n_ranks);
-	rc = pl_cost_fit(&r->g, x->has_topology ? &x->topo : NULL, &cost, err);
-	if (rc < 0)
-		return rc;
-	rc = pl_sim_edit(r->s, 0, r->g.n_steps, &e, err);
-	if (rc == 0) {
-		rc = rewrite(&e, &cost, p, r, err);
-		if (rc == 0)
-			rc = take_graph(r, &e, err);
-		pl_edit_fini(&e);
-	}
+	PL_TRY(fit_cost(x, &r->g, &cost, err));
+	PL_TRY(pl_sim_edit(r->s, 0, r->g.n_steps, &e, err));
+	PL_TRY(rewrite(&e, &cost, p, r, err));
+	PL_TRY(take_graph(r, &e, err));
+out:
+	pl_edit_fini(&e);
 	pl_cost_fini(&cost);
 	return rc;
 }

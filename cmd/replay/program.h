@@ -138,6 +138,9 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
  * gone.
  */
 int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err) PL_MUST;
+/* Fitted to the graph, on the topology if there is one. Takes nothing. */
+int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *cost,
+	     struct pl_err *err) PL_MUST;
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
 void changes_fini(struct changes *x);
 /* Change the durations of r->s, or the graph if that does not do; warns of changes that select

@@ -238,55 +238,53 @@ static bool is_stdout(const char *path)
 
 static int check_expansion(const struct config *c, struct pl_err *err)
 {
+	const struct {
+		const char *name;
+		int64_t v, least;
+	} number[] = { { "channels", c->channels, 1 },
+		       { "chunks", c->chunks, 0 },
+		       { "servers", c->servers, 1 } };
 	const int64_t most = 1 << 20;
 
-	if (!c->expand && (c->channels != 1 || c->chunks || c->servers != 1))
-		return pl_fail(err, PL_EUSAGE,
-			       "--channels, --chunks and --servers are for --expand");
-	if (c->channels < 1 || c->channels > most)
-		return pl_fail(err, PL_EUSAGE, "--channels: %lld is not 1 to %lld",
-			       (long long)c->channels, (long long)most);
-	if (c->chunks < 0 || c->chunks > most)
-		return pl_fail(err, PL_EUSAGE, "--chunks: %lld is not 0 to %lld",
-			       (long long)c->chunks, (long long)most);
-	if (c->servers < 1 || c->servers > most)
-		return pl_fail(err, PL_EUSAGE, "--servers: %lld is not 1 to %lld",
-			       (long long)c->servers, (long long)most);
+	for (size_t i = 0; i < PL_LEN(number); i++)
+		if (number[i].v < number[i].least || number[i].v > most)
+			return pl_fail(err, PL_EUSAGE, "--%s: %lld is not %lld to %lld",
+				       number[i].name, (long long)number[i].v,
+				       (long long)number[i].least, (long long)most);
 	return 0;
 }
 
 static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
 {
-	int rc;
+	bool two = argc == 2, from_stdin = !argc || is_stdout(argv[0]);
+	bool what_if = c->whatif.n || c->whatif_file.n;
+	const struct {
+		bool bad;
+		const char *why;
+	} rules[] = {
+		{ argc > 2, "more than two graphs; one is explained, two are compared" },
+		{ two && from_stdin && is_stdout(argv[1]), "both graphs are standard input" },
+		{ c->top < 0, "--top is negative" },
+		{ two && c->timeline, "--timeline is for one graph, not for two" },
+		{ two && c->table != SEC_ALL, "--table is for one graph, not for two" },
+		{ c->plan && (two || c->stragglers), "--plan is for the report of one graph" },
+		{ c->explain && !c->plan, "--explain is for --plan" },
+		{ c->expand && (two || c->stragglers), "--expand is for the report of one graph" },
+		{ !c->expand && (c->channels != 1 || c->chunks || c->servers != 1),
+		  "--channels, --chunks and --servers are for --expand" },
+		{ c->topology && !c->plan && !c->expand && !what_if,
+		  "--topology is for --plan, --expand and --what-if" },
+		{ c->plan && !strcmp(c->plan, "-") && from_stdin,
+		  "graph and plan cannot both be standard input" },
+		{ c->timeline && is_stdout(c->timeline) && is_stdout(c->c.output),
+		  "report and timeline cannot both go to standard output; use -o FILE for the "
+		  "report" },
+	};
 
-	if (argc > 2)
-		return pl_fail(err, PL_EUSAGE,
-			       "more than two graphs; one is explained, two are compared");
-	if (argc == 2 && is_stdout(argv[0]) && is_stdout(argv[1]))
-		return pl_fail(err, PL_EUSAGE, "both graphs are standard input");
-	if (c->top < 0)
-		return pl_fail(err, PL_EUSAGE, "--top: %lld is negative", (long long)c->top);
-	if (argc == 2 && (c->timeline || c->table != SEC_ALL))
-		return pl_fail(err, PL_EUSAGE, "--%s is for one graph, not for two",
-			       c->timeline ? "timeline" : "table");
-	if (c->plan && (argc == 2 || c->stragglers))
-		return pl_fail(err, PL_EUSAGE, "--plan is for the report of one graph");
-	if (c->explain && !c->plan)
-		return pl_fail(err, PL_EUSAGE, "--explain is for --plan");
-	if (c->expand && (argc == 2 || c->stragglers))
-		return pl_fail(err, PL_EUSAGE, "--expand is for the report of one graph");
-	if ((rc = check_expansion(c, err)) < 0)
-		return rc;
-	if (c->topology && !c->plan && !c->expand && !c->whatif.n && !c->whatif_file.n)
-		return pl_fail(err, PL_EUSAGE, "--topology is for --plan, --expand and --what-if");
-	if (c->plan && !strcmp(c->plan, "-") && (!argc || is_stdout(argv[0])))
-		return pl_fail(err, PL_EUSAGE, "graph and plan cannot both be standard input");
-	if (c->timeline && is_stdout(c->timeline) && is_stdout(c->c.output))
-		return pl_fail(
-			err, PL_EUSAGE,
-			"report and timeline cannot both go to standard output; use -o FILE for "
-			"the report");
-	return 0;
+	for (size_t i = 0; i < PL_LEN(rules); i++)
+		if (rules[i].bad)
+			return pl_fail(err, PL_EUSAGE, "%s", rules[i].why);
+	return check_expansion(c, err);
 }
 
 static int run(void *config, int argc, char **argv, struct pl_err *err)

@@ -4,32 +4,26 @@
 #include "program.h"
 #include "sim/straggler.h"
 
-struct part {
+static const struct {
 	const char *by, *json, *title;
-	const struct pl_slow_list *list;
+} parts[PL_SLOW_COUNT_] = {
+	[PL_SLOW_TYPE] = { "type", "by_type", "By type of operation" },
+	[PL_SLOW_STAGE] = { "stage", "by_stage", "By pipeline stage" },
+	[PL_SLOW_DP] = { "dp", "by_dp", "By data-parallel rank" },
+	[PL_SLOW_RANK] = { "rank", "by_rank", "By rank" },
 };
-enum { SLOW_PARTS = 4 };
 
-static void parts(const struct pl_stragglers *x, struct part *p)
-{
-	p[0] = (struct part){ "type", "by_type", "By type of operation", &x->by_type };
-	p[1] = (struct part){ "stage", "by_stage", "By pipeline stage", &x->by_stage };
-	p[2] = (struct part){ "dp", "by_dp", "By data-parallel rank", &x->by_dp };
-	p[3] = (struct part){ "rank", "by_rank", "By rank", &x->by_rank };
-}
-
-static void print_object(const struct pl_stragglers *x, const struct part *part,
-			 struct pl_writer *w)
+static void print_object(const struct pl_stragglers *x, struct pl_writer *w)
 {
 	pl_json_open(w, '{');
 	pl_json_str(w, "schema", "paceline.straggler/1");
 	pl_json_real(w, "slowdown", x->slowdown);
 	pl_json_real(w, "actual_mean_ns", x->actual_ns);
 	pl_json_real(w, "ideal_mean_ns", x->ideal_ns);
-	for (int i = 0; i < SLOW_PARTS; i++) {
-		const struct pl_slow_list *l = part[i].list;
+	for (int i = 0; i < PL_SLOW_COUNT_; i++) {
+		const struct pl_slow_list *l = &x->by[i];
 
-		pl_json_key(w, part[i].json);
+		pl_json_key(w, parts[i].json);
 		pl_json_open(w, '{');
 		for (size_t k = 0; k < l->n; k++)
 			pl_json_real(w, l->v[k].key, l->v[k].slowdown);
@@ -39,8 +33,7 @@ static void print_object(const struct pl_stragglers *x, const struct part *part,
 	pl_write_char(w, '\n');
 }
 
-static void print_rows(const struct pl_stragglers *x, const struct part *part,
-		       enum pl_table_format f, struct pl_writer *w)
+static void print_rows(const struct pl_stragglers *x, enum pl_table_format f, struct pl_writer *w)
 {
 	static const struct pl_column col[] = {
 		{ "by", "by", PL_CELL_STR, 0 },
@@ -51,17 +44,16 @@ static void print_rows(const struct pl_stragglers *x, const struct part *part,
 	const char *no_key = NULL;
 
 	pl_table_row(&t, "job", no_key, x->slowdown);
-	for (int i = 0; i < SLOW_PARTS; i++)
-		for (size_t k = 0; k < part[i].list->n; k++)
-			pl_table_row(&t, part[i].by, part[i].list->v[k].key,
-				     part[i].list->v[k].slowdown);
+	for (int i = 0; i < PL_SLOW_COUNT_; i++)
+		for (size_t k = 0; k < x->by[i].n; k++)
+			pl_table_row(&t, parts[i].by, x->by[i].v[k].key, x->by[i].v[k].slowdown);
 	pl_table_write(&t, w, f, NULL);
 	pl_table_fini(&t);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-static void print_part(const struct config *c, const struct pl_stragglers *x, const struct part *p,
+static void print_part(const struct config *c, const struct pl_stragglers *x, int by,
 		       struct pl_writer *w)
 {
 	static const struct pl_column col[] = {
@@ -69,7 +61,7 @@ static void print_part(const struct config *c, const struct pl_stragglers *x, co
 		{ "adds", "adds to a step", PL_CELL_STR, 0 },
 		{ "key", "", PL_CELL_STR, 64 },
 	};
-	const struct pl_slow_list *l = p->list;
+	const struct pl_slow_list *l = &x->by[by];
 	size_t n = c->top > 0 && (uint64_t)c->top < l->n ? (size_t)c->top : l->n;
 	struct pl_table t = PL_TABLE(col);
 
@@ -82,15 +74,14 @@ static void print_part(const struct config *c, const struct pl_stragglers *x, co
 		fmt_ns(adds, sizeof(adds), (l->v[i].slowdown - 1) * x->ideal_ns);
 		pl_table_row(&t, slow, adds, l->v[i].key);
 	}
-	print_heading(c, p->title, w);
+	print_heading(c, parts[by].title, w);
 	pl_table_write(&t, w, PL_TABLE_TEXT, NULL);
 	if (n < l->n)
 		pl_write_format(w, "... and %zu more (--top=0 shows all)\n", l->n - n);
 	pl_table_fini(&t);
 }
 
-static void print_words(const struct config *c, const struct pl_stragglers *x,
-			const struct part *part, struct pl_writer *w)
+static void print_words(const struct config *c, const struct pl_stragglers *x, struct pl_writer *w)
 {
 	bool color = pl_use_color(&c->c, 1);
 	char actual[32], ideal[32];
@@ -101,8 +92,8 @@ static void print_words(const struct config *c, const struct pl_stragglers *x,
 			color ? "\033[1m" : "", x->slowdown,
 			fmt_ns(actual, sizeof(actual), x->actual_ns),
 			fmt_ns(ideal, sizeof(ideal), x->ideal_ns), color ? "\033[0m" : "");
-	for (int i = 0; i < SLOW_PARTS; i++)
-		print_part(c, x, &part[i], w);
+	for (int i = 0; i < PL_SLOW_COUNT_; i++)
+		print_part(c, x, i, w);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -110,17 +101,15 @@ static void print_words(const struct config *c, const struct pl_stragglers *x,
 static int print(const struct config *c, const struct pl_stragglers *x, struct pl_out *out,
 		 struct pl_err *err)
 {
-	struct part part[SLOW_PARTS];
 	struct pl_writer w;
 
-	parts(x, part);
 	pl_writer_init(&w, out, 0);
 	if (c->to == AS_TEXT)
-		print_words(c, x, part, &w);
+		print_words(c, x, &w);
 	else if (c->to == AS_JSON)
-		print_object(x, part, &w);
+		print_object(x, &w);
 	else
-		print_rows(x, part, table_format[c->to], &w);
+		print_rows(x, table_format[c->to], &w);
 	return pl_writer_end(&w, err);
 }
 

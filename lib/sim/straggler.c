@@ -21,7 +21,16 @@
 #include "sim/straggler.h"
 #include "sim/straggler_typical.h"
 
-enum axis { AX_NOTHING, AX_ALL, AX_TYPE, AX_STAGE, AX_DP, AX_RANK, AXES };
+enum axis {
+	AX_NOTHING,
+	AX_ALL,
+	AX_FIRST, /* the first of enum pl_slow_by */
+	AX_TYPE = AX_FIRST + PL_SLOW_TYPE,
+	AX_STAGE = AX_FIRST + PL_SLOW_STAGE,
+	AX_DP = AX_FIRST + PL_SLOW_DP,
+	AX_RANK = AX_FIRST + PL_SLOW_RANK,
+	AXES
+};
 
 struct study {
 	const struct pl_graph *g;
@@ -189,11 +198,7 @@ static int key_of(const struct study *y, const struct question *q, struct pl_int
 static int note(const struct study *y, const struct question *q, struct pl_stragglers *x,
 		struct pl_err *err)
 {
-	struct pl_slow_list *const list[AXES] = { [AX_TYPE] = &x->by_type,
-						  [AX_STAGE] = &x->by_stage,
-						  [AX_DP] = &x->by_dp,
-						  [AX_RANK] = &x->by_rank };
-	struct pl_slow_list *l = list[q->axis];
+	struct pl_slow_list *l = q->axis < AX_FIRST ? NULL : &x->by[q->axis - AX_FIRST];
 	int rc;
 
 	if (q->axis == AX_NOTHING) {
@@ -269,10 +274,8 @@ int pl_sim_stragglers_find(const struct pl_graph *g, struct pl_pool *pool, struc
 		for (size_t i = 0; i < y.n_values[a]; i++)
 			q[n++] = (struct question){ .y = &y, .axis = a, .which = (uint32_t)i };
 	PL_TRY(ask_all(&y, q, n, pool, x, err));
-	pl_sort(x->by_type.v, x->by_type.n, sizeof(*x->by_type.v), by_slowdown);
-	pl_sort(x->by_stage.v, x->by_stage.n, sizeof(*x->by_stage.v), by_slowdown);
-	pl_sort(x->by_dp.v, x->by_dp.n, sizeof(*x->by_dp.v), by_slowdown);
-	pl_sort(x->by_rank.v, x->by_rank.n, sizeof(*x->by_rank.v), by_slowdown);
+	for (size_t i = 0; i < PL_SLOW_COUNT_; i++)
+		pl_sort(x->by[i].v, x->by[i].n, sizeof(*x->by[i].v), by_slowdown);
 out:
 	pl_free(q);
 	study_fini(&y);
@@ -283,10 +286,8 @@ out:
 
 void pl_sim_stragglers_fini(struct pl_stragglers *x)
 {
-	pl_free(x->by_type.v);
-	pl_free(x->by_stage.v);
-	pl_free(x->by_dp.v);
-	pl_free(x->by_rank.v);
+	for (size_t i = 0; i < PL_SLOW_COUNT_; i++)
+		pl_free(x->by[i].v);
 	pl_intern_fini(&x->keys);
 	memset(x, 0, sizeof(*x));
 }

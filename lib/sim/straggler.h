@@ -22,6 +22,7 @@
 
 #include "sim/sim.h"
 
+enum pl_slow_by { PL_SLOW_TYPE, PL_SLOW_STAGE, PL_SLOW_DP, PL_SLOW_RANK, PL_SLOW_COUNT_ };
 struct pl_slow {	 /* of one type, stage, dp or rank */
 	const char *key; /* into keys */
 	double slowdown;
@@ -32,9 +33,8 @@ struct pl_slow_list {
 };
 struct pl_stragglers {
 	double slowdown;
-	double ideal_ns, actual_ns; /* mean step */
-	struct pl_slow_list by_type, by_stage, by_dp,
-		by_rank; /* slowest first, by key where equal */
+	double ideal_ns, actual_ns;		/* mean step */
+	struct pl_slow_list by[PL_SLOW_COUNT_]; /* slowest first, by key where equal */
 	struct pl_intern keys;
 };
 /* stage and dp come from the coordinates of the resources; lists are empty where these are not

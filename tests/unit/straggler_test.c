@@ -197,10 +197,10 @@ static void by_hand(const struct pl_graph *g, struct pl_pool *pool, const char *
 		printf("# %s\n", err.msg);
 	ok(x.actual_ns == 422 && x.ideal_ns == 412, "%s: steps without delays", how);
 	ok(fabs(x.slowdown - 422.0 / 412) < 1e-12, "%s: the slowdown", how);
-	is_list(&x.by_type, PL_LEN(type), type, "... by type; equal ones by name");
-	is_list(&x.by_stage, PL_LEN(stage), stage, "... by stage");
-	is_list(&x.by_dp, PL_LEN(dp), dp, "... by data-parallel rank: all there is");
-	is_list(&x.by_rank, PL_LEN(rank), rank, "... by rank");
+	is_list(&x.by[PL_SLOW_TYPE], PL_LEN(type), type, "... by type; equal ones by name");
+	is_list(&x.by[PL_SLOW_STAGE], PL_LEN(stage), stage, "... by stage");
+	is_list(&x.by[PL_SLOW_DP], PL_LEN(dp), dp, "... by data-parallel rank: all there is");
+	is_list(&x.by[PL_SLOW_RANK], PL_LEN(rank), rank, "... by rank");
 	pl_sim_stragglers_fini(&x);
 }
 
@@ -208,8 +208,9 @@ static const char *first_type(const struct pl_graph *g, struct pl_stragglers *x)
 {
 	struct pl_err err = { 0 };
 
-	return pl_sim_stragglers_find(g, NULL, x, &err) == 0 && x->by_type.n ? x->by_type.v[0].key
-									     : "";
+	return pl_sim_stragglers_find(g, NULL, x, &err) == 0 && x->by[PL_SLOW_TYPE].n
+		       ? x->by[PL_SLOW_TYPE].v[0].key
+		       : "";
 }
 
 static void rename_backward(struct pl_graph *g, const char *name)
@@ -247,14 +248,15 @@ static void variations(struct pl_graph *g)
 		return;
 	g->shape[0].bytes[15] = 1 << 20;
 	g->step[0].dur[14] = g->step[1].dur[14] = 2;
-	ok(pl_sim_stragglers_find(g, NULL, &x, &err) == 0 && x.ideal_ns == 412 && x.by_type.n == 5,
+	ok(pl_sim_stragglers_find(g, NULL, &x, &err) == 0 && x.ideal_ns == 412 &&
+		   x.by[PL_SLOW_TYPE].n == 5,
 	   "messages of another size have their own typical time, in the same type");
 	pl_sim_stragglers_fini(&x);
 
 	for (int i = 0; i < N_RES; i++)
 		memset(g->res[i].coord, 0xff, sizeof(g->res[i].coord));
-	ok(pl_sim_stragglers_find(g, NULL, &x, &err) == 0 && !x.by_stage.n && !x.by_dp.n &&
-		   x.by_rank.n == 2,
+	ok(pl_sim_stragglers_find(g, NULL, &x, &err) == 0 && !x.by[PL_SLOW_STAGE].n &&
+		   !x.by[PL_SLOW_DP].n && x.by[PL_SLOW_RANK].n == 2,
 	   "without coordinates nothing is said of them");
 	pl_sim_stragglers_fini(&x);
 
