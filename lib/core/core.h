@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/sort.h"
 
@@ -140,6 +141,33 @@ static inline int PL_MUST pl_grow(void *array, size_t *cap, size_t need, size_t 
 				  struct pl_err *err)
 {
 	return PL_LIKELY(need <= *cap) ? 0 : pl_grow_slow(array, cap, need, size, err);
+}
+
+/* Append a copy of the element of `size` bytes to *(T **)array, which has *n. */
+static inline int PL_MUST pl_append(void *array, size_t *n, size_t *cap, const void *element,
+				    size_t size, struct pl_err *err)
+{
+	int rc = pl_grow(array, cap, *n + 1, size, err);
+	char *to;
+
+	if (rc < 0)
+		return rc;
+	memcpy(&to, array, sizeof(to));
+	memcpy(to + (*n)++ * size, element, size);
+	return 0;
+}
+/* The empty array *(T **)array becomes a copy of `count` elements. */
+static inline int PL_MUST pl_copy_array(void *array, size_t *n, size_t *cap, const void *from,
+					size_t count, size_t size, struct pl_err *err)
+{
+	int rc = pl_grow(array, cap, count, size, err);
+	void *to;
+
+	memcpy(&to, array, sizeof(to));
+	if (rc == 0 && count)
+		memcpy(to, from, count * size);
+	*n = rc == 0 ? count : 0;
+	return rc;
 }
 
 /* A growable byte string. Zero-initialised is empty and valid. */

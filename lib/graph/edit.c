@@ -17,11 +17,9 @@
 
 int pl_edit_log(struct pl_edit *e, enum eundo_op op, uint32_t id, int64_t old, struct pl_err *err)
 {
-	int rc = pl_grow(&e->undo, &e->cap_undo, e->n_undo + 1, sizeof(*e->undo), err);
+	struct pl_eundo u = { old, id, (uint8_t)op };
 
-	if (rc == 0)
-		e->undo[e->n_undo++] = (struct pl_eundo){ old, id, (uint8_t)op };
-	return rc;
+	return pl_append(&e->undo, &e->n_undo, &e->cap_undo, &u, sizeof(u), err);
 }
 
 size_t pl_edit_mark(const struct pl_edit *e)
@@ -247,20 +245,16 @@ static int keep_covered(struct pl_edit *e, uint32_t node, struct pl_err *err)
 	return new_edge(e, node, e->step[n->step].sink, PL_E_SEQ, 0, 0, err);
 }
 
-/* A node without a predecessor in its step may be the first node of the step. */
-static int may_begin(struct pl_edit *e, uint32_t node, struct pl_err *err)
+int pl_edit_may_begin(struct pl_edit *e, uint32_t node, struct pl_err *err)
 {
 	struct pl_estep *s = &e->step[e->node[node].step];
 	int rc;
 
 	if (!(e->node[node].flags & PL_NF_STEP_BEGIN) || e->node[node].begins)
 		return 0;
-	rc = pl_grow(&s->begin, &s->cap_begin, s->n_begin + 1, sizeof(*s->begin), err);
-	if (rc < 0)
-		return rc;
-	s->begin[s->n_begin++] = node;
-	e->node[node].begins = true;
-	return 0;
+	rc = pl_append(&s->begin, &s->n_begin, &s->cap_begin, &node, sizeof(node), err);
+	e->node[node].begins = rc == 0;
+	return rc;
 }
 
 static int drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
@@ -268,7 +262,7 @@ static int drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
 	uint32_t dst = e->edge[edge].dst;
 	int rc;
 
-	if ((rc = may_begin(e, dst, err)) < 0 || (rc = pl_edit_touch(e, dst, err)) < 0 ||
+	if ((rc = pl_edit_may_begin(e, dst, err)) < 0 || (rc = pl_edit_touch(e, dst, err)) < 0 ||
 	    (rc = pl_edit_log(e, EU_DROP_EDGE, edge, 0, err)) < 0)
 		return rc;
 	unlink_edge(e, edge);
@@ -316,7 +310,7 @@ int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after
 	to->in = to->out = PL_NONE;
 	to->label = after == PL_NONE ? 0 : e->node[after].label + 1;
 	to->dead = to->queued = to->begins = false;
-	if ((rc = pl_edit_touch(e, *id, err)) < 0 || (rc = may_begin(e, *id, err)) < 0 ||
+	if ((rc = pl_edit_touch(e, *id, err)) < 0 || (rc = pl_edit_may_begin(e, *id, err)) < 0 ||
 	    (rc = follow(e, *id, n->res, err)) < 0)
 		return rc;
 	return keep_covered(e, *id, err);
@@ -395,54 +389,44 @@ int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err)
 int pl_edit_add_resource(struct pl_edit *e, const struct pl_resource *r, uint32_t *id,
 			 struct pl_err *err)
 {
-	int rc = pl_grow(&e->res, &e->cap_res, e->n_res + 1, sizeof(*r), err);
+	int rc = pl_edit_log(e, EU_ADD_RESOURCE, *id = (uint32_t)e->n_res, 0, err);
 
-	*id = (uint32_t)e->n_res;
-	if (rc < 0 || (rc = pl_edit_log(e, EU_ADD_RESOURCE, *id, 0, err)) < 0)
-		return rc;
-	e->res[e->n_res++] = *r;
-	return 0;
+	return rc < 0 ? rc : pl_append(&e->res, &e->n_res, &e->cap_res, r, sizeof(*r), err);
 }
 
 int pl_edit_add_group(struct pl_edit *e, pl_id name, const int32_t *rank, uint32_t n, uint32_t *id,
 		      struct pl_err *err)
 {
-	size_t first = e->n_group_ranks;
-	int rc = pl_grow(&e->group, &e->cap_groups, e->n_groups + 1, sizeof(*e->group), err);
+	struct pl_ggroup x = { .name = name, .rank = (uint32_t)e->n_group_ranks, .n = n };
+	int rc;
 
 	*id = (uint32_t)e->n_groups;
-	if (rc < 0 ||
-	    (rc = pl_grow(&e->group_rank, &e->cap_group_ranks, first + n, sizeof(*e->group_rank),
-			  err)) < 0 ||
-	    (rc = pl_edit_log(e, EU_ADD_GROUP, *id, (int64_t)first, err)) < 0)
-		return rc;
+	PL_TRY(pl_edit_log(e, EU_ADD_GROUP, *id, x.rank, err));
 	for (uint32_t i = 0; i < n; i++)
-		e->group_rank[first + i] = (uint32_t)rank[i];
-	e->n_group_ranks += n;
-	e->group[e->n_groups++] =
-		(struct pl_ggroup){ .name = name, .rank = (uint32_t)first, .n = n };
-	return 0;
+		PL_TRY(pl_append(&e->group_rank, &e->n_group_ranks, &e->cap_group_ranks, &rank[i],
+				 sizeof(*e->group_rank), err));
+	rc = pl_append(&e->group, &e->n_groups, &e->cap_groups, &x, sizeof(x), err);
+out:
+	return rc;
 }
 
 int pl_edit_drop_rank(struct pl_edit *e, int32_t rank, struct pl_err *err)
 {
-	int rc = pl_grow(&e->gone, &e->cap_gone, e->n_gone + 1, sizeof(*e->gone), err);
+	int rc;
 
-	if (rc < 0 || (rc = pl_edit_log(e, EU_DROP_RANK, (uint32_t)e->n_gone, 0, err)) < 0)
-		return rc;
-	e->gone[e->n_gone++] = rank;
+	PL_TRY(pl_edit_log(e, EU_DROP_RANK, (uint32_t)e->n_gone, 0, err));
+	PL_TRY(pl_append(&e->gone, &e->n_gone, &e->cap_gone, &rank, sizeof(rank), err));
 	for (size_t i = 0; i < e->n_tensors; i++)
-		if (!e->tensor[i].dead && e->tensor[i].rank == rank &&
-		    (rc = pl_edit_drop_tensor(e, i, err)) < 0)
-			return rc;
+		if (!e->tensor[i].dead && e->tensor[i].rank == rank)
+			PL_TRY(pl_edit_drop_tensor(e, i, err));
 	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
 
-		if (!n->dead && n->res != PL_NONE && e->res[n->res].rank == rank &&
-		    (rc = pl_edit_drop_node(e, i, err)) < 0)
-			return rc;
+		if (!n->dead && n->res != PL_NONE && e->res[n->res].rank == rank)
+			PL_TRY(pl_edit_drop_node(e, i, err));
 	}
-	return 0;
+out:
+	return rc;
 }
 
 int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_err *err)
@@ -460,13 +444,9 @@ const char *pl_edit_name(const struct pl_edit *e, uint32_t id)
 
 int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id, struct pl_err *err)
 {
-	int rc = pl_grow(&e->comm, &e->cap_comms, e->n_comms + 1, sizeof(*e->comm), err);
+	int rc = pl_edit_log(e, EU_ADD_COMM, *id = (uint32_t)e->n_comms, 0, err);
 
-	if (rc < 0 || (rc = pl_edit_log(e, EU_ADD_COMM, (uint32_t)e->n_comms, 0, err)) < 0)
-		return rc;
-	e->comm[e->n_comms] = *c;
-	*id = (uint32_t)e->n_comms++;
-	return 0;
+	return rc < 0 ? rc : pl_append(&e->comm, &e->n_comms, &e->cap_comms, c, sizeof(*c), err);
 }
 
 int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err)

@@ -22,42 +22,33 @@ struct build {
 static int put_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
 		    int32_t lag, struct pl_err *err)
 {
-	int rc = pl_grow(&e->edge, &e->cap_edges, e->n_edges + 1, sizeof(*e->edge), err);
+	struct pl_eedge x = { .src = src, .dst = dst, .w = w, .lag = lag, .type = (uint8_t)type };
+	int rc = pl_append(&e->edge, &e->n_edges, &e->cap_edges, &x, sizeof(x), err);
 
-	if (rc < 0)
-		return rc;
-	e->edge[e->n_edges] = (struct pl_eedge){
-		.src = src, .dst = dst, .w = w, .lag = lag, .type = (uint8_t)type
-	};
-	pl_edit_link(e, (uint32_t)e->n_edges++);
-	return 0;
+	if (rc == 0)
+		pl_edit_link(e, (uint32_t)e->n_edges - 1);
+	return rc;
 }
 
 static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct pl_shape *sh,
 		    uint32_t i, uint32_t step, struct pl_err *err)
 {
-	int rc = pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err);
-	struct pl_enode *n;
+	struct pl_enode n = pl_edit_blank_node();
 
-	if (rc < 0)
-		return rc;
-	n = &e->node[e->n_nodes];
-	*n = pl_edit_blank_node();
-	n->start = st->start[i];
-	n->dur = st->dur[i];
-	n->step = step;
-	n->origin = i;
-	n->label = (uint64_t)e->n_nodes << LABEL_SHIFT;
+	n.start = st->start[i];
+	n.dur = st->dur[i];
+	n.step = step;
+	n.origin = i;
+	n.label = (uint64_t)e->n_nodes << LABEL_SHIFT;
 #define TAKE(member, ...)                                                                          \
 	if (sh->member)                                                                            \
-		n->member = sh->member[i];
+		n.member = sh->member[i];
 	PL_NODE_COLUMNS(TAKE)
-	if (n->k >= sh->off[i + 1] - sh->off[i])
-		n->k = 0; /* all, however many edges are added */
-	if (n->comm != PL_NONE)
-		n->comm += (uint32_t)e->n_comms;
-	e->n_nodes++;
-	return 0;
+	if (n.k >= sh->off[i + 1] - sh->off[i])
+		n.k = 0; /* all, however many edges are added */
+	if (n.comm != PL_NONE)
+		n.comm += (uint32_t)e->n_comms;
+	return pl_append(&e->node, &e->n_nodes, &e->cap_nodes, &n, sizeof(n), err);
 }
 
 /* An entry of the first step keeps its recorded time; a later one follows the tail of its
@@ -87,18 +78,15 @@ static int put_step_end(struct pl_edit *e, uint32_t first, uint32_t step, struct
 	struct pl_estep *s = &e->step[step];
 	uint32_t sink = (uint32_t)e->n_nodes;
 	bool begin = false, in = false;
-	struct pl_enode *end;
-	int rc = pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err);
+	struct pl_enode end = pl_edit_blank_node();
+	int rc;
 
-	if (rc < 0)
-		return rc;
 	s->sink = sink;
-	end = &e->node[e->n_nodes++];
-	*end = pl_edit_blank_node();
-	end->start = end->fixed = INT64_MIN / 4;
-	end->step = step;
-	end->label = UINT64_MAX;
-	end->type = PL_N_RENDEZVOUS;
+	end.start = end.fixed = INT64_MIN / 4;
+	end.step = step;
+	end.label = UINT64_MAX;
+	end.type = PL_N_RENDEZVOUS;
+	PL_TRY(pl_append(&e->node, &e->n_nodes, &e->cap_nodes, &end, sizeof(end), err));
 	for (uint32_t i = first; i < sink; i++) {
 		const struct pl_enode *n = &e->node[i];
 		bool last = n->flags & PL_NF_IN_STEP, head = n->flags & PL_NF_STEP_BEGIN;
@@ -112,25 +100,21 @@ static int put_step_end(struct pl_edit *e, uint32_t first, uint32_t step, struct
 		}
 		in |= last;
 		begin |= head;
-		if (last && (rc = put_edge(e, i, sink, PL_E_SEQ, 0, 0, err)) < 0)
-			return rc;
-		if (!head)
-			continue;
-		rc = pl_grow(&s->begin, &s->cap_begin, s->n_begin + 1, sizeof(*s->begin), err);
-		if (rc < 0)
-			return rc;
-		s->begin[s->n_begin++] = i;
-		e->node[i].begins = true;
+		if (last)
+			PL_TRY(put_edge(e, i, sink, PL_E_SEQ, 0, 0, err));
+		if (head)
+			PL_TRY(pl_edit_may_begin(e, i, err));
 	}
 	s->reported = s->number != INT64_MIN && begin && in;
-	return 0;
+out:
+	return rc;
 }
 
 /* What the next step's entries follow. */
 static int note_tails(struct build *b, uint32_t first, uint32_t end, struct pl_err *err)
 {
 	struct pl_edit *e = b->e;
-	int rc;
+	int rc = 0;
 
 	/* the entry of the step, if it has one, follows the nodes of earlier steps */
 	for (uint32_t i = first; i < end && e->node[i].type == PL_N_ENTRY; i++)
@@ -146,14 +130,12 @@ static int note_tails(struct build *b, uint32_t first, uint32_t end, struct pl_e
 			last = pl_edit_from_start(e->edge[x].type) || d->res != r ||
 			       d->step != n->step;
 		}
-		if (!last)
-			continue;
-		rc = pl_grow(&b->tail[r], &b->cap_tail[r], b->n_tail[r] + 1, sizeof(uint32_t), err);
-		if (rc < 0)
-			return rc;
-		b->tail[r][b->n_tail[r]++] = i;
+		if (last)
+			PL_TRY(pl_append(&b->tail[r], &b->n_tail[r], &b->cap_tail[r], &i, sizeof(i),
+					 err));
 	}
-	return 0;
+out:
+	return rc;
 }
 
 static int put_step(struct build *b, const struct pl_gstep *st, const struct pl_edit_delays *d,
@@ -167,34 +149,28 @@ static int put_step(struct build *b, const struct pl_gstep *st, const struct pl_
 	e->step[step].number = st->number;
 	e->step[step].first = first;
 	if (step + 1 < e->n_steps) {
-		rc = pl_alloc(&e->step[step].next, e->g->n_res, sizeof(uint32_t), err);
-		if (rc < 0)
-			return rc;
+		PL_TRY(pl_alloc(&e->step[step].next, e->g->n_res, sizeof(uint32_t), err));
 		memset(e->step[step].next, 0xff, e->g->n_res * sizeof(uint32_t));
 	}
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
 		uint32_t n = first + i;
 
-		if ((rc = put_node(e, st, sh, i, step, err)) < 0 ||
-		    (i < sh->n_entries && (rc = put_entry(b, n, err)) < 0))
-			return rc;
+		PL_TRY(put_node(e, st, sh, i, step, err));
+		if (i < sh->n_entries)
+			PL_TRY(put_entry(b, n, err));
 		for (uint32_t k = sh->off[i]; k < sh->off[i + 1]; k++)
-			if ((rc = put_edge(e, first + sh->src[k], n, sh->etype[k], d->w[k],
-					   d->lag[k], err)) < 0)
-				return rc;
+			PL_TRY(put_edge(e, first + sh->src[k], n, sh->etype[k], d->w[k], d->lag[k],
+					err));
 		if (i >= sh->n_entries && sh->off[i] == sh->off[i + 1])
 			e->node[n].fixed = st->start[i];
 	}
-	if (sh->n_comms) {
-		rc = pl_grow(&e->comm, &e->cap_comms, e->n_comms + sh->n_comms, sizeof(*e->comm),
-			     err);
-		if (rc < 0)
-			return rc;
-		memcpy(e->comm + e->n_comms, sh->comms, sh->n_comms * sizeof(*e->comm));
-		e->n_comms += sh->n_comms;
-	}
-	rc = note_tails(b, first, (uint32_t)e->n_nodes, err);
-	return rc < 0 ? rc : put_step_end(e, first, step, err);
+	for (uint32_t i = 0; i < sh->n_comms; i++)
+		PL_TRY(pl_append(&e->comm, &e->n_comms, &e->cap_comms, &sh->comms[i],
+				 sizeof(*sh->comms), err));
+	PL_TRY(note_tails(b, first, (uint32_t)e->n_nodes, err));
+	rc = put_step_end(e, first, step, err);
+out:
+	return rc;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -202,7 +178,7 @@ static int put_step(struct build *b, const struct pl_gstep *st, const struct pl_
 static int put_tensors(struct pl_edit *e, size_t first_step, struct pl_err *err)
 {
 	const struct pl_graph *g = e->g;
-	int rc;
+	int rc = 0;
 
 	for (uint32_t k = 0; k < e->n_steps; k++) {
 		uint32_t shape = g->step[first_step + k].shape;
@@ -231,14 +207,12 @@ static int put_tensors(struct pl_edit *e, size_t first_step, struct pl_err *err)
 				y.producer = e->step[k].first + x->producer;
 			if (at != PL_NONE)
 				y.rank = pl_node_rank(g, sh, at);
-			rc = pl_grow(&e->tensor, &e->cap_tensors, e->n_tensors + 1,
-				     sizeof(*e->tensor), err);
-			if (rc < 0)
-				return rc;
-			e->tensor[e->n_tensors++] = y;
+			PL_TRY(pl_append(&e->tensor, &e->n_tensors, &e->cap_tensors, &y, sizeof(y),
+					 err));
 		}
 	}
-	return 0;
+out:
+	return rc;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -257,32 +231,18 @@ static int check(const struct pl_graph *g, size_t first, size_t n, struct pl_err
 	return 0;
 }
 
-static int copy(void *out, size_t *cap, const void *from, size_t n, size_t size, struct pl_err *err)
-{
-	void *p;
-	int rc = pl_grow(out, cap, n, size, err);
-
-	if (rc < 0)
-		return rc;
-	memcpy(&p, out, sizeof(p));
-	if (n)
-		memcpy(p, from, n * size);
-	return 0;
-}
-
 static int put_tables(struct pl_edit *e, const struct pl_resource *res, size_t n_res,
 		      const struct pl_ggroup *group, size_t n_groups, const uint32_t *rank,
 		      size_t n_ranks, struct pl_err *err)
 {
-	int rc = copy(&e->res, &e->cap_res, res, n_res, sizeof(*res), err);
+	int rc;
 
-	if (rc == 0)
-		rc = copy(&e->group, &e->cap_groups, group, n_groups, sizeof(*group), err);
-	if (rc == 0)
-		rc = copy(&e->group_rank, &e->cap_group_ranks, rank, n_ranks, sizeof(*rank), err);
-	e->n_res = n_res;
-	e->n_groups = n_groups;
-	e->n_group_ranks = n_ranks;
+	PL_TRY(pl_copy_array(&e->res, &e->n_res, &e->cap_res, res, n_res, sizeof(*res), err));
+	PL_TRY(pl_copy_array(&e->group, &e->n_groups, &e->cap_groups, group, n_groups,
+			     sizeof(*group), err));
+	PL_TRY(pl_copy_array(&e->group_rank, &e->n_group_ranks, &e->cap_group_ranks, rank, n_ranks,
+			     sizeof(*rank), err));
+out:
 	return rc;
 }
 
@@ -327,9 +287,8 @@ int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size
 	PL_TRY(pl_alloc(&b.tail, g->n_res, sizeof(*b.tail), err));
 	PL_TRY(pl_alloc(&b.n_tail, g->n_res, sizeof(*b.n_tail), err));
 	PL_TRY(pl_alloc(&b.cap_tail, g->n_res, sizeof(*b.cap_tail), err));
-	for (size_t k = 0; k < n; k++) {
+	for (size_t k = 0; k < n; k++)
 		PL_TRY(put_step(&b, &g->step[first + k], &delays[k], (uint32_t)k, err));
-	}
 	PL_TRY(put_tensors(e, first, err));
 	PL_TRY(pl_edit_settle_full(e, err));
 	pl_edit_commit(e);
@@ -371,40 +330,37 @@ int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err)
 	memset(to, 0, sizeof(*to));
 	to->g = e->g;
 	to->n_steps = e->n_steps;
-	PL_TRY(copy(&to->node, &to->cap_nodes, e->node, e->n_nodes, sizeof(*e->node), err));
-	PL_TRY(copy(&to->edge, &to->cap_edges, e->edge, e->n_edges, sizeof(*e->edge), err));
-	PL_TRY(copy(&to->tensor, &to->cap_tensors, e->tensor, e->n_tensors, sizeof(*e->tensor),
-		    err));
+	PL_TRY(pl_copy_array(&to->node, &to->n_nodes, &to->cap_nodes, e->node, e->n_nodes,
+			     sizeof(*e->node), err));
+	PL_TRY(pl_copy_array(&to->edge, &to->n_edges, &to->cap_edges, e->edge, e->n_edges,
+			     sizeof(*e->edge), err));
+	PL_TRY(pl_copy_array(&to->tensor, &to->n_tensors, &to->cap_tensors, e->tensor, e->n_tensors,
+			     sizeof(*e->tensor), err));
 	PL_TRY(put_tables(to, e->res, e->n_res, e->group, e->n_groups, e->group_rank,
 			  e->n_group_ranks, err));
-	PL_TRY(copy(&to->gone, &to->cap_gone, e->gone, e->n_gone, sizeof(*e->gone), err));
-	to->n_gone = e->n_gone;
-	PL_TRY(copy(&to->comm, &to->cap_comms, e->comm, e->n_comms, sizeof(*e->comm), err));
-	to->n_comms = e->n_comms;
+	PL_TRY(pl_copy_array(&to->gone, &to->n_gone, &to->cap_gone, e->gone, e->n_gone,
+			     sizeof(*e->gone), err));
+	PL_TRY(pl_copy_array(&to->comm, &to->n_comms, &to->cap_comms, e->comm, e->n_comms,
+			     sizeof(*e->comm), err));
 	PL_TRY(pl_alloc(&to->step, e->n_steps, sizeof(*e->step), err));
 	for (uint32_t i = 0; i < e->n_steps; i++) {
-		to->step[i] = e->step[i];
-		to->step[i].begin = to->step[i].next = NULL;
-		to->step[i].cap_begin = 0;
-		PL_TRY(copy(&to->step[i].begin, &to->step[i].cap_begin, e->step[i].begin,
-			    e->step[i].n_begin, sizeof(uint32_t), err));
-		if (e->step[i].next) {
-			size_t ignored = 0;
+		struct pl_estep *s = &to->step[i];
+		size_t n = 0, cap = 0;
 
-			PL_TRY(copy(&to->step[i].next, &ignored, e->step[i].next, e->g->n_res,
-				    sizeof(uint32_t), err));
-		}
+		*s = e->step[i];
+		s->begin = s->next = NULL;
+		s->cap_begin = 0;
+		PL_TRY(pl_copy_array(&s->begin, &s->n_begin, &s->cap_begin, e->step[i].begin,
+				     e->step[i].n_begin, sizeof(uint32_t), err));
+		if (e->step[i].next)
+			PL_TRY(pl_copy_array(&s->next, &n, &cap, e->step[i].next, e->g->n_res,
+					     sizeof(uint32_t), err));
 	}
 	PL_TRY(pl_alloc(&to->sched, 1, sizeof(*to->sched), err));
-	PL_TRY(copy(&to->sched->todo, &to->sched->cap, e->sched->todo, e->sched->n,
-		    sizeof(*e->sched->todo), err));
-	to->sched->n = e->sched->n;
+	PL_TRY(pl_copy_array(&to->sched->todo, &to->sched->n, &to->sched->cap, e->sched->todo,
+			     e->sched->n, sizeof(*e->sched->todo), err));
 	for (size_t i = 0; i < e->added.n; i++)
 		PL_TRY(pl_intern_add(&to->added, e->added.str[i], e->added.len[i], &id, err));
-	to->n_nodes = e->n_nodes;
-	to->n_edges = e->n_edges;
-	to->n_tensors = e->n_tensors;
-	rc = 0;
 out:
 	if (rc < 0)
 		pl_edit_fini(to);

@@ -17,19 +17,14 @@ struct put {
 	uint32_t *comm;	 /* number of a communication within its step, PL_NONE: not yet */
 };
 
-static bool is_gone(const struct pl_edit *e, int32_t rank)
+static bool is_there(const void *edit, int32_t rank)
 {
+	const struct pl_edit *e = edit;
+
 	for (size_t i = 0; i < e->n_gone; i++)
 		if (e->gone[i] == rank)
-			return true;
-	return false;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-
-	return x < y ? -1 : x > y;
+			return false;
+	return true;
 }
 
 /* The resources of ranks that are there, and these ranks. */
@@ -37,70 +32,48 @@ static int put_resources(struct put *p, struct pl_err *err)
 {
 	const struct pl_edit *e = p->e;
 	struct pl_graph *o = p->out;
-	size_t cap = 0, links = 0;
-	int rc = pl_grow(&o->res, &o->cap_res, e->n_res, sizeof(*o->res), err);
+	size_t ranks = (size_t)o->n_ranks, cap = ranks;
+	int rc;
 
-	if (rc == 0)
-		rc = pl_alloc(&p->res, e->n_res, sizeof(*p->res), err);
-	pl_free(o->rank);
-	o->rank = NULL;
-	if (rc < 0 || (rc = pl_grow(&o->rank, &cap, (size_t)e->g->n_ranks + e->n_res,
-				    sizeof(*o->rank), err)) < 0)
-		return rc;
-	o->n_res = 0;
-	o->n_ranks = 0;
-	for (int32_t i = 0; i < e->g->n_ranks; i++)
-		if (!is_gone(e, e->g->rank[i]))
-			o->rank[o->n_ranks++] = e->g->rank[i];
-	for (size_t i = 0; i < e->n_res; i++) {
+	PL_TRY(pl_alloc(&p->res, e->n_res, sizeof(*p->res), err));
+	for (size_t i = o->n_res; i < e->n_res; i++) {
 		const struct pl_resource *r = &e->res[i];
 
-		p->res[i] = is_gone(e, r->rank) ? PL_NONE : (uint32_t)o->n_res;
-		if (p->res[i] == PL_NONE)
+		PL_TRY(pl_append(&o->res, &o->n_res, &o->cap_res, r, sizeof(*r), err));
+		if (r->rank < 0 || pl_graph_rank_index(o, r->rank) != PL_NONE)
 			continue;
-		o->res[o->n_res++] = *r;
-		if (i < e->g->n_res || r->rank < 0 || pl_graph_rank_index(o, r->rank) != PL_NONE)
-			continue;
-		o->rank[o->n_ranks++] = r->rank;
-		pl_sort(o->rank, (size_t)o->n_ranks, sizeof(*o->rank), by_number);
+		PL_TRY(pl_append(&o->rank, &ranks, &cap, &r->rank, sizeof(r->rank), err));
+		o->n_ranks++;
+		pl_sort(o->rank, ranks, sizeof(*o->rank), pl_compare_i32);
 	}
-	for (size_t i = 0; i < o->n_links; i++) {
-		struct pl_link l = o->link[i];
-
-		l.from = p->res[l.from];
-		l.to = p->res[l.to];
-		if (l.from != PL_NONE && l.to != PL_NONE)
-			o->link[links++] = l;
-	}
-	o->n_links = links;
-	return 0;
+	pl_graph_keep_ranks(o, is_there, e, p->res);
+out:
+	return rc;
 }
 
 static int put_groups(struct put *p, struct pl_err *err)
 {
 	const struct pl_edit *e = p->e;
 	struct pl_graph *o = p->out;
-	int rc = pl_grow(&o->group, &o->cap_groups, e->n_groups, sizeof(*o->group), err);
+	int rc = 0;
 
-	if (rc < 0 || (rc = pl_grow(&o->group_rank, &o->cap_group_ranks, e->n_group_ranks,
-				    sizeof(*o->group_rank), err)) < 0)
-		return rc;
-	o->n_group_ranks = 0;
+	o->n_groups = o->n_group_ranks = 0;
 	for (size_t i = 0; i < e->n_groups; i++) {
 		struct pl_ggroup x = e->group[i];
 
 		x.rank = (uint32_t)o->n_group_ranks;
-		for (uint32_t k = 0; k < e->group[i].n; k++) {
-			uint32_t rank = e->group_rank[e->group[i].rank + k];
+		for (uint32_t k = 0; k < x.n; k++) {
+			const uint32_t *rank = &e->group_rank[e->group[i].rank + k];
 
-			if (!is_gone(e, (int32_t)rank))
-				o->group_rank[o->n_group_ranks++] = rank;
+			if (is_there(e, (int32_t)*rank))
+				PL_TRY(pl_append(&o->group_rank, &o->n_group_ranks,
+						 &o->cap_group_ranks, rank, sizeof(*rank), err));
 		}
 		x.n = (uint32_t)o->n_group_ranks - x.rank;
-		o->group[i] = x;
+		PL_TRY(pl_append(&o->group, &o->n_groups, &o->cap_groups, &x, sizeof(x), err));
 	}
-	o->n_groups = e->n_groups;
-	return 0;
+out:
+	return rc;
 }
 
 static int put_tables(struct put *p, struct pl_err *err)
@@ -177,19 +150,18 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 		for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next)
 			edges++;
 	}
-	if ((rc = pl_grow(&o->shape, &o->cap_shapes, o->n_shapes + 1, sizeof(*s), err)) < 0 ||
-	    (rc = pl_grow(&o->step, &o->cap_steps, o->n_steps + 1, sizeof(*st), err)) < 0)
-		return rc;
-	s = &o->shape[o->n_shapes++];
-	st = &o->step[o->n_steps++];
-	memset(s, 0, sizeof(*s));
-	*st = (struct pl_gstep){ .number = e->step[step].number, .shape = step };
-	if ((rc = pl_graph_shape_room(s, has, nodes, edges, err)) < 0 ||
-	    (rc = pl_alloc(&s->comms, comms, sizeof(*s->comms), err)) < 0 ||
-	    (rc = pl_alloc(&st->start, nodes, sizeof(pl_ns), err)) < 0 ||
-	    (rc = pl_alloc(&st->dur, nodes, sizeof(pl_ns), err)) < 0 ||
-	    (rc = pl_alloc(&st->lag, edges, sizeof(*st->lag), err)) < 0)
-		return rc;
+	PL_TRY(pl_append(&o->shape, &o->n_shapes, &o->cap_shapes, &(struct pl_shape){ 0 },
+			 sizeof(*s), err));
+	PL_TRY(pl_append(&o->step, &o->n_steps, &o->cap_steps,
+			 &(struct pl_gstep){ .number = e->step[step].number, .shape = step },
+			 sizeof(*st), err));
+	s = &o->shape[o->n_shapes - 1];
+	st = &o->step[o->n_steps - 1];
+	PL_TRY(pl_graph_shape_room(s, has, nodes, edges, err));
+	PL_TRY(pl_alloc(&s->comms, comms, sizeof(*s->comms), err));
+	PL_TRY(pl_alloc(&st->start, nodes, sizeof(pl_ns), err));
+	PL_TRY(pl_alloc(&st->dur, nodes, sizeof(pl_ns), err));
+	PL_TRY(pl_alloc(&st->lag, edges, sizeof(*st->lag), err));
 	for (int pass = 0; pass < 2; pass++) { /* entries come first */
 		for (size_t i = 0; i < p->n; i++) {
 			const struct pl_enode *n = &e->node[p->order[i]];
@@ -202,23 +174,18 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 			s->n_entries = s->n_nodes;
 	}
 	s->off[s->n_nodes] = s->n_edges;
-	return 0;
+out:
+	return rc;
 }
 
 static int put_consumer(struct put *p, uint32_t node, struct pl_err *err)
 {
 	struct pl_graph *o = p->out;
-	int rc;
 
-	if (node == PL_NONE || p->local[node] == PL_NONE)
-		return 0;
-	rc = pl_grow(&o->consumer, &o->cap_consumers, o->n_consumers + 1, sizeof(*o->consumer),
-		     err);
-	if (rc == 0) {
-		o->consumer[o->n_consumers++] = p->local[node];
-		o->tensor[o->n_tensors].n_consumers++;
-	}
-	return rc;
+	return node == PL_NONE || p->local[node] == PL_NONE
+		       ? 0
+		       : pl_append(&o->consumer, &o->n_consumers, &o->cap_consumers,
+				   &p->local[node], sizeof(*p->local), err);
 }
 
 /* Consumers are those that it had, but for the communication, which is the present one. */
@@ -227,25 +194,22 @@ static int put_tensor(struct put *p, const struct pl_etensor *x, struct pl_err *
 	const struct pl_edit *e = p->e;
 	const struct pl_tensor *from = &e->g->tensor[x->tensor];
 	struct pl_graph *o = p->out;
-	struct pl_tensor *t;
-	int rc = pl_grow(&o->tensor, &o->cap_tensors, o->n_tensors + 1, sizeof(*t), err);
+	struct pl_tensor t = *from;
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	t = &o->tensor[o->n_tensors];
-	*t = *from;
-	t->shape = x->step;
-	t->producer = x->producer == PL_NONE ? PL_NONE : p->local[x->producer];
-	t->consumer = (uint32_t)o->n_consumers;
-	t->n_consumers = 0;
-	rc = put_consumer(p, x->arrive, err);
-	for (uint32_t c = 0; rc == 0 && c < from->n_consumers; c++) {
+	t.shape = x->step;
+	t.producer = x->producer == PL_NONE ? PL_NONE : p->local[x->producer];
+	t.consumer = (uint32_t)o->n_consumers;
+	PL_TRY(put_consumer(p, x->arrive, err));
+	for (uint32_t c = 0; c < from->n_consumers; c++) {
 		uint32_t node = e->step[x->step].first + e->g->consumer[from->consumer + c];
 
 		if (e->node[node].role != PL_RO_ARRIVE)
-			rc = put_consumer(p, node, err);
+			PL_TRY(put_consumer(p, node, err));
 	}
-	o->n_tensors += rc == 0;
+	t.n_consumers = (uint32_t)o->n_consumers - t.consumer;
+	rc = pl_append(&o->tensor, &o->n_tensors, &o->cap_tensors, &t, sizeof(t), err);
+out:
 	return rc;
 }
 

@@ -53,7 +53,9 @@ int pl_edit_log(struct pl_edit *e, enum eundo_op op, uint32_t id, int64_t old,
 int pl_edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_MUST;
 void pl_edit_untouch(struct pl_edit *e, uint32_t node);	    /* undo of pl_edit_touch() */
 void pl_edit_touch_again(struct pl_edit *e, uint32_t node); /* undo of a settling */
-void pl_edit_link(struct pl_edit *e, uint32_t edge);	    /* insert at the front of both lists */
+/* A node without a predecessor in its step may be the first node of the step. */
+int pl_edit_may_begin(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_MUST;
+void pl_edit_link(struct pl_edit *e, uint32_t edge); /* insert at the front of both lists */
 
 /* Does the target of this edge, or a node after it, end no earlier than the source, so that the
  * length of the step needs no edge from the source to the sink? */

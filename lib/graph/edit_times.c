@@ -41,13 +41,12 @@ static void compact(struct pl_edit *e)
 static int append(struct pl_edit *e, uint32_t node, struct pl_err *err)
 {
 	struct pl_esched *s = e->sched;
-	int rc = pl_grow(&s->todo, &s->cap, s->n + 1, sizeof(*s->todo), err);
+	struct pl_etodo x = { e->node[node].label, node };
+	int rc = pl_append(&s->todo, &s->n, &s->cap, &x, sizeof(x), err);
 
-	if (rc < 0)
-		return rc;
-	e->node[node].queued = true;
-	s->todo[s->n++] = (struct pl_etodo){ e->node[node].label, node };
-	return 0;
+	if (rc == 0)
+		e->node[node].queued = true;
+	return rc;
 }
 
 int pl_edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err)

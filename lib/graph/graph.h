@@ -251,6 +251,10 @@ uint32_t pl_graph_rank_index(const struct pl_graph *g, int32_t rank);
 /* Everything but shapes, steps and tensors (with their consumers) into the empty graph `to`; after
  * a failure `to` can be given to pl_graph_fini(). */
 int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct pl_err *err) PL_MUST;
+/* Leave out the other ranks with their resources and the links of these; nodes and groups stay as
+ * they are. number[resource] becomes its new number, PL_NONE: left out. */
+void pl_graph_keep_ranks(struct pl_graph *g, bool (*keep)(const void *arg, int32_t rank),
+			 const void *arg, uint32_t *number);
 const char *pl_graph_node_type_name(unsigned type);
 const char *pl_graph_node_role_name(unsigned role);
 const char *pl_graph_phase_name(unsigned phase);

@@ -55,39 +55,26 @@ uint32_t pl_graph_rank_index(const struct pl_graph *g, int32_t rank)
 	return i < (uint32_t)g->n_ranks && g->rank[i] == rank ? i : PL_NONE;
 }
 
-static int copy_array(void *out, size_t *cap, const void *p, size_t n, size_t size,
-		      struct pl_err *err)
-{
-	int rc = pl_grow(out, cap, n, size, err);
-	void *to;
-
-	memcpy(&to, out, sizeof(to));
-	if (rc == 0 && n)
-		memcpy(to, p, n * size);
-	return rc;
-}
-
 int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct pl_err *err)
 {
-	size_t ranks = 0;
+	size_t ranks = 0, cap = 0;
 	pl_id id;
 	int rc;
 
 	for (size_t i = 0; i < g->str.n; i++)
 		PL_TRY(pl_intern_add(&to->str, g->str.str[i], g->str.len[i], &id, err));
-	PL_TRY(copy_array(&to->res, &to->cap_res, g->res, g->n_res, sizeof(*g->res), err));
-	to->n_res = g->n_res;
-	PL_TRY(copy_array(&to->group, &to->cap_groups, g->group, g->n_groups, sizeof(*g->group),
-			  err));
-	to->n_groups = g->n_groups;
-	PL_TRY(copy_array(&to->group_rank, &to->cap_group_ranks, g->group_rank, g->n_group_ranks,
-			  sizeof(*g->group_rank), err));
-	to->n_group_ranks = g->n_group_ranks;
-	PL_TRY(copy_array(&to->link, &to->cap_links, g->link, g->n_links, sizeof(*g->link), err));
-	to->n_links = g->n_links;
-	PL_TRY(copy_array(&to->work, &to->cap_work, g->work, g->n_work, sizeof(*g->work), err));
-	to->n_work = g->n_work;
-	PL_TRY(copy_array(&to->rank, &ranks, g->rank, (size_t)g->n_ranks, sizeof(*to->rank), err));
+	PL_TRY(pl_copy_array(&to->res, &to->n_res, &to->cap_res, g->res, g->n_res, sizeof(*g->res),
+			     err));
+	PL_TRY(pl_copy_array(&to->group, &to->n_groups, &to->cap_groups, g->group, g->n_groups,
+			     sizeof(*g->group), err));
+	PL_TRY(pl_copy_array(&to->group_rank, &to->n_group_ranks, &to->cap_group_ranks,
+			     g->group_rank, g->n_group_ranks, sizeof(*g->group_rank), err));
+	PL_TRY(pl_copy_array(&to->link, &to->n_links, &to->cap_links, g->link, g->n_links,
+			     sizeof(*g->link), err));
+	PL_TRY(pl_copy_array(&to->work, &to->n_work, &to->cap_work, g->work, g->n_work,
+			     sizeof(*g->work), err));
+	PL_TRY(pl_copy_array(&to->rank, &ranks, &cap, g->rank, (size_t)g->n_ranks, sizeof(*g->rank),
+			     err));
 	to->n_ranks = g->n_ranks;
 	to->epoch_ns = g->epoch_ns;
 	to->stepless = g->stepless;
@@ -97,4 +84,31 @@ int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct p
 	PL_TRY(pl_buf_put(&to->provenance, g->provenance.p, g->provenance.n, err));
 out:
 	return rc;
+}
+
+void pl_graph_keep_ranks(struct pl_graph *g, bool (*keep)(const void *arg, int32_t rank),
+			 const void *arg, uint32_t *number)
+{
+	int32_t ranks = 0;
+	size_t res = 0, links = 0;
+
+	for (int32_t i = 0; i < g->n_ranks; i++)
+		if (keep(arg, g->rank[i]))
+			g->rank[ranks++] = g->rank[i];
+	for (size_t i = 0; i < g->n_res; i++) {
+		number[i] = keep(arg, g->res[i].rank) ? (uint32_t)res : PL_NONE;
+		if (number[i] != PL_NONE)
+			g->res[res++] = g->res[i];
+	}
+	for (size_t i = 0; i < g->n_links; i++) {
+		struct pl_link l = g->link[i];
+
+		l.from = number[l.from];
+		l.to = number[l.to];
+		if (l.from != PL_NONE && l.to != PL_NONE)
+			g->link[links++] = l;
+	}
+	g->n_ranks = ranks;
+	g->n_res = res;
+	g->n_links = links;
 }

@@ -27,47 +27,11 @@ static bool chosen(const int64_t *pair, size_t n, int64_t v)
 	return !n;
 }
 
-static bool has_rank(const struct pick *p, int32_t rank)
+static bool has_rank(const void *arg, int32_t rank)
 {
-	return chosen(p->part->rank, p->part->n_ranks, rank);
-}
+	const struct pl_graph_part *part = arg;
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
-
-/* The ranks asked for stay, their resources, and the links between these. */
-static int pick_tables(struct pick *p, struct pl_err *err)
-{
-	const struct pl_graph *g = p->g;
-	struct pl_graph *o = p->out;
-	int rc;
-
-	PL_TRY(pl_graph_copy_tables(g, o, err));
-	PL_TRY(pl_alloc(&p->res, g->n_res, sizeof(*p->res), err));
-	o->n_ranks = 0;
-	o->n_res = o->n_links = 0;
-	for (int32_t i = 0; i < g->n_ranks; i++)
-		if (has_rank(p, g->rank[i]))
-			o->rank[o->n_ranks++] = g->rank[i];
-	if (!o->n_ranks)
-		return pl_fail(err, PL_EDATA, "none of the ranks asked for is in the graph");
-	for (size_t i = 0; i < g->n_res; i++) {
-		p->res[i] = PL_NONE;
-		if (!has_rank(p, g->res[i].rank))
-			continue;
-		p->res[i] = (uint32_t)o->n_res;
-		o->res[o->n_res++] = g->res[i];
-	}
-	for (size_t i = 0; i < g->n_links; i++) {
-		struct pl_link l = g->link[i];
-
-		l.from = p->res[l.from];
-		l.to = p->res[l.to];
-		if (l.from != PL_NONE && l.to != PL_NONE)
-			o->link[o->n_links++] = l;
-	}
-out:
-	return rc;
+	return chosen(part->rank, part->n_ranks, rank);
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------
@@ -132,10 +96,10 @@ static int pick_shape(struct pick *p, size_t id, struct pl_err *err)
 	PL_TRY(pl_alloc(&p->node[id], s->n_nodes, sizeof(*map), err));
 	map = p->node[id];
 	number_nodes(p, s, map, &nodes, &edges);
-	PL_TRY(pl_grow(&g->shape, &g->cap_shapes, g->n_shapes + 1, sizeof(*g->shape), err));
 	p->shape[id] = (uint32_t)g->n_shapes;
-	o = &g->shape[g->n_shapes++];
-	memset(o, 0, sizeof(*o));
+	PL_TRY(pl_append(&g->shape, &g->n_shapes, &g->cap_shapes, &(struct pl_shape){ 0 },
+			 sizeof(*o), err));
+	o = &g->shape[p->shape[id]];
 	PL_TRY(pl_graph_shape_room(o, pl_graph_shape_has(s), nodes, edges, err));
 	PL_TRY(pl_graph_shape_copy_comms(s, o, err));
 	o->n_nodes = nodes;
@@ -163,9 +127,10 @@ static int pick_step(struct pick *p, const struct pl_gstep *s, struct pl_err *er
 	if (p->shape[s->shape] == PL_NONE)
 		PL_TRY(pick_shape(p, s->shape, err));
 	map = p->node[s->shape];
-	PL_TRY(pl_grow(&g->step, &g->cap_steps, g->n_steps + 1, sizeof(*g->step), err));
-	o = &g->step[g->n_steps++];
-	*o = (struct pl_gstep){ .number = s->number, .shape = p->shape[s->shape] };
+	PL_TRY(pl_append(&g->step, &g->n_steps, &g->cap_steps,
+			 &(struct pl_gstep){ .number = s->number, .shape = p->shape[s->shape] },
+			 sizeof(*o), err));
+	o = &g->step[g->n_steps - 1];
 	PL_TRY(pl_alloc(&o->start, g->shape[o->shape].n_nodes, sizeof(*o->start), err));
 	PL_TRY(pl_alloc(&o->dur, g->shape[o->shape].n_nodes, sizeof(*o->dur), err));
 	for (uint32_t i = 0; i < n; i++) {
@@ -182,30 +147,24 @@ static int pick_tensor(struct pick *p, const struct pl_tensor *t, struct pl_err 
 {
 	struct pl_graph *g = p->out;
 	const uint32_t *map = t->shape == PL_NONE ? NULL : p->node[t->shape];
-	struct pl_tensor *o;
-	int rc;
+	struct pl_tensor o = *t;
+	int rc = 0;
 
 	if (t->shape != PL_NONE && p->shape[t->shape] == PL_NONE)
 		return 0;
-	PL_TRY(pl_grow(&g->tensor, &g->cap_tensors, g->n_tensors + 1, sizeof(*g->tensor), err));
-	o = &g->tensor[g->n_tensors];
-	*o = *t;
-	o->shape = map ? p->shape[t->shape] : PL_NONE;
-	o->producer = map && t->producer != PL_NONE ? map[t->producer] : PL_NONE;
-	o->consumer = (uint32_t)g->n_consumers;
-	o->n_consumers = 0;
+	o.shape = map ? p->shape[t->shape] : PL_NONE;
+	o.producer = map && t->producer != PL_NONE ? map[t->producer] : PL_NONE;
+	o.consumer = (uint32_t)g->n_consumers;
 	for (uint32_t i = 0; map && i < t->n_consumers; i++) {
 		uint32_t c = map[p->g->consumer[t->consumer + i]];
 
-		if (c == PL_NONE)
-			continue;
-		PL_TRY(pl_grow(&g->consumer, &g->cap_consumers, g->n_consumers + 1,
-			       sizeof(*g->consumer), err));
-		g->consumer[g->n_consumers++] = c;
-		o->n_consumers++;
+		if (c != PL_NONE)
+			PL_TRY(pl_append(&g->consumer, &g->n_consumers, &g->cap_consumers, &c,
+					 sizeof(c), err));
 	}
-	if (!map || o->producer != PL_NONE || o->n_consumers)
-		g->n_tensors++;
+	o.n_consumers = (uint32_t)g->n_consumers - o.consumer;
+	if (!map || o.producer != PL_NONE || o.n_consumers)
+		rc = pl_append(&g->tensor, &g->n_tensors, &g->cap_tensors, &o, sizeof(o), err);
 out:
 	return rc;
 }
@@ -217,7 +176,11 @@ int pl_graph_pick(const struct pl_graph *g, const struct pl_graph_part *part, st
 	int rc;
 
 	pl_graph_init(out);
-	PL_TRY(pick_tables(&p, err));
+	PL_TRY(pl_graph_copy_tables(g, out, err));
+	PL_TRY(pl_alloc(&p.res, g->n_res, sizeof(*p.res), err));
+	pl_graph_keep_ranks(out, has_rank, part, p.res);
+	if (!out->n_ranks)
+		PL_TRY(pl_fail(err, PL_EDATA, "none of the ranks asked for is in the graph"));
 	PL_TRY(pl_alloc(&p.shape, g->n_shapes, sizeof(*p.shape), err));
 	PL_TRY(pl_alloc(&p.node, g->n_shapes, sizeof(*p.node), err));
 	for (size_t i = 0; i < g->n_shapes; i++)

@@ -47,8 +47,9 @@ static size_t left(const struct pl_cur *c)
 /* ---- head, history, strings --------------------------------------------------------------------
  */
 
-static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
+static int get_head(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl_err *err)
 {
+	(void)rows;
 	struct pl_graph *g = r->g;
 	uint64_t flags = pl_get_varint(c), n, rank = 0;
 	int rc;
@@ -92,27 +93,21 @@ static int get_comms(struct reader *r, struct pl_cur *c, uint32_t count, struct 
 }
 
 #define TABLE(record, array, n, cap)                                                               \
-	pl_get_table(c, count, &pl_graph_record_##record, &g->array, &g->n, &g->cap, NULL, g, err)
-
-static int get_table(struct reader *r, uint32_t type, struct pl_cur *c, uint32_t count,
-		     struct pl_err *err)
-{
-	struct pl_graph *g = r->g;
-
-	switch (type) {
-	case B_RSRC:
-		return TABLE(resource, res, n_res, cap_res);
-	case B_GRUP:
-		return TABLE(group, group, n_groups, cap_groups);
-	case B_LINK:
-		return TABLE(link, link, n_links, cap_links);
-	case B_WORK:
-		return TABLE(work, work, n_work, cap_work);
-	case B_COMM:
-		return get_comms(r, c, count, err);
-	default:
-		return TABLE(tensor, tensor, n_tensors, cap_tensors);
+	static int get_##array(struct reader *r, struct pl_cur *c, uint32_t count,                 \
+			       struct pl_err *err)                                                 \
+	{                                                                                          \
+		return pl_get_table(c, count, &pl_graph_record_##record, &r->g->array, &r->g->n,   \
+				    &r->g->cap, NULL, r->g, err);                                  \
 	}
+TABLE(resource, res, n_res, cap_res)
+TABLE(group, group, n_groups, cap_groups)
+TABLE(link, link, n_links, cap_links)
+TABLE(work, work, n_work, cap_work)
+TABLE(tensor, tensor, n_tensors, cap_tensors)
+
+static int get_strings(struct reader *r, struct pl_cur *c, uint32_t count, struct pl_err *err)
+{
+	return pl_get_strings(c, count, &r->g->str, err);
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------
@@ -167,15 +162,16 @@ out:
 	return rc;
 }
 
-static int get_shape(struct reader *r, struct pl_cur *c, struct pl_err *err)
+static int get_shape(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl_err *err)
 {
+	(void)rows;
 	struct pl_graph *g = r->g;
 	struct pl_shape *s;
 	int rc;
 
-	PL_TRY(pl_grow(&g->shape, &g->cap_shapes, g->n_shapes + 1, sizeof(*g->shape), err));
-	s = &g->shape[g->n_shapes++];
-	memset(s, 0, sizeof(*s));
+	PL_TRY(pl_append(&g->shape, &g->n_shapes, &g->cap_shapes, &(struct pl_shape){ 0 },
+			 sizeof(*s), err));
+	s = &g->shape[g->n_shapes - 1];
 	s->n_nodes = get_u32(c);
 	s->n_edges = get_u32(c);
 	s->n_entries = get_u32(c);
@@ -314,16 +310,17 @@ out:
 /* ---- steps -------------------------------------------------------------------------------------
  */
 
-static int get_step(struct reader *r, struct pl_cur *c, struct pl_err *err)
+static int get_step(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl_err *err)
 {
+	(void)rows;
 	struct pl_graph *g = r->g;
 	struct pl_gstep *p;
 	size_t n;
 	int rc;
 
-	PL_TRY(pl_grow(&g->step, &g->cap_steps, g->n_steps + 1, sizeof(*g->step), err));
-	p = &g->step[g->n_steps++];
-	memset(p, 0, sizeof(*p));
+	PL_TRY(pl_append(&g->step, &g->n_steps, &g->cap_steps, &(struct pl_gstep){ 0 }, sizeof(*p),
+			 err));
+	p = &g->step[g->n_steps - 1];
 	p->number = pl_get_svarint(c);
 	p->shape = get_u32(c);
 	PL_TRY(finish(c, err));
@@ -353,8 +350,9 @@ out:
 	return rc;
 }
 
-static int get_totals(struct reader *r, struct pl_cur *c, struct pl_err *err)
+static int get_totals(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl_err *err)
 {
+	(void)rows;
 	struct pl_graph *g = r->g;
 	const uint64_t have[] = { g->str.n,    g->n_res,     g->n_groups, g->n_links,
 				  g->n_shapes, g->n_tensors, g->n_steps };
@@ -384,16 +382,16 @@ static int get_totals(struct reader *r, struct pl_cur *c, struct pl_err *err)
 /* ---- the whole ---------------------------------------------------------------------------------
  */
 
-static bool is_known(uint32_t type)
-{
-	static const uint32_t known[] = { B_GRPH, B_STRS, B_RSRC, B_GRUP, B_LINK, B_WORK, B_SHAP,
-					  B_COMM, B_NODE, B_TNSR, B_STEP, B_TIME, B_TOTL };
-
-	for (size_t i = 0; i < PL_LEN(known); i++)
-		if (known[i] == type)
-			return true;
-	return false;
-}
+static const struct {
+	uint32_t type;
+	int (*get)(struct reader *r, struct pl_cur *c, uint32_t count, struct pl_err *err);
+} blocks[] = {
+	{ B_GRPH, get_head },	{ B_STRS, get_strings }, { B_RSRC, get_res },
+	{ B_GRUP, get_group },	{ B_LINK, get_link },	 { B_WORK, get_work },
+	{ B_SHAP, get_shape },	{ B_COMM, get_comms },	 { B_NODE, get_nodes },
+	{ B_TNSR, get_tensor }, { B_STEP, get_step },	 { B_TIME, get_times },
+	{ B_TOTL, get_totals },
+};
 
 /* Is this the place for such a block? */
 static int check_order(const struct reader *r, const struct pl_block *b, struct pl_err *err)
@@ -430,29 +428,13 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 	r->minor = b->minor;
 	if (b->type == PL_BLOCK_PROVENANCE)
 		return pl_get_provenance(&r->g->provenance, b, err);
-	if (!is_known(b->type))
-		return 0;
-	rc = check_order(r, b, err);
-	if (rc < 0)
-		return rc;
-	switch (b->type) {
-	case B_GRPH:
-		return get_head(r, &c, err);
-	case B_STRS:
-		return pl_get_strings(&c, b->count, &r->g->str, err);
-	case B_SHAP:
-		return get_shape(r, &c, err);
-	case B_NODE:
-		return get_nodes(r, &c, b->count, err);
-	case B_STEP:
-		return get_step(r, &c, err);
-	case B_TIME:
-		return get_times(r, &c, b->count, err);
-	case B_TOTL:
-		return get_totals(r, &c, err);
-	default:
-		return get_table(r, b->type, &c, b->count, err);
+	for (size_t i = 0; i < PL_LEN(blocks); i++) {
+		if (blocks[i].type != b->type)
+			continue;
+		rc = check_order(r, b, err);
+		return rc < 0 ? rc : blocks[i].get(r, &c, b->count, err);
 	}
+	return 0; /* of a later version */
 }
 
 int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g, struct pl_err *err)

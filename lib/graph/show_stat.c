@@ -62,15 +62,6 @@ static const struct pl_column type_cols[] = {
 	{ "nodes", "nodes", PL_CELL_I64, 0 },
 };
 
-static void put_types(void *report, struct pl_table *t)
-{
-	const struct graph_stat *s = report;
-
-	for (unsigned i = 0; i < PL_N_COUNT_; i++)
-		if (s->type[i])
-			pl_table_row(t, pl_graph_node_type_name(i), s->type[i]);
-}
-
 /* A table of counts: a word and a count in each row; counts of 0 have no row. */
 #define TALLY_COLS(word)                                                                           \
 	{                                                                                          \
@@ -89,6 +80,13 @@ static void put_tally(const struct tally *x, unsigned n, const char *(*name)(uns
 	for (unsigned i = 0; i < n; i++)
 		if (x[i].n)
 			pl_table_row(t, name(i), x[i].n, x[i].ns);
+}
+
+static void put_types(void *report, struct pl_table *t)
+{
+	const struct graph_stat *s = report;
+
+	put_tally(s->type, PL_N_COUNT_, pl_graph_node_type_name, t);
 }
 
 static void put_roles(void *report, struct pl_table *t)

@@ -56,7 +56,7 @@ static void count_shape(struct graph_stat *s, size_t id)
 	const struct pl_shape *p = &s->g->shape[id];
 
 	for (uint32_t i = 0; i < p->n_nodes; i++)
-		s->type[p->type[i]]++;
+		s->type[p->type[i]].n++;
 	for (uint32_t e = 0; e < p->n_edges; e++) {
 		bool inferred = p->etype[e] & PL_E_INFERRED;
 

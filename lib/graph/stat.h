@@ -43,9 +43,8 @@ struct graph_stat {
 	struct stat_comm *comm;
 	size_t n_comm, cap_comm;
 	int64_t n_hosts, groups_inferred, nodes, node_rows, edges, tensors_estimated;
-	int64_t type[PL_N_COUNT_];
 	struct stat_tensor tensor[PL_TR_COUNT_];
-	struct tally role[PL_RO_COUNT_], phase[PL_PH_COUNT_], op[PL_OP_COUNT_];
+	struct tally type[PL_N_COUNT_], role[PL_RO_COUNT_], phase[PL_PH_COUNT_], op[PL_OP_COUNT_];
 	int64_t edge[PL_E_COUNT_][2]; /* recorded, inferred */
 };
 

@@ -22,20 +22,22 @@ struct writer {
 	uint32_t *scratch; /* as many as a block has rows or edges */
 	size_t cap;
 	struct pl_queue *queue; /* of the blocks being coded */
-	struct rows *free;
+	struct coding *free;
 };
 
 /* A block of a shape or a step: its head, or rows of it. */
 struct rows {
-	struct writer w; /* block and scratch of its own */
-	uint32_t type;
 	const struct pl_shape *s;
 	const struct pl_gstep *st;
+	uint32_t type, at, n;
 	unsigned mask;
-	uint32_t at, n;
+};
+struct coding { /* of a block */
+	struct rows rows;
+	struct writer w; /* block and scratch of its own */
 	int rc;
 	struct pl_err err;
-	struct rows *next; /* free */
+	struct coding *next; /* free */
 };
 
 static int put_block(struct writer *w, uint32_t type, size_t count, struct pl_err *err)
@@ -155,84 +157,82 @@ static void code_shape(struct writer *w, const struct pl_shape *s, unsigned mask
 
 static void code_rows(void *arg)
 {
-	struct rows *r = arg;
+	struct coding *x = arg;
+	const struct rows *r = &x->rows;
 
-	r->rc = 0;
+	x->rc = 0;
 	if (r->type == B_SHAP) {
-		code_shape(&r->w, r->s, r->mask);
+		code_shape(&x->w, r->s, r->mask);
 	} else if (r->type == B_NODE) {
-		r->rc = code_nodes(&r->w, r->s, r->mask, r->at, r->n, &r->err);
+		x->rc = code_nodes(&x->w, r->s, r->mask, r->at, r->n, &x->err);
 	} else if (r->type == B_STEP) {
-		pl_put_svarint(&r->w.b, r->st->number);
-		pl_put_varint(&r->w.b, r->st->shape);
+		pl_put_svarint(&x->w.b, r->st->number);
+		pl_put_varint(&x->w.b, r->st->shape);
 	} else {
-		code_times(&r->w, r->st, r->at, r->n);
+		code_times(&x->w, r->st, r->at, r->n);
 	}
 }
 
-/* The oldest block that is being coded, if any. */
-static int put_oldest(struct writer *w, bool *any, struct pl_err *err)
+/* Put the oldest block that is being coded. Returns 0 if there is none, else 1. */
+static int put_oldest(struct writer *w, struct pl_err *err)
 {
-	struct rows *r = pl_queue_get(w->queue);
+	struct coding *x = pl_queue_get(w->queue);
+	int rc;
 
-	*any = r != NULL;
-	if (!r)
+	if (!x)
 		return 0;
-	r->next = w->free;
-	w->free = r;
-	if (r->rc >= 0)
-		return pl_cwriter_put(w->out, r->type, BLOCK_VERSION, r->n, &r->w.b, err);
+	x->next = w->free;
+	w->free = x;
+	if (x->rc >= 0) {
+		rc = pl_cwriter_put(w->out, x->rows.type, BLOCK_VERSION, x->rows.n, &x->w.b, err);
+		return rc < 0 ? rc : 1;
+	}
 	if (err && !err->code)
-		*err = r->err;
-	return r->rc;
+		*err = x->err;
+	return x->rc;
 }
 
 static int put_rest(struct writer *w, struct pl_err *err)
 {
-	bool any = true;
-	int rc = 0;
+	int rc;
 
-	while (rc >= 0 && any)
-		rc = put_oldest(w, &any, err);
+	do
+		rc = put_oldest(w, err);
+	while (rc > 0);
 	return rc;
 }
 
-static int put_rows(struct writer *w, uint32_t type, const struct rows *what, struct pl_err *err)
+static int put_rows(struct writer *w, uint32_t type, const struct rows *rows, struct pl_err *err)
 {
-	struct rows *r;
-	bool any;
+	struct coding *x;
 	int rc;
 
-	if (pl_queue_full(w->queue) && (rc = put_oldest(w, &any, err)) < 0)
+	if (pl_queue_full(w->queue) && (rc = put_oldest(w, err)) < 0)
 		return rc;
-	r = w->free;
-	if (r)
-		w->free = r->next;
-	else if ((rc = pl_alloc(&r, 1, sizeof(*r), err)) < 0)
+	x = w->free;
+	if (x)
+		w->free = x->next;
+	else if ((rc = pl_alloc(&x, 1, sizeof(*x), err)) < 0)
 		return rc;
-	r->type = type;
-	r->s = what->s;
-	r->st = what->st;
-	r->mask = what->mask;
-	r->at = what->at;
-	r->n = what->n;
-	pl_queue_put(w->queue, code_rows, r);
+	x->rows = *rows;
+	x->rows.type = type;
+	pl_queue_put(w->queue, code_rows, x);
 	return 0;
 }
 
 static void free_rows(struct writer *w)
 {
-	struct rows *r;
+	struct coding *x;
 
-	while (w->queue && (r = pl_queue_get(w->queue))) {
-		r->next = w->free;
-		w->free = r;
+	while (w->queue && (x = pl_queue_get(w->queue))) {
+		x->next = w->free;
+		w->free = x;
 	}
-	while ((r = w->free)) {
-		w->free = r->next;
-		pl_buf_fini(&r->w.b);
-		pl_free(r->w.scratch);
-		pl_free(r);
+	while ((x = w->free)) {
+		w->free = x->next;
+		pl_buf_fini(&x->w.b);
+		pl_free(x->w.scratch);
+		pl_free(x);
 	}
 	pl_queue_free(w->queue);
 }
