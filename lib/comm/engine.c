@@ -6,10 +6,13 @@
  * only after epoll has reported it as ready (edge-triggered), but callers that spin always read it.
  *
  * Shaped links: a segment that becomes ready at t leaves a link of rate r at max(t, free) +
- * bytes/r. The link is busy until then, and the segment arrives `latency` later; the engine delays
- * it until then. The clock of the link is virtual, so late wake-ups of a thread do not add up. A
- * send over such a link is recorded for the time in which it occupies the link. The latency and the
- * real time of the transport are part of the recorded receive.
+ * bytes/r. The link is busy until then, and the segment arrives `latency` later. The sender writes it
+ * when it leaves, so that an operation ends as over a real network: as soon as the kernel has its
+ * data. The head says when the segment arrives, and the receiver does not look at it before. Where
+ * the two ranks have no common clock, the sender itself waits until the segment arrives. The clock
+ * of the link is virtual, so late wake-ups of a thread do not add up. A send over such a link is
+ * recorded for the time in which it occupies the link. The latency and the real time of the
+ * transport are part of the recorded receive.
  */
 #include <errno.h>
 #include <string.h>
@@ -158,7 +161,13 @@ void pl_comm_step_done(struct pl_world *w, struct pl_step *s)
 		k->state = PL_WORK_OVER;
 }
 
-/* When the segments that are ready to leave will have arrived. */
+/* Does the receiver delay what this rank sends to the peer? */
+static bool receiver_delays(const struct pl_world *w, const struct pl_peer *p)
+{
+	return p->who.clock == w->peer[w->rank].who.clock;
+}
+
+/* When the segments that are ready to leave may be written. */
 static void shape(struct pl_world *w, struct pl_conn *c)
 {
 	struct pl_peer *p = &w->peer[c->peer];
@@ -172,8 +181,18 @@ static void shape(struct pl_world *w, struct pl_conn *c)
 		if (p->bytes_per_ns > 0)
 			s->left += (pl_ns)((double)s->bytes / p->bytes_per_ns);
 		*p->link = s->left;
-		s->due = s->left + p->latency;
+		s->due = s->left + (receiver_delays(w, p) ? 0 : p->latency);
 	}
+}
+
+/* false: not before `due`, when the engine is to look again */
+static bool reached(struct pl_world *w, pl_ns due)
+{
+	if (due <= pl_now_ns())
+		return true;
+	if (!w->next_due || due < w->next_due)
+		w->next_due = due;
+	return false;
 }
 
 /* May the head of the queue leave now? */
@@ -183,12 +202,7 @@ static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 		shape(w, c);
 		if (!s->due)
 			return false;
-		if (c->sent == 0 && pl_now_ns() < s->due) {
-			if (!w->next_due || s->due < w->next_due)
-				w->next_due = s->due;
-			return false;
-		}
-		return true;
+		return c->sent > 0 || reached(w, s->due);
 	}
 	if (!s->ready) {
 		if (!pl_comm_step_ready(s))
@@ -231,6 +245,8 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 				       .seq = s->work->seq,
 				       .tag = s->work->a.tag };
 
+		if (w->shaped && receiver_delays(w, &w->peer[c->peer]))
+			h.due = s->left + w->peer[c->peer].latency;
 		pl_comm_header_put(c->head_out, &h);
 	}
 	if (c->sent < PL_HEADER_BYTES)
@@ -253,7 +269,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 	return done > 0;
 }
 
-static bool head_fits(struct pl_world *w, const struct pl_conn *c, const struct pl_step *s)
+static bool head_fits(struct pl_world *w, struct pl_conn *c, const struct pl_step *s)
 {
 	struct pl_err e = { 0 };
 	struct pl_header h = { 0 };
@@ -265,8 +281,10 @@ static bool head_fits(struct pl_world *w, const struct pl_conn *c, const struct 
 		return false;
 	}
 	if (h.op == op && h.algo == k->a.algo && h.seq == k->seq && h.chunk == s->chunk &&
-	    h.bytes == s->bytes)
+	    h.bytes == s->bytes) {
+		c->due = h.due;
 		return true;
+	}
 	pl_comm_world_fail(
 		w, c->peer,
 		"rank %d sent %u bytes (piece %u) of %s %llu by %s, expected were %zu (piece %u) "
@@ -332,10 +350,12 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 			return false;
 		s->ready = pl_comm_step_could_begin(s, c->recvs.freed);
 	}
+	if (had == PL_HEADER_BYTES && !reached(w, c->due))
+		return false;
 	if (had < PL_HEADER_BYTES)
 		v[n++] = (struct iovec){ c->head_in + had, PL_HEADER_BYTES - had };
 	body = had > PL_HEADER_BYTES ? had - PL_HEADER_BYTES : 0;
-	if (body < s->bytes) {
+	if (body < s->bytes && (had >= PL_HEADER_BYTES || !w->shaped)) {
 		if (s->kind != PL_STEP_RECV)
 			v[n++] = (struct iovec){ c->stage + c->fill,
 						 pl_min_size(PL_STAGE - c->fill, s->bytes - body) };
@@ -343,19 +363,21 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 			v[n++] = (struct iovec){ s->dst + body,
 						 pl_min_size(s->bytes - body, s->work->portion) };
 	}
-	done = conn_move(w, c, v, n, false);
-	if (!done)
+	done = n ? conn_move(w, c, v, n, false) : 0;
+	if (n && !done)
 		return false;
 	c->got += done;
 	w->peer[c->peer].came += done;
 	s->work->moved = pl_now_ns();
-	if (!had && w->shaped)
+	if (had <= PL_HEADER_BYTES && w->shaped)
 		s->ready = s->work->moved;
 	if (had < PL_HEADER_BYTES) {
 		if (c->got < PL_HEADER_BYTES)
 			return true;
 		if (!head_fits(w, c, s))
 			return false;
+		if (w->shaped) /* the data may arrive later */
+			return true;
 		done = c->got - PL_HEADER_BYTES;
 	}
 	if (s->kind != PL_STEP_RECV) {

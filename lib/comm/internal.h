@@ -105,7 +105,7 @@ struct pl_step {
 	pl_ns ready; /* when it could begin; a receive over a shaped link: when the first byte came
 		      */
 	pl_ns over;
-	/* over a shaped link: when it has the link to itself, has left it, and arrives */
+	/* over a shaped link: when it has the link to itself, has left it, and may be written */
 	pl_ns leaves, left, due;
 	uint64_t mark; /* in a device's queue of sums, behind it; 0: it is not there */
 };
@@ -168,6 +168,7 @@ struct pl_conn {
 	pl_ns late_until; /* end of the last send over a shaped link that was late */
 	uint8_t head_out[PL_HEADER_BYTES], head_in[PL_HEADER_BYTES];
 	size_t sent, got;    /* of head and body */
+	pl_ns due;	     /* what is received is not read before; 0: at once */
 	size_t fill, summed; /* of stage: bytes not summed yet; bytes of the body that are */
 	uint8_t *stage;
 };

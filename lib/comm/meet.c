@@ -533,6 +533,7 @@ static int prepare(struct meeting *m)
 	me->rank = (uint32_t)w->rank;
 	me->size = (uint32_t)w->size;
 	me->host = pl_comm_host_id(w->host);
+	me->clock = pl_comm_host_id(NULL);
 	if (w->rank == 0)
 		PL_TRY(listen_at(m, m->host, m->port));
 	if (w->rank == 0 && m->file[0])

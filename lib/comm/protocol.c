@@ -55,6 +55,7 @@ static void member(struct codec *c, struct pl_rank_info *m)
 	m->rank = (uint32_t)number(c, m->rank, 4);
 	m->size = (uint32_t)number(c, m->size, 4);
 	m->host = number(c, m->host, 8);
+	m->clock = number(c, m->clock, 8);
 	m->port = (uint16_t)number(c, m->port, 2);
 	field(c, m->address, PL_ADDRESS_MAX);
 }
@@ -194,6 +195,7 @@ static void header(struct codec *c, struct pl_header *h)
 	h->bytes = (uint32_t)number(c, h->bytes, 4);
 	h->seq = number(c, h->seq, 8);
 	h->tag = number(c, h->tag, 8);
+	h->due = (int64_t)number(c, (uint64_t)h->due, 8);
 }
 
 void pl_comm_header_put(uint8_t *to, const struct pl_header *h)

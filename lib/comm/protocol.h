@@ -21,7 +21,7 @@
 #define PL_TOKEN_MAX	128
 #define PL_RANKS_MAX	4096
 #define PL_FRAME_MAX	600
-#define PL_HEADER_BYTES 32
+#define PL_HEADER_BYTES 40
 #define PL_ADDRESS_MAX	64
 #define PL_LIBRARY_ID	128
 #define PL_NONCE_BYTES	16
@@ -31,6 +31,7 @@
 struct pl_rank_info {
 	uint32_t rank, size;
 	uint64_t host;		      /* ranks with the same share memory */
+	uint64_t clock;		      /* ranks with the same read one clock */
 	uint16_t port;		      /* where the rank listens */
 	char address[PL_ADDRESS_MAX]; /* "": the one that the connection came from */
 };
@@ -92,6 +93,7 @@ struct pl_header {
 	uint8_t op, algo;
 	uint32_t chunk, bytes;
 	uint64_t seq, tag;
+	int64_t due; /* over a shaped link: when the data arrive, on the common clock; else 0 */
 };
 void pl_comm_header_put(uint8_t *to, const struct pl_header *h);
 int pl_comm_header_get(const uint8_t *p, struct pl_header *h,

@@ -114,7 +114,8 @@ static void keep_send(void *arg, const struct pl_comm_event *e)
 /* The sender is stopped when its data is to leave. */
 static int stopped(struct pl_world_opts *o, void *arg)
 {
-	struct pl_link_shape far = { .from = -1, .to = -1, .latency_ns = 100000000 };
+	/* 40 bytes leave after 0.1 s */
+	struct pl_link_shape slow = { .from = -1, .to = -1, .bytes_per_ns = 40 / 1e8 };
 	float v[10] = { 0 };
 	struct pl_coll_args a = { .op = PL_OP_BROADCAST, .count = 10, .src = v, .dst = v };
 	struct pl_err e = { 0 };
@@ -122,7 +123,7 @@ static int stopped(struct pl_world_opts *o, void *arg)
 	struct pl_work *k;
 
 	(void)arg;
-	o->shape = &far;
+	o->shape = &slow;
 	o->n_shapes = 1;
 	o->event = keep_send;
 	NEED(pl_comm_world_open(o, &w, &e) == 0);
