@@ -6,13 +6,12 @@
  * only after epoll has reported it as ready (edge-triggered), but callers that spin always read it.
  *
  * Shaped links: a segment that becomes ready at t leaves a link of rate r at max(t, free) +
- * bytes/r. The link is busy until then, and the segment arrives `latency` later. The sender writes it
- * when it leaves, so that an operation ends as over a real network: as soon as the kernel has its
- * data. The head says when the segment arrives, and the receiver does not look at it before. Where
- * the two ranks have no common clock, the sender itself waits until the segment arrives. The clock
- * of the link is virtual, so late wake-ups of a thread do not add up. A send over such a link is
- * recorded for the time in which it occupies the link. The latency and the real time of the
- * transport are part of the recorded receive.
+ * bytes/r. The link is busy until then, and the segment arrives `latency` later. The sender writes
+ * it at once, and its step ends when the segment has left. The head says when the segment arrives,
+ * and the receiver does not look at it before. Where the two ranks have no common clock, the sender
+ * itself waits until the segment arrives. The clock of the link is virtual, so late wake-ups of a
+ * thread do not add up. A send over such a link is recorded for the time in which it occupies the
+ * link. The latency and the real time of the transport are part of the recorded receive.
  */
 #include <errno.h>
 #include <string.h>
@@ -22,9 +21,6 @@
 #include "comm/internal.h"
 
 #define LIBRARY_NS_A_BYTE 20 /* 50 MB/s */
-/* A timer wakes a thread in some 0.1 ms. A thread that waits for a processor waits for the rest of
- * a slice, which is a millisecond at least. */
-#define LATE_NS 500000
 
 /*
  * Large vectors are sent and received by turns, in portions. One rank copies a portion into the
@@ -151,8 +147,8 @@ void pl_comm_step_done(struct pl_world *w, struct pl_step *s)
 			.channel = s->channel,
 			.chunk = s->chunk,
 			.bytes = s->bytes,
-			.begin = s->due ? s->leaves : s->ready,
-			.end = s->due ? s->left : k->moved,
+			.begin = s->ready,
+			.end = s->left ? s->left : k->moved,
 		};
 		pl_comm_work_report(k, &e);
 	}
@@ -167,22 +163,16 @@ static bool receiver_delays(const struct pl_world *w, const struct pl_peer *p)
 	return p->who.clock == w->peer[w->rank].who.clock;
 }
 
-/* When the segments that are ready to leave may be written. */
-static void shape(struct pl_world *w, struct pl_conn *c)
+/* The time in which a segment that is ready occupies its link. A thread that had to wait for a
+ * processor writes a segment later than a network would have taken it. That time counts as part of
+ * the send, or else nothing would explain why the data came so late. */
+static void occupy(struct pl_peer *p, struct pl_step *s)
 {
-	struct pl_peer *p = &w->peer[c->peer];
-
-	for (struct pl_step *s = c->sends.head; s; s = s->next) {
-		if (s->due)
-			continue;
-		if (!pl_comm_step_ready(s))
-			break;
-		s->ready = s->leaves = s->left = pl_comm_step_could_begin(s, *p->link);
-		if (p->bytes_per_ns > 0)
-			s->left += (pl_ns)((double)s->bytes / p->bytes_per_ns);
-		*p->link = s->left;
-		s->due = s->left + (receiver_delays(w, p) ? 0 : p->latency);
-	}
+	s->ready = pl_comm_step_could_begin(s, *p->link_free_at);
+	s->left = s->ready;
+	if (p->bytes_per_ns > 0)
+		s->left += (pl_ns)((double)s->bytes / p->bytes_per_ns);
+	*p->link_free_at = s->left = pl_max_i64(s->left, pl_now_ns());
 }
 
 /* false: not before `due`, when the engine is to look again */
@@ -195,33 +185,33 @@ static bool reached(struct pl_world *w, pl_ns due)
 	return false;
 }
 
-/* May the head of the queue leave now? */
+/* May the head of the queue be written now? */
 static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 {
-	if (w->shaped) {
-		shape(w, c);
-		if (!s->due)
-			return false;
-		return c->sent > 0 || reached(w, s->due);
-	}
+	struct pl_peer *p = &w->peer[c->peer];
+
 	if (!s->ready) {
 		if (!pl_comm_step_ready(s))
 			return false;
-		s->ready = pl_comm_step_could_begin(s, c->sends.freed);
+		if (w->shaped)
+			occupy(p, s);
+		else
+			s->ready = pl_comm_step_could_begin(s, c->sends.freed);
 	}
-	return true;
+	return !w->shaped || receiver_delays(w, p) || c->sent > 0 ||
+	       reached(w, s->left + p->latency);
 }
 
-/* A thread that had to wait for a processor sends later than the shaped link would have. Whoever
- * reads the events must see that time as part of the send, or else nothing explains why the data
- * came so late. The link itself is free as if the data had left in time. */
-static void note_lateness(struct pl_conn *c, struct pl_step *s)
+/* The head of the queue is written. Over a shaped link it ends when it has left. */
+static bool end_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 {
-	pl_ns late = pl_now_ns() - s->due;
-
-	s->leaves = pl_min_i64(s->left, pl_max_i64(s->leaves, c->late_until));
-	if (late > LATE_NS)
-		c->late_until = s->left += late;
+	if (!reached(w, s->left))
+		return false;
+	c->sent = 0;
+	pl_queue_pop(&c->sends);
+	pl_comm_step_done(w, s);
+	c->sends.freed = s->over;
+	return true;
 }
 
 static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
@@ -233,10 +223,10 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 
 	if (!s || c->broken || !may_send(w, c, s))
 		return false;
+	if (c->sent == PL_HEADER_BYTES + s->bytes)
+		return end_send(w, c, s);
 	if (!c->out && !all && !atomic_load(&c->writable))
 		return false;
-	if (c->sent == 0 && w->shaped)
-		note_lateness(c, s);
 	if (c->sent == 0) {
 		struct pl_header h = { .op = s->work->a.op,
 				       .algo = s->work->a.algo,
@@ -260,12 +250,8 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 	atomic_fetch_add_explicit(&w->peer[c->peer].wrote, done, memory_order_relaxed);
 	if (done)
 		s->work->moved = pl_now_ns();
-	if (c->sent == PL_HEADER_BYTES + s->bytes) {
-		c->sent = 0;
-		pl_queue_pop(&c->sends);
-		pl_comm_step_done(w, s);
-		c->sends.freed = s->over;
-	}
+	if (c->sent == PL_HEADER_BYTES + s->bytes)
+		end_send(w, c, s);
 	return done > 0;
 }
 

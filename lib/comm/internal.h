@@ -105,8 +105,7 @@ struct pl_step {
 	pl_ns ready; /* when it could begin; a receive over a shaped link: when the first byte came
 		      */
 	pl_ns over;
-	/* over a shaped link: when it has the link to itself, has left it, and may be written */
-	pl_ns leaves, left, due;
+	pl_ns left;    /* over a shaped link, from `ready` on: when it has left it; else 0 */
 	uint64_t mark; /* in a device's queue of sums, behind it; 0: it is not there */
 };
 struct pl_queue_of_steps {
@@ -165,7 +164,6 @@ struct pl_conn {
 	_Atomic bool readable, writable;
 	bool broken;
 	struct pl_queue_of_steps sends, recvs;
-	pl_ns late_until; /* end of the last send over a shaped link that was late */
 	uint8_t head_out[PL_HEADER_BYTES], head_in[PL_HEADER_BYTES];
 	size_t sent, got;    /* of head and body */
 	pl_ns due;	     /* what is received is not read before; 0: at once */
@@ -224,8 +222,9 @@ struct pl_peer {
 	uint64_t same; /* collectives that it began as this rank did; control.c */
 	/* the shaped link to this rank */
 	double bytes_per_ns;
-	pl_ns latency, free_at;
-	pl_ns *link; /* when the link is free: free_at, or that of all that this rank sends */
+	pl_ns latency;
+	pl_ns free_at;
+	pl_ns *link_free_at; /* free_at, or that of the link of all that this rank sends */
 };
 
 struct pl_world {

@@ -407,7 +407,7 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 static void take_shapes(struct pl_world *w)
 {
 	for (int r = 0; r < w->size; r++)
-		w->peer[r].link = &w->peer[r].free_at;
+		w->peer[r].link_free_at = &w->peer[r].free_at;
 	for (size_t i = 0; i < w->o.n_shapes; i++) {
 		const struct pl_link_shape *s = &w->o.shape[i];
 		pl_ns takes = s->latency_ns;
@@ -428,7 +428,7 @@ static void take_shapes(struct pl_world *w)
 			if (s->bytes_per_ns > 0)
 				w->peer[r].bytes_per_ns = s->bytes_per_ns;
 			w->peer[r].latency = pl_max_i64(w->peer[r].latency, s->latency_ns);
-			w->peer[r].link = s->shared ? &w->free_at : &w->peer[r].free_at;
+			w->peer[r].link_free_at = s->shared ? &w->free_at : &w->peer[r].free_at;
 		}
 	}
 }
