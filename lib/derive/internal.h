@@ -373,6 +373,7 @@ struct pl_derive_message {
 	int64_t peer;
 	bool recv;
 	pl_ns start, end;
+	pl_ns sent; /* of a receive: the end of its send */
 };
 /* Those that share a channel or a link follow one another from collective to collective, and from
  * channel to channel. */

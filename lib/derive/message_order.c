@@ -10,6 +10,11 @@
  * overlap on two channels (SERIAL); then all messages to this peer are in one order. If a rank has
  * several peers, the same test is made for all messages that it sends.
  *
+ * One thread of a rank takes what arrives, in an order that its algorithm may fix: ranks add in the
+ * same order. A receive that begins although its data came earlier waited for that thread, so it
+ * follows the receive that ended last. Its data came when the send had ended and the shortest time
+ * between a send and a receive of these two ranks had passed.
+ *
  * Such edges are marked as inferred; edges within a collective are not. An edge is added only if
  * time passes from the first message to the second, so there is no cycle. O(n log n) in messages.
  */
@@ -87,6 +92,32 @@ static void order_rank(struct gb *b, struct pl_derive_message *v, size_t n)
 			follow(b, &v[i - 1], &v[i]);
 }
 
+/* v: receives of a rank from a peer. `sent` becomes the time at which the data was there. */
+static void find_arrivals(struct pl_derive_message *v, size_t n)
+{
+	pl_ns flight = INT64_MAX;
+
+	for (size_t i = 0; i < n; i++)
+		if (v[i].sent <= v[i].start)
+			flight = pl_min_i64(flight, v[i].start - v[i].sent);
+	for (size_t i = 0; i < n; i++)
+		v[i].sent = pl_add_sat(v[i].sent, flight);
+}
+
+/* v: all receives of a rank. */
+static void order_receives(struct gb *b, struct pl_derive_message *v, size_t n)
+{
+	const struct pl_derive_message *last = NULL;
+
+	pl_sort(v, n, sizeof(*v), by_time);
+	for (size_t i = 0; i < n; i++) {
+		if (last && last->end <= v[i].start && last->end > v[i].sent)
+			follow(b, last, &v[i]);
+		if (!last || v[i].end >= last->end)
+			last = &v[i];
+	}
+}
+
 void pl_derive_message_order(struct gb *b)
 {
 	struct pl_derive_message *v = b->message;
@@ -100,12 +131,16 @@ void pl_derive_message_order(struct gb *b)
 			    v[k].peer == v[i].peer;
 		     k++)
 			;
+		if (v[i].recv)
+			find_arrivals(v + i, k - i);
 		order(b, v + i, k - i);
 	}
 	for (size_t i = 0, k; i < n; i = k) {
 		for (k = i; k < n && v[k].recv == v[i].recv && v[k].rank == v[i].rank; k++)
 			;
-		if (!v[i].recv)
+		if (v[i].recv)
+			order_receives(b, v + i, k - i);
+		else
 			order_rank(b, v + i, k - i);
 	}
 	pl_free(b->message);

@@ -166,7 +166,8 @@ static bool add_message_end(struct chunks *c, const struct pl_member *x, bool re
 						  .peer = pl_derive_value(e->peer, x->event, -1),
 						  .recv = recv,
 						  .start = s.start,
-						  .end = s.end });
+						  .end = s.end,
+						  .sent = sent ? sent->end : INT64_MAX });
 	*out = s;
 	return true;
 }

@@ -62,6 +62,14 @@ for size in 2 7; do
 	check "4 to $size ranks, direct: within 3 % of the job that has them" alike 0.03 "$TMP/predicted" "$TMP/direct$size/truth"
 done
 
+# A rank that takes what it adds in a fixed order waits for some messages although others are there.
+check "messages taken in a fixed order" job ordered -v direct=1 -v pieces=3 -v work=500
+for bw in 4 0.25; do
+	job "ordered$bw" -v direct=1 -v pieces=3 -v work=500 -v bw=$bw
+	column 6 "$TMP/ordered/graph" --what-if="bandwidth by $bw" >"$TMP/predicted"
+	check "... bandwidth by $bw: within 1 % of the job that has it" alike 0.01 "$TMP/predicted" "$TMP/ordered$bw/truth"
+done
+
 rest="-v rest=60000 -v work=500"
 # shellcheck disable=SC2086  # options are words
 check "a job whose collectives end a while after their last message" job rest $rest -v flight=5000

@@ -1,13 +1,16 @@
 # Profiler files of a simulated data-parallel job that records the messages of its collectives:
 #
 #	awk -v dir=DIR [-v n=RANKS] [-v steps=N] [-v channels=N] [-v bw=BYTES_PER_NS] [-v skew=NS]
-#		[-v flight=NS] [-v work=NS] [-v rest=NS] [-v recv=0] [-v messages=0] [-v direct=1] -f chunks.awk
+#		[-v flight=NS] [-v work=NS] [-v rest=NS] [-v recv=0] [-v messages=0] [-v direct=1] [-v pieces=N]
+#		-f chunks.awk
 #
 # Each step has two computations, each followed by an all-reduce of another size: a ring, in `channels`
 # channels, in which a message takes 4 us + bytes / bw and is there `flight` (3 us) after it was sent. A
 # receive lasts from the one before; with `work`, only so long, from when the message is there. A
 # collective ends `rest` (0) after its last message. `direct`: no ring, but each rank sends all its data to
-# each other rank at the same time, in a channel for each. Chrome JSON
+# each other rank at the same time, in a channel for each. With `pieces`, it sends them one after the other,
+# each rank beginning with another piece, in a channel for each piece. A rank takes piece by piece, each
+# from all ranks in their order, as they are added: it waits for some although others are there. Chrome JSON
 # as paceline-trace(5) has it, one file a rank, and DIR/truth with the length of each step, over all
 # ranks. Rank r's clock is r * skew ahead. Integer ns all through.
 function max(a, b) { return a > b ? a : b }
@@ -50,19 +53,33 @@ function allreduce(bytes,    c, s, r, left, x, dur, from, chunk, there) {
 	}
 	ended(bytes)
 }
-function direct_allreduce(bytes,    r, q, dur, there) {
-	dur = 4000 + int(bytes / bw)
+function direct_allreduce(bytes,    r, q, k, p, x, dur, from, there, free) {
+	x = int(bytes / pieces)
+	dur = 4000 + int(x / bw)
 	for (r = 0; r < n; r++)
-		done[r] = at[r] + dur
+		done[r] = at[r] + pieces * dur
 	for (r = 0; r < n; r++)
-		for (q = 0; q < n; q++) {
-			if (q == r)
-				continue
-			message("send", r, q, q - (q > r), r, bytes, at[r], at[r] + dur)
-			there = at[r] + dur + flight
-			message("recv", q, r, r - (r > q), r, bytes, work ? there : at[q], there + work)
-			done[q] = max(done[q], there + work)
-		}
+		for (q = 0; q < n; q++)
+			for (k = 0; k < pieces && q != r; k++) {
+				from = at[r] + k * dur
+				p = (r + k) % pieces
+				message("send", r, q, pieces > 1 ? p : q - (q > r), r * pieces + p, x, from, from + dur)
+				arrive[r, q, p] = from + dur + flight
+			}
+	for (q = 0; q < n; q++) {
+		free = 0
+		for (p = 0; p < pieces; p++)
+			for (r = 0; r < n; r++) {
+				if (q == r)
+					continue
+				there = max(free, arrive[r, q, p])
+				message("recv", q, r, pieces > 1 ? p : r - (r > q), r * pieces + p, x,
+					work ? there : at[q], there + work)
+				done[q] = max(done[q], there + work)
+				if (pieces > 1)
+					free = there + work
+			}
+	}
 	for (r = 0; r < n; r++)
 		done[r] += rest
 	ended(bytes)
@@ -95,6 +112,7 @@ BEGIN {
 	recv = recv == "" ? 1 : recv
 	flight = flight == "" ? 3000 : flight; work += 0; rest += 0
 	messages = messages == "" ? 1 : messages
+	pieces = pieces ? pieces : 1
 	for (r = 0; r < n; r++) {
 		file[r] = dir "/rank" r ".json"
 		printf "{\"distributedInfo\": {\"rank\": %d, \"world_size\": %d}, \"traceEvents\": [\n", r, n >file[r]

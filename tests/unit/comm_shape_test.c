@@ -40,14 +40,15 @@ static int shaped(struct pl_world_opts *o, void *arg)
 
 	NEED(pl_comm_world_open(o, &w, &e) == 0);
 	NEED(pl_comm_world_do(w, &b, &e) == 0);
-	from = now_s();
-	if (o->rank == 1) {
+	if (o->rank == 0) {
+		seconds[5] = now_s();
+	} else {
 		a.op = PL_OP_RECV;
 		a.root = 0;
 	}
 	NEED(pl_comm_world_do(w, &a, &e) == 0);
-	if (o->rank == 1)
-		seconds[0] = now_s() - from;
+	if (o->rank == 1) /* from the begin of the send, because a barrier ends at unlike times */
+		seconds[0] = now_s() - seconds[5];
 	NEED(pl_comm_world_do(w, &b, &e) == 0);
 	from = now_s();
 	a.op = PL_OP_ALLREDUCE;
@@ -55,9 +56,9 @@ static int shaped(struct pl_world_opts *o, void *arg)
 	NEED(pl_comm_world_do(w, &a, &e) == 0);
 	seconds[1 + o->rank] = now_s() - from;
 	from = now_s();
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 20; i++)
 		NEED(pl_comm_world_do(w, &b, &e) == 0);
-	seconds[3 + o->rank] = (now_s() - from) / 5;
+	seconds[3 + o->rank] = (now_s() - from) / 20;
 	free(p);
 	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
@@ -94,9 +95,8 @@ static void test_shaped(double *s)
 		/* 4 MiB one way; reduce-scatter and all-gather of halves */
 		printf("# send %.4f s, all-reduce %.4f %.4f s of %.4f; barrier %.2f ms\n", s[0],
 		       s[1], s[2], want, s[3] * 1e3);
-		/* the ends of a barrier on two ranks are as much as the latency apart */
-		ok(s[0] > want - 0.002 && s[0] < want * 1.1,
-		   "%s: a message takes as long as the link says", transport[i]);
+		ok(s[0] > want && s[0] < want * 1.1, "%s: a message takes as long as the link says",
+		   transport[i]);
 		ok(s[1] > want * 0.95 && s[1] < want * 1.1 && s[2] < want * 1.1,
 		   "%s: an all-reduce, too", transport[i]);
 		ok(s[3] > 0.0018 && s[3] < 0.004, "%s: latency counts", transport[i]);
