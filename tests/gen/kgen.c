@@ -379,10 +379,10 @@ static void set_option(struct command *cmd, int opt, const char *arg)
 		c->dir = arg;
 		break;
 	case O_RANKS:
-		c->ranks = count(arg, 1024);
+		c->ranks = count(arg, 65536);
 		break;
 	case O_HOSTS:
-		c->hosts = count(arg, 1024);
+		c->hosts = count(arg, 65536);
 		break;
 	case O_TP:
 		c->tp = count(arg, 1024);
