@@ -53,7 +53,7 @@ static int open_bench(struct bench *b, const char *path, struct pl_err *err)
 	b->r = pl_rewriter_new(&b->e, &b->cost, err);
 	if (!b->r)
 		return err->code;
-	b->n = pl_rewriter_tensors(b->r);
+	pl_rewriter_tensors(b->r, &b->n);
 	PL_TRY(pl_alloc(&b->set_of, b->n, sizeof(*b->set_of), err));
 	PL_TRY(pl_alloc(&b->moved, b->n, sizeof(*b->moved), err));
 	b->n_sets = b->n / 8;
