@@ -8,8 +8,8 @@
 #include "comm/comm.h"
 #include "comm/protocol.h"
 
-static const char hello_magic[8] = "PLCOMM3\n"; /* with the version of the protocol */
-#define HEADER_MAGIC 0x314d4c50u		/* "PLM1" */
+static const char hello_magic[8] = "PLCOMM4\n"; /* with the version of the protocol */
+#define HEADER_MAGIC 0x324d4c50u		/* "PLM2" */
 
 /* Writes fields to, or reads them from, the bytes at p. */
 struct codec {

@@ -473,7 +473,7 @@ static void make_noise(int port, int ms)
 
 		for (size_t i = 0; i < sizeof(some); i++)
 			some[i] = (uint8_t)pl_rng_next(&seed);
-		memcpy(some, "\1\0\0\0\160\0\0\0\0\0\0\0PLCOMM3\n", 20); /* a hello */
+		memcpy(some, "\1\0\0\0\170\0\0\0\0\0\0\0PLCOMM4\n", 20); /* a hello */
 		if (connect(s, (struct sockaddr *)&a, sizeof(a)) == 0 &&
 		    send(s, some, pl_rng_next(&seed) % sizeof(some), MSG_NOSIGNAL) < 0)
 			nap_ms(1);
