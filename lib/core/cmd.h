@@ -56,55 +56,41 @@ struct pl_common {
 };
 
 #define PL_COMMON(m) offsetof(struct pl_common, m)
+/* Options that several programs have. */
+#define PL_OPTION(key, name, arg, help, type, member)                                              \
+	{                                                                                          \
+		key, name, arg, help, PL_OPT_##type, PL_COMMON(member), NULL                       \
+	}
+#define PL_OPTION_WHEN(member, help)                                                               \
+	{                                                                                          \
+		0, #member, "WHEN", help ": auto, always, never", PL_OPT_CHOICE,                   \
+			PL_COMMON(member), "auto|always|never"                                     \
+	}
 #define PL_OPTS_OUTPUT                                                                             \
-	{                                                                                          \
-		'o', "output", "FILE", "write to FILE instead of standard output", PL_OPT_STR,     \
-			PL_COMMON(output), NULL                                                    \
-	}
+	PL_OPTION('o', "output", "FILE", "write to FILE instead of standard output", STR, output)
 #define PL_OPTS_STREAM                                                                             \
-	{ 'l',	      "level",		"N", "compress at level N, 0-12 (default 1)",              \
-	  PL_OPT_INT, PL_COMMON(level), NULL },                                                    \
-		{ 'u',	       "uncompressed",                                                     \
-		  NULL,	       "do not compress the output (for pipes); same as -l 0",             \
-		  PL_OPT_FLAG, PL_COMMON(uncompressed),                                            \
-		  NULL },                                                                          \
-	{                                                                                          \
-		0, "provenance", NULL,                                                             \
-			"record program, version and command line in the output (default; "        \
-			"--no-provenance)",                                                        \
-			PL_OPT_FLAG, PL_COMMON(provenance), NULL                                   \
-	}
+	PL_OPTION('l', "level", "N", "compress at level N, 0-12 (default 1)", INT, level),         \
+		PL_OPTION('u', "uncompressed", NULL,                                               \
+			  "do not compress the output (for pipes); same as -l 0", FLAG,            \
+			  uncompressed),                                                           \
+		PL_OPTION(0, "provenance", NULL,                                                   \
+			  "record program, version and command line in the output (default; "      \
+			  "--no-provenance)",                                                      \
+			  FLAG, provenance)
 #define PL_OPTS_THREADS                                                                            \
-	{                                                                                          \
-		'@', "threads", "N", "use N threads in total (default 1, 0 = cores)", PL_OPT_INT,  \
-			PL_COMMON(threads), NULL                                                   \
-	}
-#define PL_OPTS_COMMON                                                                                  \
-	{ 'q', "quiet", NULL, "print no warnings", PL_OPT_FLAG, PL_COMMON(quiet), NULL },               \
-		{ 'v',		"verbose",	    NULL, "say more on standard error",                 \
-		  PL_OPT_COUNT, PL_COMMON(verbose), NULL },                                             \
-		{ 0,                                                                                    \
-		  "progress",                                                                           \
-		  "WHEN",                                                                               \
-		  "show progress on standard error: auto, always, never",                               \
-		  PL_OPT_CHOICE,                                                                        \
-		  PL_COMMON(progress),                                                                  \
-		  "auto|always|never" },                                                                \
-		{ 0,                                                                                    \
-		  "color",                                                                              \
-		  "WHEN",                                                                               \
-		  "use colours: auto, always, never",                                                   \
-		  PL_OPT_CHOICE,                                                                        \
-		  PL_COMMON(color),                                                                     \
-		  "auto|always|never" },                                                                \
-		{ 0,	      "seed",	       "N", "seed everything random with N (default 1)",        \
-		  PL_OPT_INT, PL_COMMON(seed), NULL },                                                  \
-		{ 0, "fake-tty", NULL, NULL, PL_OPT_FLAG, PL_COMMON(fake_tty), NULL },                  \
-		{ 0, "help", NULL, "print this text", PL_OPT_HELP, 0, NULL },                           \
-		{ 0, "version", NULL, "print version, formats and features", PL_OPT_VERSION, 0, NULL }, \
-	{                                                                                               \
-		0, NULL, NULL, NULL, PL_OPT_END, 0, NULL                                                \
-	}
+	PL_OPTION('@', "threads", "N", "use N threads in total (default 1, 0 = cores)", INT,       \
+		  threads)
+#define PL_OPTS_COMMON                                                                             \
+	PL_OPTION('q', "quiet", NULL, "print no warnings", FLAG, quiet),                           \
+		PL_OPTION('v', "verbose", NULL, "say more on standard error", COUNT, verbose),     \
+		PL_OPTION_WHEN(progress, "show progress on standard error"),                       \
+		PL_OPTION_WHEN(color, "use colours"),                                              \
+		PL_OPTION(0, "seed", "N", "seed everything random with N (default 1)", INT, seed), \
+		PL_OPTION(0, "fake-tty", NULL, NULL, FLAG, fake_tty),                              \
+		PL_OPTION(0, "help", NULL, "print this text", HELP, output),                       \
+		PL_OPTION(0, "version", NULL, "print version, formats and features", VERSION,      \
+			  output),                                                                 \
+		PL_OPTION(0, NULL, NULL, NULL, END, output)
 
 struct pl_lang_schema;
 

@@ -55,18 +55,13 @@ void pl_dataset_size(struct pl_dataset *d)
 static int read_array(const char *path, bool idx, struct pl_array *a, struct pl_err *err)
 {
 	struct pl_in *in = pl_in_open_any(path, err);
-	const uint8_t *p;
-	int64_t more;
 	int rc;
 
 	if (!in)
 		return err ? err->code : PL_EIO;
 	rc = idx ? pl_idx_read(in, a, err) : pl_npy_read(in, a, err);
-	if (rc >= 0 && (more = pl_in_peek(in, 1, &p, err)) != 0)
-		rc = more < 0 ? (int)more
-			      : pl_fail(err, PL_EDATA,
-					"%s: byte %lld: something behind the array's last element",
-					path, (long long)pl_in_offset(in));
+	if (rc >= 0)
+		rc = pl_array_end(in, "the array's last element", err);
 	pl_in_close(in);
 	return rc;
 }

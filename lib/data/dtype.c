@@ -9,8 +9,6 @@
 
 #include "data/dtype.h"
 
-#define TAKE_STEP ((size_t)1 << 20)
-
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "arrays are little-endian");
 
 /* How safetensors, numpy and IDX call each type; NULL and 0: not at all. */
@@ -180,7 +178,8 @@ void pl_array_fini(struct pl_array *a)
 	memset(a, 0, sizeof(*a));
 }
 
-int pl_array_count(struct pl_array *a, struct pl_err *err)
+/* The product of the dimensions into a->n. */
+static int count(struct pl_array *a, struct pl_err *err)
 {
 	size_t n = 1, bytes;
 
@@ -195,14 +194,11 @@ int pl_array_count(struct pl_array *a, struct pl_err *err)
 
 int pl_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err)
 {
-	size_t left = n;
+	for (size_t left = n; left;) {
+		const uint8_t *p;
+		int64_t got = pl_in_peek(in, 1, &p, err);
+		size_t step = pl_min_size(left, (size_t)pl_max_i64(got, 0));
 
-	while (left) {
-		size_t step = pl_min_size(left, TAKE_STEP);
-		int64_t got;
-
-		PL_CHECK(pl_buf_need(b, step, err));
-		got = pl_in_read(in, b->p + b->n, step, err);
 		if (got < 0)
 			return (int)got;
 		if (!got)
@@ -210,13 +206,26 @@ int pl_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *e
 				       "%s: byte %lld: the end, with %zu of %zu bytes still to "
 				       "come; the file was cut",
 				       pl_in_name(in), (long long)pl_in_offset(in), left, n);
-		b->n += (size_t)got;
-		left -= (size_t)got;
+		PL_CHECK(pl_buf_put(b, p, step, err));
+		pl_in_skip(in, step);
+		left -= step;
 	}
 	return 0;
 }
 
-void pl_array_swap(struct pl_array *a)
+int pl_array_end(struct pl_in *in, const char *what, struct pl_err *err)
+{
+	const uint8_t *p;
+	int64_t more = pl_in_peek(in, 1, &p, err);
+
+	if (more <= 0)
+		return (int)more;
+	return pl_fail(err, PL_EDATA, "%s: byte %lld: something behind %s", pl_in_name(in),
+		       (long long)pl_in_offset(in), what);
+}
+
+/* Reverses the bytes of each element. */
+static void swap(struct pl_array *a)
 {
 	size_t size = pl_dtype_size(a->dtype);
 	uint8_t *p = a->data.p;
@@ -228,4 +237,18 @@ void pl_array_swap(struct pl_array *a)
 			p[i] = p[size - 1 - i];
 			p[size - 1 - i] = t;
 		}
+}
+
+int pl_array_read(struct pl_in *in, struct pl_array *a, bool big, struct pl_err *err)
+{
+	int rc = count(a, err);
+
+	if (rc < 0)
+		return pl_wrap(err, "%s", pl_in_name(in));
+	rc = pl_array_take(in, a->n * pl_dtype_size(a->dtype), &a->data, err);
+	if (rc < 0)
+		pl_array_fini(a);
+	else if (big)
+		swap(a);
+	return rc;
 }

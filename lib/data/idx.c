@@ -14,12 +14,12 @@ static uint32_t be32(const uint8_t *p)
 int pl_idx_read(struct pl_in *in, struct pl_array *a, struct pl_err *err)
 {
 	const char *name = pl_in_name(in);
-	uint8_t head[4 + 4 * PL_LEN(a->dim)];
-	int64_t got;
-	int type, rc;
+	const uint8_t *head;
+	int64_t got, want;
+	int type;
 
 	memset(a, 0, sizeof(*a));
-	got = pl_in_read(in, head, 4, err);
+	got = pl_in_peek(in, 4, &head, err);
 	if (got < 0)
 		return (int)got;
 	if (got < 4 || head[0] || head[1])
@@ -38,21 +38,15 @@ int pl_idx_read(struct pl_in *in, struct pl_array *a, struct pl_err *err)
 			       head[3], PL_LEN(a->dim));
 	a->dtype = (uint8_t)type;
 	a->n_dims = head[3];
-	got = pl_in_read(in, head + 4, 4 * (size_t)a->n_dims, err);
+	want = 4 + 4 * a->n_dims;
+	got = pl_in_peek(in, (size_t)want, &head, err);
 	if (got < 0)
 		return (int)got;
-	if (got < 4 * a->n_dims)
+	if (got < want)
 		return pl_fail(err, PL_EDATA, "%s: byte %lld: the end, inside the head", name,
-			       (long long)pl_in_offset(in));
+			       (long long)got);
 	for (int i = 0; i < a->n_dims; i++)
 		a->dim[i] = be32(head + 4 + 4 * i);
-	rc = pl_array_count(a, err);
-	if (rc < 0)
-		return pl_wrap(err, "%s", name);
-	rc = pl_array_take(in, a->n * pl_dtype_size(a->dtype), &a->data, err);
-	if (rc < 0)
-		pl_array_fini(a);
-	else
-		pl_array_swap(a);
-	return rc;
+	pl_in_skip(in, (size_t)want);
+	return pl_array_read(in, a, true, err);
 }

@@ -214,13 +214,7 @@ int pl_npy_read(struct pl_in *in, struct pl_array *a, struct pl_err *err)
 	s.p = s.start = text.n ? (const char *)text.p : "";
 	s.end = s.p + text.n;
 	PL_TRY(dictionary(&s, a, &big, err));
-	if ((rc = pl_array_count(a, err)) < 0) {
-		pl_wrap(err, "%s", s.name);
-		goto out;
-	}
-	PL_TRY(pl_array_take(in, a->n * pl_dtype_size(a->dtype), &a->data, err));
-	if (big)
-		pl_array_swap(a);
+	rc = pl_array_read(in, a, big, err);
 out:
 	pl_buf_fini(&text);
 	if (rc < 0)

@@ -294,21 +294,11 @@ static int read_data(struct reader *r, struct pl_in *in, size_t total, struct pl
 {
 	struct pl_weights *w = r->w;
 	struct pl_buf b = { 0 };
-	const uint8_t *more;
 	size_t at = 0;
-	int64_t left;
 	int rc;
 
 	PL_TRY(pl_array_take(in, total, &b, err));
-	left = pl_in_peek(in, 1, &more, err);
-	if (left < 0)
-		rc = (int)left;
-	else if (left)
-		rc = pl_fail(err, PL_EDATA,
-			     "%s: byte %lld: something behind the last tensor's data", r->name,
-			     (long long)pl_in_offset(in));
-	if (rc < 0)
-		goto out;
+	PL_TRY(pl_array_end(in, "the last tensor's data", err));
 	w->memory = b.p;
 	memset(&b, 0, sizeof(b));
 	for (size_t i = 0; i < w->n; i++) {

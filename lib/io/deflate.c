@@ -199,11 +199,6 @@ int pl_inflate(struct pl_codecs *cs, const uint8_t *in, size_t n, uint8_t *out, 
 	return rc;
 }
 
-bool pl_gunzip_whole_fast(void)
-{
-	return HAVE_LIBDEFLATE;
-}
-
 int pl_gunzip_whole(const uint8_t *in, size_t n, uint8_t *out, size_t n_out)
 {
 #if HAVE_LIBDEFLATE

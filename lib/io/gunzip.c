@@ -15,6 +15,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "config.h"
 #include "io/internal.h"
 
 #define CHUNK	   ((size_t)1 << 20)
@@ -217,7 +218,7 @@ static bool take_whole(struct pl_gunzip *gz, struct chunk *c)
 	const uint8_t *p;
 	uint8_t *mem;
 
-	if (!pl_gunzip_whole_fast() || raw->size < 0 || size < 20 || size > WHOLE_IN)
+	if (!HAVE_LIBDEFLATE || raw->size < 0 || size < 20 || size > WHOLE_IN)
 		return false;
 	if (pl_in_peek(raw, (size_t)size, &p, &c->fail) != size) {
 		if (c->fail.code == PL_EDATA)

@@ -199,25 +199,6 @@ void pl_in_skip(struct pl_in *in, size_t n)
 	in->offset += (int64_t)n;
 }
 
-int64_t pl_in_read(struct pl_in *in, void *p, size_t n, struct pl_err *err)
-{
-	size_t done = 0;
-
-	while (done < n) {
-		size_t k;
-
-		while (!in->n && !in->eof && !in->fail.code)
-			in->refill(in);
-		if (!in->n) /* if there are bytes, the next call reports the failure */
-			return done || !in->fail.code ? (int64_t)done : tell(in, err);
-		k = pl_min_size(in->n, n - done);
-		memcpy((uint8_t *)p + done, in->p, k);
-		pl_in_skip(in, k);
-		done += k;
-	}
-	return (int64_t)done;
-}
-
 const char *pl_in_name(const struct pl_in *in)
 {
 	return in->name;

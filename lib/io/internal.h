@@ -62,9 +62,7 @@ int pl_deflate(struct pl_codecs *cs, const uint8_t *head, size_t n_head, const u
 /* Inflate raw deflate data; both lengths must fit exactly. 0, PL_EDATA or PL_ENOMEM. */
 int pl_inflate(struct pl_codecs *cs, const uint8_t *in, size_t n, uint8_t *out,
 	       size_t n_out) PL_MUST;
-/* Is there a fast decoder for whole gzip members? If so, inflate one; 0 only when all fits exactly.
- */
-bool pl_gunzip_whole_fast(void);
+/* One whole gzip member, by libdeflate alone; 0 only when all fits exactly. */
 int pl_gunzip_whole(const uint8_t *in, size_t n, uint8_t *out, size_t n_out) PL_MUST;
 
 /* ---- columns: column.c reads, colput.c writes ---------------------------------------------- */

@@ -37,8 +37,6 @@ int64_t pl_in_peek(struct pl_in *in, size_t want, const uint8_t **p, struct pl_e
 void pl_in_skip(struct pl_in *in, size_t n); /* n <= what peek returned */
 /* Appends all that is left; PL_ELIMIT above `most` bytes in the buffer. */
 int pl_in_read_all(struct pl_in *in, size_t most, struct pl_buf *b, struct pl_err *err) PL_MUST;
-/* Exactly n bytes, or fewer at the end of input. Returns the count or a negative code. */
-int64_t pl_in_read(struct pl_in *in, void *p, size_t n, struct pl_err *err) PL_MUST;
 const char *pl_in_name(const struct pl_in *in); /* path, "-" shown as "stdin" */
 int64_t pl_in_offset(const struct pl_in *in);	/* of the next unread byte */
 

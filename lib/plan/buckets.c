@@ -234,11 +234,8 @@ static int fuse(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 
 static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	bool tensors = rw->op == PL_RW_FUSE_TENSORS || rw->op == PL_RW_ORDER ||
-		       rw->op == PL_RW_PARTITION_TENSOR || rw->op == PL_RW_ALGORITHM ||
-		       rw->op == PL_RW_PRIORITY; /* who goes first is decided while it runs */
-
-	PL_CHECK(tensors ? find_all(s, rw, err) : 0);
+	if (pl_lang_field(&pl_plan_schema.row[rw->op], "tensors", NULL))
+		PL_CHECK(find_all(s, rw, err));
 	if (rw->op == PL_RW_FUSE_TENSORS)
 		return fuse(s, rw, err);
 	if (rw->op == PL_RW_ORDER)

@@ -123,14 +123,13 @@ static const struct pl_lang_row *row_of(const char *name)
 /* Statements of the plan itself: those whose value is not that of an empty plan. */
 static void put_head(struct pl_writer *w, struct pl_lang_statement *st, const struct pl_plan *p)
 {
-	static const char *const row[] = { "base",  "workers", "baseline",    "predicted",
-					   "bound", "model",   "evaluations", "peak" };
+	const struct pl_lang_row *row = pl_plan_schema.row + PL_RW_COUNT_;
 	struct pl_plan usual;
 
 	pl_plan_init(&usual);
 	pl_write_format(w, "paceline-plan %d\n", PL_PLAN_MAJOR);
-	for (size_t i = 0; i < PL_LEN(row); i++)
-		pl_lang_write_struct(w, st, &pl_plan_schema, row_of(row[i]), p, &usual);
+	for (; row->once && row->field; row++)
+		pl_lang_write_struct(w, st, &pl_plan_schema, row, p, &usual);
 	pl_write_text(w, p->complete ? "" : "incomplete\n");
 }
 
