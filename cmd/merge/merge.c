@@ -63,8 +63,7 @@ static void defaults(void *config)
 	((struct config *)config)->max_residual = -1;
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* The members of the segment now read are complete. Those of an empty one are not passed on. */
 static void end_segment(struct merge *g)
@@ -134,8 +133,7 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 	return rc;
 }
 
-/* ---- writing -----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int put_members(struct merge *g, struct pl_cwriter *w, struct pl_err *err)
 {
@@ -186,8 +184,7 @@ static int write_report(struct merge *g, const struct pl_merge *m, const struct 
 	return pl_out_finish(out, pl_clock_report_json(m, r, out, err), err);
 }
 
-/* ---- the program -------------------------------------------------------------------------------
- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static int judge(const struct config *c, const struct pl_merge *m, struct pl_err *err)
 {

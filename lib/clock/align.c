@@ -83,8 +83,7 @@ void pl_clock_sort_by_key(const uint32_t *key, size_t n, uint32_t keys, uint32_t
 	first0[0] = 0;
 }
 
-/* ---- which ranks share a clock -----------------------------------------------------------------
- */
+/* ---- which ranks share a clock --------------------------------------------------------------- */
 
 static int by_rank(const void *x, const void *y)
 {
@@ -194,8 +193,7 @@ out:
 	return rc;
 }
 
-/* ---- residuals ---------------------------------------------------------------------------------
- */
+/* ---- residuals ------------------------------------------------------------------------------- */
 
 /* Residuals of the ends of matches against the median end of their match. */
 struct residuals {
@@ -279,9 +277,7 @@ out:
 	return rc;
 }
 
-/* ---- the table of the merged stream
- * -----------------------------------------------------------------
- */
+/* ---- the table of the merged stream ---------------------------------------------------------- */
 
 static int fill_groups(struct pl_align *a, struct pl_err *err)
 {

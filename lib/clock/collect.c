@@ -28,8 +28,7 @@ struct pl_align_seg {
 	uint64_t events;
 };
 
-/* ---- strings -----------------------------------------------------------------------------------
- */
+/* ---- strings --------------------------------------------------------------------------------- */
 
 static int global_id(struct pl_align *a, const struct pl_segment *seg, pl_id local, pl_id *id,
 		     struct pl_err *err)
@@ -70,8 +69,7 @@ static int value_id(struct pl_align *a, const struct pl_segment *seg, const stru
 	return pl_intern_add(&a->str, text, (size_t)n, id, err);
 }
 
-/* ---- batches -----------------------------------------------------------------------------------
- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static struct pl_align *align_of(struct pl_sink *s)
 {
@@ -226,8 +224,7 @@ out:
 	return rc;
 }
 
-/* ---- the end of a segment ----------------------------------------------------------------------
- */
+/* ---- the end of a segment -------------------------------------------------------------------- */
 
 static int comm_stream_of(struct pl_align *a, const struct pl_track *t, uint32_t *comm_stream,
 			  struct pl_err *err)

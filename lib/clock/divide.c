@@ -44,8 +44,7 @@ struct divider {
 	size_t n_divisions, cap, best;
 };
 
-/* ---- nearest -----------------------------------------------------------------------------------
- */
+/* ---- nearest --------------------------------------------------------------------------------- */
 
 static int64_t distance(const struct divider *x, uint32_t i, uint32_t k, int64_t *shift)
 {
@@ -140,8 +139,7 @@ out:
 	return rc;
 }
 
-/* ---- proposals ---------------------------------------------------------------------------------
- */
+/* ---- proposals ------------------------------------------------------------------------------- */
 
 /* Streams that could share a group, by number. */
 static void classify(struct divider *x)
@@ -154,21 +152,6 @@ static void classify(struct divider *x)
 			k++;
 		x->class[i] = k;
 	}
-}
-
-/* Numbers of any kind become 0, 1 ... in x->group; how many there are. */
-static uint32_t number_groups(struct divider *x, const uint32_t *any)
-{
-	uint32_t next = 0;
-
-	for (uint32_t i = 0; i < x->n; i++) {
-		uint32_t k = 0;
-
-		while (k < i && any[k] != any[i])
-			k++;
-		x->group[i] = k < i ? x->group[k] : next++;
-	}
-	return next;
 }
 
 static bool is_allowed(const struct divider *x, uint32_t n_groups, uint32_t *class_of)
@@ -263,24 +246,24 @@ static bool one_a_rank(const struct divider *x)
 
 static int propose_all(struct divider *x, const uint32_t *linked, bool pairs, struct pl_err *err)
 {
-	uint32_t n;
+	uint32_t n = 0;
 	int rc;
 
+	for (uint32_t i = 0; i < x->n; i++)
+		x->group[i] = i;
 	PL_TRY(propose(x, x->n, 0, err)); /* the groups are those that are nearest */
-	if (linked) {
-		n = number_groups(x, linked);
-		if (n < x->n)
-			/* nearly every pipeline sums the norm of its gradients over the stages */
-			PL_TRY(propose(x, n, -2 * EVIDENCE, err));
-	}
+	for (uint32_t i = 0; i < x->n && linked; i++)
+		x->group[i] = linked[i] == i ? n++ : x->group[linked[i]];
+	if (n && n < x->n)
+		/* nearly every pipeline sums the norm of its gradients over the stages */
+		PL_TRY(propose(x, n, -2 * EVIDENCE, err));
 	if (!pairs && one_a_rank(x))
 		PL_TRY(propose_regular(x, err));
 out:
 	return rc;
 }
 
-/* ---- doubts ------------------------------------------------------------------------------------
- */
+/* ---- doubts ---------------------------------------------------------------------------------- */
 
 /* Is there another division about as likely that would give other transfers? */
 static int is_doubtful(struct divider *x, bool *doubtful, struct pl_err *err)
@@ -364,8 +347,7 @@ out:
 	return rc;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 int pl_clock_divide(const struct pl_align *a, const struct pl_partitions *is, struct pl_stream *v,
 		    uint32_t n, const uint32_t *linked, bool pairs, uint32_t *n_groups,
@@ -390,8 +372,6 @@ int pl_clock_divide(const struct pl_align *a, const struct pl_partitions *is, st
 		classify(&x);
 	if (clusters < n)
 		PL_TRY(propose(&x, clusters, 0.5 * n * log(n), err));
-	for (uint32_t i = 0; i < n; i++)
-		x.group[i] = i;
 	PL_TRY(propose_all(&x, linked, pairs, err));
 	*n_groups = x.d[x.best].n_groups;
 	for (uint32_t i = 0; i < n; i++)

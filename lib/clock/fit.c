@@ -36,14 +36,13 @@
 #define USUAL_DRIFT  200e-6 /* of clocks, generously */
 #define MAX_OBS	     400000 /* beyond, matches are left out evenly */
 
-/* ---- normal equations --------------------------------------------------------------------------
- */
+/* ---- normal equations ------------------------------------------------------------------------ */
 
 static void mask(const struct pl_fit *f, double *v)
 {
 	for (uint32_t c = 0; c < f->n; c++) {
-		v[c] = f->a_free[c] ? v[c] : 0;
-		v[f->n + c] = f->b_free[c] ? v[f->n + c] : 0;
+		v[c] = f->clock[c].a_free ? v[c] : 0;
+		v[f->n + c] = f->clock[c].b_free ? v[f->n + c] : 0;
 	}
 }
 
@@ -161,8 +160,7 @@ int pl_clock_fit_cg(const struct pl_fit *f, const double *g, double *z, struct p
 	return 0;
 }
 
-/* ---- robust rounds -----------------------------------------------------------------------------
- */
+/* ---- robust rounds --------------------------------------------------------------------------- */
 
 static void residuals(struct pl_fit *f, bool weighted)
 {
@@ -173,9 +171,9 @@ static void residuals(struct pl_fit *f, bool weighted)
 
 		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
 			uint32_t c = obs[i].clock;
-			double w = weighted ? f->w[i] : f->in_tree[c];
+			double w = weighted ? f->w[i] : f->clock[c].in_tree;
 
-			f->r[i] = f->y[i] - f->a[c] - f->b[c] * f->u[m];
+			f->r[i] = f->y[i] - f->clock[c].a - f->clock[c].b * f->u[m];
 			sum += w * f->r[i];
 			weight += w;
 		}
@@ -201,7 +199,7 @@ static int scales(struct pl_fit *f, struct pl_err *err)
 			double up = sqrt((double)members / (members > 1 ? members - 1 : 1));
 			double r = fabs(f->r[i]) * up;
 
-			if (f->in_tree[in->obs[i].clock] && r < 9e18)
+			if (f->clock[in->obs[i].clock].in_tree && r < 9e18)
 				v[n++] = (int64_t)r;
 		}
 		f->scale[k] = 250;
@@ -233,7 +231,7 @@ static void weights(struct pl_fit *f, bool tukey)
 				w = z > HUBER ? HUBER / z : 1;
 				d = z > HUBER ? 0 : 1;
 			}
-			if (!f->in_tree[f->in->obs[i].clock]) {
+			if (!f->clock[f->in->obs[i].clock].in_tree) {
 				f->w[i] = 0;
 				continue;
 			}
@@ -257,7 +255,7 @@ static void gradient(const struct pl_fit *f, double *g)
 			g[f->n + f->in->obs[i].clock] += q * f->u[m];
 		}
 	for (uint32_t c = 0; c < f->n; c++)
-		g[f->n + c] -= f->prior * f->b[c];
+		g[f->n + c] -= f->prior * f->clock[c].b;
 }
 
 static int robust(struct pl_fit *f, int from, struct pl_err *err)
@@ -280,8 +278,8 @@ static int robust(struct pl_fit *f, int from, struct pl_err *err)
 		for (uint32_t c = 0; c < f->n; c++) {
 			if (!isfinite(z[c]) || !isfinite(z[f->n + c]))
 				continue;
-			f->a[c] += z[c];
-			f->b[c] += z[f->n + c];
+			f->clock[c].a += z[c];
+			f->clock[c].b += z[f->n + c];
 			change = fmax(change, fabs(z[c]) + fabs(z[f->n + c]));
 		}
 		if (change < 0.5 && k > HUBER_ROUNDS)
@@ -293,8 +291,7 @@ out:
 	return rc;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* n numbers that are 0, freed with the fit. */
 static int take(struct pl_fit *f, void *out, size_t n, size_t size, struct pl_err *err)
@@ -339,13 +336,7 @@ static int init(struct pl_fit *f, struct pl_err *err)
 	int rc;
 
 	f->n = in->n_clocks;
-	PL_TRY(take(f, &f->base, f->n, sizeof(*f->base), err));
-	PL_TRY(take(f, &f->slope, f->n, sizeof(*f->slope), err));
-	PL_TRY(take(f, &f->a, f->n, sizeof(*f->a), err));
-	PL_TRY(take(f, &f->b, f->n, sizeof(*f->b), err));
-	PL_TRY(take(f, &f->in_tree, f->n, sizeof(*f->in_tree), err));
-	PL_TRY(take(f, &f->a_free, f->n, sizeof(*f->a_free), err));
-	PL_TRY(take(f, &f->b_free, f->n, sizeof(*f->b_free), err));
+	PL_TRY(take(f, &f->clock, f->n, sizeof(*f->clock), err));
 	PL_TRY(take(f, &f->tau, in->n_matches, sizeof(*f->tau), err));
 	PL_TRY(take(f, &f->u, in->n_matches, sizeof(*f->u), err));
 	PL_TRY(take(f, &f->y, in->n_obs, sizeof(*f->y), err));
@@ -354,7 +345,6 @@ static int init(struct pl_fit *f, struct pl_err *err)
 	PL_TRY(take(f, &f->first, in->n_matches + 1u, sizeof(*f->first), err));
 	PL_TRY(take(f, &f->by_class, in->n_obs, sizeof(*f->by_class), err));
 	PL_TRY(take(f, &f->class0, in->n_classes + 1u, sizeof(*f->class0), err));
-	PL_TRY(take(f, &f->count, f->n, sizeof(*f->count), err));
 	PL_TRY(take(f, &f->scale, in->n_classes, sizeof(*f->scale), err));
 	for (size_t i = 0; i < in->n_obs; i++)
 		while (m <= in->obs[i].match)
@@ -362,8 +352,9 @@ static int init(struct pl_fit *f, struct pl_err *err)
 	while (m <= in->n_matches)
 		f->first[m++] = (uint32_t)in->n_obs;
 	for (size_t i = 0; i < in->n_obs; i++)
-		f->count[in->obs[i].clock] += !i || in->obs[i].match != in->obs[i - 1].match ||
-					      in->obs[i].clock != in->obs[i - 1].clock;
+		f->clock[in->obs[i].clock].count += !i ||
+						    in->obs[i].match != in->obs[i - 1].match ||
+						    in->obs[i].clock != in->obs[i - 1].clock;
 	rc = sort_classes(f, err);
 out:
 	return rc;
@@ -373,29 +364,30 @@ out:
 static void free_parameters(struct pl_fit *f)
 {
 	for (uint32_t c = 0; c < f->n; c++) {
-		f->a_free[c] = f->in_tree[c] && c != f->root;
-		f->b_free[c] = f->a_free[c] && f->count[c] >= MIN_MATCHES && f->span > 1;
-		if (!f->b_free[c])
-			f->b[c] = 0;
+		f->clock[c].a_free = f->clock[c].in_tree && c != f->root;
+		f->clock[c].b_free =
+			f->clock[c].a_free && f->clock[c].count >= MIN_MATCHES && f->span > 1;
+		if (!f->clock[c].b_free)
+			f->clock[c].b = 0;
 	}
 }
 
 /* Time of the clock's first event on the scale of the matches, given where it stands now. */
 static double first_u(const struct pl_fit *f, uint32_t c)
 {
-	double t = (double)pl_sub_sat(pl_sub_sat(f->in->first_ns[c], f->base[c]), f->mid);
+	double t = (double)pl_sub_sat(pl_sub_sat(f->in->first_ns[c], f->clock[c].base), f->mid);
 
-	return (t - f->a[c]) / (1 + f->b[c] / f->span) / f->span;
+	return (t - f->clock[c].a) / (1 + f->clock[c].b / f->span) / f->span;
 }
 
 static void put_clock(const struct pl_fit *f, uint32_t c, struct pl_clock_fit_clock *out)
 {
-	double move = f->a[c] + f->b[c] * first_u(f, c), b = f->b[c] / f->span;
+	double move = f->clock[c].a + f->clock[c].b * first_u(f, c), b = f->clock[c].b / f->span;
 
-	out->connected = f->in_tree[c] && fabs(move) < 9e18 && fabs(b) < 0.5;
+	out->connected = f->clock[c].in_tree && fabs(move) < 9e18 && fabs(b) < 0.5;
 	if (!out->connected)
 		return;
-	out->offset_ns = pl_add_sat(f->base[c], (int64_t)llround(move));
+	out->offset_ns = pl_add_sat(f->clock[c].base, (int64_t)llround(move));
 	out->drift = b / (1 + b); /* a ns of its own time */
 }
 
@@ -415,12 +407,12 @@ static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_
 		if (c == f->root)
 			continue;
 		out[c].drift_ci = ci_b[c] >= 0 ? ci_b[c] / f->span : -1;
-		if (f->b_free[c] && (ci_b[c] < 0 || fabs(f->b[c]) <= ci_b[c] ||
-				     fabs(f->b[c]) <= PL_CLOCK_RESOLUTION_NS)) {
+		if (f->clock[c].b_free && (ci_b[c] < 0 || fabs(f->clock[c].b) <= ci_b[c] ||
+					   fabs(f->clock[c].b) <= PL_CLOCK_RESOLUTION_NS)) {
 			if (ci_b[c] >= 0) /* centred on 0; still contains the previous interval */
-				out[c].drift_ci += fabs(f->b[c]) / f->span;
-			f->b[c] = 0;
-			f->b_free[c] = false;
+				out[c].drift_ci += fabs(f->clock[c].b) / f->span;
+			f->clock[c].b = 0;
+			f->clock[c].b_free = false;
 			again = true;
 		}
 	}

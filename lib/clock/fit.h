@@ -4,15 +4,20 @@
 
 #include "clock/internal.h"
 
+/* The model: end = t + base + a + b u, u = (t - mid) / span, t on the root. */
+struct pl_fit_clock {
+	pl_ns base;
+	double slope; /* first guess, ns a ns */
+	double a, b;  /* ns; b over the whole span */
+	bool in_tree, a_free, b_free;
+	uint32_t count; /* matches */
+};
 struct pl_fit {
 	const struct pl_clock_fit_in *in;
 	struct pl_arena mem; /* of all arrays below */
 	uint32_t n, root;    /* clocks; the one that the others are compared with */
-	/* the model: end = t + base + a + b u, u = (t - mid) / span, t on the root */
-	pl_ns *base, t0;
-	double *slope; /* first guess, ns a ns */
-	double *a, *b; /* ns; b over the whole span */
-	bool *in_tree, *a_free, *b_free;
+	struct pl_fit_clock *clock;
+	pl_ns t0;
 	pl_ns *tau; /* of each match: about its t */
 	double *u;
 	double span;
@@ -21,7 +26,6 @@ struct pl_fit {
 	double *y, *r, *w;	     /* end - base - tau; residual; weight */
 	uint32_t *first;	     /* of each match: its observations, n_matches + 1 */
 	uint32_t *by_class, *class0; /* observations by class and clock; n_classes + 1 */
-	uint32_t *count;	     /* of each clock: matches */
 	double *scale;		     /* of each class */
 	double prior;		     /* weight of what is known of drifts beforehand */
 	double psi_ratio;	     /* mean weight over mean derivative of the influence */

@@ -169,7 +169,7 @@ static int solve(const struct work *k, uint32_t c, double ea, double eb, struct 
 	}
 	memset(z, 0, 2u * (size_t)f->n * sizeof(*z));
 	det = h[0] * h[2] - h[1] * h[1];
-	if (!f->b_free[c] || det <= 0) {
+	if (!f->clock[c].b_free || det <= 0) {
 		z[c] = h[0] > 0 ? ea / h[0] : 0;
 		return 0;
 	}
@@ -193,9 +193,13 @@ static int all_variances(struct work *k, bool drift, const double *u_first, stru
 		uint32_t parts;
 
 		var[c] = (struct spread){ 0 };
-		if (!(drift ? f->b_free[c] : f->a_free[c]))
+		if (!(drift ? f->clock[c].b_free : f->clock[c].a_free))
 			continue;
-		PL_TRY(solve(k, c, drift ? 0 : 1, drift ? 1 : f->b_free[c] ? u_first[c] : 0, err));
+		PL_TRY(solve(k, c, drift ? 0 : 1,
+			     drift		  ? 1
+			     : f->clock[c].b_free ? u_first[c]
+						  : 0,
+			     err));
 		var[c] = add_up(k, k->z, &parts);
 		if (var[c].parts > 0) {
 			correlate(k, parts, var[c].seen);
@@ -227,9 +231,9 @@ static void jitters(const struct pl_fit *f, double *jitter)
 static double half_width(const struct work *k, uint32_t c, struct spread v, double inflation,
 			 double alike)
 {
-	double n = k->f->count[c] / alike;
+	double n = k->f->clock[c].count / alike;
 
-	if (v.count < 2 || k->f->count[c] < 3)
+	if (v.count < 2 || k->f->clock[c].count < 3)
 		return -1;
 	n = fmax(n, 3);
 	return student(fmin(v.count / alike, n) - FITTED) * k->f->psi_ratio *
@@ -269,7 +273,7 @@ int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double
 	jitters(f, jitter);
 	PL_TRY(all_variances(&k, true, u_first, var, &inflation, &alike, err));
 	for (uint32_t c = 0; c < f->n; c++)
-		ci_b[c] = f->b_free[c] ? half_width(&k, c, var[c], inflation, alike) : -1;
+		ci_b[c] = f->clock[c].b_free ? half_width(&k, c, var[c], inflation, alike) : -1;
 	PL_TRY(all_variances(&k, false, u_first, var, &inflation, &alike, err));
 	for (uint32_t c = 0; c < f->n; c++) {
 		double h = half_width(&k, c, var[c], inflation, alike), hidden;

@@ -48,8 +48,8 @@ static uint32_t pick_class(const struct tree *k)
 		if (k->attempts[c] >= MAX_ATTEMPTS || n <= most)
 			continue;
 		for (uint32_t i = f->class0[c]; i < end; i = run_end(k, i, end)) {
-			in |= f->in_tree[at(k, i)->clock];
-			out |= !f->in_tree[at(k, i)->clock];
+			in |= f->clock[at(k, i)->clock].in_tree;
+			out |= !f->clock[at(k, i)->clock].in_tree;
 		}
 		if (in && out) {
 			best = c;
@@ -72,7 +72,7 @@ static void join(struct tree *k, uint32_t pivot, uint32_t i, uint32_t e)
 
 		if (p == INT64_MIN)
 			continue;
-		k->t[n] = pl_sub_sat(p, f->base[pivot]);
+		k->t[n] = pl_sub_sat(p, f->clock[pivot].base);
 		k->d[n++] = pl_sub_sat(at(k, i)->end, p);
 	}
 	if (!n)
@@ -81,9 +81,9 @@ static void join(struct tree *k, uint32_t pivot, uint32_t i, uint32_t e)
 	for (size_t j = 0; j < n; j++)
 		k->v[j] = pl_sub_sat(k->d[j],
 				     (int64_t)llround(s * (double)pl_sub_sat(k->t[j], f->t0)));
-	f->base[clock] = pl_add_sat(f->base[pivot], pl_median_i64(k->v, n));
-	f->slope[clock] = f->slope[pivot] + s;
-	f->in_tree[clock] = true;
+	f->clock[clock].base = pl_add_sat(f->clock[pivot].base, pl_median_i64(k->v, n));
+	f->clock[clock].slope = f->clock[pivot].slope + s;
+	f->clock[clock].in_tree = true;
 }
 
 /* Join the clocks of a class to the one of it in the tree that has most observations. */
@@ -95,7 +95,7 @@ static void grow_tree(struct tree *k, uint32_t class)
 	k->attempts[class]++;
 	for (uint32_t i = i0, e; i < i1; i = e) {
 		e = run_end(k, i, i1);
-		if (f->in_tree[at(k, i)->clock] && e - i > most) {
+		if (f->clock[at(k, i)->clock].in_tree && e - i > most) {
 			most = e - i;
 			best = i;
 		}
@@ -107,7 +107,7 @@ static void grow_tree(struct tree *k, uint32_t class)
 		k->pivot[at(k, i)->match] = at(k, i)->end;
 	for (uint32_t i = i0, e; i < i1; i = e) {
 		e = run_end(k, i, i1);
-		if (!f->in_tree[at(k, i)->clock])
+		if (!f->clock[at(k, i)->clock].in_tree)
 			join(k, pivot, i, e);
 	}
 }
@@ -124,7 +124,7 @@ static int spanning_tree(struct pl_fit *f, struct pl_err *err)
 	PL_TRY(pl_arena_array(&f->mem, &k.d, in->n_obs + 1, sizeof(*k.d), err));
 	PL_TRY(pl_arena_array(&f->mem, &k.v, in->n_obs + 1, sizeof(*k.v), err));
 	PL_TRY(pl_arena_array(&f->mem, &k.t, in->n_obs + 1, sizeof(*k.t), err));
-	f->in_tree[f->root] = true;
+	f->clock[f->root].in_tree = true;
 	while ((class = pick_class(&k)) != PL_NONE)
 		grow_tree(&k, class);
 out:
@@ -146,11 +146,11 @@ static int guess_times(struct pl_fit *f, struct pl_err *err)
 
 		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
 			const struct pl_clock_fit_obs *o = &f->in->obs[i];
-			pl_ns t = pl_sub_sat(o->end, f->base[o->clock]);
+			pl_ns t = pl_sub_sat(o->end, f->clock[o->clock].base);
 
-			if (f->in_tree[o->clock])
+			if (f->clock[o->clock].in_tree)
 				v[n++] = pl_sub_sat(t,
-						    (int64_t)llround(f->slope[o->clock] *
+						    (int64_t)llround(f->clock[o->clock].slope *
 								     (double)pl_sub_sat(t, f->t0)));
 		}
 		if (!n)
@@ -177,15 +177,15 @@ int pl_clock_fit_start(struct pl_fit *f, struct pl_err *err)
 	PL_TRY(spanning_tree(f, err));
 	PL_TRY(guess_times(f, err));
 	for (uint32_t c = 0; c < f->n; c++) {
-		f->a[c] = f->slope[c] * (double)pl_sub_sat(f->mid, f->t0);
-		f->b[c] = f->slope[c] * f->span;
+		f->clock[c].a = f->clock[c].slope * (double)pl_sub_sat(f->mid, f->t0);
+		f->clock[c].b = f->clock[c].slope * f->span;
 	}
 	for (uint32_t m = 0; m < f->in->n_matches; m++) {
 		f->u[m] = (double)pl_sub_sat(f->tau[m], f->mid) / f->span;
 		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
 			const struct pl_clock_fit_obs *o = &f->in->obs[i];
 
-			f->y[i] = (double)pl_sub_sat(pl_sub_sat(o->end, f->base[o->clock]),
+			f->y[i] = (double)pl_sub_sat(pl_sub_sat(o->end, f->clock[o->clock].base),
 						     f->tau[m]);
 		}
 	}

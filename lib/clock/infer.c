@@ -17,8 +17,7 @@
 
 #include "clock/likelihood.h"
 
-/* ---- streams -----------------------------------------------------------------------------------
- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 struct item { /* an event; `name`: of its operation, or 0 for all */
 	uint32_t comm_stream, name, ev;
@@ -88,8 +87,7 @@ void pl_clock_streams_cut(struct pl_streams *v, const struct pl_align *a, uint32
 	}
 }
 
-/* ---- ranks that send to each other -------------------------------------------------------------
- */
+/* ---- ranks that send to each other ----------------------------------------------------------- */
 
 static uint32_t stream_of(const struct pl_stream *v, uint32_t n, int32_t rank)
 {
@@ -120,8 +118,7 @@ static void find_linked(const struct pl_align *a, const struct pl_stream *v, uin
 		linked[i] = pl_union_root(linked, i);
 }
 
-/* ---- from divisions to groups ------------------------------------------------------------------
- */
+/* ---- from divisions to groups ---------------------------------------------------------------- */
 
 struct inference {
 	struct pl_align *a;
@@ -152,7 +149,7 @@ static int put_group(struct inference *f, const struct pl_stream *v, uint32_t n,
 		for (uint32_t e = 0; e < v[i].s.n; e++)
 			f->done[v[i].s.ev[e]] = true;
 	}
-	rc = pl_clock_by_order(a, group, f->s, k, err);
+	rc = pl_clock_by_order(a, group, f->s, k, false, err);
 out:
 	return rc;
 }
@@ -172,8 +169,7 @@ static bool is_across(const struct pl_stream *v, uint32_t n, uint32_t g)
 	return false;
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------
- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 struct round {
 	bool exchanges; /* only these, and only groups of streams with different numbers */

@@ -210,13 +210,10 @@ int pl_clock_find_missing(const struct pl_align *a, const struct pl_seq *x, stru
 			  struct difference *first, struct pl_err *err) PL_MUST;
 
 /* ---- order.c ---- */
-/* Match the sequences s[0..n) of the group's ranks by order. */
+/* Match the sequences s[0..n) of the group's ranks by order. A group that was recorded may use
+ * several streams: their order among each other may then differ between ranks. */
 int pl_clock_by_order(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
-		      struct pl_err *err) PL_MUST;
-/* The same for a recorded group, which may use several streams: their order among each other may
- * then differ between ranks. */
-int pl_clock_recorded(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
-		      struct pl_err *err) PL_MUST;
+		      bool recorded, struct pl_err *err) PL_MUST;
 /* The same for events of one number: the first of each rank are a match, the second ..., stream by
  * stream where all ranks use equally many. */
 int pl_clock_numbered(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
@@ -335,8 +332,7 @@ int pl_clock_box(struct pl_align *a, struct pl_err *err) PL_MUST;
 void pl_clock_sort_by_key(const uint32_t *key, size_t n, uint32_t keys, uint32_t *out,
 			  uint32_t *first0);
 
-/* ---- union-find: parent[i] == i at first ------------------------------------------------------
- */
+/* ---- union-find: parent[i] == i at first ----------------------------------------------------- */
 
 /* The least element of the set of i. */
 static inline uint32_t pl_union_root(uint32_t *parent, uint32_t i)

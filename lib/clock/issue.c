@@ -74,8 +74,7 @@ void pl_clock_issue_free(struct pl_issue *is)
 	pl_free(is);
 }
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static int named(struct pl_issue *is, const char *s, size_t n, pl_id *coll, struct pl_err *err)
 {
@@ -163,8 +162,7 @@ out:
 	return rc;
 }
 
-/* ---- the order of one rank ---------------------------------------------------------------------
- */
+/* ---- the order of one rank ------------------------------------------------------------------- */
 
 struct issued { /* an event on a thread, or an operator */
 	int32_t rank;
@@ -282,8 +280,7 @@ out:
 	return rc;
 }
 
-/* ---- the segment -------------------------------------------------------------------------------
- */
+/* ---- the segment ----------------------------------------------------------------------------- */
 
 /* Add what runs on a thread; what runs on streams keeps its order there. */
 static void add_issued(const struct pl_segment *seg, uint32_t track, pl_ns ts, size_t i,

@@ -33,8 +33,7 @@
 #define SIGMAS		3.0  /* a drift of so many standard errors is no chance */
 #define MATTERS_US	20.0 /* less than a launch: nobody changes a job for it */
 
-/* ---- times -------------------------------------------------------------------------------------
- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 /* Times of one partition can be compared. That all ranks share one clock is only what the user
  * says: there the recording has to show it for each rank. */
@@ -151,8 +150,7 @@ out:
 	return rc;
 }
 
-/* ---- offsets of clocks that are not joined yet --------------------------------------------------
- */
+/* ---- offsets of clocks that are not joined yet ----------------------------------------------- */
 
 static double lower_median(double *v, size_t n)
 {
@@ -295,8 +293,7 @@ static double fit_offsets(struct pl_likelihood *l, const struct pl_division *d, 
 	return cost;
 }
 
-/* ---- residuals ---------------------------------------------------------------------------------
- */
+/* ---- residuals ------------------------------------------------------------------------------- */
 
 struct occurrence {
 	uint32_t k;
@@ -418,8 +415,7 @@ void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d)
 		d->cost = INFINITY;
 }
 
-/* ---- two divisions -----------------------------------------------------------------------------
- */
+/* ---- two divisions --------------------------------------------------------------------------- */
 
 /* The time that each stream's transfers would take; NAN: no such event. */
 static void find_transfers(struct pl_likelihood *l, const struct pl_division *d, double *took)

@@ -86,10 +86,10 @@ bool pl_clock_likelihood_differs(struct pl_likelihood *l, const struct pl_divisi
 				 const struct pl_division *y, double *took, bool known);
 
 /*
- * Divide the streams v[0..n) into groups: sets `group` and `shift` of each. `linked`: streams of
- * ranks that send to each other have the same number; NULL: nothing is known of that. `pairs`: the
- * streams are sends and receives, of which each group has two. *doubts: how many of the groups are
- * hardly likelier than others.
+ * Divide the streams v[0..n) into groups: sets `group` and `shift` of each. `linked`: of each
+ * stream, the first one of the ranks that send to each other; NULL: nothing is known of that.
+ * `pairs`: the streams are sends and receives, of which each group has two. *doubts: how many of
+ * the groups are hardly likelier than others.
  */
 int pl_clock_divide(const struct pl_align *a, const struct pl_partitions *is, struct pl_stream *v,
 		    uint32_t n, const uint32_t *linked, bool pairs, uint32_t *n_groups,

@@ -16,9 +16,7 @@
 
 #define MOST_RANKS (1 << 20) /* of a group that is given by its size alone: 4 MiB of numbers */
 
-/* ---- the lists of all headers
- * ---------------------------------------------------------------------
- */
+/* ---- the lists of all headers ---------------------------------------------------------------- */
 
 /* Is it the group of all ranks, given by its size or by nothing? */
 static bool is_world(const struct pl_trace_group *g, int64_t world)
@@ -111,8 +109,7 @@ const int32_t *pl_clock_listed_ranks(const struct pl_align *a, pl_id set, uint32
 	return (const int32_t *)(const void *)a->rank_sets.str[set];
 }
 
-/* ---- use ---------------------------------------------------------------------------------------
- */
+/* ---- use ------------------------------------------------------------------------------------- */
 
 PL_COMPARATOR(by_listed, struct pl_listed, rank, set, name);
 
@@ -263,9 +260,7 @@ out:
 	return rc;
 }
 
-/* ---- inferred groups become listed ones
- * -----------------------------------------------------------
- */
+/* ---- inferred groups become listed ones ------------------------------------------------------ */
 
 struct relabel {
 	const struct pl_align *a;

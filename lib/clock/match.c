@@ -17,8 +17,7 @@
 
 #define SHARED_EARLY 0.2 /* share of impossible pairs that shows a shared name */
 
-/* ---- groups and matches ------------------------------------------------------------------------
- */
+/* ---- groups and matches ---------------------------------------------------------------------- */
 
 int pl_clock_add_group(struct pl_align *a, const char *name, size_t n, uint32_t flags,
 		       uint32_t *index, struct pl_err *err)
@@ -102,8 +101,7 @@ out:
 	return rc;
 }
 
-/* ---- sorting -----------------------------------------------------------------------------------
- */
+/* ---- sorting --------------------------------------------------------------------------------- */
 
 PL_COMPARATOR(by_rank_time, struct pl_comm, rank, turn, seg, event);
 
@@ -116,8 +114,7 @@ PL_COMPARATOR(by_group, struct sorted, group, ev);
 
 PL_COMPARATOR(by_number, struct sorted, step, seq, coll, ev);
 
-/* ---- recorded groups ---------------------------------------------------------------------------
- */
+/* ---- recorded groups ------------------------------------------------------------------------- */
 
 bool pl_clock_next_rank(const char **s, int32_t *rank)
 {
@@ -189,7 +186,7 @@ static int match_part(struct matcher *k, uint32_t group, const struct sorted *v,
 	if (rc < 0)
 		return rc;
 	if (!numbered)
-		return pl_clock_recorded(k->a, group, k->s, ranks, err);
+		return pl_clock_by_order(k->a, group, k->s, ranks, true, err);
 	return ranks == n ? pl_clock_add_match(k->a, group, 0, k->ev, n, err)
 			  : pl_clock_numbered(k->a, group, k->s, ranks, err);
 }

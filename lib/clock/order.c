@@ -45,8 +45,7 @@ int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t 
 	return 0;
 }
 
-/* ---- orderings ---------------------------------------------------------------------------------
- */
+/* ---- orderings ------------------------------------------------------------------------------- */
 
 /* One split of the sequences of n ranks into parts that keep their order, and how well it matches.
  * The events before the split are counted rank by rank. */
@@ -192,8 +191,7 @@ out:
 	return rc;
 }
 
-/* ---- aligning ----------------------------------------------------------------------------------
- */
+/* ---- aligning -------------------------------------------------------------------------------- */
 
 static pl_ns since_first(const struct pl_align *a, uint32_t ev)
 {
@@ -285,8 +283,7 @@ static int make_ordering(const struct pl_align *a, struct ordering *w, const str
 	return rc;
 }
 
-/* ---- matches -----------------------------------------------------------------------------------
- */
+/* ---- matches --------------------------------------------------------------------------------- */
 
 /* A match for each number, its members rank by rank. */
 static int put_matches(struct pl_align *a, uint32_t group, struct ordering *w, uint32_t flags,
@@ -309,37 +306,17 @@ out:
 }
 
 /* Say the first difference, count the others. */
-static int put_ordering(struct pl_align *a, uint32_t group, struct ordering *w, struct pl_err *err)
+static int say_difference(struct pl_align *a, uint32_t group, const struct ordering *w,
+			  struct pl_err *err)
 {
 	char what[160];
-	int rc;
 
-	if (w->differences) {
-		snprintf(what, sizeof(what), "group %.100s",
-			 pl_intern_get(&a->str, a->group[group].name));
-		PL_TRY(pl_clock_diverged(a, what, w->first.x, w->first.rank, w->first.y, err));
-		a->rep->divergences += w->differences - 1;
-	}
-	rc = put_matches(a, group, w, PL_MATCH_INFERRED, err);
-out:
-	return rc;
+	snprintf(what, sizeof(what), "group %.100s", pl_intern_get(&a->str, a->group[group].name));
+	a->rep->divergences += w->differences - 1;
+	return pl_clock_diverged(a, what, w->first.x, w->first.rank, w->first.y, err);
 }
 
-int pl_clock_by_order(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
-		      struct pl_err *err)
-{
-	struct ordering w = { 0 };
-	int rc;
-
-	PL_TRY(make_ordering(a, &w, s, n, NULL, 1, false, err));
-	rc = put_ordering(a, group, &w, err);
-out:
-	pl_arena_fini(&w.mem);
-	return rc;
-}
-
-/* ---- several streams ---------------------------------------------------------------------------
- */
+/* ---- several streams ------------------------------------------------------------------------- */
 
 /* Are some partners of plain order of different parts? */
 static bool crosses(const struct ordering *plain, const uint32_t *part)
@@ -437,28 +414,31 @@ out:
 	return rc;
 }
 
-int pl_clock_recorded(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
-		      struct pl_err *err)
+int pl_clock_by_order(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
+		      bool recorded, struct pl_err *err)
 {
-	uint32_t *part = NULL, parts;
+	uint32_t *part = NULL, parts = 1;
 	struct ordering best = { .by = PL_BY_ORDER };
 	bool crossed;
 	int rc;
 
-	PL_TRY(make_ordering(a, &best, s, n, NULL, 1, true, err));
+	PL_TRY(make_ordering(a, &best, s, n, NULL, 1, recorded, err));
 	PL_TRY(pl_alloc(&part, total(s, n) + 1, sizeof(*part), err));
-	PL_TRY(parts_by_stream(a, s, n, part, &parts, err));
+	if (recorded)
+		PL_TRY(parts_by_stream(a, s, n, part, &parts, err));
 	crossed = parts > 1 && crosses(&best, part);
 	if (parts > 1 && (best.differences || crossed))
 		PL_TRY(try_parts(a, s, n, part, parts, PL_BY_STREAMS, crossed, &best, err));
-	if (best.by == PL_BY_ORDER && (best.differences || crossed)) {
+	if (recorded && best.by == PL_BY_ORDER && (best.differences || crossed)) {
 		PL_TRY(parts_by_kind(a, s, n, part, &parts, err));
 		if (parts > 1)
 			PL_TRY(try_parts(a, s, n, part, parts, PL_BY_KINDS, false, &best, err));
 	}
 	if (best.by != PL_BY_ORDER)
 		a->group[group].by = best.by;
-	rc = put_ordering(a, group, &best, err);
+	if (best.differences)
+		PL_TRY(say_difference(a, group, &best, err));
+	rc = put_matches(a, group, &best, PL_MATCH_INFERRED, err);
 out:
 	pl_arena_fini(&best.mem);
 	pl_free(part);

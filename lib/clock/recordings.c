@@ -245,8 +245,7 @@ out:
 	return rc;
 }
 
-/* ---- after the clocks were estimated -----------------------------------------------------------
- */
+/* ---- after the clocks were estimated --------------------------------------------------------- */
 
 /* When something ran on the clocks that are (not) joined to the first. */
 static void times(const struct pl_align *a, bool joined, pl_ns *first, pl_ns *last,

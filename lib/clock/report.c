@@ -141,8 +141,7 @@ int pl_clock_report_json(const struct pl_merge *m, const struct pl_clock_report 
 	return pl_json_end(&w, err);
 }
 
-/* ---- words -------------------------------------------------------------------------------------
- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 /* "0-3,8": ranks ascending. */
 static void list_ranks(char *out, size_t size, const int32_t *v, uint32_t n)

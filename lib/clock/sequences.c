@@ -119,8 +119,7 @@ int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 	return spread;
 }
 
-/* ---- where one starts in the other -------------------------------------------------------------
- */
+/* ---- where one starts in the other ----------------------------------------------------------- */
 
 double pl_clock_seq_agreement(const struct pl_align *a, const struct pl_seq *x,
 			      const struct pl_seq *y, int64_t shift)
@@ -216,8 +215,7 @@ int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, con
 	return best;
 }
 
-/* ---- over a difference -------------------------------------------------------------------------
- */
+/* ---- over a difference ----------------------------------------------------------------------- */
 
 /* How well do x and y, from a place where they differ, go together with a shift? INT64_MAX: not, or
  * in less than `least` pairs. */
