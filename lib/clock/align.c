@@ -17,6 +17,10 @@ struct pl_align *pl_clock_new(const struct pl_align_opts *opts, struct pl_err *e
 
 	if (pl_alloc(&a, 1, sizeof(*a), err) < 0)
 		return NULL;
+	if (pl_alloc(&a->scratch, PL_SEQ_SCRATCH, sizeof(*a->scratch), err) < 0) {
+		pl_clock_free(a);
+		return NULL;
+	}
 	a->o = *opts;
 	return a;
 }
@@ -32,15 +36,17 @@ void pl_clock_free(struct pl_align *a)
 	pl_free(a->match);
 	pl_free(a->member);
 	pl_intern_fini(&a->str);
-	pl_intern_fini(&a->comm_stream_key);
+	pl_intern_fini(&a->comm_streams);
 	pl_free(a->ev);
 	pl_free(a->msg);
-	pl_free(a->comm_stream);
 	pl_free(a->sr);
 	pl_free(a->seg);
 	pl_free(a->listed);
 	pl_intern_fini(&a->rank_sets);
 	pl_free(a->clock_first);
+	pl_free(a->partition);
+	pl_free(a->component);
+	pl_free(a->scratch);
 	pl_free(a);
 }
 
@@ -140,6 +146,8 @@ static int number_clocks(struct pl_align *a, struct pl_seg_rank **order, struct 
 	PL_TRY(pl_alloc(&a->m->clock, a->n_sr + 1, sizeof(*a->m->clock), err));
 	PL_TRY(pl_alloc(&a->clock_first, a->n_sr + 1, sizeof(*a->clock_first), err));
 	PL_TRY(pl_alloc(&rep->clock, a->n_sr + 1, sizeof(*rep->clock), err));
+	PL_TRY(pl_alloc(&a->partition, a->n_sr + 1, sizeof(*a->partition), err));
+	PL_TRY(pl_alloc(&a->component, a->n_sr + 1, sizeof(*a->component), err));
 	PL_TRY(pl_alloc(&cap, a->n_sr + 1, sizeof(*cap), err));
 	for (size_t i = 0; i < a->n_sr; i++) {
 		struct pl_seg_rank *r = order[i];

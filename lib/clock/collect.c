@@ -230,19 +230,10 @@ static int comm_stream_of(struct pl_align *a, const struct pl_track *t, uint32_t
 			  struct pl_err *err)
 {
 	bool stream = t->type == PL_T_STREAM;
-	struct pl_comm_stream l = { .rank = t->rank,
-				    .device = stream ? t->device : -1,
-				    .stream = stream ? t->stream : -1 };
-	int64_t key[3] = { l.rank, l.device, l.stream };
-	int rc;
+	const struct pl_comm_stream key = { t->rank, stream ? t->device : -1,
+					    stream ? t->stream : -1 };
 
-	PL_TRY(pl_intern_add(&a->comm_stream_key, (const char *)key, sizeof(key), comm_stream,
-			     err));
-	PL_TRY(pl_grow(&a->comm_stream, &a->cap_comm_stream, a->comm_stream_key.n,
-		       sizeof(*a->comm_stream), err));
-	a->comm_stream[*comm_stream] = l;
-out:
-	return rc;
+	return pl_intern_add(&a->comm_streams, (const char *)&key, sizeof(key), comm_stream, err);
 }
 
 /* The entry of (this segment, rank); ids: by rank, the segment's entries in order. */
@@ -342,21 +333,12 @@ out:
 int pl_clock_note_ranks(struct pl_align *a, size_t sr0, struct pl_err *err)
 {
 	int rc = 0;
+	pl_id id;
 
-	PL_TRY(pl_grow(&a->rank_seg, &a->cap_rank_segs, a->n_sr + 1, sizeof(*a->rank_seg), err));
-	for (size_t i = sr0; i < a->n_sr; i++) {
-		const struct pl_seg_rank *r = &a->sr[i];
-		size_t before = a->rank_seen.n;
-		pl_id id;
-
-		if (r->rank < 0)
-			continue;
-		PL_TRY(pl_intern_add(&a->rank_seen, (const char *)&r->rank, sizeof(r->rank), &id,
-				     err));
-		if (a->rank_seen.n > before)
-			a->rank_seg[id] = r->seg;
-	}
-out:
+	for (size_t i = sr0; i < a->n_sr && rc >= 0; i++)
+		if (a->sr[i].rank >= 0)
+			rc = pl_intern_add(&a->rank_seen, (const char *)&a->sr[i].rank,
+					   sizeof(a->sr[i].rank), &id, err);
 	return rc;
 }
 
@@ -382,22 +364,23 @@ static int check_duplicates(struct pl_align *a, size_t sr0, struct pl_err *err)
 
 	for (size_t i = sr0; i < a->n_sr; i++) {
 		int32_t rank = a->sr[i].rank;
-		pl_id id = pl_intern_find(&a->rank_seen, (const char *)&rank, sizeof(rank));
+		uint32_t first = 0;
 
-		if (id == PL_NONE)
+		if (rank < 0 || !pl_clock_has_rank(a, rank))
 			continue;
+		while (a->sr[first].rank != rank)
+			first++;
+		first = a->sr[first].seg;
 		if (a->o.duplicates == PL_DUP_REFUSE)
-			return pl_fail(
-				err, PL_EDATA,
-				"segment %zu (%s): rank %d is in segment %u already (%s): give "
-				"ranks with trace --rank-from, or choose --duplicates=newest, "
-				"first or keep",
-				a->n_segs, name, rank, a->rank_seg[id],
-				pl_clock_source(a, a->rank_seg[id]));
+			return pl_fail(err, PL_EDATA,
+				       "segment %zu (%s): rank %d is in segment %u already (%s): "
+				       "give ranks with trace --rank-from, or choose "
+				       "--duplicates=newest, first or keep",
+				       a->n_segs, name, rank, first, pl_clock_source(a, first));
 		if (a->o.duplicates == PL_DUP_KEEP)
 			pl_say(a->o.log, PL_LOG_NOTE,
 			       "segment %zu (%s): rank %d is in segment %u too", a->n_segs, name,
-			       rank, a->rank_seg[id]);
+			       rank, first);
 		return 0;
 	}
 	return 0;
@@ -498,7 +481,6 @@ void pl_clock_collect_fini(struct pl_align *a)
 	}
 	pl_intern_fini(&a->prev_pids);
 	pl_intern_fini(&a->rank_seen);
-	pl_free(a->rank_seg);
 }
 
 struct pl_sink *pl_clock_sink(struct pl_align *a)

@@ -31,13 +31,11 @@
 
 struct divider {
 	const struct pl_align *a;
-	const struct pl_partitions *is;
 	struct pl_stream *v;
 	uint32_t n;
 	struct pl_arena mem;
 	struct pl_likelihood l;
-	int64_t typical; /* distance of the closest streams; INT64_MAX: not to be seen */
-	int64_t *scratch;
+	int64_t typical;       /* distance of the closest streams; INT64_MAX: not to be seen */
 	uint32_t *class;       /* streams of one class may share a group */
 	uint32_t *group;       /* of the division that is proposed next */
 	struct pl_division *d; /* proposals */
@@ -48,7 +46,7 @@ struct divider {
 
 static int64_t distance(const struct divider *x, uint32_t i, uint32_t k, int64_t *shift)
 {
-	return pl_clock_seq_distance(x->a, &x->v[i].s, &x->v[k].s, shift, x->scratch);
+	return pl_clock_seq_distance(x->a, &x->v[i].s, &x->v[k].s, shift);
 }
 
 /* How far the nearest neighbour typically is. */
@@ -302,7 +300,7 @@ static bool could_be_one(const struct divider *x, const struct pl_stream *p,
 	    p->s.rank == q->s.rank || p->s.n != q->s.n ||
 	    pl_clock_seq_agreement(x->a, &p->s, &q->s, 0) < 1)
 		return false;
-	d = pl_clock_seq_spread(x->a, &p->s, &q->s, 0, &early, x->scratch);
+	d = pl_clock_seq_spread(x->a, &p->s, &q->s, 0, &early);
 	return early <= 0 && d / FAR_APART <= x->typical;
 }
 
@@ -349,23 +347,22 @@ out:
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-int pl_clock_divide(const struct pl_align *a, const struct pl_partitions *is, struct pl_stream *v,
-		    uint32_t n, const uint32_t *linked, bool pairs, uint32_t *n_groups,
-		    uint32_t *doubts, struct pl_err *err)
+int pl_clock_divide(const struct pl_align *a, struct pl_stream *v, uint32_t n,
+		    const uint32_t *linked, bool pairs, uint32_t *n_groups, uint32_t *doubts,
+		    struct pl_err *err)
 {
-	struct divider x = { .a = a, .is = is, .v = v, .n = n };
+	struct divider x = { .a = a, .v = v, .n = n };
 	const struct pl_stream **p = NULL;
 	uint32_t clusters;
 	int rc;
 
-	PL_TRY(pl_arena_array(&x.mem, &x.scratch, PL_SEQ_SCRATCH, sizeof(*x.scratch), err));
 	PL_TRY(pl_arena_array(&x.mem, &x.class, n, sizeof(*x.class), err));
 	PL_TRY(pl_arena_array(&x.mem, &x.group, n, sizeof(*x.group), err));
 	PL_TRY(pl_arena_array(&x.mem, &p, n, sizeof(*p), err));
 	PL_TRY(find_nearest(&x, pairs ? 2 : n, &clusters, err));
 	for (uint32_t i = 0; i < n; i++)
 		p[i] = &v[i];
-	PL_TRY(pl_clock_likelihood_init(&x.l, a, is, p, n, err));
+	PL_TRY(pl_clock_likelihood_init(&x.l, a, p, n, err));
 	if (pairs)
 		memset(x.class, 0, n * sizeof(*x.class));
 	else

@@ -14,32 +14,21 @@
 
 #include "clock/internal.h"
 
-static void find_components(const struct pl_clock_fit_in *in, uint32_t *component)
-{
-	for (uint32_t c = 0; c < in->n_clocks; c++)
-		component[c] = c;
-	for (size_t i = 1; i < in->n_obs; i++)
-		if (in->obs[i].match == in->obs[i - 1].match)
-			pl_union_join(component, in->obs[i].clock, in->obs[i - 1].clock);
-	for (uint32_t c = 0; c < in->n_clocks; c++)
-		component[c] = pl_union_root(component, c);
-}
-
-static void find_partitions(const struct pl_align *a, uint32_t *partition)
+/* Of each clock the first one that matches join it to: any, or collectives that move data. */
+static void find_joined(const struct pl_align *a, bool any, uint32_t *set)
 {
 	for (uint32_t c = 0; c < a->n_clocks; c++)
-		partition[c] = c;
+		set[c] = c;
 	for (size_t i = 0; i < a->n_matches; i++) {
 		const struct pl_cmatch *m = &a->match[i];
 		const uint32_t *ev = a->member + m->first;
+		bool moves = m->group != PL_NONE && a->ev[ev[0]].coll_is & PL_COLL_MOVES_DATA;
 
-		if (m->group == PL_NONE || !(a->ev[ev[0]].coll_is & PL_COLL_MOVES_DATA))
-			continue;
-		for (uint32_t k = 1; k < m->n; k++)
-			pl_union_join(partition, a->ev[ev[0]].clock, a->ev[ev[k]].clock);
+		for (uint32_t k = 1; k < m->n && (any || moves); k++)
+			pl_union_join(set, a->ev[ev[0]].clock, a->ev[ev[k]].clock);
 	}
 	for (uint32_t c = 0; c < a->n_clocks; c++)
-		partition[c] = pl_union_root(partition, c);
+		set[c] = pl_union_root(set, c);
 }
 
 /* What is found; 0 where nothing joins the clock. */
@@ -51,7 +40,7 @@ static void use_fit(struct pl_clock *c, const struct pl_clock_fit_clock *f)
 	c->drift_ci_ppm = f->drift_ci >= 0 ? f->drift_ci * 1e6 : -1;
 }
 
-int pl_clock_partitions(struct pl_align *a, struct pl_partitions *is, struct pl_err *err)
+int pl_clock_partitions(struct pl_align *a, struct pl_err *err)
 {
 	static const struct pl_clock_fit_clock unknown = { .offset_ci = -1, .drift_ci = -1 };
 	struct pl_arena mem = { 0 };
@@ -61,35 +50,25 @@ int pl_clock_partitions(struct pl_align *a, struct pl_partitions *is, struct pl_
 
 	PL_TRY(pl_clock_probes(a, &in, &mem, err));
 	PL_TRY(pl_arena_array(&mem, &out, a->n_clocks + 1u, sizeof(*out), err));
-	if (!is->component)
-		PL_TRY(pl_alloc(&is->component, a->n_clocks + 1u, sizeof(*is->component), err));
-	if (!is->partition)
-		PL_TRY(pl_alloc(&is->partition, a->n_clocks + 1u, sizeof(*is->partition), err));
-	find_components(&in, is->component);
-	find_partitions(a, is->partition);
-	in.component = is->component;
+	find_joined(a, true, a->component);
+	find_joined(a, false, a->partition);
+	in.component = a->component;
 	for (uint32_t c = 0; c < a->n_clocks; c++)
 		use_fit(&a->m->clock[c], &unknown);
 	for (uint32_t c = 0, k; c < a->n_clocks; c++) {
-		for (k = c + 1; k < a->n_clocks && is->component[k] != c;)
+		for (k = c + 1; k < a->n_clocks && a->component[k] != c;)
 			k++;
-		if (is->component[c] != c || k == a->n_clocks)
+		if (a->component[c] != c || k == a->n_clocks)
 			continue;
 		in.first_clock = c;
 		PL_TRY(pl_clock_fit_clocks(&in, out, err));
 		for (k = c; k < a->n_clocks; k++)
-			if (is->component[k] == c)
+			if (a->component[k] == c)
 				use_fit(&a->m->clock[k], &out[k]);
 	}
 out:
 	pl_arena_fini(&mem);
 	return rc;
-}
-
-void pl_clock_partitions_fini(struct pl_partitions *is)
-{
-	pl_free(is->component);
-	pl_free(is->partition);
 }
 
 int pl_clock_estimate(struct pl_align *a, struct pl_err *err)

@@ -10,11 +10,9 @@
 
 #include "clock/fit.h"
 
-#define MAX_ATTEMPTS 4
-
 struct tree {
 	struct pl_fit *f;
-	uint8_t *attempts;
+	bool *failed; /* by class: it joined nothing since the tree grew */
 	pl_ns *pivot; /* of each match: end on the pivot, INT64_MIN */
 	int64_t *d, *v;
 	pl_ns *t;
@@ -45,7 +43,7 @@ static uint32_t pick_class(const struct tree *k)
 		uint32_t n = f->class0[c + 1] - f->class0[c], end = f->class0[c + 1];
 		bool in = false, out = false;
 
-		if (k->attempts[c] >= MAX_ATTEMPTS || n <= most)
+		if (k->failed[c] || n <= most)
 			continue;
 		for (uint32_t i = f->class0[c]; i < end; i = run_end(k, i, end)) {
 			in |= f->clock[at(k, i)->clock].in_tree;
@@ -60,7 +58,7 @@ static uint32_t pick_class(const struct tree *k)
 }
 
 /* Join the clock of places [i, e) to the pivot clock, if they met. */
-static void join(struct tree *k, uint32_t pivot, uint32_t i, uint32_t e)
+static bool join(struct tree *k, uint32_t pivot, uint32_t i, uint32_t e)
 {
 	struct pl_fit *f = k->f;
 	uint32_t clock = at(k, i)->clock;
@@ -76,23 +74,23 @@ static void join(struct tree *k, uint32_t pivot, uint32_t i, uint32_t e)
 		k->d[n++] = pl_sub_sat(at(k, i)->end, p);
 	}
 	if (!n)
-		return;
+		return false;
 	s = pl_clock_slope(k->t, k->d, n, k->v);
 	for (size_t j = 0; j < n; j++)
 		k->v[j] = pl_sub_sat(k->d[j],
 				     (int64_t)llround(s * (double)pl_sub_sat(k->t[j], f->t0)));
 	f->clock[clock].base = pl_add_sat(f->clock[pivot].base, pl_median_i64(k->v, n));
 	f->clock[clock].slope = f->clock[pivot].slope + s;
-	f->clock[clock].in_tree = true;
+	return f->clock[clock].in_tree = true;
 }
 
 /* Join the clocks of a class to the one of it in the tree that has most observations. */
-static void grow_tree(struct tree *k, uint32_t class)
+static bool grow_tree(struct tree *k, uint32_t class)
 {
 	struct pl_fit *f = k->f;
 	uint32_t i0 = f->class0[class], i1 = f->class0[class + 1], best = i0, most = 0, pivot;
+	bool joined = false;
 
-	k->attempts[class]++;
 	for (uint32_t i = i0, e; i < i1; i = e) {
 		e = run_end(k, i, i1);
 		if (f->clock[at(k, i)->clock].in_tree && e - i > most) {
@@ -108,8 +106,9 @@ static void grow_tree(struct tree *k, uint32_t class)
 	for (uint32_t i = i0, e; i < i1; i = e) {
 		e = run_end(k, i, i1);
 		if (!f->clock[at(k, i)->clock].in_tree)
-			join(k, pivot, i, e);
+			joined |= join(k, pivot, i, e);
 	}
+	return joined;
 }
 
 static int spanning_tree(struct pl_fit *f, struct pl_err *err)
@@ -119,16 +118,19 @@ static int spanning_tree(struct pl_fit *f, struct pl_err *err)
 	uint32_t class;
 	int rc;
 
-	PL_TRY(pl_alloc(&k.attempts, in->n_classes + 1u, 1, err));
+	PL_TRY(pl_alloc(&k.failed, in->n_classes + 1u, 1, err));
 	PL_TRY(pl_arena_array(&f->mem, &k.pivot, in->n_matches + 1u, sizeof(*k.pivot), err));
 	PL_TRY(pl_arena_array(&f->mem, &k.d, in->n_obs + 1, sizeof(*k.d), err));
 	PL_TRY(pl_arena_array(&f->mem, &k.v, in->n_obs + 1, sizeof(*k.v), err));
 	PL_TRY(pl_arena_array(&f->mem, &k.t, in->n_obs + 1, sizeof(*k.t), err));
 	f->clock[f->root].in_tree = true;
 	while ((class = pick_class(&k)) != PL_NONE)
-		grow_tree(&k, class);
+		if (grow_tree(&k, class))
+			memset(k.failed, 0, in->n_classes);
+		else
+			k.failed[class] = true;
 out:
-	pl_free(k.attempts);
+	pl_free(k.failed);
 	return rc;
 }
 

@@ -74,7 +74,7 @@ void pl_clock_streams_cut(struct pl_streams *v, const struct pl_align *a, uint32
 
 		*s = (struct pl_stream){ .s = { v->ev + i, 0, e->rank, v->to + i },
 					 .comm_stream = e->comm_stream,
-					 .number = a->comm_stream[e->comm_stream].stream,
+					 .number = pl_clock_stream_of(a, e->comm_stream)->stream,
 					 .kind = e->kind };
 		for (k = i;
 		     k < n && !PL_COMPARE_FIELDS(&v->item[k], &v->item[i], comm_stream, name);
@@ -122,7 +122,6 @@ static void find_linked(const struct pl_align *a, const struct pl_stream *v, uin
 
 struct inference {
 	struct pl_align *a;
-	struct pl_partitions is;
 	struct pl_streams streams;
 	struct pl_arena mem;
 	uint32_t *linked, *size;
@@ -199,11 +198,11 @@ static int divide_set(struct inference *f, const struct set *x, const struct rou
 	uint32_t n_groups, doubts, changed;
 	int rc;
 
-	PL_TRY(pl_clock_partitions(f->a, &f->is, err));
+	PL_TRY(pl_clock_partitions(f->a, err));
 	if (!r->across)
 		find_linked(f->a, v, x->n, f->linked);
-	PL_TRY(pl_clock_divide(f->a, &f->is, v, x->n, r->across ? NULL : f->linked, false,
-			       &n_groups, &doubts, err));
+	PL_TRY(pl_clock_divide(f->a, v, x->n, r->across ? NULL : f->linked, false, &n_groups,
+			       &doubts, err));
 	PL_TRY(pl_clock_listed_groups(f->a, v, x->n, &n_groups, &changed, err));
 	f->a->rep->doubtful += doubts ? doubts : changed;
 	memset(f->size, 0, n_groups * sizeof(*f->size));
@@ -280,7 +279,6 @@ int pl_clock_infer_groups(struct pl_align *a, const uint32_t *idx, uint32_t n, s
 		PL_TRY(put_group(&f, &f.streams.v[i], 1, 0, err));
 	}
 out:
-	pl_clock_partitions_fini(&f.is);
 	pl_arena_fini(&f.streams.mem);
 	pl_arena_fini(&f.mem);
 	pl_free(f.done);

@@ -62,9 +62,8 @@ struct pl_align_segment {
 	uint32_t number; /* in the output; of one that is left out: of the next */
 };
 
-struct pl_comm_stream {
-	int32_t rank;
-	int64_t device, stream; /* -1 */
+struct pl_comm_stream {		      /* a key of pl_align.comm_streams */
+	int64_t rank, device, stream; /* device, stream: -1 for threads */
 };
 
 struct pl_cgroup {
@@ -83,13 +82,11 @@ struct pl_cmatch {
 struct pl_align {
 	struct pl_align_opts o;
 	struct pl_sink sink;
-	struct pl_intern str, comm_stream_key;
+	struct pl_intern str, comm_streams;
 	struct pl_comm *ev;
 	size_t n, cap;
 	struct pl_comm *msg; /* messages of collectives, which are not in ev */
 	size_t n_msg, cap_msg;
-	struct pl_comm_stream *comm_stream;
-	size_t cap_comm_stream;
 	struct pl_seg_rank *sr;
 	size_t n_sr, cap_sr;
 	struct pl_align_segment *seg;
@@ -101,8 +98,6 @@ struct pl_align {
 	struct pl_align_seg *cur;
 	struct pl_intern prev_pids; /* of the segment before: does this one continue it? */
 	struct pl_intern rank_seen; /* ranks of the segments */
-	uint32_t *rank_seg;	    /* by number in rank_seen: the first segment that has it */
-	size_t cap_rank_segs;
 	uint64_t prev_events;
 	pl_ns prev_first;
 
@@ -113,7 +108,9 @@ struct pl_align {
 
 	/* clocks */
 	uint32_t n_clocks;
-	pl_ns *clock_first; /* start of the first event on it */
+	pl_ns *clock_first;  /* start of the first event on it */
+	uint32_t *partition; /* by clock: comparable to the jitter where it is the same */
+	uint32_t *component; /* by clock: comparable, but less so */
 
 	/* match.c */
 	struct pl_cgroup *group;
@@ -125,6 +122,7 @@ struct pl_align {
 	uint32_t n_inferred; /* groups; pairings are one */
 	struct pl_clock_report *rep;
 	struct pl_merge *m; /* its clocks, as far as they are known */
+	int64_t *scratch;   /* of sequences.c: PL_SEQ_SCRATCH */
 };
 
 void pl_clock_collect_fini(struct pl_align *a);
@@ -199,15 +197,15 @@ int pl_clock_add_pairs(struct pl_align *a, const struct pl_seq *x, const struct 
 		       uint32_t flags, struct pl_err *err) PL_MUST;
 
 /* ---- missing.c ---- */
-/* After an alignment that found no difference: find elements of y that are missing, which shift the
- * ends of the later ones. The first difference goes into *first. */
 /* A difference: where y is, `rank` has x or, if that is PL_NONE, nothing. */
 struct difference {
 	uint32_t x, y; /* events; y PL_NONE: no difference */
 	int32_t rank;
 };
-int pl_clock_find_missing(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
-			  struct difference *first, struct pl_err *err) PL_MUST;
+/* After an alignment that found no difference: find elements of y that are missing, which shift the
+ * ends of the later ones. The first difference. */
+struct difference pl_clock_find_missing(const struct pl_align *a, const struct pl_seq *x,
+					struct pl_seq *y);
 
 /* ---- order.c ---- */
 /* Match the sequences s[0..n) of the group's ranks by order. A group that was recorded may use
@@ -247,8 +245,8 @@ bool pl_clock_seq_same(const struct pl_align *a, uint32_t x, uint32_t y);
  * of the pairs in which one ends before the other begins, offsets removed.
  */
 int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
-			    const struct pl_seq *y, int64_t shift, double *early, int64_t *scratch);
-#define PL_SEQ_SCRATCH 1536 /* values of scratch */
+			    const struct pl_seq *y, int64_t shift, double *early);
+#define PL_SEQ_SCRATCH 1536 /* three times as many pairs as are looked at */
 #define PL_SEQ_PAIRS   6    /* fewer do not show a scatter */
 /* Share of the pairs in which noise may end one before the other begins. */
 #define PL_SEQ_IMPOSSIBLE 0.03
@@ -262,19 +260,18 @@ bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const 
 /* How far the ends of x and y are apart if they are one communication: their scatter where one
  * begins in the other. INT64_MAX: they are of one rank, or do not do the same. */
 int64_t pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x,
-			      const struct pl_seq *y, int64_t *shift, int64_t *scratch);
+			      const struct pl_seq *y, int64_t *shift);
 /* Is that score as good as what is typical of streams that belong together? */
 bool pl_clock_seq_near(int64_t distance, int64_t typical);
 /* How many elements x has before the first of y (or less than 0). */
-int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-			   int64_t *scratch);
+int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x,
+			   const struct pl_seq *y);
 /* Share of the pairs that could be one communication. */
 double pl_clock_seq_agreement(const struct pl_align *a, const struct pl_seq *x,
 			      const struct pl_seq *y, int64_t shift);
-/* Fill y->to with positions in x. *at: first place where they differ other than by missing a head
- * or a tail, index of y, PL_NONE if there is none. */
-int pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
-		       uint32_t *at, struct pl_err *err) PL_MUST;
+/* Fill y->to with positions in x. The first place of y where they differ other than by missing a
+ * head or a tail, PL_NONE if there is none. */
+uint32_t pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y);
 
 /* ---- infer.c, peers.c ---- */
 /* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them. */
@@ -284,13 +281,8 @@ int pl_clock_infer_groups(struct pl_align *a, const uint32_t *idx, uint32_t n,
 int pl_clock_infer_peers(struct pl_align *a, struct pl_err *err) PL_MUST;
 
 /* ---- estimate.c ---- */
-struct pl_partitions {	     /* what is known of clocks so far; start from { 0 } */
-	uint32_t *partition; /* by clock: comparable to the jitter where it is the same */
-	uint32_t *component; /* by clock: comparable, but less so */
-};
-/* Computed from the matches so far; changes the clocks. */
-int pl_clock_partitions(struct pl_align *a, struct pl_partitions *is, struct pl_err *err) PL_MUST;
-void pl_clock_partitions_fini(struct pl_partitions *is);
+/* The clocks, partitions and components that the matches so far tell. */
+int pl_clock_partitions(struct pl_align *a, struct pl_err *err) PL_MUST;
 /* Offsets and drifts of all clocks against the first, from all matches. */
 int pl_clock_estimate(struct pl_align *a, struct pl_err *err) PL_MUST;
 
@@ -331,6 +323,12 @@ int pl_clock_box(struct pl_align *a, struct pl_err *err) PL_MUST;
  * that are PL_NONE are left out. */
 void pl_clock_sort_by_key(const uint32_t *key, size_t n, uint32_t keys, uint32_t *out,
 			  uint32_t *first0);
+
+static inline const struct pl_comm_stream *pl_clock_stream_of(const struct pl_align *a,
+							      uint32_t comm_stream)
+{
+	return (const struct pl_comm_stream *)(const void *)a->comm_streams.str[comm_stream];
+}
 
 /* ---- union-find: parent[i] == i at first ----------------------------------------------------- */
 

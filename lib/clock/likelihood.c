@@ -38,11 +38,11 @@
 /* Times of one partition can be compared. That all ranks share one clock is only what the user
  * says: there the recording has to show it for each rank. */
 static uint32_t local_partition(struct pl_likelihood *l, const struct pl_align *a,
-				const struct pl_partitions *is, const struct pl_comm *ev)
+				const struct pl_comm *ev)
 {
 	const struct pl_clock *c = &a->m->clock[ev->clock];
-	uint32_t n = l->n_partitions, component = is->component[ev->clock];
-	uint32_t id = a->o.by == PL_CLOCK_ONE ? (uint32_t)ev->rank : is->partition[ev->clock];
+	uint32_t n = l->n_partitions, component = a->component[ev->clock];
+	uint32_t id = a->o.by == PL_CLOCK_ONE ? (uint32_t)ev->rank : a->partition[ev->clock];
 	pl_ns base = pl_trace_clock_apply(c, ev->end);
 
 	for (uint32_t i = n; i-- > 0;) {
@@ -123,8 +123,7 @@ out:
 }
 
 int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,
-			     const struct pl_partitions *is, const struct pl_stream *const *v,
-			     uint32_t n, struct pl_err *err)
+			     const struct pl_stream *const *v, uint32_t n, struct pl_err *err)
 {
 	int64_t occurrences = 1;
 	uint32_t step;
@@ -142,7 +141,7 @@ int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,
 			k++;
 		if (k == l->n_lengths)
 			l->lengths[l->n_lengths++] = l->length[i];
-		l->partition[i] = local_partition(l, a, is, &a->ev[v[i]->s.ev[0]]);
+		l->partition[i] = local_partition(l, a, &a->ev[v[i]->s.ev[0]]);
 	}
 	pl_clock_sort_by_key(l->partition, n, l->n_partitions, l->inhabitant, l->inhabitant0);
 	fill_times(l, a, v, step);

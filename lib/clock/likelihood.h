@@ -38,7 +38,7 @@ struct pl_difference {
 	double t, d;
 };
 struct pl_likelihood_partition {
-	uint32_t id, component; /* as in struct pl_partitions */
+	uint32_t id, component; /* as in struct pl_align */
 	double error;		/* of its offset in its component, us */
 	pl_ns base;		/* 0 of its times */
 	/* of the division that was looked at last: */
@@ -69,8 +69,8 @@ struct pl_likelihood {
 	struct pl_residual *residual;
 };
 int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,
-			     const struct pl_partitions *is, const struct pl_stream *const *v,
-			     uint32_t n, struct pl_err *err) PL_MUST;
+			     const struct pl_stream *const *v, uint32_t n,
+			     struct pl_err *err) PL_MUST;
 
 struct pl_division {
 	uint32_t *group, n_groups; /* of each stream: 0 .. n_groups - 1, none empty */
@@ -91,8 +91,8 @@ bool pl_clock_likelihood_differs(struct pl_likelihood *l, const struct pl_divisi
  * `pairs`: the streams are sends and receives, of which each group has two. *doubts: how many of
  * the groups are hardly likelier than others.
  */
-int pl_clock_divide(const struct pl_align *a, const struct pl_partitions *is, struct pl_stream *v,
-		    uint32_t n, const uint32_t *linked, bool pairs, uint32_t *n_groups,
-		    uint32_t *doubts, struct pl_err *err) PL_MUST;
+int pl_clock_divide(const struct pl_align *a, struct pl_stream *v, uint32_t n,
+		    const uint32_t *linked, bool pairs, uint32_t *n_groups, uint32_t *doubts,
+		    struct pl_err *err) PL_MUST;
 
 #endif

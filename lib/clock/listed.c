@@ -293,13 +293,6 @@ static uint32_t listed_streams(const struct relabel *x, uint32_t i, pl_id set, u
 	return found == present ? found : 0;
 }
 
-static void make_group(struct relabel *x, uint32_t n)
-{
-	for (uint32_t k = 0; k < n; k++)
-		x->to[x->found[k]] = x->n_groups;
-	x->n_groups++;
-}
-
 /* Take stream i and the others of the listed set that has most in common with its group: one holds
  * the other. `exactly`: both are the same. */
 static bool take(struct relabel *x, uint32_t i, bool exactly)
@@ -320,60 +313,53 @@ static bool take(struct relabel *x, uint32_t i, bool exactly)
 		most = share;
 		best = k;
 	}
-	if (best != PL_NONE)
-		make_group(x, listed_streams(x, i, l[best].set, &common));
-	return best != PL_NONE;
-}
-
-static void relabel(struct relabel *x, const uint32_t *size, uint32_t *changed)
-{
-	const struct pl_listed *l;
-
-	for (uint32_t i = 0; i < x->n; i++)
-		if (x->to[i] == PL_NONE && size[x->v[i].group] > 1)
-			take(x, i, true);
-	for (uint32_t i = 0; i < x->n; i++) {
-		if (x->to[i] != PL_NONE || size[x->v[i].group] < 2 ||
-		    !pl_clock_listed_of(x->a, x->v[i].s.rank, &l))
-			continue;
-		if (take(x, i, false)) {
-			++*changed;
-		} else {
-			x->found[0] = i;
-			make_group(x, 1);
-		}
-	}
-	for (uint32_t i = 0; i < x->n; i++) { /* alone, or of ranks for which nothing is listed */
-		uint32_t found = 0;
-
-		for (uint32_t k = i; k < x->n && x->to[i] == PL_NONE; k++)
-			if (x->to[k] == PL_NONE && x->v[k].group == x->v[i].group)
-				x->found[found++] = k;
-		if (found)
-			make_group(x, found);
-	}
+	if (best == PL_NONE)
+		return false;
+	for (n = listed_streams(x, i, l[best].set, &common); n-- > 0;)
+		x->to[x->found[n]] = x->n_groups;
+	x->n_groups++;
+	return true;
 }
 
 int pl_clock_listed_groups(const struct pl_align *a, struct pl_stream *v, uint32_t n,
 			   uint32_t *n_groups, uint32_t *changed, struct pl_err *err)
 {
 	struct relabel x = { .a = a, .v = v, .n = n };
-	uint32_t *memory = NULL, *size;
+	const struct pl_listed *l;
+	uint32_t *memory = NULL, *size, *rest;
 	int rc;
 
 	*changed = 0;
 	/* exchanges are between some of a group */
 	if (!a->n_listed || a->ev[v[0].s.ev[0]].coll_is & PL_COLL_EXCHANGE)
 		return 0;
-	PL_TRY(pl_alloc(&memory, 3u * (size_t)n, sizeof(*memory), err));
+	PL_TRY(pl_alloc(&memory, 4u * (size_t)n, sizeof(*memory), err));
 	x.to = memory;
 	x.found = memory + n;
 	size = x.found + n;
-	for (uint32_t i = 0; i < n; i++) {
-		x.to[i] = PL_NONE;
+	rest = size + n; /* of each group: its new number */
+	memset(x.to, 0xff, n * sizeof(*x.to));
+	memset(rest, 0xff, n * sizeof(*rest));
+	for (uint32_t i = 0; i < n; i++)
 		size[v[i].group]++;
+	for (uint32_t i = 0; i < n; i++)
+		if (x.to[i] == PL_NONE && size[v[i].group] > 1)
+			take(&x, i, true);
+	for (uint32_t i = 0; i < n; i++) {
+		if (x.to[i] != PL_NONE || size[v[i].group] < 2 ||
+		    !pl_clock_listed_of(a, v[i].s.rank, &l))
+			continue;
+		if (take(&x, i, false))
+			++*changed;
+		else
+			x.to[i] = x.n_groups++;
 	}
-	relabel(&x, size, changed);
+	for (uint32_t i = 0; i < n; i++) { /* alone, or of ranks for which nothing is listed */
+		uint32_t *new = &rest[v[i].group];
+
+		if (x.to[i] == PL_NONE)
+			x.to[i] = *new = *new == PL_NONE ? x.n_groups++ : *new;
+	}
 	for (uint32_t i = 0; i < n; i++)
 		v[i].group = x.to[i];
 	*n_groups = x.n_groups;

@@ -17,7 +17,6 @@
 #define SHIFT_DRIFT    1e-3 /* ns a ns, generously */
 #define SHIFT_MAX      4    /* elements missing in a row */
 #define SHIFT_PROOF    3    /* pairs that have to agree behind it */
-#define SHIFT_NEAR     15   /* pairs before it whose difference of ends counts, */
 #define SHIFT_PAST     63   /* and as many where drift matters less than jitter */
 #define TYPICAL_DRIFT  1e-4
 
@@ -71,7 +70,7 @@ static pl_ns typical_difference(const struct shift_search *f, int64_t i, int dir
 		double dt = (double)pl_sub_sat(f->a->ev[f->y->ev[i]].end, since);
 
 		if ((dir > 0 ? i < f->from : i >= f->to) ||
-		    (n >= SHIFT_NEAR && fabs(dt) * TYPICAL_DRIFT > (double)f->slack))
+		    (n >= SHIFT_PROOF && fabs(dt) * TYPICAL_DRIFT > (double)f->slack))
 			break;
 		if (f->y->to[i] != PL_NONE)
 			v[n++] = end_difference(f, i, (int64_t)f->y->to[i] - i);
@@ -154,29 +153,25 @@ static bool sound_pairs(struct shift_search *f, int64_t shift)
 	return longest >= SHIFT_PROOF;
 }
 
-int pl_clock_find_missing(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
-			  struct difference *first, struct pl_err *err)
+struct difference pl_clock_find_missing(const struct pl_align *a, const struct pl_seq *x,
+					struct pl_seq *y)
 {
 	struct shift_search f = { .a = a, .x = x, .y = y };
-	int64_t *scratch, at = 0, shift, spread;
-	int rc;
+	struct difference first = { PL_NONE, PL_NONE, -1 };
+	int64_t at = 0, shift, spread;
 
 	while (at < y->n && y->to[at] == PL_NONE)
 		at++;
 	if (x->n < PL_SEQ_PAIRS || at + PL_SEQ_PAIRS > y->n)
-		return 0;
+		return first;
 	shift = (int64_t)y->to[at] - at;
-	rc = pl_alloc(&scratch, PL_SEQ_SCRATCH, sizeof(*scratch), err);
-	if (rc < 0)
-		return rc;
-	spread = pl_clock_seq_spread(a, x, y, shift, NULL, scratch);
-	pl_free(scratch);
+	spread = pl_clock_seq_spread(a, x, y, shift, NULL);
 	spread = pl_min_i64(spread, INT64_MAX / 16);
 	f.tolerance = SHIFT_LEAST_NS + SHIFT_WIDE * spread;
 	f.slack = SHIFT_LEAST_NS / 2 + spread;
-	if (!sound_pairs(&f, shift))
-		return 0;
-	follow(&f, f.to, shift, 1, first);
-	follow(&f, f.from - 1, shift, -1, first);
-	return 0;
+	if (sound_pairs(&f, shift)) {
+		follow(&f, f.to, shift, 1, &first);
+		follow(&f, f.from - 1, shift, -1, &first);
+	}
+	return first;
 }

@@ -127,7 +127,7 @@ static uint32_t streams_of(const struct pl_align *a, const struct pl_seq *s,
 	uint32_t n = 0, k;
 
 	for (uint32_t i = 0; i < s->n; i++) {
-		const struct pl_comm_stream *l = &a->comm_stream[a->ev[s->ev[i]].comm_stream];
+		const struct pl_comm_stream *l = pl_clock_stream_of(a, a->ev[s->ev[i]].comm_stream);
 
 		for (k = 0; k < n && v[k] != l;)
 			k++;
@@ -153,7 +153,7 @@ static int parts_by_stream(const struct pl_align *a, const struct pl_seq *s, uin
 		*parts = j && here != *parts ? 1 : here;
 		for (uint32_t i = 0; i < s[j].n; i++, at++)
 			for (uint32_t k = 0; k < here; k++)
-				if (v[k] == &a->comm_stream[a->ev[s[j].ev[i]].comm_stream])
+				if (v[k] == pl_clock_stream_of(a, a->ev[s[j].ev[i]].comm_stream))
 					part[at] = k;
 	}
 	if (*parts == 1)
@@ -231,13 +231,12 @@ static void judge(const struct pl_align *a, struct ordering *w, const struct pl_
 
 /* `whole`: the sequences before the split. A part that a rank does not have is a difference unless
  * it begins or ends the trace. */
-static int align_part(const struct pl_align *a, struct ordering *w, uint32_t part,
-		      const struct pl_seq *whole, bool look_for_missing, struct pl_err *err)
+static void align_part(const struct pl_align *a, struct ordering *w, uint32_t part,
+		       const struct pl_seq *whole, bool look_for_missing)
 {
 	struct pl_seq *s = w->s + (size_t)part * w->n, *x;
 	uint32_t ref = 0, base = w->n_matches, at;
 	const struct pl_seq *all;
-	int rc = 0;
 
 	for (uint32_t j = 1; j < w->n; j++)
 		ref = s[j].n > s[ref].n ? j : ref;
@@ -253,12 +252,12 @@ static int align_part(const struct pl_align *a, struct ordering *w, uint32_t par
 			match[i] = base + i;
 		if (j == ref)
 			continue;
-		PL_TRY(pl_clock_seq_align(a, x, &s[j], &at, err));
+		at = pl_clock_seq_align(a, x, &s[j]);
 		if (at != PL_NONE)
 			d = (struct difference){ x->ev[pl_min_size(at, x->n - 1)], s[j].ev[at],
 						 x->rank };
 		else if (look_for_missing)
-			PL_TRY(pl_clock_find_missing(a, x, &s[j], &d, err));
+			d = pl_clock_find_missing(a, x, &s[j]);
 		if (w->parts > 1 && !s[j].n && whole[j].n && x->ev[0] != all->ev[0] &&
 		    x->ev[x->n - 1] != all->ev[all->n - 1])
 			d = (struct difference){ PL_NONE, x->ev[0], s[j].rank };
@@ -267,8 +266,6 @@ static int align_part(const struct pl_align *a, struct ordering *w, uint32_t par
 		for (uint32_t i = 0; i < s[j].n; i++)
 			match[i] = s[j].to[i] == PL_NONE ? w->n_matches++ : base + s[j].to[i];
 	}
-out:
-	return rc;
 }
 
 /* Split and align. */
@@ -279,7 +276,7 @@ static int make_ordering(const struct pl_align *a, struct ordering *w, const str
 	int rc = split(w, s, n, part, parts, err);
 
 	for (uint32_t p = 0; p < parts && rc >= 0; p++)
-		rc = align_part(a, w, p, s, look_for_missing, err);
+		align_part(a, w, p, s, look_for_missing);
 	return rc;
 }
 
@@ -484,13 +481,11 @@ out:
 int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint32_t n, double *most,
 			 struct pl_err *err)
 {
-	int64_t *scratch = NULL;
 	struct ordering w = { 0 };
 	int rc;
 
 	*most = 0;
 	PL_TRY(split_by_stream(a, &w, s, n, err));
-	PL_TRY(pl_arena_array(&w.mem, &scratch, PL_SEQ_SCRATCH, sizeof(*scratch), err));
 	for (size_t k = 0; k < (size_t)w.parts * n; k++) {
 		const struct pl_seq *x = &w.s[k - k % n], *y = &w.s[k];
 		double early;
@@ -498,7 +493,7 @@ int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
 		if (x == y || y->n < PL_SEQ_PAIRS || y->n != x->n ||
 		    pl_clock_seq_agreement(a, x, y, 0) < PL_SEQ_AGREE)
 			continue;
-		pl_clock_seq_spread(a, x, y, 0, &early, scratch);
+		pl_clock_seq_spread(a, x, y, 0, &early);
 		*most = fmax(*most, early);
 	}
 out:

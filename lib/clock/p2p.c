@@ -36,7 +36,7 @@ static int pair_in_order(struct pl_align *a, const struct half *v, size_t n, boo
 		ev[i] = v[i].ev;
 	x = (struct pl_seq){ ev, ns, v->src, NULL };
 	y = (struct pl_seq){ ev + ns, (uint32_t)n - ns, v->dst, ev + n };
-	PL_TRY(pl_clock_seq_align(a, &x, &y, &at, err));
+	at = pl_clock_seq_align(a, &x, &y);
 	if (at != PL_NONE)
 		PL_TRY(pl_clock_diverged(a, "send and receive", x.ev[pl_min_size(at, ns - 1)],
 					 x.rank, y.ev[at], err));

@@ -36,7 +36,6 @@ struct pairing {
 
 struct peers {
 	struct pl_align *a;
-	struct pl_partitions is;
 	struct pl_streams streams;
 	struct stage *stage;
 	uint32_t n_stages;
@@ -48,14 +47,10 @@ PL_COMPARATOR(by_kind, struct pl_stream, kind, number, s.rank, comm_stream);
 static int put_pair(struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 		    struct pl_err *err)
 {
-	struct pl_seq z = *y;
-	uint32_t at;
-	int rc;
+	struct pl_seq aligned = *y;
 
-	PL_TRY(pl_clock_seq_align(a, x, &z, &at, err));
-	rc = pl_clock_add_pairs(a, x, &z, PL_MATCH_INFERRED, err);
-out:
-	return rc;
+	pl_clock_seq_align(a, x, &aligned);
+	return pl_clock_add_pairs(a, x, &aligned, PL_MATCH_INFERRED, err);
 }
 
 /* ---- stages ---------------------------------------------------------------------------------- */
@@ -105,7 +100,7 @@ static int weigh(struct peers *g, struct pairing *p, struct pl_err *err)
 	struct pl_division d = { .n_groups = p->pairs };
 	int rc;
 
-	PL_TRY(pl_clock_likelihood_init(&l, g->a, &g->is, g->pair, 2 * p->pairs, err));
+	PL_TRY(pl_clock_likelihood_init(&l, g->a, g->pair, 2 * p->pairs, err));
 	PL_TRY(pl_arena_array(&l.mem, &d.group, 2u * (size_t)p->pairs, sizeof(*d.group), err));
 	for (uint32_t i = 0; i < 2 * p->pairs; i++)
 		d.group[i] = i / 2;
@@ -169,7 +164,7 @@ static int next_pairing(struct peers *g, bool *found, struct pl_err *err)
 	int rc;
 
 	*found = false;
-	PL_TRY(pl_clock_partitions(g->a, &g->is, err));
+	PL_TRY(pl_clock_partitions(g->a, err));
 	for (uint32_t i = 0; i < g->n_stages; i++) {
 		struct pairing p;
 		uint32_t n;
@@ -225,8 +220,8 @@ static int pair_others(struct peers *g, struct pl_err *err)
 			v[left++] = v[i];
 	if (left < 2)
 		return 0;
-	PL_TRY(pl_clock_partitions(g->a, &g->is, err));
-	PL_TRY(pl_clock_divide(g->a, &g->is, v, left, NULL, true, &n_groups, &doubts, err));
+	PL_TRY(pl_clock_partitions(g->a, err));
+	PL_TRY(pl_clock_divide(g->a, v, left, NULL, true, &n_groups, &doubts, err));
 	g->a->rep->doubtful += doubts;
 	for (uint32_t i = 0; i < left; i++)
 		for (uint32_t k = i + 1; k < left; k++)
@@ -262,6 +257,5 @@ int pl_clock_infer_peers(struct pl_align *a, struct pl_err *err)
 	rc = pair_others(&g, err);
 out:
 	pl_arena_fini(&v->mem);
-	pl_clock_partitions_fini(&g.is);
 	return rc;
 }

@@ -69,9 +69,10 @@ double pl_clock_slope(const pl_ns *t, const int64_t *d, size_t n, int64_t *v)
 
 /* Share of the pairs in which one ends before the other begins, offset and drift removed. */
 static double share_early(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-			  int64_t shift, int64_t from, int64_t m, int64_t spread, int64_t *v)
+			  int64_t shift, int64_t from, int64_t m, int64_t spread)
 {
-	int64_t *t = v + SAMPLE, *d = t + SAMPLE, step = m / SAMPLE + 1, mid, early = 0;
+	int64_t *v = a->scratch, *t = v + SAMPLE, *d = t + SAMPLE, step = m / SAMPLE + 1, mid,
+		early = 0;
 	pl_ns tolerance = pl_add_sat(2 * spread, 1000);
 	size_t n = 0;
 	double slope;
@@ -96,9 +97,10 @@ static double share_early(const struct pl_align *a, const struct pl_seq *x, cons
 }
 
 int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
-			    const struct pl_seq *y, int64_t shift, double *early, int64_t *v)
+			    const struct pl_seq *y, int64_t shift, double *early)
 {
-	int64_t from, m = overlap(x, y, shift, &from), step = m / SAMPLE + 1, spread;
+	int64_t *v = a->scratch, from, m = overlap(x, y, shift, &from), step = m / SAMPLE + 1,
+		spread;
 	size_t n = 0;
 
 	if (early)
@@ -115,7 +117,7 @@ int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 	spread = m < PL_SEQ_PAIRS ? pl_percentile_i64(v, n, 100) : pl_median_i64(v, n);
 	spread = (int64_t)(SCALE * (double)pl_min_i64(spread, INT64_MAX / 4));
 	if (early)
-		*early = share_early(a, x, y, shift, from, m, spread, v);
+		*early = share_early(a, x, y, shift, from, m, spread);
 	return spread;
 }
 
@@ -134,8 +136,9 @@ double pl_clock_seq_agreement(const struct pl_align *a, const struct pl_seq *x,
 	return (double)same / (double)n;
 }
 
-static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y, int64_t *v)
+static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y)
 {
+	int64_t *v = a->scratch;
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < y->n; i += y->n / SAMPLE + 1)
@@ -165,15 +168,15 @@ bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const 
 }
 
 int64_t pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x,
-			      const struct pl_seq *y, int64_t *shift, int64_t *scratch)
+			      const struct pl_seq *y, int64_t *shift)
 {
 	double early;
 	int64_t spread;
 
-	*shift = pl_clock_seq_shift(a, x, y, scratch);
+	*shift = pl_clock_seq_shift(a, x, y);
 	if (x->rank == y->rank || !pl_clock_seq_alike(a, x, y, *shift))
 		return INT64_MAX;
-	spread = pl_clock_seq_spread(a, x, y, *shift, &early, scratch);
+	spread = pl_clock_seq_spread(a, x, y, *shift, &early);
 	return early > PL_SEQ_IMPOSSIBLE ? INT64_MAX : spread;
 }
 
@@ -186,8 +189,7 @@ bool pl_clock_seq_near(int64_t distance, int64_t typical)
  * How many elements x has before the first of y. Names alone do not tell when all elements are
  * alike: then the shift with clearly the tightest ends does.
  */
-int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-			   int64_t *v)
+int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y)
 {
 	int64_t n = pl_min_i64(x->n, y->n), reach = llabs((int64_t)x->n - (int64_t)y->n);
 	bool agree = pl_clock_seq_agreement(a, x, y, 0) >= PL_SEQ_AGREE;
@@ -195,8 +197,8 @@ int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, con
 
 	if (n < PL_SEQ_PAIRS)
 		return 0;
-	spread = pl_clock_seq_spread(a, x, y, 0, NULL, v);
-	if (agree && x->n == y->n && spread < median_duration(a, y, v) / 4)
+	spread = pl_clock_seq_spread(a, x, y, 0, NULL);
+	if (agree && x->n == y->n && spread < median_duration(a, y) / 4)
 		return 0;
 	tightest = agree ? spread / 2 : INT64_MAX;
 	reach = pl_min_i64(pl_max_i64(reach, 3), MAX_SHIFT);
@@ -206,7 +208,7 @@ int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, con
 		if (overlap(x, y, shift, &from) < pl_max_i64(PL_SEQ_PAIRS, n / 2) ||
 		    pl_clock_seq_agreement(a, x, y, shift) < PL_SEQ_AGREE)
 			continue;
-		s = pl_clock_seq_spread(a, x, y, shift, NULL, v);
+		s = pl_clock_seq_spread(a, x, y, shift, NULL);
 		if (s < tightest) {
 			tightest = s;
 			best = shift;
@@ -220,7 +222,7 @@ int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, con
 /* How well do x and y, from a place where they differ, go together with a shift? INT64_MAX: not, or
  * in less than `least` pairs. */
 static int64_t fit_behind(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
-			  int64_t shift, int64_t least, int64_t *v)
+			  int64_t shift, int64_t least)
 {
 	int64_t from, m = overlap(x, y, shift, &from), bad = 0;
 
@@ -232,7 +234,7 @@ static int64_t fit_behind(const struct pl_align *a, const struct pl_seq *x, cons
 		return INT64_MAX;
 	if (m < PL_SEQ_PAIRS)
 		return bad + llabs(shift); /* no scatter to be seen: the plainest */
-	return pl_clock_seq_spread(a, x, y, shift, NULL, v);
+	return pl_clock_seq_spread(a, x, y, shift, NULL);
 }
 
 /*
@@ -241,7 +243,7 @@ static int64_t fit_behind(const struct pl_align *a, const struct pl_seq *x, cons
  * near by first; far away chance would find one that fits few pairs.
  */
 static bool resync(const struct pl_align *a, const struct pl_seq *x, uint32_t i,
-		   const struct pl_seq *y, uint32_t j, uint32_t skip[2], int64_t *v)
+		   const struct pl_seq *y, uint32_t j, uint32_t skip[2])
 {
 	int64_t best = INT64_MAX, found = 0;
 
@@ -253,8 +255,8 @@ static bool resync(const struct pl_align *a, const struct pl_seq *x, uint32_t i,
 
 		for (int64_t k = 0; k <= 2 * reach; k++) {
 			int64_t shift = k % 2 ? (k + 1) / 2 : -k / 2;
-			int64_t d = fit_behind(a, &p, &q, shift,
-					       pl_min_i64(least, pl_min_i64(nx, ny)), v);
+			int64_t d =
+				fit_behind(a, &p, &q, shift, pl_min_i64(least, pl_min_i64(nx, ny)));
 
 			if (d < best) {
 				best = d;
@@ -267,21 +269,16 @@ static bool resync(const struct pl_align *a, const struct pl_seq *x, uint32_t i,
 	return best < INT64_MAX;
 }
 
-int pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y,
-		       uint32_t *at, struct pl_err *err)
+uint32_t pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y)
 {
-	int64_t *v, shift, from;
-	uint32_t i, j;
-	int rc, differences = 0;
+	int64_t shift, from;
+	uint32_t i, j, at = PL_NONE;
+	int differences = 0;
 
-	*at = PL_NONE;
 	memset(y->to, 0xff, y->n * sizeof(*y->to));
 	if (!x->n || !y->n)
-		return 0;
-	rc = pl_alloc(&v, PL_SEQ_SCRATCH, sizeof(*v), err);
-	if (rc < 0)
-		return rc;
-	shift = pl_clock_seq_shift(a, x, y, v);
+		return PL_NONE;
+	shift = pl_clock_seq_shift(a, x, y);
 	overlap(x, y, shift, &from);
 	for (j = (uint32_t)from, i = (uint32_t)(from + shift); i < x->n && j < y->n;) {
 		uint32_t skip[2];
@@ -290,12 +287,11 @@ int pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct 
 			y->to[j++] = i++;
 			continue;
 		}
-		*at = *at == PL_NONE ? j : *at;
-		if (++differences > MAX_DIFFERENCES || !resync(a, x, i, y, j, skip, v))
+		at = at == PL_NONE ? j : at;
+		if (++differences > MAX_DIFFERENCES || !resync(a, x, i, y, j, skip))
 			break;
 		i += skip[0];
 		j += skip[1];
 	}
-	pl_free(v);
-	return rc;
+	return at;
 }
