@@ -188,9 +188,11 @@ static int write_report(struct merge *g, const struct pl_merge *m, const struct 
 
 static int judge(const struct config *c, const struct pl_merge *m, struct pl_err *err)
 {
-	int64_t worst = pl_clock_worst_ns(m);
+	int64_t worst = 0;
 	char is[24], may[24];
 
+	for (uint32_t i = 0; i < m->n_clocks; i++)
+		worst = pl_max_i64(worst, m->clock[i].residual_max_ns);
 	if (c->max_residual < 0 || worst <= c->max_residual)
 		return 0;
 	return pl_fail(err, PL_ENO, "the greatest residual is %s, more than %s",
@@ -252,16 +254,15 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	PL_TRY(check_outputs(c, err));
 	g.pool = pl_pool_new((int)c->c.threads, err);
 	g.align = g.pool ? pl_clock_new(&o, err) : NULL;
-	rc = g.align ? 0 : err->code;
-	if (rc < 0)
+	if (!g.align) {
+		rc = err->code;
 		goto out;
+	}
 	/* before the work: what cannot be written should be known at once */
 	g.out = pl_out_open(c->c.output, true, err);
 	if (g.out && c->report)
 		g.report = pl_out_open(c->report, false, err);
-	rc = g.out && (g.report || !c->report) ? 0 : err->code;
-	if (rc >= 0)
-		rc = merge_all(&g, argc, argv, err);
+	rc = g.out && (g.report || !c->report) ? merge_all(&g, argc, argv, err) : err->code;
 out:
 	pl_out_abort(g.report);
 	pl_out_abort(g.out);

@@ -64,15 +64,6 @@ void pl_clock_report_fini(struct pl_clock_report *r)
 	memset(r, 0, sizeof(*r));
 }
 
-int64_t pl_clock_worst_ns(const struct pl_merge *m)
-{
-	int64_t worst = 0;
-
-	for (uint32_t i = 0; i < m->n_clocks; i++)
-		worst = pl_max_i64(worst, m->clock[i].residual_max_ns);
-	return worst;
-}
-
 void pl_clock_sort_by_key(const uint32_t *key, size_t n, uint32_t keys, uint32_t *out,
 			  uint32_t *first0)
 {

@@ -99,8 +99,6 @@ struct pl_clock_report {
 };
 #define PL_CONFLICTS_MAX 100
 void pl_clock_report_fini(struct pl_clock_report *r);
-/* The greatest residual of any clock. */
-int64_t pl_clock_worst_ns(const struct pl_merge *m);
 
 struct pl_align;
 /* `opts` is copied; its log must live as long. */

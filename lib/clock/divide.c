@@ -29,6 +29,12 @@
 #define EVIDENCE      3.0   /* nats: 20 to 1 */
 #define TWO_LEVEL_MAX 64    /* streams */
 
+/* The ends of one rank may jitter more than those of the others, as on a busy processor, by a small
+ * factor. Streams of another group are milliseconds apart where these are microseconds. */
+#define WIDER 3
+/* Profilers round to 1 us, so that exact and rounded times differ by that much. */
+#define FLOOR_NS 1000
+
 struct divider {
 	const struct pl_align *a;
 	struct pl_stream *v;
@@ -44,9 +50,22 @@ struct divider {
 
 /* ---- nearest --------------------------------------------------------------------------------- */
 
+/*
+ * How far the streams i and k are apart as one communication while nothing is known of their
+ * clocks: the scatter of the difference of their ends, where one begins in the other. INT64_MAX:
+ * they are of one rank, or do not do the same.
+ */
 static int64_t distance(const struct divider *x, uint32_t i, uint32_t k, int64_t *shift)
 {
-	return pl_clock_seq_distance(x->a, &x->v[i].s, &x->v[k].s, shift);
+	const struct pl_seq *p = &x->v[i].s, *q = &x->v[k].s;
+	double early;
+	int64_t spread;
+
+	*shift = pl_clock_seq_shift(x->a, p, q);
+	if (p->rank == q->rank || !pl_clock_seq_alike(x->a, p, q, *shift))
+		return INT64_MAX;
+	spread = pl_clock_seq_spread(x->a, p, q, *shift, &early);
+	return early > PL_SEQ_IMPOSSIBLE ? INT64_MAX : spread;
 }
 
 /* How far the nearest neighbour typically is. */
@@ -103,7 +122,7 @@ static uint32_t choose_cluster(const struct divider *x, uint32_t i, const struct
 			x->v[i].shift = shift;
 		}
 	}
-	if (found != PL_NONE && pl_clock_seq_near(best, x->typical))
+	if (found != PL_NONE && best <= WIDER * pl_min_i64(x->typical, INT64_MAX / 16) + FLOOR_NS)
 		return found;
 	x->v[i].shift = 0;
 	return PL_NONE;

@@ -391,42 +391,65 @@ static void put_clock(const struct pl_fit *f, uint32_t c, struct pl_clock_fit_cl
 	out->drift = b / (1 + b); /* a ns of its own time */
 }
 
+/* Drifts that cannot be told from 0 become 0: are there any? `ci`: of each b. */
+static bool drop_drifts(struct pl_fit *f, const double *ci, struct pl_clock_fit_clock *out)
+{
+	bool dropped = false;
+
+	for (uint32_t c = 0; c < f->n; c++) {
+		struct pl_fit_clock *p = &f->clock[c];
+
+		if (!p->b_free)
+			continue;
+		out[c].drift_ci = ci[c] >= 0 ? ci[c] / f->span : -1;
+		if (ci[c] >= 0 && fabs(p->b) > ci[c] && fabs(p->b) > PL_CLOCK_RESOLUTION_NS)
+			continue;
+		if (ci[c] >= 0) /* centred on 0; still contains the previous interval */
+			out[c].drift_ci += fabs(p->b) / f->span;
+		p->b = 0;
+		p->b_free = false;
+		dropped = true;
+	}
+	return dropped;
+}
+
+/* The least jitter of the classes of a clock: a constant error of this size cannot be seen. */
+static void find_jitter(const struct pl_fit *f, double *jitter)
+{
+	for (uint32_t c = 0; c < f->n; c++)
+		jitter[c] = INFINITY;
+	for (size_t i = 0; i < f->in->n_obs; i++) {
+		const struct pl_clock_fit_obs *o = &f->in->obs[i];
+
+		jitter[o->clock] = fmin(jitter[o->clock], f->scale[f->in->match_class[o->match]]);
+	}
+}
+
 static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_err *err)
 {
-	double *u = NULL, *ci_a, *ci_b;
-	bool again = false;
+	double *u, *ci, *jitter;
 	int rc;
 
-	PL_TRY(pl_alloc(&u, 3u * (size_t)f->n, sizeof(*u), err));
-	ci_a = u + f->n;
-	ci_b = ci_a + f->n;
+	PL_TRY(take(f, &u, f->n, sizeof(*u), err));
+	PL_TRY(take(f, &ci, f->n, sizeof(*ci), err));
+	PL_TRY(take(f, &jitter, f->n, sizeof(*jitter), err));
 	free_parameters(f);
 	PL_TRY(robust(f, 0, err));
-	PL_TRY(pl_clock_fit_intervals(f, u, ci_a, ci_b, err));
-	for (uint32_t c = 0; c < f->n; c++) {
-		if (c == f->root)
-			continue;
-		out[c].drift_ci = ci_b[c] >= 0 ? ci_b[c] / f->span : -1;
-		if (f->clock[c].b_free && (ci_b[c] < 0 || fabs(f->clock[c].b) <= ci_b[c] ||
-					   fabs(f->clock[c].b) <= PL_CLOCK_RESOLUTION_NS)) {
-			if (ci_b[c] >= 0) /* centred on 0; still contains the previous interval */
-				out[c].drift_ci += fabs(f->clock[c].b) / f->span;
-			f->clock[c].b = 0;
-			f->clock[c].b_free = false;
-			again = true;
-		}
-	}
-	if (again)
+	PL_TRY(pl_clock_fit_intervals(f, NULL, ci, err));
+	if (drop_drifts(f, ci, out))
 		PL_TRY(robust(f, 1, err));
 	for (uint32_t c = 0; c < f->n; c++)
 		u[c] = first_u(f, c);
-	PL_TRY(pl_clock_fit_intervals(f, u, ci_a, ci_b, err));
+	PL_TRY(pl_clock_fit_intervals(f, u, ci, err));
+	find_jitter(f, jitter);
 	for (uint32_t c = 0; c < f->n; c++) {
+		double hidden = jitter[c] * jitter[c] + jitter[f->root] * jitter[f->root];
+
 		put_clock(f, c, &out[c]);
-		out[c].offset_ci = c != f->root && out[c].connected ? ci_a[c] : out[c].offset_ci;
+		if (c != f->root && out[c].connected && isfinite(hidden))
+			out[c].offset_ci = sqrt(ci[c] * ci[c] * (ci[c] > 0) + hidden);
 	}
 out:
-	pl_free(u);
 	return rc;
 }
 

@@ -44,8 +44,9 @@ void pl_clock_fit_blocks(const struct pl_fit *f, double *own);
  * own times eliminated. g, z: a of each clock, then b. */
 int pl_clock_fit_cg(const struct pl_fit *f, const double *g, double *z, struct pl_err *err) PL_MUST;
 
-/* fit_interval.c: half widths of 95 % intervals of b, and of the offsets at u_first. -1 unknown. */
-int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci_a,
-			   double *ci_b, struct pl_err *err) PL_MUST;
+/* fit_interval.c: half widths of 95 % intervals of the statistical error, of b or, with u_first, of
+ * the offsets there. Below 0: unknown. */
+int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci,
+			   struct pl_err *err) PL_MUST;
 
 #endif

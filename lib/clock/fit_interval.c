@@ -41,12 +41,22 @@ struct order {
 
 PL_COMPARATOR(by_time, struct order, u, match);
 
+/* The U_m of one parameter. Neighbours are added up until few parts are left. */
+struct spread {
+	double model; /* variance of the sum of all, if they were independent */
+	double parts; /* ... and of those that were added up */
+	double seen;  /* sum of the squares of these */
+	double count; /* of the parts that matter, for the degrees of freedom (Satterthwaite) */
+};
+
 struct work {
 	const struct pl_fit *f;
+	struct pl_arena mem;
 	struct order *order;
 	double *own; /* of each clock: its block of H: aa, ab, bb */
 	double *e, *z;
-	double *part; /* of the parameter at hand */
+	struct spread *var; /* of each clock */
+	double *part;	    /* of the parameter at hand */
 	double corr[MAX_LAG + 1], corr_n;
 	uint32_t corr_clocks;
 	bool exact;
@@ -66,14 +76,6 @@ static double expected(const struct pl_fit *f, uint32_t m, const double *z)
 	}
 	return sum * s * s;
 }
-
-/* The U_m of one parameter. Neighbours are added up until few parts are left. */
-struct spread {
-	double model; /* variance of the sum of all, if they were independent */
-	double parts; /* ... and of those that were added up */
-	double seen;  /* sum of the squares of these */
-	double count; /* of the parts that matter, for the degrees of freedom (Satterthwaite) */
-};
 
 /* Fills k->part, by time, and how many in *n. */
 static struct spread add_up(const struct work *k, const double *z, uint32_t *n)
@@ -178,54 +180,41 @@ static int solve(const struct work *k, uint32_t c, double ea, double eb, struct 
 	return 0;
 }
 
-/* Variance of ea a + eb b of each clock, as if matches were independent; returns by how much their
- * sums vary more, and how many matches are worth one independent one. */
-static int all_variances(struct work *k, bool drift, const double *u_first, struct spread *var,
-			 double *inflation, double *alike, struct pl_err *err)
+/* The variance of b of each clock, or of its offset at u_first, as if matches were independent; by
+ * how much their sums vary more, and how many matches are worth one independent one. */
+static int all_variances(struct work *k, const double *u_first, double *inflation, double *alike,
+			 struct pl_err *err)
 {
 	const struct pl_fit *f = k->f;
 	double sum = 0, n = 0;
 	int rc = 0;
 
-	memset(k->corr, 0, sizeof(k->corr));
-	k->corr_n = k->corr_clocks = 0;
 	for (uint32_t c = 0; c < f->n; c++) {
+		const struct pl_fit_clock *p = &f->clock[c];
+		struct spread *v = &k->var[c];
 		uint32_t parts;
 
-		var[c] = (struct spread){ 0 };
-		if (!(drift ? f->clock[c].b_free : f->clock[c].a_free))
+		*v = (struct spread){ 0 };
+		if (!(u_first ? p->a_free : p->b_free))
 			continue;
-		PL_TRY(solve(k, c, drift ? 0 : 1,
-			     drift		  ? 1
-			     : f->clock[c].b_free ? u_first[c]
-						  : 0,
+		PL_TRY(solve(k, c, u_first ? 1 : 0,
+			     !u_first	 ? 1
+			     : p->b_free ? u_first[c]
+					 : 0,
 			     err));
-		var[c] = add_up(k, k->z, &parts);
-		if (var[c].parts > 0) {
-			correlate(k, parts, var[c].seen);
-			sum += var[c].seen / var[c].parts;
+		*v = add_up(k, k->z, &parts);
+		if (v->parts > 0) {
+			correlate(k, parts, v->seen);
+			sum += v->seen / v->parts;
 			n++;
 		}
 		if (!k->exact)
-			var[c].model *= 2; /* the other end of each difference jitters too */
+			v->model *= 2; /* the other end of each difference jitters too */
 	}
 	*alike = dependence(k);
 	*inflation = n > 0 ? fmax(1, *alike * sum / n) : 1;
 out:
 	return rc;
-}
-
-/* The least jitter of the classes of a clock: a constant error of this size cannot be seen. */
-static void jitters(const struct pl_fit *f, double *jitter)
-{
-	for (uint32_t c = 0; c < f->n; c++)
-		jitter[c] = INFINITY;
-	for (uint32_t m = 0; m < f->in->n_matches; m++)
-		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
-			uint32_t c = f->in->obs[i].clock;
-
-			jitter[c] = fmin(jitter[c], f->scale[f->in->match_class[m]]);
-		}
 }
 
 static double half_width(const struct work *k, uint32_t c, struct spread v, double inflation,
@@ -243,14 +232,16 @@ static double half_width(const struct work *k, uint32_t c, struct spread v, doub
 static int init(struct work *k, struct pl_err *err)
 {
 	const struct pl_fit *f = k->f;
+	size_t n = f->n;
 	int rc;
 
 	k->exact = 2.0 * f->n * (double)f->in->n_obs < MAX_WORK;
-	PL_TRY(pl_alloc(&k->order, f->in->n_matches + 1u, sizeof(*k->order), err));
-	PL_TRY(pl_alloc(&k->own, 3u * (size_t)f->n, sizeof(*k->own), err));
-	PL_TRY(pl_alloc(&k->part, MAX_PARTS + 1, sizeof(*k->part), err));
-	PL_TRY(pl_alloc(&k->e, 4u * (size_t)f->n, sizeof(*k->e), err));
-	k->z = k->e + 2u * (size_t)f->n;
+	PL_TRY(pl_arena_array(&k->mem, &k->order, f->in->n_matches + 1u, sizeof(*k->order), err));
+	PL_TRY(pl_arena_array(&k->mem, &k->own, 3 * n, sizeof(*k->own), err));
+	PL_TRY(pl_arena_array(&k->mem, &k->part, MAX_PARTS + 1, sizeof(*k->part), err));
+	PL_TRY(pl_arena_array(&k->mem, &k->e, 2 * n, sizeof(*k->e), err));
+	PL_TRY(pl_arena_array(&k->mem, &k->z, 2 * n, sizeof(*k->z), err));
+	PL_TRY(pl_arena_array(&k->mem, &k->var, n, sizeof(*k->var), err));
 	for (uint32_t m = 0; m < f->in->n_matches; m++)
 		k->order[m] = (struct order){ f->u[m], m };
 	qsort(k->order, f->in->n_matches, sizeof(*k->order), by_time);
@@ -259,34 +250,18 @@ out:
 	return rc;
 }
 
-int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci_a,
-			   double *ci_b, struct pl_err *err)
+int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci,
+			   struct pl_err *err)
 {
 	struct work k = { .f = f };
-	struct spread *var = NULL;
-	double *jitter = NULL, inflation, alike;
+	double inflation, alike;
 	int rc;
 
 	PL_TRY(init(&k, err));
-	PL_TRY(pl_alloc(&var, f->n, sizeof(*var), err));
-	PL_TRY(pl_alloc(&jitter, f->n, sizeof(*jitter), err));
-	jitters(f, jitter);
-	PL_TRY(all_variances(&k, true, u_first, var, &inflation, &alike, err));
+	PL_TRY(all_variances(&k, u_first, &inflation, &alike, err));
 	for (uint32_t c = 0; c < f->n; c++)
-		ci_b[c] = f->clock[c].b_free ? half_width(&k, c, var[c], inflation, alike) : -1;
-	PL_TRY(all_variances(&k, false, u_first, var, &inflation, &alike, err));
-	for (uint32_t c = 0; c < f->n; c++) {
-		double h = half_width(&k, c, var[c], inflation, alike), hidden;
-
-		hidden = jitter[c] * jitter[c] + jitter[f->root] * jitter[f->root];
-		ci_a[c] = isfinite(hidden) ? sqrt(h * h * (h > 0) + hidden) : -1;
-	}
+		ci[c] = half_width(&k, c, k.var[c], inflation, alike);
 out:
-	pl_free(k.order);
-	pl_free(k.own);
-	pl_free(k.e);
-	pl_free(k.part);
-	pl_free(var);
-	pl_free(jitter);
+	pl_arena_fini(&k.mem);
 	return rc;
 }

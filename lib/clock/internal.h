@@ -36,7 +36,7 @@ struct pl_comm {
 			       * while its segment is read, the track */
 	uint32_t clock;
 	pl_id name, coll, group; /* coll, group: PL_NONE */
-	pl_id ranks;		 /* recorded members of the group, as text, or PL_NONE */
+	pl_id ranks;		 /* members of the group: as recorded, or the listed set; PL_NONE */
 	uint8_t kind, coll_is;	 /* coll_is: PL_COLL_MOVES_DATA ... */
 	bool listed; /* group and ranks are from the header of a file, not the event's own */
 };
@@ -257,12 +257,6 @@ double pl_clock_slope(const pl_ns *t, const int64_t *d, size_t n, int64_t *scrat
 /* Are most of their operations the same? */
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift);
-/* How far the ends of x and y are apart if they are one communication: their scatter where one
- * begins in the other. INT64_MAX: they are of one rank, or do not do the same. */
-int64_t pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x,
-			      const struct pl_seq *y, int64_t *shift);
-/* Is that score as good as what is typical of streams that belong together? */
-bool pl_clock_seq_near(int64_t distance, int64_t typical);
 /* How many elements x has before the first of y (or less than 0). */
 int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x,
 			   const struct pl_seq *y);

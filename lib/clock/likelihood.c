@@ -220,12 +220,12 @@ static double offset_for(struct pl_likelihood *l, size_t n, double slope, double
 }
 
 /* The offset of a partition, and its drift if that is plain. */
-static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
+static void fit_partition(struct pl_likelihood *l, size_t n, struct pl_likelihood_partition *p)
 {
 	double scatter, slope, offset, span;
 	size_t half = n / 2, m = 0;
 
-	l->part[partition].delta = offset_for(l, n, 0, &scatter);
+	p->delta = offset_for(l, n, 0, &scatter);
 	if (n < PL_SEQ_PAIRS || l->k < 2) /* no drift is seen at one time */
 		return;
 	qsort(l->diff, n, sizeof(*l->diff), by_time);
@@ -240,19 +240,18 @@ static void fit_partition(struct pl_likelihood *l, size_t n, uint32_t partition)
 	span = fmax(l->diff[n - 1].t - l->diff[0].t, LEAST_US);
 	if (fabs(slope) <= SIGMAS * fmax(scatter, LEAST_US) / span)
 		return;
-	l->part[partition].delta = offset;
-	l->part[partition].slope = slope;
+	p->delta = offset;
+	p->slope = slope;
 }
 
 /* The cost of a partition's offset against others of its offset component; any is as good against
  * the rest: *joins. */
-static double misfit(const struct pl_likelihood *l, uint32_t partition, uint32_t *joins)
+static double misfit(const struct pl_likelihood *l, const struct pl_likelihood_partition *p,
+		     uint32_t *joins)
 {
-	for (uint32_t i = 0; i < l->n_partitions; i++)
-		if (i != partition && l->part[i].differences == SIZE_MAX &&
-		    l->part[i].component == l->part[partition].component) {
-			double z = (l->part[partition].delta - l->part[i].delta) /
-				   l->part[partition].error;
+	for (const struct pl_likelihood_partition *q = l->part; q < l->part + l->n_partitions; q++)
+		if (q != p && q->differences == SIZE_MAX && q->component == p->component) {
+			double z = (p->delta - q->delta) / p->error;
 
 			return log1p(z * z);
 		}
@@ -284,8 +283,8 @@ static double fit_offsets(struct pl_likelihood *l, const struct pl_division *d, 
 				best = c;
 		n = l->part[best].differences ? find_differences(l, best) : 0;
 		if (n) {
-			fit_partition(l, n, best);
-			cost += misfit(l, best, joins);
+			fit_partition(l, n, &l->part[best]);
+			cost += misfit(l, &l->part[best], joins);
 		}
 		place(l, best);
 	}

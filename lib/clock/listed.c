@@ -189,47 +189,23 @@ out:
 	return rc;
 }
 
-/* The set as events name it. */
-static int set_text(struct pl_align *a, pl_id set, pl_id *id, struct pl_err *err)
-{
-	struct pl_buf b = { 0 };
-	uint32_t n;
-	const int32_t *v = pl_clock_listed_ranks(a, set, &n);
-	int rc = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		PL_TRY(pl_buf_printf(&b, err, "%s%d", i ? ", " : "[", v[i]));
-	PL_TRY(pl_buf_printf(&b, err, "]"));
-	PL_TRY(pl_intern_add(&a->str, (const char *)b.p, b.n, id, err));
-out:
-	pl_buf_fini(&b);
-	return rc;
-}
-
 /* Ranks of one set: their collectives without a group have this one. */
 static int use_sole(struct pl_align *a, struct pl_err *err)
 {
-	pl_id *text = NULL, unnamed;
-	int rc;
+	const struct pl_listed *l;
+	pl_id unnamed;
+	int rc = pl_intern_add(&a->str, "listed", 6, &unnamed, err);
 
-	PL_TRY(pl_intern_add(&a->str, "listed", 6, &unnamed, err));
-	PL_TRY(pl_alloc(&text, a->rank_sets.n + 1, sizeof(*text), err));
-	memset(text, 0xff, a->rank_sets.n * sizeof(*text));
-	for (size_t i = 0; i < a->n; i++) {
+	for (size_t i = 0; i < a->n && rc >= 0; i++) {
 		struct pl_comm *e = &a->ev[i];
-		const struct pl_listed *l;
 
 		if (e->kind != PL_K_COLLECTIVE || e->group != PL_NONE ||
 		    pl_clock_listed_of(a, e->rank, &l) != 1)
 			continue;
-		if (text[l->set] == PL_NONE)
-			PL_TRY(set_text(a, l->set, &text[l->set], err));
 		e->group = l->name == PL_NONE ? unnamed : l->name;
-		e->ranks = text[l->set];
+		e->ranks = l->set;
 		e->listed = true;
 	}
-out:
-	pl_free(text);
 	return rc;
 }
 

@@ -139,15 +139,25 @@ struct matcher {
 	uint32_t *rest, n_rest; /* collectives whose group is not known */
 };
 
-static int add_recorded_ranks(struct pl_align *a, uint32_t group, const char *s, struct pl_err *err)
+/* The members of the group of `e`, as far as they are recorded. */
+static int add_recorded_ranks(struct pl_align *a, uint32_t group, const struct pl_comm *e,
+			      struct pl_err *err)
 {
+	struct pl_cgroup *g = &a->group[group];
+	const char *s = e->listed || e->ranks == PL_NONE ? "" : pl_intern_get(&a->str, e->ranks);
 	const char *dot = strrchr(s, '.');
+	const int32_t *v = NULL;
+	uint32_t n = 0;
 	int32_t rank;
 	int rc = 0;
 
+	if (e->listed)
+		v = pl_clock_listed_ranks(a, e->ranks, &n);
+	for (uint32_t i = 0; i < n && rc >= 0; i++)
+		rc = pl_clock_add_rank(g, v[i], err);
 	/* the list may be cut short: "0, 1, ... 63" */
 	while (rc >= 0 && pl_clock_next_rank(&s, &rank) && (!dot || s < dot))
-		rc = pl_clock_add_rank(&a->group[group], rank, err);
+		rc = pl_clock_add_rank(g, rank, err);
 	return rc;
 }
 
@@ -263,8 +273,7 @@ static int match_group(struct matcher *k, struct sorted *v, uint32_t n, struct p
 	}
 	PL_TRY(pl_clock_add_group(a, pl_intern_get(&a->str, first->group), a->str.len[first->group],
 				  0, &group, err));
-	if (first->ranks != PL_NONE)
-		PL_TRY(add_recorded_ranks(a, group, pl_intern_get(&a->str, first->ranks), err));
+	PL_TRY(add_recorded_ranks(a, group, first, err));
 	a->group[group].size = (uint32_t)first->size;
 	for (uint32_t i = 0; i < n; i++) {
 		seqs &= v[i].seq != PL_NO_VALUE;

@@ -45,30 +45,23 @@ PL_COMPARATOR(by_match, struct pl_paired, match, send);
 static int number_collectives(const struct pl_align *a, struct numbered **v, size_t *n,
 			      struct pl_err *err)
 {
-	uint32_t *match = NULL;
-	int rc;
+	int rc = pl_alloc(v, a->n_members + 1, sizeof(**v), err);
 
-	PL_TRY(pl_alloc(&match, a->n + 1, sizeof(*match), err));
-	PL_TRY(pl_alloc(v, a->n + 1, sizeof(**v), err));
-	memset(match, 0xff, a->n * sizeof(*match));
+	if (rc < 0)
+		return rc;
 	for (uint32_t i = 0; i < a->n_matches; i++)
-		for (uint32_t k = 0; k < a->match[i].n; k++)
-			match[a->member[a->match[i].first + k]] = i;
-	for (size_t i = 0; i < a->n; i++) {
-		const struct pl_comm *e = &a->ev[i];
+		for (uint32_t k = 0; k < a->match[i].n; k++) {
+			const struct pl_comm *e = &a->ev[a->member[a->match[i].first + k]];
 
-		if (e->kind == PL_K_COLLECTIVE && e->seq != PL_NO_VALUE && match[i] != PL_NONE)
-			(*v)[(*n)++] = (struct numbered){ e->seq,   e->ts,    e->end, e->rank,
-							  e->group, match[i], e->end };
-	}
-	if (*n)
-		qsort(*v, *n, sizeof(**v), by_number);
+			if (e->kind == PL_K_COLLECTIVE && e->seq != PL_NO_VALUE)
+				(*v)[(*n)++] = (struct numbered){ e->seq,   e->ts, e->end, e->rank,
+								  e->group, i,	   e->end };
+		}
+	pl_sort(*v, *n, sizeof(**v), by_number);
 	for (size_t i = 1; i < *n; i++)
 		if ((*v)[i].rank == (*v)[i - 1].rank && (*v)[i].seq == (*v)[i - 1].seq)
 			(*v)[i].until = pl_max_i64((*v)[i].end, (*v)[i - 1].until);
-out:
-	pl_free(match);
-	return rc;
+	return 0;
 }
 
 /* The match of the message's collective, PL_NONE if it has none. */

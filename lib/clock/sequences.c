@@ -23,7 +23,10 @@
 #define MAX_SLOPE	0.01		     /* a clock that gains more than 1 % is broken */
 #define NEAR_REACH	16  /* elements that one rank may have more: looked for first, and */
 #define REACH		256 /* at last; four times as many are compared */
-#define SCALE		1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
+/* Streams of one group may differ in what one rank recorded more, at its ends or beside the group;
+ * streams of two groups that share the more frequent of two operations agree in half. */
+#define AGREE 0.8
+#define SCALE 1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
 
 bool pl_clock_seq_same(const struct pl_align *a, uint32_t i, uint32_t k)
 {
@@ -146,43 +149,10 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y)
 	return n ? pl_median_i64(v, n) : 0;
 }
 
-/*
- * How far two streams are apart as one communication while nothing is known of their clocks: the
- * scatter of the difference of their ends. It proposes divisions (divide.c). Each constant has
- * tests in clock_constants_test.c that fail when the constant is moved.
- *
- * AGREE: streams of one group may differ in what one rank recorded more, at its ends or beside the
- * group; streams of two groups that share the more frequent of two operations agree in half.
- * WIDER: the ends of one rank may jitter more than those of the others, as on a busy processor, by
- * a small factor. Streams of another group are milliseconds apart where these are microseconds.
- * FLOOR_NS: profilers round to 1 us, so that exact and rounded times differ by that much.
- */
-#define AGREE	 0.8
-#define WIDER	 3
-#define FLOOR_NS 1000
-
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift)
 {
 	return pl_clock_seq_agreement(a, x, y, shift) >= AGREE;
-}
-
-int64_t pl_clock_seq_distance(const struct pl_align *a, const struct pl_seq *x,
-			      const struct pl_seq *y, int64_t *shift)
-{
-	double early;
-	int64_t spread;
-
-	*shift = pl_clock_seq_shift(a, x, y);
-	if (x->rank == y->rank || !pl_clock_seq_alike(a, x, y, *shift))
-		return INT64_MAX;
-	spread = pl_clock_seq_spread(a, x, y, *shift, &early);
-	return early > PL_SEQ_IMPOSSIBLE ? INT64_MAX : spread;
-}
-
-bool pl_clock_seq_near(int64_t distance, int64_t typical)
-{
-	return distance <= WIDER * pl_min_i64(typical, INT64_MAX / 16) + FLOOR_NS;
 }
 
 /*
