@@ -89,30 +89,30 @@ void pl_clock_streams_cut(struct pl_streams *v, const struct pl_align *a, uint32
 
 /* ---- ranks that send to each other ----------------------------------------------------------- */
 
-static uint32_t stream_of(const struct pl_stream *v, uint32_t n, int32_t rank)
+struct pl_stream *pl_clock_streams_find(struct pl_stream *v, uint32_t n, int64_t rank)
 {
-	uint32_t i = 0; /* by rank, if each has one stream */
+	uint32_t i = 0;
 
 	PL_LOWER_BOUND(i, n, v[i].s.rank < rank);
-	return i < n && v[i].s.rank == rank ? i : PL_NONE;
+	return i < n && v[i].s.rank == rank ? &v[i] : NULL;
 }
 
 /* Streams whose ranks send to each other, directly or through other ranks, get the same number. */
-static void find_linked(const struct pl_align *a, const struct pl_stream *v, uint32_t n,
-			uint32_t *linked)
+static void find_linked(const struct pl_align *a, struct pl_stream *v, uint32_t n, uint32_t *linked)
 {
 	for (uint32_t i = 0; i < n; i++)
 		linked[i] = i;
 	for (size_t i = 0; i < a->n_matches; i++) {
 		const struct pl_cmatch *m = &a->match[i];
-		uint32_t p, q;
+		const uint32_t *ev = a->member + m->first;
+		const struct pl_stream *p, *q;
 
 		if (m->group != PL_NONE || m->n < 2)
 			continue;
-		p = stream_of(v, n, a->ev[a->member[m->first]].rank);
-		q = stream_of(v, n, a->ev[a->member[m->first + 1]].rank);
-		if (p != PL_NONE && q != PL_NONE)
-			pl_union_join(linked, p, q);
+		p = pl_clock_streams_find(v, n, a->ev[ev[0]].rank);
+		q = pl_clock_streams_find(v, n, a->ev[ev[1]].rank);
+		if (p && q)
+			pl_union_join(linked, (uint32_t)(p - v), (uint32_t)(q - v));
 	}
 	for (uint32_t i = 0; i < n; i++)
 		linked[i] = pl_union_root(linked, i);

@@ -30,6 +30,9 @@ int pl_clock_streams_init(struct pl_streams *v, uint32_t n, struct pl_err *err) 
 /* The events v->ev[0..n) by stream or, with `names`, by operation of a stream: v->v. */
 void pl_clock_streams_cut(struct pl_streams *v, const struct pl_align *a, uint32_t n, bool names);
 
+/* The stream of a rank, if each of v[0..n) has one and they are by rank; NULL. */
+struct pl_stream *pl_clock_streams_find(struct pl_stream *v, uint32_t n, int64_t rank);
+
 struct pl_residual {
 	double r, wide;	 /* us; `wide` adds to the scale of the jitter */
 	bool impossible; /* an end that is r before the last start */

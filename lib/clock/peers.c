@@ -55,14 +55,6 @@ static int put_pair(struct pl_align *a, const struct pl_seq *x, const struct pl_
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static struct pl_stream *partner(const struct stage *s, int64_t rank)
-{
-	uint32_t i = 0;
-
-	PL_LOWER_BOUND(i, s->n, s->v[i].s.rank < rank);
-	return i < s->n && s->v[i].s.rank == rank ? &s->v[i] : NULL;
-}
-
 /* Do all streams of x have one `distance` ranks on in p->to, unless that rank is not there? The
  * pairs come to g->pair. */
 static bool fits(struct peers *g, const struct stage *x, struct pairing *p)
@@ -72,7 +64,7 @@ static bool fits(struct peers *g, const struct stage *x, struct pairing *p)
 	p->pairs = 0;
 	for (uint32_t i = 0; i < x->n; i++) {
 		int64_t rank = (int64_t)x->v[i].s.rank + p->distance;
-		const struct pl_stream *o = partner(y, rank);
+		const struct pl_stream *o = pl_clock_streams_find(y->v, y->n, rank);
 
 		if (!o && pl_clock_has_rank(g->a, rank))
 			return false;
@@ -86,7 +78,7 @@ static bool fits(struct peers *g, const struct stage *x, struct pairing *p)
 	for (uint32_t i = 0; i < y->n; i++) {
 		int64_t rank = (int64_t)y->v[i].s.rank - p->distance;
 
-		if (!partner(x, rank) && pl_clock_has_rank(g->a, rank))
+		if (!pl_clock_streams_find(x->v, x->n, rank) && pl_clock_has_rank(g->a, rank))
 			return false;
 	}
 	p->missing = x->n + y->n - 2 * p->pairs;

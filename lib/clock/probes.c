@@ -120,9 +120,10 @@ static void note_transfer(struct gather *g, const struct pl_cmatch *m)
 struct window {
 	pl_ns at;	/* on clock p */
 	int64_t offset; /* of q against p */
-	int64_t half;	/* bound of its error; INT64_MAX: none */
+	int64_t half;	/* bound of its error */
 };
 
+/* t[0..n) has both directions. */
 static struct window look(const struct transfer *t, size_t n)
 {
 	int64_t there = INT64_MAX, back = INT64_MAX, since = 0;
@@ -133,8 +134,6 @@ static struct window look(const struct transfer *t, size_t n)
 		*least = pl_min_i64(*least, t[i].delay);
 		since += pl_sub_sat(t[i].at, t[0].at) / (int64_t)n;
 	}
-	if (there == INT64_MAX || back == INT64_MAX)
-		return (struct window){ 0, 0, INT64_MAX };
 	return (struct window){ pl_add_sat(t->at, since), there / 2 - back / 2,
 				pl_max_i64(there / 2 + back / 2, 0) };
 }
