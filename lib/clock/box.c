@@ -17,8 +17,8 @@
 
 #include "clock/internal.h"
 
-#define SLACK_NS 2000 /* two rounded times */
-#define SWEEPS	 200
+#define SLACK_NS (2 * PL_CLOCK_RESOLUTION_NS) /* two rounded times */
+#define SWEEPS	 200 /* a limit of time: what is not satisfied by then never is, mostly */
 
 struct edge {
 	uint32_t before, after; /* clocks */

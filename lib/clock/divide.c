@@ -23,17 +23,15 @@
 
 #include "clock/likelihood.h"
 
-#define SAMPLE	      32    /* streams of which the nearest is looked for; more take more time */
-#define FAR_APART     10    /* times the closest pairs: surely not one group */
-#define JITTERY_NS    20000 /* ends that a processor had to be found for; a device's are closer */
-#define EVIDENCE      3.0   /* nats: 20 to 1 */
-#define TWO_LEVEL_MAX 64    /* streams */
-
+#define SAMPLE	   32	 /* a limit of time: streams of which the nearest is looked for */
+#define FAR_APART  10	 /* times the closest pairs: surely not one group */
+#define JITTERY_NS 20000 /* ends that a processor had to be found for; a device's are closer */
+#define EVIDENCE   3.0	 /* nats: 20 to 1 */
+/* A limit of time: streams. There are as many shapes of two levels as pairs of divisors. */
+#define TWO_LEVEL_MAX 64
 /* The ends of one rank may jitter more than those of the others, as on a busy processor, by a small
  * factor. Streams of another group are milliseconds apart where these are microseconds. */
 #define WIDER 3
-/* Profilers round to 1 us, so that exact and rounded times differ by that much. */
-#define FLOOR_NS 1000
 
 struct divider {
 	const struct pl_align *a;
@@ -122,7 +120,8 @@ static uint32_t choose_cluster(const struct divider *x, uint32_t i, const struct
 			x->v[i].shift = shift;
 		}
 	}
-	if (found != PL_NONE && best <= WIDER * pl_min_i64(x->typical, INT64_MAX / 16) + FLOOR_NS)
+	if (found != PL_NONE &&
+	    best <= WIDER * pl_min_i64(x->typical, INT64_MAX / 16) + PL_CLOCK_RESOLUTION_NS)
 		return found;
 	x->v[i].shift = 0;
 	return PL_NONE;

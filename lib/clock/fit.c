@@ -27,14 +27,19 @@
 
 #include "clock/fit.h"
 
-#define ROUNDS	     14
+/* A limit of time: Tukey's weights settle in a few rounds or not at all. */
+#define ROUNDS 14
+/* Huber's weights reach the right neighbourhood from anywhere, Tukey's do not. */
 #define HUBER_ROUNDS 5
-#define HUBER	     1.345
-#define TUKEY	     4.685
-#define LEAST_WEIGHT 1e-6   /* keeps the equations regular */
-#define MIN_MATCHES  6	    /* for a drift */
-#define USUAL_DRIFT  200e-6 /* of clocks, generously */
-#define MAX_OBS	     400000 /* beyond, matches are left out evenly */
+/* Both: as good as least squares to 95 % where jitter is normal. */
+#define HUBER 1.345
+#define TUKEY 4.685
+/* Keeps the equations regular. */
+#define LEAST_WEIGHT 1e-6
+/* Quartz clocks are within 100 ppm, those of virtual machines are often near that. */
+#define USUAL_DRIFT 200e-6
+/* A limit of time: the error falls with the square root of the number only. */
+#define MAX_OBS 400000
 
 /* ---- normal equations ------------------------------------------------------------------------ */
 
@@ -366,7 +371,7 @@ static void free_parameters(struct pl_fit *f)
 	for (uint32_t c = 0; c < f->n; c++) {
 		f->clock[c].a_free = f->clock[c].in_tree && c != f->root;
 		f->clock[c].b_free =
-			f->clock[c].a_free && f->clock[c].count >= MIN_MATCHES && f->span > 1;
+			f->clock[c].a_free && f->clock[c].count >= PL_SEQ_PAIRS && f->span > 1;
 		if (!f->clock[c].b_free)
 			f->clock[c].b = 0;
 	}

@@ -17,14 +17,14 @@
 
 #include "clock/fit.h"
 
-#define MAX_WORK  3e7
-#define MAX_PARTS 256
-#define MIN_PARTS 6
-#define MAX_LAG	  63
-#define SLIGHT	  1e-3 /* share of the greatest part: left out */
-#define ROUNDS	  3
-#define FITTED	  2 /* parameters of a clock */
-#define MAX_LOST  0.3
+#define MAX_WORK  3e7  /* a limit of time: observations in all solutions of the equations */
+#define MAX_PARTS 256  /* a limit of time: correlations of so many parts are known well enough */
+#define MIN_PARTS 6    /* the correlation of fewer tells nothing */
+#define MAX_LAG	  63   /* a quarter of the parts, since those that are later share few pairs */
+#define SLIGHT	  1e-3 /* share of the greatest part: a match of other clocks, which is left out */
+#define ROUNDS	  3    /* the correction of the correlations depends on their sum; it settles */
+#define FITTED	  2    /* parameters of a clock */
+#define MAX_LOST  0.3  /* a correction beyond would be a guess, because few parts are left */
 
 /* Quantile 0.975 of Student's t; good to 1 % from 3 degrees of freedom on. */
 static double student(double dof)

@@ -250,7 +250,10 @@ int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 #define PL_SEQ_PAIRS   6    /* fewer do not show a scatter */
 /* Share of the pairs in which noise may end one before the other begins. */
 #define PL_SEQ_IMPOSSIBLE 0.03
-#define PL_SEQ_AGREE	  0.95 /* share of equal pairs of two sequences that are in step */
+/* Share of equal pairs: streams of one group may differ in what one rank recorded more, at its ends
+ * or beside the group; streams of two groups that share the more frequent of two operations agree
+ * in half. */
+#define PL_SEQ_AGREE 0.8
 /* The drift between two clocks: the median slope of d over t between points half the length apart
  * (Theil's incomplete method). */
 double pl_clock_slope(const pl_ns *t, const int64_t *d, size_t n, int64_t *scratch);

@@ -22,7 +22,8 @@
 
 #include "clock/internal.h"
 
-#define DIMS_MAX 512 /* of text; longer lists are told apart by their beginning */
+/* Of text: some dozens of sizes. Longer lists are told apart by their beginning. */
+#define DIMS_MAX 512
 
 struct issue_op { /* a host operator that issues */
 	pl_ns ts, end;

@@ -27,11 +27,11 @@
 
 #include "clock/likelihood.h"
 
-#define MAX_OCCURRENCES 48  /* more take more time and change no result */
-#define LEAST_US	1.0 /* profilers round to it, so that jitter cannot be seen to be less */
-#define VARIES		0.05 /* transfers of one kind differ by so much, as messages in a network do */
-#define SIGMAS		3.0  /* a drift of so many standard errors is no chance */
-#define MATTERS_US	20.0 /* less than a launch: nobody changes a job for it */
+#define MAX_OCCURRENCES 48 /* more take more time and change no result */
+/* Profilers round to it, so that jitter cannot be seen to be less. */
+#define LEAST_US   (PL_CLOCK_RESOLUTION_NS / 1e3)
+#define VARIES	   0.05 /* transfers of one kind differ by so much, as messages in a network do */
+#define MATTERS_US 20.0 /* less than a launch: nobody changes a job for it */
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
@@ -205,43 +205,23 @@ static size_t find_differences(struct pl_likelihood *l, uint32_t partition)
 
 PL_COMPARATOR(by_time, struct pl_difference, t, d);
 
-/* The offset that suits n differences under a slope; how far they typically are from it. */
-static double offset_for(struct pl_likelihood *l, size_t n, double slope, double *scatter)
-{
-	double mid;
-
-	for (size_t i = 0; i < n; i++)
-		l->tmp[i] = l->diff[i].d - slope * l->diff[i].t;
-	mid = lower_median(l->tmp, n);
-	for (size_t i = 0; i < n; i++)
-		l->tmp[i] = fabs(l->tmp[i] - mid);
-	*scatter = lower_median(l->tmp, n);
-	return mid;
-}
-
-/* The offset of a partition, and its drift if that is plain. */
+/* The offset of a partition and, if several times are seen, its drift. */
 static void fit_partition(struct pl_likelihood *l, size_t n, struct pl_likelihood_partition *p)
 {
-	double scatter, slope, offset, span;
 	size_t half = n / 2, m = 0;
 
-	p->delta = offset_for(l, n, 0, &scatter);
-	if (n < PL_SEQ_PAIRS || l->k < 2) /* no drift is seen at one time */
-		return;
-	qsort(l->diff, n, sizeof(*l->diff), by_time);
-	for (size_t i = 0; i + half < n; i++) {
+	if (n >= PL_SEQ_PAIRS && l->k > 1)
+		qsort(l->diff, n, sizeof(*l->diff), by_time);
+	for (size_t i = 0; i + half < n && n >= PL_SEQ_PAIRS && l->k > 1; i++) {
 		double dt = l->diff[i + half].t - l->diff[i].t;
 
 		if (dt > LEAST_US)
 			l->tmp[m++] = (l->diff[i + half].d - l->diff[i].d) / dt;
 	}
-	slope = m ? lower_median(l->tmp, m) : 0;
-	offset = offset_for(l, n, slope, &scatter);
-	span = fmax(l->diff[n - 1].t - l->diff[0].t, LEAST_US);
-	if (fabs(slope) <= SIGMAS * fmax(scatter, LEAST_US) / span)
-		return;
-	p->delta = offset;
-	p->slope = slope;
+	p->slope = m ? lower_median(l->tmp, m) : 0;
+	for (size_t i = 0; i < n; i++)
+		l->tmp[i] = l->diff[i].d - p->slope * l->diff[i].t;
+	p->delta = lower_median(l->tmp, n);
 }
 
 /* The cost of a partition's offset against others of its offset component; any is as good against

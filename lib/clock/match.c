@@ -15,7 +15,8 @@
 
 #include "clock/internal.h"
 
-#define SHARED_EARLY 0.2 /* share of impossible pairs that shows a shared name */
+/* Share of impossible pairs that shows a shared name: noise makes a few, two groups make half. */
+#define SHARED_EARLY 0.2
 
 /* ---- groups and matches ---------------------------------------------------------------------- */
 

@@ -12,13 +12,19 @@
 
 #include "clock/internal.h"
 
-#define SHIFT_WIDE     8    /* jitters that a shift of ends is at least */
-#define SHIFT_LEAST_NS 2000 /* ns */
-#define SHIFT_DRIFT    1e-3 /* ns a ns, generously */
-#define SHIFT_MAX      4    /* elements missing in a row */
-#define SHIFT_PROOF    3    /* pairs that have to agree behind it */
-#define SHIFT_PAST     63   /* and as many where drift matters less than jitter */
-#define TYPICAL_DRIFT  1e-4
+/* A shift moves ends by so many jitters at least, because few pairs in a row jitter more. */
+#define SHIFT_WIDE 8
+/* Times are rounded at both ends. */
+#define SHIFT_LEAST_NS (2 * PL_CLOCK_RESOLUTION_NS)
+/* Elements that are missing in a row. More of them would be found by chance, since shifts by many
+ * elements fit sooner or later where elements come at regular times. */
+#define SHIFT_MAX 4
+/* Pairs that have to agree behind a shift: the ends of two may agree by chance. */
+#define SHIFT_PROOF 3
+/* Pairs before a shift whose median difference of ends counts; bursts of late ends are shorter. */
+#define SHIFT_PAST 63
+/* ... as far as drift, which is less than this, matters less than jitter. */
+#define TYPICAL_DRIFT 1e-4
 
 struct shift_search {
 	const struct pl_align *a;
@@ -46,7 +52,7 @@ static bool keeps_difference(const struct shift_search *f, int64_t i, int64_t sh
 	double dt = (double)pl_sub_sat(f->a->ev[f->y->ev[i]].end, since);
 
 	return fabs((double)pl_sub_sat(end_difference(f, i, shift), before)) <=
-	       (double)f->tolerance + SHIFT_DRIFT * fabs(dt);
+	       (double)f->tolerance + TYPICAL_DRIFT * fabs(dt);
 }
 
 /* Do the two overlap in time, with clocks that differ by `off`? Members of one collective do. */

@@ -20,6 +20,8 @@
 
 #include "clock/internal.h"
 
+/* Where both orders match all, the one by streams has to be so much tighter: by chance it may be a
+ * little, and numbers of streams may differ between ranks. */
 #define MUCH_TIGHTER 0.5
 
 int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t rank, uint32_t y,

@@ -14,11 +14,16 @@
 
 #include "clock/internal.h"
 
-#define WINDOW	 16    /* transfers of each probe, at least */
-#define WINDOWS	 40    /* aim at so many probes, if there are enough transfers */
-#define TRUST	 4     /* the error is taken for this part of the bound */
-#define EACH_WAY 3     /* transfers, at least */
-#define GOOD_NS	 20000 /* from the usual bound: as good */
+/* Transfers of each probe, at least: of so many, one hardly waits. */
+#define WINDOW 16
+/* Aim at so many probes if there are enough transfers. With more transfers each probe is better. */
+#define WINDOWS 40
+/* The error is taken for this part of its bound, since both directions wait alike, mostly. */
+#define TRUST 4.0
+/* Transfers of each direction, at least: a single one may have waited. */
+#define EACH_WAY 3
+/* Bounds that differ by rounding are alike. */
+#define GOOD_NS (2 * PL_CLOCK_RESOLUTION_NS)
 
 struct transfer {
 	uint32_t p, q; /* clocks, p < q */

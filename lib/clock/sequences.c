@@ -17,16 +17,17 @@
 
 #include "clock/internal.h"
 
-#define MAX_DIFFERENCES 400 /* more are no sequences of one group; they take time */
-#define MAX_SHIFT	64
-#define SAMPLE		(PL_SEQ_SCRATCH / 3) /* pairs that are looked at */
-#define MAX_SLOPE	0.01		     /* a clock that gains more than 1 % is broken */
-#define NEAR_REACH	16  /* elements that one rank may have more: looked for first, and */
-#define REACH		256 /* at last; four times as many are compared */
-/* Streams of one group may differ in what one rank recorded more, at its ends or beside the group;
- * streams of two groups that share the more frequent of two operations agree in half. */
-#define AGREE 0.8
-#define SCALE 1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
+/* A limit of time: sequences with more differences are not of one group. */
+#define MAX_DIFFERENCES 400
+/* How many elements earlier a rank may begin: profilers start within a step of each other. */
+#define MAX_SHIFT 64
+#define SAMPLE	  (PL_SEQ_SCRATCH / 3) /* pairs that are looked at */
+#define MAX_SLOPE 0.01		       /* a clock that gains more than 1 % is broken */
+/* Elements that one rank may have more behind a difference: a few, since far away chance finds a
+ * shift that fits few pairs; then as many as a step may have. Four times as many are compared. */
+#define NEAR_REACH 16
+#define REACH	   256
+#define SCALE	   1.04836 /* of the median of |changes| to a standard deviation: 1.4826 / sqrt 2 */
 
 bool pl_clock_seq_same(const struct pl_align *a, uint32_t i, uint32_t k)
 {
@@ -76,7 +77,7 @@ static double share_early(const struct pl_align *a, const struct pl_seq *x, cons
 {
 	int64_t *v = a->scratch, *t = v + SAMPLE, *d = t + SAMPLE, step = m / SAMPLE + 1, mid,
 		early = 0;
-	pl_ns tolerance = pl_add_sat(2 * spread, 1000);
+	pl_ns tolerance = pl_add_sat(2 * spread, PL_CLOCK_RESOLUTION_NS);
 	size_t n = 0;
 	double slope;
 
@@ -152,7 +153,7 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y)
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift)
 {
-	return pl_clock_seq_agreement(a, x, y, shift) >= AGREE;
+	return pl_clock_seq_agreement(a, x, y, shift) >= PL_SEQ_AGREE;
 }
 
 /*

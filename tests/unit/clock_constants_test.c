@@ -1,4 +1,5 @@
 /* The constants by which groups are inferred: each is moved by some test until it fails. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "clock/internal.h"
@@ -38,7 +39,7 @@ static bool are_found(pl_ns jitter, pl_ns other, pl_ns apart)
 }
 
 /*
- * The constants of the distance in sequences.c: ten times smaller or greater they fail a test.
+ * The constants of the distance in divide.c: ten times smaller or greater they fail a test.
  */
 static void check_score(void)
 {
@@ -139,9 +140,124 @@ static void check_constants(void)
 	check_impossible(6, false);
 }
 
+/* Two ranks of one recorded or inferred group; rank 1 lacks the elements from `from` to `to`. */
+static void check_lacking(bool named, int n, int from, int to, const char *what)
+{
+	static char name[400][16];
+	static struct ev e[400];
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct result x;
+	int rc = 0;
+
+	for (int32_t r = 0; r < 2; r++) {
+		int k = 0;
+
+		for (int i = 0; i < n; i++) {
+			uint64_t s = (uint64_t)i * 7919, own = s + 17 + (uint64_t)r;
+			pl_ns end = 10000000 * (pl_ns)(i + 1) + (pl_ns)(pl_rng_next(&s) % 4000000);
+
+			if (r == 1 && i >= from && i < to)
+				continue;
+			snprintf(name[i], sizeof(name[i]), "op%d", named ? i : 0);
+			e[k++] = (struct ev){ PL_K_COLLECTIVE,
+					      name[i],
+					      "allreduce",
+					      named ? "tp" : NULL,
+					      24,
+					      -1,
+					      -1,
+					      end - 300000 + r * 1000000,
+					      300000 + (pl_ns)(pl_rng_next(&own) % 8000),
+					      0 };
+			if (named)
+				e[k - 1].coll = NULL;
+		}
+		rc |= feed(a, r, NULL, "", e, (size_t)k, NULL);
+	}
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0 && has_group(&x, "0 1", (uint64_t)n), "%s", what);
+	is_i64((long long)x.r.missing_matches, to - from, "... and only what is lacking");
+	done(a, &x);
+}
+
+/* Most of the slopes are 5 %: jumps of one of the clocks. */
+static void check_slope(void)
+{
+	pl_ns t[40];
+	int64_t d[40], scratch[40];
+	double slope;
+
+	for (int i = 0; i < 40; i++) {
+		t[i] = 1000000 * i;
+		d[i] = 10 * i + (i >= 20 && i % 5 < 3 ? 1000000 : 0);
+	}
+	slope = pl_clock_slope(t, d, 40, scratch);
+	ok(fabs(slope - 1e-5) < 1e-6, "MAX_SLOPE: clocks that jump do not drift: %g", slope);
+}
+
+/* Matches within a millisecond, whose jitter could be any drift. */
+static void check_usual_drift(void)
+{
+	struct pl_clock_fit_obs obs[80];
+	uint32_t class[40] = { 0 };
+	pl_ns first[2] = { 0, 0 };
+	struct pl_clock_fit_clock out[2];
+	struct pl_clock_fit_in in = { obs, 80, class, NULL, 40, 1, 2, first, NULL, 0 };
+	uint64_t seed = 7;
+	int rc;
+
+	for (uint32_t i = 0; i < 80; i++)
+		obs[i] = (struct pl_clock_fit_obs){
+			i / 2, i % 2, 25000 * (i / 2) + (pl_ns)(pl_rng_next(&seed) % 40000)
+		};
+	rc = pl_clock_fit_clocks(&in, out, NULL);
+	ok(rc == 0 && out[1].drift == 0 && out[1].drift_ci < 100e-6 && out[1].drift_ci > 1e-6,
+	   "USUAL_DRIFT: what a short trace tells of the drift is held near 0: +- %.0f ppm",
+	   out[1].drift_ci * 1e6);
+}
+
+/* Transfers that take 40 us in both directions: nothing but trust tells that they take as long. */
+static void check_trust(void)
+{
+	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	struct ev e[2][2 * N];
+	struct result x;
+	int rc = 0;
+
+	for (int i = 0; i < 2 * N; i++)
+		for (int r = 0; r < 2; r++) {
+			bool send = i % 2 == r;
+			pl_ns t = 1000000 * (pl_ns)(i + 1) + (send ? 0 : 1000);
+
+			e[r][i] = (struct ev){ send ? PL_K_SEND : PL_K_RECV,
+					       send ? "send" : "recv",
+					       NULL,
+					       NULL,
+					       20,
+					       -1,
+					       1 - r,
+					       t,
+					       send ? 5000 : 39000,
+					       0 };
+		}
+	for (int r = 0; r < 2; r++)
+		rc |= feed(a, r, NULL, "", e[r], 2 * N, NULL);
+	solve(a, &x);
+	ok(rc == 0 && x.rc == 0 && x.m.n_clocks == 2 && x.m.clock[1].offset_ci_ns > 5000 &&
+		   x.m.clock[1].offset_ci_ns < 40000,
+	   "TRUST: an offset from transfers of 40 us is good to %lld ns",
+	   (long long)x.m.clock[1].offset_ci_ns);
+	done(a, &x);
+}
+
 int main(void)
 {
 	check_score();
 	check_constants();
+	check_lacking(false, N, 0, 10, "MAX_SHIFT: a rank may begin ten elements late");
+	check_lacking(true, 400, 150, 250, "REACH: a rank may lack a hundred elements");
+	check_slope();
+	check_usual_drift();
+	check_trust();
 	return done_testing();
 }

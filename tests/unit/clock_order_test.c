@@ -20,6 +20,7 @@ struct job {
 	bool third;   /* the last rank divides the second stream between two */
 	bool other;   /* rank 1 calls something else at AT of the second stream */
 	bool missing; /* rank 2 has nothing there */
+	bool swapped; /* all in one order, but the last rank numbers its streams the other way */
 };
 
 static uint64_t rng;
@@ -40,7 +41,9 @@ static size_t make_rank(const struct job *j, int rank, const pl_ns end[2][EACH],
 
 	for (int s = 0; s < 2; s++)
 		for (int i = 0; i < EACH; i++) {
-			pl_ns stop = end[s][i] + draw(8000), dur = 200000 + draw(6000000);
+			pl_ns stop = end[s][i] + draw(8000);
+			pl_ns dur = 200000 + (j->swapped ? 0 : draw(6000000));
+			bool other_way = j->swapped && rank == RANKS - 1;
 			bool odd = s && i == AT;
 
 			if (odd && j->missing && rank == 2)
@@ -49,7 +52,7 @@ static size_t make_rank(const struct job *j, int rank, const pl_ns end[2][EACH],
 					      .name = j->name[s],
 					      .coll = j->name[s],
 					      .group = "shards",
-					      .stream = 20 + 8 * s,
+					      .stream = 20 + 8 * (other_way ? !s : s),
 					      .seq = s * EACH + i,
 					      .peer = -1,
 					      .ts = stop - dur,
@@ -80,7 +83,8 @@ static void run_job(const struct job *j, uint64_t seed, struct pl_align **a, str
 	rng = seed;
 	for (int s = 0; s < 2; s++)
 		for (int i = 0; i < EACH; i++)
-			end[s][i] = 10000000 * (int64_t)(i + 1) + draw(3000000);
+			end[s][i] = 10000000 * (int64_t)(i + 1) +
+				    (j->swapped ? 5000000 * s : draw(3000000));
 	*a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
 	for (int r = 0; r < RANKS; r++)
 		rc |= feed(*a, r, NULL, "", e, make_rank(j, r, (const pl_ns(*)[EACH])end, e), NULL);
@@ -148,11 +152,13 @@ struct work {
 };
 static int issued[RANKS][2 * WORKS]; /* which collective each event is, -1 for what issues */
 static const char *const work_name[] = { "gloo:broadcast", "gloo:broadcast", "gloo:all_reduce" };
-static const char *const work_dims[] = { "[[800]]", "[[7]]", "[[800]]" };
+#define ONES "[[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], "
+/* DIMS_MAX: sizes that differ behind many others */
+static const char *const work_dims[] = { ONES "[800]]", ONES "[7]]", ONES "[800]]" };
 static const int64_t work_bytes[] = { 3200, 56, 3200 };
 static const char *const op_name[] = { "c10d::broadcast_", "c10d::broadcast_", "c10d::allreduce_" };
-static const char *const op_dims[] = { "[[[800]], [], []]", "[[[7]], [], []]",
-				       "[[[800]], [], []]" };
+static const char *const op_dims[] = { "[" ONES "[800]], [], []]", "[" ONES "[7]], [], []]",
+				       "[" ONES "[800]], [], []]" };
 
 static void swap_starts(struct ev *x, struct ev *y)
 {
@@ -269,7 +275,7 @@ struct late {
 	const char *what;
 	int often;   /* in a thousand ends: noticed 0.1 to 2 ms late */
 	int lasting; /* so many in a row */
-	bool missing;
+	int missing; /* elements in a row */
 };
 
 /* A collective ends for all soon after the last has begun, but a rank on a busy processor may
@@ -296,7 +302,7 @@ static void make_late(const struct late *l, struct ev e[RANKS][LATE_N], size_t *
 				held[r] = -1;
 			free_at[r] = go + (held[r] < 0 ? draw(50000) : 100000 + draw(1900000));
 			held[r] = held[r] < 0 ? 0 : held[r];
-			if (l->missing && r == 2 && i == LATE_N / 2)
+			if (r == 2 && i >= LATE_N / 2 && i < LATE_N / 2 + l->missing)
 				continue;
 			e[r][n[r]++] = (struct ev){ .kind = PL_K_COLLECTIVE,
 						    .name = "gloo:all_reduce",
@@ -331,8 +337,8 @@ static void check_late(const struct late *l)
 			wrong += feed(a, r, "host", file, e[r], n[r], &x.err) < 0;
 		}
 		solve(a, &x);
-		wrong += x.rc < 0 || x.r.divergences != l->missing ||
-			 x.r.missing_matches != l->missing;
+		wrong += x.rc < 0 || x.r.divergences != (l->missing > 0) ||
+			 x.r.missing_matches != (uint64_t)l->missing;
 		done(a, &x);
 	}
 	is_i64(wrong, 0, l->what);
@@ -341,10 +347,11 @@ static void check_late(const struct late *l)
 int main(void)
 {
 	static const struct late late[] = {
-		{ "ends that are noticed late now and then are no difference", 50, 1, false },
-		{ "... nor several of a rank in a row", 50, 4, false },
-		{ "... nor where many are late", 400, 4, false },
-		{ "among ends that are noticed soon, a missing one shows", 10, 1, true },
+		{ "ends that are noticed late now and then are no difference", 50, 1, 0 },
+		{ "... nor several of a rank in a row", 50, 4, 0 },
+		{ "... nor where many are late", 400, 4, 0 },
+		{ "among ends that are noticed soon, a missing one shows", 10, 1, 1 },
+		{ "SHIFT_MAX: ... and so do three in a row", 0, 1, 3 },
 	};
 	static const struct job shards = { .name = { "allgather", "reduce_scatter" },
 					   .bytes = { 1 << 20, 1 << 20 } };
@@ -374,6 +381,10 @@ int main(void)
 	check_job("one missing", &j, PL_BY_STREAMS, ALL - 1);
 	j.third = true;
 	check_job("one missing, streams that differ", &j, PL_BY_KINDS, ALL - 1);
+	j = shards;
+	j.name[1] = j.name[0];
+	j.swapped = true;
+	check_job("MUCH_TIGHTER: streams that are numbered otherwise", &j, PL_BY_ORDER, ALL);
 	check_works("service threads, identifiers", BY_IDS);
 	check_works("service threads, sizes of what issues", BY_SIZES);
 	check_works("service threads, kinds of what issues", BY_KIND);
