@@ -18,7 +18,8 @@
 
 #include "derive/cut.h"
 
-/* Degrees, counted two places up, become first places, one up, which filling moves to the end. */
+/* off[i + 2] is the number of edges of node i. Then off[i + 1] is the place of its first edge, and
+ * after the edges have been put there one by one, the place behind its last edge. */
 static void sum_up(uint32_t *off, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

@@ -442,25 +442,29 @@ void pl_derive_pipeline(struct layer_table *t, const struct pl_lang_statement *s
 			      .stages = number(st, "stages"),
 			      .microbatches = number(st, "microbatches"),
 			      .chunks = number(st, "chunks") };
-	size_t passes;
+	size_t passes, reduces, own, n;
+	uint32_t *at = NULL;
 	int rc;
 
 	PL_TRY(check(&x, err));
-	passes = (size_t)x.replicas * t->n * x.microbatches;
 	x.n_messages = 2 * x.replicas * (x.parts - 1) * x.microbatches * (x.stages > 1);
 	x.n_comms = x.n_messages + (x.replicas > 1 ? (uint32_t)t->n : 0);
+	reduces = x.replicas * t->n;
+	passes = reduces * x.microbatches;
+	own = (size_t)x.microbatches * x.chunks;
+	n = reduces + 2 * passes + 2 * own + 2 * (size_t)t->n_ranks + x.n_comms;
 	PL_TRY(pl_alloc(&x.cut, x.parts + (size_t)1, sizeof(*x.cut), err));
 	PL_TRY(pl_alloc(&x.program, t->n_ranks, sizeof(*x.program), err));
-	PL_TRY(pl_alloc(&x.of_rank, t->n_ranks, sizeof(*x.of_rank), err));
-	PL_TRY(pl_alloc(&x.optimizer, t->n_ranks, sizeof(*x.optimizer), err));
-	PL_TRY(pl_alloc(&x.members, x.n_comms + (size_t)1, sizeof(*x.members), err));
-	PL_TRY(pl_alloc(&x.forward, passes, sizeof(*x.forward), err));
-	PL_TRY(pl_alloc(&x.backward, passes, sizeof(*x.backward), err));
-	for (int i = 0; i < 2; i++)
-		PL_TRY(pl_alloc(&x.receive[i], x.microbatches * (size_t)x.chunks,
-				sizeof(*x.receive[i]), err));
-	PL_TRY(pl_alloc(&x.reduce, x.replicas * t->n, sizeof(*x.reduce), err));
-	memset(x.reduce, 0xff, x.replicas * t->n * sizeof(*x.reduce));
+	PL_TRY(pl_alloc(&at, n, sizeof(*at), err));
+	x.reduce = at;
+	memset(x.reduce, 0xff, reduces * sizeof(*x.reduce));
+	x.forward = x.reduce + reduces;
+	x.backward = x.forward + passes;
+	x.receive[0] = x.backward + passes;
+	x.receive[1] = x.receive[0] + own;
+	x.of_rank = x.receive[1] + own;
+	x.optimizer = x.of_rank + t->n_ranks;
+	x.members = x.optimizer + t->n_ranks;
 	cut_layers(&x);
 	make_graph(&x);
 out:
@@ -468,12 +472,5 @@ out:
 		pl_graph_program_fini(&x.program[r]);
 	pl_free(x.cut);
 	pl_free(x.program);
-	pl_free(x.of_rank);
-	pl_free(x.optimizer);
-	pl_free(x.members);
-	pl_free(x.forward);
-	pl_free(x.backward);
-	pl_free(x.reduce);
-	pl_free(x.receive[0]);
-	pl_free(x.receive[1]);
+	pl_free(at);
 }

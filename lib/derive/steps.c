@@ -113,7 +113,7 @@ static void thread_windows(struct gb *b, struct resinfo *ri, struct overlap *o)
 
 /* ---- windows of a rank ----------------------------------------------------------------------- */
 
-/* What several threads say of a step is one window. */
+/* The windows of several threads for the same step become one. */
 static void unite(struct rankinfo *rk)
 {
 	size_t n = 0;
@@ -129,7 +129,8 @@ static void unite(struct rankinfo *rk)
 	}
 	rk->n_win = n;
 	pl_sort(rk->win, n, sizeof(*rk->win), by_start);
-	for (size_t i = 1; i < n; i++) /* the rest of one that another thread's lies in is that's */
+	/* inside a longer window of another thread: the later step takes the rest of that window */
+	for (size_t i = 1; i < n; i++)
 		rk->win[i].end = pl_max_i64(rk->win[i].end, rk->win[i - 1].end);
 }
 
