@@ -80,6 +80,11 @@ static void find_twins(struct gb *b, const struct rankinfo *rk, uint8_t *twin)
 	}
 }
 
+static void set_missing(struct node *n, bool missing)
+{
+	n->flags = (uint8_t)(missing ? n->flags | PL_NF_MISSING : n->flags & ~PL_NF_MISSING);
+}
+
 static void set_transfer(struct gb *b, uint32_t arrive, pl_ns from, pl_ns until, bool missing)
 {
 	struct node *t = &b->node[arrive + 1];
@@ -87,47 +92,56 @@ static void set_transfer(struct gb *b, uint32_t arrive, pl_ns from, pl_ns until,
 
 	t->start = pl_max_i64(b->node[arrive].start, pl_min_i64(from, end));
 	t->dur = pl_max_i64(0, end - t->start);
-	t->flags = (uint8_t)(missing ? t->flags | PL_NF_MISSING : t->flags & ~PL_NF_MISSING);
-	b->node[arrive].flags = (uint8_t)(missing ? b->node[arrive].flags | PL_NF_MISSING
-						  : b->node[arrive].flags & ~PL_NF_MISSING);
+	set_missing(t, missing);
+	set_missing(&b->node[arrive], missing);
 }
 
 /* For which members does a member wait that ends before the last arrival? */
 enum bound {
-	BY_ALL,	 /* every member waits for all; an early end means a wrong match or a buffered send
-		  */
+	BY_ALL,	 /* for all; an early end means a wrong match or a buffered send */
 	BY_ROOT, /* receivers wait only for the root */
 	AT_ROOT, /* senders to the root wait for no member */
 };
 
-struct match {
+struct matching {
+	struct gb *b;
+	uint8_t *twin; /* [node]: 1: an arrival of a twin */
+	/* Communications alike, as far as the graph tells, have one root: how often each rank could
+	 * be it. */
+	struct pl_intern root;
+	uint32_t *count;
+	size_t cap_counts;
+	/* the match at hand */
 	const struct pl_match *m;
-	const struct pl_member *mem;
-	uint32_t found, first; /* members with nodes; the first of them */
-	pl_ns last, left;      /* the last arrival, the first end */
-	bool early;	       /* a member ended well before the last arrival */
+	uint32_t *at; /* arrivals of the members that have nodes */
+	size_t n, cap;
+	pl_ns last_arrival, first_end;
 	enum bound bound;
 };
 
-static void look_at(const struct gb *b, const struct pl_match *m, struct match *x)
+/* Fills what belongs to the match at hand. */
+static void look_at(struct matching *x, const struct pl_match *m)
 {
-	*x = (struct match){
-		m, b->t->merge.member + m->first, 0, PL_NONE, INT64_MIN, INT64_MAX, false, BY_ALL
-	};
+	const struct gb *b = x->b;
+
+	x->m = m;
+	x->n = 0;
+	x->last_arrival = INT64_MIN;
+	x->first_end = INT64_MAX;
+	x->bound = BY_ALL;
 	for (uint32_t i = 0; i < m->n; i++) {
-		uint32_t a = pl_derive_arrival(b, &x->mem[i]);
+		uint32_t a = pl_derive_arrival(b, &b->t->merge.member[m->first + i]);
 
 		if (a == PL_NONE)
 			continue;
-		x->first = x->found++ ? x->first : a;
-		x->last = pl_max_i64(x->last, b->node[a].start);
-		x->left = pl_min_i64(x->left, pl_derive_end(b, a + 1));
+		PL_DERIVE_ADD(b->err, x->at, x->n, x->cap, a);
+		x->last_arrival = pl_max_i64(x->last_arrival, b->node[a].start);
+		x->first_end = pl_min_i64(x->first_end, pl_derive_end(b, a + 1));
 	}
-	x->early = x->found > 1 && x->left + EARLY_NS < x->last;
-	if (!x->early || m->flags & PL_MATCH_P2P)
+	if (x->n < 2 || x->first_end + EARLY_NS >= x->last_arrival || m->flags & PL_MATCH_P2P)
 		return;
-	switch (pl_trace_coll_find(pl_intern_get(&b->g->str, b->node[x->first].name),
-				   b->g->str.len[b->node[x->first].name])) {
+	switch (pl_trace_coll_find(pl_intern_get(&b->g->str, b->node[x->at[0]].name),
+				   b->g->str.len[b->node[x->at[0]].name])) {
 	case PL_COLL_BROADCAST:
 	case PL_COLL_SCATTER:
 		/* without the root nobody's wait is known */
@@ -144,58 +158,45 @@ static void look_at(const struct gb *b, const struct pl_match *m, struct match *
 
 /* ---- roots ----------------------------------------------------------------------------------- */
 
-/* Communications alike, as far as the graph tells, have one root: how often each rank could be it.
+/* How often the member that arrives at `a` could be the root of communications like this one. The
+ * root had arrived when the first member ended, within the error of the clocks; NULL: it had not.
  */
-struct roots {
-	struct pl_intern key;
-	uint32_t *count;
-	size_t cap;
-};
-
-static uint32_t *count_of(struct roots *r, const struct gb *b, const struct match *x, uint32_t a)
+static uint32_t *count_of(struct matching *x, uint32_t a, pl_ns slack)
 {
+	const struct gb *b = x->b;
 	const int64_t key[4] = { x->m->group, b->node[a].name, b->attr[b->node[a].attr].bytes,
 				 b->g->res[b->node[a].res].rank };
-	size_t n = r->key.n;
-	pl_id id = pl_derive_intern(b->err, &r->key, key, sizeof(key));
+	size_t n = x->root.n;
+	pl_id id;
 
+	if (b->node[a].start > x->first_end + slack)
+		return NULL;
+	id = pl_derive_intern(b->err, &x->root, key, sizeof(key));
 	if (id == n)
-		PL_DERIVE_ADD(b->err, r->count, n, r->cap, 0);
-	return b->err->code ? NULL : &r->count[id];
+		PL_DERIVE_ADD(b->err, x->count, n, x->cap_counts, 0);
+	return b->err->code ? NULL : &x->count[id];
 }
 
-/* The root had arrived when the first member ended, within the error of the clocks. */
-static bool could_be_root(const struct gb *b, const struct match *x, uint32_t a, pl_ns slack)
+static void count_roots(struct matching *x)
 {
-	return a != PL_NONE && b->node[a].start <= x->left + slack;
-}
+	for (size_t i = 0; i < x->n && x->bound == BY_ROOT; i++) {
+		uint32_t *n = count_of(x, x->at[i], EARLY_NS);
 
-static void count_roots(struct roots *r, const struct gb *b, const struct pl_match *m)
-{
-	struct match x;
-
-	look_at(b, m, &x);
-	for (uint32_t i = 0; i < m->n && x.bound == BY_ROOT; i++) {
-		uint32_t a = pl_derive_arrival(b, &x.mem[i]), *n = NULL;
-
-		if (could_be_root(b, &x, a, EARLY_NS))
-			n = count_of(r, b, &x, a);
 		if (n)
 			++*n;
 	}
 }
 
 /* Arrival of the member that most often could be the root; of such, the last to come. */
-static uint32_t root_of(struct roots *r, const struct gb *b, const struct match *x)
+static uint32_t root_of(struct matching *x)
 {
+	const struct node *node = x->b->node;
 	uint32_t best = PL_NONE, most = 0;
 
-	for (uint32_t i = 0; i < x->m->n; i++) {
-		uint32_t a = pl_derive_arrival(b, &x->mem[i]), *n = NULL;
+	for (size_t i = 0; i < x->n && x->bound == BY_ROOT; i++) {
+		uint32_t a = x->at[i], *n = count_of(x, a, 0);
 
-		if (could_be_root(b, x, a, 0))
-			n = count_of(r, b, x, a);
-		if (n && (*n > most || (*n == most && b->node[a].start > b->node[best].start))) {
+		if (n && (*n > most || (*n == most && node[a].start > node[best].start))) {
 			best = a;
 			most = *n;
 		}
@@ -206,50 +207,44 @@ static uint32_t root_of(struct roots *r, const struct gb *b, const struct match 
 /* ---- one match ------------------------------------------------------------------------------- */
 
 /* Nobody to wait for, or nobody recorded. */
-static void alone(struct gb *b, const struct match *x)
+static void alone(struct gb *b, const struct pl_match *m, uint32_t a)
 {
-	bool missing = x->m->n > 1 || x->m->flags & PL_MATCH_MISSING;
+	bool missing = m->n > 1 || m->flags & PL_MATCH_MISSING;
 
-	if (x->first == PL_NONE)
-		return;
 	b->g->unmatched_comm += missing;
-	b->node[x->first].group = b->node[x->first + 1].group = x->m->group;
-	set_transfer(b, x->first, b->node[x->first].start, INT64_MAX, missing);
+	b->node[a].group = b->node[a + 1].group = m->group;
+	set_transfer(b, a, b->node[a].start, INT64_MAX, missing);
 }
 
-static uint32_t rendezvous(struct gb *b, const struct match *x)
+static uint32_t rendezvous(const struct matching *x)
 {
-	struct node n = { .start = x->last,
+	struct gb *b = x->b;
+	const struct node *last = &b->node[x->at[x->n - 1]];
+	struct node n = { .start = x->last_arrival,
 			  .type = PL_N_RENDEZVOUS,
-			  .kind = PL_K_COLLECTIVE,
+			  .kind = last->kind,
 			  .res = PL_NONE,
-			  .name = b->s_rendezvous,
+			  .name = last->name,
 			  .group = x->m->group };
 	struct attr all = GB_NO_ATTR;
 
-	for (uint32_t i = 0; i < x->m->n; i++) {
-		uint32_t a = pl_derive_arrival(b, &x->mem[i]);
-
-		if (a == PL_NONE)
-			continue;
-		n.name = b->node[a].name;
-		n.kind = b->node[a].kind;
-		all.bytes = pl_max_i64(all.bytes, b->attr[b->node[a].attr].bytes);
-	}
+	for (size_t i = 0; i < x->n; i++)
+		all.bytes = pl_max_i64(all.bytes, b->attr[b->node[x->at[i]].attr].bytes);
 	n.attr = pl_derive_attr(b, &all);
 	return pl_derive_node(b, &n);
 }
 
-/* A member that left before the last one came: a root may have waited for those who came before it
- * left, others have for the root. */
-static void join_early(struct gb *b, const struct match *x, uint32_t a, uint32_t root)
+/* A member that ended before the last one arrived. The root may have waited for the members that
+ * arrived before it ended, another member for the root. */
+static void join_early(const struct matching *x, uint32_t a, uint32_t root)
 {
+	struct gb *b = x->b;
 	pl_ns from = b->node[a].start, end = pl_derive_end(b, a + 1);
 
-	for (uint32_t i = 0; i < x->m->n && root != PL_NONE; i++) {
-		uint32_t o = pl_derive_arrival(b, &x->mem[i]);
+	for (size_t i = 0; i < x->n && root != PL_NONE; i++) {
+		uint32_t o = x->at[i];
 
-		if (o == PL_NONE || o == a || (a != root && o != root) || b->node[o].start > end)
+		if (o == a || (a != root && o != root) || b->node[o].start > end)
 			continue;
 		pl_derive_edge(b, o, a + 1, PL_E_COMM);
 		from = pl_max_i64(from, b->node[o].start);
@@ -258,50 +253,46 @@ static void join_early(struct gb *b, const struct match *x, uint32_t a, uint32_t
 }
 
 /* One member's edges and transfer. */
-static void join(struct gb *b, const struct match *x, uint32_t a, uint32_t root, uint32_t meet,
-		 pl_ns until)
+static void join(const struct matching *x, uint32_t a, uint32_t root, uint32_t meet)
 {
+	bool twin = x->twin[a] && x->m->flags & PL_MATCH_P2P;
+	struct gb *b = x->b;
+
 	b->node[a].group = b->node[a + 1].group = x->m->group;
 	pl_derive_edge(b, a, meet, PL_E_COMM);
-	if (pl_derive_end(b, a + 1) + EARLY_NS < x->last) {
+	if (pl_derive_end(b, a + 1) + EARLY_NS < x->last_arrival) {
 		b->g->unmatched_comm += x->bound == BY_ALL;
 		if (x->bound != BY_ALL)
-			join_early(b, x, a, root);
+			join_early(x, a, root);
 		return;
 	}
-	set_transfer(b, a, x->last, until, x->m->flags & PL_MATCH_MISSING);
+	set_transfer(b, a, x->last_arrival, twin ? x->first_end : INT64_MAX,
+		     x->m->flags & PL_MATCH_MISSING);
 	pl_derive_edge(b, meet, a + 1, PL_E_COMM);
 }
 
-static void one_match(struct gb *b, uint32_t match, const uint8_t *twin, struct roots *r)
+static void one_match(struct matching *x, uint32_t match)
 {
-	const struct pl_match *m = &b->t->merge.match[match];
-	struct match x;
+	struct gb *b = x->b;
 	uint32_t meet, root;
-	pl_ns until;
 
-	look_at(b, m, &x);
-	if (x.found < 2) {
-		alone(b, &x);
+	if (x->n < 2) {
+		if (x->n)
+			alone(b, x->m, x->at[0]);
 		return;
 	}
-	until = m->flags & PL_MATCH_P2P ? x.left : INT64_MAX;
-	root = x.bound == BY_ROOT ? root_of(r, b, &x) : PL_NONE;
-	meet = rendezvous(b, &x);
+	root = root_of(x);
+	meet = rendezvous(x);
 	if (pl_derive_messages(b, match)) {
 		pl_derive_chunks(b, match, meet);
 		return;
 	}
-	for (uint32_t i = 0; i < m->n; i++) {
-		uint32_t a = pl_derive_arrival(b, &x.mem[i]);
-
-		if (a != PL_NONE)
-			join(b, &x, a, root, meet, twin[a] ? until : INT64_MAX);
-	}
+	for (size_t i = 0; i < x->n; i++)
+		join(x, x->at[i], root, meet);
 }
 
-/* Twins end when their own transfer does; operations after them must still see the recorded end, so
- * the operation's end in the lists follows its node. */
+/* The end of a twin is that of its transfer. Operations after it must see this end, so the end of
+ * each operation becomes that of its last node. */
 static void refresh_ends(struct gb *b)
 {
 	for (uint32_t r = 0; r < b->g->n_res; r++)
@@ -310,18 +301,12 @@ static void refresh_ends(struct gb *b)
 				b->ri[r].op[i].end = pl_derive_end(b, b->ri[r].op[i].last);
 }
 
-static bool is_within(const struct pl_merge *m, const struct pl_match *k)
-{
-	return k->first <= m->n_members && k->n <= m->n_members - k->first;
-}
-
 void pl_derive_comm(struct gb *b)
 {
 	const struct pl_merge *m = &b->t->merge;
-	struct roots roots = { 0 };
-	uint8_t *twin;
+	struct matching x = { .b = b };
 
-	if (pl_alloc(&twin, b->n_nodes, 1, b->err) < 0)
+	if (pl_alloc(&x.twin, b->n_nodes, 1, b->err) < 0)
 		return;
 	for (uint32_t i = 0; i < b->t->n_segs; i++)
 		pl_sort(b->seg[i].arrival, b->seg[i].n_arrivals, sizeof(*b->seg[i].arrival),
@@ -329,16 +314,23 @@ void pl_derive_comm(struct gb *b)
 	copy_groups(b);
 	for (size_t r = 0; r < b->n_ranks; r++)
 		if (b->rank[r].table)
-			find_twins(b, &b->rank[r], twin);
-	for (uint32_t i = 0; i < m->n_matches; i++)
-		if (is_within(m, &m->match[i]))
-			count_roots(&roots, b, &m->match[i]);
-	for (uint32_t i = 0; i < m->n_matches; i++)
-		if (is_within(m, &m->match[i]) && !b->err->code)
-			one_match(b, i, twin, &roots);
+			find_twins(b, &b->rank[r], x.twin);
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < m->n_matches && !b->err->code; i++) {
+			const struct pl_match *k = &m->match[i];
+
+			if (k->first > m->n_members || k->n > m->n_members - k->first)
+				continue;
+			look_at(&x, k);
+			if (pass)
+				one_match(&x, i);
+			else
+				count_roots(&x);
+		}
 	pl_derive_message_order(b);
 	refresh_ends(b);
-	pl_intern_fini(&roots.key);
-	pl_free(roots.count);
-	pl_free(twin);
+	pl_intern_fini(&x.root);
+	pl_free(x.count);
+	pl_free(x.at);
+	pl_free(x.twin);
 }
