@@ -28,6 +28,8 @@ struct context {
 	uint32_t work; /* of the operation, or of the innermost one around it with known work,
 			  PL_NONE */
 	bool own;      /* the work is its own */
+	bool begun;
+	struct node node; /* of its pieces, once it has begun */
 };
 struct flat {
 	struct gb *b;
@@ -102,7 +104,7 @@ static uint32_t chain(struct flat *f, struct node *n, uint8_t role, pl_ns start,
  * operation whose own node was added last. */
 static void emit(struct flat *f, pl_ns t, bool force)
 {
-	const struct context *x;
+	struct context *x;
 	struct op *top = NULL;
 	int d = f->depth;
 	struct node n;
@@ -113,11 +115,15 @@ static void emit(struct flat *f, pl_ns t, bool force)
 	if (t <= f->cur && !force && (top ? top->last == f->prev : f->prev == PL_NONE))
 		return;
 	if (top) {
-		n = pl_derive_node_of(f->b, top, f->res, false);
-		n.role = PL_RO_HOST;
 		x = &f->context[d];
-		pl_derive_add_context(f->b, &n, top->phase, x->module, x->own ? x->work : PL_NONE);
-		top->last = chain(f, &n, PL_RO_HOST, f->cur, t);
+		if (!x->begun) {
+			x->node = pl_derive_node_of(f->b, top, f->res, false);
+			x->node.role = PL_RO_HOST;
+			pl_derive_add_context(f->b, &x->node, top->phase, x->module,
+					      x->own ? x->work : PL_NONE);
+			x->begun = true;
+		}
+		top->last = chain(f, &x->node, PL_RO_HOST, f->cur, t);
 		if (top->node == PL_NONE)
 			top->node = top->last;
 	} else {
@@ -266,6 +272,7 @@ static void push_context(struct flat *f, struct op *op)
 	if (!phase && range)
 		phase = range->phase;
 	x->module = range ? range->module : PL_NONE;
+	x->begun = false;
 	x->own = work != PL_NONE;
 	x->work = x->own ? work : outer ? outer->work : PL_NONE;
 	pl_derive_phase(f->b, op, phase);

@@ -164,7 +164,8 @@ struct rankinfo {
 	int32_t rank;
 	struct window *win; /* steps by start, one's end never before an earlier one's */
 	size_t n_win, cap_win;
-	uint32_t *res; /* resources of this rank */
+	size_t near_win; /* windows that begin by the time that was looked up last */
+	uint32_t *res;	 /* resources of this rank */
 	size_t n_res, cap_res;
 	struct call *call; /* by start */
 	size_t n_calls, cap_calls;

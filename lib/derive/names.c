@@ -17,6 +17,7 @@
 struct words {
 	char w[MAX_WORDS][MAX_WORD]; /* lower case */
 	int n;
+	uint64_t first; /* a bit for each first character, modulo 64 */
 };
 
 /* A word ends where letters, digits and all else meet, and before a capital that begins a word. */
@@ -35,6 +36,7 @@ static void split(const char *s, size_t n, struct words *w)
 {
 	size_t len = 0;
 
+	w->first = 0;
 	w->n = 0;
 	for (size_t i = 0; i < n; i++) {
 		if (!isalnum((unsigned char)s[i])) {
@@ -46,6 +48,7 @@ static void split(const char *s, size_t n, struct words *w)
 				return;
 			len = 0;
 			w->n++;
+			w->first |= UINT64_C(1) << (tolower((unsigned char)s[i]) & 63);
 		}
 		if (len + 1 < MAX_WORD)
 			w->w[w->n - 1][len++] = (char)tolower((unsigned char)s[i]);
@@ -131,8 +134,8 @@ static uint8_t look_up(const struct words *w, const struct row *rows, size_t n)
 {
 	for (size_t k = 0; k < n; k++)
 		for (const char *s = rows[k].words; s; s = strchr(s, '|'), s += s ? 1 : 0)
-			for (int i = 0; i < w->n; i++)
-				if (w->w[i][0] == *s && fits(w, i, s))
+			for (int i = 0; w->first >> (*s & 63) & 1 && i < w->n; i++)
+				if (fits(w, i, s))
 					return rows[k].value;
 	return 0;
 }

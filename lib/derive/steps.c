@@ -262,12 +262,16 @@ out:
 
 int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
 {
-	size_t i = 0;
+	size_t *near = &b->rank[rk - b->rank].near_win, i = *near;
 
 	*inside = b->g->stepless;
 	if (b->g->stepless)
 		return 0;
-	PL_LOWER_BOUND(i, rk->n_win, rk->win[i].start <= t);
+	if ((i && rk->win[i - 1].start > t) || (i < rk->n_win && rk->win[i].start <= t)) {
+		i = 0;
+		PL_LOWER_BOUND(i, rk->n_win, rk->win[i].start <= t);
+		*near = i;
+	}
 	if (!i)
 		return GB_BEFORE;
 	*inside = t < rk->win[i - 1].end;
