@@ -91,9 +91,7 @@ struct events { /* of a rank */
 	bool made_up; /* the waits are assumed */
 	struct group *group;
 	size_t n_group, cap_group;
-	uint64_t *hash;	     /* by name, of all ranks: without its digits; 0 not yet */
-	uint32_t *stream_of; /* by resource */
-	bool comm[64];	     /* by stream: it communicates */
+	uint64_t *hash; /* by name, of all ranks: without its digits; 0 not yet */
 };
 
 /* ---- calls and the streams they launch on ---------------------------------------------------- */
@@ -130,7 +128,9 @@ static uint32_t near_launch(const struct rankinfo *rk, uint32_t c, int dir)
 
 static uint32_t stream_of_call(const struct events *x, uint32_t c)
 {
-	return x->stream_of[x->b->node[x->rk->by_call[x->rk->call[c].first_op]->node].res];
+	const struct op *op = x->rk->by_call[x->rk->call[c].first_op];
+
+	return x->b->ri[x->b->node[op->node].res].nth_stream - 1; /* without one: PL_NONE */
 }
 
 /* The streams of the launches nearest to call c, each once. Returns how many. */
@@ -638,7 +638,7 @@ static void reconsider(struct events *x, struct group *g)
 	uint32_t least, stream, from, n;
 
 	if (!g->done || g->supported || !source(x, &x->wait[g->first], h, &from, &n) ||
-	    !x->comm[from])
+	    !x->l->v[from].comm)
 		return;
 	use(x, g, -1);
 	least = shared(x, g, h);
@@ -705,12 +705,12 @@ static bool counts(const struct events *x, const struct group *g)
 static void find_comm(struct events *x)
 {
 	for (uint32_t i = 0; i < x->l->n; i++) {
-		const struct stream *y = &x->l->v[i];
+		struct stream *y = &x->l->v[i];
 		uint32_t n = 0;
 
 		for (uint32_t k = 0; k < y->n; k++)
 			n += x->b->node[y->op[k]->node].role == PL_RO_ARRIVE;
-		x->comm[i] = 2 * n > y->n;
+		y->comm = 2 * n > y->n;
 	}
 }
 
@@ -733,19 +733,14 @@ static void infer(struct events *x)
 	tie_all(x);
 }
 
-void pl_derive_events(struct gb *b, struct rankinfo *rk, struct streams *l, uint64_t *hash,
-		      uint32_t *stream_of)
+void pl_derive_events(struct gb *b, struct rankinfo *rk, struct streams *l, uint64_t *hash)
 {
-	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash, .stream_of = stream_of };
+	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash };
 	bool any = false;
 
-	for (uint32_t i = 0; i < l->n; i++)
-		x.stream_of[l->v[i].res] = i;
 	recorded_waits(&x, &any);
 	if (!any && !rk->all_sync && b->o->infer && l->n >= 2)
 		infer(&x);
-	for (uint32_t i = 0; i < l->n; i++)
-		stream_of[l->v[i].res] = PL_NONE;
 	pl_free(x.rec);
 	pl_free(x.wait);
 	pl_free(x.group);

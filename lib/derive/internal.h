@@ -141,6 +141,7 @@ struct resinfo {
 	uint32_t node0, node1;	      /* a thread's nodes, in program order: [node0, node1) */
 	uint32_t rank_index;
 	int64_t stream;
+	uint32_t nth_stream; /* place in the streams of the rank, plus 1; 0: none */
 	bool comm;	     /* communication arrives on it */
 	struct range *range; /* by start */
 	uint32_t n_ranges;
@@ -329,6 +330,7 @@ struct stream {
 	struct op **op;
 	uint32_t n;
 	size_t cap;
+	bool comm;	 /* most of its operations communicate */
 	struct pending { /* latest waits of this stream, for events recorded on it behind them */
 		uint32_t at, src; /* operations launched before it; node waited for */
 	} pending[16];
@@ -341,10 +343,9 @@ struct streams { /* of a rank */
 };
 /* How many operations of the stream were launched before call c. */
 uint32_t pl_derive_launched(const struct stream *x, uint32_t c);
-/* Event waits: recorded or inferred edges between the streams. hash: [graph strings], cleared once;
- * stream_of: [resources], PL_NONE before and after. */
-void pl_derive_events(struct gb *b, struct rankinfo *rk, struct streams *l, uint64_t *hash,
-		      uint32_t *stream_of);
+/* Event waits: recorded or inferred edges between the streams. hash: [graph strings], cleared once.
+ */
+void pl_derive_events(struct gb *b, struct rankinfo *rk, struct streams *l, uint64_t *hash);
 
 /* So many bytes were freed: the system gets them back in pieces of some size, because this takes
  * time. */
@@ -359,8 +360,8 @@ void pl_derive_drop_calls(struct gb *b, struct rankinfo *rk);
  * of the waits. */
 void pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct streams *l);
 #define GB_BEFORE (-1) /* the step of nodes before the first step; after the last step: n_steps */
-/* Step of time t on the rank: the latest window that has begun. *inside: t lies in it, not between
- * two. */
+/* Step of time t on the rank: the latest window that has begun. *inside (may be NULL): t lies in
+ * it, not between two. */
 int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside);
 
 /* The rows of messages that follow match `match`; 0: it has none. */

@@ -386,14 +386,13 @@ static void find_kept(const struct gb *b, const struct rankinfo *rk, struct mem_
 		struct mem_alloc *a = &m->alloc[i];
 		uint32_t res = a->first == PL_NONE ? PL_NONE : b->node[a->first].res;
 		size_t next;
-		bool inside;
 
 		if (res == PL_NONE || a->inner || in_backward(m, res, a->from))
 			continue;
 		next = back_after(m, a->from);
 		a->kept = next < m->n_back && m->back[next].start < a->to &&
-			  pl_derive_step_at(b, rk, m->back[next].start, &inside) ==
-				  pl_derive_step_at(b, rk, a->from, &inside);
+			  pl_derive_step_at(b, rk, m->back[next].start, NULL) ==
+				  pl_derive_step_at(b, rk, a->from, NULL);
 		if (!a->kept)
 			continue;
 		a->range = range_at(m, res, a->from);
@@ -434,13 +433,12 @@ static bool has_layers(const struct gb *b)
 static void number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_rank *m)
 {
 	int32_t step = INT32_MIN, layer = 0;
-	bool inside;
 
 	if (has_layers(b)) /* the input has its own layer numbers */
 		return;
 	for (size_t i = 0; i < m->n_ranges; i++) {
 		struct mem_range *x = &m->range[i];
-		int32_t at = pl_derive_step_at(b, rk, x->start, &inside);
+		int32_t at = pl_derive_step_at(b, rk, x->start, NULL);
 
 		if (x->output == PL_NONE)
 			continue;

@@ -471,18 +471,16 @@ static void make_steps(struct work *w, const struct queue *q, struct steps *s)
 	const struct call *call = w->rk->call;
 	struct run run[MAX_STREAMS], *x;
 	uint32_t nth = 0;
-	bool inside;
 
 	for (size_t i = 0; i < q->n; i++) {
 		const struct op *by = q->p[i].freed_by;
 		struct slot_steps *y = &s->slot[i];
 
 		y->from = PL_NONE;
-		y->step = pl_derive_step_at(w->b, w->rk, call[q->p[i].call].start, &inside);
+		y->step = pl_derive_step_at(w->b, w->rk, call[q->p[i].call].start, NULL);
 		y->free_step = y->step;
 		if (by && by->call != PL_NONE)
-			y->free_step =
-				pl_derive_step_at(w->b, w->rk, call[by->call].start, &inside);
+			y->free_step = pl_derive_step_at(w->b, w->rk, call[by->call].start, NULL);
 		if (i && y->free_step != y[-1].free_step)
 			nth = 0;
 		if (!by || !(x = run_of(run, &n_run, w->b->node[by->node].res)))

@@ -264,7 +264,8 @@ int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t
 {
 	size_t *near = &b->rank[rk - b->rank].near_win, i = *near;
 
-	*inside = b->g->stepless;
+	if (inside)
+		*inside = b->g->stepless;
 	if (b->g->stepless)
 		return 0;
 	if ((i && rk->win[i - 1].start > t) || (i < rk->n_win && rk->win[i].start <= t)) {
@@ -274,8 +275,8 @@ int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t
 	}
 	if (!i)
 		return GB_BEFORE;
-	*inside = t < rk->win[i - 1].end;
-	if (!*inside && i == rk->n_win)
-		return (int32_t)b->n_steps;
-	return rk->win[i - 1].step;
+	if (inside)
+		*inside = t < rk->win[i - 1].end;
+	return i == rk->n_win && t >= rk->win[i - 1].end ? (int32_t)b->n_steps
+							 : rk->win[i - 1].step;
 }

@@ -64,9 +64,8 @@ struct vote {
 /* Step in which an operation starts. */
 static int32_t step_of(const struct gb *b, const struct resinfo *ri, uint32_t i)
 {
-	bool inside;
 
-	return pl_derive_step_at(b, &b->rank[ri->rank_index], ri->op[i].start, &inside);
+	return pl_derive_step_at(b, &b->rank[ri->rank_index], ri->op[i].start, NULL);
 }
 
 static void vote_fini(struct vote *v)

@@ -311,20 +311,19 @@ static bool carries(const struct found *x, pl_ns at, int64_t bytes)
 static void find_free(const struct finder *f, const struct rankinfo *rk, struct found *x)
 {
 	size_t ready = 0;
-	bool inside;
 
 	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
 	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
 	for (size_t i = 0; i < x->n_comms; i++) {
 		struct comm *c = &x->comm[i];
-		int32_t step = pl_derive_step_at(f->b, rk, c->issue, &inside);
+		int32_t step = pl_derive_step_at(f->b, rk, c->issue, NULL);
 
 		while (ready < x->n_grads && x->grad[ready].start <= c->issue)
 			ready++;
 		if (!ends_with(x->grad, ready, c->bytes))
 			continue;
 		for (size_t k = ready; k < x->n_grads; k++) {
-			if (pl_derive_step_at(f->b, rk, x->grad[k].start, &inside) != step)
+			if (pl_derive_step_at(f->b, rk, x->grad[k].start, NULL) != step)
 				break;
 			c->free_until = x->grad[k].start;
 		}
@@ -332,7 +331,7 @@ static void find_free(const struct finder *f, const struct rankinfo *rk, struct 
 		for (size_t k = i + 1; k < x->n_comms && c->free_until > c->issue; k++) {
 			pl_ns at = x->comm[k].issue;
 
-			if (pl_derive_step_at(f->b, rk, at, &inside) != step)
+			if (pl_derive_step_at(f->b, rk, at, NULL) != step)
 				break;
 			if (at >= c->free_until && carries(x, at, x->comm[k].bytes))
 				c->free_until = at;

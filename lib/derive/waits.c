@@ -37,6 +37,7 @@
 #define PAUSE_NEAR_NS  1000000	/* a pause lasts at most this long after the communication */
 #define WAKER_LATE_NS  10000000 /* a thread that woke another may have to wait for a processor */
 #define BACK_STEPS     64
+#define STREAMS_MAX    64 /* further streams of a rank take no part in inference */
 
 static void streams_fini(struct streams *l)
 {
@@ -45,24 +46,19 @@ static void streams_fini(struct streams *l)
 	pl_free(l->v);
 }
 
-static void add_launched(struct streams *l, uint32_t res, struct op *op, struct pl_err *err)
+static void list_launched(struct gb *b, const struct rankinfo *rk, struct streams *l)
 {
-	size_t i = 0;
+	for (size_t i = 0; i < rk->n_by_call; i++) {
+		uint32_t res = b->node[rk->by_call[i]->node].res, k = b->ri[res].nth_stream;
 
-	while (i < l->n && l->v[i].res != res)
-		i++;
-	if (i == 64)
-		return; /* further streams take no part in inference */
-	if (i == l->n)
-		PL_DERIVE_ADD(err, l->v, l->n, l->cap, (struct stream){ .res = res });
-	if (i < l->n)
-		PL_DERIVE_ADD(err, l->v[i].op, l->v[i].n, l->v[i].cap, op);
-}
-
-static void list_launched(const struct gb *b, const struct rankinfo *rk, struct streams *l)
-{
-	for (size_t i = 0; i < rk->n_by_call; i++)
-		add_launched(l, b->node[rk->by_call[i]->node].res, rk->by_call[i], b->err);
+		if (!k && l->n < STREAMS_MAX) {
+			PL_DERIVE_ADD(b->err, l->v, l->n, l->cap, (struct stream){ .res = res });
+			k = b->ri[res].nth_stream = (uint32_t)l->n;
+		}
+		if (k)
+			PL_DERIVE_ADD(b->err, l->v[k - 1].op, l->v[k - 1].n, l->v[k - 1].cap,
+				      rk->by_call[i]);
+	}
 }
 
 /* How many operations of the stream were launched before call c. */
@@ -494,13 +490,13 @@ static void recorded_service_waits(struct gb *b, const struct rankinfo *rk)
 	pl_free(v);
 }
 
-static void rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash, uint32_t *stream_of)
+static void rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash)
 {
 	struct streams l = { 0 };
 
 	pl_sort(rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
 	list_launched(b, rk, &l);
-	pl_derive_events(b, rk, &l, hash, stream_of);
+	pl_derive_events(b, rk, &l, hash);
 	for (uint32_t c = 0; c < rk->n_calls; c++)
 		if (rk->call[c].type == CALL_SYNC || rk->call[c].type == CALL_FREE ||
 		    rk->call[c].type == CALL_LAUNCH)
@@ -531,19 +527,14 @@ static void note_launches(struct gb *b, struct rankinfo *rk)
 
 void pl_derive_waits(struct gb *b)
 {
-	uint64_t *hash = NULL;
-	uint32_t *stream_of = NULL;
-	int rc;
+	uint64_t *hash;
 
-	PL_TRY(pl_alloc(&hash, b->g->str.n + 1, sizeof(*hash), b->err));
-	PL_TRY(pl_alloc(&stream_of, b->g->n_res, sizeof(*stream_of), b->err));
-	memset(stream_of, 0xff, b->g->n_res * sizeof(*stream_of));
+	if (pl_alloc(&hash, b->g->str.n + 1, sizeof(*hash), b->err) < 0)
+		return;
 	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++) {
-		rank_waits(b, &b->rank[r], hash, stream_of);
+		rank_waits(b, &b->rank[r], hash);
 		pl_derive_latency(b, &b->rank[r]);
 		note_launches(b, &b->rank[r]);
 	}
-out:
 	pl_free(hash);
-	pl_free(stream_of);
 }
