@@ -366,24 +366,16 @@ static void drop_rank(struct gb *b, struct rankinfo *rk)
  * next rank, because a large job has more of them than of nodes. */
 static void make_nodes(struct gb *b)
 {
+	static void (*const part[])(struct gb * b, struct rankinfo * rk) = {
+		pl_derive_list_ops,	   pl_derive_host, pl_derive_device,
+		pl_derive_collect_tensors, drop_rank,
+	};
+
 	for (uint32_t i = 0; i < b->t->n_segs; i++)
 		find_ranks(b, i);
-	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++) {
-		struct rankinfo *rk = &b->rank[r];
-
-		for (uint32_t i = 0; i < b->t->n_segs && !b->err->code; i++)
-			if (b->seg[i].first_rank == r)
-				pl_derive_fill_segment(b, i);
-		if (b->err->code)
-			return;
-		pl_derive_order_ops(b, rk);
-		pl_derive_host(b, rk);
-		if (b->err->code)
-			return;
-		pl_derive_device(b, rk);
-		pl_derive_collect_tensors(b, rk);
-		drop_rank(b, rk);
-	}
+	for (size_t r = 0; r < b->n_ranks; r++)
+		for (size_t i = 0; i < PL_LEN(part) && !b->err->code; i++)
+			part[i](b, &b->rank[r]);
 }
 
 static void begin(struct gb *b)

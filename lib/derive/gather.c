@@ -240,7 +240,7 @@ static void count_ops(struct gb *b, uint32_t seg)
 }
 
 /* All operations of the segment's events. Those of steps keep the ends that steps.c gave them. */
-void pl_derive_fill_segment(struct gb *b, uint32_t seg)
+static void fill_segment(struct gb *b, uint32_t seg)
 {
 	const struct pl_events *e = b->t->seg[seg];
 	struct seginfo *x = &b->seg[seg];
@@ -269,10 +269,12 @@ static void sort_ops(struct resinfo *ri)
 	pl_sort(ri->op, ri->n, sizeof(*ri->op), ri->device ? by_turn : by_start);
 }
 
-/* The operations of a rank, in order of start. */
-void pl_derive_order_ops(struct gb *b, const struct rankinfo *rk)
+void pl_derive_list_ops(struct gb *b, struct rankinfo *rk)
 {
-	for (size_t k = 0; k < rk->n_res; k++) {
+	for (uint32_t i = 0; i < b->t->n_segs && !b->err->code; i++)
+		if (b->seg[i].first_rank == rk - b->rank)
+			fill_segment(b, i);
+	for (size_t k = 0; k < rk->n_res && !b->err->code; k++) {
 		struct resinfo *ri = &b->ri[rk->res[k]];
 		const struct op *step = ri->step;
 

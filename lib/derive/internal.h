@@ -399,11 +399,9 @@ static inline pl_ns pl_derive_time(const struct gb *b, uint32_t seg, uint32_t ev
 				    pl_add_sat(e->ts[ev], e->seg.base_ns));
 }
 void pl_derive_steps(struct gb *b); /* windows of ranks, order of steps */
-/* Resources and the operations of steps; all operations of a segment; of a rank, in order of start.
- */
+/* Resources and the operations of steps; all operations of a rank, in order of start. */
 void pl_derive_gather(struct gb *b);
-void pl_derive_fill_segment(struct gb *b, uint32_t seg);
-void pl_derive_order_ops(struct gb *b, const struct rankinfo *rk);
+void pl_derive_list_ops(struct gb *b, struct rankinfo *rk);
 /* Host threads of a rank: segments, calls; its streams and launches. */
 void pl_derive_host(struct gb *b, struct rankinfo *rk);
 void pl_derive_device(struct gb *b, struct rankinfo *rk);
@@ -418,7 +416,7 @@ void pl_derive_link_latency(struct gb *b);
 void pl_derive_cut(struct gb *b);
 /* Collect the operations of a rank that accumulate gradients or reduce, while its events are there;
  * find gradients and their communication; once steps and shapes are known, write their tensors. */
-void pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk);
+void pl_derive_collect_tensors(struct gb *b, struct rankinfo *rk);
 void pl_derive_find_tensors(struct gb *b);
 void pl_derive_put_tensors(struct gb *b);
 void pl_derive_drop_tensors(struct gb *b);

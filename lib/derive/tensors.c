@@ -232,7 +232,7 @@ static void init_grads(struct gb *b)
 out:;
 }
 
-void pl_derive_collect_tensors(struct gb *b, const struct rankinfo *rk)
+void pl_derive_collect_tensors(struct gb *b, struct rankinfo *rk)
 {
 	struct found *found;
 
