@@ -61,11 +61,19 @@ struct reader {
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
+static int finish(struct reader *r, struct span *x, struct pl_err *err);
+
+/* The older segment, whose blocks were all delivered before this one's, ends first. */
 static int sink_begin(struct reader *r, struct span *x, struct pl_err *err)
 {
+	struct span *other = x == &r->span[0] ? &r->span[1] : &r->span[0];
+	int rc;
+
 	if (x->begun)
 		return 0;
 	x->begun = true;
+	if (other->open && other->seg.index < x->seg.index && (rc = finish(r, other, err)) < 0)
+		return rc;
 	return r->sink->begin ? r->sink->begin(r->sink, &x->seg, err) : 0;
 }
 

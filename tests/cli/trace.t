@@ -16,6 +16,10 @@ for form in chrome csv jsonl text stat stat-json perfetto trace; do
 	check "-O $form writes something" test -s "x.$form"
 	status 0 "-O $form of a trace without events" "$trace" -O $form --name=nothing -o none job.trace
 done
+for form in chrome csv jsonl text stat; do
+	"$trace" -O $form -@4 -o x.4 job.merged
+	check "-O $form of several segments is the same with -@1 and -@4" sh -c "'$trace' -O $form -@1 job.merged | cmp - x.4"
+done
 check "csv: one line an event and a head" lines 37 "^" x.csv
 check "jsonl: 36 events" lines 36 '"type":"event"' x.jsonl
 check "stat-json: schema" grep -q '^{"schema":"paceline.stat/1"' x.stat-json
