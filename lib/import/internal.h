@@ -131,6 +131,9 @@ struct pl_rows {
 	struct pl_comm *comm; /* NULL: nothing to join */
 	uint32_t segments;    /* ended so far */
 	size_t max_dictionary_bytes;
+	/* The first failure of the functions that return no code; the row's end returns it. */
+	int rc;
+	struct pl_err *err;
 	/* fills the tracks in before the segment ends */
 	int (*finish)(void *arg, struct pl_err *err);
 	/* called when a further segment has begun: adds what each segment must begin with */
@@ -149,6 +152,8 @@ int pl_import_rows_str(struct pl_rows *r, const char *s, size_t n, pl_id *id,
 int pl_import_rows_flush(struct pl_rows *r, bool last, struct pl_err *err) PL_MUST;
 static inline int PL_MUST pl_import_rows_done(struct pl_rows *r, struct pl_err *err)
 {
+	if (PL_UNLIKELY(r->rc < 0))
+		return r->rc;
 	return PL_LIKELY(++r->cur->b.n < PL_BATCH_ROWS && r->n_defs <= PL_MAX_COLS &&
 			 pl_intern_bytes(&r->seg.str) <= r->max_dictionary_bytes)
 		       ? 0
@@ -174,11 +179,13 @@ static inline int PL_MUST pl_import_rows_ready(struct pl_rows *r, struct pl_err 
 }
 /* Undo the columns of the row that was begun. */
 void pl_import_rows_undo(struct pl_rows *r);
+/* The same; PL_NONE after a failure. The formatted text has at most 95 bytes. */
+pl_id pl_import_rows_text(struct pl_rows *r, const char *s, size_t n);
+pl_id pl_import_rows_format(struct pl_rows *r, const char *fmt, ...) PL_PRINTF(2, 3);
 /* A value for the current row, unless it has one in this column already. */
-int pl_import_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
-		       struct pl_err *err) PL_MUST;
-int pl_import_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
-			   uint8_t scale, struct pl_err *err) PL_MUST;
+void pl_import_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val);
+void pl_import_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+			    uint8_t scale);
 int pl_import_rows_close(struct pl_rows *r, struct pl_err *err) PL_MUST; /* last batch and end() */
 void pl_import_rows_fini(struct pl_rows *r);
 
@@ -391,13 +398,14 @@ void pl_import_dims_size(const char *dims, const char *types, int64_t *elements,
 
 /* ---- tracks and where they are: tracks.c --------------------------------------------------- */
 
-struct pl_track_note {	    /* the metadata events of a track or process; kept for all
-			       segments */
+/* What the metadata events of a thread or process say; kept for all segments. */
+struct pl_track_note {
 	pl_id name, labels; /* in pl_tracks.text; PL_NONE */
 	int32_t sort;
-	bool has_sort;
-	char *pid, *tid; /* as written */
-	bool used;	 /* a track of this segment has it */
+	char *track; /* key of the track, of n bytes, that the metadata event names */
+	size_t n;
+	bool thread; /* else of the process */
+	bool used;   /* a track of this segment has it */
 };
 struct pl_tracks {
 	struct pl_rows *rows;
@@ -407,11 +415,11 @@ struct pl_tracks {
 		struct pl_pid pid, tid;
 		pl_id track; /* PL_NONE: empty */
 	} recent[256];
-	struct pl_intern key;  /* of the tracks of this segment, in their order */
-	struct pl_intern text; /* for all segments */
-	struct pl_intern proc_key, thread_key;
-	struct pl_track_note *proc, *thread;
-	size_t cap_proc, cap_thread;
+	struct pl_intern key;	   /* of the tracks of this segment, in their order */
+	struct pl_intern text;	   /* for all segments */
+	struct pl_intern note_key; /* of a thread: as of its track; of a process: the pid's part */
+	struct pl_track_note *note;
+	size_t cap_note;
 	struct pl_buf tmp;
 };
 void pl_import_tracks_init(struct pl_tracks *t, struct pl_rows *rows, bool chrome);

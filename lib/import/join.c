@@ -23,8 +23,7 @@ struct thread {
 };
 
 struct launch {
-	int64_t corr;
-	uint32_t rpc, range; /* operation + 1, 0 none; both 0: free */
+	uint32_t rpc, range; /* operation + 1, 0 none */
 };
 
 struct pl_comm {
@@ -36,8 +35,9 @@ struct pl_comm {
 	size_t n_threads, cap_threads;
 	uint32_t *slot; /* by track: thread + 2, 1 none, 0 not looked for */
 	size_t n_slots, cap_slots;
+	struct pl_intern corr; /* of the launches, as bytes */
 	struct launch *launch;
-	size_t n_launches, mask;
+	size_t n_launches, cap_launches;
 	struct pl_intern text;
 	const struct pl_et_file *et;
 	size_t next_rpc, next_host; /* nodes used so far, when nodes pair by order alone */
@@ -74,6 +74,7 @@ void pl_import_comm_free(struct pl_comm *c)
 	pl_free(c->op);
 	pl_free(c->slot);
 	pl_free(c->launch);
+	pl_intern_fini(&c->corr);
 	pl_intern_fini(&c->text);
 	pl_free(c);
 }
@@ -153,28 +154,12 @@ out:
 	return rc;
 }
 
-/* A comparator has no context argument: sort pairs. */
-struct order {
-	pl_ns t0;
-	uint32_t op;
-};
-
-PL_COMPARATOR(by_start, struct order, t0, op);
-
-static int sort_ops(const struct pl_comm *c, uint32_t *op, size_t n, struct pl_err *err)
+static int by_start(const void *pa, const void *pb, void *ops)
 {
-	struct order *v = NULL;
-	int rc = pl_alloc(&v, n, sizeof(*v), err);
+	const struct pl_comm_op *op = ops;
+	uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
 
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i < n; i++)
-		v[i] = (struct order){ c->op[op[i]].t0, op[i] };
-	pl_sort(v, n, sizeof(*v), by_start);
-	for (size_t i = 0; i < n; i++)
-		op[i] = v[i].op;
-	pl_free(v);
-	return 0;
+	return op[a].t0 != op[b].t0 ? PL_COMPARE(op[a].t0, op[b].t0) : PL_COMPARE(a, b);
 }
 
 /* The innermost operation of each type (rpc, range) that runs on t at ts: its number + 1, 0 none.
@@ -193,40 +178,18 @@ static void enclosing(const struct pl_comm *c, const struct thread *t, pl_ns ts,
 	}
 }
 
-static struct launch *launch_slot(const struct pl_comm *c, int64_t corr)
+/* The first launch of a correlation counts. */
+static int put_launch(struct pl_comm *c, int64_t corr, struct launch l, struct pl_err *err)
 {
-	size_t k = (size_t)((uint64_t)corr * 0x9e3779b97f4a7c15u >> 32) & c->mask;
+	pl_id id;
+	int rc;
 
-	while ((c->launch[k].rpc || c->launch[k].range) && c->launch[k].corr != corr)
-		k = (k + 1) & c->mask;
-	return &c->launch[k];
-}
-
-static int put_launch(struct pl_comm *c, const struct launch *l, struct pl_err *err)
-{
-	struct launch *s;
-
-	if (!c->launch || c->n_launches * 2 > c->mask) {
-		struct launch *old = c->launch;
-		size_t n = old ? c->mask + 1 : 0, size = old ? n * 2 : 1024;
-		int rc = pl_alloc(&c->launch, size, sizeof(*c->launch), err);
-
-		if (rc < 0) {
-			c->launch = old;
-			return rc;
-		}
-		c->mask = size - 1;
-		for (size_t i = 0; i < n; i++)
-			if (old[i].rpc || old[i].range)
-				*launch_slot(c, old[i].corr) = old[i];
-		pl_free(old);
-	}
-	s = launch_slot(c, l->corr);
-	if (!s->rpc && !s->range) {
-		*s = *l;
-		c->n_launches++;
-	}
-	return 0;
+	PL_TRY(pl_grow(&c->launch, &c->cap_launches, c->corr.n + 1, sizeof(*c->launch), err));
+	PL_TRY(pl_intern_add(&c->corr, (const char *)&corr, sizeof(corr), &id, err));
+	if (id == c->n_launches)
+		c->launch[c->n_launches++] = l;
+out:
+	return rc;
 }
 
 static struct thread *thread_of(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid,
@@ -253,7 +216,7 @@ static struct thread *thread_of(struct pl_comm *c, uint32_t track, int64_t pid, 
 int pl_import_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid, pl_ns ts,
 			      int64_t corr, struct pl_err *err)
 {
-	struct launch l = { corr, 0, 0 };
+	struct launch l = { 0, 0 };
 	struct thread *t;
 	int rc;
 
@@ -266,9 +229,7 @@ int pl_import_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, in
 		if (c->sorted > MAX_SORTED)
 			return limit_reached(c, "host operations are too far out of order");
 		c->sorted += t->n;
-		rc = sort_ops(c, t->op, t->n, err);
-		if (rc < 0)
-			return rc;
+		qsort_r(t->op, t->n, sizeof(*t->op), by_start, c->op);
 		t->sorted = true;
 	}
 	enclosing(c, t, ts, &l);
@@ -276,7 +237,7 @@ int pl_import_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, in
 		return 0;
 	if (c->n_launches >= MAX_OPS)
 		return limit_reached(c, "more than 1,048,576 launches of communication");
-	return put_launch(c, &l, err);
+	return put_launch(c, corr, l, err);
 }
 
 /* ---- the execution trace ------------------------------------------------------------------- */
@@ -317,8 +278,9 @@ static int map_ops(struct pl_comm *c, struct pl_err *err)
 	for (size_t i = 0; i < c->n_ops; i++)
 		if (c->op[i].rpc)
 			v[n++] = (uint32_t)i;
-	rc = sort_ops(c, v, n, err);
-	for (size_t i = 0; !rc && i < n; i++) {
+	if (n)
+		qsort_r(v, n, sizeof(*v), by_start, c->op);
+	for (size_t i = 0; i < n; i++) {
 		struct pl_comm_op *op = &c->op[v[i]];
 		const struct pl_et_node *node = op->rf >= 0 ? node_by_rf(et, op->rf) : NULL;
 		size_t k = j;
@@ -343,14 +305,14 @@ static int map_ops(struct pl_comm *c, struct pl_err *err)
 	}
 	pl_free(v);
 	c->n_mapped = c->n_ops;
-	if (!rc && contradict && !c->warned) {
+	if (contradict && !c->warned) {
 		c->warned = true;
 		pl_say(c->log, PL_LOG_WARN,
 		       "%s: %zu of %zu collectives pair with the execution trace of process %s; "
 		       "where they disagree, sizes are left out (is it of the same run?)",
 		       c->path, paired, n, et->pid);
 	}
-	return rc;
+	return 0;
 }
 
 /* When nodes pair by order alone: the next node of this type that can be `coll`. */
@@ -416,9 +378,12 @@ static void learn(struct pl_comm *c, const struct pl_comm_row *row, struct known
 {
 	const struct launch *l = NULL;
 	const struct pl_et_node *node = NULL;
+	pl_id at = PL_NONE;
 
-	if (row->corr >= 0 && c->launch)
-		l = launch_slot(c, row->corr);
+	if (row->corr >= 0)
+		at = pl_intern_find(&c->corr, (const char *)&row->corr, sizeof(row->corr));
+	if (at != PL_NONE)
+		l = &c->launch[at];
 	if (l && l->range)
 		learn_op(c, k, &c->op[l->range - 1]);
 	if (l && l->rpc) {
@@ -436,22 +401,20 @@ static void learn(struct pl_comm *c, const struct pl_comm_row *row, struct known
 		learn_node(k, node);
 }
 
-static int put(struct pl_rows *r, uint32_t row, uint8_t role, uint8_t type, int64_t v,
-	       struct pl_err *err)
+static void put(struct pl_rows *r, uint32_t row, uint8_t role, uint8_t type, int64_t v)
 {
 	uint32_t index;
-	int rc = pl_import_rows_col(r, role, type, PL_NONE, &index, err);
 
-	return rc < 0 ? rc : pl_trace_col_put(&r->cur->b.col[index], row, v, 0, err);
+	if (r->rc >= 0)
+		r->rc = pl_import_rows_col(r, role, type, PL_NONE, &index, r->err);
+	if (r->rc >= 0)
+		r->rc = pl_trace_col_put(&r->cur->b.col[index], row, v, 0, r->err);
 }
 
-static int put_row(struct pl_comm *c, struct pl_rows *r, const struct pl_comm_row *row,
-		   struct pl_err *err)
+static void put_row(struct pl_comm *c, struct pl_rows *r, const struct pl_comm_row *row)
 {
 	struct known k = { .coll = row->coll, .bytes = row->bytes, .seq = -1 };
 	struct pl_batch *b = &r->cur->b;
-	pl_id id;
-	int rc = 0;
 
 	if (row->group != PL_NONE) {
 		k.group = pl_intern_get(&r->seg.str, row->group);
@@ -462,20 +425,16 @@ static int put_row(struct pl_comm *c, struct pl_rows *r, const struct pl_comm_ro
 		b->kind[row->row] = !strcmp(k.coll, "send")   ? PL_K_SEND
 				    : !strcmp(k.coll, "recv") ? PL_K_RECV
 							      : PL_K_COLLECTIVE;
-	if (k.coll && !row->has_coll && strcmp(k.coll, "collective") != 0) {
-		PL_TRY(pl_import_rows_str(r, k.coll, strlen(k.coll), &id, err));
-		PL_TRY(put(r, row->row, PL_R_COLL, PL_V_STR, id, err));
-	}
+	if (k.coll && !row->has_coll && strcmp(k.coll, "collective") != 0)
+		put(r, row->row, PL_R_COLL, PL_V_STR,
+		    pl_import_rows_text(r, k.coll, strlen(k.coll)));
 	if (k.bytes >= 0 && !row->has_bytes)
-		PL_TRY(put(r, row->row, PL_R_BYTES, PL_V_INT, k.bytes, err));
-	if (k.group && k.group_len && !row->has_group) {
-		PL_TRY(pl_import_rows_str(r, k.group, k.group_len, &id, err));
-		PL_TRY(put(r, row->row, PL_R_GROUP, PL_V_STR, id, err));
-	}
+		put(r, row->row, PL_R_BYTES, PL_V_INT, k.bytes);
+	if (k.group && k.group_len && !row->has_group)
+		put(r, row->row, PL_R_GROUP, PL_V_STR,
+		    pl_import_rows_text(r, k.group, k.group_len));
 	if (k.seq >= 0 && !row->has_seq)
-		PL_TRY(put(r, row->row, PL_R_SEQ, PL_V_INT, k.seq, err));
-out:
-	return rc;
+		put(r, row->row, PL_R_SEQ, PL_V_INT, k.seq);
 }
 
 int pl_import_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h,
@@ -487,9 +446,10 @@ int pl_import_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held 
 	if (c->et && c->n_mapped != c->n_ops)
 		PL_TRY(map_ops(c, err));
 	r->cur = h;
-	for (size_t i = 0; !rc && i < h->n_rows; i++)
-		rc = put_row(c, r, &h->row[i], err);
+	for (size_t i = 0; i < h->n_rows; i++)
+		put_row(c, r, &h->row[i]);
 	r->cur = cur;
+	rc = r->rc;
 out:
 	return rc;
 }

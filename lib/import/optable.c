@@ -248,9 +248,8 @@ static int read_header(struct table *t, const struct pl_csv_row *r, struct pl_er
 		t->at[c] = -1;
 	for (size_t i = 0; i < r->n; i++) {
 		const char *s = r->field[i];
-		size_t n = r->len[i];
 
-		PL_TRY(pl_import_rows_str(&t->rows, s, n, &t->key[i], err));
+		t->key[i] = pl_import_rows_text(&t->rows, s, r->len[i]);
 		for (size_t c = 0; c < C_COUNT; c++) {
 			if (t->col_name[c] && t->at[c] < 0 && !strcmp(t->col_name[c], s)) {
 				t->at[c] = (int)i;
@@ -271,9 +270,14 @@ static int read_header(struct table *t, const struct pl_csv_row *r, struct pl_er
 			       "%s: line %lld: no column \"%s\" for the duration; map it with "
 			       "--columns=dur=... or end=...",
 			       t->report.file, (long long)r->line, t->col_name[C_DUR]);
-	rc = 0;
+	rc = t->rows.rc;
 out:
 	return rc;
+}
+
+static bool has_cell(const struct table *t, const struct pl_csv_row *r, unsigned c)
+{
+	return t->at[c] >= 0 && (size_t)t->at[c] < r->n;
 }
 
 /* An integer cell, NO_VALUE if absent or empty; "3.0" is 3. *bad when it is something else. */
@@ -283,7 +287,7 @@ static int64_t cell_int(const struct table *t, const struct pl_csv_row *r, unsig
 	const char *s, *dot;
 	int64_t v;
 
-	if (t->at[c] < 0 || (size_t)t->at[c] >= r->n || !r->len[t->at[c]])
+	if (!has_cell(t, r, c) || !r->len[t->at[c]])
 		return NO_VALUE;
 	s = r->field[t->at[c]];
 	n = r->len[t->at[c]];
@@ -300,19 +304,17 @@ static pl_ns cell_time(const struct table *t, const struct pl_csv_row *r, enum c
 {
 	pl_ns ns = 0;
 
-	if (t->at[c] < 0 || (size_t)t->at[c] >= r->n ||
+	if (!has_cell(t, r, c) ||
 	    !pl_json_time_ns(r->field[t->at[c]], r->len[t->at[c]], t->unit_ns[c], &ns))
 		*bad = true;
 	return ns;
 }
 
-static int cell_str(struct table *t, const struct pl_csv_row *r, enum column c, pl_id *id,
-		    struct pl_err *err)
+static pl_id cell_str(struct table *t, const struct pl_csv_row *r, enum column c)
 {
-	*id = PL_NONE;
-	if (t->at[c] < 0 || (size_t)t->at[c] >= r->n || !r->len[t->at[c]])
-		return 0;
-	return pl_import_rows_str(&t->rows, r->field[t->at[c]], r->len[t->at[c]], id, err);
+	if (!has_cell(t, r, c) || !r->len[t->at[c]])
+		return PL_NONE;
+	return pl_import_rows_text(&t->rows, r->field[t->at[c]], r->len[t->at[c]]);
 }
 
 /* Cells of unmapped columns are arguments: integers, exact decimals, else strings. */
@@ -324,7 +326,6 @@ static int add_extra(struct table *t, const struct pl_csv_row *r, struct pl_err 
 		struct extra x = { .order = (uint32_t)t->n, .col = (uint16_t)i };
 		const char *s = r->field[i];
 		int scale;
-		pl_id id;
 
 		if (t->mapped[i] || !r->len[i] || i > UINT16_MAX)
 			continue;
@@ -334,9 +335,8 @@ static int add_extra(struct table *t, const struct pl_csv_row *r, struct pl_err 
 			x.type = PL_V_DEC;
 			x.scale = (uint8_t)scale;
 		} else {
-			PL_TRY(pl_import_rows_str(&t->rows, s, r->len[i], &id, err));
 			x.type = PL_V_STR;
-			x.v = id;
+			x.v = pl_import_rows_text(&t->rows, s, r->len[i]);
 		}
 		PL_TRY(pl_grow(&t->extra, &t->cap_extra, t->n_extra + 1, sizeof(x), err));
 		t->extra[t->n_extra++] = x;
@@ -391,7 +391,8 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 	int64_t rank;
 	int rc;
 
-	PL_TRY(cell_str(t, r, C_NAME, &x.name, err));
+	x.name = cell_str(t, r, C_NAME);
+	PL_TRY(t->rows.rc);
 	x.start = cell_time(t, r, C_START, &bad);
 	x.dur = t->at[C_DUR] >= 0 ? cell_time(t, r, C_DUR, &bad)
 				  : pl_sub_sat(cell_time(t, r, C_END, &bad), x.start);
@@ -414,8 +415,8 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 		PL_TRY(bad_row(t, r->line, "a negative duration (0 stands for it)", err));
 		x.dur = 0;
 	}
-	PL_TRY(cell_str(t, r, C_GROUP, &x.group, err));
-	PL_TRY(cell_str(t, r, C_HOST, &x.host, err));
+	x.group = cell_str(t, r, C_GROUP);
+	x.host = cell_str(t, r, C_HOST);
 	m = meaning_of(pl_intern_get(&t->rows.seg.str, x.name), t->rows.seg.str.len[x.name]);
 	x.meaning = m == &unknown_meaning ? 0 : (uint8_t)(m - meanings + 1);
 	if (t->n >= UINT32_MAX)
@@ -425,7 +426,7 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 	PL_TRY(note_place(t, &x, err));
 	PL_TRY(pl_grow(&t->row, &t->cap, t->n + 1, sizeof(*t->row), err));
 	t->row[t->n++] = x;
-	rc = 0;
+	rc = t->rows.rc;
 out:
 	return rc;
 }
@@ -521,30 +522,13 @@ static int track_of(struct table *t, const struct row *r, const char *family, ui
 	track.coord[PL_COORD_PP] = r->pp == NO_VALUE ? -1 : (int32_t)r->pp;
 	track.coord[PL_COORD_TP] = r->tp == NO_VALUE ? -1 : (int32_t)r->tp;
 	track.host = r->host;
-	snprintf(text, sizeof(text), "%d", (int)r->rank);
-	PL_TRY(pl_import_rows_str(&t->rows, text, strlen(text), &track.pid, err));
-	snprintf(text, sizeof(text), "%u", nth);
-	PL_TRY(pl_import_rows_str(&t->rows, text, strlen(text), &track.tid, err));
-	snprintf(text, sizeof(text), "rank %d", (int)r->rank);
-	PL_TRY(pl_import_rows_str(&t->rows, text, strlen(text), &track.process, err));
-	PL_TRY(pl_import_rows_str(&t->rows, family, strlen(family), &track.name, err));
+	track.pid = pl_import_rows_format(&t->rows, "%d", (int)r->rank);
+	track.tid = pl_import_rows_format(&t->rows, "%u", nth);
+	track.process = pl_import_rows_format(&t->rows, "rank %d", (int)r->rank);
+	track.name = pl_import_rows_format(&t->rows, "%s", family);
 	PL_TRY(pl_trace_segment_track(&t->rows.seg, &track, id, err));
 out:
 	return rc;
-}
-
-static int put(struct table *t, uint8_t role, uint8_t type, pl_id key, int64_t v,
-	       struct pl_err *err)
-{
-	return pl_import_rows_put(&t->rows, role, type, key, v, err);
-}
-
-static int put_text(struct table *t, uint8_t role, const char *s, struct pl_err *err)
-{
-	pl_id id;
-	int rc = pl_import_rows_str(&t->rows, s, strlen(s), &id, err);
-
-	return rc < 0 ? rc : put(t, role, PL_V_STR, PL_NONE, id, err);
 }
 
 static pl_id key_of(const struct table *t, unsigned c)
@@ -552,65 +536,51 @@ static pl_id key_of(const struct table *t, unsigned c)
 	return t->at[c] < 0 ? PL_NONE : t->key[t->at[c]];
 }
 
-static int put_int(struct table *t, uint8_t role, unsigned c, int64_t v, struct pl_err *err)
+static void put_int(struct table *t, uint8_t role, unsigned c, int64_t v)
 {
-	return v == NO_VALUE ? 0 : put(t, role, PL_V_INT, key_of(t, c), v, err);
+	if (v != NO_VALUE)
+		pl_import_rows_put(&t->rows, role, PL_V_INT, key_of(t, c), v);
 }
 
 /* Group and peer, where the table's own columns do not name them and the type is certain. */
-static int put_group(struct table *t, const struct row *r, const struct meaning *m,
-		     struct pl_err *err)
+static void put_group(struct table *t, const struct row *r, const struct meaning *m)
 {
 	int64_t stages = t->stages, to;
-	char text[64];
+	struct pl_rows *rows = &t->rows;
+	pl_id group = r->group;
 	int32_t peer;
 
-	if (r->group != PL_NONE)
-		return put(t, PL_R_GROUP, PL_V_STR, key_of(t, C_GROUP), r->group, err);
-	switch (m->group) {
-	case G_DP:
-		if (r->pp == NO_VALUE)
-			return 0;
-		snprintf(text, sizeof(text), "dp.s%lld", (long long)r->pp);
-		break;
-	case G_EMBED:
-		if (r->dp == NO_VALUE)
-			return 0;
-		snprintf(text, sizeof(text), "emb.d%lld", (long long)r->dp);
-		break;
-	case G_ALL:
-		snprintf(text, sizeof(text), "all");
-		break;
-	case G_SELF:
-		snprintf(text, sizeof(text), "self.r%d", (int)r->rank);
-		break;
-	case G_NEXT:
-	case G_PREV:
-		if (r->pp == NO_VALUE || stages < 2 || r->peer != NO_VALUE)
-			return 0;
-		/* beyond the last stage is the first one, with the next chunk of the model */
-		to = (r->pp + (m->group == G_NEXT ? 1 : stages - 1)) % stages;
-		peer = rank_at(t, r->dp, to);
-		return peer < 0 ? 0 : put(t, PL_R_PEER, PL_V_INT, PL_NONE, peer, err);
-	default:
-		return 0;
+	if (group != PL_NONE) {
+		pl_import_rows_put(rows, PL_R_GROUP, PL_V_STR, key_of(t, C_GROUP), group);
+		return;
 	}
-	return put_text(t, PL_R_GROUP, text, err);
+	if (m->group == G_DP && r->pp != NO_VALUE)
+		group = pl_import_rows_format(rows, "dp.s%lld", (long long)r->pp);
+	else if (m->group == G_EMBED && r->dp != NO_VALUE)
+		group = pl_import_rows_format(rows, "emb.d%lld", (long long)r->dp);
+	else if (m->group == G_ALL)
+		group = pl_import_rows_format(rows, "all");
+	else if (m->group == G_SELF)
+		group = pl_import_rows_format(rows, "self.r%d", (int)r->rank);
+	if (group != PL_NONE)
+		pl_import_rows_put(rows, PL_R_GROUP, PL_V_STR, PL_NONE, group);
+	if ((m->group != G_NEXT && m->group != G_PREV) || r->pp == NO_VALUE || stages < 2 ||
+	    r->peer != NO_VALUE)
+		return;
+	/* beyond the last stage is the first one, with the next chunk of the model */
+	to = (r->pp + (m->group == G_NEXT ? 1 : stages - 1)) % stages;
+	peer = rank_at(t, r->dp, to);
+	if (peer >= 0)
+		pl_import_rows_put(rows, PL_R_PEER, PL_V_INT, PL_NONE, peer);
 }
 
-static int put_extras(struct table *t, const struct row *r, struct pl_err *err)
+static void put_extras(struct table *t, const struct row *r)
 {
-	int rc;
-
 	for (uint32_t i = t->first_extra[r->order]; i < t->first_extra[r->order + 1]; i++) {
 		const struct extra *x = &t->extra[i];
 
-		PL_TRY(pl_import_rows_put_dec(&t->rows, PL_R_ARG, x->type, t->key[x->col], x->v,
-					      x->scale, err));
+		pl_import_rows_put_dec(&t->rows, PL_R_ARG, x->type, t->key[x->col], x->v, x->scale);
 	}
-	return 0;
-out:
-	return rc;
 }
 
 static int put_row(struct table *t, const struct row *r, struct pl_err *err)
@@ -627,12 +597,13 @@ static int put_row(struct table *t, const struct row *r, struct pl_err *err)
 	for (size_t i = 0; i < PL_LEN(numbers); i++) {
 		memcpy(&v, (const char *)r + numbers[i].offset, sizeof(v));
 		if (numbers[i].role != PL_R_ARG)
-			PL_TRY(put_int(t, numbers[i].role, numbers[i].column, v, err));
+			put_int(t, numbers[i].role, numbers[i].column, v);
 	}
 	if (m->coll)
-		PL_TRY(put_text(t, PL_R_COLL, m->coll, err));
-	PL_TRY(put_group(t, r, m, err));
-	PL_TRY(put_extras(t, r, err));
+		pl_import_rows_put(&t->rows, PL_R_COLL, PL_V_STR, PL_NONE,
+				   pl_import_rows_text(&t->rows, m->coll, strlen(m->coll)));
+	put_group(t, r, m);
+	put_extras(t, r);
 	rc = pl_import_rows_event(&t->rows, m->kind, track, r->name, r->start, r->dur, err);
 out:
 	return rc;
@@ -643,20 +614,17 @@ out:
 static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns last,
 		    struct pl_err *err)
 {
-	char text[40];
-	pl_id track, name, key;
-	int rc;
+	struct pl_rows *rows = &t->rows;
+	pl_id track, name;
+	int rc = track_of(t, r, "steps", PL_T_OTHER, &track, err);
 
-	snprintf(text, sizeof(text), "step %lld", (long long)r->step);
-	PL_TRY(track_of(t, r, "steps", PL_T_OTHER, &track, err));
-	PL_TRY(pl_import_rows_str(&t->rows, text, strlen(text), &name, err));
-	PL_TRY(pl_import_rows_str(&t->rows, "inferred", 8, &key, err));
-	PL_TRY(put_int(t, PL_R_STEP, C_STEP, r->step, err));
-	PL_TRY(put(t, PL_R_ARG, PL_V_BOOL, key, 1, err));
-	rc = pl_import_rows_event(&t->rows, PL_K_STEP, track, name, origin,
-				  pl_sub_sat(last, origin), err);
-out:
-	return rc;
+	if (rc < 0)
+		return rc;
+	name = pl_import_rows_format(rows, "step %lld", (long long)r->step);
+	put_int(t, PL_R_STEP, C_STEP, r->step);
+	pl_import_rows_put(rows, PL_R_ARG, PL_V_BOOL, pl_import_rows_text(rows, "inferred", 8), 1);
+	return pl_import_rows_event(rows, PL_K_STEP, track, name, origin, pl_sub_sat(last, origin),
+				    err);
 }
 
 /* The rows of one rank in one step. */

@@ -276,44 +276,30 @@ out:
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-static int put_ph(struct pl_doc *d, char ph, struct pl_err *err)
+static void put_ph(struct pl_doc *d, char ph)
 {
-	pl_id id;
-	int rc = pl_import_rows_str(&d->rows, &ph, 1, &id, err);
-
-	return rc < 0 ? rc : pl_import_rows_put(&d->rows, PL_R_PH, PL_V_STR, PL_NONE, id, err);
+	pl_import_rows_put(&d->rows, PL_R_PH, PL_V_STR, PL_NONE,
+			   pl_import_rows_text(&d->rows, &ph, 1));
 }
 
-/* A member of the event that has no column of its own. */
-static int put_named(struct pl_doc *d, uint8_t role, const char *key, uint8_t type, int64_t v,
-		     struct pl_err *err)
-{
-	pl_id id;
-	int rc = pl_import_rows_str(&d->rows, key, strlen(key), &id, err);
-
-	return rc < 0 ? rc : pl_import_rows_put(&d->rows, role, type, id, v, err);
-}
-
-static int put_odd_dur(struct pl_doc *d, struct pl_err *err)
+/* The event's own id, which has no column of its own. */
+static void put_id(struct pl_doc *d)
 {
 	const struct pl_fields *f = &d->ev.f;
-	pl_id key;
-	int rc = pl_import_rows_str(&d->rows, "dur", 3, &key, err);
 
-	return rc < 0 ? rc
-		      : pl_import_rows_put_dec(&d->rows, PL_R_ARG, f->dur_type, key, f->dur_raw,
-					       f->dur_scale, err);
+	if (PL_UNLIKELY(f->has_id))
+		pl_import_rows_put(&d->rows, PL_R_TOP, f->id_type,
+				   pl_import_rows_text(&d->rows, "id", 2), f->id);
 }
 
-static int put_step(struct pl_doc *d, struct pl_err *err)
+static void put_step(struct pl_doc *d)
 {
 	size_t n;
 	const char *s = name_of(d, &n) + 13; /* after "ProfilerStep#" */
 	int64_t step;
 
-	if (!pl_json_i64(s, n - 13, &step))
-		return 0;
-	return pl_import_rows_put(&d->rows, PL_R_STEP, PL_V_INT, PL_NONE, step, err);
+	if (pl_json_i64(s, n - 13, &step))
+		pl_import_rows_put(&d->rows, PL_R_STEP, PL_V_INT, PL_NONE, step);
 }
 
 /* A device track is known by its events. */
@@ -339,25 +325,35 @@ static void mark_track(struct pl_doc *d, pl_id id, uint8_t kind)
 	t->stream = stream;
 }
 
+/* A value for the current row in a column whose number + 1 is kept in *col. */
+static int put_fast(struct pl_doc *d, uint32_t *col, uint8_t role, uint8_t type, int64_t v,
+		    struct pl_err *err)
+{
+	struct pl_batch *b = &d->rows.cur->b;
+	int rc;
+
+	if (PL_UNLIKELY(!*col)) {
+		rc = pl_import_rows_col(&d->rows, role, type, PL_NONE, col, err);
+		if (rc < 0)
+			return rc;
+		++*col;
+	}
+	return pl_trace_col_put(&b->col[*col - 1], b->n, v, 0, err);
+}
+
 static int finish_row(struct pl_doc *d, uint8_t kind, pl_id track, pl_ns dur, struct pl_err *err)
 {
 	struct pl_rows *r = &d->rows;
 	struct pl_fields *f = &d->ev.f;
-	struct pl_batch *b = &r->cur->b;
 	int rc;
 
 	if (PL_UNLIKELY(f->name == PL_NONE))
-		PL_TRY(pl_import_rows_str(r, "", 0, &f->name, err));
-	if (PL_LIKELY(f->cat != PL_NONE)) {
-		if (PL_UNLIKELY(!d->ev.col_cat)) {
-			PL_TRY(pl_import_rows_col(r, PL_R_CAT, PL_V_STR, PL_NONE, &d->ev.col_cat,
-						  err));
-			d->ev.col_cat++;
-		}
-		PL_TRY(pl_trace_col_put(&b->col[d->ev.col_cat - 1], b->n, f->cat, 0, err));
-	}
+		f->name = pl_import_rows_text(r, "", 0);
+	if (PL_LIKELY(f->cat != PL_NONE))
+		PL_TRY(put_fast(d, &d->ev.col_cat, PL_R_CAT, PL_V_STR, f->cat, err));
 	if (PL_UNLIKELY(f->odd_dur))
-		PL_TRY(put_odd_dur(d, err));
+		pl_import_rows_put_dec(r, PL_R_ARG, f->dur_type, pl_import_rows_text(r, "dur", 3),
+				       f->dur_raw, f->dur_scale);
 	return pl_import_rows_event(r, kind, track, f->name, f->ts, dur, err);
 out:
 	return rc;
@@ -376,13 +372,12 @@ static int complete(struct pl_doc *d, struct pl_err *err)
 	if (on_device(kind) || (kind == PL_K_COLLECTIVE && nclass == PL_N_DEVCOMM))
 		mark_track(d, track, kind);
 	if (kind == PL_K_STEP && nclass == PL_N_STEP)
-		PL_TRY(put_step(d, err));
+		put_step(d);
 	if (d->rows.comm)
 		PL_TRY(communication(d, kind, nclass, track, err));
 	if (PL_UNLIKELY(!f->has_dur))
-		PL_TRY(put_ph(d, 'X', err));
-	if (PL_UNLIKELY(f->has_id))
-		PL_TRY(put_named(d, PL_R_TOP, "id", f->id_type, f->id, err));
+		put_ph(d, 'X');
+	put_id(d);
 	return finish_row(d, kind, track, f->has_dur ? f->dur : -1, err);
 out:
 	return rc;
@@ -391,48 +386,50 @@ out:
 static int flow(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_fields *f = &d->ev.f;
-	uint32_t *col = &d->ev.col_flow[f->id_type];
-	struct pl_batch *b = &d->rows.cur->b;
 	pl_id track;
 	int rc;
 
 	PL_TRY(pl_import_tracks_find(&d->tracks, f, &track, err));
-	if (PL_LIKELY(f->has_id)) {
-		if (PL_UNLIKELY(!*col)) {
-			PL_TRY(pl_import_rows_col(&d->rows, PL_R_FLOW, f->id_type, PL_NONE, col,
-						  err));
-			++*col;
-		}
-		PL_TRY(pl_trace_col_put(&b->col[*col - 1], b->n, f->id, 0, err));
-	}
+	if (PL_LIKELY(f->has_id))
+		PL_TRY(put_fast(d, &d->ev.col_flow[f->id_type], PL_R_FLOW, f->id_type, f->id, err));
 	if (f->ph == 't')
-		PL_TRY(put_ph(d, 't', err));
+		put_ph(d, 't');
 	return finish_row(d, f->ph == 's' ? PL_K_FLOW_OUT : PL_K_FLOW_IN, track, -1, err);
 out:
 	return rc;
 }
 
+/* An event that is no operation of a thread. ph 0: the kind says the phase; dur -1: a duration of
+ * the source is only a member. */
+static int other(struct pl_doc *d, uint8_t kind, char ph, pl_ns dur, struct pl_err *err)
+{
+	struct pl_fields *f = &d->ev.f;
+	pl_id track;
+	int rc = pl_import_tracks_find(&d->tracks, f, &track, err);
+
+	if (rc < 0)
+		return rc;
+	if (ph)
+		put_ph(d, ph);
+	put_id(d);
+	if (dur < 0 && f->has_dur && !f->odd_dur)
+		pl_import_rows_put(&d->rows, PL_R_TOP, PL_V_INT,
+				   pl_import_rows_text(&d->rows, "dur", 3), f->dur);
+	return finish_row(d, kind, track, dur, err);
+}
+
 /* Everything without a duration: instants, counters, and phases that pass through. */
 static int instant(struct pl_doc *d, uint8_t kind, struct pl_err *err)
 {
-	struct pl_fields *f = &d->ev.f;
+	char ph = d->ev.f.ph;
 	uint8_t nclass, cat;
-	pl_id track;
-	int rc;
+	int rc = classify(d, &nclass, &cat);
 
-	PL_TRY(classify(d, &nclass, &cat));
+	if (rc < 0)
+		return rc;
 	if (kind == PL_K_INSTANT && nclass == PL_N_MEMORY)
 		kind = PL_K_MEMORY;
-	PL_TRY(pl_import_tracks_find(&d->tracks, f, &track, err));
-	if (f->ph != 'C' && (f->ph != 'i' || kind != PL_K_INSTANT))
-		PL_TRY(put_ph(d, f->ph, err));
-	if (f->has_id)
-		PL_TRY(put_named(d, PL_R_TOP, "id", f->id_type, f->id, err));
-	if (f->has_dur && !f->odd_dur)
-		PL_TRY(put_named(d, PL_R_TOP, "dur", PL_V_INT, f->dur, err));
-	return finish_row(d, kind, track, -1, err);
-out:
-	return rc;
+	return other(d, kind, ph == 'C' || (ph == 'i' && kind == PL_K_INSTANT) ? 0 : ph, -1, err);
 }
 
 /* ---- pairs --------------------------------------------------------------------------------- */
@@ -517,7 +514,6 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	pl_ns t1 = d->ev.f.ts;
 	struct pl_fields *f = &d->ev.f;
 	uint32_t *top, i;
-	pl_id track;
 	int rc;
 
 	PL_TRY(pair_key(d, &top, err));
@@ -547,11 +543,7 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	if (ph == 'E')
 		return complete(d, err);
 	/* asynchronous operations overlap: no program order of the thread may be read from them */
-	PL_TRY(pl_import_tracks_find(&d->tracks, f, &track, err));
-	PL_TRY(put_ph(d, 'b', err));
-	if (f->has_id)
-		PL_TRY(put_named(d, PL_R_TOP, "id", f->id_type, f->id, err));
-	return finish_row(d, PL_K_ANNOTATION, track, f->dur, err);
+	return other(d, PL_K_ANNOTATION, 'b', f->dur, err);
 out:
 	return rc;
 }
@@ -560,7 +552,6 @@ int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 {
 	for (uint32_t i = 0; i < d->n_open; i++) {
 		struct pl_open *o = &d->open[i];
-		pl_id track;
 		int rc;
 
 		if (!o->text)
@@ -574,9 +565,7 @@ int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 			pl_import_rows_undo(&d->rows);
 			continue;
 		}
-		PL_TRY(pl_import_tracks_find(&d->tracks, &d->ev.f, &track, err));
-		PL_TRY(put_ph(d, d->ev.f.ph, err));
-		PL_TRY(finish_row(d, PL_K_OTHER, track, -1, err));
+		PL_TRY(other(d, PL_K_OTHER, d->ev.f.ph, -1, err));
 		continue;
 	out:
 		return rc;

@@ -72,6 +72,7 @@ int pl_import_rows_open(struct pl_rows *r, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
+	r->err = err;
 	r->seg.index = r->segments;
 	r->max_dictionary_bytes = r->whole		       ? SIZE_MAX
 				  : r->o->max_dictionary_bytes ? r->o->max_dictionary_bytes
@@ -97,30 +98,47 @@ int pl_import_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key,
 	return 0;
 }
 
-int pl_import_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
-			   uint8_t scale, struct pl_err *err)
+void pl_import_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
+			    uint8_t scale)
 {
 	struct pl_col *c;
 	uint32_t index;
-	int rc = pl_import_rows_col(r, role, type, key, &index, err);
 
-	if (rc < 0)
-		return rc;
+	if (r->rc < 0 || (r->rc = pl_import_rows_col(r, role, type, key, &index, r->err)) < 0)
+		return;
 	c = &r->cur->b.col[index];
-	if (c->n && c->row[c->n - 1] == r->cur->b.n) /* said twice: the first counts */
-		return 0;
-	return pl_trace_col_put(c, r->cur->b.n, val, scale, err);
+	if (!c->n || c->row[c->n - 1] != r->cur->b.n) /* said twice: the first counts */
+		r->rc = pl_trace_col_put(c, r->cur->b.n, val, scale, r->err);
 }
 
-int pl_import_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,
-		       struct pl_err *err)
+void pl_import_rows_put(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val)
 {
-	return pl_import_rows_put_dec(r, role, type, key, val, 0, err);
+	pl_import_rows_put_dec(r, role, type, key, val, 0);
 }
 
 int pl_import_rows_str(struct pl_rows *r, const char *s, size_t n, pl_id *id, struct pl_err *err)
 {
 	return pl_intern_add(&r->seg.str, s, n, id, err);
+}
+
+pl_id pl_import_rows_text(struct pl_rows *r, const char *s, size_t n)
+{
+	pl_id id = PL_NONE;
+
+	if (r->rc >= 0)
+		r->rc = pl_import_rows_str(r, s, n, &id, r->err);
+	return id;
+}
+
+pl_id pl_import_rows_format(struct pl_rows *r, const char *fmt, ...)
+{
+	char text[96];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return pl_import_rows_text(r, text, strlen(text));
 }
 
 void pl_import_rows_undo(struct pl_rows *r)

@@ -16,23 +16,14 @@ void pl_import_tracks_init(struct pl_tracks *t, struct pl_rows *rows, bool chrom
 	pl_import_tracks_renew(t);
 }
 
-static void notes_free(struct pl_track_note *v, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		pl_free(v[i].pid);
-		pl_free(v[i].tid);
-	}
-	pl_free(v);
-}
-
 void pl_import_tracks_fini(struct pl_tracks *t)
 {
-	notes_free(t->proc, t->proc_key.n);
-	notes_free(t->thread, t->thread_key.n);
+	for (size_t i = 0; i < t->note_key.n; i++)
+		pl_free(t->note[i].track);
+	pl_free(t->note);
 	pl_intern_fini(&t->key);
 	pl_intern_fini(&t->text);
-	pl_intern_fini(&t->proc_key);
-	pl_intern_fini(&t->thread_key);
+	pl_intern_fini(&t->note_key);
 	pl_buf_fini(&t->tmp);
 }
 
@@ -42,10 +33,8 @@ void pl_import_tracks_renew(struct pl_tracks *t)
 		t->recent[i].track = PL_NONE;
 	if (t->key.n != t->rows->seg.n_tracks)
 		pl_intern_reset(&t->key);
-	for (size_t i = 0; i < t->proc_key.n; i++)
-		t->proc[i].used = false;
-	for (size_t i = 0; i < t->thread_key.n; i++)
-		t->thread[i].used = false;
+	for (size_t i = 0; i < t->note_key.n; i++)
+		t->note[i].used = false;
 }
 
 /* Append text; a NUL, which ends the parts of a key, as it is written in JSON. */
@@ -95,15 +84,6 @@ out:
 	return rc;
 }
 
-/* String of the segment with the text of a pid; flag tells a JSON string. */
-static int pid_str(struct pl_tracks *t, const char *key, size_t n, uint8_t flag,
-		   struct pl_track *track, pl_id *id, struct pl_err *err)
-{
-	if (*key == 's')
-		track->flags |= flag;
-	return pl_import_rows_str(t->rows, key + 1, n - 1, id, err);
-}
-
 /* The track with the key in [key, key + n); new ones get the next number, as in t->key. */
 static int by_key(struct pl_tracks *t, const char *key, size_t n, pl_id *id, struct pl_err *err)
 {
@@ -116,8 +96,10 @@ static int by_key(struct pl_tracks *t, const char *key, size_t n, pl_id *id, str
 	if (*id < t->rows->seg.n_tracks)
 		return 0;
 	pl_trace_track_init(&track);
-	PL_TRY(pid_str(t, key, np, PL_TRACK_PID_STR, &track, &track.pid, err));
-	PL_TRY(pid_str(t, key + np + 1, n - np - 1, PL_TRACK_TID_STR, &track, &track.tid, err));
+	track.flags =
+		(*key == 's' ? PL_TRACK_PID_STR : 0) | (key[np + 1] == 's' ? PL_TRACK_TID_STR : 0);
+	track.pid = pl_import_rows_text(t->rows, key + 1, np - 1);
+	track.tid = pl_import_rows_text(t->rows, key + np + 2, n - np - 2);
 	/* "Spans", "Traces" and "" are no processes but the profiler's own rows */
 	track.type = !t->chrome && *key == 's' ? PL_T_OTHER : PL_T_THREAD;
 	PL_TRY(pl_trace_segment_track(&t->rows->seg, &track, &check, err));
@@ -155,9 +137,7 @@ out:
 static int note_get(struct pl_tracks *t, bool thread, const struct pl_fields *f,
 		    struct pl_track_note **out, struct pl_err *err)
 {
-	struct pl_intern *keys = thread ? &t->thread_key : &t->proc_key;
-	struct pl_track_note **v = thread ? &t->thread : &t->proc;
-	size_t *cap = thread ? &t->cap_thread : &t->cap_proc, old, n;
+	size_t old = t->note_key.n;
 	struct pl_track_note *note;
 	const char *key;
 	pl_id id;
@@ -165,22 +145,18 @@ static int note_get(struct pl_tracks *t, bool thread, const struct pl_fields *f,
 
 	PL_TRY(pl_import_tracks_key(t, f, err));
 	key = (const char *)t->tmp.p;
-	n = thread ? t->tmp.n : strlen(key);
 	/* first the room, so that a failure leaves no key without its note */
-	PL_TRY(pl_grow(v, cap, keys->n + 1, sizeof(**v), err));
-	old = keys->n;
-	PL_TRY(pl_intern_add(keys, key, n, &id, err));
-	note = &(*v)[id];
-	if (keys->n > old) {
-		memset(note, 0, sizeof(*note));
-		note->name = note->labels = PL_NONE;
-		note->pid = pl_strdup(key);
-		note->tid = pl_strdup(key + strlen(key) + 1);
-		if (!note->pid || !note->tid)
-			return pl_fail(err, PL_ENOMEM, "out of memory (track)");
+	PL_TRY(pl_grow(&t->note, &t->cap_note, old + 1, sizeof(*t->note), err));
+	PL_TRY(pl_intern_add(&t->note_key, key, thread ? t->tmp.n : strlen(key), &id, err));
+	note = &t->note[id];
+	if (id == old) {
+		*note = (struct pl_track_note){
+			.name = PL_NONE, .labels = PL_NONE, .thread = thread, .n = t->tmp.n
+		};
+		PL_TRY(pl_alloc(&note->track, t->tmp.n, 1, err));
+		memcpy(note->track, key, t->tmp.n);
 	}
 	*out = note;
-	rc = 0;
 out:
 	return rc;
 }
@@ -217,7 +193,6 @@ int pl_import_tracks_meta(struct pl_tracks *t, const struct pl_fields *f, struct
 		int64_t v = f->arg[PL_A_SORT];
 
 		note->sort = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
-		note->has_sort = true;
 	}
 	return 1;
 out:
@@ -226,12 +201,11 @@ out:
 
 /* ---- the end of a segment ------------------------------------------------------------------ */
 
-static int copy_text(struct pl_tracks *t, pl_id from, pl_id *to, struct pl_err *err)
+static pl_id copy_text(struct pl_tracks *t, pl_id from)
 {
-	if (from == PL_NONE)
-		return 0;
-	return pl_import_rows_str(t->rows, pl_intern_get(&t->text, from), t->text.len[from], to,
-				  err);
+	return from == PL_NONE ? PL_NONE
+			       : pl_import_rows_text(t->rows, pl_intern_get(&t->text, from),
+						     t->text.len[from]);
 }
 
 /* The rank that the name of a process says, -1. A profiler calls it as the system does, so in its
@@ -248,62 +222,49 @@ static int32_t named_rank(const struct pl_tracks *t, const struct pl_track_note 
 	return pl_import_number_after(s, s + strlen(s), "rank");
 }
 
-static int fill_in(struct pl_tracks *t, pl_id id, int32_t rank, pl_id host, struct pl_err *err)
+static void fill_in(struct pl_tracks *t, pl_id id, int32_t rank, pl_id host)
 {
 	const char *key = t->key.str[id];
-	pl_id p = pl_intern_find(&t->proc_key, key, strlen(key));
-	pl_id th = pl_intern_find(&t->thread_key, key, t->key.len[id]);
+	pl_id process = pl_intern_find(&t->note_key, key, strlen(key));
+	pl_id thread = pl_intern_find(&t->note_key, key, t->key.len[id]);
 	struct pl_track *track = &t->rows->seg.track[id];
-	int rc = 0;
 
-	if (p != PL_NONE) {
-		struct pl_track_note *n = &t->proc[p];
+	if (process != PL_NONE) {
+		struct pl_track_note *n = &t->note[process];
 
 		n->used = true;
-		PL_TRY(copy_text(t, n->name, &track->process, err));
-		PL_TRY(copy_text(t, n->labels, &track->labels, err));
+		track->process = copy_text(t, n->name);
+		track->labels = copy_text(t, n->labels);
 		track->psort = n->sort;
 		rank = named_rank(t, n) >= 0 ? named_rank(t, n) : rank;
 	}
-	if (th != PL_NONE) {
-		t->thread[th].used = true;
-		PL_TRY(copy_text(t, t->thread[th].name, &track->name, err));
-		track->sort = t->thread[th].sort;
+	if (thread != PL_NONE) {
+		t->note[thread].used = true;
+		track->name = copy_text(t, t->note[thread].name);
+		track->sort = t->note[thread].sort;
 	}
 	if (t->chrome || *key != 's') {
 		track->rank = rank;
 		track->host = host;
 	}
-out:
-	return rc;
 }
 
-/* Threads and processes that were named but have no events still get a track: nothing is lost. */
-static int add_named(struct pl_tracks *t, const struct pl_track_note *n, struct pl_err *err)
+/* Threads, or processes, that were named but have no events get a track: nothing is lost. */
+static int add_unused(struct pl_tracks *t, bool thread, int32_t rank, pl_id host,
+		      struct pl_err *err)
 {
-	pl_id id;
-	int rc;
-
-	t->tmp.n = 0;
-	PL_TRY(pl_buf_put(&t->tmp, n->pid, strlen(n->pid) + 1, err));
-	PL_TRY(pl_buf_put(&t->tmp, n->tid, strlen(n->tid), err));
-	PL_TRY(by_key(t, (const char *)t->tmp.p, t->tmp.n, &id, err));
-	t->rows->seg.track[id].type = PL_T_OTHER;
-out:
-	return rc;
-}
-
-static int add_unused(struct pl_tracks *t, const struct pl_track_note *v, size_t n, int32_t rank,
-		      pl_id host, struct pl_err *err)
-{
-	pl_id first = t->rows->seg.n_tracks;
+	pl_id first = t->rows->seg.n_tracks, id;
 	int rc = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		if (!v[i].used)
-			PL_TRY(add_named(t, &v[i], err));
+	for (size_t i = 0; i < t->note_key.n; i++) {
+		const struct pl_track_note *n = &t->note[i];
+
+		if (n->thread != thread || n->used)
+			continue;
+		PL_TRY(by_key(t, n->track, n->n, &id, err));
+		t->rows->seg.track[id].type = PL_T_OTHER;
 		for (; first < t->rows->seg.n_tracks; first++)
-			PL_TRY(fill_in(t, first, rank, host, err));
+			fill_in(t, first, rank, host);
 	}
 out:
 	return rc;
@@ -313,18 +274,19 @@ int pl_import_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host,
 			    struct pl_err *err)
 {
 	pl_id h = PL_NONE;
-	int rc = 0;
+	int rc;
 
 	if (host)
-		PL_TRY(pl_import_rows_str(t->rows, host, host_len, &h, err));
+		h = pl_import_rows_text(t->rows, host, host_len);
 	/* a document of several ranks is of none as a whole */
-	for (pl_id i = 0; i < t->proc_key.n && !t->chrome; i++)
-		if (named_rank(t, &t->proc[i]) >= 0)
+	for (pl_id i = 0; i < t->note_key.n && !t->chrome; i++)
+		if (!t->note[i].thread && named_rank(t, &t->note[i]) >= 0)
 			rank = -1;
 	for (pl_id i = 0; i < t->rows->seg.n_tracks; i++)
-		PL_TRY(fill_in(t, i, rank, h, err));
-	PL_TRY(add_unused(t, t->thread, t->thread_key.n, rank, h, err));
-	rc = add_unused(t, t->proc, t->proc_key.n, rank, h, err);
+		fill_in(t, i, rank, h);
+	PL_TRY(add_unused(t, true, rank, h, err));
+	PL_TRY(add_unused(t, false, rank, h, err));
+	rc = t->rows->rc;
 out:
 	return rc;
 }

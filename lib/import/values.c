@@ -326,7 +326,8 @@ static int put_coll(struct pl_ev *e, struct pl_key *k, pl_id id)
 	const char *s = pl_intern_get(str, id), *coll = pl_trace_coll_from_name(s, str->len[id]);
 	uint8_t role = coll && !strcmp(coll, s) ? PL_R_COLL : PL_R_ARG;
 
-	return pl_import_rows_put(e->rows, role, PL_V_STR, k->id, id, e->err);
+	pl_import_rows_put(e->rows, role, PL_V_STR, k->id, id);
+	return e->rows->rc;
 }
 
 /* PL_ESTOP: the event has too many members. */
