@@ -212,7 +212,6 @@ int inputs_find(struct inputs *in, const struct config *c, int argc, char **argv
 		struct pl_err *err)
 {
 	bool stdin_used = false;
-	int rc = 0;
 
 	if (!argc)
 		return add(in, c, pl_strdup("-"), false, err);
@@ -227,13 +226,12 @@ int inputs_find(struct inputs *in, const struct config *c, int argc, char **argv
 		} else if (!argv[i][0]) {
 			return pl_fail(err, PL_EUSAGE, "a file name is empty");
 		} else if (stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode)) {
-			PL_TRY(add_folder(in, c, argv[i], err));
+			PL_CHECK(add_folder(in, c, argv[i], err));
 			continue;
 		}
-		PL_TRY(add(in, c, pl_strdup(argv[i]), false, err));
+		PL_CHECK(add(in, c, pl_strdup(argv[i]), false, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 struct pl_in *input_open(struct input *i, struct pl_err *err)

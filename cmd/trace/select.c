@@ -69,17 +69,14 @@ static int parse_window(struct selection *s, const char *text, struct pl_err *er
 
 int selection_parse(struct selection *s, const struct config *c, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(parse_ranks(s, &c->rank, err));
-	PL_TRY(parse_steps(s, &c->step, err));
+	PL_CHECK(parse_ranks(s, &c->rank, err));
+	PL_CHECK(parse_steps(s, &c->step, err));
 	if (c->time)
-		PL_TRY(parse_window(s, c->time, err));
+		PL_CHECK(parse_window(s, c->time, err));
 	s->f.kind = c->kind;
 	s->f.name = c->name;
 	s->any = s->f.n_ranks || s->f.n_steps || s->f.has_time || c->kind || c->name;
-out:
-	return rc;
+	return 0;
 }
 
 void selection_fini(struct selection *s)

@@ -17,11 +17,9 @@ void progress_add(struct progress *p, uint64_t events)
 static int tap_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
 	struct tap *t = (struct tap *)s;
-	int rc = pl_grow(&t->seg_events, &t->cap_seg, (size_t)t->segments + 1,
-			 sizeof(*t->seg_events), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&t->seg_events, &t->cap_seg, (size_t)t->segments + 1,
+			 sizeof(*t->seg_events), err));
 	t->seg_events[t->segments++] = 0;
 	return t->next && t->next->begin ? t->next->begin(t->next, seg, err) : 0;
 }
@@ -70,37 +68,31 @@ static int tap_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 
 static int note_ranks(struct tap *t, const struct pl_segment *seg, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		int32_t r = seg->track[i].rank;
 		size_t old = t->cap_rank;
 
 		if (r < 0 || r >= 1 << 24)
 			continue;
-		PL_TRY(pl_grow(&t->rank, &t->cap_rank, (size_t)r + 1, 1, err));
+		PL_CHECK(pl_grow(&t->rank, &t->cap_rank, (size_t)r + 1, 1, err));
 		memset(t->rank + old, 0, t->cap_rank - old);
 		t->ranks += !t->rank[r];
 		t->rank[r] = 1;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int tap_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
 	struct tap *t = (struct tap *)s;
-	int rc = note_ranks(t, seg, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(note_ranks(t, seg, err));
 	return t->next && t->next->end ? t->next->end(t->next, seg, err) : 0;
 }
 
 static int tap_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err)
 {
 	struct tap *t = (struct tap *)s;
-	int rc = 0;
 
 	t->merges++;
 	t->base = t->segments;
@@ -110,15 +102,13 @@ static int tap_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err 
 		if (seg < t->base || m->member[i].segment >= 1u << 24)
 			return pl_fail(err, PL_EDATA, "a match names segment %u",
 				       m->member[i].segment);
-		PL_TRY(pl_grow(&t->last, &t->cap_last, seg + 1, sizeof(*t->last), err));
+		PL_CHECK(pl_grow(&t->last, &t->cap_last, seg + 1, sizeof(*t->last), err));
 		for (; t->n_last <= seg; t->n_last++)
 			t->last[t->n_last] = (struct pl_member){ PL_NONE, 0 };
 		if (t->last[seg].segment == PL_NONE || t->last[seg].event < m->member[i].event)
 			t->last[seg] = (struct pl_member){ 0, m->member[i].event };
 	}
 	return t->next && t->next->merge ? t->next->merge(t->next, m, err) : 0;
-out:
-	return rc;
 }
 
 void tap_init(struct tap *t, struct pl_sink *next, struct progress *p)

@@ -153,9 +153,7 @@ static int process(struct perfetto *p, struct perfetto_seg *s, const struct pl_t
 	if (rc < 0)
 		return rc;
 	if (*pid == INT64_MIN && !number(s->seg, k->pid, pid)) /* a text: some number of its own */
-		rc = pl_export_pid(&p->pids, UINT32_MAX, text, n, pid, err);
-	if (rc < 0)
-		return rc;
+		PL_CHECK(pl_export_pid(&p->pids, UINT32_MAX, text, n, pid, err));
 	*uuid = s->process[slot];
 	if (*uuid)
 		return 0;
@@ -210,10 +208,8 @@ int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_
 	size_t packet, at, n;
 	int64_t pid, tid;
 	const char *name;
-	int rc = process(p, s, k, &parent, &pid, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(process(p, s, k, &parent, &pid, err));
 	*uuid = ++p->uuid;
 	at = open_track(t, &packet, *uuid);
 	pl_pb_varint(t, TRACK_PARENT, parent);

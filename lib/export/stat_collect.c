@@ -146,18 +146,16 @@ static int add_event(struct stat *s, const struct pl_segment *seg, const struct 
 		return rc;
 	}
 	if (k == PL_K_KERNEL || pl_trace_kind_is_comm(k))
-		PL_TRY(add_sum(s, seg, S_KERNEL, i, err));
+		PL_CHECK(add_sum(s, seg, S_KERNEL, i, err));
 	else if (k == PL_K_COPY || k == PL_K_SET)
-		PL_TRY(add_sum(s, seg, S_COPY, i, err));
+		PL_CHECK(add_sum(s, seg, S_COPY, i, err));
 	else
 		return 0;
 	r->device = true;
-	rc = pl_spans_add(k == PL_K_KERNEL	     ? &r->compute
-			  : pl_trace_kind_is_comm(k) ? &r->comm
-						     : &r->copy,
-			  0, t0, t1, err);
-out:
-	return rc;
+	return pl_spans_add(k == PL_K_KERNEL	       ? &r->compute
+			    : pl_trace_kind_is_comm(k) ? &r->comm
+						       : &r->copy,
+			    0, t0, t1, err);
 }
 
 /* ---- communication -----------------------------------------------------------------------------
@@ -261,8 +259,6 @@ out:
 
 int pl_export_stat_finish_comm(struct stat *s, struct pl_err *err)
 {
-	int rc = 0;
-
 	pl_sort(s->comm, s->n_comm, sizeof(*s->comm), by_group);
 	for (size_t i = 0, j; i < s->n_comm; i = j) {
 		const struct stat_comm *c = &s->comm[i];
@@ -273,7 +269,7 @@ int pl_export_stat_finish_comm(struct stat *s, struct pl_err *err)
 		     j++)
 			ranks += s->comm[j].rank != s->comm[j - 1].rank;
 		if (c->match != PL_NONE) {
-			PL_TRY(add_match(s, c, j - i, err));
+			PL_CHECK(add_match(s, c, j - i, err));
 			continue;
 		}
 		/* the whole job where the file says its size, else the ranks that were seen */
@@ -282,12 +278,11 @@ int pl_export_stat_finish_comm(struct stat *s, struct pl_err *err)
 			const struct stat_comm *e = &s->comm[k];
 			int64_t n = e->size > 0 ? e->size : e->p2p ? 2 : size;
 
-			PL_TRY(add_sample(s, e, n, e->t1 - e->t0, true, err));
+			PL_CHECK(add_sample(s, e, n, e->t1 - e->t0, true, err));
 		}
 	}
 	s->n_comm = s->first_comm = 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- steps, memory -----------------------------------------------------------------------------
@@ -297,7 +292,6 @@ static int end_steps(struct stat *s, const struct pl_segment *seg, const struct 
 		     struct pl_err *err)
 {
 	size_t j = 0;
-	int rc = 0;
 
 	for (size_t i = 0; i < s->n; i++) {
 		int64_t v;
@@ -309,15 +303,14 @@ static int end_steps(struct stat *s, const struct pl_segment *seg, const struct 
 		v = j < s->n_number && s->number[j].event == i
 			    ? s->number[j].v
 			    : pl_trace_step_number(seg, s->name[i]);
-		PL_TRY(pl_grow(&s->step, &s->cap_steps, s->n_steps + 1, sizeof(*s->step), err));
+		PL_CHECK(pl_grow(&s->step, &s->cap_steps, s->n_steps + 1, sizeof(*s->step), err));
 		s->step[s->n_steps++] =
 			(struct stat_step){ v, s->dur[i],
 					    place[s->track[i]].rank == SIZE_MAX
 						    ? -1
 						    : s->rank[place[s->track[i]].rank].key };
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int find_memory(struct stat *s, const int64_t key[3], struct stat_memory **out,
@@ -345,8 +338,6 @@ out:
 static int end_memory(struct stat *s, const struct pl_segment *seg, const struct place *place,
 		      struct pl_err *err)
 {
-	int rc = 0;
-
 	for (size_t j = 0; j < s->n_mem; j++) {
 		const struct stat_mem *m = &s->mem[j];
 		int64_t key[] = { -1, m->type, m->device };
@@ -355,7 +346,7 @@ static int end_memory(struct stat *s, const struct pl_segment *seg, const struct
 		if (s->track[m->event] < seg->n_tracks &&
 		    place[s->track[m->event]].rank != SIZE_MAX)
 			key[0] = s->rank[place[s->track[m->event]].rank].rank;
-		PL_TRY(find_memory(s, key, &k, err));
+		PL_CHECK(find_memory(s, key, &k, err));
 		if (m->bytes > 0) {
 			k->allocs++;
 			k->allocated = pl_add_sat(k->allocated, m->bytes);
@@ -366,8 +357,7 @@ static int end_memory(struct stat *s, const struct pl_segment *seg, const struct
 		k->peak = pl_max_i64(k->peak, m->total);
 		k->reserved = pl_max_i64(k->reserved, m->reserved);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- the segment -------------------------------------------------------------------------------
@@ -378,7 +368,6 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 {
 	bool any = false; /* a track that is more than a list of ranges */
 	pl_id id;
-	int rc = 0;
 
 	for (uint32_t i = 0; i < seg->n_tracks; i++)
 		any |= seg->track[i].type != PL_T_OTHER;
@@ -389,24 +378,21 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 		place[i].device = on_device(k);
 		place[i].rank = SIZE_MAX;
 		if (k->host < seg->str.n)
-			PL_TRY(pl_intern_add(&s->hosts, seg->str.str[k->host],
-					     seg->str.len[k->host], &id, err));
+			PL_CHECK(pl_intern_add(&s->hosts, seg->str.str[k->host],
+					       seg->str.len[k->host], &id, err));
 		if (any && k->type == PL_T_OTHER && k->rank < 0)
 			continue;
-		PL_TRY(find_rank(s, k->rank >= 0 ? k->rank : -1 - (int64_t)s->x.merge.n_segs,
-				 &place[i].rank, err));
+		PL_CHECK(find_rank(s, k->rank >= 0 ? k->rank : -1 - (int64_t)s->x.merge.n_segs,
+				   &place[i].rank, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int find_world(struct stat *s, const struct pl_segment *seg, struct pl_err *err)
 {
 	struct pl_trace_header h;
-	int rc = pl_trace_header_read(seg, &h, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_trace_header_read(seg, &h, err));
 	s->world = pl_max_i64(s->world, h.world);
 	pl_trace_header_fini(&h);
 	return 0;

@@ -54,23 +54,21 @@ static int walk(struct stat *s, const struct pl_segment *seg, const struct order
 		struct open **stack, size_t *cap, struct pl_err *err)
 {
 	size_t depth = 0;
-	int rc = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		while (depth && (*stack)[depth - 1].end <= v[i].ts)
-			PL_TRY(account(s, seg, &(*stack)[--depth], err));
+			PL_CHECK(account(s, seg, &(*stack)[--depth], err));
 		if (depth) {
 			struct open *o = &(*stack)[depth - 1];
 
 			o->inside = pl_add_sat(o->inside, pl_min_i64(v[i].end, o->end) - v[i].ts);
 		}
-		PL_TRY(pl_grow(stack, cap, depth + 1, sizeof(**stack), err));
+		PL_CHECK(pl_grow(stack, cap, depth + 1, sizeof(**stack), err));
 		(*stack)[depth++] = (struct open){ v[i].end, 0, v[i].event };
 	}
 	while (depth)
-		PL_TRY(account(s, seg, &(*stack)[--depth], err));
-out:
-	return rc;
+		PL_CHECK(account(s, seg, &(*stack)[--depth], err));
+	return 0;
 }
 
 static bool counts(const struct stat *s, const struct pl_segment *seg, size_t i, bool threads)

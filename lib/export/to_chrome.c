@@ -314,10 +314,8 @@ static int put_tracks(struct chrome *c, struct pl_writer *t, const struct pl_seg
 {
 	bool comma = c->comma;
 	uint8_t *seen; /* by string: this process was described */
-	int rc = pl_alloc(&seen, s->str.n + 1, 1, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&seen, s->str.n + 1, 1, err));
 	for (uint32_t i = 0; i < s->n_tracks; i++) {
 		const struct pl_track *k = &s->track[i];
 
@@ -406,35 +404,32 @@ static int end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 {
 	struct chrome *c = (struct chrome *)sink;
 	bool first = c->x.merge.n_segs == 1;
-	int rc;
 
 	if (first)
 		c->base0 = seg->base_ns;
 	if (!c->opened)
 		open_file(c, seg);
-	PL_TRY(pl_export_base_clocks(&c->x, seg, err));
-	PL_TRY(pl_export_base_events(&c->x, seg, put_event, err));
+	PL_CHECK(pl_export_base_clocks(&c->x, seg, err));
+	PL_CHECK(pl_export_base_events(&c->x, seg, put_event, err));
 	pl_trace_hold_reset(&c->x.hold);
 	put_segment(&c->segs, seg, !first);
 	if (!first) {
 		size_t n = c->x.t.b.n;
 
-		PL_TRY(put_tracks(c, &c->x.t, seg, true, err));
+		PL_CHECK(put_tracks(c, &c->x.t, seg, true, err));
 		c->comma |= c->x.t.b.n > n;
 	} else {
-		PL_TRY(put_tracks(c, &c->multi, seg, true, err));
-		PL_TRY(put_tracks(c, &c->single, seg, false, err));
+		PL_CHECK(put_tracks(c, &c->multi, seg, true, err));
+		PL_CHECK(put_tracks(c, &c->single, seg, false, err));
 		pl_write_text(&c->single, "\n]");
 		put_late(c, seg);
 	}
 	pl_writer_flush(&c->x.t, FLUSH);
-	PL_TRY(pl_writer_check(&c->x.t, err));
-	PL_TRY(pl_writer_check(&c->segs, err));
-	PL_TRY(pl_writer_check(&c->single, err));
-	PL_TRY(pl_writer_check(&c->multi, err));
-	rc = pl_writer_check(&c->late, err);
-out:
-	return rc;
+	PL_CHECK(pl_writer_check(&c->x.t, err));
+	PL_CHECK(pl_writer_check(&c->segs, err));
+	PL_CHECK(pl_writer_check(&c->single, err));
+	PL_CHECK(pl_writer_check(&c->multi, err));
+	return pl_writer_check(&c->late, err);
 }
 
 static void last(struct pl_export_base *x)

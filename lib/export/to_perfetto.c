@@ -43,10 +43,7 @@ static int by_corr(const void *pa, const void *pb)
 static int bind(struct perfetto_seg *s, uint32_t g, uint64_t id, bool last, bool match,
 		struct pl_err *err)
 {
-	int rc = pl_grow(&s->bind, &s->cap_bind, s->n_bind + 1, sizeof(*s->bind), err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&s->bind, &s->cap_bind, s->n_bind + 1, sizeof(*s->bind), err));
 	s->bind[s->n_bind] = (struct perfetto_bind){ id, s->head[g], last, match };
 	s->head[g] = (uint32_t)s->n_bind++;
 	return 0;
@@ -64,7 +61,6 @@ static int collect_batch(struct perfetto *p, struct perfetto_seg *s, uint32_t bi
 			 struct pl_err *err)
 {
 	const struct pl_batch *b = &p->x.hold.b[bi];
-	int rc = 0;
 
 	for (uint32_t i = 0; i < b->n; i++) {
 		uint32_t g = s->first[bi] + i, match = PL_NONE;
@@ -85,14 +81,15 @@ static int collect_batch(struct perfetto *p, struct perfetto_seg *s, uint32_t bi
 			match = pl_export_member_find(p->member, p->n_members, p->x.merge.rel,
 						      (uint32_t)(b->first + i));
 		if (match != PL_NONE && p->x.merge.m.match[match].n > 1)
-			PL_TRY(bind(s, g, flow_hash(1, p->merge_no, match), false, true, err));
+			PL_CHECK(bind(s, g, flow_hash(1, p->merge_no, match), false, true, err));
 	}
 	for (uint32_t c = 0; c < b->n_cols; c++) {
 		const struct pl_col *col = &b->col[c];
 
 		if (col->role != PL_R_CORR || col->type != PL_V_INT)
 			continue;
-		PL_TRY(pl_grow(&s->corr, &s->cap_corr, s->n_corr + col->n, sizeof(*s->corr), err));
+		PL_CHECK(
+			pl_grow(&s->corr, &s->cap_corr, s->n_corr + col->n, sizeof(*s->corr), err));
 		for (uint32_t j = 0; j < col->n; j++) {
 			uint32_t i = col->row[j];
 			bool device = b->track[i] < s->seg->n_tracks &&
@@ -105,15 +102,12 @@ static int collect_batch(struct perfetto *p, struct perfetto_seg *s, uint32_t bi
 								       s->first[bi] + i, device };
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* One arrow a correlation: from its call to the first thing that it started. */
 static int bind_launches(struct perfetto_seg *s, uint32_t segment, struct pl_err *err)
 {
-	int rc = 0;
-
 	pl_sort(s->corr, s->n_corr, sizeof(*s->corr), by_corr);
 	for (size_t i = 0, j; i < s->n_corr; i = j) {
 		size_t d = i;
@@ -124,39 +118,35 @@ static int bind_launches(struct perfetto_seg *s, uint32_t segment, struct pl_err
 			continue;
 		uint64_t id = flow_hash(2, segment, (uint64_t)s->corr[i].corr);
 
-		PL_TRY(bind(s, s->corr[i].g, id, false, false, err));
-		PL_TRY(bind(s, s->corr[d].g, id, true, false, err));
+		PL_CHECK(bind(s, s->corr[i].g, id, false, false, err));
+		PL_CHECK(bind(s, s->corr[d].g, id, true, false, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int collect(struct perfetto *p, struct perfetto_seg *s, struct pl_err *err)
 {
 	struct pl_hold *h = &p->x.hold;
 	size_t n = 0;
-	int rc;
 
-	PL_TRY(pl_alloc(&s->rows, h->n + 1, sizeof(*s->rows), err));
-	PL_TRY(pl_alloc(&s->first, h->n + 1, sizeof(*s->first), err));
+	PL_CHECK(pl_alloc(&s->rows, h->n + 1, sizeof(*s->rows), err));
+	PL_CHECK(pl_alloc(&s->first, h->n + 1, sizeof(*s->first), err));
 	for (size_t i = 0; i < h->n; i++) {
 		s->first[i] = (uint32_t)n;
 		n += h->b[i].n;
 		if (n >= PL_NONE)
 			return pl_fail(err, PL_ELIMIT, "more than %u events in a segment", PL_NONE);
 		s->n_rows = i + 1;
-		PL_TRY(pl_trace_row_values_build(&s->rows[i], &h->b[i], err));
+		PL_CHECK(pl_trace_row_values_build(&s->rows[i], &h->b[i], err));
 	}
-	PL_TRY(pl_alloc(&s->item, n + 1, sizeof(*s->item), err));
-	PL_TRY(pl_alloc(&s->where, n + 1, sizeof(*s->where), err));
-	PL_TRY(pl_alloc(&s->head, n + 1, sizeof(*s->head), err));
+	PL_CHECK(pl_alloc(&s->item, n + 1, sizeof(*s->item), err));
+	PL_CHECK(pl_alloc(&s->where, n + 1, sizeof(*s->where), err));
+	PL_CHECK(pl_alloc(&s->head, n + 1, sizeof(*s->head), err));
 	memset(s->head, 0xff, (n + 1) * sizeof(*s->head));
 	for (size_t i = 0; i < h->n; i++)
-		PL_TRY(collect_batch(p, s, (uint32_t)i, err));
+		PL_CHECK(collect_batch(p, s, (uint32_t)i, err));
 	pl_sort(s->item, s->n_items, sizeof(*s->item), by_place);
-	PL_TRY(bind_launches(s, p->x.merge.n_segs, err));
-out:
-	return rc;
+	return bind_launches(s, p->x.merge.n_segs, err);
 }
 
 /* ---- subtracks
@@ -192,11 +182,8 @@ static bool fits(struct perfetto *p, struct perfetto_subtrack *l, struct perfett
 
 static int new_subtrack(struct perfetto_seg *s, struct pl_err *err)
 {
-	int rc = pl_grow(&s->subtrack, &s->cap_subtrack, s->n_subtracks + 1, sizeof(*s->subtrack),
-			 err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&s->subtrack, &s->cap_subtrack, s->n_subtracks + 1, sizeof(*s->subtrack),
+			 err));
 	if (s->n_subtracks >= s->made_subtracks) {
 		memset(&s->subtrack[s->n_subtracks], 0, sizeof(*s->subtrack));
 		s->made_subtracks = s->n_subtracks + 1;
@@ -209,16 +196,13 @@ static int new_subtrack(struct perfetto_seg *s, struct pl_err *err)
 
 static int push(struct perfetto_subtrack *l, const struct perfetto_item *it, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_grow(&l->ts, &l->cap_ts, l->n + 1, sizeof(*l->ts), err));
-	PL_TRY(pl_grow(&l->end, &l->cap_end, l->n + 1, sizeof(*l->end), err));
-	PL_TRY(pl_grow(&l->g, &l->cap_g, l->n + 1, sizeof(*l->g), err));
+	PL_CHECK(pl_grow(&l->ts, &l->cap_ts, l->n + 1, sizeof(*l->ts), err));
+	PL_CHECK(pl_grow(&l->end, &l->cap_end, l->n + 1, sizeof(*l->end), err));
+	PL_CHECK(pl_grow(&l->g, &l->cap_g, l->n + 1, sizeof(*l->g), err));
 	l->ts[l->n] = it->ts;
 	l->end[l->n] = it->end;
 	l->g[l->n++] = it->g;
-out:
-	return rc;
+	return 0;
 }
 
 /* The slice at the item's time that began last, or PL_NONE. */
@@ -298,7 +282,6 @@ static int walk(struct perfetto *p, struct perfetto_seg *s, size_t from, size_t 
 {
 	const struct pl_track *k = &s->seg->track[s->item[from].track];
 	pl_ns tolerance = k->type == PL_T_STREAM ? 0 : TOLERANCE;
-	int rc = 0;
 
 	s->n_subtracks = 0;
 	for (size_t i = from; i < to; i++) {
@@ -307,7 +290,7 @@ static int walk(struct perfetto *p, struct perfetto_seg *s, size_t from, size_t 
 
 		if (it.class == C_FLOW) {
 			if (!write)
-				PL_TRY(bind_flow(p, s, &it, err));
+				PL_CHECK(bind_flow(p, s, &it, err));
 			continue;
 		}
 		if (it.class == C_SLICE)
@@ -315,21 +298,20 @@ static int walk(struct perfetto *p, struct perfetto_seg *s, size_t from, size_t 
 			       !fits(p, &s->subtrack[l], &it, tolerance, write))
 				l++;
 		if (l == s->n_subtracks)
-			PL_TRY(new_subtrack(s, err));
+			PL_CHECK(new_subtrack(s, err));
 		if (write) {
 			if (!s->subtrack[l].uuid)
-				PL_TRY(pl_export_perfetto_track(p, s, it.track, l,
-								&s->subtrack[l].uuid, err));
-			PL_TRY(pl_export_perfetto_begin(p, s, &it, s->subtrack[l].uuid, err));
+				PL_CHECK(pl_export_perfetto_track(p, s, it.track, l,
+								  &s->subtrack[l].uuid, err));
+			PL_CHECK(pl_export_perfetto_begin(p, s, &it, s->subtrack[l].uuid, err));
 		}
 		if (it.class == C_SLICE)
-			PL_TRY(push(&s->subtrack[l], &it, err));
+			PL_CHECK(push(&s->subtrack[l], &it, err));
 	}
 	for (size_t l = 0; l < s->n_subtracks; l++)
 		while (s->subtrack[l].n)
 			close_top(p, &s->subtrack[l], INT64_MAX, write);
-out:
-	return rc;
+	return 0;
 }
 
 /* Arrows of which only one end was found would hang in the air. */

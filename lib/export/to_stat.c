@@ -9,40 +9,36 @@
 static int copy_fixed(struct stat *s, const struct pl_batch *b, struct pl_err *err)
 {
 	size_t n = s->n + b->n;
-	int rc;
 
 	if (!b->n)
 		return 0;
 	if (n >= PL_NONE)
 		return pl_fail(err, PL_ELIMIT, "more than %u events in a segment", PL_NONE);
-	PL_TRY(pl_grow(&s->kind, &s->cap_kind, n, sizeof(*s->kind), err));
-	PL_TRY(pl_grow(&s->track, &s->cap_track, n, sizeof(*s->track), err));
-	PL_TRY(pl_grow(&s->name, &s->cap_name, n, sizeof(*s->name), err));
-	PL_TRY(pl_grow(&s->ts, &s->cap_ts, n, sizeof(*s->ts), err));
-	PL_TRY(pl_grow(&s->dur, &s->cap_dur, n, sizeof(*s->dur), err));
-	PL_TRY(pl_grow(&s->bytes, &s->cap_bytes, n, sizeof(*s->bytes), err));
+	PL_CHECK(pl_grow(&s->kind, &s->cap_kind, n, sizeof(*s->kind), err));
+	PL_CHECK(pl_grow(&s->track, &s->cap_track, n, sizeof(*s->track), err));
+	PL_CHECK(pl_grow(&s->name, &s->cap_name, n, sizeof(*s->name), err));
+	PL_CHECK(pl_grow(&s->ts, &s->cap_ts, n, sizeof(*s->ts), err));
+	PL_CHECK(pl_grow(&s->dur, &s->cap_dur, n, sizeof(*s->dur), err));
+	PL_CHECK(pl_grow(&s->bytes, &s->cap_bytes, n, sizeof(*s->bytes), err));
 	memcpy(s->kind + s->n, b->kind, b->n * sizeof(*s->kind));
 	memcpy(s->track + s->n, b->track, b->n * sizeof(*s->track));
 	memcpy(s->name + s->n, b->name, b->n * sizeof(*s->name));
 	memcpy(s->ts + s->n, b->ts, b->n * sizeof(*s->ts));
 	memcpy(s->dur + s->n, b->dur, b->n * sizeof(*s->dur));
 	memset(s->bytes + s->n, 0xff, b->n * sizeof(*s->bytes)); /* -1 */
-out:
-	return rc;
+	return 0;
 }
 
 /* A record for each communication and memory event of the batch; index[row]: its number. */
 static int make_records(struct stat *s, const struct pl_batch *b, uint32_t *index,
 			struct pl_err *err)
 {
-	int rc = 0;
-
 	for (uint32_t i = 0; i < b->n; i++) {
 		uint32_t event = (uint32_t)(s->n + i);
 
 		if (pl_trace_kind_is_comm(b->kind[i])) {
-			PL_TRY(pl_grow(&s->comm, &s->cap_comm, s->n_comm + 1, sizeof(*s->comm),
-				       err));
+			PL_CHECK(pl_grow(&s->comm, &s->cap_comm, s->n_comm + 1, sizeof(*s->comm),
+					 err));
 			index[i] = (uint32_t)s->n_comm;
 			s->comm[s->n_comm++] = (struct stat_comm){ .coll = PL_NONE,
 								   .group = PL_NONE,
@@ -54,14 +50,13 @@ static int make_records(struct stat *s, const struct pl_batch *b, uint32_t *inde
 								   .event = event,
 								   .ordinal = b->first + i };
 		} else if (b->kind[i] == PL_K_MEMORY) {
-			PL_TRY(pl_grow(&s->mem, &s->cap_mem, s->n_mem + 1, sizeof(*s->mem), err));
+			PL_CHECK(pl_grow(&s->mem, &s->cap_mem, s->n_mem + 1, sizeof(*s->mem), err));
 			index[i] = (uint32_t)s->n_mem;
 			s->mem[s->n_mem++] = (struct stat_mem){ event,	   INT64_MIN, INT64_MIN,
 								INT64_MIN, INT64_MIN, INT64_MIN };
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* Where a value of this role goes; NULL: nowhere. */
@@ -110,7 +105,6 @@ static int take_column(struct stat *s, const struct pl_batch *b, const struct pl
 	bool number = col->type == PL_V_INT || col->type == PL_V_BOOL;
 	bool steps = col->role == PL_R_STEP && col->type == PL_V_INT;
 	int64_t *slot;
-	int rc = 0;
 
 	if (col->role == PL_R_ARG || (col->role == PL_R_STEP && !steps))
 		return 0;
@@ -118,8 +112,8 @@ static int take_column(struct stat *s, const struct pl_batch *b, const struct pl
 		uint32_t i = col->row[k];
 
 		if (steps && b->kind[i] == PL_K_STEP) {
-			PL_TRY(pl_grow(&s->number, &s->cap_number, s->n_number + 1,
-				       sizeof(*s->number), err));
+			PL_CHECK(pl_grow(&s->number, &s->cap_number, s->n_number + 1,
+					 sizeof(*s->number), err));
 			s->number[s->n_number++] =
 				(struct stat_number){ (uint32_t)(s->n + i), col->val[k] };
 		} else if (index[i] == PL_NONE) {
@@ -133,8 +127,7 @@ static int take_column(struct stat *s, const struct pl_batch *b, const struct pl
 			comm_value(&s->comm[index[i]], col, col->val[k]);
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *b,
@@ -165,18 +158,15 @@ static int emit(struct pl_export_base *x, struct pl_segment *seg, struct pl_err 
 static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
 {
 	struct stat *s = (struct stat *)sink;
-	int rc;
 
-	PL_TRY(pl_export_stat_finish_comm(s, err)); /* matches of the table before this one */
-	PL_TRY(pl_export_base_merge(sink, m, err));
+	PL_CHECK(pl_export_stat_finish_comm(s, err)); /* matches of the table before this one */
+	PL_CHECK(pl_export_base_merge(sink, m, err));
 	s->merged = true;
 	for (uint32_t i = 0; i < m->n_groups; i++)
 		s->inferred |= m->group[i].flags & PL_GROUP_INFERRED;
 	pl_free(s->member);
 	s->member = NULL;
-	rc = pl_export_members_build(m, &s->member, &s->n_members, err);
-out:
-	return rc;
+	return pl_export_members_build(m, &s->member, &s->n_members, err);
 }
 
 static void fini(struct pl_export_base *x)

@@ -100,7 +100,6 @@ static int resync(struct pl_doc *d, bool top, struct pl_err *err)
 	struct pl_src *s = &d->src;
 	const char *p = s->p + 1;
 	ptrdiff_t skip;
-	int rc;
 
 	for (;;) {
 		for (; p < s->end && (s->eof || s->end - p > 256); p++) {
@@ -125,9 +124,7 @@ static int resync(struct pl_doc *d, bool top, struct pl_err *err)
 		}
 		skip = p - s->p > 256 ? 256 : p - s->p;
 		s->p = p - skip;
-		rc = pl_import_src_fill(s, PL_SRC_WINDOW, err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_import_src_fill(s, PL_SRC_WINDOW, err));
 		p = s->p + skip;
 	}
 }
@@ -138,9 +135,9 @@ static int bad_event(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_ev *e = &d->ev;
 	const char *where = e->where ? e->where : d->src.p;
-	int rc = pl_import_report_bad(&d->report, pl_import_src_at(&d->src, where), e->what, err);
 
-	return rc < 0 ? rc : resync(d, false, err);
+	PL_CHECK(pl_import_report_bad(&d->report, pl_import_src_at(&d->src, where), e->what, err));
+	return resync(d, false, err);
 }
 
 /* The event at s->p. */
@@ -180,13 +177,11 @@ static int no_event(struct pl_doc *d, struct pl_err *err)
 	struct pl_src *s = &d->src;
 	const char *limit = pl_import_src_limit(s, MAX_EVENT),
 		   *q = pl_import_value_end(s->p, limit);
-	int rc;
 
 	if (q > limit && limit == s->end && !s->eof && limit - s->p < (ptrdiff_t)MAX_EVENT)
 		return pl_import_src_fill(s, 2 * (size_t)(limit - s->p), err);
-	rc = pl_import_report_bad(&d->report, pl_import_src_at(s, s->p), "an event expected", err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_import_report_bad(&d->report, pl_import_src_at(s, s->p), "an event expected",
+				      err));
 	if (q > s->p && q <= limit) {
 		s->p = q;
 		return 0;
@@ -199,7 +194,6 @@ static int no_event(struct pl_doc *d, struct pl_err *err)
 static int events(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
-	int rc;
 
 	for (;;) {
 		s->p = pl_scan_space(s->p, s->end);
@@ -209,22 +203,21 @@ static int events(struct pl_doc *d, struct pl_err *err)
 				return pl_import_report_truncated(
 					&d->report, pl_import_src_at(s, s->p),
 					"the end bracket of the events is missing", err);
-			PL_TRY(pl_import_src_fill(s, PL_SRC_WINDOW, err));
+			PL_CHECK(pl_import_src_fill(s, PL_SRC_WINDOW, err));
 			continue;
 		}
 		if (PL_LIKELY(*s->p == '{')) {
-			PL_TRY(one_event(d, err));
+			PL_CHECK(one_event(d, err));
 		} else if (*s->p == ',') {
 			s->p++;
 		} else if (*s->p == ']') {
 			s->p++;
 			return 0;
 		} else {
-			PL_TRY(no_event(d, err));
+			PL_CHECK(no_event(d, err));
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- members of the top level -------------------------------------------------------------- */
@@ -235,15 +228,14 @@ static int keep_member(struct pl_doc *d, const char *key, size_t n_key, const ch
 {
 	struct pl_top_member *m;
 	int64_t base;
-	int rc;
 
 	if (n_key == 19 && !memcmp(key, "baseTimeNanoseconds", 19) &&
 	    pl_json_i64(value, n, &base)) {
 		d->base_ns = base;
 		d->has_base = true;
 	}
-	PL_TRY(pl_trace_segment_meta(&d->rows.seg, key, n_key, value, n, err));
-	PL_TRY(pl_grow(&d->member, &d->cap_members, d->n_members + 1, sizeof(*d->member), err));
+	PL_CHECK(pl_trace_segment_meta(&d->rows.seg, key, n_key, value, n, err));
+	PL_CHECK(pl_grow(&d->member, &d->cap_members, d->n_members + 1, sizeof(*d->member), err));
 	m = &d->member[d->n_members];
 	m->key = pl_malloc(n_key + 1);
 	m->value = pl_malloc(n + 1);
@@ -258,16 +250,13 @@ static int keep_member(struct pl_doc *d, const char *key, size_t n_key, const ch
 	m->n_key = n_key;
 	m->n_value = n;
 	d->n_members++;
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 static int bad_member(struct pl_doc *d, const char *what, struct pl_err *err)
 {
-	int rc = pl_import_report_bad(&d->report, pl_import_src_at(&d->src, d->src.p), what, err);
-
-	return rc < 0 ? rc : resync(d, true, err);
+	PL_CHECK(pl_import_report_bad(&d->report, pl_import_src_at(&d->src, d->src.p), what, err));
+	return resync(d, true, err);
 }
 
 /* A whole member `"key": value` in the window; s->p is at its first quote. */
@@ -335,7 +324,6 @@ static int one_member(struct pl_doc *d, struct pl_err *err)
 static int members(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
-	int rc;
 
 	for (;;) {
 		s->p = pl_scan_space(s->p, s->end);
@@ -345,24 +333,23 @@ static int members(struct pl_doc *d, struct pl_err *err)
 				return pl_import_report_truncated(
 					&d->report, pl_import_src_at(s, s->p),
 					"the end bracket of the document is missing", err);
-			PL_TRY(pl_import_src_fill(s, PL_SRC_WINDOW, err));
+			PL_CHECK(pl_import_src_fill(s, PL_SRC_WINDOW, err));
 			continue;
 		}
 		if (*s->p == '"') {
-			PL_TRY(one_member(d, err));
+			PL_CHECK(one_member(d, err));
 		} else if (*s->p == ',') {
 			s->p++;
 		} else if (*s->p == '}') {
 			s->p++;
 			return 0;
 		} else if (*s->p == '{' && begins_event(s, s->p)) {
-			PL_TRY(events(d, err)); /* an error had ended the array too early */
+			PL_CHECK(events(d, err)); /* an error had ended the array too early */
 		} else {
-			PL_TRY(bad_member(d, "a key in quotes expected", err));
+			PL_CHECK(bad_member(d, "a key in quotes expected", err));
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- segments ------------------------------------------------------------------------------ */
@@ -376,19 +363,18 @@ static int finish(void *arg, struct pl_err *err)
 	char name[256];
 	size_t n;
 	int32_t rank;
-	int rc;
 
-	PL_TRY(pl_trace_header_read(seg, &header, err));
+	PL_CHECK(pl_trace_header_read(seg, &header, err));
 	rank = (int32_t)header.rank;
 	pl_trace_header_fini(&header);
 	d->tracks.named = rank < 0 && (!d->o->rank_from || !strcmp(d->o->rank_from, "auto"));
-	PL_TRY(pl_import_pick_rank(d->o, d->rows.path, rank, &rank, err));
+	PL_CHECK(pl_import_pick_rank(d->o, d->rows.path, rank, &rank, err));
 	pl_import_name_rank(d->rows.path, &host, &n);
 	if (quoted && *quoted == '"' && (n = strlen(quoted)) > 2 && n < sizeof(name)) {
 		n = pl_json_unescape(quoted + 1, n - 2, name);
 		host = name;
 	}
-	PL_TRY(pl_import_tracks_finish(&d->tracks, rank, host, n, err));
+	PL_CHECK(pl_import_tracks_finish(&d->tracks, rank, host, n, err));
 	if (d->rows.segments && d->base_ns != d->base_ended) {
 		pl_say(d->o->log, PL_LOG_WARN,
 		       "%s: baseTimeNanoseconds comes after a segment of the trace was written; it "
@@ -398,8 +384,7 @@ static int finish(void *arg, struct pl_err *err)
 		d->base_ns = d->base_ended;
 	}
 	d->base_ended = seg->base_ns = d->has_base ? d->base_ns : 0;
-out:
-	return rc;
+	return 0;
 }
 
 static void renew(void *arg)
@@ -431,15 +416,14 @@ static int again(void *arg, struct pl_err *err)
 static int walk(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_src *s = &d->src;
-	int rc;
 
-	PL_TRY(pl_import_src_begin(s, err));
+	PL_CHECK(pl_import_src_begin(s, err));
 	if (s->p < s->end && *s->p == '[') {
 		s->p++;
-		PL_TRY(events(d, err));
+		PL_CHECK(events(d, err));
 	} else if (s->p < s->end && *s->p == '{') {
 		s->p++;
-		PL_TRY(members(d, err));
+		PL_CHECK(members(d, err));
 	} else {
 		return pl_fail(err, PL_EDATA,
 			       "%s: byte %lld: neither '{' nor '[': not a Chrome trace",
@@ -447,11 +431,9 @@ static int walk(struct pl_doc *d, struct pl_err *err)
 	}
 	s->p = pl_scan_space(s->p, s->end);
 	if (s->p < s->end)
-		PL_TRY(pl_import_report_tolerated(&d->report, pl_import_src_at(s, s->p),
-						  "bytes after the end", err));
-	rc = pl_import_doc_leftovers(d, err);
-out:
-	return rc;
+		PL_CHECK(pl_import_report_tolerated(&d->report, pl_import_src_at(s, s->p),
+						    "bytes after the end", err));
+	return pl_import_doc_leftovers(d, err);
 }
 
 static void doc_free(struct pl_doc *d)

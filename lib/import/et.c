@@ -301,10 +301,8 @@ static int add_node(struct reader *r, const struct raw_node *raw, uint8_t nclass
 {
 	struct pl_et_file *f = r->file;
 	struct pl_et_node *n;
-	int rc = pl_grow(&f->node, &f->cap, f->n + 1, sizeof(*f->node), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&f->node, &f->cap, f->n + 1, sizeof(*f->node), err));
 	n = &f->node[f->n];
 	memset(n, 0, sizeof(*n));
 	n->rf = raw->rf;
@@ -395,15 +393,15 @@ static int nodes(struct reader *r, struct pl_err *err)
 				s->p++;
 				return 0;
 			}
-			PL_TRY(pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
-							  "a node expected", err));
+			PL_CHECK(pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
+							    "a node expected", err));
 			s->p = s->end;
 			return 0;
 		}
 		if (s->p < s->end)
 			q = pl_scan_nested(s->p, s->end);
 		if (q && q <= s->end) {
-			PL_TRY(one_node(r, s->p, q, err));
+			PL_CHECK(one_node(r, s->p, q, err));
 			s->p = q;
 		} else if (s->eof || (size_t)(s->end - s->p) > PL_SRC_MAX) {
 			rc = pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
@@ -413,11 +411,10 @@ static int nodes(struct reader *r, struct pl_err *err)
 		} else {
 			if (s->p > s->end)
 				s->p = s->end;
-			PL_TRY(pl_import_src_fill(s, 2 * (size_t)(s->end - s->p), err));
+			PL_CHECK(pl_import_src_fill(s, 2 * (size_t)(s->end - s->p), err));
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int set_pid(struct reader *r, const char *v, size_t n, struct pl_err *err)
@@ -444,7 +441,6 @@ static int member(struct reader *r, bool *done, struct pl_err *err)
 	struct pl_src *s = &r->src;
 	const char *key, *q, *v, *e;
 	unsigned flags;
-	int rc;
 
 	s->p = pl_scan_space(s->p, s->end);
 	if (s->p < s->end && *s->p == ',')
@@ -474,7 +470,7 @@ static int member(struct reader *r, bool *done, struct pl_err *err)
 	if (e >= s->end)
 		goto more;
 	if (is(key, (size_t)(q - key), "pid"))
-		PL_TRY(set_pid(r, v, (size_t)(e - v), err));
+		PL_CHECK(set_pid(r, v, (size_t)(e - v), err));
 	s->p = e;
 	return 0;
 more:
@@ -483,8 +479,6 @@ more:
 	*done = true;
 	return pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
 					  "the end bracket is missing", err);
-out:
-	return rc;
 }
 
 PL_COMPARATOR(by_rf, struct pl_et_node, rf);
@@ -493,22 +487,19 @@ static int load(struct reader *r, struct pl_err *err)
 {
 	struct pl_src *s = &r->src;
 	bool done = false;
-	int rc;
 
-	PL_TRY(pl_import_src_begin(s, err));
+	PL_CHECK(pl_import_src_begin(s, err));
 	if (s->p >= s->end || *s->p != '{')
 		return pl_fail(err, PL_EDATA, "%s: byte %lld: not an execution trace",
 			       r->report->file, (long long)pl_import_src_at(s, s->p));
 	s->p++;
 	while (!done)
-		PL_TRY(member(r, &done, err));
+		PL_CHECK(member(r, &done, err));
 	pl_sort(r->file->node, r->file->n, sizeof(*r->file->node), by_rf);
 	r->report->st->events += r->file->n;
 	if (!r->file->pid)
-		PL_TRY(set_pid(r, "", 0, err));
-	rc = 0;
-out:
-	return rc;
+		PL_CHECK(set_pid(r, "", 0, err));
+	return 0;
 }
 
 int pl_import_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_import_opts *o,

@@ -214,10 +214,7 @@ void pl_import_src_fini(struct pl_src *s)
 /* The end of the input: its last bytes move into a buffer of ours, which can be padded. */
 static int take_tail(struct pl_src *s, const uint8_t *p, size_t n, struct pl_err *err)
 {
-	int rc = pl_buf_need(&s->tail, n + PL_SLACK, err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_buf_need(&s->tail, n + PL_SLACK, err));
 	memcpy(s->tail.p, p, n);
 	memset(s->tail.p + n, 0, PL_SLACK);
 	s->p = s->base = (const char *)s->tail.p;
@@ -260,10 +257,7 @@ int pl_import_src_fill(struct pl_src *s, size_t want, struct pl_err *err)
 
 int pl_import_src_begin(struct pl_src *s, struct pl_err *err)
 {
-	int rc = pl_import_src_fill(s, PL_SRC_WINDOW, err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_import_src_fill(s, PL_SRC_WINDOW, err));
 	if (s->end - s->p >= 3 && !memcmp(s->p, "\xef\xbb\xbf", 3))
 		s->p += 3;
 	s->p = pl_scan_space(s->p, s->end);

@@ -129,29 +129,26 @@ int pl_import_comm_add_op(struct pl_comm *c, int64_t pid, int64_t tid, const str
 {
 	size_t i = find_thread(c, pid, tid);
 	struct thread *t;
-	int rc;
 
 	if (c->n_ops >= MAX_OPS)
 		return limit_reached(c, "more than 1,048,576 host operations that communicate");
 	if (i == c->n_threads && i >= MAX_THREADS)
 		return limit_reached(c, "more than 4,096 host threads that communicate");
 	if (i == c->n_threads) {
-		PL_TRY(pl_grow(&c->thread, &c->cap_threads, i + 1, sizeof(*c->thread), err));
+		PL_CHECK(pl_grow(&c->thread, &c->cap_threads, i + 1, sizeof(*c->thread), err));
 		c->thread[c->n_threads++] =
 			(struct thread){ .pid = pid, .tid = tid, .sorted = true };
 		c->n_slots = 0;
 	}
 	t = &c->thread[i];
-	PL_TRY(pl_grow(&c->op, &c->cap_ops, c->n_ops + 1, sizeof(*c->op), err));
-	PL_TRY(pl_grow(&t->op, &t->cap, t->n + 1, sizeof(*t->op), err));
+	PL_CHECK(pl_grow(&c->op, &c->cap_ops, c->n_ops + 1, sizeof(*c->op), err));
+	PL_CHECK(pl_grow(&t->op, &t->cap, t->n + 1, sizeof(*t->op), err));
 	if (t->n && c->op[t->op[t->n - 1]].t0 > op->t0)
 		t->sorted = false;
 	c->op[c->n_ops] = *op;
 	c->op[c->n_ops].et = PL_NONE;
 	t->op[t->n++] = (uint32_t)c->n_ops++;
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 static int by_start(const void *pa, const void *pb, void *ops)
@@ -182,14 +179,12 @@ static void enclosing(const struct pl_comm *c, const struct thread *t, pl_ns ts,
 static int put_launch(struct pl_comm *c, int64_t corr, struct launch l, struct pl_err *err)
 {
 	pl_id id;
-	int rc;
 
-	PL_TRY(pl_grow(&c->launch, &c->cap_launches, c->corr.n + 1, sizeof(*c->launch), err));
-	PL_TRY(pl_intern_add(&c->corr, (const char *)&corr, sizeof(corr), &id, err));
+	PL_CHECK(pl_grow(&c->launch, &c->cap_launches, c->corr.n + 1, sizeof(*c->launch), err));
+	PL_CHECK(pl_intern_add(&c->corr, (const char *)&corr, sizeof(corr), &id, err));
 	if (id == c->n_launches)
 		c->launch[c->n_launches++] = l;
-out:
-	return rc;
+	return 0;
 }
 
 static struct thread *thread_of(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid,
@@ -271,10 +266,8 @@ static int map_ops(struct pl_comm *c, struct pl_err *err)
 	const struct pl_et_file *et = c->et;
 	size_t n = 0, j = 0, paired = 0, contradict = 0;
 	uint32_t *v = NULL;
-	int rc = pl_alloc(&v, c->n_ops, sizeof(*v), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&v, c->n_ops, sizeof(*v), err));
 	for (size_t i = 0; i < c->n_ops; i++)
 		if (c->op[i].rpc)
 			v[n++] = (uint32_t)i;
@@ -441,15 +434,12 @@ int pl_import_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held 
 			   struct pl_err *err)
 {
 	struct pl_held *cur = r->cur;
-	int rc = 0;
 
 	if (c->et && c->n_mapped != c->n_ops)
-		PL_TRY(map_ops(c, err));
+		PL_CHECK(map_ops(c, err));
 	r->cur = h;
 	for (size_t i = 0; i < h->n_rows; i++)
 		put_row(c, r, &h->row[i]);
 	r->cur = cur;
-	rc = r->rc;
-out:
-	return rc;
+	return r->rc;
 }

@@ -238,12 +238,10 @@ static int set_columns(struct table *t, const char *spec, bool asked, struct pl_
 
 static int read_header(struct table *t, const struct pl_csv_row *r, struct pl_err *err)
 {
-	int rc;
-
 	t->header = true;
 	t->n_fields = r->n;
-	PL_TRY(pl_alloc(&t->mapped, r->n, 1, err));
-	PL_TRY(pl_alloc(&t->key, r->n, sizeof(*t->key), err));
+	PL_CHECK(pl_alloc(&t->mapped, r->n, 1, err));
+	PL_CHECK(pl_alloc(&t->key, r->n, sizeof(*t->key), err));
 	for (size_t c = 0; c < C_COUNT; c++)
 		t->at[c] = -1;
 	for (size_t i = 0; i < r->n; i++) {
@@ -270,9 +268,7 @@ static int read_header(struct table *t, const struct pl_csv_row *r, struct pl_er
 			       "%s: line %lld: no column \"%s\" for the duration; map it with "
 			       "--columns=dur=... or end=...",
 			       t->report.file, (long long)r->line, t->col_name[C_DUR]);
-	rc = t->rows.rc;
-out:
-	return rc;
+	return t->rows.rc;
 }
 
 static bool has_cell(const struct table *t, const struct pl_csv_row *r, unsigned c)
@@ -320,8 +316,6 @@ static pl_id cell_str(struct table *t, const struct pl_csv_row *r, enum column c
 /* Cells of unmapped columns are arguments: integers, exact decimals, else strings. */
 static int add_extra(struct table *t, const struct pl_csv_row *r, struct pl_err *err)
 {
-	int rc;
-
 	for (size_t i = 0; i < r->n && i < t->n_fields; i++) {
 		struct extra x = { .order = (uint32_t)t->n, .col = (uint16_t)i };
 		const char *s = r->field[i];
@@ -338,18 +332,14 @@ static int add_extra(struct table *t, const struct pl_csv_row *r, struct pl_err 
 			x.type = PL_V_STR;
 			x.v = pl_import_rows_text(&t->rows, s, r->len[i]);
 		}
-		PL_TRY(pl_grow(&t->extra, &t->cap_extra, t->n_extra + 1, sizeof(x), err));
+		PL_CHECK(pl_grow(&t->extra, &t->cap_extra, t->n_extra + 1, sizeof(x), err));
 		t->extra[t->n_extra++] = x;
 	}
 	return 0;
-out:
-	return rc;
 }
 
 static int note_place(struct table *t, const struct row *r, struct pl_err *err)
 {
-	int rc;
-
 	if (r->pp == NO_VALUE || r->pp < 0 || r->pp >= 1 << 20)
 		return 0;
 	if (r->pp >= t->stages)
@@ -360,11 +350,9 @@ static int note_place(struct table *t, const struct row *r, struct pl_err *err)
 			return 0;
 	if (t->n_place >= 1 << 16)
 		return 0;
-	PL_TRY(pl_grow(&t->place, &t->cap_place, t->n_place + 1, sizeof(*t->place), err));
+	PL_CHECK(pl_grow(&t->place, &t->cap_place, t->n_place + 1, sizeof(*t->place), err));
 	t->place[t->n_place++] = (struct place){ r->dp, r->pp, r->rank };
 	return 0;
-out:
-	return rc;
 }
 
 static int bad_row(struct table *t, int64_t line, const char *what, struct pl_err *err)
@@ -389,10 +377,9 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 	bool bad = false, odd = false;
 	const struct meaning *m;
 	int64_t rank;
-	int rc;
 
 	x.name = cell_str(t, r, C_NAME);
-	PL_TRY(t->rows.rc);
+	PL_CHECK(t->rows.rc);
 	x.start = cell_time(t, r, C_START, &bad);
 	x.dur = t->at[C_DUR] >= 0 ? cell_time(t, r, C_DUR, &bad)
 				  : pl_sub_sat(cell_time(t, r, C_END, &bad), x.start);
@@ -410,9 +397,9 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 			err);
 	x.rank = rank == NO_VALUE ? t->o->order : (int32_t)rank;
 	if (odd)
-		PL_TRY(bad_row(t, r->line, "a cell that is not an integer is left out", err));
+		PL_CHECK(bad_row(t, r->line, "a cell that is not an integer is left out", err));
 	if (x.dur < 0) {
-		PL_TRY(bad_row(t, r->line, "a negative duration (0 stands for it)", err));
+		PL_CHECK(bad_row(t, r->line, "a negative duration (0 stands for it)", err));
 		x.dur = 0;
 	}
 	x.group = cell_str(t, r, C_GROUP);
@@ -422,13 +409,11 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 	if (t->n >= UINT32_MAX)
 		return pl_fail(err, PL_ELIMIT, "%s: line %lld: more than 2^32 rows", t->report.file,
 			       (long long)r->line);
-	PL_TRY(add_extra(t, r, err));
-	PL_TRY(note_place(t, &x, err));
-	PL_TRY(pl_grow(&t->row, &t->cap, t->n + 1, sizeof(*t->row), err));
+	PL_CHECK(add_extra(t, r, err));
+	PL_CHECK(note_place(t, &x, err));
+	PL_CHECK(pl_grow(&t->row, &t->cap, t->n + 1, sizeof(*t->row), err));
 	t->row[t->n++] = x;
-	rc = t->rows.rc;
-out:
-	return rc;
+	return t->rows.rc;
 }
 
 static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
@@ -503,14 +488,15 @@ static int track_of(struct table *t, const struct row *r, const char *family, ui
 	char text[96];
 	pl_id rank;
 	uint32_t nth;
-	int rc, n = snprintf(text, sizeof(text), "%d:%s", (int)r->rank, family);
+	int n = snprintf(text, sizeof(text), "%d:%s", (int)r->rank, family);
 
-	PL_TRY(pl_intern_add(&t->families, text, (size_t)n, id, err));
+	PL_CHECK(pl_intern_add(&t->families, text, (size_t)n, id, err));
 	if (*id < t->rows.seg.n_tracks)
 		return 0;
-	PL_TRY(pl_grow(&t->n_tracks, &t->cap_tracks, t->rank_key.n + 1, sizeof(*t->n_tracks), err));
+	PL_CHECK(pl_grow(&t->n_tracks, &t->cap_tracks, t->rank_key.n + 1, sizeof(*t->n_tracks),
+			 err));
 	t->n_tracks[t->rank_key.n] = 0;
-	PL_TRY(pl_intern_add(&t->rank_key, (const char *)&r->rank, sizeof(r->rank), &rank, err));
+	PL_CHECK(pl_intern_add(&t->rank_key, (const char *)&r->rank, sizeof(r->rank), &rank, err));
 	nth = t->n_tracks[rank]++;
 	pl_trace_track_init(&track);
 	track.type = type;
@@ -526,9 +512,7 @@ static int track_of(struct table *t, const struct row *r, const char *family, ui
 	track.tid = pl_import_rows_format(&t->rows, "%u", nth);
 	track.process = pl_import_rows_format(&t->rows, "rank %d", (int)r->rank);
 	track.name = pl_import_rows_format(&t->rows, "%s", family);
-	PL_TRY(pl_trace_segment_track(&t->rows.seg, &track, id, err));
-out:
-	return rc;
+	return pl_trace_segment_track(&t->rows.seg, &track, id, err);
 }
 
 static pl_id key_of(const struct table *t, unsigned c)
@@ -590,10 +574,9 @@ static int put_row(struct table *t, const struct row *r, struct pl_err *err)
 	char family[64];
 	pl_id track;
 	int64_t v;
-	int rc;
 
 	snprintf(family, sizeof(family), "%s", pl_trace_kind_is_comm(m->kind) ? name : "compute");
-	PL_TRY(track_of(t, r, family, PL_T_STREAM, &track, err));
+	PL_CHECK(track_of(t, r, family, PL_T_STREAM, &track, err));
 	for (size_t i = 0; i < PL_LEN(numbers); i++) {
 		memcpy(&v, (const char *)r + numbers[i].offset, sizeof(v));
 		if (numbers[i].role != PL_R_ARG)
@@ -604,9 +587,7 @@ static int put_row(struct table *t, const struct row *r, struct pl_err *err)
 				   pl_import_rows_text(&t->rows, m->coll, strlen(m->coll)));
 	put_group(t, r, m);
 	put_extras(t, r);
-	rc = pl_import_rows_event(&t->rows, m->kind, track, r->name, r->start, r->dur, err);
-out:
-	return rc;
+	return pl_import_rows_event(&t->rows, m->kind, track, r->name, r->start, r->dur, err);
 }
 
 /* The step of a rank: from the origin of the step, the same for all, to the end of its last
@@ -616,10 +597,8 @@ static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns la
 {
 	struct pl_rows *rows = &t->rows;
 	pl_id track, name;
-	int rc = track_of(t, r, "steps", PL_T_OTHER, &track, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(track_of(t, r, "steps", PL_T_OTHER, &track, err));
 	name = pl_import_rows_format(rows, "step %lld", (long long)r->step);
 	put_int(t, PL_R_STEP, C_STEP, r->step);
 	pl_import_rows_put(rows, PL_R_ARG, PL_V_BOOL, pl_import_rows_text(rows, "inferred", 8), 1);
@@ -631,27 +610,23 @@ static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns la
 static int put_part(struct table *t, size_t i, size_t end, pl_ns origin, struct pl_err *err)
 {
 	pl_ns last = origin;
-	int rc;
 
 	for (size_t k = i; k < end; k++)
 		last = pl_max_i64(last, pl_add_sat(t->row[k].start, t->row[k].dur));
 	if (t->row[i].step != NO_VALUE)
-		PL_TRY(put_step(t, &t->row[i], origin, last, err));
+		PL_CHECK(put_step(t, &t->row[i], origin, last, err));
 	for (size_t k = i; k < end; k++)
-		PL_TRY(put_row(t, &t->row[k], err));
-	rc = 0;
-out:
-	return rc;
+		PL_CHECK(put_row(t, &t->row[k], err));
+	return 0;
 }
 
 static int put_all(struct table *t, struct pl_err *err)
 {
 	pl_ns origin = 0, first, last;
 	bool moved;
-	int rc;
 
 	pl_sort(t->row, t->n, sizeof(*t->row), by_step_rank_start);
-	PL_TRY(pl_alloc(&t->first_extra, t->n + 1, sizeof(*t->first_extra), err));
+	PL_CHECK(pl_alloc(&t->first_extra, t->n + 1, sizeof(*t->first_extra), err));
 	for (size_t i = 0, k = 0; i <= t->n; i++) {
 		t->first_extra[i] = (uint32_t)k;
 		while (k < t->n_extra && t->extra[k].order == i)
@@ -666,13 +641,11 @@ static int put_all(struct table *t, struct pl_err *err)
 		for (size_t k = i, part; k < next; k = part) {
 			for (part = k; part < next && t->row[part].rank == t->row[k].rank;)
 				part++;
-			PL_TRY(put_part(t, k, part, origin, err));
+			PL_CHECK(put_part(t, k, part, origin, err));
 		}
 		origin = last;
 	}
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- the importer -------------------------------------------------------------------------- */

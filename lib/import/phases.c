@@ -182,7 +182,6 @@ static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
 	struct pl_comm_op op = { .t0 = f->ts, .t1 = pl_add_sat(f->ts, f->dur), .rpc = rpc };
 	const char *s;
 	size_t n;
-	int rc;
 
 	if (f->pid.tok != PL_TOK_INT || f->tid.tok != PL_TOK_INT)
 		return 0;
@@ -200,10 +199,8 @@ static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
 		n = s ? d->rows.seg.str.len[g] : 0;
 	}
 	if (s && n)
-		PL_TRY(pl_import_comm_text(d->rows.comm, s, n, &op.group, err));
-	rc = pl_import_comm_add_op(d->rows.comm, f->pid.v, f->tid.v, &op, err);
-out:
-	return rc;
+		PL_CHECK(pl_import_comm_text(d->rows.comm, s, n, &op.group, err));
+	return pl_import_comm_add_op(d->rows.comm, f->pid.v, f->tid.v, &op, err);
 }
 
 /* rank_from of the file so far, for several execution traces of one pid. */
@@ -226,10 +223,8 @@ static int note_row(struct pl_doc *d, bool host, struct pl_err *err)
 	int64_t elements;
 	size_t n;
 	const char *s;
-	int rc = pl_grow(&h->row, &h->cap_rows, h->n_rows + 1, sizeof(*h->row), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&h->row, &h->cap_rows, h->n_rows + 1, sizeof(*h->row), err));
 	row.coll = coll_of(d);
 	s = arg_text(d, PL_R_COLL, PL_V_STR, &n);
 	row.has_coll = s && row.coll && !strcmp(s, row.coll);
@@ -249,7 +244,6 @@ static int communication(struct pl_doc *d, uint8_t kind, uint8_t nclass, pl_id t
 {
 	const struct pl_fields *f = &d->ev.f;
 	int64_t corr;
-	int rc = 0;
 
 	if (kind == PL_K_RUNTIME) {
 		corr = arg_int(f, PL_R_CORR);
@@ -261,17 +255,16 @@ static int communication(struct pl_doc *d, uint8_t kind, uint8_t nclass, pl_id t
 		bool host = nclass == PL_N_HOSTCOMM;
 
 		if (host && d->o->et)
-			PL_TRY(find_et(d, err));
+			PL_CHECK(find_et(d, err));
 		return note_row(d, host, err);
 	}
 	if ((nclass == PL_N_RPC || nclass == PL_N_RANGE) &&
 	    (kind == PL_K_HOST_OP || kind == PL_K_ANNOTATION)) {
 		if (d->o->et)
-			PL_TRY(find_et(d, err));
+			PL_CHECK(find_et(d, err));
 		return note_op(d, nclass == PL_N_RPC, err);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
@@ -330,12 +323,9 @@ static int put_fast(struct pl_doc *d, uint32_t *col, uint8_t role, uint8_t type,
 		    struct pl_err *err)
 {
 	struct pl_batch *b = &d->rows.cur->b;
-	int rc;
 
 	if (PL_UNLIKELY(!*col)) {
-		rc = pl_import_rows_col(&d->rows, role, type, PL_NONE, col, err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_import_rows_col(&d->rows, role, type, PL_NONE, col, err));
 		++*col;
 	}
 	return pl_trace_col_put(&b->col[*col - 1], b->n, v, 0, err);
@@ -345,18 +335,15 @@ static int finish_row(struct pl_doc *d, uint8_t kind, pl_id track, pl_ns dur, st
 {
 	struct pl_rows *r = &d->rows;
 	struct pl_fields *f = &d->ev.f;
-	int rc;
 
 	if (PL_UNLIKELY(f->name == PL_NONE))
 		f->name = pl_import_rows_text(r, "", 0);
 	if (PL_LIKELY(f->cat != PL_NONE))
-		PL_TRY(put_fast(d, &d->ev.col_cat, PL_R_CAT, PL_V_STR, f->cat, err));
+		PL_CHECK(put_fast(d, &d->ev.col_cat, PL_R_CAT, PL_V_STR, f->cat, err));
 	if (PL_UNLIKELY(f->odd_dur))
 		pl_import_rows_put_dec(r, PL_R_ARG, f->dur_type, pl_import_rows_text(r, "dur", 3),
 				       f->dur_raw, f->dur_scale);
 	return pl_import_rows_event(r, kind, track, f->name, f->ts, dur, err);
-out:
-	return rc;
 }
 
 static int complete(struct pl_doc *d, struct pl_err *err)
@@ -364,39 +351,34 @@ static int complete(struct pl_doc *d, struct pl_err *err)
 	struct pl_fields *f = &d->ev.f;
 	uint8_t nclass, cat, kind;
 	pl_id track;
-	int rc;
 
-	PL_TRY(classify(d, &nclass, &cat));
+	PL_CHECK(classify(d, &nclass, &cat));
 	kind = kind_of(d, nclass, cat);
-	PL_TRY(pl_import_tracks_find(&d->tracks, f, &track, err));
+	PL_CHECK(pl_import_tracks_find(&d->tracks, f, &track, err));
 	if (on_device(kind) || (kind == PL_K_COLLECTIVE && nclass == PL_N_DEVCOMM))
 		mark_track(d, track, kind);
 	if (kind == PL_K_STEP && nclass == PL_N_STEP)
 		put_step(d);
 	if (d->rows.comm)
-		PL_TRY(communication(d, kind, nclass, track, err));
+		PL_CHECK(communication(d, kind, nclass, track, err));
 	if (PL_UNLIKELY(!f->has_dur))
 		put_ph(d, 'X');
 	put_id(d);
 	return finish_row(d, kind, track, f->has_dur ? f->dur : -1, err);
-out:
-	return rc;
 }
 
 static int flow(struct pl_doc *d, struct pl_err *err)
 {
 	struct pl_fields *f = &d->ev.f;
 	pl_id track;
-	int rc;
 
-	PL_TRY(pl_import_tracks_find(&d->tracks, f, &track, err));
+	PL_CHECK(pl_import_tracks_find(&d->tracks, f, &track, err));
 	if (PL_LIKELY(f->has_id))
-		PL_TRY(put_fast(d, &d->ev.col_flow[f->id_type], PL_R_FLOW, f->id_type, f->id, err));
+		PL_CHECK(put_fast(d, &d->ev.col_flow[f->id_type], PL_R_FLOW, f->id_type, f->id,
+				  err));
 	if (f->ph == 't')
 		put_ph(d, 't');
 	return finish_row(d, f->ph == 's' ? PL_K_FLOW_OUT : PL_K_FLOW_IN, track, -1, err);
-out:
-	return rc;
 }
 
 /* An event that is no operation of a thread. ph 0: the kind says the phase; dur -1: a duration of
@@ -405,10 +387,8 @@ static int other(struct pl_doc *d, uint8_t kind, char ph, pl_ns dur, struct pl_e
 {
 	struct pl_fields *f = &d->ev.f;
 	pl_id track;
-	int rc = pl_import_tracks_find(&d->tracks, f, &track, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_import_tracks_find(&d->tracks, f, &track, err));
 	if (ph)
 		put_ph(d, ph);
 	put_id(d);
@@ -423,10 +403,8 @@ static int instant(struct pl_doc *d, uint8_t kind, struct pl_err *err)
 {
 	char ph = d->ev.f.ph;
 	uint8_t nclass, cat;
-	int rc = classify(d, &nclass, &cat);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(classify(d, &nclass, &cat));
 	if (kind == PL_K_INSTANT && nclass == PL_N_MEMORY)
 		kind = PL_K_MEMORY;
 	return other(d, kind, ph == 'C' || (ph == 'i' && kind == PL_K_INSTANT) ? 0 : ph, -1, err);
@@ -441,24 +419,22 @@ static int pair_key(struct pl_doc *d, uint32_t **top, struct pl_err *err)
 	const struct pl_intern *str = &d->rows.seg.str;
 	struct pl_buf *b = &d->tracks.tmp;
 	pl_id key;
-	int rc;
 
-	PL_TRY(pl_import_tracks_key(&d->tracks, f, err));
+	PL_CHECK(pl_import_tracks_key(&d->tracks, f, err));
 	if (f->ph == 'b' || f->ph == 'e') {
 		b->n = strlen((const char *)b->p);
-		PL_TRY(pl_buf_printf(b, err, "/%s/%d/", pl_intern_get(str, f->cat), f->id_type));
+		PL_CHECK(pl_buf_printf(b, err, "/%s/%d/", pl_intern_get(str, f->cat), f->id_type));
 		if (f->has_id && f->id_type == PL_V_STR)
-			PL_TRY(pl_buf_put(b, pl_intern_get(str, (pl_id)f->id), str->len[f->id],
-					  err));
+			PL_CHECK(pl_buf_put(b, pl_intern_get(str, (pl_id)f->id), str->len[f->id],
+					    err));
 		else if (f->has_id)
-			PL_TRY(pl_buf_printf(b, err, "%lld", (long long)f->id));
+			PL_CHECK(pl_buf_printf(b, err, "%lld", (long long)f->id));
 	}
-	PL_TRY(pl_grow(&d->top, &d->cap_top, d->open_key.n + 1, sizeof(*d->top), err));
+	PL_CHECK(pl_grow(&d->top, &d->cap_top, d->open_key.n + 1, sizeof(*d->top), err));
 	d->top[d->open_key.n] = 0;
-	PL_TRY(pl_intern_add(&d->open_key, (const char *)b->p, b->n, &key, err));
+	PL_CHECK(pl_intern_add(&d->open_key, (const char *)b->p, b->n, &key, err));
 	*top = &d->top[key];
-out:
-	return rc;
+	return 0;
 }
 
 static int begin(struct pl_doc *d, const char *p, const char *q, int64_t at, struct pl_err *err)
@@ -466,18 +442,17 @@ static int begin(struct pl_doc *d, const char *p, const char *q, int64_t at, str
 	size_t n = (size_t)(q - p);
 	struct pl_open *o;
 	uint32_t *top, i;
-	int rc;
 
 	pl_import_rows_undo(&d->rows);
 	if (d->open_bytes + n > MAX_OPEN_BYTES)
 		return pl_import_report_bad(&d->report, at,
 					    "too many begins (B, b) without their end", err);
-	PL_TRY(pair_key(d, &top, err));
+	PL_CHECK(pair_key(d, &top, err));
 	if (d->free_open) {
 		i = d->free_open - 1;
 		d->free_open = d->open[i].below;
 	} else {
-		PL_TRY(pl_grow(&d->open, &d->cap_open, d->n_open + 1, sizeof(*d->open), err));
+		PL_CHECK(pl_grow(&d->open, &d->cap_open, d->n_open + 1, sizeof(*d->open), err));
 		i = (uint32_t)d->n_open++;
 	}
 	o = &d->open[i];
@@ -491,9 +466,7 @@ static int begin(struct pl_doc *d, const char *p, const char *q, int64_t at, str
 	o->below = *top;
 	*top = i + 1;
 	d->open_bytes += n;
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 static void drop(struct pl_doc *d, uint32_t i)
@@ -514,9 +487,8 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	pl_ns t1 = d->ev.f.ts;
 	struct pl_fields *f = &d->ev.f;
 	uint32_t *top, i;
-	int rc;
 
-	PL_TRY(pair_key(d, &top, err));
+	PL_CHECK(pair_key(d, &top, err));
 	pl_import_rows_undo(&d->rows);
 	if (!*top)
 		return pl_import_report_bad(&d->report, at, "an end (E, e) without its begin", err);
@@ -536,39 +508,33 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	f->odd_dur = false;
 	if (f->dur < 0) {
 		f->dur = 0;
-		PL_TRY(pl_import_report_value(&d->report, at,
-					      "an end before its begin (0 stands for the duration)",
-					      err));
+		PL_CHECK(pl_import_report_value(
+			&d->report, at, "an end before its begin (0 stands for the duration)",
+			err));
 	}
 	if (ph == 'E')
 		return complete(d, err);
 	/* asynchronous operations overlap: no program order of the thread may be read from them */
 	return other(d, PL_K_ANNOTATION, 'b', f->dur, err);
-out:
-	return rc;
 }
 
 int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 {
 	for (uint32_t i = 0; i < d->n_open; i++) {
 		struct pl_open *o = &d->open[i];
-		int rc;
 
 		if (!o->text)
 			continue;
-		PL_TRY(pl_import_rows_ready(&d->rows, err));
-		PL_TRY(pl_import_report_value(&d->report, o->at,
-					      "a begin (B, b) without its end, hence no duration",
-					      err));
+		PL_CHECK(pl_import_rows_ready(&d->rows, err));
+		PL_CHECK(pl_import_report_value(&d->report, o->at,
+						"a begin (B, b) without its end, hence no duration",
+						err));
 		if (!pl_import_event_read(&d->ev, o->text, o->text + o->n + 1)) {
-			PL_TRY(d->ev.rc);
+			PL_CHECK(d->ev.rc);
 			pl_import_rows_undo(&d->rows);
 			continue;
 		}
-		PL_TRY(other(d, PL_K_OTHER, d->ev.f.ph, -1, err));
-		continue;
-	out:
-		return rc;
+		PL_CHECK(other(d, PL_K_OTHER, d->ev.f.ph, -1, err));
 	}
 	return 0;
 }
@@ -607,12 +573,11 @@ int pl_import_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t
 {
 	struct pl_ev *e = &d->ev;
 	struct pl_fields *f = &e->f;
-	int rc;
 
 	if (PL_UNLIKELY(e->tolerated))
-		PL_TRY(pl_import_report_tolerated(&d->report, at, e->tolerated, err));
+		PL_CHECK(pl_import_report_tolerated(&d->report, at, e->tolerated, err));
 	if (PL_UNLIKELY(e->value_bad))
-		PL_TRY(pl_import_report_value(&d->report, at, e->value_bad, err));
+		PL_CHECK(pl_import_report_value(&d->report, at, e->value_bad, err));
 	if (PL_UNLIKELY(!f->ph)) {
 		if (*pl_scan_space(p + 1, q) == '}') /* the {} before ] that some writers leave */
 			return 0;
@@ -645,6 +610,5 @@ int pl_import_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t
 	default:
 		return instant(d, PL_K_OTHER, err);
 	}
-out:
-	return rc;
+	return 0;
 }

@@ -91,9 +91,7 @@ int pl_import_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key,
 
 	if (rc < 0 || *index < r->n_defs)
 		return rc;
-	rc = pl_grow(&r->def, &r->cap_defs, r->n_defs + 1, sizeof(*r->def), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&r->def, &r->cap_defs, r->n_defs + 1, sizeof(*r->def), err));
 	r->def[r->n_defs++] = (struct pl_coldef){ role, type, key };
 	return 0;
 }
@@ -181,24 +179,19 @@ static int emit_queue(struct pl_rows *r, uint32_t n, struct pl_err *err)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct pl_held *h = r->queue[0];
-		int rc;
 
 		memmove(r->queue, r->queue + 1, --r->n_queue * sizeof(r->queue[0]));
-		rc = emit(r, h, err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(emit(r, h, err));
 	}
 	return 0;
 }
 
 static int end_segment(struct pl_rows *r, struct pl_err *err)
 {
-	int rc;
-
 	if (r->finish)
-		PL_TRY(r->finish(r->arg, err));
+		PL_CHECK(r->finish(r->arg, err));
 	if (r->sink->end)
-		PL_TRY(r->sink->end(r->sink, &r->seg, err));
+		PL_CHECK(r->sink->end(r->sink, &r->seg, err));
 	drop_batches(r);
 	pl_trace_segment_fini(&r->seg);
 	r->open = false;
@@ -206,8 +199,6 @@ static int end_segment(struct pl_rows *r, struct pl_err *err)
 	if (r->comm)
 		pl_import_comm_renew(r->comm);
 	return 0;
-out:
-	return rc;
 }
 
 int pl_import_rows_flush(struct pl_rows *r, bool last, struct pl_err *err)
@@ -215,21 +206,20 @@ int pl_import_rows_flush(struct pl_rows *r, bool last, struct pl_err *err)
 	bool full = !last && pl_intern_bytes(&r->seg.str) > r->max_dictionary_bytes;
 	bool many = r->n_defs > PL_MAX_COLS;
 	struct pl_held *h = r->cur;
-	int rc;
 
 	last = last || full;
 	r->cur = NULL;
 	r->queue[r->n_queue++] = h;
 	if (last || many || !r->comm || !pl_import_comm_hold(r->comm) ||
 	    (r->n_queue == 1 && !h->n_rows))
-		PL_TRY(emit_queue(r, r->n_queue, err));
+		PL_CHECK(emit_queue(r, r->n_queue, err));
 	else if (r->n_queue > PL_HOLD_MAX)
-		PL_TRY(emit_queue(r, 1, err));
+		PL_CHECK(emit_queue(r, 1, err));
 	if (full) {
-		PL_TRY(end_segment(r, err));
-		PL_TRY(pl_import_rows_open(r, err));
+		PL_CHECK(end_segment(r, err));
+		PL_CHECK(pl_import_rows_open(r, err));
 		if (r->again)
-			PL_TRY(r->again(r->arg, err));
+			PL_CHECK(r->again(r->arg, err));
 	} else if (many) {
 		drop_batches(r);
 	}
@@ -239,19 +229,13 @@ int pl_import_rows_flush(struct pl_rows *r, bool last, struct pl_err *err)
 		return PL_ENOMEM;
 	if ((full || many) && r->renew)
 		r->renew(r->arg);
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 int pl_import_rows_close(struct pl_rows *r, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_import_rows_flush(r, true, err));
-	PL_TRY(end_segment(r, err));
-out:
-	return rc;
+	PL_CHECK(pl_import_rows_flush(r, true, err));
+	return end_segment(r, err);
 }
 
 void pl_import_rows_fini(struct pl_rows *r)

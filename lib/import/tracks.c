@@ -41,12 +41,11 @@ void pl_import_tracks_renew(struct pl_tracks *t)
 static int put_text(struct pl_tracks *t, const char *s, size_t n, struct pl_err *err)
 {
 	const char *nul;
-	int rc;
 
-	for (; n && (nul = memchr(s, '\0', n)); n -= (size_t)(nul + 1 - s), s = nul + 1)
-		if ((rc = pl_buf_put(&t->tmp, s, (size_t)(nul - s), err)) < 0 ||
-		    (rc = pl_buf_put(&t->tmp, "\\u0000", 6, err)) < 0)
-			return rc;
+	for (; n && (nul = memchr(s, '\0', n)); n -= (size_t)(nul + 1 - s), s = nul + 1) {
+		PL_CHECK(pl_buf_put(&t->tmp, s, (size_t)(nul - s), err));
+		PL_CHECK(pl_buf_put(&t->tmp, "\\u0000", 6, err));
+	}
 	return pl_buf_put(&t->tmp, s, n, err);
 }
 
@@ -54,7 +53,6 @@ static int put_text(struct pl_tracks *t, const char *s, size_t n, struct pl_err 
 static int put_pid(struct pl_tracks *t, const struct pl_pid *p, struct pl_err *err)
 {
 	const struct pl_intern *str = &t->rows->seg.str;
-	int rc;
 
 	switch (p->tok) {
 	case PL_TOK_INT:
@@ -62,9 +60,7 @@ static int put_pid(struct pl_tracks *t, const struct pl_pid *p, struct pl_err *e
 	case PL_TOK_NONE:
 		return pl_buf_printf(&t->tmp, err, "i0");
 	default:
-		rc = pl_buf_printf(&t->tmp, err, "%c", p->tok == PL_TOK_STR ? 's' : 'r');
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_buf_printf(&t->tmp, err, "%c", p->tok == PL_TOK_STR ? 's' : 'r'));
 		return put_text(t, pl_intern_get(str, (pl_id)p->v), str->len[p->v], err);
 	}
 }
@@ -72,16 +68,13 @@ static int put_pid(struct pl_tracks *t, const struct pl_pid *p, struct pl_err *e
 /* tmp: pid, NUL, tid. */
 int pl_import_tracks_key(struct pl_tracks *t, const struct pl_fields *f, struct pl_err *err)
 {
-	int rc;
-
 	t->tmp.n = 0;
-	PL_TRY(put_pid(t, &f->pid, err));
-	PL_TRY(pl_buf_put(&t->tmp, "", 1, err));
-	PL_TRY(put_pid(t, &f->tid, err));
-	PL_TRY(pl_buf_put(&t->tmp, "", 1, err)); /* ends the text, not part of the key */
+	PL_CHECK(put_pid(t, &f->pid, err));
+	PL_CHECK(pl_buf_put(&t->tmp, "", 1, err));
+	PL_CHECK(put_pid(t, &f->tid, err));
+	PL_CHECK(pl_buf_put(&t->tmp, "", 1, err)); /* ends the text, not part of the key */
 	t->tmp.n--;
-out:
-	return rc;
+	return 0;
 }
 
 /* The track with the key in [key, key + n); new ones get the next number, as in t->key. */
@@ -90,9 +83,8 @@ static int by_key(struct pl_tracks *t, const char *key, size_t n, pl_id *id, str
 	size_t np = strlen(key);
 	struct pl_track track;
 	pl_id check;
-	int rc;
 
-	PL_TRY(pl_intern_add(&t->key, key, n, id, err));
+	PL_CHECK(pl_intern_add(&t->key, key, n, id, err));
 	if (*id < t->rows->seg.n_tracks)
 		return 0;
 	pl_trace_track_init(&track);
@@ -102,10 +94,8 @@ static int by_key(struct pl_tracks *t, const char *key, size_t n, pl_id *id, str
 	track.tid = pl_import_rows_text(t->rows, key + np + 2, n - np - 2);
 	/* "Spans", "Traces" and "" are no processes but the profiler's own rows */
 	track.type = !t->chrome && *key == 's' ? PL_T_OTHER : PL_T_THREAD;
-	PL_TRY(pl_trace_segment_track(&t->rows->seg, &track, &check, err));
-	rc = check == *id ? 0 : pl_fail(err, PL_EINTERNAL, "track numbers disagree");
-out:
-	return rc;
+	PL_CHECK(pl_trace_segment_track(&t->rows->seg, &track, &check, err));
+	return check == *id ? 0 : pl_fail(err, PL_EINTERNAL, "track numbers disagree");
 }
 
 int pl_import_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id *track,
@@ -114,7 +104,6 @@ int pl_import_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id 
 	uint64_t h =
 		(uint64_t)f->pid.v * 0x9e3779b97f4a7c15u + (uint64_t)f->tid.v * 0xc2b2ae3d27d4eb4fu;
 	size_t i = (h ^ h >> 32) & (PL_LEN(t->recent) - 1);
-	int rc;
 
 	if (PL_LIKELY(t->recent[i].track != PL_NONE && t->recent[i].pid.v == f->pid.v &&
 		      t->recent[i].tid.v == f->tid.v && t->recent[i].pid.tok == f->pid.tok &&
@@ -122,14 +111,12 @@ int pl_import_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id 
 		*track = t->recent[i].track;
 		return 0;
 	}
-	PL_TRY(pl_import_tracks_key(t, f, err));
-	PL_TRY(by_key(t, (const char *)t->tmp.p, t->tmp.n, track, err));
+	PL_CHECK(pl_import_tracks_key(t, f, err));
+	PL_CHECK(by_key(t, (const char *)t->tmp.p, t->tmp.n, track, err));
 	t->recent[i].pid = f->pid;
 	t->recent[i].tid = f->tid;
 	t->recent[i].track = *track;
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- metadata events ----------------------------------------------------------------------- */
@@ -141,24 +128,22 @@ static int note_get(struct pl_tracks *t, bool thread, const struct pl_fields *f,
 	struct pl_track_note *note;
 	const char *key;
 	pl_id id;
-	int rc;
 
-	PL_TRY(pl_import_tracks_key(t, f, err));
+	PL_CHECK(pl_import_tracks_key(t, f, err));
 	key = (const char *)t->tmp.p;
 	/* first the room, so that a failure leaves no key without its note */
-	PL_TRY(pl_grow(&t->note, &t->cap_note, old + 1, sizeof(*t->note), err));
-	PL_TRY(pl_intern_add(&t->note_key, key, thread ? t->tmp.n : strlen(key), &id, err));
+	PL_CHECK(pl_grow(&t->note, &t->cap_note, old + 1, sizeof(*t->note), err));
+	PL_CHECK(pl_intern_add(&t->note_key, key, thread ? t->tmp.n : strlen(key), &id, err));
 	note = &t->note[id];
 	if (id == old) {
 		*note = (struct pl_track_note){
 			.name = PL_NONE, .labels = PL_NONE, .thread = thread, .n = t->tmp.n
 		};
-		PL_TRY(pl_alloc(&note->track, t->tmp.n, 1, err));
+		PL_CHECK(pl_alloc(&note->track, t->tmp.n, 1, err));
 		memcpy(note->track, key, t->tmp.n);
 	}
 	*out = note;
-out:
-	return rc;
+	return 0;
 }
 
 static int note_text(struct pl_tracks *t, const struct pl_fields *f, unsigned a, pl_id *id,
@@ -177,26 +162,23 @@ int pl_import_tracks_meta(struct pl_tracks *t, const struct pl_fields *f, struct
 	const char *s = f->name == PL_NONE ? "" : pl_intern_get(&t->rows->seg.str, f->name);
 	bool thread = !strncmp(s, "thread_", 7);
 	struct pl_track_note *note = NULL;
-	int rc;
 
 	if (strncmp(s, "process_", 8) != 0 && !thread)
 		return 0;
 	s += thread ? 7 : 8;
 	if (strcmp(s, "name") != 0 && strcmp(s, "labels") != 0 && strcmp(s, "sort_index") != 0)
 		return 0;
-	PL_TRY(note_get(t, thread, f, &note, err));
+	PL_CHECK(note_get(t, thread, f, &note, err));
 	if (*s == 'n')
-		PL_TRY(note_text(t, f, PL_A_NAME, &note->name, err));
+		PL_CHECK(note_text(t, f, PL_A_NAME, &note->name, err));
 	else if (*s == 'l')
-		PL_TRY(note_text(t, f, PL_A_LABELS, &note->labels, err));
+		PL_CHECK(note_text(t, f, PL_A_LABELS, &note->labels, err));
 	else if (pl_has(f, PL_A_SORT) && f->arg_type[PL_A_SORT] == PL_V_INT) {
 		int64_t v = f->arg[PL_A_SORT];
 
 		note->sort = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
 	}
 	return 1;
-out:
-	return rc;
 }
 
 /* ---- the end of a segment ------------------------------------------------------------------ */
@@ -254,27 +236,24 @@ static int add_unused(struct pl_tracks *t, bool thread, int32_t rank, pl_id host
 		      struct pl_err *err)
 {
 	pl_id first = t->rows->seg.n_tracks, id;
-	int rc = 0;
 
 	for (size_t i = 0; i < t->note_key.n; i++) {
 		const struct pl_track_note *n = &t->note[i];
 
 		if (n->thread != thread || n->used)
 			continue;
-		PL_TRY(by_key(t, n->track, n->n, &id, err));
+		PL_CHECK(by_key(t, n->track, n->n, &id, err));
 		t->rows->seg.track[id].type = PL_T_OTHER;
 		for (; first < t->rows->seg.n_tracks; first++)
 			fill_in(t, first, rank, host);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_import_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t host_len,
 			    struct pl_err *err)
 {
 	pl_id h = PL_NONE;
-	int rc;
 
 	if (host)
 		h = pl_import_rows_text(t->rows, host, host_len);
@@ -284,9 +263,7 @@ int pl_import_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host,
 			rank = -1;
 	for (pl_id i = 0; i < t->rows->seg.n_tracks; i++)
 		fill_in(t, i, rank, h);
-	PL_TRY(add_unused(t, true, rank, h, err));
-	PL_TRY(add_unused(t, false, rank, h, err));
-	rc = t->rows->rc;
-out:
-	return rc;
+	PL_CHECK(add_unused(t, true, rank, h, err));
+	PL_CHECK(add_unused(t, false, rank, h, err));
+	return t->rows->rc;
 }

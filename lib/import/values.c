@@ -50,7 +50,6 @@ static inline int intern(struct pl_ev *e, const char *s, size_t n, pl_id *id)
 	const uint8_t *p = (const uint8_t *)s;
 	uint64_t a = pl_le64_get(p), m = 0, z = 0;
 	struct pl_recent *r;
-	int rc;
 
 	if (n >= 8) {
 		m = pl_le64_get(p + n / 2 - 4);
@@ -66,9 +65,7 @@ static inline int intern(struct pl_ev *e, const char *s, size_t n, pl_id *id)
 		*id = r->id;
 		return 0;
 	}
-	rc = pl_import_rows_str(e->rows, s, n, id, e->err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_import_rows_str(e->rows, s, n, id, e->err));
 	*r = (struct pl_recent){ .a = a, .m = m, .z = z, .len = (uint32_t)n, .id = *id };
 	return 0;
 }
@@ -156,15 +153,14 @@ int pl_import_json_check(const char *s, size_t n)
 /* First sight of a nested text. */
 static int judge(struct pl_ev *e, const char *s, size_t n, pl_id id)
 {
-	int state = pl_import_json_check(s, n), rc;
+	int state = pl_import_json_check(s, n);
 	pl_id clean = PL_NONE;
 
 	if (state > 0) {
 		e->tmp.n = 0;
-		if ((rc = pl_import_json_repair(s, n, &e->tmp, e->err)) < 0 ||
-		    (rc = pl_import_rows_str(e->rows, (const char *)e->tmp.p, e->tmp.n, &clean,
-					     e->err)) < 0)
-			return rc;
+		PL_CHECK(pl_import_json_repair(s, n, &e->tmp, e->err));
+		PL_CHECK(pl_import_rows_str(e->rows, (const char *)e->tmp.p, e->tmp.n, &clean,
+					    e->err));
 	}
 	e->info[id].nested = state < 0 ? 3 : (uint8_t)(state + 1);
 	e->info[id].repaired = clean;
@@ -352,9 +348,8 @@ static int put(struct pl_ev *e, struct pl_key *k, uint8_t type, int64_t v, uint8
 			return rc;
 		if (k->code == PL_R_COLL && k->space == PL_KS_ARG && type == PL_V_STR)
 			return put_coll(e, k, (pl_id)v);
-		rc = pl_import_rows_col(e->rows, role_of(e, k, type), type, k->id, &index, e->err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_import_rows_col(e->rows, role_of(e, k, type), type, k->id, &index,
+					    e->err));
 		k->col[type] = ++index;
 	}
 	return pl_trace_col_put(&e->rows->cur->b.col[index - 1], e->rows->cur->b.n, v, scale,

@@ -109,13 +109,10 @@ static int grow_slots(struct pl_batch *b, struct pl_err *err)
 {
 	uint32_t size = b->n_slots ? b->n_slots * 2 : 128;
 	uint32_t *slot;
-	int rc;
 
 	if (b->n_slots > UINT32_MAX / 4)
 		return pl_fail(err, PL_ELIMIT, "more than %u columns", b->n_cols);
-	rc = pl_alloc(&slot, size, sizeof(*slot), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&slot, size, sizeof(*slot), err));
 	for (uint32_t i = 0; i < b->n_cols; i++) {
 		const struct pl_col *c = &b->col[i];
 		uint32_t k = col_hash(c->role, c->type, c->key) & (size - 1);
@@ -148,9 +145,7 @@ int pl_trace_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key
 			return 0;
 		}
 	}
-	rc = pl_grow(&b->col, &cap, (size_t)b->n_cols + 1, sizeof(*b->col), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&b->col, &cap, (size_t)b->n_cols + 1, sizeof(*b->col), err));
 	b->cap_cols = (uint32_t)cap;
 	c = &b->col[b->n_cols];
 	memset(c, 0, sizeof(*c));
@@ -199,13 +194,10 @@ void pl_trace_segment_fini(struct pl_segment *s)
 int pl_trace_segment_track(struct pl_segment *s, const struct pl_track *t, pl_id *id,
 			   struct pl_err *err)
 {
-	int rc;
-
 	if (s->n_tracks == PL_NONE)
 		return pl_fail(err, PL_ELIMIT, "more than %u tracks", s->n_tracks);
-	rc = pl_grow(&s->track, &s->cap_tracks, (size_t)s->n_tracks + 1, sizeof(*s->track), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&s->track, &s->cap_tracks, (size_t)s->n_tracks + 1, sizeof(*s->track),
+			 err));
 	s->track[s->n_tracks] = *t;
 	*id = s->n_tracks++;
 	return 0;
@@ -215,23 +207,17 @@ int pl_trace_segment_meta(struct pl_segment *s, const char *key, size_t nk, cons
 			  size_t nv, struct pl_err *err)
 {
 	struct pl_meta m;
-	int rc;
 
-	if ((rc = pl_intern_add(&s->str, key, nk, &m.key, err)) < 0 ||
-	    (rc = pl_intern_add(&s->str, value, nv, &m.value, err)) < 0)
-		return rc;
+	PL_CHECK(pl_intern_add(&s->str, key, nk, &m.key, err));
+	PL_CHECK(pl_intern_add(&s->str, value, nv, &m.value, err));
 	return pl_trace_segment_add_meta(s, &m, err);
 }
 
 int pl_trace_segment_add_meta(struct pl_segment *s, const struct pl_meta *m, struct pl_err *err)
 {
-	int rc;
-
 	if (s->n_meta == PL_NONE)
 		return pl_fail(err, PL_ELIMIT, "more than %u metadata members", s->n_meta);
-	rc = pl_grow(&s->meta, &s->cap_meta, (size_t)s->n_meta + 1, sizeof(*s->meta), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&s->meta, &s->cap_meta, (size_t)s->n_meta + 1, sizeof(*s->meta), err));
 	s->meta[s->n_meta++] = *m;
 	return 0;
 }

@@ -56,39 +56,34 @@ int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s, 
 {
 	struct pl_numbered_track t;
 	pl_id added;
-	int rc = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		memset(&t, 0, sizeof(t));
-		PL_TRY(pl_get_entry(c, &pl_trace_record_track, &t, NULL, NULL, err));
-		PL_TRY(check_strings(s, &t.track, err));
+		PL_CHECK(pl_get_entry(c, &pl_trace_record_track, &t, NULL, NULL, err));
+		PL_CHECK(check_strings(s, &t.track, err));
 		if (t.number > s->n_tracks)
 			return pl_fail(err, PL_EDATA, "track %u is defined after %u", t.number,
 				       s->n_tracks);
 		if (t.number < s->n_tracks)
 			s->track[t.number] = t.track;
 		else
-			PL_TRY(pl_trace_segment_track(s, &t.track, &added, err));
+			PL_CHECK(pl_trace_segment_track(s, &t.track, &added, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s, struct pl_err *err)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		struct pl_meta m;
-		int rc;
 
-		if ((rc = get_id(c, s->str.n, &m.key, err)) < 0 ||
-		    (rc = get_id(c, s->str.n, &m.value, err)) < 0)
-			return rc;
+		PL_CHECK(get_id(c, s->str.n, &m.key, err));
+		PL_CHECK(get_id(c, s->str.n, &m.value, err));
 		if (c->bad)
 			return pl_get_short(err);
 		if (m.key == PL_NONE || m.value == PL_NONE)
 			return pl_fail(err, PL_EDATA, "metadata without key or value");
-		if ((rc = pl_trace_segment_add_meta(s, &m, err)) < 0)
-			return rc;
+		PL_CHECK(pl_trace_segment_add_meta(s, &m, err));
 	}
 	return 0;
 }
@@ -114,10 +109,8 @@ static int get_list(struct pl_cur *c, struct pl_col *col, uint32_t m, uint32_t n
 		    struct pl_err *err)
 {
 	uint32_t prev = 0, bad = 0;
-	int rc = pl_get_col_u32(c, col->row, m, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_get_col_u32(c, col->row, m, err));
 	for (uint32_t i = 0; i < m; i++) {
 		bad |= col->row[i] < prev;
 		prev = col->row[i];
@@ -132,10 +125,8 @@ static int get_bits(struct pl_cur *c, struct pl_col *col, uint32_t m, uint32_t n
 {
 	uint32_t size = (n + 7) / 8, k = 0;
 	struct pl_cur part;
-	int rc = pl_get_part(c, size, &part, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_get_part(c, size, &part, err));
 	for (uint32_t i = 0; i < size; i++) {
 		for (unsigned bits = part.p[i]; bits; bits &= bits - 1) {
 			uint32_t row = i * 8 + (uint32_t)__builtin_ctz(bits);
@@ -183,13 +174,12 @@ static int get_values(struct events_in *in, struct pl_cur *c, struct pl_col *col
 {
 	uint64_t max = 0, all = 0;
 	uint8_t scale = 0;
-	int rc;
 
 	if (col->type == PL_V_NULL) {
 		memset(col->val, 0, m * sizeof(*col->val));
 		return 0;
 	}
-	PL_TRY(pl_get_col_i64(c, col->val, m, err));
+	PL_CHECK(pl_get_col_i64(c, col->val, m, err));
 	if (col->type == PL_V_STR || col->type == PL_V_JSON) {
 		for (uint32_t i = 0; i < m; i++)
 			max = (uint64_t)col->val[i] > max ? (uint64_t)col->val[i] : max;
@@ -202,14 +192,13 @@ static int get_values(struct events_in *in, struct pl_cur *c, struct pl_col *col
 		if (all > 1)
 			return pl_fail(err, PL_EDATA, "a truth value is neither 0 nor 1");
 	} else if (col->type == PL_V_DEC) {
-		PL_TRY(pl_get_col_u8(c, col->scale, m, err));
+		PL_CHECK(pl_get_col_u8(c, col->scale, m, err));
 		for (uint32_t i = 0; i < m; i++)
 			scale = col->scale[i] > scale ? col->scale[i] : scale;
 		if (scale > PL_TRACE_SCALE_MAX)
 			return pl_fail(err, PL_EDATA, "a decimal of scale %u", scale);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* A column that nobody wants has rows that others may name, but no values. */
@@ -219,17 +208,15 @@ static int skip_col(struct events_in *in, struct pl_cur *part, struct pl_col *co
 	struct pl_cur c = *part;
 	bool same = pl_get_u8(&c) == PL_ROWS_SAME;
 	uint64_t which = same ? pl_get_varint(&c) : 0;
-	int rc;
 
 	if (same && !c.bad && which < in->n_cols && in->rows[which].n == m) {
 		in->rows[in->n_cols++] = in->rows[which];
 		return 0;
 	}
-	PL_TRY(pl_trace_col_reserve(col, m, err));
-	PL_TRY(get_rows(in, part, col, m, err));
+	PL_CHECK(pl_trace_col_reserve(col, m, err));
+	PL_CHECK(get_rows(in, part, col, m, err));
 	in->rows[in->n_cols++] = (struct rows){ .col = index, .n = m };
-out:
-	return rc;
+	return 0;
 }
 
 static int get_col(struct events_in *in, struct pl_err *err)
@@ -240,12 +227,11 @@ static int get_col(struct events_in *in, struct pl_err *err)
 	uint32_t index, m;
 	uint64_t many;
 	pl_id key;
-	int rc;
 
-	PL_TRY(pl_get_part(in->c, pl_get_u32(in->c), &part, err));
+	PL_CHECK(pl_get_part(in->c, pl_get_u32(in->c), &part, err));
 	role = pl_get_u8(&part);
 	type = pl_get_u8(&part);
-	PL_TRY(get_id(&part, in->want->n_strings, &key, err));
+	PL_CHECK(get_id(&part, in->want->n_strings, &key, err));
 	many = pl_get_varint(&part);
 	if (part.bad)
 		return pl_get_short(err);
@@ -256,19 +242,18 @@ static int get_col(struct events_in *in, struct pl_err *err)
 		return pl_fail(err, PL_EDATA, "a column of %llu values", (unsigned long long)many);
 	m = (uint32_t)many;
 	role = (uint8_t)pl_trace_role_settle(in->want->key, role, key, type);
-	PL_TRY(pl_trace_batch_col(in->e, role, type, key, &index, err));
+	PL_CHECK(pl_trace_batch_col(in->e, role, type, key, &index, err));
 	col = &in->e->col[index];
 	if (col->n)
 		return pl_fail(err, PL_EDATA, "a column comes twice");
 	if (in->want->roles && (role >= PL_R_COUNT_ || !(in->want->roles & PL_ROLE_BIT(role))))
 		return skip_col(in, &part, col, index, m, err);
-	PL_TRY(pl_trace_col_reserve(col, m, err));
-	PL_TRY(get_rows(in, &part, col, m, err));
-	PL_TRY(get_values(in, &part, col, m, err));
+	PL_CHECK(pl_trace_col_reserve(col, m, err));
+	PL_CHECK(get_rows(in, &part, col, m, err));
+	PL_CHECK(get_values(in, &part, col, m, err));
 	col->n = m;
 	in->rows[in->n_cols++] = (struct rows){ .col = index, .n = m };
-out:
-	return rc;
+	return 0;
 }
 
 static int get_cols(struct events_in *in, struct pl_err *err)
@@ -293,13 +278,12 @@ static int get_fixed(struct events_in *in, struct pl_err *err)
 	struct pl_batch *e = in->e;
 	size_t strings = in->want->n_strings;
 	uint32_t track = 0, name = 0;
-	int rc;
 
-	PL_TRY(pl_get_col_u8(in->c, e->kind, in->n, err));
-	PL_TRY(pl_get_col_u32(in->c, e->track, in->n, err));
-	PL_TRY(pl_get_col_u32(in->c, e->name, in->n, err));
-	PL_TRY(pl_get_col_i64(in->c, e->ts, in->n, err));
-	PL_TRY(pl_get_col_i64(in->c, e->dur, in->n, err));
+	PL_CHECK(pl_get_col_u8(in->c, e->kind, in->n, err));
+	PL_CHECK(pl_get_col_u32(in->c, e->track, in->n, err));
+	PL_CHECK(pl_get_col_u32(in->c, e->name, in->n, err));
+	PL_CHECK(pl_get_col_i64(in->c, e->ts, in->n, err));
+	PL_CHECK(pl_get_col_i64(in->c, e->dur, in->n, err));
 	for (uint32_t i = 0; i < in->n; i++) {
 		track = e->track[i] > track ? e->track[i] : track;
 		name = e->name[i] > name ? e->name[i] : name;
@@ -309,23 +293,21 @@ static int get_fixed(struct events_in *in, struct pl_err *err)
 			       in->want->n_tracks);
 	if (name >= strings)
 		return pl_fail(err, PL_EDATA, "string %u is used, %zu are defined", name, strings);
-out:
-	return rc;
+	return 0;
 }
 
 int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_want *want,
 			struct pl_batch *e, struct pl_err *err)
 {
 	struct events_in in = { .c = c, .want = want, .e = e, .n = count };
-	int rc;
 
 	if (!count || count > PL_BATCH_ROWS)
 		return pl_fail(err, PL_EDATA, "a block of %u events", count);
 	e->first = pl_get_varint(c);
 	if (c->bad || e->first > (uint64_t)INT64_MAX - count)
 		return pl_fail(err, PL_EDATA, "impossible number of the first event");
-	if ((rc = get_fixed(&in, err)) < 0 || (rc = get_cols(&in, err)) < 0)
-		return rc;
+	PL_CHECK(get_fixed(&in, err));
+	PL_CHECK(get_cols(&in, err));
 	e->n = count;
 	return 0;
 }

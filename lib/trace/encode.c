@@ -181,16 +181,13 @@ static int put_col(struct pl_buf *b, const struct pl_col *c, uint32_t number, ui
 		   struct recent *recent, struct pl_err *err)
 {
 	size_t at = b->n;
-	int rc;
 
 	pl_put_u32(b, 0);
 	pl_put_u8(b, c->role);
 	pl_put_u8(b, c->type);
 	pl_put_varint(b, c->key == PL_NONE ? 0 : (uint64_t)c->key + 1);
 	pl_put_varint(b, c->n);
-	rc = put_rows(b, c, number, n, recent, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(put_rows(b, c, number, n, recent, err));
 	if (c->type != PL_V_NULL)
 		pl_put_col_i64(b, c->val, c->n, delta_i64(c->val, c->n));
 	if (c->type == PL_V_DEC)
@@ -233,9 +230,8 @@ int pl_trace_put_events(struct pl_buf *b, const struct pl_segment *s, const stru
 {
 	struct recent recent = { .n = 0 };
 	uint32_t cols = 0, number = 0;
-	int rc;
 
-	PL_TRY(check_fixed(s, e, err));
+	PL_CHECK(check_fixed(s, e, err));
 	pl_put_varint(b, first);
 	pl_put_col_u8(b, e->kind, e->n);
 	pl_put_col_u32(b, e->track, e->n, delta_u32(e->track, e->n));
@@ -248,9 +244,8 @@ int pl_trace_put_events(struct pl_buf *b, const struct pl_segment *s, const stru
 	for (uint32_t i = 0; i < e->n_cols; i++) {
 		if (!e->col[i].n)
 			continue;
-		PL_TRY(check_col(s, &e->col[i], err));
-		PL_TRY(put_col(b, &e->col[i], number++, e->n, &recent, err));
+		PL_CHECK(check_col(s, &e->col[i], err));
+		PL_CHECK(put_col(b, &e->col[i], number++, e->n, &recent, err));
 	}
-out:
-	return rc;
+	return 0;
 }

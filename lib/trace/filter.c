@@ -66,61 +66,52 @@ struct filter {
 static int map_str(struct dest *d, const struct pl_segment *s, pl_id id, pl_id *to,
 		   struct pl_err *err)
 {
-	int rc = 0;
-
 	*to = PL_NONE;
 	if (id >= s->str.n)
 		return 0;
 	if (id >= d->n_str) {
-		PL_TRY(pl_grow(&d->str, &d->cap_str, s->str.n, sizeof(*d->str), err));
+		PL_CHECK(pl_grow(&d->str, &d->cap_str, s->str.n, sizeof(*d->str), err));
 		memset(d->str + d->n_str, 0xff, (s->str.n - d->n_str) * sizeof(*d->str));
 		d->n_str = s->str.n;
 	}
 	if (d->str[id] == PL_NONE)
-		PL_TRY(pl_intern_add(&d->seg.str, s->str.str[id], s->str.len[id], &d->str[id],
-				     err));
+		PL_CHECK(pl_intern_add(&d->seg.str, s->str.str[id], s->str.len[id], &d->str[id],
+				       err));
 	*to = d->str[id];
-out:
-	return rc;
+	return 0;
 }
 
 static int copy_track(struct dest *d, const struct pl_segment *s, const struct pl_track *k,
 		      struct pl_track *to, struct pl_err *err)
 {
-	int rc;
-
 	*to = *k;
-	PL_TRY(map_str(d, s, k->host, &to->host, err));
-	PL_TRY(map_str(d, s, k->pid, &to->pid, err));
-	PL_TRY(map_str(d, s, k->tid, &to->tid, err));
-	PL_TRY(map_str(d, s, k->name, &to->name, err));
-	PL_TRY(map_str(d, s, k->process, &to->process, err));
-	PL_TRY(map_str(d, s, k->labels, &to->labels, err));
-out:
-	return rc;
+	PL_CHECK(map_str(d, s, k->host, &to->host, err));
+	PL_CHECK(map_str(d, s, k->pid, &to->pid, err));
+	PL_CHECK(map_str(d, s, k->tid, &to->tid, err));
+	PL_CHECK(map_str(d, s, k->name, &to->name, err));
+	PL_CHECK(map_str(d, s, k->process, &to->process, err));
+	return map_str(d, s, k->labels, &to->labels, err);
 }
 
 static int map_track(struct dest *d, const struct pl_segment *s, pl_id id, pl_id *to,
 		     struct pl_err *err)
 {
 	struct pl_track k;
-	int rc = 0;
 
 	*to = PL_NONE;
 	if (id >= s->n_tracks)
 		return 0;
 	if (id >= d->n_track) {
-		PL_TRY(pl_grow(&d->track, &d->cap_track, s->n_tracks, sizeof(*d->track), err));
+		PL_CHECK(pl_grow(&d->track, &d->cap_track, s->n_tracks, sizeof(*d->track), err));
 		memset(d->track + d->n_track, 0xff, (s->n_tracks - d->n_track) * sizeof(*d->track));
 		d->n_track = s->n_tracks;
 	}
 	if (d->track[id] == PL_NONE) {
-		PL_TRY(copy_track(d, s, &s->track[id], &k, err));
-		PL_TRY(pl_trace_segment_track(&d->seg, &k, &d->track[id], err));
+		PL_CHECK(copy_track(d, s, &s->track[id], &k, err));
+		PL_CHECK(pl_trace_segment_track(&d->seg, &k, &d->track[id], err));
 	}
 	*to = d->track[id];
-out:
-	return rc;
+	return 0;
 }
 
 static int copy_text(char **to, const char *from, struct pl_err *err)
@@ -133,36 +124,29 @@ static int copy_text(char **to, const char *from, struct pl_err *err)
 /* Copy again what may have changed in the segment. */
 static int sync_segment(struct dest *d, const struct pl_segment *s, struct pl_err *err)
 {
-	int rc = 0;
-
 	d->seg.base_ns = s->base_ns;
-	PL_TRY(copy_text(&d->seg.source, s->source, err));
-	PL_TRY(copy_text(&d->seg.format, s->format, err));
+	PL_CHECK(copy_text(&d->seg.source, s->source, err));
+	PL_CHECK(copy_text(&d->seg.format, s->format, err));
 	d->seg.provenance.n = 0;
-	PL_TRY(pl_buf_put(&d->seg.provenance, s->provenance.p, s->provenance.n, err));
+	PL_CHECK(pl_buf_put(&d->seg.provenance, s->provenance.p, s->provenance.n, err));
 	for (; d->n_meta < s->n_meta; d->n_meta++) {
 		size_t nk, nv;
 		const char *k = pl_trace_segment_str(s, s->meta[d->n_meta].key, &nk);
 		const char *v = pl_trace_segment_str(s, s->meta[d->n_meta].value, &nv);
 
-		PL_TRY(pl_trace_segment_meta(&d->seg, k, nk, v, nv, err));
+		PL_CHECK(pl_trace_segment_meta(&d->seg, k, nk, v, nv, err));
 	}
 	for (size_t i = 0; i < d->n_track; i++)
 		if (d->track[i] != PL_NONE)
-			PL_TRY(copy_track(d, s, &s->track[i], &d->seg.track[d->track[i]], err));
-out:
-	return rc;
+			PL_CHECK(copy_track(d, s, &s->track[i], &d->seg.track[d->track[i]], err));
+	return 0;
 }
 
 static int dest_init(struct dest *d, struct pl_sink *next, uint32_t index, struct pl_err *err)
 {
-	int rc;
-
 	memset(d, 0, sizeof(*d));
 	d->next = next;
-	rc = pl_trace_segment_init(&d->seg, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_trace_segment_init(&d->seg, err));
 	d->ready = true;
 	d->seg.index = index;
 	return pl_trace_batch_init(&d->b, err);
@@ -193,16 +177,11 @@ static void dest_rest(struct dest *d)
 
 static int dest_begin(struct dest *d, const struct pl_segment *s, struct pl_err *err)
 {
-	int rc = 0;
-
 	if (d->begun)
 		return 0;
 	d->begun = true;
-	PL_TRY(sync_segment(d, s, err));
-	if (d->next && d->next->begin)
-		rc = d->next->begin(d->next, &d->seg, err);
-out:
-	return rc;
+	PL_CHECK(sync_segment(d, s, err));
+	return d->next && d->next->begin ? d->next->begin(d->next, &d->seg, err) : 0;
 }
 
 static int copy_col(struct dest *d, const struct pl_segment *s, const struct pl_col *c,
@@ -211,7 +190,6 @@ static int copy_col(struct dest *d, const struct pl_segment *s, const struct pl_
 	bool text = c->type == PL_V_STR || c->type == PL_V_JSON;
 	uint32_t at = PL_NONE;
 	pl_id key, id;
-	int rc = 0;
 
 	for (uint32_t k = 0; k < c->n; k++) {
 		int64_t v = c->val[k];
@@ -219,18 +197,17 @@ static int copy_col(struct dest *d, const struct pl_segment *s, const struct pl_
 		if (to[c->row[k]] == PL_NONE)
 			continue;
 		if (at == PL_NONE) {
-			PL_TRY(map_str(d, s, c->key, &key, err));
-			PL_TRY(pl_trace_batch_col(&d->b, c->role, c->type, key, &at, err));
+			PL_CHECK(map_str(d, s, c->key, &key, err));
+			PL_CHECK(pl_trace_batch_col(&d->b, c->role, c->type, key, &at, err));
 		}
 		if (text) {
-			PL_TRY(map_str(d, s, (pl_id)v, &id, err));
+			PL_CHECK(map_str(d, s, (pl_id)v, &id, err));
 			v = id;
 		}
-		PL_TRY(pl_trace_col_put(&d->b.col[at], to[c->row[k]], v, c->scale ? c->scale[k] : 0,
-					err));
+		PL_CHECK(pl_trace_col_put(&d->b.col[at], to[c->row[k]], v,
+					  c->scale ? c->scale[k] : 0, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* The rows of b for which mask[row] is set; to: scratch of b->n. */
@@ -272,15 +249,10 @@ out:
 
 static int dest_end(struct dest *d, const struct pl_segment *s, struct pl_err *err)
 {
-	int rc = 0;
-
 	if (!d->begun)
 		return 0;
-	PL_TRY(sync_segment(d, s, err));
-	if (d->next && d->next->end)
-		rc = d->next->end(d->next, &d->seg, err);
-out:
-	return rc;
+	PL_CHECK(sync_segment(d, s, err));
+	return d->next && d->next->end ? d->next->end(d->next, &d->seg, err) : 0;
 }
 
 /* ---- kind and name -----------------------------------------------------------------------------
@@ -299,8 +271,6 @@ static void decide_kinds(struct filter *x)
 static int name_passes(struct filter *x, const struct pl_segment *s, pl_id id, bool *yes,
 		       struct pl_err *err)
 {
-	int rc = 0;
-
 	*yes = true;
 	if (!x->f->name)
 		return 0;
@@ -309,15 +279,14 @@ static int name_passes(struct filter *x, const struct pl_segment *s, pl_id id, b
 		return 0;
 	}
 	if (id >= x->n_name) {
-		PL_TRY(pl_grow(&x->name, &x->cap_name, s->str.n, 1, err));
+		PL_CHECK(pl_grow(&x->name, &x->cap_name, s->str.n, 1, err));
 		memset(x->name + x->n_name, 0, s->str.n - x->n_name);
 		x->n_name = s->str.n;
 	}
 	if (!x->name[id])
 		x->name[id] = pl_glob(x->f->name, s->str.str[id]) ? 2 : 1;
 	*yes = x->name[id] == 2;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- rank and step -----------------------------------------------------------------------------
@@ -430,8 +399,6 @@ out:
 /* All segments that wait go on, each merge ahead of those that it speaks of. */
 static int pass_kept(struct filter *x, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (size_t i = 0, n; i < x->n_kept; i += n) {
 		bool merged = x->kept[i]->merge.present;
 		const struct pl_merge *m = merged ? &x->kept[i]->merge.m : NULL;
@@ -439,14 +406,13 @@ static int pass_kept(struct filter *x, struct pl_err *err)
 		for (n = 1; i + n < x->n_kept && !x->kept[i + n]->merge.present; n++)
 			;
 		if (merged)
-			PL_TRY(pass_merge(x, i, n, err));
+			PL_CHECK(pass_merge(x, i, n, err));
 		for (size_t j = 0; j < n; j++)
-			PL_TRY(finish_segment(x, x->kept[i + j], m, (uint32_t)j, err));
+			PL_CHECK(finish_segment(x, x->kept[i + j], m, (uint32_t)j, err));
 		drop_kept(x, i, i + n);
 	}
 	x->n_kept = 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- the sink ----------------------------------------------------------------------------------
@@ -480,14 +446,12 @@ static int note_numbers(struct numbers *to, const struct pl_batch *b, const uint
 static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
 {
 	struct filter *x = (struct filter *)sink;
-	int rc = 0;
 
 	if (!x->f->has_time)
-		PL_TRY(pass_kept(x, err));
-	PL_TRY(pl_trace_merge_context_take(&x->merge, m, err));
+		PL_CHECK(pass_kept(x, err));
+	PL_CHECK(pl_trace_merge_context_take(&x->merge, m, err));
 	x->new_merge = true;
-out:
-	return rc;
+	return 0;
 }
 
 static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
@@ -507,10 +471,7 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 static int note_first(struct filter *x, const struct pl_segment *seg, const struct pl_batch *b,
 		      struct pl_err *err)
 {
-	int rc = pl_grow(&x->first, &x->cap_first, seg->n_tracks, sizeof(*x->first), err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&x->first, &x->cap_first, seg->n_tracks, sizeof(*x->first), err));
 	for (; x->n_first < seg->n_tracks; x->n_first++)
 		x->first[x->n_first] = INT64_MAX;
 	for (uint32_t i = 0; i < b->n; i++)
@@ -524,27 +485,23 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 {
 	struct filter *x = (struct filter *)sink;
 	bool yes;
-	int rc = 0;
 
 	for (uint32_t i = 0; i < b->n; i++) {
 		yes = x->kind[b->kind[i]];
 		if (yes)
-			PL_TRY(name_passes(x, seg, b->name[i], &yes, err));
+			PL_CHECK(name_passes(x, seg, b->name[i], &yes, err));
 		x->mask[i] = yes;
 	}
 	if (x->merge.present)
-		PL_TRY(note_numbers(holds(x) ? &x->held : &x->from, b, x->mask, NULL, err));
+		PL_CHECK(note_numbers(holds(x) ? &x->held : &x->from, b, x->mask, NULL, err));
 	if (!holds(x)) {
-		rc = dest_rows(&x->d, seg, b, x->mask, err);
-		goto out;
+		return dest_rows(&x->d, seg, b, x->mask, err);
 	}
 	if (x->f->n_steps)
-		PL_TRY(pl_trace_steps_note(&x->steps, b, err));
+		PL_CHECK(pl_trace_steps_note(&x->steps, b, err));
 	if (x->f->has_time)
-		PL_TRY(note_first(x, seg, b, err));
-	rc = pl_trace_hold_add(&x->hold, b, x->mask, err);
-out:
-	return rc;
+		PL_CHECK(note_first(x, seg, b, err));
+	return pl_trace_hold_add(&x->hold, b, x->mask, err);
 }
 
 /* Rank and step of the rows that were held; what passes goes into the destination. */
@@ -582,10 +539,9 @@ out:
 static int keep(struct filter *x, struct pl_err *err)
 {
 	struct kept *k;
-	int rc = pl_grow(&x->kept, &x->cap_kept, x->n_kept + 1, sizeof(struct kept *), err);
 
-	if (rc < 0 || (rc = pl_alloc(&k, 1, sizeof(*k), err)) < 0)
-		return rc;
+	PL_CHECK(pl_grow(&x->kept, &x->cap_kept, x->n_kept + 1, sizeof(struct kept *), err));
+	PL_CHECK(pl_alloc(&k, 1, sizeof(*k), err));
 	x->kept[x->n_kept++] = k;
 	k->d = x->d;
 	k->from = x->from;
@@ -593,16 +549,14 @@ static int keep(struct filter *x, struct pl_err *err)
 	memset(&x->from, 0, sizeof(x->from));
 	dest_rest(&k->d);
 	if (x->new_merge)
-		PL_TRY(pl_trace_merge_context_take(&k->merge, &x->merge.m, err));
+		PL_CHECK(pl_trace_merge_context_take(&k->merge, &x->merge.m, err));
 	x->new_merge = false;
-out:
-	return rc;
+	return 0;
 }
 
 static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 {
 	struct filter *x = (struct filter *)sink;
-	int rc = 0;
 
 	for (size_t i = 0; i < x->n_first; i++)
 		if (x->first[i] != INT64_MAX)
@@ -612,12 +566,9 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 					pl_trace_merge_context_clock(&x->merge, seg->track[i].rank),
 					pl_add_sat(x->first[i], seg->base_ns)));
 	if (holds(x))
-		PL_TRY(pass_held(x, seg, err));
-	PL_TRY(dest_end(&x->d, seg, err));
-	if (waits(x))
-		rc = keep(x, err);
-out:
-	return rc;
+		PL_CHECK(pass_held(x, seg, err));
+	PL_CHECK(dest_end(&x->d, seg, err));
+	return waits(x) ? keep(x, err) : 0;
 }
 
 struct pl_sink *pl_trace_filter_open(const struct pl_filter *f, struct pl_sink *next,

@@ -26,12 +26,11 @@ struct pl_trace_launch { /* correlations are of a rank, and a segment may have s
 int pl_trace_steps_note(struct pl_trace_steps *x, const struct pl_batch *b, struct pl_err *err)
 {
 	size_t first = x->n;
-	int rc = 0;
 
 	for (uint32_t i = 0; i < b->n; i++) {
 		if (b->kind[i] != PL_K_STEP || b->dur[i] < 0)
 			continue;
-		PL_TRY(pl_grow(&x->step, &x->cap, x->n + 1, sizeof(*x->step), err));
+		PL_CHECK(pl_grow(&x->step, &x->cap, x->n + 1, sizeof(*x->step), err));
 		x->step[x->n++] = (struct pl_trace_step){ .t0 = b->ts[i],
 							  .t1 = pl_add_sat(b->ts[i], b->dur[i]),
 							  .step = i,
@@ -49,8 +48,8 @@ int pl_trace_steps_note(struct pl_trace_steps *x, const struct pl_batch *b, stru
 			uint32_t i = col->row[k];
 
 			if (!steps && b->kind[i] == PL_K_RUNTIME) {
-				PL_TRY(pl_grow(&x->launch, &x->cap_launches, x->n_launches + 1,
-					       sizeof(*x->launch), err));
+				PL_CHECK(pl_grow(&x->launch, &x->cap_launches, x->n_launches + 1,
+						 sizeof(*x->launch), err));
 				x->launch[x->n_launches++] = (struct pl_trace_launch){
 					.corr = col->val[k], .ts = b->ts[i], .track = b->track[i]
 				};
@@ -66,8 +65,7 @@ int pl_trace_steps_note(struct pl_trace_steps *x, const struct pl_batch *b, stru
 		}
 	}
 	/* those without a number have one at the end of their name, when the segment ends */
-out:
-	return rc;
+	return 0;
 }
 
 PL_COMPARATOR(by_rank_time, struct pl_trace_step, rank, t0);

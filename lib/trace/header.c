@@ -131,19 +131,16 @@ out:
 
 static int put_group(struct pl_trace_header *h, struct pl_trace_group *g, struct pl_err *err)
 {
-	int rc = 0;
-
 	if (g->listed || g->size > 0) {
-		rc = pl_grow(&h->group, &h->cap_groups, h->n_groups + 1, sizeof(*h->group), err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_grow(&h->group, &h->cap_groups, h->n_groups + 1, sizeof(*h->group),
+				 err));
 		h->group[h->n_groups++] = *g;
 		memset(g, 0, sizeof(*g));
 	}
 	pl_free(g->name);
 	pl_free(g->rank);
 	memset(g, 0, sizeof(*g));
-	return rc;
+	return 0;
 }
 
 static int read_header(struct pl_trace_header *h, const char *s, size_t n, bool quoted,

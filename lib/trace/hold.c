@@ -69,24 +69,18 @@ static int copy_batch(struct pl_hold *h, const struct pl_batch *b, const uint32_
 		      const uint32_t *to, uint32_t n, struct pl_err *err)
 {
 	struct pl_batch *d;
-	int rc = pl_grow(&h->b, &h->cap, h->n + 1, sizeof(*h->b), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&h->b, &h->cap, h->n + 1, sizeof(*h->b), err));
 	d = &h->b[h->n];
 	memset(d, 0, sizeof(*d));
-	rc = copy_fixed(&h->mem, d, b, row, n, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(copy_fixed(&h->mem, d, b, row, n, err));
 	d->col = take(&h->mem, b->n_cols, sizeof(*d->col));
 	if (!d->col)
 		return pl_fail(err, PL_ENOMEM, "out of memory for %u columns", b->n_cols);
 	for (uint32_t i = 0; i < b->n_cols; i++) {
 		if (!b->col[i].n)
 			continue;
-		rc = copy_col(&h->mem, &d->col[d->n_cols], &b->col[i], to, err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(copy_col(&h->mem, &d->col[d->n_cols], &b->col[i], to, err));
 		if (d->col[d->n_cols].n)
 			d->n_cols++;
 	}
@@ -103,9 +97,7 @@ int pl_trace_hold_add(struct pl_hold *h, const struct pl_batch *b, const uint8_t
 
 	if (!mask)
 		return copy_batch(h, b, NULL, NULL, b->n, err);
-	rc = pl_alloc(&row, 2 * (size_t)b->n + 1, sizeof(*row), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&row, 2 * (size_t)b->n + 1, sizeof(*row), err));
 	to = row + b->n;
 	for (uint32_t i = 0; i < b->n; i++) {
 		to[i] = mask[i] ? n : PL_NONE;
@@ -136,12 +128,11 @@ void pl_trace_hold_fini(struct pl_hold *h)
 int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b, struct pl_err *err)
 {
 	size_t total = 0;
-	int rc;
 
 	for (uint32_t c = 0; c < b->n_cols; c++)
 		total += b->col[c].n;
-	PL_TRY(pl_grow(&r->off, &r->cap_off, (size_t)b->n + 2, sizeof(*r->off), err));
-	PL_TRY(pl_grow(&r->ent, &r->cap_ent, total + 1, sizeof(*r->ent), err));
+	PL_CHECK(pl_grow(&r->off, &r->cap_off, (size_t)b->n + 2, sizeof(*r->off), err));
+	PL_CHECK(pl_grow(&r->ent, &r->cap_ent, total + 1, sizeof(*r->ent), err));
 	memset(r->off, 0, ((size_t)b->n + 2) * sizeof(*r->off));
 	for (uint32_t c = 0; c < b->n_cols; c++)
 		for (uint32_t k = 0; k < b->col[c].n; k++)
@@ -152,9 +143,7 @@ int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b,
 	for (uint32_t c = 0; c < b->n_cols; c++)
 		for (uint32_t k = 0; k < b->col[c].n; k++)
 			r->ent[r->off[b->col[c].row[k] + 1]++] = (struct pl_row_entry){ c, k };
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 void pl_trace_row_values_fini(struct pl_row_values *r)

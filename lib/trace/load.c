@@ -152,19 +152,17 @@ static int widen(void *array, uint64_t n, size_t size, struct pl_err *err)
 static int resize(struct loader *l, uint64_t cap, struct pl_err *err)
 {
 	struct pl_events *e = l->cur;
-	int rc;
 
-	PL_TRY(widen(&e->kind, cap, sizeof(*e->kind), err));
-	PL_TRY(widen(&e->track, cap, sizeof(*e->track), err));
-	PL_TRY(widen(&e->name, cap, sizeof(*e->name), err));
-	PL_TRY(widen(&e->ts, cap, sizeof(*e->ts), err));
-	PL_TRY(widen(&e->dur, cap, sizeof(*e->dur), err));
+	PL_CHECK(widen(&e->kind, cap, sizeof(*e->kind), err));
+	PL_CHECK(widen(&e->track, cap, sizeof(*e->track), err));
+	PL_CHECK(widen(&e->name, cap, sizeof(*e->name), err));
+	PL_CHECK(widen(&e->ts, cap, sizeof(*e->ts), err));
+	PL_CHECK(widen(&e->dur, cap, sizeof(*e->dur), err));
 	for (const struct column *c = columns; c < columns + PL_LEN(columns); c++)
 		if (array_of(e, c))
-			PL_TRY(widen(place_of(e, c), cap, size_of(c), err));
+			PL_CHECK(widen(place_of(e, c), cap, size_of(c), err));
 	l->cap = cap;
-out:
-	return rc;
+	return 0;
 }
 
 static int reserve(struct loader *l, uint64_t need, struct pl_err *err)
@@ -307,14 +305,12 @@ static int load_col(struct loader *l, const struct pl_segment *seg, const struct
 		    uint64_t to, struct pl_err *err)
 {
 	bool text = from->type == PL_V_STR || from->type == PL_V_JSON;
-	int rc = 0;
 
 	for (const struct column *c = columns; c < columns + PL_LEN(columns); c++)
 		if (c->role == from->role && l->roles & PL_ROLE_BIT(c->role) &&
 		    (text || c->values != TEXTS))
-			PL_TRY(load_values(l, seg, from, c, to, err));
-out:
-	return rc;
+			PL_CHECK(load_values(l, seg, from, c, to, err));
+	return 0;
 }
 
 /* ---- the sink -------------------------------------------------------------------------------- */
@@ -323,18 +319,15 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 {
 	struct loader *l = (struct loader *)sink;
 	struct pl_trace *t = l->t;
-	int rc;
 
 	(void)seg;
-	PL_TRY(pl_grow(&t->seg, &t->cap_segs, (size_t)t->n_segs + 1, sizeof(*t->seg), err));
-	PL_TRY(pl_grow(&l->seg, &l->cap_seg, (size_t)t->n_segs + 1, sizeof(*l->seg), err));
-	PL_TRY(pl_alloc(&l->cur, 1, sizeof(*l->cur), err));
+	PL_CHECK(pl_grow(&t->seg, &t->cap_segs, (size_t)t->n_segs + 1, sizeof(*t->seg), err));
+	PL_CHECK(pl_grow(&l->seg, &l->cap_seg, (size_t)t->n_segs + 1, sizeof(*l->seg), err));
+	PL_CHECK(pl_alloc(&l->cur, 1, sizeof(*l->cur), err));
 	l->seg[t->n_segs] = (struct loaded){ .limit = UINT64_MAX };
 	t->seg[t->n_segs++] = l->cur;
 	l->cap = 0;
-	rc = reserve(l, 1, err); /* the columns of all events exist even without events */
-out:
-	return rc;
+	return reserve(l, 1, err); /* the columns of all events exist even without events */
 }
 
 /* Rows for the events of the batch whose kinds are wanted. */
@@ -342,11 +335,10 @@ static int choose_rows(struct loader *l, struct pl_batch *b, uint64_t *to, struc
 {
 	struct loaded *s = &l->seg[l->t->n_segs - 1];
 	struct pl_events *e = l->cur;
-	int rc;
 
-	PL_TRY(pl_grow(&l->row, &l->cap_row, b->n, sizeof(*l->row), err));
+	PL_CHECK(pl_grow(&l->row, &l->cap_row, b->n, sizeof(*l->row), err));
 	if (l->kinds != UINT64_MAX)
-		PL_TRY(pl_grow(&s->ordinal, &s->cap, e->n + b->n, sizeof(*s->ordinal), err));
+		PL_CHECK(pl_grow(&s->ordinal, &s->cap, e->n + b->n, sizeof(*s->ordinal), err));
 	for (uint32_t i = 0; i < b->n; i++) {
 		uint8_t kind = b->kind[i];
 
@@ -357,8 +349,7 @@ static int choose_rows(struct loader *l, struct pl_batch *b, uint64_t *to, struc
 			s->ordinal[*to] = (uint32_t)(s->read + i);
 		l->row[i] = (uint32_t)(*to)++;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *b,
@@ -368,14 +359,13 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 	struct loaded *s = &l->seg[l->t->n_segs - 1];
 	struct pl_events *e = l->cur;
 	uint64_t to = e->n;
-	int rc;
 
 	if (s->read + b->n > PL_NONE - 1)
 		return pl_fail(err, PL_ELIMIT, "a segment has more than %u events", PL_NONE - 1);
 	if (b->first != s->read && s->limit > s->read)
 		s->limit = s->read; /* a block was lost: from here on the numbers are not known */
-	PL_TRY(choose_rows(l, b, &to, err));
-	PL_TRY(reserve(l, to, err));
+	PL_CHECK(choose_rows(l, b, &to, err));
+	PL_CHECK(reserve(l, to, err));
 	for (uint32_t i = 0; i < b->n; i++) {
 		uint32_t row = l->row[i];
 
@@ -390,11 +380,10 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 	fill_all(l, e->n, to);
 	for (uint32_t i = 0; i < b->n_cols; i++)
 		if (b->col[i].n)
-			PL_TRY(load_col(l, seg, &b->col[i], to, err));
+			PL_CHECK(load_col(l, seg, &b->col[i], to, err));
 	e->n = to;
 	s->read += b->n;
-out:
-	return rc;
+	return 0;
 }
 
 static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
@@ -447,10 +436,8 @@ static int drop_members(struct loader *l, const uint8_t *gone, struct pl_err *er
 {
 	struct pl_merge *m = &l->t->merge;
 	uint32_t *before, k = 0; /* how many of the members before each stay */
-	int rc = pl_alloc(&before, (size_t)m->n_members + 1, sizeof(*before), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&before, (size_t)m->n_members + 1, sizeof(*before), err));
 	for (uint32_t i = 0; i < m->n_members; i++) {
 		before[i] = k;
 		if (!gone[i])

@@ -74,19 +74,17 @@ static int get_group(struct pl_cur *c, void *row, void *merge, struct pl_err *er
 	struct pl_merge_in *in = merge;
 	struct pl_group *g = row;
 	uint64_t n = pl_get_varint(c);
-	int rc = 0;
 
 	if (c->bad || n > PL_TRACE_GROUP_RANKS || (in->ranks += n) > PL_TRACE_GROUP_RANKS)
 		return pl_fail(err, PL_EDATA, "a group is cut short or too big");
 	if (!n)
 		return 0;
-	PL_TRY(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
-	PL_TRY(pl_get_col_u32(c, g->rank, n, err));
+	PL_CHECK(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
+	PL_CHECK(pl_get_col_u32(c, g->rank, n, err));
 	g->n = (uint32_t)n;
 	if (!ascend(g->rank, g->n))
 		return pl_fail(err, PL_EDATA, "ranks of a group do not ascend");
-out:
-	return rc;
+	return 0;
 }
 
 static const struct pl_record group_record = { PL_RECORD("group", struct pl_group, group_fields),
@@ -173,19 +171,15 @@ static int room(struct pl_merge *m, const struct table *t, uint32_t more, struct
 /* The rows of every table behind those that `to` has. They do not count yet. */
 static int copy_rows(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (const struct table *t = tables; t < tables + PL_LEN(tables); t++) {
 		uint32_t n = *count_of(from, t);
 
-		PL_TRY(room(to, t, n, err));
+		PL_CHECK(room(to, t, n, err));
 		if (n)
 			memcpy(rows_of(to, t) + *count_of(to, t) * t->size, rows_of(from, t),
 			       n * t->size);
 	}
-	rc = pl_buf_put(&to->provenance, from->provenance.p, from->provenance.n, err);
-out:
-	return rc;
+	return pl_buf_put(&to->provenance, from->provenance.p, from->provenance.n, err);
 }
 
 PL_COMPARATOR(by_use, struct pl_clock_use, segment, rank, clock);
@@ -383,11 +377,10 @@ int pl_trace_merge_get(struct pl_merge_in *in, const struct pl_block *b, struct 
 		return pl_fail(err, PL_EDATA, "%u rows in a block of %zu bytes", b->count, b->n);
 	if (!b->count)
 		return 0;
-	PL_TRY(pl_grow(array, cap, n + b->count, t->size, err));
-	PL_TRY(get_columns(t, rows_of(&in->m, t) + n * t->size, b->count, &c, err));
+	PL_CHECK(pl_grow(array, cap, n + b->count, t->size, err));
+	PL_CHECK(get_columns(t, rows_of(&in->m, t) + n * t->size, b->count, &c, err));
 	*count_of(&in->m, t) = (uint32_t)n + b->count;
-out:
-	return rc;
+	return 0;
 }
 
 int pl_trace_merge_check(const struct pl_merge_in *in, struct pl_err *err)

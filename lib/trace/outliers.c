@@ -47,10 +47,8 @@ static struct range range_of(const struct pl_events *e, struct range from, pl_ns
 static int median(const struct pl_events *e, pl_ns *m, struct pl_err *err)
 {
 	pl_ns *t;
-	int rc = pl_alloc(&t, e->n, sizeof(*t), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&t, e->n, sizeof(*t), err));
 	memcpy(t, e->ts, e->n * sizeof(*t));
 	*m = pl_median_i64(t, e->n);
 	pl_free(t);
@@ -61,14 +59,12 @@ static int clamp_segment(struct pl_events *e, uint32_t number, uint64_t *n, stru
 {
 	struct range all = { INT64_MIN, INT64_MAX }, r;
 	pl_ns longest, m;
-	int rc;
 
 	if (!e->n)
 		return 0;
 	r = range_of(e, all, &longest);
 	if (longest > SPREAD || pl_sub_sat(r.hi, r.lo) > SPREAD) {
-		if ((rc = median(e, &m, err)) < 0)
-			return rc;
+		PL_CHECK(median(e, &m, err));
 		all = (struct range){ pl_sub_sat(m, SPREAD), pl_add_sat(m, SPREAD) };
 		r = range_of(e, all, &longest);
 		for (uint64_t i = 0; i < e->n; i++) {

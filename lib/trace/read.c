@@ -150,9 +150,7 @@ static int take_slot(struct reader *r, struct slot **slot, struct pl_err *err)
 		return rc;
 	s = r->free;
 	if (!s) {
-		rc = pl_alloc(&s, 1, sizeof(*s), err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_alloc(&s, 1, sizeof(*s), err));
 		s->segment = PL_NONE;
 		s->next = NULL;
 		r->free = s;
@@ -194,10 +192,9 @@ static void note_want(const struct reader *r, struct slot *s)
 static int get_events(struct reader *r, const struct pl_block *b, struct pl_err *err)
 {
 	struct slot *s;
-	int rc;
 
-	PL_TRY(take_slot(r, &s, err));
-	PL_TRY(clear_batch(s, r->now->seg.index, err));
+	PL_CHECK(take_slot(r, &s, err));
+	PL_CHECK(clear_batch(s, r->now->seg.index, err));
 	s->of = r->now;
 	s->count = b->count;
 	s->ordinal = b->ordinal;
@@ -208,7 +205,7 @@ static int get_events(struct reader *r, const struct pl_block *b, struct pl_err 
 	s->c = (struct pl_cur){ .p = b->p, .end = b->p + b->n };
 	if (r->decodes_ahead) {
 		s->bytes.n = 0;
-		PL_TRY(pl_buf_put(&s->bytes, b->p, b->n, err));
+		PL_CHECK(pl_buf_put(&s->bytes, b->p, b->n, err));
 		s->c = (struct pl_cur){ .p = s->bytes.p, .end = s->bytes.p + b->n };
 	}
 	r->free = s->next;
@@ -218,35 +215,29 @@ static int get_events(struct reader *r, const struct pl_block *b, struct pl_err 
 		return 0;
 	}
 	pl_queue_run(r->queue, decode, s);
-	rc = deliver_all(r, NULL, err);
-out:
-	return rc;
+	return deliver_all(r, NULL, err);
 }
 
 /* ---- beginnings and ends --------------------------------------------------------------------- */
 
 static int finish(struct reader *r, struct span *x, struct pl_err *err)
 {
-	int rc;
-
 	if (!x->open)
 		return 0;
-	PL_TRY(deliver_all(r, x, err));
-	PL_TRY(sink_begin(r, x, err));
+	PL_CHECK(deliver_all(r, x, err));
+	PL_CHECK(sink_begin(r, x, err));
 	if (r->sink->end)
-		PL_TRY(r->sink->end(r->sink, &x->seg, err));
+		PL_CHECK(r->sink->end(r->sink, &x->seg, err));
 	pl_trace_segment_fini(&x->seg);
 	x->open = false;
-out:
-	return rc;
+	return 0;
 }
 
 /* The older one first. */
 static int finish_all(struct reader *r, struct pl_err *err)
 {
-	int rc = finish(r, r->now == &r->span[0] ? &r->span[1] : &r->span[0], err);
-
-	return rc < 0 ? rc : finish(r, r->now, err);
+	PL_CHECK(finish(r, r->now == &r->span[0] ? &r->span[1] : &r->span[0], err));
+	return finish(r, r->now, err);
 }
 
 static int end_merge(struct reader *r, struct pl_err *err)
@@ -282,17 +273,14 @@ static int end_segment(struct reader *r, struct pl_err *err)
 
 static int begin_trace(struct reader *r, struct pl_err *err)
 {
-	int rc;
-
 	r->state = TRACE;
 	r->now = r->now == &r->span[0] ? &r->span[1] : &r->span[0];
-	PL_TRY(finish(r, r->now, err));
-	PL_TRY(pl_trace_segment_init(&r->now->seg, err));
+	PL_CHECK(finish(r, r->now, err));
+	PL_CHECK(pl_trace_segment_init(&r->now->seg, err));
 	r->now->open = true;
 	r->now->begun = false;
 	r->now->seg.index = r->n_segments++;
-out:
-	return rc;
+	return 0;
 }
 
 static void begin_merge(struct reader *r)
@@ -398,8 +386,8 @@ static int step(struct reader *r, const struct pl_block *b, struct pl_err *err)
 	int rc = 0;
 
 	if (b->type == PL_BLOCK_SEGMENT) {
-		rc = end_segment(r, err);
-		return rc < 0 ? rc : hold_header(r, err);
+		PL_CHECK(end_segment(r, err));
+		return hold_header(r, err);
 	}
 	if (r->state == HEADER) {
 		if (b->type == PL_BLOCK_MERG)

@@ -104,17 +104,13 @@ static int flush_meta(struct writer *w, const struct pl_segment *seg, struct pl_
 
 static int flush(struct writer *w, const struct pl_segment *seg, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(flush_head(w, seg, err));
-	PL_TRY(flush_provenance(w, seg, err));
-	PL_TRY(pl_cwriter_put_strings(w->out, PL_BLOCK_STRS, PL_TRACE_BLOCK_VERSION, &seg->str,
-				      w->n_str, SIZE_MAX, err));
+	PL_CHECK(flush_head(w, seg, err));
+	PL_CHECK(flush_provenance(w, seg, err));
+	PL_CHECK(pl_cwriter_put_strings(w->out, PL_BLOCK_STRS, PL_TRACE_BLOCK_VERSION, &seg->str,
+					w->n_str, SIZE_MAX, err));
 	w->n_str = seg->str.n;
-	PL_TRY(flush_tracks(w, seg, err));
-	PL_TRY(flush_meta(w, seg, err));
-out:
-	return rc;
+	PL_CHECK(flush_tracks(w, seg, err));
+	return flush_meta(w, seg, err);
 }
 
 /* ---- the sink -------------------------------------------------------------------------------- */
@@ -198,8 +194,8 @@ static int put_events(struct writer *w, const struct pl_segment *seg, const stru
 		if (!half)
 			return pl_fail(err, PL_ELIMIT, "one event has more than %u arguments",
 				       PL_TRACE_COLS_MAX);
-		rc = put_slice(w, seg, e, 0, half, err);
-		return rc < 0 ? rc : put_slice(w, seg, e, half, e->n, err);
+		PL_CHECK(put_slice(w, seg, e, 0, half, err));
+		return put_slice(w, seg, e, half, e->n, err);
 	}
 	PL_TRY(pl_buf_need(&b, w->typical + w->typical / 8 + 4096, err));
 	PL_TRY(pl_trace_put_events(&b, seg, e, w->events, err));
@@ -215,12 +211,11 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 		    struct pl_err *err)
 {
 	struct writer *w = (struct writer *)sink;
-	int rc;
 
 	if (!e->n)
 		return 0;
-	rc = flush(w, seg, err);
-	return rc < 0 ? rc : put_events(w, seg, e, err);
+	PL_CHECK(flush(w, seg, err));
+	return put_events(w, seg, e, err);
 }
 
 static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
@@ -231,9 +226,9 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
 {
 	struct writer *w = (struct writer *)sink;
-	int rc = next_segment(w, err);
 
-	return rc < 0 ? rc : pl_trace_merge_write(m, w->out, err);
+	PL_CHECK(next_segment(w, err));
+	return pl_trace_merge_write(m, w->out, err);
 }
 
 static void writer_free(struct writer *w)
