@@ -8,6 +8,15 @@
 #include "core/spans.h"
 #include "export/internal.h"
 
+/* Roles of the columns that are read, as numbers and as texts. */
+#define PL_EXPORT_STAT_NUMBERS                                                                     \
+	(PL_ROLE_BIT(PL_R_STEP) | PL_ROLE_BIT(PL_R_BYTES) | PL_ROLE_BIT(PL_R_SIZE) |               \
+	 PL_ROLE_BIT(PL_R_ELEMENTS) | PL_ROLE_BIT(PL_R_ELEMENTS_OUT) | PL_ROLE_BIT(PL_R_ALLOC) |   \
+	 PL_ROLE_BIT(PL_R_ALLOCATED) | PL_ROLE_BIT(PL_R_RESERVED) |                                \
+	 PL_ROLE_BIT(PL_R_DEVICE_TYPE) | PL_ROLE_BIT(PL_R_DEVICE))
+#define PL_EXPORT_STAT_TEXTS                                                                       \
+	(PL_ROLE_BIT(PL_R_COLL) | PL_ROLE_BIT(PL_R_GROUP) | PL_ROLE_BIT(PL_R_DTYPE))
+
 enum { S_HOST, S_RUNTIME, S_KERNEL, S_COPY, S_TABLES };
 
 /* Events of one kind and name. */
@@ -38,15 +47,12 @@ struct stat_step {
 	int64_t rank;
 };
 struct stat_comm {	     /* a communication event */
-	pl_id coll, group;   /* names; PL_NONE */
-	int64_t bytes, size; /* -1; size: members of its group, -1 */
+	pl_id coll, group;   /* names; group PL_NONE: not said */
+	int64_t bytes, size; /* -1; size: members of its group */
 	pl_ns t0, t1;
 	int64_t rank;
-	uint32_t match, event; /* event: index into the segment while it is read */
-	int64_t elements, out_elements;
+	uint32_t match;
 	bool p2p;
-	pl_id dtype;
-	uint64_t ordinal;
 };
 struct stat_sample {
 	pl_id coll;
@@ -71,27 +77,12 @@ struct stat {
 	struct stat_sample *sample;
 	struct stat_memory *memory;
 	size_t n_ranks, cap_ranks, n_steps, cap_steps, n_comm, cap_comm, n_samples, cap_samples;
-	size_t n_memory, cap_memory, first_comm; /* first_comm: of the segment */
-	int64_t world;				 /* ranks of the job, -1 unknown */
+	size_t n_memory, cap_memory;
+	int64_t world; /* ranks of the job, -1 unknown */
 	int64_t n_events;
 	struct pl_export_member *member;
 	size_t n_members;
 	bool merged, inferred;
-	/* the segment: events in columns */
-	size_t n, cap_kind, cap_track, cap_name, cap_ts, cap_dur, cap_bytes;
-	uint8_t *kind;
-	pl_id *track, *name;
-	pl_ns *ts, *dur;
-	int64_t *bytes; /* -1 unknown */
-	struct stat_number {
-		uint32_t event;
-		int64_t v;
-	} * number; /* step numbers */
-	struct stat_mem {
-		uint32_t event;
-		int64_t bytes, total, reserved, type, device;
-	} * mem;
-	size_t n_number, cap_number, n_mem, cap_mem;
 };
 
 /* stat_collect.c */

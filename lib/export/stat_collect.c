@@ -101,119 +101,140 @@ static bool on_device(const struct pl_track *k)
 
 /* Where the events of a track count. */
 struct place {
-	const struct pl_clock *clock;
 	size_t rank; /* SIZE_MAX: of none */
 	bool device;
 };
 
-static int add_sum(struct stat *s, const struct pl_segment *seg, unsigned table, size_t i,
-		   struct pl_err *err)
+/* An event, and what its columns say, by role; INT64_MIN: nothing. Texts are strings of the
+ * segment. */
+struct row {
+	uint8_t kind;
+	pl_id name;
+	pl_ns t0, t1, dur; /* on the common clock; dur -1: none */
+	int64_t rank;	   /* key of its rank, -1 none */
+	uint64_t ordinal;
+	int64_t v[PL_R_COUNT_]; /* only of a kind in HAS_VALUES */
+};
+#define KIND(name) ((uint64_t)1 << PL_K_##name)
+#define HAS_VALUES                                                                                 \
+	(KIND(KERNEL) | KIND(COPY) | KIND(SET) | KIND(COLLECTIVE) | KIND(SEND) | KIND(RECV) |      \
+	 KIND(MEMORY) | KIND(STEP))
+
+static void read_values(const struct pl_batch *b, const struct pl_row_values *r, uint32_t i,
+			int64_t v[PL_R_COUNT_])
 {
-	struct stat_agg *a = pl_export_stat_sum(s, seg, table, s->kind[i], s->name[i], err);
+	for (unsigned k = 0; k < PL_R_COUNT_; k++)
+		v[k] = INT64_MIN;
+	for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++) {
+		const struct pl_col *c = &b->col[r->ent[e].col];
+		bool text = c->type == PL_V_STR || c->type == PL_V_JSON;
+		bool number = c->type == PL_V_INT || c->type == PL_V_BOOL;
+
+		if ((text && PL_EXPORT_STAT_TEXTS & PL_ROLE_BIT(c->role)) ||
+		    (number && PL_EXPORT_STAT_NUMBERS & PL_ROLE_BIT(c->role)))
+			v[c->role] = c->val[r->ent[e].k];
+	}
+}
+
+static const char *text_of(const struct pl_segment *seg, const struct row *r, unsigned role,
+			   size_t *n)
+{
+	return pl_trace_segment_str(seg, r->v[role] < 0 ? PL_NONE : (pl_id)r->v[role], n);
+}
+
+static int add_sum(struct stat *s, const struct pl_segment *seg, unsigned table,
+		   const struct row *row, struct pl_err *err)
+{
+	struct stat_agg *a = pl_export_stat_sum(s, seg, table, row->kind, row->name, err);
 
 	if (!a)
 		return PL_ENOMEM;
 	a->n++;
-	a->total = pl_add_sat(a->total, s->dur[i]);
-	a->max = pl_max_i64(a->max, s->dur[i]);
-	if (s->bytes[i] >= 0) {
-		a->bytes = pl_add_sat(a->bytes, s->bytes[i]);
-		a->sized_ns = pl_add_sat(a->sized_ns, s->dur[i]);
+	a->total = pl_add_sat(a->total, row->dur);
+	a->max = pl_max_i64(a->max, row->dur);
+	if (row->v[PL_R_BYTES] >= 0) {
+		a->bytes = pl_add_sat(a->bytes, row->v[PL_R_BYTES]);
+		a->sized_ns = pl_add_sat(a->sized_ns, row->dur);
 	}
 	return 0;
 }
 
-static int add_event(struct stat *s, const struct pl_segment *seg, const struct place *p, size_t i,
-		     struct pl_err *err)
+static int add_event(struct stat *s, const struct pl_segment *seg, const struct place *p,
+		     const struct row *row, struct pl_err *err)
 {
-	unsigned k = s->kind[i];
-	pl_ns t0 = pl_trace_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
-	pl_ns t1 = pl_add_sat(t0, s->dur[i] > 0 ? s->dur[i] : 0);
 	struct stat_rank *r = p->rank == SIZE_MAX ? NULL : &s->rank[p->rank];
-	int rc = 0;
+	bool comm = pl_trace_kind_is_comm(row->kind);
+	unsigned k = row->kind;
+	struct pl_spans *spans;
 
 	if (!r || k == PL_K_FLOW_IN || k == PL_K_FLOW_OUT)
 		return 0;
-	r->t0 = pl_min_i64(r->t0, t0);
-	r->t1 = pl_max_i64(r->t1, t1);
-	if (s->dur[i] < 0)
+	r->t0 = pl_min_i64(r->t0, row->t0);
+	r->t1 = pl_max_i64(r->t1, row->t1);
+	if (row->dur < 0)
 		return 0;
 	if (!p->device) {
-		if (pl_trace_kind_is_comm(k))
-			rc = pl_spans_add(&r->host_comm, 0, t0, t1, err);
-		else if (k == PL_K_HOST_OP)
-			rc = pl_spans_add(&r->host, 0, t0, t1, err);
-		return rc;
-	}
-	if (k == PL_K_KERNEL || pl_trace_kind_is_comm(k))
-		PL_CHECK(add_sum(s, seg, S_KERNEL, i, err));
-	else if (k == PL_K_COPY || k == PL_K_SET)
-		PL_CHECK(add_sum(s, seg, S_COPY, i, err));
-	else
+		if (!comm && k != PL_K_HOST_OP)
+			return 0;
+		spans = comm ? &r->host_comm : &r->host;
+	} else if (comm || k == PL_K_KERNEL) {
+		PL_CHECK(add_sum(s, seg, S_KERNEL, row, err));
+		spans = comm ? &r->comm : &r->compute;
+	} else if (k == PL_K_COPY || k == PL_K_SET) {
+		PL_CHECK(add_sum(s, seg, S_COPY, row, err));
+		spans = &r->copy;
+	} else {
 		return 0;
-	r->device = true;
-	return pl_spans_add(k == PL_K_KERNEL	       ? &r->compute
-			    : pl_trace_kind_is_comm(k) ? &r->comm
-						       : &r->copy,
-			    0, t0, t1, err);
+	}
+	r->device |= p->device;
+	return pl_spans_add(spans, 0, row->t0, row->t1, err);
 }
 
-/* ---- communication -----------------------------------------------------------------------------
- */
+/* ---- communication --------------------------------------------------------------------------- */
 
 /* nccl-tests call "size" the bytes of the larger side: received by a gather, sent by a scatter. */
-static void fix_size(const struct pl_segment *seg, struct stat_comm *c)
+static int64_t size_of(const struct pl_segment *seg, const struct row *r)
 {
-	int64_t n = pl_max_i64(c->elements, c->out_elements);
-	size_t len = c->dtype < seg->str.n ? seg->str.len[c->dtype] : 0;
-	int64_t unit = pl_trace_dtype(pl_intern_get(&seg->str, c->dtype), len, NULL);
+	int64_t n = pl_max_i64(r->v[PL_R_ELEMENTS], r->v[PL_R_ELEMENTS_OUT]), unit;
+	size_t len;
+	const char *dtype = text_of(seg, r, PL_R_DTYPE, &len);
 
-	if (n > 0 && unit > 0 && n < INT64_MAX / 16)
-		c->bytes = n * unit;
+	unit = pl_trace_dtype(dtype, len, NULL);
+	return n > 0 && unit > 0 && n < INT64_MAX / 16 ? n * unit
+						       : pl_max_i64(r->v[PL_R_BYTES], -1);
 }
 
-static int end_comm(struct stat *s, const struct pl_segment *seg, const struct place *place,
+static int add_comm(struct stat *s, const struct pl_segment *seg, const struct row *r,
 		    struct pl_err *err)
 {
-	int rc = 0;
+	struct stat_comm c = { .group = PL_NONE,
+			       .bytes = size_of(seg, r),
+			       .size = r->v[PL_R_SIZE],
+			       .t0 = r->t0,
+			       .t1 = r->t1,
+			       .rank = r->rank,
+			       .match = PL_NONE,
+			       .p2p = r->kind != PL_K_COLLECTIVE };
+	size_t n;
+	const char *text = text_of(seg, r, PL_R_COLL, &n);
 
-	for (size_t j = s->first_comm; j < s->n_comm; j++) {
-		struct stat_comm *c = &s->comm[j];
-		size_t i = c->event, n;
-		const struct place *p;
-		const char *text;
-
-		if (s->track[i] >= seg->n_tracks || s->dur[i] < 0) {
-			s->comm[j--] = s->comm[--s->n_comm];
-			continue;
-		}
-		p = &place[s->track[i]];
-		c->t0 = pl_trace_clock_apply(p->clock, pl_add_sat(s->ts[i], seg->base_ns));
-		c->t1 = pl_add_sat(c->t0, s->dur[i]);
-		c->p2p = s->kind[i] != PL_K_COLLECTIVE;
-		c->rank = p->rank == SIZE_MAX ? -1 : s->rank[p->rank].key;
-		fix_size(seg, c);
-		text = pl_trace_segment_str(seg, c->coll, &n);
-		if (c->coll == PL_NONE) {
-			text = pl_trace_segment_str(seg, s->name[i], &n);
-			text = pl_trace_coll_from_name(text, n);
-			if (!text)
-				text = pl_trace_kind_name(s->kind[i]);
-			n = strlen(text);
-		}
-		PL_TRY(pl_intern_add(&s->names, text, n, &c->coll, err));
-		if (c->group != PL_NONE) {
-			text = pl_trace_segment_str(seg, c->group, &n);
-			PL_TRY(pl_intern_add(&s->names, text, n, &c->group, err));
-		}
-		c->match = PL_NONE;
-		if (s->x.merge.present && c->ordinal <= UINT32_MAX)
-			c->match = pl_export_member_find(s->member, s->n_members, s->x.merge.rel,
-							 (uint32_t)c->ordinal);
+	if (r->v[PL_R_COLL] < 0) {
+		text = pl_trace_segment_str(seg, r->name, &n);
+		text = pl_trace_coll_from_name(text, n);
+		if (!text)
+			text = pl_trace_kind_name(r->kind);
+		n = strlen(text);
 	}
-out:
-	s->first_comm = s->n_comm;
-	return rc;
+	PL_CHECK(pl_intern_add(&s->names, text, n, &c.coll, err));
+	text = text_of(seg, r, PL_R_GROUP, &n);
+	if (r->v[PL_R_GROUP] >= 0)
+		PL_CHECK(pl_intern_add(&s->names, text, n, &c.group, err));
+	if (s->x.merge.present && r->ordinal <= UINT32_MAX)
+		c.match = pl_export_member_find(s->member, s->n_members, s->x.merge.rel,
+						(uint32_t)r->ordinal);
+	PL_CHECK(pl_grow(&s->comm, &s->cap_comm, s->n_comm + 1, sizeof(*s->comm), err));
+	s->comm[s->n_comm++] = c;
+	return 0;
 }
 
 PL_COMPARATOR(by_group, struct stat_comm, match, group, rank);
@@ -281,35 +302,22 @@ int pl_export_stat_finish_comm(struct stat *s, struct pl_err *err)
 			PL_CHECK(add_sample(s, e, n, e->t1 - e->t0, true, err));
 		}
 	}
-	s->n_comm = s->first_comm = 0;
+	s->n_comm = 0;
 	return 0;
 }
 
 /* ---- steps, memory -----------------------------------------------------------------------------
  */
 
-static int end_steps(struct stat *s, const struct pl_segment *seg, const struct place *place,
-		     struct pl_err *err)
+static int add_step(struct stat *s, const struct pl_segment *seg, const struct row *r,
+		    struct pl_err *err)
 {
-	size_t j = 0;
+	int64_t v = r->v[PL_R_STEP];
 
-	for (size_t i = 0; i < s->n; i++) {
-		int64_t v;
-
-		if (s->kind[i] != PL_K_STEP || s->dur[i] < 0 || s->track[i] >= seg->n_tracks)
-			continue;
-		while (j < s->n_number && s->number[j].event < i)
-			j++;
-		v = j < s->n_number && s->number[j].event == i
-			    ? s->number[j].v
-			    : pl_trace_step_number(seg, s->name[i]);
-		PL_CHECK(pl_grow(&s->step, &s->cap_steps, s->n_steps + 1, sizeof(*s->step), err));
-		s->step[s->n_steps++] =
-			(struct stat_step){ v, s->dur[i],
-					    place[s->track[i]].rank == SIZE_MAX
-						    ? -1
-						    : s->rank[place[s->track[i]].rank].key };
-	}
+	PL_CHECK(pl_grow(&s->step, &s->cap_steps, s->n_steps + 1, sizeof(*s->step), err));
+	s->step[s->n_steps++] =
+		(struct stat_step){ v != INT64_MIN ? v : pl_trace_step_number(seg, r->name), r->dur,
+				    r->rank };
 	return 0;
 }
 
@@ -335,33 +343,54 @@ out:
 	return rc;
 }
 
-static int end_memory(struct stat *s, const struct pl_segment *seg, const struct place *place,
-		      struct pl_err *err)
+static int add_memory(struct stat *s, const struct row *r, struct pl_err *err)
 {
-	for (size_t j = 0; j < s->n_mem; j++) {
-		const struct stat_mem *m = &s->mem[j];
-		int64_t key[] = { -1, m->type, m->device };
-		struct stat_memory *k;
+	int64_t key[] = { r->rank < 0 ? -1 : r->rank, r->v[PL_R_DEVICE_TYPE], r->v[PL_R_DEVICE] };
+	int64_t bytes = r->v[r->v[PL_R_ALLOC] != INT64_MIN ? PL_R_ALLOC : PL_R_BYTES];
+	struct stat_memory *k;
 
-		if (s->track[m->event] < seg->n_tracks &&
-		    place[s->track[m->event]].rank != SIZE_MAX)
-			key[0] = s->rank[place[s->track[m->event]].rank].rank;
-		PL_CHECK(find_memory(s, key, &k, err));
-		if (m->bytes > 0) {
-			k->allocs++;
-			k->allocated = pl_add_sat(k->allocated, m->bytes);
-		} else if (m->bytes != INT64_MIN && m->bytes < 0) {
-			k->frees++;
-			k->freed = pl_sub_sat(k->freed, m->bytes);
-		}
-		k->peak = pl_max_i64(k->peak, m->total);
-		k->reserved = pl_max_i64(k->reserved, m->reserved);
+	PL_CHECK(find_memory(s, key, &k, err));
+	if (bytes > 0) {
+		k->allocs++;
+		k->allocated = pl_add_sat(k->allocated, bytes);
+	} else if (bytes != INT64_MIN && bytes < 0) {
+		k->frees++;
+		k->freed = pl_sub_sat(k->freed, bytes);
 	}
+	k->peak = pl_max_i64(k->peak, r->v[PL_R_ALLOCATED]);
+	k->reserved = pl_max_i64(k->reserved, r->v[PL_R_RESERVED]);
 	return 0;
 }
 
-/* ---- the segment -------------------------------------------------------------------------------
- */
+/* ---- the segment ----------------------------------------------------------------------------- */
+
+static int add_row(struct stat *s, const struct pl_segment *seg, const struct place *place,
+		   const struct pl_batch *b, uint32_t i, struct pl_err *err)
+{
+	const struct place *p = b->track[i] < seg->n_tracks ? &place[b->track[i]] : NULL;
+	struct row r;
+
+	r.kind = b->kind[i];
+	r.name = b->name[i];
+	r.t0 = pl_export_start(&s->x, seg, b, i);
+	r.dur = b->dur[i];
+	r.rank = p && p->rank != SIZE_MAX ? s->rank[p->rank].key : -1;
+	r.ordinal = b->first + i;
+	r.t1 = pl_add_sat(r.t0, pl_max_i64(r.dur, 0));
+	s->kind_n[r.kind]++;
+	s->kind_ns[r.kind] = pl_add_sat(s->kind_ns[r.kind], pl_max_i64(r.dur, 0));
+	if (r.kind < 64 && HAS_VALUES >> r.kind & 1)
+		read_values(b, &s->x.rows, i, r.v);
+	if (p)
+		PL_CHECK(add_event(s, seg, p, &r, err));
+	if (r.kind == PL_K_MEMORY)
+		return add_memory(s, &r, err);
+	if (!p || r.dur < 0)
+		return 0;
+	if (pl_trace_kind_is_comm(r.kind))
+		return add_comm(s, seg, &r, err);
+	return r.kind == PL_K_STEP ? add_step(s, seg, &r, err) : 0;
+}
 
 static int find_places(struct stat *s, const struct pl_segment *seg, struct place *place,
 		       struct pl_err *err)
@@ -374,7 +403,6 @@ static int find_places(struct stat *s, const struct pl_segment *seg, struct plac
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		const struct pl_track *k = &seg->track[i];
 
-		place[i].clock = pl_trace_merge_context_clock(&s->x.merge, k->rank);
 		place[i].device = on_device(k);
 		place[i].rank = SIZE_MAX;
 		if (k->host < seg->str.n)
@@ -421,22 +449,18 @@ int pl_export_stat_segment(struct stat *s, struct pl_segment *seg, struct pl_err
 	}
 	PL_TRY(find_world(s, seg, err));
 	PL_TRY(find_places(s, seg, place, err));
-	for (size_t i = 0; i < s->n; i++) {
-		s->kind_n[s->kind[i]]++;
-		if (s->dur[i] > 0)
-			s->kind_ns[s->kind[i]] = pl_add_sat(s->kind_ns[s->kind[i]], s->dur[i]);
-		if (s->track[i] < seg->n_tracks)
-			PL_TRY(add_event(s, seg, &place[s->track[i]], i, err));
+	for (size_t j = 0; j < s->x.hold.n; j++) {
+		const struct pl_batch *b = &s->x.hold.b[j];
+
+		PL_TRY(pl_trace_row_values_build(&s->x.rows, b, err));
+		for (uint32_t i = 0; i < b->n; i++)
+			PL_TRY(add_row(s, seg, place, b, i, err));
+		s->n_events += b->n;
 	}
 	PL_TRY(pl_export_stat_self_times(s, seg, err));
-	PL_TRY(end_comm(s, seg, place, err));
-	PL_TRY(end_steps(s, seg, place, err));
-	PL_TRY(end_memory(s, seg, place, err));
 	for (uint32_t i = 0; i < seg->n_tracks; i++)
 		if (place[i].rank != SIZE_MAX)
 			tidy(&s->rank[place[i].rank]);
-	s->n_events += (int64_t)s->n;
-	s->n = s->n_number = s->n_mem = 0;
 out:
 	pl_free(place);
 	return rc;

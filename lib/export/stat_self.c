@@ -9,10 +9,12 @@
 struct order {
 	pl_ns ts, end;
 	uint32_t event;
+	pl_id name;
+	uint8_t kind;
 };
 struct open {
-	pl_ns end, inside; /* inside: time of children */
-	uint32_t event;
+	struct order e;
+	pl_ns inside; /* time of children */
 };
 
 static bool is_host_op(unsigned kind)
@@ -34,19 +36,19 @@ static int by_start(const void *pa, const void *pb)
 static int account(struct stat *s, const struct pl_segment *seg, const struct open *o,
 		   struct pl_err *err)
 {
-	uint32_t e = o->event;
-	unsigned table = s->kind[e] == PL_K_RUNTIME ? S_RUNTIME : S_HOST;
+	unsigned table = o->e.kind == PL_K_RUNTIME ? S_RUNTIME : S_HOST;
+	pl_ns dur = pl_sub_sat(o->e.end, o->e.ts);
 	struct stat_agg *a;
 
-	if (table == S_HOST && !is_host_op(s->kind[e]))
+	if (table == S_HOST && !is_host_op(o->e.kind))
 		return 0;
-	a = pl_export_stat_sum(s, seg, table, s->kind[e], s->name[e], err);
+	a = pl_export_stat_sum(s, seg, table, o->e.kind, o->e.name, err);
 	if (!a)
 		return PL_ENOMEM;
 	a->n++;
-	a->total = pl_add_sat(a->total, s->dur[e]);
-	a->self = pl_add_sat(a->self, pl_max_i64(pl_sub_sat(s->dur[e], o->inside), 0));
-	a->max = pl_max_i64(a->max, s->dur[e]);
+	a->total = pl_add_sat(a->total, dur);
+	a->self = pl_add_sat(a->self, pl_max_i64(pl_sub_sat(dur, o->inside), 0));
+	a->max = pl_max_i64(a->max, dur);
 	return 0;
 }
 
@@ -56,36 +58,37 @@ static int walk(struct stat *s, const struct pl_segment *seg, const struct order
 	size_t depth = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		while (depth && (*stack)[depth - 1].end <= v[i].ts)
+		while (depth && (*stack)[depth - 1].e.end <= v[i].ts)
 			PL_CHECK(account(s, seg, &(*stack)[--depth], err));
 		if (depth) {
 			struct open *o = &(*stack)[depth - 1];
 
-			o->inside = pl_add_sat(o->inside, pl_min_i64(v[i].end, o->end) - v[i].ts);
+			o->inside = pl_add_sat(o->inside, pl_min_i64(v[i].end, o->e.end) - v[i].ts);
 		}
 		PL_CHECK(pl_grow(stack, cap, depth + 1, sizeof(**stack), err));
-		(*stack)[depth++] = (struct open){ v[i].end, 0, v[i].event };
+		(*stack)[depth++] = (struct open){ v[i], 0 };
 	}
 	while (depth)
 		PL_CHECK(account(s, seg, &(*stack)[--depth], err));
 	return 0;
 }
 
-static bool counts(const struct stat *s, const struct pl_segment *seg, size_t i, bool threads)
+static bool counts(const struct pl_segment *seg, const struct pl_batch *b, size_t i, bool threads)
 {
 	unsigned type;
 
-	if (s->dur[i] < 0 || s->track[i] >= seg->n_tracks || s->kind[i] == PL_K_FLOW_IN ||
-	    s->kind[i] == PL_K_FLOW_OUT || s->kind[i] == PL_K_COUNTER)
+	if (b->dur[i] < 0 || b->track[i] >= seg->n_tracks || b->kind[i] == PL_K_FLOW_IN ||
+	    b->kind[i] == PL_K_FLOW_OUT || b->kind[i] == PL_K_COUNTER)
 		return false;
-	type = seg->track[s->track[i]].type;
+	type = seg->track[b->track[i]].type;
 	/* what lies beside the threads ("Spans") is no operation */
 	return type == PL_T_THREAD || (!threads && type == PL_T_OTHER);
 }
 
 int pl_export_stat_self_times(struct stat *s, const struct pl_segment *seg, struct pl_err *err)
 {
-	size_t *first = NULL, cap = 0;
+	const struct pl_hold *h = &s->x.hold;
+	size_t *first = NULL, cap = 0, total = 0;
 	struct order *v = NULL;
 	struct open *stack = NULL;
 	bool threads = false;
@@ -94,17 +97,25 @@ int pl_export_stat_self_times(struct stat *s, const struct pl_segment *seg, stru
 	for (uint32_t i = 0; i < seg->n_tracks; i++)
 		threads |= seg->track[i].type == PL_T_THREAD;
 	PL_TRY(pl_alloc(&first, (size_t)seg->n_tracks + 2, sizeof(*first), err));
-	PL_TRY(pl_alloc(&v, s->n + 1, sizeof(*v), err));
-	for (size_t i = 0; i < s->n; i++)
-		if (counts(s, seg, i, threads))
-			first[s->track[i] + 2]++;
+	for (size_t j = 0; j < h->n; j++)
+		for (uint32_t i = 0; i < h->b[j].n; i++)
+			if (counts(seg, &h->b[j], i, threads)) {
+				first[h->b[j].track[i] + 2]++;
+				total++;
+			}
 	for (uint32_t i = 2; i < seg->n_tracks + 2; i++)
 		first[i] += first[i - 1];
-	for (size_t i = 0; i < s->n; i++)
-		if (counts(s, seg, i, threads))
-			v[first[s->track[i] + 1]++] =
-				(struct order){ s->ts[i], pl_add_sat(s->ts[i], s->dur[i]),
-						(uint32_t)i };
+	PL_TRY(pl_alloc(&v, total + 1, sizeof(*v), err));
+	total = 0;
+	for (size_t j = 0; j < h->n; j++) {
+		const struct pl_batch *b = &h->b[j];
+
+		for (uint32_t i = 0; i < b->n; i++)
+			if (counts(seg, b, i, threads))
+				v[first[b->track[i] + 1]++] =
+					(struct order){ b->ts[i], pl_add_sat(b->ts[i], b->dur[i]),
+							(uint32_t)total++, b->name[i], b->kind[i] };
+	}
 	for (uint32_t t = 0; t < seg->n_tracks; t++) {
 		struct order *o = v + first[t];
 		size_t n = first[t + 1] - first[t];

@@ -78,7 +78,9 @@ static int copy_batch(struct pl_hold *h, const struct pl_batch *b, const uint32_
 	if (!d->col)
 		return pl_fail(err, PL_ENOMEM, "out of memory for %u columns", b->n_cols);
 	for (uint32_t i = 0; i < b->n_cols; i++) {
-		if (!b->col[i].n)
+		unsigned role = b->col[i].role;
+
+		if (!b->col[i].n || (h->roles && (role > 63 || !(h->roles >> role & 1))))
 			continue;
 		PL_CHECK(copy_col(&h->mem, &d->col[d->n_cols], &b->col[i], to, err));
 		if (d->col[d->n_cols].n)

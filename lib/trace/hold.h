@@ -8,6 +8,7 @@ struct pl_hold {
 	struct pl_batch *b;
 	size_t n, cap;
 	struct pl_arena mem;
+	uint64_t roles; /* columns to keep: those of a role whose bit is set; 0: all */
 };
 /* Copy the rows of b for which mask[row] is not 0 (NULL: all). */
 int pl_trace_hold_add(struct pl_hold *h, const struct pl_batch *b, const uint8_t *mask,
