@@ -43,8 +43,7 @@ void inputs_fini(struct inputs *in);
 
 struct selection {
 	struct pl_filter f;
-	int32_t *rank;
-	int64_t *step;
+	int64_t *rank, *step;
 	bool any;
 };
 int selection_parse(struct selection *s, const struct config *c, struct pl_err *err) PL_MUST;

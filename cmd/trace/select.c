@@ -4,44 +4,6 @@
 
 #include "program.h"
 
-#define MAX_RANKS 1000000
-
-static int parse_ranks(struct selection *s, const struct pl_list *l, struct pl_err *err)
-{
-	int64_t *pair = NULL;
-	size_t n = 0, cap = 0;
-	int rc;
-
-	PL_TRY(pl_parse_ranges(l, "rank", &pair, &n, err));
-	for (size_t i = 0; i < n; i++) {
-		int64_t lo = pair[2 * i], hi = pair[2 * i + 1];
-
-		if (lo < 0 || hi - lo >= MAX_RANKS || hi > INT32_MAX) {
-			rc = pl_fail(err, PL_EUSAGE, "--rank: %lld-%lld is out of range",
-				     (long long)lo, (long long)hi);
-			goto out;
-		}
-		PL_TRY(pl_grow(&s->rank, &cap, s->f.n_ranks + (size_t)(hi - lo) + 1,
-			       sizeof(*s->rank), err));
-		for (; lo <= hi; lo++)
-			s->rank[s->f.n_ranks++] = (int32_t)lo;
-	}
-	s->f.rank = s->rank;
-out:
-	pl_free(pair);
-	return rc;
-}
-
-static int parse_steps(struct selection *s, const struct pl_list *l, struct pl_err *err)
-{
-	size_t n = 0;
-	int rc = pl_parse_ranges(l, "step", &s->step, &n, err);
-
-	s->f.n_steps = (uint32_t)n;
-	s->f.step = s->step;
-	return rc;
-}
-
 static int parse_window(struct selection *s, const char *text, struct pl_err *err)
 {
 	const char *dots = strstr(text, "..");
@@ -69,8 +31,18 @@ static int parse_window(struct selection *s, const char *text, struct pl_err *er
 
 int selection_parse(struct selection *s, const struct config *c, struct pl_err *err)
 {
-	PL_CHECK(parse_ranks(s, &c->rank, err));
-	PL_CHECK(parse_steps(s, &c->step, err));
+	size_t n_ranks = 0, n_steps = 0;
+
+	PL_CHECK(pl_parse_ranges(&c->rank, "rank", &s->rank, &n_ranks, err));
+	PL_CHECK(pl_parse_ranges(&c->step, "step", &s->step, &n_steps, err));
+	for (size_t i = 0; i < n_ranks; i++)
+		if (s->rank[2 * i] < 0 || s->rank[2 * i + 1] > INT32_MAX)
+			return pl_fail(err, PL_EUSAGE, "--rank: %lld-%lld is out of range",
+				       (long long)s->rank[2 * i], (long long)s->rank[2 * i + 1]);
+	s->f.rank = s->rank;
+	s->f.n_ranks = (uint32_t)n_ranks;
+	s->f.step = s->step;
+	s->f.n_steps = (uint32_t)n_steps;
 	if (c->time)
 		PL_CHECK(parse_window(s, c->time, err));
 	s->f.kind = c->kind;

@@ -24,21 +24,13 @@ static int tap_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *e
 	return t->next && t->next->begin ? t->next->begin(t->next, seg, err) : 0;
 }
 
-static int check_batch(const struct pl_segment *seg, const struct pl_batch *b, struct pl_err *err)
+/* That tracks and names are defined the reader has checked. */
+static int check_batch(const struct pl_batch *b, struct pl_err *err)
 {
-	for (uint32_t i = 0; i < b->n; i++) {
-		unsigned long long event = b->first + i;
-
-		if (b->track[i] >= seg->n_tracks)
-			return pl_fail(err, PL_EDATA, "event %llu lies on track %u of %u", event,
-				       b->track[i], seg->n_tracks);
-		if (b->name[i] >= seg->str.n && b->name[i] != PL_NONE)
-			return pl_fail(err, PL_EDATA, "event %llu has string %u of %zu as its name",
-				       event, b->name[i], seg->str.n);
+	for (uint32_t i = 0; i < b->n; i++)
 		if (b->dur[i] < -1)
-			return pl_fail(err, PL_EDATA, "event %llu lasts %lld ns", event,
-				       (long long)b->dur[i]);
-	}
+			return pl_fail(err, PL_EDATA, "event %llu lasts %lld ns",
+				       (unsigned long long)b->first + i, (long long)b->dur[i]);
 	return 0;
 }
 
@@ -52,7 +44,7 @@ static int tap_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 	if (t->progress)
 		progress_add(t->progress, b->n);
 	if (t->check) {
-		int rc = check_batch(seg, b, err);
+		int rc = check_batch(b, err);
 
 		if (rc < 0)
 			return rc;

@@ -136,7 +136,8 @@ static int bad_event(struct pl_doc *d, struct pl_err *err)
 	struct pl_ev *e = &d->ev;
 	const char *where = e->where ? e->where : d->src.p;
 
-	PL_CHECK(pl_import_report_bad(&d->report, pl_import_src_at(&d->src, where), e->what, err));
+	PL_CHECK(pl_import_report(&d->report, PL_BAD, pl_import_src_at(&d->src, where), e->what,
+				  err));
 	return resync(d, false, err);
 }
 
@@ -180,8 +181,8 @@ static int no_event(struct pl_doc *d, struct pl_err *err)
 
 	if (q > limit && limit == s->end && !s->eof && limit - s->p < (ptrdiff_t)MAX_EVENT)
 		return pl_import_src_fill(s, 2 * (size_t)(limit - s->p), err);
-	PL_CHECK(pl_import_report_bad(&d->report, pl_import_src_at(s, s->p), "an event expected",
-				      err));
+	PL_CHECK(pl_import_report(&d->report, PL_BAD, pl_import_src_at(s, s->p),
+				  "an event expected", err));
 	if (q > s->p && q <= limit) {
 		s->p = q;
 		return 0;
@@ -200,8 +201,8 @@ static int events(struct pl_doc *d, struct pl_err *err)
 		if (PL_UNLIKELY(s->p >= s->end)) {
 			s->p = s->end;
 			if (s->eof)
-				return pl_import_report_truncated(
-					&d->report, pl_import_src_at(s, s->p),
+				return pl_import_report(
+					&d->report, PL_TRUNCATED, pl_import_src_at(s, s->p),
 					"the end bracket of the events is missing", err);
 			PL_CHECK(pl_import_src_fill(s, PL_SRC_WINDOW, err));
 			continue;
@@ -255,7 +256,8 @@ static int keep_member(struct pl_doc *d, const char *key, size_t n_key, const ch
 
 static int bad_member(struct pl_doc *d, const char *what, struct pl_err *err)
 {
-	PL_CHECK(pl_import_report_bad(&d->report, pl_import_src_at(&d->src, d->src.p), what, err));
+	PL_CHECK(pl_import_report(&d->report, PL_BAD, pl_import_src_at(&d->src, d->src.p), what,
+				  err));
 	return resync(d, true, err);
 }
 
@@ -271,8 +273,8 @@ static int take_member(struct pl_doc *d, const char *key, size_t n_key, const ch
 	if (state < 0)
 		return bad_member(d, "a member that is not JSON", err);
 	if (state > 0) {
-		PL_TRY(pl_import_report_tolerated(&d->report, pl_import_src_at(s, value),
-						  "a member that is not valid JSON", err));
+		PL_TRY(pl_import_report(&d->report, PL_TOLERATED, pl_import_src_at(s, value),
+					"a member that is not valid JSON", err));
 		PL_TRY(pl_import_json_repair(value, n, &clean, err));
 		PL_TRY(keep_member(d, key, n_key, (const char *)clean.p, clean.n, err));
 	} else {
@@ -330,8 +332,8 @@ static int members(struct pl_doc *d, struct pl_err *err)
 		if (s->p >= s->end) {
 			s->p = s->end;
 			if (s->eof)
-				return pl_import_report_truncated(
-					&d->report, pl_import_src_at(s, s->p),
+				return pl_import_report(
+					&d->report, PL_TRUNCATED, pl_import_src_at(s, s->p),
 					"the end bracket of the document is missing", err);
 			PL_CHECK(pl_import_src_fill(s, PL_SRC_WINDOW, err));
 			continue;
@@ -431,8 +433,8 @@ static int walk(struct pl_doc *d, struct pl_err *err)
 	}
 	s->p = pl_scan_space(s->p, s->end);
 	if (s->p < s->end)
-		PL_CHECK(pl_import_report_tolerated(&d->report, pl_import_src_at(s, s->p),
-						    "bytes after the end", err));
+		PL_CHECK(pl_import_report(&d->report, PL_TOLERATED, pl_import_src_at(s, s->p),
+					  "bytes after the end", err));
 	return pl_import_doc_leftovers(d, err);
 }
 

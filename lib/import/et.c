@@ -364,8 +364,8 @@ static int one_node(struct reader *r, const char *p, const char *q, struct pl_er
 	if (!may_communicate(p, q))
 		return 0;
 	if (!parse(p, n, &raw))
-		return pl_import_report_bad(r->report, pl_import_src_at(&r->src, p),
-					    "a node that cannot be read", err);
+		return pl_import_report(r->report, PL_BAD, pl_import_src_at(&r->src, p),
+					"a node that cannot be read", err);
 	if (!raw.name)
 		return 0;
 	nclass = pl_import_name_class(raw.name, raw.n_name);
@@ -393,8 +393,9 @@ static int nodes(struct reader *r, struct pl_err *err)
 				s->p++;
 				return 0;
 			}
-			PL_CHECK(pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
-							    "a node expected", err));
+			PL_CHECK(pl_import_report(r->report, PL_TRUNCATED,
+						  pl_import_src_at(s, s->p), "a node expected",
+						  err));
 			s->p = s->end;
 			return 0;
 		}
@@ -404,8 +405,8 @@ static int nodes(struct reader *r, struct pl_err *err)
 			PL_CHECK(one_node(r, s->p, q, err));
 			s->p = q;
 		} else if (s->eof || (size_t)(s->end - s->p) > PL_SRC_MAX) {
-			rc = pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
-							"the list of nodes is cut off", err);
+			rc = pl_import_report(r->report, PL_TRUNCATED, pl_import_src_at(s, s->p),
+					      "the list of nodes is cut off", err);
 			s->p = s->end;
 			return rc;
 		} else {
@@ -448,8 +449,8 @@ static int member(struct reader *r, bool *done, struct pl_err *err)
 	if (s->p < s->end && *s->p != '"') {
 		*done = true;
 		if (*s->p != '}')
-			return pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
-							  "a key in quotes expected", err);
+			return pl_import_report(r->report, PL_TRUNCATED, pl_import_src_at(s, s->p),
+						"a key in quotes expected", err);
 		return 0;
 	}
 	if (s->p >= s->end) {
@@ -477,8 +478,8 @@ more:
 	if (!s->eof && (size_t)(s->end - s->p) < PL_SRC_MAX)
 		return pl_import_src_fill(s, 2 * (size_t)(s->end - s->p), err);
 	*done = true;
-	return pl_import_report_truncated(r->report, pl_import_src_at(s, s->p),
-					  "the end bracket is missing", err);
+	return pl_import_report(r->report, PL_TRUNCATED, pl_import_src_at(s, s->p),
+				"the end bracket is missing", err);
 }
 
 PL_COMPARATOR(by_rf, struct pl_et_node, rf);

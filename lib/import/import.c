@@ -147,52 +147,35 @@ int pl_import_run(struct pl_in *raw, const struct pl_importer *force,
 
 /* ---- reporting ----------------------------------------------------------------------------- */
 
-static int report(struct pl_report *r, int64_t at, const char *what, const char *fate,
-		  struct pl_err *err)
+int pl_import_report(struct pl_report *r, enum pl_fate fate, int64_t at, const char *what,
+		     struct pl_err *err)
 {
+	static const char *const text[] = { "it is skipped and counted",
+					    "it is counted and the event kept",
+					    "it is read all the same",
+					    "what came before it is kept" };
 	struct pl_import_stats *st = r->st;
+	const char *unit = r->lines ? "line" : "byte";
 
+	if (fate == PL_TRUNCATED && st->truncated)
+		return 0;
+	st->bad += fate <= PL_BAD_VALUE;
+	st->tolerated += fate == PL_TOLERATED;
+	st->truncated |= fate == PL_TRUNCATED;
 	if (!st->first[0])
-		snprintf(st->first, sizeof(st->first), "byte %lld: %s", (long long)at, what);
+		snprintf(st->first, sizeof(st->first), "%s %lld: %s", unit, (long long)at, what);
 	if (r->o->strict)
-		return pl_fail(err, PL_EDATA, "%s: byte %lld: %s; without --strict %s", r->file,
-			       (long long)at, what, fate);
+		return pl_fail(err, PL_EDATA, "%s: %s %lld: %s; without --strict %s", r->file, unit,
+			       (long long)at, what, text[fate]);
 	for (unsigned i = 0; i < r->n_said; i++)
 		if (r->said[i] == what)
 			return 0;
 	if (r->n_said == PL_LEN(r->said))
 		return 0;
 	r->said[r->n_said++] = what;
-	pl_say(r->o->log, PL_LOG_WARN, "%s: byte %lld: %s; %s", r->file, (long long)at, what, fate);
+	pl_say(r->o->log, PL_LOG_WARN, "%s: %s %lld: %s; %s", r->file, unit, (long long)at, what,
+	       text[fate]);
 	return 0;
-}
-
-int pl_import_report_bad(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
-{
-	r->st->bad++;
-	return report(r, at, what, "it is skipped and counted", err);
-}
-
-int pl_import_report_value(struct pl_report *r, int64_t at, const char *what, struct pl_err *err)
-{
-	r->st->bad++;
-	return report(r, at, what, "it is counted and the event kept", err);
-}
-
-int pl_import_report_tolerated(struct pl_report *r, int64_t at, const char *what,
-			       struct pl_err *err)
-{
-	r->st->tolerated++;
-	return report(r, at, what, "it is read all the same", err);
-}
-
-int pl_import_report_truncated(struct pl_report *r, int64_t at, const char *what,
-			       struct pl_err *err)
-{
-	if (r->st->truncated)
-		return 0;
-	r->st->truncated = true;
-	return report(r, at, what, "what came before it is kept", err);
 }
 
 /* ---- the input window ---------------------------------------------------------------------- */

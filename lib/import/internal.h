@@ -15,22 +15,20 @@ struct pl_report {
 	const struct pl_import_opts *o;
 	struct pl_import_stats *st;
 	const char *file;     /* as the user named it */
+	bool lines;	      /* places are lines, not bytes */
 	const char *said[16]; /* classes (static texts) that were logged already */
 	unsigned n_said;
 };
-/* The event at byte `at` is skipped: counted, reported once for each class; PL_EDATA when strict.
- */
-int pl_import_report_bad(struct pl_report *r, int64_t at, const char *what,
-			 struct pl_err *err) PL_MUST;
-/* A value is skipped, its event is kept. */
-int pl_import_report_value(struct pl_report *r, int64_t at, const char *what,
-			   struct pl_err *err) PL_MUST;
-/* Something was read although it is not valid. */
-int pl_import_report_tolerated(struct pl_report *r, int64_t at, const char *what,
-			       struct pl_err *err) PL_MUST;
-/* The input ends early. */
-int pl_import_report_truncated(struct pl_report *r, int64_t at, const char *what,
-			       struct pl_err *err) PL_MUST;
+/* What happens to something that is not as it should be. */
+enum pl_fate {
+	PL_BAD,	      /* an event is skipped and counted */
+	PL_BAD_VALUE, /* a value is skipped and counted, its event is kept */
+	PL_TOLERATED, /* it is read although it is not valid */
+	PL_TRUNCATED, /* the input ends early */
+};
+/* Reported once for each text; PL_EDATA when strict. */
+int pl_import_report(struct pl_report *r, enum pl_fate fate, int64_t at, const char *what,
+		     struct pl_err *err) PL_MUST;
 
 /* ---- the input window ---------------------------------------------------------------------- */
 

@@ -355,22 +355,6 @@ static int note_place(struct table *t, const struct row *r, struct pl_err *err)
 	return 0;
 }
 
-static int bad_row(struct table *t, int64_t line, const char *what, struct pl_err *err)
-{
-	struct pl_import_stats *st = t->report.st;
-
-	st->bad++;
-	if (!st->first[0])
-		snprintf(st->first, sizeof(st->first), "line %lld: %s", (long long)line, what);
-	if (t->o->strict)
-		return pl_fail(err, PL_EDATA, "%s: line %lld: %s; without --strict this is counted",
-			       t->report.file, (long long)line, what);
-	if (st->bad == 1)
-		pl_say(t->o->log, PL_LOG_WARN, "%s: line %lld: %s; all such are counted",
-		       t->report.file, (long long)line, what);
-	return 0;
-}
-
 static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *err)
 {
 	struct row x = { .order = (uint32_t)t->n };
@@ -391,15 +375,17 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 		memcpy((char *)&x + numbers[i].offset, &v, sizeof(v));
 	}
 	if (x.name == PL_NONE || bad || rank > INT32_MAX || (rank < 0 && rank != NO_VALUE))
-		return bad_row(
-			t, r->line,
+		return pl_import_report(
+			&t->report, PL_BAD, r->line,
 			"a row without a usable name, rank, step, start or duration is skipped",
 			err);
 	x.rank = rank == NO_VALUE ? t->o->order : (int32_t)rank;
 	if (odd)
-		PL_CHECK(bad_row(t, r->line, "a cell that is not an integer is left out", err));
+		PL_CHECK(pl_import_report(&t->report, PL_BAD_VALUE, r->line,
+					  "a cell that is not an integer is left out", err));
 	if (x.dur < 0) {
-		PL_CHECK(bad_row(t, r->line, "a negative duration (0 stands for it)", err));
+		PL_CHECK(pl_import_report(&t->report, PL_BAD_VALUE, r->line,
+					  "a negative duration (0 stands for it)", err));
 		x.dur = 0;
 	}
 	x.group = cell_str(t, r, C_GROUP);
@@ -669,7 +655,8 @@ static void table_free(struct table *t)
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct table t = { .o = o, .report = { .o = o, .st = st, .file = pl_in_name(in) } };
+	struct table t = { .o = o,
+			   .report = { .o = o, .st = st, .file = pl_in_name(in), .lines = true } };
 	int rc;
 
 	t.rows = (struct pl_rows){ .o = o,

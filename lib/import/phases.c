@@ -445,8 +445,8 @@ static int begin(struct pl_doc *d, const char *p, const char *q, int64_t at, str
 
 	pl_import_rows_undo(&d->rows);
 	if (d->open_bytes + n > MAX_OPEN_BYTES)
-		return pl_import_report_bad(&d->report, at,
-					    "too many begins (B, b) without their end", err);
+		return pl_import_report(&d->report, PL_BAD, at,
+					"too many begins (B, b) without their end", err);
 	PL_CHECK(pair_key(d, &top, err));
 	if (d->free_open) {
 		i = d->free_open - 1;
@@ -491,7 +491,8 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	PL_CHECK(pair_key(d, &top, err));
 	pl_import_rows_undo(&d->rows);
 	if (!*top)
-		return pl_import_report_bad(&d->report, at, "an end (E, e) without its begin", err);
+		return pl_import_report(&d->report, PL_BAD, at, "an end (E, e) without its begin",
+					err);
 	i = *top - 1;
 	*top = d->open[i].below;
 	if (!pl_import_event_read(&d->ev, d->open[i].text, d->open[i].text + d->open[i].n + 1) ||
@@ -499,8 +500,8 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 		pl_import_rows_undo(&d->rows);
 		drop(d, i);
 		return d->ev.rc < 0 ? d->ev.rc
-				    : pl_import_report_bad(&d->report, at,
-							   "a pair that cannot be read", err);
+				    : pl_import_report(&d->report, PL_BAD, at,
+						       "a pair that cannot be read", err);
 	}
 	drop(d, i);
 	f->dur = pl_sub_sat(t1, f->ts);
@@ -508,9 +509,9 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	f->odd_dur = false;
 	if (f->dur < 0) {
 		f->dur = 0;
-		PL_CHECK(pl_import_report_value(
-			&d->report, at, "an end before its begin (0 stands for the duration)",
-			err));
+		PL_CHECK(pl_import_report(&d->report, PL_BAD_VALUE, at,
+					  "an end before its begin (0 stands for the duration)",
+					  err));
 	}
 	if (ph == 'E')
 		return complete(d, err);
@@ -526,9 +527,9 @@ int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err)
 		if (!o->text)
 			continue;
 		PL_CHECK(pl_import_rows_ready(&d->rows, err));
-		PL_CHECK(pl_import_report_value(&d->report, o->at,
-						"a begin (B, b) without its end, hence no duration",
-						err));
+		PL_CHECK(pl_import_report(&d->report, PL_BAD_VALUE, o->at,
+					  "a begin (B, b) without its end, hence no duration",
+					  err));
 		if (!pl_import_event_read(&d->ev, o->text, o->text + o->n + 1)) {
 			PL_CHECK(d->ev.rc);
 			pl_import_rows_undo(&d->rows);
@@ -565,7 +566,7 @@ static int metadata(struct pl_doc *d, struct pl_err *err)
 static int is_bad(struct pl_doc *d, int64_t at, const char *what, struct pl_err *err)
 {
 	pl_import_rows_undo(&d->rows);
-	return pl_import_report_bad(&d->report, at, what, err);
+	return pl_import_report(&d->report, PL_BAD, at, what, err);
 }
 
 int pl_import_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t at,
@@ -575,9 +576,9 @@ int pl_import_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t
 	struct pl_fields *f = &e->f;
 
 	if (PL_UNLIKELY(e->tolerated))
-		PL_CHECK(pl_import_report_tolerated(&d->report, at, e->tolerated, err));
+		PL_CHECK(pl_import_report(&d->report, PL_TOLERATED, at, e->tolerated, err));
 	if (PL_UNLIKELY(e->value_bad))
-		PL_CHECK(pl_import_report_value(&d->report, at, e->value_bad, err));
+		PL_CHECK(pl_import_report(&d->report, PL_BAD_VALUE, at, e->value_bad, err));
 	if (PL_UNLIKELY(!f->ph)) {
 		if (*pl_scan_space(p + 1, q) == '}') /* the {} before ] that some writers leave */
 			return 0;

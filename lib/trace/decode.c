@@ -169,36 +169,45 @@ static int get_rows(struct events_in *in, struct pl_cur *c, struct pl_col *col, 
 	}
 }
 
+static int string_fails(uint64_t id, size_t n, int code, struct pl_err *err)
+{
+	return pl_fail(err, code, "string %llu is used, %zu are defined", (unsigned long long)id,
+		       n);
+}
+
+int pl_trace_check_col(const struct pl_col *c, size_t n_strings, int code, struct pl_err *err)
+{
+	bool text = c->type == PL_V_STR || c->type == PL_V_JSON;
+	uint64_t max = 0;
+	uint8_t scale = 0;
+
+	if (c->key != PL_NONE && c->key >= n_strings)
+		return string_fails(c->key, n_strings, code, err);
+	for (uint32_t i = 0; i < c->n && (text || c->type == PL_V_BOOL); i++)
+		max = (uint64_t)c->val[i] > max ? (uint64_t)c->val[i] : max;
+	if (text && max >= n_strings)
+		return string_fails(max, n_strings, code, err);
+	if (c->type == PL_V_BOOL && max > 1)
+		return pl_fail(err, code, "a truth value is neither 0 nor 1");
+	for (uint32_t i = 0; i < c->n && c->type == PL_V_DEC; i++)
+		scale = c->scale[i] > scale ? c->scale[i] : scale;
+	if (scale > PL_TRACE_SCALE_MAX)
+		return pl_fail(err, code, "a decimal of scale %u", scale);
+	return 0;
+}
+
 static int get_values(struct events_in *in, struct pl_cur *c, struct pl_col *col, uint32_t m,
 		      struct pl_err *err)
 {
-	uint64_t max = 0, all = 0;
-	uint8_t scale = 0;
-
+	col->n = m;
 	if (col->type == PL_V_NULL) {
 		memset(col->val, 0, m * sizeof(*col->val));
 		return 0;
 	}
 	PL_CHECK(pl_get_col_i64(c, col->val, m, err));
-	if (col->type == PL_V_STR || col->type == PL_V_JSON) {
-		for (uint32_t i = 0; i < m; i++)
-			max = (uint64_t)col->val[i] > max ? (uint64_t)col->val[i] : max;
-		if (max >= in->want->n_strings)
-			return pl_fail(err, PL_EDATA, "string %llu is used, %zu are defined",
-				       (unsigned long long)max, in->want->n_strings);
-	} else if (col->type == PL_V_BOOL) {
-		for (uint32_t i = 0; i < m; i++)
-			all |= (uint64_t)col->val[i];
-		if (all > 1)
-			return pl_fail(err, PL_EDATA, "a truth value is neither 0 nor 1");
-	} else if (col->type == PL_V_DEC) {
+	if (col->type == PL_V_DEC)
 		PL_CHECK(pl_get_col_u8(c, col->scale, m, err));
-		for (uint32_t i = 0; i < m; i++)
-			scale = col->scale[i] > scale ? col->scale[i] : scale;
-		if (scale > PL_TRACE_SCALE_MAX)
-			return pl_fail(err, PL_EDATA, "a decimal of scale %u", scale);
-	}
-	return 0;
+	return pl_trace_check_col(col, in->want->n_strings, PL_EDATA, err);
 }
 
 /* A column that nobody wants has rows that others may name, but no values. */
@@ -251,7 +260,6 @@ static int get_col(struct events_in *in, struct pl_err *err)
 	PL_CHECK(pl_trace_col_reserve(col, m, err));
 	PL_CHECK(get_rows(in, &part, col, m, err));
 	PL_CHECK(get_values(in, &part, col, m, err));
-	col->n = m;
 	in->rows[in->n_cols++] = (struct rows){ .col = index, .n = m };
 	return 0;
 }
@@ -273,27 +281,31 @@ static int get_cols(struct events_in *in, struct pl_err *err)
 	return rc;
 }
 
+int pl_trace_check_fixed(const struct pl_batch *e, uint32_t n, uint32_t n_tracks, size_t n_strings,
+			 int code, struct pl_err *err)
+{
+	uint32_t track = 0, name = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		track = e->track[i] > track ? e->track[i] : track;
+		name = e->name[i] > name ? e->name[i] : name;
+	}
+	if (track >= n_tracks)
+		return pl_fail(err, code, "track %u is used, %u are defined", track, n_tracks);
+	return name >= n_strings ? string_fails(name, n_strings, code, err) : 0;
+}
+
 static int get_fixed(struct events_in *in, struct pl_err *err)
 {
 	struct pl_batch *e = in->e;
-	size_t strings = in->want->n_strings;
-	uint32_t track = 0, name = 0;
 
 	PL_CHECK(pl_get_col_u8(in->c, e->kind, in->n, err));
 	PL_CHECK(pl_get_col_u32(in->c, e->track, in->n, err));
 	PL_CHECK(pl_get_col_u32(in->c, e->name, in->n, err));
 	PL_CHECK(pl_get_col_i64(in->c, e->ts, in->n, err));
 	PL_CHECK(pl_get_col_i64(in->c, e->dur, in->n, err));
-	for (uint32_t i = 0; i < in->n; i++) {
-		track = e->track[i] > track ? e->track[i] : track;
-		name = e->name[i] > name ? e->name[i] : name;
-	}
-	if (track >= in->want->n_tracks)
-		return pl_fail(err, PL_EDATA, "track %u is used, %u are defined", track,
-			       in->want->n_tracks);
-	if (name >= strings)
-		return pl_fail(err, PL_EDATA, "string %u is used, %zu are defined", name, strings);
-	return 0;
+	return pl_trace_check_fixed(e, in->n, in->want->n_tracks, in->want->n_strings, PL_EDATA,
+				    err);
 }
 
 int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_want *want,

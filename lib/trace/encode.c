@@ -149,34 +149,6 @@ static int put_rows(struct pl_buf *b, const struct pl_col *c, uint32_t number, u
 	return 0;
 }
 
-static int check_col(const struct pl_segment *s, const struct pl_col *c, struct pl_err *err)
-{
-	uint64_t max = 0;
-	uint8_t scale = 0;
-
-	if (c->key != PL_NONE && c->key >= s->str.n)
-		return pl_fail(err, PL_EINTERNAL, "a column names string %u of %zu", c->key,
-			       s->str.n);
-	if (c->type == PL_V_STR || c->type == PL_V_JSON) {
-		for (uint32_t i = 0; i < c->n; i++)
-			max = (uint64_t)c->val[i] > max ? (uint64_t)c->val[i] : max;
-		if (max >= s->str.n)
-			return pl_fail(err, PL_EINTERNAL, "a value names string %llu of %zu",
-				       (unsigned long long)max, s->str.n);
-	} else if (c->type == PL_V_BOOL) {
-		for (uint32_t i = 0; i < c->n; i++)
-			max |= (uint64_t)c->val[i];
-		if (max > 1)
-			return pl_fail(err, PL_EINTERNAL, "a truth value that is not 0 or 1");
-	} else if (c->type == PL_V_DEC) {
-		for (uint32_t i = 0; i < c->n; i++)
-			scale = c->scale[i] > scale ? c->scale[i] : scale;
-		if (scale > PL_TRACE_SCALE_MAX)
-			return pl_fail(err, PL_EINTERNAL, "a decimal of scale %u", scale);
-	}
-	return 0;
-}
-
 static int put_col(struct pl_buf *b, const struct pl_col *c, uint32_t number, uint32_t n,
 		   struct recent *recent, struct pl_err *err)
 {
@@ -194,22 +166,6 @@ static int put_col(struct pl_buf *b, const struct pl_col *c, uint32_t number, ui
 		pl_put_col_u8(b, c->scale, c->n);
 	if (!b->failed)
 		pl_le32_put(b->p + at, (uint32_t)(b->n - at - 4));
-	return 0;
-}
-
-static int check_fixed(const struct pl_segment *s, const struct pl_batch *e, struct pl_err *err)
-{
-	uint32_t track = 0, name = 0;
-
-	for (uint32_t i = 0; i < e->n; i++)
-		track = e->track[i] > track ? e->track[i] : track;
-	for (uint32_t i = 0; i < e->n; i++)
-		name = e->name[i] > name ? e->name[i] : name;
-	if (track >= s->n_tracks)
-		return pl_fail(err, PL_EINTERNAL, "an event on track %u of %u", track, s->n_tracks);
-	if (name >= s->str.n)
-		return pl_fail(err, PL_EINTERNAL, "an event named by string %u of %zu", name,
-			       s->str.n);
 	return 0;
 }
 
@@ -231,7 +187,7 @@ int pl_trace_put_events(struct pl_buf *b, const struct pl_segment *s, const stru
 	struct recent recent = { .n = 0 };
 	uint32_t cols = 0, number = 0;
 
-	PL_CHECK(check_fixed(s, e, err));
+	PL_CHECK(pl_trace_check_fixed(e, e->n, s->n_tracks, s->str.n, PL_EINTERNAL, err));
 	pl_put_varint(b, first);
 	pl_put_col_u8(b, e->kind, e->n);
 	pl_put_col_u32(b, e->track, e->n, delta_u32(e->track, e->n));
@@ -244,7 +200,7 @@ int pl_trace_put_events(struct pl_buf *b, const struct pl_segment *s, const stru
 	for (uint32_t i = 0; i < e->n_cols; i++) {
 		if (!e->col[i].n)
 			continue;
-		PL_CHECK(check_col(s, &e->col[i], err));
+		PL_CHECK(pl_trace_check_col(&e->col[i], s->str.n, PL_EINTERNAL, err));
 		PL_CHECK(put_col(b, &e->col[i], number++, e->n, &recent, err));
 	}
 	return 0;

@@ -292,20 +292,13 @@ static int name_passes(struct filter *x, const struct pl_segment *s, pl_id id, b
 /* ---- rank and step -----------------------------------------------------------------------------
  */
 
-static bool wanted_step(const struct pl_filter *f, int64_t step)
+/* Does v lie in one of n pairs? Without pairs any number does. */
+static bool wanted(const int64_t *pair, uint32_t n, int64_t v)
 {
-	for (uint32_t i = 0; i < f->n_steps; i++)
-		if (step != INT64_MIN && step >= f->step[2 * i] && step <= f->step[2 * i + 1])
+	for (uint32_t i = 0; i < n; i++)
+		if (v >= pair[2 * i] && v <= pair[2 * i + 1])
 			return true;
-	return !f->n_steps;
-}
-
-static bool wanted_rank(const struct pl_filter *f, int32_t rank)
-{
-	for (uint32_t i = 0; i < f->n_ranks; i++)
-		if (f->rank[i] == rank)
-			return true;
-	return !f->n_ranks;
+	return !n;
 }
 
 /* ---- what waited -------------------------------------------------------------------------------
@@ -519,10 +512,10 @@ static int pass_held(struct filter *x, const struct pl_segment *seg, struct pl_e
 			int32_t rank =
 				b->track[i] < seg->n_tracks ? seg->track[b->track[i]].rank : -1;
 
-			x->mask[i] = wanted_rank(x->f, rank) &&
+			x->mask[i] = wanted(x->f->rank, x->f->n_ranks, rank) &&
 				     (!x->f->n_steps ||
-				      wanted_step(x->f, pl_trace_steps_of(&x->steps, seg, b,
-									  &x->rows, i)));
+				      wanted(x->f->step, x->f->n_steps,
+					     pl_trace_steps_of(&x->steps, seg, b, &x->rows, i)));
 		}
 		if (x->merge.present) {
 			PL_TRY(note_numbers(&x->from, b, x->mask, old, err));

@@ -6,10 +6,8 @@
 
 /* Which events pass; all conditions must hold. */
 struct pl_filter {
-	const int32_t *rank; /* n_ranks of them; 0: any */
-	uint32_t n_ranks;
-	const int64_t *step; /* pairs lo, hi */
-	uint32_t n_steps;
+	const int64_t *rank, *step; /* pairs: first, last */
+	uint32_t n_ranks, n_steps;  /* pairs; 0: any */
 	bool has_time;
 	pl_ns t0, t1;		 /* relative to the first event of the trace; overlap counts */
 	const char *kind, *name; /* globs, NULL any */

@@ -5,6 +5,9 @@
  * merge says about events is checked against the events that really came, once, at the end, so that
  * nobody has to do it again.
  */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "trace/internal.h"
@@ -210,36 +213,20 @@ static int need_column(struct loader *l, const struct column *c, uint64_t to, st
 /* "12", "-3", "0x1f", in quotes or not. */
 static bool parse_number(const char *s, size_t n, int64_t *v)
 {
-	bool negative = false;
-	uint64_t u = 0;
-	unsigned base = 10;
+	bool quoted = n >= 2 && s[0] == '"' && s[n - 1] == '"';
+	const char *digits;
+	char *end;
+	bool hex;
 
-	if (n >= 2 && s[0] == '"' && s[n - 1] == '"') {
-		s++;
-		n -= 2;
-	}
-	if (n && *s == '-') {
-		negative = true;
-		s++;
-		n--;
-	}
-	if (n > 2 && s[0] == '0' && (s[1] | 0x20) == 'x') {
-		base = 16;
-		s += 2;
-		n -= 2;
-	}
-	if (!n || n > 18)
+	s += quoted;
+	n -= 2 * quoted;
+	digits = s + (n && *s == '-');
+	hex = digits[0] == '0' && (digits[1] | 0x20) == 'x';
+	if (s + n - digits > (hex ? 20 : 18) || !isxdigit((unsigned char)*digits))
 		return false;
-	for (size_t i = 0; i < n; i++) {
-		unsigned c = (unsigned char)s[i], low = c | 0x20;
-		unsigned d = c - '0' < 10 ? c - '0' : low - 'a' < 6 ? low - 'a' + 10 : 99;
-
-		if (d >= base || u > ((uint64_t)INT64_MAX - d) / base)
-			return false;
-		u = u * base + d;
-	}
-	*v = negative ? -(int64_t)u : (int64_t)u;
-	return true;
+	errno = 0;
+	*v = strtoll(s, &end, hex ? 16 : 10);
+	return end == s + n && !errno;
 }
 
 static bool parse_decimal(int64_t mantissa, unsigned scale, int64_t *v)

@@ -266,14 +266,16 @@ static bool still_true(const struct got *g, uint32_t j, const struct stream *s)
 /* ---- the property ------------------------------------------------------------------------------
  */
 
-static void make_filter(struct pl_filter *f, int32_t *rank)
+static void make_filter(struct pl_filter *f, int64_t *rank)
 {
 	memset(f, 0, sizeof(*f));
 	if (below(2)) {
 		f->rank = rank;
 		for (int32_t r = 0; r < MAX_SEGS * RANKS; r++)
-			if (below(2))
-				rank[f->n_ranks++] = r;
+			if (below(2)) {
+				rank[2 * f->n_ranks] = rank[2 * f->n_ranks + 1] = r;
+				f->n_ranks++;
+			}
 	}
 	if (!below(3))
 		f->kind = "comm";
@@ -327,7 +329,7 @@ static void test_random(void)
 	for (rng = 1; fine && rng <= 400; rng++) {
 		uint64_t seed = rng;
 		uint32_t n = 1 + below(STREAMS);
-		int32_t rank[MAX_SEGS * RANKS];
+		int64_t rank[2 * MAX_SEGS * RANKS];
 		struct pl_filter f;
 		pl_ns clock = 0;
 
