@@ -356,13 +356,13 @@ static int through_exporter(struct load *l, struct inputs *in, const struct sele
 				      : 15,
 		.color = pl_use_color(&l->c->c, 1),
 	};
-	struct pl_sink *sink = l->to->open(out, &o, err), *filter = NULL;
+	struct pl_sink *sink = pl_export_open(l->to, out, &o, err), *filter = NULL;
 	int rc;
 
 	if (!sink)
 		return err->code;
 	if (sel->any && !(filter = pl_trace_filter_open(&sel->f, sink, err))) {
-		l->to->abort(sink);
+		pl_export_abort(l->to, sink);
 		return err->code;
 	}
 	rc = (parallel ? load_parallel : load_serial)(l, in, out, filter ? filter : sink, err);
@@ -370,9 +370,9 @@ static int through_exporter(struct load *l, struct inputs *in, const struct sele
 		rc = pl_trace_filter_finish(filter, err);
 	pl_trace_filter_close(filter);
 	if (rc < 0)
-		l->to->abort(sink);
+		pl_export_abort(l->to, sink);
 	else
-		rc = l->to->close(sink, err);
+		rc = pl_export_close(l->to, sink, err);
 	return rc;
 }
 

@@ -8,8 +8,8 @@
 
 PL_COMPARATOR(by_event, struct pl_export_member, segment, event, match);
 
-int pl_export_members_build(const struct pl_merge *m, struct pl_export_member **v, size_t *n,
-			    struct pl_err *err)
+static int build_members(const struct pl_merge *m, struct pl_export_member **v, size_t *n,
+			 struct pl_err *err)
 {
 	size_t k = 0;
 	int rc = pl_alloc(v, (size_t)m->n_members + 1, sizeof(**v), err);
@@ -32,14 +32,18 @@ int pl_export_members_build(const struct pl_merge *m, struct pl_export_member **
 	return 0;
 }
 
-uint32_t pl_export_member_find(const struct pl_export_member *v, size_t n, uint32_t segment,
-			       uint32_t event)
+uint32_t pl_export_match(const struct pl_export_base *x, uint64_t event)
 {
+	const struct pl_export_member *v = x->member;
+	uint32_t segment = x->merge.rel;
 	size_t i = 0;
 
-	PL_LOWER_BOUND(i, n,
+	if (!x->merge.present)
+		return PL_NONE;
+	PL_LOWER_BOUND(i, x->n_members,
 		       v[i].segment < segment || (v[i].segment == segment && v[i].event < event));
-	return i < n && v[i].segment == segment && v[i].event == event ? v[i].match : PL_NONE;
+	return i < x->n_members && v[i].segment == segment && v[i].event == event ? v[i].match
+										  : PL_NONE;
 }
 
 /* ---- the base of exporters ---------------------------------------------------------------------
@@ -71,7 +75,7 @@ static int base_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *er
 	int rc = pl_export_base_clocks(x, seg, err);
 
 	if (rc >= 0)
-		rc = x->emit(x, seg, err);
+		rc = x->kind->emit(x, seg, err);
 	if (rc >= 0)
 		rc = pl_writer_check(&x->t, err);
 	pl_trace_hold_reset(&x->hold);
@@ -81,25 +85,29 @@ static int base_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *er
 int pl_export_base_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err)
 {
 	struct pl_export_base *x = (struct pl_export_base *)s;
-	int rc = pl_trace_merge_context_take(&x->merge, m, err);
 
-	return rc < 0 || !x->on_merge ? rc : x->on_merge(x, m, err);
+	PL_CHECK(pl_trace_merge_context_take(&x->merge, m, err));
+	pl_free(x->member);
+	x->member = NULL;
+	if (x->kind->matches)
+		PL_CHECK(build_members(m, &x->member, &x->n_members, err));
+	return x->kind->on_merge ? x->kind->on_merge(x, m, err) : 0;
 }
 
-void *pl_export_base_open(size_t size, struct pl_out *out, const struct pl_export_opts *o,
-			  int (*emit)(struct pl_export_base *, struct pl_segment *,
-				      struct pl_err *),
-			  struct pl_err *err)
+struct pl_sink *pl_export_base_open(const struct pl_export_kind *kind, struct pl_out *out,
+				    const struct pl_export_opts *o, struct pl_err *err)
 {
 	struct pl_export_base *x;
 
-	if (pl_alloc(&x, 1, size, err) < 0)
+	if (pl_alloc(&x, 1, kind->size, err) < 0)
 		return NULL;
 	x->sink = (struct pl_sink){ base_begin, base_batch, base_end, pl_export_base_merge };
+	x->kind = kind;
 	x->o = *o;
 	x->t.out = out;
-	x->emit = emit;
-	return x;
+	if (kind->init)
+		kind->init(x);
+	return &x->sink;
 }
 
 int pl_export_base_close(struct pl_sink *s, struct pl_err *err)
@@ -107,8 +115,8 @@ int pl_export_base_close(struct pl_sink *s, struct pl_err *err)
 	struct pl_export_base *x = (struct pl_export_base *)s;
 	int rc;
 
-	if (x->last)
-		x->last(x);
+	if (x->kind->last)
+		x->kind->last(x);
 	pl_writer_flush(&x->t, 0);
 	rc = pl_writer_check(&x->t, err);
 	pl_export_base_abort(s);
@@ -121,13 +129,14 @@ void pl_export_base_abort(struct pl_sink *s)
 
 	if (!x)
 		return;
-	if (x->fini)
-		x->fini(x);
+	if (x->kind->fini)
+		x->kind->fini(x);
 	pl_writer_fini(&x->t);
 	pl_trace_hold_fini(&x->hold);
 	pl_trace_row_values_fini(&x->rows);
 	pl_trace_merge_context_fini(&x->merge);
 	pl_free(x->clock);
+	pl_free(x->member);
 	pl_free(x);
 }
 

@@ -3,26 +3,15 @@
 
 #include "export/internal.h"
 
-static struct pl_sink *trace_open(struct pl_out *out, const struct pl_export_opts *o,
-				  struct pl_err *err)
-{
-	const struct pl_trace_writer_opts w = { o->level, o->pool, o->provenance };
-
-	return pl_trace_writer_open(out, &w, err);
-}
-
-const struct pl_exporter pl_export_trace = {
+static const struct pl_exporter trace = {
 	.name = "trace",
 	.summary = "paceline's own stream, paceline-trace(5)",
 	.binary = true,
-	.open = trace_open,
-	.close = pl_trace_writer_close,
-	.abort = pl_trace_writer_abort,
 };
 
 const struct pl_exporter *const pl_exporters[] = {
-	&pl_export_trace, &pl_export_chrome, &pl_export_perfetto,  &pl_export_csv, &pl_export_jsonl,
-	&pl_export_text,  &pl_export_stat,   &pl_export_stat_json, NULL,
+	&trace,		 &pl_export_chrome, &pl_export_perfetto,  &pl_export_csv, &pl_export_jsonl,
+	&pl_export_text, &pl_export_stat,   &pl_export_stat_json, NULL,
 };
 
 const struct pl_exporter *pl_exporter_find(const char *name)
@@ -31,4 +20,26 @@ const struct pl_exporter *pl_exporter_find(const char *name)
 		if (!strcmp(pl_exporters[i]->name, name))
 			return pl_exporters[i];
 	return NULL;
+}
+
+struct pl_sink *pl_export_open(const struct pl_exporter *e, struct pl_out *out,
+			       const struct pl_export_opts *o, struct pl_err *err)
+{
+	const struct pl_trace_writer_opts w = { o->level, o->pool, o->provenance };
+
+	return e->kind ? pl_export_base_open(e->kind, out, o, err)
+		       : pl_trace_writer_open(out, &w, err);
+}
+
+int pl_export_close(const struct pl_exporter *e, struct pl_sink *s, struct pl_err *err)
+{
+	return e->kind ? pl_export_base_close(s, err) : pl_trace_writer_close(s, err);
+}
+
+void pl_export_abort(const struct pl_exporter *e, struct pl_sink *s)
+{
+	if (e->kind)
+		pl_export_base_abort(s);
+	else
+		pl_trace_writer_abort(s);
 }

@@ -20,12 +20,15 @@ struct pl_exporter {
 			     "stat-json" */
 	const char *summary;
 	bool binary;
-	struct pl_sink *(*open)(struct pl_out *out, const struct pl_export_opts *o,
-				struct pl_err *err);
-	int (*close)(struct pl_sink *s, struct pl_err *err); /* writes what is left; frees */
-	void (*abort)(struct pl_sink *s);
+	const struct pl_export_kind *kind; /* NULL: our own stream */
 };
 extern const struct pl_exporter *const pl_exporters[]; /* NULL-terminated */
 const struct pl_exporter *pl_exporter_find(const char *name);
+
+struct pl_sink *pl_export_open(const struct pl_exporter *e, struct pl_out *out,
+			       const struct pl_export_opts *o, struct pl_err *err);
+/* Writes what is left; frees. */
+int pl_export_close(const struct pl_exporter *e, struct pl_sink *s, struct pl_err *err) PL_MUST;
+void pl_export_abort(const struct pl_exporter *e, struct pl_sink *s);
 
 #endif

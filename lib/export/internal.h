@@ -14,46 +14,46 @@
 #include "io/write.h"
 #include "trace/hold.h"
 
-/* ---- matches of events --------------------------------------------------------------------- */
+/* ---- the base of exporters ------------------------------------------------------------------- */
 
-/* Index from events to matches: members sorted by (segment, event). */
-struct pl_export_member {
-	uint32_t segment, event, match;
+struct pl_export_base;
+/* What makes an exporter. All but size may be left out; without emit, init sets the functions of
+ * the sink. */
+struct pl_export_kind {
+	size_t size; /* of its state, whose first member is a struct pl_export_base */
+	/* Writes the segment from hold, merge, clock. */
+	int (*emit)(struct pl_export_base *x, struct pl_segment *seg, struct pl_err *err);
+	bool matches; /* it asks pl_export_match() */
+	/* The beginning; what the merge table says; the end of the output; own memory. */
+	void (*init)(struct pl_export_base *x);
+	int (*on_merge)(struct pl_export_base *x, const struct pl_merge *m, struct pl_err *err);
+	void (*last)(struct pl_export_base *x);
+	void (*fini)(struct pl_export_base *x);
 };
-int pl_export_members_build(const struct pl_merge *m, struct pl_export_member **v, size_t *n,
-			    struct pl_err *err);
-/* The match of an event, or PL_NONE. */
-uint32_t pl_export_member_find(const struct pl_export_member *v, size_t n, uint32_t segment,
-			       uint32_t event);
-
-/* ---- the base of exporters ---------------------------------------------------------------------
- */
-
 struct pl_export_base {
 	struct pl_sink sink; /* first */
+	const struct pl_export_kind *kind;
 	struct pl_export_opts o;
 	struct pl_writer t;
 	struct pl_hold hold;
 	struct pl_row_values rows;
 	struct pl_merge_context merge;
 	const struct pl_clock **clock; /* by track of the segment that is written; NULL: none */
-	/* Writes the segment from hold, merge, clock. */
-	int (*emit)(struct pl_export_base *x, struct pl_segment *seg, struct pl_err *err);
-	/* These may be NULL: what the merge table says; the end of the output; own memory. */
-	int (*on_merge)(struct pl_export_base *x, const struct pl_merge *m, struct pl_err *err);
-	void (*last)(struct pl_export_base *x);
-	void (*fini)(struct pl_export_base *x);
+	/* events of matches, sorted by segment and event */
+	struct pl_export_member {
+		uint32_t segment, event, match;
+	} * member;
+	size_t n_members;
 };
-/* A zeroed exporter of `size` bytes whose first member is a struct pl_export_base. */
-void *pl_export_base_open(size_t size, struct pl_out *out, const struct pl_export_opts *o,
-			  int (*emit)(struct pl_export_base *, struct pl_segment *,
-				      struct pl_err *),
-			  struct pl_err *err);
-/* Members of struct pl_exporter. */
+/* A zeroed exporter of this kind. */
+struct pl_sink *pl_export_base_open(const struct pl_export_kind *kind, struct pl_out *out,
+				    const struct pl_export_opts *o, struct pl_err *err);
 int pl_export_base_close(struct pl_sink *s, struct pl_err *err);
 void pl_export_base_abort(struct pl_sink *s);
 /* A member of the sink. */
 int pl_export_base_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err);
+/* The match of an event of the current segment, or PL_NONE. */
+uint32_t pl_export_match(const struct pl_export_base *x, uint64_t event);
 /* Calls event() for each row of b, whose values are in x->rows; or of all batches that are held. */
 typedef void pl_export_event(struct pl_export_base *x, const struct pl_segment *seg,
 			     const struct pl_batch *b, uint32_t row);
@@ -107,7 +107,7 @@ void pl_export_pids_fini(struct pl_export_pids *p);
 void pl_export_process_title(struct pl_writer *t, const struct pl_segment *s,
 			     const struct pl_track *k, bool rank);
 
-extern const struct pl_exporter pl_export_trace, pl_export_chrome, pl_export_perfetto,
-	pl_export_csv, pl_export_jsonl, pl_export_text, pl_export_stat, pl_export_stat_json;
+extern const struct pl_exporter pl_export_chrome, pl_export_perfetto, pl_export_csv,
+	pl_export_jsonl, pl_export_text, pl_export_stat, pl_export_stat_json;
 
 #endif

@@ -17,8 +17,6 @@ struct perfetto {
 	uint64_t *counter_uuid;
 	size_t cap_counter;
 	struct pl_writer event, fresh; /* of the packet in the making: body, new interned strings */
-	struct pl_export_member *member;
-	size_t n_members;
 	uint32_t merge_no;
 	uint64_t uuid, pid; /* last one given */
 	pl_ns shift;	    /* added to every time: they must not be negative */

@@ -80,13 +80,12 @@ struct stat {
 	size_t n_memory, cap_memory;
 	int64_t world; /* ranks of the job, -1 unknown */
 	int64_t n_events;
-	struct pl_export_member *member;
-	size_t n_members;
 	bool merged, inferred;
 };
 
 /* stat_collect.c */
-int pl_export_stat_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err) PL_MUST;
+int pl_export_stat_segment(struct pl_export_base *x, struct pl_segment *seg,
+			   struct pl_err *err) PL_MUST;
 /* The comm events gathered so far become samples; before a new merge table and at the end. */
 int pl_export_stat_finish_comm(struct stat *s, struct pl_err *err) PL_MUST;
 int pl_export_stat_finish_rank(struct stat_rank *r, struct pl_err *err) PL_MUST;

@@ -213,7 +213,7 @@ static int add_comm(struct stat *s, const struct pl_segment *seg, const struct r
 			       .t0 = r->t0,
 			       .t1 = r->t1,
 			       .rank = r->rank,
-			       .match = PL_NONE,
+			       .match = pl_export_match(&s->x, r->ordinal),
 			       .p2p = r->kind != PL_K_COLLECTIVE };
 	size_t n;
 	const char *text = text_of(seg, r, PL_R_COLL, &n);
@@ -229,9 +229,6 @@ static int add_comm(struct stat *s, const struct pl_segment *seg, const struct r
 	text = text_of(seg, r, PL_R_GROUP, &n);
 	if (r->v[PL_R_GROUP] >= 0)
 		PL_CHECK(pl_intern_add(&s->names, text, n, &c.group, err));
-	if (s->x.merge.present && r->ordinal <= UINT32_MAX)
-		c.match = pl_export_member_find(s->member, s->n_members, s->x.merge.rel,
-						(uint32_t)r->ordinal);
 	PL_CHECK(pl_grow(&s->comm, &s->cap_comm, s->n_comm + 1, sizeof(*s->comm), err));
 	s->comm[s->n_comm++] = c;
 	return 0;
@@ -436,8 +433,9 @@ static void tidy(struct stat_rank *r)
 	pl_spans_unite(&r->host_comm);
 }
 
-int pl_export_stat_segment(struct stat *s, struct pl_segment *seg, struct pl_err *err)
+int pl_export_stat_segment(struct pl_export_base *x, struct pl_segment *seg, struct pl_err *err)
 {
+	struct stat *s = (struct stat *)x;
 	struct place *place = NULL;
 	int rc;
 

@@ -466,23 +466,15 @@ static void fini(struct pl_export_base *x)
 	pl_writer_fini(&c->late);
 }
 
-static struct pl_sink *chrome_open(struct pl_out *out, const struct pl_export_opts *o,
-				   struct pl_err *err)
+static void init(struct pl_export_base *x)
 {
-	struct chrome *c = pl_export_base_open(sizeof(*c), out, o, NULL, err);
-
-	if (!c)
-		return NULL;
-	c->x.sink = (struct pl_sink){ begin, batch, end, pl_export_base_merge };
-	c->x.last = last;
-	c->x.fini = fini;
-	return &c->x.sink;
+	x->sink = (struct pl_sink){ begin, batch, end, pl_export_base_merge };
 }
 
 const struct pl_exporter pl_export_chrome = {
 	.name = "chrome",
 	.summary = "Chrome trace event JSON, for chrome://tracing, Perfetto, TensorBoard",
-	.open = chrome_open,
-	.close = pl_export_base_close,
-	.abort = pl_export_base_abort,
+	.kind =
+		&(const struct pl_export_kind){
+			.size = sizeof(struct chrome), .init = init, .last = last, .fini = fini },
 };

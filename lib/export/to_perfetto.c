@@ -77,9 +77,8 @@ static int collect_batch(struct perfetto *p, struct perfetto_seg *s, uint32_t bi
 			    : b->dur[i] < 0					      ? C_INSTANT
 										      : C_SLICE;
 		s->n_items++;
-		if (p->n_members && pl_trace_kind_is_comm(b->kind[i]) && b->first + i <= UINT32_MAX)
-			match = pl_export_member_find(p->member, p->n_members, p->x.merge.rel,
-						      (uint32_t)(b->first + i));
+		if (pl_trace_kind_is_comm(b->kind[i]))
+			match = pl_export_match(&p->x, b->first + i);
 		if (match != PL_NONE && p->x.merge.m.match[match].n > 1)
 			PL_CHECK(bind(s, g, flow_hash(1, p->merge_no, match), false, true, err));
 	}
@@ -403,12 +402,10 @@ out:
 
 static int on_merge(struct pl_export_base *x, const struct pl_merge *m, struct pl_err *err)
 {
-	struct perfetto *p = (struct perfetto *)x;
-
-	pl_free(p->member);
-	p->member = NULL;
-	p->merge_no++;
-	return pl_export_members_build(m, &p->member, &p->n_members, err);
+	(void)m;
+	(void)err;
+	((struct perfetto *)x)->merge_no++;
+	return 0;
 }
 
 static void fini(struct pl_export_base *x)
@@ -421,20 +418,7 @@ static void fini(struct pl_export_base *x)
 	pl_export_pids_fini(&p->pids);
 	pl_writer_fini(&p->event);
 	pl_writer_fini(&p->fresh);
-	pl_free(p->member);
 	pl_free(p->counter_uuid);
-}
-
-static struct pl_sink *perfetto_open(struct pl_out *out, const struct pl_export_opts *o,
-				     struct pl_err *err)
-{
-	struct perfetto *p = pl_export_base_open(sizeof(*p), out, o, emit, err);
-
-	if (!p)
-		return NULL;
-	p->x.on_merge = on_merge;
-	p->x.fini = fini;
-	return &p->x.sink;
 }
 
 const struct pl_exporter pl_export_perfetto = {
@@ -442,7 +426,9 @@ const struct pl_exporter pl_export_perfetto = {
 	.summary =
 		"Perfetto's native protobuf (TrackEvent), for ui.perfetto.dev and trace_processor",
 	.binary = true,
-	.open = perfetto_open,
-	.close = pl_export_base_close,
-	.abort = pl_export_base_abort,
+	.kind = &(const struct pl_export_kind){ .size = sizeof(struct perfetto),
+						.emit = emit,
+						.matches = true,
+						.on_merge = on_merge,
+						.fini = fini },
 };

@@ -325,41 +325,18 @@ static void csv_last(struct pl_export_base *x)
 		csv_head(&x->t);
 }
 
-static struct pl_sink *csv_open(struct pl_out *out, const struct pl_export_opts *o,
-				struct pl_err *err)
-{
-	struct pl_export_base *x = pl_export_base_open(sizeof(struct rows), out, o, csv_emit, err);
-
-	if (!x)
-		return NULL;
-	x->last = csv_last;
-	x->fini = rows_fini;
-	return &x->sink;
-}
-
-static struct pl_sink *jsonl_open(struct pl_out *out, const struct pl_export_opts *o,
-				  struct pl_err *err)
-{
-	struct pl_export_base *x =
-		pl_export_base_open(sizeof(struct rows), out, o, jsonl_emit, err);
-
-	if (!x)
-		return NULL;
-	x->fini = rows_fini;
-	return &x->sink;
-}
-
 const struct pl_exporter pl_export_csv = {
 	.name = "csv",
 	.summary = "one line an event, fixed columns, arguments as a JSON column",
-	.open = csv_open,
-	.close = pl_export_base_close,
-	.abort = pl_export_base_abort,
+	.kind = &(const struct pl_export_kind){ .size = sizeof(struct rows),
+						.emit = csv_emit,
+						.last = csv_last,
+						.fini = rows_fini },
 };
 const struct pl_exporter pl_export_jsonl = {
 	.name = "jsonl",
 	.summary = "JSON lines: segments, tracks, events",
-	.open = jsonl_open,
-	.close = pl_export_base_close,
-	.abort = pl_export_base_abort,
+	.kind = &(const struct pl_export_kind){ .size = sizeof(struct rows),
+						.emit = jsonl_emit,
+						.fini = rows_fini },
 };

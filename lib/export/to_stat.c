@@ -6,11 +6,6 @@
 
 #include "export/stat.h"
 
-static int emit(struct pl_export_base *x, struct pl_segment *seg, struct pl_err *err)
-{
-	return pl_export_stat_segment((struct stat *)x, seg, err);
-}
-
 static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)
 {
 	struct stat *s = (struct stat *)sink;
@@ -20,9 +15,7 @@ static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *
 	s->merged = true;
 	for (uint32_t i = 0; i < m->n_groups; i++)
 		s->inferred |= m->group[i].flags & PL_GROUP_INFERRED;
-	pl_free(s->member);
-	s->member = NULL;
-	return pl_export_members_build(m, &s->member, &s->n_members, err);
+	return 0;
 }
 
 static void fini(struct pl_export_base *x)
@@ -50,7 +43,6 @@ static void fini(struct pl_export_base *x)
 	pl_free(s->comm);
 	pl_free(s->sample);
 	pl_free(s->memory);
-	pl_free(s->member);
 }
 
 static int finish(struct stat *s, struct pl_err *err)
@@ -74,44 +66,27 @@ static void last_json(struct pl_export_base *x)
 		pl_export_stat_json_text((struct stat *)x);
 }
 
-static struct pl_sink *stat_open(struct pl_out *out, const struct pl_export_opts *o,
-				 void (*last)(struct pl_export_base *x), struct pl_err *err)
+static void init(struct pl_export_base *x)
 {
-	struct stat *s = pl_export_base_open(sizeof(*s), out, o, emit, err);
-
-	if (!s)
-		return NULL;
-	s->x.hold.roles = PL_EXPORT_STAT_NUMBERS | PL_EXPORT_STAT_TEXTS;
-	s->x.sink.merge = merge;
-	s->x.last = last;
-	s->x.fini = fini;
-	s->world = -1;
-	return &s->x.sink;
+	x->hold.roles = PL_EXPORT_STAT_NUMBERS | PL_EXPORT_STAT_TEXTS;
+	x->sink.merge = merge;
+	((struct stat *)x)->world = -1;
 }
 
-static struct pl_sink *text_open(struct pl_out *out, const struct pl_export_opts *o,
-				 struct pl_err *err)
-{
-	return stat_open(out, o, last_text, err);
-}
-
-static struct pl_sink *json_open(struct pl_out *out, const struct pl_export_opts *o,
-				 struct pl_err *err)
-{
-	return stat_open(out, o, last_json, err);
-}
+#define KIND(write_last)                                                                           \
+	&(const struct pl_export_kind)                                                             \
+	{                                                                                          \
+		.size = sizeof(struct stat), .emit = pl_export_stat_segment, .matches = true,      \
+		.init = init, .last = write_last, .fini = fini                                     \
+	}
 
 const struct pl_exporter pl_export_stat = {
 	.name = "stat",
 	.summary = "summary: steps, ranks, operations, kernels, copies, collectives",
-	.open = text_open,
-	.close = pl_export_base_close,
-	.abort = pl_export_base_abort,
+	.kind = KIND(last_text),
 };
 const struct pl_exporter pl_export_stat_json = {
 	.name = "stat-json",
 	.summary = "the summary as one JSON object, paceline.stat/1",
-	.open = json_open,
-	.close = pl_export_base_close,
-	.abort = pl_export_base_abort,
+	.kind = KIND(last_json),
 };

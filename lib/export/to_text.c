@@ -198,21 +198,10 @@ static int on_merge(struct pl_export_base *base, const struct pl_merge *m, struc
 	return pl_writer_check(t, err);
 }
 
-static struct pl_sink *text_open(struct pl_out *out, const struct pl_export_opts *o,
-				 struct pl_err *err)
-{
-	struct text *x = pl_export_base_open(sizeof(*x), out, o, emit, err);
-
-	if (!x)
-		return NULL;
-	x->x.on_merge = on_merge;
-	return &x->x.sink;
-}
-
 const struct pl_exporter pl_export_text = {
 	.name = "text",
 	.summary = "everything that is stored, readable",
-	.open = text_open,
-	.close = pl_export_base_close,
-	.abort = pl_export_base_abort,
+	.kind = &(const struct pl_export_kind){ .size = sizeof(struct text),
+						.emit = emit,
+						.on_merge = on_merge },
 };

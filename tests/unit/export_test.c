@@ -112,14 +112,14 @@ static struct pl_sink *open_export(struct export *x, const char *format)
 	memset(&err, 0, sizeof(err));
 	x->e = pl_exporter_find(format);
 	x->out = pl_out_open_buf(&x->b, &err);
-	x->sink = x->e->open(x->out, &o, &err);
+	x->sink = pl_export_open(x->e, x->out, &o, &err);
 	return x->sink;
 }
 
 /* NUL-terminated. */
 static const char *close_export(struct export *x)
 {
-	if (x->e->close(x->sink, &err) < 0 || pl_out_close(x->out, &err) < 0 ||
+	if (pl_export_close(x->e, x->sink, &err) < 0 || pl_out_close(x->out, &err) < 0 ||
 	    pl_buf_put(&x->b, "", 1, &err) < 0)
 		return err.msg;
 	x->b.n--;
@@ -396,7 +396,7 @@ static int count(const char *t, const char *part)
 
 static void test_filter(void)
 {
-	static const int32_t rank[] = { 1 };
+	static const int64_t rank[] = { 1, 1 };
 	static const int64_t step[] = { 7, 7 };
 	struct pl_filter f = { .rank = rank, .n_ranks = 1 };
 	struct export x;
