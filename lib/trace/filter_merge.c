@@ -47,12 +47,12 @@ static void renumber(struct pl_merge *m, const struct pl_passed *seg, uint32_t n
 	}
 }
 
-/* before[i]: how many members before the i-th stay. A match that nothing is left of goes. */
-static void close_gaps(struct pl_merge *m, uint32_t *before)
+int pl_trace_merge_close_gaps(struct pl_merge *m, struct pl_err *err)
 {
+	uint32_t *before, k = 0; /* before[i]: how many members before the i-th stay */
 	bool owner = false;
-	uint32_t k = 0;
 
+	PL_CHECK(pl_alloc(&before, (size_t)m->n_members + 1, sizeof(*before), err));
 	for (uint32_t i = 0; i < m->n_members; i++) {
 		before[i] = k;
 		if (m->member[i].segment != PL_NONE)
@@ -77,6 +77,13 @@ static void close_gaps(struct pl_merge *m, uint32_t *before)
 		owner = message ? owner : a.n > 0;
 	}
 	m->n_matches = k;
+	k = 0;
+	for (uint32_t i = 0; i < m->n_uses; i++)
+		if (m->use[i].segment != PL_NONE)
+			m->use[k++] = m->use[i];
+	m->n_uses = k;
+	pl_free(before);
+	return 0;
 }
 
 /* Groups that no match is of any more. */
@@ -116,31 +123,24 @@ static int check(const struct pl_merge *m, struct pl_err *err)
 int pl_trace_merge_passed(struct pl_merge *m, const struct pl_passed *seg, uint32_t n_segs,
 			  struct pl_err *err)
 {
-	uint32_t *number = NULL, *before = NULL, *group = NULL, k = 0;
+	uint32_t *number = NULL, *group = NULL, k = 0;
 	int rc;
 
 	PL_TRY(check(m, err));
 	PL_TRY(pl_alloc(&number, (size_t)n_segs + 1, sizeof(*number), err));
-	PL_TRY(pl_alloc(&before, (size_t)m->n_members + 1, sizeof(*before), err));
 	PL_TRY(pl_alloc(&group, (size_t)m->n_groups + 1, sizeof(*group), err));
 	for (uint32_t i = 0; i < n_segs; i++)
 		number[i] = seg[i].n ? k++ : PL_NONE;
 	renumber(m, seg, n_segs, number);
-	close_gaps(m, before);
-	drop_groups(m, group);
-	k = 0;
 	for (uint32_t i = 0; i < m->n_uses; i++) {
-		struct pl_clock_use u = m->use[i];
+		uint32_t *of = &m->use[i].segment;
 
-		if (u.segment >= n_segs || number[u.segment] == PL_NONE)
-			continue;
-		u.segment = number[u.segment];
-		m->use[k++] = u;
+		*of = *of < n_segs ? number[*of] : PL_NONE;
 	}
-	m->n_uses = k;
+	PL_TRY(pl_trace_merge_close_gaps(m, err));
+	drop_groups(m, group);
 out:
 	pl_free(number);
-	pl_free(before);
 	pl_free(group);
 	return rc;
 }

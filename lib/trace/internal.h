@@ -121,6 +121,8 @@ struct pl_passed {
 	const uint32_t *from;
 	size_t n;
 };
+/* Leaves out the members and uses of segment PL_NONE, and matches that nothing is left of. */
+int pl_trace_merge_close_gaps(struct pl_merge *m, struct pl_err *err) PL_MUST;
 /* Makes m, which is the caller's own, that of the events that passed, in segments numbered anew
  * without those that lost all; seg[i]: segment i as m counts. */
 int pl_trace_merge_passed(struct pl_merge *m, const struct pl_passed *seg, uint32_t n_segs,

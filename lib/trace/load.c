@@ -419,66 +419,34 @@ static bool find_row(const struct loader *l, struct pl_member *k)
 	return true;
 }
 
-static int drop_members(struct loader *l, const uint8_t *gone, struct pl_err *err)
-{
-	struct pl_merge *m = &l->t->merge;
-	uint32_t *before, k = 0; /* how many of the members before each stay */
-
-	PL_CHECK(pl_alloc(&before, (size_t)m->n_members + 1, sizeof(*before), err));
-	for (uint32_t i = 0; i < m->n_members; i++) {
-		before[i] = k;
-		if (!gone[i])
-			m->member[k++] = m->member[i];
-	}
-	before[m->n_members] = k;
-	m->n_members = k;
-	for (uint32_t i = 0; i < m->n_matches; i++) {
-		struct pl_match *a = &m->match[i];
-		uint32_t last = before[a->first + a->n], n = a->n;
-
-		a->first = before[a->first];
-		a->n = last - a->first;
-		if (a->n == n)
-			continue;
-		a->flags |= PL_MATCH_MISSING;
-		if (a->flags & PL_MATCH_P2P)
-			a->n = 0; /* which half is left cannot be told by place any more */
-	}
-	pl_free(before);
-	k = 0;
-	for (uint32_t i = 0; i < m->n_uses; i++)
-		if (m->use[i].segment < l->t->n_segs)
-			m->use[k++] = m->use[i];
-	m->n_uses = k;
-	return 0;
-}
-
 static int check_merge(struct loader *l, const char *name, struct pl_err *err)
 {
 	struct pl_merge *m = &l->t->merge;
-	uint32_t bad = PL_NONE;
-	uint8_t *gone; /* [member] */
-	int rc = pl_alloc(&gone, m->n_members, 1, err);
+	uint32_t of = 0; /* a segment that is not there, or lacks an event */
+	bool missing = false;
 
-	if (rc < 0)
-		return rc;
-	for (uint32_t i = 0; i < m->n_uses; i++)
-		if (m->use[i].segment >= l->t->n_segs)
-			bad = m->use[i].segment;
-	for (uint32_t i = 0; i < m->n_members; i++) {
-		gone[i] = !find_row(l, &m->member[i]);
-		if (gone[i])
-			bad = m->member[i].segment;
+	for (uint32_t i = 0; i < m->n_uses; i++) {
+		if (m->use[i].segment < l->t->n_segs)
+			continue;
+		missing = true;
+		of = m->use[i].segment;
+		m->use[i].segment = PL_NONE;
 	}
-	if (bad != PL_NONE && l->salvage)
-		rc = drop_members(l, gone, err);
-	else if (bad != PL_NONE)
-		rc = pl_fail(err, PL_EDATA,
-			     "%s: the merge speaks of segment %u or of events in it that are not "
-			     "there: merge the parts again, or use --salvage",
-			     name, bad);
-	pl_free(gone);
-	return rc;
+	for (uint32_t i = 0; i < m->n_members; i++) {
+		if (find_row(l, &m->member[i]))
+			continue;
+		missing = true;
+		of = m->member[i].segment;
+		m->member[i].segment = PL_NONE;
+	}
+	if (!missing)
+		return 0;
+	if (l->salvage)
+		return pl_trace_merge_close_gaps(m, err);
+	return pl_fail(err, PL_EDATA,
+		       "%s: the merge speaks of segment %u or of events in it that are not there: "
+		       "merge the parts again, or use --salvage",
+		       name, of);
 }
 
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_trace *t,
