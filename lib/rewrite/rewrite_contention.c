@@ -23,20 +23,37 @@
 #include "rewrite/rewrite_internal.h"
 #include "sim/events.h"
 
+/* Arrays of a job: of the event core (X), and for making the job and for its result (Y). */
+#define ARRAYS(X, Y)                                                                               \
+	X(struct pl_sim_events_resource, res, res) /* channels, then the computation of ranks */   \
+	X(uint32_t, off, n + 1)                                                                    \
+	X(uint32_t, src, edges)                                                                    \
+	X(pl_ns, delay, edges)                                                                     \
+	X(uint32_t, use_off, n + 1)                                                                \
+	X(uint32_t, use, 2 * pairs)                                                                \
+	X(pl_ns, dur, n)                                                                           \
+	X(pl_ns, earliest, n)                                                                      \
+	X(double, slows, n)                                                                        \
+	X(double, slowed, n)                                                                       \
+	X(uint32_t, priority, n)                                                                   \
+	X(uint32_t, parts, n)                                                                      \
+	Y(pl_ns, start, n)                                                                         \
+	Y(pl_ns, end, n)                                                                           \
+	Y(pl_ns, free, res)		    /* [resource] */                                       \
+	Y(uint32_t, last_on, r->n_channels) /* bucket */                                           \
+	Y(uint32_t, last_of, r->n_ranks)    /* bucket whose computation was the last */            \
+	Y(pl_ns, issued, r->n_ranks)	    /* by the last bucket */                               \
+	Y(pl_ns, done, r->n_ranks)	    /* computation until then */
+
 struct step_job { /* a step as a job; buckets are the first tasks */
 	struct pl_rewriter *r;
 	uint32_t step, n_sets;
 	struct pl_sim_events_job job;
 	struct pl_sim_events_times t;
-	struct pl_sim_events_resource *res; /* channels, then the computation of ranks */
-	uint32_t *off, *src, *use_off, *use, *priority, *parts;
-	pl_ns *delay, *dur, *earliest;
-	double *slows, *slowed;
-	pl_ns *free;	       /* [channel] */
-	uint32_t *last_on;     /* [channel]: bucket */
-	uint32_t *last_of;     /* [rank]: bucket whose computation was the last */
-	struct pl_arena arena; /* of all arrays */
-	pl_ns *issued, *done;  /* [rank]: by the last bucket; computation until then */
+	struct pl_arena arena; /* of the arrays */
+#define MEMBER(type, name, size) type *name;
+	ARRAYS(MEMBER, MEMBER)
+#undef MEMBER
 };
 
 static void job_fini(struct step_job *x)
@@ -51,32 +68,26 @@ static int job_init(struct step_job *x, struct pl_rewriter *r, struct pl_err *er
 	uint32_t sets = rw_now(r)->b.n_sets;
 	size_t pairs = (size_t)sets * r->n_ranks, n = sets + (r->slowdown ? pairs : 0);
 	size_t edges = 3 * pairs, res = r->n_channels + r->n_ranks;
-	struct pl_arena *a = &x->arena;
 	int rc;
 
 	*x = (struct step_job){ .r = r, .n_sets = sets };
 	if (edges > UINT32_MAX / 2)
 		return pl_fail(err, PL_ELIMIT, "%u buckets on %u ranks are too many", sets,
 			       r->n_ranks);
-	PL_TRY(pl_arena_array(a, &x->t.start, n, sizeof(*x->t.start), err));
-	PL_TRY(pl_arena_array(a, &x->t.end, n, sizeof(*x->t.end), err));
-	PL_TRY(pl_arena_array(a, &x->res, res, sizeof(*x->res), err));
-	PL_TRY(pl_arena_array(a, &x->off, n + 1, sizeof(*x->off), err));
-	PL_TRY(pl_arena_array(a, &x->src, edges, sizeof(*x->src), err));
-	PL_TRY(pl_arena_array(a, &x->use_off, n + 1, sizeof(*x->use_off), err));
-	PL_TRY(pl_arena_array(a, &x->use, 2 * pairs, sizeof(*x->use), err));
-	PL_TRY(pl_arena_array(a, &x->priority, n, sizeof(*x->priority), err));
-	PL_TRY(pl_arena_array(a, &x->parts, n, sizeof(*x->parts), err));
-	PL_TRY(pl_arena_array(a, &x->delay, edges, sizeof(*x->delay), err));
-	PL_TRY(pl_arena_array(a, &x->dur, n, sizeof(*x->dur), err));
-	PL_TRY(pl_arena_array(a, &x->earliest, n, sizeof(*x->earliest), err));
-	PL_TRY(pl_arena_array(a, &x->slows, n, sizeof(*x->slows), err));
-	PL_TRY(pl_arena_array(a, &x->slowed, n, sizeof(*x->slowed), err));
-	PL_TRY(pl_arena_array(a, &x->free, res, sizeof(*x->free), err));
-	PL_TRY(pl_arena_array(a, &x->last_on, r->n_channels, sizeof(*x->last_on), err));
-	PL_TRY(pl_arena_array(a, &x->last_of, r->n_ranks, sizeof(*x->last_of), err));
-	PL_TRY(pl_arena_array(a, &x->issued, r->n_ranks, sizeof(*x->issued), err));
-	PL_TRY(pl_arena_array(a, &x->done, r->n_ranks, sizeof(*x->done), err));
+#define TAKE(type, name, size)                                                                     \
+	PL_TRY(pl_arena_array(&x->arena, &x->name, size, sizeof(*x->name), err));
+	ARRAYS(TAKE, TAKE)
+#undef TAKE
+#define GIVE(type, name, size) x->job.name = x->name;
+#define KEEP(type, name, size)
+	ARRAYS(GIVE, KEEP)
+#undef GIVE
+#undef KEEP
+	x->t.start = x->start;
+	x->t.end = x->end;
+	x->job.n_res = (uint32_t)res;
+	if (!rw_now(r)->prioritized)
+		x->job.priority = x->job.parts = NULL;
 out:
 	return rc;
 }
@@ -224,7 +235,6 @@ static void add_priorities(struct step_job *x)
 static void make_job(struct step_job *x, uint32_t step)
 {
 	const struct pl_rewriter *r = x->r;
-	bool prioritized = rw_now(r)->prioritized;
 
 	x->step = step;
 	x->off[0] = x->use_off[0] = 0;
@@ -245,19 +255,6 @@ static void make_job(struct step_job *x, uint32_t step)
 		}
 	}
 	add_priorities(x);
-	x->job.off = x->off;
-	x->job.src = x->src;
-	x->job.delay = x->delay;
-	x->job.dur = x->dur;
-	x->job.earliest = x->earliest;
-	x->job.res = x->res;
-	x->job.n_res = (uint32_t)r->n_channels + r->n_ranks;
-	x->job.use_off = x->use_off;
-	x->job.use = x->use;
-	x->job.priority = prioritized ? x->priority : NULL;
-	x->job.parts = prioritized ? x->parts : NULL;
-	x->job.slows = x->slows;
-	x->job.slowed = x->slowed;
 }
 
 static int run_job(struct step_job *x, struct pl_err *err)
@@ -333,39 +330,6 @@ static void put_durations(struct step_job *x)
 
 PL_COMPARATOR(by_time, struct pl_sim_events_piece, start, end, task);
 
-/* The pieces of all buckets in the order in which they were transferred; neighbours of one bucket
- * are one. */
-static int put_order(struct step_job *x, struct rw_order *o, struct pl_err *err)
-{
-	size_t n = 0;
-	int rc;
-
-	o->n = 0;
-	PL_TRY(pl_grow(&o->turn, &o->cap, x->t.n_pieces + x->n_sets, sizeof(*o->turn), err));
-	for (size_t i = 0; i < x->t.n_pieces; i++)
-		o->turn[n++] = x->t.piece[i];
-	for (uint32_t s = 0; s < x->n_sets; s++)
-		if (x->parts[s] == 1 && x->use_off[s] != x->use_off[s + 1])
-			o->turn[n++] =
-				(struct pl_sim_events_piece){ s, 0, 1, x->t.start[s], x->t.end[s] };
-	pl_sort(o->turn, n, sizeof(*o->turn), by_time);
-	for (size_t i = 0; i < n; i++) {
-		struct pl_sim_events_piece *last = o->n ? &o->turn[o->n - 1] : NULL;
-
-		if (last && last->task == o->turn[i].task && last->end == o->turn[i].start) {
-			last->to = o->turn[i].to;
-			last->end = o->turn[i].end;
-		} else {
-			o->turn[o->n++] = o->turn[i];
-		}
-	}
-	rc = 0;
-out:
-	return rc;
-}
-
-/* ---- all steps ------------------------------------------------------------------------------- */
-
 static bool same_order(const struct rw_order *a, const struct rw_order *b)
 {
 	if (a->n != b->n)
@@ -377,26 +341,44 @@ static bool same_order(const struct rw_order *a, const struct rw_order *b)
 	return true;
 }
 
-/* Find the order of the transfers of a step; *same does not change if the order is the same. */
-static int order_step(struct step_job *x, struct rw_order *o, bool *same, struct pl_err *err)
+/* The pieces of all buckets in the order in which they were transferred; neighbours of one bucket
+ * are one. *same does not change if *old is this order. */
+static int put_order(struct step_job *x, struct rw_order *old, bool *same, struct pl_err *err)
 {
-	struct rw_order fresh = { .turn = NULL };
-	int rc = put_order(x, &fresh, err);
+	struct rw_order o = { .turn = NULL };
+	size_t n = 0;
+	int rc = pl_grow(&o.turn, &o.cap, x->t.n_pieces + x->n_sets, sizeof(*o.turn), err);
 
-	if (rc == 0) {
-		*same &= same_order(&fresh, o);
-		pl_free(o->turn);
-		*o = fresh;
-	} else {
-		pl_free(fresh.turn);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < x->t.n_pieces; i++)
+		o.turn[n++] = x->t.piece[i];
+	for (uint32_t s = 0; s < x->n_sets; s++)
+		if (x->parts[s] == 1 && x->use_off[s] != x->use_off[s + 1])
+			o.turn[n++] =
+				(struct pl_sim_events_piece){ s, 0, 1, x->t.start[s], x->t.end[s] };
+	pl_sort(o.turn, n, sizeof(*o.turn), by_time);
+	for (size_t i = 0; i < n; i++) {
+		struct pl_sim_events_piece *last = o.n ? &o.turn[o.n - 1] : NULL;
+
+		if (last && last->task == o.turn[i].task && last->end == o.turn[i].start) {
+			last->to = o.turn[i].to;
+			last->end = o.turn[i].end;
+		} else {
+			o.turn[o.n++] = o.turn[i];
+		}
 	}
-	return rc;
+	*same &= same_order(&o, old);
+	pl_free(old->turn);
+	*old = o;
+	return 0;
 }
+
+/* ---- all steps ------------------------------------------------------------------------------- */
 
 static int one_round(struct step_job *x, struct rw_order *o, bool *same, struct pl_err *err)
 {
 	struct pl_rewriter *r = x->r;
-	bool prioritized = rw_now(r)->prioritized;
 	int rc = 0;
 
 	*same = true;
@@ -405,8 +387,8 @@ static int one_round(struct step_job *x, struct rw_order *o, bool *same, struct 
 		PL_TRY(run_job(x, err));
 		if (r->slowdown)
 			put_durations(x);
-		if (prioritized)
-			PL_TRY(order_step(x, &o[k], same, err));
+		if (rw_now(r)->prioritized)
+			PL_TRY(put_order(x, &o[k], same, err));
 	}
 out:
 	return rc;

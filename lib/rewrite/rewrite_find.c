@@ -37,12 +37,12 @@ static int find_ranks(struct pl_rewriter *r, struct pl_err *err)
 	return 0;
 }
 
-static uint32_t slot_of(const struct pl_rewriter *r, const struct pl_etensor *x)
+uint32_t pl_rewrite_slot(const struct pl_rewriter *r, uint32_t step, int32_t rank)
 {
-	const int32_t *at =
-		bsearch(&x->rank, r->rank, r->n_ranks, sizeof(*r->rank), pl_compare_i32);
+	uint32_t i = 0;
 
-	return x->step * r->n_ranks + (uint32_t)(at - r->rank);
+	PL_LOWER_BOUND(i, r->n_ranks, r->rank[i] < rank);
+	return i < r->n_ranks && r->rank[i] == rank ? step * r->n_ranks + i : PL_NONE;
 }
 
 struct seen { /* a tensor somewhere */
@@ -105,7 +105,7 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 		r->tensor[t].coll = pl_edit_coll(e, x->arrive);
 		r->tensor[t].bytes = pl_max_i64(r->tensor[t].bytes, g->bytes);
 		r->tensor[t].estimated |= (g->flags & PL_TF_ESTIMATED) != 0;
-		rw_place(r, slot_of(r, x), t)->inst = v[i].inst;
+		rw_place(r, pl_rewrite_slot(r, x->step, x->rank), t)->inst = v[i].inst;
 	}
 	rc = 0;
 out:

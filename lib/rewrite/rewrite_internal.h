@@ -257,6 +257,8 @@ static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 }
 /* Find tensors, communication, slots in the recorded edit. */
 int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* The slot of a rank in a step, PL_NONE: the rank has no tensors. */
+uint32_t pl_rewrite_slot(const struct pl_rewriter *r, uint32_t step, int32_t rank);
 /* The rendezvous of an arrival; PL_NONE. */
 uint32_t pl_rewrite_meet_of(const struct pl_edit *e, uint32_t arrive);
 /* Build the communication of the state into the edit. */

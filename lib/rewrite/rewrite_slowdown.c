@@ -125,14 +125,6 @@ static pl_ns lost_in(const struct pl_rewriter *r, uint32_t slot, uint32_t node)
 	return (pl_ns)llround(back);
 }
 
-static uint32_t rank_at(const struct pl_rewriter *r, int32_t rank)
-{
-	for (uint32_t i = 0; i < r->n_ranks; i++)
-		if (r->rank[i] == rank)
-			return i;
-	return PL_NONE;
-}
-
 static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
@@ -147,16 +139,15 @@ static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err
 		}
 	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
-		uint32_t at, slot;
+		uint32_t slot;
 		pl_ns back;
 		int rc;
 
 		if (n->dead || n->type != PL_N_OP || n->dur <= 0 || n->res == PL_NONE ||
 		    !computing[n->res] || (n->role != PL_RO_COMPUTE && n->role != PL_RO_HOST))
 			continue;
-		at = rank_at(r, e->res[n->res].rank);
-		slot = n->step * r->n_ranks + at;
-		if (at == PL_NONE || (back = lost_in(r, slot, i)) <= 0)
+		slot = pl_rewrite_slot(r, n->step, e->res[n->res].rank);
+		if (slot == PL_NONE || (back = lost_in(r, slot, i)) <= 0)
 			continue;
 		if ((rc = pl_grow(&x->released, &x->cap_released, x->n_released + 1,
 				  sizeof(*x->released), err)) < 0)
@@ -320,10 +311,10 @@ static size_t end_of_slot(const struct rw_slowdown *x, size_t from, uint32_t slo
 pl_ns pl_rewrite_slowdown_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until)
 {
 	const struct rw_slowdown *x = r->slowdown;
-	uint32_t at = rank_at(r, rank), slot = step * r->n_ranks + at;
+	uint32_t slot = pl_rewrite_slot(r, step, rank);
 	size_t from = 0, to;
 
-	if (!x || at == PL_NONE)
+	if (!x || slot == PL_NONE)
 		return 0;
 	give_now(r);
 	while (from < x->n_released && x->released[from].slot < slot)

@@ -20,26 +20,25 @@ static int find_args(const struct pl_rewriter *r, const struct pl_rewrite *rw, u
 /* ---- fuse-tensors ---------------------------------------------------------------------------- */
 
 /* May the tensors of the line travel together? */
-static int check_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+static int check_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw,
+		      const uint32_t *tensor, struct pl_err *err)
 {
-	const struct rw_state *s = rw_now(r);
-	uint32_t first = PL_NONE, t;
-	int rc;
+	const struct pl_buckets *b = &rw_now(r)->b;
+	const struct pl_rewriter_tensor *first = &r->tensor[tensor[0]];
 
 	for (uint32_t i = 0; i < rw->n_args; i++) {
-		if ((rc = pl_rewrite_find_arg(r, rw, i, &t, err)) < 0)
-			return rc;
-		if (s->b.parts[s->b.set[t]] > 1)
+		const struct pl_rewriter_tensor *x = &r->tensor[tensor[i]];
+
+		if (b->parts[b->set[tensor[i]]] > 1)
 			return pl_fail(err, PL_EDATA,
 				       "\"%s\" is partitioned already; fuse first, then partition",
 				       rw->arg[i]);
-		first = i ? first : t;
-		if (r->tensor[first].group != r->tensor[t].group)
+		if (first->group != x->group)
 			return pl_fail(err, PL_EDATA,
 				       "\"%s\" and \"%s\" are synchronised by different groups of "
 				       "ranks; fuse those of one group",
 				       rw->arg[0], rw->arg[i]);
-		if (r->tensor[first].coll != r->tensor[t].coll)
+		if (first->coll != x->coll)
 			return pl_fail(err, PL_EDATA,
 				       "\"%s\" and \"%s\" are synchronised by different kinds of "
 				       "communication; fuse those of one kind",
@@ -51,11 +50,11 @@ static int check_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw, 
 static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct pl_buckets *b = &rw_now(r)->b;
-	uint32_t *tensor = NULL;
-	int rc = check_fuse(r, rw, err);
+	uint32_t *tensor;
+	int rc = find_args(r, rw, &tensor, err);
 
 	if (rc == 0)
-		rc = find_args(r, rw, &tensor, err);
+		rc = check_fuse(r, rw, tensor, err);
 	if (rc == 0 && (rc = pl_plan_buckets_fuse(b, tensor, rw->n_args, err)) == 0)
 		rc = pl_plan_buckets_number(b, NULL, err);
 	pl_free(tensor);

@@ -105,10 +105,11 @@ int pl_search_reduce(const struct pl_graph *g, const struct pl_search_noise *noi
 /* ---- workers.c ---- */
 int pl_search_workers_open(struct search *s, struct pl_err *err) PL_MUST;
 void pl_search_workers_close(struct search *s);
-/* Set all workers to the recorded state with the extras applied. */
-int pl_search_workers_root(struct search *s, struct pl_err *err) PL_MUST;
-/* The same when the first `keep` extras are on all workers already. */
-int pl_search_workers_root_from(struct search *s, size_t keep, struct pl_err *err) PL_MUST;
+/* Set all workers to the recorded state with the extras applied. The first `keep` extras are on all
+ * workers already. */
+int pl_search_workers_root(struct search *s, size_t keep, struct pl_err *err) PL_MUST;
+/* rc, or 0 if the rewriter refused the change (PL_EDATA). */
+int pl_search_allow_refusal(int rc, struct pl_err *err) PL_MUST;
 /* Apply the present candidate on worker 0 and settle. */
 int pl_search_worker_show(struct search *s, const struct cand *c, struct pl_err *err) PL_MUST;
 /* Simulate the whole batch. The result does not depend on the number of threads. */

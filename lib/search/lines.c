@@ -161,11 +161,7 @@ static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewri
 	some.n_rw = n;
 	rc = pl_search_carry_out_plan(s, &s->worker[0].e, r, &some, mean, err);
 	pl_rewriter_undo(r, mark);
-	if (rc == PL_EDATA) {
-		memset(err, 0, sizeof(*err));
-		rc = 0;
-	}
-	return rc;
+	return pl_search_allow_refusal(rc, err);
 }
 
 static pl_ns saved(double before, double after)

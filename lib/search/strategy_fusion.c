@@ -117,6 +117,16 @@ static bool same_line(const struct pl_rewrite *a, const struct pl_rewrite *b)
 	return a->op == b->op && a->n_args == b->n_args && !by_length(a, b);
 }
 
+/* The length of the segment of the run that begins at operation a. */
+static uint32_t segment(const struct ops *o, size_t run, uint32_t a)
+{
+	uint32_t n = 1;
+
+	while (a + n < o->runs.run[run].n && o->bit[o->first[run] + a + n - 1])
+		n++;
+	return n;
+}
+
 static void make_lines(struct ops *o)
 {
 	double share = o->s->o->fuse_share;
@@ -127,9 +137,7 @@ static void make_lines(struct ops *o)
 		const struct pl_op_run *run = &o->runs.run[i];
 
 		for (uint32_t a = 0, n; a < run->n; a += n) {
-			n = 1;
-			while (a + n < run->n && o->bit[o->first[i] + a + n - 1])
-				n++;
+			n = segment(o, i, a);
 			if (n > 1)
 				o->line[o->n_lines++] =
 					(struct pl_rewrite){ .op = PL_RW_FUSE_OPS,
@@ -174,7 +182,7 @@ static int root_lines(struct ops *o, struct pl_err *err)
 		memcpy(s->extra + o->before, o->line, o->n_lines * sizeof(*o->line));
 	s->n_extra = o->before + o->n_lines + behind;
 	o->rooted = 0;
-	rc = pl_search_workers_root_from(s, keep, err);
+	rc = pl_search_workers_root(s, keep, err);
 	if (rc == 0)
 		o->rooted = s->n_extra;
 	return rc;
@@ -245,12 +253,8 @@ static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 	int rc = root_lines(o, err);
 
 	s->best.mean = INFINITY;
-	if (rc == PL_EDATA) {
-		memset(err, 0, sizeof(*err));
-		return 0;
-	}
 	if (rc < 0)
-		return rc;
+		return pl_search_allow_refusal(rc, err);
 	if (!s->n)
 		return simulate_alone(s, err);
 	pl_search_move(s, &o->at);
@@ -360,15 +364,12 @@ static void open_line(struct ops *o, const struct pl_rewrite *line)
 {
 	for (size_t i = 0; i < o->runs.n_runs; i++) {
 		const struct pl_op_run *run = &o->runs.run[i];
-		uint8_t *bit = o->bit + o->first[i];
 
 		for (uint32_t a = 0, n; a < run->n; a += n) {
-			n = 1;
-			while (a + n < run->n && bit[a + n - 1])
-				n++;
+			n = segment(o, i, a);
 			if (n == line->n_args &&
 			    !memcmp(o->arg + run->name + a, line->arg, n * sizeof(*line->arg)))
-				memset(bit + a, 0, n - 1);
+				memset(o->bit + o->first[i] + a, 0, n - 1);
 		}
 	}
 }
@@ -492,7 +493,7 @@ int pl_search_fusion(struct search *s, struct pl_err *err)
 
 	if (!s->o->fuse_ops || s->o->preset != PL_PRESET_SEARCH)
 		return 0;
-	PL_TRY(pl_search_workers_root(s, err));
+	PL_TRY(pl_search_workers_root(s, 0, err));
 	PL_TRY(ops_init(&o, err));
 	s->limit_bytes = s->o->memory_bytes;
 	pl_search_cand_copy(s, &o.at, &s->best);

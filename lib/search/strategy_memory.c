@@ -159,12 +159,9 @@ static int price(struct fit *f, struct pl_err *err)
 
 		rc = try_with(f, w, err);
 		w->ns_per_byte = INFINITY;
-		if (rc == PL_EDATA) {
-			memset(err, 0, sizeof(*err));
-			rc = 0;
-		} else if (rc == 0 && f->peak.bytes < peak) {
+		if (rc == 0 && f->peak.bytes < peak)
 			w->ns_per_byte = fmax(f->mean - mean, 0) / (double)(peak - f->peak.bytes);
-		}
+		rc = pl_search_allow_refusal(rc, err);
 	}
 	pl_sort(f->saving, f->n, sizeof(*f->saving), by_price);
 	return rc;
@@ -368,7 +365,7 @@ static int make_fit(struct fit *f, struct pl_err *err)
 	}
 	for (size_t i = 0; i < f->n_best; i++)
 		PL_TRY(pl_search_extra_add(s, &f->best_rw[i], err));
-	PL_TRY(pl_search_workers_root(s, err));
+	PL_TRY(pl_search_workers_root(s, 0, err));
 	s->limit_bytes = f->limit;
 	rc = s->n ? search_again(s, &f->best, err) : 0;
 out:
@@ -389,7 +386,7 @@ int pl_search_memory(struct search *s, struct pl_err *err)
 	if (!f.limit)
 		return 0;
 	warn_unknown(s);
-	PL_TRY(pl_search_workers_root(s, err));
+	PL_TRY(pl_search_workers_root(s, 0, err));
 	PL_TRY(show(&f, err));
 	if (f.peak.bytes > f.limit)
 		rc = make_fit(&f, err);

@@ -31,13 +31,12 @@ static int try_precision(struct search *s, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_search_extra_add(s, &rw, err));
-	rc = pl_search_workers_root(s, err);
-	if (rc == PL_EDATA)
-		memset(err, 0, sizeof(*err));
-	if (rc == PL_EDATA || (rc == 0 && pl_edit_mean_step(&s->worker[0].e) >= before)) {
-		s->n_extra--;
-		rc = pl_search_workers_root(s, err);
-	}
+	rc = pl_search_workers_root(s, 0, err);
+	if (rc == 0 && pl_edit_mean_step(&s->worker[0].e) < before)
+		return 0;
+	PL_TRY(pl_search_allow_refusal(rc, err));
+	s->n_extra--;
+	rc = pl_search_workers_root(s, 0, err);
 out:
 	return rc;
 }

@@ -47,6 +47,14 @@ static void tell(const struct search *s)
 		pl_progress("%s after %lld simulations", best, (long long)s->evaluations);
 }
 
+int pl_search_allow_refusal(int rc, struct pl_err *err)
+{
+	if (rc != PL_EDATA)
+		return rc;
+	memset(err, 0, sizeof(*err));
+	return 0;
+}
+
 /* ---- workers -----------------------------------------------------------------------------------
  */
 
@@ -92,7 +100,7 @@ void pl_search_workers_close(struct search *s)
 }
 
 /* An extra is one state of the rewriter. */
-int pl_search_workers_root_from(struct search *s, size_t keep, struct pl_err *err)
+int pl_search_workers_root(struct search *s, size_t keep, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -112,11 +120,6 @@ int pl_search_workers_root_from(struct search *s, size_t keep, struct pl_err *er
 	for (uint32_t t = 0; rc == 0 && t < s->n; t++)
 		s->ready[t] = pl_rewriter_ready(s->worker[0].r, t);
 	return rc;
-}
-
-int pl_search_workers_root(struct search *s, struct pl_err *err)
-{
-	return pl_search_workers_root_from(s, 0, err);
 }
 
 static int carry_out(struct worker *l, const struct cand *c, struct pl_err *err)
@@ -186,12 +189,8 @@ static int try_one(struct worker *l, struct cand *c)
 	if (rc == 0)
 		rc = too_big(l, pl_edit_mean_step(&l->e), &big);
 	c->mean = rc == 0 && !big ? pl_edit_mean_step(&l->e) : INFINITY;
-	if (rc == PL_EDATA) {
-		memset(&l->err, 0, sizeof(l->err));
-		rc = 0;
-	}
 	pl_rewriter_undo(l->r, mark);
-	return rc;
+	return pl_search_allow_refusal(rc, &l->err);
 }
 
 static void run_share(void *arg)
