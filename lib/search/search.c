@@ -162,7 +162,7 @@ out:
 static int find_peak(struct search *s, struct pl_err *err)
 {
 	struct peak peak;
-	int rc = s->n ? pl_search_worker_show(s, &s->best, err) : 0;
+	int rc = pl_search_worker_show(s, &s->best, err);
 
 	if (rc == 0 && (rc = pl_search_worker_peak(&s->worker[0], &peak, err)) == 0)
 		s->p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;

@@ -233,18 +233,6 @@ static void add_merged(struct ops *o, uint32_t bit)
 	pl_search_cand_number(s, c);
 }
 
-/* Without buckets. */
-static int simulate_alone(struct search *s, struct pl_err *err)
-{
-	struct peak peak = { 0 };
-	int rc = s->limit_bytes ? pl_search_worker_peak(&s->worker[0], &peak, err) : 0;
-
-	s->evaluations++;
-	if (peak.bytes <= s->limit_bytes)
-		s->best.mean = pl_edit_mean_step(&s->worker[0].e);
-	return rc;
-}
-
 /* Find the best buckets for these bits and put them into s->best; INFINITY if the cut is refused.
  * `bit` PL_NONE: no particular boundary. */
 static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
@@ -255,12 +243,10 @@ static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 	s->best.mean = INFINITY;
 	if (rc < 0)
 		return pl_search_allow_refusal(rc, err);
-	if (!s->n)
-		return simulate_alone(s, err);
 	pl_search_move(s, &o->at);
 	s->n_batch = 0;
 	pl_search_batch_add(s, &o->at);
-	if (bit != PL_NONE && o->bit[bit])
+	if (s->n && bit != PL_NONE && o->bit[bit])
 		add_merged(o, bit);
 	pl_search_add_cuts(s, PL_ALGO_RING);
 	return pl_search_batch_run(s, err);
@@ -272,7 +258,7 @@ static int judge_bits(struct ops *o, uint32_t bit, bool simpler, bool *better, s
 	struct search *s = o->s;
 	int rc = simulate(o, bit, err);
 
-	if (rc == 0 && s->n && o->n_bits <= FEW && s->best.mean >= o->at.mean &&
+	if (rc == 0 && o->n_bits <= FEW && s->best.mean >= o->at.mean &&
 	    s->best.mean < NEAR * o->at.mean) {
 		pl_search_move(s, &s->best);
 		rc = pl_search_local_search(s, err);
@@ -299,7 +285,7 @@ static int restore(struct ops *o, struct pl_err *err)
 	int rc = root_lines(o, err);
 
 	pl_search_cand_copy(s, &s->best, &o->at);
-	if (rc == 0 && s->n)
+	if (rc == 0)
 		pl_search_move(s, &o->at);
 	return rc;
 }
@@ -310,8 +296,7 @@ static int find_hot(struct ops *o, struct pl_err *err)
 	int rc;
 
 	PL_TRY(restore(o, err));
-	if (s->n)
-		PL_TRY(pl_search_worker_show(s, &o->at, err));
+	PL_TRY(pl_search_worker_show(s, &o->at, err));
 	rc = pl_rewriter_hot_ops(s->worker[0].r, o->hot, err);
 out:
 	return rc;
@@ -350,7 +335,7 @@ static int search_buckets(struct ops *o, bool *better, struct pl_err *err)
 	struct search *s = o->s;
 	int rc = restore(o, err);
 
-	if (rc == 0 && s->n)
+	if (rc == 0)
 		rc = pl_search_local_search(s, err);
 	if (rc == 0 && s->best.mean < o->at.mean) {
 		pl_search_cand_copy(s, &o->at, &s->best);

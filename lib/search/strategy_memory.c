@@ -27,7 +27,7 @@ struct fit {
 	int64_t limit;
 	struct saving *saving;
 	size_t n, cap;
-	struct cand *at; /* the buckets with which savings are tried; NULL: none */
+	struct cand *at; /* the buckets with which savings are tried */
 	struct peak peak;
 	double mean;
 	struct pl_rewrite *rw; /* the extras and the used savings */
@@ -61,7 +61,7 @@ int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err
 static int show(struct fit *f, struct pl_err *err)
 {
 	struct worker *l = &f->s->worker[0];
-	int rc = f->at ? pl_search_worker_show(f->s, f->at, err) : pl_edit_settle(&l->e, err);
+	int rc = pl_search_worker_show(f->s, f->at, err);
 
 	return rc < 0 ? rc : pl_search_worker_peak(l, &f->peak, err);
 }
@@ -281,8 +281,7 @@ static int try_from(struct fit *f, struct cand *at, struct pl_err *err)
 		PL_TRY(pl_alloc(&f->best_rw, f->n + 1, sizeof(*f->best_rw), err));
 	f->n_best = list(f, NULL) - extras;
 	memcpy(f->best_rw, f->rw + extras, f->n_best * sizeof(*f->best_rw));
-	if (at)
-		pl_search_cand_copy(f->s, &f->best, at);
+	pl_search_cand_copy(f->s, &f->best, at);
 	f->best.mean = f->mean;
 out:
 	return rc;
@@ -294,7 +293,7 @@ static int try_all(struct fit *f, struct pl_err *err)
 	struct search *s = f->s;
 	int rc;
 
-	PL_TRY(try_from(f, s->n ? &s->best : NULL, err));
+	PL_TRY(try_from(f, &s->best, err));
 	if (!s->n || s->o->preset > PL_PRESET_BEST)
 		goto out;
 	PL_TRY(try_from(f, &s->recorded, err));
@@ -377,10 +376,9 @@ out:
 
 int pl_search_memory(struct search *s, struct pl_err *err)
 {
-	struct fit f = { .s = s,
-			 .limit = s->o->memory_bytes,
-			 .at = s->n ? &s->best : NULL,
-			 .least = { 0, -1, PL_NONE } };
+	struct fit f = {
+		.s = s, .limit = s->o->memory_bytes, .at = &s->best, .least = { 0, -1, PL_NONE }
+	};
 	int rc;
 
 	if (!f.limit)
