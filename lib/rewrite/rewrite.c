@@ -122,7 +122,8 @@ struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, 
 	}
 	r->n_states = 1;
 	r->state[0].undo = pl_edit_mark(e);
-	if (recorded_sets(r, err) < 0) {
+	r->state[0].ops_changed = true; /* nothing is known of them yet */
+	if (recorded_sets(r, err) < 0 || pl_rewrite_slowdown_ready(r, err) < 0) {
 		pl_rewriter_free(r);
 		return NULL;
 	}

@@ -69,7 +69,7 @@ struct pl_rewriter_tensor {
 	const char *in_plans; /* then it is followed by "@" and the number of the group */
 	uint32_t group;	      /* of ranks, numbered from 0 */
 	uint8_t coll;	      /* enum pl_coll of its communication */
-	uint32_t fuses;	      /* only tensors with the same number may share a bucket */
+	uint32_t fuses;	      /* from 0; only tensors with the same number may share a bucket */
 	int64_t bytes; /* 0 or more; if the graph has none, an estimate from the recorded transfer
 			*/
 	pl_ns ready;   /* as recorded, see pl_rewriter_ready() */
@@ -81,8 +81,10 @@ const struct pl_rewriter_tensor *pl_rewriter_tensors(const struct pl_rewriter *r
 bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t fuses);
 /* The communication that carries the tensor, as a question to lib/cost; borrows from r. */
 struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
-/* Which tensors' communication lies on the critical path of the settled edit; hot[tensor]. */
-int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err) PL_MUST;
+/* What lies on the critical path of the settled edit: the communication of which tensors, and
+ * operations of which names of the graph. Either may be NULL. */
+int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *tensors, uint8_t *names,
+		    struct pl_err *err) PL_MUST;
 /* The name, for `recompute`, of the layer or annotated range that keeps the tensor; NULL: none. */
 const char *pl_rewriter_layer(const struct pl_edit *e, const struct pl_etensor *x);
 int64_t pl_rewriter_accumulate(const struct pl_rewriter *r); /* microbatches, 1: none */
@@ -93,9 +95,6 @@ bool pl_rewriter_needs_differ(const struct pl_rewriter *r);
 pl_ns pl_rewriter_need(const struct pl_rewriter *r, uint32_t tensor);
 /* Name of the operation that makes the tensor, PL_NONE. */
 uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor);
-/* Names of operations on the critical path of the settled edit: hot[name], room for every name of
- * the graph. */
-int pl_rewriter_hot_ops(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err) PL_MUST;
 /* When the tensor is ready and could be issued: the latest over ranks, the mean over steps, from
  * the step's begin. Of the settled edit; its operations may have been changed. */
 pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor);

@@ -523,12 +523,15 @@ static int find_begins(struct pl_rewriter *r, struct pl_err *err)
 static int name_tensors(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct pl_buf name = { 0 };
+	uint32_t kinds = 0;
 	int rc = 0;
 
 	for (uint32_t t = 0; rc == 0 && t < r->n_tensors; t++) {
-		struct pl_rewriter_tensor *x = &r->tensor[t];
+		struct pl_rewriter_tensor *x = &r->tensor[t], *same = r->tensor;
 
-		x->fuses = x->group * PL_COLL_COUNT_ + x->coll;
+		while (same->group != x->group || same->coll != x->coll)
+			same++;
+		x->fuses = same < x ? same->fuses : kinds++;
 		x->in_plans = pl_edit_name(r->e, x->name);
 		name.n = 0;
 		if (!x->shared)

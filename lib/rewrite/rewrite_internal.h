@@ -100,7 +100,7 @@ struct rw_state {
 	size_t n_pieces, cap_pieces;
 	bool prioritized;		    /* some tensor has a priority */
 	size_t n_fused;			    /* entries of rewriter.fused_log */
-	struct rw_ready_alone *ready_alone; /* NULL: as recorded */
+	struct rw_ready_alone *ready_alone; /* NULL: nothing slows anything down */
 	bool ops_changed;		    /* rewrites have changed operations since that was so */
 	bool over;			    /* the recorded communication is replaced */
 };

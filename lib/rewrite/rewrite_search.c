@@ -122,22 +122,6 @@ static int critical(const struct pl_edit *e, uint8_t **seen, struct pl_err *err)
 	return rc;
 }
 
-int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err)
-{
-	const struct pl_edit *e = r->e;
-	uint8_t *seen;
-	int rc = critical(e, &seen, err);
-
-	if (rc < 0)
-		return rc;
-	memset(hot, 0, r->n_tensors);
-	for (size_t i = 0; i < (size_t)r->n_slots * r->n_tensors; i++)
-		if (r->place[i].inst != PL_NONE && seen[e->tensor[r->place[i].inst].arrive])
-			hot[i % r->n_tensors] = 1;
-	pl_free(seen);
-	return 0;
-}
-
 /* A call lies on it for what it launches. */
 static void heat(const struct pl_edit *e, uint32_t node, uint8_t *hot)
 {
@@ -153,7 +137,8 @@ static void heat(const struct pl_edit *e, uint32_t node, uint8_t *hot)
 	}
 }
 
-int pl_rewriter_hot_ops(const struct pl_rewriter *r, uint8_t *hot, struct pl_err *err)
+int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *tensors, uint8_t *names,
+		    struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
 	uint8_t *seen;
@@ -161,10 +146,16 @@ int pl_rewriter_hot_ops(const struct pl_rewriter *r, uint8_t *hot, struct pl_err
 
 	if (rc < 0)
 		return rc;
-	memset(hot, 0, e->g->str.n);
-	for (uint32_t i = 0; i < e->n_nodes; i++)
+	if (tensors)
+		memset(tensors, 0, r->n_tensors);
+	for (size_t i = 0; tensors && i < (size_t)r->n_slots * r->n_tensors; i++)
+		if (r->place[i].inst != PL_NONE && seen[e->tensor[r->place[i].inst].arrive])
+			tensors[i % r->n_tensors] = 1;
+	if (names)
+		memset(names, 0, e->g->str.n);
+	for (uint32_t i = 0; names && i < e->n_nodes; i++)
 		if (seen[i] && !e->node[i].dead)
-			heat(e, i, hot);
+			heat(e, i, names);
 	pl_free(seen);
 	return 0;
 }

@@ -48,8 +48,7 @@ struct loss { /* of a slot until then */
 struct rw_slowdown {
 	struct released *released;
 	size_t n_released, cap_released;
-	struct loss *loss;		    /* at hand */
-	struct rw_ready_alone *ready_alone; /* of operations as recorded */
+	struct loss *loss; /* at hand */
 };
 
 void pl_rewrite_ready_alone_unref(struct rw_ready_alone *b)
@@ -84,7 +83,6 @@ void pl_rewrite_slowdown_fini(struct pl_rewriter *r)
 		return;
 	pl_free(x->released);
 	pl_free(x->loss);
-	pl_rewrite_ready_alone_unref(x->ready_alone);
 	pl_free(x);
 	r->slowdown = NULL;
 }
@@ -163,25 +161,6 @@ static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err
 
 PL_COMPARATOR(by_slot_end, struct released, slot, end, node);
 
-static void find_ready_alone(const struct pl_rewriter *r)
-{
-	const struct rw_slowdown *x = r->slowdown;
-	size_t from = 0, to;
-
-	for (uint32_t s = 0; s < r->n_slots; s++, from = to) {
-		for (to = from; to < x->n_released && x->released[to].slot == s;)
-			to++;
-		for (uint32_t t = 0; t < r->n_tensors; t++) {
-			pl_ns ready = rw_place(r, s, t)->ready;
-			double *ready_alone_ns = &x->ready_alone->ns[(size_t)s * r->n_tensors + t];
-
-			*ready_alone_ns = ready == INT64_MIN ? -INFINITY : (double)ready;
-			for (size_t i = from; i < to && x->released[i].end <= ready; i++)
-				*ready_alone_ns -= (double)x->released[i].back;
-		}
-	}
-}
-
 /* Does any recorded communication cause a slow-down? */
 static bool any_slower(const struct pl_rewriter *r)
 {
@@ -208,11 +187,9 @@ int pl_rewrite_slowdown_init(struct pl_rewriter *r, struct pl_err *err)
 	    (rc = pl_alloc(&computing, r->e->g->n_res, sizeof(*computing), err)) < 0)
 		return rc;
 	x = r->slowdown;
-	PL_TRY(new_ready_alone(r, &x->ready_alone, err));
 	PL_TRY(find_given(r, computing, err));
 	PL_TRY(pl_alloc(&x->loss, x->n_released + 1, sizeof(*x->loss), err));
 	pl_sort(x->released, x->n_released, sizeof(*x->released), by_slot_end);
-	find_ready_alone(r);
 out:
 	pl_free(computing);
 	return rc;
@@ -358,9 +335,7 @@ out:
 
 double pl_rewrite_slowdown_ready_alone(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
 {
-	const struct rw_ready_alone *b =
-		rw_now(r)->ready_alone ? rw_now(r)->ready_alone : r->slowdown->ready_alone;
-	const double *ns = b->ns + (size_t)slot * r->n_tensors;
+	const double *ns = rw_now(r)->ready_alone->ns + (size_t)slot * r->n_tensors;
 	double last = -INFINITY;
 
 	for (uint32_t k = r->set_first[set]; k < r->set_first[set + 1]; k++)

@@ -217,7 +217,7 @@ static void project(struct search *s, struct cand *c, uint32_t group)
 
 	memset(of, 0xff, s->n * sizeof(*of)); /* the group's tensor of a name */
 	for (uint32_t t = 0; t < s->n; t++)
-		if (s->group_index[t] == group)
+		if (s->tensor[t].fuses == group)
 			of[s->alike[t]] = t;
 	for (uint32_t g = 0; g < s->n_groups; g++)
 		for (int led = 0; led < 2; led++) {
@@ -225,7 +225,7 @@ static void project(struct search *s, struct cand *c, uint32_t group)
 			for (uint32_t t = 0; t < s->n; t++) {
 				uint32_t from = of[s->alike[t]], set;
 
-				if (s->group_index[t] != g || (from != PL_NONE) != led)
+				if (s->tensor[t].fuses != g || (from != PL_NONE) != led)
 					continue;
 				set = c->b.set[led ? from : t];
 				if (map[set] == PL_NONE) {
@@ -248,7 +248,7 @@ static void project(struct search *s, struct cand *c, uint32_t group)
  * change of one group alone may not help. */
 static void add_alike(struct search *s, uint32_t a, size_t first)
 {
-	uint32_t group = s->group_index[members_of(s, a)[0]];
+	uint32_t group = s->tensor[members_of(s, a)[0]].fuses;
 	size_t n = s->n_batch;
 
 	if (!s->alike || s->now.ordered)
@@ -325,7 +325,7 @@ static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl
 	int rc = pl_search_worker_show(s, &s->now, err);
 
 	*n = 0;
-	if (rc < 0 || (rc = pl_rewriter_hot(s->worker[0].r, s->hot, err)) < 0)
+	if (rc < 0 || (rc = pl_rewriter_hot(s->worker[0].r, s->hot, NULL, err)) < 0)
 		return rc;
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t a = 0; a < s->now.b.n_sets; a++) {

@@ -46,10 +46,9 @@ struct search {
 	uint32_t servers;   /* of buckets with PL_ALGO_PS */
 	struct cand now, best, recorded; /* present, best ever, as recorded */
 	struct cand spare;
-	uint32_t *group_index; /* [tensor]: its group, numbered from 0 */
-	uint32_t n_groups;
-	uint32_t *alike;  /* [tensor]: the first of its name; NULL: names are of one group each */
-	uint64_t version; /* of now */
+	uint32_t n_groups; /* of tensors that may share buckets */
+	uint32_t *alike;   /* [tensor]: the first of its name; NULL: names are of one group each */
+	uint64_t version;  /* of now */
 	struct cand *batch;
 	size_t n_batch, cap_batch;
 	int rc; /* while candidates were added: the first failure; pl_search_batch_run() returns it

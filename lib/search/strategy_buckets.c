@@ -50,15 +50,10 @@ static int find_alike(struct search *s, struct pl_err *err)
 	int rc;
 
 	PL_TRY(pl_search_cand_init(s, &s->spare, err));
-	PL_TRY(pl_arena_array(&s->arena, &s->group_index, s->n, sizeof(*s->group_index), err));
 	PL_TRY(pl_arena_array(&s->arena, &s->alike, s->n, sizeof(*s->alike), err));
-	for (uint32_t t = 0; t < s->n; t++) {
-		uint32_t u = 0;
-
-		while (s->tensor[u].fuses != s->tensor[t].fuses)
-			u++;
-		s->group_index[t] = u < t ? s->group_index[u] : s->n_groups++;
-	}
+	for (uint32_t t = 0; t < s->n; t++)
+		s->n_groups =
+			s->n_groups > s->tensor[t].fuses ? s->n_groups : s->tensor[t].fuses + 1;
 	for (uint32_t t = 0; t < s->n; t++) {
 		s->alike[t] = t;
 		for (uint32_t u = 0; u < t && s->n_groups > 1 && s->alike[t] == t; u++)

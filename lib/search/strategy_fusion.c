@@ -297,7 +297,7 @@ static int find_hot(struct ops *o, struct pl_err *err)
 
 	PL_TRY(restore(o, err));
 	PL_TRY(pl_search_worker_show(s, &o->at, err));
-	rc = pl_rewriter_hot_ops(s->worker[0].r, o->hot, err);
+	rc = pl_rewriter_hot(s->worker[0].r, NULL, o->hot, err);
 out:
 	return rc;
 }
