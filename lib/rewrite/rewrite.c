@@ -139,23 +139,14 @@ void pl_rewriter_free(struct pl_rewriter *r)
 	pl_rewrite_slowdown_fini(r);
 	pl_rewrite_facts_fini(&r->facts);
 	pl_free(r->state);
-	pl_free(r->tensor);
-	pl_free(r->rank);
-	pl_free(r->place);
-	pl_arena_fini(&r->names);
+	pl_arena_fini(&r->arena);
 	pl_free(r->comm);
 	pl_free(r->edge);
-	pl_free(r->slot);
 	pl_free(r->channel);
-	pl_free(r->begin);
-	pl_free(r->set_first);
-	pl_free(r->set_member);
-	pl_free(r->is_grad_comm);
 	pl_free(r->fused);
 	pl_free(r->fused_log);
 	pl_free(r->name_first);
 	pl_free(r->name_node);
-	pl_free(r->group);
 	pl_free(r);
 }
 
@@ -214,35 +205,29 @@ out:
 	return rc;
 }
 
-static int check_tensor(const struct pl_rewriter *r, const struct pl_ptensor *x, struct pl_err *err)
-{
-	uint32_t t = pl_rewrite_tensor_find(r, x->name);
-
-	if (t == PL_NONE)
-		return pl_fail(err, PL_EDATA,
-			       "tensor: there is no \"%s\" in the graph; the plan is another job's",
-			       x->name);
-	if (x->bytes != r->tensor[t].bytes && r->tensor[t].bytes > 0 && !x->estimated &&
-	    !r->tensor[t].estimated)
-		return pl_fail(err, PL_EDATA,
-			       "tensor: \"%s\" has %lld bytes in the graph, not %lld; the plan is "
-			       "another job's",
-			       x->name, (long long)r->tensor[t].bytes, (long long)x->bytes);
-	return 0;
-}
-
 int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err)
 {
-	for (size_t i = 0; i < p->n_tensors; i++) {
-		const struct pl_ptensor *x = &p->tensor[i];
-		int rc = check_tensor(r, x, err);
+	int rc = 0;
 
+	for (size_t i = 0; rc == 0 && i < p->n_tensors; i++) {
+		const struct pl_ptensor *x = &p->tensor[i];
+		uint32_t t = pl_rewrite_tensor_find(r, x->name);
+		const struct pl_rewriter_tensor *is = t == PL_NONE ? NULL : &r->tensor[t];
+
+		if (!is)
+			rc = pl_fail(err, PL_EDATA,
+				     "tensor: there is no \"%s\" in the graph; the plan is another "
+				     "job's",
+				     x->name);
+		else if (x->bytes != is->bytes && is->bytes > 0 && !x->estimated && !is->estimated)
+			rc = pl_fail(err, PL_EDATA,
+				     "tensor: \"%s\" has %lld bytes in the graph, not %lld; the "
+				     "plan is another job's",
+				     x->name, (long long)is->bytes, (long long)x->bytes);
 		if (rc < 0 && x->line)
 			pl_wrap(err, "line %u", x->line);
-		if (rc < 0)
-			return rc;
 	}
-	return 0;
+	return rc;
 }
 
 int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i,

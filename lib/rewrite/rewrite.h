@@ -13,12 +13,11 @@
 #include "plan/plan.h"
 
 /*
- * The state of a plan on an edit. The synchronisation of gradients is built again according to the
- * plan. Buckets follow one another on one channel of each rank, in order of issue. A bucket arrives
- * when its last tensor is ready and was issued. A node that waited for the recorded communication
- * of a tensor now waits for the bucket of this tensor. A bucket that is the same as in the
- * recording keeps its recorded arrival, but lib/cost gives the duration of its transfer. The
- * recorded communication stays until a rewrite changes communication.
+ * The state of a plan on an edit. The recorded communication stays until a rewrite changes
+ * communication. Then buckets follow one another on one channel of each rank, in order of issue. A
+ * bucket arrives when its last tensor is ready and was issued. A node that waited for the recorded
+ * communication of a tensor now waits for its bucket. A bucket that is the same as in the recording
+ * keeps its recorded arrival, but lib/cost gives the duration of its transfer.
  */
 struct pl_sim;
 struct pl_rewriter;

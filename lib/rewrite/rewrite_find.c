@@ -22,7 +22,7 @@ static int find_ranks(struct pl_rewriter *r, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
 	size_t n = 0;
-	int rc = pl_alloc(&r->rank, e->n_tensors + 1, sizeof(*r->rank), err);
+	int rc = pl_arena_array(&r->arena, &r->rank, e->n_tensors + 1, sizeof(*r->rank), err);
 
 	if (rc < 0)
 		return rc;
@@ -72,7 +72,7 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	PL_TRY(pl_alloc(&r->group, e->n_groups + 1, sizeof(*r->group), err));
+	PL_TRY(pl_arena_array(&r->arena, &r->group, e->n_groups + 1, sizeof(*r->group), err));
 	for (uint32_t i = 0; i < e->n_tensors; i++)
 		if (is_grad(e, &e->tensor[i]))
 			v[n++] = (struct seen){ e->g->tensor[e->tensor[i].tensor].name,
@@ -81,12 +81,13 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 	pl_sort(v, n, sizeof(*v), by_name);
 	for (size_t i = 0; i < n; i++)
 		r->n_tensors += !i || v[i].name != v[i - 1].name || v[i].group != v[i - 1].group;
-	PL_TRY(pl_alloc(&r->tensor, r->n_tensors, sizeof(*r->tensor), err));
+	PL_TRY(pl_arena_array(&r->arena, &r->tensor, r->n_tensors, sizeof(*r->tensor), err));
 	if (r->n_tensors && r->n_slots > SIZE_MAX / 8 / r->n_tensors) {
 		rc = pl_fail(err, PL_ELIMIT, "too many tensors, ranks and steps");
 		goto out;
 	}
-	PL_TRY(pl_alloc(&r->place, (size_t)r->n_slots * r->n_tensors, sizeof(*r->place), err));
+	PL_TRY(pl_arena_array(&r->arena, &r->place, (size_t)r->n_slots * r->n_tensors,
+			      sizeof(*r->place), err));
 	for (size_t i = 0; i < (size_t)r->n_slots * r->n_tensors; i++)
 		r->place[i] = (struct rw_place){ PL_NONE, PL_NONE, INT64_MIN };
 	for (uint32_t i = 0, t = 0; i < n; i++) {
@@ -508,7 +509,7 @@ out:
 static int find_begins(struct pl_rewriter *r, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
-	int rc = pl_alloc(&r->begin, e->n_steps, sizeof(*r->begin), err);
+	int rc = pl_arena_array(&r->arena, &r->begin, e->n_steps, sizeof(*r->begin), err);
 
 	for (uint32_t k = 0; rc == 0 && k < e->n_steps; k++) {
 		const struct pl_estep *s = &e->step[k];
@@ -537,7 +538,7 @@ static int name_tensors(struct pl_rewriter *r, struct pl_err *err)
 		if (!x->shared)
 			continue;
 		rc = pl_buf_printf(&name, err, "%s@%u", x->in_plans, x->group);
-		if (rc == 0 && !(x->in_plans = pl_arena_dup(&r->names, (char *)name.p, name.n)))
+		if (rc == 0 && !(x->in_plans = pl_arena_dup(&r->arena, (char *)name.p, name.n)))
 			rc = pl_fail(err, PL_ENOMEM, "out of memory (names of tensors)");
 	}
 	pl_buf_fini(&name);
@@ -550,13 +551,17 @@ int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err)
 	int rc;
 
 	r->n_recorded = (uint32_t)r->e->n_nodes;
-	PL_TRY(pl_alloc(&r->is_grad_comm, r->n_recorded, 1, err));
+	PL_TRY(pl_arena_array(&r->arena, &r->is_grad_comm, r->n_recorded, 1, err));
+	memset(r->is_grad_comm, 0, r->n_recorded);
 	PL_TRY(find_begins(r, err));
 	PL_TRY(find_ranks(r, err));
 	PL_TRY(find_tensors(r, err));
-	PL_TRY(pl_alloc(&r->set_first, (size_t)r->n_tensors + 3, sizeof(*r->set_first), err));
-	PL_TRY(pl_alloc(&r->set_member, r->n_tensors, sizeof(*r->set_member), err));
-	PL_TRY(pl_alloc(&r->slot, r->n_slots, sizeof(*r->slot), err));
+	PL_TRY(pl_arena_array(&r->arena, &r->set_first, (size_t)r->n_tensors + 3,
+			      sizeof(*r->set_first), err));
+	PL_TRY(pl_arena_array(&r->arena, &r->set_member, r->n_tensors, sizeof(*r->set_member),
+			      err));
+	PL_TRY(pl_arena_array(&r->arena, &r->slot, r->n_slots, sizeof(*r->slot), err));
+	memset(r->slot, 0, r->n_slots * sizeof(*r->slot));
 	PL_TRY(pl_alloc(&v, r->n_tensors, sizeof(*v), err));
 	for (uint32_t s = 0; s < r->n_slots; s++)
 		PL_TRY(find_slot(r, s, v, err));

@@ -173,7 +173,7 @@ struct pl_rewriter {
 	uint32_t n_tensors;
 	int32_t *rank;		   /* ranks that have tensors, ascending */
 	uint32_t n_ranks, n_slots; /* slot = step * n_ranks + index of rank */
-	struct pl_arena names;	   /* in plans, of tensors that several groups have */
+	struct pl_arena arena;	   /* of arrays that keep their size, and of names */
 	struct rw_place *place;	   /* [slot][tensor] */
 	struct rw_comm *comm;
 	size_t n_comms, cap_comms;

@@ -9,10 +9,7 @@
  * factors.
  *
  * The starts of an edit follow from given durations, so an edit cannot hold durations that depend
- * on starts. Therefore these durations are found first, by a small replay of each step. This replay
- * knows only when gradients are ready, and the order of the buckets on the channels of each rank.
- * Between two events (a gradient is ready, a transfer ends, computation ends) computation and
- * transfers proceed at constant rates.
+ * on starts. Therefore these durations are found first, by the event core (rewrite_contention.c).
  *
  * First the time that computation lost in the recording is released: an operation that overlapped a
  * recorded transfer of gradients becomes shorter by the factor, and later gradients are ready
@@ -21,11 +18,10 @@
  * issue; each bucket takes O(ranks). If transfers on several channels of a rank overlap, only the
  * first of them slows computation down.
  *
- * The result is written into the edit as durations: the duration of each transfer, and the time
- * that computation loses between the issue of one bucket and the issue of the next. This lost time
- * is a node on the computing resource, after the issue of the first bucket. The result depends only
- * on the plan and never on earlier simulations, so a candidate still changes few nodes. A factor of
- * 1 changes nothing and adds nothing.
+ * The time that computation loses between the issue of one bucket and the issue of the next is a
+ * node on the computing resource, after the issue of the first bucket. The result depends only on
+ * the plan and never on earlier simulations, so a candidate still changes few nodes. A factor of 1
+ * changes nothing and adds nothing.
  *
  * Not modelled: computation after the last gradient, and delays that pass from rank to rank without
  * using the channel.

@@ -40,25 +40,16 @@ void pl_search_move(struct search *s, const struct cand *c)
 		s->member[at[s->now.b.set[t] + 1]++] = t;
 }
 
-static uint32_t size_of(const struct search *s, uint32_t set)
-{
-	return s->count[set + 1] - s->count[set];
-}
-
-static const uint32_t *members_of(const struct search *s, uint32_t set)
-{
-	return s->member + s->count[set];
-}
-
 static bool may_join(const struct search *s, uint32_t a, uint32_t b)
 {
 	return a < s->now.b.n_sets && b < s->now.b.n_sets && a != b &&
-	       s->tensor[members_of(s, a)[0]].fuses == s->tensor[members_of(s, b)[0]].fuses;
+	       s->tensor[pl_search_set_members(s, a)[0]].fuses ==
+		       s->tensor[pl_search_set_members(s, b)[0]].fuses;
 }
 
 static unsigned algos_of(const struct search *s, uint32_t set)
 {
-	return s->algos[members_of(s, set)[0]];
+	return s->algos[pl_search_set_members(s, set)[0]];
 }
 
 /* ---- single changes: each adds a candidate to the batch -------------------------------------- */
@@ -66,8 +57,8 @@ static unsigned algos_of(const struct search *s, uint32_t set)
 /* The first (last) n tensors of set a to set b. All of them: the sets are merged. */
 static void shift(struct search *s, uint32_t a, bool last, uint32_t n, uint32_t b)
 {
-	const uint32_t *v = members_of(s, a);
-	uint32_t size = size_of(s, a);
+	const uint32_t *v = pl_search_set_members(s, a);
+	uint32_t size = pl_search_set_size(s, a);
 	struct cand *c;
 
 	if (!s->o->fuse || !n || n > size || !may_join(s, a, b))
@@ -81,8 +72,8 @@ static void shift(struct search *s, uint32_t a, bool last, uint32_t n, uint32_t 
 /* Tensors from .. to - 1 of the set become one of their own, in front of or behind the rest. */
 static void part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to)
 {
-	const uint32_t *v = members_of(s, a);
-	uint32_t size = size_of(s, a), fresh = s->now.b.n_sets, place = from ? a + 1 : a;
+	const uint32_t *v = pl_search_set_members(s, a);
+	uint32_t size = pl_search_set_size(s, a), fresh = s->now.b.n_sets, place = from ? a + 1 : a;
 	struct cand *c;
 
 	if (!s->o->fuse || from >= to || to - from >= size || to > size)
@@ -153,17 +144,17 @@ static void add_shifts(struct search *s, uint32_t a)
 
 		if (b >= s->now.b.n_sets)
 			continue;
-		for (uint32_t k = 1; k < size_of(s, a); k *= 2)
+		for (uint32_t k = 1; k < pl_search_set_size(s, a); k *= 2)
 			shift(s, a, side, k, b);
-		shift(s, a, side, size_of(s, a), b);
-		for (uint32_t k = 1; k < size_of(s, b); k *= 2)
+		shift(s, a, side, pl_search_set_size(s, a), b);
+		for (uint32_t k = 1; k < pl_search_set_size(s, b); k *= 2)
 			shift(s, b, !side, k, a);
 	}
 }
 
 static void add_splits(struct search *s, uint32_t a)
 {
-	uint32_t n = size_of(s, a), step = n > POSITIONS ? n / POSITIONS : 1;
+	uint32_t n = pl_search_set_size(s, a), step = n > POSITIONS ? n / POSITIONS : 1;
 
 	for (uint32_t i = 1; i < n; i += step)
 		part_off(s, a, i, n);
@@ -175,7 +166,7 @@ static void add_splits(struct search *s, uint32_t a)
  */
 static void add_jumps(struct search *s, uint32_t a)
 {
-	uint32_t n = size_of(s, a), reach = s->n <= FEW ? s->now.b.n_sets : WINDOW;
+	uint32_t n = pl_search_set_size(s, a), reach = s->n <= FEW ? s->now.b.n_sets : WINDOW;
 	uint32_t lo = a > reach ? a - reach : 0, hi = a + reach + 1;
 
 	for (uint32_t b = lo; b < hi && b < s->now.b.n_sets; b++) {
@@ -186,7 +177,7 @@ static void add_jumps(struct search *s, uint32_t a)
 		for (uint32_t i = 0; i < n && s->n <= FEW; i++) {
 			struct cand *c = pl_search_batch_add(s, &s->now);
 
-			c->b.set[members_of(s, a)[i]] = b;
+			c->b.set[pl_search_set_members(s, a)[i]] = b;
 			pl_search_cand_number(s, c);
 		}
 	}
@@ -248,7 +239,7 @@ static void project(struct search *s, struct cand *c, uint32_t group)
  * change of one group alone may not help. */
 static void add_alike(struct search *s, uint32_t a, size_t first)
 {
-	uint32_t group = s->tensor[members_of(s, a)[0]].fuses;
+	uint32_t group = s->tensor[pl_search_set_members(s, a)[0]].fuses;
 	size_t n = s->n_batch;
 
 	if (!s->alike || s->now.ordered)
@@ -329,10 +320,10 @@ static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl
 		return rc;
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t a = 0; a < s->now.b.n_sets; a++) {
-			const uint32_t *v = members_of(s, a);
+			const uint32_t *v = pl_search_set_members(s, a);
 			bool hot = false;
 
-			for (uint32_t i = 0; i < size_of(s, a); i++)
+			for (uint32_t i = 0; i < pl_search_set_size(s, a); i++)
 				hot |= s->hot[v[i]];
 			if (hot == !pass)
 				order[(*n)++] = v[0];
@@ -410,7 +401,7 @@ static uint32_t below(struct search *s, uint32_t n)
 /* Some change; it may add nothing. */
 static void random_change(struct search *s)
 {
-	uint32_t a = below(s, s->now.b.n_sets), n = size_of(s, a);
+	uint32_t a = below(s, s->now.b.n_sets), n = pl_search_set_size(s, a);
 	uint32_t k = 1 + below(s, n), b = below(s, 2) ? a + 1 : a - 1;
 
 	switch (below(s, 8)) {

@@ -140,6 +140,15 @@ void pl_search_add_seeds(struct search *s);
 /* ---- buckets_local.c ---- */
 /* Make c, which is simulated, the present candidate. */
 void pl_search_move(struct search *s, const struct cand *c);
+/* The tensors of a set of the present candidate, in order of readiness. */
+static inline uint32_t pl_search_set_size(const struct search *s, uint32_t set)
+{
+	return s->count[set + 1] - s->count[set];
+}
+static inline const uint32_t *pl_search_set_members(const struct search *s, uint32_t set)
+{
+	return s->member + s->count[set];
+}
 /* With few tensors: take the best of all single changes, again and again. With many: do nothing. */
 int pl_search_steepest(struct search *s, struct pl_err *err) PL_MUST;
 /* Search from the present candidate to a local optimum. */

@@ -40,90 +40,77 @@ static bool was_fused(const struct search *s, uint32_t tensor)
 
 /* Sets that differ from the recorded ones need lines; then all do, so that who reads the plan
  * alone knows all buckets. */
-static int fuse_lines(struct search *s, struct pl_plan *p, const struct cand *c, struct pl_err *err)
+static int fuse_lines(struct search *s, struct pl_err *err)
 {
+	const struct pl_buckets *b = &s->now.b;
 	int rc = 0;
 
-	if (c->b.n_sets == s->recorded.b.n_sets &&
-	    !memcmp(c->b.set, s->recorded.b.set, s->n * sizeof(*c->b.set)))
+	if (b->n_sets == s->recorded.b.n_sets &&
+	    !memcmp(b->set, s->recorded.b.set, s->n * sizeof(*b->set)))
 		return 0;
-	for (uint32_t a = 0; rc == 0 && a < c->b.n_sets; a++) {
-		uint32_t n = 0;
+	for (uint32_t a = 0; rc == 0 && a < b->n_sets; a++) {
+		const uint32_t *v = pl_search_set_members(s, a);
+		uint32_t n = pl_search_set_size(s, a);
 
-		for (uint32_t t = 0; t < s->n; t++)
-			if (c->b.set[t] == a)
-				s->scratch[n++] = t;
-		if (n > 1 || was_fused(s, s->scratch[0]))
-			rc = add_line(p, PL_RW_FUSE_TENSORS, NULL, 0, s->scratch, n, err);
+		if (n > 1 || was_fused(s, v[0]))
+			rc = add_line(s->p, PL_RW_FUSE_TENSORS, NULL, 0, v, n, err);
 	}
 	return rc;
 }
 
-/* The first tensor of each set, in order of issue. */
-static void firsts(const struct search *s, const struct cand *c, uint32_t *first)
+static int algorithm_lines(struct search *s, struct pl_err *err)
 {
-	for (uint32_t t = s->n; t-- > 0;)
-		first[c->b.set[t]] = t;
-}
-
-static int algorithm_lines(struct search *s, struct pl_plan *p, const struct cand *c,
-			   struct pl_err *err)
-{
+	const uint32_t sets = s->now.b.n_sets;
 	int rc = 0;
 
 	for (unsigned algo = PL_ALGO_RING + 1; rc == 0 && algo < PL_ALGO_COUNT_; algo++) {
-		uint32_t *v = s->scratch + s->n, n = 0;
+		uint32_t n = 0;
 
-		firsts(s, c, s->scratch);
-		for (uint32_t a = 0; a < c->b.n_sets; a++)
-			if (c->algo[a] == algo)
-				v[n++] = s->scratch[a];
+		for (uint32_t a = 0; a < sets; a++)
+			if (s->now.algo[a] == algo)
+				s->scratch[n++] = *pl_search_set_members(s, a);
 		if (n)
-			rc = add_line(p, PL_RW_ALGORITHM, pl_algo_name(algo),
-				      algo == PL_ALGO_PS ? s->servers : 0, v,
-				      n == c->b.n_sets ? 0 : n, err);
+			rc = add_line(s->p, PL_RW_ALGORITHM, pl_algo_name(algo),
+				      algo == PL_ALGO_PS ? s->servers : 0, s->scratch,
+				      n == sets ? 0 : n, err);
 	}
 	return rc;
 }
 
 /* A tensor of each set, the most urgent first. */
-static int priority_line(struct search *s, struct pl_plan *p, const struct cand *c,
-			 struct pl_err *err)
+static int priority_line(struct search *s, struct pl_err *err)
 {
-	uint32_t *first = s->scratch, *v = s->scratch + s->n, n = 0;
+	uint32_t *v = s->scratch, n = 0;
 
-	memset(first, 0xff, s->n * sizeof(*first));
 	for (uint32_t t = 0; t < s->n; t++) /* tensors by priority */
 		v[s->priority[t] - 1] = t;
-	for (uint32_t i = 0; i < s->n; i++) {
-		uint32_t t = v[i], *set = &first[c->b.set[t]];
-
-		if (*set == PL_NONE) {
-			*set = t;
-			v[n++] = t;
+	memset(s->hot, 0, s->n); /* [set]: it has a tensor in the line */
+	for (uint32_t i = 0; i < s->n; i++)
+		if (!s->hot[s->now.b.set[v[i]]]) {
+			s->hot[s->now.b.set[v[i]]] = 1;
+			v[n++] = v[i];
 		}
-	}
-	return add_line(p, PL_RW_PRIORITY, NULL, 0, v, n, err);
+	return add_line(s->p, PL_RW_PRIORITY, NULL, 0, v, n, err);
 }
 
-static int all_lines(struct search *s, struct pl_plan *p, const struct cand *c, struct pl_err *err)
+/* Of the present candidate. */
+static int all_lines(struct search *s, struct pl_err *err)
 {
+	const struct pl_buckets *b = &s->now.b;
 	int rc;
 
-	PL_TRY(fuse_lines(s, p, c, err));
-	for (uint32_t a = 0; a < c->b.n_sets; a++) {
-		firsts(s, c, s->scratch);
-		if (c->b.parts[a] > 1)
-			PL_TRY(add_line(p, PL_RW_PARTITION_TENSOR, NULL, c->b.parts[a],
-					&s->scratch[a], 1, err));
-	}
-	if (c->ordered && c->b.n_sets > 1) {
-		firsts(s, c, s->scratch);
-		PL_TRY(add_line(p, PL_RW_ORDER, NULL, 0, s->scratch, c->b.n_sets, err));
-	}
-	if (c->urgent && c->b.n_sets > 1)
-		PL_TRY(priority_line(s, p, c, err));
-	rc = algorithm_lines(s, p, c, err);
+	PL_TRY(fuse_lines(s, err));
+	for (uint32_t a = 0; a < b->n_sets; a++)
+		if (b->parts[a] > 1)
+			PL_TRY(add_line(s->p, PL_RW_PARTITION_TENSOR, NULL, b->parts[a],
+					pl_search_set_members(s, a), 1, err));
+	for (uint32_t a = 0; a < b->n_sets; a++)
+		s->scratch[a] = *pl_search_set_members(s, a);
+	if (s->now.ordered && b->n_sets > 1)
+		PL_TRY(add_line(s->p, PL_RW_ORDER, NULL, 0, s->scratch, b->n_sets, err));
+	if (s->now.urgent && b->n_sets > 1)
+		PL_TRY(priority_line(s, err));
+	rc = algorithm_lines(s, err);
 out:
 	return rc;
 }
@@ -222,7 +209,8 @@ int pl_search_write_lines(struct search *s, struct pl_err *err)
 	for (size_t i = 0; i < s->n_extra; i++)
 		if ((rc = pl_plan_add(p, &s->extra[i], err)) < 0)
 			return rc;
-	if (s->n && (rc = all_lines(s, p, &s->best, err)) < 0)
+	pl_search_move(s, &s->best);
+	if ((rc = all_lines(s, err)) < 0)
 		return rc;
 	return judge(s, p, err);
 }

@@ -1,12 +1,10 @@
 /*
  * Buckets: which gradients are synchronised together, in which order, with which algorithm.
  *
- * The defaults of frameworks are simulated first, then equal cuts and the cuts of dynamic
- * programming (buckets_candidates.c, buckets_dp.c). If communication is a chain that depends only
- * on the gradients, these cuts are optimal. The best candidate is then changed step by step and
- * simulated on the graph itself, which has all dependencies (buckets_local.c). All defaults are
- * candidates, so no simulated plan is longer than any default. If no candidate is shorter than the
- * recorded step, the plan has no lines.
+ * The defaults of frameworks are simulated first, then cuts (buckets_candidates.c, buckets_dp.c).
+ * The best candidate is then changed step by step (buckets_local.c). All defaults are candidates,
+ * so no simulated plan is longer than any default. If no candidate is shorter than the recorded
+ * step, the plan has no lines.
  */
 #include <math.h>
 #include <string.h>
