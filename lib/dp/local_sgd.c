@@ -33,14 +33,10 @@ static int average_slab(struct pl_worker *w, uint32_t number, float *v, size_t n
 				  .dst = v,
 				  .count = n,
 				  .tag = pl_tag_of(w->step, number) };
-	int rc;
 
-	pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_ISSUE, pl_now_ns(), (int64_t)a.tag);
-	pl_train_worker_begin_wait(w);
-	rc = pl_comm_world_do(w->o.world, &a, err);
-	pl_train_worker_record_wait(w, a.tag);
+	PL_CHECK(pl_train_worker_collective(w, PL_NAME_ISSUE, &a, err));
 	w->be->scale(w->ctx, n, 1.0f / (float)w->ranks, v);
-	return rc;
+	return 0;
 }
 
 /* Makes all ranks equal, unless they are. All ranks call it after the same step. */

@@ -10,9 +10,9 @@
 
 #include "config.h"
 
-#if HAVE_OPENBLAS
-#include <cblas.h>
 #include <dlfcn.h>
+
+enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 }; /* of the interface of CBLAS */
 
 #define SIDE	256	/* of a block of C */
 #define WORTH	32768.0 /* multiplications */
@@ -20,17 +20,18 @@
 
 struct pl_blas {
 	void *lib;
-	__typeof__(cblas_sgemm) *sgemm;
+	void (*sgemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a,
+		      int lda, const float *b, int ldb, float beta, float *c, int ldc);
 };
 
 struct pl_blas *pl_tensor_blas_open(void)
 {
 	struct pl_blas *b = pl_calloc(1, sizeof(*b));
-	__typeof__(openblas_set_num_threads) *threads = NULL;
+	void (*threads)(int n) = NULL;
 
 	if (!b)
 		return NULL;
-	b->lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	b->lib = !HAVE_OPENBLAS ? NULL : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!b->lib || !pl_symbol(b->lib, "cblas_sgemm", &b->sgemm) ||
 	    !pl_symbol(b->lib, "openblas_set_num_threads", &threads)) {
 		pl_tensor_blas_close(b);
@@ -63,9 +64,8 @@ static void block(void *arg, int i, struct pl_slot *slot)
 	int m = g->m - i0 < SIDE ? g->m - i0 : SIDE, n = g->n - j0 < SIDE ? g->n - j0 : SIDE;
 
 	(void)slot;
-	v->b->sgemm(CblasRowMajor, g->ta ? CblasTrans : CblasNoTrans,
-		    g->tb ? CblasTrans : CblasNoTrans, m, n, g->k, 1,
-		    g->a + (g->ta ? (ptrdiff_t)i0 : (ptrdiff_t)i0 * g->lda), g->lda,
+	v->b->sgemm(ROW_MAJOR, g->ta ? TRANSPOSED : AS_IT_IS, g->tb ? TRANSPOSED : AS_IT_IS, m, n,
+		    g->k, 1, g->a + (g->ta ? (ptrdiff_t)i0 : (ptrdiff_t)i0 * g->lda), g->lda,
 		    g->b + (g->tb ? (ptrdiff_t)j0 * g->ldb : (ptrdiff_t)j0), g->ldb, g->beta,
 		    g->c + (ptrdiff_t)i0 * g->ldc + j0, g->ldc);
 }
@@ -80,21 +80,3 @@ bool pl_tensor_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g)
 	pl_tensor_cpu_each(cpu, (g->m + SIDE - 1) / SIDE * v.columns, work, block, &v);
 	return true;
 }
-#else
-struct pl_blas *pl_tensor_blas_open(void)
-{
-	return NULL;
-}
-
-void pl_tensor_blas_close(struct pl_blas *b)
-{
-	(void)b;
-}
-
-bool pl_tensor_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g)
-{
-	(void)cpu;
-	(void)g;
-	return false;
-}
-#endif

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "train/internal.h"
+#include "train/tracer.h"
 
 static const char *const coll_names[PL_OP_COUNT_] = {
 	[PL_OP_SEND] = "send",		 [PL_OP_RECV] = "recv",
@@ -162,10 +162,8 @@ void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
 
 	pl_id label = e->op < PL_OP_COUNT_ ? t->coll[e->op] : t->name[PL_NAME_WAIT];
 
-	if (e->launched || (e->on_device && pl_train_tracer_has_calls(t))) {
-		pl_train_tracer_launched(t, e);
+	if (pl_train_tracer_takes(t, e))
 		return;
-	}
 	if (message) {
 		x = pl_rec_event(link_track(t, e->channel),
 				 e->op == PL_OP_SEND ? PL_K_SEND : PL_K_RECV, label, e->begin,

@@ -64,6 +64,9 @@ void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e);
  */
 int pl_train_tracer_device(struct pl_tracer *t, const struct pl_device_trace *d, void *ctx,
 			   const struct pl_log *log, struct pl_err *err) PL_MUST;
+/* Does the trace of the device show this event of the world? If the calling thread launched a
+ * collective, or the copy of its result, its wait until then is recorded here. */
+bool pl_train_tracer_takes(struct pl_tracer *t, const struct pl_comm_event *e);
 /* Between steps, when the device is idle: joins what was told so far, if that is much. */
 void pl_train_tracer_join(struct pl_tracer *t);
 /* The context is still open. idle: the device has ended all its work (false after a failure).

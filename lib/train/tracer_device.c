@@ -25,7 +25,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "train/internal.h"
+#include "train/tracer.h"
 
 #define JOIN_AT	  16384		      /* pending events */
 #define PERIOD_NS 1000000000	      /* a source of ranges is flushed at least that often */
@@ -406,20 +406,16 @@ static void on_event(void *arg, const struct pl_device_event *e)
 
 /* ---- the thread that communicates ---------------------------------------------------------- */
 
-bool pl_train_tracer_has_calls(const struct pl_tracer *t)
-{
-	return t->device && t->device->source.calls;
-}
-
-void pl_train_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e)
+bool pl_train_tracer_takes(struct pl_tracer *t, const struct pl_comm_event *e)
 {
 	struct tracer_device *x = t->device;
+	bool calls = x && x->source.calls;
 	uint32_t self = (uint32_t)syscall(SYS_gettid);
 	struct pl_rec_event r;
 	pl_ns *since;
 
-	if (!e->launched || !e->tag || !pl_train_tracer_has_calls(t))
-		return;
+	if (!e->launched || !e->tag || !calls)
+		return e->launched || (e->on_device && calls);
 	/* the thread that trains may launch while it waits, which cuts its wait in two */
 	since = self == x->main ? &t->waiting : &x->launched_ns;
 	pthread_mutex_lock(&x->lock);
@@ -430,6 +426,7 @@ void pl_train_tracer_launched(struct pl_tracer *t, const struct pl_comm_event *e
 	r.corr = (int64_t)e->tag;
 	r.step = pl_tag_step(e->tag);
 	pl_train_rec(t->rec, &r);
+	return true;
 }
 
 /* ---- begin and end ------------------------------------------------------------------------- */

@@ -134,6 +134,16 @@ void pl_train_worker_record_wait(struct pl_worker *w, uint64_t tag)
 	t->waiting = 0;
 }
 
+int pl_train_worker_collective(struct pl_worker *w, enum pl_tracer_name name,
+			       const struct pl_coll_args *a, struct pl_err *err)
+{
+	pl_train_worker_record(w, PL_K_HOST_OP, name, pl_now_ns(), (int64_t)a->tag);
+	pl_train_worker_begin_wait(w);
+	PL_CHECK(pl_comm_world_do(w->o.world, a, err));
+	pl_train_worker_record_wait(w, a->tag);
+	return 0;
+}
+
 /* ---- a step -------------------------------------------------------------------------------- */
 
 /* The memory of the host is allocated and pinned on the way, so passes cannot be recorded as
@@ -279,10 +289,7 @@ int pl_train_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err 
 		}
 		a.src = a.dst = w->sum;
 		a.tag = pl_tag_of(w->step, PL_TAG_BUCKETS - 1 - w->sums++ % PL_TAG_SUMS);
-		pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_SUM, pl_now_ns(), (int64_t)a.tag);
-		pl_train_worker_begin_wait(w);
-		PL_CHECK(pl_comm_world_do(w->o.world, &a, err));
-		pl_train_worker_record_wait(w, a.tag);
+		PL_CHECK(pl_train_worker_collective(w, PL_NAME_SUM, &a, err));
 		for (size_t i = 0; i < m; i++)
 			v[at + i] = (double)w->sum[2 * i] + (double)w->sum[2 * i + 1];
 	}

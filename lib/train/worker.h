@@ -124,6 +124,9 @@ void pl_train_worker_record(struct pl_worker *w, uint8_t kind, enum pl_tracer_na
 /* Before and after this thread waits for communication. */
 pl_ns pl_train_worker_begin_wait(struct pl_worker *w);
 void pl_train_worker_record_wait(struct pl_worker *w, uint64_t tag);
+/* A collective that this thread waits for; `name`: of its issue. */
+int pl_train_worker_collective(struct pl_worker *w, enum pl_tracer_name name,
+			       const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
 
 /* ---- state.c ------------------------------------------------------------------------------- */
 
