@@ -29,10 +29,11 @@ struct dp {
 static void gather_bucket(struct dp *d, const struct pl_dp_bucket *b, float *to, bool back)
 {
 	for (uint32_t i = b->first; i < b->first + b->n; i++) {
-		const struct pl_net_tensor *t = &d->w.tensor[d->b.index[i]];
-		float *at = d->w.grads + t->offset;
+		const struct pl_net_tensor *t = &d->w.view.tensor[d->b.index[i]];
+		float *at = d->w.view.grads + t->offset;
 
-		d->w.be->copy(d->w.ctx, back ? at : to, back ? to : at, t->n * sizeof(float));
+		d->w.view.be->copy(d->w.view.ctx, back ? at : to, back ? to : at,
+				   t->n * sizeof(float));
 		to += t->n;
 	}
 }
@@ -41,7 +42,7 @@ static int start_allreduce(struct dp *d, uint32_t k)
 {
 	const struct pl_dp_bucket *b = &d->b.v[k];
 	uint64_t tag = pl_tag_of(d->w.step, k);
-	float *at = b->contiguous ? d->w.grads + b->offset : d->copy[k];
+	float *at = b->contiguous ? d->w.view.grads + b->offset : d->copy[k];
 	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE,
 				  .algo = b->algo,
 				  .src = at,
@@ -80,7 +81,7 @@ static void ready(void *arg, uint32_t first, uint32_t n)
 							     t->name[PL_NAME_READY], now, now);
 
 			e.step = (int32_t)d->w.step;
-			e.bytes = (int64_t)(d->w.tensor[i].n * sizeof(float));
+			e.bytes = (int64_t)(d->w.view.tensor[i].n * sizeof(float));
 			e.dims = t->dims[i];
 			pl_train_rec(t->rec, &e);
 		}
@@ -136,8 +137,8 @@ static int make_buckets(struct dp *d, struct pl_err *err)
 {
 	const struct pl_job *j = d->w.o.job;
 
-	PL_CHECK(pl_dp_buckets(d->w.tensor, d->w.n_tensors, j->bucket_mb, d->w.algo, d->w.o.plan,
-			       d->w.rank ? NULL : d->w.o.log, &d->b, err));
+	PL_CHECK(pl_dp_buckets(d->w.view.tensor, d->w.view.n_tensors, j->bucket_mb, d->w.algo,
+			       d->w.o.plan, d->w.rank ? NULL : d->w.o.log, &d->b, err));
 	PL_CHECK(pl_alloc(&d->work, (size_t)d->b.n + 1, sizeof(struct pl_work *), err));
 	PL_CHECK(pl_alloc(&d->copy, (size_t)d->b.n + 1, sizeof(float *), err));
 	PL_CHECK(pl_alloc(&d->not_ready, (size_t)d->b.n + 1, sizeof(*d->not_ready), err));

@@ -35,7 +35,7 @@ static int average_slab(struct pl_worker *w, uint32_t number, float *v, size_t n
 				  .tag = pl_tag_of(w->step, number) };
 
 	PL_CHECK(pl_train_worker_collective(w, PL_NAME_ISSUE, &a, err));
-	w->be->scale(w->ctx, n, 1.0f / (float)w->ranks, v);
+	w->view.be->scale(w->view.ctx, n, 1.0f / (float)w->ranks, v);
 	return 0;
 }
 
@@ -43,13 +43,12 @@ static int average_slab(struct pl_worker *w, uint32_t number, float *v, size_t n
 static int average(struct local_sgd *l, struct pl_err *err)
 {
 	struct pl_worker *w = &l->w;
-	float *slab[4] = { w->params };
-	size_t n[4] = { w->n_params }, n_optim;
+	float *slab[4] = { w->view.params, w->view.state };
+	size_t n[4] = { w->view.n_params, w->view.n_state }, n_optim;
 	uint32_t slabs;
 
 	if (!w->o.world || l->equal == l->next)
 		return 0;
-	slab[1] = pl_net_state(w->net, &n[1]);
 	slabs = pl_optim_slabs(w->optim, slab + 2, &n_optim);
 	for (uint32_t i = 0; i < 2 + slabs; i++)
 		if (i >= 2 || n[i])

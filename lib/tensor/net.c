@@ -184,44 +184,22 @@ void pl_net_hooks(struct pl_net *net, const struct pl_net_hooks *h)
 	net->hooks = *h;
 }
 
-const struct pl_net_tensor *pl_net_tensors(const struct pl_net *net, uint32_t *n)
+struct pl_net_view pl_net_view(const struct pl_net *net)
 {
-	*n = net->n_tensors;
-	return net->tensor;
-}
-
-const struct pl_net_tensor *pl_net_state_tensors(const struct pl_net *net, uint32_t *n)
-{
-	*n = net->n_state_tensors;
-	return net->state_tensor;
-}
-
-struct pl_net_layer *pl_net_layers(struct pl_net *net, uint32_t *n)
-{
-	*n = net->n;
-	return net->layer;
-}
-
-float *pl_net_params(struct pl_net *net, size_t *n)
-{
-	*n = net->params.n;
-	return net->params.p;
-}
-
-float *pl_net_grads(struct pl_net *net)
-{
-	return net->grads.p;
-}
-
-float *pl_net_state(struct pl_net *net, size_t *n)
-{
-	*n = net->state.n;
-	return net->state.p;
-}
-
-void pl_net_shape(const struct pl_net *net, struct pl_net_shape *s)
-{
-	*s = net->shape;
+	return (struct pl_net_view){ .be = net->be,
+				     .ctx = net->ctx,
+				     .shape = net->shape,
+				     .layer = net->layer,
+				     .tensor = net->tensor,
+				     .params = net->params.p,
+				     .grads = net->grads.p,
+				     .state_tensor = net->state_tensor,
+				     .state = net->state.p,
+				     .n_params = net->params.n,
+				     .n_state = net->state.n,
+				     .n_layers = net->n,
+				     .n_tensors = net->n_tensors,
+				     .n_state_tensors = net->n_state_tensors };
 }
 
 void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_phase phase, enum pl_precision p)
@@ -240,12 +218,6 @@ void pl_net_changed(struct pl_net *net)
 {
 	if (net->be->weights)
 		net->be->weights(net->ctx, net->params.p, net->params.n);
-}
-
-const struct pl_backend *pl_net_backend(const struct pl_net *net, void **ctx)
-{
-	*ctx = net->ctx;
-	return net->be;
 }
 
 /* ---- forward ------------------------------------------------------------------------------- */

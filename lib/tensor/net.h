@@ -90,16 +90,22 @@ int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts 
 	       struct pl_net **net, struct pl_err *err) PL_MUST;
 void pl_net_free(struct pl_net *net);
 void pl_net_hooks(struct pl_net *net, const struct pl_net_hooks *h);
-const struct pl_net_tensor *pl_net_tensors(const struct pl_net *net, uint32_t *n);
-struct pl_net_layer *pl_net_layers(struct pl_net *net, uint32_t *n);
-float *pl_net_params(struct pl_net *net, size_t *n); /* memory of the backend */
-float *pl_net_grads(struct pl_net *net);
-/* State that is no parameter but part of the model (running means of batchnorm); n may be 0. */
-float *pl_net_state(struct pl_net *net, size_t *n);
-/* What lies where in it: "1.running_mean", "1.running_var". */
-const struct pl_net_tensor *pl_net_state_tensors(const struct pl_net *net, uint32_t *n);
-void pl_net_shape(const struct pl_net *net, struct pl_net_shape *s);
-const struct pl_backend *pl_net_backend(const struct pl_net *net, void **ctx);
+/* What others read of a network, and where its memory lies, which is the backend's. Recomputation
+ * changes `recompute` and `act_bytes` of layers, nothing else changes. */
+struct pl_net_view {
+	const struct pl_backend *be;
+	void *ctx;
+	struct pl_net_shape shape;
+	const struct pl_net_layer *layer;
+	const struct pl_net_tensor *tensor;
+	float *params, *grads;
+	/* state that is no parameter but part of the model: "1.running_mean", "1.running_var" */
+	const struct pl_net_tensor *state_tensor;
+	float *state;
+	size_t n_params, n_state; /* n_state may be 0 */
+	uint32_t n_layers, n_tensors, n_state_tensors;
+};
+struct pl_net_view pl_net_view(const struct pl_net *net);
 
 /* What a batch is: x floats (B, input shape) or token ids (B, T); y classes (B) or (B, T), or
  * floats (B, output). On the host. */
@@ -125,7 +131,7 @@ void pl_net_scale(struct pl_net *net, float scale);
 /* Adds the gradient of the last forward()'s loss to grads (accumulate: else they are overwritten).
  * Calls ready() layer by layer, the last first; each tensor once. Once a forward(). */
 int pl_net_backward(struct pl_net *net, bool accumulate, struct pl_err *err) PL_MUST;
-/* Somebody else wrote into pl_net_params(). */
+/* Somebody else wrote into the parameters. */
 void pl_net_changed(struct pl_net *net);
 /*
  * Which layers keep nothing but what enters a segment of them; results stay the same to the bit. A

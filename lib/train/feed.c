@@ -66,7 +66,7 @@ int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct
 		       int batch, struct pl_err *err)
 {
 	const struct pl_dataset *d = o->data;
-	struct pl_net_shape shape;
+	const struct pl_net_shape shape = pl_net_view(net).shape;
 	size_t b = (size_t)batch, y = b;
 
 	f->d = d;
@@ -76,7 +76,6 @@ int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct
 	f->seed = (uint64_t)o->job->seed;
 	f->tokens = d->token != NULL;
 	f->fetched = -1;
-	pl_net_shape(net, &shape);
 	f->each = 1;
 	for (int i = 0; i < shape.n_dims; i++)
 		f->each *= (size_t)shape.dim[i];

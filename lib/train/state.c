@@ -99,17 +99,17 @@ static int list_tensors(const struct pl_worker *worker, bool optimizer, struct e
 	static const char *const names[] = { "optimizer.0", "optimizer.1" };
 	float *slab[PL_LEN(names)];
 	size_t n;
-	uint32_t n_running, slabs = optimizer ? pl_optim_slabs(worker->optim, slab, &n) : 0;
-	const struct pl_net_tensor *running = pl_net_state_tensors(worker->net, &n_running);
+	uint32_t slabs = optimizer ? pl_optim_slabs(worker->optim, slab, &n) : 0;
+	const struct pl_net_view *v = &worker->view;
 
-	PL_CHECK(pl_alloc(&e->v, (size_t)worker->n_tensors + n_running + slabs + 1, sizeof(*e->v),
-			  err));
+	PL_CHECK(pl_alloc(&e->v, (size_t)v->n_tensors + v->n_state_tensors + slabs + 1,
+			  sizeof(*e->v), err));
 	for (uint32_t i = 0; i < slabs; i++)
 		e->v[e->n++] = (struct entry){
 			.name = names[i], .n_dims = 1, .dim = { (int64_t)n }, .at = slab[i], .n = n
 		};
-	add_tensors(e, worker->tensor, worker->n_tensors, worker->params);
-	add_tensors(e, running, n_running, pl_net_state(worker->net, &n));
+	add_tensors(e, v->tensor, v->n_tensors, v->params);
+	add_tensors(e, v->state_tensor, v->n_state_tensors, v->state);
 	return 0;
 }
 
@@ -127,10 +127,10 @@ static int to_file(struct pl_worker *worker, struct entry *e, struct pl_weights 
 	float *host = NULL;
 	int rc = 0;
 
-	if (worker->be->device) {
+	if (worker->view.be->device) {
 		PL_TRY(pl_alloc(&host, e->n, sizeof(*host), err));
-		worker->be->get(worker->ctx, host, e->at, e->n * sizeof(*host));
-		PL_TRY(worker->be->sync(worker->ctx, err));
+		worker->view.be->get(worker->view.ctx, host, e->at, e->n * sizeof(*host));
+		PL_TRY(worker->view.be->sync(worker->view.ctx, err));
 	}
 	if (e->transposed) {
 		PL_TRY(pl_alloc(&e->copy, e->n, sizeof(*e->copy), err));
@@ -157,13 +157,13 @@ static int from_file(struct pl_worker *worker, const struct entry *e, const stru
 			       e->name);
 	if (e->transposed)
 		PL_TRY(pl_alloc(&file, e->n, sizeof(*file), err));
-	if (worker->be->device)
+	if (worker->view.be->device)
 		PL_TRY(pl_alloc(&host, e->n, sizeof(*host), err));
 	PL_TRY(pl_weights_f32(x, file ? file : host ? host : e->at, e->n, err));
 	if (file)
 		transpose(file, host ? host : e->at, (size_t)e->dim[0], (size_t)e->dim[1]);
 	if (host)
-		worker->be->put(worker->ctx, e->at, host, e->n * sizeof(*host));
+		worker->view.be->put(worker->view.ctx, e->at, host, e->n * sizeof(*host));
 out:
 	pl_free(file);
 	pl_free(host);
@@ -224,9 +224,8 @@ out:
 int pl_train_worker_save(struct pl_worker *worker, const char *path, int64_t step,
 			 struct pl_err *err)
 {
-	size_t n;
-	float *running = pl_net_state(worker->net, &n);
-	int rc = pl_train_worker_broadcast(worker, running, n, false, err);
+	int rc = pl_train_worker_broadcast(worker, worker->view.state, worker->view.n_state, false,
+					   err);
 
 	if (rc >= 0)
 		rc = write_file(worker, path, step, err);

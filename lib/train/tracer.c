@@ -92,25 +92,23 @@ int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_bu
 			  struct pl_err *err)
 {
 	static const char *const passes[] = { "forward", "recompute", "backward" };
-	uint32_t n_layers, n_tensors;
-	const struct pl_net_layer *l = pl_net_layers(net, &n_layers);
-	const struct pl_net_tensor *x = pl_net_tensors(net, &n_tensors);
+	const struct pl_net_view v = pl_net_view(net);
 	char text[256];
 
 	PL_CHECK(pl_alloc(&t->bucket, (size_t)n_buckets + 1, sizeof(pl_id), err));
-	PL_CHECK(pl_alloc(&t->layer, 3 * (size_t)n_layers + 1, sizeof(pl_id), err));
-	PL_CHECK(pl_alloc(&t->dims, (size_t)n_tensors + 1, sizeof(pl_id), err));
+	PL_CHECK(pl_alloc(&t->layer, 3 * (size_t)v.n_layers + 1, sizeof(pl_id), err));
+	PL_CHECK(pl_alloc(&t->dims, (size_t)v.n_tensors + 1, sizeof(pl_id), err));
 	for (uint32_t i = 0; i < n_buckets; i++) {
 		snprintf(text, sizeof(text), "allreduce bucket %u", i);
 		PL_CHECK(add_name(t, &t->bucket[i], err, text));
 	}
 	t->n_buckets = n_buckets;
-	for (uint32_t i = 0; i < 3 * n_layers; i++) {
-		snprintf(text, sizeof(text), "%s %.200s", passes[i % 3], l[i / 3].name);
+	for (uint32_t i = 0; i < 3 * v.n_layers; i++) {
+		snprintf(text, sizeof(text), "%s %.200s", passes[i % 3], v.layer[i / 3].name);
 		PL_CHECK(add_name(t, &t->layer[i], err, text));
 	}
-	for (uint32_t i = 0; i < n_tensors; i++)
-		PL_CHECK(dims_name(t, &x[i], &t->dims[i], err));
+	for (uint32_t i = 0; i < v.n_tensors; i++)
+		PL_CHECK(dims_name(t, &v.tensor[i], &t->dims[i], err));
 	return 0;
 }
 

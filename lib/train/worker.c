@@ -242,7 +242,7 @@ int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct
 	pl_optim_step(w->optim, w->step, 0, SIZE_MAX, NAN);
 	if (t)
 		pl_train_tracer_range(t, t->name[PL_NAME_OPTIMIZER], false);
-	if (w->be->device)
+	if (w->view.be->device)
 		fetch_next(w);
 	PL_CHECK(wait_for_world(w, err));
 	PL_CHECK(take_losses(w, r, err));
@@ -312,11 +312,10 @@ int pl_train_worker_broadcast(struct pl_worker *w, float *v, size_t n, bool on_h
 int pl_train_worker_eval(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
 			 struct pl_err *err)
 {
-	size_t held = pl_train_feed_held_out(&w->feed), n_state, each = (size_t)w->microbatch;
-	float *running = pl_net_state(w->net, &n_state);
+	size_t held = pl_train_feed_held_out(&w->feed), each = (size_t)w->microbatch;
 	double v[3] = { 0 };
 
-	PL_CHECK(pl_train_worker_broadcast(w, running, n_state, false, err));
+	PL_CHECK(pl_train_worker_broadcast(w, w->view.state, w->view.n_state, false, err));
 	for (size_t at = (size_t)w->rank * each; at < held; at += each * (size_t)w->ranks) {
 		int n = (int)pl_min_size(each, held - at);
 		struct pl_batch_io io;
@@ -380,11 +379,7 @@ static int make_net(struct pl_worker *w, int batch, struct pl_err *err)
 	}
 	if (rc < 0)
 		return pl_wrap(err, "model %s", w->o.model->name ? w->o.model->name : "");
-	w->tensor = pl_net_tensors(w->net, &w->n_tensors);
-	w->layer = pl_net_layers(w->net, &w->n_layers);
-	w->params = pl_net_params(w->net, &w->n_params);
-	w->grads = pl_net_grads(w->net);
-	w->be = pl_net_backend(w->net, &w->ctx);
+	w->view = pl_net_view(w->net);
 	return 0;
 }
 
@@ -434,10 +429,11 @@ out:
 
 static int set_precision(struct pl_worker *w, struct pl_err *err)
 {
-	PL_CHECK(pl_alloc(&w->precision, 2 * (size_t)w->n_layers + 1, sizeof(*w->precision), err));
-	PL_CHECK(pl_train_worker_precision(&w->o, w->layer, w->n_layers, w->rank ? NULL : w->o.log,
-					   w->precision, err));
-	for (uint32_t i = 0; i < 2 * w->n_layers; i++)
+	PL_CHECK(pl_alloc(&w->precision, 2 * (size_t)w->view.n_layers + 1, sizeof(*w->precision),
+			  err));
+	PL_CHECK(pl_train_worker_precision(&w->o, w->view.layer, w->view.n_layers,
+					   w->rank ? NULL : w->o.log, w->precision, err));
+	for (uint32_t i = 0; i < 2 * w->view.n_layers; i++)
 		pl_net_precision(w->net, i / 2, (enum pl_phase)(i % 2),
 				 (enum pl_precision)w->precision[i]);
 	return 0;
@@ -449,7 +445,8 @@ static int read_pace(struct pl_worker *w, struct pl_err *err)
 {
 	double flops = 0;
 
-	PL_CHECK(pl_alloc(&w->layer_pace, (size_t)w->n_layers + 1, sizeof(*w->layer_pace), err));
+	PL_CHECK(pl_alloc(&w->layer_pace, (size_t)w->view.n_layers + 1, sizeof(*w->layer_pace),
+			  err));
 	w->pace_factor = 1;
 	for (size_t i = 0; i < w->o.job->n_paces; i++) {
 		const struct pl_job_pace *p = &w->o.job->pace[i];
@@ -460,10 +457,10 @@ static int read_pace(struct pl_worker *w, struct pl_err *err)
 		if (p->factor > 0)
 			w->pace_factor *= p->factor;
 	}
-	for (uint32_t i = 0; i < w->n_layers; i++)
-		flops += w->layer[i].flops;
-	for (uint32_t i = 0; i < w->n_layers && flops > 0; i++)
-		w->layer_pace[i] = w->pace_ms * 1e6 * (w->layer[i].flops / flops) / 3 /
+	for (uint32_t i = 0; i < w->view.n_layers; i++)
+		flops += w->view.layer[i].flops;
+	for (uint32_t i = 0; i < w->view.n_layers && flops > 0; i++)
+		w->layer_pace[i] = w->pace_ms * 1e6 * (w->view.layer[i].flops / flops) / 3 /
 				   (double)w->microbatches;
 	return 0;
 }

@@ -48,14 +48,8 @@ struct pl_worker {
 	struct pl_net *net;
 	struct pl_optim *optim;
 	struct pl_optim_opts optim_opts;
-	const struct pl_net_tensor *tensor;
-	const struct pl_net_layer *layer;
-	uint32_t n_tensors, n_layers;
-	uint8_t *precision;    /* of layers, see pl_train_worker_precision() */
-	float *params, *grads; /* memory of the backend */
-	const struct pl_backend *be;
-	void *ctx;
-	size_t n_params;
+	struct pl_net_view view; /* of it */
+	uint8_t *precision;	 /* of layers, see pl_train_worker_precision() */
 	struct pl_feed feed;
 	int64_t microbatches;
 	int microbatch; /* samples of one */

@@ -115,7 +115,6 @@ static bool train(const char *text, const struct pl_backend *b, enum pl_store st
 	struct pl_err err = { 0 };
 	struct pl_loss_sum sum[2];
 	bool good;
-	void *ctx;
 
 	oo.kind = PL_OPTIM_ADAMW, oo.lr = 0.01, oo.b1 = 0.9, oo.b2 = 0.99, oo.eps = 1e-8;
 	oo.decay = 0.01, oo.clip = 1, oo.warmup = 3;
@@ -141,10 +140,10 @@ static bool train(const char *text, const struct pl_backend *b, enum pl_store st
 			t->loss[step] += sum[i].loss / accumulate;
 	}
 	if (good) {
-		const float *p = pl_net_params(net, &t->n);
+		const float *p = fix_params(net, &t->n);
 
 		t->params = malloc(t->n * sizeof(float));
-		pl_net_backend(net, &ctx)->get(ctx, t->params, p, t->n * sizeof(float));
+		net->be->get(net->ctx, t->params, p, t->n * sizeof(float));
 	}
 	for (int i = 0; i < accumulate && net; i++)
 		fix_batch_free(&batch[i]);

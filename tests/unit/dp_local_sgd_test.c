@@ -112,7 +112,7 @@ static bool new_rank(const struct pl_job *job, struct rank *k)
 	    pl_train_worker_optim_opts(job, STEPS, &oo, &err) < 0 ||
 	    pl_optim_new(k->net, &oo, &k->optim, &err) < 0)
 		return ok(false, "a rank of the reference: %s", err.msg);
-	k->slab[0] = pl_net_params(k->net, &k->n);
+	k->slab[0] = pl_net_view(k->net).params;
 	k->slabs = 1 + pl_optim_slabs(k->optim, k->slab + 1, &k->n);
 	return true;
 }
@@ -157,22 +157,21 @@ static double difference(struct pl_net *net)
 	struct pl_err err = { 0 };
 	struct pl_in *in = pl_in_open(weights_path(), &err);
 	double most = 0;
-	uint32_t n;
-	size_t all;
-	const struct pl_net_tensor *t = pl_net_tensors(net, &n);
-	const float *p = pl_net_params(net, &all);
+	const struct pl_net_view view = pl_net_view(net);
+	const struct pl_net_tensor *t = view.tensor;
 
 	if (!in || pl_weights_read(in, "local.st", &w, &err) < 0)
 		return -1;
 	pl_in_close(in);
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < view.n_tensors; i++) {
 		const struct pl_weight *x = pl_weights_find(&w, t[i].name);
 		float v[16 * 24];
 
 		if (!x || t[i].n > PL_LEN(v) || pl_weights_f32(x, v, t[i].n, &err) < 0)
 			return -1;
 		for (size_t k = 0; k < t[i].n; k++)
-			most = fmax(most, fabs((double)v[k] - (double)p[t[i].offset + k]));
+			most = fmax(most,
+				    fabs((double)v[k] - (double)view.params[t[i].offset + k]));
 	}
 	pl_weights_fini(&w);
 	return most;

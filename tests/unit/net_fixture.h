@@ -10,6 +10,50 @@
 #include "tap.h"
 #include "tensor/net_internal.h"
 
+/* Parts of a network, one at a time. */
+__attribute__((unused)) static const struct pl_net_tensor *fix_tensors(const struct pl_net *net,
+								       uint32_t *n)
+{
+	*n = net->n_tensors;
+	return net->tensor;
+}
+
+__attribute__((unused)) static const struct pl_net_tensor *
+fix_state_tensors(const struct pl_net *net, uint32_t *n)
+{
+	*n = net->n_state_tensors;
+	return net->state_tensor;
+}
+
+__attribute__((unused)) static const struct pl_net_layer *fix_layers(const struct pl_net *net,
+								     uint32_t *n)
+{
+	*n = net->n;
+	return net->layer;
+}
+
+__attribute__((unused)) static float *fix_params(const struct pl_net *net, size_t *n)
+{
+	*n = net->params.n;
+	return net->params.p;
+}
+
+__attribute__((unused)) static float *fix_grads(const struct pl_net *net)
+{
+	return net->grads.p;
+}
+
+__attribute__((unused)) static float *fix_state(const struct pl_net *net, size_t *n)
+{
+	*n = net->state.n;
+	return net->state.p;
+}
+
+__attribute__((unused)) static void fix_shape(const struct pl_net *net, struct pl_net_shape *s)
+{
+	*s = net->shape;
+}
+
 /* All memory. */
 __attribute__((unused)) static size_t fix_bytes(const struct pl_net *net)
 {
@@ -90,7 +134,7 @@ __attribute__((unused)) static void fix_batch(struct fix_batch *b, const struct 
 	struct pl_net_shape s;
 	size_t nx = (size_t)n, ny, nt;
 
-	pl_net_shape(net, &s);
+	fix_shape(net, &s);
 	for (int i = 0; i < s.n_dims; i++)
 		nx *= (size_t)s.dim[i];
 	ny = (size_t)n * (size_t)s.rows;

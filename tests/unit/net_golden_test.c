@@ -121,13 +121,12 @@ static double gradients_off(const struct golden *g, struct pl_net *net, const ch
 			    const char **which)
 {
 	uint32_t n;
-	const struct pl_net_tensor *t = pl_net_tensors(net, &n);
+	const struct pl_net_tensor *t = fix_tensors(net, &n);
 	double worst = 0;
 
 	*which = "";
 	for (uint32_t i = 0; i < n; i++) {
-		double d =
-			distance(pl_net_grads(net) + t[i].offset, find(g, kind, t[i].name), t[i].n);
+		double d = distance(fix_grads(net) + t[i].offset, find(g, kind, t[i].name), t[i].n);
 
 		if (worse(worst, d) != worst) {
 			worst = worse(worst, d);
@@ -140,13 +139,13 @@ static double gradients_off(const struct golden *g, struct pl_net *net, const ch
 static void check_gradients(const struct golden *g, struct pl_net *net, const char *what)
 {
 	uint32_t n;
-	const struct pl_net_tensor *t = pl_net_tensors(net, &n);
+	const struct pl_net_tensor *t = fix_tensors(net, &n);
 	const char *which;
 	double worst = gradients_off(g, net, "g:", &which), dot = 0, a = 0, b = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct entry *want = find(g, "g:", t[i].name);
-		const float *got = pl_net_grads(net) + t[i].offset;
+		const float *got = fix_grads(net) + t[i].offset;
 
 		for (size_t j = 0; want && j < want->n; j++) {
 			double w = (double)((const float *)want->p)[j];
@@ -200,9 +199,9 @@ static void check_steps(const struct golden *g, struct pl_net *net, const struct
 static void check_state(const struct golden *g, struct pl_net *net, const char *what)
 {
 	uint32_t n;
-	const struct pl_net_tensor *t = pl_net_state_tensors(net, &n);
+	const struct pl_net_tensor *t = fix_state_tensors(net, &n);
 	size_t all;
-	const float *p = pl_net_state(net, &all);
+	const float *p = fix_state(net, &all);
 	double worst = 0;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -215,9 +214,9 @@ static void check_state(const struct golden *g, struct pl_net *net, const char *
 static uint32_t load(const struct golden *g, struct pl_net *net)
 {
 	uint32_t n, found = 0;
-	const struct pl_net_tensor *t = pl_net_tensors(net, &n);
+	const struct pl_net_tensor *t = fix_tensors(net, &n);
 	size_t all;
-	float *p = pl_net_params(net, &all);
+	float *p = fix_params(net, &all);
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct entry *e = find(g, "p:", t[i].name);
@@ -240,7 +239,7 @@ static void check_half(const struct golden *g, struct pl_net *net, const struct 
 	uint32_t n;
 	int rc;
 
-	pl_net_layers(net, &n);
+	fix_layers(net, &n);
 	for (uint32_t i = 0; i < n; i++) {
 		pl_net_precision(net, i, PL_PHASE_FORWARD, PL_BF16);
 		pl_net_precision(net, i, PL_PHASE_BACKWARD, PL_BF16);
@@ -279,10 +278,10 @@ static void check_golden(const struct golden *g, const char *name, const struct 
 	fix_parse(&m, data(g, "model"));
 	if (!ok(pl_net_new(m.layer, m.n, &o, &net, &err) == 0, "%s is built %s", what, err.msg))
 		return;
-	pl_net_tensors(net, &n);
+	fix_tensors(net, &n);
 	found = load(g, net);
 	is_i64(found, n, "every parameter has PyTorch's name and size");
-	pl_net_shape(net, &s);
+	fix_shape(net, &s);
 	for (int i = 0; i < s.n_dims; i++)
 		a_sample *= (size_t)s.dim[i];
 	io.n = (int)(find(g, io.x ? "x" : "ids", "")->n / a_sample);

@@ -54,7 +54,7 @@ static double moved(struct pl_net *net, const struct fix_batch *b, const struct 
 {
 	struct pl_err err = { 0 };
 	size_t n;
-	float *p = pl_net_params(net, &n) + t->offset;
+	float *p = fix_params(net, &n) + t->offset;
 	double loss;
 
 	for (uint64_t i = 0, s = seed; i < t->n; i++)
@@ -84,7 +84,7 @@ static double worst_of(struct pl_net *net, const struct fix_batch *b, const char
 	struct pl_err err = { 0 };
 	double worst = 0, loss;
 	uint32_t n;
-	const struct pl_net_tensor *t = pl_net_tensors(net, &n);
+	const struct pl_net_tensor *t = fix_tensors(net, &n);
 
 	if (pl_net_forward(net, &b->io, 5, false, &loss, NULL, &err) < 0 ||
 	    pl_net_backward(net, false, &err) < 0)
@@ -92,7 +92,7 @@ static double worst_of(struct pl_net *net, const struct fix_batch *b, const char
 	*which = "";
 	for (uint32_t i = 0; i < n; i++) {
 		for (uint64_t seed = 1; seed <= 2; seed++) {
-			const float *g = pl_net_grads(net) + t[i].offset;
+			const float *g = fix_grads(net) + t[i].offset;
 			double want = slope(net, b, &t[i], seed);
 			double got = 0, size = 0, error;
 

@@ -23,13 +23,13 @@ static void test_ranges(enum pl_optim_kind kind, double decay)
 	bool good = pl_optim_new(a, &o, &oa, NULL) == 0 && pl_optim_new(b, &o, &ob, NULL) == 0;
 
 	fix_batch(&batch, a, 4, 5);
-	pl_net_params(a, &n);
+	fix_params(a, &n);
 	for (int step = 0; good && step < 3; step++) {
 		good = fix_pass(a, &batch.io, 0, 1, false, &loss) &&
 		       fix_pass(b, &batch.io, 0, 1, false, &loss);
 		norm = 0;
 		for (size_t i = 0; i < n; i++)
-			norm += (double)pl_net_grads(a)[i] * (double)pl_net_grads(a)[i];
+			norm += (double)fix_grads(a)[i] * (double)fix_grads(a)[i];
 		pl_optim_step(oa, step, 0, SIZE_MAX, (double)NAN);
 		for (at = n; at > 0;) { /* from the end, in pieces of any size */
 			size_t m = pl_min_size(at, 37);
@@ -38,7 +38,7 @@ static void test_ranges(enum pl_optim_kind kind, double decay)
 			pl_optim_step(ob, step, at, m, sqrt(norm));
 		}
 	}
-	ok(good && !memcmp(pl_net_params(a, &n), pl_net_params(b, &n), n * sizeof(float)),
+	ok(good && !memcmp(fix_params(a, &n), fix_params(b, &n), n * sizeof(float)),
 	   "optimiser %d, decay %g: by pieces as in one", kind, decay);
 	is_i64(pl_optim_slabs(oa, slab, &at), kind == PL_OPTIM_SGD ? 1 : 2, "slabs of state");
 	ok(at == n && slab[0], "as large as the parameters");

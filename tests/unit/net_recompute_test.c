@@ -46,11 +46,11 @@ static void test_recompute(const char *text, const struct pl_backend *be, const 
 		ok(fix_pass(plain, &b.io, 9, 1, false, &loss[0]) &&
 			   spoiled_pass(again, &b.io, &loss[1]) && loss[0] == loss[1],
 		   "%s: the same loss", what);
-	p = pl_net_params(plain, &all);
-	ok(!memcmp(pl_net_grads(plain), pl_net_grads(again), all * sizeof(*p)),
+	p = fix_params(plain, &all);
+	ok(!memcmp(fix_grads(plain), fix_grads(again), all * sizeof(*p)),
 	   "%s: the same gradients to the bit", what);
-	p = pl_net_state(plain, &n_state);
-	ok(!n_state || !memcmp(p, pl_net_state(again, &n_state), n_state * sizeof(*p)),
+	p = fix_state(plain, &n_state);
+	ok(!n_state || !memcmp(p, fix_state(again, &n_state), n_state * sizeof(*p)),
 	   "%s: the same running means", what);
 	ok(s.again > 0 && (!saves || fix_bytes(again) < before),
 	   "%s: %u layers ran again, %zu bytes instead of %zu", what, s.again, fix_bytes(again),
@@ -98,7 +98,7 @@ static void test_recompute_random(void)
 		struct pl_net *net[2] = { NULL, NULL };
 		const char *names[64];
 		double loss[2] = { 0, 0 };
-		struct pl_net_layer *l;
+		const struct pl_net_layer *l;
 		size_t n_names = 0, n;
 		struct fix_batch b;
 		uint32_t n_layers;
@@ -111,16 +111,16 @@ static void test_recompute_random(void)
 		if (!net[0] || !net[1])
 			continue;
 		built++;
-		l = pl_net_layers(net[1], &n_layers);
+		l = fix_layers(net[1], &n_layers);
 		for (uint32_t i = 0; i + 1 < n_layers && n_names < PL_LEN(names); i++)
 			if (pl_rng_next(&state) % 3)
 				names[n_names++] = l[i].name;
 		fix_batch(&b, net[0], 3, 5);
-		pl_net_params(net[0], &n);
+		fix_params(net[0], &n);
 		if (pl_net_recompute(net[1], names, n_names, NULL) < 0 ||
 		    !fix_pass(net[0], &b.io, 9, 1, false, &loss[0]) ||
 		    !spoiled_pass(net[1], &b.io, &loss[1]) || loss[0] != loss[1] ||
-		    memcmp(pl_net_grads(net[0]), pl_net_grads(net[1]), n * sizeof(float)) != 0) {
+		    memcmp(fix_grads(net[0]), fix_grads(net[1]), n * sizeof(float)) != 0) {
 			printf("# %s\n", text);
 			bad++;
 		}

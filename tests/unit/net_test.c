@@ -122,7 +122,7 @@ static void test_long(void)
 	layer[N - 1] = (struct pl_layer){ .op = "loss", .key = &kind, .n_keys = 1 };
 	ok(pl_net_new(layer, N, &o, &net, &err) == 0, "a long model: %s", err.msg);
 	if (net)
-		pl_net_layers(net, &n);
+		fix_layers(net, &n);
 	is_i64(n, N - 1, "with all its layers");
 	pl_net_free(net);
 }
@@ -133,13 +133,13 @@ static void test_tables(void)
 {
 	struct pl_net *net = fix_net(fix_gpt, &pl_backend_plain, 2, 1);
 	uint32_t n, nl;
-	const struct pl_net_tensor *t = pl_net_tensors(net, &n);
-	const struct pl_net_layer *l = pl_net_layers(net, &nl);
+	const struct pl_net_tensor *t = fix_tensors(net, &n);
+	const struct pl_net_layer *l = fix_layers(net, &nl);
 	struct pl_net_shape s;
 	size_t all, end = 0, sum = 0;
 	bool in_order = true, padded = true;
 
-	pl_net_shape(net, &s);
+	fix_shape(net, &s);
 	ok(s.vocab == 9 && s.rows == 6 && s.classes == 9 && s.n_dims == 1 && s.dim[0] == 6,
 	   "what batches look like");
 	is_str(t[0].name, "wte.weight", "names: the embedding");
@@ -154,7 +154,7 @@ static void test_tables(void)
 		sum += t[i].n;
 		padded &= !strcmp(t[i].name, "h.0.fc.weight") == t[i].transposed;
 	}
-	pl_net_params(net, &all);
+	fix_params(net, &all);
 	ok(in_order && all == end && padded, "tensors follow one another in the slab");
 	is_i64((long long)sum,
 	       9 * 8 + 6 * 8 + 2 * (16 + 16 + 24 * 9 + 8 * 9 + 32 * 9 + 8 * 33) + 16,
@@ -164,10 +164,10 @@ static void test_tables(void)
 	   "layers: the position is added by the embedding");
 	pl_net_free(net);
 	net = fix_net(fix_cnn, &pl_backend_plain, 2, 1);
-	t = pl_net_state_tensors(net, &n);
+	t = fix_state_tensors(net, &n);
 	ok(n == 2 && !strcmp(t[0].name, "3.running_mean") && !strcmp(t[1].name, "3.running_var"),
 	   "names of state");
-	l = pl_net_layers(net, &nl);
+	l = fix_layers(net, &nl);
 	ok(l[0].dim[0] == 4 && l[0].dim[1] == 8 && l[2].dim[2] == 4 && l[4].dim[1] == 2 &&
 		   l[7].n_dims == 1 && l[7].dim[0] == 20,
 	   "shapes of images");
@@ -183,9 +183,9 @@ static void test_initial(void)
 	struct pl_net *big = fix_net("input 300 / dense 400 / dense 300 std=0.5 / loss squared",
 				     &pl_backend_plain, 1, 3);
 	uint32_t n;
-	const struct pl_net_tensor *t = pl_net_tensors(big, &n);
+	const struct pl_net_tensor *t = fix_tensors(big, &n);
 	size_t all, n_state;
-	float *p = pl_net_params(big, &all), *q = pl_net_state(a, &n_state);
+	float *p = fix_params(big, &all), *q = fix_state(a, &n_state);
 	double sum = 0, squares = 0, most = 0;
 
 	for (size_t i = 0; i < t[0].n; i++) {
@@ -211,10 +211,10 @@ static void test_initial(void)
 	   "running means 0, variances 1");
 	b = fix_net(fix_cnn, &pl_backend_cpu, 5, 1);
 	c = fix_net(fix_cnn, &pl_backend_plain, 2, 2);
-	p = pl_net_params(a, &all);
-	ok(!memcmp(p, pl_net_params(b, &all), all * sizeof(*p)),
+	p = fix_params(a, &all);
+	ok(!memcmp(p, fix_params(b, &all), all * sizeof(*p)),
 	   "the same seed, the same values, whatever batch and backend");
-	ok(memcmp(p, pl_net_params(c, &all), all * sizeof(*p)) != 0, "another seed, others");
+	ok(memcmp(p, fix_params(c, &all), all * sizeof(*p)) != 0, "another seed, others");
 	pl_net_free(a);
 	pl_net_free(b);
 	pl_net_free(c);
@@ -245,7 +245,7 @@ static void test_shards(const char *text, const struct pl_backend *be, const cha
 	double loss, sum = 0, one = 0;
 	bool good;
 
-	pl_net_shape(whole, &s);
+	fix_shape(whole, &s);
 	for (int i = 0; i < s.n_dims; i++)
 		a_sample *= (size_t)s.dim[i];
 	fix_batch(&b, whole, M * B, 5);
@@ -261,10 +261,10 @@ static void test_shards(const char *text, const struct pl_backend *be, const cha
 		good &= fix_pass(part, &io, 3, 1.0f / M, m > 0, &loss);
 		sum += loss / M;
 	}
-	pl_net_params(whole, &n);
+	fix_params(whole, &n);
 	ok(good && fabs(sum - one) <= 1e-6 * one, "%s: the loss of %d shards: %.8f, %.8f", what, M,
 	   sum, one);
-	loss = relative(pl_net_grads(part), pl_net_grads(whole), n);
+	loss = relative(fix_grads(part), fix_grads(whole), n);
 	ok(loss <= 1e-6, "%s: their gradients, accumulated, within %.1e", what, loss);
 	fix_batch_free(&b);
 	pl_net_free(whole);
@@ -297,10 +297,10 @@ static void on_ready(void *arg, uint32_t first, uint32_t n)
 {
 	struct seen *s = arg;
 	uint32_t all;
-	const struct pl_net_tensor *t = pl_net_tensors(s->net, &all);
+	const struct pl_net_tensor *t = fix_tensors(s->net, &all);
 
 	for (uint32_t i = first; i < first + n; i++) {
-		memcpy(s->copy + t[i].offset, pl_net_grads(s->net) + t[i].offset,
+		memcpy(s->copy + t[i].offset, fix_grads(s->net) + t[i].offset,
 		       t[i].n * sizeof(float));
 		s->order[s->n++] = i;
 	}
@@ -317,8 +317,8 @@ static void test_hooks(void)
 	size_t all;
 	bool falls = true, once = true;
 
-	pl_net_params(net, &all);
-	pl_net_tensors(net, &n);
+	fix_params(net, &all);
+	fix_tensors(net, &n);
 	s.copy = calloc(all, sizeof(*s.copy));
 	fix_batch(&b, net, 3, 5);
 	pl_net_hooks(net, &h);
@@ -330,7 +330,7 @@ static void test_hooks(void)
 		falls &= s.order[i + 2] < s.order[i];
 	ok(s.n == n && once && falls, "ready() tells of each of %u tensors once, the last first",
 	   n);
-	ok(!memcmp(s.copy, pl_net_grads(net), all * sizeof(float)),
+	ok(!memcmp(s.copy, fix_grads(net), all * sizeof(float)),
 	   "what it tells of does not change any more");
 	free(s.copy);
 	fix_batch_free(&b);
@@ -352,19 +352,19 @@ static void test_passes(void)
 	float state[16];
 
 	fix_batch(&batch, a, 4, 5);
-	pl_net_params(a, &all);
+	fix_params(a, &all);
 	ok(fix_pass(a, &batch.io, 1, 1, false, &loss[0]) &&
 		   fix_pass(b, &batch.io, 1, 1, false, &loss[1]) && loss[0] == loss[1] &&
-		   !memcmp(pl_net_grads(a), pl_net_grads(b), all * sizeof(float)),
+		   !memcmp(fix_grads(a), fix_grads(b), all * sizeof(float)),
 	   "room for more samples changes nothing");
 	ok(fix_pass(b, &batch.io, 2, 1, false, &loss[2]) && loss[2] != loss[0],
 	   "another key drops others");
-	memcpy(state, pl_net_state(a, &n_state), sizeof(state));
+	memcpy(state, fix_state(a, &n_state), sizeof(state));
 	ok(pl_net_forward(a, &batch.io, 1, true, &loss[0], &hits, &err) == 0 &&
 		   pl_net_forward(a, &batch.io, 2, true, &loss[1], NULL, &err) == 0 &&
 		   loss[0] == loss[1] && loss[0] != loss[2],
 	   "evaluation drops nothing");
-	ok(!memcmp(state, pl_net_state(a, &n_state), sizeof(state)) && state[0] != 0,
+	ok(!memcmp(state, fix_state(a, &n_state), sizeof(state)) && state[0] != 0,
 	   "and moves no running mean");
 	out = fix_output(a, &n_out);
 	for (size_t i = 0; i < n_out / 3; i++) {
@@ -448,11 +448,11 @@ static void test_threads(const char *text, const char *what)
 			break;
 		fix_batch(&b, net[i], 48, 5);
 		good = fix_pass(net[i], &b.io, 9, 1, false, &loss[i]);
-		pl_net_params(net[i], &n);
+		fix_params(net[i], &n);
 		fix_batch_free(&b);
 	}
 	ok(good && loss[0] == loss[1] &&
-		   !memcmp(pl_net_grads(net[0]), pl_net_grads(net[1]), n * sizeof(float)),
+		   !memcmp(fix_grads(net[0]), fix_grads(net[1]), n * sizeof(float)),
 	   "%s: three threads, the same bits", what);
 	pl_net_free(net[0]);
 	pl_net_free(net[1]);
@@ -490,7 +490,7 @@ static void test_slabs(void)
 	fix_parse(&m, fix_mlp);
 	ok(pl_net_new(m.layer, m.n, &o, &net, &err) == 0 && slabs == 2, "slabs of others: %s",
 	   err.msg);
-	pl_net_params(net, &n);
+	fix_params(net, &n);
 	ok(slab_bytes == 2 * n * sizeof(float) && slab_bytes % 64 == 0, "for both, %zu bytes",
 	   slab_bytes);
 	pl_net_free(net);
@@ -569,13 +569,13 @@ static void test_in_place(void)
 	if (!ok(good, "two networks: %s", err.msg))
 		return;
 	fix_batch(&batch, a, 4, 5);
-	pl_net_params(a, &n);
+	fix_params(a, &n);
 	pl_net_scale(b, 0.25f);
 	for (int i = 0; i < 3; i++)
 		good = good && fix_pass(a, &batch.io, (uint64_t)i, 0.25f, i > 0, &loss[i]) &&
 		       pl_net_forward(b, &batch.io, (uint64_t)i, false, NULL, NULL, &err) == 0 &&
 		       pl_net_backward(b, i > 0, &err) == 0;
-	ok(good && !memcmp(pl_net_grads(a), pl_net_grads(b), n * sizeof(float)),
+	ok(good && !memcmp(fix_grads(a), fix_grads(b), n * sizeof(float)),
 	   "in place: gradients are the same to the bit");
 	ok(fix_bytes(b) < fix_bytes(a), "in place: %zu bytes, not %zu", fix_bytes(b), fix_bytes(a));
 	ok(pl_net_losses(b, 2, sum, &err) == 0 && sum[0].loss == loss[1] && sum[1].loss == loss[2],
