@@ -51,7 +51,7 @@ static void put_word(struct view *v, const char *key, const char *s)
 static void put_none(struct view *v)
 {
 	if (!v->json)
-		put_word(v, NULL, "-");
+		pl_write(&v->w, "\t-", 2);
 }
 
 static void put_name(struct view *v, const char *key, pl_id id)
