@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/spans.h"
 #include "sim/internal.h"
 
 #define BATCH_NODES (UINT64_C(3) << 19) /* nodes that one pass may turn into intervals */
 #define SPAN_MAX    (INT64_C(1) << 59)
-#define FEW_RANKS   1024 /* up to this number, waits are stored for each pair of ranks */
 
 enum cls { C_COMPUTE, C_COMM, C_COPY, C_UNEXPLAINED, C_WAIT, C_LATENCY, C_HOST, CLASSES };
 
@@ -42,23 +42,12 @@ const char *pl_sim_idle_name(unsigned cause)
 	return cause < PL_LEN(name) ? name[cause] : "?";
 }
 
-static int class_of(uint8_t role)
-{
-	switch (role) {
-	case PL_RO_COMPUTE:
-		return C_COMPUTE;
-	case PL_RO_TRANSFER:
-		return C_COMM;
-	case PL_RO_COPY:
-		return C_COPY;
-	case PL_RO_HOST:
-	case PL_RO_GAP:
-	case PL_RO_SYNC:
-		return C_HOST;
-	default:
-		return -1;
-	}
-}
+/* By role; -1: the operation takes no time of the rank. */
+static const int8_t class_of[PL_RO_COUNT_] = {
+	[PL_RO_NONE] = -1,	   [PL_RO_COMPUTE] = C_COMPUTE, [PL_RO_HOST] = C_HOST,
+	[PL_RO_GAP] = C_HOST,	   [PL_RO_COPY] = C_COPY,	[PL_RO_ARRIVE] = -1,
+	[PL_RO_TRANSFER] = C_COMM, [PL_RO_SYNC] = C_HOST,	[PL_RO_MARK] = -1,
+};
 
 struct open { /* of a resource: the interval that may still grow */
 	pl_ns start, end;
@@ -73,7 +62,9 @@ struct work {
 	const struct pl_sim *s;
 	const struct pl_run *r;
 	struct pl_account *a;
-	struct ivals *m;    /* by rank */
+	struct ivals *m; /* by rank */
+	struct pl_spans
+		*waits;	    /* by rank: when it waited, grouped by the rank that it waited for */
 	struct ival *other; /* the radix sort's second array */
 	size_t cap_other;
 	uint32_t *rank_of;   /* by resource */
@@ -82,7 +73,6 @@ struct work {
 	uint64_t *nodes;     /* by rank */
 	struct open *open;   /* by resource */
 	struct sweep *sweep; /* by rank */
-	pl_ns *waited;	     /* [waiting rank * n + awaited rank], NULL when there are many ranks */
 	pl_ns t0, t1;	     /* the whole span */
 	pl_ns a0, a1;	     /* the slice of this pass, from t0 */
 	bool first;	     /* slice */
@@ -94,15 +84,12 @@ static int flush(struct work *w, uint32_t res, struct pl_err *err)
 {
 	struct open *o = &w->open[res];
 	struct ivals *m = &w->m[w->rank_of[res]];
-	int rc;
+	struct ival x = { (uint64_t)o->start << 3 | (unsigned)o->cls, o->end };
 
 	if (o->cls < 0 || o->end <= o->start)
 		return 0;
-	rc = pl_grow(&m->v, &m->cap, m->n + 1, sizeof(*m->v), err);
-	if (rc == 0)
-		m->v[m->n++] = (struct ival){ (uint64_t)o->start << 3 | (unsigned)o->cls, o->end };
 	o->cls = -1;
-	return rc;
+	return pl_append(&m->v, &m->n, &m->cap, &x, sizeof(x), err);
 }
 
 static inline int put(struct work *w, uint32_t res, enum cls c, pl_ns a, pl_ns b,
@@ -133,23 +120,15 @@ static pl_ns within(const struct work *w, pl_ns a, pl_ns b)
 
 static void res_time(struct pl_res_time *t, uint8_t role, pl_ns ns)
 {
+	pl_ns *const part[CLASSES] = { [C_COMPUTE] = &t->compute_ns,
+				       [C_COMM] = &t->comm_ns,
+				       [C_COPY] = &t->copy_ns,
+				       [C_HOST] = role == PL_RO_GAP ? &t->gap_ns : &t->host_ns };
+
+	if (class_of[role] < 0)
+		return;
+	*part[class_of[role]] += ns;
 	t->ops++;
-	switch (class_of(role)) {
-	case C_COMPUTE:
-		t->compute_ns += ns;
-		break;
-	case C_COMM:
-		t->comm_ns += ns;
-		break;
-	case C_COPY:
-		t->copy_ns += ns;
-		break;
-	case C_HOST:
-		*(role == PL_RO_GAP ? &t->gap_ns : &t->host_ns) += ns;
-		break;
-	default:
-		t->ops--;
-	}
 }
 
 /* The last to arrive at the rendezvous that lets this transfer begin. */
@@ -163,22 +142,15 @@ static uint32_t last_arrival(const struct work *w, size_t k, uint32_t rendezvous
 							      : w->rank_of[sh->res[sh->src[e]]];
 }
 
-static void blame(struct work *w, uint32_t rank, uint32_t other, pl_ns ns)
-{
-	if (other == PL_NONE || other == rank)
-		return;
-	w->a->rank[other].awaited_ns += ns;
-	if (w->waited)
-		w->waited[rank * w->a->n_ranks + other] += ns;
-}
-
 /* A transfer that began after its arrival: the time between is waiting for the last one, or for the
  * root. */
 static int waiting(struct work *w, size_t k, uint32_t node, pl_ns start, struct pl_err *err)
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
 	uint32_t rendezvous = PL_NONE, other = PL_NONE;
-	pl_ns arrived = start, latest = INT64_MIN, ns;
+	uint32_t rank = w->rank_of[sh->res[node]];
+	pl_ns arrived = start, latest = INT64_MIN;
+	int rc;
 
 	for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
 		uint32_t src = sh->src[e];
@@ -196,12 +168,13 @@ static int waiting(struct work *w, size_t k, uint32_t node, pl_ns start, struct 
 	if (arrived >= start)
 		return 0;
 	if (w->first) {
-		ns = within(w, arrived, start);
-		w->a->res[sh->res[node]].wait_ns += ns;
+		w->a->res[sh->res[node]].wait_ns += within(w, arrived, start);
 		if (rendezvous != PL_NONE)
 			other = last_arrival(w, k, rendezvous);
-		if (ns)
-			blame(w, w->rank_of[sh->res[node]], other, ns);
+		if (other != PL_NONE && other != rank &&
+		    (rc = pl_spans_add(&w->waits[rank], (int32_t)other, pl_max_i64(arrived, w->t0),
+				       pl_min_i64(start, w->t1), err)) < 0)
+			return rc;
 	}
 	return put(w, sh->res[node], C_WAIT, arrived, start, err);
 }
@@ -248,7 +221,7 @@ static int one_node(struct work *w, size_t k, uint32_t i, struct pl_err *err)
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
 	uint32_t res = sh->res[i];
 	pl_ns start = w->r->start[k][i], end = start + pl_sim_run_dur(w->s, w->r, k, i);
-	int cls = class_of(sh->role[i]), rc;
+	int cls = class_of[sh->role[i]], rc;
 
 	if (w->first)
 		res_time(&w->a->res[res], sh->role[i], within(w, start, end));
@@ -392,6 +365,30 @@ static int pass(struct work *w, uint32_t batch, struct pl_err *err)
 	return 0;
 }
 
+/* For whom the rank waited. It may wait for one rank in several communications at a time, which
+ * counts once. */
+static void sum_waits(struct work *w, size_t rank)
+{
+	struct pl_spans *s = &w->waits[rank];
+	struct pl_rank_time *t = &w->a->rank[rank];
+
+	t->waits_for = -1;
+	pl_spans_unite(s);
+	for (size_t i = 0, k; i < s->n; i = k) {
+		int32_t other = s->v[i].group;
+		pl_ns ns = 0;
+
+		for (k = i; k < s->n && s->v[k].group == other; k++)
+			ns += s->v[k].end - s->v[k].start;
+		w->a->rank[other].awaited_ns += ns;
+		if (ns > t->waits_for_ns) {
+			t->waits_for_ns = ns;
+			t->waits_for = w->a->rank[other].rank;
+		}
+	}
+	pl_spans_fini(s);
+}
+
 static void free_intervals(struct work *w)
 {
 	for (size_t i = 0; w->m && i < w->a->n_ranks; i++) {
@@ -426,21 +423,11 @@ static int all_passes(struct work *w, struct pl_err *err)
 				return rc;
 		}
 		free_intervals(w); /* the ranks of the next batch take the memory */
+		for (size_t k = 0; k < i; k++)
+			if (w->batch[k] == batch)
+				sum_waits(w, k);
 	}
 	return 0;
-}
-
-static void find_span(struct work *w)
-{
-	w->t0 = INT64_MAX;
-	w->t1 = INT64_MIN;
-	for (size_t k = 0; k < w->s->g->n_steps; k++) {
-		if (w->s->step[k].reported) {
-			w->t0 = pl_min_i64(w->t0, w->r->step_start[k]);
-			w->t1 = pl_max_i64(w->t1, w->r->step_end[k]);
-		}
-	}
-	w->t1 = pl_min_i64(w->t1, pl_add_sat(w->t0, SPAN_MAX));
 }
 
 static int setup(struct work *w, struct pl_err *err)
@@ -451,17 +438,16 @@ static int setup(struct work *w, struct pl_err *err)
 
 	w->a->n_ranks = n;
 	w->a->n_res = g->n_res;
-	if ((rc = pl_alloc(&w->a->rank, n, sizeof(*w->a->rank), err)) < 0 ||
-	    (rc = pl_alloc(&w->a->res, g->n_res, sizeof(*w->a->res), err)) < 0 ||
-	    (rc = pl_alloc(&w->m, n, sizeof(*w->m), err)) < 0 ||
-	    (rc = pl_alloc(&w->sweep, n, sizeof(*w->sweep), err)) < 0 ||
-	    (rc = pl_alloc(&w->batch, n, sizeof(*w->batch), err)) < 0 ||
-	    (rc = pl_alloc(&w->nodes, n, sizeof(*w->nodes), err)) < 0 ||
-	    (rc = pl_alloc(&w->rank_of, g->n_res, sizeof(*w->rank_of), err)) < 0 ||
-	    (rc = pl_alloc(&w->batch_of, g->n_res, sizeof(*w->batch_of), err)) < 0 ||
-	    (rc = pl_alloc(&w->open, g->n_res, sizeof(*w->open), err)) < 0 ||
-	    (n <= FEW_RANKS && (rc = pl_alloc(&w->waited, n * n, sizeof(*w->waited), err)) < 0))
-		return rc;
+	PL_TRY(pl_alloc(&w->a->rank, n, sizeof(*w->a->rank), err));
+	PL_TRY(pl_alloc(&w->a->res, g->n_res, sizeof(*w->a->res), err));
+	PL_TRY(pl_alloc(&w->m, n, sizeof(*w->m), err));
+	PL_TRY(pl_alloc(&w->waits, n, sizeof(*w->waits), err));
+	PL_TRY(pl_alloc(&w->sweep, n, sizeof(*w->sweep), err));
+	PL_TRY(pl_alloc(&w->batch, n, sizeof(*w->batch), err));
+	PL_TRY(pl_alloc(&w->nodes, n, sizeof(*w->nodes), err));
+	PL_TRY(pl_alloc(&w->rank_of, g->n_res, sizeof(*w->rank_of), err));
+	PL_TRY(pl_alloc(&w->batch_of, g->n_res, sizeof(*w->batch_of), err));
+	PL_TRY(pl_alloc(&w->open, g->n_res, sizeof(*w->open), err));
 	for (size_t i = 0; i < n; i++)
 		w->a->rank[i].rank = g->rank[i];
 	for (uint32_t i = 0; i < g->n_res; i++) {
@@ -475,8 +461,10 @@ static int setup(struct work *w, struct pl_err *err)
 			if (sh->res[i] != PL_NONE && w->rank_of[sh->res[i]] != PL_NONE)
 				w->nodes[w->rank_of[sh->res[i]]]++;
 	}
-	find_span(w);
-	return 0;
+	pl_sim_span(w->s, w->r, &w->t0, &w->t1);
+	w->t1 = pl_min_i64(w->t1, pl_add_sat(w->t0, SPAN_MAX));
+out:
+	return rc;
 }
 
 static void finish(struct work *w)
@@ -495,15 +483,6 @@ static void finish(struct work *w)
 		t->idle_ns[PL_I_WAIT] = s->sum[C_WAIT];
 		t->idle_ns[PL_I_LAUNCH] = s->sum[C_LATENCY];
 		t->idle_ns[PL_I_TAIL] = s->nothing;
-		t->waits_for = -1;
-		for (size_t o = 0; w->waited && o < w->a->n_ranks; o++) {
-			pl_ns ns = w->waited[i * w->a->n_ranks + o];
-
-			if (ns > t->waits_for_ns) {
-				t->waits_for_ns = ns;
-				t->waits_for = w->a->rank[o].rank;
-			}
-		}
 	}
 	for (size_t i = 0; i < w->a->n_res; i++) {
 		struct pl_res_time *t = &w->a->res[i];
@@ -534,7 +513,9 @@ out:
 	pl_free(w.nodes);
 	pl_free(w.open);
 	pl_free(w.sweep);
-	pl_free(w.waited);
+	for (size_t i = 0; w.waits && i < a->n_ranks; i++)
+		pl_spans_fini(&w.waits[i]);
+	pl_free(w.waits);
 	if (rc < 0)
 		pl_sim_account_fini(a);
 	return rc;

@@ -523,12 +523,9 @@ static int put_piece(struct pl_sim_events *ev, uint32_t i, struct pl_err *err)
 {
 	const struct progress *p = &ev->progress[i];
 	struct pl_sim_events_times *t = ev->t;
-	int rc = pl_grow(&t->piece, &t->cap_pieces, t->n_pieces + 1, sizeof(*t->piece), err);
+	struct pl_sim_events_piece x = { i, p->from, p->stop, p->begun, ev->now };
 
-	if (rc == 0)
-		t->piece[t->n_pieces++] =
-			(struct pl_sim_events_piece){ i, p->from, p->stop, p->begun, ev->now };
-	return rc;
+	return pl_append(&t->piece, &t->n_pieces, &t->cap_pieces, &x, sizeof(x), err);
 }
 
 static int on_end(struct pl_sim_events *ev, uint32_t i, struct pl_err *err)

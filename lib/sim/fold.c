@@ -235,19 +235,6 @@ out:
 
 /* ---- copying --------------------------------------------------------------------------------- */
 
-static int dup(void *out, const void *p, size_t n, size_t size, struct pl_err *err)
-{
-	void *copy;
-	int rc = pl_alloc(&copy, n, size, err);
-
-	if (rc < 0)
-		return rc;
-	if (n)
-		memcpy(copy, p, n * size);
-	memcpy(out, &copy, sizeof(copy));
-	return 0;
-}
-
 /* Of the tensors those of the shape that stays. */
 static int copy_tensors(struct fold *f, uint32_t shape, struct pl_err *err)
 {
@@ -255,15 +242,15 @@ static int copy_tensors(struct fold *f, uint32_t shape, struct pl_err *err)
 	struct pl_graph *o = f->out;
 	int rc;
 
-	PL_TRY(dup(&o->consumer, g->consumer, g->n_consumers, sizeof(*o->consumer), err));
-	o->n_consumers = o->cap_consumers = g->n_consumers;
-	PL_TRY(pl_alloc(&o->tensor, g->n_tensors, sizeof(*o->tensor), err));
-	o->cap_tensors = g->n_tensors;
+	PL_TRY(pl_copy_array(&o->consumer, &o->n_consumers, &o->cap_consumers, g->consumer,
+			     g->n_consumers, sizeof(*o->consumer), err));
 	for (size_t i = 0; i < g->n_tensors; i++) {
-		if (g->tensor[i].shape != shape)
-			continue;
-		o->tensor[o->n_tensors] = g->tensor[i];
-		o->tensor[o->n_tensors++].shape = 0;
+		struct pl_tensor t = g->tensor[i];
+
+		t.shape = 0;
+		if (g->tensor[i].shape == shape)
+			PL_TRY(pl_append(&o->tensor, &o->n_tensors, &o->cap_tensors, &t, sizeof(t),
+					 err));
 	}
 out:
 	return rc;

@@ -98,6 +98,8 @@ static inline pl_ns sim_scaled(const pl_ns *dur, const double *exact, uint32_t i
 {
 	return (pl_ns)((exact ? exact[i] : (double)dur[i]) * (double)factor + 0.5);
 }
+/* From the start of the first reported step to the end of the last. */
+void pl_sim_span(const struct pl_sim *s, const struct pl_run *r, pl_ns *start, pl_ns *end);
 /* Nodes of the longest step. */
 size_t pl_sim_longest_step(const struct pl_sim *s);
 

@@ -11,21 +11,17 @@
 static int add(struct pl_path *p, size_t step, uint32_t node, enum pl_path_part part, pl_ns start,
 	       pl_ns ns, struct pl_err *err)
 {
-	int rc;
+	struct pl_path_item x = { (uint32_t)step, node, (uint8_t)part, start, ns };
 
 	if (ns <= 0)
 		return 0;
-	rc = pl_grow(&p->item, &p->cap, p->n + 1, sizeof(*p->item), err);
-	if (rc < 0)
-		return rc;
-	p->item[p->n++] = (struct pl_path_item){ (uint32_t)step, node, (uint8_t)part, start, ns };
 	if (part == PL_PP_LATENCY)
 		p->latency += ns;
 	if (part == PL_PP_UNEXPLAINED)
 		p->unexplained += ns;
 	if (part == PL_PP_LATE)
 		p->late += ns;
-	return 0;
+	return pl_append(&p->item, &p->n, &p->cap, &x, sizeof(x), err);
 }
 
 /* The node with which the last reported step ends. */
@@ -50,16 +46,6 @@ static void last_node(const struct pl_sim *s, const struct pl_run *r, size_t *st
 			}
 		}
 	}
-}
-
-static pl_ns first_start(const struct pl_sim *s, const struct pl_run *r)
-{
-	pl_ns first = INT64_MAX;
-
-	for (size_t k = 0; k < r->n_steps; k++)
-		if (s->step[k].reported)
-			first = pl_min_i64(first, r->step_start[k]);
-	return first;
 }
 
 static void reverse(struct pl_path *p)
@@ -143,11 +129,13 @@ static int before(struct walk *w, bool *more, struct pl_err *err)
 int pl_sim_path_find(const struct pl_sim *s, const struct pl_run *r, struct pl_path *p,
 		     struct pl_err *err)
 {
-	struct walk w = { .s = s, .r = r, .p = p, .t0 = first_start(s, r) };
+	struct walk w = { .s = s, .r = r, .p = p };
 	bool more = true;
+	pl_ns end;
 	int rc = 0;
 
 	memset(p, 0, sizeof(*p));
+	pl_sim_span(s, r, &w.t0, &end);
 	last_node(s, r, &w.step, &w.node);
 	if (w.node == PL_NONE)
 		return 0;

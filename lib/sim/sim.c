@@ -20,31 +20,35 @@
 
 #include "sim/internal.h"
 
+static bool is_message(const struct pl_shape *sh, uint32_t node)
+{
+	return sh->flags[node] & PL_NF_MESSAGE && sh->kind[node] == PL_K_RECV;
+}
+
+/* The typical latency, at most `room`. Of transfers only messages on their way have one. */
 static pl_ns latency_of(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node,
 			uint8_t type, pl_ns room)
 {
+	bool transfer = sh->role[node] == PL_RO_TRANSFER;
 	const struct pl_resource *res;
 	pl_ns lat = 0;
 
 	if (room <= 0 || sh->res[node] == PL_NONE)
 		return 0;
 	res = &g->res[sh->res[node]];
-	if (sh->role[node] == PL_RO_TRANSFER) { /* only messages on their way */
-		bool came = sh->flags[node] & PL_NF_MESSAGE && sh->kind[node] == PL_K_RECV;
-
-		lat = came && PL_E_TYPE(type) == PL_E_DATA ? res->launch_ns : 0;
-		return pl_max_i64(0, pl_min_i64(pl_min_i64(lat, room), INT32_MAX));
-	}
 	switch (PL_E_TYPE(type)) {
+	case PL_E_DATA:
+		lat = transfer && is_message(sh, node) ? res->launch_ns : 0;
+		break;
 	case PL_E_LAUNCH:
-		lat = res->launch_ns;
+		lat = transfer ? 0 : res->launch_ns;
 		break;
 	case PL_E_EARLY:
-		lat = res->early_ns;
+		lat = transfer ? 0 : res->early_ns;
 		break;
 	case PL_E_SEQ:
 	case PL_E_WAIT:
-		lat = res->dispatch_ns;
+		lat = transfer ? 0 : res->dispatch_ns;
 		break;
 	default:
 		break;
@@ -94,17 +98,13 @@ static uint32_t latencies(const struct pl_graph *g, const struct pl_gstep *st, u
 
 static int put_gap(struct prep *p, uint32_t node, uint32_t edge, pl_ns gap, struct pl_err *err)
 {
-	int rc;
+	struct long_gap x = { node, edge, gap };
 
-	if (gap <= INT32_MAX - p->w[edge]) {
-		p->w[edge] += (int32_t)gap;
-		return 0;
-	}
-	rc = pl_grow(&p->long_gap, &p->cap_long_gaps, p->n_long_gaps + 1, sizeof(*p->long_gap),
-		     err);
-	if (rc == 0)
-		p->long_gap[p->n_long_gaps++] = (struct long_gap){ node, edge, gap };
-	return rc;
+	if (gap > INT32_MAX - p->w[edge])
+		return pl_append(&p->long_gap, &p->n_long_gaps, &p->cap_long_gaps, &x, sizeof(x),
+				 err);
+	p->w[edge] += (int32_t)gap;
+	return 0;
 }
 
 static int prepare(struct pl_sim *s, size_t k, struct resource_places *x, struct pl_err *err)
@@ -248,11 +248,6 @@ int pl_sim_set_durations(struct pl_sim *s, size_t step, const double *ns, struct
 		memcpy(p->exact, ns, n * sizeof(*ns));
 	s->total = total;
 	return 0;
-}
-
-static bool is_message(const struct pl_shape *sh, uint32_t node)
-{
-	return sh->flags[node] & PL_NF_MESSAGE && sh->kind[node] == PL_K_RECV;
 }
 
 /* The present latency of a message that was on its way for so long in the recording. */
@@ -551,13 +546,14 @@ static int alloc_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *er
 
 	memset(r, 0, sizeof(*r));
 	r->n_steps = n;
-	if ((rc = pl_alloc(&r->start, n, sizeof(*r->start), err)) < 0 ||
-	    (rc = pl_alloc(&r->shared, n, sizeof(*r->shared), err)) < 0 ||
-	    (rc = pl_alloc(&r->dur, n, sizeof(*r->dur), err)) < 0 ||
-	    (rc = pl_alloc(&r->from, n, sizeof(*r->from), err)) < 0 ||
-	    (rc = pl_alloc(&r->step_start, n, sizeof(*r->step_start), err)) < 0)
-		return rc;
-	return pl_alloc(&r->step_end, n, sizeof(*r->step_end), err);
+	PL_TRY(pl_alloc(&r->start, n, sizeof(*r->start), err));
+	PL_TRY(pl_alloc(&r->shared, n, sizeof(*r->shared), err));
+	PL_TRY(pl_alloc(&r->dur, n, sizeof(*r->dur), err));
+	PL_TRY(pl_alloc(&r->from, n, sizeof(*r->from), err));
+	PL_TRY(pl_alloc(&r->step_start, n, sizeof(*r->step_start), err));
+	PL_TRY(pl_alloc(&r->step_end, n, sizeof(*r->step_end), err));
+out:
+	return rc;
 }
 
 int pl_sim_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *err)
@@ -637,6 +633,18 @@ double pl_sim_run_mean_step(const struct pl_sim *s, const struct pl_run *r)
 		}
 	}
 	return n ? sum / (double)n : 0;
+}
+
+void pl_sim_span(const struct pl_sim *s, const struct pl_run *r, pl_ns *start, pl_ns *end)
+{
+	*start = INT64_MAX;
+	*end = INT64_MIN;
+	for (size_t k = 0; k < r->n_steps; k++) {
+		if (!s->step[k].reported)
+			continue;
+		*start = pl_min_i64(*start, r->step_start[k]);
+		*end = pl_max_i64(*end, r->step_end[k]);
+	}
 }
 
 uint32_t pl_sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,

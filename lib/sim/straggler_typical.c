@@ -174,28 +174,7 @@ static bool keeps(enum typical_how how, const struct pl_shape *s, uint32_t i)
 	return s->role[i] == PL_RO_TRANSFER || how == TYPICAL_MEDIAN;
 }
 
-static void count(const struct pl_graph *g, enum typical_how how, const struct typical *t,
-		  struct sample *v)
-{
-	for (size_t k = 0; k < g->n_steps; k++) {
-		const struct pl_gstep *st = &g->step[k];
-		const struct pl_shape *s = &g->shape[st->shape];
-
-		for (uint32_t i = 0; i < s->n_nodes; i++) {
-			uint32_t c = t->class[st->shape][i];
-
-			if (c == PL_NONE)
-				continue;
-			if (keeps(how, s, i)) {
-				v[c].room++;
-			} else {
-				v[c].sum += (double)st->dur[i];
-				v[c].n++;
-			}
-		}
-	}
-}
-
+/* Counts the values, or puts them where there is room for them. value NULL: counts. */
 static void gather(const struct pl_graph *g, enum typical_how how, const struct typical *t,
 		   struct sample *v, pl_ns *value)
 {
@@ -204,15 +183,21 @@ static void gather(const struct pl_graph *g, enum typical_how how, const struct 
 		const struct pl_shape *s = &g->shape[st->shape];
 
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
-			struct sample *x;
+			uint32_t c = t->class[st->shape][i];
+			struct sample *x = c == PL_NONE ? NULL : &v[c];
 
-			if (t->class[st->shape][i] == PL_NONE || !keeps(how, s, i))
+			if (!x || (value && !keeps(how, s, i)))
 				continue;
-			x = &v[t->class[st->shape][i]];
-			if (s->flags[i] & PL_NF_MISSING)
+			if (!keeps(how, s, i)) {
+				x->sum += (double)st->dur[i];
+				x->n++;
+			} else if (!value) {
+				x->room++;
+			} else if (s->flags[i] & PL_NF_MISSING) {
 				value[x->first + x->room - ++x->n_missing] = st->dur[i];
-			else
+			} else {
 				value[x->first + x->n_kept++] = st->dur[i];
+			}
 		}
 	}
 }
@@ -236,7 +221,7 @@ static int durations(const struct pl_graph *g, enum typical_how how, struct typi
 
 	PL_TRY(pl_alloc(&v, t->n, sizeof(*v), err));
 	PL_TRY(pl_alloc(&t->ns, t->n, sizeof(*t->ns), err));
-	count(g, how, t, v);
+	gather(g, how, t, v, NULL);
 	for (size_t c = 0; c < t->n; c++) {
 		v[c].first = room;
 		room += v[c].room;

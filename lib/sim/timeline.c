@@ -597,12 +597,9 @@ out:
 static int init(struct timeline *t, struct pl_err *err)
 {
 	const struct pl_graph *g = t->s->g;
-	size_t most = 0;
+	size_t most = pl_sim_longest_step(t->s);
 	int rc;
 
-	for (size_t i = 0; i < g->n_shapes; i++)
-		if (g->shape[i].n_nodes > most)
-			most = g->shape[i].n_nodes;
 	PL_TRY(pl_trace_segment_init(&t->seg, err));
 	PL_TRY(pl_trace_batch_init(&t->b, err));
 	PL_TRY(pl_alloc(&t->lane, g->n_res, sizeof(*t->lane), err));

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "graph/edit.h"
+#include "graph/program.h"
 #include "sim/events.h"
 #include "sim_fixture.h"
 
@@ -275,6 +276,70 @@ static void test_account(uint64_t seed)
 	pl_sim_run_fini(&r);
 	pl_sim_free(s);
 	pl_graph_fini(&j.g);
+}
+
+/* Rank 0 waits on two streams at a time for rank 1, which computes for 100 ns before both. */
+static int two_waits(struct pl_graph *g, struct pl_err *err)
+{
+	static const char *const streams[] = { "stream 1", "stream 2" };
+	const uint32_t of_rank[] = { 0, 1 };
+	struct pl_graph_program_nodes nodes = { 0 };
+	struct pl_program p[2] = { { 0 } };
+	struct pl_graph_program_job job = { .program = p,
+					    .of_rank = of_rank,
+					    .n_ranks = 2,
+					    .resource = streams,
+					    .n_resources = 2,
+					    .n_comms = 2 };
+	struct pl_graph_program_op op = pl_graph_program_op_unknown;
+	int rc;
+
+	pl_graph_init(g);
+	PL_TRY(pl_intern_add(&g->str, "op", 2, &op.name, err));
+	op.flags = PL_NF_STEP_BEGIN | PL_NF_IN_STEP;
+	op.role = PL_RO_COMPUTE;
+	op.kind = PL_K_KERNEL;
+	op.dur = 100;
+	PL_TRY(pl_graph_program_add(&p[1], &op, NULL, err));
+	op.role = PL_RO_TRANSFER;
+	op.kind = PL_K_COLLECTIVE;
+	op.dur = 10;
+	for (uint32_t i = 0; i < 2; i++) {
+		op.comm = op.resource = i;
+		PL_TRY(pl_graph_program_add(&p[0], &op, NULL, err));
+		PL_TRY(pl_graph_program_add(&p[1], &op, NULL, err));
+		PL_TRY(pl_graph_program_after(&p[1], 0, PL_E_SEQ, err));
+	}
+	rc = pl_graph_from_programs(&job, g, &nodes, err);
+out:
+	pl_graph_program_nodes_fini(&nodes);
+	pl_graph_program_fini(&p[0]);
+	pl_graph_program_fini(&p[1]);
+	return rc;
+}
+
+static void test_two_waits(void)
+{
+	struct pl_err err = { 0 };
+	struct pl_account a = { 0 };
+	struct pl_run r = { 0 };
+	struct pl_sim *s = NULL;
+	struct pl_graph g;
+
+	if (two_waits(&g, &err) < 0 || !(s = pl_sim_new(&g, &err)) || pl_sim_run(s, &r, &err) < 0 ||
+	    pl_sim_account_make(s, &r, &a, &err) < 0) {
+		ok(false, "two waits at a time: %s", err.msg);
+	} else {
+		is_i64(a.rank[0].idle_ns[PL_I_WAIT], 100,
+		       "two waits at a time: the rank waits once");
+		is_i64(a.rank[0].waits_for, 1, "... for the other rank");
+		is_i64(a.rank[0].waits_for_ns, 100, "... no longer than it waits at all");
+		is_i64(a.rank[1].awaited_ns, 100, "... which is awaited as long");
+	}
+	pl_sim_account_fini(&a);
+	pl_sim_run_fini(&r);
+	pl_sim_free(s);
+	pl_graph_fini(&g);
 }
 
 /* ---- what-if --------------------------------------------------------------------------------- */
@@ -604,6 +669,7 @@ int main(void)
 		test_path(seed);
 		test_account(seed);
 	}
+	test_two_waits();
 	test_whatif();
 	test_fold(false);
 	test_fold(true);
