@@ -192,15 +192,19 @@ static double alltoall(const struct pl_topology *t, struct placing p, uint32_t n
 	       (n - 1 - near) * (out.latency_ns + out.ns_per_byte * x);
 }
 
+unsigned pl_cost_coll(const struct pl_cost_comm *c)
+{
+	bool message = c->kind == PL_K_SEND || c->kind == PL_K_RECV;
+
+	return message && c->coll == PL_COLL_OTHER ? PL_COLL_SEND : c->coll;
+}
+
 static double cost_of(const struct pl_topology *t, const struct pl_cost_comm *c)
 {
 	double bytes = c->bytes > 0 ? (double)c->bytes : 0;
 	struct placing p = pl_cost_place(t, c->n);
-	unsigned coll = c->coll;
 
-	if (coll == PL_COLL_OTHER && (c->kind == PL_K_SEND || c->kind == PL_K_RECV))
-		coll = PL_COLL_SEND;
-	switch (coll) {
+	switch (pl_cost_coll(c)) {
 	case PL_COLL_REDUCE_SCATTER:
 	case PL_COLL_ALLGATHER:
 		return half(t, p, c, bytes);
@@ -259,11 +263,8 @@ pl_ns pl_cost_analytic(const struct pl_topology *t, const struct pl_cost_comm *c
 		now.n_links += changed(t, c, PL_SCOPE_NETWORK, &link[now.n_links]);
 		now.link = link;
 	}
-	if (c->parts > 1) {
-		part.parts = 1;
-		part.bytes = c->bytes / c->parts;
-	}
-	ns = cost_of(&now, &part) * (c->parts > 1 ? c->parts : 1);
+	part.bytes = c->bytes / cost_parts(c);
+	ns = cost_of(&now, &part) * cost_parts(c);
 	/* the doubles' own rounding must not make it a nanosecond more */
 	ns = ceil(ns - ns * 1e-13);
 	return ns < 9.2e18 ? (pl_ns)ns : INT64_MAX;

@@ -99,9 +99,7 @@ static int look_at_step(struct overlap_fit *b, const struct pl_graph *g, const s
 		    !b->seen[s->res[i]])
 			continue;
 		if (s->role[i] == PL_RO_COMPUTE) {
-			rc = pl_grow(&b->comp, &b->cap_comp, b->n_comp + 1, sizeof(*b->comp), err);
-			if (rc >= 0)
-				b->comp[b->n_comp++] = x;
+			rc = pl_append(&b->comp, &b->n_comp, &b->cap_comp, &x, sizeof(x), err);
 		} else if (s->role[i] == PL_RO_TRANSFER) {
 			rc = pl_spans_add(&b->moves, x.rank, x.start, x.end, err);
 			if (rc >= 0)
@@ -313,10 +311,8 @@ int pl_cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err)
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
 			pl_ns t = s->role[i] == PL_RO_ARRIVE ? issue_of(g, &g->step[k], i) : -1;
 
-			if (t < 0)
-				continue;
-			PL_TRY(pl_grow(&v, &cap, n + 1, sizeof(*v), err));
-			v[n++] = t;
+			if (t >= 0)
+				PL_TRY(pl_append(&v, &n, &cap, &t, sizeof(t), err));
 		}
 	}
 	pl_sort(v, n, sizeof(*v), pl_compare_i64);

@@ -20,13 +20,15 @@ struct pl_link_change {
 
 #define PL_COST_CHANGES 16 /* of links, at most */
 
+/* An algorithm of recorded all-reduces that no plan asks for: each rank sends its data to each
+ * other rank, over links that do not hinder each other. */
+#define PL_COST_DIRECT PL_ALGO_COUNT_
+
 /* The properties of a communication that determine its duration. */
 struct pl_cost_comm {
 	uint8_t kind;	   /* enum pl_kind_id of the event: collective, send, receive */
 	uint8_t coll;	   /* enum pl_coll */
-	uint8_t algo;	   /* enum pl_algo */
-	bool direct;	   /* of a recorded all-reduce: each rank sends its data to each other rank,
-			      over links that do not hinder each other */
+	uint8_t algo;	   /* enum pl_algo, PL_COST_DIRECT */
 	uint32_t group;	   /* graph.group, PL_NONE */
 	uint32_t n;	   /* ranks */
 	uint32_t recorded; /* ranks that it had in the recording, 0: n */
@@ -77,7 +79,7 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 
 struct pl_cost {
 	struct pl_topology topo;
-	bool given; /* the topology was not detected */
+	bool given; /* the topology is the caller's, and not detected */
 	struct pl_fit *fit;
 	size_t n_fits, cap_fits;
 	pl_ns issue_ns; /* lower quartile of the host time of issuing one communication */
@@ -91,8 +93,8 @@ struct pl_cost {
  * alone, if it was seen alone, and what computation beside it adds is fitted to the others. Where k
  * communications that overlapped took clearly less than k a + b S, but a + b S, a is latency.
  * `topo` may be NULL: detected from hosts and ranks of the graph, with links as recorded messages
- * show them, else default ones. Takes nothing. *c needs no initialisation; after a failure it is
- * empty. */
+ * show them, else default ones; it must outlive *c. *c needs no initialisation; after a failure it
+ * is empty. */
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
 		struct pl_err *err) PL_MUST;
 void pl_cost_fini(struct pl_cost *c);

@@ -78,17 +78,6 @@ struct fitter {
 	size_t n_t, cap_t, n_r, cap_r, n_gaps, cap_gaps;
 };
 
-/* A message is one thing, whoever tells of it. */
-static void same_kind(uint8_t *kind, uint8_t *coll, uint32_t *n)
-{
-	if (*kind == PL_K_RECV || *kind == PL_K_SEND || *coll == PL_COLL_SEND ||
-	    *coll == PL_COLL_RECV) {
-		*kind = PL_K_SEND;
-		*coll = PL_COLL_SEND;
-		*n = 2;
-	}
-}
-
 static uint32_t meeting(const struct pl_shape *s, uint32_t i)
 {
 	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
@@ -142,30 +131,26 @@ static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i,
 	const struct pl_shape *s = &f->g->shape[st->shape];
 	uint32_t meet = meeting(s, i), group = s->group[i];
 	bool message = s->flags[i] & PL_NF_MESSAGE;
-	struct transfer *t;
-	int rc = pl_grow(&f->t, &f->cap_t, f->n_t + 1, sizeof(*f->t), err);
+	struct transfer t = { .start = st->start[i],
+			      .end = st->start[i] + st->dur[i],
+			      .bytes = s->bytes ? s->bytes[i] : -1,
+			      .rank = (uint32_t)pl_node_rank(f->g, s, i),
+			      .meet = meet,
+			      .kind = s->kind[i],
+			      .coll = (uint8_t)pl_node_coll(s, i),
+			      .usable = (meet != PL_NONE || message) &&
+					!(s->flags[i] & PL_NF_MISSING) };
 
-	if (rc < 0)
-		return rc;
-	t = &f->t[f->n_t++];
-	*t = (struct transfer){ .start = st->start[i],
-				.end = st->start[i] + st->dur[i],
-				.bytes = s->bytes ? s->bytes[i] : -1,
-				.rank = (uint32_t)pl_node_rank(f->g, s, i),
-				.meet = meet,
-				.kind = s->kind[i],
-				.coll = (uint8_t)pl_node_coll(s, i),
-				.usable = (meet != PL_NONE || message) &&
-					  !(s->flags[i] & PL_NF_MISSING) };
-	if (message && t->kind == PL_K_RECV)
-		from_sender(f, st, i, t);
+	if (message && t.kind == PL_K_RECV)
+		from_sender(f, st, i, &t);
 	if (meet != PL_NONE) {
-		t->n = group != PL_NONE ? f->g->group[group].n : s->off[meet + 1] - s->off[meet];
-		if (s->bytes && s->bytes[meet] > t->bytes)
-			t->bytes = s->bytes[meet];
+		t.n = group != PL_NONE ? f->g->group[group].n : s->off[meet + 1] - s->off[meet];
+		if (s->bytes && s->bytes[meet] > t.bytes)
+			t.bytes = s->bytes[meet];
 	}
-	same_kind(&t->kind, &t->coll, &t->n);
-	return 0;
+	if (cost_same_kind(&t.kind, &t.coll))
+		t.n = 2;
+	return pl_append(&f->t, &f->n_t, &f->cap_t, &t, sizeof(t), err);
 }
 
 PL_COMPARATOR(by_rank_time, struct transfer, rank, start, end);
@@ -217,9 +202,8 @@ static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, s
 		return 0;
 	r.overlapped = (double)pl_spans_cover(&f->comp, (int32_t)t->rank, t->start, end) /
 		       (double)(end - t->start);
-	if ((rc = pl_grow(&f->r, &f->cap_r, f->n_r + 1, sizeof(*f->r), err)) < 0)
+	if ((rc = pl_append(&f->r, &f->n_r, &f->cap_r, &r, sizeof(r), err)) < 0)
 		return rc;
-	f->r[f->n_r++] = r;
 	return r.count > 1 && !r.unknown && r.kind == PL_K_COLLECTIVE
 		       ? add_gaps(f, f->t + from, to - from, r.class_of, err)
 		       : 0;
@@ -358,9 +342,7 @@ static void fit_one_size(const struct pl_cost *c, struct pl_fit *fit, const stru
 	}
 }
 
-/* Median of the times, or with a typical one the median relative distance from it. */
-static int median_time(const struct point *p, size_t n, const double *typical, double *out,
-		       struct pl_err *err)
+static int median_time(const struct point *p, size_t n, double *out, struct pl_err *err)
 {
 	double *v;
 	int rc = pl_alloc(&v, n, sizeof(*v), err);
@@ -368,7 +350,7 @@ static int median_time(const struct point *p, size_t n, const double *typical, d
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < n; i++)
-		v[i] = typical ? fabs(1 - *typical / p[i].y) : p[i].y;
+		v[i] = p[i].y;
 	*out = pl_median_double(v, n);
 	pl_free(v);
 	return 0;
@@ -396,7 +378,7 @@ static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, s
 {
 	struct line l = { 0, 0, 0 };
 	struct point *p = NULL;
-	double typical, lo = INFINITY, hi = 0;
+	double lo = INFINITY, hi = 0;
 	int rc;
 
 	PL_TRY(pl_alloc(&p, n, sizeof(*p), err));
@@ -409,9 +391,9 @@ static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, s
 	fit->max_bytes = (int64_t)hi;
 	fit->one_size = !fit->estimated && hi - lo <= SAME_SIZE * hi;
 	if (fit->estimated || fit->one_size) {
-		PL_TRY(median_time(p, n, NULL, &typical, err));
-		PL_TRY(median_time(p, n, &typical, &l.residual, err));
-		fit_one_size(c, fit, p, n, &l, typical);
+		PL_TRY(median_time(p, n, &l.a, err));
+		PL_TRY(pl_cost_line_residual(p, n, &l, err));
+		fit_one_size(c, fit, p, n, &l, l.a);
 	} else {
 		PL_TRY(pl_cost_line_fit(p, n, &l, err));
 		PL_TRY(pl_cost_line_settle(p, n, analysed(c, fit, 0), &l, err));
@@ -454,12 +436,18 @@ static double link_latency(const struct pl_graph *g)
 	return n ? sum / (double)n : 0;
 }
 
+static void ring_of(const struct pl_fit *fit, double *messages, double *share)
+{
+	struct pl_cost_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
+
+	pl_cost_ring(&comm, messages, share);
+}
+
 /* Where messages were recorded they say what a link is, better than a default. */
 static void learn_links(double latency, struct pl_cost *c)
 {
 	double messages, share;
 	const struct pl_fit *fit = NULL;
-	struct pl_cost_comm comm;
 
 	for (size_t i = 0; i < c->n_fits; i++)
 		if (c->fit[i].flight_ns > 0 && c->fit[i].b_ns_per_byte > 0 &&
@@ -467,8 +455,7 @@ static void learn_links(double latency, struct pl_cost *c)
 			fit = &c->fit[i];
 	if (!(latency > 0) || !fit)
 		return;
-	comm = (struct pl_cost_comm){ .kind = fit->kind, .coll = fit->coll, .n = fit->n };
-	pl_cost_ring(&comm, &messages, &share);
+	ring_of(fit, &messages, &share);
 	for (size_t i = 0; i < c->topo.n_links; i++) {
 		c->topo.link[i].latency_ns = (pl_ns)latency;
 		c->topo.link[i].bytes_per_ns = share / fit->b_ns_per_byte;
@@ -481,12 +468,11 @@ static int fit_flight(const struct fitter *f, const struct record *r, size_t n, 
 {
 	double serial = gap_error(f, r->class_of, fit->a_ns, fit->b_ns_per_byte);
 	double messages, share, known;
-	struct pl_cost_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
 	struct line l = { 0, 0, 0 };
 	struct point *p = NULL;
 	int rc = 0;
 
-	pl_cost_ring(&comm, &messages, &share);
+	ring_of(fit, &messages, &share);
 	known = messages * f->latency;
 	if (!(known > 0) && serial < WRONG)
 		return 0;
@@ -515,11 +501,10 @@ out:
  */
 static void fit_beside(struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit)
 {
-	struct pl_cost_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
 	double messages, share, wait = 0, over = 0, bytes = 0, most;
 	size_t small = 0;
 
-	pl_cost_ring(&comm, &messages, &share);
+	ring_of(fit, &messages, &share);
 	fit->a_contended_ns = most = fit->a_ns + (f->threads ? messages * f->wait_ns : 0);
 	for (size_t i = 0; i < n; i++) {
 		double line = fit->b_ns_per_byte * r[i].x;
@@ -583,8 +568,7 @@ static int add_fit(struct fitter *f, struct record *r, size_t n, struct pl_err *
 	fit.a_contended_ns = fit.a_ns;
 	if (alone && !(fit.flight_ns > 0))
 		fit_beside(f, r, n, &fit);
-	PL_TRY(pl_grow(&c->fit, &c->cap_fits, c->n_fits + 1, sizeof(*c->fit), err));
-	c->fit[c->n_fits++] = fit;
+	rc = pl_append(&c->fit, &c->n_fits, &c->cap_fits, &fit, sizeof(fit), err);
 out:
 	return rc;
 }
@@ -626,9 +610,11 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	int rc;
 
 	memset(c, 0, sizeof(*c));
-	PL_TRY(topo ? pl_cost_topo_dup(topo, &c->topo, err)
-		    : pl_cost_topo_detect(g, &c->topo, err));
 	c->given = topo != NULL;
+	if (topo)
+		c->topo = *topo;
+	else
+		PL_TRY(pl_cost_topo_detect(g, &c->topo, err));
 	f.threads = pl_cost_by_threads(g);
 	f.latency = link_latency(g);
 	PL_TRY(pl_cost_overlap(g, &c->overlap, err));
@@ -652,7 +638,8 @@ out:
 
 void pl_cost_fini(struct pl_cost *c)
 {
-	pl_topology_fini(&c->topo);
+	if (!c->given)
+		pl_topology_fini(&c->topo);
 	pl_free(c->fit);
 	memset(c, 0, sizeof(*c));
 }

@@ -20,11 +20,11 @@ struct hop {
 };
 struct hop pl_cost_hop(const struct pl_topology *t, enum pl_scope scope, uint32_t users);
 uint32_t pl_cost_log2(uint32_t n); /* rounded up */
+/* enum pl_coll; that of a send or receive which names none is send. */
+unsigned pl_cost_coll(const struct pl_cost_comm *c);
 
-/* ---- topologies that a cost owns (topo.c) ---------------------------------------------------- */
+/* ---- the topology of a graph (topo.c) ---------------------------------------------------- */
 
-int pl_cost_topo_dup(const struct pl_topology *from, struct pl_topology *to,
-		     struct pl_err *err) PL_MUST;
 int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t,
 			struct pl_err *err) PL_MUST;
 
@@ -37,6 +37,9 @@ struct line {
 	double a, b;	 /* y = a + b x; neither is negative */
 	double residual; /* median of |y - fit| / y */
 };
+/* Sets the residual. */
+int pl_cost_line_residual(const struct point *p, size_t n, struct line *l,
+			  struct pl_err *err) PL_MUST;
 /* Reorders p. n > 0. */
 int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err) PL_MUST;
 /* The intercept becomes `a` if the points do not show one for themselves, and agree. */
@@ -55,6 +58,27 @@ bool pl_cost_by_threads(const struct pl_graph *g);
 
 int pl_cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err) PL_MUST;
 int pl_cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err) PL_MUST;
+
+/* Sends and receives are one kind, whoever tells of them. True: it is one. */
+static inline bool cost_same_kind(uint8_t *kind, uint8_t *coll)
+{
+	if (*kind != PL_K_RECV && *kind != PL_K_SEND && *coll != PL_COLL_SEND &&
+	    *coll != PL_COLL_RECV)
+		return false;
+	*kind = PL_K_SEND;
+	*coll = PL_COLL_SEND;
+	return true;
+}
+/* In the middle of the fitted sizes where the size is not known. */
+static inline int64_t cost_bytes(const struct pl_cost_comm *comm, const struct pl_fit *f)
+{
+	return comm->bytes < 0 ? f->min_bytes + (f->max_bytes - f->min_bytes) / 2 : comm->bytes;
+}
+/* Messages that follow one another, at least 1. */
+static inline uint32_t cost_parts(const struct pl_cost_comm *comm)
+{
+	return comm->parts > 1 ? comm->parts : 1;
+}
 
 /* The fit of a communication: of its kind, collective and the nearest number of recorded ranks;
  * NULL. */

@@ -134,7 +134,7 @@ static int keep_positive(const struct point *p, size_t n, struct line *l, struct
 	return 0;
 }
 
-static int residual(const struct point *p, size_t n, struct line *l, struct pl_err *err)
+int pl_cost_line_residual(const struct point *p, size_t n, struct line *l, struct pl_err *err)
 {
 	double *v;
 	int rc = pl_alloc(&v, n, sizeof(*v), err);
@@ -158,7 +158,7 @@ int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *e
 	refine(p, n, l);
 	if ((l->a < 0 || l->b < 0) && (rc = keep_positive(p, n, l, err)) < 0)
 		return rc;
-	return residual(p, n, l, err);
+	return pl_cost_line_residual(p, n, l, err);
 }
 
 /*
@@ -190,7 +190,7 @@ int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *
 		return 0;
 	l->a = a;
 	l->b = b;
-	return residual(p, n, l, err);
+	return pl_cost_line_residual(p, n, l, err);
 }
 
 /*

@@ -15,22 +15,15 @@
 
 #define MANY_BYTES (INT64_C(1) << 40) /* beside which a latency is nothing */
 
-static unsigned coll_of(const struct pl_cost_comm *c)
-{
-	bool message = c->kind == PL_K_SEND || c->kind == PL_K_RECV;
-
-	return message && c->coll == PL_COLL_OTHER ? PL_COLL_SEND : c->coll;
-}
-
 void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *share)
 {
 	double n = comm->n > 1 ? comm->n : 1;
 
-	if (comm->direct) {
+	if (comm->algo == PL_COST_DIRECT) {
 		*messages = *share = 1;
 		return;
 	}
-	switch (coll_of(comm)) {
+	switch (pl_cost_coll(comm)) {
 	case PL_COLL_SEND:
 	case PL_COLL_RECV:
 	case PL_COLL_SENDRECV:
@@ -187,8 +180,8 @@ bool pl_cost_line(const struct pl_cost *c, const struct pl_cost_comm *comm,
 		analyse(c, &was, &analysis.a_ns, &many);
 		analysis.b_ns_per_byte = many / (double)MANY_BYTES;
 		f = &analysis;
-	} else if (comm->bytes < 0) {
-		out->bytes = f->min_bytes + (f->max_bytes - f->min_bytes) / 2;
+	} else {
+		out->bytes = cost_bytes(comm, f);
 	}
 	m = pl_cost_moved(c, comm, f);
 	out->a_ns = m.a_ns + m.flight_ns;

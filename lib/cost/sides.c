@@ -33,11 +33,9 @@ static int add_step(struct sides *s, const struct pl_graph *g, const struct pl_g
 		if (!(sh->flags[i] & PL_NF_MESSAGE) || !sh->bytes || sh->bytes[i] <= 0 ||
 		    st->dur[i] <= 0 || s->n[side] >= MOST)
 			continue;
-		rc = pl_grow(&s->p[side], &s->cap[side], s->n[side] + 1, sizeof(**s->p), err);
-		if (rc < 0)
-			break;
-		s->p[side][s->n[side]++] =
-			(struct point){ (double)sh->bytes[i], (double)st->dur[i] };
+		rc = pl_append(&s->p[side], &s->n[side], &s->cap[side],
+			       &(struct point){ (double)sh->bytes[i], (double)st->dur[i] },
+			       sizeof(**s->p), err);
 		s->bytes[side] += (double)sh->bytes[i];
 	}
 	return rc;

@@ -1,39 +1,7 @@
-/* The topology of a cost model: copied, or found from the resources of a graph. */
+/* The topology that the resources of a graph show. */
 #include <string.h>
 
 #include "cost/internal.h"
-
-static int copy_name(struct pl_arena *a, const char *name, const char **to, struct pl_err *err)
-{
-	*to = pl_arena_dup(a, name ? name : "", name ? strlen(name) : 0);
-	return *to ? 0 : pl_fail(err, PL_ENOMEM, "out of memory for the names of a topology");
-}
-
-int pl_cost_topo_dup(const struct pl_topology *from, struct pl_topology *to, struct pl_err *err)
-{
-	int rc;
-
-	memset(to, 0, sizeof(*to));
-	PL_TRY(pl_grow(&to->host, &to->cap_hosts, from->n_hosts + 1, sizeof(*to->host), err));
-	PL_TRY(pl_grow(&to->link, &to->cap_links, from->n_links + 1, sizeof(*to->link), err));
-	for (; to->n_hosts < from->n_hosts; to->n_hosts++) {
-		struct pl_thost *h = &to->host[to->n_hosts];
-
-		*h = from->host[to->n_hosts];
-		PL_TRY(copy_name(&to->arena, h->name, &h->name, err));
-	}
-	for (; to->n_links < from->n_links; to->n_links++) {
-		struct pl_tlink *l = &to->link[to->n_links];
-
-		*l = from->link[to->n_links];
-		PL_TRY(copy_name(&to->arena, l->name, &l->name, err));
-	}
-	to->n_ranks = from->n_ranks;
-	to->assumed = from->assumed;
-	rc = 0;
-out:
-	return rc;
-}
 
 /* String id of the host of a rank, PL_NONE if no resource has one. */
 static pl_id host_of(const struct pl_graph *g, int32_t rank)
@@ -77,17 +45,18 @@ int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct 
 	t->n_hosts = 0;
 	for (int32_t i = 0; i < g->n_ranks; i++) {
 		pl_id host = host_of(g, g->rank[i]);
-		struct pl_thost *h;
+		struct pl_thost h = { .first = (uint32_t)i, .n = 1 };
+		const char *name = host == PL_NONE ? "" : pl_intern_get(&g->str, host);
 
 		if (i && host == last) {
 			t->host[t->n_hosts - 1].n++;
 			continue;
 		}
-		PL_TRY(pl_grow(&t->host, &t->cap_hosts, t->n_hosts + 1, sizeof(*t->host), err));
-		h = &t->host[t->n_hosts++];
-		*h = (struct pl_thost){ .first = (uint32_t)i, .n = 1 };
-		PL_TRY(copy_name(&t->arena, host == PL_NONE ? "" : pl_intern_get(&g->str, host),
-				 &h->name, err));
+		h.name = pl_arena_dup(&t->arena, name, strlen(name));
+		if (!h.name)
+			PL_TRY(pl_fail(err, PL_ENOMEM,
+				       "out of memory for the names of a topology"));
+		PL_TRY(pl_append(&t->host, &t->n_hosts, &t->cap_hosts, &h, sizeof(h), err));
 		last = host;
 	}
 	for (size_t i = 0; pl_cost_by_threads(g) && i < t->n_links; i++)

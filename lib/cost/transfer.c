@@ -19,16 +19,12 @@
 
 const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm)
 {
-	unsigned kind = comm->kind, coll = comm->coll;
+	uint8_t kind = comm->kind, coll = comm->coll;
 	uint32_t n = comm->recorded ? comm->recorded : comm->n;
 	const struct pl_fit *best = NULL;
 	double distance = 0;
 
-	if (kind == PL_K_RECV || kind == PL_K_SEND || coll == PL_COLL_SEND ||
-	    coll == PL_COLL_RECV) {
-		kind = PL_K_SEND;
-		coll = PL_COLL_SEND;
-	}
+	cost_same_kind(&kind, &coll);
 	for (size_t i = 0; i < c->n_fits; i++) {
 		const struct pl_fit *f = &c->fit[i];
 		double d = fabs(log((double)f->n / (n ? n : 1)));
@@ -46,7 +42,7 @@ static double line(const struct pl_cost *c, const struct pl_cost_comm *comm, con
 {
 	struct moved m = pl_cost_moved(c, comm, f);
 
-	return m.a_ns * (comm->parts > 1 ? comm->parts : 1) + m.b_ns_per_byte * (double)comm->bytes;
+	return m.a_ns * cost_parts(comm) + m.b_ns_per_byte * (double)comm->bytes;
 }
 
 pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
@@ -59,8 +55,7 @@ pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
 		return 0;
 	if (!f)
 		return pl_cost_analytic(&c->topo, comm);
-	if (comm->bytes < 0)
-		now.bytes = f->min_bytes + (f->max_bytes - f->min_bytes) / 2;
+	now.bytes = cost_bytes(comm, f);
 	ring = now;
 	ring.algo = PL_ALGO_RING;
 	ns = line(c, &now, f);
@@ -95,14 +90,13 @@ void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm
 			double *computation, double *transfer)
 {
 	const struct pl_fit *f = pl_cost_find_fit(c, comm);
-	double parts = comm->parts > 1 ? comm->parts : 1, bytes, line;
+	double parts = cost_parts(comm), bytes, line;
 
 	*computation = c->overlap;
 	*transfer = 1;
 	if (!f)
 		return;
-	bytes = comm->bytes < 0 ? (double)(f->min_bytes + (f->max_bytes - f->min_bytes) / 2)
-				: (double)comm->bytes;
+	bytes = (double)cost_bytes(comm, f);
 	line = f->a_ns * parts + f->b_ns_per_byte * bytes;
 	if (line > 0)
 		*transfer = fmax(

@@ -266,11 +266,10 @@ static struct pl_cost_comm comm_of(const struct comm_key *key, const struct rw_n
 		n = n / key->workers * net->ranks;
 	return (struct pl_cost_comm){ .kind = (uint8_t)key->kind,
 				      .coll = (uint8_t)key->coll,
-				      .algo = PL_ALGO_RING,
+				      .algo = key->direct ? PL_COST_DIRECT : PL_ALGO_RING,
 				      .group = PL_NONE,
 				      .n = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX),
 				      .recorded = key->n,
-				      .direct = key->direct,
 				      .bytes = key->bytes,
 				      .change = net->change,
 				      .n_changes = net->n_changes };
