@@ -28,14 +28,9 @@ int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p,
 struct pl_sets {
 	const struct pl_plan *p;
 	struct pl_buckets b;
-	uint32_t n;	    /* sets; 0: the plan names no tensors */
-	uint32_t *first;    /* n + 1 offsets into `tensor` */
-	uint32_t *tensor;   /* tensors by set, ascending inside */
-	int64_t *bytes;	    /* of each set */
-	int64_t max_bytes;  /* of the largest set */
-	int64_t max_chunk;  /* the largest chunk of any set */
-	uint32_t max_parts; /* 1: nothing is partitioned */
-	uint32_t max_count; /* 1: nothing is fused */
+	uint32_t n;	  /* sets; 0: the plan names no tensors */
+	uint32_t *first;  /* n + 1 offsets into `tensor` */
+	uint32_t *tensor; /* tensors by set, ascending inside */
 };
 
 /* What a framework's file fills: all that follows the head. */

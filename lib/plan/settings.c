@@ -29,7 +29,6 @@ static void sets_fini(struct pl_sets *s)
 	pl_plan_buckets_fini(&s->b);
 	pl_free(s->first);
 	pl_free(s->tensor);
-	pl_free(s->bytes);
 	memset(s, 0, sizeof(*s));
 }
 
@@ -40,11 +39,8 @@ static void sort_sets(struct pl_sets *s)
 
 	for (size_t i = 0; i < n; i++)
 		s->first[s->b.set[i] + 1]++;
-	for (uint32_t b = 0; b < s->n; b++) {
-		if (s->first[b + 1] > s->max_count)
-			s->max_count = s->first[b + 1];
+	for (uint32_t b = 0; b < s->n; b++)
 		s->first[b + 1] += s->first[b];
-	}
 	for (size_t i = n; i-- > 0;)
 		s->tensor[--s->first[s->b.set[i] + 1]] = (uint32_t)i;
 	/* each first[b + 1] went back to its set's begin */
@@ -56,28 +52,13 @@ static void sort_sets(struct pl_sets *s)
 static int sets_init(struct pl_sets *s, const struct pl_plan *p, struct pl_err *err)
 {
 	s->p = p;
-	s->max_parts = 1;
 	if (!p->n_tensors)
 		return pl_plan_check(p, err); /* by hand: nothing is known of sizes */
 	PL_CHECK(pl_plan_buckets(p, NULL, &s->b, err));
 	s->n = s->b.n_sets;
 	PL_CHECK(pl_alloc(&s->first, (size_t)s->n + 2, sizeof(*s->first), err));
 	PL_CHECK(pl_alloc(&s->tensor, p->n_tensors, sizeof(*s->tensor), err));
-	PL_CHECK(pl_alloc(&s->bytes, s->n, sizeof(*s->bytes), err));
 	sort_sets(s);
-	for (size_t i = 0; i < p->n_tensors; i++) {
-		int64_t *b = &s->bytes[s->b.set[i]];
-
-		*b = pl_add_sat(*b, p->tensor[i].bytes);
-	}
-	for (uint32_t b = 0; b < s->n; b++) {
-		int64_t k = s->b.parts[b], chunk = s->bytes[b] / k + (s->bytes[b] % k > 0);
-
-		s->max_bytes = pl_max_i64(s->max_bytes, s->bytes[b]);
-		s->max_chunk = pl_max_i64(s->max_chunk, chunk);
-		if (s->b.parts[b] > s->max_parts)
-			s->max_parts = s->b.parts[b];
-	}
 	return 0;
 }
 

@@ -27,9 +27,12 @@ static int64_t threshold(const struct pl_setter *s)
 	int64_t max = 0;
 
 	for (uint32_t b = 0; b < s->s.n; b++) {
-		int64_t n = s->s.first[b + 1] - s->s.first[b];
+		int64_t sum = 0;
 
-		max = pl_max_i64(max, pl_add_sat(s->s.bytes[b], n * PAD * MEMBERS));
+		for (uint32_t t = s->s.first[b]; t < s->s.first[b + 1]; t++)
+			sum = pl_add_sat(
+				sum, pl_add_sat(s->p->tensor[s->s.tensor[t]].bytes, PAD * MEMBERS));
+		max = pl_max_i64(max, sum);
 	}
 	return max;
 }

@@ -12,11 +12,12 @@
 
 static void put_combiner(struct pl_setter *s)
 {
+	bool fused = s->s.n < s->p->n_tensors;
 	struct pl_one_size one;
 
 	pl_settings_one_size(s, PL_CLOSE_BEFORE, 1, &one);
 	/* all-reduces may be combined in an order other than that of readiness */
-	if (s->s.max_count > 1)
+	if (fused)
 		pl_write_format(&s->w,
 				"# the combiner goes by its own order of the all-reduces; in "
 				"the order of readiness:\n");
@@ -25,7 +26,7 @@ static void put_combiner(struct pl_setter *s)
 			"export XLA_FLAGS=\"$XLA_FLAGS "
 			"--xla_gpu_all_reduce_combine_threshold_bytes=%lld"
 			" --xla_gpu_enable_latency_hiding_scheduler=true\"\n",
-			(long long)(s->s.max_count > 1 ? one.size : 0));
+			(long long)(fused ? one.size : 0));
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
 }
 
