@@ -299,8 +299,8 @@ out:
 
 /* An importer cuts a very long file into segments: the same file, a common process, other events.
  */
-static int continues(struct pl_align *a, const struct pl_segment *seg, size_t sr0, bool *yes,
-		     struct pl_err *err)
+static int continues_file(struct pl_align *a, const struct pl_segment *seg, size_t sr0, bool *yes,
+			  struct pl_err *err)
 {
 	pl_ns first = a->n_sr > sr0 ? a->sr[sr0].first : 0;
 	struct pl_intern pids = { 0 };
@@ -457,7 +457,7 @@ static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err
 	PL_TRY(pl_intern_add(&a->str, seg->source, strlen(seg->source), &k->source, err));
 	PL_TRY(pl_alloc(&track_sr, seg->n_tracks + 1u, sizeof(*track_sr), err));
 	PL_TRY(seg_ranks(a, seg, sr0, track_sr, err));
-	PL_TRY(continues(a, seg, sr0, &k->continues, err));
+	PL_TRY(continues_file(a, seg, sr0, &k->continues, err));
 	if (!k->continues)
 		PL_TRY(check_duplicates(a, sr0, err));
 	PL_TRY(pl_clock_note_ranks(a, sr0, err));

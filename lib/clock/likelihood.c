@@ -158,7 +158,7 @@ static double lower_median(double *v, size_t n)
 }
 
 /* A time of stream i under the offsets of the division. */
-static double moved(const struct pl_likelihood *l, uint32_t i, double t)
+static double aligned(const struct pl_likelihood *l, uint32_t i, double t)
 {
 	uint32_t c = l->partition[i];
 
@@ -166,7 +166,7 @@ static double moved(const struct pl_likelihood *l, uint32_t i, double t)
 }
 
 /* The partition has an offset: its streams become references of groups that have none. */
-static void place(struct pl_likelihood *l, uint32_t partition)
+static void set_offset(struct pl_likelihood *l, uint32_t partition)
 {
 	l->part[partition].differences = SIZE_MAX;
 	for (uint32_t j = l->inhabitant0[partition]; j < l->inhabitant0[partition + 1]; j++) {
@@ -194,7 +194,8 @@ static size_t find_differences(struct pl_likelihood *l, uint32_t partition)
 		uint32_t q = l->inhabitant[j], p = l->reference[l->group[q]];
 
 		for (uint32_t k = 0; p != PL_NONE && k < l->k; k++) {
-			double t = l->end[q * l->k + k], d = moved(l, p, l->end[p * l->k + k]) - t;
+			double t = l->end[q * l->k + k],
+			       d = aligned(l, p, l->end[p * l->k + k]) - t;
 
 			if (!isnan(d))
 				l->diff[n++] = (struct pl_difference){ t, d };
@@ -266,7 +267,7 @@ static double fit_offsets(struct pl_likelihood *l, const struct pl_division *d, 
 			fit_partition(l, n, &l->part[best]);
 			cost += misfit(l, &l->part[best], joins);
 		}
-		place(l, best);
+		set_offset(l, best);
 	}
 	return cost;
 }
@@ -292,8 +293,8 @@ static double last_start(struct pl_likelihood *l, uint32_t g, uint32_t k, size_t
 
 		if (isnan(e))
 			continue;
-		last = fmax(last, moved(l, p, l->start[p * l->k + k]));
-		l->tmp[(*n)++] = moved(l, p, e);
+		last = fmax(last, aligned(l, p, l->start[p * l->k + k]));
+		l->tmp[(*n)++] = aligned(l, p, e);
 	}
 	return last;
 }
@@ -315,7 +316,7 @@ static uint32_t crossings(const struct pl_likelihood *l, uint32_t g, uint32_t k)
 }
 
 /* The k-th of one group: residuals of its ends; the time of its transfer, NAN if it has none. */
-static double look(struct pl_likelihood *l, uint32_t g, struct occurrence *o)
+static double add_residuals(struct pl_likelihood *l, uint32_t g, struct occurrence *o)
 {
 	size_t n;
 	double last = last_start(l, g, o->k, &n), mid;
@@ -378,7 +379,7 @@ void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d)
 
 	for (o.k = 0; o.k < l->k; o.k++) {
 		for (uint32_t g = 0; g < l->n_groups; g++)
-			l->transfer[g] = look(l, g, &o);
+			l->transfer[g] = add_residuals(l, g, &o);
 		for (uint32_t i = 0; i < l->n_lengths; i++)
 			fixed += compare_transfers(l, l->lengths[i], &o);
 	}
@@ -409,7 +410,7 @@ static void find_transfers(struct pl_likelihood *l, const struct pl_division *d,
 			for (uint32_t i = l->member0[g]; i < l->member0[g + 1]; i++) {
 				size_t cell = (size_t)l->member[i] * l->k + k;
 
-				took[cell] = moved(l, l->member[i], l->end[cell]) - last;
+				took[cell] = aligned(l, l->member[i], l->end[cell]) - last;
 			}
 		}
 }

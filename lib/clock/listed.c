@@ -162,7 +162,7 @@ static pl_id contradicted(const struct pl_align *a, const struct pl_listed *firs
 
 /* One entry for each rank and set of several ranks that has it as a member, by rank and set; who
  * has groups of unknown ranks keeps that entry. */
-static int spread(struct pl_align *a, const struct pl_listed *first, struct pl_err *err)
+static int list_members(struct pl_align *a, const struct pl_listed *first, struct pl_err *err)
 {
 	size_t k = 0;
 	int rc = 0;
@@ -190,7 +190,7 @@ out:
 }
 
 /* Ranks of one set: their collectives without a group have this one. */
-static int use_sole(struct pl_align *a, struct pl_err *err)
+static int use_only_set(struct pl_align *a, struct pl_err *err)
 {
 	const struct pl_listed *l;
 	pl_id unnamed;
@@ -222,8 +222,8 @@ int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 	PL_TRY(first_entries(a, &first, err));
 	set = contradicted(a, first, &rank);
 	if (set == PL_NONE) {
-		PL_TRY(spread(a, first, err));
-		PL_TRY(use_sole(a, err));
+		PL_TRY(list_members(a, first, err));
+		PL_TRY(use_only_set(a, err));
 	} else {
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "the file of rank %d lists a group that rank %d is in, the file of rank %d "
@@ -271,7 +271,7 @@ static uint32_t listed_streams(const struct relabel *x, uint32_t i, pl_id set, u
 
 /* Take stream i and the others of the listed set that has most in common with its group: one holds
  * the other. `exactly`: both are the same. */
-static bool take(struct relabel *x, uint32_t i, bool exactly)
+static bool take_listed(struct relabel *x, uint32_t i, bool exactly)
 {
 	const struct pl_listed *l;
 	uint32_t n = pl_clock_listed_of(x->a, x->v[i].s.rank, &l), left = 0, common, best = PL_NONE;
@@ -320,12 +320,12 @@ int pl_clock_listed_groups(const struct pl_align *a, struct pl_stream *v, uint32
 		size[v[i].group]++;
 	for (uint32_t i = 0; i < n; i++)
 		if (x.to[i] == PL_NONE && size[v[i].group] > 1)
-			take(&x, i, true);
+			take_listed(&x, i, true);
 	for (uint32_t i = 0; i < n; i++) {
 		if (x.to[i] != PL_NONE || size[v[i].group] < 2 ||
 		    !pl_clock_listed_of(a, v[i].s.rank, &l))
 			continue;
-		if (take(&x, i, false))
+		if (take_listed(&x, i, false))
 			++*changed;
 		else
 			x.to[i] = x.n_groups++;

@@ -77,8 +77,8 @@ static size_t total(const struct pl_seq *s, uint32_t n)
 }
 
 /* `part`: of each event; NULL: all are one part. */
-static int split(struct ordering *w, const struct pl_seq *s, uint32_t n, const uint32_t *part,
-		 uint32_t parts, struct pl_err *err)
+static int split_sequences(struct ordering *w, const struct pl_seq *s, uint32_t n,
+			   const uint32_t *part, uint32_t parts, struct pl_err *err)
 {
 	size_t all = total(s, n) + 1, cells = (size_t)parts * n, at = 0, flat = 0;
 	int rc;
@@ -210,8 +210,8 @@ static void add_difference(const struct pl_align *a, struct ordering *w, struct 
 }
 
 /* Events of x and y without a partner; how much the difference of ends changes between pairs. */
-static void judge(const struct pl_align *a, struct ordering *w, const struct pl_seq *x,
-		  const struct pl_seq *y)
+static void count_alone(const struct pl_align *a, struct ordering *w, const struct pl_seq *x,
+			const struct pl_seq *y)
 {
 	uint64_t pairs = 0;
 	pl_ns last = 0;
@@ -264,7 +264,7 @@ static void align_part(const struct pl_align *a, struct ordering *w, uint32_t pa
 		    x->ev[x->n - 1] != all->ev[all->n - 1])
 			d = (struct difference){ PL_NONE, x->ev[0], s[j].rank };
 		add_difference(a, w, d);
-		judge(a, w, x, &s[j]);
+		count_alone(a, w, x, &s[j]);
 		for (uint32_t i = 0; i < s[j].n; i++)
 			match[i] = s[j].to[i] == PL_NONE ? w->n_matches++ : base + s[j].to[i];
 	}
@@ -275,7 +275,7 @@ static int make_ordering(const struct pl_align *a, struct ordering *w, const str
 			 uint32_t n, const uint32_t *part, uint32_t parts, bool look_for_missing,
 			 struct pl_err *err)
 {
-	int rc = split(w, s, n, part, parts, err);
+	int rc = split_sequences(w, s, n, part, parts, err);
 
 	for (uint32_t p = 0; p < parts && rc >= 0; p++)
 		align_part(a, w, p, s, look_for_missing);
@@ -335,9 +335,9 @@ struct last { /* position on one rank of the last partner, of events from stream
 
 /* Do the partners of y's events on x follow each other as these do, stream by stream? `place`: of
  * the events of y; `pos`: of each match, its position on x. */
-static int in_turn(const struct pl_align *a, const struct ordering *w, const struct pl_seq *x,
-		   const uint32_t *pos, const struct pl_seq *y, const uint32_t *place, bool *yes,
-		   struct pl_err *err)
+static int keeps_order(const struct pl_align *a, const struct ordering *w, const struct pl_seq *x,
+		       const uint32_t *pos, const struct pl_seq *y, const uint32_t *place,
+		       bool *yes, struct pl_err *err)
 {
 	struct last *seen = NULL;
 	size_t n = 0, cap = 0, k;
@@ -364,8 +364,8 @@ out:
 
 /* Does this matching of s keep the order of every stream? It does if it keeps that of the rank
  * `ref` with every other. */
-static int streams_in_turn(const struct pl_align *a, const struct ordering *w,
-			   const struct pl_seq *s, uint32_t ref, bool *yes, struct pl_err *err)
+static int streams_keep_order(const struct pl_align *a, const struct ordering *w,
+			      const struct pl_seq *s, uint32_t ref, bool *yes, struct pl_err *err)
 {
 	const uint32_t *place = w->place + total(s, ref);
 	uint32_t *pos;
@@ -379,7 +379,7 @@ static int streams_in_turn(const struct pl_align *a, const struct ordering *w,
 	place = w->place;
 	for (uint32_t j = 0; j < w->n && *yes && rc >= 0; place += s[j++].n)
 		if (j != ref)
-			rc = in_turn(a, w, &s[ref], pos, &s[j], place, yes, err);
+			rc = keeps_order(a, w, &s[ref], pos, &s[j], place, yes, err);
 	pl_free(pos);
 	return rc;
 }
@@ -400,7 +400,7 @@ static int try_parts(const struct pl_align *a, const struct pl_seq *s, uint32_t 
 
 	PL_TRY(make_ordering(a, &w, s, n, part, parts, true, err));
 	if (by == PL_BY_KINDS)
-		PL_TRY(streams_in_turn(a, &w, s, best->ref[0], &good, err));
+		PL_TRY(streams_keep_order(a, &w, s, best->ref[0], &good, err));
 	if (good && (w.alone < best->alone || (w.alone == best->alone && crossed &&
 					       scatter(&w) < MUCH_TIGHTER * scatter(best)))) {
 		struct ordering old = *best;
@@ -452,7 +452,7 @@ static int split_by_stream(const struct pl_align *a, struct ordering *w, const s
 
 	PL_TRY(pl_alloc(&part, total(s, n) + 1, sizeof(*part), err));
 	PL_TRY(parts_by_stream(a, s, n, part, &parts, err));
-	rc = split(w, s, n, part, parts, err);
+	rc = split_sequences(w, s, n, part, parts, err);
 out:
 	pl_free(part);
 	return rc;

@@ -129,7 +129,7 @@ struct window {
 };
 
 /* t[0..n) has both directions. */
-static struct window look(const struct transfer *t, size_t n)
+static struct window make_window(const struct transfer *t, size_t n)
 {
 	int64_t there = INT64_MAX, back = INT64_MAX, since = 0;
 
@@ -164,7 +164,7 @@ static int add_both_ways(struct gather *g, const struct transfer *t, size_t n, s
 			ways[t[k++].back]++;
 		if (ways[0] < EACH_WAY || ways[1] < EACH_WAY)
 			break;
-		w[n_win] = look(t + i, k - i);
+		w[n_win] = make_window(t + i, k - i);
 		half[n_win] = w[n_win].half;
 		n_win++;
 		i = k;

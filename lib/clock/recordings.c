@@ -41,7 +41,7 @@ static int64_t place_of(const struct pl_align *a, const struct pl_seg_rank *r)
 }
 
 /* The first segment of the file that segment `seg` continues. */
-static uint32_t begins(const struct pl_align *a, uint32_t seg)
+static uint32_t first_segment(const struct pl_align *a, uint32_t seg)
 {
 	while (seg && a->seg[seg].continues)
 		seg--;
@@ -65,7 +65,7 @@ static int find_spans(const struct pl_align *a, struct span **v, size_t *n, stru
 }
 
 /* Numbers recordings of each place in order of time. A file's later segments have its number. */
-static int number(const struct pl_align *a, struct span *v, size_t n, struct pl_err *err)
+static int number_recordings(const struct pl_align *a, struct span *v, size_t n, struct pl_err *err)
 {
 	pl_ns *end = NULL; /* of files, by their first segment: the last of their segments */
 	pl_ns until = 0;
@@ -76,13 +76,13 @@ static int number(const struct pl_align *a, struct span *v, size_t n, struct pl_
 	for (size_t i = 0; i < a->n_segs; i++)
 		end[i] = INT64_MIN;
 	for (size_t i = 0; i < n; i++) {
-		pl_ns *e = &end[begins(a, a->sr[v[i].sr].seg)];
+		pl_ns *e = &end[first_segment(a, a->sr[v[i].sr].seg)];
 
 		*e = pl_max_i64(*e, v[i].last);
 	}
 	for (size_t i = 0; i < n; i++) {
 		bool first = !i || v[i].place != v[i - 1].place;
-		pl_ns last = end[begins(a, a->sr[v[i].sr].seg)];
+		pl_ns last = end[first_segment(a, a->sr[v[i].sr].seg)];
 
 		v[i].recording = first ? 0 : v[i - 1].recording + (v[i].first > until);
 		until = first ? last : pl_max_i64(until, last);
@@ -95,13 +95,13 @@ static int number(const struct pl_align *a, struct span *v, size_t n, struct pl_
 static void describe(const struct pl_align *a, const struct span *v, size_t n, char *text,
 		     size_t size)
 {
-	uint32_t file = begins(a, a->sr[v->sr].seg);
+	uint32_t file = first_segment(a, a->sr[v->sr].seg);
 	size_t others = 0, at;
 
 	for (size_t i = 1; i < n; i++) {
 		uint32_t seg = a->sr[v[i].sr].seg;
 
-		others += begins(a, seg) == seg && seg != file;
+		others += first_segment(a, seg) == seg && seg != file;
 	}
 	at = (size_t)snprintf(text, size, "%.80s", pl_clock_source(a, file));
 	if (others && at < size)
@@ -109,7 +109,7 @@ static void describe(const struct pl_align *a, const struct span *v, size_t n, c
 }
 
 /* Say or refuse that v[0..n), of one place, is of several recordings. */
-static int several(const struct pl_align *a, const struct span *v, size_t n, struct pl_err *err)
+static int say_several(const struct pl_align *a, const struct span *v, size_t n, struct pl_err *err)
 {
 	char first[128], second[128], later[24], text[400];
 	size_t k = 0, m;
@@ -135,7 +135,7 @@ static int several(const struct pl_align *a, const struct span *v, size_t n, str
 
 /* Leave out segments of other recordings than the requested one, then ranks that are present twice.
  */
-static int choose(struct pl_align *a, const struct span *v, size_t n, struct pl_err *err)
+static int drop_others(struct pl_align *a, const struct span *v, size_t n, struct pl_err *err)
 {
 	bool newest = a->o.duplicates == PL_DUP_NEWEST;
 	const struct span *wanted = &v[newest ? n - 1 : 0];
@@ -159,8 +159,8 @@ static int choose(struct pl_align *a, const struct span *v, size_t n, struct pl_
 		PL_TRY(pl_intern_add(&ranks, (const char *)&r->rank, sizeof(r->rank), &id, err));
 		PL_TRY(pl_grow(&file, &cap, ranks.n, sizeof(*file), err));
 		if (ranks.n > before)
-			file[id] = begins(a, r->seg);
-		else if (file[id] != begins(a, r->seg))
+			file[id] = first_segment(a, r->seg);
+		else if (file[id] != first_segment(a, r->seg))
 			a->seg[r->seg].dropped = true;
 	}
 out:
@@ -170,7 +170,7 @@ out:
 }
 
 /* Events, ranks and listed groups of segments that are left out are forgotten. */
-static int forget(struct pl_align *a, struct pl_err *err)
+static int remove_dropped(struct pl_align *a, struct pl_err *err)
 {
 	uint32_t *to = NULL; /* places of a->sr */
 	size_t n[4] = { 0 };
@@ -229,17 +229,17 @@ int pl_clock_recordings(struct pl_align *a, struct pl_err *err)
 		       pl_clock_source(a, a->unranked), a->n_unranked == 1 ? "" : " ...",
 		       a->n_unranked == 1 ? "s" : "");
 	PL_TRY(find_spans(a, &v, &n, err));
-	PL_TRY(number(a, v, n, err));
+	PL_TRY(number_recordings(a, v, n, err));
 	for (size_t i = 0; i < n; i = m) {
 		for (m = i + 1; m < n && v[m].place == v[i].place;)
 			m++;
 		if (chosen)
-			PL_TRY(choose(a, v + i, m - i, err));
+			PL_TRY(drop_others(a, v + i, m - i, err));
 		else if (v[m - 1].recording)
-			PL_TRY(several(a, v + i, m - i, err));
+			PL_TRY(say_several(a, v + i, m - i, err));
 	}
 	if (chosen)
-		rc = forget(a, err);
+		rc = remove_dropped(a, err);
 out:
 	pl_free(v);
 	return rc;
@@ -248,8 +248,8 @@ out:
 /* ---- after the clocks were estimated --------------------------------------------------------- */
 
 /* When something ran on the clocks that are (not) joined to the first. */
-static void times(const struct pl_align *a, bool joined, pl_ns *first, pl_ns *last,
-		  uint32_t *segment)
+static void find_times(const struct pl_align *a, bool joined, pl_ns *first, pl_ns *last,
+		       uint32_t *segment)
 {
 	*first = INT64_MAX;
 	*last = INT64_MIN;
@@ -275,7 +275,7 @@ void pl_clock_say_joined(const struct pl_align *a)
 	if (!a->rep->unconnected)
 		return;
 	for (int i = 0; i < 2; i++)
-		times(a, !i, &first[i], &last[i], &seg[i]);
+		find_times(a, !i, &first[i], &last[i], &seg[i]);
 	apart = pl_max_i64(pl_sub_sat(first[1], last[0]), pl_sub_sat(first[0], last[1]));
 	if (seg[0] != PL_NONE && seg[1] != PL_NONE && apart > 0)
 		pl_say(a->o.log, PL_LOG_WARN,
