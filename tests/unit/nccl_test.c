@@ -54,6 +54,7 @@ struct trial {
 	int rank, code; /* who is to blame, and what is expected of all others (and of it) */
 	const char *says;
 	bool on_cpu, dies, uneven;
+	bool waits;		 /* for a deadline: the other trials run meanwhile */
 	struct verdict *verdict; /* of each rank */
 };
 
@@ -111,73 +112,110 @@ static int go_wrong(struct pl_world_opts *o, void *arg)
 	return v->rc ? 0 : 1;
 }
 
+static const struct trial trials[] = {
+	{ .fault = "1:5:error", .rank = 1, .code = PL_EIO, .says = "cuda failure 700" },
+	{ .fault = "1:0:error", .rank = 1, .code = PL_EIO, .says = "cuda failure 700" },
+	{ .fault = "2:4:remote", .rank = 2, .code = PL_EIO, .says = "remote process" },
+	{ .fault = "1:5:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
+	{ .fault = "1:0:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
+	{ .fault = "2:1:exit", .rank = 2, .code = PL_EIO, .says = "gone", .dies = true },
+	{ .fault = "0:2:exit", .rank = 0, .code = PL_EIO, .says = "gone", .dies = true },
+	{ .fault = "1:3:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
+	{ .fault = "2:4:exit", .rank = 2, .code = PL_EIO, .says = "gone", .dies = true },
+	{ .fault = "1:-1:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
+	{ .fault = "1:-1:error", .rank = 1, .code = PL_EIO, .says = "unhandled cuda" },
+	{ .fault = "1:5:hang",
+	  .rank = -1,
+	  .code = PL_EIO,
+	  .says = "for nccl to end it",
+	  .waits = true },
+	{ .fault = "1:-1:hang",
+	  .rank = -1,
+	  .code = PL_EIO,
+	  .says = "for nccl to end it",
+	  .waits = true },
+	{ .fault = "1:5:deaf",
+	  .rank = -1,
+	  .code = PL_EIO,
+	  .says = "for nccl to end it",
+	  .waits = true },
+	{ .fault = "1:5:stuck",
+	  .rank = 1,
+	  .code = PL_EIO,
+	  .says = "has not returned",
+	  .waits = true },
+	{ .fault = "1:-1:twice", .rank = 1, .code = PL_EIO, .says = "one rank a GPU" },
+	{ .uneven = true, .rank = 1, .code = PL_EIO, .says = "not begin the same" },
+	{ .version = "2:22703", .rank = 2, .code = PL_EABSENT, .says = "2.27.3" },
+	{ .version = "1:21308", .rank = 1, .code = PL_EABSENT, .says = "2.14 or newer" },
+	{ .library = "/nowhere/libnccl.so.2",
+	  .rank = 1,
+	  .code = PL_EABSENT,
+	  .says = "cannot load /nowhere" },
+	{ .on_cpu = true, .rank = -1, .code = PL_EUSAGE, .says = "device cuda" },
+};
+
+static struct ranks start_trial(struct trial *t)
+{
+	struct pl_world_opts o = { .timeout_ns = 1000000000,
+				   .patience_ns = 2000000000,
+				   .meet_ns = 10000000000 };
+
+	if (t->uneven) /* not by that deadline */
+		o.patience_ns = 60000000000;
+	o.meet = meeting(false);
+	return start_ranks(3, &o, go_wrong, t);
+}
+
+static void end_trial(const struct trial *t, struct ranks *r)
+{
+	const char *what = t->fault	? t->fault
+			   : t->version ? t->version
+			   : t->library ? t->library
+			   : t->uneven	? "unlike sizes"
+					: "no device";
+	bool fine = true, named = true, over = end_ranks(r, 20);
+	char rank[16];
+	double longest = 0;
+
+	snprintf(rank, sizeof(rank), "rank %d", t->rank);
+	for (int k = 0; k < 3; k++) {
+		const struct verdict *v = &t->verdict[k];
+		bool good = r->status[k] == 0 && v->rc == t->code && strstr(v->msg, t->says);
+
+		if (k == t->rank && t->dies)
+			continue;
+		if (v->seconds > longest)
+			longest = v->seconds;
+		fine &= good;
+		named &= t->rank < 0 || strstr(v->msg, rank);
+		if (!good || (t->rank >= 0 && !strstr(v->msg, rank)))
+			printf("# %s: rank %d ended with %d, %d: %s\n", what, k, r->status[k],
+			       v->rc, v->msg);
+	}
+	ok(fine && over, "%s: all ranks say why (%.1f s)", what, longest);
+	ok(named, "%s: ... and whose fault it is", what);
+}
+
 static void test_faults(struct verdict *verdict)
 {
-	static const struct trial trials[] = {
-		{ .fault = "1:5:error", .rank = 1, .code = PL_EIO, .says = "cuda failure 700" },
-		{ .fault = "1:0:error", .rank = 1, .code = PL_EIO, .says = "cuda failure 700" },
-		{ .fault = "2:4:remote", .rank = 2, .code = PL_EIO, .says = "remote process" },
-		{ .fault = "1:5:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
-		{ .fault = "1:0:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
-		{ .fault = "2:1:exit", .rank = 2, .code = PL_EIO, .says = "gone", .dies = true },
-		{ .fault = "0:2:exit", .rank = 0, .code = PL_EIO, .says = "gone", .dies = true },
-		{ .fault = "1:3:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
-		{ .fault = "2:4:exit", .rank = 2, .code = PL_EIO, .says = "gone", .dies = true },
-		{ .fault = "1:-1:exit", .rank = 1, .code = PL_EIO, .says = "gone", .dies = true },
-		{ .fault = "1:-1:error", .rank = 1, .code = PL_EIO, .says = "unhandled cuda" },
-		{ .fault = "1:5:hang", .rank = -1, .code = PL_EIO, .says = "for nccl to end it" },
-		{ .fault = "1:-1:hang", .rank = -1, .code = PL_EIO, .says = "for nccl to end it" },
-		{ .fault = "1:5:deaf", .rank = -1, .code = PL_EIO, .says = "for nccl to end it" },
-		{ .fault = "1:5:stuck", .rank = 1, .code = PL_EIO, .says = "has not returned" },
-		{ .fault = "1:-1:twice", .rank = 1, .code = PL_EIO, .says = "one rank a GPU" },
-		{ .uneven = true, .rank = 1, .code = PL_EIO, .says = "not begin the same" },
-		{ .version = "2:22703", .rank = 2, .code = PL_EABSENT, .says = "2.27.3" },
-		{ .version = "1:21308", .rank = 1, .code = PL_EABSENT, .says = "2.14 or newer" },
-		{ .library = "/nowhere/libnccl.so.2",
-		  .rank = 1,
-		  .code = PL_EABSENT,
-		  .says = "cannot load /nowhere" },
-		{ .on_cpu = true, .rank = -1, .code = PL_EUSAGE, .says = "device cuda" },
-	};
+	struct trial t[PL_LEN(trials)];
+	struct ranks r[PL_LEN(trials)];
 
 	for (size_t i = 0; i < PL_LEN(trials); i++) {
-		struct pl_world_opts o = { .timeout_ns = 1000000000, .patience_ns = 2000000000 };
-		struct trial t = trials[i];
-		const char *what = t.fault     ? t.fault
-				   : t.version ? t.version
-				   : t.library ? t.library
-				   : t.uneven  ? "unlike sizes"
-					       : "no device";
-		bool fine = true, named = true, over;
-		struct ranks r;
-		char rank[16];
-		double longest = 0;
-
-		if (t.uneven) /* not by that deadline */
-			o.patience_ns = 60000000000;
-		t.verdict = verdict;
-		memset(verdict, 0, RANKS * sizeof(*verdict));
-		o.meet = meeting(false);
-		r = start_ranks(3, &o, go_wrong, &t);
-		over = end_ranks(&r, 20);
-		snprintf(rank, sizeof(rank), "rank %d", t.rank);
-		for (int k = 0; k < 3; k++) {
-			const struct verdict *v = &verdict[k];
-			bool good = r.status[k] == 0 && v->rc == t.code && strstr(v->msg, t.says);
-
-			if (k == t.rank && t.dies)
-				continue;
-			if (v->seconds > longest)
-				longest = v->seconds;
-			fine &= good;
-			named &= t.rank < 0 || strstr(v->msg, rank);
-			if (!good || (t.rank >= 0 && !strstr(v->msg, rank)))
-				printf("# %s: rank %d ended with %d, %d: %s\n", what, k,
-				       r.status[k], v->rc, v->msg);
-		}
-		ok(fine && over, "%s: all ranks say why (%.1f s)", what, longest);
-		ok(named, "%s: ... and whose fault it is", what);
+		t[i] = trials[i];
+		t[i].verdict = &verdict[i * RANKS];
+		if (t[i].waits)
+			r[i] = start_trial(&t[i]);
 	}
+	for (size_t i = 0; i < PL_LEN(trials); i++)
+		if (!t[i].waits) {
+			r[i] = start_trial(&t[i]);
+			end_trial(&t[i], &r[i]);
+		}
+	for (size_t i = 0; i < PL_LEN(trials); i++)
+		if (t[i].waits)
+			end_trial(&t[i], &r[i]);
 }
 
 /* ---- the n-th fallible call fails ---- */
@@ -308,7 +346,7 @@ static void test_abi(void)
 int main(void)
 {
 	const char *build = getenv("BUILD");
-	size_t bytes = RANKS * sizeof(struct verdict);
+	size_t bytes = PL_LEN(trials) * RANKS * sizeof(struct verdict);
 	struct verdict *v =
 		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	char path[1024];
