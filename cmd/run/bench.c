@@ -26,6 +26,7 @@ struct bench {
 	const struct config *c;
 	struct pl_world *w;
 	int rank, n;
+	unsigned ops;	       /* bits of enum pl_coll_op */
 	struct pl_table table; /* of rank 0 */
 };
 
@@ -58,44 +59,26 @@ static int one_size(struct bench *b, uint8_t op, size_t bytes, struct pl_err *er
 	return rc;
 }
 
-/* "allreduce", "all_reduce" and "all-reduce" are one. */
-static bool same_op(const char *a, const char *b)
+/* The operations that --op names, as bits; without --op all. */
+static int read_ops(const struct config *c, unsigned *ops, struct pl_err *err)
 {
-	for (;; a++, b++) {
-		a += *a == '-' || *a == '_';
-		b += *b == '-' || *b == '_';
-		if (*a != *b)
-			return false;
-		if (!*a)
-			return true;
-	}
-}
+	unsigned known = 0;
 
-static bool wanted(const struct config *c, uint8_t op)
-{
-	for (size_t i = 0; i < c->op.n; i++)
-		if (same_op(c->op.v[i], pl_comm_operation_name(op)))
-			return true;
-	return !c->op.n;
-}
-
-static int check_ops(const struct config *c, struct pl_err *err)
-{
+	*ops = 0;
+	for (size_t k = 0; k < PL_LEN(all_ops); k++)
+		known |= 1U << all_ops[k];
 	for (size_t i = 0; i < c->op.n; i++) {
-		bool known = false;
+		int op = pl_comm_operation_find(c->op.v[i]);
 
-		for (size_t k = 0; k < PL_LEN(all_ops); k++)
-			known |= same_op(c->op.v[i], pl_comm_operation_name(all_ops[k]));
-		if (!known)
-			return pl_fail(err, PL_EUSAGE,
-				       "--op: no \"%.100s\"; these are: %s, %s, %s, %s, %s, %s",
-				       c->op.v[i], pl_comm_operation_name(all_ops[0]),
-				       pl_comm_operation_name(all_ops[1]),
-				       pl_comm_operation_name(all_ops[2]),
-				       pl_comm_operation_name(all_ops[3]),
-				       pl_comm_operation_name(all_ops[4]),
-				       pl_comm_operation_name(all_ops[5]));
+		if (op < 0 || !(known >> op & 1))
+			return pl_fail(
+				err, PL_EUSAGE,
+				"--op: no \"%.100s\"; these are: all-reduce, reduce-scatter, "
+				"all-gather, broadcast, all-to-all, send",
+				c->op.v[i]);
+		*ops |= 1U << op;
 	}
+	*ops = c->op.n ? *ops : known;
 	return 0;
 }
 
@@ -130,7 +113,7 @@ static int sizes(struct bench *b, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t k = 0; k < PL_LEN(all_ops); k++) {
-		if (!wanted(b->c, all_ops[k]))
+		if (!(b->ops >> all_ops[k] & 1))
 			continue;
 		for (int64_t size = b->c->min_size; size <= b->c->max_size; size *= 2)
 			PL_TRY(one_size(b, all_ops[k], (size_t)size, err));
@@ -150,7 +133,7 @@ int bench_comm(void *config, const struct member *p, struct pl_err *err)
 	pl_job_init(&links);
 	if (p->size < 2)
 		return pl_fail(err, PL_EUSAGE, "--bench comm: needs two ranks or more: -n 2");
-	PL_TRY(check_ops(c, err));
+	PL_TRY(read_ops(c, &b.ops, err));
 	PL_TRY(options_of_links(c, &links, err));
 	PL_TRY(option_device(c, &links, err));
 	PL_TRY(device_open(&links, p, &device, err));

@@ -25,7 +25,8 @@ enum pl_coll_op { /* the operations of nccl-tests */
 		  PL_OP_COUNT_
 };
 const char *pl_comm_operation_name(unsigned op);
-int pl_comm_operation_find(const char *name); /* "all-reduce" or "all_reduce"; -1 */
+/* "all-reduce", "all_reduce" and "allreduce" are one; -1: no operation has the name. */
+int pl_comm_operation_find(const char *name);
 /*
  * Algorithms. An operation uses the algorithm that was asked for, or the nearest that exists:
  *

@@ -419,13 +419,16 @@ void pl_comm_engine_queue(struct pl_work *k)
 }
 
 /* Lock held. */
-static void append(struct pl_work ***tail, struct pl_work **list, struct pl_work ***list_tail)
+static void take_queued(struct pl_world *w)
 {
-	**tail = *list;
-	if (*list)
-		*tail = *list_tail;
-	*list = NULL;
-	*list_tail = list;
+	*w->active_tail = w->queued;
+	if (w->queued)
+		w->active_tail = w->queued_tail;
+	if (w->device.b && !w->device.held)
+		w->device.held = w->queued;
+	w->queued = NULL;
+	w->queued_tail = &w->queued;
+	atomic_store(&w->has_queued, false);
 }
 
 void pl_comm_engine_take(struct pl_world *w)
@@ -434,20 +437,13 @@ void pl_comm_engine_take(struct pl_world *w)
 
 	if (atomic_load_explicit(&w->has_queued, memory_order_acquire)) {
 		pthread_mutex_lock(&w->lock);
-		append(w->device.b ? &w->device.delayed_tail : &w->active_tail, &w->queued,
-		       &w->queued_tail);
-		atomic_store(&w->has_queued, false);
+		take_queued(w);
 		pthread_mutex_unlock(&w->lock);
 	}
-	while ((k = w->device.delayed) && pl_comm_device_ready(k)) {
-		w->device.delayed = k->next;
+	while ((k = w->device.held) && pl_comm_device_ready(k)) {
+		w->device.held = k->next;
 		if (k->next) /* until now it waited for the works before it */
 			k->next->moved = pl_now_ns();
-		else
-			w->device.delayed_tail = &w->device.delayed;
-		k->next = NULL;
-		*w->active_tail = k;
-		w->active_tail = &k->next;
 	}
 }
 
@@ -456,7 +452,7 @@ static bool pump_works(struct pl_world *w)
 {
 	bool may_post = true, may_decide = true, moved = false;
 
-	for (struct pl_work *k = w->active; k; k = k->next) {
+	for (struct pl_work *k = w->active; k != w->device.held; k = k->next) {
 		if (k->a.op <= PL_OP_RECV) {
 			if (k->state == PL_WORK_QUEUED)
 				pl_comm_engine_queue(k), moved = true;
@@ -501,7 +497,7 @@ bool pl_comm_engine_step(struct pl_world *w, bool all)
 	if (atomic_load(&w->failed))
 		return false;
 	pl_comm_engine_take(w);
-	if (!w->active)
+	if (w->active == w->device.held)
 		return false;
 	moved = pump_works(w);
 	w->next_due = 0;
@@ -520,8 +516,8 @@ void pl_comm_engine_fail(struct pl_world *w)
 {
 	struct pl_work *k;
 
-	append(&w->active_tail, &w->device.delayed, &w->device.delayed_tail);
-	append(&w->active_tail, &w->queued, &w->queued_tail);
+	take_queued(w);
+	w->device.held = NULL;
 	for (int r = 0; r < w->size; r++)
 		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++) {
 			struct pl_conn *c = &w->peer[r].conn[i];
@@ -554,6 +550,15 @@ static bool began(const struct pl_world *w, const struct pl_work *k, int r)
 	return atomic_load(&w->peer[r].begun) > k->seq;
 }
 
+/* The first rank that has not begun its part; left: and never will, because it has left; -1. */
+static int not_begun(const struct pl_world *w, const struct pl_work *k, bool left)
+{
+	for (int r = 0; r < w->size; r++)
+		if (!began(w, k, r) && (!left || atomic_load(&w->peer[r].bye)))
+			return r;
+	return -1;
+}
+
 /*
  * Finds the rank that the operation waits for, and the reason; -1: no particular rank. sure: only a
  * rank that reports sent data which did not arrive. A rank that sends nothing may itself wait.
@@ -569,9 +574,8 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 		*what = "its device";
 		return w->rank;
 	}
-	for (int r = 0; r < w->size && k->state == PL_WORK_IN_LIBRARY; r++)
-		if (!began(w, k, r))
-			return r;
+	if (k->state == PL_WORK_IN_LIBRARY && (slow = not_begun(w, k, false)) >= 0)
+		return slow;
 	for (int r = 0; r < w->size; r++) {
 		struct pl_conn *c = w->peer[r].conn;
 
@@ -599,38 +603,12 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 	return -1;
 }
 
-static bool all_began(const struct pl_world *w, const struct pl_work *k)
-{
-	for (int r = 0; r < w->size; r++)
-		if (!began(w, k, r))
-			return false;
-	return true;
-}
-
-/* A rank that has left and will not take part; -1. */
-static int left_before(const struct pl_world *w, const struct pl_work *k)
-{
-	for (int r = 0; r < w->size; r++) {
-		const struct pl_peer *p = &w->peer[r];
-
-		if (r == w->rank || !atomic_load(&p->bye))
-			continue;
-		if (k->a.op > PL_OP_RECV ? atomic_load(&p->begun) <= k->seq
-					 : r == k->a.root && k->a.op == PL_OP_RECV &&
-						   atomic_load(&p->messages) <= k->seq)
-			return r;
-	}
-	return -1;
-}
-
 /* Extends the deadlines of all works by the time in which this process was stopped. */
 static void allow(struct pl_world *w, pl_ns now)
 {
 	pl_ns more = atomic_load(&w->stopped_ns) - w->allowed_ns;
 
 	w->allowed_ns += more;
-	if (w->device.delayed)
-		w->device.delayed->moved = pl_min_i64(now, w->device.delayed->moved + more);
 	for (struct pl_work *k = w->active; k && more; k = k->next) {
 		k->moved = pl_min_i64(now, k->moved + more);
 		if (k->all_begun)
@@ -674,22 +652,6 @@ static void report_late(struct pl_world *w, const struct pl_work *k, int r, cons
 						: ", which lives but has not begun it");
 }
 
-/* Checks the deadline of an operation that waits for its device. A device may be far behind its
- * host, and other ranks then wait for this one. If all ranks wait so, no rank has an active
- * operation. */
-static void check_held(struct pl_world *w, pl_ns now)
-{
-	const struct pl_work *k = w->device.delayed;
-
-	if (k && now - k->moved >= w->patience)
-		pl_comm_world_fail(
-			w, w->rank,
-			"%s %llu: rank %d waited %.1f s for its device, which has not come "
-			"to it",
-			pl_comm_operation_name(k->a.op), (unsigned long long)k->seq, w->rank,
-			(double)(now - k->moved) / 1e9);
-}
-
 void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 {
 	/* the control thread has not noticed yet that this process was stopped */
@@ -697,17 +659,21 @@ void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 		return;
 	w->checked = now;
 	allow(w, now);
-	check_held(w, now);
-	for (struct pl_work *k = w->active; k; k = k->next) {
+	/* A device may be far behind its host, and other ranks then wait for this one. If all ranks
+	 * wait so, no rank has an active operation. */
+	if (w->device.held && now - w->device.held->moved >= w->patience)
+		report_late(w, w->device.held, w->rank, "its device, which has not come to it",
+			    now - w->device.held->moved);
+	for (struct pl_work *k = w->active; k != w->device.held; k = k->next) {
 		const char *what;
 		pl_ns still, limit = w->timeout + w->max_link_ns + library_time(w, k);
-		int r = left_before(w, k);
+		int r = not_begun(w, k, true);
 
 		if (r >= 0) {
 			pl_comm_world_fail(w, r, "rank %d left before it", r);
 			return;
 		}
-		if (!k->all_begun && all_began(w, k))
+		if (!k->all_begun && not_begun(w, k, false) < 0)
 			k->all_begun = now;
 		still = now - pl_max_i64(k->moved, k->all_begun);
 		/* an operation in a device's queue begins when the device reaches it */

@@ -50,50 +50,40 @@ struct expand {
 
 /* ---- pieces ---- */
 
-static int add_part(struct expand *x, size_t part, size_t off, size_t bytes)
-{
-	int rc = pl_grow(&x->first, &x->cap_first, part + 2, sizeof(*x->first), x->err);
-
-	if (rc < 0)
-		return rc;
-	x->first[part] = (uint32_t)x->n_pieces;
-	for (size_t at = 0; rc >= 0 && at < bytes; at += x->w->segment) {
-		rc = pl_grow(&x->piece, &x->cap_pieces, x->n_pieces + 1, sizeof(*x->piece), x->err);
-		if (rc < 0)
-			break;
-		x->piece[x->n_pieces++] = (struct piece){
-			.off = off + at,
-			.bytes = pl_min_size(x->w->segment, bytes - at),
-			.last = PL_NO_STEP,
-		};
-	}
-	if (rc >= 0)
-		x->first[part + 1] = (uint32_t)x->n_pieces;
-	x->n_parts = (int)part + 1;
-	return rc;
-}
-
 /* Where part c of m nearly equal ones of n begins. */
 static size_t share_at(size_t n, size_t c, size_t m)
 {
 	return n / m * c + n % m * c / m;
 }
 
+static void add_piece(struct expand *x, size_t off, size_t bytes)
+{
+	x->rc = pl_grow(&x->piece, &x->cap_pieces, x->n_pieces + 1, sizeof(*x->piece), x->err);
+	if (x->rc >= 0)
+		x->piece[x->n_pieces++] =
+			(struct piece){ .off = off, .bytes = bytes, .last = PL_NO_STEP };
+}
+
 /* The floats [lo, hi) in m nearly equal parts; m 0: of each rank's `count`, a part for each. */
-static int cut(struct expand *x, size_t lo, size_t hi, int m)
+static void cut(struct expand *x, size_t lo, size_t hi, int m)
 {
 	size_t parts = (size_t)(m ? m : x->w->size);
-	int rc = 0;
 
 	x->id_base += (uint32_t)x->n_pieces;
 	x->n_pieces = 0;
-	for (size_t c = 0; c < parts && rc >= 0; c++) {
+	x->n_parts = (int)parts;
+	x->rc = pl_grow(&x->first, &x->cap_first, parts + 1, sizeof(*x->first), x->err);
+	for (size_t c = 0; c < parts && x->rc >= 0; c++) {
 		size_t a = m ? lo + share_at(hi - lo, c, parts) : c * x->k->a.count + lo;
 		size_t b = m ? lo + share_at(hi - lo, c + 1, parts) : a + hi - lo;
+		size_t bytes = (b - a) * sizeof(float);
 
-		rc = add_part(x, c, a * sizeof(float), (b - a) * sizeof(float));
+		x->first[c] = (uint32_t)x->n_pieces;
+		for (size_t at = 0; x->rc >= 0 && at < bytes; at += x->w->segment)
+			add_piece(x, a * sizeof(float) + at,
+				  pl_min_size(x->w->segment, bytes - at));
+		x->first[c + 1] = (uint32_t)x->n_pieces;
 	}
-	return rc;
 }
 
 /* ---- steps ---- */
@@ -170,7 +160,7 @@ static void into(struct expand *x, uint8_t kind, int peer, size_t i)
 /* Each piece of the parts [lo, hi), with one peer. */
 static void range(struct expand *x, uint8_t kind, int peer, int lo, int hi)
 {
-	for (uint32_t i = x->first[lo]; i < x->first[hi]; i++) {
+	for (uint32_t i = x->rc < 0 ? 0 : x->first[lo]; x->rc >= 0 && i < x->first[hi]; i++) {
 		if (kind == PL_STEP_SEND)
 			send(x, peer, i);
 		else
@@ -195,35 +185,6 @@ static int modulo(int i, int n)
 	return (i % n + n) % n;
 }
 
-/*
- * A ring of n members (NULL: all ranks, by number), of which this is number `me`. RECV_ADD: member
- * i holds the sum of part i afterwards; RECV: it has part i, and all have all afterwards.
- */
-static void ring(struct expand *x, uint8_t kind, const int *member, int n, int me)
-{
-	int next = modulo(me + 1, n), prev = modulo(me - 1, n),
-	    first = me - (kind == PL_STEP_RECV_ADD);
-
-	for (int s = 0; s + 1 < n; s++) {
-		one_part_of(x, PL_STEP_SEND, member ? member[next] : next, modulo(first - s, n));
-		one_part_of(x, kind, member ? member[prev] : prev, modulo(first - s - 1, n));
-	}
-}
-
-static void tree(struct expand *x)
-{
-	int n = x->w->size, r = x->w->rank, up = (r - 1) / 2;
-
-	for (int c = 2 * r + 1; c <= 2 * r + 2 && c < n; c++)
-		all_parts(x, PL_STEP_RECV_ADD, c);
-	if (r) {
-		all_parts(x, PL_STEP_SEND, up);
-		all_parts(x, PL_STEP_RECV, up);
-	}
-	for (int c = 2 * r + 1; c <= 2 * r + 2 && c < n; c++)
-		all_parts(x, PL_STEP_SEND, c);
-}
-
 static int power_below(int n)
 {
 	int p = 1;
@@ -233,17 +194,92 @@ static int power_below(int n)
 	return p;
 }
 
+/*
+ * Algorithms reduce and broadcast along trees: the rank above `r`, -1: none is. Rings and halving
+ * work among the ranks that have none above them. A broadcast begins at its root, which also serves
+ * the ranks of its host.
+ */
+static int above(const struct expand *x, uint8_t algo, int r)
+{
+	const int *leader = x->w->leader_of;
+	bool from_root = x->k->a.op == PL_OP_BROADCAST;
+	int n = x->w->size, p = power_below(n), root = from_root ? x->k->a.root : 0;
+	int v = modulo(r - root, n);
+
+	if (algo == PL_CA_HALVING)
+		return r < p ? -1 : r - p;
+	if (algo == PL_CA_HIERARCHICAL && !from_root)
+		return leader[r] == r ? -1 : leader[r];
+	if (!v || (algo == PL_CA_RING && !from_root))
+		return -1;
+	if (algo == PL_CA_HIERARCHICAL)
+		return leader[r] == r || leader[r] == leader[root] ? root : leader[r];
+	return modulo(root + (algo == PL_CA_RING   ? v - 1
+			      : algo == PL_CA_TREE ? (v - 1) / 2
+						   : 0),
+		      n);
+}
+
+/* Each piece of all parts, with each rank below this one. */
+static void below(struct expand *x, uint8_t algo, uint8_t kind)
+{
+	for (int r = 0; r < x->w->size; r++)
+		if (above(x, algo, r) == x->w->rank)
+			all_parts(x, kind, r);
+}
+
+static void reduce_up(struct expand *x, uint8_t algo)
+{
+	int top = above(x, algo, x->w->rank);
+
+	below(x, algo, PL_STEP_RECV_ADD);
+	if (top >= 0)
+		all_parts(x, PL_STEP_SEND, top);
+}
+
+static void broadcast_down(struct expand *x, uint8_t algo)
+{
+	int top = above(x, algo, x->w->rank);
+
+	if (top >= 0)
+		all_parts(x, PL_STEP_RECV, top);
+	below(x, algo, PL_STEP_SEND);
+}
+
+static bool in_ring(const struct expand *x, uint8_t algo, int r)
+{
+	return algo != PL_CA_HIERARCHICAL || x->w->leader_of[r] == r;
+}
+
+/*
+ * A ring of all ranks, or of the first ranks of the hosts, in order. RECV_ADD: member i holds the
+ * sum of part i afterwards; RECV: it has part i, and all have all afterwards.
+ */
+static void ring(struct expand *x, uint8_t algo, uint8_t kind)
+{
+	int size = x->w->size, rank = x->w->rank, next = rank, prev = rank, n = 0, first;
+
+	do
+		next = modulo(next + 1, size);
+	while (!in_ring(x, algo, next));
+	do
+		prev = modulo(prev - 1, size);
+	while (!in_ring(x, algo, prev));
+	first = -(kind == PL_STEP_RECV_ADD);
+	for (int r = 0; r < size; r++) {
+		n += in_ring(x, algo, r);
+		first += r < rank && in_ring(x, algo, r);
+	}
+	for (int s = 0; s + 1 < n; s++) {
+		one_part_of(x, PL_STEP_SEND, next, modulo(first - s, n));
+		one_part_of(x, kind, prev, modulo(first - s - 1, n));
+	}
+}
+
 static void halving(struct expand *x)
 {
-	int n = x->w->size, r = x->w->rank, p = power_below(n), lo = 0, hi = p;
+	int r = x->w->rank, p = power_below(x->w->size), lo = 0, hi = p;
 
-	if (r >= p) {
-		all_parts(x, PL_STEP_SEND, r - p);
-		all_parts(x, PL_STEP_RECV, r - p);
-		return;
-	}
-	if (r + p < n)
-		all_parts(x, PL_STEP_RECV_ADD, r + p);
 	for (int m = p / 2; m; m /= 2) {
 		int mid = lo + m;
 		bool low = !(r & m);
@@ -260,38 +296,6 @@ static void halving(struct expand *x)
 		range(x, PL_STEP_RECV, r ^ m, other, other + m);
 		lo &= ~m;
 	}
-	if (r + p < n)
-		all_parts(x, PL_STEP_SEND, r + p);
-}
-
-/* The first ranks of the hosts, in order, make a ring. */
-static void hierarchical(struct expand *x)
-{
-	struct pl_world *w = x->w;
-	int top = w->leader_of[w->rank], m = 0, me = 0, *member;
-
-	if (top != w->rank) {
-		all_parts(x, PL_STEP_SEND, top);
-		all_parts(x, PL_STEP_RECV, top);
-		return;
-	}
-	x->rc = pl_alloc(&member, (size_t)w->n_hosts, sizeof(*member), x->err);
-	if (x->rc < 0)
-		return;
-	for (int r = 0; r < w->size; r++) {
-		if (w->leader_of[r] != r)
-			continue;
-		if (r == top)
-			me = m;
-		member[m++] = r;
-	}
-	for (int i = 1; i < w->n_local; i++)
-		all_parts(x, PL_STEP_RECV_ADD, w->local[i]);
-	ring(x, PL_STEP_RECV_ADD, member, m, me);
-	ring(x, PL_STEP_RECV, member, m, me);
-	for (int i = 1; i < w->n_local; i++)
-		all_parts(x, PL_STEP_SEND, w->local[i]);
-	pl_free(member);
 }
 
 /* dst = the sum of this part over all ranks, in their order; own: the value of this rank */
@@ -361,69 +365,72 @@ static const uint8_t *copy_input(struct expand *x, const void *p, size_t bytes)
 	return x->k->temp ? memcpy(x->k->temp, p, bytes) : p;
 }
 
+static void direct_all_reduce(struct expand *x, size_t lo)
+{
+	int n = x->w->size;
+
+	if (x->rc < 0)
+		return;
+	x->stride = (uint32_t)x->n_pieces;
+	if (n == 2 && x->src == x->dst) {
+		exchange_in_place(x);
+	} else {
+		for (int i = 1; i < n; i++)
+			all_parts(x, PL_STEP_SEND, modulo(x->w->rank + i, n));
+		sum_in_order(x, 0, x->src + lo * sizeof(float));
+	}
+	x->id_base += (uint32_t)(n - 1) * x->stride;
+	x->stride = 0;
+}
+
 static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 {
-	struct pl_world *w = x->w;
-	int n = w->size, parts = 1;
+	const int parts[] = { [PL_CA_RING] = x->w->size,
+			      [PL_CA_HALVING] = power_below(x->w->size),
+			      [PL_CA_HIERARCHICAL] = x->w->n_hosts,
+			      [PL_CA_TREE] = 1,
+			      [PL_CA_DIRECT] = 1 };
 
-	if (algo == PL_CA_RING)
-		parts = n;
-	else if (algo == PL_CA_HIERARCHICAL)
-		parts = w->n_hosts;
-	else if (algo == PL_CA_HALVING)
-		parts = power_below(n);
-	x->rc = cut(x, lo, hi, parts);
-	if (x->rc < 0) {
-		;
-	} else if (algo == PL_CA_TREE) {
-		tree(x);
-	} else if (algo == PL_CA_HALVING) {
-		halving(x);
-	} else if (algo == PL_CA_HIERARCHICAL) {
-		hierarchical(x);
-	} else if (algo == PL_CA_RING) {
-		ring(x, PL_STEP_RECV_ADD, NULL, n, w->rank);
-		ring(x, PL_STEP_RECV, NULL, n, w->rank);
-	} else {
-		x->stride = (uint32_t)x->n_pieces;
-		if (n == 2 && x->src == x->dst) {
-			exchange_in_place(x);
-		} else {
-			for (int i = 1; i < n; i++)
-				all_parts(x, PL_STEP_SEND, modulo(w->rank + i, n));
-			sum_in_order(x, 0, x->src + lo * sizeof(float));
-		}
-		x->id_base += (uint32_t)(n - 1) * x->stride;
-		x->stride = 0;
+	cut(x, lo, hi, parts[algo]);
+	if (algo == PL_CA_DIRECT) {
+		direct_all_reduce(x, lo);
+		return;
 	}
+	reduce_up(x, algo);
+	if (above(x, algo, x->w->rank) < 0) {
+		if (algo == PL_CA_HALVING) {
+			halving(x);
+		} else if (algo != PL_CA_TREE) {
+			ring(x, algo, PL_STEP_RECV_ADD);
+			ring(x, algo, PL_STEP_RECV);
+		}
+	}
+	broadcast_down(x, algo);
 }
 
 static void reduce_scatter(struct expand *x, uint8_t algo, const uint8_t *own, size_t lo, size_t hi)
 {
 	int n = x->w->size, me = x->w->rank;
 
-	x->rc = cut(x, lo, hi, 0);
-	if (x->rc < 0)
-		return;
+	cut(x, lo, hi, 0);
 	if (algo == PL_CA_RING) {
-		ring(x, PL_STEP_RECV_ADD, NULL, n, me);
+		ring(x, algo, PL_STEP_RECV_ADD);
 		return;
 	}
 	for (int i = 1; i < n; i++)
 		one_part_of(x, PL_STEP_SEND, modulo(me + i, n), modulo(me + i, n));
-	sum_in_order(x, me, own + lo * sizeof(float));
+	if (x->rc >= 0)
+		sum_in_order(x, me, own + lo * sizeof(float));
 }
 
 static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 {
 	int n = x->w->size, me = x->w->rank;
 
-	x->rc = cut(x, lo, hi, 0);
-	if (x->rc < 0)
-		return;
+	cut(x, lo, hi, 0);
 	one_part_of(x, PL_STEP_COPY, me, me);
 	if (algo == PL_CA_RING) {
-		ring(x, PL_STEP_RECV, NULL, n, me);
+		ring(x, algo, PL_STEP_RECV);
 		return;
 	}
 	for (int i = 1; i < n; i++)
@@ -432,60 +439,11 @@ static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 		one_part_of(x, PL_STEP_RECV, modulo(me - i, n), modulo(me - i, n));
 }
 
-/* From the root to the first rank of each host, and from there to the others. The root itself
- * serves the ranks of its host. */
-static void broadcast_hosts(struct expand *x)
-{
-	struct pl_world *w = x->w;
-	int root = x->k->a.root, r = w->rank, root_host = w->leader_of[root];
-	int top = w->leader_of[r] == root_host ? root : w->leader_of[r];
-
-	if (r == root)
-		for (int q = 0; q < w->size; q++)
-			if (w->leader_of[q] == q && q != root_host)
-				all_parts(x, PL_STEP_SEND, q);
-	if (r == top && r != root)
-		all_parts(x, PL_STEP_RECV, root);
-	else if (r != root)
-		all_parts(x, PL_STEP_RECV, top);
-	if (r == top)
-		for (int i = 0; i < w->n_local; i++)
-			if (w->local[i] != r)
-				all_parts(x, PL_STEP_SEND, w->local[i]);
-}
-
-static void broadcast(struct expand *x, uint8_t algo, size_t lo, size_t hi)
-{
-	int n = x->w->size, root = x->k->a.root, v = modulo(x->w->rank - root, n), from = 0;
-
-	x->rc = cut(x, lo, hi, 1);
-	if (x->rc < 0)
-		return;
-	if (algo == PL_CA_HIERARCHICAL) {
-		broadcast_hosts(x);
-		return;
-	}
-	if (algo == PL_CA_RING)
-		from = v - 1;
-	else if (algo == PL_CA_TREE)
-		from = (v - 1) / 2;
-	if (v)
-		all_parts(x, PL_STEP_RECV, modulo(from + root, n));
-	for (int c = v + 1; c < n; c++) {
-		bool mine = algo == PL_CA_RING	 ? c == v + 1
-			    : algo == PL_CA_TREE ? (c - 1) / 2 == v
-						 : v == 0;
-
-		if (mine)
-			all_parts(x, PL_STEP_SEND, modulo(c + root, n));
-	}
-}
-
 static void all_to_all(struct expand *x, size_t lo, size_t hi)
 {
 	int n = x->w->size, me = x->w->rank;
 
-	x->rc = cut(x, lo, hi, 0);
+	cut(x, lo, hi, 0);
 	for (int i = 1; i < n && x->rc >= 0; i++) {
 		int to = modulo(me + i, n), from = modulo(me - i, n);
 
@@ -499,8 +457,7 @@ static void all_to_all(struct expand *x, size_t lo, size_t hi)
 			emit(x, s);
 		}
 	}
-	if (x->rc >= 0)
-		one_part_of(x, PL_STEP_COPY, me, me);
+	one_part_of(x, PL_STEP_COPY, me, me);
 }
 
 /* Dissemination (Hensgen, Finkel, Manber, 1988): after log2(n) rounds all have heard of all. */
@@ -525,9 +482,8 @@ static void barrier(struct expand *x)
 static void one_rank(struct expand *x)
 {
 	const struct pl_coll_args *a = &x->k->a;
-	uint32_t at = a->op == PL_OP_BARRIER || a->src == a->dst ? 0 : (uint32_t)(a->count > 0);
 
-	if (at)
+	if (a->op != PL_OP_BARRIER && a->src != a->dst && a->count)
 		emit(x, (struct pl_step){ .kind = PL_STEP_COPY,
 					  .after = PL_NO_STEP,
 					  .dst = a->dst,
@@ -572,19 +528,13 @@ static const uint8_t *prepare(struct expand *x, uint8_t algo)
 
 static void message(struct expand *x)
 {
-	struct pl_coll_args *a = &x->k->a;
+	const struct pl_coll_args *a = &x->k->a;
+	uint8_t kind = a->op == PL_OP_SEND ? PL_STEP_SEND : PL_STEP_RECV;
 
-	x->rc = cut(x, 0, a->count, 1);
-	if (x->rc < 0)
-		return;
-	if (a->op == PL_OP_SEND)
-		all_parts(x, PL_STEP_SEND, a->root);
-	else
-		all_parts(x, PL_STEP_RECV, a->root);
+	cut(x, 0, a->count, 1);
+	all_parts(x, kind, a->root);
 	if (!x->n_pieces) /* an empty message tells the peer that the operation was begun */
-		emit(x, (struct pl_step){ .kind = a->op == PL_OP_SEND ? PL_STEP_SEND : PL_STEP_RECV,
-					  .peer = a->root,
-					  .after = PL_NO_STEP });
+		emit(x, (struct pl_step){ .kind = kind, .peer = a->root, .after = PL_NO_STEP });
 }
 
 static void one_part(struct expand *x, uint8_t algo, const uint8_t *own, size_t lo, size_t hi)
@@ -602,8 +552,9 @@ static void one_part(struct expand *x, uint8_t algo, const uint8_t *own, size_t 
 		all_gather(x, algo, lo, hi);
 		break;
 	case PL_OP_BROADCAST:
-		broadcast(x, algo, lo, hi);
-		if (x->rc >= 0 && x->w->rank == a->root)
+		cut(x, lo, hi, 1);
+		broadcast_down(x, algo);
+		if (x->w->rank == a->root)
 			all_parts(x, PL_STEP_COPY, a->root);
 		break;
 	default:

@@ -299,8 +299,10 @@ struct pl_world {
 		void **allocated; /* its memory that pl_comm_world_alloc() gave, and the world ends
 				   */
 		size_t n_allocated, cap_allocated;
-		struct pl_work *delayed, **delayed_tail; /* taken, but not active yet */
-		_Atomic uint64_t ready;			 /* collectives that are, or were */
+		/* The first of the active works that wait for the device; none of them is looked
+		 * at. NULL: there is none */
+		struct pl_work *held;
+		_Atomic uint64_t ready;	    /* collectives that the device has reached */
 		_Atomic int launching;	    /* works that are not in the second queue yet */
 		_Atomic bool launch_wanted; /* somebody waits for that */
 		int detached;		    /* works */

@@ -133,14 +133,6 @@ out:
 	return rc;
 }
 
-static int lacks(const char *rank, int v, const char *size, struct pl_err *err)
-{
-	return pl_fail(err, PL_EUSAGE,
-		       "%s is %d in the environment, but of how many ranks is not said; set %s, or "
-		       "unset %s",
-		       rank, v, size, rank);
-}
-
 /* A step of srun, and not the shell of a batch job or of salloc, which have the variables of the
  * job: Slurm numbers those steps from 2^32 - 16 up. */
 static bool in_step(void)
@@ -170,48 +162,50 @@ static int by_slurm(struct pl_launch *l, struct pl_err *err)
 static int agree(const struct source *a, const struct pl_launch *x, const struct source *b,
 		 const struct pl_launch *y, struct pl_err *err)
 {
-	if (x->rank != y->rank)
-		return pl_fail(err, PL_EUSAGE,
-			       "the environment contradicts itself: %s is %d and %s is %d; unset "
-			       "those of the launcher that is not in use, or set PACELINE_RANK and "
-			       "PACELINE_SIZE",
-			       a->rank, x->rank, b->rank, y->rank);
-	if (x->size >= 0 && y->size >= 0 && x->size != y->size)
-		return pl_fail(err, PL_EUSAGE,
-			       "the environment contradicts itself: %s is %d and %s is %d; unset "
-			       "those of the launcher that is not in use, or set PACELINE_RANK and "
-			       "PACELINE_SIZE",
-			       a->size, x->size, b->size, y->size);
-	return 0;
+	bool ranks = x->rank != y->rank, sizes = x->size >= 0 && y->size >= 0 && x->size != y->size;
+
+	if (!ranks && !sizes)
+		return 0;
+	return pl_fail(err, PL_EUSAGE,
+		       "the environment contradicts itself: %s is %d and %s is %d; unset those of "
+		       "the launcher that is not in use, or set PACELINE_RANK and PACELINE_SIZE",
+		       ranks ? a->rank : a->size, ranks ? x->rank : x->size,
+		       ranks ? b->rank : b->size, ranks ? y->rank : y->size);
 }
 
 /* The first of the launchers that says a rank; the ones behind it must say the same, unless it is
  * torchrun itself, which any of them may have started. */
-static int find(struct pl_launch *l, struct pl_err *err)
+static int find(struct pl_launch *l, const struct source **by, struct pl_err *err)
 {
-	const struct source *first = NULL;
+	struct pl_launch x = { 0 };
+	bool found = false;
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_LEN(others); i++) {
-		struct pl_launch x = { 0 };
-
+		x.by = NULL;
 		PL_TRY(look(&others[i], &x, err));
 		if (!x.by)
 			continue;
-		if (!first) {
-			first = &others[i];
-			*l = x;
-			if (env("TORCHELASTIC_RUN_ID") && i == 0)
-				return 0;
+		if (found) {
+			PL_TRY(agree(*by, l, &others[i], &x, err));
+			l->size = l->size < 0 ? x.size : l->size;
 			continue;
 		}
-		PL_TRY(agree(first, l, &others[i], &x, err));
-		l->size = l->size < 0 ? x.size : l->size;
+		found = true;
+		*by = &others[i];
+		*l = x;
+		if (env("TORCHELASTIC_RUN_ID") && i == 0)
+			return 0;
 	}
-	if (!first && in_step())
-		PL_TRY(look(&slurm, l, err));
-	else if (first && !strncmp(first->by, "pmi", 3))
+	x.by = NULL;
+	if (!found && in_step())
+		PL_TRY(look(&slurm, &x, err));
+	else if (found && !strncmp(l->by, "pmi", 3))
 		PL_TRY(by_slurm(l, err));
+	if (x.by) {
+		*by = &slurm;
+		*l = x;
+	}
 out:
 	return rc;
 }
@@ -323,6 +317,7 @@ static int slurm_meet(struct pl_launch *l, struct pl_err *err)
 
 int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err)
 {
+	const struct source *by = &paceline;
 	struct pl_launch own = { 0 };
 	int rc;
 
@@ -330,26 +325,18 @@ int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err)
 	l->rank = l->size = l->local_rank = l->local_size = -1;
 	PL_TRY(look(&paceline, &own, err));
 	if (own.by) {
-		if (own.size < 0)
-			return lacks(paceline.rank, own.rank, paceline.size, err);
 		*l = own;
 	} else {
-		struct pl_launch x = { .rank = -1, .size = -1, .local_rank = -1, .local_size = -1 };
-
-		PL_TRY(find(&x, err));
-		if (x.by)
-			*l = x;
+		PL_TRY(find(l, &by, err));
 		if (l->by && l->size < 0)
 			l->size = own.size;
 		PL_TRY(below("the rank", l->rank, "the size", l->size, err));
-		if (l->by && l->size < 0) {
-			const struct source *s = &slurm;
-
-			for (size_t i = 0; i < PL_LEN(others); i++)
-				s = !strcmp(others[i].by, l->by) ? &others[i] : s;
-			return lacks(s->rank, l->rank, s->size ? s->size : paceline.size, err);
-		}
 	}
+	if (l->by && l->size < 0)
+		return pl_fail(err, PL_EUSAGE,
+			       "%s is %d in the environment, but of how many ranks is not said; "
+			       "set %s, or unset %s",
+			       by->rank, l->rank, by->size ? by->size : paceline.size, by->rank);
 	if (l->by)
 		PL_TRY(find_spread(l, err));
 	if (l->by && !strcmp(l->by, "torchrun"))

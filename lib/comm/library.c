@@ -89,7 +89,6 @@ static void abandon(struct pl_world *w)
 		(by->abort)(w->library.state);
 	pthread_mutex_lock(&w->lock);
 	fail_works(w->active);
-	fail_works(w->device.delayed);
 	fail_works(w->queued);
 	pthread_cond_broadcast(&w->changed);
 }
@@ -177,7 +176,7 @@ static pl_ns last_moved(const struct pl_world *w)
 {
 	pl_ns t = 0;
 
-	for (const struct pl_work *k = w->active; k; k = k->next)
+	for (const struct pl_work *k = w->active; k != w->device.held; k = k->next)
 		t = pl_max_i64(t, k->moved);
 	return t;
 }
@@ -191,7 +190,7 @@ static enum round one_round(struct pl_world *w)
 
 	pl_comm_engine_take(w);
 	before = last_moved(w);
-	for (struct pl_work *k = w->active; k; k = k->next) {
+	for (struct pl_work *k = w->active; k != w->device.held; k = k->next) {
 		bool left, new = k->state == PL_WORK_QUEUED;
 		int rc = advance(w, k, &left, &e);
 
@@ -212,7 +211,7 @@ static enum round one_round(struct pl_world *w)
 /* Nothing moved since `idle`. */
 static void wait_a_while(struct pl_world *w, pl_ns idle, pl_ns *nap)
 {
-	bool under_way = w->active || w->device.delayed;
+	bool under_way = w->active;
 
 	if (under_way && pl_now_ns() - idle < SPIN_NS) {
 		*nap = NAP_NS;
@@ -254,7 +253,8 @@ static bool rounds(struct pl_world *w)
 			return false;
 		if (found == FAILED)
 			break;
-		if (pl_comm_engine_sweep(w) && w->active) /* it was in line until now */
+		if (pl_comm_engine_sweep(w) &&
+		    w->active != w->device.held) /* it was in line until now */
 			w->active->moved = pl_max_i64(w->active->moved, pl_now_ns());
 		if (found == MOVED) {
 			idle = pl_now_ns();

@@ -105,28 +105,11 @@ static int lacks(const struct pl_mpi_lib *lib, const char *name, struct pl_err *
 
 static int take_functions(struct pl_mpi_lib *lib, void *dl, struct pl_err *err)
 {
-	const struct {
-		const char *name;
-		void *to;
-	} f[] = {
-		{ "MPI_Initialized", &lib->initialized },
-		{ "MPI_Finalized", &lib->finalized },
-		{ "MPI_Init_thread", &lib->init },
-		{ "MPI_Finalize", &lib->finalize },
-		{ "MPI_Comm_rank", &lib->rank },
-		{ "MPI_Comm_size", &lib->size },
-		{ "MPI_Comm_split", &lib->split },
-		{ "MPI_Comm_set_errhandler", &lib->set_errhandler },
-		{ "MPI_Isend", &lib->isend },
-		{ "MPI_Irecv", &lib->irecv },
-		{ "MPI_Test", &lib->test },
-		{ "MPI_Error_string", &lib->error_string },
-		{ "MPI_Get_library_version", &lib->library_version },
-	};
-
-	for (size_t i = 0; i < PL_LEN(f); i++)
-		if (!pl_symbol(dl, f[i].name, f[i].to))
-			return lacks(lib, f[i].name, err);
+#define TAKE(member, symbol, args)                                                                 \
+	if (!pl_symbol(dl, symbol, &lib->member))                                                  \
+		return lacks(lib, symbol, err);
+	PL_MPI_FUNCTIONS(TAKE)
+#undef TAKE
 	pl_symbol(dl, "MPIX_GPU_query_support", &lib->gpu_support);
 	pl_symbol(dl, "MPIX_Query_cuda_support", &lib->cuda_support);
 	return 0;

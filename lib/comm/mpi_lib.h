@@ -23,26 +23,34 @@ enum pl_mpi_kind { PL_MPI_ANY, PL_MPI_OPENMPI, PL_MPI_MPICH };
 #define PL_MPI_ANY_TAG	  (-1)
 #define PL_MPI_ERROR_TEXT 512
 
+/* X(member, symbol, parameters); all return int */
+#define PL_MPI_FUNCTIONS(X)                                                                        \
+	X(initialized, "MPI_Initialized", (int *flag))                                             \
+	X(finalized, "MPI_Finalized", (int *flag))                                                 \
+	X(init, "MPI_Init_thread", (int *argc, char ***argv, int required, int *provided))         \
+	X(finalize, "MPI_Finalize", (void))                                                        \
+	X(rank, "MPI_Comm_rank", (pl_mpi_handle comm, int *rank))                                  \
+	X(size, "MPI_Comm_size", (pl_mpi_handle comm, int *size))                                  \
+	X(split, "MPI_Comm_split", (pl_mpi_handle comm, int color, int key, pl_mpi_handle *out))   \
+	X(set_errhandler, "MPI_Comm_set_errhandler", (pl_mpi_handle comm, pl_mpi_handle handler))  \
+	X(isend, "MPI_Isend",                                                                      \
+	  (const void *p, int count, pl_mpi_handle type, int to, int tag, pl_mpi_handle comm,      \
+	   pl_mpi_handle *request))                                                                \
+	X(irecv, "MPI_Irecv",                                                                      \
+	  (void *p, int count, pl_mpi_handle type, int from, int tag, pl_mpi_handle comm,          \
+	   pl_mpi_handle *request))                                                                \
+	X(test, "MPI_Test", (pl_mpi_handle * request, int *flag, struct pl_mpi_status *status))    \
+	X(error_string, "MPI_Error_string", (int code, char *text, int *length))                   \
+	X(library_version, "MPI_Get_library_version", (char *text, int *length))
+
 struct pl_mpi_lib {
 	enum pl_mpi_kind kind;
 	char name[160];	   /* of the file */
 	char version[100]; /* as it says itself: "Open MPI v4.1.4" */
 	pl_mpi_handle world, byte, errors_return;
-	int (*initialized)(int *flag);
-	int (*finalized)(int *flag);
-	int (*init)(int *argc, char ***argv, int required, int *provided);
-	int (*finalize)(void);
-	int (*rank)(pl_mpi_handle comm, int *rank);
-	int (*size)(pl_mpi_handle comm, int *size);
-	int (*split)(pl_mpi_handle comm, int color, int key, pl_mpi_handle *out);
-	int (*set_errhandler)(pl_mpi_handle comm, pl_mpi_handle handler);
-	int (*isend)(const void *p, int count, pl_mpi_handle type, int to, int tag,
-		     pl_mpi_handle comm, pl_mpi_handle *request);
-	int (*irecv)(void *p, int count, pl_mpi_handle type, int from, int tag, pl_mpi_handle comm,
-		     pl_mpi_handle *request);
-	int (*test)(pl_mpi_handle *request, int *flag, struct pl_mpi_status *status);
-	int (*error_string)(int code, char *text, int *length);
-	int (*library_version)(char *text, int *length);
+#define PL_MPI_MEMBER(member, symbol, args) int(*member) args;
+	PL_MPI_FUNCTIONS(PL_MPI_MEMBER)
+#undef PL_MPI_MEMBER
 	/* extensions, NULL where there is no such */
 	int (*gpu_support)(int kind, int *yes);
 	int (*cuda_support)(void);

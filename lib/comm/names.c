@@ -22,14 +22,15 @@ const char *pl_comm_operation_name(unsigned op)
 
 int pl_comm_operation_find(const char *name)
 {
-	for (int i = 0; i < PL_OP_COUNT_; i++) {
-		const char *a = op_name[i], *b = name;
-
-		while (*a && (*a == *b || (*a == '-' && *b == '_')))
-			a++, b++;
-		if (!*a && !*b)
-			return i;
-	}
+	for (int i = 0; i < PL_OP_COUNT_; i++)
+		for (const char *a = op_name[i], *b = name;; a++, b++) {
+			a += *a == '-';
+			b += *b == '-' || *b == '_';
+			if (*a != *b)
+				break;
+			if (!*a)
+				return i;
+		}
 	return -1;
 }
 

@@ -50,18 +50,31 @@ static void raise_flag(struct pl_world *w, _Atomic uint64_t *flag, uint64_t valu
 		pl_comm_world_wake_rank(w, r);
 }
 
+int pl_comm_shared_coll_waits_for(const struct pl_world *w, const struct pl_work *k)
+{
+	uint64_t until = k->slot + 1; /* what the flag of every rank must reach */
+
+	if (!k->direct || k->state >= PL_WORK_STEPS || k->state == PL_WORK_SHARED)
+		return -1;
+	if (k->state == PL_WORK_QUEUED) /* all have left the collective before it in the slot */
+		until -= pl_min_size(until, PL_SLOTS);
+	for (int r = 0; r < w->size; r++) {
+		const struct pl_slot *s = slot_of(w, r, k->slot);
+
+		if (atomic_load_explicit(k->state == PL_WORK_POSTED ? &s->posted : &s->done,
+					 memory_order_acquire) < until)
+			return r;
+	}
+	return -1;
+}
+
 static bool post(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_coll_args *a = &k->a;
 	struct pl_slot *s = slot_of(w, w->rank, k->slot);
 
-	for (int r = 0; r < w->size && k->slot >= PL_SLOTS; r++) {
-		uint64_t done =
-			atomic_load_explicit(&slot_of(w, r, k->slot)->done, memory_order_acquire);
-
-		if (done < k->slot + 1 - PL_SLOTS)
-			return false;
-	}
+	if (pl_comm_shared_coll_waits_for(w, k) >= 0)
+		return false;
 	s->op = a->op;
 	s->root = (uint32_t)a->root;
 	s->count = a->count;
@@ -87,10 +100,8 @@ static bool post(struct pl_world *w, struct pl_work *k)
 /* 1: all ranks have posted the same; 0: not yet; -1: the world failed. */
 static int all_posted(struct pl_world *w, const struct pl_work *k)
 {
-	for (int r = 0; r < w->size; r++)
-		if (atomic_load_explicit(&slot_of(w, r, k->slot)->posted, memory_order_acquire) !=
-		    k->slot + 1)
-			return 0;
+	if (pl_comm_shared_coll_waits_for(w, k) >= 0)
+		return 0;
 	for (int r = 0; r < w->size; r++) {
 		const struct pl_slot *s = slot_of(w, r, k->slot);
 
@@ -300,15 +311,6 @@ static void choose_means(struct pl_world *w, struct pl_work *k)
 	}
 }
 
-static bool all_left(const struct pl_world *w, const struct pl_work *k)
-{
-	for (int r = 0; r < w->size; r++)
-		if (atomic_load_explicit(&slot_of(w, r, k->slot)->done, memory_order_acquire) <
-		    k->slot + 1)
-			return false;
-	return true;
-}
-
 bool pl_comm_shared_coll_step(struct pl_world *w, struct pl_work *k, bool may_post, bool may_decide)
 {
 	bool moved = false;
@@ -321,28 +323,10 @@ bool pl_comm_shared_coll_step(struct pl_world *w, struct pl_work *k, bool may_po
 	}
 	if (k->state == PL_WORK_SHARED)
 		return carry_out_in_memory(w, k);
-	if (k->state == PL_WORK_SETTLED && all_left(w, k)) {
+	if (k->state == PL_WORK_SETTLED && pl_comm_shared_coll_waits_for(w, k) < 0) {
 		count_sent(w, k);
 		k->state = PL_WORK_OVER;
 		moved = true;
 	}
 	return moved;
-}
-
-int pl_comm_shared_coll_waits_for(const struct pl_world *w, const struct pl_work *k)
-{
-	if (!k->direct || k->state >= PL_WORK_STEPS)
-		return -1;
-	for (int r = 0; r < w->size; r++) {
-		const struct pl_slot *s = slot_of(w, r, k->slot);
-		uint64_t posted = atomic_load(&s->posted), done = atomic_load(&s->done);
-
-		if (k->state == PL_WORK_QUEUED && k->slot >= PL_SLOTS && done + PL_SLOTS <= k->slot)
-			return r;
-		if (k->state == PL_WORK_POSTED && posted < k->slot + 1)
-			return r;
-		if (k->state == PL_WORK_SETTLED && done < k->slot + 1)
-			return r;
-	}
-	return -1;
 }

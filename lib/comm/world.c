@@ -127,8 +127,8 @@ static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
 	moved = pl_comm_engine_step(w, all);
 	if (!moved)
 		pl_comm_engine_check(w, pl_now_ns());
-	*busy = w->active || w->device.delayed;
-	*due = w->device.delayed ? pl_now_ns() + LOOK_NS : w->next_due;
+	*busy = w->active;
+	*due = w->device.held ? pl_now_ns() + LOOK_NS : w->next_due;
 	pthread_mutex_lock(&w->lock);
 	w->driving = false;
 	return moved;
@@ -295,8 +295,7 @@ int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
 	/* a thread that rests is left alone where nothing is left to do */
-	if (!pl_comm_work_done(k) ||
-	    (!w->driving && (w->active || w->queued || w->device.delayed))) {
+	if (!pl_comm_work_done(k) || (!w->driving && (w->active || w->queued))) {
 		pl_comm_world_call(w);
 		pthread_mutex_lock(&w->lock);
 	}
@@ -490,7 +489,6 @@ static struct pl_world *world_new(struct pl_err *err)
 	atomic_store(&w->due, INT64_MAX);
 	w->queued_tail = &w->queued;
 	w->active_tail = &w->active;
-	w->device.delayed_tail = &w->device.delayed;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_mutex_init(&w->event_lock, NULL);
 	pthread_condattr_init(&a);
