@@ -122,7 +122,7 @@ out:
 	return rc;
 }
 
-int bench_comm(void *config, const struct member *p, struct pl_err *err)
+int bench_comm(void *config, const struct pl_launch *p, struct pl_err *err)
 {
 	struct config *c = config;
 	struct bench b = { .c = c, .rank = p->rank, .n = p->size, .table = PL_TABLE(columns) };

@@ -9,7 +9,7 @@
 #include "program.h"
 #include "tensor/plugin.h"
 
-int device_open(const struct pl_job *j, const struct member *p, struct device *d,
+int device_open(const struct pl_job *j, const struct pl_launch *p, struct device *d,
 		struct pl_err *err)
 {
 	/* not every launcher says the place on the host */

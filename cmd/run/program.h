@@ -26,14 +26,6 @@ struct config {
 	struct pl_launch launch; /* what the environment says */
 };
 
-/* Which rank of the job this process is. */
-struct member {
-	int rank, size, local_rank, local_size;
-	char meet[256], token[128];
-	const char *folder; /* made for this meeting alone; NULL: none was made */
-	char host[32];	    /* "": the real one */
-};
-
 /* ---- ranks.c: one process or several --------------------------------------------------------- */
 
 /* The signal that asked for the end, 0: none. */
@@ -43,18 +35,21 @@ void catch_signals(void); /* from now on SIGINT and SIGTERM ask; before, they en
 void flush_before_exit(void);
 /* Looks for a launcher, which says how many ranks there are and where they meet, into *c. */
 int read_launcher(struct config *c, struct pl_err *err) PL_MUST;
+/* The simulated host of a rank, if the job wants several; NULL: the real one. */
+#define HOST_MAX 32
+const char *host_of_rank(const struct config *c, const struct pl_launch *p, char text[HOST_MAX]);
 /*
  * Starts the ranks: as many as the launcher or -n says, else `default_ranks`. In each of them
  * `work` is called, and its result returned. The process that forked them waits, and fails if one
  * failed.
  */
 int start_ranks(struct config *c, int64_t default_ranks,
-		int (*work)(void *arg, const struct member *p, struct pl_err *err), void *arg,
+		int (*work)(void *arg, const struct pl_launch *p, struct pl_err *err), void *arg,
 		struct pl_err *err) PL_MUST;
 struct device;
 /* Connects all ranks; *w is NULL if there is one alone. j: has links and transport; d: the device
  * whose memory the ranks send. */
-int open_world(const struct config *c, const struct member *p, const struct pl_job *j,
+int open_world(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
 	       struct device *d, struct pl_tracer *t, struct pl_world **w,
 	       struct pl_err *err) PL_MUST;
 
@@ -83,7 +78,7 @@ struct device {
 	int rank; /* of this process */
 	unsigned grace_s;
 };
-int device_open(const struct pl_job *j, const struct member *p, struct device *d,
+int device_open(const struct pl_job *j, const struct pl_launch *p, struct device *d,
 		struct pl_err *err) PL_MUST;
 /* The `lost` of pl_world_opts, with the device as its argument: an alarm ends the process after
  * grace_s if it has not ended by itself. */
@@ -98,7 +93,7 @@ int find_engine(const struct pl_job *j, const struct pl_plan *plan, const struct
 
 /* ---- train.c --------------------------------------------------------------------------------- */
 
-int train(void *work, const struct member *p, struct pl_err *err) PL_MUST;
+int train(void *work, const struct pl_launch *p, struct pl_err *err) PL_MUST;
 
 /* ---- report.c: what was measured ------------------------------------------------------------- */
 
@@ -117,7 +112,7 @@ struct result {
 	struct worker_result *worker; /* [ranks] */
 };
 /* Each rank brings its own result; afterwards all have those of all, and the sums of these. */
-int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct member *p,
+int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct pl_launch *p,
 		   struct result *r, struct pl_err *err) PL_MUST;
 /* To path, as JSON or for people. */
 int report_write(const struct result *r, const char *path, bool json, struct pl_err *err) PL_MUST;
@@ -127,7 +122,7 @@ int report_layers(const struct config *c, const struct pl_model *m, struct pl_er
 
 /* ---- bench.c, plot.c ------------------------------------------------------------------------- */
 
-int bench_comm(void *config, const struct member *p, struct pl_err *err) PL_MUST;
+int bench_comm(void *config, const struct pl_launch *p, struct pl_err *err) PL_MUST;
 /* Loss against time and against steps, of one or several logs. */
 int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err) PL_MUST;
 

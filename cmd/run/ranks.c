@@ -92,27 +92,18 @@ struct child {
 	bool done, killed;
 };
 
-static void signal_ranks(const struct child *v, int n, int sig)
+static void signal_ranks(struct child *v, int n, int sig)
 {
 	for (int i = 0; i < n; i++)
-		if (!v[i].done)
+		if (!v[i].done) {
+			v[i].killed |= sig == SIGKILL;
 			kill(v[i].pid, sig);
+		}
 }
 
 static bool has_failed(int status)
 {
 	return WIFSIGNALED(status) ? WTERMSIG(status) != stop_signal : status != 0;
-}
-
-/* After one rank has failed, the others are told, or notice it. A rank that still runs after the
- * grace period (because it was stopped, for example) will not end by itself. */
-static void kill_remaining(struct child *v, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (!v[i].done) {
-			v[i].killed = true;
-			kill(v[i].pid, SIGKILL);
-		}
 }
 
 /* Until all have ended. Signals are blocked unless this function sleeps, so none is missed. */
@@ -132,8 +123,11 @@ static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *while_
 		}
 		if (pid < 0 && errno != EINTR)
 			return;
+		/* After one rank has failed, the others are told, or notice it. A rank that still
+		 * runs after the grace period (because it was stopped, for example) will not end by
+		 * itself. */
 		if (pid == 0 && pl_now_ns() > until)
-			kill_remaining(v, n);
+			signal_ranks(v, n, SIGKILL);
 		if (pid == 0)
 			ppoll(NULL, 0, &second, while_waiting);
 		for (int i = 0; i < n; i++) {
@@ -160,8 +154,8 @@ static void block_signals(sigset_t *unblocked, sigset_t *while_waiting)
 	sigset_t held;
 
 	sigemptyset(&held);
-	sigaddset(&held, SIGINT);
-	sigaddset(&held, SIGTERM);
+	for (size_t i = 0; i < PL_LEN(end_signals); i++)
+		sigaddset(&held, end_signals[i]);
 	sigaddset(&held, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &held, unblocked);
 	*while_waiting = *unblocked;
@@ -228,29 +222,52 @@ static int result_of_ranks(const struct child *v, int n, struct pl_err *err)
 		       "%d of %d ranks failed", failed, n);
 }
 
-typedef int work_of_rank(void *arg, const struct member *p, struct pl_err *err);
+typedef int work_of_rank(void *arg, const struct pl_launch *p, struct pl_err *err);
 
-/* Gives the rank a simulated host if the job wants several. Messages name the rank. */
-static int as_rank(const struct config *c, work_of_rank *work, void *arg, struct member *p,
-		   struct pl_err *err)
+const char *host_of_rank(const struct config *c, const struct pl_launch *p, char text[HOST_MAX])
 {
-	int rc;
+	if (c->hosts < 2)
+		return NULL;
+	snprintf(text, HOST_MAX, "host%lld", (long long)(p->rank / (p->size / c->hosts)));
+	return text;
+}
 
-	if (c->hosts > 1)
-		snprintf(p->host, sizeof(p->host), "host%lld",
-			 (long long)(p->rank / (p->size / c->hosts)));
-	rc = work(arg, p, err);
+/* Messages name the rank. */
+static int as_rank(work_of_rank *work, void *arg, const struct pl_launch *p, struct pl_err *err)
+{
+	int rc = work(arg, p, err);
+
 	if (rc < 0 && p->size > 1)
 		pl_wrap(err, "rank %d", p->rank);
 	return rc;
 }
 
+/* The ranks meet in a folder of their own, unless the user has said where. */
+static int make_meeting(const struct config *c, struct pl_launch *p, struct pl_err *err)
+{
+	const char *tmp = getenv("TMPDIR");
+	int rc = pl_comm_token_make(p->token, sizeof(p->token), err);
+
+	if (rc < 0)
+		return rc;
+	tmp = tmp && *tmp ? tmp : "/tmp";
+	if (c->meet) {
+		snprintf(p->meet, sizeof(p->meet), "%s", c->meet);
+		return 0;
+	}
+	snprintf(p->folder, sizeof(p->folder), "%.150s/paceline-XXXXXX", tmp);
+	if (!mkdtemp(p->folder)) {
+		p->folder[0] = '\0';
+		return pl_fail_sys(err, "%.150s: a folder to meet in", tmp);
+	}
+	snprintf(p->meet, sizeof(p->meet), "dir:%s", p->folder);
+	return 0;
+}
+
 static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *arg,
 		      struct pl_err *err)
 {
-	const char *tmp = getenv("TMPDIR");
-	struct member p = { .size = n, .local_size = n };
-	char folder[200];
+	struct pl_launch p = { .size = n, .local_size = n };
 	pid_t self = getpid();
 	sigset_t unblocked, while_waiting;
 	pl_ns grace = 5000000000 + 10 * timeout_of(c);
@@ -259,24 +276,9 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 
 	if (rc < 0)
 		return rc;
-	folder[0] = '\0';
 	is_parent = true;
 	catch_signals();
-	PL_TRY(pl_comm_token_make(p.token, sizeof(p.token), err));
-	if (c->meet) {
-		snprintf(p.meet, sizeof(p.meet), "%s", c->meet);
-	} else {
-		snprintf(folder, sizeof(folder), "%.150s/paceline-XXXXXX",
-			 tmp && *tmp ? tmp : "/tmp");
-		if (!mkdtemp(folder)) {
-			folder[0] = '\0';
-			rc = pl_fail_sys(err, "%.150s: a folder to meet in",
-					 tmp && *tmp ? tmp : "/tmp");
-			goto out;
-		}
-		snprintf(p.meet, sizeof(p.meet), "dir:%s", folder);
-		p.folder = folder;
-	}
+	PL_TRY(make_meeting(c, &p, err));
 	fflush(NULL);
 	block_signals(&unblocked, &while_waiting);
 	for (; started < n; started++) {
@@ -293,7 +295,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 			prepare_child(self, &unblocked);
 			pl_free(v);
 			p.rank = p.local_rank = started;
-			return as_rank(c, work, arg, &p, err);
+			return as_rank(work, arg, &p, err);
 		}
 		v[started].pid = pid;
 	}
@@ -302,8 +304,8 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 	if (rc == 0)
 		rc = result_of_ranks(v, n, err);
 out:
-	if (folder[0])
-		pl_remove_folder(folder);
+	if (p.folder[0])
+		pl_remove_folder(p.folder);
 	pl_free(v);
 	return rc;
 }
@@ -352,11 +354,8 @@ int read_launcher(struct config *c, struct pl_err *err)
 }
 
 /* Finds where the ranks of a launcher meet, and their common secret. */
-static int member_of_launcher(struct config *c, struct member *p, struct pl_err *err)
+static int join_launcher(const struct config *c, struct pl_launch *l, struct pl_err *err)
 {
-	struct pl_launch *l = &c->launch;
-	int rc = 0;
-
 	if (c->meet)
 		snprintf(l->meet, sizeof(l->meet), "%s", c->meet);
 	if (!strcmp(l->by, "torchrun") && l->size > 1 && !l->meet[0] && !l->token[0])
@@ -369,43 +368,38 @@ static int member_of_launcher(struct config *c, struct member *p, struct pl_err 
 		/* the port that torchrun offers may be taken, and on one host none is needed */
 		if (!c->meet && !getenv("PACELINE_MEET") && !l->spread)
 			l->meet[0] = '\0';
-		rc = pl_comm_launch_share(l, LATE * timeout_of(c), err);
-	} else if (l->size > 1 && strlen(l->token) < 16) {
-		rc = pl_fail(err, PL_EUSAGE,
-			     "PACELINE_TOKEN, the common secret of all ranks, needs 16 characters "
-			     "or more");
-	} else if (l->size > 1 && !l->meet[0]) {
-		rc = pl_fail(err, PL_EUSAGE,
-			     "%s and PACELINE_TOKEN say who this is, but not where to meet: --meet "
-			     "dir:PATH (a folder that all see) or tcp:HOST:PORT",
-			     l->by);
+		return pl_comm_launch_share(l, LATE * timeout_of(c), err);
 	}
-	*p = (struct member){ .rank = l->rank,
-			      .size = l->size,
-			      .local_rank = l->local_rank,
-			      .local_size = l->local_size };
-	snprintf(p->meet, sizeof(p->meet), "%s", l->meet);
-	snprintf(p->token, sizeof(p->token), "%s", l->token);
-	return rc;
+	if (l->size > 1 && strlen(l->token) < 16)
+		return pl_fail(err, PL_EUSAGE,
+			       "PACELINE_TOKEN, the common secret of all ranks, needs 16 "
+			       "characters or more");
+	if (l->size > 1 && !l->meet[0])
+		return pl_fail(
+			err, PL_EUSAGE,
+			"%s and PACELINE_TOKEN say who this is, but not where to meet: --meet "
+			"dir:PATH (a folder that all see) or tcp:HOST:PORT",
+			l->by);
+	return 0;
 }
 
 int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, void *arg,
 		struct pl_err *err)
 {
-	struct member p = { .size = 1, .local_size = 1 };
+	const struct pl_launch alone = { .size = 1, .local_size = 1 };
 	int64_t n = c->ranks ? c->ranks : default_ranks > 0 ? default_ranks : 1;
 	int rc, sig;
 
 	if (c->launch.by) {
-		rc = member_of_launcher(c, &p, err);
+		rc = join_launcher(c, &c->launch, err);
 		if (rc == 0)
-			rc = as_rank(c, work, arg, &p, err);
+			rc = as_rank(work, arg, &c->launch, err);
 		if (rc < 0)
 			pl_comm_launch_unshare(&c->launch);
 	} else if (n > 1) {
 		rc = fork_ranks(c, (int)n, work, arg, err);
 	} else {
-		rc = work(arg, &p, err);
+		rc = work(arg, &alone, err);
 	}
 	sig = stop_signal;
 	if (rc == 0 && sig) { /* the shell learns which signal ended the job */
@@ -417,13 +411,12 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 
 /* ---- meeting --------------------------------------------------------------------------------- */
 
-int open_world(const struct config *c, const struct member *p, const struct pl_job *j,
+int open_world(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
 	       struct device *d, struct pl_tracer *t, struct pl_world **w, struct pl_err *err)
 {
 	struct pl_world_opts o = { .rank = p->rank,
 				   .size = p->size,
 				   .local_rank = p->local_rank,
-				   .local_size = p->local_size,
 				   .transport = c->transport ? c->transport : "auto",
 				   .meet = p->meet,
 				   .token = p->token,
@@ -435,6 +428,7 @@ int open_world(const struct config *c, const struct member *p, const struct pl_j
 				   .timeout_ns = c->timeout_ns,
 				   .log = &c->c.log };
 	struct pl_link_shape *shape = NULL;
+	char host[HOST_MAX];
 	int rc;
 
 	*w = NULL;
@@ -444,14 +438,12 @@ int open_world(const struct config *c, const struct member *p, const struct pl_j
 	d->grace_s = 3 + (unsigned)(5 * timeout_of(c) / 1000000000);
 	if (c->launch.by || d->ctx)
 		o.meet_ns = LATE * timeout_of(c);
-	if (p->host[0]) {
-		o.host = p->host;
-		o.local_size = 0;
-	}
-	if (j && j->transport && !c->transport)
+	o.host = host_of_rank(c, p, host);
+	o.local_size = o.host ? 0 : p->local_size;
+	if (j->transport && !c->transport)
 		o.transport = j->transport;
-	PL_TRY(pl_alloc(&shape, j ? j->n_links + 1 : 1, sizeof(*shape), err));
-	for (size_t i = 0; j && i < j->n_links; i++)
+	PL_TRY(pl_alloc(&shape, j->n_links + 1, sizeof(*shape), err));
+	for (size_t i = 0; i < j->n_links; i++)
 		shape[o.n_shapes++] =
 			(struct pl_link_shape){ .from = j->link[i].from,
 						.to = j->link[i].to,
@@ -466,9 +458,7 @@ int open_world(const struct config *c, const struct member *p, const struct pl_j
 	rc = pl_comm_world_open(&o, w, err);
 	/* All are connected, or never will be. The process that made the folder may be killed, so
 	 * the last rank removes it. */
-	if (p->folder)
-		rmdir(p->folder);
-	pl_comm_launch_unshare(&c->launch);
+	pl_comm_launch_unshare(p);
 out:
 	pl_free(shape);
 	return rc;

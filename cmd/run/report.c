@@ -9,7 +9,7 @@
 
 #define FIELDS (sizeof(struct worker_result) / sizeof(double))
 
-int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct member *p,
+int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct pl_launch *p,
 		   struct result *r, struct pl_err *err)
 {
 	double sum = 0, min = INFINITY;

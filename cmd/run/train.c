@@ -13,7 +13,7 @@ struct training {
 	struct pl_train t;
 	struct work *w;
 	const struct config *c;
-	const struct member *p;
+	const struct pl_launch *p;
 	struct device device;
 	struct pl_world *world;
 	struct pl_recorder *rec;
@@ -57,9 +57,10 @@ static int log_row(void *arg, const struct pl_train_row *r, struct pl_err *err)
 
 static int open_trace(struct training *t, struct pl_err *err)
 {
+	char host[HOST_MAX];
 	struct pl_rec_opts o = { .rank = t->p->rank,
 				 .size = t->p->size,
-				 .host = t->p->host[0] ? t->p->host : NULL,
+				 .host = host_of_rank(t->c, t->p, host),
 				 .level = t->c->c.uncompressed ? 0 : (int)t->c->c.level };
 	struct pl_buf line = { 0 };
 	char path[1024];
@@ -265,7 +266,7 @@ static int finish(struct training *t, int rc, struct pl_err *err)
 	return rc < 0 ? rc : more < 0 ? more : rc;
 }
 
-int train(void *work, const struct member *p, struct pl_err *err)
+int train(void *work, const struct pl_launch *p, struct pl_err *err)
 {
 	struct work *w = work;
 	struct training *t;

@@ -184,8 +184,7 @@ static double bus_factor(uint8_t op, double n)
 static int summarise(struct bench *b, const float *t, size_t n, int64_t wrong,
 		     struct pl_comm_bench_result *r, struct pl_err *err)
 {
-	struct pl_coll_args all = { .op = PL_OP_ALLGATHER, .src = t, .count = n, .on_host = true },
-			    sum = { .op = PL_OP_ALLREDUCE, .count = 1, .on_host = true };
+	struct pl_coll_args all = { .op = PL_OP_ALLGATHER, .src = t, .count = n, .on_host = true };
 	float bad = (float)wrong, *of = NULL; /* (ranks, n) */
 	int64_t *ns = NULL;
 	double total = 0;
@@ -194,9 +193,8 @@ static int summarise(struct bench *b, const float *t, size_t n, int64_t wrong,
 	PL_TRY(pl_alloc(&ns, n, sizeof(*ns), err));
 	PL_TRY(pl_alloc(&of, n * (size_t)b->size, sizeof(*of), err));
 	all.dst = of;
-	sum.src = sum.dst = &bad;
 	PL_TRY(pl_comm_world_do(b->w, &all, err));
-	PL_TRY(pl_comm_world_do(b->w, &sum, err));
+	PL_TRY(pl_comm_add_up(b->w, &bad, 1, err));
 	for (size_t i = 0; i < n * (size_t)b->size; i++)
 		ns[i % n] = pl_max_i64(ns[i % n], (int64_t)((double)of[i] * 1e3));
 	for (size_t i = 0; i < n; i++)

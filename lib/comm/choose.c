@@ -101,15 +101,13 @@ static uint8_t all_reduce(const struct pl_world *w, size_t bytes)
 {
 	static const uint8_t algorithm[] = { PL_CA_DIRECT, PL_CA_RING, PL_CA_TREE, PL_CA_HALVING };
 	uint8_t best = PL_CA_DIRECT;
-	double least = takes(w, best, (double)bytes);
+	double least = INFINITY;
 
-	for (size_t i = 1; i < PL_LEN(algorithm); i++) {
+	for (size_t i = 0; i < PL_LEN(algorithm); i++) {
 		double t = takes(w, algorithm[i], (double)bytes);
 
-		if (t < least) {
-			least = t;
-			best = algorithm[i];
-		}
+		best = t < least ? algorithm[i] : best;
+		least = fmin(t, least);
 	}
 	return best;
 }

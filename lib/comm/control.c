@@ -34,14 +34,6 @@ static void flush(struct pl_peer *p)
 		return;
 }
 
-void pl_comm_control_kick(struct pl_world *w)
-{
-	uint64_t one = 1;
-
-	if (write(w->control_wake, &one, sizeof(one)) < 0)
-		return; /* full: it is awake */
-}
-
 void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
 {
 	bool first;
@@ -61,8 +53,8 @@ void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
 	pthread_mutex_unlock(&w->lock);
 	if (first && w->o.lost)
 		w->o.lost(w->o.lost_arg, w->failure);
-	pl_comm_world_wake(w);
-	pl_comm_control_kick(w);
+	pl_comm_kick(w->wake);
+	pl_comm_kick(w->control_wake);
 }
 
 /* ---- receiving ---- */
@@ -314,7 +306,7 @@ void pl_comm_control_stop(struct pl_world *w)
 {
 	if (w->control_runs) {
 		atomic_store(&w->control_stop, true);
-		pl_comm_control_kick(w);
+		pl_comm_kick(w->control_wake);
 		pthread_join(w->control, NULL);
 	}
 	for (int r = 0; r < w->size && w->peer; r++)

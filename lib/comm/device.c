@@ -50,15 +50,12 @@ void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *c
 int pl_comm_device_agree(struct pl_world *w, struct pl_err *err)
 {
 	float all = w->device.cuda_aware;
-	struct pl_coll_args sum = {
-		.op = PL_OP_ALLREDUCE, .count = 1, .src = &all, .dst = &all, .on_host = true
-	};
 	int rc;
 
 	if (!w->device.b || w->device.native || !w->library.calls)
 		return 0;
 	w->device.cuda_aware = false;
-	rc = pl_comm_world_do(w, &sum, err);
+	rc = pl_comm_add_up(w, &all, 1, err);
 	if (rc < 0)
 		return rc;
 	w->device.cuda_aware = (int)all == w->size;

@@ -78,7 +78,7 @@ static void broken(struct pl_world *w, struct pl_conn *c, const char *why)
 		snprintf(p->why, sizeof(p->why), "%s", why);
 		atomic_store(&p->broken, pl_now_ns());
 	}
-	pl_comm_control_kick(w);
+	pl_comm_kick(w->control_wake);
 }
 
 /* Sends v (out), or receives into it, what is possible now. */

@@ -124,6 +124,7 @@ enum pl_work_state {
 };
 struct pl_work {
 	struct pl_work *next;
+	void *next_kept; /* of what a library may still use */
 	struct pl_world *w;
 	struct pl_coll_args a;
 	uint64_t seq;  /* of collectives; of messages for send and receive */
@@ -136,14 +137,13 @@ struct pl_work {
 	struct {			      /* of a world with a device; device.c */
 		struct pl_coll_args original; /* as it was begun; a may have staging memory */
 		void *stage;
-		uint64_t mark;	      /* in the backend's second queue, after the last work of this
-					 operation */
-		bool on_device;	      /* waited for by the device, not by the host */
-		bool delayed;	      /* until the mark is passed */
-		bool cuda_aware;      /* its steps are in memory of the device */
-		bool launched;	      /* it is in the second queue */
-		bool detached;	      /* nobody waits for it any more: the world's */
-		struct pl_work *next; /* NCCL's list */
+		uint64_t mark;	 /* in the backend's second queue, after the last work of this
+				    operation */
+		bool on_device;	 /* waited for by the device, not by the host */
+		bool delayed;	 /* until the mark is passed */
+		bool cuda_aware; /* its steps are in memory of the device */
+		bool launched;	 /* it is in the second queue */
+		bool detached;	 /* nobody waits for it any more: the world's */
 	} device;
 	struct pl_step *step;
 	size_t n_steps, cap_steps, left;
@@ -323,7 +323,7 @@ struct pl_world {
 		bool abandoned; /* to itself: it did not come back, nobody calls it again */
 		pl_ns since, stopped_ns; /* when it was called, and `held` then; 0: it is not */
 		struct pl_ready first;	 /* what rank 0 says of its library */
-		struct pl_world *next_abandoned;
+		void *next_kept;
 	} library;
 };
 
@@ -374,9 +374,9 @@ static inline bool pl_library_keeps(const struct pl_world *w)
 {
 	return w->library.calls && atomic_load(&w->failed);
 }
-/* The same for memory of the work. true: the memory is never freed, as the process is about to end.
- */
-bool pl_comm_library_keep(struct pl_work *k);
+/* p is never freed, because a library may use it until the process ends, which it is about to do.
+ * next: a place in it */
+void pl_comm_library_keep(void *p, void **next);
 /* Fails the world if the library does not return, and abandons the library if the world has failed.
  * Lock held; it is released for a moment then. */
 void pl_comm_library_watch(struct pl_world *w);
@@ -408,6 +408,9 @@ void pl_comm_refuse(struct pl_link *l, const char *why);
 /* Warns the first time and counts: a rank that tries again and again would fill the screen. */
 void pl_comm_reject(struct pl_acceptor *a, const char *why);
 
+/* launch_token.c: writes a file of this user that is whole when others see it. 0; -1: errno says
+ * why. dir: AT_FDCWD, or an open folder */
+int pl_comm_leave_file(int dir, const char *name, const char *text);
 /* meet.c: who is where, and the connections. */
 int pl_comm_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Same for processes that can map one another's memory; name: as pl_world_opts.host. */
@@ -432,14 +435,13 @@ int pl_comm_net_tune(int fd, pl_ns timeout, struct pl_err *err) PL_MUST;
 /* control.c */
 int pl_comm_control_start(struct pl_world *w, struct pl_err *err) PL_MUST;
 void pl_comm_control_stop(struct pl_world *w);
-void pl_comm_control_kick(struct pl_world *w);
 /* The first failure of the world; tells the others. Lock not held. */
 void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...) PL_PRINTF(3, 4);
 
 /* world.c */
 /* Waits for c at most ns. */
 void pl_comm_wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns);
-void pl_comm_world_wake(struct pl_world *w); /* the progress thread of this rank */
+void pl_comm_kick(int fd); /* wakes the thread that waits for this event descriptor */
 void pl_comm_world_wake_rank(struct pl_world *w,
 			     int rank); /* that of another on this host, if it sleeps */
 /* The progress thread is needed. Lock held, and given back before: a thread that wakes only to wait
@@ -472,6 +474,8 @@ int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint6
 /* shm.c */
 int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err) PL_MUST;
 void pl_comm_shared_close(struct pl_world *w);
+/* The sum of each v over all ranks. Collective. */
+int pl_comm_add_up(struct pl_world *w, float *v, size_t n, struct pl_err *err) PL_MUST;
 /* Did all ranks succeed? own: the error of this rank; its code is 0 if it succeeded. Collective.
  */
 int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err) PL_MUST;

@@ -28,7 +28,6 @@
 #define ENVIRONMENT_MAX ((size_t)2 << 20) /* ARG_MAX of Linux by default */
 #define TOKEN_DIGITS	64
 #define TOKEN_FILE	"token"
-#define TOKEN_NEW	"token.new"
 
 int pl_comm_token_make(char *token, size_t size, struct pl_err *err)
 {
@@ -152,13 +151,36 @@ static bool read_token(int dir, struct made *m)
 	       (look_at((pid_t)m->pid, &up, &start) && start == m->start);
 }
 
+int pl_comm_leave_file(int dir, const char *name, const char *text)
+{
+	size_t n = strlen(text);
+	char temp[620];
+	int fd, why;
+	bool ok;
+
+	snprintf(temp, sizeof(temp), "%s.new", name);
+	unlinkat(dir, temp, 0);
+	fd = pl_fail_now() ? -1
+			   : openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+				    0600);
+	if (fd < 0)
+		return -1;
+	ok = write(fd, text, n) == (ssize_t)n;
+	ok &= close(fd) == 0;
+	if (ok && renameat(dir, temp, dir, name) == 0)
+		return 0;
+	why = errno;
+	unlinkat(dir, temp, 0);
+	errno = why;
+	return -1;
+}
+
 static int write_token(struct pl_launch *l, int dir, struct pl_err *err)
 {
 	struct made m = { .host = pl_comm_host_id(NULL), .pid = getpid() }, old;
 	char text[256];
 	pid_t up;
-	int fd, n, rc = pl_comm_token_make(m.token, sizeof(m.token), err);
-	bool ok;
+	int rc = pl_comm_token_make(m.token, sizeof(m.token), err);
 
 	if (rc < 0)
 		return rc;
@@ -169,18 +191,12 @@ static int write_token(struct pl_launch *l, int dir, struct pl_err *err)
 			       "PACELINE_TOKEN for each",
 			       l->by, l->folder, old.pid);
 	look_at((pid_t)m.pid, &up, &m.start);
-	n = snprintf(text, sizeof(text), "paceline-token 1 %llx %ld %llu %s\n", m.host, m.pid,
-		     m.start, m.token);
-	unlinkat(dir, TOKEN_NEW, 0);
-	fd = pl_fail_now() ? -1
-			   : openat(dir, TOKEN_NEW,
-				    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0 && errno == ENOENT)
-		return PL_ENO;
-	ok = fd >= 0 && write(fd, text, (size_t)n) == n;
-	ok &= fd >= 0 && close(fd) == 0;
-	if (!ok || renameat(dir, TOKEN_NEW, dir, TOKEN_FILE) < 0)
-		return pl_fail_sys(err, "meeting: cannot write %s/" TOKEN_FILE, l->folder);
+	snprintf(text, sizeof(text), "paceline-token 1 %llx %ld %llu %s\n", m.host, m.pid, m.start,
+		 m.token);
+	if (pl_comm_leave_file(dir, TOKEN_FILE, text) < 0)
+		return errno == ENOENT ? PL_ENO
+				       : pl_fail_sys(err, "meeting: cannot write %s/" TOKEN_FILE,
+						     l->folder);
 	snprintf(l->token, sizeof(l->token), "%s", m.token);
 	return 0;
 }

@@ -28,10 +28,17 @@
 static const struct pl_comm_library *const libraries[] = { &pl_comm_library_mpi,
 							   &pl_comm_library_nccl };
 
-static struct pl_world
-	*abandoned_worlds; /* so that what they hold is not lost to who looks for leaks */
-static struct pl_work *kept_works;
-static pthread_mutex_t abandoned_lock = PTHREAD_MUTEX_INITIALIZER;
+/* What is never freed, so that it is not lost to who looks for leaks. */
+static void *kept;
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void pl_comm_library_keep(void *p, void **next)
+{
+	pthread_mutex_lock(&kept_lock);
+	*next = kept;
+	kept = p;
+	pthread_mutex_unlock(&kept_lock);
+}
 
 const struct pl_comm_library *pl_comm_library_find(const char *transport)
 {
@@ -79,10 +86,7 @@ static void abandon(struct pl_world *w)
 
 	w->library.abandoned = true;
 	pthread_detach(w->progress);
-	pthread_mutex_lock(&abandoned_lock);
-	w->library.next_abandoned = abandoned_worlds;
-	abandoned_worlds = w;
-	pthread_mutex_unlock(&abandoned_lock);
+	pl_comm_library_keep(w, &w->library.next_kept);
 	pthread_mutex_unlock(&w->lock);
 	pl_comm_world_end_events(w);
 	if (by->abort && opened)
@@ -91,17 +95,6 @@ static void abandon(struct pl_world *w)
 	fail_works(w->active);
 	fail_works(w->queued);
 	pthread_cond_broadcast(&w->changed);
-}
-
-bool pl_comm_library_keep(struct pl_work *k)
-{
-	if (!k->failed || !k->temp || !pl_library_keeps(k->w))
-		return false;
-	pthread_mutex_lock(&abandoned_lock);
-	k->next = kept_works;
-	kept_works = k;
-	pthread_mutex_unlock(&abandoned_lock);
-	return true;
 }
 
 void pl_comm_library_watch(struct pl_world *w)

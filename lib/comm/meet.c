@@ -120,22 +120,14 @@ static int listen_at(struct meeting *m, const char *at, int port)
 static int write_file(struct meeting *m)
 {
 	const struct pl_rank_info *me = &m->w->peer[0].who;
-	char temp[610], text[200];
-	int n = snprintf(text, sizeof(text),
-			 strchr(me->address, ':') ? "tcp:[%s]:%d %llx" : "tcp:%s:%d %llx",
-			 me->address, me->port, (unsigned long long)me->host);
-	int fd;
-	bool fine;
+	char text[200];
 
-	snprintf(temp, sizeof(temp), "%s.new", m->file);
-	fd = pl_fail_now() ? -1 : open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	fine = fd >= 0 && write(fd, text, (size_t)n) == n;
-	fine &= fd >= 0 && close(fd) == 0;
-	if (fine && rename(temp, m->file) == 0)
-		return 0;
-	pl_fail_sys(m->err, "meeting: cannot write %s", m->file);
-	unlink(temp);
-	return PL_EIO;
+	snprintf(text, sizeof(text),
+		 strchr(me->address, ':') ? "tcp:[%s]:%d %llx" : "tcp:%s:%d %llx", me->address,
+		 me->port, (unsigned long long)me->host);
+	if (pl_comm_leave_file(AT_FDCWD, m->file, text) < 0)
+		return pl_fail_sys(m->err, "meeting: cannot write %s", m->file);
+	return 0;
 }
 
 static int read_file(struct meeting *m)
@@ -500,22 +492,20 @@ static int say_ready(struct meeting *m)
 static int connect_all(struct meeting *m)
 {
 	struct pl_world *w = m->w;
-	int rc = place_ranks(m);
+	int rc;
 
+	PL_TRY(place_ranks(m));
 	m->until = pl_now_ns() + pl_max_i64(w->timeout, w->o.meet_ns);
-	for (int r = 0; r < w->rank && rc >= 0; r++)
-		for (int i = w->peer[r].control.fd >= 0; i <= data_connections(w, r) && rc >= 0;
-		     i++)
-			rc = connect_to(m, r, i);
-	if (rc >= 0)
-		rc = accept_rest(m);
-	for (int r = 0; r < w->size && rc >= 0; r++)
+	for (int r = 0; r < w->rank; r++)
+		for (int i = w->peer[r].control.fd >= 0; i <= data_connections(w, r); i++)
+			PL_TRY(connect_to(m, r, i));
+	PL_TRY(accept_rest(m));
+	for (int r = 0; r < w->size; r++)
 		if (w->peer[r].control.fd >= 0)
-			rc = pl_comm_net_tune(w->peer[r].control.fd, w->timeout, m->err);
-	if (rc >= 0)
-		rc = pl_comm_shared_open(w, m->until, m->err);
-	if (rc >= 0)
-		rc = say_ready(m);
+			PL_TRY(pl_comm_net_tune(w->peer[r].control.fd, w->timeout, m->err));
+	PL_TRY(pl_comm_shared_open(w, m->until, m->err));
+	rc = say_ready(m);
+out:
 	return rc;
 }
 

@@ -53,22 +53,19 @@ struct transfers { /* a peer and a direction, of one communicator */
 	struct request_queue out, in;
 };
 
+struct stages { /* that are not in use, of n_all */
+	uint8_t **of;
+	size_t n, n_all, cap;
+};
+
 struct mpi {
 	struct pl_world *w;
 	struct pl_mpi_lib lib;
 	pl_mpi_handle comm[2];	     /* messages between two; collectives */
 	struct transfers *transfers; /* (size, 2) */
-	uint8_t *stages[DEPTH];	     /* a few stages that are not in use */
-	int n_stages;
-	uint8_t **device_stages; /* stages in memory of the device that are not in use, of
-				    n_all_device_stages */
-	size_t n_device_stages, n_all_device_stages, cap_device_stages;
-	struct mpi *next_aborted;
+	struct stages stages[2];     /* in memory of the host; of the device */
+	void *next_kept;	     /* after an abort: MPI may still write to stages */
 };
-
-/* Stages of receives that a failure cancelled: MPI may still write to them. */
-static struct mpi *aborted;
-static pthread_mutex_t aborted_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int failed(const struct mpi *m, const char *what, int code, struct pl_err *err)
 {
@@ -95,38 +92,29 @@ static int tag_of(const struct pl_step *s)
 	return (int)(pl_hash(what, sizeof(what)) & 32767);
 }
 
-static uint8_t *take_device_stage(struct mpi *m)
+/* Stages are kept, because freeing memory of a device waits for all work of the device. */
+static uint8_t *take_stage(struct mpi *m, const struct pl_work *k)
 {
 	const struct pl_world *w = m->w;
+	struct stages *s = &m->stages[k->device.cuda_aware];
 	struct pl_err e = { 0 };
 	uint8_t *p;
 
-	if (m->n_device_stages)
-		return m->device_stages[--m->n_device_stages];
-	if (pl_grow(&m->device_stages, &m->cap_device_stages, m->n_all_device_stages + 1,
-		    sizeof(*m->device_stages), &e) < 0)
+	if (s->n)
+		return s->of[--s->n];
+	if (pl_grow(&s->of, &s->cap, s->n_all + 1, sizeof(*s->of), &e) < 0)
 		return NULL;
-	p = w->device.b->alloc(w->device.ctx, w->segment);
-	m->n_all_device_stages += p != NULL;
+	p = k->device.cuda_aware ? w->device.b->alloc(w->device.ctx, w->segment)
+				 : pl_malloc(w->segment);
+	s->n_all += p != NULL;
 	return p;
-}
-
-static uint8_t *take_stage(struct mpi *m, const struct pl_work *k)
-{
-	if (k->device.cuda_aware)
-		return take_device_stage(m);
-	return m->n_stages ? m->stages[--m->n_stages] : pl_malloc(m->w->segment);
 }
 
 static void give_stage(struct mpi *m, const struct pl_work *k, uint8_t *stage)
 {
-	if (k->device.cuda_aware) /* kept, because freeing it would wait for all work of the device
-				   */
-		m->device_stages[m->n_device_stages++] = stage;
-	else if (m->n_stages < DEPTH)
-		m->stages[m->n_stages++] = stage;
-	else
-		pl_free(stage);
+	struct stages *s = &m->stages[k->device.cuda_aware];
+
+	s->of[s->n++] = stage;
 }
 
 /* Is the destination of the step no longer being sent? MPI forbids to write to it before. */
@@ -484,10 +472,7 @@ static void mpi_abort(void *state)
 {
 	struct mpi *m = state;
 
-	pthread_mutex_lock(&aborted_lock);
-	m->next_aborted = aborted;
-	aborted = m;
-	pthread_mutex_unlock(&aborted_lock);
+	pl_comm_library_keep(m, &m->next_kept);
 }
 
 static void mpi_close(void *state)
@@ -495,11 +480,12 @@ static void mpi_close(void *state)
 	struct mpi *m = state;
 
 	m->lib.finalize();
-	while (m->n_stages)
-		pl_free(m->stages[--m->n_stages]);
-	while (m->n_device_stages)
-		m->w->device.b->free(m->w->device.ctx, m->device_stages[--m->n_device_stages]);
-	pl_free(m->device_stages);
+	while (m->stages[0].n)
+		pl_free(m->stages[0].of[--m->stages[0].n]);
+	while (m->stages[1].n)
+		m->w->device.b->free(m->w->device.ctx, m->stages[1].of[--m->stages[1].n]);
+	pl_free(m->stages[0].of);
+	pl_free(m->stages[1].of);
 	pl_free(m->transfers);
 	pl_free(m);
 }

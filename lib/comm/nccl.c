@@ -37,11 +37,12 @@ struct nccl {
 	struct pl_world *w;
 	pl_nccl_comm comm;
 	pl_nccl_stream stream;
-	const char *doing;	      /* before operations */
-	struct pl_work *head, **tail; /* begun, not yet given to the library */
-	struct pl_work *flying;	      /* of the last call, which may be in progress */
-	pl_ns since;		      /* when that began */
-	float *scratch;		      /* of barriers */
+	const char *doing; /* before operations */
+	/* Of the active works, in their order: the first of the last call, which may be in
+	 * progress, and the first that is not given to the library yet, if it has begun. */
+	struct pl_work *flying, *head;
+	pl_ns since;	/* when that began */
+	float *scratch; /* of barriers */
 	/* of the thread that ends it */
 	bool aborts;
 	pl_ns until;
@@ -203,7 +204,6 @@ static int nccl_load(struct pl_world *w, void **state, struct pl_ready *own, str
 		return rc;
 	*state = n;
 	n->w = w;
-	n->tail = &n->head;
 	if (!w->device.b)
 		return pl_fail(
 			err, PL_EUSAGE,
@@ -250,6 +250,11 @@ static int nccl_open(void *state, struct pl_err *err)
 static bool is_message(const struct pl_work *k)
 {
 	return k->a.op <= PL_OP_RECV;
+}
+
+static bool has_begun(const struct pl_work *k)
+{
+	return k && k->state > PL_WORK_QUEUED;
 }
 
 /* All-to-all: each rank sends a part to each other rank. */
@@ -333,22 +338,19 @@ static int call(struct nccl *n, const struct pl_work *k)
  */
 static int launch(struct nccl *n)
 {
-	struct pl_work **end = &n->head;
+	struct pl_work *end = n->head;
 	int r, also;
 
 	n->since = pl_now_ns();
 	r = n->f.group_start();
 	do {
-		if (r == PL_NCCL_SUCCESS && ((*end)->a.count || (*end)->a.op == PL_OP_BARRIER))
-			r = call(n, *end);
-		end = &(*end)->device.next;
-	} while (is_message(n->head) && *end && is_message(*end));
+		if (r == PL_NCCL_SUCCESS && (end->a.count || end->a.op == PL_OP_BARRIER))
+			r = call(n, end);
+		end = end->next;
+	} while (is_message(n->head) && has_begun(end) && is_message(end));
 	n->doing = NULL;
 	n->flying = n->head;
-	n->head = *end;
-	*end = NULL;
-	if (!n->head)
-		n->tail = &n->head;
+	n->head = end;
 	also = n->f.group_end();
 	return r == PL_NCCL_SUCCESS ? also : r;
 }
@@ -359,12 +361,9 @@ static void launched(struct nccl *n)
 	const struct pl_backend *b = n->w->device.b;
 	uint64_t mark = n->flying ? b->event_record(n->w->device.ctx) : 0;
 
-	while (n->flying) {
-		struct pl_work *k = n->flying;
-
-		n->flying = k->device.next;
-		pl_comm_device_launched(k, mark, n->since);
-	}
+	for (; n->flying && n->flying != n->head; n->flying = n->flying->next)
+		pl_comm_device_launched(n->flying, mark, n->since);
+	n->flying = NULL;
 }
 
 /* Messages are collected until one of them is waited for and all that were begun are here. */
@@ -373,10 +372,10 @@ static bool may_launch(const struct nccl *n)
 	const struct pl_work *k = n->head;
 	int here = 0;
 
-	for (; k && is_message(k); k = k->device.next)
+	for (; has_begun(k) && is_message(k); k = k->next)
 		here++;
-	return k || (here && atomic_load(&n->w->device.launch_wanted) &&
-		     here == atomic_load(&n->w->device.launching));
+	return has_begun(k) || (here && atomic_load(&n->w->device.launch_wanted) &&
+				here == atomic_load(&n->w->device.launching));
 }
 
 /* Issues operations that were begun, unless the communicator has a call in progress. */
@@ -405,9 +404,8 @@ static int nccl_begin(void *state, struct pl_work *k, struct pl_err *err)
 {
 	struct nccl *n = state;
 
-	k->device.next = NULL;
-	*n->tail = k;
-	n->tail = &k->device.next;
+	k->state = PL_WORK_IN_LIBRARY;
+	n->head = n->head ? n->head : k;
 	return go_on(n, err);
 }
 

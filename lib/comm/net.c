@@ -198,6 +198,7 @@ static int try_all(const char *host, int port, pl_ns until, int *fd, struct pl_e
 {
 	struct addrinfo *a = NULL;
 	int rc = resolve(host, port, false, &a, err);
+	bool may_come;
 
 	if (rc < 0)
 		return rc;
@@ -206,18 +207,10 @@ static int try_all(const char *host, int port, pl_ns until, int *fd, struct pl_e
 	freeaddrinfo(a);
 	if (rc != PL_ENO)
 		return rc;
-	switch (errno) {
-	case ECONNREFUSED:
-	case ECONNRESET:
-	case EINTR:
-	case EAGAIN:
-	case ENETUNREACH:
-	case EHOSTUNREACH:
-		pl_fail_sys(err, "cannot connect to %s port %d", host, port);
-		return PL_ENO;
-	default:
-		return pl_fail_sys(err, "cannot connect to %s port %d", host, port);
-	}
+	may_come = errno == ECONNREFUSED || errno == ECONNRESET || errno == EINTR ||
+		   errno == EAGAIN || errno == ENETUNREACH || errno == EHOSTUNREACH;
+	rc = pl_fail_sys(err, "cannot connect to %s port %d", host, port);
+	return may_come ? PL_ENO : rc;
 }
 
 int pl_comm_net_connect(const char *host, int port, pl_ns until, int *fd, struct pl_err *err)

@@ -124,44 +124,7 @@ static void release_slot(struct pl_world *w, struct pl_work *k)
 	raise_flag(w, &slot_of(w, w->rank, k->slot)->done, k->slot + 1);
 }
 
-/* ---- small: from the slots ---- */
-
-static void small_sum(struct pl_world *w, struct pl_work *k, size_t first)
-{
-	float *d = k->a.dst;
-	const float *last = (const float *)(void *)slot_of(w, 0, k->slot)->data + first;
-
-	for (int r = 1; r < w->size; r++) {
-		pl_comm_sum(d, last, (const float *)(void *)slot_of(w, r, k->slot)->data + first,
-			    k->a.count);
-		last = d;
-	}
-}
-
-static void carry_out_in_slots(struct pl_world *w, struct pl_work *k)
-{
-	struct pl_coll_args *a = &k->a;
-	size_t part = a->count * sizeof(float);
-	uint8_t *d = a->dst;
-
-	if (a->op == PL_OP_ALLREDUCE)
-		small_sum(w, k, 0);
-	else if (a->op == PL_OP_REDUCE_SCATTER)
-		small_sum(w, k, (size_t)w->rank * a->count);
-	else if (a->op == PL_OP_BROADCAST && part)
-		memcpy(d, slot_of(w, a->root, k->slot)->data, part);
-	else if (a->op == PL_OP_ALLGATHER && part)
-		for (int r = 0; r < w->size; r++)
-			memcpy(d + (size_t)r * part, slot_of(w, r, k->slot)->data, part);
-	else if (a->op == PL_OP_ALLTOALL && part)
-		for (int r = 0; r < w->size; r++)
-			memcpy(d + (size_t)r * part,
-			       slot_of(w, r, k->slot)->data + (size_t)w->rank * part, part);
-	atomic_fetch_add_explicit(&w->sent, of_src(w, a) * (size_t)(w->size - 1),
-				  memory_order_relaxed);
-}
-
-/* ---- large: from where the data are ---- */
+/* ---- carrying out ---- */
 
 /* Other ranks can write to a slot, so its values are checked. */
 static bool inside(const struct pl_world *w, uint32_t region, uint64_t at, size_t bytes)
@@ -186,11 +149,18 @@ static bool all_shared(struct pl_world *w, const struct pl_work *k)
 	return true;
 }
 
-static uint8_t *src_of(const struct pl_world *w, const struct pl_work *k, int r)
+/* A small collective has its data in the slots. */
+static bool is_small(const struct pl_world *w, const struct pl_work *k)
+{
+	return own_bytes(w, &k->a) <= PL_EAGER;
+}
+
+static const uint8_t *src_of(const struct pl_world *w, const struct pl_work *k, int r)
 {
 	const struct pl_slot *s = slot_of(w, r, k->slot);
 
-	return pl_shared_at(w, w->peer[r].local_rank, s->src_region, s->src_at);
+	return is_small(w, k) ? s->data
+			      : pl_shared_at(w, w->peer[r].local_rank, s->src_region, s->src_at);
 }
 
 static uint8_t *dst_of(const struct pl_world *w, const struct pl_work *k, int r)
@@ -200,8 +170,8 @@ static uint8_t *dst_of(const struct pl_world *w, const struct pl_work *k, int r)
 	return pl_shared_at(w, w->peer[r].local_rank, s->dst_region, s->dst_at);
 }
 
-/* Sets the range of floats that this rank copies or sums: its part of an all-reduce, else all that
- * it receives. */
+/* Sets the range of bytes that this rank copies or sums: its part of a large all-reduce, else all
+ * that it receives. */
 static void set_range(struct pl_world *w, struct pl_work *k)
 {
 	const struct pl_coll_args *a = &k->a;
@@ -211,7 +181,7 @@ static void set_range(struct pl_world *w, struct pl_work *k)
 
 	k->from = 0;
 	k->to = pl_comm_coll_extent(w, a).dst_n * sizeof(float);
-	if (a->op == PL_OP_ALLREDUCE) {
+	if (a->op == PL_OP_ALLREDUCE && !is_small(w, k)) {
 		k->from = pl_min_size((lines * r / n) * 64, part);
 		k->to = pl_min_size((lines * (r + 1) / n) * 64, part);
 	} else if (a->op == PL_OP_BROADCAST && w->rank == a->root && a->src == a->dst) {
@@ -224,8 +194,9 @@ static void reduce_piece(struct pl_world *w, struct pl_work *k, size_t bytes)
 {
 	const float *src[PL_LOCAL_MAX];
 	float *dst[PL_LOCAL_MAX];
-	bool all = k->a.op == PL_OP_ALLREDUCE;
-	size_t skip = all ? 0 : (size_t)w->rank * k->a.count * sizeof(float);
+	bool all = k->a.op == PL_OP_ALLREDUCE && !is_small(w, k);
+	bool scatters = k->a.op == PL_OP_REDUCE_SCATTER;
+	size_t skip = scatters ? (size_t)w->rank * k->a.count * sizeof(float) : 0;
 	int n = w->size;
 
 	for (int r = 0; r < n; r++) {
@@ -258,24 +229,6 @@ static size_t copy_piece(struct pl_world *w, struct pl_work *k, size_t bytes)
 	return bytes;
 }
 
-static bool carry_out_in_memory(struct pl_world *w, struct pl_work *k)
-{
-	size_t bytes = pl_min_size(TURN, k->to - k->at);
-	bool sums = k->a.op == PL_OP_ALLREDUCE || k->a.op == PL_OP_REDUCE_SCATTER;
-
-	if (bytes && sums)
-		reduce_piece(w, k, bytes);
-	else if (bytes)
-		bytes = copy_piece(w, k, bytes);
-	k->at += bytes;
-	k->moved = pl_now_ns();
-	if (k->at < k->to)
-		return true;
-	release_slot(w, k);
-	k->state = PL_WORK_SETTLED;
-	return true;
-}
-
 /* Counts the bytes that other ranks read from this rank, or that it wrote for them. */
 static void count_sent(struct pl_world *w, const struct pl_work *k)
 {
@@ -288,16 +241,32 @@ static void count_sent(struct pl_world *w, const struct pl_work *k)
 	atomic_fetch_add_explicit(&w->sent, sent, memory_order_relaxed);
 }
 
+static bool carry_out(struct pl_world *w, struct pl_work *k)
+{
+	size_t bytes = pl_min_size(TURN, k->to - k->at);
+	bool sums = k->a.op == PL_OP_ALLREDUCE || k->a.op == PL_OP_REDUCE_SCATTER;
+
+	if (bytes && sums)
+		reduce_piece(w, k, bytes);
+	else if (bytes)
+		bytes = copy_piece(w, k, bytes);
+	k->at += bytes;
+	k->moved = pl_now_ns();
+	if (k->at < k->to)
+		return true;
+	count_sent(w, k);
+	release_slot(w, k);
+	/* nobody reads or writes memory of this rank but its slot, if the data were there */
+	k->state = is_small(w, k) ? PL_WORK_OVER : PL_WORK_SETTLED;
+	return true;
+}
+
 /* All ranks have posted: carries the data in slots, in shared memory, or by messages. */
 static void choose_means(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_err e = { 0 };
 
-	if (own_bytes(w, &k->a) <= PL_EAGER) {
-		carry_out_in_slots(w, k);
-		release_slot(w, k);
-		k->state = PL_WORK_OVER;
-	} else if (all_shared(w, k)) {
+	if (is_small(w, k) || all_shared(w, k)) {
 		set_range(w, k);
 		k->state = PL_WORK_SHARED;
 	} else {
@@ -322,9 +291,8 @@ bool pl_comm_shared_coll_step(struct pl_world *w, struct pl_work *k, bool may_po
 		moved = true;
 	}
 	if (k->state == PL_WORK_SHARED)
-		return carry_out_in_memory(w, k);
+		return carry_out(w, k);
 	if (k->state == PL_WORK_SETTLED && pl_comm_shared_coll_waits_for(w, k) < 0) {
-		count_sent(w, k);
 		k->state = PL_WORK_OVER;
 		moved = true;
 	}

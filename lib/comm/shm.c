@@ -51,18 +51,20 @@ static int make(size_t bytes, int *fd, struct pl_err *err)
 	return 0;
 }
 
-/* Of a file, shared; fd -1: of this process alone. */
-static int map(int fd, size_t bytes, void **p, struct pl_err *err)
+/* Of a file, shared; fd -1: of this process alone. to: the address of a pointer, which stays as it
+ * is if that fails */
+static int map(int fd, size_t bytes, void *to, struct pl_err *err)
 {
 	int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+	void *p =
+		pl_fail_now() ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, how, fd, 0);
 
-	*p = pl_fail_now() ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, how, fd, 0);
-	if (*p == MAP_FAILED) {
-		*p = NULL;
-		if (fd < 0)
-			return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", bytes);
+	if (p != MAP_FAILED)
+		memcpy(to, &p, sizeof(p));
+	else if (fd < 0)
+		return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", bytes);
+	else
 		return pl_fail_sys(err, "cannot map %zu bytes of shared memory", bytes);
-	}
 	return 0;
 }
 
@@ -169,15 +171,10 @@ static void lay_out(struct pl_world *w)
 static int make_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 {
 	struct pl_frame f = { .kind = PL_FRAME_MEMORY, .rank = (uint32_t)w->rank };
-	void *p;
-	int rc = make(w->shared_bytes, &w->shared_fd, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	rc = map(w->shared_fd, w->shared_bytes, &p, err);
-	if (rc < 0)
-		return rc;
-	w->shared = p;
+	PL_TRY(make(w->shared_bytes, &w->shared_fd, err));
+	PL_TRY(map(w->shared_fd, w->shared_bytes, &w->shared, err));
 	w->shared->nonce = (uint64_t)pl_now_ns() ^ (uint64_t)getpid() << 44;
 	atomic_store(&w->shared->magic, SHARED_MAGIC);
 	f.memory.pid = getpid();
@@ -188,31 +185,27 @@ static int make_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 		if (rc < 0)
 			return pl_wrap(err, "meeting: rank %d", w->local[i]);
 	}
-	return 0;
+out:
+	return rc;
 }
 
 static int take_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 {
 	int leader = w->local[0], rc;
 	struct pl_frame f;
-	void *p;
 
 	rc = pl_comm_link_read(&w->peer[leader].control, &f, until, err);
 	if (rc >= 0 && (f.kind != PL_FRAME_MEMORY || f.memory.bytes != w->shared_bytes))
 		rc = pl_fail(err, PL_EDATA, "it speaks of other memory than expected");
 	if (rc < 0)
 		return pl_wrap(err, "meeting: rank %d", leader);
-	rc = open_other(f.memory.pid, f.memory.fd, w->shared_bytes, &w->shared_fd, err);
-	if (rc < 0)
-		return rc;
-	rc = map(w->shared_fd, w->shared_bytes, &p, err);
-	if (rc < 0)
-		return rc;
-	w->shared = p;
+	PL_TRY(open_other(f.memory.pid, f.memory.fd, w->shared_bytes, &w->shared_fd, err));
+	PL_TRY(map(w->shared_fd, w->shared_bytes, &w->shared, err));
 	if (atomic_load(&w->shared->magic) != SHARED_MAGIC)
-		return pl_fail(err, PL_EDATA, "the shared memory of rank %d is something else",
-			       leader);
-	return 0;
+		rc = pl_fail(err, PL_EDATA, "the shared memory of rank %d is something else",
+			     leader);
+out:
+	return rc;
 }
 
 int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err)
@@ -263,13 +256,19 @@ uint32_t pl_comm_shared_find(const struct pl_world *w, const void *p, size_t byt
 	return PL_NONE;
 }
 
+int pl_comm_add_up(struct pl_world *w, float *v, size_t n, struct pl_err *err)
+{
+	struct pl_coll_args sum = {
+		.op = PL_OP_ALLREDUCE, .count = n, .src = v, .dst = v, .on_host = true
+	};
+
+	return pl_comm_world_do(w, &sum, err);
+}
+
 int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err)
 {
 	float v[2] = { own->code != 0, own->code ? (float)w->rank : 0 };
-	struct pl_coll_args vote = {
-		.op = PL_OP_ALLREDUCE, .count = 2, .src = v, .dst = v, .on_host = true
-	};
-	int rc = pl_comm_world_do(w, &vote, err);
+	int rc = pl_comm_add_up(w, v, 2, err);
 
 	if (rc < 0 || v[0] <= 0)
 		return rc;
@@ -287,7 +286,6 @@ static int map_region(struct pl_world *w, struct pl_region *g, struct pl_err *ow
 {
 	struct pl_coll_args barrier = { .op = PL_OP_BARRIER };
 	int fd = -1, rc;
-	void *p = NULL;
 
 	if (w->shared && w->local_rank == 0) {
 		w->shared->region.pid = getpid();
@@ -297,12 +295,12 @@ static int map_region(struct pl_world *w, struct pl_region *g, struct pl_err *ow
 	if (rc >= 0 && !own->code && w->shared && w->local_rank > 0 &&
 	    open_other(w->shared->region.pid, w->shared->region.fd, g->bytes, &fd, own) < 0)
 		fd = -1;
-	if (rc >= 0 && !own->code && map(fd, g->bytes, &p, own) == 0)
-		g->base = p;
+	if (rc >= 0 && !own->code)
+		(void)map(fd, g->bytes, &g->base, own); /* own has the error */
 	if (rc >= 0)
 		rc = pl_comm_agree(w, own, err);
-	if (rc < 0 && p)
-		munmap(p, g->bytes);
+	if (rc < 0 && g->base)
+		munmap(g->base, g->bytes);
 	if (fd >= 0) /* the others have opened it now */
 		close(fd);
 	return rc;

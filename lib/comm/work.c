@@ -62,8 +62,12 @@ static int check_args(const struct pl_world *w, const struct pl_coll_args *a, st
 
 void pl_comm_work_free(struct pl_work *k)
 {
-	if (!k || pl_comm_library_keep(k))
+	if (!k)
 		return;
+	if (k->failed && k->temp && pl_library_keeps(k->w)) {
+		pl_comm_library_keep(k, &k->next_kept);
+		return;
+	}
 	pl_free(k->step);
 	pl_free(k->temp);
 	pl_free(k);

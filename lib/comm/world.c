@@ -50,12 +50,12 @@ void pl_comm_wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns)
 	pthread_cond_timedwait(c, lock, &t);
 }
 
-void pl_comm_world_wake(struct pl_world *w)
+void pl_comm_kick(int fd)
 {
 	uint64_t one = 1;
 
-	if (w->wake >= 0 && write(w->wake, &one, sizeof(one)) < 0)
-		return; /* full: it is awake */
+	if (write(fd, &one, sizeof(one)) < 0)
+		return; /* full: the thread is awake */
 }
 
 /*
@@ -210,7 +210,7 @@ void pl_comm_world_call(struct pl_world *w)
 	if (rests)
 		pthread_cond_signal(&w->resume);
 	else if (sleeps)
-		pl_comm_world_wake(w);
+		pl_comm_kick(w->wake);
 }
 
 /* ---- waiting ---- */
@@ -540,7 +540,7 @@ static void world_free(struct pl_world *w)
 	w->stop = true;
 	pthread_cond_broadcast(&w->resume);
 	pthread_mutex_unlock(&w->lock);
-	pl_comm_world_wake(w);
+	pl_comm_kick(w->wake);
 	if (w->progress_runs)
 		pthread_join(w->progress, NULL);
 	pl_comm_control_stop(w);
@@ -614,38 +614,36 @@ out:
 
 /* ---- ending ---- */
 
-static bool all_said_bye(const struct pl_world *w)
+/* The first rank that has not said good-bye; -1. */
+static int without_bye(const struct pl_world *w)
 {
 	for (int r = 0; r < w->size; r++)
 		if (r != w->rank && !atomic_load(&w->peer[r].bye))
-			return false;
-	return true;
+			return r;
+	return -1;
 }
 
 int pl_comm_world_close(struct pl_world *w, struct pl_err *err)
 {
 	pl_ns until;
-	int rc = 0;
+	int rc = 0, late = -1;
 
 	if (!w)
 		return 0;
 	until = pl_now_ns() + w->patience;
 	atomic_store(&w->closing, true);
 	if (w->size > 1)
-		pl_comm_control_kick(w);
+		pl_comm_kick(w->control_wake);
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
-	while (!atomic_load(&w->failed) && !all_said_bye(w) && pl_now_ns() < until)
+	while (!atomic_load(&w->failed) && (late = without_bye(w)) >= 0 && pl_now_ns() < until)
 		pl_comm_wait_for(&w->changed, &w->lock, 50000000);
 	if (atomic_load(&w->failed)) {
 		until_told(w);
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
-	} else if (!all_said_bye(w)) {
-		for (int r = 0; r < w->size && rc == 0; r++)
-			if (r != w->rank && !atomic_load(&w->peer[r].bye))
-				rc = pl_fail(err, PL_EIO,
-					     "end: waited %.1f s for the good-bye of rank %d",
-					     (double)w->patience / 1e9, r);
+	} else if (late >= 0) {
+		rc = pl_fail(err, PL_EIO, "end: waited %.1f s for the good-bye of rank %d",
+			     (double)w->patience / 1e9, late);
 	}
 	pthread_mutex_unlock(&w->lock);
 	if (rc == 0 && w->library.calls)
