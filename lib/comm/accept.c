@@ -48,9 +48,7 @@ void pl_comm_acceptor_fini(struct pl_acceptor *a)
 {
 	while (a->n_pending)
 		drop(a, 0, true);
-	if (a->listener >= 0)
-		close(a->listener);
-	a->listener = -1;
+	pl_comm_close(&a->listener);
 	pl_free(a->pending);
 	pl_free(a->polls);
 }

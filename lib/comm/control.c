@@ -295,11 +295,8 @@ int pl_comm_control_start(struct pl_world *w, struct pl_err *err)
 	w->control_wake = pl_fail_now() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w->control_wake < 0)
 		return pl_fail_sys(err, "cannot make an event descriptor");
-	errno = pl_fail_now() ? EAGAIN : pthread_create(&w->control, NULL, control_main, w);
-	if (errno)
-		return pl_fail_sys(err, "cannot start a thread");
-	w->control_runs = true;
-	return 0;
+	w->control_runs = pl_comm_thread_start(&w->control, control_main, w, err) == 0;
+	return w->control_runs ? 0 : err->code;
 }
 
 void pl_comm_control_stop(struct pl_world *w)
@@ -314,6 +311,5 @@ void pl_comm_control_stop(struct pl_world *w)
 			flush(&w->peer[r]);
 			pl_comm_link_close(&w->peer[r].control);
 		}
-	if (w->control_wake >= 0)
-		close(w->control_wake);
+	pl_comm_close(&w->control_wake);
 }

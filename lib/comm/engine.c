@@ -208,7 +208,7 @@ static bool end_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 	if (!reached(w, s->left))
 		return false;
 	c->sent = 0;
-	pl_queue_pop(&c->sends);
+	c->sends.head = c->sends.head->next;
 	pl_comm_step_done(w, s);
 	c->sends.freed = s->over;
 	return true;
@@ -372,7 +372,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	}
 	if (c->got == PL_HEADER_BYTES + s->bytes) {
 		c->got = c->fill = c->summed = 0;
-		pl_queue_pop(&c->recvs);
+		c->recvs.head = c->recvs.head->next;
 		pl_comm_step_done(w, s);
 		c->recvs.freed = s->over;
 	}
@@ -386,7 +386,7 @@ bool pl_comm_engine_local(struct pl_world *w, struct pl_work *k)
 	if (!s || !pl_comm_step_ready(s))
 		return false;
 	pl_comm_step_apply(s, NULL, 0, s->bytes);
-	pl_queue_pop(&k->local);
+	k->local.head = k->local.head->next;
 	pl_comm_step_done(w, s);
 	return true;
 }
@@ -398,7 +398,6 @@ void pl_comm_engine_queue(struct pl_work *k)
 	k->state = k->n_steps ? PL_WORK_STEPS : PL_WORK_OVER;
 	k->left = k->n_steps;
 	k->portion = portion(pl_comm_coll_bytes(k->w, &k->a));
-	k->local.tail = &k->local.head;
 	for (size_t i = 0; i < k->n_steps; i++) {
 		struct pl_step *s = &k->step[i];
 		struct pl_queue_of_steps *q = &k->local;
@@ -413,21 +412,25 @@ void pl_comm_engine_queue(struct pl_work *k)
 			if (k->a.op > PL_OP_RECV)
 				s->channel--;
 		}
-		*q->tail = s;
-		q->tail = &s->next;
+		if (q->head)
+			q->last->next = s;
+		else
+			q->head = s;
+		q->last = s;
 	}
 }
 
 /* Lock held. */
 static void take_queued(struct pl_world *w)
 {
-	*w->active_tail = w->queued;
-	if (w->queued)
-		w->active_tail = w->queued_tail;
+	if (w->active)
+		w->active_last->next = w->queued;
+	else
+		w->active = w->queued;
+	w->active_last = w->queued ? w->queued_last : w->active_last;
 	if (w->device.b && !w->device.held)
 		w->device.held = w->queued;
 	w->queued = NULL;
-	w->queued_tail = &w->queued;
 	atomic_store(&w->has_queued, false);
 }
 
@@ -473,18 +476,19 @@ static bool pump_works(struct pl_world *w)
 
 bool pl_comm_engine_sweep(struct pl_world *w)
 {
-	struct pl_work **at = &w->active, *k;
+	struct pl_work **at = &w->active, *k, *before = NULL;
 	bool any = false;
 
 	while ((k = *at)) {
 		if (k->state != PL_WORK_OVER) {
 			at = &k->next;
+			before = k;
 			continue;
 		}
 		any = true;
 		*at = k->next;
 		if (!k->next)
-			w->active_tail = at;
+			w->active_last = before;
 		pl_comm_work_end(k);
 	}
 	return any;
@@ -523,8 +527,6 @@ void pl_comm_engine_fail(struct pl_world *w)
 			struct pl_conn *c = &w->peer[r].conn[i];
 
 			c->sends.head = c->recvs.head = NULL;
-			c->sends.tail = &c->sends.head;
-			c->recvs.tail = &c->recvs.head;
 		}
 	while ((k = w->active)) {
 		w->active = k->next;
@@ -534,7 +536,6 @@ void pl_comm_engine_fail(struct pl_world *w)
 		else
 			atomic_store(&k->done, true);
 	}
-	w->active_tail = &w->active;
 	pthread_cond_broadcast(&w->changed);
 }
 

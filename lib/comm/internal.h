@@ -23,6 +23,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/un.h>
 
 #include "comm/comm.h"
 #include "comm/protocol.h"
@@ -109,8 +110,8 @@ struct pl_step {
 	uint64_t mark; /* in a device's queue of sums, behind it; 0: it is not there */
 };
 struct pl_queue_of_steps {
-	struct pl_step *head, **tail;
-	pl_ns freed; /* when the one before its head was over */
+	struct pl_step *head, *last; /* last: if there is a head */
+	pl_ns freed;		     /* when the one before its head was over */
 };
 
 enum pl_work_state {
@@ -201,9 +202,9 @@ int pl_comm_link_greet(struct pl_link *l, const char *token, const struct pl_ran
 struct pl_peer {
 	struct pl_rank_info who;
 	struct pl_link control;
-	bool local;	      /* shares memory */
-	int local_rank;	      /* its place in shared memory */
-	char doorbell[32];    /* abstract name of its socket */
+	bool local;	/* shares memory */
+	int local_rank; /* its place in shared memory */
+	struct sockaddr_un doorbell;
 	struct pl_conn *conn; /* p2p, then the channels; NULL of oneself */
 	struct pl_shared_rank *shared;
 	/* control thread */
@@ -247,7 +248,7 @@ struct pl_world {
 	bool driving, progress_rests, progress_sleeps, stop;
 	int waiters;
 	_Atomic int spinners;
-	struct pl_work *queued, **queued_tail; /* begun, for the engine */
+	struct pl_work *queued, *queued_last; /* begun, for the engine */
 	_Atomic bool has_queued;
 	uint64_t begun_shared;	/* collectives that went through slots */
 	_Atomic uint64_t begun; /* collectives */
@@ -261,7 +262,7 @@ struct pl_world {
 	char failure[700];
 
 	/* the engine's */
-	struct pl_work *active, **active_tail;
+	struct pl_work *active, *active_last;
 	pl_ns next_due, checked;
 	_Atomic uint64_t sent;
 	bool oversubscribed;  /* this host has more ranks than processors */
@@ -439,6 +440,9 @@ void pl_comm_control_stop(struct pl_world *w);
 void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...) PL_PRINTF(3, 4);
 
 /* world.c */
+int pl_comm_thread_start(pthread_t *t, void *(*main)(void *), void *arg,
+			 struct pl_err *err) PL_MUST;
+void pl_comm_close(int *fd); /* if it is open */
 /* Waits for c at most ns. */
 void pl_comm_wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns);
 void pl_comm_kick(int fd); /* wakes the thread that waits for this event descriptor */
@@ -502,12 +506,6 @@ void pl_comm_engine_fail(struct pl_world *w); /* ends all works; lock held, nobo
 void pl_comm_engine_check(struct pl_world *w, pl_ns now);
 void pl_comm_engine_take(struct pl_world *w);  /* operations that were begun become active */
 bool pl_comm_engine_sweep(struct pl_world *w); /* ends works that are over; true: there were any */
-static inline void pl_queue_pop(struct pl_queue_of_steps *q)
-{
-	q->head = q->head->next;
-	if (!q->head)
-		q->tail = &q->head;
-}
 bool pl_comm_step_ready(const struct pl_step *s);
 pl_ns pl_comm_step_could_begin(const struct pl_step *s, pl_ns freed);
 /* Moves or sums `bytes` from offset `at` on; came: what was received for them. */

@@ -309,11 +309,10 @@ static void *library_main(void *arg)
 int pl_comm_library_start(struct pl_world *w, struct pl_err *err)
 {
 	const char *name = w->library.calls->name;
-	int rc = 0;
+	int rc = pl_comm_thread_start(&w->progress, library_main, w, err);
 
-	errno = pl_fail_now() ? EAGAIN : pthread_create(&w->progress, NULL, library_main, w);
-	if (errno)
-		return pl_fail_sys(err, "cannot start a thread");
+	if (rc < 0)
+		return rc;
 	w->progress_runs = w->driving = true;
 	pthread_mutex_lock(&w->lock);
 	while (!w->library.opened && !w->library.err.code && !w->library.abandoned) {

@@ -15,9 +15,7 @@
 
 void pl_comm_link_close(struct pl_link *l)
 {
-	if (l->fd >= 0)
-		close(l->fd);
-	l->fd = -1;
+	pl_comm_close(&l->fd);
 	l->n_in = l->n_out = 0;
 }
 

@@ -137,7 +137,7 @@ static void complete_first(struct mpi *m, struct pl_queue_of_steps *q, struct re
 
 	f->n--;
 	memmove(&f->of[0], &f->of[1], (size_t)f->n * sizeof(f->of[0]));
-	pl_queue_pop(q);
+	q->head = q->head->next;
 	if (!s->ready)
 		s->ready = pl_comm_step_could_begin(s, q->freed);
 	pl_comm_step_done(m->w, s);
@@ -317,7 +317,7 @@ static int local(struct mpi *m, struct pl_work *k, struct pl_err *err)
 		return 0;
 	rc = pl_comm_device_step(s, NULL, err);
 	if (rc > 0) {
-		pl_queue_pop(&k->local);
+		k->local.head = k->local.head->next;
 		pl_comm_step_done(m->w, s);
 	}
 	return rc;

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "comm/internal.h"
@@ -21,6 +20,9 @@
 #define SHARED_MAGIC 0x6e77656361707331u
 
 #define PAGE ((size_t)4096)
+/* of the address of a doorbell, whose name begins with a zero: it is abstract */
+#define DOORBELL_BYTES                                                                             \
+	(offsetof(struct sockaddr_un, sun_path) + sizeof("_paceline-0123456789abcdef") - 1)
 
 static size_t whole_pages(size_t n)
 {
@@ -44,8 +46,7 @@ static int make(size_t bytes, int *fd, struct pl_err *err)
 		return pl_fail_sys(err, "cannot make shared memory");
 	if (ftruncate(*fd, (off_t)bytes) < 0) {
 		pl_fail_sys(err, "cannot make %zu bytes of shared memory", bytes);
-		close(*fd);
-		*fd = -1;
+		pl_comm_close(fd);
 		return PL_EIO;
 	}
 	return 0;
@@ -82,8 +83,7 @@ static int open_other(int64_t pid, int64_t other, size_t bytes, int *fd, struct 
 				   (long long)pid);
 	size = lseek(*fd, 0, SEEK_END);
 	if (size < 0 || (size_t)size < bytes) {
-		close(*fd);
-		*fd = -1;
+		pl_comm_close(fd);
 		return pl_fail(err, PL_EIO, "shared memory of process %lld has %lld bytes, not %zu",
 			       (long long)pid, (long long)size, bytes);
 	}
@@ -92,35 +92,23 @@ static int open_other(int64_t pid, int64_t other, size_t bytes, int *fd, struct 
 
 /* ---- doorbells ---- */
 
-static socklen_t doorbell_address(const struct pl_peer *p, struct sockaddr_un *a)
-{
-	size_t n = strlen(p->doorbell);
-
-	memset(a, 0, sizeof(*a));
-	a->sun_family = AF_UNIX;
-	memcpy(a->sun_path + 1, p->doorbell, n);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-}
-
 static int open_doorbell(struct pl_world *w, struct pl_err *err)
 {
-	struct sockaddr_un a;
-	socklen_t n;
-
 	for (int i = 0; i < w->n_local; i++) {
+		struct sockaddr_un *a = &w->peer[w->local[i]].doorbell;
 		char text[PL_TOKEN_MAX + 64];
 		int m = snprintf(text, sizeof(text), "%s %llx %d", w->token,
 				 (unsigned long long)w->shared->nonce, i);
 
-		snprintf(w->peer[w->local[i]].doorbell, sizeof(w->peer[0].doorbell),
-			 "paceline-%016llx", (unsigned long long)pl_hash(text, (size_t)m));
+		a->sun_family = AF_UNIX;
+		snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "paceline-%016llx",
+			 (unsigned long long)pl_hash(text, (size_t)m));
 	}
-	n = doorbell_address(&w->peer[w->rank], &a);
 	w->doorbell =
 		pl_fail_now() ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (w->doorbell < 0)
 		return pl_fail_sys(err, "cannot make a socket");
-	if (bind(w->doorbell, (struct sockaddr *)&a, n) < 0)
+	if (bind(w->doorbell, (struct sockaddr *)&w->peer[w->rank].doorbell, DOORBELL_BYTES) < 0)
 		return pl_fail_sys(err, "cannot bind a socket of this host");
 	return 0;
 }
@@ -128,8 +116,6 @@ static int open_doorbell(struct pl_world *w, struct pl_err *err)
 void pl_comm_world_wake_rank(struct pl_world *w, int rank)
 {
 	struct pl_peer *p = &w->peer[rank];
-	struct sockaddr_un a;
-	socklen_t n;
 
 	if (rank == w->rank || !p->shared)
 		return;
@@ -138,9 +124,9 @@ void pl_comm_world_wake_rank(struct pl_world *w, int rank)
 	if (!atomic_load_explicit(&p->shared->asleep, memory_order_relaxed) ||
 	    !atomic_exchange(&p->shared->asleep, 0))
 		return;
-	n = doorbell_address(p, &a);
 	/* a socket that is full wakes the rank as well */
-	if (sendto(w->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&a, n) < 0)
+	if (sendto(w->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&p->doorbell,
+		   DOORBELL_BYTES) < 0)
 		return;
 }
 
@@ -229,10 +215,8 @@ void pl_comm_shared_close(struct pl_world *w)
 			munmap(w->region[i].base, w->region[i].bytes);
 	if (w->shared)
 		munmap(w->shared, w->shared_bytes);
-	if (w->shared_fd >= 0)
-		close(w->shared_fd);
-	if (w->doorbell >= 0)
-		close(w->doorbell);
+	pl_comm_close(&w->shared_fd);
+	pl_comm_close(&w->doorbell);
 }
 
 /* ---- memory for users ---- */
@@ -301,8 +285,7 @@ static int map_region(struct pl_world *w, struct pl_region *g, struct pl_err *ow
 		rc = pl_comm_agree(w, own, err);
 	if (rc < 0 && g->base)
 		munmap(g->base, g->bytes);
-	if (fd >= 0) /* the others have opened it now */
-		close(fd);
+	pl_comm_close(&fd); /* the others have opened it now */
 	return rc;
 }
 

@@ -199,8 +199,11 @@ int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool ca
 		return rc;
 	}
 	number(w, k);
-	*w->queued_tail = k;
-	w->queued_tail = &k->next;
+	if (w->queued)
+		w->queued_last->next = k;
+	else
+		w->queued = k;
+	w->queued_last = k;
 	atomic_store_explicit(&w->has_queued, true, memory_order_release);
 	if (call || w->device.native)
 		pl_comm_world_call(w);

@@ -50,6 +50,19 @@ void pl_comm_wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns)
 	pthread_cond_timedwait(c, lock, &t);
 }
 
+int pl_comm_thread_start(pthread_t *t, void *(*main)(void *), void *arg, struct pl_err *err)
+{
+	errno = pl_fail_now() ? EAGAIN : pthread_create(t, NULL, main, arg);
+	return errno ? pl_fail_sys(err, "cannot start a thread") : 0;
+}
+
+void pl_comm_close(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
 void pl_comm_kick(int fd)
 {
 	uint64_t one = 1;
@@ -470,9 +483,7 @@ static int start_progress(struct pl_world *w, struct pl_err *err)
 		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++)
 			PL_TRY(add_to_epoll(w, w->peer[r].conn[i].fd, &w->peer[r].conn[i],
 					    EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, err));
-	errno = pl_fail_now() ? EAGAIN : pthread_create(&w->progress, NULL, progress_main, w);
-	if (errno)
-		return pl_fail_sys(err, "cannot start a thread");
+	PL_TRY(pl_comm_thread_start(&w->progress, progress_main, w, err));
 	w->progress_runs = true;
 out:
 	return rc;
@@ -487,8 +498,6 @@ static struct pl_world *world_new(struct pl_err *err)
 		return NULL;
 	w->epoll = w->doorbell = w->wake = w->timer = w->control_wake = w->shared_fd = -1;
 	atomic_store(&w->due, INT64_MAX);
-	w->queued_tail = &w->queued;
-	w->active_tail = &w->active;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_mutex_init(&w->event_lock, NULL);
 	pthread_condattr_init(&a);
@@ -521,8 +530,6 @@ static int make_peers(struct pl_world *w, struct pl_err *err)
 			c->fd = -1;
 			c->peer = r;
 			c->channel = (uint16_t)i;
-			c->sends.tail = &c->sends.head;
-			c->recvs.tail = &c->recvs.head;
 			c->stage = pl_malloc(PL_STAGE);
 			if (!c->stage)
 				return pl_fail(err, PL_ENOMEM, "out of memory");
@@ -548,20 +555,16 @@ static void world_free(struct pl_world *w)
 		return;
 	for (int r = 0; r < w->size && w->peer; r++) {
 		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++) {
-			if (w->peer[r].conn[i].fd >= 0)
-				close(w->peer[r].conn[i].fd);
+			pl_comm_close(&w->peer[r].conn[i].fd);
 			pl_free(w->peer[r].conn[i].stage);
 		}
 		pl_free(w->peer[r].conn);
 	}
 	pl_comm_shared_close(w);
 	pl_comm_device_fini(w);
-	for (int i = 0; i < 3; i++) {
-		int fd[3] = { w->epoll, w->wake, w->timer };
-
-		if (fd[i] >= 0)
-			close(fd[i]);
-	}
+	pl_comm_close(&w->epoll);
+	pl_comm_close(&w->wake);
+	pl_comm_close(&w->timer);
 	pthread_cond_destroy(&w->changed);
 	pthread_cond_destroy(&w->resume);
 	pthread_mutex_destroy(&w->event_lock);
