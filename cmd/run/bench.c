@@ -25,6 +25,7 @@ static const struct pl_column columns[] = {
 struct bench {
 	const struct config *c;
 	struct pl_world *w;
+	const char *transport; /* that was asked for */
 	int rank, n;
 	unsigned ops;	       /* bits of enum pl_coll_op */
 	struct pl_table table; /* of rank 0 */
@@ -99,7 +100,7 @@ static int print(const struct bench *b, struct pl_err *err)
 	pl_json_open(&w, '{');
 	pl_json_str(&w, "schema", "paceline.comm/1");
 	pl_json_int(&w, "ranks", b->n);
-	pl_json_str(&w, "transport", b->c->transport ? b->c->transport : "auto");
+	pl_json_str(&w, "transport", b->transport);
 	pl_json_key(&w, "rows");
 	pl_table_json(&b->table, &w);
 	pl_json_close(&w);
@@ -122,22 +123,23 @@ out:
 	return rc;
 }
 
-int bench_comm(void *config, const struct pl_launch *p, struct pl_err *err)
+int bench_comm(void *work, const struct pl_launch *p, struct pl_err *err)
 {
-	struct config *c = config;
-	struct bench b = { .c = c, .rank = p->rank, .n = p->size, .table = PL_TABLE(columns) };
+	const struct work *k = work;
+	const struct config *c = k->c;
+	struct bench b = { .c = c,
+			   .transport = k->job.transport,
+			   .rank = p->rank,
+			   .n = p->size,
+			   .table = PL_TABLE(columns) };
 	struct device device = { 0 };
-	struct pl_job links;
 	int rc;
 
-	pl_job_init(&links);
 	if (p->size < 2)
 		return pl_fail(err, PL_EUSAGE, "--bench comm: needs two ranks or more: -n 2");
 	PL_TRY(read_ops(c, &b.ops, err));
-	PL_TRY(options_of_links(c, &links, err));
-	PL_TRY(option_device(c, &links, err));
-	PL_TRY(device_open(&links, p, &device, err));
-	PL_TRY(open_world(c, p, &links, &device, NULL, &b.w, err));
+	PL_TRY(device_open(&k->job, p, &device, err));
+	PL_TRY(open_world(c, p, &k->job, &device, NULL, &b.w, err));
 	PL_TRY(sizes(&b, err));
 	if (!p->rank)
 		rc = print(&b, err);
@@ -148,6 +150,5 @@ out:
 		rc = pl_comm_world_close(b.w, err);
 	device_close(&device);
 	pl_table_fini(&b.table);
-	pl_job_fini(&links);
 	return rc;
 }

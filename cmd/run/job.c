@@ -22,37 +22,32 @@ out:
 	return rc;
 }
 
-int options_of_links(const struct config *c, struct pl_job *j, struct pl_err *err)
+/* For each value of an option. */
+static int set_all_as(struct pl_job *j, const char *key, const struct pl_list *l,
+		      struct pl_err *err)
 {
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < c->link.n; i++)
-		rc = set_as(j, "link", c->link.v[i], err);
+	for (size_t i = 0; rc == 0 && i < l->n; i++)
+		rc = set_as(j, key, l->v[i], err);
 	return rc;
 }
 
-int option_device(const struct config *c, struct pl_job *j, struct pl_err *err)
-{
-	return c->device ? set_as(j, "device", c->device, err) : 0;
-}
-
-static int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err)
+int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < c->set.n; i++) {
 		rc = pl_job_set(j, c->set.v[i], err);
-		if (rc < 0) {
-			pl_wrap(err, "--set %s", c->set.v[i]);
-			return rc;
-		}
+		if (rc < 0)
+			return pl_wrap(err, "--set %s", c->set.v[i]);
 	}
-	PL_TRY(options_of_links(c, j, err));
-	for (size_t i = 0; i < c->pace.n; i++)
-		PL_TRY(set_as(j, "pace", c->pace.v[i], err));
+	PL_TRY(set_all_as(j, "link", &c->link, err));
+	PL_TRY(set_all_as(j, "pace", &c->pace, err));
 	if (c->transport)
 		PL_TRY(set_as(j, "transport", c->transport, err));
-	PL_TRY(option_device(c, j, err));
+	if (c->device)
+		PL_TRY(set_as(j, "device", c->device, err));
 	if (c->ranks)
 		j->ranks = c->ranks;
 	if (c->c.seed != INT64_MIN)

@@ -65,9 +65,8 @@ struct work {
 };
 int read_work(const struct config *c, const char *path, struct work *w, struct pl_err *err) PL_MUST;
 void work_fini(struct work *w);
-/* --link and --device alone, for --bench, which has no job. */
-int options_of_links(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
-int option_device(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
+/* What the options change of a job; --bench has no other. */
+int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
 
 /* ---- device.c: on which device ------------------------------------------------------------ */
 
@@ -122,7 +121,7 @@ int report_layers(const struct config *c, const struct pl_model *m, struct pl_er
 
 /* ---- bench.c, plot.c ------------------------------------------------------------------------- */
 
-int bench_comm(void *config, const struct pl_launch *p, struct pl_err *err) PL_MUST;
+int bench_comm(void *work, const struct pl_launch *p, struct pl_err *err) PL_MUST;
 /* Loss against time and against steps, of one or several logs. */
 int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err) PL_MUST;
 

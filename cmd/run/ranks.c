@@ -417,7 +417,7 @@ int open_world(const struct config *c, const struct pl_launch *p, const struct p
 	struct pl_world_opts o = { .rank = p->rank,
 				   .size = p->size,
 				   .local_rank = p->local_rank,
-				   .transport = c->transport ? c->transport : "auto",
+				   .transport = j->transport,
 				   .meet = p->meet,
 				   .token = p->token,
 				   .bind = c->bind,
@@ -440,8 +440,6 @@ int open_world(const struct config *c, const struct pl_launch *p, const struct p
 		o.meet_ns = LATE * timeout_of(c);
 	o.host = host_of_rank(c, p, host);
 	o.local_size = o.host ? 0 : p->local_size;
-	if (j->transport && !c->transport)
-		o.transport = j->transport;
 	PL_TRY(pl_alloc(&shape, j->n_links + 1, sizeof(*shape), err));
 	for (size_t i = 0; i < j->n_links; i++)
 		shape[o.n_shapes++] =

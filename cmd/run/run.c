@@ -84,34 +84,10 @@ static int plot(const struct config *c, int argc, char **argv, struct pl_err *er
 	return out ? pl_out_finish(out, plot_logs(argv, argc, out, err), err) : err->code;
 }
 
-/* --set hosts=N is all that a measurement takes of a job. */
-static int hosts_of_bench(struct config *c, struct pl_err *err)
-{
-	int64_t n = c->ranks ? c->ranks : BENCH_RANKS;
-	struct pl_job j;
-	int rc = 0;
-
-	pl_job_init(&j);
-	for (size_t i = 0; i < c->set.n && rc >= 0; i++) {
-		if (strncmp(c->set.v[i], "hosts", 5) != 0)
-			rc = pl_fail(err, PL_EUSAGE,
-				     "--bench takes --set hosts=N alone, not %.100s", c->set.v[i]);
-		else
-			rc = pl_job_set(&j, c->set.v[i], err);
-	}
-	c->hosts = j.hosts;
-	pl_job_fini(&j);
-	if (rc >= 0 && n % c->hosts)
-		rc = pl_fail(
-			err, PL_EUSAGE,
-			"%lld hosts with %lld ranks in all: each host has as many ranks as the "
-			"others",
-			(long long)c->hosts, (long long)n);
-	return rc;
-}
-
 static int bench(struct config *c, int argc, struct pl_err *err)
 {
+	int64_t n = c->ranks ? c->ranks : BENCH_RANKS;
+	struct work w = { .c = c };
 	int rc;
 
 	if (strcmp(c->bench, "comm"))
@@ -123,8 +99,25 @@ static int bench(struct config *c, int argc, struct pl_err *err)
 			       "--min-size, --max-size: from 4 to 4G, and in order");
 	if (c->iterations < 1 || c->iterations > 1000000)
 		return pl_fail(err, PL_EUSAGE, "--iterations: from 1 to 1000000");
-	rc = hosts_of_bench(c, err);
-	return rc < 0 ? rc : start_ranks(c, BENCH_RANKS, bench_comm, c, err);
+	for (size_t i = 0; i < c->set.n; i++)
+		if (strncmp(c->set.v[i], "hosts", 5) != 0)
+			return pl_fail(err, PL_EUSAGE,
+				       "--bench takes --set hosts=N alone, not %.100s",
+				       c->set.v[i]);
+	pl_job_init(&w.job);
+	PL_TRY(apply_options(c, &w.job, err));
+	c->hosts = w.job.hosts;
+	if (n % c->hosts)
+		rc = pl_fail(
+			err, PL_EUSAGE,
+			"%lld hosts with %lld ranks in all: each host has as many ranks as the "
+			"others",
+			(long long)c->hosts, (long long)n);
+	else
+		rc = start_ranks(c, BENCH_RANKS, bench_comm, &w, err);
+out:
+	pl_job_fini(&w.job);
+	return rc;
 }
 
 /* Options whose values nobody else judges; afterwards 0 ranks, no time: not given. */

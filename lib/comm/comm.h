@@ -207,8 +207,7 @@ uint64_t pl_comm_world_sent(const struct pl_world *w);
 /* "shm", "tcp", "shm+tcp", "mpi", "nccl" */
 const char *pl_comm_world_transport(const struct pl_world *w);
 
-/* ---- measuring ----------------------------------------------------------------------------------
- */
+/* ---- measuring ---- */
 
 /*
  * Repeats one operation, each time timed after a barrier. Every rank writes its whole input before
@@ -233,9 +232,7 @@ struct pl_comm_bench_result {
 int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 		  struct pl_comm_bench_result *r, struct pl_err *err) PL_MUST;
 
-/* ---- the rank of this process
- * ----------------------------------------------------------------------------------
- */
+/* ---- the rank of this process ---- */
 
 struct pl_launch {
 	int rank, size, local_rank, local_size; /* -1 unknown */

@@ -218,12 +218,6 @@ static bool any_broken(const struct pl_world *w)
 	return false;
 }
 
-/* A library may have to be made to end, or left, soon after a failure. */
-static bool must_hurry(const struct pl_world *w)
-{
-	return w->library.calls && atomic_load(&w->failed);
-}
-
 /* Time in which this process could not run does not count against other ranks, because they may not
  * have run either. */
 static void excuse_others(struct pl_world *w, pl_ns now, pl_ns held)
@@ -245,9 +239,9 @@ static void *control_main(void *arg)
 	for (int r = 0; r < w->size; r++)
 		w->peer[r].seen = next;
 	while (!atomic_load(&w->control_stop)) {
-		pl_ns until = any_broken(w) || must_hurry(w) ? pl_min_i64(next, last + 20000000)
-							     : next,
-		      now;
+		/* a library may have to be made to end, or left, soon after a failure */
+		bool hurry = any_broken(w) || (w->library.calls && atomic_load(&w->failed));
+		pl_ns until = hurry ? pl_min_i64(next, last + 20000000) : next, now;
 
 		atomic_store(&w->due, until);
 		wait_for_frames(w, p, until);

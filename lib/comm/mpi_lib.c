@@ -178,15 +178,6 @@ static int try_files(struct pl_mpi_lib *lib, const char *const *name, struct pl_
 	return rc;
 }
 
-static int other_kind(const struct pl_mpi_lib *lib, enum pl_mpi_kind want, struct pl_err *err)
-{
-	return pl_fail(err, PL_EABSENT,
-		       "%s is %s, but the launcher of %s started this process; take the launcher "
-		       "and the library of one MPI",
-		       lib->name, lib->version[0] ? lib->version : pl_comm_mpi_kind_name(lib->kind),
-		       pl_comm_mpi_kind_name(want));
-}
-
 int pl_comm_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err)
 {
 	const char *named = getenv("PACELINE_MPI");
@@ -207,7 +198,13 @@ int pl_comm_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err)
 				     "PACELINE_MPI names %.100s, which cannot be opened (%.200s)",
 				     named, dlerror());
 		else if (rc > 0 && sure && lib->kind != want)
-			rc = other_kind(lib, want, err);
+			rc = pl_fail(err, PL_EABSENT,
+				     "%s is %s, but the launcher of %s started this process; take "
+				     "the launcher and the library of one MPI",
+				     lib->name,
+				     lib->version[0] ? lib->version
+						     : pl_comm_mpi_kind_name(lib->kind),
+				     pl_comm_mpi_kind_name(want));
 		return rc < 0 ? rc : 0;
 	}
 	mpich_first = want == PL_MPI_MPICH;

@@ -257,33 +257,31 @@ static bool has_begun(const struct pl_work *k)
 	return k && k->state > PL_WORK_QUEUED;
 }
 
-/* All-to-all: each rank sends a part to each other rank. */
-static int exchange(struct nccl *n, const float *src, float *dst, size_t count)
+/* All-to-all: each rank sends a part to each other rank. In place the parts are sent from a copy,
+ * because received parts overwrite them. */
+static int exchange(struct nccl *n, const struct pl_work *k)
 {
 	const struct pl_nccl_api *f = &n->f;
+	const struct pl_world *w = n->w;
+	size_t count = k->a.count;
+	const float *src = k->a.src;
 	int r = PL_NCCL_SUCCESS;
 
-	for (int i = 0; i < n->w->size && r == PL_NCCL_SUCCESS; i++) {
-		int to = (n->w->rank + i) % n->w->size;
-		int from = (n->w->rank + n->w->size - i) % n->w->size;
+	if (src == k->a.dst) {
+		src = k->device.stage;
+		w->device.b->copy_async(w->device.ctx, k->device.stage, k->a.src,
+					count * (size_t)w->size * sizeof(float));
+	}
+	for (int i = 0; i < w->size && r == PL_NCCL_SUCCESS; i++) {
+		int to = (w->rank + i) % w->size, from = (w->rank + w->size - i) % w->size;
 
 		r = f->send(src + (size_t)to * count, count, PL_NCCL_FLOAT32, to, n->comm,
 			    n->stream);
 		if (r == PL_NCCL_SUCCESS)
-			r = f->recv(dst + (size_t)from * count, count, PL_NCCL_FLOAT32, from,
-				    n->comm, n->stream);
+			r = f->recv((float *)k->a.dst + (size_t)from * count, count,
+				    PL_NCCL_FLOAT32, from, n->comm, n->stream);
 	}
 	return r;
-}
-
-/* In place: the parts are sent from a copy, because received parts overwrite them. */
-static int exchange_in_place(struct nccl *n, const struct pl_work *k)
-{
-	size_t all = k->a.count * (size_t)n->w->size;
-
-	n->w->device.b->copy_async(n->w->device.ctx, k->device.stage, k->a.src,
-				   all * sizeof(float));
-	return exchange(n, k->device.stage, k->a.dst, k->a.count);
 }
 
 /* The chunks of a partitioned vector are calls of one group. */
@@ -325,9 +323,7 @@ static int call(struct nccl *n, const struct pl_work *k)
 		return f->broadcast(n->w->rank == a->root ? a->src : a->dst, a->dst, a->count,
 				    PL_NCCL_FLOAT32, a->root, n->comm, n->stream);
 	case PL_OP_ALLTOALL:
-		if (a->src == a->dst)
-			return exchange_in_place(n, k);
-		return exchange(n, a->src, a->dst, a->count);
+		return exchange(n, k);
 	default:
 		return f->all_reduce(n->scratch, n->scratch, 1, PL_NCCL_FLOAT32, PL_NCCL_SUM,
 				     n->comm, n->stream);
