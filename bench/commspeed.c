@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/comm.h"
+#include "comm/internal.h"
 
 static int free_port(void)
 {
@@ -72,7 +72,7 @@ static int compare(struct pl_world *w, struct pl_comm_bench_opts *b, int iterati
 				rc = measure(w, b, iterations, e);
 	if (rc >= 0 && !pl_comm_world_rank(w))
 		printf("%10zu auto %s\n", b->bytes,
-		       pl_comm_algorithm_name(pl_comm_world_algo(w, b->op, b->bytes)));
+		       pl_comm_algorithm_name(pl_comm_algo(w, b->op, PL_CA_AUTO, b->bytes)));
 	fflush(stdout);
 	return rc;
 }

@@ -46,7 +46,7 @@ static void on_signal(int sig)
 	atomic_store(&asked_at, now);
 	stop_signal = sig;
 	n_requests++;
-	/* the user who asks twice will not wait for the step */
+	/* a user who asks twice does not want to wait for the end of the step */
 	if (again && sig == SIGINT && !is_parent) {
 		sigaction(sig, &before[0], NULL);
 		raise(sig);
@@ -58,7 +58,7 @@ static pl_ns timeout_of(const struct config *c)
 	return c->timeout_ns ? c->timeout_ns : TIMEOUT_NS;
 }
 
-/* An ignored signal stays ignored. */
+/* A signal that is ignored stays ignored. */
 void catch_signals(void)
 {
 	struct sigaction act = { .sa_handler = on_signal }, old;
@@ -194,31 +194,29 @@ static int result_of_ranks(const struct child *v, int n, struct pl_err *err)
 	static const int codes[] = {
 		0, PL_ENO, PL_EUSAGE, PL_EDATA, PL_EIO, PL_ELIMIT, PL_EABSENT
 	};
-	int failed = 0, first = -1, status;
+	int failed = 0, status = 0;
 
 	note_signal_of_ranks(v, n);
 	for (int i = 0; i < n; i++)
 		if (v[i].killed)
 			return pl_fail(err, PL_EIO,
 				       "rank %d did not end after another had, and was killed", i);
-	for (int i = 0; i < n; i++)
-		if (WIFSIGNALED(v[i].status) && has_failed(v[i].status))
-			return pl_fail(err, PL_EIO, "rank %d was ended by signal %d (%s)", i,
-				       WTERMSIG(v[i].status), strsignal(WTERMSIG(v[i].status)));
-	for (int i = 0; i < n; i++)
-		if (v[i].status && WIFEXITED(v[i].status)) {
-			int s = WEXITSTATUS(v[i].status);
+	for (int i = 0; i < n; i++) {
+		int sig = WIFSIGNALED(v[i].status) ? WTERMSIG(v[i].status) : 0;
 
-			failed++;
-			/* a rank with status 4 lost another one, which failed first */
-			if (first < 0 || (s != 4 && WEXITSTATUS(v[first].status) == 4))
-				first = i;
-		}
+		if (sig && has_failed(v[i].status))
+			return pl_fail(err, PL_EIO, "rank %d was ended by signal %d (%s)", i, sig,
+				       strsignal(sig));
+		if (sig || !v[i].status)
+			continue;
+		failed++;
+		/* a rank with status 4 lost another one, which failed first */
+		if (!status || status == 4)
+			status = WEXITSTATUS(v[i].status);
+	}
 	if (!failed)
 		return 0;
-	status = WEXITSTATUS(v[first].status);
-	return pl_fail(err,
-		       status >= 0 && status < (int)PL_LEN(codes) ? codes[status] : PL_EINTERNAL,
+	return pl_fail(err, status < (int)PL_LEN(codes) ? codes[status] : PL_EINTERNAL,
 		       "%d of %d ranks failed", failed, n);
 }
 
@@ -314,7 +312,7 @@ out:
 
 /* Slurm's daemon reads the output of a task through pipes, and stops when the task ends. The last
  * lines that it has not read by then would be lost. So this waits until all is read, a second at
- * most. FIONREAD tells that of pipes alone. */
+ * most. FIONREAD knows this only for pipes. */
 static void wait_until_read(void)
 {
 	int turn = 0;

@@ -26,7 +26,7 @@ int gather_workers(struct pl_worker *w, const struct worker_result *own, const s
 		min = fmin(min, speed);
 	}
 	r->samples_per_s = (double)r->samples / r->seconds;
-	r->heterogeneity = sum / p->size / min; /* mean speed by that of the slowest */
+	r->heterogeneity = sum / p->size / min; /* mean speed / slowest speed */
 out:
 	return rc;
 }

@@ -70,7 +70,8 @@ void pl_comm_reject(struct pl_acceptor *a, const char *why)
 	snprintf(a->rejected, sizeof(a->rejected), "%.199s", why);
 }
 
-/* It said who it is: asks it to prove that it knows the token, and proves the same. */
+/* The other side has said its rank. Asks it for a proof that it knows the token, and proves the
+ * same. */
 static int challenge(const struct pl_acceptor *a, struct pl_pending_link *g,
 		     const struct pl_frame *hello, struct pl_err *err)
 {
@@ -102,7 +103,8 @@ static int read_greeting(struct pl_acceptor *a, size_t i)
 		rc = pl_fail(&e, PL_EUSAGE, PL_WRONG_TOKEN);
 	if (rc >= 0)
 		return rc;
-	if (rc != PL_EIO || g->hello.kind) /* who leaves before it says anything says nothing */
+	if (rc != PL_EIO ||
+	    g->hello.kind) /* a connection that closes before its first frame is no news */
 		pl_comm_reject(a, e.msg);
 	drop(a, i, true);
 	return -1;

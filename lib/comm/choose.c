@@ -21,7 +21,7 @@
 #include "comm/internal.h"
 
 #define NS_A_MESSAGE	 4500.0
-#define NS_A_HOP	 4000.0 /* of the others, until a rank goes on */
+#define NS_A_HOP	 4000.0 /* until a rank goes on that waited for others */
 #define NS_A_BYTE	 0.15
 #define NS_A_BYTE_DIRECT 0.45
 #define WHOLE_VECTORS	 1.2 /* cost more than parts, which stay in the cache */
@@ -54,7 +54,8 @@ static double in_turns(double n, double busy)
 static double takes(const struct pl_world *w, uint8_t algo, double s)
 {
 	double n = w->size, low = 1, depth = 0;
-	/* longer ones, on GPUs, change nothing: all transports choose alike, and sum alike */
+	/* GPUs have longer segments. The choice ignores this, so that sums are equal with all
+	 * transports. */
 	double segment = (double)pl_min_size(w->segment, PL_SEGMENT);
 	double piece = s < segment ? s : segment, busy = n < w->processors ? n : w->processors;
 	double hops, messages, link = s, work = 2 * (n - 1) * s * NS_A_BYTE, path = 0;

@@ -118,7 +118,7 @@ struct pl_comm_event {
 	int peer, channel;
 	uint32_t chunk;
 	uint64_t seq; /* of the collective in its world, from 0 */
-	uint64_t tag; /* as given by who began it */
+	uint64_t tag; /* of the arguments of the operation */
 	size_t bytes;
 	/* CLOCK_MONOTONIC. A part begins when nothing delays it any more: the collective has begun,
 	 * the data that the part forwards has arrived, and the part before it on the same link has
@@ -164,7 +164,7 @@ void pl_comm_world_free(struct pl_world *w, void *p);
  * buffers are the world's until pl_comm_work_wait(). float32, sum. `count`: elements of the whole
  * (all-reduce, broadcast), or of one rank's part (reduce-scatter, all-gather, all-to-all: the
  * buffer is size x count). In place: src == dst, but of reduce-scatter dst is the own part of src,
- * of all-gather src that of dst. Broadcast sends the root's src; other ranks' src is not looked at.
+ * of all-gather src that of dst. Broadcast sends the root's src, and does not read that of others.
  * Sends and receives between two ranks match in the order of their beginning, with equal counts;
  * they do not wait for collectives. tag: for events.
  *
@@ -199,9 +199,6 @@ int pl_comm_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
 int pl_comm_world_settle(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* begin and wait */
 int pl_comm_world_do(struct pl_world *w, const struct pl_coll_args *a, struct pl_err *err) PL_MUST;
-/* The algorithm that AUTO uses for so many bytes (of the whole vector), by a model of links and
- * processors: the same for all ranks. */
-uint8_t pl_comm_world_algo(const struct pl_world *w, uint8_t op, size_t bytes);
 /* Bytes that other ranks received from this rank so far. */
 uint64_t pl_comm_world_sent(const struct pl_world *w);
 /* "shm", "tcp", "shm+tcp", "mpi", "nccl" */

@@ -260,7 +260,6 @@ void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
 	atomic_fetch_sub(&k->w->device.launching, 1);
 }
 
-/* Before the operation is queued: starts the copy of its input to the staging memory. */
 int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 {
 	struct pl_world *w = k->w;
@@ -303,7 +302,6 @@ int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 	return 0;
 }
 
-/* It was not queued. Lock held. */
 void pl_comm_device_undo(struct pl_work *k)
 {
 	if (k->w->device.native)
@@ -312,7 +310,6 @@ void pl_comm_device_undo(struct pl_work *k)
 	stage_give(k);
 }
 
-/* May the first of those that are held back go on? Only who drives asks. */
 bool pl_comm_device_ready(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
@@ -350,7 +347,6 @@ int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err
 
 /* ---- ending ---- */
 
-/* It is over where it was carried out. */
 void pl_comm_device_end(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
@@ -374,7 +370,6 @@ void pl_comm_device_end(struct pl_work *k)
 		tell_launched(k, since);
 }
 
-/* Who waited for it on the host gets its result, or the first queue does. */
 void pl_comm_device_waited(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
@@ -390,8 +385,6 @@ void pl_comm_device_waited(struct pl_work *k)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Nobody waits for what NCCL has in the queue: the first queue does. False: it is to be waited for
- * on the host, since it is, or because it failed. */
 bool pl_comm_device_detach(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
@@ -440,7 +433,7 @@ void pl_comm_device_look(struct pl_world *w, pl_ns now)
 	in = now - w->device.settled_at -
 	     (atomic_load(&w->stopped_ns) - w->device.settled_stopped_ns);
 	pthread_mutex_unlock(&w->lock);
-	/* that it failed is told to who waits */
+	/* if the device failed, the thread that waits is told */
 	late = mark && !w->device.b->event_passed(w->device.ctx, mark, &e) && in >= w->patience;
 	if (late)
 		pl_comm_world_fail(w, w->rank, "rank %d waited %.1f s for its device", w->rank,

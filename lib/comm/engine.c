@@ -121,7 +121,7 @@ bool pl_comm_step_ready(const struct pl_step *s)
 /*
  * The time from which a step could have run: its collective had begun, the steps before it were
  * done, and its connection was free. This thread serves one connection after another, so it may
- * look at the step later. That delay counts as part of the step, for those who read the events.
+ * look at the step later. In the events, that delay is part of the step.
  */
 pl_ns pl_comm_step_could_begin(const struct pl_step *s, pl_ns freed)
 {

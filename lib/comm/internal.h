@@ -283,8 +283,9 @@ struct pl_world {
 	int shared_fd;
 	struct pl_region region[PL_REGIONS];
 	uint32_t n_allocs;
-	/* For choices, which all ranks make alike: the slowest link's rate (0: unknown) and the
-	 * longest latency; processors that ranks share (of one host, else one each). */
+	/* All ranks choose algorithms alike, so these are equal on all: the rate of the slowest
+	 * link (0: unknown), the longest latency, and the processors that ranks share (of the one
+	 * host; with several hosts one for each rank). */
 	double min_bytes_per_ns;
 	pl_ns max_latency;
 	int processors;
@@ -343,8 +344,9 @@ struct pl_world {
 struct pl_comm_library {
 	const char *name; /* as pl_world_opts.transport */
 	bool device;	  /* takes a device's memory, and queues into its second queue */
-	/* Finds the library, and says which in `own`; called by who opens the world, when all ranks
-	 * are connected. *state is one piece of pl_malloc(), which is freed if nothing is opened.
+	/* Finds the library, and says which in `own`; called by the thread that opens the world,
+	 * when all ranks are connected. *state is one piece of pl_malloc(), which is freed if
+	 * nothing is opened.
 	 */
 	int (*load)(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err);
 	/* Collective: all ranks call it, and all have the same library; w->library.first is what
@@ -386,7 +388,7 @@ void pl_comm_library_watch(struct pl_world *w);
 /* A thread that runs so much later than it wanted to was stopped, together with its process. */
 #define PL_STOPPED_NS(w) ((w)->timeout / 8)
 
-/* accept.c: connections that come in, and who they are */
+/* accept.c: connections that come in, and the ranks that they are from */
 struct pl_acceptor {
 	int listener;	   /* -1: none */
 	const char *token; /* borrowed */
@@ -412,7 +414,7 @@ void pl_comm_reject(struct pl_acceptor *a, const char *why);
 /* launch_token.c: writes a file of this user that is whole when others see it. 0; -1: errno says
  * why. dir: AT_FDCWD, or an open folder */
 int pl_comm_leave_file(int dir, const char *name, const char *text);
-/* meet.c: who is where, and the connections. */
+/* meet.c: where each rank is, and the connections. */
 int pl_comm_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* Same for processes that can map one another's memory; name: as pl_world_opts.host. */
 uint64_t pl_comm_host_id(const char *name);
@@ -447,10 +449,10 @@ void pl_comm_close(int *fd); /* if it is open */
 void pl_comm_wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns);
 void pl_comm_kick(int fd); /* wakes the thread that waits for this event descriptor */
 void pl_comm_world_wake_rank(struct pl_world *w,
-			     int rank); /* that of another on this host, if it sleeps */
-/* The progress thread is needed. Lock held, and given back before: a thread that wakes only to wait
- * for it has had its turn when it gets it, and Linux lets those that compute go on for a
- * millisecond. */
+			     int rank); /* the progress thread of another rank on this host */
+/* The progress thread is needed. The lock is held, and is released before the thread is woken:
+ * a thread that wakes and must wait for the lock loses its turn, and Linux lets the threads that
+ * compute go on for a millisecond. */
 void pl_comm_world_call(struct pl_world *w);
 
 /* work.c */
@@ -471,7 +473,8 @@ void pl_comm_work_report(const struct pl_work *k, struct pl_comm_event *e);
 /* Waits until no callback runs; there is none afterwards. */
 void pl_comm_world_end_events(struct pl_world *w);
 void pl_comm_work_free(struct pl_work *k); /* NULL is fine */
-/* The world's failure, as that of an operation; seq UINT64_MAX: it had none yet. Lock held. */
+/* The world's failure, as a failure of the operation; seq UINT64_MAX: it has no number yet. Lock
+ * held. */
 int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
 			 struct pl_err *err);
 
@@ -485,12 +488,6 @@ int pl_comm_add_up(struct pl_world *w, float *v, size_t n, struct pl_err *err) P
 int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err) PL_MUST;
 /* Which region holds all of p[0 .. bytes]; PL_NONE. */
 uint32_t pl_comm_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at);
-static inline uint8_t *pl_shared_at(const struct pl_world *w, int local_rank, uint32_t region,
-				    uint64_t at)
-{
-	return w->region[region].base + (size_t)local_rank * w->region[region].stride + at;
-}
-
 /* shared_collectives.c: collectives in shared memory. Return whether something moved. */
 bool pl_comm_shared_coll_fits(const struct pl_world *w, const struct pl_coll_args *a);
 bool pl_comm_shared_coll_step(struct pl_world *w, struct pl_work *k, bool may_post,
@@ -526,26 +523,28 @@ void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *c
 /* Do the libraries of all ranks take the device's memory? Collective, when they are open. */
 int pl_comm_device_agree(struct pl_world *w, struct pl_err *err) PL_MUST;
 void pl_comm_device_fini(struct pl_world *w);
-/* Before it is queued, and if that fails (lock held). */
+/* Before the operation is queued: starts the copy of its input to staging memory. undo: it could
+ * not be queued; lock held. */
 int pl_comm_device_begin(struct pl_work *k, struct pl_err *err) PL_MUST;
 void pl_comm_device_undo(struct pl_work *k);
-/* May the first work that is held become active? For who drives. */
+/* Has the device reached the first work that waits for it? Only the thread that drives asks. */
 bool pl_comm_device_ready(struct pl_work *k);
 /* The library put it into the second queue. */
 void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since);
 /* A step on the device without a message: the sum with received data (NULL: a copy). 1 it is
  * over, 0 not yet, negative: the device failed. */
 int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err) PL_MUST;
-/* It is over where it was carried out. */
+/* The operation is over where it was carried out: its result goes to the device. */
 void pl_comm_device_end(struct pl_work *k);
-/* Nobody will wait for it, the first queue of the backend will; false: it is to be waited for. */
+/* Makes the first queue of the backend wait, so that no host does; false: the host must wait,
+ * because the operation is on its memory, or has failed. */
 bool pl_comm_device_detach(struct pl_work *k);
-/* It was waited for. */
+/* A host has waited for it: memory of the host gets the result. */
 void pl_comm_device_waited(struct pl_work *k);
-/* All is well so far, and the caller is about to wait for the first queue, which has no deadline.
- */
+/* No operation has failed so far, and the caller is about to wait for the first queue. That wait
+ * has no deadline. */
 void pl_comm_device_settled(struct pl_world *w);
-/* Has it been waiting for too long? For the control thread. */
+/* Fails the world if the caller has waited for too long. For the control thread. */
 void pl_comm_device_look(struct pl_world *w, pl_ns now);
 /* As pl_comm_world_alloc(). */
 void *pl_comm_device_alloc(struct pl_world *w, size_t bytes, struct pl_err *err);
@@ -557,7 +556,8 @@ extern const struct pl_comm_library pl_comm_library_nccl;
 /* expand.c */
 int pl_comm_expand(struct pl_work *k, struct pl_err *err) PL_MUST;
 
-/* choose.c */
+/* choose.c: the algorithm that carries out an operation on so many bytes (of the whole vector); of
+ * AUTO by a model of links and processors. The same for all ranks. */
 uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes);
 
 /* sum.c: d = a + b; any alignment of float */

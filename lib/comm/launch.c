@@ -32,7 +32,7 @@ static const struct source others[] = {
 	  "LOCAL_RANK",
 	  "LOCAL_WORLD_SIZE",
 	  { "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT" } },
-	/* its number has but 16 random bits, the key (of 128) is for others who share secrets */
+	/* the number of its job has only 16 random bits; the key has 128 */
 	{ "openmpi",
 	  "OMPI_COMM_WORLD_RANK",
 	  "OMPI_COMM_WORLD_SIZE",
@@ -107,7 +107,7 @@ static uint64_t job_of(const struct source *s)
 	return h[0];
 }
 
-/* What a source says; found only if it says the rank. */
+/* Reads what a source says. l->by stays NULL if it does not say the rank. */
 static int look(const struct source *s, struct pl_launch *l, struct pl_err *err)
 {
 	int rc;
@@ -144,8 +144,8 @@ static bool in_step(void)
 	return id && strtoull(id, NULL, 10) < 0xfffffff0u;
 }
 
-/* srun --mpi=pmix does not say the size, nor does --mpi=pmi2 the place on the host: these are
- * Slurm's, if it means the same ranks. */
+/* srun --mpi=pmix does not say the size, and --mpi=pmi2 does not say the place on the host. Takes
+ * both from Slurm's variables, if these mean the same ranks. */
 static int by_slurm(struct pl_launch *l, struct pl_err *err)
 {
 	struct pl_launch s = { 0 };
@@ -173,8 +173,8 @@ static int agree(const struct source *a, const struct pl_launch *x, const struct
 		       ranks ? b->rank : b->size, ranks ? y->rank : y->size);
 }
 
-/* The first of the launchers that says a rank; the ones behind it must say the same, unless it is
- * torchrun itself, which any of them may have started. */
+/* Finds the first launcher that says a rank. The launchers behind it in the table must say the same
+ * rank. torchrun is an exception, because any of them may have started it. */
 static int find(struct pl_launch *l, const struct source **by, struct pl_err *err)
 {
 	struct pl_launch x = { 0 };
@@ -223,7 +223,7 @@ static int copy(char *out, size_t size, const char *name, struct pl_err *err)
 	return 0;
 }
 
-/* Whether the ranks are known to be on several hosts. */
+/* Finds whether the ranks are known to be on several hosts. */
 static int find_spread(struct pl_launch *l, struct pl_err *err)
 {
 	int nodes = 1, rc = 0;
@@ -283,8 +283,7 @@ static bool first_host(const char *s, char *to, size_t size)
 	return n > 0 && (!*s || *s == ',');
 }
 
-/* srun started the ranks themselves: not mpirun, whose daemons may be a step, or somebody by hand.
- */
+/* Did srun start the ranks themselves? mpirun may start its daemons as a step, too. */
 static bool is_step_of_slurm(const struct pl_launch *l)
 {
 	return in_step() && (!strcmp(l->by, "slurm") || !strncmp(l->by, "pmi", 3));

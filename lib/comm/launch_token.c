@@ -68,7 +68,7 @@ static bool look_at(pid_t pid, pid_t *parent, unsigned long long *start)
 	return true;
 }
 
-/* Whether a process was started with this variable; not if that cannot be seen. */
+/* Was a process started with this variable? false also if its environment cannot be read. */
 static bool started_with(pid_t pid, const char *name)
 {
 	char path[64], *all = pl_malloc(ENVIRONMENT_MAX);
@@ -84,8 +84,8 @@ static bool started_with(pid_t pid, const char *name)
 	return found;
 }
 
-/* The nearest of those that led to this process which is no rank itself: the launcher, be there
- * scripts between it and us or not. */
+/* The launcher: the nearest ancestor of this process that is not itself a part of a rank. Scripts
+ * may stand between the launcher and this process. */
 static uint64_t launcher(const char *rank_name)
 {
 	uint64_t h[3] = { pl_comm_host_id(NULL) };
@@ -261,7 +261,7 @@ int pl_comm_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
 	return rc;
 }
 
-/* Rank 0 left the token, and may clear the rest away, too: nobody looks any more. */
+/* Rank 0 removes the files as well, because no rank needs them any more. */
 void pl_comm_launch_unshare(const struct pl_launch *l)
 {
 	if (!l->folder[0])
@@ -269,5 +269,5 @@ void pl_comm_launch_unshare(const struct pl_launch *l)
 	if (l->rank == 0 && l->token[0])
 		pl_remove_folder(l->folder);
 	else
-		rmdir(l->folder); /* whoever comes last */
+		rmdir(l->folder); /* the last rank succeeds */
 }

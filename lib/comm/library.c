@@ -28,7 +28,7 @@
 static const struct pl_comm_library *const libraries[] = { &pl_comm_library_mpi,
 							   &pl_comm_library_nccl };
 
-/* What is never freed, so that it is not lost to who looks for leaks. */
+/* Memory that is never freed. It stays reachable, so a search for leaks does not report it. */
 static void *kept;
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -50,7 +50,7 @@ const struct pl_comm_library *pl_comm_library_find(const char *transport)
 
 /* ---- in the library ---- */
 
-/* What follows happens in the library, until leave(). Lock not held. */
+/* This thread is in the library from now on, until leave(). Lock not held. */
 static void enter(struct pl_world *w)
 {
 	pthread_mutex_lock(&w->lock);
@@ -59,7 +59,7 @@ static void enter(struct pl_world *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* false: nobody waited, this thread owns nothing any more. */
+/* false: the world was abandoned meanwhile, and this thread may use nothing of it. */
 static bool leave(struct pl_world *w)
 {
 	bool left;
@@ -132,8 +132,8 @@ void pl_comm_library_watch(struct pl_world *w)
 /* ---- rounds ---- */
 
 /*
- * A library's error is often the echo of a rank's death, which the control thread is about to hear
- * of: that is the better message. Lock not held.
+ * An error of a library often follows from the death of a rank. The control thread is about to hear
+ * of this death, and its message is better. Lock not held.
  */
 static void report_error(struct pl_world *w, const struct pl_work *k, const char *why)
 {
@@ -174,7 +174,7 @@ static pl_ns last_moved(const struct pl_world *w)
 	return t;
 }
 
-/* Begins what is new, asks all. What is done for one of them may move another. */
+/* Begins new works, and asks the library about all. A call for one work may move another one. */
 static enum round one_round(struct pl_world *w)
 {
 	enum round found = STILL;
@@ -234,7 +234,7 @@ static bool is_over(struct pl_world *w)
 	return over;
 }
 
-/* Until the world ends or fails; false: this thread was left. */
+/* Until the world ends or fails; false: the world was abandoned. */
 static bool rounds(struct pl_world *w)
 {
 	pl_ns idle = pl_now_ns(), nap = NAP_NS;
@@ -319,7 +319,7 @@ int pl_comm_library_start(struct pl_world *w, struct pl_err *err)
 		pl_comm_library_watch(w);
 		pl_comm_wait_for(&w->changed, &w->lock, LOOK_NS);
 	}
-	/* PL_EIO may be the echo of somebody else's failure */
+	/* PL_EIO may follow from the failure of another rank */
 	if (!w->library.opened && atomic_load(&w->failed) &&
 	    (!w->library.err.code || w->library.err.code == PL_EIO))
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);

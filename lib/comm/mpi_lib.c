@@ -81,8 +81,8 @@ static enum pl_mpi_kind launcher_kind(bool *sure)
 
 extern char **environ;
 
-/* srun was told of no PMI (a family of variables): ranks could not find one another, and Open MPI
- * ends the process when it finds out. */
+/* Without an option for PMI srun sets no variable PMI...: ranks cannot find one another, and Open
+ * MPI ends the process when it notices this. */
 static bool lacks_pmi(void)
 {
 	if (!is_set("SLURM_PROCID") || is_set("OMPI_COMM_WORLD_SIZE"))

@@ -155,19 +155,25 @@ static bool is_small(const struct pl_world *w, const struct pl_work *k)
 	return own_bytes(w, &k->a) <= PL_EAGER;
 }
 
+static uint8_t *address(const struct pl_world *w, int rank, uint32_t region, uint64_t at)
+{
+	const struct pl_region *g = &w->region[region];
+
+	return g->base + (size_t)w->peer[rank].local_rank * g->stride + at;
+}
+
 static const uint8_t *src_of(const struct pl_world *w, const struct pl_work *k, int r)
 {
 	const struct pl_slot *s = slot_of(w, r, k->slot);
 
-	return is_small(w, k) ? s->data
-			      : pl_shared_at(w, w->peer[r].local_rank, s->src_region, s->src_at);
+	return is_small(w, k) ? s->data : address(w, r, s->src_region, s->src_at);
 }
 
 static uint8_t *dst_of(const struct pl_world *w, const struct pl_work *k, int r)
 {
 	const struct pl_slot *s = slot_of(w, r, k->slot);
 
-	return pl_shared_at(w, w->peer[r].local_rank, s->dst_region, s->dst_at);
+	return address(w, r, s->dst_region, s->dst_at);
 }
 
 /* Sets the range of bytes that this rank copies or sums: its part of a large all-reduce, else all

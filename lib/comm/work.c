@@ -1,6 +1,6 @@
 /*
- * Operations: what they may be, their beginning and their numbers, their end. Who drives them, and
- * who waits for them, is in world.c.
+ * Operations: checks of their arguments, their beginning and their numbers, their end. world.c has
+ * the threads that drive them and wait for them.
  */
 #include "comm/internal.h"
 
@@ -116,7 +116,7 @@ void pl_comm_work_end(struct pl_work *k)
 	left = k->device.detached;
 	w->device.detached -= left;
 	waiters = w->waiters > 0;
-	/* who waits may free it as soon as it is done */
+	/* a thread that waits may free the work as soon as it is done */
 	atomic_store_explicit(&k->done, true, memory_order_release);
 	pthread_mutex_unlock(&w->lock);
 	if (waiters)

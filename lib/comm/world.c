@@ -99,7 +99,7 @@ static void drain(int fd)
 		;
 }
 
-/* Sleeps until something may have changed. */
+/* Sleeps until a descriptor is ready or the time has come. */
 static void nap(struct pl_world *w, bool busy, pl_ns due)
 {
 	struct epoll_event e[32];
@@ -195,7 +195,7 @@ static void *progress_main(void *arg)
 		}
 		all = false;
 		if (!armed) {
-			/* one look more: whoever changes something after it wakes this thread */
+			/* looks once more: a rank that changes something later wakes this thread */
 			if (own)
 				atomic_store(&own->asleep, 1);
 			atomic_thread_fence(memory_order_seq_cst);
@@ -239,7 +239,8 @@ static void spin(struct pl_world *w, struct pl_work *k)
 	pl_ns since = pl_now_ns();
 	bool mine = false;
 
-	if (w->library.calls) { /* its thread drives; who looks on would take its processor */
+	if (w->library
+		    .calls) { /* the library's thread drives; looking on would take its processor */
 		while (!w->oversubscribed && !pl_comm_work_done(k) && !atomic_load(&w->failed) &&
 		       pl_now_ns() - since < SPIN_NS)
 			pause_a_bit();
@@ -285,8 +286,7 @@ static void spin(struct pl_world *w, struct pl_work *k)
 	atomic_fetch_sub(&w->spinners, 1);
 }
 
-/* Ranks that fail together should name the same rank. So the others are told before this one ends.
- */
+/* Waits until the others are told of the failure, so that all ranks name the same one. */
 static void until_told(struct pl_world *w)
 {
 	pl_ns until = pl_now_ns() + 200000000;
@@ -578,7 +578,7 @@ static void world_free(struct pl_world *w)
 	pl_free(w);
 }
 
-/* It could not be opened, and the others may have to hear of that. */
+/* The world could not be opened. The others may have to be told. */
 static void end_failed(struct pl_world *w)
 {
 	if (w->control_runs && atomic_load(&w->failed)) {
@@ -691,9 +691,4 @@ const char *pl_comm_world_transport(const struct pl_world *w)
 	if (w->all_local)
 		return "shm";
 	return w->shared ? "shm+tcp" : "tcp";
-}
-
-uint8_t pl_comm_world_algo(const struct pl_world *w, uint8_t op, size_t bytes)
-{
-	return pl_comm_algo(w, op, PL_CA_AUTO, bytes);
 }

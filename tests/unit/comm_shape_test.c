@@ -5,6 +5,8 @@
  */
 #include "comm_fixture.h"
 
+#include "comm/internal.h"
+
 #include <math.h>
 #include <sys/mman.h>
 
@@ -20,8 +22,8 @@ static int chosen(struct pl_world_opts *o, void *arg)
 	o->shape = &far;
 	o->n_shapes = is_far;
 	NEED(pl_comm_world_open(o, &w, &e) == 0);
-	small = pl_comm_world_algo(w, PL_OP_ALLREDUCE, 64 << 10);
-	large = pl_comm_world_algo(w, PL_OP_ALLREDUCE, 64 << 20);
+	small = pl_comm_algo(w, PL_OP_ALLREDUCE, PL_CA_AUTO, 64 << 10);
+	large = pl_comm_algo(w, PL_OP_ALLREDUCE, PL_CA_AUTO, 64 << 20);
 	NEED((small == PL_CA_DIRECT) == is_far);
 	NEED(large != PL_CA_DIRECT && large != PL_CA_AUTO);
 	NEED(pl_comm_world_close(w, &e) == 0);

@@ -6,6 +6,8 @@
  */
 #include "comm_fixture.h"
 
+#include "comm/internal.h"
+
 #include <math.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -463,7 +465,7 @@ static int bench(struct pl_world_opts *o, void *arg)
 		NEED(r.wrong == 0 && r.min > 0 && r.mean >= r.min && r.p99 >= r.median);
 		NEED(b.op == PL_OP_BARRIER || (r.bytes > 99000 && r.busbw > 0));
 	}
-	NEED(pl_comm_world_algo(w, PL_OP_ALLREDUCE, 1 << 20) != PL_CA_AUTO);
+	NEED(pl_comm_algo(w, PL_OP_ALLREDUCE, PL_CA_AUTO, 1 << 20) != PL_CA_AUTO);
 	NEED(pl_comm_world_close(w, &e) == 0);
 	return 0;
 }
