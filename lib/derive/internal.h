@@ -370,8 +370,11 @@ uint32_t pl_derive_messages(const struct gb *b, uint32_t match);
 void pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet);
 /* The send or the receive of a message of a collective. */
 struct pl_derive_message {
-	uint32_t res, node, arrive; /* channel; its own node; the arrival of its member */
-	uint32_t rank;		    /* index of the channel's */
+	uint32_t res, node; /* channel; its own node */
+	uint32_t arrive; /* the arrival of its member, PL_NONE: a receive that was not recorded */
+	uint32_t rank;	 /* index of the channel's */
+	uint32_t member, channel; /* of the collective: index; number */
+	int32_t chunk;
 	int64_t peer;
 	bool recv;
 	pl_ns start, end;

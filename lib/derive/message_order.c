@@ -123,8 +123,6 @@ void pl_derive_message_order(struct gb *b)
 	struct pl_derive_message *v = b->message;
 	size_t n = b->n_messages;
 
-	for (size_t i = 0; i < n; i++)
-		v[i].rank = b->ri[v[i].res].rank_index;
 	pl_sort(v, n, sizeof(*v), by_pair);
 	for (size_t i = 0, k; i < n; i = k) {
 		for (k = i; k < n && v[k].recv == v[i].recv && v[k].rank == v[i].rank &&

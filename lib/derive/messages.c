@@ -32,20 +32,13 @@ struct member {
 	bool any;   /* the member has messages */
 	pl_ns last; /* end of its last message */
 };
-struct message_end { /* one end of a message: the send or the receive */
-	uint32_t member, channel;
-	bool recv;
-	pl_ns start, end;
-	uint32_t node;
-	int32_t chunk;
-};
 struct chunks {
 	struct gb *b;
 	struct member *m;
 	uint32_t n;
-	struct message_end *v;
+	struct pl_derive_message *v;
 	size_t n_v, cap_v;
-	struct message_end *recv; /* receives of v with a chunk, by member, chunk and end */
+	struct pl_derive_message *recv; /* receives of v with a chunk, by member, chunk and end */
 	size_t n_recv;
 };
 
@@ -114,7 +107,7 @@ static uint32_t link_of(struct gb *b, const struct member *m, uint32_t channel)
 	return res;
 }
 
-static void add_end(struct chunks *c, const struct message_end *x)
+static void add_end(struct chunks *c, const struct pl_derive_message *x)
 {
 	struct member *m = &c->m[x->member];
 
@@ -125,7 +118,7 @@ static void add_end(struct chunks *c, const struct message_end *x)
 
 /* Adds a send or a receive. False: its rank is no member. `sent`: the send of a receive. */
 static bool add_message_end(struct chunks *c, const struct pl_member *x, bool recv,
-			    const struct message_end *sent, struct message_end *out)
+			    const struct pl_derive_message *sent, struct pl_derive_message *out)
 {
 	struct gb *b = c->b;
 	const struct pl_events *e = b->t->seg[x->segment];
@@ -135,8 +128,10 @@ static bool add_message_end(struct chunks *c, const struct pl_member *x, bool re
 	pl_ns low, end = pl_trace_clock_apply(clock,
 					      pl_add_sat(start, pl_max_i64(0, e->dur[x->event])));
 	struct op op = { .seg = x->segment, .ev = x->event };
-	struct message_end s = { .member = member_of(c, track->rank < 0 ? 0 : track->rank),
-				 .recv = recv };
+	struct pl_derive_message s = { .member = member_of(c, track->rank < 0 ? 0 : track->rank),
+				       .peer = pl_derive_value(e->peer, x->event, -1),
+				       .recv = recv,
+				       .sent = sent ? sent->end : INT64_MAX };
 	int64_t channel = pl_derive_value(e->channel, x->event, 0);
 	const struct member *m;
 	struct node n;
@@ -144,6 +139,7 @@ static bool add_message_end(struct chunks *c, const struct pl_member *x, bool re
 	if (s.member == PL_NONE || channel < 0 || channel >= UINT32_MAX)
 		return false;
 	m = &c->m[s.member];
+	s.arrive = m->arrive;
 	s.channel = (uint32_t)channel;
 	s.chunk = (int32_t)pl_max_i64(
 		-1, pl_min_i64(pl_derive_value(e->chunk, x->event, -1), INT32_MAX));
@@ -153,21 +149,14 @@ static bool add_message_end(struct chunks *c, const struct pl_member *x, bool re
 		low = pl_max_i64(low, sent->end <= s.end ? sent->end : sent->start + 1);
 	start = pl_max_i64(pl_trace_clock_apply(clock, start), low);
 	s.start = op.start = pl_min_i64(start, s.end);
-	n = pl_derive_node_of(b, &op, link_of(b, m, s.channel), true);
+	s.res = link_of(b, m, s.channel);
+	s.rank = b->ri[s.res].rank_index;
+	n = pl_derive_node_of(b, &op, s.res, true);
 	n.role = PL_RO_TRANSFER;
 	n.flags = PL_NF_MESSAGE;
 	n.group = b->node[m->arrive].group;
 	s.node = pl_derive_node(b, &n);
 	add_end(c, &s);
-	PL_DERIVE_ADD(b->err, b->message, b->n_messages, b->cap_messages,
-		      (struct pl_derive_message){ .res = n.res,
-						  .node = s.node,
-						  .arrive = m->arrive,
-						  .peer = pl_derive_value(e->peer, x->event, -1),
-						  .recv = recv,
-						  .start = s.start,
-						  .end = s.end,
-						  .sent = sent ? sent->end : INT64_MAX });
 	*out = s;
 	return true;
 }
@@ -177,7 +166,7 @@ static bool add_message_end(struct chunks *c, const struct pl_member *x, bool re
 static void add_message(struct chunks *c, const struct pl_match *m)
 {
 	const struct pl_member *x = &c->b->t->merge.member[m->first];
-	struct message_end sent, recv;
+	struct pl_derive_message sent, recv;
 
 	if (!m->n || !add_message_end(c, x, false, NULL, &sent))
 		return;
@@ -185,6 +174,7 @@ static void add_message(struct chunks *c, const struct pl_match *m)
 		sent.member =
 			member_of(c, pl_derive_value(c->b->t->seg[x->segment]->peer, x->event, -1));
 		sent.recv = true;
+		sent.arrive = PL_NONE;
 		if (sent.member != PL_NONE && sent.end <= c->m[sent.member].end)
 			add_end(c, &sent);
 	} else if (add_message_end(c, x + 1, true, &sent, &recv)) {
@@ -201,7 +191,7 @@ static void add_message(struct chunks *c, const struct pl_match *m)
  * order, a receive that is before() a send comes first. */
 static int by_place(const void *pa, const void *pb)
 {
-	const struct message_end *a = pa, *b = pb;
+	const struct pl_derive_message *a = pa, *b = pb;
 	int c = PL_COMPARE_FIELDS(a, b, member, channel);
 
 	if (!c)
@@ -213,15 +203,15 @@ static int by_place(const void *pa, const void *pb)
 
 /* Had the receive ended when the send began? Two messages of no duration at one instant have no
  * order. */
-static bool before(const struct message_end *recv, const struct message_end *send)
+static bool before(const struct pl_derive_message *recv, const struct pl_derive_message *send)
 {
 	return recv->end <= send->start && (recv->start < send->start || recv->end < send->end);
 }
 
 /* The last receive of recv[0 .. n) that is before() the send; NULL: none. The array has the order
  * of by_place() or by_chunk(). */
-static const struct message_end *latest(const struct message_end *recv, size_t n,
-					const struct message_end *send)
+static const struct pl_derive_message *latest(const struct pl_derive_message *recv, size_t n,
+					      const struct pl_derive_message *send)
 {
 	size_t i = 0;
 
@@ -229,7 +219,7 @@ static const struct message_end *latest(const struct message_end *recv, size_t n
 	return i ? &recv[i - 1] : NULL;
 }
 
-PL_COMPARATOR(by_chunk, struct message_end, member, chunk, end, start, node);
+PL_COMPARATOR(by_chunk, struct pl_derive_message, member, chunk, end, start, node);
 
 static void find_chunks(struct chunks *c)
 {
@@ -253,9 +243,9 @@ static size_t chunk_at(const struct chunks *c, uint32_t member, int64_t chunk)
 }
 
 /* The receive whose data the send passes on; NULL: none. recv[0 .. n): receives of its channel. */
-static const struct message_end *find_received(const struct chunks *c,
-					       const struct message_end *recv, size_t n,
-					       const struct message_end *send)
+static const struct pl_derive_message *find_received(const struct chunks *c,
+						     const struct pl_derive_message *recv, size_t n,
+						     const struct pl_derive_message *send)
 {
 	size_t from;
 
@@ -265,20 +255,19 @@ static const struct message_end *find_received(const struct chunks *c,
 	return latest(c->recv + from, chunk_at(c, send->member, send->chunk + 1ll) - from, send);
 }
 
-static bool recorded_by_member(const struct chunks *c, const struct message_end *s)
+static bool recorded_by_member(const struct chunks *c, const struct pl_derive_message *s)
 {
 	const struct gb *b = c->b;
 
-	return b->ri[b->node[s->node].res].rank_index ==
-	       b->ri[b->node[c->m[s->member].arrive].res].rank_index;
+	return s->rank == b->ri[b->node[c->m[s->member].arrive].res].rank_index;
 }
 
 /* Joins the messages of one channel and direction in order. The order of the ends of receives may
  * differ from the order of their starts. */
-static void join_run(struct chunks *c, const struct message_end *v, size_t n)
+static void join_run(struct chunks *c, const struct pl_derive_message *v, size_t n)
 {
 	uint32_t arrive = c->m[v->member].arrive;
-	const struct message_end *before = NULL;
+	const struct pl_derive_message *before = NULL;
 
 	for (size_t i = 0; i < n; i++) {
 		if (!recorded_by_member(c, &v[i]))
@@ -303,9 +292,9 @@ static size_t end_of_run(const struct chunks *c, size_t i)
 }
 
 /* The message of the run that ends last leads to the transfer of the member. */
-static void join_transfer(struct chunks *c, const struct message_end *v, size_t n)
+static void join_transfer(struct chunks *c, const struct pl_derive_message *v, size_t n)
 {
-	const struct message_end *last = v;
+	const struct pl_derive_message *last = v;
 
 	for (size_t i = 1; i < n; i++)
 		if (v[i].end > last->end)
@@ -317,13 +306,13 @@ static void join_transfer(struct chunks *c, const struct message_end *v, size_t 
 
 static void add_dependencies(struct chunks *c)
 {
-	const struct message_end *recv = NULL;
+	const struct pl_derive_message *recv = NULL;
 	size_t n_recv = 0;
 
 	pl_sort(c->v, c->n_v, sizeof(*c->v), by_place);
 	find_chunks(c);
 	for (size_t i = 0, k; i < c->n_v; i = k) {
-		const struct message_end *v = &c->v[i];
+		const struct pl_derive_message *v = &c->v[i];
 
 		k = end_of_run(c, i);
 		join_run(c, v, k - i);
@@ -337,7 +326,8 @@ static void add_dependencies(struct chunks *c)
 		if (recv && (recv->member != v->member || recv->channel != v->channel))
 			n_recv = 0;
 		for (size_t s = i; s < k; s++) {
-			const struct message_end *from = find_received(c, recv, n_recv, &c->v[s]);
+			const struct pl_derive_message *from =
+				find_received(c, recv, n_recv, &c->v[s]);
 
 			if (from)
 				pl_derive_edge(c->b, from->node, c->v[s].node,
@@ -376,6 +366,9 @@ void pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet)
 		add_message(&c, &b->t->merge.match[match + i]);
 	set_transfers(&c, meet);
 	add_dependencies(&c);
+	for (size_t i = 0; i < c.n_v; i++)
+		if (c.v[i].arrive != PL_NONE)
+			PL_DERIVE_ADD(b->err, b->message, b->n_messages, b->cap_messages, c.v[i]);
 	pl_free(c.m);
 	pl_free(c.v);
 	pl_free(c.recv);
