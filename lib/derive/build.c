@@ -211,7 +211,7 @@ void pl_derive_freed(struct gb *b, size_t bytes)
 
 #define FREE(p) (pl_free(p), (p) = NULL)
 
-/* Free the columns of a segment, and what belongs to its strings. */
+/* Free the columns of a segment, and the arrays that have an element for each of its strings. */
 static void drop_segment(struct gb *b, uint32_t seg)
 {
 	struct seginfo *x = &b->seg[seg];
@@ -310,8 +310,8 @@ static void clamp_outliers(struct gb *b)
 		       (unsigned long long)changed);
 }
 
-/* Which ranks have resources in the segment: the first and the last; one without is of the first
- * rank. */
+/* Finds the first and the last rank with resources in the segment. A segment without resources
+ * belongs to the first rank. */
 static void find_ranks(const struct gb *b, uint32_t seg)
 {
 	struct seginfo *x = &b->seg[seg];

@@ -119,7 +119,7 @@ struct matching {
 	enum bound bound;
 };
 
-/* Fills what belongs to the match at hand. */
+/* Fills the fields of the match at hand. */
 static void look_at(struct matching *x, const struct pl_match *m)
 {
 	const struct gb *b = x->b;
@@ -206,7 +206,7 @@ static uint32_t root_of(struct matching *x)
 
 /* ---- one match ------------------------------------------------------------------------------- */
 
-/* Nobody to wait for, or nobody recorded. */
+/* A match with one recorded member, which waits for no other one. */
 static void alone(struct gb *b, const struct pl_match *m, uint32_t a)
 {
 	bool missing = m->n > 1 || m->flags & PL_MATCH_MISSING;

@@ -1,5 +1,5 @@
 /*
- * What host operations belong to, where the profiler says so: phase, module and work.
+ * Phase, module and work of host operations, as far as the profiler recorded them.
  *
  * Some ranges of a thread are no operations; they describe the operations inside them. An
  * annotation ("Optimizer.step#SGD.step") gives the phase. A call of a module by the interpreter

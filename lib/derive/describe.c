@@ -1,15 +1,15 @@
 /*
- * What the nodes of a graph are: phases, operators, communications.
+ * Phases, operators and communications of the nodes of a graph.
  *
- * A graph comes with what its source recorded. The rest follows here from names (names.c) and from
- * the structure, once, so that nobody who uses the graph reads a name again:
+ * The source of a graph recorded some of them. This file finds the others from names (names.c) and
+ * from the structure, so that no user of the graph has to read a name again:
  *
- *   A communication is a rendezvous with the arrivals that lead to it and their transfers; an
- *   arrival without rendezvous and its transfer are one, too. A message belongs to the latest of
- * the communications of its group whose arrivals or messages lead to it. The root of a broadcast or
- * scatter is the member whose arrival most transfers follow directly. A device operation is of the
- * phase of the call that launched it. What is left of a rank that has a backward phase is forward
- * where it began before that phase did, in the first step of the shape.
+ * A communication is a rendezvous with the arrivals that lead to it and their transfers. An arrival
+ * without a rendezvous is a communication too, with its transfer. A message belongs to the latest
+ * communication of its group whose arrivals or messages lead to it. The root of a broadcast or
+ * scatter is the member whose arrival most transfers follow directly. A device operation has the
+ * phase of the call that launched it. On a rank with a backward phase, other work is forward if it
+ * began before that phase, in the first step of the shape.
  *
  * Linear in nodes and edges.
  */
@@ -19,7 +19,7 @@
 #include "derive/names.h"
 #include "derive/put.h"
 
-/* What describe_work() found for the operations of one row and name; it is asked for each node. */
+/* The result of describe_work() for one row and name. Many nodes have the same row and name. */
 struct work_found {
 	bool known;
 	pl_id name;
@@ -153,7 +153,7 @@ static void find_comms(struct describe *d, struct pl_shape *s)
 	}
 }
 
-/* What one of its nodes says about a communication. */
+/* Adds to a communication what the name and the values of one of its nodes say. */
 static void add_to_comm(struct describe *d, struct pl_shape *s, uint32_t i)
 {
 	struct pl_gcomm *c = &s->comms[s->comm[i]];

@@ -74,7 +74,7 @@ struct op {
 
 enum call_type { CALL_OTHER, CALL_LAUNCH, CALL_RECORD, CALL_WAIT, CALL_SYNC, CALL_FREE };
 
-/* What the operation around a call tells about the call and about what it launches. */
+/* The operation around a call describes the call and the operations that the call launches. */
 struct call_context {
 	int64_t corr;  /* of the call itself */
 	int32_t layer; /* -1 unknown */

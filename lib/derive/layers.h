@@ -40,10 +40,6 @@ extern const struct pl_lang_schema pl_program_schema; /* what the ranks of a job
  * One step of a job whose ranks execute the program. The recorded times are the simulated times, so
  * a replay has no unexplained time. Tensors are the parameters, gradients and activations of every
  * rank. Errors name file and line.
- *
- * data-parallel: every rank computes forward in order and backward in reverse. The all-reduce of
- * the gradients of a layer starts when the backward pass of the layer and the all-reduce before it
- * have ended. The optimiser follows all of them.
  */
 int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
 		     struct pl_err *err) PL_MUST;

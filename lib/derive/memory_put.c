@@ -223,7 +223,7 @@ static void put_tensor(struct put *p, const struct item *x)
 			     x->consumer != PL_NONE, p->b->err);
 }
 
-/* What is there all through the step. */
+/* Memory that is in use during the whole step. */
 static void put_whole(struct put *p, const char *name, unsigned role, int64_t bytes)
 {
 	struct item x = { .bytes = bytes,
@@ -238,9 +238,10 @@ static void put_whole(struct put *p, const char *name, unsigned role, int64_t by
 }
 
 /*
- * A recording that began with memory in use knows of all that stays: the parameters, as many bytes
- * as gradients, and the rest. One that began at nothing saw what the optimiser made at most; less
- * than half a byte for each of the gradients' is not its state.
+ * Memory that stays from step to step. If memory was in use when the recording began, the recording
+ * shows all of it: the parameters, which have as many bytes as the gradients, and optimiser state.
+ * If no memory was in use, the recording shows at most optimiser state. It is such state only if it
+ * has at least half as many bytes as the gradients.
  */
 static void put_base(struct put *p)
 {

@@ -1,5 +1,5 @@
 /*
- * What an operation is, by its name: the one table of such knowledge.
+ * The meaning of the names of operations: the only table of such knowledge.
  *
  * Names come from kernels of many libraries, from operators of frameworks and from tables that
  * people wrote. A name is cut into words, which the rows of tables look for. What a fused kernel is
@@ -56,8 +56,9 @@ static void split(const char *s, size_t n, struct words *w)
 	}
 }
 
-/* What names say if they have the words of one of the alternatives, which '|' separates. Blanks
- * separate words that must follow one another. Of several rows that fit, the first decides. */
+/* A name has the value of a row if it contains one of the row's alternatives, which '|' separates.
+ * Blanks separate words that must follow one another. If several rows fit, the first one decides.
+ */
 struct row {
 	uint8_t value;
 	const char *words;

@@ -1,4 +1,4 @@
-/* names.h - what names of operations say, and nothing above derive asks again. */
+/* names.h - the meaning of the names of operations; modules above derive read no names. */
 #ifndef PL_DERIVE_NAMES_H
 #define PL_DERIVE_NAMES_H
 

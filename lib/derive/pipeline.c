@@ -306,7 +306,7 @@ static void make_program(struct pipeline *x, uint32_t number)
 
 /* ---- the graph ------------------------------------------------------------------------------- */
 
-/* What a layer keeps on a rank whose operations are these nodes. */
+/* The tensors of a layer on a rank whose operations are these nodes. */
 static void put_tensors(const struct pipeline *x, const struct rank *r, size_t layer,
 			const uint32_t *node)
 {

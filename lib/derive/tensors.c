@@ -264,7 +264,8 @@ void pl_derive_collect_tensors(struct gb *b, struct rankinfo *rk)
 	}
 }
 
-/* What the whole graph of the rank tells about its gradients and communication. */
+/* Completes gradients and communication with the facts that only the whole graph of a rank shows.
+ */
 static void complete(const struct finder *f, const struct rankinfo *rk, struct found *found)
 {
 	const struct gb *b = f->b;
