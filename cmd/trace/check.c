@@ -6,11 +6,6 @@
 
 #include "program.h"
 
-static const char *shown_name(const struct input *i)
-{
-	return strcmp(i->path, "-") ? i->path : "stdin";
-}
-
 /* All blocks, whatever the stream's kind. */
 static int check_container(const char *path, uint32_t *kind, uint64_t *blocks, uint32_t *segments,
 			   struct pl_err *err)
@@ -46,34 +41,13 @@ static int count_member(void *arg, uint32_t segment, bool merge, const void *mem
 	return 0;
 }
 
-static int check_trace(struct pl_in *in, struct pl_writer *out, const char *name,
-		       struct pl_err *err)
+/* native: the stream is ours; else files are recognised, or read as --from says. */
+static int check_events(const struct config *c, struct pl_in *in, int32_t order, bool native,
+			struct pl_writer *out, const char *name, struct pl_err *err)
 {
 	uint64_t members = 0;
-	const struct pl_trace_reader_opts o = { .raw = count_member, .arg = &members };
-	struct tap t;
-	int rc;
-
-	tap_init(&t, NULL, NULL);
-	t.check = true;
-	PL_TRY(pl_trace_read(in, &o, &t.sink, err));
-	PL_TRY(tap_check(&t, err));
-	pl_write_format(out, "%s: ok: trace%s, %u segments, %llu members, %llu events, %zu ranks\n",
-			name, t.merges ? " (merged)" : "", t.segments, (unsigned long long)members,
-			(unsigned long long)t.events, t.ranks);
-out:
-	tap_fini(&t);
-	return rc;
-}
-
-static int check_foreign(const struct config *c, struct pl_in *in, int32_t order,
-			 struct pl_writer *out, const char *name, struct pl_err *err)
-{
-	const struct pl_import_opts o = { .strict = true,
-					  .log = &c->c.log,
-					  .rank_from = c->rank_from,
-					  .order = order,
-					  .columns = c->columns };
+	const struct pl_trace_reader_opts r = { .raw = count_member, .arg = &members };
+	const struct pl_import_opts o = import_opts(c, &c->c.log, order);
 	const struct pl_importer *force = c->from ? pl_import_find(c->from) : NULL;
 	struct pl_import_stats st = { 0 };
 	struct tap t;
@@ -81,9 +55,17 @@ static int check_foreign(const struct config *c, struct pl_in *in, int32_t order
 
 	tap_init(&t, NULL, NULL);
 	t.check = true;
-	PL_TRY(pl_import_run(in, force, &o, &t.sink, &st, err));
-	pl_write_format(out, "%s: ok: %llu events, %zu ranks\n", name, (unsigned long long)t.events,
-			t.ranks);
+	if (native) {
+		PL_TRY(pl_trace_read(in, &r, &t.sink, err));
+		PL_TRY(tap_check(&t, err));
+		pl_write_format(out, "%s: ok: trace%s, %u segments, %llu members, ", name,
+				t.merges ? " (merged)" : "", t.segments,
+				(unsigned long long)members);
+	} else {
+		PL_TRY(pl_import_run(in, force, &o, &t.sink, &st, err));
+		pl_write_format(out, "%s: ok: ", name);
+	}
+	pl_write_format(out, "%llu events, %zu ranks\n", (unsigned long long)t.events, t.ranks);
 out:
 	tap_fini(&t);
 	return rc;
@@ -92,7 +74,7 @@ out:
 static int check_et(const struct config *c, struct pl_in *in, struct pl_writer *out,
 		    const char *name, struct pl_err *err)
 {
-	const struct pl_import_opts o = { .strict = true, .log = &c->c.log };
+	const struct pl_import_opts o = import_opts(c, &c->c.log, 0);
 	struct pl_import_stats st = { 0 };
 	struct pl_et *et = pl_import_et_new(err);
 	int rc;
@@ -111,7 +93,7 @@ static int check_et(const struct config *c, struct pl_in *in, struct pl_writer *
 static int check_one(const struct config *c, struct input *i, int32_t order, struct pl_writer *out,
 		     struct pl_err *err)
 {
-	const char *name = shown_name(i);
+	const char *name = input_name(i);
 	struct pl_in *in = input_open(i, err);
 	uint32_t kind = PL_KIND_TRACE, segments = 0;
 	uint64_t blocks = 0;
@@ -126,13 +108,13 @@ static int check_one(const struct config *c, struct input *i, int32_t order, str
 	if (i->et)
 		return check_et(c, in, out, name, err);
 	if (c->from || !pl_container_probe(p, (size_t)n))
-		return check_foreign(c, in, order, out, name, err);
+		return check_events(c, in, order, false, out, name, err);
 	if (strcmp(i->path,
 		   "-")) /* standard input can be read only once, so it is read as a trace */
 		PL_TRY(check_container(i->path, &kind, &blocks, &segments, err));
 	rc = 0;
 	if (kind == PL_KIND_TRACE)
-		rc = check_trace(in, out, name, err);
+		rc = check_events(c, in, order, true, out, name, err);
 	else
 		pl_write_format(out, "%s: ok: %c%c%c%c, %u segments, %llu blocks\n", name,
 				(int)(kind & 0xff), (int)(kind >> 8 & 0xff),
@@ -158,7 +140,7 @@ int check_all(struct config *c, struct inputs *in, struct pl_err *err)
 
 		rc = check_one(c, &in->v[i], (int32_t)i, &w, &e);
 		if (rc == PL_EDATA) {
-			const char *name = shown_name(&in->v[i]);
+			const char *name = input_name(&in->v[i]);
 
 			if (strncmp(e.msg, name, strlen(name)))
 				pl_wrap(&e, "%s", name);

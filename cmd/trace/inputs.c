@@ -193,6 +193,21 @@ int inputs_find(struct inputs *in, const struct config *c, int argc, char **argv
 	return 0;
 }
 
+const char *input_name(const struct input *i)
+{
+	return strcmp(i->path, "-") ? i->path : "stdin";
+}
+
+struct pl_import_opts import_opts(const struct config *c, const struct pl_log *log, int32_t order)
+{
+	return (struct pl_import_opts){ .strict = c->c.strict || c->check,
+					.salvage = c->salvage && !c->check,
+					.log = log,
+					.rank_from = c->rank_from,
+					.order = order,
+					.columns = c->columns };
+}
+
 struct pl_in *input_open(struct input *i, struct pl_err *err)
 {
 	struct pl_in *in = i->in;

@@ -40,14 +40,9 @@ struct job {
 /* ---- one input ---------------------------------------------------------------------------------
  */
 
-static const char *shown_name(const struct input *i)
-{
-	return strcmp(i->path, "-") ? i->path : "stdin";
-}
-
 static int fail_named(const struct input *i, struct pl_err *err)
 {
-	const char *name = shown_name(i);
+	const char *name = input_name(i);
 
 	/* messages about reading and writing already name their file */
 	if (err->code != PL_EIO && strncmp(err->msg, name, strlen(name)))
@@ -60,17 +55,13 @@ static int read_input(struct load *l, struct input *i, int32_t order, struct pl_
 		      struct pl_err *err)
 {
 	const struct pl_importer *force = l->c->from ? pl_import_find(l->c->from) : NULL;
-	const struct pl_import_opts o = { .strict = l->c->c.strict,
-					  .salvage = l->c->salvage,
-					  .pool = pool,
-					  .log = log,
-					  .rank_from = l->c->rank_from,
-					  .order = order,
-					  .columns = l->c->columns,
-					  .et = l->et };
+	struct pl_import_opts o = import_opts(l->c, log, order);
 	struct pl_in *in = input_open(i, err);
-	int rc = in ? pl_import_run(in, force, &o, sink, st, err) : err->code;
+	int rc;
 
+	o.pool = pool;
+	o.et = l->et;
+	rc = in ? pl_import_run(in, force, &o, sink, st, err) : err->code;
 	return rc < 0 && rc != PL_ESTOP ? fail_named(i, err) : rc;
 }
 
@@ -82,13 +73,13 @@ static void report(struct load *l, const struct input *i, const struct pl_import
 
 	if (st->bad > 1) /* a single one was already reported by a line of its own */
 		pl_say(log, PL_LOG_WARN,
-		       "%s: %llu events or values could not be read (first at %s)", shown_name(i),
+		       "%s: %llu events or values could not be read (first at %s)", input_name(i),
 		       (unsigned long long)st->bad, st->first);
 	if (st->tolerated)
 		pl_say(log, PL_LOG_NOTE, "%s: %llu value%s not valid JSON and read all the same",
-		       shown_name(i), (unsigned long long)st->tolerated,
+		       input_name(i), (unsigned long long)st->tolerated,
 		       st->tolerated == 1 ? " is" : "s are");
-	pl_say(log, PL_LOG_NOTE, "%s: %llu events in %u segment%s, %zu rank%s", shown_name(i),
+	pl_say(log, PL_LOG_NOTE, "%s: %llu events in %u segment%s, %zu rank%s", input_name(i),
 	       (unsigned long long)t->events, t->segments, t->segments == 1 ? "" : "s", t->ranks,
 	       t->ranks == 1 ? "" : "s");
 	l->events += t->events;
@@ -100,9 +91,7 @@ static int load_et(struct load *l, struct inputs *in, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; i < in->n; i++) {
-		const struct pl_import_opts o = { .strict = l->c->c.strict,
-						  .pool = l->pool,
-						  .log = &l->c->c.log };
+		struct pl_import_opts o = import_opts(l->c, &l->c->c.log, 0);
 		struct pl_import_stats st = { 0 };
 		struct pl_in *f;
 
@@ -110,6 +99,7 @@ static int load_et(struct load *l, struct inputs *in, struct pl_err *err)
 			continue;
 		if (!l->et && !(l->et = pl_import_et_new(err)))
 			return err->code;
+		o.pool = l->pool;
 		f = input_open(&in->v[i], err);
 		rc = f ? pl_import_et_load(l->et, f, &o, &st, err) : err->code;
 		if (rc < 0)

@@ -36,7 +36,10 @@ struct inputs {
 int inputs_find(struct inputs *in, const struct config *c, int argc, char **argv,
 		struct pl_err *err) PL_MUST;
 struct pl_in *input_open(struct input *i, struct pl_err *err); /* once an input */
+const char *input_name(const struct input *i);		       /* as messages show it */
 void inputs_fini(struct inputs *in);
+/* What the options say about reading; without threads and execution traces. */
+struct pl_import_opts import_opts(const struct config *c, const struct pl_log *log, int32_t order);
 
 /* ---- select.c ----------------------------------------------------------------------------------
  */

@@ -44,16 +44,10 @@ static int tap_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 	if (t->progress)
 		progress_add(t->progress, b->n);
 	if (t->check) {
-		int rc = check_batch(b, err);
-
-		if (rc < 0)
-			return rc;
+		PL_CHECK(check_batch(b, err));
 	}
 	if (t->next && t->next->batch) {
-		int rc = t->next->batch(t->next, seg, b, err);
-
-		if (rc < 0)
-			return rc;
+		PL_CHECK(t->next->batch(t->next, seg, b, err));
 	}
 	return t->after ? t->after(t->arg, err) : 0;
 }

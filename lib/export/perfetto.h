@@ -44,9 +44,8 @@ struct perfetto_bind {
 	bool match;    /* of matched communication: goes through several segments */
 };
 struct perfetto_subtrack {
-	pl_ns *ts, *end;
-	uint32_t *g;
-	size_t n, cap_ts, cap_end, cap_g;
+	struct perfetto_item *open; /* slices that have not ended, the outer first */
+	size_t n, cap;
 	uint64_t uuid;
 };
 

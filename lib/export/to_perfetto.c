@@ -156,17 +156,17 @@ static void close_top(struct perfetto *p, struct perfetto_subtrack *l, pl_ns at,
 {
 	l->n--;
 	if (write)
-		pl_export_perfetto_end(p, l->uuid, pl_min_i64(l->end[l->n], at));
+		pl_export_perfetto_end(p, l->uuid, pl_min_i64(l->open[l->n].end, at));
 }
 
 /* Can the slice go onto this subtrack? Ends what ends before it. */
 static bool fits(struct perfetto *p, struct perfetto_subtrack *l, struct perfetto_item *it,
 		 pl_ns tolerance, bool write)
 {
-	while (l->n && l->end[l->n - 1] <= it->ts)
+	while (l->n && l->open[l->n - 1].end <= it->ts)
 		close_top(p, l, INT64_MAX, write);
-	while (l->n && it->end > l->end[l->n - 1]) {
-		pl_ns top = l->end[l->n - 1];
+	while (l->n && it->end > l->open[l->n - 1].end) {
+		pl_ns top = l->open[l->n - 1].end;
 
 		if (pl_sub_sat(it->end, top) <= tolerance && top > it->ts) {
 			it->end = top;
@@ -193,17 +193,6 @@ static int new_subtrack(struct perfetto_seg *s, struct pl_err *err)
 	return 0;
 }
 
-static int push(struct perfetto_subtrack *l, const struct perfetto_item *it, struct pl_err *err)
-{
-	PL_CHECK(pl_grow(&l->ts, &l->cap_ts, l->n + 1, sizeof(*l->ts), err));
-	PL_CHECK(pl_grow(&l->end, &l->cap_end, l->n + 1, sizeof(*l->end), err));
-	PL_CHECK(pl_grow(&l->g, &l->cap_g, l->n + 1, sizeof(*l->g), err));
-	l->ts[l->n] = it->ts;
-	l->end[l->n] = it->end;
-	l->g[l->n++] = it->g;
-	return 0;
-}
-
 /* The slice at the item's time that began last, or PL_NONE. */
 static uint32_t slice_at(const struct perfetto_seg *s, const struct perfetto_item *it)
 {
@@ -214,11 +203,11 @@ static uint32_t slice_at(const struct perfetto_seg *s, const struct perfetto_ite
 		const struct perfetto_subtrack *l = &s->subtrack[i];
 
 		for (size_t j = l->n; j-- > 0;) {
-			if (l->end[j] < it->ts)
+			if (l->open[j].end < it->ts)
 				continue;
-			if (best == PL_NONE || l->ts[j] > began) {
-				best = l->g[j];
-				began = l->ts[j];
+			if (best == PL_NONE || l->open[j].ts > began) {
+				best = l->open[j].g;
+				began = l->open[j].ts;
 			}
 			break;
 		}
@@ -304,8 +293,12 @@ static int walk(struct perfetto *p, struct perfetto_seg *s, size_t from, size_t 
 								  &s->subtrack[l].uuid, err));
 			PL_CHECK(pl_export_perfetto_begin(p, s, &it, s->subtrack[l].uuid, err));
 		}
-		if (it.class == C_SLICE)
-			PL_CHECK(push(&s->subtrack[l], &it, err));
+		if (it.class == C_SLICE) {
+			struct perfetto_subtrack *under = &s->subtrack[l];
+
+			PL_CHECK(pl_grow(&under->open, &under->cap, under->n + 1, sizeof(it), err));
+			under->open[under->n++] = it;
+		}
 	}
 	for (size_t l = 0; l < s->n_subtracks; l++)
 		while (s->subtrack[l].n)
@@ -352,11 +345,8 @@ static void seg_fini(struct perfetto_seg *s)
 {
 	for (size_t i = 0; i < s->n_rows; i++)
 		pl_trace_row_values_fini(&s->rows[i]);
-	for (size_t i = 0; i < s->made_subtracks; i++) {
-		pl_free(s->subtrack[i].ts);
-		pl_free(s->subtrack[i].end);
-		pl_free(s->subtrack[i].g);
-	}
+	for (size_t i = 0; i < s->made_subtracks; i++)
+		pl_free(s->subtrack[i].open);
 	pl_free(s->rows);
 	pl_free(s->first);
 	pl_free(s->item);

@@ -404,11 +404,9 @@ static int again(void *arg, struct pl_err *err)
 
 	for (size_t i = 0; i < d->n_members; i++) {
 		const struct pl_top_member *m = &d->member[i];
-		int rc = pl_trace_segment_meta(&d->rows.seg, m->key, m->n_key, m->value, m->n_value,
-					       err);
 
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_trace_segment_meta(&d->rows.seg, m->key, m->n_key, m->value, m->n_value,
+					       err));
 	}
 	return 0;
 }

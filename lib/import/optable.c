@@ -442,20 +442,6 @@ static bool restarts(const struct table *t)
 	return back * 2 > steps - 1 && steps > 1;
 }
 
-static void lay_out(struct table *t)
-{
-	pl_ns at = 0, first, last;
-	bool move = restarts(t);
-
-	for (size_t i = 0, next; move && i < t->n; i = next) {
-		next = extent(t, i, &first, &last);
-		first = pl_min_i64(first, 0);
-		for (size_t k = i; k < next; k++)
-			t->row[k].start = pl_add_sat(pl_sub_sat(t->row[k].start, first), at);
-		at = pl_add_sat(at, pl_sub_sat(last, first));
-	}
-}
-
 /* ---- rows out ------------------------------------------------------------------------------ */
 
 static int32_t rank_at(const struct table *t, int64_t dp, int64_t pp)
@@ -619,11 +605,17 @@ static int put_all(struct table *t, struct pl_err *err)
 			k++;
 	}
 	moved = restarts(t);
-	lay_out(t);
 	for (size_t i = 0, next; i < t->n; i = next) {
 		next = extent(t, i, &first, &last);
-		if (!moved)
+		if (moved) { /* the step begins where the one before it ended */
+			first = pl_min_i64(first, 0);
+			for (size_t k = i; k < next; k++)
+				t->row[k].start =
+					pl_add_sat(pl_sub_sat(t->row[k].start, first), origin);
+			last = pl_add_sat(origin, pl_sub_sat(last, first));
+		} else {
 			origin = first;
+		}
 		for (size_t k = i, part; k < next; k = part) {
 			for (part = k; part < next && t->row[part].rank == t->row[k].rank;)
 				part++;

@@ -26,10 +26,8 @@ static int top_up(struct pl_rows *r, struct pl_held *h, struct pl_err *err)
 
 	for (size_t i = h->b.n_cols; i < r->n_defs; i++) {
 		const struct pl_coldef *d = &r->def[i];
-		int rc = pl_trace_batch_col(&h->b, d->role, d->type, d->key, &index, err);
 
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_trace_batch_col(&h->b, d->role, d->type, d->key, &index, err));
 	}
 	return 0;
 }
@@ -78,8 +76,8 @@ int pl_import_rows_open(struct pl_rows *r, struct pl_err *err)
 				  : r->o->max_dictionary_bytes ? r->o->max_dictionary_bytes
 							       : PL_DICTIONARY_BYTES;
 	r->open = true;
-	if (r->sink->begin && (rc = r->sink->begin(r->sink, &r->seg, err)) < 0)
-		return rc;
+	if (r->sink->begin)
+		PL_CHECK(r->sink->begin(r->sink, &r->seg, err));
 	r->cur = held_get(r, err);
 	return r->cur ? 0 : PL_ENOMEM;
 }

@@ -133,10 +133,9 @@ int pl_trace_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key
 	size_t cap = b->cap_cols;
 	struct pl_col *c;
 	uint32_t k;
-	int rc;
 
-	if (b->n_cols >= b->n_slots / 2 && (rc = grow_slots(b, err)) < 0)
-		return rc;
+	if (b->n_cols >= b->n_slots / 2)
+		PL_CHECK(grow_slots(b, err));
 	for (k = col_hash(role, type, key) & (b->n_slots - 1); b->slot[k];
 	     k = (k + 1) & (b->n_slots - 1)) {
 		c = &b->col[b->slot[k] - 1];

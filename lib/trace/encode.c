@@ -135,10 +135,7 @@ static int put_rows(struct pl_buf *b, const struct pl_col *c, uint32_t number, u
 	recent->col[recent->n % RECENT] = c;
 	recent->number[recent->n++ % RECENT] = number;
 	if (c->n >= n / 8) {
-		int rc = pl_buf_need(b, (size_t)n / 8 + 2, err);
-
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_buf_need(b, (size_t)n / 8 + 2, err));
 		pl_put_u8(b, PL_ROWS_BITS);
 		if (try_bits(b, c->row, c->n, n))
 			return 0;

@@ -267,16 +267,14 @@ static int64_t number(const struct pl_segment *seg, const struct pl_col *c, uint
 static int load_values(struct loader *l, const struct pl_segment *seg, const struct pl_col *from,
 		       const struct column *c, uint64_t to, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (uint32_t k = 0; k < from->n; k++) {
 		uint32_t row = l->row[from->row[k]];
 		void *array = array_of(l->cur, c);
 
 		if (row == PL_NONE)
 			continue;
-		if (!array && (rc = need_column(l, c, to, err)) < 0)
-			return rc;
+		if (!array)
+			PL_CHECK(need_column(l, c, to, err));
 		array = array_of(l->cur, c);
 		if (c->values == TEXTS)
 			((pl_id *)array)[row] = (pl_id)from->val[k];

@@ -98,10 +98,7 @@ int pl_trace_clamp_outliers(struct pl_trace *t, uint64_t *n, struct pl_err *err)
 				i);
 	}
 	for (uint32_t i = 0; i < t->n_segs; i++) {
-		int rc = clamp_segment(t->seg[i], i, n, err);
-
-		if (rc < 0)
-			return rc;
+		PL_CHECK(clamp_segment(t->seg[i], i, n, err));
 	}
 	return 0;
 }

@@ -67,13 +67,12 @@ static int finish(struct reader *r, struct span *x, struct pl_err *err);
 static int sink_begin(struct reader *r, struct span *x, struct pl_err *err)
 {
 	struct span *other = x == &r->span[0] ? &r->span[1] : &r->span[0];
-	int rc;
 
 	if (x->begun)
 		return 0;
 	x->begun = true;
-	if (other->open && other->seg.index < x->seg.index && (rc = finish(r, other, err)) < 0)
-		return rc;
+	if (other->open && other->seg.index < x->seg.index)
+		PL_CHECK(finish(r, other, err));
 	return r->sink->begin ? r->sink->begin(r->sink, &x->seg, err) : 0;
 }
 
@@ -144,10 +143,9 @@ static int deliver_all(struct reader *r, const struct span *x, struct pl_err *er
 static int take_slot(struct reader *r, struct slot **slot, struct pl_err *err)
 {
 	struct slot *s;
-	int rc = 0;
 
-	if (pl_queue_full(r->queue) && (rc = deliver(r, pl_queue_get(r->queue), err)) < 0)
-		return rc;
+	if (pl_queue_full(r->queue))
+		PL_CHECK(deliver(r, pl_queue_get(r->queue), err));
 	s = r->free;
 	if (!s) {
 		PL_CHECK(pl_alloc(&s, 1, sizeof(*s), err));
@@ -333,8 +331,8 @@ static int on_block(struct reader *r, const struct pl_block *b, struct pl_err *e
 
 	if (r->state == TRACE && b->type == PL_BLOCK_EVNT && b->version <= PL_TRACE_BLOCK_VERSION)
 		return get_events(r, b, err);
-	if (r->state == TRACE && !r->opts->ahead && (rc = deliver_all(r, r->now, err)) < 0)
-		return rc;
+	if (r->state == TRACE && !r->opts->ahead)
+		PL_CHECK(deliver_all(r, r->now, err));
 	rc = get_block(r, b, &why);
 	if (rc >= 0)
 		return 0;
