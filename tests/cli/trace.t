@@ -20,6 +20,8 @@ for form in chrome csv jsonl text stat; do
 	"$trace" -O $form -@4 -o x.4 job.merged
 	check "-O $form of several segments is the same with -@1 and -@4" sh -c "'$trace' -O $form -@1 job.merged | cmp - x.4"
 done
+echo '[{"ph":"b","name":"x","cat":"c","id":"0x7","pid":1,"tid":1,"ts":5}]' >open.json
+check "a begin without an end keeps its id" sh -c "'$trace' -q -O text open.json | grep -q '\"id\"=\"0x7\"'"
 check "csv: one line an event and a head" lines 37 "^" x.csv
 check "jsonl: 36 events" lines 36 '"type":"event"' x.jsonl
 check "stat-json: schema" grep -q '^{"schema":"paceline.stat/1"' x.stat-json
