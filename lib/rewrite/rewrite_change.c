@@ -154,18 +154,16 @@ out:
 }
 
 /* The latency of messages of collectives, which is between two nodes. */
-static void change_latency(struct pl_sim *s, const struct pl_plan *p)
+static void change_latency(struct pl_sim *s, const struct rw_change *c, size_t n)
 {
 	double by = 1;
 	pl_ns to = -1;
 
-	for (size_t i = 0; i < p->n_rw; i++) {
-		const struct pl_rewrite *rw = &p->rw[i];
-
-		if (rw->op != PL_RW_LATENCY || (rw->word && strcmp(rw->word, "*") != 0))
+	for (size_t i = 0; i < n; i++) {
+		if (!c[i].messages.link)
 			continue;
-		by = rw->to >= 0 ? 1 : by * rw->x;
-		to = rw->to >= 0 ? rw->to : to;
+		by = c[i].messages.absolute ? 1 : by * c[i].messages.latency;
+		to = c[i].messages.absolute ? (pl_ns)c[i].messages.latency : to;
 	}
 	if (by != 1 || to >= 0)
 		pl_sim_set_latency(s, to, by);
@@ -192,7 +190,7 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 		*guessed |= c[i].guessed;
 	}
 	PL_TRY(change_all(s, g, c, p->n_rw, hits, err));
-	change_latency(s, p);
+	change_latency(s, c, p->n_rw);
 out:
 	for (size_t i = 0; c && i < p->n_rw; i++)
 		change_fini(&c[i]);

@@ -330,7 +330,8 @@ static const struct pl_tlink *find_link(const struct pl_cost *c, const char *nam
 	return NULL;
 }
 
-static int change_link(const struct rw_facts *x, const struct pl_rewrite *rw, struct pl_err *err)
+static int change_link(const struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
+		       struct pl_err *err)
 {
 	struct pl_link_change change = { .link = rw->word, .bandwidth = 1, .latency = 1 };
 	bool all = !rw->word || !strcmp(rw->word, "*");
@@ -363,6 +364,8 @@ static int change_link(const struct rw_facts *x, const struct pl_rewrite *rw, st
 		change.absolute = all;
 	}
 	x->network->change[x->network->n_changes++] = change;
+	if (all && rw->op == PL_RW_LATENCY)
+		c->messages = change;
 	return 0;
 }
 
@@ -381,7 +384,7 @@ static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struc
 	if (rw->op == PL_RW_RANKS)
 		x->network->ranks = (uint32_t)rw->k;
 	else
-		PL_TRY(change_link(x, rw, err));
+		PL_TRY(change_link(x, rw, c, err));
 	for (size_t i = 0; i < n; i++) {
 		const struct comm_key key = key_of(x->comms, i);
 		double before = c->of_class[i];
