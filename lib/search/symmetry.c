@@ -36,7 +36,8 @@ struct rank_class {
 struct symmetry {
 	const struct pl_graph *g;
 	const struct pl_search_noise *noise;
-	bool alike;	    /* the times need not be equal */
+	bool alike; /* the times need not be equal */
+	struct pl_arena arena;
 	uint32_t *class_of; /* [rank slot]: slot of the rank that stays */
 	uint64_t *hash;	    /* [rank slot] */
 	uint32_t *count;    /* [rank slot]: nodes of the shape so far */
@@ -313,25 +314,19 @@ out:
 	return rc;
 }
 
-static void symmetry_fini(struct symmetry *s)
-{
-	pl_free(s->hash);
-	pl_free(s->count);
-	pl_free(s->slot);
-	pl_free(s->res);
-	pl_free(s->class_of);
-}
-
 static int find_classes(struct symmetry *s, int64_t **pair, size_t *n, struct pl_err *err)
 {
 	const struct pl_graph *g = s->g;
+	size_t ranks = (size_t)g->n_ranks;
 	int rc;
 
-	PL_TRY(pl_alloc(&s->hash, (size_t)g->n_ranks, sizeof(*s->hash), err));
-	PL_TRY(pl_alloc(&s->count, (size_t)g->n_ranks, sizeof(*s->count), err));
-	PL_TRY(pl_alloc(&s->slot, g->n_res, sizeof(*s->slot), err));
-	PL_TRY(pl_alloc(&s->res, g->n_res, sizeof(*s->res), err));
-	PL_TRY(pl_alloc(&s->class_of, (size_t)g->n_ranks, sizeof(*s->class_of), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->hash, ranks, sizeof(*s->hash), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->count, ranks, sizeof(*s->count), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->slot, g->n_res, sizeof(*s->slot), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->res, g->n_res, sizeof(*s->res), err));
+	PL_TRY(pl_arena_array(&s->arena, &s->class_of, ranks, sizeof(*s->class_of), err));
+	memset(s->hash, 0, ranks * sizeof(*s->hash));
+	memset(s->count, 0, ranks * sizeof(*s->count));
 	hash_resources(s);
 	for (uint32_t i = 0; i < g->n_shapes; i++)
 		PL_TRY(hash_shape(s, i, err));
@@ -454,7 +449,7 @@ static int reduce(const struct pl_graph *g, const struct pl_search_noise *noise,
 	if (!*reduced)
 		pl_graph_fini(out);
 out:
-	symmetry_fini(&s);
+	pl_arena_fini(&s.arena);
 	pl_free(pair);
 	return rc;
 }
