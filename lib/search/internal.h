@@ -37,7 +37,7 @@ struct search {
 	struct worker *worker;
 	uint32_t n_workers;
 	struct pl_queue *queue;
-	struct pl_arena arena; /* of the arrays */
+	struct pl_arena arena; /* of arrays and names */
 	uint32_t n;	       /* tensors of the base, in order of readiness */
 	const struct pl_rewriter_tensor *tensor;
 	pl_ns *ready;
@@ -57,7 +57,8 @@ struct search {
 	uint32_t *count, *member; /* [set + 1], [tensor]: members of the sets of now */
 	uint32_t *scratch;	  /* [2 n] */
 	uint8_t *hot;		  /* [tensor] */
-	struct pl_rewrite *extra; /* applied before the buckets; strings of the arena of the plan */
+	struct pl_rewrite
+		*extra; /* applied before the buckets; strings live as long as the search */
 	size_t n_extra, cap_extra;
 	double baseline, bound;
 	double bias; /* modelled time of the recorded buckets, less their recorded time; or NAN */

@@ -27,7 +27,7 @@ struct ops {
 	struct pl_arena arena;
 	struct pl_op_runs runs;
 	uint32_t *first;      /* [run]: its first boundary; runs + 1 */
-	const char **arg;     /* names, parallel to runs.name */
+	const char **arg;     /* names, parallel to runs.name; the extras keep them */
 	uint8_t *bit, *tried; /* [boundary]: closed; those that `at` was found with */
 	uint32_t n_bits;
 	uint8_t *hot;	 /* [name] */
@@ -74,7 +74,7 @@ static int ops_init(struct ops *o, struct pl_err *err)
 	PL_TRY(pl_search_cand_init(s, &o->at, err));
 	PL_TRY(pl_rewriter_runs(s->worker[0].r, may_fuse, (void *)s->o, &o->runs, err));
 	PL_TRY(pl_arena_array(&o->arena, &o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
-	PL_TRY(pl_arena_array(&o->arena, &o->arg, o->runs.n_names, sizeof(*o->arg), err));
+	PL_TRY(pl_arena_array(&s->arena, &o->arg, o->runs.n_names, sizeof(*o->arg), err));
 	for (size_t i = 0; i < o->runs.n_names; i++)
 		o->arg[i] = pl_intern_get(&g->str, o->runs.name[i]);
 	for (size_t i = 0; i < o->runs.n_runs; i++) {
@@ -453,24 +453,6 @@ out:
 	return rc;
 }
 
-/* The lists of names are of this search alone; what stays are lists of the plan's. */
-static int keep_lines(struct search *s, struct pl_err *err)
-{
-	for (size_t i = 0; i < s->n_extra; i++) {
-		struct pl_rewrite *rw = &s->extra[i];
-		const char **arg;
-
-		if (rw->op != PL_RW_FUSE_OPS)
-			continue;
-		arg = pl_arena_take(&s->p->arena, rw->n_args * sizeof(*arg));
-		if (!arg)
-			return pl_fail(err, PL_ENOMEM, "out of memory (names of operations)");
-		memcpy(arg, rw->arg, rw->n_args * sizeof(*arg));
-		rw->arg = arg;
-	}
-	return 0;
-}
-
 int pl_search_fusion(struct search *s, struct pl_err *err)
 {
 	struct ops o = { .s = s };
@@ -488,8 +470,7 @@ int pl_search_fusion(struct search *s, struct pl_err *err)
 		pl_say(s->o->log, PL_LOG_WARN,
 		       "no operations that may be fused follow one another in the graph");
 	PL_TRY(prune(&o, err));
-	PL_TRY(restore(&o, err));
-	rc = keep_lines(s, err);
+	rc = restore(&o, err);
 out:
 	ops_fini(&o);
 	return rc;
