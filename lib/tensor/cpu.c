@@ -29,7 +29,7 @@ const struct pl_kernels *pl_tensor_kernels_pick(int skip)
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-struct turn { /* what one thread does of an each */
+struct turn { /* the part of one thread in a parallel loop */
 	struct each *each;
 	struct pl_slot *slot;
 };

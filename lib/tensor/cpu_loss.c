@@ -15,12 +15,13 @@ struct loss {
 	float *dx;
 };
 
-static int top(const struct pl_kernels *k, const float *row, int c, float *most)
+/* The class with the largest value, the first of equals. */
+static int class_of(const struct pl_kernels *k, const float *row, int c, float *largest)
 {
 	int best = 0;
 
-	*most = k->max((size_t)c, row);
-	while (best < c - 1 && row[best] != *most)
+	*largest = k->max((size_t)c, row);
+	while (best < c - 1 && row[best] != *largest)
 		best++;
 	return best;
 }
@@ -53,18 +54,19 @@ static void xent_part(void *arg, int i, struct pl_slot *slot)
 	*part = (struct pl_part){ 0 };
 	for (int r = i * l->each; r < l->n && r < (i + 1) * l->each; r++) {
 		const float *row = l->x + (size_t)r * c;
-		float most, *to = l->dx ? l->dx + (size_t)r * c : NULL;
+		float largest, *to = l->dx ? l->dx + (size_t)r * c : NULL;
 		double sum = 0, own = (double)row[l->y[r]]; /* `to` may be the row */
 
-		part->hits += top(k, row, l->c, &most) == l->y[r];
+		part->hits += class_of(k, row, l->c, &largest) == l->y[r];
 		for (size_t at = 0; at < c; at += PL_BLOCK) {
 			size_t n = pl_min_size(PL_BLOCK, c - at);
 
-			sum += (double)k->exp_sum(n, 1, most, row + at, to ? to + at : slot->block);
+			sum += (double)k->exp_sum(n, 1, largest, row + at,
+						  to ? to + at : slot->block);
 		}
 		/* one term is 1 */
 		/* cppcheck-suppress invalidFunctionArg */
-		part->sum += (double)most + log(sum) - own;
+		part->sum += (double)largest + log(sum) - own;
 		if (!to)
 			continue;
 		k->scale(c, (float)((double)l->scale / (sum * l->n)), to);
@@ -114,7 +116,7 @@ static void hinge_part(void *arg, int i, struct pl_slot *slot)
 {
 	struct loss *l = arg;
 	struct pl_part *part = &l->cpu->part[i];
-	float f = (float)((double)l->scale / ((double)l->n * l->c)), most;
+	float f = (float)((double)l->scale / ((double)l->n * l->c)), largest;
 
 	(void)slot;
 	*part = (struct pl_part){ 0 };
@@ -124,7 +126,7 @@ static void hinge_part(void *arg, int i, struct pl_slot *slot)
 		int over = 0, y = l->y[r];
 		double own = (double)row[y]; /* `to` may be the row */
 
-		part->hits += top(l->cpu->k, row, l->c, &most) == y;
+		part->hits += class_of(l->cpu->k, row, l->c, &largest) == y;
 		for (int j = 0; j < l->c; j++) {
 			double margin = 1 - own + (double)row[j];
 			bool on = j != y && margin > 0;

@@ -43,11 +43,12 @@ static void dense_forward(struct pl_net *net, struct pl_node *nd, const struct p
 }
 
 /*
- * Does the layer that reads this one's gelu undo it, while the gradient is at hand? So it is for a
- * dense one that alone reads it, with nothing between that computes, if what went into gelu is
- * there by then: it is not if it is made again only before this layer's own backward pass.
+ * Is the gelu of this layer undone by the next layer with a gradient, while that gradient is in the
+ * cache? That layer must be dense, must be the only reader, and no layer between may compute. What
+ * went into gelu must be in memory at that time: with recomputation in another segment it is made
+ * too late.
  */
-static bool undone_above(const struct pl_net *net, const struct pl_node *nd)
+static bool undone_by_reader(const struct pl_net *net, const struct pl_node *nd)
 {
 	const struct pl_node *reader = nd + 1;
 
@@ -64,10 +65,10 @@ static void dense_backward(struct pl_net *net, struct pl_node *nd, const struct 
 	const struct pl_node *before = nd->x == PL_NET_INPUT ? NULL : &net->node[nd->x];
 	const void *from = NULL;
 
-	if (before && p->dx && undone_above(net, before))
+	if (before && p->dx && undone_by_reader(net, before))
 		from = net->acts + before->save_at;
 	net->be->dense_back(net->ctx, p->rows, nd->c, nd->k, p->x, p->weight,
-			    undone_above(net, nd) ? PL_ACT_NONE : nd->act,
+			    undone_by_reader(net, nd) ? PL_ACT_NONE : nd->act,
 			    nd->act == PL_ACT_GELU ? p->save : NULL, p->y, p->dy, from, p->dx,
 			    p->dweight, p->dbias);
 }
@@ -160,7 +161,7 @@ static void act_backward(struct pl_net *net, struct pl_node *nd, const struct pl
 	net->be->act_back(net->ctx, nd->act, p->n, p->x, p->y, p->dy, p->dx);
 }
 
-/* Does the block end behind the statement at hand, with nothing that computes between? */
+/* Does the block end behind this statement, with nothing between that computes? */
 static bool ends_block(const struct pl_builder *b)
 {
 	size_t i = b->at + 1;
@@ -192,8 +193,7 @@ static void build_act(struct pl_builder *b)
 
 /* ---- dropout, flatten ------------------------------------------------------------------------ */
 
-/* Every layer has its own. The forward pass, its repetition and the backward pass of a layer use
- * the same one. */
+/* Makes the masks of each layer different. All passes of a layer use the same number. */
 static uint64_t salt_of(const struct pl_net *net, const struct pl_node *nd)
 {
 	return (uint64_t)(nd - net->node);

@@ -302,9 +302,9 @@ static void run_node(struct pl_net *net, uint32_t i)
 	hook(net, false, i, PL_PHASE_FORWARD);
 }
 
-/* The layernorm that reads what the end of a block makes, if both can be done as one; its layer, or
- * PL_NONE. */
-static uint32_t norm_behind(const struct pl_net *net, uint32_t end)
+/* The layernorm that reads the sum at the end of a block, if the backend has one kernel for both;
+ * PL_NONE: none. */
+static uint32_t fused_layernorm(const struct pl_net *net, uint32_t end)
 {
 	uint32_t i = end + 1;
 
@@ -315,7 +315,7 @@ static uint32_t norm_behind(const struct pl_net *net, uint32_t end)
 	return net->node[i].op == PL_LAYER_LAYERNORM && net->node[i].x == end ? i : PL_NONE;
 }
 
-/* What both do counts as the layernorm's. */
+/* The time of both counts as time of the layernorm. */
 static void run_add_layernorm(struct pl_net *net, uint32_t end, uint32_t norm)
 {
 	const struct pl_node *e = &net->node[end], *nd = &net->node[norm];
@@ -405,7 +405,7 @@ int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key
 	if (net->stored)
 		net->be->load(net->ctx, (size_t)b->n * net->nx, net->x, net->stored);
 	for (uint32_t i = 0; i + 1 < net->n; i++) {
-		uint32_t norm = norm_behind(net, i);
+		uint32_t norm = fused_layernorm(net, i);
 
 		if (norm == PL_NONE) {
 			run_node(net, i);
@@ -461,8 +461,9 @@ static void remake(struct pl_net *net, const struct pl_segment *s)
 	net->again = false;
 }
 
-/* Does the layernorm above this beginning of a block do its part, too? */
-static bool norm_does(const struct pl_net *net, uint32_t i)
+/* Does the kernel of the layernorm behind the beginning of this block also add the gradient that
+ * went around the block? */
+static bool layernorm_adds_skip(const struct pl_net *net, uint32_t i)
 {
 	return net->be->layernorm_back_add && net->node[i].op == PL_LAYER_RESIDUAL &&
 	       net->node[i + 1].op == PL_LAYER_LAYERNORM;
@@ -471,7 +472,8 @@ static bool norm_does(const struct pl_net *net, uint32_t i)
 static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 {
 	struct pl_node *nd = &net->node[i];
-	const struct pl_node *block = i > net->first_back && norm_does(net, i - 1) ? nd - 1 : NULL;
+	const struct pl_node *block =
+		i > net->first_back && layernorm_adds_skip(net, i - 1) ? nd - 1 : NULL;
 	struct pl_pass p = pass_of(net, nd);
 
 	p.y = (float *)pl_net_value(net, i);
@@ -486,7 +488,7 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 					    p.dweight, p.dbias);
 	else if (nd->op != PL_LAYER_RESIDUAL)
 		pl_tensor_layers[nd->op].backward(net, nd, &p);
-	else if (!norm_does(net, i))
+	else if (!layernorm_adds_skip(net, i))
 		net->be->add(net->ctx, p.n, net->grad[nd->dskip], p.dy, p.dx);
 	hook(net, false, i, PL_PHASE_BACKWARD);
 }

@@ -8,10 +8,10 @@
 
 static size_t places(const struct pl_feed *f, size_t n)
 {
-	return !f->tokens ? n : n > f->each ? n - f->each : 0;
+	return !f->tokens ? n : n > f->sample_size ? n - f->sample_size : 0;
 }
 
-static int text_fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t each,
+static int text_fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t sample_size,
 		     struct pl_err *err)
 {
 	if (d->vocab > s->vocab)
@@ -22,16 +22,16 @@ static int text_fits(const struct pl_dataset *d, const struct pl_net_shape *s, s
 			       "the model tells %d tokens apart, the data have %d; its last layer "
 			       "should have one output for each",
 			       s->classes, d->vocab);
-	if ((size_t)s->rows != each)
+	if ((size_t)s->rows != sample_size)
 		return pl_fail(err, PL_EDATA,
 			       "the model predicts a token at %d places, a text has one behind "
 			       "each of the %zu that it takes",
-			       s->rows, each);
+			       s->rows, sample_size);
 	return 0;
 }
 
 /* Can the network take these data? All later code relies on the sizes. */
-static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t each,
+static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t sample_size,
 		struct pl_err *err)
 {
 	size_t have = 1;
@@ -40,13 +40,13 @@ static int fits(const struct pl_dataset *d, const struct pl_net_shape *s, size_t
 		return pl_fail(err, PL_EDATA, "the model takes %s, the data are %s",
 			       s->vocab ? "tokens" : "numbers", d->token ? "tokens" : "numbers");
 	if (d->token)
-		return text_fits(d, s, each, err);
+		return text_fits(d, s, sample_size, err);
 	for (int i = 0; i < d->n_dims; i++)
 		have *= (size_t)d->dim[i];
-	if (have != each)
+	if (have != sample_size)
 		return pl_fail(err, PL_EDATA,
-			       "the model takes samples of %zu numbers, the data have %zu", each,
-			       have);
+			       "the model takes samples of %zu numbers, the data have %zu",
+			       sample_size, have);
 	if (s->classes ? !d->y || d->classes > s->classes
 		       : !d->target || d->n_targets != s->targets)
 		return pl_fail(err, PL_EDATA,
@@ -76,22 +76,22 @@ int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct
 	f->seed = (uint64_t)o->job->seed;
 	f->tokens = d->token != NULL;
 	f->fetched = -1;
-	f->each = 1;
+	f->sample_size = 1;
 	for (int i = 0; i < shape.n_dims; i++)
-		f->each *= (size_t)shape.dim[i];
-	PL_CHECK(fits(d, &shape, f->each, err));
-	f->train = places(f, pl_dataset_train(d, o->job->split));
-	if (f->train < b * (size_t)f->ranks)
+		f->sample_size *= (size_t)shape.dim[i];
+	PL_CHECK(fits(d, &shape, f->sample_size, err));
+	f->n_train = places(f, pl_dataset_train(d, o->job->split));
+	if (f->n_train < b * (size_t)f->ranks)
 		return pl_fail(err, PL_EDATA,
 			       "a step takes %zu samples (batch %d times ranks %d), there are %zu "
 			       "to train on; a smaller batch may do",
-			       b * (size_t)f->ranks, batch, f->ranks, f->train);
+			       b * (size_t)f->ranks, batch, f->ranks, f->n_train);
 	PL_CHECK(pl_alloc(&f->index, b, sizeof(*f->index), err));
 	if (f->tokens) {
-		y *= f->each;
+		y *= f->sample_size;
 		PL_CHECK(pl_alloc(&f->ids, y, sizeof(*f->ids), err));
 	} else {
-		PL_CHECK(pl_alloc(&f->x, b * f->each, sizeof(*f->x), err));
+		PL_CHECK(pl_alloc(&f->x, b * f->sample_size, sizeof(*f->x), err));
 	}
 	if (f->tokens || d->y)
 		PL_CHECK(pl_alloc(&f->y, y, sizeof(*f->y), err));
@@ -112,13 +112,13 @@ void pl_train_feed_fini(struct pl_feed *f)
 /* Samples index[0 .. n - 1] into the rows of the batch. */
 static void gather(struct pl_feed *f, int n)
 {
-	pl_dataset_batch(f->d, f->index, n, (int)f->each, f->x, f->ids, f->y, f->target);
+	pl_dataset_batch(f->d, f->index, n, (int)f->sample_size, f->x, f->ids, f->y, f->target);
 }
 
 /* The first sample that is held out. */
 static size_t held_out(const struct pl_feed *f)
 {
-	return f->tokens ? f->train + f->each : f->train;
+	return f->tokens ? f->n_train + f->sample_size : f->n_train;
 }
 
 void pl_train_feed_step(struct pl_feed *f, int64_t step)
@@ -127,7 +127,7 @@ void pl_train_feed_step(struct pl_feed *f, int64_t step)
 		return;
 	f->fetched = step;
 	pl_dataset_draw(f->d, 0, held_out(f), f->seed, step, f->rank, f->ranks, f->batch,
-			f->tokens ? (int)f->each : 0, f->index);
+			f->tokens ? (int)f->sample_size : 0, f->index);
 	gather(f, f->batch);
 }
 
@@ -136,7 +136,7 @@ size_t pl_train_feed_held_out(const struct pl_feed *f)
 {
 	size_t n = f->d->n - held_out(f);
 
-	return f->tokens && n ? (n - 1) / f->each : n;
+	return f->tokens && n ? (n - 1) / f->sample_size : n;
 }
 
 void pl_train_feed_eval(struct pl_feed *f, size_t first, int n)
@@ -145,13 +145,13 @@ void pl_train_feed_eval(struct pl_feed *f, size_t first, int n)
 
 	f->fetched = -1;
 	for (size_t i = 0; i < (size_t)n; i++)
-		f->index[i] = from + (first + i) * (f->tokens ? f->each : 1);
+		f->index[i] = from + (first + i) * (f->tokens ? f->sample_size : 1);
 	gather(f, n);
 }
 
 struct pl_batch_io pl_train_feed_rows(const struct pl_feed *f, int from, int n)
 {
-	size_t at = (size_t)from, e = f->each;
+	size_t at = (size_t)from, e = f->sample_size;
 
 	return (struct pl_batch_io){
 		.x = f->x ? f->x + at * e : NULL,
@@ -164,5 +164,5 @@ struct pl_batch_io pl_train_feed_rows(const struct pl_feed *f, int from, int n)
 
 int64_t pl_train_feed_classified(const struct pl_feed *f)
 {
-	return f->tokens ? (int64_t)f->each : f->y ? 1 : 0;
+	return f->tokens ? (int64_t)f->sample_size : f->y ? 1 : 0;
 }

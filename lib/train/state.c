@@ -184,7 +184,7 @@ static int add_metadata(const struct pl_worker *worker, struct pl_weights *w, in
 {
 	const int64_t number[NUMBERS] = { [STEP] = step,
 					  [SAMPLES] = step * samples_of_step(worker),
-					  [TRAINED_ON] = (int64_t)worker->feed.train,
+					  [TRAINED_ON] = (int64_t)worker->feed.n_train,
 					  [SEED] = worker->o.job->seed };
 	char text[32];
 
@@ -329,12 +329,12 @@ static int check_continues(const struct pl_worker *worker, const struct checkpoi
 	int64_t trained_on = c->number[TRAINED_ON], before = step ? samples / step : 0;
 	char remedy[64] = "";
 
-	if (trained_on != (int64_t)worker->feed.train)
+	if (trained_on != (int64_t)worker->feed.n_train)
 		return pl_fail(err, PL_EDATA,
 			       "it was trained on the first %lld samples, this job trains on the "
 			       "first %lld: samples that are held out would not be the same; with "
 			       "another split begin from its weights: --import",
-			       (long long)trained_on, (long long)worker->feed.train);
+			       (long long)trained_on, (long long)worker->feed.n_train);
 	if (samples == step * each)
 		return 0;
 	if (before && before % worker->ranks == 0)

@@ -70,11 +70,11 @@ struct tracer_device {
 
 enum { STREAM = 1, THREAD, CHANNEL };
 
-static pl_id new_track(struct tracer_device *x, unsigned sort, uint32_t device, uint32_t number)
+static pl_id new_track(struct tracer_device *x, unsigned type, uint32_t device, uint32_t number)
 {
 	char text[64];
 
-	switch (sort) {
+	switch (type) {
 	case STREAM:
 		snprintf(text, sizeof(text), device ? "stream %u of device %u" : "stream %u",
 			 number, device);
@@ -89,29 +89,29 @@ static pl_id new_track(struct tracer_device *x, unsigned sort, uint32_t device, 
 }
 
 /* PL_NONE: out of memory; the recorder fails when it is closed. */
-static pl_id track_of(struct tracer_device *x, unsigned sort, uint32_t device, uint32_t number)
+static pl_id track_of(struct tracer_device *x, unsigned type, uint32_t device, uint32_t number)
 {
-	uint64_t key = (uint64_t)sort << 60 | (uint64_t)device << 32 | number;
+	uint64_t key = (uint64_t)type << 60 | (uint64_t)device << 32 | number;
 	struct pl_err ignore = { 0 };
 
-	if (sort == THREAD && (number == x->main || !number))
+	if (type == THREAD && (number == x->main || !number))
 		return x->t->main;
 	for (size_t i = 0; i < x->n_tracks; i++)
 		if (x->track[i].key == key)
 			return x->track[i].track;
 	if (pl_grow(&x->track, &x->cap_tracks, x->n_tracks + 1, sizeof(*x->track), &ignore) < 0)
 		return PL_NONE;
-	x->track[x->n_tracks] = (struct track_key){ key, new_track(x, sort, device, number) };
+	x->track[x->n_tracks] = (struct track_key){ key, new_track(x, type, device, number) };
 	return x->track[x->n_tracks++].track;
 }
 
 /* ---- complete events ----------------------------------------------------------------------- */
 
 static struct pl_rec_event event_of(struct tracer_device *x, const struct pl_device_event *e,
-				    uint8_t kind, unsigned sort, uint32_t number, pl_id name)
+				    uint8_t kind, unsigned type, uint32_t number, pl_id name)
 {
 	struct pl_rec_event r =
-		pl_rec_event(track_of(x, sort, sort == STREAM ? e->device : 0, number), kind, name,
+		pl_rec_event(track_of(x, type, type == STREAM ? e->device : 0, number), kind, name,
 			     e->begin, pl_max_i64(e->begin, e->end));
 
 	r.corr = e->corr ? (int64_t)e->corr : -1;
@@ -266,7 +266,7 @@ PL_COMPARATOR(by_launch, struct pending, e.launch, order);
 #define AT_ONCE 64 /* collectives of one launch */
 
 /* Collectives of the launch that have no kernel yet, in order. */
-static size_t of_launch(struct pending_list *l, uint64_t launch, struct pending **c)
+static size_t pending_of_launch(struct pending_list *l, uint64_t launch, struct pending **c)
 {
 	size_t i = 0, n = 0;
 
@@ -282,7 +282,7 @@ static size_t of_launch(struct pending_list *l, uint64_t launch, struct pending 
 static void put_launch(struct tracer_device *x, size_t from, size_t to, uint64_t launch)
 {
 	struct pending *c[AT_ONCE];
-	size_t n = of_launch(&x->comm, launch, c);
+	size_t n = pending_of_launch(&x->comm, launch, c);
 
 	for (size_t i = from; i < to; i++) {
 		if (n == to - from)
@@ -293,7 +293,7 @@ static void put_launch(struct tracer_device *x, size_t from, size_t to, uint64_t
 	}
 }
 
-static bool same_sort(const struct pending *kernel, const struct pending *comm)
+static bool same_kind(const struct pending *kernel, const struct pending *comm)
 {
 	bool transfer = comm->coll == PL_COLL_SEND || comm->coll == PL_COLL_RECV;
 
@@ -302,7 +302,7 @@ static bool same_sort(const struct pending *kernel, const struct pending *comm)
 
 /* Joins kernels and collectives whose launch is not known. Such collectives are the first of their
  * list. */
-static void put_in_order(struct tracer_device *x, bool last)
+static void pair_in_order(struct tracer_device *x, bool last)
 {
 	size_t first = 0;
 
@@ -313,7 +313,7 @@ static void put_in_order(struct tracer_device *x, bool last)
 			first++;
 		for (size_t m = first; !k->done && m < x->comm.n && !x->comm.v[m].e.launch; m++) {
 			c = &x->comm.v[m];
-			if (!c->done && same_sort(k, c))
+			if (!c->done && same_kind(k, c))
 				break;
 			c = NULL;
 		}
@@ -338,7 +338,7 @@ static void join_comm(struct tracer_device *x, bool last)
 		if (launch)
 			put_launch(x, i, to, launch);
 	}
-	put_in_order(x, last);
+	pair_in_order(x, last);
 	remove_done(&x->kernel);
 	remove_done(&x->comm);
 	x->launch.n = 0;

@@ -15,8 +15,8 @@
 
 struct pl_feed {
 	const struct pl_dataset *d;
-	size_t train; /* samples (of tokens: places) that are trained on; the others are held out */
-	size_t each;  /* floats of a sample, of tokens: the context */
+	size_t n_train;	    /* samples, of tokens: places, to train on; the others are held out */
+	size_t sample_size; /* floats of a sample, of tokens: the context */
 	int batch, rank, ranks;
 	uint64_t seed;
 	bool tokens;
