@@ -204,7 +204,7 @@ struct pl_net_view pl_net_view(const struct pl_net *net)
 
 void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_phase phase, enum pl_precision p)
 {
-	net->node[layer].precision[phase] = p;
+	net->layer[layer].precision[phase] = p;
 	net->changes++;
 }
 
@@ -297,7 +297,7 @@ static void run_node(struct pl_net *net, uint32_t i)
 	}
 	net->value[i] = p.y;
 	hook(net, true, i, PL_PHASE_FORWARD);
-	net->be->precision(net->ctx, nd->precision[PL_PHASE_FORWARD]);
+	net->be->precision(net->ctx, net->layer[i].precision[PL_PHASE_FORWARD]);
 	pl_tensor_layers[nd->op].forward(net, nd, &p);
 	hook(net, false, i, PL_PHASE_FORWARD);
 }
@@ -481,7 +481,7 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 	p.dx = nd->dx == PL_NO_GRAD ? NULL : net->grad[nd->dx];
 	hook(net, true, i, PL_PHASE_BACKWARD);
 	touch(net, nd, accumulate);
-	net->be->precision(net->ctx, nd->precision[PL_PHASE_BACKWARD]);
+	net->be->precision(net->ctx, net->layer[i].precision[PL_PHASE_BACKWARD]);
 	if (block)
 		net->be->layernorm_back_add(net->ctx, p.rows, nd->c, p.x, p.weight, p.save, p.dy,
 					    net->grad[block->dskip], net->grad[block->dx],

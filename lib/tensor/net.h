@@ -50,9 +50,10 @@ struct pl_net_layer {
 	uint32_t first_tensor, n_tensors;
 	uint32_t statement; /* of the model, that it comes from */
 	double flops; /* of the forward pass, a sample; the backward pass of matrices: twice that */
-	size_t act_bytes; /* kept of a whole batch for the backward pass */
-	bool recompute;	  /* made again in the backward pass: set by pl_net_recompute() */
-	bool fused;	  /* computed by the layer before it, or nothing to compute (flatten) */
+	enum pl_precision precision[2]; /* by phase, of its products */
+	size_t act_bytes;		/* kept of a whole batch for the backward pass */
+	bool recompute; /* made again in the backward pass: set by pl_net_recompute() */
+	bool fused;	/* computed by the layer before it, or nothing to compute (flatten) */
 };
 struct pl_net_shape {	    /* what batches look like */
 	int n_dims, dim[4]; /* of a sample's x; of ids: (T) */
@@ -91,7 +92,8 @@ int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts 
 void pl_net_free(struct pl_net *net);
 void pl_net_hooks(struct pl_net *net, const struct pl_net_hooks *h);
 /* What others read of a network, and where its memory lies, which is the backend's. Recomputation
- * changes `recompute` and `act_bytes` of layers, nothing else changes. */
+ * changes `recompute` and `act_bytes` of layers, pl_net_precision() theirs; nothing else changes.
+ */
 struct pl_net_view {
 	const struct pl_backend *be;
 	void *ctx;

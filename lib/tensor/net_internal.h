@@ -77,10 +77,9 @@ struct pl_node {
 	uint32_t position;     /* tensor, of an embedding */
 	bool alias;
 	enum pl_act act;
-	enum pl_precision precision[2]; /* by phase */
-	int rows;			/* that a sample has: T of sequences, else 1 */
-	int c, k;			/* length of a row that goes in, and out */
-	struct pl_conv conv;		/* n is that of the batch at hand */
+	int rows;	     /* that a sample has: T of sequences, else 1 */
+	int c, k;	     /* length of a row that goes in, and out */
+	struct pl_conv conv; /* n is that of the batch at hand */
 	struct pl_pool2d pool;
 	struct pl_attn attn;
 	float p, eps, momentum;

@@ -48,63 +48,62 @@ static bool operation(const struct pl_net_layer *layer, uint32_t n, const char *
 	return false;
 }
 
-static uint8_t precision_of(const char *word)
+static enum pl_precision precision_of(const char *word)
 {
 	return !strcmp(word, "bf16") ? PL_BF16 : !strcmp(word, "tf32") ? PL_TF32 : PL_FP32;
 }
 
-static int precision_of_plan(const struct pl_rewrite *rw, bool device, const struct pl_log *log,
-			     uint8_t *precision, struct pl_err *err)
+static void set(struct pl_worker *w, uint32_t layer, enum pl_phase phase, enum pl_precision p)
 {
-	*precision = precision_of(rw->word);
-	if (!device && *precision == PL_TF32) { /* a processor without such units uses float32 */
-		*precision = PL_FP32;
-		pl_say(log, PL_LOG_WARN,
-		       "the plan's precision tf32 needs a GPU; its operations are done in fp32");
-	}
+	if (multiplies(&w->view.layer[layer]))
+		pl_net_precision(w->net, layer, phase, p);
+}
+
+static void set_all(struct pl_worker *w, enum pl_precision p)
+{
+	for (uint32_t i = 0; i < 2 * w->view.n_layers; i++)
+		set(w, i / 2, i % 2 ? PL_PHASE_BACKWARD : PL_PHASE_FORWARD, p);
+}
+
+static int apply_rewrite(struct pl_worker *w, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	enum pl_precision precision = precision_of(rw->word);
+	enum pl_phase phase = PL_PHASE_FORWARD;
+	uint32_t at, n = w->view.n_layers;
+
 	if (!strcmp(rw->word, "fp16") || !strcmp(rw->word, "fp8"))
 		return pl_fail(err, PL_EDATA,
 			       "the plan's precision %s needs a scaled loss, which is not "
 			       "supported; bf16 has the range of fp32 and does not need it",
 			       rw->word);
-	return 0;
-}
-
-static int by_rewrite(const struct pl_rewrite *rw, bool device, const struct pl_net_layer *layer,
-		      uint32_t n, const struct pl_log *log, uint8_t *out, struct pl_err *err)
-{
-	enum pl_phase phase = PL_PHASE_FORWARD;
-	uint8_t precision;
-	uint32_t at;
-
-	PL_CHECK(precision_of_plan(rw, device, log, &precision, err));
-	for (uint32_t i = 0; !rw->n_args && i < 2 * n; i++)
-		out[i] = multiplies(&layer[i / 2]) ? precision : PL_FP32;
+	if (!w->view.be->device && precision == PL_TF32) {
+		/* a processor without such units uses float32 */
+		precision = PL_FP32;
+		pl_say(w->rank ? NULL : w->o.log, PL_LOG_WARN,
+		       "the plan's precision tf32 needs a GPU; its operations are done in fp32");
+	}
+	if (!rw->n_args)
+		set_all(w, precision);
 	for (uint32_t a = 0; a < rw->n_args; a++) {
-		if (!operation(layer, n, rw->arg[a], &at, &phase))
+		if (!operation(w->view.layer, n, rw->arg[a], &at, &phase))
 			return pl_fail(err, PL_EDATA,
 				       "precision: the plan's operation \"%.200s\" is none of this "
 				       "model's; they are called \"forward LAYER\" and "
 				       "\"backward LAYER\"",
 				       rw->arg[a]);
 		if (at < n)
-			out[2 * at + phase] = multiplies(&layer[at]) ? precision : PL_FP32;
+			set(w, at, phase, precision);
 	}
 	return 0;
 }
 
-int pl_train_worker_precision(const struct pl_engine_opts *o, const struct pl_net_layer *layer,
-			      uint32_t n, const struct pl_log *log, uint8_t *out,
-			      struct pl_err *err)
+int pl_train_worker_precision(struct pl_worker *w, struct pl_err *err)
 {
-	bool device = o->backend && o->backend->device;
-	uint8_t precision = precision_of(o->job->precision);
-	int rc = 0;
+	const struct pl_plan *p = w->o.plan;
 
-	for (uint32_t i = 0; i < 2 * n; i++)
-		out[i] = multiplies(&layer[i / 2]) ? precision : PL_FP32;
-	for (size_t i = 0; rc == 0 && o->plan && i < o->plan->n_rw; i++)
-		if (o->plan->rw[i].op == PL_RW_PRECISION)
-			rc = by_rewrite(&o->plan->rw[i], device, layer, n, log, out, err);
-	return rc;
+	set_all(w, precision_of(w->o.job->precision));
+	for (size_t i = 0; p && i < p->n_rw; i++)
+		if (p->rw[i].op == PL_RW_PRECISION)
+			PL_CHECK(apply_rewrite(w, &p->rw[i], err));
+	return 0;
 }

@@ -92,7 +92,7 @@ static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	e.end = end;
 	e.layer = (int32_t)layer;
 	e.mb = w->microbatches > 1 ? w->mb : -1;
-	if (w->precision[2 * layer + p] == PL_BF16)
+	if (w->view.layer[layer].precision[p] == PL_BF16)
 		e.precision = t->name[PL_NAME_BF16];
 	pl_train_rec(t->rec, &e);
 }
@@ -277,12 +277,12 @@ void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_res
 /* Collectives add floats. Two floats hold 48 bits of a double, so their sums are precise enough. */
 int pl_train_worker_sum(struct pl_worker *w, double *v, size_t n, struct pl_err *err)
 {
-	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 2 * w->n_sum, .on_host = true };
+	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = PL_LEN(w->sum), .on_host = true };
 
-	for (size_t at = 0; w->o.world && at < n; at += w->n_sum) {
-		size_t m = pl_min_size(n - at, w->n_sum);
+	for (size_t at = 0; w->o.world && at < n; at += PL_TRAIN_SUMS) {
+		size_t m = pl_min_size(n - at, PL_TRAIN_SUMS);
 
-		memset(w->sum, 0, 2 * w->n_sum * sizeof(float));
+		memset(w->sum, 0, sizeof(w->sum));
 		for (size_t i = 0; i < m; i++) {
 			w->sum[2 * i] = (float)v[at + i];
 			w->sum[2 * i + 1] = (float)(v[at + i] - (double)w->sum[2 * i]);
@@ -427,18 +427,6 @@ out:
 	return rc;
 }
 
-static int set_precision(struct pl_worker *w, struct pl_err *err)
-{
-	PL_CHECK(pl_alloc(&w->precision, 2 * (size_t)w->view.n_layers + 1, sizeof(*w->precision),
-			  err));
-	PL_CHECK(pl_train_worker_precision(&w->o, w->view.layer, w->view.n_layers,
-					   w->rank ? NULL : w->o.log, w->precision, err));
-	for (uint32_t i = 0; i < 2 * w->view.n_layers; i++)
-		pl_net_precision(w->net, i / 2, (enum pl_phase)(i % 2),
-				 (enum pl_precision)w->precision[i]);
-	return 0;
-}
-
 /* Milliseconds that the job adds to a step are spread over the layers by their FLOPs, a third of
  * them in the forward pass. */
 static int read_pace(struct pl_worker *w, struct pl_err *err)
@@ -465,13 +453,6 @@ static int read_pace(struct pl_worker *w, struct pl_err *err)
 	return 0;
 }
 
-/* The sums of a window of steps fit into one operation. */
-static int make_sums(struct pl_worker *w, struct pl_err *err)
-{
-	w->n_sum = 64;
-	return w->o.world ? pl_alloc(&w->sum, 2 * w->n_sum, sizeof(float), err) : 0;
-}
-
 int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 			 void (*ready)(void *worker, uint32_t first, uint32_t n),
 			 struct pl_err *err)
@@ -494,13 +475,12 @@ int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 	PL_CHECK(pl_train_worker_check_same_job(w, err));
 	PL_CHECK(cut_batch(w, err));
 	PL_CHECK(make_net(w, w->microbatch, err));
-	PL_CHECK(set_precision(w, err));
+	PL_CHECK(pl_train_worker_precision(w, err));
 	PL_CHECK(set_recompute(w, err));
 	PL_CHECK(pl_train_worker_optim_opts(o->job, steps, &w->optim_opts, err));
 	PL_CHECK(pl_optim_new(w->net, &w->optim_opts, &w->optim, err));
 	PL_CHECK(pl_train_feed_init(&w->feed, o, w->net, (int)o->job->batch, err));
 	PL_CHECK(read_pace(w, err));
-	PL_CHECK(make_sums(w, err));
 	pl_net_hooks(w->net, &h);
 	return 0;
 }
@@ -508,9 +488,7 @@ int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 void pl_train_worker_fini(struct pl_worker *w, bool lost)
 {
 	w->lost = lost;
-	pl_free(w->sum);
 	pl_free(w->layer_pace);
-	pl_free(w->precision);
 	pl_train_feed_fini(&w->feed);
 	pl_optim_free(w->optim);
 	pl_net_free(w->net);

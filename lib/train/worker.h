@@ -42,6 +42,9 @@ int64_t pl_train_feed_classified(const struct pl_feed *f);
 
 /* ---- worker.c ------------------------------------------------------------------------------ */
 
+/* Numbers that one operation adds up: those of a window of steps fit. */
+#define PL_TRAIN_SUMS 64
+
 struct pl_worker {
 	struct pl_engine_opts o;
 	int rank, ranks;
@@ -49,17 +52,15 @@ struct pl_worker {
 	struct pl_optim *optim;
 	struct pl_optim_opts optim_opts;
 	struct pl_net_view view; /* of it */
-	uint8_t *precision;	 /* of layers, see pl_train_worker_precision() */
 	struct pl_feed feed;
 	int64_t microbatches;
 	int microbatch; /* samples of one */
 	uint8_t algo;	/* enum pl_calgo: of all-reduces, as the job has it */
 	int64_t round;	/* steps from one synchronisation of all ranks to the next; 1 */
-	float *sum;	/* of pl_train_worker_sum(): n_sum pairs */
-	size_t n_sum;
-	uint32_t sums;		/* made so far: each needs a tag of its own */
-	bool lost;		/* the world has ended and freed its memory */
-	struct pl_err slab_err; /* why the world gave no memory */
+	float sum[2 * PL_TRAIN_SUMS]; /* of pl_train_worker_sum() */
+	uint32_t sums;		      /* made so far: each needs a tag of its own */
+	bool lost;		      /* the world has ended and freed its memory */
+	struct pl_err slab_err;	      /* why the world gave no memory */
 
 	/* of the step in progress */
 	int64_t step;
@@ -133,11 +134,9 @@ int pl_train_worker_import(struct pl_worker *w, const char *path, struct pl_err 
 
 /* ---- precision.c, optim.c ------------------------------------------------------------------ */
 
-/* Each layer's enum pl_precision in both passes, as job and plan have it: out[2 i + phase] of layer
- * i. PL_EDATA: a precision or an operation that does not exist. */
-int pl_train_worker_precision(const struct pl_engine_opts *o, const struct pl_net_layer *layer,
-			      uint32_t n, const struct pl_log *log, uint8_t *out,
-			      struct pl_err *err) PL_MUST;
+/* Sets the precision of each layer in both passes, as job and plan have it. PL_EDATA: a precision
+ * or an operation that does not exist. */
+int pl_train_worker_precision(struct pl_worker *w, struct pl_err *err) PL_MUST;
 /* The optimiser and the schedule of a checked job that has so many steps. */
 int pl_train_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_optim_opts *o,
 			       struct pl_err *err) PL_MUST;
