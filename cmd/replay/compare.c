@@ -42,10 +42,10 @@ static int row_of(struct diff *d, const char *kind, const char *name, struct op_
 	PL_TRY(pl_buf_put(&key, name, strlen(name), err));
 	PL_TRY(pl_intern_add(&d->names, (const char *)key.p, key.n, &id, err));
 	if (id == before) {
-		PL_TRY(pl_grow(&d->op, &d->cap, d->n + 1, sizeof(*d->op), err));
-		memset(&d->op[d->n], 0, sizeof(d->op[d->n]));
-		d->op[d->n].kind = pl_intern_get(&d->names, id);
-		d->op[d->n++].name = pl_intern_get(&d->names, id) + strlen(kind) + 1;
+		struct op_row x = { .kind = pl_intern_get(&d->names, id) };
+
+		x.name = x.kind + strlen(kind) + 1;
+		PL_TRY(pl_append(&d->op, &d->n, &d->cap, &x, sizeof(x), err));
 	}
 	*row = &d->op[id];
 out:

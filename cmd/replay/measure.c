@@ -128,8 +128,7 @@ static int find_errors(struct report *r, const struct pl_run *base, struct error
 			d = llabs(base->start[k][i] - st->start[i]);
 			if (!d)
 				continue;
-			PL_TRY(pl_grow(&x->v, &x->cap, x->n + 1, sizeof(*x->v), err));
-			x->v[x->n++] = d;
+			PL_TRY(pl_append(&x->v, &x->n, &x->cap, &d, sizeof(d), err));
 			r->start_max = pl_max_i64(r->start_max, d);
 		}
 	}

@@ -68,8 +68,7 @@ int sum_path(struct report *r, struct pl_err *err)
 			r->row[id].count++;
 			continue;
 		}
-		PL_TRY(pl_grow(&r->row, &r->cap_rows, r->n_rows + 1, sizeof(*r->row), err));
-		r->row[r->n_rows++] = row;
+		PL_TRY(pl_append(&r->row, &r->n_rows, &r->cap_rows, &row, sizeof(row), err));
 	}
 	for (size_t i = 0; i < r->n_rows; i++)
 		r->row[i].share = (double)r->row[i].ns / (double)r->path.length;

@@ -54,18 +54,17 @@ static bool has_duration(const struct path_row *p)
 static int add(struct cands *x, const char *selector, pl_ns on_path, struct pl_err *err)
 {
 	struct pl_buf b = { 0 };
+	struct cand c;
 	int rc;
 
 	if (on_path <= 0)
 		return 0;
 	PL_TRY(pl_buf_printf(&b, err, "scale %s by " FACTOR_S, selector));
 	PL_TRY(pl_buf_put(&b, "", 1, err));
-	PL_TRY(pl_grow(&x->v, &x->cap, x->n + 1, sizeof(*x->v), err));
-	memset(&x->v[x->n], 0, sizeof(x->v[x->n]));
-	x->v[x->n] = (struct cand){ .text = (char *)b.p,
-				    .bound = (1 - FACTOR) * (double)on_path / (double)x->r->n_steps,
-				    .order = x->n };
-	x->n++;
+	c = (struct cand){ .text = (char *)b.p,
+			   .bound = (1 - FACTOR) * (double)on_path / (double)x->r->n_steps,
+			   .order = x->n };
+	PL_TRY(pl_append(&x->v, &x->n, &x->cap, &c, sizeof(c), err));
 	return 0;
 out:
 	pl_buf_fini(&b);

@@ -63,14 +63,6 @@ struct overlap_fit {
 	size_t n_comp, cap_comp, n_t, cap_t, n_clusters;
 };
 
-static pl_ns arrival_before(const struct pl_shape *s, const struct pl_gstep *st, uint32_t i)
-{
-	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
-		if (s->role[s->src[e]] == PL_RO_ARRIVE && s->res[s->src[e]] == s->res[i])
-			return st->start[s->src[e]];
-	return st->start[i];
-}
-
 static int choose_ranks(struct overlap_fit *b, const struct pl_graph *g, struct pl_err *err)
 {
 	size_t every = (size_t)g->n_ranks / (2 * RANKS) + 1;
@@ -101,9 +93,12 @@ static int look_at_step(struct overlap_fit *b, const struct pl_graph *g, const s
 		if (s->role[i] == PL_RO_COMPUTE) {
 			rc = pl_append(&b->comp, &b->n_comp, &b->cap_comp, &x, sizeof(x), err);
 		} else if (s->role[i] == PL_RO_TRANSFER) {
+			uint32_t arrive = pl_node_arrival(s, i);
+
 			rc = pl_spans_add(&b->moves, x.rank, x.start, x.end, err);
 			if (rc >= 0)
-				rc = pl_spans_add(&b->waits, x.rank, arrival_before(s, st, i),
+				rc = pl_spans_add(&b->waits, x.rank,
+						  arrive == PL_NONE ? x.start : st->start[arrive],
 						  x.end, err);
 		}
 	}

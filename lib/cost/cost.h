@@ -86,15 +86,10 @@ struct pl_cost {
 	double overlap; /* factor of computation's durations while communication runs beside it; 1:
 			 * neither slows the other down */
 };
-/* Fits the transfers of the graph by Theil and Sen's median of slopes, refined to the least sum of
- * relative errors, per kind, collective and number of ranks. Sends and receives are one kind, send.
- * Overlapping transfers of one rank share its link: what counts is the time that the link is busy.
- * Where computation and communication slow one another down, the line is that of communication
- * alone, if it was seen alone, and what computation beside it adds is fitted to the others. Where k
- * communications that overlapped took clearly less than k a + b S, but a + b S, a is latency.
- * `topo` may be NULL: detected from hosts and ranks of the graph, with links as recorded messages
- * show them, else default ones; it must outlive *c. *c needs no initialisation; after a failure it
- * is empty. */
+/* Fits the transfers of the graph per kind, collective and number of ranks (fit.c says how). Sends
+ * and receives are one kind, send. `topo` may be NULL: detected from hosts and ranks of the graph,
+ * with links as recorded messages show them, else default ones; it must outlive *c. *c needs no
+ * initialisation; after a failure it is empty. */
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
 		struct pl_err *err) PL_MUST;
 void pl_cost_fini(struct pl_cost *c);

@@ -247,9 +247,8 @@ static int open_node(struct search *s, uint32_t node, struct pl_err *err)
 		if (s->state[src] == S_OPEN)
 			return pl_fail(err, PL_EDATA, "the changes make \"%s\" wait for itself",
 				       pl_edit_name(e, e->node[src].name));
-		if ((rc = pl_grow(&s->stack, &s->cap, s->n + 1, sizeof(*s->stack), err)) < 0)
+		if ((rc = pl_append(&s->stack, &s->n, &s->cap, &src, sizeof(src), err)) < 0)
 			return rc;
-		s->stack[s->n++] = src;
 	}
 	return 0;
 }

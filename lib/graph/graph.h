@@ -288,6 +288,14 @@ static inline bool pl_graph_hands_on(const struct pl_graph *g, uint32_t res)
 	       !strncmp(pl_intern_get(&g->str, g->res[res].name), PL_LAUNCH_QUEUE,
 			sizeof(PL_LAUNCH_QUEUE) - 1);
 }
+/* The arrival of a transfer on its resource, PL_NONE. */
+static inline uint32_t pl_node_arrival(const struct pl_shape *s, uint32_t i)
+{
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+		if (s->role[s->src[e]] == PL_RO_ARRIVE && s->res[s->src[e]] == s->res[i])
+			return s->src[e];
+	return PL_NONE;
+}
 static inline int32_t pl_node_rank(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
 {
 	return s->res[i] == PL_NONE ? -1 : g->res[s->res[i]].rank;

@@ -1,10 +1,10 @@
 /*
  * Graphs from the programs of ranks.
  *
- * The ranks take turns: each, if what its next operation comes after is there, adds that one. The
- * last member to reach a communication adds the rendezvous and the transfers of all. So ranks that
- * run the same program advance together, and the order is topological. O(operations of all ranks,
- * and turns in which a rank waits).
+ * The ranks take turns. In its turn a rank adds its next operation, if all operations that come
+ * before it are there. The last member that reaches a communication adds the rendezvous and the
+ * transfers of all members. Therefore ranks with the same program advance together, and the order
+ * is topological. O(operations of all ranks, and turns in which a rank waits).
  */
 #include <string.h>
 
@@ -54,28 +54,23 @@ void pl_graph_program_nodes_fini(struct pl_graph_program_nodes *n)
 int pl_graph_program_add(struct pl_program *p, const struct pl_graph_program_op *op, uint32_t *id,
 			 struct pl_err *err)
 {
-	int rc = pl_grow(&p->op, &p->cap_ops, p->n_ops + 1, sizeof(*p->op), err);
+	struct pl_graph_program_op x = *op;
 
-	if (rc < 0)
-		return rc;
-	p->op[p->n_ops] = *op;
-	p->op[p->n_ops].dep = (uint32_t)p->n_deps;
-	p->op[p->n_ops].n_deps = 0;
+	x.dep = (uint32_t)p->n_deps;
+	x.n_deps = 0;
 	if (id)
 		*id = (uint32_t)p->n_ops;
-	p->n_ops++;
-	return 0;
+	return pl_append(&p->op, &p->n_ops, &p->cap_ops, &x, sizeof(x), err);
 }
 
 int pl_graph_program_after(struct pl_program *p, uint32_t op, unsigned type, struct pl_err *err)
 {
-	int rc = pl_grow(&p->dep, &p->cap_deps, p->n_deps + 1, sizeof(*p->dep), err);
+	struct pl_graph_program_dep x = { op, (uint8_t)type };
+	int rc = pl_append(&p->dep, &p->n_deps, &p->cap_deps, &x, sizeof(x), err);
 
-	if (rc < 0)
-		return rc;
-	p->dep[p->n_deps++] = (struct pl_graph_program_dep){ op, (uint8_t)type };
-	p->op[p->n_ops - 1].n_deps++;
-	return 0;
+	if (rc == 0)
+		p->op[p->n_ops - 1].n_deps++;
+	return rc;
 }
 
 static const struct pl_program *program_of(const struct builder *b, uint32_t rank)
@@ -247,7 +242,7 @@ static void arrive(struct builder *b, const struct pl_graph_program_op *op, uint
 		put_transfers(b, op);
 }
 
-/* The next operation of a rank, if what it comes after is there. */
+/* Add the next operation of a rank, if all that comes before it is there. */
 static bool advance(struct builder *b, uint32_t rank)
 {
 	const struct pl_program *p = program_of(b, rank);

@@ -81,28 +81,17 @@ static int find_comm(struct graph_stat *s, const struct pl_shape *p, uint32_t no
 			return 0;
 		}
 	}
-	rc = pl_grow(&s->comm, &s->cap_comm, s->n_comm + 1, sizeof(*s->comm), err);
-	if (rc < 0)
-		return rc;
-	*c = &s->comm[s->n_comm++];
-	memset(*c, 0, sizeof(**c));
-	(*c)->name = coll;
-	return 0;
-}
-
-/* From the member's arrival to the start of its transfer. */
-static pl_ns waited(const struct pl_shape *p, const struct pl_gstep *t, uint32_t i)
-{
-	for (uint32_t e = p->off[i]; e < p->off[i + 1]; e++)
-		if (p->role[p->src[e]] == PL_RO_ARRIVE && p->res[p->src[e]] == p->res[i])
-			return pl_max_i64(0, t->start[i] - t->start[p->src[e]]);
-	return 0;
+	rc = pl_append(&s->comm, &s->n_comm, &s->cap_comm, &(struct stat_comm){ .name = coll },
+		       sizeof(**c), err);
+	*c = rc == 0 ? &s->comm[s->n_comm - 1] : NULL;
+	return rc;
 }
 
 static int count_transfer(struct graph_stat *s, const struct pl_shape *p, const struct pl_gstep *t,
 			  uint32_t i, struct pl_err *err)
 {
-	pl_ns wait = waited(p, t, i);
+	uint32_t arrive = pl_node_arrival(p, i);
+	pl_ns wait = arrive == PL_NONE ? 0 : pl_max_i64(0, t->start[i] - t->start[arrive]);
 	struct stat_comm *c;
 	int rc = find_comm(s, p, i, &c, err);
 
