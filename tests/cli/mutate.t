@@ -69,7 +69,7 @@ cat >"$TMP/mutants" <<'END'
 -cpu_attn.c s/most\[i\] + logf/most[i] - logf/
 -cpu_attn.c s/ahead + i + 1 : m/ahead + i : m/
 -cpu_loss.c s/\] -= l->scale/] += l->scale/
-+cpu_loss.c s/most, row + at/most, row/
++cpu_loss.c s/largest, row + at/largest, row/
 -cpu_pool.c s/p.at = w.y0 \* d->w/p.at = w.y0/
 END
 while read -r line; do
