@@ -134,10 +134,12 @@ static bool fits(const struct words *w, int i, const char *s)
 static uint8_t look_up(const struct words *w, const struct row *rows, size_t n)
 {
 	for (size_t k = 0; k < n; k++)
-		for (const char *s = rows[k].words; s; s = strchr(s, '|'), s += s ? 1 : 0)
+		for (const char *s = rows[k].words, *end; s; s = end ? end + 1 : NULL) {
+			end = strchr(s, '|');
 			for (int i = 0; w->first >> (*s & 63) & 1 && i < w->n; i++)
 				if (fits(w, i, s))
 					return rows[k].value;
+		}
 	return 0;
 }
 
