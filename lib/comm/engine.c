@@ -1,17 +1,19 @@
 /*
  * The engine carries out steps from the heads of the queues as far as possible, and never blocks.
  *
- * A segment is a head of 32 bytes and its data. Data that will be added is received into a stage of
- * 64 KiB, which stays in the cache, and is summed from there as it arrives. A connection is read
- * only after epoll has reported it as ready (edge-triggered), but callers that spin always read it.
+ * A segment is a head of PL_HEADER_BYTES and its data. Data that will be added is received into a
+ * stage of 64 KiB, which stays in the cache, and is summed from there as it arrives. A connection
+ * is read only after epoll has reported it as ready (edge-triggered), but callers that spin always
+ * read it.
  *
  * Shaped links: a segment that becomes ready at t leaves a link of rate r at max(t, free) +
  * bytes/r. The link is busy until then, and the segment arrives `latency` later. The sender writes
  * it at once, and its step ends when the segment has left. The head says when the segment arrives,
- * and the receiver does not look at it before. Where the two ranks have no common clock, the sender
- * itself waits until the segment arrives. The clock of the link is virtual, so late wake-ups of a
- * thread do not add up. A send over such a link is recorded for the time in which it occupies the
- * link. The latency and the real time of the transport are part of the recorded receive.
+ * and the receiver does not look at it before. Where the two ranks have no common clock, or more is
+ * on its way than the transport can hold, the sender itself waits until the segment arrives. The
+ * clock of the link is virtual, so late wake-ups of a thread do not add up. A send over such a link
+ * is recorded for the time in which it occupies the link. The latency and the real time of the
+ * transport are part of the recorded receive.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,6 +23,8 @@
 #include "comm/internal.h"
 
 #define LIBRARY_NS_A_BYTE 20 /* 50 MB/s */
+#define SOCKET_BYTES                                                                               \
+	((size_t)4 << 20) /* Linux lets a socket hold so much, if nobody changed that */
 
 /*
  * Large vectors are sent and received by turns, in portions. One rank copies a portion into the
@@ -157,10 +161,15 @@ void pl_comm_step_done(struct pl_world *w, struct pl_step *s)
 		k->state = PL_WORK_OVER;
 }
 
-/* Does the receiver delay what this rank sends to the peer? */
-static bool receiver_delays(const struct pl_world *w, const struct pl_peer *p)
+/* Does the receiver delay what it gets over this connection? Only if the ranks have one clock, and
+ * if what is on its way fits between them. */
+static bool receiver_delays(const struct pl_world *w, const struct pl_conn *c)
 {
-	return p->who.clock == w->peer[w->rank].who.clock;
+	const struct pl_peer *p = &w->peer[c->peer];
+	double on_its_way = p->bytes_per_ns * (double)p->latency + (double)w->segment;
+
+	return p->who.clock == w->peer[w->rank].who.clock && p->bytes_per_ns > 0 &&
+	       on_its_way <= (double)(c->out ? PL_RING_BYTES : SOCKET_BYTES);
 }
 
 /* The time in which a segment that is ready occupies its link. A thread that had to wait for a
@@ -185,21 +194,27 @@ static bool reached(struct pl_world *w, pl_ns due)
 	return false;
 }
 
-/* May the head of the queue be written now? */
+/* May the head of the queue be written now? A sender that delays what it sends must know early when
+ * the segments behind the head leave, because they follow one another on the link. */
 static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 {
 	struct pl_peer *p = &w->peer[c->peer];
 
-	if (!s->ready) {
-		if (!pl_comm_step_ready(s))
-			return false;
-		if (w->shaped)
-			occupy(p, s);
-		else
+	if (!s->ready && !pl_comm_step_ready(s))
+		return false;
+	if (!w->shaped) {
+		if (!s->ready)
 			s->ready = pl_comm_step_could_begin(s, c->sends.freed);
+		return true;
 	}
-	return !w->shaped || receiver_delays(w, p) || c->sent > 0 ||
-	       reached(w, s->left + p->latency);
+	if (!s->left)
+		occupy(p, s);
+	if (c->sent > 0 || receiver_delays(w, c))
+		return true;
+	for (struct pl_step *k = s->next; k && pl_comm_step_ready(k); k = k->next)
+		if (!k->left)
+			occupy(p, k);
+	return reached(w, s->left + p->latency);
 }
 
 /* The head of the queue is written. Over a shaped link it ends when it has left. */
@@ -235,7 +250,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 				       .seq = s->work->seq,
 				       .tag = s->work->a.tag };
 
-		if (w->shaped && receiver_delays(w, &w->peer[c->peer]))
+		if (w->shaped && receiver_delays(w, c))
 			h.due = s->left + w->peer[c->peer].latency;
 		pl_comm_header_put(c->head_out, &h);
 	}

@@ -105,6 +105,24 @@ static void test_shaped(double *s)
 	}
 }
 
+/* 4 MiB in 8 ms, and 8 ms of latency: more is on its way at a time than rings of shared memory
+ * hold. */
+static void test_far_and_fast(double *s)
+{
+	static const char *const transport[] = { "tcp", "shm" };
+	struct pl_link_shape link[] = { { -1, -1, 0.5, 8000000, false } };
+
+	for (int i = 0; i < 2; i++) {
+		struct pl_world_opts o = { .transport = transport[i],
+					   .shape = link,
+					   .n_shapes = 1 };
+
+		ok(shaped_least(&o, s), "%s: a fast link to far away", transport[i]);
+		ok(s[0] > 0.0163 && s[0] < 0.032, "%s: ... has its rate (%.1f ms)", transport[i],
+		   s[0] * 1e3);
+	}
+}
+
 static pl_ns sent; /* how long the event of a send is */
 
 static void keep_send(void *arg, const struct pl_comm_event *e)
@@ -160,6 +178,7 @@ int main(void)
 	struct pl_world_opts o = { .transport = "tcp", .connections = 1 };
 
 	test_shaped(shared);
+	test_far_and_fast(shared);
 	for (int far = 0; far < 2; far++) {
 		bool is_far = far;
 
