@@ -39,7 +39,7 @@ struct nccl {
 	pl_nccl_stream stream;
 	const char *doing; /* before operations */
 	/* Of the active works, in their order: the first of the last call, which may be in
-	 * progress, and the first that is not given to the library yet, if it has begun. */
+	 * progress, and the first that is not given to the library yet; it may not have begun. */
 	struct pl_work *flying, *head;
 	pl_ns since;	/* when that began */
 	float *scratch; /* of barriers */
@@ -357,7 +357,7 @@ static void launched(struct nccl *n)
 	const struct pl_backend *b = n->w->device.b;
 	uint64_t mark = n->flying ? b->event_record(n->w->device.ctx) : 0;
 
-	for (; n->flying && n->flying != n->head; n->flying = n->flying->next)
+	for (; has_begun(n->flying) && n->flying != n->head; n->flying = n->flying->next)
 		pl_comm_device_launched(n->flying, mark, n->since);
 	n->flying = NULL;
 }

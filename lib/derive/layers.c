@@ -249,6 +249,7 @@ static int generate(struct layer_table *t, const char *program)
 {
 	struct pl_lang_reader r;
 	struct pl_err why = { 0 };
+	pl_derive_generator *program_of = NULL;
 	int rc;
 
 	PL_TRY(pl_lang_open_text(&r, &pl_program_schema, program, &why));
@@ -256,7 +257,9 @@ static int generate(struct layer_table *t, const char *program)
 	if (!rc)
 		pl_fail(&why, PL_EUSAGE, "there is no statement in it");
 	else
-		pl_derive_generator_of (&r.st)(t, &r.st);
+		program_of = pl_derive_generator_of(&r.st);
+	if (program_of)
+		program_of(t, &r.st);
 out:
 	pl_lang_close(&r);
 	if (why.code)

@@ -8,8 +8,8 @@
  *	backward_ns         time of its backward pass
  *	param_bytes         size of its parameters, and of their gradients; 0: no parameters
  *	activation_bytes    size of its activations, kept for the backward pass
- *	output_bytes        size of the output, which the next layer gets (optional,
- *activation_bytes) update_ns           time of the optimiser for its parameters (optional, 0)
+ *	output_bytes        size of the output for the next layer (optional, activation_bytes)
+ *	update_ns           time of the optimiser for its parameters (optional, 0)
  *	tensor              name of its parameters (optional, default: the name of the layer)
  *	type                type of their elements, "float" (optional)
  *	kind                type of the layer, for readers; ignored (optional)

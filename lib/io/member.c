@@ -59,7 +59,7 @@ int pl_container_kind(struct pl_in *in, uint32_t *kind, struct pl_err *err)
 		return (int)n;
 	if (!n)
 		return pl_fail(err, PL_EDATA,
-			       "%s: empty: what was to write it has failed or was given nothing",
+			       "%s: empty: the program that writes it failed or had no input",
 			       pl_in_name(in));
 	*kind = !pl_container_probe(p, (size_t)n) ? 0
 		: n < 28			  ? PL_NONE

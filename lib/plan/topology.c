@@ -30,7 +30,7 @@ static const struct pl_lang_row rows[] = {
 	{ PL_LANG_ROW("host", TIMING, "a host",
 		      PL_LANG_FIELD("name", NAME, NEED, "what it is called", HOSTS(name)), RANKS) },
 	{ PL_LANG_ROW(
-		"hosts", TIMING, "several hosts with as many ranks each",
+		"hosts", TIMING, "several hosts with equally many ranks each",
 		PL_LANG_FIELD("hosts", INT, NEED, "how many", .min = 1, .max = MAX_HOSTS, HOSTS(n)),
 		RANKS,
 		PL_LANG_FIELD("name", NAME, KEY, "what they are called; %d stands for their number",
