@@ -13,12 +13,53 @@
 #define LOOK   ((size_t)64 << 10) /* bytes that a probe wants */
 #define PACKED ((size_t)16 << 10) /* ... and of a gzip that hold about as many */
 
-/* Numbers in names compare as numbers. */
+static bool digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* Runs of digits compare as numbers, the rest byte by byte. */
+static int natural(const char *a, const char *b)
+{
+	const char *a0 = a, *b0 = b;
+
+	while (*a && *b) {
+		if (digit(*a) && digit(*b)) {
+			size_t na, nb;
+			int c;
+
+			while (*a == '0')
+				a++;
+			while (*b == '0')
+				b++;
+			for (na = 0; digit(a[na]); na++)
+				;
+			for (nb = 0; digit(b[nb]); nb++)
+				;
+			if (na != nb)
+				return na < nb ? -1 : 1;
+			c = memcmp(a, b, na);
+			if (c)
+				return c;
+			a += na;
+			b += nb;
+		} else if (*a != *b) {
+			return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+		} else {
+			a++;
+			b++;
+		}
+	}
+	if (*a || *b)
+		return *a ? 1 : -1;
+	return strcmp(a0, b0);
+}
+
 static int by_path(const void *pa, const void *pb)
 {
 	const struct input *a = pa, *b = pb;
 
-	return strverscmp(a->path, b->path);
+	return natural(a->path, b->path);
 }
 
 /* The first bytes of an input, inflated. `held` is what must stay open while they are looked at. */

@@ -377,12 +377,11 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 	if (x.name == PL_NONE || bad || rank > INT32_MAX || (rank < 0 && rank != NO_VALUE))
 		return pl_import_report(
 			&t->report, PL_BAD, r->line,
-			"a row without a usable name, rank, step, start or duration is skipped",
-			err);
+			"a row without a usable name, rank, step, start or duration", err);
 	x.rank = rank == NO_VALUE ? t->o->order : (int32_t)rank;
 	if (odd)
 		PL_CHECK(pl_import_report(&t->report, PL_BAD_VALUE, r->line,
-					  "a cell that is not an integer is left out", err));
+					  "a cell that is not an integer", err));
 	if (x.dur < 0) {
 		PL_CHECK(pl_import_report(&t->report, PL_BAD_VALUE, r->line,
 					  "a negative duration (0 stands for it)", err));

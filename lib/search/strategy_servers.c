@@ -48,6 +48,7 @@ static struct sizes sizes_of(const struct search *s, uint32_t group)
 		x.least = pl_min_i64(x.least, pl_max_i64(1, s->tensor[t].bytes));
 		x.most = pl_add_sat(x.most, s->tensor[t].bytes);
 	}
+	x.most = pl_min_i64(x.most, INT64_MAX - 1); /* next_size() ends above it */
 	return x;
 }
 
@@ -129,7 +130,7 @@ static bool is_faster(const struct search *s, uint32_t set)
 		if (s->algos[t] <= PL_ALGO_PS)
 			return false;
 		c = pl_rewriter_comm(s->worker[0].r, t);
-		bytes += s->tensor[t].bytes;
+		bytes = pl_add_sat(bytes, s->tensor[t].bytes);
 	}
 	c.parts = s->best.b.parts[set];
 	c.algo = s->best.algo[set];

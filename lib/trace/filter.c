@@ -292,11 +292,11 @@ static int name_passes(struct filter *x, const struct pl_segment *s, pl_id id, b
 /* ---- rank and step -----------------------------------------------------------------------------
  */
 
-/* Does v lie in one of n pairs? Without pairs any number does. */
+/* Does v lie in one of n pairs? Without pairs any number does; INT64_MIN is none. */
 static bool wanted(const int64_t *pair, uint32_t n, int64_t v)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (v >= pair[2 * i] && v <= pair[2 * i + 1])
+		if (v != INT64_MIN && v >= pair[2 * i] && v <= pair[2 * i + 1])
 			return true;
 	return !n;
 }

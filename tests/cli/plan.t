@@ -93,6 +93,17 @@ for net in small net; do
 		cp "$TMP/out" "$TMP/$net.$hosts.plan"
 	done
 done
+awk 'BEGIN {
+	print "layer,forward_us,backward_us,param_bytes,activation_bytes,update_ns"
+	for (i = 0; i < 24; i++)
+		print "l" i ",100,220,1152921504606846975,1000,100"
+}' >"$TMP/huge.csv"
+for hosts in 4 8; do
+	printf 'hosts %d ranks=2\nlink nv scope=host bandwidth=1000TB/s latency=1us\nlink net scope=network bandwidth=1000TB/s latency=30us\n' \
+		$hosts >"$TMP/pairs$hosts"
+done
+"$BIN/graph" -f layers --topology "$TMP/pairs4" -o "$TMP/huge" "$TMP/huge.csv"
+status 0 "gradients of 2^60 bytes end" timeout -k 1 20 "$BIN/plan" -O text --allow=algorithm --topology "$TMP/pairs8" "$TMP/huge"
 check "servers on the spare hosts" grep -q '^algorithm ps.* servers=[12] ' "$TMP/small.10.plan"
 check "... make the step shorter" less "$(number predicted "$TMP/small.10.plan")" "$(number predicted "$TMP/small.8.plan")"
 check "no spare hosts, no servers" sh -c "! grep -q '^algorithm ps' '$TMP/small.8.plan'"

@@ -141,6 +141,16 @@ check "--step: half of them, device operations with their launch" lines 18 '"typ
 check "--step: with its kernels" test 6 = "$(grep -c '"kind":"kernel"\|"kind":"coll' s)"
 status 0 "--step twice" "$trace" --step=0 --step=1 -O jsonl -o s job.trace
 check "--step twice: all" lines 36 '"type":"event"' s
+printf 'optype,rank,start_ts,duration\na,0,0,5\n' >stepless.csv
+status 0 "--step of the least number" "$trace" -q --step=-9223372036854775808 -O jsonl -o s stepless.csv
+check "... selects nothing that has no step" lines 0 '"type":"event"' s
+mkdir order
+for i in r1 r02 r3 r10; do
+	cp stepless.csv order/$i.csv
+done
+status 0 "a folder" "$trace" -q -O text -o s order
+check "... in the order of the numbers in names" test 'r1 r02 r3 r10 ' = "$(sed -n 's/^segment.*source="[^"]*\(r[0-9]*\)\.csv".*/\1/p' s | tr '\n' ' ')"
+rm -r order stepless.csv
 status 0 "--kind" "$trace" --kind="kernel|step" -O jsonl -o s job.trace
 check "--kind: kernels and steps" lines 12 '"type":"event"' s
 status 0 "--name" "$trace" --name="aten::*" -O jsonl -o s job.trace
