@@ -278,7 +278,7 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 			c.bytes = 0;
 		}
 		any = true;
-		c.bytes += r->tensor[t].bytes;
+		c.bytes = pl_add_sat(c.bytes, r->tensor[t].bytes);
 		c.algo = st->choice[t].algo;
 		c.servers = st->choice[t].servers;
 	}

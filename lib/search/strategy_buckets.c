@@ -122,7 +122,7 @@ double pl_search_buckets_bound(const struct search *s)
 		for (; k < s->n; k++) {
 			if (s->tensor[k].fuses != s->tensor[t].fuses)
 				continue;
-			c.bytes += s->tensor[k].bytes;
+			c.bytes = pl_add_sat(c.bytes, s->tensor[k].bytes);
 			first = pl_min_i64(first, s->ready[k]);
 		}
 		best = pl_cost_transfer(s->cost, &c);
