@@ -107,15 +107,6 @@ static void put_attr(const struct pl_shape *s, uint32_t i, const struct attr *a)
 	PL_NODE_OPTIONAL_COLUMNS(PUT)
 }
 
-/* Most nodes have none of these values. An unknown value is 0 or has all bits set. */
-static void fill_attrs(const struct pl_shape *s)
-{
-#define FILL(member, word, type, unknown, ...)                                                     \
-	if (s->member)                                                                             \
-		memset(s->member, (type)(unknown) ? 0xff : 0, s->n_nodes * sizeof(*s->member));
-	PL_NODE_OPTIONAL_COLUMNS(FILL)
-}
-
 static void put_entries(const struct cut *c, const struct pl_shape *s)
 {
 	const struct gb *b = c->b;
@@ -131,6 +122,7 @@ static void put_entries(const struct cut *c, const struct pl_shape *s)
 		s->res[i] = r;
 		s->name[i] = b->g->res[r].name;
 		s->group[i] = PL_NONE;
+		put_attr(s, i, &b->attr[0]);
 	}
 }
 
@@ -151,7 +143,6 @@ static uint32_t find_shape(struct cut *c, struct part *p)
 			goto out;
 	}
 	PL_TRY(pl_graph_shape_room_nodes(&c->s, c->has, c->s.n_nodes, c->b->err));
-	fill_attrs(&c->s);
 	put_entries(c, &c->s);
 	PL_TRY(pl_grow(&c->seen, &c->cap_seen, id + (size_t)1, sizeof(*c->seen), c->b->err));
 	c->seen[id] = (struct seen){ .part = (uint32_t)(p - c->part) };
@@ -331,8 +322,7 @@ static void put_run(const struct cut *c, const struct part *p, size_t from, size
 		s.res[i] = n->res;
 		s.name[i] = n->name;
 		s.group[i] = pl_derive_may_group(n) ? n->group : PL_NONE;
-		if (n->attr)
-			put_attr(&s, i, &b->attr[n->attr]);
+		put_attr(&s, i, &b->attr[n->attr]);
 		if (s.phase)
 			s.phase[i] = n->phase;
 		if (s.work)
