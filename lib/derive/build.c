@@ -394,7 +394,6 @@ static void begin(struct gb *b)
 	b->s_gap = pl_derive_intern_text(b->err, str, "host gap");
 	b->s_begin = pl_derive_intern_text(b->err, str, "step begin");
 	b->s_end = pl_derive_intern_text(b->err, str, "step end");
-	b->s_rendezvous = pl_derive_intern_text(b->err, str, "rendezvous");
 out:;
 }
 

@@ -248,7 +248,7 @@ struct gb {
 	size_t n_messages, cap_messages;
 	struct mem_rank
 		*memory; /* [rank], from pl_derive_find_memory() on; NULL: none was recorded */
-	pl_id s_gap, s_begin, s_end, s_rendezvous;
+	pl_id s_gap, s_begin, s_end;
 };
 
 /*
