@@ -27,7 +27,7 @@ struct pl_fit {
 	uint32_t *first;	     /* of each match: its observations, n_matches + 1 */
 	uint32_t *by_class, *class0; /* observations by class and clock; n_classes + 1 */
 	double *scale;		     /* of each class */
-	double prior;		     /* weight of what is known of drifts beforehand */
+	double prior;		     /* weight of the assumption that drifts are small */
 	double psi_ratio;	     /* mean weight over mean derivative of the influence */
 };
 

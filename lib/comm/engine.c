@@ -11,9 +11,9 @@
  * it at once, and its step ends when the segment has left. The head says when the segment arrives,
  * and the receiver does not look at it before. Where the two ranks have no common clock, or more is
  * on its way than the transport can hold, the sender itself waits until the segment arrives. The
- * clock of the link is virtual, so late wake-ups of a thread do not add up. A send over such a link
- * is recorded for the time in which it occupies the link. The latency and the real time of the
- * transport are part of the recorded receive.
+ * clock of the link is virtual: a late wake-up delays the link only by what exceeds the time of the
+ * segment. A send over such a link is recorded for the time in which it occupies the link. The
+ * latency and the real time of the transport are part of the recorded receive.
  */
 #include <errno.h>
 #include <string.h>
@@ -270,7 +270,8 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 	return done > 0;
 }
 
-static bool head_fits(struct pl_world *w, struct pl_conn *c, const struct pl_step *s)
+/* The head of a segment is here. It must be that of the step, and it says when the data arrive. */
+static bool take_head(struct pl_world *w, struct pl_conn *c, const struct pl_step *s)
 {
 	struct pl_err e = { 0 };
 	struct pl_header h = { 0 };
@@ -375,7 +376,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	if (had < PL_HEADER_BYTES) {
 		if (c->got < PL_HEADER_BYTES)
 			return true;
-		if (!head_fits(w, c, s))
+		if (!take_head(w, c, s))
 			return false;
 		if (w->shaped) /* the data may arrive later */
 			return true;

@@ -125,7 +125,7 @@ enum pl_work_state {
 };
 struct pl_work {
 	struct pl_work *next;
-	void *next_kept; /* of what a library may still use */
+	void *next_kept; /* the next memory that a library may still use */
 	struct pl_world *w;
 	struct pl_coll_args a;
 	uint64_t seq;  /* of collectives; of messages for send and receive */

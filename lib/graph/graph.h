@@ -25,7 +25,7 @@
 
 /* Lists of the numbers in files, in their order: X(name, word). */
 #define PL_NODE_TYPES(X)                                                                           \
-	X(ENTRY, "entry") /* end of what its resource did in earlier steps; no duration */         \
+	X(ENTRY, "entry") /* when its resource became free in earlier steps; no duration */        \
 	X(OP, "op")	  /* occupies its resource for its duration */                             \
 	X(DELAY, "delay") /* time that passes on no resource */                                    \
 	X(RENDEZVOUS,                                                                              \
@@ -148,8 +148,7 @@ struct pl_link {	   /* reserved: filled by topologies */
 #define PL_TENSOR_ROLES(X)                                                                         \
 	X(OTHER, "other")                                                                          \
 	X(PARAM, "parameter")                                                                      \
-	X(GRAD,                                                                                    \
-	  "gradient") /* of a parameter; its consumer is the arrival of what synchronises it */    \
+	X(GRAD, "gradient")   /* of a parameter; consumed by the arrival of its synchronisation */ \
 	X(OPTIM, "optimizer") /* state of the optimiser */                                         \
 	X(ACTIVATION, "activation")                                                                \
 	X(TEMP, "temporary")                                                                       \

@@ -77,8 +77,9 @@ unsigned pl_trace_role_settle(const pl_id id[PL_ROLE_KEYS], unsigned role, pl_id
 int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_want *want,
 			struct pl_batch *e, struct pl_err *err) PL_MUST;
 
-/* Is what the values of a column, or n rows without columns, refer to defined? Else fails with the
- * code: PL_EDATA of what was read, PL_EINTERNAL of what is to be written. */
+/* Fail with `code` unless every string and track that a column, or n rows without columns, refers
+ * to is defined. The code is PL_EDATA for data that was read, PL_EINTERNAL for data to be written.
+ */
 int pl_trace_check_col(const struct pl_col *c, size_t n_strings, int code,
 		       struct pl_err *err) PL_MUST;
 int pl_trace_check_fixed(const struct pl_batch *e, uint32_t n, uint32_t n_tracks, size_t n_strings,
