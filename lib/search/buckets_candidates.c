@@ -9,40 +9,53 @@
 #include <math.h>
 #include <string.h>
 
-#include "search/internal.h"
+#include "search/buckets_internal.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-int pl_search_cand_init(const struct search *s, struct cand *c, struct pl_err *err)
+struct candidate *pl_search_choice_new(const struct choices *s, struct pl_err *err)
 {
-	int rc;
+	struct bucket_choice *c;
+	int rc = pl_alloc(&c, 1, sizeof(*c), err);
 
+	if (rc < 0)
+		return NULL;
 	memset(c, 0, sizeof(*c));
 	PL_TRY(pl_plan_buckets_init(&c->b, s->n, err));
 	PL_TRY(pl_alloc(&c->algo, s->n, sizeof(*c->algo), err));
-	c->mean = INFINITY;
+	c->head.mean = INFINITY;
+	return &c->head;
 out:
-	return rc;
+	pl_search_choice_free(&c->head);
+	return NULL;
 }
 
-void pl_search_cand_fini(struct cand *c)
+void pl_search_choice_free(struct candidate *candidate)
 {
+	struct bucket_choice *c = (struct bucket_choice *)candidate;
+
+	if (!c)
+		return;
 	pl_plan_buckets_fini(&c->b);
 	pl_free(c->algo);
-	c->algo = NULL;
+	pl_free(c);
 }
 
-void pl_search_cand_copy(const struct search *s, struct cand *to, const struct cand *from)
+void pl_search_choice_copy(const struct choices *s, struct candidate *candidate,
+			   const struct candidate *source)
 {
+	struct bucket_choice *to = (struct bucket_choice *)candidate;
+	const struct bucket_choice *from = (const struct bucket_choice *)source;
+
 	pl_plan_buckets_copy(&to->b, &from->b);
 	to->ordered = from->ordered;
 	to->urgent = from->urgent;
-	to->mean = from->mean;
+	to->head.mean = from->head.mean;
 	memcpy(to->algo, from->algo, s->n);
 }
 
 /* The set whose last tensor comes first is ready first: tensors are in order of readiness. */
-void pl_search_cand_number(struct search *s, struct cand *c)
+void pl_search_cand_number(struct choices *s, struct bucket_choice *c)
 {
 	uint32_t *from = s->scratch;
 	uint8_t *algo = (uint8_t *)(from + s->n);
@@ -56,58 +69,105 @@ void pl_search_cand_number(struct search *s, struct cand *c)
 	memcpy(c->algo, algo, c->b.n_sets);
 }
 
-bool pl_search_cand_same(const struct search *s, const struct cand *a, const struct cand *b)
+bool pl_search_cand_same(const struct choices *s, const struct candidate *one,
+			 const struct candidate *other)
 {
+	const struct bucket_choice *a = (const struct bucket_choice *)one;
+	const struct bucket_choice *b = (const struct bucket_choice *)other;
+
 	return a->b.n_sets == b->b.n_sets && a->urgent == b->urgent &&
 	       !memcmp(a->b.set, b->b.set, s->n * sizeof(*a->b.set)) &&
 	       !memcmp(a->b.parts, b->b.parts, a->b.n_sets * sizeof(*a->b.parts)) &&
 	       !memcmp(a->algo, b->algo, a->b.n_sets);
 }
 
-/* What sets a candidate apart from plain buckets. */
-static uint32_t frills(const struct cand *c)
+/* What sets a choice apart from plain buckets; of equal ones, more buckets. */
+static uint64_t complexity(const struct candidate *candidate)
 {
-	uint32_t n = c->ordered + c->urgent;
+	const struct bucket_choice *c = (const struct bucket_choice *)candidate;
+	uint64_t n = c->ordered + c->urgent;
 
 	for (uint32_t i = 0; i < c->b.n_sets; i++)
 		n += (c->b.parts[i] > 1) + (c->algo[i] != PL_ALGO_RING);
-	return n;
+	return n << 32 | c->b.n_sets;
 }
 
-bool pl_search_cand_better(const struct cand *a, const struct cand *b)
+bool pl_search_cand_better(const struct candidate *a, const struct candidate *b)
 {
-	uint32_t x, y;
-
-	if (a->mean != b->mean)
-		return a->mean < b->mean;
-	x = frills(a);
-	y = frills(b);
-	return x != y ? x < y : a->b.n_sets < b->b.n_sets;
+	return a->mean != b->mean ? a->mean < b->mean : complexity(a) < complexity(b);
 }
 
-struct cand *pl_search_batch_add(struct search *s, const struct cand *from)
+struct bucket_choice *pl_search_batch_add(struct choices *s, const struct bucket_choice *from)
 {
-	size_t had = s->cap_batch;
-	struct cand *c = &s->spare;
+	struct bucket_choice *c = s->spare;
 
-	if (s->rc == 0)
+	if (s->rc == 0 && s->n_batch == s->had_batch) {
 		s->rc = pl_grow(&s->batch, &s->cap_batch, s->n_batch + 1, sizeof(*s->batch),
 				&s->failure);
-	if (s->cap_batch > had)
-		memset(s->batch + had, 0, (s->cap_batch - had) * sizeof(*s->batch));
-	if (s->rc == 0 && !s->batch[s->n_batch].b.set)
-		s->rc = pl_search_cand_init(s, &s->batch[s->n_batch], &s->failure);
+		if (s->rc == 0) {
+			s->batch[s->n_batch] = pl_search_choice_new(s, &s->failure);
+			s->rc = s->batch[s->n_batch] ? 0 : s->failure.code;
+		}
+		s->had_batch += s->rc == 0;
+	}
 	if (s->rc == 0)
-		c = &s->batch[s->n_batch++];
-	pl_search_cand_copy(s, c, from);
-	c->mean = INFINITY;
+		c = pl_search_batch_at(s, s->n_batch++);
+	pl_search_choice_copy(s, &c->head, &from->head);
+	c->head.mean = INFINITY;
 	return c;
 }
 
-/* An empty one, to be filled with sets: whole, and by ring. */
-static struct cand *add_plain(struct search *s)
+struct candidate *pl_search_choice_add(struct choices *s, const struct candidate *from)
 {
-	struct cand *c = pl_search_batch_add(s, &s->recorded);
+	return &pl_search_batch_add(s, (const struct bucket_choice *)from)->head;
+}
+
+void pl_search_choice_clear(struct choices *s)
+{
+	s->n_batch = 0;
+}
+
+int pl_search_choice_apply(struct worker *l, const struct candidate *candidate, struct pl_err *err)
+{
+	const struct bucket_choice *c = (const struct bucket_choice *)candidate;
+	const struct choices *s = l->s->choices;
+	const struct pl_bucketing b = { .n_sets = c->b.n_sets,
+					.set_of = c->b.set,
+					.parts = c->b.parts,
+					.algo = c->algo,
+					.servers = s->servers,
+					.priority = c->urgent ? s->priority : NULL };
+	int rc = pl_rewrite_bucketing(l->r, &b, err);
+
+	return rc < 0 ? rc : pl_edit_settle(&l->e, err);
+}
+
+int pl_search_choice_failed(const struct choices *s, struct pl_err *err)
+{
+	if (s->rc < 0)
+		*err = s->failure;
+	return s->rc;
+}
+
+int pl_search_choice_simulate(struct choices *s, struct pl_err *err)
+{
+	struct search *all = s->search;
+	int rc = pl_search_choice_failed(s, err);
+
+	if (rc < 0)
+		return rc;
+	rc = pl_search_simulate(all, all->version > 0, s->batch, s->n_batch, pl_search_choice_apply,
+				err);
+	for (size_t i = 0; rc == 0 && i < s->n_batch; i++)
+		if (isfinite(s->batch[i]->mean) && pl_search_cand_better(s->batch[i], all->best))
+			pl_search_choice_copy(s, all->best, s->batch[i]);
+	return rc;
+}
+
+/* An empty one, to be filled with sets: whole, and by ring. */
+static struct bucket_choice *add_plain(struct choices *s)
+{
+	struct bucket_choice *c = pl_search_batch_add(s, s->recorded);
 
 	c->b.n_sets = 0;
 	c->ordered = c->urgent = false;
@@ -122,9 +182,9 @@ static struct cand *add_plain(struct search *s)
 /* ---- defaults -------------------------------------------------------------------------------- */
 
 /* Tensors of different groups never meet: each group fills buckets of its own. */
-static void add_rule(struct search *s, struct pl_bucket_rule rule)
+static struct bucket_choice *add_rule(struct choices *s, struct pl_bucket_rule rule)
 {
-	struct cand *c = add_plain(s);
+	struct bucket_choice *c = add_plain(s);
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < s->n; i++) {
@@ -138,9 +198,10 @@ static void add_rule(struct search *s, struct pl_bucket_rule rule)
 		n = pl_plan_bucket_end(&f);
 	}
 	pl_search_cand_number(s, c);
+	return c;
 }
 
-void pl_search_add_preset(struct search *s, enum pl_preset preset)
+struct candidate *pl_search_choice_add_preset(struct choices *s, enum pl_preset preset)
 {
 	const int64_t mib = (int64_t)1 << 20;
 	const struct pl_bucket_rule rule[PL_PRESET_COUNT_] = {
@@ -151,12 +212,11 @@ void pl_search_add_preset(struct search *s, enum pl_preset preset)
 	};
 
 	if (preset == PL_PRESET_NONE)
-		pl_search_batch_add(s, &s->recorded);
-	else
-		add_rule(s, rule[preset]);
+		return pl_search_choice_add(s, &s->recorded->head);
+	return &add_rule(s, rule[preset])->head;
 }
 
-static void add_equal_cuts(struct search *s)
+static void add_equal_cuts(struct choices *s)
 {
 	int64_t total = 0, last = 0;
 
@@ -171,7 +231,7 @@ static void add_equal_cuts(struct search *s)
 	}
 }
 
-unsigned pl_search_algos(const struct search *s)
+unsigned pl_search_algos(const struct choices *s)
 {
 	unsigned most = 0;
 
@@ -183,7 +243,7 @@ unsigned pl_search_algos(const struct search *s)
 /* ---- dynamic programming --------------------------------------------------------------------- */
 
 struct channel {
-	const struct search *s;
+	const struct choices *s;
 	struct pl_cost_comm comm;
 };
 
@@ -209,10 +269,10 @@ struct dp_room {		  /* [tensor] */
 };
 
 /* The group of tensor i, cut by dynamic programming into sets from *n_sets on. */
-static void cut_group(struct search *s, const struct dp_case *d, uint32_t i, struct dp_room *room,
-		      struct cand *c, uint32_t *n_sets)
+static void cut_group(struct choices *s, const struct dp_case *d, uint32_t i, struct dp_room *room,
+		      struct bucket_choice *c, uint32_t *n_sets)
 {
-	struct channel ch = { s, pl_rewriter_comm(s->worker[0].r, i) };
+	struct channel ch = { s, pl_rewriter_comm(s->search->worker[0].r, i) };
 	struct pl_bucket_problem p = { .ready_ns = room->ready,
 				       .bytes = room->bytes,
 				       .transfer = channel_time,
@@ -247,9 +307,9 @@ static void cut_group(struct search *s, const struct dp_case *d, uint32_t i, str
 	}
 }
 
-static void add_dp(struct search *s, const struct dp_case *d, struct dp_room *room)
+static void add_dp(struct choices *s, const struct dp_case *d, struct dp_room *room)
 {
-	struct cand *c = add_plain(s);
+	struct bucket_choice *c = add_plain(s);
 	uint32_t n_sets = 0;
 
 	for (uint32_t i = 0; s->rc == 0 && i < s->n; i++)
@@ -270,7 +330,7 @@ out:
 	return rc;
 }
 
-void pl_search_add_cuts(struct search *s, unsigned algo)
+void pl_search_add_cuts_from(struct choices *s, unsigned algo)
 {
 	struct dp_room room = { .tensor = NULL };
 	pl_ns issue = s->cost->issue_ns;
@@ -288,9 +348,36 @@ void pl_search_add_cuts(struct search *s, unsigned algo)
 	pl_arena_fini(&room.arena);
 }
 
-void pl_search_add_seeds(struct search *s)
+void pl_search_choice_add_cuts(struct choices *s)
+{
+	pl_search_add_cuts_from(s, PL_ALGO_RING);
+}
+
+void pl_search_choice_add_seeds(struct choices *s)
 {
 	if (s->o->fuse)
 		add_equal_cuts(s);
-	pl_search_add_cuts(s, PL_ALGO_RING);
+	pl_search_choice_add_cuts(s);
+}
+
+void pl_search_choice_add_merged(struct choices *s, const uint8_t *wanted)
+{
+	struct bucket_choice *c;
+
+	if (!s->o->fuse || !s->n)
+		return;
+	c = pl_search_batch_add(s, s->now);
+	for (uint32_t t = 0; t < s->n; t++) {
+		uint32_t set = c->b.set[t], with = PL_NONE;
+
+		if (!wanted[t])
+			continue;
+		for (uint32_t u = 0; u < t && with == PL_NONE; u++)
+			if (s->tensor[u].fuses == s->tensor[t].fuses && wanted[u])
+				with = c->b.set[u];
+		for (uint32_t u = 0; u < s->n && with != PL_NONE; u++)
+			if (c->b.set[u] == set)
+				c->b.set[u] = with;
+	}
+	pl_search_cand_number(s, c);
 }

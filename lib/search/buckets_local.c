@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "search/internal.h"
+#include "search/buckets_internal.h"
 
 #define POSITIONS 16 /* cuts of a set that are tried at most */
 #define FEW	  48 /* tensors: with no more every single move is tried */
@@ -24,30 +24,30 @@
 #define WALK	  8  /* candidates of a step of annealing */
 #define STEPS	  60 /* of a walk */
 
-void pl_search_move(struct search *s, const struct cand *c)
+void pl_search_choice_move(struct choices *s, const struct candidate *to)
 {
 	uint32_t *at = s->count;
 
-	if (c != &s->now)
-		pl_search_cand_copy(s, &s->now, c);
-	s->version++;
+	if (to != &s->now->head)
+		pl_search_choice_copy(s, &s->now->head, to);
+	s->search->version++;
 	memset(at, 0, ((size_t)s->n + 2) * sizeof(*at));
 	for (uint32_t t = 0; t < s->n; t++)
-		at[s->now.b.set[t] + 2]++;
-	for (uint32_t i = 2; i <= s->now.b.n_sets + 1; i++)
+		at[s->now->b.set[t] + 2]++;
+	for (uint32_t i = 2; i <= s->now->b.n_sets + 1; i++)
 		at[i] += at[i - 1];
 	for (uint32_t t = 0; t < s->n; t++)
-		s->member[at[s->now.b.set[t] + 1]++] = t;
+		s->member[at[s->now->b.set[t] + 1]++] = t;
 }
 
-static bool may_join(const struct search *s, uint32_t a, uint32_t b)
+static bool may_join(const struct choices *s, uint32_t a, uint32_t b)
 {
-	return a < s->now.b.n_sets && b < s->now.b.n_sets && a != b &&
+	return a < s->now->b.n_sets && b < s->now->b.n_sets && a != b &&
 	       s->tensor[pl_search_set_members(s, a)[0]].fuses ==
 		       s->tensor[pl_search_set_members(s, b)[0]].fuses;
 }
 
-static unsigned algos_of(const struct search *s, uint32_t set)
+static unsigned algos_of(const struct choices *s, uint32_t set)
 {
 	return s->algos[pl_search_set_members(s, set)[0]];
 }
@@ -55,30 +55,31 @@ static unsigned algos_of(const struct search *s, uint32_t set)
 /* ---- single changes: each adds a candidate to the batch -------------------------------------- */
 
 /* The first (last) n tensors of set a to set b. All of them: the sets are merged. */
-static void shift(struct search *s, uint32_t a, bool last, uint32_t n, uint32_t b)
+static void shift(struct choices *s, uint32_t a, bool last, uint32_t n, uint32_t b)
 {
 	const uint32_t *v = pl_search_set_members(s, a);
 	uint32_t size = pl_search_set_size(s, a);
-	struct cand *c;
+	struct bucket_choice *c;
 
 	if (!s->o->fuse || !n || n > size || !may_join(s, a, b))
 		return;
-	c = pl_search_batch_add(s, &s->now);
+	c = pl_search_batch_add(s, s->now);
 	for (uint32_t i = 0; i < n; i++)
 		c->b.set[v[last ? size - 1 - i : i]] = b;
 	pl_search_cand_number(s, c);
 }
 
 /* Tensors from .. to - 1 of the set become one of their own, in front of or behind the rest. */
-static void part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to)
+static void part_off(struct choices *s, uint32_t a, uint32_t from, uint32_t to)
 {
 	const uint32_t *v = pl_search_set_members(s, a);
-	uint32_t size = pl_search_set_size(s, a), fresh = s->now.b.n_sets, place = from ? a + 1 : a;
-	struct cand *c;
+	uint32_t size = pl_search_set_size(s, a), fresh = s->now->b.n_sets,
+		 place = from ? a + 1 : a;
+	struct bucket_choice *c;
 
 	if (!s->o->fuse || from >= to || to - from >= size || to > size)
 		return;
-	c = pl_search_batch_add(s, &s->now);
+	c = pl_search_batch_add(s, s->now);
 	c->b.parts[fresh] = c->b.parts[a];
 	c->algo[fresh] = c->algo[a];
 	for (uint32_t i = from; i < to; i++)
@@ -93,56 +94,57 @@ static void part_off(struct search *s, uint32_t a, uint32_t from, uint32_t to)
 			c->b.parts[i] = c->b.parts[i - 1];
 			c->algo[i] = c->algo[i - 1];
 		}
-		c->b.parts[place] = s->now.b.parts[a];
-		c->algo[place] = s->now.algo[a];
+		c->b.parts[place] = s->now->b.parts[a];
+		c->algo[place] = s->now->algo[a];
 	}
 	pl_search_cand_number(s, c);
 }
 
-static void set_parts(struct search *s, uint32_t a, uint32_t k)
+static void set_parts(struct choices *s, uint32_t a, uint32_t k)
 {
-	if (s->o->partition && k && k <= 65536 && k != s->now.b.parts[a])
-		pl_search_batch_add(s, &s->now)->b.parts[a] = k;
+	if (s->o->partition && k && k <= 65536 && k != s->now->b.parts[a])
+		pl_search_batch_add(s, s->now)->b.parts[a] = k;
 }
 
 /* Of one set, or (PL_NONE) of all that may have it. */
-static void set_algo(struct search *s, uint32_t a, unsigned algo)
+static void set_algo(struct choices *s, uint32_t a, unsigned algo)
 {
-	struct cand *c;
+	struct bucket_choice *c;
 
 	if (!s->o->algorithm ||
-	    (a != PL_NONE && (s->now.algo[a] == algo || algo >= algos_of(s, a))))
+	    (a != PL_NONE && (s->now->algo[a] == algo || algo >= algos_of(s, a))))
 		return;
-	c = pl_search_batch_add(s, &s->now);
+	c = pl_search_batch_add(s, s->now);
 	for (uint32_t i = 0; i < c->b.n_sets; i++)
 		if ((a == PL_NONE || a == i) && algo < algos_of(s, i))
 			c->algo[i] = (uint8_t)algo;
 }
 
-static void swap(struct search *s, uint32_t a, uint32_t b)
+static void swap(struct choices *s, uint32_t a, uint32_t b)
 {
-	struct cand *c;
+	struct bucket_choice *c;
 
-	if (!s->o->order || s->now.urgent || a >= s->now.b.n_sets || b >= s->now.b.n_sets || a == b)
+	if (!s->o->order || s->now->urgent || a >= s->now->b.n_sets || b >= s->now->b.n_sets ||
+	    a == b)
 		return;
-	c = pl_search_batch_add(s, &s->now);
+	c = pl_search_batch_add(s, s->now);
 	for (uint32_t t = 0; t < s->n; t++)
 		c->b.set[t] = c->b.set[t] == a ? b : c->b.set[t] == b ? a : c->b.set[t];
-	c->b.parts[a] = s->now.b.parts[b];
-	c->b.parts[b] = s->now.b.parts[a];
-	c->algo[a] = s->now.algo[b];
-	c->algo[b] = s->now.algo[a];
+	c->b.parts[a] = s->now->b.parts[b];
+	c->b.parts[b] = s->now->b.parts[a];
+	c->algo[a] = s->now->algo[b];
+	c->algo[b] = s->now->algo[a];
 	c->ordered = true;
 }
 
 /* ---- the neighbourhood of a set -------------------------------------------------------------- */
 
-static void add_shifts(struct search *s, uint32_t a)
+static void add_shifts(struct choices *s, uint32_t a)
 {
 	for (int side = 0; side < 2; side++) {
 		uint32_t b = side ? a + 1 : a - 1;
 
-		if (b >= s->now.b.n_sets)
+		if (b >= s->now->b.n_sets)
 			continue;
 		for (uint32_t k = 1; k < pl_search_set_size(s, a); k *= 2)
 			shift(s, a, side, k, b);
@@ -152,7 +154,7 @@ static void add_shifts(struct search *s, uint32_t a)
 	}
 }
 
-static void add_splits(struct search *s, uint32_t a)
+static void add_splits(struct choices *s, uint32_t a)
 {
 	uint32_t n = pl_search_set_size(s, a), step = n > POSITIONS ? n / POSITIONS : 1;
 
@@ -164,18 +166,18 @@ static void add_splits(struct search *s, uint32_t a)
 
 /* Changes that do not keep the order: a tensor moves to a more distant set, or out of the middle.
  */
-static void add_jumps(struct search *s, uint32_t a)
+static void add_jumps(struct choices *s, uint32_t a)
 {
-	uint32_t n = pl_search_set_size(s, a), reach = s->n <= FEW ? s->now.b.n_sets : WINDOW;
+	uint32_t n = pl_search_set_size(s, a), reach = s->n <= FEW ? s->now->b.n_sets : WINDOW;
 	uint32_t lo = a > reach ? a - reach : 0, hi = a + reach + 1;
 
-	for (uint32_t b = lo; b < hi && b < s->now.b.n_sets; b++) {
+	for (uint32_t b = lo; b < hi && b < s->now->b.n_sets; b++) {
 		if (b == a || !may_join(s, a, b) || !s->o->fuse)
 			continue;
 		if (b + 1 != a && b != a + 1)
 			shift(s, a, true, n, b);
 		for (uint32_t i = 0; i < n && s->n <= FEW; i++) {
-			struct cand *c = pl_search_batch_add(s, &s->now);
+			struct bucket_choice *c = pl_search_batch_add(s, s->now);
 
 			c->b.set[pl_search_set_members(s, a)[i]] = b;
 			pl_search_cand_number(s, c);
@@ -185,9 +187,9 @@ static void add_jumps(struct search *s, uint32_t a)
 		part_off(s, a, i, i + 1);
 }
 
-static void add_frills(struct search *s, uint32_t a)
+static void add_frills(struct choices *s, uint32_t a)
 {
-	uint32_t k = s->now.b.parts[a];
+	uint32_t k = s->now->b.parts[a];
 
 	set_parts(s, a, 2 * k);
 	if (k > 1)
@@ -201,10 +203,10 @@ static void add_frills(struct search *s, uint32_t a)
 /* ---- groups that are alike ------------------------------------------------------------------- */
 
 /* Sets as c has them in the group, in all groups for tensors of the same names; the others stay. */
-static void project(struct search *s, struct cand *c, uint32_t group)
+static void project(struct choices *s, struct bucket_choice *c, uint32_t group)
 {
 	uint32_t *map = s->scratch, *of = s->scratch + s->n, n = 0;
-	struct cand *to = &s->spare;
+	struct bucket_choice *to = s->spare;
 
 	memset(of, 0xff, s->n * sizeof(*of)); /* the group's tensor of a name */
 	for (uint32_t t = 0; t < s->n; t++)
@@ -230,33 +232,33 @@ static void project(struct search *s, struct cand *c, uint32_t group)
 	to->b.n_sets = n;
 	to->urgent = c->urgent;
 	to->ordered = false;
-	to->mean = INFINITY;
-	pl_search_cand_copy(s, c, to);
+	to->head.mean = INFINITY;
+	pl_search_choice_copy(s, &c->head, &to->head);
 	pl_search_cand_number(s, c);
 }
 
 /* Try each change of one group for all alike groups at once. If the groups wait for one another, a
  * change of one group alone may not help. */
-static void add_alike(struct search *s, uint32_t a, size_t first)
+static void add_alike(struct choices *s, uint32_t a, size_t first)
 {
 	uint32_t group = s->tensor[pl_search_set_members(s, a)[0]].fuses;
 	size_t n = s->n_batch;
 
-	if (!s->alike || s->now.ordered)
+	if (!s->alike || s->now->ordered)
 		return;
 	for (size_t i = first; s->rc == 0 && i <= n; i++) {
-		struct cand *c;
+		struct bucket_choice *c;
 
-		if (i < n && s->batch[i].ordered)
+		if (i < n && pl_search_batch_at(s, i)->ordered)
 			continue;
-		c = pl_search_batch_add(s, &s->now);
+		c = pl_search_batch_add(s, s->now);
 		if (i < n)
-			pl_search_cand_copy(s, c, &s->batch[i]);
+			pl_search_choice_copy(s, &c->head, s->batch[i]);
 		project(s, c, group);
 	}
 }
 
-static void neighbours(struct search *s, uint32_t a)
+static void neighbours(struct choices *s, uint32_t a)
 {
 	size_t first = s->n_batch;
 
@@ -268,42 +270,42 @@ static void neighbours(struct search *s, uint32_t a)
 }
 
 /* The best of the batch, NULL if it is empty. */
-static const struct cand *best_of(const struct search *s)
+static const struct candidate *best_of(const struct choices *s)
 {
-	const struct cand *best = NULL;
+	const struct candidate *best = NULL;
 
 	for (size_t i = 0; i < s->n_batch; i++)
-		if (!best || pl_search_cand_better(&s->batch[i], best))
-			best = &s->batch[i];
+		if (!best || pl_search_cand_better(s->batch[i], best))
+			best = s->batch[i];
 	return best;
 }
 
 /* The best of the batch is the present then, if it is better. */
-static int take_best(struct search *s, bool *better, struct pl_err *err)
+static int take_best(struct choices *s, bool *better, struct pl_err *err)
 {
-	const struct cand *c;
-	int rc = pl_search_batch_run(s, err);
+	const struct candidate *c;
+	int rc = pl_search_choice_simulate(s, err);
 
 	if (rc < 0)
 		return rc;
 	c = best_of(s);
-	*better = c && pl_search_cand_better(c, &s->now);
+	*better = c && pl_search_cand_better(c, &s->now->head);
 	if (*better)
-		pl_search_move(s, c);
+		pl_search_choice_move(s, c);
 	return 0;
 }
 
 /* ---- sweeps ---------------------------------------------------------------------------------- */
 
 /* The set of this tensor, changed as long as that helps. */
-static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err *err)
+static int visit(struct choices *s, uint32_t tensor, bool *better, struct pl_err *err)
 {
 	bool moved = true;
 	int rc = 0;
 
-	while (rc == 0 && moved && !pl_search_over(s)) {
-		s->n_batch = 0;
-		neighbours(s, s->now.b.set[tensor]);
+	while (rc == 0 && moved && !pl_search_over(s->search)) {
+		pl_search_choice_clear(s);
+		neighbours(s, s->now->b.set[tensor]);
 		rc = take_best(s, &moved, err);
 		*better |= rc == 0 && moved;
 	}
@@ -311,15 +313,15 @@ static int visit(struct search *s, uint32_t tensor, bool *better, struct pl_err 
 }
 
 /* One tensor of each set, hot sets first: sets change while they are visited, tensors do not. */
-static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl_err *err)
+static int visit_order(struct choices *s, uint32_t *order, uint32_t *n, struct pl_err *err)
 {
-	int rc = pl_search_worker_show(s, &s->now, err);
+	int rc = pl_search_worker_show(s->search, &s->now->head, err);
 
 	*n = 0;
-	if (rc < 0 || (rc = pl_rewriter_hot(s->worker[0].r, s->hot, NULL, err)) < 0)
+	if (rc < 0 || (rc = pl_rewriter_hot(s->search->worker[0].r, s->hot, NULL, err)) < 0)
 		return rc;
 	for (int pass = 0; pass < 2; pass++) {
-		for (uint32_t a = 0; a < s->now.b.n_sets; a++) {
+		for (uint32_t a = 0; a < s->now->b.n_sets; a++) {
 			const uint32_t *v = pl_search_set_members(s, a);
 			bool hot = false;
 
@@ -333,15 +335,15 @@ static int visit_order(struct search *s, uint32_t *order, uint32_t *n, struct pl
 }
 
 /* Try priorities, also with all buckets in parts that can be interrupted; or no priorities. */
-static void add_urgent(struct search *s)
+static void add_urgent(struct choices *s)
 {
 	for (uint32_t k = 1; s->priority && k <= PARTS; k *= 2) {
-		struct cand *c;
+		struct bucket_choice *c;
 
-		if (k > 1 && (!s->o->partition || s->now.urgent))
+		if (k > 1 && (!s->o->partition || s->now->urgent))
 			break;
-		c = pl_search_batch_add(s, &s->now);
-		c->urgent = !s->now.urgent;
+		c = pl_search_batch_add(s, s->now);
+		c->urgent = !s->now->urgent;
 		for (uint32_t i = 0; i < c->b.n_sets && k > 1; i++)
 			c->b.parts[i] = k;
 		c->ordered = false;
@@ -349,42 +351,42 @@ static void add_urgent(struct search *s)
 	}
 }
 
-static int all_at_once(struct search *s, bool *better, struct pl_err *err)
+static int all_at_once(struct choices *s, bool *better, struct pl_err *err)
 {
-	s->n_batch = 0;
+	pl_search_choice_clear(s);
 	add_urgent(s);
 	for (unsigned algo = PL_ALGO_RING; algo < pl_search_algos(s); algo++)
 		set_algo(s, PL_NONE, algo);
 	return take_best(s, better, err);
 }
 
-int pl_search_steepest(struct search *s, struct pl_err *err)
+int pl_search_steepest(struct choices *s, struct pl_err *err)
 {
 	bool moved = true;
 	int rc = 0;
 
-	while (rc == 0 && moved && s->n <= FEW && !pl_search_over(s)) {
-		s->n_batch = 0;
-		for (uint32_t a = 0; a < s->now.b.n_sets; a++)
+	while (rc == 0 && moved && s->n <= FEW && !pl_search_over(s->search)) {
+		pl_search_choice_clear(s);
+		for (uint32_t a = 0; a < s->now->b.n_sets; a++)
 			neighbours(s, a);
 		rc = take_best(s, &moved, err);
 	}
 	return rc;
 }
 
-int pl_search_local_search(struct search *s, struct pl_err *err)
+int pl_search_choice_improve(struct choices *s, struct pl_err *err)
 {
 	uint32_t *order, n;
 	bool better = true;
 	int rc = pl_alloc(&order, s->n ? s->n : 1, sizeof(*order), err);
 
-	while (rc == 0 && better && !pl_search_over(s)) {
+	while (rc == 0 && better && !pl_search_over(s->search)) {
 		better = false;
 		PL_TRY(all_at_once(s, &better, err));
 		PL_TRY(visit_order(s, order, &n, err));
-		for (uint32_t i = 0; i < n && !pl_search_over(s); i++)
+		for (uint32_t i = 0; i < n && !pl_search_over(s->search); i++)
 			PL_TRY(visit(s, order[i], &better, err));
-		s->swept |= !better && !s->over;
+		s->search->swept |= !better && !s->search->over;
 	}
 out:
 	pl_free(order);
@@ -393,15 +395,15 @@ out:
 
 /* ---- annealing ------------------------------------------------------------------------------- */
 
-static uint32_t below(struct search *s, uint32_t n)
+static uint32_t below(struct choices *s, uint32_t n)
 {
 	return (uint32_t)(pl_rng_next(&s->rng) % n);
 }
 
 /* Some change; it may add nothing. */
-static void random_change(struct search *s)
+static void random_change(struct choices *s)
 {
-	uint32_t a = below(s, s->now.b.n_sets), n = pl_search_set_size(s, a);
+	uint32_t a = below(s, s->now->b.n_sets), n = pl_search_set_size(s, a);
 	uint32_t k = 1 + below(s, n), b = below(s, 2) ? a + 1 : a - 1;
 
 	switch (below(s, 8)) {
@@ -417,7 +419,7 @@ static void random_change(struct search *s)
 		part_off(s, a, k == n ? 0 : k, k == n ? 1 : n);
 		break;
 	case 5:
-		shift(s, a, below(s, 2), k, below(s, s->now.b.n_sets));
+		shift(s, a, below(s, 2), k, below(s, s->now->b.n_sets));
 		break;
 	case 6:
 		if (below(s, 2))
@@ -430,45 +432,47 @@ static void random_change(struct search *s)
 	}
 }
 
-static int walk(struct search *s, struct pl_err *err)
+static int walk(struct choices *s, struct pl_err *err)
 {
-	double heat = s->best.mean * 0.02;
+	double heat = s->best->head.mean * 0.02;
 
-	pl_search_move(s, &s->best);
-	for (int i = 0; i < STEPS && !pl_search_over(s); i++, heat *= 0.93) {
+	pl_search_choice_move(s, &s->best->head);
+	for (int i = 0; i < STEPS && !pl_search_over(s->search); i++, heat *= 0.93) {
 		double chance = (double)(pl_rng_next(&s->rng) >> 11) * 0x1p-53;
-		const struct cand *c;
+		const struct candidate *c;
 		int rc;
 
-		s->n_batch = 0;
+		pl_search_choice_clear(s);
 		for (int k = 0; k < WALK; k++)
 			random_change(s);
-		if ((rc = pl_search_batch_run(s, err)) < 0)
+		if ((rc = pl_search_choice_simulate(s, err)) < 0)
 			return rc;
 		c = best_of(s);
 		if (c && isfinite(c->mean) &&
-		    (pl_search_cand_better(c, &s->now) ||
-		     chance < exp((s->now.mean - c->mean) / heat)))
-			pl_search_move(s, c);
+		    (pl_search_cand_better(c, &s->now->head) ||
+		     chance < exp((s->now->head.mean - c->mean) / heat)))
+			pl_search_choice_move(s, c);
 	}
 	return 0;
 }
 
 /* Restart by annealing until the budget is used up. Without one the search ends at a local optimum.
  */
-int pl_search_anneal(struct search *s, struct pl_err *err)
+int pl_search_anneal(struct search *all, struct pl_err *err)
 {
+	struct choices *s = all->choices;
 	bool wanted = s->n > 1 && s->o->preset == PL_PRESET_SEARCH &&
 		      (s->o->limit_ns || s->o->evaluations);
 	int rc = 0;
 
-	while (rc == 0 && wanted && s->best.mean > s->bound && !pl_search_over(s)) {
-		int64_t before = s->evaluations;
+	while (rc == 0 && wanted && s->best->head.mean > s->search->bound &&
+	       !pl_search_over(s->search)) {
+		int64_t before = s->search->evaluations;
 
 		rc = walk(s, err);
 		if (rc == 0)
-			rc = pl_search_local_search(s, err);
-		wanted = s->evaluations > before; /* else nothing may be changed */
+			rc = pl_search_choice_improve(s, err);
+		wanted = s->search->evaluations > before; /* else nothing may be changed */
 	}
 	return rc;
 }

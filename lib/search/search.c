@@ -54,7 +54,6 @@ static int open_search(struct search *s, bool reduce, struct pl_err *err)
 	bool reduced = false;
 	int rc;
 
-	s->rng = s->o->seed;
 	s->g = s->whole;
 	if (reduce)
 		PL_TRY(pl_search_reduce(s->g, &s->o->noise, &s->reduced, &reduced, &s->tolerance,
@@ -68,7 +67,7 @@ static int open_search(struct search *s, bool reduce, struct pl_err *err)
 	s->baseline = pl_edit_mean_step(&s->worker[0].e);
 	s->bound = INFINITY;
 	PL_TRY(lower_bound(s, err));
-	rc = pl_search_buckets_open(s, err);
+	rc = pl_search_choices_open(s, err);
 out:
 	return rc;
 }
@@ -76,13 +75,7 @@ out:
 static void close_search(struct search *s)
 {
 	pl_search_workers_close(s);
-	for (size_t i = 0; i < s->cap_batch; i++)
-		pl_search_cand_fini(&s->batch[i]);
-	pl_free(s->batch);
-	pl_search_cand_fini(&s->now);
-	pl_search_cand_fini(&s->best);
-	pl_search_cand_fini(&s->recorded);
-	pl_search_cand_fini(&s->spare);
+	pl_search_choices_close(s->choices);
 	pl_arena_fini(&s->arena);
 	pl_free(s->extra);
 	pl_sim_free(s->sim);
@@ -99,20 +92,20 @@ static void predict(struct search *s)
 
 	p->baseline_ns = (pl_ns)llround(s->baseline);
 	p->evaluations = s->evaluations;
-	p->complete = s->swept || !s->n || s->o->preset != PL_PRESET_SEARCH;
+	p->complete = s->swept || !s->has_choices || s->o->preset != PL_PRESET_SEARCH;
 	if (s->o->stop && *s->o->stop)
 		p->complete = false;
-	if (s->n)
-		p->model_ns = (pl_ns)llround(s->best.mean);
+	if (s->has_choices)
+		p->model_ns = (pl_ns)llround(s->best->mean);
 	if (rewrites) {
-		step = s->best.mean;
+		step = s->best->mean;
 		if (fabs(s->bias) <= PL_COST_BIAS_MAX * s->baseline)
-			step = fmax(s->best.mean - s->bias, 0);
+			step = fmax(s->best->mean - s->bias, 0);
 	}
 	p->predicted_ns = (pl_ns)llround(step);
 	/* what changes operations changes when gradients are ready, too */
 	if (!s->n_extra)
-		bound = fmax(bound, pl_search_buckets_bound(s) + (step - s->best.mean));
+		bound = fmax(bound, pl_search_choices_bound(s->choices) + (step - s->best->mean));
 	p->bound_ns = (pl_ns)llround(bound);
 	if (p->bound_ns > p->predicted_ns + 1) {
 		char low[24], step_text[24];
@@ -147,8 +140,8 @@ static int check_whole(struct search *s, bool *again, struct pl_err *err)
 		goto out;
 	}
 	PL_TRY(pl_search_carry_out_plan(s, &e, r, s->p, &model, err));
-	*again = !(fabs(model - s->best.mean) <= s->tolerance);
-	s->best.mean = model;
+	*again = !(fabs(model - s->best->mean) <= s->tolerance);
+	s->best->mean = model;
 	s->baseline = recorded;
 	/* with the extras that of the whole graph may be lower by the tolerance */
 	s->bound = s->n_extra ? s->bound - s->tolerance : bound;
@@ -162,7 +155,7 @@ out:
 static int find_peak(struct search *s, struct pl_err *err)
 {
 	struct peak peak;
-	int rc = pl_search_worker_show(s, &s->best, err);
+	int rc = pl_search_worker_show(s, s->best, err);
 
 	if (rc == 0 && (rc = pl_search_worker_peak(&s->worker[0], &peak, err)) == 0)
 		s->p->peak_bytes = peak.bytes > 0 ? peak.bytes : -1;
@@ -177,8 +170,8 @@ static int search_all(struct search *s, bool *again, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; fits && i < PL_LEN(strategies); i++) {
-		if (!s->n) /* the operations decide alone */
-			s->best.mean = pl_edit_mean_step(&s->worker[0].e);
+		if (!s->has_choices) /* the operations decide alone */
+			s->best->mean = pl_edit_mean_step(&s->worker[0].e);
 		rc = strategies[i](s, err);
 		if (rc < 0 && rc != PL_ENO)
 			goto out;
@@ -188,7 +181,7 @@ static int search_all(struct search *s, bool *again, struct pl_err *err)
 		PL_TRY(find_peak(s, err));
 	if (s->n_extra && fits)
 		PL_TRY(lower_bound(s, err));
-	if (s->n || s->n_extra)
+	if (s->has_choices || s->n_extra)
 		PL_TRY(pl_search_write_lines(s, fits ? err : &ignore));
 	if (s->tolerance > 0 && fits) {
 		PL_TRY(check_whole(s, again, err));
@@ -210,7 +203,7 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 
 	pl_graph_init(&s.reduced);
 	rc = open_search(&s, reduce, err);
-	if (rc == 0 && !s.n)
+	if (rc == 0 && !s.has_choices)
 		pl_say(o->log, PL_LOG_WARN,
 		       "the graph knows no gradients that ranks synchronise; there is %s",
 		       o->fuse_ops ? "no communication to plan" : "nothing to plan");

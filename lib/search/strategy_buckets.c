@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "search/internal.h"
+#include "search/buckets_internal.h"
 
 /* ---- the tensors ----------------------------------------------------------------------------- */
 
@@ -21,9 +21,9 @@ struct need {
 /* Of what is needed at once, what is ready first. */
 PL_COMPARATOR(by_need, struct need, ns, tensor);
 
-static int find_needs(struct search *s, struct pl_err *err)
+static int find_needs(struct choices *s, struct pl_err *err)
 {
-	const struct pl_rewriter *r = s->worker[0].r;
+	const struct pl_rewriter *r = s->search->worker[0].r;
 	struct need *v = NULL;
 	int rc;
 
@@ -42,12 +42,11 @@ out:
 }
 
 /* Tensors of one name in several groups: those of ranks that do the same for other parts. */
-static int find_alike(struct search *s, struct pl_err *err)
+static int find_alike(struct choices *s, struct pl_err *err)
 {
 	bool any = false;
 	int rc;
 
-	PL_TRY(pl_search_cand_init(s, &s->spare, err));
 	PL_TRY(pl_arena_array(&s->arena, &s->alike, s->n, sizeof(*s->alike), err));
 	for (uint32_t t = 0; t < s->n; t++)
 		s->n_groups =
@@ -65,13 +64,28 @@ out:
 	return rc;
 }
 
-int pl_search_buckets_open(struct search *s, struct pl_err *err)
+int pl_search_choices_open(struct search *all, struct pl_err *err)
 {
-	const struct pl_rewriter *r = s->worker[0].r;
+	const struct pl_rewriter *r = all->worker[0].r;
+	struct choices *s;
 	size_t n;
-	int rc;
+	int rc = pl_alloc(&s, 1, sizeof(*s), err);
 
+	if (rc < 0)
+		return rc;
+	*s = (struct choices){ .search = all, .o = all->o, .cost = all->cost };
+	s->rng = s->o->seed;
+	all->choices = s;
 	s->tensor = pl_rewriter_tensors(r, &s->n);
+	for (size_t i = 0; i < PL_LEN(s->kept); i++) {
+		s->kept[i] = pl_search_choice_new(s, err);
+		if (!s->kept[i])
+			return err->code;
+	}
+	s->now = (struct bucket_choice *)(all->now = s->kept[0]);
+	s->best = (struct bucket_choice *)(all->best = s->kept[1]);
+	s->recorded = (struct bucket_choice *)(all->recorded = s->kept[2]);
+	s->spare = (struct bucket_choice *)s->kept[3];
 	n = s->n ? s->n : 1;
 	PL_TRY(pl_arena_array(&s->arena, &s->ready, n, sizeof(*s->ready), err));
 	PL_TRY(pl_arena_array(&s->arena, &s->algos, n, sizeof(*s->algos), err));
@@ -79,22 +93,39 @@ int pl_search_buckets_open(struct search *s, struct pl_err *err)
 	PL_TRY(pl_arena_array(&s->arena, &s->member, n, sizeof(*s->member), err));
 	PL_TRY(pl_arena_array(&s->arena, &s->scratch, 2 * n, sizeof(*s->scratch), err));
 	PL_TRY(pl_arena_array(&s->arena, &s->hot, n, 1, err));
-	PL_TRY(pl_search_cand_init(s, &s->now, err));
-	PL_TRY(pl_search_cand_init(s, &s->best, err));
-	PL_TRY(pl_search_cand_init(s, &s->recorded, err));
 	for (uint32_t t = 0; t < s->n; t++) {
 		s->ready[t] = pl_rewriter_ready(r, t);
 		s->algos[t] = s->o->algorithm ? PL_ALGO_PS : 1;
-		s->recorded.b.parts[t] = 1;
-		s->recorded.algo[t] = PL_ALGO_RING;
+		s->recorded->b.parts[t] = 1;
+		s->recorded->algo[t] = PL_ALGO_RING;
 	}
 	PL_TRY(find_needs(s, err));
 	PL_TRY(find_alike(s, err));
-	s->recorded.b.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded.b.set) : 0;
-	pl_search_cand_number(s, &s->recorded);
-	rc = pl_rewrite_base(r, s->p, err);
+	s->recorded->b.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded->b.set) : 0;
+	pl_search_cand_number(s, s->recorded);
+	all->has_choices = s->n > 0;
+	rc = pl_rewrite_base(r, all->p, err);
 out:
 	return rc;
+}
+
+void pl_search_choices_close(struct choices *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->had_batch; i++)
+		pl_search_choice_free(s->batch[i]);
+	pl_free(s->batch);
+	for (size_t i = 0; i < PL_LEN(s->kept); i++)
+		pl_search_choice_free(s->kept[i]);
+	pl_arena_fini(&s->arena);
+	pl_free(s);
+}
+
+void pl_search_choices_rooted(struct choices *s)
+{
+	for (uint32_t t = 0; t < s->n; t++)
+		s->ready[t] = pl_rewriter_ready(s->search->worker[0].r, t);
 }
 
 /*
@@ -102,9 +133,9 @@ out:
  * on: one transfer of all, since cutting it only adds latencies. By the fastest algorithm if plans
  * may choose one. Of groups with several channels nothing is known.
  */
-double pl_search_buckets_bound(const struct search *s)
+double pl_search_choices_bound(const struct choices *s)
 {
-	const struct pl_rewriter *r = s->worker[0].r;
+	const struct pl_rewriter *r = s->search->worker[0].r;
 	double bound = 0;
 
 	for (uint32_t t = 0; t < s->n; t++) {
@@ -139,24 +170,24 @@ double pl_search_buckets_bound(const struct search *s)
 /* ---- candidates ------------------------------------------------------------------------------ */
 
 /* What was recorded, and the defaults: the requested one, or all. */
-static int run_presets(struct search *s, struct pl_err *err)
+static int run_presets(struct choices *s, struct pl_err *err)
 {
 	bool one = s->o->preset > PL_PRESET_BEST;
 	int rc;
 
-	s->n_batch = 0;
-	pl_search_add_preset(s, PL_PRESET_NONE);
+	pl_search_choice_clear(s);
+	pl_search_choice_add_preset(s, PL_PRESET_NONE);
 	for (int i = PL_PRESET_NONE; i < PL_PRESET_COUNT_; i++)
 		if (one ? i == (int)s->o->preset : i > PL_PRESET_NONE && s->o->fuse)
-			pl_search_add_preset(s, (enum pl_preset)i);
-	if ((rc = pl_search_batch_run(s, err)) < 0)
+			pl_search_choice_add_preset(s, (enum pl_preset)i);
+	if ((rc = pl_search_choice_simulate(s, err)) < 0)
 		return rc;
-	s->recorded.mean = s->batch[0].mean;
+	s->recorded->head.mean = s->batch[0]->mean;
 	if (one)
-		pl_search_cand_copy(s, &s->best, &s->batch[1]);
-	if (one || isfinite(s->recorded.mean))
+		pl_search_choice_copy(s, &s->best->head, s->batch[1]);
+	if (one || isfinite(s->recorded->head.mean))
 		return 0;
-	rc = pl_search_worker_show(s, &s->batch[0], err); /* says why */
+	rc = pl_search_worker_show(s->search, s->batch[0], err); /* says why */
 	if (rc < 0)
 		return pl_wrap(err, "the communication of the graph's gradients cannot be rebuilt");
 	return pl_fail(err, PL_EINTERNAL, "what was recorded can be rebuilt, but has no time");
@@ -164,66 +195,74 @@ static int run_presets(struct search *s, struct pl_err *err)
 
 /* Where groups wait for one another no chain tells what is good: from what was recorded, and from
  * one tensor at a time. */
-static int search_groups(struct search *s, struct pl_err *err)
+static int search_groups(struct choices *s, struct pl_err *err)
 {
-	struct cand each = { .ordered = false };
+	struct candidate *each;
 	int rc;
 
 	if (s->n_groups < 2 || !s->o->fuse)
 		return 0;
-	PL_TRY(pl_search_cand_init(s, &each, err));
-	s->n_batch = 0;
-	pl_search_add_preset(s, PL_PRESET_EACH);
-	PL_TRY(pl_search_batch_run(s, err));
-	pl_search_cand_copy(s, &each, &s->batch[0]);
-	for (int i = 0; i < 2 && !pl_search_over(s); i++) {
-		const struct cand *from = i ? &each : &s->recorded;
+	each = pl_search_choice_new(s, err);
+	if (!each)
+		return err->code;
+	pl_search_choice_clear(s);
+	pl_search_choice_add_preset(s, PL_PRESET_EACH);
+	PL_TRY(pl_search_choice_simulate(s, err));
+	pl_search_choice_copy(s, each, s->batch[0]);
+	for (int i = 0; i < 2 && !pl_search_over(s->search); i++) {
+		const struct candidate *from = i ? each : &s->recorded->head;
 
-		if (!isfinite(from->mean) || from->mean > 1.1 * s->best.mean ||
-		    (i && pl_search_cand_same(s, &each, &s->recorded)))
+		if (!isfinite(from->mean) || from->mean > 1.1 * s->best->head.mean ||
+		    (i && pl_search_cand_same(s, each, &s->recorded->head)))
 			continue;
-		pl_search_move(s, from);
+		pl_search_choice_move(s, from);
 		PL_TRY(pl_search_steepest(s, err));
-		PL_TRY(pl_search_local_search(s, err));
+		PL_TRY(pl_search_choice_improve(s, err));
 	}
 out:
-	pl_search_cand_fini(&each);
+	pl_search_choice_free(each);
 	return rc;
 }
 
-int pl_search_buckets_improve(struct search *s, struct pl_err *err)
+int pl_search_buckets_improve(struct choices *s, struct pl_err *err)
 {
-	struct cand from[2] = { { .ordered = false }, { .ordered = false } };
+	struct candidate *from[2] = { NULL, NULL };
 	int rc;
 
-	for (int i = 0; i < 2; i++)
-		PL_TRY(pl_search_cand_init(s, &from[i], err));
-	s->n_batch = 0;
-	pl_search_add_seeds(s);
-	PL_TRY(pl_search_batch_run(s, err));
+	for (int i = 0; i < 2; i++) {
+		from[i] = pl_search_choice_new(s, err);
+		if (!from[i]) {
+			rc = err->code;
+			goto out;
+		}
+	}
+	pl_search_choice_clear(s);
+	pl_search_choice_add_seeds(s);
+	PL_TRY(pl_search_choice_simulate(s, err));
 	for (int i = 0; i < 2; i++)
 		for (size_t k = 0; k < s->n_batch; k++)
-			if (pl_search_cand_better(&s->batch[k], &from[i]) &&
-			    !pl_search_cand_same(s, &s->batch[k], &s->best) &&
-			    (!i || !pl_search_cand_same(s, &s->batch[k], &from[0])))
-				pl_search_cand_copy(s, &from[i], &s->batch[k]);
-	pl_search_move(s, &s->best);
-	PL_TRY(pl_search_local_search(s, err));
-	for (int i = 0; i < 2 && !pl_search_over(s); i++) {
-		if (!isfinite(from[i].mean) || from[i].mean > 1.1 * s->best.mean)
+			if (pl_search_cand_better(s->batch[k], from[i]) &&
+			    !pl_search_cand_same(s, s->batch[k], &s->best->head) &&
+			    (!i || !pl_search_cand_same(s, s->batch[k], from[0])))
+				pl_search_choice_copy(s, from[i], s->batch[k]);
+	pl_search_choice_move(s, &s->best->head);
+	PL_TRY(pl_search_choice_improve(s, err));
+	for (int i = 0; i < 2 && !pl_search_over(s->search); i++) {
+		if (!isfinite(from[i]->mean) || from[i]->mean > 1.1 * s->best->head.mean)
 			continue;
-		pl_search_move(s, &from[i]);
-		PL_TRY(pl_search_local_search(s, err));
+		pl_search_choice_move(s, from[i]);
+		PL_TRY(pl_search_choice_improve(s, err));
 	}
 	rc = search_groups(s, err);
 out:
-	pl_search_cand_fini(&from[0]);
-	pl_search_cand_fini(&from[1]);
+	pl_search_choice_free(from[0]);
+	pl_search_choice_free(from[1]);
 	return rc;
 }
 
-int pl_search_buckets(struct search *s, struct pl_err *err)
+int pl_search_buckets(struct search *all, struct pl_err *err)
 {
+	struct choices *s = all->choices;
 	enum pl_preset preset = s->o->preset;
 	int rc = s->n ? run_presets(s, err) : 0;
 
@@ -232,9 +271,9 @@ int pl_search_buckets(struct search *s, struct pl_err *err)
 	if (preset == PL_PRESET_SEARCH)
 		rc = pl_search_buckets_improve(s, err);
 	/* where the model finds nothing better, what was recorded stays */
-	if (rc == 0 && preset <= PL_PRESET_BEST && s->best.mean >= s->recorded.mean)
-		pl_search_cand_copy(s, &s->best, &s->recorded);
-	if (isnan(s->bias))
-		s->bias = s->recorded.mean - s->baseline;
+	if (rc == 0 && preset <= PL_PRESET_BEST && s->best->head.mean >= s->recorded->head.mean)
+		pl_search_choice_copy(s, &s->best->head, &s->recorded->head);
+	if (isnan(s->search->bias))
+		s->search->bias = s->recorded->head.mean - s->search->baseline;
 	return rc;
 }

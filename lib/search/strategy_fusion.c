@@ -32,7 +32,9 @@ struct ops {
 	uint32_t n_bits;
 	uint8_t *hot;	 /* [name] */
 	uint32_t *makes; /* [tensor]: name of the operation that makes it */
-	struct cand at;	 /* the best so far, with `bit` */
+	uint8_t *merged; /* [tensor]: its gradient is of the segment that is looked at */
+	uint32_t n_tensors;
+	struct candidate *at; /* the best so far, with `bit` */
 	struct pl_rewrite *line;
 	size_t n_lines;
 	size_t before; /* extras in front of them */
@@ -62,7 +64,7 @@ static void ops_fini(struct ops *o)
 {
 	pl_op_runs_fini(&o->runs);
 	pl_arena_fini(&o->arena);
-	pl_search_cand_fini(&o->at);
+	pl_search_choice_free(o->at);
 }
 
 static int ops_init(struct ops *o, struct pl_err *err)
@@ -71,7 +73,10 @@ static int ops_init(struct ops *o, struct pl_err *err)
 	const struct pl_graph *g = s->worker[0].e.g;
 	int rc;
 
-	PL_TRY(pl_search_cand_init(s, &o->at, err));
+	o->at = pl_search_choice_new(s->choices, err);
+	if (!o->at)
+		return err->code;
+	pl_rewriter_tensors(s->worker[0].r, &o->n_tensors);
 	PL_TRY(pl_rewriter_runs(s->worker[0].r, may_fuse, (void *)s->o, &o->runs, err));
 	PL_TRY(pl_arena_array(&o->arena, &o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
 	PL_TRY(pl_arena_array(&s->arena, &o->arg, o->runs.n_names, sizeof(*o->arg), err));
@@ -86,10 +91,11 @@ static int ops_init(struct ops *o, struct pl_err *err)
 	PL_TRY(pl_arena_array(&o->arena, &o->tried, o->n_bits, 1, err));
 	PL_TRY(pl_arena_array(&o->arena, &o->line, o->n_bits, sizeof(*o->line), err));
 	PL_TRY(pl_arena_array(&o->arena, &o->hot, g->str.n, 1, err));
-	PL_TRY(pl_arena_array(&o->arena, &o->makes, s->n, sizeof(*o->makes), err));
+	PL_TRY(pl_arena_array(&o->arena, &o->makes, o->n_tensors, sizeof(*o->makes), err));
+	PL_TRY(pl_arena_array(&o->arena, &o->merged, o->n_tensors, 1, err));
 	memset(o->bit, 0, o->n_bits);
 	memset(o->tried, 0, o->n_bits);
-	for (uint32_t t = 0; t < s->n; t++)
+	for (uint32_t t = 0; t < o->n_tensors; t++)
 		o->makes[t] = pl_rewriter_producer(s->worker[0].r, t);
 	while (o->before < s->n_extra && s->extra[o->before].op != PL_RW_ACCUMULATE)
 		o->before++;
@@ -199,16 +205,11 @@ static bool in_segment(const struct ops *o, uint32_t lo, uint32_t hi, uint32_t t
 	return false;
 }
 
-/* The sets that hold gradients of the segment around the boundary become one, a group each. */
+/* Also try the gradients of the segment around the boundary together. */
 static void add_merged(struct ops *o, uint32_t bit)
 {
-	struct search *s = o->s;
 	uint32_t run = 0, lo, hi;
-	struct cand *c;
 
-	if (!s->o->fuse)
-		return;
-	c = pl_search_batch_add(s, &s->now);
 	while (o->first[run + 1] <= bit)
 		run++;
 	lo = hi = bit - o->first[run];
@@ -218,19 +219,9 @@ static void add_merged(struct ops *o, uint32_t bit)
 		hi++;
 	lo += o->runs.run[run].name;
 	hi += o->runs.run[run].name;
-	for (uint32_t t = 0; t < s->n; t++) {
-		uint32_t set = c->b.set[t], with = PL_NONE;
-
-		if (!in_segment(o, lo, hi, t))
-			continue;
-		for (uint32_t u = 0; u < t && with == PL_NONE; u++)
-			if (s->tensor[u].fuses == s->tensor[t].fuses && in_segment(o, lo, hi, u))
-				with = c->b.set[u];
-		for (uint32_t u = 0; u < s->n && with != PL_NONE; u++)
-			if (c->b.set[u] == set)
-				c->b.set[u] = with;
-	}
-	pl_search_cand_number(s, c);
+	for (uint32_t t = 0; t < o->n_tensors; t++)
+		o->merged[t] = in_segment(o, lo, hi, t);
+	pl_search_choice_add_merged(o->s->choices, o->merged);
 }
 
 /* Find the best buckets for these bits and put them into s->best; INFINITY if the cut is refused.
@@ -240,16 +231,16 @@ static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 	struct search *s = o->s;
 	int rc = root_lines(o, err);
 
-	s->best.mean = INFINITY;
+	s->best->mean = INFINITY;
 	if (rc < 0)
 		return pl_search_allow_refusal(rc, err);
-	pl_search_move(s, &o->at);
-	s->n_batch = 0;
-	pl_search_batch_add(s, &o->at);
-	if (s->n && bit != PL_NONE && o->bit[bit])
+	pl_search_choice_move(s->choices, o->at);
+	pl_search_choice_clear(s->choices);
+	pl_search_choice_add(s->choices, o->at);
+	if (bit != PL_NONE && o->bit[bit])
 		add_merged(o, bit);
-	pl_search_add_cuts(s, PL_ALGO_RING);
-	return pl_search_batch_run(s, err);
+	pl_search_choice_add_cuts(s->choices);
+	return pl_search_choice_simulate(s->choices, err);
 }
 
 /* Kept if it is better, or no worse and simpler; else undone. */
@@ -258,20 +249,20 @@ static int judge_bits(struct ops *o, uint32_t bit, bool simpler, bool *better, s
 	struct search *s = o->s;
 	int rc = simulate(o, bit, err);
 
-	if (rc == 0 && o->n_bits <= FEW && s->best.mean >= o->at.mean &&
-	    s->best.mean < NEAR * o->at.mean) {
-		pl_search_move(s, &s->best);
-		rc = pl_search_local_search(s, err);
+	if (rc == 0 && o->n_bits <= FEW && s->best->mean >= o->at->mean &&
+	    s->best->mean < NEAR * o->at->mean) {
+		pl_search_choice_move(s->choices, s->best);
+		rc = pl_search_choice_improve(s->choices, err);
 	}
 	if (rc < 0)
 		return rc;
-	if (s->best.mean < o->at.mean || (simpler && s->best.mean <= o->at.mean)) {
-		*better |= s->best.mean < o->at.mean;
-		pl_search_cand_copy(s, &o->at, &s->best);
+	if (s->best->mean < o->at->mean || (simpler && s->best->mean <= o->at->mean)) {
+		*better |= s->best->mean < o->at->mean;
+		pl_search_choice_copy(s->choices, o->at, s->best);
 		memcpy(o->tried, o->bit, o->n_bits);
 	} else {
 		memcpy(o->bit, o->tried, o->n_bits);
-		pl_search_cand_copy(s, &s->best, &o->at);
+		pl_search_choice_copy(s->choices, s->best, o->at);
 	}
 	return 0;
 }
@@ -284,9 +275,9 @@ static int restore(struct ops *o, struct pl_err *err)
 	struct search *s = o->s;
 	int rc = root_lines(o, err);
 
-	pl_search_cand_copy(s, &s->best, &o->at);
+	pl_search_choice_copy(s->choices, s->best, o->at);
 	if (rc == 0)
-		pl_search_move(s, &o->at);
+		pl_search_choice_move(s->choices, o->at);
 	return rc;
 }
 
@@ -296,7 +287,7 @@ static int find_hot(struct ops *o, struct pl_err *err)
 	int rc;
 
 	PL_TRY(restore(o, err));
-	PL_TRY(pl_search_worker_show(s, &o->at, err));
+	PL_TRY(pl_search_worker_show(s, o->at, err));
 	rc = pl_rewriter_hot(s->worker[0].r, NULL, o->hot, err);
 out:
 	return rc;
@@ -336,9 +327,9 @@ static int search_buckets(struct ops *o, bool *better, struct pl_err *err)
 	int rc = restore(o, err);
 
 	if (rc == 0)
-		rc = pl_search_local_search(s, err);
-	if (rc == 0 && s->best.mean < o->at.mean) {
-		pl_search_cand_copy(s, &o->at, &s->best);
+		rc = pl_search_choice_improve(s->choices, err);
+	if (rc == 0 && s->best->mean < o->at->mean) {
+		pl_search_choice_copy(s->choices, o->at, s->best);
 		*better = true;
 	}
 	return rc;
@@ -420,35 +411,36 @@ out:
 static int from_both(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;
-	struct cand none = { .ordered = false };
+	struct candidate *none = pl_search_choice_new(s->choices, err);
 	uint8_t *bits = NULL;
 	bool better = false;
 	int rc;
 
-	PL_TRY(pl_search_cand_init(s, &none, err));
+	if (!none)
+		return err->code;
 	PL_TRY(pl_alloc(&bits, o->n_bits, 1, err));
-	pl_search_cand_copy(s, &none, &o->at);
+	pl_search_choice_copy(s->choices, none, o->at);
 	PL_TRY(sweep(o, err));
 	memcpy(bits, o->bit, o->n_bits);
 	if (pl_search_over(s))
 		goto out;
-	pl_search_cand_copy(s, &s->now, &o->at); /* the best of the first sweep */
-	pl_search_cand_copy(s, &o->at, &none);
-	pl_search_cand_copy(s, &none, &s->now);
-	o->at.mean = INFINITY;
+	pl_search_choice_copy(s->choices, s->now, o->at); /* the best of the first sweep */
+	pl_search_choice_copy(s->choices, o->at, none);
+	pl_search_choice_copy(s->choices, none, s->now);
+	o->at->mean = INFINITY;
 	memset(o->bit, 1, o->n_bits);
 	PL_TRY(judge_bits(o, PL_NONE, false, &better, err));
 	if (better) {
 		PL_TRY(search_buckets(o, &better, err));
 		PL_TRY(sweep(o, err));
 	}
-	if (o->at.mean >= none.mean) {
-		pl_search_cand_copy(s, &o->at, &none);
+	if (o->at->mean >= none->mean) {
+		pl_search_choice_copy(s->choices, o->at, none);
 		memcpy(o->bit, bits, o->n_bits);
 		memcpy(o->tried, bits, o->n_bits);
 	}
 out:
-	pl_search_cand_fini(&none);
+	pl_search_choice_free(none);
 	pl_free(bits);
 	return rc;
 }
@@ -463,7 +455,7 @@ int pl_search_fusion(struct search *s, struct pl_err *err)
 	PL_TRY(pl_search_workers_root(s, 0, err));
 	PL_TRY(ops_init(&o, err));
 	s->limit_bytes = s->o->memory_bytes;
-	pl_search_cand_copy(s, &o.at, &s->best);
+	pl_search_choice_copy(s->choices, o.at, s->best);
 	if (o.n_bits)
 		PL_TRY(from_both(&o, err));
 	else

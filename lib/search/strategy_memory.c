@@ -27,12 +27,12 @@ struct fit {
 	int64_t limit;
 	struct saving *saving;
 	size_t n, cap;
-	struct cand *at; /* the buckets with which savings are tried */
+	const struct candidate *at; /* the buckets with which savings are tried */
 	struct peak peak;
 	double mean;
 	struct pl_rewrite *rw; /* the extras and the used savings */
 	/* the shortest that fits so far */
-	struct cand best;
+	struct candidate *best;
 	struct pl_rewrite *best_rw; /* its savings; NULL: nothing fits */
 	size_t n_best;
 	struct peak least; /* of the candidates that do not fit */
@@ -256,7 +256,7 @@ static int no_fit(const struct fit *f, struct pl_err *err)
 }
 
 /* Find savings for these buckets; keep the result if it fits and is the shortest so far. */
-static int try_from(struct fit *f, struct cand *at, struct pl_err *err)
+static int try_from(struct fit *f, const struct candidate *at, struct pl_err *err)
 {
 	size_t extras = f->s->n_extra;
 	int rc;
@@ -275,14 +275,14 @@ static int try_from(struct fit *f, struct cand *at, struct pl_err *err)
 			f->least = f->peak;
 		goto out;
 	}
-	if (f->best_rw && f->mean >= f->best.mean)
+	if (f->best_rw && f->mean >= f->best->mean)
 		goto out;
 	if (!f->best_rw)
 		PL_TRY(pl_alloc(&f->best_rw, f->n + 1, sizeof(*f->best_rw), err));
 	f->n_best = list(f, NULL) - extras;
 	memcpy(f->best_rw, f->rw + extras, f->n_best * sizeof(*f->best_rw));
-	pl_search_cand_copy(f->s, &f->best, at);
-	f->best.mean = f->mean;
+	pl_search_choice_copy(f->s->choices, f->best, at);
+	f->best->mean = f->mean;
 out:
 	return rc;
 }
@@ -291,43 +291,42 @@ out:
 static int try_all(struct fit *f, struct pl_err *err)
 {
 	struct search *s = f->s;
+	const struct candidate *each;
 	int rc;
 
-	PL_TRY(try_from(f, &s->best, err));
-	if (!s->n || s->o->preset > PL_PRESET_BEST)
+	PL_TRY(try_from(f, s->best, err));
+	if (!s->has_choices || s->o->preset > PL_PRESET_BEST)
 		goto out;
-	PL_TRY(try_from(f, &s->recorded, err));
+	PL_TRY(try_from(f, s->recorded, err));
 	if (!s->o->fuse)
 		goto out;
-	s->n_batch = 0;
-	pl_search_add_preset(s, PL_PRESET_EACH);
-	if (s->rc == 0)
-		rc = try_from(f, &s->batch[0], err);
-	else
-		rc = pl_search_batch_run(s, err); /* which knows the failure */
+	pl_search_choice_clear(s->choices);
+	each = pl_search_choice_add_preset(s->choices, PL_PRESET_EACH);
+	PL_TRY(pl_search_choice_failed(s->choices, err));
+	rc = try_from(f, each, err);
 out:
 	return rc;
 }
 
 /* Buckets may be found again for the longer step, among those that fit too. */
-static int search_again(struct search *s, const struct cand *from, struct pl_err *err)
+static int search_again(struct search *s, const struct candidate *from, struct pl_err *err)
 {
 	int rc;
 
-	s->best.mean = INFINITY;
+	s->best->mean = INFINITY;
 	s->version = 0;
-	s->n_batch = 0;
-	pl_search_batch_add(s, from);
+	pl_search_choice_clear(s->choices);
+	pl_search_choice_add(s->choices, from);
 	if (s->o->preset <= PL_PRESET_BEST && s->o->fuse) {
 		for (int i = PL_PRESET_DDP; i < PL_PRESET_COUNT_; i++)
-			pl_search_add_preset(s, (enum pl_preset)i);
+			pl_search_choice_add_preset(s->choices, (enum pl_preset)i);
 		if (s->o->preset == PL_PRESET_SEARCH)
-			pl_search_add_seeds(s);
+			pl_search_choice_add_seeds(s->choices);
 	}
-	PL_TRY(pl_search_batch_run(s, err));
-	pl_search_move(s, &s->best);
+	PL_TRY(pl_search_choice_simulate(s->choices, err));
+	pl_search_choice_move(s->choices, s->best);
 	if (s->o->preset == PL_PRESET_SEARCH)
-		rc = pl_search_local_search(s, err);
+		rc = pl_search_choice_improve(s->choices, err);
 out:
 	return rc;
 }
@@ -350,7 +349,9 @@ static int make_fit(struct fit *f, struct pl_err *err)
 	struct search *s = f->s;
 	int rc;
 
-	PL_TRY(pl_search_cand_init(s, &f->best, err));
+	f->best = pl_search_choice_new(s->choices, err);
+	if (!f->best)
+		return err->code;
 	for (int64_t k = 2; s->o->accumulate && k <= 64; k *= 2) /* refused without gradients */
 		PL_TRY(add_saving(f, PL_RW_ACCUMULATE, NULL, k, err));
 	if (s->o->recompute)
@@ -366,18 +367,18 @@ static int make_fit(struct fit *f, struct pl_err *err)
 		PL_TRY(pl_search_extra_add(s, &f->best_rw[i], err));
 	PL_TRY(pl_search_workers_root(s, 0, err));
 	s->limit_bytes = f->limit;
-	rc = s->n ? search_again(s, &f->best, err) : 0;
+	rc = s->has_choices ? search_again(s, f->best, err) : 0;
 out:
 	pl_free(f->rw);
 	pl_free(f->best_rw);
-	pl_search_cand_fini(&f->best);
+	pl_search_choice_free(f->best);
 	return rc;
 }
 
 int pl_search_memory(struct search *s, struct pl_err *err)
 {
 	struct fit f = {
-		.s = s, .limit = s->o->memory_bytes, .at = &s->best, .least = { 0, -1, PL_NONE }
+		.s = s, .limit = s->o->memory_bytes, .at = s->best, .least = { 0, -1, PL_NONE }
 	};
 	int rc;
 

@@ -7,16 +7,17 @@
 /* The step that the model predicts without any change. */
 static int find_bias(struct search *s, struct pl_err *err)
 {
+	struct candidate *recorded;
 	int rc;
 
 	s->bias = 0;
-	if (!s->n)
+	if (!s->has_choices)
 		return 0;
-	s->n_batch = 0;
-	pl_search_add_preset(s, PL_PRESET_NONE);
-	PL_TRY(pl_search_batch_run(s, err));
-	s->bias = s->batch[0].mean - s->baseline;
-	s->best.mean = INFINITY;
+	pl_search_choice_clear(s->choices);
+	recorded = pl_search_choice_add(s->choices, s->recorded);
+	PL_TRY(pl_search_choice_simulate(s->choices, err));
+	s->bias = recorded->mean - s->baseline;
+	s->best->mean = INFINITY;
 out:
 	return rc;
 }

@@ -16,19 +16,19 @@
  */
 #include <string.h>
 
-#include "search/internal.h"
+#include "search/buckets_internal.h"
 
 #define NEAR	    1.02  /* so near to the best, the bucket search may make it better */
 #define SERVERS_MAX 10000 /* as paceline-plan(5) has it */
 
 /* Hosts behind those of the ranks: ranks fill the hosts in order. */
-static uint32_t spare_hosts(const struct search *s)
+static uint32_t spare_hosts(const struct choices *s)
 {
 	const struct pl_topology *t = &s->cost->topo;
-	int64_t ranks = s->whole->n_ranks, spare = 0;
+	int64_t ranks = s->search->whole->n_ranks, spare = 0;
 
-	for (size_t i = 0; i < s->whole->n_groups; i++)
-		ranks = pl_max_i64(ranks, s->whole->group[i].n);
+	for (size_t i = 0; i < s->search->whole->n_groups; i++)
+		ranks = pl_max_i64(ranks, s->search->whole->group[i].n);
 	for (size_t i = 0; i < t->n_hosts; i++)
 		spare += t->host[i].first >= ranks;
 	return (uint32_t)pl_min_i64(spare, SERVERS_MAX);
@@ -38,7 +38,7 @@ struct sizes { /* of the buckets of a group */
 	int64_t least, most;
 };
 
-static struct sizes sizes_of(const struct search *s, uint32_t group)
+static struct sizes sizes_of(const struct choices *s, uint32_t group)
 {
 	struct sizes x = { INT64_MAX, 0 };
 
@@ -58,7 +58,7 @@ static int64_t next_size(struct sizes x, int64_t bytes)
 	return bytes == x.most ? INT64_MAX : pl_min_i64(x.most, pl_add_sat(bytes, bytes));
 }
 
-static pl_ns with_servers(const struct search *s, struct pl_cost_comm c, int64_t bytes, uint32_t k)
+static pl_ns with_servers(const struct choices *s, struct pl_cost_comm c, int64_t bytes, uint32_t k)
 {
 	c.algo = PL_ALGO_PS;
 	c.servers = k;
@@ -67,7 +67,7 @@ static pl_ns with_servers(const struct search *s, struct pl_cost_comm c, int64_t
 }
 
 /* Is some bucket faster with k servers than with every other algorithm? */
-static bool may_help(const struct search *s, struct pl_cost_comm c, struct sizes x, uint32_t k)
+static bool may_help(const struct choices *s, struct pl_cost_comm c, struct sizes x, uint32_t k)
 {
 	for (int64_t bytes = x.least; bytes <= x.most; bytes = next_size(x, bytes)) {
 		pl_ns servers = with_servers(s, c, bytes, k);
@@ -83,7 +83,7 @@ static bool may_help(const struct search *s, struct pl_cost_comm c, struct sizes
 }
 
 /* Do k servers take longer than all of them for any bucket? */
-static bool too_few(const struct search *s, struct pl_cost_comm c, struct sizes x, uint32_t k,
+static bool too_few(const struct choices *s, struct pl_cost_comm c, struct sizes x, uint32_t k,
 		    uint32_t all)
 {
 	for (int64_t bytes = x.least; bytes <= x.most; bytes = next_size(x, bytes))
@@ -94,13 +94,13 @@ static bool too_few(const struct search *s, struct pl_cost_comm c, struct sizes 
 
 /* Let the groups that servers may help use them, and find how many servers: no more than help. A
  * group on one host does not use the network on which the servers are. */
-static bool allow(struct search *s)
+static bool allow(struct choices *s)
 {
 	const struct pl_topology *topo = &s->cost->topo;
 	uint32_t all = spare_hosts(s);
 
 	for (uint32_t t = 0; t < s->n; t++) {
-		struct pl_cost_comm c = pl_rewriter_comm(s->worker[0].r, t);
+		struct pl_cost_comm c = pl_rewriter_comm(s->search->worker[0].r, t);
 		struct sizes x = sizes_of(s, s->tensor[t].fuses);
 		uint32_t first = 0, k = 1;
 
@@ -119,53 +119,55 @@ static bool allow(struct search *s)
 }
 
 /* Is the set of the best candidate faster with servers than it is now? */
-static bool is_faster(const struct search *s, uint32_t set)
+static bool is_faster(const struct choices *s, uint32_t set)
 {
 	struct pl_cost_comm c = { .bytes = 0 };
 	int64_t bytes = 0;
 
 	for (uint32_t t = 0; t < s->n; t++) {
-		if (s->best.b.set[t] != set)
+		if (s->best->b.set[t] != set)
 			continue;
 		if (s->algos[t] <= PL_ALGO_PS)
 			return false;
-		c = pl_rewriter_comm(s->worker[0].r, t);
+		c = pl_rewriter_comm(s->search->worker[0].r, t);
 		bytes = pl_add_sat(bytes, s->tensor[t].bytes);
 	}
-	c.parts = s->best.b.parts[set];
-	c.algo = s->best.algo[set];
+	c.parts = s->best->b.parts[set];
+	c.algo = s->best->algo[set];
 	c.bytes = bytes;
 	return with_servers(s, c, bytes, s->servers) < pl_cost_transfer(s->cost, &c);
 }
 
-static int try_some(struct search *s, bool *near, struct pl_err *err)
+static int try_some(struct choices *s, bool *near, struct pl_err *err)
 {
-	const double best = s->best.mean;
-	struct cand *all;
+	const double best = s->best->head.mean;
+	struct bucket_choice *all;
 	int rc;
 
-	s->n_batch = 0;
-	pl_search_add_cuts(s, PL_ALGO_PS);
-	all = pl_search_batch_add(s, &s->best);
+	pl_search_choice_clear(s);
+	pl_search_add_cuts_from(s, PL_ALGO_PS);
+	all = pl_search_batch_add(s, s->best);
 	for (uint32_t t = 0; t < s->n; t++)
 		if (s->algos[t] > PL_ALGO_PS)
-			all->algo[s->best.b.set[t]] = PL_ALGO_PS;
-	for (uint32_t set = 0; set < s->best.b.n_sets; set++)
+			all->algo[s->best->b.set[t]] = PL_ALGO_PS;
+	for (uint32_t set = 0; set < s->best->b.n_sets; set++)
 		if (is_faster(s, set))
-			pl_search_batch_add(s, &s->best)->algo[set] = PL_ALGO_PS;
-	rc = pl_search_batch_run(s, err);
+			pl_search_batch_add(s, s->best)->algo[set] = PL_ALGO_PS;
+	rc = pl_search_choice_simulate(s, err);
 	for (size_t i = 0; i < s->n_batch; i++)
-		*near |= s->batch[i].mean <= NEAR * best;
+		*near |= pl_search_batch_at(s, i)->head.mean <= NEAR * best;
 	return rc;
 }
 
-int pl_search_servers(struct search *s, struct pl_err *err)
+int pl_search_servers(struct search *all, struct pl_err *err)
 {
+	struct choices *s = all->choices;
 	bool near = false;
 	int rc;
 
 	if (!s->n || !s->o->algorithm || s->o->preset != PL_PRESET_SEARCH ||
-	    s->best.mean <= s->bound || !spare_hosts(s) || !allow(s) || pl_search_over(s))
+	    s->best->head.mean <= s->search->bound || !spare_hosts(s) || !allow(s) ||
+	    pl_search_over(s->search))
 		return 0;
 	rc = try_some(s, &near, err);
 	return rc == 0 && near ? pl_search_buckets_improve(s, err) : rc;

@@ -39,7 +39,7 @@ static void tell(const struct search *s)
 		share = (double)s->evaluations / (double)o->evaluations;
 	if (o->limit_ns)
 		share = fmax(share, (double)(pl_now_ns() - s->begun) / (double)o->limit_ns);
-	pl_fmt_ns(best, sizeof(best), (pl_ns)llround(s->best.mean));
+	pl_fmt_ns(best, sizeof(best), (pl_ns)llround(s->best->mean));
 	if (share >= 0)
 		pl_progress("%s after %lld simulations, %.0f %%", best, (long long)s->evaluations,
 			    100 * fmin(share, 1));
@@ -116,23 +116,16 @@ int pl_search_workers_root(struct search *s, size_t keep, struct pl_err *err)
 		l->depth = 0;
 		l->at = 0;
 	}
-	/* the extras change when gradients are ready */
-	for (uint32_t t = 0; rc == 0 && t < s->n; t++)
-		s->ready[t] = pl_rewriter_ready(s->worker[0].r, t);
+	if (rc == 0)
+		pl_search_choices_rooted(s->choices);
 	return rc;
 }
 
-static int carry_out(struct worker *l, const struct cand *c, struct pl_err *err)
+static void go_to_root(struct worker *l)
 {
-	const struct pl_bucketing b = { .n_sets = c->b.n_sets,
-					.set_of = c->b.set,
-					.parts = c->b.parts,
-					.algo = c->algo,
-					.servers = l->s->servers,
-					.priority = c->urgent ? l->s->priority : NULL };
-	int rc = pl_rewrite_bucketing(l->r, &b, err);
-
-	return rc < 0 ? rc : pl_edit_settle(&l->e, err);
+	pl_rewriter_undo(l->r, l->root);
+	l->depth = 0;
+	l->at = 0;
 }
 
 static int go_to_present(struct worker *l)
@@ -142,11 +135,9 @@ static int go_to_present(struct worker *l)
 
 	if (l->at == s->version)
 		return 0;
-	if (l->depth >= DEPTH_MAX) {
-		pl_rewriter_undo(l->r, l->root);
-		l->depth = 0;
-	}
-	rc = carry_out(l, &s->now, &l->err);
+	if (l->depth >= DEPTH_MAX)
+		go_to_root(l);
+	rc = pl_search_choice_apply(l, s->now, &l->err);
 	if (rc < 0)
 		return rc;
 	l->depth++;
@@ -154,14 +145,13 @@ static int go_to_present(struct worker *l)
 	return 0;
 }
 
-int pl_search_worker_show(struct search *s, const struct cand *c, struct pl_err *err)
+int pl_search_worker_show(struct search *s, const struct candidate *c, struct pl_err *err)
 {
 	struct worker *l = &s->worker[0];
 
-	pl_rewriter_undo(l->r, l->root);
+	go_to_root(l);
 	l->depth = 1;
-	l->at = 0;
-	return carry_out(l, c, err);
+	return pl_search_choice_apply(l, c, err);
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -173,23 +163,24 @@ static int too_big(struct worker *l, double mean, bool *big)
 	struct peak peak = { 0 };
 	int rc = 0;
 
-	if (s->limit_bytes && (mean < s->best.mean || mean < s->now.mean))
+	if (s->limit_bytes && (mean < s->best->mean || mean < s->now->mean))
 		rc = pl_search_worker_peak(l, &peak, &l->err);
 	*big = peak.bytes > s->limit_bytes;
 	return rc;
 }
 
 /* What the rewriter refuses, or makes wait for itself, is no candidate. */
-static int try_one(struct worker *l, struct cand *c)
+static int try_one(struct worker *l, struct candidate *c)
 {
-	size_t mark = pl_rewriter_mark(l->r);
-	int rc = carry_out(l, c, &l->err);
+	size_t mark = pl_rewriter_mark(l->r), edit = pl_edit_mark(&l->e);
+	int rc = l->s->apply(l, c, &l->err);
 	bool big = false;
 
 	if (rc == 0)
 		rc = too_big(l, pl_edit_mean_step(&l->e), &big);
 	c->mean = rc == 0 && !big ? pl_edit_mean_step(&l->e) : INFINITY;
 	pl_rewriter_undo(l->r, mark);
+	pl_edit_undo(&l->e, edit); /* what no rewrite did */
 	return pl_search_allow_refusal(rc, &l->err);
 }
 
@@ -198,17 +189,25 @@ static void run_share(void *arg)
 	struct worker *l = arg;
 	struct search *s = l->s;
 
-	l->rc = s->version ? go_to_present(l) : 0;
+	l->rc = 0;
+	if (s->from_present)
+		l->rc = go_to_present(l);
+	else
+		go_to_root(l);
 	for (size_t i = l->number; l->rc == 0 && i < s->n_batch; i += s->n_workers)
-		l->rc = try_one(l, &s->batch[i]);
+		l->rc = try_one(l, s->batch[i]);
 }
 
-int pl_search_batch_run(struct search *s, struct pl_err *err)
+int pl_search_simulate(struct search *s, bool from_present, struct candidate *const *batch,
+		       size_t n, apply_candidate *apply, struct pl_err *err)
 {
-	if (s->rc < 0)
-		*err = s->failure;
-	if (s->rc < 0 || !s->n_batch)
-		return s->rc;
+	if (!n)
+		return 0;
+	tell(s);
+	s->from_present = from_present;
+	s->batch = batch;
+	s->n_batch = n;
+	s->apply = apply;
 	if (s->queue) {
 		for (uint32_t i = 0; i < s->n_workers; i++)
 			pl_queue_put(s->queue, run_share, &s->worker[i]);
@@ -222,10 +221,6 @@ int pl_search_batch_run(struct search *s, struct pl_err *err)
 			*err = s->worker[i].err;
 			return s->worker[i].rc;
 		}
-	s->evaluations += (int64_t)s->n_batch;
-	for (size_t i = 0; i < s->n_batch; i++)
-		if (isfinite(s->batch[i].mean) && pl_search_cand_better(&s->batch[i], &s->best))
-			pl_search_cand_copy(s, &s->best, &s->batch[i]);
-	tell(s);
+	s->evaluations += (int64_t)n;
 	return 0;
 }

@@ -524,8 +524,82 @@ static void test_alone(void)
 	pl_graph_fini(&g);
 }
 
+/* ---- a strategy with candidates of its own --------------------------------------------------- */
+
+/* One operation takes another time. */
+struct timing {
+	struct candidate head;
+	uint32_t node;
+	pl_ns dur;
+};
+
+static int apply_timing(struct worker *l, const struct candidate *c, struct pl_err *err)
+{
+	const struct timing *t = (const struct timing *)c;
+	int rc = pl_edit_set_dur(&l->e, t->node, t->dur, err);
+
+	return rc < 0 ? rc : pl_edit_settle(&l->e, err);
+}
+
+/* The means of the candidates on so many threads. */
+static int simulate_timings(struct net *j, struct candidate *const *batch, size_t n, int threads,
+			    struct pl_err *err)
+{
+	struct pl_pool *pool = pl_pool_new(threads, err);
+	struct pl_search_opts o = { .pool = pool };
+	struct candidate best = { .mean = 1 };
+	struct search s = {
+		.o = &o, .cost = &j->cost, .whole = &j->g, .g = &j->g, .sim = j->s, .best = &best
+	};
+	int rc = pool ? pl_search_workers_open(&s, err) : err->code;
+
+	if (rc == 0)
+		rc = pl_search_simulate(&s, false, batch, n, apply_timing, err);
+	pl_search_workers_close(&s);
+	pl_pool_free(pool);
+	return rc;
+}
+
+/* The general part simulates candidates that know no buckets, each alone, on any number of threads.
+ */
+static void test_own_candidates(void)
+{
+	enum { N = 40 };
+	struct timing timing[N];
+	struct candidate *batch[N];
+	struct pl_err err = { 0 };
+	struct net j;
+	int rc = net_init(&j, 5, 12, 100000, 1 << 20, false, &err);
+
+	for (uint32_t i = 0; rc == 0 && i < N; i++) {
+		timing[i] = (struct timing){ .node = i * 7 % j.e.n_nodes, .dur = 50000 * (i % 9) };
+		batch[i] = &timing[i].head;
+	}
+	for (int threads = 1; rc == 0 && threads <= 3; threads += 2) {
+		bool equal = true;
+
+		rc = simulate_timings(&j, batch, N, threads, &err);
+		for (uint32_t i = 0; rc == 0 && i < N; i++) {
+			size_t mark = pl_edit_mark(&j.e);
+
+			rc = pl_edit_set_dur(&j.e, timing[i].node, timing[i].dur, &err);
+			if (rc == 0)
+				rc = pl_edit_settle_full(&j.e, &err);
+			equal &= timing[i].head.mean == pl_edit_mean_step(&j.e);
+			pl_edit_undo(&j.e, mark);
+			if (rc == 0)
+				rc = pl_edit_settle_full(&j.e, &err);
+			timing[i].head.mean = NAN;
+		}
+		ok(rc == 0 && equal, "candidates of another kind, each alone, %d threads (%s)",
+		   threads, err.msg);
+	}
+	net_fini(&j);
+}
+
 int main(void)
 {
+	test_own_candidates();
 	test_dp();
 	ALONE(test_small());
 	test_bound();
