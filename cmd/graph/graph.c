@@ -141,7 +141,11 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	PL_TRY(load_graph(c, argc, argv, pool, &g, err));
 	if (c->fold_messages)
 		PL_TRY(pl_sim_fold_messages(&g, err));
-	PL_TRY(cut(c, &g, err));
+	rc = cut(c, &g, err);
+	if (rc < 0) {
+		pl_wrap(err, "%s", argc == 1 ? argv[0] : argc ? "these files" : "stdin");
+		goto out;
+	}
 	pl_progress("writing");
 	rc = c->to == TO_GRAPH ? write_graph(c, &g, pool, out, err) : show(c, &g, out, err);
 out:

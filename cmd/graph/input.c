@@ -28,8 +28,9 @@ static bool has_header(const uint8_t *p, size_t n)
 			return false;
 		at = end + 1;
 	}
-	return memmem(p + at, end - at, "layer", 5) && memmem(p + at, end - at, "forward_", 8) &&
-	       memmem(p + at, end - at, "backward_", 9);
+	/* one of the columns may be missing, which the reader of tables says */
+	return memmem(p + at, end - at, "layer", 5) && (memmem(p + at, end - at, "forward_", 8) ||
+							memmem(p + at, end - at, "backward_", 9));
 }
 
 /* What does the input hold? */

@@ -87,6 +87,8 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 	PL_TRY(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
 	PL_TRY(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
 				    x->hits, &guessed, err));
+	PL_TRY(pl_plan_add_texts(&x->plan,
+				 err)); /* not before: a text means that it is an option */
 	if (guessed)
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "the graph does not say which communication is data-parallel: for \"ranks\" "
@@ -94,8 +96,7 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 	for (size_t i = 0; i < x->plan.n_rw; i++)
 		if (!x->hits[i])
 			pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation",
-			       x->plan.rw[i].text ? x->plan.rw[i].text
-						  : pl_rw_name(x->plan.rw[i].op));
+			       x->plan.rw[i].text);
 	rc = explain_plan(NULL, &x->plan, r, err);
 out:
 	return rc;

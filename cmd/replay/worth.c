@@ -73,7 +73,7 @@ out:
 
 static int add_classes(struct cands *x, struct pl_err *err)
 {
-	pl_ns kind[PL_K_COUNT_] = { 0 }, comm = 0, gap = 0, compute;
+	pl_ns kind[PL_K_COUNT_] = { 0 }, comm = 0, gap = 0;
 	const struct report *r = x->r;
 	char text[64];
 	int rc;
@@ -90,12 +90,12 @@ static int add_classes(struct cands *x, struct pl_err *err)
 		if (p->role == PL_RO_TRANSFER)
 			comm += p->ns;
 	}
-	compute = kind[PL_K_KERNEL] + kind[PL_K_HOST_OP];
-	PL_TRY(add(x, "kind=compute", compute, err));
+	if (kind[PL_K_KERNEL] && kind[PL_K_HOST_OP])
+		PL_TRY(add(x, "kind=kernel|host_op", kind[PL_K_KERNEL] + kind[PL_K_HOST_OP], err));
 	PL_TRY(add(x, "kind=comm", comm, err));
 	PL_TRY(add(x, "kind=gap", gap, err));
 	for (unsigned k = 0; k < PL_K_COUNT_; k++) {
-		if (kind[k] == compute || kind[k] == comm) /* the same under another name */
+		if (kind[k] == comm) /* the same under another name */
 			continue;
 		snprintf(text, sizeof(text), "kind=%s", pl_trace_kind_name(k));
 		PL_TRY(add(x, text, kind[k], err));

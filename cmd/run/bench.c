@@ -60,8 +60,7 @@ static int one_size(struct bench *b, uint8_t op, size_t bytes, struct pl_err *er
 	return rc;
 }
 
-/* The operations that --op names, as bits; without --op all. */
-static int read_ops(const struct config *c, unsigned *ops, struct pl_err *err)
+int bench_operations(const struct config *c, unsigned *ops, struct pl_err *err)
 {
 	unsigned known = 0;
 
@@ -137,7 +136,7 @@ int bench_comm(void *work, const struct pl_launch *p, struct pl_err *err)
 
 	if (p->size < 2)
 		return pl_fail(err, PL_EUSAGE, "--bench comm: needs two ranks or more: -n 2");
-	PL_TRY(read_ops(c, &b.ops, err));
+	PL_TRY(bench_operations(c, &b.ops, err));
 	PL_TRY(device_open(&k->job, p, &device, err));
 	PL_TRY(open_world(c, p, &k->job, &device, NULL, &b.w, err));
 	PL_TRY(sizes(&b, err));

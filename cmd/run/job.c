@@ -38,6 +38,11 @@ int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; i < c->set.n; i++) {
+		if (pl_lang_row(&pl_job_schema, c->set.v[i]))
+			return pl_fail(err, PL_EUSAGE,
+				       "--set %s: the value is missing; write: --set %s=VALUE "
+				       "(--help=%s explains it)",
+				       c->set.v[i], c->set.v[i], c->set.v[i]);
 		rc = pl_job_set(j, c->set.v[i], err);
 		if (rc < 0)
 			return pl_wrap(err, "--set %s", c->set.v[i]);
@@ -118,7 +123,10 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 	PL_TRY(read_model(w, path, err));
 	if (c->layers)
 		goto out;
-	PL_TRY(pl_dataset_open(j->data, (uint64_t)j->seed, &w->data, err));
+	if (pl_dataset_open(j->data, (uint64_t)j->seed, &w->data, err) < 0) {
+		rc = pl_wrap(err, "%s: data %.200s", strcmp(path, "-") ? path : "stdin", j->data);
+		goto out;
+	}
 	pl_dataset_normalise(&w->data, pl_dataset_train(&w->data, j->split));
 out:
 	return rc;

@@ -122,6 +122,8 @@ int report_layers(const struct config *c, const struct pl_model *m, struct pl_er
 
 /* ---- bench.c, plot.c ------------------------------------------------------------------------- */
 
+/* The operations that --op names, as bits; without --op all. */
+int bench_operations(const struct config *c, unsigned *ops, struct pl_err *err) PL_MUST;
 int bench_comm(void *work, const struct pl_launch *p, struct pl_err *err) PL_MUST;
 /* Loss against time and against steps, of one or several logs. */
 int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err) PL_MUST;

@@ -131,6 +131,7 @@ int report_layers(const struct config *c, const struct pl_model *m, struct pl_er
 	static const struct pl_column columns[] = {
 		{ "line", "line", PL_CELL_I64, 0 },
 		{ "layer", "layer", PL_CELL_STR, 0 },
+		{ "name", "name", PL_CELL_STR, 0 },
 		{ "output", "output", PL_CELL_STR, 0 },
 		{ "parameters", "parameters", PL_CELL_I64, 0 },
 		{ "flops", "FLOPs", PL_CELL_I64, 0 },
@@ -151,7 +152,7 @@ int report_layers(const struct config *c, const struct pl_model *m, struct pl_er
 			n += snprintf(dims + n, sizeof(dims) - (size_t)n, "%s%d", k ? "x" : "",
 				      w[i].dim[k]);
 		pl_table_row(&t, m->layer[i].line ? (int64_t)m->layer[i].line : INT64_MIN,
-			     m->layer[i].op, dims, w[i].params, (int64_t)w[i].flops,
+			     m->layer[i].op, w[i].name, dims, w[i].params, (int64_t)w[i].flops,
 			     (int64_t)w[i].bytes);
 	}
 	out = pl_out_open(c->c.output, false, err);

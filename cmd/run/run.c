@@ -88,6 +88,7 @@ static int bench(struct config *c, int argc, struct pl_err *err)
 {
 	int64_t n = c->ranks ? c->ranks : BENCH_RANKS;
 	struct work w = { .c = c };
+	unsigned ops;
 	int rc;
 
 	if (strcmp(c->bench, "comm"))
@@ -99,6 +100,7 @@ static int bench(struct config *c, int argc, struct pl_err *err)
 			       "--min-size, --max-size: from 4 to 4G, and in order");
 	if (c->iterations < 1 || c->iterations > 1000000)
 		return pl_fail(err, PL_EUSAGE, "--iterations: from 1 to 1000000");
+	PL_CHECK(bench_operations(c, &ops, err)); /* here, so that not every rank says it */
 	for (size_t i = 0; i < c->set.n; i++)
 		if (strncmp(c->set.v[i], "hosts", 5) != 0)
 			return pl_fail(err, PL_EUSAGE,

@@ -358,6 +358,9 @@ static int through_exporter(struct load *l, struct inputs *in, const struct sele
 	rc = (parallel ? load_parallel : load_serial)(l, in, out, filter ? filter : sink, err);
 	if (rc >= 0 && filter)
 		rc = pl_trace_filter_finish(filter, err);
+	if (rc >= 0 && filter && (rc = pl_trace_filter_check(filter, &l->c->c.log, err)) < 0 &&
+	    in->n == 1)
+		fail_named(&in->v[0], err);
 	pl_trace_filter_close(filter);
 	if (rc < 0)
 		pl_export_abort(l->to, sink);

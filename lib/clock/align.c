@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "clock/internal.h"
+#include "core/spans.h"
 
 struct pl_align *pl_clock_new(const struct pl_align_opts *opts, struct pl_err *err)
 {
@@ -359,21 +360,30 @@ out:
 	return rc;
 }
 
-/* Collectives without another member, and why. */
-static void say_alone(const struct pl_align *a, size_t groups, int32_t one)
+/* Collectives without another member, and why: `missing` ranks of that many groups. */
+static void say_alone(const struct pl_align *a, size_t groups, const struct pl_spans *missing)
 {
+	uint32_t n = 0;
+	char ranks[96];
 	unsigned long long alone = a->rep->unmatched_collectives;
 	unsigned long long all = a->rep->collective_matches;
 
+	for (uint32_t i = 0; i < a->n_clocks; i++)
+		n += a->rep->clock[i].n_ranks;
 	if (groups && alone)
 		pl_say(a->o.log, PL_LOG_WARN,
-		       "%llu of %llu collectives are on one rank only, since ranks of %zu of %zu "
-		       "groups were not given (rank %d is one): their durations include waits",
-		       alone, all, groups, a->n_groups, one);
+		       "%llu of %llu collectives are on one rank only, because the members %s of "
+		       "their groups were not given: their durations include waits; give the files "
+		       "of all ranks to one merge",
+		       alone, all, pl_spans_text(missing, ranks, sizeof(ranks)));
 	else if (groups)
-		pl_say(a->o.log, PL_LOG_NOTE,
-		       "ranks of %zu of %zu groups were not given (rank %d is one)", groups,
-		       a->n_groups, one);
+		pl_say(a->o.log, PL_LOG_NOTE, "the members %s of %zu of %zu groups were not given",
+		       pl_spans_text(missing, ranks, sizeof(ranks)), groups, a->n_groups);
+	else if (alone && n == 1)
+		pl_say(a->o.log, PL_LOG_WARN,
+		       "%llu of %llu collectives are on one rank only, because one rank was given: "
+		       "their durations include waits; give the files of all ranks to one merge",
+		       alone, all);
 	else if (alone)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%llu of %llu collectives were found on one rank only: their durations "
@@ -382,22 +392,29 @@ static void say_alone(const struct pl_align *a, size_t groups, int32_t one)
 }
 
 /* Ranks of groups that no segment has: normal when only some of a job's files are given. */
-static void missing_ranks(struct pl_align *a)
+static int missing_ranks(struct pl_align *a, struct pl_err *err)
 {
+	struct pl_spans all = { 0 };
 	size_t groups = 0;
-	int32_t one = -1;
+	int rc = 0;
 
 	for (size_t i = 0; i < a->n_groups; i++) {
 		const struct pl_cgroup *g = &a->group[i];
-		int32_t *missing = &a->rep->group[i].first_rank_missing;
+		int32_t *first = &a->rep->group[i].first_rank_missing;
 
-		for (uint32_t k = 0; k < g->n && *missing < 0; k++)
-			if (!pl_clock_has_rank(a, g->rank[k]))
-				*missing = g->rank[k];
-		groups += *missing >= 0;
-		one = one < 0 ? *missing : one;
+		for (uint32_t k = 0; k < g->n; k++) {
+			if (pl_clock_has_rank(a, g->rank[k]))
+				continue;
+			*first = *first < 0 ? g->rank[k] : *first;
+			PL_TRY(pl_spans_add(&all, 0, g->rank[k], g->rank[k] + 1, err));
+		}
+		groups += *first >= 0;
 	}
-	say_alone(a, groups, one);
+	pl_spans_unite(&all);
+	say_alone(a, groups, &all);
+out:
+	pl_spans_fini(&all);
+	return rc;
 }
 
 /* What could not be matched, or not for sure, makes the graph less than it could be: say so. */
@@ -436,7 +453,7 @@ int pl_clock_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_repor
 	PL_TRY(pl_clock_match(a, err));
 	PL_TRY(fill_groups(a, err));
 	PL_TRY(fill_matches(a, err));
-	missing_ranks(a);
+	PL_TRY(missing_ranks(a, err));
 	say_doubts(a);
 	PL_TRY(pl_clock_estimate(a, err));
 	pl_clock_say_joined(a);

@@ -414,6 +414,31 @@ static void build_longs(const struct pl_cmd *cmd, struct longs *l)
 	l->opt[n] = (struct option){ "dump-options", no_argument, NULL, KEY_BASE - 1 };
 }
 
+/* An option that getopt_long refused, as it was written. */
+static int unknown_option(const struct pl_cmd *cmd, const struct longs *l, const char *arg,
+			  struct pl_err *err)
+{
+	struct pl_words_near near = { 0 };
+	char name[64], hint[96];
+	size_t n = strcspn(arg, "=");
+
+	if (optopt >= KEY_BASE)
+		return pl_fail(err, PL_EUSAGE, "option %.*s takes no value", (int)n, arg);
+	snprintf(name, sizeof(name), "%.*s", (int)n, arg);
+	near.s = name;
+	for (const struct option *o = l->opt; o->name; o++) {
+		char known[sizeof(near.word)];
+
+		snprintf(known, sizeof(known), "--%s", o->name);
+		if (o->val != KEY_BASE - 1) /* --dump-options is for programs */
+			pl_words_near(&near, known, strlen(known));
+	}
+	pl_words_near_text(&near, hint, sizeof(hint));
+	if (!near.distance)
+		snprintf(hint, sizeof(hint), "; see %s --help", cmd->name);
+	return pl_fail(err, PL_EUSAGE, "unknown option %s%s", arg, hint);
+}
+
 /* 0: go on, 1: done (help and the like), negative: failed. */
 static int parse(const struct pl_cmd *cmd, void *config, int argc, char **argv, struct pl_err *err)
 {
@@ -431,8 +456,7 @@ static int parse(const struct pl_cmd *cmd, void *config, int argc, char **argv, 
 		if (c == ':')
 			return pl_fail(err, PL_EUSAGE, "option %s needs a value", argv[optind - 1]);
 		if (c == '?')
-			return pl_fail(err, PL_EUSAGE, "unknown option %s; see %s --help",
-				       argv[optind - 1], cmd->name);
+			return unknown_option(cmd, &l, argv[optind - 1], err);
 		index = -1;
 		if (c >= KEY_BASE)
 			index = c - KEY_BASE - (off ? KEY_NO : 0);

@@ -1,4 +1,6 @@
 /* Sets of times: sorted, those that touch united, looked up by bisection. */
+#include <stdio.h>
+
 #include "core/spans.h"
 
 void pl_spans_fini(struct pl_spans *s)
@@ -76,4 +78,24 @@ pl_ns pl_spans_overlap(const struct pl_spans *a, const struct pl_spans *b)
 			k++;
 	}
 	return sum;
+}
+
+const char *pl_spans_text(const struct pl_spans *s, char *out, size_t size)
+{
+	size_t n = 0;
+
+	*out = '\0';
+	for (size_t i = 0; i < s->n; i++) {
+		long long first = s->v[i].start, last = s->v[i].end - 1;
+		char one[48];
+		int k = first == last ? snprintf(one, sizeof(one), "%lld", first)
+				      : snprintf(one, sizeof(one), "%lld-%lld", first, last);
+
+		if (n + (size_t)k + sizeof(", ...") + 2 > size) {
+			snprintf(out + n, size - n, "%s...", n ? ", " : "");
+			break;
+		}
+		n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "", one);
+	}
+	return out;
 }

@@ -1,6 +1,8 @@
-/* Lists of words. */
+/* Lists of words, and the known word that somebody meant. */
+#include <stdio.h>
 #include <string.h>
 
+#include "core/core.h"
 #include "core/words.h"
 
 const char *pl_words_name(const char *list, unsigned i)
@@ -23,4 +25,54 @@ int pl_words_find(const char *list, const char *s)
 			return -1;
 		list += k + 1;
 	}
+}
+
+/* Insertions, deletions, replacements and swapped neighbours that turn one word into the other. */
+static size_t edit_distance(const char *a, size_t n, const char *b, size_t m)
+{
+	size_t d[3][64], *last = d[0], *before = d[1], *now = d[2];
+
+	for (size_t j = 0; j <= m; j++)
+		last[j] = j;
+	for (size_t i = 1; i <= n; i++) {
+		size_t *free_row = before;
+
+		now[0] = i;
+		for (size_t j = 1; j <= m; j++) {
+			size_t v = last[j - 1] + (a[i - 1] != b[j - 1]);
+
+			v = pl_min_size(v, pl_min_size(last[j], now[j - 1]) + 1);
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				v = pl_min_size(v, before[j - 2] + 1);
+			now[j] = v;
+		}
+		before = last;
+		last = now;
+		now = free_row;
+	}
+	return last[m];
+}
+
+void pl_words_near(struct pl_words_near *near, const char *word, size_t n)
+{
+	size_t length = strlen(near->s), d;
+
+	if (!n || n >= sizeof(near->word) || length >= sizeof(near->word))
+		return;
+	d = edit_distance(near->s, length, word, n);
+	if (d > pl_min_size(1 + length / 4, 3) || d >= length ||
+	    (near->distance && d >= near->distance))
+		return;
+	near->distance = d;
+	memcpy(near->word, word, n);
+	near->word[n] = '\0';
+}
+
+const char *pl_words_near_text(const struct pl_words_near *near, char *out, size_t size)
+{
+	if (near->distance)
+		snprintf(out, size, "; did you mean %s?", near->word);
+	else
+		*out = '\0';
+	return out;
 }

@@ -7,6 +7,8 @@
 #ifndef PL_WORDS_H
 #define PL_WORDS_H
 
+#include <stddef.h>
+
 #define PL_WORDS_NETWORK(S) "ring" S "tree" S "halving-doubling" S "hierarchical"
 /* Algorithms of collectives: that a plan may ask for (enum pl_algo), that run has (enum pl_calgo).
  */
@@ -20,5 +22,16 @@
 const char *pl_words_name(const char *list, unsigned i);
 /* The index of s in "a|b|c", -1. */
 int pl_words_find(const char *list, const char *s);
+
+/* The known word that differs least from `s`. Begins as { .s = s }. */
+struct pl_words_near {
+	const char *s;
+	size_t distance; /* of the nearest, 0: none is near */
+	char word[64];
+};
+/* Compare with one more known word, of n bytes. */
+void pl_words_near(struct pl_words_near *near, const char *word, size_t n);
+/* "; did you mean WORD?", or nothing, into `out`. */
+const char *pl_words_near_text(const struct pl_words_near *near, char *out, size_t size);
 
 #endif

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "core/spans.h"
 #include "graph/graph.h"
 
 struct pick {
@@ -169,6 +170,25 @@ out:
 	return rc;
 }
 
+static int no_step(const struct pl_graph *g, struct pl_err *err)
+{
+	struct pl_spans seen = { 0 };
+	char text[96];
+	int rc;
+
+	for (size_t i = 0; i < g->n_steps; i++)
+		if (g->step[i].number != INT64_MIN)
+			PL_TRY(pl_spans_add(&seen, 0, g->step[i].number, g->step[i].number + 1,
+					    err));
+	pl_spans_unite(&seen);
+	rc = pl_fail(err, PL_EDATA,
+		     "none of the steps asked for is in the graph; it has %s steps %s",
+		     seen.n ? "the" : "no", pl_spans_text(&seen, text, sizeof(text)));
+out:
+	pl_spans_fini(&seen);
+	return rc;
+}
+
 int pl_graph_pick(const struct pl_graph *g, const struct pl_graph_part *part, struct pl_graph *out,
 		  struct pl_err *err)
 {
@@ -189,7 +209,7 @@ int pl_graph_pick(const struct pl_graph *g, const struct pl_graph_part *part, st
 		if (chosen(part->step, part->n_steps, g->step[i].number))
 			PL_TRY(pick_step(&p, &g->step[i], err));
 	if (!out->n_steps)
-		rc = pl_fail(err, PL_EDATA, "none of the steps asked for is in the graph");
+		rc = no_step(g, err);
 	for (size_t i = 0; i < g->n_tensors && rc >= 0; i++)
 		rc = pick_tensor(&p, &g->tensor[i], err);
 out:

@@ -10,6 +10,7 @@ static bool is_number(int key)
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
+/* "compute" is an older word for the kinds "kernel|host_op". */
 static const char *const classes[] = { "comm", "compute", "gap", "all" };
 
 /* Kinds are checked, because a misspelt one would silently select nothing. */

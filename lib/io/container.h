@@ -83,6 +83,8 @@ bool pl_container_probe(const uint8_t *p, size_t n);
 /* Looks at the kind of the stream that comes: PL_KIND_GRAPH ...; PL_NONE: ours, but cut in its
  * header; 0: not ours. PL_EDATA if there is nothing at all. */
 int pl_container_kind(struct pl_in *in, uint32_t *kind, struct pl_err *err) PL_MUST;
+/* "trace", "graph" ...; of another kind its letters, in `out`. */
+const char *pl_container_kind_name(uint32_t kind, char out[8]);
 /* Reads from `in` (borrowed). */
 struct pl_creader *pl_creader_open(struct pl_in *in, const struct pl_creader_opts *opts,
 				   struct pl_err *err);

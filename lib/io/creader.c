@@ -123,13 +123,20 @@ static void job_give(struct pl_creader *r, struct rjob *j)
 /* ---- cutting the input into members ---------------------------------------------------------- */
 
 #define CUT_SHORT "cut short"
-#define REMEDY	  "copy or make it again, or keep the whole blocks with trace --salvage"
 
-static void cut_end(struct pl_creader *r, int64_t at, const char *what, const char *remedy)
+/* Only traces are of use without the blocks that were lost. */
+static const char *remedy(const struct pl_creader *r)
+{
+	return r->opts.kind && r->opts.kind != PL_KIND_TRACE
+		       ? "copy or make it again"
+		       : "copy or make it again, or keep the whole blocks with trace --salvage";
+}
+
+static void cut_end(struct pl_creader *r, int64_t at, const char *what, const char *help)
 {
 	r->cut_done = true;
 	pl_fail(&r->fail, PL_EDATA, "%s: byte %lld: %s (%s)", pl_in_name(r->in), (long long)at,
-		what, remedy);
+		what, help);
 }
 
 /* Salvage: go on to what looks like the next member. False: there is none. */
@@ -193,7 +200,7 @@ static void input_ended(struct pl_creader *r)
 	if (!r->any)
 		cut_end(r, at, "the input is empty", "did the program before it fail?");
 	else if (r->cut_open)
-		cut_end(r, at, "truncated: the end member is missing", REMEDY);
+		cut_end(r, at, "truncated: the end member is missing", remedy(r));
 }
 
 /* No whole member is at the front of the input (n as next_member() gave it): say why. */
@@ -203,9 +210,9 @@ static void no_member(struct pl_creader *r, int64_t n, int64_t at, const char *w
 	if (!n)
 		input_ended(r);
 	else if (what && !strcmp(what, CUT_SHORT))
-		cut_end(r, at, "truncated: the input ends inside a member", REMEDY);
+		cut_end(r, at, "truncated: the input ends inside a member", remedy(r));
 	else if (what)
-		cut_end(r, at, what, r->any ? REMEDY : "is this a paceline stream?");
+		cut_end(r, at, what, r->any ? remedy(r) : "is this a paceline stream?");
 }
 
 /*
@@ -286,7 +293,7 @@ static void fill(struct pl_creader *r)
 
 /* "NAME: segment 2: block 17 at byte 1048812: what (remedy)"; segment 0 is not mentioned. */
 static int refuse(const struct pl_creader *r, const struct rjob *j, int code, const char *what,
-		  const char *remedy, struct pl_err *err)
+		  const char *help, struct pl_err *err)
 {
 	char where[64] = "", segment[32] = "";
 	uint32_t s = r->segments - (r->segments > 0);
@@ -301,16 +308,19 @@ static int refuse(const struct pl_creader *r, const struct rjob *j, int code, co
 	if (s)
 		snprintf(segment, sizeof(segment), "segment %u: ", s);
 	return pl_fail(err, code, "%s: %s%s at byte %lld: %s (%s)", pl_in_name(r->in), segment,
-		       where, (long long)j->offset, what, remedy);
+		       where, (long long)j->offset, what, help);
 }
 
 static int damaged(const struct pl_creader *r, const struct rjob *j, const char *what,
 		   struct pl_err *err)
 {
-	return refuse(r, j, PL_EDATA, what, "damaged: " REMEDY, err);
+	char text[96];
+
+	snprintf(text, sizeof(text), "damaged: %s", remedy(r));
+	return refuse(r, j, PL_EDATA, what, text, err);
 }
 
-static const char *kind_name(uint32_t kind, char out[8])
+const char *pl_container_kind_name(uint32_t kind, char out[8])
 {
 	static const struct {
 		uint32_t kind;
@@ -348,14 +358,15 @@ static int accept_header(struct pl_creader *r, const struct rjob *j, struct pl_e
 	if (s->kind != j->m.kind)
 		return damaged(r, j, "kind mismatch", err);
 	if (r->opts.kind && s->kind != r->opts.kind) {
-		snprintf(text, sizeof(text), "a %s, but a %s is expected", kind_name(s->kind, a),
-			 kind_name(r->opts.kind, b));
+		snprintf(text, sizeof(text), "a %s, but a %s is expected",
+			 pl_container_kind_name(s->kind, a),
+			 pl_container_kind_name(r->opts.kind, b));
 		return refuse(r, j, PL_EDATA, text, "is this the right input for the program?",
 			      err);
 	}
 	if (s->major > r->opts.major) {
 		snprintf(text, sizeof(text), "%s format %u.%u is too new, %u is known",
-			 kind_name(s->kind, a), s->major, s->minor, r->opts.major);
+			 pl_container_kind_name(s->kind, a), s->major, s->minor, r->opts.major);
 		return refuse(r, j, PL_EDATA, text, "use a newer paceline", err);
 	}
 	if (pl_le64_get(p + 32) & ~r->opts.known) {

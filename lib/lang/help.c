@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "core/words.h"
 #include "lang/internal.h"
 
 static const char *const meta[] = {
@@ -76,6 +77,25 @@ int pl_lang_usage(struct pl_buf *b, const struct pl_lang_row *row, struct pl_err
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
+/* The conditions and defaults of a field, and of the fields of its name for other first values. */
+static void put_cases(struct pl_writer *w, const struct pl_lang_field *f)
+{
+	bool several = false;
+
+	for (const struct pl_lang_field *g = f + 1; g->name; g++)
+		several |= !strcmp(g->name, f->name);
+	if (f->only && !several)
+		pl_write_format(w, "; only with %s", f->only);
+	if (f->flags & PL_LANG_NEED)
+		pl_write_text(w, "; needed");
+	if (f->value)
+		pl_write_format(w, "; default %s", f->value);
+	for (const struct pl_lang_field *g = f; several && g->name; g++)
+		if (!strcmp(g->name, f->name))
+			pl_write_format(w, "%s%s with %s", g == f ? "" : ", ",
+					g == f ? "" : g->value, g->only);
+}
+
 static void describe(struct pl_writer *w, const struct pl_lang_field *f)
 {
 	char limits[128];
@@ -91,12 +111,7 @@ static void describe(struct pl_writer *w, const struct pl_lang_field *f)
 		pl_write_format(w, "%s%s", f->type == PL_LANG_CHOICE ? " " : ", or ", f->choices);
 	if (pl_lang_is_limited(f) && !(f->flags & PL_LANG_LIST))
 		pl_write_format(w, ", %s", pl_lang_limits(f, limits, sizeof(limits)));
-	if (f->only)
-		pl_write_format(w, "; only with %s", f->only);
-	if (f->flags & PL_LANG_NEED)
-		pl_write_text(w, "; needed");
-	if (f->value)
-		pl_write_format(w, "; default %s", f->value);
+	put_cases(w, f);
 	pl_write_text(w, ")\n");
 }
 
@@ -108,7 +123,8 @@ static void help_row(const struct pl_lang_schema *s, const struct pl_lang_row *r
 	if (row->field && row->field->name)
 		pl_write_char(w, '\n');
 	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
-		describe(w, f);
+		if (!is_repeated(row, f))
+			describe(w, f);
 	for (const struct pl_lang_field *f = pl_lang_extra(s, row); f && f->name; f++)
 		describe(w, f);
 	pl_write_format(w, "\nlanguage: %s%s\neffect: %s\n", s->name,
@@ -138,7 +154,7 @@ static void topics(const struct pl_lang_schema *const *s, struct pl_writer *w)
 static void help_name(const struct pl_lang_schema *const *s, const char *topic, struct pl_writer *w)
 {
 	const char *colon = strchr(topic, ':'), *name = colon ? colon + 1 : topic;
-	struct pl_lang_near near = { .s = name };
+	struct pl_words_near near = { .s = name };
 	char hint[96];
 	bool any = false;
 
@@ -149,7 +165,7 @@ static void help_name(const struct pl_lang_schema *const *s, const char *topic, 
 			      memcmp((*s)->name, topic, (size_t)(colon - topic)) != 0))
 			continue;
 		for (size_t i = 0; i < (*s)->n_rows; i++)
-			pl_lang_near(&near, (*s)->row[i].name, strlen((*s)->row[i].name));
+			pl_words_near(&near, (*s)->row[i].name, strlen((*s)->row[i].name));
 		if (row && any)
 			pl_write_char(w, '\n');
 		if (row)
@@ -159,7 +175,7 @@ static void help_name(const struct pl_lang_schema *const *s, const char *topic, 
 	if (!any)
 		pl_fail(&w->fail, PL_EUSAGE,
 			"--help: there is no statement \"%.100s\"%s; --help=statements lists them",
-			name, pl_lang_near_text(&near, hint, sizeof(hint)));
+			name, pl_words_near_text(&near, hint, sizeof(hint)));
 }
 
 int pl_lang_help(const struct pl_lang_schema *const *s, const char *topic, struct pl_buf *b,

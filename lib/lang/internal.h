@@ -6,7 +6,7 @@
 
 /* Is it a letter with letters, digits, "_-." behind? */
 bool pl_lang_is_word(const char *s, size_t n);
-/* The next ",key=" of the row in s, NULL. */
+/* The next ",key=" of the row in s, misspelt or not; NULL. */
 char *pl_lang_comma(const struct pl_lang_row *row, char *s);
 /* Words of the first statement: 1 if they are "paceline-plan 1". */
 int pl_lang_header(struct pl_lang_reader *r, struct pl_err *err) PL_MUST;
@@ -34,16 +34,6 @@ const struct pl_lang_field *pl_lang_field_at(const struct pl_lang_statement *st,
 const char *pl_lang_first(const struct pl_lang_statement *st);
 /* May the field be given together with that first value? */
 bool pl_lang_allowed(const struct pl_lang_field *f, const char *first);
-
-/* The known word that differs least from `s`. Begins as { .s = s }. */
-struct pl_lang_near {
-	const char *s;
-	size_t distance; /* of the nearest, 0: none is near */
-	char word[64];
-};
-void pl_lang_near(struct pl_lang_near *near, const char *word, size_t n);
-/* "; did you mean WORD?", or nothing, into `out`. */
-const char *pl_lang_near_text(const struct pl_lang_near *near, char *out, size_t size);
 
 /* pl_lang_row() by the first n bytes of a text. */
 const struct pl_lang_row *pl_lang_row_n(const struct pl_lang_schema *s, const char *name, size_t n);

@@ -7,7 +7,9 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/words.h"
+#include "io/container.h"
 #include "lang/internal.h"
 
 #define TEXT_MAX (256u << 20) /* a longer text is refused */
@@ -37,11 +39,34 @@ static int begin(struct pl_lang_reader *r, struct pl_err *err)
 	return pl_alloc(&r->seen, r->schema->n_rows + 1, sizeof(*r->seen), err);
 }
 
+/* A file that was taken for a text: a stream such as a trace, or a file of a profiler. */
+static int refuse_streams(const struct pl_lang_reader *r, struct pl_err *err)
+{
+	const uint8_t *p = r->text.p;
+	const char *what = NULL;
+	char kind[8], text[16];
+
+	if (r->text.n >= 28 && pl_container_probe(p, r->text.n)) {
+		snprintf(text, sizeof(text), "a %s",
+			 pl_container_kind_name(pl_le32_get(p + 24), kind));
+		what = text;
+	} else if (r->text.n >= 2 && p[0] == 0x1f && p[1] == 0x8b) {
+		what = "compressed data";
+	} else if (r->text.n && (*p == '{' || *p == '[')) {
+		what = "JSON";
+	}
+	return what ? pl_fail(err, PL_EDATA,
+			      "%s: this is %s, not the text of a %s; see paceline-%s(5)", r->name,
+			      what, r->schema->name, r->schema->name)
+		    : 0;
+}
+
 int pl_lang_open(struct pl_lang_reader *r, const struct pl_lang_schema *s, struct pl_in *in,
 		 const char *name, struct pl_err *err)
 {
 	*r = (struct pl_lang_reader){ .schema = s, .name = name };
 	PL_CHECK(pl_in_read_all(in, TEXT_MAX, &r->text, err));
+	PL_CHECK(refuse_streams(r, err));
 	return begin(r, err);
 }
 
@@ -283,13 +308,29 @@ static char *last_key(char *s, const struct pl_lang_field *f)
 }
 
 /* A comma separates only where "key=" of the row follows, as names of kernels hold commas. */
+/* Is the text the key, or a longer word that is the key misspelt? */
+static bool is_near(const struct pl_lang_field *f, const char *s, size_t n)
+{
+	struct pl_words_near near = { .s = f->name };
+
+	if (strlen(f->name) == n && !memcmp(f->name, s, n))
+		return true;
+	if (n > 2)
+		pl_words_near(&near, s, n);
+	return near.distance;
+}
+
 char *pl_lang_comma(const struct pl_lang_row *row, char *s)
 {
-	for (char *p = s; (p = strchr(p, ',')); p++)
+	for (char *p = s; (p = strchr(p, ',')); p++) {
+		size_t n = strcspn(p + 1, "=,");
+
+		if (p[1 + n] != '=' || !pl_lang_is_word(p + 1, n))
+			continue;
 		for (const struct pl_lang_field *f = row->field; f->name; f++)
-			if (f->flags & PL_LANG_KEY && !strncmp(p + 1, f->name, strlen(f->name)) &&
-			    p[1 + strlen(f->name)] == '=')
+			if (f->flags & PL_LANG_KEY && is_near(f, p + 1, n))
 				return p;
+	}
 	return NULL;
 }
 

@@ -10,58 +10,6 @@
 #include "core/words.h"
 #include "lang/internal.h"
 
-/* ---- near words ------------------------------------------------------------------------------ */
-
-/* Insertions, deletions, replacements and swapped neighbours that turn one word into the other. */
-static size_t edit_distance(const char *a, size_t n, const char *b, size_t m)
-{
-	size_t d[3][64], *last = d[0], *before = d[1], *now = d[2];
-
-	for (size_t j = 0; j <= m; j++)
-		last[j] = j;
-	for (size_t i = 1; i <= n; i++) {
-		size_t *free_row = before;
-
-		now[0] = i;
-		for (size_t j = 1; j <= m; j++) {
-			size_t v = last[j - 1] + (a[i - 1] != b[j - 1]);
-
-			v = pl_min_size(v, pl_min_size(last[j], now[j - 1]) + 1);
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-				v = pl_min_size(v, before[j - 2] + 1);
-			now[j] = v;
-		}
-		before = last;
-		last = now;
-		now = free_row;
-	}
-	return last[m];
-}
-
-void pl_lang_near(struct pl_lang_near *near, const char *word, size_t n)
-{
-	size_t length = strlen(near->s), d;
-
-	if (!n || n >= sizeof(near->word) || length >= sizeof(near->word))
-		return;
-	d = edit_distance(near->s, length, word, n);
-	if (d > pl_min_size(1 + length / 4, 3) || d >= length ||
-	    (near->distance && d >= near->distance))
-		return;
-	near->distance = d;
-	memcpy(near->word, word, n);
-	near->word[n] = '\0';
-}
-
-const char *pl_lang_near_text(const struct pl_lang_near *near, char *out, size_t size)
-{
-	if (near->distance)
-		snprintf(out, size, "; did you mean %s?", near->word);
-	else
-		*out = '\0';
-	return out;
-}
-
 /* ---- rows and fields ------------------------------------------------------------------------- */
 
 const struct pl_lang_row *pl_lang_row_n(const struct pl_lang_schema *s, const char *name, size_t n)
@@ -199,24 +147,25 @@ static const char *owner(const struct pl_lang_row *row, const char *first)
 }
 
 /* The key of the row that s is a misspelt form of; `first` as in pl_lang_field(). */
-static struct pl_lang_near near_key(const struct pl_lang_row *row, const char *first, const char *s)
+static struct pl_words_near near_key(const struct pl_lang_row *row, const char *first,
+				     const char *s)
 {
-	struct pl_lang_near near = { .s = s };
+	struct pl_words_near near = { .s = s };
 
 	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
 		if (f->flags & PL_LANG_KEY && (!first || pl_lang_allowed(f, first)))
-			pl_lang_near(&near, f->name, strlen(f->name));
+			pl_words_near(&near, f->name, strlen(f->name));
 	return near;
 }
 
 static int no_key(const struct pl_lang_row *row, const char *first, const char *key,
 		  struct pl_err *err)
 {
-	struct pl_lang_near near = near_key(row, first ? first : "", key);
+	struct pl_words_near near = near_key(row, first ? first : "", key);
 	char all[200], hint[96];
 
 	return pl_fail(err, PL_EDATA, "%s has no \"%.100s\"%s; it has %s", owner(row, first), key,
-		       pl_lang_near_text(&near, hint, sizeof(hint)),
+		       pl_words_near_text(&near, hint, sizeof(hint)),
 		       keys_of(row, first, all, sizeof(all)));
 }
 
@@ -441,17 +390,36 @@ static int tell_apart(struct parser *p, struct pl_err *err)
 	return 0;
 }
 
+/* The key of a rate or a time that was written without it; NULL. */
+static const char *key_of_value(const struct pl_lang_statement *st, const char *s)
+{
+	for (size_t i = 0; i < st->n_own; i++) {
+		const struct pl_lang_field *f = pl_lang_field_at(st, i);
+		double rate;
+		pl_ns time;
+
+		if (f->flags & PL_LANG_KEY && !st->value[i].given &&
+		    ((f->type == PL_LANG_RATE && pl_lang_rate(s, &rate)) ||
+		     (f->type == PL_LANG_TIME && pl_lang_time(s, &time))))
+			return f->name;
+	}
+	return NULL;
+}
+
 static int too_much(struct parser *p, const struct pl_lang_word *w, struct pl_err *err)
 {
 	const struct pl_lang_field *key = pl_lang_field(p->st->row, w->s, NULL);
-	struct pl_lang_near near = near_key(p->st->row, NULL, w->s);
+	struct pl_words_near near = near_key(p->st->row, NULL, w->s);
 	char hint[96];
 
 	if (key && key->flags & PL_LANG_KEY)
 		return fail_here(p, w->column, err, "the value of %s is missing; write: %s=...",
 				 w->s, w->s);
-	return fail_here(p, w->column, err, "\"%.100s\" is too much here%s", w->s,
-			 pl_lang_near_text(&near, hint, sizeof(hint)));
+	pl_words_near_text(&near, hint, sizeof(hint));
+	if (!near.distance && key_of_value(p->st, w->s))
+		snprintf(hint, sizeof(hint), "; did you mean %s=%.40s?", key_of_value(p->st, w->s),
+			 w->s);
+	return fail_here(p, w->column, err, "\"%.100s\" is too much here%s", w->s, hint);
 }
 
 /* Positional words to their fields. */
@@ -527,13 +495,13 @@ int pl_lang_header(struct pl_lang_reader *r, struct pl_err *err)
 static int no_statement(const struct pl_lang_reader *r, struct pl_err *err)
 {
 	const struct pl_lang_schema *s = r->schema;
-	struct pl_lang_near near = { .s = r->word[0].s };
+	struct pl_words_near near = { .s = r->word[0].s };
 	char hint[160];
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->n_rows; i++)
-		pl_lang_near(&near, s->row[i].name, strlen(s->row[i].name));
-	pl_lang_near_text(&near, hint, sizeof(hint));
+		pl_words_near(&near, s->row[i].name, strlen(s->row[i].name));
+	pl_words_near_text(&near, hint, sizeof(hint));
 	for (size_t i = 0; !near.distance && s->n_rows < 10 && i < s->n_rows; i++)
 		n += (size_t)snprintf(hint + n, sizeof(hint) - n, "%s%s", i ? ", " : "; there are ",
 				      s->row[i].name);

@@ -262,7 +262,7 @@ bool pl_lang_is_limited(const struct pl_lang_field *f)
 static int check_choice(const struct pl_lang_field *f, const struct pl_lang_value *v,
 			struct pl_err *err)
 {
-	struct pl_lang_near near = { .s = v->s };
+	struct pl_words_near near = { .s = v->s };
 	char hint[96];
 
 	if (v->i >= 0)
@@ -270,11 +270,11 @@ static int check_choice(const struct pl_lang_field *f, const struct pl_lang_valu
 	for (const char *c = f->choices; *c; c += *c == '|') {
 		size_t n = strcspn(c, "|");
 
-		pl_lang_near(&near, c, n);
+		pl_words_near(&near, c, n);
 		c += n;
 	}
 	return pl_fail(err, PL_EDATA, "%s must be one of %s, not \"%.100s\"%s", f->name, f->choices,
-		       v->s, pl_lang_near_text(&near, hint, sizeof(hint)));
+		       v->s, pl_words_near_text(&near, hint, sizeof(hint)));
 }
 
 int pl_lang_value_check(const struct pl_lang_field *f, const struct pl_lang_value *v,

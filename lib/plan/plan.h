@@ -62,7 +62,7 @@ extern const struct pl_lang_schema pl_plan_schema; /* its first rows are the rew
  * operation is selected if all patterns that are given match; lib/graph/select.h.
  */
 #define PL_PLAN_SELECTOR(X)                                                                        \
-	X(KIND, "kind", GLOB, "kind, or one of comm, compute, gap and all")                        \
+	X(KIND, "kind", GLOB, "kind, or one of comm, gap and all")                                 \
 	X(NAME, "name", GLOB, "name of the operation")                                             \
 	X(HOST, "host", GLOB, "name of the host")                                                  \
 	X(RANK, "rank", NUMBERS, "rank")                                                           \
@@ -151,6 +151,8 @@ int pl_plan_refuse_line(struct pl_plan *p, const struct pl_err *why, struct pl_e
 int pl_plan_read(struct pl_in *in, const char *name, struct pl_plan *p, struct pl_err *err) PL_MUST;
 int pl_plan_write(const struct pl_plan *p, struct pl_out *out, int level,
 		  struct pl_err *err) PL_MUST; /* binary */
+/* Give each rewrite its statement as `text`, if it was not given as an option. */
+int pl_plan_add_texts(struct pl_plan *p, struct pl_err *err) PL_MUST;
 int pl_plan_write_text(const struct pl_plan *p, struct pl_out *out, struct pl_err *err) PL_MUST;
 /* "paceline.plan/1" */
 int pl_plan_write_json(const struct pl_plan *p, struct pl_out *out, struct pl_err *err) PL_MUST;

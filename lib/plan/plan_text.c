@@ -188,3 +188,25 @@ int pl_plan_write_text(const struct pl_plan *p, struct pl_out *out, struct pl_er
 	pl_buf_fini(&line);
 	return pl_writer_end(&w, err);
 }
+
+int pl_plan_add_texts(struct pl_plan *p, struct pl_err *err)
+{
+	struct pl_lang_statement st = { 0 };
+	struct pl_writer w = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; i < p->n_rw; i++) {
+		if (p->rw[i].text)
+			continue;
+		w.b.n = 0;
+		PL_TRY(pl_plan_statement(&p->rw[i], &st, err));
+		pl_lang_write(&w, &st);
+		pl_write_char(&w, '\0');
+		PL_TRY(pl_writer_check(&w, err));
+		PL_TRY(pl_dup(&p->arena, &p->rw[i].text, (const char *)w.b.p, err));
+	}
+out:
+	pl_lang_end(&st);
+	pl_buf_fini(&w.b);
+	return rc;
+}

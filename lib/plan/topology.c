@@ -287,14 +287,18 @@ int pl_topology_parse(const char *text, struct pl_topology *t, struct pl_err *er
 {
 	int64_t hosts, ranks;
 	const char *preset;
+	struct pl_err why = { 0 };
 	struct pl_in *in;
 	int rc;
 
 	memset(t, 0, sizeof(*t));
 	if (!is_short(text, &hosts, &ranks, &preset)) {
-		in = pl_in_open(text, err);
+		in = pl_in_open(text, &why);
 		if (!in)
-			return err ? err->code : PL_EIO;
+			return pl_fail(
+				err, why.code,
+				"%s (a topology is HOSTSxRANKS, HOSTSxRANKS:PRESET or a file)",
+				why.msg);
 		rc = pl_topology_read(in, pl_in_name(in), t, err);
 		pl_in_close(in);
 		return rc;

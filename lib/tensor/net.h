@@ -65,6 +65,7 @@ struct pl_net_shape {	    /* what batches look like */
 
 /* What a statement makes of one sample in the forward pass, and what that costs. */
 struct pl_net_work {
+	char name[64];	    /* of its (first) layer, as traces and plans have it; "" none */
 	int n_dims, dim[4]; /* of the output */
 	int64_t params;
 	double flops;

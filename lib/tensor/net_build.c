@@ -286,6 +286,8 @@ static void add_work(const struct pl_net *net, uint32_t i, struct pl_net_work *w
 	const struct pl_net_layer *l = &net->layer[i];
 	const struct pl_node *nd = &net->node[i];
 
+	if (!w->name[0] && l->name)
+		snprintf(w->name, sizeof(w->name), "%s", l->name);
 	w->flops += l->flops;
 	for (uint32_t t = l->first_tensor; t < l->first_tensor + l->n_tensors; t++)
 		w->params += (int64_t)net->tensor[t].n;

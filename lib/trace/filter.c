@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/spans.h"
 #include "trace/filter.h"
 #include "trace/internal.h"
 
@@ -57,7 +58,8 @@ struct filter {
 	size_t n_kept, cap_kept;
 	pl_ns *first; /* by track: first time */
 	size_t n_first, cap_first;
-	pl_ns t_min; /* start of the first event of the stream */
+	pl_ns t_min;				/* start of the first event of the stream */
+	struct pl_spans ranks_seen, steps_seen; /* of the input, if some were asked for */
 };
 
 /* ---- copying rows ------------------------------------------------------------------------------
@@ -301,6 +303,33 @@ static bool wanted(const int64_t *pair, uint32_t n, int64_t v)
 	return !n;
 }
 
+static int note_seen(struct pl_spans *s, int64_t v, struct pl_err *err)
+{
+	if (v == INT64_MIN || (s->n && v == s->v[s->n - 1].start))
+		return 0;
+	if (s->n > 1024 && s->n > 2 * s->united)
+		pl_spans_unite(s);
+	return pl_spans_add(s, 0, v, v + 1, err);
+}
+
+/* Refuses numbers of which the input has none. An input without any passes nothing. */
+static int check_seen(struct pl_spans *s, const int64_t *pair, uint32_t n, const char *what,
+		      const struct pl_log *log, struct pl_err *err)
+{
+	bool any = !n;
+	char text[96];
+
+	pl_spans_unite(s);
+	if (n && !s->n)
+		pl_say(log, PL_LOG_WARN, "the trace has no %ss, so no event was selected", what);
+	for (uint32_t i = 0; i < n && !any; i++)
+		any = pl_spans_cover(s, 0, pair[2 * i], pl_add_sat(pair[2 * i + 1], 1)) > 0;
+	if (any || !s->n)
+		return 0;
+	return pl_fail(err, PL_EDATA, "no event is of the %ss asked for; the trace has the %ss %s",
+		       what, what, pl_spans_text(s, text, sizeof(text)));
+}
+
 /* ---- what waited -------------------------------------------------------------------------------
  */
 
@@ -511,11 +540,13 @@ static int pass_held(struct filter *x, const struct pl_segment *seg, struct pl_e
 		for (uint32_t i = 0; i < b->n; i++) {
 			int32_t rank =
 				b->track[i] < seg->n_tracks ? seg->track[b->track[i]].rank : -1;
+			int64_t step = x->f->n_steps
+					       ? pl_trace_steps_of(&x->steps, seg, b, &x->rows, i)
+					       : INT64_MIN;
 
+			PL_TRY(note_seen(&x->steps_seen, step, err));
 			x->mask[i] = wanted(x->f->rank, x->f->n_ranks, rank) &&
-				     (!x->f->n_steps ||
-				      wanted(x->f->step, x->f->n_steps,
-					     pl_trace_steps_of(&x->steps, seg, b, &x->rows, i)));
+				     wanted(x->f->step, x->f->n_steps, step);
 		}
 		if (x->merge.present) {
 			PL_TRY(note_numbers(&x->from, b, x->mask, old, err));
@@ -558,6 +589,9 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 				pl_trace_clock_apply(
 					pl_trace_merge_context_clock(&x->merge, seg->track[i].rank),
 					pl_add_sat(x->first[i], seg->base_ns)));
+	for (size_t i = 0; i < seg->n_tracks; i++)
+		if (x->f->n_ranks && seg->track[i].rank >= 0)
+			PL_CHECK(note_seen(&x->ranks_seen, seg->track[i].rank, err));
 	if (holds(x))
 		PL_CHECK(pass_held(x, seg, err));
 	PL_CHECK(dest_end(&x->d, seg, err));
@@ -588,6 +622,14 @@ int pl_trace_filter_finish(struct pl_sink *s, struct pl_err *err)
 	return pass_kept((struct filter *)s, err);
 }
 
+int pl_trace_filter_check(struct pl_sink *s, const struct pl_log *log, struct pl_err *err)
+{
+	struct filter *x = (struct filter *)s;
+
+	PL_CHECK(check_seen(&x->ranks_seen, x->f->rank, x->f->n_ranks, "rank", log, err));
+	return check_seen(&x->steps_seen, x->f->step, x->f->n_steps, "step", log, err);
+}
+
 void pl_trace_filter_close(struct pl_sink *s)
 {
 	struct filter *x = (struct filter *)s;
@@ -605,6 +647,8 @@ void pl_trace_filter_close(struct pl_sink *s)
 	pl_free(x->name);
 	pl_free(x->mask);
 	pl_trace_steps_fini(&x->steps);
+	pl_spans_fini(&x->ranks_seen);
+	pl_spans_fini(&x->steps_seen);
 	pl_free(x->first);
 	pl_free(x);
 }

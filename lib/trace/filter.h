@@ -16,8 +16,8 @@ struct pl_filter {
  * A sink that passes matching events on to `next`; f and what it points to, and next, are borrowed
  * until pl_trace_filter_close(). Step numbers are those of the column PL_R_STEP where there is one,
  * else of the STEP event that contains the event's start (device operations: their launch). Kinds
- * may also be asked for by the classes "comm" (collective, send, recv) and "compute" (kernel,
- * host_op).
+ * may also be asked for by the class "comm" (collective, send, recv), and by the older word
+ * "compute" for kernel|host_op.
  *
  * Strings and tracks that no passing event uses are left out, and segments and groups without any.
  * What merge said stays true: its clocks are kept, its matches name the events that passed; a
@@ -29,6 +29,9 @@ struct pl_sink *pl_trace_filter_open(const struct pl_filter *f, struct pl_sink *
 				     struct pl_err *err);
 /* After the last segment: pass on the events that had to wait. */
 int pl_trace_filter_finish(struct pl_sink *s, struct pl_err *err) PL_MUST;
+/* After that: PL_EDATA if the input has ranks or steps, but none of those asked for; the message
+ * says which there are. */
+int pl_trace_filter_check(struct pl_sink *s, const struct pl_log *log, struct pl_err *err) PL_MUST;
 void pl_trace_filter_close(struct pl_sink *s); /* NULL is fine */
 
 #endif

@@ -113,6 +113,14 @@ cp "$TMP/out" "$TMP/from-file"
 status 0 "the same as options" "$BIN/replay" -O csv --what-if 'scale kind=comm by 0.5' \
 	--what-if 'scale name=gemm,rank=1 by 0.5' "$g"
 check "... predict the same" cmp -s "$TMP/from-file" "$TMP/out"
+# "compute" is a column, in which host operations of a rank with a device do not count; selectors name the kinds
+status 0 "kinds as alternatives" "$BIN/replay" -O csv --what-if 'scale kind=kernel|host_op by 0.5' "$g"
+cp "$TMP/out" "$TMP/kinds"
+status 0 "the older word for them" "$BIN/replay" -O csv --what-if 'scale kind=compute by 0.5' "$g"
+check "... means the same" cmp -s "$TMP/kinds" "$TMP/out"
+status 0 "the changes worth most" "$BIN/replay" -O csv --table worth "$g"
+check "... name kinds" grep -q 'scale kind=host_op by 0.5$' "$TMP/out"
+check "... not the word of the column" no grep -q compute "$TMP/out"
 status 0 "a change that selects nothing" "$BIN/replay" -o "$TMP/o" --what-if 'scale name=nobody by 0.5' "$g"
 says 'warning: the change "scale name=nobody by 0.5" selects no operation' "... is warned of"
 for w in "" "scale" "scale x=y by 2" "scale kind=kernels by 2" "scale kind=kernel by" "scale kind=kernel by -1"; do

@@ -41,9 +41,9 @@ END
 status 0 "epochs of a text" "$run" -q text.job
 check "... take as many tokens as it has" grep -q ' 50 steps' out
 status 0 "layers" "$run" --layers -O csv --set model=mlp:16-48-4 tiny.job
-check "... with their work, without training" grep -q '^,dense,4,196,384,992$' out
+check "... with their work, without training" grep -q '^,dense,2,4,196,384,992$' out
 status 0 "... and without the data" "$run" --layers -O csv --set model=mlp:16-48-4 --set data=none.npy tiny.job
-check "... which no layer needs" grep -q '^,dense,4,196,384,992$' out
+check "... which no layer needs" grep -q '^,dense,2,4,196,384,992$' out
 status 0 "a target" "$run" --set steps=2000 --set target-loss=0.05 tiny.job
 check "... ends it" grep -q 'target reached' out
 

@@ -1,0 +1,95 @@
+# What newcomers get wrong: each message names the file or the option, the position, the cause and the remedy.
+. "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/tiny.sh"
+cd "$TMP" || exit 1
+
+one_line() {
+	check "... in one line" test "$(wc -l <err)" = 1
+}
+
+check "the streams of a tiny job" tiny_streams .
+printf 'model mlp:4-8-2\ndata synthetic:samples=100,dims=4,classes=2\nsteps 2\n' >a.job
+
+# ---- the wrong file -----------------------------------------------------------------------------
+
+status 3 "run: a trace where a job is expected" "$BIN/run" job.trace
+says 'run: job.trace: this is a trace, not the text of a job; see paceline-job(5)' "... is called a trace"
+status 3 "run: a graph as the plan" "$BIN/run" -p job.graph a.job
+says 'job.graph: .*a graph' "... is called a graph"
+status 3 "run: a profiler's file" "$BIN/run" rank0.json
+says 'run: rank0.json: this is JSON, not the text of a job' "... is called JSON"
+gzip -c rank0.json >rank0.json.gz
+status 3 "run: a profiler's file, packed" "$BIN/run" rank0.json.gz
+says 'run: rank0.json.gz: this is compressed data, not the text of a job' "... is called compressed data"
+head -c $(($(wc -c <job.graph) - 60)) job.graph >cut.graph
+status 3 "a cut graph" "$BIN/replay" cut.graph
+says 'replay: cut.graph: byte [0-9]*: truncated: .* (copy or make it again)$' "... cannot be salvaged"
+head -c $(($(wc -c <job.merged) - 60)) job.merged >cut.trace
+status 3 "a cut trace" "$BIN/graph" -o g cut.trace
+says 'or keep the whole blocks with trace --salvage)$' "... can"
+printf 'layer,forward_ns,param_bytes\nfc,100,4096\n' >net.csv
+status 3 "a table of layers that lacks a column, recognised all the same" "$BIN/graph" -o g net.csv
+says 'graph: net.csv: line 1: no column "backward_ns"' "... and the column named"
+"$BIN/trace" -q -o one.trace rank0.json
+status 0 "merge of one rank of two" "$BIN/merge" -o m one.trace
+says '2 of 2 collectives are on one rank only, because one rank was given: .*; give the files of all ranks to one merge$' "... says so"
+if [ -x "$GEN/kgen" ]; then
+	"$GEN/kgen" -o four --ranks=4 --layers=2 --steps=1 --record-groups --seed=1 >log
+	"$BIN/trace" -q -o two.trace four/rank0.json four/rank2.json
+	status 0 "merge of two ranks of four" "$BIN/merge" -o m two.trace
+	says 'the members 1, 3 of their groups were not given: .*; give the files of all ranks to one merge$' "... says which are missing"
+else
+	skip "merge of two ranks of four" "no kgen"
+fi
+
+# ---- the wrong option ---------------------------------------------------------------------------
+
+status 2 "a misspelt option" "$BIN/replay" --what-iff 'ranks 4' job.graph
+says 'replay: unknown option --what-iff; did you mean --what-if?$' "... names the nearest"
+status 2 "a misspelt option with a value" "$BIN/replay" --topolgy=2x4 job.graph
+says 'replay: unknown option --topolgy=2x4; did you mean --topology?$' "... names the nearest"
+status 2 "an option like no other" "$BIN/replay" --frobnicate job.graph
+says 'replay: unknown option --frobnicate; see replay --help$' "... points at the list"
+status 2 "a value for an option that takes none" "$BIN/replay" --path=3 job.graph
+says 'replay: option --path takes no value$' "... is not called unknown"
+status 2 "a misspelt key of a link" "$BIN/run" --link rate=1Gbit,latencey=2ms a.job
+says '^run: --link rate=1Gbit,latencey=2ms: link has no "latencey"; did you mean latency?' "... names the nearest"
+status 2 "a link without its key" "$BIN/run" --link 1Gbit a.job
+says '^run: --link 1Gbit: .*; did you mean rate=1Gbit?$' "... names the key"
+status 2 "... with another one" "$BIN/run" --link 2ms,rate=1Gbit a.job
+says '; did you mean latency=2ms?$' "... names the key"
+status 2 "a misspelt key of a change" "$BIN/replay" --what-if 'scale kind=comm,rnak=1 by 0.5' job.graph
+says 'has no "rnak"; did you mean rank?' "... names the nearest"
+status 2 "--set without a value" "$BIN/run" --set steps a.job
+says '^run: --set steps: the value is missing; write: --set steps=VALUE' "... says what to write"
+status 4 "a topology that is cut short" "$BIN/replay" --what-if 'ranks 4' --topology 2x job.graph
+says '^replay: 2x: .*(a topology is HOSTSxRANKS, HOSTSxRANKS:PRESET or a file)$' "... says what there is"
+status 2 "an unknown operation, for three ranks" "$BIN/run" --bench comm -n 3 --op sendx
+says '^run: --op: no "sendx"; these are: all-reduce' "... says which there are"
+one_line
+printf 'model mlp:4-8-2\ndata sythetic:samples=100\nsteps 2\n' >b.job
+status 2 "data of an unknown kind" "$BIN/run" b.job
+says '^run: b.job: data sythetic:samples=100: "sythetic" is no kind of data' "... with the file and the statement"
+
+# ---- nothing is left ----------------------------------------------------------------------------
+
+status 3 "trace: a step that is not there" "$BIN/trace" --step 99 -o gone.trace job.merged
+says '^trace: job.merged: no event is of the steps asked for; the trace has the steps 0-1$' "... says which there are"
+check "... and leaves no file" test ! -e gone.trace
+status 3 "trace: a rank that is not there" "$BIN/trace" --rank 7-9 -o gone.trace rank0.json rank1.json
+says '^trace: no event is of the ranks asked for; the trace has the ranks 0-1$' "... says which there are"
+status 0 "trace: some of the steps are there" "$BIN/trace" --step 1-99 -o some.trace job.merged
+status 3 "graph: a step that is not there" "$BIN/graph" --step 99 -o gone.graph job.merged
+says '^graph: job.merged: none of the steps asked for is in the graph; it has the steps 0-1$' "... says which there are"
+printf 'paceline-plan 1\nscale kind=comm,rank=9 by=0.5\n' >none.plan
+status 0 "a plan that selects nothing" "$BIN/replay" -p none.plan job.graph
+says 'warning: the change "scale kind=comm rank=9 by=0.5" selects no operation$' "... is shown in full"
+
+# ---- what there is ------------------------------------------------------------------------------
+
+status 0 "run --layers" "$BIN/run" --layers -O csv a.job
+check "... names the layers as the trace does" test "$(cut -d , -f 3 out | tr '\n' ' ')" = "name  0 1 2 loss "
+status 0 "--help=optimizer" "$BIN/run" --help=optimizer
+check "... shows each key once" test "$(grep -cE '^  (lr|decay) ' out)" = 2
+holds out 'default 0.1 with sgd, 0.001 with adam|adamw)$' "... with its defaults"
+done_testing
