@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -24,30 +23,32 @@
 #define TIMEOUT_NS 3000000000 /* the default */
 /* A launcher starts ranks on one host after the other, and a device takes long to set up. So ranks
  * may come so many timeouts after one another. */
-#define LATE	 10
-#define AGAIN_NS 300000000 /* a terminal's signal comes twice: directly, and passed on */
+#define LATE 10
 
 volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t n_requests; /* signals that asked for the end */
 static volatile sig_atomic_t is_parent;	 /* this process forked the ranks */
-static _Atomic pl_ns asked_at;
+static pid_t starter; /* the process that started this rank and passes signals on; 0: none */
 
 static const int end_signals[] = { SIGINT, SIGTERM };
 /* The actions before catch_signals(): those of open outputs remove temporary files. */
 static struct sigaction before[PL_LEN(end_signals)];
 
-static void on_signal(int sig)
+/* A terminal sends its signal to all processes, and the starter passes it on: one request reaches a
+ * rank twice. So the two ways are counted apart, and the larger count is that of the requests. */
+static void on_signal(int sig, siginfo_t *info, void *context)
 {
-	pl_ns now = pl_now_ns();
-	bool again = stop_signal && now - atomic_load(&asked_at) > AGAIN_NS;
+	static volatile sig_atomic_t n_passed, n_direct;
+	bool passed = starter && info->si_code == SI_USER && info->si_pid == starter;
+	int n = passed ? ++n_passed : ++n_direct;
 
-	if (stop_signal && !again)
+	(void)context;
+	if (n <= n_requests)
 		return;
-	atomic_store(&asked_at, now);
+	n_requests = n;
 	stop_signal = sig;
-	n_requests++;
 	/* a user who asks twice does not want to wait for the end of the step */
-	if (again && sig == SIGINT && !is_parent) {
+	if (n > 1 && sig == SIGINT && !is_parent) {
 		sigaction(sig, &before[0], NULL);
 		raise(sig);
 	}
@@ -61,13 +62,13 @@ static pl_ns timeout_of(const struct config *c)
 /* A signal that is ignored stays ignored. */
 void catch_signals(void)
 {
-	struct sigaction act = { .sa_handler = on_signal }, old;
+	struct sigaction act = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO }, old;
 
 	for (size_t i = 0; i < PL_LEN(end_signals); i++)
 		sigaddset(&act.sa_mask, end_signals[i]);
 	for (size_t i = 0; i < PL_LEN(end_signals); i++) {
 		if (sigaction(end_signals[i], NULL, &old) || old.sa_handler == SIG_IGN ||
-		    old.sa_handler == on_signal)
+		    old.sa_sigaction == on_signal)
 			continue;
 		before[i] = old;
 		sigaction(end_signals[i], &act, NULL);
@@ -80,7 +81,7 @@ static void release_signals(void)
 	struct sigaction old;
 
 	for (size_t i = 0; i < PL_LEN(end_signals); i++)
-		if (!sigaction(end_signals[i], NULL, &old) && old.sa_handler == on_signal)
+		if (!sigaction(end_signals[i], NULL, &old) && old.sa_sigaction == on_signal)
 			sigaction(end_signals[i], &before[i], NULL);
 }
 
@@ -164,7 +165,7 @@ static void block_signals(sigset_t *unblocked, sigset_t *while_waiting)
 }
 
 /* In a new rank: it ends when the process that forked it is killed. */
-static void prepare_child(pid_t starter, const sigset_t *unblocked)
+static void prepare_child(const sigset_t *unblocked)
 {
 	signal(SIGCHLD, SIG_DFL);
 	sigprocmask(SIG_SETMASK, unblocked, NULL);
@@ -289,8 +290,9 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 		}
 		if (!pid) {
 			is_parent = false;
+			starter = self;
 			release_signals();
-			prepare_child(self, &unblocked);
+			prepare_child(&unblocked);
 			pl_free(v);
 			p.rank = p.local_rank = started;
 			return as_rank(work, arg, &p, err);
@@ -389,6 +391,7 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 	int rc, sig;
 
 	if (c->launch.by) {
+		starter = getppid();
 		rc = join_launcher(c, &c->launch, err);
 		if (rc == 0)
 			rc = as_rank(work, arg, &c->launch, err);

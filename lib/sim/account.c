@@ -57,6 +57,9 @@ struct open { /* of a resource: the interval that may still grow */
 struct sweep {
 	int64_t at, until[CLASSES];
 	pl_ns sum[CLASSES], overlap, nothing;
+	struct pl_spans waited; /* the instants whose cause is waiting, from t0 */
+	struct pl_err *err;	/* of adding to them */
+	int rc;
 };
 struct work {
 	const struct pl_sim *s;
@@ -314,6 +317,8 @@ static void advance(struct sweep *s, int64_t t)
 			s->overlap += next - s->at;
 		else
 			s->sum[top] += next - s->at;
+		if (top == C_WAIT && s->rc >= 0)
+			s->rc = pl_spans_add(&s->waited, 0, s->at, next, s->err);
 		s->at = next;
 	}
 }
@@ -326,6 +331,7 @@ static int sweep_rank(struct work *w, size_t rank, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
+	s->err = err;
 	for (size_t i = 0; i < m->n; i++) {
 		unsigned c = m->v[i].key & 7;
 
@@ -334,7 +340,7 @@ static int sweep_rank(struct work *w, size_t rank, struct pl_err *err)
 	}
 	advance(s, w->a1);
 	m->n = 0;
-	return 0;
+	return s->rc;
 }
 
 /* ---- passes --------------------------------------------------------------------------------- */
@@ -366,20 +372,22 @@ static int pass(struct work *w, uint32_t batch, struct pl_err *err)
 }
 
 /* For whom the rank waited. It may wait for one rank in several communications at a time, which
- * counts once. */
+ * counts once. A receive that was posted early waits for nothing while the rank does something
+ * else: only those instants count whose cause is waiting. */
 static void sum_waits(struct work *w, size_t rank)
 {
-	struct pl_spans *s = &w->waits[rank];
+	struct pl_spans *s = &w->waits[rank], *waited = &w->sweep[rank].waited;
 	struct pl_rank_time *t = &w->a->rank[rank];
 
 	t->waits_for = -1;
 	pl_spans_unite(s);
+	pl_spans_unite(waited);
 	for (size_t i = 0, k; i < s->n; i = k) {
 		int32_t other = s->v[i].group;
 		pl_ns ns = 0;
 
 		for (k = i; k < s->n && s->v[k].group == other; k++)
-			ns += s->v[k].end - s->v[k].start;
+			ns += pl_spans_cover(waited, 0, s->v[k].start - w->t0, s->v[k].end - w->t0);
 		w->a->rank[other].awaited_ns += ns;
 		if (ns > t->waits_for_ns) {
 			t->waits_for_ns = ns;
@@ -387,6 +395,7 @@ static void sum_waits(struct work *w, size_t rank)
 		}
 	}
 	pl_spans_fini(s);
+	pl_spans_fini(waited);
 }
 
 static void free_intervals(struct work *w)
@@ -515,6 +524,8 @@ out:
 	pl_free(w.sweep);
 	for (size_t i = 0; w.waits && i < a->n_ranks; i++)
 		pl_spans_fini(&w.waits[i]);
+	for (size_t i = 0; w.sweep && i < a->n_ranks; i++)
+		pl_spans_fini(&w.sweep[i].waited);
 	pl_free(w.waits);
 	if (rc < 0)
 		pl_sim_account_fini(a);

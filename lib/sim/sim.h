@@ -113,9 +113,9 @@ struct pl_rank_time { /* of a rank, over all reported steps; the parts sum to sp
 	pl_ns comm_overlapped_ns; /* communication while the rank computes */
 	pl_ns comm_exposed_ns;	  /* without */
 	pl_ns copy_ns, host_ns, unexplained_ns, idle_ns[PL_I_COUNT_];
-	int32_t waits_for; /* rank that it waited for longest, -1 */
-	pl_ns waits_for_ns;
-	pl_ns awaited_ns; /* how long other ranks waited for this one, all together */
+	int32_t waits_for;  /* rank that it waited for longest, -1 */
+	pl_ns waits_for_ns; /* of idle_ns[PL_I_WAIT] */
+	pl_ns awaited_ns;   /* how long other ranks waited for this one, all together */
 };
 /* One resource, over the same span; the parts sum to it unless operations overlap on the resource.
  */

@@ -23,12 +23,12 @@
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-static size_t unnamed_at(const char *p)
+static size_t unnamed_at(const char *name)
 {
 	static const char *const unnamed[] = { "(anonymous namespace)", "<unnamed>" };
 
 	for (size_t i = 0; i < PL_LEN(unnamed); i++)
-		if (!strncmp(p, unnamed[i], strlen(unnamed[i])))
+		if (!strncmp(name, unnamed[i], strlen(unnamed[i])))
 			return strlen(unnamed[i]);
 	return 0;
 }
@@ -36,15 +36,15 @@ static size_t unnamed_at(const char *p)
 /* One kernel is compiled for many types: its name without template arguments and parameters. */
 static size_t kernel_name(const char **name)
 {
-	const char *s = strncmp(*name, "void ", 5) ? *name : *name + 5, *p = s;
+	const char *start = strncmp(*name, "void ", 5) ? *name : *name + 5, *end = start;
 
-	for (size_t skip = unnamed_at(p); *p && (skip || (*p != '<' && *p != '('));
-	     skip = unnamed_at(p))
-		p += skip ? skip : 1;
-	if (p == s)
+	for (size_t skip = unnamed_at(end); *end && (skip || (*end != '<' && *end != '('));
+	     skip = unnamed_at(end))
+		end += skip ? skip : 1;
+	if (end == start)
 		return strlen(*name);
-	*name = s;
-	return (size_t)(p - s);
+	*name = start;
+	return (size_t)(end - start);
 }
 
 static bool separates(char c)
@@ -56,46 +56,46 @@ static bool separates(char c)
  * word, or -1 when the name does not end in it. */
 static long before_direction(const char *name)
 {
-	static const char *const word[] = { "send", "recv", "receive" };
-	size_t n = strlen(name);
+	static const char *const directions[] = { "send", "recv", "receive" };
+	size_t length = strlen(name);
 
-	for (size_t i = 0; i < PL_LEN(word); i++) {
-		size_t k = strlen(word[i]);
+	for (size_t i = 0; i < PL_LEN(directions); i++) {
+		size_t suffix = strlen(directions[i]);
 
-		if (n < k || strcmp(name + n - k, word[i]) != 0)
+		if (length < suffix || strcmp(name + length - suffix, directions[i]) != 0)
 			continue;
-		if (n == k)
+		if (length == suffix)
 			return 0;
-		if (separates(name[n - k - 1]))
-			return (long)(n - k - 1);
+		if (separates(name[length - suffix - 1]))
+			return (long)(length - suffix - 1);
 	}
 	return -1;
 }
 
-static int add_type(struct typical *t, const char *name, uint8_t role, uint8_t kind, pl_id *type,
-		    struct pl_err *err)
+static int add_type(struct typical *typical, const char *name, uint8_t role, uint8_t kind,
+		    pl_id *type, struct pl_err *err)
 {
-	struct pl_buf b = { 0 };
-	long n;
+	struct pl_buf text = { 0 };
+	long prefix;
 	int rc;
 
 	if (role == PL_RO_GAP)
-		return pl_intern_add(&t->types, "gap", 3, type, err);
+		return pl_intern_add(&typical->types, "gap", 3, type, err);
 	if (!*name)
 		name = pl_trace_kind_name(kind);
 	if (kind == PL_K_KERNEL) {
-		size_t len = kernel_name(&name);
+		size_t length = kernel_name(&name);
 
-		return pl_intern_add(&t->types, name, len, type, err);
+		return pl_intern_add(&typical->types, name, length, type, err);
 	}
-	n = role == PL_RO_TRANSFER && kind != PL_K_COLLECTIVE ? before_direction(name) : -1;
-	if (n < 0)
-		return pl_intern_add(&t->types, name, strlen(name), type, err);
-	rc = pl_buf_printf(&b, err, "%.*s%spp-comm", (int)n, name, n ? "-" : "");
+	prefix = role == PL_RO_TRANSFER && kind != PL_K_COLLECTIVE ? before_direction(name) : -1;
+	if (prefix < 0)
+		return pl_intern_add(&typical->types, name, strlen(name), type, err);
+	rc = pl_buf_printf(&text, err, "%.*s%spp-comm", (int)prefix, name, prefix ? "-" : "");
 	if (rc >= 0)
-		rc = pl_intern_add(&t->types, (const char *)b.p, strlen((const char *)b.p), type,
-				   err);
-	pl_buf_fini(&b);
+		rc = pl_intern_add(&typical->types, (const char *)text.p,
+				   strlen((const char *)text.p), type, err);
+	pl_buf_fini(&text);
 	return rc;
 }
 
@@ -107,52 +107,55 @@ struct key { /* equal in every byte: of one class */
 	uint32_t role, kind;
 };
 
-static bool is_operation(const struct pl_shape *s, uint32_t i)
+static bool is_operation(const struct pl_shape *shape, uint32_t node)
 {
-	static const bool is[PL_RO_COUNT_] = {
+	static const bool has_duration[PL_RO_COUNT_] = {
 		[PL_RO_COMPUTE] = true, [PL_RO_HOST] = true, [PL_RO_GAP] = true,
 		[PL_RO_COPY] = true,	[PL_RO_SYNC] = true, [PL_RO_TRANSFER] = true,
 	};
 
-	return (s->type[i] == PL_N_OP || s->type[i] == PL_N_RESOURCE) && is[s->role[i]] &&
-	       s->res[i] != PL_NONE;
+	return (shape->type[node] == PL_N_OP || shape->type[node] == PL_N_RESOURCE) &&
+	       has_duration[shape->role[node]] && shape->res[node] != PL_NONE;
 }
 
 /* Gaps have no names: those after the same operation are of one class. */
-static pl_id name_before(const struct pl_shape *s, uint32_t i)
+static pl_id name_before(const struct pl_shape *shape, uint32_t node)
 {
-	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
-		if (PL_E_TYPE(s->etype[e]) == PL_E_SEQ && s->res[s->src[e]] == s->res[i])
-			return s->name[s->src[e]];
+	for (uint32_t edge = shape->off[node]; edge < shape->off[node + 1]; edge++)
+		if (PL_E_TYPE(shape->etype[edge]) == PL_E_SEQ &&
+		    shape->res[shape->src[edge]] == shape->res[node])
+			return shape->name[shape->src[edge]];
 	return PL_NONE;
 }
 
-static int classify(const struct pl_graph *g, size_t shape, struct pl_intern *keys,
-		    struct typical *t, size_t *cap, struct pl_err *err)
+static int classify(const struct pl_graph *g, size_t shape_index, struct pl_intern *keys,
+		    struct typical *typical, size_t *capacity, struct pl_err *err)
 {
-	const struct pl_shape *s = &g->shape[shape];
+	const struct pl_shape *shape = &g->shape[shape_index];
 	int rc;
 
-	PL_TRY(pl_alloc(&t->class[shape], s -> n_nodes, sizeof(**t->class), err));
-	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		struct key key = { .bytes = s->bytes ? s->bytes[i] : -1,
-				   .name = s->name[i],
+	PL_TRY(pl_alloc(&typical->class[shape_index], shape -> n_nodes, sizeof(**typical->class),
+			err));
+	for (uint32_t node = 0; node < shape->n_nodes; node++) {
+		struct key key = { .bytes = shape->bytes ? shape->bytes[node] : -1,
+				   .name = shape->name[node],
 				   .after = PL_NONE,
-				   .role = s->role[i],
-				   .kind = s->kind[i] };
+				   .role = shape->role[node],
+				   .kind = shape->kind[node] };
 
-		t->class[shape][i] = PL_NONE;
-		if (!is_operation(s, i))
+		typical->class[shape_index][node] = PL_NONE;
+		if (!is_operation(shape, node))
 			continue;
-		if (s->role[i] == PL_RO_GAP)
-			key.after = name_before(s, i);
-		PL_TRY(pl_intern_add(keys, (const char *)&key, sizeof(key), &t->class[shape][i],
-				     err));
-		if (keys->n == t->n)
+		if (shape->role[node] == PL_RO_GAP)
+			key.after = name_before(shape, node);
+		PL_TRY(pl_intern_add(keys, (const char *)&key, sizeof(key),
+				     &typical->class[shape_index][node], err));
+		if (keys->n == typical->n)
 			continue;
-		PL_TRY(pl_grow(&t->type, cap, keys->n, sizeof(*t->type), err));
-		PL_TRY(add_type(t, pl_intern_get(&g->str, s->name[i]), s->role[i], s->kind[i],
-				&t->type[t->n++], err));
+		PL_TRY(pl_grow(&typical->type, capacity, keys->n, sizeof(*typical->type), err));
+		PL_TRY(add_type(typical, pl_intern_get(&g->str, shape->name[node]),
+				shape->role[node], shape->kind[node], &typical->type[typical->n++],
+				err));
 	}
 	rc = 0;
 out:
@@ -165,108 +168,111 @@ struct sample {	    /* of one class */
 	double sum; /* of those whose values are not kept */
 	uint64_t n;
 	size_t first, n_kept, n_missing; /* at value[first]; the missing from the back */
-	size_t room;
+	size_t n_slots;			 /* values that there is room for */
 };
 
 /* The mean of operations that are all alike needs no values. */
-static bool keeps(enum typical_how how, const struct pl_shape *s, uint32_t i)
+static bool keeps_values(enum typical_how method, const struct pl_shape *shape, uint32_t node)
 {
-	return s->role[i] == PL_RO_TRANSFER || how == TYPICAL_MEDIAN;
+	return shape->role[node] == PL_RO_TRANSFER || method == TYPICAL_MEDIAN;
 }
 
-/* Counts the values, or puts them where there is room for them. value NULL: counts. */
-static void gather(const struct pl_graph *g, enum typical_how how, const struct typical *t,
-		   struct sample *v, pl_ns *value)
+/* Counts the values, or puts them where there is room for them. values NULL: counts. */
+static void gather(const struct pl_graph *g, enum typical_how method, const struct typical *typical,
+		   struct sample *samples, pl_ns *values)
 {
-	for (size_t k = 0; k < g->n_steps; k++) {
-		const struct pl_gstep *st = &g->step[k];
-		const struct pl_shape *s = &g->shape[st->shape];
+	for (size_t index = 0; index < g->n_steps; index++) {
+		const struct pl_gstep *step = &g->step[index];
+		const struct pl_shape *shape = &g->shape[step->shape];
 
-		for (uint32_t i = 0; i < s->n_nodes; i++) {
-			uint32_t c = t->class[st->shape][i];
-			struct sample *x = c == PL_NONE ? NULL : &v[c];
+		for (uint32_t node = 0; node < shape->n_nodes; node++) {
+			uint32_t number = typical->class[step->shape][node];
+			struct sample *sample = number == PL_NONE ? NULL : &samples[number];
 
-			if (!x || (value && !keeps(how, s, i)))
+			if (!sample || (values && !keeps_values(method, shape, node)))
 				continue;
-			if (!keeps(how, s, i)) {
-				x->sum += (double)st->dur[i];
-				x->n++;
-			} else if (!value) {
-				x->room++;
-			} else if (s->flags[i] & PL_NF_MISSING) {
-				value[x->first + x->room - ++x->n_missing] = st->dur[i];
+			if (!keeps_values(method, shape, node)) {
+				sample->sum += (double)step->dur[node];
+				sample->n++;
+			} else if (!values) {
+				sample->n_slots++;
+			} else if (shape->flags[node] & PL_NF_MISSING) {
+				values[sample->first + sample->n_slots - ++sample->n_missing] =
+					step->dur[node];
 			} else {
-				value[x->first + x->n_kept++] = st->dur[i];
+				values[sample->first + sample->n_kept++] = step->dur[node];
 			}
 		}
 	}
 }
 
-static pl_ns mean(const pl_ns *v, size_t n)
+static pl_ns mean(const pl_ns *values, size_t n)
 {
 	double sum = 0;
 
-	for (size_t i = 0; i < n; i++)
-		sum += (double)v[i];
+	for (size_t index = 0; index < n; index++)
+		sum += (double)values[index];
 	return (pl_ns)llround(sum / (double)n);
 }
 
-static int durations(const struct pl_graph *g, enum typical_how how, struct typical *t,
-		     struct pl_err *err)
+static int find_durations(const struct pl_graph *g, enum typical_how method,
+			  struct typical *typical, struct pl_err *err)
 {
-	struct sample *v = NULL;
-	pl_ns *value = NULL;
-	size_t room = 0;
+	struct sample *samples = NULL;
+	pl_ns *values = NULL;
+	size_t n_values = 0;
 	int rc;
 
-	PL_TRY(pl_alloc(&v, t->n, sizeof(*v), err));
-	PL_TRY(pl_alloc(&t->ns, t->n, sizeof(*t->ns), err));
-	gather(g, how, t, v, NULL);
-	for (size_t c = 0; c < t->n; c++) {
-		v[c].first = room;
-		room += v[c].room;
+	PL_TRY(pl_alloc(&samples, typical->n, sizeof(*samples), err));
+	PL_TRY(pl_alloc(&typical->ns, typical->n, sizeof(*typical->ns), err));
+	gather(g, method, typical, samples, NULL);
+	for (size_t number = 0; number < typical->n; number++) {
+		samples[number].first = n_values;
+		n_values += samples[number].n_slots;
 	}
-	PL_TRY(pl_alloc(&value, room, sizeof(*value), err));
-	gather(g, how, t, v, value);
-	for (size_t c = 0; c < t->n; c++) {
-		size_t n = v[c].n_kept ? v[c].n_kept : v[c].n_missing;
+	PL_TRY(pl_alloc(&values, n_values, sizeof(*values), err));
+	gather(g, method, typical, samples, values);
+	for (size_t number = 0; number < typical->n; number++) {
+		const struct sample *sample = &samples[number];
+		size_t n = sample->n_kept ? sample->n_kept : sample->n_missing;
+		pl_ns *first = values + sample->first;
 
 		if (n)
-			t->ns[c] = how == TYPICAL_MEAN ? mean(value + v[c].first, n)
-						       : pl_median_mean_i64(value + v[c].first, n);
-		else if (v[c].n)
-			t->ns[c] = (pl_ns)llround(v[c].sum / (double)v[c].n);
+			typical->ns[number] = method == TYPICAL_MEAN ? mean(first, n)
+								     : pl_median_mean_i64(first, n);
+		else if (sample->n)
+			typical->ns[number] = (pl_ns)llround(sample->sum / (double)sample->n);
 	}
 out:
-	pl_free(v);
-	pl_free(value);
+	pl_free(samples);
+	pl_free(values);
 	return rc;
 }
 
-int pl_sim_typical_find(const struct pl_graph *g, enum typical_how how, struct typical *t,
+int pl_sim_typical_find(const struct pl_graph *g, enum typical_how method, struct typical *typical,
 			struct pl_err *err)
 {
 	struct pl_intern keys = { 0 };
-	size_t cap = 0;
+	size_t capacity = 0;
 	int rc;
 
-	memset(t, 0, sizeof(*t));
-	t->n_shapes = g->n_shapes;
-	PL_TRY(pl_alloc(&t->class, g->n_shapes, sizeof(*t->class), err));
-	for (size_t i = 0; i < g->n_shapes; i++)
-		PL_TRY(classify(g, i, &keys, t, &cap, err));
-	PL_TRY(durations(g, how, t, err));
+	memset(typical, 0, sizeof(*typical));
+	typical->n_shapes = g->n_shapes;
+	PL_TRY(pl_alloc(&typical->class, g->n_shapes, sizeof(*typical->class), err));
+	for (size_t shape = 0; shape < g->n_shapes; shape++)
+		PL_TRY(classify(g, shape, &keys, typical, &capacity, err));
+	PL_TRY(find_durations(g, method, typical, err));
 out:
 	pl_intern_fini(&keys);
 	return rc;
 }
 
-void pl_sim_typical_fini(struct typical *t)
+void pl_sim_typical_fini(struct typical *typical)
 {
-	for (size_t i = 0; t->class && i < t->n_shapes; i++)
-		pl_free(t->class[i]);
-	pl_free(t->class);
-	pl_free(t->ns);
-	pl_free(t->type);
-	pl_intern_fini(&t->types);
+	for (size_t shape = 0; typical->class && shape < typical->n_shapes; shape++)
+		pl_free(typical->class[shape]);
+	pl_free(typical->class);
+	pl_free(typical->ns);
+	pl_free(typical->type);
+	pl_intern_fini(&typical->types);
 }

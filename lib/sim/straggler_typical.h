@@ -26,8 +26,8 @@ struct typical {
 	size_t n_shapes;
 };
 /* pl_sim_typical_fini() is due whatever happens. */
-int pl_sim_typical_find(const struct pl_graph *g, enum typical_how how, struct typical *t,
+int pl_sim_typical_find(const struct pl_graph *g, enum typical_how method, struct typical *typical,
 			struct pl_err *err) PL_MUST;
-void pl_sim_typical_fini(struct typical *t);
+void pl_sim_typical_fini(struct typical *typical);
 
 #endif

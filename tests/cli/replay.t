@@ -113,6 +113,13 @@ cp "$TMP/out" "$TMP/from-file"
 status 0 "the same as options" "$BIN/replay" -O csv --what-if 'scale kind=comm by 0.5' \
 	--what-if 'scale name=gemm,rank=1 by 0.5' "$g"
 check "... predict the same" cmp -s "$TMP/from-file" "$TMP/out"
+# a receive that was posted early waits for nothing while the rank computes
+"$BIN/trace" -q -u "$SRC"/samples/ddp-gloo/rank*.json.gz | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/early.graph"
+status 0 "ranks that post early" "$BIN/replay" -O csv --table ranks "$TMP/early.graph"
+check "... wait no longer for one rank than they wait" awk -F, '
+	NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+	{ n++; if (!($at["waits_for_ns"] > 0 && $at["waits_for_ns"] <= $at["wait_ns"])) bad = 1 }
+	END { exit bad || n != 4 }' "$TMP/out"
 # "compute" is a column, in which host operations of a rank with a device do not count; selectors name the kinds
 status 0 "kinds as alternatives" "$BIN/replay" -O csv --what-if 'scale kind=kernel|host_op by 0.5' "$g"
 cp "$TMP/out" "$TMP/kinds"

@@ -351,6 +351,18 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 			wait $pid
 			check "... asked twice: status 130" [ $? = 130 ]
 			check "... without a checkpoint" test ! -e twice.st
+			begin 2 --pace='*:60000' --checkpoint=twice.st
+			# shellcheck disable=SC2086
+			kill -INT $ranks
+			sleep 0.5
+			kill -INT $pid
+			sleep 0.5
+			# shellcheck disable=SC2086
+			check "asked once, directly and by who passes it on late: it goes on" kill -0 $pid $ranks
+			kill -INT $pid
+			wait $pid
+			check "... asked twice: status 130" [ $? = 130 ]
+			check "... without a checkpoint" test ! -e twice.st
 			begin 1 -t twice.trace --pace='*:60000' --checkpoint=twice.st
 			kill -INT $pid
 			sleep 0.5
