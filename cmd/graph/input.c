@@ -90,6 +90,9 @@ static int append(struct pl_trace *a, struct pl_trace *b, const char *name, stru
 		a->merged = true;
 		memset(&b->merge, 0, sizeof(b->merge));
 	}
+	for (pl_id i = 0, id; i < b->provenance.n; i++)
+		PL_CHECK(pl_intern_add(&a->provenance, b->provenance.str[i], b->provenance.len[i],
+				       &id, err));
 	for (uint32_t i = 0; i < b->n_segs; i++)
 		a->seg[a->n_segs++] = b->seg[i];
 	b->n_segs = 0;
@@ -103,7 +106,8 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 						.salvage = c->salvage,
 						.log = &c->c.log,
 						.roles = PL_DERIVE_ROLES,
-						.kinds = PL_DERIVE_KINDS };
+						.kinds = PL_DERIVE_KINDS,
+						.metadata = PL_DERIVE_METADATA };
 	struct pl_trace one;
 	int rc = pl_trace_load(in, &o, &one, err);
 
@@ -115,31 +119,16 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 }
 
 /* History: the lines of all segments, each once, then those of the merge. */
-static int copy_provenance(const struct pl_trace *t, struct pl_graph *g, struct pl_err *err)
+static int copy_provenance(struct pl_trace *t, struct pl_graph *g, struct pl_err *err)
 {
-	struct pl_intern lines = { 0 };
-	int rc = 0;
+	struct pl_intern *lines = &t->provenance;
 
-	for (uint32_t i = 0; i <= t->n_segs; i++) {
-		const struct pl_buf *b =
-			i < t->n_segs ? &t->seg[i]->seg.provenance : &t->merge.provenance;
-
-		for (size_t at = 0, n; at < b->n; at += n + 1) {
-			const uint8_t *nl = memchr(b->p + at, '\n', b->n - at);
-			size_t before = lines.n;
-			pl_id id;
-
-			n = nl ? (size_t)(nl - b->p) - at : b->n - at;
-			PL_TRY(pl_intern_add(&lines, (const char *)b->p + at, n, &id, err));
-			if (id != before)
-				continue;
-			PL_TRY(pl_buf_put(&g->provenance, b->p + at, n, err));
-			PL_TRY(pl_buf_put(&g->provenance, "\n", 1, err));
-		}
+	PL_CHECK(pl_trace_add_lines(lines, &t->merge.provenance, err));
+	for (pl_id i = 0; i < lines->n; i++) {
+		PL_CHECK(pl_buf_put(&g->provenance, lines->str[i], lines->len[i], err));
+		PL_CHECK(pl_buf_put(&g->provenance, "\n", 1, err));
 	}
-out:
-	pl_intern_fini(&lines);
-	return rc;
+	return 0;
 }
 
 static bool has_match(const struct pl_trace *t)

@@ -185,7 +185,7 @@ int pl_buf_printf(struct pl_buf *b, struct pl_err *err, const char *fmt, ...)
 /* Memory with one lifetime: freed whole. Zero-initialised is empty and valid. */
 struct pl_arena {
 	struct pl_chunk *head;
-	size_t used, size; /* of the head chunk */
+	size_t used, size; /* of the head chunk; without one, size is what the first should have */
 	size_t total;	   /* bytes taken from the system */
 };
 void *pl_arena_take(struct pl_arena *a, size_t size); /* 8-byte aligned, not cleared; NULL */
@@ -213,6 +213,9 @@ struct pl_intern {
 };
 void pl_intern_fini(struct pl_intern *t);
 void pl_intern_reset(struct pl_intern *t); /* forget all, keep the memory */
+/* Each string i without keep[i] becomes empty, and its memory is freed. The ids stay. A string that
+ * became empty gets a new id if it is added again. */
+int pl_intern_keep(struct pl_intern *t, const bool *keep, struct pl_err *err) PL_MUST;
 int pl_intern_add(struct pl_intern *t, const char *s, size_t n, pl_id *id,
 		  struct pl_err *err) PL_MUST;
 pl_id pl_intern_find(const struct pl_intern *t, const char *s, size_t n); /* PL_NONE if absent */

@@ -50,6 +50,26 @@ void pl_intern_reset(struct pl_intern *t)
 		memset(t->slot, 0, (t->mask + 1) * sizeof(*t->slot));
 }
 
+int pl_intern_keep(struct pl_intern *t, const bool *keep, struct pl_err *err)
+{
+	struct pl_arena kept = { .size = 8 }; /* one chunk of exactly the size that is needed */
+	char *p;
+
+	for (size_t i = 0; i < t->n; i++)
+		kept.size += keep[i] ? t->len[i] + (size_t)1 : 0;
+	p = pl_arena_take(&kept, kept.size - 7);
+	if (!p)
+		return pl_fail(err, PL_ENOMEM, "out of memory (strings of %zu bytes)", kept.size);
+	for (size_t i = 0; i < t->n; i++) {
+		t->len[i] = keep[i] ? t->len[i] : 0;
+		t->str[i] = keep[i] ? memcpy(p, t->str[i], t->len[i] + (size_t)1) : "";
+		p += keep[i] ? t->len[i] + (size_t)1 : 0;
+	}
+	pl_arena_fini(&t->arena);
+	t->arena = kept;
+	return 0;
+}
+
 static int rehash(struct pl_intern *t, struct pl_err *err)
 {
 	size_t size = t->slot ? (t->mask + 1) * 2 : 256;

@@ -180,7 +180,8 @@ void *pl_arena_take(struct pl_arena *a, size_t size)
 
 	size = (size + 7) & ~(size_t)7;
 	if (PL_UNLIKELY(!a->head || size > a->size - a->used)) {
-		size_t want = a->head ? pl_min_size(a->size * 2, CHUNK_MAX) : CHUNK_MIN;
+		size_t want = a->head ? pl_min_size(a->size * 2, CHUNK_MAX)
+				      : (a->size ? a->size : CHUNK_MIN);
 		struct pl_chunk *c;
 
 		if (want < size)

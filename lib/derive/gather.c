@@ -63,7 +63,7 @@ static void add_resource(struct gb *b, uint32_t seg, uint32_t track)
 	PL_DERIVE_ADD(b->err, rk->res, rk->n_res, rk->cap_res, id);
 	rk->has_device |= ri->device;
 	if (ri->device) {
-		const char *all = pl_trace_segment_meta_get(s, "all_synchronization");
+		const char *all = pl_trace_segment_meta_get(s, PL_DERIVE_ALL_SYNC);
 
 		rk->all_sync |= all && !strcmp(all, "true");
 	}

@@ -22,7 +22,8 @@ struct loaded {
 struct loader {
 	struct pl_sink sink; /* first */
 	struct pl_trace *t;
-	uint64_t roles, kinds; /* wanted */
+	uint64_t roles, kinds;	     /* wanted */
+	const char *const *metadata; /* wanted keys, NULL: all */
 	bool salvage;
 	struct pl_events *cur;
 	uint64_t cap;
@@ -133,6 +134,7 @@ void pl_trace_fini(struct pl_trace *t)
 		events_free(t->seg[i]);
 	pl_free(t->seg);
 	pl_trace_merge_fini(&t->merge);
+	pl_intern_fini(&t->provenance);
 	memset(t, 0, sizeof(*t));
 }
 
@@ -371,6 +373,74 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 	return 0;
 }
 
+/* ---- what is not needed ---------------------------------------------------------------------- */
+
+static bool wanted_key(const struct loader *l, const char *key)
+{
+	const char *const *k = l->metadata;
+
+	while (*k && strcmp(*k, key) != 0)
+		k++;
+	return *k;
+}
+
+static void keep(bool *kept, pl_id id, size_t n)
+{
+	if (id < n)
+		kept[id] = true;
+}
+
+/* Leaves out metadata that is not wanted, and then the strings that nothing has any more. */
+static int drop_unwanted(const struct loader *l, struct pl_segment *seg, struct pl_err *err)
+{
+	const struct pl_events *e = l->cur;
+	size_t n = seg->str.n;
+	uint32_t n_meta = 0;
+	bool *kept;
+	int rc;
+
+	PL_CHECK(pl_alloc(&kept, n, sizeof(*kept), err));
+	for (uint32_t i = 0; i < seg->n_meta; i++) {
+		if (!wanted_key(l, pl_intern_get(&seg->str, seg->meta[i].key)))
+			continue;
+		seg->meta[n_meta++] = seg->meta[i];
+		keep(kept, seg->meta[i].key, n);
+		keep(kept, seg->meta[i].value, n);
+	}
+	seg->n_meta = n_meta;
+	for (uint32_t i = 0; i < seg->n_tracks; i++) {
+		const struct pl_track *t = &seg->track[i];
+		const pl_id id[] = { t->host, t->pid, t->tid, t->name, t->process, t->labels };
+
+		for (size_t k = 0; k < PL_LEN(id); k++)
+			keep(kept, id[k], n);
+	}
+	for (uint64_t i = 0; i < e->n; i++)
+		keep(kept, e->name[i], n);
+	for (const struct column *c = columns; c < columns + PL_LEN(columns); c++) {
+		const pl_id *text = c->values == TEXTS ? array_of(e, c) : NULL;
+
+		for (uint64_t i = 0; text && i < e->n; i++)
+			keep(kept, text[i], n);
+	}
+	rc = pl_intern_keep(&seg->str, kept, err);
+	pl_free(kept);
+	return rc;
+}
+
+int pl_trace_add_lines(struct pl_intern *lines, const struct pl_buf *b, struct pl_err *err)
+{
+	pl_id id;
+
+	for (size_t at = 0, n; at < b->n; at += n + 1) {
+		const uint8_t *end = memchr(b->p + at, '\n', b->n - at);
+
+		n = end ? (size_t)(end - b->p) - at : b->n - at;
+		PL_CHECK(pl_intern_add(lines, (const char *)b->p + at, n, &id, err));
+	}
+	return 0;
+}
+
 static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 {
 	struct loader *l = (struct loader *)sink;
@@ -380,6 +450,10 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 
 	if (rc < 0)
 		return rc;
+	if (l->metadata)
+		PL_CHECK(drop_unwanted(l, seg, err));
+	PL_CHECK(pl_trace_add_lines(&l->t->provenance, &seg->provenance, err));
+	pl_buf_fini(&seg->provenance);
 	s->limit = s->limit < seg->n_events ? s->limit : seg->n_events;
 	l->cur->seg = *seg; /* its contents are ours now */
 	memset(seg, 0, sizeof(*seg));
@@ -456,6 +530,7 @@ int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, str
 		.t = t,
 		.roles = o.roles ? o.roles : UINT64_MAX,
 		.kinds = o.kinds ? o.kinds : UINT64_MAX,
+		.metadata = o.metadata,
 		.salvage = o.salvage,
 	};
 	int rc;

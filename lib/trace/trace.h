@@ -372,6 +372,11 @@ struct pl_trace_reader_opts {
 	uint64_t roles;
 	/* pl_trace_load() alone: events to keep: bit k set: those of kind k. 0: all events. */
 	uint64_t kinds;
+	/* pl_trace_load() alone: keys of the metadata to keep, ended by NULL. Strings that nothing
+	 * kept has become empty: profilers describe all groups of a job in the file of each rank,
+	 * so the metadata of a large job is larger than its events. NULL: all metadata and strings.
+	 */
+	const char *const *metadata;
 	/* batch() may see strings, tracks and metadata that the stream defines later, and how many
 	 * depends on the threads: for sinks that look at the segment's at its end only. */
 	bool ahead;
@@ -409,7 +414,8 @@ struct pl_trace {
 	struct pl_events **seg;
 	uint32_t n_segs;
 	size_t cap_segs;
-	struct pl_merge merge; /* all zero when the stream was not merged */
+	struct pl_merge merge;	     /* all zero when the stream was not merged */
+	struct pl_intern provenance; /* the lines of all segments, each once: they have none */
 	bool merged;
 	uint32_t n_merges; /* how many were joined in it: their clocks are not comparable */
 };
@@ -422,6 +428,9 @@ struct pl_trace {
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_trace *t,
 		  struct pl_err *err) PL_MUST;
 void pl_trace_fini(struct pl_trace *t);
+/* The lines of a provenance that are not in `lines` yet are added to them. */
+int pl_trace_add_lines(struct pl_intern *lines, const struct pl_buf *provenance,
+		       struct pl_err *err) PL_MUST;
 /* Frees the columns of a segment's events (they become NULL) and its strings. The number of events,
  * tracks and the merge stay. */
 void pl_trace_drop(struct pl_trace *t, uint32_t seg);

@@ -123,6 +123,19 @@ large() # RANKS STEPS
 			printf "%d,%d,fwd,%.6f,0.0015\n%d,%d,bwd,%.6f,0.001\n", \
 				i, k, k * 0.01, i, k, k * 0.01 + 0.002 }'
 }
+# ---- memory of many ranks ---------------------------------------------------------------------
+# The file of each rank describes all groups of the job. So a program that keeps what each file says needs
+# memory that grows with the square of the ranks: here 170 MiB, without it 70.
+case ${BUILD-} in
+*-thread | *address*) skip "memory of 384 ranks" "sanitizers need memory of their own" ;;
+*)
+	"$GEN/kgen" --ranks=384 --tp=8 --pp=4 --layers=4 --steps=1 --record-groups -o "$TMP/ranks" >"$TMP/out" &&
+		"$BIN/trace" -q "$TMP"/ranks/rank*.json | "$BIN/merge" -q -o "$TMP/ranks.merged"
+	rm -rf "$TMP/ranks"
+	status 0 "memory of 384 ranks" sh -c "ulimit -v 112640; '$BIN/graph' -q -@1 -o '$TMP/ranks.graph' '$TMP/ranks.merged'"
+	;;
+esac
+
 if [ "$LONG" = 1 ]; then
 	large 200000 1 >"$TMP/ranks.csv"
 	large 2 100000 >"$TMP/steps.csv"

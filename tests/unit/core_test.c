@@ -111,6 +111,33 @@ static void test_arena(void)
 	is_i64((long long)a.total, 0, "or given back");
 }
 
+static void test_intern_keep(struct pl_intern *t)
+{
+	struct pl_err err = { 0 };
+	size_t n = t->n, total = t->arena.total;
+	bool *keep, same = true;
+	pl_id id = PL_NONE;
+
+	if (pl_alloc(&keep, n, sizeof(*keep), &err) < 0)
+		abort();
+	keep[2] = keep[20000] = true;
+	is_i64(pl_intern_keep(t, keep, &err), 0, "strings are given up");
+	ok(t->n == n && t->arena.total < 64 && total > 200000, "with their memory, not their ids");
+	is_str(pl_intern_get(t, 2), "string 15838", "one that is kept");
+	ok(t->len[20000] == 3 && !memcmp(t->str[20000], "a\0b", 3), "another, with a NUL byte");
+	is_str(pl_intern_get(t, 3), "", "one that is given up");
+	same = pl_intern_add(t, "string 15838", 12, &id, &err) == 0 && id == 2;
+	ok(same && pl_intern_find(t, "string 0", 8) == PL_NONE, "they are found, or not");
+	for (uint32_t i = 0; i < 40000; i++) {
+		char name[32];
+		int len = snprintf(name, sizeof(name), "later %u", i);
+
+		same &= pl_intern_add(t, name, (size_t)len, &id, &err) == 0 && id == n + i;
+	}
+	ok(same && pl_intern_find(t, "string 15838", 12) == 2, "later strings get new ids");
+	pl_free(keep);
+}
+
 static void test_intern(void)
 {
 	struct pl_err err = { 0 };
@@ -141,6 +168,7 @@ static void test_intern(void)
 	same = pl_intern_add(&t, "", 0, &id, &err) == 0;
 	ok(same && !strcmp(pl_intern_get(&t, id), ""), "so is no byte at all");
 	is_str(pl_intern_get(&t, PL_NONE), "", "none is the empty text");
+	test_intern_keep(&t);
 	pl_intern_reset(&t);
 	ok(!t.n && pl_intern_find(&t, "string 0", 8) == PL_NONE, "everything can be forgotten");
 	pl_intern_fini(&t);

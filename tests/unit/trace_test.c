@@ -341,6 +341,78 @@ static void test_load(void)
 	pl_buf_fini(&bytes);
 }
 
+/* A segment with the events of small_trace(), and metadata that tells of a large job. */
+static int trace_with_metadata(struct pl_sink *sink, struct pl_err *err)
+{
+	static char groups[100000];
+	struct pl_segment s;
+	struct pl_batch b;
+	struct pl_track t;
+	pl_id id;
+	int rc = 0;
+
+	memset(groups, '7', sizeof(groups));
+	if (pl_trace_segment_init(&s, err) < 0 || pl_trace_batch_init(&b, err) < 0)
+		abort();
+	pl_trace_track_init(&t);
+	t.pid = (pl_id)str(&s, "process");
+	t.tid = (pl_id)str(&s, "thread");
+	PL_TRY(pl_trace_segment_track(&s, &t, &id, err));
+	PL_TRY(pl_trace_segment_meta(&s, "groups", 6, groups, sizeof(groups), err));
+	PL_TRY(pl_trace_segment_meta(&s, "wanted", 6, "true", 4, err));
+	PL_TRY(pl_buf_put(&s.provenance, "one\ntwo\n", 8, err));
+	PL_TRY(sink->begin(sink, &s, err));
+	b.n = 1;
+	b.kind[0] = PL_K_COLLECTIVE;
+	b.track[0] = 0;
+	b.name[0] = (pl_id)str(&s, "op");
+	b.ts[0] = b.dur[0] = 1;
+	PL_TRY(put_named(&s, &b, PL_R_GROUP, PL_V_STR, "pg", 0, str(&s, "tp0"), 0, err));
+	PL_TRY(put_named(&s, &b, PL_R_ARG, PL_V_STR, "args", 0, str(&s, "word"), 0, err));
+	s.n_events = 1;
+	PL_TRY(sink->batch(sink, &s, &b, err));
+	PL_TRY(sink->end(sink, &s, err));
+out:
+	pl_trace_batch_fini(&b);
+	pl_trace_segment_fini(&s);
+	return rc;
+}
+
+/* What a large job does not need of a segment takes no memory. */
+static void test_load_less(void)
+{
+	const struct pl_trace_reader_opts wanted = { .metadata = (const char *const[]){ "wanted",
+											NULL } };
+	struct pl_err err = { 0 };
+	struct pl_trace_writer_opts o = { .level = 1 };
+	struct pl_buf bytes = { 0 };
+	struct pl_out *out = pl_out_open_buf(&bytes, &err);
+	struct pl_sink *w = pl_trace_writer_open(out, &o, &err);
+	const struct pl_events *e;
+	struct pl_trace t;
+
+	if (trace_with_metadata(w, &err) < 0 || trace_with_metadata(w, &err) < 0 ||
+	    pl_trace_writer_close(w, &err) < 0 || pl_out_close(out, &err) < 0)
+		printf("# writing failed: %s\n", err.msg);
+	is_i64(load_stream(&bytes, NULL, &t, &err), 0, "two segments with metadata are loaded");
+	ok(strlen(pl_trace_segment_meta_get(&t.seg[1]->seg, "groups")) == 100000, "all of it");
+	ok(t.provenance.n == 2 && !strcmp(t.provenance.str[1], "two") &&
+		   !t.seg[0]->seg.provenance.n && !t.seg[1]->seg.provenance.n,
+	   "equal lines of their provenance once");
+	pl_trace_fini(&t);
+	is_i64(load_stream(&bytes, &wanted, &t, &err), 0, "the same without most metadata");
+	e = t.seg[1];
+	is_str(pl_trace_segment_meta_get(&e->seg, "wanted"), "true", "what is wanted is there");
+	is_str(pl_trace_segment_meta_get(&e->seg, "groups"), NULL, "the rest is not");
+	ok(e->seg.str.arena.total < 200, "nor its memory");
+	is_str(pl_intern_get(&e->seg.str, e->name[0]), "op", "names stay");
+	is_str(pl_intern_get(&e->seg.str, e->group[0]), "tp0", "texts of columns stay");
+	is_str(pl_intern_get(&e->seg.str, e->seg.track[0].tid), "thread", "so do tracks");
+	is_i64(pl_intern_find(&e->seg.str, "word", 4), PL_NONE, "texts of no column do not");
+	pl_trace_fini(&t);
+	pl_buf_fini(&bytes);
+}
+
 static int stop_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
 		      struct pl_err *err)
 {
@@ -535,6 +607,7 @@ int main(void)
 	test_joined();
 	test_absent_member();
 	test_load();
+	test_load_less();
 	test_odds();
 	return done_testing();
 }
