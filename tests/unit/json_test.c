@@ -1,4 +1,5 @@
 /* The pull reader and the exact numbers of io/json.h. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "io/json.h"
@@ -62,6 +63,41 @@ static void test_tokens(void)
 		ok(!strcmp(got, t[i].want) && (lenient == t[i].lenient || strchr(got, '!')),
 		   "tokens of %s: %s", t[i].text, got);
 	}
+}
+
+/* Strings are read eight bytes at a time: what is odd is seen wherever it stands. */
+static void test_strings(void)
+{
+	static const struct {
+		const char *odd;
+		bool lenient, escaped;
+	} t[] = {
+		{ "x", false, false },	  { "\\n", false, true },
+		{ "\\\"", false, true },  { "\x1f", true, false },
+		{ "\x7f", false, false }, { "\xc3\xa9", false, false },
+		{ "\xff", true, false },  { "\\q", true, true },
+		{ " ", false, false },	  { "\xf0\x9f\x98\x80", false, false },
+	};
+	int wrong = 0;
+
+	for (size_t i = 0; i < PL_LEN(t); i++)
+		for (size_t at = 0; at < 20; at++)
+			for (size_t after = 0; after < 12; after++) {
+				char text[64];
+				size_t n = strlen(t[i].odd) + at + after;
+				struct pl_json j;
+
+				snprintf(text, sizeof(text), "\"%.*s%s%.*s\"", (int)at,
+					 "!#abcdefghijklmnopqr", t[i].odd, (int)after,
+					 "[]{},:789~_@");
+				pl_json_init(&j, text, n + 2);
+				wrong += pl_json_next(&j) != PL_JSON_STRING || j.len != n ||
+					 j.lenient != t[i].lenient || j.escaped != t[i].escaped ||
+					 pl_json_next(&j) != PL_JSON_END;
+				pl_json_init(&j, text, n + 1);
+				wrong += pl_json_next(&j) != PL_JSON_ERROR;
+			}
+	ok(!wrong, "odd bytes at every place of a string (%d wrong)", wrong);
 }
 
 static void test_depth(void)
@@ -187,6 +223,7 @@ static void test_numbers(void)
 int main(void)
 {
 	test_tokens();
+	test_strings();
 	test_depth();
 	test_skip();
 	test_unescape();
