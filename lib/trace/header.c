@@ -152,7 +152,8 @@ static int read_header(struct pl_trace_header *h, const char *s, size_t n, bool 
 	int rc = 0;
 
 	pl_json_init(&j, s, n);
-	while ((t = pl_json_next(&j)) != PL_JSON_END && t != PL_JSON_ERROR) {
+	while ((h->rank < 0 || !h->rank_alone) && (t = pl_json_next(&j)) != PL_JSON_END &&
+	       t != PL_JSON_ERROR) {
 		if (t == PL_JSON_OBJECT || t == PL_JSON_OBJECT_END)
 			PL_TRY(put_group(h, &g, err));
 		if (t != PL_JSON_KEY)
@@ -176,13 +177,11 @@ out:
 	return rc;
 }
 
-int pl_trace_header_read(const struct pl_segment *seg, struct pl_trace_header *h,
-			 struct pl_err *err)
+static int read_segment(const struct pl_segment *seg, struct pl_trace_header *h, struct pl_err *err)
 {
 	const char *info = pl_trace_segment_meta_get(seg, "distributedInfo");
 	int rc;
 
-	memset(h, 0, sizeof(*h));
 	h->rank = -1;
 	rc = info ? read_header(h, info, strlen(info), false, err) : 0;
 	if (h->rank > INT32_MAX)
@@ -190,4 +189,22 @@ int pl_trace_header_read(const struct pl_segment *seg, struct pl_trace_header *h
 	if (rc < 0)
 		pl_trace_header_fini(h);
 	return rc;
+}
+
+int pl_trace_header_read(const struct pl_segment *seg, struct pl_trace_header *h,
+			 struct pl_err *err)
+{
+	memset(h, 0, sizeof(*h));
+	return read_segment(seg, h, err);
+}
+
+/* The groups of a large job are long, and they stand behind the rank: they are not read. */
+int pl_trace_header_rank(const struct pl_segment *seg, int32_t *rank, struct pl_err *err)
+{
+	struct pl_trace_header h = { .rank_alone = true };
+
+	PL_CHECK(read_segment(seg, &h, err));
+	*rank = (int32_t)h.rank;
+	pl_trace_header_fini(&h);
+	return 0;
 }

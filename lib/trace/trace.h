@@ -265,10 +265,13 @@ struct pl_trace_header {
 	int64_t rank, world; /* -1, 0: not said */
 	struct pl_trace_group *group;
 	size_t n_groups, cap_groups;
+	bool rank_alone; /* nothing else is wanted */
 };
 int pl_trace_header_read(const struct pl_segment *s, struct pl_trace_header *h,
 			 struct pl_err *err) PL_MUST;
 void pl_trace_header_fini(struct pl_trace_header *h);
+/* The rank alone, -1: not said. */
+int pl_trace_header_rank(const struct pl_segment *s, int32_t *rank, struct pl_err *err) PL_MUST;
 /* The number at the end of a name, as of "ProfilerStep#3"; INT64_MIN: none. */
 int64_t pl_trace_step_number(const struct pl_segment *s, pl_id name);
 /* A track with everything unknown. */
