@@ -201,33 +201,27 @@ static const char *time_value(struct pl_ev *e, const char *p, const char *end, p
 {
 	const char *start, *first;
 	bool quoted = *p == '"', neg;
-	uint64_t x = 0, d;
+	static const unsigned unit[] = { 1000, 100, 10, 1 };
+	uint64_t x = 0;
+	unsigned n;
 
 	start = p += quoted;
 	neg = *p == '-';
 	first = p += neg;
-	if (pl_scan_8digits(p, &x)) {
-		p += 8;
-		if (pl_scan_8digits(p, &d)) {
-			x = x * 100000000 + d;
-			p += 8;
-		}
-	}
-	while (p < end && (d = (uint64_t)(unsigned char)*p - '0') < 10 && p - first < 18) {
-		x = x * 10 + d;
-		p++;
-	}
-	if (PL_UNLIKELY(p == first || p - first > 16 || x > INT64_MAX / 1000 - 1))
+	n = pl_scan_digits(p, &x);
+	p += n;
+	if (n == 8)
+		p += pl_scan_digits(p, &x);
+	if (PL_UNLIKELY(p == first || x > INT64_MAX / 1000 - 1))
 		goto slow;
-	x *= 1000;
+	n = 0;
 	if (*p == '.') {
-		unsigned unit = 100;
-
-		for (p++; p < end && (d = (uint64_t)(unsigned char)*p - '0') < 10 && unit; p++) {
-			x += d * unit;
-			unit /= 10;
-		}
+		n = pl_scan_digits(++p, &x);
+		if (PL_UNLIKELY(n > 3))
+			goto slow;
+		p += n;
 	}
+	x *= unit[n];
 	if (PL_UNLIKELY((unsigned char)(*p - '0') < 10 || (*p | 0x20) == 'e'))
 		goto slow;
 	if (p >= end)

@@ -292,11 +292,12 @@ struct pl_recent {
 
 /* What is known about a string; 0: not determined yet. */
 struct pl_strinfo {
-	pl_id repaired; /* the JSON that is stored instead of a nested value that is not quite JSON
-			 */
-	uint8_t nested; /* as a nested value: 1 clean, 2 repaired, 3 malformed */
-	uint8_t name;	/* enum pl_nclass */
-	uint8_t cat;	/* kind + 1 */
+	pl_id repaired;	 /* the JSON that is stored instead of a nested value that is not quite JSON
+			  */
+	uint8_t nested;	 /* as a nested value: 1 clean, 2 repaired, 3 malformed */
+	uint8_t name;	 /* enum pl_nclass */
+	uint8_t cat;	 /* kind + 1 */
+	uint8_t coll[2]; /* of which collective a name and an argument speak: see coll_says() */
 };
 
 enum pl_tok { PL_TOK_NONE, PL_TOK_INT, PL_TOK_STR, PL_TOK_RAW };

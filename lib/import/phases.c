@@ -86,32 +86,53 @@ static uint8_t kind_of(const struct pl_doc *d, uint8_t nclass, uint8_t cat)
 
 /* ---- communication ------------------------------------------------------------------------- */
 
-/* The collective that an event means: its argument, else its name. */
-static const char *coll_of(const struct pl_doc *d)
+static const char *read_coll(const char *s, size_t n, bool argument)
+{
+	const char *coll = pl_trace_coll_from_name(s, n);
+	char text[80];
+
+	if (coll || !argument)
+		return coll;
+	/* "send", "_reduce_scatter_base": words of a library */
+	snprintf(text, sizeof(text), "nccl:%s", s);
+	return pl_trace_coll_from_name(text, strlen(text));
+}
+
+/* The collective of which a string speaks, NULL: none. It is found once for each string: info->coll
+ * is 0 before that, 1 for none, else the number of the collective + 2. */
+static int coll_says(struct pl_doc *d, pl_id id, bool argument, const char **coll)
 {
 	const struct pl_intern *str = &d->rows.seg.str;
+	struct pl_strinfo *info = pl_import_event_info(&d->ev, id);
+	uint8_t *number = info ? &info->coll[argument] : NULL;
+
+	if (!number)
+		return d->ev.rc;
+	*coll = *number > 1 ? pl_trace_coll_name(*number - 2u) : NULL;
+	if (*number)
+		return 0;
+	*coll = read_coll(str->str[id], str->len[id], argument);
+	*number = *coll ? 2 : 1;
+	while (*coll && pl_trace_coll_name(*number - 2u) != *coll)
+		++*number;
+	return 0;
+}
+
+/* The collective that an event means: its argument, else its name. */
+static int coll_of(struct pl_doc *d, const char **coll)
+{
 	const struct pl_fields *f = &d->ev.f;
-	const char *coll = NULL, *s;
-	size_t n;
+	const char *by_name = NULL;
 
-	if (pl_has(f, PL_R_COLL) && f->arg_type[PL_R_COLL] == PL_V_STR) {
-		char text[80];
-
-		s = pl_intern_get(str, (pl_id)f->arg[PL_R_COLL]);
-		coll = pl_trace_coll_from_name(s, str->len[f->arg[PL_R_COLL]]);
-		if (!coll) { /* "send", "_reduce_scatter_base": words of a library */
-			snprintf(text, sizeof(text), "nccl:%s", s);
-			coll = pl_trace_coll_from_name(text, strlen(text));
-		}
-	}
-	if (!coll || !strcmp(coll, "sendrecv") || !strcmp(coll, "collective")) {
-		const char *by_name;
-
-		s = name_of(d, &n);
-		by_name = pl_trace_coll_from_name(s, n);
-		coll = by_name ? by_name : coll;
-	}
-	return coll;
+	*coll = NULL;
+	if (pl_has(f, PL_R_COLL) && f->arg_type[PL_R_COLL] == PL_V_STR)
+		PL_CHECK(coll_says(d, (pl_id)f->arg[PL_R_COLL], true, coll));
+	if (*coll && strcmp(*coll, "sendrecv") != 0 && strcmp(*coll, "collective") != 0)
+		return 0;
+	if (f->name != PL_NONE)
+		PL_CHECK(coll_says(d, f->name, false, &by_name));
+	*coll = by_name ? by_name : *coll;
+	return 0;
 }
 
 static int64_t arg_int(const struct pl_fields *f, unsigned a)
@@ -187,7 +208,7 @@ static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
 		return 0;
 	op.rf = arg_int(f, PL_R_RECORD);
 	op.seq = arg_int(f, PL_R_SEQ);
-	op.coll = coll_of(d);
+	PL_CHECK(coll_of(d, &op.coll));
 	op.group = PL_NONE;
 	own_size(d, op.coll, &op.elements, &op.bytes);
 	op.tensors = arg_text(d, PL_R_DIMS, PL_V_JSON, &n) ? op.elements > 0 : -1;
@@ -225,7 +246,7 @@ static int note_row(struct pl_doc *d, bool host, struct pl_err *err)
 	const char *s;
 
 	PL_CHECK(pl_grow(&h->row, &h->cap_rows, h->n_rows + 1, sizeof(*h->row), err));
-	row.coll = coll_of(d);
+	PL_CHECK(coll_of(d, &row.coll));
 	s = arg_text(d, PL_R_COLL, PL_V_STR, &n);
 	row.has_coll = s && row.coll && !strcmp(s, row.coll);
 	row.has_bytes = arg_int(f, PL_R_BYTES) >= 0;

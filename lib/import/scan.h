@@ -155,20 +155,24 @@ static inline const char *pl_scan_nested(const char *p, const char *end)
 	return end + 1;
 }
 
-/* The value of eight digits at p, most significant first; false if they are not all digits. */
-static inline bool pl_scan_8digits(const char *p, uint64_t *v)
+/* Appends the digits at p to the number *v; how many there are, at most eight. */
+static inline unsigned pl_scan_digits(const char *p, uint64_t *v)
 {
-	uint64_t x = pl_le64_get((const uint8_t *)p);
+	static const uint32_t ten_to[] = { 1,	   10,	    100,      1000,	10000,
+					   100000, 1000000, 10000000, 100000000 };
+	uint64_t x = pl_le64_get((const uint8_t *)p) ^ 0x3030303030303030u;
+	uint64_t other = (x | (x + 0x7676767676767676u)) & 0x8080808080808080u; /* above 9 */
+	unsigned n = other ? (unsigned)__builtin_ctzll(other) / 8 : 8;
 
-	if (((x & 0xf0f0f0f0f0f0f0f0u) | ((x + 0x0606060606060606u) & 0xf0f0f0f0f0f0f0f0u) >> 4) !=
-	    0x3333333333333333u)
-		return false;
-	x -= 0x3030303030303030u;
+	if (!n)
+		return 0;
+	x <<= 64 - 8 * n; /* zeros before the first digit */
 	x = x * 10 + (x >> 8);
-	*v = ((x & 0x000000ff000000ffu) * (100 + (1000000ull << 32)) +
-	      (x >> 16 & 0x000000ff000000ffu) * (1 + (10000ull << 32))) >>
-	     32;
-	return true;
+	x = ((x & 0x000000ff000000ffu) * (100 + (1000000ull << 32)) +
+	     (x >> 16 & 0x000000ff000000ffu) * (1 + (10000ull << 32))) >>
+	    32;
+	*v = *v * ten_to[n] + x;
+	return n;
 }
 
 #endif

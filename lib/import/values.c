@@ -202,30 +202,33 @@ static const char *nested(struct pl_ev *e, const char *p, const char *end, pl_id
 
 #define MAX_SCALE 18 /* decimals of PL_V_DEC */
 
-/* *type is PL_V_COUNT_ if there is no number at p. Up to 18 digits fit in the loop without a check.
- */
+/* Moves *p behind the digits there and appends them to *v. */
+static inline void take_digits(const char **p, const char *end, uint64_t *v)
+{
+	unsigned n;
+
+	do
+		*p += n = pl_scan_digits(*p, v);
+	while (PL_UNLIKELY(n == 8) && *p < end);
+}
+
+/* *type is PL_V_COUNT_ if there is no number at p. Up to 18 digits fit in 64 bits. */
 const char *pl_import_event_number(const char *p, const char *end, uint8_t *type, int64_t *v,
 				   uint8_t *scale)
 {
 	const char *start = p, *first, *dot = NULL;
-	uint64_t x = 0, d;
+	uint64_t x = 0;
 	bool neg = *p == '-';
 
 	first = p += neg;
 	*scale = 0;
 	*type = PL_V_INT;
-	while (p < end && (d = (uint64_t)(unsigned char)*p - '0') < 10) {
-		x = x * 10 + d;
-		p++;
-	}
+	take_digits(&p, end, &x);
 	if (p == first || (*first == '0' && p - first > 1))
 		goto none;
 	if (*p == '.') {
 		dot = ++p;
-		while (p < end && (d = (uint64_t)(unsigned char)*p - '0') < 10) {
-			x = x * 10 + d;
-			p++;
-		}
+		take_digits(&p, end, &x);
 		if (p == dot)
 			goto none;
 		*type = p - dot > MAX_SCALE ? PL_V_JSON : PL_V_DEC;

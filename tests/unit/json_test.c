@@ -1,7 +1,8 @@
-/* The pull reader and the exact numbers of io/json.h. */
+/* The pull reader and the exact numbers of io/json.h; the digits of import/scan.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "import/scan.h"
 #include "io/json.h"
 #include "tap.h"
 
@@ -220,6 +221,29 @@ static void test_numbers(void)
 	ok(!pl_json_decimal("1e5", 3, &v, &scale), "an exponent is refused");
 }
 
+/* Digits are read eight at a time; what follows them does not count. */
+static void test_digits(void)
+{
+	static const char digits[] = "9876543210";
+	char text[80];
+	int wrong = 0;
+
+	for (size_t n = 0; n <= 10; n++)
+		for (int c = 0; c < 256; c++) {
+			uint64_t v = 12, want = 12;
+			size_t take = n < 8 ? n : 8;
+
+			if (c >= '0' && c <= '9')
+				continue;
+			memset(text, c, sizeof(text));
+			memcpy(text, digits, n);
+			for (size_t i = 0; i < take; i++)
+				want = want * 10 + (uint64_t)(digits[i] - '0');
+			wrong += pl_scan_digits(text, &v) != take || v != want;
+		}
+	ok(!wrong, "digits before every byte (%d wrong)", wrong);
+}
+
 int main(void)
 {
 	test_tokens();
@@ -229,5 +253,6 @@ int main(void)
 	test_unescape();
 	test_time();
 	test_numbers();
+	test_digits();
 	return done_testing();
 }
