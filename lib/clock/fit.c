@@ -51,19 +51,6 @@ static void mask(const struct pl_fit *f, double *v)
 	}
 }
 
-double pl_clock_fit_mean(const struct pl_fit *f, uint32_t match, const double *v)
-{
-	double sum = 0, weight = 0;
-
-	for (uint32_t i = f->first[match]; i < f->first[match + 1]; i++) {
-		uint32_t c = f->in->obs[i].clock;
-
-		sum += f->w[i] * (v[c] + v[f->n + c] * f->u[match]);
-		weight += f->w[i];
-	}
-	return weight > 0 ? sum / weight : 0;
-}
-
 /* out = H v, without the parameters that are not free. */
 static void apply(const struct pl_fit *f, const double *v, double *out)
 {
@@ -73,12 +60,18 @@ static void apply(const struct pl_fit *f, const double *v, double *out)
 	for (uint32_t m = 0; m < f->in->n_matches; m++) {
 		double mean = pl_clock_fit_mean(f, m, v), u = f->u[m];
 
-		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
-			uint32_t c = f->in->obs[i].clock;
-			double q = f->w[i] * (v[c] + v[f->n + c] * u - mean);
+		for (uint32_t i = f->first[m], to = f->first[m + 1]; i < to;) {
+			uint32_t c = f->clock_of[i];
+			double effect = v[c] + v[f->n + c] * u - mean, ac = a[c], bc = b[c];
 
-			a[c] += q;
-			b[c] += q * u;
+			do {
+				double q = f->w[i] * effect;
+
+				ac += q;
+				bc += q * u;
+			} while (++i < to && f->clock_of[i] == c);
+			a[c] = ac;
+			b[c] = bc;
 		}
 	}
 	for (uint32_t c = 0; c < f->n; c++)
@@ -344,6 +337,7 @@ static int init(struct pl_fit *f, struct pl_err *err)
 	PL_TRY(take(f, &f->clock, f->n, sizeof(*f->clock), err));
 	PL_TRY(take(f, &f->tau, in->n_matches, sizeof(*f->tau), err));
 	PL_TRY(take(f, &f->u, in->n_matches, sizeof(*f->u), err));
+	PL_TRY(take(f, &f->clock_of, in->n_obs, sizeof(*f->clock_of), err));
 	PL_TRY(take(f, &f->y, in->n_obs, sizeof(*f->y), err));
 	PL_TRY(take(f, &f->r, in->n_obs, sizeof(*f->r), err));
 	PL_TRY(take(f, &f->w, in->n_obs, sizeof(*f->w), err));
@@ -356,10 +350,12 @@ static int init(struct pl_fit *f, struct pl_err *err)
 			f->first[m++] = (uint32_t)i;
 	while (m <= in->n_matches)
 		f->first[m++] = (uint32_t)in->n_obs;
-	for (size_t i = 0; i < in->n_obs; i++)
+	for (size_t i = 0; i < in->n_obs; i++) {
+		f->clock_of[i] = in->obs[i].clock;
 		f->clock[in->obs[i].clock].count += !i ||
 						    in->obs[i].match != in->obs[i - 1].match ||
 						    in->obs[i].clock != in->obs[i - 1].clock;
+	}
 	rc = sort_classes(f, err);
 out:
 	return rc;

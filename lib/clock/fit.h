@@ -23,6 +23,7 @@ struct pl_fit {
 	double span;
 	pl_ns mid;
 	/* of each observation */
+	uint32_t *clock_of;
 	double *y, *r, *w;	     /* end - base - tau; residual; weight */
 	uint32_t *first;	     /* of each match: its observations, n_matches + 1 */
 	uint32_t *by_class, *class0; /* observations by class and clock; n_classes + 1 */
@@ -35,9 +36,25 @@ struct pl_fit {
  * u, y and a, b. */
 int pl_clock_fit_start(struct pl_fit *f, struct pl_err *err) PL_MUST;
 
+/* The mean of v's effect on the members of a match, by weight; 0 if none has one. Ranks of one
+ * host share a clock, so the effect is computed once for neighbours. */
+static inline double pl_clock_fit_mean(const struct pl_fit *f, uint32_t match, const double *v)
+{
+	double sum = 0, weight = 0, u = f->u[match];
+
+	for (uint32_t i = f->first[match], to = f->first[match + 1]; i < to;) {
+		uint32_t c = f->clock_of[i];
+		double effect = v[c] + v[f->n + c] * u;
+
+		do {
+			sum += f->w[i] * effect;
+			weight += f->w[i];
+		} while (++i < to && f->clock_of[i] == c);
+	}
+	return weight > 0 ? sum / weight : 0;
+}
+
 /* fit.c */
-/* The mean of v's effect on the members of a match, by weight; 0 if none has one. */
-double pl_clock_fit_mean(const struct pl_fit *f, uint32_t match, const double *v);
 /* The block of H of each clock alone: aa, ab, bb. */
 void pl_clock_fit_blocks(const struct pl_fit *f, double *own);
 /* Solve H z = g for the free parameters, where H is the weighted normal matrix with the matches'

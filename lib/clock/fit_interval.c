@@ -9,7 +9,7 @@
  * many matches count as one as are worth one independent match.
  *
  * Cost: two solutions of the normal equations for each clock. With very many clocks and events, the
- * two by two block of each clock replaces them.
+ * two by two block of each clock replaces them, and only the matches of the clock are looked at.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -52,8 +52,11 @@ struct spread {
 struct work {
 	const struct pl_fit *f;
 	struct pl_arena mem;
-	struct order *order;
-	double *own; /* of each clock: its block of H: aa, ab, bb */
+	/* The matches by time: of each clock those that it is in, or all in one list if `exact`,
+	 * because the z of a clock then has an effect on all. */
+	uint32_t *match, *first;
+	double *expected; /* of the matches of the list at hand */
+	double *own;	  /* of each clock: its block of H: aa, ab, bb */
 	double *e, *z;
 	struct spread *var; /* of each clock */
 	double *part;	    /* of the parameter at hand */
@@ -69,7 +72,7 @@ static double expected(const struct pl_fit *f, uint32_t m, const double *z)
 	double s = f->scale[f->in->match_class[m]], mean = pl_clock_fit_mean(f, m, z), sum = 0;
 
 	for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
-		uint32_t c = f->in->obs[i].clock;
+		uint32_t c = f->clock_of[i];
 		double q = f->w[i] * (z[c] + z[f->n + c] * f->u[m] - mean);
 
 		sum += q * q;
@@ -77,28 +80,32 @@ static double expected(const struct pl_fit *f, uint32_t m, const double *z)
 	return sum * s * s;
 }
 
-/* Fills k->part, by time, and how many in *n. */
-static struct spread add_up(const struct work *k, const double *z, uint32_t *n)
+/* Fills k->part, by time, and how many in *n, for the z of clock c. */
+static struct spread add_up(const struct work *k, uint32_t c, const double *z, uint32_t *n)
 {
 	const struct pl_fit *f = k->f;
-	uint32_t all = f->in->n_matches, per = all / MAX_PARTS + 1, in_part = 0;
+	uint32_t list = k->exact ? 0 : c, per = f->in->n_matches / MAX_PARTS + 1, in_part = 0;
+	const uint32_t *match = k->match + k->first[list];
+	uint32_t matches = k->first[list + 1] - k->first[list];
 	double sum = 0, part = 0, squares = 0, most = 0;
 	struct spread v = { 0 };
 
 	*n = 0;
-	for (uint32_t m = 0; m < all; m++)
-		most = fmax(most, expected(f, m, z));
-	for (uint32_t j = 0; j < all; j++) {
-		uint32_t m = k->order[j].match;
-		double e = expected(f, m, z);
+	for (uint32_t j = 0; j < matches; j++) {
+		k->expected[j] = expected(f, match[j], z);
+		most = fmax(most, k->expected[j]);
+	}
+	for (uint32_t j = 0; j < matches; j++) {
+		uint32_t m = match[j];
+		double e = k->expected[j];
 
 		v.model += e;
 		if (e <= SLIGHT * most) /* of other clocks */
 			continue;
 		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
-			uint32_t c = f->in->obs[i].clock;
+			uint32_t o = f->clock_of[i];
 
-			sum += f->w[i] * f->r[i] * (z[c] + z[f->n + c] * f->u[m]);
+			sum += f->w[i] * f->r[i] * (z[o] + z[f->n + o] * f->u[m]);
 		}
 		part += e;
 		if (++in_part < per)
@@ -202,7 +209,7 @@ static int all_variances(struct work *k, const double *u_first, double *inflatio
 			     : p->b_free ? u_first[c]
 					 : 0,
 			     err));
-		*v = add_up(k, k->z, &parts);
+		*v = add_up(k, c, k->z, &parts);
 		if (v->parts > 0) {
 			correlate(k, parts, v->seen);
 			sum += v->seen / v->parts;
@@ -229,6 +236,45 @@ static double half_width(const struct work *k, uint32_t c, struct spread v, doub
 	       sqrt(v.model * inflation * n / (n - FITTED));
 }
 
+static int list_matches(struct work *k, struct pl_err *err)
+{
+	const struct pl_fit *f = k->f;
+	uint32_t *list, *match, *by_list, *seen, n = 0;
+	size_t obs = f->in->n_obs + 1;
+	struct order *order;
+	int rc;
+
+	PL_TRY(pl_arena_array(&k->mem, &order, f->in->n_matches + 1u, sizeof(*order), err));
+	PL_TRY(pl_arena_array(&k->mem, &list, obs, sizeof(*list), err));
+	PL_TRY(pl_arena_array(&k->mem, &match, obs, sizeof(*match), err));
+	PL_TRY(pl_arena_array(&k->mem, &by_list, obs, sizeof(*by_list), err));
+	PL_TRY(pl_arena_array(&k->mem, &k->match, obs, sizeof(*k->match), err));
+	PL_TRY(pl_arena_array(&k->mem, &seen, f->n, sizeof(*seen), err));
+	PL_TRY(pl_arena_array(&k->mem, &k->first, f->n + 1u, sizeof(*k->first), err));
+	for (uint32_t m = 0; m < f->in->n_matches; m++)
+		order[m] = (struct order){ f->u[m], m };
+	qsort(order, f->in->n_matches, sizeof(*order), by_time);
+	memset(seen, 0, f->n * sizeof(*seen));
+	for (uint32_t j = 0; j < f->in->n_matches; j++) {
+		uint32_t m = order[j].match;
+
+		for (uint32_t i = f->first[m]; i < f->first[m + 1]; i++) {
+			uint32_t c = k->exact ? 0 : f->clock_of[i];
+
+			if (seen[c] == j + 1)
+				continue;
+			seen[c] = j + 1;
+			list[n] = c;
+			match[n++] = m;
+		}
+	}
+	pl_clock_sort_by_key(list, n, k->exact ? 1 : f->n, by_list, k->first);
+	for (uint32_t i = 0; i < n; i++)
+		k->match[i] = match[by_list[i]];
+out:
+	return rc;
+}
+
 static int init(struct work *k, struct pl_err *err)
 {
 	const struct pl_fit *f = k->f;
@@ -236,15 +282,14 @@ static int init(struct work *k, struct pl_err *err)
 	int rc;
 
 	k->exact = 2.0 * f->n * (double)f->in->n_obs < MAX_WORK;
-	PL_TRY(pl_arena_array(&k->mem, &k->order, f->in->n_matches + 1u, sizeof(*k->order), err));
+	PL_TRY(list_matches(k, err));
+	PL_TRY(pl_arena_array(&k->mem, &k->expected, f->in->n_matches + 1u, sizeof(*k->expected),
+			      err));
 	PL_TRY(pl_arena_array(&k->mem, &k->own, 3 * n, sizeof(*k->own), err));
 	PL_TRY(pl_arena_array(&k->mem, &k->part, MAX_PARTS + 1, sizeof(*k->part), err));
 	PL_TRY(pl_arena_array(&k->mem, &k->e, 2 * n, sizeof(*k->e), err));
 	PL_TRY(pl_arena_array(&k->mem, &k->z, 2 * n, sizeof(*k->z), err));
 	PL_TRY(pl_arena_array(&k->mem, &k->var, n, sizeof(*k->var), err));
-	for (uint32_t m = 0; m < f->in->n_matches; m++)
-		k->order[m] = (struct order){ f->u[m], m };
-	qsort(k->order, f->in->n_matches, sizeof(*k->order), by_time);
 	pl_clock_fit_blocks(f, k->own);
 out:
 	return rc;
