@@ -58,7 +58,7 @@ static int measure(struct pl_world *w, struct pl_comm_bench_opts *b, int iterati
 	return 0;
 }
 
-#define TURNS 5
+#define TURNS 15
 
 /* All algorithms. */
 static int compare(struct pl_world *w, struct pl_comm_bench_opts *b, int iterations,

@@ -1,32 +1,36 @@
 /*
- * Which algorithm: what each would take, by a model.
+ * The choice of an algorithm: the one that takes the least time by a model.
  *
  * A message crosses a link in latency + bytes / rate. Links between different pairs do not hinder
- * one another, and a link is busy while processors work, so the longer of the two counts.
- * Processors take so much for each message and for each byte that is sent, received and added.
- * Where ranks share processors, the work of all ranks adds up. Where in addition all ranks wait for
- * one another at each hop, as in a ring, the processors serve them in whole turns: three ranks on
- * two processors take two turns a hop, as four would. Trees and chains begin to overlap after the
- * first segments. Bytes that everybody sends to everybody cost more: they meet in the caches, and
- * in place they are copied first.
+ * one another. A link is busy while processors work, so the longer of the two counts. Each message
+ * and each byte that is sent, received and added takes a processor some time. Where ranks share
+ * processors, three more things count. The work of all ranks adds up. A message costs a change of
+ * process too, because the receiver must get a processor first. Where all ranks wait for one
+ * another at each hop, as in a ring, the processors serve them in whole turns: three ranks on two
+ * processors take two turns a hop, as four would. Trees and chains begin to overlap after the first
+ * segments. In the direct algorithm each byte costs more, because the data of all ranks compete for
+ * the caches, and because in-place operation copies them first.
  *
  * The constants were fitted to all-reduces of 2, 3, 4 and 8 ranks over loopback, and over links of
  * 1 and 10 Gbit/s with 200 and 20 us of latency, in memory that the caches hold, where choices
  * differ most. What counts is the ratio of the cost of a message to that of a byte, which differs
- * less between machines than either. All ranks must choose alike, so nothing here may depend on
- * what one rank alone has measured.
+ * less between machines than either. The choice must not depend on a measurement: all ranks must
+ * choose the same algorithm, and a job must choose the same one in every run, because the order of
+ * a sum and so its last bits follow from the algorithm. A plan can name another algorithm, which
+ * `run --bench=comm` measures.
  */
 #include <math.h>
 
 #include "comm/internal.h"
 
 #define NS_A_MESSAGE	 4500.0
-#define NS_A_HOP	 4000.0 /* until a rank goes on that waited for others */
+#define NS_A_SWITCH	 5500.0 /* more for each message, where ranks share processors */
+#define NS_A_HOP	 4000.0 /* until a rank that waited for others goes on */
 #define NS_A_BYTE	 0.15
 #define NS_A_BYTE_DIRECT 0.45
-#define WHOLE_VECTORS	 1.2 /* cost more than parts, which stay in the cache */
+#define WHOLE_VECTORS	 1.2 /* a factor: whole vectors leave the cache, parts stay in it */
 
-static bool has(uint8_t op, uint8_t algo)
+static bool supports(uint8_t op, uint8_t algo)
 {
 	switch (algo) {
 	case PL_CA_DIRECT:
@@ -43,17 +47,17 @@ static bool has(uint8_t op, uint8_t algo)
 	}
 }
 
-/* How many times longer n ranks in step take, because `busy` processors serve them in whole turns.
- */
-static double in_turns(double n, double busy)
+/* The factor by which n ranks take longer because `busy` processors serve them in whole turns. The
+ * ranks wait for one another at each hop. */
+static double turns_factor(double n, double busy)
 {
 	return busy < n ? ceil(n / busy) * busy / n : 1;
 }
 
-/* Nanoseconds that an all-reduce of s bytes takes by one of the four. */
-static double takes(const struct pl_world *w, uint8_t algo, double s)
+/* The modelled time of an all-reduce of s bytes, in ns. */
+static double all_reduce_ns(const struct pl_world *w, uint8_t algo, double s)
 {
-	double n = w->size, low = 1, depth = 0;
+	double n = w->size, low = 1, depth = 0; /* low: the power of two up to n */
 	/* GPUs have longer segments. The choice ignores this, so that sums are equal with all
 	 * transports. */
 	double segment = (double)pl_min_size(w->segment, PL_SEGMENT);
@@ -73,12 +77,15 @@ static double takes(const struct pl_world *w, uint8_t algo, double s)
 		hops = 2 * (n - 1);
 		messages = n * hops;
 		link = hops / n * s;
-		work *= in_turns(n, busy);
+		work *= turns_factor(n, busy);
 		break;
 	case PL_CA_TREE:
 		messages = 2 * (n - 1);
 		link += (hops - 1) * piece;
-		work *= WHOLE_VECTORS;
+		/* Two leaves and a root on fewer processors: no rank forwards, and the root has
+		 * half of the work, so while one rank waits another one uses its processor. */
+		if (depth > 1 || n <= busy)
+			work *= WHOLE_VECTORS;
 		/* the rank with most neighbours; pieces overlap with those before */
 		path = ((n > 4 ? 3 : n > 2 ? 2 : 1) * s + (hops - 1) * piece / 2) * NS_A_BYTE;
 		break;
@@ -90,25 +97,25 @@ static double takes(const struct pl_world *w, uint8_t algo, double s)
 			link = 4.0 / 3 * (s + piece);
 			work *= 1 + (WHOLE_VECTORS - 1) * (n - low) / (n - 1);
 		}
-		work *= in_turns(low, low < busy ? low : busy);
+		work *= turns_factor(low, low < busy ? low : busy);
 	}
 	work = work / busy > path ? work / busy : path;
-	work += messages * NS_A_MESSAGE / busy;
+	work += messages * (NS_A_MESSAGE + (n > busy ? NS_A_SWITCH : 0)) / busy;
 	link = w->min_bytes_per_ns > 0 ? link / w->min_bytes_per_ns : 0;
 	return hops * (NS_A_HOP + (double)w->max_latency) + (link > work ? link : work);
 }
 
-static uint8_t all_reduce(const struct pl_world *w, size_t bytes)
+static uint8_t choose_all_reduce(const struct pl_world *w, size_t bytes)
 {
 	static const uint8_t algorithm[] = { PL_CA_DIRECT, PL_CA_RING, PL_CA_TREE, PL_CA_HALVING };
 	uint8_t best = PL_CA_DIRECT;
-	double least = INFINITY;
+	double best_ns = INFINITY;
 
 	for (size_t i = 0; i < PL_LEN(algorithm); i++) {
-		double t = takes(w, algorithm[i], (double)bytes);
+		double t = all_reduce_ns(w, algorithm[i], (double)bytes);
 
-		best = t < least ? algorithm[i] : best;
-		least = fmin(t, least);
+		best = t < best_ns ? algorithm[i] : best;
+		best_ns = fmin(t, best_ns);
 	}
 	return best;
 }
@@ -116,19 +123,19 @@ static uint8_t all_reduce(const struct pl_world *w, size_t bytes)
 uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes)
 {
 	bool large = bytes >= (size_t)64 << 10;
-	/* several hosts with several ranks each: cross the network once a host */
-	bool several = w->n_hosts > 1 && w->n_hosts < w->size;
-	uint8_t forwards = has(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
+	/* Several hosts have several ranks each, so data should cross the network once a host. */
+	bool hosts_of_many = w->n_hosts > 1 && w->n_hosts < w->size;
+	uint8_t forwards = supports(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
 
-	if (has(op, algo))
+	if (supports(op, algo))
 		return algo;
-	/* The nearest that the operation has: one that forwards, in place of halving or a tree. */
+	/* the nearest algorithm of the operation: one that forwards too */
 	if (algo != PL_CA_AUTO)
 		return forwards;
-	if (several && large && has(op, PL_CA_HIERARCHICAL))
+	if (hosts_of_many && large && supports(op, PL_CA_HIERARCHICAL))
 		return PL_CA_HIERARCHICAL;
 	if (op == PL_OP_ALLREDUCE)
-		return all_reduce(w, bytes);
+		return choose_all_reduce(w, bytes);
 	if (op != PL_OP_BROADCAST)
 		return large ? forwards : PL_CA_DIRECT;
 	if (w->size == 2 || !bytes)

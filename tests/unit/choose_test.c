@@ -1,19 +1,35 @@
 /*
- * Which algorithm: where MPI reaches memory of devices, what is large enough to lie there is not
- * summed by all from all, which would stage it; and where ranks outnumber processors.
+ * The choice of an algorithm: large sums are never direct, because MPI would stage what lies in
+ * memory of devices; and where ranks share processors, messages and turns count.
  */
 #include "comm/internal.h"
 #include "tap.h"
 
-static uint8_t chosen(const struct pl_world *w, size_t bytes)
+static uint8_t chosen(struct pl_world *w, int ranks, size_t bytes)
 {
+	w->size = ranks;
 	return pl_comm_algo(w, PL_OP_ALLREDUCE, PL_CA_AUTO, bytes);
+}
+
+/* How often a tree is chosen for more bytes than an algorithm with more messages. */
+static int back_to_tree(struct pl_world *w, int ranks)
+{
+	bool parts = false;
+	int n = 0;
+
+	for (size_t bytes = 1024; bytes <= (size_t)64 << 20; bytes *= 2) {
+		uint8_t algo = chosen(w, ranks, bytes);
+
+		parts |= algo == PL_CA_HALVING || algo == PL_CA_RING;
+		n += parts && algo == PL_CA_TREE;
+	}
+	return n;
 }
 
 int main(void)
 {
 	struct pl_world w = { .segment = (size_t)4 << 20 };
-	int bad = 0, small = 0;
+	int bad = 0, small = 0, other = 0;
 
 	for (w.size = 2; w.size <= 1024; w.size += 1 + w.size / 8)
 		for (int each = 1; each <= w.size; each *= 2) { /* ranks of a host */
@@ -29,21 +45,31 @@ int main(void)
 		}
 	is_i64(bad, 0, "from 64 KiB on no sum is direct by itself");
 	ok(small > 0, "a small one may be");
-	/* Measured over loopback: ring 2.8 ms, tree 2.2, halving 2.1 (4 MiB); tree 61 us, halving
-	 * 80, ring 86 (128 KiB). */
-	w.size = 3;
+	/*
+	 * Measured over loopback on two processors, in us. Three ranks: ring 145, tree 94, halving
+	 * 140 (128 KiB); 796, 638, 708 (1 MiB); 1591, 1365, 1492 (2 MiB). Four: 437, 279, 354 (256
+	 * KiB); 1292, 1176, 1048 (1 MiB). Eight: 1643, 1234, 1344 (512 KiB); 3505, 3138, 3020 (1
+	 * MiB).
+	 */
 	w.n_hosts = 1;
 	w.segment = (size_t)256 << 10;
 	w.processors = 2;
-	is_i64(chosen(&w, (size_t)4 << 20), PL_CA_HALVING,
-	       "three ranks on two processors: a ring would take two turns a hop");
-	is_i64(chosen(&w, (size_t)128 << 10), PL_CA_TREE, "... less goes over a tree");
-	/* 256 KiB: tree less than halving by 1.1 to 1.4 times, of 8 ranks by 1.2 to 1.35 */
-	is_i64(chosen(&w, (size_t)256 << 10), PL_CA_TREE, "... and a little more");
-	w.size = 8;
-	is_i64(chosen(&w, (size_t)256 << 10), PL_CA_TREE, "... and that of eight ranks");
-	is_i64(chosen(&w, (size_t)1 << 20), PL_CA_HALVING, "... but no large one");
-	w.size = w.processors = 3;
-	is_i64(chosen(&w, (size_t)4 << 20), PL_CA_RING, "on three processors it is a ring");
+	for (size_t n = (size_t)128 << 10; n <= (size_t)64 << 20; n *= 2)
+		other += chosen(&w, 3, n) != PL_CA_TREE;
+	is_i64(other, 0, "three ranks on two processors use a tree, in which no rank forwards");
+	is_i64(chosen(&w, 4, (size_t)256 << 10), PL_CA_TREE,
+	       "four ranks: a message costs a change of process, and a tree has fewest");
+	is_i64(chosen(&w, 4, (size_t)1 << 20), PL_CA_HALVING, "... which counts less for 1 MiB");
+	is_i64(chosen(&w, 8, (size_t)256 << 10), PL_CA_TREE, "eight ranks: 256 KiB over a tree");
+	is_i64(chosen(&w, 8, (size_t)512 << 10), PL_CA_TREE, "... and 512 KiB");
+	is_i64(chosen(&w, 8, (size_t)1 << 20), PL_CA_HALVING, "... but not 1 MiB");
+	for (w.processors = 1, other = 0; w.processors <= 64; w.processors++)
+		for (int ranks = 2; ranks <= 64; ranks++)
+			if (ranks <= w.processors || ranks % w.processors == 0)
+				other += back_to_tree(&w, ranks);
+	is_i64(other, 0, "where turns are full, more bytes never lead back to a tree");
+	w.processors = 3;
+	is_i64(chosen(&w, 3, (size_t)4 << 20), PL_CA_RING,
+	       "three ranks on three processors use a ring");
 	return done_testing();
 }
