@@ -160,7 +160,7 @@ static int measure(const char *path, struct pl_graph *g, struct pl_sim **s, stru
 {
 	struct pl_plan plan;
 	uint64_t hits;
-	bool guessed;
+	struct pl_rewrite_basis basis;
 	struct pl_path p = { 0 };
 	struct pl_account a = { 0 };
 	struct pl_in *in = pl_in_open(path, err);
@@ -198,7 +198,7 @@ static int measure(const char *path, struct pl_graph *g, struct pl_sim **s, stru
 	line("account", now() - t, ops);
 	PL_TRY(pl_rewrite_add_line(&plan, "scale kind=comm by 0.5", err));
 	t = now();
-	PL_TRY(pl_rewrite_durations(*s, g, &plan, NULL, &hits, &guessed, err));
+	PL_TRY(pl_rewrite_durations(*s, g, &plan, NULL, &hits, &basis, err));
 	line("what-if, durations", now() - t, ops);
 	PL_TRY(repeat(*s, "what-if", ops, err));
 	PL_TRY(event_core(g, err));

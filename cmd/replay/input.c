@@ -75,7 +75,6 @@ out:
 
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
-	bool guessed;
 	int rc = 0;
 
 	if (!x->plan.n_rw)
@@ -86,10 +85,10 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 		return use_plan(&x->plan, x, r, err);
 	PL_TRY(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
 	PL_TRY(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
-				    x->hits, &guessed, err));
+				    x->hits, &r->basis, err));
 	PL_TRY(pl_plan_add_texts(&x->plan,
 				 err)); /* not before: a text means that it is an option */
-	if (guessed)
+	if (r->basis.guessed)
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "the graph does not say which communication is data-parallel: for \"ranks\" "
 		       "that of all ranks counts as such");

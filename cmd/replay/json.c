@@ -53,6 +53,10 @@ static void put_summary(struct pl_writer *w, const struct config *c, const struc
 	pl_json_real(w, "replayed_mean_ns", r->replayed_mean);
 	if (what_if)
 		pl_json_real(w, "predicted_mean_ns", r->predicted_mean);
+	if (what_if && doubt(r) > 0)
+		pl_json_real(w, "predicted_doubt_ns", doubt(r));
+	if (what_if && r->basis.assumed)
+		pl_json_bool(w, "rings_assumed", true);
 	if (isfinite(r->bias_mean)) {
 		pl_json_real(w, "model_bias_ns", r->bias_mean);
 		pl_json_bool(w, "model_bias_left_out", r->bias_out);

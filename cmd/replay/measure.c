@@ -232,6 +232,16 @@ int explain(struct report *r, bool changed, struct pl_pool *pool, struct pl_err 
 	return explain_run(r, pool, err);
 }
 
+double doubt(const struct report *r)
+{
+	double comm = 0;
+
+	for (size_t i = 0; i < r->n_rows; i++)
+		if (r->row[i].role == PL_RO_TRANSFER)
+			comm += (double)r->row[i].ns / (double)r->n_steps;
+	return r->basis.error * comm;
+}
+
 void report_fini(struct report *r)
 {
 	for (size_t i = 0; i < r->n_changes; i++)

@@ -86,8 +86,9 @@ struct report {
 	 * no model; and the mean, NAN */
 	pl_ns *bias;
 	double bias_mean;
-	bool bias_out;		     /* it is left out of what is predicted */
-	struct pl_expanded expanded; /* --expand */
+	bool bias_out;		       /* it is left out of what is predicted */
+	struct pl_rewrite_basis basis; /* of the prediction */
+	struct pl_expanded expanded;   /* --expand */
 	double mean_abs_error, worst_error;
 	int64_t start_p50, start_p95, start_max; /* |replayed - recorded| of starts, if n_starts */
 	uint64_t n_starts;
@@ -157,6 +158,10 @@ int measure(struct report *r, struct pl_err *err) PL_MUST;
 /* The rest but slow and change; `changed`: of another run than that which was measured. */
 int explain(struct report *r, bool changed, struct pl_pool *pool, struct pl_err *err) PL_MUST;
 void report_fini(struct report *r);
+
+/* By how much the predicted mean may be wrong, because lines were fitted to transfers; 0: not known
+ */
+double doubt(const struct report *r);
 
 /* ---- path.c ---- */
 int sum_path(struct report *r, struct pl_err *err) PL_MUST;

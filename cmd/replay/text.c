@@ -5,7 +5,8 @@
 
 #include "program.h"
 
-#define BAR   21 /* characters */
+#define BAR   21    /* characters */
+#define SURE  0.005 /* of a prediction: a smaller doubt is not shown */
 #define WIDTH 100
 
 char *fmt_ns(char *out, size_t size, double ns)
@@ -31,6 +32,25 @@ char *fmt_ns(char *out, size_t size, double ns)
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
+/* What is not known of communication over other links or between other ranks. */
+static void print_basis(const struct report *r, struct pl_writer *w)
+{
+	const struct pl_rewrite_basis *b = &r->basis;
+
+	if (b->assumed)
+		pl_write_text(w,
+			      "assumed: collectives go along rings; the graph does not say their "
+			      "algorithm\n");
+	if (b->error < SURE)
+		return;
+	pl_write_format(w,
+			"estimated from %" PRIu64 " whole transfers, as there are no messages%s: "
+			"%.0f %% of the time of transfers may be wrong\n",
+			b->samples,
+			b->one_size ? ", of sizes that do not tell latency from bandwidth" : "",
+			100 * b->error);
+}
+
 static void print_answer(const struct config *c, const struct report *r, struct pl_writer *w)
 {
 	bool color = pl_use_color(&c->c, 1);
@@ -47,9 +67,13 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 	pl_write_format(w, ", replayed %s (%+.2f %%)", b,
 			r->recorded_mean > 0 ? 100 * (r->replayed_mean / r->recorded_mean - 1) : 0);
 	if (isfinite(r->predicted_mean))
-		pl_write_format(w, ", predicted %s (%+.2f %%)",
+		pl_write_format(w, ", predicted %s (%+.2f %%",
 				fmt_ns(p, sizeof(p), r->predicted_mean),
 				r->replayed_mean > 0 ? 100 * change / r->replayed_mean : 0);
+	if (isfinite(r->predicted_mean) && doubt(r) >= SURE * r->predicted_mean)
+		pl_write_format(w, "; %s to %s", fmt_ns(a, sizeof(a), r->predicted_mean - doubt(r)),
+				fmt_ns(b, sizeof(b), r->predicted_mean + doubt(r)));
+	pl_write_text(w, isfinite(r->predicted_mean) ? ")" : "");
 	pl_write_format(w, ", %d rank%s, %.1f %% unexplained%s\n", r->g.n_ranks,
 			r->g.n_ranks == 1 ? "" : "s", 100 * r->unexplained_share,
 			color ? "\033[0m" : "");
@@ -59,6 +83,7 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 			pl_write_format(w, " (%" PRIu64 " operations)", r->changes->hits[i]);
 		pl_write_text(w, "\n");
 	}
+	print_basis(r, w);
 	if (c->expand)
 		pl_write_format(w,
 				"message by message: %" PRIu64 " collectives, %" PRIu64

@@ -93,6 +93,9 @@ struct pl_cost {
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
 		struct pl_err *err) PL_MUST;
 void pl_cost_fini(struct pl_cost *c);
+/* The fit of a communication: of its kind, collective and the nearest number of recorded ranks;
+ * NULL. */
+const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm);
 /*
  * Duration of a communication's transfer, from the last arrival on: the line of the fit where there
  * is one, moved as pl_cost_line() says, and times the ratio of analyses where the algorithm is not

@@ -80,10 +80,6 @@ static inline uint32_t cost_parts(const struct pl_cost_comm *comm)
 	return comm->parts > 1 ? comm->parts : 1;
 }
 
-/* The fit of a communication: of its kind, collective and the nearest number of recorded ranks;
- * NULL. */
-const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm);
-
 /* The parts of a fit, moved to the ranks and the changed links of a communication: the latency,
  * what of it does not occupy the link, and the time for a byte. */
 struct moved {

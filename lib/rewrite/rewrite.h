@@ -35,15 +35,27 @@ void pl_rewrite_explain(const struct pl_rewriter *r, const struct pl_rewrite *rw
 int pl_rewrite_add_line(struct pl_plan *p, const char *text, struct pl_err *err) PL_MUST;
 /* Does every rewrite of the plan change durations alone? */
 bool pl_rewrite_is_timing(const struct pl_plan *p);
+/* What a prediction for another network or another number of ranks depends on. */
+struct pl_rewrite_basis {
+	bool guessed; /* the graph does not say which communication is data-parallel, and `ranks`
+		       * took that of all ranks */
+	bool assumed; /* that collectives are rings, because the graph does not say their algorithm
+		       */
+	/* how much of the time of all transfers may be wrong, because no messages were recorded: a
+	 * share */
+	double error;
+	bool one_size;	  /* some transfers have one size or an unknown one, so the topology alone
+			   * tells    latency from bandwidth */
+	uint64_t samples; /* transfers that were fitted */
+};
 /*
  * Apply such a plan to the durations of a simulator of the graph, without an edit. hits[i]: how
- * many operations rewrite i concerns, all steps together. *guessed: the graph does not say which
- * communication is data-parallel, and `ranks` took that of all ranks. `topo` may be NULL. A rewrite
+ * many operations rewrite i concerns, all steps together. `topo` may be NULL. A rewrite
  * that was given as an option and cannot be applied is PL_EUSAGE.
  */
 int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struct pl_plan *p,
-			 const struct pl_topology *topo, uint64_t *hits, bool *guessed,
-			 struct pl_err *err) PL_MUST;
+			 const struct pl_topology *topo, uint64_t *hits,
+			 struct pl_rewrite_basis *basis, struct pl_err *err) PL_MUST;
 /* Does the rewrite change communication? Then the prediction depends on the cost model. */
 bool pl_rewrite_is_comm(unsigned op);
 /* Build the communication of the state without a rewrite: the recorded buckets get the durations of

@@ -19,6 +19,7 @@ static void change_fini(struct rw_change *c)
 	if (c->n_shapes)
 		pl_free(c->class);
 	pl_free(c->of_class);
+	pl_free(c->line);
 }
 
 void pl_rewrite_facts_fini(struct rw_facts *x)
@@ -34,6 +35,16 @@ static inline bool value_of(const struct rw_change *c, uint32_t class, double *v
 		return false;
 	*v = c->class ? c->of_class[class] : c->value;
 	return !isnan(*v);
+}
+
+/* The changed duration. A transfer that takes longer than its line by chance or contention still
+ * does so with another latency: only the line gets the factor. */
+static inline double changed(const struct rw_change *c, uint32_t class, double v, double ns)
+{
+	if (c->sets)
+		return v;
+	return c->keeps_rest && (v > 1 || ns > c->line[class]) ? ns + (v - 1) * c->line[class]
+							       : ns * v;
 }
 
 /* ---- on an edit ------------------------------------------------------------------------------ */
@@ -55,7 +66,7 @@ static int change_node(struct pl_edit *e, uint32_t i, const struct rw_change *c,
 				pl_graph_selects_edited(&c->select, n)))
 		return 0;
 	++*hits;
-	return pl_edit_set_dur(e, i, llround(c->sets ? v : (double)n->dur * v), err);
+	return pl_edit_set_dur(e, i, llround(changed(c, class, v, (double)n->dur)), err);
 }
 
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
@@ -117,7 +128,7 @@ static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st
 		if (!value_of(c, class ? class[i] : 0, &v) ||
 		    (c->select.keys && !pl_graph_selects(&c->select, sh, i)))
 			continue;
-		ns[i] = c->sets ? v : ns[i] * v;
+		ns[i] = changed(c, class ? class[i] : 0, v, ns[i]);
 		hits++;
 	}
 	return hits;
@@ -170,15 +181,15 @@ static void change_latency(struct pl_sim *s, const struct rw_change *c, size_t n
 }
 
 int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struct pl_plan *p,
-			 const struct pl_topology *topo, uint64_t *hits, bool *guessed,
-			 struct pl_err *err)
+			 const struct pl_topology *topo, uint64_t *hits,
+			 struct pl_rewrite_basis *basis, struct pl_err *err)
 {
 	struct rw_network network = { 0 };
 	struct rw_facts x = { .g = g, .topo = topo, .network = &network };
 	struct rw_change *c;
 	int rc;
 
-	*guessed = false;
+	*basis = (struct pl_rewrite_basis){ 0 };
 	PL_TRY(pl_alloc(&c, p->n_rw, sizeof(*c), err));
 	for (size_t i = 0; i < p->n_rw; i++) {
 		hits[i] = 0;
@@ -187,7 +198,11 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 			rc = pl_rewrite_wrap(&p->rw[i], i, err);
 			goto out;
 		}
-		*guessed |= c[i].guessed;
+		basis->guessed |= c[i].basis.guessed;
+		basis->assumed |= c[i].basis.assumed;
+		basis->one_size |= c[i].basis.one_size;
+		basis->error = fmax(basis->error, c[i].basis.error);
+		basis->samples = pl_max_i64(basis->samples, c[i].basis.samples);
 	}
 	PL_TRY(change_all(s, g, c, p->n_rw, hits, err));
 	change_latency(s, c, p->n_rw);

@@ -130,12 +130,14 @@ void pl_rewrite_comms_free(struct rw_comms *c); /* NULL: nothing */
  * each that has a class (operations of one class get the same value).
  */
 struct rw_change {
-	struct pl_graph_select select;	/* without keys: the class alone decides */
-	bool sets;			/* values are durations in ns; otherwise factors */
-	double value;			/* of all, if there are no classes */
-	uint32_t **class;		/* [shape][node as recorded]; NULL: no classes */
-	size_t n_shapes;		/* the change owns so many class[i]; 0: class is borrowed */
-	bool guessed;			/* which communication is data-parallel */
+	struct pl_graph_select select; /* without keys: the class alone decides */
+	bool sets;		       /* values are durations in ns; otherwise factors */
+	double value;		       /* of all, if there are no classes */
+	uint32_t **class;	       /* [shape][node as recorded]; NULL: no classes */
+	size_t n_shapes;	       /* the change owns so many class[i]; 0: class is borrowed */
+	struct pl_rewrite_basis basis;
+	double *line; /* [class], owned: the time before the change by the fitted line; or NULL */
+	bool keeps_rest; /* what an operation takes longer than the line does not get the factor */
 	struct pl_link_change messages; /* latency of messages between nodes; no link: as it was */
 	double *of_class; /* owned; NAN: operations of this class keep their durations */
 };

@@ -17,19 +17,21 @@
 
 #include "rewrite/rewrite_internal.h"
 
+enum { RING, DIRECT, UNKNOWN }; /* direct: each rank sent what it had to each other rank */
+
 struct comm_key { /* equal in every byte: of one class */
 	int64_t bytes;
 	uint32_t n, workers;
 	uint16_t kind, coll;
 	uint16_t message; /* one side of a recorded message, as its kind says */
-	uint16_t direct;  /* each rank sent what it had to each other rank */
+	uint16_t algorithm;
 };
 struct rw_comms {
 	uint32_t **class; /* [shape][node]; PL_NONE: no communication */
 	size_t n_shapes;
 	struct pl_intern keys; /* struct comm_key of each class */
 	struct pl_cost_sides sides;
-	bool guessed;
+	bool guessed, messages; /* messages: of collectives, recorded */
 };
 
 /* ---- which communication is data-parallel ---------------------------------------------------- */
@@ -151,11 +153,13 @@ static bool is_rest(const struct pl_shape *s, uint32_t i)
 	return false;
 }
 
-static bool is_direct(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
+static uint16_t algorithm_of(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
 {
 	const struct pl_gcomm *c = s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
 
-	return c && c->algorithm != PL_NONE && !strcmp(g->str.str[c->algorithm], "direct");
+	if (!c || c->algorithm == PL_NONE)
+		return UNKNOWN;
+	return strcmp(g->str.str[c->algorithm], "direct") ? RING : DIRECT;
 }
 
 /* What the transfer is; as lib/cost sees it when it fits. Sets *is to false if it has no line. */
@@ -167,7 +171,7 @@ static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, st
 	*key = (struct comm_key){ .bytes = s->bytes ? s->bytes[i] : -1,
 				  .kind = s->kind[i],
 				  .coll = (uint16_t)pl_node_coll(s, i),
-				  .direct = is_direct(x->g, s, i) };
+				  .algorithm = algorithm_of(x->g, s, i) };
 	if (group != PL_NONE)
 		key->n = x->g->group[group].n;
 	else if (meet != PL_NONE)
@@ -206,6 +210,7 @@ static int classify(struct rw_comms *c, struct parallel *x, struct pl_err *err)
 			class[i] = PL_NONE;
 			if (is)
 				PL_TRY(describe(x, s, i, &key, &is, err));
+			c->messages |= is && key.message;
 			if (is)
 				PL_TRY(pl_intern_add(&c->keys, (const char *)&key, sizeof(key),
 						     &class[i], err));
@@ -266,7 +271,8 @@ static struct pl_cost_comm comm_of(const struct comm_key *key, const struct rw_n
 		n = n / key->workers * net->ranks;
 	return (struct pl_cost_comm){ .kind = (uint8_t)key->kind,
 				      .coll = (uint8_t)key->coll,
-				      .algo = key->direct ? PL_COST_DIRECT : PL_ALGO_RING,
+				      .algo = key->algorithm == DIRECT ? PL_COST_DIRECT
+								       : PL_ALGO_RING,
 				      .group = PL_NONE,
 				      .n = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX),
 				      .recorded = key->n,
@@ -369,6 +375,39 @@ static int change_link(const struct rw_facts *x, const struct pl_rewrite *rw, st
 	return 0;
 }
 
+/*
+ * What the prediction depends on. Recorded messages show what latency costs and how many of them
+ * follow one another. Without them the number of messages is an assumption, so the whole effect of
+ * another latency is in doubt, and that of other ranks if the graph does not say the algorithm.
+ */
+static void note_basis(const struct rw_facts *x, unsigned op, struct rw_change *c)
+{
+	struct pl_rewrite_basis *b = &c->basis;
+	double wrong = 0, all = 0;
+
+	for (size_t i = 0; i < x->comms->keys.n && !x->comms->messages; i++) {
+		const struct comm_key key = key_of(x->comms, i);
+		struct pl_cost_comm comm = comm_of(&key, x->network);
+		const struct pl_fit *fit = pl_cost_find_fit(x->cost, &comm);
+		bool known = fit && !fit->one_size && !fit->estimated;
+		bool changes = !isnan(c->of_class[i]) && c->of_class[i] != 1;
+		double after = changes ? c->line[i] * c->of_class[i] : c->line[i];
+		double error = (known ? fmin(fit->residual, 1) : 1) * after;
+
+		all += after;
+		if (!changes)
+			continue;
+		if (op == PL_RW_LATENCY || (op == PL_RW_RANKS && key.algorithm == UNKNOWN))
+			error = fmax(error, fabs(after - c->line[i]));
+		wrong += error;
+		b->assumed |= key.algorithm == UNKNOWN && key.kind == PL_K_COLLECTIVE;
+		b->one_size |= !known;
+	}
+	b->error = all > 0 ? fmin(wrong / all, 1) : 0;
+	for (size_t i = 0; i < x->cost->n_fits; i++)
+		b->samples += x->cost->fit[i].samples;
+}
+
 static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
 			  struct pl_err *err)
 {
@@ -379,21 +418,23 @@ static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struc
 	n = x->comms->keys.n;
 	c->class = x->comms->class;
 	PL_TRY(pl_alloc(&c->of_class, n, sizeof(*c->of_class), err));
+	PL_TRY(pl_alloc(&c->line, n, sizeof(*c->line), err));
 	for (size_t i = 0; i < n; i++)
-		c->of_class[i] = line_of(x, i);
+		c->line[i] = line_of(x, i);
 	if (rw->op == PL_RW_RANKS)
 		x->network->ranks = (uint32_t)rw->k;
 	else
 		PL_TRY(change_link(x, rw, c, err));
 	for (size_t i = 0; i < n; i++) {
 		const struct comm_key key = key_of(x->comms, i);
-		double before = c->of_class[i];
 
 		c->of_class[i] = !concerns(x, rw, &key) ? NAN
-				 : before > 0		? line_of(x, i) / before
+				 : c->line[i] > 0	? line_of(x, i) / c->line[i]
 							: 1;
 	}
-	c->guessed = rw->op == PL_RW_RANKS && x->comms->guessed;
+	note_basis(x, rw->op, c);
+	c->keeps_rest = rw->op == PL_RW_LATENCY;
+	c->basis.guessed = rw->op == PL_RW_RANKS && x->comms->guessed;
 out:
 	return rc;
 }

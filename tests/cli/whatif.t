@@ -180,6 +180,28 @@ printf 'paceline-plan 1\nfuse-tensors "grad l3" "grad l4"\nbandwidth by=2\nranks
 check "a network that changes with the buckets, and behind them" awk -F , 'FNR == 2 { v[++n] = $6 } END {
 	d = v[2] / v[3] - 1; print "# " v[1], v[2], v[3]; exit !(v[2] < v[1] && d < 1e-4 && d > -1e-4) }' "$TMP/fused" "$TMP/out" "$TMP/after"
 
+# ---- how sure a prediction is: without messages it has a range, and says what it assumes ----
+
+"$BIN/trace" -q -u "$SRC"/samples/ddp-gloo/rank*.json.gz | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/whole.graph"
+number() {
+	sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "$TMP/out" | head -n 1
+}
+status 0 "a latency without recorded messages" "$BIN/replay" --no-worth --what-if "latency to 5ms" "$TMP/whole.graph"
+check "... has a range" sh -c "head -n 1 '$TMP/out' | grep -qE 'predicted [0-9.]+ ms \([+][0-9.]+ %; [0-9.]+ ms to [0-9.]+ ms\), 4 ranks'"
+holds "$TMP/out" '^assumed: collectives go along rings; the graph does not say their algorithm$' "... what is assumed"
+holds "$TMP/out" '^estimated from 11 whole transfers, as there are no messages: ' "... and why"
+status 0 "... in JSON" "$BIN/replay" --no-worth -O json --what-if "latency to 5ms" "$TMP/whole.graph"
+check "... what is assumed" grep -q '"rings_assumed":true' "$TMP/out"
+# 5 all-reduces of 6 messages in a step: not even if all of them followed one another would it be longer
+check "... noise is not multiplied" awk -v p="$(number predicted_mean_ns)" -v r="$(number replayed_mean_ns)" \
+	'BEGIN { exit !(p > r && p < r + 5 * 6 * 5e6) }'
+check "... and all of the effect is in doubt" awk -v p="$(number predicted_mean_ns)" -v r="$(number replayed_mean_ns)" \
+	-v doubt="$(number predicted_doubt_ns)" 'BEGIN { exit !(doubt > 0.5 * (p - r) && doubt < p) }'
+status 0 "other ranks" "$BIN/replay" --no-worth --what-if "ranks 3" "$TMP/whole.graph"
+holds "$TMP/out" '^assumed: collectives go along rings' "... what is assumed"
+status 0 "a change that needs no links" "$BIN/replay" --no-worth --what-if "scale kind=comm by 0.5" "$TMP/whole.graph"
+check "... assumes nothing" no grep -qE 'assumed|estimated| ms to ' "$TMP/out"
+
 # ---- the report -----------------------------------------------------------------------------------
 status 0 "changes in words" "$BIN/replay" --what-if "ranks 16" --what-if "fix rank=0..3" "$TMP/layers.graph"
 check "... each with what it selects" sh -c "sed -n '2p;3p' '$TMP/out' | tr '\n' ' ' |

@@ -450,7 +450,7 @@ static inline int change_durations(struct pl_sim *s, const struct pl_graph *g, c
 	struct pl_plan p;
 	char copy[200], *line = copy;
 	uint64_t n[8] = { 0 };
-	bool guessed;
+	struct pl_rewrite_basis basis;
 	int rc = 0;
 
 	pl_plan_init(&p);
@@ -462,7 +462,7 @@ static inline int change_durations(struct pl_sim *s, const struct pl_graph *g, c
 		rc = pl_rewrite_add_line(&p, line, err);
 	}
 	if (rc >= 0)
-		rc = pl_rewrite_durations(s, g, &p, NULL, n, &guessed, err);
+		rc = pl_rewrite_durations(s, g, &p, NULL, n, &basis, err);
 	if (hits)
 		*hits = n[0];
 	pl_plan_fini(&p);

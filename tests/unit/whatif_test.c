@@ -237,7 +237,8 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 	struct job j;
 	pl_ns *dur[4] = { NULL };
 	double mean = -1;
-	bool read = true, guessed;
+	struct pl_rewrite_basis basis;
+	bool read = true;
 
 	pl_plan_init(&p);
 
@@ -250,7 +251,7 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 		x[k] = &statements[n == 1 ? first : below(&j, PL_LEN(statements))];
 		read &= pl_rewrite_add_line(&p, x[k]->text, &err) == 0;
 	}
-	read &= pl_rewrite_durations(s, &j.g, &p, NULL, hits, &guessed, &err) == 0;
+	read &= pl_rewrite_durations(s, &j.g, &p, NULL, hits, &basis, &err) == 0;
 	for (size_t k = 0; k < j.g.n_steps; k++)
 		dur[k] = slowly(&j, k, x, n, want);
 	ok(read && pl_sim_run(s, &r, &err) == 0 && agrees(&j, &r, dur),
@@ -403,8 +404,29 @@ out:
 	return rc;
 }
 
-/* Every transfer is the recorded one times line after / line before. */
-static void test_line(struct job *j, const char *text, double a, double b, double a2, double b2)
+struct law { /* of transfers, behind a change */
+	double a, b;
+	bool latency; /* it was one of latency */
+};
+
+/* Every transfer is the recorded one times line after / line before, change by change. What it
+ * takes longer than its line does not grow or shrink with the latency. laws[0] is the recorded
+ * line. */
+static double changed_transfer(double ns, double bytes, const struct law *laws, size_t n)
+{
+	for (size_t i = 1; i < n; i++) {
+		double before = laws[i - 1].a + laws[i - 1].b * bytes;
+		double after = laws[i].a + laws[i].b * bytes;
+
+		if (laws[i].latency && (after > before || ns > before))
+			ns += after - before;
+		else
+			ns *= after / before;
+	}
+	return ns;
+}
+
+static void test_laws(struct job *j, const char *text, const struct law *laws, size_t n_laws)
 {
 	const struct pl_gstep *st = &j->g.step[0];
 	const struct pl_shape *s = &j->g.shape[0];
@@ -423,9 +445,10 @@ static void test_line(struct job *j, const char *text, double a, double b, doubl
 		goto out;
 	}
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		double S = (double)s->bytes[i], was = (double)st->dur[i];
-		double want =
-			s->role[i] == PL_RO_TRANSFER ? was * (a2 + b2 * S) / (a + b * S) : was;
+		double want = (double)st->dur[i];
+
+		if (s->role[i] == PL_RO_TRANSFER)
+			want = changed_transfer(want, (double)s->bytes[i], laws, n_laws);
 
 		worst = fmax(worst, fabs((double)pl_sim_run_dur(sim, &r, 0, i) - want));
 	}
@@ -439,9 +462,24 @@ out:
 	pl_sim_free(sim);
 }
 
+static void test_line(struct job *j, const char *text, double a, double b, double a2, double b2)
+{
+	const struct law laws[] = { { a, b, false }, { a2, b2, !strncmp(text, "latency", 7) } };
+
+	test_laws(j, text, laws, 2);
+}
+
 static void test_communication(void)
 {
-	double a = 6000, b = 0.5;
+	const double a = 6000, b = 0.5, more = b * (15.0 / 16) / (3.0 / 4);
+	const struct law ranks_first[] = { { a, b, false },
+					   { a * 15 / 3, more, false },
+					   { 30 * 2000, more, true },
+					   { 30 * 2000, more / 2, false } };
+	const struct law latency_first[] = { { a, b, false },
+					     { 6 * 2000, b, true },
+					     { 30 * 2000, more, false },
+					     { 2 * 30 * 2000, 2 * more, false } };
 	struct pl_err err = { 0 };
 	struct job j;
 
@@ -459,15 +497,14 @@ static void test_communication(void)
 		  1.5 * a, 1.5 * b);
 	test_line(&j, "ranks 2", a, b, a / 3, b * (1.0 / 2) / (3.0 / 4));
 	test_line(&j, "ranks 1", a, b, 0, 0);
-	test_line(&j, "ranks 16;latency to 2us;bandwidth by 2", a, b, 30 * 2000,
-		  b / 2 * (15.0 / 16) / (3.0 / 4));
-	test_line(&j, "latency to 2us;ranks 16;scale kind=comm by 2", a, b, 2 * 30 * 2000,
-		  2 * b * (15.0 / 16) / (3.0 / 4));
+	test_laws(&j, "ranks 16;latency to 2us;bandwidth by 2", ranks_first, PL_LEN(ranks_first));
+	test_laws(&j, "latency to 2us;ranks 16;scale kind=comm by 2", latency_first,
+		  PL_LEN(latency_first));
 	pl_graph_fini(&j.g);
 }
 
 /* Which communication has more workers: by coordinates, by gradients, by all ranks. */
-static uint64_t parallel(struct job *j, bool *guessed)
+static uint64_t parallel(struct job *j, struct pl_rewrite_basis *basis)
 {
 	struct pl_err err = { 0 };
 	struct pl_sim *s = pl_sim_new(&j->g, &err);
@@ -476,7 +513,7 @@ static uint64_t parallel(struct job *j, bool *guessed)
 
 	pl_plan_init(&p);
 	if (!s || pl_rewrite_add_line(&p, "ranks 8", &err) < 0 ||
-	    pl_rewrite_durations(s, &j->g, &p, NULL, &n, guessed, &err) < 0)
+	    pl_rewrite_durations(s, &j->g, &p, NULL, &n, basis, &err) < 0)
 		n = UINT64_MAX;
 	pl_plan_fini(&p);
 	pl_sim_free(s);
@@ -490,21 +527,21 @@ static void test_parallel(void)
 	struct job j;
 	struct pl_shape *s;
 	uint32_t arrive;
-	bool guessed = false;
+	struct pl_rewrite_basis basis = { 0 };
 
 	if (comm_job(&j, 6000, 0.5, &err) < 0) {
 		ok(false, "%s", err.msg);
 		return;
 	}
 	s = &j.g.shape[0];
-	is_i64((long long)parallel(&j, &guessed), MEMBERS * COMMS,
+	is_i64((long long)parallel(&j, &basis), MEMBERS * COMMS,
 	       "nothing known: that of all ranks");
-	ok(guessed, "... which is a guess");
+	ok(basis.guessed, "... which is a guess");
 	for (size_t i = 0; i < j.g.n_res; i++)
 		j.g.res[i].coord[PL_COORD_DP] = 0;
-	is_i64((long long)parallel(&j, &guessed), 0, "one data-parallel coordinate: none");
+	is_i64((long long)parallel(&j, &basis), 0, "one data-parallel coordinate: none");
 	j.g.res[2].coord[PL_COORD_DP] = j.g.res[3].coord[PL_COORD_DP] = 1;
-	is_i64((long long)parallel(&j, &guessed), MEMBERS * COMMS, "two of them: all");
+	is_i64((long long)parallel(&j, &basis), MEMBERS * COMMS, "two of them: all");
 	test_line(&j, "ranks 8", 6000, 0.5, 6000.0 * 15 / 3, 0.5 * (15.0 / 16) / (3.0 / 4));
 	for (size_t i = 0; i < j.g.n_res; i++)
 		j.g.res[i].coord[PL_COORD_DP] = -1;
@@ -528,9 +565,9 @@ static void test_parallel(void)
 		s->group[i] = 0;
 	j.g.tensor[j.g.n_tensors++] = grad;
 	j.g.consumer[j.g.n_consumers++] = arrive;
-	is_i64((long long)parallel(&j, &guessed), MEMBERS,
+	is_i64((long long)parallel(&j, &basis), MEMBERS,
 	       "gradients are known: that of their group");
-	ok(!guessed, "... which is none");
+	ok(!basis.guessed, "... which is none");
 	pl_graph_fini(&j.g);
 }
 
