@@ -39,10 +39,8 @@ static int recognise(struct pl_in *in, int from, enum content *what, struct pl_e
 	const uint8_t *p;
 	int64_t n = 0;
 	uint32_t kind;
-	int rc = pl_container_kind(in, &kind, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_container_kind(in, &kind, err));
 	if (from == FROM_AUTO && !kind && (n = pl_in_peek(in, PEEK, &p, err)) < 0)
 		return (int)n;
 	*what = IS_TRACE; /* its reader knows best what is wrong with a cut header */
@@ -70,17 +68,14 @@ static int recognise(struct pl_in *in, int from, enum content *what, struct pl_e
 /* Append b to a, and leave b empty. */
 static int append(struct pl_trace *a, struct pl_trace *b, const char *name, struct pl_err *err)
 {
-	int rc;
-
 	a->n_merges += b->n_merges;
 	if (a->n_merges > 1)
 		return pl_fail(err, PL_EDATA,
 			       "%s: was merged separately from the traces before it; give all "
 			       "traces to one merge",
 			       name);
-	rc = pl_grow(&a->seg, &a->cap_segs, (size_t)a->n_segs + b->n_segs, sizeof(*a->seg), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&a->seg, &a->cap_segs, (size_t)a->n_segs + b->n_segs, sizeof(*a->seg),
+			 err));
 	if (b->merged) {
 		for (uint32_t i = 0; i < b->merge.n_uses; i++)
 			b->merge.use[i].segment += a->n_segs;
@@ -109,10 +104,9 @@ static int load_trace(const struct config *c, struct pl_in *in, struct pl_pool *
 						.kinds = PL_DERIVE_KINDS,
 						.metadata = PL_DERIVE_METADATA };
 	struct pl_trace one;
-	int rc = pl_trace_load(in, &o, &one, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_trace_load(in, &o, &one, err));
 	rc = append(t, &one, pl_in_name(in), err);
 	pl_trace_fini(&one);
 	return rc;
@@ -166,14 +160,11 @@ static int build(const struct config *c, struct pl_trace *t, struct pl_pool *poo
 	const struct pl_derive_opts o = {
 		.log = &c->c.log, .pool = pool, .infer = c->infer, .fold = c->fold_messages
 	};
-	int rc = all_merged(t, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(all_merged(t, err));
 	pl_progress("building the graph of %u segments", t->n_segs);
-	rc = pl_derive_graph(t, &o, g, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_derive_graph(t, &o, g, err));
 	rc = copy_provenance(t, g, err);
 	if (rc < 0) {
 		pl_graph_fini(g);

@@ -80,7 +80,6 @@ static int on_member(void *arg, uint32_t segment, bool merge, const void *p, siz
 	struct merge *g = arg;
 	uint32_t number = pl_clock_segments(g->align);
 	struct member *m;
-	int rc;
 
 	if (segment + 1 != g->seen) {
 		end_segment(g);
@@ -89,7 +88,7 @@ static int on_member(void *arg, uint32_t segment, bool merge, const void *p, siz
 	}
 	if (merge) /* of an earlier run */
 		return 0;
-	PL_TRY(pl_grow(&g->member, &g->cap_members, g->n_members + 1, sizeof(*g->member), err));
+	PL_CHECK(pl_grow(&g->member, &g->cap_members, g->n_members + 1, sizeof(*g->member), err));
 	m = &g->member[g->n_members];
 	m->p = pl_malloc(n);
 	if (!m->p)
@@ -98,8 +97,7 @@ static int on_member(void *arg, uint32_t segment, bool merge, const void *p, siz
 	m->n = n;
 	m->segment = number;
 	g->n_members++;
-out:
-	return rc;
+	return 0;
 }
 
 static int read_one(struct merge *g, const char *path, struct pl_err *err)
@@ -137,18 +135,15 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 
 static int put_members(struct merge *g, struct pl_cwriter *w, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (size_t i = 0; i < g->n_members; i++) {
 		struct member *m = &g->member[i];
 
 		if (!pl_clock_dropped(g->align, m->segment))
-			PL_TRY(pl_cwriter_copy(w, m->p, m->n, err));
+			PL_CHECK(pl_cwriter_copy(w, m->p, m->n, err));
 		pl_free(m->p);
 		m->p = NULL;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* The output is closed, whatever happens. */

@@ -107,18 +107,15 @@ static int add_path(struct diff *d, int job, struct pl_err *err)
 {
 	const struct report *r = d->r[job];
 	struct op_row *row;
-	int rc;
 
 	for (size_t i = 0; i < r->n_rows; i++) {
 		const struct path_row *p = &r->row[i];
 
-		PL_TRY(row_of(d, p->id == PL_NONE ? p->kind : kind_name(p->role, p->node_kind),
-			      p->name, &row, err));
+		PL_CHECK(row_of(d, p->id == PL_NONE ? p->kind : kind_name(p->role, p->node_kind),
+				p->name, &row, err));
 		row->v[job].path += (double)p->ns / (double)r->n_steps;
 	}
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 static double gain(const struct op_row *x)

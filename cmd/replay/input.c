@@ -75,19 +75,17 @@ out:
 
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
-	int rc = 0;
-
 	if (!x->plan.n_rw)
 		return 0;
 	pl_free(x->hits);
 	x->hits = NULL;
 	if (!pl_rewrite_is_timing(&x->plan))
 		return use_plan(&x->plan, x, r, err);
-	PL_TRY(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
-	PL_TRY(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
-				    x->hits, &r->basis, err));
-	PL_TRY(pl_plan_add_texts(&x->plan,
-				 err)); /* not before: a text means that it is an option */
+	PL_CHECK(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
+	PL_CHECK(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
+				      x->hits, &r->basis, err));
+	/* not before, because a text means that the line is an option */
+	PL_CHECK(pl_plan_add_texts(&x->plan, err));
 	if (r->basis.guessed)
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "the graph does not say which communication is data-parallel: for \"ranks\" "
@@ -96,9 +94,7 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 		if (!x->hits[i])
 			pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation",
 			       x->plan.rw[i].text);
-	rc = explain_plan(NULL, &x->plan, r, err);
-out:
-	return rc;
+	return explain_plan(NULL, &x->plan, r, err);
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
@@ -118,14 +114,11 @@ static int check(struct pl_in *in, struct pl_err *err)
 static int fold(const struct config *c, struct report *r, struct pl_err *err)
 {
 	struct pl_graph out;
-	int rc;
 
 	for (size_t k = 0; k < r->g.n_steps; k++)
 		r->n_recorded += r->g.step[k].number != INT64_MIN;
 	pl_graph_init(&out);
-	rc = pl_sim_fold(&r->g, c->fold == FOLD_MEDIAN, &out, &r->n_folded, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_sim_fold(&r->g, c->fold == FOLD_MEDIAN, &out, &r->n_folded, err));
 	pl_graph_fini(&r->g);
 	r->g = out;
 	return 0;
@@ -189,10 +182,8 @@ int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *
 int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err)
 {
 	struct pl_graph out;
-	int rc = pl_edit_graph(e, &out, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_edit_graph(e, &out, err));
 	pl_sim_run_fini(&r->run);
 	pl_sim_free(r->s);
 	pl_graph_fini(&r->g);

@@ -110,8 +110,6 @@ static bool is_start(const struct pl_shape *sh, uint32_t i)
 static int find_errors(struct report *r, const struct pl_run *base, struct errors *x,
 		       struct pl_err *err)
 {
-	int rc = 0;
-
 	r->n_starts = 0;
 	for (size_t k = 0; k < r->g.n_steps; k++) {
 		const struct pl_gstep *st = &r->g.step[k];
@@ -128,12 +126,11 @@ static int find_errors(struct report *r, const struct pl_run *base, struct error
 			d = llabs(base->start[k][i] - st->start[i]);
 			if (!d)
 				continue;
-			PL_TRY(pl_append(&x->v, &x->n, &x->cap, &d, sizeof(d), err));
+			PL_CHECK(pl_append(&x->v, &x->n, &x->cap, &d, sizeof(d), err));
 			r->start_max = pl_max_i64(r->start_max, d);
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* Of device operations, if there are any, else of all. */
@@ -173,10 +170,7 @@ static void account(void *arg)
 
 static int find_path(struct report *r, struct pl_err *err)
 {
-	int rc = pl_sim_path_find(r->s, &r->run, &r->path, err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_sim_path_find(r->s, &r->run, &r->path, err));
 	r->unexplained_share =
 		r->path.length ? (double)r->path.unexplained / (double)r->path.length : 0;
 	return sum_path(r, err);
@@ -203,29 +197,22 @@ static int explain_run(struct report *r, struct pl_pool *pool, struct pl_err *er
 
 int measure(struct report *r, struct pl_err *err)
 {
-	int rc;
-
 	r->predicted_mean = r->bias_mean = NAN;
 	r->s = pl_sim_new(&r->g, err);
 	if (!r->s)
 		return err->code;
-	PL_TRY(pl_sim_run(r->s, &r->run, err));
+	PL_CHECK(pl_sim_run(r->s, &r->run, err));
 	r->ops = r->run.ops;
-	PL_TRY(measure_steps(r, &r->run, err));
-	PL_TRY(measure_starts(r, &r->run, err));
-out:
-	return rc;
+	PL_CHECK(measure_steps(r, &r->run, err));
+	PL_CHECK(measure_starts(r, &r->run, err));
+	return 0;
 }
 
 int explain(struct report *r, bool changed, struct pl_pool *pool, struct pl_err *err)
 {
-	int rc;
-
 	if (changed) {
 		pl_sim_run_fini(&r->run);
-		rc = pl_sim_run(r->s, &r->run, err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_sim_run(r->s, &r->run, err));
 		predict_steps(r);
 	}
 	r->mean = pl_sim_run_mean_step(r->s, &r->run);

@@ -208,8 +208,7 @@ int find_stragglers(const struct config *c, int argc, char **argv, struct pl_poo
 int print_difference(const struct config *c, const struct report *a, const struct report *b,
 		     struct pl_out *out, struct pl_err *err) PL_MUST;
 
-/* ---- tables.c: the parts that sum to a rank's span, in the order in which reports show them ----
- */
+/* ---- tables.c: the parts that sum to a rank's span, in the order in which reports show them -- */
 enum { PART_COMPUTE, PART_OVERLAPPED, PART_EXPOSED, PART_HOST = 4, PART_WAIT = 6, PARTS = 9 };
 struct rank_part {
 	size_t offset;		  /* in struct pl_rank_time */

@@ -77,13 +77,10 @@ static int find_operations(const struct report *r, int which, struct found *f, s
 {
 	size_t n = r->g.str.n;
 	double *sum;
-	int rc;
 
 	if (f->done)
 		return 0;
-	rc = pl_alloc(&sum, n * (r->n_slow + 1), sizeof(*sum), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&sum, n * (r->n_slow + 1), sizeof(*sum), err));
 	sum_names(r, which, sum);
 	f->done = true;
 	for (size_t x = 0; x < r->n_slow; x++) {
@@ -181,12 +178,11 @@ int find_slow(struct report *r, struct pl_err *err)
 	struct found found[PARTS] = { 0 };
 	size_t index[WORST];
 	pl_ns median[PARTS];
-	int rc;
 
 	if (a->n_ranks < 2)
 		return 0;
-	PL_TRY(pl_alloc(&r->slow, WORST, sizeof(*r->slow), err));
-	PL_TRY(find_medians(a, median, err));
+	PL_CHECK(pl_alloc(&r->slow, WORST, sizeof(*r->slow), err));
+	PL_CHECK(find_medians(a, median, err));
 	while (r->n_slow < WORST) {
 		struct slow_row *row = &r->slow[r->n_slow];
 		size_t i = next_slow(r);
@@ -203,8 +199,6 @@ int find_slow(struct report *r, struct pl_err *err)
 		index[r->n_slow++] = i;
 	}
 	for (size_t k = 0; k < r->n_slow; k++)
-		PL_TRY(explain_rank(r, index[k], median, k, found, err));
-	rc = 0;
-out:
-	return rc;
+		PL_CHECK(explain_rank(r, index[k], median, k, found, err));
+	return 0;
 }

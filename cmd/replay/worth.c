@@ -76,7 +76,6 @@ static int add_classes(struct cands *x, struct pl_err *err)
 	pl_ns kind[PL_K_COUNT_] = { 0 }, comm = 0, gap = 0;
 	const struct report *r = x->r;
 	char text[64];
-	int rc;
 
 	for (size_t i = 0; i < r->n_rows; i++) {
 		const struct path_row *p = &r->row[i];
@@ -91,35 +90,30 @@ static int add_classes(struct cands *x, struct pl_err *err)
 			comm += p->ns;
 	}
 	if (kind[PL_K_KERNEL] && kind[PL_K_HOST_OP])
-		PL_TRY(add(x, "kind=kernel|host_op", kind[PL_K_KERNEL] + kind[PL_K_HOST_OP], err));
-	PL_TRY(add(x, "kind=comm", comm, err));
-	PL_TRY(add(x, "kind=gap", gap, err));
+		PL_CHECK(
+			add(x, "kind=kernel|host_op", kind[PL_K_KERNEL] + kind[PL_K_HOST_OP], err));
+	PL_CHECK(add(x, "kind=comm", comm, err));
+	PL_CHECK(add(x, "kind=gap", gap, err));
 	for (unsigned k = 0; k < PL_K_COUNT_; k++) {
 		if (kind[k] == comm) /* the same under another name */
 			continue;
 		snprintf(text, sizeof(text), "kind=%s", pl_trace_kind_name(k));
-		PL_TRY(add(x, text, kind[k], err));
+		PL_CHECK(add(x, text, kind[k], err));
 	}
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* A selector that matches this name and no other. */
 static int name_selector(const char *name, struct pl_buf *b, struct pl_err *err)
 {
-	int rc;
-
 	b->n = 0;
-	PL_TRY(pl_buf_put(b, "name=", 5, err));
+	PL_CHECK(pl_buf_put(b, "name=", 5, err));
 	for (; *name; name++) {
 		if (strchr("*?[]\\|", *name))
-			PL_TRY(pl_buf_put(b, "\\", 1, err));
-		PL_TRY(pl_buf_put(b, name, 1, err));
+			PL_CHECK(pl_buf_put(b, "\\", 1, err));
+		PL_CHECK(pl_buf_put(b, name, 1, err));
 	}
-	rc = pl_buf_put(b, "", 1, err);
-out:
-	return rc;
+	return pl_buf_put(b, "", 1, err);
 }
 
 struct named {
@@ -235,15 +229,12 @@ static void simulate(void *arg)
 
 static int prepare(struct cands *x, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (size_t i = 0; i < x->n; i++)
-		PL_TRY(pl_plan_add_line(&x->plan, x->v[i].text, err));
+		PL_CHECK(pl_plan_add_line(&x->plan, x->v[i].text, err));
 	for (size_t i = 0; i < x->n; i++)
-		PL_TRY(pl_graph_select_init(&x->v[i].select, &x->plan.rw[i].select, &x->r->g, NULL,
-					    err));
-out:
-	return rc;
+		PL_CHECK(pl_graph_select_init(&x->v[i].select, &x->plan.rw[i].select, &x->r->g,
+					      NULL, err));
+	return 0;
 }
 
 /* Keep the candidate if it is among the best; equal ones (another name of the same) come once. */

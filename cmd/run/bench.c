@@ -110,16 +110,13 @@ out:
 
 static int sizes(struct bench *b, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (size_t k = 0; k < PL_LEN(all_ops); k++) {
 		if (!(b->ops >> all_ops[k] & 1))
 			continue;
 		for (int64_t size = b->c->min_size; size <= b->c->max_size; size *= 2)
-			PL_TRY(one_size(b, all_ops[k], (size_t)size, err));
+			PL_CHECK(one_size(b, all_ops[k], (size_t)size, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int bench_comm(void *work, const struct pl_launch *p, struct pl_err *err)

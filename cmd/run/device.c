@@ -15,16 +15,14 @@ int device_open(const struct pl_job *j, const struct pl_launch *p, struct device
 	/* not every launcher says the place on the host */
 	struct pl_backend_opts o = { .local_rank = p->local_rank < 0 ? p->rank : p->local_rank };
 	bool cuda;
-	int rc;
 
 	if (!pl_job_device(j->device, &cuda, &o.device) || !cuda)
 		return 0;
 	o.store = strcmp(j->precision, "bf16") ? PL_STORE_FP32 : PL_STORE_BF16;
-	PL_TRY(pl_backend_cuda(&d->backend, err));
-	PL_TRY(d->backend->open(&o, &d->ctx, err));
+	PL_CHECK(pl_backend_cuda(&d->backend, err));
+	PL_CHECK(d->backend->open(&o, &d->ctx, err));
 	d->store = o.store;
-out:
-	return rc;
+	return 0;
 }
 
 static char lost_message[800];

@@ -84,8 +84,7 @@ int device_open(const struct pl_job *j, const struct pl_launch *p, struct device
 void device_lost(void *device, const char *why);
 void device_close(struct device *d);
 
-/* ---- engines.c: what trains -------------------------------------------------------------------
- */
+/* ---- engines.c: what trains ------------------------------------------------------------------ */
 
 /* The first engine that matches; plan: NULL if there is none. PL_EABSENT: none does. */
 int find_engine(const struct pl_job *j, const struct pl_plan *plan, const struct pl_engine **e,

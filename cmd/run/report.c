@@ -13,11 +13,11 @@ int gather_workers(struct pl_worker *w, const struct worker_result *own, const s
 		   struct result *r, struct pl_err *err)
 {
 	double sum = 0, min = INFINITY;
-	int rc;
 
-	PL_TRY(pl_alloc(&r->worker, (size_t)p->size, sizeof(*r->worker), err));
+	PL_CHECK(pl_alloc(&r->worker, (size_t)p->size, sizeof(*r->worker), err));
 	r->worker[p->rank] = *own;
-	PL_TRY(pl_train_worker_sum(w, (double *)(void *)r->worker, FIELDS * (size_t)p->size, err));
+	PL_CHECK(
+		pl_train_worker_sum(w, (double *)(void *)r->worker, FIELDS * (size_t)p->size, err));
 	for (int i = 0; i < p->size; i++) {
 		double speed = 1 / fmax(1e-9, r->worker[i].step_s);
 
@@ -27,8 +27,7 @@ int gather_workers(struct pl_worker *w, const struct worker_result *own, const s
 	}
 	r->samples_per_s = (double)r->samples / r->seconds;
 	r->heterogeneity = sum / p->size / min; /* mean speed / slowest speed */
-out:
-	return rc;
+	return 0;
 }
 
 static void workers_json(const struct result *r, struct pl_writer *w)

@@ -169,9 +169,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	PL_TRY(check_options(c, err));
 	if (c->to == AS_SVG)
 		return plot(c, argc, argv, err);
-	rc = read_launcher(c, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(read_launcher(c, err));
 	if (c->bench)
 		return bench(c, argc, err);
 	if (c->to == AS_CSV && !c->layers)

@@ -37,8 +37,7 @@ struct job {
 	int rc;
 };
 
-/* ---- one input ---------------------------------------------------------------------------------
- */
+/* ---- one input ------------------------------------------------------------------------------- */
 
 static int fail_named(const struct input *i, struct pl_err *err)
 {
@@ -109,8 +108,7 @@ static int load_et(struct load *l, struct inputs *in, struct pl_err *err)
 	return rc;
 }
 
-/* ---- jobs --------------------------------------------------------------------------------------
- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 static void remember(void *arg, enum pl_level level, const char *text)
 {
@@ -328,8 +326,7 @@ static int load_serial(struct load *l, struct inputs *in, struct pl_out *out, st
 	return rc;
 }
 
-/* ---- all ---------------------------------------------------------------------------------------
- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 /* Into an exporter, past the filter. */
 static int through_exporter(struct load *l, struct inputs *in, const struct selection *sel,

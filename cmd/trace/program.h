@@ -17,8 +17,7 @@ struct config {
 	bool check, salvage;
 };
 
-/* ---- inputs.c ----------------------------------------------------------------------------------
- */
+/* ---- inputs.c -------------------------------------------------------------------------------- */
 
 struct input {
 	char *path;
@@ -41,8 +40,7 @@ void inputs_fini(struct inputs *in);
 /* What the options say about reading; without threads and execution traces. */
 struct pl_import_opts import_opts(const struct config *c, const struct pl_log *log, int32_t order);
 
-/* ---- select.c ----------------------------------------------------------------------------------
- */
+/* ---- select.c -------------------------------------------------------------------------------- */
 
 struct selection {
 	struct pl_filter f;
@@ -52,8 +50,7 @@ struct selection {
 int selection_parse(struct selection *s, const struct config *c, struct pl_err *err) PL_MUST;
 void selection_fini(struct selection *s);
 
-/* ---- tap.c: a sink that counts and passes on ---------------------------------------------------
- */
+/* ---- tap.c: a sink that counts and passes on ------------------------------------------------- */
 
 struct progress {
 	uint64_t events;
@@ -82,15 +79,13 @@ void tap_init(struct tap *t, struct pl_sink *next, struct progress *p);
 void tap_fini(struct tap *t);
 int tap_check(const struct tap *t, struct pl_err *err) PL_MUST; /* after the end, with t->check */
 
-/* ---- load.c: inputs into sinks -----------------------------------------------------------------
- */
+/* ---- load.c: inputs into sinks --------------------------------------------------------------- */
 
 /* All inputs, in order, as one trace in the form that the options ask for. */
 int load_all(struct config *c, struct inputs *in, const struct selection *sel,
 	     struct pl_err *err) PL_MUST;
 
-/* ---- check.c -----------------------------------------------------------------------------------
- */
+/* ---- check.c --------------------------------------------------------------------------------- */
 
 int check_all(struct config *c, struct inputs *in, struct pl_err *err) PL_MUST;
 

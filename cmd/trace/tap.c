@@ -11,8 +11,7 @@ void progress_add(struct progress *p, uint64_t events)
 		    (double)p->events / 1e6);
 }
 
-/* ---- the tap -----------------------------------------------------------------------------------
- */
+/* ---- the tap --------------------------------------------------------------------------------- */
 
 static int tap_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {

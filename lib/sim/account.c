@@ -327,10 +327,8 @@ static int sweep_rank(struct work *w, size_t rank, struct pl_err *err)
 {
 	struct ivals *m = &w->m[rank];
 	struct sweep *s = &w->sweep[rank];
-	int rc = sort(w, m, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(sort(w, m, err));
 	s->err = err;
 	for (size_t i = 0; i < m->n; i++) {
 		unsigned c = m->v[i].key & 7;
@@ -443,20 +441,19 @@ static int setup(struct work *w, struct pl_err *err)
 {
 	const struct pl_graph *g = w->s->g;
 	size_t n = (size_t)g->n_ranks;
-	int rc;
 
 	w->a->n_ranks = n;
 	w->a->n_res = g->n_res;
-	PL_TRY(pl_alloc(&w->a->rank, n, sizeof(*w->a->rank), err));
-	PL_TRY(pl_alloc(&w->a->res, g->n_res, sizeof(*w->a->res), err));
-	PL_TRY(pl_alloc(&w->m, n, sizeof(*w->m), err));
-	PL_TRY(pl_alloc(&w->waits, n, sizeof(*w->waits), err));
-	PL_TRY(pl_alloc(&w->sweep, n, sizeof(*w->sweep), err));
-	PL_TRY(pl_alloc(&w->batch, n, sizeof(*w->batch), err));
-	PL_TRY(pl_alloc(&w->nodes, n, sizeof(*w->nodes), err));
-	PL_TRY(pl_alloc(&w->rank_of, g->n_res, sizeof(*w->rank_of), err));
-	PL_TRY(pl_alloc(&w->batch_of, g->n_res, sizeof(*w->batch_of), err));
-	PL_TRY(pl_alloc(&w->open, g->n_res, sizeof(*w->open), err));
+	PL_CHECK(pl_alloc(&w->a->rank, n, sizeof(*w->a->rank), err));
+	PL_CHECK(pl_alloc(&w->a->res, g->n_res, sizeof(*w->a->res), err));
+	PL_CHECK(pl_alloc(&w->m, n, sizeof(*w->m), err));
+	PL_CHECK(pl_alloc(&w->waits, n, sizeof(*w->waits), err));
+	PL_CHECK(pl_alloc(&w->sweep, n, sizeof(*w->sweep), err));
+	PL_CHECK(pl_alloc(&w->batch, n, sizeof(*w->batch), err));
+	PL_CHECK(pl_alloc(&w->nodes, n, sizeof(*w->nodes), err));
+	PL_CHECK(pl_alloc(&w->rank_of, g->n_res, sizeof(*w->rank_of), err));
+	PL_CHECK(pl_alloc(&w->batch_of, g->n_res, sizeof(*w->batch_of), err));
+	PL_CHECK(pl_alloc(&w->open, g->n_res, sizeof(*w->open), err));
 	for (size_t i = 0; i < n; i++)
 		w->a->rank[i].rank = g->rank[i];
 	for (uint32_t i = 0; i < g->n_res; i++) {
@@ -472,8 +469,7 @@ static int setup(struct work *w, struct pl_err *err)
 	}
 	pl_sim_span(w->s, w->r, &w->t0, &w->t1);
 	w->t1 = pl_min_i64(w->t1, pl_add_sat(w->t0, SPAN_MAX));
-out:
-	return rc;
+	return 0;
 }
 
 static void finish(struct work *w)

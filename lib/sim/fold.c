@@ -60,10 +60,8 @@ static int by_resource(const struct pl_graph *g, const struct pl_shape *sh, stru
 		       struct pl_err *err)
 {
 	uint32_t *at;
-	int rc = pl_alloc(&at, g->n_res + 1, sizeof(*at), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&at, g->n_res + 1, sizeof(*at), err));
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
 		if (sh->res[i] != PL_NONE)
 			at[sh->res[i] + 1]++;
@@ -112,12 +110,10 @@ out:
 static int make_order(const struct pl_graph *g, const struct pl_shape *sh, struct order *o,
 		      struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_alloc(&o->node, sh->n_nodes, sizeof(*o->node), err));
-	PL_TRY(by_resource(g, sh, o, err));
+	PL_CHECK(pl_alloc(&o->node, sh->n_nodes, sizeof(*o->node), err));
+	PL_CHECK(by_resource(g, sh, o, err));
 	if (o->n < sh->n_nodes - sh->n_entries)
-		PL_TRY(add_loose(sh, o, err));
+		PL_CHECK(add_loose(sh, o, err));
 	o->hash = o->n;
 	for (uint32_t i = 0; i < o->n; i++) {
 		uint32_t x = o->node[i];
@@ -126,8 +122,7 @@ static int make_order(const struct pl_graph *g, const struct pl_shape *sh, struc
 		o->hash = (o->hash ^ v ^ (uint64_t)sh->role[x] << 56) * 0x9e3779b97f4a7c15u;
 		o->hash ^= o->hash >> 29;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static bool same(const struct pl_shape *a, const struct order *x, const struct pl_shape *b,
@@ -168,10 +163,8 @@ static int find_alike(struct fold *f, struct pl_err *err)
 {
 	const struct pl_graph *g = f->g;
 	struct hashed *v;
-	int rc = pl_alloc(&v, g->n_shapes, sizeof(*v), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&v, g->n_shapes, sizeof(*v), err));
 	for (uint32_t i = 0; i < g->n_shapes; i++)
 		v[i] = (struct hashed){ f->order[i].hash, i };
 	pl_sort(v, g->n_shapes, sizeof(*v), by_hash);
@@ -240,20 +233,18 @@ static int copy_tensors(struct fold *f, uint32_t shape, struct pl_err *err)
 {
 	const struct pl_graph *g = f->g;
 	struct pl_graph *o = f->out;
-	int rc;
 
-	PL_TRY(pl_copy_array(&o->consumer, &o->n_consumers, &o->cap_consumers, g->consumer,
-			     g->n_consumers, sizeof(*o->consumer), err));
+	PL_CHECK(pl_copy_array(&o->consumer, &o->n_consumers, &o->cap_consumers, g->consumer,
+			       g->n_consumers, sizeof(*o->consumer), err));
 	for (size_t i = 0; i < g->n_tensors; i++) {
 		struct pl_tensor t = g->tensor[i];
 
 		t.shape = 0;
 		if (g->tensor[i].shape == shape)
-			PL_TRY(pl_append(&o->tensor, &o->n_tensors, &o->cap_tensors, &t, sizeof(t),
-					 err));
+			PL_CHECK(pl_append(&o->tensor, &o->n_tensors, &o->cap_tensors, &t,
+					   sizeof(t), err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- averaging ------------------------------------------------------------------------------- */
@@ -333,12 +324,11 @@ static uint32_t entry_of(const struct pl_shape *sh, const struct order *o, pl_id
 static int average_entries(struct fold *f, pl_ns begin, struct pl_err *err)
 {
 	const struct pl_shape *sh = &f->out->shape[0];
-	int rc = 0;
 
 	for (size_t k = 0; k < f->n_steps; k++) {
 		uint32_t shape = f->g->step[f->step[k]].shape;
 
-		PL_TRY(sort_entries(&f->g->shape[shape], &f->order[shape], err));
+		PL_CHECK(sort_entries(&f->g->shape[shape], &f->order[shape], err));
 	}
 	for (uint32_t i = 0; i < sh->n_entries; i++) {
 		size_t n = 0;
@@ -353,8 +343,7 @@ static int average_entries(struct fold *f, pl_ns begin, struct pl_err *err)
 		}
 		f->out->step[0].start[i] = begin + average(f, n);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* When the k-th of the node's predecessors (0: the last) lets it start; `t` has room for them. */
@@ -409,21 +398,19 @@ static int make_step(struct fold *f, uint32_t shape, struct pl_err *err)
 {
 	struct pl_graph *o = f->out;
 	uint32_t n = f->g->shape[shape].n_nodes;
-	int rc;
 
-	PL_TRY(pl_alloc(&o->shape, 1, sizeof(*o->shape), err));
+	PL_CHECK(pl_alloc(&o->shape, 1, sizeof(*o->shape), err));
 	o->n_shapes = o->cap_shapes = 1;
-	PL_TRY(pl_graph_shape_dup(&f->g->shape[shape], &o->shape[0], err));
-	PL_TRY(pl_alloc(&o->step, 1, sizeof(*o->step), err));
+	PL_CHECK(pl_graph_shape_dup(&f->g->shape[shape], &o->shape[0], err));
+	PL_CHECK(pl_alloc(&o->step, 1, sizeof(*o->step), err));
 	o->n_steps = o->cap_steps = 1;
 	o->step[0].number = f->g->step[f->step[0]].number;
-	PL_TRY(pl_alloc(&o->step[0].start, n, sizeof(pl_ns), err));
-	PL_TRY(pl_alloc(&o->step[0].dur, n, sizeof(pl_ns), err));
+	PL_CHECK(pl_alloc(&o->step[0].start, n, sizeof(pl_ns), err));
+	PL_CHECK(pl_alloc(&o->step[0].dur, n, sizeof(pl_ns), err));
 	average_nodes(f, shape, f->begin[0]);
-	PL_TRY(average_entries(f, f->begin[0], err));
-	PL_TRY(keep_order(f, err));
-out:
-	return rc;
+	PL_CHECK(average_entries(f, f->begin[0], err));
+	PL_CHECK(keep_order(f, err));
+	return 0;
 }
 
 int pl_sim_fold(const struct pl_graph *g, bool median, struct pl_graph *out, size_t *n_folded,

@@ -62,7 +62,6 @@ static int wide_init(struct wide *x, const struct pl_sim *s, const struct pl_sim
 		     size_t n, struct pl_err *err)
 {
 	size_t ends = WIDE * pl_sim_longest_step(s), tails = WIDE * (s->g->n_res + 1);
-	int rc;
 
 	*x = (struct wide){ .s = s,
 			    .scale = scale,
@@ -75,15 +74,14 @@ static int wide_init(struct wide *x, const struct pl_sim *s, const struct pl_sim
 	x->end = pl_malloc(ends * sizeof(*x->end)); /* each is written before it is read */
 	if (!x->end)
 		return pl_fail(err, PL_ENOMEM, "out of memory (%zu ends)", ends);
-	PL_TRY(pl_alloc(&x->name, (size_t)x->n_names + 1, 1, err));
-	PL_TRY(pl_alloc(&x->res, (size_t)x->n_res + 1, 1, err));
-	PL_TRY(pl_alloc(&x->last_end, tails, sizeof(*x->last_end), err));
+	PL_CHECK(pl_alloc(&x->name, (size_t)x->n_names + 1, 1, err));
+	PL_CHECK(pl_alloc(&x->res, (size_t)x->n_res + 1, 1, err));
+	PL_CHECK(pl_alloc(&x->last_end, tails, sizeof(*x->last_end), err));
 	for (size_t i = 0; i < tails; i++)
 		x->last_end[i] = INT64_MIN;
 	for (size_t j = 0; j < n; j++)
 		add_mask(x, j);
-out:
-	return rc;
+	return 0;
 }
 
 static void enter(struct wide *x, const struct pl_gstep *st, const struct pl_shape *sh)

@@ -178,18 +178,16 @@ static int set_priorities(struct sim_shared *x, const struct pl_graph *g, const 
 static int job_init(struct sim_shared *x, const struct pl_graph *g, const struct pl_shape *sh,
 		    struct pl_err *err)
 {
-	int rc;
-
 	job_fini(x);
-	PL_TRY(pl_alloc(&x->res, g->n_res, sizeof(*x->res), err));
-	PL_TRY(pl_alloc(&x->use_off, sh->n_nodes + 1u, sizeof(*x->use_off), err));
-	PL_TRY(pl_alloc(&x->use, sh->n_nodes, sizeof(*x->use), err));
-	PL_TRY(pl_alloc(&x->delay, sh->n_edges, sizeof(*x->delay), err));
-	PL_TRY(pl_alloc(&x->dur, sh->n_nodes, sizeof(*x->dur), err));
-	PL_TRY(pl_alloc(&x->earliest, sh->n_nodes, sizeof(*x->earliest), err));
-	PL_TRY(pl_alloc(&x->hold, sh->n_nodes, sizeof(*x->hold), err));
-	PL_TRY(pl_alloc(&x->start, sh->n_nodes, sizeof(*x->start), err));
-	PL_TRY(set_priorities(x, g, sh, err));
+	PL_CHECK(pl_alloc(&x->res, g->n_res, sizeof(*x->res), err));
+	PL_CHECK(pl_alloc(&x->use_off, sh->n_nodes + 1u, sizeof(*x->use_off), err));
+	PL_CHECK(pl_alloc(&x->use, sh->n_nodes, sizeof(*x->use), err));
+	PL_CHECK(pl_alloc(&x->delay, sh->n_edges, sizeof(*x->delay), err));
+	PL_CHECK(pl_alloc(&x->dur, sh->n_nodes, sizeof(*x->dur), err));
+	PL_CHECK(pl_alloc(&x->earliest, sh->n_nodes, sizeof(*x->earliest), err));
+	PL_CHECK(pl_alloc(&x->hold, sh->n_nodes, sizeof(*x->hold), err));
+	PL_CHECK(pl_alloc(&x->start, sh->n_nodes, sizeof(*x->start), err));
+	PL_CHECK(set_priorities(x, g, sh, err));
 	x->stretches = stretches(g, sh);
 	for (uint32_t r = 0; r < g->n_res; r++)
 		x->res[r] =
@@ -219,9 +217,7 @@ static int job_init(struct sim_shared *x, const struct pl_graph *g, const struct
 	if (!x->ev)
 		return err->code;
 	x->sh = sh;
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* The times of the step that the core is given. */
@@ -273,22 +269,20 @@ int pl_sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err
 	const struct pl_shape *sh = &p->s->g->shape[p->s->g->step[p->k].shape];
 	struct pl_sim_events_times t = { .end = p->end };
 	struct sim_shared *x;
-	int rc = 0;
 
 	if (!*shared)
-		PL_TRY(pl_alloc(shared, 1, sizeof(**shared), err));
+		PL_CHECK(pl_alloc(shared, 1, sizeof(**shared), err));
 	x = *shared;
 	if (x->sh != sh)
-		PL_TRY(job_init(x, p->s->g, sh, err));
+		PL_CHECK(job_init(x, p->s->g, sh, err));
 	fill(x, p);
 	t.start = x->start;
-	PL_TRY(pl_sim_events_run(x->ev, p->places->free, &t, err));
+	PL_CHECK(pl_sim_events_run(x->ev, p->places->free, &t, err));
 	close_step(p, sh, t.start);
 	if (x->stretches) {
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
 			x->dur[i] = p->end[i] - t.start[i];
 		p->dur = x->dur;
 	}
-out:
-	return rc;
+	return 0;
 }

@@ -436,23 +436,20 @@ static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl
 		       bool keep, struct pl_err *err)
 {
 	size_t most = pl_sim_longest_step(s);
-	int rc;
 
 	memset(x, 0, sizeof(*x));
 	x->s = s;
-	PL_TRY(pl_alloc(&x->last_end, s->g->n_res, sizeof(*x->last_end), err));
+	PL_CHECK(pl_alloc(&x->last_end, s->g->n_res, sizeof(*x->last_end), err));
 	if (!keep)
-		PL_TRY(pl_alloc(&x->end, most, sizeof(*x->end), err));
+		PL_CHECK(pl_alloc(&x->end, most, sizeof(*x->end), err));
 	x->scale = scale;
 	if (scale)
-		PL_TRY(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
+		PL_CHECK(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
 	if (s->has_shared)
-		PL_TRY(pl_sim_slots_init(s->g, &x->places, err));
+		PL_CHECK(pl_sim_slots_init(s->g, &x->places, err));
 	for (size_t i = 0; i < s->g->n_res; i++)
 		x->last_end[i] = (struct last_end){ INT64_MIN, UINT64_MAX };
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* from: where the entries came from is noted, or NULL. */
@@ -520,40 +517,36 @@ static int keep_step(struct runner *x, struct pl_run *r, size_t k, struct pl_err
 {
 	const struct pl_shape *sh = &x->s->g->shape[x->s->g->step[k].shape];
 	struct pass p;
-	int rc;
 
-	PL_TRY(pl_alloc(&r->start[k], sh->n_nodes, sizeof(pl_ns), err));
-	PL_TRY(pl_alloc(&r->from[k], sh->n_entries, sizeof(uint64_t), err));
-	PL_TRY(run_step(x, &p, k, r->start[k], r->from[k], err));
+	PL_CHECK(pl_alloc(&r->start[k], sh->n_nodes, sizeof(pl_ns), err));
+	PL_CHECK(pl_alloc(&r->from[k], sh->n_entries, sizeof(uint64_t), err));
+	PL_CHECK(run_step(x, &p, k, r->start[k], r->from[k], err));
 	for (uint32_t i = 0; i < sh->n_nodes; i++) /* they were ends */
 		r->start[k][i] -= p.dur[i];
 	share_recorded(r, x->s->g, k);
 	if (p.dur != pl_sim_durations(x->s, k)) {
-		PL_TRY(pl_alloc(&r->dur[k], sh->n_nodes, sizeof(pl_ns), err));
+		PL_CHECK(pl_alloc(&r->dur[k], sh->n_nodes, sizeof(pl_ns), err));
 		memcpy(r->dur[k], p.dur, sh->n_nodes * sizeof(pl_ns));
 	}
 	r->step_start[k] = p.step_start;
 	r->step_end[k] = p.step_end;
 	r->ops += sh->n_nodes - sh->n_entries;
-out:
-	return rc;
+	return 0;
 }
 
 static int alloc_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *err)
 {
 	size_t n = s->g->n_steps;
-	int rc;
 
 	memset(r, 0, sizeof(*r));
 	r->n_steps = n;
-	PL_TRY(pl_alloc(&r->start, n, sizeof(*r->start), err));
-	PL_TRY(pl_alloc(&r->shared, n, sizeof(*r->shared), err));
-	PL_TRY(pl_alloc(&r->dur, n, sizeof(*r->dur), err));
-	PL_TRY(pl_alloc(&r->from, n, sizeof(*r->from), err));
-	PL_TRY(pl_alloc(&r->step_start, n, sizeof(*r->step_start), err));
-	PL_TRY(pl_alloc(&r->step_end, n, sizeof(*r->step_end), err));
-out:
-	return rc;
+	PL_CHECK(pl_alloc(&r->start, n, sizeof(*r->start), err));
+	PL_CHECK(pl_alloc(&r->shared, n, sizeof(*r->shared), err));
+	PL_CHECK(pl_alloc(&r->dur, n, sizeof(*r->dur), err));
+	PL_CHECK(pl_alloc(&r->from, n, sizeof(*r->from), err));
+	PL_CHECK(pl_alloc(&r->step_start, n, sizeof(*r->step_start), err));
+	PL_CHECK(pl_alloc(&r->step_end, n, sizeof(*r->step_end), err));
+	return 0;
 }
 
 int pl_sim_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *err)

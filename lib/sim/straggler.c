@@ -120,10 +120,9 @@ static int tag(struct study *y, enum axis a, struct pl_err *err)
 	const struct pl_graph *g = y->g;
 	int32_t *v;
 	size_t n = 0, kept = 0;
-	int rc;
 
-	PL_TRY(pl_alloc(&y->value[a], g->n_res, sizeof(*v), err));
-	PL_TRY(pl_alloc(&y->tag[a], g->n_res, sizeof(**y->tag), err));
+	PL_CHECK(pl_alloc(&y->value[a], g->n_res, sizeof(*v), err));
+	PL_CHECK(pl_alloc(&y->tag[a], g->n_res, sizeof(**y->tag), err));
 	v = y->value[a];
 	for (size_t i = 0; i < g->n_res; i++)
 		if (value_of(&g->res[i], a) >= 0)
@@ -139,14 +138,12 @@ static int tag(struct study *y, enum axis a, struct pl_err *err)
 
 		y->tag[a][i] = p ? (uint32_t)(p - v) : PL_NONE;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int study_init(struct study *y, const struct pl_graph *g, struct pl_err *err)
 {
 	size_t most = 0;
-	int rc;
 
 	y->g = g;
 	for (size_t k = 0; k < g->n_steps; k++) {
@@ -155,14 +152,13 @@ static int study_init(struct study *y, const struct pl_graph *g, struct pl_err *
 		y->nodes += n;
 		most = n > most ? n : most;
 	}
-	PL_TRY(pl_alloc(&y->zero, most, sizeof(*y->zero), err));
-	PL_TRY(pl_sim_typical_find(g, TYPICAL_BY_KIND, &y->t, err));
+	PL_CHECK(pl_alloc(&y->zero, most, sizeof(*y->zero), err));
+	PL_CHECK(pl_sim_typical_find(g, TYPICAL_BY_KIND, &y->t, err));
 	y->n_values[AX_NOTHING] = y->n_values[AX_ALL] = 1;
 	y->n_values[AX_TYPE] = y->t.types.n;
 	for (enum axis a = AX_STAGE; a <= AX_RANK; a++)
-		PL_TRY(tag(y, a, err));
-out:
-	return rc;
+		PL_CHECK(tag(y, a, err));
+	return 0;
 }
 
 static void study_fini(struct study *y)
@@ -199,7 +195,6 @@ static int note(const struct study *y, const struct question *q, struct pl_strag
 		struct pl_err *err)
 {
 	struct pl_slow_list *l = q->axis < AX_FIRST ? NULL : &x->by[q->axis - AX_FIRST];
-	int rc;
 
 	if (q->axis == AX_NOTHING) {
 		x->ideal_ns = q->mean;
@@ -214,11 +209,10 @@ static int note(const struct study *y, const struct question *q, struct pl_strag
 		x->slowdown = q->mean / x->ideal_ns;
 		return 0;
 	}
-	PL_TRY(pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), err));
-	PL_TRY(key_of(y, q, &x->keys, &l->v[l->n].key, err));
+	PL_CHECK(pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), err));
+	PL_CHECK(key_of(y, q, &x->keys, &l->v[l->n].key, err));
 	l->v[l->n++].slowdown = q->mean / x->ideal_ns;
-out:
-	return rc;
+	return 0;
 }
 
 static int by_slowdown(const void *pa, const void *pb)

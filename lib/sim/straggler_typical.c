@@ -132,10 +132,9 @@ static int classify(const struct pl_graph *g, size_t shape_index, struct pl_inte
 		    struct typical *typical, size_t *capacity, struct pl_err *err)
 {
 	const struct pl_shape *shape = &g->shape[shape_index];
-	int rc;
 
-	PL_TRY(pl_alloc(&typical->class[shape_index], shape -> n_nodes, sizeof(**typical->class),
-			err));
+	PL_CHECK(pl_alloc(&typical->class[shape_index], shape -> n_nodes, sizeof(**typical->class),
+			  err));
 	for (uint32_t node = 0; node < shape->n_nodes; node++) {
 		struct key key = { .bytes = shape->bytes ? shape->bytes[node] : -1,
 				   .name = shape->name[node],
@@ -148,18 +147,16 @@ static int classify(const struct pl_graph *g, size_t shape_index, struct pl_inte
 			continue;
 		if (shape->role[node] == PL_RO_GAP)
 			key.after = name_before(shape, node);
-		PL_TRY(pl_intern_add(keys, (const char *)&key, sizeof(key),
-				     &typical->class[shape_index][node], err));
+		PL_CHECK(pl_intern_add(keys, (const char *)&key, sizeof(key),
+				       &typical->class[shape_index][node], err));
 		if (keys->n == typical->n)
 			continue;
-		PL_TRY(pl_grow(&typical->type, capacity, keys->n, sizeof(*typical->type), err));
-		PL_TRY(add_type(typical, pl_intern_get(&g->str, shape->name[node]),
-				shape->role[node], shape->kind[node], &typical->type[typical->n++],
-				err));
+		PL_CHECK(pl_grow(&typical->type, capacity, keys->n, sizeof(*typical->type), err));
+		PL_CHECK(add_type(typical, pl_intern_get(&g->str, shape->name[node]),
+				  shape->role[node], shape->kind[node],
+				  &typical->type[typical->n++], err));
 	}
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- durations ------------------------------------------------------------------------------- */

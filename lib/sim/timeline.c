@@ -125,15 +125,12 @@ static int number_str(struct timeline *t, const char *prefix, int64_t v, pl_id *
 
 static int rank_track(struct timeline *t, struct pl_track *k, int32_t rank, struct pl_err *err)
 {
-	int rc;
-
 	pl_trace_track_init(k);
 	k->rank = rank;
 	k->psort = rank;
-	PL_TRY(number_str(t, "", rank, &k->pid, err));
-	PL_TRY(number_str(t, "rank ", rank, &k->process, err));
-out:
-	return rc;
+	PL_CHECK(number_str(t, "", rank, &k->pid, err));
+	PL_CHECK(number_str(t, "rank ", rank, &k->process, err));
+	return 0;
 }
 
 static int add_track(struct timeline *t, uint32_t res, struct pl_err *err)
@@ -142,28 +139,26 @@ static int add_track(struct timeline *t, uint32_t res, struct pl_err *err)
 	const char *name = pl_intern_get(&t->s->g->str, r->name);
 	struct pl_track k;
 	char *end;
-	int rc;
 
 	if (pl_graph_hands_on(t->s->g, res))
 		return 0;
-	PL_TRY(rank_track(t, &k, r->rank, err));
+	PL_CHECK(rank_track(t, &k, r->rank, err));
 	k.type = r->track_type;
 	k.device = r->device;
 	k.sort = (int32_t)pl_min_i64(res, INT32_MAX);
 	memcpy(k.coord, r->coord, sizeof(k.coord));
-	PL_TRY(number_str(t, "", (int64_t)res + 1, &k.tid, err));
-	PL_TRY(str_of(t, r->name, &k.name, err));
+	PL_CHECK(number_str(t, "", (int64_t)res + 1, &k.tid, err));
+	PL_CHECK(str_of(t, r->name, &k.name, err));
 	if (r->host != PL_NONE)
-		PL_TRY(str_of(t, r->host, &k.host, err));
+		PL_CHECK(str_of(t, r->host, &k.host, err));
 	if (r->track_type == PL_T_STREAM && !strncmp(name, "stream ", 7)) {
 		k.stream = strtoll(name + 7, &end, 10);
 		if (*end || k.stream < 0)
 			k.stream = -1;
 	}
-	PL_TRY(pl_trace_segment_track(&t->seg, &k, &t->lane[res].track, err));
+	PL_CHECK(pl_trace_segment_track(&t->seg, &k, &t->lane[res].track, err));
 	t->lane[res].done = t->lane[res].step = INT64_MIN;
-out:
-	return rc;
+	return 0;
 }
 
 /* Names of groups; where two groups share one, they get numbers. */
@@ -358,10 +353,8 @@ static int put_message(struct timeline *t, const struct pl_shape *sh, uint32_t i
 	const char *name = pl_intern_get(&t->s->g->str, t->s->g->res[sh->res[i]].name);
 	unsigned channel;
 	struct event e;
-	int rc = event_of(t, sh, i, &e, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(event_of(t, sh, i, &e, err));
 	if (sh->group[i] != PL_NONE)
 		e.v[V_GROUP] = t->group[sh->group[i]];
 	if (t->number[i] != PL_NONE)
@@ -378,18 +371,17 @@ static int put_transfer(struct timeline *t, const struct pl_shape *sh, uint32_t 
 	struct lane *l = &t->lane[sh->res[i]];
 	pl_id id;
 	struct event e;
-	int rc;
 
-	PL_TRY(event_of(t, sh, i, &e, err));
+	PL_CHECK(event_of(t, sh, i, &e, err));
 	number_transfer(t, sh, i, &e);
 	if (sh->group[i] != PL_NONE) {
 		e.v[V_GROUP] = t->group[sh->group[i]];
 	} else if (e.kind == PL_K_COLLECTIVE) { /* or merge would look for partners */
-		PL_TRY(number_str(t, "alone on rank ", pl_node_rank(t->s->g, sh, i), &id, err));
+		PL_CHECK(number_str(t, "alone on rank ", pl_node_rank(t->s->g, sh, i), &id, err));
 		e.v[V_GROUP] = id;
 	}
 	if (coll != PL_COLL_OTHER) {
-		PL_TRY(str_add(t, pl_trace_coll_name(coll), &id, err));
+		PL_CHECK(str_add(t, pl_trace_coll_name(coll), &id, err));
 		e.v[V_COLL] = id;
 	}
 	l->done = e.end;
@@ -398,13 +390,11 @@ static int put_transfer(struct timeline *t, const struct pl_shape *sh, uint32_t 
 	l->arrived = false;
 	if (l->corr != INT64_MIN)
 		e.v[V_CORR] = l->corr;
-	PL_TRY(wait_name(t, sh->name[i], &id, err));
+	PL_CHECK(wait_name(t, sh->name[i], &id, err));
 	pl_ns met = e.start;
 	e.start = l->arrive;
-	PL_TRY(put(t, l->track, &e, err));
-	rc = put_wait(t, l, id, l->arrive, met, err);
-out:
-	return rc;
+	PL_CHECK(put(t, l->track, &e, err));
+	return put_wait(t, l, id, l->arrive, met, err);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -450,25 +440,24 @@ static int one_node(struct timeline *t, const struct pl_shape *sh, uint32_t i, s
 	struct lane *l = &t->lane[sh->res[i]];
 	pl_ns start = t->r->start[t->k][i], end = start + pl_sim_run_dur(t->s, t->r, t->k, i), met;
 	struct event e;
-	int rc;
 
 	if (pl_graph_hands_on(t->s->g, sh->res[i]))
 		return 0;
 	if (continues(l, sh, i)) {
 		met = l->call.end;
 		l->call.end = l->done = end;
-		PL_TRY(wait_name(t, sh->name[i], &e.name, err));
-		PL_TRY(write_call(t, l, err));
+		PL_CHECK(wait_name(t, sh->name[i], &e.name, err));
+		PL_CHECK(write_call(t, l, err));
 		return put_wait(t, l, e.name, met, start, err);
 	}
-	PL_TRY(write_call(t, l, err));
+	PL_CHECK(write_call(t, l, err));
 	if (sh->flags[i] & PL_NF_MESSAGE)
 		return put_message(t, sh, i, err);
 	if (sh->role[i] == PL_RO_MARK)
 		return mark(t, sh, i, err);
 	if (sh->role[i] == PL_RO_TRANSFER)
 		return put_transfer(t, sh, i, err);
-	PL_TRY(put_before(t, sh, i, err));
+	PL_CHECK(put_before(t, sh, i, err));
 	if (sh->role[i] == PL_RO_ARRIVE) {
 		arrive(t, sh, i);
 		return 0;
@@ -476,14 +465,13 @@ static int one_node(struct timeline *t, const struct pl_shape *sh, uint32_t i, s
 	l->done = end;
 	if (sh->role[i] == PL_RO_GAP)
 		return put_wait(t, l, t->s_gap, start, end, err);
-	PL_TRY(event_of(t, sh, i, &e, err));
+	PL_CHECK(event_of(t, sh, i, &e, err));
 	if (sh->role[i] != PL_RO_HOST)
 		return put(t, l->track, &e, err);
 	l->call = e;
 	l->call_name = sh->name[i];
 	l->pending = true;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -552,44 +540,40 @@ static int unmarked_steps(struct timeline *t, struct pl_err *err)
 {
 	const struct pl_graph *g = t->s->g;
 	struct event e = blank(t, PL_K_STEP, PL_NONE, t->r->step_start[t->k], 0);
-	int rc = 0;
 
 	if (e.v[V_STEP] == INT64_MIN)
 		return 0;
-	PL_TRY(number_str(t, "step ", e.v[V_STEP], &e.name, err));
+	PL_CHECK(number_str(t, "step ", e.v[V_STEP], &e.name, err));
 	for (size_t i = 0; i < (size_t)g->n_ranks; i++) {
 		struct pl_track k;
 
 		if (t->marked[i] || t->last[i] < e.start)
 			continue;
 		if (t->step_track[i] == PL_NONE) {
-			PL_TRY(rank_track(t, &k, g->rank[i], err));
+			PL_CHECK(rank_track(t, &k, g->rank[i], err));
 			k.type = PL_T_OTHER;
 			k.sort = -1;
-			PL_TRY(str_add(t, "steps", &k.name, err));
+			PL_CHECK(str_add(t, "steps", &k.name, err));
 			k.tid = k.name;
-			PL_TRY(pl_trace_segment_track(&t->seg, &k, &t->step_track[i], err));
+			PL_CHECK(pl_trace_segment_track(&t->seg, &k, &t->step_track[i], err));
 		}
 		e.end = t->last[i];
-		PL_TRY(put(t, t->step_track[i], &e, err));
+		PL_CHECK(put(t, t->step_track[i], &e, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int one_step(struct timeline *t, struct pl_err *err)
 {
 	const struct pl_shape *sh = &t->s->g->shape[t->s->g->step[t->k].shape];
-	int rc;
 
 	look_ahead(t, sh);
-	PL_TRY(unmarked_steps(t, err));
+	PL_CHECK(unmarked_steps(t, err));
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
 		if (sh->res[i] != PL_NONE)
-			PL_TRY(one_node(t, sh, i, err));
+			PL_CHECK(one_node(t, sh, i, err));
 	t->first += sh->n_nodes;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -598,39 +582,35 @@ static int init(struct timeline *t, struct pl_err *err)
 {
 	const struct pl_graph *g = t->s->g;
 	size_t most = pl_sim_longest_step(t->s);
-	int rc;
 
-	PL_TRY(pl_trace_segment_init(&t->seg, err));
-	PL_TRY(pl_trace_batch_init(&t->b, err));
-	PL_TRY(pl_alloc(&t->lane, g->n_res, sizeof(*t->lane), err));
-	PL_TRY(pl_alloc(&t->str, g->str.n, sizeof(*t->str), err));
-	PL_TRY(pl_alloc(&t->wait, g->str.n, sizeof(*t->wait), err));
-	PL_TRY(pl_alloc(&t->group, g->n_groups, sizeof(*t->group), err));
-	PL_TRY(pl_alloc(&t->numbers, g->n_groups + 1, sizeof(*t->numbers), err));
-	PL_TRY(pl_alloc(&t->launches, most, 1, err));
-	PL_TRY(pl_alloc(&t->number, most, sizeof(*t->number), err));
-	PL_TRY(pl_alloc(&t->marked, (size_t)g->n_ranks, sizeof(*t->marked), err));
-	PL_TRY(pl_alloc(&t->last, (size_t)g->n_ranks, sizeof(*t->last), err));
-	PL_TRY(pl_alloc(&t->step_track, (size_t)g->n_ranks, sizeof(*t->step_track), err));
+	PL_CHECK(pl_trace_segment_init(&t->seg, err));
+	PL_CHECK(pl_trace_batch_init(&t->b, err));
+	PL_CHECK(pl_alloc(&t->lane, g->n_res, sizeof(*t->lane), err));
+	PL_CHECK(pl_alloc(&t->str, g->str.n, sizeof(*t->str), err));
+	PL_CHECK(pl_alloc(&t->wait, g->str.n, sizeof(*t->wait), err));
+	PL_CHECK(pl_alloc(&t->group, g->n_groups, sizeof(*t->group), err));
+	PL_CHECK(pl_alloc(&t->numbers, g->n_groups + 1, sizeof(*t->numbers), err));
+	PL_CHECK(pl_alloc(&t->launches, most, 1, err));
+	PL_CHECK(pl_alloc(&t->number, most, sizeof(*t->number), err));
+	PL_CHECK(pl_alloc(&t->marked, (size_t)g->n_ranks, sizeof(*t->marked), err));
+	PL_CHECK(pl_alloc(&t->last, (size_t)g->n_ranks, sizeof(*t->last), err));
+	PL_CHECK(pl_alloc(&t->step_track, (size_t)g->n_ranks, sizeof(*t->step_track), err));
 	memset(t->str, 0xff, g->str.n * sizeof(*t->str));
 	memset(t->wait, 0xff, g->str.n * sizeof(*t->wait));
 	memset(t->step_track, 0xff, (size_t)g->n_ranks * sizeof(*t->step_track));
 	pl_free(t->seg.format);
 	t->seg.format = pl_strdup("replay");
-	if (!t->seg.format) {
-		rc = pl_fail(err, PL_ENOMEM, "out of memory");
-		goto out;
-	}
+	if (!t->seg.format)
+		return pl_fail(err, PL_ENOMEM, "out of memory");
 	t->seg.base_ns = g->epoch_ns;
-	PL_TRY(pl_buf_put(&t->seg.provenance, g->provenance.p, g->provenance.n, err));
-	PL_TRY(str_add(t, "host gap", &t->s_gap, err));
-	PL_TRY(str_add(t, "unexplained", &t->s_unexplained, err));
+	PL_CHECK(pl_buf_put(&t->seg.provenance, g->provenance.p, g->provenance.n, err));
+	PL_CHECK(str_add(t, "host gap", &t->s_gap, err));
+	PL_CHECK(str_add(t, "unexplained", &t->s_unexplained, err));
 	for (uint32_t i = 0; i < g->n_res; i++)
-		PL_TRY(add_track(t, i, err));
+		PL_CHECK(add_track(t, i, err));
 	for (size_t i = 0; i < g->n_groups; i++)
-		PL_TRY(add_group(t, i, err));
-out:
-	return rc;
+		PL_CHECK(add_group(t, i, err));
+	return 0;
 }
 
 static void fini(struct timeline *t)
