@@ -106,10 +106,9 @@ int pl_graph_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes, st
 int pl_graph_shape_room_edges(struct pl_shape *s, size_t edges, struct pl_err *err)
 {
 	void *src = s->src, *type = s->etype;
-	int rc = resize(&src, edges, sizeof(*s->src), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(resize(&src, edges, sizeof(*s->src), err));
 	s->src = src;
 	rc = resize(&type, edges, sizeof(*s->etype), err);
 	s->etype = type;
@@ -119,9 +118,8 @@ int pl_graph_shape_room_edges(struct pl_shape *s, size_t edges, struct pl_err *e
 int pl_graph_shape_room(struct pl_shape *s, unsigned has, size_t nodes, size_t edges,
 			struct pl_err *err)
 {
-	int rc = pl_graph_shape_room_nodes(s, has, nodes, err);
-
-	return rc < 0 ? rc : pl_graph_shape_room_edges(s, edges, err);
+	PL_CHECK(pl_graph_shape_room_nodes(s, has, nodes, err));
+	return pl_graph_shape_room_edges(s, edges, err);
 }
 
 void pl_graph_shape_drop_columns(struct pl_shape *s, unsigned bits)
@@ -179,10 +177,7 @@ void pl_graph_shape_copy_columns(const struct pl_shape *from, const uint32_t *ma
 
 int pl_graph_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err)
 {
-	int rc = pl_alloc(&to->comms, from->n_comms, sizeof(*to->comms), err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&to->comms, from->n_comms, sizeof(*to->comms), err));
 	if (from->n_comms)
 		memcpy(to->comms, from->comms, from->n_comms * sizeof(*to->comms));
 	to->n_comms = from->n_comms;
@@ -191,11 +186,8 @@ int pl_graph_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to, 
 
 int pl_graph_shape_dup(const struct pl_shape *from, struct pl_shape *to, struct pl_err *err)
 {
-	int rc = pl_graph_shape_room(to, pl_graph_shape_has(from), from->n_nodes, from->n_edges,
-				     err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_graph_shape_room(to, pl_graph_shape_has(from), from->n_nodes, from->n_edges,
+				     err));
 	to->n_nodes = from->n_nodes;
 	to->n_edges = from->n_edges;
 	to->n_entries = from->n_entries;

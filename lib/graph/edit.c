@@ -272,12 +272,11 @@ static int drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
 int pl_edit_drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
 {
 	uint32_t src = e->edge[edge].src;
-	int rc;
 
 	if (edge >= e->n_edges || e->edge[edge].dead)
 		return pl_fail(err, PL_EINTERNAL, "edge %u of an edit is not there", edge);
-	rc = drop_edge(e, edge, err);
-	return rc < 0 ? rc : keep_covered(e, src, err);
+	PL_CHECK(drop_edge(e, edge, err));
+	return keep_covered(e, src, err);
 }
 
 /* What a later step finds on the resource is behind this node too. */
@@ -369,9 +368,8 @@ int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err 
 
 int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_err *err)
 {
-	int rc = pl_edit_touch(e, node, err);
-
-	return rc < 0 ? rc : set_value(e, EU_FIXED, node, fixed, err);
+	PL_CHECK(pl_edit_touch(e, node, err));
+	return set_value(e, EU_FIXED, node, fixed, err);
 }
 
 int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive, struct pl_err *err)
@@ -389,44 +387,37 @@ int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err)
 int pl_edit_add_resource(struct pl_edit *e, const struct pl_resource *r, uint32_t *id,
 			 struct pl_err *err)
 {
-	int rc = pl_edit_log(e, EU_ADD_RESOURCE, *id = (uint32_t)e->n_res, 0, err);
-
-	return rc < 0 ? rc : pl_append(&e->res, &e->n_res, &e->cap_res, r, sizeof(*r), err);
+	PL_CHECK(pl_edit_log(e, EU_ADD_RESOURCE, *id = (uint32_t)e->n_res, 0, err));
+	return pl_append(&e->res, &e->n_res, &e->cap_res, r, sizeof(*r), err);
 }
 
 int pl_edit_add_group(struct pl_edit *e, pl_id name, const int32_t *rank, uint32_t n, uint32_t *id,
 		      struct pl_err *err)
 {
 	struct pl_ggroup x = { .name = name, .rank = (uint32_t)e->n_group_ranks, .n = n };
-	int rc;
 
 	*id = (uint32_t)e->n_groups;
-	PL_TRY(pl_edit_log(e, EU_ADD_GROUP, *id, x.rank, err));
+	PL_CHECK(pl_edit_log(e, EU_ADD_GROUP, *id, x.rank, err));
 	for (uint32_t i = 0; i < n; i++)
-		PL_TRY(pl_append(&e->group_rank, &e->n_group_ranks, &e->cap_group_ranks, &rank[i],
-				 sizeof(*e->group_rank), err));
-	rc = pl_append(&e->group, &e->n_groups, &e->cap_groups, &x, sizeof(x), err);
-out:
-	return rc;
+		PL_CHECK(pl_append(&e->group_rank, &e->n_group_ranks, &e->cap_group_ranks, &rank[i],
+				   sizeof(*e->group_rank), err));
+	return pl_append(&e->group, &e->n_groups, &e->cap_groups, &x, sizeof(x), err);
 }
 
 int pl_edit_drop_rank(struct pl_edit *e, int32_t rank, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_edit_log(e, EU_DROP_RANK, (uint32_t)e->n_gone, 0, err));
-	PL_TRY(pl_append(&e->gone, &e->n_gone, &e->cap_gone, &rank, sizeof(rank), err));
+	PL_CHECK(pl_edit_log(e, EU_DROP_RANK, (uint32_t)e->n_gone, 0, err));
+	PL_CHECK(pl_append(&e->gone, &e->n_gone, &e->cap_gone, &rank, sizeof(rank), err));
 	for (size_t i = 0; i < e->n_tensors; i++)
 		if (!e->tensor[i].dead && e->tensor[i].rank == rank)
-			PL_TRY(pl_edit_drop_tensor(e, i, err));
+			PL_CHECK(pl_edit_drop_tensor(e, i, err));
 	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
 
 		if (!n->dead && n->res != PL_NONE && e->res[n->res].rank == rank)
-			PL_TRY(pl_edit_drop_node(e, i, err));
+			PL_CHECK(pl_edit_drop_node(e, i, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_err *err)
@@ -444,9 +435,8 @@ const char *pl_edit_name(const struct pl_edit *e, uint32_t id)
 
 int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id, struct pl_err *err)
 {
-	int rc = pl_edit_log(e, EU_ADD_COMM, *id = (uint32_t)e->n_comms, 0, err);
-
-	return rc < 0 ? rc : pl_append(&e->comm, &e->n_comms, &e->cap_comms, c, sizeof(*c), err);
+	PL_CHECK(pl_edit_log(e, EU_ADD_COMM, *id = (uint32_t)e->n_comms, 0, err));
+	return pl_append(&e->comm, &e->n_comms, &e->cap_comms, c, sizeof(*c), err);
 }
 
 int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err)

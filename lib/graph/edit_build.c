@@ -79,14 +79,13 @@ static int put_step_end(struct pl_edit *e, uint32_t first, uint32_t step, struct
 	uint32_t sink = (uint32_t)e->n_nodes;
 	bool begin = false, in = false;
 	struct pl_enode end = pl_edit_blank_node();
-	int rc;
 
 	s->sink = sink;
 	end.start = end.fixed = INT64_MIN / 4;
 	end.step = step;
 	end.label = UINT64_MAX;
 	end.type = PL_N_RENDEZVOUS;
-	PL_TRY(pl_append(&e->node, &e->n_nodes, &e->cap_nodes, &end, sizeof(end), err));
+	PL_CHECK(pl_append(&e->node, &e->n_nodes, &e->cap_nodes, &end, sizeof(end), err));
 	for (uint32_t i = first; i < sink; i++) {
 		const struct pl_enode *n = &e->node[i];
 		bool last = n->flags & PL_NF_IN_STEP, head = n->flags & PL_NF_STEP_BEGIN;
@@ -101,20 +100,18 @@ static int put_step_end(struct pl_edit *e, uint32_t first, uint32_t step, struct
 		in |= last;
 		begin |= head;
 		if (last)
-			PL_TRY(put_edge(e, i, sink, PL_E_SEQ, 0, 0, err));
+			PL_CHECK(put_edge(e, i, sink, PL_E_SEQ, 0, 0, err));
 		if (head)
-			PL_TRY(pl_edit_may_begin(e, i, err));
+			PL_CHECK(pl_edit_may_begin(e, i, err));
 	}
 	s->reported = s->number != INT64_MIN && begin && in;
-out:
-	return rc;
+	return 0;
 }
 
 /* What the next step's entries follow. */
 static int note_tails(struct build *b, uint32_t first, uint32_t end, struct pl_err *err)
 {
 	struct pl_edit *e = b->e;
-	int rc = 0;
 
 	/* the entry of the step, if it has one, follows the nodes of earlier steps */
 	for (uint32_t i = first; i < end && e->node[i].type == PL_N_ENTRY; i++)
@@ -131,11 +128,10 @@ static int note_tails(struct build *b, uint32_t first, uint32_t end, struct pl_e
 			       d->step != n->step;
 		}
 		if (last)
-			PL_TRY(pl_append(&b->tail[r], &b->n_tail[r], &b->cap_tail[r], &i, sizeof(i),
-					 err));
+			PL_CHECK(pl_append(&b->tail[r], &b->n_tail[r], &b->cap_tail[r], &i,
+					   sizeof(i), err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int put_step(struct build *b, const struct pl_gstep *st, const struct pl_edit_delays *d,
@@ -144,33 +140,30 @@ static int put_step(struct build *b, const struct pl_gstep *st, const struct pl_
 	struct pl_edit *e = b->e;
 	const struct pl_shape *sh = &e->g->shape[st->shape];
 	uint32_t first = (uint32_t)e->n_nodes;
-	int rc;
 
 	e->step[step].number = st->number;
 	e->step[step].first = first;
 	if (step + 1 < e->n_steps) {
-		PL_TRY(pl_alloc(&e->step[step].next, e->g->n_res, sizeof(uint32_t), err));
+		PL_CHECK(pl_alloc(&e->step[step].next, e->g->n_res, sizeof(uint32_t), err));
 		memset(e->step[step].next, 0xff, e->g->n_res * sizeof(uint32_t));
 	}
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
 		uint32_t n = first + i;
 
-		PL_TRY(put_node(e, st, sh, i, step, err));
+		PL_CHECK(put_node(e, st, sh, i, step, err));
 		if (i < sh->n_entries)
-			PL_TRY(put_entry(b, n, err));
+			PL_CHECK(put_entry(b, n, err));
 		for (uint32_t k = sh->off[i]; k < sh->off[i + 1]; k++)
-			PL_TRY(put_edge(e, first + sh->src[k], n, sh->etype[k], d->w[k], d->lag[k],
-					err));
+			PL_CHECK(put_edge(e, first + sh->src[k], n, sh->etype[k], d->w[k],
+					  d->lag[k], err));
 		if (i >= sh->n_entries && sh->off[i] == sh->off[i + 1])
 			e->node[n].fixed = st->start[i];
 	}
 	for (uint32_t i = 0; i < sh->n_comms; i++)
-		PL_TRY(pl_append(&e->comm, &e->n_comms, &e->cap_comms, &sh->comms[i],
-				 sizeof(*sh->comms), err));
-	PL_TRY(note_tails(b, first, (uint32_t)e->n_nodes, err));
-	rc = put_step_end(e, first, step, err);
-out:
-	return rc;
+		PL_CHECK(pl_append(&e->comm, &e->n_comms, &e->cap_comms, &sh->comms[i],
+				   sizeof(*sh->comms), err));
+	PL_CHECK(note_tails(b, first, (uint32_t)e->n_nodes, err));
+	return put_step_end(e, first, step, err);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -178,7 +171,6 @@ out:
 static int put_tensors(struct pl_edit *e, size_t first_step, struct pl_err *err)
 {
 	const struct pl_graph *g = e->g;
-	int rc = 0;
 
 	for (uint32_t k = 0; k < e->n_steps; k++) {
 		uint32_t shape = g->step[first_step + k].shape;
@@ -207,12 +199,11 @@ static int put_tensors(struct pl_edit *e, size_t first_step, struct pl_err *err)
 				y.producer = e->step[k].first + x->producer;
 			if (at != PL_NONE)
 				y.rank = pl_node_rank(g, sh, at);
-			PL_TRY(pl_append(&e->tensor, &e->n_tensors, &e->cap_tensors, &y, sizeof(y),
-					 err));
+			PL_CHECK(pl_append(&e->tensor, &e->n_tensors, &e->cap_tensors, &y,
+					   sizeof(y), err));
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -235,15 +226,12 @@ static int put_tables(struct pl_edit *e, const struct pl_resource *res, size_t n
 		      const struct pl_ggroup *group, size_t n_groups, const uint32_t *rank,
 		      size_t n_ranks, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_copy_array(&e->res, &e->n_res, &e->cap_res, res, n_res, sizeof(*res), err));
-	PL_TRY(pl_copy_array(&e->group, &e->n_groups, &e->cap_groups, group, n_groups,
-			     sizeof(*group), err));
-	PL_TRY(pl_copy_array(&e->group_rank, &e->n_group_ranks, &e->cap_group_ranks, rank, n_ranks,
-			     sizeof(*rank), err));
-out:
-	return rc;
+	PL_CHECK(pl_copy_array(&e->res, &e->n_res, &e->cap_res, res, n_res, sizeof(*res), err));
+	PL_CHECK(pl_copy_array(&e->group, &e->n_groups, &e->cap_groups, group, n_groups,
+			       sizeof(*group), err));
+	PL_CHECK(pl_copy_array(&e->group_rank, &e->n_group_ranks, &e->cap_group_ranks, rank,
+			       n_ranks, sizeof(*rank), err));
+	return 0;
 }
 
 static void build_fini(struct build *b)

@@ -33,29 +33,26 @@ static int put_resources(struct put *p, struct pl_err *err)
 	const struct pl_edit *e = p->e;
 	struct pl_graph *o = p->out;
 	size_t ranks = (size_t)o->n_ranks, cap = ranks;
-	int rc;
 
-	PL_TRY(pl_alloc(&p->res, e->n_res, sizeof(*p->res), err));
+	PL_CHECK(pl_alloc(&p->res, e->n_res, sizeof(*p->res), err));
 	for (size_t i = o->n_res; i < e->n_res; i++) {
 		const struct pl_resource *r = &e->res[i];
 
-		PL_TRY(pl_append(&o->res, &o->n_res, &o->cap_res, r, sizeof(*r), err));
+		PL_CHECK(pl_append(&o->res, &o->n_res, &o->cap_res, r, sizeof(*r), err));
 		if (r->rank < 0 || pl_graph_rank_index(o, r->rank) != PL_NONE)
 			continue;
-		PL_TRY(pl_append(&o->rank, &ranks, &cap, &r->rank, sizeof(r->rank), err));
+		PL_CHECK(pl_append(&o->rank, &ranks, &cap, &r->rank, sizeof(r->rank), err));
 		o->n_ranks++;
 		pl_sort(o->rank, ranks, sizeof(*o->rank), pl_compare_i32);
 	}
 	pl_graph_keep_ranks(o, is_there, e, p->res);
-out:
-	return rc;
+	return 0;
 }
 
 static int put_groups(struct put *p, struct pl_err *err)
 {
 	const struct pl_edit *e = p->e;
 	struct pl_graph *o = p->out;
-	int rc = 0;
 
 	o->n_groups = o->n_group_ranks = 0;
 	for (size_t i = 0; i < e->n_groups; i++) {
@@ -66,14 +63,13 @@ static int put_groups(struct put *p, struct pl_err *err)
 			const uint32_t *rank = &e->group_rank[e->group[i].rank + k];
 
 			if (is_there(e, (int32_t)*rank))
-				PL_TRY(pl_append(&o->group_rank, &o->n_group_ranks,
-						 &o->cap_group_ranks, rank, sizeof(*rank), err));
+				PL_CHECK(pl_append(&o->group_rank, &o->n_group_ranks,
+						   &o->cap_group_ranks, rank, sizeof(*rank), err));
 		}
 		x.n = (uint32_t)o->n_group_ranks - x.rank;
-		PL_TRY(pl_append(&o->group, &o->n_groups, &o->cap_groups, &x, sizeof(x), err));
+		PL_CHECK(pl_append(&o->group, &o->n_groups, &o->cap_groups, &x, sizeof(x), err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int put_tables(struct put *p, struct pl_err *err)
@@ -135,7 +131,6 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	unsigned has = 0;
 	struct pl_shape *s;
 	struct pl_gstep *st;
-	int rc;
 
 	for (size_t i = 0; i < p->n; i++) {
 		const struct pl_enode *n = &e->node[p->order[i]];
@@ -150,18 +145,18 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 		for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next)
 			edges++;
 	}
-	PL_TRY(pl_append(&o->shape, &o->n_shapes, &o->cap_shapes, &(struct pl_shape){ 0 },
-			 sizeof(*s), err));
-	PL_TRY(pl_append(&o->step, &o->n_steps, &o->cap_steps,
-			 &(struct pl_gstep){ .number = e->step[step].number, .shape = step },
-			 sizeof(*st), err));
+	PL_CHECK(pl_append(&o->shape, &o->n_shapes, &o->cap_shapes, &(struct pl_shape){ 0 },
+			   sizeof(*s), err));
+	PL_CHECK(pl_append(&o->step, &o->n_steps, &o->cap_steps,
+			   &(struct pl_gstep){ .number = e->step[step].number, .shape = step },
+			   sizeof(*st), err));
 	s = &o->shape[o->n_shapes - 1];
 	st = &o->step[o->n_steps - 1];
-	PL_TRY(pl_graph_shape_room(s, has, nodes, edges, err));
-	PL_TRY(pl_alloc(&s->comms, comms, sizeof(*s->comms), err));
-	PL_TRY(pl_alloc(&st->start, nodes, sizeof(pl_ns), err));
-	PL_TRY(pl_alloc(&st->dur, nodes, sizeof(pl_ns), err));
-	PL_TRY(pl_alloc(&st->lag, edges, sizeof(*st->lag), err));
+	PL_CHECK(pl_graph_shape_room(s, has, nodes, edges, err));
+	PL_CHECK(pl_alloc(&s->comms, comms, sizeof(*s->comms), err));
+	PL_CHECK(pl_alloc(&st->start, nodes, sizeof(pl_ns), err));
+	PL_CHECK(pl_alloc(&st->dur, nodes, sizeof(pl_ns), err));
+	PL_CHECK(pl_alloc(&st->lag, edges, sizeof(*st->lag), err));
 	for (int pass = 0; pass < 2; pass++) { /* entries come first */
 		for (size_t i = 0; i < p->n; i++) {
 			const struct pl_enode *n = &e->node[p->order[i]];
@@ -174,8 +169,7 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 			s->n_entries = s->n_nodes;
 	}
 	s->off[s->n_nodes] = s->n_edges;
-out:
-	return rc;
+	return 0;
 }
 
 static int put_consumer(struct put *p, uint32_t node, struct pl_err *err)
@@ -195,22 +189,19 @@ static int put_tensor(struct put *p, const struct pl_etensor *x, struct pl_err *
 	const struct pl_tensor *from = &e->g->tensor[x->tensor];
 	struct pl_graph *o = p->out;
 	struct pl_tensor t = *from;
-	int rc;
 
 	t.shape = x->step;
 	t.producer = x->producer == PL_NONE ? PL_NONE : p->local[x->producer];
 	t.consumer = (uint32_t)o->n_consumers;
-	PL_TRY(put_consumer(p, x->arrive, err));
+	PL_CHECK(put_consumer(p, x->arrive, err));
 	for (uint32_t c = 0; c < from->n_consumers; c++) {
 		uint32_t node = e->step[x->step].first + e->g->consumer[from->consumer + c];
 
 		if (e->node[node].role != PL_RO_ARRIVE)
-			PL_TRY(put_consumer(p, node, err));
+			PL_CHECK(put_consumer(p, node, err));
 	}
 	t.n_consumers = (uint32_t)o->n_consumers - t.consumer;
-	rc = pl_append(&o->tensor, &o->n_tensors, &o->cap_tensors, &t, sizeof(t), err);
-out:
-	return rc;
+	return pl_append(&o->tensor, &o->n_tensors, &o->cap_tensors, &t, sizeof(t), err);
 }
 
 static int put_tensors(struct put *p, struct pl_err *err)

@@ -10,8 +10,7 @@
 
 #include "graph/edit_internal.h"
 
-/* ---- the nodes to evaluate --------------------------------------------------------------------
- */
+/* ---- the nodes to evaluate ------------------------------------------------------------------- */
 
 static bool before(struct pl_etodo a, struct pl_etodo b)
 {
@@ -51,12 +50,10 @@ static int append(struct pl_edit *e, uint32_t node, struct pl_err *err)
 
 int pl_edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err)
 {
-	int rc;
-
 	if (e->node[node].queued)
 		return 0;
-	rc = pl_edit_log(e, EU_TOUCH, node, 0, err);
-	return rc < 0 ? rc : append(e, node, err);
+	PL_CHECK(pl_edit_log(e, EU_TOUCH, node, 0, err));
+	return append(e, node, err);
 }
 
 void pl_edit_untouch(struct pl_edit *e, uint32_t node)
@@ -304,10 +301,7 @@ int pl_edit_order(const struct pl_edit *e, uint32_t **order, size_t *n, struct p
 
 int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err)
 {
-	int rc = log_seeds(e, err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(log_seeds(e, err));
 	for (size_t i = 0; i < e->sched->n; i++)
 		e->node[e->sched->todo[i].node].queued = false;
 	e->sched->n = 0;

@@ -59,31 +59,29 @@ int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct p
 {
 	size_t ranks = 0, cap = 0;
 	pl_id id;
-	int rc;
 
 	for (size_t i = 0; i < g->str.n; i++)
-		PL_TRY(pl_intern_add(&to->str, g->str.str[i], g->str.len[i], &id, err));
-	PL_TRY(pl_copy_array(&to->res, &to->n_res, &to->cap_res, g->res, g->n_res, sizeof(*g->res),
-			     err));
-	PL_TRY(pl_copy_array(&to->group, &to->n_groups, &to->cap_groups, g->group, g->n_groups,
-			     sizeof(*g->group), err));
-	PL_TRY(pl_copy_array(&to->group_rank, &to->n_group_ranks, &to->cap_group_ranks,
-			     g->group_rank, g->n_group_ranks, sizeof(*g->group_rank), err));
-	PL_TRY(pl_copy_array(&to->link, &to->n_links, &to->cap_links, g->link, g->n_links,
-			     sizeof(*g->link), err));
-	PL_TRY(pl_copy_array(&to->work, &to->n_work, &to->cap_work, g->work, g->n_work,
-			     sizeof(*g->work), err));
-	PL_TRY(pl_copy_array(&to->rank, &ranks, &cap, g->rank, (size_t)g->n_ranks, sizeof(*g->rank),
-			     err));
+		PL_CHECK(pl_intern_add(&to->str, g->str.str[i], g->str.len[i], &id, err));
+	PL_CHECK(pl_copy_array(&to->res, &to->n_res, &to->cap_res, g->res, g->n_res,
+			       sizeof(*g->res), err));
+	PL_CHECK(pl_copy_array(&to->group, &to->n_groups, &to->cap_groups, g->group, g->n_groups,
+			       sizeof(*g->group), err));
+	PL_CHECK(pl_copy_array(&to->group_rank, &to->n_group_ranks, &to->cap_group_ranks,
+			       g->group_rank, g->n_group_ranks, sizeof(*g->group_rank), err));
+	PL_CHECK(pl_copy_array(&to->link, &to->n_links, &to->cap_links, g->link, g->n_links,
+			       sizeof(*g->link), err));
+	PL_CHECK(pl_copy_array(&to->work, &to->n_work, &to->cap_work, g->work, g->n_work,
+			       sizeof(*g->work), err));
+	PL_CHECK(pl_copy_array(&to->rank, &ranks, &cap, g->rank, (size_t)g->n_ranks,
+			       sizeof(*g->rank), err));
 	to->n_ranks = g->n_ranks;
 	to->epoch_ns = g->epoch_ns;
 	to->stepless = g->stepless;
 	to->described = g->described;
 #define COPY(name) to->name = g->name;
 	PL_GRAPH_COUNTS(COPY)
-	PL_TRY(pl_buf_put(&to->provenance, g->provenance.p, g->provenance.n, err));
-out:
-	return rc;
+	PL_CHECK(pl_buf_put(&to->provenance, g->provenance.p, g->provenance.n, err));
+	return 0;
 }
 
 void pl_graph_keep_ranks(struct pl_graph *g, bool (*keep)(const void *arg, int32_t rank),

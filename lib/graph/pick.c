@@ -35,8 +35,7 @@ static bool has_rank(const void *arg, int32_t rank)
 	return chosen(part->rank, part->n_ranks, rank);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Which nodes stay, and their new numbers. */
 static void number_nodes(const struct pick *p, const struct pl_shape *s, uint32_t *to,
@@ -92,17 +91,16 @@ static int pick_shape(struct pick *p, size_t id, struct pl_err *err)
 	struct pl_graph *g = p->out;
 	uint32_t *map, nodes, edges;
 	struct pl_shape *o;
-	int rc;
 
-	PL_TRY(pl_alloc(&p->node[id], s->n_nodes, sizeof(*map), err));
+	PL_CHECK(pl_alloc(&p->node[id], s->n_nodes, sizeof(*map), err));
 	map = p->node[id];
 	number_nodes(p, s, map, &nodes, &edges);
 	p->shape[id] = (uint32_t)g->n_shapes;
-	PL_TRY(pl_append(&g->shape, &g->n_shapes, &g->cap_shapes, &(struct pl_shape){ 0 },
-			 sizeof(*o), err));
+	PL_CHECK(pl_append(&g->shape, &g->n_shapes, &g->cap_shapes, &(struct pl_shape){ 0 },
+			   sizeof(*o), err));
 	o = &g->shape[p->shape[id]];
-	PL_TRY(pl_graph_shape_room(o, pl_graph_shape_has(s), nodes, edges, err));
-	PL_TRY(pl_graph_shape_copy_comms(s, o, err));
+	PL_CHECK(pl_graph_shape_room(o, pl_graph_shape_has(s), nodes, edges, err));
+	PL_CHECK(pl_graph_shape_copy_comms(s, o, err));
 	o->n_nodes = nodes;
 	pl_graph_shape_copy_columns(s, map, o);
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
@@ -113,8 +111,7 @@ static int pick_shape(struct pick *p, size_t id, struct pl_err *err)
 		o->n_entries += s->type[i] == PL_N_ENTRY;
 		copy_edges(s, i, map, o, map[i]);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int pick_step(struct pick *p, const struct pl_gstep *s, struct pl_err *err)
@@ -123,25 +120,23 @@ static int pick_step(struct pick *p, const struct pl_gstep *s, struct pl_err *er
 	uint32_t n = p->g->shape[s->shape].n_nodes;
 	const uint32_t *map;
 	struct pl_gstep *o;
-	int rc = 0;
 
 	if (p->shape[s->shape] == PL_NONE)
-		PL_TRY(pick_shape(p, s->shape, err));
+		PL_CHECK(pick_shape(p, s->shape, err));
 	map = p->node[s->shape];
-	PL_TRY(pl_append(&g->step, &g->n_steps, &g->cap_steps,
-			 &(struct pl_gstep){ .number = s->number, .shape = p->shape[s->shape] },
-			 sizeof(*o), err));
+	PL_CHECK(pl_append(&g->step, &g->n_steps, &g->cap_steps,
+			   &(struct pl_gstep){ .number = s->number, .shape = p->shape[s->shape] },
+			   sizeof(*o), err));
 	o = &g->step[g->n_steps - 1];
-	PL_TRY(pl_alloc(&o->start, g->shape[o->shape].n_nodes, sizeof(*o->start), err));
-	PL_TRY(pl_alloc(&o->dur, g->shape[o->shape].n_nodes, sizeof(*o->dur), err));
+	PL_CHECK(pl_alloc(&o->start, g->shape[o->shape].n_nodes, sizeof(*o->start), err));
+	PL_CHECK(pl_alloc(&o->dur, g->shape[o->shape].n_nodes, sizeof(*o->dur), err));
 	for (uint32_t i = 0; i < n; i++) {
 		if (map[i] == PL_NONE)
 			continue;
 		o->start[map[i]] = s->start[i];
 		o->dur[map[i]] = s->dur[i];
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int pick_tensor(struct pick *p, const struct pl_tensor *t, struct pl_err *err)

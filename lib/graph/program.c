@@ -83,8 +83,7 @@ static uint32_t members_of(const struct builder *b, uint32_t comm)
 	return b->job->members ? b->job->members[comm] : b->job->n_ranks;
 }
 
-/* ---- resources ---------------------------------------------------------------------------------
- */
+/* ---- resources ------------------------------------------------------------------------------- */
 
 static int make_resources(const struct builder *b, struct pl_err *err)
 {
@@ -92,11 +91,10 @@ static int make_resources(const struct builder *b, struct pl_err *err)
 	struct pl_graph *g = b->g;
 	uint32_t n = j->n_ranks, per_host = j->per_host ? j->per_host : n;
 	char host[32];
-	int rc;
 
-	PL_TRY(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
+	PL_CHECK(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
 	g->n_ranks = (int32_t)n;
-	PL_TRY(pl_grow(&g->res, &g->cap_res, (size_t)n * j->n_resources, sizeof(*g->res), err));
+	PL_CHECK(pl_grow(&g->res, &g->cap_res, (size_t)n * j->n_resources, sizeof(*g->res), err));
 	for (uint32_t i = 0; i < n * j->n_resources; i++) {
 		uint32_t rank = i / j->n_resources;
 		const char *name = j->resource[i % j->n_resources];
@@ -108,16 +106,14 @@ static int make_resources(const struct builder *b, struct pl_err *err)
 
 		g->rank[rank] = (int32_t)rank;
 		snprintf(host, sizeof(host), "host %u", rank / per_host);
-		PL_TRY(pl_intern_add(&g->str, host, strlen(host), &r.host, err));
-		PL_TRY(pl_intern_add(&g->str, name, strlen(name), &r.name, err));
+		PL_CHECK(pl_intern_add(&g->str, host, strlen(host), &r.host, err));
+		PL_CHECK(pl_intern_add(&g->str, name, strlen(name), &r.name, err));
 		g->res[g->n_res++] = r;
 	}
-out:
-	return rc;
+	return 0;
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* The optional columns that the operations of a job fill. */
 static unsigned columns_of(const struct pl_graph_program_job *job)
@@ -139,9 +135,8 @@ static unsigned columns_of(const struct pl_graph_program_job *job)
 static int make_room(struct builder *b, struct pl_err *err)
 {
 	uint64_t nodes = b->job->n_comms, edges = 0, ops = 0, arrivals = 0;
-	int rc;
 
-	PL_TRY(pl_alloc(&b->nodes->at, b->job->n_ranks + (size_t)1, sizeof(size_t), err));
+	PL_CHECK(pl_alloc(&b->nodes->at, b->job->n_ranks + (size_t)1, sizeof(size_t), err));
 	for (uint32_t r = 0; r < b->job->n_ranks; r++) {
 		const struct pl_program *p = program_of(b, r);
 
@@ -156,17 +151,16 @@ static int make_room(struct builder *b, struct pl_err *err)
 	if (nodes >= PL_NONE || edges >= PL_NONE)
 		return pl_fail(err, PL_ELIMIT, "%llu operations are more than a graph can hold",
 			       (unsigned long long)nodes);
-	PL_TRY(pl_graph_shape_room(b->s, columns_of(b->job), nodes, edges, err));
-	PL_TRY(pl_alloc(&b->start, nodes, sizeof(*b->start), err));
-	PL_TRY(pl_alloc(&b->dur, nodes, sizeof(*b->dur), err));
-	PL_TRY(pl_alloc(&b->nodes->first, ops, sizeof(uint32_t), err));
-	PL_TRY(pl_alloc(&b->nodes->last, ops, sizeof(uint32_t), err));
+	PL_CHECK(pl_graph_shape_room(b->s, columns_of(b->job), nodes, edges, err));
+	PL_CHECK(pl_alloc(&b->start, nodes, sizeof(*b->start), err));
+	PL_CHECK(pl_alloc(&b->dur, nodes, sizeof(*b->dur), err));
+	PL_CHECK(pl_alloc(&b->nodes->first, ops, sizeof(uint32_t), err));
+	PL_CHECK(pl_alloc(&b->nodes->last, ops, sizeof(uint32_t), err));
 	memset(b->nodes->last, 0xff, ops * sizeof(uint32_t));
-	PL_TRY(pl_alloc(&b->next, b->job->n_ranks, sizeof(*b->next), err));
-	PL_TRY(pl_alloc(&b->gathering, b->job->n_comms, sizeof(*b->gathering), err));
-	PL_TRY(pl_grow(&b->arrival, &b->cap_arrivals, arrivals, sizeof(*b->arrival), err));
-out:
-	return rc;
+	PL_CHECK(pl_alloc(&b->next, b->job->n_ranks, sizeof(*b->next), err));
+	PL_CHECK(pl_alloc(&b->gathering, b->job->n_comms, sizeof(*b->gathering), err));
+	PL_CHECK(pl_grow(&b->arrival, &b->cap_arrivals, arrivals, sizeof(*b->arrival), err));
+	return 0;
 }
 
 static uint32_t put_node(struct builder *b, const struct pl_graph_program_op *op, unsigned type,

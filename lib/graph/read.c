@@ -44,15 +44,13 @@ static size_t left(const struct pl_cur *c)
 	return (size_t)(c->end - c->p);
 }
 
-/* ---- head, history, strings --------------------------------------------------------------------
- */
+/* ---- head, history, strings ------------------------------------------------------------------ */
 
 static int get_head(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl_err *err)
 {
 	(void)rows;
 	struct pl_graph *g = r->g;
 	uint64_t flags = pl_get_varint(c), n, rank = 0;
-	int rc;
 
 	g->epoch_ns = pl_get_svarint(c);
 	g->stepless = flags & G_STEPLESS;
@@ -60,7 +58,7 @@ static int get_head(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl
 	n = pl_get_varint(c);
 	if (c->bad || n > left(c))
 		return pl_get_short(err);
-	PL_TRY(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
+	PL_CHECK(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
 	for (uint64_t i = 0; i < n; i++) {
 		rank += pl_get_varint(c);
 		if (rank > INT32_MAX)
@@ -69,13 +67,10 @@ static int get_head(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl
 	}
 	g->n_ranks = (int32_t)n;
 	r->head = true;
-	rc = finish(c, err);
-out:
-	return rc;
+	return finish(c, err);
 }
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* Of the shape that was begun last, as many as it announced. */
 static int get_comms(struct reader *r, struct pl_cur *c, uint32_t count, struct pl_err *err)
@@ -110,8 +105,7 @@ static int get_strings(struct reader *r, struct pl_cur *c, uint32_t count, struc
 	return pl_get_strings(c, count, &r->g->str, err);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static int resize(void *array, size_t n, size_t size, struct pl_err *err)
 {
@@ -137,29 +131,25 @@ static size_t next_cap(size_t cap, size_t need, size_t all)
 static int need_nodes(struct reader *r, struct pl_shape *s, size_t need, struct pl_err *err)
 {
 	size_t cap;
-	int rc = 0;
 
 	if (need <= r->cap && s->off)
 		return 0;
 	cap = next_cap(r->cap, need, s->n_nodes);
-	PL_TRY(pl_graph_shape_room_nodes(s, r->mask, cap, err));
+	PL_CHECK(pl_graph_shape_room_nodes(s, r->mask, cap, err));
 	r->cap = cap;
-out:
-	return rc;
+	return 0;
 }
 
 static int need_edges(struct reader *r, struct pl_shape *s, size_t need, struct pl_err *err)
 {
 	size_t cap;
-	int rc = 0;
 
 	if (need <= r->cap_edges && s->src)
 		return 0;
 	cap = next_cap(r->cap_edges, need, s->n_edges);
-	PL_TRY(pl_graph_shape_room_edges(s, cap, err));
+	PL_CHECK(pl_graph_shape_room_edges(s, cap, err));
 	r->cap_edges = cap;
-out:
-	return rc;
+	return 0;
 }
 
 static int get_shape(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl_err *err)
@@ -167,10 +157,9 @@ static int get_shape(struct reader *r, struct pl_cur *c, uint32_t rows, struct p
 	(void)rows;
 	struct pl_graph *g = r->g;
 	struct pl_shape *s;
-	int rc;
 
-	PL_TRY(pl_append(&g->shape, &g->n_shapes, &g->cap_shapes, &(struct pl_shape){ 0 },
-			 sizeof(*s), err));
+	PL_CHECK(pl_append(&g->shape, &g->n_shapes, &g->cap_shapes, &(struct pl_shape){ 0 },
+			   sizeof(*s), err));
 	s = &g->shape[g->n_shapes - 1];
 	s->n_nodes = get_u32(c);
 	s->n_edges = get_u32(c);
@@ -181,13 +170,12 @@ static int get_shape(struct reader *r, struct pl_cur *c, uint32_t rows, struct p
 	r->rows = r->edges = 0;
 	r->cap = r->cap_edges = 0;
 	r->nodes = s->n_nodes > 0;
-	PL_TRY(finish(c, err));
+	PL_CHECK(finish(c, err));
 	if (s->n_nodes == PL_NONE || (!s->n_nodes && s->n_edges))
 		return pl_fail(err, PL_EDATA, "a shape of impossible size");
-	PL_TRY(need_nodes(r, s, 0, err));
-	PL_TRY(need_edges(r, s, 0, err));
-out:
-	return rc;
+	PL_CHECK(need_nodes(r, s, 0, err));
+	PL_CHECK(need_edges(r, s, 0, err));
+	return 0;
 }
 
 /* Rows of a column; see put_column() of the writer. */
@@ -226,10 +214,8 @@ static int get_degrees(struct reader *r, struct pl_shape *s, struct pl_cur *c, u
 {
 	uint32_t *off = s->off + r->rows + 1;
 	uint64_t sum = r->edges;
-	int rc = pl_get_col_u32(c, off, n, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_get_col_u32(c, off, n, err));
 	for (uint32_t i = 0; i < n; i++) {
 		sum += off[i];
 		if (sum > s->n_edges || sum - r->edges > most)
@@ -243,14 +229,13 @@ static int get_edges(struct reader *r, struct pl_shape *s, struct pl_cur *c, uin
 		     uint64_t most, struct pl_err *err)
 {
 	uint32_t *src, m, bad = 0;
-	int rc;
 
-	PL_TRY(get_degrees(r, s, c, n, most, err));
+	PL_CHECK(get_degrees(r, s, c, n, most, err));
 	m = s->off[r->rows + n] - r->edges;
-	PL_TRY(need_edges(r, s, (size_t)r->edges + m, err));
+	PL_CHECK(need_edges(r, s, (size_t)r->edges + m, err));
 	src = s->src;
-	PL_TRY(pl_get_col_u32(c, src + r->edges, m, err));
-	PL_TRY(pl_get_col_u8(c, s->etype + r->edges, m, err));
+	PL_CHECK(pl_get_col_u32(c, src + r->edges, m, err));
+	PL_CHECK(pl_get_col_u8(c, s->etype + r->edges, m, err));
 	for (uint32_t i = r->rows; i < r->rows + n; i++) {
 		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
 			bad |= src[e] - 1u >= i; /* 0, or further back than there are nodes */
@@ -260,8 +245,7 @@ static int get_edges(struct reader *r, struct pl_shape *s, struct pl_cur *c, uin
 	if (bad)
 		return pl_fail(err, PL_EDATA, "an edge from a node that does not come before");
 	r->edges += m;
-out:
-	return rc;
+	return 0;
 }
 
 /* How many rows come now? They must follow those before, and be in proportion to the bytes. */
@@ -288,13 +272,12 @@ static int get_nodes(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_e
 	struct pl_shape *s = &r->g->shape[r->g->n_shapes - 1];
 	uint64_t most = (uint64_t)left(c) * ROWS_A_BYTE;
 	uint32_t at = r->rows;
-	int rc;
 
-	PL_TRY(next_rows(r, c, n, s->n_nodes, err));
-	PL_TRY(need_nodes(r, s, (size_t)at + n, err));
-	PL_TRY(get_columns(r, s, r->mask & (LATER_COLUMNS - 1), true, c, n, err));
-	PL_TRY(get_edges(r, s, c, n, most, err));
-	PL_TRY(get_columns(r, s, r->mask & ~(LATER_COLUMNS - 1), false, c, n, err));
+	PL_CHECK(next_rows(r, c, n, s->n_nodes, err));
+	PL_CHECK(need_nodes(r, s, (size_t)at + n, err));
+	PL_CHECK(get_columns(r, s, r->mask & (LATER_COLUMNS - 1), true, c, n, err));
+	PL_CHECK(get_edges(r, s, c, n, most, err));
+	PL_CHECK(get_columns(r, s, r->mask & ~(LATER_COLUMNS - 1), false, c, n, err));
 	r->rows += n;
 	if (r->rows == s->n_nodes) {
 		r->nodes = false;
@@ -303,12 +286,10 @@ static int get_nodes(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_e
 				       s->n_edges);
 		pl_graph_shape_drop_columns(s, r->leave_out);
 	}
-out:
-	return rc;
+	return 0;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static int get_step(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl_err *err)
 {
@@ -316,38 +297,34 @@ static int get_step(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl
 	struct pl_graph *g = r->g;
 	struct pl_gstep *p;
 	size_t n;
-	int rc;
 
-	PL_TRY(pl_append(&g->step, &g->n_steps, &g->cap_steps, &(struct pl_gstep){ 0 }, sizeof(*p),
-			 err));
+	PL_CHECK(pl_append(&g->step, &g->n_steps, &g->cap_steps, &(struct pl_gstep){ 0 },
+			   sizeof(*p), err));
 	p = &g->step[g->n_steps - 1];
 	p->number = pl_get_svarint(c);
 	p->shape = get_u32(c);
-	PL_TRY(finish(c, err));
+	PL_CHECK(finish(c, err));
 	if (p->shape >= g->n_shapes)
 		return pl_fail(err, PL_EDATA, "a step of shape %u of %zu", p->shape, g->n_shapes);
 	n = g->shape[p->shape].n_nodes;
-	PL_TRY(resize(&p->start, n + 1, sizeof(*p->start), err));
-	PL_TRY(resize(&p->dur, n + 1, sizeof(*p->dur), err));
+	PL_CHECK(resize(&p->start, n + 1, sizeof(*p->start), err));
+	PL_CHECK(resize(&p->dur, n + 1, sizeof(*p->dur), err));
 	r->rows = 0;
 	r->times = n > 0;
-out:
-	return rc;
+	return 0;
 }
 
 static int get_times(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_err *err)
 {
 	const struct pl_gstep *p = &r->g->step[r->g->n_steps - 1];
 	uint32_t all = r->g->shape[p->shape].n_nodes;
-	int rc;
 
-	PL_TRY(next_rows(r, c, n, all, err));
-	PL_TRY(pl_get_col_i64(c, p->start + r->rows, n, err));
-	PL_TRY(pl_get_col_i64(c, p->dur + r->rows, n, err));
+	PL_CHECK(next_rows(r, c, n, all, err));
+	PL_CHECK(pl_get_col_i64(c, p->start + r->rows, n, err));
+	PL_CHECK(pl_get_col_i64(c, p->dur + r->rows, n, err));
 	r->rows += n;
 	r->times = r->rows < all;
-out:
-	return rc;
+	return 0;
 }
 
 static int get_totals(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl_err *err)
@@ -379,8 +356,7 @@ static int get_totals(struct reader *r, struct pl_cur *c, uint32_t rows, struct 
 	return finish(c, err);
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static const struct {
 	uint32_t type;
@@ -423,7 +399,6 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 {
 	struct reader *r = arg;
 	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
-	int rc;
 
 	r->minor = b->minor;
 	if (b->type == PL_BLOCK_PROVENANCE)
@@ -431,8 +406,8 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 	for (size_t i = 0; i < PL_LEN(blocks); i++) {
 		if (blocks[i].type != b->type)
 			continue;
-		rc = check_order(r, b, err);
-		return rc < 0 ? rc : blocks[i].get(r, &c, b->count, err);
+		PL_CHECK(check_order(r, b, err));
+		return blocks[i].get(r, &c, b->count, err);
 	}
 	return 0; /* of a later version */
 }

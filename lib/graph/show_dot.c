@@ -92,10 +92,9 @@ static int by_rank(const struct pl_graph *g, const struct pl_shape *s, uint32_t 
 {
 	size_t n = (size_t)g->n_ranks + 1;
 	uint32_t *slot; /* of a resource, 0: no rank */
-	int rc = pl_alloc(&slot, g->n_res + 1, sizeof(*slot), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&slot, g->n_res + 1, sizeof(*slot), err));
 	for (size_t i = 0; i < g->n_res; i++)
 		slot[i] = pl_graph_rank_index(g, g->res[i].rank) + 1; /* PL_NONE becomes 0 */
 	PL_TRY(pl_alloc(first, n + 2, sizeof(**first), err));

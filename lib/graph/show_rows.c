@@ -18,8 +18,7 @@ struct view {
 	bool json;
 };
 
-/* ---- fields of a line, members of an object ----------------------------------------------------
- */
+/* ---- fields of a line, members of an object -------------------------------------------------- */
 
 static bool is_plain(char c, size_t n)
 {
@@ -142,8 +141,7 @@ static void put_rows(struct view *v, const char *key, size_t n,
 	close_array(v);
 }
 
-/* ---- rows of tables ----------------------------------------------------------------------------
- */
+/* ---- rows of tables -------------------------------------------------------------------------- */
 
 /* JSON has the names first. */
 static void resource_names(struct view *v, const struct pl_resource *r)
@@ -242,8 +240,7 @@ static void tensor(struct view *v, size_t i)
 	end(v);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static void comm(struct view *v, const struct pl_gcomm *c, uint32_t i)
 {
@@ -325,8 +322,7 @@ static void shape(struct view *v, size_t i)
 		end(v);
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void json_times(struct view *v, const char *key, const pl_ns *t, uint32_t n)
 {
@@ -357,8 +353,7 @@ static void step(struct view *v, size_t i)
 	}
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void provenance_lines(struct view *v)
 {

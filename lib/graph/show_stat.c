@@ -14,8 +14,7 @@ static const char *str(const struct graph_stat *s, pl_id id)
 	return id == PL_NONE ? NULL : pl_intern_get(&s->g->str, id);
 }
 
-/* ---- steps and shapes --------------------------------------------------------------------------
- */
+/* ---- steps and shapes ------------------------------------------------------------------------ */
 
 static const struct pl_column step_cols[] = {
 	{ "step", "step", PL_CELL_I64, 0 },	      { "shape", "shape", PL_CELL_I64, 0 },
@@ -54,8 +53,7 @@ static void put_shapes(void *report, struct pl_table *t)
 	}
 }
 
-/* ---- nodes and edges ---------------------------------------------------------------------------
- */
+/* ---- nodes and edges ------------------------------------------------------------------------- */
 
 static const struct pl_column type_cols[] = {
 	{ "type", "node type", PL_CELL_STR, 0 },
@@ -148,8 +146,7 @@ static void put_edges(void *report, struct pl_table *t)
 			pl_table_row(t, pl_graph_edge_type_name(i), s->edge[i][0], s->edge[i][1]);
 }
 
-/* ---- ranks -------------------------------------------------------------------------------------
- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 static const struct pl_column rank_cols[] = {
 	{ "rank", "rank", PL_CELL_I64, 0 },	    { "host", "host", PL_CELL_STR, 24 },
@@ -171,8 +168,7 @@ static void put_ranks(void *report, struct pl_table *t)
 	}
 }
 
-/* ---- communication -----------------------------------------------------------------------------
- */
+/* ---- communication --------------------------------------------------------------------------- */
 
 static const struct pl_column comm_cols[] = {
 	{ "collective", "communication", PL_CELL_STR, 0 },
@@ -233,8 +229,7 @@ static void put_groups(void *report, struct pl_table *t)
 	pl_writer_fini(&ranks);
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 #define COLS(c) (c), PL_LEN(c)
 static const struct pl_table_section sections[] = {

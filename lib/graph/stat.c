@@ -10,10 +10,8 @@
 static int count_hosts(struct graph_stat *s, struct pl_err *err)
 {
 	uint8_t *seen; /* by string */
-	int rc = pl_alloc(&seen, s->g->str.n, sizeof(*seen), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&seen, s->g->str.n, sizeof(*seen), err));
 	for (int32_t i = 0; i < s->g->n_ranks; i++) {
 		pl_id host = s->rank[i].host;
 
@@ -93,10 +91,8 @@ static int count_transfer(struct graph_stat *s, const struct pl_shape *p, const 
 	uint32_t arrive = pl_node_arrival(p, i);
 	pl_ns wait = arrive == PL_NONE ? 0 : pl_max_i64(0, t->start[i] - t->start[arrive]);
 	struct stat_comm *c;
-	int rc = find_comm(s, p, i, &c, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(find_comm(s, p, i, &c, err));
 	c->n++;
 	if (!p->bytes || p->bytes[i] < 0)
 		c->unknown++;
@@ -176,26 +172,23 @@ static void count_tensors(struct graph_stat *s)
 
 int pl_graph_stat_collect(const struct pl_graph *g, struct graph_stat *s, struct pl_err *err)
 {
-	int rc;
-
 	memset(s, 0, sizeof(*s));
 	s->g = g;
-	PL_TRY(pl_alloc(&s->rank_of, g->n_res, sizeof(*s->rank_of), err));
-	PL_TRY(pl_alloc(&s->rank, (size_t)g->n_ranks, sizeof(*s->rank), err));
-	PL_TRY(pl_alloc(&s->step, g->n_steps, sizeof(*s->step), err));
-	PL_TRY(pl_alloc(&s->shape, g->n_shapes, sizeof(*s->shape), err));
-	PL_TRY(pl_alloc(&s->group, g->n_groups, sizeof(*s->group), err));
+	PL_CHECK(pl_alloc(&s->rank_of, g->n_res, sizeof(*s->rank_of), err));
+	PL_CHECK(pl_alloc(&s->rank, (size_t)g->n_ranks, sizeof(*s->rank), err));
+	PL_CHECK(pl_alloc(&s->step, g->n_steps, sizeof(*s->step), err));
+	PL_CHECK(pl_alloc(&s->shape, g->n_shapes, sizeof(*s->shape), err));
+	PL_CHECK(pl_alloc(&s->group, g->n_groups, sizeof(*s->group), err));
 	count_resources(s);
-	PL_TRY(count_hosts(s, err));
+	PL_CHECK(count_hosts(s, err));
 	for (size_t i = 0; i < g->n_groups; i++)
 		s->groups_inferred += (g->group[i].flags & PL_GROUP_INFERRED) != 0;
 	for (size_t i = 0; i < g->n_shapes; i++)
 		count_shape(s, i);
 	count_tensors(s);
 	for (size_t i = 0; i < g->n_steps; i++)
-		PL_TRY(count_step(s, i, err));
-out:
-	return rc;
+		PL_CHECK(count_step(s, i, err));
+	return 0;
 }
 
 void pl_graph_stat_fini(struct graph_stat *s)

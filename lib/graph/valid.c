@@ -38,8 +38,7 @@ static bool rank_ok(const struct pl_graph *g, int32_t rank)
 	return rank == -1 || pl_graph_rank_index(g, rank) != PL_NONE;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static bool ranks_ok(const struct pl_graph *g, struct pl_err *err)
 {
@@ -126,8 +125,7 @@ static bool tensor_ok(const struct pl_graph *g, size_t i, struct pl_err *err)
 	return true;
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static bool needs_resource(unsigned type)
 {

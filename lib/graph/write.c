@@ -13,8 +13,7 @@
 #include "core/pool.h"
 #include "graph/file.h"
 
-/* ---- writing -----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 struct writer {
 	struct pl_cwriter *out;
@@ -61,8 +60,7 @@ static int write_table(struct writer *w, const struct pl_graph *g, uint32_t type
 	return pl_cwriter_put_table(w->out, type, BLOCK_VERSION, r, rows, n, g, err);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 typedef uint32_t four __attribute__((vector_size(16)));
 
@@ -126,10 +124,8 @@ static int code_nodes(struct writer *w, const struct pl_shape *s, unsigned mask,
 		      uint32_t n, struct pl_err *err)
 {
 	uint32_t m = s->off[at + n] - s->off[at];
-	int rc = pl_grow(&w->scratch, &w->cap, n > m ? n : m, sizeof(*w->scratch), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&w->scratch, &w->cap, n > m ? n : m, sizeof(*w->scratch), err));
 	pl_put_varint(&w->b, at);
 	put_columns(w, s, mask & (LATER_COLUMNS - 1), true, at, n);
 	put_edges(w, s, at, n);
@@ -177,15 +173,15 @@ static void code_rows(void *arg)
 static int put_oldest(struct writer *w, struct pl_err *err)
 {
 	struct coding *x = pl_queue_get(w->queue);
-	int rc;
 
 	if (!x)
 		return 0;
 	x->next = w->free;
 	w->free = x;
 	if (x->rc >= 0) {
-		rc = pl_cwriter_put(w->out, x->rows.type, BLOCK_VERSION, x->rows.n, &x->w.b, err);
-		return rc < 0 ? rc : 1;
+		PL_CHECK(pl_cwriter_put(w->out, x->rows.type, BLOCK_VERSION, x->rows.n, &x->w.b,
+					err));
+		return 1;
 	}
 	if (err && !err->code)
 		*err = x->err;
@@ -241,12 +237,12 @@ static int write_shape(struct writer *w, const struct pl_graph *g, const struct 
 		       struct pl_err *err)
 {
 	struct rows r = { .s = s, .mask = pl_graph_shape_known(s), .n = 1 };
-	int rc;
 
-	PL_TRY(put_rows(w, B_SHAP, &r, err));
+	PL_CHECK(put_rows(w, B_SHAP, &r, err));
 	if (s->n_comms) {
-		PL_TRY(put_rest(w, err));
-		PL_TRY(write_table(w, g, B_COMM, &pl_graph_record_comm, s->comms, s->n_comms, err));
+		PL_CHECK(put_rest(w, err));
+		PL_CHECK(write_table(w, g, B_COMM, &pl_graph_record_comm, s->comms, s->n_comms,
+				     err));
 	}
 	for (; r.at < s->n_nodes; r.at += r.n) {
 		uint32_t left = s->n_nodes - r.at;
@@ -255,25 +251,22 @@ static int write_shape(struct writer *w, const struct pl_graph *g, const struct 
 		while (r.n < left && r.n < BLOCK_ROWS &&
 		       s->off[r.at + r.n + 1] - s->off[r.at] <= BLOCK_EDGES)
 			r.n++;
-		PL_TRY(put_rows(w, B_NODE, &r, err));
+		PL_CHECK(put_rows(w, B_NODE, &r, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int write_step(struct writer *w, const struct pl_graph *g, const struct pl_gstep *p,
 		      struct pl_err *err)
 {
 	struct rows r = { .s = &g->shape[p->shape], .st = p, .n = 1 };
-	int rc;
 
-	PL_TRY(put_rows(w, B_STEP, &r, err));
+	PL_CHECK(put_rows(w, B_STEP, &r, err));
 	for (; r.at < r.s->n_nodes; r.at += r.n) {
 		r.n = (uint32_t)pl_min_size(r.s->n_nodes - r.at, BLOCK_ROWS);
-		PL_TRY(put_rows(w, B_TIME, &r, err));
+		PL_CHECK(put_rows(w, B_TIME, &r, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int write_totals(struct writer *w, const struct pl_graph *g, struct pl_err *err)
@@ -292,28 +285,25 @@ static int write_totals(struct writer *w, const struct pl_graph *g, struct pl_er
 static int write_all(struct writer *w, const struct pl_graph *g, const char *provenance,
 		     struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(write_head(w, g, err));
+	PL_CHECK(write_head(w, g, err));
 	if (provenance)
-		PL_TRY(pl_cwriter_put_provenance(w->out, BLOCK_VERSION, g->provenance.p,
-						 g->provenance.n, provenance, err));
-	PL_TRY(pl_cwriter_put_strings(w->out, B_STRS, BLOCK_VERSION, &g->str, 0, STRING_BYTES,
-				      err));
-	PL_TRY(write_table(w, g, B_RSRC, &pl_graph_record_resource, g->res, g->n_res, err));
-	PL_TRY(write_table(w, g, B_GRUP, &pl_graph_record_group, g->group, g->n_groups, err));
-	PL_TRY(write_table(w, g, B_LINK, &pl_graph_record_link, g->link, g->n_links, err));
-	PL_TRY(write_table(w, g, B_WORK, &pl_graph_record_work, g->work, g->n_work, err));
+		PL_CHECK(pl_cwriter_put_provenance(w->out, BLOCK_VERSION, g->provenance.p,
+						   g->provenance.n, provenance, err));
+	PL_CHECK(pl_cwriter_put_strings(w->out, B_STRS, BLOCK_VERSION, &g->str, 0, STRING_BYTES,
+					err));
+	PL_CHECK(write_table(w, g, B_RSRC, &pl_graph_record_resource, g->res, g->n_res, err));
+	PL_CHECK(write_table(w, g, B_GRUP, &pl_graph_record_group, g->group, g->n_groups, err));
+	PL_CHECK(write_table(w, g, B_LINK, &pl_graph_record_link, g->link, g->n_links, err));
+	PL_CHECK(write_table(w, g, B_WORK, &pl_graph_record_work, g->work, g->n_work, err));
 	for (size_t i = 0; i < g->n_shapes; i++)
-		PL_TRY(write_shape(w, g, &g->shape[i], err));
-	PL_TRY(put_rest(w, err));
-	PL_TRY(write_table(w, g, B_TNSR, &pl_graph_record_tensor, g->tensor, g->n_tensors, err));
+		PL_CHECK(write_shape(w, g, &g->shape[i], err));
+	PL_CHECK(put_rest(w, err));
+	PL_CHECK(write_table(w, g, B_TNSR, &pl_graph_record_tensor, g->tensor, g->n_tensors, err));
 	for (size_t i = 0; i < g->n_steps; i++)
-		PL_TRY(write_step(w, g, &g->step[i], err));
-	PL_TRY(put_rest(w, err));
-	PL_TRY(write_totals(w, g, err));
-out:
-	return rc;
+		PL_CHECK(write_step(w, g, &g->step[i], err));
+	PL_CHECK(put_rest(w, err));
+	PL_CHECK(write_totals(w, g, err));
+	return 0;
 }
 
 int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, struct pl_pool *pool,
