@@ -282,10 +282,9 @@ out:
 static int fill_groups(struct pl_align *a, struct pl_err *err)
 {
 	struct pl_merge *m = a->m;
-	int rc;
 
-	PL_TRY(pl_alloc(&m->group, a->n_groups + 1, sizeof(*m->group), err));
-	PL_TRY(pl_alloc(&a->rep->group, a->n_groups + 1, sizeof(*a->rep->group), err));
+	PL_CHECK(pl_alloc(&m->group, a->n_groups + 1, sizeof(*m->group), err));
+	PL_CHECK(pl_alloc(&a->rep->group, a->n_groups + 1, sizeof(*a->rep->group), err));
 	a->rep->n_groups = (uint32_t)a->n_groups;
 	for (size_t i = 0; i < a->n_groups; i++) {
 		const struct pl_cgroup *g = &a->group[i];
@@ -299,12 +298,11 @@ static int fill_groups(struct pl_align *a, struct pl_err *err)
 		if (!o->name)
 			return pl_fail(err, PL_ENOMEM, "out of memory");
 		o->flags = g->flags;
-		PL_TRY(pl_alloc(&o->rank, g->n + 1u, sizeof(*o->rank), err));
+		PL_CHECK(pl_alloc(&o->rank, g->n + 1u, sizeof(*o->rank), err));
 		for (uint32_t k = 0; k < g->n; k++)
 			o->rank[o->n++] = (uint32_t)g->rank[k];
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static struct pl_member member_of(const struct pl_align *a, const struct pl_comm *e)
@@ -442,23 +440,20 @@ static void say_doubts(const struct pl_align *a)
 int pl_clock_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,
 		   struct pl_err *err)
 {
-	int rc;
-
 	memset(m, 0, sizeof(*m));
 	memset(r, 0, sizeof(*r));
 	a->rep = r;
 	a->m = m;
-	PL_TRY(pl_clock_recordings(a, err));
-	PL_TRY(assign_clocks(a, err));
-	PL_TRY(pl_clock_match(a, err));
-	PL_TRY(fill_groups(a, err));
-	PL_TRY(fill_matches(a, err));
-	PL_TRY(missing_ranks(a, err));
+	PL_CHECK(pl_clock_recordings(a, err));
+	PL_CHECK(assign_clocks(a, err));
+	PL_CHECK(pl_clock_match(a, err));
+	PL_CHECK(fill_groups(a, err));
+	PL_CHECK(fill_matches(a, err));
+	PL_CHECK(missing_ranks(a, err));
 	say_doubts(a);
-	PL_TRY(pl_clock_estimate(a, err));
+	PL_CHECK(pl_clock_estimate(a, err));
 	pl_clock_say_joined(a);
-	PL_TRY(pl_clock_box(a, err));
-	PL_TRY(find_residuals(a, err));
-out:
-	return rc;
+	PL_CHECK(pl_clock_box(a, err));
+	PL_CHECK(find_residuals(a, err));
+	return 0;
 }

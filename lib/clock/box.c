@@ -50,18 +50,16 @@ static int add_edge(struct box *b, uint32_t start, uint32_t end, bool p2p, struc
 	int64_t room = pl_sub_sat(aligned(b, end, true), aligned(b, start, false));
 	struct edge e = { key[0], key[1], start, end, room, p2p, false };
 	pl_id id;
-	int rc;
 
 	b->broken += e.room < -SLACK_NS;
 	if (e.before == e.after && e.room >= -SLACK_NS)
 		return 0;
-	PL_TRY(pl_intern_add(&b->keys, (const char *)key, sizeof(key), &id, err));
-	PL_TRY(pl_grow(&b->edge, &b->cap, b->keys.n, sizeof(*b->edge), err));
+	PL_CHECK(pl_intern_add(&b->keys, (const char *)key, sizeof(key), &id, err));
+	PL_CHECK(pl_grow(&b->edge, &b->cap, b->keys.n, sizeof(*b->edge), err));
 	if (id == b->n || e.room < b->edge[id].room)
 		b->edge[id] = e;
 	b->n = b->keys.n;
-out:
-	return rc;
+	return 0;
 }
 
 /* Of n * n constraints those of the last start and of the first end. */
@@ -69,7 +67,6 @@ static int add_collective(struct box *b, const uint32_t *ev, uint32_t n, struct 
 {
 	pl_ns last_start = INT64_MIN, first_end = INT64_MAX;
 	uint32_t last = 0, first = 0;
-	int rc = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		pl_ns start = aligned(b, ev[i], false), end = aligned(b, ev[i], true);
@@ -81,30 +78,27 @@ static int add_collective(struct box *b, const uint32_t *ev, uint32_t n, struct 
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		if (i != last)
-			PL_TRY(add_edge(b, ev[last], ev[i], false, err));
+			PL_CHECK(add_edge(b, ev[last], ev[i], false, err));
 		if (i != first && i != last)
-			PL_TRY(add_edge(b, ev[i], ev[first], false, err));
+			PL_CHECK(add_edge(b, ev[i], ev[first], false, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int collect(struct box *b, struct pl_err *err)
 {
 	const struct pl_align *a = b->a;
-	int rc = 0;
 
 	for (size_t i = 0; i < a->n_matches; i++) {
 		const struct pl_cmatch *k = &a->match[i];
 		const uint32_t *ev = a->member + k->first;
 
 		if (k->n > 1 && k->group == PL_NONE)
-			PL_TRY(add_edge(b, ev[0], ev[1], true, err));
+			PL_CHECK(add_edge(b, ev[0], ev[1], true, err));
 		else if (k->n > 1 && a->ev[ev[0]].coll_is & PL_COLL_MEETS)
-			PL_TRY(add_collective(b, ev, k->n, err));
+			PL_CHECK(add_collective(b, ev, k->n, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- moving ---------------------------------------------------------------------------------- */
@@ -225,15 +219,14 @@ static int report(struct box *b, struct pl_err *err)
 	struct pl_clock_report *r = b->a->rep;
 	const struct pl_conflict *c;
 	char over[24], text[256];
-	int rc;
 
-	PL_TRY(mark_cycle(b, err));
+	PL_CHECK(mark_cycle(b, err));
 	qsort(b->edge, b->n, sizeof(*b->edge), by_room);
-	PL_TRY(pl_alloc(&r->conflict, PL_CONFLICTS_MAX, sizeof(*r->conflict), err));
+	PL_CHECK(pl_alloc(&r->conflict, PL_CONFLICTS_MAX, sizeof(*r->conflict), err));
 	r->conflicts = b->broken;
 	for (size_t i = 0; i < b->n && r->n_conflicts < PL_CONFLICTS_MAX; i++)
 		if (b->edge[i].cycle || b->edge[i].room < -SLACK_NS)
-			PL_TRY(put_conflict(b, &b->edge[i], r, err));
+			PL_CHECK(put_conflict(b, &b->edge[i], r, err));
 	if (!r->n_conflicts)
 		return 0;
 	c = &r->conflict[0];
@@ -251,8 +244,7 @@ static int report(struct box *b, struct pl_err *err)
 	pl_say(b->a->o.log, PL_LOG_WARN,
 	       "%llu contradictions to constant offsets: %s, which it needs; see --report",
 	       (unsigned long long)b->broken, text);
-out:
-	return rc;
+	return 0;
 }
 
 int pl_clock_box(struct pl_align *a, struct pl_err *err)

@@ -34,23 +34,20 @@ static int global_id(struct pl_align *a, const struct pl_segment *seg, pl_id loc
 		     struct pl_err *err)
 {
 	struct pl_align_seg *c = a->cur;
-	int rc;
 
 	*id = PL_NONE;
 	if (local >= seg->str.n)
 		return 0;
 	if (c->n_map < seg->str.n) {
-		PL_TRY(pl_grow(&c->map, &c->cap_map, seg->str.n, sizeof(*c->map), err));
+		PL_CHECK(pl_grow(&c->map, &c->cap_map, seg->str.n, sizeof(*c->map), err));
 		memset(c->map + c->n_map, 0xff, (seg->str.n - c->n_map) * sizeof(*c->map));
 		c->n_map = seg->str.n;
 	}
 	if (c->map[local] == PL_NONE)
-		PL_TRY(pl_intern_add(&a->str, seg->str.str[local], seg->str.len[local],
-				     &c->map[local], err));
+		PL_CHECK(pl_intern_add(&a->str, seg->str.str[local], seg->str.len[local],
+				       &c->map[local], err));
 	*id = c->map[local];
 	return 0;
-out:
-	return rc;
 }
 
 /* The value of a column as a string, for roles that are one. */
@@ -79,28 +76,22 @@ static struct pl_align *align_of(struct pl_sink *s)
 static int seg_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
 	struct pl_align *a = align_of(s);
-	int rc;
 
 	(void)seg;
 	if (!a->cur) {
-		PL_TRY(pl_alloc(&a->cur, 1, sizeof(*a->cur), err));
-		PL_TRY(pl_alloc(&a->cur->row_ev, PL_BATCH_ROWS, sizeof(*a->cur->row_ev), err));
+		PL_CHECK(pl_alloc(&a->cur, 1, sizeof(*a->cur), err));
+		PL_CHECK(pl_alloc(&a->cur->row_ev, PL_BATCH_ROWS, sizeof(*a->cur->row_ev), err));
 	}
 	a->cur->n_tracks = a->cur->n_map = 0;
 	a->cur->events = 0;
 	a->cur->ev0 = a->n;
-	rc = pl_clock_issue_begin(&a->cur->issue, err);
-out:
-	return rc;
+	return pl_clock_issue_begin(&a->cur->issue, err);
 }
 
 static int note_times(struct pl_align_seg *c, const struct pl_segment *seg,
 		      const struct pl_batch *b, struct pl_err *err)
 {
-	int rc = pl_grow(&c->track, &c->cap_tracks, seg->n_tracks, sizeof(*c->track), err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&c->track, &c->cap_tracks, seg->n_tracks, sizeof(*c->track), err));
 	for (; c->n_tracks < seg->n_tracks; c->n_tracks++)
 		c->track[c->n_tracks] = (struct track_span){ INT64_MAX, INT64_MIN };
 	for (uint32_t i = 0; i < b->n; i++) {
@@ -120,12 +111,11 @@ static int add_row(struct pl_align *a, const struct pl_segment *seg, const struc
 {
 	struct pl_comm *e;
 	pl_ns dur = b->dur[row] > 0 ? b->dur[row] : 0;
-	int rc;
 
 	if (a->n >= UINT32_MAX - 1 || b->first + row >= UINT32_MAX)
 		return pl_fail(err, PL_ELIMIT,
 			       "more than 2^32 events: cut the trace with trace --step or --time");
-	PL_TRY(pl_grow(&a->ev, &a->cap, a->n + 1, sizeof(*a->ev), err));
+	PL_CHECK(pl_grow(&a->ev, &a->cap, a->n + 1, sizeof(*a->ev), err));
 	e = &a->ev[a->n];
 	*e = (struct pl_comm){ .ts = b->ts[row],
 			       .turn = b->ts[row],
@@ -145,10 +135,9 @@ static int add_row(struct pl_align *a, const struct pl_segment *seg, const struc
 			       .group = PL_NONE,
 			       .ranks = PL_NONE,
 			       .kind = b->kind[row] };
-	PL_TRY(global_id(a, seg, b->name[row], &e->name, err));
+	PL_CHECK(global_id(a, seg, b->name[row], &e->name, err));
 	a->cur->row_ev[row] = (uint32_t)a->n++;
-out:
-	return rc;
+	return 0;
 }
 
 static void add_number(struct pl_comm *e, uint8_t role, int64_t v)
@@ -200,28 +189,25 @@ static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 {
 	struct pl_align *a = align_of(s);
 	size_t before = a->n;
-	int rc;
 
-	PL_TRY(note_times(a->cur, seg, b, err));
+	PL_CHECK(note_times(a->cur, seg, b, err));
 	for (uint32_t i = 0; i < b->n; i++) {
 		a->cur->row_ev[i] = PL_NONE;
 		if (pl_trace_kind_is_comm(b->kind[i]))
-			PL_TRY(add_row(a, seg, b, i, err));
+			PL_CHECK(add_row(a, seg, b, i, err));
 	}
 	for (uint32_t i = 0; a->n > before && i < b->n_cols; i++) {
 		const struct pl_col *c = &b->col[i];
 
 		if (c->role < PL_R_COUNT_ && PL_CLOCK_ROLES & PL_ROLE_BIT(c->role))
-			PL_TRY(add_column(a, seg, c, err));
+			PL_CHECK(add_column(a, seg, c, err));
 	}
 	for (uint32_t i = 0; i < b->n; i++)
 		if (a->cur->row_ev[i] != PL_NONE)
 			a->cur->row_ev[i] = a->ev[a->cur->row_ev[i]].of == PL_NO_VALUE
 						    ? a->cur->row_ev[i] - (uint32_t)a->cur->ev0
 						    : PL_NONE;
-	rc = pl_clock_issue_batch(a->cur->issue, seg, b, a->cur->row_ev, a->n - a->cur->ev0, err);
-out:
-	return rc;
+	return pl_clock_issue_batch(a->cur->issue, seg, b, a->cur->row_ev, a->n - a->cur->ev0, err);
 }
 
 /* ---- the end of a segment -------------------------------------------------------------------- */
@@ -416,7 +402,6 @@ static int settle_events(struct pl_align *a, const struct pl_segment *seg, const
 			 struct pl_err *err)
 {
 	size_t k = a->cur->ev0;
-	int rc = 0;
 
 	for (size_t i = k; i < a->n; i++) {
 		struct pl_comm e = a->ev[i];
@@ -431,16 +416,15 @@ static int settle_events(struct pl_align *a, const struct pl_segment *seg, const
 		e.turn = pl_add_sat(e.turn, seg->base_ns);
 		settle_peer(a, &e);
 		if (e.of != PL_NO_VALUE) {
-			PL_TRY(pl_grow(&a->msg, &a->cap_msg, a->n_msg + 1, sizeof(*a->msg), err));
+			PL_CHECK(pl_grow(&a->msg, &a->cap_msg, a->n_msg + 1, sizeof(*a->msg), err));
 			a->msg[a->n_msg++] = e;
 			continue;
 		}
-		PL_TRY(comm_stream_of(a, &seg->track[track], &e.comm_stream, err));
+		PL_CHECK(comm_stream_of(a, &seg->track[track], &e.comm_stream, err));
 		a->ev[k++] = e;
 	}
 	a->n = k;
-out:
-	return rc;
+	return 0;
 }
 
 static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)

@@ -169,15 +169,13 @@ static int guess_times(struct pl_fit *f, struct pl_err *err)
 
 int pl_clock_fit_start(struct pl_fit *f, struct pl_err *err)
 {
-	int rc;
-
 	for (size_t i = 0; i < f->in->n_obs; i++)
 		if (f->in->obs[i].clock == f->root) {
 			f->t0 = f->in->obs[i].end;
 			break;
 		}
-	PL_TRY(spanning_tree(f, err));
-	PL_TRY(guess_times(f, err));
+	PL_CHECK(spanning_tree(f, err));
+	PL_CHECK(guess_times(f, err));
 	for (uint32_t c = 0; c < f->n; c++) {
 		f->clock[c].a = f->clock[c].slope * (double)pl_sub_sat(f->mid, f->t0);
 		f->clock[c].b = f->clock[c].slope * f->span;
@@ -191,6 +189,5 @@ int pl_clock_fit_start(struct pl_fit *f, struct pl_err *err)
 						     f->tau[m]);
 		}
 	}
-out:
-	return rc;
+	return 0;
 }

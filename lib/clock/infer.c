@@ -49,14 +49,11 @@ static pl_id most_frequent(const struct pl_align *a, const uint32_t *v, uint32_t
 
 int pl_clock_streams_init(struct pl_streams *v, uint32_t n, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_arena_array(&v->mem, &v->ev, n + 1u, sizeof(*v->ev), err));
-	PL_TRY(pl_arena_array(&v->mem, &v->to, n + 1u, sizeof(*v->to), err));
-	PL_TRY(pl_arena_array(&v->mem, &v->item, n + 1u, sizeof(*v->item), err));
-	PL_TRY(pl_arena_array(&v->mem, &v->v, n + 1u, sizeof(*v->v), err));
-out:
-	return rc;
+	PL_CHECK(pl_arena_array(&v->mem, &v->ev, n + 1u, sizeof(*v->ev), err));
+	PL_CHECK(pl_arena_array(&v->mem, &v->to, n + 1u, sizeof(*v->to), err));
+	PL_CHECK(pl_arena_array(&v->mem, &v->item, n + 1u, sizeof(*v->item), err));
+	PL_CHECK(pl_arena_array(&v->mem, &v->v, n + 1u, sizeof(*v->v), err));
+	return 0;
 }
 
 void pl_clock_streams_cut(struct pl_streams *v, const struct pl_align *a, uint32_t n, bool names)
@@ -136,21 +133,19 @@ static int put_group(struct inference *f, const struct pl_stream *v, uint32_t n,
 	struct pl_align *a = f->a;
 	uint32_t k = 0, group;
 	char name[32];
-	int len, rc;
+	int len;
 
 	len = snprintf(name, sizeof(name), "inferred%u", a->n_inferred++);
-	PL_TRY(pl_clock_add_group(a, name, (size_t)len, PL_GROUP_INFERRED, &group, err));
+	PL_CHECK(pl_clock_add_group(a, name, (size_t)len, PL_GROUP_INFERRED, &group, err));
 	for (uint32_t i = 0; i < n; i++) {
 		if (v[i].group != g)
 			continue;
 		f->s[k++] = v[i].s;
-		PL_TRY(pl_clock_add_rank(&a->group[group], v[i].s.rank, err));
+		PL_CHECK(pl_clock_add_rank(&a->group[group], v[i].s.rank, err));
 		for (uint32_t e = 0; e < v[i].s.n; e++)
 			f->done[v[i].s.ev[e]] = true;
 	}
-	rc = pl_clock_by_order(a, group, f->s, k, false, err);
-out:
-	return rc;
+	return pl_clock_by_order(a, group, f->s, k, false, err);
 }
 
 /* Has the group streams of different numbers, and enough events to show that? */
@@ -196,23 +191,21 @@ static int divide_set(struct inference *f, const struct set *x, const struct rou
 {
 	struct pl_stream *v = x->v;
 	uint32_t n_groups, doubts, changed;
-	int rc;
 
-	PL_TRY(pl_clock_partitions(f->a, err));
+	PL_CHECK(pl_clock_partitions(f->a, err));
 	if (!r->across)
 		find_linked(f->a, v, x->n, f->linked);
-	PL_TRY(pl_clock_divide(f->a, v, x->n, r->across ? NULL : f->linked, false, &n_groups,
-			       &doubts, err));
-	PL_TRY(pl_clock_listed_groups(f->a, v, x->n, &n_groups, &changed, err));
+	PL_CHECK(pl_clock_divide(f->a, v, x->n, r->across ? NULL : f->linked, false, &n_groups,
+				 &doubts, err));
+	PL_CHECK(pl_clock_listed_groups(f->a, v, x->n, &n_groups, &changed, err));
 	f->a->rep->doubtful += doubts ? doubts : changed;
 	memset(f->size, 0, n_groups * sizeof(*f->size));
 	for (uint32_t i = 0; i < x->n; i++)
 		f->size[v[i].group]++;
 	for (uint32_t g = 0; g < n_groups; g++)
 		if (f->size[g] > 1 && (!r->exchanges || is_across(v, x->n, g)))
-			PL_TRY(put_group(f, v, x->n, g, err));
-out:
-	return rc;
+			PL_CHECK(put_group(f, v, x->n, g, err));
+	return 0;
 }
 
 /* Cut what has no group yet into streams, in the order of their operations. */

@@ -52,15 +52,12 @@ struct pl_issue {
 
 int pl_clock_issue_begin(struct pl_issue **at, struct pl_err *err)
 {
-	int rc = 0;
-
 	if (!*at) {
-		PL_TRY(pl_alloc(at, 1, sizeof(**at), err));
-		PL_TRY(pl_alloc(&(*at)->row_op, PL_BATCH_ROWS, sizeof(*(*at)->row_op), err));
+		PL_CHECK(pl_alloc(at, 1, sizeof(**at), err));
+		PL_CHECK(pl_alloc(&(*at)->row_op, PL_BATCH_ROWS, sizeof(*(*at)->row_op), err));
 	}
 	(*at)->n = (*at)->n_notes = (*at)->n_coll = 0;
-out:
-	return rc;
+	return 0;
 }
 
 void pl_clock_issue_free(struct pl_issue *is)
@@ -89,30 +86,27 @@ static int add_op(struct pl_issue *is, const struct pl_segment *seg, const struc
 		  uint32_t row, struct pl_err *err)
 {
 	pl_id name = b->name[row];
-	int rc = 0;
 
 	if (name >= is->n_coll || b->dur[row] < 0)
 		return 0;
 	if (is->coll[name] == NOT_YET)
-		PL_TRY(named(is, seg->str.str[name], seg->str.len[name], &is->coll[name], err));
+		PL_CHECK(named(is, seg->str.str[name], seg->str.len[name], &is->coll[name], err));
 	if (is->coll[name] == PL_NONE || is->n >= PL_NONE)
 		return 0;
-	PL_TRY(pl_grow(&is->op, &is->cap, is->n + 1, sizeof(*is->op), err));
+	PL_CHECK(pl_grow(&is->op, &is->cap, is->n + 1, sizeof(*is->op), err));
 	is->row_op[row] = (uint32_t)is->n;
 	is->op[is->n++] = (struct issue_op){ .ts = b->ts[row],
 					     .end = pl_add_sat(b->ts[row], b->dur[row]),
 					     .track = b->track[row],
 					     .coll = is->coll[name],
 					     .dims = PL_NONE };
-out:
-	return rc;
+	return 0;
 }
 
 static int add_dims(struct pl_issue *is, const struct pl_segment *seg, const struct pl_col *c,
 		    const uint32_t *row_note, struct pl_err *err)
 {
 	char text[DIMS_MAX];
-	int rc = 0;
 
 	if (c->type != PL_V_STR && c->type != PL_V_JSON)
 		return 0;
@@ -124,43 +118,40 @@ static int add_dims(struct pl_issue *is, const struct pl_segment *seg, const str
 			continue;
 		n = pl_trace_dims_text(pl_intern_get(&seg->str, (pl_id)c->val[i]), op != PL_NONE,
 				       text, sizeof(text));
-		PL_TRY(pl_intern_add(&is->str, text, n,
-				     op != PL_NONE ? &is->op[op].dims : &is->note[note].dims, err));
+		PL_CHECK(pl_intern_add(&is->str, text, n,
+				       op != PL_NONE ? &is->op[op].dims : &is->note[note].dims,
+				       err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_clock_issue_batch(struct pl_issue *is, const struct pl_segment *seg,
 			 const struct pl_batch *b, const uint32_t *row_note, size_t n_notes,
 			 struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_grow(&is->coll, &is->cap_coll, seg->str.n + 1, sizeof(*is->coll), err));
+	PL_CHECK(pl_grow(&is->coll, &is->cap_coll, seg->str.n + 1, sizeof(*is->coll), err));
 	for (; is->n_coll < seg->str.n; is->n_coll++)
 		is->coll[is->n_coll] = NOT_YET;
-	PL_TRY(pl_grow(&is->note, &is->cap_notes, n_notes + 1, sizeof(*is->note), err));
+	PL_CHECK(pl_grow(&is->note, &is->cap_notes, n_notes + 1, sizeof(*is->note), err));
 	for (; is->n_notes < n_notes; is->n_notes++)
 		is->note[is->n_notes] = (struct issue_note){ -1, PL_NONE };
 	for (uint32_t i = 0; i < b->n; i++) {
 		is->row_op[i] = PL_NONE;
 		if (b->kind[i] == PL_K_HOST_OP)
-			PL_TRY(add_op(is, seg, b, i, err));
+			PL_CHECK(add_op(is, seg, b, i, err));
 	}
 	for (uint32_t k = 0; k < b->n_cols; k++) {
 		const struct pl_col *c = &b->col[k];
 
 		if (c->role == PL_R_DIMS)
-			PL_TRY(add_dims(is, seg, c, row_note, err));
+			PL_CHECK(add_dims(is, seg, c, row_note, err));
 		if (c->role != PL_R_RECORD)
 			continue;
 		for (uint32_t i = 0; i < c->n; i++)
 			if (row_note[c->row[i]] != PL_NONE)
 				is->note[row_note[c->row[i]]].rf = c->val[i];
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- the order of one rank ------------------------------------------------------------------- */
@@ -258,15 +249,14 @@ static int settle_rank(struct pl_align *a, struct pl_issue *is, size_t ev0, stru
 		       size_t n, struct issued *o, size_t n_ops, pl_ns *turn, struct pl_err *err)
 {
 	size_t known = 0;
-	int rc = 0;
 
 	if (!by_record_function(is, ev0, v, n)) {
 		for (size_t i = 0; i < n; i++)
 			v[i].key = PL_NO_VALUE;
 		qsort(v, n, sizeof(*v), by_start);
 		n_ops = drop_outer(is, o, n_ops);
-		PL_TRY(take_ops(a, is, ev0, v, n, o, n_ops, true, err));
-		PL_TRY(take_ops(a, is, ev0, v, n, o, n_ops, false, err));
+		PL_CHECK(take_ops(a, is, ev0, v, n, o, n_ops, true, err));
+		PL_CHECK(take_ops(a, is, ev0, v, n, o, n_ops, false, err));
 	}
 	qsort(v, n, sizeof(*v), by_start);
 	for (size_t i = 0; i < n; i++)
@@ -277,8 +267,7 @@ static int settle_rank(struct pl_align *a, struct pl_issue *is, size_t ev0, stru
 	qsort(v, known, sizeof(*v), by_key);
 	for (size_t i = 0; i < known; i++)
 		a->ev[v[i].i].turn = turn[i];
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- the segment ----------------------------------------------------------------------------- */

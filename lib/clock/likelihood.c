@@ -98,9 +98,8 @@ static void fill_times(struct pl_likelihood *l, const struct pl_align *a,
 static int take_memory(struct pl_likelihood *l, struct pl_err *err)
 {
 	size_t n = l->n + 2u, cells = (size_t)l->n * l->k + 1;
-	int rc;
 
-#define TAKE(array, size) PL_TRY(pl_arena_array(&l->mem, &l->array, size, sizeof(*l->array), err))
+#define TAKE(array, size) PL_CHECK(pl_arena_array(&l->mem, &l->array, size, sizeof(*l->array), err))
 	TAKE(length, n);
 	TAKE(lengths, n);
 	TAKE(partition, n);
@@ -118,8 +117,7 @@ static int take_memory(struct pl_likelihood *l, struct pl_err *err)
 	TAKE(diff, cells);
 	TAKE(residual, 2 * cells);
 #undef TAKE
-out:
-	return rc;
+	return 0;
 }
 
 int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,
@@ -127,14 +125,13 @@ int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,
 {
 	int64_t occurrences = 1;
 	uint32_t step;
-	int rc;
 
 	*l = (struct pl_likelihood){ .n = n };
 	for (uint32_t i = 0; i < n; i++)
 		occurrences = pl_max_i64(occurrences, v[i]->s.n + v[i]->shift);
 	step = (uint32_t)(occurrences / MAX_OCCURRENCES + 1);
 	l->k = (uint32_t)((occurrences + step - 1) / step);
-	PL_TRY(take_memory(l, err));
+	PL_CHECK(take_memory(l, err));
 	for (uint32_t i = 0, k; i < n; i++) {
 		l->length[i] = v[i]->s.n;
 		for (k = 0; k < l->n_lengths && l->lengths[k] != l->length[i];)
@@ -145,8 +142,7 @@ int pl_clock_likelihood_init(struct pl_likelihood *l, const struct pl_align *a,
 	}
 	pl_clock_sort_by_key(l->partition, n, l->n_partitions, l->inhabitant, l->inhabitant0);
 	fill_times(l, a, v, step);
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- offsets of clocks that are not joined yet ----------------------------------------------- */

@@ -28,12 +28,11 @@ static bool is_world(const struct pl_trace_group *g, int64_t world)
 static int settle_ranks(struct pl_trace_group *g, int64_t world, bool *known, struct pl_err *err)
 {
 	size_t k = 0;
-	int rc = 0;
 
 	*known = !g->unreadable;
 	if (is_world(g, world)) {
-		PL_TRY(pl_grow(&g->rank, &g->cap, (size_t)pl_max_i64(world, 1), sizeof(*g->rank),
-			       err));
+		PL_CHECK(pl_grow(&g->rank, &g->cap, (size_t)pl_max_i64(world, 1), sizeof(*g->rank),
+				 err));
 		for (; (int64_t)g->n < world; g->n++)
 			g->rank[g->n] = (int32_t)g->n;
 	}
@@ -44,8 +43,7 @@ static int settle_ranks(struct pl_trace_group *g, int64_t world, bool *known, st
 			g->rank[k++] = g->rank[i];
 	g->n = k;
 	*known &= k && (g->size <= 0 || g->size == (int64_t)k);
-out:
-	return rc;
+	return 0;
 }
 
 static bool has_member(const int32_t *v, size_t n, int32_t rank)
@@ -165,7 +163,6 @@ static pl_id contradicted(const struct pl_align *a, const struct pl_listed *firs
 static int list_members(struct pl_align *a, const struct pl_listed *first, struct pl_err *err)
 {
 	size_t k = 0;
-	int rc = 0;
 
 	for (size_t i = 0; i < a->n_listed; i++)
 		if (a->listed[i].set == PL_NONE)
@@ -177,16 +174,15 @@ static int list_members(struct pl_align *a, const struct pl_listed *first, struc
 
 		if (members < 2 || first[s].rank < 0)
 			continue;
-		PL_TRY(pl_grow(&a->listed, &a->cap_listed, a->n_listed + members,
-			       sizeof(*a->listed), err));
+		PL_CHECK(pl_grow(&a->listed, &a->cap_listed, a->n_listed + members,
+				 sizeof(*a->listed), err));
 		for (uint32_t i = 0; i < members; i++)
 			a->listed[a->n_listed++] =
 				(struct pl_listed){ .rank = v[i], .name = first[s].name, .set = s };
 	}
 	if (a->n_listed)
 		qsort(a->listed, a->n_listed, sizeof(*a->listed), by_listed);
-out:
-	return rc;
+	return 0;
 }
 
 /* Ranks of one set: their collectives without a group have this one. */

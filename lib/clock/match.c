@@ -24,29 +24,24 @@ int pl_clock_add_group(struct pl_align *a, const char *name, size_t n, uint32_t 
 		       uint32_t *index, struct pl_err *err)
 {
 	struct pl_cgroup g = { .flags = flags };
-	int rc;
 
 	if (a->n_groups >= PL_NONE - 1)
 		return pl_fail(err, PL_ELIMIT, "more than 2^32 groups");
-	PL_TRY(pl_intern_add(&a->str, name, n, &g.name, err));
-	PL_TRY(pl_grow(&a->group, &a->cap_groups, a->n_groups + 1, sizeof(*a->group), err));
+	PL_CHECK(pl_intern_add(&a->str, name, n, &g.name, err));
+	PL_CHECK(pl_grow(&a->group, &a->cap_groups, a->n_groups + 1, sizeof(*a->group), err));
 	*index = (uint32_t)a->n_groups;
 	a->group[a->n_groups++] = g;
-out:
-	return rc;
+	return 0;
 }
 
 int pl_clock_add_rank(struct pl_cgroup *g, int32_t rank, struct pl_err *err)
 {
 	uint32_t i = 0; /* ascending; mostly it is behind the last */
-	int rc;
 
 	PL_LOWER_BOUND(i, g->n, g->rank[i] < rank);
 	if (i < g->n && g->rank[i] == rank)
 		return 0;
-	rc = pl_grow(&g->rank, &g->cap, g->n + 1u, sizeof(*g->rank), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&g->rank, &g->cap, g->n + 1u, sizeof(*g->rank), err));
 	memmove(g->rank + i + 1, g->rank + i, (g->n - i) * sizeof(*g->rank));
 	g->rank[i] = rank;
 	g->n++;
@@ -59,10 +54,9 @@ int pl_clock_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const
 	const struct pl_cgroup *g = group == PL_NONE ? NULL : &a->group[group];
 	uint32_t full = !g ? 2 : g->n > g->size ? g->n : g->size;
 	bool alone = n == 1 && (full > 1 || (g && g->flags & PL_GROUP_INFERRED));
-	int rc;
 
-	PL_TRY(pl_grow(&a->match, &a->cap_matches, a->n_matches + 1, sizeof(*a->match), err));
-	PL_TRY(pl_grow(&a->member, &a->cap_members, a->n_members + n, sizeof(*a->member), err));
+	PL_CHECK(pl_grow(&a->match, &a->cap_matches, a->n_matches + 1, sizeof(*a->match), err));
+	PL_CHECK(pl_grow(&a->member, &a->cap_members, a->n_members + n, sizeof(*a->member), err));
 	if (n < full || alone) {
 		flags |= PL_MATCH_MISSING;
 		a->rep->missing_matches++;
@@ -78,15 +72,12 @@ int pl_clock_add_match(struct pl_align *a, uint32_t group, uint32_t flags, const
 		a->rep->collective_matches++;
 	if (alone)
 		a->rep->unmatched_collectives++;
-out:
-	return rc;
+	return 0;
 }
 
 int pl_clock_add_pairs(struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 		       uint32_t flags, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (uint32_t i = 0; i < y->n; i++) {
 		uint32_t ev[2];
 		bool send;
@@ -96,10 +87,9 @@ int pl_clock_add_pairs(struct pl_align *a, const struct pl_seq *x, const struct 
 		send = a->ev[x->ev[y->to[i]]].kind == PL_K_SEND;
 		ev[!send] = x->ev[y->to[i]];
 		ev[send] = y->ev[i];
-		PL_TRY(pl_clock_add_match(a, PL_NONE, PL_MATCH_P2P | flags, ev, 2, err));
+		PL_CHECK(pl_clock_add_match(a, PL_NONE, PL_MATCH_P2P | flags, ev, 2, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- sorting --------------------------------------------------------------------------------- */
@@ -168,7 +158,6 @@ static int split_ranks(struct matcher *k, const struct sorted *v, uint32_t n, bo
 		       uint32_t *ranks, struct pl_err *err)
 {
 	uint32_t at = 0;
-	int rc = 0;
 
 	*ranks = 0;
 	for (uint32_t i = 0; i < n; i++) {
@@ -177,14 +166,13 @@ static int split_ranks(struct matcher *k, const struct sorted *v, uint32_t n, bo
 		if (!rooted && e->coll_is & PL_COLL_ROOTED)
 			continue;
 		if (!*ranks || k->s[*ranks - 1].rank != e->rank) {
-			PL_TRY(pl_grow(&k->s, &k->cap, *ranks + 1u, sizeof(*k->s), err));
+			PL_CHECK(pl_grow(&k->s, &k->cap, *ranks + 1u, sizeof(*k->s), err));
 			k->s[(*ranks)++] = (struct pl_seq){ k->ev + at, 0, e->rank, NULL };
 		}
 		k->s[*ranks - 1].n++;
 		k->ev[at++] = v[i].ev;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* Events v[0..n) with one number, or all of one step. `numbered`: normally one of each rank. */
@@ -192,10 +180,8 @@ static int match_part(struct matcher *k, uint32_t group, const struct sorted *v,
 		      bool numbered, struct pl_err *err)
 {
 	uint32_t ranks;
-	int rc = split_ranks(k, v, n, true, &ranks, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(split_ranks(k, v, n, true, &ranks, err));
 	if (!numbered)
 		return pl_clock_by_order(k->a, group, k->s, ranks, true, err);
 	return ranks == n ? pl_clock_add_match(k->a, group, 0, k->ev, n, err)
@@ -208,23 +194,21 @@ static int match_parts(struct matcher *k, uint32_t group, struct sorted *v, uint
 	struct pl_align *a = k->a;
 	uint64_t differences = 0;
 	char what[160];
-	int rc = 0;
 
 	qsort(v, n, sizeof(*v), by_number);
 	for (uint32_t i = 0, end; i < n; i = end) {
 		for (end = i + 1; end < n && !PL_COMPARE_FIELDS(&v[end], &v[i], step, seq, coll);)
 			end++;
-		PL_TRY(match_part(k, group, v + i, end - i, numbered, err));
+		PL_CHECK(match_part(k, group, v + i, end - i, numbered, err));
 		if (end == n || PL_COMPARE_FIELDS(&v[end], &v[i], step, seq) ||
 		    a->ev[v[end].ev].rank == a->ev[v[i].ev].rank || differences++)
 			continue;
 		snprintf(what, sizeof(what), "group %.100s, number %" PRId64,
 			 pl_intern_get(&a->str, a->group[group].name), v[i].seq);
-		PL_TRY(pl_clock_diverged(a, what, v[i].ev, a->ev[v[i].ev].rank, v[end].ev, err));
+		PL_CHECK(pl_clock_diverged(a, what, v[i].ev, a->ev[v[i].ev].rank, v[end].ev, err));
 	}
 	a->rep->divergences += differences ? differences - 1 : 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* Do ranks 1.. of a group often end before rank 0 begins, or rank 0 before they begin? Members of
@@ -234,14 +218,12 @@ static int is_shared_name(struct matcher *k, const struct sorted *v, uint32_t n,
 {
 	uint32_t ranks;
 	double early = 0;
-	int rc;
 
-	PL_TRY(split_ranks(k, v, n, !k->a->ev[v[0].ev].listed, &ranks, err));
+	PL_CHECK(split_ranks(k, v, n, !k->a->ev[v[0].ev].listed, &ranks, err));
 	if (ranks > 2)
-		PL_TRY(pl_clock_share_early(k->a, k->s, ranks, &early, err));
+		PL_CHECK(pl_clock_share_early(k->a, k->s, ranks, &early, err));
 	*shared = early > SHARED_EARLY;
-out:
-	return rc;
+	return 0;
 }
 
 static void say_shared(const struct pl_align *a, const struct pl_comm *e)
@@ -261,10 +243,9 @@ static int match_group(struct matcher *k, struct sorted *v, uint32_t n, struct p
 	const struct pl_comm *first = &a->ev[v[0].ev];
 	bool seqs = true, steps = true, shared = false;
 	uint32_t group;
-	int rc;
 
 	if (first->ranks == PL_NONE || first->listed)
-		PL_TRY(is_shared_name(k, v, n, &shared, err));
+		PL_CHECK(is_shared_name(k, v, n, &shared, err));
 	if (shared) {
 		say_shared(a, first);
 		a->n_listed = first->listed ? 0 : a->n_listed; /* then no list is complete */
@@ -272,15 +253,15 @@ static int match_group(struct matcher *k, struct sorted *v, uint32_t n, struct p
 			k->rest[k->n_rest++] = v[i].ev;
 		return 0;
 	}
-	PL_TRY(pl_clock_add_group(a, pl_intern_get(&a->str, first->group), a->str.len[first->group],
-				  0, &group, err));
-	PL_TRY(add_recorded_ranks(a, group, first, err));
+	PL_CHECK(pl_clock_add_group(a, pl_intern_get(&a->str, first->group),
+				    a->str.len[first->group], 0, &group, err));
+	PL_CHECK(add_recorded_ranks(a, group, first, err));
 	a->group[group].size = (uint32_t)first->size;
 	for (uint32_t i = 0; i < n; i++) {
 		seqs &= v[i].seq != PL_NO_VALUE;
 		steps &= v[i].step != PL_NO_VALUE;
 		if (!i || a->ev[v[i].ev].rank != a->ev[v[i - 1].ev].rank)
-			PL_TRY(pl_clock_add_rank(&a->group[group], a->ev[v[i].ev].rank, err));
+			PL_CHECK(pl_clock_add_rank(&a->group[group], a->ev[v[i].ev].rank, err));
 	}
 	for (uint32_t i = 0; i < n; i++) { /* what some lack tells nothing */
 		v[i].step = steps ? v[i].step : PL_NO_VALUE;
@@ -288,9 +269,7 @@ static int match_group(struct matcher *k, struct sorted *v, uint32_t n, struct p
 		v[i].coll = seqs ? v[i].coll : PL_NONE;
 	}
 	a->group[group].by = seqs ? PL_BY_NUMBER : PL_BY_ORDER;
-	rc = match_parts(k, group, v, n, seqs, err);
-out:
-	return rc;
+	return match_parts(k, group, v, n, seqs, err);
 }
 
 /* Collectives of recorded groups, sorted by group, into v. */

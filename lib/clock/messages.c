@@ -45,10 +45,7 @@ PL_COMPARATOR(by_match, struct pl_paired, match, send);
 static int number_collectives(const struct pl_align *a, struct numbered **v, size_t *n,
 			      struct pl_err *err)
 {
-	int rc = pl_alloc(v, a->n_members + 1, sizeof(**v), err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(v, a->n_members + 1, sizeof(**v), err));
 	for (uint32_t i = 0; i < a->n_matches; i++)
 		for (uint32_t k = 0; k < a->match[i].n; k++) {
 			const struct pl_comm *e = &a->ev[a->member[a->match[i].first + k]];

@@ -81,16 +81,15 @@ static int split_sequences(struct ordering *w, const struct pl_seq *s, uint32_t 
 			   const uint32_t *part, uint32_t parts, struct pl_err *err)
 {
 	size_t all = total(s, n) + 1, cells = (size_t)parts * n, at = 0, flat = 0;
-	int rc;
 
 	w->parts = parts;
 	w->n = n;
-	PL_TRY(pl_arena_array(&w->mem, &w->s, cells + 1, sizeof(*w->s), err));
-	PL_TRY(pl_arena_array(&w->mem, &w->ref, parts + 1u, sizeof(*w->ref), err));
-	PL_TRY(pl_arena_array(&w->mem, &w->ev, all, sizeof(*w->ev), err));
-	PL_TRY(pl_arena_array(&w->mem, &w->to, all, sizeof(*w->to), err));
-	PL_TRY(pl_arena_array(&w->mem, &w->place, all, sizeof(*w->place), err));
-	PL_TRY(pl_arena_array(&w->mem, &w->match, all, sizeof(*w->match), err));
+	PL_CHECK(pl_arena_array(&w->mem, &w->s, cells + 1, sizeof(*w->s), err));
+	PL_CHECK(pl_arena_array(&w->mem, &w->ref, parts + 1u, sizeof(*w->ref), err));
+	PL_CHECK(pl_arena_array(&w->mem, &w->ev, all, sizeof(*w->ev), err));
+	PL_CHECK(pl_arena_array(&w->mem, &w->to, all, sizeof(*w->to), err));
+	PL_CHECK(pl_arena_array(&w->mem, &w->place, all, sizeof(*w->place), err));
+	PL_CHECK(pl_arena_array(&w->mem, &w->match, all, sizeof(*w->match), err));
 	for (size_t k = 0; k < cells; k++)
 		w->s[k] = (struct pl_seq){ .rank = s[k % n].rank };
 	for (uint32_t j = 0; j < n; j++)
@@ -110,8 +109,7 @@ static int split_sequences(struct ordering *w, const struct pl_seq *s, uint32_t 
 			w->place[flat] = (uint32_t)(q->ev - w->ev) + q->n++;
 			w->ev[w->place[flat]] = s[j].ev[i];
 		}
-out:
-	return rc;
+	return 0;
 }
 
 static int by_stream(const void *x, const void *y)
@@ -290,18 +288,16 @@ static int put_matches(struct pl_align *a, uint32_t group, struct ordering *w, u
 {
 	size_t all = total(w->s, w->parts * w->n);
 	uint32_t *first, *ev;
-	int rc;
 
-	PL_TRY(pl_arena_array(&w->mem, &ev, all + 1, sizeof(*ev), err));
-	PL_TRY(pl_arena_array(&w->mem, &first, w->n_matches + 1u, sizeof(*first), err));
+	PL_CHECK(pl_arena_array(&w->mem, &ev, all + 1, sizeof(*ev), err));
+	PL_CHECK(pl_arena_array(&w->mem, &first, w->n_matches + 1u, sizeof(*first), err));
 	pl_clock_sort_by_key(w->match, all, w->n_matches, ev, first);
 	for (size_t i = 0; i < all; i++)
 		ev[i] = w->ev[ev[i]];
 	for (uint32_t m = 0; m < w->n_matches; m++)
-		PL_TRY(pl_clock_add_match(a, group, flags, ev + first[m], first[m + 1] - first[m],
-					  err));
-out:
-	return rc;
+		PL_CHECK(pl_clock_add_match(a, group, flags, ev + first[m], first[m + 1] - first[m],
+					    err));
+	return 0;
 }
 
 /* Say the first difference, count the others. */

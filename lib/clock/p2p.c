@@ -50,7 +50,6 @@ out:
 static int match_pair(struct pl_align *a, struct half *v, size_t n, struct pl_err *err)
 {
 	bool steps = true, seqs = true;
-	int rc = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		steps &= v[i].step != PL_NO_VALUE;
@@ -64,10 +63,9 @@ static int match_pair(struct pl_align *a, struct half *v, size_t n, struct pl_er
 	for (size_t i = 0, k; i < n; i = k) {
 		for (k = i + 1; k < n && v[k].step == v[i].step && v[k].seq == v[i].seq;)
 			k++;
-		PL_TRY(pair_in_order(a, v + i, k - i, seqs, err));
+		PL_CHECK(pair_in_order(a, v + i, k - i, seqs, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* Do the two sides name groups alike? If not, groups do not help. */

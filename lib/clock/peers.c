@@ -109,8 +109,6 @@ out:
 static int find_choices(struct peers *g, const struct stage *x, struct pairing *best, uint32_t *n,
 			struct pl_err *err)
 {
-	int rc = 0;
-
 	*n = 0;
 	for (uint32_t i = 0; i < g->n_stages; i++) {
 		struct stage *y = &g->stage[i];
@@ -122,7 +120,7 @@ static int find_choices(struct peers *g, const struct stage *x, struct pairing *
 
 			/* the scatter of many ends tells more than a layout that is not whole */
 			if (fits(g, x, &p) && !(p.missing && x->v->s.n >= PL_SEQ_PAIRS))
-				PL_TRY(weigh(g, &p, err));
+				PL_CHECK(weigh(g, &p, err));
 			if (!(p.cost < INFINITY) || (*n && p.missing && !best->missing))
 				continue;
 			*n = *n && !p.missing == !best->missing ? *n + 1 : 1;
@@ -130,21 +128,17 @@ static int find_choices(struct peers *g, const struct stage *x, struct pairing *
 				*best = p;
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int pair_stages(struct peers *g, struct stage *x, struct pairing *p, struct pl_err *err)
 {
-	int rc = 0;
-
 	x->used = p->to->used = fits(g, x, p);
 	for (uint32_t i = 0; i < 2 * p->pairs; i += 2)
-		PL_TRY(put_pair(g->a, &g->pair[i]->s, &g->pair[i + 1]->s, err));
+		PL_CHECK(put_pair(g->a, &g->pair[i]->s, &g->pair[i + 1]->s, err));
 	for (uint32_t i = 0; i < 2 * p->pairs; i++) /* done */
 		g->streams.v[g->pair[i] - g->streams.v].s.n = 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* Pair the senders that have the fewest choices. */
@@ -153,17 +147,16 @@ static int next_pairing(struct peers *g, bool *found, struct pl_err *err)
 	struct stage *from = NULL;
 	struct pairing best = { 0 };
 	uint32_t fewest = UINT32_MAX;
-	int rc;
 
 	*found = false;
-	PL_TRY(pl_clock_partitions(g->a, err));
+	PL_CHECK(pl_clock_partitions(g->a, err));
 	for (uint32_t i = 0; i < g->n_stages; i++) {
 		struct pairing p;
 		uint32_t n;
 
 		if (g->stage[i].used || g->stage[i].v->kind != PL_K_SEND)
 			continue;
-		PL_TRY(find_choices(g, &g->stage[i], &p, &n, err));
+		PL_CHECK(find_choices(g, &g->stage[i], &p, &n, err));
 		if (!n || n >= fewest)
 			continue;
 		from = &g->stage[i];
@@ -174,18 +167,16 @@ static int next_pairing(struct peers *g, bool *found, struct pl_err *err)
 		return 0;
 	*found = true;
 	g->a->rep->doubtful += fewest > 1 && !best.determined;
-	PL_TRY(pair_stages(g, from, &best, err));
-out:
-	return rc;
+	PL_CHECK(pair_stages(g, from, &best, err));
+	return 0;
 }
 
 /* Stages from the sorted streams; those where a rank has two streams are not laid out regularly. */
 static int find_stages(struct peers *g, struct pl_err *err)
 {
 	struct pl_stream *v = g->streams.v;
-	int rc;
 
-	PL_TRY(pl_arena_array(&g->streams.mem, &g->stage, g->streams.n, sizeof(*g->stage), err));
+	PL_CHECK(pl_arena_array(&g->streams.mem, &g->stage, g->streams.n, sizeof(*g->stage), err));
 	for (uint32_t i = 0; i < g->streams.n; i++) {
 		struct stage *s;
 
@@ -195,8 +186,7 @@ static int find_stages(struct peers *g, struct pl_err *err)
 		s->used |= s->n && v[i].s.rank == v[i - 1].s.rank;
 		s->n++;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- all others ------------------------------------------------------------------------------ */
@@ -205,22 +195,20 @@ static int pair_others(struct peers *g, struct pl_err *err)
 {
 	struct pl_stream *v = g->streams.v;
 	uint32_t left = 0, n_groups, doubts;
-	int rc = 0;
 
 	for (uint32_t i = 0; i < g->streams.n; i++)
 		if (v[i].s.n)
 			v[left++] = v[i];
 	if (left < 2)
 		return 0;
-	PL_TRY(pl_clock_partitions(g->a, err));
-	PL_TRY(pl_clock_divide(g->a, v, left, NULL, true, &n_groups, &doubts, err));
+	PL_CHECK(pl_clock_partitions(g->a, err));
+	PL_CHECK(pl_clock_divide(g->a, v, left, NULL, true, &n_groups, &doubts, err));
 	g->a->rep->doubtful += doubts;
 	for (uint32_t i = 0; i < left; i++)
 		for (uint32_t k = i + 1; k < left; k++)
 			if (v[k].group == v[i].group)
-				PL_TRY(put_pair(g->a, &v[i].s, &v[k].s, err));
-out:
-	return rc;
+				PL_CHECK(put_pair(g->a, &v[i].s, &v[k].s, err));
+	return 0;
 }
 
 int pl_clock_infer_peers(struct pl_align *a, struct pl_err *err)

@@ -112,10 +112,8 @@ PL_COMPARATOR(by_name, struct work, rank, name, start, end);
 static int add_timings(struct overlap_fit *b, struct pl_err *err)
 {
 	uint32_t place = 0;
-	int rc = pl_grow(&b->t, &b->cap_t, b->n_t + b->n_comp + 1, sizeof(*b->t), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&b->t, &b->cap_t, b->n_t + b->n_comp + 1, sizeof(*b->t), err));
 	pl_sort(b->comp, b->n_comp, sizeof(*b->comp), by_name);
 	for (size_t i = 0; i < b->n_comp; i++) {
 		const struct work *x = &b->comp[i];

@@ -322,17 +322,15 @@ static void find_bytes(struct expansion *s)
 static int room(struct expansion *s, struct pl_err *err)
 {
 	size_t size = (size_t)s->n * s->chunks;
-	int rc;
 
-	PL_TRY(pl_alloc(&s->prev, size, sizeof(*s->prev), err));
-	PL_TRY(pl_alloc(&s->now, size, sizeof(*s->now), err));
-	PL_TRY(pl_alloc(&s->down, size, sizeof(*s->down), err));
-	PL_TRY(pl_alloc(&s->from, s->n, sizeof(*s->from), err));
-	PL_TRY(pl_alloc(&s->was, s->n, sizeof(*s->was), err));
-	PL_TRY(pl_alloc(&s->hop, s->n, sizeof(*s->hop), err));
-	PL_TRY(pl_alloc(&s->was_hop, s->n, sizeof(*s->was_hop), err));
-out:
-	return rc;
+	PL_CHECK(pl_alloc(&s->prev, size, sizeof(*s->prev), err));
+	PL_CHECK(pl_alloc(&s->now, size, sizeof(*s->now), err));
+	PL_CHECK(pl_alloc(&s->down, size, sizeof(*s->down), err));
+	PL_CHECK(pl_alloc(&s->from, s->n, sizeof(*s->from), err));
+	PL_CHECK(pl_alloc(&s->was, s->n, sizeof(*s->was), err));
+	PL_CHECK(pl_alloc(&s->hop, s->n, sizeof(*s->hop), err));
+	PL_CHECK(pl_alloc(&s->was_hop, s->n, sizeof(*s->was_hop), err));
+	return 0;
 }
 
 int pl_cost_expand(struct pl_edit *e, uint32_t rendezvous, const struct pl_expand *x,

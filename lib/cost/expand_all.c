@@ -48,15 +48,12 @@ static int find_hosts(struct all *a, struct pl_err *err)
 	for (uint32_t i = 0; i < a->n; i++) {
 		uint32_t host = pl_topology_host(a->x->topo, a->rank[i]);
 		struct pl_thost h = { a->x->topo->host[host].name, i, 1 };
-		int rc;
 
 		if (t->n_hosts && host == last) {
 			t->host[t->n_hosts - 1].n++;
 			continue;
 		}
-		rc = pl_append(&t->host, &t->n_hosts, &t->cap_hosts, &h, sizeof(h), err);
-		if (rc < 0)
-			return rc;
+		PL_CHECK(pl_append(&t->host, &t->n_hosts, &t->cap_hosts, &h, sizeof(h), err));
 		last = host;
 	}
 	return 0;

@@ -56,10 +56,8 @@ static int theil_sen(const struct point *p, size_t n, struct line *l, struct pl_
 {
 	size_t m = n < MOST ? n : MOST, k = 0;
 	double *v;
-	int rc = pl_alloc(&v, m * (m - 1) / 2 + m, sizeof(*v), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&v, m * (m - 1) / 2 + m, sizeof(*v), err));
 #define AT(i) (p[m > 1 ? (size_t)((double)(i) * (double)(n - 1) / (double)(m - 1)) : 0])
 	for (size_t i = 0; i < m; i++)
 		for (size_t j = i + 1; j < m; j++)
@@ -112,10 +110,8 @@ static int keep_positive(const struct point *p, size_t n, struct line *l, struct
 	struct point *v;
 	double flat, ray = 0;
 	size_t k = 0;
-	int rc = pl_alloc(&v, n, sizeof(*v), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&v, n, sizeof(*v), err));
 	for (size_t i = 0; i < n; i++)
 		v[i] = (struct point){ p[i].y, 1 / p[i].y };
 	flat = weighted_median(v, n);
@@ -137,10 +133,8 @@ static int keep_positive(const struct point *p, size_t n, struct line *l, struct
 int pl_cost_line_residual(const struct point *p, size_t n, struct line *l, struct pl_err *err)
 {
 	double *v;
-	int rc = pl_alloc(&v, n, sizeof(*v), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&v, n, sizeof(*v), err));
 	for (size_t i = 0; i < n; i++)
 		v[i] = fabs(1 - (l->a + l->b * p[i].x) / p[i].y);
 	l->residual = pl_median_double(v, n);

@@ -56,9 +56,8 @@ static uint32_t rank_of(const struct mem *m, const struct pl_enode *x)
 static int index_nodes(struct mem *m, struct pl_err *err)
 {
 	const struct pl_edit *e = m->e;
-	int rc;
 
-	PL_TRY(pl_alloc(&m->first, e->n_steps + 2, sizeof(*m->first), err));
+	PL_CHECK(pl_alloc(&m->first, e->n_steps + 2, sizeof(*m->first), err));
 	for (size_t i = 0; i < e->n_nodes; i++) {
 		uint32_t o = e->node[i].origin, *most = &m->first[e->node[i].step + 1];
 
@@ -67,10 +66,10 @@ static int index_nodes(struct mem *m, struct pl_err *err)
 	}
 	for (uint32_t k = 0; k <= e->n_steps; k++)
 		m->first[k + 1] += m->first[k];
-	PL_TRY(pl_alloc(&m->node, m->first[e->n_steps] + 1, sizeof(*m->node), err));
-	PL_TRY(pl_alloc(&m->end, e->n_steps * m->n_ranks + 1, sizeof(*m->end), err));
-	PL_TRY(pl_alloc(&m->begin, e->n_steps * m->n_ranks + 1, sizeof(*m->begin), err));
-	PL_TRY(pl_alloc(&m->grads, e->n_steps * m->n_ranks + 1, sizeof(*m->grads), err));
+	PL_CHECK(pl_alloc(&m->node, m->first[e->n_steps] + 1, sizeof(*m->node), err));
+	PL_CHECK(pl_alloc(&m->end, e->n_steps * m->n_ranks + 1, sizeof(*m->end), err));
+	PL_CHECK(pl_alloc(&m->begin, e->n_steps * m->n_ranks + 1, sizeof(*m->begin), err));
+	PL_CHECK(pl_alloc(&m->grads, e->n_steps * m->n_ranks + 1, sizeof(*m->grads), err));
 	memset(m->node, 0xff, (m->first[e->n_steps] + (size_t)1) * sizeof(*m->node));
 	for (size_t i = 0; i < e->n_steps * m->n_ranks; i++) {
 		m->end[i] = m->grads[i] = INT64_MIN;
@@ -91,8 +90,7 @@ static int index_nodes(struct mem *m, struct pl_err *err)
 			m->begin[at] = pl_min_i64(m->begin[at], x->start);
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static uint32_t consumer(const struct mem *m, const struct pl_etensor *et, uint32_t k)

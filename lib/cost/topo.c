@@ -39,9 +39,8 @@ bool pl_cost_by_threads(const struct pl_graph *g)
 int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct pl_err *err)
 {
 	pl_id last = PL_NONE;
-	int rc;
 
-	PL_TRY(pl_topology_default((uint32_t)(g->n_ranks > 0 ? g->n_ranks : 1), 0, t, err));
+	PL_CHECK(pl_topology_default((uint32_t)(g->n_ranks > 0 ? g->n_ranks : 1), 0, t, err));
 	t->n_hosts = 0;
 	for (int32_t i = 0; i < g->n_ranks; i++) {
 		pl_id host = host_of(g, g->rank[i]);
@@ -54,14 +53,12 @@ int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct 
 		}
 		h.name = pl_arena_dup(&t->arena, name, strlen(name));
 		if (!h.name)
-			PL_TRY(pl_fail(err, PL_ENOMEM,
-				       "out of memory for the names of a topology"));
-		PL_TRY(pl_append(&t->host, &t->n_hosts, &t->cap_hosts, &h, sizeof(h), err));
+			PL_CHECK(pl_fail(err, PL_ENOMEM,
+					 "out of memory for the names of a topology"));
+		PL_CHECK(pl_append(&t->host, &t->n_hosts, &t->cap_hosts, &h, sizeof(h), err));
 		last = host;
 	}
 	for (size_t i = 0; pl_cost_by_threads(g) && i < t->n_links; i++)
 		t->link[i].latency_ns = pl_max_i64(t->link[i].latency_ns, WAKE_NS);
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }

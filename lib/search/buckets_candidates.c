@@ -137,9 +137,9 @@ int pl_search_choice_apply(struct worker *l, const struct candidate *candidate, 
 					.algo = c->algo,
 					.servers = s->servers,
 					.priority = c->urgent ? s->priority : NULL };
-	int rc = pl_rewrite_bucketing(l->r, &b, err);
 
-	return rc < 0 ? rc : pl_edit_settle(&l->e, err);
+	PL_CHECK(pl_rewrite_bucketing(l->r, &b, err));
+	return pl_edit_settle(&l->e, err);
 }
 
 int pl_search_choice_failed(const struct choices *s, struct pl_err *err)
@@ -152,10 +152,9 @@ int pl_search_choice_failed(const struct choices *s, struct pl_err *err)
 int pl_search_choice_simulate(struct choices *s, struct pl_err *err)
 {
 	struct search *all = s->search;
-	int rc = pl_search_choice_failed(s, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_search_choice_failed(s, err));
 	rc = pl_search_simulate(all, all->version > 0, s->batch, s->n_batch, pl_search_choice_apply,
 				err);
 	for (size_t i = 0; rc == 0 && i < s->n_batch; i++)
@@ -320,14 +319,10 @@ static void add_dp(struct choices *s, const struct dp_case *d, struct dp_room *r
 
 static int room_init(struct dp_room *room, uint32_t n, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_arena_array(&room->arena, &room->tensor, n, sizeof(*room->tensor), err));
-	PL_TRY(pl_arena_array(&room->arena, &room->first, n, sizeof(*room->first), err));
-	PL_TRY(pl_arena_array(&room->arena, &room->bytes, n, sizeof(*room->bytes), err));
-	rc = pl_arena_array(&room->arena, &room->ready, n, sizeof(*room->ready), err);
-out:
-	return rc;
+	PL_CHECK(pl_arena_array(&room->arena, &room->tensor, n, sizeof(*room->tensor), err));
+	PL_CHECK(pl_arena_array(&room->arena, &room->first, n, sizeof(*room->first), err));
+	PL_CHECK(pl_arena_array(&room->arena, &room->bytes, n, sizeof(*room->bytes), err));
+	return pl_arena_array(&room->arena, &room->ready, n, sizeof(*room->ready), err);
 }
 
 void pl_search_add_cuts_from(struct choices *s, unsigned algo)

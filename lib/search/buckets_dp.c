@@ -35,7 +35,6 @@ int pl_bucket_dp(const struct pl_bucket_problem *p, uint32_t *first, uint32_t *n
 {
 	uint32_t n = (uint32_t)p->n;
 	struct dp_cell *cell;
-	int rc;
 
 	*n_buckets = 0;
 	*end_ns = 0;
@@ -43,9 +42,7 @@ int pl_bucket_dp(const struct pl_bucket_problem *p, uint32_t *first, uint32_t *n
 		return 0;
 	if (p->n >= PL_NONE)
 		return pl_fail(err, PL_ELIMIT, "%zu tensors are too many for buckets", p->n);
-	rc = pl_alloc(&cell, (size_t)n + 1, sizeof(*cell), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&cell, (size_t)n + 1, sizeof(*cell), err));
 	cell[0] = (struct dp_cell){ INT64_MIN, 0, 0 };
 	for (uint32_t j = 1; j <= n; j++) {
 		struct dp_cell best = { INT64_MAX, UINT32_MAX, 0 };

@@ -91,20 +91,17 @@ static int priority_line(struct choices *s, struct pl_err *err)
 int pl_search_choice_lines(struct choices *s, struct pl_err *err)
 {
 	const struct pl_buckets *b = &s->now->b;
-	int rc;
 
-	PL_TRY(fuse_lines(s, err));
+	PL_CHECK(fuse_lines(s, err));
 	for (uint32_t a = 0; a < b->n_sets; a++)
 		if (b->parts[a] > 1)
-			PL_TRY(add_line(s->search->p, PL_RW_PARTITION_TENSOR, NULL, b->parts[a],
-					pl_search_set_members(s, a), 1, err));
+			PL_CHECK(add_line(s->search->p, PL_RW_PARTITION_TENSOR, NULL, b->parts[a],
+					  pl_search_set_members(s, a), 1, err));
 	for (uint32_t a = 0; a < b->n_sets; a++)
 		s->scratch[a] = *pl_search_set_members(s, a);
 	if (s->now->ordered && b->n_sets > 1)
-		PL_TRY(add_line(s->search->p, PL_RW_ORDER, NULL, 0, s->scratch, b->n_sets, err));
+		PL_CHECK(add_line(s->search->p, PL_RW_ORDER, NULL, 0, s->scratch, b->n_sets, err));
 	if (s->now->urgent && b->n_sets > 1)
-		PL_TRY(priority_line(s, err));
-	rc = algorithm_lines(s, err);
-out:
-	return rc;
+		PL_CHECK(priority_line(s, err));
+	return algorithm_lines(s, err);
 }

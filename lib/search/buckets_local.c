@@ -284,10 +284,8 @@ static const struct candidate *best_of(const struct choices *s)
 static int take_best(struct choices *s, bool *better, struct pl_err *err)
 {
 	const struct candidate *c;
-	int rc = pl_search_choice_simulate(s, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_search_choice_simulate(s, err));
 	c = best_of(s);
 	*better = c && pl_search_cand_better(c, &s->now->head);
 	if (*better)

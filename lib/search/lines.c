@@ -81,9 +81,7 @@ static int judge(struct search *s, struct pl_plan *p, struct pl_err *err)
 
 	for (size_t i = 0; i < p->n_rw; i++)
 		most = p->rw[i].n_args > most ? p->rw[i].n_args : most;
-	rc = pl_alloc(&rw, p->n_rw + most + 1, sizeof(*rw), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&rw, p->n_rw + most + 1, sizeof(*rw), err));
 	PL_TRY(with_lines(s, p, rw, 0, &none, err));
 	PL_TRY(with_lines(s, p, p->rw, p->n_rw, &all, err));
 	for (size_t i = 0; i < p->n_rw; i++) {

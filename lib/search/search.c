@@ -52,24 +52,21 @@ static int lower_bound(struct search *s, struct pl_err *err)
 static int open_search(struct search *s, bool reduce, struct pl_err *err)
 {
 	bool reduced = false;
-	int rc;
 
 	s->g = s->whole;
 	if (reduce)
-		PL_TRY(pl_search_reduce(s->g, &s->o->noise, &s->reduced, &reduced, &s->tolerance,
-					err));
+		PL_CHECK(pl_search_reduce(s->g, &s->o->noise, &s->reduced, &reduced, &s->tolerance,
+					  err));
 	if (reduced)
 		s->g = &s->reduced;
 	s->sim = pl_sim_new(s->g, err);
 	if (!s->sim)
 		return err->code;
-	PL_TRY(pl_search_workers_open(s, err));
+	PL_CHECK(pl_search_workers_open(s, err));
 	s->baseline = pl_edit_mean_step(&s->worker[0].e);
 	s->bound = INFINITY;
-	PL_TRY(lower_bound(s, err));
-	rc = pl_search_choices_open(s, err);
-out:
-	return rc;
+	PL_CHECK(lower_bound(s, err));
+	return pl_search_choices_open(s, err);
 }
 
 static void close_search(struct search *s)

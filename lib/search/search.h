@@ -78,8 +78,7 @@ int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct
  * normalisations, not products of matrices. */
 bool pl_search_fusable(unsigned op);
 
-/* ---- parts ------------------------------------------------------------------------------------
- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 /*
  * Boundaries of buckets by dynamic programming. Tensors i = 0 .. n-1 in the order of readiness;

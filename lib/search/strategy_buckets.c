@@ -45,9 +45,8 @@ out:
 static int find_alike(struct choices *s, struct pl_err *err)
 {
 	bool any = false;
-	int rc;
 
-	PL_TRY(pl_arena_array(&s->arena, &s->alike, s->n, sizeof(*s->alike), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->alike, s->n, sizeof(*s->alike), err));
 	for (uint32_t t = 0; t < s->n; t++)
 		s->n_groups =
 			s->n_groups > s->tensor[t].fuses ? s->n_groups : s->tensor[t].fuses + 1;
@@ -60,8 +59,7 @@ static int find_alike(struct choices *s, struct pl_err *err)
 	}
 	if (!any)
 		s->alike = NULL;
-out:
-	return rc;
+	return 0;
 }
 
 int pl_search_choices_open(struct search *all, struct pl_err *err)
@@ -69,10 +67,8 @@ int pl_search_choices_open(struct search *all, struct pl_err *err)
 	const struct pl_rewriter *r = all->worker[0].r;
 	struct choices *s;
 	size_t n;
-	int rc = pl_alloc(&s, 1, sizeof(*s), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&s, 1, sizeof(*s), err));
 	*s = (struct choices){ .search = all, .o = all->o, .cost = all->cost };
 	s->rng = s->o->seed;
 	all->choices = s;
@@ -87,26 +83,24 @@ int pl_search_choices_open(struct search *all, struct pl_err *err)
 	s->recorded = (struct bucket_choice *)(all->recorded = s->kept[2]);
 	s->spare = (struct bucket_choice *)s->kept[3];
 	n = s->n ? s->n : 1;
-	PL_TRY(pl_arena_array(&s->arena, &s->ready, n, sizeof(*s->ready), err));
-	PL_TRY(pl_arena_array(&s->arena, &s->algos, n, sizeof(*s->algos), err));
-	PL_TRY(pl_arena_array(&s->arena, &s->count, n + 3, sizeof(*s->count), err));
-	PL_TRY(pl_arena_array(&s->arena, &s->member, n, sizeof(*s->member), err));
-	PL_TRY(pl_arena_array(&s->arena, &s->scratch, 2 * n, sizeof(*s->scratch), err));
-	PL_TRY(pl_arena_array(&s->arena, &s->hot, n, 1, err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->ready, n, sizeof(*s->ready), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->algos, n, sizeof(*s->algos), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->count, n + 3, sizeof(*s->count), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->member, n, sizeof(*s->member), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->scratch, 2 * n, sizeof(*s->scratch), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->hot, n, 1, err));
 	for (uint32_t t = 0; t < s->n; t++) {
 		s->ready[t] = pl_rewriter_ready(r, t);
 		s->algos[t] = s->o->algorithm ? PL_ALGO_PS : 1;
 		s->recorded->b.parts[t] = 1;
 		s->recorded->algo[t] = PL_ALGO_RING;
 	}
-	PL_TRY(find_needs(s, err));
-	PL_TRY(find_alike(s, err));
+	PL_CHECK(find_needs(s, err));
+	PL_CHECK(find_alike(s, err));
 	s->recorded->b.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded->b.set) : 0;
 	pl_search_cand_number(s, s->recorded);
 	all->has_choices = s->n > 0;
-	rc = pl_rewrite_base(r, all->p, err);
-out:
-	return rc;
+	return pl_rewrite_base(r, all->p, err);
 }
 
 void pl_search_choices_close(struct choices *s)

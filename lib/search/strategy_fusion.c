@@ -71,15 +71,14 @@ static int ops_init(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;
 	const struct pl_graph *g = s->worker[0].e.g;
-	int rc;
 
 	o->at = pl_search_choice_new(s->choices, err);
 	if (!o->at)
 		return err->code;
 	pl_rewriter_tensors(s->worker[0].r, &o->n_tensors);
-	PL_TRY(pl_rewriter_runs(s->worker[0].r, may_fuse, (void *)s->o, &o->runs, err));
-	PL_TRY(pl_arena_array(&o->arena, &o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
-	PL_TRY(pl_arena_array(&s->arena, &o->arg, o->runs.n_names, sizeof(*o->arg), err));
+	PL_CHECK(pl_rewriter_runs(s->worker[0].r, may_fuse, (void *)s->o, &o->runs, err));
+	PL_CHECK(pl_arena_array(&o->arena, &o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
+	PL_CHECK(pl_arena_array(&s->arena, &o->arg, o->runs.n_names, sizeof(*o->arg), err));
 	for (size_t i = 0; i < o->runs.n_names; i++)
 		o->arg[i] = pl_intern_get(&g->str, o->runs.name[i]);
 	for (size_t i = 0; i < o->runs.n_runs; i++) {
@@ -87,20 +86,19 @@ static int ops_init(struct ops *o, struct pl_err *err)
 		o->n_bits += o->runs.run[i].n - 1;
 	}
 	o->first[o->runs.n_runs] = o->n_bits;
-	PL_TRY(pl_arena_array(&o->arena, &o->bit, o->n_bits, 1, err));
-	PL_TRY(pl_arena_array(&o->arena, &o->tried, o->n_bits, 1, err));
-	PL_TRY(pl_arena_array(&o->arena, &o->line, o->n_bits, sizeof(*o->line), err));
-	PL_TRY(pl_arena_array(&o->arena, &o->hot, g->str.n, 1, err));
-	PL_TRY(pl_arena_array(&o->arena, &o->makes, o->n_tensors, sizeof(*o->makes), err));
-	PL_TRY(pl_arena_array(&o->arena, &o->merged, o->n_tensors, 1, err));
+	PL_CHECK(pl_arena_array(&o->arena, &o->bit, o->n_bits, 1, err));
+	PL_CHECK(pl_arena_array(&o->arena, &o->tried, o->n_bits, 1, err));
+	PL_CHECK(pl_arena_array(&o->arena, &o->line, o->n_bits, sizeof(*o->line), err));
+	PL_CHECK(pl_arena_array(&o->arena, &o->hot, g->str.n, 1, err));
+	PL_CHECK(pl_arena_array(&o->arena, &o->makes, o->n_tensors, sizeof(*o->makes), err));
+	PL_CHECK(pl_arena_array(&o->arena, &o->merged, o->n_tensors, 1, err));
 	memset(o->bit, 0, o->n_bits);
 	memset(o->tried, 0, o->n_bits);
 	for (uint32_t t = 0; t < o->n_tensors; t++)
 		o->makes[t] = pl_rewriter_producer(s->worker[0].r, t);
 	while (o->before < s->n_extra && s->extra[o->before].op != PL_RW_ACCUMULATE)
 		o->before++;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -177,10 +175,8 @@ static int root_lines(struct ops *o, struct pl_err *err)
 		keep++;
 	if (keep > o->rooted)
 		keep = 0;
-	rc = pl_grow(&s->extra, &s->cap_extra, o->before + o->n_lines + behind, sizeof(*s->extra),
-		     err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&s->extra, &s->cap_extra, o->before + o->n_lines + behind,
+			 sizeof(*s->extra), err));
 	if (behind)
 		memmove(s->extra + o->before + o->n_lines, s->extra + o->before + had,
 			behind * sizeof(*s->extra));
@@ -284,13 +280,10 @@ static int restore(struct ops *o, struct pl_err *err)
 static int find_hot(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;
-	int rc;
 
-	PL_TRY(restore(o, err));
-	PL_TRY(pl_search_worker_show(s, o->at, err));
-	rc = pl_rewriter_hot(s->worker[0].r, NULL, o->hot, err);
-out:
-	return rc;
+	PL_CHECK(restore(o, err));
+	PL_CHECK(pl_search_worker_show(s, o->at, err));
+	return pl_rewriter_hot(s->worker[0].r, NULL, o->hot, err);
 }
 
 static bool is_hot(const struct ops *o, uint32_t run, uint32_t i)
@@ -304,10 +297,9 @@ static bool is_hot(const struct ops *o, uint32_t run, uint32_t i)
 static int try_bit(struct ops *o, uint32_t run, uint32_t i, bool *better, struct pl_err *err)
 {
 	uint32_t b = o->first[run] + i;
-	int rc;
 
 	o->bit[b] ^= 1;
-	PL_TRY(judge_bits(o, b, !o->bit[b], better, err));
+	PL_CHECK(judge_bits(o, b, !o->bit[b], better, err));
 	for (int side = 0; side < 2; side++) {
 		uint32_t to = side ? b - 1 : b + 1;
 
@@ -315,10 +307,9 @@ static int try_bit(struct ops *o, uint32_t run, uint32_t i, bool *better, struct
 			continue;
 		o->bit[b] ^= 1;
 		o->bit[to] ^= 1;
-		PL_TRY(judge_bits(o, o->bit[b] ? b : to, false, better, err));
+		PL_CHECK(judge_bits(o, o->bit[b] ? b : to, false, better, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int search_buckets(struct ops *o, bool *better, struct pl_err *err)

@@ -61,9 +61,9 @@ int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err
 static int show(struct fit *f, struct pl_err *err)
 {
 	struct worker *l = &f->s->worker[0];
-	int rc = pl_search_worker_show(f->s, f->at, err);
 
-	return rc < 0 ? rc : pl_search_worker_peak(l, &f->peak, err);
+	PL_CHECK(pl_search_worker_show(f->s, f->at, err));
+	return pl_search_worker_peak(l, &f->peak, err);
 }
 
 /* List the extras and the used savings, and `more` unless NULL; accumulation comes last. */
@@ -107,10 +107,8 @@ static int add_saving(struct fit *f, unsigned op, const char *layer, int64_t k, 
 		.rw = { .op = (uint8_t)op, .k = k, .alone_ns = INT64_MIN, .in_plan_ns = INT64_MIN },
 		.number = (uint32_t)f->n
 	};
-	int rc = pl_grow(&f->saving, &f->cap, f->n + 1, sizeof(w), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&f->saving, &f->cap, f->n + 1, sizeof(w), err));
 	if (layer) {
 		w.rw.arg = pl_arena_take(&f->s->p->arena, sizeof(*w.rw.arg));
 		if (!w.rw.arg ||

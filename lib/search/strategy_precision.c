@@ -8,18 +8,16 @@
 static int find_bias(struct search *s, struct pl_err *err)
 {
 	struct candidate *recorded;
-	int rc;
 
 	s->bias = 0;
 	if (!s->has_choices)
 		return 0;
 	pl_search_choice_clear(s->choices);
 	recorded = pl_search_choice_add(s->choices, s->recorded);
-	PL_TRY(pl_search_choice_simulate(s->choices, err));
+	PL_CHECK(pl_search_choice_simulate(s->choices, err));
 	s->bias = recorded->mean - s->baseline;
 	s->best->mean = INFINITY;
-out:
-	return rc;
+	return 0;
 }
 
 static int try_precision(struct search *s, struct pl_err *err)
@@ -44,10 +42,8 @@ out:
 
 int pl_search_precision(struct search *s, struct pl_err *err)
 {
-	int rc;
-
 	if (!s->o->precision || s->o->preset != PL_PRESET_SEARCH)
 		return 0;
-	rc = find_bias(s, err);
-	return rc < 0 ? rc : try_precision(s, err);
+	PL_CHECK(find_bias(s, err));
+	return try_precision(s, err);
 }

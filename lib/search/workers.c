@@ -55,8 +55,7 @@ int pl_search_allow_refusal(int rc, struct pl_err *err)
 	return 0;
 }
 
-/* ---- workers -----------------------------------------------------------------------------------
- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 int pl_search_workers_open(struct search *s, struct pl_err *err)
 {
@@ -131,15 +130,12 @@ static void go_to_root(struct worker *l)
 static int go_to_present(struct worker *l)
 {
 	struct search *s = l->s;
-	int rc;
 
 	if (l->at == s->version)
 		return 0;
 	if (l->depth >= DEPTH_MAX)
 		go_to_root(l);
-	rc = pl_search_choice_apply(l, s->now, &l->err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_search_choice_apply(l, s->now, &l->err));
 	l->depth++;
 	l->at = s->version;
 	return 0;
