@@ -345,9 +345,16 @@ static bool needed_later(const struct gb *b, uint32_t seg)
 	return needed;
 }
 
-/* Free what only the rank's own nodes needed: its events and the operations of its threads. */
+/* Free what only the rank's own nodes needed: its events, the operations of its threads, and the
+ * room for more calls. */
 static void drop_rank(struct gb *b, struct rankinfo *rk)
 {
+	struct call *fit = pl_realloc(rk->call, rk->n_calls * sizeof(*fit));
+
+	if (fit) {
+		rk->call = fit;
+		rk->cap_calls = rk->n_calls;
+	}
 	if (!rk->n_sync) {
 		FREE(rk->context);
 		FREE(rk->by_corr);

@@ -25,12 +25,6 @@
 #define DESCRIPTIVE (PL_HAS_phase | PL_HAS_module | PL_HAS_work)
 #define GIVE_BACK   (1u << 18) /* the memory of so many nodes at a time */
 
-static void drop(uint32_t **array)
-{
-	pl_free(*array);
-	*array = NULL;
-}
-
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Leaves out columns in which no node has a value. */
@@ -182,9 +176,9 @@ static void note_entries(const struct cut *c, uint32_t x)
 /* Numbers the entries and nodes of a step. *edges: at most that many. */
 static void number_nodes(struct cut *c, const struct part *p, size_t *edges)
 {
-	const uint32_t *in_off = c->in_off, *in = c->in;
 	const int32_t *step = c->step, own = p->step;
 	struct pl_shape *s = &c->s;
+	uint32_t from, to;
 
 	*edges = p->to - p->from;
 	memset(c->entry, 0xff, c->b->g->n_res * sizeof(*c->entry));
@@ -192,11 +186,12 @@ static void number_nodes(struct cut *c, const struct part *p, size_t *edges)
 		uint32_t x = c->order[k];
 		bool other = pl_cut_follows(c, x) && step[x - 1] != own;
 
-		for (uint32_t e = in_off[x]; e < in_off[x + 1]; e++)
-			other |= step[in[e]] != own;
+		pl_cut_bounds(&c->in, x, &from, &to);
+		for (uint32_t e = from; e < to; e++)
+			other |= step[c->in.node[e]] != own;
 		if (other)
 			note_entries(c, x);
-		*edges += in_off[x + 1] - in_off[x];
+		*edges += to - from;
 	}
 	for (uint32_t r = 0; r < c->b->g->n_res; r++)
 		if (c->entry[r] != PL_NONE)
@@ -380,10 +375,8 @@ static void rank_list(struct gb *b)
 
 static void cut_fini(struct cut *c)
 {
-	pl_free(c->out_off);
-	pl_free(c->out);
-	pl_free(c->in_off);
-	pl_free(c->in);
+	pl_cut_drop(&c->out);
+	pl_cut_drop(&c->in);
 	pl_free(c->in_type);
 	pl_free(c->step);
 	pl_free(c->order);
@@ -412,11 +405,11 @@ static void put_steps(struct cut *c)
 		c->tail[r] = INT64_MIN;
 	for (size_t i = 0; i < c->n_parts && !b->err->code; i++)
 		put_part(c, &c->part[i]);
-	drop(&c->in_off);
-	drop(&c->in);
+	pl_cut_drop(&c->in);
 	pl_free(c->in_type);
 	c->in_type = NULL;
-	drop(&c->order);
+	pl_free(c->order);
+	c->order = NULL;
 	pl_derive_freed(b, 2 * b->n_nodes * sizeof(*c->order));
 out:;
 }

@@ -15,13 +15,22 @@ struct seen {	       /* a shape */
 	uint32_t part; /* the first with this shape */
 	bool shown;    /* a step of the graph has it */
 };
+/* A list of nodes for each node that has one: few nodes do, most only follow the node before them.
+ */
+struct neighbours {
+	uint64_t *has;	  /* a bit for each node: it has a list */
+	uint32_t *before; /* by 64 nodes: how many nodes before them have a list */
+	uint32_t
+		*off; /* by number of such a node: list k is node[off[k]] .. node[off[k + 1] - 1] */
+	uint32_t *node;
+};
 struct cut {
 	struct gb *b;
-	uint32_t *out_off, *out; /* by node: its successors */
-	uint32_t *in_off, *in;	 /* by node: its predecessors, in the order of the edges */
-	uint8_t *in_type;
-	int32_t *step;	   /* by node */
-	uint32_t *order;   /* the nodes, step by step */
+	struct neighbours out; /* successors */
+	struct neighbours in;  /* predecessors, in the order of the edges */
+	uint8_t *in_type;      /* of the edges in in.node */
+	int32_t *step;	       /* by node */
+	uint32_t *order;       /* the nodes, step by step */
 	uint32_t *left;	   /* by node: predecessors in the step that are not ordered yet; then the
 			      number in the shape */
 	struct part *part; /* in order of the steps; one for each step of the graph */
@@ -38,6 +47,28 @@ struct cut {
 	size_t put_from, put_to; /* the nodes that put_nodes() is about to write */
 };
 
+/* Where the offsets of the list of node x stand, which has one. */
+static inline uint32_t *pl_cut_list(const struct neighbours *l, uint32_t x)
+{
+	uint64_t before = l->has[x / 64] & (((uint64_t)1 << x % 64) - 1);
+
+	return &l->off[l->before[x / 64] + (uint32_t)__builtin_popcountll(before)];
+}
+
+/* The list of node x: node[*from] .. node[*to - 1]. */
+static inline void pl_cut_bounds(const struct neighbours *l, uint32_t x, uint32_t *from,
+				 uint32_t *to)
+{
+	const uint32_t *off;
+
+	*from = *to = 0;
+	if (!(l->has[x / 64] >> x % 64 & 1))
+		return;
+	off = pl_cut_list(l, x);
+	*from = off[0];
+	*to = off[1];
+}
+
 static inline bool pl_cut_follows(const struct cut *c, uint32_t x)
 {
 	return x < c->b->n_nodes && c->b->node[x].flags & NODE_FOLLOWS;
@@ -46,20 +77,28 @@ static inline bool pl_cut_follows(const struct cut *c, uint32_t x)
 /* The predecessors of a node: first the node before it, if it follows that, then those listed. */
 static inline uint32_t pl_cut_n_preds(const struct cut *c, uint32_t x)
 {
-	return c->in_off[x + 1] - c->in_off[x] + !!(c->b->node[x].flags & NODE_FOLLOWS);
+	uint32_t from, to;
+
+	pl_cut_bounds(&c->in, x, &from, &to);
+	return to - from + !!(c->b->node[x].flags & NODE_FOLLOWS);
 }
 
 static inline uint32_t pl_cut_pred(const struct cut *c, uint32_t x, uint32_t k, uint8_t *type)
 {
 	bool follows = c->b->node[x].flags & NODE_FOLLOWS;
-	uint32_t at = c->in_off[x] + k - follows;
+	uint32_t at;
 
-	*type = follows && !k ? PL_E_SEQ : c->in_type[at];
-	return follows && !k ? x - 1 : c->in[at];
+	*type = PL_E_SEQ;
+	if (follows && !k)
+		return x - 1;
+	at = *pl_cut_list(&c->in, x) + k - follows;
+	*type = c->in_type[at];
+	return c->in.node[at];
 }
 
 /* The step of every node, and the order of the nodes of each step. The builder's operations, calls
  * and edges are gone then. */
 void pl_derive_order_nodes(struct cut *c);
+void pl_cut_drop(struct neighbours *l);
 
 #endif

@@ -216,6 +216,20 @@ static void count_rounds(const struct pl_graph *g, struct pl_shape *s, uint32_t 
 		c->rounds = depth[i];
 }
 
+/* Do find_root() and count_rounds() need their array by node? Most large jobs have neither
+ * messages nor roots. */
+static bool counts_nodes(const struct pl_shape *s, const uint32_t *node, size_t n)
+{
+	for (size_t k = 0; k < n; k++) {
+		uint8_t kind = s->comms[s->comm[node[k]]].kind;
+
+		if (s->flags[node[k]] & PL_NF_MESSAGE || kind == PL_COLL_BROADCAST ||
+		    kind == PL_COLL_SCATTER)
+			return true;
+	}
+	return false;
+}
+
 static void describe_comms(struct describe *d, struct pl_shape *s)
 {
 	uint32_t *count = NULL, *most = NULL;
@@ -230,14 +244,15 @@ static void describe_comms(struct describe *d, struct pl_shape *s)
 	for (size_t k = 0; k < d->n_list; k++) /* a message may belong to none */
 		if (s->comm[d->node[k]] != PL_NONE)
 			d->node[n++] = d->node[k];
-	PL_TRY(pl_alloc(&count, s->n_nodes, sizeof(*count), d->err));
 	PL_TRY(pl_alloc(&most, s->n_comms, sizeof(*most), d->err));
 	PL_TRY(pl_alloc(&forwards, s->n_comms, sizeof(*forwards), d->err));
 	for (size_t k = 0; k < n; k++)
 		add_to_comm(d, s, d->node[k]);
-	for (size_t k = 0; k < n; k++)
+	if (counts_nodes(s, d->node, n))
+		PL_TRY(pl_alloc(&count, s->n_nodes, sizeof(*count), d->err));
+	for (size_t k = 0; count && k < n; k++)
 		find_root(d->g, s, d->node[k], count, most);
-	for (size_t k = 0; k < n; k++)
+	for (size_t k = 0; count && k < n; k++)
 		count_rounds(d->g, s, d->node[k], count, forwards);
 	for (uint32_t k = 0; k < s->n_comms; k++) {
 		struct pl_gcomm *c = &s->comms[k];

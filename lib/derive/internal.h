@@ -88,13 +88,14 @@ struct call {
 	uint32_t node;		  /* first of the call */
 	uint32_t res;		  /* thread */
 	uint32_t first_op, n_ops; /* device operations launched: into rankinfo.by_call */
+	uint32_t context;	  /* in rankinfo.context */
 	uint8_t type;
-	bool device_wide; /* of CALL_SYNC: all streams */
-	bool internal;	  /* of records and waits: the communication library's own */
-	bool blocks;	  /* its name says that it returns after its copy */
-	bool two_nodes;	  /* the call, and the rest of it after a wait */
-	uint32_t context; /* in rankinfo.context */
+	bool device_wide : 1; /* of CALL_SYNC: all streams */
+	bool internal : 1;    /* of records and waits: the communication library's own */
+	bool blocks : 1;      /* its name says that it returns after its copy */
+	bool two_nodes : 1;   /* the call, and the rest of it after a wait */
 };
+_Static_assert(sizeof(struct call) == 40, "a large job has millions of calls");
 static inline uint32_t pl_derive_last(const struct call *c)
 {
 	return c->node + c->two_nodes;
@@ -418,8 +419,10 @@ void pl_derive_link_latency(struct gb *b);
 /* Steps, order, shapes, tensors. The nodes and edges of the builder are gone then. */
 void pl_derive_cut(struct gb *b);
 /* Collect the operations of a rank that accumulate gradients or reduce, while its events are there;
- * find gradients and their communication; once steps and shapes are known, write their tensors. */
+ * find the device operations that produced its gradients, while its calls are there; find gradients
+ * and their communication; once steps and shapes are known, write their tensors. */
 void pl_derive_collect_tensors(struct gb *b, struct rankinfo *rk);
+void pl_derive_find_producers(struct gb *b, const struct rankinfo *rk);
 void pl_derive_find_tensors(struct gb *b);
 void pl_derive_put_tensors(struct gb *b);
 void pl_derive_drop_tensors(struct gb *b);

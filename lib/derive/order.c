@@ -18,12 +18,46 @@
 
 #include "derive/cut.h"
 
-/* off[i + 2] is the number of edges of node i. Then off[i + 1] is the place of its first edge, and
- * after the edges have been put there one by one, the place behind its last edge. */
-static void sum_up(uint32_t *off, size_t n)
+/* ---- lists of neighbours --------------------------------------------------------------------- */
+
+void pl_cut_drop(struct neighbours *l)
 {
-	for (size_t i = 0; i < n; i++)
-		off[i + 2] += off[i + 1];
+	pl_free(l->has);
+	pl_free(l->before);
+	pl_free(l->off);
+	pl_free(l->node);
+	*l = (struct neighbours){ .has = NULL };
+}
+
+/* Room for lists of n nodes in all; node[i] is the one whose list entry i is for, and `stride` its
+ * distance in bytes to the next. Afterwards pl_cut_list()[1] is the place of the first entry of a
+ * list, and when the entries have been put there one by one, the place behind its last entry. */
+static void make_lists(struct gb *b, struct neighbours *l, const void *node, size_t stride)
+{
+	const size_t words = b->n_nodes / 64 + 1;
+	const char *at = node;
+	uint32_t x, n = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&l->has, words, sizeof(*l->has), b->err));
+	PL_TRY(pl_derive_room(&l->before, words, sizeof(*l->before), b->err));
+	PL_TRY(pl_derive_room(&l->node, b->n_edges, sizeof(*l->node), b->err));
+	for (size_t i = 0; i < b->n_edges; i++) {
+		memcpy(&x, at + i * stride, sizeof(x));
+		l->has[x / 64] |= (uint64_t)1 << x % 64;
+	}
+	for (size_t i = 0; i < words; i++) {
+		l->before[i] = n;
+		n += (uint32_t)__builtin_popcountll(l->has[i]);
+	}
+	PL_TRY(pl_alloc(&l->off, n + (size_t)2, sizeof(*l->off), b->err));
+	for (size_t i = 0; i < b->n_edges; i++) {
+		memcpy(&x, at + i * stride, sizeof(x));
+		pl_cut_list(l, x)[2]++;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		l->off[i + 2] += l->off[i + 1];
+out:;
 }
 
 static void list_predecessors(struct cut *c)
@@ -31,16 +65,12 @@ static void list_predecessors(struct cut *c)
 	struct gb *b = c->b;
 	int rc;
 
-	PL_TRY(pl_alloc(&c->in_off, b->n_nodes + 2, sizeof(*c->in_off), c->b->err));
-	PL_TRY(pl_derive_room(&c->in, b->n_edges, sizeof(*c->in), c->b->err));
-	PL_TRY(pl_derive_room(&c->in_type, b->n_edges, 1, c->b->err));
-	for (size_t i = 0; i < b->n_edges; i++)
-		c->in_off[b->edge[i].dst + 2]++;
-	sum_up(c->in_off, b->n_nodes);
-	for (size_t i = 0; i < b->n_edges; i++) {
-		uint32_t at = c->in_off[b->edge[i].dst + 1]++;
+	PL_TRY(pl_derive_room(&c->in_type, b->n_edges, 1, b->err));
+	make_lists(b, &c->in, &b->edge->dst, sizeof(*b->edge));
+	for (size_t i = 0; i < b->n_edges && !b->err->code; i++) {
+		uint32_t at = pl_cut_list(&c->in, b->edge[i].dst)[1]++;
 
-		c->in[at] = b->edge[i].src;
+		c->in.node[at] = b->edge[i].src;
 		c->in_type[at] = b->edge[i].type;
 	}
 	pl_free(b->edge);
@@ -50,18 +80,15 @@ out:;
 
 static void list_successors(struct cut *c)
 {
-	const struct gb *b = c->b;
-	int rc;
+	struct gb *b = c->b;
+	uint32_t from, to;
 
-	PL_TRY(pl_alloc(&c->out_off, b->n_nodes + 2, sizeof(*c->out_off), c->b->err));
-	PL_TRY(pl_derive_room(&c->out, b->n_edges, sizeof(*c->out), c->b->err));
-	for (size_t e = 0; e < b->n_edges; e++)
-		c->out_off[c->in[e] + 2]++;
-	sum_up(c->out_off, b->n_nodes);
-	for (uint32_t i = 0; i < b->n_nodes; i++)
-		for (uint32_t e = c->in_off[i]; e < c->in_off[i + 1]; e++)
-			c->out[c->out_off[c->in[e] + 1]++] = i;
-out:;
+	make_lists(b, &c->out, c->in.node, sizeof(*c->in.node));
+	for (uint32_t i = 0; i < b->n_nodes && !b->err->code; i++) {
+		pl_cut_bounds(&c->in, i, &from, &to);
+		for (uint32_t e = from; e < to; e++)
+			c->out.node[pl_cut_list(&c->out, c->in.node[e])[1]++] = i;
+	}
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -130,11 +157,12 @@ static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t ste
 		if (!c->left[v[i]])
 			*--top = v[i];
 	while (top < end) {
-		uint32_t x = *top++;
+		uint32_t x = *top++, from, to;
 
 		v[done++] = x;
-		for (uint32_t e = c->out_off[x + 1]; e-- > c->out_off[x];) {
-			uint32_t d = c->out[e];
+		pl_cut_bounds(&c->out, x, &from, &to);
+		for (uint32_t e = to; e-- > from;) {
+			uint32_t d = c->out.node[e];
 
 			if (c->step[d] == step && !--c->left[d])
 				*--top = d;
@@ -199,13 +227,15 @@ static void label_steps(struct cut *c)
 static void raise_from(struct cut *c, uint32_t x)
 {
 	int32_t step = c->step[x];
+	uint32_t from, to;
 	size_t top = 0;
 
 	c->order[top++] = x;
 	while (top) {
 		x = c->order[--top];
-		for (uint32_t e = c->out_off[x]; e < c->out_off[x + 1]; e++) {
-			uint32_t d = c->out[e];
+		pl_cut_bounds(&c->out, x, &from, &to);
+		for (uint32_t e = from; e < to; e++) {
+			uint32_t d = c->out.node[e];
 
 			if (c->step[d] < step) {
 				c->step[d] = step;
@@ -234,20 +264,23 @@ PL_COMPARATOR(by_late, struct late, minus_step, node);
  */
 static void raise_steps(struct cut *c)
 {
-	const uint32_t nodes = (uint32_t)c->b->n_nodes, *in_off = c->in_off, *in = c->in;
+	const uint32_t nodes = (uint32_t)c->b->n_nodes;
 	const int32_t *step = c->step;
 	struct late *late = NULL;
 	size_t n = 0, cap = 0;
+	uint32_t from, to;
 
 	for (uint32_t i = 0; i < nodes; i++) {
-		bool before = pl_cut_follows(c, i) && step[i] < step[i - 1];
+		if (pl_cut_follows(c, i) && step[i] < step[i - 1])
+			PL_DERIVE_ADD(c->b->err, late, n, cap,
+				      (struct late){ -step[i - 1], i - 1 });
+		pl_cut_bounds(&c->in, i, &from, &to);
+		for (uint32_t e = from; e < to; e++) {
+			uint32_t x = c->in.node[e];
 
-		for (uint32_t e = in_off[i] - before; e != in_off[i + 1]; e++) {
-			uint32_t x = before && e + 1 == in_off[i] ? i - 1 : in[e];
-
-			if (step[i] >= step[x])
-				continue;
-			PL_DERIVE_ADD(c->b->err, late, n, cap, (struct late){ -step[x], x });
+			if (step[i] < step[x])
+				PL_DERIVE_ADD(c->b->err, late, n, cap,
+					      (struct late){ -step[x], x });
 		}
 	}
 	pl_sort(late, n, sizeof(*late), by_late);
@@ -288,15 +321,16 @@ static void order_part(struct gb *b, uint32_t part, struct pl_err *err)
 {
 	const struct cut *c = b->cut;
 	const struct part *p = &c->part[part];
-	const uint32_t *in_off = c->in_off, *in = c->in;
 	const int32_t *step = c->step, own = p->step;
 	size_t n = p->to - p->from;
+	uint32_t from, to;
 
 	for (size_t k = p->from; k < p->to; k++) {
 		uint32_t x = c->order[k], left = pl_cut_follows(c, x) && step[x - 1] == own;
 
-		for (uint32_t e = in_off[x]; e < in_off[x + 1]; e++)
-			left += step[in[e]] == own;
+		pl_cut_bounds(&c->in, x, &from, &to);
+		for (uint32_t e = from; e < to; e++)
+			left += step[c->in.node[e]] == own;
 		c->left[x] = left;
 	}
 	if (sort_nodes(c, c->order + p->from, n, own) != n)
@@ -327,9 +361,7 @@ void pl_derive_order_nodes(struct cut *c)
 	split_steps(c);
 	PL_TRY(b->err->code);
 	pl_derive_each(b, (uint32_t)c->n_parts, order_part);
-	pl_free(c->out_off);
-	pl_free(c->out);
-	c->out_off = c->out = NULL;
-	pl_derive_freed(b, (b->n_nodes + b->n_edges) * sizeof(*c->out));
+	pl_cut_drop(&c->out);
+	pl_derive_freed(b, 2 * b->n_edges * sizeof(*c->out.node));
 out:;
 }

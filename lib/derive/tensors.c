@@ -163,8 +163,7 @@ static void read_size(struct gb *b, const struct op *op, struct grad *x)
 }
 
 /* The last device operation that this thread launched before `t`, PL_NONE if none is near. */
-static uint32_t last_launched(const struct finder *f, const struct rankinfo *rk, uint32_t res,
-			      pl_ns t)
+static uint32_t last_launched(const struct gb *b, const struct rankinfo *rk, uint32_t res, pl_ns t)
 {
 	size_t lo = 0;
 
@@ -175,7 +174,7 @@ static uint32_t last_launched(const struct finder *f, const struct rankinfo *rk,
 		for (uint32_t k = c->n_ops; c->res == res && k-- > 0;) {
 			const struct op *op = rk->by_call[c->first_op + k];
 
-			if (op->last != PL_NONE && !is_comm(&f->b->node[op->last]))
+			if (op->last != PL_NONE && !is_comm(&b->node[op->last]))
 				return op->last;
 		}
 	}
@@ -264,17 +263,22 @@ void pl_derive_collect_tensors(struct gb *b, struct rankinfo *rk)
 	}
 }
 
-/* Completes gradients and communication with the facts that only the whole graph of a rank shows.
- */
-static void complete(const struct finder *f, const struct rankinfo *rk, struct found *found)
+void pl_derive_find_producers(struct gb *b, const struct rankinfo *rk)
 {
-	const struct gb *b = f->b;
+	struct found *found = &b->grads.rank[rk - b->rank];
 
 	for (size_t i = 0; i < found->n_grads && rk->has_device; i++) {
 		struct grad *x = &found->grad[i];
 
-		x->node = last_launched(f, rk, b->node[x->op].res, x->end);
+		x->node = last_launched(b, rk, b->node[x->op].res, x->end);
 	}
+}
+
+/* Completes communication with the facts that only the whole graph of a rank shows. */
+static void complete(const struct finder *f, const struct rankinfo *rk, struct found *found)
+{
+	const struct gb *b = f->b;
+
 	for (size_t i = 0; i < found->n_comms; i++) {
 		struct comm *x = &found->comm[i];
 		const struct node *n = &b->node[x->arrive];

@@ -510,8 +510,7 @@ static void rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash)
 	streams_fini(&l);
 }
 
-/* From now on only the starts of the calls count (cut.c), unless gradients or allocations are
- * looked for. */
+/* From now on only the starts of the calls count (cut.c), unless allocations are looked for. */
 static void note_launches(struct gb *b, struct rankinfo *rk)
 {
 	for (size_t k = 0; k < rk->n_res; k++) {
@@ -521,8 +520,9 @@ static void note_launches(struct gb *b, struct rankinfo *rk)
 			if (ri->op[i].call != PL_NONE)
 				ri->op[i].launched = rk->call[ri->op[i].call].start;
 	}
-	if (!b->has_memory && !b->accumulates)
+	if (!b->has_memory)
 		pl_derive_drop_calls(b, rk);
+	pl_derive_freed(b, 0);
 }
 
 void pl_derive_waits(struct gb *b)
@@ -534,6 +534,7 @@ void pl_derive_waits(struct gb *b)
 	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++) {
 		rank_waits(b, &b->rank[r], hash);
 		pl_derive_latency(b, &b->rank[r]);
+		pl_derive_find_producers(b, &b->rank[r]);
 		note_launches(b, &b->rank[r]);
 	}
 	pl_free(hash);
