@@ -137,15 +137,17 @@ static bool has_match(const struct pl_trace *t)
  */
 static int all_merged(const struct pl_trace *t, struct pl_err *err)
 {
-	for (uint32_t i = 0; t->merged && i < t->n_segs; i++) {
+	const struct pl_merge *m = &t->merge; /* its uses are in order of the segments */
+
+	for (uint32_t i = 0, use = 0; t->merged && i < t->n_segs; i++) {
 		const struct pl_segment *s = &t->seg[i]->seg;
-		bool used = false, ranks = false;
+		bool ranks = false;
 
 		for (uint32_t k = 0; k < s->n_tracks; k++)
 			ranks |= s->track[k].rank >= 0;
-		for (uint32_t k = 0; k < t->merge.n_uses && !used; k++)
-			used = t->merge.use[k].segment == i;
-		if (ranks && !used && t->seg[i]->n)
+		while (use < m->n_uses && m->use[use].segment < i)
+			use++;
+		if (ranks && t->seg[i]->n && (use == m->n_uses || m->use[use].segment != i))
 			return pl_fail(err, PL_EDATA,
 				       "segment %u (%s) was added after the merge; give all traces "
 				       "to one merge",

@@ -310,24 +310,26 @@ static void clamp_outliers(struct gb *b)
 		       (unsigned long long)changed);
 }
 
-/* Finds the first and the last rank with resources in the segment. A segment without resources
- * belongs to the first rank. */
-static void find_ranks(const struct gb *b, uint32_t seg)
+/* Lists the segment with its first and its last rank that have resources in it. A segment without
+ * resources belongs to the first rank. */
+static void find_ranks(struct gb *b, uint32_t seg)
 {
 	struct seginfo *x = &b->seg[seg];
+	uint32_t first = PL_NONE, last = 0;
 
-	x->first_rank = PL_NONE;
 	for (uint32_t k = 0; k < b->t->seg[seg]->seg.n_tracks; k++) {
 		uint32_t r =
 			x->track_res[k] == PL_NONE ? PL_NONE : b->ri[x->track_res[k]].rank_index;
 
 		if (r == PL_NONE)
 			continue;
-		x->first_rank = x->first_rank < r ? x->first_rank : r;
-		x->last_rank = x->last_rank > r ? x->last_rank : r;
+		first = first < r ? first : r;
+		last = last > r ? last : r;
 	}
-	if (x->first_rank == PL_NONE)
-		x->first_rank = 0;
+	first = first == PL_NONE ? 0 : first;
+	x->next_begun = b->rank[first].begun;
+	x->next_ended = b->rank[last].ended;
+	b->rank[first].begun = b->rank[last].ended = seg;
 }
 
 /* Does a later part of the builder read the events of this segment? Recorded allocations and
@@ -363,8 +365,8 @@ static void drop_rank(struct gb *b, struct rankinfo *rk)
 	for (size_t k = 0; k < rk->n_res && !rk->comm_threads && !b->has_memory; k++)
 		if (b->ri[rk->res[k]].thread)
 			pl_derive_drop_ops(b, &b->ri[rk->res[k]]);
-	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
-		if (b->seg[seg].last_rank == rk - b->rank && !needed_later(b, seg))
+	for (uint32_t seg = rk->ended; seg != PL_NONE; seg = b->seg[seg].next_ended)
+		if (!needed_later(b, seg))
 			drop_segment(b, seg);
 	pl_derive_freed(b, 0);
 }
@@ -378,7 +380,9 @@ static void make_nodes(struct gb *b)
 		pl_derive_collect_tensors, drop_rank,
 	};
 
-	for (uint32_t i = 0; i < b->t->n_segs; i++)
+	for (size_t r = 0; r < b->n_ranks; r++)
+		b->rank[r].begun = b->rank[r].ended = PL_NONE;
+	for (uint32_t i = b->t->n_segs; i-- > 0;)
 		find_ranks(b, i);
 	for (size_t r = 0; r < b->n_ranks; r++)
 		for (size_t i = 0; i < PL_LEN(part) && !b->err->code; i++)

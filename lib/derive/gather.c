@@ -271,9 +271,8 @@ static void sort_ops(struct resinfo *ri)
 
 void pl_derive_list_ops(struct gb *b, struct rankinfo *rk)
 {
-	for (uint32_t i = 0; i < b->t->n_segs && !b->err->code; i++)
-		if (b->seg[i].first_rank == rk - b->rank)
-			fill_segment(b, i);
+	for (uint32_t i = rk->begun; i != PL_NONE && !b->err->code; i = b->seg[i].next_begun)
+		fill_segment(b, i);
 	for (size_t k = 0; k < rk->n_res && !b->err->code; k++) {
 		struct resinfo *ri = &b->ri[rk->res[k]];
 		const struct op *step = ri->step;

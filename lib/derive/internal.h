@@ -185,6 +185,9 @@ struct rankinfo {
 	bool has_device, table; /* table: operations only, no host threads */
 	bool comm_threads;	/* it has threads that only communicate, or waits for them */
 	bool all_sync;		/* a call without an entry in sync[] did not wait */
+	/* The first of the segments in which this is the first, or last, rank with resources, from
+	 * make_nodes() on; PL_NONE. */
+	uint32_t begun, ended;
 };
 
 struct seginfo {
@@ -196,7 +199,8 @@ struct seginfo {
 	const struct pl_clock **clock; /* [track] or NULL */
 	struct arrival *arrival;       /* of communication; by event from comm.c on */
 	size_t n_arrivals, cap_arrivals;
-	uint32_t first_rank, last_rank; /* index of the ranks with resources in the segment */
+	/* The next segment that has the same first, or last, rank: see rankinfo; PL_NONE. */
+	uint32_t next_begun, next_ended;
 };
 struct arrival {
 	uint32_t event, node;
