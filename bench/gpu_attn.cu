@@ -196,7 +196,7 @@ static std::vector<float> numbers(const struct plk *k, const void *p, size_t n)
 }
 
 /* How far the gradients, on which all else depends, are from float32's: |a - b| / |b|. */
-static double apart(struct plk k, int size)
+static double max_difference(struct plk k, int size)
 {
 	std::vector<float> got[2];
 	double far = 0, all = 0;
@@ -266,7 +266,7 @@ int main(int argc, char **argv)
 	k.hopper = major == 9 && minor == 0 && !(by && !strcmp(by, "mma"));
 	must(cudaStreamCreate(&k.stream), "a stream");
 	for (int size = 64; size <= 128; size *= 2)
-		if (!(apart(k, size) < 1e-2)) {
+		if (!(max_difference(k, size) < 1e-2)) {
 			fprintf(stderr, "gpu_attn: heads of %d: gradients are wrong\n", size);
 			return 1;
 		}

@@ -208,7 +208,7 @@ static int measure(size_t layer, size_t kind, int n, struct measured *m, struct 
 	return err->code;
 }
 
-static double apart(const struct measured *a, const struct measured *b, const size_t *n)
+static double max_difference(const struct measured *a, const struct measured *b, const size_t *n)
 {
 	double far = 0;
 
@@ -248,7 +248,7 @@ static int compare(size_t layer, size_t kind, int n, const char *named, struct p
 	if (lib.ours) {
 		printf(" %10s %10.3f %10s\n", "-", own.back, "-");
 	} else {
-		far = apart(&own, &lib, size);
+		far = max_difference(&own, &lib, size);
 		printf(" %10.3f %10.3f %10.3f %10.1e\n", lib.forward, own.back, lib.back, far);
 	}
 	fflush(stdout);
@@ -264,8 +264,8 @@ out:
 int main(int argc, char **argv)
 {
 	int n = argc > 1 ? atoi(argv[1]) : 128, wrong = 0, rc = 0;
-	const char *given = getenv("PACELINE_CUDNN");
-	char *named = pl_strdup(given ? given : "");
+	const char *cudnn_before = getenv("PACELINE_CUDNN");
+	char *named = pl_strdup(cudnn_before ? cudnn_before : "");
 	struct pl_err err = { 0 };
 
 	for (size_t kind = 0; kind < PL_LEN(kinds) && rc >= 0 && named; kind++)

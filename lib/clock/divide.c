@@ -24,7 +24,7 @@
 #include "clock/likelihood.h"
 
 #define SAMPLE	   32	 /* a limit of time: streams of which the nearest is looked for */
-#define FAR_APART  10	 /* times the closest pairs: surely not one group */
+#define MAX_RATIO  10	 /* times the closest pairs: surely not one group */
 #define JITTERY_NS 20000 /* ends that a processor had to be found for; a device's are closer */
 #define EVIDENCE   3.0	 /* nats: 20 to 1 */
 /* A limit of time: streams. There are as many shapes of two levels as pairs of divisors. */
@@ -319,7 +319,7 @@ static bool could_be_one(const struct divider *x, const struct pl_stream *p,
 	    pl_clock_seq_agreement(x->a, &p->s, &q->s, 0) < 1)
 		return false;
 	d = pl_clock_seq_spread(x->a, &p->s, &q->s, 0, &early);
-	return early <= 0 && d / FAR_APART <= x->typical;
+	return early <= 0 && d / MAX_RATIO <= x->typical;
 }
 
 /* Groups that jitter may have parted. */

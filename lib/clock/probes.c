@@ -21,7 +21,7 @@
 /* The error is taken for this part of its bound, since both directions wait alike, mostly. */
 #define TRUST 4.0
 /* Transfers of each direction, at least: a single one may have waited. */
-#define EACH_WAY 3
+#define EACH_DIRECTION 3
 /* Bounds that differ by rounding are alike. */
 #define GOOD_NS (2 * PL_CLOCK_RESOLUTION_NS)
 
@@ -148,7 +148,8 @@ static struct window make_window(const struct transfer *t, size_t n)
  * direction. A window is not used if its sum of delays shows that all transfers in one direction
  * had to wait, or if the sum is too small to be true.
  */
-static int add_both_ways(struct gather *g, const struct transfer *t, size_t n, struct pl_err *err)
+static int add_both_directions(struct gather *g, const struct transfer *t, size_t n,
+			       struct pl_err *err)
 {
 	size_t per = n / WINDOWS > WINDOW ? n / WINDOWS : WINDOW, i = 0, n_win = 0;
 	struct window *w = NULL;
@@ -158,11 +159,12 @@ static int add_both_ways(struct gather *g, const struct transfer *t, size_t n, s
 	PL_TRY(pl_alloc(&w, n, sizeof(*w), err));
 	PL_TRY(pl_alloc(&half, n, sizeof(*half), err));
 	while (i < n) {
-		size_t k = i, ways[2] = { 0, 0 };
+		size_t k = i, n_by_direction[2] = { 0, 0 };
 
-		while (k < n && (k - i < per || ways[0] < EACH_WAY || ways[1] < EACH_WAY))
-			ways[t[k++].back]++;
-		if (ways[0] < EACH_WAY || ways[1] < EACH_WAY)
+		while (k < n && (k - i < per || n_by_direction[0] < EACH_DIRECTION ||
+				 n_by_direction[1] < EACH_DIRECTION))
+			n_by_direction[t[k++].back]++;
+		if (n_by_direction[0] < EACH_DIRECTION || n_by_direction[1] < EACH_DIRECTION)
 			break;
 		w[n_win] = make_window(t + i, k - i);
 		half[n_win] = w[n_win].half;
@@ -185,7 +187,8 @@ out:
 	return rc;
 }
 
-static int add_one_way(struct gather *g, const struct transfer *t, size_t n, struct pl_err *err)
+static int add_one_direction(struct gather *g, const struct transfer *t, size_t n,
+			     struct pl_err *err)
 {
 	int rc = 0;
 
@@ -198,20 +201,21 @@ out:
 	return rc;
 }
 
-static int add_transfers(struct gather *g, bool one_way, struct pl_err *err)
+static int add_transfers(struct gather *g, bool one_direction, struct pl_err *err)
 {
 	int rc = 0;
 
 	for (size_t i = 0, k; i < g->n; i = k) {
-		size_t ways[2] = { 0, 0 };
+		size_t n_by_direction[2] = { 0, 0 };
 
 		for (k = i; k < g->n && g->t[k].p == g->t[i].p && g->t[k].q == g->t[i].q; k++)
-			ways[g->t[k].back]++;
-		if (!one_way && ways[0] >= EACH_WAY && ways[1] >= EACH_WAY)
-			PL_TRY(add_both_ways(g, g->t + i, k - i, err));
-		else if (one_way &&
+			n_by_direction[g->t[k].back]++;
+		if (!one_direction && n_by_direction[0] >= EACH_DIRECTION &&
+		    n_by_direction[1] >= EACH_DIRECTION)
+			PL_TRY(add_both_directions(g, g->t + i, k - i, err));
+		else if (one_direction &&
 			 pl_union_root(g->parent, g->t[i].p) != pl_union_root(g->parent, g->t[i].q))
-			PL_TRY(add_one_way(g, g->t + i, k - i, err));
+			PL_TRY(add_one_direction(g, g->t + i, k - i, err));
 	}
 out:
 	return rc;

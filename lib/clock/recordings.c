@@ -268,7 +268,7 @@ static void find_times(const struct pl_align *a, bool joined, pl_ns *first, pl_n
 
 void pl_clock_say_joined(const struct pl_align *a)
 {
-	pl_ns first[2], last[2], apart;
+	pl_ns first[2], last[2], gap;
 	uint32_t seg[2];
 	char text[24];
 
@@ -276,15 +276,15 @@ void pl_clock_say_joined(const struct pl_align *a)
 		return;
 	for (int i = 0; i < 2; i++)
 		find_times(a, !i, &first[i], &last[i], &seg[i]);
-	apart = pl_max_i64(pl_sub_sat(first[1], last[0]), pl_sub_sat(first[0], last[1]));
-	if (seg[0] != PL_NONE && seg[1] != PL_NONE && apart > 0)
+	gap = pl_max_i64(pl_sub_sat(first[1], last[0]), pl_sub_sat(first[0], last[1]));
+	if (seg[0] != PL_NONE && seg[1] != PL_NONE && gap > 0)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%.80s and %.80s may be of different recordings: no communication joins "
 		       "them, "
 		       "and their times are %s apart; if so, give the files of one, or choose "
 		       "--duplicates=newest or first",
 		       pl_clock_source(a, seg[0]), pl_clock_source(a, seg[1]),
-		       pl_fmt_ns(text, sizeof(text), apart));
+		       pl_fmt_ns(text, sizeof(text), gap));
 	else
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "no communication joins %u of %u clocks to the first: their offsets stay 0",

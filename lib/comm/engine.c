@@ -166,10 +166,10 @@ void pl_comm_step_done(struct pl_world *w, struct pl_step *s)
 static bool receiver_delays(const struct pl_world *w, const struct pl_conn *c)
 {
 	const struct pl_peer *p = &w->peer[c->peer];
-	double on_its_way = p->bytes_per_ns * (double)p->latency + (double)w->segment;
+	double in_flight = p->bytes_per_ns * (double)p->latency + (double)w->segment;
 
 	return p->who.clock == w->peer[w->rank].who.clock && p->bytes_per_ns > 0 &&
-	       on_its_way <= (double)(c->out ? PL_RING_BYTES : SOCKET_BYTES);
+	       in_flight <= (double)(c->out ? PL_RING_BYTES : SOCKET_BYTES);
 }
 
 /* The time in which a segment that is ready occupies its link. A thread that had to wait for a

@@ -204,9 +204,9 @@ static enum round one_round(struct pl_world *w)
 /* Nothing moved since `idle`. */
 static void wait_a_while(struct pl_world *w, pl_ns idle, pl_ns *nap)
 {
-	bool under_way = w->active;
+	bool operations_left = w->active;
 
-	if (under_way && pl_now_ns() - idle < SPIN_NS) {
+	if (operations_left && pl_now_ns() - idle < SPIN_NS) {
 		*nap = NAP_NS;
 		sched_yield();
 		return;
@@ -214,7 +214,7 @@ static void wait_a_while(struct pl_world *w, pl_ns idle, pl_ns *nap)
 	pthread_mutex_lock(&w->lock);
 	if (!w->queued && !w->stop && !atomic_load(&w->failed)) {
 		w->progress_rests = true;
-		if (under_way)
+		if (operations_left)
 			pl_comm_wait_for(&w->resume, &w->lock, *nap);
 		else
 			pthread_cond_wait(&w->resume, &w->lock);

@@ -79,7 +79,7 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 
 struct pl_cost {
 	struct pl_topology topo;
-	bool given; /* the topology is the caller's, and not detected */
+	bool user_topology; /* the topology is the caller's, and not detected */
 	struct pl_fit *fit;
 	size_t n_fits, cap_fits;
 	pl_ns issue_ns; /* lower quartile of the host time of issuing one communication */

@@ -29,12 +29,12 @@
 
 #include "cost/internal.h"
 
-#define SAME_SIZE 0.01 /* sizes that differ by less say nothing about the slope */
-#define ALONE	  0.25 /* share of a period that computation covers, at most */
-#define BESIDE	  0.75 /* at least */
-#define ENOUGH	  3    /* periods alone that make a line */
-#define SMALL	  4    /* small messages that show what each of them waits for */
-#define MUCH	  4    /* so many times slower beside computation, at most */
+#define SAME_SIZE  0.01 /* sizes that differ by less say nothing about the slope */
+#define ALONE	   0.25 /* share of a period that computation covers, at most */
+#define OVERLAPPED 0.75 /* at least */
+#define ENOUGH	   3	/* periods alone that make a line */
+#define SMALL	   4	/* small messages that show what each of them waits for */
+#define MUCH	   4	/* so many times slower beside computation, at most */
 /* What a thread that a message wakes waits for a processor that computes, if the recording does not
  * show it. The machine that records has a scheduler, a timer and a number of processors that are
  * not known here, so this is only the order of magnitude: slices of Linux are 1 to 4 ms, and its
@@ -499,7 +499,7 @@ out:
  * the waits are few and long. Without samples beside computation a byte is taken to be slowed down
  * as much as computation is: they get equal parts of the processors.
  */
-static void fit_beside(struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit)
+static void fit_overlapped(struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit)
 {
 	double messages, share, wait = 0, over = 0, bytes = 0, most;
 	size_t small = 0;
@@ -509,7 +509,7 @@ static void fit_beside(struct fitter *f, const struct record *r, size_t n, struc
 	for (size_t i = 0; i < n; i++) {
 		double line = fit->b_ns_per_byte * r[i].x;
 
-		if (r[i].overlapped < BESIDE || line > most)
+		if (r[i].overlapped < OVERLAPPED || line > most)
 			continue;
 		wait += r[i].y - line;
 		small++;
@@ -523,7 +523,7 @@ static void fit_beside(struct fitter *f, const struct record *r, size_t n, struc
 	for (size_t i = 0; i < n; i++) {
 		double line = fit->b_ns_per_byte * r[i].x;
 
-		if (r[i].overlapped < BESIDE || line <= most)
+		if (r[i].overlapped < OVERLAPPED || line <= most)
 			continue;
 		over += fmax(line, r[i].y - fit->a_contended_ns);
 		bytes += line;
@@ -567,7 +567,7 @@ static int add_fit(struct fitter *f, struct record *r, size_t n, struct pl_err *
 		PL_TRY(fit_flight(f, r, alone ? alone : n, &fit, err));
 	fit.a_contended_ns = fit.a_ns;
 	if (alone && !(fit.flight_ns > 0))
-		fit_beside(f, r, n, &fit);
+		fit_overlapped(f, r, n, &fit);
 	rc = pl_append(&c->fit, &c->n_fits, &c->cap_fits, &fit, sizeof(fit), err);
 out:
 	return rc;
@@ -610,7 +610,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	int rc;
 
 	memset(c, 0, sizeof(*c));
-	c->given = topo != NULL;
+	c->user_topology = topo != NULL;
 	if (topo)
 		c->topo = *topo;
 	else
@@ -638,7 +638,7 @@ out:
 
 void pl_cost_fini(struct pl_cost *c)
 {
-	if (!c->given)
+	if (!c->user_topology)
 		pl_topology_fini(&c->topo);
 	pl_free(c->fit);
 	memset(c, 0, sizeof(*c));

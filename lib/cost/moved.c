@@ -117,7 +117,7 @@ static void move_ranks(const struct pl_cost *c, const struct pl_cost_comm *comm,
 
 	was.n = from;
 	was.n_changes = is.n_changes = 0;
-	if (c->given && comm->n != from && comm->n <= c->topo.n_ranks) {
+	if (c->user_topology && comm->n != from && comm->n <= c->topo.n_ranks) {
 		analyse(c, &is, &now[0], &now[1]);
 		analyse(c, &was, &then[0], &then[1]);
 	} else {

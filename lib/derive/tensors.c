@@ -489,16 +489,16 @@ static size_t adding_up(const struct grad *v, size_t n, int64_t bytes)
 static void share_out(struct grad *v, size_t n, int64_t bytes, int64_t sum)
 {
 	double total = sum > 0 ? (double)sum : (double)n, part = 0;
-	int64_t given = 0;
+	int64_t shared = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		int64_t upto;
 
 		part += sum > 0 ? (double)v[i].bytes : 1.0;
 		upto = i + 1 == n ? bytes : (int64_t)(part / total * (double)bytes);
-		v[i].bytes = pl_max_i64(0, upto - given);
+		v[i].bytes = pl_max_i64(0, upto - shared);
 		v[i].estimated = true;
-		given += v[i].bytes;
+		shared += v[i].bytes;
 	}
 }
 

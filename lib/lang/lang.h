@@ -99,7 +99,7 @@ const struct pl_lang_row *pl_lang_row(const struct pl_lang_schema *s, const char
 /* ---- parsed statements ---------------------------------------------------------------------- */
 
 struct pl_lang_value {
-	bool given;
+	bool present;
 	uint32_t column; /* of the text, from 1 in bytes; 0: unknown */
 	int64_t i;
 	double r;      /* of all numbers */

@@ -85,13 +85,13 @@ const char *pl_lang_first(const struct pl_lang_statement *st)
 
 	if (!f || !f->name || f->flags & (PL_LANG_KEY | PL_LANG_LIST))
 		return NULL;
-	return st->value[0].given ? st->value[0].s : f->value;
+	return st->value[0].present ? st->value[0].s : f->value;
 }
 
 const struct pl_lang_value *pl_lang_get(const struct pl_lang_statement *st, const char *name)
 {
 	for (size_t i = 0; i < st->n; i++)
-		if (st->value[i].given && !strcmp(pl_lang_field_at(st, i)->name, name))
+		if (st->value[i].present && !strcmp(pl_lang_field_at(st, i)->name, name))
 			return &st->value[i];
 	return NULL;
 }
@@ -188,7 +188,7 @@ static int check_field(const struct pl_lang_statement *st, size_t i, struct pl_e
 
 	if (f->flags & PL_LANG_LIST)
 		return check_list(st, f, err);
-	if (!v->given)
+	if (!v->present)
 		return f->flags & PL_LANG_NEED && pl_lang_allowed(f, pl_lang_first(st))
 			       ? usage_fail(st, err, f->name)
 			       : 0;
@@ -258,9 +258,9 @@ static int set_value(struct parser *p, size_t i, const char *s, uint32_t column,
 	struct pl_lang_value *v = &p->st->value[i];
 	struct pl_err why = { 0 };
 
-	if (v->given)
+	if (v->present)
 		return fail_here(p, column, err, "%s is there twice; leave one", f->name);
-	*v = (struct pl_lang_value){ .given = true, .column = column, .s = s };
+	*v = (struct pl_lang_value){ .present = true, .column = column, .s = s };
 	return pl_lang_value_parse(f, v, &why) < 0 ? fail_at(p->r, column, &why, err) : 0;
 }
 
@@ -357,7 +357,7 @@ static int read_word(struct parser *p, size_t field, size_t *i, struct pl_err *e
 }
 
 /* Which words are positional? They are moved to the front; keys get their values. */
-static int tell_apart(struct parser *p, struct pl_err *err)
+static int sort_positional(struct parser *p, struct pl_err *err)
 {
 	struct pl_lang_reader *r = p->r;
 	const char *first = NULL;
@@ -398,7 +398,7 @@ static const char *key_of_value(const struct pl_lang_statement *st, const char *
 		double rate;
 		pl_ns time;
 
-		if (f->flags & PL_LANG_KEY && !st->value[i].given &&
+		if (f->flags & PL_LANG_KEY && !st->value[i].present &&
 		    ((f->type == PL_LANG_RATE && pl_lang_rate(s, &rate)) ||
 		     (f->type == PL_LANG_TIME && pl_lang_time(s, &time))))
 			return f->name;
@@ -545,7 +545,7 @@ int pl_lang_parse(struct pl_lang_reader *r, struct pl_err *err)
 	r->seen[row - r->schema->row] = true;
 	if (row->commas)
 		PL_CHECK(split_commas(r, row, err));
-	PL_CHECK(tell_apart(&p, err));
+	PL_CHECK(sort_positional(&p, err));
 	PL_CHECK(distribute(&p, err));
 	if (check_all(&r->st, &column, &why) < 0)
 		return fail_at(r, column ? column : r->word[0].column, &why, err);

@@ -38,7 +38,7 @@ int pl_lang_bind(const struct pl_lang_statement *st, void *base, struct pl_arena
 		const struct pl_lang_value *v = &st->value[i];
 		const char *text = NULL;
 
-		if (!v->given || !(f->flags & PL_LANG_BOUND))
+		if (!v->present || !(f->flags & PL_LANG_BOUND))
 			continue;
 		if (is_text(f))
 			PL_CHECK(pl_dup(arena, &text, v->s, err));
@@ -48,8 +48,8 @@ int pl_lang_bind(const struct pl_lang_statement *st, void *base, struct pl_arena
 }
 
 /* Of several fields with one name: is it another one that goes with the first value? */
-static bool gives_way(const struct pl_lang_row *row, const struct pl_lang_field *f,
-		      const char *first)
+static bool is_replaced(const struct pl_lang_row *row, const struct pl_lang_field *f,
+			const char *first)
 {
 	return first && !pl_lang_allowed(f, first) && pl_lang_field(row, f->name, first);
 }
@@ -61,7 +61,7 @@ void pl_lang_defaults(const struct pl_lang_row *row, const char *first, void *ba
 		struct pl_lang_value v = { .s = f->value };
 		struct pl_err ignore = { 0 };
 
-		if (f->flags & PL_LANG_BOUND && f->value && !gives_way(row, f, first) &&
+		if (f->flags & PL_LANG_BOUND && f->value && !is_replaced(row, f, first) &&
 		    pl_lang_value_parse(f, &v, &ignore) >= 0)
 			store(f, &v, f->value, base);
 	}
@@ -71,7 +71,7 @@ void pl_lang_defaults(const struct pl_lang_row *row, const char *first, void *ba
 static struct pl_lang_value load(const struct pl_lang_field *f, const void *base)
 {
 	const void *p = (const char *)base + f->offset;
-	struct pl_lang_value v = { .given = true };
+	struct pl_lang_value v = { .present = true };
 
 	if (is_text(f)) {
 		v.s = *(const char *const *)p;
@@ -106,7 +106,7 @@ void pl_lang_unbind(struct pl_lang_statement *st, const void *base, const void *
 		const struct pl_lang_field *f = pl_lang_field_at(st, i);
 
 		if (f->flags & PL_LANG_BOUND && differs(f, base, usual) &&
-		    !gives_way(st->row, f, first))
+		    !is_replaced(st->row, f, first))
 			st->value[i] = load(f, base);
 	}
 }
@@ -200,7 +200,7 @@ void pl_lang_write(struct pl_writer *w, const struct pl_lang_statement *st)
 				pl_write_char(w, ' ');
 				put_name(w, st->row, st->list[k]);
 			}
-			if (st->value[i].given)
+			if (st->value[i].present)
 				put_value(w, st, i);
 		}
 }
@@ -216,7 +216,7 @@ void pl_lang_write_struct(struct pl_writer *w, struct pl_lang_statement *st,
 		return;
 	pl_lang_unbind(st, base, usual);
 	for (size_t i = 0; i < st->n; i++)
-		any |= st->value[i].given;
+		any |= st->value[i].present;
 	if (!any)
 		return;
 	for (size_t i = 0; i < st->n; i++)
@@ -231,7 +231,7 @@ void pl_lang_write_struct(struct pl_writer *w, struct pl_lang_statement *st,
 static void put_json_value(struct pl_writer *w, const struct pl_lang_field *f,
 			   const struct pl_lang_value *v)
 {
-	if (!v->given) {
+	if (!v->present) {
 		pl_json_put_null(w);
 		return;
 	}

@@ -174,7 +174,7 @@ static int read_layer(struct reader *r, struct pl_err *err)
 	l.num = num;
 	l.key = key;
 	for (size_t i = 0; i < st->n; i++)
-		if (st->value[i].given)
+		if (st->value[i].present)
 			PL_CHECK(
 				add_field(r, &st->row->field[i], &st->value[i], &l, num, key, err));
 	PL_CHECK(pl_grow(&m->layer, &m->cap_layers, m->n_layers + 1, sizeof(*m->layer), err));
@@ -244,7 +244,7 @@ static void put_layer(struct pl_writer *w, struct pl_lang_statement *st, const s
 	if (pl_lang_begin(st, &pl_model_schema, row, &w->fail) < 0)
 		return;
 	for (uint32_t i = 0; i < l->n_num; i++)
-		st->value[i] = (struct pl_lang_value){ .given = true,
+		st->value[i] = (struct pl_lang_value){ .present = true,
 						       .i = (int64_t)l->num[i],
 						       .r = l->num[i] };
 	for (uint32_t i = 0; i < l->n_keys; i++) {
@@ -253,7 +253,7 @@ static void put_layer(struct pl_writer *w, struct pl_lang_statement *st, const s
 		struct pl_lang_value *v = &st->value[f ? f - row->field : 0];
 
 		/* a key without a text is a flag, or the value of the first field */
-		*v = (struct pl_lang_value){ .given = true, .i = 1 };
+		*v = (struct pl_lang_value){ .present = true, .i = 1 };
 		v->s = !f ? k->key : *k->text ? k->text : NULL;
 	}
 	pl_lang_write(w, st);

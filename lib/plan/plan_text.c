@@ -141,7 +141,7 @@ static void put_provenance(struct pl_writer *w, struct pl_lang_statement *st, co
 	if (pl_lang_begin(st, &pl_plan_schema, row_of("provenance"), &w->fail) < 0 ||
 	    pl_buf_put(line, s, n, &w->fail) < 0 || pl_buf_put(line, "", 1, &w->fail) < 0)
 		return;
-	st->value[0] = (struct pl_lang_value){ .given = true, .s = (const char *)line->p };
+	st->value[0] = (struct pl_lang_value){ .present = true, .s = (const char *)line->p };
 	pl_lang_write(w, st);
 	pl_write_char(w, '\n');
 }
@@ -156,7 +156,7 @@ static void put_tensor(struct pl_writer *w, struct pl_lang_statement *st,
 		return;
 	pl_lang_unbind(st, t, &usual);
 	st->value[pl_lang_field(row, "set", NULL) - row->field] =
-		(struct pl_lang_value){ .given = t->set != PL_NONE, .i = t->set };
+		(struct pl_lang_value){ .present = t->set != PL_NONE, .i = t->set };
 	pl_lang_write(w, st);
 	pl_write_char(w, '\n');
 }

@@ -119,7 +119,7 @@ static pl_ns lost_in(const struct pl_rewriter *r, uint32_t slot, uint32_t node)
 	return (pl_ns)llround(back);
 }
 
-static int find_given(struct pl_rewriter *r, bool *computing, struct pl_err *err)
+static int find_topology(struct pl_rewriter *r, bool *computing, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
 	struct rw_slowdown *x = r->slowdown;
@@ -183,7 +183,7 @@ int pl_rewrite_slowdown_init(struct pl_rewriter *r, struct pl_err *err)
 	    (rc = pl_alloc(&computing, r->e->g->n_res, sizeof(*computing), err)) < 0)
 		return rc;
 	x = r->slowdown;
-	PL_TRY(find_given(r, computing, err));
+	PL_TRY(find_topology(r, computing, err));
 	PL_TRY(pl_alloc(&x->loss, x->n_released + 1, sizeof(*x->loss), err));
 	pl_sort(x->released, x->n_released, sizeof(*x->released), by_slot_end);
 out:

@@ -454,10 +454,10 @@ out:
 	return rc;
 }
 
-int pl_search_reduce(const struct pl_graph *g, const struct pl_search_noise *given,
+int pl_search_reduce(const struct pl_graph *g, const struct pl_search_noise *recorded_noise,
 		     struct pl_graph *out, bool *reduced, double *tolerance, struct pl_err *err)
 {
-	struct pl_search_noise noise = *given;
+	struct pl_search_noise noise = *recorded_noise;
 	int rc = 0;
 
 	*reduced = false;

@@ -88,7 +88,7 @@ static enum route route_of(const struct pl_sim_events *ev, uint32_t i)
 	return ev->res[job->use[job->use_off[i]]].simple ? ROUTE_QUEUE : ROUTE_STEADY;
 }
 
-static int find_ways(struct pl_sim_events *ev, struct pl_err *err)
+static int find_routes(struct pl_sim_events *ev, struct pl_err *err)
 {
 	const struct pl_sim_events_job *job = ev->job;
 
@@ -201,7 +201,7 @@ static int prepare_job(struct pl_sim_events *ev, struct pl_err *err)
 	PL_TRY(find_resources(ev, err));
 	PL_TRY(find_joint(ev, err));
 	PL_TRY(take_tasks(ev, err));
-	PL_TRY(find_ways(ev, err));
+	PL_TRY(find_routes(ev, err));
 	find_successors(ev);
 	find_room(ev);
 out:

@@ -99,10 +99,10 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
 
 /* ---- who touches what ------------------------------------------------------------------------ */
 
-enum emu_way { EMU_READS, EMU_WRITES, EMU_ATOMIC };
+enum emu_access { EMU_READS, EMU_WRITES, EMU_ATOMIC };
 /* The thread that runs does that with memory. What kernels do themselves their compiler tells, in
  * programs that look for races (emu_race.cpp); what is done for them has to be said. */
-void emu_touch(const void *p, size_t bytes, enum emu_way way);
+void emu_touch(const void *p, size_t bytes, enum emu_access access);
 /* While there is one, nothing else than what is said counts: what runs is the emulation's own. It
  * must not wait for other threads. */
 struct emu_aside {

@@ -69,7 +69,7 @@ static struct cell *cell_of(uintptr_t at)
 }
 
 /* Is there nothing that orders the running thread behind this? */
-static bool beside(const struct mark *m, uint64_t round)
+static bool is_unordered(const struct mark *m, uint64_t round)
 {
 	const struct emu_now *now = &emu_now;
 
@@ -86,14 +86,14 @@ static bool beside(const struct mark *m, uint64_t round)
 	return m->thread != now->thread || m->others & LANES;
 }
 
-static void add(struct mark *m, uint64_t round, enum emu_way way)
+static void add(struct mark *m, uint64_t round, enum emu_access access)
 {
 	const struct emu_now *now = &emu_now;
 	struct mark own = { round,	now->block,	 now->thread,
-			    now->phase, now->warp_phase, way == EMU_ATOMIC,
+			    now->phase, now->warp_phase, access == EMU_ATOMIC,
 			    0 };
 
-	if (way == EMU_WRITES || m->round != round) {
+	if (access == EMU_WRITES || m->round != round) {
 		*m = own;
 	} else if (m->block != now->block) {
 		m->others |= BLOCKS;
@@ -110,7 +110,7 @@ static void add(struct mark *m, uint64_t round, enum emu_way way)
 	}
 }
 
-static void race(const struct mark *by, bool wrote, uintptr_t at, enum emu_way way)
+static void race(const struct mark *by, bool wrote, uintptr_t at, enum emu_access access)
 {
 	static const char *const does[] = { "reads", "writes", "changes" };
 	uintptr_t shared = at - (uintptr_t)emu_now.shared;
@@ -120,14 +120,14 @@ static void race(const struct mark *by, bool wrote, uintptr_t at, enum emu_way w
 	if (emu_count_races)
 		return;
 	snprintf(text, sizeof(text),
-		 "%s what thread %u%s %s, and nothing orders them: %s memory at %#zx", does[way],
+		 "%s what thread %u%s %s, and nothing orders them: %s memory at %#zx", does[access],
 		 by->thread, by->block == emu_now.block ? "" : " of another block",
 		 wrote ? "writes" : "reads", shared < emu_now.shared_bytes ? "shared" : "global",
 		 shared < emu_now.shared_bytes ? shared : at);
 	emu_fail("a race: ", text);
 }
 
-void emu_touch(const void *p, size_t bytes, enum emu_way way)
+void emu_touch(const void *p, size_t bytes, enum emu_access access)
 {
 	const struct emu_now *now = &emu_now;
 	uintptr_t at = (uintptr_t)p, end = at + bytes;
@@ -139,27 +139,27 @@ void emu_touch(const void *p, size_t bytes, enum emu_way way)
 	for (at = at / GRAIN * GRAIN; at < end; at += GRAIN) {
 		struct cell *c = cell_of(at);
 
-		if (beside(&c->wrote, round) && !(c->wrote.atomic && way == EMU_ATOMIC))
-			race(&c->wrote, true, at, way);
-		if (way != EMU_READS && beside(&c->read, round))
-			race(&c->read, false, at, way);
-		add(way == EMU_READS ? &c->read : &c->wrote, round, way);
+		if (is_unordered(&c->wrote, round) && !(c->wrote.atomic && access == EMU_ATOMIC))
+			race(&c->wrote, true, at, access);
+		if (access != EMU_READS && is_unordered(&c->read, round))
+			race(&c->read, false, at, access);
+		add(access == EMU_READS ? &c->read : &c->wrote, round, access);
 	}
 }
 
 /* ---- what compilers call --------------------------------------------------------------------- */
 
-static void compiled(const void *p, size_t bytes, enum emu_way way)
+static void compiled(const void *p, size_t bytes, enum emu_access access)
 {
 	if (!asides)
-		emu_touch(p, bytes, way);
+		emu_touch(p, bytes, access);
 }
 
-#define HOOK(name, bytes, way)                                                                     \
+#define HOOK(name, bytes, access)                                                                  \
 	extern "C" void __tsan_##name(void *p);                                                    \
 	extern "C" void __tsan_##name(void *p)                                                     \
 	{                                                                                          \
-		compiled(p, bytes, way);                                                           \
+		compiled(p, bytes, access);                                                        \
 	}
 HOOK(read1, 1, EMU_READS)
 HOOK(write1, 1, EMU_WRITES)

@@ -417,7 +417,7 @@ bool emu_may_launch(cudaStream_t s)
 }
 
 /* way: of a copy, see emu_timed.h */
-static void put(cudaStream_t s, std::function<void()> f, unsigned way, size_t bytes)
+static void put(cudaStream_t s, std::function<void()> f, unsigned copy_kind, size_t bytes)
 {
 	const struct alone alone;
 	if (!s)
@@ -425,7 +425,8 @@ static void put(cudaStream_t s, std::function<void()> f, unsigned way, size_t by
 	else if (s->recorded)
 		s->recorded->todo.push_back(f);
 	else
-		s->queue.push_back({ f, NULL, 0, false, emu_timed_launch(&s->time, way, bytes) });
+		s->queue.push_back(
+			{ f, NULL, 0, false, emu_timed_launch(&s->time, copy_kind, bytes) });
 }
 
 void emu_do(cudaStream_t s, std::function<void()> f)

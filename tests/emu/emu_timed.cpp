@@ -88,14 +88,14 @@ static void put_call(uint32_t cbid, uint32_t corr, int64_t begin, int64_t end)
 	put(&a, sizeof(a));
 }
 
-struct emu_timed emu_timed_launch(struct emu_timeline *s, unsigned way, size_t bytes)
+struct emu_timed emu_timed_launch(struct emu_timeline *s, unsigned copy_kind, size_t bytes)
 {
 	struct emu_timed t = {};
 
 	if (!emu_paced())
 		return t;
-	t.kind = way == 99 ? CU_MEMSET : way ? CU_MEMCPY : CU_KERNEL;
-	t.way = way;
+	t.kind = copy_kind == 99 ? CU_MEMSET : copy_kind ? CU_MEMCPY : CU_KERNEL;
+	t.copy_kind = copy_kind;
 	t.bytes = bytes;
 	t.stream = s->number;
 	t.corr = ++calls;
@@ -103,9 +103,12 @@ struct emu_timed emu_timed_launch(struct emu_timeline *s, unsigned way, size_t b
 	until(t.call + about(CALL));
 	t.returned = emu_timed_now();
 	t.begin = std::max(t.returned + LATENCY, s->free_at);
-	t.end = t.begin + about(way ? COPY : pace());
+	t.end = t.begin + about(copy_kind ? COPY : pace());
 	s->free_at = t.end + BETWEEN;
-	put_call(way == 99 ? MEMSET : way ? MEMCPY : LAUNCH, t.corr, t.call, t.returned);
+	put_call(copy_kind == 99 ? MEMSET
+		 : copy_kind	 ? MEMCPY
+				 : LAUNCH,
+		 t.corr, t.call, t.returned);
 	return t;
 }
 
@@ -126,7 +129,7 @@ void emu_timed_done(const struct emu_timed *t, const char *name)
 		put(&k, sizeof(k));
 	} else if (t->kind == CU_MEMCPY) {
 		c.kind = t->kind;
-		c.way = (uint8_t)(t->way == 3 ? 8 : t->way);
+		c.copy_kind = (uint8_t)(t->copy_kind == 3 ? 8 : t->copy_kind);
 		c.bytes = t->bytes;
 		c.start = (uint64_t)t->begin;
 		c.end = (uint64_t)t->end;

@@ -22,14 +22,14 @@ struct emu_moment { /* of an event: its last record */
 	int64_t ready;
 };
 struct emu_timed { /* an operation; corr 0: not timed */
-	uint32_t kind, corr, way, stream;
+	uint32_t kind, corr, copy_kind, stream;
 	int64_t call, returned, begin, end;
 	size_t bytes;
 };
 
 bool emu_paced(void);
 /* A launch on that stream; a copy if `way` is not 0, a memory set where it is 99. */
-struct emu_timed emu_timed_launch(struct emu_timeline *s, unsigned way, size_t bytes);
+struct emu_timed emu_timed_launch(struct emu_timeline *s, unsigned copy_kind, size_t bytes);
 extern const char *emu_last_kernel; /* that ran */
 /* It was done: what is known of it is told. Its name: of the kernel, NULL of a product. */
 void emu_timed_done(const struct emu_timed *t, const char *name);

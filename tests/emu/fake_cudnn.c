@@ -194,7 +194,7 @@ API int cudnnSetConvolutionMathType(void *d, int math)
 
 struct work { /* of a call, as the stream does it */
 	struct pl_conv d;
-	enum pl_cudnn_way way;
+	enum pl_cudnn_pass pass;
 	int type, math;
 	bool wrong; /* an algorithm that should not have been chosen */
 	const void *a, *b;
@@ -204,14 +204,14 @@ struct work { /* of a call, as the stream does it */
 };
 
 /* What the descriptors say, if they fit together. */
-static int describe(enum pl_cudnn_way way, struct thing *const *side, const struct thing *conv,
+static int describe(enum pl_cudnn_pass pass, struct thing *const *side, const struct thing *conv,
 		    struct work *v)
 {
-	const struct thing *x = side[way == PL_CUDNN_DX ? 2 : 0], *w = side[0], *y = side[1];
+	const struct thing *x = side[pass == PL_CUDNN_DX ? 2 : 0], *w = side[0], *y = side[1];
 	struct pl_conv *d = &v->d;
 
-	w = way == PL_CUDNN_Y ? side[1] : way == PL_CUDNN_DX ? side[0] : side[2];
-	y = way == PL_CUDNN_Y ? side[2] : side[1];
+	w = pass == PL_CUDNN_Y ? side[1] : pass == PL_CUDNN_DX ? side[0] : side[2];
+	y = pass == PL_CUDNN_Y ? side[2] : side[1];
 	if (!x->set || !w->set || !y->set || !conv->set || x->kind != TENSOR || w->kind != FILTER ||
 	    y->kind != TENSOR || conv->kind != CONV)
 		return misuse();
@@ -224,7 +224,7 @@ static int describe(enum pl_cudnn_way way, struct thing *const *side, const stru
 	    d->q != (d->w + 2 * d->pad - d->s) / d->stride + 1 || w->type != x->type ||
 	    y->type != x->type)
 		return misuse();
-	v->way = way;
+	v->pass = pass;
 	v->type = x->type;
 	v->math = conv->math;
 	return PL_CUDNN_SUCCESS;
@@ -235,12 +235,12 @@ static size_t space(const struct pl_conv *d)
 	return (size_t)word("work=", (long)d->n * d->c * d->h * 4 + 100);
 }
 
-static int offer_all(enum pl_cudnn_way way, struct thing *const *side, const struct thing *conv,
+static int offer_all(enum pl_cudnn_pass pass, struct thing *const *side, const struct thing *conv,
 		     int want, int *found, struct pl_cudnn_offer *offer)
 {
 	const struct pl_cudnn_offer all[] = {
 		{ .algo = 5, .determinism = 1, .math = conv->math }, /* by transforms */
-		{ .algo = way == PL_CUDNN_Y ? 4 : 0, .determinism = 0, .math = conv->math },
+		{ .algo = pass == PL_CUDNN_Y ? 4 : 0, .determinism = 0, .math = conv->math },
 		{ .algo = 1, .determinism = 0, .math = PL_CUDNN_DEFAULT_MATH },
 		{ .algo = 1, .status = NOT_SUPPORTED, .determinism = 1, .math = conv->math },
 		{ .algo = 1, .determinism = 1, .math = PL_CUDNN_CONVERT_MATH },
@@ -249,7 +249,7 @@ static int offer_all(enum pl_cudnn_way way, struct thing *const *side, const str
 	};
 	struct work v;
 	long status = word("shape=", PL_CUDNN_SUCCESS);
-	int rc = describe(way, side, conv, &v);
+	int rc = describe(pass, side, conv, &v);
 
 	count.asked++;
 	if (rc || status)
@@ -310,7 +310,7 @@ static void convolve(void *arg)
 	double *sum;
 
 	memset(v->scratch, 0xff, v->bytes);
-	n = v->way == PL_CUDNN_Y ? ny : v->way == PL_CUDNN_DX ? nx : nw;
+	n = v->pass == PL_CUDNN_Y ? ny : v->pass == PL_CUDNN_DX ? nx : nw;
 	sum = calloc(n, sizeof(*sum));
 	for (size_t i = 0; i < ny * (size_t)(d->c * d->r * d->s) && sum; i++) {
 		int s = (int)(i % (size_t)d->s), r = (int)(i / (size_t)d->s % (size_t)d->r);
@@ -324,13 +324,13 @@ static void convolve(void *arg)
 				   (size_t)d->w +
 			   (size_t)column;
 		size_t w = (size_t)((k * d->c + c) * d->r + r) * (size_t)d->s + (size_t)s;
-		size_t at[2] = { v->way == PL_CUDNN_DX ? w : x, v->way == PL_CUDNN_Y ? w : y };
+		size_t at[2] = { v->pass == PL_CUDNN_DX ? w : x, v->pass == PL_CUDNN_Y ? w : y };
 
 		if (row < 0 || row >= d->h || column < 0 || column >= d->w)
 			continue;
-		sum[v->way == PL_CUDNN_Y    ? y
-		    : v->way == PL_CUDNN_DX ? x
-					    : w] +=
+		sum[v->pass == PL_CUDNN_Y    ? y
+		    : v->pass == PL_CUDNN_DX ? x
+					     : w] +=
 			(double)number(v, v->a, at[0]) * (double)number(v, v->b, at[1]);
 	}
 	for (size_t i = 0; i < n && sum; i++)
@@ -342,10 +342,10 @@ static int run(struct thing *handle, struct thing *const *side, struct thing *co
 	       float alpha, float beta, struct work *v)
 {
 	long status = word("run=", PL_CUDNN_SUCCESS);
-	int rc = describe(v->way, side, conv, v);
+	int rc = describe(v->pass, side, conv, v);
 	uintptr_t all = (uintptr_t)v->a | (uintptr_t)v->b | (uintptr_t)v->out;
 
-	count.run[v->way]++;
+	count.run[v->pass]++;
 	if (rc)
 		return rc;
 	if (!handle->set || all % 16 || v->bytes < space(&v->d) || !v->scratch ||
@@ -362,7 +362,7 @@ static int run(struct thing *handle, struct thing *const *side, struct thing *co
 	return PL_CUDNN_SUCCESS;
 }
 
-#define WAY(which, first, second, third)                                                           \
+#define PASS(which, first, second, third)                                                          \
 	API pl_cudnn_heuristic_fn first;                                                           \
 	API int first(void *handle, void *a, void *b, void *conv, void *out, int want, int *found, \
 		      struct pl_cudnn_offer *offer)                                                \
@@ -390,16 +390,16 @@ static int run(struct thing *handle, struct thing *const *side, struct thing *co
 		      const void *beta, void *dout, void *out)                                     \
 	{                                                                                          \
 		struct thing *side[3] = { da, db, dout };                                          \
-		struct work v = { .way = which, .a = a, .b = b, .out = out };                      \
+		struct work v = { .pass = which, .a = a, .b = b, .out = out };                     \
                                                                                                    \
 		v.scratch = scratch;                                                               \
 		v.bytes = bytes;                                                                   \
 		return run(handle, side, conv, algo, *(const float *)alpha, *(const float *)beta,  \
 			   &v);                                                                    \
 	}
-WAY(PL_CUDNN_Y, cudnnGetConvolutionForwardAlgorithm_v7, cudnnGetConvolutionForwardWorkspaceSize,
-    cudnnConvolutionForward)
-WAY(PL_CUDNN_DX, cudnnGetConvolutionBackwardDataAlgorithm_v7,
-    cudnnGetConvolutionBackwardDataWorkspaceSize, cudnnConvolutionBackwardData)
-WAY(PL_CUDNN_DW, cudnnGetConvolutionBackwardFilterAlgorithm_v7,
-    cudnnGetConvolutionBackwardFilterWorkspaceSize, cudnnConvolutionBackwardFilter)
+PASS(PL_CUDNN_Y, cudnnGetConvolutionForwardAlgorithm_v7, cudnnGetConvolutionForwardWorkspaceSize,
+     cudnnConvolutionForward)
+PASS(PL_CUDNN_DX, cudnnGetConvolutionBackwardDataAlgorithm_v7,
+     cudnnGetConvolutionBackwardDataWorkspaceSize, cudnnConvolutionBackwardData)
+PASS(PL_CUDNN_DW, cudnnGetConvolutionBackwardFilterAlgorithm_v7,
+     cudnnGetConvolutionBackwardFilterWorkspaceSize, cudnnConvolutionBackwardFilter)

@@ -53,7 +53,7 @@ struct comm {
 	int rank, size, version, ops;
 	_Atomic int state; /* what GetAsyncError says */
 	_Atomic bool abort, connected, deaf, stuck, slow;
-	_Atomic int under_way; /* in the queue */
+	_Atomic int in_queue; /* in the queue */
 	struct fake_queue *queue;
 	struct op *op; /* of the call that connects */
 	pthread_t thread;
@@ -274,7 +274,7 @@ static void run(void *arg)
 		k = k->next;
 	}
 	free_ops(o);
-	atomic_fetch_sub(&c->under_way, 1);
+	atomic_fetch_sub(&c->in_queue, 1);
 }
 
 /* ---- calls ---- */
@@ -296,7 +296,7 @@ static void *connect_main(void *arg)
 	if (atomic_load(&c->abort)) {
 		free_ops(c->op);
 	} else {
-		atomic_fetch_add(&c->under_way, 1);
+		atomic_fetch_add(&c->in_queue, 1);
 		c->op->queue->put(c->op->queue, run, c->op);
 	}
 	atomic_store(&c->connected, true);
@@ -324,7 +324,7 @@ static int submit(struct op *o)
 		c->threaded = true;
 		return PL_NCCL_IN_PROGRESS;
 	}
-	atomic_fetch_add(&c->under_way, 1);
+	atomic_fetch_add(&c->in_queue, 1);
 	o->queue->put(o->queue, run, o);
 	return PL_NCCL_SUCCESS;
 }
@@ -548,7 +548,7 @@ API int ncclCommGetAsyncError(void *comm, int *result)
 static void drop(struct comm *c)
 {
 	join(c);
-	while (atomic_load(&c->under_way))
+	while (atomic_load(&c->in_queue))
 		nap(100000);
 	if (c->s)
 		munmap(c->s, sizeof(*c->s));
@@ -559,7 +559,7 @@ static void *finalize_main(void *arg)
 {
 	struct comm *c = arg;
 
-	while (atomic_load(&c->under_way))
+	while (atomic_load(&c->in_queue))
 		nap(100000);
 	atomic_store(&c->state, PL_NCCL_SUCCESS);
 	return NULL;

@@ -57,9 +57,9 @@ struct script {
 	pl_ns now, other, free_main, free_side, free_copy, fork_ready[BUCKETS], start[BUCKETS];
 	uint64_t corr, instance, launch, latest[8]; /* latest record of each event */
 	pl_ns ready[8];
-	size_t comm[BUCKETS];	     /* kernels, in dev[] */
-	struct pl_comm_event *given; /* what the other thread launched */
-	size_t n_given, cap_given;
+	size_t comm[BUCKETS];		     /* kernels, in dev[] */
+	struct pl_comm_event *comm_launches; /* what the other thread launched */
+	size_t n_comm_launches, cap_comm_launches;
 };
 
 enum { FORWARD, BACKWARD = LAYERS, BATCH = 2 * LAYERS, OPTIMIZER, ISSUE, STEP, WAIT, NAMES };
@@ -238,15 +238,16 @@ static void launch_elsewhere(struct script *s, int bucket, uint64_t tag)
 	s->now = begin + about(2000);
 	launch_comm(s, bucket);
 	s->dev[s->comm[bucket] - 1].thread = OTHER;
-	if (pl_grow(&s->given, &s->cap_given, s->n_given + 1, sizeof(*s->given), &err) < 0)
+	if (pl_grow(&s->comm_launches, &s->cap_comm_launches, s->n_comm_launches + 1,
+		    sizeof(*s->comm_launches), &err) < 0)
 		die(err.msg);
-	s->given[s->n_given++] = (struct pl_comm_event){ .op = PL_OP_ALLREDUCE,
-							 .of = PL_OP_ALLREDUCE,
-							 .peer = -1,
-							 .tag = tag,
-							 .begin = begin,
-							 .end = s->now,
-							 .launched = true };
+	s->comm_launches[s->n_comm_launches++] = (struct pl_comm_event){ .op = PL_OP_ALLREDUCE,
+									 .of = PL_OP_ALLREDUCE,
+									 .peer = -1,
+									 .tag = tag,
+									 .begin = begin,
+									 .end = s->now,
+									 .launched = true };
 	s->other = s->now;
 	s->now = here;
 }
@@ -312,9 +313,10 @@ static void finish_step(struct script *s, pl_ns begin)
 	for (int b = 0; b < BUCKETS && opt.thread && opt.ranks > 1; b++) {
 		pl_ns from = s->now;
 
-		s->now = pl_max_i64(from + 300, s->given[s->n_given - BUCKETS + b].end + 6000);
+		s->now = pl_max_i64(from + 300,
+				    s->comm_launches[s->n_comm_launches - BUCKETS + b].end + 6000);
 		host(s, PL_K_WAIT, WAIT, from)->corr =
-			(int64_t)s->given[s->n_given - BUCKETS + b].tag;
+			(int64_t)s->comm_launches[s->n_comm_launches - BUCKETS + b].tag;
 	}
 	if (opt.ranks > 1) {
 		record(s, JOIN, SIDE, s->free_side);
@@ -476,8 +478,8 @@ static void *other_thread(void *arg)
 	struct telling *t = arg;
 
 	t->other = (uint32_t)syscall(SYS_gettid);
-	for (size_t i = 0; i < t->s->n_given; i++)
-		pl_train_tracer_comm(t->tracer, &t->s->given[i]);
+	for (size_t i = 0; i < t->s->n_comm_launches; i++)
+		pl_train_tracer_comm(t->tracer, &t->s->comm_launches[i]);
 	return NULL;
 }
 
@@ -565,7 +567,7 @@ int main(int argc, char **argv)
 		pl_free(s[r].dev);
 		pl_free(s[r].host);
 		pl_free(s[r].host_name);
-		pl_free(s[r].given);
+		pl_free(s[r].comm_launches);
 	}
 	printf("waits=%ld\nsyncs=%ld\nkernels=%ld\ncollectives=%ld\n", waits, syncs, kernels,
 	       collectives);

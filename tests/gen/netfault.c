@@ -38,7 +38,7 @@ struct block {
 	size_t n, at;
 	uint8_t *p;
 };
-struct way { /* from one socket to the other */
+struct direction { /* from one socket to the other */
 	int from, to;
 	struct block block[BLOCKS];
 	unsigned head, n;
@@ -47,7 +47,7 @@ struct way { /* from one socket to the other */
 };
 struct pair {
 	int fd[2];
-	struct way way[2];
+	struct direction direction[2];
 	bool open, faulty, cut;
 };
 
@@ -120,7 +120,7 @@ static void drop(struct pair *p, bool hard)
 	}
 	for (int i = 0; i < 2; i++)
 		for (int k = 0; k < BLOCKS; k++)
-			free(p->way[i].block[k].p);
+			free(p->direction[i].block[k].p);
 	p->open = false;
 }
 
@@ -146,14 +146,14 @@ static void welcome(int door, int port)
 	memset(p, 0, sizeof(*p));
 	p->fd[0] = in;
 	p->fd[1] = out;
-	p->way[0].from = p->way[1].to = in;
-	p->way[0].to = p->way[1].from = out;
+	p->direction[0].from = p->direction[1].to = in;
+	p->direction[0].to = p->direction[1].from = out;
 	p->open = true;
 	p->faulty = (only < 0 || n_pairs == (int)only) && n_pairs >= (int)skip;
 	n_pairs++;
 }
 
-static void take(struct pair *p, struct way *w)
+static void take(struct pair *p, struct direction *w)
 {
 	struct block *b = &w->block[(w->head + w->n) % BLOCKS];
 	int64_t now = now_ms();
@@ -183,7 +183,7 @@ static void take(struct pair *p, struct way *w)
 	w->n++;
 }
 
-static void give(struct way *w)
+static void give(struct direction *w)
 {
 	while (w->n && w->block[w->head].due <= now_ms()) {
 		struct block *b = &w->block[w->head];
@@ -216,7 +216,7 @@ static void serve(struct pair *p, const short *ready)
 	if (after(p, hole))
 		return;
 	for (int i = 0; i < 2; i++) {
-		struct way *w = &p->way[i];
+		struct direction *w = &p->direction[i];
 
 		if (p->cut && i == 0)
 			continue;
@@ -224,7 +224,8 @@ static void serve(struct pair *p, const short *ready)
 			take(p, w);
 		give(w);
 	}
-	if (p->way[0].shut && p->way[1].shut && !p->way[0].n && !p->way[1].n)
+	if (p->direction[0].shut && p->direction[1].shut && !p->direction[0].n &&
+	    !p->direction[1].n)
 		drop(p, false);
 }
 
@@ -258,7 +259,7 @@ int main(int argc, char **argv)
 		f[1] = (struct pollfd){ .fd = 0, .events = POLLIN };
 		for (int i = 0; i < 2 * n; i++) {
 			struct pair *p = &pair[i / 2];
-			struct way *w = &p->way[i & 1];
+			struct direction *w = &p->direction[i & 1];
 			bool deaf = !p->open || w->shut || w->n == BLOCKS || after(p, hole) ||
 				    (p->cut && !(i & 1));
 

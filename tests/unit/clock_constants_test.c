@@ -6,7 +6,7 @@
 #include "clock_fixture.h"
 
 /* Ranks 0 1, 2 3 and 4 5 6, which no regular layout fits; rank 6 jitters by another amount. */
-static bool are_found(pl_ns jitter, pl_ns other, pl_ns apart)
+static bool are_found(pl_ns jitter, pl_ns other, pl_ns distance)
 {
 	static const int group[] = { 0, 0, 1, 1, 2, 2, 2 };
 	struct pl_align *a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
@@ -22,7 +22,7 @@ static bool are_found(pl_ns jitter, pl_ns other, pl_ns apart)
 			uint64_t step = (uint64_t)(group[r] * 1000 + i) * 7919;
 			uint64_t own = (uint64_t)(r + 9) * 100003 + (uint64_t)i;
 			pl_ns end = 10000000 * (pl_ns)(i + 1) +
-				    (pl_ns)(pl_rng_next(&step) % (uint64_t)apart);
+				    (pl_ns)(pl_rng_next(&step) % (uint64_t)distance);
 
 			end += most ? (pl_ns)(pl_rng_next(&own) % (uint64_t)most) : 0;
 			e[i].dur = 300000;

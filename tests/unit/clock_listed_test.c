@@ -11,7 +11,7 @@ struct job {
 	const char *header[RANKS]; /* "%d" becomes the rank; NULL: none */
 	const char *own;	   /* group that the events name */
 	int pairs;		   /* 2: ranks 0 and 2 end together; 1: pairs of neighbours do */
-	bool apart;		   /* the pairs do not even overlap */
+	bool disjoint;		   /* the pairs do not even overlap */
 };
 
 static pl_ns noise(uint64_t *seed, pl_ns most)
@@ -26,7 +26,7 @@ static void make(const struct job *j, int rank, struct ev *e)
 
 	for (int i = 0; i < MANY; i++) {
 		pl_ns late = noise(&together, 1000000) + noise(&alone, 150000);
-		pl_ns t = 20000000 * (i + 1) + (j->apart && pair == i / 4 % 2 ? 8000000 : 0);
+		pl_ns t = 20000000 * (i + 1) + (j->disjoint && pair == i / 4 % 2 ? 8000000 : 0);
 
 		e[i] = (struct ev){ .kind = PL_K_COLLECTIVE,
 				    .name = "gloo:all_reduce",
@@ -198,7 +198,7 @@ int main(void)
 	j.header[2] = NULL;
 	check("a file without a header, in a group of the others", &j, "0:0,1,2,3", 0, NULL);
 	j.pairs = 1;
-	j.apart = true;
+	j.disjoint = true;
 	check("two groups where one is listed", &j, "inferred0:0,1? inferred1:2,3?", 0,
 	      "there seem to be more");
 	j = (struct job){ .header = EVERY(WORLD "[" ALL "]}") };
@@ -214,7 +214,7 @@ int main(void)
 	check("... but not where others are listed", &j, "inferred0:0,1,2,3?", 1,
 	      "hardly likelier");
 	j.pairs = 1;
-	j.apart = true;
+	j.disjoint = true;
 	check("a listed one is inferred as it is", &j, "inferred0:0,1? inferred1:2,3?", 0, NULL);
 	j = (struct job){ .header = { WORLD "[" LOWER "]}", WORLD "[" LOWER "]}",
 				      WORLD "[" UPPER "]}", WORLD "[" UPPER "]}" } };

@@ -43,7 +43,7 @@ static size_t make_rank(const struct job *j, int rank, const pl_ns end[2][EACH],
 		for (int i = 0; i < EACH; i++) {
 			pl_ns stop = end[s][i] + draw(8000);
 			pl_ns dur = 200000 + (j->swapped ? 0 : draw(6000000));
-			bool other_way = j->swapped && rank == RANKS - 1;
+			bool is_swapped = j->swapped && rank == RANKS - 1;
 			bool odd = s && i == AT;
 
 			if (odd && j->missing && rank == 2)
@@ -52,7 +52,7 @@ static size_t make_rank(const struct job *j, int rank, const pl_ns end[2][EACH],
 					      .name = j->name[s],
 					      .coll = j->name[s],
 					      .group = "shards",
-					      .stream = 20 + 8 * (other_way ? !s : s),
+					      .stream = 20 + 8 * (is_swapped ? !s : s),
 					      .seq = s * EACH + i,
 					      .peer = -1,
 					      .ts = stop - dur,

@@ -155,11 +155,11 @@ static void full_graph(struct pl_graph *g)
 }
 
 /* Whether b has what a has; k of all members may be written 0. */
-static void same_columns(const struct pl_graph *a, const struct pl_graph *b, const char *way)
+static void same_columns(const struct pl_graph *a, const struct pl_graph *b, const char *what)
 {
 	const struct pl_shape *s = &a->shape[0], *t = &b->shape[0];
 
-	is_i64(t->n_nodes, s->n_nodes, way);
+	is_i64(t->n_nodes, s->n_nodes, what);
 	for (size_t k = 0; k < PL_N_NODE_COLUMNS; k++) {
 		const struct pl_node_column *c = &pl_graph_node_columns[k];
 		bool same = true;
@@ -169,9 +169,9 @@ static void same_columns(const struct pl_graph *a, const struct pl_graph *b, con
 
 			same &= v == pl_graph_shape_value(s, c, i) || (c->bit == PL_HAS_k && !v);
 		}
-		ok(same, "%s keeps column %s", way, c->word);
+		ok(same, "%s keeps column %s", what, c->word);
 	}
-	ok(same_rows(b), "%s keeps communications and work", way);
+	ok(same_rows(b), "%s keeps communications and work", what);
 }
 
 static void through_file(const struct pl_graph *g, struct pl_graph *back)

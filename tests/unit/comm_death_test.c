@@ -146,7 +146,7 @@ static void test_deaths(struct trial *t)
 	static const struct {
 		const char *transport, *what;
 		bool hosts, shared;
-	} way[] = {
+	} setup[] = {
 		{ "tcp", "TCP", false, false },
 		{ "shm", "rings", false, false },
 		{ "shm", "shared memory", false, true },
@@ -155,7 +155,7 @@ static void test_deaths(struct trial *t)
 	static const int turn[] = { 0, TURNS / 2, TURNS - 1 };
 	unsigned n = 0;
 
-	for (size_t i = 0; i < PL_LEN(way); i++) {
+	for (size_t i = 0; i < PL_LEN(setup); i++) {
 		for (t->op = 0; t->op < PL_OP_COUNT_; t->op++) {
 			bool fine = true;
 
@@ -165,9 +165,9 @@ static void test_deaths(struct trial *t)
 				struct pl_world_opts o = { .meet = meeting(false) };
 				struct ranks r;
 
-				t->transport = way[i].transport;
-				t->hosts = way[i].hosts;
-				t->shared = way[i].shared;
+				t->transport = setup[i].transport;
+				t->hosts = setup[i].hosts;
+				t->shared = setup[i].shared;
 				t->turn = turn[j];
 				t->victim = (int)(n % RANKS);
 				t->after_ns = n / RANKS % 3 * 60000;
@@ -176,7 +176,7 @@ static void test_deaths(struct trial *t)
 				fine &= end_ranks(&r, 20);
 				fine &= judge(t, &r);
 			}
-			ok(fine, "%s, %s: whoever dies in it is named, soon", way[i].what,
+			ok(fine, "%s, %s: whoever dies in it is named, soon", setup[i].what,
 			   pl_comm_operation_name(t->op));
 		}
 	}

@@ -376,7 +376,7 @@ static void in_flight(void)
 	pl_graph_fini(&j.g);
 }
 
-static void beside(double slow, bool noisy, double want, const char *what)
+static void test_overlapped(double slow, bool noisy, double want, const char *what)
 {
 	struct pl_err err = { 0 };
 	struct pl_cost c;
@@ -446,22 +446,23 @@ static void bent(void)
 
 /* Threads carry the communication: `beside`, the first of 8 operations pays for the rest, a
  * transfer beside them takes `slowed` times its bytes' time and waits. */
-static void contend(struct jobg *j, int name, double slowed, pl_ns wait, int64_t bytes, bool beside)
+static void contend(struct jobg *j, int name, double slowed, pl_ns wait, int64_t bytes,
+		    bool overlapped)
 {
 	pl_ns alone = 8 * 1000000, dur[RANKS], window = alone;
-	double move = (double)bytes * (beside ? slowed : 1);
+	double move = (double)bytes * (overlapped ? slowed : 1);
 
 	for (int r = 0; r < RANKS; r++)
-		dur[r] = (pl_ns)move + (beside ? wait : 0);
-	if (beside)
+		dur[r] = (pl_ns)move + (overlapped ? wait : 0);
+	if (overlapped)
 		window += (pl_ns)((double)dur[0] * 0.4); /* what computation loses beside it */
 	j->at += 100000000;
 	collective(j, name, 1, j->at, dur, bytes, 0);
 	for (uint32_t r = 0; r < RANKS; r++) {
-		pl_ns at = j->at + (beside ? 0 : dur[0] + 1000);
+		pl_ns at = j->at + (overlapped ? 0 : dur[0] + 1000);
 
 		for (int k = 0; k < 8; k++) {
-			pl_ns d = 1000000 + (beside && !k ? window - alone : 0);
+			pl_ns d = 1000000 + (overlapped && !k ? window - alone : 0);
 
 			put(j, PL_N_OP, PL_RO_COMPUTE, PL_K_HOST_OP, 2 * r, 2, at, d, -1);
 			at += d;
@@ -737,9 +738,9 @@ int main(void)
 	degenerate();
 	shared_link();
 	in_flight();
-	beside(1.3, false, 1.3, "computation is slower beside communication, by how much");
-	beside(1.0, false, 1, "no slow-down: 1");
-	beside(1.02, true, 1, "a slow-down that chance explains: 1");
+	test_overlapped(1.3, false, 1.3, "computation is slower beside communication, by how much");
+	test_overlapped(1.0, false, 1, "no slow-down: 1");
+	test_overlapped(1.02, true, 1, "a slow-down that chance explains: 1");
 	bent();
 	contention(true);
 	contention(false);

@@ -175,10 +175,10 @@ static void test_training(const char *text, const char *what)
 	    !train(text, be, PL_STORE_BF16, true, 2, STEPS, &small) ||
 	    !train(text, be, PL_STORE_BF16, false, 2, STEPS, &eager))
 		return;
-	far = far_apart(&cpu, &full, STEPS);
+	far = loss_difference(&cpu, &full, STEPS);
 	ok(far < 1e-3, "%s: losses in float32 are the CPU's (%.1e)", what, far);
 	ok(equal(&full, &again), "%s: again, to the bit", what);
-	far = far_apart(&cpu, &small, STEPS);
+	far = loss_difference(&cpu, &small, STEPS);
 	ok(far < 0.05 && far > 0, "%s: losses in bfloat16 are near (%.1e)", what, far);
 	ok(equal(&small, &eager), "%s: recorded as not recorded, to the bit", what);
 	ok(cpu.loss[STEPS - 1] < cpu.loss[0] && small.loss[STEPS - 1] < small.loss[0],
@@ -361,7 +361,7 @@ static void test_failures(void)
 }
 
 /* What a thread of its own may call, whose device nobody has set. */
-static void *beside_main(void *dev)
+static void *second_thread(void *dev)
 {
 	struct pl_err err = { 0 };
 	float host[16] = { 1, 2, 3 }, got[16] = { 0 };
@@ -423,7 +423,7 @@ static void test_second_device(void)
 	emu_device.count = 2;
 	if (!ok(be->open(&o, &dev, &err) == 0, "opened, the second of two devices: %s", err.msg))
 		return;
-	if (!pthread_create(&t, NULL, beside_main, dev))
+	if (!pthread_create(&t, NULL, second_thread, dev))
 		pthread_join(t, &good);
 	ok(good != NULL, "another thread uses its second queue and its memory");
 	left.dev = dev;
@@ -494,14 +494,15 @@ static void test_no_epilogues(void)
 	before = emu_epilogues;
 	emu_idle_sums = true;
 	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &idle))
-		ok(far_apart(&with, &idle, 4) < 0.01 && emu_epilogues > before &&
+		ok(loss_difference(&with, &idle, 4) < 0.01 && emu_epilogues > before &&
 			   emu_epilogues - before < had,
 		   "sums that would leave the device idle are made apart");
 	emu_idle_sums = false;
 	before = emu_epilogues;
 	emu_no_epilogues = true;
 	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &without))
-		ok(far_apart(&with, &without, 4) < 0.01, "and without them the losses are near");
+		ok(loss_difference(&with, &without, 4) < 0.01,
+		   "and without them the losses are near");
 	ok(emu_epilogues == before, "there were none");
 	emu_no_epilogues = false;
 	emu_refuses = true;
@@ -520,7 +521,8 @@ static void test_no_epilogues(void)
 	unsetenv("PACELINE_CUDA");
 	emu_no_products = true;
 	if (train(gpt, be, PL_STORE_BF16, true, 1, 4, &none))
-		ok(far_apart(&with, &none, 4) < 0.01, "and without products of cuBLASLt at all");
+		ok(loss_difference(&with, &none, 4) < 0.01,
+		   "and without products of cuBLASLt at all");
 	emu_no_products = false;
 	free(none.params);
 	free(refused.params);

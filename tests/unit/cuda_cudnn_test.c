@@ -116,10 +116,10 @@ static void test_real(void)
 		return;
 	}
 #define ONE(member, symbol, type, args) lost += !pl_symbol(lib, symbol, &f.member);
-#define THREE(way, first, second, third)                                                           \
+#define THREE(which, first, second, third)                                                         \
 	lost += !dlsym(lib, first) + !dlsym(lib, second) + !dlsym(lib, third);
 	PL_CUDNN_FUNCTIONS(ONE)
-	PL_CUDNN_WAYS_OF(THREE)
+	PL_CUDNN_PASS_FUNCTIONS(THREE)
 	lost += !pl_symbol(lib, "cudnnGetConvolution2dForwardOutputDim", &f.size);
 	is_i64(lost, 0, "what is used of the library is there");
 	if (lost)
@@ -254,7 +254,7 @@ static bool convolve(enum pl_precision p, struct outcome *o)
 	return true;
 }
 
-static double apart(const struct outcome *a, const struct outcome *b)
+static double max_difference(const struct outcome *a, const struct outcome *b)
 {
 	double far = 0;
 
@@ -281,12 +281,12 @@ static void test_kinds(void)
 	use("fake_cudnn.so", "work=2000"); /* more than our kernels want */
 	if (!convolve(PL_FP32, &again))
 		return;
-	far = apart(&own, &full);
+	far = max_difference(&own, &full);
 	ok(far < 1e-4, "float32: as our kernels (%.1e)", far);
 	ok(full.level == PL_LOG_NOTE && strstr(full.said, "cuDNN 9.1.0"), "%s", full.said);
 	ok(!memcmp(full.part, again.part, sizeof(full.part)), "again, to the bit");
 	is_i64(full.asked, 0, "algorithms are asked for once a shape");
-	far = apart(&full, &small);
+	far = max_difference(&full, &small);
 	ok(far > 1e-5 && far < 0.1, "tf32 is rounded, and no more (%.1e)", far);
 }
 
@@ -339,7 +339,7 @@ static void test_faults(void)
 	emu_device.memory = memory;
 	use("fake_cudnn.so", "run=3000,from=3");
 	if (convolve(PL_FP32, &o))
-		ok(apart(&own, &o) > 0 && apart(&own, &o) < 1e-4 &&
+		ok(max_difference(&own, &o) > 0 && max_difference(&own, &o) < 1e-4 &&
 			   !memcmp(o.part[1], own.part[1], sizeof(own.part[1])),
 		   "refused in the middle: the rest by our kernels");
 }
@@ -373,9 +373,9 @@ static void test_training(void)
 	use("none", "");
 	if (!train(cnn, be, PL_STORE_FP32, true, 2, STEPS, &ours))
 		return;
-	far = far_apart(&cpu, &full, STEPS);
+	far = loss_difference(&cpu, &full, STEPS);
 	ok(far < 1e-3, "trained: losses in float32 are the CPU's (%.1e)", far);
-	far = far_apart(&cpu, &half, STEPS);
+	far = loss_difference(&cpu, &half, STEPS);
 	ok(far < 0.05 && far > 0, "trained: losses in bfloat16 are near (%.1e)", far);
 	ok(equal(&full, &eager) && equal(&half, &again), "recorded as not recorded, to the bit");
 	ok(!equal(&full, &ours), "it was another who computed");

@@ -152,7 +152,7 @@ static bool train(const char *text, const struct pl_backend *b, enum pl_store st
 	return ok(good, "trained: %s", err.msg);
 }
 
-static double far_apart(const struct trained *a, const struct trained *b, int steps)
+static double loss_difference(const struct trained *a, const struct trained *b, int steps)
 {
 	double far = 0;
 

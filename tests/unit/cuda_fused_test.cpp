@@ -64,7 +64,7 @@ static struct plk context(bool half, size_t bytes)
 }
 
 /* Greatest difference, by the greatest element. */
-static double apart(const floats &a, const floats &b)
+static double max_difference(const floats &a, const floats &b)
 {
 	double far = a.size() == b.size() ? 0 : (double)INFINITY, most = 1e-3;
 
@@ -77,7 +77,7 @@ static double apart(const floats &a, const floats &b)
 
 static bool near(const floats &a, const floats &b, double limit, const char *what)
 {
-	double far = apart(a, b);
+	double far = max_difference(a, b);
 
 	if (ok(far <= limit, "%s", what))
 		return true;
@@ -104,12 +104,12 @@ static void test_bias_act(void)
 		plain->act(NULL, act, all, sum.data(), want.data());
 		plk_bias_act(&k, n, c, with ? bias.data() : NULL, act, x.data(),
 			     keep ? pre.data() : NULL, in_place ? x.data() : y.data());
-		far = worse(far, apart(in_place ? x : y, want) / 1e-5);
-		far = worse(far, keep ? apart(pre, sum) / 1e-5 : 0);
+		far = worse(far, max_difference(in_place ? x : y, want) / 1e-5);
+		far = worse(far, keep ? max_difference(pre, sum) / 1e-5 : 0);
 		plk_bias_act(&kh, n, c, with ? bias.data() : NULL, act, h.data(),
 			     keep ? hpre.data() : NULL, hy.data());
-		far = worse(far, apart(widened(hy), want) * 256);
-		far = worse(far, keep ? apart(widened(hpre), sum) * 256 : 0);
+		far = worse(far, max_difference(widened(hy), want) * 256);
+		far = worse(far, keep ? max_difference(widened(hpre), sum) * 256 : 0);
 	}
 	ok(far <= 1, "bias_act: bias, activation, what went into it");
 }
@@ -129,10 +129,10 @@ static void test_columns(void)
 			want[i % (size_t)c] += dy[i];
 		k = context(false, plk_rows_scratch(&k, n, c));
 		plk_columns(&k, n, c, dy.data(), db.data());
-		far = worse(far, apart(db, want));
+		far = worse(far, max_difference(db, want));
 		kh = context(true, plk_rows_scratch(&kh, n, c));
 		plk_columns(&kh, n, c, h.data(), twice.data());
-		far = worse(far, apart(twice, want));
+		far = worse(far, max_difference(twice, want));
 	}
 	ok(far <= 1e-5, "columns: sums over rows, of float32 and bfloat16");
 }

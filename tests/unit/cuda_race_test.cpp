@@ -42,9 +42,9 @@ static __global__ void turns(int first, int second, float *y)
 }
 
 /* Two bytes each, beside each other; blocks share what is global, or do not. */
-static __global__ void halves(int blocks_apart, bf16 *y)
+static __global__ void halves(int block_stride, bf16 *y)
 {
-	y[threadIdx.x + blockIdx.x * (unsigned)blocks_apart] = __float2bfloat16_rn(1);
+	y[threadIdx.x + blockIdx.x * (unsigned)block_stride] = __float2bfloat16_rn(1);
 }
 
 static __global__ void count(bool atomic, unsigned *sum)

@@ -30,7 +30,7 @@
 	SAME(cu_kernel, corr, t, correlationId);                                                   \
 	SAME(cu_kernel, name, t, name)
 #define MEMCPY(ours, t)                                                                            \
-	SAME(ours, way, t, copyKind);                                                              \
+	SAME(ours, copy_kind, t, copyKind);                                                        \
 	SAME(ours, bytes, t, bytes);                                                               \
 	SAME(ours, start, t, start);                                                               \
 	SAME(ours, end, t, end);                                                                   \

@@ -107,7 +107,7 @@ static void kernel(const char *name, uint32_t corr, uint32_t stream, uint64_t at
 static void copy(uint32_t corr, uint32_t stream, uint64_t at, uint64_t bytes)
 {
 	const union record r = { .copy = { .kind = CU_MEMCPY,
-					   .way = 2,
+					   .copy_kind = 2,
 					   .bytes = bytes,
 					   .start = base + at,
 					   .end = base + at + 1000,

@@ -147,10 +147,10 @@ static pl_ns analysed(const struct job *j, unsigned coll, unsigned algo, int64_t
 	return pl_cost_analytic(&j->t, &c);
 }
 
-static const struct way {
+static const struct variant {
 	uint8_t coll, algo;
 	bool any; /* links may differ and be shared, hosts being alike */
-} ways[] = {
+} variants[] = {
 	{ PL_COLL_ALLREDUCE, PL_ALGO_RING, false },
 	{ PL_COLL_REDUCE_SCATTER, PL_ALGO_RING, false },
 	{ PL_COLL_ALLGATHER, PL_ALGO_RING, false },
@@ -180,7 +180,7 @@ static const struct way {
 };
 
 /* One job at random: the end is analysis, to the nanosecond, and undone it is as it was. */
-static bool differs(const struct way *w, uint64_t *rng)
+static bool differs(const struct variant *w, uint64_t *rng)
 {
 	uint32_t hosts = 1 + (uint32_t)(pl_rng_next(rng) % 6), n = hosts;
 	uint32_t m = 1 + (uint32_t)(pl_rng_next(rng) % 12);
@@ -228,14 +228,14 @@ static void equal(void)
 {
 	uint64_t rng = 3;
 
-	for (size_t k = 0; k < PL_LEN(ways); k++) {
+	for (size_t k = 0; k < PL_LEN(variants); k++) {
 		int wrong = 0;
 
 		for (int trial = 0; trial < 60; trial++)
-			wrong += differs(&ways[k], &rng);
+			wrong += differs(&variants[k], &rng);
 		ok(!wrong, "%s by %s over %s links: %d of 60 differ from analysis",
-		   pl_trace_coll_name(ways[k].coll), pl_algo_name(ways[k].algo),
-		   ways[k].any ? "any" : "equal", wrong);
+		   pl_trace_coll_name(variants[k].coll), pl_algo_name(variants[k].algo),
+		   variants[k].any ? "any" : "equal", wrong);
 	}
 }
 

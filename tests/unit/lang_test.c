@@ -150,7 +150,7 @@ static const char *any_name(char *out)
 
 static void any_value(const struct pl_lang_field *f, struct pl_lang_value *v, char *name)
 {
-	*v = (struct pl_lang_value){ .given = true };
+	*v = (struct pl_lang_value){ .present = true };
 	v->i = f->type == PL_LANG_FLAG ? (int64_t)below(2)
 				       : (int64_t)below(1u << 20) - (f->min < 0 ? 5 : 0);
 	v->r = (double)(1 + below(1u << 30)) / 3e6;
@@ -175,8 +175,8 @@ static bool same(const struct pl_lang_statement *a, const struct pl_lang_stateme
 		const struct pl_lang_value *x = &a->value[i], *y = &b->value[i];
 		enum pl_lang_type t = i < a->n - 1 ? a->row->field[i].type : PL_LANG_INT;
 
-		good = x->given == y->given &&
-		       (!x->given ||
+		good = x->present == y->present &&
+		       (!x->present ||
 			(x->s ? !strcmp(x->s, y->s)
 			      : (t == PL_LANG_REAL || t == PL_LANG_RATE ? x->r == y->r
 									: x->i == y->i)));

@@ -189,15 +189,15 @@ static const struct pl_comm_library library = { "library", false,    lib_load,	l
 
 /* ---- ranks ---- */
 
-#define UNDER_WAY 3
+#define IN_PROGRESS 3
 
 static int sum_some(struct pl_world *w, int turn, struct pl_err *err)
 {
-	static float buf[UNDER_WAY][MOST];
-	struct pl_work *k[UNDER_WAY];
+	static float buf[IN_PROGRESS][MOST];
+	struct pl_work *k[IN_PROGRESS];
 	int n = 0, rc = 0, rank = pl_comm_world_rank(w), size = pl_comm_world_size(w);
 
-	for (; n < UNDER_WAY && rc == 0; n++) {
+	for (; n < IN_PROGRESS && rc == 0; n++) {
 		struct pl_coll_args a = { .op = PL_OP_ALLREDUCE,
 					  .src = buf[n],
 					  .dst = buf[n],
@@ -313,7 +313,7 @@ static void all_well(int n)
 		const struct report *p = &area->report[r];
 
 		if (p->rc || p->opens != 1 || p->closes != 1 || p->aborts ||
-		    p->begins != UNDER_WAY * turns) {
+		    p->begins != IN_PROGRESS * turns) {
 			printf("# rank %d: %d (%s), %d opens, %d closes, %d aborts, %d begins\n", r,
 			       p->rc, p->msg, p->opens, p->closes, p->aborts, p->begins);
 			counted = false;

@@ -22,21 +22,21 @@ static int open_files(void)
 	return n;
 }
 
-struct way {
+struct place {
 	const char *meet[3]; /* of each rank */
 	const char *bind;
 };
 
 static int meets(struct pl_world_opts *o, void *arg)
 {
-	const struct way *way = arg;
+	const struct place *place = arg;
 	struct pl_err e = { 0 };
 	struct pl_world *w;
 	float v = 1;
 	struct pl_coll_args a = { .op = PL_OP_ALLREDUCE, .count = 1, .src = &v, .dst = &v };
 
-	o->meet = way->meet[o->rank];
-	o->bind = way->bind;
+	o->meet = place->meet[o->rank];
+	o->bind = place->bind;
 	o->transport = "tcp";
 	o->timeout_ns = 2000000000;
 	NEED(pl_comm_world_open(o, &w, &e) == 0);
@@ -48,15 +48,15 @@ static int meets(struct pl_world_opts *o, void *arg)
 static bool all_meet(const char *a, const char *b, const char *c, const char *bind, int port)
 {
 	char text[3][300];
-	struct way way = { .bind = bind };
+	struct place place = { .bind = bind };
 	const char *at[3] = { a, b, c };
 	struct pl_world_opts o = { 0 };
 
 	for (int i = 0; i < 3; i++) {
 		snprintf(text[i], sizeof(text[i]), "tcp:%s:%d", at[i], port);
-		way.meet[i] = text[i];
+		place.meet[i] = text[i];
 	}
-	return run_ranks(3, &o, meets, &way, 10);
+	return run_ranks(3, &o, meets, &place, 10);
 }
 
 /* Can this host do IPv6 at all? */
@@ -87,7 +87,7 @@ static bool outer_address(char *to, size_t size)
 	return found;
 }
 
-static void test_ways(void)
+static void test_places(void)
 {
 	char outer[PL_ADDRESS_MAX], name[200] = "";
 
@@ -181,7 +181,7 @@ static void test_crowd(void)
 	struct sockaddr_in a = { .sin_family = AF_INET };
 	char text[64];
 	int port = free_port();
-	struct way way = { { text, text, text }, NULL };
+	struct place place = { { text, text, text }, NULL };
 	struct ranks r;
 
 	snprintf(text, sizeof(text), "tcp:127.0.0.1:%d", port);
@@ -200,7 +200,7 @@ static void test_crowd(void)
 		nap_ms(3000);
 		_exit(0);
 	}
-	r = start_ranks(3, &o, meets, &way);
+	r = start_ranks(3, &o, meets, &place);
 	ok(end_ranks(&r, 10) && !r.status[0] && !r.status[1] && !r.status[2],
 	   "strangers who fill the place keep nobody out");
 	while (wait(NULL) > 0)
@@ -254,7 +254,7 @@ int main(void)
 	signal(SIGPIPE, SIG_IGN);
 	test_no_descriptors();
 	test_names();
-	test_ways();
+	test_places();
 	test_leaks();
 	test_taken();
 	test_crowd();

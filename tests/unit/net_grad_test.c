@@ -259,15 +259,15 @@ static void attn_dqkv(void *ctx, const struct pl_attn *d, const float *qkv, cons
 	for (int row = 0; row < d->b * d->t; row++) /* of the keys alone */
 		flip((size_t)d->c, dqkv + (size_t)row * 3 * (size_t)d->c + d->c);
 }
-static bool on_the_way_back;
+static bool in_backward;
 static void dropout_back(void *ctx, size_t n, float p, uint64_t salt, const float *x, float *y)
 {
-	good->dropout(ctx, n, p, on_the_way_back ? salt + 1 : salt, x, y);
+	good->dropout(ctx, n, p, in_backward ? salt + 1 : salt, x, y);
 }
 static void add_back(void *ctx, size_t n, const float *a, const float *b, float *y)
 {
 	good->add(ctx, n, a, b, y);
-	for (size_t i = 0; on_the_way_back && i < n; i++)
+	for (size_t i = 0; in_backward && i < n; i++)
 		y[i] = a[i] - b[i];
 }
 static void xent_dx(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
@@ -316,18 +316,18 @@ static void hinge_dx(void *ctx, int n, int c, const float *x, const int32_t *y, 
 /* Every model has a dense layer near both of its ends. */
 static int open_watched(const struct pl_backend_opts *o, void **ctx, struct pl_err *err)
 {
-	on_the_way_back = false;
+	in_backward = false;
 	return good->open(o, ctx, err);
 }
 static void watch_dense(void *ctx, int n, int c, int k, const float *x, const float *w,
 			const float *bias, enum pl_act act, float *pre, float *y)
 {
-	on_the_way_back = false;
+	in_backward = false;
 	good->dense(ctx, n, c, k, x, w, bias, act, pre, y);
 }
 static void watch_dense_back(DENSE)
 {
-	on_the_way_back = true;
+	in_backward = true;
 	good->dense_back(DENSE_ARGS);
 }
 

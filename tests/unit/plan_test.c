@@ -240,14 +240,14 @@ static void any_rewrite(struct pl_plan *p)
 	struct pl_err err = { 0 };
 
 	for (const struct pl_lang_field *f = row->field; f->name; f++) {
-		bool given = f->flags & PL_LANG_NEED ||
-			     ((!f->only || !strcmp(rw.word, f->only)) && below(2));
+		bool has_value = f->flags & PL_LANG_NEED ||
+				 ((!f->only || !strcmp(rw.word, f->only)) && below(2));
 
 		if (f->flags & PL_LANG_LIST)
 			rw.n_args = (uint32_t)f->min + (f->max == 0 ? (uint32_t)below(4) : 0);
-		else if (f->type == PL_LANG_INT && given)
+		else if (f->type == PL_LANG_INT && has_value)
 			rw.k = (int64_t)f->min + (int64_t)below((uint64_t)(f->max - f->min) + 1);
-		else if (f->type == PL_LANG_REAL && given)
+		else if (f->type == PL_LANG_REAL && has_value)
 			rw.x = f->max * (double)(1 + below(1u << 30)) / (double)(1u << 30) / 3;
 		else if (f->type == PL_LANG_NAME)
 			rw.word = any_name(word);

@@ -121,7 +121,7 @@ static int put_comm(struct turned *x, uint32_t layer, const uint32_t *bwd, uint3
 	return 0;
 }
 
-static int put_step(struct turned *x, bool apart, struct pl_err *err)
+static int put_step(struct turned *x, bool separate, struct pl_err *err)
 {
 	struct pl_shape *s = &x->j.g.shape[0];
 	uint32_t at[RANKS], last[RANKS], done[MOST][RANKS];
@@ -152,9 +152,9 @@ static int put_step(struct turned *x, bool apart, struct pl_err *err)
 				put(x, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 2 * k, name, x->fwd[i]);
 
 			add_edge(s, at[k], PL_E_SEQ);
-			if (apart)
+			if (separate)
 				add_edge(s, done[i][k], PL_E_DATA);
-			for (uint32_t l = 0; !apart && !i && l < x->n; l++)
+			for (uint32_t l = 0; !separate && !i && l < x->n; l++)
 				add_edge(s, done[l][k], PL_E_DATA);
 			at[k] = n;
 		}
@@ -164,7 +164,7 @@ out:
 }
 
 /* A layer waits for all gradients, or for its own. */
-enum shape { TOGETHER, APART };
+enum shape { TOGETHER, SEPARATE };
 
 static inline bool turned_init(struct turned *x, uint64_t seed, enum shape shape,
 			       struct pl_err *err)
@@ -188,7 +188,7 @@ static inline bool turned_init(struct turned *x, uint64_t seed, enum shape shape
 	}
 	x->late[1] = (pl_ns)(pl_rng_next(&rng) % 200);
 	PL_TRY(one_step_with_bytes(g, err));
-	PL_TRY(put_step(x, shape == APART, err));
+	PL_TRY(put_step(x, shape == SEPARATE, err));
 	start_early(g);
 	PL_TRY(pl_derive_describe(g, err));
 	x->s = pl_sim_new(g, err);

@@ -50,7 +50,7 @@ static void test_exact(void)
 		struct pl_err err = { 0 };
 		struct turned x;
 
-		if (turned_init(&x, seed, APART, &err))
+		if (turned_init(&x, seed, SEPARATE, &err))
 			right += follows(&x, seed, &err);
 		if (err.code)
 			printf("# seed %d: %s\n", (int)seed, err.msg);
@@ -80,7 +80,7 @@ static double covered(const struct turned *x, uint32_t node)
 }
 
 /* Durations of the backward pass of each rank in its order, had it lost nothing. */
-static void without_losses(const struct turned *x, double slows, double bare[RANKS][MOST])
+static void without_losses(const struct turned *x, double slows, double alone[RANKS][MOST])
 {
 	const struct pl_shape *s = &x->j.g.shape[0];
 	uint32_t n[RANKS] = { 0 };
@@ -90,7 +90,7 @@ static void without_losses(const struct turned *x, double slows, double bare[RAN
 
 		if (s->role[i] != PL_RO_COMPUTE || n[k] == x->n)
 			continue;
-		bare[k][n[k]++] =
+		alone[k][n[k]++] =
 			(double)x->j.g.step[0].dur[i] - round(covered(x, i) * (1 - 1 / slows));
 	}
 }
@@ -130,7 +130,7 @@ static uint32_t next_part(const struct ticking *t, const uint32_t *urgent, const
 	return best;
 }
 
-static double by_ticks(const struct turned *x, double bare[RANKS][MOST], const uint32_t *urgent,
+static double by_ticks(const struct turned *x, double alone[RANKS][MOST], const uint32_t *urgent,
 		       const uint32_t *parts, double f, double g)
 {
 	struct ticking t = { .x = x };
@@ -147,8 +147,8 @@ static double by_ticks(const struct turned *x, double bare[RANKS][MOST], const u
 				continue;
 			computes = true;
 			t.done[k] += TICK / (sending != MOST ? f : 1);
-			if (t.done[k] >= bare[k][t.at[k]] - 1e-9)
-				t.done[k] -= bare[k][t.at[k]++];
+			if (t.done[k] >= alone[k][t.at[k]] - 1e-9)
+				t.done[k] -= alone[k][t.at[k]++];
 			t.wall[k] = t.now + TICK;
 		}
 		left -= TICK / (computes ? g : 1);
@@ -179,7 +179,7 @@ static void test_contended(void)
 		const double slows = 1.25 + (double)(seed % 5) / 4;
 		const double slowed = 1 + (double)(seed % 7) / 6;
 		uint32_t urgent[MOST], parts[MOST];
-		double bare[RANKS][MOST], want, now = NAN;
+		double alone[RANKS][MOST], want, now = NAN;
 		struct pl_err err = { 0 };
 		uint64_t rng = seed;
 		struct turned x;
@@ -187,21 +187,21 @@ static void test_contended(void)
 
 		pl_plan_init(&p);
 		contend(slows, slowed);
-		if (turned_init(&x, seed, APART, &err)) {
-			without_losses(&x, slows, bare);
+		if (turned_init(&x, seed, SEPARATE, &err)) {
+			without_losses(&x, slows, alone);
 			shuffle(&rng, x.n, urgent);
 			for (uint32_t i = 0; i < x.n; i++)
 				parts[i] = 1 + (uint32_t)(pl_rng_next(&rng) % 4);
 			if (plan_of(&x, urgent, parts, &p, &err) == 0 &&
 			    pl_rewrite_plan(x.r, &p, &err) == 0)
 				now = (double)pl_edit_step(&x.e, 0);
-			want = by_ticks(&x, bare, urgent, parts, slows, slowed);
+			want = by_ticks(&x, alone, urgent, parts, slows, slowed);
 			if (!(fabs(now - want) <= 4 * MOST * TICK + LAYERS))
 				printf("# seed %d: %g, want %g %s\n", (int)seed, now, want,
 				       err.msg);
 			worst = fmax(worst, isnan(now) ? INFINITY : fabs(now - want));
 			change = fmax(change,
-				      fabs(want / by_ticks(&x, bare, urgent, parts, 1, 1) - 1));
+				      fabs(want / by_ticks(&x, alone, urgent, parts, 1, 1) - 1));
 		}
 		pl_plan_fini(&p);
 		turned_fini(&x);
@@ -301,7 +301,7 @@ static void test_expanded(void)
 		struct pl_err err = { 0 };
 		struct turned x;
 
-		if (turned_init(&x, seed, APART, &err)) {
+		if (turned_init(&x, seed, SEPARATE, &err)) {
 			right += stays(&x, seed, &n, &err);
 			some += n;
 		}
@@ -353,7 +353,7 @@ static void test_search(void)
 		double with, without;
 		bool urgent, none;
 
-		if (!turned_init(&x, seed, APART, &err)) {
+		if (!turned_init(&x, seed, SEPARATE, &err)) {
 			ok(false, "seed %d: %s", (int)seed, err.msg);
 			turned_fini(&x);
 			continue;

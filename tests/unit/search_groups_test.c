@@ -19,8 +19,8 @@ struct mixed {
 	struct pl_rewriter *r;
 	pl_ns alpha, per_kib; /* what communication took */
 	bool open;
-	bool apart;   /* no communication of all ranks */
-	bool streams; /* that of pairs has a stream of its own */
+	bool disjoint; /* no communication of all ranks */
+	bool streams;  /* that of pairs has a stream of its own */
 };
 
 static int put_group(struct pl_graph *g, uint32_t first, uint32_t n, struct pl_err *err)
@@ -162,7 +162,7 @@ static int put_step(struct mixed *x, uint64_t seed, bool known, struct pl_err *e
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		bool pairs =
-			x->apart || (pl_rng_next(&rng) % 2 && tensors + 2 + (n - 1 - i) <= MOST);
+			x->disjoint || (pl_rng_next(&rng) % 2 && tensors + 2 + (n - 1 - i) <= MOST);
 
 		tensors += 1 + pairs;
 		PL_TRY(put_layer(x, n - 1 - i, pairs, known, at, last, &rng, err));
@@ -185,11 +185,11 @@ out:
 static bool mixed_init(struct mixed *x, uint64_t seed, bool known, struct pl_err *err)
 {
 	struct pl_graph *g = &x->j.g;
-	bool apart = x->apart, streams = x->streams;
+	bool disjoint = x->disjoint, streams = x->streams;
 	int rc;
 
 	memset(x, 0, sizeof(*x));
-	x->apart = apart;
+	x->disjoint = disjoint;
 	x->streams = streams;
 	x->j = (struct job){ .ranks = RANKS, .per_rank = streams ? 3 : 2 };
 	x->alpha = 500 + (pl_ns)(seed * 7919 % 9000);
@@ -244,7 +244,7 @@ static double simulated(struct mixed *x, const uint32_t *set_of, uint32_t sets)
 	return mean;
 }
 
-static bool groups_apart(const struct mixed *x, const uint32_t *v, uint32_t n)
+static bool groups_separate(const struct mixed *x, const uint32_t *v, uint32_t n)
 {
 	uint32_t all;
 	const struct pl_rewriter_tensor *tensor = pl_rewriter_tensors(x->r, &all);
@@ -280,7 +280,7 @@ static double every_order(struct mixed *x, uint32_t *turn, uint32_t k, const uin
 	return best;
 }
 
-static double every_way(struct mixed *x, uint32_t n, bool order)
+static double try_all(struct mixed *x, uint32_t n, bool order)
 {
 	uint32_t v[MOST] = { 0 }, set_of[MOST], turn[MOST];
 	double best = INFINITY;
@@ -288,7 +288,7 @@ static double every_way(struct mixed *x, uint32_t n, bool order)
 	do {
 		uint32_t sets = by_last(v, n, set_of);
 
-		if (!groups_apart(x, v, n))
+		if (!groups_separate(x, v, n))
 			continue;
 		for (uint32_t i = 0; i < sets; i++)
 			turn[i] = i;
@@ -306,14 +306,14 @@ static void test(const char *what, bool known, bool order, uint64_t seeds)
 	for (uint64_t seed = 1; seed <= seeds; seed++) {
 		struct pl_search_opts o = { .seed = 1, .fuse = true, .order = order };
 		struct pl_err err = { 0 };
-		struct mixed x = { .apart = false };
+		struct mixed x = { .disjoint = false };
 		struct pl_plan p;
 		uint32_t n;
 
 		pl_plan_init(&p);
 		if (mixed_init(&x, seed, known, &err) && pl_rewriter_tensors(x.r, &n) &&
 		    n <= (order ? 5 : MOST)) {
-			double best = every_way(&x, n, order), mine = INFINITY;
+			double best = try_all(&x, n, order), mine = INFINITY;
 
 			total++;
 			if (pl_search(&x.j.g, &x.cost, &o, &p, &err) == 0)
@@ -340,7 +340,7 @@ static void test_sizes(void)
 
 	for (uint64_t seed = 1; seed <= 40; seed++) {
 		struct pl_err err = { 0 };
-		struct mixed x = { .apart = false };
+		struct mixed x = { .disjoint = false };
 		struct pl_plan p;
 		bool good;
 		double recorded;
@@ -386,7 +386,7 @@ static pl_ns end_of_first(uint64_t seed, double factor)
 			      .a_contended_ns = 1.25 * 2000,
 			      .b_contended = 1.25 };
 	const struct pl_cost cost = { .fit = &fit, .n_fits = 1, .overlap = 1.5 };
-	struct mixed x = { .apart = true };
+	struct mixed x = { .disjoint = true };
 	struct pl_err err = { 0 };
 	uint32_t set_of[2 * LAYERS], n;
 	pl_ns end = -1;
@@ -418,7 +418,7 @@ out:
 	return end;
 }
 
-static void test_apart(void)
+static void test_disjoint(void)
 {
 	int same = 0, total = 0;
 
@@ -490,7 +490,7 @@ int main(void)
 	ALONE(test("... in any order", true, true, 90));
 	ALONE(test("... of unknown sizes", false, false, 350));
 	test_sizes();
-	test_apart();
+	test_disjoint();
 	test_streams();
 	return done_testing();
 }

@@ -34,7 +34,8 @@ static int add_fusions(struct pl_plan *p, uint32_t n, uint32_t joined, double sh
 }
 
 /* The best of both kinds together; *apart: of tensors alone. */
-static double everything(struct net *j, uint32_t n, double share, double *apart, struct pl_err *err)
+static double everything(struct net *j, uint32_t n, double share, double *unfused,
+			 struct pl_err *err)
 {
 	double best = INFINITY;
 
@@ -49,7 +50,7 @@ static double everything(struct net *j, uint32_t n, double share, double *apart,
 			mean = brute_force(j, n, err);
 		best = fmin(best, mean);
 		if (!joined)
-			*apart = mean;
+			*unfused = mean;
 		pl_rewriter_undo(j->r, mark);
 		pl_plan_fini(&p);
 	}
@@ -71,7 +72,7 @@ static void test_joint(void)
 					    .n_fuse_globs = 1 };
 		uint32_t n = 3 + (uint32_t)(seed % 10 ? seed % 3 : 3);
 		struct pl_err err = { 0 };
-		double best, mine, apart = 0;
+		double best, mine, unfused = 0;
 		struct pl_plan p;
 		struct net j;
 
@@ -82,11 +83,11 @@ static void test_joint(void)
 		    pl_search(&j.g, &j.cost, &o, &p, &err) == 0) {
 			int kinds = 0;
 
-			best = everything(&j, n, o.fuse_share, &apart, &err);
+			best = everything(&j, n, o.fuse_share, &unfused, &err);
 			mine = planned(&j, &p, &err);
 			worst = fmax(worst, mine / best - 1);
 			within += isfinite(best) && mine <= 1.01 * best;
-			gains += best < 0.99 * apart;
+			gains += best < 0.99 * unfused;
 			for (size_t i = 0; i < p.n_rw; i++)
 				kinds |= 1 << p.rw[i].op;
 			mixed += kinds & 1 << PL_RW_FUSE_OPS && kinds & 1 << PL_RW_FUSE_TENSORS;

@@ -426,7 +426,7 @@ static int stop_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch
 static void test_odds(void)
 {
 	struct recipe how = { .seed = 1, .segments = 1, .batches = 1, .rows = 9 };
-	struct recipe none = { .seed = 1 }, bare = { .seed = 2, .segments = 2 };
+	struct recipe none = { .seed = 1 }, plain = { .seed = 2, .segments = 2 };
 	struct pl_err err = { 0 };
 	struct pl_sink stop = { .batch = stop_batch };
 	struct pl_buf bytes = write_stream(&how, NULL, 1);
@@ -438,7 +438,7 @@ static void test_odds(void)
 	is_i64(read_stream(&bytes, NULL, &p.sink, &err), 0, "a stream of nothing");
 	is_i64(p.begun, 0, "has no segment");
 	pl_buf_fini(&bytes);
-	bytes = write_stream(&bare, NULL, 1);
+	bytes = write_stream(&plain, NULL, 1);
 	is_i64(read_stream(&bytes, NULL, &p.sink, &err), 0, "segments without events");
 	is_i64(p.begun, 2, "are still segments");
 	pl_buf_fini(&bytes);

@@ -70,17 +70,17 @@ static size_t filters(const struct pl_conv *d)
 }
 
 /* p, q: the two that are images */
-static struct pl_cudnn_plan *plan(struct pl_cuda *c, enum pl_cudnn_way way, const struct pl_conv *d,
-				  const void *p, const void *q)
+static struct pl_cudnn_plan *plan(struct pl_cuda *c, enum pl_cudnn_pass pass,
+				  const struct pl_conv *d, const void *p, const void *q)
 {
 	struct pl_cudnn *lib = library(c);
 	struct pl_cudnn_shape s = {};
 
 	if (!lib || !pl_aligned(0, p, q) ||
-	    (c->k.bf16 ? way == PL_CUDNN_DW : c->k.precision == PL_BF16))
+	    (c->k.bf16 ? pass == PL_CUDNN_DW : c->k.precision == PL_BF16))
 		return NULL;
 	s.d = *d;
-	s.way = way;
+	s.pass = pass;
 	s.half = c->k.bf16;
 	s.tf32 = c->k.precision == PL_TF32 && !s.half;
 	return pl_cudnn_find(lib, &s);

@@ -29,7 +29,7 @@ struct pl_cudnn_plan {
 	size_t work;
 };
 
-struct way {
+struct pass {
 	pl_cudnn_heuristic_fn *heuristic;
 	pl_cudnn_space_fn *space;
 	pl_cudnn_run_fn *run;
@@ -40,7 +40,7 @@ struct pl_cudnn {
 #define MEMBER(member, symbol, type, args) type(*member) args;
 	PL_CUDNN_FUNCTIONS(MEMBER)
 #undef MEMBER
-	struct way way[PL_CUDNN_WAYS];
+	struct pass pass[PL_CUDNN_PASSES];
 	struct pl_cudnn_plan **plan;
 	size_t n, cap, next;
 };
@@ -71,13 +71,13 @@ static int find_all(struct pl_cudnn *c, const char *file, struct pl_err *err)
 	if (!pl_symbol(c->lib, symbol, to))                                                        \
 		return pl_fail(err, PL_EABSENT, "%.200s, cuDNN %s, has no %s", file, text, symbol);
 #define TAKE_ONE(member, symbol, type, args) TAKE(symbol, &c->member)
-#define TAKE_WAY(which, first, second, third)                                                      \
-	TAKE(first, &c->way[which].heuristic)                                                      \
-	TAKE(second, &c->way[which].space)                                                         \
-	TAKE(third, &c->way[which].run)
+#define TAKE_PASS(which, first, second, third)                                                     \
+	TAKE(first, &c->pass[which].heuristic)                                                     \
+	TAKE(second, &c->pass[which].space)                                                        \
+	TAKE(third, &c->pass[which].run)
 	PL_CUDNN_FUNCTIONS(TAKE_ONE)
-	PL_CUDNN_WAYS_OF(TAKE_WAY)
-#undef TAKE_WAY
+	PL_CUDNN_PASS_FUNCTIONS(TAKE_PASS)
+#undef TAKE_PASS
 #undef TAKE_ONE
 #undef TAKE
 	return 0;
@@ -171,17 +171,17 @@ static int describe(const struct pl_cudnn *c, struct pl_cudnn_plan *p)
 /* Descriptors in the order of the way: two operands and the result. */
 static void order(const struct pl_cudnn_plan *p, void **a, void **b, void **out)
 {
-	*a = p->shape.way == PL_CUDNN_DX ? p->w : p->x;
-	*b = p->shape.way == PL_CUDNN_Y ? p->w : p->y;
-	*out = p->shape.way == PL_CUDNN_Y ? p->y : p->shape.way == PL_CUDNN_DX ? p->x : p->w;
+	*a = p->shape.pass == PL_CUDNN_DX ? p->w : p->x;
+	*b = p->shape.pass == PL_CUDNN_Y ? p->w : p->y;
+	*out = p->shape.pass == PL_CUDNN_Y ? p->y : p->shape.pass == PL_CUDNN_DX ? p->x : p->w;
 }
 
 static bool usable(const struct pl_cudnn_shape *s, const struct pl_cudnn_offer *o)
 {
-	bool plain = s->way == PL_CUDNN_Y
+	bool plain = s->pass == PL_CUDNN_Y
 			     ? o->algo >= PL_CUDNN_Y_IMPLICIT && o->algo <= PL_CUDNN_Y_DIRECT
-		     : s->way == PL_CUDNN_DX ? o->algo == PL_CUDNN_DX_1
-					     : o->algo == PL_CUDNN_DW_1;
+		     : s->pass == PL_CUDNN_DX ? o->algo == PL_CUDNN_DX_1
+					      : o->algo == PL_CUDNN_DW_1;
 	bool exact = o->math == PL_CUDNN_FMA_MATH || o->math == PL_CUDNN_DEFAULT_MATH ||
 		     (o->math == PL_CUDNN_TENSOR_MATH && math_of(s) != PL_CUDNN_FMA_MATH);
 
@@ -197,7 +197,7 @@ static bool take(const struct pl_cudnn *c, struct pl_cudnn_plan *p, const struct
 
 	order(p, &a, &b, &out);
 	if (c->conv_math(p->conv, math == PL_CUDNN_FMA_MATH ? math : o->math) != PL_CUDNN_SUCCESS ||
-	    c->way[p->shape.way].space(c->handle, a, b, p->conv, out, o->algo, &p->work) !=
+	    c->pass[p->shape.pass].space(c->handle, a, b, p->conv, out, o->algo, &p->work) !=
 		    PL_CUDNN_SUCCESS ||
 	    p->work > WORK_MOST)
 		return false;
@@ -215,7 +215,7 @@ static void choose(const struct pl_cudnn *c, struct pl_cudnn_plan *p)
 	if (describe(c, p) != PL_CUDNN_SUCCESS)
 		return;
 	order(p, &a, &b, &out);
-	if (c->way[p->shape.way].heuristic(c->handle, a, b, p->conv, out, OFFERS, &n, offer) !=
+	if (c->pass[p->shape.pass].heuristic(c->handle, a, b, p->conv, out, OFFERS, &n, offer) !=
 	    PL_CUDNN_SUCCESS)
 		return;
 	for (int i = 0; i < n && i < OFFERS; i++)
@@ -271,8 +271,8 @@ bool pl_cudnn_run(struct pl_cudnn *c, struct pl_cudnn_plan *p, const void *a, co
 	void *da, *db, *dout;
 
 	order(p, &da, &db, &dout);
-	if (c->way[p->shape.way].run(c->handle, &one, da, a, db, b, p->conv, p->algo, work, p->work,
-				     &zero, dout, out) == PL_CUDNN_SUCCESS)
+	if (c->pass[p->shape.pass].run(c->handle, &one, da, a, db, b, p->conv, p->algo, work,
+				       p->work, &zero, dout, out) == PL_CUDNN_SUCCESS)
 		return true;
 	pl_cudnn_give_up(p);
 	return false;

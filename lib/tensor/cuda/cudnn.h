@@ -11,16 +11,16 @@
 extern "C" {
 #endif
 
-enum pl_cudnn_way {		 /* operands, result: shapes as in the table of backend.h */
-		    PL_CUDNN_Y,	 /* x, w: y */
-		    PL_CUDNN_DX, /* w, dy: dx */
-		    PL_CUDNN_DW, /* x, dy: dw */
-		    PL_CUDNN_WAYS
+enum pl_cudnn_pass {		  /* operands, result: shapes as in the table of backend.h */
+		     PL_CUDNN_Y,  /* x, w: y */
+		     PL_CUDNN_DX, /* w, dy: dx */
+		     PL_CUDNN_DW, /* x, dy: dw */
+		     PL_CUDNN_PASSES
 };
 
 struct pl_cudnn_shape { /* no byte of it is padding: it is compared as it lies */
 	struct pl_conv d;
-	int way;
+	int pass;
 	int half; /* all three are bfloat16, else float32 */
 	int tf32; /* float32 may be rounded to that */
 };

@@ -67,8 +67,8 @@ typedef int pl_cudnn_run_fn(void *handle, const void *alpha, void *da, const voi
 	X(conv_math, "cudnnSetConvolutionMathType", int, (void *d, int math))                      \
 	X(conv_free, "cudnnDestroyConvolutionDescriptor", int, (void *d))
 
-/* X(way, symbols of its three functions) */
-#define PL_CUDNN_WAYS_OF(X)                                                                        \
+/* X(pass, symbols of its three functions) */
+#define PL_CUDNN_PASS_FUNCTIONS(X)                                                                 \
 	X(PL_CUDNN_Y, "cudnnGetConvolutionForwardAlgorithm_v7",                                    \
 	  "cudnnGetConvolutionForwardWorkspaceSize", "cudnnConvolutionForward")                    \
 	X(PL_CUDNN_DX, "cudnnGetConvolutionBackwardDataAlgorithm_v7",                              \

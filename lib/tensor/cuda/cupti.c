@@ -221,14 +221,14 @@ static bool wanted(const char *name)
 	return false;
 }
 
-static const char *copy_name(unsigned way)
+static const char *copy_name(unsigned copy_kind)
 {
 	static const char *const name[] = { "Memcpy",	   "Memcpy HtoD", "Memcpy DtoH",
 					    "Memcpy HtoA", "Memcpy AtoH", "Memcpy AtoA",
 					    "Memcpy AtoD", "Memcpy DtoA", "Memcpy DtoD",
 					    "Memcpy HtoH", "Memcpy PtoP" };
 
-	return way < PL_LEN(name) ? name[way] : name[0];
+	return copy_kind < PL_LEN(name) ? name[copy_kind] : name[0];
 }
 
 /* ---- records ------------------------------------------------------------------------------- */
@@ -342,12 +342,12 @@ static void tell_record_of(const void *p)
 			       k->device, k->stream, -1);
 		break;
 	case CU_MEMCPY:
-		tell_operation(PL_DEV_COPY, copy_name(c->way), c->start, c->end, c->corr, c->device,
-			       c->stream, (int64_t)c->bytes);
+		tell_operation(PL_DEV_COPY, copy_name(c->copy_kind), c->start, c->end, c->corr,
+			       c->device, c->stream, (int64_t)c->bytes);
 		break;
 	case CU_MEMCPY_PEER:
-		tell_operation(PL_DEV_COPY, copy_name(d->way), d->start, d->end, d->corr, d->device,
-			       d->stream, (int64_t)d->bytes);
+		tell_operation(PL_DEV_COPY, copy_name(d->copy_kind), d->start, d->end, d->corr,
+			       d->device, d->stream, (int64_t)d->bytes);
 		break;
 	case CU_MEMSET:
 		tell_operation(PL_DEV_SET, "Memset", m->start, m->end, m->corr, m->device,

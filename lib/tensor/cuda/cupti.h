@@ -52,14 +52,14 @@ struct cu_kernel {
 
 struct cu_memcpy {
 	uint32_t kind;
-	uint8_t way, from, to, flags;
+	uint8_t copy_kind, from, to, flags;
 	uint64_t bytes, start, end;
 	uint32_t device, context, stream, corr;
 } __attribute__((aligned(8)));
 
 struct cu_memcpy_peer {
 	uint32_t kind;
-	uint8_t way, from, to, flags;
+	uint8_t copy_kind, from, to, flags;
 	uint64_t bytes, start, end;
 	uint32_t device, context, stream, from_device, from_context, to_device, to_context, corr;
 } __attribute__((aligned(8)));

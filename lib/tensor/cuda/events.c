@@ -76,7 +76,7 @@ static int set_base(struct pl_err *err)
 	pl_ns least = INT64_MAX;
 
 	for (int i = 0; i < TRIES; i++) {
-		pl_ns before = pl_now_ns(), apart;
+		pl_ns before = pl_now_ns(), gap;
 		int result = cuda.record(st.spare, st.d.main);
 		event_t passed = st.spare;
 
@@ -84,13 +84,13 @@ static int set_base(struct pl_err *err)
 		if (result)
 			return pl_fail(err, PL_EIO, "an event of the device failed (CUDA error %d)",
 				       result);
-		apart = pl_now_ns() - before;
-		if (apart >= least)
+		gap = pl_now_ns() - before;
+		if (gap >= least)
 			continue;
-		least = apart;
+		least = gap;
 		st.spare = st.base;
 		st.base = passed;
-		st.base_ns = before + apart / 2;
+		st.base_ns = before + gap / 2;
 	}
 	return 0;
 }

@@ -251,9 +251,9 @@ template <typename T, int V> static unsigned launch(const struct plk *k, const s
 
 	if constexpr (V > 1)
 		if (team > WIDE && room + FIXED <= k->shared) {
-			size_t beside = 2 * (room + FIXED) <= k->shared ? 2 : 1;
+			size_t per_sm = 2 * (room + FIXED) <= k->shared ? 2 : 1;
 
-			blocks = (unsigned)pl_min_size((size_t)a.n, beside * (size_t)k->sms);
+			blocks = (unsigned)pl_min_size((size_t)a.n, per_sm * (size_t)k->sms);
 			PL_LAUNCH((softmax_xent<T, V, ASIDE>), blocks, WIDE, room, k->stream, a);
 			return blocks;
 		}

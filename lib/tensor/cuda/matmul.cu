@@ -209,7 +209,7 @@ static bool round_operands(struct pl_cuda *c, struct call *v)
 	return true;
 }
 
-static struct pl_cuda_product *way(struct pl_cuda *c, struct call *v)
+static struct pl_cuda_product *find_product(struct pl_cuda *c, struct call *v)
 {
 	v->s.align_a = aligned(v->a, v->s.lda, v->s.in);
 	v->s.align_b = aligned(v->b, v->s.ldb, v->s.in);
@@ -249,7 +249,7 @@ static bool product(struct pl_cuda *c, struct call *v)
 		return false;
 	if (v->s.compute == BF16 && !round_operands(c, v))
 		return true;
-	p = way(c, v);
+	p = find_product(c, v);
 	if (p->none)
 		return false;
 	rc = set_pointers(p, v);
@@ -370,7 +370,7 @@ static void shape(const struct pl_cuda *c, struct call *v, int m, int n, int k)
 }
 
 /* A matrix that an epilogue reads or writes beside D; false: it lies as that cannot. */
-static bool beside(struct call *v, void *aux)
+static bool set_aux(struct call *v, void *aux)
 {
 	v->aux = aux;
 	v->s.aux_ld = v->s.m;
@@ -385,7 +385,7 @@ static bool dense_fused(struct pl_cuda *c, struct call v, void *bias, bool gelu,
 		return false;
 	v.bias = bias;
 	if (gelu) {
-		if (!beside(&v, pre))
+		if (!set_aux(&v, pre))
 			return false;
 		v.s.epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 		if (!bias)
@@ -436,11 +436,11 @@ void pl_cuda_dense(void *ctx, int n, int c, int k, const float *x, const float *
  * parts of its long sums. */
 static bool costly(struct pl_cuda *c, struct call v)
 {
-	float along = way(c, &v)->waves, alone;
+	float along = find_product(c, &v)->waves, alone;
 
 	v.bias = NULL;
 	v.s.epilogue = 0;
-	alone = way(c, &v)->waves;
+	alone = find_product(c, &v)->waves;
 	return along > 0 && along < 0.5f && alone > 1.5f * along;
 }
 
@@ -476,7 +476,7 @@ static void back_weights(struct pl_cuda *c, struct call v, const void *x, const 
 static bool sloped(struct pl_cuda *c, struct call v, const float *from)
 {
 	v.s.epilogue = CUBLASLT_EPILOGUE_DGELU;
-	return beside(&v, (void *)from) && product(c, &v);
+	return set_aux(&v, (void *)from) && product(c, &v);
 }
 
 void pl_cuda_dense_back(void *ctx, int n, int c, int k, const float *x, const float *w,

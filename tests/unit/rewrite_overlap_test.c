@@ -20,12 +20,12 @@ static struct pl_fit fit = { .kind = PL_K_COLLECTIVE,
 static struct pl_cost cost = { .fit = &fit, .n_fits = 1, .overlap = 1 };
 
 /* As cost, without figures of contention. */
-static struct pl_fit bare_fit = { .kind = PL_K_COLLECTIVE,
-				  .coll = PL_COLL_ALLREDUCE,
-				  .n = 3,
-				  .a_ns = 500,
-				  .b_ns_per_byte = 0.25 };
-static const struct pl_cost without = { .fit = &bare_fit, .n_fits = 1, .overlap = 1 };
+static struct pl_fit alone_fit = { .kind = PL_K_COLLECTIVE,
+				   .coll = PL_COLL_ALLREDUCE,
+				   .n = 3,
+				   .a_ns = 500,
+				   .b_ns_per_byte = 0.25 };
+static const struct pl_cost without = { .fit = &alone_fit, .n_fits = 1, .overlap = 1 };
 
 static void contend(double computation, double transfer)
 {
@@ -130,7 +130,7 @@ static void covered(const struct job *j, const double *dur, double *with)
 
 /* The step tick by tick: computation of the backward pass, bare durations in its order, and one
  * channel. */
-static double by_ticks(const struct job *j, const double *bare, const uint32_t *set_of,
+static double by_ticks(const struct job *j, const double *alone, const uint32_t *set_of,
 		       uint32_t n_sets, double f, double g)
 {
 	double now = (double)j->fwd, done = 0, left = -1;
@@ -154,8 +154,8 @@ static double by_ticks(const struct job *j, const double *bare, const uint32_t *
 		}
 		if (computes) {
 			done += TICK / (left >= 0 ? f : 1);
-			if (done >= bare[i] - 1e-9)
-				done -= bare[i++];
+			if (done >= alone[i] - 1e-9)
+				done -= alone[i++];
 		}
 		if (left >= 0) {
 			left -= TICK / (computes ? g : 1);
@@ -200,7 +200,7 @@ static void against_ticks(void)
 
 	for (uint64_t seed = 1; seed <= 60; seed++) {
 		uint32_t set_of[MOST], n_sets;
-		double bare[MOST], lost[MOST], now, want;
+		double alone[MOST], lost[MOST], now, want;
 		struct job j;
 
 		const double slows = 1 + (double)(seed % 5) / 4;
@@ -209,19 +209,19 @@ static void against_ticks(void)
 		contend(slows, slowed);
 		job_init(&j, seed, &cost);
 		for (uint32_t i = 0; i < j.n; i++)
-			bare[i] = (double)j.bwd[j.n - 1 - i];
+			alone[i] = (double)j.bwd[j.n - 1 - i];
 		/* recorded: one at a time, with what was lost in the table's durations */
-		covered(&j, bare, lost);
+		covered(&j, alone, lost);
 		for (uint32_t i = 0; i < j.n; i++)
-			bare[i] -= round(lost[i] * (1 - 1 / slows));
+			alone[i] -= round(lost[i] * (1 - 1 / slows));
 		n_sets = random_sets(&rng, j.n, set_of);
 		now = step_of(&j, set_of, n_sets);
-		want = by_ticks(&j, bare, set_of, n_sets, slows, slowed);
+		want = by_ticks(&j, alone, set_of, n_sets, slows, slowed);
 		worst = fmax(worst, fabs(now - want));
 		if (!(fabs(now - want) <= 3 * TICK * MOST))
 			printf("# seed %d: %g, want %g\n", (int)seed, now, want);
 		contend(1, 1);
-		change = fmax(change, fabs(want / by_ticks(&j, bare, set_of, n_sets, 1, 1) - 1));
+		change = fmax(change, fabs(want / by_ticks(&j, alone, set_of, n_sets, 1, 1) - 1));
 		job_fini(&j);
 	}
 	ok(worst <= 3 * TICK * MOST, "60 jobs, as simulated tick by tick");
@@ -241,8 +241,8 @@ static const char *const changed[CHANGES] = {
 
 /* The change as a line of a plan; bare durations as it makes them, and what comes before the last
  * part of the batch. */
-static double change_bare(const struct job *j, enum change what, double *bare,
-			  struct pl_rewrite *rw)
+static double change_alone(const struct job *j, enum change what, double *alone,
+			   struct pl_rewrite *rw)
 {
 	static const char *arg[2];
 	static char name[2][32];
@@ -250,15 +250,15 @@ static double change_bare(const struct job *j, enum change what, double *bare,
 
 	*rw = (struct pl_rewrite){ .op = PL_RW_SPEED, .x = 2 };
 	for (uint32_t i = 0; i < j->n; i++)
-		sum += bare[i];
+		sum += alone[i];
 	if (what == FUSED) { /* the first two of the backward pass */
 		*rw = (struct pl_rewrite){ .op = PL_RW_FUSE_OPS, .arg = arg, .n_args = 2 };
 		for (uint32_t i = 0; i < 2; i++) {
 			snprintf(name[i], sizeof(name[i]), "backward L%u", j->n - 1 - i);
 			arg[i] = name[i];
 		}
-		bare[0] += bare[1];
-		bare[1] = 0;
+		alone[0] += alone[1];
+		alone[1] = 0;
 		return 0;
 	}
 	if (what == PARTS) {
@@ -266,7 +266,7 @@ static double change_bare(const struct job *j, enum change what, double *bare,
 		before = sum * 3 / 4;
 	}
 	for (uint32_t i = 0; i < j->n; i++)
-		bare[i] /= what == PARTS ? 4 : 2;
+		alone[i] /= what == PARTS ? 4 : 2;
 	return before;
 }
 
@@ -289,7 +289,7 @@ static void with_changes(enum change what)
 
 	for (uint64_t seed = 1; seed <= 40; seed++) {
 		uint32_t set_of[MOST], n_sets;
-		double bare[MOST], lost[MOST], now, want;
+		double alone[MOST], lost[MOST], now, want;
 		struct pl_rewrite rw;
 		struct job j;
 		pl_ns fwd;
@@ -300,15 +300,15 @@ static void with_changes(enum change what)
 		contend(slows, slowed);
 		job_init(&j, seed, &cost);
 		for (uint32_t i = 0; i < j.n; i++)
-			bare[i] = (double)j.bwd[j.n - 1 - i];
-		covered(&j, bare, lost);
+			alone[i] = (double)j.bwd[j.n - 1 - i];
+		covered(&j, alone, lost);
 		for (uint32_t i = 0; i < j.n; i++)
-			bare[i] -= round(lost[i] * (1 - 1 / slows));
-		want = change_bare(&j, what, bare, &rw);
+			alone[i] -= round(lost[i] * (1 - 1 / slows));
+		want = change_alone(&j, what, alone, &rw);
 		fwd = j.fwd;
 		j.fwd = what == FASTER ? fwd / 2 : what == PARTS ? fwd / 4 : fwd;
 		n_sets = random_sets(&rng, j.n, set_of);
-		want += by_ticks(&j, bare, set_of, n_sets, slows, slowed);
+		want += by_ticks(&j, alone, set_of, n_sets, slows, slowed);
 		j.fwd = fwd;
 		now = changed_step(&j, &rw, set_of, n_sets);
 		worst = fmax(worst, fabs(now / want - 1));
