@@ -341,14 +341,14 @@ int read_launcher(struct config *c, struct pl_err *err)
 	struct pl_launch *l = &c->launch;
 	int rc = pl_comm_launch_find(l, err);
 
-	if (rc < 0 || !l->by)
+	if (rc < 0 || !l->launcher)
 		return rc;
 	if (c->ranks && c->ranks != l->size)
 		return pl_fail(err, PL_EUSAGE, "-n %lld, but %s started %d ranks",
-			       (long long)c->ranks, l->by, l->size);
+			       (long long)c->ranks, l->launcher, l->size);
 	if (l->size > RANKS_MAX)
-		return pl_fail(err, PL_ELIMIT, "%s started %d ranks; this program takes %d", l->by,
-			       l->size, RANKS_MAX);
+		return pl_fail(err, PL_ELIMIT, "%s started %d ranks; this program takes %d",
+			       l->launcher, l->size, RANKS_MAX);
 	c->ranks = l->size;
 	return 0;
 }
@@ -358,7 +358,7 @@ static int join_launcher(const struct config *c, struct pl_launch *l, struct pl_
 {
 	if (c->meet)
 		snprintf(l->meet, sizeof(l->meet), "%s", c->meet);
-	if (!strcmp(l->by, "torchrun") && l->size > 1 && !l->meet[0] && !l->token[0])
+	if (!strcmp(l->launcher, "torchrun") && l->size > 1 && !l->meet[0] && !l->token[0])
 		return pl_fail(
 			err, PL_EUSAGE,
 			"RANK and WORLD_SIZE are set in the environment, but MASTER_ADDR and "
@@ -366,7 +366,7 @@ static int join_launcher(const struct config *c, struct pl_launch *l, struct pl_
 			"unset RANK");
 	if (l->size > 1 && !l->token[0]) {
 		/* the port that torchrun offers may be taken, and on one host none is needed */
-		if (!c->meet && !getenv("PACELINE_MEET") && !l->spread)
+		if (!c->meet && !getenv("PACELINE_MEET") && !l->several_hosts)
 			l->meet[0] = '\0';
 		return pl_comm_launch_share(l, LATE * timeout_of(c), err);
 	}
@@ -379,7 +379,7 @@ static int join_launcher(const struct config *c, struct pl_launch *l, struct pl_
 			err, PL_EUSAGE,
 			"%s and PACELINE_TOKEN say who this is, but not where to meet: --meet "
 			"dir:PATH (a folder that all see) or tcp:HOST:PORT",
-			l->by);
+			l->launcher);
 	return 0;
 }
 
@@ -390,7 +390,7 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 	int64_t n = c->ranks ? c->ranks : default_ranks > 0 ? default_ranks : 1;
 	int rc, sig;
 
-	if (c->launch.by) {
+	if (c->launch.launcher) {
 		starter = getppid();
 		rc = join_launcher(c, &c->launch, err);
 		if (rc == 0)
@@ -437,7 +437,7 @@ int open_world(const struct config *c, const struct pl_launch *p, const struct p
 		return 0;
 	d->rank = p->rank;
 	d->grace_s = 3 + (unsigned)(5 * timeout_of(c) / 1000000000);
-	if (c->launch.by || d->ctx)
+	if (c->launch.launcher || d->ctx)
 		o.meet_ns = LATE * timeout_of(c);
 	o.host = host_of_rank(c, p, host);
 	o.local_size = o.host ? 0 : p->local_size;

@@ -171,7 +171,7 @@ static int prepare(struct training *t, struct pl_err *err)
 				    .model = &t->w->model,
 				    .plan = t->w->planned ? &t->w->plan : NULL,
 				    .data = &t->w->data,
-				    .read_once = !t->c->launch.by,
+				    .read_once = !t->c->launch.launcher,
 				    .log = &t->c->c.log };
 	int rc;
 

@@ -15,7 +15,7 @@
 #include "comm/internal.h"
 
 #define STRANGERS 64
-#define NAP_NS	  10000000  /* until what failed may work */
+#define NAP_NS	  10000000  /* before accept4() is tried again */
 #define REFUSE_NS 100000000 /* for sending a refusal, which fits into the buffer of a socket */
 /* A rank greets as soon as it is connected. A machine with more to do than processors holds it up
  * for some turns of the scheduler, of 3 to 10 ms each. */
@@ -24,8 +24,8 @@
 struct pl_pending_link {
 	struct pl_link link;
 	pl_ns since;
-	struct pl_frame hello;	       /* kind 0: it has not come */
-	uint8_t proof[PL_PROOF_BYTES]; /* that answers the challenge */
+	struct pl_frame hello;	       /* kind 0: not received yet */
+	uint8_t proof[PL_PROOF_BYTES]; /* the right answer to the challenge */
 };
 
 int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err *err)
@@ -58,7 +58,7 @@ void pl_comm_refuse(struct pl_link *l, const char *why)
 	struct pl_frame f = { .kind = PL_FRAME_REFUSED };
 
 	snprintf(f.text, sizeof(f.text), "%s", why);
-	/* if it cannot be told, it will still find the connection closed */
+	/* if this fails, the other side still finds the connection closed */
 	(void)!pl_comm_link_write(l, &f, pl_now_ns() + REFUSE_NS, NULL);
 	pl_comm_link_close(l);
 }
@@ -103,15 +103,15 @@ static int read_greeting(struct pl_acceptor *a, size_t i)
 		rc = pl_fail(&e, PL_EUSAGE, PL_WRONG_TOKEN);
 	if (rc >= 0)
 		return rc;
-	if (rc != PL_EIO ||
-	    g->hello.kind) /* a connection that closes before its first frame is no news */
+	/* a connection that closes before its first frame is not reported */
+	if (rc != PL_EIO || g->hello.kind)
 		pl_comm_reject(a, e.msg);
 	drop(a, i, true);
 	return -1;
 }
 
-/* Room for one more connection: that which has been silent for longest goes, but not before a rank
- * could have greeted. */
+/* Makes room for one more connection: closes the one that has been silent for longest, if a rank
+ * would have greeted by now. */
 static bool make_room(struct pl_acceptor *a)
 {
 	size_t oldest = 0;

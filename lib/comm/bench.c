@@ -95,7 +95,7 @@ static int64_t check(const struct bench *b, unsigned turn)
 }
 
 /* Floats that each rank gives and gets; a message goes from rank 0 to rank 1. */
-static void sizes(struct bench *b, size_t floats)
+static void set_sizes(struct bench *b, size_t floats)
 {
 	size_t n = (size_t)b->size;
 	bool many = b->a.op == PL_OP_REDUCE_SCATTER || b->a.op == PL_OP_ALLTOALL ||
@@ -125,7 +125,7 @@ static float *get_memory(struct bench *b, bool of_world, size_t bytes, struct pl
 	return p;
 }
 
-static int take(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_err *err)
+static int prepare(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_err *err)
 {
 	size_t room;
 
@@ -134,7 +134,7 @@ static int take(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_e
 		return pl_fail(err, PL_EUSAGE, "nothing to measure: %d times %s of %d ranks",
 			       o->iterations, pl_comm_operation_name(o->op), b->size);
 	b->a = (struct pl_coll_args){ .op = o->op, .algo = o->algo };
-	sizes(b, o->bytes / sizeof(float));
+	set_sizes(b, o->bytes / sizeof(float));
 	room = ((b->n_src > b->n_dst ? b->n_src : b->n_dst) + 16) * sizeof(float);
 	b->src = get_memory(b, !o->private_memory, room, err);
 	if (b->src)
@@ -153,7 +153,7 @@ static int take(struct bench *b, const struct pl_comm_bench_opts *o, struct pl_e
 	return 0;
 }
 
-static void give(struct bench *b, const struct pl_comm_bench_opts *o)
+static void release(struct bench *b, const struct pl_comm_bench_opts *o)
 {
 	float *p[2] = { b->src, b->dst == b->src ? NULL : b->dst };
 
@@ -221,7 +221,7 @@ int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 	float *t = NULL;
 	int rc;
 
-	PL_TRY(take(&b, o, err));
+	PL_TRY(prepare(&b, o, err));
 	PL_TRY(pl_alloc(&t, (size_t)o->iterations, sizeof(*t), err));
 	memset(r, 0, sizeof(*r));
 	r->count = b.a.count;
@@ -244,6 +244,6 @@ int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 	PL_TRY(summarise(&b, t, (size_t)o->iterations, wrong, r, err));
 out:
 	pl_free(t);
-	give(&b, o);
+	release(&b, o);
 	return rc;
 }

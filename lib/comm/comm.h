@@ -51,14 +51,14 @@ enum pl_calgo {
 int pl_comm_algorithm_find(const char *name); /* -1 */
 const char *pl_comm_algorithm_name(unsigned algo);
 
-/* A link that is made slower, to try another network. All ranks get the same list, because the
+/* A link that is made slower, to imitate another network. All ranks need the same list, because the
  * choice of algorithms depends on it. */
 struct pl_link_shape {
 	int from, to;	     /* ranks; -1: any */
 	double bytes_per_ns; /* 0: as fast as it goes */
 	pl_ns latency_ns;
-	/* All that `from` sends by this shape shares one link, as with the network adapter of a
-	 * host. Otherwise each receiver has a link of its own. */
+	/* All messages from `from` share one link, as on the network adapter of a host. Otherwise
+	 * each receiver has a link of its own. */
 	bool shared;
 };
 
@@ -66,8 +66,9 @@ struct pl_backend;
 struct pl_comm_event;
 struct pl_world_opts {
 	int rank, size;
-	int local_rank, local_size; /* on this host, by the launcher; 0 of 0 or -1: unknown. They
-				     * are only compared with what the meeting finds */
+	/* On this host, as the launcher says; 0 of 0 or -1: unknown. A note is logged if the
+	 * meeting finds something else. */
+	int local_rank, local_size;
 	const char *host; /* ranks with equal names share memory; NULL: the name of the host. Other
 			   * names make several hosts out of one, for experiments */
 	/* "auto" (shared memory on one host, TCP between), "shm", "tcp"; "mpi": over an MPI library
@@ -89,15 +90,15 @@ struct pl_world_opts {
 	 * meeting by tcp, the one from which rank 0 is reached */
 	const char *bind;
 	int connections; /* TCP connections a pair; 0: 2 */
-	/* It is a failure if a rank gives no sign of life, or a message does not move, for this
+	/* The world fails if a rank sends no heartbeat, or a message makes no progress, for this
 	 * long; 0: 3 s */
 	pl_ns timeout_ns;
 	pl_ns heartbeat_ns; /* 0: a third of the timeout */
 	pl_ns meet_ns;	    /* how long to wait for ranks that have not started; 0: the timeout */
-	/* How long an operation waits for ranks that live but have not begun theirs (they may
-	 * compute that long), or for a device that is behind its host; 0: 100 timeouts */
+	/* How long an operation waits for ranks that live but have not begun the operation, because
+	 * they may compute that long, or for a device that is behind its host; 0: 100 timeouts */
 	pl_ns patience_ns;
-	size_t segment; /* bytes that pass as one; 0: 256 KiB */
+	size_t segment; /* bytes of a message at most; 0: 256 KiB */
 	const struct pl_link_shape *shape;
 	size_t n_shapes;
 	const struct pl_log *log;
@@ -106,19 +107,19 @@ struct pl_world_opts {
 	 * the place to end it. NULL: not wanted. */
 	void (*lost)(void *arg, const char *why);
 	void *lost_arg;
-	/* Called for each chunk sent or received, with its channel, for traces; from any thread
-	 * of the world, one call at a time, never after close or abort. It may not call the world.
-	 * NULL: not wanted. */
+	/* Called for each chunk that is sent or received, for traces. Any thread of the world
+	 * calls it, one at a time, never after close or abort. It must not call the world. NULL:
+	 * not wanted. */
 	void (*event)(void *arg, const struct pl_comm_event *e);
 	void *event_arg;
 };
 struct pl_comm_event {
-	uint8_t op; /* PL_OP_SEND, PL_OP_RECV of parts; the collective itself */
-	uint8_t of; /* the collective that a part belongs to */
+	uint8_t op;	    /* PL_OP_SEND, PL_OP_RECV of parts; the collective itself */
+	uint8_t collective; /* that a part belongs to */
 	int peer, channel;
 	uint32_t chunk;
-	uint64_t seq; /* of the collective in its world, from 0 */
-	uint64_t tag; /* of the arguments of the operation */
+	uint64_t seq; /* number of the collective in its world, from 0 */
+	uint64_t tag; /* from the arguments of the operation */
 	size_t bytes;
 	/* CLOCK_MONOTONIC. A part begins when nothing delays it any more: the collective has begun,
 	 * the data that the part forwards has arrived, and the part before it on the same link has
@@ -141,9 +142,10 @@ struct pl_work; /* an operation in progress */
 int pl_comm_world_open(const struct pl_world_opts *o, struct pl_world **w,
 		       struct pl_err *err) PL_MUST;
 /*
- * Both end the world, wait for its threads and free it; NULL is fine. close says good-bye and waits
- * for the good-bye of all others, so that no rank takes the end for a death (PL_EIO: the world had
- * failed before, or fails now). abort makes all others fail with `why`, unless they failed before.
+ * Both end the world, wait for its threads and free it. w may be NULL. close says good-bye and
+ * waits for the good-bye of all others, so that no rank takes the end for a death. PL_EIO: the
+ * world had failed before, or fails now. abort makes all others fail with `why`, unless they failed
+ * before.
  */
 int pl_comm_world_close(struct pl_world *w, struct pl_err *err) PL_MUST;
 void pl_comm_world_abort(struct pl_world *w, const char *why);
@@ -160,17 +162,16 @@ void *pl_comm_world_alloc(struct pl_world *w, size_t bytes, struct pl_err *err);
 void pl_comm_world_free(struct pl_world *w, void *p);
 
 /*
- * Begin an operation; all ranks of the world begin the same collectives in the same order. The
- * buffers are the world's until pl_comm_work_wait(). float32, sum. `count`: elements of the whole
- * (all-reduce, broadcast), or of one rank's part (reduce-scatter, all-gather, all-to-all: the
- * buffer is size x count). In place: src == dst, but of reduce-scatter dst is the own part of src,
- * of all-gather src that of dst. Broadcast sends the root's src, and does not read that of others.
- * Sends and receives between two ranks match in the order of their beginning, with equal counts;
- * they do not wait for collectives. tag: for events.
+ * Begins an operation. All ranks of the world begin the same collectives in the same order. The
+ * world uses the buffers until pl_comm_work_wait(). Elements are float32, and reductions are sums.
+ * `count`: elements of the whole vector (all-reduce, broadcast), or of one rank's part
+ * (reduce-scatter, all-gather, all-to-all: the buffer is size x count). In place: src == dst; in a
+ * reduce-scatter dst is the own part of src, in an all-gather src is the own part of dst. A
+ * broadcast reads only the root's src. Sends and receives between two ranks match in the order in
+ * which they begin, with equal counts; they do not wait for collectives. tag: for events.
  *
- * Over NCCL, messages wait for the collectives and messages before them. But messages that are
- * begun before one of them is waited for, and before the next collective, run together as one
- * group.
+ * Over NCCL, a message waits for the collectives and messages before it. Messages that begin before
+ * the first wait for one of them, and before the next collective, run together as one group.
  */
 struct pl_coll_args {
 	uint8_t op, algo;
@@ -191,10 +192,10 @@ bool pl_comm_work_done(struct pl_work *work);
  */
 int pl_comm_work_wait(struct pl_work *work, struct pl_err *err) PL_MUST;
 /*
- * Waits until all operations with a pl_comm_work_wait() have ended; fails if one failed. Call it
- * before sync() and get() of a device: these have no deadline, and would wait for ever if a rank is
- * lost. If the device does not finish the work of its first queue in `patience_ns`, the world
- * fails, and `lost` is called.
+ * Waits until all operations that had a pl_comm_work_wait() have ended; fails if one failed. Call
+ * it before sync() and get() of a device, because these have no deadline and would wait for ever if
+ * a rank is lost. If the device does not finish the work of its first queue in `patience_ns`, the
+ * world fails, and `lost` is called.
  */
 int pl_comm_world_settle(struct pl_world *w, struct pl_err *err) PL_MUST;
 /* begin and wait */
@@ -234,10 +235,10 @@ int pl_comm_bench(struct pl_world *w, const struct pl_comm_bench_opts *o,
 struct pl_launch {
 	int rank, size, local_rank, local_size; /* -1 unknown */
 	/* "paceline", "torchrun", "openmpi", "pmix", "pmi", "slurm"; NULL: nobody */
-	const char *by;
-	const char *rank_name; /* the variable that holds the rank */
+	const char *launcher;
+	const char *rank_name; /* the environment variable that holds the rank */
 	uint64_t job;	       /* identifies the job among those of the launcher; 0: unknown */
-	bool spread;	       /* over several hosts, as far as is known */
+	bool several_hosts;    /* over several hosts, as far as is known */
 	char meet[256];	       /* "" unknown */
 	char token[128];       /* "" unknown */
 	char folder[200];      /* of pl_comm_launch_share(); "" none */

@@ -20,17 +20,17 @@
 
 #include "comm/internal.h"
 
-/* Its silence will be noticed if the other side takes nothing. */
+/* A full buffer is no error here: the silence of the other side is noticed later. */
 static void queue_frame(struct pl_peer *p, const struct pl_frame *f)
 {
-	if (!p->gone)
+	if (!p->disconnected)
 		pl_comm_link_send(&p->control, f);
 }
 
-/* The next read finds an error, if there is one. */
-static void flush(struct pl_peer *p)
+/* An error is found by the next read. */
+static void flush_link(struct pl_peer *p)
 {
-	if (!p->gone && pl_comm_link_flush(&p->control, NULL) < 0)
+	if (!p->disconnected && pl_comm_link_flush(&p->control, NULL) < 0)
 		return;
 }
 
@@ -59,9 +59,9 @@ void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...)
 
 /* ---- receiving ---- */
 
-/* Did the other rank begin the same collectives? The rank that has begun more can compare. A
- * library that does not compare would wait for ever, or sum data that do not belong together. */
-static void compare(struct pl_world *w, int rank, uint64_t n, uint64_t digest)
+/* Has the other rank begun the same collectives? The rank that has begun more compares, because
+ * NCCL does not: it would wait for ever, or sum data that do not belong together. */
+static void compare_digests(struct pl_world *w, int rank, uint64_t n, uint64_t digest)
 {
 	struct pl_peer *p = &w->peer[rank];
 	bool known, other;
@@ -78,9 +78,9 @@ static void compare(struct pl_world *w, int rank, uint64_t n, uint64_t digest)
 			"rank %d and rank %d did not begin the same collectives with the "
 			"same sizes: one of number %llu to %llu differs",
 			rank < w->rank ? rank : w->rank, rank < w->rank ? w->rank : rank,
-			(unsigned long long)p->same, (unsigned long long)n - 1);
+			(unsigned long long)p->same_collectives, (unsigned long long)n - 1);
 	else if (known)
-		p->same = n;
+		p->same_collectives = n;
 }
 
 static void handle_frame(struct pl_world *w, int rank, const struct pl_frame *f)
@@ -91,15 +91,15 @@ static void handle_frame(struct pl_world *w, int rank, const struct pl_frame *f)
 	case PL_FRAME_HEARTBEAT:
 		atomic_store(&p->begun, f->heartbeat.begun);
 		atomic_store(&p->messages, f->heartbeat.messages);
-		atomic_store(&p->bytes, f->heartbeat.bytes);
+		atomic_store(&p->bytes_announced, f->heartbeat.bytes);
 		if (w->device.native)
-			compare(w, rank, f->heartbeat.compared, f->heartbeat.digest);
+			compare_digests(w, rank, f->heartbeat.compared, f->heartbeat.digest);
 		break;
 	case PL_FRAME_ABORT:
 		pl_comm_world_fail(w, (int)f->rank, "%s", f->text);
 		break;
 	case PL_FRAME_GOODBYE:
-		atomic_store(&p->bye, true);
+		atomic_store(&p->said_goodbye, true);
 		pthread_mutex_lock(&w->lock);
 		pthread_cond_broadcast(&w->changed);
 		pthread_mutex_unlock(&w->lock);
@@ -118,13 +118,13 @@ static void receive_frames(struct pl_world *w, int rank)
 	int rc;
 
 	while ((rc = pl_comm_link_receive(&p->control, &f, &e)) > 0) {
-		p->seen = pl_now_ns();
+		p->last_heard = pl_now_ns();
 		handle_frame(w, rank, &f);
 	}
 	if (rc == PL_EDATA)
 		pl_comm_world_fail(w, rank, "rank %d: %s", rank, e.msg);
-	p->gone |= rc < 0;
-	if (rc < 0 && !atomic_load(&p->bye))
+	p->disconnected |= rc < 0;
+	if (rc < 0 && !atomic_load(&p->said_goodbye))
 		pl_comm_world_fail(w, rank, "rank %d is gone (%s)", rank, e.msg);
 }
 
@@ -145,8 +145,9 @@ static void send_heartbeats(struct pl_world *w)
 		if (r == w->rank)
 			continue;
 		f.heartbeat.begun = atomic_load(w->device.b ? &w->device.ready : &w->begun);
-		f.heartbeat.messages = atomic_load(w->device.b ? &p->sends_ready : &p->sends_begun);
-		f.heartbeat.bytes = atomic_load(&p->wrote);
+		f.heartbeat.messages =
+			atomic_load(w->device.b ? &p->sends_on_host : &p->sends_begun);
+		f.heartbeat.bytes = atomic_load(&p->bytes_sent);
 		f.heartbeat.compared = compared;
 		f.heartbeat.digest = digest;
 		queue_frame(p, &f);
@@ -169,7 +170,7 @@ static void tell_all(struct pl_world *w, uint8_t kind)
 		if (r == w->rank)
 			continue;
 		queue_frame(&w->peer[r], &f);
-		flush(&w->peer[r]);
+		flush_link(&w->peer[r]);
 	}
 }
 
@@ -181,13 +182,14 @@ static void look_for_dead(struct pl_world *w, pl_ns now)
 		struct pl_peer *p = &w->peer[r];
 		pl_ns broken = atomic_load(&p->broken);
 
-		if (r == w->rank || p->gone || atomic_load(&p->bye))
+		if (r == w->rank || p->disconnected || atomic_load(&p->said_goodbye))
 			continue;
-		if (now - p->seen > w->timeout)
+		if (now - p->last_heard > w->timeout)
 			pl_comm_world_fail(w, r, "rank %d gave no sign of life for %.1f s", r,
-					   (double)(now - p->seen) / 1e9);
+					   (double)(now - p->last_heard) / 1e9);
 		else if (broken && now - broken > pl_min_i64(w->timeout / 4, 200000000))
-			pl_comm_world_fail(w, r, "a connection to rank %d broke (%s)", r, p->why);
+			pl_comm_world_fail(w, r, "a connection to rank %d broke (%s)", r,
+					   p->broken_why);
 	}
 }
 
@@ -199,7 +201,7 @@ static void wait_for_frames(struct pl_world *w, struct pollfd *p, pl_ns until)
 	for (int r = 0; r < w->size; r++) {
 		struct pl_peer *q = &w->peer[r];
 
-		p[r].fd = q->gone || r == w->rank ? -1 : q->control.fd;
+		p[r].fd = q->disconnected || r == w->rank ? -1 : q->control.fd;
 		p[r].events = (short)(POLLIN | (q->control.n_out ? POLLOUT : 0));
 		p[r].revents = 0;
 	}
@@ -225,7 +227,7 @@ static void excuse_others(struct pl_world *w, pl_ns now, pl_ns held)
 	if (held < PL_STOPPED_NS(w))
 		return;
 	for (int r = 0; r < w->size; r++)
-		w->peer[r].seen = pl_min_i64(now, w->peer[r].seen + held);
+		w->peer[r].last_heard = pl_min_i64(now, w->peer[r].last_heard + held);
 	atomic_fetch_add(&w->stopped_ns, held);
 }
 
@@ -237,7 +239,7 @@ static void *control_main(void *arg)
 	bool said_bye = false;
 
 	for (int r = 0; r < w->size; r++)
-		w->peer[r].seen = next;
+		w->peer[r].last_heard = next;
 	while (!atomic_load(&w->control_stop)) {
 		/* a library may have to be made to end, or left, soon after a failure */
 		bool hurry = any_broken(w) || (w->library.calls && atomic_load(&w->failed));
@@ -249,14 +251,14 @@ static void *control_main(void *arg)
 		for (int r = 0; r < w->size; r++)
 			if (p[r].fd >= 0 && (p[r].revents & ~POLLOUT))
 				receive_frames(w, r);
-		if (atomic_load(&w->failed) && !w->told) {
+		if (atomic_load(&w->failed) && !w->failure_told) {
 			tell_all(w, PL_FRAME_ABORT);
 			pthread_mutex_lock(&w->lock);
-			w->told = true;
+			w->failure_told = true;
 			pthread_cond_broadcast(&w->changed);
 			pthread_mutex_unlock(&w->lock);
 		}
-		if (atomic_load(&w->closing) && !said_bye && !w->told) {
+		if (atomic_load(&w->closing) && !said_bye && !w->failure_told) {
 			tell_all(w, PL_FRAME_GOODBYE);
 			said_bye = true;
 		}
@@ -267,7 +269,7 @@ static void *control_main(void *arg)
 				pl_comm_device_look(w, now);
 		}
 		for (int r = 0; r < w->size; r++)
-			flush(&w->peer[r]);
+			flush_link(&w->peer[r]);
 		excuse_others(w, now, now - until);
 		last = now;
 		if (!atomic_load(&w->failed))
@@ -279,7 +281,7 @@ static void *control_main(void *arg)
 		}
 	}
 	/* the last rank to close waits for no good-bye, and stops this thread at once */
-	if (atomic_load(&w->closing) && !said_bye && !w->told)
+	if (atomic_load(&w->closing) && !said_bye && !w->failure_told)
 		tell_all(w, PL_FRAME_GOODBYE);
 	return NULL;
 }
@@ -302,7 +304,7 @@ void pl_comm_control_stop(struct pl_world *w)
 	}
 	for (int r = 0; r < w->size && w->peer; r++)
 		if (w->peer[r].control.fd >= 0) {
-			flush(&w->peer[r]);
+			flush_link(&w->peer[r]);
 			pl_comm_link_close(&w->peer[r].control);
 		}
 	pl_comm_close(&w->control_wake);

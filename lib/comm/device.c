@@ -36,7 +36,7 @@
  * megabyte in this time. Sums are fast there, so it gains little to send one segment while another
  * is summed. */
 #define SEGMENT_OF_GPUS ((size_t)4 << 20)
-#define SPOIL_OF	2 /* staging memory that is so many times too large is left to others */
+#define SPOIL_OF	2 /* no operation takes staging memory that is larger by this factor */
 
 void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx)
 {
@@ -132,7 +132,7 @@ static int stage_take(struct pl_work *k, size_t bytes, struct pl_err *err)
 	return rc;
 }
 
-/* It can be used again after the work that the second queue has now. */
+/* Returns the staging memory: it is free after the work that the second queue has now. */
 static void stage_give(struct pl_work *k)
 {
 	struct pl_world *w = k->w;
@@ -145,8 +145,8 @@ static void stage_give(struct pl_work *k)
 	k->device.stage = NULL;
 }
 
-/* Has all use of it ended? A device that hangs may use it for ever. */
-static bool stage_over(struct pl_world *w, const struct pl_stage *s, pl_ns until)
+/* Waits until the device has ended its use; false: it has not by then, for example if it hangs. */
+static bool stage_unused(struct pl_world *w, const struct pl_stage *s, pl_ns until)
 {
 	struct pl_err e = { 0 };
 	int rc;
@@ -157,7 +157,7 @@ static bool stage_over(struct pl_world *w, const struct pl_stage *s, pl_ns until
 }
 
 /* MPI may still write to it after a receive was cancelled. */
-static void end_memory(struct pl_world *w, void *p)
+static void free_memory(struct pl_world *w, void *p)
 {
 	if (!(w->device.cuda_aware && pl_library_keeps(w)))
 		w->device.b->free(w->device.ctx, p);
@@ -171,7 +171,7 @@ void pl_comm_device_fini(struct pl_world *w)
 		void *p = w->device.stage[i].p;
 
 		if ((!w->device.native && pl_library_keeps(w)) ||
-		    !stage_over(w, &w->device.stage[i], until))
+		    !stage_unused(w, &w->device.stage[i], until))
 			continue;
 		if (w->device.native) {
 			w->device.b->free(w->device.ctx, p);
@@ -182,7 +182,7 @@ void pl_comm_device_fini(struct pl_world *w)
 	}
 	pl_free(w->device.stage);
 	for (size_t i = 0; i < w->device.n_allocated; i++)
-		end_memory(w, w->device.allocated[i]);
+		free_memory(w, w->device.allocated[i]);
 	pl_free(w->device.allocated);
 }
 
@@ -219,24 +219,24 @@ static bool uses_cuda_aware(const struct pl_world *w, const struct pl_coll_args 
 	return a->op != PL_OP_ALLTOALL || a->src != a->dst;
 }
 
-/* Everything begun before is in the second queue, or the world failed. */
-static void until_launched(struct pl_world *w)
+/* Waits until the second queue has all operations that were begun, or the world fails. */
+static void wait_until_launched(struct pl_world *w)
 {
 	pl_ns since = pl_now_ns();
 
 	if (!atomic_load(&w->device.launching))
 		return;
-	atomic_store(&w->device.launch_wanted, true);
+	atomic_store(&w->device.launch_awaited, true);
 	while (atomic_load(&w->device.launching) && !atomic_load(&w->failed))
 		if (pl_now_ns() - since < SPIN_NS)
 			sched_yield();
 		else
 			pl_sleep_ns(SPIN_NS);
-	atomic_store(&w->device.launch_wanted, false);
+	atomic_store(&w->device.launch_awaited, false);
 }
 
 /* The calling thread has put it, or the copy of its result, into the second queue. */
-static void tell_launched(const struct pl_work *k, pl_ns since)
+static void report_launch(const struct pl_work *k, pl_ns since)
 {
 	struct pl_world *w = k->w;
 
@@ -254,7 +254,7 @@ static void tell_launched(const struct pl_work *k, pl_ns since)
 
 void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since)
 {
-	tell_launched(k, since);
+	report_launch(k, since);
 	k->device.mark = mark;
 	k->device.launched = true;
 	atomic_fetch_sub(&k->w->device.launching, 1);
@@ -285,7 +285,7 @@ int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 	}
 	if (w->device.native) {
 		if (k->a.op > PL_OP_RECV)
-			until_launched(w);
+			wait_until_launched(w);
 		atomic_fetch_add(&w->device.launching, 1);
 		if (staged && x.src_n)
 			b->put(ctx, (void *)(uintptr_t)k->a.src, k->device.original.src,
@@ -329,7 +329,7 @@ bool pl_comm_device_ready(struct pl_work *k)
 	if (k->a.op > PL_OP_RECV)
 		atomic_fetch_add(&w->device.ready, 1);
 	else if (k->a.op == PL_OP_SEND)
-		atomic_fetch_add(&w->peer[k->a.root].sends_ready, 1);
+		atomic_fetch_add(&w->peer[k->a.root].sends_on_host, 1);
 	return true;
 }
 
@@ -367,7 +367,7 @@ void pl_comm_device_end(struct pl_work *k)
 					x.dst_n * sizeof(float));
 	k->device.mark = w->device.b->event_record(w->device.ctx);
 	if (x.dst_n)
-		tell_launched(k, since);
+		report_launch(k, since);
 }
 
 void pl_comm_device_waited(struct pl_work *k)
@@ -392,7 +392,7 @@ bool pl_comm_device_detach(struct pl_work *k)
 
 	if (!w->device.native)
 		return false;
-	until_launched(w);
+	wait_until_launched(w);
 	if (!k->device.on_device || atomic_load(&w->failed))
 		return false;
 	w->device.b->join(w->device.ctx);
@@ -404,7 +404,7 @@ bool pl_comm_device_detach(struct pl_work *k)
 	return left;
 }
 
-/* ---- what is waited for without a deadline ---- */
+/* ---- waits of the caller without a deadline ---- */
 
 void pl_comm_device_settled(struct pl_world *w)
 {
@@ -465,7 +465,7 @@ void pl_comm_device_free(struct pl_world *w, void *p)
 	for (size_t i = 0; i < w->device.n_allocated; i++)
 		if (w->device.allocated[i] == p) {
 			w->device.allocated[i] = w->device.allocated[--w->device.n_allocated];
-			end_memory(w, p);
+			free_memory(w, p);
 			return;
 		}
 }

@@ -1,19 +1,19 @@
 /*
  * The engine carries out steps from the heads of the queues as far as possible, and never blocks.
  *
- * A segment is a head of PL_HEADER_BYTES and its data. Data that will be added is received into a
+ * A segment is a header of PL_HEADER_BYTES and its data. Data that will be added is received into a
  * stage of 64 KiB, which stays in the cache, and is summed from there as it arrives. A connection
  * is read only after epoll has reported it as ready (edge-triggered), but callers that spin always
  * read it.
  *
  * Shaped links: a segment that becomes ready at t leaves a link of rate r at max(t, free) +
  * bytes/r. The link is busy until then, and the segment arrives `latency` later. The sender writes
- * it at once, and its step ends when the segment has left. The head says when the segment arrives,
- * and the receiver does not look at it before. Where the two ranks have no common clock, or more is
- * on its way than the transport can hold, the sender itself waits until the segment arrives. The
- * clock of the link is virtual: a late wake-up delays the link only by what exceeds the time of the
- * segment. A send over such a link is recorded for the time in which it occupies the link. The
- * latency and the real time of the transport are part of the recorded receive.
+ * it at once, and its step ends when the segment has left. The header says when the segment
+ * arrives, and the receiver does not use the data before. Where the two ranks have no common clock,
+ * or more data is in flight than the transport can hold, the sender waits until the segment
+ * arrives. The clock of the link is virtual: a late wake-up delays the link only by what exceeds
+ * the time of the segment. A send over such a link is recorded for the time in which it occupies
+ * the link. The latency and the real time of the transport are part of the recorded receive.
  */
 #include <errno.h>
 #include <string.h>
@@ -22,17 +22,15 @@
 
 #include "comm/internal.h"
 
-#define LIBRARY_NS_A_BYTE 20 /* 50 MB/s */
-#define SOCKET_BYTES                                                                               \
-	((size_t)4 << 20) /* Linux lets a socket hold so much, if nobody changed that */
+#define LIBRARY_NS_A_BYTE 20		    /* 50 MB/s */
+#define SOCKET_BYTES	  ((size_t)4 << 20) /* that a socket holds by the defaults of Linux */
 
 /*
  * Large vectors are sent and received by turns, in portions. One rank copies a portion into the
  * kernel, and the peer copies it out while it is still in the cache. On loopback this is twice as
- * fast from 4 MiB on. With portions of 48 KiB and more this gain is lost now and then, and more
- * often in longer sequences. Small vectors are faster in one portion.
+ * fast from 4 MiB on. Portions of 48 KiB and more lose this gain now and then. Small vectors are
+ * faster in one portion.
  */
-
 static size_t portion(size_t bytes)
 {
 	if (bytes < (size_t)1 << 20)
@@ -73,13 +71,13 @@ static size_t ring_move(struct pl_ring *r, const struct iovec *v, int n, bool ou
 	return total;
 }
 
-static void broken(struct pl_world *w, struct pl_conn *c, const char *why)
+static void connection_broken(struct pl_world *w, struct pl_conn *c, const char *why)
 {
 	struct pl_peer *p = &w->peer[c->peer];
 
 	c->broken = true;
 	if (!atomic_load(&p->broken)) {
-		snprintf(p->why, sizeof(p->why), "%s", why);
+		snprintf(p->broken_why, sizeof(p->broken_why), "%s", why);
 		atomic_store(&p->broken, pl_now_ns());
 	}
 	pl_comm_kick(w->control_wake);
@@ -99,16 +97,16 @@ static size_t conn_move(struct pl_world *w, struct pl_conn *c, struct iovec *v, 
 			pl_comm_world_wake_rank(w, c->peer);
 		return done;
 	}
-	/* cleared first: an edge that comes meanwhile sets it again */
+	/* cleared before the call, because an edge during the call sets it again */
 	atomic_store(ready, false);
 	got = out ? sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT)
 		  : recvmsg(c->fd, &m, MSG_DONTWAIT);
 	if (got > 0 || (got < 0 && errno == EINTR))
 		atomic_store(ready, true);
 	else if (got == 0)
-		broken(w, c, "the connection was closed");
+		connection_broken(w, c, "the connection was closed");
 	else if (errno != EAGAIN && errno != EWOULDBLOCK)
-		broken(w, c, strerror(errno));
+		connection_broken(w, c, strerror(errno));
 	return got > 0 ? (size_t)got : 0;
 }
 
@@ -132,16 +130,16 @@ pl_ns pl_comm_step_could_begin(const struct pl_step *s, pl_ns freed)
 	pl_ns t = pl_max_i64(s->work->begin, freed);
 
 	for (uint32_t i = 0; i < s->n_after; i++)
-		t = pl_max_i64(t, s->work->step[s->after + i].over);
+		t = pl_max_i64(t, s->work->step[s->after + i].end);
 	return t;
 }
 
 void pl_comm_step_done(struct pl_world *w, struct pl_step *s)
 {
 	struct pl_work *k = s->work;
-	bool sends = s->kind == PL_STEP_SEND, moves = s->kind <= PL_STEP_RECV_TO;
+	bool sends = s->kind == PL_STEP_SEND, moves = s->kind <= PL_STEP_RECV_BEFORE;
 
-	k->moved = s->over = pl_now_ns();
+	k->last_progress = s->end = pl_now_ns();
 	if (sends)
 		atomic_fetch_add_explicit(&w->sent, s->bytes, memory_order_relaxed);
 	if (w->o.event && moves && k->a.op > PL_OP_RECV) {
@@ -152,17 +150,17 @@ void pl_comm_step_done(struct pl_world *w, struct pl_step *s)
 			.chunk = s->chunk,
 			.bytes = s->bytes,
 			.begin = s->ready,
-			.end = s->left ? s->left : k->moved,
+			.end = s->departure ? s->departure : k->last_progress,
 		};
 		pl_comm_work_report(k, &e);
 	}
 	s->done = true;
-	if (--k->left == 0)
-		k->state = PL_WORK_OVER;
+	if (--k->steps_left == 0)
+		k->state = PL_WORK_DONE;
 }
 
-/* Does the receiver delay what it gets over this connection? Only if the ranks have one clock, and
- * if what is on its way fits between them. */
+/* Does the receiver delay the data of this connection? Only if the ranks have one clock, and the
+ * transport can hold the data in flight. */
 static bool receiver_delays(const struct pl_world *w, const struct pl_conn *c)
 {
 	const struct pl_peer *p = &w->peer[c->peer];
@@ -178,10 +176,10 @@ static bool receiver_delays(const struct pl_world *w, const struct pl_conn *c)
 static void occupy(struct pl_peer *p, struct pl_step *s)
 {
 	s->ready = pl_comm_step_could_begin(s, *p->link_free_at);
-	s->left = s->ready;
+	s->departure = s->ready;
 	if (p->bytes_per_ns > 0)
-		s->left += (pl_ns)((double)s->bytes / p->bytes_per_ns);
-	*p->link_free_at = s->left = pl_max_i64(s->left, pl_now_ns());
+		s->departure += (pl_ns)((double)s->bytes / p->bytes_per_ns);
+	*p->link_free_at = s->departure = pl_max_i64(s->departure, pl_now_ns());
 }
 
 /* false: not before `due`, when the engine is to look again */
@@ -189,14 +187,14 @@ static bool reached(struct pl_world *w, pl_ns due)
 {
 	if (due <= pl_now_ns())
 		return true;
-	if (!w->next_due || due < w->next_due)
-		w->next_due = due;
+	if (!w->next_wakeup || due < w->next_wakeup)
+		w->next_wakeup = due;
 	return false;
 }
 
-/* May the head of the queue be written now? A sender that delays what it sends must know early when
- * the segments behind the head leave, because they follow one another on the link. */
-static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
+/* May the head of the queue be written now? A sender that delays its data must know early when the
+ * segments behind the head leave, because they follow one another on the link. */
+static bool can_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 {
 	struct pl_peer *p = &w->peer[c->peer];
 
@@ -207,25 +205,25 @@ static bool may_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 			s->ready = pl_comm_step_could_begin(s, c->sends.freed);
 		return true;
 	}
-	if (!s->left)
+	if (!s->departure)
 		occupy(p, s);
 	if (c->sent > 0 || receiver_delays(w, c))
 		return true;
 	for (struct pl_step *k = s->next; k && pl_comm_step_ready(k); k = k->next)
-		if (!k->left)
+		if (!k->departure)
 			occupy(p, k);
-	return reached(w, s->left + p->latency);
+	return reached(w, s->departure + p->latency);
 }
 
-/* The head of the queue is written. Over a shaped link it ends when it has left. */
+/* The head of the queue is written. Over a shaped link its step ends at the departure. */
 static bool end_send(struct pl_world *w, struct pl_conn *c, struct pl_step *s)
 {
-	if (!reached(w, s->left))
+	if (!reached(w, s->departure))
 		return false;
 	c->sent = 0;
 	c->sends.head = c->sends.head->next;
 	pl_comm_step_done(w, s);
-	c->sends.freed = s->over;
+	c->sends.freed = s->end;
 	return true;
 }
 
@@ -236,7 +234,7 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 	int n = 0;
 	size_t done, body;
 
-	if (!s || c->broken || !may_send(w, c, s))
+	if (!s || c->broken || !can_send(w, c, s))
 		return false;
 	if (c->sent == PL_HEADER_BYTES + s->bytes)
 		return end_send(w, c, s);
@@ -251,34 +249,34 @@ static bool pump_send(struct pl_world *w, struct pl_conn *c, bool all)
 				       .tag = s->work->a.tag };
 
 		if (w->shaped && receiver_delays(w, c))
-			h.due = s->left + w->peer[c->peer].latency;
-		pl_comm_header_put(c->head_out, &h);
+			h.due = s->departure + w->peer[c->peer].latency;
+		pl_comm_header_put(c->header_out, &h);
 	}
 	if (c->sent < PL_HEADER_BYTES)
-		v[n++] = (struct iovec){ c->head_out + c->sent, PL_HEADER_BYTES - c->sent };
+		v[n++] = (struct iovec){ c->header_out + c->sent, PL_HEADER_BYTES - c->sent };
 	body = c->sent > PL_HEADER_BYTES ? c->sent - PL_HEADER_BYTES : 0;
 	if (body < s->bytes)
 		v[n++] = (struct iovec){ (void *)(uintptr_t)(s->a + body),
 					 pl_min_size(s->bytes - body, s->work->portion) };
 	done = conn_move(w, c, v, n, true);
 	c->sent += done;
-	atomic_fetch_add_explicit(&w->peer[c->peer].wrote, done, memory_order_relaxed);
+	atomic_fetch_add_explicit(&w->peer[c->peer].bytes_sent, done, memory_order_relaxed);
 	if (done)
-		s->work->moved = pl_now_ns();
+		s->work->last_progress = pl_now_ns();
 	if (c->sent == PL_HEADER_BYTES + s->bytes)
 		end_send(w, c, s);
 	return done > 0;
 }
 
-/* The head of a segment is here. It must be that of the step, and it says when the data arrive. */
-static bool take_head(struct pl_world *w, struct pl_conn *c, const struct pl_step *s)
+/* The header of a segment is received. It must belong to the step. It says when the data arrive. */
+static bool receive_header(struct pl_world *w, struct pl_conn *c, const struct pl_step *s)
 {
 	struct pl_err e = { 0 };
 	struct pl_header h = { 0 };
 	const struct pl_work *k = s->work;
 	uint8_t op = k->a.op == PL_OP_RECV ? PL_OP_SEND : k->a.op;
 
-	if (pl_comm_header_get(c->head_in, &h, &e) < 0) {
+	if (pl_comm_header_get(c->header_in, &h, &e) < 0) {
 		pl_comm_world_fail(w, c->peer, "rank %d: %s", c->peer, e.msg);
 		return false;
 	}
@@ -312,13 +310,13 @@ void pl_comm_step_apply(const struct pl_step *s, const uint8_t *came, size_t at,
 	case PL_STEP_RECV_ADD:
 		pl_comm_sum(d, own, in, n);
 		break;
-	case PL_STEP_RECV_TO:
+	case PL_STEP_RECV_BEFORE:
 		pl_comm_sum(d, in, own, n);
 		break;
 	case PL_STEP_ADD:
 		pl_comm_sum(d, d, own, n);
 		break;
-	case PL_STEP_ADD_TO:
+	case PL_STEP_ADD_BEFORE:
 		pl_comm_sum(d, own, d, n);
 		break;
 	default:
@@ -326,8 +324,7 @@ void pl_comm_step_apply(const struct pl_step *s, const uint8_t *came, size_t at,
 	}
 }
 
-/* Sums the whole floats of the stage. The rest, a part of a float, moves to the start of the stage.
- */
+/* Sums the whole floats of the stage. A rest of less than a float moves to its start. */
 static void add_stage(struct pl_conn *c, const struct pl_step *s)
 {
 	size_t n = c->fill & ~(sizeof(float) - 1);
@@ -355,7 +352,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	if (had == PL_HEADER_BYTES && !reached(w, c->due))
 		return false;
 	if (had < PL_HEADER_BYTES)
-		v[n++] = (struct iovec){ c->head_in + had, PL_HEADER_BYTES - had };
+		v[n++] = (struct iovec){ c->header_in + had, PL_HEADER_BYTES - had };
 	body = had > PL_HEADER_BYTES ? had - PL_HEADER_BYTES : 0;
 	if (body < s->bytes && (had >= PL_HEADER_BYTES || !w->shaped)) {
 		if (s->kind != PL_STEP_RECV)
@@ -369,14 +366,14 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 	if (n && !done)
 		return false;
 	c->got += done;
-	w->peer[c->peer].came += done;
-	s->work->moved = pl_now_ns();
+	w->peer[c->peer].bytes_received += done;
+	s->work->last_progress = pl_now_ns();
 	if (had <= PL_HEADER_BYTES && w->shaped)
-		s->ready = s->work->moved;
+		s->ready = s->work->last_progress;
 	if (had < PL_HEADER_BYTES) {
 		if (c->got < PL_HEADER_BYTES)
 			return true;
-		if (!take_head(w, c, s))
+		if (!receive_header(w, c, s))
 			return false;
 		if (w->shaped) /* the data may arrive later */
 			return true;
@@ -390,7 +387,7 @@ static bool pump_recv(struct pl_world *w, struct pl_conn *c, bool all)
 		c->got = c->fill = c->summed = 0;
 		c->recvs.head = c->recvs.head->next;
 		pl_comm_step_done(w, s);
-		c->recvs.freed = s->over;
+		c->recvs.freed = s->end;
 	}
 	return true;
 }
@@ -411,8 +408,8 @@ bool pl_comm_engine_local(struct pl_world *w, struct pl_work *k)
 
 void pl_comm_engine_queue(struct pl_work *k)
 {
-	k->state = k->n_steps ? PL_WORK_STEPS : PL_WORK_OVER;
-	k->left = k->n_steps;
+	k->state = k->n_steps ? PL_WORK_STEPS : PL_WORK_DONE;
+	k->steps_left = k->n_steps;
 	k->portion = portion(pl_comm_coll_bytes(k->w, &k->a));
 	for (size_t i = 0; i < k->n_steps; i++) {
 		struct pl_step *s = &k->step[i];
@@ -420,7 +417,7 @@ void pl_comm_engine_queue(struct pl_work *k)
 
 		s->work = k;
 		s->next = NULL;
-		if (s->kind <= PL_STEP_RECV_TO) {
+		if (s->kind <= PL_STEP_RECV_BEFORE) {
 			/* connection 0 carries sends and receives; the channels follow */
 			struct pl_conn *c = &k->w->peer[s->peer].conn[s->channel];
 
@@ -462,11 +459,11 @@ void pl_comm_engine_take(struct pl_world *w)
 	while ((k = w->device.held) && pl_comm_device_ready(k)) {
 		w->device.held = k->next;
 		if (k->next) /* until now it waited for the works before it */
-			k->next->moved = pl_now_ns();
+			k->next->last_progress = pl_now_ns();
 	}
 }
 
-/* Advances the works that have no messages, or none yet, in the order in which they were begun. */
+/* Advances the works that have no messages, or none yet, in the order of their beginning. */
 static bool pump_works(struct pl_world *w)
 {
 	bool may_post = true, may_decide = true, moved = false;
@@ -496,7 +493,7 @@ bool pl_comm_engine_sweep(struct pl_world *w)
 	bool any = false;
 
 	while ((k = *at)) {
-		if (k->state != PL_WORK_OVER) {
+		if (k->state != PL_WORK_DONE) {
 			at = &k->next;
 			before = k;
 			continue;
@@ -520,7 +517,7 @@ bool pl_comm_engine_step(struct pl_world *w, bool all)
 	if (w->active == w->device.held)
 		return false;
 	moved = pump_works(w);
-	w->next_due = 0;
+	w->next_wakeup = 0;
 	for (int r = 0; r < w->size; r++) {
 		struct pl_conn *c = w->peer[r].conn;
 
@@ -557,8 +554,8 @@ void pl_comm_engine_fail(struct pl_world *w)
 
 /* ---- deadlines ---- */
 
-/* Has a rank begun its part, if it takes part, as far as its heartbeats say? */
-static bool began(const struct pl_world *w, const struct pl_work *k, int r)
+/* Has a rank begun the operation, as its last heartbeat says? true if it takes no part */
+static bool has_begun(const struct pl_world *w, const struct pl_work *k, int r)
 {
 	if (r == w->rank || k->a.op == PL_OP_SEND || (k->a.op == PL_OP_RECV && r != k->a.root))
 		return true;
@@ -567,18 +564,19 @@ static bool began(const struct pl_world *w, const struct pl_work *k, int r)
 	return atomic_load(&w->peer[r].begun) > k->seq;
 }
 
-/* The first rank that has not begun its part; left: and never will, because it has left; -1. */
+/* The first rank that has not begun the operation; left: that never will, because it has left; -1:
+ * none. */
 static int not_begun(const struct pl_world *w, const struct pl_work *k, bool left)
 {
 	for (int r = 0; r < w->size; r++)
-		if (!began(w, k, r) && (!left || atomic_load(&w->peer[r].bye)))
+		if (!has_begun(w, k, r) && (!left || atomic_load(&w->peer[r].said_goodbye)))
 			return r;
 	return -1;
 }
 
 /*
  * Finds the rank that the operation waits for, and the reason; -1: no particular rank. sure: only a
- * rank that reports sent data which did not arrive. A rank that sends nothing may itself wait.
+ * rank that announced more data than arrived, because a rank that sends nothing may itself wait.
  */
 static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, const char **what)
 {
@@ -604,7 +602,8 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 				return w->rank;
 			}
 			if (in && in->work == k && pl_comm_step_ready(in) &&
-			    (!sure || w->peer[r].came < atomic_load(&w->peer[r].bytes))) {
+			    (!sure || w->peer[r].bytes_received <
+					      atomic_load(&w->peer[r].bytes_announced))) {
 				*what = "data from it";
 				return r;
 			}
@@ -621,20 +620,19 @@ static int waits_for(struct pl_world *w, const struct pl_work *k, bool sure, con
 }
 
 /* Extends the deadlines of all works by the time in which this process was stopped. */
-static void allow(struct pl_world *w, pl_ns now)
+static void extend_deadlines(struct pl_world *w, pl_ns now)
 {
 	pl_ns more = atomic_load(&w->stopped_ns) - w->allowed_ns;
 
 	w->allowed_ns += more;
 	for (struct pl_work *k = w->active; k && more; k = k->next) {
-		k->moved = pl_min_i64(now, k->moved + more);
-		if (k->all_begun)
-			k->all_begun = pl_min_i64(now, k->all_begun + more);
+		k->last_progress = pl_min_i64(now, k->last_progress + more);
+		if (k->all_begun_at)
+			k->all_begun_at = pl_min_i64(now, k->all_begun_at + more);
 	}
 }
 
-/* The time that a library may work without a sign of progress, at a rate below that of any network.
- */
+/* How long a library may show no progress: the time of the data at a rate below any network's. */
 static pl_ns library_time(const struct pl_world *w, const struct pl_work *k)
 {
 	return k->state == PL_WORK_IN_LIBRARY
@@ -642,7 +640,7 @@ static pl_ns library_time(const struct pl_world *w, const struct pl_work *k)
 		       : 0;
 }
 
-static bool waits_in_line(const struct pl_work *k)
+static bool is_behind(const struct pl_work *k)
 {
 	return k->state == PL_WORK_QUEUED || k->state == PL_WORK_IN_LIBRARY;
 }
@@ -665,8 +663,8 @@ static void report_late(struct pl_world *w, const struct pl_work *k, int r, cons
 		pl_comm_world_fail(w, r < 0 ? w->rank : r,
 				   "%s %llu: waited %.1f s for rank %d (%s)%s", name, seq,
 				   (double)still / 1e9, r, what,
-				   k->all_begun ? ", whose connection lets nothing through"
-						: ", which lives but has not begun it");
+				   k->all_begun_at ? ", whose connection lets nothing through"
+						   : ", which lives but has not begun it");
 }
 
 void pl_comm_engine_check(struct pl_world *w, pl_ns now)
@@ -675,31 +673,31 @@ void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 	if (now - w->checked < 20000000 || now - atomic_load(&w->due) > PL_STOPPED_NS(w))
 		return;
 	w->checked = now;
-	allow(w, now);
+	extend_deadlines(w, now);
 	/* A device may be far behind its host, and other ranks then wait for this one. If all ranks
 	 * wait so, no rank has an active operation. */
-	if (w->device.held && now - w->device.held->moved >= w->patience)
+	if (w->device.held && now - w->device.held->last_progress >= w->patience)
 		report_late(w, w->device.held, w->rank, "its device, which has not come to it",
-			    now - w->device.held->moved);
+			    now - w->device.held->last_progress);
 	for (struct pl_work *k = w->active; k != w->device.held; k = k->next) {
 		const char *what;
-		pl_ns still, limit = w->timeout + w->max_link_ns + library_time(w, k);
+		pl_ns still, limit = w->timeout + w->slowest_segment_ns + library_time(w, k);
 		int r = not_begun(w, k, true);
 
 		if (r >= 0) {
 			pl_comm_world_fail(w, r, "rank %d left before it", r);
 			return;
 		}
-		if (!k->all_begun && not_begun(w, k, false) < 0)
-			k->all_begun = now;
-		still = now - pl_max_i64(k->moved, k->all_begun);
+		if (!k->all_begun_at && not_begun(w, k, false) < 0)
+			k->all_begun_at = now;
+		still = now - pl_max_i64(k->last_progress, k->all_begun_at);
 		/* an operation in a device's queue begins when the device reaches it */
-		if (!k->all_begun || w->device.native)
+		if (!k->all_begun_at || w->device.native)
 			limit = pl_max_i64(limit, w->patience);
 		if (k->a.op == PL_OP_SEND &&
-		    !atomic_load(&w->peer[k->a.root].bye)) /* it may not receive yet */
+		    !atomic_load(&w->peer[k->a.root].said_goodbye)) /* it may not receive yet */
 			limit = pl_max_i64(limit, w->patience);
-		if (still < limit || (k != w->active && waits_in_line(k)))
+		if (still < limit || (k != w->active && is_behind(k)))
 			continue;
 		r = waits_for(w, k, true, &what);
 		/* the rank at the broken connection reports first, if there is one */

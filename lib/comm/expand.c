@@ -64,8 +64,9 @@ static void add_piece(struct expand *x, size_t off, size_t bytes)
 			(struct piece){ .off = off, .bytes = bytes, .last = PL_NO_STEP };
 }
 
-/* The floats [lo, hi) in m nearly equal parts; m 0: of each rank's `count`, a part for each. */
-static void cut(struct expand *x, size_t lo, size_t hi, int m)
+/* Cuts the floats [lo, hi) into m nearly equal parts; m 0: one part for each rank, the floats
+ * [lo, hi) of its `count`. */
+static void cut_pieces(struct expand *x, size_t lo, size_t hi, int m)
 {
 	size_t parts = (size_t)(m ? m : x->w->size);
 
@@ -100,7 +101,7 @@ static uint32_t emit(struct expand *x, struct pl_step s)
 		x->rc = rc;
 		return PL_NO_STEP;
 	}
-	if (s.kind <= PL_STEP_RECV_TO && k->a.op > PL_OP_RECV)
+	if (s.kind <= PL_STEP_RECV_BEFORE && k->a.op > PL_OP_RECV)
 		s.channel = (uint16_t)(x->w->peer[s.peer].local
 					       ? 1
 					       : 1 + s.chunk % (uint32_t)x->w->channels);
@@ -109,7 +110,7 @@ static uint32_t emit(struct expand *x, struct pl_step s)
 	return (uint32_t)k->n_steps++;
 }
 
-static uint8_t *place(const struct expand *x, const struct piece *p)
+static uint8_t *dst_of(const struct expand *x, const struct piece *p)
 {
 	if (x->own_dst && p->off >= x->own_off && p->off < x->own_end)
 		return x->own_dst + (p->off - x->own_off);
@@ -117,14 +118,14 @@ static uint8_t *place(const struct expand *x, const struct piece *p)
 }
 
 /* The data of a piece on this rank; NULL: none yet. */
-static const uint8_t *value(const struct expand *x, const struct piece *p)
+static const uint8_t *src_of(const struct expand *x, const struct piece *p)
 {
 	if (p->last != PL_NO_STEP)
-		return place(x, p);
+		return dst_of(x, p);
 	return !x->src || p->off < x->src_off ? NULL : x->src + (p->off - x->src_off);
 }
 
-static struct pl_step about(const struct expand *x, uint8_t kind, int peer, size_t i)
+static struct pl_step step_for(const struct expand *x, uint8_t kind, int peer, size_t i)
 {
 	const struct piece *p = &x->piece[i];
 	uint32_t whose = (uint32_t)(kind == PL_STEP_SEND ? x->w->rank : peer);
@@ -136,46 +137,46 @@ static struct pl_step about(const struct expand *x, uint8_t kind, int peer, size
 		.bytes = p->bytes,
 		.after = p->last,
 		.sent = p->sent,
-		.a = value(x, p),
+		.a = src_of(x, p),
 	};
 }
 
 static void send(struct expand *x, int peer, size_t i)
 {
-	x->piece[i].sent = emit(x, about(x, PL_STEP_SEND, peer, i)) + 1;
+	x->piece[i].sent = emit(x, step_for(x, PL_STEP_SEND, peer, i)) + 1;
 }
 
 /* RECV, RECV_ADD, RECV_TO or COPY into the piece */
-static void into(struct expand *x, uint8_t kind, int peer, size_t i)
+static void write_piece(struct expand *x, uint8_t kind, int peer, size_t i)
 {
-	struct pl_step s = about(x, kind, peer, i);
+	struct pl_step s = step_for(x, kind, peer, i);
 
-	s.dst = place(x, &x->piece[i]);
+	s.dst = dst_of(x, &x->piece[i]);
 	if (kind != PL_STEP_COPY)
 		x->piece[i].last = emit(x, s);
 	else if (s.dst != s.a)
 		emit(x, s); /* others are sent src itself */
 }
 
-/* Each piece of the parts [lo, hi), with one peer. */
-static void range(struct expand *x, uint8_t kind, int peer, int lo, int hi)
+/* A step for each piece of the parts [lo, hi), with one peer. */
+static void emit_range(struct expand *x, uint8_t kind, int peer, int lo, int hi)
 {
 	for (uint32_t i = x->rc < 0 ? 0 : x->first[lo]; x->rc >= 0 && i < x->first[hi]; i++) {
 		if (kind == PL_STEP_SEND)
 			send(x, peer, i);
 		else
-			into(x, kind, peer, i);
+			write_piece(x, kind, peer, i);
 	}
 }
 
 static void one_part_of(struct expand *x, uint8_t kind, int peer, int c)
 {
-	range(x, kind, peer, c, c + 1);
+	emit_range(x, kind, peer, c, c + 1);
 }
 
 static void all_parts(struct expand *x, uint8_t kind, int peer)
 {
-	range(x, kind, peer, 0, x->n_parts);
+	emit_range(x, kind, peer, 0, x->n_parts);
 }
 
 /* ---- algorithms ---- */
@@ -195,11 +196,11 @@ static int power_below(int n)
 }
 
 /*
- * Algorithms reduce and broadcast along trees: the rank above `r`, -1: none is. Rings and halving
- * work among the ranks that have none above them. A broadcast begins at its root, which also serves
- * the ranks of its host.
+ * The parent of rank `r` in the tree along which an algorithm reduces and broadcasts; -1: none.
+ * Rings and halving work among the ranks without a parent. A broadcast begins at its root, which
+ * also serves the ranks of its host.
  */
-static int above(const struct expand *x, uint8_t algo, int r)
+static int parent_of(const struct expand *x, uint8_t algo, int r)
 {
 	const int *leader = x->w->leader_of;
 	bool from_root = x->k->a.op == PL_OP_BROADCAST;
@@ -220,30 +221,30 @@ static int above(const struct expand *x, uint8_t algo, int r)
 		      n);
 }
 
-/* Each piece of all parts, with each rank below this one. */
-static void below(struct expand *x, uint8_t algo, uint8_t kind)
+/* A step for each piece and each child of this rank. */
+static void with_children(struct expand *x, uint8_t algo, uint8_t kind)
 {
 	for (int r = 0; r < x->w->size; r++)
-		if (above(x, algo, r) == x->w->rank)
+		if (parent_of(x, algo, r) == x->w->rank)
 			all_parts(x, kind, r);
 }
 
 static void reduce_up(struct expand *x, uint8_t algo)
 {
-	int top = above(x, algo, x->w->rank);
+	int top = parent_of(x, algo, x->w->rank);
 
-	below(x, algo, PL_STEP_RECV_ADD);
+	with_children(x, algo, PL_STEP_RECV_ADD);
 	if (top >= 0)
 		all_parts(x, PL_STEP_SEND, top);
 }
 
 static void broadcast_down(struct expand *x, uint8_t algo)
 {
-	int top = above(x, algo, x->w->rank);
+	int top = parent_of(x, algo, x->w->rank);
 
 	if (top >= 0)
 		all_parts(x, PL_STEP_RECV, top);
-	below(x, algo, PL_STEP_SEND);
+	with_children(x, algo, PL_STEP_SEND);
 }
 
 static bool in_ring(const struct expand *x, uint8_t algo, int r)
@@ -284,16 +285,16 @@ static void halving(struct expand *x)
 		int mid = lo + m;
 		bool low = !(r & m);
 
-		range(x, PL_STEP_SEND, r ^ m, low ? mid : lo, low ? hi : mid);
-		range(x, PL_STEP_RECV_ADD, r ^ m, low ? lo : mid, low ? mid : hi);
+		emit_range(x, PL_STEP_SEND, r ^ m, low ? mid : lo, low ? hi : mid);
+		emit_range(x, PL_STEP_RECV_ADD, r ^ m, low ? lo : mid, low ? mid : hi);
 		lo = low ? lo : mid;
 		hi = lo + m;
 	}
 	for (int m = 1; m < p; m *= 2) {
 		int other = lo ^ m;
 
-		range(x, PL_STEP_SEND, r ^ m, lo, lo + m);
-		range(x, PL_STEP_RECV, r ^ m, other, other + m);
+		emit_range(x, PL_STEP_SEND, r ^ m, lo, lo + m);
+		emit_range(x, PL_STEP_RECV, r ^ m, other, other + m);
 		lo &= ~m;
 	}
 }
@@ -307,9 +308,9 @@ static void sum_in_order(struct expand *x, int part, const uint8_t *own)
 		const uint8_t *mine = own + (x->piece[i].off - x->piece[x->first[part]].off);
 
 		for (int q = 0; q < n; q++) {
-			struct pl_step s = about(x, PL_STEP_RECV_ADD, q, i);
+			struct pl_step s = step_for(x, PL_STEP_RECV_ADD, q, i);
 
-			s.dst = place(x, &x->piece[i]);
+			s.dst = dst_of(x, &x->piece[i]);
 			/* ranks 0 and 1 add their own value to the first received one */
 			if (q == r && (r <= 1))
 				continue;
@@ -317,7 +318,7 @@ static void sum_in_order(struct expand *x, int part, const uint8_t *own)
 				s.kind = PL_STEP_ADD;
 				s.a = mine;
 			} else if (q == 0) {
-				s.kind = r == 1 ? PL_STEP_RECV_TO : PL_STEP_RECV;
+				s.kind = r == 1 ? PL_STEP_RECV_BEFORE : PL_STEP_RECV;
 				s.a = mine;
 			} else if (q == 1 && r == 0) {
 				s.a = mine;
@@ -335,16 +336,16 @@ static void exchange_in_place(struct expand *x)
 	int r = x->w->rank;
 
 	for (size_t i = 0; i < x->n_pieces && x->rc >= 0; i++) {
-		struct pl_step s = about(x, PL_STEP_RECV, !r, i);
+		struct pl_step s = step_for(x, PL_STEP_RECV, !r, i);
 		uint32_t sent;
 
 		send(x, !r, i);
 		sent = x->piece[i].sent - 1;
 		s.dst = (uint8_t *)x->k->temp + x->piece[i].off;
 		emit(x, s);
-		s.kind = r ? PL_STEP_ADD_TO : PL_STEP_ADD; /* in the order of ranks */
+		s.kind = r ? PL_STEP_ADD_BEFORE : PL_STEP_ADD; /* in the order of ranks */
 		s.a = s.dst;
-		s.dst = place(x, &x->piece[i]);
+		s.dst = dst_of(x, &x->piece[i]);
 		s.after = sent; /* and after the receive, the step that follows it */
 		if (emit(x, s) != PL_NO_STEP)
 			x->k->step[x->k->n_steps - 1].n_after = 2;
@@ -391,13 +392,13 @@ static void all_reduce(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 			      [PL_CA_TREE] = 1,
 			      [PL_CA_DIRECT] = 1 };
 
-	cut(x, lo, hi, parts[algo]);
+	cut_pieces(x, lo, hi, parts[algo]);
 	if (algo == PL_CA_DIRECT) {
 		direct_all_reduce(x, lo);
 		return;
 	}
 	reduce_up(x, algo);
-	if (above(x, algo, x->w->rank) < 0) {
+	if (parent_of(x, algo, x->w->rank) < 0) {
 		if (algo == PL_CA_HALVING) {
 			halving(x);
 		} else if (algo != PL_CA_TREE) {
@@ -412,7 +413,7 @@ static void reduce_scatter(struct expand *x, uint8_t algo, const uint8_t *own, s
 {
 	int n = x->w->size, me = x->w->rank;
 
-	cut(x, lo, hi, 0);
+	cut_pieces(x, lo, hi, 0);
 	if (algo == PL_CA_RING) {
 		ring(x, algo, PL_STEP_RECV_ADD);
 		return;
@@ -427,7 +428,7 @@ static void all_gather(struct expand *x, uint8_t algo, size_t lo, size_t hi)
 {
 	int n = x->w->size, me = x->w->rank;
 
-	cut(x, lo, hi, 0);
+	cut_pieces(x, lo, hi, 0);
 	one_part_of(x, PL_STEP_COPY, me, me);
 	if (algo == PL_CA_RING) {
 		ring(x, algo, PL_STEP_RECV);
@@ -443,15 +444,15 @@ static void all_to_all(struct expand *x, size_t lo, size_t hi)
 {
 	int n = x->w->size, me = x->w->rank;
 
-	cut(x, lo, hi, 0);
+	cut_pieces(x, lo, hi, 0);
 	for (int i = 1; i < n && x->rc >= 0; i++) {
 		int to = modulo(me + i, n), from = modulo(me - i, n);
 
 		one_part_of(x, PL_STEP_SEND, to, to);
 		for (uint32_t j = x->first[from]; j < x->first[from + 1]; j++) {
-			struct pl_step s = about(x, PL_STEP_RECV, from, j);
+			struct pl_step s = step_for(x, PL_STEP_RECV, from, j);
 
-			s.dst = place(x, &x->piece[j]);
+			s.dst = dst_of(x, &x->piece[j]);
 			/* it is the sender's part for this rank */
 			s.chunk = x->id_base + x->first[me] + (j - x->first[from]);
 			emit(x, s);
@@ -531,7 +532,7 @@ static void message(struct expand *x)
 	const struct pl_coll_args *a = &x->k->a;
 	uint8_t kind = a->op == PL_OP_SEND ? PL_STEP_SEND : PL_STEP_RECV;
 
-	cut(x, 0, a->count, 1);
+	cut_pieces(x, 0, a->count, 1);
 	all_parts(x, kind, a->root);
 	if (!x->n_pieces) /* an empty message tells the peer that the operation was begun */
 		emit(x, (struct pl_step){ .kind = kind, .peer = a->root, .after = PL_NO_STEP });
@@ -552,7 +553,7 @@ static void one_part(struct expand *x, uint8_t algo, const uint8_t *own, size_t 
 		all_gather(x, algo, lo, hi);
 		break;
 	case PL_OP_BROADCAST:
-		cut(x, lo, hi, 1);
+		cut_pieces(x, lo, hi, 1);
 		broadcast_down(x, algo);
 		if (x->w->rank == a->root)
 			all_parts(x, PL_STEP_COPY, a->root);

@@ -83,12 +83,12 @@ struct pl_region {     /* in place number % PL_REGIONS: the same on all ranks */
 
 enum pl_step_kind {
 	PL_STEP_SEND,
-	PL_STEP_RECV,	  /* into dst */
-	PL_STEP_RECV_ADD, /* dst = a + received data */
-	PL_STEP_RECV_TO,  /* dst = received data + a: the order matters where both are NaN */
-	PL_STEP_COPY,	  /* dst = a */
-	PL_STEP_ADD,	  /* dst = dst + a */
-	PL_STEP_ADD_TO,	  /* dst = a + dst */
+	PL_STEP_RECV,	     /* into dst */
+	PL_STEP_RECV_ADD,    /* dst = a + received data */
+	PL_STEP_RECV_BEFORE, /* dst = received data + a: the order matters where both are NaN */
+	PL_STEP_COPY,	     /* dst = a */
+	PL_STEP_ADD,	     /* dst = dst + a */
+	PL_STEP_ADD_BEFORE,  /* dst = a + dst */
 };
 struct pl_step {
 	struct pl_step *next; /* in its queue */
@@ -98,16 +98,15 @@ struct pl_step {
 	uint16_t channel;
 	int32_t peer;
 	uint32_t chunk;
-	uint32_t after, n_after; /* steps of the work that must be done before */
-	uint32_t sent;		 /* 1 + that which sent the piece before; 0: none */
+	uint32_t after, n_after; /* steps of the work that must be done first */
+	uint32_t sent;		 /* 1 + the step that sent the old data of the piece; 0: none */
 	size_t bytes;
 	uint8_t *dst;
 	const uint8_t *a;
-	pl_ns ready; /* when it could begin; a receive over a shaped link: when the first byte came
-		      */
-	pl_ns over;
-	pl_ns left;    /* over a shaped link, from `ready` on: when it has left it; else 0 */
-	uint64_t mark; /* in a device's queue of sums, behind it; 0: it is not there */
+	pl_ns ready; /* when it could begin; over a shaped link, when its first byte was received */
+	pl_ns end;
+	pl_ns departure; /* when it leaves a shaped link, known from `ready` on; else 0 */
+	uint64_t mark;	 /* behind it in a device's queue of sums; 0: it is not in that queue */
 };
 struct pl_queue_of_steps {
 	struct pl_step *head, *last; /* last: if there is a head */
@@ -115,17 +114,17 @@ struct pl_queue_of_steps {
 };
 
 enum pl_work_state {
-	PL_WORK_QUEUED,	    /* not looked at yet */
-	PL_WORK_POSTED,	    /* its slot is filled; waits for the others' */
-	PL_WORK_SHARED,	    /* reads the others' memory */
-	PL_WORK_SETTLED,    /* own part done; waits for the others */
+	PL_WORK_QUEUED,	    /* the engine has not begun it */
+	PL_WORK_POSTED,	    /* its slot is filled; waits for the slots of other ranks */
+	PL_WORK_SHARED,	    /* reads the memory of other ranks */
+	PL_WORK_PART_DONE,  /* this rank is done; waits for other ranks */
 	PL_WORK_STEPS,	    /* its steps are queued */
-	PL_WORK_IN_LIBRARY, /* a library has it, which knows no steps */
-	PL_WORK_OVER,
+	PL_WORK_IN_LIBRARY, /* a library carries it out without steps */
+	PL_WORK_DONE,
 };
 struct pl_work {
 	struct pl_work *next;
-	void *next_kept; /* the next memory that a library may still use */
+	void *next_kept; /* list of memory that a library may still use */
 	struct pl_world *w;
 	struct pl_coll_args a;
 	uint64_t seq;  /* of collectives; of messages for send and receive */
@@ -144,15 +143,15 @@ struct pl_work {
 		bool delayed;	 /* until the mark is passed */
 		bool cuda_aware; /* its steps are in memory of the device */
 		bool launched;	 /* it is in the second queue */
-		bool detached;	 /* nobody waits for it any more: the world's */
+		bool detached;	 /* no caller waits for it; the world frees it */
 	} device;
 	struct pl_step *step;
-	size_t n_steps, cap_steps, left;
+	size_t n_steps, cap_steps, steps_left;
 	struct pl_queue_of_steps local;
-	void *temp;		       /* copies that an algorithm needs */
-	size_t portion;		       /* bytes that a connection passes at once */
-	size_t from, to, at;	       /* own part in bytes, and how far it is */
-	pl_ns begin, moved, all_begun; /* all_begun: 0 not yet */
+	void *temp;	     /* copies that an algorithm needs */
+	size_t portion;	     /* bytes that a connection sends or receives at once */
+	size_t from, to, at; /* bytes of the part of this rank, and the position in it */
+	pl_ns begin, last_progress, all_begun_at; /* all_begun: 0 not yet */
 };
 
 /* ---- connections ---- */
@@ -165,10 +164,10 @@ struct pl_conn {
 	_Atomic bool readable, writable;
 	bool broken;
 	struct pl_queue_of_steps sends, recvs;
-	uint8_t head_out[PL_HEADER_BYTES], head_in[PL_HEADER_BYTES];
+	uint8_t header_out[PL_HEADER_BYTES], header_in[PL_HEADER_BYTES];
 	size_t sent, got;    /* of head and body */
-	pl_ns due;	     /* what is received is not read before; 0: at once */
-	size_t fill, summed; /* of stage: bytes not summed yet; bytes of the body that are */
+	pl_ns due;	     /* received data is not read before; 0: it is read at once */
+	size_t fill, summed; /* bytes in the stage; bytes of the body that are summed */
 	uint8_t *stage;
 };
 
@@ -181,13 +180,13 @@ struct pl_link {
 	uint8_t in[PL_FRAME_MAX + 8], out[4 * (PL_FRAME_MAX + 8)];
 };
 void pl_comm_link_close(struct pl_link *l);
-/* Puts it into the buffer of the link; false: that is full. */
+/* Puts a frame into the buffer of the link; false: the buffer is full. */
 bool pl_comm_link_send(struct pl_link *l, const struct pl_frame *f);
 /* Sends what the socket takes now. err may be NULL. */
 int pl_comm_link_flush(struct pl_link *l, struct pl_err *err);
 /* 1, 0: no whole frame is there yet, negative: it is damaged, or the link is broken. */
 int pl_comm_link_receive(struct pl_link *l, struct pl_frame *f, struct pl_err *err);
-/* The same until it is done. A refusal that is read is an error. */
+/* Both wait until the whole frame is sent or received. A refusal that is received is an error. */
 int pl_comm_link_write(struct pl_link *l, const struct pl_frame *f, pl_ns until,
 		       struct pl_err *err);
 int pl_comm_link_read(struct pl_link *l, struct pl_frame *f, pl_ns until,
@@ -202,25 +201,25 @@ int pl_comm_link_greet(struct pl_link *l, const char *token, const struct pl_ran
 struct pl_peer {
 	struct pl_rank_info who;
 	struct pl_link control;
-	bool local;	/* shares memory */
+	bool local;	/* it shares memory with this rank */
 	int local_rank; /* its place in shared memory */
 	struct sockaddr_un doorbell;
 	struct pl_conn *conn; /* p2p, then the channels; NULL of oneself */
 	struct pl_shared_rank *shared;
 	/* control thread */
-	pl_ns seen;
-	bool gone;	      /* no more control connection */
-	_Atomic bool bye;     /* it closes as agreed */
-	_Atomic pl_ns broken; /* a connection for data broke then */
-	char why[96];
+	pl_ns last_heard;
+	bool disconnected;	   /* the control connection has ended */
+	_Atomic bool said_goodbye; /* it ends without a failure */
+	_Atomic pl_ns broken;	   /* a connection for data broke then */
+	char broken_why[96];
 	_Atomic uint64_t begun, messages; /* as its last heartbeat said */
-	_Atomic uint64_t bytes;		  /* that it sent here, by its last heartbeat */
-	_Atomic uint64_t wrote;		  /* bytes sent to it */
-	uint64_t came;			  /* bytes from it: the engine counts */
+	_Atomic uint64_t bytes_announced; /* that it sent here, by its last heartbeat */
+	_Atomic uint64_t bytes_sent;	  /* bytes sent to it */
+	uint64_t bytes_received;	  /* bytes from it: the engine counts */
 	_Atomic uint64_t sends_begun;	  /* of ours to it */
 	uint64_t recvs_begun;		  /* of ours from it */
-	_Atomic uint64_t sends_ready;	  /* of ours to it, of a device: their data are here */
-	uint64_t same; /* collectives that it began as this rank did; control.c */
+	_Atomic uint64_t sends_on_host;	  /* of ours to it, of a device: their data are here */
+	uint64_t same_collectives; /* collectives that it began as this rank did; control.c */
 	/* the shaped link to this rank */
 	double bytes_per_ns;
 	pl_ns latency;
@@ -231,7 +230,7 @@ struct pl_peer {
 struct pl_world {
 	int rank, size, n_conns, channels;
 	pl_ns free_at; /* of a link that all peers share */
-	pl_ns timeout, heartbeat_ns, patience, max_link_ns;
+	pl_ns timeout, heartbeat_ns, patience, slowest_segment_ns;
 	size_t segment;
 	bool shaped, all_local;
 	bool shares; /* memory, where ranks have one host */
@@ -253,7 +252,7 @@ struct pl_world {
 	uint64_t begun_shared;	/* collectives that went through slots */
 	_Atomic uint64_t begun; /* collectives */
 	_Atomic bool failed;
-	bool told; /* the others know of the failure */
+	bool failure_told; /* the others know of the failure */
 	/* Threads report events one at a time, and none after events_ended: a thread that was left
 	 * in a library may come back when the callback's argument is no more. */
 	pthread_mutex_t event_lock;
@@ -263,7 +262,7 @@ struct pl_world {
 
 	/* the engine's */
 	struct pl_work *active, *active_last;
-	pl_ns next_due, checked;
+	pl_ns next_wakeup, checked;
 	_Atomic uint64_t sent;
 	bool oversubscribed;  /* this host has more ranks than processors */
 	pl_ns next_migration; /* to another processor */
@@ -304,10 +303,10 @@ struct pl_world {
 		/* The first of the active works that wait for the device; none of them is looked
 		 * at. NULL: there is none */
 		struct pl_work *held;
-		_Atomic uint64_t ready;	    /* collectives that the device has reached */
-		_Atomic int launching;	    /* works that are not in the second queue yet */
-		_Atomic bool launch_wanted; /* somebody waits for that */
-		int detached;		    /* works */
+		_Atomic uint64_t ready;	     /* collectives that the device has reached */
+		_Atomic int launching;	     /* works that are not in the second queue yet */
+		_Atomic bool launch_awaited; /* somebody waits for that */
+		int detached;		     /* works */
 		/* NCCL moves what it is given, whatever the others gave it. In place n %
 		 * PL_DIGESTS: a number over all collectives up to the n-th. */
 		uint64_t digests[PL_DIGESTS];
@@ -356,8 +355,8 @@ struct pl_comm_library {
 	/* Must not wait; called in the order of pl_comm_world_begin(). */
 	int (*begin)(void *state, struct pl_work *k, struct pl_err *err);
 	/* Must not wait: 1 it is over, 0 not yet, negative: failed. It is called again and again
-	 * for all works that are not over, in their order. Sets k->moved when data move, if it can
-	 * tell. */
+	 * for all works that are not over, in their order. Sets k->last_progress when data move, if
+	 * it can tell. */
 	int (*test)(void *state, struct pl_work *k, struct pl_err *err);
 	/* A rank has failed: end what is under way, without waiting for others. It may be
 	 * any call but load and open. NULL: nothing to do. */
@@ -377,15 +376,15 @@ static inline bool pl_library_keeps(const struct pl_world *w)
 {
 	return w->library.calls && atomic_load(&w->failed);
 }
-/* p is never freed, because a library may use it until the process ends, which it is about to do.
- * next: a place in it */
+/* p is never freed, because a library may use it until the process ends, which is soon. next: a
+ * pointer in it, for the list */
 void pl_comm_library_keep(void *p, void **next);
 /* Fails the world if the library does not return, and abandons the library if the world has failed.
  * Lock held; it is released for a moment then. */
 void pl_comm_library_watch(struct pl_world *w);
 #define PL_LIBRARY_LATE 20 /* timeouts that a library may take to load or to open, at least */
 
-/* A thread that runs so much later than it wanted to was stopped, together with its process. */
+/* A thread that wakes this much too late was stopped together with its process. */
 #define PL_STOPPED_NS(w) ((w)->timeout / 8)
 
 /* accept.c: connections that come in, and the ranks that they are from */
@@ -483,7 +482,7 @@ int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err) PL_
 void pl_comm_shared_close(struct pl_world *w);
 /* The sum of each v over all ranks. Collective. */
 int pl_comm_add_up(struct pl_world *w, float *v, size_t n, struct pl_err *err) PL_MUST;
-/* Did all ranks succeed? own: the error of this rank; its code is 0 if it succeeded. Collective.
+/* Have all ranks succeeded? own: the error of this rank, with code 0 if it succeeded. Collective.
  */
 int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err) PL_MUST;
 /* Which region holds all of p[0 .. bytes]; PL_NONE. */
@@ -527,7 +526,7 @@ void pl_comm_device_fini(struct pl_world *w);
  * not be queued; lock held. */
 int pl_comm_device_begin(struct pl_work *k, struct pl_err *err) PL_MUST;
 void pl_comm_device_undo(struct pl_work *k);
-/* Has the device reached the first work that waits for it? Only the thread that drives asks. */
+/* Has the device reached the first work that waits for it? Only the driving thread asks. */
 bool pl_comm_device_ready(struct pl_work *k);
 /* The library put it into the second queue. */
 void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since);
@@ -541,8 +540,8 @@ void pl_comm_device_end(struct pl_work *k);
 bool pl_comm_device_detach(struct pl_work *k);
 /* A host has waited for it: memory of the host gets the result. */
 void pl_comm_device_waited(struct pl_work *k);
-/* No operation has failed so far, and the caller is about to wait for the first queue. That wait
- * has no deadline. */
+/* No operation has failed so far, and the caller will wait for the first queue without a
+ * deadline. */
 void pl_comm_device_settled(struct pl_world *w);
 /* Fails the world if the caller has waited for too long. For the control thread. */
 void pl_comm_device_look(struct pl_world *w, pl_ns now);

@@ -16,7 +16,7 @@
 #define COUNT_MAX 1000000000
 
 struct source {
-	const char *by;
+	const char *launcher;
 	const char *rank, *size;
 	const char *local_rank, *local_size; /* NULL: not told */
 	const char *job[4]; /* together: which of the launcher's jobs; the same on all hosts */
@@ -62,7 +62,7 @@ static const char *env(const char *name)
 }
 
 /* A whole number of min .. COUNT_MAX, -1 if the variable is not set. */
-static int number(const char *name, int min, int *v, struct pl_err *err)
+static int read_number(const char *name, int min, int *v, struct pl_err *err)
 {
 	const char *s = env(name);
 	long n;
@@ -81,7 +81,7 @@ static int number(const char *name, int min, int *v, struct pl_err *err)
 	return 0;
 }
 
-static int below(const char *a, int v, const char *b, int n, struct pl_err *err)
+static int check_below(const char *a, int v, const char *b, int n, struct pl_err *err)
 {
 	if (v < 0 || n < 0 || v < n)
 		return 0;
@@ -107,26 +107,26 @@ static uint64_t job_of(const struct source *s)
 	return h[0];
 }
 
-/* Reads what a source says. l->by stays NULL if it does not say the rank. */
-static int look(const struct source *s, struct pl_launch *l, struct pl_err *err)
+/* Reads what a source says. l->launcher stays NULL if it does not say the rank. */
+static int read_source(const struct source *s, struct pl_launch *l, struct pl_err *err)
 {
 	int rc;
 
-	PL_TRY(number(s->rank, 0, &l->rank, err));
-	PL_TRY(number(s->size, 1, &l->size, err));
-	PL_TRY(number(s->local_rank, 0, &l->local_rank, err));
-	PL_TRY(number(s->local_size, 1, &l->local_size, err));
+	PL_TRY(read_number(s->rank, 0, &l->rank, err));
+	PL_TRY(read_number(s->size, 1, &l->size, err));
+	PL_TRY(read_number(s->local_rank, 0, &l->local_rank, err));
+	PL_TRY(read_number(s->local_size, 1, &l->local_size, err));
 	if (l->rank < 0)
 		return 0;
-	PL_TRY(below(s->rank, l->rank, s->size, l->size, err));
-	PL_TRY(below(s->local_rank, l->local_rank, s->local_size, l->local_size, err));
-	PL_TRY(below(s->local_rank, l->local_rank, s->size, l->size, err));
+	PL_TRY(check_below(s->rank, l->rank, s->size, l->size, err));
+	PL_TRY(check_below(s->local_rank, l->local_rank, s->local_size, l->local_size, err));
+	PL_TRY(check_below(s->local_rank, l->local_rank, s->size, l->size, err));
 	if (l->size >= 0 && l->local_size > l->size)
 		return pl_fail(err, PL_EUSAGE,
 			       "the environment contradicts itself: %s is %d, above %s, which is "
 			       "%d",
 			       s->local_size, l->local_size, s->size, l->size);
-	l->by = s->by;
+	l->launcher = s->launcher;
 	l->rank_name = s->rank;
 	l->job = job_of(s);
 out:
@@ -146,12 +146,12 @@ static bool in_step(void)
 
 /* srun --mpi=pmix does not say the size, and --mpi=pmi2 does not say the place on the host. Takes
  * both from Slurm's variables, if these mean the same ranks. */
-static int by_slurm(struct pl_launch *l, struct pl_err *err)
+static int complete_by_slurm(struct pl_launch *l, struct pl_err *err)
 {
 	struct pl_launch s = { 0 };
-	int rc = look(&slurm, &s, err);
+	int rc = read_source(&slurm, &s, err);
 
-	if (rc < 0 || !in_step() || !s.by || s.rank != l->rank ||
+	if (rc < 0 || !in_step() || !s.launcher || s.rank != l->rank ||
 	    (l->size >= 0 && s.size != l->size))
 		return rc;
 	l->size = s.size;
@@ -159,8 +159,8 @@ static int by_slurm(struct pl_launch *l, struct pl_err *err)
 	return 0;
 }
 
-static int agree(const struct source *a, const struct pl_launch *x, const struct source *b,
-		 const struct pl_launch *y, struct pl_err *err)
+static int check_agreement(const struct source *a, const struct pl_launch *x,
+			   const struct source *b, const struct pl_launch *y, struct pl_err *err)
 {
 	bool ranks = x->rank != y->rank, sizes = x->size >= 0 && y->size >= 0 && x->size != y->size;
 
@@ -175,19 +175,19 @@ static int agree(const struct source *a, const struct pl_launch *x, const struct
 
 /* Finds the first launcher that says a rank. The launchers behind it in the table must say the same
  * rank. torchrun is an exception, because any of them may have started it. */
-static int find(struct pl_launch *l, const struct source **by, struct pl_err *err)
+static int find_launcher(struct pl_launch *l, const struct source **by, struct pl_err *err)
 {
 	struct pl_launch x = { 0 };
 	bool found = false;
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_LEN(others); i++) {
-		x.by = NULL;
-		PL_TRY(look(&others[i], &x, err));
-		if (!x.by)
+		x.launcher = NULL;
+		PL_TRY(read_source(&others[i], &x, err));
+		if (!x.launcher)
 			continue;
 		if (found) {
-			PL_TRY(agree(*by, l, &others[i], &x, err));
+			PL_TRY(check_agreement(*by, l, &others[i], &x, err));
 			l->size = l->size < 0 ? x.size : l->size;
 			continue;
 		}
@@ -197,12 +197,12 @@ static int find(struct pl_launch *l, const struct source **by, struct pl_err *er
 		if (env("TORCHELASTIC_RUN_ID") && i == 0)
 			return 0;
 	}
-	x.by = NULL;
+	x.launcher = NULL;
 	if (!found && in_step())
-		PL_TRY(look(&slurm, &x, err));
-	else if (found && !strncmp(l->by, "pmi", 3))
-		PL_TRY(by_slurm(l, err));
-	if (x.by) {
+		PL_TRY(read_source(&slurm, &x, err));
+	else if (found && !strncmp(l->launcher, "pmi", 3))
+		PL_TRY(complete_by_slurm(l, err));
+	if (x.launcher) {
 		*by = &slurm;
 		*l = x;
 	}
@@ -210,7 +210,7 @@ out:
 	return rc;
 }
 
-static int copy(char *out, size_t size, const char *name, struct pl_err *err)
+static int copy_variable(char *out, size_t size, const char *name, struct pl_err *err)
 {
 	const char *s = env(name);
 
@@ -224,27 +224,25 @@ static int copy(char *out, size_t size, const char *name, struct pl_err *err)
 }
 
 /* Finds whether the ranks are known to be on several hosts. */
-static int find_spread(struct pl_launch *l, struct pl_err *err)
+static int find_several_hosts(struct pl_launch *l, struct pl_err *err)
 {
 	int nodes = 1, rc = 0;
 
 	if (l->local_size > 0)
-		l->spread = l->local_size < l->size;
-	else if (strcmp(l->by, paceline.by) != 0 && in_step())
-		rc = number("SLURM_STEP_NUM_NODES", 1, &nodes, err);
+		l->several_hosts = l->local_size < l->size;
+	else if (strcmp(l->launcher, paceline.launcher) != 0 && in_step())
+		rc = read_number("SLURM_STEP_NUM_NODES", 1, &nodes, err);
 	if (nodes > 1)
-		l->spread = true;
+		l->several_hosts = true;
 	return rc;
 }
 
-/*
- * torchrun's agent listens at MASTER_PORT itself where it says that it keeps the store; the next
- * port is ours then.
- */
+/* If the agent of torchrun keeps the store, it listens at MASTER_PORT itself. Then the ranks meet
+ * at the next port. */
 static int torchrun_meet(struct pl_launch *l, struct pl_err *err)
 {
 	const char *host = env("MASTER_ADDR"), *agent = env("TORCHELASTIC_USE_AGENT_STORE");
-	int port, rc = number("MASTER_PORT", 1, &port, err), n;
+	int port, rc = read_number("MASTER_PORT", 1, &port, err), n;
 
 	if (rc < 0 || (!host && port < 0))
 		return rc;
@@ -286,7 +284,7 @@ static bool first_host(const char *s, char *to, size_t size)
 /* Did srun start the ranks themselves? mpirun may start its daemons as a step, too. */
 static bool is_step_of_slurm(const struct pl_launch *l)
 {
-	return in_step() && (!strcmp(l->by, "slurm") || !strncmp(l->by, "pmi", 3));
+	return in_step() && (!strcmp(l->launcher, "slurm") || !strncmp(l->launcher, "pmi", 3));
 }
 
 /*
@@ -322,28 +320,28 @@ int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err)
 
 	memset(l, 0, sizeof(*l));
 	l->rank = l->size = l->local_rank = l->local_size = -1;
-	PL_TRY(look(&paceline, &own, err));
-	if (own.by) {
+	PL_TRY(read_source(&paceline, &own, err));
+	if (own.launcher) {
 		*l = own;
 	} else {
-		PL_TRY(find(l, &by, err));
-		if (l->by && l->size < 0)
+		PL_TRY(find_launcher(l, &by, err));
+		if (l->launcher && l->size < 0)
 			l->size = own.size;
-		PL_TRY(below("the rank", l->rank, "the size", l->size, err));
+		PL_TRY(check_below("the rank", l->rank, "the size", l->size, err));
 	}
-	if (l->by && l->size < 0)
+	if (l->launcher && l->size < 0)
 		return pl_fail(err, PL_EUSAGE,
 			       "%s is %d in the environment, but of how many ranks is not said; "
 			       "set %s, or unset %s",
 			       by->rank, l->rank, by->size ? by->size : paceline.size, by->rank);
-	if (l->by)
-		PL_TRY(find_spread(l, err));
-	if (l->by && !strcmp(l->by, "torchrun"))
+	if (l->launcher)
+		PL_TRY(find_several_hosts(l, err));
+	if (l->launcher && !strcmp(l->launcher, "torchrun"))
 		PL_TRY(torchrun_meet(l, err));
-	else if (l->by && is_step_of_slurm(l))
+	else if (l->launcher && is_step_of_slurm(l))
 		PL_TRY(slurm_meet(l, err));
-	PL_TRY(copy(l->meet, sizeof(l->meet), "PACELINE_MEET", err));
-	rc = copy(l->token, sizeof(l->token), "PACELINE_TOKEN", err);
+	PL_TRY(copy_variable(l->meet, sizeof(l->meet), "PACELINE_MEET", err));
+	rc = copy_variable(l->token, sizeof(l->token), "PACELINE_TOKEN", err);
 out:
 	return rc;
 }

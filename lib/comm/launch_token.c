@@ -49,7 +49,7 @@ int pl_comm_token_make(char *token, size_t size, struct pl_err *err)
 /* ---- processes ---- */
 
 /* Parent and start (in ticks since the machine's) of a process; false: there is none. */
-static bool look_at(pid_t pid, pid_t *parent, unsigned long long *start)
+static bool read_process(pid_t pid, pid_t *parent, unsigned long long *start)
 {
 	char path[64], text[1024];
 	const char *p;
@@ -86,13 +86,13 @@ static bool started_with(pid_t pid, const char *name)
 
 /* The launcher: the nearest ancestor of this process that is not itself a part of a rank. Scripts
  * may stand between the launcher and this process. */
-static uint64_t launcher(const char *rank_name)
+static uint64_t hash_launcher(const char *rank_name)
 {
 	uint64_t h[3] = { pl_comm_host_id(NULL) };
 	pid_t pid = getppid(), up = 0;
 	unsigned long long start = 0;
 
-	while (look_at(pid, &up, &start) && up > 0 && started_with(pid, rank_name))
+	while (read_process(pid, &up, &start) && up > 0 && started_with(pid, rank_name))
 		pid = up;
 	h[1] = (uint64_t)pid;
 	h[2] = start;
@@ -122,14 +122,14 @@ static int open_folder(const char *path, bool make, int *fd, struct pl_err *err)
 		       path, (long)st.st_uid, (unsigned)st.st_mode & 0777);
 }
 
-struct made { /* the contents of a file with a token */
+struct token_file { /* the contents of a file with a token */
 	unsigned long long host, start;
 	long pid;
 	char token[TOKEN_DIGITS + 1];
 };
 
 /* Reads the token; false: there is none, or the process that made it is known to have ended. */
-static bool read_token(int dir, struct made *m)
+static bool read_token(int dir, struct token_file *m)
 {
 	char text[256];
 	struct stat st;
@@ -148,7 +148,7 @@ static bool read_token(int dir, struct made *m)
 	    strlen(m->token) != TOKEN_DIGITS)
 		return false;
 	return m->host != pl_comm_host_id(NULL) ||
-	       (look_at((pid_t)m->pid, &up, &start) && start == m->start);
+	       (read_process((pid_t)m->pid, &up, &start) && start == m->start);
 }
 
 int pl_comm_leave_file(int dir, const char *name, const char *text)
@@ -177,7 +177,7 @@ int pl_comm_leave_file(int dir, const char *name, const char *text)
 
 static int write_token(struct pl_launch *l, int dir, struct pl_err *err)
 {
-	struct made m = { .host = pl_comm_host_id(NULL), .pid = getpid() }, old;
+	struct token_file m = { .host = pl_comm_host_id(NULL), .pid = getpid() }, old;
 	char text[256];
 	pid_t up;
 	int rc = pl_comm_token_make(m.token, sizeof(m.token), err);
@@ -189,8 +189,8 @@ static int write_token(struct pl_launch *l, int dir, struct pl_err *err)
 			       "meeting: another run of the same job of %s meets in %s just now "
 			       "(process %ld); one after the other, or set PACELINE_MEET and "
 			       "PACELINE_TOKEN for each",
-			       l->by, l->folder, old.pid);
-	look_at((pid_t)m.pid, &up, &m.start);
+			       l->launcher, l->folder, old.pid);
+	read_process((pid_t)m.pid, &up, &m.start);
 	snprintf(text, sizeof(text), "paceline-token 1 %llx %ld %llu %s\n", m.host, m.pid, m.start,
 		 m.token);
 	if (pl_comm_leave_file(dir, TOKEN_FILE, text) < 0)
@@ -202,9 +202,9 @@ static int write_token(struct pl_launch *l, int dir, struct pl_err *err)
 }
 
 /* Rank 0 leaves the token, the others take it; PL_ENO: not yet. */
-static int exchange(struct pl_launch *l, struct pl_err *err)
+static int share_token(struct pl_launch *l, struct pl_err *err)
 {
-	struct made m;
+	struct token_file m;
 	int dir = -1, rc = open_folder(l->folder, l->rank == 0, &dir, err);
 
 	if (rc < 0)
@@ -231,24 +231,24 @@ int pl_comm_launch_share(struct pl_launch *l, pl_ns wait_ns, struct pl_err *err)
 
 	wait_ns = wait_ns > 0 ? wait_ns : PL_TIMEOUT_NS;
 	until = pl_now_ns() + wait_ns;
-	if (l->spread && !(in_dir && l->job))
+	if (l->several_hosts && !(in_dir && l->job))
 		return pl_fail(
 			err, PL_EUSAGE,
 			"%s started %d ranks on several hosts, which need a common secret%s: "
 			"set %sPACELINE_TOKEN (16 characters or more) for all of them",
-			l->by, l->size, l->meet[0] ? "" : " and a place",
+			l->launcher, l->size, l->meet[0] ? "" : " and a place",
 			l->meet[0] ? ""
 				   : "PACELINE_MEET (tcp:HOST:PORT, where rank 0 is to "
 				     "listen) and ");
 	n = snprintf(l->folder, sizeof(l->folder), "%s/paceline-%ld-%016llx", base, (long)geteuid(),
-		     (unsigned long long)(l->job ? l->job : launcher(l->rank_name)));
+		     (unsigned long long)(l->job ? l->job : hash_launcher(l->rank_name)));
 	if (n < 0 || (size_t)n >= sizeof(l->folder)) {
 		l->folder[0] = '\0';
 		return pl_fail(err, PL_EUSAGE, "meeting: the name of %.100s... is too long", base);
 	}
 	if (in_dir || !l->meet[0])
 		snprintf(l->meet, sizeof(l->meet), "dir:%s", l->folder);
-	while ((rc = exchange(l, err)) == PL_ENO && pl_now_ns() < until)
+	while ((rc = share_token(l, err)) == PL_ENO && pl_now_ns() < until)
 		pl_sleep_ns(5000000);
 	if (rc == PL_ENO)
 		rc = pl_fail(err, PL_EIO,

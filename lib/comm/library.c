@@ -50,8 +50,8 @@ const struct pl_comm_library *pl_comm_library_find(const char *transport)
 
 /* ---- in the library ---- */
 
-/* This thread is in the library from now on, until leave(). Lock not held. */
-static void enter(struct pl_world *w)
+/* This thread is in the library until leave_library(). Lock not held. */
+static void enter_library(struct pl_world *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->library.stopped_ns = atomic_load(&w->stopped_ns);
@@ -60,7 +60,7 @@ static void enter(struct pl_world *w)
 }
 
 /* false: the world was abandoned meanwhile, and this thread may use nothing of it. */
-static bool leave(struct pl_world *w)
+static bool leave_library(struct pl_world *w)
 {
 	bool left;
 
@@ -110,7 +110,7 @@ void pl_comm_library_watch(struct pl_world *w)
 		/* The failure may be older than the call, or as new as this look. The others are
 		 * told first: abandon() may wait for a callback, and if the control thread waits
 		 * there, the others would hear nothing and blame this rank for its silence. */
-		if (in > pl_max_i64(w->timeout / 4, 50000000) && (w->told || w->size == 1))
+		if (in > pl_max_i64(w->timeout / 4, 50000000) && (w->failure_told || w->size == 1))
 			abandon(w);
 		return;
 	}
@@ -147,21 +147,22 @@ static void report_error(struct pl_world *w, const struct pl_work *k, const char
 
 enum round { ABANDONED, FAILED, STILL, MOVED };
 
-/* What the library does with one work: what it returned; *left as leave() says. */
-static int advance(struct pl_world *w, struct pl_work *k, bool *left, struct pl_err *err)
+/* Lets the library advance one work; returns what the library returned. *left: the world was
+ * abandoned. */
+static int advance_work(struct pl_world *w, struct pl_work *k, bool *left, struct pl_err *err)
 {
 	const struct pl_comm_library *by = w->library.calls;
 	int rc = 0;
 
-	enter(w);
+	enter_library(w);
 	if (k->state == PL_WORK_QUEUED) {
 		rc = by->begin(w->library.state, k, err);
 		if (rc >= 0 && k->state == PL_WORK_QUEUED)
 			k->state = PL_WORK_IN_LIBRARY;
 	}
-	if (rc >= 0 && k->state != PL_WORK_OVER)
+	if (rc >= 0 && k->state != PL_WORK_DONE)
 		rc = by->test(w->library.state, k, err);
-	*left = !leave(w);
+	*left = !leave_library(w);
 	return rc;
 }
 
@@ -170,7 +171,7 @@ static pl_ns last_moved(const struct pl_world *w)
 	pl_ns t = 0;
 
 	for (const struct pl_work *k = w->active; k != w->device.held; k = k->next)
-		t = pl_max_i64(t, k->moved);
+		t = pl_max_i64(t, k->last_progress);
 	return t;
 }
 
@@ -185,7 +186,7 @@ static enum round one_round(struct pl_world *w)
 	before = last_moved(w);
 	for (struct pl_work *k = w->active; k != w->device.held; k = k->next) {
 		bool left, new = k->state == PL_WORK_QUEUED;
-		int rc = advance(w, k, &left, &e);
+		int rc = advance_work(w, k, &left, &e);
 
 		if (left)
 			return ABANDONED;
@@ -194,7 +195,7 @@ static enum round one_round(struct pl_world *w)
 			return FAILED;
 		}
 		if (rc > 0)
-			k->state = PL_WORK_OVER;
+			k->state = PL_WORK_DONE;
 		if (rc > 0 || new)
 			found = MOVED;
 	}
@@ -202,7 +203,7 @@ static enum round one_round(struct pl_world *w)
 }
 
 /* Nothing moved since `idle`. */
-static void wait_a_while(struct pl_world *w, pl_ns idle, pl_ns *nap)
+static void wait_between_rounds(struct pl_world *w, pl_ns idle, pl_ns *nap)
 {
 	bool operations_left = w->active;
 
@@ -235,7 +236,7 @@ static bool is_over(struct pl_world *w)
 }
 
 /* Until the world ends or fails; false: the world was abandoned. */
-static bool rounds(struct pl_world *w)
+static bool run_rounds(struct pl_world *w)
 {
 	pl_ns idle = pl_now_ns(), nap = NAP_NS;
 	enum round found;
@@ -248,13 +249,14 @@ static bool rounds(struct pl_world *w)
 			break;
 		if (pl_comm_engine_sweep(w) &&
 		    w->active != w->device.held) /* it was in line until now */
-			w->active->moved = pl_max_i64(w->active->moved, pl_now_ns());
+			w->active->last_progress =
+				pl_max_i64(w->active->last_progress, pl_now_ns());
 		if (found == MOVED) {
 			idle = pl_now_ns();
 			continue;
 		}
 		pl_comm_engine_check(w, pl_now_ns());
-		wait_a_while(w, idle, &nap);
+		wait_between_rounds(w, idle, &nap);
 	}
 	return true;
 }
@@ -267,22 +269,22 @@ static void *library_main(void *arg)
 	void *state = w->library.state;
 	int rc;
 
-	enter(w);
+	enter_library(w);
 	rc = by->open(state, &e);
-	if (!leave(w))
+	if (!leave_library(w))
 		return NULL;
 	pthread_mutex_lock(&w->lock);
 	w->library.err = e;
 	w->library.opened = rc >= 0;
 	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
-	if (rc >= 0 && !rounds(w))
+	if (rc >= 0 && !run_rounds(w))
 		return NULL;
 	if (rc >= 0 && atomic_load(&w->failed)) {
-		enter(w);
+		enter_library(w);
 		if (by->abort)
 			(by->abort)(state);
-		if (!leave(w))
+		if (!leave_library(w))
 			return NULL;
 	}
 	pthread_mutex_lock(&w->lock);
@@ -292,9 +294,9 @@ static void *library_main(void *arg)
 		pthread_cond_wait(&w->resume, &w->lock);
 	pthread_mutex_unlock(&w->lock);
 	if (rc >= 0 && !atomic_load(&w->failed)) {
-		enter(w);
+		enter_library(w);
 		by->close(state);
-		if (!leave(w))
+		if (!leave_library(w))
 			return NULL;
 	}
 	pthread_mutex_lock(&w->lock);

@@ -23,7 +23,8 @@
 
 #include "comm/internal.h"
 
-#define FILE_NS 50000000 /* for what a file says: an earlier run may have left it */
+/* How long to try the address in a file, which an earlier run may have left. */
+#define FILE_NS 50000000
 
 struct meeting {
 	struct pl_world *w;
@@ -31,7 +32,7 @@ struct meeting {
 	pl_ns until;
 	char host[256]; /* of rank 0 */
 	int port;	/* of rank 0; 0: it takes any */
-	char file[600]; /* that says both; "": they are known */
+	char file[600]; /* holds both; "": both are known */
 	struct pl_acceptor acceptor;
 };
 
@@ -155,7 +156,7 @@ static int wrap_remedy(struct meeting *m, int r, const char *address)
 
 /* ---- rank 0 ---- */
 
-/* Which ranks never came, and what came instead. */
+/* Writes which ranks never came, and which connections were rejected. */
 static void list_missing(struct meeting *m, const bool *came, char *text, size_t size)
 {
 	const struct pl_world *w = m->w;
@@ -365,7 +366,7 @@ static int *descriptor(struct pl_world *w, int r, int number)
 	return number ? &p->conn[number - 1].fd : &p->control.fd;
 }
 
-static int keep(struct meeting *m, int r, int number, struct pl_link *l)
+static int store_connection(struct meeting *m, int r, int number, struct pl_link *l)
 {
 	int *to = descriptor(m->w, r, number);
 	int rc = pl_comm_net_tune(l->fd, m->w->timeout, m->err);
@@ -390,14 +391,14 @@ static int connect_to(struct meeting *m, int r, int number)
 	if (rc >= 0)
 		rc = pl_comm_link_greet(&l, w->token, me, (unsigned)number, m->until, m->err);
 	if (rc >= 0)
-		return keep(m, r, number, &l);
+		return store_connection(m, r, number, &l);
 	pl_comm_link_close(&l);
 	wrap_remedy(m, r, to->address);
 	return pl_wrap(m->err, "rank %d", r);
 }
 
-/* The first connection to a higher rank that has not come: waits for it no longer. */
-static int missed(struct meeting *m)
+/* Fails with the first higher rank that has not connected. */
+static int fail_missing(struct meeting *m)
 {
 	struct pl_world *w = m->w;
 
@@ -424,7 +425,7 @@ static int accept_rest(struct meeting *m)
 		int got = pl_comm_accept(&m->acceptor, m->until, &hello, &link, m->err);
 
 		if (got <= 0)
-			return got < 0 ? got : missed(m);
+			return got < 0 ? got : fail_missing(m);
 		if ((int)h->rank <= w->rank || (int)h->size != w->size ||
 		    hello.greeting.connection > data_connections(w, (int)h->rank)) {
 			pl_say(w->o.log, PL_LOG_WARN,
@@ -433,15 +434,15 @@ static int accept_rest(struct meeting *m)
 			pl_comm_link_close(&link);
 			continue;
 		}
-		rc = keep(m, (int)h->rank, hello.greeting.connection, &link);
+		rc = store_connection(m, (int)h->rank, hello.greeting.connection, &link);
 		left--;
 	}
 	return rc;
 }
 
-/* All ranks must have a library, and the same one. All compare with rank 0's, so all say the same.
- */
-static int compare(struct meeting *m, int r, const struct pl_ready *x, const struct pl_ready *first)
+/* All ranks must have the same library. Each compares with rank 0's, so all report the same. */
+static int compare_library(struct meeting *m, int r, const struct pl_ready *x,
+			   const struct pl_ready *first)
 {
 	if (m->err->code)
 		return m->err->code;
@@ -455,9 +456,9 @@ static int compare(struct meeting *m, int r, const struct pl_ready *x, const str
 	return 0;
 }
 
-/* All ranks are connected: finds the library that is to carry out operations, if there is one, and
- * waits until all are as far. */
-static int say_ready(struct meeting *m)
+/* All ranks are connected. Loads the library that carries out operations, if there is one, and
+ * waits until all ranks have done so. */
+static int exchange_ready(struct meeting *m)
 {
 	struct pl_world *w = m->w;
 	struct pl_frame mine = { .kind = PL_FRAME_READY, .rank = (uint32_t)w->rank }, f;
@@ -484,7 +485,7 @@ static int say_ready(struct meeting *m)
 		if (rc < 0)
 			return pl_fail(m->err, rc, "meeting: rank %d: %s", r, e.msg);
 		*first = r ? *first : f.ready;
-		(void)compare(m, r, &f.ready, first);
+		(void)compare_library(m, r, &f.ready, first);
 	}
 	return rc < 0 ? rc : m->err->code;
 }
@@ -504,7 +505,7 @@ static int connect_all(struct meeting *m)
 		if (w->peer[r].control.fd >= 0)
 			PL_TRY(pl_comm_net_tune(w->peer[r].control.fd, w->timeout, m->err));
 	PL_TRY(pl_comm_shared_open(w, m->until, m->err));
-	rc = say_ready(m);
+	rc = exchange_ready(m);
 out:
 	return rc;
 }
@@ -539,7 +540,7 @@ int pl_comm_meet(struct pl_world *w, struct pl_err *err)
 
 	w->n_local = w->size == 1;
 	if (w->size == 1)
-		return say_ready(&m);
+		return exchange_ready(&m);
 	PL_TRY(prepare(&m));
 	PL_TRY(w->rank == 0 ? host_meeting(&m) : join_meeting(&m));
 	PL_TRY(connect_all(&m));

@@ -36,14 +36,14 @@
 
 #define DEPTH 4
 /* Smaller operations are staged. A sum on the device needs a launch, a mark and polling, some 10 us
- * of each hop, and MPI itself copies small messages, so two more copies take no longer. */
+ * for each hop. MPI itself copies small messages, so two more copies take no longer. */
 #define LEAST_OF_GPUS ((size_t)64 << 10)
 
 struct request {
 	struct pl_step *step;
 	pl_mpi_handle request;
 	uint8_t *stage; /* receives the data; NULL: the destination does */
-	bool came, placed;
+	bool came, unstaged;
 };
 struct request_queue { /* of the first steps of a queue, the oldest first */
 	struct request of[DEPTH];
@@ -53,7 +53,7 @@ struct transfers { /* a peer and a direction, of one communicator */
 	struct request_queue out, in;
 };
 
-struct stages { /* that are not in use, of n_all */
+struct stages { /* `n` that are free, of n_all */
 	uint8_t **of;
 	size_t n, n_all, cap;
 };
@@ -110,7 +110,7 @@ static uint8_t *take_stage(struct mpi *m, const struct pl_work *k)
 	return p;
 }
 
-static void give_stage(struct mpi *m, const struct pl_work *k, uint8_t *stage)
+static void return_stage(struct mpi *m, const struct pl_work *k, uint8_t *stage)
 {
 	struct stages *s = &m->stages[k->device.cuda_aware];
 
@@ -118,14 +118,15 @@ static void give_stage(struct mpi *m, const struct pl_work *k, uint8_t *stage)
 }
 
 /* Is the destination of the step no longer being sent? MPI forbids to write to it before. */
-static bool may_write(const struct pl_step *s)
+static bool can_write(const struct pl_step *s)
 {
 	const struct pl_step *o = s->sent ? &s->work->step[s->sent - 1] : NULL;
 
 	return pl_comm_step_ready(s) && (!o || o->done || o->a != s->dst);
 }
 
-static struct pl_step *next_of(const struct pl_queue_of_steps *q, const struct request_queue *f)
+static struct pl_step *next_to_post(const struct pl_queue_of_steps *q,
+				    const struct request_queue *f)
 {
 	return f->n ? f->of[f->n - 1].step->next : q->head;
 }
@@ -141,10 +142,10 @@ static void complete_first(struct mpi *m, struct pl_queue_of_steps *q, struct re
 	if (!s->ready)
 		s->ready = pl_comm_step_could_begin(s, q->freed);
 	pl_comm_step_done(m->w, s);
-	q->freed = s->over;
+	q->freed = s->end;
 }
 
-/* Has the flight ended? 1: yes; 0: not yet; negative: an error. */
+/* Has the request completed? 1: yes; 0: not yet; negative: an error. */
 static int poll_request(struct mpi *m, struct request *f, struct pl_mpi_status *status,
 			struct pl_err *err)
 {
@@ -168,16 +169,16 @@ static int pump_out(struct mpi *m, struct pl_conn *c, struct request_queue *f, s
 	struct pl_mpi_status status = { { 0 } };
 	struct pl_step *s;
 
-	while (f->n < DEPTH && (s = next_of(&c->sends, f)) && pl_comm_step_ready(s)) {
+	while (f->n < DEPTH && (s = next_to_post(&c->sends, f)) && pl_comm_step_ready(s)) {
 		int code = m->lib.isend(s->a, (int)s->bytes, m->lib.byte, c->peer, tag_of(s),
 					m->comm[c->channel], &f->of[f->n].request);
 
 		if (code)
 			return failed(m, "MPI_Isend", code, err);
 		s->ready = pl_comm_step_could_begin(s, c->sends.freed);
-		s->work->moved = pl_now_ns();
+		s->work->last_progress = pl_now_ns();
 		f->of[f->n++].step = s;
-		atomic_fetch_add(&m->w->peer[c->peer].wrote, s->bytes + PL_HEADER_BYTES);
+		atomic_fetch_add(&m->w->peer[c->peer].bytes_sent, s->bytes + PL_HEADER_BYTES);
 	}
 	while (f->n) {
 		int rc = poll_request(m, &f->of[0], &status, err);
@@ -191,14 +192,14 @@ static int pump_out(struct mpi *m, struct pl_conn *c, struct request_queue *f, s
 
 /* Moves received data from the stage to its destination. 1: done; 0: not yet; negative: an error.
  */
-static int put(struct mpi *m, struct request *f, struct pl_err *err)
+static int unstage(struct mpi *m, struct request *f, struct pl_err *err)
 {
 	struct pl_step *s = f->step;
 	int rc = 1;
 
-	if (!f->stage || f->placed)
+	if (!f->stage || f->unstaged)
 		return 1;
-	if (!s->mark && !may_write(s))
+	if (!s->mark && !can_write(s))
 		return 0;
 	if (s->work->device.cuda_aware)
 		rc = pl_comm_device_step(s, (const float *)(const void *)f->stage, err);
@@ -206,25 +207,25 @@ static int put(struct mpi *m, struct request *f, struct pl_err *err)
 		pl_comm_step_apply(s, f->stage, 0, s->bytes);
 	if (rc <= 0)
 		return rc;
-	give_stage(m, s->work, f->stage);
-	f->placed = true;
+	return_stage(m, s->work, f->stage);
+	f->unstaged = true;
 	return 1;
 }
 
 /* Is the data received into its destination, without a stage? */
-static bool at_once(const struct pl_step *s)
+static bool is_in_place(const struct pl_step *s)
 {
 	return s->kind == PL_STEP_RECV && !s->work->staged;
 }
 
-static int expect(struct mpi *m, struct pl_conn *c, struct request_queue *f, struct pl_step *s,
-		  struct pl_err *err)
+static int post_receive(struct mpi *m, struct pl_conn *c, struct request_queue *f,
+			struct pl_step *s, struct pl_err *err)
 {
 	struct request *new = &f->of[f->n];
 	int code;
 
 	*new = (struct request){ .step = s };
-	if (!at_once(s) && !(new->stage = take_stage(m, s->work)))
+	if (!is_in_place(s) && !(new->stage = take_stage(m, s->work)))
 		return pl_fail(err, PL_ENOMEM, "out of memory%s (%zu bytes for what comes in)",
 			       s->work->device.cuda_aware ? " of the device" : "", m->w->segment);
 	code = m->lib.irecv(new->stage ? new->stage : s->dst, (int)s->bytes, m->lib.byte, c->peer,
@@ -241,9 +242,9 @@ static int pump_in(struct mpi *m, struct pl_conn *c, struct request_queue *f, st
 	struct pl_step *s;
 	int rc = 0;
 
-	while (f->n < DEPTH && (s = next_of(&c->recvs, f)) && (!at_once(s) || may_write(s)) &&
-	       rc >= 0)
-		rc = expect(m, c, f, s, err);
+	while (f->n < DEPTH && (s = next_to_post(&c->recvs, f)) &&
+	       (!is_in_place(s) || can_write(s)) && rc >= 0)
+		rc = post_receive(m, c, f, s, err);
 	/* the next segment can be received while one is summed */
 	for (int i = 0; i < f->n && rc >= 0;) {
 		struct request *x = &f->of[i];
@@ -253,10 +254,10 @@ static int pump_in(struct mpi *m, struct pl_conn *c, struct request_queue *f, st
 			if (rc <= 0)
 				return rc;
 			x->came = true;
-			x->step->work->moved = pl_now_ns();
-			m->w->peer[c->peer].came += x->step->bytes + PL_HEADER_BYTES;
+			x->step->work->last_progress = pl_now_ns();
+			m->w->peer[c->peer].bytes_received += x->step->bytes + PL_HEADER_BYTES;
 		}
-		rc = put(m, x, err);
+		rc = unstage(m, x, err);
 		if (rc > 0 && i == 0)
 			complete_first(m, &c->recvs, f);
 		else
@@ -286,7 +287,7 @@ static int pump(struct mpi *m, struct pl_err *err)
 
 /* Does the memory of the result stay valid after a failure? Memory of the world and staging memory
  * do. The caller may have freed its own memory when a network card still writes to it. */
-static bool may_stay(const struct pl_work *k)
+static bool outlives_failure(const struct pl_work *k)
 {
 	uint64_t at;
 
@@ -299,14 +300,14 @@ static int mpi_begin(void *state, struct pl_work *k, struct pl_err *err)
 	int rc = pl_comm_expand(k, err);
 
 	(void)state;
-	k->staged = k->a.dst && !may_stay(k);
+	k->staged = k->a.dst && !outlives_failure(k);
 	if (rc >= 0)
 		pl_comm_engine_queue(k);
 	return rc;
 }
 
 /* A step without a message. 1: it has ended; 0: not yet; negative: an error. */
-static int local(struct mpi *m, struct pl_work *k, struct pl_err *err)
+static int advance_local(struct mpi *m, struct pl_work *k, struct pl_err *err)
 {
 	struct pl_step *s = k->local.head;
 	int rc;
@@ -329,8 +330,8 @@ static int mpi_test(void *state, struct pl_work *k, struct pl_err *err)
 	int rc = k == m->w->active ? pump(m, err) : 0, more = 1; /* once a round, for all */
 
 	while (rc >= 0 && k->state == PL_WORK_STEPS && more > 0)
-		rc = more = local(m, k, err);
-	return rc < 0 ? rc : k->state == PL_WORK_OVER;
+		rc = more = advance_local(m, k, err);
+	return rc < 0 ? rc : k->state == PL_WORK_DONE;
 }
 
 /* ---- opening ---- */
@@ -407,7 +408,7 @@ static int make_comms(struct mpi *m, struct pl_err *err)
  * memory without saying so, and one that says so may be slow. Intel MPI is not asked, because it
  * has a variable of its own.
  */
-static int user_says(size_t *least, struct pl_err *err)
+static int read_setting(size_t *least, struct pl_err *err)
 {
 	const char *say = getenv("PACELINE_MPI_GPU");
 	int64_t v = 0;
@@ -421,11 +422,11 @@ static int user_says(size_t *least, struct pl_err *err)
 }
 
 /* Does MPI take pointers to memory of the device? */
-static int look_at_device(struct mpi *m, struct pl_err *err)
+static int check_device(struct mpi *m, struct pl_err *err)
 {
 	struct pl_world *w = m->w;
 	size_t said = 0;
-	int rc = user_says(&said, err);
+	int rc = read_setting(&said, err);
 
 	if (rc < 0)
 		return rc;
@@ -460,7 +461,7 @@ static int mpi_open(void *state, struct pl_err *err)
 		w->device.b->comm_stream(w->device.ctx);
 	PL_TRY(initialise(m, err));
 	PL_TRY(make_comms(m, err));
-	PL_TRY(look_at_device(m, err));
+	PL_TRY(check_device(m, err));
 	pl_say(w->o.log, PL_LOG_DEBUG, "rank %d: %s (%s)", w->rank, m->lib.version, m->lib.name);
 	return 0;
 out:

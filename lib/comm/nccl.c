@@ -37,10 +37,10 @@ struct nccl {
 	struct pl_world *w;
 	pl_nccl_comm comm;
 	pl_nccl_stream stream;
-	const char *doing; /* before operations */
+	const char *phase; /* before operations */
 	/* Of the active works, in their order: the first of the last call, which may be in
 	 * progress, and the first that is not given to the library yet; it may not have begun. */
-	struct pl_work *flying, *head;
+	struct pl_work *in_progress, *head;
 	pl_ns since;	/* when that began */
 	float *scratch; /* of barriers */
 	/* of the thread that ends it */
@@ -91,8 +91,8 @@ static int failed(struct nccl *n, int result, struct pl_err *err)
 		*c = *c == '\n' || *c == '\r' ? ' ' : *c;
 	while (*text && text[strlen(text) - 1] == ' ')
 		text[strlen(text) - 1] = '\0';
-	return pl_fail(err, PL_EIO, "NCCL failed%s%s: %.100s%s%s (%s)", n->doing ? " at " : "",
-		       n->doing ? n->doing : "", what ? what : "", *text ? ": " : "", text,
+	return pl_fail(err, PL_EIO, "NCCL failed%s%s: %.100s%s%s (%s)", n->phase ? " at " : "",
+		       n->phase ? n->phase : "", what ? what : "", *text ? ": " : "", text,
 		       strstr(text, "Duplicate GPU")
 			       ? "it takes one rank a GPU: start fewer, or take another transport"
 			       : "NCCL_DEBUG=WARN has it say more");
@@ -120,7 +120,7 @@ static void at_exit(void)
 }
 
 /* While the communicator ends it has two owners: the caller and the thread that ends it. */
-static void drop(struct nccl *n)
+static void release(struct nccl *n)
 {
 	if (atomic_fetch_sub(&n->owners, 1) == 1)
 		pl_free(n);
@@ -147,13 +147,13 @@ static void *end_main(void *arg)
 	else
 		n->f.destroy(n->comm);
 	atomic_store(&n->ended, true);
-	drop(n);
+	release(n);
 	atomic_fetch_sub(&ending, 1);
 	return NULL;
 }
 
 /* Waits at most this long for the thread, then abandons it. */
-static void end(struct nccl *n, bool aborts, pl_ns ns)
+static void end_communicator(struct nccl *n, bool aborts, pl_ns ns)
 {
 	pl_ns until = pl_now_ns() + ns;
 	pthread_t t;
@@ -172,14 +172,14 @@ static void end(struct nccl *n, bool aborts, pl_ns ns)
 	pthread_detach(t);
 	while (!atomic_load(&n->ended) && pl_now_ns() < until)
 		pl_sleep_ns(1000000);
-	drop(n);
+	release(n);
 }
 
 static void nccl_abort(void *state)
 {
 	struct nccl *n = state;
 
-	end(n, true, n->w->timeout / 8);
+	end_communicator(n, true, n->w->timeout / 8);
 }
 
 static void nccl_close(void *state)
@@ -189,7 +189,7 @@ static void nccl_close(void *state)
 
 	if (n->scratch)
 		w->device.b->free(w->device.ctx, n->scratch);
-	end(n, false, w->timeout);
+	end_communicator(n, false, w->timeout);
 }
 
 /* ---- making it ---- */
@@ -211,7 +211,7 @@ static int nccl_load(struct pl_world *w, void **state, struct pl_ready *own, str
 	rc = load(n, own, err);
 	if (rc < 0 || w->rank)
 		return rc;
-	n->doing = "making an id";
+	n->phase = "making an id";
 	r = n->f.get_id((void *)own->id);
 	return r == PL_NCCL_SUCCESS ? 0 : failed(n, r, err);
 }
@@ -234,7 +234,7 @@ static int nccl_open(void *state, struct pl_err *err)
 	memcpy(&id, w->library.first.id, sizeof(id));
 	atomic_store(&patience, w->timeout);
 	pthread_once(&once, at_exit);
-	n->doing = "connecting the ranks";
+	n->phase = "connecting the ranks";
 	r = n->f.init(&n->comm, w->size, id, w->rank, &config);
 	if (r != PL_NCCL_SUCCESS && r != PL_NCCL_IN_PROGRESS)
 		rc = failed(n, r, err);
@@ -334,19 +334,19 @@ static int call(struct nccl *n, const struct pl_work *k)
  */
 static int launch(struct nccl *n)
 {
-	struct pl_work *end = n->head;
+	struct pl_work *next = n->head;
 	int r, also;
 
 	n->since = pl_now_ns();
 	r = n->f.group_start();
 	do {
-		if (r == PL_NCCL_SUCCESS && (end->a.count || end->a.op == PL_OP_BARRIER))
-			r = call(n, end);
-		end = end->next;
-	} while (is_message(n->head) && has_begun(end) && is_message(end));
-	n->doing = NULL;
-	n->flying = n->head;
-	n->head = end;
+		if (r == PL_NCCL_SUCCESS && (next->a.count || next->a.op == PL_OP_BARRIER))
+			r = call(n, next);
+		next = next->next;
+	} while (is_message(n->head) && has_begun(next) && is_message(next));
+	n->phase = NULL;
+	n->in_progress = n->head;
+	n->head = next;
 	also = n->f.group_end();
 	return r == PL_NCCL_SUCCESS ? also : r;
 }
@@ -355,27 +355,28 @@ static int launch(struct nccl *n)
 static void launched(struct nccl *n)
 {
 	const struct pl_backend *b = n->w->device.b;
-	uint64_t mark = n->flying ? b->event_record(n->w->device.ctx) : 0;
+	uint64_t mark = n->in_progress ? b->event_record(n->w->device.ctx) : 0;
 
-	for (; has_begun(n->flying) && n->flying != n->head; n->flying = n->flying->next)
-		pl_comm_device_launched(n->flying, mark, n->since);
-	n->flying = NULL;
+	for (; has_begun(n->in_progress) && n->in_progress != n->head;
+	     n->in_progress = n->in_progress->next)
+		pl_comm_device_launched(n->in_progress, mark, n->since);
+	n->in_progress = NULL;
 }
 
 /* Messages are collected until one of them is waited for and all that were begun are here. */
-static bool may_launch(const struct nccl *n)
+static bool can_launch(const struct nccl *n)
 {
 	const struct pl_work *k = n->head;
 	int here = 0;
 
 	for (; has_begun(k) && is_message(k); k = k->next)
 		here++;
-	return has_begun(k) || (here && atomic_load(&n->w->device.launch_wanted) &&
+	return has_begun(k) || (here && atomic_load(&n->w->device.launch_awaited) &&
 				here == atomic_load(&n->w->device.launching));
 }
 
 /* Issues operations that were begun, unless the communicator has a call in progress. */
-static int go_on(struct nccl *n, struct pl_err *err)
+static int issue_ready(struct nccl *n, struct pl_err *err)
 {
 	int r = PL_NCCL_SUCCESS, rc;
 
@@ -388,7 +389,7 @@ static int go_on(struct nccl *n, struct pl_err *err)
 		if (r != PL_NCCL_SUCCESS)
 			return failed(n, r, err);
 		launched(n);
-		if (!may_launch(n))
+		if (!can_launch(n))
 			return 0;
 		r = launch(n);
 		if (r == PL_NCCL_IN_PROGRESS)
@@ -402,7 +403,7 @@ static int nccl_begin(void *state, struct pl_work *k, struct pl_err *err)
 
 	k->state = PL_WORK_IN_LIBRARY;
 	n->head = n->head ? n->head : k;
-	return go_on(n, err);
+	return issue_ready(n, err);
 }
 
 /* The least bytes that other ranks received from this rank: NCCL does not tell its algorithm. */
@@ -429,7 +430,7 @@ static int nccl_test(void *state, struct pl_work *k, struct pl_err *err)
 {
 	struct nccl *n = state;
 	struct pl_world *w = n->w;
-	int rc = go_on(n, err);
+	int rc = issue_ready(n, err);
 
 	if (rc < 0 || !k->device.launched)
 		return rc;

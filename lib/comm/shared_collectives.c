@@ -25,15 +25,15 @@ static struct pl_slot *slot_of(const struct pl_world *w, int rank, uint64_t numb
 }
 
 /* The bytes of this rank that other ranks read. */
-static size_t of_src(const struct pl_world *w, const struct pl_coll_args *a)
+static size_t src_bytes(const struct pl_world *w, const struct pl_coll_args *a)
 {
 	return pl_comm_coll_extent(w, a).src_n * sizeof(float);
 }
 
-/* The same, for a decision that all ranks take alike: of a broadcast the root's. */
-static size_t own_bytes(const struct pl_world *w, const struct pl_coll_args *a)
+/* The size that decides how data travel. All ranks get the same: for a broadcast, the root's. */
+static size_t decision_bytes(const struct pl_world *w, const struct pl_coll_args *a)
 {
-	return a->op == PL_OP_BROADCAST ? a->count * sizeof(float) : of_src(w, a);
+	return a->op == PL_OP_BROADCAST ? a->count * sizeof(float) : src_bytes(w, a);
 }
 
 bool pl_comm_shared_coll_fits(const struct pl_world *w, const struct pl_coll_args *a)
@@ -78,12 +78,12 @@ static bool post(struct pl_world *w, struct pl_work *k)
 	s->op = a->op;
 	s->root = (uint32_t)a->root;
 	s->count = a->count;
-	if (own_bytes(w, a) <= PL_EAGER) {
-		if (of_src(w, a))
-			memcpy(s->data, a->src, of_src(w, a));
+	if (decision_bytes(w, a) <= PL_EAGER) {
+		if (src_bytes(w, a))
+			memcpy(s->data, a->src, src_bytes(w, a));
 	} else {
-		s->src_region = pl_comm_shared_find(w, a->src, of_src(w, a), &s->src_at);
-		s->dst_region = pl_comm_shared_find(w, a->dst, own_bytes(w, a), &s->dst_at);
+		s->src_region = pl_comm_shared_find(w, a->src, src_bytes(w, a), &s->src_at);
+		s->dst_region = pl_comm_shared_find(w, a->dst, decision_bytes(w, a), &s->dst_at);
 		if (a->op == PL_OP_ALLTOALL && a->src == a->dst)
 			s->src_region = PL_NONE; /* other ranks would read overwritten data */
 		if (a->op == PL_OP_BROADCAST && w->rank != a->root)
@@ -93,7 +93,7 @@ static bool post(struct pl_world *w, struct pl_work *k)
 	}
 	raise_flag(w, &s->posted, k->slot + 1);
 	k->state = PL_WORK_POSTED;
-	k->moved = pl_now_ns();
+	k->last_progress = pl_now_ns();
 	return true;
 }
 
@@ -127,7 +127,7 @@ static void release_slot(struct pl_world *w, struct pl_work *k)
 /* ---- carrying out ---- */
 
 /* Other ranks can write to a slot, so its values are checked. */
-static bool inside(const struct pl_world *w, uint32_t region, uint64_t at, size_t bytes)
+static bool is_inside(const struct pl_world *w, uint32_t region, uint64_t at, size_t bytes)
 {
 	const struct pl_region *g = &w->region[region % PL_REGIONS];
 
@@ -141,9 +141,9 @@ static bool all_shared(struct pl_world *w, const struct pl_work *k)
 		bool read = k->a.op != PL_OP_BROADCAST || r == k->a.root;
 
 		if (s->src_region == PL_NONE || s->dst_region == PL_NONE ||
-		    (read && !inside(w, s->src_region, s->src_at, own_bytes(w, &k->a))) ||
+		    (read && !is_inside(w, s->src_region, s->src_at, decision_bytes(w, &k->a))) ||
 		    (k->a.op == PL_OP_ALLREDUCE &&
-		     !inside(w, s->dst_region, s->dst_at, own_bytes(w, &k->a))))
+		     !is_inside(w, s->dst_region, s->dst_at, decision_bytes(w, &k->a))))
 			return false;
 	}
 	return true;
@@ -152,7 +152,7 @@ static bool all_shared(struct pl_world *w, const struct pl_work *k)
 /* A small collective has its data in the slots. */
 static bool is_small(const struct pl_world *w, const struct pl_work *k)
 {
-	return own_bytes(w, &k->a) <= PL_EAGER;
+	return decision_bytes(w, &k->a) <= PL_EAGER;
 }
 
 static uint8_t *address(const struct pl_world *w, int rank, uint32_t region, uint64_t at)
@@ -235,7 +235,7 @@ static size_t copy_piece(struct pl_world *w, struct pl_work *k, size_t bytes)
 	return bytes;
 }
 
-/* Counts the bytes that other ranks read from this rank, or that it wrote for them. */
+/* Counts the bytes that other ranks read from this rank, and those that it wrote for them. */
 static void count_sent(struct pl_world *w, const struct pl_work *k)
 {
 	size_t n = (size_t)w->size, part = k->a.count * sizeof(float), sent = part * (n - 1);
@@ -247,7 +247,7 @@ static void count_sent(struct pl_world *w, const struct pl_work *k)
 	atomic_fetch_add_explicit(&w->sent, sent, memory_order_relaxed);
 }
 
-static bool carry_out(struct pl_world *w, struct pl_work *k)
+static bool transfer_turn(struct pl_world *w, struct pl_work *k)
 {
 	size_t bytes = pl_min_size(TURN, k->to - k->at);
 	bool sums = k->a.op == PL_OP_ALLREDUCE || k->a.op == PL_OP_REDUCE_SCATTER;
@@ -257,18 +257,18 @@ static bool carry_out(struct pl_world *w, struct pl_work *k)
 	else if (bytes)
 		bytes = copy_piece(w, k, bytes);
 	k->at += bytes;
-	k->moved = pl_now_ns();
+	k->last_progress = pl_now_ns();
 	if (k->at < k->to)
 		return true;
 	count_sent(w, k);
 	release_slot(w, k);
-	/* nobody reads or writes memory of this rank but its slot, if the data were there */
-	k->state = is_small(w, k) ? PL_WORK_OVER : PL_WORK_SETTLED;
+	/* where the data were in the slot, no rank uses other memory of this rank */
+	k->state = is_small(w, k) ? PL_WORK_DONE : PL_WORK_PART_DONE;
 	return true;
 }
 
 /* All ranks have posted: carries the data in slots, in shared memory, or by messages. */
-static void choose_means(struct pl_world *w, struct pl_work *k)
+static void choose_transfer(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_err e = { 0 };
 
@@ -293,13 +293,13 @@ bool pl_comm_shared_coll_step(struct pl_world *w, struct pl_work *k, bool may_po
 	if (k->state == PL_WORK_QUEUED)
 		moved = may_post && post(w, k);
 	if (k->state == PL_WORK_POSTED && may_decide && all_posted(w, k) > 0) {
-		choose_means(w, k);
+		choose_transfer(w, k);
 		moved = true;
 	}
 	if (k->state == PL_WORK_SHARED)
-		return carry_out(w, k);
-	if (k->state == PL_WORK_SETTLED && pl_comm_shared_coll_waits_for(w, k) < 0) {
-		k->state = PL_WORK_OVER;
+		return transfer_turn(w, k);
+	if (k->state == PL_WORK_PART_DONE && pl_comm_shared_coll_waits_for(w, k) < 0) {
+		k->state = PL_WORK_DONE;
 		moved = true;
 	}
 	return moved;

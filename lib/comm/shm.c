@@ -20,7 +20,7 @@
 #define SHARED_MAGIC 0x6e77656361707331u
 
 #define PAGE ((size_t)4096)
-/* of the address of a doorbell, whose name begins with a zero: it is abstract */
+/* the length of a doorbell's address; a name that begins with a zero byte is abstract */
 #define DOORBELL_BYTES                                                                             \
 	(offsetof(struct sockaddr_un, sun_path) + sizeof("_paceline-0123456789abcdef") - 1)
 
@@ -52,8 +52,8 @@ static int make(size_t bytes, int *fd, struct pl_err *err)
 	return 0;
 }
 
-/* Of a file, shared; fd -1: of this process alone. to: the address of a pointer, which stays as it
- * is if that fails */
+/* Maps a file as shared memory; fd -1: memory of this process alone. to: the address of a pointer,
+ * which does not change if this fails */
 static int map(int fd, size_t bytes, void *to, struct pl_err *err)
 {
 	int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
@@ -119,7 +119,7 @@ void pl_comm_world_wake_rank(struct pl_world *w, int rank)
 
 	if (rank == w->rank || !p->shared)
 		return;
-	/* what was changed is seen before the other is seen awake */
+	/* the change is visible to the other rank before this one reads whether it sleeps */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&p->shared->asleep, memory_order_relaxed) ||
 	    !atomic_exchange(&p->shared->asleep, 0))

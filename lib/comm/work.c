@@ -77,7 +77,7 @@ void pl_comm_work_report(const struct pl_work *k, struct pl_comm_event *e)
 {
 	struct pl_world *w = k->w;
 
-	e->of = k->a.op;
+	e->collective = k->a.op;
 	e->seq = k->seq;
 	e->tag = k->a.tag;
 	pthread_mutex_lock(&w->event_lock);
@@ -126,7 +126,7 @@ void pl_comm_work_end(struct pl_work *k)
 }
 
 /* Adds a collective to the digest of those that all ranks must begin alike. */
-static void list(struct pl_world *w, const struct pl_work *k)
+static void add_to_digest(struct pl_world *w, const struct pl_work *k)
 {
 	const struct pl_coll_args *a = &k->a;
 	uint64_t what[] = { w->device.digests[(k->seq - 1) % PL_DIGESTS], a->op, a->count,
@@ -137,7 +137,7 @@ static void list(struct pl_world *w, const struct pl_work *k)
 }
 
 /* Lock held. */
-static void number(struct pl_world *w, struct pl_work *k)
+static void assign_number(struct pl_world *w, struct pl_work *k)
 {
 	struct pl_peer *p = k->a.op <= PL_OP_RECV ? &w->peer[k->a.root] : NULL;
 
@@ -148,10 +148,10 @@ static void number(struct pl_world *w, struct pl_work *k)
 	else
 		k->seq = atomic_fetch_add(&w->begun, 1);
 	if (w->device.native && k->a.op > PL_OP_RECV)
-		list(w, k);
+		add_to_digest(w, k);
 	if (k->direct)
 		k->slot = w->begun_shared++;
-	k->begin = k->moved = pl_now_ns();
+	k->begin = k->last_progress = pl_now_ns();
 }
 
 int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
@@ -198,7 +198,7 @@ int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool ca
 		pl_comm_work_free(k);
 		return rc;
 	}
-	number(w, k);
+	assign_number(w, k);
 	if (w->queued)
 		w->queued_last->next = k;
 	else

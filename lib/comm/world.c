@@ -27,15 +27,15 @@
 #define SPIN_NS	 100000
 #define YIELD_NS 5000	/* of that before the processor is offered: the time of a small operation */
 #define SLICE_NS 100000 /* the shortest slice that Linux grants (sched_setattr(2)) */
-/* Between two looks at what a device has done. A look costs about 1 us, so this takes 2 % of a
- * processor, and a copy that is done waits for 25 us on average. */
+/* Between two checks of the progress of a device. A check costs about 1 us, so this takes 2 % of a
+ * processor, and a copy that has ended waits for 25 us on average. */
 #define LOOK_NS	 50000
 #define TAKEN_NS 2000 /* a yield that takes longer let somebody else run; alone it takes 0.3 us */
 /* Between two sleeps that may move this thread to another processor: shorter than the 3 ms and more
  * of a slice, in which two ranks would go on to share one. */
 #define MOVE_NS 2000000
 
-static void pause_a_bit(void)
+static void pause_processor(void)
 {
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
@@ -68,7 +68,7 @@ void pl_comm_kick(int fd)
 	uint64_t one = 1;
 
 	if (write(fd, &one, sizeof(one)) < 0)
-		return; /* full: the thread is awake */
+		return; /* the counter is full, so the thread is awake */
 }
 
 /*
@@ -100,7 +100,7 @@ static void drain(int fd)
 }
 
 /* Sleeps until a descriptor is ready or the time has come. */
-static void nap(struct pl_world *w, bool busy, pl_ns due)
+static void sleep_until_ready(struct pl_world *w, bool busy, pl_ns due)
 {
 	struct epoll_event e[32];
 	int n;
@@ -130,7 +130,8 @@ static void nap(struct pl_world *w, bool busy, pl_ns due)
 	}
 }
 
-/* One round; lock held, released meanwhile. What to sleep for is known only now. */
+/* One round of the engine. The lock is held, and is released during the round. Afterwards *busy and
+ * *due say how long the thread may sleep. */
 static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
 {
 	bool moved;
@@ -141,19 +142,19 @@ static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
 	if (!moved)
 		pl_comm_engine_check(w, pl_now_ns());
 	*busy = w->active;
-	*due = w->device.held ? pl_now_ns() + LOOK_NS : w->next_due;
+	*due = w->device.held ? pl_now_ns() + LOOK_NS : w->next_wakeup;
 	pthread_mutex_lock(&w->lock);
 	w->driving = false;
 	return moved;
 }
 
 /*
- * A thread that sleeps most of the time and has little to do when it wakes asks for short slices of
- * a processor: then Linux (from 6.12, EEVDF) lets it run before threads that compute, which costs
- * these nothing but its own time; with the default slice a segment often waits for a millisecond.
- * Elsewhere this is without effect.
+ * Asks for short slices of a processor. This thread sleeps most of the time and has little to do
+ * when it wakes. With short slices Linux (from 6.12, EEVDF) lets it run before threads that
+ * compute. With the default slice a segment often waits for a millisecond. Other systems ignore
+ * this.
  */
-static void short_slices(void)
+static void request_short_slices(void)
 {
 	struct {
 		uint32_t size, policy;
@@ -177,7 +178,7 @@ static void *progress_main(void *arg)
 	bool all = true, armed = false, busy = false;
 	pl_ns due = 0;
 
-	short_slices();
+	request_short_slices();
 	pthread_mutex_lock(&w->lock);
 	while (!w->stop) {
 		if (w->driving || atomic_load(&w->spinners) || atomic_load(&w->failed)) {
@@ -206,7 +207,7 @@ static void *progress_main(void *arg)
 			continue; /* begun since the last look, when nobody rang */
 		w->progress_sleeps = true;
 		pthread_mutex_unlock(&w->lock);
-		nap(w, busy, due);
+		sleep_until_ready(w, busy, due);
 		pthread_mutex_lock(&w->lock);
 		w->progress_sleeps = false;
 		armed = false;
@@ -234,7 +235,7 @@ bool pl_comm_work_done(struct pl_work *work)
 }
 
 /* Drives until it is done, or nothing moved for a while. */
-static void spin(struct pl_world *w, struct pl_work *k)
+static void drive_until_done(struct pl_world *w, struct pl_work *k)
 {
 	pl_ns since = pl_now_ns();
 	bool mine = false;
@@ -243,7 +244,7 @@ static void spin(struct pl_world *w, struct pl_work *k)
 		    .calls) { /* the library's thread drives; looking on would take its processor */
 		while (!w->oversubscribed && !pl_comm_work_done(k) && !atomic_load(&w->failed) &&
 		       pl_now_ns() - since < SPIN_NS)
-			pause_a_bit();
+			pause_processor();
 		return;
 	}
 	atomic_fetch_add(&w->spinners, 1);
@@ -275,7 +276,7 @@ static void spin(struct pl_world *w, struct pl_work *k)
 			else if (idle > YIELD_NS)
 				yield_processor(w);
 		} else {
-			pause_a_bit();
+			pause_processor();
 		}
 	}
 	if (mine) {
@@ -287,11 +288,11 @@ static void spin(struct pl_world *w, struct pl_work *k)
 }
 
 /* Waits until the others are told of the failure, so that all ranks name the same one. */
-static void until_told(struct pl_world *w)
+static void wait_until_told(struct pl_world *w)
 {
 	pl_ns until = pl_now_ns() + 200000000;
 
-	while (!w->told && pl_now_ns() < until)
+	while (!w->failure_told && pl_now_ns() < until)
 		pl_comm_wait_for(&w->changed, &w->lock, 10000000);
 }
 
@@ -304,10 +305,10 @@ int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
 	if (w->device.b && pl_comm_device_detach(k))
 		return 0;
 	if (!pl_comm_work_done(k))
-		spin(w, k);
+		drive_until_done(w, k);
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
-	/* a thread that rests is left alone where nothing is left to do */
+	/* where nothing is left to do, a resting thread is not woken */
 	if (!pl_comm_work_done(k) || (!w->driving && (w->active || w->queued))) {
 		pl_comm_world_call(w);
 		pthread_mutex_lock(&w->lock);
@@ -321,12 +322,12 @@ int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
 	}
 	w->waiters--;
 	if (k->failed) {
-		until_told(w);
+		wait_until_told(w);
 		rc = pl_comm_work_failure(w, &k->a, k->seq, err);
 	}
 	keep = w->library.abandoned;
 	pthread_mutex_unlock(&w->lock);
-	if (keep) /* a thread that may come back knows it */
+	if (keep) /* a thread that was left in the library may still use it */
 		return rc;
 	if (w->device.b)
 		pl_comm_device_waited(k);
@@ -348,7 +349,7 @@ int pl_comm_world_settle(struct pl_world *w, struct pl_err *err)
 	}
 	w->waiters--;
 	if (atomic_load(&w->failed)) {
-		until_told(w);
+		wait_until_told(w);
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
 	}
 	pthread_mutex_unlock(&w->lock);
@@ -427,7 +428,7 @@ static void take_shapes(struct pl_world *w)
 		w->shaped = true;
 		if (s->bytes_per_ns > 0)
 			takes += (pl_ns)(2 * (double)w->segment / s->bytes_per_ns);
-		w->max_link_ns = pl_max_i64(w->max_link_ns, takes);
+		w->slowest_segment_ns = pl_max_i64(w->slowest_segment_ns, takes);
 		w->max_latency = pl_max_i64(w->max_latency, s->latency_ns);
 		if (s->bytes_per_ns > 0 &&
 		    (s->bytes_per_ns < w->min_bytes_per_ns || w->min_bytes_per_ns <= 0))
@@ -449,8 +450,8 @@ static void take_processors(struct pl_world *w)
 {
 	int all = (int)pl_max_i64(sysconf(_SC_NPROCESSORS_ONLN), 1);
 
-	/* A launcher may bind each rank to a processor of its own. Then this is wrong, and a rank
-	 * that waits offers a processor that nobody wants, which costs little. */
+	/* Where a launcher binds each rank to a processor of its own this is wrong, but costs
+	 * little: a rank that waits offers a processor that no other rank can use. */
 	w->oversubscribed = w->n_local * (w->library.calls ? 2 : 1) > pl_processors();
 	/* All ranks must choose the same algorithms, so what one rank may use does not count. */
 	w->processors = w->n_hosts == 1 ? all : w->size;
@@ -579,11 +580,11 @@ static void world_free(struct pl_world *w)
 }
 
 /* The world could not be opened. The others may have to be told. */
-static void end_failed(struct pl_world *w)
+static void free_failed(struct pl_world *w)
 {
 	if (w->control_runs && atomic_load(&w->failed)) {
 		pthread_mutex_lock(&w->lock);
-		until_told(w);
+		wait_until_told(w);
 		pthread_mutex_unlock(&w->lock);
 	}
 	world_free(w);
@@ -611,17 +612,17 @@ int pl_comm_world_open(const struct pl_world_opts *o, struct pl_world **world, s
 	*world = w;
 out:
 	if (rc < 0)
-		end_failed(w);
+		free_failed(w);
 	return rc;
 }
 
 /* ---- ending ---- */
 
 /* The first rank that has not said good-bye; -1. */
-static int without_bye(const struct pl_world *w)
+static int first_open_rank(const struct pl_world *w)
 {
 	for (int r = 0; r < w->size; r++)
-		if (r != w->rank && !atomic_load(&w->peer[r].bye))
+		if (r != w->rank && !atomic_load(&w->peer[r].said_goodbye))
 			return r;
 	return -1;
 }
@@ -639,10 +640,10 @@ int pl_comm_world_close(struct pl_world *w, struct pl_err *err)
 		pl_comm_kick(w->control_wake);
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
-	while (!atomic_load(&w->failed) && (late = without_bye(w)) >= 0 && pl_now_ns() < until)
+	while (!atomic_load(&w->failed) && (late = first_open_rank(w)) >= 0 && pl_now_ns() < until)
 		pl_comm_wait_for(&w->changed, &w->lock, 50000000);
 	if (atomic_load(&w->failed)) {
-		until_told(w);
+		wait_until_told(w);
 		rc = pl_fail(err, PL_EIO, "%s", w->failure);
 	} else if (late >= 0) {
 		rc = pl_fail(err, PL_EIO, "end: waited %.1f s for the good-bye of rank %d",
@@ -663,7 +664,7 @@ void pl_comm_world_abort(struct pl_world *w, const char *why)
 		pl_comm_world_fail(w, w->rank, "rank %d gave up: %s", w->rank,
 				   why ? why : "no reason given");
 		pthread_mutex_lock(&w->lock);
-		until_told(w);
+		wait_until_told(w);
 		pthread_mutex_unlock(&w->lock);
 	}
 	world_free(w);

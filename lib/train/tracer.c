@@ -154,7 +154,7 @@ static pl_ns send_start(struct pl_tracer *t, const struct pl_comm_event *e)
 void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
 {
 	struct pl_tracer *t = tracer;
-	bool message = (e->op == PL_OP_SEND || e->op == PL_OP_RECV) && e->of != e->op;
+	bool message = (e->op == PL_OP_SEND || e->op == PL_OP_RECV) && e->collective != e->op;
 	struct pl_rec_event x;
 	uint32_t bucket = (uint32_t)(e->tag % PL_TAG_BUCKETS);
 

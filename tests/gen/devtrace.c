@@ -241,13 +241,14 @@ static void launch_elsewhere(struct script *s, int bucket, uint64_t tag)
 	if (pl_grow(&s->comm_launches, &s->cap_comm_launches, s->n_comm_launches + 1,
 		    sizeof(*s->comm_launches), &err) < 0)
 		die(err.msg);
-	s->comm_launches[s->n_comm_launches++] = (struct pl_comm_event){ .op = PL_OP_ALLREDUCE,
-									 .of = PL_OP_ALLREDUCE,
-									 .peer = -1,
-									 .tag = tag,
-									 .begin = begin,
-									 .end = s->now,
-									 .launched = true };
+	s->comm_launches[s->n_comm_launches++] =
+		(struct pl_comm_event){ .op = PL_OP_ALLREDUCE,
+					.collective = PL_OP_ALLREDUCE,
+					.peer = -1,
+					.tag = tag,
+					.begin = begin,
+					.end = s->now,
+					.launched = true };
 	s->other = s->now;
 	s->now = here;
 }

@@ -325,7 +325,7 @@ static void on_event(void *arg, const struct pl_comm_event *e)
 		l->whole++;
 		return;
 	}
-	l->fine &= e->of == PL_OP_ALLREDUCE && e->peer >= 0 && e->channel == 0;
+	l->fine &= e->collective == PL_OP_ALLREDUCE && e->peer >= 0 && e->channel == 0;
 	l->over[(l->sends + l->recvs) % PL_LEN(l->over)] = e->end;
 	if (e->op == PL_OP_SEND) {
 		l->fine &= e->begin >= l->last_send && (!l->sends || follows(l, e->begin));

@@ -123,14 +123,15 @@ static void found(void)
 	for (size_t i = 0; i < PL_LEN(good); i++) {
 		struct pl_launch l;
 		int rc = find(good[i].env, &l);
-		bool by = good[i].by ? l.by && !strcmp(l.by, good[i].by) : !l.by;
+		bool by = good[i].by ? l.launcher && !strcmp(l.launcher, good[i].by) : !l.launcher;
 
 		if (!ok(rc == 0 && by && l.rank == good[i].rank && l.size == good[i].size &&
 				l.local_rank == good[i].local_rank &&
 				l.local_size == good[i].local_size,
 			"%s", *good[i].env ? good[i].env : "an empty environment"))
 			printf("# %d %s: %s %d of %d, %d of %d\n", rc, err.msg,
-			       l.by ? l.by : "nobody", l.rank, l.size, l.local_rank, l.local_size);
+			       l.launcher ? l.launcher : "nobody", l.rank, l.size, l.local_rank,
+			       l.local_size);
 	}
 }
 
@@ -149,7 +150,7 @@ static void meet(void)
 	is_str(l.meet, "dir:/tmp/x", "count more");
 	is_str(l.token, "0123456789abcdef", "the token");
 	is_i64(find("PACELINE_MEET=dir:/tmp/x", &l), 0, "a meeting place alone");
-	ok(!l.by && !strcmp(l.meet, "dir:/tmp/x"), "makes no rank");
+	ok(!l.launcher && !strcmp(l.meet, "dir:/tmp/x"), "makes no rank");
 	snprintf(env, sizeof(env), "PACELINE_TOKEN=%0200d", 0);
 	ok(find(env, &l) == PL_EUSAGE && strstr(err.msg, "PACELINE_TOKEN"), "a token too long");
 	snprintf(env, sizeof(env), "RANK=0 WORLD_SIZE=1 MASTER_PORT=1 MASTER_ADDR=%0300d", 0);
@@ -258,7 +259,7 @@ static void jobs(void)
 	};
 	static const struct {
 		const char *env;
-		bool spread;
+		bool several_hosts;
 	} s[] = {
 		{ OMPI, true },
 		{ TORCH, true },
@@ -277,8 +278,8 @@ static void jobs(void)
 		   "%s jobs: %s, %s", c[i].same ? "the same" : "two", c[i].one, c[i].other);
 	ok(find("PMI_RANK=0 PMI_SIZE=2", &a) == 0 && !a.job, "a job without a number");
 	for (size_t i = 0; i < PL_LEN(s); i++)
-		ok(find(s[i].env, &a) == 0 && a.spread == s[i].spread, "%s hosts: %s",
-		   s[i].spread ? "several" : "no other", s[i].env);
+		ok(find(s[i].env, &a) == 0 && a.several_hosts == s[i].several_hosts, "%s hosts: %s",
+		   s[i].several_hosts ? "several" : "no other", s[i].env);
 }
 
 #define JOB " SLURM_JOB_ID=7"
@@ -336,7 +337,7 @@ static void share(void)
 	err.code = 0;
 	unlink(zero.folder);
 	take_rank(&one, 0);
-	one.spread = true;
+	one.several_hosts = true;
 	ok(pl_comm_launch_share(&one, 1, &err) == PL_EUSAGE && strstr(err.msg, "PACELINE_TOKEN"),
 	   "hosts that share no folder");
 	err.code = 0;

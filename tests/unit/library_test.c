@@ -133,7 +133,7 @@ static void talk(struct pl_work *k)
 	for (;;) {
 		struct pl_step s = { .kind = PL_STEP_SEND, .work = k };
 
-		k->left = 2;
+		k->steps_left = 2;
 		pl_comm_step_done(k->w, &s);
 		nap_ms(10);
 	}
