@@ -17,14 +17,21 @@
 
 #include "clock/fit.h"
 
-#define MAX_WORK  3e7  /* a limit of time: observations in all solutions of the equations */
-#define MAX_PARTS 256  /* a limit of time: correlations of so many parts are known well enough */
-#define MIN_PARTS 6    /* the correlation of fewer tells nothing */
-#define MAX_LAG	  63   /* a quarter of the parts, since those that are later share few pairs */
-#define SLIGHT	  1e-3 /* share of the greatest part: a match of other clocks, which is left out */
-#define ROUNDS	  3    /* the correction of the correlations depends on their sum; it settles */
-#define FITTED	  2    /* parameters of a clock */
-#define MAX_LOST  0.3  /* a correction beyond would be a guess, because few parts are left */
+/* A limit of time: observations in all solutions of the equations, some tenths of a second. */
+#define MAX_WORK 3e7
+/* A limit of time: a correlation costs (parts x MAX_LAG) for each clock. More parts would be so
+ * short that MAX_LAG of them are shorter than delays last. */
+#define MAX_PARTS 256
+/* Fewer parts show correlations by chance: the offset and the drift were fitted to them. */
+#define MIN_PARTS 6
+#define MAX_LAG	  63 /* a quarter of the parts, since those that are later share few pairs */
+/* A share of the greatest part. A match below it says nothing about this clock: it is one of other
+ * clocks, or has 32 times the jitter. As parts of their own such matches would pretend to be
+ * independent evidence. */
+#define SLIGHT	 1e-3
+#define ROUNDS	 3   /* the correction of the correlations depends on their sum; it settles */
+#define FITTED	 2   /* parameters of a clock */
+#define MAX_LOST 0.3 /* a correction beyond would be a guess, because few parts are left */
 
 /* Quantile 0.975 of Student's t; good to 1 % from 3 degrees of freedom on. */
 static double student(double dof)
