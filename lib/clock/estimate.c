@@ -31,68 +31,74 @@ static void find_joined(const struct pl_align *a, bool any, uint32_t *set)
 		set[c] = pl_union_root(set, c);
 }
 
-/* What is found; 0 where nothing joins the clock. */
-static void use_fit(struct pl_clock *c, const struct pl_clock_fit_clock *f)
+/* Fit the clocks of each component against its lowest one; `component` NULL: all against the first.
+ * found[clock], in mem. An offset is 0 where nothing joins the clock. */
+static int fit_clocks(struct pl_align *a, const uint32_t *component, struct pl_arena *mem,
+		      struct pl_clock_fit_clock **found, struct pl_err *err)
 {
-	c->offset_ns = f->connected ? f->offset_ns : 0;
-	c->drift_ppm = f->connected ? f->drift * 1e6 : 0;
-	c->offset_ci_ns = f->offset_ci >= 0 ? (int64_t)llround(f->offset_ci) : -1;
-	c->drift_ci_ppm = f->drift_ci >= 0 ? f->drift_ci * 1e6 : -1;
-}
-
-int pl_clock_partitions(struct pl_align *a, struct pl_err *err)
-{
-	static const struct pl_clock_fit_clock unknown = { .offset_ci = -1, .drift_ci = -1 };
-	struct pl_arena mem = { 0 };
 	struct pl_clock_fit_in in;
 	struct pl_clock_fit_clock *out;
 	int rc;
 
-	PL_TRY(pl_clock_probes(a, &in, &mem, err));
-	PL_TRY(pl_arena_array(&mem, &out, a->n_clocks + 1u, sizeof(*out), err));
-	find_joined(a, true, a->component);
-	find_joined(a, false, a->partition);
-	in.component = a->component;
+	PL_TRY(pl_clock_probes(a, &in, mem, err));
+	PL_TRY(pl_arena_array(mem, &out, a->n_clocks + 1u, sizeof(*out), err));
+	PL_TRY(pl_arena_array(mem, found, a->n_clocks + 1u, sizeof(**found), err));
+	in.component = component;
 	for (uint32_t c = 0; c < a->n_clocks; c++)
-		use_fit(&a->m->clock[c], &unknown);
-	for (uint32_t c = 0, k; c < a->n_clocks; c++) {
-		for (k = c + 1; k < a->n_clocks && a->component[k] != c;)
-			k++;
-		if (a->component[c] != c || k == a->n_clocks)
+		(*found)[c] = (struct pl_clock_fit_clock){ .offset_ci = -1, .drift_ci = -1 };
+	for (uint32_t c = 0, next; c < (component ? a->n_clocks : 1); c++) {
+		for (next = c + 1; component && next < a->n_clocks && component[next] != c;)
+			next++;
+		if (component && (component[c] != c || next == a->n_clocks))
 			continue;
 		in.first_clock = c;
 		PL_TRY(pl_clock_fit_clocks(&in, out, err));
-		for (k = c; k < a->n_clocks; k++)
-			if (a->component[k] == c)
-				use_fit(&a->m->clock[k], &out[k]);
+		for (uint32_t k = c; k < a->n_clocks; k++)
+			if (!component || component[k] == c)
+				(*found)[k] = out[k];
+	}
+	for (uint32_t i = 0; i < a->n_clocks; i++) {
+		struct pl_clock *c = &a->m->clock[i];
+		const struct pl_clock_fit_clock *f = &(*found)[i];
+
+		c->offset_ns = f->connected ? f->offset_ns : 0;
+		c->drift_ppm = f->connected ? f->drift * 1e6 : 0;
+		c->offset_ci_ns = f->offset_ci >= 0 ? (int64_t)llround(f->offset_ci) : -1;
+		c->drift_ci_ppm = f->drift_ci >= 0 ? f->drift_ci * 1e6 : -1;
 	}
 out:
+	return rc;
+}
+
+int pl_clock_partitions(struct pl_align *a, struct pl_err *err)
+{
+	struct pl_clock_fit_clock *found;
+	struct pl_arena mem = { 0 };
+	int rc;
+
+	find_joined(a, true, a->component);
+	find_joined(a, false, a->partition);
+	rc = fit_clocks(a, a->component, &mem, &found, err);
 	pl_arena_fini(&mem);
 	return rc;
 }
 
 int pl_clock_estimate(struct pl_align *a, struct pl_err *err)
 {
+	struct pl_clock_fit_clock *found;
 	struct pl_arena mem = { 0 };
-	struct pl_clock_fit_in in;
-	struct pl_clock_fit_clock *out;
-	int rc;
+	int rc = fit_clocks(a, NULL, &mem, &found, err);
 
-	PL_TRY(pl_clock_probes(a, &in, &mem, err));
-	PL_TRY(pl_arena_array(&mem, &out, a->n_clocks + 1u, sizeof(*out), err));
-	PL_TRY(pl_clock_fit_clocks(&in, out, err));
-	for (uint32_t i = 0; i < a->n_clocks; i++) {
+	for (uint32_t i = 0; rc == 0 && i < a->n_clocks; i++) {
 		struct pl_clock *c = &a->m->clock[i];
 
-		use_fit(c, &out[i]);
 		if (c->drift_ppm == 0 && c->offset_ns <= c->offset_ci_ns &&
 		    c->offset_ns >= -c->offset_ci_ns)
 			c->offset_ns = 0;
-		a->rep->clock[i].offset_known = out[i].connected;
-		a->rep->clock[i].drift_known = out[i].drift_ci >= 0;
-		a->rep->unconnected += !out[i].connected;
+		a->rep->clock[i].offset_known = found[i].connected;
+		a->rep->clock[i].drift_known = found[i].drift_ci >= 0;
+		a->rep->unconnected += !found[i].connected;
 	}
-out:
 	pl_arena_fini(&mem);
 	return rc;
 }

@@ -13,32 +13,20 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-struct candidate *pl_search_choice_new(const struct choices *s, struct pl_err *err)
+int pl_search_choice_new(struct choices *s, struct candidate **out, struct pl_err *err)
 {
 	struct bucket_choice *c;
-	int rc = pl_alloc(&c, 1, sizeof(*c), err);
+	int rc = pl_arena_array(&s->arena, &c, 1, sizeof(*c), err);
 
 	if (rc < 0)
-		return NULL;
-	memset(c, 0, sizeof(*c));
+		return rc;
+	*c = (struct bucket_choice){ .head.mean = INFINITY, .next = s->all };
+	s->all = c;
+	*out = &c->head;
 	PL_TRY(pl_plan_buckets_init(&c->b, s->n, err));
-	PL_TRY(pl_alloc(&c->algo, s->n, sizeof(*c->algo), err));
-	c->head.mean = INFINITY;
-	return &c->head;
+	rc = pl_arena_array(&s->arena, &c->algo, s->n, sizeof(*c->algo), err);
 out:
-	pl_search_choice_free(&c->head);
-	return NULL;
-}
-
-void pl_search_choice_free(struct candidate *candidate)
-{
-	struct bucket_choice *c = (struct bucket_choice *)candidate;
-
-	if (!c)
-		return;
-	pl_plan_buckets_fini(&c->b);
-	pl_free(c->algo);
-	pl_free(c);
+	return rc;
 }
 
 void pl_search_choice_copy(const struct choices *s, struct candidate *candidate,
@@ -99,15 +87,13 @@ bool pl_search_cand_better(const struct candidate *a, const struct candidate *b)
 
 struct bucket_choice *pl_search_batch_add(struct choices *s, const struct bucket_choice *from)
 {
-	struct bucket_choice *c = s->spare;
+	struct bucket_choice *c = (struct bucket_choice *)s->spare;
 
 	if (s->rc == 0 && s->n_batch == s->had_batch) {
 		s->rc = pl_grow(&s->batch, &s->cap_batch, s->n_batch + 1, sizeof(*s->batch),
 				&s->failure);
-		if (s->rc == 0) {
-			s->batch[s->n_batch] = pl_search_choice_new(s, &s->failure);
-			s->rc = s->batch[s->n_batch] ? 0 : s->failure.code;
-		}
+		if (s->rc == 0)
+			s->rc = pl_search_choice_new(s, &s->batch[s->n_batch], &s->failure);
 		s->had_batch += s->rc == 0;
 	}
 	if (s->rc == 0)
@@ -325,7 +311,7 @@ static int room_init(struct dp_room *room, uint32_t n, struct pl_err *err)
 	return pl_arena_array(&room->arena, &room->ready, n, sizeof(*room->ready), err);
 }
 
-void pl_search_add_cuts_from(struct choices *s, unsigned algo)
+void pl_search_choice_add_cuts(struct choices *s, unsigned algo)
 {
 	struct dp_room room = { .tensor = NULL };
 	pl_ns issue = s->cost->issue_ns;
@@ -343,16 +329,11 @@ void pl_search_add_cuts_from(struct choices *s, unsigned algo)
 	pl_arena_fini(&room.arena);
 }
 
-void pl_search_choice_add_cuts(struct choices *s)
-{
-	pl_search_add_cuts_from(s, PL_ALGO_RING);
-}
-
 void pl_search_choice_add_seeds(struct choices *s)
 {
 	if (s->o->fuse)
 		add_equal_cuts(s);
-	pl_search_choice_add_cuts(s);
+	pl_search_choice_add_cuts(s, PL_ALGO_RING);
 }
 
 void pl_search_choice_add_merged(struct choices *s, const uint8_t *wanted)

@@ -14,6 +14,7 @@ struct bucket_choice {
 	bool ordered;  /* issued in the order of numbers; else by readiness */
 	bool urgent;   /* carried by s->priority, not in the order of issue */
 	uint8_t *algo; /* [set] */
+	struct bucket_choice *next;
 };
 
 struct choices {
@@ -28,8 +29,8 @@ struct choices {
 	uint8_t *algos;	    /* [tensor]: its bucket may have the first so many of enum pl_algo */
 	uint32_t servers;   /* of buckets with PL_ALGO_PS */
 	struct bucket_choice *now, *best, *recorded; /* those of the search */
-	struct bucket_choice *spare;
-	struct candidate *kept[4]; /* these */
+	struct candidate *spare;
+	struct bucket_choice *all; /* that were made */
 	uint32_t n_groups;	   /* of tensors that may share buckets */
 	uint32_t *alike; /* [tensor]: the first of its name; NULL: names are of one group each */
 	struct candidate **batch;
@@ -63,8 +64,6 @@ bool pl_search_cand_better(const struct candidate *a, const struct candidate *b)
 unsigned pl_search_algos(const struct choices *s);
 /* Add a copy of `from` at the end of the batch. After a failure the copy is no part of it. */
 struct bucket_choice *pl_search_batch_add(struct choices *s, const struct bucket_choice *from);
-/* Add the cuts of dynamic programming by the algorithm and those behind it. */
-void pl_search_add_cuts_from(struct choices *s, unsigned algo);
 
 /* ---- buckets_local.c ---- */
 /* The tensors of a set of the present choice, in order of readiness. */

@@ -206,7 +206,7 @@ static void add_frills(struct choices *s, uint32_t a)
 static void project(struct choices *s, struct bucket_choice *c, uint32_t group)
 {
 	uint32_t *map = s->scratch, *of = s->scratch + s->n, n = 0;
-	struct bucket_choice *to = s->spare;
+	struct bucket_choice *to = (struct bucket_choice *)s->spare;
 
 	memset(of, 0xff, s->n * sizeof(*of)); /* the group's tensor of a name */
 	for (uint32_t t = 0; t < s->n; t++)

@@ -112,20 +112,20 @@ void pl_search_choices_close(struct choices *c);
 void pl_search_choices_rooted(struct choices *c);
 /* The bound: with any choice, no step can be shorter. */
 double pl_search_choices_bound(const struct choices *c);
-/* A choice to keep, with undefined content; NULL after a failure. */
-struct candidate *pl_search_choice_new(const struct choices *c, struct pl_err *err);
-void pl_search_choice_free(struct candidate *c);
+/* A choice with undefined content, which lives as long as the search. */
+int pl_search_choice_new(struct choices *c, struct candidate **out, struct pl_err *err) PL_MUST;
 void pl_search_choice_copy(const struct choices *c, struct candidate *to,
 			   const struct candidate *from);
 int pl_search_choice_apply(struct worker *l, const struct candidate *c, struct pl_err *err) PL_MUST;
 /* Empty the batch of choices. */
 void pl_search_choice_clear(struct choices *c);
 /* Add to the batch: a copy; the default of a framework; cuts of dynamic programming for the present
- * times of readiness; these and equal cuts; the present choice with the wanted tensors ([tensor],
- * as pl_rewriter_tensors() has them) together. A failure shows when the batch is simulated. */
+ * times of readiness, by the algorithm and those behind it; these and equal cuts; the present
+ * choice with the wanted tensors ([tensor], as pl_rewriter_tensors() has them) together. A failure
+ * shows when the batch is simulated. */
 struct candidate *pl_search_choice_add(struct choices *c, const struct candidate *from);
 struct candidate *pl_search_choice_add_preset(struct choices *c, enum pl_preset preset);
-void pl_search_choice_add_cuts(struct choices *c);
+void pl_search_choice_add_cuts(struct choices *c, unsigned algo);
 void pl_search_choice_add_seeds(struct choices *c);
 void pl_search_choice_add_merged(struct choices *c, const uint8_t *wanted);
 /* The failure while choices were added, or 0. */

@@ -73,15 +73,13 @@ int pl_search_choices_open(struct search *all, struct pl_err *err)
 	s->rng = s->o->seed;
 	all->choices = s;
 	s->tensor = pl_rewriter_tensors(r, &s->n);
-	for (size_t i = 0; i < PL_LEN(s->kept); i++) {
-		s->kept[i] = pl_search_choice_new(s, err);
-		if (!s->kept[i])
-			return err->code;
-	}
-	s->now = (struct bucket_choice *)(all->now = s->kept[0]);
-	s->best = (struct bucket_choice *)(all->best = s->kept[1]);
-	s->recorded = (struct bucket_choice *)(all->recorded = s->kept[2]);
-	s->spare = (struct bucket_choice *)s->kept[3];
+	PL_CHECK(pl_search_choice_new(s, &all->now, err));
+	PL_CHECK(pl_search_choice_new(s, &all->best, err));
+	PL_CHECK(pl_search_choice_new(s, &all->recorded, err));
+	PL_CHECK(pl_search_choice_new(s, &s->spare, err));
+	s->now = (struct bucket_choice *)all->now;
+	s->best = (struct bucket_choice *)all->best;
+	s->recorded = (struct bucket_choice *)all->recorded;
 	n = s->n ? s->n : 1;
 	PL_CHECK(pl_arena_array(&s->arena, &s->ready, n, sizeof(*s->ready), err));
 	PL_CHECK(pl_arena_array(&s->arena, &s->algos, n, sizeof(*s->algos), err));
@@ -107,11 +105,9 @@ void pl_search_choices_close(struct choices *s)
 {
 	if (!s)
 		return;
-	for (size_t i = 0; i < s->had_batch; i++)
-		pl_search_choice_free(s->batch[i]);
+	for (struct bucket_choice *c = s->all; c; c = c->next)
+		pl_plan_buckets_fini(&c->b);
 	pl_free(s->batch);
-	for (size_t i = 0; i < PL_LEN(s->kept); i++)
-		pl_search_choice_free(s->kept[i]);
 	pl_arena_fini(&s->arena);
 	pl_free(s);
 }
@@ -196,9 +192,7 @@ static int search_groups(struct choices *s, struct pl_err *err)
 
 	if (s->n_groups < 2 || !s->o->fuse)
 		return 0;
-	each = pl_search_choice_new(s, err);
-	if (!each)
-		return err->code;
+	PL_TRY(pl_search_choice_new(s, &each, err));
 	pl_search_choice_clear(s);
 	pl_search_choice_add_preset(s, PL_PRESET_EACH);
 	PL_TRY(pl_search_choice_simulate(s, err));
@@ -214,22 +208,16 @@ static int search_groups(struct choices *s, struct pl_err *err)
 		PL_TRY(pl_search_choice_improve(s, err));
 	}
 out:
-	pl_search_choice_free(each);
 	return rc;
 }
 
 int pl_search_buckets_improve(struct choices *s, struct pl_err *err)
 {
-	struct candidate *from[2] = { NULL, NULL };
+	struct candidate *from[2];
 	int rc;
 
-	for (int i = 0; i < 2; i++) {
-		from[i] = pl_search_choice_new(s, err);
-		if (!from[i]) {
-			rc = err->code;
-			goto out;
-		}
-	}
+	for (int i = 0; i < 2; i++)
+		PL_TRY(pl_search_choice_new(s, &from[i], err));
 	pl_search_choice_clear(s);
 	pl_search_choice_add_seeds(s);
 	PL_TRY(pl_search_choice_simulate(s, err));
@@ -249,8 +237,6 @@ int pl_search_buckets_improve(struct choices *s, struct pl_err *err)
 	}
 	rc = search_groups(s, err);
 out:
-	pl_search_choice_free(from[0]);
-	pl_search_choice_free(from[1]);
 	return rc;
 }
 

@@ -64,7 +64,6 @@ static void ops_fini(struct ops *o)
 {
 	pl_op_runs_fini(&o->runs);
 	pl_arena_fini(&o->arena);
-	pl_search_choice_free(o->at);
 }
 
 static int ops_init(struct ops *o, struct pl_err *err)
@@ -72,9 +71,7 @@ static int ops_init(struct ops *o, struct pl_err *err)
 	struct search *s = o->s;
 	const struct pl_graph *g = s->worker[0].e.g;
 
-	o->at = pl_search_choice_new(s->choices, err);
-	if (!o->at)
-		return err->code;
+	PL_CHECK(pl_search_choice_new(s->choices, &o->at, err));
 	pl_rewriter_tensors(s->worker[0].r, &o->n_tensors);
 	PL_CHECK(pl_rewriter_runs(s->worker[0].r, may_fuse, (void *)s->o, &o->runs, err));
 	PL_CHECK(pl_arena_array(&o->arena, &o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
@@ -235,7 +232,7 @@ static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 	pl_search_choice_add(s->choices, o->at);
 	if (bit != PL_NONE && o->bit[bit])
 		add_merged(o, bit);
-	pl_search_choice_add_cuts(s->choices);
+	pl_search_choice_add_cuts(s->choices, PL_ALGO_RING);
 	return pl_search_choice_simulate(s->choices, err);
 }
 
@@ -402,13 +399,12 @@ out:
 static int from_both(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;
-	struct candidate *none = pl_search_choice_new(s->choices, err);
+	struct candidate *none;
 	uint8_t *bits = NULL;
 	bool better = false;
 	int rc;
 
-	if (!none)
-		return err->code;
+	PL_TRY(pl_search_choice_new(s->choices, &none, err));
 	PL_TRY(pl_alloc(&bits, o->n_bits, 1, err));
 	pl_search_choice_copy(s->choices, none, o->at);
 	PL_TRY(sweep(o, err));
@@ -431,7 +427,6 @@ static int from_both(struct ops *o, struct pl_err *err)
 		memcpy(o->tried, bits, o->n_bits);
 	}
 out:
-	pl_search_choice_free(none);
 	pl_free(bits);
 	return rc;
 }

@@ -347,9 +347,7 @@ static int make_fit(struct fit *f, struct pl_err *err)
 	struct search *s = f->s;
 	int rc;
 
-	f->best = pl_search_choice_new(s->choices, err);
-	if (!f->best)
-		return err->code;
+	PL_TRY(pl_search_choice_new(s->choices, &f->best, err));
 	for (int64_t k = 2; s->o->accumulate && k <= 64; k *= 2) /* refused without gradients */
 		PL_TRY(add_saving(f, PL_RW_ACCUMULATE, NULL, k, err));
 	if (s->o->recompute)
@@ -369,7 +367,6 @@ static int make_fit(struct fit *f, struct pl_err *err)
 out:
 	pl_free(f->rw);
 	pl_free(f->best_rw);
-	pl_search_choice_free(f->best);
 	return rc;
 }
 

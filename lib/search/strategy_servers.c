@@ -145,7 +145,7 @@ static int try_some(struct choices *s, bool *near, struct pl_err *err)
 	int rc;
 
 	pl_search_choice_clear(s);
-	pl_search_add_cuts_from(s, PL_ALGO_PS);
+	pl_search_choice_add_cuts(s, PL_ALGO_PS);
 	all = pl_search_batch_add(s, s->best);
 	for (uint32_t t = 0; t < s->n; t++)
 		if (s->algos[t] > PL_ALGO_PS)
