@@ -218,6 +218,68 @@ static void test_faults(struct verdict *verdict)
 			end_trial(&t[i], &r[i]);
 }
 
+/* ---- what is begun while a call is in progress ---- */
+
+/* The first collective makes the communicator connect, which takes 3 ms. After *delay_us the ranks
+ * begin a message behind it: the end of the connection must not take it for one of its calls. */
+static int begin_late(struct pl_world_opts *o, void *delay_us)
+{
+	enum { N = 100 };
+	struct pl_coll_args sum = { .op = PL_OP_ALLREDUCE, .count = N };
+	struct pl_coll_args message = { .count = N, .root = !o->rank };
+	struct pl_work *first, *second;
+	struct pl_err e = { 0 };
+	struct rank r;
+	float *data;
+	int rc;
+
+	o->transport = "nccl";
+	if (open_rank(o, &pl_backend_fake, &r, &e) < 0)
+		return 1;
+	sum.src = sum.dst = r.b->alloc(r.ctx, N * sizeof(float));
+	data = r.b->alloc(r.ctx, N * sizeof(float));
+	message.op = r.me ? PL_OP_RECV : PL_OP_SEND;
+	message.src = r.me ? NULL : data;
+	message.dst = r.me ? data : NULL;
+	for (size_t i = 0; i < N; i++)
+		r.host[i] = r.me ? -1 : input(0, i, 0);
+	r.b->put(r.ctx, data, r.host, N * sizeof(float));
+	rc = pl_comm_world_begin(r.w, &sum, &first, &e);
+	pl_sleep_ns(*(const int *)delay_us * 1000);
+	if (rc == 0)
+		rc = pl_comm_world_begin(r.w, &message, &second, &e);
+	if (rc == 0)
+		rc = pl_comm_work_wait(first, &e);
+	if (rc == 0)
+		rc = pl_comm_work_wait(second, &e);
+	if (rc == 0)
+		rc = pl_comm_world_settle(r.w, &e);
+	r.b->get(r.ctx, r.host, data, N * sizeof(float));
+	for (size_t i = 0; rc == 0 && i < N; i++)
+		rc = r.host[i] == input(0, i, 0) ? 0 : PL_EINTERNAL;
+	if (rc < 0)
+		pl_comm_world_abort(r.w, "begin_late");
+	else
+		rc = close_rank(&r, &e);
+	return rc < 0;
+}
+
+static void test_begin_late(void)
+{
+	int bad = 0, tries = 0;
+
+	for (int us = 2000; us < 4800 && bad < 3; us += 40, tries++) {
+		struct pl_world_opts o = { .timeout_ns = 5000000000 };
+		struct ranks r;
+
+		o.meet = meeting(false);
+		r = start_ranks(2, &o, begin_late, &us);
+		bad += !end_ranks(&r, 20) || r.status[0] || r.status[1];
+	}
+	ok(!bad, "a message that is begun while the communicator connects (%d of %d tries failed)",
+	   bad, tries);
+}
+
 /* ---- the n-th fallible call fails ---- */
 
 static int torture(struct pl_world_opts *o, void *arg)
@@ -357,6 +419,8 @@ int main(void)
 		test_everything();
 	if (!getenv("ONLY") || !strcmp(getenv("ONLY"), "faults"))
 		test_faults(v);
+	if (!getenv("ONLY") || !strcmp(getenv("ONLY"), "late"))
+		test_begin_late();
 	test_torture();
 	test_abi();
 	return done_testing();
