@@ -73,6 +73,20 @@ out:
 	return rc;
 }
 
+/* A change that concerns no operation, with the usual reason. */
+static void warn_of_nothing(const struct config *c, const struct pl_rewrite *rw)
+{
+	const char *name = rw->select.key[PL_SEL_NAME];
+	char why[160] = "";
+
+	if (name && !strpbrk(name, "*?[|"))
+		snprintf(why, sizeof(why),
+			 "; the whole name must match: name=*%.100s* matches a part", name);
+	else if (rw->word && (rw->op == PL_RW_BANDWIDTH || rw->op == PL_RW_LATENCY))
+		snprintf(why, sizeof(why), "; no communication uses that link");
+	pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation%s", rw->text, why);
+}
+
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
 	if (!x->plan.n_rw)
@@ -92,8 +106,7 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 		       "that of all ranks counts as such");
 	for (size_t i = 0; i < x->plan.n_rw; i++)
 		if (!x->hits[i])
-			pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation",
-			       x->plan.rw[i].text);
+			warn_of_nothing(c, &x->plan.rw[i]);
 	return explain_plan(NULL, &x->plan, r, err);
 }
 

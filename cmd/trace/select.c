@@ -32,6 +32,7 @@ static int parse_window(struct selection *s, const char *text, struct pl_err *er
 int selection_parse(struct selection *s, const struct config *c, struct pl_err *err)
 {
 	size_t n_ranks = 0, n_steps = 0;
+	struct pl_err why = { 0 };
 
 	PL_CHECK(pl_parse_ranges(&c->rank, "rank", &s->rank, &n_ranks, err));
 	PL_CHECK(pl_parse_ranges(&c->step, "step", &s->step, &n_steps, err));
@@ -45,6 +46,8 @@ int selection_parse(struct selection *s, const struct config *c, struct pl_err *
 	s->f.n_steps = (uint32_t)n_steps;
 	if (c->time)
 		PL_CHECK(parse_window(s, c->time, err));
+	if (pl_trace_kind_check(c->kind, false, &why) < 0)
+		return pl_fail(err, PL_EUSAGE, "--kind: %s", why.msg);
 	s->f.kind = c->kind;
 	s->f.name = c->name;
 	s->any = s->f.n_ranks || s->f.n_steps || s->f.has_time || c->kind || c->name;

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/core.h"
 #include "core/words.h"
 
 const char *pl_words_name(const char *list, unsigned i)
@@ -75,4 +74,22 @@ const char *pl_words_near_text(const struct pl_words_near *near, char *out, size
 	else
 		*out = '\0';
 	return out;
+}
+
+int pl_words_check(const char *glob, const char *what, const char *(*word)(unsigned), unsigned n,
+		   struct pl_err *err)
+{
+	char all[400] = "";
+	size_t at = 0;
+
+	for (unsigned i = 0; glob && i < n; i++) {
+		if (pl_glob(glob, word(i)))
+			return 0;
+		if (at < sizeof(all))
+			at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%s", i ? ", " : "",
+					       word(i));
+	}
+	return glob ? pl_fail(err, PL_EDATA, "no %s matches \"%.100s\"; there are %s", what, glob,
+			      all)
+		    : 0;
 }

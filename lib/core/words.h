@@ -7,7 +7,7 @@
 #ifndef PL_WORDS_H
 #define PL_WORDS_H
 
-#include <stddef.h>
+#include "core/core.h"
 
 #define PL_WORDS_NETWORK(S) "ring" S "tree" S "halving-doubling" S "hierarchical"
 /* Algorithms of collectives: that a plan may ask for (enum pl_algo), that run has (enum pl_calgo).
@@ -22,6 +22,11 @@
 const char *pl_words_name(const char *list, unsigned i);
 /* The index of s in "a|b|c", -1. */
 int pl_words_find(const char *list, const char *s);
+
+/* PL_EDATA if the glob matches none of n words; glob NULL is fine. A misspelt glob would silently
+ * select nothing. */
+int pl_words_check(const char *glob, const char *what, const char *(*word)(unsigned), unsigned n,
+		   struct pl_err *err);
 
 /* The known word that differs least from `s`. Begins as { .s = s }. */
 struct pl_words_near {

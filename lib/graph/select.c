@@ -1,6 +1,7 @@
 /* Selectors: patterns matched against the strings and resources of a graph; see select.h. */
 #include <string.h>
 
+#include "core/words.h"
 #include "graph/select.h"
 
 static bool is_number(int key)
@@ -9,30 +10,6 @@ static bool is_number(int key)
 }
 
 /* ---- patterns -------------------------------------------------------------------------------- */
-
-/* "compute" is an older word for the kinds "kernel|host_op". */
-static const char *const classes[] = { "comm", "compute", "gap", "all" };
-
-/* Kinds are checked, because a misspelt one would silently select nothing. */
-static bool kind_exists(const char *glob)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < PL_LEN(classes); i++)
-		any |= pl_glob(glob, classes[i]);
-	for (unsigned k = 0; k < PL_K_COUNT_; k++)
-		any |= pl_glob(glob, pl_trace_kind_name(k));
-	return any;
-}
-
-static bool phase_exists(const char *glob)
-{
-	bool any = false;
-
-	for (unsigned i = 0; i < PL_PH_COUNT_; i++)
-		any |= pl_glob(glob, pl_graph_phase_name(i));
-	return any;
-}
 
 static int read_patterns(struct pl_graph_select *x, const struct pl_selector *keys,
 			 struct pl_err *err)
@@ -50,11 +27,9 @@ static int read_patterns(struct pl_graph_select *x, const struct pl_selector *ke
 				       k == PL_SEL_STEP ? INT64_MIN / 2 : 0, &x->range[k],
 				       &x->n_ranges[k], err));
 	}
-	if (keys->key[PL_SEL_KIND] && !kind_exists(keys->key[PL_SEL_KIND]))
-		return pl_fail(err, PL_EDATA, "no kind matches \"%.100s\"", keys->key[PL_SEL_KIND]);
-	if (keys->key[PL_SEL_PHASE] && !phase_exists(keys->key[PL_SEL_PHASE]))
-		return pl_fail(err, PL_EDATA, "no phase matches \"%.100s\"",
-			       keys->key[PL_SEL_PHASE]);
+	PL_TRY(pl_trace_kind_check(keys->key[PL_SEL_KIND], true, err));
+	rc = pl_words_check(keys->key[PL_SEL_PHASE], "phase", pl_graph_phase_name, PL_PH_COUNT_,
+			    err);
 out:
 	return rc < 0 ? rc : 0;
 }

@@ -361,7 +361,10 @@ static int accept_header(struct pl_creader *r, const struct rjob *j, struct pl_e
 		snprintf(text, sizeof(text), "a %s, but a %s is expected",
 			 pl_container_kind_name(s->kind, a),
 			 pl_container_kind_name(r->opts.kind, b));
-		return refuse(r, j, PL_EDATA, text, "is this the right input for the program?",
+		return refuse(r, j, PL_EDATA, text,
+			      s->kind == PL_KIND_TRACE
+				      ? "traces become a graph by: merge FILE... | graph"
+				      : "is this the right input for the program?",
 			      err);
 	}
 	if (s->major > r->opts.major) {

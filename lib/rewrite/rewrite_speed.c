@@ -35,7 +35,10 @@ static int change_speed(struct rw_facts *x, const struct pl_rewrite *rw, struct 
 		if (role != PL_RO_COMPUTE && role != PL_RO_COPY)
 			memset(s->kind[role], 0, sizeof(s->kind[role]));
 	if (!any)
-		rc = pl_fail(err, PL_EDATA, "no such rank or host in the graph");
+		rc = pl_fail(err, PL_EDATA,
+			     "there is no such rank or host, \"%.100s\"; a rank is written with "
+			     "quotes: \"rank 0\"",
+			     rw->arg[0]);
 out:
 	return rc;
 }

@@ -1,6 +1,7 @@
 /* The registries of paceline-trace(5): kinds, roles, types of tracks. */
 #include <string.h>
 
+#include "core/words.h"
 #include "trace/internal.h"
 
 #define WORD(name, word) word,
@@ -61,6 +62,22 @@ _Static_assert(PL_LEN(role_keys) == PL_ROLE_KEYS, "as many as trace.h says");
 const char *pl_trace_kind_name(unsigned kind)
 {
 	return kind < PL_K_COUNT_ ? kinds[kind] : "unknown";
+}
+
+/* The kinds, and the classes that selections have beside them. */
+static const char *kind_or_class(unsigned i)
+{
+	static const char *const classes[] = { "comm", "gap", "all" };
+
+	return i < PL_K_COUNT_ ? kinds[i] : classes[i - PL_K_COUNT_];
+}
+
+int pl_trace_kind_check(const char *glob, bool of_graphs, struct pl_err *err)
+{
+	/* "compute" is an older word for kernel|host_op; kinds of later versions have numbers */
+	if (glob && (pl_glob(glob, "compute") || (!of_graphs && !strncmp(glob, "kind-", 5))))
+		return 0;
+	return pl_words_check(glob, "kind", kind_or_class, PL_K_COUNT_ + (of_graphs ? 3 : 1), err);
 }
 
 int pl_trace_kind_find(const char *name, size_t n)

@@ -42,6 +42,9 @@ else
 	skip "merge of two ranks of four" "no kgen"
 fi
 
+status 3 "replay: a trace" "$BIN/replay" job.trace
+says 'job.trace: .*a trace, but a graph is expected (traces become a graph by: merge FILE... | graph)$' "... says how a graph comes of it"
+
 # ---- the wrong option ---------------------------------------------------------------------------
 
 status 2 "a misspelt option" "$BIN/replay" --what-iff 'ranks 4' job.graph
@@ -71,6 +74,9 @@ printf 'model mlp:4-8-2\ndata sythetic:samples=100\nsteps 2\n' >b.job
 status 2 "data of an unknown kind" "$BIN/run" b.job
 says '^run: b.job: data sythetic:samples=100: "sythetic" is no kind of data' "... with the file and the statement"
 
+status 2 "trace: a misspelt kind" "$BIN/trace" --kind kernl -o gone.trace job.merged
+says '^trace: --kind: no kind matches "kernl"; there are .*kernel, .*, comm$' "... names those that there are"
+
 # ---- nothing is left ----------------------------------------------------------------------------
 
 status 3 "trace: a step that is not there" "$BIN/trace" --step 99 -o gone.trace job.merged
@@ -84,6 +90,17 @@ says '^graph: job.merged: none of the steps asked for is in the graph; it has th
 printf 'paceline-plan 1\nscale kind=comm,rank=9 by=0.5\n' >none.plan
 status 0 "a plan that selects nothing" "$BIN/replay" -p none.plan job.graph
 says 'warning: the change "scale kind=comm rank=9 by=0.5" selects no operation$' "... is shown in full"
+
+status 2 "a phase that is not one" "$BIN/replay" --what-if 'scale phase=fwd by 0.5' job.graph
+says 'no phase matches "fwd"; there are .*, forward, .*communication' "... names those that there are"
+status 2 "a kind that is not one" "$BIN/replay" --what-if 'scale kind=kernels by 0.5' job.graph
+says 'no kind matches "kernels"; there are .*kernel, .*, comm, gap, all; expected' "... names those that there are"
+status 0 "a part of a name" "$BIN/replay" --what-if 'scale name=gem by 0.5' job.graph
+says 'selects no operation; the whole name must match: name=\*gem\* matches a part$' "... says how to write it"
+status 0 "a link that nothing uses" "$BIN/replay" --what-if 'bandwidth nic by 2' job.graph
+says 'the change "bandwidth nic by 2" selects no operation; no communication uses that link$' "... says so"
+status 2 "a rank without quotes" "$BIN/replay" --what-if 'speed rank 1 factor=2' job.graph
+says 'there is no such rank or host, "rank"; a rank is written with quotes: "rank 0"$' "... says how to write it"
 
 # ---- what there is ------------------------------------------------------------------------------
 

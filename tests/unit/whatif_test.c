@@ -282,7 +282,7 @@ static void test_refused(void)
 		{ "set kind=comm by 2", "to is missing; write: set" },
 		{ "set kind=comm to soon", "to must be a time, like 25us, not \"soon\"" },
 		{ "set kind=comm to -1us", "to must be a time" },
-		{ "fix kind=comms", "no kind matches \"comms\"; expected: fix [kind=PATTERN]" },
+		{ "fix kind=comms", ", gap, all; expected: fix [kind=PATTERN]" },
 		{ "fix", "[to=mean|median]" },
 		{ "fix to mean", "write all, or KEY=PATTERN" },
 		{ "bandwidth 2", "by is missing; write: bandwidth [LINK] by=X" },
