@@ -509,6 +509,8 @@ int pl_sim_account_make(const struct pl_sim *s, const struct pl_run *r, struct p
 	PL_TRY(all_passes(&w, err));
 	finish(&w);
 out:
+	for (size_t i = 0; w.sweep && i < a->n_ranks; i++)
+		pl_spans_fini(&w.sweep[i].waited);
 	free_intervals(&w);
 	pl_free(w.m);
 	pl_free(w.other);
@@ -520,8 +522,6 @@ out:
 	pl_free(w.sweep);
 	for (size_t i = 0; w.waits && i < a->n_ranks; i++)
 		pl_spans_fini(&w.waits[i]);
-	for (size_t i = 0; w.sweep && i < a->n_ranks; i++)
-		pl_spans_fini(&w.sweep[i].waited);
 	pl_free(w.waits);
 	if (rc < 0)
 		pl_sim_account_fini(a);
