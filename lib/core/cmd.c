@@ -19,9 +19,10 @@
 #include "core/progress.h"
 #include "core/words.h"
 
-#define KEY_BASE 1000 /* getopt value of option i without a letter; + KEY_NO: its --no- form */
-#define KEY_NO	 10000
-#define MAX_OPTS 96
+#define KEY_BASE  1000 /* getopt value of option i without a letter; + KEY_NO: its --no- form */
+#define KEY_NO	  10000
+#define MAX_OPTS  96
+#define HELP_LEFT 26 /* columns of the names of options in --help */
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -221,12 +222,30 @@ static int set_option(const struct pl_opt *o, void *config, const char *s, bool 
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
+/* Words in lines of 80 columns; those after the first are indented. */
+static void print_filled(int indent, const char *text)
+{
+	for (int at = indent; *(text += strspn(text, " \n"));) {
+		int n = (int)strcspn(text, " \n");
+
+		if (at > indent && at + 1 + n > 80)
+			at = printf("\n%*s", indent, "") - 1;
+		at += printf("%s%.*s", at > indent ? " " : "", n, text);
+		text += n;
+	}
+	putchar('\n');
+}
+
 static void print_help(const struct pl_cmd *cmd)
 {
-	printf("usage: %s %s\n%s\n", cmd->name, cmd->synopsis, cmd->summary);
-	if (cmd->details)
-		printf("\n%s\n", cmd->details);
-	printf("\noptions:\n");
+	printf("usage: %s %s\n", cmd->name, cmd->synopsis);
+	print_filled(0, cmd->summary);
+	putchar('\n');
+	if (cmd->details) {
+		print_filled(0, cmd->details);
+		putchar('\n');
+	}
+	printf("options:\n");
 	for (const struct pl_opt *o = cmd->opts; o->type != PL_OPT_END; o++) {
 		char left[64];
 
@@ -237,15 +256,18 @@ static void print_help(const struct pl_cmd *cmd)
 			 o->arg					    ? o->arg
 			 : o->type == PL_OPT_HELP && cmd->languages ? "[=STATEMENT]"
 								    : "");
-		if (strlen(left) > 26)
-			printf("  %s\n  %-26s  %s\n", left, "", o->help);
-		else
-			printf("  %-26s  %s\n", left, o->help);
+		if (strlen(left) > HELP_LEFT) {
+			printf("  %s\n", left);
+			left[0] = '\0';
+		}
+		printf("  %-*s  ", HELP_LEFT, left);
+		print_filled(HELP_LEFT + 4, o->help);
 	}
-	printf("\nexit status: 0 done, 1 the answer is \"no\", 2 usage, 3 bad input, 4 I/O, 5 "
-	       "memory or a\n"
-	       "stated limit, 6 a facility is absent, 70 a bug here. Manual: man paceline-%s\n",
-	       cmd->name);
+	putchar('\n');
+	print_filled(0,
+		     "exit status: 0 done, 1 the answer is \"no\", 2 usage, 3 bad input, 4 I/O, 5 "
+		     "memory or a stated limit, 6 a facility is absent, 70 a bug here");
+	printf("manual: man paceline-%s\n", cmd->name);
 }
 
 /* --help=TOPIC; the topic NULL: all topics, as choices. */

@@ -82,6 +82,7 @@ for p in $programs; do
 	status 0 "$p: --help" "$prog" --help
 	check "$p: --help says nothing on standard error" test ! -s "$TMP/err"
 	check "$p: --help speaks on standard output" grep -q "^usage: $p " "$TMP/out"
+	check "$p: --help fits on 80 columns" no grep -qE '^.{81}' "$TMP/out"
 	status 0 "$p: --version" "$prog" --version
 	check "$p: --version names the toolkit and its version" \
 		grep -q "paceline.* $(cat "$SRC/VERSION")" "$TMP/out"
