@@ -137,17 +137,17 @@ static bool has_match(const struct pl_trace *t)
  */
 static int all_merged(const struct pl_trace *t, struct pl_err *err)
 {
-	const struct pl_merge *m = &t->merge; /* its uses are in order of the segments */
-
 	for (uint32_t i = 0, use = 0; t->merged && i < t->n_segs; i++) {
 		const struct pl_segment *s = &t->seg[i]->seg;
-		bool ranks = false;
+		bool used, ranks = false;
 
 		for (uint32_t k = 0; k < s->n_tracks; k++)
 			ranks |= s->track[k].rank >= 0;
-		while (use < m->n_uses && m->use[use].segment < i)
+		while (use < t->merge.n_uses &&
+		       t->merge.use[use].segment < i) /* they are in order */
 			use++;
-		if (ranks && t->seg[i]->n && (use == m->n_uses || m->use[use].segment != i))
+		used = use < t->merge.n_uses && t->merge.use[use].segment == i;
+		if (ranks && !used && t->seg[i]->n)
 			return pl_fail(err, PL_EDATA,
 				       "segment %u (%s) was added after the merge; give all traces "
 				       "to one merge",

@@ -318,13 +318,11 @@ static void find_ranks(struct gb *b, uint32_t seg)
 	uint32_t first = PL_NONE, last = 0;
 
 	for (uint32_t k = 0; k < b->t->seg[seg]->seg.n_tracks; k++) {
-		uint32_t r =
-			x->track_res[k] == PL_NONE ? PL_NONE : b->ri[x->track_res[k]].rank_index;
+		uint32_t res = x->track_res[k],
+			 r = res == PL_NONE ? PL_NONE : b->ri[res].rank_index;
 
-		if (r == PL_NONE)
-			continue;
-		first = first < r ? first : r;
-		last = last > r ? last : r;
+		first = first < r ? first : r; /* PL_NONE is the largest number */
+		last = last > r || r == PL_NONE ? last : r;
 	}
 	first = first == PL_NONE ? 0 : first;
 	x->next_begun = b->rank[first].begun;

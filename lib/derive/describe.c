@@ -35,6 +35,7 @@ struct describe {
 	bool layers;	/* a name was read that is a pass of a layer */
 	uint32_t *node; /* of the shape: list_nodes() */
 	size_t n_list, cap_list;
+	bool counts; /* of the shape: it has messages or roots, which count by node */
 	struct work_found *of_name; /* by string: where the source said no work */
 	struct work_found *of_row;  /* by row of the source: of the last name */
 	uint32_t *rank;		    /* by resource: place in g->rank, PL_NONE */
@@ -159,10 +160,12 @@ static void add_to_comm(struct describe *d, struct pl_shape *s, uint32_t i)
 	struct pl_gcomm *c = &s->comms[s->comm[i]];
 	const struct pl_name_says *says = says_of(d, s->name[i]);
 
+	d->counts |= s->flags[i] & PL_NF_MESSAGE;
 	if (s->flags[i] & PL_NF_MESSAGE)
 		return;
 	if (c->kind == PL_COLL_OTHER)
 		c->kind = says->coll;
+	d->counts |= c->kind == PL_COLL_BROADCAST || c->kind == PL_COLL_SCATTER;
 	c->members += s->role[i] == PL_RO_ARRIVE;
 	if (s->bytes)
 		c->bytes = pl_max_i64(c->bytes, s->bytes[i]);
@@ -216,20 +219,6 @@ static void count_rounds(const struct pl_graph *g, struct pl_shape *s, uint32_t 
 		c->rounds = depth[i];
 }
 
-/* Do find_root() and count_rounds() need their array by node? Most large jobs have neither
- * messages nor roots. */
-static bool counts_nodes(const struct pl_shape *s, const uint32_t *node, size_t n)
-{
-	for (size_t k = 0; k < n; k++) {
-		uint8_t kind = s->comms[s->comm[node[k]]].kind;
-
-		if (s->flags[node[k]] & PL_NF_MESSAGE || kind == PL_COLL_BROADCAST ||
-		    kind == PL_COLL_SCATTER)
-			return true;
-	}
-	return false;
-}
-
 static void describe_comms(struct describe *d, struct pl_shape *s)
 {
 	uint32_t *count = NULL, *most = NULL;
@@ -237,6 +226,7 @@ static void describe_comms(struct describe *d, struct pl_shape *s)
 	size_t n = 0;
 	int rc;
 
+	d->counts = false;
 	list_nodes(d, s);
 	find_comms(d, s);
 	if (!s->n_comms || d->err->code)
@@ -248,7 +238,7 @@ static void describe_comms(struct describe *d, struct pl_shape *s)
 	PL_TRY(pl_alloc(&forwards, s->n_comms, sizeof(*forwards), d->err));
 	for (size_t k = 0; k < n; k++)
 		add_to_comm(d, s, d->node[k]);
-	if (counts_nodes(s, d->node, n))
+	if (d->counts) /* a large job mostly does not: the array has an element for each node */
 		PL_TRY(pl_alloc(&count, s->n_nodes, sizeof(*count), d->err));
 	for (size_t k = 0; count && k < n; k++)
 		find_root(d->g, s, d->node[k], count, most);

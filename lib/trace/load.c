@@ -384,10 +384,11 @@ static bool wanted_key(const struct loader *l, const char *key)
 	return *k;
 }
 
-static void keep(bool *kept, pl_id id, size_t n)
+static void keep(bool *kept, size_t n, const pl_id *id, uint64_t ids)
 {
-	if (id < n)
-		kept[id] = true;
+	for (uint64_t i = 0; id && i < ids; i++)
+		if (id[i] < n)
+			kept[id[i]] = true;
 }
 
 /* Leaves out metadata that is not wanted, and then the strings that nothing has any more. */
@@ -404,25 +405,19 @@ static int drop_unwanted(const struct loader *l, struct pl_segment *seg, struct 
 		if (!wanted_key(l, pl_intern_get(&seg->str, seg->meta[i].key)))
 			continue;
 		seg->meta[n_meta++] = seg->meta[i];
-		keep(kept, seg->meta[i].key, n);
-		keep(kept, seg->meta[i].value, n);
+		keep(kept, n, (const pl_id[]){ seg->meta[i].key, seg->meta[i].value }, 2);
 	}
 	seg->n_meta = n_meta;
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		const struct pl_track *t = &seg->track[i];
 		const pl_id id[] = { t->host, t->pid, t->tid, t->name, t->process, t->labels };
 
-		for (size_t k = 0; k < PL_LEN(id); k++)
-			keep(kept, id[k], n);
+		keep(kept, n, id, PL_LEN(id));
 	}
-	for (uint64_t i = 0; i < e->n; i++)
-		keep(kept, e->name[i], n);
-	for (const struct column *c = columns; c < columns + PL_LEN(columns); c++) {
-		const pl_id *text = c->values == TEXTS ? array_of(e, c) : NULL;
-
-		for (uint64_t i = 0; text && i < e->n; i++)
-			keep(kept, text[i], n);
-	}
+	keep(kept, n, e->name, e->n);
+	for (const struct column *c = columns; c < columns + PL_LEN(columns); c++)
+		if (c->values == TEXTS)
+			keep(kept, n, array_of(e, c), e->n);
 	rc = pl_intern_keep(&seg->str, kept, err);
 	pl_free(kept);
 	return rc;
