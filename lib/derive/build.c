@@ -29,8 +29,8 @@ int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err)
 }
 
 struct each {
-	struct gb *b;
-	void (*fn)(struct gb *b, uint32_t i, struct pl_err *err);
+	struct builder *b;
+	void (*fn)(struct builder *b, uint32_t i, struct pl_err *err);
 	uint32_t i;
 	struct pl_err err;
 };
@@ -42,7 +42,8 @@ static void run_each(void *arg)
 	e->fn(e->b, e->i, &e->err);
 }
 
-void pl_derive_each(struct gb *b, uint32_t n, void (*fn)(struct gb *, uint32_t, struct pl_err *))
+void pl_derive_each(struct builder *b, uint32_t n,
+		    void (*fn)(struct builder *, uint32_t, struct pl_err *))
 {
 	struct pl_queue *q = NULL;
 	struct each *job;
@@ -63,7 +64,7 @@ out:
 	pl_free(job);
 }
 
-uint32_t pl_derive_node(struct gb *b, const struct node *n)
+uint32_t pl_derive_node(struct builder *b, const struct node *n)
 {
 	uint32_t id = (uint32_t)b->n_nodes;
 
@@ -77,11 +78,11 @@ uint32_t pl_derive_node(struct gb *b, const struct node *n)
 	b->node[id] = *n;
 	b->node[id].flags &= (uint8_t)~NODE_OWN;
 	if (n->role == PL_RO_ARRIVE && n->res != PL_NONE)
-		b->ri[n->res].comm = true;
+		b->resource[n->res].comm = true;
 	return id;
 }
 
-void pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type)
+void pl_derive_edge(struct builder *b, uint32_t src, uint32_t dst, unsigned type)
 {
 	if (src == PL_NONE || dst == PL_NONE || src == dst)
 		return;
@@ -95,19 +96,20 @@ void pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type)
 		b->node[dst].flags |= NODE_WAITS;
 }
 
-uint32_t pl_derive_resource(struct gb *b, const struct pl_resource *r, uint32_t rank_index)
+uint32_t pl_derive_resource(struct builder *b, const struct pl_resource *r, uint32_t rank_index)
 {
 	struct pl_graph *g = b->g;
 
-	if (!pl_derive_grow(b->err, &b->ri, &b->cap_ri, g->n_res + 1, sizeof(*b->ri)) ||
+	if (!pl_derive_grow(b->err, &b->resource, &b->cap_resources, g->n_res + 1,
+			    sizeof(*b->resource)) ||
 	    !pl_derive_grow(b->err, &g->res, &g->cap_res, g->n_res + 1, sizeof(*g->res)))
 		return PL_NONE;
-	b->ri[g->n_res] = (struct resinfo){ .rank_index = rank_index };
+	b->resource[g->n_res] = (struct resource){ .rank_index = rank_index };
 	g->res[g->n_res] = *r;
 	return (uint32_t)g->n_res++;
 }
 
-pl_id pl_derive_str(struct gb *b, uint32_t seg, pl_id id)
+pl_id pl_derive_str(struct builder *b, uint32_t seg, pl_id id)
 {
 	const struct pl_intern *s = &b->t->seg[seg]->seg.str;
 
@@ -124,7 +126,7 @@ static bool same_attr(const struct attr *x, const struct attr *y)
 	return true PL_NODE_OPTIONAL_COLUMNS(SAME);
 }
 
-uint32_t pl_derive_attr(struct gb *b, const struct attr *a)
+uint32_t pl_derive_attr(struct builder *b, const struct attr *a)
 {
 	if (same_attr(a, &b->attr[0]))
 		return 0;
@@ -133,7 +135,7 @@ uint32_t pl_derive_attr(struct gb *b, const struct attr *a)
 	return (uint32_t)b->n_attrs - 1;
 }
 
-void pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer)
+void pl_derive_set_layer(struct builder *b, uint32_t first, uint32_t last, int32_t layer)
 {
 	for (uint32_t i = first; first != PL_NONE && i <= last; i++) {
 		struct attr a = b->attr[b->node[i].attr];
@@ -143,7 +145,8 @@ void pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t la
 	}
 }
 
-void pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id module, uint32_t work)
+void pl_derive_add_context(struct builder *b, struct node *n, uint8_t phase, pl_id module,
+			   uint32_t work)
 {
 	struct attr a;
 
@@ -159,8 +162,8 @@ void pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id mo
 	n->attr = pl_derive_attr(b, &a);
 }
 
-void pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, uint8_t phase, pl_id module,
-			   uint32_t work)
+void pl_derive_set_context(struct builder *b, uint32_t first, uint32_t last, uint8_t phase,
+			   pl_id module, uint32_t work)
 {
 	for (uint32_t i = first; first != PL_NONE && i <= last; i++)
 		pl_derive_add_context(b, &b->node[i], phase, module, work);
@@ -171,7 +174,7 @@ static int32_t small(const int64_t *col, uint32_t ev)
 	return !col || col[ev] < -1 || col[ev] > INT32_MAX ? -1 : (int32_t)col[ev];
 }
 
-struct node pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes)
+struct node pl_derive_node_of(struct builder *b, const struct op *op, uint32_t res, bool bytes)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	struct node n = {
@@ -185,7 +188,7 @@ struct node pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, b
 	};
 
 	if ((bytes && e->bytes) || e->mb || e->chunk || e->layer || e->peer) {
-		struct attr a = GB_NO_ATTR;
+		struct attr a = NO_ATTRIBUTES;
 
 		a.mb = small(e->mb, op->ev);
 		a.chunk = small(e->chunk, op->ev);
@@ -200,7 +203,7 @@ struct node pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, b
 
 /* ---- memory that is not needed any more ------------------------------------------------------ */
 
-void pl_derive_freed(struct gb *b, size_t bytes)
+void pl_derive_freed(struct builder *b, size_t bytes)
 {
 	b->freed += bytes;
 	if (b->freed < TRIM_BYTES)
@@ -212,9 +215,9 @@ void pl_derive_freed(struct gb *b, size_t bytes)
 #define FREE(p) (pl_free(p), (p) = NULL)
 
 /* Free the columns of a segment, and the arrays that have an element for each of its strings. */
-static void drop_segment(struct gb *b, uint32_t seg)
+static void drop_segment(struct builder *b, uint32_t seg)
 {
-	struct seginfo *x = &b->seg[seg];
+	struct segment *x = &b->seg[seg];
 
 	b->freed += b->t->seg[seg]->n * 64; /* about that much */
 	pl_trace_drop(b->t, seg);
@@ -224,7 +227,7 @@ static void drop_segment(struct gb *b, uint32_t seg)
 	FREE(x->track_at);
 }
 
-static void drop_segments(struct gb *b)
+static void drop_segments(struct builder *b)
 {
 	for (uint32_t i = 0; b->seg && i < b->t->n_segs; i++) {
 		drop_segment(b, i);
@@ -235,38 +238,38 @@ static void drop_segments(struct gb *b)
 	FREE(b->seg);
 }
 
-void pl_derive_drop_ops(struct gb *b, struct resinfo *ri)
+void pl_derive_drop_ops(struct builder *b, struct resource *resource)
 {
-	b->freed += ri->n * sizeof(*ri->op);
-	FREE(ri->op);
-	FREE(ri->step);
-	FREE(ri->range);
-	ri->n = ri->n_ranges = 0;
+	b->freed += resource->n * sizeof(*resource->op);
+	FREE(resource->op);
+	FREE(resource->step);
+	FREE(resource->range);
+	resource->n = resource->n_ranges = 0;
 }
 
-void pl_derive_drop_calls(struct gb *b, struct rankinfo *rk)
+void pl_derive_drop_calls(struct builder *b, struct rank *rank)
 {
-	b->freed += rk->n_calls * sizeof(*rk->call);
-	FREE(rk->call);
-	FREE(rk->context);
-	FREE(rk->by_call);
-	FREE(rk->by_corr);
-	FREE(rk->sync);
-	FREE(rk->waited);
-	rk->n_calls = 0;
+	b->freed += rank->n_calls * sizeof(*rank->call);
+	FREE(rank->call);
+	FREE(rank->context);
+	FREE(rank->by_call);
+	FREE(rank->by_corr);
+	FREE(rank->sync);
+	FREE(rank->waited);
+	rank->n_calls = 0;
 }
 
-static void pl_derive_fini(struct gb *b)
+static void pl_derive_fini(struct builder *b)
 {
 	drop_segments(b);
-	for (size_t i = 0; b->ri && i < b->g->n_res; i++)
-		pl_derive_drop_ops(b, &b->ri[i]);
+	for (size_t i = 0; b->resource && i < b->g->n_res; i++)
+		pl_derive_drop_ops(b, &b->resource[i]);
 	for (size_t i = 0; i < b->n_ranks; i++) {
 		pl_derive_drop_calls(b, &b->rank[i]);
 		pl_free(b->rank[i].win);
 		pl_free(b->rank[i].res);
 	}
-	pl_free(b->ri);
+	pl_free(b->resource);
 	pl_free(b->rank);
 	pl_intern_fini(&b->rank_ids);
 	pl_intern_fini(&b->link_key);
@@ -288,7 +291,7 @@ static void pl_derive_fini(struct gb *b)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static void check_ranks(const struct gb *b)
+static void check_ranks(const struct builder *b)
 {
 	if (b->n_ranks > 1 && !b->t->merged)
 		pl_fail(b->err, PL_EDATA,
@@ -299,7 +302,7 @@ static void check_ranks(const struct gb *b)
 			"the trace has no operations (host operators, kernels, communication)");
 }
 
-static void clamp_outliers(struct gb *b)
+static void clamp_outliers(struct builder *b)
 {
 	uint64_t changed;
 
@@ -312,14 +315,14 @@ static void clamp_outliers(struct gb *b)
 
 /* Lists the segment with its first and its last rank that have resources in it. A segment without
  * resources belongs to the first rank. */
-static void find_ranks(struct gb *b, uint32_t seg)
+static void find_ranks(struct builder *b, uint32_t seg)
 {
-	struct seginfo *x = &b->seg[seg];
+	struct segment *x = &b->seg[seg];
 	uint32_t first = PL_NONE, last = 0;
 
 	for (uint32_t k = 0; k < b->t->seg[seg]->seg.n_tracks; k++) {
 		uint32_t res = x->track_res[k],
-			 r = res == PL_NONE ? PL_NONE : b->ri[res].rank_index;
+			 r = res == PL_NONE ? PL_NONE : b->resource[res].rank_index;
 
 		first = first < r ? first : r; /* PL_NONE is the largest number */
 		last = last > r || r == PL_NONE ? last : r;
@@ -332,7 +335,7 @@ static void find_ranks(struct gb *b, uint32_t seg)
 
 /* Does a later part of the builder read the events of this segment? Recorded allocations and
  * messages are looked up there, and so are waits for threads that communicate. */
-static bool needed_later(const struct gb *b, uint32_t seg)
+static bool needed_later(const struct builder *b, uint32_t seg)
 {
 	const struct pl_events *e = b->t->seg[seg];
 	bool needed = b->has_memory || e->of;
@@ -340,30 +343,30 @@ static bool needed_later(const struct gb *b, uint32_t seg)
 	for (uint32_t i = 0; i < e->seg.n_tracks && !needed; i++) {
 		uint32_t res = b->seg[seg].track_res[i];
 
-		needed = res != PL_NONE && b->rank[b->ri[res].rank_index].comm_threads;
+		needed = res != PL_NONE && b->rank[b->resource[res].rank_index].comm_threads;
 	}
 	return needed;
 }
 
 /* Free what only the rank's own nodes needed: its events, the operations of its threads, and the
  * room for more calls. */
-static void drop_rank(struct gb *b, struct rankinfo *rk)
+static void drop_rank(struct builder *b, struct rank *rank)
 {
-	struct call *fit = pl_realloc(rk->call, rk->n_calls * sizeof(*fit));
+	struct call *fit = pl_realloc(rank->call, rank->n_calls * sizeof(*fit));
 
 	if (fit) {
-		rk->call = fit;
-		rk->cap_calls = rk->n_calls;
+		rank->call = fit;
+		rank->cap_calls = rank->n_calls;
 	}
-	if (!rk->n_sync) {
-		FREE(rk->context);
-		FREE(rk->by_corr);
-		rk->n_by_corr = 0;
+	if (!rank->n_sync) {
+		FREE(rank->context);
+		FREE(rank->by_corr);
+		rank->n_by_corr = 0;
 	}
-	for (size_t k = 0; k < rk->n_res && !rk->comm_threads && !b->has_memory; k++)
-		if (b->ri[rk->res[k]].thread)
-			pl_derive_drop_ops(b, &b->ri[rk->res[k]]);
-	for (uint32_t seg = rk->ended; seg != PL_NONE; seg = b->seg[seg].next_ended)
+	for (size_t k = 0; k < rank->n_res && !rank->comm_threads && !b->has_memory; k++)
+		if (b->resource[rank->res[k]].thread)
+			pl_derive_drop_ops(b, &b->resource[rank->res[k]]);
+	for (uint32_t seg = rank->ended; seg != PL_NONE; seg = b->seg[seg].next_ended)
 		if (!needed_later(b, seg))
 			drop_segment(b, seg);
 	pl_derive_freed(b, 0);
@@ -371,9 +374,9 @@ static void drop_rank(struct gb *b, struct rankinfo *rk)
 
 /* The nodes of each rank, and the edges between them. The events of a rank are freed before the
  * next rank, because a large job has more of them than of nodes. */
-static void make_nodes(struct gb *b)
+static void make_nodes(struct builder *b)
 {
-	static void (*const part[])(struct gb * b, struct rankinfo * rk) = {
+	static void (*const part[])(struct builder * b, struct rank * rank) = {
 		pl_derive_list_ops,	   pl_derive_host, pl_derive_device,
 		pl_derive_collect_tensors, drop_rank,
 	};
@@ -387,9 +390,9 @@ static void make_nodes(struct gb *b)
 			part[i](b, &b->rank[r]);
 }
 
-static void begin(struct gb *b)
+static void begin(struct builder *b)
 {
-	static const struct attr none = GB_NO_ATTR;
+	static const struct attr none = NO_ATTRIBUTES;
 	struct pl_intern *str = &b->g->str;
 	int rc;
 
@@ -409,7 +412,7 @@ out:;
 int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct pl_graph *g,
 		    struct pl_err *err)
 {
-	static void (*const part[])(struct gb * b) = {
+	static void (*const part[])(struct builder * b) = {
 		clamp_outliers,		begin,
 		pl_derive_ranges,	make_nodes,
 		pl_derive_tables,	pl_derive_comm,
@@ -419,7 +422,7 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 		pl_derive_cut,
 	};
 	struct pl_err own = { 0 };
-	struct gb b = { .t = t, .g = g, .o = o, .err = err ? err : &own };
+	struct builder b = { .t = t, .g = g, .o = o, .err = err ? err : &own };
 	int rc;
 
 	pl_graph_init(g);

@@ -26,7 +26,7 @@
 #define TWIN_NS	 1000
 #define EARLY_NS 50000 /* clocks are aligned better than this */
 
-static void copy_groups(struct gb *b)
+static void copy_groups(struct builder *b)
 {
 	const struct pl_merge *m = &b->t->merge;
 
@@ -35,9 +35,9 @@ static void copy_groups(struct gb *b)
 				    m->group[i].flags, m->group[i].rank, 0, m->group[i].n, b->err);
 }
 
-void pl_derive_add_arrival(struct gb *b, const struct op *op)
+void pl_derive_add_arrival(struct builder *b, const struct op *op)
 {
-	struct seginfo *x = &b->seg[op->seg];
+	struct segment *x = &b->seg[op->seg];
 
 	PL_DERIVE_ADD(b->err, x->arrival, x->n_arrivals, x->cap_arrivals,
 		      (struct arrival){ op->ev, op->node });
@@ -45,9 +45,9 @@ void pl_derive_add_arrival(struct gb *b, const struct op *op)
 
 PL_COMPARATOR(by_event, struct arrival, event);
 
-uint32_t pl_derive_arrival(const struct gb *b, const struct pl_member *m)
+uint32_t pl_derive_arrival(const struct builder *b, const struct pl_member *m)
 {
-	const struct seginfo *x = m->segment < b->t->n_segs ? &b->seg[m->segment] : NULL;
+	const struct segment *x = m->segment < b->t->n_segs ? &b->seg[m->segment] : NULL;
 	size_t i = 0, n = x ? x->n_arrivals : 0;
 
 	PL_LOWER_BOUND(i, n, x->arrival[i].event < m->event);
@@ -55,21 +55,21 @@ uint32_t pl_derive_arrival(const struct gb *b, const struct pl_member *m)
 }
 
 /* Marks the communications of a rank that have the same span as another one of the rank. */
-static void find_twins(struct gb *b, const struct rankinfo *rk, uint8_t *twin)
+static void find_twins(struct builder *b, const struct rank *rank, uint8_t *twin)
 {
-	for (size_t k = 0; k < rk->n_res; k++) {
-		const struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		const struct resource *resource = &b->resource[rank->res[k]];
 
-		for (size_t l = k + 1; l < rk->n_res; l++) {
-			const struct resinfo *rj = &b->ri[rk->res[l]];
+		for (size_t l = k + 1; l < rank->n_res; l++) {
+			const struct resource *other = &b->resource[rank->res[l]];
 			uint32_t j = 0;
 
-			for (uint32_t i = 0; i < ri->n; i++) {
-				const struct op *p = &ri->op[i], *q;
+			for (uint32_t i = 0; i < resource->n; i++) {
+				const struct op *p = &resource->op[i], *q;
 
-				while (j < rj->n && rj->op[j].start < p->start - TWIN_NS)
+				while (j < other->n && other->op[j].start < p->start - TWIN_NS)
 					j++;
-				q = j < rj->n ? &rj->op[j] : NULL;
+				q = j < other->n ? &other->op[j] : NULL;
 				if (q && p->node != q->node && p->node != PL_NONE &&
 				    q->node != PL_NONE && llabs(q->start - p->start) <= TWIN_NS &&
 				    llabs(q->end - p->end) <= TWIN_NS) {
@@ -85,7 +85,7 @@ static void set_missing(struct node *n, bool missing)
 	n->flags = (uint8_t)(missing ? n->flags | PL_NF_MISSING : n->flags & ~PL_NF_MISSING);
 }
 
-static void set_transfer(struct gb *b, uint32_t arrive, pl_ns from, pl_ns until, bool missing)
+static void set_transfer(struct builder *b, uint32_t arrive, pl_ns from, pl_ns until, bool missing)
 {
 	struct node *t = &b->node[arrive + 1];
 	pl_ns end = pl_min_i64(t->start + t->dur, until);
@@ -104,7 +104,7 @@ enum bound {
 };
 
 struct matching {
-	struct gb *b;
+	struct builder *b;
 	uint8_t *twin; /* [node]: 1: an arrival of a twin */
 	/* Communications alike, as far as the graph tells, have one root: how often each rank could
 	 * be it. */
@@ -122,7 +122,7 @@ struct matching {
 /* Fills the fields of the match at hand. */
 static void look_at(struct matching *x, const struct pl_match *m)
 {
-	const struct gb *b = x->b;
+	const struct builder *b = x->b;
 
 	x->m = m;
 	x->n = 0;
@@ -163,7 +163,7 @@ static void look_at(struct matching *x, const struct pl_match *m)
  */
 static uint32_t *count_of(struct matching *x, uint32_t a, pl_ns slack)
 {
-	const struct gb *b = x->b;
+	const struct builder *b = x->b;
 	const int64_t key[4] = { x->m->group, b->node[a].name, b->attr[b->node[a].attr].bytes,
 				 b->g->res[b->node[a].res].rank };
 	size_t n = x->root.n;
@@ -207,7 +207,7 @@ static uint32_t root_of(struct matching *x)
 /* ---- one match ------------------------------------------------------------------------------- */
 
 /* A match with one recorded member, which waits for no other one. */
-static void alone(struct gb *b, const struct pl_match *m, uint32_t a)
+static void alone(struct builder *b, const struct pl_match *m, uint32_t a)
 {
 	bool missing = m->n > 1 || m->flags & PL_MATCH_MISSING;
 
@@ -218,7 +218,7 @@ static void alone(struct gb *b, const struct pl_match *m, uint32_t a)
 
 static uint32_t rendezvous(const struct matching *x)
 {
-	struct gb *b = x->b;
+	struct builder *b = x->b;
 	const struct node *last = &b->node[x->at[x->n - 1]];
 	struct node n = { .start = x->last_arrival,
 			  .type = PL_N_RENDEZVOUS,
@@ -226,7 +226,7 @@ static uint32_t rendezvous(const struct matching *x)
 			  .res = PL_NONE,
 			  .name = last->name,
 			  .group = x->m->group };
-	struct attr all = GB_NO_ATTR;
+	struct attr all = NO_ATTRIBUTES;
 
 	for (size_t i = 0; i < x->n; i++)
 		all.bytes = pl_max_i64(all.bytes, b->attr[b->node[x->at[i]].attr].bytes);
@@ -238,7 +238,7 @@ static uint32_t rendezvous(const struct matching *x)
  * arrived before it ended, another member for the root. */
 static void join_early(const struct matching *x, uint32_t a, uint32_t root)
 {
-	struct gb *b = x->b;
+	struct builder *b = x->b;
 	pl_ns from = b->node[a].start, end = pl_derive_end(b, a + 1);
 
 	for (size_t i = 0; i < x->n && root != PL_NONE; i++) {
@@ -256,7 +256,7 @@ static void join_early(const struct matching *x, uint32_t a, uint32_t root)
 static void join(const struct matching *x, uint32_t a, uint32_t root, uint32_t meet)
 {
 	bool twin = x->twin[a] && x->m->flags & PL_MATCH_P2P;
-	struct gb *b = x->b;
+	struct builder *b = x->b;
 
 	b->node[a].group = b->node[a + 1].group = x->m->group;
 	pl_derive_edge(b, a, meet, PL_E_COMM);
@@ -273,7 +273,7 @@ static void join(const struct matching *x, uint32_t a, uint32_t root, uint32_t m
 
 static void one_match(struct matching *x, uint32_t match)
 {
-	struct gb *b = x->b;
+	struct builder *b = x->b;
 	uint32_t meet, root;
 
 	if (x->n < 2) {
@@ -293,15 +293,16 @@ static void one_match(struct matching *x, uint32_t match)
 
 /* The end of a twin is that of its transfer. Operations after it must see this end, so the end of
  * each operation becomes that of its last node. */
-static void refresh_ends(struct gb *b)
+static void refresh_ends(struct builder *b)
 {
 	for (uint32_t r = 0; r < b->g->n_res; r++)
-		for (uint32_t i = 0; i < b->ri[r].n; i++)
-			if (b->ri[r].op[i].last != PL_NONE)
-				b->ri[r].op[i].end = pl_derive_end(b, b->ri[r].op[i].last);
+		for (uint32_t i = 0; i < b->resource[r].n; i++)
+			if (b->resource[r].op[i].last != PL_NONE)
+				b->resource[r].op[i].end =
+					pl_derive_end(b, b->resource[r].op[i].last);
 }
 
-void pl_derive_comm(struct gb *b)
+void pl_derive_comm(struct builder *b)
 {
 	const struct pl_merge *m = &b->t->merge;
 	struct matching x = { .b = b };

@@ -31,7 +31,7 @@ static const char module_prefix[] = "nn.Module: ";
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
 /* The phase that a name says, asked once for each name. */
-static uint8_t phase_of(struct gb *b, uint32_t seg, pl_id name)
+static uint8_t phase_of(struct builder *b, uint32_t seg, pl_id name)
 {
 	const struct pl_intern *str = &b->t->seg[seg]->seg.str;
 	uint8_t *known = &b->seg[seg].phase_of[name];
@@ -45,7 +45,7 @@ static uint8_t phase_of(struct gb *b, uint32_t seg, pl_id name)
 }
 
 /* The module or phase that a range gives to the events inside it, if it gives one. */
-static void range_tells(struct gb *b, uint32_t seg, uint32_t ev, struct range *x)
+static void range_tells(struct builder *b, uint32_t seg, uint32_t ev, struct range *x)
 {
 	const struct pl_events *e = b->t->seg[seg];
 
@@ -56,25 +56,25 @@ static void range_tells(struct gb *b, uint32_t seg, uint32_t ev, struct range *x
 		x->module = e->name[ev];
 }
 
-static void gather_ranges(struct gb *b, uint32_t seg)
+static void gather_ranges(struct builder *b, uint32_t seg)
 {
 	const struct pl_events *e = b->t->seg[seg];
 
 	for (uint32_t ev = 0; ev < e->n; ev++) {
 		uint32_t res = b->seg[seg].track_res[e->track[ev]];
 		struct range x = { .module = PL_NONE };
-		struct resinfo *ri;
+		struct resource *resource;
 
-		if (e->dur[ev] < 0 || res == PL_NONE || !b->ri[res].thread)
+		if (e->dur[ev] < 0 || res == PL_NONE || !b->resource[res].thread)
 			continue;
 		range_tells(b, seg, ev, &x);
 		if (x.module == PL_NONE && x.phase == PL_PH_UNKNOWN)
 			continue;
-		ri = &b->ri[res];
+		resource = &b->resource[res];
 		x.start = pl_derive_time(b, seg, ev);
 		x.end = pl_add_sat(x.start, e->dur[ev]);
 		x.module = pl_derive_str(b, seg, x.module);
-		PL_DERIVE_ADD(b->err, ri->range, ri->n_ranges, ri->cap_ranges, x);
+		PL_DERIVE_ADD(b->err, resource->range, resource->n_ranges, resource->cap_ranges, x);
 	}
 }
 
@@ -86,7 +86,7 @@ static int by_range(const void *pa, const void *pb)
 }
 
 /* The path of a module inside another. */
-static void join_path(struct gb *b, const struct range *outer, struct range *x)
+static void join_path(struct builder *b, const struct range *outer, struct range *x)
 {
 	const char *name = b->g->str.str[x->module] + sizeof(module_prefix) - 1;
 	char path[MAX_PATH];
@@ -100,17 +100,17 @@ static void join_path(struct gb *b, const struct range *outer, struct range *x)
 }
 
 /* A range without a module or phase takes that of the range around it. */
-static void nest_ranges(struct gb *b, struct resinfo *ri)
+static void nest_ranges(struct builder *b, struct resource *resource)
 {
 	struct range_stack s = { 0 };
 
-	pl_sort(ri->range, ri->n_ranges, sizeof(*ri->range), by_range);
-	for (uint32_t i = 0; i < ri->n_ranges; i++) {
-		struct range *x = &ri->range[i];
-		const struct range *outer = pl_derive_range_at(ri, &s, x->start);
+	pl_sort(resource->range, resource->n_ranges, sizeof(*resource->range), by_range);
+	for (uint32_t i = 0; i < resource->n_ranges; i++) {
+		struct range *x = &resource->range[i];
+		const struct range *outer = pl_derive_range_at(resource, &s, x->start);
 
 		if (outer == x) /* it is on the stack itself */
-			outer = s.depth > 1 ? &ri->range[s.at[s.depth - 2]] : NULL;
+			outer = s.depth > 1 ? &resource->range[s.at[s.depth - 2]] : NULL;
 		if (x->module != PL_NONE)
 			join_path(b, outer, x);
 		else if (outer)
@@ -120,25 +120,27 @@ static void nest_ranges(struct gb *b, struct resinfo *ri)
 	}
 }
 
-void pl_derive_ranges(struct gb *b)
+void pl_derive_ranges(struct builder *b)
 {
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
 		gather_ranges(b, seg);
 	for (size_t r = 0; r < b->g->n_res && !b->err->code; r++)
-		nest_ranges(b, &b->ri[r]);
+		nest_ranges(b, &b->resource[r]);
 }
 
-const struct range *pl_derive_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t)
+const struct range *pl_derive_range_at(const struct resource *resource, struct range_stack *s,
+				       pl_ns t)
 {
-	for (; s->next < ri->n_ranges && ri->range[s->next].start <= t; s->next++) {
-		while (s->depth && ri->range[s->at[s->depth - 1]].end <= ri->range[s->next].start)
+	for (; s->next < resource->n_ranges && resource->range[s->next].start <= t; s->next++) {
+		while (s->depth &&
+		       resource->range[s->at[s->depth - 1]].end <= resource->range[s->next].start)
 			s->depth--;
-		if (s->depth < GB_RANGE_DEPTH)
+		if (s->depth < RANGE_DEPTH_MAX)
 			s->at[s->depth++] = s->next;
 	}
-	while (s->depth && ri->range[s->at[s->depth - 1]].end <= t)
+	while (s->depth && resource->range[s->at[s->depth - 1]].end <= t)
 		s->depth--;
-	return s->depth ? &ri->range[s->at[s->depth - 1]] : NULL;
+	return s->depth ? &resource->range[s->at[s->depth - 1]] : NULL;
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
@@ -242,7 +244,7 @@ static void measure(struct pl_gwork *w, const char *dims, const char *types, con
 	}
 }
 
-static uint32_t new_work(struct gb *b, const struct op *op)
+static uint32_t new_work(struct builder *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	const struct pl_intern *str = &e->seg.str;
@@ -261,7 +263,7 @@ static uint32_t new_work(struct gb *b, const struct op *op)
 	return pl_derive_add_work(b->g, &b->work.rows, &w, b->err);
 }
 
-uint32_t pl_derive_work(struct gb *b, const struct op *op)
+uint32_t pl_derive_work(struct builder *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	const pl_id known[3] = { e->name[op->ev], e->dims ? e->dims[op->ev] : PL_NONE,
@@ -282,7 +284,7 @@ uint32_t pl_derive_work(struct gb *b, const struct op *op)
 	return b->err->code ? PL_NONE : b->work.of_event[k];
 }
 
-void pl_derive_phase(struct gb *b, struct op *op, uint8_t around)
+void pl_derive_phase(struct builder *b, struct op *op, uint8_t around)
 {
 	op->phase = phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev]);
 	if (op->phase == PL_PH_UNKNOWN || (op->phase == PL_PH_FORWARD && around))

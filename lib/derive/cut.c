@@ -28,7 +28,7 @@
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Leaves out columns in which no node has a value. */
-static unsigned columns_needed(const struct gb *b)
+static unsigned columns_needed(const struct builder *b)
 {
 	unsigned has = b->has;
 
@@ -40,7 +40,7 @@ static unsigned columns_needed(const struct gb *b)
 	return has;
 }
 
-static bool same_node(const struct gb *b, const struct node *x, const struct node *y)
+static bool same_node(const struct builder *b, const struct node *x, const struct node *y)
 {
 	const struct attr *a = &b->attr[x->attr], *d = &b->attr[y->attr];
 	bool same = x->type == y->type && x->role == y->role && x->kind == y->kind &&
@@ -103,7 +103,7 @@ static void put_attr(const struct pl_shape *s, uint32_t i, const struct attr *a)
 
 static void put_entries(const struct cut *c, const struct pl_shape *s)
 {
-	const struct gb *b = c->b;
+	const struct builder *b = c->b;
 
 	for (uint32_t r = 0; r < b->g->n_res; r++) {
 		uint32_t i = c->entry[r];
@@ -254,7 +254,7 @@ out:;
 /* Shape and step of a part; the times of its nodes are still missing. */
 static void put_part(struct cut *c, struct part *p)
 {
-	struct gb *b = c->b;
+	struct builder *b = c->b;
 	struct pl_graph *g = b->g;
 	bool inside = p->step >= 0 && p->step < (int32_t)b->n_steps;
 	struct pl_gstep *st;
@@ -297,7 +297,7 @@ out:;
 /* The nodes from .. to, which are of one step. */
 static void put_run(const struct cut *c, const struct part *p, size_t from, size_t to)
 {
-	const struct gb *b = c->b;
+	const struct builder *b = c->b;
 	const struct pl_gstep *st = &b->g->step[p - c->part];
 	const struct pl_shape s = b->g->shape[st->shape]; /* a copy, which no store below changes */
 	pl_ns *start = st->start, *dur = st->dur;
@@ -326,7 +326,7 @@ static void put_run(const struct cut *c, const struct part *p, size_t from, size
 }
 
 /* One of the equal shares of put_from .. put_to. */
-static void put_share(struct gb *b, uint32_t share, struct pl_err *err)
+static void put_share(struct builder *b, uint32_t share, struct pl_err *err)
 {
 	const struct cut *c = b->cut;
 	size_t n = c->put_to - c->put_from, shares = (size_t)pl_pool_threads(b->o->pool);
@@ -344,7 +344,7 @@ static void put_share(struct gb *b, uint32_t share, struct pl_err *err)
  * by piece; the nodes of communication, which touch columns everywhere, are the last. */
 static void put_nodes(struct cut *c)
 {
-	struct gb *b = c->b;
+	struct builder *b = c->b;
 
 	for (; c->put_from < b->n_nodes; c->put_from = c->put_to) {
 		size_t n = pl_min_size(GIVE_BACK, b->n_nodes - c->put_from);
@@ -361,7 +361,7 @@ static void put_nodes(struct cut *c)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static void rank_list(struct gb *b)
+static void rank_list(struct builder *b)
 {
 	struct pl_graph *g = b->g;
 
@@ -393,7 +393,7 @@ static void cut_fini(struct cut *c)
 /* The entries and edges of every step, its shape, and its place in the graph. */
 static void put_steps(struct cut *c)
 {
-	struct gb *b = c->b;
+	struct builder *b = c->b;
 	int rc;
 
 	PL_TRY(pl_alloc(&b->step_shape, b->n_steps, sizeof(*b->step_shape), c->b->err));
@@ -414,7 +414,7 @@ static void put_steps(struct cut *c)
 out:;
 }
 
-void pl_derive_cut(struct gb *b)
+void pl_derive_cut(struct builder *b)
 {
 	struct cut c = { .b = b, .epoch = INT64_MAX, .has = columns_needed(b) };
 

@@ -25,7 +25,7 @@ struct neighbours {
 	uint32_t *node;
 };
 struct cut {
-	struct gb *b;
+	struct builder *b;
 	struct neighbours out; /* successors */
 	struct neighbours in;  /* predecessors, in the order of the edges */
 	uint8_t *in_type;      /* of the edges in in.node */
@@ -59,14 +59,11 @@ static inline uint32_t *pl_cut_list(const struct neighbours *l, uint32_t x)
 static inline void pl_cut_bounds(const struct neighbours *l, uint32_t x, uint32_t *from,
 				 uint32_t *to)
 {
-	const uint32_t *off;
-
 	*from = *to = 0;
-	if (!(l->has[x / 64] >> x % 64 & 1))
-		return;
-	off = pl_cut_list(l, x);
-	*from = off[0];
-	*to = off[1];
+	if (l->has[x / 64] >> x % 64 & 1) {
+		*from = pl_cut_list(l, x)[0];
+		*to = pl_cut_list(l, x)[1];
+	}
 }
 
 static inline bool pl_cut_follows(const struct cut *c, uint32_t x)

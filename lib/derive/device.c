@@ -44,7 +44,7 @@ static uint8_t role_of(uint8_t kind)
 	}
 }
 
-static void op_nodes(struct gb *b, uint32_t res, struct op *op)
+static void op_nodes(struct builder *b, uint32_t res, struct op *op)
 {
 	struct node n = pl_derive_node_of(b, op, res, true);
 
@@ -65,17 +65,17 @@ static void op_nodes(struct gb *b, uint32_t res, struct op *op)
 }
 
 /* The operation before `i` that had ended when i started, looking back a little. */
-static struct op *ended_before(struct resinfo *ri, uint32_t i)
+static struct op *ended_before(struct resource *resource, uint32_t i)
 {
 	for (uint32_t k = i; k-- > 0 && i - k < 64;)
-		if (ri->op[k].node != PL_NONE && ri->op[k].end <= ri->op[i].start)
-			return &ri->op[k];
+		if (resource->op[k].node != PL_NONE && resource->op[k].end <= resource->op[i].start)
+			return &resource->op[k];
 	return NULL;
 }
 
-static void follow(struct gb *b, struct resinfo *ri, uint32_t i, struct op *prev)
+static void follow(struct builder *b, struct resource *resource, uint32_t i, struct op *prev)
 {
-	struct op *op = &ri->op[i], *done;
+	struct op *op = &resource->op[i], *done;
 	pl_ns over = prev->end - op->start;
 
 	if (over > 0 && over <= slack(prev->end - prev->start) && b->node[prev->last].dur >= over) {
@@ -86,48 +86,48 @@ static void follow(struct gb *b, struct resinfo *ri, uint32_t i, struct op *prev
 	done = prev;
 	if (over > 0) {
 		pl_derive_edge(b, prev->node, op->node, PL_E_START);
-		done = ended_before(ri, i);
+		done = ended_before(resource, i);
 	}
 	if (done)
 		pl_derive_edge(b, done->last, op->node, PL_E_SEQ);
 }
 
-static void one_stream(struct gb *b, uint32_t res)
+static void one_stream(struct builder *b, uint32_t res)
 {
-	struct resinfo *ri = &b->ri[res];
+	struct resource *resource = &b->resource[res];
 	struct op *prev = NULL;
 
-	ri->node0 = (uint32_t)b->n_nodes;
-	for (uint32_t i = 0; i < ri->n; i++) {
-		struct op *op = &ri->op[i];
+	resource->node0 = (uint32_t)b->n_nodes;
+	for (uint32_t i = 0; i < resource->n; i++) {
+		struct op *op = &resource->op[i];
 
 		if (op->kind == PL_K_STEP)
 			continue;
 		op_nodes(b, res, op);
 		if (prev)
-			follow(b, ri, i, prev);
+			follow(b, resource, i, prev);
 		prev = op;
 	}
-	ri->node1 = (uint32_t)b->n_nodes;
+	resource->node1 = (uint32_t)b->n_nodes;
 }
 
 /* ---- launches by correlation ----------------------------------------------------------------- */
 
-PL_COMPARATOR(by_key, struct corrkey, corr, call);
+PL_COMPARATOR(by_key, struct call_of_correlation, corr, call);
 
-uint32_t pl_derive_call_by_corr(const struct rankinfo *rk, int64_t corr)
+uint32_t pl_derive_call_by_corr(const struct rank *rank, int64_t corr)
 {
-	const struct corrkey *k = rk->by_corr;
+	const struct call_of_correlation *k = rank->by_corr;
 	size_t i = 0;
 
-	PL_LOWER_BOUND(i, rk->n_by_corr, k[i].corr < corr);
-	return i < rk->n_by_corr && k[i].corr == corr ? k[i].call : PL_NONE;
+	PL_LOWER_BOUND(i, rank->n_by_corr, k[i].corr < corr);
+	return i < rank->n_by_corr && k[i].corr == corr ? k[i].call : PL_NONE;
 }
 
-static void launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t call)
+static void launch(struct builder *b, struct rank *rank, struct op *op, uint32_t call)
 {
-	struct call *c = &rk->call[call];
-	const struct call_context *x = &rk->context[c->context];
+	struct call *c = &rank->call[call];
+	const struct call_context *x = &rank->context[c->context];
 
 	if (op->start < c->start) { /* profilers show this case; the call is then no predecessor */
 		b->g->dropped_edges++;
@@ -135,7 +135,7 @@ static void launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t ca
 	}
 	op->call = call;
 	c->n_ops++;
-	rk->n_by_call++;
+	rank->n_by_call++;
 	if (!pl_trace_kind_is_comm(op->kind)) {
 		pl_derive_set_context(b, op->node, op->last, x->phase, x->module, x->work);
 		if (x->layer >= 0 && b->attr[b->node[op->node].attr].layer < 0)
@@ -144,28 +144,28 @@ static void launch(struct gb *b, struct rankinfo *rk, struct op *op, uint32_t ca
 	pl_derive_edge(b, c->node, op->node, op->start < c->end ? PL_E_EARLY : PL_E_LAUNCH);
 }
 
-static void launches(struct gb *b, struct rankinfo *rk)
+static void launches(struct builder *b, struct rank *rank)
 {
-	if (pl_alloc(&rk->by_corr, rk->n_calls, sizeof(*rk->by_corr), b->err) < 0)
+	if (pl_alloc(&rank->by_corr, rank->n_calls, sizeof(*rank->by_corr), b->err) < 0)
 		return;
-	for (size_t i = 0; i < rk->n_calls; i++)
-		if (rk->context[rk->call[i].context].corr != INT64_MIN)
-			rk->by_corr[rk->n_by_corr++] =
-				(struct corrkey){ rk->context[rk->call[i].context].corr,
-						  (uint32_t)i };
-	pl_sort(rk->by_corr, rk->n_by_corr, sizeof(*rk->by_corr), by_key);
-	for (size_t k = 0; k < rk->n_res; k++) {
-		struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t i = 0; i < rank->n_calls; i++)
+		if (rank->context[rank->call[i].context].corr != INT64_MIN)
+			rank->by_corr[rank->n_by_corr++] = (struct call_of_correlation){
+				rank->context[rank->call[i].context].corr, (uint32_t)i
+			};
+	pl_sort(rank->by_corr, rank->n_by_corr, sizeof(*rank->by_corr), by_key);
+	for (size_t k = 0; k < rank->n_res; k++) {
+		struct resource *resource = &b->resource[rank->res[k]];
 
-		for (uint32_t i = 0; ri->device && i < ri->n; i++) {
-			struct op *op = &ri->op[i];
+		for (uint32_t i = 0; resource->device && i < resource->n; i++) {
+			struct op *op = &resource->op[i];
 			int64_t corr = pl_derive_corr(b, op);
 			uint32_t call = PL_NONE;
 
 			if (op->node != PL_NONE && corr > 0)
-				call = pl_derive_call_by_corr(rk, corr);
+				call = pl_derive_call_by_corr(rank, corr);
 			if (call != PL_NONE)
-				launch(b, rk, op, call);
+				launch(b, rank, op, call);
 		}
 	}
 }
@@ -178,43 +178,44 @@ static int by_op_start(const void *pa, const void *pb)
 }
 
 /* Lists of device operations by call, each in order of start. */
-static void group_by_call(struct gb *b, struct rankinfo *rk)
+static void group_by_call(struct builder *b, struct rank *rank)
 {
 	uint32_t at = 0;
 
-	if (pl_alloc(&rk->by_call, rk->n_by_call, sizeof(*rk->by_call), b->err) < 0)
+	if (pl_alloc(&rank->by_call, rank->n_by_call, sizeof(*rank->by_call), b->err) < 0)
 		return;
-	for (size_t i = 0; i < rk->n_calls; i++) {
-		rk->call[i].first_op = at;
-		at += rk->call[i].n_ops;
-		rk->call[i].n_ops = 0;
+	for (size_t i = 0; i < rank->n_calls; i++) {
+		rank->call[i].first_op = at;
+		at += rank->call[i].n_ops;
+		rank->call[i].n_ops = 0;
 	}
-	for (size_t k = 0; k < rk->n_res; k++) {
-		struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		struct resource *resource = &b->resource[rank->res[k]];
 
-		for (uint32_t i = 0; i < ri->n; i++) {
-			struct call *c =
-				ri->op[i].call == PL_NONE ? NULL : &rk->call[ri->op[i].call];
+		for (uint32_t i = 0; i < resource->n; i++) {
+			struct call *c = resource->op[i].call == PL_NONE
+						 ? NULL
+						 : &rank->call[resource->op[i].call];
 
 			if (c)
-				rk->by_call[c->first_op + c->n_ops++] = &ri->op[i];
+				rank->by_call[c->first_op + c->n_ops++] = &resource->op[i];
 		}
 	}
-	for (size_t i = 0; i < rk->n_calls; i++)
-		if (rk->call[i].n_ops > 1)
-			pl_sort(rk->by_call + rk->call[i].first_op, rk->call[i].n_ops,
-				sizeof(*rk->by_call), by_op_start);
+	for (size_t i = 0; i < rank->n_calls; i++)
+		if (rank->call[i].n_ops > 1)
+			pl_sort(rank->by_call + rank->call[i].first_op, rank->call[i].n_ops,
+				sizeof(*rank->by_call), by_op_start);
 }
 
 /* Branches of a CUDA graph on several streams. */
-static void graph_branches(struct gb *b, struct rankinfo *rk, const struct call *c)
+static void graph_branches(struct builder *b, struct rank *rank, const struct call *c)
 {
 	for (uint32_t i = 1; i < c->n_ops; i++) {
-		struct op *op = rk->by_call[c->first_op + i], *best = NULL;
+		struct op *op = rank->by_call[c->first_op + i], *best = NULL;
 		uint32_t res = b->node[op->node].res;
 
 		for (uint32_t k = i; k-- > 0 && i - k < 64;) {
-			struct op *p = rk->by_call[c->first_op + k];
+			struct op *p = rank->by_call[c->first_op + k];
 
 			if (b->node[p->node].res != res && p->end <= op->start &&
 			    (!best || p->end > best->end))
@@ -240,18 +241,18 @@ static int by_issue(const void *pa, const void *pb)
 	return by_op_start(&a->op, &c->op);
 }
 
-static void collect_issues(struct gb *b, struct rankinfo *rk, bool service, struct issue **v,
+static void collect_issues(struct builder *b, struct rank *rank, bool service, struct issue **v,
 			   size_t *n)
 {
 	size_t cap = 0;
 
-	for (size_t k = 0; k < rk->n_res; k++) {
-		struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		struct resource *resource = &b->resource[rank->res[k]];
 
-		if (!ri->thread || ri->service != service)
+		if (!resource->thread || resource->service != service)
 			continue;
-		for (uint32_t i = 0; i < ri->n; i++) {
-			struct op *op = &ri->op[i];
+		for (uint32_t i = 0; i < resource->n; i++) {
+			struct op *op = &resource->op[i];
 			const struct pl_events *e = b->t->seg[op->seg];
 			pl_id name = e->name[op->ev];
 			const char *coll = pl_trace_coll_from_name(pl_intern_get(&e->seg.str, name),
@@ -305,17 +306,17 @@ static size_t find_issue(const struct issue *host, size_t nh, const bool *used, 
 	return hit;
 }
 
-static void service_launches(struct gb *b, struct rankinfo *rk)
+static void service_launches(struct builder *b, struct rank *rank)
 {
 	struct issue *host = NULL, *work = NULL;
 	size_t nh = 0, nw = 0, next = 0;
 	bool *used = NULL, recorded;
 	int rc;
 
-	collect_issues(b, rk, true, &work, &nw);
+	collect_issues(b, rank, true, &work, &nw);
 	if (!nw)
 		goto out;
-	collect_issues(b, rk, false, &host, &nh);
+	collect_issues(b, rank, false, &host, &nh);
 	PL_TRY(pl_alloc(&used, nh, sizeof(*used), b->err));
 	for (size_t i = 0; i < nw; i++) {
 		size_t hit = find_issue(host, nh, used, next, &work[i]);
@@ -336,29 +337,29 @@ out:
 }
 
 /* On a rank without a device, host operators are the computation. */
-static void host_is_compute(struct gb *b, const struct rankinfo *rk)
+static void host_is_compute(struct builder *b, const struct rank *rank)
 {
-	for (size_t k = 0; k < rk->n_res; k++) {
-		const struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		const struct resource *resource = &b->resource[rank->res[k]];
 
-		for (uint32_t i = ri->node0; i < ri->node1; i++)
+		for (uint32_t i = resource->node0; i < resource->node1; i++)
 			if (b->node[i].role == PL_RO_HOST && b->node[i].kind == PL_K_HOST_OP)
 				b->node[i].role = PL_RO_COMPUTE;
 	}
 }
 
-void pl_derive_device(struct gb *b, struct rankinfo *rk)
+void pl_derive_device(struct builder *b, struct rank *rank)
 {
-	for (size_t k = 0; k < rk->n_res; k++)
-		if (b->ri[rk->res[k]].device || b->ri[rk->res[k]].service)
-			one_stream(b, rk->res[k]);
-	launches(b, rk);
-	group_by_call(b, rk);
-	for (size_t c = 0; c < rk->n_calls && !b->err->code; c++)
-		if (rk->call[c].n_ops > 1)
-			graph_branches(b, rk, &rk->call[c]);
-	if (rk->comm_threads)
-		service_launches(b, rk);
-	if (!rk->has_device)
-		host_is_compute(b, rk);
+	for (size_t k = 0; k < rank->n_res; k++)
+		if (b->resource[rank->res[k]].device || b->resource[rank->res[k]].service)
+			one_stream(b, rank->res[k]);
+	launches(b, rank);
+	group_by_call(b, rank);
+	for (size_t c = 0; c < rank->n_calls && !b->err->code; c++)
+		if (rank->call[c].n_ops > 1)
+			graph_branches(b, rank, &rank->call[c]);
+	if (rank->comm_threads)
+		service_launches(b, rank);
+	if (!rank->has_device)
+		host_is_compute(b, rank);
 }

@@ -80,8 +80,8 @@ struct group { /* waits of one place */
 };
 
 struct events { /* of a rank */
-	struct gb *b;
-	struct rankinfo *rk;
+	struct builder *b;
+	struct rank *rank;
 	struct streams *l;
 	struct record *rec;
 	size_t n_rec, cap_rec;
@@ -101,14 +101,14 @@ struct events { /* of a rank */
  * unless that paused there and another thread launched meanwhile (the main thread hands over to the
  * one that runs the backward pass, and takes over from it).
  */
-static uint32_t near_launch(const struct rankinfo *rk, uint32_t c, int dir)
+static uint32_t near_launch(const struct rank *rank, uint32_t c, int dir)
 {
-	const struct call *self = &rk->call[c];
+	const struct call *self = &rank->call[c];
 	uint32_t other = PL_NONE;
 	bool own = false;
 
-	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rk->n_calls; i += dir) {
-		const struct call *x = &rk->call[i];
+	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rank->n_calls; i += dir) {
+		const struct call *x = &rank->call[i];
 
 		if (x->res != self->res) {
 			if (x->n_ops && !own && other == PL_NONE)
@@ -128,26 +128,26 @@ static uint32_t near_launch(const struct rankinfo *rk, uint32_t c, int dir)
 
 static uint32_t stream_of_call(const struct events *x, uint32_t c)
 {
-	const struct op *op = x->rk->by_call[x->rk->call[c].first_op];
+	const struct op *op = x->rank->by_call[x->rank->call[c].first_op];
 
-	return x->b->ri[x->b->node[op->node].res].nth_stream - 1; /* without one: PL_NONE */
+	return x->b->resource[x->b->node[op->node].res].nth_stream - 1; /* without one: PL_NONE */
 }
 
 /* The streams of the launches nearest to call c, each once. Returns how many. */
 static uint32_t near_streams(const struct events *x, uint32_t c, int dir, uint32_t *stream,
 			     uint32_t most)
 {
-	const struct rankinfo *rk = x->rk;
-	uint32_t at = near_launch(rk, c, dir), n = 0, seen;
+	const struct rank *rank = x->rank;
+	uint32_t at = near_launch(rank, c, dir), n = 0, seen;
 	int64_t i = at;
 
 	if (at == PL_NONE)
 		return 0;
-	for (uint32_t k = 0; k < SCAN_CALLS && n < most && i >= 0 && i < (int64_t)rk->n_calls;
+	for (uint32_t k = 0; k < SCAN_CALLS && n < most && i >= 0 && i < (int64_t)rank->n_calls;
 	     k++, i += dir) {
 		uint32_t y;
 
-		if (!rk->call[i].n_ops || rk->call[i].res != rk->call[at].res)
+		if (!rank->call[i].n_ops || rank->call[i].res != rank->call[at].res)
 			continue;
 		y = stream_of_call(x, (uint32_t)i);
 		for (seen = 0; seen < n && stream[seen] != y;)
@@ -161,14 +161,14 @@ static uint32_t near_streams(const struct events *x, uint32_t c, int dir, uint32
 }
 
 /* The next call of the same thread that launches, records or waits, or PL_NONE. */
-static uint32_t next_of_thread(const struct rankinfo *rk, uint32_t c, int dir)
+static uint32_t next_of_thread(const struct rank *rank, uint32_t c, int dir)
 {
-	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rk->n_calls; i += dir) {
-		const struct call *x = &rk->call[i];
+	for (int64_t i = (int64_t)c + dir; i >= 0 && i < (int64_t)rank->n_calls; i += dir) {
+		const struct call *x = &rank->call[i];
 
-		if (pl_derive_pause(x, &rk->call[c]) > HANDOVER_NS)
+		if (pl_derive_pause(x, &rank->call[c]) > HANDOVER_NS)
 			return PL_NONE;
-		if (x->res == rk->call[c].res &&
+		if (x->res == rank->call[c].res &&
 		    (x->n_ops || x->type == CALL_RECORD || x->type == CALL_WAIT))
 			return (uint32_t)i;
 	}
@@ -177,48 +177,48 @@ static uint32_t next_of_thread(const struct rankinfo *rk, uint32_t c, int dir)
 
 /* A record and a wait right behind (or a wait and a record right before) call c: the far one, or
  * PL_NONE. */
-static uint32_t fence(const struct rankinfo *rk, uint32_t c, int dir)
+static uint32_t fence(const struct rank *rank, uint32_t c, int dir)
 {
-	uint32_t near = next_of_thread(rk, c, dir), far;
+	uint32_t near = next_of_thread(rank, c, dir), far;
 
-	if (near == PL_NONE || rk->call[near].n_ops ||
-	    rk->call[near].type != (dir > 0 ? CALL_RECORD : CALL_WAIT))
+	if (near == PL_NONE || rank->call[near].n_ops ||
+	    rank->call[near].type != (dir > 0 ? CALL_RECORD : CALL_WAIT))
 		return PL_NONE;
-	far = next_of_thread(rk, near, dir);
-	if (far == PL_NONE || rk->call[far].n_ops ||
-	    rk->call[far].type != (dir > 0 ? CALL_WAIT : CALL_RECORD))
+	far = next_of_thread(rank, near, dir);
+	if (far == PL_NONE || rank->call[far].n_ops ||
+	    rank->call[far].type != (dir > 0 ? CALL_WAIT : CALL_RECORD))
 		return PL_NONE;
 	return far;
 }
 
-static bool launches_comm(const struct gb *b, const struct rankinfo *rk, uint32_t c)
+static bool launches_comm(const struct builder *b, const struct rank *rank, uint32_t c)
 {
-	return rk->call[c].n_ops &&
-	       b->node[rk->by_call[rk->call[c].first_op]->node].role == PL_RO_ARRIVE;
+	return rank->call[c].n_ops &&
+	       b->node[rank->by_call[rank->call[c].first_op]->node].role == PL_RO_ARRIVE;
 }
 
 /* Mark the library's own records and waits around its launches, if it has the habit. */
-static void mark_fences(const struct gb *b, struct rankinfo *rk)
+static void mark_fences(const struct builder *b, struct rank *rank)
 {
 	uint32_t comm = 0, both = 0;
 
-	for (uint32_t c = 0; c < rk->n_calls; c++) {
+	for (uint32_t c = 0; c < rank->n_calls; c++) {
 		uint32_t before;
 
-		if (!launches_comm(b, rk, c))
+		if (!launches_comm(b, rank, c))
 			continue;
 		comm++;
-		before = fence(rk, c, -1);
-		both += before != PL_NONE && fence(rk, before, -1) != PL_NONE &&
-			fence(rk, c, 1) != PL_NONE;
+		before = fence(rank, c, -1);
+		both += before != PL_NONE && fence(rank, before, -1) != PL_NONE &&
+			fence(rank, c, 1) != PL_NONE;
 	}
-	for (uint32_t c = 0; both * 10 >= comm * 9 && c < rk->n_calls; c++) {
-		for (int dir = -1; dir <= 1 && launches_comm(b, rk, c); dir += 2) {
-			uint32_t far = fence(rk, c, dir);
+	for (uint32_t c = 0; both * 10 >= comm * 9 && c < rank->n_calls; c++) {
+		for (int dir = -1; dir <= 1 && launches_comm(b, rank, c); dir += 2) {
+			uint32_t far = fence(rank, c, dir);
 
 			if (far != PL_NONE)
-				rk->call[far].internal =
-					rk->call[next_of_thread(rk, c, dir)].internal = true;
+				rank->call[far].internal =
+					rank->call[next_of_thread(rank, c, dir)].internal = true;
 		}
 	}
 }
@@ -227,7 +227,7 @@ static void mark_fences(const struct gb *b, struct rankinfo *rk)
 
 /* An event on `src` after its first n operations also covers the events for which this stream has
  * waited since its last launch. */
-static void inherit(struct gb *b, const struct stream *src, uint32_t n, const struct op *op,
+static void inherit(struct builder *b, const struct stream *src, uint32_t n, const struct op *op,
 		    unsigned type)
 {
 	uint32_t have = (uint32_t)pl_min_size(src->n_pending, PL_LEN(src->pending));
@@ -244,7 +244,7 @@ static void inherit(struct gb *b, const struct stream *src, uint32_t n, const st
 static void tie(struct events *x, uint32_t dst, uint32_t at, uint32_t src, uint32_t n,
 		bool recorded)
 {
-	struct gb *b = x->b;
+	struct builder *b = x->b;
 	struct stream *d = &x->l->v[dst], *s = &x->l->v[src];
 	unsigned type = PL_E_WAIT | (recorded ? 0 : PL_E_INFERRED);
 	struct op *op = d->op[at];
@@ -273,16 +273,16 @@ static void tie(struct events *x, uint32_t dst, uint32_t at, uint32_t src, uint3
 static uint32_t stream_numbered(const struct events *x, int64_t stream)
 {
 	for (uint32_t i = 0; i < x->l->n; i++)
-		if (x->b->ri[x->l->v[i].res].stream == stream)
+		if (x->b->resource[x->l->v[i].res].stream == stream)
 			return i;
 	return PL_NONE;
 }
 
 static void recorded_waits(struct events *x, bool *any)
 {
-	for (size_t i = 0; i < x->rk->n_sync; i++) {
-		const struct syncrec *s = &x->rk->sync[i];
-		uint32_t call = pl_derive_call_by_corr(x->rk, s->corr), record = PL_NONE, at;
+	for (size_t i = 0; i < x->rank->n_sync; i++) {
+		const struct sync_record *s = &x->rank->sync[i];
+		uint32_t call = pl_derive_call_by_corr(x->rank, s->corr), record = PL_NONE, at;
 		uint32_t dst = stream_numbered(x, s->stream),
 			 src = stream_numbered(x, s->on_stream);
 		const struct stream *from;
@@ -292,7 +292,7 @@ static void recorded_waits(struct events *x, bool *any)
 		if (!s->wait || call == PL_NONE || dst == PL_NONE || src == PL_NONE)
 			continue;
 		if (s->record_corr > 0)
-			record = pl_derive_call_by_corr(x->rk, s->record_corr);
+			record = pl_derive_call_by_corr(x->rank, s->record_corr);
 		at = pl_derive_launched(&x->l->v[dst], call);
 		if (at == x->l->v[dst].n) /* nothing was launched behind the wait */
 			continue;
@@ -330,7 +330,7 @@ static void add_record(struct events *x, uint32_t call, bool launched)
 static pl_ns held_up(const struct events *x, const struct stream *d, uint32_t at)
 {
 	const struct op *op = d->op[at];
-	const struct call *c = &x->rk->call[op->call];
+	const struct call *c = &x->rank->call[op->call];
 	pl_ns ready = op->start < c->end ? c->start : c->end;
 
 	if (op->start - ready <= LAUNCH_NS && c->start + LAUNCH_NS > op->start)
@@ -382,12 +382,12 @@ static uint64_t name_hash(struct events *x, pl_id id)
 
 static uint64_t call_hash(struct events *x, uint32_t c)
 {
-	const struct call *y = &x->rk->call[c];
+	const struct call *y = &x->rank->call[c];
 	const struct node *n;
 
 	if (!y->n_ops)
 		return y->type;
-	n = &x->b->node[x->rk->by_call[y->first_op]->node];
+	n = &x->b->node[x->rank->by_call[y->first_op]->node];
 	return name_hash(x, n->name) * 31 + n->res;
 }
 
@@ -399,11 +399,11 @@ static uint64_t place_of(struct events *x, uint32_t call)
 		uint32_t c = call, left = CONTEXT;
 
 		for (int64_t i = (int64_t)call + dir;
-		     left && i >= 0 && i < (int64_t)x->rk->n_calls && llabs(i - c) < SCAN_CALLS;
+		     left && i >= 0 && i < (int64_t)x->rank->n_calls && llabs(i - c) < SCAN_CALLS;
 		     i += dir) {
-			const struct call *y = &x->rk->call[i];
+			const struct call *y = &x->rank->call[i];
 
-			if (y->res != x->rk->call[call].res || y->internal ||
+			if (y->res != x->rank->call[call].res || y->internal ||
 			    !(y->n_ops || y->type == CALL_RECORD || y->type == CALL_WAIT))
 				continue;
 			h = (h ^ call_hash(x, (uint32_t)i)) * 0x9e3779b97f4a7c15u;
@@ -418,15 +418,15 @@ static void collect(struct events *x)
 {
 	bool any_record = false, any_wait = false;
 
-	for (uint32_t c = 0; c < x->rk->n_calls; c++) {
-		any_record |= x->rk->call[c].type == CALL_RECORD;
-		any_wait |= x->rk->call[c].type == CALL_WAIT;
+	for (uint32_t c = 0; c < x->rank->n_calls; c++) {
+		any_record |= x->rank->call[c].type == CALL_RECORD;
+		any_wait |= x->rank->call[c].type == CALL_WAIT;
 	}
 	any_record &= any_wait;
 	x->made_up = !any_wait;
 	x->most_back = any_record ? N_BACK : N_BACK_LAUNCH;
-	for (uint32_t c = 0; c < x->rk->n_calls; c++) {
-		const struct call *y = &x->rk->call[c];
+	for (uint32_t c = 0; c < x->rank->n_calls; c++) {
+		const struct call *y = &x->rank->call[c];
 
 		if (y->internal)
 			continue;
@@ -451,14 +451,14 @@ PL_COMPARATOR(by_index, struct wait, index);
  */
 static bool shadowed(const struct events *x, uint32_t c)
 {
-	const struct rankinfo *rk = x->rk;
-	uint32_t next = x->made_up ? PL_NONE : near_launch(rk, c, 1);
+	const struct rank *rank = x->rank;
+	uint32_t next = x->made_up ? PL_NONE : near_launch(rank, c, 1);
 	bool record = false;
 
 	for (uint32_t i = c + 1; next != PL_NONE && i < next; i++) {
-		const struct call *y = &rk->call[i];
+		const struct call *y = &rank->call[i];
 
-		if (y->res != rk->call[next].res || y->internal)
+		if (y->res != rank->call[next].res || y->internal)
 			continue;
 		if (y->type == CALL_WAIT && record)
 			return true;
@@ -717,7 +717,7 @@ static void find_comm(struct events *x)
 static void infer(struct events *x)
 {
 	find_comm(x);
-	mark_fences(x->b, x->rk);
+	mark_fences(x->b, x->rank);
 	collect(x);
 	find_places(x);
 	for (size_t i = 0; i < x->n_group; i++)
@@ -733,13 +733,13 @@ static void infer(struct events *x)
 	tie_all(x);
 }
 
-void pl_derive_events(struct gb *b, struct rankinfo *rk, struct streams *l, uint64_t *hash)
+void pl_derive_events(struct builder *b, struct rank *rank, struct streams *l, uint64_t *hash)
 {
-	struct events x = { .b = b, .rk = rk, .l = l, .hash = hash };
+	struct events x = { .b = b, .rank = rank, .l = l, .hash = hash };
 	bool any = false;
 
 	recorded_waits(&x, &any);
-	if (!any && !rk->all_sync && b->o->infer && l->n >= 2)
+	if (!any && !rank->all_sync && b->o->infer && l->n >= 2)
 		infer(&x);
 	pl_free(x.rec);
 	pl_free(x.wait);

@@ -11,7 +11,7 @@
 #include "derive/internal.h"
 
 /* The index of a rank, which is added if it is new. */
-static uint32_t rank_index(struct gb *b, int32_t rank)
+static uint32_t rank_index(struct builder *b, int32_t rank)
 {
 	uint32_t i;
 
@@ -19,11 +19,11 @@ static uint32_t rank_index(struct gb *b, int32_t rank)
 	i = pl_derive_intern(b->err, &b->rank_ids, &rank, sizeof(rank));
 	if (i == b->n_ranks)
 		PL_DERIVE_ADD(b->err, b->rank, b->n_ranks, b->cap_ranks,
-			      (struct rankinfo){ .rank = rank });
+			      (struct rank){ .rank = rank });
 	return i < b->n_ranks ? i : PL_NONE;
 }
 
-static pl_id resource_name(struct gb *b, const struct pl_segment *s, const struct pl_track *t)
+static pl_id resource_name(struct builder *b, const struct pl_segment *s, const struct pl_track *t)
 {
 	char text[256];
 
@@ -37,18 +37,18 @@ static pl_id resource_name(struct gb *b, const struct pl_segment *s, const struc
 	return pl_derive_intern_text(b->err, &b->g->str, text);
 }
 
-static void add_resource(struct gb *b, uint32_t seg, uint32_t track)
+static void add_resource(struct builder *b, uint32_t seg, uint32_t track)
 {
 	const struct pl_segment *s = &b->t->seg[seg]->seg;
 	const struct pl_track *t = &s->track[track];
 	uint32_t index = rank_index(b, t->rank), id = PL_NONE;
 	struct pl_resource r = { .track_type = t->type, .device = t->device, .capacity = 1 };
-	struct rankinfo *rk;
-	struct resinfo *ri;
+	struct rank *rank;
+	struct resource *resource;
 
 	if (index != PL_NONE) {
-		rk = &b->rank[index];
-		r.rank = rk->rank;
+		rank = &b->rank[index];
+		r.rank = rank->rank;
 		memcpy(r.coord, t->coord, sizeof(r.coord));
 		r.name = resource_name(b, s, t);
 		r.host = pl_derive_str(b, seg, t->host);
@@ -56,16 +56,17 @@ static void add_resource(struct gb *b, uint32_t seg, uint32_t track)
 	}
 	if (id == PL_NONE)
 		return;
-	ri = &b->ri[id];
-	ri->device = t->type == PL_T_STREAM || t->type == PL_T_COPY_ENGINE || t->type == PL_T_LINK;
-	ri->thread = !ri->device;
-	ri->stream = t->stream;
-	PL_DERIVE_ADD(b->err, rk->res, rk->n_res, rk->cap_res, id);
-	rk->has_device |= ri->device;
-	if (ri->device) {
+	resource = &b->resource[id];
+	resource->device =
+		t->type == PL_T_STREAM || t->type == PL_T_COPY_ENGINE || t->type == PL_T_LINK;
+	resource->thread = !resource->device;
+	resource->stream = t->stream;
+	PL_DERIVE_ADD(b->err, rank->res, rank->n_res, rank->cap_res, id);
+	rank->has_device |= resource->device;
+	if (resource->device) {
 		const char *all = pl_trace_segment_meta_get(s, PL_DERIVE_ALL_SYNC);
 
-		rk->all_sync |= all && !strcmp(all, "true");
+		rank->all_sync |= all && !strcmp(all, "true");
 	}
 	b->seg[seg].track_res[track] = id;
 }
@@ -104,10 +105,10 @@ static bool is_op(const struct pl_events *e, uint32_t ev)
 		(e->kind[ev] != PL_K_SEND && e->kind[ev] != PL_K_RECV));
 }
 
-static void add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32_t rank)
+static void add_sync(struct builder *b, const struct pl_events *e, uint32_t ev, int32_t rank)
 {
 	const char *name = pl_intern_get(&e->seg.str, e->name[ev]);
-	const struct syncrec s = {
+	const struct sync_record s = {
 		.corr = pl_derive_value(e->corr, ev, INT64_MIN),
 		.stream = pl_derive_value(e->stream, ev, -1),
 		.on_stream = pl_derive_value(e->wait_stream, ev, -1),
@@ -122,7 +123,7 @@ static void add_sync(struct gb *b, const struct pl_events *e, uint32_t ev, int32
 			      b->rank[index].cap_sync, s);
 }
 
-static struct op op_of(const struct gb *b, uint32_t seg, uint32_t ev)
+static struct op op_of(const struct builder *b, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = b->t->seg[seg];
 	const struct pl_clock *clock = b->seg[seg].clock[e->track[ev]];
@@ -164,28 +165,30 @@ static int by_turn(const void *pa, const void *pb)
 }
 
 /* Calls that begin in the same tick do not nest: their correlation tells their order. */
-static void order_calls(const struct gb *b, struct resinfo *ri)
+static void order_calls(const struct builder *b, struct resource *resource)
 {
-	for (uint32_t i = 1; i < ri->n; i++) {
-		struct op op = ri->op[i];
+	for (uint32_t i = 1; i < resource->n; i++) {
+		struct op op = resource->op[i];
 		const struct pl_events *e = b->t->seg[op.seg];
 		uint32_t k = i;
 
-		if (ri->op[i - 1].start != op.start || op.kind != PL_K_RUNTIME || !e->corr)
+		if (resource->op[i - 1].start != op.start || op.kind != PL_K_RUNTIME || !e->corr)
 			continue;
-		for (; k && ri->op[k - 1].start == op.start && ri->op[k - 1].seg == op.seg; k--)
-			if (ri->op[k - 1].kind != PL_K_RUNTIME ||
-			    e->corr[ri->op[k - 1].ev] <= e->corr[op.ev])
+		for (; k && resource->op[k - 1].start == op.start &&
+		       resource->op[k - 1].seg == op.seg;
+		     k--)
+			if (resource->op[k - 1].kind != PL_K_RUNTIME ||
+			    e->corr[resource->op[k - 1].ev] <= e->corr[op.ev])
 				break;
-		memmove(&ri->op[k + 1], &ri->op[k], (i - k) * sizeof(op));
-		ri->op[k] = op;
+		memmove(&resource->op[k + 1], &resource->op[k], (i - k) * sizeof(op));
+		resource->op[k] = op;
 	}
 }
 
-static void prepare_segment(struct gb *b, uint32_t seg)
+static void prepare_segment(struct builder *b, uint32_t seg)
 {
 	const struct pl_events *e = b->t->seg[seg];
-	struct seginfo *x = &b->seg[seg];
+	struct segment *x = &b->seg[seg];
 	uint32_t nt = e->seg.n_tracks;
 	int rc;
 
@@ -204,14 +207,14 @@ out:;
 
 /* Makes resources for the tracks in the order of first use, and lists their steps. track_at becomes
  * the index of the segment's first operation on the resource. */
-static void count_ops(struct gb *b, uint32_t seg)
+static void count_ops(struct builder *b, uint32_t seg)
 {
 	const struct pl_events *e = b->t->seg[seg];
 	uint32_t *count = b->seg[seg].track_at;
 
 	for (uint32_t ev = 0; ev < e->n && !b->err->code; ev++) {
 		uint32_t track = e->track[ev];
-		struct resinfo *ri;
+		struct resource *resource;
 
 		if (e->kind[ev] == PL_K_SYNC)
 			add_sync(b, e, ev, e->seg.track[track].rank);
@@ -222,73 +225,78 @@ static void count_ops(struct gb *b, uint32_t seg)
 		count[track]++;
 		if (e->kind[ev] != PL_K_STEP || b->err->code)
 			continue;
-		ri = &b->ri[b->seg[seg].track_res[track]];
-		PL_DERIVE_ADD(b->err, ri->op, ri->n, ri->cap, op_of(b, seg, ev));
+		resource = &b->resource[b->seg[seg].track_res[track]];
+		PL_DERIVE_ADD(b->err, resource->op, resource->n, resource->cap, op_of(b, seg, ev));
 	}
 	for (uint32_t i = 0; i < e->seg.n_tracks && !b->err->code; i++) {
-		struct resinfo *ri = count[i] ? &b->ri[b->seg[seg].track_res[i]] : NULL;
+		struct resource *resource =
+			count[i] ? &b->resource[b->seg[seg].track_res[i]] : NULL;
 		uint32_t more = count[i];
 
-		if (!ri)
+		if (!resource)
 			continue;
-		if ((size_t)ri->n_all + more > PL_NONE - 1)
+		if ((size_t)resource->n_all + more > PL_NONE - 1)
 			pl_fail(b->err, PL_ELIMIT, "a track has more than %u operations",
 				PL_NONE - 1);
-		count[i] = ri->n_all;
-		ri->n_all += more;
+		count[i] = resource->n_all;
+		resource->n_all += more;
 	}
 }
 
 /* All operations of the segment's events. Those of steps keep the ends that steps.c gave them. */
-static void fill_segment(struct gb *b, uint32_t seg)
+static void fill_segment(struct builder *b, uint32_t seg)
 {
 	const struct pl_events *e = b->t->seg[seg];
-	struct seginfo *x = &b->seg[seg];
+	struct segment *x = &b->seg[seg];
 	int rc = 0;
 
 	for (uint32_t i = 0; i < e->seg.n_tracks; i++) {
-		struct resinfo *ri = x->track_res[i] == PL_NONE ? NULL : &b->ri[x->track_res[i]];
+		struct resource *resource =
+			x->track_res[i] == PL_NONE ? NULL : &b->resource[x->track_res[i]];
 
-		if (!ri || ri->step)
+		if (!resource || resource->step)
 			continue;
-		ri->step = ri->op;
-		PL_TRY(pl_derive_room(&ri->op, ri->n_all, sizeof(*ri->op), b->err));
-		ri->n = ri->n_all;
+		resource->step = resource->op;
+		PL_TRY(pl_derive_room(&resource->op, resource->n_all, sizeof(*resource->op),
+				      b->err));
+		resource->n = resource->n_all;
 	}
 	for (uint32_t ev = 0; ev < e->n; ev++) {
 		pl_id track = e->track[ev];
 
 		if (is_op(e, ev))
-			b->ri[x->track_res[track]].op[x->track_at[track]++] = op_of(b, seg, ev);
+			b->resource[x->track_res[track]].op[x->track_at[track]++] =
+				op_of(b, seg, ev);
 	}
 out:;
 }
 
-static void sort_ops(struct resinfo *ri)
+static void sort_ops(struct resource *resource)
 {
-	pl_sort(ri->op, ri->n, sizeof(*ri->op), ri->device ? by_turn : by_start);
+	pl_sort(resource->op, resource->n, sizeof(*resource->op),
+		resource->device ? by_turn : by_start);
 }
 
-void pl_derive_list_ops(struct gb *b, struct rankinfo *rk)
+void pl_derive_list_ops(struct builder *b, struct rank *rank)
 {
-	for (uint32_t i = rk->begun; i != PL_NONE && !b->err->code; i = b->seg[i].next_begun)
+	for (uint32_t i = rank->begun; i != PL_NONE && !b->err->code; i = b->seg[i].next_begun)
 		fill_segment(b, i);
-	for (size_t k = 0; k < rk->n_res && !b->err->code; k++) {
-		struct resinfo *ri = &b->ri[rk->res[k]];
-		const struct op *step = ri->step;
+	for (size_t k = 0; k < rank->n_res && !b->err->code; k++) {
+		struct resource *resource = &b->resource[rank->res[k]];
+		const struct op *step = resource->step;
 
-		sort_ops(ri);
-		for (uint32_t i = 0; i < ri->n; i++)
-			if (ri->op[i].kind == PL_K_STEP)
-				ri->op[i].end = step++->end;
-		if (ri->thread)
-			order_calls(b, ri);
+		sort_ops(resource);
+		for (uint32_t i = 0; i < resource->n; i++)
+			if (resource->op[i].kind == PL_K_STEP)
+				resource->op[i].end = step++->end;
+		if (resource->thread)
+			order_calls(b, resource);
 	}
 }
 
 /* Files of one rank's several segments (long traces are cut into segments by their strings) share
  * tracks: the same pid and tid of the same rank are one resource. */
-static void share_tracks(struct gb *b, uint32_t seg)
+static void share_tracks(struct builder *b, uint32_t seg)
 {
 	const struct pl_segment *s = &b->t->seg[seg]->seg;
 	const struct pl_segment *p = seg ? &b->t->seg[seg - 1]->seg : NULL;
@@ -308,7 +316,7 @@ static void share_tracks(struct gb *b, uint32_t seg)
 	}
 }
 
-void pl_derive_gather(struct gb *b)
+void pl_derive_gather(struct builder *b)
 {
 	size_t events = 0;
 	int rc;
@@ -328,6 +336,6 @@ void pl_derive_gather(struct gb *b)
 		count_ops(b, seg);
 	}
 	for (size_t i = 0; i < b->g->n_res; i++)
-		sort_ops(&b->ri[i]);
+		sort_ops(&b->resource[i]);
 out:;
 }

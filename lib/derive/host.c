@@ -32,7 +32,7 @@ struct context {
 	struct node node; /* of its pieces, once it has begun */
 };
 struct flat {
-	struct gb *b;
+	struct builder *b;
 	uint32_t res;
 	struct op *stack[MAX_DEPTH];
 	struct context context[MAX_DEPTH];
@@ -74,7 +74,7 @@ static uint8_t classify(const char *name)
 }
 
 /* The type of a runtime call, asked once for each name. */
-static uint8_t call_type(struct gb *b, const struct op *op)
+static uint8_t call_type(struct builder *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	pl_id name = e->name[op->ev];
@@ -217,9 +217,9 @@ static int32_t layer_around(const struct flat *f)
 /* A call, and the operations that it launches (device.c), belong to the layer of the caller. */
 static void add_call(const struct flat *f, const struct op *op, uint8_t type)
 {
-	struct gb *b = f->b;
+	struct builder *b = f->b;
 	const struct pl_events *e = b->t->seg[op->seg];
-	struct rankinfo *rk = &b->rank[b->ri[f->res].rank_index];
+	struct rank *rank = &b->rank[b->resource[f->res].rank_index];
 	const struct context *outer = f->depth ? &f->context[f->depth - 1] : NULL;
 	const struct call_context x = { .corr = e->corr ? e->corr[op->ev] : INT64_MIN,
 					.layer = layer_around(f),
@@ -234,10 +234,10 @@ static void add_call(const struct flat *f, const struct op *op, uint8_t type)
 				.device_wide = type & DEVICE_WIDE,
 				.blocks = type & BLOCKS,
 				.two_nodes = op->last > op->node,
-				.context = (uint32_t)rk->n_contexts };
+				.context = (uint32_t)rank->n_contexts };
 
-	PL_DERIVE_ADD(b->err, rk->call, rk->n_calls, rk->cap_calls, c);
-	PL_DERIVE_ADD(b->err, rk->context, rk->n_contexts, rk->cap_contexts, x);
+	PL_DERIVE_ADD(b->err, rank->call, rank->n_calls, rank->cap_calls, c);
+	PL_DERIVE_ADD(b->err, rank->context, rank->n_contexts, rank->cap_contexts, x);
 	pl_derive_set_context(b, op->node, op->last, x.phase, x.module, PL_NONE);
 	if (x.layer >= 0)
 		pl_derive_set_layer(b, op->node, op->last, x.layer);
@@ -246,10 +246,10 @@ static void add_call(const struct flat *f, const struct op *op, uint8_t type)
 /* A recorded wait for communication; waits.c finds the communication. */
 static void emit_wait(struct flat *f, struct op *op)
 {
-	struct rankinfo *rk = &f->b->rank[f->b->ri[f->res].rank_index];
+	struct rank *rank = &f->b->rank[f->b->resource[f->res].rank_index];
 
 	emit_sync(f, op);
-	PL_DERIVE_ADD(f->b->err, rk->waited, rk->n_waited, rk->cap_waited,
+	PL_DERIVE_ADD(f->b->err, rank->waited, rank->n_waited, rank->cap_waited,
 		      (struct comm_wait){
 			      .call = { .start = op->start,
 					.end = op->end,
@@ -263,7 +263,8 @@ static void emit_wait(struct flat *f, struct op *op)
 /* Phase, module and work of an operation that is about to be put on the stack. */
 static void push_context(struct flat *f, struct op *op)
 {
-	const struct range *range = pl_derive_range_at(&f->b->ri[f->res], &f->ranges, op->start);
+	const struct range *range =
+		pl_derive_range_at(&f->b->resource[f->res], &f->ranges, op->start);
 	const struct context *outer = f->depth ? &f->context[f->depth - 1] : NULL;
 	struct context *x = &f->context[f->depth];
 	uint8_t phase = f->depth ? f->stack[f->depth - 1]->phase : 0;
@@ -317,60 +318,60 @@ static void one_op(struct flat *f, struct op *op)
 	}
 }
 
-static bool is_service(const struct resinfo *ri)
+static bool is_service(const struct resource *resource)
 {
-	for (uint32_t i = 0; i < ri->n; i++)
-		if (!pl_trace_kind_is_comm(ri->op[i].kind))
+	for (uint32_t i = 0; i < resource->n; i++)
+		if (!pl_trace_kind_is_comm(resource->op[i].kind))
 			return false;
-	return ri->n > 0;
+	return resource->n > 0;
 }
 
 /* A track with step annotations only needs no nodes, because the windows of the steps are known. */
-static bool only_steps(const struct resinfo *ri)
+static bool only_steps(const struct resource *resource)
 {
-	for (uint32_t i = 0; i < ri->n; i++)
-		if (ri->op[i].kind != PL_K_STEP)
+	for (uint32_t i = 0; i < resource->n; i++)
+		if (resource->op[i].kind != PL_K_STEP)
 			return false;
 	return true;
 }
 
-static void one_thread(struct gb *b, uint32_t res, struct flat *f)
+static void one_thread(struct builder *b, uint32_t res, struct flat *f)
 {
-	struct resinfo *ri = &b->ri[res];
+	struct resource *resource = &b->resource[res];
 
 	f->b = b;
 	f->res = res;
 	f->depth = 0;
 	memset(&f->ranges, 0, sizeof(f->ranges));
 	f->prev = PL_NONE;
-	ri->node0 = (uint32_t)b->n_nodes;
-	f->cur = ri->n ? ri->op[0].start : 0;
-	for (uint32_t i = 0; i < ri->n && !b->err->code; i++)
-		one_op(f, &ri->op[i]);
+	resource->node0 = (uint32_t)b->n_nodes;
+	f->cur = resource->n ? resource->op[0].start : 0;
+	for (uint32_t i = 0; i < resource->n && !b->err->code; i++)
+		one_op(f, &resource->op[i]);
 	pop_until(f, INT64_MAX);
-	ri->node1 = (uint32_t)b->n_nodes;
+	resource->node1 = (uint32_t)b->n_nodes;
 }
 
 PL_COMPARATOR(by_call_start, struct call, start, node);
 
-void pl_derive_host(struct gb *b, struct rankinfo *rk)
+void pl_derive_host(struct builder *b, struct rank *rank)
 {
 	struct flat *f;
 
 	if (pl_alloc(&f, 1, sizeof(*f), b->err) < 0)
 		return;
-	for (size_t k = 0; k < rk->n_res; k++) {
-		struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		struct resource *resource = &b->resource[rank->res[k]];
 
-		if (!ri->thread)
+		if (!resource->thread)
 			continue;
-		ri->service = is_service(ri);
-		rk->comm_threads |= ri->service;
-		if (!ri->service && !(rk->has_device && only_steps(ri)))
-			one_thread(b, rk->res[k], f);
+		resource->service = is_service(resource);
+		rank->comm_threads |= resource->service;
+		if (!resource->service && !(rank->has_device && only_steps(resource)))
+			one_thread(b, rank->res[k], f);
 	}
-	rk->comm_threads |= rk->n_waited > 0;
-	pl_sort(rk->call, rk->n_calls, sizeof(*rk->call), by_call_start);
+	rank->comm_threads |= rank->n_waited > 0;
+	pl_sort(rank->call, rank->n_calls, sizeof(*rank->call), by_call_start);
 	pl_free(f);
 }
 
@@ -387,36 +388,36 @@ struct burst {		      /* of a thread that is idle before and after it */
 	uint32_t first, last; /* its first and last active node */
 };
 
-/* The length of the burst of thread `ri` inside the pause [a0, a1] of another, 0: there is none.
- * The thread is idle at a0 and again at a1. */
-static pl_ns find_burst(const struct gb *b, const struct resinfo *ri, pl_ns a0, pl_ns a1,
-			struct burst *x)
+/* The length of the burst of thread `resource` inside the pause [a0, a1] of another, 0: there is
+ * none. The thread is idle at a0 and again at a1. */
+static pl_ns find_burst(const struct builder *b, const struct resource *resource, pl_ns a0,
+			pl_ns a1, struct burst *x)
 {
-	uint32_t i = ri->node0;
+	uint32_t i = resource->node0;
 
-	PL_LOWER_BOUND(i, ri->node1, pl_derive_end(b, i) <= a0);
+	PL_LOWER_BOUND(i, resource->node1, pl_derive_end(b, i) <= a0);
 	x->idle = PL_NONE;
-	if (i == ri->node1)
+	if (i == resource->node1)
 		return 0;
 	if (b->node[i].start <= a0) { /* the node around a0 must be a gap that ends in the pause */
 		if (b->node[i].role != PL_RO_GAP || pl_derive_end(b, i) >= a1)
 			return 0;
 		x->idle = i++;
-	} else if (i > ri->node0 && b->node[i].start >= a1) {
+	} else if (i > resource->node0 && b->node[i].start >= a1) {
 		return 0;
 	}
-	if (i == ri->node1 || b->node[i].start >= a1)
+	if (i == resource->node1 || b->node[i].start >= a1)
 		return 0;
 	x->first = x->last = i;
-	for (; i < ri->node1 && pl_derive_end(b, i) <= a1; i++)
+	for (; i < resource->node1 && pl_derive_end(b, i) <= a1; i++)
 		if (b->node[i].role != PL_RO_GAP)
 			x->last = i;
-	if (i < ri->node1 && b->node[i].start < a1 && b->node[i].role != PL_RO_GAP)
+	if (i < resource->node1 && b->node[i].start < a1 && b->node[i].role != PL_RO_GAP)
 		return 0; /* still active when the other resumes */
 	return pl_derive_end(b, x->last) - b->node[x->first].start;
 }
 
-void pl_derive_split(struct gb *b, const struct resinfo *ri, uint32_t pause, pl_ns dur,
+void pl_derive_split(struct builder *b, const struct resource *resource, uint32_t pause, pl_ns dur,
 		     uint32_t waker)
 {
 	struct node rest = b->node[pause];
@@ -431,21 +432,21 @@ void pl_derive_split(struct gb *b, const struct resinfo *ri, uint32_t pause, pl_
 	id = pl_derive_node(b, &rest);
 	pl_derive_edge(b, pause, id, PL_E_SEQ);
 	pl_derive_edge(b, waker, id, PL_E_WAIT | PL_E_INFERRED);
-	if (pause + 1 < ri->node1)
+	if (pause + 1 < resource->node1)
 		pl_derive_edge(b, id, pause + 1, PL_E_SEQ);
 }
 
-static void one_pause(struct gb *b, const struct rankinfo *rk, uint32_t res, uint32_t pause)
+static void one_pause(struct builder *b, const struct rank *rank, uint32_t res, uint32_t pause)
 {
-	const struct resinfo *ri = &b->ri[res];
+	const struct resource *resource = &b->resource[res];
 	pl_ns a0 = b->node[pause].start, a1 = pl_derive_end(b, pause), longest = (a1 - a0) / 2;
 	struct burst best = { .first = PL_NONE }, x = best;
 
-	for (size_t k = 0; k < rk->n_res; k++) {
-		const struct resinfo *other = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		const struct resource *other = &b->resource[rank->res[k]];
 		pl_ns len;
 
-		if (rk->res[k] == res || !other->thread || other->service)
+		if (rank->res[k] == res || !other->thread || other->service)
 			continue;
 		len = find_burst(b, other, a0, a1, &x);
 		if (len > longest) {
@@ -458,25 +459,25 @@ static void one_pause(struct gb *b, const struct rankinfo *rk, uint32_t res, uin
 	if (best.idle != PL_NONE)
 		b->node[best.idle].dur = 0; /* the thread was idle and did no work */
 	pl_derive_edge(b, pause, best.first, PL_E_WAIT | PL_E_INFERRED);
-	pl_derive_split(b, ri, pause, b->node[best.first].start - a0, best.last);
+	pl_derive_split(b, resource, pause, b->node[best.first].start - a0, best.last);
 	b->g->inferred_threads++;
 }
 
-void pl_derive_threads(struct gb *b)
+void pl_derive_threads(struct builder *b)
 {
 	if (!b->o->infer)
 		return;
 	for (size_t r = 0; r < b->n_ranks; r++) {
-		const struct rankinfo *rk = &b->rank[r];
+		const struct rank *rank = &b->rank[r];
 
-		for (size_t k = 0; k < rk->n_res; k++) {
-			const struct resinfo *ri = &b->ri[rk->res[k]];
+		for (size_t k = 0; k < rank->n_res; k++) {
+			const struct resource *resource = &b->resource[rank->res[k]];
 
-			if (!ri->thread || ri->service)
+			if (!resource->thread || resource->service)
 				continue;
-			for (uint32_t i = ri->node0; i < ri->node1; i++)
+			for (uint32_t i = resource->node0; i < resource->node1; i++)
 				if (is_pause(&b->node[i]) && b->node[i].dur >= HANDOVER_MIN_NS)
-					one_pause(b, rk, rk->res[k], i);
+					one_pause(b, rank, rank->res[k], i);
 		}
 	}
 }

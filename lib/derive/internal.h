@@ -14,7 +14,7 @@
 struct attr {
 	PL_NODE_OPTIONAL_COLUMNS(PL_COLUMN_MEMBER)
 };
-#define GB_NO_ATTR                                                                                 \
+#define NO_ATTRIBUTES                                                                              \
 	(struct attr)                                                                              \
 	{                                                                                          \
 		PL_NODE_OPTIONAL_COLUMNS(PL_COLUMN_UNKNOWN)                                        \
@@ -25,11 +25,11 @@ struct node {
 	uint8_t type : 4, phase : 4, role, kind, flags;
 	pl_id res, name;
 	union {
-		int32_t step;	/* of marks and of launch queues: index into gb.step, or -1 */
+		int32_t step;	/* of marks and of launch queues: index into builder.step, or -1 */
 		uint32_t work;	/* of operations: row of the graph's work, PL_NONE */
 		uint32_t group; /* of communication: see pl_derive_may_group() */
 	};
-	uint32_t attr; /* in gb.attr, 0: none of them */
+	uint32_t attr; /* in builder.attr, 0: none of them */
 } __attribute__((packed, aligned(4)));
 _Static_assert(sizeof(struct node) == 36 && PL_N_COUNT_ <= 16 && PL_PH_COUNT_ <= 16,
 	       "types and phases have four bits");
@@ -64,9 +64,9 @@ struct op {
 				 * the start of its call */
 	};
 	pl_ns start, end;
-	uint32_t node; /* first node */
-	uint32_t last; /* last node: its end is the operation's end */
-	uint32_t call; /* device operation: index of its launching call in rankinfo.call, PL_NONE */
+	uint32_t node;	/* first node */
+	uint32_t last;	/* last node: its end is the operation's end */
+	uint32_t call;	/* device operation: index of its launching call in rank.call, PL_NONE */
 	bool explained; /* a wait accounts for its start */
 	uint8_t kind;	/* of the event */
 	uint8_t phase;	/* of host operations */
@@ -87,8 +87,8 @@ struct call {
 	pl_ns start, end;
 	uint32_t node;		  /* first of the call */
 	uint32_t res;		  /* thread */
-	uint32_t first_op, n_ops; /* device operations launched: into rankinfo.by_call */
-	uint32_t context;	  /* in rankinfo.context */
+	uint32_t first_op, n_ops; /* device operations launched: into rank.by_call */
+	uint32_t context;	  /* in rank.context */
 	uint8_t type;
 	bool device_wide : 1; /* of CALL_SYNC: all streams */
 	bool internal : 1;    /* of records and waits: the communication library's own */
@@ -113,7 +113,7 @@ static inline pl_ns pl_derive_pause(const struct call *a, const struct call *c)
 }
 
 /* A cuda_sync record: the target of a wait or a synchronisation. */
-struct syncrec {
+struct sync_record {
 	int64_t corr, stream, on_stream, record_corr;
 	bool wait; /* stream waits for event; else the host waits */
 	bool device_wide;
@@ -125,13 +125,13 @@ struct range {
 	pl_id module;  /* path, PL_NONE */
 	uint8_t phase; /* enum pl_phase */
 };
-#define GB_RANGE_DEPTH 256 /* deeper ranges are ignored */
+#define RANGE_DEPTH_MAX 256 /* deeper ranges are ignored */
 /* The open ranges; all zero before the first use. */
 struct range_stack {
-	uint32_t at[GB_RANGE_DEPTH], depth, next;
+	uint32_t at[RANGE_DEPTH_MAX], depth, next;
 };
 
-struct resinfo {
+struct resource {
 	struct op *op; /* by start; until its rank's nodes are made: its steps alone */
 	uint32_t n;
 	size_t cap;
@@ -152,17 +152,17 @@ struct resinfo {
 struct window {
 	int64_t number;
 	pl_ns start, end;
-	int32_t step;	/* index into gb.step; ascends from window to window */
+	int32_t step;	/* index into builder.step; ascends from window to window */
 	uint32_t again; /* steps of this number before it */
 };
 
 /* Calls by correlation. */
-struct corrkey {
+struct call_of_correlation {
 	int64_t corr;
 	uint32_t call;
 };
 
-struct rankinfo {
+struct rank {
 	int32_t rank;
 	struct window *win; /* steps by start, one's end never before an earlier one's */
 	size_t n_win, cap_win;
@@ -176,9 +176,9 @@ struct rankinfo {
 	size_t n_contexts, cap_contexts;
 	struct op **by_call; /* device operations, grouped by call */
 	size_t n_by_call;
-	struct corrkey *by_corr; /* ascending */
+	struct call_of_correlation *by_corr; /* ascending */
 	size_t n_by_corr;
-	struct syncrec *sync; /* by correlation */
+	struct sync_record *sync; /* by correlation */
 	size_t n_sync, cap_sync;
 	struct comm_wait *waited;
 	size_t n_waited, cap_waited;
@@ -190,28 +190,28 @@ struct rankinfo {
 	uint32_t begun, ended;
 };
 
-struct seginfo {
+struct segment {
 	pl_id *str;	     /* [string]: string of the graph or PL_NONE */
 	uint8_t *phase_of;   /* [string]: the phase that the name says, plus 1; 0 not asked */
 	uint8_t *call_type;  /* [string]: type of the call plus 1, 0: not computed */
 	uint32_t *track_res; /* [track]: resource or PL_NONE */
-	uint32_t *track_at;  /* [track]: place in resinfo.op, gathering */
+	uint32_t *track_at;  /* [track]: place in resource.op, gathering */
 	const struct pl_clock **clock; /* [track] or NULL */
 	struct arrival *arrival;       /* of communication; by event from comm.c on */
 	size_t n_arrivals, cap_arrivals;
-	/* The next segment that has the same first, or last, rank: see rankinfo; PL_NONE. */
+	/* The next segment that has the same first, or last, rank: see struct rank; PL_NONE. */
 	uint32_t next_begun, next_ended;
 };
 struct arrival {
 	uint32_t event, node;
 };
 
-struct gb {
+struct builder {
 	struct pl_trace *t;
 	struct pl_graph *g;
 	const struct pl_derive_opts *o;
 	struct pl_err *err;	    /* the first failure */
-	struct seginfo *seg;	    /* [segment of the trace] */
+	struct segment *seg;	    /* [segment of the trace] */
 	struct pl_names_read names; /* of all segments: ranks of one job have the same names */
 	struct {
 		struct pl_intern event; /* name, sizes and types of operations of a segment */
@@ -220,10 +220,10 @@ struct gb {
 		uint32_t seg;
 		struct pl_derive_work rows;
 	} work;
-	unsigned has;	    /* columns of nodes that are no attributes: PL_HAS_phase, PL_HAS_work */
-	struct resinfo *ri; /* by resource */
-	size_t cap_ri;
-	struct rankinfo *rank;
+	unsigned has; /* columns of nodes that are no attributes: PL_HAS_phase, PL_HAS_work */
+	struct resource *resource; /* by resource */
+	size_t cap_resources;
+	struct rank *rank;
 	size_t n_ranks, cap_ranks;
 	struct pl_intern rank_ids; /* by number: index into rank[] */
 	int64_t *step;		   /* step numbers, in order of the steps */
@@ -263,24 +263,24 @@ struct gb {
 
 /* Call fn(b, i) for i < n in the pool. The calls must not share data that one of them changes. The
  * failure with the lowest i is kept. */
-void pl_derive_each(struct gb *b, uint32_t n,
-		    void (*fn)(struct gb *b, uint32_t i, struct pl_err *err));
-uint32_t pl_derive_node(struct gb *b, const struct node *n);
+void pl_derive_each(struct builder *b, uint32_t n,
+		    void (*fn)(struct builder *b, uint32_t i, struct pl_err *err));
+uint32_t pl_derive_node(struct builder *b, const struct node *n);
 /* Index of the attributes; equal attributes in sequence are stored once. */
-uint32_t pl_derive_attr(struct gb *b, const struct attr *a);
-/* A resource of the graph and its resinfo; PL_NONE: there is no room. */
-uint32_t pl_derive_resource(struct gb *b, const struct pl_resource *r, uint32_t rank_index);
+uint32_t pl_derive_attr(struct builder *b, const struct attr *a);
+/* A resource of the graph and its struct resource; PL_NONE: there is no room. */
+uint32_t pl_derive_resource(struct builder *b, const struct pl_resource *r, uint32_t rank_index);
 /* Phase, module and work of a node, and of the nodes of an operation or call, where they have none.
  */
-void pl_derive_add_context(struct gb *b, struct node *n, uint8_t phase, pl_id module,
+void pl_derive_add_context(struct builder *b, struct node *n, uint8_t phase, pl_id module,
 			   uint32_t work);
-void pl_derive_set_context(struct gb *b, uint32_t first, uint32_t last, uint8_t phase, pl_id module,
-			   uint32_t work);
+void pl_derive_set_context(struct builder *b, uint32_t first, uint32_t last, uint8_t phase,
+			   pl_id module, uint32_t work);
 /* The nodes of an operation, from the first to the last, are of that layer. */
-void pl_derive_set_layer(struct gb *b, uint32_t first, uint32_t last, int32_t layer);
-void pl_derive_edge(struct gb *b, uint32_t src, uint32_t dst, unsigned type);
+void pl_derive_set_layer(struct builder *b, uint32_t first, uint32_t last, int32_t layer);
+void pl_derive_edge(struct builder *b, uint32_t src, uint32_t dst, unsigned type);
 /* The next edge, in no order of their nodes; *at is 0 at first. */
-static inline bool pl_derive_next_edge(const struct gb *b, size_t *at, struct edge *e)
+static inline bool pl_derive_next_edge(const struct builder *b, size_t *at, struct edge *e)
 {
 	size_t i;
 
@@ -295,10 +295,10 @@ static inline bool pl_derive_next_edge(const struct gb *b, size_t *at, struct ed
 	return i < b->n_nodes;
 }
 /* Graph string of a segment's string. */
-pl_id pl_derive_str(struct gb *b, uint32_t seg, pl_id id);
+pl_id pl_derive_str(struct builder *b, uint32_t seg, pl_id id);
 /* A node filled from the event: kind, name, start, dur and the optional columns; its size in bytes
  * only if asked for. */
-struct node pl_derive_node_of(struct gb *b, const struct op *op, uint32_t res, bool bytes);
+struct node pl_derive_node_of(struct builder *b, const struct op *op, uint32_t res, bool bytes);
 /* The value of a column that may be missing, as text if it is a string. */
 static inline int64_t pl_derive_value(const int64_t *column, uint32_t ev, int64_t unknown)
 {
@@ -309,25 +309,25 @@ static inline const char *pl_derive_text(const struct pl_events *e, const pl_id 
 {
 	return column && column[ev] != PL_NONE ? pl_intern_get(&e->seg.str, column[ev]) : NULL;
 }
-static inline int64_t pl_derive_corr(const struct gb *b, const struct op *op)
+static inline int64_t pl_derive_corr(const struct builder *b, const struct op *op)
 {
 	return pl_derive_value(b->t->seg[op->seg]->corr, op->ev, INT64_MIN);
 }
-/* The rest of a pause of thread `ri`, from the end of the node `waker`, becomes a node that waits
- * for that node; the pause lasts `dur`. */
-void pl_derive_split(struct gb *b, const struct resinfo *ri, uint32_t pause, pl_ns dur,
+/* The rest of a pause of thread `resource`, from the end of the node `waker`, becomes a node that
+ * waits for that node; the pause lasts `dur`. */
+void pl_derive_split(struct builder *b, const struct resource *resource, uint32_t pause, pl_ns dur,
 		     uint32_t waker);
 /* Ranges by start, the outer one before the inner one. */
 #define PL_DERIVE_OUTER_FIRST(a, c)                                                                \
 	((a)->start != (c)->start ? PL_COMPARE((a)->start, (c)->start)                             \
 				  : PL_COMPARE((c)->end, (a)->end))
-static inline pl_ns pl_derive_end(const struct gb *b, uint32_t node)
+static inline pl_ns pl_derive_end(const struct builder *b, uint32_t node)
 {
 	return b->node[node].start + b->node[node].dur;
 }
 
 /* The call with this correlation, PL_NONE if there is none. After pl_derive_device(). */
-uint32_t pl_derive_call_by_corr(const struct rankinfo *rk, int64_t corr);
+uint32_t pl_derive_call_by_corr(const struct rank *rank, int64_t corr);
 
 /* Launched operations of one stream, in launch order. */
 struct stream {
@@ -350,29 +350,29 @@ struct streams { /* of a rank */
 uint32_t pl_derive_launched(const struct stream *x, uint32_t c);
 /* Event waits: recorded or inferred edges between the streams. hash: [graph strings], cleared once.
  */
-void pl_derive_events(struct gb *b, struct rankinfo *rk, struct streams *l, uint64_t *hash);
+void pl_derive_events(struct builder *b, struct rank *rank, struct streams *l, uint64_t *hash);
 
 /* So many bytes were freed: the system gets them back in pieces of some size, because this takes
  * time. */
-void pl_derive_freed(struct gb *b, size_t bytes);
+void pl_derive_freed(struct builder *b, size_t bytes);
 /* An array of n elements that are not cleared: all are written before they are read. */
 int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MUST;
 /* Free the operations of a resource; the calls of a rank. */
-void pl_derive_drop_ops(struct gb *b, struct resinfo *ri);
-void pl_derive_drop_calls(struct gb *b, struct rankinfo *rk);
+void pl_derive_drop_ops(struct builder *b, struct resource *resource);
+void pl_derive_drop_calls(struct builder *b, struct rank *rank);
 
 /* Waits of launches for a slot of a full queue; sets the durations of their calls. Must be the last
  * of the waits. */
-void pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct streams *l);
-#define GB_BEFORE (-1) /* the step of nodes before the first step; after the last step: n_steps */
+void pl_derive_queue(struct builder *b, struct rank *rank, const struct streams *l);
+#define BEFORE_FIRST_STEP (-1) /* step of nodes before the first; after the last: n_steps */
 /* Step of time t on the rank: the latest window that has begun. *inside (may be NULL): t lies in
  * it, not between two. */
-int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside);
+int32_t pl_derive_step_at(const struct builder *b, const struct rank *rank, pl_ns t, bool *inside);
 
 /* The rows of messages that follow match `match`; 0: it has none. */
-uint32_t pl_derive_messages(const struct gb *b, uint32_t match);
+uint32_t pl_derive_messages(const struct builder *b, uint32_t match);
 /* Replace the transfers of a collective by its messages; `meet` is its rendezvous. */
-void pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet);
+void pl_derive_chunks(struct builder *b, uint32_t match, uint32_t meet);
 /* The send or the receive of a message of a collective. */
 struct pl_derive_message {
 	uint32_t res, node; /* channel; its own node */
@@ -387,56 +387,57 @@ struct pl_derive_message {
 };
 /* Those that share a channel or a link follow one another from collective to collective, and from
  * channel to channel. */
-void pl_derive_message_order(struct gb *b);
+void pl_derive_message_order(struct builder *b);
 /* The arrival node of a communication event, PL_NONE: it has none. */
-uint32_t pl_derive_arrival(const struct gb *b, const struct pl_member *m);
-void pl_derive_add_arrival(struct gb *b, const struct op *op);
+uint32_t pl_derive_arrival(const struct builder *b, const struct pl_member *m);
+void pl_derive_add_arrival(struct builder *b, const struct op *op);
 
 /* Ranges of the threads; the innermost one that is open at t, which may not decrease, or NULL. */
-void pl_derive_ranges(struct gb *b);
-const struct range *pl_derive_range_at(const struct resinfo *ri, struct range_stack *s, pl_ns t);
+void pl_derive_ranges(struct builder *b);
+const struct range *pl_derive_range_at(const struct resource *resource, struct range_stack *s,
+				       pl_ns t);
 /* Sets the phase of a host operation inside `around`. */
-void pl_derive_phase(struct gb *b, struct op *op, uint8_t around);
+void pl_derive_phase(struct builder *b, struct op *op, uint8_t around);
 /* The row of the work of a host operation, PL_NONE: its sizes were not recorded. */
-uint32_t pl_derive_work(struct gb *b, const struct op *op);
-static inline pl_ns pl_derive_time(const struct gb *b, uint32_t seg, uint32_t ev)
+uint32_t pl_derive_work(struct builder *b, const struct op *op);
+static inline pl_ns pl_derive_time(const struct builder *b, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = b->t->seg[seg];
 
 	return pl_trace_clock_apply(b->seg[seg].clock[e->track[ev]],
 				    pl_add_sat(e->ts[ev], e->seg.base_ns));
 }
-void pl_derive_steps(struct gb *b); /* windows of ranks, order of steps */
+void pl_derive_steps(struct builder *b); /* windows of ranks, order of steps */
 /* Resources and the operations of steps; all operations of a rank, in order of start. */
-void pl_derive_gather(struct gb *b);
-void pl_derive_list_ops(struct gb *b, struct rankinfo *rk);
+void pl_derive_gather(struct builder *b);
+void pl_derive_list_ops(struct builder *b, struct rank *rank);
 /* Host threads of a rank: segments, calls; its streams and launches. */
-void pl_derive_host(struct gb *b, struct rankinfo *rk);
-void pl_derive_device(struct gb *b, struct rankinfo *rk);
-void pl_derive_threads(struct gb *b); /* waits of threads for one another */
-void pl_derive_waits(struct gb *b);   /* event waits and synchronisation */
-void pl_derive_tables(struct gb *b);  /* ranks without host threads */
-void pl_derive_comm(struct gb *b);    /* rendezvous, pairs */
+void pl_derive_host(struct builder *b, struct rank *rank);
+void pl_derive_device(struct builder *b, struct rank *rank);
+void pl_derive_threads(struct builder *b); /* waits of threads for one another */
+void pl_derive_waits(struct builder *b);   /* event waits and synchronisation */
+void pl_derive_tables(struct builder *b);  /* ranks without host threads */
+void pl_derive_comm(struct builder *b);	   /* rendezvous, pairs */
 /* Typical launch and dispatch times of a rank's devices; latencies of links. */
-void pl_derive_latency(struct gb *b, const struct rankinfo *rk);
-void pl_derive_link_latency(struct gb *b);
+void pl_derive_latency(struct builder *b, const struct rank *rank);
+void pl_derive_link_latency(struct builder *b);
 /* Steps, order, shapes, tensors. The nodes and edges of the builder are gone then. */
-void pl_derive_cut(struct gb *b);
+void pl_derive_cut(struct builder *b);
 /* Collect the operations of a rank that accumulate gradients or reduce, while its events are there;
  * find the device operations that produced its gradients, while its calls are there; find gradients
  * and their communication; once steps and shapes are known, write their tensors. */
-void pl_derive_collect_tensors(struct gb *b, struct rankinfo *rk);
-void pl_derive_find_producers(struct gb *b, const struct rankinfo *rk);
-void pl_derive_find_tensors(struct gb *b);
-void pl_derive_put_tensors(struct gb *b);
-void pl_derive_drop_tensors(struct gb *b);
-static inline bool pl_derive_shows_step(const struct gb *b, int32_t step)
+void pl_derive_collect_tensors(struct builder *b, struct rank *rank);
+void pl_derive_find_producers(struct builder *b, const struct rank *rank);
+void pl_derive_find_tensors(struct builder *b);
+void pl_derive_put_tensors(struct builder *b);
+void pl_derive_drop_tensors(struct builder *b);
+static inline bool pl_derive_shows_step(const struct builder *b, int32_t step)
 {
 	return step >= 0 && step < (int32_t)b->n_steps && b->step_shows[step];
 }
 /* Recorded allocations; as tensors of the shapes, after pl_derive_put_tensors(). */
-void pl_derive_find_memory(struct gb *b);
-void pl_derive_put_memory(struct gb *b);
-void pl_derive_drop_memory(struct gb *b);
+void pl_derive_find_memory(struct builder *b);
+void pl_derive_put_memory(struct builder *b);
+void pl_derive_drop_memory(struct builder *b);
 
 #endif

@@ -52,19 +52,20 @@ static void one_case(struct samples *s, const struct call *c, const struct op *o
 		add(&s->launch, op->start - c->end, err);
 }
 
-static void one_stream(const struct gb *b, struct pl_resource *res, const struct resinfo *ri)
+static void one_stream(const struct builder *b, struct pl_resource *res,
+		       const struct resource *resource)
 {
-	const struct rankinfo *rk = &b->rank[ri->rank_index];
+	const struct rank *rank = &b->rank[resource->rank_index];
 	const struct op *prev = NULL;
 	struct samples s = { 0 };
 
-	for (uint32_t i = 0; i < ri->n; i++) {
-		const struct op *op = &ri->op[i];
+	for (uint32_t i = 0; i < resource->n; i++) {
+		const struct op *op = &resource->op[i];
 
 		if (op->node == PL_NONE)
 			continue;
 		if (op->call != PL_NONE && !(b->node[op->node].flags & NODE_WAITS))
-			one_case(&s, &rk->call[op->call], op, prev, b->err);
+			one_case(&s, &rank->call[op->call], op, prev, b->err);
 		prev = op;
 	}
 	res->launch_ns = typical(&s.launch, LAUNCH_MAX_NS);
@@ -76,7 +77,7 @@ static void one_stream(const struct gb *b, struct pl_resource *res, const struct
 }
 
 /* When the receiver's channel was free for the message: the latest that came there before. */
-static void find_free(const struct gb *b, pl_ns *free_at)
+static void find_free(const struct builder *b, pl_ns *free_at)
 {
 	struct edge e;
 
@@ -89,7 +90,7 @@ static void find_free(const struct gb *b, pl_ns *free_at)
 	}
 }
 
-void pl_derive_link_latency(struct gb *b)
+void pl_derive_link_latency(struct builder *b)
 {
 	struct cases *of = NULL;
 	pl_ns *free_at = NULL;
@@ -122,9 +123,9 @@ out:
 	pl_free(free_at);
 }
 
-void pl_derive_latency(struct gb *b, const struct rankinfo *rk)
+void pl_derive_latency(struct builder *b, const struct rank *rank)
 {
-	for (size_t k = 0; k < rk->n_res; k++)
-		if (b->ri[rk->res[k]].device)
-			one_stream(b, &b->g->res[rk->res[k]], &b->ri[rk->res[k]]);
+	for (size_t k = 0; k < rank->n_res; k++)
+		if (b->resource[rank->res[k]].device)
+			one_stream(b, &b->g->res[rank->res[k]], &b->resource[rank->res[k]]);
 }

@@ -47,8 +47,8 @@ struct now {
 	bool makes;
 };
 struct pairing {
-	struct gb *b;
-	const struct rankinfo *rk;
+	struct builder *b;
+	const struct rank *rank;
 	struct mem_rank *m;
 	struct event *ev;
 	size_t n, cap;
@@ -61,23 +61,22 @@ struct pairing {
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-static bool of_rank(const struct gb *b, uint32_t seg, uint32_t ev, const struct rankinfo *rk)
+static bool of_rank(const struct builder *b, uint32_t seg, uint32_t ev, const struct rank *rank)
 {
 	const struct pl_events *e = b->t->seg[seg];
-	int32_t rank = e->seg.track[e->track[ev]].rank;
 
-	return (rank < 0 ? 0 : rank) == rk->rank;
+	return pl_max_i64(e->seg.track[e->track[ev]].rank, 0) == rank->rank;
 }
 
 /* Does the segment have a track that may hold events of the rank? This test avoids a search of
  * every segment for every rank. */
-static bool has_rank(const struct gb *b, uint32_t seg, const struct rankinfo *rk)
+static bool has_rank(const struct builder *b, uint32_t seg, const struct rank *rank)
 {
 	const struct pl_segment *s = &b->t->seg[seg]->seg;
 	bool any = false;
 
 	for (uint32_t i = 0; i < s->n_tracks && !any; i++)
-		any = pl_max_i64(s->track[i].rank, 0) == rk->rank;
+		any = pl_max_i64(s->track[i].rank, 0) == rank->rank;
 	return any;
 }
 
@@ -88,7 +87,7 @@ static void gather_events(struct pairing *p, uint32_t seg)
 	for (uint32_t i = 0; i < e->n; i++) {
 		struct event x = { .seg = seg, .ev = i };
 
-		if (e->kind[i] != PL_K_MEMORY || !of_rank(p->b, seg, i, p->rk))
+		if (e->kind[i] != PL_K_MEMORY || !of_rank(p->b, seg, i, p->rank))
 			continue;
 		x.bytes = pl_derive_value(e->alloc, i, INT64_MIN);
 		if (x.bytes < -BYTES_MAX || x.bytes > BYTES_MAX || !x.bytes) /* or INT64_MIN */
@@ -139,7 +138,7 @@ static void add_range(struct pairing *p, uint32_t seg, uint32_t ev)
 			       .output = PL_NONE,
 			       .layer = -1 };
 
-	if (x.res == PL_NONE || !p->b->ri[x.res].thread)
+	if (x.res == PL_NONE || !p->b->resource[x.res].thread)
 		return;
 	x.start = pl_derive_time(p->b, seg, ev);
 	x.end = pl_add_sat(x.start, e->dur[ev]);
@@ -162,7 +161,7 @@ static void gather_spans(struct pairing *p, uint32_t seg)
 	const struct pl_events *e = p->b->t->seg[seg];
 
 	for (uint32_t i = 0; i < e->n; i++) {
-		if (e->dur[i] < 0 || !of_rank(p->b, seg, i, p->rk))
+		if (e->dur[i] < 0 || !of_rank(p->b, seg, i, p->rank))
 			continue;
 		if (e->kind[i] == PL_K_ANNOTATION)
 			add_range(p, seg, i);
@@ -194,14 +193,14 @@ static int by_span(const void *pa, const void *pb)
 
 /* The node of the thread at that time: the last node that has begun, or the first node if none has
  * begun. */
-static uint32_t node_at(const struct gb *b, const struct resinfo *ri, pl_ns t)
+static uint32_t node_at(const struct builder *b, const struct resource *resource, pl_ns t)
 {
-	uint32_t i = ri->node0;
+	uint32_t i = resource->node0;
 
-	if (!ri->thread || i == ri->node1)
+	if (!resource->thread || i == resource->node1)
 		return PL_NONE;
-	PL_LOWER_BOUND(i, ri->node1, b->node[i].start <= t);
-	return i > ri->node0 ? i - 1 : i;
+	PL_LOWER_BOUND(i, resource->node1, b->node[i].start <= t);
+	return i > resource->node0 ? i - 1 : i;
 }
 
 static void find_main(struct pairing *p)
@@ -209,13 +208,13 @@ static void find_main(struct pairing *p)
 	uint32_t most = 0;
 
 	p->main = PL_NONE;
-	for (size_t i = 0; i < p->rk->n_res; i++) {
-		const struct resinfo *ri = &p->b->ri[p->rk->res[i]];
+	for (size_t i = 0; i < p->rank->n_res; i++) {
+		const struct resource *resource = &p->b->resource[p->rank->res[i]];
 
-		if (!ri->thread || ri->node1 - ri->node0 <= most)
+		if (!resource->thread || resource->node1 - resource->node0 <= most)
 			continue;
-		most = ri->node1 - ri->node0;
-		p->main = p->rk->res[i];
+		most = resource->node1 - resource->node0;
+		p->main = p->rank->res[i];
 	}
 }
 
@@ -248,8 +247,8 @@ static void add_alloc(struct pairing *p, const struct mem_alloc *x, pl_id addr)
 static void release(struct pairing *p, struct mem_alloc *a, const struct event *x, uint32_t node,
 		    struct now *now)
 {
-	const struct gb *b = p->b;
-	const struct resinfo *ri = node == PL_NONE ? NULL : &b->ri[b->node[node].res];
+	const struct builder *b = p->b;
+	const struct resource *resource = node == PL_NONE ? NULL : &b->resource[b->node[node].res];
 	uint32_t last;
 
 	a->to = x->at;
@@ -264,7 +263,7 @@ static void release(struct pairing *p, struct mem_alloc *a, const struct event *
 		return;
 	}
 	last = node;
-	while (last > ri->node0 && (last == node || b->node[last].role == PL_RO_ARRIVE))
+	while (last > resource->node0 && (last == node || b->node[last].role == PL_RO_ARRIVE))
 		last--;
 	if (last < node && b->node[last].role != PL_RO_ARRIVE &&
 	    (a->first == PL_NONE || b->node[last].start >= b->node[a->first].start)) {
@@ -275,10 +274,11 @@ static void release(struct pairing *p, struct mem_alloc *a, const struct event *
 
 static void one_event(struct pairing *p, const struct event *x)
 {
-	uint32_t res = x->res != PL_NONE && p->b->ri[x->res].node1 > p->b->ri[x->res].node0
-			       ? x->res
-			       : p->main;
-	uint32_t node = res == PL_NONE ? PL_NONE : node_at(p->b, &p->b->ri[res], x->at);
+	uint32_t res =
+		x->res != PL_NONE && p->b->resource[x->res].node1 > p->b->resource[x->res].node0
+			? x->res
+			: p->main;
+	uint32_t node = res == PL_NONE ? PL_NONE : node_at(p->b, &p->b->resource[res], x->at);
 	struct now none = { 0 }, *now = res == PL_NONE ? &none : &p->now[res];
 	int64_t key = x->addr != INT64_MIN ? x->addr : x->bytes < 0 ? -x->bytes : x->bytes;
 	struct mem_alloc a = { .from = x->at,
@@ -380,7 +380,7 @@ static uint32_t range_at(const struct mem_rank *m, uint32_t res, pl_ns t)
 	return PL_NONE;
 }
 
-static void find_kept(const struct gb *b, const struct rankinfo *rk, struct mem_rank *m)
+static void find_kept(const struct builder *b, const struct rank *rank, struct mem_rank *m)
 {
 	for (uint32_t i = 0; i < m->n_allocs; i++) {
 		struct mem_alloc *a = &m->alloc[i];
@@ -391,8 +391,8 @@ static void find_kept(const struct gb *b, const struct rankinfo *rk, struct mem_
 			continue;
 		next = back_after(m, a->from);
 		a->kept = next < m->n_back && m->back[next].start < a->to &&
-			  pl_derive_step_at(b, rk, m->back[next].start, NULL) ==
-				  pl_derive_step_at(b, rk, a->from, NULL);
+			  pl_derive_step_at(b, rank, m->back[next].start, NULL) ==
+				  pl_derive_step_at(b, rank, a->from, NULL);
 		if (!a->kept)
 			continue;
 		a->range = range_at(m, res, a->from);
@@ -402,27 +402,28 @@ static void find_kept(const struct gb *b, const struct rankinfo *rk, struct mem_
 }
 
 /* The operations in the range, and the operations that they launch. */
-static void mark_range(struct gb *b, const struct rankinfo *rk, const struct mem_range *x)
+static void mark_range(struct builder *b, const struct rank *rank, const struct mem_range *x)
 {
-	const struct resinfo *ri = &b->ri[x->res];
+	const struct resource *resource = &b->resource[x->res];
 	size_t lo = 0;
 
-	for (uint32_t i = node_at(b, ri, x->start); i < ri->node1 && b->node[i].start < x->end; i++)
+	for (uint32_t i = node_at(b, resource, x->start);
+	     i < resource->node1 && b->node[i].start < x->end; i++)
 		if (b->node[i].start >= x->start && pl_derive_end(b, i) <= x->end)
 			pl_derive_set_layer(b, i, i, x->layer);
-	PL_LOWER_BOUND(lo, rk->n_calls, rk->call[lo].start < x->start);
-	for (; lo < rk->n_calls && rk->call[lo].start < x->end; lo++) {
-		const struct call *c = &rk->call[lo];
+	PL_LOWER_BOUND(lo, rank->n_calls, rank->call[lo].start < x->start);
+	for (; lo < rank->n_calls && rank->call[lo].start < x->end; lo++) {
+		const struct call *c = &rank->call[lo];
 
 		for (uint32_t k = 0; c->res == x->res && k < c->n_ops; k++) {
-			const struct op *op = rk->by_call[c->first_op + k];
+			const struct op *op = rank->by_call[c->first_op + k];
 
 			pl_derive_set_layer(b, op->node, op->last, x->layer);
 		}
 	}
 }
 
-static bool has_layers(const struct gb *b)
+static bool has_layers(const struct builder *b)
 {
 	for (uint32_t i = 0; i < b->t->n_segs; i++)
 		if (b->t->seg[i]->layer)
@@ -430,7 +431,7 @@ static bool has_layers(const struct gb *b)
 	return false;
 }
 
-static void number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_rank *m)
+static void number_ranges(struct builder *b, const struct rank *rank, struct mem_rank *m)
 {
 	int32_t step = INT32_MIN, layer = 0;
 
@@ -438,7 +439,7 @@ static void number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_ra
 		return;
 	for (size_t i = 0; i < m->n_ranges; i++) {
 		struct mem_range *x = &m->range[i];
-		int32_t at = pl_derive_step_at(b, rk, x->start, NULL);
+		int32_t at = pl_derive_step_at(b, rank, x->start, NULL);
 
 		if (x->output == PL_NONE)
 			continue;
@@ -446,29 +447,29 @@ static void number_ranges(struct gb *b, const struct rankinfo *rk, struct mem_ra
 			layer = 0;
 		step = at;
 		x->layer = layer++;
-		mark_range(b, rk, x);
+		mark_range(b, rank, x);
 	}
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static void one_rank(struct gb *b, size_t rank)
+static void one_rank(struct builder *b, size_t index)
 {
-	struct pairing p = { .b = b, .rk = &b->rank[rank], .m = &b->memory[rank] };
+	struct pairing p = { .b = b, .rank = &b->rank[index], .m = &b->memory[index] };
 
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
-		if (b->t->seg[seg]->alloc && has_rank(b, seg, p.rk))
+		if (b->t->seg[seg]->alloc && has_rank(b, seg, p.rank))
 			gather_events(&p, seg);
 	if (!p.n)
 		goto out;
 	for (uint32_t seg = 0; seg < b->t->n_segs; seg++)
-		if (has_rank(b, seg, p.rk))
+		if (has_rank(b, seg, p.rank))
 			gather_spans(&p, seg);
 	pl_sort(p.m->range, p.m->n_ranges, sizeof(*p.m->range), by_range);
 	pl_sort(p.m->back, p.m->n_back, sizeof(*p.m->back), by_span);
 	pair(&p);
-	find_kept(b, p.rk, p.m);
-	number_ranges(b, p.rk, p.m);
+	find_kept(b, p.rank, p.m);
+	number_ranges(b, p.rank, p.m);
 out:
 	pl_free(p.ev);
 	pl_free(p.top);
@@ -477,7 +478,7 @@ out:
 	pl_intern_fini(&p.addr);
 }
 
-void pl_derive_find_memory(struct gb *b)
+void pl_derive_find_memory(struct builder *b)
 {
 	int rc;
 
@@ -489,7 +490,7 @@ void pl_derive_find_memory(struct gb *b)
 out:;
 }
 
-void pl_derive_drop_memory(struct gb *b)
+void pl_derive_drop_memory(struct builder *b)
 {
 	for (size_t r = 0; b->memory && r < b->n_ranks; r++) {
 		struct mem_rank *m = &b->memory[r];

@@ -33,7 +33,7 @@ struct item {
 	uint8_t role, flags;
 };
 struct put {
-	struct gb *b;
+	struct builder *b;
 	struct mem_rank *m;
 	uint32_t *last; /* [step]: the node of the rank that ends last */
 	struct item *item;
@@ -46,7 +46,8 @@ struct put {
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static bool fits(const struct gb *b, const struct mem_alloc *a, const struct grad *g, pl_ns last)
+static bool fits(const struct builder *b, const struct mem_alloc *a, const struct grad *g,
+		 pl_ns last)
 {
 	int64_t blocks = (g->bytes + BLOCK - 1) / BLOCK * BLOCK;
 
@@ -55,7 +56,7 @@ static bool fits(const struct gb *b, const struct mem_alloc *a, const struct gra
 }
 
 /* When autograd is done with the gradient. */
-static pl_ns done_with(const struct gb *b, const struct mem_rank *m, const struct grad *g)
+static pl_ns done_with(const struct builder *b, const struct mem_rank *m, const struct grad *g)
 {
 	pl_ns end = pl_derive_end(b, g->op);
 
@@ -65,7 +66,7 @@ static pl_ns done_with(const struct gb *b, const struct mem_rank *m, const struc
 	return end;
 }
 
-void pl_derive_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n)
+void pl_derive_memory_grads(struct builder *b, size_t rank, struct grad *g, size_t n)
 {
 	struct mem_rank *m = b->memory ? &b->memory[rank] : NULL;
 	bool any = false;
@@ -97,7 +98,7 @@ static void add(struct put *p, struct item x)
 	PL_DERIVE_ADD(p->b->err, p->item, p->n, p->cap, x);
 }
 
-static int32_t step_of(const struct gb *b, uint32_t node)
+static int32_t step_of(const struct builder *b, uint32_t node)
 {
 	return node == PL_NONE ? INT32_MIN : b->node_step[node];
 }
@@ -122,7 +123,7 @@ static void set_name(struct put *p, size_t i, struct item *x)
 
 static void add_alloc(struct put *p, size_t i)
 {
-	const struct gb *b = p->b;
+	const struct builder *b = p->b;
 	const struct mem_alloc *a = &p->m->alloc[i];
 	int32_t made = step_of(b, a->first), gone = step_of(b, a->freed);
 	struct item x = { a->from, a->to, a->bytes, PL_NONE, p->last[p->step], PL_NONE, 0, 0 };
@@ -291,17 +292,17 @@ static void one_step(struct put *p)
 }
 
 /* The node of the rank's threads and streams that ends each step last. */
-static void find_ends(struct put *p, const struct rankinfo *rk)
+static void find_ends(struct put *p, const struct rank *rank)
 {
-	const struct gb *b = p->b;
+	const struct builder *b = p->b;
 	int rc;
 
 	PL_TRY(pl_alloc(&p->last, b->n_steps + 1, sizeof(*p->last), p->b->err));
 	memset(p->last, 0xff, (b->n_steps + 1) * sizeof(*p->last));
-	for (size_t k = 0; k < rk->n_res; k++) {
-		const struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		const struct resource *resource = &b->resource[rank->res[k]];
 
-		for (uint32_t i = ri->node0; i < ri->node1; i++) {
+		for (uint32_t i = resource->node0; i < resource->node1; i++) {
 			int32_t s = b->node_step[i];
 
 			if (s < 0 || s >= (int32_t)b->n_steps)
@@ -314,7 +315,7 @@ static void find_ends(struct put *p, const struct rankinfo *rk)
 out:;
 }
 
-static void one_rank(struct gb *b, size_t rank)
+static void one_rank(struct builder *b, size_t rank)
 {
 	struct put p = { .b = b, .m = &b->memory[rank] };
 	struct pl_intern *str = &b->g->str;
@@ -330,7 +331,7 @@ static void one_rank(struct gb *b, size_t rank)
 	pl_free(p.last);
 }
 
-void pl_derive_put_memory(struct gb *b)
+void pl_derive_put_memory(struct builder *b)
 {
 	for (size_t r = 0; b->memory && r < b->n_ranks && !b->err->code; r++)
 		if (b->memory[r].known)

@@ -37,7 +37,7 @@ static int by_pair(const void *pa, const void *pb)
 	return c ? c : PL_COMPARE_FIELDS(a, b, rank, peer, start, end, node);
 }
 
-static void follow(struct gb *b, const struct pl_derive_message *x,
+static void follow(struct builder *b, const struct pl_derive_message *x,
 		   const struct pl_derive_message *y)
 {
 	if (x->res == y->res && x->arrive == y->arrive)
@@ -64,7 +64,7 @@ static bool is_serial(const struct pl_derive_message *v, size_t n)
 }
 
 /* Messages of a pair and direction, by time. */
-static void order(struct gb *b, struct pl_derive_message *v, size_t n)
+static void order(struct builder *b, struct pl_derive_message *v, size_t n)
 {
 	bool serial = !v->recv && is_serial(v, n);
 
@@ -76,7 +76,7 @@ static void order(struct gb *b, struct pl_derive_message *v, size_t n)
 }
 
 /* All that a rank sends: neighbours to different peers, if it shared a link. */
-static void order_rank(struct gb *b, struct pl_derive_message *v, size_t n)
+static void order_rank(struct builder *b, struct pl_derive_message *v, size_t n)
 {
 	bool several = false;
 
@@ -105,7 +105,7 @@ static void find_arrivals(struct pl_derive_message *v, size_t n)
 }
 
 /* v: all receives of a rank. */
-static void order_receives(struct gb *b, struct pl_derive_message *v, size_t n)
+static void order_receives(struct builder *b, struct pl_derive_message *v, size_t n)
 {
 	const struct pl_derive_message *last = NULL;
 
@@ -118,7 +118,7 @@ static void order_receives(struct gb *b, struct pl_derive_message *v, size_t n)
 	}
 }
 
-void pl_derive_message_order(struct gb *b)
+void pl_derive_message_order(struct builder *b)
 {
 	struct pl_derive_message *v = b->message;
 	size_t n = b->n_messages;

@@ -33,7 +33,7 @@ struct member {
 	pl_ns last; /* end of its last message */
 };
 struct chunks {
-	struct gb *b;
+	struct builder *b;
 	struct member *m;
 	uint32_t n;
 	struct pl_derive_message *v;
@@ -42,7 +42,7 @@ struct chunks {
 	size_t n_recv;
 };
 
-uint32_t pl_derive_messages(const struct gb *b, uint32_t match)
+uint32_t pl_derive_messages(const struct builder *b, uint32_t match)
 {
 	const struct pl_merge *m = &b->t->merge;
 	uint32_t n = 0;
@@ -59,7 +59,7 @@ PL_COMPARATOR(by_rank, struct member, rank);
 
 static void find_members(struct chunks *c, const struct pl_match *m)
 {
-	struct gb *b = c->b;
+	struct builder *b = c->b;
 
 	if (pl_alloc(&c->m, m->n + 1u, sizeof(*c->m), b->err) < 0)
 		return;
@@ -87,9 +87,9 @@ static uint32_t member_of(const struct chunks *c, int64_t rank)
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* The resource of a channel of the member's rank, which is added if it is new. */
-static uint32_t link_of(struct gb *b, const struct member *m, uint32_t channel)
+static uint32_t link_of(struct builder *b, const struct member *m, uint32_t channel)
 {
-	uint32_t like = b->node[m->arrive].res, index = b->ri[like].rank_index, res;
+	uint32_t like = b->node[m->arrive].res, index = b->resource[like].rank_index, res;
 	struct pl_resource r = b->g->res[like];
 	uint64_t key[2] = { index, channel };
 	pl_id id = pl_derive_intern(b->err, &b->link_key, key, sizeof(key));
@@ -120,7 +120,7 @@ static void add_end(struct chunks *c, const struct pl_derive_message *x)
 static bool add_message_end(struct chunks *c, const struct pl_member *x, bool recv,
 			    const struct pl_derive_message *sent, struct pl_derive_message *out)
 {
-	struct gb *b = c->b;
+	struct builder *b = c->b;
 	const struct pl_events *e = b->t->seg[x->segment];
 	const struct pl_track *track = &e->seg.track[e->track[x->event]];
 	const struct pl_clock *clock = b->seg[x->segment].clock[e->track[x->event]];
@@ -150,7 +150,7 @@ static bool add_message_end(struct chunks *c, const struct pl_member *x, bool re
 	start = pl_max_i64(pl_trace_clock_apply(clock, start), low);
 	s.start = op.start = pl_min_i64(start, s.end);
 	s.res = link_of(b, m, s.channel);
-	s.rank = b->ri[s.res].rank_index;
+	s.rank = b->resource[s.res].rank_index;
 	n = pl_derive_node_of(b, &op, s.res, true);
 	n.role = PL_RO_TRANSFER;
 	n.flags = PL_NF_MESSAGE;
@@ -257,9 +257,9 @@ static const struct pl_derive_message *find_received(const struct chunks *c,
 
 static bool recorded_by_member(const struct chunks *c, const struct pl_derive_message *s)
 {
-	const struct gb *b = c->b;
+	const struct builder *b = c->b;
 
-	return s->rank == b->ri[b->node[c->m[s->member].arrive].res].rank_index;
+	return s->rank == b->resource[b->node[c->m[s->member].arrive].res].rank_index;
 }
 
 /* Joins the messages of one channel and direction in order. The order of the ends of receives may
@@ -340,7 +340,7 @@ static void add_dependencies(struct chunks *c)
 
 static void set_transfers(struct chunks *c, uint32_t meet)
 {
-	struct gb *b = c->b;
+	struct builder *b = c->b;
 
 	for (uint32_t i = 0; i < c->n; i++) {
 		const struct member *m = &c->m[i];
@@ -356,7 +356,7 @@ static void set_transfers(struct chunks *c, uint32_t meet)
 	}
 }
 
-void pl_derive_chunks(struct gb *b, uint32_t match, uint32_t meet)
+void pl_derive_chunks(struct builder *b, uint32_t match, uint32_t meet)
 {
 	struct chunks c = { .b = b };
 	uint32_t n = pl_derive_messages(b, match);

@@ -32,7 +32,7 @@ void pl_cut_drop(struct neighbours *l)
 /* Room for lists of n nodes in all; node[i] is the one whose list entry i is for, and `stride` its
  * distance in bytes to the next. Afterwards pl_cut_list()[1] is the place of the first entry of a
  * list, and when the entries have been put there one by one, the place behind its last entry. */
-static void make_lists(struct gb *b, struct neighbours *l, const void *node, size_t stride)
+static void make_lists(struct builder *b, struct neighbours *l, const void *node, size_t stride)
 {
 	const size_t words = b->n_nodes / 64 + 1;
 	const char *at = node;
@@ -62,7 +62,7 @@ out:;
 
 static void list_predecessors(struct cut *c)
 {
-	struct gb *b = c->b;
+	struct builder *b = c->b;
 	int rc;
 
 	PL_TRY(pl_derive_room(&c->in_type, b->n_edges, 1, b->err));
@@ -80,7 +80,7 @@ out:;
 
 static void list_successors(struct cut *c)
 {
-	struct gb *b = c->b;
+	struct builder *b = c->b;
 	uint32_t from, to;
 
 	make_lists(b, &c->out, c->in.node, sizeof(*c->in.node));
@@ -93,7 +93,7 @@ static void list_successors(struct cut *c)
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-static void describe(const struct gb *b, uint32_t n, struct pl_buf *text)
+static void describe(const struct builder *b, uint32_t n, struct pl_buf *text)
 {
 	const struct node *x = &b->node[n];
 	struct pl_err ignore = { 0 };
@@ -108,7 +108,7 @@ static void describe(const struct gb *b, uint32_t n, struct pl_buf *text)
 static void report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 {
 	const uint32_t *left = c->left;
-	const struct gb *b = c->b;
+	const struct builder *b = c->b;
 	struct pl_buf text = { 0 };
 	uint8_t *seen, type;
 	uint32_t n = 0, stop;
@@ -178,43 +178,43 @@ static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t ste
 /* Also the epoch: the first start of all. */
 static void label_steps(struct cut *c)
 {
-	struct gb *b = c->b;
+	struct builder *b = c->b;
 	bool inside, empty;
 
 	for (size_t i = 0; i < b->n_nodes; i++) {
 		struct node *n = &b->node[i];
 
 		c->epoch = pl_min_i64(c->epoch, n->start);
-		c->step[i] = n->flags & PL_NF_STEP_BEGIN ? n->step : GB_BEFORE;
+		c->step[i] = n->flags & PL_NF_STEP_BEGIN ? n->step : BEFORE_FIRST_STEP;
 		if (n->res == PL_NONE || n->flags & PL_NF_MESSAGE)
 			continue; /* gets the step of its predecessors */
-		if (b->ri[n->res].queue) {
+		if (b->resource[n->res].queue) {
 			c->step[i] = n->step; /* has a step already */
 			continue;
 		}
 		/* an empty node at the end of a window belongs to the step of this window */
-		empty = !n->dur && !(n->flags & PL_NF_STEP_BEGIN) && !b->ri[n->res].device;
-		c->step[i] = pl_derive_step_at(b, &b->rank[b->ri[n->res].rank_index],
+		empty = !n->dur && !(n->flags & PL_NF_STEP_BEGIN) && !b->resource[n->res].device;
+		c->step[i] = pl_derive_step_at(b, &b->rank[b->resource[n->res].rank_index],
 					       n->start - empty, &inside);
 		if (b->g->stepless) {
 			n->flags |= PL_NF_IN_STEP | PL_NF_STEP_BEGIN;
 		} else if (n->role == PL_RO_MARK && !(n->flags & PL_NF_STEP_BEGIN)) {
 			n->flags |= PL_NF_IN_STEP;
-		} else if (inside && b->ri[n->res].device) {
+		} else if (inside && b->resource[n->res].device) {
 			n->flags |= PL_NF_IN_STEP;
 		}
 	}
 	for (size_t r = 0; r < b->g->n_res; r++) {
-		const struct resinfo *ri = &b->ri[r];
-		const struct rankinfo *rk = &b->rank[ri->rank_index];
+		const struct resource *resource = &b->resource[r];
+		const struct rank *rank = &b->rank[resource->rank_index];
 
-		for (uint32_t i = 0; i < ri->n && !b->g->stepless; i++) {
-			const struct op *op = &ri->op[i];
+		for (uint32_t i = 0; i < resource->n && !b->g->stepless; i++) {
+			const struct op *op = &resource->op[i];
 
 			if (op->call == PL_NONE)
 				continue;
 			for (uint32_t k = op->node; k <= op->last; k++) {
-				c->step[k] = pl_derive_step_at(b, rk, op->launched, &inside);
+				c->step[k] = pl_derive_step_at(b, rank, op->launched, &inside);
 				b->node[k].flags =
 					(uint8_t)(inside ? b->node[k].flags | PL_NF_IN_STEP
 							 : b->node[k].flags & ~PL_NF_IN_STEP);
@@ -292,7 +292,7 @@ static void raise_steps(struct cut *c)
 /* Counting sort of all nodes by step, by number within; lists the steps that have nodes. */
 static void split_steps(struct cut *c)
 {
-	const struct gb *b = c->b;
+	const struct builder *b = c->b;
 	size_t steps = b->n_steps + 2, *at = NULL; /* by step + 1: where its nodes begin */
 	int rc;
 
@@ -317,7 +317,7 @@ out:
 	pl_free(at);
 }
 
-static void order_part(struct gb *b, uint32_t part, struct pl_err *err)
+static void order_part(struct builder *b, uint32_t part, struct pl_err *err)
 {
 	const struct cut *c = b->cut;
 	const struct part *p = &c->part[part];
@@ -341,13 +341,13 @@ static void order_part(struct gb *b, uint32_t part, struct pl_err *err)
 
 void pl_derive_order_nodes(struct cut *c)
 {
-	struct gb *b = c->b;
+	struct builder *b = c->b;
 	int rc;
 
 	PL_TRY(pl_derive_room(&c->step, b->n_nodes, sizeof(*c->step), c->b->err));
 	label_steps(c);
 	for (size_t r = 0; r < b->g->n_res; r++)
-		pl_derive_drop_ops(b, &b->ri[r]);
+		pl_derive_drop_ops(b, &b->resource[r]);
 	for (size_t r = 0; r < b->n_ranks; r++)
 		pl_derive_drop_calls(b, &b->rank[r]);
 	pl_derive_freed(b, 0);

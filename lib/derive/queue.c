@@ -83,8 +83,8 @@ struct by_age { /* by age in steps: a node or a resource, PL_NONE: there is none
 };
 
 struct work {
-	struct gb *b;
-	struct rankinfo *rk;
+	struct builder *b;
+	struct rank *rank;
 	pl_ns usual;	/* length of an unblocked call: a low percentile, because most calls may be
 			   blocked */
 	int64_t *taken; /* scratch */
@@ -100,14 +100,14 @@ static pl_ns length(const struct call *c)
 }
 
 /* The call waited until its own copy had ended, so its length says nothing about queues. */
-static bool waits_for_own_copy(const struct rankinfo *rk, const struct call *c)
+static bool waits_for_own_copy(const struct rank *rank, const struct call *c)
 {
-	return c->n_ops && rk->by_call[c->first_op + c->n_ops - 1]->end <= c->end;
+	return c->n_ops && rank->by_call[c->first_op + c->n_ops - 1]->end <= c->end;
 }
 
 static bool is_long(const struct work *w, const struct call *c)
 {
-	return length(c) >= LONG_TIMES * w->usual + LONG_MORE_NS && !waits_for_own_copy(w->rk, c);
+	return length(c) >= LONG_TIMES * w->usual + LONG_MORE_NS && !waits_for_own_copy(w->rank, c);
 }
 
 /* ---- models of the queues -------------------------------------------------------------------- */
@@ -127,14 +127,14 @@ static void add_slot(struct queue *q, struct op *op, uint32_t call, struct pl_er
  * library; 2: all do */
 static void count_by_rank(const struct work *w, struct model *model, unsigned events)
 {
-	const struct rankinfo *rk = w->rk;
+	const struct rank *rank = w->rank;
 	struct queue *q = add_queue(model, w->b->err);
 
-	for (uint32_t i = 0; q && i < rk->n_calls; i++) {
-		const struct call *c = &rk->call[i];
+	for (uint32_t i = 0; q && i < rank->n_calls; i++) {
+		const struct call *c = &rank->call[i];
 
 		for (uint32_t k = 0; k < c->n_ops; k++)
-			add_slot(q, rk->by_call[c->first_op + k], i, w->b->err);
+			add_slot(q, rank->by_call[c->first_op + k], i, w->b->err);
 		if (events > c->internal && (c->type == CALL_RECORD || c->type == CALL_WAIT))
 			add_slot(q, NULL, i, w->b->err);
 	}
@@ -204,7 +204,7 @@ static size_t released_by(const struct queue *q, pl_ns t)
 /* Occupied slots at the end of the call that took slot i. */
 static size_t taken_at(const struct work *w, const struct queue *q, size_t i)
 {
-	size_t n_free = released_by(q, w->rk->call[q->p[i].call].end);
+	size_t n_free = released_by(q, w->rank->call[q->p[i].call].end);
 
 	return n_free > i ? 0 : i + 1 - n_free;
 }
@@ -239,7 +239,7 @@ static size_t depth_of(const struct work *w, const struct queue *q, size_t from,
 	size_t n = 0;
 
 	for (size_t i = from; i < q->n; i++)
-		if (is_long(w, &w->rk->call[q->p[i].call]))
+		if (is_long(w, &w->rank->call[q->p[i].call]))
 			w->taken[n++] = (int64_t)taken_at(w, q, i);
 	return n < MIN_LONG ? 0 : (size_t)pl_percentile_i64(w->taken, n, percent);
 }
@@ -255,7 +255,7 @@ static void find_exact_depth(const struct work *w, struct queue *q, size_t n_lon
 
 	memset(w->taken, 0, (hi - lo + 1) * sizeof(*w->taken));
 	for (size_t i = q->depth; i < q->n; i++) {
-		const struct call *c = &w->rk->call[q->p[i].call];
+		const struct call *c = &w->rank->call[q->p[i].call];
 
 		if (!is_long(w, c))
 			continue;
@@ -282,7 +282,7 @@ static bool is_queue(const struct work *w, struct queue *q)
 	if (q->depth < MIN_DEPTH)
 		return false;
 	for (size_t i = q->depth; i < q->n; i++) {
-		const struct call *c = &w->rk->call[q->p[i].call];
+		const struct call *c = &w->rank->call[q->p[i].call];
 		size_t taken = taken_at(w, q, i);
 
 		more += taken > q->depth + slack_of(q->depth);
@@ -369,7 +369,7 @@ static void add_by_age(struct by_age **v, size_t *n, size_t *cap, struct pl_err 
 
 static uint32_t new_resource(struct work *w, uint32_t like)
 {
-	struct gb *b = w->b;
+	struct builder *b = w->b;
 	struct pl_resource r = b->g->res[like];
 	char name[40];
 	uint32_t id;
@@ -378,10 +378,10 @@ static uint32_t new_resource(struct work *w, uint32_t like)
 	r.name = pl_derive_intern_text(b->err, &b->g->str, name);
 	r.track_type = PL_T_QUEUE;
 	r.device = -1;
-	id = pl_derive_resource(b, &r, b->ri[like].rank_index);
+	id = pl_derive_resource(b, &r, b->resource[like].rank_index);
 	if (id == PL_NONE)
 		return like;
-	b->ri[id].queue = true;
+	b->resource[id].queue = true;
 	return id;
 }
 
@@ -414,7 +414,7 @@ static uint32_t pass_time_on(struct work *w, const struct queue *q, struct steps
 			     int32_t step)
 {
 	const struct slot_steps *x = &s->slot[v];
-	uint32_t like = w->rk->call[q->p[v].call].res, age = (uint32_t)(step - x->free_step);
+	uint32_t like = w->rank->call[q->p[v].call].res, age = (uint32_t)(step - x->free_step);
 	uint32_t *node = s->passed[x->at].v, *res;
 
 	while (w->n_reg <= x->nth && !w->b->err->code)
@@ -439,11 +439,11 @@ static uint32_t pass_time_on(struct work *w, const struct queue *q, struct steps
  * before it is no measure: the operation is a communication, which waits for other ranks, or it
  * comes after an idle time of the stream, in which it waited for something else.
  */
-static bool needs_register(const struct gb *b, const struct op *op)
+static bool needs_register(const struct builder *b, const struct op *op)
 {
-	const struct resinfo *ri = &b->ri[b->node[op->node].res];
+	const struct resource *resource = &b->resource[b->node[op->node].res];
 
-	return b->node[op->node].role == PL_RO_ARRIVE || op == ri->op ||
+	return b->node[op->node].role == PL_RO_ARRIVE || op == resource->op ||
 	       op->start > op[-1].end + IDLE_NS;
 }
 
@@ -468,7 +468,7 @@ static struct run *run_of(struct run *run, size_t *n, uint32_t res)
 static void make_steps(struct work *w, const struct queue *q, struct steps *s)
 {
 	size_t every = q->depth < PER_DEPTH ? 1 : q->depth / PER_DEPTH, n_run = 0;
-	const struct call *call = w->rk->call;
+	const struct call *call = w->rank->call;
 	struct run run[MAX_STREAMS], *x;
 	uint32_t nth = 0;
 
@@ -477,10 +477,10 @@ static void make_steps(struct work *w, const struct queue *q, struct steps *s)
 		struct slot_steps *y = &s->slot[i];
 
 		y->from = PL_NONE;
-		y->step = pl_derive_step_at(w->b, w->rk, call[q->p[i].call].start, NULL);
+		y->step = pl_derive_step_at(w->b, w->rank, call[q->p[i].call].start, NULL);
 		y->free_step = y->step;
 		if (by && by->call != PL_NONE)
-			y->free_step = pl_derive_step_at(w->b, w->rk, call[by->call].start, NULL);
+			y->free_step = pl_derive_step_at(w->b, w->rank, call[by->call].start, NULL);
 		if (i && y->free_step != y[-1].free_step)
 			nth = 0;
 		if (!by || !(x = run_of(run, &n_run, w->b->node[by->node].res)))
@@ -503,13 +503,13 @@ static void make_steps(struct work *w, const struct queue *q, struct steps *s)
 /* May the call of slot i have waited for slot u? */
 static bool may_wait_for(const struct work *w, const struct queue *q, size_t i, size_t u)
 {
-	const struct call *c = &w->rk->call[q->p[i].call];
+	const struct call *c = &w->rank->call[q->p[i].call];
 
 	if (!q->p[u].freed_by || q->p[u].call >= q->p[i].call ||
 	    q->p[u].free_at > pl_derive_end(w->b, c->node) || q->p[u].free_at > c->end)
 		return false;
 	for (uint32_t k = 0; k < c->n_ops; k++)
-		if (w->rk->by_call[c->first_op + k]->start < q->p[u].free_at)
+		if (w->rank->by_call[c->first_op + k]->start < q->p[u].free_at)
 			return false;
 	return true;
 }
@@ -522,9 +522,9 @@ static bool may_wait_for(const struct work *w, const struct queue *q, size_t i, 
 static size_t find_freed_slot(const struct work *w, const struct queue *q, size_t i)
 {
 	size_t at = i - q->depth, near = near_of(q->depth);
-	pl_ns end = w->rk->call[q->p[i].call].end;
+	pl_ns end = w->rank->call[q->p[i].call].end;
 
-	if (is_long(w, &w->rk->call[q->p[i].call])) {
+	if (is_long(w, &w->rank->call[q->p[i].call])) {
 		for (size_t d = 0; d <= near; d++) {
 			if (d <= at && q->p[at - d].free_at >= end - window(w) &&
 			    may_wait_for(w, q, i, at - d))
@@ -556,7 +556,7 @@ static void shorten_call(struct work *w, struct call *c, pl_ns room)
 
 static void add_wait(struct work *w, const struct queue *q, struct steps *s, size_t i)
 {
-	struct call *c = &w->rk->call[q->p[i].call];
+	struct call *c = &w->rank->call[q->p[i].call];
 	size_t u = find_freed_slot(w, q, i);
 	int32_t step = s->slot[i].step;
 	uint32_t from, v;
@@ -613,23 +613,23 @@ static bool any_long(const struct work *w)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < w->rk->n_calls && n < MIN_LONG; i++)
-		if (is_long(w, &w->rk->call[i]))
-			n += w->rk->call[i].n_ops + 1;
+	for (size_t i = 0; i < w->rank->n_calls && n < MIN_LONG; i++)
+		if (is_long(w, &w->rank->call[i]))
+			n += w->rank->call[i].n_ops + 1;
 	return n >= MIN_LONG;
 }
 
-void pl_derive_queue(struct gb *b, struct rankinfo *rk, const struct streams *l)
+void pl_derive_queue(struct builder *b, struct rank *rank, const struct streams *l)
 {
-	struct work w = { .b = b, .rk = rk };
+	struct work w = { .b = b, .rank = rank };
 	struct model best = { 0 };
 	size_t n = 0;
 	int rc;
 
-	PL_TRY(pl_alloc(&w.taken, rk->n_calls + rk->n_by_call, sizeof(*w.taken), b->err));
-	for (size_t i = 0; i < rk->n_calls; i++)
-		if (rk->call[i].n_ops && !waits_for_own_copy(rk, &rk->call[i]))
-			w.taken[n++] = length(&rk->call[i]);
+	PL_TRY(pl_alloc(&w.taken, rank->n_calls + rank->n_by_call, sizeof(*w.taken), b->err));
+	for (size_t i = 0; i < rank->n_calls; i++)
+		if (rank->call[i].n_ops && !waits_for_own_copy(rank, &rank->call[i]))
+			w.taken[n++] = length(&rank->call[i]);
 	if (n >= MIN_LONG) {
 		w.usual = pl_percentile_i64(w.taken, n, 1);
 		if (any_long(&w))

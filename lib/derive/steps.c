@@ -61,10 +61,10 @@ static void note_overlap(struct overlap *o, const struct window *a, const struct
 }
 
 /* Operation i begins a window: those of the one before, from operation `first` on, end there. */
-static void cut_before(struct resinfo *ri, uint32_t first, uint32_t i, struct window *prev,
+static void cut_before(struct resource *resource, uint32_t first, uint32_t i, struct window *prev,
 		       struct window *w)
 {
-	struct op *op = ri->op;
+	struct op *op = resource->op;
 
 	w->end = pl_max_i64(w->end, prev->end);
 	prev->end = w->start;
@@ -75,15 +75,15 @@ static void cut_before(struct resinfo *ri, uint32_t first, uint32_t i, struct wi
 }
 
 /* The operations of a thread are in order of start. */
-static void thread_windows(struct gb *b, struct resinfo *ri, struct overlap *o)
+static void thread_windows(struct builder *b, struct resource *resource, struct overlap *o)
 {
-	struct rankinfo *rk = &b->rank[ri->rank_index];
-	size_t from = rk->n_win;
+	struct rank *rank = &b->rank[resource->rank_index];
+	size_t from = rank->n_win;
 	uint32_t first = 0; /* operation of the latest window */
 	int64_t count = 0;
 
-	for (uint32_t i = 0; i < ri->n; i++) {
-		const struct op *op = &ri->op[i];
+	for (uint32_t i = 0; i < resource->n; i++) {
+		const struct op *op = &resource->op[i];
 		const struct pl_events *e = b->t->seg[op->seg];
 		struct window w = { .start = op->start, .end = op->end }, *prev;
 
@@ -91,69 +91,69 @@ static void thread_windows(struct gb *b, struct resinfo *ri, struct overlap *o)
 			continue;
 		w.number = e->step && e->step[op->ev] != INT64_MIN ? e->step[op->ev] : count;
 		count++;
-		prev = rk->n_win > from ? &rk->win[rk->n_win - 1] : NULL;
+		prev = rank->n_win > from ? &rank->win[rank->n_win - 1] : NULL;
 		if (prev && prev->number == w.number) {
 			prev->end = pl_max_i64(prev->end, w.end);
 			continue;
 		}
 		if (prev && w.start < prev->end) {
 			note_overlap(o, prev, &w);
-			cut_before(ri, first, i, prev, &w);
+			cut_before(resource, first, i, prev, &w);
 		}
-		PL_DERIVE_ADD(b->err, rk->win, rk->n_win, rk->cap_win, w);
+		PL_DERIVE_ADD(b->err, rank->win, rank->n_win, rank->cap_win, w);
 		first = i;
 	}
-	if (rk->n_win == from)
+	if (rank->n_win == from)
 		return;
-	pl_sort(rk->win + from, rk->n_win - from, sizeof(*rk->win), by_number);
-	for (size_t i = from + 1; i < rk->n_win; i++)
-		if (rk->win[i].number == rk->win[i - 1].number)
-			rk->win[i].again = rk->win[i - 1].again + 1;
+	pl_sort(rank->win + from, rank->n_win - from, sizeof(*rank->win), by_number);
+	for (size_t i = from + 1; i < rank->n_win; i++)
+		if (rank->win[i].number == rank->win[i - 1].number)
+			rank->win[i].again = rank->win[i - 1].again + 1;
 }
 
 /* ---- windows of a rank ----------------------------------------------------------------------- */
 
 /* The windows of several threads for the same step become one. */
-static void unite(struct rankinfo *rk)
+static void unite(struct rank *rank)
 {
 	size_t n = 0;
 
-	pl_sort(rk->win, rk->n_win, sizeof(*rk->win), by_number);
-	for (size_t i = 0; i < rk->n_win; i++) {
-		struct window *w = &rk->win[i], *to = n ? &rk->win[n - 1] : NULL;
+	pl_sort(rank->win, rank->n_win, sizeof(*rank->win), by_number);
+	for (size_t i = 0; i < rank->n_win; i++) {
+		struct window *w = &rank->win[i], *to = n ? &rank->win[n - 1] : NULL;
 
 		if (to && to->number == w->number && to->again == w->again)
 			to->end = pl_max_i64(to->end, w->end);
 		else
-			rk->win[n++] = *w;
+			rank->win[n++] = *w;
 	}
-	rk->n_win = n;
-	pl_sort(rk->win, n, sizeof(*rk->win), by_start);
+	rank->n_win = n;
+	pl_sort(rank->win, n, sizeof(*rank->win), by_start);
 	/* inside a longer window of another thread: the later step takes the rest of that window */
 	for (size_t i = 1; i < n; i++)
-		rk->win[i].end = pl_max_i64(rk->win[i].end, rk->win[i - 1].end);
+		rank->win[i].end = pl_max_i64(rank->win[i].end, rank->win[i - 1].end);
 }
 
-static void rank_windows(struct gb *b, struct rankinfo *rk)
+static void rank_windows(struct builder *b, struct rank *rank)
 {
 	struct overlap o = { .n = 0 };
 	char by[32];
 
-	for (size_t i = 0; i < rk->n_res; i++)
-		thread_windows(b, &b->ri[rk->res[i]], &o);
-	unite(rk);
+	for (size_t i = 0; i < rank->n_res; i++)
+		thread_windows(b, &b->resource[rank->res[i]], &o);
+	unite(rank);
 	if (o.n)
 		pl_say(b->o->log, PL_LOG_WARN,
 		       "rank %d: step %lld begins %s before step %lld ends on the same thread "
 		       "(%zu such on this rank): from then on time counts for the later one",
-		       rk->rank, (long long)o.second, pl_fmt_ns(by, sizeof(by), o.by),
+		       rank->rank, (long long)o.second, pl_fmt_ns(by, sizeof(by), o.by),
 		       (long long)o.first, o.n);
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
 /* All steps, in order of their numbers; the step of a window becomes an index into them. */
-static void list_keys(struct gb *b, struct key **key, size_t *n)
+static void list_keys(struct builder *b, struct key **key, size_t *n)
 {
 	size_t all = 0, cap = 0, kept = 0;
 	struct key *v = NULL;
@@ -187,7 +187,7 @@ static void list_keys(struct gb *b, struct key **key, size_t *n)
 		}
 }
 
-static bool rising(const struct gb *b)
+static bool rising(const struct builder *b)
 {
 	for (size_t r = 0; r < b->n_ranks; r++)
 		for (size_t i = 1; i < b->rank[r].n_win; i++)
@@ -197,7 +197,7 @@ static bool rising(const struct gb *b)
 }
 
 /* Order the keys by their first begin. */
-static void order_by_time(struct gb *b, struct key *key, size_t n)
+static void order_by_time(struct builder *b, struct key *key, size_t n)
 {
 	int32_t *to;
 
@@ -213,30 +213,30 @@ static void order_by_time(struct gb *b, struct key *key, size_t n)
 }
 
 /* A rank whose windows still do not follow the order of the steps. */
-static void settle(const struct gb *b, struct rankinfo *rk, const struct key *key)
+static void settle(const struct builder *b, struct rank *rank, const struct key *key)
 {
 	int64_t first = 0, into = 0;
 	size_t n = 0;
 
-	for (size_t i = 1; i < rk->n_win; i++) {
-		struct window *w = &rk->win[i];
+	for (size_t i = 1; i < rank->n_win; i++) {
+		struct window *w = &rank->win[i];
 
-		if (w->step >= rk->win[i - 1].step)
+		if (w->step >= rank->win[i - 1].step)
 			continue;
 		if (!n++) {
 			first = w->number;
-			into = key[rk->win[i - 1].step].number;
+			into = key[rank->win[i - 1].step].number;
 		}
-		w->step = rk->win[i - 1].step;
+		w->step = rank->win[i - 1].step;
 	}
 	if (n)
 		pl_say(b->o->log, PL_LOG_WARN,
 		       "rank %d: step %lld comes after step %lld here, before it on another rank "
 		       "(%zu such on this rank): what it did counts for step %lld",
-		       rk->rank, (long long)first, (long long)into, n, (long long)into);
+		       rank->rank, (long long)first, (long long)into, n, (long long)into);
 }
 
-void pl_derive_steps(struct gb *b)
+void pl_derive_steps(struct builder *b)
 {
 	struct key *key = NULL;
 	size_t n;
@@ -260,23 +260,23 @@ out:
 
 /* ---- the step of a time ---------------------------------------------------------------------- */
 
-int32_t pl_derive_step_at(const struct gb *b, const struct rankinfo *rk, pl_ns t, bool *inside)
+int32_t pl_derive_step_at(const struct builder *b, const struct rank *rank, pl_ns t, bool *inside)
 {
-	size_t *near = &b->rank[rk - b->rank].near_win, i = *near;
+	size_t *near = &b->rank[rank - b->rank].near_win, i = *near;
 
 	if (inside)
 		*inside = b->g->stepless;
 	if (b->g->stepless)
 		return 0;
-	if ((i && rk->win[i - 1].start > t) || (i < rk->n_win && rk->win[i].start <= t)) {
+	if ((i && rank->win[i - 1].start > t) || (i < rank->n_win && rank->win[i].start <= t)) {
 		i = 0;
-		PL_LOWER_BOUND(i, rk->n_win, rk->win[i].start <= t);
+		PL_LOWER_BOUND(i, rank->n_win, rank->win[i].start <= t);
 		*near = i;
 	}
 	if (!i)
-		return GB_BEFORE;
+		return BEFORE_FIRST_STEP;
 	if (inside)
-		*inside = t < rk->win[i - 1].end;
-	return i == rk->n_win && t >= rk->win[i - 1].end ? (int32_t)b->n_steps
-							 : rk->win[i - 1].step;
+		*inside = t < rank->win[i - 1].end;
+	return i == rank->n_win && t >= rank->win[i - 1].end ? (int32_t)b->n_steps
+							     : rank->win[i - 1].step;
 }

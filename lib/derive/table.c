@@ -27,15 +27,16 @@ static pl_ns slack_of(const struct op *p)
 }
 
 /* Last operation of the track that started before `op` and had ended (nearly) when it started. */
-static const struct op *last_ended(const struct resinfo *ri, const struct op *op)
+static const struct op *last_ended(const struct resource *resource, const struct op *op)
 {
 	uint32_t lo = 0;
 
 	/* first that does not start before op */
-	PL_LOWER_BOUND(lo, ri->n, ri->op[lo].start < op->start);
+	PL_LOWER_BOUND(lo, resource->n, resource->op[lo].start < op->start);
 	for (uint32_t i = lo; i-- > 0 && lo - i < 64;) {
-		if (ri->op[i].node != PL_NONE && ri->op[i].end <= op->start + slack_of(&ri->op[i]))
-			return &ri->op[i];
+		if (resource->op[i].node != PL_NONE &&
+		    resource->op[i].end <= op->start + slack_of(&resource->op[i]))
+			return &resource->op[i];
 	}
 	return NULL;
 }
@@ -52,7 +53,7 @@ struct place {	       /* of an operation */
 };
 
 struct vote {
-	struct gb *b;
+	struct builder *b;
 	struct place **place; /* [resource][operation] */
 	uint32_t n_slots;
 	uint32_t *seen;	   /* [slot]: in how many steps */
@@ -62,10 +63,10 @@ struct vote {
 };
 
 /* Step in which an operation starts. */
-static int32_t step_of(const struct gb *b, const struct resinfo *ri, uint32_t i)
+static int32_t step_of(const struct builder *b, const struct resource *resource, uint32_t i)
 {
 
-	return pl_derive_step_at(b, &b->rank[ri->rank_index], ri->op[i].start, NULL);
+	return pl_derive_step_at(b, &b->rank[resource->rank_index], resource->op[i].start, NULL);
 }
 
 static void vote_fini(struct vote *v)
@@ -80,19 +81,19 @@ static void vote_fini(struct vote *v)
 
 static void number_slots(struct vote *v)
 {
-	struct gb *b = v->b;
+	struct builder *b = v->b;
 	int rc;
 
 	PL_TRY(pl_alloc(&v->place, b->g->n_res, sizeof(*v->place), b->err));
 	for (uint32_t k = 0; k < b->g->n_res; k++) {
-		const struct resinfo *ri = &b->ri[k];
+		const struct resource *resource = &b->resource[k];
 		uint32_t nth = 0, most = 0;
 
-		PL_TRY(pl_alloc(&v->place[k], ri->n, sizeof(**v->place), b->err));
-		for (uint32_t i = 0; i < ri->n; i++) {
+		PL_TRY(pl_alloc(&v->place[k], resource->n, sizeof(**v->place), b->err));
+		for (uint32_t i = 0; i < resource->n; i++) {
 			struct place *x = &v->place[k][i];
 
-			x->step = step_of(b, ri, i);
+			x->step = step_of(b, resource, i);
 			nth = i && x->step == x[-1].step ? nth + 1 : 0;
 			x->slot = v->n_slots + nth;
 			most = nth + 1 > most ? nth + 1 : most;
@@ -104,19 +105,19 @@ static void number_slots(struct vote *v)
 out:;
 }
 
-static void propose(struct vote *v, const struct rankinfo *rk, uint32_t self, uint32_t index)
+static void propose(struct vote *v, const struct rank *rank, uint32_t self, uint32_t index)
 {
-	struct gb *b = v->b;
-	const struct op *op = &b->ri[self].op[index];
+	struct builder *b = v->b;
+	const struct op *op = &b->resource[self].op[index];
 	const struct place *own = &v->place[self][index];
 	struct candidate c[64];
 	size_t n = 0;
 	pl_ns implied = INT64_MIN; /* what ended before this precedes a chosen predecessor */
 
-	for (size_t k = 0; k < rk->n_res && n < PL_LEN(c); k++) {
-		uint32_t res = rk->res[k];
-		const struct op *p = res == self ? NULL : last_ended(&b->ri[res], op);
-		const struct place *at = p ? &v->place[res][p - b->ri[res].op] : NULL;
+	for (size_t k = 0; k < rank->n_res && n < PL_LEN(c); k++) {
+		uint32_t res = rank->res[k];
+		const struct op *p = res == self ? NULL : last_ended(&b->resource[res], op);
+		const struct place *at = p ? &v->place[res][p - b->resource[res].op] : NULL;
 
 		if (at && at->step == own->step)
 			c[n++] = (struct candidate){ p, at->slot };
@@ -152,7 +153,7 @@ static void count_votes(struct vote *v)
 	v->n_pairs = kept;
 }
 
-static void tie(struct gb *b, struct op *p, struct op *op)
+static void tie(struct builder *b, struct op *p, struct op *op)
 {
 	pl_ns over = p->end - op->start;
 
@@ -169,12 +170,12 @@ static void tie(struct gb *b, struct op *p, struct op *op)
 /* One step: note which operation is at which place, tie the pairs, forget again. */
 static void tie_step(struct vote *v, const uint32_t *from, const uint32_t *to)
 {
-	struct gb *b = v->b;
+	struct builder *b = v->b;
 
 	for (uint32_t k = 0; k < b->g->n_res; k++)
 		for (uint32_t i = from[k]; i < to[k]; i++)
-			if (b->ri[k].op[i].node != PL_NONE)
-				v->at[v->place[k][i].slot] = &b->ri[k].op[i];
+			if (b->resource[k].op[i].node != PL_NONE)
+				v->at[v->place[k][i].slot] = &b->resource[k].op[i];
 	for (size_t i = 0; i < v->n_pairs; i++) {
 		struct op *dst = v->at[v->pair[i].dst], *src = v->at[v->pair[i].src];
 
@@ -188,18 +189,18 @@ static void tie_step(struct vote *v, const uint32_t *from, const uint32_t *to)
 
 static void tie_steps(struct vote *v)
 {
-	struct gb *b = v->b;
+	struct builder *b = v->b;
 	uint32_t *from = NULL, *to = NULL;
 	int rc;
 
 	PL_TRY(pl_alloc(&from, b->g->n_res, sizeof(*from), v->b->err));
 	PL_TRY(pl_alloc(&to, b->g->n_res, sizeof(*to), v->b->err));
-	for (int32_t s = GB_BEFORE; s <= (int32_t)b->n_steps; s++) {
+	for (int32_t s = BEFORE_FIRST_STEP; s <= (int32_t)b->n_steps; s++) {
 		for (uint32_t k = 0; k < b->g->n_res; k++) {
-			bool table = b->rank[b->ri[k].rank_index].table;
+			bool table = b->rank[b->resource[k].rank_index].table;
 
 			to[k] = from[k];
-			while (table && to[k] < b->ri[k].n && v->place[k][to[k]].step <= s)
+			while (table && to[k] < b->resource[k].n && v->place[k][to[k]].step <= s)
 				to[k]++;
 		}
 		tie_step(v, from, to);
@@ -210,17 +211,17 @@ out:
 	pl_free(to);
 }
 
-static void table_edges(struct gb *b)
+static void table_edges(struct builder *b)
 {
 	struct vote v = { .b = b };
 
 	number_slots(&v);
 	for (uint32_t k = 0; k < b->g->n_res && !b->err->code; k++) {
-		const struct rankinfo *rk = &b->rank[b->ri[k].rank_index];
+		const struct rank *rank = &b->rank[b->resource[k].rank_index];
 
-		for (uint32_t i = 0; rk->table && i < b->ri[k].n; i++)
-			if (b->ri[k].op[i].node != PL_NONE)
-				propose(&v, rk, k, i);
+		for (uint32_t i = 0; rank->table && i < b->resource[k].n; i++)
+			if (b->resource[k].op[i].node != PL_NONE)
+				propose(&v, rank, k, i);
 	}
 	count_votes(&v);
 	if (!b->err->code)
@@ -232,7 +233,7 @@ static void table_edges(struct gb *b)
 
 /* Begin of step s: after the last operation of every track in earlier steps, before the first of
  * each. at[]: by resource, the first operation that is not in an earlier step; moved on. */
-static void begin_step(struct gb *b, int32_t s, pl_ns start, uint32_t *at)
+static void begin_step(struct builder *b, int32_t s, pl_ns start, uint32_t *at)
 {
 	struct node n = { .start = start,
 			  .type = PL_N_RENDEZVOUS,
@@ -245,24 +246,25 @@ static void begin_step(struct gb *b, int32_t s, pl_ns start, uint32_t *at)
 	uint32_t id = pl_derive_node(b, &n);
 
 	for (uint32_t k = 0; k < b->g->n_res; k++) {
-		struct resinfo *ri = &b->ri[k];
+		struct resource *resource = &b->resource[k];
 		struct op *last = NULL;
 		uint32_t i = at[k];
 
-		for (; i < ri->n && step_of(b, ri, i) < s; i++)
-			if (ri->op[i].node != PL_NONE)
-				last = &ri->op[i];
+		for (; i < resource->n && step_of(b, resource, i) < s; i++)
+			if (resource->op[i].node != PL_NONE)
+				last = &resource->op[i];
 		at[k] = i;
-		while (i < ri->n && ri->op[i].node == PL_NONE && step_of(b, ri, i) == s)
+		while (i < resource->n && resource->op[i].node == PL_NONE &&
+		       step_of(b, resource, i) == s)
 			i++;
-		if (i < ri->n && step_of(b, ri, i) == s)
-			pl_derive_edge(b, id, ri->op[i].node, PL_E_SEQ);
+		if (i < resource->n && step_of(b, resource, i) == s)
+			pl_derive_edge(b, id, resource->op[i].node, PL_E_SEQ);
 		if (last && last->end <= start)
 			pl_derive_edge(b, last->last, id, PL_E_SEQ);
 	}
 }
 
-static void begin_steps(struct gb *b)
+static void begin_steps(struct builder *b)
 {
 	uint32_t *at = NULL;
 	pl_ns *start = NULL; /* by step: the earliest on any rank */
@@ -287,19 +289,20 @@ out:
 	pl_free(start);
 }
 
-void pl_derive_tables(struct gb *b)
+void pl_derive_tables(struct builder *b)
 {
 	bool all = true, any = false;
 
 	for (size_t r = 0; r < b->n_ranks; r++) {
-		struct rankinfo *rk = &b->rank[r];
+		struct rank *rank = &b->rank[r];
 
-		rk->table = rk->n_by_call == 0 && rk->has_device;
-		for (size_t k = 0; k < rk->n_res; k++)
-			rk->table &= !b->ri[rk->res[k]].thread || b->ri[rk->res[k]].node1 == 0 ||
-				     b->ri[rk->res[k]].service;
-		all &= rk->table;
-		any |= rk->table;
+		rank->table = rank->n_by_call == 0 && rank->has_device;
+		for (size_t k = 0; k < rank->n_res; k++)
+			rank->table &= !b->resource[rank->res[k]].thread ||
+				       b->resource[rank->res[k]].node1 == 0 ||
+				       b->resource[rank->res[k]].service;
+		all &= rank->table;
+		any |= rank->table;
 	}
 	if (any)
 		table_edges(b);

@@ -50,7 +50,7 @@ struct transfer {
 	struct comm *comm;
 };
 struct finder {
-	struct gb *b;
+	struct builder *b;
 	struct pl_graph *g;
 	uint32_t *issuer;	   /* [node]: the node that launched it, PL_NONE */
 	struct transfer *transfer; /* of the communications, by node */
@@ -139,7 +139,7 @@ static int64_t read_dims(const char *s, char *dims, size_t size)
 	return product;
 }
 
-static void read_size(struct gb *b, const struct op *op, struct grad *x)
+static void read_size(struct builder *b, const struct op *op, struct grad *x)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	const char *dims = pl_derive_text(e, e->dims, op->ev);
@@ -163,16 +163,17 @@ static void read_size(struct gb *b, const struct op *op, struct grad *x)
 }
 
 /* The last device operation that this thread launched before `t`, PL_NONE if none is near. */
-static uint32_t last_launched(const struct gb *b, const struct rankinfo *rk, uint32_t res, pl_ns t)
+static uint32_t last_launched(const struct builder *b, const struct rank *rank, uint32_t res,
+			      pl_ns t)
 {
 	size_t lo = 0;
 
-	PL_LOWER_BOUND(lo, rk->n_calls, rk->call[lo].start <= t);
+	PL_LOWER_BOUND(lo, rank->n_calls, rank->call[lo].start <= t);
 	for (size_t i = lo; i-- > 0 && lo - i <= BACK;) {
-		const struct call *c = &rk->call[i];
+		const struct call *c = &rank->call[i];
 
 		for (uint32_t k = c->n_ops; c->res == res && k-- > 0;) {
-			const struct op *op = rk->by_call[c->first_op + k];
+			const struct op *op = rank->by_call[c->first_op + k];
 
 			if (op->last != PL_NONE && !is_comm(&b->node[op->last]))
 				return op->last;
@@ -181,7 +182,7 @@ static uint32_t last_launched(const struct gb *b, const struct rankinfo *rk, uin
 	return PL_NONE;
 }
 
-static void add_grad(struct gb *b, const struct op *op, struct found *found)
+static void add_grad(struct builder *b, const struct op *op, struct found *found)
 {
 	struct grad x = { .start = op->start,
 			  .end = pl_derive_end(b, op->last),
@@ -199,7 +200,7 @@ PL_COMPARATOR(by_ready, struct grad, step, start, node);
 /* ---- communication --------------------------------------------------------------------------- */
 
 /* Reductions over ranks, whose result every rank (or its part) needs. */
-static bool reduces(const struct gb *b, const struct op *op)
+static bool reduces(const struct builder *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	const char *coll = pl_derive_text(e, e->coll, op->ev);
@@ -213,7 +214,7 @@ static bool reduces(const struct gb *b, const struct op *op)
 
 PL_COMPARATOR(by_issue, struct comm, step, issue, arrive);
 
-static void init_grads(struct gb *b)
+static void init_grads(struct builder *b)
 {
 	int rc;
 
@@ -231,7 +232,7 @@ static void init_grads(struct gb *b)
 out:;
 }
 
-void pl_derive_collect_tensors(struct gb *b, struct rankinfo *rk)
+void pl_derive_collect_tensors(struct builder *b, struct rank *rank)
 {
 	struct found *found;
 
@@ -239,12 +240,12 @@ void pl_derive_collect_tensors(struct gb *b, struct rankinfo *rk)
 		init_grads(b);
 	if (b->err->code)
 		return;
-	found = &b->grads.rank[rk - b->rank];
-	for (size_t k = 0; k < rk->n_res; k++) {
-		const struct resinfo *ri = &b->ri[rk->res[k]];
+	found = &b->grads.rank[rank - b->rank];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		const struct resource *resource = &b->resource[rank->res[k]];
 
-		for (uint32_t i = 0; (ri->comm || b->accumulates) && i < ri->n; i++) {
-			const struct op *op = &ri->op[i];
+		for (uint32_t i = 0; (resource->comm || b->accumulates) && i < resource->n; i++) {
+			const struct op *op = &resource->op[i];
 
 			if (op->node == PL_NONE)
 				continue;
@@ -263,21 +264,21 @@ void pl_derive_collect_tensors(struct gb *b, struct rankinfo *rk)
 	}
 }
 
-void pl_derive_find_producers(struct gb *b, const struct rankinfo *rk)
+void pl_derive_find_producers(struct builder *b, const struct rank *rank)
 {
-	struct found *found = &b->grads.rank[rk - b->rank];
+	struct found *found = &b->grads.rank[rank - b->rank];
 
-	for (size_t i = 0; i < found->n_grads && rk->has_device; i++) {
+	for (size_t i = 0; i < found->n_grads && rank->has_device; i++) {
 		struct grad *x = &found->grad[i];
 
-		x->node = last_launched(b, rk, b->node[x->op].res, x->end);
+		x->node = last_launched(b, rank, b->node[x->op].res, x->end);
 	}
 }
 
 /* Completes communication with the facts that only the whole graph of a rank shows. */
-static void complete(const struct finder *f, const struct rankinfo *rk, struct found *found)
+static void complete(const struct finder *f, const struct rank *rank, struct found *found)
 {
-	const struct gb *b = f->b;
+	const struct builder *b = f->b;
 
 	for (size_t i = 0; i < found->n_comms; i++) {
 		struct comm *x = &found->comm[i];
@@ -286,7 +287,7 @@ static void complete(const struct finder *f, const struct rankinfo *rk, struct f
 		x->issue = host_time(f, x->arrive);
 		x->bytes = b->attr[n->attr].bytes;
 		x->group = n->group;
-		x->named = rk->table && strstr(pl_intern_get(&b->g->str, n->name), "grad");
+		x->named = rank->table && strstr(pl_intern_get(&b->g->str, n->name), "grad");
 	}
 }
 
@@ -313,7 +314,7 @@ static bool carries(const struct found *x, pl_ns at, int64_t bytes)
 }
 
 /* The time before which nothing waits for the communication of the rank's gradients. */
-static void find_free(const struct finder *f, const struct rankinfo *rk, struct found *x)
+static void find_free(const struct finder *f, const struct rank *rank, struct found *x)
 {
 	size_t ready = 0;
 
@@ -321,14 +322,14 @@ static void find_free(const struct finder *f, const struct rankinfo *rk, struct 
 	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
 	for (size_t i = 0; i < x->n_comms; i++) {
 		struct comm *c = &x->comm[i];
-		int32_t step = pl_derive_step_at(f->b, rk, c->issue, NULL);
+		int32_t step = pl_derive_step_at(f->b, rank, c->issue, NULL);
 
 		while (ready < x->n_grads && x->grad[ready].start <= c->issue)
 			ready++;
 		if (!ends_with(x->grad, ready, c->bytes))
 			continue;
 		for (size_t k = ready; k < x->n_grads; k++) {
-			if (pl_derive_step_at(f->b, rk, x->grad[k].start, NULL) != step)
+			if (pl_derive_step_at(f->b, rank, x->grad[k].start, NULL) != step)
 				break;
 			c->free_until = x->grad[k].start;
 		}
@@ -336,7 +337,7 @@ static void find_free(const struct finder *f, const struct rankinfo *rk, struct 
 		for (size_t k = i + 1; k < x->n_comms && c->free_until > c->issue; k++) {
 			pl_ns at = x->comm[k].issue;
 
-			if (pl_derive_step_at(f->b, rk, at, NULL) != step)
+			if (pl_derive_step_at(f->b, rank, at, NULL) != step)
 				break;
 			if (at >= c->free_until && carries(x, at, x->comm[k].bytes))
 				c->free_until = at;
@@ -349,7 +350,7 @@ static void find_free(const struct finder *f, const struct rankinfo *rk, struct 
 
 static void find_issuers(struct finder *f)
 {
-	const struct gb *b = f->b;
+	const struct builder *b = f->b;
 
 	memset(f->issuer, 0xff, b->n_nodes * sizeof(*f->issuer));
 	for (size_t i = 0; i < b->n_edges; i++) {
@@ -364,7 +365,7 @@ PL_COMPARATOR(by_node, struct transfer, node);
 
 static void list_transfers(struct finder *f)
 {
-	const struct gb *b = f->b;
+	const struct builder *b = f->b;
 	size_t cap = 0;
 
 	for (size_t r = 0; r < b->n_ranks; r++)
@@ -391,7 +392,7 @@ static struct comm *carried_by(const struct finder *f, uint32_t node)
 /* The first wait for the result of each communication. */
 static void find_waits(struct finder *f)
 {
-	const struct gb *b = f->b;
+	const struct builder *b = f->b;
 	struct edge e;
 
 	for (size_t at = 0; f->n_transfers && pl_derive_next_edge(b, &at, &e);) {
@@ -414,7 +415,7 @@ static bool false_wait(const struct finder *f, const struct edge *e)
 /* Removes false waits; the pause before a false wait is extended to the end of the wait. */
 static void drop_false_waits(struct finder *f)
 {
-	struct gb *b = f->b;
+	struct builder *b = f->b;
 	uint8_t *woken;
 	struct edge e;
 	size_t kept = 0;
@@ -440,7 +441,7 @@ static void drop_false_waits(struct finder *f)
 /* After nodes have steps: drops the entries of steps that are not used, and sorts the rest. */
 static void settle(const struct finder *f, struct found *x)
 {
-	const struct gb *b = f->b;
+	const struct builder *b = f->b;
 	size_t n = 0;
 
 	for (size_t i = 0; i < x->n_grads; i++) {
@@ -600,7 +601,7 @@ static bool overlaps(const struct comm *c, size_t n, uint32_t group)
 
 static void put_buckets(struct finder *f, const struct comm *c, size_t n, uint32_t group, bool more)
 {
-	const struct gb *b = f->b;
+	const struct builder *b = f->b;
 	size_t number = 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -675,10 +676,9 @@ static void one_rank(struct finder *f, struct found *found)
 	}
 }
 
-void pl_derive_find_tensors(struct gb *b)
+void pl_derive_find_tensors(struct builder *b)
 {
 	struct finder f = { .b = b, .g = b->g };
-
 	int rc;
 
 	PL_TRY(pl_derive_room(&f.issuer, b->n_nodes, sizeof(*f.issuer), b->err));
@@ -696,7 +696,7 @@ out:
 	pl_free(f.transfer);
 }
 
-void pl_derive_put_tensors(struct gb *b)
+void pl_derive_put_tensors(struct builder *b)
 {
 	struct finder f = { .b = b, .g = b->g };
 
@@ -706,7 +706,7 @@ void pl_derive_put_tensors(struct gb *b)
 	pl_free(f.parallel);
 }
 
-void pl_derive_drop_tensors(struct gb *b)
+void pl_derive_drop_tensors(struct builder *b)
 {
 	for (size_t r = 0; b->grads.rank && r < b->n_ranks; r++) {
 		pl_free(b->grads.rank[r].grad);

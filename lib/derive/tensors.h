@@ -34,6 +34,6 @@ struct found { /* of a rank */
 };
 
 /* Finds the allocations of the gradients g[0] .. g[n - 1], which are of one step and in order. */
-void pl_derive_memory_grads(struct gb *b, size_t rank, struct grad *g, size_t n);
+void pl_derive_memory_grads(struct builder *b, size_t rank, struct grad *g, size_t n);
 
 #endif

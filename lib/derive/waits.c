@@ -46,18 +46,18 @@ static void streams_fini(struct streams *l)
 	pl_free(l->v);
 }
 
-static void list_launched(struct gb *b, const struct rankinfo *rk, struct streams *l)
+static void list_launched(struct builder *b, const struct rank *rank, struct streams *l)
 {
-	for (size_t i = 0; i < rk->n_by_call; i++) {
-		uint32_t res = b->node[rk->by_call[i]->node].res, k = b->ri[res].nth_stream;
+	for (size_t i = 0; i < rank->n_by_call; i++) {
+		uint32_t res = b->node[rank->by_call[i]->node].res, k = b->resource[res].nth_stream;
 
 		if (!k && l->n < STREAMS_MAX) {
 			PL_DERIVE_ADD(b->err, l->v, l->n, l->cap, (struct stream){ .res = res });
-			k = b->ri[res].nth_stream = (uint32_t)l->n;
+			k = b->resource[res].nth_stream = (uint32_t)l->n;
 		}
 		if (k)
 			PL_DERIVE_ADD(b->err, l->v[k - 1].op, l->v[k - 1].n, l->v[k - 1].cap,
-				      rk->by_call[i]);
+				      rank->by_call[i]);
 	}
 }
 
@@ -74,7 +74,7 @@ uint32_t pl_derive_launched(const struct stream *x, uint32_t c)
 
 /* The call waited until `op` ended: set the durations of its two nodes, and add an edge from the
  * operation to the second node. */
-static void host_wait(struct gb *b, const struct call *c, const struct op *op, bool binding,
+static void host_wait(struct builder *b, const struct call *c, const struct op *op, bool binding,
 		      bool inferred)
 {
 	struct node *first = &b->node[c->node], *rest = &b->node[pl_derive_last(c)];
@@ -127,24 +127,24 @@ static struct op *last_within(const struct streams *l, const struct call *c, uin
 
 static int by_sync_corr(const void *pa, const void *pb)
 {
-	const struct syncrec *a = pa, *c = pb;
+	const struct sync_record *a = pa, *c = pb;
 
 	return PL_COMPARE_FIELDS(a, c, corr, wait);
 }
 
-static const struct syncrec *find_sync(const struct rankinfo *rk, int64_t corr)
+static const struct sync_record *find_sync(const struct rank *rank, int64_t corr)
 {
-	struct syncrec key = { .corr = corr };
+	struct sync_record key = { .corr = corr };
 
 	if (corr == INT64_MIN)
 		return NULL;
-	return bsearch(&key, rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
+	return bsearch(&key, rank->sync, rank->n_sync, sizeof(*rank->sync), by_sync_corr);
 }
 
 /* A recorded synchronisation with one stream, or with all (-1): add an edge from the last operation
  * of each. */
-static void known_sync(struct gb *b, const struct streams *l, const struct call *c, uint32_t index,
-		       int64_t stream)
+static void known_sync(struct builder *b, const struct streams *l, const struct call *c,
+		       uint32_t index, int64_t stream)
 {
 	struct op *best = NULL;
 
@@ -152,7 +152,7 @@ static void known_sync(struct gb *b, const struct streams *l, const struct call 
 		for (size_t i = 0; i < l->n; i++) {
 			struct op *op = last_launched(&l->v[i], index);
 
-			if (!op || (stream >= 0 && b->ri[l->v[i].res].stream != stream))
+			if (!op || (stream >= 0 && b->resource[l->v[i].res].stream != stream))
 				continue;
 			if (!pass && op->end <= c->end + TOL_NS && (!best || op->end > best->end))
 				best = op;
@@ -165,16 +165,16 @@ static void known_sync(struct gb *b, const struct streams *l, const struct call 
 }
 
 /* Did the copy call last as long as its copy? */
-static void copy_wait(struct gb *b, const struct rankinfo *rk, const struct call *c)
+static void copy_wait(struct builder *b, const struct rank *rank, const struct call *c)
 {
-	const struct op *op = rk->by_call[c->first_op + c->n_ops - 1];
+	const struct op *op = rank->by_call[c->first_op + c->n_ops - 1];
 
 	if ((c->blocks || b->o->infer) && op->end <= c->end && b->node[op->node].role == PL_RO_COPY)
 		host_wait(b, c, op, true, !c->blocks);
 }
 
 /* A call whose wait was not recorded: for the last operation that ended near its end. */
-static void inferred_sync(struct gb *b, const struct streams *l, uint32_t index,
+static void inferred_sync(struct builder *b, const struct streams *l, uint32_t index,
 			  const struct call *c)
 {
 	bool sync = c->type == CALL_SYNC;
@@ -189,13 +189,14 @@ static void inferred_sync(struct gb *b, const struct streams *l, uint32_t index,
 		host_wait(b, c, op, true, true);
 }
 
-static void one_sync(struct gb *b, const struct rankinfo *rk, const struct streams *l,
+static void one_sync(struct builder *b, const struct rank *rank, const struct streams *l,
 		     uint32_t index)
 {
-	const struct call *c = &rk->call[index];
-	const struct syncrec *s = rk->n_sync ? find_sync(rk, rk->context[c->context].corr) : NULL;
+	const struct call *c = &rank->call[index];
+	const struct sync_record *s =
+		rank->n_sync ? find_sync(rank, rank->context[c->context].corr) : NULL;
 	uint32_t record =
-		s && s->on_stream >= 0 ? pl_derive_call_by_corr(rk, s->record_corr) : PL_NONE;
+		s && s->on_stream >= 0 ? pl_derive_call_by_corr(rank, s->record_corr) : PL_NONE;
 
 	if (record != PL_NONE) /* a wait for an event: for the operations before its record */
 		known_sync(b, l, c, record, s->on_stream);
@@ -204,7 +205,7 @@ static void one_sync(struct gb *b, const struct rankinfo *rk, const struct strea
 	else if (c->type == CALL_SYNC && c->device_wide)
 		known_sync(b, l, c, index, -1);
 	else if (c->n_ops && c->type == CALL_LAUNCH)
-		copy_wait(b, rk, c);
+		copy_wait(b, rank, c);
 	else if (b->o->infer && c->type != CALL_LAUNCH)
 		inferred_sync(b, l, index, c);
 }
@@ -213,18 +214,19 @@ static void one_sync(struct gb *b, const struct rankinfo *rk, const struct strea
 
 /* Of the operations of a communicating thread that began before `before` and ended in (from, to]:
  * the one that ended last, or with `first` the one that ended first. PL_NONE: none. */
-static uint32_t finished_in(const struct gb *b, const struct rankinfo *rk, pl_ns from, pl_ns to,
+static uint32_t finished_in(const struct builder *b, const struct rank *rank, pl_ns from, pl_ns to,
 			    pl_ns before, bool first)
 {
 	uint32_t best = PL_NONE;
 
-	for (size_t k = 0; k < rk->n_res; k++) {
-		const struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		const struct resource *resource = &b->resource[rank->res[k]];
 		uint32_t lo = 0;
 
-		PL_LOWER_BOUND(lo, ri->service ? ri->n : 0, ri->op[lo].start < before);
+		PL_LOWER_BOUND(lo, resource->service ? resource->n : 0,
+			       resource->op[lo].start < before);
 		for (uint32_t i = lo; i-- > 0 && lo - i <= BACK_STEPS;) {
-			uint32_t op = ri->op[i].last;
+			uint32_t op = resource->op[i].last;
 			pl_ns end = pl_derive_end(b, op);
 
 			if (end > from && end <= to && b->node[op].start < before &&
@@ -238,37 +240,37 @@ static uint32_t finished_in(const struct gb *b, const struct rankinfo *rk, pl_ns
 
 /* The communication for which a pause from a0 to a1 waited, PL_NONE: none. The communication ends
  * with the pause at the latest. */
-static uint32_t waited_for(struct gb *b, const struct rankinfo *rk, pl_ns a0, pl_ns a1)
+static uint32_t waited_for(struct builder *b, const struct rank *rank, pl_ns a0, pl_ns a1)
 {
 	pl_ns part = (a1 - a0) / 4;
-	uint32_t done = finished_in(b, rk, pl_max_i64(a0, a1 - pl_max_i64(PAUSE_NEAR_NS, part)), a1,
-				    a1, false);
+	uint32_t done = finished_in(b, rank, pl_max_i64(a0, a1 - pl_max_i64(PAUSE_NEAR_NS, part)),
+				    a1, a1, false);
 
 	if (done != PL_NONE)
 		return done;
-	done = finished_in(b, rk, a1, a1 + pl_min_i64(WAKER_LATE_NS, part), a1, true);
+	done = finished_in(b, rank, a1, a1 + pl_min_i64(WAKER_LATE_NS, part), a1, true);
 	if (done != PL_NONE)
 		b->node[done].dur = a1 - b->node[done].start;
 	return done;
 }
 
-static void service_waits(struct gb *b, const struct rankinfo *rk)
+static void service_waits(struct builder *b, const struct rank *rank)
 {
-	for (size_t k = 0; k < rk->n_res; k++) {
-		struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		struct resource *resource = &b->resource[rank->res[k]];
 
-		if (!ri->thread || ri->service)
+		if (!resource->thread || resource->service)
 			continue;
-		for (uint32_t i = ri->node0; i < ri->node1; i++) {
+		for (uint32_t i = resource->node0; i < resource->node1; i++) {
 			const struct node *n = &b->node[i];
 			uint32_t done;
 
 			if (n->role != PL_RO_GAP || n->dur < PAUSE_MIN_NS)
 				continue;
-			done = waited_for(b, rk, n->start, n->start + n->dur);
+			done = waited_for(b, rank, n->start, n->start + n->dur);
 			if (done == PL_NONE)
 				continue;
-			pl_derive_split(b, ri, i, 0, done);
+			pl_derive_split(b, resource, i, 0, done);
 			b->g->inferred_waits++;
 		}
 	}
@@ -285,16 +287,17 @@ PL_COMPARATOR(by_corr, struct corr_of, corr);
 
 /* The operations of threads that only communicate, or of the other threads those that issue
  * communication; by correlation. */
-static void list_ops(const struct gb *b, const struct rankinfo *rk, bool service,
+static void list_ops(const struct builder *b, const struct rank *rank, bool service,
 		     struct corr_of **v, size_t *n)
 {
 	size_t cap = 0;
 
-	for (size_t k = 0; k < rk->n_res; k++) {
-		const struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		const struct resource *resource = &b->resource[rank->res[k]];
 
-		for (uint32_t i = 0; ri->thread && ri->service == service && i < ri->n; i++) {
-			struct op *op = &ri->op[i];
+		for (uint32_t i = 0;
+		     resource->thread && resource->service == service && i < resource->n; i++) {
+			struct op *op = &resource->op[i];
 			int64_t corr = pl_derive_corr(b, op);
 
 			if (service ||
@@ -315,7 +318,7 @@ static struct op *find_op(const struct corr_of *v, size_t n, int64_t corr)
 
 /* If the thread continued a little before the recorded end of the communication, the communication
  * ended when the thread continued. */
-static void end_with(struct gb *b, struct op *op, const struct call *c)
+static void end_with(struct builder *b, struct op *op, const struct call *c)
 {
 	struct node *last = &b->node[op->last];
 
@@ -329,7 +332,8 @@ static void end_with(struct gb *b, struct op *op, const struct call *c)
  * Node `src` ends a wait at time `when`. The rest of the wait is the return to the thread: add an
  * edge of that type from `src` to the rest.
  */
-static void wait_until(struct gb *b, const struct call *c, uint32_t src, pl_ns when, unsigned type)
+static void wait_until(struct builder *b, const struct call *c, uint32_t src, pl_ns when,
+		       unsigned type)
 {
 	struct node *first = &b->node[c->node], *rest = &b->node[pl_derive_last(c)];
 	pl_ns end = pl_derive_end(b, pl_derive_last(c));
@@ -364,7 +368,7 @@ static const struct call *launching_wait(const struct corr_of *by, size_t n,
  * the issuing operator, and may continue as soon as this operator has begun. A wait on the issuing
  * thread is a wait for the launch; the device waits for the rest of the communication.
  */
-static void one_issue_wait(struct gb *b, const struct corr_of *by, size_t n,
+static void one_issue_wait(struct builder *b, const struct corr_of *by, size_t n,
 			   const struct comm_wait *wait, const struct op *issue)
 {
 	const struct call *c = &wait->call, *w;
@@ -378,39 +382,39 @@ static void one_issue_wait(struct gb *b, const struct corr_of *by, size_t n,
 		wait_until(b, c, pl_derive_last(w), pl_derive_end(b, pl_derive_last(w)), PL_E_WAIT);
 }
 
-static void recorded_issue_waits(struct gb *b, const struct rankinfo *rk, const struct corr_of *v,
-				 size_t n)
+static void recorded_issue_waits(struct builder *b, const struct rank *rank,
+				 const struct corr_of *v, size_t n)
 {
 	struct corr_of *by;
 
-	if (pl_alloc(&by, rk->n_waited, sizeof(*by), b->err) < 0)
+	if (pl_alloc(&by, rank->n_waited, sizeof(*by), b->err) < 0)
 		return;
-	for (size_t i = 0; i < rk->n_waited; i++)
-		by[i] = (struct corr_of){ rk->waited[i].corr, &rk->waited[i] };
-	pl_sort(by, rk->n_waited, sizeof(*by), by_corr);
-	for (size_t i = 0; i < rk->n_waited; i++) {
-		const struct op *issue = find_op(v, n, rk->waited[i].corr);
+	for (size_t i = 0; i < rank->n_waited; i++)
+		by[i] = (struct corr_of){ rank->waited[i].corr, &rank->waited[i] };
+	pl_sort(by, rank->n_waited, sizeof(*by), by_corr);
+	for (size_t i = 0; i < rank->n_waited; i++) {
+		const struct op *issue = find_op(v, n, rank->waited[i].corr);
 
-		if (issue && rk->waited[i].call.type != CALL_WAIT)
-			one_issue_wait(b, by, rk->n_waited, &rk->waited[i], issue);
+		if (issue && rank->waited[i].call.type != CALL_WAIT)
+			one_issue_wait(b, by, rank->n_waited, &rank->waited[i], issue);
 	}
 	pl_free(by);
 }
 
 /* Of the device operations that a host operation launched: the one that ended last. */
-static const struct op *last_of_issue(const struct gb *b, const struct rankinfo *rk,
+static const struct op *last_of_issue(const struct builder *b, const struct rank *rank,
 				      const struct op *issue)
 {
 	uint32_t res = b->node[issue->node].res;
 	const struct op *best = NULL;
 	size_t i = 0;
 
-	PL_LOWER_BOUND(i, rk->n_calls, rk->call[i].start < issue->start);
-	for (; i < rk->n_calls && rk->call[i].start < issue->end; i++) {
-		const struct call *c = &rk->call[i];
+	PL_LOWER_BOUND(i, rank->n_calls, rank->call[i].start < issue->start);
+	for (; i < rank->n_calls && rank->call[i].start < issue->end; i++) {
+		const struct call *c = &rank->call[i];
 
 		for (uint32_t k = 0; c->res == res && k < c->n_ops; k++) {
-			const struct op *op = rk->by_call[c->first_op + k];
+			const struct op *op = rank->by_call[c->first_op + k];
 
 			if (!best || op->end > best->end)
 				best = op;
@@ -423,7 +427,8 @@ static const struct op *last_of_issue(const struct gb *b, const struct rankinfo 
  * Communication of a thread with data that the issuing operator copies from a device. It arrives
  * when the copy has ended and the thread has seen the end. A node holds the time until then.
  */
-static void one_staged(struct gb *b, const struct op *comm, const struct op *copy, uint32_t res)
+static void one_staged(struct builder *b, const struct op *comm, const struct op *copy,
+		       uint32_t res)
 {
 	struct node seen = { .type = PL_N_OP,
 			     .role = PL_RO_SYNC,
@@ -446,40 +451,40 @@ static void one_staged(struct gb *b, const struct op *comm, const struct op *cop
 }
 
 /* On ranks with a device: waits for the operators that issue communication, and their copies. */
-static void issue_waits(struct gb *b, struct rankinfo *rk)
+static void issue_waits(struct builder *b, struct rank *rank)
 {
 	struct corr_of *v = NULL;
 	size_t n = 0;
 
-	if (!rk->has_device || !rk->comm_threads)
+	if (!rank->has_device || !rank->comm_threads)
 		return;
-	list_ops(b, rk, false, &v, &n);
-	for (size_t k = 0; k < rk->n_res; k++) {
-		const struct resinfo *ri = &b->ri[rk->res[k]];
+	list_ops(b, rank, false, &v, &n);
+	for (size_t k = 0; k < rank->n_res; k++) {
+		const struct resource *resource = &b->resource[rank->res[k]];
 
-		for (uint32_t i = 0; ri->service && i < ri->n; i++) {
-			const struct op *issue = find_op(v, n, pl_derive_corr(b, &ri->op[i]));
-			const struct op *copy = issue ? last_of_issue(b, rk, issue) : NULL;
+		for (uint32_t i = 0; resource->service && i < resource->n; i++) {
+			const struct op *issue = find_op(v, n, pl_derive_corr(b, &resource->op[i]));
+			const struct op *copy = issue ? last_of_issue(b, rank, issue) : NULL;
 
 			if (copy)
-				one_staged(b, &ri->op[i], copy, rk->res[k]);
+				one_staged(b, &resource->op[i], copy, rank->res[k]);
 		}
 	}
-	recorded_issue_waits(b, rk, v, n);
+	recorded_issue_waits(b, rank, v, n);
 	pl_free(v);
 }
 
-static void recorded_service_waits(struct gb *b, const struct rankinfo *rk)
+static void recorded_service_waits(struct builder *b, const struct rank *rank)
 {
 	struct corr_of *v = NULL;
 	size_t n = 0;
 
-	if (!rk->n_waited)
+	if (!rank->n_waited)
 		return;
-	list_ops(b, rk, true, &v, &n);
-	for (size_t i = 0; i < rk->n_waited; i++) {
-		struct call *c = &rk->waited[i].call;
-		struct op *op = find_op(v, n, rk->waited[i].corr);
+	list_ops(b, rank, true, &v, &n);
+	for (size_t i = 0; i < rank->n_waited; i++) {
+		struct call *c = &rank->waited[i].call;
+		struct op *op = find_op(v, n, rank->waited[i].corr);
 
 		if (!op)
 			continue;
@@ -490,42 +495,42 @@ static void recorded_service_waits(struct gb *b, const struct rankinfo *rk)
 	pl_free(v);
 }
 
-static void rank_waits(struct gb *b, struct rankinfo *rk, uint64_t *hash)
+static void rank_waits(struct builder *b, struct rank *rank, uint64_t *hash)
 {
 	struct streams l = { 0 };
 
-	pl_sort(rk->sync, rk->n_sync, sizeof(*rk->sync), by_sync_corr);
-	list_launched(b, rk, &l);
-	pl_derive_events(b, rk, &l, hash);
-	for (uint32_t c = 0; c < rk->n_calls; c++)
-		if (rk->call[c].type == CALL_SYNC || rk->call[c].type == CALL_FREE ||
-		    rk->call[c].type == CALL_LAUNCH)
-			one_sync(b, rk, &l, c);
-	recorded_service_waits(b, rk);
-	issue_waits(b, rk);
-	if (b->o->infer && !(rk->all_sync && rk->n_waited))
-		service_waits(b, rk);
+	pl_sort(rank->sync, rank->n_sync, sizeof(*rank->sync), by_sync_corr);
+	list_launched(b, rank, &l);
+	pl_derive_events(b, rank, &l, hash);
+	for (uint32_t c = 0; c < rank->n_calls; c++)
+		if (rank->call[c].type == CALL_SYNC || rank->call[c].type == CALL_FREE ||
+		    rank->call[c].type == CALL_LAUNCH)
+			one_sync(b, rank, &l, c);
+	recorded_service_waits(b, rank);
+	issue_waits(b, rank);
+	if (b->o->infer && !(rank->all_sync && rank->n_waited))
+		service_waits(b, rank);
 	if (b->o->infer)
-		pl_derive_queue(b, rk, &l);
+		pl_derive_queue(b, rank, &l);
 	streams_fini(&l);
 }
 
 /* From now on only the starts of the calls count (cut.c), unless allocations are looked for. */
-static void note_launches(struct gb *b, struct rankinfo *rk)
+static void note_launches(struct builder *b, struct rank *rank)
 {
-	for (size_t k = 0; k < rk->n_res; k++) {
-		struct resinfo *ri = &b->ri[rk->res[k]];
+	for (size_t k = 0; k < rank->n_res; k++) {
+		struct resource *resource = &b->resource[rank->res[k]];
 
-		for (uint32_t i = 0; i < ri->n; i++)
-			if (ri->op[i].call != PL_NONE)
-				ri->op[i].launched = rk->call[ri->op[i].call].start;
+		for (uint32_t i = 0; i < resource->n; i++)
+			if (resource->op[i].call != PL_NONE)
+				resource->op[i].launched = rank->call[resource->op[i].call].start;
 	}
 	if (!b->has_memory)
-		pl_derive_drop_calls(b, rk);
+		pl_derive_drop_calls(b, rank);
 	pl_derive_freed(b, 0);
 }
 
-void pl_derive_waits(struct gb *b)
+void pl_derive_waits(struct builder *b)
 {
 	uint64_t *hash;
 
