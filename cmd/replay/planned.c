@@ -12,18 +12,6 @@
 
 #include "program.h"
 
-int read_plan(const char *path, struct pl_plan *p, struct pl_err *err)
-{
-	struct pl_in *in = pl_in_open(path, err);
-	int rc;
-
-	if (!in)
-		return err->code;
-	rc = pl_plan_read(in, pl_in_name(in), p, err);
-	pl_in_close(in);
-	return rc;
-}
-
 static bool models_comm(const struct pl_plan *p)
 {
 	for (size_t i = 0; i < p->n_rw; i++)

@@ -121,7 +121,6 @@ struct changes {
 };
 
 /* ---- planned.c ---- */
-int read_plan(const char *path, struct pl_plan *p, struct pl_err *err) PL_MUST;
 /* Replace r->g and r->s by what the plan makes of them; r->run is gone. */
 int use_plan(const struct pl_plan *p, const struct changes *x, struct report *r,
 	     struct pl_err *err) PL_MUST;

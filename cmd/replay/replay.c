@@ -148,10 +148,11 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	pl_plan_init(&x.plan);
 	pl_plan_init(&plan);
 	if (c->plan) {
-		PL_TRY(read_plan(c->plan, &plan, err));
+		PL_TRY(pl_plan_read_file(c->plan, &plan, err));
 		/* a plan that only changes durations is what the same lines of --what-if are */
 		if (plan.n_tensors || !pl_rewrite_is_timing(&plan))
 			structural = &plan;
+		x.plan.file = plan.file;
 		for (size_t i = 0; !structural && i < plan.n_rw; i++)
 			PL_TRY(pl_plan_add(&x.plan, &plan.rw[i], err));
 	}
@@ -160,8 +161,8 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	t[1] = now();
 	pl_progress("replaying");
 	rc = measure(&r, err);
-	if (rc >= 0 && structural && (rc = use_plan(structural, &x, &r, err)) < 0)
-		pl_wrap(err, "%s", strcmp(c->plan, "-") ? c->plan : "stdin");
+	if (rc >= 0 && structural)
+		rc = use_plan(structural, &x, &r, err);
 	if (rc >= 0 && c->expand)
 		rc = use_expansion(c, &plan, &r, err);
 	if (rc >= 0) /* of the planned graph */

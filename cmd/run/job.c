@@ -81,18 +81,6 @@ static int read_job(const struct config *c, const char *path, struct pl_job *j, 
 	return rc < 0 ? rc : apply_options(c, j, err);
 }
 
-static int read_plan(const char *path, struct pl_plan *p, struct pl_err *err)
-{
-	struct pl_in *in = pl_in_open(path, err);
-	int rc;
-
-	if (!in)
-		return err->code;
-	rc = pl_plan_read(in, pl_in_name(in), p, err);
-	pl_in_close(in);
-	return rc;
-}
-
 /* A preset, or a file: its name as it stands, or in the folder of the job. */
 static int read_model(struct work *w, const char *job, struct pl_err *err)
 {
@@ -117,7 +105,7 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 	PL_TRY(read_job(c, path, j, err));
 	PL_TRY(pl_job_check(j, err));
 	if (c->plan) {
-		PL_TRY(read_plan(c->plan, &w->plan, err));
+		PL_TRY(pl_plan_read_file(c->plan, &w->plan, err));
 		w->planned = true;
 	}
 	PL_TRY(read_model(w, path, err));

@@ -2,6 +2,8 @@
  * Buckets: which gradients travel together, in which order, and how. They come from a plan, or from
  * the rule of DDP.
  *
+ * A plan without tensors of a base, as one by hand, has those of the network as its base.
+ *
  * The default is that of PyTorch's DistributedDataParallel (Li et al., VLDB 2020, section 3.2.3):
  * gradients fill a bucket in the order in which they become ready; the gradient with which it
  * reaches the limit closes it. A plan changes these buckets: its sets come from pl_plan_buckets(),
@@ -144,6 +146,74 @@ static void apply_other_rewrite(struct builder *m, const struct pl_rewrite *rw,
 		pl_say(log, PL_LOG_WARN, "the plan's %s is left out: %s", pl_rw_name(rw->op), why);
 }
 
+static int no_tensor(const struct builder *m, const char *name, struct pl_err *err)
+{
+	struct pl_plan_near near = pl_plan_near_begin(name);
+
+	for (uint32_t i = 0; i < m->n; i++)
+		pl_plan_near(&near, m->t[i].name);
+	return pl_plan_no_name(
+		&near, "there is",
+		"the plan is another job's, or the name is wrong: the network's tensors "
+		"are called MODULE.weight and MODULE.bias, or \"grad N\", where 0 is "
+		"the last",
+		err);
+}
+
+/* ---- plans by hand ------------------------------------------------------------------------- */
+
+/* Take the tensors that name `arg` of rewrite i stands for: taken_by[tensor]. */
+static int take_name(const struct builder *m, const struct pl_plan *p, size_t i, uint32_t arg,
+		     const char **taken_by, struct pl_err *err)
+{
+	const struct pl_rewrite *rw = &p->rw[i];
+	const char *name = rw->arg[arg];
+	uint32_t n = resolve(m, name, m->found);
+	int rc = n ? 0 : no_tensor(m, name, err);
+
+	for (uint32_t k = 0; k < n && rc == 0; k++) {
+		const char **by = &taken_by[m->found[k]];
+
+		if (*by && strcmp(*by, name) != 0)
+			rc = pl_fail(err, PL_EDATA,
+				     "\"%.200s\" and \"%.200s\" both stand for the tensor %s; "
+				     "name it in one way",
+				     *by, name, m->t[m->found[k]].name);
+		*by = name;
+	}
+	return rc < 0 ? pl_plan_wrap(p->file, rw, i, arg, err) : 0;
+}
+
+/*
+ * The plan with the tensors of the network as its base, in the order in which they become ready.
+ * Tensors for which a rewrite has one name, as those of a module, are one. *full borrows the rest
+ * from p; the caller frees the arena and the tensors.
+ */
+static int add_base(const struct builder *m, const struct pl_plan *p, struct pl_plan *full,
+		    struct pl_err *err)
+{
+	const char **taken_by;
+	int rc;
+
+	*full = *p;
+	full->arena = (struct pl_arena){ 0 };
+	PL_CHECK(pl_alloc(&taken_by, (size_t)m->n + 1, sizeof(*taken_by), err));
+	for (size_t i = 0; i < p->n_rw; i++)
+		for (uint32_t a = 0; a < p->rw[i].n_args && pl_rw_names_tensors(p->rw[i].op); a++)
+			PL_TRY(take_name(m, p, i, a, taken_by, err));
+	for (uint32_t i = m->n; i-- > 0;) {
+		const char *name = taken_by[i] ? taken_by[i] : m->t[i].name;
+
+		if (!taken_by[i] || (resolve(m, name, m->found), m->found[0] == i))
+			PL_TRY(pl_plan_add_tensor(full, name, (int64_t)(m->t[i].n * sizeof(float)),
+						  false, err));
+	}
+	rc = 0;
+out:
+	pl_free(taken_by);
+	return rc;
+}
+
 /* Gives each tensor its set of the plan. Tensors that the plan does not name come last. */
 static int assign_plan_sets(struct builder *m, const struct pl_plan *p, int64_t limit,
 			    struct pl_err *err)
@@ -157,11 +227,8 @@ static int assign_plan_sets(struct builder *m, const struct pl_plan *p, int64_t 
 		uint32_t k = resolve(m, p->tensor[i].name, m->found);
 
 		if (!k) {
-			rc = pl_fail(
-				err, PL_EDATA,
-				"the plan's tensor \"%.200s\" is none of this model's; the plan "
-				"is another job's",
-				p->tensor[i].name);
+			rc = no_tensor(m, p->tensor[i].name, err);
+			pl_plan_wrap_tensor(p, i, true, err);
 			goto out;
 		}
 		base[i] = m->base[m->found[k - 1]];
@@ -220,12 +287,13 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 		  struct pl_err *err)
 {
 	struct builder m = { .t = t, .n = n };
+	struct pl_plan by_hand = { .n_rw = 0 };
 	int64_t limit = bucket_mb > 0 ? (int64_t)ceil(bucket_mb * 1048576) : PL_DDP_BUCKET_BYTES;
 	uint32_t sets;
 	int rc;
 
 	memset(b, 0, sizeof(*b));
-	sets = n + 1 + (plan ? (uint32_t)pl_min_size(plan->n_tensors, UINT32_MAX / 2) : 0);
+	sets = 2 * n + 1 + (plan ? (uint32_t)pl_min_size(plan->n_tensors, UINT32_MAX / 4) : 0);
 	PL_TRY(pl_alloc(&m.set, (size_t)n + 1, sizeof(*m.set), err));
 	PL_TRY(pl_alloc(&m.base, (size_t)n + 1, sizeof(*m.base), err));
 	PL_TRY(pl_alloc(&m.found, (size_t)n + 1, sizeof(*m.found), err));
@@ -238,14 +306,18 @@ int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, u
 		m.algo[i] = algo;
 	}
 	assign_default_sets(&m, limit, m.base, 0);
-	if (plan && plan->n_tensors)
-		PL_TRY(assign_plan_sets(&m, plan, limit, err));
+	if (plan && !plan->n_tensors)
+		PL_TRY(add_base(&m, plan, &by_hand, err));
+	if (plan)
+		PL_TRY(assign_plan_sets(&m, plan->n_tensors ? plan : &by_hand, limit, err));
 	else
 		m.n_sets = assign_default_sets(&m, limit, m.set, 0);
 	for (size_t i = 0; plan && i < plan->n_rw; i++)
 		apply_other_rewrite(&m, &plan->rw[i], log);
 	rc = build(&m, b, err);
 out:
+	pl_free(by_hand.tensor);
+	pl_arena_fini(&by_hand.arena);
 	pl_free(m.set);
 	pl_free(m.base);
 	pl_free(m.found);

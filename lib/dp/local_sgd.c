@@ -138,15 +138,20 @@ static int check_rounds(const struct pl_worker *w, struct pl_err *err)
 	return 0;
 }
 
-static void warn_of_plan(const struct pl_worker *w)
+/* No bucket is sent, but the names of a plan must be those of tensors all the same. */
+static int check_plan(const struct pl_worker *w, struct pl_err *err)
 {
 	const struct pl_plan *p = w->o.plan;
+	struct pl_dp_buckets b;
 
+	PL_CHECK(pl_dp_buckets(w->view.tensor, w->view.n_tensors, 0, w->algo, p, NULL, &b, err));
+	pl_dp_buckets_fini(&b);
 	for (size_t i = 0; p && !w->rank && i < p->n_rw; i++)
 		if (!pl_train_worker_obeys(p->rw[i].op))
 			pl_say(w->o.log, PL_LOG_WARN,
 			       "the plan's %s is left out: local SGD sends no gradients",
 			       pl_rw_name(p->rw[i].op));
+	return 0;
 }
 
 static void local_finish(struct pl_worker *w, bool lost)
@@ -167,7 +172,7 @@ static int local_prepare(const struct pl_engine_opts *o, struct pl_worker **w, s
 	PL_TRY(pl_train_worker_init(&l->w, o, NULL, err));
 	l->w.round = o->job->local_steps;
 	PL_TRY(check_rounds(&l->w, err));
-	warn_of_plan(&l->w);
+	PL_TRY(check_plan(&l->w, err));
 	if (o->tracer)
 		PL_TRY(pl_train_tracer_names(o->tracer, l->w.net, 4, err));
 out:

@@ -114,7 +114,8 @@ struct pl_lang_statement {
 	struct pl_lang_value *value; /* of each field of the row, then of the extra ones */
 	size_t n, cap, n_own;	     /* n_own: those of the row */
 	const char **list;	     /* the names of the field with PL_LANG_LIST */
-	size_t n_list, cap_list;
+	uint32_t *column;	     /* of each of them in the text; of no meaning without one */
+	size_t n_list, cap_list, cap_columns;
 };
 int pl_lang_begin(struct pl_lang_statement *st, const struct pl_lang_schema *s,
 		  const struct pl_lang_row *row, struct pl_err *err) PL_MUST;

@@ -76,6 +76,7 @@ void pl_lang_end(struct pl_lang_statement *st)
 {
 	pl_free(st->value);
 	pl_free(st->list);
+	pl_free(st->column);
 	memset(st, 0, sizeof(*st));
 }
 
@@ -447,6 +448,9 @@ static int distribute(struct parser *p, struct pl_err *err)
 			for (; at < end; at++) {
 				PL_TRY(pl_grow(&p->st->list, &p->st->cap_list, p->st->n_list + 1,
 					       sizeof(*p->st->list), err));
+				PL_TRY(pl_grow(&p->st->column, &p->st->cap_columns,
+					       p->st->n_list + 1, sizeof(*p->st->column), err));
+				p->st->column[p->st->n_list] = w[at].column;
 				p->st->list[p->st->n_list++] = w[at].s;
 			}
 		} else if (at < p->n_free) {

@@ -277,6 +277,12 @@ static int check_choice(const struct pl_lang_field *f, const struct pl_lang_valu
 		       v->s, pl_words_near_text(&near, hint, sizeof(hint)));
 }
 
+/* Is the whole number one of the words of `choices`? -1 as a number is none of them. */
+static bool is_word(const struct pl_lang_field *f, const struct pl_lang_value *v)
+{
+	return f->choices && v->i == -1 && (!v->s || pl_words_find(f->choices, v->s) >= 0);
+}
+
 int pl_lang_value_check(const struct pl_lang_field *f, const struct pl_lang_value *v,
 			struct pl_err *err)
 {
@@ -287,7 +293,7 @@ int pl_lang_value_check(const struct pl_lang_field *f, const struct pl_lang_valu
 		return pl_fail(err, PL_EDATA, "%s is empty", f->name);
 	if (f->type == PL_LANG_CHOICE)
 		return check_choice(f, v, err);
-	if (!pl_lang_is_limited(f) || (f->choices && v->i == -1))
+	if (!pl_lang_is_limited(f) || is_word(f, v))
 		return 0;
 	/* a whole number is a double here: no int64_t is 2^63, the greatest limit */
 	if ((f->flags & PL_LANG_ABOVE ? x > f->min : x >= f->min) &&

@@ -205,18 +205,26 @@ struct sets {
 	struct pl_intern names; /* of the tensors */
 	struct pl_buckets *b;
 	uint32_t *tensor; /* of a line */
+	uint32_t unknown; /* which name of a line the base has not; PL_NONE */
 };
 
 /* Numbers of the tensors of a line. */
 static int find_all(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
+	struct pl_plan_near near;
+
 	for (uint32_t a = 0; a < rw->n_args; a++) {
 		s->tensor[a] = pl_intern_find(&s->names, rw->arg[a], strlen(rw->arg[a]));
-		if (s->tensor[a] == PL_NONE)
-			return pl_fail(err, PL_EDATA,
-				       "the base has no tensor \"%.200s\"; the plan is another "
-				       "job's, or lacks a line: tensor NAME BYTES",
-				       rw->arg[a]);
+		if (s->tensor[a] != PL_NONE)
+			continue;
+		s->unknown = a;
+		near = pl_plan_near_begin(rw->arg[a]);
+		for (pl_id id = 0; id < s->names.n; id++)
+			pl_plan_near(&near, pl_intern_get(&s->names, id));
+		return pl_plan_no_name(&near, "the base has",
+				       "the plan is another job's, or lacks a line: tensor NAME "
+				       "BYTES",
+				       err);
 	}
 	return 0;
 }
@@ -234,7 +242,7 @@ static int fuse(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 
 static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	if (pl_lang_field(&pl_plan_schema.row[rw->op], "tensors", NULL))
+	if (pl_rw_names_tensors(rw->op))
 		PL_CHECK(find_all(s, rw, err));
 	if (rw->op == PL_RW_FUSE_TENSORS)
 		return fuse(s, rw, err);
@@ -278,7 +286,7 @@ static int take_base(const struct pl_plan *p, const uint32_t *base, struct pl_bu
 int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, struct pl_buckets *b,
 		    struct pl_err *err)
 {
-	struct sets s = { .b = b };
+	struct sets s = { .b = b, .unknown = PL_NONE };
 	size_t most = 1;
 	pl_id id;
 	int rc;
@@ -297,7 +305,7 @@ int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, struct pl_buc
 	for (size_t i = 0; i < p->n_rw; i++) {
 		rc = apply(&s, &p->rw[i], err);
 		if (rc < 0) {
-			pl_plan_wrap(p, i, err);
+			pl_plan_wrap(p->file, &p->rw[i], i, s.unknown, err);
 			goto out;
 		}
 	}

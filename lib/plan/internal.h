@@ -17,8 +17,6 @@ int pl_plan_statement(const struct pl_rewrite *rw, struct pl_lang_statement *st,
 		      struct pl_err *err) PL_MUST;
 /* What pl_plan_check() checks of each. */
 int pl_plan_check_rewrite(const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
-/* Put the line or the number of rewrite i before the message. */
-int pl_plan_wrap(const struct pl_plan *p, size_t i, struct pl_err *err);
 int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p,
 		      struct pl_err *err) PL_MUST;
 

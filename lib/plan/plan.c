@@ -173,6 +173,11 @@ int pl_rw_find(const char *name)
 	return -1;
 }
 
+bool pl_rw_names_tensors(unsigned op)
+{
+	return op < PL_RW_COUNT_ && pl_lang_field(&rows[op], "tensors", NULL);
+}
+
 void pl_plan_init(struct pl_plan *p)
 {
 	memset(p, 0, sizeof(*p));
@@ -213,6 +218,13 @@ int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *e
 		PL_CHECK(pl_arena_array(&p->arena, &r.arg, rw->n_args, sizeof(*r.arg), err));
 	for (uint32_t i = 0; i < rw->n_args; i++)
 		PL_CHECK(pl_dup(&p->arena, &r.arg[i], rw->arg[i], err));
+	if (rw->column && rw->n_args) {
+		uint32_t *column;
+
+		PL_CHECK(pl_arena_array(&p->arena, &column, rw->n_args, sizeof(*column), err));
+		memcpy(column, rw->column, rw->n_args * sizeof(*column));
+		r.column = column;
+	}
 	for (int i = 0; i < PL_SEL_COUNT_; i++)
 		if (rw->select.key[i])
 			PL_CHECK(pl_dup(&p->arena, &r.select.key[i], rw->select.key[i], err));
@@ -324,14 +336,62 @@ out:
 	return rc;
 }
 
-int pl_plan_wrap(const struct pl_plan *p, size_t i, struct pl_err *err)
+int pl_plan_wrap(const char *file, const struct pl_rewrite *rw, size_t i, uint32_t arg,
+		 struct pl_err *err)
 {
-	const struct pl_rewrite *rw = &p->rw[i];
+	char place[64];
 
-	if (rw->line)
-		return pl_wrap(err, "line %u: %s", rw->line, pl_rw_name(rw->op));
-	return pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
+	if (rw->text && err->code == PL_EDATA)
+		err->code = PL_EUSAGE;
+	if (rw->text)
+		return pl_wrap(err, "what-if \"%s\"", rw->text);
+	if (!rw->line)
+		snprintf(place, sizeof(place), "rewrite %zu", i + 1);
+	else if (arg < rw->n_args && rw->column)
+		snprintf(place, sizeof(place), "line %u, column %u", rw->line, rw->column[arg]);
+	else
+		snprintf(place, sizeof(place), "line %u", rw->line);
+	pl_wrap(err, "%s: %s", place, pl_rw_name(rw->op));
+	return file ? pl_wrap(err, "%s", file) : err->code;
 }
+
+int pl_plan_wrap_tensor(const struct pl_plan *p, size_t i, bool is_name, struct pl_err *err)
+{
+	const struct pl_ptensor *t = &p->tensor[i];
+
+	pl_wrap(err, "tensor");
+	if (t->line && is_name)
+		pl_wrap(err, "line %u, column %u", t->line, t->column);
+	else if (t->line)
+		pl_wrap(err, "line %u", t->line);
+	return p->file ? pl_wrap(err, "%s", p->file) : err->code;
+}
+
+/* ---- names that are not known ---------------------------------------------------------------- */
+
+struct pl_plan_near pl_plan_near_begin(const char *name)
+{
+	return (struct pl_plan_near){ .name = name, .near.s = name };
+}
+
+void pl_plan_near(struct pl_plan_near *x, const char *known)
+{
+	pl_words_near(&x->near, known, strlen(known));
+	if (strstr(known, x->name) && (!x->holds || strlen(known) < strlen(x->holds)))
+		x->holds = known;
+}
+
+int pl_plan_no_name(const struct pl_plan_near *x, const char *what, const char *remedy,
+		    struct pl_err *err)
+{
+	const char *near = x->near.distance ? x->near.word : x->holds;
+
+	return pl_fail(err, PL_EDATA, "%s no tensor \"%.200s\"%s%.200s%s; %s", what, x->name,
+		       near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
+		       remedy);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 int pl_plan_check(const struct pl_plan *p, struct pl_err *err)
 {
@@ -342,7 +402,7 @@ int pl_plan_check(const struct pl_plan *p, struct pl_err *err)
 	for (size_t i = 0; i < p->n_rw && rc >= 0; i++) {
 		rc = check_rewrite(&p->rw[i], &st, &why);
 		if (rc < 0)
-			pl_plan_wrap(p, i, &why);
+			pl_plan_wrap(NULL, &p->rw[i], i, PL_NONE, &why);
 	}
 	pl_lang_end(&st);
 	return pl_fail_as(err, &why);

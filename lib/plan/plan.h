@@ -9,6 +9,7 @@
 #define PL_PLAN_H
 
 #include "core/core.h"
+#include "core/words.h"
 #include "io/stream.h"
 #include "lang/lang.h"
 #include "plan/buckets.h"
@@ -53,8 +54,9 @@ enum pl_rw {
 #undef NUMBER
 		PL_RW_COUNT_
 };
-const char *pl_rw_name(unsigned op);		   /* "fuse-tensors" ... */
-int pl_rw_find(const char *name);		   /* -1 if there is none */
+const char *pl_rw_name(unsigned op);   /* "fuse-tensors" ... */
+int pl_rw_find(const char *name);      /* -1 if there is none */
+bool pl_rw_names_tensors(unsigned op); /* are the names of the rewrite those of tensors? */
 extern const struct pl_lang_schema pl_plan_schema; /* its first rows are the rewrites */
 
 /*
@@ -90,9 +92,10 @@ struct pl_rewrite {
 	const char *word; /* NULL if the operation takes none */
 	const char **arg; /* n_args names; NULL if none */
 	uint32_t n_args;
-	int64_t k; /* 0: not given */
-	double x;  /* 0: not given */
-	pl_ns to;  /* of set */
+	const uint32_t *column; /* of each name in the text that it came from; NULL: no text */
+	int64_t k;		/* 0: not given */
+	double x;		/* 0: not given */
+	pl_ns to;		/* of set */
 	struct pl_selector select;
 	pl_ns alone_ns;	  /* what it saves alone; INT64_MIN: not known */
 	pl_ns in_plan_ns; /* what leaving it out of the plan would cost; INT64_MIN: not known */
@@ -108,13 +111,14 @@ struct pl_ptensor {
 	int64_t bytes;
 	uint32_t set;	/* the base synchronises those of one number as one; PL_NONE: by itself */
 	bool estimated; /* the size was not in the input */
-	uint32_t line;	/* of the text that it came from, 0: none */
+	uint32_t line, column; /* of its name in the text that it came from, 0: none */
 };
 
 /* Zero-initialised is empty and valid. Strings belong to the arena. */
 struct pl_plan {
 	struct pl_arena arena;
 	const char *base; /* what it was made from: a file's or job's name; NULL */
+	const char *file; /* where it was read from, for messages; NULL */
 	struct pl_ptensor *tensor;
 	size_t n_tensors, cap_tensors;
 	struct pl_rewrite *rw;
@@ -141,6 +145,26 @@ int pl_plan_check(const struct pl_plan *p, struct pl_err *err) PL_MUST;
 /* Add a rewrite given as an option, where nothing is quoted: "scale kind=comm by 0.5". PL_EUSAGE
  * with the text and what is expected. */
 int pl_plan_add_line(struct pl_plan *p, const char *text, struct pl_err *err) PL_MUST;
+/*
+ * The name of a tensor that is not known. Give all known names to pl_plan_near(); the message of
+ * pl_plan_no_name() then has the nearest: PL_EDATA, as in `there is no tensor "a"; did you mean
+ * "b"?`. `remedy` follows, if no name is near or if there is another way out.
+ */
+struct pl_plan_near {
+	const char *name;	   /* that is not known */
+	struct pl_words_near near; /* .s = name */
+	const char *holds;	   /* the shortest known name that holds it; NULL */
+};
+struct pl_plan_near pl_plan_near_begin(const char *name);
+void pl_plan_near(struct pl_plan_near *near, const char *known);
+int pl_plan_no_name(const struct pl_plan_near *near, const char *what, const char *remedy,
+		    struct pl_err *err);
+/* Put before the message where the rewrite is, the i-th of its plan: file (NULL: none), line, the
+ * column of its name number `arg` (PL_NONE: of none), and the statement. Returns the code. */
+int pl_plan_wrap(const char *file, const struct pl_rewrite *rw, size_t i, uint32_t arg,
+		 struct pl_err *err);
+/* The same for tensor i of the base; with the column if its name is wrong. */
+int pl_plan_wrap_tensor(const struct pl_plan *p, size_t i, bool is_name, struct pl_err *err);
 /* Drop the last of these for the reason `why`: the same message and code. */
 int pl_plan_refuse_line(struct pl_plan *p, const struct pl_err *why, struct pl_err *err);
 
@@ -149,6 +173,7 @@ int pl_plan_refuse_line(struct pl_plan *p, const struct pl_err *why, struct pl_e
 /* Text or binary, recognised by content. `name` is for messages. Damage and nonsense are PL_EDATA
  * with line (text) or block (binary). */
 int pl_plan_read(struct pl_in *in, const char *name, struct pl_plan *p, struct pl_err *err) PL_MUST;
+int pl_plan_read_file(const char *path, struct pl_plan *p, struct pl_err *err) PL_MUST;
 int pl_plan_write(const struct pl_plan *p, struct pl_out *out, int level,
 		  struct pl_err *err) PL_MUST; /* binary */
 /* Give each rewrite its statement as `text`, if it was not given as an option. */

@@ -288,7 +288,21 @@ int pl_plan_read(struct pl_in *in, const char *name, struct pl_plan *p, struct p
 	}
 	if (rc >= 0 && (rc = pl_plan_check(p, &why)) < 0)
 		pl_wrap(&why, "%s", name);
+	if (rc >= 0)
+		rc = pl_dup(&p->arena, &p->file, name, &why);
 	if (rc < 0)
 		pl_plan_fini(p);
 	return pl_fail_as(err, &why);
+}
+
+int pl_plan_read_file(const char *path, struct pl_plan *p, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open(path, err);
+	int rc;
+
+	if (!in)
+		return err->code;
+	rc = pl_plan_read(in, pl_in_name(in), p, err);
+	pl_in_close(in);
+	return rc;
 }

@@ -8,7 +8,9 @@
 static int read_tensor(struct pl_plan *p, const struct pl_lang_statement *st, struct pl_err *err)
 {
 	const struct pl_lang_value *set = pl_lang_get(st, "set");
-	struct pl_ptensor t = { .set = set ? (uint32_t)set->i : PL_NONE, .line = st->line };
+	struct pl_ptensor t = { .set = set ? (uint32_t)set->i : PL_NONE,
+				.line = st->line,
+				.column = st->value[0].column };
 
 	PL_CHECK(pl_lang_bind(st, &t, &p->arena, err));
 	PL_CHECK(pl_grow(&p->tensor, &p->cap_tensors, p->n_tensors + 1, sizeof(*p->tensor), err));
@@ -22,6 +24,7 @@ static int read_rewrite(struct pl_plan *p, const struct pl_lang_statement *st, u
 	struct pl_rewrite rw = { .op = (uint8_t)op,
 				 .arg = st->list,
 				 .n_args = (uint32_t)st->n_list,
+				 .column = st->column,
 				 .to = -1,
 				 .alone_ns = INT64_MIN,
 				 .in_plan_ns = INT64_MIN,

@@ -205,6 +205,16 @@ out:
 	return rc;
 }
 
+static int no_tensor(const struct pl_rewriter *r, const char *name, const char *remedy,
+		     struct pl_err *err)
+{
+	struct pl_plan_near near = pl_plan_near_begin(name);
+
+	for (uint32_t t = 0; t < r->n_tensors; t++)
+		pl_plan_near(&near, r->tensor[t].in_plans);
+	return pl_plan_no_name(&near, "there is", remedy, err);
+}
+
 int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err)
 {
 	int rc = 0;
@@ -215,27 +225,25 @@ int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p, 
 		const struct pl_rewriter_tensor *is = t == PL_NONE ? NULL : &r->tensor[t];
 
 		if (!is)
-			rc = pl_fail(err, PL_EDATA,
-				     "tensor: there is no \"%s\" in the graph; the plan is another "
-				     "job's",
-				     x->name);
+			rc = no_tensor(r, x->name, "the plan is another job's", err);
 		else if (x->bytes != is->bytes && is->bytes > 0 && !x->estimated && !is->estimated)
 			rc = pl_fail(err, PL_EDATA,
-				     "tensor: \"%s\" has %lld bytes in the graph, not %lld; the "
-				     "plan is another job's",
+				     "\"%s\" has %lld bytes in the graph, not %lld; the plan is "
+				     "another job's",
 				     x->name, (long long)is->bytes, (long long)x->bytes);
-		if (rc < 0 && x->line)
-			pl_wrap(err, "line %u", x->line);
+		if (rc < 0)
+			pl_plan_wrap_tensor(p, i, !is, err);
 	}
 	return rc;
 }
 
-int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i,
-			uint32_t *t, struct pl_err *err)
+int pl_rewrite_find_arg(struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i, uint32_t *t,
+			struct pl_err *err)
 {
 	*t = pl_rewrite_tensor_find(r, rw->arg[i]);
 	if (*t != PL_NONE)
 		return 0;
+	r->unknown = i;
 	if (!r->n_tensors)
 		return pl_fail(err, PL_EDATA, "the graph synchronises no tensors");
 	if (is_ambiguous(r, rw->arg[i]))
@@ -244,10 +252,7 @@ int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw
 			"several groups of ranks have a tensor \"%s\"; plan --preset none -O "
 			"text lists their names, which end in @ and a number",
 			rw->arg[i]);
-	return pl_fail(err, PL_EDATA,
-		       "there is no tensor \"%s\"; plan --preset none -O text lists those of the "
-		       "graph",
-		       rw->arg[i]);
+	return no_tensor(r, rw->arg[i], "plan --preset none -O text lists those of the graph", err);
 }
 
 /* ---- kinds of rewrites ----------------------------------------------------------------------- */
@@ -289,22 +294,11 @@ static bool builds(const struct pl_rewriter *r, const struct pl_rewrite *rw)
 	return kind->comm || (kind->network && rw_now(r)->over);
 }
 
-int pl_rewrite_wrap(const struct pl_rewrite *rw, size_t i, struct pl_err *err)
-{
-	if (rw->text && err->code == PL_EDATA)
-		err->code = PL_EUSAGE;
-	if (rw->text)
-		return pl_wrap(err, "what-if \"%s\"", rw->text);
-	if (rw->line)
-		return pl_wrap(err, "line %u: %s", rw->line, pl_rw_name(rw->op));
-	return pl_wrap(err, "rewrite %zu: %s", i + 1, pl_rw_name(rw->op));
-}
-
 /* One state for all of it: buckets are built once, when all is known; even without rewrites if
  * `build`. How operations are changed does not depend on the number of microbatches, so kinds that
  * are applied behind the others come last. */
-static int change(struct pl_rewriter *r, const struct pl_rewrite *rw, size_t n, bool build,
-		  struct pl_err *err)
+static int change(struct pl_rewriter *r, const char *file, const struct pl_rewrite *rw, size_t n,
+		  bool build, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
 	int rc = pl_rewrite_push_state(r, err);
@@ -313,10 +307,11 @@ static int change(struct pl_rewriter *r, const struct pl_rewrite *rw, size_t n, 
 		for (size_t i = 0; rc == 0 && i < n; i++) {
 			if (pl_rewrite_kinds[rw[i].op]->last != last)
 				continue;
+			r->unknown = PL_NONE;
 			rc = apply(r, &rw[i], err);
 			build |= builds(r, &rw[i]);
 			if (rc < 0)
-				rc = pl_rewrite_wrap(&rw[i], i, err);
+				rc = pl_plan_wrap(file, &rw[i], i, r->unknown, err);
 		}
 	if (rc == 0 && build)
 		rc = pl_rewrite_sync(r, err);
@@ -327,18 +322,18 @@ static int change(struct pl_rewriter *r, const struct pl_rewrite *rw, size_t n, 
 
 int pl_rewrite(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	return change(r, rw, 1, false, err);
+	return change(r, NULL, rw, 1, false, err);
 }
 
 int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err)
 {
-	return change(r, NULL, 0, true, err);
+	return change(r, NULL, NULL, 0, true, err);
 }
 
 int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err)
 {
 	size_t mark = pl_rewriter_mark(r);
-	int rc = change(r, p->rw, p->n_rw, false, err);
+	int rc = change(r, p->file, p->rw, p->n_rw, false, err);
 
 	if (rc == 0 && (rc = pl_edit_settle(r->e, err)) < 0)
 		pl_rewriter_undo(r, mark);

@@ -195,7 +195,7 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 		hits[i] = 0;
 		rc = pl_rewrite_kinds[p->rw[i].op]->change(&x, &p->rw[i], &c[i], err);
 		if (rc < 0) {
-			rc = pl_rewrite_wrap(&p->rw[i], i, err);
+			rc = pl_plan_wrap(p->file, &p->rw[i], i, PL_NONE, err);
 			goto out;
 		}
 		basis->guessed |= c[i].basis.guessed;

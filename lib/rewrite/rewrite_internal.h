@@ -200,6 +200,7 @@ struct pl_rewriter {
 	struct rw_slowdown *slowdown;	  /* NULL: nothing slows anything down */
 	uint32_t *group;		  /* [group]: graph.group or PL_NONE */
 	uint32_t n_groups;
+	uint32_t unknown; /* which name of a rewrite is that of no tensor; PL_NONE */
 	int rc; /* of the first change of the edit that failed: nothing is changed any more */
 	struct pl_err failure;
 };
@@ -251,8 +252,6 @@ static inline int rw_result(struct pl_rewriter *r, int rc, struct pl_err *err)
 /* rewrite_change.c: apply a kind with `change` to the edit. */
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw,
 			    struct pl_err *err) PL_MUST;
-/* Say before the message which rewrite of a plan, the i-th, it is about. Returns the code. */
-int pl_rewrite_wrap(const struct pl_rewrite *rw, size_t i, struct pl_err *err);
 
 static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 {
@@ -310,7 +309,7 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 /* Push a copy of the present state on the stack. */
 int pl_rewrite_push_state(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Find base tensor i of a line. If there is no such tensor, PL_EDATA says how to mend the plan. */
-int pl_rewrite_find_arg(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i,
+int pl_rewrite_find_arg(struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t i,
 			uint32_t *tensor, struct pl_err *err) PL_MUST;
 /* Find a base tensor by its name in plans; PL_NONE: there is none. */
 uint32_t pl_rewrite_tensor_find(const struct pl_rewriter *r, const char *name);

@@ -5,7 +5,7 @@
 #include "rewrite/rewrite_internal.h"
 
 /* Numbers of the line's tensors; pl_free(). */
-static int find_args(const struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t **tensor,
+static int find_args(struct pl_rewriter *r, const struct pl_rewrite *rw, uint32_t **tensor,
 		     struct pl_err *err)
 {
 	int rc;

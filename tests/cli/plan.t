@@ -163,13 +163,15 @@ status 2 "replay: a topology without a plan" "$BIN/replay" --topology 4x2 "$g"
 sed 's/"grad l22"/"grad l99"/' "$TMP/again" >"$TMP/bad.plan"
 status 3 "a plan of another job" "$BIN/replay" -p "$TMP/bad.plan" "$g"
 line=$(grep -n '^fuse-tensors.*"grad l99"' "$TMP/bad.plan" | head -n 1 | cut -d: -f1)
-says "bad.plan: line $line: fuse-tensors: there is no tensor \"grad l99\"" "... names the line"
+column=$(sed -n "${line}s/\"grad l99\".*//p" "$TMP/bad.plan" | wc -c)
+says "bad.plan: line $line, column $column: fuse-tensors: there is no tensor \"grad l99\"; did you mean \"grad l[0-9]*\"?; plan --preset none" \
+	"... names the place, the nearest name and the remedy"
 printf 'paceline-plan 1\n\ntensor "grad l22" 17\naccumulate 2\n' >"$TMP/bad.plan"
 status 3 "a plan of a job with other sizes" "$BIN/replay" -p "$TMP/bad.plan" "$g"
 says 'bad.plan: line 3: tensor: "grad l22" has ' "... names the line"
 printf 'paceline-plan 1\ntensor "grad l22" 17 estimated\ntensor x 1\naccumulate 2\n' >"$TMP/bad.plan"
 status 3 "a plan of a job with other tensors" "$BIN/replay" -p "$TMP/bad.plan" "$g"
-says 'bad.plan: line 3: tensor: there is no "x"' "... names the line"
+says 'bad.plan: line 3, column 8: tensor: there is no tensor "x"' "... names the line"
 printf 'paceline-plan 1\npriority "grad l2" "grad l1"\n' >"$TMP/bad.plan"
 status 3 "priorities where all gradients are waited for at once" "$BIN/replay" -p "$TMP/bad.plan" "$g"
 says 'bad.plan: line 2: priority: every operation that waits for a gradient' "... names the line, and what it takes"

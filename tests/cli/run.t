@@ -195,6 +195,15 @@ check "... changes no loss" alike 1e-5 default hand
 echo 'tensor conv1.weight 16' | cat hand.plan - >other.plan
 status 3 "another model's plan" "$run" -n 2 -p other.plan tiny.job
 says 'conv1.weight' "... names what is not there"
+sed '/^tensor/d; s/0.weight/0/' hand.plan >nobase.plan
+status 0 "a plan by hand without tensors" "$run" -q -n 2 -p nobase.plan -t nobase.trace tiny.job
+status 0 "... is carried out" sh -c "'$BIN/merge' -q nobase.trace.? | '$BIN/graph' -q -O text - >nobase && ! cmp -s nobase planned"
+check "... all that its lines say" sh -c "grep -q 'allreduce bucket 1' nobase && ! grep -q 'allreduce bucket 2' nobase"
+echo 'order 0.weight 4.biass' | cat nobase.plan - >wrong.plan
+sed 's/0 3$/0.weight 3/; s/4.bias 0$/4.bias 0.weight/' wrong.plan >misspelt.plan
+status 3 "a name that no tensor has" "$run" -n 2 -p misspelt.plan tiny.job
+says 'misspelt.plan: line 7, column 16: order: there is no tensor "4.biass"; did you mean "4.bias"?' "... is refused, with its place and the nearest"
+status 3 "... under local SGD, which sends no buckets, too" "$run" -n 2 -p misspelt.plan --set 'policy local-sgd local-steps=2' tiny.job
 
 # ---- slow links, slow ranks -----------------------------------------------------------------------
 status 0 "a paced rank" "$run" -n 2 --pace=1:150 --report=paced.json --set steps=5 tiny.job

@@ -73,6 +73,54 @@ static int from_plan(const char *text, struct pl_dp_buckets *b, struct pl_plan *
 	return rc;
 }
 
+/* A plan without the tensors of its base: they are those of the network. */
+static void test_by_hand(void)
+{
+	static const struct {
+		const char *text, *says;
+	} wrong[] = {
+		{ "fuse-tensors fc1.weight fc2.weigth\n",
+		  "plan: line 2, column 25: fuse-tensors: there is no tensor \"fc2.weigth\"; did "
+		  "you "
+		  "mean \"fc2.weight\"?; the plan is another job's, or" },
+		{ "fuse-tensors fc1 fc3\norder nosuch fc1\n",
+		  "plan: line 3, column 7: order: there is no tensor \"nosuch\"; the plan" },
+		{ "partition-tensor weight 4\n", "did you mean \"fc1.weight\"?" },
+		{ "algorithm tree fc2.weight fc9.bias\n", "plan: line 2, column 27: algorithm:" },
+		{ "priority fc1.bias fc4.bias\n", "plan: line 2, column 19: priority:" },
+		{ "fuse-tensors fc1 fc2\npartition-tensor fc1.weight 2\n",
+		  "column 18: partition-tensor: \"fc1\" and \"fc1.weight\" both stand for the "
+		  "tensor "
+		  "fc1.weight" },
+	};
+	struct pl_dp_buckets b;
+	struct pl_err err = { 0 };
+	struct pl_plan p;
+
+	ok(from_plan("paceline-plan 1\nfuse-tensors fc3 fc1.bias\npartition-tensor fc1.weight 4\n"
+		     "algorithm tree fc1.weight\n",
+		     &b, &p, &err) == 0,
+	   "a plan without a base: %s", err.msg);
+	is_str(text_of(&b), " fc2.weight fc2.bias | fc1.bias fc3.weight fc3.bias | fc1.weight /4",
+	       "... is carried out, the default's buckets less what is taken out");
+	ok(b.v[2].algo == PL_CA_TREE && b.v[0].algo == PL_CA_AUTO && !warnings,
+	   "... with the algorithm of one");
+	pl_dp_buckets_fini(&b);
+	pl_plan_fini(&p);
+	for (size_t i = 0; i < PL_LEN(wrong); i++) {
+		char text[256];
+		int rc;
+
+		memset(&err, 0, sizeof(err));
+		snprintf(text, sizeof(text), "paceline-plan 1\n%s", wrong[i].text);
+		rc = from_plan(text, &b, &p, &err);
+		ok(rc == PL_EDATA && strstr(err.msg, wrong[i].says), "refused: %s", err.msg);
+		if (rc == 0)
+			pl_dp_buckets_fini(&b);
+		pl_plan_fini(&p);
+	}
+}
+
 static void test_default(void)
 {
 	struct pl_dp_buckets b;
@@ -155,5 +203,6 @@ int main(void)
 {
 	test_default();
 	test_plans();
+	test_by_hand();
 	return done_testing();
 }

@@ -219,6 +219,8 @@ static void errors(void)
 		{ "optimizer sgd momentum=1\n", "momentum must be at least 0 and below 1" },
 		{ "optimizer sgd nesterov=2\n", "nesterov must be yes, no, 1 or 0" },
 		{ "schedule step every=1.5\n", "every must be a whole number" },
+		{ "link rate=1Gbit from=-1\n",
+		  "line 1, column 17: link: from must be at least 0 and at most" },
 		{ "link rate=fast\n",
 		  "link: rate must be a rate up to 1 PB/s, like 10Gbit/s or 2GB/s, not \"fast\"" },
 		{ "link rate=1GB latency=2h\n", "latency must be a time of at most an hour" },

@@ -475,7 +475,7 @@ int main(void)
 	}
 	read_str("paceline-plan 1\ntensor a 1\nfuse-tensors a z\n", &p);
 	ok(written(&p, writer_of("ddp"), &b) == last.msg && last.code == PL_EDATA &&
-		   strstr(last.msg, "line 3: fuse-tensors: the base has no tensor"),
+		   strstr(last.msg, "line 3, column 16: fuse-tensors: the base has no tensor"),
 	   "a plan of another job has no settings");
 	pl_buf_fini(&b);
 	pl_plan_fini(&p);

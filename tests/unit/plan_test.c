@@ -535,7 +535,8 @@ static void sets(void)
 	   "a partitioned tensor is not fused");
 	ok(strstr(sets_of("fuse-tensors a b\norder a b\n"), "one set already"),
 	   "two tensors of a set have no order");
-	ok(strstr(sets_of("fuse-tensors a z\n"), "line 7: fuse-tensors: the base has no tensor"),
+	ok(strstr(sets_of("fuse-tensors a z\n"),
+		  "line 7, column 16: fuse-tensors: the base has no tensor"),
 	   "an unknown tensor, with its line");
 }
 
