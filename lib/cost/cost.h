@@ -161,7 +161,8 @@ struct pl_memory_rank {
 };
 /*
  * Peak per rank of the settled edit, from the lifetimes of tensors. Parameters and the optimiser's
- * state live always, gradients from their producer's start to the end of the step, anything else to
+ * state live always, gradients from their producer's start (of microbatches: from the start of the
+ * first that adds to the gradient) to the end of the step, anything else to
  * the end of its last consumer (without consumer: activations to the end of the step, the rest to
  * that of the producer; what has no producer is there when the step begins). Activations that are
  * made again (pl_etensor.remade) are gone between their other uses and the start of their last

@@ -3,9 +3,10 @@
  * of all other memory. Memory that is freed at an instant can be used by memory that begins then.
  *
  * Each copy of a tensor is one interval, or two if it is recomputed (cost.h says when). The
- * recomputed tensors of a layer come back together when the first of them is used, because the
- * forward operations of a layer run as a whole. O(n log n) in tensors, plus one pass over the
- * nodes.
+ * recomputed tensors of a layer and microbatch come back together when the first of them is used,
+ * because the forward operations of a layer run as a whole. A gradient to which several
+ * microbatches add is a buffer that is there from the first of them on, as in PyTorch and
+ * Megatron-LM. O(n log n) in tensors, plus one pass over the nodes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +23,15 @@ struct change {
 	uint8_t part;
 	bool begins;
 };
-/* When the activations of a layer are recomputed. */
-struct recompute {
+/* The first of the operations of a layer that do something, as recompute it. */
+struct of_layer {
 	uint32_t step, node;
-	int32_t rank, layer;
+	int32_t rank, layer, mb; /* mb: -1 of all microbatches together */
 	pl_ns at;
+};
+struct of_layers {
+	struct of_layer *v;
+	size_t n;
 };
 struct mem {
 	const struct pl_edit *e;
@@ -37,10 +42,10 @@ struct mem {
 	uint32_t *node;	    /* by origin: the node, PL_NONE */
 	pl_ns *begin, *end; /* [step][rank]: of the step */
 	pl_ns *grads;	    /* [step][rank]: start of the last operation that makes a gradient */
-	struct recompute *recompute;
-	size_t n_recomputes;
-	uint32_t *carries; /* [node]: how many tensors the communication carries */
-	int64_t *always;   /* [step][rank][2]: parameters and gradients */
+	struct of_layers recompute; /* of a layer, for each microbatch */
+	struct of_layers backward;  /* of a layer, of all microbatches together */
+	uint32_t *carries;	    /* [node]: how many tensors the communication carries */
+	int64_t *always;	    /* [step][rank][2]: parameters and gradients */
 	struct change *c;
 	size_t n, cap;
 	struct pl_err *err;
@@ -101,26 +106,45 @@ static uint32_t consumer(const struct mem *m, const struct pl_etensor *et, uint3
 	return at < m->first[et->step + 1] ? m->node[at] : PL_NONE;
 }
 
-/* ---- recomputed activations ------------------------------------------------------------------ */
+/* ---- operations of layers -------------------------------------------------------------------- */
 
-PL_COMPARATOR(by_layer, struct recompute, step, rank, layer);
+PL_COMPARATOR(by_layer, struct of_layer, step, rank, layer, mb);
 
-PL_COMPARATOR(by_layer_and_time, struct recompute, step, rank, layer, at, node);
+PL_COMPARATOR(by_layer_and_time, struct of_layer, step, rank, layer, mb, at, node);
 
+/* Keep the first of each layer and microbatch, sorted. */
+static void keep_first(struct of_layers *x)
+{
+	size_t n = x->n;
+
+	pl_sort(x->v, n, sizeof(*x->v), by_layer_and_time);
+	x->n = 0;
+	for (size_t i = 0; i < n; i++)
+		if (!x->n || by_layer(&x->v[x->n - 1], &x->v[i]))
+			x->v[x->n++] = x->v[i];
+}
+
+/* The operation for the layer and microbatch of the key; NULL. */
+static const struct of_layer *first_of(const struct of_layers *x, struct of_layer key)
+{
+	return bsearch(&key, x->v, x->n, sizeof(key), by_layer);
+}
+
+/* Where recomputed activations come back. */
 static int find_recomputes(struct mem *m, struct pl_err *err)
 {
 	const struct pl_edit *e = m->e;
-	size_t n = 0;
-	int rc = pl_alloc(&m->recompute, e->n_tensors + 1, sizeof(*m->recompute), err);
+	int rc = pl_alloc(&m->recompute.v, e->n_tensors + 1, sizeof(*m->recompute.v), err);
 
 	for (size_t i = 0; rc == 0 && i < e->n_tensors; i++) {
 		const struct pl_etensor *et = &e->tensor[i];
-		struct recompute x = { .step = et->step, .node = PL_NONE, .rank = et->rank };
+		struct of_layer x = { .step = et->step, .node = PL_NONE, .rank = et->rank };
 
 		if (et->dead || !et->remade || et->producer == PL_NONE ||
 		    e->node[et->producer].layer < 0)
 			continue;
 		x.layer = e->node[et->producer].layer;
+		x.mb = e->node[et->producer].mb;
 		for (uint32_t k = 0; k < e->g->tensor[et->tensor].n_consumers; k++) {
 			uint32_t node = consumer(m, et, k);
 
@@ -131,27 +155,65 @@ static int find_recomputes(struct mem *m, struct pl_err *err)
 		if (x.node == PL_NONE)
 			continue;
 		x.at = e->node[x.node].start;
-		m->recompute[n++] = x;
+		m->recompute.v[m->recompute.n++] = x;
 	}
-	pl_sort(m->recompute, n, sizeof(*m->recompute), by_layer_and_time);
-	for (size_t i = 0; i < n; i++)
-		if (!m->n_recomputes ||
-		    by_layer(&m->recompute[m->n_recomputes - 1], &m->recompute[i]))
-			m->recompute[m->n_recomputes++] = m->recompute[i];
+	keep_first(&m->recompute);
 	return rc;
+}
+
+/* The operations of a layer that use its activations: its backward operations, one for each
+ * microbatch. */
+static int find_backwards(struct mem *m, struct pl_err *err)
+{
+	const struct pl_edit *e = m->e;
+	size_t cap = 0;
+
+	for (size_t i = 0; i < e->n_tensors; i++) {
+		const struct pl_etensor *et = &e->tensor[i];
+		const struct pl_tensor *t = &e->g->tensor[et->tensor];
+		int32_t layer = et->producer == PL_NONE ? -1 : e->node[et->producer].layer;
+
+		for (uint32_t k = 0; k < t->n_consumers; k++) {
+			uint32_t node = consumer(m, et, k);
+
+			if (et->dead || t->role != PL_TR_ACTIVATION || layer < 0 ||
+			    node == PL_NONE || e->node[node].layer != layer)
+				continue;
+			PL_CHECK(pl_grow(&m->backward.v, &cap, m->backward.n + 1,
+					 sizeof(*m->backward.v), err));
+			m->backward.v[m->backward.n++] =
+				(struct of_layer){ et->step, node, et->rank,
+						   layer,    -1,   e->node[node].start };
+		}
+	}
+	keep_first(&m->backward);
+	return 0;
 }
 
 /* The node at whose start the tensor is in memory again: `last`, its last consumer, or an earlier
  * node for which the activations of its layer are recomputed. */
 static uint32_t recomputed_at(const struct mem *m, const struct pl_etensor *et, uint32_t last)
 {
-	struct recompute key = { .step = et->step,
-				 .rank = et->rank,
-				 .layer = m->e->node[et->producer].layer };
-	const struct recompute *x =
-		bsearch(&key, m->recompute, m->n_recomputes, sizeof(key), by_layer);
+	const struct pl_enode *p = &m->e->node[et->producer];
+	const struct of_layer *x = first_of(&m->recompute, (struct of_layer){ .step = et->step,
+									      .rank = et->rank,
+									      .layer = p->layer,
+									      .mb = p->mb });
 
 	return x && x->at < m->e->node[last].start ? x->node : last;
+}
+
+/* The node from whose start on the gradient is in memory. Microbatches add to one buffer, so it
+ * is there from the first backward operation of its layer on. */
+static uint32_t gradient_from(const struct mem *m, const struct pl_etensor *et)
+{
+	const struct pl_enode *p = &m->e->node[et->producer];
+	const struct of_layer *x =
+		first_of(&m->backward,
+			 (struct of_layer){
+				 .step = et->step, .rank = et->rank, .layer = p->layer, .mb = -1 });
+
+	return x && x->at < p->start ? x->node : et->producer;
 }
 
 /* ---- intervals ------------------------------------------------------------------------------- */
@@ -205,7 +267,8 @@ static void add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t ra
 {
 	const struct pl_edit *e = m->e;
 	const struct pl_tensor *t = &e->g->tensor[et->tensor];
-	uint32_t last = PL_NONE, p = et->producer;
+	uint32_t last = PL_NONE;
+	uint32_t p = part == GRADS && et->producer != PL_NONE ? gradient_from(m, et) : et->producer;
 	pl_ns from = p == PL_NONE ? m->begin[et->step * m->n_ranks + rank] : e->node[p].start;
 	pl_ns kept = p == PL_NONE ? from : pl_edit_end(e, p), to = INT64_MIN;
 
@@ -422,6 +485,7 @@ int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 	PL_TRY(pl_alloc(&m.always, 2 * e->n_steps * m.n_ranks + 1, sizeof(*m.always), err));
 	PL_TRY(index_nodes(&m, err));
 	PL_TRY(find_recomputes(&m, err));
+	PL_TRY(find_backwards(&m, err));
 	find_grads(&m);
 	for (size_t i = 0; i < e->n_tensors; i++)
 		if (!e->tensor[i].dead)
@@ -440,7 +504,8 @@ out:
 	pl_free(m.end);
 	pl_free(m.begin);
 	pl_free(m.grads);
-	pl_free(m.recompute);
+	pl_free(m.recompute.v);
+	pl_free(m.backward.v);
 	pl_free(m.carries);
 	pl_free(m.always);
 	pl_free(m.c);

@@ -143,12 +143,16 @@ void pl_derive_put_activation(const struct layer_table *t, size_t layer, uint32_
 			      uint32_t backward)
 {
 	const struct layer *l = &t->layer[layer];
-	const struct pl_tensor x = { .name = l->activation,
-				     .type = l->type,
-				     .role = PL_TR_ACTIVATION,
-				     .bytes = l->activation_bytes,
-				     .producer = forward };
+	struct pl_tensor x = { .name = l->activation,
+			       .type = l->type,
+			       .role = PL_TR_ACTIVATION,
+			       .bytes = l->activation_bytes - l->input_bytes,
+			       .producer = forward };
 
+	put_tensor(t, &x, backward, PL_NONE);
+	x.name = l->input;
+	x.flags = PL_TF_OUTPUT;
+	x.bytes = l->input_bytes;
 	put_tensor(t, &x, backward, PL_NONE);
 }
 

@@ -15,11 +15,13 @@
 #define TOO_LONG "the step would last more than 36 years; are the units right?"
 
 struct layer {
-	pl_id forward, backward, reduce; /* names of the operations of the layer */
-	pl_id grad, param, activation;	 /* names of the tensors of the layer */
+	pl_id forward, backward, reduce;      /* names of the operations of the layer */
+	pl_id grad, param, activation, input; /* names of the tensors of the layer */
 	pl_id type;
 	pl_ns forward_ns, backward_ns, update_ns;
 	int64_t param_bytes, activation_bytes, output_bytes;
+	int64_t input_bytes; /* of its activations: the input, which the layer before made; 0: not
+				known */
 };
 struct layer_table {
 	const struct pl_layers_opts *o;
@@ -68,7 +70,7 @@ uint32_t pl_derive_put_reduce(const struct layer_table *t, struct pl_program *p,
  * gradients, carry them on, and update the parameters. */
 void pl_derive_put_params(const struct layer_table *t, size_t layer, uint32_t forward,
 			  uint32_t backward, uint32_t carrier, uint32_t optimizer);
-/* The activations of a layer between two nodes. */
+/* The activations of a layer between two nodes, its input apart: that is not recomputed. */
 void pl_derive_put_activation(const struct layer_table *t, size_t layer, uint32_t forward,
 			      uint32_t backward);
 /* Adds a time to the length of the step; PL_ELIMIT if the step is then too long. */

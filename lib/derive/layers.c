@@ -209,6 +209,11 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 	PL_TRY(cell_number(r, row, C_ACT, &x.activation_bytes, err));
 	PL_TRY(cell_number(r, row, C_UPDATE, &x.update_ns, err));
 	PL_TRY(cell_number(r, row, C_OUTPUT, &x.output_bytes, err));
+	/* without the column nothing is known of inputs */
+	if (t->n && r->at[C_OUTPUT] != SIZE_MAX)
+		x.input_bytes = pl_min_i64(t->layer[t->n - 1].output_bytes, x.activation_bytes);
+	if (x.input_bytes)
+		x.input = put_name(r, "input of ", cell(r, row, C_LAYER, &n));
 	if (!cell(r, row, C_OUTPUT, &n))
 		x.output_bytes = x.activation_bytes;
 	t->update_ns = pl_add_sat(t->update_ns, x.update_ns);

@@ -196,10 +196,12 @@ int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_er
 		if (members[s->b.set[t]] > 1)
 			p->tensor[p->n_tensors - 1].set = s->b.set[t];
 	}
-	p->ranks = r->n_ranks;
+	/* replicas of the model: the ranks of a pipeline that have different layers are one */
+	p->ranks = r->n_groups ? 0 : r->n_ranks;
 	for (uint32_t i = 0; i < r->n_groups; i++)
-		if (r->group[i] < r->e->n_groups)
-			p->ranks = pl_max_i64(p->ranks, r->e->group[r->group[i]].n);
+		p->ranks = pl_max_i64(p->ranks, r->group[i] < r->e->n_groups
+							? r->e->group[r->group[i]].n
+							: r->n_ranks);
 out:
 	pl_free(members);
 	return rc;

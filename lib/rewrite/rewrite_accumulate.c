@@ -132,6 +132,15 @@ static void delay_slot(struct pl_rewriter *r, const struct slot *s, const bool *
 			delay_first(r, i, later);
 }
 
+/* Does a rank of the job have another stage of a pipeline than the first? */
+static bool is_pipeline(const struct pl_edit *e)
+{
+	for (uint32_t i = 0; i < e->n_res; i++)
+		if (e->res[i].coord[1] > 0)
+			return true;
+	return false;
+}
+
 static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	const struct pl_graph *g = r->e->g;
@@ -141,6 +150,11 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	bool *part = NULL, any = false;
 	int rc;
 
+	if (is_pipeline(r->e))
+		return pl_fail(
+			err, PL_EDATA,
+			"the batch of a pipeline passes in microbatches already; their number "
+			"is that of the graph (graph --program 'pipeline microbatches=N ...')");
 	PL_TRY(pl_alloc(&slot, n_slots, sizeof(*slot), err));
 	PL_TRY(pl_alloc(&part, r->e->n_nodes, sizeof(*part), err));
 	for (size_t i = 0; i < n_slots; i++)

@@ -30,7 +30,8 @@ const char *pl_rewriter_layer(const struct pl_edit *e, const struct pl_etensor *
 	const struct pl_tensor *t = &e->g->tensor[x->tensor];
 	const struct pl_enode *p = x->producer == PL_NONE ? NULL : &e->node[x->producer];
 
-	if (x->dead || t->role != PL_TR_ACTIVATION || !p || !t->n_consumers || p->layer < 0)
+	if (x->dead || t->role != PL_TR_ACTIVATION || t->flags & PL_TF_OUTPUT || !p ||
+	    !t->n_consumers || p->layer < 0)
 		return NULL;
 	return pl_edit_name(e, p->flags & PL_NF_LAYER ? p->module : t->name);
 }

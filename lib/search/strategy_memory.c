@@ -133,7 +133,7 @@ static int add_layers(struct fit *f, struct pl_err *err)
 		size_t had = seen.n;
 		pl_id id;
 
-		if (!layer || e->g->tensor[e->tensor[i].tensor].flags & PL_TF_OUTPUT)
+		if (!layer)
 			continue;
 		rc = pl_intern_add(&seen, layer, strlen(layer), &id, err);
 		if (rc == 0 && seen.n > had)
@@ -197,20 +197,39 @@ static int fewer(struct fit *f, struct pl_err *err)
 	return rc;
 }
 
-static int use_savings(struct fit *f, struct pl_err *err)
+/* Use savings in the order of price until the peak fits; *any: one was used. */
+static int use_cheapest(struct fit *f, bool *any, struct pl_err *err)
 {
 	int rc = 0;
 
+	*any = false;
 	for (size_t i = 0; rc == 0 && i < f->n && f->peak.bytes > f->limit; i++) {
 		struct saving *w = &f->saving[i];
 		struct saving *out = w->rw.op == PL_RW_ACCUMULATE ? microbatches(f) : NULL;
 
-		if (!isfinite(w->ns_per_byte) || (out && out->rw.k > w->rw.k))
+		if (w->used || !isfinite(w->ns_per_byte) || (out && out->rw.k > w->rw.k))
 			continue;
 		if (out) /* a greater number replaces a smaller one */
 			out->used = false;
-		w->used = true;
+		w->used = *any = true;
 		rc = try_with(f, NULL, err);
+	}
+	return rc;
+}
+
+/* A saving lowers the peaks of some ranks, as the stages of a pipeline have different layers. When
+ * another rank has the highest peak, the savings have other prices. */
+static int use_savings(struct fit *f, struct pl_err *err)
+{
+	bool any = true;
+	int rc = 0;
+
+	while (rc == 0 && any && f->peak.bytes > f->limit) {
+		rc = price(f, err);
+		if (rc == 0)
+			rc = try_with(f, NULL, err);
+		if (rc == 0)
+			rc = use_cheapest(f, &any, err);
 	}
 	if (f->peak.bytes > f->limit)
 		return rc;
@@ -263,11 +282,8 @@ static int try_from(struct fit *f, const struct candidate *at, struct pl_err *er
 	for (size_t i = 0; i < f->n; i++)
 		f->saving[i].used = false;
 	PL_TRY(try_with(f, NULL, err));
-	if (f->peak.bytes > f->limit) {
-		PL_TRY(price(f, err));
-		PL_TRY(try_with(f, NULL, err));
+	if (f->peak.bytes > f->limit)
 		PL_TRY(use_savings(f, err));
-	}
 	if (f->peak.bytes > f->limit) {
 		if (f->least.rank < 0 || f->peak.bytes < f->least.bytes)
 			f->least = f->peak;

@@ -245,6 +245,29 @@ check "... makes activations again" sh -c "grep -q '^recompute l' '$TMP/out' && 
 status 0 "... or a batch in parts" "$BIN/plan" -O text --memory $((peak - 40000000)) --forbid recompute "$TMP/single.graph"
 check "... which takes no time without communication" sh -c "grep -q '^accumulate 2 ' '$TMP/out'"
 
+# ---- pipelines ----------------------------------------------------------------------------------
+awk 'BEGIN {
+	print "layer,forward_us,backward_us,param_bytes,activation_bytes,output_bytes"
+	for (i = 0; i < 16; i++)
+		print "layers." i ",300,600,4000000,8000000,500000"
+}' >"$TMP/pipe.csv"
+"$BIN/graph" --program 'pipeline schedule=1f1b stages=4 microbatches=8' --ranks 8 -o "$TMP/pipe.graph" "$TMP/pipe.csv"
+status 0 "a plan of a pipeline" "$BIN/plan" -O text "$TMP/pipe.graph"
+check "... of two replicas" grep -q '^workers 2$' "$TMP/out"
+peak=$(number peak "$TMP/out")
+status 0 "... in less memory" "$BIN/plan" -O text --memory $((peak - 60000000)) "$TMP/pipe.graph"
+check "... recomputes layers, but has no other microbatches" sh -c "grep -q '^recompute' '$TMP/out' && ! grep -q '^accumulate' '$TMP/out'"
+check "... which saves memory" less "$(number peak "$TMP/out")" $((peak - 60000000 + 1))
+cp "$TMP/out" "$TMP/pipe.plan"
+status 0 "... is replayed as predicted" "$BIN/replay" -p "$TMP/pipe.plan" -O csv --table steps "$TMP/pipe.graph"
+check "... to the ns" grep -q "$(number predicted "$TMP/pipe.plan")" "$TMP/out"
+status 0 "the memory of its ranks" "$BIN/replay" --table memory -O csv "$TMP/pipe.graph"
+check "... gradients and the activations of four microbatches on the first" grep -q '^0,192000000,16000000,16000000,32000000,128000000,' "$TMP/out"
+check "... of one on the last" grep -q '^7,96000000,16000000,16000000,32000000,32000000,' "$TMP/out"
+printf 'paceline-plan 1\naccumulate 2\n' >"$TMP/bad.plan"
+status 3 "microbatches of microbatches" "$BIN/replay" -p "$TMP/bad.plan" "$TMP/pipe.graph"
+says 'line 2: accumulate: the batch of a pipeline passes in microbatches already' "... are refused"
+
 # ---- nothing to plan ----------------------------------------------------------------------------
 "$BIN/graph" -f layers --ranks 1 -o "$TMP/one.graph" "$TMP/net.csv"
 status 0 "one rank" "$BIN/plan" -O text "$TMP/one.graph"

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cost/cost.h"
 #include "derive/layers.h"
+#include "rewrite/rewrite.h"
+#include "sim/sim.h"
 #include "tap.h"
 
 #define MAX_LAYERS 64
@@ -27,7 +30,7 @@ struct job {
 	unsigned stages, chunks, microbatches, replicas;
 	unsigned n; /* layers */
 	pl_ns forward[MAX_LAYERS], backward[MAX_LAYERS], message;
-	int64_t params;
+	int64_t params, activation, output; /* output 0: the table does not say it */
 };
 
 static pl_ns message_time;
@@ -51,14 +54,17 @@ static int make(const struct job *j, struct pl_graph *g)
 	char program[128], csv[8192];
 	size_t at = (size_t)snprintf(csv, sizeof(csv),
 				     "layer,forward_ns,backward_ns,param_bytes,"
-				     "activation_bytes\n");
+				     "activation_bytes%s\n",
+				     j->output ? ",output_bytes" : "");
 	struct pl_in *in;
 	int rc;
 
 	for (unsigned i = 0; i < j->n; i++)
-		at += (size_t)snprintf(csv + at, sizeof(csv) - at, "l%u,%lld,%lld,%lld,1\n", i,
-				       (long long)j->forward[i], (long long)j->backward[i],
-				       (long long)j->params);
+		at += (size_t)snprintf(
+			csv + at, sizeof(csv) - at,
+			j->output ? "l%u,%lld,%lld,%lld,%lld,%lld\n" : "l%u,%lld,%lld,%lld,%lld\n",
+			i, (long long)j->forward[i], (long long)j->backward[i],
+			(long long)j->params, (long long)j->activation, (long long)j->output);
 	snprintf(program, sizeof(program),
 		 "pipeline schedule=%s stages=%u microbatches=%u chunks=%u", j->schedule, j->stages,
 		 j->microbatches, j->chunks);
@@ -94,8 +100,12 @@ static bool computes(const struct pl_graph *g, uint32_t i, unsigned phase)
 static struct job equal(const char *schedule, unsigned stages, unsigned chunks,
 			unsigned microbatches, pl_ns forward, pl_ns backward)
 {
-	struct job j = { schedule, stages, chunks, microbatches, 0, stages * chunks, { 0 },
-			 { 0 },	   0,	   0 };
+	struct job j = { .schedule = schedule,
+			 .stages = stages,
+			 .chunks = chunks,
+			 .microbatches = microbatches,
+			 .n = stages * chunks,
+			 .activation = 1 };
 
 	for (unsigned i = 0; i < j.n; i++) {
 		j.forward[i] = forward / chunks;
@@ -449,6 +459,143 @@ static void test_random(void)
 	IS(wrong, 0, "%d pipelines of random stages take as long as the simulation says", runs);
 }
 
+/* ---- memory ------------------------------------------------------------------------------------
+ */
+
+/* What a rank holds at the start of each of its operations, counted layer by layer. */
+static int64_t slow_peak(const struct job *j, const struct pl_edit *e, int32_t rank, bool again)
+{
+	static const struct pl_enode *pass[2][MAX_LAYERS][64];
+	int64_t peak = 0;
+
+	memset(pass, 0, sizeof(pass));
+	for (size_t i = 0; i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+
+		if (n->role == PL_RO_COMPUTE && n->layer >= 0 && e->res[n->res].rank == rank)
+			pass[n->phase == PL_PH_BACKWARD][n->layer][n->mb] = n;
+	}
+	for (size_t i = 0; i < e->n_nodes; i++) {
+		pl_ns t = e->node[i].start;
+		int64_t sum = 0;
+
+		if (e->node[i].res >= e->n_res || e->res[e->node[i].res].rank != rank)
+			continue;
+		for (unsigned l = 0; l < j->n; l++) {
+			bool here = pass[0][l][0] != NULL, gradient = false;
+
+			sum += here ? j->params : 0;
+			for (unsigned mb = 0; here && mb < j->microbatches; mb++) {
+				const struct pl_enode *f = pass[0][l][mb], *b = pass[1][l][mb];
+
+				gradient |= t >= b->start;
+				if (t < f->start || t >= b->start + b->dur)
+					continue;
+				if (again && t >= f->start + f->dur && t < b->start)
+					sum += l ? j->output : 0; /* the input alone */
+				else
+					sum += j->activation;
+			}
+			sum += gradient ? j->params : 0;
+		}
+		peak = pl_max_i64(peak, sum);
+	}
+	return peak;
+}
+
+/* The peaks of a job, with all layers recomputed if `again`, and what they must be. */
+static void compare_memory(const struct job *j, bool again, int64_t *activations)
+{
+	struct pl_graph g;
+	struct pl_cost cost = { 0 };
+	struct pl_edit e = { 0 };
+	struct pl_memory_rank *r = NULL;
+	struct pl_rewriter *rw = NULL;
+	struct pl_sim *sim = NULL;
+	size_t n = 0;
+	int wrong = 0;
+
+	memset(activations, 0, 8 * sizeof(*activations));
+	if (!ok(make(j, &g) == 0 && (sim = pl_sim_new(&g, &err)) &&
+			pl_sim_edit(sim, 0, g.n_steps, &e, &err) == 0 &&
+			pl_cost_fit(&g, NULL, &cost, &err) == 0 &&
+			(rw = pl_rewriter_new(&e, &cost, &err)),
+		"%s: an edit %s", j->schedule, err.msg))
+		return;
+	for (unsigned l = 0; again && l < j->n; l++) {
+		char name[16];
+		const char *arg = name;
+		const struct pl_rewrite x = { .op = PL_RW_RECOMPUTE, .arg = &arg, .n_args = 1 };
+
+		snprintf(name, sizeof(name), "l%u", l);
+		if (pl_rewrite(rw, &x, &err) < 0)
+			ok(false, "%s", err.msg);
+	}
+	if (pl_edit_settle(&e, &err) < 0 || pl_memory_peak(&e, NULL, &r, &n, &err) < 0)
+		ok(false, "%s", err.msg);
+	for (size_t i = 0; i < n; i++) {
+		activations[i] = r[i].activations_bytes;
+		if (r[i].peak_bytes != slow_peak(j, &e, r[i].rank, again) && !wrong++)
+			IS(r[i].peak_bytes, slow_peak(j, &e, r[i].rank, again), "rank %d",
+			   r[i].rank);
+	}
+	ok(!wrong && n == j->stages, "%s, %u stages, %u microbatches%s: peaks as counted",
+	   j->schedule, j->stages, j->microbatches, again ? ", recomputed" : "");
+	pl_free(r);
+	pl_rewriter_free(rw);
+	pl_cost_fini(&cost);
+	pl_edit_fini(&e);
+	pl_sim_free(sim);
+	pl_graph_fini(&g);
+}
+
+/* 1F1B keeps the activations of p - s microbatches on stage s of p, GPipe those of all. With all
+ * layers recomputed only their inputs stay, and the whole of the one that is recomputed. */
+static void test_memory(void)
+{
+	static const char *const schedule[] = { "gpipe", "1f1b" };
+
+	for (unsigned run = 0; run < 24; run++) {
+		unsigned p = 2 + run % 3, i = run / 3 % 2, layers = 1 + run / 6 % 2;
+		struct job j = equal(schedule[i], p, 1, p + 2 + run % 5, 12, 24);
+		int64_t kept[8], again[8];
+
+		j.n = p * layers;
+		for (unsigned l = 0; l < j.n; l++) {
+			j.forward[l] = 12;
+			j.backward[l] = 24;
+		}
+		j.params = 10;
+		j.activation = 1000;
+		j.output = run % 4 ? 100 : 0;
+		compare_memory(&j, false, kept);
+		compare_memory(&j, true, again);
+		for (unsigned s = 0; s < p; s++) {
+			unsigned n = i ? p - s : j.microbatches;
+			int64_t inputs = j.output * (n * layers - 1);
+
+			/* the first layer of all has no input that the table knows */
+			inputs = s ? inputs : layers == 1 ? 0 : j.output * (n * (layers - 1) - 1);
+			IS(kept[s], (int64_t)n * layers * j.activation,
+			   "%s: stage %u of %u keeps %u microbatches", j.schedule, s, p, n);
+			ok(again[s] >= inputs + j.activation &&
+				   again[s] <= inputs + j.activation + j.output,
+			   "... and an input of each when all is recomputed: %lld",
+			   (long long)again[s]);
+		}
+	}
+	for (unsigned v = 2; v <= 3; v++) {
+		struct job j = equal("interleaved", 3, v, 6, 12 * v, 24 * v);
+		int64_t kept[8];
+
+		j.params = 10;
+		j.activation = 1000;
+		j.output = 100;
+		compare_memory(&j, false, kept);
+		compare_memory(&j, true, kept);
+	}
+}
+
 /* ---- replicas, limits --------------------------------------------------------------------------
  */
 
@@ -506,6 +653,7 @@ int main(void)
 	test_known_steps();
 	test_kept();
 	test_random();
+	test_memory();
 	test_replicas();
 	test_refused();
 	return done_testing();
