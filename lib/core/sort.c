@@ -76,30 +76,33 @@ static size_t count_runs(const struct sorting *s, const char *p, size_t n)
 void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *))
 {
 	const struct sorting s = { size, cmp };
-	char *from = v, *to, *spare;
-	size_t runs = count_runs(&s, v, n);
+	char *from = v, *to;
+	size_t runs = count_runs(&s, v, n), last = 0, *start; /* of the runs, and n behind them */
 
 	if (runs < 2)
 		return;
-	spare = runs > n / 4 ? NULL : pl_malloc(n * size);
-	if (!spare) {
+	start = runs > n / 4 ? NULL : pl_malloc((runs + 1) * sizeof(*start) + n * size);
+	if (!start) {
 		qsort(v, n, size, cmp);
 		return;
 	}
-	for (to = spare; runs > 1; runs = (runs + 1) / 2) {
+	for (size_t i = 0; i < n; i = run_end(&s, v, i, n))
+		start[last++] = i;
+	for (to = (char *)(start + runs + 1); runs > 1; runs = (runs + 1) / 2) {
 		char *swap = from;
 
-		for (size_t i = 0, k, end; i < n; i = end) {
-			k = run_end(&s, from, i, n);
-			end = k < n ? run_end(&s, from, k, n) : k;
-			merge_runs(&s, from, i, k, end, to);
+		start[runs] = n;
+		for (size_t i = 0; i < runs; i += 2) {
+			merge_runs(&s, from, start[i], start[i + 1], start[i + 1 + (i + 1 < runs)],
+				   to);
+			start[i / 2] = start[i];
 		}
 		from = to;
 		to = swap;
 	}
 	if (from != v)
 		memcpy(v, from, n * size);
-	pl_free(spare);
+	pl_free(start);
 }
 
 /* Quickselect with a median-of-three pivot and a three-way partition; expected linear time. */
