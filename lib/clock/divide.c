@@ -59,8 +59,10 @@ static int64_t distance(const struct divider *x, uint32_t i, uint32_t k, int64_t
 	double early;
 	int64_t spread;
 
+	if (p->rank == q->rank)
+		return INT64_MAX;
 	*shift = pl_clock_seq_shift(x->a, p, q);
-	if (p->rank == q->rank || !pl_clock_seq_alike(x->a, p, q, *shift))
+	if (!pl_clock_seq_alike(x->a, p, q, *shift))
 		return INT64_MAX;
 	spread = pl_clock_seq_spread(x->a, p, q, *shift, &early);
 	return early > PL_SEQ_IMPOSSIBLE ? INT64_MAX : spread;
@@ -316,7 +318,7 @@ static bool could_be_one(const struct divider *x, const struct pl_stream *p,
 
 	if (x->typical == INT64_MAX || x->typical < JITTERY_NS || p->number != q->number ||
 	    p->s.rank == q->s.rank || p->s.n != q->s.n ||
-	    pl_clock_seq_agreement(x->a, &p->s, &q->s, 0) < 1)
+	    !pl_clock_seq_agree(x->a, &p->s, &q->s, 0, 1))
 		return false;
 	d = pl_clock_seq_spread(x->a, &p->s, &q->s, 0, &early);
 	return early <= 0 && d / MAX_RATIO <= x->typical;

@@ -263,9 +263,9 @@ bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const 
 /* How many elements x has before the first of y (or less than 0). */
 int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x,
 			   const struct pl_seq *y);
-/* Share of the pairs that could be one communication. */
-double pl_clock_seq_agreement(const struct pl_align *a, const struct pl_seq *x,
-			      const struct pl_seq *y, int64_t shift);
+/* Could at least this share of the pairs be one communication? */
+bool pl_clock_seq_agree(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			int64_t shift, double least);
 /* Fill y->to with positions in x. The first place of y where they differ other than by missing a
  * head or a tail, PL_NONE if there is none. */
 uint32_t pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, struct pl_seq *y);

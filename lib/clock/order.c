@@ -489,7 +489,7 @@ int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint3
 		double early;
 
 		if (x == y || y->n < PL_SEQ_PAIRS || y->n != x->n ||
-		    pl_clock_seq_agreement(a, x, y, 0) < PL_SEQ_AGREE)
+		    !pl_clock_seq_alike(a, x, y, 0))
 			continue;
 		pl_clock_seq_spread(a, x, y, 0, &early);
 		*most = fmax(*most, early);

@@ -127,17 +127,17 @@ int64_t pl_clock_seq_spread(const struct pl_align *a, const struct pl_seq *x,
 
 /* ---- where one starts in the other ----------------------------------------------------------- */
 
-double pl_clock_seq_agreement(const struct pl_align *a, const struct pl_seq *x,
-			      const struct pl_seq *y, int64_t shift)
+bool pl_clock_seq_agree(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
+			int64_t shift, double least)
 {
-	int64_t from, m = overlap(x, y, shift, &from), step, same = 0, n = 0;
+	int64_t from, m = overlap(x, y, shift, &from), step = m / (4 * SAMPLE) + 1, n, same;
 
-	if (m <= 0)
-		return 0;
-	step = m / (4 * SAMPLE) + 1;
-	for (int64_t i = from; i < from + m; i += step, n++)
-		same += pl_clock_seq_same(a, x->ev[i + shift], y->ev[i]);
-	return (double)same / (double)n;
+	same = n = m > 0 ? (m + step - 1) / step : 0;
+	for (int64_t i = from; i < from + m; i += step)
+		if (!pl_clock_seq_same(a, x->ev[i + shift], y->ev[i]) &&
+		    (double)--same / (double)n < least)
+			return false;
+	return n > 0;
 }
 
 static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y)
@@ -153,7 +153,7 @@ static int64_t median_duration(const struct pl_align *a, const struct pl_seq *y)
 bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y,
 			int64_t shift)
 {
-	return pl_clock_seq_agreement(a, x, y, shift) >= PL_SEQ_AGREE;
+	return pl_clock_seq_agree(a, x, y, shift, PL_SEQ_AGREE);
 }
 
 /*
@@ -163,7 +163,7 @@ bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const 
 int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y)
 {
 	int64_t n = pl_min_i64(x->n, y->n), reach = llabs((int64_t)x->n - (int64_t)y->n);
-	bool agree = pl_clock_seq_agreement(a, x, y, 0) >= PL_SEQ_AGREE;
+	bool agree = pl_clock_seq_alike(a, x, y, 0);
 	int64_t best = 0, spread, tightest;
 
 	if (n < PL_SEQ_PAIRS)
@@ -177,7 +177,7 @@ int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, con
 		int64_t shift = k % 2 ? (k + 1) / 2 : -k / 2, from, s;
 
 		if (overlap(x, y, shift, &from) < pl_max_i64(PL_SEQ_PAIRS, n / 2) ||
-		    pl_clock_seq_agreement(a, x, y, shift) < PL_SEQ_AGREE)
+		    !pl_clock_seq_alike(a, x, y, shift))
 			continue;
 		s = pl_clock_seq_spread(a, x, y, shift, NULL);
 		if (s < tightest) {
