@@ -17,7 +17,7 @@
 struct words {
 	char w[MAX_WORDS][MAX_WORD]; /* lower case */
 	int n;
-	uint64_t first; /* a bit for each first character, modulo 64 */
+	uint64_t first[64]; /* by first character, modulo 64: a bit for each word */
 };
 
 /* A word ends where letters, digits and all else meet, and before a capital that begins a word. */
@@ -36,7 +36,7 @@ static void split(const char *s, size_t n, struct words *w)
 {
 	size_t len = 0;
 
-	w->first = 0;
+	memset(w->first, 0, sizeof(w->first));
 	w->n = 0;
 	for (size_t i = 0; i < n; i++) {
 		if (!isalnum((unsigned char)s[i])) {
@@ -47,8 +47,7 @@ static void split(const char *s, size_t n, struct words *w)
 			if (w->n == MAX_WORDS)
 				return;
 			len = 0;
-			w->n++;
-			w->first |= UINT64_C(1) << (tolower((unsigned char)s[i]) & 63);
+			w->first[tolower((unsigned char)s[i]) & 63] |= UINT64_C(1) << w->n++;
 		}
 		if (len + 1 < MAX_WORD)
 			w->w[w->n - 1][len++] = (char)tolower((unsigned char)s[i]);
@@ -136,8 +135,8 @@ static uint8_t look_up(const struct words *w, const struct row *rows, size_t n)
 	for (size_t k = 0; k < n; k++)
 		for (const char *s = rows[k].words, *end; s; s = end ? end + 1 : NULL) {
 			end = strchr(s, '|');
-			for (int i = 0; w->first >> (*s & 63) & 1 && i < w->n; i++)
-				if (fits(w, i, s))
+			for (uint64_t m = w->first[*s & 63]; m; m &= m - 1)
+				if (fits(w, __builtin_ctzll(m), s))
 					return rows[k].value;
 		}
 	return 0;

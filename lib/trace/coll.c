@@ -121,7 +121,7 @@ static const char *const local[] = { "block", "warp", "thread", "subgroup", "qua
 static bool any_of(const char *word, const char *const *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (!strcmp(word, list[i]))
+		if (*word == *list[i] && !strcmp(word, list[i]))
 			return true;
 	return false;
 }
@@ -140,7 +140,7 @@ static bool mpi_word(const char *word, const char *want)
 
 static bool same_word(const char *word, const char *want, bool library)
 {
-	return !strcmp(word, want) || (library && mpi_word(word, want));
+	return (*word == *want && !strcmp(word, want)) || (library && mpi_word(word, want));
 }
 
 /* Number of words that entry `k` takes at word `i`, or 0. */

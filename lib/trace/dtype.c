@@ -63,8 +63,9 @@ int64_t pl_trace_dtype(const char *s, size_t n, const char **plain)
 		*plain = "float8";
 		return 1;
 	}
-	for (size_t i = 0; i < PL_LEN(types); i++)
-		if (strlen(types[i].name) == n && !strncasecmp(types[i].name, s, n)) {
+	for (size_t i = 0; n && i < PL_LEN(types); i++)
+		if (types[i].name[0] == (*s | 0x20) && strlen(types[i].name) == n &&
+		    !strncasecmp(types[i].name, s, n)) {
 			*plain = types[i].plain;
 			return types[i].bytes;
 		}
