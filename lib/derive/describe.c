@@ -355,7 +355,7 @@ static uint32_t complete_row(struct describe *d, const struct pl_name_says *says
 }
 
 /* Operator and type of an operation, where its source did not say them. */
-static void describe_work(struct describe *d, struct pl_shape *s, uint32_t i)
+static void describe_work(struct describe *d, const struct pl_shape *s, uint32_t i)
 {
 	pl_id name = s->name[i];
 	const struct pl_name_says *says = says_of(d, name);
@@ -388,8 +388,10 @@ static void describe_layers(struct describe *d, struct pl_shape *s)
 
 /* Phase and work of each node. Work whose phase nothing tells is forward if it begins before the
  * backward phase of its rank, and has none of these phases otherwise. `st`: a step of the shape. */
-static void describe_nodes(struct describe *d, struct pl_shape *s, const struct pl_gstep *st)
+static void describe_nodes(struct describe *d, const struct pl_shape *shape,
+			   const struct pl_gstep *st)
 {
+	const struct pl_shape columns = *shape, *s = &columns; /* no store below changes them */
 	size_t n = (size_t)d->g->n_ranks + 1;
 	pl_ns *first; /* begin of the backward phase, by rank; the last for those without a rank */
 
@@ -398,13 +400,16 @@ static void describe_nodes(struct describe *d, struct pl_shape *s, const struct 
 	for (size_t k = 0; k < n; k++)
 		first[k] = INT64_MAX;
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		uint32_t r = s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]];
+		uint8_t phase = s->phase[i] = phase_of_node(d, s, i);
+		uint32_t r;
 
-		s->phase[i] = phase_of_node(d, s, i);
 		if (!is_work(s, i))
 			continue;
 		describe_work(d, s, i);
-		if (st && is_backward(s->phase[i]) && r != PL_NONE)
+		if (!st || !is_backward(phase) || s->res[i] == PL_NONE)
+			continue;
+		r = d->rank[s->res[i]];
+		if (r != PL_NONE)
 			first[r] = pl_min_i64(first[r], st->start[i]);
 	}
 	for (uint32_t i = 0; i < s->n_nodes; i++) {

@@ -86,14 +86,17 @@ static uint8_t call_type(struct builder *b, const struct op *op)
 }
 
 /* The node from `start` to `end` comes after the last one of the thread. */
-static uint32_t chain(struct flat *f, struct node *n, uint8_t role, pl_ns start, pl_ns end)
+static uint32_t chain(struct flat *f, const struct node *like, uint8_t role, pl_ns start, pl_ns end)
 {
-	uint32_t id;
+	/* the copy is changed: a copy of what was just written would wait for it */
+	uint32_t id = pl_derive_node(f->b, like);
+	struct node *n = &f->b->node[id];
 
 	n->role = role;
 	n->start = start;
 	n->dur = end > start ? end - start : 0;
-	id = pl_derive_node(f->b, n);
+	if (role == PL_RO_ARRIVE)
+		f->b->resource[f->res].comm = true;
 	pl_derive_edge(f->b, f->prev, id, PL_E_SEQ);
 	f->prev = id;
 	return id;
