@@ -48,7 +48,7 @@ static void make_lists(struct builder *b, struct neighbours *l, const void *node
 	}
 	for (size_t i = 0; i < words; i++) {
 		l->before[i] = n;
-		n += (uint32_t)__builtin_popcountll(l->has[i]);
+		n += pl_cut_bits(l->has[i]);
 	}
 	PL_TRY(pl_alloc(&l->off, n + (size_t)2, sizeof(*l->off), b->err));
 	for (size_t i = 0; i < b->n_edges; i++) {

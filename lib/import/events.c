@@ -12,12 +12,6 @@
  */
 #include "import/internal.h"
 
-static const char *more(struct pl_ev *e)
-{
-	e->more = true;
-	return NULL;
-}
-
 /* ---- keys ---------------------------------------------------------------------------------- */
 
 static uint8_t code_of(uint8_t space, const char *s, size_t n)
@@ -187,7 +181,7 @@ static const char *slow_time(struct pl_ev *e, const char *p, const char *end, pl
 	while (q < end && ((*q >= '0' && *q <= '9') || (*q && strchr("+-.eE", *q))))
 		q++;
 	if (q >= end)
-		return more(e);
+		return pl_import_window_ends(e);
 	if (q - p < 4096 && pl_json_time_ns(p, (size_t)(q - p), 1000, ns))
 		return q;
 	if (*ns != INT64_MAX && *ns != INT64_MIN)
@@ -225,7 +219,7 @@ static const char *time_value(struct pl_ev *e, const char *p, const char *end, p
 	if (PL_UNLIKELY((unsigned char)(*p - '0') < 10 || (*p | 0x20) == 'e'))
 		goto slow;
 	if (p >= end)
-		return more(e);
+		return pl_import_window_ends(e);
 	*ns = neg ? -(pl_ns)x : (pl_ns)x;
 	goto done;
 slow:
@@ -300,7 +294,7 @@ static const char *pid_value(struct pl_ev *e, const char *p, const char *end, st
 	if (*p != '"') {
 		q = pl_import_event_number(p, end, &type, &pid->v, &scale);
 		if (q >= end)
-			return more(e);
+			return pl_import_window_ends(e);
 		if (PL_LIKELY(type == PL_V_INT)) {
 			pid->tok = PL_TOK_INT;
 			return q;
@@ -326,7 +320,7 @@ static const char *id_value(struct pl_ev *e, struct pl_key *k, const char *p, co
 	} else {
 		q = pl_import_event_number(p, end, &f->id_type, &f->id, &scale);
 		if (q >= end)
-			return more(e);
+			return pl_import_window_ends(e);
 		if (f->id_type != PL_V_INT)
 			return pl_import_event_value(e, k, p, end);
 	}
@@ -357,7 +351,7 @@ static const char *top_value(struct pl_ev *e, struct pl_key *k, const char *p, c
 	switch (k->code) {
 	case PL_TOP_PH:
 		if (p[0] != '"' || p[1] == '"' || p[2] != '"')
-			return p + 2 >= end ? more(e)
+			return p + 2 >= end ? pl_import_window_ends(e)
 					    : pl_import_event_bad(e, p, "ph is not one letter");
 		f->ph = p[1];
 		return p + 3;
@@ -394,7 +388,7 @@ static const char *object(struct pl_ev *e, const char *p, const char *end, struc
 	for (;;) {
 		p = pl_scan_space(p, end);
 		if (PL_UNLIKELY(p >= end))
-			return more(e);
+			return pl_import_window_ends(e);
 		if (PL_UNLIKELY(*p != '"')) {
 			if (*p == '}')
 				return p + 1;
@@ -406,19 +400,19 @@ static const char *object(struct pl_ev *e, const char *p, const char *end, struc
 			return NULL;
 		p = pl_scan_space(p, end);
 		if (PL_UNLIKELY(p >= end))
-			return more(e);
+			return pl_import_window_ends(e);
 		if (PL_UNLIKELY(*p != ':'))
 			return pl_import_event_bad(e, p, "a colon expected after the key");
 		p = pl_scan_space(p + 1, end);
 		if (PL_UNLIKELY(p >= end))
-			return more(e);
+			return pl_import_window_ends(e);
 		p = space == PL_KS_TOP ? top_value(e, k, p, end)
 				       : pl_import_event_value(e, k, p, end);
 		if (PL_UNLIKELY(!p))
 			return NULL;
 		p = pl_scan_space(p, end);
 		if (PL_UNLIKELY(p >= end))
-			return more(e);
+			return pl_import_window_ends(e);
 		if (*p != ',') {
 			if (PL_LIKELY(*p == '}'))
 				return p + 1;
@@ -472,7 +466,7 @@ const char *pl_import_event_read(struct pl_ev *e, const char *p, const char *end
 		q = object(e, p + 1, end, e->root_top, PL_KS_TOP);
 	}
 	if (PL_UNLIKELY(q && q > end))
-		return more(e);
+		return pl_import_window_ends(e);
 	return q;
 }
 

@@ -358,6 +358,11 @@ const char *pl_import_event_read(struct pl_ev *e, const char *p, const char *end
 /* Adds the arguments of another event text to the same row, except those that the row already has.
  */
 const char *pl_import_event_read_more(struct pl_ev *e, const char *p, const char *end);
+static inline const char *pl_import_window_ends(struct pl_ev *e)
+{
+	e->more = true;
+	return NULL;
+}
 /* values.c: one value after its key. NULL as above. */
 static inline bool pl_has(const struct pl_fields *f, unsigned a)
 {

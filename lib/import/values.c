@@ -18,12 +18,6 @@ const char *pl_import_event_bad(struct pl_ev *e, const char *where, const char *
 	return NULL;
 }
 
-static const char *more(struct pl_ev *e)
-{
-	e->more = true;
-	return NULL;
-}
-
 static const char *fatal(struct pl_ev *e, int rc)
 {
 	e->rc = rc;
@@ -119,7 +113,7 @@ const char *pl_import_event_string(struct pl_ev *e, const char *p, const char *e
 	int rc;
 
 	if (PL_UNLIKELY(q >= end))
-		return more(e);
+		return pl_import_window_ends(e);
 	if (PL_UNLIKELY(flags))
 		return odd_string(e, p, q, flags, id);
 	rc = intern(e, p, (size_t)(q - p), id);
@@ -174,7 +168,7 @@ static const char *nested(struct pl_ev *e, const char *p, const char *end, pl_id
 	int rc;
 
 	if (PL_UNLIKELY(q > end))
-		return more(e);
+		return pl_import_window_ends(e);
 	rc = intern(e, p, (size_t)(q - p), id);
 	if (PL_UNLIKELY(rc < 0))
 		return fatal(e, rc);
@@ -271,7 +265,7 @@ const char *pl_import_event_word(struct pl_ev *e, const char *p, const char *end
 	       *q != '"' && *q != '{' && *q != '[' && *q != ':')
 		q++;
 	if (q >= end)
-		return more(e);
+		return pl_import_window_ends(e);
 	*n = (size_t)(q - p);
 	return *n && *n <= 64 ? q : pl_import_event_bad(e, p, "value expected");
 }
@@ -378,7 +372,7 @@ const char *pl_import_event_value(struct pl_ev *e, struct pl_key *k, const char 
 	} else {
 		q = pl_import_event_number(p, end, &type, &v, &scale);
 		if (PL_UNLIKELY(q >= end))
-			return more(e);
+			return pl_import_window_ends(e);
 		if (PL_UNLIKELY(type == PL_V_COUNT_)) {
 			q = word(e, p, end, &type, &v);
 		} else if (PL_UNLIKELY(type == PL_V_JSON)) {
