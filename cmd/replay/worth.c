@@ -131,11 +131,16 @@ static int by_ns(const void *pa, const void *pb)
 	return c ? c : by_id(pa, pb);
 }
 
-/* Join what is equal, the longest first. Returns how many are left. */
-static size_t join(struct named *v, size_t n)
+/* The time on the path by name or by rank, the longest first. Returns how many there are. */
+static size_t group(const struct report *r, bool by_rank, struct named *v)
 {
-	size_t k = 0;
+	size_t n = 0, k = 0;
 
+	for (size_t i = 0; i < r->n_rows; i++)
+		if (has_duration(&r->row[i]) &&
+		    (by_rank ? r->row[i].rank >= 0 : r->row[i].role != PL_RO_GAP))
+			v[n++] = (struct named){ by_rank ? (pl_id)r->row[i].rank : r->row[i].id,
+						 r->row[i].ns };
 	qsort(v, n, sizeof(*v), by_id);
 	for (size_t i = 0; i < n; i++) {
 		if (k && v[k - 1].id == v[i].id)
@@ -147,20 +152,25 @@ static size_t join(struct named *v, size_t n)
 	return k;
 }
 
-static int add_names(struct cands *x, struct pl_err *err)
+static bool is_slow(const struct report *r, pl_id rank)
+{
+	bool slow = false;
+
+	for (size_t k = 0; k < r->n_slow; k++)
+		slow |= (pl_id)r->slow[k].rank == rank;
+	return slow;
+}
+
+static int add_names_and_ranks(struct cands *x, struct pl_err *err)
 {
 	const struct report *r = x->r;
 	struct pl_buf b = { 0 };
 	struct named *v;
-	size_t n = 0;
-	int rc = pl_alloc(&v, r->n_rows, sizeof(*v), err);
+	size_t n;
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i < r->n_rows; i++)
-		if (has_duration(&r->row[i]) && r->row[i].role != PL_RO_GAP)
-			v[n++] = (struct named){ r->row[i].id, r->row[i].ns };
-	n = join(v, n);
+	PL_TRY(pl_alloc(&v, r->n_rows, sizeof(*v), err));
+	n = group(r, false, v);
 	for (size_t i = 0; i < n && i < NAMES; i++) {
 		const char *name = pl_intern_get(&r->g.str, v[i].id);
 
@@ -169,37 +179,17 @@ static int add_names(struct cands *x, struct pl_err *err)
 		PL_TRY(name_selector(name, &b, err));
 		PL_TRY(add(x, (const char *)b.p, v[i].ns, err));
 	}
-out:
-	pl_buf_fini(&b);
-	pl_free(v);
-	return rc;
-}
-
-static int add_ranks(struct cands *x, struct pl_err *err)
-{
-	const struct report *r = x->r;
-	struct named *v;
-	char text[32];
-	size_t n = 0;
-	int rc = pl_alloc(&v, r->n_rows, sizeof(*v), err);
-
-	if (rc < 0)
-		return rc;
-	for (size_t i = 0; i < r->n_rows; i++)
-		if (has_duration(&r->row[i]) && r->row[i].rank >= 0)
-			v[n++] = (struct named){ (pl_id)r->row[i].rank, r->row[i].ns };
-	n = r->account.n_ranks > 1 ? join(v, n) : 0;
+	n = r->account.n_ranks > 1 ? group(r, true, v) : 0;
 	for (size_t i = 0; i < n; i++) {
-		bool slow = false;
+		char text[32];
 
-		for (size_t k = 0; k < r->n_slow; k++)
-			slow |= (pl_id)r->slow[k].rank == v[i].id;
-		if (i >= RANKS && !slow)
+		if (i >= RANKS && !is_slow(r, v[i].id))
 			continue;
 		snprintf(text, sizeof(text), "rank=%u", v[i].id);
 		PL_TRY(add(x, text, v[i].ns, err));
 	}
 out:
+	pl_buf_fini(&b);
 	pl_free(v);
 	return rc;
 }
@@ -309,8 +299,7 @@ int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err)
 	pl_plan_init(&x.plan);
 	PL_TRY(pl_alloc(&r->change, BEST + 1, sizeof(*r->change), err));
 	PL_TRY(add_classes(&x, err));
-	PL_TRY(add_names(&x, err));
-	PL_TRY(add_ranks(&x, err));
+	PL_TRY(add_names_and_ranks(&x, err));
 	if (x.n)
 		qsort(x.v, x.n, sizeof(*x.v), by_bound);
 	PL_TRY(prepare(&x, err));

@@ -190,21 +190,16 @@ out:
 static int add_one_direction(struct gather *g, const struct transfer *t, size_t n,
 			     struct pl_err *err)
 {
-	int rc = 0;
-
 	for (size_t i = 0; i < n; i++) {
-		PL_TRY(new_match(g, 2, t->p, t->q, 0, err));
+		PL_CHECK(new_match(g, 2, t->p, t->q, 0, err));
 		add_end(g, t->p, t[i].back ? t[i].recv_end : t[i].send_end);
 		add_end(g, t->q, t[i].back ? t[i].send_end : t[i].recv_end);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static int add_transfers(struct gather *g, bool one_direction, struct pl_err *err)
 {
-	int rc = 0;
-
 	for (size_t i = 0, k; i < g->n; i = k) {
 		size_t n_by_direction[2] = { 0, 0 };
 
@@ -212,13 +207,12 @@ static int add_transfers(struct gather *g, bool one_direction, struct pl_err *er
 			n_by_direction[g->t[k].back]++;
 		if (!one_direction && n_by_direction[0] >= EACH_DIRECTION &&
 		    n_by_direction[1] >= EACH_DIRECTION)
-			PL_TRY(add_both_directions(g, g->t + i, k - i, err));
+			PL_CHECK(add_both_directions(g, g->t + i, k - i, err));
 		else if (one_direction &&
 			 pl_union_root(g->parent, g->t[i].p) != pl_union_root(g->parent, g->t[i].q))
-			PL_TRY(add_one_direction(g, g->t + i, k - i, err));
+			PL_CHECK(add_one_direction(g, g->t + i, k - i, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct pl_arena *mem,

@@ -69,10 +69,8 @@ static int number_recordings(const struct pl_align *a, struct span *v, size_t n,
 {
 	pl_ns *end = NULL; /* of files, by their first segment: the last of their segments */
 	pl_ns until = 0;
-	int rc = pl_alloc(&end, a->n_segs + 1, sizeof(*end), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&end, a->n_segs + 1, sizeof(*end), err));
 	for (size_t i = 0; i < a->n_segs; i++)
 		end[i] = INT64_MIN;
 	for (size_t i = 0; i < n; i++) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "clock/clock.h"
+#include "core/spans.h"
 #include "io/write.h"
 
 /* A value that is not known is null. */
@@ -143,30 +144,19 @@ int pl_clock_report_json(const struct pl_merge *m, const struct pl_clock_report 
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* "0-3,8": ranks ascending. */
-static void list_ranks(char *out, size_t size, const int32_t *v, uint32_t n)
-{
-	size_t at = 0;
-
-	out[0] = '\0';
-	for (uint32_t i = 0, k; i < n && at + 32 < size; i = k) {
-		for (k = i + 1; k < n && v[k] == v[k - 1] + 1;)
-			k++;
-		at += (size_t)snprintf(out + at, size - at, "%s%d", i ? "," : "", v[i]);
-		if (k - i > 1)
-			at += (size_t)snprintf(out + at, size - at, "-%d", v[k - 1]);
-		if (k < n && at + 32 >= size)
-			snprintf(out + at, size - at, ",...");
-	}
-}
-
 static void say_clock(const struct pl_merge *m, const struct pl_clock_report *r, uint32_t i,
 		      const struct pl_log *log)
 {
 	const struct pl_clock *c = &m->clock[i];
+	struct pl_spans list = { 0 };
 	char ranks[160], off[24], ci[24], p50[24], p95[24], max[24];
 
-	list_ranks(ranks, sizeof(ranks), r->clock[i].rank, r->clock[i].n_ranks);
+	for (uint32_t k = 0; k < r->clock[i].n_ranks; k++)
+		if (pl_spans_add(&list, 0, r->clock[i].rank[k], r->clock[i].rank[k] + 1, NULL) < 0)
+			break; /* of memory: the list is shorter */
+	pl_spans_unite(&list);
+	pl_spans_text(&list, ranks, sizeof(ranks));
+	pl_spans_fini(&list);
 	pl_fmt_ns(off, sizeof(off), c->offset_ns);
 	if (c->offset_ci_ns >= 0)
 		pl_fmt_ns(ci, sizeof(ci), c->offset_ci_ns);

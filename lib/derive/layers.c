@@ -197,18 +197,17 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 	struct layer_table *t = &r->table;
 	struct layer x = { 0 };
 	size_t n;
-	int rc;
 
 	if (t->n >= LAYERS_MAX)
 		return pl_fail(err, PL_ELIMIT, "%s: line %lld: more than %u layers", t->file,
 			       (long long)row->line, LAYERS_MAX);
-	PL_TRY(read_names(r, row, &x, err));
-	PL_TRY(cell_number(r, row, C_FORWARD, &x.forward_ns, err));
-	PL_TRY(cell_number(r, row, C_BACKWARD, &x.backward_ns, err));
-	PL_TRY(cell_number(r, row, C_PARAM, &x.param_bytes, err));
-	PL_TRY(cell_number(r, row, C_ACT, &x.activation_bytes, err));
-	PL_TRY(cell_number(r, row, C_UPDATE, &x.update_ns, err));
-	PL_TRY(cell_number(r, row, C_OUTPUT, &x.output_bytes, err));
+	PL_CHECK(read_names(r, row, &x, err));
+	PL_CHECK(cell_number(r, row, C_FORWARD, &x.forward_ns, err));
+	PL_CHECK(cell_number(r, row, C_BACKWARD, &x.backward_ns, err));
+	PL_CHECK(cell_number(r, row, C_PARAM, &x.param_bytes, err));
+	PL_CHECK(cell_number(r, row, C_ACT, &x.activation_bytes, err));
+	PL_CHECK(cell_number(r, row, C_UPDATE, &x.update_ns, err));
+	PL_CHECK(cell_number(r, row, C_OUTPUT, &x.output_bytes, err));
 	/* without the column nothing is known of inputs */
 	if (t->n && r->at[C_OUTPUT] != SIZE_MAX)
 		x.input_bytes = pl_min_i64(t->layer[t->n - 1].output_bytes, x.activation_bytes);
@@ -222,10 +221,9 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 	if (t->total_ns > TIME_MAX)
 		return pl_fail(err, PL_ELIMIT, "%s: line %lld: " TOO_LONG, t->file,
 			       (long long)row->line);
-	PL_TRY(pl_grow(&t->layer, &t->cap, t->n + 1, sizeof(x), err));
+	PL_CHECK(pl_grow(&t->layer, &t->cap, t->n + 1, sizeof(x), err));
 	t->layer[t->n++] = x;
-out:
-	return rc;
+	return 0;
 }
 
 static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
@@ -239,10 +237,7 @@ static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 
 static int read_table(struct reader *t, struct pl_in *in, struct pl_err *err)
 {
-	int rc = pl_csv_read(in, on_row, t, err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_csv_read(in, on_row, t, err));
 	if (!t->table.n)
 		return pl_fail(err, PL_EDATA, "%s: no layers in this table", t->table.file);
 	return 0;

@@ -84,23 +84,20 @@ out:
 static int local_eval(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
 		      struct pl_err *err)
 {
-	int rc = average((struct local_sgd *)w, err);
-
-	return rc < 0 ? rc : pl_train_worker_eval(w, loss, hits, samples, err);
+	PL_CHECK(average((struct local_sgd *)w, err));
+	return pl_train_worker_eval(w, loss, hits, samples, err);
 }
 
 static int local_save(struct pl_worker *w, const char *path, int64_t step, struct pl_err *err)
 {
-	int rc = average((struct local_sgd *)w, err);
-
-	return rc < 0 ? rc : pl_train_worker_save(w, path, step, err);
+	PL_CHECK(average((struct local_sgd *)w, err));
+	return pl_train_worker_save(w, path, step, err);
 }
 
 static int local_export(struct pl_worker *w, const char *path, struct pl_err *err)
 {
-	int rc = average((struct local_sgd *)w, err);
-
-	return rc < 0 ? rc : pl_train_worker_export(w, path, err);
+	PL_CHECK(average((struct local_sgd *)w, err));
+	return pl_train_worker_export(w, path, err);
 }
 
 static int local_load(struct pl_worker *w, const char *path, bool to_train, int64_t *step,

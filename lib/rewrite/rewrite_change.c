@@ -90,10 +90,9 @@ out:
 int pl_rewrite_add_line(struct pl_plan *p, const char *text, struct pl_err *err)
 {
 	struct pl_err why = { 0 };
-	int rc = pl_plan_add_line(p, text, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_plan_add_line(p, text, err));
 	rc = pl_graph_select_check(&p->rw[p->n_rw - 1].select, &why);
 	return rc < 0 ? pl_plan_refuse_line(p, &why, err) : 0;
 }

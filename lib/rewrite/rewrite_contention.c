@@ -68,14 +68,13 @@ static int job_init(struct step_job *x, struct pl_rewriter *r, struct pl_err *er
 	uint32_t sets = rw_now(r)->b.n_sets;
 	size_t pairs = (size_t)sets * r->n_ranks, n = sets + (r->slowdown ? pairs : 0);
 	size_t edges = 3 * pairs, res = r->n_channels + r->n_ranks;
-	int rc;
 
 	*x = (struct step_job){ .r = r, .n_sets = sets };
 	if (edges > UINT32_MAX / 2)
 		return pl_fail(err, PL_ELIMIT, "%u buckets on %u ranks are too many", sets,
 			       r->n_ranks);
 #define TAKE(type, name, size)                                                                     \
-	PL_TRY(pl_arena_array(&x->arena, &x->name, size, sizeof(*x->name), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->name, size, sizeof(*x->name), err));
 	ARRAYS(TAKE, TAKE)
 #undef TAKE
 #define GIVE(type, name, size) x->job.name = x->name;
@@ -88,8 +87,7 @@ static int job_init(struct step_job *x, struct pl_rewriter *r, struct pl_err *er
 	x->job.n_res = (uint32_t)res;
 	if (!rw_now(r)->prioritized)
 		x->job.priority = x->job.parts = NULL;
-out:
-	return rc;
+	return 0;
 }
 
 static uint32_t slot_of(const struct step_job *x, uint32_t rank)
@@ -347,10 +345,8 @@ static int put_order(struct step_job *x, struct rw_order *old, bool *same, struc
 {
 	struct rw_order o = { .turn = NULL };
 	size_t n = 0;
-	int rc = pl_grow(&o.turn, &o.cap, x->t.n_pieces + x->n_sets, sizeof(*o.turn), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&o.turn, &o.cap, x->t.n_pieces + x->n_sets, sizeof(*o.turn), err));
 	for (size_t i = 0; i < x->t.n_pieces; i++)
 		o.turn[n++] = x->t.piece[i];
 	for (uint32_t s = 0; s < x->n_sets; s++)

@@ -22,10 +22,8 @@ static int find_ranks(struct pl_rewriter *r, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
 	size_t n = 0;
-	int rc = pl_arena_array(&r->arena, &r->rank, e->n_tensors + 1, sizeof(*r->rank), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_arena_array(&r->arena, &r->rank, e->n_tensors + 1, sizeof(*r->rank), err));
 	for (size_t i = 0; i < e->n_tensors; i++)
 		if (is_grad(e, &e->tensor[i]))
 			r->rank[n++] = e->tensor[i].rank;
@@ -68,10 +66,9 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 	const struct pl_edit *e = r->e;
 	struct seen *v;
 	size_t n = 0;
-	int rc = pl_alloc(&v, e->n_tensors, sizeof(*v), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&v, e->n_tensors, sizeof(*v), err));
 	PL_TRY(pl_arena_array(&r->arena, &r->group, e->n_groups + 1, sizeof(*r->group), err));
 	for (uint32_t i = 0; i < e->n_tensors; i++)
 		if (is_grad(e, &e->tensor[i]))
@@ -324,7 +321,6 @@ static int find_channel(struct pl_rewriter *r, struct rw_slot *s, struct rw_comm
 {
 	const struct pl_enode *a = &r->e->node[c->arrive];
 	bool thread = r->e->res[a->res].track_type == PL_T_THREAD;
-	int rc;
 
 	for (c->channel = s->channel; c->channel < s->channel + s->n_channels; c->channel++) {
 		const struct rw_channel *x = &r->channel[c->channel];
@@ -333,9 +329,8 @@ static int find_channel(struct pl_rewriter *r, struct rw_slot *s, struct rw_comm
 		if (thread ? threads && x->group == a->group : x->res == a->res)
 			return 0;
 	}
-	rc = pl_grow(&r->channel, &r->cap_channels, r->n_channels + 1, sizeof(*r->channel), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&r->channel, &r->cap_channels, r->n_channels + 1, sizeof(*r->channel),
+			 err));
 	r->channel[r->n_channels++] = (struct rw_channel){
 		.res = a->res, .group = a->group, .begin_mark = PL_NONE, .end_mark = PL_NONE
 	};

@@ -63,11 +63,9 @@ static void parallel_fini(struct parallel *x)
 
 static int parallel_init(struct parallel *x, const struct pl_graph *g, struct pl_err *err)
 {
-	int rc;
-
 	x->g = g;
-	PL_TRY(pl_alloc(&x->dp, (size_t)g->n_ranks + 1, sizeof(*x->dp), err));
-	PL_TRY(pl_alloc(&x->gradients, g->n_groups, sizeof(*x->gradients), err));
+	PL_CHECK(pl_alloc(&x->dp, (size_t)g->n_ranks + 1, sizeof(*x->dp), err));
+	PL_CHECK(pl_alloc(&x->gradients, g->n_groups, sizeof(*x->gradients), err));
 	memset(x->dp, 0xff, ((size_t)g->n_ranks + 1) * sizeof(*x->dp));
 	for (size_t i = 0; i < g->n_res; i++) {
 		int32_t dp = g->res[i].coord[PL_COORD_DP];
@@ -88,8 +86,7 @@ static int parallel_init(struct parallel *x, const struct pl_graph *g, struct pl
 				x->gradients[group] = x->any_gradient = true;
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static uint32_t distinct(int32_t *v, size_t n)
@@ -193,15 +190,13 @@ static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, st
 
 static int classify(struct rw_comms *c, struct parallel *x, struct pl_err *err)
 {
-	int rc;
-
 	c->n_shapes = x->g->n_shapes;
-	PL_TRY(pl_alloc(&c->class, c->n_shapes, sizeof(*c->class), err));
+	PL_CHECK(pl_alloc(&c->class, c->n_shapes, sizeof(*c->class), err));
 	for (size_t k = 0; k < c->n_shapes; k++) {
 		const struct pl_shape *s = &x->g->shape[k];
 		uint32_t *class;
 
-		PL_TRY(pl_alloc(&class, s->n_nodes, sizeof(*class), err));
+		PL_CHECK(pl_alloc(&class, s->n_nodes, sizeof(*class), err));
 		c->class[k] = class;
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
 			struct comm_key key;
@@ -209,15 +204,14 @@ static int classify(struct rw_comms *c, struct parallel *x, struct pl_err *err)
 
 			class[i] = PL_NONE;
 			if (is)
-				PL_TRY(describe(x, s, i, &key, &is, err));
+				PL_CHECK(describe(x, s, i, &key, &is, err));
 			c->messages |= is && key.message;
 			if (is)
-				PL_TRY(pl_intern_add(&c->keys, (const char *)&key, sizeof(key),
-						     &class[i], err));
+				PL_CHECK(pl_intern_add(&c->keys, (const char *)&key, sizeof(key),
+						       &class[i], err));
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 void pl_rewrite_comms_free(struct rw_comms *c)
@@ -412,19 +406,18 @@ static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struc
 			  struct pl_err *err)
 {
 	size_t n;
-	int rc;
 
-	PL_TRY(find_comms(x, err));
+	PL_CHECK(find_comms(x, err));
 	n = x->comms->keys.n;
 	c->class = x->comms->class;
-	PL_TRY(pl_alloc(&c->of_class, n, sizeof(*c->of_class), err));
-	PL_TRY(pl_alloc(&c->line, n, sizeof(*c->line), err));
+	PL_CHECK(pl_alloc(&c->of_class, n, sizeof(*c->of_class), err));
+	PL_CHECK(pl_alloc(&c->line, n, sizeof(*c->line), err));
 	for (size_t i = 0; i < n; i++)
 		c->line[i] = line_of(x, i);
 	if (rw->op == PL_RW_RANKS)
 		x->network->ranks = (uint32_t)rw->k;
 	else
-		PL_TRY(change_link(x, rw, c, err));
+		PL_CHECK(change_link(x, rw, c, err));
 	for (size_t i = 0; i < n; i++) {
 		const struct comm_key key = key_of(x->comms, i);
 
@@ -435,8 +428,7 @@ static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struc
 	note_basis(x, rw->op, c);
 	c->keeps_rest = rw->op == PL_RW_LATENCY;
 	c->basis.guessed = rw->op == PL_RW_RANKS && x->comms->guessed;
-out:
-	return rc;
+	return 0;
 }
 
 const struct pl_rewrite_kind pl_rewrite_bandwidth = {

@@ -177,14 +177,12 @@ static void chain_channel(struct pl_rewriter *r, uint32_t slot, uint32_t channel
 
 int pl_rewrite_chain_in_order(struct pl_rewriter *r, const struct rw_order *o, struct pl_err *err)
 {
-	int rc;
-
 	for (uint32_t slot = 0; slot < r->n_slots; slot++) {
 		uint32_t k = r->slot[slot].channel, end = k + r->slot[slot].n_channels;
 
 		for (; k < end; k++)
 			chain_channel(r, slot, k, &o[slot / r->n_ranks]);
 	}
-	rc = rw_result(r, 0, err);
-	return rc < 0 ? rc : pl_edit_settle(r->e, err);
+	PL_CHECK(rw_result(r, 0, err));
+	return pl_edit_settle(r->e, err);
 }

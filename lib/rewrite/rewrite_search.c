@@ -67,10 +67,9 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, st
 {
 	size_t mark = pl_rewriter_mark(r);
 	struct rw_state *s;
-	int rc = pl_rewrite_push_state(r, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_rewrite_push_state(r, err));
 	s = rw_now(r);
 	s->b.n_sets = b->n_sets;
 	for (uint32_t i = 0; i < b->n_sets; i++)
@@ -142,10 +141,8 @@ int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *tensors, uint8_t *name
 {
 	const struct pl_edit *e = r->e;
 	uint8_t *seen;
-	int rc = critical(e, &seen, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(critical(e, &seen, err));
 	if (tensors)
 		memset(tensors, 0, r->n_tensors);
 	for (size_t i = 0; tensors && i < (size_t)r->n_slots * r->n_tensors; i++)

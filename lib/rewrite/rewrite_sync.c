@@ -582,10 +582,9 @@ int pl_rewrite_sync(struct pl_rewriter *r, struct pl_err *err)
 	struct rw_state *st = rw_now(r);
 	struct rw_built **old;
 	uint32_t n_old = st->n_built;
-	int rc = pl_alloc(&old, r->n_tensors, sizeof(*old), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&old, r->n_tensors, sizeof(*old), err));
 	PL_TRY(pl_rewrite_slowdown_ready(r, err));
 	if (!st->over) {
 		PL_TRY(pl_rewrite_take_over(r, err));

@@ -135,10 +135,7 @@ static int check_meets(const struct pl_rewriter *r, struct pl_err *err)
 
 int pl_rewrite_take_over(struct pl_rewriter *r, struct pl_err *err)
 {
-	int rc = check_meets(r, err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(check_meets(r, err));
 	for (uint32_t i = 0; i < r->n_slots; i++) {
 		mark_channels(r, i);
 		join_channels(r, i);

@@ -22,12 +22,11 @@ static int find_resources(struct pl_sim_events *ev, struct pl_err *err)
 {
 	const struct pl_sim_events_job *job = ev->job;
 	uint64_t places = 0;
-	int rc = 0;
 
 	for (uint32_t r = 0; r < job->n_res; r++) {
 		const struct pl_sim_events_resource *x = &job->res[r];
 
-		PL_TRY(check_resource(x, r, err));
+		PL_CHECK(check_resource(x, r, err));
 		ev->res[r].capacity = x->capacity ? x->capacity : 1;
 		ev->res[r].simple = x->discipline == PL_EVENTS_QUEUE && x->domain == PL_NONE &&
 				    !job->priority && !job->parts;
@@ -39,8 +38,7 @@ static int find_resources(struct pl_sim_events *ev, struct pl_err *err)
 			ev->n_domains = x->domain + 1;
 	}
 	ev->place[job->n_res] = (uint32_t)places;
-out:
-	return rc;
+	return 0;
 }
 
 /* Which resources have tasks with others; then the way of each task follows. */
@@ -150,16 +148,14 @@ static int take_resources(struct pl_sim_events *ev, struct pl_err *err)
 {
 	struct pl_arena *a = &ev->arena;
 	size_t n = ev->job->n_res;
-	int rc;
 
-	PL_TRY(pl_arena_array(a, &ev->res, n, sizeof(*ev->res), err));
-	PL_TRY(pl_arena_array(a, &ev->queue, n, sizeof(*ev->queue), err));
-	PL_TRY(pl_arena_array(a, &ev->place, n + 1, sizeof(*ev->place), err));
-	PL_TRY(pl_arena_array(a, &ev->marked, n, sizeof(*ev->marked), err));
+	PL_CHECK(pl_arena_array(a, &ev->res, n, sizeof(*ev->res), err));
+	PL_CHECK(pl_arena_array(a, &ev->queue, n, sizeof(*ev->queue), err));
+	PL_CHECK(pl_arena_array(a, &ev->place, n + 1, sizeof(*ev->place), err));
+	PL_CHECK(pl_arena_array(a, &ev->marked, n, sizeof(*ev->marked), err));
 	memset(ev->res, 0, n * sizeof(*ev->res));
 	memset(ev->queue, 0, n * sizeof(*ev->queue));
-out:
-	return rc;
+	return 0;
 }
 
 static int take_tasks(struct pl_sim_events *ev, struct pl_err *err)
@@ -169,43 +165,38 @@ static int take_tasks(struct pl_sim_events *ev, struct pl_err *err)
 	size_t n = job->n, edges = job->off[n], places = ev->place[job->n_res];
 	size_t events = n + places + (job->k ? edges : 0); /* arrivals: at most one an edge */
 	bool served = false;
-	int rc;
 
 	for (uint32_t r = 0; r < job->n_res; r++)
 		served |= !ev->res[r].simple;
-	PL_TRY(pl_arena_array(a, &ev->own_free, places, sizeof(*ev->own_free), err));
-	PL_TRY(pl_arena_array(a, &ev->holder, places, sizeof(*ev->holder), err));
-	PL_TRY(pl_arena_array(a, &ev->domain, ev->n_domains, sizeof(*ev->domain), err));
-	PL_TRY(pl_arena_array(a, &ev->storage, 2 * (size_t)job->use_off[n], sizeof(*ev->storage),
-			      err));
-	PL_TRY(pl_arena_array(a, &ev->route, n, sizeof(*ev->route), err));
-	PL_TRY(pl_arena_array(a, &ev->at, n, sizeof(*ev->at), err));
-	PL_TRY(pl_arena_array(a, &ev->left, n, sizeof(*ev->left), err));
-	PL_TRY(pl_arena_array(a, &ev->stack, n, sizeof(*ev->stack), err));
-	PL_TRY(pl_arena_array(a, &ev->heap, events, sizeof(*ev->heap), err));
-	PL_TRY(pl_arena_array(a, &ev->progress, served ? n : 0, sizeof(*ev->progress), err));
-	PL_TRY(pl_arena_array(a, &ev->off, n + 2, sizeof(*ev->off), err));
-	PL_TRY(pl_arena_array(a, &ev->to, edges, sizeof(*ev->to), err));
-	PL_TRY(pl_arena_array(a, &ev->edge, edges, sizeof(*ev->edge), err));
+	PL_CHECK(pl_arena_array(a, &ev->own_free, places, sizeof(*ev->own_free), err));
+	PL_CHECK(pl_arena_array(a, &ev->holder, places, sizeof(*ev->holder), err));
+	PL_CHECK(pl_arena_array(a, &ev->domain, ev->n_domains, sizeof(*ev->domain), err));
+	PL_CHECK(pl_arena_array(a, &ev->storage, 2 * (size_t)job->use_off[n], sizeof(*ev->storage),
+				err));
+	PL_CHECK(pl_arena_array(a, &ev->route, n, sizeof(*ev->route), err));
+	PL_CHECK(pl_arena_array(a, &ev->at, n, sizeof(*ev->at), err));
+	PL_CHECK(pl_arena_array(a, &ev->left, n, sizeof(*ev->left), err));
+	PL_CHECK(pl_arena_array(a, &ev->stack, n, sizeof(*ev->stack), err));
+	PL_CHECK(pl_arena_array(a, &ev->heap, events, sizeof(*ev->heap), err));
+	PL_CHECK(pl_arena_array(a, &ev->progress, served ? n : 0, sizeof(*ev->progress), err));
+	PL_CHECK(pl_arena_array(a, &ev->off, n + 2, sizeof(*ev->off), err));
+	PL_CHECK(pl_arena_array(a, &ev->to, edges, sizeof(*ev->to), err));
+	PL_CHECK(pl_arena_array(a, &ev->edge, edges, sizeof(*ev->edge), err));
 	memset(ev->domain, 0, ev->n_domains * sizeof(*ev->domain));
 	memset(ev->off, 0, (n + 2) * sizeof(*ev->off));
-out:
-	return rc;
+	return 0;
 }
 
 static int prepare_job(struct pl_sim_events *ev, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(take_resources(ev, err));
-	PL_TRY(find_resources(ev, err));
-	PL_TRY(find_joint(ev, err));
-	PL_TRY(take_tasks(ev, err));
-	PL_TRY(find_routes(ev, err));
+	PL_CHECK(take_resources(ev, err));
+	PL_CHECK(find_resources(ev, err));
+	PL_CHECK(find_joint(ev, err));
+	PL_CHECK(take_tasks(ev, err));
+	PL_CHECK(find_routes(ev, err));
 	find_successors(ev);
 	find_room(ev);
-out:
-	return rc;
+	return 0;
 }
 
 struct pl_sim_events *pl_sim_events_new(const struct pl_sim_events_job *job, struct pl_err *err)

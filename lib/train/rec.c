@@ -184,9 +184,9 @@ static int put_value(struct pl_recorder *r, uint8_t role, uint8_t type, pl_id ke
 {
 	struct pl_batch *b = &r->batch;
 	uint32_t index;
-	int rc = pl_trace_batch_col(b, role, type, key, &index, err);
 
-	return rc < 0 ? rc : pl_trace_col_put(&b->col[index], b->n, v, scale, err);
+	PL_CHECK(pl_trace_batch_col(b, role, type, key, &index, err));
+	return pl_trace_col_put(&b->col[index], b->n, v, scale, err);
 }
 
 /* The number of a string, -1: none. */
