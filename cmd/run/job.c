@@ -112,7 +112,11 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 	if (c->layers)
 		goto out;
 	if (pl_dataset_open(j->data, (uint64_t)j->seed, &w->data, err) < 0) {
-		rc = pl_wrap(err, "%s: data %.200s", strcmp(path, "-") ? path : "stdin", j->data);
+		if (j->data_line)
+			rc = pl_wrap(err, "%s: line %u: data %.200s",
+				     strcmp(path, "-") ? path : "stdin", j->data_line, j->data);
+		else
+			rc = pl_wrap(err, "--set data=%.200s", j->data);
 		goto out;
 	}
 	pl_dataset_normalise(&w->data, pl_dataset_train(&w->data, j->split));

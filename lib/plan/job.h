@@ -50,7 +50,8 @@ struct pl_job {
 	int64_t batch, steps, epochs, ranks, hosts, seed, accumulate, eval_every, checkpoint_every,
 		threads, warmup; /* warmup: steps in which the learning rate rises from 0 */
 	pl_ns timeout_ns;
-	uint32_t line; /* of the last statement read */
+	uint32_t line;	    /* of the last statement read */
+	uint32_t data_line; /* of the statement of the data; 0: an option, or none */
 };
 void pl_job_init(struct pl_job *j);
 void pl_job_fini(struct pl_job *j);

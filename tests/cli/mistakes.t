@@ -72,7 +72,9 @@ says '^run: --op: no "sendx"; these are: all-reduce' "... says which there are"
 one_line
 printf 'model mlp:4-8-2\ndata sythetic:samples=100\nsteps 2\n' >b.job
 status 2 "data of an unknown kind" "$BIN/run" b.job
-says '^run: b.job: data sythetic:samples=100: "sythetic" is no kind of data' "... with the file and the statement"
+says '^run: b.job: line 2: data sythetic:samples=100: "sythetic" is no kind of data' "... with the file and the line"
+status 2 "... by an option" "$BIN/run" --set data=sythetic:samples=100 a.job
+says '^run: --set data=sythetic:samples=100: "sythetic" is no kind of data' "... with the option"
 
 status 2 "trace: a misspelt kind" "$BIN/trace" --kind kernl -o gone.trace job.merged
 says '^trace: --kind: no kind matches "kernl"; there are .*kernel, .*, comm$' "... names those that there are"
