@@ -153,6 +153,11 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 		if (plan.n_tensors || !pl_rewrite_is_timing(&plan))
 			structural = &plan;
 		x.plan.file = plan.file;
+		for (size_t i = 0; i < plan.n_rw && !c->topology; i++)
+			if (plan.rw[i].op == PL_RW_ALGORITHM && !strcmp(plan.rw[i].word, "ps"))
+				pl_say(&c->c.log, PL_LOG_WARN,
+				       "the plan has parameter servers; without --topology their "
+				       "hosts are taken to have links like those of the ranks");
 		for (size_t i = 0; !structural && i < plan.n_rw; i++)
 			PL_TRY(pl_plan_add(&x.plan, &plan.rw[i], err));
 	}

@@ -24,7 +24,8 @@ int pl_plan_read_text(struct pl_in *in, const char *name, struct pl_plan *p,
 
 /* The sets of a plan as the settings need them. Zero-initialised is empty. */
 struct pl_sets {
-	const struct pl_plan *p;
+	const struct pl_plan *p; /* in a pipeline: first_stage */
+	struct pl_plan first_stage;
 	struct pl_buckets b;
 	uint32_t n;	  /* sets; 0: the plan names no tensors */
 	uint32_t *first;  /* n + 1 offsets into `tensor` */
@@ -35,8 +36,10 @@ struct pl_sets {
 struct pl_setter {
 	const struct pl_plan *p;
 	struct pl_sets s;
-	struct pl_writer w; /* its first failure is that of the whole */
-	unsigned done;	    /* rewrites that it expresses, a bit each: no comment for those */
+	struct pl_writer w;  /* its first failure is that of the whole */
+	unsigned done;	     /* rewrites that it expresses, a bit each: no comment for those */
+	bool pipeline;	     /* ranks of the base have different layers */
+	const char *no_sets; /* why nothing can be said about the sets; NULL */
 };
 /* ---- settings: one size for all buckets ---- */
 

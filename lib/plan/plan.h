@@ -15,7 +15,7 @@
 #include "plan/buckets.h"
 
 #define PL_PLAN_MAJOR 1
-#define PL_PLAN_MINOR 3
+#define PL_PLAN_MINOR 4
 
 /*
  * The kinds of rewrites: the name, its struct pl_rewrite_kind (lib/rewrite), and why the settings
@@ -111,6 +111,7 @@ struct pl_ptensor {
 	int64_t bytes;
 	uint32_t set;	/* the base synchronises those of one number as one; PL_NONE: by itself */
 	bool estimated; /* the size was not in the input */
+	int64_t stage;	/* of the pipeline whose ranks have it, from 0 */
 	uint32_t line, column; /* of its name in the text that it came from, 0: none */
 };
 

@@ -22,6 +22,7 @@
 #define H_INCOMPLETE 2u
 #define T_ESTIMATED  1u
 #define T_SET	     2u
+#define T_STAGE	     4u
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -42,13 +43,16 @@ static const struct pl_field tensor_fields[] = { FIELD(TEXT, name), FIELD(SIZE, 
 static int put_tensor(struct pl_buf *b, const void *row, const void *arg, struct pl_err *err)
 {
 	const struct pl_ptensor *t = row;
-	uint64_t flags = (t->estimated ? T_ESTIMATED : 0) | (t->set != PL_NONE ? T_SET : 0);
+	uint64_t flags = (t->estimated ? T_ESTIMATED : 0) | (t->set != PL_NONE ? T_SET : 0) |
+			 (t->stage ? T_STAGE : 0);
 
 	(void)arg;
 	(void)err;
 	pl_put_varint(b, flags);
 	if (t->set != PL_NONE)
 		pl_put_varint(b, t->set);
+	if (t->stage)
+		pl_put_varint(b, (uint64_t)t->stage);
 	return 0;
 }
 
@@ -56,10 +60,12 @@ static int get_tensor(struct pl_cur *c, void *row, void *arg, struct pl_err *err
 {
 	struct pl_ptensor *t = row;
 	uint64_t flags = pl_get_varint(c), set = flags & T_SET ? pl_get_varint(c) : PL_NONE;
+	uint64_t stage = flags & T_STAGE ? pl_get_varint(c) : 0;
 
 	(void)arg;
-	if (flags & T_SET && set >= PL_PLAN_SETS)
-		return pl_fail(err, PL_EDATA, "a set's number out of range");
+	if ((flags & T_SET && set >= PL_PLAN_SETS) || stage >= PL_PLAN_SETS)
+		return pl_fail(err, PL_EDATA, "the number of a set or of a stage is out of range");
+	t->stage = (int64_t)stage;
 	t->set = (uint32_t)set;
 	t->estimated = flags & T_ESTIMATED;
 	return 0;

@@ -20,6 +20,8 @@ static void put_tensor(struct pl_writer *w, const struct pl_ptensor *t)
 	pl_json_bool(w, "estimated", t->estimated);
 	if (t->set != PL_NONE)
 		pl_json_int(w, "set", t->set);
+	if (t->stage)
+		pl_json_int(w, "stage", t->stage);
 	pl_json_close(w);
 }
 

@@ -27,6 +27,7 @@ static const char *const reasons[] = {
 static void sets_fini(struct pl_sets *s)
 {
 	pl_plan_buckets_fini(&s->b);
+	pl_plan_fini(&s->first_stage);
 	pl_free(s->first);
 	pl_free(s->tensor);
 	memset(s, 0, sizeof(*s));
@@ -49,12 +50,47 @@ static void sort_sets(struct pl_sets *s)
 	s->first[s->n] = (uint32_t)n;
 }
 
-static int sets_init(struct pl_sets *s, const struct pl_plan *p, struct pl_err *err)
+/* Only the tensors of the first pipeline stage, in the sets of the plan. */
+static int take_first_stage(struct pl_sets *s, struct pl_err *err)
 {
+	struct pl_plan *to = &s->first_stage;
+
+	for (size_t i = 0; i < s->p->n_tensors; i++) {
+		const struct pl_ptensor *t = &s->p->tensor[i];
+
+		if (t->stage)
+			continue;
+		PL_CHECK(pl_plan_add_tensor(to, t->name, t->bytes, t->estimated, err));
+		to->tensor[to->n_tensors - 1].set = s->b.set[i];
+	}
+	pl_plan_buckets_fini(&s->b);
+	s->p = to;
+	return pl_plan_buckets(to, NULL, &s->b, err);
+}
+
+static int sets_init(struct pl_setter *setter, const struct pl_settings *f, struct pl_err *err)
+{
+	const struct pl_plan *p = setter->p;
+	struct pl_sets *s = &setter->s;
+
 	s->p = p;
-	if (!p->n_tensors)
-		return pl_plan_check(p, err); /* by hand: nothing is known of sizes */
+	pl_plan_init(&s->first_stage);
+	for (size_t i = 0; i < p->n_tensors; i++)
+		setter->pipeline |= p->tensor[i].stage > 0;
+	if (!p->n_tensors) /* by hand */
+		setter->no_sets =
+			"the sizes are not known, because the plan has no statement "
+			"tensor NAME BYTES; plan --preset none -O text GRAPH writes these";
+	else if (setter->pipeline && f != &pl_settings_megatron)
+		setter->no_sets =
+			"the stages of a pipeline have different layers, and these settings "
+			"are those of one model";
+	if (setter->no_sets)
+		return pl_plan_check(p, err);
 	PL_CHECK(pl_plan_buckets(p, NULL, &s->b, err));
+	if (setter->pipeline)
+		PL_CHECK(take_first_stage(s, err));
+	p = s->p;
 	s->n = s->b.n_sets;
 	PL_CHECK(pl_alloc(&s->first, (size_t)s->n + 2, sizeof(*s->first), err));
 	PL_CHECK(pl_alloc(&s->tensor, p->n_tensors, sizeof(*s->tensor), err));
@@ -81,10 +117,8 @@ static void put_head(struct pl_setter *s, const char *name)
 	if (estimated)
 		pl_write_format(&s->w, "# sizes of some tensors are estimated: check what the "
 				       "framework makes of these\n");
-	if (!p->n_tensors)
-		pl_write_format(&s->w,
-				"# the plan names no tensors of its base: nothing can be said "
-				"about buckets\n");
+	if (s->no_sets)
+		pl_write_format(&s->w, "# nothing can be said about buckets: %s\n", s->no_sets);
 }
 
 /* "# not expressed: order a b c ... (5 names): why" */
@@ -100,7 +134,9 @@ static void put_not(struct pl_setter *s, const struct pl_rewrite *rw)
 		pl_lang_write(&s->w, &st);
 		if (shown.n_args < rw->n_args)
 			pl_write_format(&s->w, " ... (%u names)", rw->n_args);
-		pl_write_format(&s->w, ": %s\n", reasons[rw->op]);
+		pl_write_format(&s->w, ": %s\n",
+				s->no_sets && rw->op == PL_RW_FUSE_TENSORS ? s->no_sets
+									   : reasons[rw->op]);
 	}
 	pl_lang_end(&st);
 }
@@ -110,7 +146,7 @@ int pl_settings_write(const struct pl_settings *f, const struct pl_plan *p, stru
 {
 	struct pl_setter s = { .p = p, .w = { .out = out } };
 
-	if (sets_init(&s.s, p, &s.w.fail) >= 0) {
+	if (sets_init(&s, f, &s.w.fail) >= 0) {
 		put_head(&s, f->name);
 		f->body(&s);
 		for (size_t i = 0; i < p->n_rw; i++)

@@ -30,12 +30,28 @@ static int64_t layer_number(const char *name)
 	return -1;
 }
 
-/* Layers to recompute: different numbers, and names without one. */
+/* The pipeline stage that has the parameters of the layer, 0 if it has none. */
+static int64_t stage_of(const struct pl_plan *p, const char *layer)
+{
+	size_t n = strlen(layer);
+
+	for (size_t i = 0; i < p->n_tensors; i++) {
+		const char *name = pl_settings_param(p->tensor[i].name);
+
+		if (!strncmp(name, layer, n) && (!name[n] || name[n] == '.'))
+			return p->tensor[i].stage;
+	}
+	return 0;
+}
+
+/* Layers to recompute: different numbers, the most of any pipeline stage; and names without one. */
 static int count_layers(const struct pl_plan *p, uint32_t *layers, uint32_t *others,
 			struct pl_err *err)
 {
+	const int64_t stage = (int64_t)1 << 31; /* numbers of layers are below it */
 	int64_t *number = NULL;
 	size_t n = 0, cap = 0;
+	uint32_t of_stage = 0;
 	int rc = 0;
 
 	*layers = *others = 0;
@@ -45,12 +61,20 @@ static int count_layers(const struct pl_plan *p, uint32_t *layers, uint32_t *oth
 		return 0;
 	PL_TRY(pl_alloc(&number, cap, sizeof(*number), err));
 	for (size_t i = 0; i < p->n_rw; i++)
-		for (uint32_t a = 0; p->rw[i].op == PL_RW_RECOMPUTE && a < p->rw[i].n_args; a++)
-			number[n++] = layer_number(p->rw[i].arg[a]);
+		for (uint32_t a = 0; p->rw[i].op == PL_RW_RECOMPUTE && a < p->rw[i].n_args; a++) {
+			int64_t layer = layer_number(p->rw[i].arg[a]);
+
+			number[n++] =
+				layer < 0 ? layer
+					  : layer % stage + stage * stage_of(p, p->rw[i].arg[a]);
+		}
 	pl_sort(number, n, sizeof(*number), pl_compare_i64);
 	for (size_t i = 0; i < n; i++) {
 		*others += number[i] < 0;
-		*layers += number[i] >= 0 && (!i || number[i] != number[i - 1]);
+		if (i && number[i] / stage != number[i - 1] / stage)
+			of_stage = 0;
+		of_stage += number[i] >= 0 && (!i || number[i] != number[i - 1]);
+		*layers = of_stage > *layers ? of_stage : *layers;
 	}
 out:
 	pl_free(number);
@@ -66,8 +90,8 @@ static void put_recompute(struct pl_setter *s)
 	s->done |= 1u << PL_RW_RECOMPUTE;
 	pl_write_format(&s->w,
 			"# whole transformer layers, the first of each pipeline stage, "
-			"whichever the plan names (%u in all)\n",
-			layers);
+			"whichever the plan names (%u %s)\n",
+			layers, s->pipeline ? "of a stage, at most" : "in all");
 	if (others)
 		pl_write_format(&s->w,
 				"# not expressed: recompute of %u that are no transformer "
@@ -102,6 +126,8 @@ static void put_buckets(struct pl_setter *s)
 			"stage, the others have one bucket\n",
 			ELEMENT);
 	pl_settings_put_differ(s, &one);
+	if (s->pipeline && pl_settings_last(s->p, PL_RW_FUSE_TENSORS))
+		pl_write_text(&s->w, "# not expressed: sets of the stages behind the first\n");
 	pl_write_format(&s->w, "--overlap-grad-reduce\n--ddp-bucket-size %lld\n",
 			(long long)one.size);
 	s->done |= 1u << PL_RW_FUSE_TENSORS;

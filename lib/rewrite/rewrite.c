@@ -180,6 +180,15 @@ int64_t pl_rewriter_accumulate(const struct pl_rewriter *r)
 	return rw_now(r)->accumulate;
 }
 
+/* The pipeline stage of a rank that has the tensor; 0: there is one stage, or it is not known. */
+static int64_t stage_of(const struct pl_rewriter *r, uint32_t t)
+{
+	const struct pl_edit *e = r->e;
+	uint32_t arrive = e->tensor[rw_first(r, t)->inst].arrive;
+
+	return pl_max_i64(0, e->res[e->node[arrive].res].coord[1]);
+}
+
 int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_err *err)
 {
 	const struct rw_state *s = r->state;
@@ -193,6 +202,7 @@ int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_er
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
 		PL_TRY(pl_plan_add_tensor(p, r->tensor[t].in_plans, r->tensor[t].bytes,
 					  r->tensor[t].estimated, err));
+		p->tensor[p->n_tensors - 1].stage = stage_of(r, t);
 		if (members[s->b.set[t]] > 1)
 			p->tensor[p->n_tensors - 1].set = s->b.set[t];
 	}

@@ -98,6 +98,65 @@ out:
 	return rc;
 }
 
+/*
+ * What a change of the infrastructure must save at least: as much as the prediction may err. The
+ * error is that of the model for the recorded step, or the scatter of the steps; at least 1 %,
+ * because a graph of a table of layers knows no error.
+ */
+static double least_saving(const struct search *s)
+{
+	double error = isfinite(s->bias) ? fabs(s->bias) : 0;
+
+	return fmax(fmax(error, s->o->noise.step * s->baseline), 0.01 * s->baseline);
+}
+
+/* Drop algorithms and precisions whose saving may be an error; *any: there was one. */
+static void drop_small(struct search *s, struct pl_plan *p, bool *any)
+{
+	size_t n = 0;
+	char saving[24], error[24];
+
+	for (size_t i = 0; i < p->n_rw; i++) {
+		const struct pl_rewrite *rw = &p->rw[i];
+
+		if ((rw->op != PL_RW_ALGORITHM && rw->op != PL_RW_PRECISION) ||
+		    rw->in_plan_ns == INT64_MIN || (double)rw->in_plan_ns >= least_saving(s)) {
+			p->rw[n++] = *rw;
+			continue;
+		}
+		pl_say(s->o->log, PL_LOG_WARN,
+		       "%s %s is not proposed: it would save %s of a step, and the prediction may "
+		       "err by %s",
+		       pl_rw_name(rw->op), rw->word,
+		       pl_fmt_ns(saving, sizeof(saving), pl_max_i64(rw->in_plan_ns, 0)),
+		       pl_fmt_ns(error, sizeof(error), (pl_ns)least_saving(s)));
+	}
+	*any = n < p->n_rw;
+	p->n_rw = n;
+}
+
+static int judge_and_drop(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	double none;
+	bool any = true;
+	int rc = 0;
+
+	while (any) {
+		PL_TRY(judge(s, p, err));
+		drop_small(s, p, &any);
+		if (!any)
+			break;
+		PL_TRY(with_lines(s, p, NULL, 0, &none, err));
+		PL_TRY(with_lines(s, p, p->rw, p->n_rw, &s->best->mean, err));
+		if (s->best->mean >= none && !s->limit_bytes) { /* the others do not help alone */
+			p->n_rw = 0;
+			s->best->mean = none;
+		}
+	}
+out:
+	return rc;
+}
+
 int pl_search_write_lines(struct search *s, struct pl_err *err)
 {
 	struct pl_plan *p = s->p;
@@ -109,5 +168,5 @@ int pl_search_write_lines(struct search *s, struct pl_err *err)
 	pl_search_choice_move(s->choices, s->best);
 	if ((rc = pl_search_choice_lines(s->choices, err)) < 0)
 		return rc;
-	return judge(s, p, err);
+	return judge_and_drop(s, p, err);
 }

@@ -44,6 +44,24 @@ static const char hand[] = "paceline-plan 1\n"
 			   "precision fp16\n"
 			   "accumulate 2\n";
 
+/* Two stages of a pipeline: what holds for one model does not hold for it. */
+static const char pipe[] = "paceline-plan 1\n"
+			   "workers 2\n"
+			   "tensor \"grad layers.3\" 400 stage=1\n"
+			   "tensor \"grad layers.2\" 400 stage=1\n"
+			   "tensor \"grad layers.1\" 40\n"
+			   "tensor \"grad layers.0\" 40\n"
+			   "fuse-tensors \"grad layers.3\" \"grad layers.2\"\n"
+			   "fuse-tensors \"grad layers.1\" \"grad layers.0\"\n"
+			   "recompute layers.3 layers.2 layers.0\n";
+
+#define NO_SIZES                                                                                   \
+	"the sizes are not known, because the plan has no statement tensor NAME BYTES; plan "      \
+	"--preset none -O text GRAPH writes these"
+#define STAGES                                                                                     \
+	"the stages of a pipeline have different layers, and these settings are those of one "     \
+	"model"
+
 static const struct {
 	const char *what, *plan, *name, *want;
 } golden[] = {
@@ -349,28 +367,45 @@ static const struct {
 	  "    named_parameters=model.named_parameters(),\n"
 	  "    groups=groups,\n"
 	  ")\n" },
+	{ "pipe", pipe, "megatron",
+	  "# megatron: a plan by paceline\n"
+	  "# elements, of 4 bytes each; of the first pipeline stage, the others have one bucket\n"
+	  "# not expressed: sets of the stages behind the first\n"
+	  "--overlap-grad-reduce\n"
+	  "--ddp-bucket-size 20\n"
+	  "# whole transformer layers, the first of each pipeline stage, whichever the plan names "
+	  "(2 of a stage, at most)\n"
+	  "--recompute-granularity full\n"
+	  "--recompute-method block\n"
+	  "--recompute-num-layers 2\n" },
+	{ "pipe", pipe, "xla",
+	  "# xla: a plan by paceline\n"
+	  "# nothing can be said about buckets: " STAGES "\n"
+	  "# not expressed: fuse-tensors \"grad layers.3\" \"grad layers.2\": " STAGES "\n"
+	  "# not expressed: fuse-tensors \"grad layers.1\" \"grad layers.0\": " STAGES "\n"
+	  "# not expressed: recompute layers.3 layers.2 layers.0: no setting names the layers\n" },
 	{ "hand", hand, "ddp",
 	  "# ddp: a plan by paceline\n"
-	  "# the plan names no tensors of its base: nothing can be said about buckets\n"
+	  "# nothing can be said about buckets: " NO_SIZES "\n"
 	  "import torch\n"
 	  "autocast = torch.autocast(\"cuda\", dtype=torch.float16)  # with autocast: around "
 	  "forward pass and loss\n"
 	  "scaler = torch.amp.GradScaler(\"cuda\")  # float16 needs its loss scaled\n"
 	  "accumulate = 2  # microbatches a step: all but the last inside \"with "
 	  "model.no_sync():\"\n"
-	  "# not expressed: fuse-tensors a b: no setting groups tensors\n" },
+	  "# not expressed: fuse-tensors a b: " NO_SIZES "\n" },
 	{ "hand", hand, "deepspeed",
 	  "# deepspeed: a plan by paceline\n"
-	  "# the plan names no tensors of its base: nothing can be said about buckets\n"
+	  "# nothing can be said about buckets: " NO_SIZES "\n"
 	  "{\n"
 	  "  \"gradient_accumulation_steps\": 2,\n"
 	  "  \"fp16\": { \"enabled\": true }\n"
 	  "}\n"
-	  "# not expressed: fuse-tensors a b: no setting groups tensors\n" },
+	  "# not expressed: fuse-tensors a b: " NO_SIZES "\n" },
 	{ "hand", hand, "xla",
 	  "# xla: a plan by paceline\n"
-	  "# the plan names no tensors of its base: nothing can be said about buckets\n"
-	  "# not expressed: fuse-tensors a b: no setting groups tensors\n"
+	  "# nothing can be said about buckets: " NO_SIZES "\n"
+	  "# not expressed: fuse-tensors a b: " NO_SIZES "\n"
 	  "# not expressed: precision fp16: no setting for this precision, or for some operations "
 	  "alone\n"
 	  "# not expressed: accumulate 2: the training loop decides\n" },
