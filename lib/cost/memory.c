@@ -130,22 +130,23 @@ static const struct of_layer *first_of(const struct of_layers *x, struct of_laye
 	return bsearch(&key, x->v, x->n, sizeof(key), by_layer);
 }
 
-/* Where recomputed activations come back. */
-static int find_recomputes(struct mem *m, struct pl_err *err)
+/* Where activations are used last: there recomputed ones come back, and operations of their layer
+ * make its gradients. */
+static int find_layers(struct mem *m, struct pl_err *err)
 {
 	const struct pl_edit *e = m->e;
-	int rc = pl_alloc(&m->recompute.v, e->n_tensors + 1, sizeof(*m->recompute.v), err);
 
-	for (size_t i = 0; rc == 0 && i < e->n_tensors; i++) {
+	PL_CHECK(pl_alloc(&m->recompute.v, e->n_tensors + 1, sizeof(*m->recompute.v), err));
+	PL_CHECK(pl_alloc(&m->backward.v, e->n_tensors + 1, sizeof(*m->backward.v), err));
+	for (size_t i = 0; i < e->n_tensors; i++) {
 		const struct pl_etensor *et = &e->tensor[i];
+		const struct pl_tensor *t = &e->g->tensor[et->tensor];
 		struct of_layer x = { .step = et->step, .node = PL_NONE, .rank = et->rank };
 
-		if (et->dead || !et->remade || et->producer == PL_NONE ||
+		if (et->dead || t->role != PL_TR_ACTIVATION || et->producer == PL_NONE ||
 		    e->node[et->producer].layer < 0)
 			continue;
-		x.layer = e->node[et->producer].layer;
-		x.mb = e->node[et->producer].mb;
-		for (uint32_t k = 0; k < e->g->tensor[et->tensor].n_consumers; k++) {
+		for (uint32_t k = 0; k < t->n_consumers; k++) {
 			uint32_t node = consumer(m, et, k);
 
 			if (node != PL_NONE &&
@@ -155,37 +156,15 @@ static int find_recomputes(struct mem *m, struct pl_err *err)
 		if (x.node == PL_NONE)
 			continue;
 		x.at = e->node[x.node].start;
-		m->recompute.v[m->recompute.n++] = x;
+		x.layer = e->node[et->producer].layer;
+		x.mb = e->node[et->producer].mb;
+		if (et->remade)
+			m->recompute.v[m->recompute.n++] = x;
+		x.mb = -1;
+		if (e->node[x.node].layer == x.layer)
+			m->backward.v[m->backward.n++] = x;
 	}
 	keep_first(&m->recompute);
-	return rc;
-}
-
-/* The operations of a layer that use its activations: its backward operations, one for each
- * microbatch. */
-static int find_backwards(struct mem *m, struct pl_err *err)
-{
-	const struct pl_edit *e = m->e;
-	size_t cap = 0;
-
-	for (size_t i = 0; i < e->n_tensors; i++) {
-		const struct pl_etensor *et = &e->tensor[i];
-		const struct pl_tensor *t = &e->g->tensor[et->tensor];
-		int32_t layer = et->producer == PL_NONE ? -1 : e->node[et->producer].layer;
-
-		for (uint32_t k = 0; k < t->n_consumers; k++) {
-			uint32_t node = consumer(m, et, k);
-
-			if (et->dead || t->role != PL_TR_ACTIVATION || layer < 0 ||
-			    node == PL_NONE || e->node[node].layer != layer)
-				continue;
-			PL_CHECK(pl_grow(&m->backward.v, &cap, m->backward.n + 1,
-					 sizeof(*m->backward.v), err));
-			m->backward.v[m->backward.n++] =
-				(struct of_layer){ et->step, node, et->rank,
-						   layer,    -1,   e->node[node].start };
-		}
-	}
 	keep_first(&m->backward);
 	return 0;
 }
@@ -484,8 +463,7 @@ int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 	PL_TRY(pl_alloc(&m.carries, e->n_nodes + 1, sizeof(*m.carries), err));
 	PL_TRY(pl_alloc(&m.always, 2 * e->n_steps * m.n_ranks + 1, sizeof(*m.always), err));
 	PL_TRY(index_nodes(&m, err));
-	PL_TRY(find_recomputes(&m, err));
-	PL_TRY(find_backwards(&m, err));
+	PL_TRY(find_layers(&m, err));
 	find_grads(&m);
 	for (size_t i = 0; i < e->n_tensors; i++)
 		if (!e->tensor[i].dead)

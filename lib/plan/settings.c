@@ -135,7 +135,7 @@ static void put_not(struct pl_setter *s, const struct pl_rewrite *rw)
 		if (shown.n_args < rw->n_args)
 			pl_write_format(&s->w, " ... (%u names)", rw->n_args);
 		pl_write_format(&s->w, ": %s\n",
-				s->no_sets && rw->op == PL_RW_FUSE_TENSORS ? s->no_sets
+				s->no_sets && rw->op == PL_RW_FUSE_TENSORS ? "see above"
 									   : reasons[rw->op]);
 	}
 	pl_lang_end(&st);

@@ -381,8 +381,8 @@ static const struct {
 	{ "pipe", pipe, "xla",
 	  "# xla: a plan by paceline\n"
 	  "# nothing can be said about buckets: " STAGES "\n"
-	  "# not expressed: fuse-tensors \"grad layers.3\" \"grad layers.2\": " STAGES "\n"
-	  "# not expressed: fuse-tensors \"grad layers.1\" \"grad layers.0\": " STAGES "\n"
+	  "# not expressed: fuse-tensors \"grad layers.3\" \"grad layers.2\": see above\n"
+	  "# not expressed: fuse-tensors \"grad layers.1\" \"grad layers.0\": see above\n"
 	  "# not expressed: recompute layers.3 layers.2 layers.0: no setting names the layers\n" },
 	{ "hand", hand, "ddp",
 	  "# ddp: a plan by paceline\n"
@@ -393,7 +393,7 @@ static const struct {
 	  "scaler = torch.amp.GradScaler(\"cuda\")  # float16 needs its loss scaled\n"
 	  "accumulate = 2  # microbatches a step: all but the last inside \"with "
 	  "model.no_sync():\"\n"
-	  "# not expressed: fuse-tensors a b: " NO_SIZES "\n" },
+	  "# not expressed: fuse-tensors a b: see above\n" },
 	{ "hand", hand, "deepspeed",
 	  "# deepspeed: a plan by paceline\n"
 	  "# nothing can be said about buckets: " NO_SIZES "\n"
@@ -401,11 +401,11 @@ static const struct {
 	  "  \"gradient_accumulation_steps\": 2,\n"
 	  "  \"fp16\": { \"enabled\": true }\n"
 	  "}\n"
-	  "# not expressed: fuse-tensors a b: " NO_SIZES "\n" },
+	  "# not expressed: fuse-tensors a b: see above\n" },
 	{ "hand", hand, "xla",
 	  "# xla: a plan by paceline\n"
 	  "# nothing can be said about buckets: " NO_SIZES "\n"
-	  "# not expressed: fuse-tensors a b: " NO_SIZES "\n"
+	  "# not expressed: fuse-tensors a b: see above\n"
 	  "# not expressed: precision fp16: no setting for this precision, or for some operations "
 	  "alone\n"
 	  "# not expressed: accumulate 2: the training loop decides\n" },
