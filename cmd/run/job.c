@@ -22,7 +22,7 @@ out:
 	return rc;
 }
 
-/* For each value of an option. */
+/* Sets `key` of the job for each value of an option. */
 static int set_all_as(struct pl_job *j, const char *key, const struct pl_list *l,
 		      struct pl_err *err)
 {

@@ -65,7 +65,7 @@ struct work {
 };
 int read_work(const struct config *c, const char *path, struct work *w, struct pl_err *err) PL_MUST;
 void work_fini(struct work *w);
-/* What the options change of a job; --bench has no other. */
+/* Changes the job by the options; --bench has no other job. */
 int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
 
 /* ---- device.c: on which device ------------------------------------------------------------ */
@@ -113,7 +113,7 @@ struct result {
 /* Each rank brings its own result; afterwards all have those of all, and the sums of these. */
 int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct pl_launch *p,
 		   struct result *r, struct pl_err *err) PL_MUST;
-/* To path, as JSON or for people. */
+/* Writes the report to path, as JSON or as text. */
 int report_write(const struct result *r, const char *path, bool json, struct pl_err *err) PL_MUST;
 
 /* The layers of the model with their work, to the output. */

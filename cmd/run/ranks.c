@@ -107,7 +107,8 @@ static bool has_failed(int status)
 	return WIFSIGNALED(status) ? WTERMSIG(status) != stop_signal : status != 0;
 }
 
-/* Until all have ended. Signals are blocked unless this function sleeps, so none is missed. */
+/* Waits until all ranks have ended. Signals are blocked except while it sleeps, so none is missed.
+ */
 static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *while_waiting)
 {
 	static const struct timespec second = { .tv_sec = 1 };
@@ -164,7 +165,7 @@ static void block_signals(sigset_t *unblocked, sigset_t *while_waiting)
 	sigaction(SIGCHLD, &act, NULL);
 }
 
-/* In a new rank: it ends when the process that forked it is killed. */
+/* Called in a new rank: the rank ends when the process that forked it is killed. */
 static void prepare_child(const sigset_t *unblocked)
 {
 	signal(SIGCHLD, SIG_DFL);

@@ -37,7 +37,7 @@ int inputs_find(struct inputs *in, const struct config *c, int argc, char **argv
 struct pl_in *input_open(struct input *i, struct pl_err *err); /* once an input */
 const char *input_name(const struct input *i);		       /* as messages show it */
 void inputs_fini(struct inputs *in);
-/* What the options say about reading; without threads and execution traces. */
+/* The options for reading, except threads and execution traces. */
 struct pl_import_opts import_opts(const struct config *c, const struct pl_log *log, int32_t order);
 
 /* ---- select.c -------------------------------------------------------------------------------- */
@@ -68,8 +68,8 @@ struct tap {
 	uint32_t segments, merges;
 	bool check; /* look at every event */
 	uint64_t *seg_events;
-	uint32_t base;		/* segments before the last merge table */
-	struct pl_member *last; /* by segment of the stream: highest ordinal that a match names */
+	uint32_t base;		/* number of segments before the last merge table */
+	struct pl_member *last; /* by segment: the last event that a match names */
 	size_t cap_seg, cap_last, n_last;
 	uint8_t *rank; /* bit set of the ranks seen */
 	size_t cap_rank;

@@ -23,7 +23,7 @@ static int tap_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *e
 	return t->next && t->next->begin ? t->next->begin(t->next, seg, err) : 0;
 }
 
-/* That tracks and names are defined the reader has checked. */
+/* The reader has already checked that tracks and names are defined. */
 static int check_batch(const struct pl_batch *b, struct pl_err *err)
 {
 	for (uint32_t i = 0; i < b->n; i++)

@@ -216,8 +216,9 @@ int pl_clock_by_order(struct pl_align *a, uint32_t group, const struct pl_seq *s
  * stream where all ranks use equally many. */
 int pl_clock_numbered(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
 		      struct pl_err *err) PL_MUST;
-/* Of the pairs by order of the first rank with another, stream by stream, the share in which one
- * ends before the other begins; *most is that of the worst rank and stream. */
+/* Pairs operations of the first rank with those of each other rank by their order in the stream.
+ * *most: the share of pairs in which one ends before the other begins, for the worst rank and
+ * stream. */
 int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint32_t n, double *most,
 			 struct pl_err *err) PL_MUST;
 /* Say that `what` (a group) differs where event y is: `rank` has x there or, if that is PL_NONE,
@@ -307,7 +308,7 @@ int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_cl
 			struct pl_err *err) PL_MUST;
 
 /* ---- probes.c: observations of clocks from the matches ---- */
-/* Its arrays are in `mem`. */
+/* The arrays of `in` are in `mem`. */
 int pl_clock_probes(const struct pl_align *a, struct pl_clock_fit_in *in, struct pl_arena *mem,
 		    struct pl_err *err) PL_MUST;
 

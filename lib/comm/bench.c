@@ -43,7 +43,7 @@ static int fill(struct bench *b, unsigned turn, struct pl_err *err)
 	return b->w->device.b->sync(b->w->device.ctx, err);
 }
 
-/* What element i of the output is, up to the period of the inputs. */
+/* The right value of element i of the output, which has the period of the inputs. */
 static float expected(const struct bench *b, size_t part, size_t i, unsigned turn)
 {
 	float sum = 0;

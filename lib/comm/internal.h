@@ -49,7 +49,7 @@ struct pl_ring {
 	_Alignas(64) uint8_t data[PL_RING_BYTES];
 };
 
-/* What a rank says about its collective number `posted` - 1. */
+/* The description of collective number `posted` - 1 of a rank. */
 struct pl_slot {
 	_Alignas(64) _Atomic uint64_t posted;
 	uint32_t op, root;
@@ -365,7 +365,7 @@ struct pl_comm_library {
 	void (*close)(void *state);
 };
 extern const struct pl_comm_library pl_comm_library_mpi; /* mpi.c */
-/* Of a transport; NULL: that has none. */
+/* The library of a transport; NULL: it has none. */
 const struct pl_comm_library *pl_comm_library_find(const char *transport);
 int pl_comm_library_start(struct pl_world *w, struct pl_err *err) PL_MUST; /* thread and open */
 /* Ends both, if the library lets it; err may be NULL. After a failure the world may not be freed
@@ -398,7 +398,7 @@ struct pl_acceptor {
 	unsigned n_rejected;
 	char rejected[200]; /* why, the last time */
 };
-/* Of an acceptor without a listener yet; fini also closes connections without a greeting. */
+/* init makes an acceptor without a listener; fini also closes connections without a greeting. */
 int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err *err) PL_MUST;
 void pl_comm_acceptor_fini(struct pl_acceptor *a);
 /* The next connection whose greeting is right, of a rank and number as `hello` says: 1, 0 when time

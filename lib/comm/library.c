@@ -235,7 +235,7 @@ static bool is_over(struct pl_world *w)
 	return over;
 }
 
-/* Until the world ends or fails; false: the world was abandoned. */
+/* Runs until the world ends or fails; false: the world was abandoned. */
 static bool run_rounds(struct pl_world *w)
 {
 	pl_ns idle = pl_now_ns(), nap = NAP_NS;

@@ -38,8 +38,8 @@ struct nccl {
 	pl_nccl_comm comm;
 	pl_nccl_stream stream;
 	const char *phase; /* before operations */
-	/* Of the active works, in their order: the first of the last call, which may be in
-	 * progress, and the first that is not given to the library yet; it may not have begun. */
+	/* Active works: the first of the last call, which may be in progress, and the first that
+	 * the library does not have yet; it may not have begun. */
 	struct pl_work *in_progress, *head;
 	pl_ns since;	/* when that began */
 	float *scratch; /* of barriers */

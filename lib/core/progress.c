@@ -110,7 +110,7 @@ void pl_progress(const char *fmt, ...)
 	pthread_mutex_unlock(&bar.lock);
 }
 
-/* With the lock. */
+/* The lock is held. */
 static void erase(void)
 {
 	if (bar.drawn)

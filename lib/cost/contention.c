@@ -47,8 +47,8 @@ struct timing {
 	uint32_t place, cluster; /* which of its name in the step; rank in a step */
 	bool overlaps;
 };
-/* Of operations that overlap communication: their time, their undisturbed time, the time of the
- * overlap. Of the others: their time, their undisturbed time. */
+/* For operations that overlap communication: time, undisturbed time, time of the overlap. For the
+ * others: time, undisturbed time. */
 enum { OVERLAPPED, UNDISTURBED, COVERED, ALONE, ALONE_UNDISTURBED, SUMS };
 struct sums {
 	double v[SUMS];

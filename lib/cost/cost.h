@@ -136,8 +136,8 @@ struct pl_cost_sides {
 	uint8_t link;
 };
 int pl_cost_sides(const struct pl_graph *g, struct pl_cost_sides *s, struct pl_err *err) PL_MUST;
-/* Of a ring of n ranks: messages that follow one another, and bytes that a rank sends for each byte
- * of the communication. Gather, scatter and barrier are trees, broadcast and reduce chains; a
+/* For a ring of n ranks: messages that follow one another, and bytes that a rank sends for each
+ * byte of the communication. Gather, scatter and barrier are trees, broadcast and reduce chains; a
  * direct all-reduce is one message to each rank, all at the same time. */
 void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *share);
 /* The factors that the changes of links in `comm` put on a and b. Of "*" they are those of the

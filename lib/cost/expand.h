@@ -55,9 +55,9 @@ struct pl_expand_all {
 	const struct pl_topology *topo; /* its rank i is the i-th of the graph's ranks */
 	uint8_t algo;
 	uint32_t servers, channels, chunks;
-	/* As long, when all arrive at once, as the transfer of the edit, times what analysis says
-	 * of the algorithm against `was`, by which the transfer is taken to be; else as the links
-	 * say. */
+	/* If all members arrive at once, the messages together take as long as the transfer of the
+	 * edit, times the modelled ratio of the algorithm to `was`, the one of the transfer. False:
+	 * they take the time of the links. */
 	bool recorded;
 	uint8_t was; /* PL_ALGO_RING where nobody knows */
 	uint32_t was_servers;

@@ -69,7 +69,7 @@ static int find_links(struct all *a, uint32_t channels, struct pl_err *err)
 	return rc;
 }
 
-/* From the last arrival to the last end. */
+/* The recorded time from the last arrival to the last end. */
 static pl_ns recorded(const struct pl_edit *e, uint32_t meet)
 {
 	pl_ns end = e->node[meet].start;
@@ -79,7 +79,7 @@ static pl_ns recorded(const struct pl_edit *e, uint32_t meet)
 	return end - e->node[meet].start;
 }
 
-/* What to stretch the messages by; 0: they cannot last as long. */
+/* The factor that makes the messages last as long as recorded; 0: there is none. */
 static double stretch(const struct all *a, uint32_t meet, const struct pl_cost_comm *comm)
 {
 	struct pl_cost_comm was = *comm;

@@ -13,16 +13,16 @@ struct member {
 struct expansion {
 	struct pl_edit *e;
 	struct pl_err *err;
-	int rc; /* of the first failure: from then on nothing is added */
+	int rc; /* the first failure; nothing is added after it */
 	const struct pl_expand *x;
 	struct member *m;
 	uint32_t *prev, *now, *down; /* [member][chunk]: messages of the step before, of this one */
-	uint32_t *from, *was;	     /* [member]: who sends to it in this step, in the one before */
-	struct hop *hop, *was_hop;   /* [member]: over what it sends */
+	uint32_t *from, *was;	     /* [member]: its sender in this step, in the step before */
+	struct hop *hop, *was_hop;   /* [member]: the link that it sends over */
 	uint32_t n, channels, chunks, meet;
-	uint32_t channel; /* at hand */
+	uint32_t channel; /* the current one */
 	bool begun;	  /* there was a step before */
-	bool stream;	  /* passes on while it receives */
+	bool stream;	  /* a member forwards a chunk while it receives it */
 	double bytes;
 	struct placing place;
 	bool even; /* all hosts have place.per_host members */
@@ -30,19 +30,20 @@ struct expansion {
 
 /* The times of one of `users` members of a host that send at once. */
 struct hop pl_cost_expand_hop(const struct expansion *s, enum pl_scope scope, uint32_t users);
-/* Of a message between two members; all: when all members of a host send at once. */
+/* The same for a message between two members; all: all members of a host send at once. */
 struct hop pl_cost_expand_between(const struct expansion *s, uint32_t from, uint32_t to, bool all);
 static inline pl_ns expand_latency(struct hop h)
 {
 	return (pl_ns)(h.latency_ns + 0.5);
 }
-/* The duration of what keeps the member's link busy for ns more: the sums are rounded, not each. */
+/* The duration of a message that keeps the member's link busy for ns more. Sums are rounded, not
+ * single durations. */
 pl_ns pl_cost_expand_busy(struct member *m, long double ns);
-/* What one member (or a server: from >= n) sends, which is `bytes` for all channels together.
- * `what` NULL: "send R>Q". Returns the node. */
+/* Adds a message of a member (or a server: from >= n); bytes: of all channels together. `what`
+ * NULL: "send R>Q". Returns the node. */
 uint32_t pl_cost_expand_message(struct expansion *s, uint32_t from, uint32_t to, const char *what,
 				double bytes, pl_ns dur);
-/* Time that passes on no link. */
+/* Adds time that uses no link. */
 uint32_t pl_cost_expand_delay(struct expansion *s, const char *name, pl_ns dur);
 void pl_cost_expand_edge(struct expansion *s, uint32_t src, uint32_t dst, unsigned type, pl_ns w);
 

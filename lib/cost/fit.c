@@ -30,18 +30,18 @@
 #include "cost/internal.h"
 
 #define SAME_SIZE  0.01 /* sizes that differ by less say nothing about the slope */
-#define ALONE	   0.25 /* share of a period that computation covers, at most */
-#define OVERLAPPED 0.75 /* at least */
-#define ENOUGH	   3	/* periods alone that make a line */
-#define SMALL	   4	/* small messages that show what each of them waits for */
-#define MUCH	   4	/* so many times slower beside computation, at most */
-/* What a thread that a message wakes waits for a processor that computes, if the recording does not
- * show it. The machine that records has a scheduler, a timer and a number of processors that are
- * not known here, so this is only the order of magnitude: slices of Linux are 1 to 4 ms, and its
- * scheduler often lets the woken thread run at once. */
+#define ALONE	   0.25 /* computation covers at most this share of the period */
+#define OVERLAPPED 0.75 /* computation covers at least this share of the period */
+#define ENOUGH	   3	/* periods without overlap that are needed for a line */
+#define SMALL	   4	/* small messages that are needed to find the wait of each */
+#define MUCH	   4	/* the greatest factor by which computation slows communication down */
+/* How long a thread that a message wakes waits for a busy processor, if the recording does not show
+ * it. The scheduler, the timer and the number of processors of the recorded machine are not known
+ * here, so this is only the order of magnitude: slices of Linux are 1 to 4 ms, and its scheduler
+ * often lets the woken thread run at once. */
 #define WAIT_NS 500000
 #define WRONG	0.25 /* relative error of k a + b S from which a + b S is tried instead */
-#define CLEARLY 0.5  /* what that must leave of the error */
+#define CLEARLY 0.5  /* the share of the error that may remain then */
 
 struct transfer {
 	pl_ns start, end;
@@ -95,7 +95,7 @@ static bool by_messages(const struct pl_shape *s, uint32_t i)
 	return false;
 }
 
-/* Of messages that are received what the receiver has, else what the sender has. */
+/* Does this node count? A message counts once: by its receive if there is one, else by its send. */
 static bool counts(const struct pl_shape *s, uint32_t i, uint8_t message)
 {
 	return s->flags[i] & PL_NF_MESSAGE ? s->kind[i] == message : !by_messages(s, i);
@@ -109,7 +109,7 @@ static uint8_t message_kind(const struct pl_shape *s)
 	return PL_K_SEND;
 }
 
-/* It keeps the sender's link busy from where sending began to where it was there. */
+/* The message keeps the sender's link busy from its beginning to its arrival. */
 static void from_sender(const struct fitter *f, const struct pl_gstep *st, uint32_t i,
 			struct transfer *t)
 {
@@ -494,10 +494,11 @@ out:
 }
 
 /*
- * What computation beside adds to the line: first to what each communication takes, from those
- * whose bytes take less than that is assumed to be, then to a byte, from the others. Sums, because
- * the waits are few and long. Without samples beside computation a byte is taken to be slowed down
- * as much as computation is: they get equal parts of the processors.
+ * Fits what overlapping computation adds to the line. Small communications, whose bytes take less
+ * than the assumed wait, show what it adds to each communication. The others show what it adds to a
+ * byte. Sums are compared, because the waits are few and long. Without overlapped samples a byte is
+ * taken to be slowed down as much as computation is, because both get equal parts of the
+ * processors.
  */
 static void fit_overlapped(struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit)
 {
@@ -531,7 +532,7 @@ static void fit_overlapped(struct fitter *f, const struct record *r, size_t n, s
 	fit->b_contended = fmin(MUCH, bytes > 0 ? over / bytes : f->c->overlap);
 }
 
-/* Those alone to the front. Returns how many; 0 if they say nothing about large ones. */
+/* Moves the records without overlap to the front. Returns how many; 0: none of them is large. */
 static size_t part_alone(struct record *r, size_t n)
 {
 	double largest = 0, seen = 0;
@@ -573,8 +574,8 @@ out:
 	return rc;
 }
 
-/* Records of a class: those of known size first. Those of unknown size count if there are no
- * others. */
+/* Fits each class of records. Records of known size come first in a class; records of unknown size
+ * count only if there are no others. */
 static int fit_classes(struct fitter *f, struct pl_err *err)
 {
 	int rc = 0;

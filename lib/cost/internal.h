@@ -13,8 +13,9 @@ struct placing {
 	uint32_t per_host; /* of the fullest host */
 };
 struct placing pl_cost_place(const struct pl_topology *t, uint32_t n);
-/* What one of `users` ranks of a host that send at once gets of the link between two ranks. Without
- * a link of that scope the other one stands in; without any, it costs nothing. */
+/* The latency and the rate of a link for one of `users` ranks of a host that send at once. Without
+ * a link of that scope the link of the other scope counts; without any link a message takes no
+ * time. */
 struct hop {
 	double latency_ns, ns_per_byte;
 };
@@ -69,7 +70,7 @@ static inline bool cost_same_kind(uint8_t *kind, uint8_t *coll)
 	*coll = PL_COLL_SEND;
 	return true;
 }
-/* In the middle of the fitted sizes where the size is not known. */
+/* The size of a communication; if it is not known, the middle of the fitted sizes. */
 static inline int64_t cost_bytes(const struct pl_cost_comm *comm, const struct pl_fit *f)
 {
 	return comm->bytes < 0 ? f->min_bytes + (f->max_bytes - f->min_bytes) / 2 : comm->bytes;

@@ -239,8 +239,8 @@ static enum part part_of(unsigned role)
 	}
 }
 
-/* From the producer to the last consumer. A recomputed tensor is not in memory between its other
- * uses and the last consumer. */
+/* A tensor lives from its producer to its last consumer. A recomputed tensor is not in memory
+ * between its other uses and the last consumer. */
 static void add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t rank, enum part part,
 			 int64_t bytes)
 {

@@ -85,7 +85,7 @@ pl_ns pl_cost_flight(const struct pl_cost *c, const struct pl_cost_comm *comm)
 	return (pl_ns)fmin(pl_cost_moved(c, comm, f).flight_ns, 9e18);
 }
 
-/* Of a communication without a fit nothing is known but what it does to computation. */
+/* For a communication without a fit, only its effect on computation is known. */
 void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm,
 			double *computation, double *transfer)
 {

@@ -25,7 +25,7 @@ struct reader {
 	bool header;
 };
 
-/* What part i of the description says of a column; its name in *name, NULL: nothing. */
+/* Which role part i of the description gives to a column; *name: the column, NULL: none. */
 static enum role asks(const struct pl_parts *p, size_t i, const char **name)
 {
 	*name = pl_parts_value(p, i, "label");

@@ -13,7 +13,7 @@ struct pl_weight {
 	uint8_t dtype; /* enum pl_dtype */
 	int n_dims;    /* 0: one number */
 	int64_t dim[8];
-	const void *data; /* in the memory below, or the caller's; aligned as the file has it */
+	const void *data; /* in `memory`, or the caller's; aligned as in the file */
 	size_t bytes;
 };
 struct pl_weights { /* zero-initialised is empty; fini() frees names and meta */
@@ -23,13 +23,12 @@ struct pl_weights { /* zero-initialised is empty; fini() frees names and meta */
 	size_t n_meta, cap_meta;
 	uint8_t *memory; /* owned: the data of what was read */
 };
-/* The tensors are in the order of their data in the file. PL_EDATA names the input and the place.
- */
+/* Reads tensors in the order of their data in the file. PL_EDATA names the input and the place. */
 int pl_weights_read(struct pl_in *in, const char *name, struct pl_weights *w,
 		    struct pl_err *err) PL_MUST;
 /*
- * Larger elements first, then by name: each tensor lies at a multiple of its element's size, the
- * data at one of 64 bytes, and the same tensors give the same bytes, whatever their order here.
+ * Writes larger elements first, then by name. So each tensor lies at a multiple of its element's
+ * size, and the same tensors give the same bytes in any order. The data begin at a multiple of 64.
  */
 int pl_weights_write(const struct pl_weights *w, struct pl_out *out, struct pl_err *err) PL_MUST;
 /* One more tensor to be written, float32; the name is copied, the data borrowed. */
@@ -40,7 +39,7 @@ int pl_weights_add_meta(struct pl_weights *w, const char *key, const char *value
 void pl_weights_fini(struct pl_weights *w);
 const struct pl_weight *pl_weights_find(const struct pl_weights *w, const char *name);
 const char *pl_weights_meta(const struct pl_weights *w, const char *key); /* NULL */
-/* Its values as float32, whatever they are stored as; PL_EDATA unless there are n of them. */
+/* Converts its values to float32; PL_EDATA unless there are n of them. */
 int pl_weights_f32(const struct pl_weight *w, float *out, size_t n, struct pl_err *err) PL_MUST;
 
 #endif

@@ -19,7 +19,7 @@ extern const struct pl_engine pl_dp_engine;
  */
 struct pl_dp_bucket {
 	uint32_t first, n; /* tensors of the net: index[first ..], by place in the slab */
-	size_t count;	   /* floats that travel */
+	size_t count;	   /* floats that are sent */
 	size_t offset;	   /* in the slab, if contiguous */
 	bool contiguous;   /* in the slab: sent from there; else copied */
 	uint32_t parts;	   /* 1: whole */

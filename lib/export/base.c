@@ -1,4 +1,4 @@
-/* What the exporters stand on: the segment that waits for its end, and matches by event. */
+/* The base of all exporters: the segment that waits for its end, and matches by event. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -17,8 +17,8 @@
 /* ---- the base of exporters ------------------------------------------------------------------- */
 
 struct pl_export_base;
-/* What makes an exporter. All but size may be left out; without emit, init sets the functions of
- * the sink. */
+/* The parts of an exporter. All but size are optional; without emit, init sets the functions of the
+ * sink. */
 struct pl_export_kind {
 	size_t size; /* of its state, whose first member is a struct pl_export_base */
 	/* Writes the segment from hold, merge, clock. */

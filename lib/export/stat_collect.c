@@ -423,7 +423,7 @@ static int find_world(struct stat *s, const struct pl_segment *seg, struct pl_er
 	return 0;
 }
 
-/* At once where nothing was added since the last time. */
+/* Unites the spans. Returns at once if no span was added since the last call. */
 static void tidy(struct stat_rank *r)
 {
 	pl_spans_unite(&r->compute);

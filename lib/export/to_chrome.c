@@ -26,7 +26,7 @@ struct chrome {
 	int64_t base0;
 };
 
-/* What one row says besides its columns. */
+/* The values of one row that have no column. */
 struct row {
 	const struct pl_segment *seg;
 	const struct pl_batch *b;
@@ -331,7 +331,7 @@ static int put_tracks(struct chrome *c, struct pl_writer *t, const struct pl_seg
 	return pl_writer_check(t, err);
 }
 
-/* What "paceline" says of a segment. */
+/* The object "paceline" of a segment. */
 static void put_segment(struct pl_writer *t, const struct pl_segment *s, bool comma)
 {
 	pl_write_text(t, comma ? ",\n {\"source\":" : "\n {\"source\":");

@@ -46,7 +46,7 @@ static void find_roles(const struct pl_batch *b, const struct pl_row_values *r, 
 	}
 }
 
-/* What has no column of its own, into x->args. */
+/* Writes the values without a column of their own into x->args. */
 static void put_args(struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
 		     uint32_t i, const uint32_t at[PL_R_COUNT_])
 {

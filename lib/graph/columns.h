@@ -8,7 +8,7 @@
 
 #include "core/core.h"
 
-/* What the values of a column are: how they are checked and printed. */
+/* The type of the values of a column, by which they are checked and printed. */
 enum pl_column_values {
 	PL_CV_NODE_TYPE, /* numbers of the registries of paceline-graph(5), printed as words */
 	PL_CV_NODE_ROLE,

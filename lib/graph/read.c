@@ -72,7 +72,7 @@ static int get_head(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Of the shape that was begun last, as many as it announced. */
+/* Reads the communications of the last shape, which announced their number. */
 static int get_comms(struct reader *r, struct pl_cur *c, uint32_t count, struct pl_err *err)
 {
 	struct pl_shape *s = &r->g->shape[r->g->n_shapes - 1];
@@ -118,8 +118,8 @@ static int resize(void *array, size_t n, size_t size, struct pl_err *err)
 	return 0;
 }
 
-/* What there is room for next: much more, because memory that is not written to costs nothing and
- * arrays that grow often leave holes; but no more than was announced. */
+/* The next size of an array: much larger, because memory that is not written to costs nothing, and
+ * arrays that grow often leave holes; but not more than the file announced. */
 static size_t next_cap(size_t cap, size_t need, size_t all)
 {
 	cap = cap ? 16 * cap : ROWS_FIRST;

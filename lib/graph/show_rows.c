@@ -81,7 +81,7 @@ static void put_num(struct view *v, const char *key, int64_t x, int64_t none)
 	}
 }
 
-/* Of JSON alone. */
+/* Text has no arrays. */
 static void open_array(struct view *v, const char *key)
 {
 	if (!v->json)

@@ -19,7 +19,7 @@ struct pl_report {
 	const char *said[16]; /* classes (static texts) that were logged already */
 	unsigned n_said;
 };
-/* What happens to something that is not as it should be. */
+/* How an importer handles an error in its input. */
 enum pl_fate {
 	PL_BAD,	      /* an event is skipped and counted */
 	PL_BAD_VALUE, /* a value is skipped and counted, its event is kept */
@@ -70,7 +70,7 @@ static inline int64_t pl_import_src_at(const struct pl_src *s, const char *q)
  * "HOST_PID.TIME.pt.trace.json". -1 and NULL (or a pointer into `path` with *host_len) where it
  * does not say. */
 int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_len);
-/* By --rank-from; -1 unknown. `info` is the rank that the file itself contains, or -1. */
+/* Finds the rank by --rank-from; -1: unknown. `info`: the rank that the file itself has, or -1. */
 int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info,
 			int32_t *rank, struct pl_err *err) PL_MUST;
 const char *pl_import_base_name(const char *path);
@@ -290,7 +290,7 @@ struct pl_recent {
 };
 #define PL_RECENT 1024
 
-/* What is known about a string; 0: not determined yet. */
+/* Facts about a string; 0: not determined yet. */
 struct pl_strinfo {
 	pl_id repaired;	 /* the JSON that is stored instead of a nested value that is not quite JSON
 			  */

@@ -56,7 +56,7 @@ static bool on_device(uint8_t kind)
 	       kind == PL_K_GPU_ANNOTATION;
 }
 
-/* Of an event with a duration. */
+/* The kind of an event that has a duration. */
 static uint8_t kind_of(const struct pl_doc *d, uint8_t nclass, uint8_t cat)
 {
 	const struct pl_fields *f = &d->ev.f;
@@ -182,8 +182,7 @@ static void own_size(const struct pl_doc *d, const char *coll, int64_t *elements
 	}
 }
 
-/* What an event says of its group beside "Process Group Name": the ranks if all of them are listed.
- */
+/* The group of an event without "Process Group Name": the ranks, if all of them are listed. */
 static pl_id other_group(const struct pl_doc *d)
 {
 	const struct pl_fields *f = &d->ev.f;

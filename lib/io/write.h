@@ -38,7 +38,7 @@ void pl_write_format(struct pl_writer *w, const char *fmt, ...) PL_PRINTF(2, 3);
 void pl_write_int(struct pl_writer *w, int64_t v);
 void pl_write_decimal(struct pl_writer *w, int64_t mantissa, unsigned scale); /* 150, 2: 1.50 */
 void pl_write_us(struct pl_writer *w, pl_ns ns); /* microseconds, exactly */
-/* With the fewest digits (15, 16 or 17) that read back as the same double; v is finite. */
+/* Writes the fewest digits (15, 16 or 17) that read back as the same double; v is finite. */
 void pl_write_real(struct pl_writer *w, double v);
 /* A JSON string with its quotes; each byte that is not UTF-8 becomes U+FFFD. */
 void pl_write_json_str(struct pl_writer *w, const char *s, size_t n);

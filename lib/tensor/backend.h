@@ -86,7 +86,7 @@ struct pl_backend {
 	void (*free)(void *ctx, void *p);
 	/* Bytes of the device that are free, and that it has; NULL: those of the host. */
 	void (*room)(void *ctx, size_t *free, size_t *total);
-	/* Of the host's memory, which is free for other use when they return; get waits. */
+	/* Copies. `host` is free for other use when put and get return; get waits for the data. */
 	void (*put)(void *ctx, void *dst, const void *host, size_t bytes);
 	void (*get)(void *ctx, void *host, const void *src, size_t bytes);
 	void (*copy)(void *ctx, void *dst, const void *src, size_t bytes);
@@ -99,7 +99,7 @@ struct pl_backend {
 	 * two are none of free, room, put, get, sync, vary, weights and sum_squares. NULL on CPUs.
 	 */
 	void (*graph)(void *ctx, uint64_t id);
-	/* For the calls that follow. */
+	/* Sets the variant of the calls that follow. */
 	void (*vary)(void *ctx, const struct pl_vary *v);
 	/* This slab of n floats holds parameters, or somebody else than sgd and adam changed it: a
 	 * device may keep a rounded copy, which those two renew. n 0: forget it. NULL on CPUs. */
@@ -132,8 +132,8 @@ struct pl_backend {
 	 * no more. It need not succeed: copies are slower then. */
 	void (*pin)(void *ctx, void *host, size_t bytes, bool on);
 	const struct pl_device_trace *trace; /* NULL: none */
-	/* What a user may want to know of the libraries that it found or missed, once a network is
-	 * built. NULL: nothing. */
+	/* Logs which libraries it found or missed, after a network is built. NULL: nothing to log.
+	 */
 	void (*remarks)(void *ctx, const struct pl_log *log);
 
 	/*

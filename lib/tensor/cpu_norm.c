@@ -34,13 +34,14 @@ static struct norm norm_back(const struct pl_cpu *cpu, int n, int c, const float
 			      .dbeta = dbeta };
 }
 
-/* What float32 does not hold of v. */
+/* The rest of v that float32 cannot hold. */
 static double rest_of(double v)
 {
 	return v - (double)(float)v;
 }
 
-/* The mean from the differences to a first mean: sums of small numbers are more precise. */
+/* Computes the mean from differences to a first mean, because sums of small numbers are more
+ * precise. */
 static void batch_moments(const struct norm *b, int c, double *mean, double *var)
 {
 	size_t step = (size_t)b->c * (size_t)b->s, s = (size_t)b->s;

@@ -54,7 +54,7 @@ static void max_plane(const struct pl_pool2d *d, const float *x, float *y, int32
 		}
 }
 
-/* Row y of the plane, taken apart: pixel x of part b is that at x stride + b - pad. */
+/* Divides a row of the plane by stride: pixel x of part b is the one at x stride + b - pad. */
 static void part_row(const struct pl_pool2d *d, const float *row, int pitch, float *to)
 {
 	for (int b = 0; b < d->stride; b++, to += pitch) {
@@ -73,7 +73,7 @@ static void part_row(const struct pl_pool2d *d, const float *row, int pitch, flo
 	}
 }
 
-/* False where the plane does not fit into the room. */
+/* False if the plane does not fit into `room`. */
 static bool max_fast(const struct pool *v, const float *x, float *y, int32_t *at, float *room)
 {
 	const struct pl_pool2d *d = v->d;

@@ -76,8 +76,7 @@ struct pl_device_source {
 };
 
 struct pl_device_trace {
-	/* Of the context's device and all of its streams, from now on. One at a time in a process.
-	 */
+	/* Traces the context's device and all of its streams; one trace at a time in a process. */
 	int (*start)(void *ctx, pl_device_event_fn *event, void *arg, void **trace,
 		     struct pl_err *err);
 	void (*source)(void *trace, struct pl_device_source *s);

@@ -39,7 +39,7 @@ static inline void transpose(const float *from, ptrdiff_t ld, float *to, ptrdiff
 	*(v4u *)(to + 3 * ld_to) = __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7);
 }
 
-/* What remains after transposing blocks: to[l nr + j] = from[j ld + l] for l, j in the ranges. */
+/* Packs the edges outside whole blocks: to[l nr + j] = from[j ld + l] for l, j in the ranges. */
 static void pack_rest(const float *from, ptrdiff_t ld, int l0, int k, int j0, int n, int nr,
 		      float *to)
 {

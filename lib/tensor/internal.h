@@ -203,8 +203,8 @@ struct pl_cpu {
 	struct pl_blas *blas; /* NULL: products are ours */
 };
 
-/* As the table's open, with the kernels of one instruction set, large products by OpenBLAS (if it
- * can be had) or not. */
+/* Opens a context with the kernels of one instruction set; blas: large products by OpenBLAS, if it
+ * is there. */
 int pl_tensor_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx,
 		       struct pl_err *err) PL_MUST;
 

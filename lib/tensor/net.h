@@ -71,7 +71,8 @@ struct pl_net_work {
 	double flops;
 	double bytes; /* read and written, if each statement stands alone and in float32 */
 };
-/* Of each statement: work[n]. Takes no memory for the network itself. PL_EDATA as pl_net_new(). */
+/* Fills work[n], one row for each statement, without memory for a network. PL_EDATA as
+ * pl_net_new(). */
 int pl_net_work(const struct pl_layer *layer, size_t n, struct pl_net_work *work,
 		struct pl_err *err) PL_MUST;
 
@@ -92,9 +93,9 @@ int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts 
 	       struct pl_net **net, struct pl_err *err) PL_MUST;
 void pl_net_free(struct pl_net *net);
 void pl_net_hooks(struct pl_net *net, const struct pl_net_hooks *h);
-/* What others read of a network, and where its memory lies, which is the backend's. Recomputation
- * changes `recompute` and `act_bytes` of layers, pl_net_precision() theirs; nothing else changes.
- */
+/* What callers may read of a network. Its memory is the backend's. Recomputation changes
+ * `recompute` and `act_bytes` of layers, and pl_net_precision() changes their precision; all else
+ * is constant. */
 struct pl_net_view {
 	const struct pl_backend *be;
 	void *ctx;
@@ -110,8 +111,8 @@ struct pl_net_view {
 };
 struct pl_net_view pl_net_view(const struct pl_net *net);
 
-/* What a batch is: x floats (B, input shape) or token ids (B, T); y classes (B) or (B, T), or
- * floats (B, output). On the host. */
+/* A batch in memory of the host: x floats (B, input shape) or token ids (B, T); y classes (B) or
+ * (B, T), or floats (B, output). */
 struct pl_batch_io {
 	const float *x;
 	const int32_t *ids;
@@ -125,7 +126,7 @@ struct pl_batch_io {
  * range; what a device failed in. */
 int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key, bool eval,
 		   double *loss, int64_t *hits, struct pl_err *err) PL_MUST;
-/* Of the last n forward passes, the oldest first; waits for them, and for all else. */
+/* The losses of the last n forward passes, the oldest first. Waits for all work of the device. */
 #define PL_NET_LOSSES 64
 int pl_net_losses(struct pl_net *net, uint32_t n, struct pl_loss_sum *sum,
 		  struct pl_err *err) PL_MUST;
@@ -171,11 +172,11 @@ int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_op
 		 struct pl_err *err) PL_MUST;
 void pl_optim_free(struct pl_optim *opt);
 double pl_optim_lr(const struct pl_optim_opts *o, int64_t step); /* step from 0 */
-/* Of floats first .. first + n - 1 of the slab (all: 0, SIZE_MAX), of step `step`, once each;
- * `norm`: of all gradients, for clipping, NaN: computed here (of the whole slab, whose gradients
- * must be final). Clipping scales the gradients in their slab. */
+/* Updates floats first .. first + n - 1 of the slab (all: 0, SIZE_MAX), once in each step. `norm`:
+ * the norm of all gradients, for clipping; NaN: it is computed here, and all gradients must be
+ * final. Clipping scales the gradients in their slab. */
 void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, double norm);
-/* For checkpoints: slabs of n floats each. */
+/* The slabs of the optimiser, of n floats each, for checkpoints. */
 uint32_t pl_optim_slabs(struct pl_optim *opt, float **slab, size_t *n); /* at most 2 */
 
 #endif

@@ -90,7 +90,7 @@ bool pl_tensor_build_switch(const struct pl_builder *b, const char *key, bool us
 
 /* ---- nodes and tensors --------------------------------------------------------------------- */
 
-/* As the statement says, else as torch.nn.Sequential counts. */
+/* The name in the statement, else the number that torch.nn.Sequential would give. */
 static const char *name_layer(struct pl_builder *b)
 {
 	struct pl_block *open = b->depth ? &b->block[b->depth - 1] : NULL;
@@ -250,7 +250,7 @@ static int alloc_tables(struct pl_net *net, size_t n, struct pl_err *err)
 	return pl_alloc(&net->value, 3 * n, sizeof(*net->value), err);
 }
 
-/* What can be said when all statements are read. */
+/* Sets what needs all statements. */
 static void finish(struct pl_builder *b)
 {
 	struct pl_net *net = b->net;

@@ -20,7 +20,7 @@
 struct pl_builder;
 struct pl_node;
 
-/* What a node's backward pass reads, besides its gradient; and whether it can do without a dx. */
+/* What the backward pass of a node reads besides its gradient, and whether it can leave dx out. */
 enum { PL_READS_X = 1, PL_READS_Y = 2, PL_MAY_END = 4 };
 
 /* The values of a node in one pass, in memory of the backend. */

@@ -31,7 +31,7 @@ VEC_IN VF vset(float f)
 	return f - (VF){ 0 };
 }
 
-/* From and to anywhere in memory: one instruction, since the size is known. */
+/* Load and store at any address. The size is known, so each is one instruction. */
 VEC_IN VF vload(const float *p)
 {
 	VF v;

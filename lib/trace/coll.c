@@ -81,7 +81,7 @@ static void split(const char *s, size_t n, struct words *w)
 #define WORD(name, word) word,
 static const char *const colls[] = { PL_TRACE_COLLS(WORD) };
 
-/* Of several sequences that begin at one word, the first in this table that fits is taken. */
+/* If several sequences begin at one word, the first one in this table that fits counts. */
 static const struct {
 	const char *word[3];
 	uint8_t coll;

@@ -28,10 +28,10 @@ int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b,
 			      struct pl_err *err);
 void pl_trace_row_values_fini(struct pl_row_values *r);
 
-/* A copy of the table that merge added, and the segments that it is about. Zero-initialised is
- * before the first segment. */
+/* A copy of the table that `merge` added, and which segments it covers. All zeros: before the first
+ * segment. */
 struct pl_merge_context {
-	struct pl_merge m; /* as given; owned */
+	struct pl_merge m; /* a copy; owned */
 	bool present;
 	uint32_t n_segs; /* begun so far, the current one included */
 	uint32_t rel;	 /* number of the current segment, as m counts */

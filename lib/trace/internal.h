@@ -58,8 +58,8 @@ int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s,
 			struct pl_err *err) PL_MUST;
 int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s,
 		      struct pl_err *err) PL_MUST;
-/* What the segment has so far, and which columns to decode: those of a role whose bit is set; all
- * where `roles` is 0. */
+/* How much the segment has so far, and which columns to decode: those of a role whose bit is set;
+ * all if `roles` is 0. */
 struct pl_trace_want {
 	size_t n_strings;
 	uint32_t n_tracks;

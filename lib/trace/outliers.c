@@ -23,7 +23,7 @@ static bool far(pl_ns t)
 	return t < -FARTHEST || t > FARTHEST;
 }
 
-/* Of the times within `from`, and of all durations. */
+/* The range of the times within `from`, and the longest duration of all events. */
 static struct range range_of(const struct pl_events *e, struct range from, pl_ns *longest)
 {
 	struct range r = { INT64_MAX, INT64_MIN };

@@ -85,7 +85,7 @@ static int give_up(struct reader *r, const char *what, struct pl_err *err)
 	return 0;
 }
 
-/* What is wrong with a block, and where it is. */
+/* Reports the fault of a block and its place. */
 static int bad_block(struct reader *r, struct pl_err *why, uint32_t ordinal, int64_t offset,
 		     struct pl_err *err)
 {

@@ -33,7 +33,7 @@ void pl_train_init(struct pl_train *t)
 	t->last_loss = t->eval_loss = t->accuracy = t->time_to_target_s = NAN;
 }
 
-/* Of a text an epoch takes as many tokens as it has. */
+/* An epoch of a text takes as many tokens as the text has. */
 int64_t pl_train_steps(const struct pl_job *j, const struct pl_model *m,
 		       const struct pl_dataset *data, int ranks)
 {

@@ -69,18 +69,19 @@ static inline struct pl_rec_event pl_rec_event(pl_id track, uint8_t kind, pl_id 
 				      .dims = PL_NONE,
 				      .precision = PL_NONE };
 }
-/* From any thread. Never blocks for long, never fails: an event that finds no room is counted. */
+/* Any thread may call it. It never blocks for long and never fails: events without room are
+ * counted. */
 void pl_train_rec(struct pl_recorder *r, const struct pl_rec_event *e);
 
-/* What a wait was for, in the terms of profilers; -1: not known, or nothing. */
+/* What a wait waited for, in the terms of profilers; -1: unknown or nothing. */
 struct pl_rec_sync {
 	int64_t stream;	     /* the stream that waits, or for which the host waits */
 	int64_t on_stream;   /* on which the event was recorded */
 	int64_t record_corr; /* correlation of the call that recorded it */
 	int64_t event;
 };
-/* For threads that nobody measures: encodes the event at once, so it may wait for the disk. `s`
- * NULL: no wait. */
+/* For threads whose time is not measured: encodes the event at once, so it may wait for the disk.
+ * s: NULL if the event is no wait. */
 void pl_train_rec_put(struct pl_recorder *r, const struct pl_rec_event *e,
 		      const struct pl_rec_sync *s);
 pl_id pl_train_rec_stream(struct pl_recorder *r, int32_t device, int64_t stream, const char *name);

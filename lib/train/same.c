@@ -1,10 +1,10 @@
 /*
- * Do all ranks have the same job? Where a launcher started them each reads its own files, and one
- * that has another model, batch or plan would train something else, or make the sums wrong.
+ * Checks that all ranks have the same job. Where a launcher started them, each rank reads its own
+ * files. A rank with another model, batch or plan would make the sums wrong.
  *
- * Compared are numbers over the texts of job, model and plan and over all bytes of the data; what
- * may differ from host to host (names of files, threads, where to meet) is left out. Rank 0's
- * number is told to all, in floats of 16 bits each.
+ * Ranks compare hashes of the texts of job, model and plan and of all bytes of the data, without
+ * what may differ from host to host (names of files, threads, where to meet). Rank 0 broadcasts its
+ * hash as floats that hold 16 bits each.
  */
 #include <string.h>
 
@@ -63,7 +63,8 @@ static int hash_text(const struct pl_worker *w, int text, uint64_t *h, struct pl
 	return rc;
 }
 
-/* Of every byte: ranks may differ in one sample. This takes some 0.1 s a GiB, less than reading. */
+/* Hashes every byte, because ranks may differ in one sample. This takes 0.1 s a GiB, less than
+ * reading. */
 static uint64_t hash_data(const struct pl_dataset *s)
 {
 	uint64_t h[9] = { s->n, s->size, (uint64_t)s->classes, (uint64_t)s->n_targets,

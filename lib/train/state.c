@@ -39,7 +39,8 @@ static uint64_t hash_of_pair(const char *name, const void *data, size_t bytes)
 	return pl_hash(part, sizeof(part));
 }
 
-/* Over all names and bytes. It does not depend on the order, which other programs may change. */
+/* A hash over all names and bytes. It does not depend on the order, because other programs may
+ * change the order. */
 static uint64_t checksum(const struct pl_weights *w)
 {
 	uint64_t h = 0;
@@ -70,7 +71,7 @@ struct entry {
 	bool transposed; /* of the one in memory */
 	float *at;
 	size_t n;
-	float *copy; /* on the host, as files have it, where that is not what lies at `at` */
+	float *copy; /* on the host, as in files; NULL if `at` can be used directly */
 };
 struct entries {
 	struct entry *v;
@@ -172,13 +173,13 @@ out:
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* Of all ranks. */
+/* Samples of all ranks in a step. */
 static int64_t samples_of_step(const struct pl_worker *worker)
 {
 	return worker->o.job->batch * worker->ranks;
 }
 
-/* What a checkpoint says beside its tensors. */
+/* Writes the metadata of a checkpoint. */
 static int add_metadata(const struct pl_worker *worker, struct pl_weights *w, int64_t step,
 			struct pl_err *err)
 {
@@ -295,7 +296,7 @@ static bool number_of(const struct pl_weights *w, const char *key, int64_t *v)
 	return !*end;
 }
 
-/* What the metadata of a checkpoint say. */
+/* The metadata of a checkpoint, as read. */
 struct checkpoint {
 	int64_t number[NUMBERS];
 	const char *optimizer;

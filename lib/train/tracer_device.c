@@ -226,7 +226,7 @@ static void join_waits(struct tracer_device *x, bool last)
 
 PL_COMPARATOR(by_corr, struct pending, e.corr);
 
-/* In which launch the call with this correlation was made; 0: the source did not tell. */
+/* The launch that made the call with this correlation; 0: the source did not report it. */
 static uint64_t launch_of(const struct pending_list *l, uint64_t corr)
 {
 	size_t i = 0;

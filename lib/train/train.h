@@ -25,7 +25,7 @@ struct pl_engine_opts {
 	const struct pl_model *model;
 	const struct pl_plan *plan; /* NULL: none */
 	const struct pl_dataset *data;
-	bool read_once; /* by the process that forked all ranks, so all have the same data */
+	bool read_once; /* the process that forked all ranks read the data, so all have the same */
 	/* NULL: the CPU, with the job's threads. ctx: a context of the backend that outlives the
 	 * engine; NULL: the engine opens its own. store: how ctx stores activations. */
 	const struct pl_backend *backend;
@@ -43,7 +43,7 @@ struct pl_step_result {
 };
 struct pl_engine {
 	const char *name, *policy; /* for reports: "dp", "bsp" */
-	/* Is this the engine for them? plan: NULL if there is none. */
+	/* Does this engine carry out the job and the plan? plan NULL: none. */
 	bool (*matches)(const struct pl_job *job, const struct pl_plan *plan);
 	int (*prepare)(const struct pl_engine_opts *o, struct pl_worker **w, struct pl_err *err);
 	/* Trains from t->step to the end; one of the controls below, or the engine's own. */
@@ -54,13 +54,13 @@ struct pl_engine {
 	/* Mean loss and hits over the held-out samples; all ranks call it. */
 	int (*eval)(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
 		    struct pl_err *err);
-	/* Everything that the next step depends on, to or from a file; bit-identical afterwards.
-	 * All ranks call it, rank 0 writes. `step`: the next one. to_train: refuse a
-	 * checkpoint whose samples the job would not continue. */
+	/* Write or read all that the next step depends on; training continues to the same bits. All
+	 * ranks call it, rank 0 writes. `step`: the next one. to_train: refuse a checkpoint whose
+	 * samples the job would not continue. */
 	int (*save)(struct pl_worker *w, const char *path, int64_t step, struct pl_err *err);
 	int (*load)(struct pl_worker *w, const char *path, bool to_train, int64_t *step,
 		    struct pl_err *err);
-	/* Weights by name, to or from a safetensors file; all ranks call it, rank 0 writes. */
+	/* Write or read a safetensors file of weights by name; all ranks call it, rank 0 writes. */
 	int (*export_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
 	int (*import_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
 	/* lost: pl_comm_world_abort() has ended the world and freed its memory. w NULL is fine. */
@@ -70,7 +70,7 @@ struct pl_engine {
 /* A row of the log: a step, or an evaluation. */
 struct pl_train_row {
 	pl_ns at;
-	int64_t step, samples; /* how many were done then; samples of all ranks */
+	int64_t step, samples; /* number done by then; samples of all ranks */
 	double loss, accuracy; /* NaN: not known */
 	bool eval;
 };
@@ -97,14 +97,13 @@ struct pl_train {
 	pl_ns step_ns, compute_ns, wait_ns;
 	uint64_t bytes_sent;
 };
-/* Nothing is measured yet: begin and end are now, losses are NaN. After the caller's part is set.
- */
+/* Call it after the caller's part is set. It sets begin and end to now, and losses to NaN. */
 void pl_train_init(struct pl_train *t);
-/* With a row of the log, into eval_loss and accuracy. All ranks call it. */
+/* Evaluates into eval_loss and accuracy, and adds a row to the log. All ranks call it. */
 int pl_train_evaluate(struct pl_train *t, struct pl_err *err) PL_MUST;
-/* To the file that the job names, if it names one. All ranks call it. */
+/* Writes a checkpoint to the file that the job names, if any. All ranks call it. */
 int pl_train_checkpoint(struct pl_train *t, struct pl_err *err) PL_MUST;
-/* How many steps a job has whose ranks all do the same steps, with a batch of their own in each. */
+/* The number of steps of a job whose ranks all do the same steps, each with its own batch. */
 int64_t pl_train_steps(const struct pl_job *j, const struct pl_model *m,
 		       const struct pl_dataset *data, int ranks);
 

@@ -2,15 +2,15 @@
  * One rank's part of a step, whichever engine it belongs to: its batch, in microbatches if the plan
  * accumulates; forward and backward of each; a step of the optimiser; sums over ranks; evaluation.
  *
- * Gradients are scaled by 1 / (summed ranks x microbatches) where they arise, so the sum over these
- * ranks is the mean.
+ * Gradients are scaled by 1 / (summed ranks x microbatches) when they are computed, so the sum over
+ * these ranks is the mean.
  *
- * A device only queues all of that. The host then gathers the next step's samples and waits once,
- * for the world and then for the device, and learns there what failed. So between two steps a
- * device waits only for the copy of the samples: some 0.1 ms a MiB, tokens of a text far less.
+ * On a device all of this is only queued. The host then gathers the samples of the next step and
+ * waits once, for the world and then for the device; errors are found there. So between two steps a
+ * device waits only for the copy of the samples: some 0.1 ms a MiB, far less for text.
  *
- * A paced rank (a slower machine, simulated) sleeps at the ends of its layers for as long as its
- * computation would have taken longer; small amounts add up until a sleep is worth it.
+ * A paced rank imitates a slower machine. It sleeps at the ends of its layers for the additional
+ * time that its computation would have taken. Small amounts add up until a sleep is worth it.
  */
 #include <math.h>
 #include <string.h>
@@ -123,7 +123,7 @@ pl_ns pl_train_worker_begin_wait(struct pl_worker *w)
 	return now;
 }
 
-/* If this thread launched something while it waited, its wait began anew after that. */
+/* If this thread launched something during its wait, the wait begins again after the launch. */
 void pl_train_worker_record_wait(struct pl_worker *w, uint64_t tag)
 {
 	struct pl_tracer *t = w->o.tracer;
@@ -146,8 +146,8 @@ int pl_train_worker_collective(struct pl_worker *w, enum pl_tracer_name name,
 
 /* ---- a step -------------------------------------------------------------------------------- */
 
-/* The memory of the host is allocated and pinned on the way, so passes cannot be recorded as
- * graphs then. */
+/* Memory of the host is allocated and pinned during such passes, so they cannot be recorded as CUDA
+ * graphs. */
 bool pl_train_worker_staged(const struct pl_worker *w)
 {
 	return w->o.world && strcmp(pl_comm_world_transport(w->o.world), "nccl") != 0;
@@ -427,8 +427,8 @@ out:
 	return rc;
 }
 
-/* Milliseconds that the job adds to a step are spread over the layers by their FLOPs, a third of
- * them in the forward pass. */
+/* Divides the milliseconds that the job adds to a step among the layers by their FLOPs; a third of
+ * them counts for the forward pass. */
 static int read_pace(struct pl_worker *w, struct pl_err *err)
 {
 	double flops = 0;

@@ -15,12 +15,12 @@
 
 struct pl_feed {
 	const struct pl_dataset *d;
-	size_t n_train;	    /* samples, of tokens: places, to train on; the others are held out */
-	size_t sample_size; /* floats of a sample, of tokens: the context */
+	size_t n_train;	    /* samples to train on (of a text: places); the others are held out */
+	size_t sample_size; /* floats of a sample; of a text: tokens of the context */
 	int batch, rank, ranks;
 	uint64_t seed;
 	bool tokens;
-	int64_t fetched;  /* the step whose batch is here; -1: none */
+	int64_t fetched;  /* the step whose batch was gathered last; -1: none */
 	size_t *index;	  /* (batch) */
 	float *x;	  /* (batch, each) */
 	float *target;	  /* (batch, n_targets) */
@@ -29,20 +29,20 @@ struct pl_feed {
 int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct pl_net *net,
 		       int batch, struct pl_err *err) PL_MUST;
 void pl_train_feed_fini(struct pl_feed *f);
-/* The rank's batch of a step, unless it is here since an earlier call. */
+/* Gathers the rank's batch of a step, unless an earlier call did. */
 void pl_train_feed_step(struct pl_feed *f, int64_t step);
 /* How many samples are held out. */
 size_t pl_train_feed_held_out(const struct pl_feed *f);
-/* Samples first .. first + n - 1 of those held out. */
+/* Gathers held-out samples first .. first + n - 1. */
 void pl_train_feed_eval(struct pl_feed *f, size_t first, int n);
 /* Rows from .. from + n - 1 of the rows fetched last. */
 struct pl_batch_io pl_train_feed_rows(const struct pl_feed *f, int from, int n);
-/* How many classes are predicted in a sample: 1, of tokens the context; 0: a regression. */
+/* Classes that are predicted for a sample: 1, for a text one a token; 0: a regression. */
 int64_t pl_train_feed_classified(const struct pl_feed *f);
 
 /* ---- worker.c ------------------------------------------------------------------------------ */
 
-/* Numbers that one operation adds up: those of a window of steps fit. */
+/* Numbers that one operation can sum, enough for a window of steps. */
 #define PL_TRAIN_SUMS 64
 
 struct pl_worker {
@@ -51,14 +51,14 @@ struct pl_worker {
 	struct pl_net *net;
 	struct pl_optim *optim;
 	struct pl_optim_opts optim_opts;
-	struct pl_net_view view; /* of it */
+	struct pl_net_view view; /* of net */
 	struct pl_feed feed;
 	int64_t microbatches;
 	int microbatch; /* samples of one */
-	uint8_t algo;	/* enum pl_calgo: of all-reduces, as the job has it */
+	uint8_t algo;	/* enum pl_calgo, of all-reduces, by the job */
 	int64_t round;	/* steps from one synchronisation of all ranks to the next; 1 */
 	float sum[2 * PL_TRAIN_SUMS]; /* of pl_train_worker_sum() */
-	uint32_t sums;		      /* made so far: each needs a tag of its own */
+	uint32_t sums;		      /* number so far, because each needs its own tag */
 	bool lost;		      /* the world has ended and freed its memory */
 	struct pl_err slab_err;	      /* why the world gave no memory */
 
@@ -84,15 +84,15 @@ void pl_train_worker_fini(struct pl_worker *w, bool lost);
 /* Microbatches of a step, as job and plan have it. */
 int64_t pl_train_worker_microbatches(const struct pl_job *j, const struct pl_plan *plan);
 
-/* Does each rank do this rewrite of a plan by itself, in its passes? (enum pl_rw_op) */
+/* Can each rank carry out this rewrite (enum pl_rw_op) alone, in its passes? */
 static inline bool pl_train_worker_obeys(int op)
 {
 	return op == PL_RW_ACCUMULATE || op == PL_RW_RECOMPUTE || op == PL_RW_PRECISION;
 }
 
 void pl_train_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_result *r);
-/* Fetches the batch; forward and backward passes of all microbatches. summed: over how many ranks
- * the engine adds up the gradients, which are scaled for the mean. */
+/* Gathers the batch, and runs the forward and backward passes of all microbatches. summed: number
+ * of ranks whose gradients the engine sums; gradients are scaled so that the sum is the mean. */
 int pl_train_worker_compute(struct pl_worker *w, int summed, struct pl_step_result *r,
 			    struct pl_err *err) PL_MUST;
 /* One step of the optimiser with the gradients as they are; waits for the device. */
