@@ -133,8 +133,7 @@ static bool has_match(const struct pl_trace *t)
 	return false;
 }
 
-/* All segments with ranks must be part of the merge, because only the merge puts them on one clock.
- */
+/* All segments with ranks must be in the merge, because only the merge puts them on one clock. */
 static int all_merged(const struct pl_trace *t, struct pl_err *err)
 {
 	for (uint32_t i = 0, use = 0; t->merged && i < t->n_segs; i++) {

@@ -107,8 +107,7 @@ static bool has_failed(int status)
 	return WIFSIGNALED(status) ? WTERMSIG(status) != stop_signal : status != 0;
 }
 
-/* Waits until all ranks have ended. Signals are blocked except while it sleeps, so none is missed.
- */
+/* Waits until all ranks have ended. Signals are blocked unless it sleeps, so none is missed. */
 static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *while_waiting)
 {
 	static const struct timespec second = { .tv_sec = 1 };
@@ -189,8 +188,7 @@ static void note_signal_of_ranks(const struct child *v, int n)
 			stop_signal = sig;
 }
 
-/* The result of the ranks becomes that of this process. They have printed themselves what failed.
- */
+/* This process returns the result of the ranks. They have printed their failures themselves. */
 static int result_of_ranks(const struct child *v, int n, struct pl_err *err)
 {
 	static const int codes[] = {
@@ -246,10 +244,8 @@ static int as_rank(work_of_rank *work, void *arg, const struct pl_launch *p, str
 static int make_meeting(const struct config *c, struct pl_launch *p, struct pl_err *err)
 {
 	const char *tmp = getenv("TMPDIR");
-	int rc = pl_comm_token_make(p->token, sizeof(p->token), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_comm_token_make(p->token, sizeof(p->token), err));
 	tmp = tmp && *tmp ? tmp : "/tmp";
 	if (c->meet) {
 		snprintf(p->meet, sizeof(p->meet), "%s", c->meet);

@@ -1,5 +1,4 @@
-/* One rank of a job: opens what it needs, has the engine train, and writes what the job asks for.
- */
+/* One rank of a job: opens what it needs, lets the engine train, and writes the outputs. */
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -173,29 +172,28 @@ static int prepare(struct training *t, struct pl_err *err)
 				    .data = &t->w->data,
 				    .read_once = !t->c->launch.launcher,
 				    .log = &t->c->c.log };
-	int rc;
 
-	PL_TRY(find_engine(o.job, o.plan, &t->t.engine, err));
-	PL_TRY(open_trace(t, err));
-	PL_TRY(device_open(o.job, t->p, &t->device, err));
+	PL_CHECK(find_engine(o.job, o.plan, &t->t.engine, err));
+	PL_CHECK(open_trace(t, err));
+	PL_CHECK(device_open(o.job, t->p, &t->device, err));
 	trace_device(t);
-	PL_TRY(open_world(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));
-	PL_TRY(check_outputs(t, err));
-	PL_TRY(open_log(t, err));
+	PL_CHECK(open_world(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));
+	PL_CHECK(check_outputs(t, err));
+	PL_CHECK(open_log(t, err));
 	o.backend = t->device.backend;
 	o.ctx = t->device.ctx;
 	o.store = t->device.store;
 	o.world = t->world;
 	o.tracer = t->tracer;
-	PL_TRY(t->t.engine->prepare(&o, &t->t.worker, err));
+	PL_CHECK(t->t.engine->prepare(&o, &t->t.worker, err));
 	if (o.backend && o.backend->remarks && !t->p->rank)
 		o.backend->remarks(o.ctx, o.log);
 	if (t->c->import_from)
-		PL_TRY(t->t.engine->import_weights(t->t.worker, t->c->import_from, err));
+		PL_CHECK(t->t.engine->import_weights(t->t.worker, t->c->import_from, err));
 	if (o.job->resume)
-		PL_TRY(t->t.engine->load(t->t.worker, o.job->resume, !t->c->eval, &t->t.step, err));
-out:
-	return rc;
+		PL_CHECK(t->t.engine->load(t->t.worker, o.job->resume, !t->c->eval, &t->t.step,
+					   err));
+	return 0;
 }
 
 static int report(struct training *t, struct pl_err *err)

@@ -76,10 +76,8 @@ static int challenge(const struct pl_acceptor *a, struct pl_pending_link *g,
 		     const struct pl_frame *hello, struct pl_err *err)
 {
 	struct pl_frame f = { .kind = PL_FRAME_CHALLENGE };
-	int rc = pl_comm_random(f.greeting.nonce, PL_NONCE_BYTES, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_comm_random(f.greeting.nonce, PL_NONCE_BYTES, err));
 	g->hello = *hello;
 	pl_comm_prove(a->token, 'a', hello, f.greeting.nonce, f.greeting.proof);
 	pl_comm_prove(a->token, 'c', hello, f.greeting.nonce, g->proof);

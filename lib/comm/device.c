@@ -50,14 +50,11 @@ void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *c
 int pl_comm_device_agree(struct pl_world *w, struct pl_err *err)
 {
 	float all = w->device.cuda_aware;
-	int rc;
 
 	if (!w->device.b || w->device.native || !w->library.calls)
 		return 0;
 	w->device.cuda_aware = false;
-	rc = pl_comm_add_up(w, &all, 1, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_comm_add_up(w, &all, 1, err));
 	w->device.cuda_aware = (int)all == w->size;
 	if (w->device.cuda_aware && !w->o.segment)
 		w->segment = SEGMENT_OF_GPUS;

@@ -482,8 +482,7 @@ int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err) PL_
 void pl_comm_shared_close(struct pl_world *w);
 /* The sum of each v over all ranks. Collective. */
 int pl_comm_add_up(struct pl_world *w, float *v, size_t n, struct pl_err *err) PL_MUST;
-/* Have all ranks succeeded? own: the error of this rank, with code 0 if it succeeded. Collective.
- */
+/* Have all ranks succeeded? own: the error of this rank; code 0: it succeeded. Collective. */
 int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err) PL_MUST;
 /* Which region holds all of p[0 .. bytes]; PL_NONE. */
 uint32_t pl_comm_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at);

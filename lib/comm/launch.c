@@ -110,17 +110,15 @@ static uint64_t job_of(const struct source *s)
 /* Reads what a source says. l->launcher stays NULL if it does not say the rank. */
 static int read_source(const struct source *s, struct pl_launch *l, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(read_number(s->rank, 0, &l->rank, err));
-	PL_TRY(read_number(s->size, 1, &l->size, err));
-	PL_TRY(read_number(s->local_rank, 0, &l->local_rank, err));
-	PL_TRY(read_number(s->local_size, 1, &l->local_size, err));
+	PL_CHECK(read_number(s->rank, 0, &l->rank, err));
+	PL_CHECK(read_number(s->size, 1, &l->size, err));
+	PL_CHECK(read_number(s->local_rank, 0, &l->local_rank, err));
+	PL_CHECK(read_number(s->local_size, 1, &l->local_size, err));
 	if (l->rank < 0)
 		return 0;
-	PL_TRY(check_below(s->rank, l->rank, s->size, l->size, err));
-	PL_TRY(check_below(s->local_rank, l->local_rank, s->local_size, l->local_size, err));
-	PL_TRY(check_below(s->local_rank, l->local_rank, s->size, l->size, err));
+	PL_CHECK(check_below(s->rank, l->rank, s->size, l->size, err));
+	PL_CHECK(check_below(s->local_rank, l->local_rank, s->local_size, l->local_size, err));
+	PL_CHECK(check_below(s->local_rank, l->local_rank, s->size, l->size, err));
 	if (l->size >= 0 && l->local_size > l->size)
 		return pl_fail(err, PL_EUSAGE,
 			       "the environment contradicts itself: %s is %d, above %s, which is "
@@ -129,8 +127,7 @@ static int read_source(const struct source *s, struct pl_launch *l, struct pl_er
 	l->launcher = s->launcher;
 	l->rank_name = s->rank;
 	l->job = job_of(s);
-out:
-	return rc;
+	return 0;
 }
 
 /* A step of srun, and not the shell of a batch job or of salloc, which have the variables of the
@@ -316,18 +313,17 @@ int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err)
 {
 	const struct source *by = &paceline;
 	struct pl_launch own = { 0 };
-	int rc;
 
 	memset(l, 0, sizeof(*l));
 	l->rank = l->size = l->local_rank = l->local_size = -1;
-	PL_TRY(read_source(&paceline, &own, err));
+	PL_CHECK(read_source(&paceline, &own, err));
 	if (own.launcher) {
 		*l = own;
 	} else {
-		PL_TRY(find_launcher(l, &by, err));
+		PL_CHECK(find_launcher(l, &by, err));
 		if (l->launcher && l->size < 0)
 			l->size = own.size;
-		PL_TRY(check_below("the rank", l->rank, "the size", l->size, err));
+		PL_CHECK(check_below("the rank", l->rank, "the size", l->size, err));
 	}
 	if (l->launcher && l->size < 0)
 		return pl_fail(err, PL_EUSAGE,
@@ -335,13 +331,11 @@ int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err)
 			       "set %s, or unset %s",
 			       by->rank, l->rank, by->size ? by->size : paceline.size, by->rank);
 	if (l->launcher)
-		PL_TRY(find_several_hosts(l, err));
+		PL_CHECK(find_several_hosts(l, err));
 	if (l->launcher && !strcmp(l->launcher, "torchrun"))
-		PL_TRY(torchrun_meet(l, err));
+		PL_CHECK(torchrun_meet(l, err));
 	else if (l->launcher && is_step_of_slurm(l))
-		PL_TRY(slurm_meet(l, err));
-	PL_TRY(copy_variable(l->meet, sizeof(l->meet), "PACELINE_MEET", err));
-	rc = copy_variable(l->token, sizeof(l->token), "PACELINE_TOKEN", err);
-out:
-	return rc;
+		PL_CHECK(slurm_meet(l, err));
+	PL_CHECK(copy_variable(l->meet, sizeof(l->meet), "PACELINE_MEET", err));
+	return copy_variable(l->token, sizeof(l->token), "PACELINE_TOKEN", err);
 }

@@ -180,10 +180,8 @@ static int write_token(struct pl_launch *l, int dir, struct pl_err *err)
 	struct token_file m = { .host = pl_comm_host_id(NULL), .pid = getpid() }, old;
 	char text[256];
 	pid_t up;
-	int rc = pl_comm_token_make(m.token, sizeof(m.token), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_comm_token_make(m.token, sizeof(m.token), err));
 	if (read_token(dir, &old))
 		return pl_fail(err, PL_EIO,
 			       "meeting: another run of the same job of %s meets in %s just now "

@@ -493,44 +493,39 @@ static int exchange_ready(struct meeting *m)
 static int connect_all(struct meeting *m)
 {
 	struct pl_world *w = m->w;
-	int rc;
 
-	PL_TRY(place_ranks(m));
+	PL_CHECK(place_ranks(m));
 	m->until = pl_now_ns() + pl_max_i64(w->timeout, w->o.meet_ns);
 	for (int r = 0; r < w->rank; r++)
 		for (int i = w->peer[r].control.fd >= 0; i <= data_connections(w, r); i++)
-			PL_TRY(connect_to(m, r, i));
-	PL_TRY(accept_rest(m));
+			PL_CHECK(connect_to(m, r, i));
+	PL_CHECK(accept_rest(m));
 	for (int r = 0; r < w->size; r++)
 		if (w->peer[r].control.fd >= 0)
-			PL_TRY(pl_comm_net_tune(w->peer[r].control.fd, w->timeout, m->err));
-	PL_TRY(pl_comm_shared_open(w, m->until, m->err));
-	rc = exchange_ready(m);
-out:
-	return rc;
+			PL_CHECK(pl_comm_net_tune(w->peer[r].control.fd, w->timeout, m->err));
+	PL_CHECK(pl_comm_shared_open(w, m->until, m->err));
+	return exchange_ready(m);
 }
 
 static int prepare(struct meeting *m)
 {
 	struct pl_world *w = m->w;
 	struct pl_rank_info *me = &w->peer[w->rank].who;
-	int rc;
 
 	m->until = pl_now_ns() + (w->o.meet_ns > 0 ? w->o.meet_ns : w->timeout);
-	PL_TRY(pl_comm_acceptor_init(&m->acceptor, (size_t)w->size, m->err));
+	PL_CHECK(pl_comm_acceptor_init(&m->acceptor, (size_t)w->size, m->err));
 	m->acceptor.token = w->token;
 	m->acceptor.log = w->o.log;
-	PL_TRY(parse_meet(m));
+	PL_CHECK(parse_meet(m));
 	me->rank = (uint32_t)w->rank;
 	me->size = (uint32_t)w->size;
 	me->host = pl_comm_host_id(w->host);
 	me->clock = pl_comm_host_id(NULL);
 	if (w->rank == 0)
-		PL_TRY(listen_at(m, m->host, m->port));
+		PL_CHECK(listen_at(m, m->host, m->port));
 	if (w->rank == 0 && m->file[0])
-		PL_TRY(write_file(m));
-out:
-	return rc;
+		PL_CHECK(write_file(m));
+	return 0;
 }
 
 int pl_comm_meet(struct pl_world *w, struct pl_err *err)

@@ -190,8 +190,7 @@ static int pump_out(struct mpi *m, struct pl_conn *c, struct request_queue *f, s
 	return 0;
 }
 
-/* Moves received data from the stage to its destination. 1: done; 0: not yet; negative: an error.
- */
+/* Moves received data from the stage to its destination. 1: done; 0: not yet; negative: failed. */
 static int unstage(struct mpi *m, struct request *f, struct pl_err *err)
 {
 	struct pl_step *s = f->step;
@@ -426,10 +425,8 @@ static int check_device(struct mpi *m, struct pl_err *err)
 {
 	struct pl_world *w = m->w;
 	size_t said = 0;
-	int rc = read_setting(&said, err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(read_setting(&said, err));
 	w->device.cuda_aware = w->device.b && w->device.b->sum_async &&
 			       (said ? said < SIZE_MAX : pl_comm_mpi_takes_cuda(&m->lib));
 	w->device.min_bytes = said ? said : LEAST_OF_GPUS;

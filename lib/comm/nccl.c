@@ -330,8 +330,7 @@ static int call(struct nccl *n, const struct pl_work *k)
 	}
 }
 
-/* Issues the first works as one group: one collective, or all messages before the next collective.
- */
+/* Issues a group: the first collective, or all messages before the next collective. */
 static int launch(struct nccl *n)
 {
 	struct pl_work *next = n->head;

@@ -196,14 +196,10 @@ out:
 
 int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err)
 {
-	int rc;
-
 	if (w->n_local < 2 || !w->shares)
 		return 0;
 	w->shared_bytes = shared_bytes(w->n_local);
-	rc = w->local_rank == 0 ? make_shared(w, until, err) : take_shared(w, until, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(w->local_rank == 0 ? make_shared(w, until, err) : take_shared(w, until, err));
 	lay_out(w);
 	return open_doorbell(w, err);
 }

@@ -175,9 +175,7 @@ int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool ca
 
 	if (rc < 0)
 		return rc;
-	rc = pl_alloc(&k, 1, sizeof(*k), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&k, 1, sizeof(*k), err));
 	k->w = w;
 	k->a = *a;
 	rc = w->device.b ? pl_comm_device_begin(k, err) : 0;

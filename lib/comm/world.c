@@ -470,24 +470,21 @@ static int add_to_epoll(struct pl_world *w, int fd, void *ptr, uint32_t events, 
 
 static int start_progress(struct pl_world *w, struct pl_err *err)
 {
-	int rc;
-
 	w->epoll = pl_fail_now() ? -1 : epoll_create1(EPOLL_CLOEXEC);
 	w->wake = pl_fail_now() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	w->timer = pl_fail_now() ? -1 : timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (w->epoll < 0 || w->wake < 0 || w->timer < 0)
 		return pl_fail_sys(err, "cannot make a descriptor");
-	PL_TRY(add_to_epoll(w, w->wake, &w->wake, EPOLLIN, err));
-	PL_TRY(add_to_epoll(w, w->timer, &w->timer, EPOLLIN, err));
-	PL_TRY(add_to_epoll(w, w->doorbell, &w->doorbell, EPOLLIN, err));
+	PL_CHECK(add_to_epoll(w, w->wake, &w->wake, EPOLLIN, err));
+	PL_CHECK(add_to_epoll(w, w->timer, &w->timer, EPOLLIN, err));
+	PL_CHECK(add_to_epoll(w, w->doorbell, &w->doorbell, EPOLLIN, err));
 	for (int r = 0; r < w->size; r++)
 		for (int i = 0; w->peer[r].conn && i < w->n_conns; i++)
-			PL_TRY(add_to_epoll(w, w->peer[r].conn[i].fd, &w->peer[r].conn[i],
-					    EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, err));
-	PL_TRY(pl_comm_thread_start(&w->progress, progress_main, w, err));
+			PL_CHECK(add_to_epoll(w, w->peer[r].conn[i].fd, &w->peer[r].conn[i],
+					      EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, err));
+	PL_CHECK(pl_comm_thread_start(&w->progress, progress_main, w, err));
 	w->progress_runs = true;
-out:
-	return rc;
+	return 0;
 }
 
 static struct pl_world *world_new(struct pl_err *err)
@@ -511,20 +508,18 @@ static struct pl_world *world_new(struct pl_err *err)
 
 static int make_peers(struct pl_world *w, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_alloc(&w->peer, (size_t)w->size, sizeof(*w->peer), err));
+	PL_CHECK(pl_alloc(&w->peer, (size_t)w->size, sizeof(*w->peer), err));
 	for (int r = 0; r < w->size; r++)
 		w->peer[r].control.fd = -1;
-	PL_TRY(pl_alloc(&w->local, (size_t)w->size, sizeof(*w->local), err));
-	PL_TRY(pl_alloc(&w->leader_of, (size_t)w->size, sizeof(*w->leader_of), err));
-	PL_TRY(pl_alloc(&w->polls, (size_t)w->size + 1, sizeof(*w->polls), err));
+	PL_CHECK(pl_alloc(&w->local, (size_t)w->size, sizeof(*w->local), err));
+	PL_CHECK(pl_alloc(&w->leader_of, (size_t)w->size, sizeof(*w->leader_of), err));
+	PL_CHECK(pl_alloc(&w->polls, (size_t)w->size + 1, sizeof(*w->polls), err));
 	for (int r = 0; r < w->size; r++) {
 		struct pl_peer *p = &w->peer[r];
 
 		if (r == w->rank)
 			continue;
-		PL_TRY(pl_alloc(&p->conn, (size_t)w->n_conns, sizeof(*p->conn), err));
+		PL_CHECK(pl_alloc(&p->conn, (size_t)w->n_conns, sizeof(*p->conn), err));
 		for (int i = 0; i < w->n_conns; i++) {
 			struct pl_conn *c = &p->conn[i];
 
@@ -536,8 +531,7 @@ static int make_peers(struct pl_world *w, struct pl_err *err)
 				return pl_fail(err, PL_ENOMEM, "out of memory");
 		}
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static void world_free(struct pl_world *w)

@@ -193,8 +193,7 @@ void *pl_arena_take(struct pl_arena *a, size_t size); /* 8-byte aligned, not cle
 int pl_arena_array(struct pl_arena *a, void *out, size_t n, size_t size,
 		   struct pl_err *err) PL_MUST;
 char *pl_arena_dup(struct pl_arena *a, const char *s, size_t n); /* NUL appended; NULL */
-/* *(char **)out = a copy of the text, in the arena or, without one, for pl_free(); NULL on failure.
- */
+/* *(char **)out = a copy of the text, in the arena or else for pl_free(); NULL: it failed. */
 int pl_dup(struct pl_arena *a, void *out, const char *s, struct pl_err *err) PL_MUST;
 void pl_arena_reset(struct pl_arena *a); /* keeps the first chunk */
 void pl_arena_fini(struct pl_arena *a);

@@ -49,8 +49,7 @@ int pl_fail_as(struct pl_err *err, const struct pl_err *why)
 	return why->code;
 }
 
-/* Length of the part of msg, up to its colon, that repeats the end of head, such as a file's name.
- */
+/* Length of the start of msg, with its colon, that repeats the end of head, such as a file name. */
 static size_t said(const char *head, const char *msg)
 {
 	size_t n = strlen(head), again;

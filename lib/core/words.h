@@ -10,8 +10,7 @@
 #include "core/core.h"
 
 #define PL_WORDS_NETWORK(S) "ring" S "tree" S "halving-doubling" S "hierarchical"
-/* Algorithms of collectives: that a plan may ask for (enum pl_algo), that run has (enum pl_calgo).
- */
+/* Algorithms of collectives: in plans (enum pl_algo), and in `run` (enum pl_calgo). */
 #define PL_WORDS_PLAN_ALGORITHM(S) PL_WORDS_NETWORK(S) S "ps"
 #define PL_WORDS_COMM_ALGORITHM(S) "auto" S PL_WORDS_NETWORK(S) S "direct"
 /* Precisions: of jobs, and of plans, which may be those of other frameworks. */

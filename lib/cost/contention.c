@@ -132,8 +132,7 @@ static int add_timings(struct overlap_fit *b, struct pl_err *err)
 
 PL_COMPARATOR(by_timing, struct timing, name, place, overlaps, dur, cluster);
 
-/* How many of t are in the place of the first. The first *alone of these overlap no communication.
- */
+/* How many of t have the place of the first. The first *alone of them overlap no communication. */
 static size_t place_of(const struct timing *t, size_t n, size_t *alone)
 {
 	size_t k = 0;

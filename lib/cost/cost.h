@@ -53,8 +53,7 @@ struct pl_cost_comm {
  */
 pl_ns pl_cost_analytic(const struct pl_topology *t, const struct pl_cost_comm *c);
 
-/* ---- fitted to a graph ------------------------------------------------------------------------
- */
+/* ---- fitted to a graph ----------------------------------------------------------------------- */
 
 struct pl_fit { /* t = a + b S of one kind of communication */
 	uint8_t kind, coll;
@@ -115,8 +114,7 @@ void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm
  * Daydream (Zhu et al., ATC 2020). */
 double pl_cost_precision(unsigned op, const char *type, const char *precision);
 
-/* ---- the parts of the cost of a communication, for changing them independently -----------------
- */
+/* ---- the parts of the cost of a communication, for changing them independently --------------- */
 
 struct pl_cost_line { /* t = a_ns + b_ns_per_byte * bytes */
 	double a_ns, b_ns_per_byte;
@@ -144,8 +142,7 @@ void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *sha
  * change; of other links the analysis says how much these matter. */
 void pl_cost_links(const struct pl_cost *c, const struct pl_cost_comm *comm, double *a, double *b);
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 struct pl_memory_opts {
 	double optimizer_bytes; /* per byte of parameter: 2 for Adam of the same precision; 0 SGD */

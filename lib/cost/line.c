@@ -103,8 +103,7 @@ static void refine(const struct point *p, size_t n, struct line *l)
 	}
 }
 
-/* Both on the allowed side: the better of the best constant and the best line through the origin.
- */
+/* The better of the best constant and the best line through the origin, on the allowed side. */
 static int keep_positive(const struct point *p, size_t n, struct line *l, struct pl_err *err)
 {
 	struct point *v;

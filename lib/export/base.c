@@ -46,8 +46,7 @@ uint32_t pl_export_match(const struct pl_export_base *x, uint64_t event)
 										  : PL_NONE;
 }
 
-/* ---- the base of exporters ---------------------------------------------------------------------
- */
+/* ---- the base of exporters ------------------------------------------------------------------- */
 
 #define FLUSH ((size_t)256 << 10)
 
@@ -140,8 +139,7 @@ void pl_export_base_abort(struct pl_sink *s)
 	pl_free(x);
 }
 
-/* ---- the events of a segment -------------------------------------------------------------------
- */
+/* ---- the events of a segment ----------------------------------------------------------------- */
 
 int pl_export_base_batch(struct pl_export_base *x, const struct pl_segment *seg,
 			 const struct pl_batch *b, pl_export_event *event, struct pl_err *err)

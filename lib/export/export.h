@@ -1,5 +1,4 @@
-/* export.h - traces out, in other tools' formats. One file a format, each one `struct pl_exporter`.
- */
+/* export.h - traces in the formats of other tools: a file and a struct pl_exporter for each. */
 #ifndef PL_EXPORT_H
 #define PL_EXPORT_H
 

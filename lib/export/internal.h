@@ -69,8 +69,7 @@ int pl_export_base_clocks(struct pl_export_base *x, const struct pl_segment *seg
 pl_ns pl_export_start(const struct pl_export_base *x, const struct pl_segment *seg,
 		      const struct pl_batch *b, uint32_t row);
 
-/* ---- names of things ---------------------------------------------------------------------------
- */
+/* ---- names of things ------------------------------------------------------------------------- */
 
 /* How a role is called where nobody said otherwise: the key under which the importers find it
  * again. */

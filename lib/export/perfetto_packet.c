@@ -86,8 +86,7 @@ static void finish_packet(struct perfetto *p, size_t at)
 	p->event.b.n = p->fresh.b.n = 0;
 }
 
-/* ---- interned strings --------------------------------------------------------------------------
- */
+/* ---- interned strings ------------------------------------------------------------------------ */
 
 static uint64_t intern(struct perfetto *p, unsigned table, const char *s, size_t n)
 {
@@ -117,8 +116,7 @@ static uint64_t intern_id(struct perfetto *p, struct perfetto_seg *s, unsigned t
 	return *known;
 }
 
-/* ---- descriptors -------------------------------------------------------------------------------
- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 static bool number(const struct pl_segment *s, pl_id id, int64_t *v)
 {
@@ -230,8 +228,7 @@ int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_
 	return pl_writer_check(t, err);
 }
 
-/* ---- events ------------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void put_annotation(struct perfetto *p, struct perfetto_seg *s, const struct pl_col *c,
 			   uint32_t k)
@@ -321,8 +318,7 @@ void pl_export_perfetto_end(struct perfetto *p, uint64_t uuid, pl_ns ts)
 	finish_packet(p, at);
 }
 
-/* ---- counters: a track for each process, name and series ---------------------------------------
- */
+/* ---- counters: a track for each process, name and series ------------------------------------- */
 
 static int counter_track(struct perfetto *p, struct perfetto_seg *s, const struct pl_batch *b,
 			 uint32_t row, const struct pl_col *c, uint64_t *uuid, struct pl_err *err)

@@ -43,8 +43,7 @@ out:
 	return rc;
 }
 
-/* ---- sums --------------------------------------------------------------------------------------
- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 struct stat_agg *pl_export_stat_sum(struct stat *s, const struct pl_segment *seg, unsigned table,
 				    uint8_t kind, pl_id name, struct pl_err *err)
@@ -303,8 +302,7 @@ int pl_export_stat_finish_comm(struct stat *s, struct pl_err *err)
 	return 0;
 }
 
-/* ---- steps, memory -----------------------------------------------------------------------------
- */
+/* ---- steps, memory --------------------------------------------------------------------------- */
 
 static int add_step(struct stat *s, const struct pl_segment *seg, const struct row *r,
 		    struct pl_err *err)

@@ -22,8 +22,7 @@ static size_t limit(const struct stat *s, size_t n)
 	return s->x.o.top > 0 ? pl_min_size(n, (size_t)s->x.o.top) : n;
 }
 
-/* ---- overview ----------------------------------------------------------------------------------
- */
+/* ---- overview -------------------------------------------------------------------------------- */
 
 static const struct pl_column kinds_cols[] = {
 	{ "kind", "kind", PL_CELL_STR, 0 },
@@ -111,8 +110,7 @@ static void steps(void *report, struct pl_table *t)
 	}
 }
 
-/* ---- sums by name ------------------------------------------------------------------------------
- */
+/* ---- sums by name ---------------------------------------------------------------------------- */
 
 /* Names break ties. */
 static int by_name(const struct stat_agg *a, const struct stat_agg *b, const struct stat *s)
@@ -241,8 +239,7 @@ static void copies(void *report, struct pl_table *t)
 	}
 }
 
-/* ---- collectives -------------------------------------------------------------------------------
- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 /* Bus bandwidth over algorithm bandwidth; 0: the operation moves nothing. */
 static double bus_factor(const char *coll, int64_t n)
@@ -354,8 +351,7 @@ static void collectives(void *report, struct pl_table *t)
 	pl_free(v);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 PL_COMPARATOR(by_device, struct stat_memory, rank, type, device);
 
@@ -384,8 +380,7 @@ static void memory(void *report, struct pl_table *t)
 	}
 }
 
-/* ---- together ----------------------------------------------------------------------------------
- */
+/* ---- together -------------------------------------------------------------------------------- */
 
 #define SECTION(name, title)                                                                       \
 	{                                                                                          \

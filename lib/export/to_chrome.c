@@ -228,8 +228,7 @@ static void put_event(struct pl_export_base *base, const struct pl_segment *seg,
 	pl_write_char(t, '}');
 }
 
-/* ---- metadata ----------------------------------------------------------------------------------
- */
+/* ---- metadata -------------------------------------------------------------------------------- */
 
 /* Members that hold for one segment; at the top of the file only when it is the only one. */
 static bool of_one_segment(const char *key)
@@ -371,8 +370,7 @@ static void put_late(struct chrome *c, const struct pl_segment *s)
 	}
 }
 
-/* ---- the sink ----------------------------------------------------------------------------------
- */
+/* ---- the sink -------------------------------------------------------------------------------- */
 
 static int begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 {

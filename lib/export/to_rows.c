@@ -177,8 +177,7 @@ static int csv_emit(struct pl_export_base *base, struct pl_segment *seg, struct 
 	return pl_export_base_events(base, seg, csv_event, err);
 }
 
-/* ---- JSON lines --------------------------------------------------------------------------------
- */
+/* ---- JSON lines ------------------------------------------------------------------------------ */
 
 static void member(struct pl_writer *t, const char *key)
 {
@@ -311,8 +310,7 @@ static int jsonl_emit(struct pl_export_base *base, struct pl_segment *seg, struc
 	return pl_export_base_events(base, seg, jsonl_event, err);
 }
 
-/* ---- open and close ----------------------------------------------------------------------------
- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static void rows_fini(struct pl_export_base *x)
 {

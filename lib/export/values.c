@@ -83,8 +83,7 @@ void pl_export_value_json(struct pl_writer *t, const struct pl_segment *s, const
 	}
 }
 
-/* ---- process numbers ---------------------------------------------------------------------------
- */
+/* ---- process numbers ------------------------------------------------------------------------- */
 
 #define FIRST_FREE 5000000 /* above the largest process id of Linux, 2^22 */
 

@@ -69,8 +69,7 @@ static bool begins_event(const struct pl_src *s, const char *p)
 	return before(s, q, &dummy) == '}';
 }
 
-/* A ']' that ends the events: alone on its line, or behind an event and before a member or the end.
- */
+/* Does ']' end the events? Alone on its line, or between an event and a member or the end. */
 static bool ends_events(const struct pl_src *s, const char *p)
 {
 	const char *q = pl_scan_space(p + 1, s->end);

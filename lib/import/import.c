@@ -309,8 +309,7 @@ int32_t pl_import_number_after(const char *s, const char *end, const char *word)
 	return -1;
 }
 
-/* PyTorch's trace handler: HOST_PID.TIME.pt.trace.json, perhaps .gz. Length of HOST, 0 if not so.
- */
+/* Length of HOST in PyTorch's HOST_PID.TIME.pt.trace.json, perhaps with .gz; 0: another name. */
 static size_t handler_host(const char *base)
 {
 	const char *tail = strstr(base, ".pt.trace.json"), *p, *host;

@@ -355,8 +355,7 @@ void pl_import_event_renew(struct pl_ev *e);
  * event). The caller completes or undoes the row.
  */
 const char *pl_import_event_read(struct pl_ev *e, const char *p, const char *end);
-/* Adds the arguments of another event text to the same row, except those that the row already has.
- */
+/* Adds the arguments of another event text to the row, except those that the row already has. */
 const char *pl_import_event_read_more(struct pl_ev *e, const char *p, const char *end);
 static inline const char *pl_import_window_ends(struct pl_ev *e)
 {

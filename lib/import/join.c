@@ -159,8 +159,7 @@ static int by_start(const void *pa, const void *pb, void *ops)
 	return op[a].t0 != op[b].t0 ? PL_COMPARE(op[a].t0, op[b].t0) : PL_COMPARE(a, b);
 }
 
-/* The innermost operation of each type (rpc, range) that runs on t at ts: its number + 1, 0 none.
- */
+/* The innermost operation of each type (rpc, range) on t at ts: its number + 1; 0: none. */
 static void enclosing(const struct pl_comm *c, const struct thread *t, pl_ns ts, struct launch *l)
 {
 	size_t lo = 0;

@@ -66,10 +66,7 @@ static void drop_batches(struct pl_rows *r)
 
 int pl_import_rows_open(struct pl_rows *r, struct pl_err *err)
 {
-	int rc = pl_import_begin(&r->seg, r->path, r->format, err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_import_begin(&r->seg, r->path, r->format, err));
 	r->err = err;
 	r->seg.index = r->segments;
 	r->max_dictionary_bytes = r->whole		       ? SIZE_MAX

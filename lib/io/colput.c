@@ -176,8 +176,7 @@ static unsigned width_of(const struct stats *s)
 	return 8;
 }
 
-/* Runs only where they are rare: they cost a branch each. Fixed width where it is about as small.
- */
+/* Runs are used where they are few, because each costs a branch; else fixed width, if as small. */
 static enum pl_coding choose(const struct stats *s, unsigned *width)
 {
 	size_t w;

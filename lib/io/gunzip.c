@@ -278,8 +278,7 @@ static void fill(void *arg)
 	c->last = gz->state == GZ_DONE;
 }
 
-/* The unread tail moves in front of the new chunk or, when it is long, the chunk behind the tail.
- */
+/* Moves the unread tail before the new chunk or, if the tail is long, the chunk behind the tail. */
 static void install(struct pl_in *in, struct chunk *c)
 {
 	uint8_t *data = c->whole ? c->mem : c->mem + HEADROOM;

@@ -204,8 +204,7 @@ static enum pl_json_type word(struct pl_json *j)
 	return PL_JSON_WORD;
 }
 
-/* stack[depth - 1]: '{' key expected, ':' its value expected, '[' element; | 0x80 once it has one
- */
+/* stack[depth - 1]: '{' expects a key, ':' its value, '[' an element; | 0x80: it has one already */
 enum { FIRST = 0x80 };
 
 static enum pl_json_type open_nested(struct pl_json *j, char bracket)

@@ -46,8 +46,7 @@ int pl_json_skip(struct pl_json *j, const char **p, size_t *n);
  * `out` needs len bytes. */
 size_t pl_json_unescape(const char *s, size_t n, char *out);
 
-/* Length of the UTF-8 sequence at s, 0 if malformed (RFC 3629: no overlong forms, no surrogates).
- */
+/* Length of the UTF-8 sequence at s; 0: malformed (RFC 3629: no overlong forms, no surrogates). */
 size_t pl_json_utf8(const unsigned char *s, const unsigned char *end);
 
 /* Exact decimal: value = mantissa / 10^scale. False when it has an exponent or over 18 digits. */

@@ -46,8 +46,7 @@ int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err) 
 /* Flush, check, rename into place. The handle is gone whatever happens. */
 int pl_out_close(struct pl_out *o, struct pl_err *err) PL_MUST;
 void pl_out_abort(struct pl_out *o); /* nothing stays under the final name; NULL is fine */
-/* Closes the output if rc, the result of the writing, is no error. Else aborts it and returns rc.
- */
+/* Closes the output if rc, the result of the writing, is no error; else aborts and returns rc. */
 int pl_out_finish(struct pl_out *o, int rc, struct pl_err *err) PL_MUST;
 /* An output that collects bytes in `b` (borrowed). */
 struct pl_out *pl_out_open_buf(struct pl_buf *b, struct pl_err *err);

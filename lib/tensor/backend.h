@@ -132,8 +132,7 @@ struct pl_backend {
 	 * no more. It need not succeed: copies are slower then. */
 	void (*pin)(void *ctx, void *host, size_t bytes, bool on);
 	const struct pl_device_trace *trace; /* NULL: none */
-	/* Logs which libraries it found or missed, after a network is built. NULL: nothing to log.
-	 */
+	/* Logs which libraries it found or missed, after a network is built. NULL: nothing. */
 	void (*remarks)(void *ctx, const struct pl_log *log);
 
 	/*

@@ -84,8 +84,7 @@ struct pl_device_trace {
 	 * is to be placed in the time of its first queue; ranges do not nest.
 	 * `name` stays valid until stop(). For sources that want it. */
 	void (*range)(void *trace, const char *name, bool begin);
-	/* Tell what is over. The caller has synchronised the device where all of it is to be told.
-	 */
+	/* Report what has ended. To get all events the caller synchronises the device first. */
 	int (*flush)(void *trace, struct pl_err *err);
 	/* Tells the rest; the handle is gone. NULL is fine. event() is not called any more. Without
 	 * `idle` the device may still be busy, for ever: nothing waits for it then. */

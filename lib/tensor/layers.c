@@ -407,8 +407,7 @@ static void batchnorm_backward(struct pl_net *net, struct pl_node *nd, const str
 				p->dy, p->dx, p->dweight, p->dbias);
 }
 
-/* A node that keeps `saved` floats of a batch, with a weight of 1 and a bias of 0 for c features.
- */
+/* A node that keeps `saved` floats of a batch; for c features, weights of 1 and biases of 0. */
 static struct pl_node *add_norm(struct pl_builder *b, int c, size_t saved)
 {
 	struct pl_node *nd = pl_tensor_build_node(b, b->op, NULL);

@@ -152,8 +152,7 @@ int pl_net_recompute(struct pl_net *net, const char *const *layer, size_t n,
  */
 void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_phase phase, enum pl_precision p);
 
-/* ---- optimisers --------------------------------------------------------------------------------
- */
+/* ---- optimisers ------------------------------------------------------------------------------ */
 
 enum pl_optim_kind { PL_OPTIM_SGD, PL_OPTIM_ADAM, PL_OPTIM_ADAMW };
 enum pl_schedule { PL_SCHED_CONST, PL_SCHED_STEP, PL_SCHED_COSINE, PL_SCHED_LINEAR };

@@ -62,8 +62,7 @@ struct filter {
 	struct pl_spans ranks_seen, steps_seen; /* of the input, if some were asked for */
 };
 
-/* ---- copying rows ------------------------------------------------------------------------------
- */
+/* ---- copying rows ---------------------------------------------------------------------------- */
 
 static int map_str(struct dest *d, const struct pl_segment *s, pl_id id, pl_id *to,
 		   struct pl_err *err)
@@ -257,8 +256,7 @@ static int dest_end(struct dest *d, const struct pl_segment *s, struct pl_err *e
 	return d->next && d->next->end ? d->next->end(d->next, &d->seg, err) : 0;
 }
 
-/* ---- kind and name -----------------------------------------------------------------------------
- */
+/* ---- kind and name --------------------------------------------------------------------------- */
 
 static void decide_kinds(struct filter *x)
 {
@@ -291,8 +289,7 @@ static int name_passes(struct filter *x, const struct pl_segment *s, pl_id id, b
 	return 0;
 }
 
-/* ---- rank and step -----------------------------------------------------------------------------
- */
+/* ---- rank and step --------------------------------------------------------------------------- */
 
 /* Does v lie in one of n pairs? Without pairs any number does; INT64_MIN is none. */
 static bool wanted(const int64_t *pair, uint32_t n, int64_t v)
@@ -330,8 +327,7 @@ static int check_seen(struct pl_spans *s, const int64_t *pair, uint32_t n, const
 		       what, what, pl_spans_text(s, text, sizeof(text)));
 }
 
-/* ---- what waited -------------------------------------------------------------------------------
- */
+/* ---- what waited ----------------------------------------------------------------------------- */
 
 static void drop_kept(struct filter *x, size_t from, size_t to)
 {
@@ -437,8 +433,7 @@ static int pass_kept(struct filter *x, struct pl_err *err)
 	return 0;
 }
 
-/* ---- the sink ----------------------------------------------------------------------------------
- */
+/* ---- the sink -------------------------------------------------------------------------------- */
 
 static bool holds(const struct filter *x)
 {
@@ -488,8 +483,7 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 	return dest_init(&x->d, waits(x) ? NULL : x->next, seg->index, err);
 }
 
-/* Base and clock of a track may be known only at the end, so the first time of each track is kept.
- */
+/* The first time of each track is kept, because its base and clock may be known only at the end. */
 static int note_first(struct filter *x, const struct pl_segment *seg, const struct pl_batch *b,
 		      struct pl_err *err)
 {

@@ -7,8 +7,7 @@
 
 #include "trace/hold.h"
 
-/* ---- held batches ------------------------------------------------------------------------------
- */
+/* ---- held batches ---------------------------------------------------------------------------- */
 
 static void *take(struct pl_arena *a, size_t n, size_t size)
 {
@@ -124,8 +123,7 @@ void pl_trace_hold_fini(struct pl_hold *h)
 	memset(h, 0, sizeof(*h));
 }
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b, struct pl_err *err)
 {
@@ -154,8 +152,7 @@ void pl_trace_row_values_fini(struct pl_row_values *r)
 	pl_free(r->ent);
 }
 
-/* ---- corrected times ---------------------------------------------------------------------------
- */
+/* ---- corrected times ------------------------------------------------------------------------- */
 
 void pl_trace_merge_context_begin(struct pl_merge_context *x)
 {

@@ -10,8 +10,7 @@
 
 #include "trace/internal.h"
 
-/* ---- the five tables ---------------------------------------------------------------------------
- */
+/* ---- the five tables ------------------------------------------------------------------------- */
 
 #define FIELD(coding, member) PL_FIELD(coding, struct pl_clock, member)
 static const struct pl_field clock_fields[] = {
@@ -150,8 +149,7 @@ void pl_trace_merge_fini(struct pl_merge *m)
 	memset(m, 0, sizeof(*m));
 }
 
-/* ---- a copy, and what it is asked --------------------------------------------------------------
- */
+/* ---- a copy, and what it is asked ------------------------------------------------------------ */
 
 /* Room for `more` rows behind those of the table. */
 static int room(struct pl_merge *m, const struct table *t, uint32_t more, struct pl_err *err)

@@ -347,7 +347,7 @@ int pl_trace_merge_write(const struct pl_merge *m, struct pl_cwriter *w,
 /* ---- flow ------------------------------------------------------------------------------------ */
 
 struct pl_sink {
-	/* A segment begins; its strings and tracks still grow. Each of these functions may be NULL.
+	/* A segment begins; its strings and tracks still grow. Any of these functions may be NULL.
 	 */
 	int (*begin)(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err);
 	/* b is valid during the call only. */

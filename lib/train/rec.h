@@ -38,8 +38,7 @@ struct pl_rec_event {
 	uint8_t kind;				       /* enum pl_kind_id */
 	pl_ns begin, end;			       /* CLOCK_MONOTONIC */
 	int32_t step, layer, mb, peer, channel, chunk; /* -1: none */
-	/* -1: none. seq of a send or receive: the number of the collective that it is a message of
-	 */
+	/* -1: none. seq of a send or receive: the number of the collective that it belongs to */
 	int64_t bytes, seq, corr;
 	pl_id group, coll; /* PL_NONE */
 	pl_id dims;	   /* "[[512, 784]]": sizes of the gradient that is ready; PL_NONE */
