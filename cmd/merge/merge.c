@@ -41,13 +41,14 @@ struct merge {
 static const struct pl_opt options[] = {
 	PL_OPTS_OUTPUT,
 	{ 0, "clock", "WHICH",
-	  "ranks that share a clock: auto, host (those of one), rank (none), one (all)",
+	  "set which ranks share a clock: auto, host (those of a host), rank (none), one (all)",
 	  PL_OPT_CHOICE, AT(clock), "auto|host|rank|one" },
 	{ 0, "duplicates", "WHAT",
-	  "two traces of one rank, or two recordings: refuse, keep both, take the first or newest",
+	  "for two traces of a rank, or two recordings: refuse, keep both, take the first or "
+	  "newest",
 	  PL_OPT_CHOICE, AT(duplicates), "refuse|keep|first|newest" },
-	{ 0, "report", "FILE", "write how well it worked to FILE, as JSON", PL_OPT_STR, AT(report),
-	  NULL },
+	{ 0, "report", "FILE", "write the matches and the precision of the clocks to FILE, as JSON",
+	  PL_OPT_STR, AT(report), NULL },
 	{ 0, "max-residual", "TIME",
 	  "exit with 1, after writing, when a residual of some clock exceeds TIME", PL_OPT_TIME,
 	  AT(max_residual), NULL },

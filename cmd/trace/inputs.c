@@ -148,7 +148,7 @@ static int add(struct inputs *v, const struct config *c, char *path, bool found,
 		i.et = !c->from && l.n && pl_import_et_probe(l.p, l.n);
 		use = !found || i.et || recognised(&l);
 		if (!use)
-			pl_say(&c->c.log, PL_LOG_NOTE, "%s: no trace that is known; left out",
+			pl_say(&c->c.log, PL_LOG_NOTE, "%s: not a known trace format; left out",
 			       path);
 	}
 	pl_in_close(l.held);

@@ -327,7 +327,7 @@ int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err)
 	}
 	if (l->launcher && l->size < 0)
 		return pl_fail(err, PL_EUSAGE,
-			       "%s is %d in the environment, but of how many ranks is not said; "
+			       "%s is %d in the environment, but the number of ranks is not set; "
 			       "set %s, or unset %s",
 			       by->rank, l->rank, by->size ? by->size : paceline.size, by->rank);
 	if (l->launcher)

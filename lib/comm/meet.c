@@ -346,7 +346,7 @@ static int place_ranks(struct meeting *m)
 		w->peer[w->local[i]].local = w->shares;
 	if (w->o.local_size > 0 && w->o.local_size != w->n_local)
 		pl_say(w->o.log, PL_LOG_NOTE,
-		       "rank %d: the launcher speaks of %d ranks on this host, the meeting found "
+		       "rank %d: the launcher reports %d ranks on this host, the meeting found "
 		       "%d",
 		       w->rank, w->o.local_size, w->n_local);
 	return 0;

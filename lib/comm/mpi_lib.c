@@ -189,7 +189,7 @@ int pl_comm_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err)
 	if (lacks_pmi())
 		return pl_fail(
 			err, PL_EUSAGE,
-			"srun offers MPI no way to meet: srun --mpi=pmix for Open MPI, "
+			"srun does not connect MPI processes: use srun --mpi=pmix for Open MPI, "
 			"--mpi=pmi2 for MPICH and Intel MPI (srun --mpi=list: what there is)");
 	if (named && *named) {
 		rc = try_file(lib, named, err);

@@ -95,7 +95,7 @@ static int failed(struct nccl *n, int result, struct pl_err *err)
 		       n->phase ? n->phase : "", what ? what : "", *text ? ": " : "", text,
 		       strstr(text, "Duplicate GPU")
 			       ? "it takes one rank a GPU: start fewer, or take another transport"
-			       : "NCCL_DEBUG=WARN has it say more");
+			       : "NCCL_DEBUG=WARN shows more");
 }
 
 /* ---- the end ---- */

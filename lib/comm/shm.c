@@ -182,7 +182,7 @@ static int take_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 
 	rc = pl_comm_link_read(&w->peer[leader].control, &f, until, err);
 	if (rc >= 0 && (f.kind != PL_FRAME_MEMORY || f.memory.bytes != w->shared_bytes))
-		rc = pl_fail(err, PL_EDATA, "it speaks of other memory than expected");
+		rc = pl_fail(err, PL_EDATA, "it announced other memory than expected");
 	if (rc < 0)
 		return pl_wrap(err, "meeting: rank %d", leader);
 	PL_TRY(open_other(f.memory.pid, f.memory.fd, w->shared_bytes, &w->shared_fd, err));

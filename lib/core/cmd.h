@@ -82,10 +82,11 @@ struct pl_common {
 		  threads)
 #define PL_OPTS_COMMON                                                                             \
 	PL_OPTION('q', "quiet", NULL, "print no warnings", FLAG, quiet),                           \
-		PL_OPTION('v', "verbose", NULL, "say more on standard error", COUNT, verbose),     \
+		PL_OPTION('v', "verbose", NULL, "print more on standard error", COUNT, verbose),   \
 		PL_OPTION_WHEN(progress, "show progress on standard error"),                       \
 		PL_OPTION_WHEN(color, "use colours"),                                              \
-		PL_OPTION(0, "seed", "N", "seed everything random with N (default 1)", INT, seed), \
+		PL_OPTION(0, "seed", "N", "set the seed of random numbers (default 1)", INT,       \
+			  seed),                                                                   \
 		PL_OPTION(0, "fake-tty", NULL, NULL, FLAG, fake_tty),                              \
 		PL_OPTION(0, "help", NULL, "print this text", HELP, output),                       \
 		PL_OPTION(0, "version", NULL, "print version, formats and features", VERSION,      \

@@ -43,8 +43,8 @@ int pl_idx_read(struct pl_in *in, struct pl_array *a, struct pl_err *err)
 	if (got < 0)
 		return (int)got;
 	if (got < want)
-		return pl_fail(err, PL_EDATA, "%s: byte %lld: the end, inside the head", name,
-			       (long long)got);
+		return pl_fail(err, PL_EDATA, "%s: byte %lld: the input ends inside the header",
+			       name, (long long)got);
 	for (int i = 0; i < a->n_dims; i++)
 		a->dim[i] = be32(head + 4 + 4 * i);
 	pl_in_skip(in, (size_t)want);

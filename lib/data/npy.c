@@ -186,7 +186,7 @@ static int64_t head(struct pl_in *in, struct pl_err *err)
 			       pl_in_name(in), p[6], p[7]);
 	old = p[6] == 1;
 	if (!old && got < 12)
-		return pl_fail(err, PL_EDATA, "%s: byte 8: the end, inside the head",
+		return pl_fail(err, PL_EDATA, "%s: byte 8: the input ends inside the header",
 			       pl_in_name(in));
 	n = old ? pl_le16_get(p + 8) : pl_le32_get(p + 8);
 	if (n > HEADER_MAX)

@@ -41,17 +41,17 @@ struct pl_record {
 #define PL_RECORD(name, type, fields)                                                              \
 	.what = (name), .size = sizeof(type), .field = (fields), .n_fields = PL_LEN(fields)
 
-/* The fields, without a size before them. */
+/* Appends the fields, without a size before them. */
 void pl_put_fields(struct pl_buf *b, const struct pl_record *r, const void *row);
-/* Texts go into the arena, or are allocated one by one if it is NULL. A row that was not read whole
- * is valid too. Fails with "a track is cut short or has a number out of range". */
+/* Texts go into the arena, or are allocated one by one if it is NULL. An incomplete row is valid
+ * too. Fails with "a track is cut short or has a number out of range". */
 int pl_get_fields(struct pl_cur *c, const struct pl_record *r, void *row, struct pl_arena *arena,
 		  struct pl_err *err) PL_MUST;
 
 /* Are the numbers equal, and the pointers of texts? */
 bool pl_same_fields(const struct pl_record *r, const void *a, const void *b);
 
-/* The next `size` bytes as a cursor of their own; c goes on behind them. */
+/* Sets *part to the next `size` bytes, and moves c behind them. */
 int pl_get_part(struct pl_cur *c, uint64_t size, struct pl_cur *part, struct pl_err *err) PL_MUST;
 /* Fails with "the payload ends too early". */
 int pl_get_short(struct pl_err *err);
@@ -66,8 +66,8 @@ int pl_cwriter_put_table(struct pl_cwriter *w, uint32_t type, uint16_t version,
 /* The next of `count` entries into the zeroed row. */
 int pl_get_entry(struct pl_cur *c, const struct pl_record *r, void *row, struct pl_arena *arena,
 		 void *arg, struct pl_err *err) PL_MUST;
-/* All entries of a block behind the *n rows of an array that pl_grow() made. A row that fails is
- * counted, so that its owner frees what it holds. */
+/* Appends all entries of a block to an array with *n rows, which pl_grow() made. A row that fails
+ * is counted, so that the owner frees it. */
 int pl_get_table(struct pl_cur *c, uint32_t count, const struct pl_record *r, void *array,
 		 size_t *n, size_t *cap, struct pl_arena *arena, void *arg,
 		 struct pl_err *err) PL_MUST;

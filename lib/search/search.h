@@ -59,13 +59,13 @@ struct pl_search_opts {
 	volatile const int *stop; /* nonzero: stop and write the best plan so far; NULL: never */
 };
 /*
- * Fills the empty plan: base, rewrites with what each saves, baseline, prediction, bound (no change
- * of communication can be shorter: the step with every synchronisation free, or all gradients as
- * one message from the first one's readiness on, whichever is longer), peak. All steps of
- * the graph count, each as much. Without limit and number of evaluations it ends when no single
- * change helps; otherwise it goes on from elsewhere until then. A graph without communication gives
- * a valid plan without rewrites. PL_ENO (the answer is "no") when no plan fits the memory: *p is
- * the smallest one found.
+ * Fills the empty plan: base, rewrites with their savings, baseline, prediction, bound, peak. The
+ * bound is the longer of two times: the step with free synchronisation, and the step with all
+ * gradients in one message that begins when the first gradient is ready. All steps of the graph
+ * have the same weight. Without a limit the search ends when no single change helps. With a limit
+ * it then continues from other plans until the limit. A graph without communication gives a valid
+ * plan without rewrites. PL_ENO (the answer is "no"): no plan fits the memory, and *p is the
+ * smallest one found.
  *
  * The model of communication has errors, which are mostly the same before and after a change.
  * Therefore the prediction is the recorded step plus the modelled change: model_ns less the

@@ -220,7 +220,7 @@ static int job_init(struct sim_shared *x, const struct pl_graph *g, const struct
 	return 0;
 }
 
-/* The times of the step that the core is given. */
+/* Hands the times of the step to the event core. */
 static void fill(struct sim_shared *x, const struct pass *p)
 {
 	const struct pl_gstep *st = &p->s->g->step[p->k];
@@ -247,7 +247,7 @@ static void fill(struct sim_shared *x, const struct pass *p)
 	}
 }
 
-/* What the ends of the step mean for the next one, and for its length. */
+/* Computes the length of the step, and the ends that the next step depends on. */
 static void close_step(struct pass *p, const struct pl_shape *sh, const pl_ns *start)
 {
 	p->step_start = INT64_MAX;

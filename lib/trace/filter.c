@@ -323,8 +323,9 @@ static int check_seen(struct pl_spans *s, const int64_t *pair, uint32_t n, const
 		any = pl_spans_cover(s, 0, pair[2 * i], pl_add_sat(pair[2 * i + 1], 1)) > 0;
 	if (any || !s->n)
 		return 0;
-	return pl_fail(err, PL_EDATA, "no event is of the %ss asked for; the trace has the %ss %s",
-		       what, what, pl_spans_text(s, text, sizeof(text)));
+	return pl_fail(err, PL_EDATA,
+		       "no event has one of the selected %ss; the trace has the %ss %s", what, what,
+		       pl_spans_text(s, text, sizeof(text)));
 }
 
 /* ---- what waited ----------------------------------------------------------------------------- */

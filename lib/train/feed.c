@@ -18,10 +18,11 @@ static int text_fits(const struct pl_dataset *d, const struct pl_net_shape *s, s
 		return pl_fail(err, PL_EDATA, "the model knows %d tokens, the data have %d",
 			       s->vocab, d->vocab);
 	if (d->vocab > s->classes)
-		return pl_fail(err, PL_EDATA,
-			       "the model tells %d tokens apart, the data have %d; its last layer "
-			       "should have one output for each",
-			       s->classes, d->vocab);
+		return pl_fail(
+			err, PL_EDATA,
+			"the model distinguishes %d tokens, the data have %d; its last layer "
+			"should have one output for each",
+			s->classes, d->vocab);
 	if ((size_t)s->rows != sample_size)
 		return pl_fail(err, PL_EDATA,
 			       "the model predicts a token at %d places, a text has one behind "

@@ -82,10 +82,10 @@ says '^trace: --kind: no kind matches "kernl"; there are .*kernel, .*, comm$' ".
 # ---- nothing is left ----------------------------------------------------------------------------
 
 status 3 "trace: a step that is not there" "$BIN/trace" --step 99 -o gone.trace job.merged
-says '^trace: job.merged: no event is of the steps asked for; the trace has the steps 0-1$' "... says which there are"
+says '^trace: job.merged: no event has one of the selected steps; the trace has the steps 0-1$' "... says which there are"
 check "... and leaves no file" test ! -e gone.trace
 status 3 "trace: a rank that is not there" "$BIN/trace" --rank 7-9 -o gone.trace rank0.json rank1.json
-says '^trace: no event is of the ranks asked for; the trace has the ranks 0-1$' "... says which there are"
+says '^trace: no event has one of the selected ranks; the trace has the ranks 0-1$' "... says which there are"
 status 0 "trace: some of the steps are there" "$BIN/trace" --step 1-99 -o some.trace job.merged
 status 3 "graph: a step that is not there" "$BIN/graph" --step 99 -o gone.graph job.merged
 says '^graph: job.merged: none of the steps asked for is in the graph; it has the steps 0-1$' "... says which there are"

@@ -137,7 +137,7 @@ with_pmi pmi2 libmpich.so.12 2
 # one node: Slurm's plugin does not let two of one machine be
 with_pmi pmix libmpi.so.40 1
 status 2 "MPI without PMI" $srun -N 1 -n 2 "$RUN" -q --transport=mpi tiny.job
-says 'srun offers MPI no way to meet: srun --mpi=pmix' "... is told"
+says 'srun does not connect MPI processes: use srun --mpi=pmix' "... is told"
 unset PACELINE_TOKEN
 
 # ---- sbatch -----------------------------------------------------------------------------------------

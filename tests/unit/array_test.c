@@ -215,7 +215,7 @@ static void idx(void)
 		{ { 0, 0, 7, 1 }, 4, "there is no IDX type 0x07" },
 		{ { 0, 0, 8, 0 }, 4, "0 dimensions" },
 		{ { 0, 0, 8, 9 }, 4, "9 dimensions" },
-		{ { 0, 0, 8, 1, 0, 0 }, 6, "byte 6: the end, inside the head" },
+		{ { 0, 0, 8, 1, 0, 0 }, 6, "byte 6: the input ends inside the header" },
 		{ { 0, 0, 8, 1, 0, 0, 0, 2, 1 }, 9, "with 1 of 2 bytes still to come" },
 		{ { 0, 0, 14, 1, 255, 255, 255, 255, 1 }, 9, "still to come" },
 	};

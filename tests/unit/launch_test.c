@@ -201,7 +201,7 @@ static void refused(void)
 	static const struct {
 		const char *env, *says;
 	} bad[] = {
-		{ "PACELINE_RANK=1", "PACELINE_RANK is 1 in the environment, but of how many" },
+		{ "PACELINE_RANK=1", "PACELINE_RANK is 1 in the environment, but the number of ranks is not set" },
 		{ "PACELINE_RANK=2 PACELINE_SIZE=2", "PACELINE_RANK is 2 and PACELINE_SIZE is 2" },
 		{ "PACELINE_RANK=x PACELINE_SIZE=2", "PACELINE_RANK is \"x\"" },
 		{ "PACELINE_RANK=-1 PACELINE_SIZE=2", "PACELINE_RANK is \"-1\"" },
@@ -211,7 +211,7 @@ static void refused(void)
 		  "PACELINE_LOCAL_RANK is 1 and PACELINE_LOCAL_SIZE is 1" },
 		{ "PACELINE_RANK=0 PACELINE_SIZE=2 PACELINE_LOCAL_SIZE=3",
 		  "PACELINE_LOCAL_SIZE is 3, above PACELINE_SIZE" },
-		{ "RANK=3", "RANK is 3 in the environment, but of how many" },
+		{ "RANK=3", "RANK is 3 in the environment, but the number of ranks is not set" },
 		{ "RANK=3 WORLD_SIZE=2", "RANK is 3 and WORLD_SIZE is 2" },
 		{ "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a", "of MASTER_ADDR and MASTER_PORT only one" },
 		{ "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=70000", "port 70000" },
@@ -219,11 +219,11 @@ static void refused(void)
 		{ OMPI " RANK=0 WORLD_SIZE=8", "RANK is 0 and OMPI_COMM_WORLD_RANK is 3" },
 		{ OMPI " RANK=3 WORLD_SIZE=4", "WORLD_SIZE is 4 and OMPI_COMM_WORLD_SIZE is 8" },
 		{ OMPI " PMIX_RANK=2", "OMPI_COMM_WORLD_RANK is 3 and PMIX_RANK is 2" },
-		{ "PMI_RANK=1", "PMI_RANK is 1 in the environment, but of how many" },
+		{ "PMI_RANK=1", "PMI_RANK is 1 in the environment, but the number of ranks is not set" },
 		{ "PMIX_RANK=1", "set PACELINE_SIZE" },
 		{ "PMIX_RANK=1 PACELINE_SIZE=1", "the rank is 1 and the size is 1" },
 		/* Slurm speaks of other ranks: its size is not taken */
-		{ "PMIX_RANK=1 " SLURM, "of how many ranks is not said" },
+		{ "PMIX_RANK=1 " SLURM, "but the number of ranks is not set" },
 	};
 
 	for (size_t i = 0; i < PL_LEN(bad); i++) {
