@@ -49,7 +49,7 @@ struct pl_clock_info {
 	uint32_t n_ranks;
 	bool offset_known;  /* connected to the first clock by communication */
 	bool drift_known;   /* enough communication for an interval */
-	uint64_t residuals; /* ends that its residuals were taken over */
+	uint64_t residuals; /* number of ends with a residual */
 };
 /* How the events of a group were matched. */
 enum pl_matched_by {
@@ -64,7 +64,7 @@ struct pl_group_info { /* more about pl_merge.group[i] */
 	uint64_t matches, missing; /* `missing`: matches without some member */
 	int64_t residual_p50_ns,
 		residual_p95_ns;    /* of ends against the median end of their match */
-	int32_t first_rank_missing; /* a member of which nothing was found, or -1 */
+	int32_t first_rank_missing; /* a member without any event, or -1 */
 };
 /* An event ended before an event that it depends on had begun, for each constant offset. */
 struct pl_conflict {
@@ -104,7 +104,7 @@ struct pl_align;
 /* `opts` is copied; its log must live as long. */
 struct pl_align *pl_clock_new(const struct pl_align_opts *opts, struct pl_err *err);
 void pl_clock_free(struct pl_align *a); /* NULL is fine */
-/* Give it whole traces, in the order in which they will be written. Merges in them are
+/* Hand it whole traces, in the order in which they will be written. Merges in them are
  * ignored. The sink belongs to `a`; failures name the segment. */
 struct pl_sink *pl_clock_sink(struct pl_align *a);
 /* The columns that the sink reads: for struct pl_trace_reader_opts. */
@@ -114,7 +114,7 @@ struct pl_sink *pl_clock_sink(struct pl_align *a);
 	 PL_ROLE_BIT(PL_R_OF) | PL_ROLE_BIT(PL_R_CHANNEL) | PL_ROLE_BIT(PL_R_RANKS) |              \
 	 PL_ROLE_BIT(PL_R_SIZE) | PL_ROLE_BIT(PL_R_DIMS) | PL_ROLE_BIT(PL_R_RECORD) |              \
 	 PL_ROLE_BIT(PL_R_SRC) | PL_ROLE_BIT(PL_R_DST))
-/* How many segments were given to the sink. */
+/* The number of segments that the sink received. */
 uint32_t pl_clock_segments(const struct pl_align *a);
 /* Was the segment (counted over all traces) left out? After pl_clock_solve(). */
 bool pl_clock_dropped(const struct pl_align *a, uint32_t segment);

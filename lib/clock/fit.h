@@ -1,4 +1,4 @@
-/* fit.h - inside the estimator: fit.c, fit_start.c, fit_interval.c. */
+/* fit.h - the state of the estimator: fit.c, fit_start.c, fit_interval.c. */
 #ifndef PL_CLOCK_FIT_H
 #define PL_CLOCK_FIT_H
 

@@ -24,7 +24,7 @@
 /* One communication event. Strings are of pl_align.str. */
 struct pl_comm {
 	pl_ns ts, end; /* local, absolute */
-	pl_ns turn; /* its place in the rank's order: ts, unless issue.c found the order of issue */
+	pl_ns turn;    /* its place in the rank's order: ts, or the order of issue (issue.c) */
 	int64_t seq, step, bytes; /* PL_NO_VALUE */
 	int64_t of;		  /* of a message: number of its collective; else PL_NO_VALUE */
 	int32_t channel;
@@ -59,7 +59,7 @@ struct pl_align_segment {
 	pl_id source;	 /* "" if unknown */
 	bool continues;	 /* the segment before it */
 	bool dropped;	 /* left out */
-	uint32_t number; /* in the output; of one that is left out: of the next */
+	uint32_t number; /* in the output; if it is left out, the number of the next */
 };
 
 struct pl_comm_stream {		      /* a key of pl_align.comm_streams */
@@ -110,7 +110,7 @@ struct pl_align {
 	uint32_t n_clocks;
 	pl_ns *clock_first;  /* start of the first event on it */
 	uint32_t *partition; /* by clock: comparable to the jitter where it is the same */
-	uint32_t *component; /* by clock: comparable, but less so */
+	uint32_t *component; /* by clock: comparable, but less precisely */
 
 	/* match.c */
 	struct pl_cgroup *group;

@@ -35,7 +35,7 @@ struct pl_stream *pl_clock_streams_find(struct pl_stream *v, uint32_t n, int64_t
 
 struct pl_residual {
 	double r, wide;	 /* us; `wide` adds to the scale of the jitter */
-	bool impossible; /* an end that is r before the last start */
+	bool impossible; /* an end lies more than r before the last start */
 };
 struct pl_difference {
 	double t, d;
@@ -52,8 +52,8 @@ struct pl_likelihood {
 	struct pl_arena mem;
 	bool skips_rooted, rooted; /* collectives with a root: left out; the model hardly holds */
 	uint32_t n, k;		   /* streams; occurrences that are looked at */
-	uint32_t *length; /* of each stream: only those of one length do the same in step */
-	uint32_t *lengths, n_lengths; /* those that occur */
+	uint32_t *length; /* of each stream; only streams of one length can belong together */
+	uint32_t *lengths, n_lengths; /* the different ones */
 	struct pl_likelihood_partition *part;
 	uint32_t *partition;   /* of each stream: 0 .. n_partitions - 1 */
 	uint32_t *inhabitant;  /* streams by partition */
@@ -79,7 +79,7 @@ struct pl_division {
 	uint32_t *group, n_groups; /* of each stream: 0 .. n_groups - 1, none empty */
 	double cost;		   /* -log likelihood; INFINITY: it is impossible */
 	uint32_t joins;		   /* offsets of clocks that were free to suit the division */
-	bool determined;	   /* not just by such offsets */
+	bool determined;	   /* other facts than such offsets support it */
 };
 /* Fills the rest of a division of which the groups are set. */
 void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d);

@@ -120,7 +120,7 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv);
  * NUL-terminated, into the empty buffer; nothing (b->p stays NULL) under --no-provenance. */
 int pl_provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err) PL_MUST;
 
-/* Does standard error (or output) lead to a terminal, or does --fake-tty say so? */
+/* Is standard error (or output) a terminal, or does --fake-tty demand to assume so? */
 bool pl_is_tty(const struct pl_common *c, int fd);
 bool pl_use_color(const struct pl_common *c, int fd);
 

@@ -1,5 +1,5 @@
 /*
- * core.h - what every module stands on: errors, memory, interning, hashing, random numbers.
+ * core.h - the base of all modules: errors, memory, interning, hashing, random numbers.
  *
  * Library code never prints and never exits. A fallible function returns 0 (or a count) or a
  * negative PL_E code and fills the `struct pl_err` that is its last parameter; the first failure
@@ -69,16 +69,16 @@ struct pl_err {
 int pl_fail(struct pl_err *err, int code, const char *fmt, ...) PL_PRINTF(3, 4);
 /* The same for a failed system call: PL_EIO (PL_ENOMEM for ENOMEM), text of errno appended. */
 int pl_fail_sys(struct pl_err *err, const char *fmt, ...) PL_PRINTF(2, 3);
-/* Record the failure `why`, if it is one and none is recorded yet, and return its code. */
+/* Record the failure `why`, if it is one and no other is recorded yet, and return its code. */
 int pl_fail_as(struct pl_err *err, const struct pl_err *why);
 /*
- * Put "context: " before the message; a name that ends the context and begins the message, up to
- * its colon, is said once. Returns err->code.
+ * Put "context: " before the message. If the context ends with the name with which the message
+ * begins, the name is written once. Returns err->code.
  */
 int pl_wrap(struct pl_err *err, const char *fmt, ...) PL_PRINTF(2, 3);
 int pl_exit_status(int code);
 
-/* The failure of the call is that of the function: at once, or where it frees what it holds. */
+/* If the call fails, the function fails: PL_CHECK returns at once, PL_TRY goes to `out`. */
 #define PL_CHECK(call)                                                                             \
 	do {                                                                                       \
 		int rc_ = (call);                                                                  \
@@ -92,7 +92,7 @@ int pl_exit_status(int code);
 			goto out;                                                                  \
 	} while (0)
 
-/* Where a library function may say something that is not a failure. */
+/* Receives messages of library functions that are no failures. */
 enum pl_level { PL_LOG_WARN, PL_LOG_NOTE, PL_LOG_DEBUG };
 struct pl_log {
 	void (*say)(void *arg, enum pl_level level, const char *text);
@@ -106,12 +106,12 @@ void pl_say(const struct pl_log *log, enum pl_level level, const char *fmt, ...)
 pl_ns pl_now_ns(void); /* CLOCK_MONOTONIC */
 void pl_sleep_ns(pl_ns ns);
 int pl_processors(void); /* that this process may use, at least 1 */
-/* The first bytes of a small file, at most size - 1, with '\0' behind them: how many; -1: it cannot
- * be read. */
+/* Read the first bytes of a small file, at most size - 1, and add '\0'. Returns how many; -1: it
+ * cannot be read. */
 int pl_read_small(const char *path, void *to, size_t size);
 /* Remove a folder and the files in it, as far as that is possible. */
 void pl_remove_folder(const char *path);
-/* *(function pointer *)function = the one of that name in what dlopen() opened; false: NULL. */
+/* *(function pointer *)function = the function of that name in a dlopen() handle; false: NULL. */
 bool pl_symbol(void *lib, const char *name, void *function);
 
 /* ---- memory ---------------------------------------------------------------------------- */
@@ -124,7 +124,7 @@ void *pl_calloc(size_t n, size_t size); /* zeroed; NULL on failure or overflow *
 void *pl_realloc(void *p, size_t size); /* p stays valid on failure */
 char *pl_strdup(const char *s);		/* NULL on failure */
 void pl_free(void *p);
-/* Return freed pages to the system: where large amounts are freed while others are taken. */
+/* Return freed pages to the system. Call it where much is freed while other memory is taken. */
 void pl_mem_trim(void);
 /* The contents are not needed any more: return whole pages of them to the system. The memory stays
  * allocated. */
@@ -185,8 +185,9 @@ int pl_buf_printf(struct pl_buf *b, struct pl_err *err, const char *fmt, ...)
 /* Memory with one lifetime: freed whole. Zero-initialised is empty and valid. */
 struct pl_arena {
 	struct pl_chunk *head;
-	size_t used, size; /* of the head chunk; without one, size is what the first should have */
-	size_t total;	   /* bytes taken from the system */
+	size_t used,
+		size; /* of the head chunk; if there is none, size: of the first chunk to come */
+	size_t total; /* bytes from the system */
 };
 void *pl_arena_take(struct pl_arena *a, size_t size); /* 8-byte aligned, not cleared; NULL */
 /* *(void **)out: n elements, not cleared. */
@@ -222,7 +223,7 @@ static inline const char *pl_intern_get(const struct pl_intern *t, pl_id id)
 {
 	return id < t->n ? t->str[id] : "";
 }
-/* Memory that the strings and the tables of their ids take. */
+/* Bytes of the strings and of the tables of their ids. */
 static inline size_t pl_intern_bytes(const struct pl_intern *t)
 {
 	return t->arena.total + t->cap_str * sizeof(*t->str) + t->cap_len * sizeof(*t->len) +
@@ -259,7 +260,7 @@ bool pl_glob(const char *glob, const char *text);
 /* Is the whole text a finite decimal number ("0x10", "inf" and " 1" are none)? */
 bool pl_decimal(const char *s, double *v);
 
-/* The whole number at *s, which moves behind its digits; -1: there are none, or more than 18. */
+/* The whole number at *s; *s moves behind its digits. -1: there are no digits, or more than 18. */
 int64_t pl_take_digits(const char **s);
 
 /* "12.3 ms" style, three significant digits; `out` of at least 24 bytes is returned. */

@@ -1,9 +1,9 @@
 /*
  * pool.h - one pool of threads, many queues of jobs, results in order.
  *
- * A queue takes jobs and gives their results back in the order in which they were put, whatever
- * thread finished first, so output never depends on the number of threads. `threads` is the total,
- * the caller included: with 1 every job runs inside pl_queue_put(), and a caller that waits helps.
+ * A queue takes jobs and returns their results in the order in which the jobs were put, so output
+ * never depends on the number of threads. `threads` is the total with the caller: with 1, every job
+ * runs inside pl_queue_put(). A caller that waits for a result runs other jobs meanwhile.
  */
 #ifndef PL_POOL_H
 #define PL_POOL_H
@@ -29,7 +29,7 @@ void pl_queue_put(struct pl_queue *q, void (*fn)(void *arg), void *arg);
 /* The same, but run at once by the caller: for jobs that take less time than waking a thread. */
 void pl_queue_run(struct pl_queue *q, void (*fn)(void *arg), void *arg);
 bool pl_queue_full(const struct pl_queue *q);
-/* The arg of the oldest job, finished; waits (helping) if need be. NULL when the queue is empty. */
+/* Waits for the oldest job, and returns its arg. NULL: the queue is empty. */
 void *pl_queue_get(struct pl_queue *q);
 /* The same, but NULL also when the oldest job is not finished yet: never waits. */
 void *pl_queue_poll(struct pl_queue *q);

@@ -12,7 +12,7 @@
 
 struct pl_import_stats {
 	uint64_t events;    /* passed on */
-	uint64_t bad;	    /* events or values given up */
+	uint64_t bad;	    /* events or values that were skipped */
 	uint64_t tolerated; /* read although not valid JSON (bare inf, control characters ...) */
 	bool truncated;	    /* missing end bracket, cut gzip ... */
 	char first[256];    /* "byte 1234: REASON" of the first bad one */

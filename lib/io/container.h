@@ -80,8 +80,8 @@ struct pl_creader_opts {
 
 /* Do these first bytes look like our stream? Needs 18 bytes. */
 bool pl_container_probe(const uint8_t *p, size_t n);
-/* Looks at the kind of the stream that comes: PL_KIND_GRAPH ...; PL_NONE: ours, but cut in its
- * header; 0: not ours. PL_EDATA if there is nothing at all. */
+/* Reads the kind of the stream, PL_KIND_GRAPH ..., without consuming it; PL_NONE: ours, but cut in
+ * its header; 0: not ours. PL_EDATA: the input is empty. */
 int pl_container_kind(struct pl_in *in, uint32_t *kind, struct pl_err *err) PL_MUST;
 /* "trace", "graph" ...; of another kind its letters, in `out`. */
 const char *pl_container_kind_name(uint32_t kind, char out[8]);
@@ -108,7 +108,7 @@ void pl_put_f64(struct pl_buf *b, double v);		    /* its bits, as u64 */
 void pl_put_varint(struct pl_buf *b, uint64_t v);	    /* LEB128 */
 void pl_put_svarint(struct pl_buf *b, int64_t v);	    /* zigzag */
 void pl_put_str(struct pl_buf *b, const char *s, size_t n); /* len, bytes */
-/* More zeros, so that n bytes are there. */
+/* Appends zeros until b has n bytes. */
 void pl_put_zeros(struct pl_buf *b, size_t n);
 
 /* A cursor over a payload. Reading past the end sets `bad` and yields 0: check once at the end. */

@@ -1,10 +1,10 @@
 /*
- * json.h - a streaming pull reader for what profilers really write.
+ * json.h - a streaming pull reader for the JSON of real profilers.
  *
  * The reader works on a byte range in memory that holds one whole value (an event, a metadata
  * value); the importers cut such ranges out of the stream (import/scan.h). It is lenient where
  * real profilers are wrong (bare inf, nan, N/A; control characters in strings; bad escapes and
- * UTF-8) and says so; what it cannot read is an error at a byte.
+ * UTF-8) and reports it; other faults are errors with a byte offset.
  */
 #ifndef PL_JSON_H
 #define PL_JSON_H

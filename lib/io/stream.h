@@ -1,9 +1,9 @@
 /*
- * stream.h - bytes in and bytes out: files, pipes and what is compressed.
+ * stream.h - input and output of bytes: files, pipes, compressed data.
  *
  * Nothing here seeks. Input is read ahead into a buffer that callers look into (pl_in_peek), so
- * that formats are recognised by content. Output to a regular file goes to a temporary name beside
- * it and is renamed by pl_out_close(); pl_out_abort() leaves nothing behind.
+ * that formats are recognised by content. Output to a regular file has a temporary name in the same
+ * folder and is renamed by pl_out_close(); pl_out_abort() leaves nothing behind.
  */
 #ifndef PL_STREAM_H
 #define PL_STREAM_H
@@ -25,13 +25,13 @@ struct pl_in *pl_in_open_mem(const char *name, const void *p, size_t n, struct p
  * once; after that the input is at its end.
  */
 struct pl_in *pl_in_gunzip(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err);
-/* pl_in_open(), and inflated in this thread if it begins as gzip does. */
+/* As pl_in_open(); input that begins like gzip is inflated in this thread. */
 struct pl_in *pl_in_open_any(const char *path, struct pl_err *err);
 void pl_in_close(struct pl_in *in); /* NULL is fine */
 
 /*
- * At least `want` unread bytes (fewer only at the end of input), without consuming them.
- * *p is valid until the next call. Returns the number of bytes there are, or a negative code.
+ * Sets *p to at least `want` unread bytes (fewer only at the end of input), without consuming them.
+ * *p is valid until the next call. Returns the number of these bytes, or a negative code.
  */
 int64_t pl_in_peek(struct pl_in *in, size_t want, const uint8_t **p, struct pl_err *err) PL_MUST;
 void pl_in_skip(struct pl_in *in, size_t n); /* n <= what peek returned */

@@ -29,8 +29,7 @@ struct pl_table {
 	size_t n_cols, n_rows, cap;
 	union pl_table_cell *cell; /* (row, column) */
 	struct pl_arena text;
-	struct pl_err
-		fail; /* the first failure: from then on rows are left out, and printing fails */
+	struct pl_err fail; /* the first failure; later rows are left out, and printing fails */
 };
 #define PL_TABLE(columns)                                                                          \
 	{                                                                                          \
@@ -46,7 +45,7 @@ void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table
 		    const char *title);
 int pl_table_print(const struct pl_table *t, struct pl_out *out, enum pl_table_format f,
 		   const char *title, struct pl_err *err) PL_MUST;
-/* As the value of the writer's current key: an array of objects. */
+/* Writes the table as the value of the writer's current key, an array of objects. */
 void pl_table_json(const struct pl_table *t, struct pl_writer *w);
 
 /* A report of many tables is a list of these. */
@@ -59,8 +58,8 @@ struct pl_table_section {
 /* All tables as members of a JSON object. */
 void pl_table_sections_json(const struct pl_table_section *s, size_t n, void *report,
 			    struct pl_writer *w);
-/* Each that has rows as text, behind an empty line. Of tables much longer than `top` (0: any) only
- * the first rows, then "(N more: WHERE)", where `more` is the text behind the number. */
+/* Writes each table with rows as text, behind an empty line. A table much longer than `top` (0: no
+ * limit) shows its first rows, then "(N more: WHERE)"; `more` is the text behind the number. */
 void pl_table_sections_text(const struct pl_table_section *s, size_t n, void *report, size_t top,
 			    const char *more, struct pl_writer *w);
 

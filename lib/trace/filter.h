@@ -1,4 +1,4 @@
-/* filter.h - a trace without the events that nobody asked for. */
+/* filter.h - a trace with only the selected events. */
 #ifndef PL_TRACE_FILTER_H
 #define PL_TRACE_FILTER_H
 
@@ -27,7 +27,7 @@ struct pl_filter {
  */
 struct pl_sink *pl_trace_filter_open(const struct pl_filter *f, struct pl_sink *next,
 				     struct pl_err *err);
-/* After the last segment: pass on the events that had to wait. */
+/* Call it after the last segment: passes on the events that had to wait. */
 int pl_trace_filter_finish(struct pl_sink *s, struct pl_err *err) PL_MUST;
 /* After that: PL_EDATA if the input has ranks or steps, but none of those asked for; the message
  * says which there are. */

@@ -110,7 +110,7 @@ struct pl_track {
 	X(ARG, "arg")	  /* an argument: key says which */                                        \
 	X(TOP, "top")	  /* another member of the event: "s", "bp", "tts" */                      \
 	X(CAT, "cat")	  /* the source's category: string */                                      \
-	X(PH, "ph")	  /* the source's phase, where the kind does not tell */                   \
+	X(PH, "ph")	  /* the source's phase, if it does not follow from the kind */            \
 	X(STEP, "step")	  /* step number */                                                        \
 	X(CORR, "corr")	  /* joins a runtime call and its device operations */                     \
 	X(FLOW, "flow")	  /* id of an arrow (FLOW_OUT, FLOW_IN) */                                 \
@@ -128,8 +128,8 @@ struct pl_track {
 	X(OF, "of")			/* SEND, RECV: SEQ of the collective */                    \
 	X(RANKS, "ranks")		/* members of the group: text that lists them */           \
 	X(SIZE, "size")			/* how many members the group has */                       \
-	X(ELEMENTS, "elements")		/* what one rank gives, in elements of DTYPE */            \
-	X(ELEMENTS_OUT, "elements_out") /* what it gets */                                         \
+	X(ELEMENTS, "elements")		/* input of one rank, in elements of DTYPE */              \
+	X(ELEMENTS_OUT, "elements_out") /* its output */                                           \
 	X(DTYPE, "dtype")		/* string */                                               \
 	X(DIMS, "dims")			/* sizes of its input tensors: JSON, nested lists */       \
 	X(TYPES, "types")		/* their data types: JSON, a list */                       \
@@ -138,7 +138,7 @@ struct pl_track {
 	X(DST, "dst")			/* rank that receives */                                   \
 	X(STREAM, "stream")		/* of the event; of SYNC: the one that waits */            \
 	X(WAIT_STREAM, "wait_stream")                                                              \
-	X(WAIT_CORR, "wait_corr")   /* of the call that recorded what is waited for */             \
+	X(WAIT_CORR, "wait_corr")   /* of the call that recorded the event to wait for */          \
 	X(WAIT_EVENT, "wait_event") /* device event that is waited for */                          \
 	X(ALLOC, "alloc")	    /* bytes allocated (> 0) or released (< 0) */                  \
 	X(ADDRESS, "address")                                                                      \
@@ -255,25 +255,25 @@ static inline const char *pl_trace_segment_str(const struct pl_segment *s, pl_id
 	*n = s->str.len[id];
 	return s->str.str[id];
 }
-/* What the header of the source says about the job. */
+/* The facts about the job in the header of the source. */
 struct pl_trace_group { /* a group that this rank is in */
 	char *name;	/* NULL unknown */
 	int32_t *rank;	/* as listed */
 	size_t n, cap;
-	int64_t size;	 /* 0: not said */
+	int64_t size;	 /* 0: unknown */
 	bool listed;	 /* it has a list of ranks, which may be empty: that means all */
-	bool unreadable; /* what is listed is not a list of ranks */
+	bool unreadable; /* the list is no list of ranks */
 };
 struct pl_trace_header {
 	int64_t rank, world; /* -1, 0: not said */
 	struct pl_trace_group *group;
 	size_t n_groups, cap_groups;
-	bool rank_alone; /* nothing else is wanted */
+	bool rank_alone; /* read only the rank */
 };
 int pl_trace_header_read(const struct pl_segment *s, struct pl_trace_header *h,
 			 struct pl_err *err) PL_MUST;
 void pl_trace_header_fini(struct pl_trace_header *h);
-/* The rank alone, -1: not said. */
+/* Only the rank; -1: unknown. */
 int pl_trace_header_rank(const struct pl_segment *s, int32_t *rank, struct pl_err *err) PL_MUST;
 /* The number at the end of a name, as of "ProfilerStep#3"; INT64_MIN: none. */
 int64_t pl_trace_step_number(const struct pl_segment *s, pl_id name);
@@ -486,7 +486,7 @@ unsigned pl_trace_coll_find(const char *name,
 /* Properties of a canonical collective; one that is not known moves data. */
 enum {
 	PL_COLL_MOVES_DATA = 1,
-	PL_COLL_MEETS = 2,     /* ends for nobody before all have begun */
+	PL_COLL_MEETS = 2,     /* no member ends before all have begun */
 	PL_COLL_ROOTED = 4,    /* members may leave before others begin */
 	PL_COLL_SAME_SIZE = 8, /* its size is the same on all ranks */
 	PL_COLL_EXCHANGE = 16, /* sends and receives together */
