@@ -201,7 +201,8 @@ static void refused(void)
 	static const struct {
 		const char *env, *says;
 	} bad[] = {
-		{ "PACELINE_RANK=1", "PACELINE_RANK is 1 in the environment, but the number of ranks is not set" },
+		{ "PACELINE_RANK=1",
+		  "PACELINE_RANK is 1 in the environment, but the number of ranks is not set" },
 		{ "PACELINE_RANK=2 PACELINE_SIZE=2", "PACELINE_RANK is 2 and PACELINE_SIZE is 2" },
 		{ "PACELINE_RANK=x PACELINE_SIZE=2", "PACELINE_RANK is \"x\"" },
 		{ "PACELINE_RANK=-1 PACELINE_SIZE=2", "PACELINE_RANK is \"-1\"" },
@@ -219,7 +220,8 @@ static void refused(void)
 		{ OMPI " RANK=0 WORLD_SIZE=8", "RANK is 0 and OMPI_COMM_WORLD_RANK is 3" },
 		{ OMPI " RANK=3 WORLD_SIZE=4", "WORLD_SIZE is 4 and OMPI_COMM_WORLD_SIZE is 8" },
 		{ OMPI " PMIX_RANK=2", "OMPI_COMM_WORLD_RANK is 3 and PMIX_RANK is 2" },
-		{ "PMI_RANK=1", "PMI_RANK is 1 in the environment, but the number of ranks is not set" },
+		{ "PMI_RANK=1",
+		  "PMI_RANK is 1 in the environment, but the number of ranks is not set" },
 		{ "PMIX_RANK=1", "set PACELINE_SIZE" },
 		{ "PMIX_RANK=1 PACELINE_SIZE=1", "the rank is 1 and the size is 1" },
 		/* Slurm speaks of other ranks: its size is not taken */
