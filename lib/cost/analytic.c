@@ -1,10 +1,10 @@
 /*
- * What a collective costs by analysis: the latency-bandwidth model of Thakur, Rabenseifner and
- * Gropp (Optimization of collective communication operations in MPICH, IJHPCA 19(1), 2005) on links
- * that differ inside a host and between hosts. O(log n) and no memory.
+ * The analytic cost of a collective: the latency-bandwidth model of Thakur, Rabenseifner and Gropp
+ * (Optimization of collective communication operations in MPICH, IJHPCA 19(1), 2005) on links that
+ * differ inside a host and between hosts. O(log n) and no memory.
  *
- * Ranks fill hosts in order. A step of an algorithm costs what its slowest link costs: a + x/B, B
- * being the share of a rank when `users` ranks of a host use a shared link at once:
+ * Ranks fill hosts in order. A step of an algorithm takes the time of its slowest link, a + x/B. B
+ * is the share of one rank if `users` ranks of a host use a shared link at once:
  *
  *   ring               in the host all of its ranks but one (all, if there is one host) send at
  *                      once; one of them sends to the next host
@@ -106,8 +106,8 @@ static double tree_pass(const struct pl_topology *t, struct placing p, uint32_t 
 	return between * out.latency_ns + (levels - between) * in.latency_ns + bytes * per_byte;
 }
 
-/* S/2, S/4 ... S/n to partners at distance 1, 2 ...; what is left of S - S/n when n is no power of
- * two goes with the last. */
+/* S/2, S/4 ... S/n to partners at distance 1, 2 ... If n is no power of two, the last message also
+ * has the rest of S - S/n. */
 static double halving_pass(const struct pl_topology *t, struct placing p, uint32_t n, double bytes)
 {
 	double ns = 0, left = bytes * (n - 1) / n;

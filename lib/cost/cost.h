@@ -10,12 +10,12 @@
 
 /* ---- what is asked for ---- */
 
-/* A link of the topology ("*": all of them) changes: its bandwidth (> 0) and its latency become so
- * many times what they were. */
+/* A change of a link of the topology ("*": of all links): factors of its bandwidth (> 0) and of its
+ * latency. */
 struct pl_link_change {
 	const char *link;
 	double bandwidth, latency;
-	bool absolute; /* of "*": `latency` is in ns, that of each message */
+	bool absolute; /* for "*": `latency` is the latency of each message in ns */
 };
 
 #define PL_COST_CHANGES 16 /* of links, at most */
@@ -62,18 +62,18 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 	double a_contended_ns,
 		b_contended; /* with computation beside it: a, and the factor of b, >= 1 */
 	bool assumed;	     /* a_contended_ns: no sample showed it */
-	/* > 0: communications that overlap share the link but not the latency: the link is busy
-	 * for a + b S of each, which is there so much later */
+	/* > 0: communications that overlap share the link but not the latency. Each keeps the link
+	 * busy for a + b S, and its data arrive flight_ns later. */
 	double flight_ns;
-	double shape;	 /* > 0: t is that times the analysis, which bends where the samples do */
+	double shape; /* > 0: t is this factor times the analysis, which bends as the samples do */
 	double residual; /* median of |t - fit| / t */
 	uint64_t samples;
 	int64_t min_bytes, max_bytes;
 	bool one_size;	/* a single size: a is the topology's, b follows */
 	bool estimated; /* sizes were not recorded */
 };
-/* A model that takes a recorded step for longer or shorter by more than this share of it is not
- * believed to err in the same way with a changed one. */
+/* The greatest relative error of a model on a recorded step with which its error on a changed step
+ * is taken to be the same. */
 #define PL_COST_BIAS_MAX 0.25
 
 struct pl_cost {
@@ -96,9 +96,9 @@ void pl_cost_fini(struct pl_cost *c);
  * NULL. */
 const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm);
 /*
- * Duration of a communication's transfer, from the last arrival on: the line of the fit where there
- * is one, moved as pl_cost_line() says, and times the ratio of analyses where the algorithm is not
- * the recorded one, which is taken to be a ring; analysis alone where there is no fit.
+ * Duration of a communication's transfer, from the last arrival on. With a fit it is the line of
+ * the fit, moved as by pl_cost_line(). If the algorithm is not the recorded one, which is taken to
+ * be a ring, it is multiplied by the ratio of the analyses. Without a fit it is the analysis.
  * Communication of unknown size takes as long as one in the middle of the fitted sizes.
  */
 pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm);
@@ -109,9 +109,9 @@ pl_ns pl_cost_flight(const struct pl_cost *c, const struct pl_cost_comm *comm);
  * same time: those of computation, that of the transfer. */
 void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm,
 			double *computation, double *transfer);
-/* Share of the time that an operation (enum pl_operator, on elements of `type`, NULL: unknown)
- * takes in that precision ("bf16"), given that it took 1 so far; 1 if it gains nothing. Factors of
- * Daydream (Zhu et al., ATC 2020). */
+/* The time of an operation (enum pl_operator, on elements of `type`, NULL: unknown) in that
+ * precision
+ * ("bf16"), relative to its time so far; 1: no gain. Factors of Daydream (Zhu et al., ATC 2020). */
 double pl_cost_precision(unsigned op, const char *type, const char *precision);
 
 /* ---- the parts of the cost of a communication, for changing them independently --------------- */
@@ -121,10 +121,9 @@ struct pl_cost_line { /* t = a_ns + b_ns_per_byte * bytes */
 	int64_t bytes; /* those of the communication; where unknown, in the middle of the fit's */
 };
 /* The fit of the nearest number of ranks (by ratio), as a ring, moved to the ranks and the changed
- * links of `comm`; without a fit the analysis. The two parts move apart. For another number of
- * ranks the messages and the bytes of a ring are counted, over links like the recorded ones; if a
- * topology was given that has so many ranks, analysis on it counts. False for fewer than two ranks.
- */
+ * links of `comm`; without a fit the analysis. The two parts move separately. For another number of
+ * ranks they move by the messages and the bytes of a ring over links like the recorded ones; if the
+ * user's topology has as many ranks, by the analysis on it. False for fewer than two ranks. */
 bool pl_cost_line(const struct pl_cost *c, const struct pl_cost_comm *comm,
 		  struct pl_cost_line *out);
 /* The times of senders and receivers of recorded messages (PL_NF_MESSAGE; 0: there are none), and
@@ -161,8 +160,8 @@ struct pl_memory_rank {
  * state live always, gradients from their producer's start (of microbatches: from the start of the
  * first that adds to the gradient) to the end of the step, anything else to
  * the end of its last consumer (without consumer: activations to the end of the step, the rest to
- * that of the producer; what has no producer is there when the step begins). Activations that are
- * made again (pl_etensor.remade) are gone between their other uses and the start of their last
+ * that of the producer; tensors without a producer exist when the step begins). Activations that
+ * are made again (pl_etensor.remade) are gone between their other uses and the start of their last
  * consumer, or of the first among those of their layer; what they are made from is not counted
  * apart. In a batch of several parts (activation_share) gradients are there when the step begins,
  * the operation that makes one needs as much again, and temporaries made until then shrink like

@@ -7,9 +7,9 @@
  * (Sanders, Speck, Traeff, Parallel Computing 35, 2009), each carries half and no link twice as
  * much. In a chain each member has one child.
  *
- * In as fine pieces as can be, a member passes on from the start of what it receives, the link's
- * latency later, and what has passed links of different speed is complete when the slowest has
- * brought it and the latencies behind that are over.
+ * Pieces are as fine as possible. A member begins to forward one latency of the link after its data
+ * begin to arrive. Data that pass links of different speeds are complete when the slowest link has
+ * carried them and the latencies of the links behind it are over.
  */
 #include "cost/expand_internal.h"
 

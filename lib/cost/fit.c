@@ -269,8 +269,8 @@ static int find_same(const struct fitter *f, uint32_t *id, size_t *n, struct pl_
 	return rc;
 }
 
-/* One sample for what several ranks saw: their median, beside computation if one of them computed.
- * They are brought together by counting, for there may be a thousand ranks. */
+/* Makes one sample of the periods of several ranks: their median, overlapped if one of them
+ * computed. Counting sort brings them together, because there may be a thousand ranks. */
 static int join_members(struct fitter *f, struct pl_err *err)
 {
 	struct record *of = NULL;

@@ -43,12 +43,12 @@ int pl_cost_line_residual(const struct point *p, size_t n, struct line *l,
 			  struct pl_err *err) PL_MUST;
 /* Reorders p. n > 0. */
 int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err) PL_MUST;
-/* The intercept becomes `a` if the points do not show one for themselves, and agree. */
+/* Sets the intercept to `a` if the points show no intercept and do not contradict. */
 int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
 			struct pl_err *err) PL_MUST;
 
-/* The factor of z[i], what an analysis says of p[i] (> 0), that explains the points best; 0 if a
- * line does not explain them clearly worse. */
+/* z[i] > 0: the analysis of p[i]. Finds the factor of z that explains the points best; 0: it is not
+ * clearly better than a line. */
 int pl_cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
 		       double *factor, struct pl_err *err) PL_MUST;
 
@@ -60,7 +60,7 @@ bool pl_cost_by_threads(const struct pl_graph *g);
 int pl_cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err) PL_MUST;
 int pl_cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err) PL_MUST;
 
-/* Sends and receives are one kind, whoever tells of them. True: it is one. */
+/* Makes sends and receives one kind. True: it is one of them. */
 static inline bool cost_same_kind(uint8_t *kind, uint8_t *coll)
 {
 	if (*kind != PL_K_RECV && *kind != PL_K_SEND && *coll != PL_COLL_SEND &&
@@ -81,8 +81,8 @@ static inline uint32_t cost_parts(const struct pl_cost_comm *comm)
 	return comm->parts > 1 ? comm->parts : 1;
 }
 
-/* The parts of a fit, moved to the ranks and the changed links of a communication: the latency,
- * what of it does not occupy the link, and the time for a byte. */
+/* The parts of a fit, moved to the ranks and the changed links of a communication: the latency, its
+ * part that does not occupy the link, and the time of a byte. */
 struct moved {
 	double a_ns, flight_ns, b_ns_per_byte;
 };

@@ -18,16 +18,16 @@
 
 #define MOST	600
 #define PASSES	40
-#define SEEN	0.5  /* share of the smallest sample that shows an intercept for itself */
-#define WIDE	4    /* largest to smallest sample between which a slope shows */
-#define CLEARLY 2    /* so many times the error says that a line is wrong, */
-#define AGREES	0.05 /* unless it is no more than this */
-#define BENT	0.75 /* share of a line's error that an analysis leaves where it is better */
-#define TINY	1e-9 /* a relative error below which a point's weight grows no more */
+#define SEEN	0.5  /* an intercept of this share of the smallest sample is visible */
+#define WIDE	4    /* ratio of largest to smallest sample that shows a slope */
+#define CLEARLY 2    /* the factor by which a wrong line has a larger error, */
+#define AGREES	0.05 /* unless the error is at most this */
+#define BENT	0.75 /* share of a line's error that the analysis may have to be better */
+#define TINY	1e-9 /* the weight of a point with a smaller relative error does not grow */
 
 PL_COMPARATOR(by_x, struct point, x, y);
 
-/* The m with least sum of w |v - m|; v and w come as points. */
+/* The m with the least sum of w |v - m|; x of a point is v, y is w. */
 static double weighted_median(struct point *v, size_t n)
 {
 	double sum = 0, half = 0;
@@ -155,9 +155,10 @@ int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *e
 }
 
 /*
- * Where every sample takes mostly its bytes, or all have nearly the same, the intercept is what is
- * left over from them, and whatever slows small ones down a little more than large ones looks like
- * it. Then it is `a`, which comes from elsewhere, unless the samples speak clearly against that.
+ * If all samples are large, or of nearly the same size, they hardly show the intercept: anything
+ * that slows small samples down a little more than large ones looks like an intercept. The
+ * intercept is then set to `a`, which comes from another source, unless the samples clearly
+ * contradict it.
  */
 int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
 			struct pl_err *err)
@@ -187,9 +188,10 @@ int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *
 }
 
 /*
- * Where a link of the host and one of the network take turns in being the slower one, times bend at
- * a size, and a line through both sides is off on both. The analysis bends there, too: with one
- * factor, a parameter less than a line, it has to leave clearly less of the error.
+ * If below some size a link of the host is the slower one, and above that size a link of the
+ * network, times bend at this size, and no line fits both sides. The analysis bends at the same
+ * size. It has one parameter less than a line (a factor), so it counts only if its error is clearly
+ * smaller.
  */
 int pl_cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
 		       double *factor, struct pl_err *err)
