@@ -10,7 +10,9 @@
  *
  * The work of an operation is what it computes on tensors of which sizes and type. Products of
  * matrices take two operations for each pair of elements that meet: the two last tensors of two or
- * more dimensions are multiplied, the second one as it is or transposed. O(n log n) in ranges.
+ * more dimensions are multiplied, the second one as it is or transposed. A convolution takes two
+ * operations for each element of the filter at each place where the filter is put, edges included;
+ * each gradient takes as many. O(n log n) in ranges.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,10 @@
 #define MAX_DIMS  256 /* bytes of text of one operation's sizes */
 #define MAX_PATH  256
 #define MAX_SIZES 6
+
+/* Of a convolution in one dimension: greater ones are damage, and products of them would overflow.
+ */
+#define MAX_SETTING (1 << 30)
 
 static const char module_prefix[] = "nn.Module: ";
 
@@ -208,25 +214,140 @@ static int64_t product_flops(const struct tensor_dims *a, const struct tensor_di
 	return __builtin_mul_overflow(2 * a->elements, outer, &flops) ? -1 : flops;
 }
 
-/* Floating-point operations and bytes of an operation on these tensors, as far as they follow. */
-static void measure(struct pl_gwork *w, const char *dims, const char *types, const char **type)
+/* Where the convolutions of PyTorch have their settings among the arguments. */
+static const struct convolution {
+	const char *name;
+	uint8_t stride, padding, dilation, transposed; /* 0: it has none */
+} convolutions[] = {
+	{ "aten::conv1d", 3, 4, 5, 0 },
+	{ "aten::conv2d", 3, 4, 5, 0 },
+	{ "aten::conv3d", 3, 4, 5, 0 },
+	{ "aten::convolution", 3, 4, 5, 6 },
+	{ "aten::_convolution", 3, 4, 5, 6 },
+	{ "aten::cudnn_convolution", 3, 2, 4, 0 },
+	{ "aten::mkldnn_convolution", 4, 3, 5, 0 },
+};
+
+/* The text of argument k, up to a quote, of "["", "[1, 1]", "True"]"; "" if it is not there. */
+static const char *argument(const char *values, unsigned k)
 {
-	struct tensor_dims t, last[2] = { { .n = 0 }, { .n = 0 } };
+	for (unsigned quotes = 0; *values; values++)
+		if (*values == '"' && quotes++ == 2 * k)
+			return values + 1;
+	return "";
+}
+
+/* A setting in dimension d; one number can stand for all dimensions. -1: not known. */
+static int64_t setting(const char *values, unsigned k, int d)
+{
+	const char *s = argument(values, k);
+	struct tensor_dims x;
+
+	if (*s != '[' || !next_tensor(&s, &x) || !x.n || x.n > MAX_SIZES)
+		return -1;
+	d = d < x.n ? d : x.n - 1;
+	return x.size[d] > MAX_SETTING ? -1 : x.size[d];
+}
+
+/* At how many places of an input the filter is put; -1: not known. */
+static int64_t places(const struct convolution *c, const char *values, const struct tensor_dims *in,
+		      const struct tensor_dims *filter)
+{
+	int64_t n = 1;
+
+	for (int d = 0; d + 2 < in->n; d++) {
+		int64_t stride = setting(values, c->stride, d);
+		int64_t padding = setting(values, c->padding, d);
+		int64_t dilation = setting(values, c->dilation, d);
+		int64_t size = in->size[d + 2], width = filter->size[d + 2];
+
+		if (stride < 1 || padding < 0 || dilation < 1 || size > MAX_SETTING || width < 1 ||
+		    width > MAX_SETTING || size + 2 * padding <= dilation * (width - 1))
+			return -1;
+		size = (size + 2 * padding - dilation * (width - 1) - 1) / stride + 1;
+		if (__builtin_mul_overflow(n, size, &n))
+			return -1;
+	}
+	return n;
+}
+
+/* Places of a tensor whose first two dimensions are samples and channels. */
+static int64_t places_of(const struct tensor_dims *t)
+{
+	return t->elements / t->size[0] / t->size[1];
+}
+
+/* `passes` times over the filter at `n` places of each sample, which writes so many elements. */
+static void put_convolution(struct pl_gwork *w, int64_t samples, int64_t n, int64_t passes,
+			    const struct tensor_dims *filter, int64_t bytes, int64_t written)
+{
+	if (n < 0 || __builtin_mul_overflow(samples, n, &n) ||
+	    __builtin_mul_overflow(n, 2 * passes, &n) ||
+	    __builtin_mul_overflow(n, filter->elements, &w->flops))
+		w->flops = -1;
+	else if (bytes >= 0 && written >= 0)
+		w->bytes = pl_add_sat(bytes, written);
+}
+
+/* `t`: the tensors of three dimensions and more; `bytes` of all that are read. */
+static void measure_convolution(struct pl_gwork *w, const char *name, const char *values,
+				const struct tensor_dims *t, int n, int64_t bytes, int64_t element)
+{
+	for (int i = 0; i < n; i++)
+		if (t[i].n != t[0].n || t[i].n > MAX_SIZES || t[i].elements <= 0)
+			return;
+	bytes = bytes > INT64_MAX / 32 ? -1 : bytes; /* so that no product of it overflows */
+	if (n == 3 && !strcmp(name, "aten::convolution_backward")) { /* of output, input, filter */
+		const char *mask = argument(values, 10), *second = strchr(mask, ',');
+		bool of_input = *mask == '[' && mask[1] == 'T';
+		bool of_filter = second && second[1] == ' ' && second[2] == 'T';
+		bool transposed = *argument(values, 7) == 'T';
+
+		put_convolution(w, t[0].size[0], places_of(&t[transposed]), of_input + of_filter,
+				&t[2], bytes,
+				bytes < 0 ? -1
+					  : element * (of_input * t[1].elements +
+						       of_filter * t[2].elements));
+	}
+	for (size_t i = 0; i < PL_LEN(convolutions) && n == 2; i++) {
+		const struct convolution *c = &convolutions[i];
+		bool transposed = c->transposed && *argument(values, c->transposed) == 'T';
+		int64_t at, out;
+
+		if (strcmp(name, c->name) != 0)
+			continue;
+		at = transposed ? places_of(&t[0]) : places(c, values, &t[0], &t[1]);
+		if (transposed || __builtin_mul_overflow(t[0].size[0], at, &out) ||
+		    __builtin_mul_overflow(out, t[1].size[0], &out) ||
+		    __builtin_mul_overflow(out, element, &out))
+			out = -1;
+		put_convolution(w, t[0].size[0], at, 1, &t[1], bytes, out);
+	}
+}
+
+/* Floating-point operations and bytes of an operation on these tensors, as far as they follow. */
+static void measure(struct pl_gwork *w, const char *name, const char *dims, const char *types,
+		    const char *values, const char **type)
+{
+	struct tensor_dims t, last[2] = { { .n = 0 }, { .n = 0 } }, large[3];
 	int64_t bytes = 0, most = 0, element = 0;
+	int n_large = 0;
 
 	while (next_tensor(&dims, &t)) {
-		const char *name = NULL;
-		int64_t size = next_type(&types, &name), n;
+		const char *word = NULL;
+		int64_t size = next_type(&types, &word), n;
 
 		if (!size)
 			continue;
 		if (!*type)
-			*type = name;
+			*type = word;
 		element = element ? element : size;
 		if (t.n >= 2) {
 			last[0] = last[1];
 			last[1] = t;
 		}
+		if (t.n >= 3 && n_large++ < 3)
+			large[n_large - 1] = t;
 		if (t.elements < 0 || __builtin_mul_overflow(t.elements, size, &n) || bytes < 0 ||
 		    __builtin_add_overflow(bytes, n, &bytes))
 			bytes = -1;
@@ -238,6 +359,8 @@ static void measure(struct pl_gwork *w, const char *dims, const char *types, con
 		if (w->flops >= 0 && bytes >= 0 && last[0].size[last[0].n - 1] > 0)
 			w->bytes = pl_add_sat(bytes,
 					      w->flops / 2 / last[0].size[last[0].n - 1] * element);
+	} else if (w->op == PL_OP_CONVOLUTION && n_large <= 3) {
+		measure_convolution(w, name, values, large, n_large, bytes, element);
 	} else if (w->op == PL_OP_ELEMENTWISE || w->op == PL_OP_DROPOUT || w->op == PL_OP_SOFTMAX ||
 		   w->op == PL_OP_NORMALIZATION || w->op == PL_OP_COPY) {
 		w->bytes = bytes > 0 ? pl_add_sat(bytes, most) : -1; /* as much out as in */
@@ -250,12 +373,14 @@ static uint32_t new_work(struct builder *b, const struct op *op)
 	const struct pl_intern *str = &e->seg.str;
 	const char *dims = pl_intern_get(str, e->dims[op->ev]), *type = NULL;
 	struct pl_gwork w = { .type = PL_NONE, .flops = -1, .bytes = -1 };
-	pl_id name = e->name[op->ev];
+	pl_id name = e->name[op->ev], values;
 
 	if (strlen(dims) > MAX_DIMS || !strpbrk(dims, "0123456789"))
 		return PL_NONE;
 	w.op = pl_derive_name_once(&b->names, pl_intern_get(str, name), str->len[name], b->err)->op;
-	measure(&w, dims, pl_intern_get(str, e->types[op->ev]), &type);
+	values = e->values ? e->values[op->ev] : PL_NONE;
+	measure(&w, pl_intern_get(str, name), dims, pl_intern_get(str, e->types[op->ev]),
+		values == PL_NONE ? "" : pl_intern_get(str, values), &type);
 	w.dims = pl_derive_str(b, op->seg, e->dims[op->ev]);
 	if (type)
 		w.type = pl_derive_intern_text(b->err, &b->g->str, type);
@@ -266,8 +391,9 @@ static uint32_t new_work(struct builder *b, const struct op *op)
 uint32_t pl_derive_work(struct builder *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
-	const pl_id known[3] = { e->name[op->ev], e->dims ? e->dims[op->ev] : PL_NONE,
-				 e->types ? e->types[op->ev] : PL_NONE };
+	const pl_id known[4] = { e->name[op->ev], e->dims ? e->dims[op->ev] : PL_NONE,
+				 e->types ? e->types[op->ev] : PL_NONE,
+				 e->values ? e->values[op->ev] : PL_NONE };
 	struct pl_intern *event = &b->work.event;
 	size_t n;
 	pl_id k;

@@ -76,6 +76,7 @@ static const struct column {
 	COLUMN(CAT, TEXTS, cat),
 	COLUMN(DIMS, TEXTS, dims),
 	COLUMN(TYPES, TEXTS, types),
+	COLUMN(VALUES, TEXTS, values),
 };
 
 /* Where the array of a column is kept. */

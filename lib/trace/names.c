@@ -44,7 +44,8 @@ static const char *const roles[] = { PL_TRACE_ROLES(WORD) };
 	KEY("Total Allocated", PL_R_ALLOCATED, INT)                                                \
 	KEY("Total Reserved", PL_R_RESERVED, INT)                                                  \
 	KEY("Device Type", PL_R_DEVICE_TYPE, INT)                                                  \
-	KEY("Device Id", PL_R_DEVICE, INT)
+	KEY("Device Id", PL_R_DEVICE, INT)                                                         \
+	KEY("Concrete Inputs", PL_R_VALUES, TEXT)
 #define AS_ROW(key, role, types) { key, role, types },
 #define AS_KEY(key, role, types) [role] = key,
 

@@ -145,7 +145,8 @@ struct pl_track {
 	X(ALLOCATED, "allocated") /* by the allocator, after the event */                          \
 	X(RESERVED, "reserved")                                                                    \
 	X(DEVICE_TYPE, "device_type")                                                              \
-	X(DEVICE, "device")
+	X(DEVICE, "device")                                                                        \
+	X(VALUES, "values") /* of its arguments that are no tensors: JSON, a list of texts */
 #define PL_ROLE_ID(name, word) PL_R_##name,
 enum pl_role { PL_TRACE_ROLES(PL_ROLE_ID) PL_R_COUNT_ };
 #undef PL_ROLE_ID
@@ -156,7 +157,7 @@ const char *pl_trace_role_name(unsigned role);
  * role of an argument there, exporters the key of a role without one, and the reader the roles of
  * streams that were written before the format had them.
  */
-#define PL_ROLE_KEYS 31 /* rows of the table */
+#define PL_ROLE_KEYS 32 /* rows of the table */
 /* The role of argument `key` with a value of this type (PL_V_COUNT_: any); PL_R_ARG: none. */
 unsigned pl_trace_role_of_key(const char *key, size_t n, unsigned type);
 const char *pl_trace_role_key(unsigned role); /* the usual key, or the role's name */
@@ -414,7 +415,7 @@ struct pl_events {
 	int64_t *corr, *flow, *seq, *peer, *bytes, *mb, *chunk, *layer, *external, *channel, *of;
 	int64_t *record, *stream, *wait_stream, *wait_corr, *wait_event;
 	int64_t *alloc, *address, *allocated, *device_type, *device;
-	pl_id *group, *coll, *cat, *dims, *types; /* strings of seg; PL_NONE: none */
+	pl_id *group, *coll, *cat, *dims, *types, *values; /* strings of seg; PL_NONE: none */
 };
 struct pl_trace {
 	struct pl_events **seg;

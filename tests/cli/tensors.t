@@ -109,4 +109,24 @@ table backward-compute,0,1000,0 all-reduce,1000,800,64 backward-compute,1000,100
 is "a few bytes are no gradients" ""
 table backward-compute,0,1000,0 grads-reduce-scatter,1000,800,4096 optimizer,1800,500,0
 is "what a table calls so" "bucket 0:4096:1:- bucket 0:4096:1:-"
+
+# ---- convolutions -------------------------------------------------------------------------------
+# An output of 5 x 6 places, 3 samples, a filter of 6 x 2 x 3 x 2: 2 * 3 * 30 * 72 operations.
+cat >"$TMP/conv.json" <<'EOF'
+{"schemaVersion":1,"distributedInfo":{"rank":0},"traceEvents":[
+{"ph":"X","cat":"user_annotation","pid":1,"tid":1,"name":"ProfilerStep#1","ts":0,"dur":100},
+{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::conv2d","ts":10,"dur":20,"args":{
+	"Concrete Inputs":["","","","[2, 1]","[1, 0]","[1, 2]","2"],
+	"Input Dims":[[3,4,9,8],[6,2,3,2],[6],[],[],[],[]],
+	"Input type":["float","float","float","ScalarList","ScalarList","ScalarList","Scalar"]}},
+{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::convolution_backward","ts":40,"dur":20,"args":{
+	"Concrete Inputs":["","","","[6]","[2, 1]","[1, 0]","[1, 2]","False","[0, 0]","2","[True, True, True]"],
+	"Input Dims":[[3,6,5,6],[3,4,9,8],[6,2,3,2],[],[],[],[],[],[],[],[]],
+	"Input type":["float","float","float","ScalarList","ScalarList","ScalarList","ScalarList","Scalar","ScalarList","Scalar",""]}}
+]}
+EOF
+work=$("$BIN/trace" -q "$TMP/conv.json" | "$BIN/graph" -q -O text | awk -F '\t' '$1 == "work" { printf "%s:%s:%s ", $3, $6, $7 }')
+check "a convolution and its two gradients: operations and bytes" \
+	test "$work" = "convolution:12960:5928 convolution:25920:9648 "
+
 done_testing

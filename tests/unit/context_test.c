@@ -130,8 +130,178 @@ static void other_sizes(void)
 	end_trace();
 }
 
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+/* A convolution as PyTorch records it. */
+struct conv {
+	int n, in, out, groups, dims; /* samples, channels; one to three dimensions */
+	int size[3], width[3], stride[3], padding[3], dilation[3];
+	bool transposed;
+};
+
+static int out_size(const struct conv *c, int d)
+{
+	int span = c->dilation[d] * (c->width[d] - 1) + 1;
+
+	return c->transposed ? (c->size[d] - 1) * c->stride[d] - 2 * c->padding[d] + span
+			     : (c->size[d] + 2 * c->padding[d] - span) / c->stride[d] + 1;
+}
+
+/* Multiplications and additions, counted one by one: of each sample and each place of the filter,
+ * each pair of channels of a group that meets in each element of the filter. */
+static int64_t count(const struct conv *c)
+{
+	int64_t n = 0;
+	int at[3] = { 1, 1, 1 }, width[3] = { 1, 1, 1 };
+
+	for (int d = 0; d < c->dims; d++) {
+		at[d] = c->transposed ? c->size[d] : out_size(c, d);
+		width[d] = c->width[d];
+	}
+	for (int s = 0; s < c->n; s++)
+		for (int p = 0; p < at[0] * at[1] * at[2]; p++)
+			for (int i = 0; i < c->in; i++)
+				for (int o = 0; o < c->out; o++)
+					if (i / (c->in / c->groups) == o / (c->out / c->groups))
+						n += 2 * width[0] * width[1] * width[2];
+	return n;
+}
+
+/* "[first, second, v...]"; the first two are left out if below 0. */
+static char *list(char *text, int first, int second, const int *v, int n)
+{
+	char *p = text + sprintf(text, "[");
+
+	if (first >= 0)
+		p += sprintf(p, "%d, %d, ", first, second);
+	for (int i = 0; i < n; i++)
+		p += sprintf(p, "%s%d", i ? ", " : "", v[i]);
+	strcpy(p, "]");
+	return text;
+}
+
+static int64_t flops_of(const char *name, const char *dims, const char *values, int64_t *bytes)
+{
+	uint32_t s, e;
+	int64_t flops;
+	pl_id h;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	step(s, h, 1, 0, 1000);
+	e = ev(s, PL_K_HOST_OP, h, name, 30, 100, 0);
+	sizes(s, e, dims,
+	      strstr(name, "backward") ? "[\"float\", \"float\", \"float\", \"\", \"\", \"\"]"
+				       : "[\"float\", \"float\", \"\", \"\", \"\", \"\"]");
+	trace.seg[s]->values = need(MAX_EV, sizeof(pl_id));
+	memset(trace.seg[s]->values, 0xff, MAX_EV * sizeof(pl_id));
+	trace.seg[s]->values[e] = string(s, values);
+	flops = build() ? work_of(node(name, PL_RO_COMPUTE, 30))->flops : -3;
+	*bytes = work_of(node(name, PL_RO_COMPUTE, 30))->bytes;
+	end_trace();
+	return flops;
+}
+
+static bool is_counted(const struct conv *c)
+{
+	char in[64], filter[64], out[64], s[64], p[64], d[64], dims[256], values[512];
+	const int zero[3] = { 0 };
+	int to[3];
+	int64_t bytes, n = count(c),
+		       elements[3] = { c->n * c->in, c->in * c->out / c->groups, c->n * c->out };
+	bool good;
+
+	for (int i = 0; i < c->dims; i++) {
+		to[i] = out_size(c, i);
+		elements[0] *= c->size[i];
+		elements[1] *= c->width[i];
+		elements[2] *= to[i];
+	}
+	list(in, c->n, c->in, c->size, c->dims);
+	list(filter, c->transposed ? c->in : c->out, (c->transposed ? c->out : c->in) / c->groups,
+	     c->width, c->dims);
+	list(out, c->n, c->out, to, c->dims);
+	list(s, -1, 0, c->stride, c->dims);
+	list(p, -1, 0, c->padding, c->dims);
+	list(d, -1, 0, c->dilation, c->dims);
+	snprintf(dims, sizeof(dims), "[%s, %s, [], [], [], [], []]", in, filter);
+	snprintf(values, sizeof(values),
+		 "[\"\", \"\", \"\", \"%s\", \"%s\", \"%s\", \"%s\", \"%s\", \"%d\"]", s, p, d,
+		 c->transposed ? "True" : "False", list(out, -1, 0, zero, c->dims), c->groups);
+	good = flops_of("aten::convolution", dims, values, &bytes) == n;
+	good &= bytes == (c->transposed ? -1 : 4 * (elements[0] + elements[1] + elements[2]));
+	if (!c->transposed) {
+		char word[8];
+
+		snprintf(word, sizeof(word), "conv%dd", c->dims);
+		snprintf(values, sizeof(values),
+			 "[\"\", \"\", \"\", \"%s\", \"%s\", \"%s\", \"%d\"]", s, p, d, c->groups);
+		snprintf(out, sizeof(out), "aten::%s", word);
+		good &= flops_of(out, dims, values, &bytes) == n;
+		snprintf(values, sizeof(values), "[\"\", \"\", \"%s\", \"%s\", \"%s\", \"%d\"]", p,
+			 s, d, c->groups);
+		good &= flops_of("aten::cudnn_convolution", dims, values, &bytes) == n;
+	}
+	snprintf(dims, sizeof(dims), "[%s, %s, %s, [], [], [], []]",
+		 list(out, c->n, c->out, to, c->dims), in, filter);
+	for (int mask = 1; mask < 4; mask++) {
+		snprintf(values, sizeof(values),
+			 "[\"\", \"\", \"\", \"[%d]\", \"%s\", \"%s\", \"%s\", \"%s\", \"[0]\", "
+			 "\"%d\", \"[%s, %s, True]\"]",
+			 c->out, s, p, d, c->transposed ? "True" : "False", c->groups,
+			 mask & 1 ? "True" : "False", mask & 2 ? "True" : "False");
+		good &= flops_of("aten::convolution_backward", dims, values, &bytes) ==
+			n * (1 + (mask == 3));
+		good &= bytes == 4 * (elements[0] * (1 + (mask & 1)) + elements[2] +
+				      elements[1] * (1 + (mask >> 1)));
+	}
+	if (!good)
+		printf("# %s %s stride %s padding %s dilation %s groups %d%s\n", in, filter, s, p,
+		       d, c->groups, c->transposed ? ", transposed" : "");
+	return good;
+}
+
+static void convolutions(void)
+{
+	uint64_t rng = 5;
+	int64_t bytes;
+	int good = 0, all = 0;
+
+	for (; all < 40; all++) {
+		struct conv c = { .n = 1 + (int)(pl_rng_next(&rng) % 3),
+				  .groups = 1 + (int)(pl_rng_next(&rng) % 3),
+				  .dims = 1 + (int)(pl_rng_next(&rng) % 3),
+				  .transposed = pl_rng_next(&rng) % 4 == 0 };
+
+		c.in = c.groups * (1 + (int)(pl_rng_next(&rng) % 3));
+		c.out = c.groups * (1 + (int)(pl_rng_next(&rng) % 3));
+		for (int d = 0; d < c.dims; d++) {
+			c.width[d] = 1 + (int)(pl_rng_next(&rng) % 3);
+			c.stride[d] = 1 + (int)(pl_rng_next(&rng) % 3);
+			c.padding[d] = (int)(pl_rng_next(&rng) % (uint64_t)c.width[d]);
+			c.dilation[d] = 1 + (int)(pl_rng_next(&rng) % 2);
+			c.size[d] = 5 + (int)(pl_rng_next(&rng) % 6);
+		}
+		good += is_counted(&c);
+	}
+	is_i64(good, all, "operations of convolutions and their gradients, as counted one by one");
+	is_i64(flops_of("aten::conv2d", "[[1, 2, 8, 8], [4, 2, 3, 3], [], [], [], [], []]",
+			"[\"\", \"\", \"\", \"[1]\", \"[1]\", \"[1]\", \"1\"]", &bytes),
+	       2 * 64 * 4 * 2 * 9, "one number for all dimensions");
+	is_i64(flops_of("aten::conv2d", "[[1, 2, 8, 8], [4, 2, 3, 3], [], [], [], [], []]", "",
+			&bytes),
+	       -1, "without settings nothing is known");
+	is_i64(flops_of("aten::conv2d",
+			"[[1, 2, 4000000000000000000, 8], [4, 2, 3, 3], [], [], [], [], []]",
+			"[\"\", \"\", \"\", \"[1, 1]\", \"[9999999999, 1]\", \"[1, 1]\", \"1\"]",
+			&bytes),
+	       -1, "nor with settings beyond all measure");
+}
+
 int main(void)
 {
+	convolutions();
 	one_step();
 	other_sizes();
 	return done_testing();
