@@ -38,11 +38,10 @@ static int fit_clocks(struct pl_align *a, const uint32_t *component, struct pl_a
 {
 	struct pl_clock_fit_in in;
 	struct pl_clock_fit_clock *out;
-	int rc;
 
-	PL_TRY(pl_clock_probes(a, &in, mem, err));
-	PL_TRY(pl_arena_array(mem, &out, a->n_clocks + 1u, sizeof(*out), err));
-	PL_TRY(pl_arena_array(mem, found, a->n_clocks + 1u, sizeof(**found), err));
+	PL_CHECK(pl_clock_probes(a, &in, mem, err));
+	PL_CHECK(pl_arena_array(mem, &out, a->n_clocks + 1u, sizeof(*out), err));
+	PL_CHECK(pl_arena_array(mem, found, a->n_clocks + 1u, sizeof(**found), err));
 	in.component = component;
 	for (uint32_t c = 0; c < a->n_clocks; c++)
 		(*found)[c] = (struct pl_clock_fit_clock){ .offset_ci = -1, .drift_ci = -1 };
@@ -52,7 +51,7 @@ static int fit_clocks(struct pl_align *a, const uint32_t *component, struct pl_a
 		if (component && (component[c] != c || next == a->n_clocks))
 			continue;
 		in.first_clock = c;
-		PL_TRY(pl_clock_fit_clocks(&in, out, err));
+		PL_CHECK(pl_clock_fit_clocks(&in, out, err));
 		for (uint32_t k = c; k < a->n_clocks; k++)
 			if (!component || component[k] == c)
 				(*found)[k] = out[k];
@@ -66,8 +65,7 @@ static int fit_clocks(struct pl_align *a, const uint32_t *component, struct pl_a
 		c->offset_ci_ns = f->offset_ci >= 0 ? (int64_t)llround(f->offset_ci) : -1;
 		c->drift_ci_ppm = f->drift_ci >= 0 ? f->drift_ci * 1e6 : -1;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_clock_partitions(struct pl_align *a, struct pl_err *err)

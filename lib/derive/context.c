@@ -372,15 +372,15 @@ static uint32_t new_work(struct builder *b, const struct op *op)
 	const struct pl_events *e = b->t->seg[op->seg];
 	const struct pl_intern *str = &e->seg.str;
 	const char *dims = pl_intern_get(str, e->dims[op->ev]), *type = NULL;
+	const char *values = pl_derive_text(e, e->values, op->ev);
 	struct pl_gwork w = { .type = PL_NONE, .flops = -1, .bytes = -1 };
-	pl_id name = e->name[op->ev], values;
+	pl_id name = e->name[op->ev];
 
 	if (strlen(dims) > MAX_DIMS || !strpbrk(dims, "0123456789"))
 		return PL_NONE;
 	w.op = pl_derive_name_once(&b->names, pl_intern_get(str, name), str->len[name], b->err)->op;
-	values = e->values ? e->values[op->ev] : PL_NONE;
 	measure(&w, pl_intern_get(str, name), dims, pl_intern_get(str, e->types[op->ev]),
-		values == PL_NONE ? "" : pl_intern_get(str, values), &type);
+		values ? values : "", &type);
 	w.dims = pl_derive_str(b, op->seg, e->dims[op->ev]);
 	if (type)
 		w.type = pl_derive_intern_text(b->err, &b->g->str, type);

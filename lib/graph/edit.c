@@ -34,59 +34,32 @@ void pl_edit_commit(struct pl_edit *e)
 
 /* ---- the lists ------------------------------------------------------------------------------- */
 
+/* Put the edge between its neighbours in both lists, or take it out there. It keeps its links. Undo
+ * in reverse order has restored the neighbours that it had when it was removed. */
+static void set_there(struct pl_edit *e, uint32_t edge, bool there)
+{
+	struct pl_eedge *x = &e->edge[edge];
+	uint32_t *out =
+		x->out_prev == PL_NONE ? &e->node[x->src].out : &e->edge[x->out_prev].out_next;
+	uint32_t *in = x->in_prev == PL_NONE ? &e->node[x->dst].in : &e->edge[x->in_prev].in_next;
+
+	*out = there ? edge : x->out_next;
+	*in = there ? edge : x->in_next;
+	if (x->out_next != PL_NONE)
+		e->edge[x->out_next].out_prev = there ? edge : x->out_prev;
+	if (x->in_next != PL_NONE)
+		e->edge[x->in_next].in_prev = there ? edge : x->in_prev;
+	x->dead = !there;
+}
+
 void pl_edit_link(struct pl_edit *e, uint32_t edge)
 {
 	struct pl_eedge *x = &e->edge[edge];
-	struct pl_enode *s = &e->node[x->src], *d = &e->node[x->dst];
 
 	x->out_prev = x->in_prev = PL_NONE;
-	x->out_next = s->out;
-	x->in_next = d->in;
-	if (s->out != PL_NONE)
-		e->edge[s->out].out_prev = edge;
-	if (d->in != PL_NONE)
-		e->edge[d->in].in_prev = edge;
-	s->out = d->in = edge;
-	x->dead = false;
-}
-
-static void unlink_edge(struct pl_edit *e, uint32_t edge)
-{
-	struct pl_eedge *x = &e->edge[edge];
-
-	if (x->out_prev != PL_NONE)
-		e->edge[x->out_prev].out_next = x->out_next;
-	else
-		e->node[x->src].out = x->out_next;
-	if (x->out_next != PL_NONE)
-		e->edge[x->out_next].out_prev = x->out_prev;
-	if (x->in_prev != PL_NONE)
-		e->edge[x->in_prev].in_next = x->in_next;
-	else
-		e->node[x->dst].in = x->in_next;
-	if (x->in_next != PL_NONE)
-		e->edge[x->in_next].in_prev = x->in_prev;
-	x->dead = true;
-}
-
-/* Puts the edge back. Undo in reverse order has restored the neighbours that it had on removal. */
-static void relink_edge(struct pl_edit *e, uint32_t edge)
-{
-	struct pl_eedge *x = &e->edge[edge];
-
-	if (x->out_prev != PL_NONE)
-		e->edge[x->out_prev].out_next = edge;
-	else
-		e->node[x->src].out = edge;
-	if (x->out_next != PL_NONE)
-		e->edge[x->out_next].out_prev = edge;
-	if (x->in_prev != PL_NONE)
-		e->edge[x->in_prev].in_next = edge;
-	else
-		e->node[x->dst].in = edge;
-	if (x->in_next != PL_NONE)
-		e->edge[x->in_next].in_prev = edge;
-	x->dead = false;
+	x->out_next = e->node[x->src].out;
+	x->in_next = e->node[x->dst].in;
+	set_there(e, edge, true);
 }
 
 /* ---- undo ------------------------------------------------------------------------------------ */
@@ -157,7 +130,7 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 			e->n_nodes = u.id;
 			break;
 		case EU_ADD_EDGE:
-			unlink_edge(e, u.id);
+			set_there(e, u.id, false);
 			e->n_edges = u.id;
 			break;
 		case EU_ADD_RESOURCE:
@@ -174,7 +147,7 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 			e->n_gone = u.id;
 			break;
 		case EU_DROP_EDGE:
-			relink_edge(e, u.id);
+			set_there(e, u.id, true);
 			break;
 		case EU_TOUCH:
 			pl_edit_untouch(e, u.id);
@@ -265,7 +238,7 @@ static int drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
 	if ((rc = pl_edit_may_begin(e, dst, err)) < 0 || (rc = pl_edit_touch(e, dst, err)) < 0 ||
 	    (rc = pl_edit_log(e, EU_DROP_EDGE, edge, 0, err)) < 0)
 		return rc;
-	unlink_edge(e, edge);
+	set_there(e, edge, false);
 	return 0;
 }
 

@@ -14,9 +14,8 @@
  * First the time that computation lost in the recording is released: an operation that overlapped a
  * recorded transfer of gradients becomes shorter by the factor, and later gradients are ready
  * earlier by the same time. If rewrites have changed an operation, the time that it lost changes
- * with its duration: a shorter operation has lost less. Then the step is passed once, in order of
- * issue; each bucket takes O(ranks). If transfers on several channels of a rank overlap, only the
- * first of them slows computation down.
+ * with its duration: a shorter operation has lost less. If recorded transfers on several channels
+ * of a rank overlap, only the first of them has slowed computation down.
  *
  * The time that computation loses between the issue of one bucket and the issue of the next is a
  * node on the computing resource, after the issue of the first bucket. The result depends only on

@@ -16,17 +16,13 @@
 int pl_search_choice_new(struct choices *s, struct candidate **out, struct pl_err *err)
 {
 	struct bucket_choice *c;
-	int rc = pl_arena_array(&s->arena, &c, 1, sizeof(*c), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_arena_array(&s->arena, &c, 1, sizeof(*c), err));
 	*c = (struct bucket_choice){ .head.mean = INFINITY, .next = s->all };
 	s->all = c;
 	*out = &c->head;
-	PL_TRY(pl_plan_buckets_init(&c->b, s->n, err));
-	rc = pl_arena_array(&s->arena, &c->algo, s->n, sizeof(*c->algo), err);
-out:
-	return rc;
+	PL_CHECK(pl_plan_buckets_init(&c->b, s->n, err));
+	return pl_arena_array(&s->arena, &c->algo, s->n, sizeof(*c->algo), err);
 }
 
 void pl_search_choice_copy(const struct choices *s, struct candidate *candidate,
@@ -138,15 +134,14 @@ int pl_search_choice_failed(const struct choices *s, struct pl_err *err)
 int pl_search_choice_simulate(struct choices *s, struct pl_err *err)
 {
 	struct search *all = s->search;
-	int rc;
 
 	PL_CHECK(pl_search_choice_failed(s, err));
-	rc = pl_search_simulate(all, all->version > 0, s->batch, s->n_batch, pl_search_choice_apply,
-				err);
-	for (size_t i = 0; rc == 0 && i < s->n_batch; i++)
+	PL_CHECK(pl_search_simulate(all, all->version > 0, s->batch, s->n_batch,
+				    pl_search_choice_apply, err));
+	for (size_t i = 0; i < s->n_batch; i++)
 		if (isfinite(s->batch[i]->mean) && pl_search_cand_better(s->batch[i], all->best))
 			pl_search_choice_copy(s, all->best, s->batch[i]);
-	return rc;
+	return 0;
 }
 
 /* An empty one, to be filled with sets: whole, and by ring. */

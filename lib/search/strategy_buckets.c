@@ -188,14 +188,13 @@ static int run_presets(struct choices *s, struct pl_err *err)
 static int search_groups(struct choices *s, struct pl_err *err)
 {
 	struct candidate *each;
-	int rc;
 
 	if (s->n_groups < 2 || !s->o->fuse)
 		return 0;
-	PL_TRY(pl_search_choice_new(s, &each, err));
+	PL_CHECK(pl_search_choice_new(s, &each, err));
 	pl_search_choice_clear(s);
 	pl_search_choice_add_preset(s, PL_PRESET_EACH);
-	PL_TRY(pl_search_choice_simulate(s, err));
+	PL_CHECK(pl_search_choice_simulate(s, err));
 	pl_search_choice_copy(s, each, s->batch[0]);
 	for (int i = 0; i < 2 && !pl_search_over(s->search); i++) {
 		const struct candidate *from = i ? each : &s->recorded->head;
@@ -204,23 +203,21 @@ static int search_groups(struct choices *s, struct pl_err *err)
 		    (i && pl_search_cand_same(s, each, &s->recorded->head)))
 			continue;
 		pl_search_choice_move(s, from);
-		PL_TRY(pl_search_steepest(s, err));
-		PL_TRY(pl_search_choice_improve(s, err));
+		PL_CHECK(pl_search_steepest(s, err));
+		PL_CHECK(pl_search_choice_improve(s, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_search_buckets_improve(struct choices *s, struct pl_err *err)
 {
 	struct candidate *from[2];
-	int rc;
 
 	for (int i = 0; i < 2; i++)
-		PL_TRY(pl_search_choice_new(s, &from[i], err));
+		PL_CHECK(pl_search_choice_new(s, &from[i], err));
 	pl_search_choice_clear(s);
 	pl_search_choice_add_seeds(s);
-	PL_TRY(pl_search_choice_simulate(s, err));
+	PL_CHECK(pl_search_choice_simulate(s, err));
 	for (int i = 0; i < 2; i++)
 		for (size_t k = 0; k < s->n_batch; k++)
 			if (pl_search_cand_better(s->batch[k], from[i]) &&
@@ -228,16 +225,14 @@ int pl_search_buckets_improve(struct choices *s, struct pl_err *err)
 			    (!i || !pl_search_cand_same(s, s->batch[k], from[0])))
 				pl_search_choice_copy(s, from[i], s->batch[k]);
 	pl_search_choice_move(s, &s->best->head);
-	PL_TRY(pl_search_choice_improve(s, err));
+	PL_CHECK(pl_search_choice_improve(s, err));
 	for (int i = 0; i < 2 && !pl_search_over(s->search); i++) {
 		if (!isfinite(from[i]->mean) || from[i]->mean > 1.1 * s->best->head.mean)
 			continue;
 		pl_search_choice_move(s, from[i]);
-		PL_TRY(pl_search_choice_improve(s, err));
+		PL_CHECK(pl_search_choice_improve(s, err));
 	}
-	rc = search_groups(s, err);
-out:
-	return rc;
+	return search_groups(s, err);
 }
 
 int pl_search_buckets(struct search *all, struct pl_err *err)

@@ -191,11 +191,6 @@ static bool is_work(const struct pl_shape *sh, uint32_t i)
 					  sh->role[i] == PL_RO_HOST || sh->role[i] == PL_RO_COPY);
 }
 
-static uint32_t slot_of_node(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
-{
-	return sh->res[i] == PL_NONE ? PL_NONE : pl_graph_rank_index(g, g->res[sh->res[i]].rank);
-}
-
 /* Mean and standard deviation, one value after the other (Welford 1962). */
 struct spread {
 	double n, mean, squares;
@@ -226,9 +221,12 @@ static int find_work(const struct pl_graph *g, struct spread *work, struct pl_er
 		if (st->number == INT64_MIN)
 			continue;
 		memset(step, 0, ranks * sizeof(*step));
-		for (uint32_t i = 0; i < sh->n_nodes; i++)
-			if (is_work(sh, i) && slot_of_node(g, sh, i) != PL_NONE)
-				step[slot_of_node(g, sh, i)] += (double)st->dur[i];
+		for (uint32_t i = 0; i < sh->n_nodes; i++) {
+			uint32_t slot = pl_graph_rank_index(g, pl_node_rank(g, sh, i));
+
+			if (is_work(sh, i) && slot != PL_NONE)
+				step[slot] += (double)st->dur[i];
+		}
 		for (size_t r = 0; r < ranks; r++)
 			add_value(&work[r], step[r]);
 	}
@@ -318,23 +316,21 @@ static int find_classes(struct symmetry *s, int64_t **pair, size_t *n, struct pl
 {
 	const struct pl_graph *g = s->g;
 	size_t ranks = (size_t)g->n_ranks;
-	int rc;
 
-	PL_TRY(pl_arena_array(&s->arena, &s->hash, ranks, sizeof(*s->hash), err));
-	PL_TRY(pl_arena_array(&s->arena, &s->count, ranks, sizeof(*s->count), err));
-	PL_TRY(pl_arena_array(&s->arena, &s->slot, g->n_res, sizeof(*s->slot), err));
-	PL_TRY(pl_arena_array(&s->arena, &s->res, g->n_res, sizeof(*s->res), err));
-	PL_TRY(pl_arena_array(&s->arena, &s->class_of, ranks, sizeof(*s->class_of), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->hash, ranks, sizeof(*s->hash), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->count, ranks, sizeof(*s->count), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->slot, g->n_res, sizeof(*s->slot), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->res, g->n_res, sizeof(*s->res), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->class_of, ranks, sizeof(*s->class_of), err));
 	memset(s->hash, 0, ranks * sizeof(*s->hash));
 	memset(s->count, 0, ranks * sizeof(*s->count));
 	hash_resources(s);
 	for (uint32_t i = 0; i < g->n_shapes; i++)
-		PL_TRY(hash_shape(s, i, err));
+		PL_CHECK(hash_shape(s, i, err));
 	for (size_t k = 0; k < g->n_steps && !s->alike; k++)
 		hash_times(s, &g->step[k]);
-	PL_TRY(classes(s, pair, n, err));
-out:
-	return rc;
+	PL_CHECK(classes(s, pair, n, err));
+	return 0;
 }
 
 /* ---- the smaller graph ----------------------------------------------------------------------- */
