@@ -131,10 +131,8 @@ int pl_clock_fit_cg(const struct pl_fit *f, const double *g, double *z, struct p
 {
 	size_t n = 2u * (size_t)f->n;
 	double *mem, *r, *p, *hp, *own, rz, start;
-	int rc = pl_alloc(&mem, 5 * n, sizeof(*mem), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&mem, 5 * n, sizeof(*mem), err));
 	r = mem;
 	p = r + n;
 	hp = p + n;
@@ -302,11 +300,9 @@ out:
 /* n numbers that are 0, freed with the fit. */
 static int take(struct pl_fit *f, void *out, size_t n, size_t size, struct pl_err *err)
 {
-	int rc = pl_arena_array(&f->mem, out, n + 1, size, err);
 	void *p;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_arena_array(&f->mem, out, n + 1, size, err));
 	memcpy(&p, out, sizeof(p));
 	memset(p, 0, (n + 1) * size);
 	return 0;

@@ -138,11 +138,9 @@ out:
 static int guess_times(struct pl_fit *f, struct pl_err *err)
 {
 	int64_t *v;
-	int rc = pl_alloc(&v, f->in->n_obs + 1, sizeof(*v), err);
 	pl_ns lo = INT64_MAX, hi = INT64_MIN;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&v, f->in->n_obs + 1, sizeof(*v), err));
 	for (uint32_t m = 0; m < f->in->n_matches; m++) {
 		size_t n = 0;
 

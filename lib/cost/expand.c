@@ -36,12 +36,10 @@ static int find_members(struct expansion *s, struct pl_err *err)
 {
 	const struct pl_edit *e = s->e;
 	uint32_t n = 0;
-	int rc;
 
 	for (uint32_t i = e->node[s->meet].in; i != PL_NONE; i = e->edge[i].in_next)
 		n++;
-	if ((rc = pl_alloc(&s->m, n + 1, sizeof(*s->m), err)) < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&s->m, n + 1, sizeof(*s->m), err));
 	for (uint32_t i = e->node[s->meet].in; i != PL_NONE; i = e->edge[i].in_next) {
 		uint32_t a = e->edge[i].src, res = e->node[a].res;
 		uint32_t t = res == PL_NONE ? PL_NONE : transfer_on(e, s->meet, res);

@@ -160,10 +160,7 @@ PL_COMPARATOR(by_end, struct transfer, end);
 static int add_gaps(struct fitter *f, struct transfer *t, size_t n, uint64_t class_of,
 		    struct pl_err *err)
 {
-	int rc = pl_grow(&f->gap, &f->cap_gaps, f->n_gaps + n, sizeof(*f->gap), err);
-
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_grow(&f->gap, &f->cap_gaps, f->n_gaps + n, sizeof(*f->gap), err));
 	pl_sort(t, n, sizeof(*t), by_end);
 	for (size_t i = 1; i < n; i++)
 		f->gap[f->n_gaps++] =
@@ -182,7 +179,6 @@ static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, s
 			    .kind = t->kind,
 			    .coll = t->coll };
 	pl_ns end = t->end;
-	int rc;
 
 	for (size_t i = from; i < to; i++) {
 		const struct transfer *u = &f->t[i];
@@ -202,8 +198,7 @@ static int add_period(struct fitter *f, uint32_t step, size_t from, size_t to, s
 		return 0;
 	r.overlapped = (double)pl_spans_cover(&f->comp, (int32_t)t->rank, t->start, end) /
 		       (double)(end - t->start);
-	if ((rc = pl_append(&f->r, &f->n_r, &f->cap_r, &r, sizeof(r), err)) < 0)
-		return rc;
+	PL_CHECK(pl_append(&f->r, &f->n_r, &f->cap_r, &r, sizeof(r), err));
 	return r.count > 1 && !r.unknown && r.kind == PL_K_COLLECTIVE
 		       ? add_gaps(f, f->t + from, to - from, r.class_of, err)
 		       : 0;
@@ -345,10 +340,8 @@ static void fit_one_size(const struct pl_cost *c, struct pl_fit *fit, const stru
 static int median_time(const struct point *p, size_t n, double *out, struct pl_err *err)
 {
 	double *v;
-	int rc = pl_alloc(&v, n, sizeof(*v), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&v, n, sizeof(*v), err));
 	for (size_t i = 0; i < n; i++)
 		v[i] = p[i].y;
 	*out = pl_median_double(v, n);
@@ -361,10 +354,9 @@ static int fit_shape(const struct pl_cost *c, const struct point *p, size_t n, c
 		     struct pl_fit *fit, struct pl_err *err)
 {
 	double *z;
-	int rc = pl_alloc(&z, n, sizeof(*z), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&z, n, sizeof(*z), err));
 	for (size_t i = 0; i < n; i++)
 		z[i] = analysed(c, fit, (int64_t)llround(p[i].x));
 	rc = pl_cost_line_shape(p, z, n, l, &fit->shape, err);

@@ -165,7 +165,6 @@ int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *
 {
 	struct point *v;
 	double least = INFINITY, lo = INFINITY, hi = 0, b;
-	int rc;
 
 	for (size_t i = 0; i < n; i++) {
 		least = fmin(least, p[i].y);
@@ -174,8 +173,7 @@ int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *
 	}
 	if (a > SEEN * least || (l->a > SEEN * least && hi >= WIDE * lo))
 		return 0;
-	if ((rc = pl_alloc(&v, n, sizeof(*v), err)) < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&v, n, sizeof(*v), err));
 	for (size_t i = 0; i < n; i++)
 		v[i] = (struct point){ p[i].x > 0 ? (p[i].y - a) / p[i].x : 0, p[i].x / p[i].y };
 	b = weighted_median(v, n);

@@ -198,9 +198,17 @@ static int64_t next_type(const char **s, const char **type)
 	return pl_trace_dtype(from + 1, (size_t)(to - from - 1), type);
 }
 
+/* -1: too large, or one of them is not known. */
+static int64_t product(int64_t a, int64_t b)
+{
+	int64_t p;
+
+	return a < 0 || b < 0 || __builtin_mul_overflow(a, b, &p) ? -1 : p;
+}
+
 static int64_t product_flops(const struct tensor_dims *a, const struct tensor_dims *b)
 {
-	int64_t inner, outer, flops;
+	int64_t inner, outer;
 
 	if (a->n < 2 || b->n < 2 || a->n > MAX_SIZES || b->n > MAX_SIZES || a->elements < 0)
 		return -1;
@@ -211,7 +219,7 @@ static int64_t product_flops(const struct tensor_dims *a, const struct tensor_di
 		outer = b->size[b->n - 2];
 	else
 		return -1;
-	return __builtin_mul_overflow(2 * a->elements, outer, &flops) ? -1 : flops;
+	return product(product(2, a->elements), outer);
 }
 
 /* Where the convolutions of PyTorch have their settings among the arguments. */
@@ -219,12 +227,8 @@ static const struct convolution {
 	const char *name;
 	uint8_t stride, padding, dilation, transposed; /* 0: it has none */
 } convolutions[] = {
-	{ "aten::conv1d", 3, 4, 5, 0 },
-	{ "aten::conv2d", 3, 4, 5, 0 },
-	{ "aten::conv3d", 3, 4, 5, 0 },
-	{ "aten::convolution", 3, 4, 5, 6 },
-	{ "aten::_convolution", 3, 4, 5, 6 },
-	{ "aten::cudnn_convolution", 3, 2, 4, 0 },
+	{ "aten::conv[123]d", 3, 4, 5, 0 },	    { "aten::convolution", 3, 4, 5, 6 },
+	{ "aten::_convolution", 3, 4, 5, 6 },	    { "aten::cudnn_convolution", 3, 2, 4, 0 },
 	{ "aten::mkldnn_convolution", 4, 3, 5, 0 },
 };
 
@@ -264,9 +268,7 @@ static int64_t places(const struct convolution *c, const char *values, const str
 		if (stride < 1 || padding < 0 || dilation < 1 || size > MAX_SETTING || width < 1 ||
 		    width > MAX_SETTING || size + 2 * padding <= dilation * (width - 1))
 			return -1;
-		size = (size + 2 * padding - dilation * (width - 1) - 1) / stride + 1;
-		if (__builtin_mul_overflow(n, size, &n))
-			return -1;
+		n = product(n, (size + 2 * padding - dilation * (width - 1) - 1) / stride + 1);
 	}
 	return n;
 }
@@ -277,52 +279,40 @@ static int64_t places_of(const struct tensor_dims *t)
 	return t->elements / t->size[0] / t->size[1];
 }
 
-/* `passes` times over the filter at `n` places of each sample, which writes so many elements. */
-static void put_convolution(struct pl_gwork *w, int64_t samples, int64_t n, int64_t passes,
-			    const struct tensor_dims *filter, int64_t bytes, int64_t written)
-{
-	if (n < 0 || __builtin_mul_overflow(samples, n, &n) ||
-	    __builtin_mul_overflow(n, 2 * passes, &n) ||
-	    __builtin_mul_overflow(n, filter->elements, &w->flops))
-		w->flops = -1;
-	else if (bytes >= 0 && written >= 0)
-		w->bytes = pl_add_sat(bytes, written);
-}
-
 /* `t`: the tensors of three dimensions and more; `bytes` of all that are read. */
 static void measure_convolution(struct pl_gwork *w, const char *name, const char *values,
 				const struct tensor_dims *t, int n, int64_t bytes, int64_t element)
 {
+	int64_t at = -1, written = -1;
+
 	for (int i = 0; i < n; i++)
 		if (t[i].n != t[0].n || t[i].n > MAX_SIZES || t[i].elements <= 0)
 			return;
-	bytes = bytes > INT64_MAX / 32 ? -1 : bytes; /* so that no product of it overflows */
 	if (n == 3 && !strcmp(name, "aten::convolution_backward")) { /* of output, input, filter */
 		const char *mask = argument(values, 10), *second = strchr(mask, ',');
 		bool of_input = *mask == '[' && mask[1] == 'T';
 		bool of_filter = second && second[1] == ' ' && second[2] == 'T';
 		bool transposed = *argument(values, 7) == 'T';
 
-		put_convolution(w, t[0].size[0], places_of(&t[transposed]), of_input + of_filter,
-				&t[2], bytes,
-				bytes < 0 ? -1
-					  : element * (of_input * t[1].elements +
-						       of_filter * t[2].elements));
+		at = product(of_input + of_filter, places_of(&t[transposed]));
+		written = bytes < 0 ? -1 : of_input * t[1].elements + of_filter * t[2].elements;
 	}
 	for (size_t i = 0; i < PL_LEN(convolutions) && n == 2; i++) {
 		const struct convolution *c = &convolutions[i];
-		bool transposed = c->transposed && *argument(values, c->transposed) == 'T';
-		int64_t at, out;
 
-		if (strcmp(name, c->name) != 0)
+		if (!pl_glob(c->name, name))
 			continue;
-		at = transposed ? places_of(&t[0]) : places(c, values, &t[0], &t[1]);
-		if (transposed || __builtin_mul_overflow(t[0].size[0], at, &out) ||
-		    __builtin_mul_overflow(out, t[1].size[0], &out) ||
-		    __builtin_mul_overflow(out, element, &out))
-			out = -1;
-		put_convolution(w, t[0].size[0], at, 1, &t[1], bytes, out);
+		if (c->transposed && *argument(values, c->transposed) == 'T') {
+			at = places_of(&t[0]);
+		} else {
+			at = places(c, values, &t[0], &t[1]);
+			written = product(product(t[0].size[0], at), t[1].size[0]);
+		}
 	}
+	w->flops = product(product(product(2, t[0].size[0]), at), t[n - 1].elements);
+	written = product(written, element);
+	if (w->flops >= 0 && bytes >= 0 && written >= 0)
+		w->bytes = pl_add_sat(bytes, written);
 }
 
 /* Floating-point operations and bytes of an operation on these tensors, as far as they follow. */
@@ -348,8 +338,8 @@ static void measure(struct pl_gwork *w, const char *name, const char *dims, cons
 		}
 		if (t.n >= 3 && n_large++ < 3)
 			large[n_large - 1] = t;
-		if (t.elements < 0 || __builtin_mul_overflow(t.elements, size, &n) || bytes < 0 ||
-		    __builtin_add_overflow(bytes, n, &bytes))
+		n = product(t.elements, size);
+		if (n < 0 || bytes < 0 || __builtin_add_overflow(bytes, n, &bytes))
 			bytes = -1;
 		else
 			most = pl_max_i64(most, n);
@@ -359,7 +349,7 @@ static void measure(struct pl_gwork *w, const char *name, const char *dims, cons
 		if (w->flops >= 0 && bytes >= 0 && last[0].size[last[0].n - 1] > 0)
 			w->bytes = pl_add_sat(bytes,
 					      w->flops / 2 / last[0].size[last[0].n - 1] * element);
-	} else if (w->op == PL_OP_CONVOLUTION && n_large <= 3) {
+	} else if (w->op == PL_OP_CONVOLUTION && (n_large == 2 || n_large == 3)) {
 		measure_convolution(w, name, values, large, n_large, bytes, element);
 	} else if (w->op == PL_OP_ELEMENTWISE || w->op == PL_OP_DROPOUT || w->op == PL_OP_SOFTMAX ||
 		   w->op == PL_OP_NORMALIZATION || w->op == PL_OP_COPY) {

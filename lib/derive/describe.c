@@ -470,10 +470,9 @@ out:
 
 int pl_derive_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g, struct pl_err *err)
 {
-	int rc = pl_graph_read(in, pool, g, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_graph_read(in, pool, g, err));
 	rc = pl_derive_describe(g, err);
 	if (rc < 0)
 		pl_graph_fini(g);

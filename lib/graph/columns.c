@@ -84,10 +84,8 @@ static int resize(void **p, size_t n, size_t size, struct pl_err *err)
 int pl_graph_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes, struct pl_err *err)
 {
 	void *p = s->off;
-	int rc = resize(&p, nodes, sizeof(*s->off), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(resize(&p, nodes, sizeof(*s->off), err));
 	s->off = p;
 	s->off[0] = 0;
 	for (size_t i = 0; i < PL_N_NODE_COLUMNS; i++) {
@@ -96,8 +94,7 @@ int pl_graph_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes, st
 		if (c->bit && !(has & c->bit))
 			continue;
 		p = pl_graph_shape_column(s, c);
-		if ((rc = resize(&p, nodes, c->size, err)) < 0)
-			return rc;
+		PL_CHECK(resize(&p, nodes, c->size, err));
 		set_column(s, c, p);
 	}
 	return 0;

@@ -233,11 +233,10 @@ int pl_edit_may_begin(struct pl_edit *e, uint32_t node, struct pl_err *err)
 static int drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
 {
 	uint32_t dst = e->edge[edge].dst;
-	int rc;
 
-	if ((rc = pl_edit_may_begin(e, dst, err)) < 0 || (rc = pl_edit_touch(e, dst, err)) < 0 ||
-	    (rc = pl_edit_log(e, EU_DROP_EDGE, edge, 0, err)) < 0)
-		return rc;
+	PL_CHECK(pl_edit_may_begin(e, dst, err));
+	PL_CHECK(pl_edit_touch(e, dst, err));
+	PL_CHECK(pl_edit_log(e, EU_DROP_EDGE, edge, 0, err));
 	set_there(e, edge, false);
 	return 0;
 }
@@ -266,25 +265,23 @@ int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after
 		     struct pl_err *err)
 {
 	struct pl_enode *to;
-	int rc;
 
 	if (n->step >= e->n_steps)
 		return pl_fail(err, PL_EINTERNAL, "step %u of an edit with %u", n->step,
 			       e->n_steps);
 	if (e->n_nodes >= PL_NONE - 1)
 		return pl_fail(err, PL_ELIMIT, "more than %u nodes", PL_NONE - 1);
-	if ((rc = pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err)) < 0 ||
-	    (rc = pl_edit_log(e, EU_ADD_NODE, (uint32_t)e->n_nodes, 0, err)) < 0)
-		return rc;
+	PL_CHECK(pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err));
+	PL_CHECK(pl_edit_log(e, EU_ADD_NODE, (uint32_t)e->n_nodes, 0, err));
 	*id = (uint32_t)e->n_nodes;
 	to = &e->node[e->n_nodes++];
 	*to = *n;
 	to->in = to->out = PL_NONE;
 	to->label = after == PL_NONE ? 0 : e->node[after].label + 1;
 	to->dead = to->queued = to->begins = false;
-	if ((rc = pl_edit_touch(e, *id, err)) < 0 || (rc = pl_edit_may_begin(e, *id, err)) < 0 ||
-	    (rc = follow(e, *id, n->res, err)) < 0)
-		return rc;
+	PL_CHECK(pl_edit_touch(e, *id, err));
+	PL_CHECK(pl_edit_may_begin(e, *id, err));
+	PL_CHECK(follow(e, *id, n->res, err));
 	return keep_covered(e, *id, err);
 }
 
@@ -329,13 +326,11 @@ int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *
 int pl_edit_set_weight(struct pl_edit *e, uint32_t edge, pl_ns w, struct pl_err *err)
 {
 	pl_ns lag = pl_max_i64(0, e->edge[edge].lag + (w - e->edge[edge].w));
-	int rc;
 
 	if (e->edge[edge].w == w)
 		return 0;
-	if ((rc = set_value(e, EU_LAG, edge, pl_min_i64(lag, INT32_MAX), err)) < 0 ||
-	    (rc = pl_edit_touch(e, e->edge[edge].dst, err)) < 0)
-		return rc;
+	PL_CHECK(set_value(e, EU_LAG, edge, pl_min_i64(lag, INT32_MAX), err));
+	PL_CHECK(pl_edit_touch(e, e->edge[edge].dst, err));
 	return set_value(e, EU_WEIGHT, edge, w, err);
 }
 

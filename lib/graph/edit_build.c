@@ -57,7 +57,6 @@ static int put_entry(struct build *b, uint32_t node, struct pl_err *err)
 {
 	struct pl_edit *e = b->e;
 	uint32_t res = e->node[node].res;
-	int rc;
 
 	if (!b->n_tail[res]) {
 		e->node[node].fixed = e->node[node].start;
@@ -66,8 +65,7 @@ static int put_entry(struct build *b, uint32_t node, struct pl_err *err)
 	for (size_t i = 0; i < b->n_tail[res]; i++) {
 		uint32_t src = b->tail[res][i];
 
-		if ((rc = put_edge(e, src, node, PL_E_SEQ, 0, 0, err)) < 0)
-			return rc;
+		PL_CHECK(put_edge(e, src, node, PL_E_SEQ, 0, 0, err));
 		e->step[e->node[src].step].next[res] = node;
 	}
 	return 0;

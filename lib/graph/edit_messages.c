@@ -74,15 +74,13 @@ static int fold_member(struct pl_edit *e, uint32_t meet, uint32_t arrive, bool *
 {
 	uint32_t t = transfer_after(e, arrive);
 	pl_ns end, from = e->node[meet].start;
-	int rc;
 
 	if (t == PL_NONE || !has_message(e, t))
 		return 0;
 	*any = true;
 	end = pl_edit_end(e, t);
 	if (end >= from) {
-		if ((rc = pl_edit_add_edge(e, meet, t, PL_E_COMM, 0, err)) < 0)
-			return rc;
+		PL_CHECK(pl_edit_add_edge(e, meet, t, PL_E_COMM, 0, err));
 	} else {
 		from = e->node[arrive].start; /* it did not wait for the last one */
 	}

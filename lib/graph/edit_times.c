@@ -183,11 +183,10 @@ int pl_edit_settle(struct pl_edit *e, struct pl_err *err)
 {
 	struct pl_esched *s = e->sched;
 	uint64_t most = e->settled + 16 * (uint64_t)e->n_nodes + 1000;
-	int rc = log_seeds(e, err);
-	size_t seeds = s->n;
+	size_t seeds;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(log_seeds(e, err));
+	seeds = s->n;
 	for (s->n = 0; s->n < seeds;) {
 		s->n++;
 		sift_up(s);
@@ -202,13 +201,11 @@ int pl_edit_settle(struct pl_edit *e, struct pl_err *err)
 			return pl_edit_settle_full(e, err);
 		if (t == n->start)
 			continue;
-		if ((rc = set_start(e, node, t, err)) < 0)
-			return rc;
+		PL_CHECK(set_start(e, node, t, err));
 		for (uint32_t x = n->out; x != PL_NONE; x = e->edge[x].out_next) {
 			if (e->node[e->edge[x].dst].queued)
 				continue;
-			if ((rc = append(e, e->edge[x].dst, err)) < 0)
-				return rc;
+			PL_CHECK(append(e, e->edge[x].dst, err));
 			sift_up(s);
 		}
 	}

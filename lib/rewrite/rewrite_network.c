@@ -106,7 +106,6 @@ static int workers(struct parallel *x, const struct pl_shape *s, uint32_t meet, 
 {
 	const struct pl_graph *g = x->g;
 	size_t k = 0;
-	int rc;
 
 	if (!x->known && x->any_gradient) {
 		*out = group != PL_NONE && x->gradients[group] ? n : 0;
@@ -117,8 +116,7 @@ static int workers(struct parallel *x, const struct pl_shape *s, uint32_t meet, 
 		x->guessed |= *out > 0;
 		return 0;
 	}
-	if ((rc = pl_grow(&x->scratch, &x->cap, n, sizeof(*x->scratch), err)) < 0)
-		return rc;
+	PL_CHECK(pl_grow(&x->scratch, &x->cap, n, sizeof(*x->scratch), err));
 	if (group != PL_NONE)
 		for (; k < n; k++)
 			x->scratch[k] = *coordinate(x, g->group_rank[g->group[group].rank + k]);

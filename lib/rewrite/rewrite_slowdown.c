@@ -57,10 +57,9 @@ void pl_rewrite_ready_alone_unref(struct rw_ready_alone *b)
 static int new_ready_alone(const struct pl_rewriter *r, struct rw_ready_alone **b,
 			   struct pl_err *err)
 {
-	int rc = pl_alloc(b, 1, sizeof(**b), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(b, 1, sizeof(**b), err));
 	(*b)->refs = 1;
 	rc = pl_alloc(&(*b)->ns, (size_t)r->n_slots * r->n_tensors, sizeof(*(*b)->ns), err);
 	if (rc < 0) {

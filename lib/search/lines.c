@@ -160,13 +160,10 @@ out:
 int pl_search_write_lines(struct search *s, struct pl_err *err)
 {
 	struct pl_plan *p = s->p;
-	int rc;
 
 	for (size_t i = 0; i < s->n_extra; i++)
-		if ((rc = pl_plan_add(p, &s->extra[i], err)) < 0)
-			return rc;
+		PL_CHECK(pl_plan_add(p, &s->extra[i], err));
 	pl_search_choice_move(s->choices, s->best);
-	if ((rc = pl_search_choice_lines(s->choices, err)) < 0)
-		return rc;
+	PL_CHECK(pl_search_choice_lines(s->choices, err));
 	return judge_and_drop(s, p, err);
 }

@@ -170,8 +170,7 @@ static int run_presets(struct choices *s, struct pl_err *err)
 	for (int i = PL_PRESET_NONE; i < PL_PRESET_COUNT_; i++)
 		if (one ? i == (int)s->o->preset : i > PL_PRESET_NONE && s->o->fuse)
 			pl_search_choice_add_preset(s, (enum pl_preset)i);
-	if ((rc = pl_search_choice_simulate(s, err)) < 0)
-		return rc;
+	PL_CHECK(pl_search_choice_simulate(s, err));
 	s->recorded->head.mean = s->batch[0]->mean;
 	if (one)
 		pl_search_choice_copy(s, &s->best->head, s->batch[1]);

@@ -149,10 +149,8 @@ static int hash_shape(struct symmetry *s, uint32_t shape, struct pl_err *err)
 {
 	const struct pl_graph *g = s->g;
 	const struct pl_shape *sh = &g->shape[shape];
-	int rc = pl_alloc(&s->local, sh->n_nodes, sizeof(*s->local), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&s->local, sh->n_nodes, sizeof(*s->local), err));
 	memset(s->count, 0, (size_t)g->n_ranks * sizeof(*s->count));
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
 		if (sh->res[i] == PL_NONE)

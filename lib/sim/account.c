@@ -99,7 +99,6 @@ static inline int put(struct work *w, uint32_t res, enum cls c, pl_ns a, pl_ns b
 		      struct pl_err *err)
 {
 	struct open *o = &w->open[res];
-	int rc;
 
 	a = pl_max_i64(a - w->t0, w->a0);
 	b = pl_min_i64(b - w->t0, w->a1);
@@ -109,8 +108,7 @@ static inline int put(struct work *w, uint32_t res, enum cls c, pl_ns a, pl_ns b
 		o->end = pl_max_i64(o->end, b);
 		return 0;
 	}
-	if ((rc = flush(w, res, err)) < 0)
-		return rc;
+	PL_CHECK(flush(w, res, err));
 	*o = (struct open){ a, b, (int)c, o->done };
 	return 0;
 }
@@ -199,7 +197,6 @@ static int delays(struct work *w, size_t k, uint32_t i, pl_ns start, struct pl_e
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
 	uint32_t res = sh->res[i], e;
 	pl_ns t, lat, gap, done = w->open[res].done;
-	int rc;
 
 	if (at_once(w, k, sh, i) || (e = pl_sim_binding(w->s, w->r, k, i, &t)) == PL_NONE)
 		return 0;
@@ -214,8 +211,7 @@ static int delays(struct work *w, size_t k, uint32_t i, pl_ns start, struct pl_e
 		w->a->res[res].unexplained_ns += within(w, gap, start);
 		w->a->res[res].latency_ns += within(w, lat, gap);
 	}
-	if ((rc = put(w, res, C_LATENCY, lat, gap, err)) < 0)
-		return rc;
+	PL_CHECK(put(w, res, C_LATENCY, lat, gap, err));
 	return put(w, res, C_UNEXPLAINED, gap, start, err);
 }
 
@@ -257,7 +253,6 @@ static int sort(struct work *w, struct ivals *m, struct pl_err *err)
 	bool sorted = true;
 	struct ival *from = m->v, *to;
 	size_t count[SIZE];
-	int rc;
 
 	for (size_t i = 0; i < m->n; i++) {
 		any |= from[i].key;
@@ -270,8 +265,7 @@ static int sort(struct work *w, struct ivals *m, struct pl_err *err)
 		insertion_sort(m->v, m->n);
 		return 0;
 	}
-	if ((rc = pl_grow(&w->other, &w->cap_other, m->n, sizeof(*w->other), err)) < 0)
-		return rc;
+	PL_CHECK(pl_grow(&w->other, &w->cap_other, m->n, sizeof(*w->other), err));
 	to = w->other;
 	for (int shift = 0; shift < 64; shift += BITS) {
 		struct ival *swap = from;
@@ -408,7 +402,6 @@ static void free_intervals(struct work *w)
 static int all_passes(struct work *w, struct pl_err *err)
 {
 	size_t i = 0;
-	int rc;
 
 	for (uint32_t batch = 0; i < w->a->n_ranks; batch++) {
 		uint64_t n = 0, slices;
@@ -426,8 +419,7 @@ static int all_passes(struct work *w, struct pl_err *err)
 			w->a0 = (w->t1 - w->t0) / (pl_ns)slices * (pl_ns)s;
 			w->a1 = s + 1 == slices ? w->t1 - w->t0
 						: (w->t1 - w->t0) / (pl_ns)slices * (pl_ns)(s + 1);
-			if ((rc = pass(w, batch, err)) < 0)
-				return rc;
+			PL_CHECK(pass(w, batch, err));
 		}
 		free_intervals(w); /* the ranks of the next batch take the memory */
 		for (size_t k = 0; k < i; k++)

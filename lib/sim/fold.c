@@ -375,13 +375,11 @@ static int keep_order(struct fold *f, struct pl_err *err)
 	struct pl_gstep *st = &f->out->step[0];
 	uint32_t most = 0;
 	int64_t *t;
-	int rc;
 
 	for (uint32_t i = 0; i < sh->n_nodes; i++)
 		if (sh->off[i + 1] - sh->off[i] > most)
 			most = sh->off[i + 1] - sh->off[i];
-	if ((rc = pl_alloc(&t, most, sizeof(*t), err)) < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&t, most, sizeof(*t), err));
 	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
 		bool meet = sh->type[i] == PL_N_RENDEZVOUS && sh->role[i] != PL_RO_MARK;
 		pl_ns at = arrival(sh, st, i, meet && sh->k ? sh->k[i] : 0, t);

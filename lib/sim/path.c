@@ -102,26 +102,22 @@ static int before(struct walk *w, bool *more, struct pl_err *err)
 	bool shared = resource_gap && sh->type[w->node] == PL_N_RESOURCE;
 	pl_ns t, lat, gap;
 	uint32_t e = pl_sim_binding(w->s, w->r, w->step, w->node, &t), other;
-	int rc;
 
 	*more = e != PL_NONE && w->until > w->t0;
 	if (!*more)
 		return 0;
 	if (shared) {
-		if ((rc = part(w, PL_PP_UNEXPLAINED, resource_gap[w->node], err)) < 0)
-			return rc;
+		PL_CHECK(part(w, PL_PP_UNEXPLAINED, resource_gap[w->node], err));
 		other = t < w->until ? holder(w->s, w->r, w->step, w->node, w->until) : PL_NONE;
 		if (other != PL_NONE) {
 			w->node = other;
 			return 0;
 		}
-		if ((rc = part(w, PL_PP_LATENCY, w->until - t, err)) < 0)
-			return rc;
+		PL_CHECK(part(w, PL_PP_LATENCY, w->until - t, err));
 	}
 	pl_sim_delay(w->s, w->step, w->node, e, &lat, &gap);
-	if ((rc = part(w, PL_PP_UNEXPLAINED, gap, err)) < 0 ||
-	    (rc = part(w, PL_PP_LATENCY, lat, err)) < 0)
-		return rc;
+	PL_CHECK(part(w, PL_PP_UNEXPLAINED, gap, err));
+	PL_CHECK(part(w, PL_PP_LATENCY, lat, err));
 	w->node = sh->src[e];
 	return 0;
 }

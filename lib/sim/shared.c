@@ -32,10 +32,8 @@ static bool is_user(const struct pl_shape *sh, uint32_t i)
 int pl_sim_slots_init(const struct pl_graph *g, struct resource_places *x, struct pl_err *err)
 {
 	uint32_t n = 0;
-	int rc = pl_alloc(&x->off, g->n_res + 1, sizeof(*x->off), err);
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&x->off, g->n_res + 1, sizeof(*x->off), err));
 	for (uint32_t i = 0; i < g->n_res; i++) {
 		uint32_t places = g->res[i].capacity ? g->res[i].capacity : 1;
 
@@ -53,8 +51,7 @@ int pl_sim_slots_init(const struct pl_graph *g, struct resource_places *x, struc
 		n += places;
 	}
 	x->off[g->n_res] = n;
-	if ((rc = pl_alloc(&x->free, n, sizeof(*x->free), err)) < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&x->free, n, sizeof(*x->free), err));
 	for (uint32_t i = 0; i < n; i++)
 		x->free[i] = INT64_MIN;
 	return 0;

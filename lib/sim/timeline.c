@@ -414,7 +414,6 @@ static int mark(struct timeline *t, const struct pl_shape *sh, uint32_t i, struc
 	struct lane *l = &t->lane[sh->res[i]];
 	pl_ns at = t->r->start[t->k][i];
 	struct event e = blank(t, PL_K_STEP, PL_NONE, l->step, at);
-	int rc;
 
 	if (sh->flags[i] & PL_NF_STEP_BEGIN) {
 		l->step = at;
@@ -422,8 +421,7 @@ static int mark(struct timeline *t, const struct pl_shape *sh, uint32_t i, struc
 	}
 	if (l->step == INT64_MIN || e.v[V_STEP] == INT64_MIN)
 		return 0;
-	if ((rc = number_str(t, "step ", e.v[V_STEP], &e.name, err)) < 0)
-		return rc;
+	PL_CHECK(number_str(t, "step ", e.v[V_STEP], &e.name, err));
 	l->step = INT64_MIN;
 	return put(t, l->track, &e, err);
 }
