@@ -134,11 +134,10 @@ static int find_nearest(struct divider *x, uint32_t most, uint32_t *clusters, st
 {
 	struct cluster *c = NULL;
 	uint32_t *next = NULL, last = 0, n = 0;
-	int rc;
 
-	PL_TRY(find_typical(x, err));
-	PL_TRY(pl_arena_array(&x->mem, &c, x->n, sizeof(*c), err));
-	PL_TRY(pl_arena_array(&x->mem, &next, x->n, sizeof(*next), err));
+	PL_CHECK(find_typical(x, err));
+	PL_CHECK(pl_arena_array(&x->mem, &c, x->n, sizeof(*c), err));
+	PL_CHECK(pl_arena_array(&x->mem, &next, x->n, sizeof(*next), err));
 	for (uint32_t i = 0; i < x->n; i++) {
 		uint32_t g = x->typical < INT64_MAX ? choose_cluster(x, i, c, n, last, most, next)
 						    : PL_NONE;
@@ -153,8 +152,7 @@ static int find_nearest(struct divider *x, uint32_t most, uint32_t *clusters, st
 		x->group[i] = last = g;
 	}
 	*clusters = n;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- proposals ------------------------------------------------------------------------------- */
@@ -189,21 +187,19 @@ static bool is_allowed(const struct divider *x, uint32_t n_groups, uint32_t *cla
 static int propose(struct divider *x, uint32_t n_groups, double prior, struct pl_err *err)
 {
 	struct pl_division d = { .n_groups = n_groups };
-	int rc;
 
-	PL_TRY(pl_arena_array(&x->mem, &d.group, x->n, sizeof(*d.group), err));
+	PL_CHECK(pl_arena_array(&x->mem, &d.group, x->n, sizeof(*d.group), err));
 	if (!is_allowed(x, n_groups, d.group))
 		return 0;
 	memcpy(d.group, x->group, x->n * sizeof(*d.group));
-	PL_TRY(pl_grow(&x->d, &x->cap, x->n_divisions + 1, sizeof(*x->d), err));
+	PL_CHECK(pl_grow(&x->d, &x->cap, x->n_divisions + 1, sizeof(*x->d), err));
 	pl_clock_likelihood_of(&x->l, &d);
 	d.cost += prior;
 	x->d[x->n_divisions] = d;
 	if (!x->n_divisions || d.cost < x->d[x->best].cost)
 		x->best = x->n_divisions;
 	x->n_divisions++;
-out:
-	return rc;
+	return 0;
 }
 
 /* `size` streams, `stride` apart, and `size2` of those, `stride2` apart. */
@@ -265,20 +261,18 @@ static bool one_a_rank(const struct divider *x)
 static int propose_all(struct divider *x, const uint32_t *linked, bool pairs, struct pl_err *err)
 {
 	uint32_t n = 0;
-	int rc;
 
 	for (uint32_t i = 0; i < x->n; i++)
 		x->group[i] = i;
-	PL_TRY(propose(x, x->n, 0, err)); /* the groups are those that are nearest */
+	PL_CHECK(propose(x, x->n, 0, err)); /* the groups are those that are nearest */
 	for (uint32_t i = 0; i < x->n && linked; i++)
 		x->group[i] = linked[i] == i ? n++ : x->group[linked[i]];
 	if (n && n < x->n)
 		/* nearly every pipeline sums the norm of its gradients over the stages */
-		PL_TRY(propose(x, n, -2 * EVIDENCE, err));
+		PL_CHECK(propose(x, n, -2 * EVIDENCE, err));
 	if (!pairs && one_a_rank(x))
-		PL_TRY(propose_regular(x, err));
-out:
-	return rc;
+		PL_CHECK(propose_regular(x, err));
+	return 0;
 }
 
 /* ---- doubts ---------------------------------------------------------------------------------- */
@@ -289,9 +283,8 @@ static int is_doubtful(struct divider *x, bool *doubtful, struct pl_err *err)
 	const struct pl_division *best = &x->d[x->best];
 	double *took;
 	bool known = false;
-	int rc;
 
-	PL_TRY(pl_arena_array(&x->mem, &took, 2u * (size_t)x->n * x->l.k, sizeof(*took), err));
+	PL_CHECK(pl_arena_array(&x->mem, &took, 2u * (size_t)x->n * x->l.k, sizeof(*took), err));
 	*doubtful = false;
 	for (size_t i = 0; i < x->n_divisions && !*doubtful; i++) {
 		const struct pl_division *d = &x->d[i];
@@ -304,8 +297,7 @@ static int is_doubtful(struct divider *x, bool *doubtful, struct pl_err *err)
 		*doubtful = pl_clock_likelihood_differs(&x->l, best, d, took, known);
 		known = true;
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* Could the streams x and y be of one group after all? None ends before the other begins, and the
@@ -354,15 +346,13 @@ static int count_doubts(struct divider *x, uint32_t *doubts, struct pl_err *err)
 {
 	uint32_t *size = x->group, groups = 0;
 	bool doubtful;
-	int rc;
 
-	PL_TRY(is_doubtful(x, &doubtful, err));
+	PL_CHECK(is_doubtful(x, &doubtful, err));
 	memset(size, 0, x->n * sizeof(*size));
 	for (uint32_t i = 0; i < x->n; i++)
 		groups += ++size[x->v[i].group] == 2;
 	*doubts = doubtful ? groups : x->a->n_listed ? 0 : count_parted(x, size);
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

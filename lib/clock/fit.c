@@ -313,12 +313,11 @@ static int sort_classes(struct pl_fit *f, struct pl_err *err)
 {
 	const struct pl_clock_fit_in *in = f->in;
 	uint32_t *key, *order, *by_clock, *first0;
-	int rc;
 
-	PL_TRY(take(f, &key, in->n_obs, sizeof(*key), err));
-	PL_TRY(take(f, &order, in->n_obs, sizeof(*order), err));
-	PL_TRY(take(f, &by_clock, in->n_obs, sizeof(*by_clock), err));
-	PL_TRY(take(f, &first0, f->n + 1u, sizeof(*first0), err));
+	PL_CHECK(take(f, &key, in->n_obs, sizeof(*key), err));
+	PL_CHECK(take(f, &order, in->n_obs, sizeof(*order), err));
+	PL_CHECK(take(f, &by_clock, in->n_obs, sizeof(*by_clock), err));
+	PL_CHECK(take(f, &first0, f->n + 1u, sizeof(*first0), err));
 	for (size_t i = 0; i < in->n_obs; i++)
 		key[i] = in->obs[i].clock;
 	pl_clock_sort_by_key(key, in->n_obs, f->n, by_clock, first0);
@@ -327,28 +326,26 @@ static int sort_classes(struct pl_fit *f, struct pl_err *err)
 	pl_clock_sort_by_key(key, in->n_obs, in->n_classes, order, f->class0);
 	for (size_t i = 0; i < in->n_obs; i++)
 		f->by_class[i] = by_clock[order[i]];
-out:
-	return rc;
+	return 0;
 }
 
 static int init(struct pl_fit *f, struct pl_err *err)
 {
 	const struct pl_clock_fit_in *in = f->in;
 	uint32_t m = 0;
-	int rc;
 
 	f->n = in->n_clocks;
-	PL_TRY(take(f, &f->clock, f->n, sizeof(*f->clock), err));
-	PL_TRY(take(f, &f->tau, in->n_matches, sizeof(*f->tau), err));
-	PL_TRY(take(f, &f->u, in->n_matches, sizeof(*f->u), err));
-	PL_TRY(take(f, &f->clock_of, in->n_obs, sizeof(*f->clock_of), err));
-	PL_TRY(take(f, &f->y, in->n_obs, sizeof(*f->y), err));
-	PL_TRY(take(f, &f->r, in->n_obs, sizeof(*f->r), err));
-	PL_TRY(take(f, &f->w, in->n_obs, sizeof(*f->w), err));
-	PL_TRY(take(f, &f->first, in->n_matches + 1u, sizeof(*f->first), err));
-	PL_TRY(take(f, &f->by_class, in->n_obs, sizeof(*f->by_class), err));
-	PL_TRY(take(f, &f->class0, in->n_classes + 1u, sizeof(*f->class0), err));
-	PL_TRY(take(f, &f->scale, in->n_classes, sizeof(*f->scale), err));
+	PL_CHECK(take(f, &f->clock, f->n, sizeof(*f->clock), err));
+	PL_CHECK(take(f, &f->tau, in->n_matches, sizeof(*f->tau), err));
+	PL_CHECK(take(f, &f->u, in->n_matches, sizeof(*f->u), err));
+	PL_CHECK(take(f, &f->clock_of, in->n_obs, sizeof(*f->clock_of), err));
+	PL_CHECK(take(f, &f->y, in->n_obs, sizeof(*f->y), err));
+	PL_CHECK(take(f, &f->r, in->n_obs, sizeof(*f->r), err));
+	PL_CHECK(take(f, &f->w, in->n_obs, sizeof(*f->w), err));
+	PL_CHECK(take(f, &f->first, in->n_matches + 1u, sizeof(*f->first), err));
+	PL_CHECK(take(f, &f->by_class, in->n_obs, sizeof(*f->by_class), err));
+	PL_CHECK(take(f, &f->class0, in->n_classes + 1u, sizeof(*f->class0), err));
+	PL_CHECK(take(f, &f->scale, in->n_classes, sizeof(*f->scale), err));
 	for (size_t i = 0; i < in->n_obs; i++)
 		while (m <= in->obs[i].match)
 			f->first[m++] = (uint32_t)i;
@@ -360,9 +357,7 @@ static int init(struct pl_fit *f, struct pl_err *err)
 						    in->obs[i].match != in->obs[i - 1].match ||
 						    in->obs[i].clock != in->obs[i - 1].clock;
 	}
-	rc = sort_classes(f, err);
-out:
-	return rc;
+	return sort_classes(f, err);
 }
 
 /* A drift needs a handful of matches that span some time. */
@@ -433,19 +428,18 @@ static void find_jitter(const struct pl_fit *f, double *jitter)
 static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_err *err)
 {
 	double *u, *ci, *jitter;
-	int rc;
 
-	PL_TRY(take(f, &u, f->n, sizeof(*u), err));
-	PL_TRY(take(f, &ci, f->n, sizeof(*ci), err));
-	PL_TRY(take(f, &jitter, f->n, sizeof(*jitter), err));
+	PL_CHECK(take(f, &u, f->n, sizeof(*u), err));
+	PL_CHECK(take(f, &ci, f->n, sizeof(*ci), err));
+	PL_CHECK(take(f, &jitter, f->n, sizeof(*jitter), err));
 	free_parameters(f);
-	PL_TRY(robust(f, 0, err));
-	PL_TRY(pl_clock_fit_intervals(f, NULL, ci, err));
+	PL_CHECK(robust(f, 0, err));
+	PL_CHECK(pl_clock_fit_intervals(f, NULL, ci, err));
 	if (drop_drifts(f, ci, out))
-		PL_TRY(robust(f, 1, err));
+		PL_CHECK(robust(f, 1, err));
 	for (uint32_t c = 0; c < f->n; c++)
 		u[c] = first_u(f, c);
-	PL_TRY(pl_clock_fit_intervals(f, u, ci, err));
+	PL_CHECK(pl_clock_fit_intervals(f, u, ci, err));
 	find_jitter(f, jitter);
 	for (uint32_t c = 0; c < f->n; c++) {
 		double hidden = jitter[c] * jitter[c] + jitter[f->root] * jitter[f->root];
@@ -454,8 +448,7 @@ static int estimate(struct pl_fit *f, struct pl_clock_fit_clock *out, struct pl_
 		if (c != f->root && out[c].connected && isfinite(hidden))
 			out[c].offset_ci = sqrt(ci[c] * ci[c] * (ci[c] > 0) + hidden);
 	}
-out:
-	return rc;
+	return 0;
 }
 
 static bool is_wanted(const struct pl_clock_fit_in *in, uint32_t clock)
@@ -473,11 +466,10 @@ static int pick_matches(struct pl_clock_fit_in *in, struct pl_arena *mem, struct
 	uint32_t *class, *seen, stride, match = PL_NONE;
 	size_t n_all = in->n_obs, kept = 0;
 	bool keep = false;
-	int rc;
 
-	PL_TRY(pl_arena_array(mem, &obs, n_all + 1, sizeof(*obs), err));
-	PL_TRY(pl_arena_array(mem, &class, in->n_matches + 1u, sizeof(*class), err));
-	PL_TRY(pl_arena_array(mem, &seen, in->n_classes + 1u, sizeof(*seen), err));
+	PL_CHECK(pl_arena_array(mem, &obs, n_all + 1, sizeof(*obs), err));
+	PL_CHECK(pl_arena_array(mem, &class, in->n_matches + 1u, sizeof(*class), err));
+	PL_CHECK(pl_arena_array(mem, &seen, in->n_classes + 1u, sizeof(*seen), err));
 	memset(seen, 0, (in->n_classes + 1u) * sizeof(*seen));
 	for (size_t i = 0; i < n_all; i++)
 		kept += is_wanted(in, all[i].clock);
@@ -498,8 +490,7 @@ static int pick_matches(struct pl_clock_fit_in *in, struct pl_arena *mem, struct
 			obs[in->n_obs++] = (struct pl_clock_fit_obs){ in->n_matches - 1,
 								      all[i].clock, all[i].end };
 	}
-out:
-	return rc;
+	return 0;
 }
 
 int pl_clock_fit_clocks(const struct pl_clock_fit_in *in, struct pl_clock_fit_clock *out,

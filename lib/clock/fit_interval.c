@@ -249,15 +249,14 @@ static int list_matches(struct work *k, struct pl_err *err)
 	uint32_t *list, *match, *by_list, *seen, n = 0;
 	size_t obs = f->in->n_obs + 1;
 	struct order *order;
-	int rc;
 
-	PL_TRY(pl_arena_array(&k->mem, &order, f->in->n_matches + 1u, sizeof(*order), err));
-	PL_TRY(pl_arena_array(&k->mem, &list, obs, sizeof(*list), err));
-	PL_TRY(pl_arena_array(&k->mem, &match, obs, sizeof(*match), err));
-	PL_TRY(pl_arena_array(&k->mem, &by_list, obs, sizeof(*by_list), err));
-	PL_TRY(pl_arena_array(&k->mem, &k->match, obs, sizeof(*k->match), err));
-	PL_TRY(pl_arena_array(&k->mem, &seen, f->n, sizeof(*seen), err));
-	PL_TRY(pl_arena_array(&k->mem, &k->first, f->n + 1u, sizeof(*k->first), err));
+	PL_CHECK(pl_arena_array(&k->mem, &order, f->in->n_matches + 1u, sizeof(*order), err));
+	PL_CHECK(pl_arena_array(&k->mem, &list, obs, sizeof(*list), err));
+	PL_CHECK(pl_arena_array(&k->mem, &match, obs, sizeof(*match), err));
+	PL_CHECK(pl_arena_array(&k->mem, &by_list, obs, sizeof(*by_list), err));
+	PL_CHECK(pl_arena_array(&k->mem, &k->match, obs, sizeof(*k->match), err));
+	PL_CHECK(pl_arena_array(&k->mem, &seen, f->n, sizeof(*seen), err));
+	PL_CHECK(pl_arena_array(&k->mem, &k->first, f->n + 1u, sizeof(*k->first), err));
 	for (uint32_t m = 0; m < f->in->n_matches; m++)
 		order[m] = (struct order){ f->u[m], m };
 	qsort(order, f->in->n_matches, sizeof(*order), by_time);
@@ -278,28 +277,25 @@ static int list_matches(struct work *k, struct pl_err *err)
 	pl_clock_sort_by_key(list, n, k->exact ? 1 : f->n, by_list, k->first);
 	for (uint32_t i = 0; i < n; i++)
 		k->match[i] = match[by_list[i]];
-out:
-	return rc;
+	return 0;
 }
 
 static int init(struct work *k, struct pl_err *err)
 {
 	const struct pl_fit *f = k->f;
 	size_t n = f->n;
-	int rc;
 
 	k->exact = 2.0 * f->n * (double)f->in->n_obs < MAX_WORK;
-	PL_TRY(list_matches(k, err));
-	PL_TRY(pl_arena_array(&k->mem, &k->expected, f->in->n_matches + 1u, sizeof(*k->expected),
-			      err));
-	PL_TRY(pl_arena_array(&k->mem, &k->own, 3 * n, sizeof(*k->own), err));
-	PL_TRY(pl_arena_array(&k->mem, &k->part, MAX_PARTS + 1, sizeof(*k->part), err));
-	PL_TRY(pl_arena_array(&k->mem, &k->e, 2 * n, sizeof(*k->e), err));
-	PL_TRY(pl_arena_array(&k->mem, &k->z, 2 * n, sizeof(*k->z), err));
-	PL_TRY(pl_arena_array(&k->mem, &k->var, n, sizeof(*k->var), err));
+	PL_CHECK(list_matches(k, err));
+	PL_CHECK(pl_arena_array(&k->mem, &k->expected, f->in->n_matches + 1u, sizeof(*k->expected),
+				err));
+	PL_CHECK(pl_arena_array(&k->mem, &k->own, 3 * n, sizeof(*k->own), err));
+	PL_CHECK(pl_arena_array(&k->mem, &k->part, MAX_PARTS + 1, sizeof(*k->part), err));
+	PL_CHECK(pl_arena_array(&k->mem, &k->e, 2 * n, sizeof(*k->e), err));
+	PL_CHECK(pl_arena_array(&k->mem, &k->z, 2 * n, sizeof(*k->z), err));
+	PL_CHECK(pl_arena_array(&k->mem, &k->var, n, sizeof(*k->var), err));
 	pl_clock_fit_blocks(f, k->own);
-out:
-	return rc;
+	return 0;
 }
 
 int pl_clock_fit_intervals(const struct pl_fit *f, const double *u_first, double *ci,

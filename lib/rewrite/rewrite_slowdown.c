@@ -300,12 +300,11 @@ int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err)
 	struct rw_state *st = rw_now(r);
 	struct rw_ready_alone *b;
 	size_t from = 0, to;
-	int rc;
 
 	if (!r->slowdown || !st->ops_changed)
 		return 0;
-	PL_TRY(pl_edit_settle(r->e, err));
-	PL_TRY(new_ready_alone(r, &b, err));
+	PL_CHECK(pl_edit_settle(r->e, err));
+	PL_CHECK(new_ready_alone(r, &b, err));
 	give_now(r);
 	for (uint32_t s = 0; s < r->n_slots; s++, from = to) {
 		to = end_of_slot(r->slowdown, from, s);
@@ -322,9 +321,7 @@ int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err)
 	pl_rewrite_ready_alone_unref(st->ready_alone);
 	st->ready_alone = b;
 	st->ops_changed = false;
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 double pl_rewrite_slowdown_ready_alone(const struct pl_rewriter *r, uint32_t set, uint32_t slot)
