@@ -170,6 +170,17 @@ out:
 	return rc;
 }
 
+void pl_plan_buckets_members(const struct pl_buckets *b, uint32_t *first, uint32_t *member)
+{
+	memset(first, 0, ((size_t)b->n_tensors + 3) * sizeof(*first));
+	for (uint32_t t = 0; t < b->n_tensors; t++)
+		first[b->set[t] + 2]++;
+	for (size_t i = 2; i < (size_t)b->n_tensors + 3; i++)
+		first[i] += first[i - 1];
+	for (uint32_t t = 0; t < b->n_tensors; t++)
+		member[first[b->set[t] + 1]++] = t;
+}
+
 /* ---- what frameworks do by themselves -------------------------------------------------------- */
 
 struct pl_bucket_rule pl_plan_bucket_rule_ddp(int64_t limit_bytes)

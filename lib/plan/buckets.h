@@ -34,6 +34,10 @@ int pl_plan_buckets_order(struct pl_buckets *b, const uint32_t *tensor, uint32_t
  * not NULL: the number that the set had; it has room for every tensor. O(tensors). */
 int pl_plan_buckets_number(struct pl_buckets *b, uint32_t *from, struct pl_err *err) PL_MUST;
 
+/* The tensors of each set, ascending: member[first[set]] .. member[first[set + 1] - 1]. Room for
+ * n_tensors in `member`, for 3 more in `first`. The sets are numbered. O(tensors). */
+void pl_plan_buckets_members(const struct pl_buckets *b, uint32_t *first, uint32_t *member);
+
 /* How frameworks fill buckets by themselves, in order of readiness. */
 struct pl_bucket_rule {
 	int64_t first, limit; /* bytes of the first bucket, of others */

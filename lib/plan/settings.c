@@ -33,23 +33,6 @@ static void sets_fini(struct pl_sets *s)
 	memset(s, 0, sizeof(*s));
 }
 
-/* Tensors by set, by counting. */
-static void sort_sets(struct pl_sets *s)
-{
-	size_t n = s->p->n_tensors;
-
-	for (size_t i = 0; i < n; i++)
-		s->first[s->b.set[i] + 1]++;
-	for (uint32_t b = 0; b < s->n; b++)
-		s->first[b + 1] += s->first[b];
-	for (size_t i = n; i-- > 0;)
-		s->tensor[--s->first[s->b.set[i] + 1]] = (uint32_t)i;
-	/* each first[b + 1] went back to its set's begin */
-	for (uint32_t b = 0; b < s->n; b++)
-		s->first[b] = s->first[b + 1];
-	s->first[s->n] = (uint32_t)n;
-}
-
 /* Only the tensors of the first pipeline stage, in the sets of the plan. */
 static int take_first_stage(struct pl_sets *s, struct pl_err *err)
 {
@@ -92,9 +75,9 @@ static int sets_init(struct pl_setter *setter, const struct pl_settings *f, stru
 		PL_CHECK(take_first_stage(s, err));
 	p = s->p;
 	s->n = s->b.n_sets;
-	PL_CHECK(pl_alloc(&s->first, (size_t)s->n + 2, sizeof(*s->first), err));
-	PL_CHECK(pl_alloc(&s->tensor, p->n_tensors, sizeof(*s->tensor), err));
-	sort_sets(s);
+	PL_CHECK(pl_alloc(&s->first, p->n_tensors + 3, sizeof(*s->first), err));
+	PL_CHECK(pl_alloc(&s->tensor, p->n_tensors + 1, sizeof(*s->tensor), err));
+	pl_plan_buckets_members(&s->b, s->first, s->tensor);
 	return 0;
 }
 
@@ -249,24 +232,10 @@ void pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers)
 		if (numbers)
 			pl_write_format(&s->w, "%llu", strtoull(name, NULL, 10));
 		else
-			pl_settings_str(s, name);
+			pl_write_json_str(&s->w, name, strlen(name));
 	}
 	/* one alone would be no tuple without its comma */
 	pl_write_format(&s->w, end - t == 1 ? ",),\n" : "),\n");
-}
-
-void pl_settings_str(struct pl_setter *s, const char *text)
-{
-	pl_write_char(&s->w, '"');
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		if (c < 0x20 || c == 0x7f)
-			pl_write_format(&s->w, "\\u%04x", c);
-		else
-			pl_write_format(&s->w, c == '"' || c == '\\' ? "\\%c" : "%c", c);
-	}
-	pl_write_char(&s->w, '"');
 }
 
 /* ---- torch ----------------------------------------------------------------------------------- */
@@ -323,7 +292,7 @@ void pl_settings_torch_recompute(struct pl_setter *s)
 
 		for (uint32_t a = 0; rw->op == PL_RW_RECOMPUTE && a < rw->n_args; a++) {
 			pl_write_format(&s->w, "    ");
-			pl_settings_str(s, rw->arg[a]);
+			pl_write_json_str(&s->w, rw->arg[a], strlen(rw->arg[a]));
 			pl_write_format(&s->w, ",\n");
 		}
 	}

@@ -188,7 +188,8 @@ struct pl_rewriter {
 	pl_ns *begin;		/* [step] */
 	struct rw_state *state; /* a stack; the last is the present */
 	size_t n_states, cap_states;
-	uint32_t *set_first, *set_member; /* of the state that is built: see list_members() */
+	uint32_t *set_first,
+		*set_member;   /* of the state that is built: see pl_plan_buckets_members() */
 	uint8_t *is_grad_comm; /* [node as recorded]: of the recorded communication of gradients */
 	uint32_t n_recorded;
 	uint32_t *fused; /* [node as recorded]: part of a fused operation, its place in the log

@@ -505,21 +505,6 @@ static void retire_calls(struct pl_rewriter *r)
 	}
 }
 
-/* The members of each set of the state, in order, for as long as this one is built. */
-static void list_members(struct pl_rewriter *r)
-{
-	const struct rw_state *st = rw_now(r);
-	uint32_t *at = r->set_first;
-
-	memset(at, 0, ((size_t)r->n_tensors + 3) * sizeof(*at));
-	for (uint32_t t = 0; t < r->n_tensors; t++)
-		at[st->b.set[t] + 2]++;
-	for (uint32_t i = 2; i < r->n_tensors + 3; i++)
-		at[i] += at[i - 1];
-	for (uint32_t t = 0; t < r->n_tensors; t++)
-		r->set_member[at[st->b.set[t] + 1]++] = t;
-}
-
 /* The keys of buckets: their tensors and how these are sent. One pass over the tensors. */
 static void set_keys(const struct pl_rewriter *r, uint64_t *key)
 {
@@ -556,7 +541,7 @@ static int reuse(struct pl_rewriter *r, struct rw_built **old, uint32_t n_old, s
 
 	if (rc < 0)
 		return rc;
-	list_members(r);
+	pl_plan_buckets_members(&st->b, r->set_first, r->set_member);
 	set_keys(r, key);
 	for (uint32_t i = 0; i < st->b.n_sets; i++) {
 		for (uint32_t n = 0; n < n_old && !st->built[i]; n++, at++) {

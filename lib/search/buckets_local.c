@@ -26,18 +26,10 @@
 
 void pl_search_choice_move(struct choices *s, const struct candidate *to)
 {
-	uint32_t *at = s->count;
-
 	if (to != &s->now->head)
 		pl_search_choice_copy(s, &s->now->head, to);
 	s->search->version++;
-	memset(at, 0, ((size_t)s->n + 2) * sizeof(*at));
-	for (uint32_t t = 0; t < s->n; t++)
-		at[s->now->b.set[t] + 2]++;
-	for (uint32_t i = 2; i <= s->now->b.n_sets + 1; i++)
-		at[i] += at[i - 1];
-	for (uint32_t t = 0; t < s->n; t++)
-		s->member[at[s->now->b.set[t] + 1]++] = t;
+	pl_plan_buckets_members(&s->now->b, s->count, s->member);
 }
 
 static bool may_join(const struct choices *s, uint32_t a, uint32_t b)

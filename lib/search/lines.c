@@ -110,49 +110,43 @@ static double least_saving(const struct search *s)
 	return fmax(fmax(error, s->o->noise.step * s->baseline), 0.01 * s->baseline);
 }
 
-/* Drop algorithms and precisions whose saving may be an error; *any: there was one. */
-static void drop_small(struct search *s, struct pl_plan *p, bool *any)
+/* May the saving of the line be an error of the prediction? Then say that it is dropped. */
+static bool is_small(const struct search *s, const struct pl_rewrite *rw)
 {
-	size_t n = 0;
 	char saving[24], error[24];
 
-	for (size_t i = 0; i < p->n_rw; i++) {
-		const struct pl_rewrite *rw = &p->rw[i];
-
-		if ((rw->op != PL_RW_ALGORITHM && rw->op != PL_RW_PRECISION) ||
-		    rw->in_plan_ns == INT64_MIN || (double)rw->in_plan_ns >= least_saving(s)) {
-			p->rw[n++] = *rw;
-			continue;
-		}
-		pl_say(s->o->log, PL_LOG_WARN,
-		       "%s %s is not proposed: it would save %s of a step, and the prediction may "
-		       "err by %s",
-		       pl_rw_name(rw->op), rw->word,
-		       pl_fmt_ns(saving, sizeof(saving), pl_max_i64(rw->in_plan_ns, 0)),
-		       pl_fmt_ns(error, sizeof(error), (pl_ns)least_saving(s)));
-	}
-	*any = n < p->n_rw;
-	p->n_rw = n;
+	if ((rw->op != PL_RW_ALGORITHM && rw->op != PL_RW_PRECISION) ||
+	    rw->in_plan_ns == INT64_MIN || (double)rw->in_plan_ns >= least_saving(s))
+		return false;
+	pl_say(s->o->log, PL_LOG_WARN,
+	       "%s %s is not proposed: it would save %s of a step, and the prediction may err by "
+	       "%s",
+	       pl_rw_name(rw->op), rw->word,
+	       pl_fmt_ns(saving, sizeof(saving), pl_max_i64(rw->in_plan_ns, 0)),
+	       pl_fmt_ns(error, sizeof(error), (pl_ns)least_saving(s)));
+	return true;
 }
 
+/* Judge the lines, again after some are dropped. */
 static int judge_and_drop(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
+	size_t n = 0, all = p->n_rw;
 	double none;
-	bool any = true;
-	int rc = 0;
+	int rc;
 
-	while (any) {
-		PL_TRY(judge(s, p, err));
-		drop_small(s, p, &any);
-		if (!any)
-			break;
-		PL_TRY(with_lines(s, p, NULL, 0, &none, err));
-		PL_TRY(with_lines(s, p, p->rw, p->n_rw, &s->best->mean, err));
-		if (s->best->mean >= none && !s->limit_bytes) { /* the others do not help alone */
-			p->n_rw = 0;
-			s->best->mean = none;
-		}
-	}
+	PL_TRY(judge(s, p, err));
+	for (size_t i = 0; i < all; i++)
+		if (!is_small(s, &p->rw[i]))
+			p->rw[n++] = p->rw[i];
+	p->n_rw = n;
+	if (n == all)
+		goto out;
+	PL_TRY(with_lines(s, p, NULL, 0, &none, err));
+	PL_TRY(with_lines(s, p, p->rw, n, &s->best->mean, err));
+	if (s->best->mean < none || s->limit_bytes)
+		return judge_and_drop(s, p, err);
+	p->n_rw = 0; /* the others do not help alone */
+	s->best->mean = none;
 out:
 	return rc;
 }
