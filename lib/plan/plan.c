@@ -215,6 +215,7 @@ int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *e
 
 	PL_CHECK(pl_grow(&p->rw, &p->cap_rw, p->n_rw + 1, sizeof(*p->rw), err));
 	r.arg = NULL;
+	r.column = NULL;
 	if (rw->word)
 		PL_CHECK(pl_dup(&p->arena, &r.word, rw->word, err));
 	if (rw->n_args)
