@@ -70,8 +70,7 @@ void pl_comm_reject(struct pl_acceptor *a, const char *why)
 	snprintf(a->rejected, sizeof(a->rejected), "%.199s", why);
 }
 
-/* The other side has said its rank. Asks it for a proof that it knows the token, and proves the
- * same. */
+/* Asks the other side, which sent its rank, to prove that it knows the token; proves the same. */
 static int challenge(const struct pl_acceptor *a, struct pl_pending_link *g,
 		     const struct pl_frame *hello, struct pl_err *err)
 {

@@ -58,8 +58,7 @@ static double turns_factor(double n, double busy)
 static double all_reduce_ns(const struct pl_world *w, uint8_t algo, double s)
 {
 	double n = w->size, low = 1, depth = 0; /* low: the power of two up to n */
-	/* GPUs have longer segments. The choice ignores this, so that sums are equal with all
-	 * transports. */
+	/* not the longer segments of GPUs, so that sums are equal with all transports */
 	double segment = (double)pl_min_size(w->segment, PL_SEGMENT);
 	double piece = s < segment ? s : segment, busy = n < w->processors ? n : w->processors;
 	double hops, messages, link = s, work = 2 * (n - 1) * s * NS_A_BYTE, path = 0;

@@ -90,8 +90,7 @@ struct pl_world_opts {
 	 * meeting by tcp, the one from which rank 0 is reached */
 	const char *bind;
 	int connections; /* TCP connections a pair; 0: 2 */
-	/* The world fails if a rank sends no heartbeat, or a message makes no progress, for this
-	 * long; 0: 3 s */
+	/* The world fails if no heartbeat comes, or a message is stuck, for this long; 0: 3 s */
 	pl_ns timeout_ns;
 	pl_ns heartbeat_ns; /* 0: a third of the timeout */
 	pl_ns meet_ns;	    /* how long to wait for ranks that have not started; 0: the timeout */

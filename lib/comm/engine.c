@@ -565,8 +565,7 @@ static bool has_begun(const struct pl_world *w, const struct pl_work *k, int r)
 	return atomic_load(&w->peer[r].begun) > k->seq;
 }
 
-/* The first rank that has not begun the operation; left: that never will, because it has left; -1:
- * none. */
+/* The first rank that has not begun the operation (left: and has left the world); -1: none. */
 static int not_begun(const struct pl_world *w, const struct pl_work *k, bool left)
 {
 	for (int r = 0; r < w->size; r++)

@@ -494,8 +494,7 @@ static void one_rank(struct expand *x)
 
 /* ---- the program of a work ---- */
 
-/* Sets pointers and offsets. Copies the input where direct would overwrite data that it still
- * sends. */
+/* Sets pointers and offsets. Copies input that direct would overwrite before it is sent. */
 static const uint8_t *prepare(struct expand *x, uint8_t algo)
 {
 	struct pl_coll_args *a = &x->k->a;

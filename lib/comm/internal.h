@@ -310,8 +310,7 @@ struct pl_world {
 		/* NCCL moves what it is given, whatever the others gave it. In place n %
 		 * PL_DIGESTS: a number over all collectives up to the n-th. */
 		uint64_t digests[PL_DIGESTS];
-		/* Behind all that was in the first queue when it was settled last, and when that
-		 * was; 0: never. */
+		/* The mark of the last settling, behind the first queue, and its time; 0: never. */
 		uint64_t settled;
 		pl_ns settled_at, settled_stopped_ns;
 	} device;
@@ -472,8 +471,7 @@ void pl_comm_work_report(const struct pl_work *k, struct pl_comm_event *e);
 /* Waits until no callback runs; there is none afterwards. */
 void pl_comm_world_end_events(struct pl_world *w);
 void pl_comm_work_free(struct pl_work *k); /* NULL is fine */
-/* The world's failure, as a failure of the operation; seq UINT64_MAX: it has no number yet. Lock
- * held. */
+/* The world's failure as that of the operation; seq UINT64_MAX: not numbered yet. Lock held. */
 int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
 			 struct pl_err *err);
 
@@ -539,8 +537,7 @@ void pl_comm_device_end(struct pl_work *k);
 bool pl_comm_device_detach(struct pl_work *k);
 /* A host has waited for it: memory of the host gets the result. */
 void pl_comm_device_waited(struct pl_work *k);
-/* No operation has failed so far, and the caller will wait for the first queue without a
- * deadline. */
+/* No operation has failed; the caller will wait for the first queue without a deadline. */
 void pl_comm_device_settled(struct pl_world *w);
 /* Fails the world if the caller has waited for too long. For the control thread. */
 void pl_comm_device_look(struct pl_world *w, pl_ns now);

@@ -147,8 +147,7 @@ static void report_error(struct pl_world *w, const struct pl_work *k, const char
 
 enum round { ABANDONED, FAILED, STILL, MOVED };
 
-/* Lets the library advance one work; returns what the library returned. *left: the world was
- * abandoned. */
+/* Lets the library advance a work; returns its answer. *left: the world was abandoned. */
 static int advance_work(struct pl_world *w, struct pl_work *k, bool *left, struct pl_err *err)
 {
 	const struct pl_comm_library *by = w->library.calls;

@@ -106,8 +106,7 @@ void pl_say(const struct pl_log *log, enum pl_level level, const char *fmt, ...)
 pl_ns pl_now_ns(void); /* CLOCK_MONOTONIC */
 void pl_sleep_ns(pl_ns ns);
 int pl_processors(void); /* that this process may use, at least 1 */
-/* Read the first bytes of a small file, at most size - 1, and add '\0'. Returns how many; -1: it
- * cannot be read. */
+/* Read at most size - 1 bytes of a small file, and add '\0'. Returns how many; -1: it failed. */
 int pl_read_small(const char *path, void *to, size_t size);
 /* Remove a folder and the files in it, as far as that is possible. */
 void pl_remove_folder(const char *path);
@@ -126,8 +125,7 @@ char *pl_strdup(const char *s);		/* NULL on failure */
 void pl_free(void *p);
 /* Return freed pages to the system. Call it where much is freed while other memory is taken. */
 void pl_mem_trim(void);
-/* The contents are not needed any more: return whole pages of them to the system. The memory stays
- * allocated. */
+/* Return whole pages of unneeded contents to the system. The memory stays allocated. */
 void pl_mem_discard(void *p, size_t n);
 int pl_alloc(void *out, size_t n, size_t size,
 	     struct pl_err *err) PL_MUST; /* *(void **)out, zeroed; NULL on failure */

@@ -1,5 +1,4 @@
-/* What the operating system is asked for in many places: time, small files, processors, symbols of
- * libraries. */
+/* The operating system: time, small files, processors, symbols of libraries. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>

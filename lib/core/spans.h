@@ -25,8 +25,7 @@ pl_ns pl_spans_length(const struct pl_spans *s); /* of all */
 pl_ns pl_spans_cover(const struct pl_spans *s, int32_t group, pl_ns start, pl_ns end);
 /* How much the spans of a and b have in common, group by group. */
 pl_ns pl_spans_overlap(const struct pl_spans *a, const struct pl_spans *b);
-/* Writes spans of whole numbers for messages: "1-7, 9"; spans that do not fit become "...". Returns
- * out. */
+/* Writes spans of whole numbers into out: "1-7, 9"; "..." for those that do not fit. */
 const char *pl_spans_text(const struct pl_spans *s, char *out, size_t size);
 
 #endif

@@ -22,8 +22,7 @@ const char *pl_words_name(const char *list, unsigned i);
 /* The index of s in "a|b|c", -1. */
 int pl_words_find(const char *list, const char *s);
 
-/* PL_EDATA if the glob matches none of n words; glob NULL is fine. A misspelt glob would silently
- * select nothing. */
+/* PL_EDATA if the glob (NULL is fine) matches none of n words, because it may be misspelt. */
 int pl_words_check(const char *glob, const char *what, const char *(*word)(unsigned), unsigned n,
 		   struct pl_err *err);
 

@@ -143,8 +143,7 @@ static size_t place_of(const struct timing *t, size_t n, size_t *alone)
 	return k;
 }
 
-/* The undisturbed duration of a name, for its places with too few undisturbed operations; 0:
- * unknown. */
+/* The undisturbed duration of a name, for places with too few samples; 0: unknown. */
 static double undisturbed_of_name(struct overlap_fit *b, const struct timing *t, size_t n)
 {
 	size_t places = 0;

@@ -10,8 +10,7 @@
 
 /* ---- what is asked for ---- */
 
-/* A change of a link of the topology ("*": of all links): factors of its bandwidth (> 0) and of its
- * latency. */
+/* A change of a link ("*": of all links): factors of its bandwidth (> 0) and its latency. */
 struct pl_link_change {
 	const char *link;
 	double bandwidth, latency;
@@ -92,8 +91,7 @@ struct pl_cost {
 int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct pl_cost *c,
 		struct pl_err *err) PL_MUST;
 void pl_cost_fini(struct pl_cost *c);
-/* The fit of a communication: of its kind, collective and the nearest number of recorded ranks;
- * NULL. */
+/* The fit of the communication's kind and collective, with the nearest number of ranks; NULL. */
 const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm);
 /*
  * Duration of a communication's transfer, from the last arrival on. With a fit it is the line of

@@ -25,8 +25,7 @@ struct ps {
 
 PL_COMPARATOR(by_arrival, struct arrival, start, i);
 
-/* The message of member i after node `after`, and the time of the server's link for it. Returns the
- * message. */
+/* Adds the message of member i after node `after`, and the server's time. Returns the message. */
 static uint32_t serve(struct ps *p, uint32_t i, bool pull, uint32_t after)
 {
 	struct expansion *s = p->s;

@@ -17,8 +17,7 @@
 /* ---- the base of exporters ------------------------------------------------------------------- */
 
 struct pl_export_base;
-/* The parts of an exporter. All but size are optional; without emit, init sets the functions of the
- * sink. */
+/* The parts of an exporter, optional but for size. Without emit, init sets the sink's functions. */
 struct pl_export_kind {
 	size_t size; /* of its state, whose first member is a struct pl_export_base */
 	/* Writes the segment from hold, merge, clock. */
@@ -71,8 +70,7 @@ pl_ns pl_export_start(const struct pl_export_base *x, const struct pl_segment *s
 
 /* ---- names of things ------------------------------------------------------------------------- */
 
-/* How a role is called where nobody said otherwise: the key under which the importers find it
- * again. */
+/* The default key of a role, under which importers find it again. */
 const char *pl_export_role_key(unsigned role);
 /* A string of the segment, the key of a column (the fallback where it has none) with its colon, a
  * member of the source, all of these in brackets, as JSON. */

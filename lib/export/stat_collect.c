@@ -104,8 +104,7 @@ struct place {
 	bool device;
 };
 
-/* An event, and what its columns say, by role; INT64_MIN: nothing. Texts are strings of the
- * segment. */
+/* An event with its values by role; INT64_MIN: none. Texts are strings of the segment. */
 struct row {
 	uint8_t kind;
 	pl_id name;

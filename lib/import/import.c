@@ -22,8 +22,7 @@ const struct pl_importer *pl_import_find(const char *name)
 
 #define PROBE ((size_t)64 << 10)
 
-/* The first bytes. Of a damaged gzip these are the bytes before the damage, and *cut says what is
- * wrong. */
+/* The first bytes; of a damaged gzip, those before the damage, and *cut names the fault. */
 static int64_t look(struct pl_in *in, const uint8_t **p, struct pl_err *cut, struct pl_err *err)
 {
 	int64_t n = pl_in_peek(in, PROBE, p, cut);

@@ -370,8 +370,7 @@ static inline bool pl_has(const struct pl_fields *f, unsigned a)
 struct pl_strinfo *pl_import_event_info(struct pl_ev *e, pl_id id); /* NULL: no memory */
 const char *pl_import_event_value(struct pl_ev *e, struct pl_key *k, const char *p,
 				  const char *end);
-/* Is the text valid JSON? 0 yes, 1 with small errors, -1 no. pl_import_json_repair() removes small
- * errors. */
+/* Valid JSON? 0: yes; 1: with small errors, which pl_import_json_repair() removes; -1: no. */
 int pl_import_json_check(const char *s, size_t n);
 int pl_import_json_repair(const char *s, size_t n, struct pl_buf *b, struct pl_err *err) PL_MUST;
 const char *pl_import_event_string(struct pl_ev *e, const char *p, const char *end, pl_id *id);
@@ -436,8 +435,7 @@ int pl_import_tracks_meta(struct pl_tracks *t, const struct pl_fields *f,
 /* Names, ranks and hosts into the tracks of the segment. */
 int pl_import_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t host_len,
 			    struct pl_err *err) PL_MUST;
-/* A key for a track that means the same in every segment: flag and text of pid and tid, into
- * t->tmp. */
+/* A key of a track for all segments: flag and text of pid and tid, into t->tmp. */
 int pl_import_tracks_key(struct pl_tracks *t, const struct pl_fields *f,
 			 struct pl_err *err) PL_MUST;
 

@@ -426,8 +426,7 @@ static size_t extent(const struct table *t, size_t i, pl_ns *first, pl_ns *last)
 	return i;
 }
 
-/* Do start times begin anew in every step? Then a step begins before the middle of the one before
- * it. */
+/* Do start times restart in every step? Then a step begins before the middle of the last one. */
 static bool restarts(const struct table *t)
 {
 	pl_ns first, last, before = 0;
@@ -561,8 +560,7 @@ static int put_row(struct table *t, const struct row *r, struct pl_err *err)
 	return pl_import_rows_event(&t->rows, m->kind, track, r->name, r->start, r->dur, err);
 }
 
-/* The step of a rank: from the origin of the step, the same for all, to the end of its last
- * operation. */
+/* The step of a rank: from the common origin of the step to the end of its last operation. */
 static int put_step(struct table *t, const struct row *r, pl_ns origin, pl_ns last,
 		    struct pl_err *err)
 {

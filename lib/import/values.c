@@ -64,8 +64,7 @@ static inline int intern(struct pl_ev *e, const char *s, size_t n, pl_id *id)
 	return 0;
 }
 
-/* Does a line of an event begin at p: `"key":`, a bracket? Then the string before it was never
- * closed. */
+/* Does a line of an event begin at p (`"key":`, a bracket)? Then the last string is not closed. */
 static bool begins_member(const char *p, const char *end)
 {
 	p = pl_scan_space(p, end);

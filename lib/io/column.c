@@ -364,8 +364,7 @@ int pl_get_col_i64(struct pl_cur *c, int64_t *v, size_t n, struct pl_err *err)
 	return dec_end(&d, c, err);
 }
 
-/* The next piece of a narrow column, PL_COL_PIECE values at most, each below 2^bits. Returns how
- * many. */
+/* The next piece of a narrow column: at most PL_COL_PIECE values below 2^bits. Returns how many. */
 static size_t get_piece(struct dec *d, int64_t *wide, unsigned bits)
 {
 	size_t n = pl_min_size(PL_COL_PIECE, d->left);

@@ -72,8 +72,7 @@ int pl_get_table(struct pl_cur *c, uint32_t count, const struct pl_record *r, vo
 		 size_t *n, size_t *cap, struct pl_arena *arena, void *arg,
 		 struct pl_err *err) PL_MUST;
 
-/* Numbers as differences to the one before, behind their count. Reading appends to an array that
- * pl_grow() made. */
+/* A count, then differences of neighbours. Reading appends to an array that pl_grow() made. */
 void pl_put_numbers(struct pl_buf *b, const uint32_t *v, uint32_t n);
 int pl_get_numbers(struct pl_cur *c, void *array, size_t *n, size_t *cap, uint32_t *first,
 		   uint32_t *count, struct pl_err *err) PL_MUST;

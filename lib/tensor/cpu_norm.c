@@ -40,8 +40,7 @@ static double rest_of(double v)
 	return v - (double)(float)v;
 }
 
-/* Computes the mean from differences to a first mean, because sums of small numbers are more
- * precise. */
+/* Uses differences to a first mean, because sums of small numbers are more precise. */
 static void batch_moments(const struct norm *b, int c, double *mean, double *var)
 {
 	size_t step = (size_t)b->c * (size_t)b->s, s = (size_t)b->s;

@@ -149,8 +149,7 @@ struct pl_kernels {
 	void (*soft_back)(size_t n, float own, float f, const float *p, float *s);
 	void (*norm)(size_t n, float mean, float rstd, const float *x, const float *gamma,
 		     const float *beta, float *y);
-	/* the backward pass of a row of layernorm, and what it adds to the gradients of the
-	 * parameters */
+	/* the backward pass of a row of layernorm; adds to the gradients of its parameters */
 	void (*norm_back)(size_t n, float mean, float rstd, const float *x, const float *gamma,
 			  const float *dy, float *dx);
 	void (*norm_params)(size_t n, float mean, float rstd, const float *x, const float *dy,
@@ -203,8 +202,7 @@ struct pl_cpu {
 	struct pl_blas *blas; /* NULL: products are ours */
 };
 
-/* Opens a context with the kernels of one instruction set; blas: large products by OpenBLAS, if it
- * is there. */
+/* Opens a context with the kernels of one instruction set; blas: OpenBLAS for large products. */
 int pl_tensor_cpu_open(const struct pl_kernels *k, bool blas, int threads, void **ctx,
 		       struct pl_err *err) PL_MUST;
 

@@ -302,8 +302,7 @@ static void run_node(struct pl_net *net, uint32_t i)
 	hook(net, false, i, PL_PHASE_FORWARD);
 }
 
-/* The layernorm that reads the sum at the end of a block, if the backend has one kernel for both;
- * PL_NONE: none. */
+/* The layernorm that reads the sum of a block, if one kernel does both; PL_NONE: none. */
 static uint32_t fused_layernorm(const struct pl_net *net, uint32_t end)
 {
 	uint32_t i = end + 1;

@@ -71,8 +71,7 @@ struct pl_net_work {
 	double flops;
 	double bytes; /* read and written, if each statement stands alone and in float32 */
 };
-/* Fills work[n], one row for each statement, without memory for a network. PL_EDATA as
- * pl_net_new(). */
+/* Fills work[n], by statement, without memory for a network. PL_EDATA as pl_net_new(). */
 int pl_net_work(const struct pl_layer *layer, size_t n, struct pl_net_work *work,
 		struct pl_err *err) PL_MUST;
 

@@ -28,8 +28,7 @@ int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b,
 			      struct pl_err *err);
 void pl_trace_row_values_fini(struct pl_row_values *r);
 
-/* A copy of the table that `merge` added, and which segments it covers. All zeros: before the first
- * segment. */
+/* A copy of the table of `merge`, and which segments it covers. All zeros: before the first one. */
 struct pl_merge_context {
 	struct pl_merge m; /* a copy; owned */
 	bool present;

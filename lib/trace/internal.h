@@ -72,8 +72,7 @@ void pl_trace_role_keys_note(const struct pl_intern *str, pl_id id[PL_ROLE_KEYS]
 /* The role of a column; `role` is what the stream says, whose version may be old. */
 unsigned pl_trace_role_settle(const pl_id id[PL_ROLE_KEYS], unsigned role, pl_id key,
 			      unsigned type);
-/* Decodes into an empty batch. Of columns that are not wanted the rows are checked, but not the
- * values. */
+/* Decodes into an empty batch. For unwanted columns only the rows are checked. */
 int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_want *want,
 			struct pl_batch *e, struct pl_err *err) PL_MUST;
 

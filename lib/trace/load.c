@@ -243,8 +243,7 @@ static bool parse_decimal(int64_t mantissa, unsigned scale, int64_t *v)
 	return true;
 }
 
-/* Value i of a column as a number. A text that is no number gets a negative number that no other
- * text has. */
+/* Value i of a column as a number; each other text has a negative number of its own. */
 static int64_t number(const struct pl_segment *seg, const struct pl_col *c, uint32_t i, bool names)
 {
 	int64_t v;

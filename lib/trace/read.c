@@ -157,8 +157,7 @@ static int take_slot(struct reader *r, struct slot **slot, struct pl_err *err)
 	return 0;
 }
 
-/* Empties the batch. Columns with keys of another segment are removed, and very large ones are
- * freed. */
+/* Empties the batch. Removes columns with keys of another segment, and frees very large ones. */
 static int clear_batch(struct slot *s, uint32_t segment, struct pl_err *err)
 {
 	uint64_t held = 0;

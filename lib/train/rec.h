@@ -68,8 +68,7 @@ static inline struct pl_rec_event pl_rec_event(pl_id track, uint8_t kind, pl_id 
 				      .dims = PL_NONE,
 				      .precision = PL_NONE };
 }
-/* Any thread may call it. It never blocks for long and never fails: events without room are
- * counted. */
+/* For any thread. It never blocks for long and never fails: events without room are counted. */
 void pl_train_rec(struct pl_recorder *r, const struct pl_rec_event *e);
 
 /* What a wait waited for, in the terms of profilers; -1: unknown or nothing. */

@@ -63,8 +63,7 @@ static int hash_text(const struct pl_worker *w, int text, uint64_t *h, struct pl
 	return rc;
 }
 
-/* Hashes every byte, because ranks may differ in one sample. This takes 0.1 s a GiB, less than
- * reading. */
+/* Hashes every byte, because ranks may differ in one sample: 0.1 s a GiB, less than reading. */
 static uint64_t hash_data(const struct pl_dataset *s)
 {
 	uint64_t h[9] = { s->n, s->size, (uint64_t)s->classes, (uint64_t)s->n_targets,

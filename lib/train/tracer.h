@@ -75,8 +75,7 @@ int pl_train_tracer_stop(struct pl_tracer *t, bool idle, uint64_t *lost,
 			 struct pl_err *err) PL_MUST;
 /* The work that the device is asked to do for one layer begins, ends; `name`: its operation. */
 void pl_train_tracer_range(struct pl_tracer *t, pl_id name, bool begin);
-/* The calling thread, the one that trains, has waited since `begin` for all that it asked of the
- * device. */
+/* The training thread calls it: it has waited since `begin` for all its work on the device. */
 void pl_train_tracer_synced(struct pl_tracer *t, pl_ns begin);
 
 /* ---- tags ---------------------------------------------------------------------------------- */

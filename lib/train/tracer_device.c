@@ -300,8 +300,7 @@ static bool same_kind(const struct pending *kernel, const struct pending *comm)
 	return kernel->coll == comm->coll || (kernel->coll == PL_COLL_SENDRECV && transfer);
 }
 
-/* Joins kernels and collectives whose launch is not known. Such collectives are the first of their
- * list. */
+/* Joins kernels and collectives whose launch is unknown: such collectives begin their list. */
 static void pair_in_order(struct tracer_device *x, bool last)
 {
 	size_t first = 0;

@@ -146,8 +146,7 @@ int pl_train_worker_collective(struct pl_worker *w, enum pl_tracer_name name,
 
 /* ---- a step -------------------------------------------------------------------------------- */
 
-/* Memory of the host is allocated and pinned during such passes, so they cannot be recorded as CUDA
- * graphs. */
+/* Such passes allocate and pin memory of the host, so CUDA graphs cannot record them. */
 bool pl_train_worker_staged(const struct pl_worker *w)
 {
 	return w->o.world && strcmp(pl_comm_world_transport(w->o.world), "nccl") != 0;

@@ -143,8 +143,7 @@ int pl_train_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_
 
 /* ---- same.c -------------------------------------------------------------------------------- */
 
-/* PL_EDATA unless all ranks call it with the same hash h; `what` was hashed. Without a world it
- * does nothing. */
+/* PL_EDATA if ranks have different hashes h of `what`. Without a world it does nothing. */
 int pl_train_worker_check_same(struct pl_worker *w, uint64_t h, const char *what,
 			       struct pl_err *err) PL_MUST;
 /* The same for job, model, plan and data. */
