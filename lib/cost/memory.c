@@ -127,7 +127,7 @@ static void keep_first(struct of_layers *x)
 /* The operation for the layer and microbatch of the key; NULL. */
 static const struct of_layer *first_of(const struct of_layers *x, struct of_layer key)
 {
-	return bsearch(&key, x->v, x->n, sizeof(key), by_layer);
+	return x->n ? bsearch(&key, x->v, x->n, sizeof(key), by_layer) : NULL;
 }
 
 /* Where activations are used last: there recomputed ones come back, and operations of their layer
