@@ -109,9 +109,12 @@ static int name_selector(const char *name, struct pl_buf *b, struct pl_err *err)
 	b->n = 0;
 	PL_CHECK(pl_buf_put(b, "name=", 5, err));
 	for (; *name; name++) {
+		/* "," and a key of the statement begin another selector */
+		bool separates = *name == ',' && strchr(name, '=');
+
 		if (strchr("*?[]\\|", *name))
 			PL_CHECK(pl_buf_put(b, "\\", 1, err));
-		PL_CHECK(pl_buf_put(b, name, 1, err));
+		PL_CHECK(pl_buf_put(b, separates ? "?" : name, 1, err));
 	}
 	return pl_buf_put(b, "", 1, err);
 }

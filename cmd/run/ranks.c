@@ -28,21 +28,33 @@
 volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t n_requests; /* signals that asked for the end */
 static volatile sig_atomic_t is_parent;	 /* this process forked the ranks */
-static pid_t starter; /* the process that started this rank and passes signals on; 0: none */
+static pid_t starter; /* the process that started this one: it may pass signals on */
 
 static const int end_signals[] = { SIGINT, SIGTERM };
 /* The actions before catch_signals(): those of open outputs remove temporary files. */
 static struct sigaction before[PL_LEN(end_signals)];
 
+#define AGAIN_NS 300000000 /* one request may come by one way twice; a user asks again later */
+
 /* A terminal sends its signal to all processes, and the starter passes it on: one request reaches a
- * rank twice. So the two ways are counted apart, and the larger count is that of the requests. */
+ * rank twice. So the two ways are counted apart, and the larger count is that of the requests. A
+ * starter may signal both the process and its group. So signals by one way that follow one another
+ * at once count as one. */
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
-	static volatile sig_atomic_t n_passed, n_direct;
+	static struct {
+		int n;
+		pl_ns last;
+	} counted[2];
 	bool passed = starter && info->si_code == SI_USER && info->si_pid == starter;
-	int n = passed ? ++n_passed : ++n_direct;
+	pl_ns now = pl_now_ns();
+	int n;
 
 	(void)context;
+	if (counted[passed].n && now - counted[passed].last < AGAIN_NS)
+		return;
+	counted[passed].last = now;
+	n = ++counted[passed].n;
 	if (n <= n_requests)
 		return;
 	n_requests = n;
@@ -387,8 +399,8 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 	int64_t n = c->ranks ? c->ranks : default_ranks > 0 ? default_ranks : 1;
 	int rc, sig;
 
+	starter = getppid();
 	if (c->launch.launcher) {
-		starter = getppid();
 		rc = join_launcher(c, &c->launch, err);
 		if (rc == 0)
 			rc = as_rank(work, arg, &c->launch, err);

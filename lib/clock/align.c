@@ -404,7 +404,9 @@ static int missing_ranks(struct pl_align *a, struct pl_err *err)
 			if (pl_clock_has_rank(a, g->rank[k]))
 				continue;
 			*first = *first < 0 ? g->rank[k] : *first;
-			PL_TRY(pl_spans_add(&all, 0, g->rank[k], g->rank[k] + 1, err));
+			if (all.n > 1024 && all.n > 2 * all.united)
+				pl_spans_unite(&all);
+			PL_TRY(pl_spans_add(&all, 0, g->rank[k], (int64_t)g->rank[k] + 1, err));
 		}
 		groups += *first >= 0;
 	}

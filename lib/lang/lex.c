@@ -307,29 +307,33 @@ static char *last_key(char *s, const struct pl_lang_field *f)
 	return at;
 }
 
-/* A comma separates only where "key=" of the row follows, as names of kernels hold commas. */
-/* Is the text the key, or a longer word that is the key misspelt? */
-static bool is_near(const struct pl_lang_field *f, const char *s, size_t n)
+static bool is_key(const struct pl_lang_field *f, const char *s, size_t n)
 {
-	struct pl_words_near near = { .s = f->name };
-
-	if (strlen(f->name) == n && !memcmp(f->name, s, n))
-		return true;
-	if (n > 2)
-		pl_words_near(&near, s, n);
-	return near.distance;
+	return f->flags & PL_LANG_KEY && strlen(f->name) == n && !memcmp(f->name, s, n);
 }
 
+/* A comma separates only where "key=" of the row follows, as names of kernels hold commas, "=" too:
+ * so misspelt keys are looked for only behind the values of other keys than "name". */
 char *pl_lang_comma(const struct pl_lang_row *row, char *s)
 {
+	size_t first = strcspn(s, "=,");
+	bool may_be_misspelt = false;
+
+	for (const struct pl_lang_field *f = row->field; f->name; f++)
+		may_be_misspelt |= is_key(f, s, first) && strcmp(f->name, "name");
 	for (char *p = s; (p = strchr(p, ',')); p++) {
 		size_t n = strcspn(p + 1, "=,");
 
 		if (p[1 + n] != '=' || !pl_lang_is_word(p + 1, n))
 			continue;
-		for (const struct pl_lang_field *f = row->field; f->name; f++)
-			if (f->flags & PL_LANG_KEY && is_near(f, p + 1, n))
+		for (const struct pl_lang_field *f = row->field; f->name; f++) {
+			struct pl_words_near near = { .s = f->name };
+
+			if (may_be_misspelt && n > 2 && f->flags & PL_LANG_KEY)
+				pl_words_near(&near, p + 1, n);
+			if (near.distance || is_key(f, p + 1, n))
 				return p;
+		}
 	}
 	return NULL;
 }

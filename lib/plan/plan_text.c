@@ -76,8 +76,10 @@ static int refuse(const struct pl_lang_row *row, const char *text, const struct 
 
 	if (rc == PL_ENOMEM)
 		return pl_fail(err, rc, "%s", why->msg);
-	if (row && pl_lang_usage(&usage, row, err) < 0)
+	if (row && pl_lang_usage(&usage, row, err) < 0) {
+		pl_buf_fini(&usage);
 		return PL_ENOMEM;
+	}
 	rc = pl_fail(err, PL_EUSAGE, "what-if \"%s\": %s%s%.*s", text, why->msg,
 		     usage.n ? "; expected: " : "", (int)usage.n, usage.n ? (char *)usage.p : "");
 	pl_buf_fini(&usage);

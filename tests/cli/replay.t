@@ -181,6 +181,22 @@ status 0 "... as JSON" "$BIN/replay" -O json "$g" "$TMP/slow.graph"
 check "... with its schema" grep -q '"schema":"paceline.replay-difference/1"' "$TMP/out"
 status 0 "... one from standard input" sh -c "'$BIN/replay' - '$TMP/slow.graph' <'$g'"
 
+# ---- names that look like selectors -------------------------------------------------------------
+printf '{"traceEvents":[' >"$TMP/names.json"
+for ts in 0 100 200; do
+	[ $ts = 100 ] && name=relu || name='gemm<a,tile=128,rank=7>(x,mask=1)'
+	printf '{"ph":"X","cat":"kernel","name":"%s","pid":0,"tid":7,"ts":%d,' "$name" $ts
+	printf '"dur":90,"args":{"stream":7,"device":0}}'
+	[ $ts = 200 ] || printf ,
+done >>"$TMP/names.json"
+printf ']}\n' >>"$TMP/names.json"
+status 0 "names of kernels with commas and keys" sh -c \
+	"'$BIN/trace' -q '$TMP/names.json' | '$BIN/graph' -q >'$TMP/names.graph' && '$BIN/replay' -q '$TMP/names.graph'"
+check "... are among what is worth most" grep -qF 'scale name=gemm<a?tile=128?rank=7>(x?mask=1) by 0.5' "$TMP/out"
+status 0 "a plan with such a name" "$BIN/replay" -q --no-worth \
+	--what-if 'scale name=*(x,mask=1) by 0.5' "$TMP/names.graph"
+check "... changes the step" grep -q 'predicted [^(]*(-' "$TMP/out"
+
 # ---- what is refused --------------------------------------------------------------------------
 status 2 "three graphs" "$BIN/replay" "$g" "$g" "$g"
 status 2 "standard input twice" "$BIN/replay" - -
