@@ -54,7 +54,7 @@ struct path_row { /* of the critical path: all of one operation, kind and rank *
 
 struct slow_row {
 	int32_t rank;
-	pl_ns wait_ns, median_wait_ns; /* a step: its own, and the median rank's */
+	pl_ns idle_ns, median_idle_ns; /* a step: its own, and the median of the others */
 	int32_t most;		       /* rank that waited longest for it, -1 */
 	pl_ns most_ns;		       /* a step */
 	char why[400];
@@ -219,5 +219,7 @@ struct rank_part {
 };
 extern const struct rank_part rank_parts[PARTS];
 pl_ns rank_part(const struct pl_rank_time *t, int i);
+/* Waiting for other ranks, and nothing to do. */
+pl_ns rank_idle(const struct pl_rank_time *t);
 
 #endif

@@ -2,10 +2,12 @@
  * The slowest ranks, with the reason.
  *
  * A rank that is the last at every communication never waits. Therefore the slowest ranks are the
- * ranks that wait least. (The time that other ranks wait for a rank says less: in a pipeline a rank
- * passes on the lateness of its neighbour.) The reason is the class of time that exceeds the class
- * of the median rank. The report also names the operation with the greatest excess over the mean of
- * the ranks.
+ * ranks that are idle least: idle time is waiting for other ranks and having nothing to do, because
+ * a stage of a pipeline has one of them before its work and the other behind it. (The time that
+ * other ranks wait for a rank says less: in a pipeline a rank passes on the lateness of its
+ * neighbour.) A rank is compared with the median of the others. The reason is the class of time
+ * that exceeds theirs. The report also names the operation with the greatest excess over the mean
+ * of the others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,30 +15,37 @@
 #include "program.h"
 
 #define WORST  3
-#define LITTLE 0.005 /* of the span: who waits only so much less than the median is not slow */
+#define LITTLE 0.005 /* of the span: who is idle only so much less is not slow */
 
 /* The times of a rank that reasons are about; computation counts with what overlaps it. */
 static pl_ns part(const struct pl_rank_time *t, int which)
 {
-	return rank_part(t, which) + (which == PART_COMPUTE ? t->comm_overlapped_ns : 0);
+	return which == PART_WAIT
+		       ? rank_idle(t)
+		       : rank_part(t, which) + (which == PART_COMPUTE ? t->comm_overlapped_ns : 0);
 }
 
-/* Medians of all parts over the ranks. */
-static int find_medians(const struct pl_account *a, pl_ns *median, struct pl_err *err)
+/* The medians of all parts over the ranks except one. */
+static int find_medians(const struct pl_account *a, size_t except, pl_ns *median,
+			struct pl_err *err)
 {
 	int64_t *v;
 	int rc = pl_alloc(&v, a->n_ranks, sizeof(*v), err);
 
 	for (int which = 0; rc == 0 && which < PARTS; which++) {
+		size_t n = 0;
+
 		for (size_t i = 0; i < a->n_ranks; i++)
-			v[i] = part(&a->rank[i], which);
-		median[which] = pl_median_i64(v, a->n_ranks);
+			if (i != except)
+				v[n++] = part(&a->rank[i], which);
+		median[which] = pl_median_i64(v, n);
 	}
 	pl_free(v);
 	return rc;
 }
 
-/* By part: the operation whose time on each of the slow ranks exceeds the mean of all most. */
+/* By part: the operation whose time on each of the slow ranks exceeds the mean of the others most.
+ */
 struct found {
 	bool done;
 	pl_id name[WORST];
@@ -87,7 +96,8 @@ static int find_operations(const struct report *r, int which, struct found *f, s
 		f->name[x] = PL_NONE;
 		f->more[x] = 0;
 		for (pl_id i = 0; i < n; i++) {
-			double d = sum[(x + 1) * n + i] - sum[i] / (double)r->g.n_ranks;
+			double own = sum[(x + 1) * n + i];
+			double d = own - (sum[i] - own) / (double)(r->g.n_ranks - 1);
 
 			if (d > f->more[x]) {
 				f->more[x] = d;
@@ -116,7 +126,8 @@ static void longest_waiter(const struct report *r, struct slow_row *row)
 static int explain_rank(const struct report *r, size_t rank, const pl_ns *median, size_t row_at,
 			struct found *found, struct pl_err *err)
 {
-	char ns[32], more[32], wait[32], usual[32], longest[64] = "", op[160] = "", text[64];
+	char ns[32], more[32], idle[32], usual[32], longest[64] = "", op[160] = "", text[64];
+	const char *others = r->account.n_ranks == 2 ? "the other" : "the median";
 	const struct pl_rank_time *t = &r->account.rank[rank];
 	struct slow_row *row = &r->slow[row_at];
 	double n = (double)r->n_steps;
@@ -130,12 +141,12 @@ static int explain_rank(const struct report *r, size_t rank, const pl_ns *median
 			which = i;
 		}
 	if (row->most >= 0)
-		snprintf(longest, sizeof(longest), " (rank %d for it: %s)", row->most,
+		snprintf(longest, sizeof(longest), " (rank %d waits for it %s)", row->most,
 			 fmt_ns(text, sizeof(text), (double)row->most_ns));
-	at = snprintf(row->why, sizeof(row->why), "waits %s a step, the median rank %s%s; ",
-		      fmt_ns(wait, sizeof(wait), (double)row->wait_ns),
-		      fmt_ns(usual, sizeof(usual), (double)row->median_wait_ns), longest);
-	if (which < 0 || (double)excess < 0.1 * n * (double)(row->median_wait_ns - row->wait_ns)) {
+	at = snprintf(row->why, sizeof(row->why), "is idle %s a step, %s rank %s%s; ",
+		      fmt_ns(idle, sizeof(idle), (double)row->idle_ns), others,
+		      fmt_ns(usual, sizeof(usual), (double)row->median_idle_ns), longest);
+	if (which < 0 || (double)excess < 0.1 * n * (double)(row->median_idle_ns - row->idle_ns)) {
 		snprintf(row->why + at, sizeof(row->why) - (size_t)at,
 			 "no kind of work stands out: it has a little more of each");
 		return 0;
@@ -143,18 +154,20 @@ static int explain_rank(const struct report *r, size_t rank, const pl_ns *median
 	if ((rc = find_operations(r, which, &found[which], err)) < 0)
 		return rc;
 	f = &found[which];
+	fmt_ns(text, sizeof(text), f->more[row_at] / n);
+	/* stages of a pipeline have operations of their own, which exceed the others' by more */
 	if (f->name[row_at] != PL_NONE)
-		snprintf(op, sizeof(op), ", %s of it in %.80s",
-			 fmt_ns(text, sizeof(text), f->more[row_at] / n),
+		snprintf(op, sizeof(op), ", %s%s in %.80s",
+			 f->more[row_at] <= (double)excess ? text : "most",
+			 f->more[row_at] <= (double)excess ? " of it" : "",
 			 pl_intern_get(&r->g.str, f->name[row_at]));
-	snprintf(row->why + at, sizeof(row->why) - (size_t)at,
-		 "it %s %s, %s more than the median%s", rank_parts[which].reason,
-		 fmt_ns(ns, sizeof(ns), (double)part(t, which) / n),
-		 fmt_ns(more, sizeof(more), (double)excess / n), op);
+	snprintf(row->why + at, sizeof(row->why) - (size_t)at, "it %s %s, %s more than %s%s",
+		 rank_parts[which].reason, fmt_ns(ns, sizeof(ns), (double)part(t, which) / n),
+		 fmt_ns(more, sizeof(more), (double)excess / n), others, op);
 	return 0;
 }
 
-/* The rank that waits least of those that are not in the list yet; n_ranks: none. */
+/* The rank that is idle least of those that are not in the list yet, of which there is one. */
 static size_t next_slow(const struct report *r)
 {
 	const struct pl_account *a = &r->account;
@@ -165,8 +178,8 @@ static size_t next_slow(const struct report *r)
 
 		for (size_t k = 0; k < r->n_slow; k++)
 			have |= r->slow[k].rank == a->rank[i].rank;
-		if (!have && (best == a->n_ranks ||
-			      a->rank[i].idle_ns[PL_I_WAIT] < a->rank[best].idle_ns[PL_I_WAIT]))
+		if (!have &&
+		    (best == a->n_ranks || rank_idle(&a->rank[i]) < rank_idle(&a->rank[best])))
 			best = i;
 	}
 	return best;
@@ -177,28 +190,28 @@ int find_slow(struct report *r, struct pl_err *err)
 	const struct pl_account *a = &r->account;
 	struct found found[PARTS] = { 0 };
 	size_t index[WORST];
-	pl_ns median[PARTS];
+	pl_ns median[WORST][PARTS];
 
 	if (a->n_ranks < 2)
 		return 0;
 	PL_CHECK(pl_alloc(&r->slow, WORST, sizeof(*r->slow), err));
-	PL_CHECK(find_medians(a, median, err));
-	while (r->n_slow < WORST) {
+	while (r->n_slow < WORST && r->n_slow < a->n_ranks) {
 		struct slow_row *row = &r->slow[r->n_slow];
+		pl_ns *others = median[r->n_slow];
 		size_t i = next_slow(r);
 		const struct pl_rank_time *t = &a->rank[i];
 
-		if (i == a->n_ranks || (double)(median[PART_WAIT] - t->idle_ns[PL_I_WAIT]) <
-					       LITTLE * (double)t->span_ns)
+		PL_CHECK(find_medians(a, i, others, err));
+		if ((double)(others[PART_WAIT] - rank_idle(t)) < LITTLE * (double)t->span_ns)
 			break;
 		*row = (struct slow_row){ .rank = t->rank,
-					  .wait_ns = t->idle_ns[PL_I_WAIT] / (pl_ns)r->n_steps,
-					  .median_wait_ns = median[PART_WAIT] / (pl_ns)r->n_steps,
+					  .idle_ns = rank_idle(t) / (pl_ns)r->n_steps,
+					  .median_idle_ns = others[PART_WAIT] / (pl_ns)r->n_steps,
 					  .most = -1 };
 		longest_waiter(r, row);
 		index[r->n_slow++] = i;
 	}
 	for (size_t k = 0; k < r->n_slow; k++)
-		PL_CHECK(explain_rank(r, index[k], median, k, found, err));
+		PL_CHECK(explain_rank(r, index[k], median[k], k, found, err));
 	return 0;
 }

@@ -70,7 +70,7 @@ static const struct pl_column memory[] = {
 };
 static const struct pl_column slowest[] = {
 	{ "rank", "rank", PL_CELL_I64, 0 },
-	{ "wait_ns", "waits", PL_CELL_NS, 0 },
+	{ "wait_ns", "idle", PL_CELL_NS, 0 },
 	{ "median_wait_ns", "median", PL_CELL_NS, 0 },
 	{ "why", "why", PL_CELL_STR, 0 },
 };
@@ -173,8 +173,8 @@ static size_t fill_memory(const struct report *r, size_t top, struct pl_table *t
 static size_t fill_slowest(const struct report *r, size_t top, struct pl_table *t)
 {
 	for (size_t i = 0; i < r->n_slow && i < top; i++)
-		pl_table_row(t, (int64_t)r->slow[i].rank, r->slow[i].wait_ns,
-			     r->slow[i].median_wait_ns, r->slow[i].why);
+		pl_table_row(t, (int64_t)r->slow[i].rank, r->slow[i].idle_ns,
+			     r->slow[i].median_idle_ns, r->slow[i].why);
 	return r->n_slow;
 }
 
@@ -231,4 +231,9 @@ const struct rank_part rank_parts[PARTS] = {
 pl_ns rank_part(const struct pl_rank_time *t, int i)
 {
 	return *(const pl_ns *)((const char *)t + rank_parts[i].offset);
+}
+
+pl_ns rank_idle(const struct pl_rank_time *t)
+{
+	return t->idle_ns[PL_I_WAIT] + t->idle_ns[PL_I_TAIL];
 }

@@ -91,10 +91,12 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 				r->expanded.collectives, r->expanded.messages,
 				pl_algo_name((unsigned)c->expand - 1));
 	if (isfinite(r->bias_mean) && fabs(r->bias_mean) >= 0.5)
-		pl_write_format(w, "the model's error for what was recorded, %+.2f %%, is %s\n",
-				r->replayed_mean > 0 ? 100 * r->bias_mean / r->replayed_mean : 0,
-				r->bias_out ? "left out of the prediction"
-					    : "too large to be left out of the prediction");
+		pl_write_format(w, "the model is %.2f %% too %s for the recorded steps; %s\n",
+				r->replayed_mean > 0 ? 100 * fabs(r->bias_mean) / r->replayed_mean
+						     : 0,
+				r->bias_mean < 0 ? "short" : "long",
+				r->bias_out ? "the prediction is corrected for this"
+					    : "this is too much to correct the prediction for it");
 	if (r->n_steps > 1)
 		pl_write_format(w, "error of a step: mean %.3f %%, worst %+.3f %%\n",
 				100 * r->mean_abs_error, 100 * r->worst_error);
@@ -226,7 +228,7 @@ static void print_rank(const struct pl_rank_time *t, bool color, struct pl_write
 	pl_write_text(w, "\n");
 }
 
-/* Few ranks: all. Many: the slowest, which wait least. */
+/* Few ranks: all. Many: the slowest, which are idle least. */
 static void print_ranks(const struct config *c, const struct report *r, struct pl_writer *w)
 {
 	const struct pl_account *a = &r->account;
@@ -239,7 +241,7 @@ static void print_ranks(const struct config *c, const struct report *r, struct p
 	snprintf(text, sizeof(text), "Where the time goes, in %% of %s%s%s",
 		 fmt_ns(ns, sizeof(ns), a->n_ranks ? (double)a->rank[0].span_ns : 0),
 		 isfinite(r->predicted_mean) ? ", with the changes" : "",
-		 n < a->n_ranks ? "; the ranks that wait least" : "");
+		 n < a->n_ranks ? "; the ranks that are idle least" : "");
 	print_heading(c, text, w);
 	pl_write_text(w, " rank");
 	for (int i = 0; i < PARTS; i++)
@@ -254,9 +256,9 @@ static void print_ranks(const struct config *c, const struct report *r, struct p
 		if (n < a->n_ranks) {
 			best = a->n_ranks;
 			for (size_t i = 0; i < a->n_ranks; i++)
-				if (!done[i] && (best == a->n_ranks ||
-						 rank_part(&a->rank[i], PART_WAIT) <
-							 rank_part(&a->rank[best], PART_WAIT)))
+				if (!done[i] &&
+				    (best == a->n_ranks ||
+				     rank_idle(&a->rank[i]) < rank_idle(&a->rank[best])))
 					best = i;
 		}
 		done[best] = true;
@@ -305,7 +307,7 @@ static void print_slow(const struct config *c, const struct report *r, struct pl
 {
 	print_heading(c, "Slowest ranks", w);
 	if (!r->n_slow)
-		pl_write_text(w, "no rank waits much less than the others\n");
+		pl_write_text(w, "no rank is idle much less than the others\n");
 	for (size_t i = 0; i < r->n_slow; i++) {
 		char head[32];
 

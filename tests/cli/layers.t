@@ -50,6 +50,25 @@ status 2 "more stages than layers" "$BIN/graph" --program 'pipeline schedule=1f1
 says 'need as many layers' "... says so"
 status 2 "ranks that make no pipelines" "$BIN/graph" --program 'pipeline schedule=1f1b stages=2 microbatches=4' --ranks 3 "$TMP/pipe.csv"
 
+# ---- the slowest ranks --------------------------------------------------------------------------
+# slowest NAME TIMES STAGES SCHEDULE WANT: TIMES are what the layers, one of each stage, take for one microbatch of 8
+slowest() {
+	for us in $2; do
+		echo "l$us-$((n = n + 1)),$us,$((2 * us)),1000,4096,4096"
+	done | sed '1i layer,forward_us,backward_us,param_bytes,activation_bytes,output_bytes' >"$TMP/stages.csv"
+	"$BIN/graph" -q --program "pipeline schedule=$4 stages=$3 microbatches=8" -o "$TMP/stages" "$TMP/stages.csv"
+	"$BIN/replay" -O csv --table=slowest "$TMP/stages" >"$TMP/out"
+	check "slowest ranks: $1, $4" test "$(sed 1d "$TMP/out" | cut -d , -f 1 | tr '\n' ' ')" = "$5"
+}
+for s in gpipe 1f1b; do
+	slowest "none of four equal stages" "1000 1000 1000 1000" 4 $s ""
+	slowest "the first stage" "1300 1000 1000 1000" 4 $s "0 "
+	holds "$TMP/out" 'it computes 31.20 ms, 7.200 ms more than the median, most in backward l1300' "... with the reason"
+	slowest "the last stage" "1000 1000 1000 1300" 4 $s "3 "
+	slowest "one of two" "1000 1300" 2 $s "1 "
+	holds "$TMP/out" 'it computes 31.20 ms, 7.200 ms more than the other, ' "... compared with the other"
+done
+
 # ---- what is refused ----------------------------------------------------------------------------
 status 2 "two inputs" "$BIN/graph" "$TMP/net.csv" "$TMP/net.csv"
 status 2 "no ranks" "$BIN/graph" --ranks 0 "$TMP/net.csv"
