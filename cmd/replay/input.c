@@ -3,6 +3,7 @@
 
 #include "core/progress.h"
 #include "derive/describe.h"
+#include "graph/edit_messages.h"
 #include "io/container.h"
 #include "program.h"
 
@@ -137,13 +138,15 @@ static int fold(const struct config *c, struct report *r, struct pl_err *err)
 	return 0;
 }
 
-/* Is anything about whole collectives, not about messages? */
+/* Is anything about whole collectives, not about messages? The lines of a plan are as those of
+ * --what-if. */
 static bool wants_whole(const struct config *c, const struct changes *x)
 {
 	for (size_t i = 0; x && i < x->plan.n_rw; i++)
 		if (x->plan.rw[i].op == PL_RW_RANKS)
 			return true;
-	return c->plan || c->expand || c->stragglers || (x && !pl_rewrite_is_timing(&x->plan));
+	return c->expand || c->stragglers ||
+	       (x && (x->structural || !pl_rewrite_is_timing(&x->plan)));
 }
 
 /*
@@ -173,8 +176,10 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 		PL_TRY(pl_graph_read_without(in, pool, unused_columns(c, r->changes), &r->g, err));
 	else
 		PL_TRY(pl_derive_read(in, pool, &r->g, err));
-	if (wants_whole(c, r->changes))
+	if (wants_whole(c, r->changes)) {
+		r->messages_folded = pl_graph_has_messages(&r->g);
 		PL_TRY(pl_sim_fold_messages(&r->g, err));
+	}
 	if (c->fold != FOLD_NONE && (rc = fold(c, r, err)) < 0)
 		pl_wrap(err, "%s", pl_in_name(in));
 out:

@@ -77,6 +77,7 @@ struct report {
 	const struct changes *changes;
 	struct pl_graph g;
 	struct pl_sim *s;
+	bool messages_folded;	     /* of collectives, into whole transfers */
 	size_t n_folded, n_recorded; /* --fold: how many steps of how many */
 	struct step_row *step;
 	size_t n_steps;
@@ -117,7 +118,8 @@ struct changes {
 	size_t first;	     /* how many are of --plan */
 	struct pl_topology topo;
 	bool has_topology;
-	uint64_t *hits; /* [rewrite]: operations that it changed in the graph; NULL: not counted */
+	bool structural; /* --plan changes more than durations, so it is not in `plan` */
+	uint64_t *hits;	 /* [rewrite]: operations that it changed in the graph; NULL: not counted */
 };
 
 /* ---- planned.c ---- */

@@ -141,7 +141,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 {
 	struct changes x = { 0 };
 	struct report r = { .changes = &x, .optimizer = c->optimizer };
-	struct pl_plan plan = { 0 }, *structural = NULL;
+	struct pl_plan plan = { 0 };
 	double t[4] = { now() };
 	int rc = 0;
 
@@ -150,15 +150,14 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	if (c->plan) {
 		PL_TRY(pl_plan_read_file(c->plan, &plan, err));
 		/* a plan that only changes durations is what the same lines of --what-if are */
-		if (plan.n_tensors || !pl_rewrite_is_timing(&plan))
-			structural = &plan;
+		x.structural = plan.n_tensors || !pl_rewrite_is_timing(&plan);
 		x.plan.file = plan.file;
 		for (size_t i = 0; i < plan.n_rw && !c->topology; i++)
 			if (plan.rw[i].op == PL_RW_ALGORITHM && !strcmp(plan.rw[i].word, "ps"))
 				pl_say(&c->c.log, PL_LOG_WARN,
 				       "the plan has parameter servers; without --topology their "
 				       "hosts are taken to have links like those of the ranks");
-		for (size_t i = 0; !structural && i < plan.n_rw; i++)
+		for (size_t i = 0; !x.structural && i < plan.n_rw; i++)
 			PL_TRY(pl_plan_add(&x.plan, &plan.rw[i], err));
 	}
 	PL_TRY(read_changes(c, &x, err));
@@ -166,8 +165,8 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	t[1] = now();
 	pl_progress("replaying");
 	rc = measure(&r, err);
-	if (rc >= 0 && structural)
-		rc = use_plan(structural, &x, &r, err);
+	if (rc >= 0 && x.structural)
+		rc = use_plan(&plan, &x, &r, err);
 	if (rc >= 0 && c->expand)
 		rc = use_expansion(c, &plan, &r, err);
 	if (rc >= 0) /* of the planned graph */

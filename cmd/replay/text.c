@@ -44,9 +44,11 @@ static void print_basis(const struct report *r, struct pl_writer *w)
 	if (b->error < SURE)
 		return;
 	pl_write_format(w,
-			"estimated from %" PRIu64 " whole transfers, as there are no messages%s: "
+			"estimated from %" PRIu64 " whole transfers, as %s%s: "
 			"%.0f %% of the time of transfers may be wrong\n",
 			b->samples,
+			r->messages_folded ? "the messages of the trace were folded for this change"
+					   : "there are no messages",
 			b->one_size ? ", of sizes that do not tell latency from bandwidth" : "",
 			100 * b->error);
 }

@@ -104,6 +104,16 @@ status 0 "one step that stands for many" "$BIN/replay" --fold=mean --no-worth "$
 check "... takes their mean" sh -c "head -1 '$TMP/out' | grep -q '(+0.00 %)'"
 status 0 "stragglers fold by themselves" "$BIN/replay" -q --stragglers "$TMP/four/graph"
 
+# ---- a plan of changes is what the changes are --------------------------------------------------
+for line in "bandwidth by 4" "latency by 3" "scale kind=comm by 0.5" "fix rank=1" "ranks 8"; do
+	printf 'paceline-plan 1\n%s\n' "$line" >"$TMP/plan"
+	"$BIN/replay" -q -O csv --table=steps -p "$TMP/plan" "$TMP/rest/graph" >"$TMP/x"
+	"$BIN/replay" -q -O csv --table=steps --what-if="$line" "$TMP/rest/graph" >"$TMP/y"
+	check "a plan of \"$line\": as --what-if" same "$TMP/x" "$TMP/y"
+done
+status 0 "messages that were folded" "$BIN/replay" --no-worth --what-if='ranks 8' "$TMP/rest/graph"
+holds "$TMP/out" '^estimated from [0-9]* whole transfers, as the messages of the trace were folded for this change' "... are said to be"
+
 # ---- sends alone, clocks, formats ---------------------------------------------------------------
 check "a job whose receives were not recorded" job sends -v recv=0
 check "its sends are kept, alone" [ "$(counts unmatched_messages)" = 288 ]
