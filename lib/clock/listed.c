@@ -93,7 +93,7 @@ int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_
 
 	if (rank < 0)
 		return 0;
-	if ((rc = pl_trace_header_read(seg, &h, err)) < 0)
+	if ((rc = pl_trace_header_read(seg, false, &h, err)) < 0)
 		return rc;
 	for (size_t i = 0; i < h.n_groups && rc >= 0 && (h.rank < 0 || h.rank == rank); i++)
 		rc = note_group(a, &h.group[i], rank, h.world, &all, err);

@@ -414,7 +414,7 @@ static int find_world(struct stat *s, const struct pl_segment *seg, struct pl_er
 {
 	struct pl_trace_header h;
 
-	PL_CHECK(pl_trace_header_read(seg, &h, err));
+	PL_CHECK(pl_trace_header_read(seg, false, &h, err));
 	s->world = pl_max_i64(s->world, h.world);
 	pl_trace_header_fini(&h);
 	return 0;

@@ -360,11 +360,14 @@ static int finish(void *arg, struct pl_err *err)
 	struct pl_doc *d = arg;
 	struct pl_segment *seg = &d->rows.seg;
 	const char *quoted = pl_trace_segment_meta_get(seg, "host_name"), *host;
+	struct pl_trace_header header;
 	char name[256];
 	size_t n;
 	int32_t rank;
 
-	PL_CHECK(pl_trace_header_rank(seg, &rank, err));
+	PL_CHECK(pl_trace_header_read(seg, true, &header, err));
+	rank = (int32_t)header.rank;
+	pl_trace_header_fini(&header);
 	d->tracks.named = rank < 0 && (!d->o->rank_from || !strcmp(d->o->rank_from, "auto"));
 	PL_CHECK(pl_import_pick_rank(d->o, d->rows.path, rank, &rank, err));
 	pl_import_name_rank(d->rows.path, &host, &n);

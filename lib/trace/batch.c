@@ -84,9 +84,16 @@ void pl_trace_batch_clear(struct pl_batch *b)
 		b->col[i].n = 0;
 }
 
+void pl_trace_batch_forget(struct pl_batch *b)
+{
+	b->n = b->n_cols = 0;
+	if (b->slot)
+		memset(b->slot, 0, b->n_slots * sizeof(*b->slot));
+}
+
 void pl_trace_batch_fini(struct pl_batch *b)
 {
-	for (uint32_t i = 0; i < b->n_cols; i++)
+	for (uint32_t i = 0; i < b->n_kept; i++)
 		pl_trace_col_drop(&b->col[i]);
 	pl_free(b->kind);
 	pl_free(b->track);
@@ -147,7 +154,11 @@ int pl_trace_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key
 	PL_CHECK(pl_grow(&b->col, &cap, (size_t)b->n_cols + 1, sizeof(*b->col), err));
 	b->cap_cols = (uint32_t)cap;
 	c = &b->col[b->n_cols];
-	memset(c, 0, sizeof(*c));
+	if (b->n_cols == b->n_kept)
+		memset(&b->col[b->n_kept++], 0, sizeof(*c));
+	else if (c->type != type)
+		pl_trace_col_drop(c); /* decimals have an array more */
+	c->n = 0;
 	c->role = role;
 	c->type = type;
 	c->key = key;

@@ -177,34 +177,17 @@ out:
 	return rc;
 }
 
-static int read_segment(const struct pl_segment *seg, struct pl_trace_header *h, struct pl_err *err)
+int pl_trace_header_read(const struct pl_segment *seg, bool rank_alone, struct pl_trace_header *h,
+			 struct pl_err *err)
 {
 	const char *info = pl_trace_segment_meta_get(seg, "distributedInfo");
 	int rc;
 
-	h->rank = -1;
+	*h = (struct pl_trace_header){ .rank = -1, .rank_alone = rank_alone };
 	rc = info ? read_header(h, info, strlen(info), false, err) : 0;
 	if (h->rank > INT32_MAX)
 		h->rank = -1;
 	if (rc < 0)
 		pl_trace_header_fini(h);
 	return rc;
-}
-
-int pl_trace_header_read(const struct pl_segment *seg, struct pl_trace_header *h,
-			 struct pl_err *err)
-{
-	memset(h, 0, sizeof(*h));
-	return read_segment(seg, h, err);
-}
-
-/* The groups of a large job are long, and they stand behind the rank: they are not read. */
-int pl_trace_header_rank(const struct pl_segment *seg, int32_t *rank, struct pl_err *err)
-{
-	struct pl_trace_header h = { .rank_alone = true };
-
-	PL_CHECK(read_segment(seg, &h, err));
-	*rank = (int32_t)h.rank;
-	pl_trace_header_fini(&h);
-	return 0;
 }

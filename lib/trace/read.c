@@ -31,7 +31,6 @@ struct span { /* a segment of a trace */
 
 struct slot { /* a block of events */
 	struct span *of;
-	uint32_t segment; /* whose columns the batch has */
 	struct pl_buf bytes;
 	struct pl_cur c;
 	uint32_t count, ordinal;
@@ -149,30 +148,24 @@ static int take_slot(struct reader *r, struct slot **slot, struct pl_err *err)
 	s = r->free;
 	if (!s) {
 		PL_CHECK(pl_alloc(&s, 1, sizeof(*s), err));
-		s->segment = PL_NONE;
-		s->next = NULL;
-		r->free = s;
+		r->free = s; /* freed with the reader */
+		PL_CHECK(pl_trace_batch_init(&s->batch, err));
 	}
 	*slot = s;
 	return 0;
 }
 
-/* Empties the batch. Removes columns with keys of another segment, and frees very large ones. */
-static int clear_batch(struct slot *s, uint32_t segment, struct pl_err *err)
+/* The batch gets the columns of its block alone, in their order: then it does not depend on the
+ * blocks that the slot had before, and so on the number of threads. Very large ones are freed. */
+static void clear_batch(struct pl_batch *b)
 {
 	uint64_t held = 0;
 
-	if (s->segment != segment) {
-		pl_trace_batch_fini(&s->batch);
-		s->segment = segment;
-		return pl_trace_batch_init(&s->batch, err);
-	}
-	pl_trace_batch_clear(&s->batch);
-	for (uint32_t i = 0; i < s->batch.n_cols; i++)
-		held += s->batch.col[i].cap;
-	for (uint32_t i = 0; held > SPARE_VALUES && i < s->batch.n_cols; i++)
-		pl_trace_col_drop(&s->batch.col[i]);
-	return 0;
+	pl_trace_batch_forget(b);
+	for (uint32_t i = 0; i < b->n_kept; i++)
+		held += b->col[i].cap;
+	for (uint32_t i = 0; held > SPARE_VALUES && i < b->n_kept; i++)
+		pl_trace_col_drop(&b->col[i]);
 }
 
 /* The segment may grow while the block is decoded, so the numbers of now are copied. */
@@ -191,7 +184,7 @@ static int get_events(struct reader *r, const struct pl_block *b, struct pl_err 
 	struct slot *s;
 
 	PL_CHECK(take_slot(r, &s, err));
-	PL_CHECK(clear_batch(s, r->now->seg.index, err));
+	clear_batch(&s->batch);
 	s->of = r->now;
 	s->count = b->count;
 	s->ordinal = b->ordinal;

@@ -190,11 +190,13 @@ struct pl_batch {
 	pl_ns *ts, *dur; /* dur -1: the source gave none (instants, flows) */
 	struct pl_col *col;
 	uint32_t n_cols, cap_cols;
+	uint32_t n_kept;	 /* columns that have memory: those behind n_cols are spare */
 	uint32_t *slot, n_slots; /* of pl_trace_batch_col() alone: columns by hash */
 };
 int pl_trace_batch_init(struct pl_batch *b,
 			struct pl_err *err) PL_MUST; /* room for PL_BATCH_ROWS */
 void pl_trace_batch_clear(struct pl_batch *b);	     /* n = 0; columns are kept, empty */
+void pl_trace_batch_forget(struct pl_batch *b); /* n = 0; columns give their memory to others */
 void pl_trace_batch_fini(struct pl_batch *b);
 /* Find or add the column. The index stays valid until pl_trace_batch_fini(). */
 int pl_trace_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
@@ -271,11 +273,10 @@ struct pl_trace_header {
 	size_t n_groups, cap_groups;
 	bool rank_alone; /* read only the rank */
 };
-int pl_trace_header_read(const struct pl_segment *s, struct pl_trace_header *h,
+/* rank_alone: not the groups, which are long in a large job and stand behind the rank. */
+int pl_trace_header_read(const struct pl_segment *s, bool rank_alone, struct pl_trace_header *h,
 			 struct pl_err *err) PL_MUST;
 void pl_trace_header_fini(struct pl_trace_header *h);
-/* Only the rank; -1: unknown. */
-int pl_trace_header_rank(const struct pl_segment *s, int32_t *rank, struct pl_err *err) PL_MUST;
 /* The number at the end of a name, as of "ProfilerStep#3"; INT64_MIN: none. */
 int64_t pl_trace_step_number(const struct pl_segment *s, pl_id name);
 /* A track with everything unknown. */

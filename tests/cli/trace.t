@@ -233,5 +233,25 @@ for select in --name=op[0-5] --step=0 --rank=0; do
 	"$trace" -q -O trace --no-provenance -o late.4 "$select" -@4 late.trace
 	check "$select: the same for any number of threads" cmp late.1 late.4
 done
+awk 'BEGIN {
+	n = split("a b ca dba ad ecb", keys, " ")
+	print "["
+	for (i = 0; i < 13 * 16384; i++) {
+		k = keys[int(i / 16384) % n + 1]
+		printf "{\"ph\":\"X\",\"name\":\"op\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":1,\"args\":{", 2 * i
+		for (c = 1; c <= length(k); c++)
+			printf("%s\"%s\":%d", (c > 1 ? "," : ""), substr(k, c, 1), i)
+		print "}},"
+	}
+	print "{}]"
+}' >columns.json
+status 0 "blocks with other columns" "$trace" -q --no-provenance -o columns.trace columns.json
+for form in trace chrome csv; do
+	for threads in 1 2 3; do
+		"$trace" -q -O $form --no-provenance -o "columns.$threads" -@ $threads columns.trace
+	done
+	check "-O $form: their order does not depend on the threads" \
+		sh -c "cmp columns.1 columns.2 && cmp columns.1 columns.3"
+done
 
 done_testing
