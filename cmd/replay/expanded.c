@@ -6,29 +6,6 @@
 #include "graph/edit_messages.h"
 #include "program.h"
 
-/* By which algorithm the transfers of the graph are: the plan's, if it has one for all. */
-static void find_algorithm(const struct config *c, const struct pl_plan *p, struct pl_expand_all *x)
-{
-	bool some = false;
-
-	for (size_t i = 0; i < p->n_rw; i++) {
-		const struct pl_rewrite *rw = &p->rw[i];
-
-		if (rw->op != PL_RW_ALGORITHM)
-			continue;
-		some = rw->n_args > 0;
-		if (some)
-			continue;
-		x->was = (uint8_t)pl_algo_find(rw->word);
-		x->was_servers = rw->k > 0 ? (uint32_t)rw->k : 1;
-	}
-	if (some && x->recorded)
-		pl_say(&c->c.log, PL_LOG_WARN,
-		       "the plan has an algorithm for some collectives; --expand takes all to be "
-		       "by %s before, as it cannot tell them apart: give --topology",
-		       pl_algo_name(x->was));
-}
-
 int use_expansion(const struct config *c, const struct pl_plan *p, struct report *r,
 		  struct pl_err *err)
 {
@@ -36,15 +13,15 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 				   .servers = (uint32_t)c->servers,
 				   .channels = (uint32_t)c->channels,
 				   .chunks = (uint32_t)c->chunks,
-				   .recorded = !c->topology,
-				   .was = PL_ALGO_RING,
-				   .was_servers = 1 };
+				   .recorded = !c->topology };
 	struct pl_cost cost = { 0 };
 	struct pl_edit e = { 0 };
 	uint32_t *link = NULL;
 	int rc;
 
-	find_algorithm(c, p, &x);
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (p->rw[i].op == PL_RW_ALGORITHM && p->rw[i].k > 0)
+			x.was_servers = (uint32_t)p->rw[i].k;
 	PL_TRY(fit_cost(r->changes, &r->g, &cost, err));
 	PL_TRY(pl_graph_add_links(&r->g, x.channels, &link, err));
 	x.topo = &cost.topo;

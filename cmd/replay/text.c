@@ -38,9 +38,12 @@ static void print_basis(const struct report *r, struct pl_writer *w)
 	const struct pl_rewrite_basis *b = &r->basis;
 
 	if (b->assumed)
-		pl_write_text(w,
-			      "assumed: collectives go along rings; the graph does not say their "
-			      "algorithm\n");
+		pl_write_text(w, "assumed: ");
+	if (b->assumed && b->unknown && b->unknown < b->collectives)
+		pl_write_format(w, "%" PRIu64 " of %" PRIu64 " ", b->unknown, b->collectives);
+	if (b->assumed)
+		pl_write_text(w, "collectives go along rings; the graph does not say their "
+				 "algorithm\n");
 	if (b->error < SURE)
 		return;
 	pl_write_format(w,

@@ -15,6 +15,7 @@
  *                      else all ranks of a host are taken to cross at once
  *   hierarchical       in the host as a ring; between hosts each rank of a host has a ring of its
  *                      own, all at once
+ *   direct             one message to each other rank, all at once
  *   ps                 each worker pushes and pulls S; k servers that are no workers, each with a
  *                      link of its own, carry n S
  *
@@ -167,6 +168,15 @@ static double half(const struct pl_topology *t, struct placing p, const struct p
 	}
 }
 
+uint8_t pl_cost_algorithm(const char *name)
+{
+	int algo = name ? pl_algo_find(name) : -1;
+
+	if (name && !strcmp(name, "direct"))
+		return PL_COST_DIRECT;
+	return algo < 0 ? PL_ALGO_RING : (uint8_t)algo;
+}
+
 /* Down a chain, in as fine a pipeline as can be. */
 static double chain(const struct pl_topology *t, struct placing p, uint32_t n, double bytes)
 {
@@ -224,6 +234,8 @@ static double cost_of(const struct pl_topology *t, const struct pl_cost_comm *c)
 	case PL_COLL_BARRIER:
 		return 2 * tree_pass(t, p, c->n, 0);
 	default:
+		if (c->algo == PL_COST_DIRECT)
+			return message(t, p, bytes);
 		return 2 * half(t, p, c, bytes);
 	}
 }

@@ -22,12 +22,17 @@ struct pl_link_change {
 /* An algorithm of recorded all-reduces that no plan asks for: each rank sends its data to each
  * other rank, over links that do not hinder each other. */
 #define PL_COST_DIRECT PL_ALGO_COUNT_
+/* The algorithm with that name in a graph; "" and NULL (unknown) and names that no plan has are a
+ * ring. */
+uint8_t pl_cost_algorithm(const char *name);
 
 /* The properties of a communication that determine its duration. */
 struct pl_cost_comm {
 	uint8_t kind;	   /* enum pl_kind_id of the event: collective, send, receive */
 	uint8_t coll;	   /* enum pl_coll */
 	uint8_t algo;	   /* enum pl_algo, PL_COST_DIRECT */
+	uint8_t was;	   /* the recorded algorithm, to which the fit belongs: likewise */
+	bool assumed;	   /* the recording does not say the algorithm: a ring is assumed */
 	uint32_t group;	   /* graph.group, PL_NONE */
 	uint32_t n;	   /* ranks */
 	uint32_t recorded; /* ranks that it had in the recording, 0: n */
@@ -95,9 +100,9 @@ void pl_cost_fini(struct pl_cost *c);
 const struct pl_fit *pl_cost_find_fit(const struct pl_cost *c, const struct pl_cost_comm *comm);
 /*
  * Duration of a communication's transfer, from the last arrival on. With a fit it is the line of
- * the fit, moved as by pl_cost_line(). If the algorithm is not the recorded one, which is taken to
- * be a ring, it is multiplied by the ratio of the analyses. Without a fit it is the analysis.
- * Communication of unknown size takes as long as one in the middle of the fitted sizes.
+ * the fit, moved as by pl_cost_line(). If the algorithm is not the recorded one, it is multiplied
+ * by the ratio of the analyses. Without a fit it is the analysis. Communication of unknown size
+ * takes as long as one in the middle of the fitted sizes.
  */
 pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm);
 /* The time from the end of the transfer until the data has arrived. The next communication may use
@@ -118,10 +123,11 @@ struct pl_cost_line { /* t = a_ns + b_ns_per_byte * bytes */
 	double a_ns, b_ns_per_byte;
 	int64_t bytes; /* those of the communication; where unknown, in the middle of the fit's */
 };
-/* The fit of the nearest number of ranks (by ratio), as a ring, moved to the ranks and the changed
- * links of `comm`; without a fit the analysis. The two parts move separately. For another number of
- * ranks they move by the messages and the bytes of a ring over links like the recorded ones; if the
- * user's topology has as many ranks, by the analysis on it. False for fewer than two ranks. */
+/* The fit of the nearest number of ranks (by ratio), as recorded, moved to the ranks and the
+ * changed links of `comm`; without a fit the analysis. The two parts move separately. For another
+ * number of ranks they move by the messages and the bytes of the recorded algorithm over links like
+ * the recorded ones; if the user's topology has as many ranks, by the analysis on it. False for
+ * fewer than two ranks. */
 bool pl_cost_line(const struct pl_cost *c, const struct pl_cost_comm *comm,
 		  struct pl_cost_line *out);
 /* The times of senders and receivers of recorded messages (PL_NF_MESSAGE; 0: there are none), and
@@ -131,7 +137,7 @@ struct pl_cost_sides {
 	uint8_t link;
 };
 int pl_cost_sides(const struct pl_graph *g, struct pl_cost_sides *s, struct pl_err *err) PL_MUST;
-/* For a ring of n ranks: messages that follow one another, and bytes that a rank sends for each
+/* By the recorded algorithm: messages that follow one another, and bytes that a rank sends for each
  * byte of the communication. Gather, scatter and barrier are trees, broadcast and reduce chains; a
  * direct all-reduce is one message to each rank, all at the same time. */
 void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *share);

@@ -56,11 +56,10 @@ struct pl_expand_all {
 	uint8_t algo;
 	uint32_t servers, channels, chunks;
 	/* If all members arrive at once, the messages together take as long as the transfer of the
-	 * edit, times the modelled ratio of the algorithm to `was`, the one of the transfer. False:
-	 * they take the time of the links. */
+	 * edit, times the modelled ratio of the algorithm to the one that the edit says (a ring
+	 * where it says none). False: they take the time of the links. */
 	bool recorded;
-	uint8_t was; /* PL_ALGO_RING where nobody knows */
-	uint32_t was_servers;
+	uint32_t was_servers; /* where the edit says ps; 0: 1 */
 	const uint32_t *link; /* [rank * channels + channel]: resources, by pl_graph_add_links();
 			       * NULL */
 };

@@ -85,7 +85,7 @@ static double stretch(const struct all *a, uint32_t meet, const struct pl_cost_c
 	struct pl_cost_comm was = *comm;
 	pl_ns took = recorded(a->e, meet), model;
 
-	was.algo = a->x->was;
+	was.algo = comm->was;
 	was.servers = a->x->was_servers;
 	model = pl_cost_analytic(&a->topo, &was);
 	return model > 0 ? (double)took / (double)model : 0;
@@ -107,6 +107,10 @@ static int expand_one(struct all *a, uint32_t meet, struct pl_expanded *n, struc
 	one.comm = (struct pl_cost_comm){ .kind = PL_K_COLLECTIVE,
 					  .coll = comm ? comm->kind : PL_COLL_OTHER,
 					  .algo = x->algo,
+					  .was = pl_cost_algorithm(
+						  comm && comm->algorithm != PL_NONE
+							  ? pl_edit_name(a->e, comm->algorithm)
+							  : NULL),
 					  .group = a->e->node[meet].group,
 					  .n = a->n,
 					  .servers = x->servers,

@@ -17,12 +17,16 @@
 
 void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *share)
 {
-	double n = comm->n > 1 ? comm->n : 1;
+	double n = comm->n > 1 ? comm->n : 1, part = (n - 1) / n, steps = n - 1;
 
-	if (comm->algo == PL_COST_DIRECT) {
+	if (comm->was == PL_COST_DIRECT) {
 		*messages = *share = 1;
 		return;
 	}
+	if (comm->was == PL_ALGO_TREE || comm->was == PL_ALGO_HALVING)
+		steps = pl_cost_log2(comm->n);
+	if (comm->was == PL_ALGO_TREE)
+		part = 1;
 	switch (pl_cost_coll(comm)) {
 	case PL_COLL_SEND:
 	case PL_COLL_RECV:
@@ -43,15 +47,18 @@ void pl_cost_ring(const struct pl_cost_comm *comm, double *messages, double *sha
 		*messages = 2.0 * pl_cost_log2(comm->n);
 		*share = 0;
 		return;
-	case PL_COLL_REDUCE_SCATTER:
-	case PL_COLL_ALLGATHER:
 	case PL_COLL_ALLTOALL:
 		*messages = n - 1;
 		*share = (n - 1) / n;
 		return;
+	case PL_COLL_REDUCE_SCATTER:
+	case PL_COLL_ALLGATHER:
+		*messages = steps;
+		*share = part;
+		return;
 	default:
-		*messages = 2 * (n - 1);
-		*share = 2 * (n - 1) / n;
+		*messages = 2 * steps;
+		*share = 2 * part;
 	}
 }
 
@@ -61,7 +68,8 @@ static void analyse(const struct pl_cost *c, const struct pl_cost_comm *comm, do
 {
 	struct pl_cost_comm x = *comm;
 
-	x.algo = PL_ALGO_RING;
+	x.algo = comm->was;
+	x.servers = 1;
 	x.parts = 0;
 	x.bytes = 0;
 	*a = (double)pl_cost_analytic(&c->topo, &x);

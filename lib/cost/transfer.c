@@ -3,8 +3,8 @@
  *
  * A line gives the time of a communication as it was recorded. Other ranks and changes of links
  * change the two parts of the line, latency and bytes (moved.c). Analysis gives the factor for
- * another algorithm: the analysis of that algorithm divided by the analysis of a ring. The two
- * analyses have similar errors, so their ratio is better than either.
+ * another algorithm: the analysis of that algorithm divided by the analysis of the recorded one.
+ * The two analyses have similar errors, so their ratio is better than either.
  *
  * Precision: a trace in one precision does not show the time in another. Daydream (Zhu,
  * Phanishayee, Pekhimenko, ATC 2020) predicts mixed precision in this way: matrix products and
@@ -66,7 +66,9 @@ pl_ns pl_cost_transfer(const struct pl_cost *c, const struct pl_cost_comm *comm)
 		     (before > 0 ? ns / before : 1);
 		ring.n = now.n;
 	}
-	if (now.algo != PL_ALGO_RING) {
+	if (now.algo != now.was) {
+		ring.algo = now.was;
+		ring.servers = 1; /* no recording says how many */
 		before = (double)pl_cost_analytic(&c->topo, &ring);
 		if (!(before > 0))
 			return pl_cost_analytic(&c->topo, &now);

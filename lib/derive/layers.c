@@ -268,6 +268,20 @@ out:
 	return t->err->code;
 }
 
+/* The options say it; a name does not, as a layer may be called "tree". */
+static int put_algorithm(const struct pl_layers_opts *o, struct pl_graph *g, struct pl_err *err)
+{
+	pl_id name = PL_NONE;
+
+	if (o->algorithm)
+		PL_CHECK(pl_intern_add(&g->str, o->algorithm, strlen(o->algorithm), &name, err));
+	for (size_t i = 0; i < g->n_shapes; i++)
+		for (uint32_t k = 0; k < g->shape[i].n_comms; k++)
+			if (g->shape[i].comms[k].kind == PL_COLL_ALLREDUCE)
+				g->shape[i].comms[k].algorithm = name;
+	return 0;
+}
+
 int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
 		     struct pl_err *err)
 {
@@ -285,6 +299,7 @@ int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl
 	PL_TRY(read_table(&r, in, err));
 	PL_TRY(generate(&r.table, o->program ? o->program : "data-parallel"));
 	PL_TRY(pl_derive_describe(g, err));
+	PL_TRY(put_algorithm(o, g, err));
 out:
 	pl_intern_fini(&r.seen);
 	pl_intern_fini(&r.tensors);

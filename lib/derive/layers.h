@@ -31,6 +31,7 @@ struct pl_layers_opts {
 	/* The time of an all-reduce of `bytes` over n_ranks ranks, from the last arrival; not
 	 * negative. Not called for one rank. */
 	pl_ns (*transfer)(void *arg, int64_t bytes, uint32_t n_ranks);
+	const char *algorithm; /* of these all-reduces; NULL: unknown */
 	/* The time of a message from one rank to another; NULL: no time. */
 	pl_ns (*message)(void *arg, int64_t bytes, uint32_t from, uint32_t to);
 	void *arg;

@@ -86,7 +86,7 @@ void pl_rewriter_undo(struct pl_rewriter *r, size_t mark)
 	}
 }
 
-/* Sets as recorded: those of the first slot that has the tensor. */
+/* Sets and algorithms as recorded: those of the first slot that has the tensor. */
 static int recorded_sets(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_state *s = rw_now(r);
@@ -101,6 +101,8 @@ static int recorded_sets(struct pl_rewriter *r, struct pl_err *err)
 				same = s->b.set[u];
 		s->b.set[t] = same == PL_NONE ? n : same;
 		n += same == PL_NONE;
+		s->choice[t].algo = rw_comm_of(r->e, r->comm[row[t].comm].arrive, 0).algo;
+		s->choice[t].servers = 1;
 	}
 	return pl_plan_buckets_number(&s->b, NULL, err);
 }

@@ -47,7 +47,11 @@ struct pl_rewrite_basis {
 	bool one_size;	  /* some transfers have one size or an unknown one, so the topology alone
 			   * tells    latency from bandwidth */
 	uint64_t samples; /* transfers that were fitted */
+	uint64_t collectives, unknown; /* in all steps, and those of unknown algorithm */
 };
+/* What the prediction of the present communication depends on, if it has other algorithms than the
+ * recorded ones. */
+void pl_rewriter_basis(const struct pl_rewriter *r, struct pl_rewrite_basis *basis);
 /*
  * Apply such a plan to the durations of a simulator of the graph, without an edit. hits[i]: how
  * many operations rewrite i concerns, all steps together. `topo` may be NULL. A rewrite
@@ -62,12 +66,14 @@ bool pl_rewrite_is_comm(unsigned op);
  * the cost model. */
 int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* Replace the buckets. For searches. */
+#define PL_REWRITE_SAME_ALGORITHM 0xff /* of the set's first tensor, as it is */
 struct pl_bucketing {
 	uint32_t n_sets;
-	const uint32_t *set_of;	  /* [tensor]: set, numbered from 0 in order of issue */
-	const uint32_t *parts;	  /* [set], NULL: whole */
-	const uint8_t *algo;	  /* [set]: enum pl_algo, NULL: as it is */
-	uint32_t servers;	  /* of each set with PL_ALGO_PS */
+	const uint32_t *set_of; /* [tensor]: set, numbered from 0 in order of issue */
+	const uint32_t *parts;	/* [set], NULL: whole */
+	const uint8_t
+		*algo;	  /* [set]: enum pl_algo, PL_REWRITE_SAME_ALGORITHM; NULL: all the same */
+	uint32_t servers; /* of each set with PL_ALGO_PS */
 	const uint32_t *priority; /* [tensor]: 1 the highest, 0 none; NULL: in order of issue */
 };
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,

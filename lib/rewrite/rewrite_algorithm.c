@@ -26,6 +26,28 @@ static int apply_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 	return 0;
 }
 
+/* As for other ranks: where a ring is assumed, the whole effect is in doubt. */
+void pl_rewriter_basis(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
+{
+	const struct rw_state *s = rw_now(r);
+	double wrong = 0, all = 0;
+
+	for (uint32_t set = 0; set < s->b.n_sets; set++) {
+		struct pl_cost_comm c = pl_rewrite_comm_of_set(r, set, r->n_ranks);
+		double after = (double)pl_cost_transfer(r->c, &c);
+
+		all += after;
+		if (c.algo == c.was || !c.assumed)
+			continue;
+		c.algo = c.was;
+		wrong += fabs(after - (double)pl_cost_transfer(r->c, &c));
+		b->assumed = true;
+	}
+	if (b->assumed)
+		pl_rewrite_count_basis(r->e->g, r->c, b);
+	b->error = all > 0 ? fmin(wrong / all, 1) : 0;
+}
+
 const struct pl_rewrite_kind pl_rewrite_algorithm = {
 	.comm = true,
 	.apply = apply_algorithm,

@@ -202,6 +202,8 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 		basis->one_size |= c[i].basis.one_size;
 		basis->error = fmax(basis->error, c[i].basis.error);
 		basis->samples = pl_max_i64(basis->samples, c[i].basis.samples);
+		basis->unknown = pl_max_i64(basis->unknown, c[i].basis.unknown);
+		basis->collectives = pl_max_i64(basis->collectives, c[i].basis.collectives);
 	}
 	PL_TRY(change_all(s, g, c, p->n_rw, hits, err));
 	change_latency(s, c, p->n_rw);

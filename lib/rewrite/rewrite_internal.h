@@ -250,6 +250,9 @@ static inline int rw_result(struct pl_rewriter *r, int rc, struct pl_err *err)
 	return rc;
 }
 
+/* rewrite_network.c: count fitted transfers, and collectives of unknown algorithm. */
+void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
+			    struct pl_rewrite_basis *b);
 /* rewrite_change.c: apply a kind with `change` to the edit. */
 int pl_rewrite_apply_change(struct pl_rewriter *r, const struct pl_rewrite *rw,
 			    struct pl_err *err) PL_MUST;
@@ -351,10 +354,16 @@ static inline struct pl_cost_comm rw_comm_of(const struct pl_edit *e, uint32_t a
 {
 	const struct pl_enode *a = &e->node[arrive];
 	uint32_t n = a->group < e->n_groups ? e->group[a->group].n : meeting;
+	const struct pl_gcomm *comm = pl_edit_comm(e, arrive);
+	const char *name =
+		comm && comm->algorithm != PL_NONE ? pl_edit_name(e, comm->algorithm) : NULL;
+	uint8_t algo = pl_cost_algorithm(name);
 
 	return (struct pl_cost_comm){ .kind = a->kind,
 				      .coll = pl_edit_coll(e, arrive),
-				      .algo = PL_ALGO_RING,
+				      .algo = algo,
+				      .was = algo,
+				      .assumed = !name,
 				      .group = a->group,
 				      .n = n,
 				      .recorded = n,

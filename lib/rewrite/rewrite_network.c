@@ -17,15 +17,15 @@
 
 #include "rewrite/rewrite_internal.h"
 
-enum { RING, DIRECT, UNKNOWN }; /* direct: each rank sent what it had to each other rank */
-
 struct comm_key { /* equal in every byte: of one class */
 	int64_t bytes;
 	uint32_t n, workers;
 	uint16_t kind, coll;
-	uint16_t message; /* one side of a recorded message, as its kind says */
-	uint16_t algorithm;
+	uint16_t message;   /* one side of a recorded message, as its kind says */
+	uint16_t algorithm; /* as pl_cost_comm.was, and ASSUMED */
 };
+enum { ASSUMED = 0x100 };
+
 struct rw_comms {
 	uint32_t **class; /* [shape][node]; PL_NONE: no communication */
 	size_t n_shapes;
@@ -148,25 +148,20 @@ static bool is_rest(const struct pl_shape *s, uint32_t i)
 	return false;
 }
 
-static uint16_t algorithm_of(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
-{
-	const struct pl_gcomm *c = s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
-
-	if (!c || c->algorithm == PL_NONE)
-		return UNKNOWN;
-	return strcmp(g->str.str[c->algorithm], "direct") ? RING : DIRECT;
-}
-
 /* What the transfer is; as lib/cost sees it when it fits. Sets *is to false if it has no line. */
 static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, struct comm_key *key,
 		    bool *is, struct pl_err *err)
 {
 	uint32_t meet = meeting(s, i), group = s->group[i];
+	const struct pl_gcomm *c = s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
+	const char *name = c ? pl_intern_get(&x->g->str, c->algorithm) : NULL;
 
 	*key = (struct comm_key){ .bytes = s->bytes ? s->bytes[i] : -1,
 				  .kind = s->kind[i],
 				  .coll = (uint16_t)pl_node_coll(s, i),
-				  .algorithm = algorithm_of(x->g, s, i) };
+				  .algorithm = pl_cost_algorithm(name) };
+	if (!name || !*name)
+		key->algorithm |= ASSUMED;
 	if (group != PL_NONE)
 		key->n = x->g->group[group].n;
 	else if (meet != PL_NONE)
@@ -263,8 +258,8 @@ static struct pl_cost_comm comm_of(const struct comm_key *key, const struct rw_n
 		n = n / key->workers * net->ranks;
 	return (struct pl_cost_comm){ .kind = (uint8_t)key->kind,
 				      .coll = (uint8_t)key->coll,
-				      .algo = key->algorithm == DIRECT ? PL_COST_DIRECT
-								       : PL_ALGO_RING,
+				      .algo = (uint8_t)key->algorithm,
+				      .was = (uint8_t)key->algorithm,
 				      .group = PL_NONE,
 				      .n = (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX),
 				      .recorded = key->n,
@@ -389,15 +384,33 @@ static void note_basis(const struct rw_facts *x, unsigned op, struct rw_change *
 		all += after;
 		if (!changes)
 			continue;
-		if (op == PL_RW_LATENCY || (op == PL_RW_RANKS && key.algorithm == UNKNOWN))
+		if (op == PL_RW_LATENCY || (op == PL_RW_RANKS && key.algorithm & ASSUMED))
 			error = fmax(error, fabs(after - c->line[i]));
 		wrong += error;
-		b->assumed |= key.algorithm == UNKNOWN && key.kind == PL_K_COLLECTIVE;
+		b->assumed |= key.algorithm & ASSUMED && key.kind == PL_K_COLLECTIVE;
 		b->one_size |= !known;
 	}
 	b->error = all > 0 ? fmin(wrong / all, 1) : 0;
-	for (size_t i = 0; i < x->cost->n_fits; i++)
-		b->samples += x->cost->fit[i].samples;
+	pl_rewrite_count_basis(x->g, x->cost, b);
+}
+
+void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
+			    struct pl_rewrite_basis *b)
+{
+	for (size_t i = 0; i < c->n_fits; i++)
+		b->samples += c->fit[i].samples;
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_shape *s = &g->shape[g->step[k].shape];
+
+		for (uint32_t i = 0; i < s->n_comms; i++) {
+			unsigned kind = s->comms[i].kind;
+
+			if (kind == PL_COLL_SEND || kind == PL_COLL_RECV)
+				continue;
+			b->collectives++;
+			b->unknown += s->comms[i].algorithm == PL_NONE;
+		}
+	}
 }
 
 static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,

@@ -76,7 +76,7 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, st
 		s->b.parts[i] = b->parts && b->parts[i] ? b->parts[i] : 1;
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
 		s->b.set[t] = b->set_of[t];
-		if (b->algo) {
+		if (b->algo && b->algo[b->set_of[t]] != PL_REWRITE_SAME_ALGORITHM) {
 			s->choice[t].algo = b->algo[b->set_of[t]];
 			s->choice[t].servers = b->servers ? b->servers : 1;
 		}

@@ -276,11 +276,11 @@ struct pl_cost_comm pl_rewrite_comm_of_set(const struct pl_rewriter *r, uint32_t
 		if (!any) {
 			c = rw_comm_of(r->e, r->comm[rw_first(r, t)->comm].arrive, meeting);
 			c.bytes = 0;
+			c.algo = st->choice[t].algo;
+			c.servers = st->choice[t].servers;
 		}
 		any = true;
 		c.bytes = pl_add_sat(c.bytes, r->tensor[t].bytes);
-		c.algo = st->choice[t].algo;
-		c.servers = st->choice[t].servers;
 	}
 	if (any && st->network.ranks)
 		c.n = st->network.ranks;
@@ -374,6 +374,10 @@ static void put_comm(struct pl_rewriter *r, const struct rw_built *b, uint32_t s
 	row.bytes = c->bytes;
 	row.members = c->n;
 	row.rounds = 0;
+	if (c->algo != c->was && c->algo < PL_ALGO_COUNT_)
+		r->rc = pl_edit_add_name(e, pl_algo_name(c->algo), &row.algorithm, &r->failure);
+	if (r->rc < 0)
+		return;
 	r->rc = pl_edit_add_comm(e, &row, &id, &r->failure);
 	if (r->rc < 0)
 		return;

@@ -72,7 +72,8 @@ static uint64_t complexity(const struct candidate *candidate)
 	uint64_t n = c->ordered + c->urgent;
 
 	for (uint32_t i = 0; i < c->b.n_sets; i++)
-		n += (c->b.parts[i] > 1) + (c->algo[i] != PL_ALGO_RING);
+		n += (c->b.parts[i] > 1) +
+		     (c->algo[i] != PL_ALGO_RING && c->algo[i] != PL_REWRITE_SAME_ALGORITHM);
 	return n << 32 | c->b.n_sets;
 }
 
@@ -144,7 +145,7 @@ int pl_search_choice_simulate(struct choices *s, struct pl_err *err)
 	return 0;
 }
 
-/* An empty one, to be filled with sets: whole, and by ring. */
+/* An empty one, to be filled with sets: whole, and with no chosen algorithm. */
 static struct bucket_choice *add_plain(struct choices *s)
 {
 	struct bucket_choice *c = pl_search_batch_add(s, s->recorded);
@@ -153,7 +154,7 @@ static struct bucket_choice *add_plain(struct choices *s)
 	c->ordered = c->urgent = false;
 	for (uint32_t i = 0; i < s->n; i++) {
 		c->b.parts[i] = 1;
-		c->algo[i] = PL_ALGO_RING;
+		c->algo[i] = s->plain;
 		c->b.set[i] = PL_NONE;
 	}
 	return c;
@@ -258,11 +259,13 @@ static void cut_group(struct choices *s, const struct dp_case *d, uint32_t i, st
 				       .transfer = channel_time,
 				       .arg = &ch,
 				       .issue_ns = d->issue_ns };
+	uint8_t algo = d->algo && d->algo < s->algos[i] ? (uint8_t)d->algo : s->plain;
 	uint32_t n = 0;
 	pl_ns end;
 
 	ch.comm.parts = 1;
-	ch.comm.algo = d->algo < s->algos[i] ? (uint8_t)d->algo : PL_ALGO_RING;
+	if (algo != PL_REWRITE_SAME_ALGORITHM)
+		ch.comm.algo = algo;
 	ch.comm.servers = s->servers;
 	for (uint32_t t = i; t < s->n; t++) {
 		if (s->tensor[t].fuses != s->tensor[i].fuses)
@@ -280,7 +283,7 @@ static void cut_group(struct choices *s, const struct dp_case *d, uint32_t i, st
 	for (uint32_t b = 0; b < n; b++) {
 		uint32_t stop = b + 1 < n ? room->first[b + 1] : (uint32_t)p.n;
 
-		c->algo[*n_sets] = ch.comm.algo;
+		c->algo[*n_sets] = algo;
 		for (uint32_t k = room->first[b]; k < stop; k++)
 			c->b.set[room->tensor[k]] = *n_sets;
 		++*n_sets;

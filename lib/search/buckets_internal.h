@@ -13,7 +13,7 @@ struct bucket_choice {
 	struct pl_buckets b;
 	bool ordered;  /* issued in the order of numbers; else by readiness */
 	bool urgent;   /* carried by s->priority, not in the order of issue */
-	uint8_t *algo; /* [set] */
+	uint8_t *algo; /* [set]: enum pl_algo, PL_REWRITE_SAME_ALGORITHM */
 	struct bucket_choice *next;
 };
 
@@ -27,6 +27,8 @@ struct choices {
 	pl_ns *ready;
 	uint32_t *priority; /* [tensor]: 1 is needed first; NULL: all are equally urgent */
 	uint8_t *algos;	    /* [tensor]: its bucket may have the first so many of enum pl_algo */
+	uint8_t plain;	    /* of buckets for which no algorithm was chosen: a ring if all of the
+			     * recorded ones are rings, else PL_REWRITE_SAME_ALGORITHM */
 	uint32_t servers;   /* of buckets with PL_ALGO_PS */
 	struct bucket_choice *now, *best, *recorded; /* those of the search */
 	struct candidate *spare;

@@ -58,13 +58,13 @@ static int algorithm_lines(struct choices *s, struct pl_err *err)
 	const uint32_t sets = s->now->b.n_sets;
 	int rc = 0;
 
-	for (unsigned algo = PL_ALGO_RING + 1; rc == 0 && algo < PL_ALGO_COUNT_; algo++) {
+	for (unsigned algo = PL_ALGO_RING; rc == 0 && algo < PL_ALGO_COUNT_; algo++) {
 		uint32_t n = 0;
 
 		for (uint32_t a = 0; a < sets; a++)
 			if (s->now->algo[a] == algo)
 				s->scratch[n++] = *pl_search_set_members(s, a);
-		if (n)
+		if (n && algo != s->plain)
 			rc = add_line(s->search->p, PL_RW_ALGORITHM, pl_algo_name(algo),
 				      algo == PL_ALGO_PS ? s->servers : 0, s->scratch,
 				      n == sets ? 0 : n, err);

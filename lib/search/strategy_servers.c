@@ -133,7 +133,8 @@ static bool is_faster(const struct choices *s, uint32_t set)
 		bytes = pl_add_sat(bytes, s->tensor[t].bytes);
 	}
 	c.parts = s->best->b.parts[set];
-	c.algo = s->best->algo[set];
+	if (s->best->algo[set] != PL_REWRITE_SAME_ALGORITHM)
+		c.algo = s->best->algo[set];
 	c.bytes = bytes;
 	return with_servers(s, c, bytes, s->servers) < pl_cost_transfer(s->cost, &c);
 }

@@ -61,7 +61,13 @@ y=$(planned --expand=tree)
 check "a plan's tree, as long by messages" [ $(((x - y) * (x - y))) -le 1000000 ]
 printf 'paceline-plan 1\nalgorithm tree "grad a"\n' >"$TMP/some.plan"
 status 0 "one of several by another algorithm" "$BIN/replay" -p "$TMP/some.plan" --expand=tree "$TMP/g"
-says 'algorithm for some' "... is warned of"
+x=$(planned --expand=tree)
+y=$(predicted "$TMP/g" -p "$TMP/some.plan" --expand=tree)
+check "... only the others become slower" [ $(((x - y) * (x - y))) -le 1000000 ]
+"$BIN/graph" -f layers --ranks=8 --algorithm=tree "$TMP/net.csv" -o "$TMP/tree"
+x=$(recorded "$TMP/tree")
+y=$(predicted "$TMP/tree" --expand=tree)
+check "a recorded tree is as long by messages" [ $(((x - y) * (x - y))) -le 1000000 ]
 
 # The real job of the samples, with its stragglers.
 "$BIN/trace" -q "$SRC"/samples/ddp-gloo/rank*.json.gz | "$BIN/merge" -q | "$BIN/graph" -q -o "$TMP/ddp"

@@ -180,6 +180,21 @@ printf 'paceline-plan 1\nfuse-tensors "grad l3" "grad l4"\nbandwidth by=2\nranks
 check "a network that changes with the buckets, and behind them" awk -F , 'FNR == 2 { v[++n] = $6 } END {
 	d = v[2] / v[3] - 1; print "# " v[1], v[2], v[3]; exit !(v[2] < v[1] && d < 1e-4 && d > -1e-4) }' "$TMP/fused" "$TMP/out" "$TMP/after"
 
+# ---- the recorded algorithm: as it was, and another ----
+
+for algorithm in ring tree; do
+	"$BIN/graph" -q -f layers --ranks 4 --bandwidth 2G --latency 10us --algorithm="$algorithm" "$TMP/layers.csv" -o "$TMP/$algorithm.graph"
+	for other in ring tree; do
+		"$BIN/replay" -q -O csv --table=steps --what-if "algorithm $other" "$TMP/$algorithm.graph" |
+			awk -F , 'NR == 2 { print $2, $6 }' >"$TMP/$algorithm.$other"
+	done
+	check "$algorithm: stays as long with the recorded algorithm" awk '{ exit !($1 == $2) }' "$TMP/$algorithm.$algorithm"
+done
+check "a tree made a ring, and a ring made a tree" awk '
+	FNR == NR { tree = $1; ring = $2; next }
+	{ a = ring / $1 - 1; b = $2 / tree - 1; print "# " tree, ring, $0; exit !($1 < tree && a * a < 1e-3 && b * b < 1e-3) }' \
+	"$TMP/tree.ring" "$TMP/ring.tree"
+
 # ---- how sure a prediction is: without messages it has a range, and says what it assumes ----
 
 "$BIN/trace" -q -u "$SRC"/samples/ddp-gloo/rank*.json.gz | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/whole.graph"
@@ -197,6 +212,22 @@ check "... noise is not multiplied" awk -v p="$(number predicted_mean_ns)" -v r=
 	'BEGIN { exit !(p > r && p < r + 5 * 6 * 5e6) }'
 check "... and all of the effect is in doubt" awk -v p="$(number predicted_mean_ns)" -v r="$(number replayed_mean_ns)" \
 	-v doubt="$(number predicted_doubt_ns)" 'BEGIN { exit !(doubt > 0.5 * (p - r) && doubt < p) }'
+status 0 "another algorithm" "$BIN/replay" --no-worth --what-if "algorithm tree" "$TMP/whole.graph"
+check "... has a range" sh -c "head -n 1 '$TMP/out' | grep -qE 'predicted [0-9.]+ ms \([-+][0-9.]+ %; [0-9.]+ ms to [0-9.]+ ms\), 4 ranks'"
+holds "$TMP/out" '^assumed: collectives go along rings; the graph does not say their algorithm$' "... what is assumed"
+mkdir "$TMP/some"
+for r in 0 1; do
+	awk -v r="$r" 'BEGIN {
+		printf "{\"distributedInfo\": {\"rank\": %d, \"world_size\": 2}, \"traceEvents\": [", r
+		for (i = 0; i < 8; i++)
+			printf "%s{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclKernel_AllReduce%s(x)\", \"pid\": 0, \"tid\": 7, " \
+				"\"ts\": %d, \"dur\": 50, \"args\": {\"stream\": 7, \"device\": 0, \"Process Group Name\": \"dp\", \"Seq\": %d}}",
+				i ? ", " : "", i < 2 ? "" : "_RING_LL", 1000 + 100 * i, i
+		print "]}" }' >"$TMP/some/rank$r.json"
+done
+"$BIN/trace" -q "$TMP/some" | "$BIN/merge" -q | "$BIN/graph" -q -o "$TMP/some.graph"
+status 0 "some of unknown algorithm" "$BIN/replay" --no-worth --what-if "ranks 3" "$TMP/some.graph"
+holds "$TMP/out" '^assumed: 2 of 8 collectives go along rings; the graph does not say their algorithm$' "... how many"
 status 0 "other ranks" "$BIN/replay" --no-worth --what-if "ranks 3" "$TMP/whole.graph"
 holds "$TMP/out" '^assumed: collectives go along rings' "... what is assumed"
 status 0 "a change that needs no links" "$BIN/replay" --no-worth --what-if "scale kind=comm by 0.5" "$TMP/whole.graph"

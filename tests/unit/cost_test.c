@@ -597,6 +597,9 @@ static void moved(void)
 	ok(near((double)pl_cost_transfer(&c, &m), line * (double)pl_cost_analytic(&x.t, &m) / base,
 		1e-3),
 	   "another algorithm: moved by analysis");
+	m.was = PL_ALGO_TREE;
+	ok(near((double)pl_cost_transfer(&c, &m), line, 1e-3), "the recorded one: the line");
+	m.was = PL_ALGO_RING;
 	m.algo = PL_ALGO_RING;
 	m.parts = 4;
 	ok(near((double)pl_cost_transfer(&c, &m), line + 3 * 20000, 1e-3),
