@@ -171,6 +171,8 @@ void path_item(const struct report *r, const struct pl_path_item *p, struct path
 
 /* ---- slow.c ---- */
 int find_slow(struct report *r, struct pl_err *err) PL_MUST;
+/* The ranks, the slowest first; pl_free(). */
+int ranks_by_idle(const struct pl_account *a, struct pl_rank_time **v, struct pl_err *err) PL_MUST;
 
 /* ---- memory.c ---- */
 bool knows_memory(const struct pl_graph *g);

@@ -26,19 +26,17 @@ static pl_ns part(const struct pl_rank_time *t, int which)
 }
 
 /* The medians of all parts over the ranks except one. */
-static int find_medians(const struct pl_account *a, size_t except, pl_ns *median,
+static int find_medians(const struct pl_rank_time *rank, size_t n, size_t except, pl_ns *median,
 			struct pl_err *err)
 {
 	int64_t *v;
-	int rc = pl_alloc(&v, a->n_ranks, sizeof(*v), err);
+	int rc = pl_alloc(&v, n, sizeof(*v), err);
 
 	for (int which = 0; rc == 0 && which < PARTS; which++) {
-		size_t n = 0;
-
-		for (size_t i = 0; i < a->n_ranks; i++)
+		for (size_t i = 0, k = 0; i < n; i++)
 			if (i != except)
-				v[n++] = part(&a->rank[i], which);
-		median[which] = pl_median_i64(v, n);
+				v[k++] = part(&rank[i], which);
+		median[which] = pl_median_i64(v, n - 1);
 	}
 	pl_free(v);
 	return rc;
@@ -122,13 +120,12 @@ static void longest_waiter(const struct report *r, struct slow_row *row)
 	row->most_ns /= (pl_ns)r->n_steps;
 }
 
-/* Row `row_at` of the slow ranks, which is `rank` of the account; found: by reason. */
-static int explain_rank(const struct report *r, size_t rank, const pl_ns *median, size_t row_at,
-			struct found *found, struct pl_err *err)
+/* Row `row_at` of the slow ranks, whose times are t; found: by reason. */
+static int explain_rank(const struct report *r, const struct pl_rank_time *t, const pl_ns *median,
+			size_t row_at, struct found *found, struct pl_err *err)
 {
 	char ns[32], more[32], idle[32], usual[32], longest[64] = "", op[160] = "", text[64];
 	const char *others = r->account.n_ranks == 2 ? "the other" : "the median";
-	const struct pl_rank_time *t = &r->account.rank[rank];
 	struct slow_row *row = &r->slow[row_at];
 	double n = (double)r->n_steps;
 	const struct found *f;
@@ -167,51 +164,52 @@ static int explain_rank(const struct report *r, size_t rank, const pl_ns *median
 	return 0;
 }
 
-/* The rank that is idle least of those that are not in the list yet, of which there is one. */
-static size_t next_slow(const struct report *r)
+static int by_idle(const void *pa, const void *pb)
 {
-	const struct pl_account *a = &r->account;
-	size_t best = a->n_ranks;
+	const struct pl_rank_time *a = pa, *b = pb;
+	pl_ns d = rank_idle(a) - rank_idle(b);
 
-	for (size_t i = 0; i < a->n_ranks; i++) {
-		bool have = false;
+	return d ? (d > 0) - (d < 0) : (a->rank > b->rank) - (a->rank < b->rank);
+}
 
-		for (size_t k = 0; k < r->n_slow; k++)
-			have |= r->slow[k].rank == a->rank[i].rank;
-		if (!have &&
-		    (best == a->n_ranks || rank_idle(&a->rank[i]) < rank_idle(&a->rank[best])))
-			best = i;
-	}
-	return best;
+int ranks_by_idle(const struct pl_account *a, struct pl_rank_time **v, struct pl_err *err)
+{
+	PL_CHECK(pl_alloc(v, a->n_ranks, sizeof(**v), err));
+	memcpy(*v, a->rank, a->n_ranks * sizeof(**v));
+	pl_sort(*v, a->n_ranks, sizeof(**v), by_idle);
+	return 0;
 }
 
 int find_slow(struct report *r, struct pl_err *err)
 {
-	const struct pl_account *a = &r->account;
 	struct found found[PARTS] = { 0 };
-	size_t index[WORST];
+	size_t n = r->account.n_ranks;
+	struct pl_rank_time *rank;
 	pl_ns median[WORST][PARTS];
+	int rc;
 
-	if (a->n_ranks < 2)
+	if (n < 2)
 		return 0;
 	PL_CHECK(pl_alloc(&r->slow, WORST, sizeof(*r->slow), err));
-	while (r->n_slow < WORST && r->n_slow < a->n_ranks) {
-		struct slow_row *row = &r->slow[r->n_slow];
+	PL_CHECK(ranks_by_idle(&r->account, &rank, err));
+	for (; r->n_slow < WORST && r->n_slow < n; r->n_slow++) {
+		const struct pl_rank_time *t = &rank[r->n_slow];
 		pl_ns *others = median[r->n_slow];
-		size_t i = next_slow(r);
-		const struct pl_rank_time *t = &a->rank[i];
 
-		PL_CHECK(find_medians(a, i, others, err));
+		PL_TRY(find_medians(rank, n, r->n_slow, others, err));
 		if ((double)(others[PART_WAIT] - rank_idle(t)) < LITTLE * (double)t->span_ns)
 			break;
-		*row = (struct slow_row){ .rank = t->rank,
-					  .idle_ns = rank_idle(t) / (pl_ns)r->n_steps,
-					  .median_idle_ns = others[PART_WAIT] / (pl_ns)r->n_steps,
-					  .most = -1 };
-		longest_waiter(r, row);
-		index[r->n_slow++] = i;
+		r->slow[r->n_slow] = (struct slow_row){
+			.rank = t->rank,
+			.idle_ns = rank_idle(t) / (pl_ns)r->n_steps,
+			.median_idle_ns = others[PART_WAIT] / (pl_ns)r->n_steps,
+			.most = -1,
+		};
+		longest_waiter(r, &r->slow[r->n_slow]);
 	}
 	for (size_t k = 0; k < r->n_slow; k++)
-		PL_CHECK(explain_rank(r, index[k], median[k], k, found, err));
-	return 0;
+		PL_TRY(explain_rank(r, &rank[k], median[k], k, found, err));
+out:
+	pl_free(rank);
+	return rc;
 }

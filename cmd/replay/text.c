@@ -239,9 +239,9 @@ static void print_ranks(const struct config *c, const struct report *r, struct p
 	const struct pl_account *a = &r->account;
 	size_t n = a->n_ranks <= 16 ? a->n_ranks : limit(c, a->n_ranks);
 	char text[160], ns[32];
-	bool *done = NULL;
+	struct pl_rank_time *slow;
 
-	if (pl_alloc(&done, a->n_ranks, sizeof(*done), &w->fail) < 0)
+	if (ranks_by_idle(a, &slow, &w->fail) < 0)
 		return;
 	snprintf(text, sizeof(text), "Where the time goes, in %% of %s%s%s",
 		 fmt_ns(ns, sizeof(ns), a->n_ranks ? (double)a->rank[0].span_ns : 0),
@@ -255,22 +255,10 @@ static void print_ranks(const struct config *c, const struct report *r, struct p
 	for (int i = 0; i < PARTS; i++)
 		pl_write_format(w, "%c", rank_parts[i].letter);
 	pl_write_text(w, "\n");
-	for (size_t k = 0; k < n; k++) {
-		size_t best = k;
-
-		if (n < a->n_ranks) {
-			best = a->n_ranks;
-			for (size_t i = 0; i < a->n_ranks; i++)
-				if (!done[i] &&
-				    (best == a->n_ranks ||
-				     rank_idle(&a->rank[i]) < rank_idle(&a->rank[best])))
-					best = i;
-		}
-		done[best] = true;
-		print_rank(&a->rank[best], pl_use_color(&c->c, 1), w);
-	}
+	for (size_t k = 0; k < n; k++)
+		print_rank(n < a->n_ranks ? &slow[k] : &a->rank[k], pl_use_color(&c->c, 1), w);
 	print_rest(a->n_ranks, n, "ranks", w);
-	pl_free(done);
+	pl_free(slow);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */

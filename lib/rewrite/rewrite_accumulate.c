@@ -5,20 +5,27 @@
  * of their time. The calls of the host and the time between them do not change, because each
  * microbatch launches everything again. Only the gradients of the last microbatch are synchronised.
  *
- * The edit holds the last microbatch, after a delay of k-1 periods. Host and device work at the
- * same time on different microbatches. Therefore a period is the busy time of the host or of the
- * device for one microbatch, whichever is longer. The delay stands for the work of the other
- * microbatches. Therefore every other rewrite that changes operations is applied first. A rank that
- * synchronises nothing has gradients too.
+ * The edit holds the last microbatch, after one operation of k-1 periods. Host and device work at
+ * the same time on different microbatches. Therefore a period is the busy time of the host or of
+ * the device for one microbatch, whichever is longer, and the operation is of its kind. It stands
+ * for the work of the other microbatches. Therefore every other rewrite that changes operations is
+ * applied first. A rank that synchronises nothing has gradients too.
  */
 #include "rewrite/rewrite_internal.h"
 
 struct slot { /* a rank in a step */
 	uint32_t step;
 	int32_t rank;
-	pl_ns end;    /* of the operation that makes its last gradient; INT64_MIN: none */
-	pl_ns period; /* of the present microbatch */
-	pl_ns lost;   /* of computation to the recorded communication */
+	pl_ns end;	    /* of the operation that makes its last gradient; INT64_MIN: none */
+	pl_ns period;	    /* of the present microbatch */
+	pl_ns lost;	    /* of computation to the recorded communication */
+	uint8_t role, kind; /* of what decides the period */
+	pl_ns later;	    /* begin of the last microbatch */
+};
+struct passes {
+	bool *part; /* [node]: does it belong to the forward and backward pass? */
+	uint32_t n_nodes;
+	uint32_t name; /* of the operations that stand for the other microbatches */
 };
 
 static pl_ns last_gradient(const struct pl_rewriter *r, const struct slot *s)
@@ -46,58 +53,111 @@ static bool in_passes(const struct pl_edit *e, uint32_t node, const struct slot 
 	       e->res[n->res].rank == s->rank && n->start < s->end;
 }
 
-/* The longer of the times from the first to the last operation on threads, and on devices. */
-static pl_ns period_of(const struct pl_edit *e, const bool *part, const struct slot *s)
+/* The longer of the times from the first to the last operation on threads, and on devices. Without
+ * a device the work of threads is the computation. */
+static pl_ns period_of(const struct pl_edit *e, const struct passes *p, struct slot *s)
 {
-	pl_ns from[2] = { INT64_MAX, INT64_MAX }, to[2] = { INT64_MIN, INT64_MIN };
+	pl_ns from[2] = { INT64_MAX, INT64_MAX }, to[2] = { INT64_MIN, INT64_MIN }, ns[2];
+	uint8_t kind[2] = { PL_K_HOST_OP, PL_K_KERNEL };
+	bool device;
 
-	for (uint32_t i = 0; i < e->n_nodes; i++) {
+	for (uint32_t i = 0; i < p->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
-		bool device;
 
-		if (!part[i] || n->step != s->step || e->res[n->res].rank != s->rank ||
+		if (!p->part[i] || n->name == p->name || n->step != s->step ||
+		    e->res[n->res].rank != s->rank ||
 		    (n->role != PL_RO_COMPUTE && n->role != PL_RO_COPY && n->role != PL_RO_HOST &&
 		     n->role != PL_RO_GAP))
 			continue;
 		device = e->res[n->res].track_type != PL_T_THREAD;
 		from[device] = pl_min_i64(from[device], n->start);
 		to[device] = pl_max_i64(to[device], pl_min_i64(pl_edit_end(e, i), s->end));
+		if (n->role == PL_RO_COMPUTE)
+			kind[device] = n->kind;
 	}
-	return pl_max_i64(0, pl_max_i64(pl_sub_sat(to[0], from[0]), pl_sub_sat(to[1], from[1])));
+	for (int i = 0; i < 2; i++)
+		ns[i] = pl_sub_sat(to[i], from[i]);
+	device = ns[1] >= ns[0];
+	s->role = device || ns[1] < 0 ? PL_RO_COMPUTE : PL_RO_HOST;
+	s->kind = kind[device];
+	return pl_max_i64(0, ns[device]);
 }
 
 /* Is its work that of the batch, of which a microbatch has a part? */
-static bool shrinks(const struct pl_rewriter *r, uint32_t node)
+static bool shrinks(const struct pl_rewriter *r, const struct passes *p, uint32_t node)
 {
 	const struct pl_enode *n = &r->e->node[node];
 
+	if (n->name == p->name)
+		return false;
 	if (n->role == PL_RO_TRANSFER)
 		return node < r->n_recorded && !r->is_grad_comm[node];
 	return n->role == PL_RO_COMPUTE || n->role == PL_RO_COPY;
 }
 
-/* Let what nothing of the step precedes begin so much later. */
-static void delay_first(struct pl_rewriter *r, uint32_t node, pl_ns later)
+/* Put the operation that stands for the other microbatches before `node`. */
+static uint32_t put_before(struct pl_rewriter *r, const struct passes *p, const struct slot *s,
+			   uint32_t node, uint32_t after)
+{
+	struct pl_enode n = pl_edit_blank_node();
+	uint32_t id;
+
+	n.type = PL_N_OP;
+	n.role = s->role;
+	n.kind = s->kind;
+	n.flags = r->e->node[node].flags & PL_NF_IN_STEP;
+	n.name = p->name;
+	n.step = s->step;
+	n.res = r->e->node[node].res;
+	n.start = r->e->node[node].start;
+	n.dur = pl_max_i64(0, s->later);
+	id = rw_add_node(r, &n, after);
+	rw_add_edge(r, id, node, PL_E_SEQ, 0);
+	return id;
+}
+
+static void move_edge(struct pl_rewriter *r, uint32_t edge, uint32_t to)
+{
+	const struct pl_eedge was = r->e->edge[edge];
+
+	rw_add_edge_like(r, was.src, to, &was, was.type, 0);
+	rw_drop_edge(r, edge);
+}
+
+/* Let what nothing of the step precedes begin later. */
+static void delay_first(struct pl_rewriter *r, const struct passes *p, const struct slot *s,
+			uint32_t node)
 {
 	const struct pl_edit *e = r->e;
-	const struct pl_enode *n = &e->node[node];
-	bool mark = n->role == PL_RO_MARK;
+	const struct pl_enode n = e->node[node];
+	uint32_t first, dst;
 
-	for (uint32_t x = n->out; mark && x != PL_NONE; x = e->edge[x].out_next)
-		if (e->edge[x].dst != e->step[n->step].sink)
-			rw_set_weight(r, x, e->edge[x].w + later);
-	for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next)
-		if (e->node[e->edge[x].src].step == n->step &&
+	if (n.name == p->name)
+		rw_set_dur(r, node, pl_max_i64(0, n.dur + s->later));
+	for (uint32_t x = n.out, next; n.role == PL_RO_MARK && x != PL_NONE; x = next) {
+		next = e->edge[x].out_next;
+		dst = e->edge[x].dst;
+		if (dst != e->step[n.step].sink && e->node[dst].name != p->name)
+			move_edge(r, x, put_before(r, p, s, dst, node));
+	}
+	for (uint32_t x = n.in; x != PL_NONE; x = e->edge[x].in_next)
+		if (e->node[e->edge[x].src].step == n.step &&
 		    e->node[e->edge[x].src].type != PL_N_ENTRY)
 			return;
-	for (uint32_t x = n->in; !mark && x != PL_NONE; x = e->edge[x].in_next)
-		rw_set_weight(r, x, e->edge[x].w + later);
-	if (!mark && n->in == PL_NONE)
-		rw_set_fixed(r, node, n->start + later);
+	if (n.role == PL_RO_MARK || n.name == p->name)
+		return;
+	first = put_before(r, p, s, node, n.in == PL_NONE ? node : e->edge[n.in].src);
+	if (n.in == PL_NONE)
+		rw_set_fixed(r, first, n.start);
+	for (uint32_t x = n.in, next; x != PL_NONE; x = next) {
+		next = e->edge[x].in_next;
+		if (e->edge[x].src != first)
+			move_edge(r, x, first);
+	}
 }
 
 /* Slots as they are, and which operations are of their passes. */
-static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, bool *part,
+static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, const struct passes *p,
 		struct pl_err *err)
 {
 	int rc = pl_edit_settle(r->e, err);
@@ -108,28 +168,29 @@ static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, bool *
 		s->end = last_gradient(r, s);
 		if (s->end == INT64_MIN)
 			continue;
-		for (uint32_t i = 0; i < r->e->n_nodes; i++)
-			part[i] |= in_passes(r->e, i, s);
-		s->period = period_of(r->e, part, s);
+		for (uint32_t i = 0; i < p->n_nodes; i++)
+			p->part[i] |= in_passes(r->e, i, s);
+		s->period = period_of(r->e, p, s);
 		s->lost = pl_rewrite_slowdown_lost(r, s->step, s->rank, s->end);
 	}
 	return rc;
 }
 
-static void delay_slot(struct pl_rewriter *r, const struct slot *s, const bool *part, int64_t k)
+static void delay_slot(struct pl_rewriter *r, const struct slot *s, const struct passes *p,
+		       int64_t k)
 {
 	struct slot now = *s;
 	int64_t had = rw_now(r)->accumulate;
-	pl_ns period, later;
+	pl_ns period;
 
 	now.end = last_gradient(r, s);
 	/* beside the other microbatches there is no communication */
-	period = pl_max_i64(0, period_of(r->e, part, &now) - s->lost / k);
-	later = (had * k - 1) * period - (had - 1) * pl_max_i64(0, s->period - s->lost);
-	for (uint32_t i = 0; i < r->e->n_nodes; i++)
-		if (part[i] && r->e->node[i].step == s->step &&
+	period = pl_max_i64(0, period_of(r->e, p, &now) - s->lost / k);
+	now.later = (had * k - 1) * period - (had - 1) * pl_max_i64(0, s->period - s->lost);
+	for (uint32_t i = 0; i < p->n_nodes; i++)
+		if (p->part[i] && r->e->node[i].step == s->step &&
 		    r->e->res[r->e->node[i].res].rank == s->rank)
-			delay_first(r, i, later);
+			delay_first(r, p, &now, i);
 }
 
 /* Does a rank of the job have another stage of a pipeline than the first? */
@@ -147,7 +208,8 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	size_t n = r->n_tensors ? r->n_ranks : (size_t)g->n_ranks, n_slots = n * r->e->n_steps;
 	const int32_t *rank = r->n_tensors ? r->rank : g->rank;
 	struct slot *slot = NULL;
-	bool *part = NULL, any = false;
+	struct passes p = { .n_nodes = (uint32_t)r->e->n_nodes };
+	bool any = false;
 	int rc;
 
 	if (is_pipeline(r->e))
@@ -156,28 +218,29 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 			"the batch of a pipeline passes in microbatches already; their number "
 			"is that of the graph (graph --program 'pipeline microbatches=N ...')");
 	PL_TRY(pl_alloc(&slot, n_slots, sizeof(*slot), err));
-	PL_TRY(pl_alloc(&part, r->e->n_nodes, sizeof(*part), err));
+	PL_TRY(pl_alloc(&p.part, p.n_nodes, sizeof(*p.part), err));
+	PL_TRY(pl_edit_add_name(r->e, "earlier microbatches", &p.name, err));
 	for (size_t i = 0; i < n_slots; i++)
 		slot[i] = (struct slot){ .step = (uint32_t)(i / n), .rank = rank[i % n] };
-	PL_TRY(look(r, slot, n_slots, part, err));
+	PL_TRY(look(r, slot, n_slots, &p, err));
 	for (size_t i = 0; i < n_slots; i++)
 		any |= slot[i].end != INT64_MIN;
 	if (!any && !r->n_tensors) {
 		rc = pl_fail(err, PL_EDATA, "the graph knows no gradients");
 		goto out;
 	}
-	for (uint32_t i = 0; i < r->e->n_nodes; i++)
-		if (part[i] && shrinks(r, i))
+	for (uint32_t i = 0; i < p.n_nodes; i++)
+		if (p.part[i] && shrinks(r, &p, i))
 			rw_set_dur(r, i, rw_times(r->e->node[i].dur, 1.0 / (double)rw->k));
 	PL_TRY(rw_result(r, 0, err));
 	PL_TRY(pl_edit_settle(r->e, err));
 	for (size_t i = 0; i < n_slots; i++)
 		if (slot[i].end != INT64_MIN)
-			delay_slot(r, &slot[i], part, rw->k);
+			delay_slot(r, &slot[i], &p, rw->k);
 	rw_now(r)->accumulate *= rw->k;
 out:
 	pl_free(slot);
-	pl_free(part);
+	pl_free(p.part);
 	return rc;
 }
 

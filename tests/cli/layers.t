@@ -1,4 +1,5 @@
 # graph -f layers: a step that nobody has run, from a table of its layers.
+# shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 
 cat >"$TMP/net.csv" <<'END'
@@ -68,6 +69,23 @@ for s in gpipe 1f1b; do
 	slowest "one of two" "1000 1300" 2 $s "1 "
 	holds "$TMP/out" 'it computes 31.20 ms, 7.200 ms more than the other, ' "... compared with the other"
 done
+
+# ---- microbatches of a step are the work that they are ------------------------------------------
+for k in 4 16; do
+	status 0 "accumulate $k" "$BIN/replay" -O csv --table=ranks --what-if "accumulate $k" "$TMP/net.graph"
+	"$BIN/replay" -O csv --table=ranks "$TMP/net.graph" >"$TMP/whole"
+	check "... computes as long, and launches nothing" awk -F , 'FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+		{ n = $at["compute_ns"] + $at["comm_overlapped_ns"] }
+		NR == FNR { whole[$1] = n; next }
+		n < 0.99 * whole[$1] || n > 1.01 * whole[$1] || $at["launch_ns"] > 0 { bad = 1 }
+		END { exit bad || FNR != 5 }' "$TMP/whole" "$TMP/out"
+done
+# 3/4 of 410 us forward and 810 us backward
+status 0 "its path" "$BIN/replay" -O csv --table=path --what-if "accumulate 4" "$TMP/net.graph"
+check "... begins with three of four microbatches" grep -q '^[0-9.]*,915000,1,kernel,[0-9]*,earlier microbatches$' "$TMP/out"
+check "... and has no latency" no grep -q latency "$TMP/out"
+status 0 "twice accumulated" "$BIN/replay" -O csv --table=path --what-if "accumulate 2" --what-if "accumulate 2" "$TMP/net.graph"
+check "... is the same" grep -q '^[0-9.]*,915000,1,kernel,[0-9]*,earlier microbatches$' "$TMP/out"
 
 # ---- what is refused ----------------------------------------------------------------------------
 status 2 "two inputs" "$BIN/graph" "$TMP/net.csv" "$TMP/net.csv"
