@@ -42,65 +42,44 @@ static int find_medians(const struct pl_rank_time *rank, size_t n, size_t except
 	return rc;
 }
 
-/* By part: the operation whose time on each of the slow ranks exceeds the mean of the others most.
- */
-struct found {
-	bool done;
-	pl_id name[WORST];
-	double more[WORST];
-};
-
-/* Time by name over the reported steps: sum[0] of all ranks, sum[1 + i] of the i-th slow one. */
-static void sum_names(const struct report *r, int which, double *sum)
+/* The operation of which the rank has *more than the mean of the others, most of all; PL_NONE. Over
+ * the reported steps. */
+static int find_operation(const struct report *r, int which, int32_t rank, pl_id *name,
+			  double *more, struct pl_err *err)
 {
 	const struct pl_graph *g = &r->g;
 	bool fits[PL_RO_COUNT_] = { [PL_RO_GAP] = which == PART_HOST };
+	struct {
+		double own, all;
+	} * sum;
 
+	*name = PL_NONE;
+	*more = 0;
 	if (rank_parts[which].role != PL_RO_NONE)
 		fits[rank_parts[which].role] = true;
+	PL_CHECK(pl_alloc(&sum, g->str.n, sizeof(*sum), err));
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
 
 		if (!pl_sim_reported(r->s, k))
 			continue;
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
-			double *to, d;
-			int32_t rank;
+			double d;
 
 			if (!fits[sh->role[i]] || sh->name[i] >= g->str.n)
 				continue;
-			to = sum + sh->name[i];
 			d = (double)pl_sim_run_dur(r->s, &r->run, k, i);
-			rank = pl_node_rank(g, sh, i);
-			*to += d;
-			for (size_t x = 0; x < r->n_slow; x++)
-				if (r->slow[x].rank == rank)
-					to[(x + 1) * g->str.n] += d;
+			sum[sh->name[i]].all += d;
+			if (pl_node_rank(g, sh, i) == rank)
+				sum[sh->name[i]].own += d;
 		}
 	}
-}
+	for (pl_id i = 0; i < g->str.n; i++) {
+		double own = sum[i].own, d = own - (sum[i].all - own) / (double)(g->n_ranks - 1);
 
-static int find_operations(const struct report *r, int which, struct found *f, struct pl_err *err)
-{
-	size_t n = r->g.str.n;
-	double *sum;
-
-	if (f->done)
-		return 0;
-	PL_CHECK(pl_alloc(&sum, n * (r->n_slow + 1), sizeof(*sum), err));
-	sum_names(r, which, sum);
-	f->done = true;
-	for (size_t x = 0; x < r->n_slow; x++) {
-		f->name[x] = PL_NONE;
-		f->more[x] = 0;
-		for (pl_id i = 0; i < n; i++) {
-			double own = sum[(x + 1) * n + i];
-			double d = own - (sum[i] - own) / (double)(r->g.n_ranks - 1);
-
-			if (d > f->more[x]) {
-				f->more[x] = d;
-				f->name[x] = i;
-			}
+		if (d > *more) {
+			*more = d;
+			*name = i;
 		}
 	}
 	pl_free(sum);
@@ -120,17 +99,16 @@ static void longest_waiter(const struct report *r, struct slow_row *row)
 	row->most_ns /= (pl_ns)r->n_steps;
 }
 
-/* Row `row_at` of the slow ranks, whose times are t; found: by reason. */
-static int explain_rank(const struct report *r, const struct pl_rank_time *t, const pl_ns *median,
-			size_t row_at, struct found *found, struct pl_err *err)
+/* t: its times; median: of the others. */
+static int explain_rank(const struct report *r, struct slow_row *row, const struct pl_rank_time *t,
+			const pl_ns *median, struct pl_err *err)
 {
 	char ns[32], more[32], idle[32], usual[32], longest[64] = "", op[160] = "", text[64];
 	const char *others = r->account.n_ranks == 2 ? "the other" : "the median";
-	struct slow_row *row = &r->slow[row_at];
-	double n = (double)r->n_steps;
-	const struct found *f;
+	double n = (double)r->n_steps, of_name;
 	pl_ns excess = 0;
-	int which = -1, at, rc;
+	int which = -1, at;
+	pl_id name;
 
 	for (int i = 0; i < PARTS; i++)
 		if (rank_parts[i].reason && part(t, i) - median[i] > excess) {
@@ -148,16 +126,13 @@ static int explain_rank(const struct report *r, const struct pl_rank_time *t, co
 			 "no kind of work stands out: it has a little more of each");
 		return 0;
 	}
-	if ((rc = find_operations(r, which, &found[which], err)) < 0)
-		return rc;
-	f = &found[which];
-	fmt_ns(text, sizeof(text), f->more[row_at] / n);
+	PL_CHECK(find_operation(r, which, row->rank, &name, &of_name, err));
+	fmt_ns(text, sizeof(text), of_name / n);
 	/* stages of a pipeline have operations of their own, which exceed the others' by more */
-	if (f->name[row_at] != PL_NONE)
+	if (name != PL_NONE)
 		snprintf(op, sizeof(op), ", %s%s in %.80s",
-			 f->more[row_at] <= (double)excess ? text : "most",
-			 f->more[row_at] <= (double)excess ? " of it" : "",
-			 pl_intern_get(&r->g.str, f->name[row_at]));
+			 of_name <= (double)excess ? text : "most",
+			 of_name <= (double)excess ? " of it" : "", pl_intern_get(&r->g.str, name));
 	snprintf(row->why + at, sizeof(row->why) - (size_t)at, "it %s %s, %s more than %s%s",
 		 rank_parts[which].reason, fmt_ns(ns, sizeof(ns), (double)part(t, which) / n),
 		 fmt_ns(more, sizeof(more), (double)excess / n), others, op);
@@ -182,10 +157,9 @@ int ranks_by_idle(const struct pl_account *a, struct pl_rank_time **v, struct pl
 
 int find_slow(struct report *r, struct pl_err *err)
 {
-	struct found found[PARTS] = { 0 };
 	size_t n = r->account.n_ranks;
 	struct pl_rank_time *rank;
-	pl_ns median[WORST][PARTS];
+	pl_ns median[PARTS];
 	int rc;
 
 	if (n < 2)
@@ -194,21 +168,18 @@ int find_slow(struct report *r, struct pl_err *err)
 	PL_CHECK(ranks_by_idle(&r->account, &rank, err));
 	for (; r->n_slow < WORST && r->n_slow < n; r->n_slow++) {
 		const struct pl_rank_time *t = &rank[r->n_slow];
-		pl_ns *others = median[r->n_slow];
+		struct slow_row *row = &r->slow[r->n_slow];
 
-		PL_TRY(find_medians(rank, n, r->n_slow, others, err));
-		if ((double)(others[PART_WAIT] - rank_idle(t)) < LITTLE * (double)t->span_ns)
+		PL_TRY(find_medians(rank, n, r->n_slow, median, err));
+		if ((double)(median[PART_WAIT] - rank_idle(t)) < LITTLE * (double)t->span_ns)
 			break;
-		r->slow[r->n_slow] = (struct slow_row){
-			.rank = t->rank,
-			.idle_ns = rank_idle(t) / (pl_ns)r->n_steps,
-			.median_idle_ns = others[PART_WAIT] / (pl_ns)r->n_steps,
-			.most = -1,
-		};
-		longest_waiter(r, &r->slow[r->n_slow]);
+		*row = (struct slow_row){ .rank = t->rank,
+					  .idle_ns = rank_idle(t) / (pl_ns)r->n_steps,
+					  .median_idle_ns = median[PART_WAIT] / (pl_ns)r->n_steps,
+					  .most = -1 };
+		longest_waiter(r, row);
+		PL_TRY(explain_rank(r, row, t, median, err));
 	}
-	for (size_t k = 0; k < r->n_slow; k++)
-		PL_TRY(explain_rank(r, &rank[k], median[k], k, found, err));
 out:
 	pl_free(rank);
 	return rc;

@@ -23,7 +23,7 @@ struct slot { /* a rank in a step */
 	pl_ns later;	    /* begin of the last microbatch */
 };
 struct passes {
-	bool *part; /* [node]: does it belong to the forward and backward pass? */
+	const struct slot **of; /* [node]: whose forward or backward pass it is in; NULL: none's */
 	uint32_t n_nodes;
 	uint32_t name; /* of the operations that stand for the other microbatches */
 };
@@ -64,8 +64,7 @@ static pl_ns period_of(const struct pl_edit *e, const struct passes *p, struct s
 	for (uint32_t i = 0; i < p->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
 
-		if (!p->part[i] || n->name == p->name || n->step != s->step ||
-		    e->res[n->res].rank != s->rank ||
+		if (p->of[i] != s || n->name == p->name ||
 		    (n->role != PL_RO_COMPUTE && n->role != PL_RO_COPY && n->role != PL_RO_HOST &&
 		     n->role != PL_RO_GAP))
 			continue;
@@ -169,28 +168,26 @@ static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, const 
 		if (s->end == INT64_MIN)
 			continue;
 		for (uint32_t i = 0; i < p->n_nodes; i++)
-			p->part[i] |= in_passes(r->e, i, s);
+			if (in_passes(r->e, i, s))
+				p->of[i] = s;
 		s->period = period_of(r->e, p, s);
 		s->lost = pl_rewrite_slowdown_lost(r, s->step, s->rank, s->end);
 	}
 	return rc;
 }
 
-static void delay_slot(struct pl_rewriter *r, const struct slot *s, const struct passes *p,
-		       int64_t k)
+static void delay_slot(struct pl_rewriter *r, struct slot *s, const struct passes *p, int64_t k)
 {
-	struct slot now = *s;
 	int64_t had = rw_now(r)->accumulate;
-	pl_ns period;
+	pl_ns period, was = pl_max_i64(0, s->period - s->lost);
 
-	now.end = last_gradient(r, s);
+	s->end = last_gradient(r, s);
 	/* beside the other microbatches there is no communication */
-	period = pl_max_i64(0, period_of(r->e, p, &now) - s->lost / k);
-	now.later = (had * k - 1) * period - (had - 1) * pl_max_i64(0, s->period - s->lost);
+	period = pl_max_i64(0, period_of(r->e, p, s) - s->lost / k);
+	s->later = (had * k - 1) * period - (had - 1) * was;
 	for (uint32_t i = 0; i < p->n_nodes; i++)
-		if (p->part[i] && r->e->node[i].step == s->step &&
-		    r->e->res[r->e->node[i].res].rank == s->rank)
-			delay_first(r, p, &now, i);
+		if (p->of[i] == s)
+			delay_first(r, p, s, i);
 }
 
 /* Does a rank of the job have another stage of a pipeline than the first? */
@@ -218,7 +215,7 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 			"the batch of a pipeline passes in microbatches already; their number "
 			"is that of the graph (graph --program 'pipeline microbatches=N ...')");
 	PL_TRY(pl_alloc(&slot, n_slots, sizeof(*slot), err));
-	PL_TRY(pl_alloc(&p.part, p.n_nodes, sizeof(*p.part), err));
+	PL_TRY(pl_alloc(&p.of, p.n_nodes, sizeof(struct slot *), err));
 	PL_TRY(pl_edit_add_name(r->e, "earlier microbatches", &p.name, err));
 	for (size_t i = 0; i < n_slots; i++)
 		slot[i] = (struct slot){ .step = (uint32_t)(i / n), .rank = rank[i % n] };
@@ -230,7 +227,7 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 		goto out;
 	}
 	for (uint32_t i = 0; i < p.n_nodes; i++)
-		if (p.part[i] && shrinks(r, &p, i))
+		if (p.of[i] && shrinks(r, &p, i))
 			rw_set_dur(r, i, rw_times(r->e->node[i].dur, 1.0 / (double)rw->k));
 	PL_TRY(rw_result(r, 0, err));
 	PL_TRY(pl_edit_settle(r->e, err));
@@ -240,7 +237,7 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	rw_now(r)->accumulate *= rw->k;
 out:
 	pl_free(slot);
-	pl_free(p.part);
+	pl_free(p.of);
 	return rc;
 }
 
