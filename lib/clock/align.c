@@ -358,8 +358,14 @@ out:
 	return rc;
 }
 
-/* Collectives without another member, and why: `missing` ranks of that many groups. */
-static void say_alone(const struct pl_align *a, size_t groups, const struct pl_spans *missing)
+/* What is not there of the input. */
+struct missing {
+	struct pl_spans ranks, of_first, of_job;
+	size_t groups, first; /* how many lack a rank, and the first of them */
+};
+
+/* Collectives without another member, and why. False: there are none. */
+static bool say_alone(const struct pl_align *a, const struct missing *x)
 {
 	uint32_t n = 0;
 	char ranks[96];
@@ -368,15 +374,12 @@ static void say_alone(const struct pl_align *a, size_t groups, const struct pl_s
 
 	for (uint32_t i = 0; i < a->n_clocks; i++)
 		n += a->rep->clock[i].n_ranks;
-	if (groups && alone)
+	if (alone && x->groups)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%llu of %llu collectives are on one rank only, because the members %s of "
 		       "their groups were not given: their durations include waits; give the files "
 		       "of all ranks to one merge",
-		       alone, all, pl_spans_text(missing, ranks, sizeof(ranks)));
-	else if (groups)
-		pl_say(a->o.log, PL_LOG_NOTE, "the members %s of %zu of %zu groups were not given",
-		       pl_spans_text(missing, ranks, sizeof(ranks)), groups, a->n_groups);
+		       alone, all, pl_spans_text(&x->ranks, ranks, sizeof(ranks)));
 	else if (alone && n == 1)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%llu of %llu collectives are on one rank only, because one rank was given: "
@@ -387,13 +390,51 @@ static void say_alone(const struct pl_align *a, size_t groups, const struct pl_s
 		       "%llu of %llu collectives were found on one rank only: their durations "
 		       "include waits; record groups, or more steps",
 		       alone, all);
+	return alone > 0;
 }
 
-/* Ranks of groups that no segment has: normal when only some of a job's files are given. */
+static bool is_one(const struct pl_spans *ranks)
+{
+	return ranks->n == 1 && ranks->v[0].end == ranks->v[0].start + 1;
+}
+
+static int say_missing(const struct pl_align *a, const struct missing *x, struct pl_err *err)
+{
+	char ranks[96], others[64] = "", job[160];
+	bool one = is_one(&x->of_job);
+
+	pl_spans_text(&x->of_job, ranks, sizeof(ranks));
+	snprintf(job, sizeof(job), "rank%s %s of %" PRId64 " %s missing", one ? "" : "s", ranks,
+		 a->world, one ? "is" : "are");
+	if (x->of_job.n && a->o.strict)
+		return pl_fail(err, PL_EDATA, "%s (without --strict: a warning)", job);
+	if (!say_alone(a, x) && x->of_job.n)
+		pl_say(a->o.log, PL_LOG_WARN, "%s", job);
+	if (!x->groups)
+		return 0;
+	one = is_one(&x->of_first);
+	if (x->groups > 1)
+		snprintf(others, sizeof(others), ", nor members of %zu other groups",
+			 x->groups - 1);
+	pl_say(a->o.log, PL_LOG_NOTE, "rank%s %s of group %s (%u ranks) %s not given%s",
+	       one ? "" : "s", pl_spans_text(&x->of_first, ranks, sizeof(ranks)),
+	       pl_intern_get(&a->str, a->group[x->first].name), a->group[x->first].n,
+	       one ? "was" : "were", others);
+	return 0;
+}
+
+static int add_rank(struct pl_spans *ranks, int64_t r, struct pl_err *err)
+{
+	if (ranks->n > 1024 && ranks->n > 2 * ranks->united)
+		pl_spans_unite(ranks);
+	return pl_spans_add(ranks, 0, r, r + 1, err);
+}
+
+/* Ranks of groups and of the job that no segment has: normal when only some of a job's files are
+ * given. */
 static int missing_ranks(struct pl_align *a, struct pl_err *err)
 {
-	struct pl_spans all = { 0 };
-	size_t groups = 0;
+	struct missing x = { .groups = 0 };
 	int rc = 0;
 
 	for (size_t i = 0; i < a->n_groups; i++) {
@@ -401,19 +442,29 @@ static int missing_ranks(struct pl_align *a, struct pl_err *err)
 		int32_t *first = &a->rep->group[i].first_rank_missing;
 
 		for (uint32_t k = 0; k < g->n; k++) {
-			if (pl_clock_has_rank(a, g->rank[k]))
+			int32_t r = g->rank[k];
+
+			if (pl_clock_has_rank(a, r))
 				continue;
-			*first = *first < 0 ? g->rank[k] : *first;
-			if (all.n > 1024 && all.n > 2 * all.united)
-				pl_spans_unite(&all);
-			PL_TRY(pl_spans_add(&all, 0, g->rank[k], (int64_t)g->rank[k] + 1, err));
+			if (*first < 0 && x.groups++ == 0)
+				x.first = i;
+			*first = *first < 0 ? r : *first;
+			PL_TRY(add_rank(&x.ranks, r, err));
+			if (x.first == i)
+				PL_TRY(add_rank(&x.of_first, r, err));
 		}
-		groups += *first >= 0;
 	}
-	pl_spans_unite(&all);
-	say_alone(a, groups, &all);
+	for (int64_t r = 0; r < a->world; r++)
+		if (!pl_clock_has_rank(a, r))
+			PL_TRY(add_rank(&x.of_job, r, err));
+	pl_spans_unite(&x.ranks);
+	pl_spans_unite(&x.of_first);
+	pl_spans_unite(&x.of_job);
+	rc = say_missing(a, &x, err);
 out:
-	pl_spans_fini(&all);
+	pl_spans_fini(&x.ranks);
+	pl_spans_fini(&x.of_first);
+	pl_spans_fini(&x.of_job);
 	return rc;
 }
 

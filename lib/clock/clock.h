@@ -39,7 +39,7 @@ enum pl_clock_dup {
 struct pl_align_opts {
 	enum pl_clock_by by;
 	enum pl_clock_dup duplicates;
-	bool strict; /* sequences that diverge, and contradictions, are PL_EDATA */
+	bool strict; /* sequences that diverge, contradictions, missing ranks are PL_EDATA */
 	const struct pl_log *log;
 };
 

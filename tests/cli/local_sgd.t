@@ -72,6 +72,11 @@ status 0 "... which is continued" "$run" -n 2 --set 'policy local-sgd local-step
 status 0 "traced" "$run" -q -n 3 --set 'policy local-sgd' --set 'optimizer sgd lr=0.05' -t local.trace tiny.job
 status 0 "merged" "$BIN/merge" -q --report=clock local.trace.0 local.trace.1 local.trace.2 -o merged
 check "... all collectives matched" grep -q '"unmatched_collectives": 0' clock
+check "... whole" [ ! -s "$TMP/err" ]
+status 0 "merged without a rank" "$BIN/merge" local.trace.0 local.trace.2 -o few
+says '^merge: warning: rank 1 of 3 is missing$' "... is warned of"
+status 3 "... --strict" "$BIN/merge" --strict local.trace.0 local.trace.2 -o few
+status 0 "... all ranks, --strict" "$BIN/merge" -q --strict local.trace.0 local.trace.1 local.trace.2 -o few
 "$BIN/trace" -O csv merged >merged.csv
 check "... an average after each eight steps, on each rank" [ "$(grep -c 'allreduce bucket 0' merged.csv)" = $((3 * 4)) ]
 status 0 "... and replayed" sh -c "'$BIN/graph' -q merged | '$BIN/replay' --no-worth -"

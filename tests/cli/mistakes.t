@@ -38,6 +38,8 @@ if [ -x "$GEN/kgen" ]; then
 	"$BIN/trace" -q -o two.trace four/rank0.json four/rank2.json
 	status 0 "merge of two ranks of four" "$BIN/merge" -o m two.trace
 	says 'the members 1, 3 of their groups were not given: .*; give the files of all ranks to one merge$' "... says which are missing"
+	status 0 "... with notes" "$BIN/merge" -v -o m two.trace
+	says 'merge: ranks* [0-9, -]* of group .* ([0-9]* ranks) w[aser]* not given' "... says of which group"
 else
 	skip "merge of two ranks of four" "no kgen"
 fi
