@@ -79,8 +79,10 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 		pl_write_format(w, "; %s to %s", fmt_ns(a, sizeof(a), r->predicted_mean - doubt(r)),
 				fmt_ns(b, sizeof(b), r->predicted_mean + doubt(r)));
 	pl_write_text(w, isfinite(r->predicted_mean) ? ")" : "");
-	pl_write_format(w, ", %d rank%s, %.1f %% unexplained%s\n", r->g.n_ranks,
-			r->g.n_ranks == 1 ? "" : "s", 100 * r->unexplained_share,
+	pl_write_format(w, ", %d rank%s", r->g.n_ranks, r->g.n_ranks == 1 ? "" : "s");
+	if (r->basis.ranks)
+		pl_write_format(w, ", %" PRIu32 " predicted", r->basis.ranks);
+	pl_write_format(w, ", %.1f %% unexplained%s\n", 100 * r->unexplained_share,
 			color ? "\033[0m" : "");
 	for (size_t i = r->changes->first; i < r->changes->plan.n_rw; i++) {
 		pl_write_format(w, "changed: %s", r->changes->plan.rw[i].text);

@@ -115,6 +115,7 @@ struct pl_world_opts {
 struct pl_comm_event {
 	uint8_t op;	    /* PL_OP_SEND, PL_OP_RECV of parts; the collective itself */
 	uint8_t collective; /* that a part belongs to */
+	uint8_t algo;	    /* enum pl_calgo; PL_CA_AUTO: none, or one that only a library knows */
 	int peer, channel;
 	uint32_t chunk;
 	uint64_t seq; /* number of the collective in its world, from 0 */

@@ -103,12 +103,17 @@ static const struct row types[] = {
 	{ 5, "f 32|fp 32|float 32" },
 };
 
-static const char *const algorithm_names[] = { NULL, "ring", "tree", "nvls", "collnet" };
+static const char *const algorithm_names[] = { NULL,	       "ring",	  "tree",
+					       "nvls",	       "collnet", "halving-doubling",
+					       "hierarchical", "direct" };
 static const struct row algorithms[] = {
 	{ 1, "ring" },
 	{ 2, "tree" },
 	{ 3, "nvls" },
 	{ 4, "collnet" },
+	{ 5, "halving doubling" },
+	{ 6, "hierarchical" },
+	{ 7, "direct" },
 };
 
 /* Do the words of an alternative follow one another in the name, from word i on? */

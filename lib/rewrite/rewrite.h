@@ -47,6 +47,7 @@ struct pl_rewrite_basis {
 	bool one_size;	  /* some transfers have one size or an unknown one, so the topology alone
 			   * tells    latency from bandwidth */
 	uint64_t samples; /* transfers that were fitted */
+	uint32_t ranks;	  /* that the job has in the prediction; 0: as recorded */
 	uint64_t collectives, unknown; /* in all steps, and those of unknown algorithm */
 };
 /* What the prediction of the present communication depends on, if it has other algorithms than the

@@ -32,6 +32,7 @@ void pl_rewriter_basis(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 	const struct rw_state *s = rw_now(r);
 	double wrong = 0, all = 0;
 
+	b->ranks = s->network.of_job;
 	for (uint32_t set = 0; set < s->b.n_sets; set++) {
 		struct pl_cost_comm c = pl_rewrite_comm_of_set(r, set, r->n_ranks);
 		double after = (double)pl_cost_transfer(r->c, &c);

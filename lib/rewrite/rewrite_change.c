@@ -205,6 +205,7 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 		basis->unknown = pl_max_i64(basis->unknown, c[i].basis.unknown);
 		basis->collectives = pl_max_i64(basis->collectives, c[i].basis.collectives);
 	}
+	basis->ranks = network.of_job;
 	PL_TRY(change_all(s, g, c, p->n_rw, hits, err));
 	change_latency(s, c, p->n_rw);
 out:

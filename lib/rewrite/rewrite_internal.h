@@ -77,7 +77,8 @@ struct rw_ready_alone {
 
 /* Another network, and another number of ranks. */
 struct rw_network {
-	uint32_t ranks; /* 0: as recorded */
+	uint32_t ranks;	 /* 0: as recorded */
+	uint32_t of_job; /* with those that are not data-parallel; 0: as recorded */
 	uint32_t n_changes;
 	struct pl_link_change change[PL_COST_CHANGES]; /* of links, in order */
 };

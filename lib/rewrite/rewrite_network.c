@@ -416,6 +416,7 @@ void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
 static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
 			  struct pl_err *err)
 {
+	uint32_t workers = 0;
 	size_t n;
 
 	PL_CHECK(find_comms(x, err));
@@ -432,6 +433,10 @@ static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struc
 	for (size_t i = 0; i < n; i++) {
 		const struct comm_key key = key_of(x->comms, i);
 
+		if (rw->op == PL_RW_RANKS && key.workers > workers) {
+			workers = key.workers;
+			x->network->of_job = (uint32_t)(x->g->n_ranks / workers * rw->k);
+		}
 		c->of_class[i] = !concerns(x, rw, &key) ? NAN
 				 : c->line[i] > 0	? line_of(x, i) / c->line[i]
 							: 1;

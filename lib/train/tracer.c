@@ -95,11 +95,15 @@ int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_bu
 	const struct pl_net_view v = pl_net_view(net);
 	char text[256];
 
-	PL_CHECK(pl_alloc(&t->bucket, (size_t)n_buckets + 1, sizeof(pl_id), err));
+	PL_CHECK(pl_alloc(&t->bucket, (size_t)n_buckets * PL_CA_COUNT_ + 1, sizeof(pl_id), err));
 	PL_CHECK(pl_alloc(&t->layer, 3 * (size_t)v.n_layers + 1, sizeof(pl_id), err));
 	PL_CHECK(pl_alloc(&t->dims, (size_t)v.n_tensors + 1, sizeof(pl_id), err));
-	for (uint32_t i = 0; i < n_buckets; i++) {
-		snprintf(text, sizeof(text), "allreduce bucket %u", i);
+	for (uint32_t i = 0; i < n_buckets * PL_CA_COUNT_; i++) {
+		uint8_t algo = i % PL_CA_COUNT_;
+
+		snprintf(text, sizeof(text), "allreduce bucket %u%s%s", i / PL_CA_COUNT_,
+			 algo == PL_CA_AUTO ? "" : " ",
+			 algo == PL_CA_AUTO ? "" : pl_comm_algorithm_name(algo));
 		PL_CHECK(add_name(t, &t->bucket[i], err, text));
 	}
 	t->n_buckets = n_buckets;
@@ -171,7 +175,7 @@ void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
 		x.peer = e->peer;
 	} else {
 		if (e->tag && e->op == PL_OP_ALLREDUCE && bucket < t->n_buckets)
-			label = t->bucket[bucket];
+			label = t->bucket[bucket * PL_CA_COUNT_ + e->algo];
 		x = pl_rec_event(t->comm,
 				 e->op == PL_OP_SEND   ? PL_K_SEND
 				 : e->op == PL_OP_RECV ? PL_K_RECV

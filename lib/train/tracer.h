@@ -34,7 +34,8 @@ struct pl_tracer {
 	size_t n_sent, cap_sent;
 	pl_id name[PL_NAME_COUNT_], coll[PL_OP_COUNT_];
 	/* pl_train_tracer_names() sets these before the first step */
-	pl_id *bucket, *layer, *dims; /* layer: pl_train_tracer_layer() */
+	pl_id *bucket;	     /* [bucket * PL_CA_COUNT_ + algorithm] */
+	pl_id *layer, *dims; /* layer: pl_train_tracer_layer() */
 	uint32_t n_buckets;
 	struct tracer_device *device; /* NULL: no device is traced */
 	pl_ns waiting;		      /* the main thread waits for communication since then */

@@ -43,7 +43,7 @@ obey() {
 	losses log.csv >last.losses
 }
 buckets() {
-	sed -n 's/.*"name":"allreduce bucket \([0-9]*\)".*"bytes":\([0-9]*\).*/\1 \2/p' events | sort -n | cut -d ' ' -f 2 | tr '\n' ' '
+	sed -n 's/.*"name":"allreduce bucket \([0-9]*\)[^"]*".*"bytes":\([0-9]*\).*/\1 \2/p' events | sort -n | cut -d ' ' -f 2 | tr '\n' ' '
 }
 issued() { # correlations in the order of issue, less that of the step
 	sed -n 's/.*"name":"issue allreduce".*"correlation":\([0-9]*\).*/\1/p' events | awk '{ printf "%d ", $1 % 65536 }'

@@ -229,6 +229,7 @@ done
 status 0 "some of unknown algorithm" "$BIN/replay" --no-worth --what-if "ranks 3" "$TMP/some.graph"
 holds "$TMP/out" '^assumed: 2 of 8 collectives go along rings; the graph does not say their algorithm$' "... how many"
 status 0 "other ranks" "$BIN/replay" --no-worth --what-if "ranks 3" "$TMP/whole.graph"
+check "... in the first line" sh -c "head -n 1 '$TMP/out' | grep -q ', 4 ranks, 3 predicted, '"
 holds "$TMP/out" '^assumed: collectives go along rings' "... what is assumed"
 status 0 "a change that needs no links" "$BIN/replay" --no-worth --what-if "scale kind=comm by 0.5" "$TMP/whole.graph"
 check "... assumes nothing" no grep -qE 'assumed|estimated| ms to ' "$TMP/out"
