@@ -79,6 +79,10 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 		rc = explain_plan(r, p, report, err);
 	if (rc == 0)
 		pl_rewriter_basis(r, &report->basis);
+	if (rc == 0 && report->basis.as_recorded) {
+		report->bias_mean = NAN;
+		report->bias_out = false;
+	}
 	if (rc == 0 && knows_memory(e->g))
 		rc = add_memory(e, 1.0 / (double)pl_rewriter_accumulate(r), report, err);
 	pl_rewriter_free(r);

@@ -304,7 +304,12 @@ static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_e
 static bool builds(const struct pl_rewriter *r, const struct pl_rewrite *rw)
 {
 	const struct pl_rewrite_kind *kind = pl_rewrite_kinds[rw->op];
+	const struct rw_state *s = rw_now(r);
 
+	/* the recorded algorithm: all stays as recorded, without the errors of a model */
+	if (rw->op == PL_RW_ALGORITHM && !s->over &&
+	    !memcmp(s->choice, s[-1].choice, r->n_tensors * sizeof(*s->choice)))
+		return false;
 	return kind->comm || (kind->network && rw_now(r)->over);
 }
 

@@ -47,6 +47,7 @@ struct pl_rewrite_basis {
 	bool one_size;	  /* some transfers have one size or an unknown one, so the topology alone
 			   * tells    latency from bandwidth */
 	uint64_t samples; /* transfers that were fitted */
+	bool as_recorded; /* the communication, after a plan */
 	uint32_t ranks;	  /* that the job has in the prediction; 0: as recorded */
 	uint64_t collectives, unknown; /* in all steps, and those of unknown algorithm */
 };
@@ -56,7 +57,7 @@ void pl_rewriter_basis(const struct pl_rewriter *r, struct pl_rewrite_basis *bas
 /*
  * Apply such a plan to the durations of a simulator of the graph, without an edit. hits[i]: how
  * many operations rewrite i concerns, all steps together. `topo` may be NULL. A rewrite
- * that was given as an option and cannot be applied is PL_EUSAGE.
+ * that was given as an option and cannot be applied is PL_EUSAGE. Adds to *basis.
  */
 int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struct pl_plan *p,
 			 const struct pl_topology *topo, uint64_t *hits,

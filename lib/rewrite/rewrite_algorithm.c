@@ -6,6 +6,7 @@ static int apply_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 	struct rw_state *s = rw_now(r);
 	int algo = pl_algo_find(rw->word), rc;
 
+	s->asks_algorithm = true;
 	if (algo < 0)
 		return pl_fail(err, PL_EDATA, "there is no algorithm \"%s\"", rw->word);
 	for (uint32_t t = 0; t < r->n_tensors; t++) {
@@ -38,12 +39,13 @@ void pl_rewriter_basis(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 		double after = (double)pl_cost_transfer(r->c, &c);
 
 		all += after;
-		if (c.algo == c.was || !c.assumed)
+		if (!s->asks_algorithm || !c.assumed)
 			continue;
 		c.algo = c.was;
 		wrong += fabs(after - (double)pl_cost_transfer(r->c, &c));
 		b->assumed = true;
 	}
+	b->as_recorded = !s->over;
 	if (b->assumed)
 		pl_rewrite_count_basis(r->e->g, r->c, b);
 	b->error = all > 0 ? fmin(wrong / all, 1) : 0;

@@ -188,7 +188,6 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 	struct rw_change *c;
 	int rc;
 
-	*basis = (struct pl_rewrite_basis){ 0 };
 	PL_TRY(pl_alloc(&c, p->n_rw, sizeof(*c), err));
 	for (size_t i = 0; i < p->n_rw; i++) {
 		hits[i] = 0;
@@ -205,7 +204,8 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 		basis->unknown = pl_max_i64(basis->unknown, c[i].basis.unknown);
 		basis->collectives = pl_max_i64(basis->collectives, c[i].basis.collectives);
 	}
-	basis->ranks = network.of_job;
+	if (network.of_job)
+		basis->ranks = network.of_job;
 	PL_TRY(change_all(s, g, c, p->n_rw, hits, err));
 	change_latency(s, c, p->n_rw);
 out:

@@ -103,6 +103,7 @@ struct rw_state {
 	size_t n_fused;			    /* entries of rewriter.fused_log */
 	struct rw_ready_alone *ready_alone; /* NULL: nothing slows anything down */
 	bool ops_changed;		    /* rewrites have changed operations since that was so */
+	bool asks_algorithm;		    /* some rewrite does */
 	bool over;			    /* the recorded communication is replaced */
 };
 

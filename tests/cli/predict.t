@@ -36,6 +36,13 @@ within() {
 	awk -v limit="$1" -v a="$2" -v b="$3" 'BEGIN { e = a / b - 1; print "# " a, b, e; exit !(a > 0 && b > 0 && e * e <= limit * limit) }'
 }
 
+# ---- the algorithm is in the trace ----
+recorded trees --set algorithm=tree
+status 0 "the recorded algorithm" "$BIN/replay" --no-worth --what-if 'algorithm tree' trees
+check "... changes nothing and is not assumed" sh -c "head -n 1 '$TMP/out' | grep -q 'predicted .* ([+-]0.00 %), 2 ranks' && ! grep assumed '$TMP/out'"
+status 0 "another algorithm" "$BIN/replay" --no-worth --what-if 'algorithm ring' trees
+check "... is another prediction" sh -c "! head -n 1 '$TMP/out' | grep -q 'predicted .* ([+-]0.00 %'"
+
 # thrice COMMAND...: succeeds if it does at least once in three times: other users of the machine make some runs long
 thrice() {
 	"$@" || "$@" || "$@"

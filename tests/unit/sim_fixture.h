@@ -450,7 +450,7 @@ static inline int change_durations(struct pl_sim *s, const struct pl_graph *g, c
 	struct pl_plan p;
 	char copy[200], *line = copy;
 	uint64_t n[8] = { 0 };
-	struct pl_rewrite_basis basis;
+	struct pl_rewrite_basis basis = { 0 };
 	int rc = 0;
 
 	pl_plan_init(&p);

@@ -237,7 +237,7 @@ static void test_statements(uint64_t seed, size_t first, size_t n)
 	struct job j;
 	pl_ns *dur[4] = { NULL };
 	double mean = -1;
-	struct pl_rewrite_basis basis;
+	struct pl_rewrite_basis basis = { 0 };
 	bool read = true;
 
 	pl_plan_init(&p);
@@ -511,6 +511,7 @@ static uint64_t parallel(struct job *j, struct pl_rewrite_basis *basis)
 	struct pl_plan p;
 	uint64_t n = UINT64_MAX;
 
+	*basis = (struct pl_rewrite_basis){ 0 };
 	pl_plan_init(&p);
 	if (!s || pl_rewrite_add_line(&p, "ranks 8", &err) < 0 ||
 	    pl_rewrite_durations(s, &j->g, &p, NULL, &n, basis, &err) < 0)
