@@ -28,6 +28,7 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 	x.link = link;
 	PL_TRY(pl_sim_edit(r->s, 0, r->g.n_steps, &e, err));
 	PL_TRY(pl_cost_expand_all(&e, &x, &r->expanded, err));
+	PL_TRY(pl_sim_settle(&e, err));
 	PL_TRY(take_graph(r, &e, err));
 	if (r->expanded.left)
 		pl_say(&c->c.log, PL_LOG_WARN,

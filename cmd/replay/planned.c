@@ -34,7 +34,7 @@ static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r
 
 		r->bias[k] = recorded == INT64_MIN ? 0 : -recorded; /* not a step: none */
 	}
-	if ((rc = pl_rewrite_model(rw, err)) < 0 || (rc = pl_edit_settle(e, err)) < 0)
+	if ((rc = pl_rewrite_model(rw, err)) < 0 || (rc = pl_sim_settle(e, err)) < 0)
 		return rc;
 	for (uint32_t k = 0; k < e->n_steps; k++) {
 		if (pl_edit_step(e, k) == INT64_MIN)
@@ -47,7 +47,7 @@ static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r
 	r->bias_mean = n ? sum / (double)n : NAN;
 	r->bias_out = fabs(sum) <= PL_COST_BIAS_MAX * length;
 	pl_rewriter_undo(rw, mark);
-	return pl_edit_settle(e, err);
+	return pl_sim_settle(e, err);
 }
 
 /* "fuse-tensors: 3 tensors (12 MB) are communicated as one, ..." */

@@ -76,6 +76,7 @@ static const struct value {
 	[EU_START] = VALUE(node, pl_enode, start),
 	[EU_DUR] = VALUE(node, pl_enode, dur),
 	[EU_FIXED] = VALUE(node, pl_enode, fixed),
+	[EU_STRETCH] = VALUE(share, pl_eshare, stretch),
 	[EU_NODE_DEAD] = VALUE(node, pl_enode, dead),
 	[EU_WEIGHT] = VALUE(edge, pl_eedge, w),
 	[EU_LAG] = VALUE(edge, pl_eedge, lag),
@@ -272,6 +273,10 @@ int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after
 	if (e->n_nodes >= PL_NONE - 1)
 		return pl_fail(err, PL_ELIMIT, "more than %u nodes", PL_NONE - 1);
 	PL_CHECK(pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err));
+	if (e->share) {
+		PL_CHECK(pl_grow(&e->share, &e->cap_share, e->n_nodes + 1, sizeof(*e->share), err));
+		e->share[e->n_nodes] = (struct pl_eshare){ 0 };
+	}
 	PL_CHECK(pl_edit_log(e, EU_ADD_NODE, (uint32_t)e->n_nodes, 0, err));
 	*id = (uint32_t)e->n_nodes;
 	to = &e->node[e->n_nodes++];
@@ -338,6 +343,14 @@ int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_e
 {
 	PL_CHECK(pl_edit_touch(e, node, err));
 	return set_value(e, EU_FIXED, node, fixed, err);
+}
+
+int pl_edit_set_times(struct pl_edit *e, uint32_t node, pl_ns start, pl_ns stretch,
+		      struct pl_err *err)
+{
+	if (e->node[node].start != start)
+		PL_CHECK(set_value(e, EU_START, node, start, err));
+	return e->share[node].stretch == stretch ? 0 : set_value(e, EU_STRETCH, node, stretch, err);
 }
 
 int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive, struct pl_err *err)

@@ -8,6 +8,9 @@
  * evaluates only nodes whose start may have changed. Its result equals the result of a full pass to
  * the nanosecond (a test compares them).
  *
+ * Where RESOURCE nodes share resources, starts depend on more than edges: the event core decides.
+ * pl_sim_settle() (sim/sim.h) does both, and module sim calls it in place of pl_edit_settle().
+ *
  *	mark = pl_edit_mark(e);
  *	... changes ...
  *	pl_edit_settle(e, err);       objective: pl_edit_mean_step(e)
@@ -43,6 +46,11 @@ static inline struct pl_enode pl_edit_blank_node(void)
 				  .origin = PL_NONE,
 				  PL_NODE_COLUMNS(PL_COLUMN_UNKNOWN) };
 }
+/* What the event core needs of a RESOURCE node, and what it adds to its duration. */
+struct pl_eshare {
+	pl_ns hold;    /* unexplained time from getting its resource to its start */
+	pl_ns stretch; /* time that operations on the same resource cost it; not part of `dur` */
+};
 struct pl_eedge {
 	uint32_t src, dst, in_next, in_prev, out_next, out_prev;
 	pl_ns w;      /* delay: modelled latency and unexplained time */
@@ -86,6 +94,8 @@ struct pl_edit {
 	struct pl_enode *node;
 	struct pl_eedge *edge;
 	size_t n_nodes, cap_nodes, n_edges, cap_edges;
+	struct pl_eshare *share; /* [node]; NULL: the graph has no RESOURCE nodes */
+	size_t cap_share;
 	struct pl_etensor *tensor;
 	size_t n_tensors, cap_tensors;
 	uint32_t n_steps;
@@ -105,12 +115,16 @@ struct pl_edit {
 struct pl_edit_delays {
 	pl_ns *w;     /* modelled latency and unexplained time */
 	int32_t *lag; /* the modelled part */
+	/* By node, both NULL if no step has RESOURCE nodes: pl_eshare.hold, and the duration
+	 * without the time that other operations cost; work NULL: as recorded. */
+	pl_ns *hold;
+	const pl_ns *work;
 };
 /*
  * Build an edit of steps [first, first + n) of a graph. The entries of the first step keep their
  * recorded times. The entries of later steps follow the nodes of earlier steps. PL_EABSENT for
- * graphs with RESOURCE or POLICY nodes, because their times do not follow from delays of edges
- * alone. `g` must be valid and outlive e. Call pl_sim_edit(), which computes the delays.
+ * graphs with POLICY nodes, which nothing can replay. `g` must be valid and outlive e. Call
+ * pl_sim_edit(), which computes the delays.
  */
 int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size_t n,
 		 const struct pl_edit_delays *delays, struct pl_err *err) PL_MUST;
@@ -161,24 +175,36 @@ int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_
 
 /* ---- times ---------------------------------------------------------------------------------- */
 
-/* Update the starts after changes. O(changed nodes x log). PL_EDATA if the changes made a cycle:
- * the message names a node of the cycle, and the caller must undo the changes. A node without
- * predecessor keeps its start. */
+/* Update the starts after changes, as if no resource were shared. O(changed nodes x log). PL_EDATA
+ * if the changes made a cycle: the message names a node of the cycle, and the caller must undo the
+ * changes. A node without predecessor keeps its start. */
 int pl_edit_settle(struct pl_edit *e, struct pl_err *err) PL_MUST;
 /* Evaluate every node in a new topological order: slow and simple, for tests and checks. */
 int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err) PL_MUST;
+/* For the event core: no node is left to evaluate; then it sets the times of each node. */
+int pl_edit_clear_queue(struct pl_edit *e, struct pl_err *err) PL_MUST;
+int pl_edit_set_times(struct pl_edit *e, uint32_t node, pl_ns start, pl_ns stretch,
+		      struct pl_err *err) PL_MUST;
 /* Length of a step (after settling): the latest end less the earliest start of the nodes that count
  * for it. INT64_MIN: not a reported step. */
 pl_ns pl_edit_step(const struct pl_edit *e, uint32_t step);
 double pl_edit_mean_step(const struct pl_edit *e); /* over the reported steps */
 static inline pl_ns pl_edit_end(const struct pl_edit *e, uint32_t node)
 {
-	return e->node[node].start + e->node[node].dur;
+	const struct pl_enode *n = &e->node[node];
+
+	return n->start + n->dur + (PL_UNLIKELY(e->share) ? e->share[node].stretch : 0);
 }
 /* Does the edge count from the start of its source? */
 static inline bool pl_edit_from_start(uint8_t type)
 {
 	return PL_E_TYPE(type) == PL_E_START || PL_E_TYPE(type) == PL_E_EARLY;
+}
+/* When the edge lets its target start. */
+static inline pl_ns pl_edit_edge_time(const struct pl_edit *e, const struct pl_eedge *x)
+{
+	return x->w +
+	       (pl_edit_from_start(x->type) ? e->node[x->src].start : pl_edit_end(e, x->src));
 }
 
 /* Name by id, of the graph or added. */

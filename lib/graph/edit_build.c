@@ -31,12 +31,14 @@ static int put_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type
 }
 
 static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct pl_shape *sh,
-		    uint32_t i, uint32_t step, struct pl_err *err)
+		    const struct pl_edit_delays *d, uint32_t i, uint32_t step, struct pl_err *err)
 {
 	struct pl_enode n = pl_edit_blank_node();
 
 	n.start = st->start[i];
-	n.dur = st->dur[i];
+	n.dur = d->work ? d->work[i] : st->dur[i];
+	if (e->share)
+		e->share[e->n_nodes] = (struct pl_eshare){ d->hold[i], st->dur[i] - n.dur };
 	n.step = step;
 	n.origin = i;
 	n.label = (uint64_t)e->n_nodes << LABEL_SHIFT;
@@ -148,7 +150,7 @@ static int put_step(struct build *b, const struct pl_gstep *st, const struct pl_
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
 		uint32_t n = first + i;
 
-		PL_CHECK(put_node(e, st, sh, i, step, err));
+		PL_CHECK(put_node(e, st, sh, d, i, step, err));
 		if (i < sh->n_entries)
 			PL_CHECK(put_entry(b, n, err));
 		for (uint32_t k = sh->off[i]; k < sh->off[i + 1]; k++)
@@ -212,10 +214,10 @@ static int check(const struct pl_graph *g, size_t first, size_t n, struct pl_err
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
 
 		for (uint32_t i = 0; i < sh->n_nodes; i++)
-			if (sh->type[i] == PL_N_RESOURCE || sh->type[i] == PL_N_POLICY)
+			if (sh->type[i] == PL_N_POLICY)
 				return pl_fail(err, PL_EABSENT,
-					       "the graph has shared resources or policies, which "
-					       "plans cannot change");
+					       "the graph has policies, which plans cannot "
+					       "change");
 	}
 	return 0;
 }
@@ -268,6 +270,10 @@ int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size
 			  g->n_group_ranks, err));
 	PL_TRY(pl_grow(&e->node, &e->cap_nodes, nodes, sizeof(*e->node), err));
 	PL_TRY(pl_grow(&e->edge, &e->cap_edges, edges + nodes / 8, sizeof(*e->edge), err));
+	if (n && delays->hold) {
+		PL_TRY(pl_alloc(&e->share, nodes, sizeof(*e->share), err));
+		e->cap_share = nodes;
+	}
 	PL_TRY(pl_alloc(&e->sched, 1, sizeof(*e->sched), err));
 	PL_TRY(pl_alloc(&e->step, n, sizeof(*e->step), err));
 	PL_TRY(pl_alloc(&b.tail, g->n_res, sizeof(*b.tail), err));
@@ -293,6 +299,7 @@ void pl_edit_fini(struct pl_edit *e)
 	}
 	pl_free(e->step);
 	pl_free(e->node);
+	pl_free(e->share);
 	pl_free(e->edge);
 	pl_free(e->tensor);
 	pl_free(e->res);
@@ -310,6 +317,7 @@ void pl_edit_fini(struct pl_edit *e)
 
 int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err)
 {
+	size_t shares = 0;
 	pl_id id;
 	int rc;
 
@@ -318,6 +326,9 @@ int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err)
 	to->n_steps = e->n_steps;
 	PL_TRY(pl_copy_array(&to->node, &to->n_nodes, &to->cap_nodes, e->node, e->n_nodes,
 			     sizeof(*e->node), err));
+	if (e->share)
+		PL_TRY(pl_copy_array(&to->share, &shares, &to->cap_share, e->share, e->n_nodes,
+				     sizeof(*e->share), err));
 	PL_TRY(pl_copy_array(&to->edge, &to->n_edges, &to->cap_edges, e->edge, e->n_edges,
 			     sizeof(*e->edge), err));
 	PL_TRY(pl_copy_array(&to->tensor, &to->n_tensors, &to->cap_tensors, e->tensor, e->n_tensors,

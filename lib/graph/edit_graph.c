@@ -107,7 +107,7 @@ static void put_node(struct put *p, struct pl_shape *s, struct pl_gstep *st, uin
 	}
 	s->off[i] = s->n_edges;
 	st->start[i] = n->start;
-	st->dur[i] = n->dur;
+	st->dur[i] = pl_edit_end(e, node) - n->start;
 	if (n->type == PL_N_ENTRY)
 		return;
 	for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next) {

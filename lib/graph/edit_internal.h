@@ -9,6 +9,7 @@ enum eundo_op {
 	EU_START,
 	EU_DUR,
 	EU_FIXED,
+	EU_STRETCH,
 	EU_NODE_DEAD,
 	EU_WEIGHT,
 	EU_LAG,

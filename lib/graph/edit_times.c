@@ -121,14 +121,6 @@ static int log_seeds(struct pl_edit *e, struct pl_err *err)
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-/* When the edge lets its target start. */
-static inline pl_ns edge_time(const struct pl_edit *e, const struct pl_eedge *x)
-{
-	const struct pl_enode *s = &e->node[x->src];
-
-	return s->start + (pl_edit_from_start(x->type) ? 0 : s->dur) + x->w;
-}
-
 /* The arrival of place k in time. It does not decrease when an arrival is later, so that starts
  * still have a least solution. O(k x arrivals), with a small k. */
 static pl_ns kth_arrival(const struct pl_edit *e, const struct pl_enode *n)
@@ -140,7 +132,7 @@ static pl_ns kth_arrival(const struct pl_edit *e, const struct pl_enode *n)
 		uint32_t same = 0;
 
 		for (uint32_t x = n->in; x != PL_NONE; x = e->edge[x].in_next) {
-			pl_ns at = edge_time(e, &e->edge[x]);
+			pl_ns at = pl_edit_edge_time(e, &e->edge[x]);
 
 			if ((have && at <= t) || at > next)
 				continue;
@@ -163,7 +155,7 @@ static pl_ns start_of(const struct pl_edit *e, uint32_t node)
 	if (n->k)
 		t = pl_max_i64(t, kth_arrival(e, n));
 	for (uint32_t x = n->k ? PL_NONE : n->in; x != PL_NONE; x = e->edge[x].in_next)
-		t = pl_max_i64(t, edge_time(e, &e->edge[x]));
+		t = pl_max_i64(t, pl_edit_edge_time(e, &e->edge[x]));
 	return t == INT64_MIN ? n->start : t;
 }
 
@@ -296,12 +288,18 @@ int pl_edit_order(const struct pl_edit *e, uint32_t **order, size_t *n, struct p
 	return rc;
 }
 
-int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err)
+int pl_edit_clear_queue(struct pl_edit *e, struct pl_err *err)
 {
 	PL_CHECK(log_seeds(e, err));
 	for (size_t i = 0; i < e->sched->n; i++)
 		e->node[e->sched->todo[i].node].queued = false;
 	e->sched->n = 0;
+	return 0;
+}
+
+int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err)
+{
+	PL_CHECK(pl_edit_clear_queue(e, err));
 	return visit_all(e, e, NULL, NULL, err);
 }
 

@@ -354,7 +354,7 @@ int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_er
 	size_t mark = pl_rewriter_mark(r);
 	int rc = change(r, p->file, p->rw, p->n_rw, false, err);
 
-	if (rc == 0 && (rc = pl_edit_settle(r->e, err)) < 0)
+	if (rc == 0 && (rc = pl_sim_settle(r->e, err)) < 0)
 		pl_rewriter_undo(r, mark);
 	return rc;
 }

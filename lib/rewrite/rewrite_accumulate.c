@@ -159,7 +159,7 @@ static void delay_first(struct pl_rewriter *r, const struct passes *p, const str
 static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, const struct passes *p,
 		struct pl_err *err)
 {
-	int rc = pl_edit_settle(r->e, err);
+	int rc = pl_sim_settle(r->e, err);
 
 	for (size_t k = 0; rc == 0 && k < n_slots; k++) {
 		struct slot *s = &slot[k];
@@ -230,7 +230,7 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 		if (p.of[i] && shrinks(r, &p, i))
 			rw_set_dur(r, i, rw_times(r->e->node[i].dur, 1.0 / (double)rw->k));
 	PL_TRY(rw_result(r, 0, err));
-	PL_TRY(pl_edit_settle(r->e, err));
+	PL_TRY(pl_sim_settle(r->e, err));
 	for (size_t i = 0; i < n_slots; i++)
 		if (slot[i].end != INT64_MIN)
 			delay_slot(r, &slot[i], &p, rw->k);

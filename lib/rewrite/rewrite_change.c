@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "rewrite/rewrite_internal.h"
-#include "sim/sim.h"
 
 static void change_fini(struct rw_change *c)
 {

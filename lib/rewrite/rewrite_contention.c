@@ -125,11 +125,9 @@ static pl_ns ready_at(const struct pl_edit *e, uint32_t arrive)
 
 	for (uint32_t x = e->node[arrive].in; x != PL_NONE; x = e->edge[x].in_next) {
 		const struct pl_eedge *ed = &e->edge[x];
-		const struct pl_enode *s = &e->node[ed->src];
 
 		if (PL_E_TYPE(ed->type) != PL_E_COMM)
-			t = pl_max_i64(t, s->start + ed->w +
-						  (pl_edit_from_start(ed->type) ? 0 : s->dur));
+			t = pl_max_i64(t, pl_edit_edge_time(e, ed));
 	}
 	return t;
 }
@@ -403,7 +401,7 @@ int pl_rewrite_contend(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(job_init(&x, r, err));
 	PL_TRY(pl_alloc(&o, r->e->n_steps, sizeof(*o), err));
 	if (!r->slowdown)
-		PL_TRY(pl_edit_settle(r->e, err));
+		PL_TRY(pl_sim_settle(r->e, err));
 	for (uint32_t s = 0; s < rw_now(r)->b.n_sets; s++)
 		turns += (uint64_t)r->e->n_steps * (1 + rw_now(r)->b.parts[s]);
 	for (uint64_t round = 0; !same; round++) {

@@ -174,8 +174,7 @@ static int add_comm(struct pl_rewriter *r, uint32_t arrive, struct pl_err *err)
 			continue;
 		if ((rc = put_edge(r, ed->src, ed, err)) < 0)
 			return rc;
-		c.gate_ns = pl_max_i64(
-			c.gate_ns, s->start + ed->w + (pl_edit_from_start(ed->type) ? 0 : s->dur));
+		c.gate_ns = pl_max_i64(c.gate_ns, pl_edit_edge_time(e, ed));
 		if (s->role == PL_RO_HOST && s->dur > c.issue_dur) {
 			c.issue = ed->src;
 			c.issue_dur = s->dur;

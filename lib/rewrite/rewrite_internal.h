@@ -6,6 +6,7 @@
 
 #include "graph/select.h"
 #include "rewrite/rewrite.h"
+#include "sim/sim.h"
 
 struct rw_place {      /* of a tensor on a slot */
 	uint32_t inst; /* the edit's tensor, PL_NONE: the slot has none */

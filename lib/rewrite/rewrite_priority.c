@@ -184,5 +184,5 @@ int pl_rewrite_chain_in_order(struct pl_rewriter *r, const struct rw_order *o, s
 			chain_channel(r, slot, k, &o[slot / r->n_ranks]);
 	}
 	PL_CHECK(rw_result(r, 0, err));
-	return pl_edit_settle(r->e, err);
+	return pl_sim_settle(r->e, err);
 }

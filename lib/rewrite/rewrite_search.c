@@ -94,11 +94,7 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, st
 static uint32_t decisive(const struct pl_edit *e, uint32_t node)
 {
 	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next) {
-		const struct pl_eedge *ed = &e->edge[x];
-		const struct pl_enode *s = &e->node[ed->src];
-
-		if (s->start + (pl_edit_from_start(ed->type) ? 0 : s->dur) + ed->w ==
-		    e->node[node].start)
+		if (pl_edit_edge_time(e, &e->edge[x]) == e->node[node].start)
 			return x;
 	}
 	return PL_NONE;

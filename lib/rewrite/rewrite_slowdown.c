@@ -303,7 +303,7 @@ int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err)
 
 	if (!r->slowdown || !st->ops_changed)
 		return 0;
-	PL_CHECK(pl_edit_settle(r->e, err));
+	PL_CHECK(pl_sim_settle(r->e, err));
 	PL_CHECK(new_ready_alone(r, &b, err));
 	give_now(r);
 	for (uint32_t s = 0; s < r->n_slots; s++, from = to) {

@@ -122,7 +122,7 @@ int pl_search_choice_apply(struct worker *l, const struct candidate *candidate, 
 					.priority = c->urgent ? s->priority : NULL };
 
 	PL_CHECK(pl_rewrite_bucketing(l->r, &b, err));
-	return pl_edit_settle(&l->e, err);
+	return pl_sim_settle(&l->e, err);
 }
 
 int pl_search_choice_failed(const struct choices *s, struct pl_err *err)

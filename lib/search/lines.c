@@ -22,7 +22,7 @@ int pl_search_carry_out_plan(const struct search *s, struct pl_edit *e, struct p
 	if (rc == 0 && s->has_choices && !comm)
 		rc = pl_rewrite_model(r, err);
 	if (rc == 0)
-		rc = pl_edit_settle(e, err);
+		rc = pl_sim_settle(e, err);
 	*mean = rc == 0 ? pl_edit_mean_step(e) : INFINITY;
 	return rc;
 }

@@ -28,10 +28,10 @@ static int free_step(struct pl_edit *e, double *mean, struct pl_err *err)
 		if (!e->node[i].dead && e->node[i].role == PL_RO_TRANSFER)
 			rc = pl_edit_set_dur(e, i, 0, err);
 	if (rc == 0)
-		rc = pl_edit_settle(e, err);
+		rc = pl_sim_settle(e, err);
 	*mean = rc == 0 ? pl_edit_mean_step(e) : INFINITY;
 	pl_edit_undo(e, mark);
-	return rc < 0 ? rc : pl_edit_settle(e, err);
+	return rc < 0 ? rc : pl_sim_settle(e, err);
 }
 
 /* Lower the bound if operations as the extras leave them make it lower. Worker 0 is at the root

@@ -110,7 +110,7 @@ int pl_search_workers_root(struct search *s, size_t keep, struct pl_err *err)
 		for (size_t k = keep; rc == 0 && k < s->n_extra; k++)
 			rc = pl_rewrite(l->r, &s->extra[k], err);
 		if (rc == 0)
-			rc = pl_edit_settle(&l->e, err);
+			rc = pl_sim_settle(&l->e, err);
 		l->root = pl_rewriter_mark(l->r);
 		l->depth = 0;
 		l->at = 0;

@@ -28,8 +28,10 @@ struct sim_discipline {
 	 * operation waits. */
 	int (*explain)(struct sim_user *u, size_t n, uint32_t capacity, pl_ns *free,
 		       struct pl_err *err);
-	/* Lower is more urgent; NULL: all operations are equally urgent. */
-	uint32_t (*priority)(const struct pl_shape *sh, uint32_t node);
+	/* Lower is more urgent, from the column `priority`; NULL: all operations are equally
+	 * urgent.
+	 */
+	uint32_t (*priority)(int32_t column);
 };
 #define DECLARE(name) extern const struct sim_discipline pl_sim_discipline_##name;
 PL_DISCIPLINES(DECLARE)

@@ -7,9 +7,9 @@
  */
 #include "sim/discipline.h"
 
-static uint32_t priority(const struct pl_shape *sh, uint32_t node)
+static uint32_t priority(int32_t column)
 {
-	return sh->priority ? (uint32_t)sh->priority[node] : 0; /* unknown, -1, is the greatest */
+	return (uint32_t)column; /* unknown, -1, is the greatest */
 }
 
 const struct sim_discipline pl_sim_discipline_priority = { .core = PL_EVENTS_QUEUE,

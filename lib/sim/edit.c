@@ -7,18 +7,29 @@
 static int delays(const struct pl_sim *s, size_t step, struct pl_edit_delays *d, struct pl_err *err)
 {
 	const struct pl_shape *sh = &s->g->shape[s->g->step[step].shape];
+	const struct prep *p = &s->step[step];
 	int rc = pl_alloc(&d->w, sh->n_edges, sizeof(*d->w), err);
 
 	if (rc < 0 || (rc = pl_alloc(&d->lag, sh->n_edges, sizeof(*d->lag), err)) < 0)
 		return rc;
-	for (uint32_t i = 0; i < sh->n_nodes; i++)
+	if (s->has_shared)
+		PL_CHECK(pl_alloc(&d->hold, sh->n_nodes, sizeof(*d->hold), err));
+	d->work = p->work;
+	for (uint32_t i = 0; i < sh->n_nodes; i++) {
+		pl_ns before = s->has_shared ? p->resource_gap[i] : 0;
+
+		if (before && pl_sim_shared_holds(s->g, sh, i)) {
+			d->hold[i] = before;
+			before = 0;
+		}
 		for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
 			pl_ns lag, gap;
 
 			pl_sim_delay(s, step, i, e, &lag, &gap);
-			d->w[e] = lag + gap;
+			d->w[e] = lag + gap + before;
 			d->lag[e] = (int32_t)lag;
 		}
+	}
 	return 0;
 }
 
@@ -35,10 +46,17 @@ int pl_sim_edit(const struct pl_sim *s, size_t first, size_t n, struct pl_edit *
 	for (size_t k = 0; k < n; k++)
 		PL_TRY(delays(s, first + k, &d[k], err));
 	PL_TRY(pl_edit_init(e, s->g, first, n, d, err));
+	if (e->share) {
+		PL_TRY(pl_sim_settle(e, err));
+		pl_edit_commit(e);
+	}
 out:
+	if (rc < 0)
+		pl_edit_fini(e);
 	for (size_t k = 0; k < n; k++) {
 		pl_free(d[k].w);
 		pl_free(d[k].lag);
+		pl_free(d[k].hold);
 	}
 	pl_free(d);
 	return rc;
@@ -58,6 +76,7 @@ int pl_sim_fold_messages(struct pl_graph *g, struct pl_err *err)
 		return err->code;
 	PL_TRY(pl_sim_edit(s, 0, g->n_steps, &e, err));
 	PL_TRY(pl_edit_fold_messages(&e, NULL, err));
+	PL_TRY(pl_sim_settle(&e, err));
 	PL_TRY(pl_edit_graph(&e, &out, err));
 	pl_graph_fini(g);
 	*g = out;

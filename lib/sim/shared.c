@@ -2,14 +2,15 @@
  * Steps with shared resources: links, servers and queues that several operations need at the same
  * time.
  *
- * The event core decides which operation gets a resource. A step becomes a job of the core: each
- * node is a task, and a RESOURCE node needs its resource, which serves it by its discipline
- * (discipline.h). The structure of the job depends only on the shape, so it is kept for the next
- * step of that shape.
+ * The event core decides which operation gets a resource. A step, of a graph or of an edit, becomes
+ * a job of the core: each node is a task, and a RESOURCE node needs its resource, which serves it
+ * by its discipline (discipline.h). The structure of the job of a graph depends only on the shape,
+ * so it is kept for the next step of that shape.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/edit.h"
 #include "sim/discipline.h"
 #include "sim/internal.h"
 
@@ -22,35 +23,51 @@ static const struct sim_discipline *discipline_of(const struct pl_graph *g, uint
 	return disciplines[g->res[res].discipline];
 }
 
+/* Of a node of an edit; NULL: it shares nothing. */
+static const struct sim_discipline *edit_discipline(const struct pl_edit *e, uint32_t node)
+{
+	const struct pl_enode *n = &e->node[node];
+
+	return n->type == PL_N_RESOURCE && n->res != PL_NONE
+		       ? disciplines[e->res[n->res].discipline]
+		       : NULL;
+}
+
 static bool is_user(const struct pl_shape *sh, uint32_t i)
 {
 	return sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE;
 }
 
+bool pl_sim_shared_holds(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node)
+{
+	return is_user(sh, node) && discipline_of(g, sh->res[node])->waits;
+}
+
 /* ---- places of resources --------------------------------------------------------------------- */
 
-int pl_sim_slots_init(const struct pl_graph *g, struct resource_places *x, struct pl_err *err)
+int pl_sim_slots_init(const struct pl_resource *res, size_t n_res, struct resource_places *x,
+		      struct pl_err *err)
 {
 	uint32_t n = 0;
 
-	PL_CHECK(pl_alloc(&x->off, g->n_res + 1, sizeof(*x->off), err));
-	for (uint32_t i = 0; i < g->n_res; i++) {
-		uint32_t places = g->res[i].capacity ? g->res[i].capacity : 1;
+	PL_CHECK(pl_alloc(&x->off, n_res + 1, sizeof(*x->off), err));
+	for (uint32_t i = 0; i < n_res; i++) {
+		uint32_t places = res[i].capacity ? res[i].capacity : 1;
 
 		x->off[i] = n;
-		if (g->res[i].discipline >= PL_DS_COUNT_)
+		if (res[i].discipline >= PL_DS_COUNT_)
 			return pl_fail(err, PL_EABSENT,
 				       "resource %u has discipline %u, which this version does "
 				       "not know",
-				       i, g->res[i].discipline);
-		if (!discipline_of(g, i)->waits)
+				       i, res[i].discipline);
+		if (!disciplines[res[i].discipline]->waits)
 			continue;
 		if (places > 1u << 24 || n > UINT32_MAX / 2 - places)
 			return pl_fail(err, PL_ELIMIT, "resource %u takes %u operations at a time",
 				       i, places);
 		n += places;
 	}
-	x->off[g->n_res] = n;
+	x->off[n_res] = n;
 	PL_CHECK(pl_alloc(&x->free, n, sizeof(*x->free), err));
 	for (uint32_t i = 0; i < n; i++)
 		x->free[i] = INT64_MIN;
@@ -126,12 +143,14 @@ out:
 /* ---- a step as a job of the event core ------------------------------------------------------- */
 
 struct sim_shared {
-	const struct pl_shape *sh; /* of the job; NULL: there is none yet */
+	const struct pl_shape *sh; /* of the job; NULL: of an edit, or there is none yet */
 	struct pl_sim_events *ev;
 	struct pl_sim_events_job job;
 	struct pl_sim_events_resource *res;
 	uint32_t *use_off, *use, *priority;
 	pl_ns *delay, *dur, *earliest, *hold, *start;
+	uint32_t *off, *src, *k; /* of an edit; a shape has its own */
+	uint8_t *etype;
 	bool stretches; /* durations depend on other operations */
 };
 
@@ -147,6 +166,10 @@ static void job_fini(struct sim_shared *x)
 	pl_free(x->earliest);
 	pl_free(x->hold);
 	pl_free(x->start);
+	pl_free(x->off);
+	pl_free(x->src);
+	pl_free(x->k);
+	pl_free(x->etype);
 	memset(x, 0, sizeof(*x));
 }
 
@@ -157,59 +180,66 @@ void pl_sim_shared_free(struct sim_shared *x)
 	pl_free(x);
 }
 
-static int set_priorities(struct sim_shared *x, const struct pl_graph *g, const struct pl_shape *sh,
-			  struct pl_err *err)
+/* The arrays of a job, all zero, and its resources. */
+static int job_room(struct sim_shared *x, const struct pl_resource *res, size_t n_res, size_t nodes,
+		    size_t edges, struct pl_err *err)
 {
-	bool any = false;
-	int rc = 0;
+	PL_CHECK(pl_alloc(&x->res, n_res, sizeof(*x->res), err));
+	PL_CHECK(pl_alloc(&x->use_off, nodes + 1, sizeof(*x->use_off), err));
+	PL_CHECK(pl_alloc(&x->use, nodes, sizeof(*x->use), err));
+	PL_CHECK(pl_alloc(&x->delay, edges, sizeof(*x->delay), err));
+	PL_CHECK(pl_alloc(&x->dur, nodes, sizeof(*x->dur), err));
+	PL_CHECK(pl_alloc(&x->earliest, nodes, sizeof(*x->earliest), err));
+	PL_CHECK(pl_alloc(&x->hold, nodes, sizeof(*x->hold), err));
+	PL_CHECK(pl_alloc(&x->start, nodes, sizeof(*x->start), err));
+	for (uint32_t r = 0; r < n_res; r++)
+		x->res[r] = (struct pl_sim_events_resource){
+			.capacity = res[r].capacity,
+			.discipline = disciplines[res[r].discipline]->core,
+			.domain = PL_NONE
+		};
+	x->job = (struct pl_sim_events_job){ .n = (uint32_t)nodes,
+					     .delay = x->delay,
+					     .dur = x->dur,
+					     .earliest = x->earliest,
+					     .res = x->res,
+					     .n_res = (uint32_t)n_res,
+					     .use_off = x->use_off,
+					     .use = x->use,
+					     .hold = x->hold };
+	return 0;
+}
 
-	for (uint32_t i = 0; i < sh->n_nodes && !any; i++)
-		any = is_user(sh, i) && discipline_of(g, sh->res[i])->priority;
-	if (any && (rc = pl_alloc(&x->priority, sh->n_nodes, sizeof(*x->priority), err)) == 0)
-		for (uint32_t i = 0; i < sh->n_nodes; i++)
-			if (is_user(sh, i) && discipline_of(g, sh->res[i])->priority)
-				x->priority[i] = discipline_of(g, sh->res[i])->priority(sh, i);
-	return rc;
+/* The task needs the resource. `priority` is the value of its column. */
+static int put_user(struct sim_shared *x, const struct sim_discipline *d, uint32_t task,
+		    uint32_t res, int32_t priority, struct pl_err *err)
+{
+	x->use[x->use_off[task + 1]++] = res;
+	if (!d->priority)
+		return 0;
+	if (!x->priority)
+		PL_CHECK(pl_alloc(&x->priority, x->job.n, sizeof(*x->priority), err));
+	x->job.priority = x->priority;
+	x->priority[task] = d->priority(priority);
+	return 0;
 }
 
 static int job_init(struct sim_shared *x, const struct pl_graph *g, const struct pl_shape *sh,
 		    struct pl_err *err)
 {
 	job_fini(x);
-	PL_CHECK(pl_alloc(&x->res, g->n_res, sizeof(*x->res), err));
-	PL_CHECK(pl_alloc(&x->use_off, sh->n_nodes + 1u, sizeof(*x->use_off), err));
-	PL_CHECK(pl_alloc(&x->use, sh->n_nodes, sizeof(*x->use), err));
-	PL_CHECK(pl_alloc(&x->delay, sh->n_edges, sizeof(*x->delay), err));
-	PL_CHECK(pl_alloc(&x->dur, sh->n_nodes, sizeof(*x->dur), err));
-	PL_CHECK(pl_alloc(&x->earliest, sh->n_nodes, sizeof(*x->earliest), err));
-	PL_CHECK(pl_alloc(&x->hold, sh->n_nodes, sizeof(*x->hold), err));
-	PL_CHECK(pl_alloc(&x->start, sh->n_nodes, sizeof(*x->start), err));
-	PL_CHECK(set_priorities(x, g, sh, err));
+	PL_CHECK(job_room(x, g->res, g->n_res, sh->n_nodes, sh->n_edges, err));
 	x->stretches = stretches(g, sh);
-	for (uint32_t r = 0; r < g->n_res; r++)
-		x->res[r] =
-			(struct pl_sim_events_resource){ .capacity = g->res[r].capacity,
-							 .discipline = discipline_of(g, r)->core,
-							 .domain = PL_NONE };
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
 		x->use_off[i + 1] = x->use_off[i];
 		if (is_user(sh, i))
-			x->use[x->use_off[i + 1]++] = sh->res[i];
+			PL_CHECK(put_user(x, discipline_of(g, sh->res[i]), i, sh->res[i],
+					  sh->priority ? sh->priority[i] : -1, err));
 	}
-	x->job = (struct pl_sim_events_job){ .n = sh->n_nodes,
-					     .off = sh->off,
-					     .src = sh->src,
-					     .etype = sh->etype,
-					     .delay = x->delay,
-					     .dur = x->dur,
-					     .earliest = x->earliest,
-					     .k = sh->k,
-					     .res = x->res,
-					     .n_res = (uint32_t)g->n_res,
-					     .use_off = x->use_off,
-					     .use = x->use,
-					     .priority = x->priority,
-					     .hold = x->hold };
+	x->job.off = sh->off;
+	x->job.src = sh->src;
+	x->job.etype = sh->etype;
+	x->job.k = sh->k;
 	x->ev = pl_sim_events_new(&x->job, err);
 	if (!x->ev)
 		return err->code;
@@ -282,4 +312,128 @@ int pl_sim_pass_shared(struct pass *p, struct sim_shared **shared, struct pl_err
 		p->dur = x->dur;
 	}
 	return 0;
+}
+
+/* ---- an edit --------------------------------------------------------------------------------- */
+
+/* A live node of an edit. In each step they are in topological order, which is that of the graph
+ * that pl_edit_graph() makes: so equal times are decided alike. */
+struct edit_task {
+	uint32_t step, place, node;
+};
+PL_COMPARATOR(by_step, struct edit_task, step, place);
+
+/* Fill in the predecessors of a task. Those in earlier steps have their times already. */
+static void put_predecessors(struct sim_shared *x, const struct pl_edit *e, const uint32_t *number,
+			     uint32_t task, uint32_t node)
+{
+	const struct pl_enode *n = &e->node[node];
+	uint32_t at = x->off[task];
+
+	x->earliest[task] = n->fixed;
+	for (uint32_t i = n->in; i != PL_NONE; i = e->edge[i].in_next) {
+		const struct pl_eedge *ed = &e->edge[i];
+
+		if (e->node[ed->src].step != n->step) {
+			x->earliest[task] = pl_max_i64(x->earliest[task], pl_edit_edge_time(e, ed));
+			continue;
+		}
+		x->src[at] = number[ed->src];
+		x->etype[at] = ed->type;
+		x->delay[at++] = ed->w;
+	}
+	if (n->in == PL_NONE && n->fixed == INT64_MIN)
+		x->earliest[task] = n->start;
+	x->off[task + 1] = at;
+}
+
+/* Make a job of the `n` nodes of one step; number[node] is the number of the task. */
+static int edit_job(struct sim_shared *x, struct pl_edit *e, const struct edit_task *task,
+		    uint32_t n, const uint32_t *number, struct pl_err *err)
+{
+	size_t edges = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t at = e->node[task[i].node].in; at != PL_NONE;
+		     at = e->edge[at].in_next)
+			edges++;
+	PL_CHECK(job_room(x, e->res, e->n_res, n, edges, err));
+	PL_CHECK(pl_alloc(&x->off, n + 1u, sizeof(*x->off), err));
+	PL_CHECK(pl_alloc(&x->src, edges, sizeof(*x->src), err));
+	PL_CHECK(pl_alloc(&x->etype, edges, sizeof(*x->etype), err));
+	PL_CHECK(pl_alloc(&x->k, n, sizeof(*x->k), err));
+	for (uint32_t i = 0; i < n; i++) {
+		const struct pl_enode *v = &e->node[task[i].node];
+		const struct sim_discipline *d = edit_discipline(e, task[i].node);
+
+		put_predecessors(x, e, number, i, task[i].node);
+		x->dur[i] = v->dur;
+		x->hold[i] = d && d->waits ? e->share[task[i].node].hold : 0;
+		x->k[i] = d ? 0 : v->k;
+		x->use_off[i + 1] = x->use_off[i];
+		if (!d)
+			continue;
+		PL_CHECK(put_user(x, d, i, v->res, v->priority, err));
+		/* The next settling must begin with the same request, not with the start that the
+		 * resource gave to this one. */
+		if (v->in == PL_NONE && v->fixed == INT64_MIN)
+			PL_CHECK(pl_edit_set_fixed(e, task[i].node, v->start, err));
+	}
+	x->job.off = x->off;
+	x->job.src = x->src;
+	x->job.etype = x->etype;
+	x->job.k = x->k;
+	x->ev = pl_sim_events_new(&x->job, err);
+	return x->ev ? 0 : err->code;
+}
+
+static int settle_step(struct pl_edit *e, const struct edit_task *task, uint32_t n,
+		       uint32_t *number, struct resource_places *places, struct pl_err *err)
+{
+	struct pl_sim_events_times t = { 0 };
+	struct sim_shared x = { 0 };
+	int rc;
+
+	for (uint32_t i = 0; i < n; i++)
+		number[task[i].node] = i;
+	PL_TRY(edit_job(&x, e, task, n, number, err));
+	PL_TRY(pl_alloc(&t.end, n, sizeof(*t.end), err));
+	t.start = x.start;
+	PL_TRY(pl_sim_events_run(x.ev, places->free, &t, err));
+	for (uint32_t i = 0; i < n; i++)
+		PL_TRY(pl_edit_set_times(e, task[i].node, t.start[i],
+					 t.end[i] - t.start[i] - x.dur[i], err));
+out:
+	pl_free(t.end);
+	job_fini(&x);
+	return rc;
+}
+
+int pl_sim_settle(struct pl_edit *e, struct pl_err *err)
+{
+	struct resource_places places = { 0 };
+	struct edit_task *task = NULL;
+	uint32_t *order = NULL;
+	size_t n = 0, end;
+	int rc;
+
+	if (!e->share)
+		return pl_edit_settle(e, err);
+	PL_TRY(pl_sim_slots_init(e->res, e->n_res, &places, err));
+	PL_TRY(pl_edit_order(e, &order, &n, err));
+	PL_TRY(pl_alloc(&task, n, sizeof(*task), err));
+	for (uint32_t i = 0; i < n; i++)
+		task[i] = (struct edit_task){ e->node[order[i]].step, i, order[i] };
+	pl_sort(task, n, sizeof(*task), by_step);
+	for (size_t i = 0; i < n; i = end) {
+		for (end = i; end < n && task[end].step == task[i].step;)
+			end++;
+		PL_TRY(settle_step(e, task + i, (uint32_t)(end - i), order, &places, err));
+	}
+	PL_TRY(pl_edit_clear_queue(e, err));
+out:
+	pl_sim_slots_fini(&places);
+	pl_free(task);
+	pl_free(order);
+	return rc;
 }

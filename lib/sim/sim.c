@@ -158,7 +158,7 @@ static int prepare_all(struct pl_sim *s, struct pl_err *err)
 			memchr(g->shape[i].type, PL_N_RESOURCE, g->shape[i].n_nodes) != NULL;
 	}
 	if (s->has_shared)
-		PL_TRY(pl_sim_slots_init(g, &x, err));
+		PL_TRY(pl_sim_slots_init(g->res, g->n_res, &x, err));
 	PL_TRY(pl_alloc(&s->step, g->n_steps, sizeof(*s->step), err));
 	for (size_t k = 0; k < g->n_steps; k++) {
 		PL_TRY(prepare(s, k, &x, err));
@@ -446,7 +446,7 @@ static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl
 	if (scale)
 		PL_CHECK(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
 	if (s->has_shared)
-		PL_CHECK(pl_sim_slots_init(s->g, &x->places, err));
+		PL_CHECK(pl_sim_slots_init(s->g->res, s->g->n_res, &x->places, err));
 	for (size_t i = 0; i < s->g->n_res; i++)
 		x->last_end[i] = (struct last_end){ INT64_MIN, UINT64_MAX };
 	return 0;

@@ -139,6 +139,12 @@ void pl_sim_account_fini(struct pl_account *a);
 struct pl_edit;
 int pl_sim_edit(const struct pl_sim *s, size_t first, size_t n, struct pl_edit *e,
 		struct pl_err *err) PL_MUST;
+/*
+ * Update the starts of an edit after changes. Without RESOURCE nodes this is pl_edit_settle(). With
+ * them the event core simulates all steps from the beginning: O(nodes) a call. pl_edit_undo()
+ * reverts it. PL_EDATA if the changes made a cycle.
+ */
+int pl_sim_settle(struct pl_edit *e, struct pl_err *err) PL_MUST;
 
 /* Fold the messages of each collective back into one transfer for each member, as recorded, for
  * code that knows only whole collectives. A graph without messages does not change. */
