@@ -168,11 +168,9 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 static int new_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
 		    pl_ns lag, struct pl_err *err)
 {
-	int rc = pl_grow(&e->edge, &e->cap_edges, e->n_edges + 1, sizeof(*e->edge), err);
-
-	if (rc < 0 || (rc = pl_edit_touch(e, dst, err)) < 0 ||
-	    (rc = pl_edit_log(e, EU_ADD_EDGE, (uint32_t)e->n_edges, 0, err)) < 0)
-		return rc;
+	PL_CHECK(pl_grow(&e->edge, &e->cap_edges, e->n_edges + 1, sizeof(*e->edge), err));
+	PL_CHECK(pl_edit_touch(e, dst, err));
+	PL_CHECK(pl_edit_log(e, EU_ADD_EDGE, (uint32_t)e->n_edges, 0, err));
 	e->edge[e->n_edges] = (struct pl_eedge){ .src = src,
 						 .dst = dst,
 						 .w = w,
@@ -292,39 +290,30 @@ int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after
 
 int pl_edit_drop_node(struct pl_edit *e, uint32_t node, struct pl_err *err)
 {
-	int rc;
-
 	if (node >= e->n_nodes || e->node[node].dead)
 		return pl_fail(err, PL_EINTERNAL, "node %u of an edit is not there", node);
 	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next) {
 		uint32_t src = e->edge[x].src;
 
-		if (e->node[src].res == e->node[node].res && e->node[src].type != PL_N_ENTRY &&
-		    (rc = follow(e, src, e->node[src].res, err)) < 0)
-			return rc;
+		if (e->node[src].res == e->node[node].res && e->node[src].type != PL_N_ENTRY)
+			PL_CHECK(follow(e, src, e->node[src].res, err));
 	}
-	if ((rc = set_value(e, EU_NODE_DEAD, node, true, err)) < 0)
-		return rc;
+	PL_CHECK(set_value(e, EU_NODE_DEAD, node, true, err));
 	while (e->node[node].out != PL_NONE)
-		if ((rc = drop_edge(e, e->node[node].out, err)) < 0)
-			return rc;
+		PL_CHECK(drop_edge(e, e->node[node].out, err));
 	while (e->node[node].in != PL_NONE)
-		if ((rc = pl_edit_drop_edge(e, e->node[node].in, err)) < 0)
-			return rc;
+		PL_CHECK(pl_edit_drop_edge(e, e->node[node].in, err));
 	return 0;
 }
 
 /* The ends of edges from the start of their source do not move with its duration. */
 int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *err)
 {
-	int rc;
-
 	if (e->node[node].dur == dur)
 		return 0;
 	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next)
-		if (!pl_edit_from_start(e->edge[x].type) &&
-		    (rc = pl_edit_touch(e, e->edge[x].dst, err)) < 0)
-			return rc;
+		if (!pl_edit_from_start(e->edge[x].type))
+			PL_CHECK(pl_edit_touch(e, e->edge[x].dst, err));
 	return set_value(e, EU_DUR, node, dur, err);
 }
 

@@ -161,14 +161,11 @@ static pl_ns start_of(const struct pl_edit *e, uint32_t node)
 
 static int set_start(struct pl_edit *e, uint32_t node, pl_ns t, struct pl_err *err)
 {
-	int rc;
-
 	if (t == e->node[node].start)
 		return 0;
-	rc = pl_edit_log(e, EU_START, node, e->node[node].start, err);
-	if (rc == 0)
-		e->node[node].start = t;
-	return rc;
+	PL_CHECK(pl_edit_log(e, EU_START, node, e->node[node].start, err));
+	e->node[node].start = t;
+	return 0;
 }
 
 int pl_edit_settle(struct pl_edit *e, struct pl_err *err)
@@ -226,15 +223,13 @@ static int open_node(struct search *s, uint32_t node, struct pl_err *err)
 	s->state[node] = S_OPEN;
 	for (uint32_t x = e->node[node].in; x != PL_NONE; x = e->edge[x].in_next) {
 		uint32_t src = e->edge[x].src;
-		int rc;
 
 		if (s->state[src] == S_DONE)
 			continue;
 		if (s->state[src] == S_OPEN)
 			return pl_fail(err, PL_EDATA, "the changes make \"%s\" wait for itself",
 				       pl_edit_name(e, e->node[src].name));
-		if ((rc = pl_append(&s->stack, &s->n, &s->cap, &src, sizeof(src), err)) < 0)
-			return rc;
+		PL_CHECK(pl_append(&s->stack, &s->n, &s->cap, &src, sizeof(src), err));
 	}
 	return 0;
 }

@@ -37,6 +37,10 @@ struct sim_discipline {
 PL_DISCIPLINES(DECLARE)
 #undef DECLARE
 
+/* How the resource serves a node of the type; NULL: the node shares nothing. */
+const struct sim_discipline *pl_sim_discipline_of(const struct pl_resource *table, uint8_t type,
+						  uint32_t res);
+
 /* The place that is free first. */
 static inline uint32_t sim_first_free(const pl_ns *free, uint32_t capacity)
 {

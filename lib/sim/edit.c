@@ -2,23 +2,25 @@
 #include <string.h>
 
 #include "graph/edit_messages.h"
+#include "sim/discipline.h"
 #include "sim/internal.h"
 
 static int delays(const struct pl_sim *s, size_t step, struct pl_edit_delays *d, struct pl_err *err)
 {
 	const struct pl_shape *sh = &s->g->shape[s->g->step[step].shape];
 	const struct prep *p = &s->step[step];
-	int rc = pl_alloc(&d->w, sh->n_edges, sizeof(*d->w), err);
 
-	if (rc < 0 || (rc = pl_alloc(&d->lag, sh->n_edges, sizeof(*d->lag), err)) < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&d->w, sh->n_edges, sizeof(*d->w), err));
+	PL_CHECK(pl_alloc(&d->lag, sh->n_edges, sizeof(*d->lag), err));
 	if (s->has_shared)
 		PL_CHECK(pl_alloc(&d->hold, sh->n_nodes, sizeof(*d->hold), err));
 	d->work = p->work;
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
-		pl_ns before = s->has_shared ? p->resource_gap[i] : 0;
+		const struct sim_discipline *x =
+			pl_sim_discipline_of(s->g->res, sh->type[i], sh->res[i]);
+		pl_ns before = x ? p->resource_gap[i] : 0;
 
-		if (before && pl_sim_shared_holds(s->g, sh, i)) {
+		if (x && x->waits) {
 			d->hold[i] = before;
 			before = 0;
 		}
@@ -40,9 +42,7 @@ int pl_sim_edit(const struct pl_sim *s, size_t first, size_t n, struct pl_edit *
 	int rc;
 
 	memset(e, 0, sizeof(*e));
-	rc = pl_alloc(&d, n, sizeof(*d), err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&d, n, sizeof(*d), err));
 	for (size_t k = 0; k < n; k++)
 		PL_TRY(delays(s, first + k, &d[k], err));
 	PL_TRY(pl_edit_init(e, s->g, first, n, d, err));

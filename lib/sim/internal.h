@@ -78,8 +78,6 @@ void pl_sim_slots_fini(struct resource_places *x);
  */
 int pl_sim_shared_unexplained(struct prep *p, const struct pl_graph *g, const struct pl_gstep *st,
 			      struct resource_places *x, struct pl_err *err) PL_MUST;
-/* Does the unexplained time of the RESOURCE node pass after it got its resource? */
-bool pl_sim_shared_holds(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node);
 /* Does this edge count from the start of its source? */
 static inline bool edge_from_start(uint8_t type)
 {

@@ -18,29 +18,16 @@
 static const struct sim_discipline *const disciplines[] = { PL_DISCIPLINES(ROW) };
 #undef ROW
 
-static const struct sim_discipline *discipline_of(const struct pl_graph *g, uint32_t res)
+const struct sim_discipline *pl_sim_discipline_of(const struct pl_resource *table, uint8_t type,
+						  uint32_t res)
 {
-	return disciplines[g->res[res].discipline];
+	return type == PL_N_RESOURCE && res != PL_NONE ? disciplines[table[res].discipline] : NULL;
 }
 
-/* Of a node of an edit; NULL: it shares nothing. */
-static const struct sim_discipline *edit_discipline(const struct pl_edit *e, uint32_t node)
+static const struct sim_discipline *of_node(const struct pl_graph *g, const struct pl_shape *sh,
+					    uint32_t i)
 {
-	const struct pl_enode *n = &e->node[node];
-
-	return n->type == PL_N_RESOURCE && n->res != PL_NONE
-		       ? disciplines[e->res[n->res].discipline]
-		       : NULL;
-}
-
-static bool is_user(const struct pl_shape *sh, uint32_t i)
-{
-	return sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE;
-}
-
-bool pl_sim_shared_holds(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node)
-{
-	return is_user(sh, node) && discipline_of(g, sh->res[node])->waits;
+	return pl_sim_discipline_of(g->res, sh->type[i], sh->res[i]);
 }
 
 /* ---- places of resources --------------------------------------------------------------------- */
@@ -89,7 +76,7 @@ PL_COMPARATOR(by_start, struct sim_user, res, start, node);
 static int explain(struct prep *p, const struct pl_graph *g, const struct resource_places *x,
 		   struct sim_user *u, size_t n, struct pl_err *err)
 {
-	const struct sim_discipline *d = discipline_of(g, u->res);
+	const struct sim_discipline *d = disciplines[g->res[u->res].discipline];
 	pl_ns *free = d->waits ? x->free + x->off[u->res] : NULL;
 	int rc = d->explain(u, n, g->res[u->res].capacity, free, err);
 
@@ -101,34 +88,32 @@ static int explain(struct prep *p, const struct pl_graph *g, const struct resour
 	return rc;
 }
 
-static bool stretches(const struct pl_graph *g, const struct pl_shape *sh)
-{
-	for (uint32_t i = 0; i < sh->n_nodes; i++)
-		if (is_user(sh, i) && discipline_of(g, sh->res[i])->stretches)
-			return true;
-	return false;
-}
-
 int pl_sim_shared_unexplained(struct prep *p, const struct pl_graph *g, const struct pl_gstep *st,
 			      struct resource_places *x, struct pl_err *err)
 {
 	const struct pl_shape *sh = &g->shape[st->shape];
+	bool stretches = false;
 	struct sim_user *u;
 	size_t n = 0, k;
 	int rc;
 
 	PL_TRY(pl_alloc(&u, sh->n_nodes, sizeof(*u), err));
-	if (stretches(g, sh)) {
+	for (uint32_t i = 0; i < sh->n_nodes; i++) {
+		const struct sim_discipline *d = of_node(g, sh, i);
+
+		if (!d)
+			continue;
+		stretches |= d->stretches;
+		u[n++] = (struct sim_user){ .res = sh->res[i],
+					    .node = i,
+					    .start = st->start[i],
+					    .end = st->start[i] + st->dur[i],
+					    .ready = p->resource_gap[i] };
+	}
+	if (stretches) {
 		PL_TRY(pl_alloc(&p->work, sh->n_nodes, sizeof(*p->work), err));
 		memcpy(p->work, st->dur, sh->n_nodes * sizeof(*p->work));
 	}
-	for (uint32_t i = 0; i < sh->n_nodes; i++)
-		if (is_user(sh, i))
-			u[n++] = (struct sim_user){ .res = sh->res[i],
-						    .node = i,
-						    .start = st->start[i],
-						    .end = st->start[i] + st->dur[i],
-						    .ready = p->resource_gap[i] };
 	pl_sort(u, n, sizeof(*u), by_start);
 	for (size_t i = 0; i < n; i = k) {
 		for (k = i; k < n && u[k].res == u[i].res;)
@@ -146,6 +131,7 @@ struct sim_shared {
 	const struct pl_shape *sh; /* of the job; NULL: of an edit, or there is none yet */
 	struct pl_sim_events *ev;
 	struct pl_sim_events_job job;
+	struct pl_arena arena; /* has the arrays */
 	struct pl_sim_events_resource *res;
 	uint32_t *use_off, *use, *priority;
 	pl_ns *delay, *dur, *earliest, *hold, *start;
@@ -157,19 +143,7 @@ struct sim_shared {
 static void job_fini(struct sim_shared *x)
 {
 	pl_sim_events_free(x->ev);
-	pl_free(x->res);
-	pl_free(x->use_off);
-	pl_free(x->use);
-	pl_free(x->priority);
-	pl_free(x->delay);
-	pl_free(x->dur);
-	pl_free(x->earliest);
-	pl_free(x->hold);
-	pl_free(x->start);
-	pl_free(x->off);
-	pl_free(x->src);
-	pl_free(x->k);
-	pl_free(x->etype);
+	pl_arena_fini(&x->arena);
 	memset(x, 0, sizeof(*x));
 }
 
@@ -180,18 +154,20 @@ void pl_sim_shared_free(struct sim_shared *x)
 	pl_free(x);
 }
 
-/* The arrays of a job, all zero, and its resources. */
+/* The arrays of a job, which the caller fills, and its resources. */
 static int job_room(struct sim_shared *x, const struct pl_resource *res, size_t n_res, size_t nodes,
 		    size_t edges, struct pl_err *err)
 {
-	PL_CHECK(pl_alloc(&x->res, n_res, sizeof(*x->res), err));
-	PL_CHECK(pl_alloc(&x->use_off, nodes + 1, sizeof(*x->use_off), err));
-	PL_CHECK(pl_alloc(&x->use, nodes, sizeof(*x->use), err));
-	PL_CHECK(pl_alloc(&x->delay, edges, sizeof(*x->delay), err));
-	PL_CHECK(pl_alloc(&x->dur, nodes, sizeof(*x->dur), err));
-	PL_CHECK(pl_alloc(&x->earliest, nodes, sizeof(*x->earliest), err));
-	PL_CHECK(pl_alloc(&x->hold, nodes, sizeof(*x->hold), err));
-	PL_CHECK(pl_alloc(&x->start, nodes, sizeof(*x->start), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->res, n_res, sizeof(*x->res), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->use_off, nodes + 1, sizeof(*x->use_off), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->use, nodes, sizeof(*x->use), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->delay, edges, sizeof(*x->delay), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->dur, nodes, sizeof(*x->dur), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->earliest, nodes, sizeof(*x->earliest), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->hold, nodes, sizeof(*x->hold), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->start, nodes, sizeof(*x->start), err));
+	x->use_off[0] = 0;
+	memset(x->hold, 0, nodes * sizeof(*x->hold)); /* pl_sim_events_new() reads it */
 	for (uint32_t r = 0; r < n_res; r++)
 		x->res[r] = (struct pl_sim_events_resource){
 			.capacity = res[r].capacity,
@@ -210,16 +186,23 @@ static int job_room(struct sim_shared *x, const struct pl_resource *res, size_t 
 	return 0;
 }
 
-/* The task needs the resource. `priority` is the value of its column. */
-static int put_user(struct sim_shared *x, const struct sim_discipline *d, uint32_t task,
+/* The next task, which needs the resource if d is not NULL. */
+static int put_task(struct sim_shared *x, uint32_t task, const struct sim_discipline *d,
 		    uint32_t res, int32_t priority, struct pl_err *err)
 {
+	x->use_off[task + 1] = x->use_off[task];
+	if (!d)
+		return 0;
 	x->use[x->use_off[task + 1]++] = res;
+	x->stretches |= d->stretches;
 	if (!d->priority)
 		return 0;
-	if (!x->priority)
-		PL_CHECK(pl_alloc(&x->priority, x->job.n, sizeof(*x->priority), err));
-	x->job.priority = x->priority;
+	if (!x->priority) {
+		PL_CHECK(pl_arena_array(&x->arena, &x->priority, x->job.n, sizeof(*x->priority),
+					err));
+		memset(x->priority, 0, x->job.n * sizeof(*x->priority));
+		x->job.priority = x->priority;
+	}
 	x->priority[task] = d->priority(priority);
 	return 0;
 }
@@ -229,13 +212,9 @@ static int job_init(struct sim_shared *x, const struct pl_graph *g, const struct
 {
 	job_fini(x);
 	PL_CHECK(job_room(x, g->res, g->n_res, sh->n_nodes, sh->n_edges, err));
-	x->stretches = stretches(g, sh);
-	for (uint32_t i = 0; i < sh->n_nodes; i++) {
-		x->use_off[i + 1] = x->use_off[i];
-		if (is_user(sh, i))
-			PL_CHECK(put_user(x, discipline_of(g, sh->res[i]), i, sh->res[i],
-					  sh->priority ? sh->priority[i] : -1, err));
-	}
+	for (uint32_t i = 0; i < sh->n_nodes; i++)
+		PL_CHECK(put_task(x, i, of_node(g, sh, i), sh->res[i],
+				  sh->priority ? sh->priority[i] : -1, err));
 	x->job.off = sh->off;
 	x->job.src = sh->src;
 	x->job.etype = sh->etype;
@@ -259,8 +238,8 @@ static void fill(struct sim_shared *x, const struct pass *p)
 		x->delay[prep->long_gap[i].edge] += prep->long_gap[i].gap;
 	for (uint32_t i = 0; i < x->sh->n_nodes; i++) {
 		bool source = x->sh->off[i] == x->sh->off[i + 1];
-		bool waits = is_user(x->sh, i) && discipline_of(p->s->g, x->sh->res[i])->waits;
-
+		const struct sim_discipline *d = of_node(p->s->g, x->sh, i);
+		bool waits = d && d->waits;
 		pl_ns gap = prep->resource_gap[i];
 
 		x->hold[i] = waits ? gap : 0;
@@ -358,25 +337,23 @@ static int edit_job(struct sim_shared *x, struct pl_edit *e, const struct edit_t
 		     at = e->edge[at].in_next)
 			edges++;
 	PL_CHECK(job_room(x, e->res, e->n_res, n, edges, err));
-	PL_CHECK(pl_alloc(&x->off, n + 1u, sizeof(*x->off), err));
-	PL_CHECK(pl_alloc(&x->src, edges, sizeof(*x->src), err));
-	PL_CHECK(pl_alloc(&x->etype, edges, sizeof(*x->etype), err));
-	PL_CHECK(pl_alloc(&x->k, n, sizeof(*x->k), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->off, n + 1u, sizeof(*x->off), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->src, edges, sizeof(*x->src), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->etype, edges, sizeof(*x->etype), err));
+	PL_CHECK(pl_arena_array(&x->arena, &x->k, n, sizeof(*x->k), err));
+	x->off[0] = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct pl_enode *v = &e->node[task[i].node];
-		const struct sim_discipline *d = edit_discipline(e, task[i].node);
+		const struct sim_discipline *d = pl_sim_discipline_of(e->res, v->type, v->res);
 
 		put_predecessors(x, e, number, i, task[i].node);
 		x->dur[i] = v->dur;
-		x->hold[i] = d && d->waits ? e->share[task[i].node].hold : 0;
+		x->hold[i] = e->share[task[i].node].hold;
 		x->k[i] = d ? 0 : v->k;
-		x->use_off[i + 1] = x->use_off[i];
-		if (!d)
-			continue;
-		PL_CHECK(put_user(x, d, i, v->res, v->priority, err));
+		PL_CHECK(put_task(x, i, d, v->res, v->priority, err));
 		/* The next settling must begin with the same request, not with the start that the
 		 * resource gave to this one. */
-		if (v->in == PL_NONE && v->fixed == INT64_MIN)
+		if (d && v->in == PL_NONE && v->fixed == INT64_MIN)
 			PL_CHECK(pl_edit_set_fixed(e, task[i].node, v->start, err));
 	}
 	x->job.off = x->off;

@@ -112,12 +112,10 @@ static int prepare(struct pl_sim *s, size_t k, struct resource_places *x, struct
 	const struct pl_gstep *st = &s->g->step[k];
 	const struct pl_shape *sh = &s->g->shape[st->shape];
 	struct prep *p = &s->step[k];
-	int rc;
 
-	if ((rc = pl_alloc(&p->w, sh->n_edges, sizeof(*p->w), err)) < 0 ||
-	    (s->has_shared &&
-	     (rc = pl_alloc(&p->resource_gap, sh->n_nodes, sizeof(pl_ns), err)) < 0))
-		return rc;
+	PL_CHECK(pl_alloc(&p->w, sh->n_edges, sizeof(*p->w), err));
+	if (s->has_shared)
+		PL_CHECK(pl_alloc(&p->resource_gap, sh->n_nodes, sizeof(pl_ns), err));
 	p->rec_start = INT64_MAX;
 	p->rec_end = INT64_MIN;
 	for (uint32_t i = 0; i < sh->n_nodes; i++) {
@@ -130,9 +128,8 @@ static int prepare(struct pl_sim *s, size_t k, struct resource_places *x, struct
 		if (sh->type[i] == PL_N_RESOURCE && sh->res[i] != PL_NONE)
 			p->resource_gap[i] = last;
 		else if (bind != PL_NONE && st->start[i] > last &&
-			 (sh->type[i] != PL_N_RENDEZVOUS || sh->role[i] == PL_RO_MARK) &&
-			 (rc = put_gap(p, i, bind, st->start[i] - last, err)) < 0)
-			return rc;
+			 (sh->type[i] != PL_N_RENDEZVOUS || sh->role[i] == PL_RO_MARK))
+			PL_CHECK(put_gap(p, i, bind, st->start[i] - last, err));
 		if (sh->flags[i] & PL_NF_STEP_BEGIN)
 			p->rec_start = pl_min_i64(p->rec_start, st->start[i]);
 		if (sh->flags[i] & PL_NF_IN_STEP)
@@ -230,20 +227,18 @@ int pl_sim_set_durations(struct pl_sim *s, size_t step, const double *ns, struct
 	size_t n = s->g->shape[s->g->step[step].shape].n_nodes;
 	struct prep *p = &s->step[step];
 	double total = s->total;
-	int rc;
 
 	for (size_t i = 0; i < n; i++)
 		total += ns[i] - (double)pl_sim_durations(s, step)[i];
 	if (!(total <= SIM_TOTAL_MAX)) /* not a number: neither */
 		return pl_fail(err, PL_ELIMIT, SIM_TOO_LONG);
-	if (!p->dur && (rc = pl_alloc(&p->dur, n, sizeof(*p->dur), err)) < 0)
-		return rc;
+	if (!p->dur)
+		PL_CHECK(pl_alloc(&p->dur, n, sizeof(*p->dur), err));
 	for (size_t i = 0; i < n; i++)
 		p->dur[i] = (pl_ns)(ns[i] + 0.5);
 	for (size_t i = 0; i < n && !p->exact; i++)
-		if (ns[i] != (double)p->dur[i] &&
-		    (rc = pl_alloc(&p->exact, n, sizeof(*p->exact), err)) < 0)
-			return rc;
+		if (ns[i] != (double)p->dur[i])
+			PL_CHECK(pl_alloc(&p->exact, n, sizeof(*p->exact), err));
 	if (p->exact)
 		memcpy(p->exact, ns, n * sizeof(*ns));
 	s->total = total;

@@ -442,8 +442,53 @@ out:
 	pl_graph_fini(&j.g);
 }
 
+/* An operation without predecessors keeps the time of its request, not the start that the resource
+ * gave it: settling again, it must not fall behind those that came later. */
+static void test_request(void)
+{
+	struct pl_err err = { 0 };
+	static struct world w;
+	uint32_t order[] = { 0, 1, 2, 3 }, number[MAX_NODES];
+	struct pl_edit e = { 0 };
+	struct pl_graph g;
+	struct pl_sim *s = NULL;
+	pl_ns start[4] = { 0 };
+	int rc;
+
+	new_resource(&w, 0, PL_DS_fifo);
+	new_resource(&w, 0, PL_DS_fifo);
+	w.res[1].capacity = 1;
+	new_node(&w, 0, 0);
+	for (uint32_t i = 1; i < 4; i++) {
+		new_node(&w, 0, 1);
+		w.node[i].dur = 100;
+		put_link(&w, 0, i, PL_E_DATA, 0);
+	}
+	w.node[0].dur = 0;
+	PL_TRY(build(&w, order, 4, number, &g, &err));
+	s = pl_sim_new(&g, &err);
+	PL_TRY(s ? pl_sim_edit(s, 0, 1, &e, &err) : err.code);
+	/* the second starts at 100, when the first has ended; now it asks then, the third at 120 */
+	PL_TRY(pl_edit_drop_edge(&e, edge_of(&e, &w.link[1]), &err));
+	PL_TRY(pl_edit_set_weight(&e, edge_of(&e, &w.link[2]), 120, &err));
+	PL_TRY(pl_edit_set_dur(&e, 1, 150, &err));
+	for (int again = 0; again < 2; again++) {
+		PL_TRY(pl_sim_settle(&e, &err));
+		for (uint32_t i = 0; i < 4; i++)
+			start[i] = e.node[i].start;
+	}
+	ok(start[1] == 0 && start[2] == 150 && start[3] == 250, "requests stay: %d %d %d",
+	   (int)start[1], (int)start[2], (int)start[3]);
+out:
+	ok(rc == 0, "an operation loses its predecessor %s", err.msg);
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	pl_graph_fini(&g);
+}
+
 int main(void)
 {
+	test_request();
 	for (uint64_t seed = 1; seed <= 30; seed++)
 		test_changes(seed);
 	for (uint64_t seed = 1; seed <= 20; seed++)
