@@ -33,6 +33,7 @@ struct world {
 	struct link link[LINKS];
 	uint32_t n_links;
 	uint64_t rng;
+	bool gone[6]; /* [rank] */
 };
 
 static uint64_t random_below(struct world *w, uint64_t n)
@@ -202,6 +203,29 @@ out:
 	return rc == 0 && same;
 }
 
+/* A graph of the edit, taken as a recording, replays to the same steps; shared bandwidth rounds. */
+static bool as_graph(const struct pl_edit *e, struct pl_err *err)
+{
+	struct pl_graph g;
+	struct pl_sim *s = NULL;
+	struct pl_run r = { 0 };
+	bool same = true;
+
+	if (pl_edit_graph(e, &g, err) < 0)
+		return false;
+	s = pl_graph_valid(&g, err) ? pl_sim_new(&g, err) : NULL;
+	same = s && pl_sim_run(s, &r, err) == 0;
+	for (uint32_t k = 0; same && k < STEPS; k++) {
+		pl_ns off = pl_edit_step(e, k) - (r.step_end[k] - r.step_start[k]);
+
+		same = off >= -PER_STEP && off <= PER_STEP;
+	}
+	pl_sim_run_fini(&r);
+	pl_sim_free(s);
+	pl_graph_fini(&g);
+	return same;
+}
+
 static uint32_t edge_of(const struct pl_edit *e, const struct link *l)
 {
 	uint32_t x = e->node[l->dst].in;
@@ -224,9 +248,12 @@ static int add_between(struct world *w, struct pl_edit *e, uint32_t a, uint32_t 
 		       struct pl_err *err)
 {
 	struct pl_enode n = pl_edit_blank_node();
-	uint32_t id;
+	uint32_t id, res;
 
-	new_node(w, w->node[a].step, (uint32_t)random_below(w, w->n_res));
+	do
+		res = (uint32_t)random_below(w, w->n_res);
+	while (w->gone[w->res[res].rank]);
+	new_node(w, w->node[a].step, res);
 	w->node[w->n - 1].place = (w->node[a].place + w->node[b].place) / 2;
 	n.type = w->node[w->n - 1].type;
 	n.res = w->node[w->n - 1].res;
@@ -246,6 +273,7 @@ static int remove_rank(struct world *w, struct pl_edit *e, int32_t rank, struct 
 {
 	for (uint32_t i = 0; i < w->n; i++)
 		w->node[i].dead |= w->res[w->node[i].res].rank == rank;
+	w->gone[rank] = true;
 	return pl_edit_drop_rank(e, rank, err);
 }
 
@@ -295,7 +323,7 @@ static int change(struct world *w, struct pl_edit *e, struct pl_err *err)
 		w->node[a].dead = true;
 		return pl_edit_drop_node(e, a, err);
 	case 6:
-		if (w->n_res == RESOURCES)
+		if (w->n_res == RESOURCES || w->gone[4])
 			return 0;
 		new_resource(w, 4, (unsigned)random_below(w, PL_DS_COUNT_));
 		return pl_edit_add_resource(e, &w->res[w->n_res - 1], &id, err);
@@ -327,7 +355,7 @@ static void test_changes(uint64_t seed)
 	struct pl_edit e = { 0 }, copy;
 	struct pl_sim *s = NULL;
 	uint32_t order[MAX_NODES], number[MAX_NODES];
-	bool exact = true, undone = true;
+	bool exact = true, undone = true, replays = true;
 	int rc;
 
 	new_world(&w, seed);
@@ -347,6 +375,7 @@ static void test_changes(uint64_t seed)
 			rc = change(&w, &e, &err);
 		if (rc == 0 && (rc = pl_sim_settle(&e, &err)) == 0)
 			exact &= as_built(&w, &e, &err);
+		replays &= rc == 0 && as_graph(&e, &err);
 		if (round % 2) {
 			before.rng = w.rng;
 			w = before;
@@ -358,6 +387,7 @@ static void test_changes(uint64_t seed)
 	}
 	ok(exact && !err.code, "seed %d: changed, it has the times of a graph built anew %s",
 	   (int)seed, err.msg);
+	ok(replays, "seed %d: its graph replays to the same steps", (int)seed);
 	ok(undone, "seed %d: undone, it is as before", (int)seed);
 	pl_edit_fini(&e);
 	pl_sim_free(s);
