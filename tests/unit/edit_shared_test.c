@@ -6,9 +6,9 @@
 #include "sim_fixture.h"
 
 enum { STEPS = 2, PER_STEP = 40, ROUNDS = 12, LINKS = 1600, RESOURCES = 12 };
-/* Recorded so far apart, and each before its predecessors, operations share nothing and nothing is
- * unexplained: their durations are their work. */
-#define APART (INT64_C(1) << 30)
+/* Recorded with this distance, each before its predecessors, operations share nothing and nothing
+ * is unexplained: their durations are their work. */
+#define SPACING (INT64_C(1) << 30)
 
 struct spec {
 	uint8_t type;
@@ -151,7 +151,7 @@ static int build(const struct world *w, const uint32_t *order, size_t n, uint32_
 				if (order[i] == w->root[k])
 					s->flags[id] |= PL_NF_STEP_BEGIN;
 				else if (pass)
-					st->start[id] = -(pl_ns)id * APART;
+					st->start[id] = -(pl_ns)id * SPACING;
 				for (uint32_t l = 0; l < w->n_links; l++) {
 					const struct link *x = &w->link[l];
 
