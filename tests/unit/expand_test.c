@@ -28,7 +28,7 @@ static void make(struct job *j, uint32_t hosts, uint32_t m, pl_ns latency, doubl
 	uint32_t n = hosts * m, cap = 2 * n + 1, edges = 3 * n;
 	struct pl_err err = { 0 };
 	struct pl_shape *s;
-	struct pl_edit_delays none;
+	struct pl_edit_delays none = { 0 };
 	pl_id name;
 
 	memset(j, 0, sizeof(*j));
