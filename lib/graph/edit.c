@@ -111,11 +111,9 @@ static int64_t exchange(struct pl_edit *e, enum eundo_op op, size_t id, int64_t 
 
 static int set_value(struct pl_edit *e, enum eundo_op op, size_t id, int64_t to, struct pl_err *err)
 {
-	int rc = pl_edit_log(e, op, (uint32_t)id, 0, err);
-
-	if (rc == 0)
-		e->undo[e->n_undo - 1].old = exchange(e, op, id, to);
-	return rc;
+	PL_CHECK(pl_edit_log(e, op, (uint32_t)id, 0, err));
+	e->undo[e->n_undo - 1].old = exchange(e, op, id, to);
+	return 0;
 }
 
 void pl_edit_undo(struct pl_edit *e, size_t mark)
@@ -220,13 +218,12 @@ static int keep_covered(struct pl_edit *e, uint32_t node, struct pl_err *err)
 int pl_edit_may_begin(struct pl_edit *e, uint32_t node, struct pl_err *err)
 {
 	struct pl_estep *s = &e->step[e->node[node].step];
-	int rc;
 
 	if (!(e->node[node].flags & PL_NF_STEP_BEGIN) || e->node[node].begins)
 		return 0;
-	rc = pl_append(&s->begin, &s->n_begin, &s->cap_begin, &node, sizeof(node), err);
-	e->node[node].begins = rc == 0;
-	return rc;
+	PL_CHECK(pl_append(&s->begin, &s->n_begin, &s->cap_begin, &node, sizeof(node), err));
+	e->node[node].begins = true;
+	return 0;
 }
 
 static int drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
@@ -412,13 +409,11 @@ int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id, 
 int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err)
 {
 	size_t n = strlen(name);
-	int rc;
 
 	*id = pl_intern_find(&e->g->str, name, n);
 	if (*id != PL_NONE)
 		return 0;
-	rc = pl_intern_add(&e->added, name, n, id, err);
-	if (rc == 0)
-		*id += (uint32_t)e->g->str.n;
-	return rc;
+	PL_CHECK(pl_intern_add(&e->added, name, n, id, err));
+	*id += (uint32_t)e->g->str.n;
+	return 0;
 }

@@ -23,11 +23,10 @@ static int put_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type
 		    int32_t lag, struct pl_err *err)
 {
 	struct pl_eedge x = { .src = src, .dst = dst, .w = w, .lag = lag, .type = (uint8_t)type };
-	int rc = pl_append(&e->edge, &e->n_edges, &e->cap_edges, &x, sizeof(x), err);
 
-	if (rc == 0)
-		pl_edit_link(e, (uint32_t)e->n_edges - 1);
-	return rc;
+	PL_CHECK(pl_append(&e->edge, &e->n_edges, &e->cap_edges, &x, sizeof(x), err));
+	pl_edit_link(e, (uint32_t)e->n_edges - 1);
+	return 0;
 }
 
 static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct pl_shape *sh,

@@ -75,14 +75,13 @@ static int put_groups(struct put *p, struct pl_err *err)
 static int put_tables(struct put *p, struct pl_err *err)
 {
 	const struct pl_edit *e = p->e;
-	int rc = pl_graph_copy_tables(e->g, p->out, err);
 	pl_id id;
 
-	for (size_t i = 0; rc == 0 && i < e->added.n; i++)
-		rc = pl_intern_add(&p->out->str, e->added.str[i], e->added.len[i], &id, err);
-	if (rc == 0)
-		rc = put_resources(p, err);
-	return rc == 0 ? put_groups(p, err) : rc;
+	PL_CHECK(pl_graph_copy_tables(e->g, p->out, err));
+	for (size_t i = 0; i < e->added.n; i++)
+		PL_CHECK(pl_intern_add(&p->out->str, e->added.str[i], e->added.len[i], &id, err));
+	PL_CHECK(put_resources(p, err));
+	return put_groups(p, err);
 }
 
 static void put_node(struct put *p, struct pl_shape *s, struct pl_gstep *st, uint32_t node)
@@ -204,16 +203,6 @@ static int put_tensor(struct put *p, const struct pl_etensor *x, struct pl_err *
 	return pl_append(&o->tensor, &o->n_tensors, &o->cap_tensors, &t, sizeof(t), err);
 }
 
-static int put_tensors(struct put *p, struct pl_err *err)
-{
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < p->e->n_tensors; i++)
-		if (!p->e->tensor[i].dead)
-			rc = put_tensor(p, &p->e->tensor[i], err);
-	return rc;
-}
-
 int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *err)
 {
 	struct put p = { .e = e, .out = out };
@@ -228,7 +217,9 @@ int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *
 	PL_TRY(put_tables(&p, err));
 	for (uint32_t k = 0; k < e->n_steps; k++)
 		PL_TRY(put_step(&p, k, err));
-	PL_TRY(put_tensors(&p, err));
+	for (size_t i = 0; i < e->n_tensors; i++)
+		if (!e->tensor[i].dead)
+			PL_TRY(put_tensor(&p, &e->tensor[i], err));
 out:
 	pl_free(p.order);
 	pl_free(p.local);

@@ -41,11 +41,10 @@ static int append(struct pl_edit *e, uint32_t node, struct pl_err *err)
 {
 	struct pl_esched *s = e->sched;
 	struct pl_etodo x = { e->node[node].label, node };
-	int rc = pl_append(&s->todo, &s->n, &s->cap, &x, sizeof(x), err);
 
-	if (rc == 0)
-		e->node[node].queued = true;
-	return rc;
+	PL_CHECK(pl_append(&s->todo, &s->n, &s->cap, &x, sizeof(x), err));
+	e->node[node].queued = true;
+	return 0;
 }
 
 int pl_edit_touch(struct pl_edit *e, uint32_t node, struct pl_err *err)
@@ -111,12 +110,10 @@ static uint32_t take(struct pl_esched *s)
 /* Log the nodes with which a settling begins. */
 static int log_seeds(struct pl_edit *e, struct pl_err *err)
 {
-	int rc = 0;
-
 	compact(e);
-	for (size_t i = 0; rc == 0 && i < e->sched->n; i++)
-		rc = pl_edit_log(e, EU_SEED, e->sched->todo[i].node, 0, err);
-	return rc;
+	for (size_t i = 0; i < e->sched->n; i++)
+		PL_CHECK(pl_edit_log(e, EU_SEED, e->sched->todo[i].node, 0, err));
+	return 0;
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
