@@ -36,15 +36,23 @@ __attribute__((unused)) static void nap_ms(int ms)
 /* A port that was free a moment ago. */
 __attribute__((unused)) static int free_port(void)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t n = sizeof(a);
-	int s = socket(AF_INET, SOCK_STREAM, 0);
+	static unsigned n;
 
-	if (s < 0 || bind(s, (struct sockaddr *)&a, sizeof(a)) < 0 ||
-	    getsockname(s, (struct sockaddr *)&a, &n) < 0)
-		abort();
-	close(s);
-	return ntohs(a.sin_port);
+	for (int i = 0; i < 1000; i++) {
+		/* below the ports that the system gives to connections, as one of them might come
+		 * between this call and the use of the port; processes begin at different places */
+		unsigned port = 10000 + ((unsigned)getpid() * 97 + n++) % 20000;
+		struct sockaddr_in a = { .sin_family = AF_INET,
+					 .sin_port = htons((uint16_t)port),
+					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+		int s = socket(AF_INET, SOCK_STREAM, 0);
+		bool is_free = s >= 0 && !bind(s, (struct sockaddr *)&a, sizeof(a));
+
+		close(s);
+		if (is_free)
+			return (int)port;
+	}
+	abort();
 }
 
 /* A place to meet that nobody had before: tcp, or a folder where TMP is given. */
