@@ -42,16 +42,38 @@ static pl_ns message(void *arg, int64_t bytes, uint32_t from, uint32_t to)
 	return pl_cost_analytic(&two, &comm);
 }
 
+/* A rate as topologies have it, or a number of bytes a second with K, M, G. */
+static int read_rate(const char *s, double *bytes_per_ns, struct pl_err *err)
+{
+	struct pl_err ignore = { 0 };
+	int64_t bytes;
+
+	if (pl_lang_rate(s, bytes_per_ns))
+		return 0;
+	if (pl_parse_size(s, &bytes, &ignore) < 0 || bytes < 1)
+		return pl_fail(
+			err, PL_EUSAGE,
+			"--bandwidth: \"%.100s\" is no rate above 0 (like 12GB/s or 100Gbit/s)", s);
+	*bytes_per_ns = (double)bytes / 1e9;
+	return 0;
+}
+
 /* The same link within hosts and between them. */
 static int one_link(const struct config *c, uint32_t ranks, struct pl_topology *t,
 		    struct pl_err *err)
 {
-	int rc = pl_topology_default(ranks, PER_HOST, t, err);
+	double rate;
+	int rc;
+
+	if (c->latency < 0 && c->latency != INT64_MIN)
+		return pl_fail(err, PL_EUSAGE, "--latency: must not be negative");
+	PL_CHECK(read_rate(c->bandwidth ? c->bandwidth : "12G", &rate, err));
+	rc = pl_topology_default(ranks, PER_HOST, t, err);
 
 	for (size_t i = 0; rc == 0 && i < t->n_links; i++) {
 		t->link[i].shared = false;
-		t->link[i].bytes_per_ns = (double)c->bandwidth / 1e9;
-		t->link[i].latency_ns = c->latency;
+		t->link[i].bytes_per_ns = rate;
+		t->link[i].latency_ns = c->latency < 0 ? 5000 : c->latency;
 	}
 	return rc;
 }
@@ -62,16 +84,16 @@ int layers_cost(const struct config *c, struct layers_cost *x, struct pl_layers_
 	int64_t ranks = c->ranks;
 	int rc = 0;
 
-	*x = (struct layers_cost){ .comm = { .kind = PL_K_COLLECTIVE,
-					     .coll = PL_COLL_ALLREDUCE,
-					     .algo = (uint8_t)c->algorithm,
-					     .group = PL_NONE,
-					     .servers = 1 } };
-	if (c->bandwidth < 1)
+	*x = (struct layers_cost){ .comm = {
+					   .kind = PL_K_COLLECTIVE,
+					   .coll = PL_COLL_ALLREDUCE,
+					   .algo = (uint8_t)pl_max_i64(c->algorithm, PL_ALGO_RING),
+					   .group = PL_NONE,
+					   .servers = 1 } };
+	if (c->topology && (c->bandwidth || c->latency != INT64_MIN))
 		return pl_fail(err, PL_EUSAGE,
-			       "--bandwidth: must be at least one byte a second, as in 12G");
-	if (c->latency < 0)
-		return pl_fail(err, PL_EUSAGE, "--latency: must not be negative");
+			       "--topology has the bandwidth and latency of its links; leave "
+			       "--bandwidth and --latency out, or it");
 	if (c->topology && (rc = pl_topology_parse(c->topology, &x->topo, err)) < 0)
 		return pl_wrap(err, "--topology");
 	if (c->topology && ranks == -1)
@@ -79,6 +101,8 @@ int layers_cost(const struct config *c, struct layers_cost *x, struct pl_layers_
 	if (ranks != -1 && (ranks < 1 || ranks > RANKS_MAX))
 		return pl_fail(err, PL_EUSAGE, "--ranks: %lld, must be 1 to %d", (long long)ranks,
 			       RANKS_MAX);
+	if (c->topology && pl_topology_check(&x->topo, ranks, err) < 0)
+		return PL_EUSAGE;
 	if (!c->topology)
 		rc = one_link(c, ranks == -1 ? PER_HOST : (uint32_t)ranks, &x->topo, err);
 	o->program = c->program;

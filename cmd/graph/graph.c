@@ -37,8 +37,8 @@ static const struct pl_opt options[] = {
 	  "layers: set the all-reduce: ring (default), tree, halving-doubling, hierarchical, ps",
 	  PL_OPT_CHOICE, AT(algorithm), "ring|tree|halving-doubling|hierarchical|ps" },
 	{ 0, "bandwidth", "RATE",
-	  "layers, without a topology: set bytes/s of each link, with K, M, G (default 12G)",
-	  PL_OPT_SIZE, AT(bandwidth), NULL },
+	  "layers, without a topology: set the rate of each link (\"12GB/s\"; default 12G)",
+	  PL_OPT_STR, AT(bandwidth), NULL },
 	{ 0, "latency", "TIME",
 	  "layers, without a topology: set the latency of a message (default 5us)", PL_OPT_TIME,
 	  AT(latency), NULL },
@@ -54,9 +54,8 @@ static void defaults(void *config)
 	struct config *c = config;
 
 	c->infer = true;
-	c->ranks = -1; /* not given */
-	c->bandwidth = (int64_t)12 << 30;
-	c->latency = 5000;
+	c->ranks = c->algorithm = -1;
+	c->latency = INT64_MIN;
 }
 
 /* Replace g by the ranks and steps asked for. */

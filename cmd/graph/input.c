@@ -192,6 +192,25 @@ static int load_layers(const struct config *c, struct pl_in *in, struct pl_graph
 	return rc;
 }
 
+/* Options that only a table of layers obeys. */
+static int refuse_layers_options(const struct config *c, enum content what, const char *name,
+				 struct pl_err *err)
+{
+	const char *option = c->ranks != -1	       ? "ranks"
+			     : c->program	       ? "program"
+			     : c->topology	       ? "topology"
+			     : c->algorithm != -1      ? "algorithm"
+			     : c->bandwidth	       ? "bandwidth"
+			     : c->latency != INT64_MIN ? "latency"
+						       : NULL;
+
+	if (!option || what == IS_LAYERS)
+		return 0;
+	return pl_fail(err, PL_EUSAGE,
+		       "%s: a %s has its own ranks and links; --%s is for tables of layers", name,
+		       what == IS_GRAPH ? "graph" : "trace", option);
+}
+
 static int load_one(const struct config *c, enum content what, struct pl_in *in,
 		    struct pl_pool *pool, struct pl_trace *t, struct pl_graph *g,
 		    struct pl_err *err)
@@ -230,6 +249,7 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 				     what == IS_GRAPH ? "graph" : "table of layers");
 			goto out;
 		}
+		PL_TRY(refuse_layers_options(c, what, pl_in_name(in), err));
 		PL_TRY(load_one(c, what, in, pool, &t, g, err));
 		pl_in_close(in);
 		in = NULL;

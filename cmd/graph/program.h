@@ -13,9 +13,10 @@ struct config {
 	struct pl_list rank, step;
 	int to, from;
 	bool infer, salvage, fold_messages;
-	int64_t ranks, bandwidth; /* of tables of layers; bytes/s of a rank */
+	/* of tables of layers; not given: NULL and -1, the latency INT64_MIN */
+	int64_t ranks;
 	pl_ns latency;
-	const char *topology, *program;
+	const char *topology, *program, *bandwidth;
 	int algorithm; /* enum pl_algo */
 };
 enum { FROM_AUTO, FROM_TRACE, FROM_LAYERS };

@@ -117,14 +117,9 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 	int rc;
 
 	PL_TRY(set_limits(c, &o, err));
-	if (c->topology)
+	if (c->topology) {
 		PL_TRY(pl_topology_parse(c->topology, &topo, err));
-	if (c->topology && topo.n_ranks < (uint32_t)g->n_ranks) {
-		rc = pl_fail(
-			err, PL_EDATA,
-			"--topology: %s has %u ranks, the graph %d; name hosts for all of them",
-			c->topology, topo.n_ranks, g->n_ranks);
-		goto out;
+		PL_TRY(pl_topology_check(&topo, g->n_ranks, err));
 	}
 	pl_progress("fitting costs");
 	PL_TRY(pl_sim_fold_messages(g,

@@ -96,6 +96,8 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 	x->hits = NULL;
 	if (!pl_rewrite_is_timing(&x->plan))
 		return use_plan(&x->plan, x, r, err);
+	if (x->has_topology)
+		PL_CHECK(pl_topology_check(&x->topo, r->g.n_ranks, err));
 	PL_CHECK(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
 	PL_CHECK(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
 				      x->hits, &r->basis, err));
@@ -190,10 +192,8 @@ out:
 int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *cost,
 	     struct pl_err *err)
 {
-	if (x->has_topology && x->topo.n_ranks < (uint32_t)g->n_ranks)
-		return pl_fail(err, PL_EDATA,
-			       "--topology: %u ranks, the graph has %d; name hosts for all of them",
-			       x->topo.n_ranks, g->n_ranks);
+	if (x->has_topology)
+		PL_CHECK(pl_topology_check(&x->topo, g->n_ranks, err));
 	return pl_cost_fit(g, x->has_topology ? &x->topo : NULL, cost, err);
 }
 

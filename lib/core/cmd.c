@@ -89,8 +89,14 @@ int pl_parse_size(const char *s, int64_t *v, struct pl_err *err)
 int pl_parse_time(const char *s, pl_ns *v, struct pl_err *err)
 {
 	static const char *const unit[] = { "", "s", "ms", "us", "ns", "min", NULL };
-	static const double f[] = { 1e9, 1e9, 1e6, 1e3, 1, 60e9 };
+	static const double f[] = { 1, 1e9, 1e6, 1e3, 1, 60e9 };
+	double x;
 
+	/* seconds are rarely what is meant, so that nothing but 0 goes without a unit */
+	if (pl_decimal(s, &x) && x != 0)
+		return pl_fail(err, PL_EUSAGE,
+			       "\"%.40s\" is a time without a unit; write %.40sus or %.40sms", s, s,
+			       s);
 	return parse_scaled(s, v, unit, f, "a time (like 25us)", err);
 }
 

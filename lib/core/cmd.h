@@ -13,7 +13,7 @@ enum pl_opt_type {
 	PL_OPT_INT,    /* int64_t */
 	PL_OPT_REAL,   /* double */
 	PL_OPT_SIZE,   /* int64_t bytes; K M G T suffixes are binary */
-	PL_OPT_TIME,   /* int64_t ns; ns us ms s min suffixes, s without one */
+	PL_OPT_TIME,   /* int64_t ns; ns us ms s min suffixes, only 0 without one */
 	PL_OPT_STR,    /* const char * */
 	PL_OPT_LIST,   /* struct pl_list: repeatable */
 	PL_OPT_CHOICE, /* int: index into `choices`, "a|b|c" */

@@ -40,6 +40,7 @@ struct reader {
 	struct layer_table table;
 	struct pl_intern seen, tensors; /* names of layers, and of their parameters */
 	bool header;
+	size_t n_cells;	      /* of the header */
 	size_t at[N_COLUMNS]; /* column of the file, SIZE_MAX if it has none */
 	int64_t unit_ns[N_COLUMNS];
 };
@@ -101,6 +102,7 @@ static int read_header(struct reader *t, const struct pl_csv_row *r, struct pl_e
 				       t->table.file, (long long)r->line, columns[c].name,
 				       columns[c].time ? "_ns" : "");
 	t->header = true;
+	t->n_cells = r->n;
 	return 0;
 }
 
@@ -201,6 +203,12 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 	if (t->n >= LAYERS_MAX)
 		return pl_fail(err, PL_ELIMIT, "%s: line %lld: more than %u layers", t->file,
 			       (long long)row->line, LAYERS_MAX);
+	if (row->n > r->n_cells)
+		return pl_fail(
+			err, PL_EDATA,
+			"%s: line %lld: %zu cells under a header of %zu; a name with a comma "
+			"needs quotes",
+			t->file, (long long)row->line, row->n, r->n_cells);
 	PL_CHECK(read_names(r, row, &x, err));
 	PL_CHECK(cell_number(r, row, C_FORWARD, &x.forward_ns, err));
 	PL_CHECK(cell_number(r, row, C_BACKWARD, &x.backward_ns, err));

@@ -30,14 +30,14 @@ enum pl_lang_type {		     /* how a value is stored, by pl_lang_bind() too */
 };
 
 enum pl_lang_flag {
-	PL_LANG_KEY = 1,       /* key=value; without it the field is positional */
-	PL_LANG_NEED = 2,      /* must be given */
-	PL_LANG_LIST = 4,      /* positional: `min` to `max` names; one list in a row at most */
-	PL_LANG_DIFFER = 8,    /* no name of the list twice */
-	PL_LANG_ABOVE = 16,    /* the minimum itself is not allowed */
-	PL_LANG_BELOW = 32,    /* the maximum itself is not allowed */
-	PL_LANG_BOUND = 64,    /* `offset` is that of a member of the caller's struct */
-	PL_LANG_SECONDS = 128, /* a time of any length; without a unit it is in seconds */
+	PL_LANG_KEY = 1,    /* key=value; without it the field is positional */
+	PL_LANG_NEED = 2,   /* must be given */
+	PL_LANG_LIST = 4,   /* positional: `min` to `max` names; one list in a row at most */
+	PL_LANG_DIFFER = 8, /* no name of the list twice */
+	PL_LANG_ABOVE = 16, /* the minimum itself is not allowed */
+	PL_LANG_BELOW = 32, /* the maximum itself is not allowed */
+	PL_LANG_BOUND = 64, /* `offset` is that of a member of the caller's struct */
+	PL_LANG_LONG = 128, /* a time of any length */
 };
 
 struct pl_lang_field {

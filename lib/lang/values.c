@@ -54,7 +54,7 @@ bool pl_lang_time(const char *s, pl_ns *ns)
 	const char *unit = s + strspn(s, "0123456789.eE+");
 	struct pl_err ignore = { 0 };
 
-	return unit > s && *unit && strcmp(unit, "min") != 0 && !pl_parse_time(s, ns, &ignore) &&
+	return unit > s && strcmp(unit, "min") != 0 && !pl_parse_time(s, ns, &ignore) &&
 	       *ns <= TIME_MAX;
 }
 
@@ -184,23 +184,32 @@ static int parse_numbers(const struct pl_lang_field *f, const struct pl_lang_val
 		      : 0;
 }
 
-int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, struct pl_err *err)
+static int parse_time(const struct pl_lang_field *f, struct pl_lang_value *v, struct pl_err *err)
 {
+	bool any_length = f->flags & PL_LANG_LONG;
 	struct pl_err ignore = { 0 };
 
+	if (any_length ? !pl_parse_time(v->s, &v->i, &ignore) && v->i >= 0
+		       : pl_lang_time(v->s, &v->i))
+		return 0;
+	if (*v->s != '-' && pl_decimal(v->s, &v->r))
+		return pl_fail(err, PL_EDATA,
+			       "%s: \"%.40s\" is a time without a unit; write %.40sus or %.40sms",
+			       f->name, v->s, v->s, v->s);
+	return wants(
+		f, any_length ? "a time, like 25us" : "a time of at most an hour, like 200us or 3s",
+		v, err);
+}
+
+int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, struct pl_err *err)
+{
 	switch (f->type) {
 	case PL_LANG_INT:
 		return parse_int(f, v, err);
 	case PL_LANG_REAL:
 		return pl_decimal(v->s, &v->r) ? 0 : wants(f, "a decimal number", v, err);
 	case PL_LANG_TIME:
-		if (f->flags & PL_LANG_SECONDS)
-			return pl_parse_time(v->s, &v->i, &ignore) == 0 && v->i >= 0
-				       ? 0
-				       : wants(f, "a time, like 25us", v, err);
-		return pl_lang_time(v->s, &v->i)
-			       ? 0
-			       : wants(f, "a time of at most an hour, like 200us or 3s", v, err);
+		return parse_time(f, v, err);
 	case PL_LANG_RATE:
 		return pl_lang_rate(v->s, &v->r)
 			       ? 0

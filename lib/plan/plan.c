@@ -36,8 +36,7 @@
 	PL_LANG_FIELD("by", REAL, KEY | (more), what, .min = least, .max = 1e6, .word = "by",      \
 		      .also = "factor|x", RW(x))
 #define TO(more)                                                                                   \
-	PL_LANG_FIELD("to", TIME, KEY | PL_LANG_SECONDS | (more), "time; without a unit, s",       \
-		      .word = "to", RW(to))
+	PL_LANG_FIELD("to", TIME, KEY | PL_LANG_LONG | (more), "time", .word = "to", RW(to))
 /* A statement of one number of the plan itself. */
 #define NUMBER(key, least, member, what)                                                           \
 	PL_LANG_ROW(key, EXECUTION, what,                                                          \

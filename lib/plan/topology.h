@@ -49,6 +49,8 @@ int pl_topology_default(uint32_t n, uint32_t per_host, struct pl_topology *t,
 			struct pl_err *err) PL_MUST;
 /* The link that a message of that scope takes, NULL if there is none. */
 const struct pl_tlink *pl_topology_link(const struct pl_topology *t, enum pl_scope scope);
+/* PL_EDATA if it has fewer ranks than the job. */
+int pl_topology_check(const struct pl_topology *t, int64_t ranks, struct pl_err *err) PL_MUST;
 uint32_t pl_topology_host(const struct pl_topology *t, uint32_t rank); /* index into host */
 
 /* How a collective is carried out. */

@@ -477,7 +477,11 @@ static void test_values(void)
 	ok(pl_parse_real("0.5", &d, &err) == 0 && d == 0.5, "a real number");
 	ok(pl_parse_size("3K", &v, &err) == 0 && v == 3072, "a size");
 	ok(pl_parse_time("2ms", &v, &err) == 0 && v == 2000000, "a time");
-	ok(pl_parse_time("1.5", &v, &err) == 0 && v == 1500000000, "in seconds");
+	ok(pl_parse_time("1.5s", &v, &err) == 0 && v == 1500000000, "in seconds");
+	ok(pl_parse_time("0", &v, &err) == 0 && v == 0, "0 needs no unit");
+	is_i64(pl_parse_time("5", &v, &err), PL_EUSAGE, "others need one");
+	ok(strstr(err.msg, "write 5us or 5ms") != NULL, "... with the remedy: %s", err.msg);
+	memset(&err, 0, sizeof(err));
 	is_i64(pl_parse_int("12x", &v, &err), PL_EUSAGE, "not an integer");
 	memset(&err, 0, sizeof(err));
 	is_i64(pl_parse_int("", &v, &err), PL_EUSAGE, "nothing");

@@ -216,6 +216,8 @@ static void test_refused(void)
 	refused(HEAD "a,1,-2,3,4\n", 2, PL_EDATA, "column 3 (backward): \"-2\"", "a negative time");
 	refused(HEAD "a,1,2\n", 2, PL_EDATA, "column 4 (param_bytes): nothing", "a short row");
 	refused(HEAD ",1,2,3,4\n", 2, PL_EDATA, "line 2: column 1 (layer): nothing", "no name");
+	refused(HEAD "a,1,2,3,4\nb,1,2,3,4,5\n", 2, PL_EDATA, "line 3: 6 cells under a header of 5",
+		"a cell too many");
 	refused(HEAD "a,1,2,3,4\na,1,2,3,4\n", 2, PL_EDATA, "line 3: a second layer \"a\"",
 		"a name twice");
 	refused("layer,tensor,forward_ns,backward_ns,param_bytes,activation_bytes\n"
