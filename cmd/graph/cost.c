@@ -42,32 +42,26 @@ static pl_ns message(void *arg, int64_t bytes, uint32_t from, uint32_t to)
 	return pl_cost_analytic(&two, &comm);
 }
 
-/* A rate as topologies have it, or a number of bytes a second with K, M, G. */
-static int read_rate(const char *s, double *bytes_per_ns, struct pl_err *err)
-{
-	struct pl_err ignore = { 0 };
-	int64_t bytes;
-
-	if (pl_lang_rate(s, bytes_per_ns))
-		return 0;
-	if (pl_parse_size(s, &bytes, &ignore) < 0 || bytes < 1)
-		return pl_fail(
-			err, PL_EUSAGE,
-			"--bandwidth: \"%.100s\" is no rate above 0 (like 12GB/s or 100Gbit/s)", s);
-	*bytes_per_ns = (double)bytes / 1e9;
-	return 0;
-}
-
 /* The same link within hosts and between them. */
 static int one_link(const struct config *c, uint32_t ranks, struct pl_topology *t,
 		    struct pl_err *err)
 {
+	const char *text = c->bandwidth ? c->bandwidth : "12G";
+	struct pl_err ignore = { 0 };
 	double rate;
+	int64_t bytes = 0;
 	int rc;
 
+	if (!pl_lang_rate(text, &rate)) {
+		if (pl_parse_size(text, &bytes, &ignore) < 0 || bytes < 1)
+			return pl_fail(err, PL_EUSAGE,
+				       "--bandwidth: \"%.100s\" is no rate above 0 (like 12GB/s or "
+				       "100Gbit/s)",
+				       text);
+		rate = (double)bytes / 1e9;
+	}
 	if (c->latency < 0 && c->latency != INT64_MIN)
 		return pl_fail(err, PL_EUSAGE, "--latency: must not be negative");
-	PL_CHECK(read_rate(c->bandwidth ? c->bandwidth : "12G", &rate, err));
 	rc = pl_topology_default(ranks, PER_HOST, t, err);
 
 	for (size_t i = 0; rc == 0 && i < t->n_links; i++) {

@@ -88,10 +88,25 @@ static void warn_of_nothing(const struct config *c, const struct pl_rewrite *rw)
 	pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation%s", rw->text, why);
 }
 
+/* Precisions are modelled for devices alone: +0.00 % would look like a prediction. */
+static void warn_of_precision(const struct config *c, const struct pl_plan *p,
+			      const struct pl_graph *g)
+{
+	for (size_t i = 0; i < g->n_res; i++)
+		if (g->res[i].track_type == PL_T_STREAM)
+			return;
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (p->rw[i].op == PL_RW_PRECISION && p->rw[i].x <= 0)
+			pl_say(&c->c.log, PL_LOG_WARN,
+			       "precision %s is not modelled for host operations; give share=X",
+			       p->rw[i].word);
+}
+
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
 	if (!x->plan.n_rw)
 		return 0;
+	warn_of_precision(c, &x->plan, &r->g);
 	pl_free(x->hits);
 	x->hits = NULL;
 	if (!pl_rewrite_is_timing(&x->plan))

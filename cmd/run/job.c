@@ -96,6 +96,7 @@ static int read_model(struct work *w, const char *job, struct pl_err *err)
 
 int read_work(const struct config *c, const char *path, struct work *w, struct pl_err *err)
 {
+	const char *name = strcmp(path, "-") ? path : "stdin";
 	struct pl_job *j = &w->job;
 	int rc;
 
@@ -103,7 +104,11 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 	pl_job_init(j);
 	pl_plan_init(&w->plan);
 	PL_TRY(read_job(c, path, j, err));
-	PL_TRY(pl_job_check(j, err));
+	rc = pl_job_check(j, err);
+	if (rc < 0) {
+		pl_wrap(err, "%s", name);
+		goto out;
+	}
 	if (c->plan) {
 		PL_TRY(pl_plan_read_file(c->plan, &w->plan, err));
 		w->planned = true;
@@ -112,11 +117,11 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 	if (c->layers)
 		goto out;
 	if (pl_dataset_open(j->data, (uint64_t)j->seed, &w->data, err) < 0) {
-		if (j->data_line)
-			rc = pl_wrap(err, "%s: line %u: data %.200s",
-				     strcmp(path, "-") ? path : "stdin", j->data_line, j->data);
-		else
-			rc = pl_wrap(err, "--set data=%.200s", j->data);
+		if (j->data_line && err->code == PL_EUSAGE)
+			err->code = PL_EDATA; /* it is not the command line that is wrong */
+		rc = j->data_line ? pl_wrap(err, "%s: line %u, column %u: data %.200s", name,
+					    j->data_line, j->data_column, j->data)
+				  : pl_wrap(err, "--set data=%.200s", j->data);
 		goto out;
 	}
 	pl_dataset_normalise(&w->data, pl_dataset_train(&w->data, j->split));

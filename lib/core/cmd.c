@@ -55,6 +55,7 @@ int pl_parse_real(const char *s, double *v, struct pl_err *err)
 	return 0;
 }
 
+/* A unit with the factor 0 is that of 0 alone. */
 static int parse_scaled(const char *s, int64_t *v, const char *const *unit, const double *factor,
 			const char *want, struct pl_err *err)
 {
@@ -64,7 +65,7 @@ static int parse_scaled(const char *s, int64_t *v, const char *const *unit, cons
 	if (end == s || !isfinite(x))
 		return bad_value(err, s, want);
 	for (size_t i = 0; unit[i]; i++) {
-		if (!strcmp(end, unit[i])) {
+		if (!strcmp(end, unit[i]) && (factor[i] > 0 || x == 0)) {
 			x *= factor[i];
 			if (fabs(x) > 9.2e18)
 				return bad_value(err, s, "in range");
@@ -89,15 +90,9 @@ int pl_parse_size(const char *s, int64_t *v, struct pl_err *err)
 int pl_parse_time(const char *s, pl_ns *v, struct pl_err *err)
 {
 	static const char *const unit[] = { "", "s", "ms", "us", "ns", "min", NULL };
-	static const double f[] = { 1, 1e9, 1e6, 1e3, 1, 60e9 };
-	double x;
+	static const double f[] = { 0, 1e9, 1e6, 1e3, 1, 60e9 };
 
-	/* seconds are rarely what is meant, so that nothing but 0 goes without a unit */
-	if (pl_decimal(s, &x) && x != 0)
-		return pl_fail(err, PL_EUSAGE,
-			       "\"%.40s\" is a time without a unit; write %.40sus or %.40sms", s, s,
-			       s);
-	return parse_scaled(s, v, unit, f, "a time (like 25us)", err);
+	return parse_scaled(s, v, unit, f, "a time with its unit (write 5us or 5ms)", err);
 }
 
 /* "3", "3-5" or "-1" at *p up to a comma or the end; moves *p behind it. */

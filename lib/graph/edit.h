@@ -209,6 +209,11 @@ static inline pl_ns pl_edit_edge_time(const struct pl_edit *e, const struct pl_e
 
 /* Name by id, of the graph or added. */
 const char *pl_edit_name(const struct pl_edit *e, uint32_t id);
+/* The pipeline stage of the node's rank; 0: there is one stage, or it is not known. */
+static inline int64_t pl_edit_stage(const struct pl_edit *e, uint32_t node)
+{
+	return pl_max_i64(0, e->res[e->node[node].res].coord[PL_COORD_PP]);
+}
 /* Add a communication; *id is the value for the column comm of its nodes. */
 int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id,
 		     struct pl_err *err) PL_MUST;

@@ -43,10 +43,11 @@ enum pl_lang_flag {
 struct pl_lang_field {
 	const char *name;
 	enum pl_lang_type type;
-	unsigned flags;	     /* enum pl_lang_flag */
-	double min, max;     /* of numbers, times in ns, lists; both 0: any */
-	const char *choices; /* "a|b|c" */
-	const char *value;   /* the default, as text; NULL: none */
+	unsigned flags;		   /* enum pl_lang_flag */
+	double min, max;	   /* of numbers, times in ns, lists; both 0: any */
+	const char *choices;	   /* "a|b|c" */
+	const char *refused, *why; /* words of other languages, and why they are no choice; NULL */
+	const char *value;	   /* the default, as text; NULL: none */
 	const char *only; /* "sgd|adam": only if the first field of the statement is one of these */
 	const char *word; /* a key may also be two words, this one and then its value */
 	const char *also; /* "a|b": older words that mean the same, as keys and as two words */

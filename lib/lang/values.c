@@ -90,6 +90,9 @@ static int one_range(char *s, bool sizes, int64_t least, struct pl_lang_range *r
 		r->hi = r->lo;
 	} else if (sizes) {
 		return pl_fail(err, PL_EUSAGE, "a size is not a number of bytes or a range");
+	} else if (s[strspn(s, "0123456789-*?[]!^\\")]) {
+		return pl_fail(err, PL_EUSAGE,
+			       "\"%.40s\" is no number, range a..b or pattern of digits", s);
 	} else {
 		r->glob = s;
 	}
@@ -184,32 +187,27 @@ static int parse_numbers(const struct pl_lang_field *f, const struct pl_lang_val
 		      : 0;
 }
 
-static int parse_time(const struct pl_lang_field *f, struct pl_lang_value *v, struct pl_err *err)
-{
-	bool any_length = f->flags & PL_LANG_LONG;
-	struct pl_err ignore = { 0 };
-
-	if (any_length ? !pl_parse_time(v->s, &v->i, &ignore) && v->i >= 0
-		       : pl_lang_time(v->s, &v->i))
-		return 0;
-	if (*v->s != '-' && pl_decimal(v->s, &v->r))
-		return pl_fail(err, PL_EDATA,
-			       "%s: \"%.40s\" is a time without a unit; write %.40sus or %.40sms",
-			       f->name, v->s, v->s, v->s);
-	return wants(
-		f, any_length ? "a time, like 25us" : "a time of at most an hour, like 200us or 3s",
-		v, err);
-}
-
 int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, struct pl_err *err)
 {
+	struct pl_err ignore = { 0 };
+
 	switch (f->type) {
 	case PL_LANG_INT:
 		return parse_int(f, v, err);
 	case PL_LANG_REAL:
 		return pl_decimal(v->s, &v->r) ? 0 : wants(f, "a decimal number", v, err);
 	case PL_LANG_TIME:
-		return parse_time(f, v, err);
+		if (f->flags & PL_LANG_LONG)
+			return pl_parse_time(v->s, &v->i, &ignore) == 0 && v->i >= 0
+				       ? 0
+				       : wants(f,
+					       pl_decimal(v->s, &v->r)
+						       ? "a time with its unit, like 5us or 5ms"
+						       : "a time, like 25us",
+					       v, err);
+		return pl_lang_time(v->s, &v->i)
+			       ? 0
+			       : wants(f, "a time of at most an hour, like 200us or 3s", v, err);
 	case PL_LANG_RATE:
 		return pl_lang_rate(v->s, &v->r)
 			       ? 0
@@ -282,6 +280,9 @@ static int check_choice(const struct pl_lang_field *f, const struct pl_lang_valu
 		pl_words_near(&near, c, n);
 		c += n;
 	}
+	if (f->refused && pl_words_find(f->refused, v->s) >= 0)
+		return pl_fail(err, PL_EDATA, "%s %s %s; write one of %s", f->name, v->s, f->why,
+			       f->choices);
 	return pl_fail(err, PL_EDATA, "%s must be one of %s, not \"%.100s\"%s", f->name, f->choices,
 		       v->s, pl_words_near_text(&near, hint, sizeof(hint)));
 }

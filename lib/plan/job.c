@@ -259,8 +259,10 @@ static int statement(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *
 	if (!strcmp(st->row->name, "pace"))
 		return add_pace(j, r, err);
 	PL_CHECK(check_value(r, err));
-	if (!strcmp(st->row->name, "data"))
+	if (!strcmp(st->row->name, "data")) {
 		j->data_line = r->name ? r->line : 0;
+		j->data_column = st->value[0].column;
+	}
 	if (has_options(st->row)) /* they take the place of those that were there */
 		pl_lang_defaults(st->row, st->value[0].s, j);
 	return pl_lang_bind(st, j, &j->arena, err);

@@ -50,8 +50,9 @@ struct pl_job {
 	int64_t batch, steps, epochs, ranks, hosts, seed, accumulate, eval_every, checkpoint_every,
 		threads, warmup; /* warmup: steps in which the learning rate rises from 0 */
 	pl_ns timeout_ns;
-	uint32_t line;	    /* of the last statement read */
-	uint32_t data_line; /* of the statement of the data; 0: an option, or none */
+	uint32_t line; /* of the last statement read */
+	/* of the statement of the data; 0: an option, or none */
+	uint32_t data_line, data_column;
 };
 void pl_job_init(struct pl_job *j);
 void pl_job_fini(struct pl_job *j);

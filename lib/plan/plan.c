@@ -71,9 +71,11 @@ static const struct pl_lang_row rows[] = {
 	[PL_RW_ACCUMULATE] = { PL_LANG_ROW(
 		"accumulate", STRUCTURE, "work through microbatches before one synchronisation",
 		COUNT("microbatches", 65536, "microbatches of a step")) },
-	[PL_RW_RECOMPUTE] = { PL_LANG_ROW("recompute", STRUCTURE,
-					  "make activations again in the backward pass",
-					  NAMES("layers", 1, DIFFER, "layers")) },
+	[PL_RW_RECOMPUTE] = { PL_LANG_ROW(
+		"recompute", STRUCTURE, "make activations again in the backward pass",
+		NAMES("layers", 1, DIFFER, "layers"),
+		PL_LANG_FIELD("stage", INT, KEY, "pipeline stage that has them, from 0",
+			      .max = PL_PLAN_SETS - 1, RW(k))) },
 	[PL_RW_PRECISION] = { PL_LANG_ROW(
 		"precision", TIMING, "compute operations in another precision",
 		PL_LANG_FIELD("precision", CHOICE, NEED, "precision", RW(word),
@@ -85,7 +87,8 @@ static const struct pl_lang_row rows[] = {
 	[PL_RW_ALGORITHM] = { PL_LANG_ROW(
 		"algorithm", STRUCTURE, "carry out the communication of tensors in another way",
 		PL_LANG_FIELD("algorithm", CHOICE, NEED, "algorithm", RW(word),
-			      .choices = PL_WORDS_PLAN_ALGORITHM("|")),
+			      .choices = PL_WORDS_PLAN_ALGORITHM("|"), .refused = "auto|direct",
+			      .why = "is for jobs, the cost model has no formula for it"),
 		NAMES("tensors", 0, 0, "tensors; all if none is named"),
 		PL_LANG_FIELD("servers", INT, KEY, "parameter servers; 1 if not given", .min = 1,
 			      .max = 10000, .only = "ps", .word = "k", RW(k))) },

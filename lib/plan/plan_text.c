@@ -76,7 +76,7 @@ static int refuse(const struct pl_lang_row *row, const char *text, const struct 
 
 	if (rc == PL_ENOMEM)
 		return pl_fail(err, rc, "%s", why->msg);
-	if (row && pl_lang_usage(&usage, row, err) < 0) {
+	if (row && !strstr(why->msg, "; write: ") && pl_lang_usage(&usage, row, err) < 0) {
 		pl_buf_fini(&usage);
 		return PL_ENOMEM;
 	}

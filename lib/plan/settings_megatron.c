@@ -4,8 +4,8 @@
  * Megatron-LM closes a bucket when its elements reach the given size; all buckets have one size.
  * Buckets are reduced during the backward pass only with --overlap-grad-reduce. Recomputation takes
  * the first N transformer layers of each pipeline stage. The number of a transformer layer is the
- * first number among the parts of a name (encoder.layer.3.attention). A layer without a number, as
- * an embedding, cannot be recomputed.
+ * first number among the parts of a name (encoder.layer.3.attention), or ends the name (h3). A
+ * layer without a number, as an embedding, cannot be recomputed.
  *
  * Megatron-LM has no settings for sets of different sizes, chunks, an order, or recomputation of
  * chosen layers or of parts of a layer.
@@ -19,6 +19,8 @@
 /* The number of the transformer layer, -1 if the name has none. */
 static int64_t layer_number(const char *name)
 {
+	const char *end = "";
+
 	for (const char *part = name; part; part = strchr(part, '.')) {
 		int64_t n;
 
@@ -27,13 +29,18 @@ static int64_t layer_number(const char *name)
 		if (n >= 0 && (!*part || *part == '.'))
 			return n;
 	}
-	return -1;
+	for (size_t n = strlen(name); n-- > 0 && strchr("0123456789", name[n]);)
+		end = name + n;
+	return pl_take_digits(&end);
 }
 
-/* The pipeline stage that has the parameters of the layer, 0 if it has none. */
-static int64_t stage_of(const struct pl_plan *p, const char *layer)
+/* The pipeline stage of the layer: as the plan says, or that of its parameters; 0: of neither. */
+static int64_t stage_of(const struct pl_plan *p, const struct pl_rewrite *rw, const char *layer)
 {
 	size_t n = strlen(layer);
+
+	if (rw->k > 0)
+		return rw->k;
 
 	for (size_t i = 0; i < p->n_tensors; i++) {
 		const char *name = pl_settings_param(p->tensor[i].name);
@@ -44,37 +51,37 @@ static int64_t stage_of(const struct pl_plan *p, const char *layer)
 	return 0;
 }
 
-/* Layers to recompute: different numbers, the most of any pipeline stage; and names without one. */
-static int count_layers(const struct pl_plan *p, uint32_t *layers, uint32_t *others,
-			struct pl_err *err)
+/* Layers to recompute: different numbers, the most of any pipeline stage, and those of each as
+ * text, empty if there is one stage; and names without a number. */
+static int count_layers(const struct pl_plan *p, size_t *layers, uint32_t *others,
+			struct pl_buf *stages, struct pl_err *err)
 {
 	const int64_t stage = (int64_t)1 << 31; /* numbers of layers are below it */
 	int64_t *number = NULL;
 	size_t n = 0, cap = 0;
-	uint32_t of_stage = 0;
 	int rc = 0;
 
 	*layers = *others = 0;
 	for (size_t i = 0; i < p->n_rw; i++)
 		cap += p->rw[i].op == PL_RW_RECOMPUTE ? p->rw[i].n_args : 0;
-	if (!cap)
-		return 0;
-	PL_TRY(pl_alloc(&number, cap, sizeof(*number), err));
+	PL_TRY(pl_alloc(&number, cap + 1, sizeof(*number), err));
 	for (size_t i = 0; i < p->n_rw; i++)
 		for (uint32_t a = 0; p->rw[i].op == PL_RW_RECOMPUTE && a < p->rw[i].n_args; a++) {
 			int64_t layer = layer_number(p->rw[i].arg[a]);
 
-			number[n++] =
-				layer < 0 ? layer
-					  : layer % stage + stage * stage_of(p, p->rw[i].arg[a]);
+			*others += layer < 0;
+			if (layer >= 0)
+				number[n++] = layer % stage +
+					      stage * stage_of(p, &p->rw[i], p->rw[i].arg[a]);
 		}
 	pl_sort(number, n, sizeof(*number), pl_compare_i64);
-	for (size_t i = 0; i < n; i++) {
-		*others += number[i] < 0;
-		if (i && number[i] / stage != number[i - 1] / stage)
-			of_stage = 0;
-		of_stage += number[i] >= 0 && (!i || number[i] != number[i - 1]);
-		*layers = of_stage > *layers ? of_stage : *layers;
+	for (size_t i = 0, end, each; i < n; i = end) {
+		for (end = i, each = 0; end < n && number[end] / stage == number[i] / stage; end++)
+			each += end == i || number[end] != number[end - 1];
+		*layers = each > *layers ? each : *layers;
+		if (number[n - 1] >= stage)
+			PL_TRY(pl_buf_printf(stages, err, "%s %zu of stage %lld", i ? "," : "",
+					     each, (long long)(number[i] / stage)));
 	}
 out:
 	pl_free(number);
@@ -83,15 +90,22 @@ out:
 
 static void put_recompute(struct pl_setter *s)
 {
-	uint32_t layers, others;
+	struct pl_buf stages = { 0 };
+	uint32_t others;
+	size_t layers;
 
-	if (count_layers(s->p, &layers, &others, &s->w.fail) < 0 || !layers)
-		return;
+	if (count_layers(s->p, &layers, &others, &stages, &s->w.fail) < 0 || !layers)
+		goto out;
 	s->done |= 1u << PL_RW_RECOMPUTE;
 	pl_write_format(&s->w,
 			"# whole transformer layers, the first of each pipeline stage, "
-			"whichever the plan names (%u %s)\n",
-			layers, s->pipeline ? "of a stage, at most" : "in all");
+			"whichever the plan names (%zu %s)\n",
+			layers, stages.n ? "of a stage, at most" : "in all");
+	if (stages.n)
+		pl_write_format(&s->w,
+				"# the plan has%.*s: stages with fewer, or without any, recompute "
+				"more than planned\n",
+				(int)stages.n, (const char *)stages.p);
 	if (others)
 		pl_write_format(&s->w,
 				"# not expressed: recompute of %u that are no transformer "
@@ -99,8 +113,10 @@ static void put_recompute(struct pl_setter *s)
 				others);
 	pl_write_format(&s->w,
 			"--recompute-granularity full\n--recompute-method block\n"
-			"--recompute-num-layers %u\n",
+			"--recompute-num-layers %zu\n",
 			layers);
+out:
+	pl_buf_fini(&stages);
 }
 
 static void put_precision(struct pl_setter *s)

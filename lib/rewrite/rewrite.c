@@ -182,13 +182,9 @@ int64_t pl_rewriter_accumulate(const struct pl_rewriter *r)
 	return rw_now(r)->accumulate;
 }
 
-/* The pipeline stage of a rank that has the tensor; 0: there is one stage, or it is not known. */
 static int64_t stage_of(const struct pl_rewriter *r, uint32_t t)
 {
-	const struct pl_edit *e = r->e;
-	uint32_t arrive = e->tensor[rw_first(r, t)->inst].arrive;
-
-	return pl_max_i64(0, e->res[e->node[arrive].res].coord[1]);
+	return pl_edit_stage(r->e, r->e->tensor[rw_first(r, t)->inst].arrive);
 }
 
 int pl_rewrite_base(const struct pl_rewriter *r, struct pl_plan *p, struct pl_err *err)

@@ -137,7 +137,8 @@ static int add_layers(struct fit *f, struct pl_err *err)
 			continue;
 		rc = pl_intern_add(&seen, layer, strlen(layer), &id, err);
 		if (rc == 0 && seen.n > had)
-			rc = add_saving(f, PL_RW_RECOMPUTE, layer, 0, err);
+			rc = add_saving(f, PL_RW_RECOMPUTE, layer,
+					pl_edit_stage(e, e->tensor[i].producer), err);
 	}
 	pl_intern_fini(&seen);
 	return rc;

@@ -104,7 +104,7 @@ says '--topology: 4 ranks for a job of 8; name hosts for all of them' "... says 
 status 2 "a topology and other links" "$BIN/graph" --topology 1x4 --bandwidth 12GB/s "$TMP/net.csv"
 says '--topology has the bandwidth and latency of its links' "... says so"
 status 2 "a latency without a unit" "$BIN/graph" --latency 5 "$TMP/net.csv"
-says '^graph: --latency: "5" is a time without a unit; write 5us or 5ms' "... says so"
+says '^graph: --latency: "5" is not a time with its unit (write 5us or 5ms)' "... says so"
 status 2 "no rate" "$BIN/graph" --bandwidth 12QB/s "$TMP/net.csv"
 says '--bandwidth: "12QB/s" is no rate above 0 (like 12GB/s' "... says what one is"
 for rate in 1000000000 1GB/s 8Gbit/s; do

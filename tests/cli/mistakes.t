@@ -73,8 +73,25 @@ status 2 "an unknown operation, for three ranks" "$BIN/run" --bench comm -n 3 --
 says '^run: --op: no "sendx"; these are: all-reduce' "... says which there are"
 one_line
 printf 'model mlp:4-8-2\ndata sythetic:samples=100\nsteps 2\n' >b.job
-status 2 "data of an unknown kind" "$BIN/run" b.job
-says '^run: b.job: line 2: data sythetic:samples=100: "sythetic" is no kind of data' "... with the file and the line"
+status 3 "data of an unknown kind" "$BIN/run" b.job
+says '^run: b.job: line 2, column 6: data sythetic:samples=100: "sythetic" is no kind of data' "... with the file and the line"
+printf 'model mlp:4-8-2\ndata synthetic:samples=100,dims=4,classes=2\n' >endless.job
+status 3 "a job that never ends" "$BIN/run" endless.job
+says '^run: endless.job: the job never ends' "... with the file"
+status 3 "a pace of a rank that there is not" "$BIN/run" -n 2 --pace 5:3 a.job
+says '^run: a.job: a pace of rank 5 (statement pace, or --pace), where there are ranks 0 to 1$' "... names the option"
+printf 'paceline-model 1\ninput 4\nlinear 2\n' >net.model
+status 3 "a model where a job is expected" "$BIN/run" net.model
+says '^run: net.model: line 1, column 1: this is a model, not a job; a job names it: model FILE$' "... is called a model"
+printf 'layer,forward_ns,backward_ns,param_bytes,activation_bytes\nh0,1,1,1,1\n' >table.csv
+status 3 "a table of layers where a plan is expected" "$BIN/plan" table.csv
+says ': this is a table of layers, not a plan; a graph becomes of it: graph FILE | plan$' "... says how a plan comes of it"
+status 2 "a change without its factor" "$BIN/replay" --what-if bandwidth job.graph
+says ': by is missing; write: bandwidth \[LINK\] by=X$' "... says once what to write"
+status 2 "a name where a number is selected" "$BIN/replay" --what-if 'scale layer=h5 by 2' job.graph
+says 'layer=h5: "h5" is no number, range a..b or pattern of digits' "... says so"
+status 2 "an algorithm that only jobs have" "$BIN/replay" --what-if 'algorithm direct' job.graph
+says 'algorithm direct is for jobs, the cost model has no formula for it; write one of ring|tree' "... says which there are"
 status 2 "... by an option" "$BIN/run" --set data=sythetic:samples=100 a.job
 says '^run: --set data=sythetic:samples=100: "sythetic" is no kind of data' "... with the option"
 

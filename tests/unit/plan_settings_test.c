@@ -375,6 +375,8 @@ static const struct {
 	  "--ddp-bucket-size 20\n"
 	  "# whole transformer layers, the first of each pipeline stage, whichever the plan names "
 	  "(2 of a stage, at most)\n"
+	  "# the plan has 1 of stage 0, 2 of stage 1: stages with fewer, or without any, recompute "
+	  "more than planned\n"
 	  "--recompute-granularity full\n"
 	  "--recompute-method block\n"
 	  "--recompute-num-layers 2\n" },
@@ -472,6 +474,14 @@ static void more(void)
 	      "rings for everything");
 	holds(layers, "megatron", "--recompute-num-layers 2\n", "layers by number, each once");
 	holds(layers, "megatron", "# not expressed: recompute of 2 that", "... and what has none");
+	/* without replicas of stages nothing is synchronised, so there are no tensors */
+	holds("paceline-plan 1\nrecompute h0 h1 h2\nrecompute h3 h4 h5 stage=1\n"
+	      "recompute layer6 stage=2\nrecompute layer8 stage=2\n",
+	      "megatron", "has 3 of stage 0, 3 of stage 1, 2 of stage 2: stages with fewer",
+	      "layers by the stages that the plan names");
+	holds("paceline-plan 1\nrecompute h0 h1 h2\nrecompute h3 h4 h5 stage=1\n"
+	      "recompute layer6 stage=2\nrecompute layer8 stage=2\n",
+	      "megatron", "--recompute-num-layers 3\n", "... the most of a stage");
 	holds("paceline-plan 1\ntensor a 4\nrecompute emb\n", "megatron",
 	      "# not expressed: recompute emb", "... nothing to recompute");
 	holds(parts, "byteps", "PARTITION_BYTES=8192\n# no order",
