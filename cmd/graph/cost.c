@@ -16,14 +16,6 @@ static pl_ns transfer(void *arg, int64_t bytes, uint32_t n_ranks)
 	return pl_cost_analytic(&x->topo, &x->comm);
 }
 
-static uint32_t host_of(const struct pl_topology *t, uint32_t rank)
-{
-	/* more ranks than the topology has are on more hosts like its last */
-	return rank < t->n_ranks
-		       ? pl_topology_host(t, rank)
-		       : (uint32_t)t->n_hosts + (rank - t->n_ranks) / t->host[t->n_hosts - 1].n;
-}
-
 static pl_ns message(void *arg, int64_t bytes, uint32_t from, uint32_t to)
 {
 	const struct layers_cost *x = arg;
@@ -35,7 +27,7 @@ static pl_ns message(void *arg, int64_t bytes, uint32_t from, uint32_t to)
 
 	two.host = host;
 	two.n_hosts = 2;
-	if (host_of(&x->topo, from) == host_of(&x->topo, to)) {
+	if (pl_topology_host(&x->topo, from) == pl_topology_host(&x->topo, to)) {
 		host[0].n = 2;
 		two.n_hosts = 1;
 	}
@@ -49,17 +41,14 @@ static int one_link(const struct config *c, uint32_t ranks, struct pl_topology *
 	const char *text = c->bandwidth ? c->bandwidth : "12G";
 	struct pl_err ignore = { 0 };
 	double rate;
-	int64_t bytes = 0;
+	int64_t bytes;
 	int rc;
 
-	if (!pl_lang_rate(text, &rate)) {
-		if (pl_parse_size(text, &bytes, &ignore) < 0 || bytes < 1)
-			return pl_fail(err, PL_EUSAGE,
-				       "--bandwidth: \"%.100s\" is no rate above 0 (like 12GB/s or "
-				       "100Gbit/s)",
-				       text);
-		rate = (double)bytes / 1e9;
-	}
+	if (!pl_lang_rate(text, &rate))
+		rate = pl_parse_size(text, &bytes, &ignore) < 0 ? 0 : (double)bytes / 1e9;
+	if (rate <= 0)
+		return pl_fail(err, PL_EUSAGE, "--bandwidth: \"%.100s\" is no rate (like 12GB/s)",
+			       text);
 	if (c->latency < 0 && c->latency != INT64_MIN)
 		return pl_fail(err, PL_EUSAGE, "--latency: must not be negative");
 	rc = pl_topology_default(ranks, PER_HOST, t, err);
@@ -86,8 +75,7 @@ int layers_cost(const struct config *c, struct layers_cost *x, struct pl_layers_
 					   .servers = 1 } };
 	if (c->topology && (c->bandwidth || c->latency != INT64_MIN))
 		return pl_fail(err, PL_EUSAGE,
-			       "--topology has the bandwidth and latency of its links; leave "
-			       "--bandwidth and --latency out, or it");
+			       "--topology has the bandwidth and latency of its links");
 	if (c->topology && (rc = pl_topology_parse(c->topology, &x->topo, err)) < 0)
 		return pl_wrap(err, "--topology");
 	if (c->topology && ranks == -1)

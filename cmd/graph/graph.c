@@ -63,18 +63,14 @@ static int cut(const struct config *c, struct pl_graph *g, struct pl_err *err)
 {
 	int64_t *rank = NULL, *step = NULL;
 	struct pl_graph_part part = { 0 };
-	struct pl_graph out;
 	int rc;
 
 	PL_TRY(pl_parse_ranges(&c->rank, "rank", &rank, &part.n_ranks, err));
 	PL_TRY(pl_parse_ranges(&c->step, "step", &step, &part.n_steps, err));
 	part.rank = rank;
 	part.step = step;
-	if (part.n_ranks || part.n_steps) {
-		PL_TRY(pl_graph_pick(g, &part, &out, err));
-		pl_graph_fini(g);
-		*g = out;
-	}
+	if (part.n_ranks || part.n_steps)
+		PL_TRY(pl_graph_pick(g, &part, g, err));
 out:
 	pl_free(rank);
 	pl_free(step);

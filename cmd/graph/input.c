@@ -192,23 +192,11 @@ static int load_layers(const struct config *c, struct pl_in *in, struct pl_graph
 	return rc;
 }
 
-/* Options that only a table of layers obeys. */
-static int refuse_layers_options(const struct config *c, enum content what, const char *name,
-				 struct pl_err *err)
+/* Does an option ask for what only a table of layers has? */
+static bool is_for_layers(const struct config *c)
 {
-	const char *option = c->ranks != -1	       ? "ranks"
-			     : c->program	       ? "program"
-			     : c->topology	       ? "topology"
-			     : c->algorithm != -1      ? "algorithm"
-			     : c->bandwidth	       ? "bandwidth"
-			     : c->latency != INT64_MIN ? "latency"
-						       : NULL;
-
-	if (!option || what == IS_LAYERS)
-		return 0;
-	return pl_fail(err, PL_EUSAGE,
-		       "%s: a %s has its own ranks and links; --%s is for tables of layers", name,
-		       what == IS_GRAPH ? "graph" : "trace", option);
+	return c->ranks != -1 || c->program || c->topology || c->algorithm != -1 || c->bandwidth ||
+	       c->latency != INT64_MIN;
 }
 
 static int load_one(const struct config *c, enum content what, struct pl_in *in,
@@ -249,7 +237,11 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 				     what == IS_GRAPH ? "graph" : "table of layers");
 			goto out;
 		}
-		PL_TRY(refuse_layers_options(c, what, pl_in_name(in), err));
+		if (what != IS_LAYERS && is_for_layers(c))
+			PL_TRY(pl_fail(err, PL_EUSAGE,
+				       "%s: no table of layers; --ranks, --program, --topology, "
+				       "--algorithm, --bandwidth, --latency are for these",
+				       pl_in_name(in)));
 		PL_TRY(load_one(c, what, in, pool, &t, g, err));
 		pl_in_close(in);
 		in = NULL;

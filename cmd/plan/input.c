@@ -7,6 +7,8 @@
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+#define UNLIKE_STEPS 16
+
 static size_t n_reported(const struct pl_graph *g)
 {
 	size_t n = 0;
@@ -16,60 +18,20 @@ static size_t n_reported(const struct pl_graph *g)
 	return n;
 }
 
-static int pick(struct pl_graph *g, const int64_t *pair, size_t n, struct pl_err *err)
+/* No step stands for steps that differ: one of them alone may be far from their mean. So all are
+ * searched, or so many of them, evenly from the whole recording. *n: how many. */
+static int pick_some(struct pl_graph *g, size_t *n, struct pl_err *err)
 {
-	const struct pl_graph_part part = { .step = pair, .n_steps = n };
-	struct pl_graph out;
+	size_t every = (n_reported(g) + UNLIKE_STEPS - 1) / UNLIKE_STEPS, at = 0;
+	int64_t pair[2 * UNLIKE_STEPS];
 
-	PL_CHECK(pl_graph_pick(g, &part, &out, err));
-	pl_graph_fini(g);
-	*g = out;
-	return 0;
-}
-
-struct length {
-	pl_ns ns;
-	int64_t number;
-};
-
-PL_COMPARATOR(by_length, struct length, ns, number);
-
-/* The step of median length. */
-static int pick_median(struct pl_graph *g, struct pl_err *err)
-{
-	struct length *v = NULL;
-	struct pl_sim *s = pl_sim_new(g, err);
-	int64_t pair[2];
-	size_t n = 0;
-	int rc = s ? pl_alloc(&v, g->n_steps, sizeof(*v), err) : err->code;
-
-	for (size_t k = 0; rc == 0 && k < g->n_steps; k++) {
-		pl_ns start, end;
-
-		if (g->step[k].number == INT64_MIN || !pl_sim_reported(s, k))
-			continue;
-		pl_sim_recorded(s, k, &start, &end);
-		v[n++] = (struct length){ end - start, g->step[k].number };
-	}
-	pl_sim_free(s);
-	if (rc == 0 && n) {
-		pl_sort(v, n, sizeof(*v), by_length);
-		pair[0] = pair[1] = v[(n - 1) / 2].number;
-		rc = pick(g, pair, 1, err);
-	}
-	pl_free(v);
-	return rc;
-}
-
-static int fold(struct pl_graph *g, bool median, size_t *n, struct pl_err *err)
-{
-	struct pl_graph out;
-
-	pl_graph_init(&out);
-	PL_CHECK(pl_sim_fold(g, median, &out, n, err));
-	pl_graph_fini(g);
-	*g = out;
-	return 0;
+	*n = 0;
+	for (size_t k = 0; k < g->n_steps; k++)
+		if (g->step[k].number != INT64_MIN && at++ % every == 0) {
+			pair[2 * *n] = pair[2 * *n + 1] = g->step[k].number;
+			++*n;
+		}
+	return pl_graph_pick(g, &(struct pl_graph_part){ .step = pair, .n_steps = *n }, g, err);
 }
 
 /* More than half of the steps of one shape. */
@@ -90,27 +52,27 @@ static bool alike(const struct pl_graph *g)
 int choose_steps(const struct config *c, struct pl_graph *g, struct pl_search_noise *noise,
 		 struct pl_err *err)
 {
+	struct pl_graph_part part = { 0 };
 	int64_t *pair = NULL;
-	size_t n = 0, folded = 0;
+	size_t used = 1;
 	int rc;
 
-	PL_TRY(pl_parse_ranges(&c->step, "step", &pair, &n, err));
-	if (n)
-		PL_TRY(pick(g, pair, n, err));
+	PL_TRY(pl_parse_ranges(&c->step, "step", &pair, &part.n_steps, err));
+	part.step = pair;
+	if (part.n_steps)
+		PL_TRY(pl_graph_pick(g, &part, g, err));
 	if (c->fold == FOLD_NONE || n_reported(g) < 2)
 		goto out;
 	PL_TRY(pl_search_noise_find(g, noise, err));
 	if (c->fold != FOLD_AUTO || alike(g)) {
-		PL_TRY(fold(g, c->fold != FOLD_MEAN, &folded, err));
-		noise->work /= sqrt((double)folded);
-		noise->step /= sqrt((double)folded);
-		pl_say(&c->c.log, PL_LOG_NOTE, "one step stands for %zu", folded);
+		PL_TRY(pl_sim_fold(g, c->fold != FOLD_MEAN, g, &used, err));
+		pl_say(&c->c.log, PL_LOG_NOTE, "one step stands for %zu", used);
 	} else {
-		PL_TRY(pick_median(g, err));
-		if (g->n_steps)
-			pl_say(&c->c.log, PL_LOG_NOTE, "the step of median length is %lld",
-			       (long long)g->step[0].number);
+		PL_TRY(pick_some(g, &used, err));
+		pl_say(&c->c.log, PL_LOG_NOTE, "the steps differ; %zu of them are searched", used);
 	}
+	noise->work /= sqrt((double)used);
+	noise->step /= sqrt((double)used);
 out:
 	pl_free(pair);
 	return rc;

@@ -88,31 +88,14 @@ static void warn_of_nothing(const struct config *c, const struct pl_rewrite *rw)
 	pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation%s", rw->text, why);
 }
 
-/* Precisions are modelled for devices alone: +0.00 % would look like a prediction. */
-static void warn_of_precision(const struct config *c, const struct pl_plan *p,
-			      const struct pl_graph *g)
-{
-	for (size_t i = 0; i < g->n_res; i++)
-		if (g->res[i].track_type == PL_T_STREAM)
-			return;
-	for (size_t i = 0; i < p->n_rw; i++)
-		if (p->rw[i].op == PL_RW_PRECISION && p->rw[i].x <= 0)
-			pl_say(&c->c.log, PL_LOG_WARN,
-			       "precision %s is not modelled for host operations; give share=X",
-			       p->rw[i].word);
-}
-
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
 	if (!x->plan.n_rw)
 		return 0;
-	warn_of_precision(c, &x->plan, &r->g);
 	pl_free(x->hits);
 	x->hits = NULL;
 	if (!pl_rewrite_is_timing(&x->plan))
 		return use_plan(&x->plan, x, r, err);
-	if (x->has_topology)
-		PL_CHECK(pl_topology_check(&x->topo, r->g.n_ranks, err));
 	PL_CHECK(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
 	PL_CHECK(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
 				      x->hits, &r->basis, err));
@@ -144,15 +127,9 @@ static int check(struct pl_in *in, struct pl_err *err)
 
 static int fold(const struct config *c, struct report *r, struct pl_err *err)
 {
-	struct pl_graph out;
-
 	for (size_t k = 0; k < r->g.n_steps; k++)
 		r->n_recorded += r->g.step[k].number != INT64_MIN;
-	pl_graph_init(&out);
-	PL_CHECK(pl_sim_fold(&r->g, c->fold == FOLD_MEDIAN, &out, &r->n_folded, err));
-	pl_graph_fini(&r->g);
-	r->g = out;
-	return 0;
+	return pl_sim_fold(&r->g, c->fold == FOLD_MEDIAN, &r->g, &r->n_folded, err);
 }
 
 /* Is anything about whole collectives, not about messages? The lines of a plan are as those of
@@ -193,6 +170,8 @@ int read_graph(const struct config *c, const char *path, struct pl_pool *pool, s
 		PL_TRY(pl_graph_read_without(in, pool, unused_columns(c, r->changes), &r->g, err));
 	else
 		PL_TRY(pl_derive_read(in, pool, &r->g, err));
+	if (r->changes && r->changes->has_topology)
+		PL_TRY(pl_topology_check(&r->changes->topo, r->g.n_ranks, err));
 	if (wants_whole(c, r->changes)) {
 		r->messages_folded = pl_graph_has_messages(&r->g);
 		PL_TRY(pl_sim_fold_messages(&r->g, err));
@@ -207,8 +186,6 @@ out:
 int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *cost,
 	     struct pl_err *err)
 {
-	if (x->has_topology)
-		PL_CHECK(pl_topology_check(&x->topo, g->n_ranks, err));
 	return pl_cost_fit(g, x->has_topology ? &x->topo : NULL, cost, err);
 }
 

@@ -104,11 +104,7 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 	pl_job_init(j);
 	pl_plan_init(&w->plan);
 	PL_TRY(read_job(c, path, j, err));
-	rc = pl_job_check(j, err);
-	if (rc < 0) {
-		pl_wrap(err, "%s", name);
-		goto out;
-	}
+	PL_TRY(pl_job_check(j, err) < 0 ? pl_wrap(err, "%s", name) : 0);
 	if (c->plan) {
 		PL_TRY(pl_plan_read_file(c->plan, &w->plan, err));
 		w->planned = true;

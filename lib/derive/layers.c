@@ -204,11 +204,8 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 		return pl_fail(err, PL_ELIMIT, "%s: line %lld: more than %u layers", t->file,
 			       (long long)row->line, LAYERS_MAX);
 	if (row->n > r->n_cells)
-		return pl_fail(
-			err, PL_EDATA,
-			"%s: line %lld: %zu cells under a header of %zu; a name with a comma "
-			"needs quotes",
-			t->file, (long long)row->line, row->n, r->n_cells);
+		return pl_fail(err, PL_EDATA, "%s: line %lld: %zu cells under a header of %zu",
+			       t->file, (long long)row->line, row->n, r->n_cells);
 	PL_CHECK(read_names(r, row, &x, err));
 	PL_CHECK(cell_number(r, row, C_FORWARD, &x.forward_ns, err));
 	PL_CHECK(cell_number(r, row, C_BACKWARD, &x.backward_ns, err));

@@ -324,7 +324,7 @@ struct pl_graph_part {
 };
 /* A graph of its own with the steps and ranks asked for; shapes without a step are left out. What
  * the ranks left out contributed to a communication is missing, and marked so (PL_NF_MISSING).
- * PL_EDATA when nothing is left. */
+ * PL_EDATA when nothing is left. `out` may be g. */
 int pl_graph_pick(const struct pl_graph *g, const struct pl_graph_part *part, struct pl_graph *out,
 		  struct pl_err *err) PL_MUST;
 

@@ -187,14 +187,15 @@ out:
 int pl_graph_pick(const struct pl_graph *g, const struct pl_graph_part *part, struct pl_graph *out,
 		  struct pl_err *err)
 {
-	struct pick p = { .g = g, .part = part, .out = out };
+	struct pl_graph made;
+	struct pick p = { .g = g, .part = part, .out = &made };
 	int rc;
 
-	pl_graph_init(out);
-	PL_TRY(pl_graph_copy_tables(g, out, err));
+	pl_graph_init(&made);
+	PL_TRY(pl_graph_copy_tables(g, &made, err));
 	PL_TRY(pl_alloc(&p.res, g->n_res, sizeof(*p.res), err));
-	pl_graph_keep_ranks(out, has_rank, part, p.res);
-	if (!out->n_ranks)
+	pl_graph_keep_ranks(&made, has_rank, part, p.res);
+	if (!made.n_ranks)
 		PL_TRY(pl_fail(err, PL_EDATA, "none of the ranks asked for is in the graph"));
 	PL_TRY(pl_alloc(&p.shape, g->n_shapes, sizeof(*p.shape), err));
 	PL_TRY(pl_alloc(&p.node, g->n_shapes, sizeof(*p.node), err));
@@ -203,7 +204,7 @@ int pl_graph_pick(const struct pl_graph *g, const struct pl_graph_part *part, st
 	for (size_t i = 0; i < g->n_steps; i++)
 		if (chosen(part->step, part->n_steps, g->step[i].number))
 			PL_TRY(pick_step(&p, &g->step[i], err));
-	if (!out->n_steps)
+	if (!made.n_steps)
 		rc = no_step(g, err);
 	for (size_t i = 0; i < g->n_tensors && rc >= 0; i++)
 		rc = pick_tensor(&p, &g->tensor[i], err);
@@ -214,6 +215,10 @@ out:
 	pl_free(p.shape);
 	pl_free(p.res);
 	if (rc < 0)
+		pl_graph_fini(&made);
+	else if (out == g)
 		pl_graph_fini(out);
+	if (rc >= 0 || out != g)
+		*out = made;
 	return rc;
 }

@@ -464,22 +464,14 @@ out:
 	return rc;
 }
 
-/* The first word shows a text of another language, or a table of layers. */
-static int refuse_other(const struct pl_lang_reader *r, struct pl_err *err)
+/* What is the text, if its first word shows that it is none of this language? NULL. */
+static const char *other_language(const struct pl_lang_schema *s, const char *word)
 {
-	const char *word = r->word[0].s, *is = word + strlen("paceline-"), *how = "";
-
-	if (!strncmp(word, "layer,", 6) || strstr(word, ",forward_")) {
-		is = "table of layers";
-		how = "; a graph becomes of it: graph FILE | plan";
-	} else if (strncmp(word, "paceline-", strlen("paceline-")) ||
-		   !strcmp(is, r->schema->name)) {
-		return 0;
-	} else if (!strcmp(is, "model") && !strcmp(r->schema->name, "job")) {
-		how = "; a job names it: model FILE";
-	}
-	return pl_lang_fail(r, r->word[0].column, err, "this is a %.40s, not a %s%s", is,
-			    r->schema->name, how);
+	if (!strncmp(word, "layer,", 6) || strstr(word, ",forward_"))
+		return "table of layers, for graph FILE | plan";
+	if (strncmp(word, "paceline-", 9) || !strcmp(word + 9, s->name))
+		return NULL;
+	return strcmp(word + 9, "model") ? word + 9 : "model, which a job names: model FILE";
 }
 
 int pl_lang_header(struct pl_lang_reader *r, struct pl_err *err)
@@ -490,8 +482,9 @@ int pl_lang_header(struct pl_lang_reader *r, struct pl_err *err)
 	char name[64];
 
 	snprintf(name, sizeof(name), "paceline-%s", s->name);
-	if (r->n)
-		PL_CHECK(refuse_other(r, err));
+	if (r->n && other_language(s, r->word[0].s))
+		return pl_lang_fail(r, r->word[0].column, err, "no %s: this is a %.100s", s->name,
+				    other_language(s, r->word[0].s));
 	if (!r->n || r->word[0].quoted || strcmp(r->word[0].s, name) != 0)
 		return s->header
 			       ? pl_fail(err, PL_EDATA,

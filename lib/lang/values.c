@@ -200,11 +200,7 @@ int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, 
 		if (f->flags & PL_LANG_LONG)
 			return pl_parse_time(v->s, &v->i, &ignore) == 0 && v->i >= 0
 				       ? 0
-				       : wants(f,
-					       pl_decimal(v->s, &v->r)
-						       ? "a time with its unit, like 5us or 5ms"
-						       : "a time, like 25us",
-					       v, err);
+				       : wants(f, "a time, like 25us", v, err);
 		return pl_lang_time(v->s, &v->i)
 			       ? 0
 			       : wants(f, "a time of at most an hour, like 200us or 3s", v, err);

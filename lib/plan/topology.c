@@ -86,11 +86,10 @@ const struct pl_tlink *pl_topology_link(const struct pl_topology *t, enum pl_sco
 
 int pl_topology_check(const struct pl_topology *t, int64_t ranks, struct pl_err *err)
 {
-	return t->n_ranks >= ranks ? 0
-				   : pl_fail(err, PL_EDATA,
-					     "--topology: %u ranks for a job of %lld; name hosts "
-					     "for all of them",
-					     t->n_ranks, (long long)ranks);
+	static const char few[] =
+		"--topology: %u ranks for a job of %lld; name hosts for all of them";
+
+	return t->n_ranks >= ranks ? 0 : pl_fail(err, PL_EDATA, few, t->n_ranks, (long long)ranks);
 }
 
 uint32_t pl_topology_host(const struct pl_topology *t, uint32_t rank)

@@ -414,7 +414,8 @@ static int make_step(struct fold *f, uint32_t shape, struct pl_err *err)
 int pl_sim_fold(const struct pl_graph *g, bool median, struct pl_graph *out, size_t *n_folded,
 		struct pl_err *err)
 {
-	struct fold f = { .g = g, .out = out, .median = median };
+	struct pl_graph made = { 0 };
+	struct fold f = { .g = g, .out = &made, .median = median };
 	uint32_t shape = 0;
 	int rc;
 
@@ -426,7 +427,7 @@ int pl_sim_fold(const struct pl_graph *g, bool median, struct pl_graph *out, siz
 	for (size_t i = 0; i < g->n_shapes; i++)
 		PL_TRY(make_order(g, &g->shape[i], &f.order[i], err));
 	PL_TRY(choose(&f, &shape, err));
-	PL_TRY(pl_graph_copy_tables(g, out, err));
+	PL_TRY(pl_graph_copy_tables(g, &made, err));
 	PL_TRY(copy_tensors(&f, shape, err));
 	PL_TRY(make_step(&f, shape, err));
 	if (n_folded)
@@ -441,9 +442,11 @@ out:
 	pl_free(f.step);
 	pl_free(f.begin);
 	pl_free(f.value);
-	if (rc < 0) {
+	if (rc < 0)
+		pl_graph_fini(&made);
+	else if (out == g)
 		pl_graph_fini(out);
-		pl_graph_init(out);
-	}
+	if (rc >= 0 || out != g)
+		*out = made;
 	return rc;
 }

@@ -159,7 +159,7 @@ int pl_sim_timeline(const struct pl_sim *s, const struct pl_run *r, struct pl_si
  * every resource, the largest such set. Durations and starts (from the beginning of the step) are
  * the mean or median over them, so that the folded step replays to their mean (median) length; what
  * averaging takes from waits (the mean of the last is later than the last of the means) becomes
- * unexplained. *n_folded (may be NULL): how many steps went in. Writes into the empty graph `out`.
+ * unexplained. *n_folded (may be NULL): how many steps went in. `out` may be g.
  */
 int pl_sim_fold(const struct pl_graph *g, bool median, struct pl_graph *out, size_t *n_folded,
 		struct pl_err *err) PL_MUST;

@@ -82,10 +82,10 @@ status 3 "a pace of a rank that there is not" "$BIN/run" -n 2 --pace 5:3 a.job
 says '^run: a.job: a pace of rank 5 (statement pace, or --pace), where there are ranks 0 to 1$' "... names the option"
 printf 'paceline-model 1\ninput 4\nlinear 2\n' >net.model
 status 3 "a model where a job is expected" "$BIN/run" net.model
-says '^run: net.model: line 1, column 1: this is a model, not a job; a job names it: model FILE$' "... is called a model"
+says '^run: net.model: line 1, column 1: no job: this is a model, which a job names: model FILE$' "... is called a model"
 printf 'layer,forward_ns,backward_ns,param_bytes,activation_bytes\nh0,1,1,1,1\n' >table.csv
 status 3 "a table of layers where a plan is expected" "$BIN/plan" table.csv
-says ': this is a table of layers, not a plan; a graph becomes of it: graph FILE | plan$' "... says how a plan comes of it"
+says ': no plan: this is a table of layers, for graph FILE | plan$' "... says how a plan comes of it"
 status 2 "a change without its factor" "$BIN/replay" --what-if bandwidth job.graph
 says ': by is missing; write: bandwidth \[LINK\] by=X$' "... says once what to write"
 status 2 "a name where a number is selected" "$BIN/replay" --what-if 'scale layer=h5 by 2' job.graph

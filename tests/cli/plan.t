@@ -330,4 +330,19 @@ head -n 6 "$TMP/net.csv" >"$TMP/short.csv"
 "$BIN/plan" -o "$TMP/short.plan" "$TMP/short.graph"
 check "any call of plan may fail" "$SRC/tests/fault/torture" -n 120 "$BIN/plan" -O text --fuse-ops '*' --fuse-share 0.8 "$TMP/short.graph"
 check "any call of replay -p may fail" "$SRC/tests/fault/torture" -n 120 "$BIN/replay" -p "$TMP/short.plan" "$TMP/short.graph"
+# Three steps, each with an operation that no other has: 12, 22 and 62 ms. None stands for the others.
+{
+	echo 'rank,optype,start_ts,duration,step,dp_rank,stage,bytes,group'
+	for r in 0 1; do
+		printf '%d,backward-compute,%s,%s,%d,%d,0,0,dp\n%d,all-reduce,%s,0.001,%d,%d,0,4096,dp\n%d,special%d,%s,%s,%d,%d,0,0,dp\n' \
+			$r 0 0.001 0 $r $r 0.001 0 $r $r 0 0.002 0.01 0 $r \
+			$r 0.1 0.001 1 $r $r 0.101 1 $r $r 1 0.102 0.02 1 $r \
+			$r 0.2 0.001 2 $r $r 0.201 2 $r $r 2 0.202 0.06 2 $r
+	done
+} >"$TMP/unlike.csv"
+"$BIN/trace" -q --columns=bytes=bytes,group=group "$TMP/unlike.csv" | "$BIN/merge" -q | "$BIN/graph" -q -o "$TMP/unlike.graph"
+status 0 "steps that differ" "$BIN/plan" -v -O text "$TMP/unlike.graph"
+says 'the steps differ; 3 of them are searched' "... are all searched"
+check "... their mean is the base" test "$(number baseline "$TMP/out")" = 32000000
+
 done_testing
