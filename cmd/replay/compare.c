@@ -53,23 +53,17 @@ out:
 	return rc;
 }
 
-static const char *kind_name(uint8_t role, uint8_t kind)
-{
-	return role == PL_RO_GAP ? "gap" : pl_trace_kind_name(kind);
-}
-
 /* Totals of one job: first by (name, kind, role) number, then into the rows. */
 static int add_totals(struct diff *d, int job, struct pl_err *err)
 {
 	const struct report *r = d->r[job];
 	const struct pl_graph *g = &r->g;
-	double *sum = NULL, n = (double)r->n_steps;
-	uint64_t *count = NULL;
+	double n = (double)r->n_steps;
 	size_t kinds = PL_K_COUNT_ + 1;
-	int rc;
+	struct job_totals *sum;
+	int rc = 0;
 
-	PL_TRY(pl_alloc(&sum, g->str.n * kinds, sizeof(*sum), err));
-	PL_TRY(pl_alloc(&count, g->str.n * kinds, sizeof(*count), err));
+	PL_CHECK(pl_alloc(&sum, g->str.n * kinds, sizeof(*sum), err));
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
 
@@ -82,24 +76,23 @@ static int add_totals(struct diff *d, int job, struct pl_err *err)
 				continue;
 			at = sh->name[i] * kinds +
 			     (sh->role[i] == PL_RO_GAP ? PL_K_COUNT_ : sh->kind[i]);
-			sum[at] += (double)pl_sim_run_dur(r->s, &r->run, k, i);
-			count[at] +=
-				sh->role[i] != PL_RO_SYNC; /* the rest of a call counted before */
+			sum[at].total += (double)pl_sim_run_dur(r->s, &r->run, k, i);
+			if (sh->role[i] != PL_RO_SYNC) /* the rest of a call counted before */
+				sum[at].count++;
 		}
 	}
 	for (size_t at = 0; at < g->str.n * kinds; at++) {
 		struct op_row *row;
 
-		if (!count[at])
+		if (sum[at].count < 1)
 			continue;
 		PL_TRY(row_of(d, at % kinds == PL_K_COUNT_ ? "gap" : pl_trace_kind_name(at % kinds),
 			      pl_intern_get(&g->str, (pl_id)(at / kinds)), &row, err));
-		row->v[job].count += (double)count[at] / n;
-		row->v[job].total += sum[at] / n;
+		row->v[job].count += sum[at].count / n;
+		row->v[job].total += sum[at].total / n;
 	}
 out:
 	pl_free(sum);
-	pl_free(count);
 	return rc;
 }
 
@@ -111,8 +104,7 @@ static int add_path(struct diff *d, int job, struct pl_err *err)
 	for (size_t i = 0; i < r->n_rows; i++) {
 		const struct path_row *p = &r->row[i];
 
-		PL_CHECK(row_of(d, p->id == PL_NONE ? p->kind : kind_name(p->role, p->node_kind),
-				p->name, &row, err));
+		PL_CHECK(row_of(d, p->kind, p->name, &row, err));
 		row->v[job].path += (double)p->ns / (double)r->n_steps;
 	}
 	return 0;
