@@ -86,6 +86,11 @@ check "... begins with three of four microbatches" grep -q '^[0-9.]*,915000,1,ke
 check "... and has no latency" no grep -q latency "$TMP/out"
 status 0 "twice accumulated" "$BIN/replay" -O csv --table=path --what-if "accumulate 2" --what-if "accumulate 2" "$TMP/net.graph"
 check "... is the same" grep -q '^[0-9.]*,915000,1,kernel,[0-9]*,earlier microbatches$' "$TMP/out"
+printf 'paceline-plan 1\naccumulate 4\n' >"$TMP/plan"
+half="scale kind=kernel by 0.5"
+"$BIN/replay" -O csv --table=steps -p "$TMP/plan" --what-if "$half" "$TMP/net.graph" >"$TMP/x"
+"$BIN/replay" -O csv --table=steps --what-if "$half" --what-if "accumulate 4" "$TMP/net.graph" >"$TMP/y"
+check "what is faster is so in all microbatches" cmp "$TMP/x" "$TMP/y"
 
 # ---- what is refused ----------------------------------------------------------------------------
 status 2 "two inputs" "$BIN/graph" "$TMP/net.csv" "$TMP/net.csv"
