@@ -36,14 +36,16 @@ char *fmt_ns(char *out, size_t size, double ns)
 static void print_basis(const struct report *r, struct pl_writer *w)
 {
 	const struct pl_rewrite_basis *b = &r->basis;
+	char some[48] = "";
 
+	if (b->unknown && b->unknown < b->collectives)
+		snprintf(some, sizeof(some), "%" PRIu64 " of %" PRIu64 " ", b->unknown,
+			 b->collectives);
 	if (b->assumed)
-		pl_write_text(w, "assumed: ");
-	if (b->assumed && b->unknown && b->unknown < b->collectives)
-		pl_write_format(w, "%" PRIu64 " of %" PRIu64 " ", b->unknown, b->collectives);
-	if (b->assumed)
-		pl_write_text(w, "collectives go along rings; the graph does not say their "
-				 "algorithm\n");
+		pl_write_format(w,
+				"assumed: %scollectives go along rings; the graph does not say "
+				"their algorithm\n",
+				some);
 	if (b->error < SURE)
 		return;
 	pl_write_format(w,

@@ -368,23 +368,20 @@ struct missing {
 static bool say_alone(const struct pl_align *a, const struct missing *x)
 {
 	uint32_t n = 0;
-	char ranks[96];
+	char ranks[96], why[160] = "one rank was given";
 	unsigned long long alone = a->rep->unmatched_collectives;
 	unsigned long long all = a->rep->collective_matches;
 
 	for (uint32_t i = 0; i < a->n_clocks; i++)
 		n += a->rep->clock[i].n_ranks;
-	if (alone && x->groups)
+	if (x->groups)
+		snprintf(why, sizeof(why), "the members %s of their groups were not given",
+			 pl_spans_text(&x->ranks, ranks, sizeof(ranks)));
+	if (alone && (x->groups || n == 1))
 		pl_say(a->o.log, PL_LOG_WARN,
-		       "%llu of %llu collectives are on one rank only, because the members %s of "
-		       "their groups were not given: their durations include waits; give the files "
-		       "of all ranks to one merge",
-		       alone, all, pl_spans_text(&x->ranks, ranks, sizeof(ranks)));
-	else if (alone && n == 1)
-		pl_say(a->o.log, PL_LOG_WARN,
-		       "%llu of %llu collectives are on one rank only, because one rank was given: "
-		       "their durations include waits; give the files of all ranks to one merge",
-		       alone, all);
+		       "%llu of %llu collectives are on one rank only, because %s: their durations "
+		       "include waits; give the files of all ranks to one merge",
+		       alone, all, why);
 	else if (alone)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%llu of %llu collectives were found on one rank only: their durations "
@@ -393,33 +390,35 @@ static bool say_alone(const struct pl_align *a, const struct missing *x)
 	return alone > 0;
 }
 
-static bool is_one(const struct pl_spans *ranks)
+/* "rank 2", "ranks 1, 3-5" */
+static void name_ranks(const struct pl_spans *s, char text[96], bool *one)
 {
-	return ranks->n == 1 && ranks->v[0].end == ranks->v[0].start + 1;
+	char ranks[88];
+
+	*one = s->n == 1 && s->v[0].end == s->v[0].start + 1;
+	snprintf(text, 96, "rank%s %s", *one ? "" : "s", pl_spans_text(s, ranks, sizeof(ranks)));
 }
 
 static int say_missing(const struct pl_align *a, const struct missing *x, struct pl_err *err)
 {
 	char ranks[96], others[64] = "", job[160];
-	bool one = is_one(&x->of_job);
+	bool one;
 
-	pl_spans_text(&x->of_job, ranks, sizeof(ranks));
-	snprintf(job, sizeof(job), "rank%s %s of %" PRId64 " %s missing", one ? "" : "s", ranks,
-		 a->world, one ? "is" : "are");
+	name_ranks(&x->of_job, ranks, &one);
+	snprintf(job, sizeof(job), "%s of %" PRId64 " %s missing", ranks, a->world,
+		 one ? "is" : "are");
 	if (x->of_job.n && a->o.strict)
 		return pl_fail(err, PL_EDATA, "%s (without --strict: a warning)", job);
 	if (!say_alone(a, x) && x->of_job.n)
 		pl_say(a->o.log, PL_LOG_WARN, "%s", job);
-	if (!x->groups)
-		return 0;
-	one = is_one(&x->of_first);
 	if (x->groups > 1)
 		snprintf(others, sizeof(others), ", nor members of %zu other groups",
 			 x->groups - 1);
-	pl_say(a->o.log, PL_LOG_NOTE, "rank%s %s of group %s (%u ranks) %s not given%s",
-	       one ? "" : "s", pl_spans_text(&x->of_first, ranks, sizeof(ranks)),
-	       pl_intern_get(&a->str, a->group[x->first].name), a->group[x->first].n,
-	       one ? "was" : "were", others);
+	name_ranks(&x->of_first, ranks, &one);
+	if (x->groups)
+		pl_say(a->o.log, PL_LOG_NOTE, "%s of group %s (%u ranks) %s not given%s", ranks,
+		       pl_intern_get(&a->str, a->group[x->first].name), a->group[x->first].n,
+		       one ? "was" : "were", others);
 	return 0;
 }
 

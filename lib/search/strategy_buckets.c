@@ -88,15 +88,14 @@ int pl_search_choices_open(struct search *all, struct pl_err *err)
 	PL_CHECK(pl_arena_array(&s->arena, &s->scratch, 2 * n, sizeof(*s->scratch), err));
 	PL_CHECK(pl_arena_array(&s->arena, &s->hot, n, 1, err));
 	s->plain = PL_ALGO_RING;
-	for (uint32_t t = 0; t < s->n; t++)
+	for (uint32_t t = 0; t < s->n; t++) {
 		if (pl_rewriter_comm(r, t).algo != PL_ALGO_RING)
 			s->plain = PL_REWRITE_SAME_ALGORITHM;
-	for (uint32_t t = 0; t < s->n; t++) {
 		s->ready[t] = pl_rewriter_ready(r, t);
 		s->algos[t] = s->o->algorithm ? PL_ALGO_PS : 1;
 		s->recorded->b.parts[t] = 1;
-		s->recorded->algo[t] = s->plain;
 	}
+	memset(s->recorded->algo, s->plain, s->n);
 	PL_CHECK(find_needs(s, err));
 	PL_CHECK(find_alike(s, err));
 	s->recorded->b.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded->b.set) : 0;
