@@ -119,8 +119,10 @@ static int build(const struct world *w, const uint32_t *order, size_t n, uint32_
 	struct job j = { .ranks = 3, .per_rank = 1 };
 	int rc;
 
-	PL_TRY(job_tables(&j, err));
+	rc = job_tables(&j, err);
 	*g = j.g;
+	if (rc < 0)
+		return rc;
 	PL_TRY(pl_copy_array(&g->res, &g->n_res, &g->cap_res, w->res, w->n_res, sizeof(*w->res),
 			     err));
 	PL_TRY(pl_alloc(&g->shape, STEPS, sizeof(*g->shape), err));
@@ -365,7 +367,7 @@ static void test_changes(uint64_t seed)
 	if (!ok(rc == 0 && pl_graph_valid(&g, &err) && (s = pl_sim_new(&g, &err)) &&
 			pl_sim_edit(s, 0, STEPS, &e, &err) == 0 && as_built(&w, &e, &err),
 		"seed %d: an edit has the times of its graph %s", (int)seed, err.msg))
-		return;
+		goto out;
 	for (int round = 0; round < ROUNDS && !err.code; round++) {
 		size_t mark = pl_edit_mark(&e);
 
@@ -389,6 +391,7 @@ static void test_changes(uint64_t seed)
 	   (int)seed, err.msg);
 	ok(replays, "seed %d: its graph replays to the same steps", (int)seed);
 	ok(undone, "seed %d: undone, it is as before", (int)seed);
+out:
 	pl_edit_fini(&e);
 	pl_sim_free(s);
 	pl_graph_fini(&g);
