@@ -90,8 +90,17 @@ static void warn_of_nothing(const struct config *c, const struct pl_rewrite *rw)
 
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
+	bool device = false;
+
 	if (!x->plan.n_rw)
 		return 0;
+	/* on hosts it changes nothing, which would look like a prediction */
+	for (size_t i = 0; i < r->g.n_res; i++)
+		device |= r->g.res[i].track_type == PL_T_STREAM;
+	for (size_t i = 0; i < x->plan.n_rw && !device; i++)
+		if (x->plan.rw[i].op == PL_RW_PRECISION && x->plan.rw[i].x <= 0)
+			pl_say(&c->c.log, PL_LOG_WARN,
+			       "precision: not modelled for host operations; give share=X");
 	pl_free(x->hits);
 	x->hits = NULL;
 	if (!pl_rewrite_is_timing(&x->plan))

@@ -16,17 +16,14 @@ static int check_ranks(const struct pl_job *j, struct pl_err *err)
 		if (j->link[i].from >= n || j->link[i].to >= n)
 			return pl_fail(
 				err, PL_EDATA,
-				"a link from or to rank %lld (statement link, or --link), where "
-				"there are ranks 0 to %lld",
+				"a link from or to rank %lld (--link); there are ranks 0 to %lld",
 				(long long)pl_max_i64(j->link[i].from, j->link[i].to),
 				(long long)n - 1);
 	for (size_t i = 0; i < j->n_paces; i++)
 		if (j->pace[i].rank >= n)
-			return pl_fail(
-				err, PL_EDATA,
-				"a pace of rank %lld (statement pace, or --pace), where there "
-				"are ranks 0 to %lld",
-				(long long)j->pace[i].rank, (long long)n - 1);
+			return pl_fail(err, PL_EDATA,
+				       "a pace of rank %lld (--pace); there are ranks 0 to %lld",
+				       (long long)j->pace[i].rank, (long long)n - 1);
 	return 0;
 }
 

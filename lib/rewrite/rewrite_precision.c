@@ -41,8 +41,7 @@ static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 const struct pl_rewrite_kind pl_rewrite_precision = {
 	.apply = apply_precision,
 	.explain = "{names} kinds of operations compute in {word}, for which devices have faster "
-		   "units; not modelled for host operations, unless given share=X",
+		   "units",
 	.explain_less =
-		"all operations of devices compute in {word}, for which these have faster units; "
-		"not modelled for host operations, unless given share=X"
+		"all operations of devices compute in {word}, for which these have faster units"
 };

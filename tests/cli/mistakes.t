@@ -79,7 +79,7 @@ printf 'model mlp:4-8-2\ndata synthetic:samples=100,dims=4,classes=2\n' >endless
 status 3 "a job that never ends" "$BIN/run" endless.job
 says '^run: endless.job: the job never ends' "... with the file"
 status 3 "a pace of a rank that there is not" "$BIN/run" -n 2 --pace 5:3 a.job
-says '^run: a.job: a pace of rank 5 (statement pace, or --pace), where there are ranks 0 to 1$' "... names the option"
+says '^run: a.job: a pace of rank 5 (--pace); there are ranks 0 to 1$' "... names the option"
 printf 'paceline-model 1\ninput 4\nlinear 2\n' >net.model
 status 3 "a model where a job is expected" "$BIN/run" net.model
 says '^run: net.model: line 1, column 1: no job: this is a model, which a job names: model FILE$' "... is called a model"
@@ -90,6 +90,10 @@ status 2 "a change without its factor" "$BIN/replay" --what-if bandwidth job.gra
 says ': by is missing; write: bandwidth \[LINK\] by=X$' "... says once what to write"
 status 2 "a name where a number is selected" "$BIN/replay" --what-if 'scale layer=h5 by 2' job.graph
 says 'layer=h5: "h5" is no number, range a..b or pattern of digits' "... says so"
+"$BIN/run" -q -n 1 -t cpu.trace a.job >/dev/null
+"$BIN/graph" -q -o cpu.graph cpu.trace
+status 0 "a precision of host operations" "$BIN/replay" --no-worth --what-if 'precision bf16' cpu.graph
+says 'warning: precision: not modelled for host operations; give share=X' "... says that it is not modelled"
 status 2 "an algorithm that only jobs have" "$BIN/replay" --what-if 'algorithm direct' job.graph
 says 'algorithm direct is for jobs, the cost model has no formula for it; write one of ring|tree' "... says which there are"
 status 2 "... by an option" "$BIN/run" --set data=sythetic:samples=100 a.job
