@@ -151,7 +151,7 @@ double pl_search_choices_bound(const struct choices *s)
 		}
 		best = pl_cost_transfer(s->cost, &c);
 		c.servers = s->servers;
-		for (uint8_t a = 0; a < s->algos[t]; a++) {
+		for (uint8_t a = 0; s->o->algorithm && a < s->algos[t]; a++) {
 			c.algo = a;
 			best = pl_min_i64(best, pl_cost_transfer(s->cost, &c));
 		}

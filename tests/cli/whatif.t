@@ -195,6 +195,11 @@ check "a tree made a ring, and a ring made a tree" awk '
 	{ a = ring / $1 - 1; b = $2 / tree - 1; print "# " tree, ring, $0; exit !($1 < tree && a * a < 1e-3 && b * b < 1e-3) }' \
 	"$TMP/tree.ring" "$TMP/ring.tree"
 
+check "a plan finds better than a recorded tree" sh -c "'$BIN/plan' -q --allow=algorithm -O text '$TMP/tree.graph' >'$TMP/rings' && grep -qE '^algorithm (ring|halving-doubling)' '$TMP/rings'"
+"$BIN/plan" -q --evaluations=0 -O text "$TMP/tree.graph" >"$TMP/trees"
+check "... and its bound is that of other algorithms only if it may" awk '$1 == "bound" { v[++n] = $2 } END { print "# " v[1], v[2]; exit !(v[1] > v[2]) }' \
+	"$TMP/trees" "$TMP/rings"
+
 # ---- how sure a prediction is: without messages it has a range, and says what it assumes ----
 
 "$BIN/trace" -q -u "$SRC"/samples/ddp-gloo/rank*.json.gz | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/whole.graph"
