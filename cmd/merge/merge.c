@@ -5,9 +5,6 @@
  * every member of the inputs as it came. Until all inputs are read, members wait in memory,
  * compressed.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "clock/clock.h"
 #include "config.h"
 #include "core/progress.h"

@@ -2,8 +2,6 @@
  * --check: every block of a stream is read and checked (CRC, index, totals, end), a trace's events
  * are decoded and what they refer to must exist; files of other formats are read as with --strict.
  */
-#include <string.h>
-
 #include "program.h"
 
 /* All blocks, whatever the stream's kind. */

@@ -6,7 +6,6 @@
  * is a stream, else it reads them into the exporter. Either way the bytes are those of one thread.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "config.h"
 #include "program.h"

@@ -1,7 +1,4 @@
 /* The options that choose events: lists of numbers, a window of time. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "program.h"
 
 static int parse_window(struct selection *s, const char *text, struct pl_err *err)

@@ -1,6 +1,4 @@
 /* Counting what flows by, and the checks of --check that concern several events. */
-#include <string.h>
-
 #include "core/progress.h"
 #include "program.h"
 

@@ -1,6 +1,5 @@
 /* Errors: the first failure wins, context is added outward. */
 #include <errno.h>
-#include <string.h>
 
 #include "core/core.h"
 

@@ -2,8 +2,6 @@
  * Interning: open addressing, linear probing, load at most 1/2. A slot holds 32 bits of the hash
  * and the id + 1, so a probe touches the string only when 32 bits agree.
  */
-#include <string.h>
-
 #include "core/bytes.h"
 #include "core/core.h"
 

@@ -1,7 +1,6 @@
 /* Numbers and small text: saturation, formatting, globs. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/core.h"
 

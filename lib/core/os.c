@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

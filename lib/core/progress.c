@@ -1,7 +1,6 @@
 /* The line of progress: one text under a lock, which a thread draws five times a second. */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 /* Sorting and selection. PL_LOWER_BOUND and the comparators by fields are in sort.h. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/core.h"
 

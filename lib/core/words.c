@@ -1,6 +1,5 @@
 /* Lists of words, and the known word that somebody meant. */
 #include <stdio.h>
-#include <string.h>
 
 #include "core/words.h"
 

@@ -11,8 +11,6 @@
  * end - max start).
  */
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/pool.h"
 #include "derive/describe.h"

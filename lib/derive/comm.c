@@ -19,7 +19,6 @@
  * other. Therefore the transfer of a twin ends with the transfer of its partner.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "derive/internal.h"
 

@@ -15,7 +15,6 @@
  * each gradient takes as many. O(n log n) in ranges.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "derive/describe.h"
 #include "derive/internal.h"

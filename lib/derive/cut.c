@@ -15,11 +15,8 @@
  * said. The last part gives up the builder's nodes piece by piece while the columns of the graph
  * fill: both never exist as a whole.
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/pool.h"
 #include "derive/cut.h"
+#include "core/pool.h"
 
 /* Steps that differ only in these columns share a shape, which has the values of the first step. */
 #define DESCRIPTIVE (PL_HAS_phase | PL_HAS_module | PL_HAS_work)

@@ -13,8 +13,6 @@
  *
  * Linear in nodes and edges.
  */
-#include <string.h>
-
 #include "derive/describe.h"
 #include "derive/names.h"
 #include "derive/put.h"

@@ -18,9 +18,6 @@
  * id, or, if neither was recorded, by order among the operators with the same collective and sizes,
  * or with the same collective.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "derive/internal.h"
 
 #define DIMS_MAX 512 /* length of the text */

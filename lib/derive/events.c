@@ -34,7 +34,6 @@
  * Cost: O(calls + waits * hypotheses). Most places need only one hypothesis.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "derive/internal.h"
 

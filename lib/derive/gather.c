@@ -5,8 +5,6 @@
  * steps depends on them. The other operations are listed rank by rank.
  */
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "derive/internal.h"
 

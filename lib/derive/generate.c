@@ -1,8 +1,6 @@
 /*
  * The generators of graphs: their statements, and the parts of programs that several of them have.
  */
-#include <string.h>
-
 #include "derive/generate_internal.h"
 
 static const struct pl_lang_row rows[] = {

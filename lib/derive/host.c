@@ -14,9 +14,6 @@
  * parts: the time until B starts, the wait for the end of the burst, and the time until A
  * continues.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "derive/internal.h"
 
 #define MAX_DEPTH	512

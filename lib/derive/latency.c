@@ -9,8 +9,6 @@
  * The latency of links: from the end of a send to the arrival of its first data, if the receiver
  * had no other message to receive.
  */
-#include <string.h>
-
 #include "derive/internal.h"
 
 #define LAUNCH_MAX_NS	50000

@@ -1,8 +1,6 @@
 /*
  * Tables of layers, read; and the graph that the generator of a statement makes of a table.
  */
-#include <string.h>
-
 #include "derive/describe.h"
 #include "derive/generate_internal.h"
 #include "io/csv.h"

@@ -20,9 +20,6 @@
  * O(n log n) in memory events and annotations. A trace without them costs one test for each
  * segment.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "derive/memory.h"
 
 #define BYTES_MAX ((int64_t)1 << 44) /* a larger allocation is an error of the recording */

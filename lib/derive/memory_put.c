@@ -15,9 +15,6 @@
  * Each rank and shape keeps at most LIMIT tensors, the largest. The peak of the other tensors
  * counts during the whole step. O(n log n) in allocations, for each shape.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "derive/memory.h"
 
 #define LIMIT	 4096

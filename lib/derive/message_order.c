@@ -18,9 +18,6 @@
  * Such edges are marked as inferred; edges within a collective are not. An edge is added only if
  * time passes from the first message to the second, so there is no cycle. O(n log n) in messages.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "derive/internal.h"
 
 #define SERIAL 0.001 /* largest share of the sending time in which several messages overlap */

@@ -20,9 +20,6 @@
  * decrease along the other edges, and from a receive to a dependent send at least one of them
  * increases. Therefore there is no cycle. O(n log n) in messages.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "derive/internal.h"
 
 struct member {

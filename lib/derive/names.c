@@ -6,7 +6,6 @@
  * bound by (a product, a convolution) stands before what is fused with it.
  */
 #include <ctype.h>
-#include <string.h>
 
 #include "derive/names.h"
 #include "derive/put.h"

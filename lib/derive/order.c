@@ -13,9 +13,6 @@
  *
  * The order of the nodes of a step depends on its structure, not on its times. O(V + E).
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "derive/cut.h"
 
 /* ---- lists of neighbours --------------------------------------------------------------------- */

@@ -22,8 +22,6 @@
  *
  * O(ranks x microbatches x layers of a rank).
  */
-#include <string.h>
-
 #include "derive/generate_internal.h"
 
 enum { SEND_NEXT = PL_GENERATE_RESOURCES, RECEIVE_PREVIOUS, SEND_PREVIOUS, RECEIVE_NEXT, PER_RANK };

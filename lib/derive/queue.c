@@ -35,9 +35,6 @@
  *
  * O(n log n) in the calls of a rank.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "derive/internal.h"
 
 #define TOL_NS	     2000  /* of rounding in start and end times */

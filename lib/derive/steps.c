@@ -13,7 +13,6 @@
  * windows that overlap on one thread. O(n log n) for n annotations.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "derive/internal.h"
 

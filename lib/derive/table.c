@@ -9,9 +9,6 @@
  * holds in every step that does not contradict it. Such edges are inferred. A step begins when all
  * ranks have ended the step before.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "derive/internal.h"
 
 #define TABLE_SLACK_NS 50000 /* a start may precede the end it waited for by the clocks' jitter */

@@ -34,7 +34,6 @@
  * its device has no effect. O(nodes + edges), and O(n log n) in gradients.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "derive/tensors.h"
 

@@ -26,7 +26,6 @@
  * events.c finds the waits of streams for events, queue.c the waits of launches for a free slot.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "derive/internal.h"
 

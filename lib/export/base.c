@@ -1,7 +1,4 @@
 /* The base of all exporters: the segment that waits for its end, and matches by event. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "export/internal.h"
 
 /* ---- matches of events --------------------------------------------------------------------- */

@@ -1,6 +1,4 @@
 /* The registry of exporters, and our own stream as one of them. */
-#include <string.h>
-
 #include "export/internal.h"
 
 static const struct pl_exporter trace = {

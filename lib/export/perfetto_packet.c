@@ -3,7 +3,6 @@
  * here as they are there. All packets are one sequence, so that interned strings hold to the end.
  */
 #include <math.h>
-#include <string.h>
 
 #include "export/perfetto.h"
 #include "io/pb.h"

@@ -3,9 +3,6 @@
  * name, and for each rank the spans in which its device computed, communicated and copied. Spans
  * are united by sorting, O(n log n), and kept united, so memory follows the number of gaps.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "export/stat.h"
 
 static int add_all(struct pl_spans *to, const struct pl_spans *from, struct pl_err *err)

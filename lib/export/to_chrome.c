@@ -10,8 +10,6 @@
  * (distributedInfo) move into "paceline". The first segment is written as it comes; the others wait
  * for their end, because their base may be known only then.
  */
-#include <string.h>
-
 #include "export/internal.h"
 
 #define FLUSH ((size_t)256 << 10)

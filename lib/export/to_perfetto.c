@@ -10,9 +10,6 @@
  * subtracks and the slices that flow events lie in, and once more to write. Rounding of the source
  * (a child that ends 1 us after its parent) is smoothed on host threads by up to TOLERANCE.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "export/perfetto.h"
 
 #define FLUSH	  ((size_t)256 << 10)

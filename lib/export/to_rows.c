@@ -5,8 +5,6 @@
  * CSV has the same columns for every trace, so that files of different jobs can be stacked; a union
  * of all argument keys would need the whole trace before the first line.
  */
-#include <string.h>
-
 #include "export/internal.h"
 
 /* Columns that a role fills, in this order. */

@@ -2,8 +2,6 @@
  * The summary as a sink: of a segment only the columns that it needs are held, to its end
  * (stat_collect.c, stat_self.c); the tables are written at the end of the stream (stat_print.c).
  */
-#include <string.h>
-
 #include "export/stat.h"
 
 static int merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_err *err)

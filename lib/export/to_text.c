@@ -2,8 +2,6 @@
  * The faithful text form of a trace: every segment, member, track, event, value with its role and
  * type, as stored: times less the base and uncorrected, numbers as written, strings as JSON.
  */
-#include <string.h>
-
 #include "export/internal.h"
 
 struct text {

@@ -1,7 +1,4 @@
 /* Names and values as other tools want them: keys of roles, JSON of a value, process numbers. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "export/internal.h"
 
 const char *pl_export_role_key(unsigned role)

@@ -8,8 +8,6 @@
  * storage, offset, elements, bytes of one, device] in both. Cost: one pass at the speed of the
  * bracket scanner.
  */
-#include <stdlib.h>
-
 #include "import/internal.h"
 
 struct pl_et {

@@ -4,8 +4,6 @@
  * Every importer rates the first 64 KiB of a file, and the one with the highest rating reads it. A
  * gzip file that is not our own container is inflated first, so the suffix of a file never matters.
  */
-#include <string.h>
-
 #include "import/internal.h"
 
 const struct pl_importer *const pl_import_formats[] = {

@@ -5,8 +5,6 @@
  * of them are in one table. Names are used only where categories are not enough: for kernels that
  * communicate, for host ranges that are the communication itself, and for steps.
  */
-#include <string.h>
-
 #include "import/internal.h"
 
 uint8_t pl_import_cat_kind(const char *s, size_t n)

@@ -6,8 +6,6 @@
  * for every batch, and the inner loop never searches. A segment ends when its strings exceed the
  * limit. If a source has very many different keys, the columns are dropped and begin again.
  */
-#include <string.h>
-
 #include "import/internal.h"
 
 static void held_free(struct pl_held *h)

@@ -9,8 +9,6 @@
  * 8 by three shift-and-mask steps. Cost on a 2.5 GHz core: 0.2 ns (bytes), 0.7 ns (narrow) to 4 ns
  * (wide) a value.
  */
-#include <string.h>
-
 #include "io/internal.h"
 
 /* ---- measuring a column -------------------------------------------------------------------- */

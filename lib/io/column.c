@@ -8,8 +8,6 @@
  * through as int64, narrow ones in pieces, so there is one decoder. Cost on a 2.5 GHz core: 0.5 ns
  * (one byte) to 3 ns (mixed lengths) a value.
  */
-#include <string.h>
-
 #include "io/internal.h"
 
 /* ---- scalars ------------------------------------------------------------------------------- */

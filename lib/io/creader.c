@@ -15,8 +15,6 @@
  *
  * Built with PL_FUZZ defined, checksums are not compared, so that a fuzzer gets past them.
  */
-#include <string.h>
-
 #include "io/internal.h"
 
 #define MAX_RATIO   1032u

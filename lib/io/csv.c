@@ -6,7 +6,6 @@
  * into one buffer a row, because libcsv reuses its own.
  */
 #include <csv.h>
-#include <string.h>
 
 #include "io/csv.h"
 

@@ -8,8 +8,6 @@
  * blocks a thread are in memory. The index costs PL_INDEX_ENTRY bytes a block until its segment
  * ends.
  */
-#include <string.h>
-
 #include "io/internal.h"
 
 struct wjob {

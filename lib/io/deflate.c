@@ -3,7 +3,6 @@
  * by zlib. Level 0, and whatever does not get smaller, is stored by code of our own, so that those
  * bytes are the same in every build. Levels above 9 are zlib's 9.
  */
-#include <string.h>
 #include <zlib.h>
 
 #include "config.h"

@@ -12,7 +12,6 @@
  * included, takes the ordinary way. All inputs together hold at most WHOLE_SUM bytes so.
  */
 #include <stdatomic.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "config.h"

@@ -9,10 +9,8 @@
  * importers' own scanner reads events, this one reads metadata, execution traces, and each distinct
  * nested argument once.
  */
-#include <string.h>
-
-#include "core/bytes.h"
 #include "io/json.h"
+#include "core/bytes.h"
 
 void pl_json_init(struct pl_json *j, const char *p, size_t n)
 {

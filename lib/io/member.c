@@ -1,6 +1,4 @@
 /* The outer form of a gzip member of paceline-container(5), for the writer and the reader. */
-#include <string.h>
-
 #include "io/internal.h"
 
 const uint8_t pl_cmember_end[PL_MEMBER_END] = {

@@ -2,10 +2,8 @@
  * Protobuf wire format: https://protobuf.dev/programming-guides/encoding/. A field is a tag
  * (number << 3 | type) and a value: type 0 varint, 1 eight bytes, 2 length and bytes.
  */
-#include <string.h>
-
-#include "io/internal.h"
 #include "io/pb.h"
+#include "io/internal.h"
 
 static void put_raw(struct pl_writer *w, uint64_t v)
 {

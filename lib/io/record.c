@@ -2,10 +2,8 @@
  * Tables in payloads: see record.h. Nothing that is read is believed: a list is no longer than the
  * bytes that are left, and numbers have to fit their members. Linear.
  */
-#include <string.h>
-
-#include "io/internal.h"
 #include "io/record.h"
+#include "io/internal.h"
 
 #define TABLE_BYTES (256u << 10) /* a block of entries ends after this */
 

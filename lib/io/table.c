@@ -3,7 +3,6 @@
  * aligned columns (two passes, the first for the widths), the others with plain numbers.
  */
 #include <math.h>
-#include <string.h>
 
 #include "io/table.h"
 

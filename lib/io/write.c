@@ -3,8 +3,6 @@
  * span by span; only quotes, backslashes, controls and bytes above 0x7f leave the fast loop.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "io/json.h"
 #include "io/write.h"

@@ -14,9 +14,6 @@
  * of time. Each batch or slice costs one pass over the nodes; for most nodes the pass reads only
  * the resource. O(n) per pass.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "core/spans.h"
 #include "sim/internal.h"
 

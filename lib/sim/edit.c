@@ -1,6 +1,4 @@
 /* An edit of the graph, with the delays that the simulator would use. */
-#include <string.h>
-
 #include "graph/edit_messages.h"
 #include "sim/discipline.h"
 #include "sim/internal.h"

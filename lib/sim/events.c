@@ -14,7 +14,6 @@
  * request is taken: no decision is needed, and the end is known at once.
  */
 #include <math.h>
-#include <string.h>
 
 #include "sim/events_internal.h"
 #include "sim/internal.h"

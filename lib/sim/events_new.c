@@ -2,8 +2,6 @@
  * Preparation of the event core: check the rules of a job, choose the route of each task, find
  * successors, and allocate every list, so that a run allocates nothing.
  */
-#include <string.h>
-
 #include "sim/events_internal.h"
 
 static int check_resource(const struct pl_sim_events_resource *r, uint32_t i, struct pl_err *err)

@@ -19,7 +19,6 @@
  * bytes for each node of each shape.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/graph.h"
 #include "sim/sim.h"

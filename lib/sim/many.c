@@ -11,8 +11,6 @@
  * node of the longest step. Steps with more than MOST_NODES nodes, and graphs in which the order of
  * arrivals decides (RESOURCE nodes, rendezvous of the first k), are simulated one by one.
  */
-#include <string.h>
-
 #include "sim/internal.h"
 
 #define WIDE	   PL_SIM_SIDE_BY_SIDE

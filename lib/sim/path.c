@@ -4,8 +4,6 @@
  * of the node). Every ns of the path belongs to a node, to a modelled latency or to unexplained
  * time, so the parts sum to the length.
  */
-#include <string.h>
-
 #include "sim/internal.h"
 
 static int add(struct pl_path *p, size_t step, uint32_t node, enum pl_path_part part, pl_ns start,

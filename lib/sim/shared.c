@@ -7,9 +7,6 @@
  * by its discipline (discipline.h). The structure of the job of a graph depends only on the shape,
  * so it is kept for the next step of that shape.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "graph/edit.h"
 #include "sim/discipline.h"
 #include "sim/internal.h"

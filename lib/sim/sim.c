@@ -15,8 +15,6 @@
  * durations.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "sim/internal.h"
 

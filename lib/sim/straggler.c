@@ -16,7 +16,6 @@
  * other operation.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "sim/straggler.h"
 #include "sim/straggler_typical.h"

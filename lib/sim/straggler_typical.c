@@ -17,7 +17,6 @@
  * median of every operation is needed.
  */
 #include <math.h>
-#include <string.h>
 
 #include "sim/straggler_typical.h"
 

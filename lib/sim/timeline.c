@@ -14,7 +14,6 @@
  * One pass over the nodes; memory: 5 bytes for each node of the longest step.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "sim/internal.h"
 

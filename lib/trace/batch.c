@@ -4,8 +4,6 @@
  * The columns of a batch are found by hash of (role, type, key): a source with an argument of its
  * own for every event makes as many columns as it has events, so a search must not be linear.
  */
-#include <string.h>
-
 #include "trace/internal.h"
 
 /* ---- columns --------------------------------------------------------------------------------- */

@@ -10,7 +10,6 @@
  * after the first '<' or '(' is a signature and is not looked at.
  */
 #include <ctype.h>
-#include <string.h>
 
 #include "trace/trace.h"
 

@@ -3,8 +3,6 @@
  * compared with what there is, and every size with the bytes that are left, before memory is taken
  * for it. A block of events takes at most PL_TRACE_VALUES_MAX values, however small it is.
  */
-#include <string.h>
-
 #include "trace/internal.h"
 
 /* An id: the number of one of n strings plus one, or 0. */

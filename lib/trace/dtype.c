@@ -3,7 +3,6 @@
  * "long int"), those of its enumeration ("Float", "ComplexDouble") and those of NumPy. Upper and
  * lower case are the same.
  */
-#include <string.h>
 #include <strings.h>
 
 #include "trace/trace.h"

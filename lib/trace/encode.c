@@ -7,8 +7,6 @@
  * than a byte a row. Whether a column of values is coded by differences is decided on 64 sampled
  * pairs. One pass over every column, no allocation but the payload's.
  */
-#include <string.h>
-
 #include "core/bytes.h"
 #include "trace/internal.h"
 

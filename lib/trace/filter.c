@@ -8,11 +8,8 @@
  * for the end of the stream, and beside each event its old number does, by which the matches are
  * made anew (filter_merge.c).
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include "core/spans.h"
 #include "trace/filter.h"
+#include "core/spans.h"
 #include "trace/internal.h"
 
 /* Where rows go: into a sink, or (next NULL) into a hold. */

@@ -7,9 +7,6 @@
  * A collective that lost members is marked as merge marks one whose ranks were not all recorded; of
  * a send and its receive both are there or neither.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "trace/internal.h"
 
 /* The place of the event among those that passed, PL_NONE if it did not. */

@@ -3,9 +3,6 @@
  * contains its start, a device operation to the one that contains its launch (found by
  * correlation). O(n log n).
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "io/json.h"
 #include "trace/internal.h"
 

@@ -8,8 +8,6 @@
  * group_size. Whatever object has ranks or such a size is taken for a group, wherever in the header
  * it stands. Our own recorder writes rank and world_size in the same way. Cost: O(N) of the header.
  */
-#include <string.h>
-
 #include "io/json.h"
 #include "trace/trace.h"
 

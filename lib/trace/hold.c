@@ -3,8 +3,6 @@
  * each row in order (a counting sort of the columns' entries by row, linear), and the clocks of the
  * merged stream that it belongs to.
  */
-#include <string.h>
-
 #include "trace/hold.h"
 
 /* ---- held batches ---------------------------------------------------------------------------- */

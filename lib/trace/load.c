@@ -8,7 +8,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "trace/internal.h"
 

@@ -6,7 +6,6 @@
  * only tell, at the end, that nothing is missing.
  */
 #include <math.h>
-#include <string.h>
 
 #include "trace/internal.h"
 

@@ -1,6 +1,4 @@
 /* The registries of paceline-trace(5): kinds, roles, types of tracks. */
-#include <string.h>
-
 #include "core/words.h"
 #include "trace/internal.h"
 

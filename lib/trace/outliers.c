@@ -6,8 +6,6 @@
  * times are usual; nearly always the least and the greatest time already show that all are. Linear.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "trace/trace.h"
 

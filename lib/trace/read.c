@@ -12,8 +12,6 @@
  * members (raw) sees them in step with the sink, and salvage has to know what is broken before it
  * goes on: both decode at once.
  */
-#include <string.h>
-
 #include "core/pool.h"
 #include "trace/internal.h"
 

@@ -4,8 +4,6 @@
  * end of the segment (its base time, a thread's name that came late) is written then. Payloads are
  * made here, in order; compressing them is the container's business and the pool's.
  */
-#include <string.h>
-
 #include "trace/internal.h"
 
 struct writer {
