@@ -40,12 +40,10 @@ static int tap_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 	t->seg_events[t->segments - 1] += b->n;
 	if (t->progress)
 		progress_add(t->progress, b->n);
-	if (t->check) {
+	if (t->check)
 		PL_CHECK(check_batch(b, err));
-	}
-	if (t->next && t->next->batch) {
+	if (t->next && t->next->batch)
 		PL_CHECK(t->next->batch(t->next, seg, b, err));
-	}
 	return t->after ? t->after(t->arg, err) : 0;
 }
 

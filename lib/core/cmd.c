@@ -204,9 +204,7 @@ static int set_option(const struct pl_opt *o, void *config, const char *s, bool 
 		*(const char **)p = s;
 		break;
 	case PL_OPT_LIST:
-		rc = pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), err);
-		if (rc == 0)
-			l->v[l->n++] = s;
+		rc = pl_append(&l->v, &l->n, &l->cap, &s, sizeof(s), err);
 		break;
 	case PL_OPT_CHOICE:
 		s = off ? "never" : s ? s : "always";

@@ -224,9 +224,7 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 	if (t->total_ns > TIME_MAX)
 		return pl_fail(err, PL_ELIMIT, "%s: line %lld: " TOO_LONG, t->file,
 			       (long long)row->line);
-	PL_CHECK(pl_grow(&t->layer, &t->cap, t->n + 1, sizeof(x), err));
-	t->layer[t->n++] = x;
-	return 0;
+	return pl_append(&t->layer, &t->n, &t->cap, &x, sizeof(x), err);
 }
 
 static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)

@@ -62,7 +62,6 @@ struct vote {
 /* Step in which an operation starts. */
 static int32_t step_of(const struct builder *b, const struct resource *resource, uint32_t i)
 {
-
 	return pl_derive_step_at(b, &b->rank[resource->rank_index], resource->op[i].start, NULL);
 }
 

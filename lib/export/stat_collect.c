@@ -224,9 +224,7 @@ static int add_comm(struct stat *s, const struct pl_segment *seg, const struct r
 	text = text_of(seg, r, PL_R_GROUP, &n);
 	if (r->v[PL_R_GROUP] >= 0)
 		PL_CHECK(pl_intern_add(&s->names, text, n, &c.group, err));
-	PL_CHECK(pl_grow(&s->comm, &s->cap_comm, s->n_comm + 1, sizeof(*s->comm), err));
-	s->comm[s->n_comm++] = c;
-	return 0;
+	return pl_append(&s->comm, &s->n_comm, &s->cap_comm, &c, sizeof(c), err);
 }
 
 PL_COMPARATOR(by_group, struct stat_comm, match, group, rank);
@@ -234,12 +232,9 @@ PL_COMPARATOR(by_group, struct stat_comm, match, group, rank);
 static int add_sample(struct stat *s, const struct stat_comm *c, int64_t n, int64_t ns,
 		      bool recorded, struct pl_err *err)
 {
-	int rc = pl_grow(&s->sample, &s->cap_samples, s->n_samples + 1, sizeof(*s->sample), err);
+	const struct stat_sample x = { c->coll, c->bytes, n, pl_max_i64(ns, 0), recorded };
 
-	if (rc == 0)
-		s->sample[s->n_samples++] =
-			(struct stat_sample){ c->coll, c->bytes, n, pl_max_i64(ns, 0), recorded };
-	return rc;
+	return pl_append(&s->sample, &s->n_samples, &s->cap_samples, &x, sizeof(x), err);
 }
 
 /* All members of one match: what passed between the last arrival and the end is the transfer. */

@@ -292,8 +292,8 @@ static int walk(struct perfetto *p, struct perfetto_seg *s, size_t from, size_t 
 		if (it.class == C_SLICE) {
 			struct perfetto_subtrack *under = &s->subtrack[l];
 
-			PL_CHECK(pl_grow(&under->open, &under->cap, under->n + 1, sizeof(it), err));
-			under->open[under->n++] = it;
+			PL_CHECK(pl_append(&under->open, &under->n, &under->cap, &it, sizeof(it),
+					   err));
 		}
 	}
 	for (size_t l = 0; l < s->n_subtracks; l++)

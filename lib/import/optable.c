@@ -332,14 +332,15 @@ static int add_extra(struct table *t, const struct pl_csv_row *r, struct pl_err 
 			x.type = PL_V_STR;
 			x.v = pl_import_rows_text(&t->rows, s, r->len[i]);
 		}
-		PL_CHECK(pl_grow(&t->extra, &t->cap_extra, t->n_extra + 1, sizeof(x), err));
-		t->extra[t->n_extra++] = x;
+		PL_CHECK(pl_append(&t->extra, &t->n_extra, &t->cap_extra, &x, sizeof(x), err));
 	}
 	return 0;
 }
 
 static int note_place(struct table *t, const struct row *r, struct pl_err *err)
 {
+	const struct place place = { r->dp, r->pp, r->rank };
+
 	if (r->pp == NO_VALUE || r->pp < 0 || r->pp >= 1 << 20)
 		return 0;
 	if (r->pp >= t->stages)
@@ -350,9 +351,7 @@ static int note_place(struct table *t, const struct row *r, struct pl_err *err)
 			return 0;
 	if (t->n_place >= 1 << 16)
 		return 0;
-	PL_CHECK(pl_grow(&t->place, &t->cap_place, t->n_place + 1, sizeof(*t->place), err));
-	t->place[t->n_place++] = (struct place){ r->dp, r->pp, r->rank };
-	return 0;
+	return pl_append(&t->place, &t->n_place, &t->cap_place, &place, sizeof(place), err);
 }
 
 static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *err)
@@ -396,8 +395,7 @@ static int read_row(struct table *t, const struct pl_csv_row *r, struct pl_err *
 			       (long long)r->line);
 	PL_CHECK(add_extra(t, r, err));
 	PL_CHECK(note_place(t, &x, err));
-	PL_CHECK(pl_grow(&t->row, &t->cap, t->n + 1, sizeof(*t->row), err));
-	t->row[t->n++] = x;
+	PL_CHECK(pl_append(&t->row, &t->n, &t->cap, &x, sizeof(x), err));
 	return t->rows.rc;
 }
 

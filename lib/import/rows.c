@@ -80,13 +80,12 @@ int pl_import_rows_open(struct pl_rows *r, struct pl_err *err)
 int pl_import_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
 		       struct pl_err *err)
 {
+	const struct pl_coldef def = { role, type, key };
 	int rc = pl_trace_batch_col(&r->cur->b, role, type, key, index, err);
 
 	if (rc < 0 || *index < r->n_defs)
 		return rc;
-	PL_CHECK(pl_grow(&r->def, &r->cap_defs, r->n_defs + 1, sizeof(*r->def), err));
-	r->def[r->n_defs++] = (struct pl_coldef){ role, type, key };
-	return 0;
+	return pl_append(&r->def, &r->n_defs, &r->cap_defs, &def, sizeof(def), err);
 }
 
 void pl_import_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key, int64_t val,

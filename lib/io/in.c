@@ -212,14 +212,12 @@ int pl_in_read_all(struct pl_in *in, size_t most, struct pl_buf *b, struct pl_er
 {
 	const uint8_t *p;
 	int64_t n;
-	int rc;
 
 	while ((n = pl_in_peek(in, 1, &p, err)) > 0) {
 		if (b->n + (uint64_t)n > most)
 			return pl_fail(err, PL_ELIMIT, "%s: more than %zu bytes", pl_in_name(in),
 				       most);
-		if ((rc = pl_buf_put(b, p, (size_t)n, err)) < 0)
-			return rc;
+		PL_CHECK(pl_buf_put(b, p, (size_t)n, err));
 		pl_in_skip(in, (size_t)n);
 	}
 	return (int)n;

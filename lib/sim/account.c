@@ -337,7 +337,6 @@ static int sweep_rank(struct work *w, size_t rank, struct pl_err *err)
 static int pass(struct work *w, uint32_t batch, struct pl_err *err)
 {
 	const struct pl_graph *g = w->s->g;
-	int rc;
 
 	for (uint32_t i = 0; i < g->n_res; i++)
 		w->open[i] = (struct open){ .cls = -1, .done = INT64_MIN };
@@ -347,16 +346,14 @@ static int pass(struct work *w, uint32_t batch, struct pl_err *err)
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
 			if (sh->res[i] == PL_NONE || w->batch_of[sh->res[i]] != batch)
 				continue;
-			if ((rc = one_node(w, k, i, err)) < 0)
-				return rc;
+			PL_CHECK(one_node(w, k, i, err));
 		}
 	}
 	for (uint32_t i = 0; i < g->n_res; i++)
-		if ((rc = flush(w, i, err)) < 0)
-			return rc;
+		PL_CHECK(flush(w, i, err));
 	for (size_t i = 0; i < w->a->n_ranks; i++)
-		if (w->batch[i] == batch && (rc = sweep_rank(w, i, err)) < 0)
-			return rc;
+		if (w->batch[i] == batch)
+			PL_CHECK(sweep_rank(w, i, err));
 	return 0;
 }
 

@@ -37,7 +37,7 @@ int pl_sim_edit(const struct pl_sim *s, size_t first, size_t n, struct pl_edit *
 		struct pl_err *err)
 {
 	struct pl_edit_delays *d;
-	int rc;
+	int rc = 0;
 
 	memset(e, 0, sizeof(*e));
 	PL_CHECK(pl_alloc(&d, n, sizeof(*d), err));

@@ -28,17 +28,15 @@ static bool is_key(const struct pl_json *j, const char *key)
 
 static int add_rank(struct pl_trace_group *g, const char *s, size_t n, struct pl_err *err)
 {
+	int32_t rank;
 	int64_t v;
-	int rc;
 
 	if (!pl_json_i64(s, n, &v) || v < 0 || v > INT32_MAX) {
 		g->unreadable = true;
 		return 0;
 	}
-	rc = pl_grow(&g->rank, &g->cap, g->n + 1, sizeof(*g->rank), err);
-	if (rc == 0)
-		g->rank[g->n++] = (int32_t)v;
-	return rc;
+	rank = (int32_t)v;
+	return pl_append(&g->rank, &g->n, &g->cap, &rank, sizeof(rank), err);
 }
 
 /* "[0, 1]" as text. */
@@ -133,10 +131,10 @@ static int put_group(struct pl_trace_header *h, struct pl_trace_group *g, struct
 		PL_CHECK(pl_grow(&h->group, &h->cap_groups, h->n_groups + 1, sizeof(*h->group),
 				 err));
 		h->group[h->n_groups++] = *g;
-		memset(g, 0, sizeof(*g));
+	} else {
+		pl_free(g->name);
+		pl_free(g->rank);
 	}
-	pl_free(g->name);
-	pl_free(g->rank);
 	memset(g, 0, sizeof(*g));
 	return 0;
 }

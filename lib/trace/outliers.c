@@ -30,14 +30,11 @@ static struct range range_of(const struct pl_events *e, struct range from, pl_ns
 	for (uint64_t i = 0; i < e->n; i++) {
 		pl_ns t = e->ts[i];
 
-		if (e->dur[i] > *longest)
-			*longest = e->dur[i];
+		*longest = pl_max_i64(*longest, e->dur[i]);
 		if (t < from.lo || t > from.hi)
 			continue;
-		if (t < r.lo)
-			r.lo = t;
-		if (t > r.hi)
-			r.hi = t;
+		r.lo = pl_min_i64(r.lo, t);
+		r.hi = pl_max_i64(r.hi, t);
 	}
 	return r;
 }
@@ -95,8 +92,7 @@ int pl_trace_clamp_outliers(struct pl_trace *t, uint64_t *n, struct pl_err *err)
 				"has: merge the traces again",
 				i);
 	}
-	for (uint32_t i = 0; i < t->n_segs; i++) {
+	for (uint32_t i = 0; i < t->n_segs; i++)
 		PL_CHECK(clamp_segment(t->seg[i], i, n, err));
-	}
 	return 0;
 }
