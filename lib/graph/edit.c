@@ -268,8 +268,12 @@ int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after
 	if (e->n_nodes >= PL_NONE - 1)
 		return pl_fail(err, PL_ELIMIT, "more than %u nodes", PL_NONE - 1);
 	PL_CHECK(pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*e->node), err));
-	if (e->share) {
+	if (e->share || n->type == PL_N_RESOURCE) {
+		bool first = !e->share;
+
 		PL_CHECK(pl_grow(&e->share, &e->cap_share, e->n_nodes + 1, sizeof(*e->share), err));
+		if (first)
+			memset(e->share, 0, e->n_nodes * sizeof(*e->share));
 		e->share[e->n_nodes] = (struct pl_eshare){ 0 };
 	}
 	PL_CHECK(pl_edit_log(e, EU_ADD_NODE, (uint32_t)e->n_nodes, 0, err));

@@ -519,9 +519,58 @@ out:
 	pl_graph_fini(&g);
 }
 
+/* A recording in which nothing is shared gets a resource for one operation at a time, and two. */
+static void test_first(void)
+{
+	enum { WORK = 1 << 20 };
+	struct pl_resource one = { .rank = 0,
+				   .device = -1,
+				   .track_type = PL_T_LINK,
+				   .discipline = PL_DS_fifo,
+				   .capacity = 1,
+				   .host = PL_NONE };
+	struct pl_err err = { 0 };
+	struct pl_edit e = { 0 };
+	struct pl_sim *s = NULL;
+	uint32_t res, id[2];
+	struct job j;
+	pl_ns step;
+	int rc;
+
+	PL_TRY(make_job(&j, 1, 2, 50, 1, 100, 0, &err));
+	s = pl_sim_new(&j.g, &err);
+	PL_TRY(s ? pl_sim_edit(s, 0, j.g.n_steps, &e, &err) : err.code);
+	step = pl_edit_step(&e, 0);
+	memset(one.coord, 0xff, sizeof(one.coord));
+	PL_TRY(pl_edit_add_resource(&e, &one, &res, &err));
+	for (int i = 0; i < 2; i++) {
+		struct pl_enode n = e.node[0];
+
+		n.type = PL_N_RESOURCE;
+		n.role = PL_RO_COMPUTE;
+		n.res = res;
+		n.dur = WORK;
+		n.origin = PL_NONE;
+		n.flags = PL_NF_IN_STEP;
+		PL_TRY(pl_edit_add_node(&e, &n, 0, &id[i], &err));
+		PL_TRY(pl_edit_add_edge(&e, 0, id[i], PL_E_DATA, 0, &err));
+	}
+	PL_TRY(pl_sim_settle(&e, &err));
+	ok(pl_edit_end(&e, id[0]) == e.node[id[1]].start ||
+		   pl_edit_end(&e, id[1]) == e.node[id[0]].start,
+	   "the first operations of a shared resource follow one another");
+	ok(pl_edit_step(&e, 0) >= 2 * WORK && pl_edit_step(&e, 0) > step, "... and the step waits");
+out:
+	ok(rc == 0, "a graph gets its first shared resource %s", err.msg);
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 int main(void)
 {
 	test_request();
+	test_first();
 	for (uint64_t seed = 1; seed <= 30; seed++)
 		test_changes(seed);
 	for (uint64_t seed = 1; seed <= 20; seed++)
