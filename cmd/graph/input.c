@@ -2,8 +2,6 @@
  * Input of the program: a graph, or traces or a table of layers from which it makes a graph. The
  * first bytes of a file show which it is.
  */
-#include <string.h>
-
 #include "core/progress.h"
 #include "derive/describe.h"
 #include "io/container.h"

@@ -1,7 +1,6 @@
 /* Input of the search: the steps of the graph, and the rewrites that may be used. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "program.h"
 

@@ -7,7 +7,6 @@
  */
 #include <math.h>
 #include <signal.h>
-#include <string.h>
 
 #include "config.h"
 #include "core/progress.h"

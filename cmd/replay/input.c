@@ -1,6 +1,4 @@
 /* Input of the program: graphs, and changes from the command line and from files. */
-#include <string.h>
-
 #include "core/progress.h"
 #include "derive/describe.h"
 #include "graph/edit_messages.h"

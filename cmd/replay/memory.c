@@ -6,8 +6,6 @@
  * time. Therefore the peaks are those of the steps as recorded or as planned. One step at a time
  * becomes an edit.
  */
-#include <string.h>
-
 #include "program.h"
 
 bool knows_memory(const struct pl_graph *g)

@@ -1,6 +1,5 @@
 /* The critical path by operation, kind and rank. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "program.h"
 

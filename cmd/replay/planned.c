@@ -8,7 +8,6 @@
  * report is made from the planned graph in the same way as from any other.
  */
 #include <math.h>
-#include <string.h>
 
 #include "program.h"
 

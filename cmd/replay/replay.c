@@ -5,7 +5,6 @@
  * If there are changes, the report describes the run with these changes. Memory is freed as early
  * as possible: the described run is freed before the most valuable changes are simulated.
  */
-#include <string.h>
 #include <time.h>
 
 #include "config.h"

@@ -10,7 +10,6 @@
  * of the others.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "program.h"
 

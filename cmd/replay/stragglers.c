@@ -1,6 +1,4 @@
 /* The report of --stragglers: the cost of operations that take longer than others of their type. */
-#include <string.h>
-
 #include "program.h"
 #include "sim/straggler.h"
 

@@ -1,7 +1,6 @@
 /* The report for people: the answer in one line, then the sections, 100 columns wide. */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "program.h"
 

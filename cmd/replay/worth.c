@@ -9,7 +9,6 @@
  * does not depend on either.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/select.h"
 #include "program.h"

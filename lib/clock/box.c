@@ -13,7 +13,6 @@
  * Cost: O(members) to collect, O(clocks x pairs) to solve.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "clock/internal.h"
 

@@ -19,7 +19,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "clock/likelihood.h"
 

@@ -18,7 +18,6 @@
  * Cost: sorting the communication; one look at a table for each other event.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "clock/internal.h"
 

@@ -10,7 +10,6 @@
  * Cost: O(N) in the listed groups, by hashing.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "clock/likelihood.h"
 

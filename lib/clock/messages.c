@@ -9,7 +9,6 @@
  * messages and numbered collectives.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "clock/internal.h"
 

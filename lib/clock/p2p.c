@@ -3,7 +3,6 @@
  * sides recorded numbers, else by order between the two ranks. Cost: sorting.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "clock/internal.h"
 

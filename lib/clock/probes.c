@@ -10,7 +10,6 @@
  * joins them, the ends are compared.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "clock/internal.h"
 

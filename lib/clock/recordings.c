@@ -15,7 +15,6 @@
  */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "clock/internal.h"
 

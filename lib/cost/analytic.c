@@ -24,7 +24,6 @@
  * the larger of the bytes that a rank contributes and the bytes that it receives.
  */
 #include <math.h>
-#include <string.h>
 
 #include "cost/internal.h"
 

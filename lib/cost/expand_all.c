@@ -3,8 +3,6 @@
  * hosts of its members and, if the messages shall take as long as recorded, the recorded transfer
  * time.
  */
-#include <string.h>
-
 #include "cost/expand_internal.h"
 
 struct all {

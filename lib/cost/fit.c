@@ -25,7 +25,6 @@
  * were not recorded (PL_NF_MISSING). O(n log n) in transfers, plus the cost of line.c.
  */
 #include <math.h>
-#include <string.h>
 
 #include "cost/internal.h"
 

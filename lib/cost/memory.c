@@ -9,7 +9,6 @@
  * Megatron-LM. O(n log n) in tensors, plus one pass over the nodes.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cost/internal.h"
 

@@ -9,7 +9,6 @@
  * bytes and many bytes for b.
  */
 #include <math.h>
-#include <string.h>
 
 #include "cost/internal.h"
 

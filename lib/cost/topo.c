@@ -1,6 +1,4 @@
 /* The topology that the resources of a graph show. */
-#include <string.h>
-
 #include "cost/internal.h"
 
 /* String id of the host of a rank, PL_NONE if no resource has one. */

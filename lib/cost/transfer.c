@@ -13,7 +13,6 @@
  * that already has the precision gains nothing. TF32 makes only products faster.
  */
 #include <math.h>
-#include <string.h>
 
 #include "cost/internal.h"
 

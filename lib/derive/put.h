@@ -6,8 +6,6 @@
 #ifndef PL_DERIVE_PUT_H
 #define PL_DERIVE_PUT_H
 
-#include <string.h>
-
 #include "graph/graph.h"
 
 /* pl_grow(); false: there is no room. */

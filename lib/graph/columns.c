@@ -3,7 +3,6 @@
  * the list in columns.h, column after column, because a column is one stretch of memory.
  */
 #include <stddef.h>
-#include <string.h>
 
 #include "graph/graph.h"
 

@@ -11,7 +11,6 @@
  */
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/edit_internal.h"
 

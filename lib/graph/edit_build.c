@@ -6,7 +6,6 @@
  * earlier steps.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/edit_internal.h"
 

@@ -3,7 +3,6 @@
  * later steps are those of the edit, so a shorter step moves all that follows.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/edit_internal.h"
 

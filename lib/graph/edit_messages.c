@@ -1,6 +1,4 @@
 /* Messages of collectives: where they lie, and back to one transfer a member. One pass each. */
-#include <string.h>
-
 #include "graph/edit_messages.h"
 
 bool pl_graph_has_messages(const struct pl_graph *g)

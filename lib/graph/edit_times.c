@@ -6,7 +6,6 @@
  * where changes went against it, again. Whatever the order, the result is the same.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/edit_internal.h"
 

@@ -13,8 +13,6 @@
 #ifndef PL_GRAPH_H
 #define PL_GRAPH_H
 
-#include <string.h>
-
 #include "graph/columns.h"
 #include "trace/trace.h"
 

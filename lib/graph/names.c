@@ -1,6 +1,4 @@
 /* The life of a graph in memory, and the registries of paceline-graph(5). */
-#include <string.h>
-
 #include "graph/graph.h"
 
 #define WORD(name, word) word,

@@ -6,8 +6,6 @@
  * that lost members, and the transfers behind it, are marked as communication with missing
  * partners. Linear in the nodes, edges and times of the graph.
  */
-#include <string.h>
-
 #include "core/spans.h"
 #include "graph/graph.h"
 

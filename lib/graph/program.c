@@ -6,8 +6,6 @@
  * transfers of all members. Therefore ranks with the same program advance together, and the order
  * is topological. O(operations of all ranks, and turns in which a rank waits).
  */
-#include <string.h>
-
 #include "graph/program.h"
 
 struct arrival { /* of a communication that not all members have reached */

@@ -6,8 +6,6 @@
  * what was announced, and a block's rows are bounded by its bytes. Decoding checks only what it
  * needs to stay inside its arrays; pl_graph_valid() then judges the whole.
  */
-#include <string.h>
-
 #include "graph/file.h"
 
 #define ROWS_FIRST (2u * BLOCK_ROWS) /* room for nodes at first */

@@ -1,8 +1,6 @@
 /* Selectors: patterns matched against the strings and resources of a graph; see select.h. */
-#include <string.h>
-
-#include "core/words.h"
 #include "graph/select.h"
+#include "core/words.h"
 
 static bool is_number(int key)
 {

@@ -1,6 +1,4 @@
 /* The views of a graph: which is which, and the names that they share. */
-#include <string.h>
-
 #include "graph/show.h"
 
 static const char *kind_word(unsigned kind, char *buf)

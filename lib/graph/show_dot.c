@@ -2,8 +2,6 @@
  * A graph for graphviz: a cluster for each rank, a colour for each role, dashed where an edge was
  * inferred. Shapes are drawn once each, with the durations of the first step that has them.
  */
-#include <string.h>
-
 #include "graph/show.h"
 
 #define LABEL_MAX 40 /* longer names are cut in the middle */

@@ -6,8 +6,6 @@
  * nor be mistaken for it. The JSON form is one compact object, "paceline.graph/1"; what is not
  * known is left out of an object.
  */
-#include <string.h>
-
 #include "graph/show.h"
 
 #define FLUSH ((size_t)64 << 10)

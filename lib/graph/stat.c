@@ -3,8 +3,6 @@
  * times of each step. Nodes and edges are counted once a shape, times and communication once a
  * step.
  */
-#include <string.h>
-
 #include "graph/stat.h"
 
 static int count_hosts(struct graph_stat *s, struct pl_err *err)

@@ -6,8 +6,6 @@
  * sums and differences of two of them cannot overflow. One pass over nodes, edges and times; about
  * 2 ns for each.
  */
-#include <string.h>
-
 #include "graph/graph.h"
 
 #define TIME_MAX (((pl_ns)1 << 60) - 1)

@@ -8,8 +8,6 @@
  * was given, so a block of few bytes cannot stand for many rows: blocks whose columns are constant
  * are padded (ROWS_A_BYTE). Linear in nodes, edges and times.
  */
-#include <string.h>
-
 #include "core/pool.h"
 #include "graph/file.h"
 

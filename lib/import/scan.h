@@ -8,8 +8,6 @@
 #ifndef PL_IMPORT_SCAN_H
 #define PL_IMPORT_SCAN_H
 
-#include <string.h>
-
 #include "core/bytes.h"
 #include "core/core.h"
 

@@ -1,6 +1,5 @@
 /* What a schema says about itself: usage lines, --help=STATEMENT, the words of completion. */
 #include <ctype.h>
-#include <string.h>
 
 #include "core/words.h"
 #include "lang/internal.h"

@@ -5,7 +5,6 @@
  * makes them longer. A NUL replaces the blank, the quote or the end of line behind each. Linear.
  */
 #include <ctype.h>
-#include <string.h>
 
 #include "core/bytes.h"
 #include "core/words.h"

@@ -5,8 +5,6 @@
  * fields before a list take the first of these, the fields behind it the last, and the list takes
  * what is between. Linear in the words, but for names that must differ, which are sorted.
  */
-#include <string.h>
-
 #include "core/words.h"
 #include "lang/internal.h"
 

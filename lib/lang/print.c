@@ -3,7 +3,6 @@
  * Linear.
  */
 #include <math.h>
-#include <string.h>
 
 #include "core/words.h"
 #include "lang/internal.h"

@@ -7,8 +7,6 @@
  * order numbers all sets by place, exchanges the numbers of its sets, and makes the number of a set
  * the place of its tensors. At the end sets are numbered from 0 by place, with a counting sort.
  */
-#include <string.h>
-
 #include "plan/buckets.h"
 #include "plan/internal.h"
 

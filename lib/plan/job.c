@@ -2,7 +2,6 @@
  * Jobs: paceline-job(5), the schema; read, set by options, written. Linear.
  */
 #include <math.h>
-#include <string.h>
 
 #include "core/words.h"
 #include "plan/internal.h"

@@ -1,6 +1,4 @@
 /* What the statements of a job say together, checked; what the name of a device means. */
-#include <string.h>
-
 #include "plan/job.h"
 
 static int check_ranks(const struct pl_job *j, struct pl_err *err)

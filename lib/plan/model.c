@@ -5,7 +5,6 @@
  * statement, blocks and names. The module that computes layers checks shapes. Linear.
  */
 #include <math.h>
-#include <string.h>
 
 #include "plan/internal.h"
 #include "plan/model.h"

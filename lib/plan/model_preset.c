@@ -8,7 +8,6 @@
  * sqrt(2 layers).
  */
 #include <math.h>
-#include <string.h>
 
 #include "plan/internal.h"
 #include "plan/model.h"

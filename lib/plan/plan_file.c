@@ -4,8 +4,6 @@
  * Tensors and rewrites are entries (io/record.h). An entry that announces more names than it has
  * bytes is refused, so that the input bounds the memory. pl_plan_check() checks the result. Linear.
  */
-#include <string.h>
-
 #include "io/record.h"
 #include "plan/internal.h"
 

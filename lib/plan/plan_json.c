@@ -1,6 +1,4 @@
 /* A plan as JSON for other programs: "paceline.plan/1", whose members paceline-plan(5) lists. */
-#include <string.h>
-
 #include "plan/internal.h"
 
 static void put_known(struct pl_writer *w, const char *key, int64_t v, int64_t unknown)

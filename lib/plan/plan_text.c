@@ -1,6 +1,4 @@
 /* The text form of paceline-plan(5): read and written by the schema in plan.c. Linear. */
-#include <string.h>
-
 #include "plan/internal.h"
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -6,7 +6,6 @@
  * they express. Every other rewrite becomes a comment here, so that none is lost silently.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "plan/internal.h"
 

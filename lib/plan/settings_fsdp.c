@@ -10,8 +10,6 @@
  *
  * A plan says nothing of gathering; it uses the same groups.
  */
-#include <string.h>
-
 #include "plan/internal.h"
 
 /* The module of a parameter, as bytes of its name. */

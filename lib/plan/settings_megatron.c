@@ -10,8 +10,6 @@
  * Megatron-LM has no settings for sets of different sizes, chunks, an order, or recomputation of
  * chosen layers or of parts of a layer.
  */
-#include <string.h>
-
 #include "plan/internal.h"
 
 #define ELEMENT 4 /* bytes: gradients as the base has them */

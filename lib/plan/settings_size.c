@@ -10,8 +10,6 @@
  * sizes. Sets that are no runs of the order of readiness count by their last tensors. This keeps
  * the number of sets, and the earliest time at which each is ready.
  */
-#include <string.h>
-
 #include "plan/internal.h"
 
 #define TRIED 512

@@ -3,8 +3,6 @@
  *
  * Hosts are a table by first rank, so that the host of a rank is found by bisection.
  */
-#include <string.h>
-
 #include "core/words.h"
 #include "plan/internal.h"
 

@@ -5,7 +5,6 @@
  * There is a stack of states, one for each mark, so that undoing the edit also undoes the state.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rewrite/rewrite_internal.h"
 

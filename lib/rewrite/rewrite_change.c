@@ -6,8 +6,6 @@
  * simulator takes some 5 ns for each operation and change, in place of the 800 ns in which a graph
  * is taken apart and put together again.
  */
-#include <string.h>
-
 #include "rewrite/rewrite_internal.h"
 
 static void change_fini(struct rw_change *c)

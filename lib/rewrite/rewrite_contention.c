@@ -18,7 +18,6 @@
  * final.
  */
 #include <math.h>
-#include <string.h>
 
 #include "rewrite/rewrite_internal.h"
 #include "sim/events.h"

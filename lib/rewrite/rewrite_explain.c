@@ -2,8 +2,6 @@
  * Sentences about rewrites that were applied. A kind has a text (struct pl_rewrite_kind) in which
  * words in braces stand for what the rewrite says.
  */
-#include <string.h>
-
 #include "rewrite/rewrite_internal.h"
 
 /* Why an algorithm may be the better one. */

@@ -7,7 +7,6 @@
  * each communication and used for each of its tensors, as if that tensor had been the last.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rewrite/rewrite_internal.h"
 

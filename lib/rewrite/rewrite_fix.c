@@ -1,6 +1,4 @@
 /* fix: operations take the typical duration of their peers (sim/straggler_typical.h). */
-#include <string.h>
-
 #include "rewrite/rewrite_internal.h"
 #include "sim/straggler_typical.h"
 

@@ -15,7 +15,6 @@
  * the first name, and host operations between the calls).
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rewrite/rewrite_internal.h"
 

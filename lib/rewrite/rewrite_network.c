@@ -13,8 +13,6 @@
  *
  * One pass over the nodes of each shape; 4 bytes for each node of a shape.
  */
-#include <string.h>
-
 #include "rewrite/rewrite_internal.h"
 
 struct comm_key { /* equal in every byte: of one class */

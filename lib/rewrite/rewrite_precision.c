@@ -1,6 +1,4 @@
 /* precision: operations compute in another precision. */
-#include <string.h>
-
 #include "rewrite/rewrite_internal.h"
 
 /* What costs say of kernels is said of units for it, which processors of hosts do not have. */

@@ -7,8 +7,6 @@
  * rewrite_contention.c finds the order. This file chains the channels of the edit in that order. An
  * interrupted transfer becomes several nodes.
  */
-#include <string.h>
-
 #include "rewrite/rewrite_internal.h"
 #include "sim/events.h"
 

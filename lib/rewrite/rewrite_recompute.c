@@ -12,7 +12,6 @@
  * refused. O(nodes) for each number, rank and step.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rewrite/rewrite_internal.h"
 

@@ -6,8 +6,6 @@
  * Each node has one such predecessor that counts. Therefore the cost of the walk is the length of
  * the path; finding the last node is linear in the nodes.
  */
-#include <string.h>
-
 #include "rewrite/rewrite_internal.h"
 
 uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of)

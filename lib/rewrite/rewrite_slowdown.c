@@ -26,7 +26,6 @@
  * using the channel.
  */
 #include <math.h>
-#include <string.h>
 
 #include "rewrite/rewrite_internal.h"
 

@@ -1,6 +1,4 @@
 /* speed: faster or slower ranks or hosts. */
-#include <string.h>
-
 #include "rewrite/rewrite_internal.h"
 
 static bool is_named(const struct rw_facts *x, const struct pl_rewrite *rw,

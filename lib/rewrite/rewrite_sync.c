@@ -10,7 +10,6 @@
  * The edges that order a channel are of type COMM. No other edge into an arrival has this type.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rewrite/rewrite_internal.h"
 

@@ -7,7 +7,6 @@
  * ranks never share a bucket: each group is cut separately.
  */
 #include <math.h>
-#include <string.h>
 
 #include "search/buckets_internal.h"
 

@@ -13,8 +13,6 @@
  * pass has found. The chosen cut becomes a candidate, and only the time that the edit finds for
  * the candidate decides and is reported.
  */
-#include <string.h>
-
 #include "search/search.h"
 
 struct dp_cell {

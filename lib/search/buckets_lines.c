@@ -1,8 +1,6 @@
 /*
  * The present choice of buckets as lines of a plan. Tensors by number.
  */
-#include <string.h>
-
 #include "search/buckets_internal.h"
 
 static int add_line(struct pl_plan *p, unsigned op, const char *word, int64_t k,

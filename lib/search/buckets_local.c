@@ -13,7 +13,6 @@
  * groups at once.
  */
 #include <math.h>
-#include <string.h>
 
 #include "search/buckets_internal.h"
 

@@ -6,7 +6,6 @@
  * have changed these.
  */
 #include <math.h>
-#include <string.h>
 
 #include "search/internal.h"
 

@@ -8,7 +8,6 @@
  * and a bound.
  */
 #include <math.h>
-#include <string.h>
 
 #include "search/internal.h"
 

@@ -7,7 +7,6 @@
  * step, the plan has no lines.
  */
 #include <math.h>
-#include <string.h>
 
 #include "search/buckets_internal.h"
 

@@ -1,6 +1,5 @@
 /* Lower precision for all operations, if the step is shorter with it. */
 #include <math.h>
-#include <string.h>
 
 #include "search/internal.h"
 

@@ -14,8 +14,6 @@
  * servers. Only if one of these comes near to the best plan, the bucket search runs again with
  * servers as one more algorithm.
  */
-#include <string.h>
-
 #include "search/buckets_internal.h"
 
 #define NEAR	    1.02  /* so near to the best, the bucket search may make it better */

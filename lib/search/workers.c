@@ -7,7 +7,6 @@
  * computed.
  */
 #include <math.h>
-#include <string.h>
 #include <time.h>
 
 #include "core/progress.h"
