@@ -191,15 +191,17 @@ static int classify(struct rw_comms *c, struct parallel *x, struct pl_err *err)
 		c->class[k] = class;
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
 			struct comm_key key;
-			bool is = s->role[i] == PL_RO_TRANSFER && !is_rest(s, i);
+			bool is;
 
 			class[i] = PL_NONE;
-			if (is)
-				PL_CHECK(describe(x, s, i, &key, &is, err));
-			c->messages |= is && key.message;
-			if (is)
-				PL_CHECK(pl_intern_add(&c->keys, (const char *)&key, sizeof(key),
-						       &class[i], err));
+			if (s->role[i] != PL_RO_TRANSFER || is_rest(s, i))
+				continue;
+			PL_CHECK(describe(x, s, i, &key, &is, err));
+			if (!is)
+				continue;
+			c->messages |= key.message;
+			PL_CHECK(pl_intern_add(&c->keys, (const char *)&key, sizeof(key), &class[i],
+					       err));
 		}
 	}
 	return 0;
