@@ -3,7 +3,6 @@
  * in the process that uses it: a context of CUDA does not survive a fork.
  */
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "program.h"

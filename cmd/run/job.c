@@ -1,5 +1,4 @@
 /* What to do: the job with what the options change of it, its plan, its model and its data. */
-#include <string.h>
 #include <unistd.h>
 
 #include "program.h"

@@ -5,7 +5,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "io/csv.h"
 #include "io/write.h"
@@ -50,7 +49,6 @@ static int read_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 	static const char *const names[] = { "time_s", "step", "loss", "eval_loss" };
 	struct curve *c = arg;
 	struct point p;
-	int rc;
 
 	if (!c->header) {
 		for (int k = 0; k < 4; k++) {
@@ -71,10 +69,7 @@ static int read_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 	if (!isfinite(p.time) || !isfinite(p.step))
 		return pl_fail(err, PL_EDATA, "line %lld: time or step is no number",
 			       (long long)r->line);
-	rc = pl_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v), err);
-	if (rc == 0)
-		c->v[c->n++] = p;
-	return rc;
+	return pl_append(&c->v, &c->n, &c->cap, &p, sizeof(p), err);
 }
 
 static int read_log(const char *path, struct curve *c, struct pl_err *err)

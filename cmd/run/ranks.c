@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -64,11 +63,6 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 		sigaction(sig, &before[0], NULL);
 		raise(sig);
 	}
-}
-
-static pl_ns timeout_of(const struct config *c)
-{
-	return c->timeout_ns ? c->timeout_ns : TIMEOUT_NS;
 }
 
 /* A signal that is ignored stays ignored. */
@@ -278,7 +272,7 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 	struct pl_launch p = { .size = n, .local_size = n };
 	pid_t self = getpid();
 	sigset_t unblocked, while_waiting;
-	pl_ns grace = 5000000000 + 10 * timeout_of(c);
+	pl_ns grace = 5000000000 + 10 * c->timeout_ns;
 	struct child *v;
 	int rc = pl_alloc(&v, (size_t)n, sizeof(*v), err), started = 0;
 
@@ -377,7 +371,7 @@ static int join_launcher(const struct config *c, struct pl_launch *l, struct pl_
 		/* the port that torchrun offers may be taken, and on one host none is needed */
 		if (!c->meet && !getenv("PACELINE_MEET") && !l->several_hosts)
 			l->meet[0] = '\0';
-		return pl_comm_launch_share(l, LATE * timeout_of(c), err);
+		return pl_comm_launch_share(l, LATE * c->timeout_ns, err);
 	}
 	if (l->size > 1 && strlen(l->token) < 16)
 		return pl_fail(err, PL_EUSAGE,
@@ -399,6 +393,7 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 	int64_t n = c->ranks ? c->ranks : default_ranks > 0 ? default_ranks : 1;
 	int rc, sig;
 
+	c->timeout_ns = c->timeout_ns ? c->timeout_ns : TIMEOUT_NS;
 	starter = getppid();
 	if (c->launch.launcher) {
 		rc = join_launcher(c, &c->launch, err);
@@ -445,9 +440,9 @@ int open_world(const struct config *c, const struct pl_launch *p, const struct p
 	if (p->size < 2)
 		return 0;
 	d->rank = p->rank;
-	d->grace_s = 3 + (unsigned)(5 * timeout_of(c) / 1000000000);
+	d->grace_s = 3 + (unsigned)(5 * c->timeout_ns / 1000000000);
 	if (c->launch.launcher || d->ctx)
-		o.meet_ns = LATE * timeout_of(c);
+		o.meet_ns = LATE * c->timeout_ns;
 	o.host = host_of_rank(c, p, host);
 	o.local_size = o.host ? 0 : p->local_size;
 	PL_TRY(pl_alloc(&shape, j->n_links + 1, sizeof(*shape), err));

@@ -1,6 +1,5 @@
 /* What was measured: for people, and as the object paceline.run/1. */
 #include <math.h>
-#include <string.h>
 
 #include "io/table.h"
 #include "io/write.h"

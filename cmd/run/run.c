@@ -4,8 +4,6 @@
  * Without ranks of a launcher the process forks them. Each rank then opens its trace, meets the
  * others, and drives an engine (dp.h) step by step: train.c.
  */
-#include <string.h>
-
 #include "program.h"
 
 #define AT(m)	    offsetof(struct config, m)

@@ -1,8 +1,6 @@
 /* One rank of a job: opens what it needs, lets the engine train, and writes the outputs. */
 #include <math.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/progress.h"

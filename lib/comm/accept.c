@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,11 +29,9 @@ struct pl_pending_link {
 
 int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err *err)
 {
-	int rc;
-
 	a->most = STRANGERS + expected;
-	rc = pl_alloc(&a->pending, a->most, sizeof(*a->pending), err);
-	return rc < 0 ? rc : pl_alloc(&a->polls, a->most + 1, sizeof(*a->polls), err);
+	PL_CHECK(pl_alloc(&a->pending, a->most, sizeof(*a->pending), err));
+	return pl_alloc(&a->polls, a->most + 1, sizeof(*a->polls), err);
 }
 
 static void drop(struct pl_acceptor *a, size_t i, bool shut)

@@ -6,7 +6,6 @@
  * token that paceline makes has 256 random bits, so nobody can guess it from a proof. A short token
  * of the user can be guessed by trying.
  */
-#include <string.h>
 #include <sys/random.h>
 
 #include "comm/protocol.h"

@@ -7,8 +7,6 @@
  * leave a barrier at slightly different times; a rank's time begins at its own leaving, and that of
  * an iteration is the slowest rank's.
  */
-#include <string.h>
-
 #include "comm/internal.h"
 #include "tensor/backend.h"
 

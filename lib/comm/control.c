@@ -11,11 +11,8 @@
  * If a machine stops for a while, all its ranks stop together. So deadlines count only time in
  * which this thread could run. It knows when it wanted to wake up.
  */
-#include <errno.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "comm/internal.h"

@@ -25,7 +25,6 @@
  */
 #include <sched.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "comm/internal.h"
 #include "tensor/backend.h"
@@ -267,15 +266,12 @@ int pl_comm_device_begin(struct pl_work *k, struct pl_err *err)
 	bool staged = x.whole && k->a.on_host == w->device.native && !reached;
 	bool copied = w->device.native && x.whole && !staged && k->a.op == PL_OP_ALLTOALL &&
 		      k->a.src == k->a.dst;
-	int rc = 0;
 
 	k->device.original = k->a;
 	k->device.on_device = !k->a.on_host && k->a.op != PL_OP_BARRIER;
 	k->device.cuda_aware = reached;
 	if (staged || copied)
-		rc = stage_take(k, (staged ? x.whole : x.src_n) * sizeof(float), err);
-	if (rc < 0)
-		return rc;
+		PL_CHECK(stage_take(k, (staged ? x.whole : x.src_n) * sizeof(float), err));
 	if (staged) {
 		k->a.src = (float *)k->device.stage + x.src;
 		k->a.dst = (float *)k->device.stage + x.dst;

@@ -16,7 +16,6 @@
  * the link. The latency and the real time of the transport are part of the recorded receive.
  */
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 

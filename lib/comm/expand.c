@@ -18,8 +18,6 @@
  * value that was computed from it. With two ranks, direct adds to a piece after it was sent. With
  * more ranks, it sends a copy.
  */
-#include <string.h>
-
 #include "comm/internal.h"
 
 struct piece {
@@ -58,10 +56,9 @@ static size_t share_at(size_t n, size_t c, size_t m)
 
 static void add_piece(struct expand *x, size_t off, size_t bytes)
 {
-	x->rc = pl_grow(&x->piece, &x->cap_pieces, x->n_pieces + 1, sizeof(*x->piece), x->err);
-	if (x->rc >= 0)
-		x->piece[x->n_pieces++] =
-			(struct piece){ .off = off, .bytes = bytes, .last = PL_NO_STEP };
+	const struct piece p = { .off = off, .bytes = bytes, .last = PL_NO_STEP };
+
+	x->rc = pl_append(&x->piece, &x->n_pieces, &x->cap_pieces, &p, sizeof(p), x->err);
 }
 
 /* Cuts the floats [lo, hi) into m nearly equal parts; m 0: one part for each rank, the floats
@@ -92,15 +89,11 @@ static void cut_pieces(struct expand *x, size_t lo, size_t hi, int m)
 static uint32_t emit(struct expand *x, struct pl_step s)
 {
 	struct pl_work *k = x->k;
-	int rc;
 
+	if (x->rc >= 0)
+		x->rc = pl_grow(&k->step, &k->cap_steps, k->n_steps + 1, sizeof(*k->step), x->err);
 	if (x->rc < 0)
 		return PL_NO_STEP;
-	rc = pl_grow(&k->step, &k->cap_steps, k->n_steps + 1, sizeof(*k->step), x->err);
-	if (rc < 0) {
-		x->rc = rc;
-		return PL_NO_STEP;
-	}
 	if (s.kind <= PL_STEP_RECV_BEFORE && k->a.op > PL_OP_RECV)
 		s.channel = (uint16_t)(x->w->peer[s.peer].local
 					       ? 1

@@ -9,7 +9,6 @@
  * hang. Constant time.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/comm.h"
 

@@ -12,10 +12,7 @@
  * a list, because the process is about to end). The operations fail without it. Any thread that
  * waits, or the control thread, notices this.
  */
-#include <errno.h>
 #include <sched.h>
-#include <string.h>
-#include <time.h>
 
 #include "comm/internal.h"
 

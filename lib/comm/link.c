@@ -6,9 +6,7 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "comm/internal.h"
 #include "core/bytes.h"

@@ -27,7 +27,6 @@
  */
 #include <poll.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/internal.h"
 #include "comm/mpi_lib.h"
@@ -436,10 +435,9 @@ static int check_device(struct mpi *m, struct pl_err *err)
 static int mpi_load(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err)
 {
 	struct mpi *m;
-	int rc = pl_alloc(&m, 1, sizeof(*m), err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&m, 1, sizeof(*m), err));
 	m->w = w;
 	*state = m;
 	rc = pl_comm_mpi_lib_open(&m->lib, err);

@@ -8,7 +8,6 @@
  */
 #include <dlfcn.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "comm/mpi_lib.h"
 
@@ -155,16 +154,12 @@ static int try_file(struct pl_mpi_lib *lib, const char *name, struct pl_err *err
 	/* plugins of Open MPI look for its symbols among all; it is never closed, for it leaves
 	 * threads and handlers behind */
 	void *dl = pl_fail_now() ? NULL : dlopen(name, RTLD_NOW | RTLD_GLOBAL);
-	int rc;
 
 	if (!dl)
 		return 0;
 	snprintf(lib->name, sizeof(lib->name), "%s", name);
-	rc = take_functions(lib, dl, err);
-	if (rc >= 0)
-		rc = take_handles(lib, dl, err);
-	if (rc < 0)
-		return rc;
+	PL_CHECK(take_functions(lib, dl, err));
+	PL_CHECK(take_handles(lib, dl, err));
 	take_version(lib);
 	return 1;
 }

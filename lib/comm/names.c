@@ -1,6 +1,4 @@
 /* Names of operations and algorithms. */
-#include <string.h>
-
 #include "comm/comm.h"
 #include "core/words.h"
 

@@ -23,8 +23,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "comm/internal.h"
 #include "comm/nccl_abi.h"
@@ -198,19 +196,18 @@ static void nccl_close(void *state)
 static int nccl_load(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err)
 {
 	struct nccl *n;
-	int rc = pl_alloc(&n, 1, sizeof(*n), err), r;
+	int r;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(pl_alloc(&n, 1, sizeof(*n), err));
 	*state = n;
 	n->w = w;
 	if (!w->device.b)
 		return pl_fail(
 			err, PL_EUSAGE,
 			"it is for the memory of GPUs; say device cuda, or another transport");
-	rc = load(n, own, err);
-	if (rc < 0 || w->rank)
-		return rc;
+	PL_CHECK(load(n, own, err));
+	if (w->rank)
+		return 0;
 	n->phase = "making an id";
 	r = n->f.get_id((void *)own->id);
 	return r == PL_NCCL_SUCCESS ? 0 : failed(n, r, err);

@@ -3,10 +3,8 @@
  * that a message claims is trusted: fields have fixed places, the only variable part (a text
  * at the end) ends where its frame ends.
  */
-#include <string.h>
-
-#include "comm/comm.h"
 #include "comm/protocol.h"
+#include "comm/comm.h"
 
 static const char hello_magic[8] = "PLCOMM4\n"; /* with the version of the protocol */
 #define HEADER_MAGIC 0x324d4c50u		/* "PLM2" */

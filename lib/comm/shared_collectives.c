@@ -13,8 +13,6 @@
  * Slot i serves every 32nd collective. A rank fills it again when all ranks have left the previous
  * collective of this slot.
  */
-#include <string.h>
-
 #include "comm/internal.h"
 
 #define TURN ((size_t)256 << 10) /* bytes between two checks of the rest of the world */

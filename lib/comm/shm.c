@@ -7,9 +7,7 @@
  * segment, looks once more, and sleeps in epoll. A rank that changes something then sends it a
  * byte.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>

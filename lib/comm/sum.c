@@ -3,8 +3,6 @@
  * width of the machine's vectors gives the same bits. In the caches AVX2 is some 3 times as fast as
  * the baseline instruction set; beyond them memory limits both.
  */
-#include <string.h>
-
 #include "comm/internal.h"
 
 #define BLOCK 1024 /* floats that are summed over all sources before they are written: 4 KiB */

@@ -172,10 +172,9 @@ int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool ca
 		       struct pl_work **work, struct pl_err *err)
 {
 	struct pl_work *k;
-	int rc = check_args(w, a, err);
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	PL_CHECK(check_args(w, a, err));
 	PL_CHECK(pl_alloc(&k, 1, sizeof(*k), err));
 	k->w = w;
 	k->a = *a;

@@ -10,7 +10,6 @@
  */
 #include <errno.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>

@@ -7,8 +7,6 @@
  * So a sample's place costs some 40 ns, and any rank can ask for its own.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "data/internal.h"
 
@@ -22,8 +20,7 @@ int pl_parts_cut(struct pl_parts *p, const char *s, struct pl_err *err)
 
 		if (comma)
 			*comma = '\0';
-		PL_CHECK(pl_grow(&p->part, &p->cap, p->n + 1, sizeof(*p->part), err));
-		p->part[p->n++] = at;
+		PL_CHECK(pl_append(&p->part, &p->n, &p->cap, &at, sizeof(at), err));
 		at = comma ? comma + 1 : NULL;
 	}
 	return 0;

@@ -5,7 +5,6 @@
  * order of the lines does not matter. Linear, but for the sort of the words.
  */
 #include <math.h>
-#include <string.h>
 
 #include "data/internal.h"
 #include "io/csv.h"

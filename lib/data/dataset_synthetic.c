@@ -11,7 +11,6 @@
  * "normal" number is the sum of four uniform ones, whose deviation is 1. Linear.
  */
 #include <math.h>
-#include <string.h>
 
 #include "data/internal.h"
 

@@ -4,8 +4,6 @@
  * Of a text each byte that occurs is a token, numbered in the order of the bytes: that of
  * character-level models on ASCII. Linear.
  */
-#include <string.h>
-
 #include "data/internal.h"
 
 enum type { T_ANY, T_BYTES, T_U16 };

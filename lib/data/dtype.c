@@ -5,7 +5,6 @@
  * half of a float32. Hosts are little-endian, as the files are. Linear.
  */
 #include <math.h>
-#include <string.h>
 
 #include "data/dtype.h"
 
@@ -70,88 +69,55 @@ static float half(uint16_t h)
 	return (sign ? -1.0f : 1.0f) * (float)m * 0x1p-24f;
 }
 
-#define ELEMENT(type, expr)                                                                        \
-	for (size_t i = 0; i < n; i++) {                                                           \
-		type v;                                                                            \
+/* The number that an element v of each type, an object of this C type, stands for. */
+#define VALUES(X)                                                                                  \
+	X(F32, float, v)                                                                           \
+	X(F64, double, v)                                                                          \
+	X(F16, uint16_t, half(v))                                                                  \
+	X(BF16, uint16_t, f32_bits((uint32_t)v << 16))                                             \
+	X(I32, int32_t, v)                                                                         \
+	X(I64, int64_t, v)                                                                         \
+	X(U8, uint8_t, v)                                                                          \
+	X(I8, int8_t, v)                                                                           \
+	X(I16, int16_t, v)                                                                         \
+	X(U16, uint16_t, v)                                                                        \
+	X(U32, uint32_t, v)                                                                        \
+	X(U64, uint64_t, v)                                                                        \
+	X(BOOL, uint8_t, v != 0)
+/* All elements of one type: they are converted to the type of *out. */
+#define CONVERT(name, type, value)                                                                 \
+	case PL_DT_##name:                                                                         \
+		for (size_t i = 0; i < n; i++) {                                                   \
+			type v;                                                                    \
                                                                                                    \
-		memcpy(&v, p + i * sizeof(v), sizeof(v));                                          \
-		expr;                                                                              \
-	}                                                                                          \
-	break
+			memcpy(&v, p + i * sizeof(v), sizeof(v));                                  \
+			out[i] = (__typeof__(*out))(value);                                        \
+		}                                                                                  \
+		break;
 
 void pl_dtype_f32(unsigned dtype, const void *src, size_t n, float *out)
 {
 	const uint8_t *p = src;
 
 	switch ((enum pl_dtype)dtype) {
-	case PL_DT_F32:
-		if (n)
-			memcpy(out, src, n * sizeof(*out));
-		break;
-	case PL_DT_F64:
-		ELEMENT(double, out[i] = (float)v);
-	case PL_DT_F16:
-		ELEMENT(uint16_t, out[i] = half(v));
-	case PL_DT_BF16:
-		ELEMENT(uint16_t, out[i] = f32_bits((uint32_t)v << 16));
-	case PL_DT_I32:
-		ELEMENT(int32_t, out[i] = (float)v);
-	case PL_DT_I64:
-		ELEMENT(int64_t, out[i] = (float)v);
-	case PL_DT_U8:
-		ELEMENT(uint8_t, out[i] = (float)v);
-	case PL_DT_I8:
-		ELEMENT(int8_t, out[i] = (float)v);
-	case PL_DT_I16:
-		ELEMENT(int16_t, out[i] = (float)v);
-	case PL_DT_U16:
-		ELEMENT(uint16_t, out[i] = (float)v);
-	case PL_DT_U32:
-		ELEMENT(uint32_t, out[i] = (float)v);
-	case PL_DT_U64:
-		ELEMENT(uint64_t, out[i] = (float)v);
-	case PL_DT_BOOL:
-		ELEMENT(uint8_t, out[i] = v ? 1.0f : 0.0f);
+		VALUES(CONVERT)
 	case PL_DT_COUNT_:
 		break;
 	}
 }
 
-/* One element as an integer; -1: it is none of 0 .. INT64_MAX. */
-static int64_t whole(unsigned dtype, const uint8_t *p)
+/* One element. A double holds each integer that pl_dtype_i32() accepts. */
+static double value_of(unsigned dtype, const uint8_t *p)
 {
-	double d = -1;
-	float f;
+	double value = -1, *out = &value;
+	const size_t n = 1;
 
 	switch ((enum pl_dtype)dtype) {
-	case PL_DT_I64:
-	case PL_DT_U64: {
-		int64_t v;
-
-		memcpy(&v, p, sizeof(v));
-		return v < 0 ? -1 : v;
-	}
-	case PL_DT_F64:
-		memcpy(&d, p, sizeof(d));
+		VALUES(CONVERT)
+	case PL_DT_COUNT_:
 		break;
-	default:
-		pl_dtype_f32(dtype, p, 1, &f);
-		d = (double)f;
-		break;
-	case PL_DT_I32: {
-		int32_t v;
-
-		memcpy(&v, p, sizeof(v));
-		return v < 0 ? -1 : v;
 	}
-	case PL_DT_U32: {
-		uint32_t v;
-
-		memcpy(&v, p, sizeof(v));
-		return v;
-	}
-	}
-	return d >= 0 && d < 0x1p62 && d == floor(d) ? (int64_t)d : -1;
+	return value;
 }
 
 bool pl_dtype_i32(unsigned dtype, const void *src, size_t n, int32_t max, int32_t *out, size_t *at)
@@ -159,9 +125,9 @@ bool pl_dtype_i32(unsigned dtype, const void *src, size_t n, int32_t max, int32_
 	size_t size = pl_dtype_size(dtype);
 
 	for (size_t i = 0; i < n; i++) {
-		int64_t v = whole(dtype, (const uint8_t *)src + i * size);
+		double v = value_of(dtype, (const uint8_t *)src + i * size);
 
-		if (v < 0 || v > max) {
+		if (!(v >= 0 && v <= max && v == floor(v))) {
 			*at = i;
 			return false;
 		}

@@ -2,8 +2,6 @@
  * IDX: two zero bytes, a type, the number of dimensions, each as 32 bits big-endian, the elements.
  * As described with the MNIST files (LeCun, Cortes, Burges). Linear.
  */
-#include <string.h>
-
 #include "data/dtype.h"
 
 static uint32_t be32(const uint8_t *p)

@@ -5,8 +5,6 @@
  * scanner for just that: strings, True, False, numbers, tuples. Nothing of it is evaluated. The
  * header is refused above 64 KiB; numpy itself refuses 10,000 bytes. Linear.
  */
-#include <string.h>
-
 #include "core/bytes.h"
 #include "data/dtype.h"
 

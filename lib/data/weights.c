@@ -5,10 +5,8 @@
  * header is padded with blanks, which the format allows, so that the data begins at a multiple of
  * 64 bytes. O(n log n) in the tensors.
  */
-#include <string.h>
-
-#include "core/bytes.h"
 #include "data/weights.h"
+#include "core/bytes.h"
 #include "io/write.h"
 
 #define ALIGN 64u

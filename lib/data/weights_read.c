@@ -4,8 +4,6 @@
  * names and keys once each, sizes that fit shape and type, data that covers the rest of the file
  * without gap or overlap. Memory follows what has arrived. O(n log n) in the tensors.
  */
-#include <string.h>
-
 #include "core/bytes.h"
 #include "data/weights.h"
 #include "io/json.h"

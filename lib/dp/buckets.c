@@ -15,7 +15,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "dp/dp.h"
 #include "train/worker.h"

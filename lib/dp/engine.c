@@ -10,8 +10,6 @@
  * The slab of gradients is memory of the world, so contiguous buckets are sent from there. Others
  * are gathered into a copy first, and scattered after. What a rank does alone is in train/worker.c.
  */
-#include <string.h>
-
 #include "dp/dp.h"
 #include "train/worker.h"
 

@@ -13,8 +13,6 @@
  * Each rank takes the same number of samples in each step (train/feed.c), so the mean has no
  * weights. All values are summed first and divided after that.
  */
-#include <string.h>
-
 #include "dp/dp.h"
 #include "train/worker.h"
 

@@ -6,6 +6,7 @@
  * same for any number of threads.
  */
 #include <math.h>
+#include <stdatomic.h>
 
 #include "tensor/internal.h"
 

@@ -9,9 +9,6 @@
 #ifndef PL_TENSOR_INTERNAL_H
 #define PL_TENSOR_INTERNAL_H
 
-#include <stdatomic.h>
-#include <string.h>
-
 #include "core/core.h"
 #include "core/pool.h"
 #include "tensor/backend.h"

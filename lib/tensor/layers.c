@@ -11,7 +11,6 @@
  * that of Vaswani et al. (NeurIPS 2017) in the form and with the names of GPT-2.
  */
 #include <math.h>
-#include <string.h>
 
 #include "tensor/net_internal.h"
 

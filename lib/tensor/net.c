@@ -7,9 +7,6 @@
  * the backend can, the first use writes the gradient instead. All later uses add to it, so a weight
  * that two layers share gets the sum of both parts.
  */
-#include <math.h>
-#include <string.h>
-
 #include "tensor/net_internal.h"
 
 /* ---- making and freeing ------------------------------------------------------------------ */

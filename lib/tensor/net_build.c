@@ -7,8 +7,6 @@
  * shapes are found here, because kernels cannot fail.
  */
 #include <ctype.h>
-#include <math.h>
-#include <string.h>
 
 #include "tensor/net_internal.h"
 

@@ -5,7 +5,6 @@
  * PyTorch's defaults (kaiming_uniform with a = sqrt 5 is uniform within 1/sqrt(fan_in)).
  */
 #include <math.h>
-#include <string.h>
 
 #include "tensor/net_internal.h"
 

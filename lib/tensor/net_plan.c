@@ -11,8 +11,6 @@
  * those of its nodes run again whose outputs this pass, or another such node, reads. Their inputs
  * and parameters are the same, so the results have the same bits. Linear in the number of nodes.
  */
-#include <string.h>
-
 #include "tensor/net_internal.h"
 
 /* ---- gradients ------------------------------------------------------------------------------- */

@@ -54,10 +54,9 @@ int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_op
 	opt->n = net->params.n;
 	PL_TRY(find_decay(opt, err));
 	opt->n_slabs = o->kind != PL_OPTIM_SGD ? 2 : o->momentum != 0;
-	for (uint32_t i = 0; i < opt->n_slabs; i++) {
+	for (uint32_t i = 0; i < opt->n_slabs; i++)
 		PL_TRY(pl_net_alloc(net, &opt->slab[i], opt->n * sizeof(float),
 				    "the optimizer's state", err));
-	}
 	*out = opt;
 	opt = NULL;
 out:

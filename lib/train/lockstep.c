@@ -8,7 +8,6 @@
  * ends with a round (worker.h), when all ranks are equal, so that a checkpoint can be continued.
  */
 #include <math.h>
-#include <string.h>
 
 #include "train/worker.h"
 

@@ -9,8 +9,6 @@
  * (Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019), so the loss need not be
  * scaled; in fp16 it would.
  */
-#include <string.h>
-
 #include "train/worker.h"
 
 static bool multiplies(const struct pl_net_layer *l)

@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

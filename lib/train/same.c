@@ -6,8 +6,6 @@
  * what may differ from host to host (names of files, threads, where to meet). Rank 0 broadcasts its
  * hash as floats that hold 16 bits each.
  */
-#include <string.h>
-
 #include "train/worker.h"
 
 int pl_train_worker_check_same(struct pl_worker *w, uint64_t h, const char *what,

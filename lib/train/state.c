@@ -12,7 +12,6 @@
  * on.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "data/weights.h"
 #include "train/worker.h"

@@ -6,8 +6,6 @@
  * communication. The track of the thread that communicates has the collectives. Messages are on one
  * link for each channel. The device is recorded by tracer_device.c.
  */
-#include <string.h>
-
 #include "train/tracer.h"
 
 static const char *const coll_names[PL_OP_COUNT_] = {

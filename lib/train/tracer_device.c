@@ -21,7 +21,6 @@
  * O(n log n) in the events that are kept.
  */
 #include <pthread.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -356,12 +355,10 @@ static void add_pending(struct tracer_device *x, struct pending_list *l,
 
 	h.coll = (uint8_t)pl_trace_coll_find(e->name ? e->name : "", e->name ? strlen(e->name) : 0);
 	h.e.name = h.e.group = NULL;
-	if (pl_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v), &ignore) < 0) {
+	if (pl_append(&l->v, &l->n, &l->cap, &h, sizeof(h), &ignore) < 0)
 		x->lost++;
-		return;
-	}
-	l->v[l->n++] = h;
-	x->n_new++;
+	else
+		x->n_new++;
 }
 
 static void on_event(void *arg, const struct pl_device_event *e)

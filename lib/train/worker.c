@@ -13,7 +13,6 @@
  * time that its computation would have taken. Small amounts add up until a sleep is worth it.
  */
 #include <math.h>
-#include <string.h>
 #include <time.h>
 
 #include "train/worker.h"
@@ -415,10 +414,8 @@ static int set_recompute(struct pl_worker *w, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; p && i < p->n_rw; i++)
-		for (uint32_t a = 0; p->rw[i].op == PL_RW_RECOMPUTE && a < p->rw[i].n_args; a++) {
-			PL_TRY(pl_grow(&name, &cap, n + 1, sizeof(*name), err));
-			name[n++] = p->rw[i].arg[a];
-		}
+		for (uint32_t a = 0; p->rw[i].op == PL_RW_RECOMPUTE && a < p->rw[i].n_args; a++)
+			PL_TRY(pl_append(&name, &n, &cap, &p->rw[i].arg[a], sizeof(*name), err));
 	if (n)
 		PL_TRY(pl_net_recompute(w->net, name, n, err));
 out:
