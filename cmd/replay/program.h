@@ -87,7 +87,7 @@ struct report {
 	 * no model; and the mean, NAN */
 	pl_ns *bias;
 	double bias_mean;
-	bool bias_out;		       /* it is left out of what is predicted */
+	bool bias_out;		       /* predicted times are corrected for the bias */
 	struct pl_rewrite_basis basis; /* of the prediction */
 	struct pl_expanded expanded;   /* --expand */
 	double mean_abs_error, worst_error;

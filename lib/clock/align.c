@@ -421,13 +421,6 @@ static int say_missing(const struct pl_align *a, const struct missing *x, struct
 	return 0;
 }
 
-static int add_rank(struct pl_spans *ranks, int64_t r, struct pl_err *err)
-{
-	if (ranks->n > 1024 && ranks->n > 2 * ranks->united)
-		pl_spans_unite(ranks);
-	return pl_spans_add(ranks, 0, r, r + 1, err);
-}
-
 /* Ranks of groups and of the job that no segment has: normal when only some of a job's files are
  * given. */
 static int missing_ranks(struct pl_align *a, struct pl_err *err)
@@ -447,14 +440,14 @@ static int missing_ranks(struct pl_align *a, struct pl_err *err)
 			if (*first < 0 && x.groups++ == 0)
 				x.first = i;
 			*first = *first < 0 ? r : *first;
-			PL_TRY(add_rank(&x.ranks, r, err));
+			PL_TRY(pl_spans_add_number(&x.ranks, r, err));
 			if (x.first == i)
-				PL_TRY(add_rank(&x.of_first, r, err));
+				PL_TRY(pl_spans_add_number(&x.of_first, r, err));
 		}
 	}
 	for (int64_t r = 0; r < a->world; r++)
 		if (!pl_clock_has_rank(a, r))
-			PL_TRY(add_rank(&x.of_job, r, err));
+			PL_TRY(pl_spans_add_number(&x.of_job, r, err));
 	pl_spans_unite(&x.ranks);
 	pl_spans_unite(&x.of_first);
 	pl_spans_unite(&x.of_job);

@@ -18,6 +18,13 @@ int pl_spans_add(struct pl_spans *s, int32_t group, pl_ns start, pl_ns end, stru
 	return rc;
 }
 
+int pl_spans_add_number(struct pl_spans *s, int64_t v, struct pl_err *err)
+{
+	if (s->n > 1024 && s->n > 2 * s->united)
+		pl_spans_unite(s);
+	return pl_spans_add(s, 0, v, pl_add_sat(v, 1), err);
+}
+
 PL_COMPARATOR(by_start, struct pl_span, group, start);
 
 void pl_spans_unite(struct pl_spans *s)

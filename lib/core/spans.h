@@ -18,6 +18,9 @@ void pl_spans_fini(struct pl_spans *s);
 /* An empty span is left out. */
 int pl_spans_add(struct pl_spans *s, int32_t group, pl_ns start, pl_ns end,
 		 struct pl_err *err) PL_MUST;
+/* Add a whole number. The numbers are united now and then, so many equal ones take little memory.
+ */
+int pl_spans_add_number(struct pl_spans *s, int64_t v, struct pl_err *err) PL_MUST;
 /* Spans that touch become one; O(n log n). The functions below need it. */
 void pl_spans_unite(struct pl_spans *s);
 pl_ns pl_spans_length(const struct pl_spans *s); /* of all */

@@ -85,7 +85,8 @@ static uint8_t call_type(struct builder *b, const struct op *op)
 /* The node from `start` to `end` comes after the last one of the thread. */
 static uint32_t chain(struct flat *f, const struct node *like, uint8_t role, pl_ns start, pl_ns end)
 {
-	/* the copy is changed: a copy of what was just written would wait for it */
+	/* change the node in place: to change `like` first and copy it then is slower, because a
+	 * load waits for a store of another size that was just made */
 	uint32_t id = pl_derive_node(f->b, like);
 	struct node *n = &f->b->node[id];
 

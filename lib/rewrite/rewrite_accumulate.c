@@ -19,7 +19,7 @@ struct slot { /* a rank in a step */
 	pl_ns end;	    /* of the operation that makes its last gradient; INT64_MIN: none */
 	pl_ns period;	    /* of the present microbatch */
 	pl_ns lost;	    /* of computation to the recorded communication */
-	uint8_t role, kind; /* of what decides the period */
+	uint8_t role, kind; /* of the operations whose time is the period */
 	pl_ns later;	    /* begin of the last microbatch */
 };
 struct passes {

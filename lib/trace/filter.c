@@ -301,9 +301,7 @@ static int note_seen(struct pl_spans *s, int64_t v, struct pl_err *err)
 {
 	if (v == INT64_MIN || (s->n && v == s->v[s->n - 1].start))
 		return 0;
-	if (s->n > 1024 && s->n > 2 * s->united)
-		pl_spans_unite(s);
-	return pl_spans_add(s, 0, v, pl_add_sat(v, 1), err);
+	return pl_spans_add_number(s, v, err);
 }
 
 /* Refuses numbers of which the input has none. An input without any passes nothing. */
