@@ -57,7 +57,7 @@ static int npy(const char *file, struct pl_err *err)
 		pl_dtype_f32(a.dtype, a.data.p + i * pl_dtype_size(a.dtype), 1, &f);
 		printf("%a\n", (double)f);
 	}
-	pl_array_fini(&a);
+	pl_data_array_fini(&a);
 	return 0;
 }
 

@@ -50,10 +50,10 @@ static int open_bench(struct bench *b, const char *path, struct pl_err *err)
 	rc = b->s ? pl_sim_edit(b->s, 0, b->g.n_steps, &b->e, err) : err->code;
 	if (rc < 0)
 		goto out;
-	b->r = pl_rewriter_new(&b->e, &b->cost, err);
+	b->r = pl_rewrite_new(&b->e, &b->cost, err);
 	if (!b->r)
 		return err->code;
-	pl_rewriter_tensors(b->r, &b->n);
+	pl_rewrite_tensors(b->r, &b->n);
 	PL_TRY(pl_alloc(&b->set_of, b->n, sizeof(*b->set_of), err));
 	PL_TRY(pl_alloc(&b->moved, b->n, sizeof(*b->moved), err));
 	b->n_sets = b->n / 8;
@@ -80,14 +80,14 @@ static void choose(struct bench *b)
 static int move(struct bench *b, bool full, int64_t *ns, double *mean, struct pl_err *err)
 {
 	int64_t begin = now();
-	size_t mark = pl_rewriter_mark(b->r);
+	size_t mark = pl_rewrite_mark(b->r);
 	int rc = pl_rewrite_bucketing(
 		b->r, &(struct pl_bucketing){ .n_sets = b->n_sets, .set_of = b->moved }, err);
 
 	if (rc == 0)
 		rc = full ? pl_edit_settle_full(&b->e, err) : pl_edit_settle(&b->e, err);
 	*mean = pl_edit_mean_step(&b->e);
-	pl_rewriter_undo(b->r, mark);
+	pl_rewrite_undo(b->r, mark);
 	*ns = now() - begin;
 	return rc;
 }
@@ -95,7 +95,7 @@ static int move(struct bench *b, bool full, int64_t *ns, double *mean, struct pl
 /* By the simulator, which knows nothing of edits. */
 static int replay(struct bench *b, int64_t *ns, double *mean, struct pl_err *err)
 {
-	size_t mark = pl_rewriter_mark(b->r);
+	size_t mark = pl_rewrite_mark(b->r);
 	struct pl_sim *s;
 	struct pl_graph g;
 	int64_t begin;
@@ -106,7 +106,7 @@ static int replay(struct bench *b, int64_t *ns, double *mean, struct pl_err *err
 		return rc;
 	if ((rc = pl_edit_graph(&b->e, &g, err)) < 0)
 		return rc;
-	pl_rewriter_undo(b->r, mark);
+	pl_rewrite_undo(b->r, mark);
 	begin = now();
 	s = pl_sim_new(&g, err);
 	rc = s ? pl_sim_mean(s, mean, err) : err->code;

@@ -91,7 +91,7 @@ int layers_cost(const struct config *c, struct layers_cost *x, struct pl_layers_
 	o->n_ranks = ranks == -1 ? PL_NONE : (uint32_t)ranks;
 	o->per_host = c->topology && x->topo.n_hosts ? x->topo.host[0].n : PER_HOST;
 	o->transfer = transfer;
-	o->algorithm = pl_algo_name(x->comm.algo);
+	o->algorithm = pl_plan_algorithm_name(x->comm.algo);
 	o->message = message;
 	o->arg = x;
 	return rc;

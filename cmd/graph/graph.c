@@ -149,7 +149,7 @@ out:
 	return pl_out_finish(out, rc, err);
 }
 
-static const struct pl_lang_schema *const languages[] = { &pl_program_schema, NULL };
+static const struct pl_lang_schema *const languages[] = { &pl_derive_programs, NULL };
 
 const struct pl_cmd pl_command = {
 	.name = "graph",

@@ -131,13 +131,13 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static int put_members(struct merge *g, struct pl_cwriter *w, struct pl_err *err)
+static int put_members(struct merge *g, struct pl_container_writer *w, struct pl_err *err)
 {
 	for (size_t i = 0; i < g->n_members; i++) {
 		struct member *m = &g->member[i];
 
 		if (!pl_clock_dropped(g->align, m->segment))
-			PL_CHECK(pl_cwriter_copy(w, m->p, m->n, err));
+			PL_CHECK(pl_container_writer_copy(w, m->p, m->n, err));
 		pl_free(m->p);
 		m->p = NULL;
 	}
@@ -147,13 +147,13 @@ static int put_members(struct merge *g, struct pl_cwriter *w, struct pl_err *err
 /* The output is closed, whatever happens. */
 static int write_trace(struct merge *g, const struct pl_merge *m, struct pl_err *err)
 {
-	const struct pl_cwriter_opts o = { .kind = PL_KIND_TRACE,
-					   .major = PL_TRACE_MAJOR,
-					   .minor = PL_TRACE_MINOR,
-					   .level = (int)g->c->c.level,
-					   .pool = g->pool };
+	const struct pl_container_writer_opts o = { .kind = PL_KIND_TRACE,
+						    .major = PL_TRACE_MAJOR,
+						    .minor = PL_TRACE_MINOR,
+						    .level = (int)g->c->c.level,
+						    .pool = g->pool };
 	struct pl_out *out = g->out;
-	struct pl_cwriter *w = pl_cwriter_open(out, &o, err);
+	struct pl_container_writer *w = pl_container_writer_open(out, &o, err);
 	int rc = w ? 0 : err->code;
 
 	g->out = NULL;
@@ -161,10 +161,10 @@ static int write_trace(struct merge *g, const struct pl_merge *m, struct pl_err 
 		goto out;
 	PL_TRY(pl_trace_merge_write(m, w, err));
 	PL_TRY(put_members(g, w, err));
-	rc = pl_cwriter_close(w, err);
+	rc = pl_container_writer_close(w, err);
 	w = NULL;
 out:
-	pl_cwriter_abort(w);
+	pl_container_writer_abort(w);
 	return pl_out_finish(out, rc, err);
 }
 

@@ -106,7 +106,7 @@ static int set_all(struct pl_search_opts *o, const struct pl_list *l, bool value
 			bool *flag;
 
 			snprintf(name, sizeof(name), "%.*s", (int)(n < 31 ? n : 31), s);
-			flag = which(o, pl_rw_find(name));
+			flag = which(o, pl_plan_rewrite_find(name));
 			if (!flag)
 				return pl_fail(err, PL_EUSAGE,
 					       "--%s: \"%s\" is no rewrite that can be searched; "

@@ -322,14 +322,14 @@ int print_difference(const struct config *c, const struct report *a, const struc
 	class_table(&d, &t[CLASSES]);
 	op_table(&d, c->to == AS_TEXT, top, &t[OPERATIONS]);
 	rank_table(&d, top ? 16 : 0, &t[RANKS]);
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	if (c->to == AS_JSON)
 		as_json(&d, t, &w);
 	else if (c->to == AS_TEXT)
 		as_text(&d, t, &w);
 	else
 		pl_table_write(&t[OPERATIONS], &w, table_format[c->to], NULL);
-	rc = pl_writer_end(&w, err);
+	rc = pl_write_end(&w, err);
 out:
 	for (int i = 0; i < TABLES; i++)
 		pl_table_fini(&t[i]);

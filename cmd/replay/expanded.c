@@ -36,7 +36,7 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 		       "matched, giving way to others, or not to be had by %s",
 		       (unsigned long long)r->expanded.left,
 		       (unsigned long long)(r->expanded.left + r->expanded.collectives),
-		       pl_algo_name(x.algo));
+		       pl_plan_algorithm_name(x.algo));
 out:
 	pl_edit_fini(&e);
 	pl_cost_fini(&cost);

@@ -37,7 +37,7 @@ static void put_expanded(struct pl_writer *w, const struct config *c, const stru
 		return;
 	pl_json_key(w, "expanded");
 	pl_json_open(w, '{');
-	pl_json_str(w, "algorithm", pl_algo_name((unsigned)c->expand - 1));
+	pl_json_str(w, "algorithm", pl_plan_algorithm_name((unsigned)c->expand - 1));
 	pl_json_int(w, "collectives", (int64_t)r->expanded.collectives);
 	pl_json_int(w, "messages", (int64_t)r->expanded.messages);
 	pl_json_int(w, "left", (int64_t)r->expanded.left);
@@ -129,7 +129,7 @@ int print_json(const struct config *c, const struct report *r, struct pl_out *ou
 {
 	struct pl_writer w;
 
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	pl_json_open(&w, '{');
 	pl_json_str(&w, "schema", "paceline.replay/1");
 	put_changes(&w, r->changes);

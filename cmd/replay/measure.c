@@ -238,7 +238,7 @@ void report_fini(struct report *r)
 	pl_free(r->row);
 	pl_free(r->step);
 	pl_free(r->bias);
-	pl_writer_fini(&r->explained);
+	pl_write_fini(&r->explained);
 	pl_sim_account_fini(&r->account);
 	pl_sim_path_fini(&r->path);
 	pl_sim_run_fini(&r->run);

@@ -22,7 +22,7 @@ static bool models_comm(const struct pl_plan *p)
 static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r,
 		     struct pl_err *err)
 {
-	size_t mark = pl_rewriter_mark(rw), n = 0;
+	size_t mark = pl_rewrite_mark(rw), n = 0;
 	double sum = 0, length = 0;
 	int rc;
 
@@ -45,7 +45,7 @@ static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r
 	}
 	r->bias_mean = n ? sum / (double)n : NAN;
 	r->bias_out = fabs(sum) <= PL_COST_BIAS_MAX * length;
-	pl_rewriter_undo(rw, mark);
+	pl_rewrite_undo(rw, mark);
 	return pl_sim_settle(e, err);
 }
 
@@ -55,19 +55,19 @@ int explain_plan(const struct pl_rewriter *rw, const struct pl_plan *p, struct r
 {
 	for (size_t i = 0; i < p->n_rw; i++)
 		pl_rewrite_explain(rw, &p->rw[i], &r->explained);
-	return pl_writer_check(&r->explained, err);
+	return pl_write_check(&r->explained, err);
 }
 
 static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct pl_plan *p,
 		   struct report *report, struct pl_err *err)
 {
-	struct pl_rewriter *r = pl_rewriter_new(e, cost, err);
+	struct pl_rewriter *r = pl_rewrite_new(e, cost, err);
 	uint32_t n;
 	int rc = 0;
 
 	if (!r)
 		return err->code;
-	pl_rewriter_tensors(r, &n);
+	pl_rewrite_tensors(r, &n);
 	if (models_comm(p) && n)
 		rc = find_bias(r, e, report, err);
 	if (rc == 0)
@@ -77,14 +77,14 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 	if (rc == 0)
 		rc = explain_plan(r, p, report, err);
 	if (rc == 0)
-		pl_rewriter_basis(r, &report->basis);
+		pl_rewrite_bases(r, &report->basis);
 	if (rc == 0 && report->basis.as_recorded) {
 		report->bias_mean = NAN;
 		report->bias_out = false;
 	}
 	if (rc == 0 && knows_memory(e->g))
-		rc = add_memory(e, 1.0 / (double)pl_rewriter_accumulate(r), report, err);
-	pl_rewriter_free(r);
+		rc = add_memory(e, 1.0 / (double)pl_rewrite_accumulated(r), report, err);
+	pl_rewrite_free(r);
 	return rc;
 }
 

@@ -101,14 +101,14 @@ static int print(const struct config *c, const struct pl_stragglers *x, struct p
 {
 	struct pl_writer w;
 
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	if (c->to == AS_TEXT)
 		print_words(c, x, &w);
 	else if (c->to == AS_JSON)
 		print_object(x, &w);
 	else
 		print_rows(x, table_format[c->to], &w);
-	return pl_writer_end(&w, err);
+	return pl_write_end(&w, err);
 }
 
 static int check(const struct config *c, int argc, struct pl_err *err)

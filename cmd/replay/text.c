@@ -97,7 +97,7 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 				"message by message: %" PRIu64 " collectives, %" PRIu64
 				" messages by %s\n",
 				r->expanded.collectives, r->expanded.messages,
-				pl_algo_name((unsigned)c->expand - 1));
+				pl_plan_algorithm_name((unsigned)c->expand - 1));
 	if (isfinite(r->bias_mean) && fabs(r->bias_mean) >= 0.5)
 		pl_write_format(w, "the model is %.2f %% too %s for the recorded steps; %s\n",
 				r->replayed_mean > 0 ? 100 * fabs(r->bias_mean) / r->replayed_mean
@@ -328,7 +328,7 @@ int print_text(const struct config *c, const struct report *r, struct pl_out *ou
 {
 	struct pl_writer w;
 
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	print_answer(c, r, &w);
 	if (c->explain) {
 		print_heading(c, "What the plan changes", &w);
@@ -349,5 +349,5 @@ int print_text(const struct config *c, const struct report *r, struct pl_out *ou
 		print_slow(c, r, &w);
 	if (c->worth)
 		print_worth(c, r, &w);
-	return pl_writer_end(&w, err);
+	return pl_write_end(&w, err);
 }

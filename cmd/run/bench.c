@@ -95,7 +95,7 @@ static int print(const struct bench *b, struct pl_err *err)
 				    b->c->to == AS_CSV ? PL_TABLE_CSV : PL_TABLE_TEXT, NULL, err);
 		goto out;
 	}
-	pl_writer_init(&w, out, 2);
+	pl_write_init(&w, out, 2);
 	pl_json_open(&w, '{');
 	pl_json_str(&w, "schema", "paceline.comm/1");
 	pl_json_int(&w, "ranks", b->n);

@@ -264,9 +264,9 @@ int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err)
 		return rc;
 	for (int k = 0; k < n; k++)
 		PL_TRY(read_log(path[k], &c[k], err));
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	draw(&w, c, n);
-	rc = pl_writer_end(&w, err);
+	rc = pl_write_end(&w, err);
 out:
 	for (int k = 0; k < n; k++)
 		pl_free(c[k].v);

@@ -116,12 +116,12 @@ int report_write(const struct result *r, const char *path, bool json, struct pl_
 
 	if (!out)
 		return err->code;
-	pl_writer_init(&w, out, 2);
+	pl_write_init(&w, out, 2);
 	if (json)
 		report_json(r, &w);
 	else
 		report_text(r, &w);
-	return pl_out_finish(out, pl_writer_end(&w, err), err);
+	return pl_out_finish(out, pl_write_end(&w, err), err);
 }
 
 int report_layers(const struct config *c, const struct pl_model *m, struct pl_err *err)

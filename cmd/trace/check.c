@@ -8,21 +8,21 @@
 static int check_container(const char *path, uint32_t *kind, uint64_t *blocks, uint32_t *segments,
 			   struct pl_err *err)
 {
-	const struct pl_creader_opts o = { .major = UINT16_MAX, .known = UINT64_MAX };
+	const struct pl_container_reader_opts o = { .major = UINT16_MAX, .known = UINT64_MAX };
 	struct pl_in *in = pl_in_open(path, err);
-	struct pl_creader *r = in ? pl_creader_open(in, &o, err) : NULL;
+	struct pl_container_reader *r = in ? pl_container_reader_open(in, &o, err) : NULL;
 	struct pl_block b;
 	int rc = r ? 1 : err->code;
 
 	while (rc > 0) {
-		rc = pl_creader_next(r, &b, err);
+		rc = pl_container_reader_next(r, &b, err);
 		if (rc <= 0)
 			break;
 		*kind = b.kind;
 		*segments += b.type == PL_BLOCK_SEGMENT;
 		*blocks += b.type != PL_BLOCK_SEGMENT;
 	}
-	pl_creader_close(r);
+	pl_container_reader_close(r);
 	pl_in_close(in);
 	return rc;
 }
@@ -132,7 +132,7 @@ int check_all(struct config *c, struct inputs *in, struct pl_err *err)
 
 	if (!out)
 		return err->code;
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	for (size_t i = 0; rc >= 0 && i < in->n; i++) {
 		struct pl_err e = { 0 };
 
@@ -151,9 +151,9 @@ int check_all(struct config *c, struct inputs *in, struct pl_err *err)
 		}
 	}
 	if (rc >= 0)
-		rc = pl_writer_end(&w, err);
+		rc = pl_write_end(&w, err);
 	else
-		pl_writer_fini(&w);
+		pl_write_fini(&w);
 	rc = pl_out_finish(out, rc, err);
 	if (rc >= 0 && bad)
 		rc = pl_fail(err, PL_EDATA, "%zu of %zu inputs did not pass the check", bad, in->n);

@@ -367,7 +367,7 @@ static int through_exporter(struct load *l, struct inputs *in, const struct sele
 
 int load_all(struct config *c, struct inputs *in, const struct selection *sel, struct pl_err *err)
 {
-	struct load l = { .c = c, .to = pl_exporter_find(c->to) };
+	struct load l = { .c = c, .to = pl_export_find(c->to) };
 	struct pl_out *out = NULL;
 	size_t n = 0;
 	bool parallel;

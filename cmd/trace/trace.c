@@ -53,7 +53,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct inputs in = { 0 };
 	int rc;
 
-	if (!pl_exporter_find(c->to))
+	if (!pl_export_find(c->to))
 		return pl_fail(err, PL_EUSAGE, "--to: \"%s\" is no format; see trace --help",
 			       c->to);
 	if (c->from && !pl_import_find(c->from))

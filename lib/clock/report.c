@@ -121,7 +121,7 @@ int pl_clock_report_json(const struct pl_merge *m, const struct pl_clock_report 
 {
 	struct pl_writer w;
 
-	pl_writer_init(&w, out, 1);
+	pl_write_init(&w, out, 1);
 	pl_json_open(&w, '{');
 	pl_json_str(&w, "schema", "paceline.clock/1");
 	open_list(&w, "clocks");

@@ -169,7 +169,7 @@ static double half(const struct pl_topology *t, struct placing p, const struct p
 
 uint8_t pl_cost_algorithm(const char *name)
 {
-	int algo = name ? pl_algo_find(name) : -1;
+	int algo = name ? pl_plan_algorithm_find(name) : -1;
 
 	if (name && !strcmp(name, "direct"))
 		return PL_COST_DIRECT;

@@ -248,7 +248,7 @@ static int supported(const struct expansion *s, struct pl_err *err)
 
 	if (steps <= 0)
 		return pl_fail(err, PL_EABSENT, "%s by %s cannot be taken apart into messages",
-			       pl_trace_coll_name(coll), pl_algo_name(algo));
+			       pl_trace_coll_name(coll), pl_plan_algorithm_name(algo));
 	if (algo == PL_ALGO_HIERARCHICAL && is_reduction(s) && !s->even)
 		return pl_fail(err, PL_EABSENT,
 			       "hierarchical over hosts that have different numbers of ranks: its "

@@ -12,7 +12,7 @@
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
-int pl_parts_cut(struct pl_parts *p, const char *s, struct pl_err *err)
+int pl_data_parts_cut(struct pl_data_parts *p, const char *s, struct pl_err *err)
 {
 	PL_CHECK(pl_dup(NULL, &p->text, s, err));
 	for (char *at = p->text; at;) {
@@ -26,14 +26,14 @@ int pl_parts_cut(struct pl_parts *p, const char *s, struct pl_err *err)
 	return 0;
 }
 
-void pl_parts_fini(struct pl_parts *p)
+void pl_data_parts_fini(struct pl_data_parts *p)
 {
 	pl_free(p->text);
 	pl_free(p->part);
 	memset(p, 0, sizeof(*p));
 }
 
-const char *pl_parts_value(const struct pl_parts *p, size_t i, const char *key)
+const char *pl_data_parts_value(const struct pl_data_parts *p, size_t i, const char *key)
 {
 	size_t n = strlen(key);
 
@@ -58,7 +58,7 @@ static int read_array(const char *path, bool idx, struct pl_array *a, struct pl_
 		return err ? err->code : PL_EIO;
 	rc = idx ? pl_idx_read(in, a, err) : pl_npy_read(in, a, err);
 	if (rc >= 0)
-		rc = pl_array_end(in, "the array's last element", err);
+		rc = pl_data_array_end(in, "the array's last element", err);
 	pl_in_close(in);
 	return rc;
 }
@@ -133,7 +133,8 @@ static int take_targets(struct pl_dataset *d, const struct pl_array *a, const ch
 }
 
 /* "X,Y", both IDX or both NPY */
-static int open_arrays(const struct pl_parts *p, bool idx, struct pl_dataset *d, struct pl_err *err)
+static int open_arrays(const struct pl_data_parts *p, bool idx, struct pl_dataset *d,
+		       struct pl_err *err)
 {
 	struct pl_array x = { 0 }, y = { 0 };
 	bool real;
@@ -145,7 +146,7 @@ static int open_arrays(const struct pl_parts *p, bool idx, struct pl_dataset *d,
 				   : "data npy: needs two files, as in npy:X.npy,Y.npy");
 	PL_TRY(read_array(p->part[0], idx, &x, err));
 	PL_TRY(take_x(d, &x, p->part[0], err));
-	pl_array_fini(&x);
+	pl_data_array_fini(&x);
 	PL_TRY(read_array(p->part[1], idx, &y, err));
 	if (y.n_dims < 1 || y.dim[0] != (int64_t)d->n) {
 		rc = pl_fail(err, PL_EDATA, "%s: %lld labels, but %zu samples in %s", p->part[1],
@@ -156,14 +157,14 @@ static int open_arrays(const struct pl_parts *p, bool idx, struct pl_dataset *d,
 	rc = (real && !idx) || y.n != d->n ? take_targets(d, &y, p->part[1], err)
 					   : take_classes(d, &y, p->part[1], err);
 out:
-	pl_array_fini(&x);
-	pl_array_fini(&y);
+	pl_data_array_fini(&x);
+	pl_data_array_fini(&y);
 	return rc;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int open_parts(const char *kind, size_t n, const struct pl_parts *p, uint64_t seed,
+static int open_parts(const char *kind, size_t n, const struct pl_data_parts *p, uint64_t seed,
 		      struct pl_dataset *d, struct pl_err *err)
 {
 	if (n == 3 && !memcmp(kind, "idx", n))
@@ -185,15 +186,15 @@ static int open_parts(const char *kind, size_t n, const struct pl_parts *p, uint
 int pl_dataset_open(const char *spec, uint64_t seed, struct pl_dataset *d, struct pl_err *err)
 {
 	size_t n = strcspn(spec, ":");
-	struct pl_parts p = { 0 };
+	struct pl_data_parts p = { 0 };
 	struct pl_err why = { 0 };
 	int rc;
 
 	memset(d, 0, sizeof(*d));
-	rc = pl_parts_cut(&p, spec + n + (spec[n] == ':'), &why);
+	rc = pl_data_parts_cut(&p, spec + n + (spec[n] == ':'), &why);
 	if (rc >= 0)
 		rc = open_parts(spec, n, &p, seed, d, &why);
-	pl_parts_fini(&p);
+	pl_data_parts_fini(&p);
 	if (rc < 0)
 		pl_dataset_fini(d);
 	return pl_fail_as(err, &why);

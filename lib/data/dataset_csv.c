@@ -14,7 +14,7 @@
 enum role { R_VALUE, R_LABEL, R_TARGET };
 
 struct reader {
-	const struct pl_parts *p;
+	const struct pl_data_parts *p;
 	struct pl_dataset *d;
 	const char *file;
 	struct pl_intern column, label;
@@ -25,16 +25,16 @@ struct reader {
 };
 
 /* Which role part i of the description gives to a column; *name: the column, NULL: none. */
-static enum role asks(const struct pl_parts *p, size_t i, const char **name)
+static enum role asks(const struct pl_data_parts *p, size_t i, const char **name)
 {
-	*name = pl_parts_value(p, i, "label");
+	*name = pl_data_parts_value(p, i, "label");
 	if (*name)
 		return R_LABEL;
-	*name = pl_parts_value(p, i, "target");
+	*name = pl_data_parts_value(p, i, "target");
 	return R_TARGET;
 }
 
-static int check_parts(const struct pl_parts *p, struct pl_err *err)
+static int check_parts(const struct pl_data_parts *p, struct pl_err *err)
 {
 	bool label = false, target = false;
 
@@ -239,7 +239,7 @@ out:
 	return rc;
 }
 
-int pl_dataset_csv(const struct pl_parts *p, struct pl_dataset *d, struct pl_err *err)
+int pl_dataset_csv(const struct pl_data_parts *p, struct pl_dataset *d, struct pl_err *err)
 {
 	struct reader r = { .p = p, .d = d, .file = p->part[0] };
 	struct pl_in *in;

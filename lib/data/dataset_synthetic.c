@@ -52,7 +52,7 @@ static bool dims(const char *s, struct options *o)
 	return false;
 }
 
-static bool option(const struct pl_parts *p, size_t i, struct options *o)
+static bool option(const struct pl_data_parts *p, size_t i, struct options *o)
 {
 	const struct {
 		const char *key;
@@ -67,17 +67,17 @@ static bool option(const struct pl_parts *p, size_t i, struct options *o)
 	const char *s;
 
 	for (size_t k = 0; k < PL_LEN(keys); k++)
-		if ((s = pl_parts_value(p, i, keys[k].key))) {
+		if ((s = pl_data_parts_value(p, i, keys[k].key))) {
 			*keys[k].v = pl_take_digits(&s);
 			return !*s && *keys[k].v >= keys[k].min && *keys[k].v <= keys[k].max;
 		}
-	if ((s = pl_parts_value(p, i, "dims")))
+	if ((s = pl_data_parts_value(p, i, "dims")))
 		return dims(s, o);
-	s = pl_parts_value(p, i, "noise");
+	s = pl_data_parts_value(p, i, "noise");
 	return s && pl_decimal(s, &o->noise) && o->noise >= 0 && o->noise <= 1000;
 }
 
-static int options(const struct pl_parts *p, struct options *o, struct pl_err *err)
+static int options(const struct pl_data_parts *p, struct options *o, struct pl_err *err)
 {
 	double size = 1;
 	bool text;
@@ -269,7 +269,7 @@ static int make_tokens(const struct options *o, uint64_t seed, struct pl_dataset
 	return 0;
 }
 
-int pl_dataset_synthetic(const struct pl_parts *p, uint64_t seed, struct pl_dataset *d,
+int pl_dataset_synthetic(const struct pl_data_parts *p, uint64_t seed, struct pl_dataset *d,
 			 struct pl_err *err)
 {
 	struct options o = { .noise = 1 };

@@ -89,14 +89,15 @@ static int read_tokens(struct pl_in *in, enum type type, const char *file, struc
 		rc = pl_fail(err, PL_EDATA, "%s: %zu tokens; there is nothing to predict", file,
 			     d->n);
 out:
-	pl_array_fini(&a);
+	pl_data_array_fini(&a);
 	pl_buf_fini(&b);
 	return rc;
 }
 
-int pl_dataset_tokens(const struct pl_parts *p, struct pl_dataset *d, struct pl_err *err)
+int pl_dataset_tokens(const struct pl_data_parts *p, struct pl_dataset *d, struct pl_err *err)
 {
-	const char *file = p->part[0], *value = p->n == 2 ? pl_parts_value(p, 1, "type") : NULL;
+	const char *file = p->part[0],
+		   *value = p->n == 2 ? pl_data_parts_value(p, 1, "type") : NULL;
 	enum type type = ends_with(file, ".bin") || ends_with(file, ".bin.gz") ? T_U16 : T_ANY;
 	struct pl_in *in;
 	int rc;

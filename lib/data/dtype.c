@@ -138,7 +138,7 @@ bool pl_dtype_i32(unsigned dtype, const void *src, size_t n, int32_t max, int32_
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-void pl_array_fini(struct pl_array *a)
+void pl_data_array_fini(struct pl_array *a)
 {
 	pl_buf_fini(&a->data);
 	memset(a, 0, sizeof(*a));
@@ -158,7 +158,7 @@ static int count(struct pl_array *a, struct pl_err *err)
 	return 0;
 }
 
-int pl_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err)
+int pl_data_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err)
 {
 	for (size_t left = n; left;) {
 		const uint8_t *p;
@@ -179,7 +179,7 @@ int pl_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *e
 	return 0;
 }
 
-int pl_array_end(struct pl_in *in, const char *what, struct pl_err *err)
+int pl_data_array_end(struct pl_in *in, const char *what, struct pl_err *err)
 {
 	const uint8_t *p;
 	int64_t more = pl_in_peek(in, 1, &p, err);
@@ -205,15 +205,15 @@ static void swap(struct pl_array *a)
 		}
 }
 
-int pl_array_read(struct pl_in *in, struct pl_array *a, bool big, struct pl_err *err)
+int pl_data_array_read(struct pl_in *in, struct pl_array *a, bool big, struct pl_err *err)
 {
 	int rc = count(a, err);
 
 	if (rc < 0)
 		return pl_wrap(err, "%s", pl_in_name(in));
-	rc = pl_array_take(in, a->n * pl_dtype_size(a->dtype), &a->data, err);
+	rc = pl_data_array_take(in, a->n * pl_dtype_size(a->dtype), &a->data, err);
 	if (rc < 0)
-		pl_array_fini(a);
+		pl_data_array_fini(a);
 	else if (big)
 		swap(a);
 	return rc;

@@ -40,16 +40,16 @@ struct pl_array {
 	size_t n;	    /* elements */
 	struct pl_buf data; /* n elements, little-endian */
 };
-void pl_array_fini(struct pl_array *a);
+void pl_data_array_fini(struct pl_array *a);
 /*
  * The next n bytes of `in`, behind what b holds. Memory follows what arrives: a size that the
  * input does not keep costs nothing. Less than n: PL_EDATA.
  */
-int pl_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err) PL_MUST;
+int pl_data_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err) PL_MUST;
 /* All elements, of which type and dimensions are known; big: big-endian in the input. */
-int pl_array_read(struct pl_in *in, struct pl_array *a, bool big, struct pl_err *err) PL_MUST;
+int pl_data_array_read(struct pl_in *in, struct pl_array *a, bool big, struct pl_err *err) PL_MUST;
 /* PL_EDATA "something behind WHAT" unless the input is at its end. */
-int pl_array_end(struct pl_in *in, const char *what, struct pl_err *err) PL_MUST;
+int pl_data_array_end(struct pl_in *in, const char *what, struct pl_err *err) PL_MUST;
 
 /*
  * numpy's format (NEP 1), versions 1.0 to 3.0, C order, of the types above but BF16. Whatever

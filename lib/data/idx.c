@@ -46,5 +46,5 @@ int pl_idx_read(struct pl_in *in, struct pl_array *a, struct pl_err *err)
 	for (int i = 0; i < a->n_dims; i++)
 		a->dim[i] = be32(head + 4 + 4 * i);
 	pl_in_skip(in, (size_t)want);
-	return pl_array_read(in, a, true, err);
+	return pl_data_array_read(in, a, true, err);
 }

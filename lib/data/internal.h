@@ -9,20 +9,21 @@
 #define PL_VALUES_MAX  ((size_t)1 << 34) /* of x */
 
 /* "a,b,key=value": the parts of a description, cut at commas. Zero-initialised is empty. */
-struct pl_parts {
+struct pl_data_parts {
 	char *text;	   /* owned; the parts point into it */
 	const char **part; /* n of them */
 	size_t n, cap;
 };
-int pl_parts_cut(struct pl_parts *p, const char *s, struct pl_err *err) PL_MUST;
-void pl_parts_fini(struct pl_parts *p);
+int pl_data_parts_cut(struct pl_data_parts *p, const char *s, struct pl_err *err) PL_MUST;
+void pl_data_parts_fini(struct pl_data_parts *p);
 /* The value of part i if it is "key=VALUE"; NULL if its key is another. */
-const char *pl_parts_value(const struct pl_parts *p, size_t i, const char *key);
+const char *pl_data_parts_value(const struct pl_data_parts *p, size_t i, const char *key);
 
 /* Each fills an empty dataset. The caller frees it, after a failure too. */
-int pl_dataset_csv(const struct pl_parts *p, struct pl_dataset *d, struct pl_err *err) PL_MUST;
-int pl_dataset_tokens(const struct pl_parts *p, struct pl_dataset *d, struct pl_err *err) PL_MUST;
-int pl_dataset_synthetic(const struct pl_parts *p, uint64_t seed, struct pl_dataset *d,
+int pl_dataset_csv(const struct pl_data_parts *p, struct pl_dataset *d, struct pl_err *err) PL_MUST;
+int pl_dataset_tokens(const struct pl_data_parts *p, struct pl_dataset *d,
+		      struct pl_err *err) PL_MUST;
+int pl_dataset_synthetic(const struct pl_data_parts *p, uint64_t seed, struct pl_dataset *d,
 			 struct pl_err *err) PL_MUST;
 /* d->size from the dimensions. */
 void pl_dataset_size(struct pl_dataset *d);

@@ -208,14 +208,14 @@ int pl_npy_read(struct pl_in *in, struct pl_array *a, struct pl_err *err)
 	if (n < 0)
 		return (int)n;
 	s.at = (size_t)pl_in_offset(in);
-	PL_TRY(pl_array_take(in, (size_t)n, &text, err));
+	PL_TRY(pl_data_array_take(in, (size_t)n, &text, err));
 	s.p = s.start = text.n ? (const char *)text.p : "";
 	s.end = s.p + text.n;
 	PL_TRY(dictionary(&s, a, &big, err));
-	rc = pl_array_read(in, a, big, err);
+	rc = pl_data_array_read(in, a, big, err);
 out:
 	pl_buf_fini(&text);
 	if (rc < 0)
-		pl_array_fini(a);
+		pl_data_array_fini(a);
 	return rc;
 }

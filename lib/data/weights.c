@@ -167,7 +167,7 @@ static int put_header(struct pl_writer *w, const struct pl_weights *all,
 		pl_write_char(w, ' ');
 	if (!w->fail.code)
 		pl_le64_put(w->b.p, w->b.n - 8);
-	return pl_writer_check(w, err);
+	return pl_write_check(w, err);
 }
 
 int pl_weights_write(const struct pl_weights *w, struct pl_out *out, struct pl_err *err)
@@ -187,6 +187,6 @@ int pl_weights_write(const struct pl_weights *w, struct pl_out *out, struct pl_e
 		PL_TRY(pl_out_write(out, order[i]->data, order[i]->bytes, err));
 out:
 	pl_free(order);
-	pl_writer_fini(&head);
+	pl_write_fini(&head);
 	return rc;
 }

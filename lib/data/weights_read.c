@@ -295,8 +295,8 @@ static int read_data(struct reader *r, struct pl_in *in, size_t total, struct pl
 	size_t at = 0;
 	int rc;
 
-	PL_TRY(pl_array_take(in, total, &b, err));
-	PL_TRY(pl_array_end(in, "the last tensor's data", err));
+	PL_TRY(pl_data_array_take(in, total, &b, err));
+	PL_TRY(pl_data_array_end(in, "the last tensor's data", err));
 	w->memory = b.p;
 	memset(&b, 0, sizeof(b));
 	for (size_t i = 0; i < w->n; i++) {
@@ -313,7 +313,7 @@ static int read_all(struct reader *r, struct pl_in *in, struct pl_buf *head, str
 	uint64_t n;
 	size_t total = 0;
 
-	PL_CHECK(pl_array_take(in, HEAD, head, err));
+	PL_CHECK(pl_data_array_take(in, HEAD, head, err));
 	n = pl_le64_get(head->p);
 	if (n < 2 || n > HEADER_MAX)
 		return pl_fail(err, PL_EDATA,
@@ -321,7 +321,7 @@ static int read_all(struct reader *r, struct pl_in *in, struct pl_buf *head, str
 			       "this is no safetensors file",
 			       r->name, (unsigned long long)n, HEADER_MAX);
 	head->n = 0;
-	PL_CHECK(pl_array_take(in, (size_t)n, head, err));
+	PL_CHECK(pl_data_array_take(in, (size_t)n, head, err));
 	if (head->p[0] != '{')
 		return pl_fail(err, PL_EDATA,
 			       "%s: byte 8: the header begins with an opening brace; this is no "

@@ -24,7 +24,7 @@ static const struct pl_lang_row rows[] = {
 static pl_derive_generator *const generators[] = { pl_derive_data_parallel, pl_derive_pipeline };
 _Static_assert(PL_LEN(rows) == PL_LEN(generators), "each statement has a generator");
 
-const struct pl_lang_schema pl_program_schema = {
+const struct pl_lang_schema pl_derive_programs = {
 	.name = "program", .version = 1, .row = rows, .n_rows = PL_LEN(rows)
 };
 

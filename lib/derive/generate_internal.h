@@ -2,7 +2,7 @@
  * generate_internal.h - what the generators of graphs share: the table of layers, and the parts of
  * a rank's program that several generators need.
  *
- * A generator is a row of pl_program_schema and a function; generate.c has the list.
+ * A generator is a row of pl_derive_programs and a function; generate.c has the list.
  */
 #ifndef PL_DERIVE_GENERATE_INTERNAL_H
 #define PL_DERIVE_GENERATE_INTERNAL_H

@@ -253,7 +253,7 @@ static int generate(struct layer_table *t, const char *program)
 	pl_derive_generator *program_of = NULL;
 	int rc;
 
-	PL_TRY(pl_lang_open_text(&r, &pl_program_schema, program, &why));
+	PL_TRY(pl_lang_open_text(&r, &pl_derive_programs, program, &why));
 	PL_TRY(pl_lang_next(&r, &why));
 	if (!rc)
 		pl_fail(&why, PL_EUSAGE, "there is no statement in it");

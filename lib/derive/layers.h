@@ -25,7 +25,7 @@
 
 struct pl_layers_opts {
 	const struct pl_log *log;
-	const char *program; /* a statement of pl_program_schema; NULL: "data-parallel" */
+	const char *program; /* a statement of pl_derive_programs; NULL: "data-parallel" */
 	uint32_t n_ranks;  /* of the job, at least 1; PL_NONE: as many as the program needs, or 8 */
 	uint32_t per_host; /* consecutive ranks of one host; 0: all on one */
 	/* The time of an all-reduce of `bytes` over n_ranks ranks, from the last arrival; not
@@ -36,7 +36,7 @@ struct pl_layers_opts {
 	pl_ns (*message)(void *arg, int64_t bytes, uint32_t from, uint32_t to);
 	void *arg;
 };
-extern const struct pl_lang_schema pl_program_schema; /* what the ranks of a job execute */
+extern const struct pl_lang_schema pl_derive_programs; /* what the ranks of a job execute */
 /*
  * One step of a job whose ranks execute the program. The recorded times are the simulated times, so
  * a replay has no unexplained time. Tensors are the parameters, gradients and activations of every

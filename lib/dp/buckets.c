@@ -142,7 +142,8 @@ static void apply_other_rewrite(struct builder *m, const struct pl_rewrite *rw,
 	if (rw->op != PL_RW_ALGORITHM && rw->op != PL_RW_FUSE_TENSORS &&
 	    rw->op != PL_RW_PARTITION_TENSOR && rw->op != PL_RW_ORDER &&
 	    !pl_train_worker_obeys(rw->op))
-		pl_say(log, PL_LOG_WARN, "the plan's %s is left out: %s", pl_rw_name(rw->op), why);
+		pl_say(log, PL_LOG_WARN, "the plan's %s is left out: %s",
+		       pl_plan_rewrite_name(rw->op), why);
 }
 
 static int no_tensor(const struct builder *m, const char *name, struct pl_err *err)
@@ -198,7 +199,7 @@ static int add_base(const struct builder *m, const struct pl_plan *p, struct pl_
 	full->arena = (struct pl_arena){ 0 };
 	PL_CHECK(pl_alloc(&taken_by, (size_t)m->n + 1, sizeof(*taken_by), err));
 	for (size_t i = 0; i < p->n_rw; i++)
-		for (uint32_t a = 0; a < p->rw[i].n_args && pl_rw_names_tensors(p->rw[i].op); a++)
+		for (uint32_t a = 0; a < p->rw[i].n_args && pl_plan_names_tensors(p->rw[i].op); a++)
 			PL_TRY(take_name(m, p, i, a, taken_by, err));
 	for (uint32_t i = m->n; i-- > 0;) {
 		const char *name = taken_by[i] ? taken_by[i] : m->t[i].name;

@@ -145,7 +145,7 @@ static int check_plan(const struct pl_worker *w, struct pl_err *err)
 		if (!pl_train_worker_obeys(p->rw[i].op))
 			pl_say(w->o.log, PL_LOG_WARN,
 			       "the plan's %s is left out: local SGD sends no gradients",
-			       pl_rw_name(p->rw[i].op));
+			       pl_plan_rewrite_name(p->rw[i].op));
 	return 0;
 }
 

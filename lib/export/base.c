@@ -73,7 +73,7 @@ static int base_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *er
 	if (rc >= 0)
 		rc = x->kind->emit(x, seg, err);
 	if (rc >= 0)
-		rc = pl_writer_check(&x->t, err);
+		rc = pl_write_check(&x->t, err);
 	pl_trace_hold_reset(&x->hold);
 	return rc;
 }
@@ -113,8 +113,8 @@ int pl_export_base_close(struct pl_sink *s, struct pl_err *err)
 
 	if (x->kind->last)
 		x->kind->last(x);
-	pl_writer_flush(&x->t, 0);
-	rc = pl_writer_check(&x->t, err);
+	pl_write_flush(&x->t, 0);
+	rc = pl_write_check(&x->t, err);
 	pl_export_base_abort(s);
 	return rc;
 }
@@ -127,7 +127,7 @@ void pl_export_base_abort(struct pl_sink *s)
 		return;
 	if (x->kind->fini)
 		x->kind->fini(x);
-	pl_writer_fini(&x->t);
+	pl_write_fini(&x->t);
 	pl_trace_hold_fini(&x->hold);
 	pl_trace_row_values_fini(&x->rows);
 	pl_trace_merge_context_fini(&x->merge);
@@ -145,9 +145,9 @@ int pl_export_base_batch(struct pl_export_base *x, const struct pl_segment *seg,
 
 	for (uint32_t i = 0; rc >= 0 && i < b->n; i++) {
 		event(x, seg, b, i);
-		pl_writer_flush(&x->t, FLUSH);
+		pl_write_flush(&x->t, FLUSH);
 	}
-	return rc < 0 ? rc : pl_writer_check(&x->t, err);
+	return rc < 0 ? rc : pl_write_check(&x->t, err);
 }
 
 int pl_export_base_events(struct pl_export_base *x, const struct pl_segment *seg,

@@ -167,8 +167,8 @@ static int process(struct perfetto *p, struct perfetto_seg *s, const struct pl_t
 	pl_pb_close(t, at);
 	pl_pb_close(t, track);
 	pl_pb_close(t, packet);
-	rc = pl_writer_check(title.fail.code ? &title : t, err);
-	pl_writer_fini(&title);
+	rc = pl_write_check(title.fail.code ? &title : t, err);
+	pl_write_fini(&title);
 	return rc;
 }
 
@@ -193,7 +193,7 @@ static void put_track_name(struct pl_writer *t, const struct pl_segment *s,
 	pl_pb_bytes(t, TRACK_NAME, tmp.b.p, tmp.b.n);
 	if (!t->fail.code)
 		t->fail = tmp.fail;
-	pl_writer_fini(&tmp);
+	pl_write_fini(&tmp);
 }
 
 int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_t track,
@@ -224,7 +224,7 @@ int pl_export_perfetto_track(struct perfetto *p, struct perfetto_seg *s, uint32_
 	}
 	pl_pb_close(t, at);
 	pl_pb_close(t, packet);
-	return pl_writer_check(t, err);
+	return pl_write_check(t, err);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -304,8 +304,8 @@ int pl_export_perfetto_begin(struct perfetto *p, struct perfetto_seg *s,
 				      s->bind[f].last ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS,
 				      s->bind[f].id);
 	finish_packet(p, at);
-	pl_writer_flush(&p->x.t, (size_t)256 << 10);
-	return pl_writer_check(&p->x.t, err);
+	pl_write_flush(&p->x.t, (size_t)256 << 10);
+	return pl_write_check(&p->x.t, err);
 }
 
 void pl_export_perfetto_end(struct perfetto *p, uint64_t uuid, pl_ns ts)
@@ -339,7 +339,7 @@ static int counter_track(struct perfetto *p, struct perfetto_seg *s, const struc
 	text = pl_trace_segment_str(s->seg, c->key, &n);
 	pl_write_text(&key, n ? " " : "");
 	pl_write(&key, text, n);
-	PL_TRY(pl_writer_check(&key, err));
+	PL_TRY(pl_write_check(&key, err));
 	PL_TRY(pl_intern_add(&p->counter, (const char *)key.b.p, key.b.n, &id, err));
 	PL_TRY(pl_grow(&p->counter_uuid, &p->cap_counter, (size_t)id + 1, sizeof(uint64_t), err));
 	if (id >= before) {
@@ -352,9 +352,9 @@ static int counter_track(struct perfetto *p, struct perfetto_seg *s, const struc
 		pl_pb_close(t, packet);
 	}
 	*uuid = p->counter_uuid[id];
-	rc = pl_writer_check(t, err);
+	rc = pl_write_check(t, err);
 out:
-	pl_writer_fini(&key);
+	pl_write_fini(&key);
 	return rc;
 }
 
@@ -387,9 +387,9 @@ int pl_export_perfetto_counters(struct perfetto *p, struct perfetto_seg *s, uint
 					     (double)c->val[v] /
 						     pow(10, c->scale ? c->scale[v] : 0));
 			finish_packet(p, at);
-			pl_writer_flush(&p->x.t, (size_t)256 << 10);
+			pl_write_flush(&p->x.t, (size_t)256 << 10);
 		}
 	}
 out:
-	return rc < 0 ? rc : pl_writer_check(&p->x.t, err);
+	return rc < 0 ? rc : pl_write_check(&p->x.t, err);
 }

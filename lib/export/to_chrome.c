@@ -95,7 +95,7 @@ static void put_written(struct pl_writer *t, struct pl_writer *own)
 	pl_write_json_str(t, (const char *)own->b.p, own->b.n);
 	if (own->fail.code && !t->fail.code)
 		t->fail = own->fail;
-	pl_writer_fini(own);
+	pl_write_fini(own);
 }
 
 static void put_pid(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
@@ -324,7 +324,7 @@ static int put_tracks(struct chrome *c, struct pl_writer *t, const struct pl_seg
 		put_meta_sort(c, t, s, i, &comma, "thread_sort_index", k->sort);
 	}
 	pl_free(seen);
-	return pl_writer_check(t, err);
+	return pl_write_check(t, err);
 }
 
 /* The object "paceline" of a segment. */
@@ -380,7 +380,7 @@ static int begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *er
 		pl_write(&c->x.t, c->multi.b.p, c->multi.b.n);
 		c->comma |= c->multi.b.n > 0;
 	}
-	return pl_writer_check(&c->x.t, err);
+	return pl_write_check(&c->x.t, err);
 }
 
 static int batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batch *b,
@@ -419,12 +419,12 @@ static int end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *err)
 		pl_write_text(&c->single, "\n]");
 		put_late(c, seg);
 	}
-	pl_writer_flush(&c->x.t, FLUSH);
-	PL_CHECK(pl_writer_check(&c->x.t, err));
-	PL_CHECK(pl_writer_check(&c->segs, err));
-	PL_CHECK(pl_writer_check(&c->single, err));
-	PL_CHECK(pl_writer_check(&c->multi, err));
-	return pl_writer_check(&c->late, err);
+	pl_write_flush(&c->x.t, FLUSH);
+	PL_CHECK(pl_write_check(&c->x.t, err));
+	PL_CHECK(pl_write_check(&c->segs, err));
+	PL_CHECK(pl_write_check(&c->single, err));
+	PL_CHECK(pl_write_check(&c->multi, err));
+	return pl_write_check(&c->late, err);
 }
 
 static void last(struct pl_export_base *x)
@@ -455,10 +455,10 @@ static void fini(struct pl_export_base *x)
 	struct chrome *c = (struct chrome *)x;
 
 	pl_export_pids_fini(&c->pids);
-	pl_writer_fini(&c->segs);
-	pl_writer_fini(&c->single);
-	pl_writer_fini(&c->multi);
-	pl_writer_fini(&c->late);
+	pl_write_fini(&c->segs);
+	pl_write_fini(&c->single);
+	pl_write_fini(&c->multi);
+	pl_write_fini(&c->late);
 }
 
 static void init(struct pl_export_base *x)

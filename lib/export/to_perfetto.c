@@ -373,13 +373,13 @@ static int emit(struct pl_export_base *x, struct pl_segment *seg, struct pl_err 
 			for (j = i; j < s.n_items && s.item[j].track == s.item[i].track; j++)
 				;
 			PL_TRY(walk(p, &s, i, j, write, err));
-			pl_writer_flush(&x->t, FLUSH);
+			pl_write_flush(&x->t, FLUSH);
 		}
 	}
 	for (size_t i = 0; i < x->hold.n; i++)
 		PL_TRY(pl_export_perfetto_counters(p, &s, (uint32_t)i, err));
-	pl_writer_flush(&x->t, FLUSH);
-	rc = pl_writer_check(&x->t, err);
+	pl_write_flush(&x->t, FLUSH);
+	rc = pl_write_check(&x->t, err);
 out:
 	seg_fini(&s);
 	return rc;
@@ -401,8 +401,8 @@ static void fini(struct pl_export_base *x)
 		pl_intern_fini(&p->table[i]);
 	pl_intern_fini(&p->counter);
 	pl_export_pids_fini(&p->pids);
-	pl_writer_fini(&p->event);
-	pl_writer_fini(&p->fresh);
+	pl_write_fini(&p->event);
+	pl_write_fini(&p->fresh);
 	pl_free(p->counter_uuid);
 }
 

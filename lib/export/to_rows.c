@@ -312,7 +312,7 @@ static int jsonl_emit(struct pl_export_base *base, struct pl_segment *seg, struc
 
 static void rows_fini(struct pl_export_base *x)
 {
-	pl_writer_fini(&((struct rows *)x)->args);
+	pl_write_fini(&((struct rows *)x)->args);
 }
 
 static void csv_last(struct pl_export_base *x)

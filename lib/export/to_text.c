@@ -193,7 +193,7 @@ static int on_merge(struct pl_export_base *base, const struct pl_merge *m, struc
 		pl_write_char(t, '\n');
 	}
 	put_groups(t, m);
-	return pl_writer_check(t, err);
+	return pl_write_check(t, err);
 }
 
 const struct pl_exporter pl_export_text = {

@@ -25,12 +25,12 @@ struct reader {
 
 static int finish(const struct pl_cur *c, struct pl_err *err)
 {
-	return c->bad ? pl_get_short(err) : 0;
+	return c->bad ? pl_record_get_short(err) : 0;
 }
 
 static uint32_t get_u32(struct pl_cur *c)
 {
-	uint64_t v = pl_get_varint(c);
+	uint64_t v = pl_io_get_varint(c);
 
 	if (v > UINT32_MAX)
 		c->bad = true;
@@ -48,17 +48,17 @@ static int get_head(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl
 {
 	(void)rows;
 	struct pl_graph *g = r->g;
-	uint64_t flags = pl_get_varint(c), n, rank = 0;
+	uint64_t flags = pl_io_get_varint(c), n, rank = 0;
 
-	g->epoch_ns = pl_get_svarint(c);
+	g->epoch_ns = pl_io_get_svarint(c);
 	g->stepless = flags & G_STEPLESS;
 	g->described = flags & G_DESCRIBED;
-	n = pl_get_varint(c);
+	n = pl_io_get_varint(c);
 	if (c->bad || n > left(c))
-		return pl_get_short(err);
+		return pl_record_get_short(err);
 	PL_CHECK(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
 	for (uint64_t i = 0; i < n; i++) {
-		rank += pl_get_varint(c);
+		rank += pl_io_get_varint(c);
 		if (rank > INT32_MAX)
 			return pl_fail(err, PL_EDATA, "a rank out of range");
 		g->rank[i] = (int32_t)rank;
@@ -79,8 +79,8 @@ static int get_comms(struct reader *r, struct pl_cur *c, uint32_t count, struct 
 
 	if (count > r->comms - s->n_comms)
 		return pl_fail(err, PL_EDATA, "more communications than announced");
-	rc = pl_get_table(c, count, &pl_graph_record_comm, &s->comms, &n, &r->cap_comms, NULL, NULL,
-			  err);
+	rc = pl_record_get_table(c, count, &pl_graph_record_comm, &s->comms, &n, &r->cap_comms,
+				 NULL, NULL, err);
 	s->n_comms = (uint32_t)n;
 	return rc;
 }
@@ -89,8 +89,8 @@ static int get_comms(struct reader *r, struct pl_cur *c, uint32_t count, struct 
 	static int get_##array(struct reader *r, struct pl_cur *c, uint32_t count,                 \
 			       struct pl_err *err)                                                 \
 	{                                                                                          \
-		return pl_get_table(c, count, &pl_graph_record_##record, &r->g->array, &r->g->n,   \
-				    &r->g->cap, NULL, r->g, err);                                  \
+		return pl_record_get_table(c, count, &pl_graph_record_##record, &r->g->array,      \
+					   &r->g->n, &r->g->cap, NULL, r->g, err);                 \
 	}
 TABLE(resource, res, n_res, cap_res)
 TABLE(group, group, n_groups, cap_groups)
@@ -100,7 +100,7 @@ TABLE(tensor, tensor, n_tensors, cap_tensors)
 
 static int get_strings(struct reader *r, struct pl_cur *c, uint32_t count, struct pl_err *err)
 {
-	return pl_get_strings(c, count, &r->g->str, err);
+	return pl_record_get_strings(c, count, &r->g->str, err);
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -162,7 +162,7 @@ static int get_shape(struct reader *r, struct pl_cur *c, uint32_t rows, struct p
 	s->n_nodes = get_u32(c);
 	s->n_edges = get_u32(c);
 	s->n_entries = get_u32(c);
-	r->mask = (unsigned)(pl_get_varint(c) & UINT32_MAX);
+	r->mask = (unsigned)(pl_io_get_varint(c) & UINT32_MAX);
 	r->comms = r->minor ? get_u32(c) : 0;
 	r->cap_comms = 0;
 	r->rows = r->edges = 0;
@@ -185,10 +185,10 @@ static int get_column(struct reader *r, const struct pl_shape *s, const struct p
 	int rc;
 
 	if (c->size == 1)
-		return pl_get_col_u8(in, (uint8_t *)p + r->rows, n, err);
+		return pl_column_get_u8(in, (uint8_t *)p + r->rows, n, err);
 	if (c->size == 8)
-		return pl_get_col_i64(in, (int64_t *)p + r->rows, n, err);
-	rc = pl_get_col_u32(in, v, n, err);
+		return pl_column_get_i64(in, (int64_t *)p + r->rows, n, err);
+	rc = pl_column_get_u32(in, v, n, err);
 	for (uint32_t i = 0; i < n && rc >= 0; i++)
 		v[i] += (uint32_t)c->unknown;
 	return rc;
@@ -213,7 +213,7 @@ static int get_degrees(struct reader *r, struct pl_shape *s, struct pl_cur *c, u
 	uint32_t *off = s->off + r->rows + 1;
 	uint64_t sum = r->edges;
 
-	PL_CHECK(pl_get_col_u32(c, off, n, err));
+	PL_CHECK(pl_column_get_u32(c, off, n, err));
 	for (uint32_t i = 0; i < n; i++) {
 		sum += off[i];
 		if (sum > s->n_edges || sum - r->edges > most)
@@ -232,8 +232,8 @@ static int get_edges(struct reader *r, struct pl_shape *s, struct pl_cur *c, uin
 	m = s->off[r->rows + n] - r->edges;
 	PL_CHECK(need_edges(r, s, (size_t)r->edges + m, err));
 	src = s->src;
-	PL_CHECK(pl_get_col_u32(c, src + r->edges, m, err));
-	PL_CHECK(pl_get_col_u8(c, s->etype + r->edges, m, err));
+	PL_CHECK(pl_column_get_u32(c, src + r->edges, m, err));
+	PL_CHECK(pl_column_get_u8(c, s->etype + r->edges, m, err));
 	for (uint32_t i = r->rows; i < r->rows + n; i++) {
 		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
 			bad |= src[e] - 1u >= i; /* 0, or further back than there are nodes */
@@ -251,10 +251,10 @@ static int next_rows(const struct reader *r, struct pl_cur *c, uint32_t count, u
 		     struct pl_err *err)
 {
 	size_t bytes = left(c);
-	uint64_t first = pl_get_varint(c);
+	uint64_t first = pl_io_get_varint(c);
 
 	if (c->bad)
-		return pl_get_short(err);
+		return pl_record_get_short(err);
 	if (first != r->rows)
 		return pl_fail(err, PL_EDATA, "rows from %llu on, but %u came before",
 			       (unsigned long long)first, r->rows);
@@ -299,7 +299,7 @@ static int get_step(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl
 	PL_CHECK(pl_append(&g->step, &g->n_steps, &g->cap_steps, &(struct pl_gstep){ 0 },
 			   sizeof(*p), err));
 	p = &g->step[g->n_steps - 1];
-	p->number = pl_get_svarint(c);
+	p->number = pl_io_get_svarint(c);
 	p->shape = get_u32(c);
 	PL_CHECK(finish(c, err));
 	if (p->shape >= g->n_shapes)
@@ -318,8 +318,8 @@ static int get_times(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_e
 	uint32_t all = r->g->shape[p->shape].n_nodes;
 
 	PL_CHECK(next_rows(r, c, n, all, err));
-	PL_CHECK(pl_get_col_i64(c, p->start + r->rows, n, err));
-	PL_CHECK(pl_get_col_i64(c, p->dur + r->rows, n, err));
+	PL_CHECK(pl_column_get_i64(c, p->start + r->rows, n, err));
+	PL_CHECK(pl_column_get_i64(c, p->dur + r->rows, n, err));
 	r->rows += n;
 	r->times = r->rows < all;
 	return 0;
@@ -337,18 +337,18 @@ static int get_totals(struct reader *r, struct pl_cur *c, uint32_t rows, struct 
 	int64_t *count[] = { PL_GRAPH_COUNTS(COUNT) };
 
 	for (size_t i = 0; i < PL_LEN(have); i++) {
-		uint64_t n = pl_get_varint(c);
+		uint64_t n = pl_io_get_varint(c);
 
 		if (!c->bad && n != have[i])
 			return pl_fail(err, PL_EDATA, "%llu %s, but the totals say %llu",
 				       (unsigned long long)have[i], what[i], (unsigned long long)n);
 	}
 	for (size_t i = 0; i < PL_LEN(count); i++) {
-		*count[i] = pl_get_svarint(c);
+		*count[i] = pl_io_get_svarint(c);
 		if (*count[i] < 0)
 			c->bad = true;
 	}
-	if (r->minor && pl_get_varint(c) != g->n_work && !c->bad)
+	if (r->minor && pl_io_get_varint(c) != g->n_work && !c->bad)
 		return pl_fail(err, PL_EDATA, "rows of work are missing, or there are too many");
 	r->totals = true;
 	return finish(c, err);
@@ -400,7 +400,7 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 
 	r->minor = b->minor;
 	if (b->type == PL_BLOCK_PROVENANCE)
-		return pl_get_provenance(&r->g->provenance, b, err);
+		return pl_record_get_provenance(&r->g->provenance, b, err);
 	for (size_t i = 0; i < PL_LEN(blocks); i++) {
 		if (blocks[i].type != b->type)
 			continue;
@@ -418,13 +418,15 @@ int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g, st
 int pl_graph_read_without(struct pl_in *in, struct pl_pool *pool, unsigned leave_out,
 			  struct pl_graph *g, struct pl_err *err)
 {
-	struct pl_creader_opts c = { .kind = PL_KIND_GRAPH, .major = PL_GRAPH_MAJOR, .pool = pool };
+	struct pl_container_reader_opts c = { .kind = PL_KIND_GRAPH,
+					      .major = PL_GRAPH_MAJOR,
+					      .pool = pool };
 	struct reader r = { .g = g, .leave_out = leave_out };
 	struct pl_err why = { 0 };
 	int rc;
 
 	pl_graph_init(g);
-	rc = pl_creader_each(in, &c, "graph", on_block, &r, &why);
+	rc = pl_container_reader_each(in, &c, "graph", on_block, &r, &why);
 	if (rc >= 0 && !r.totals)
 		rc = pl_fail(&why, PL_EDATA, "%s: the graph has no totals: it is not complete",
 			     pl_in_name(in));

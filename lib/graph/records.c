@@ -24,7 +24,7 @@ static int put_ranks(struct pl_buf *b, const void *row, const void *graph, struc
 	const struct pl_graph *g = graph;
 
 	(void)err;
-	pl_put_numbers(b, g->group_rank + p->rank, p->n);
+	pl_record_put_numbers(b, g->group_rank + p->rank, p->n);
 	return 0;
 }
 
@@ -33,8 +33,8 @@ static int get_ranks(struct pl_cur *c, void *row, void *graph, struct pl_err *er
 	struct pl_ggroup *p = row;
 	struct pl_graph *g = graph;
 
-	return pl_get_numbers(c, &g->group_rank, &g->n_group_ranks, &g->cap_group_ranks, &p->rank,
-			      &p->n, err);
+	return pl_record_get_numbers(c, &g->group_rank, &g->n_group_ranks, &g->cap_group_ranks,
+				     &p->rank, &p->n, err);
 }
 
 const struct pl_record pl_graph_record_group = { PL_RECORD("group", struct pl_ggroup, group),
@@ -73,7 +73,7 @@ static int put_consumers(struct pl_buf *b, const void *row, const void *graph, s
 	const struct pl_graph *g = graph;
 
 	(void)err;
-	pl_put_numbers(b, t->n_consumers ? g->consumer + t->consumer : NULL, t->n_consumers);
+	pl_record_put_numbers(b, t->n_consumers ? g->consumer + t->consumer : NULL, t->n_consumers);
 	return 0;
 }
 
@@ -82,8 +82,8 @@ static int get_consumers(struct pl_cur *c, void *row, void *graph, struct pl_err
 	struct pl_tensor *t = row;
 	struct pl_graph *g = graph;
 
-	return pl_get_numbers(c, &g->consumer, &g->n_consumers, &g->cap_consumers, &t->consumer,
-			      &t->n_consumers, err);
+	return pl_record_get_numbers(c, &g->consumer, &g->n_consumers, &g->cap_consumers,
+				     &t->consumer, &t->n_consumers, err);
 }
 
 const struct pl_record pl_graph_record_tensor = { PL_RECORD("tensor", struct pl_tensor, tensor),

@@ -143,7 +143,7 @@ int pl_graph_show_dot(const struct pl_graph *g, struct pl_out *out, struct pl_er
 {
 	struct pl_writer w;
 
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	pl_write_text(&w, "digraph paceline {\n\trankdir=LR;\n"
 			  "\tnode [style=filled, fontname=\"sans-serif\", fontsize=9];\n"
 			  "\tedge [arrowsize=0.6];\n");
@@ -152,5 +152,5 @@ int pl_graph_show_dot(const struct pl_graph *g, struct pl_out *out, struct pl_er
 		edges(g, &w, i);
 	}
 	pl_write_text(&w, "}\n");
-	return pl_writer_end(&w, err);
+	return pl_write_end(&w, err);
 }

@@ -126,7 +126,7 @@ static void end(struct view *v)
 		return;
 	}
 	pl_write_char(&v->w, '\n');
-	pl_writer_flush(&v->w, FLUSH);
+	pl_write_flush(&v->w, FLUSH);
 }
 
 /* Rows: lines, or objects of an array. */
@@ -416,7 +416,7 @@ int pl_graph_show_rows(const struct pl_graph *g, bool json, struct pl_out *out, 
 {
 	struct view v = { .g = g, .json = json };
 
-	pl_writer_init(&v.w, out, 0);
+	pl_write_init(&v.w, out, 0);
 	if (json)
 		pl_json_open(&v.w, '{');
 	head(&v);
@@ -428,7 +428,7 @@ int pl_graph_show_rows(const struct pl_graph *g, bool json, struct pl_out *out, 
 	put_rows(&v, "tensors", g->n_tensors, tensor);
 	put_rows(&v, "steps", g->n_steps, step);
 	if (!json)
-		return pl_writer_end(&v.w, err);
+		return pl_write_end(&v.w, err);
 	pl_json_close(&v.w);
 	return pl_json_end(&v.w, err);
 }

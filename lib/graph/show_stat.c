@@ -224,7 +224,7 @@ static void put_groups(void *report, struct pl_table *t)
 		pl_table_row(t, str(s, p->name), p->flags & PL_GROUP_INFERRED ? "yes" : "no",
 			     (int64_t)p->n, (const char *)ranks.b.p, s->group[i].n, s->group[i].ns);
 	}
-	pl_writer_fini(&ranks);
+	pl_write_fini(&ranks);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -311,7 +311,7 @@ int pl_graph_show_stat(const struct pl_graph *g, bool json, struct pl_out *out, 
 	int rc;
 
 	PL_TRY(pl_graph_stat_collect(g, &s, err));
-	pl_writer_init(&w, out, 2);
+	pl_write_init(&w, out, 2);
 	if (json) {
 		pl_json_open(&w, '{');
 		json_head(&s, &w);
@@ -322,7 +322,7 @@ int pl_graph_show_stat(const struct pl_graph *g, bool json, struct pl_out *out, 
 		text_head(&s, &w);
 		pl_table_sections_text(sections, PL_LEN(sections), &s, TEXT_ROWS,
 				       ": -O stat-json has all", &w);
-		rc = pl_writer_end(&w, err);
+		rc = pl_write_end(&w, err);
 	}
 out:
 	pl_graph_stat_fini(&s);

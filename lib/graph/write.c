@@ -14,7 +14,7 @@
 /* ---- writing --------------------------------------------------------------------------------- */
 
 struct writer {
-	struct pl_cwriter *out;
+	struct pl_container_writer *out;
 	struct pl_buf b;   /* the block */
 	uint32_t *scratch; /* as many as a block has rows or edges */
 	size_t cap;
@@ -39,23 +39,23 @@ struct coding { /* of a block */
 
 static int put_block(struct writer *w, uint32_t type, size_t count, struct pl_err *err)
 {
-	return pl_cwriter_put(w->out, type, BLOCK_VERSION, (uint32_t)count, &w->b, err);
+	return pl_container_writer_put(w->out, type, BLOCK_VERSION, (uint32_t)count, &w->b, err);
 }
 
 static int write_head(struct writer *w, const struct pl_graph *g, struct pl_err *err)
 {
-	pl_put_varint(&w->b, (g->stepless ? G_STEPLESS : 0) | (g->described ? G_DESCRIBED : 0));
-	pl_put_svarint(&w->b, g->epoch_ns);
-	pl_put_varint(&w->b, (uint64_t)g->n_ranks);
+	pl_io_put_varint(&w->b, (g->stepless ? G_STEPLESS : 0) | (g->described ? G_DESCRIBED : 0));
+	pl_io_put_svarint(&w->b, g->epoch_ns);
+	pl_io_put_varint(&w->b, (uint64_t)g->n_ranks);
 	for (int32_t i = 0; i < g->n_ranks; i++)
-		pl_put_varint(&w->b, (uint64_t)(g->rank[i] - (i ? g->rank[i - 1] : 0)));
+		pl_io_put_varint(&w->b, (uint64_t)(g->rank[i] - (i ? g->rank[i - 1] : 0)));
 	return put_block(w, B_GRPH, 1, err);
 }
 
 static int write_table(struct writer *w, const struct pl_graph *g, uint32_t type,
 		       const struct pl_record *r, const void *rows, size_t n, struct pl_err *err)
 {
-	return pl_cwriter_put_table(w->out, type, BLOCK_VERSION, r, rows, n, g, err);
+	return pl_container_writer_put_table(w->out, type, BLOCK_VERSION, r, rows, n, g, err);
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -73,9 +73,9 @@ static void put_column(struct writer *w, const struct pl_shape *s, const struct 
 
 	if (c->size != 4) {
 		if (c->size == 1)
-			pl_put_col_u8(&w->b, (const uint8_t *)p + at, n);
+			pl_column_put_u8(&w->b, (const uint8_t *)p + at, n);
 		else
-			pl_put_col_i64(&w->b, (const int64_t *)p + at, n, false);
+			pl_column_put_i64(&w->b, (const int64_t *)p + at, n, false);
 		return;
 	}
 	for (; i + 4 <= n; i += 4) {
@@ -85,7 +85,7 @@ static void put_column(struct writer *w, const struct pl_shape *s, const struct 
 	}
 	for (; i < n; i++)
 		w->scratch[i] = v[at + i] - (uint32_t)c->unknown;
-	pl_put_col_u32(&w->b, w->scratch, n, false);
+	pl_column_put_u32(&w->b, w->scratch, n, false);
 }
 
 /* Rows of the optional columns of `mask`, and of those that every shape has. */
@@ -104,18 +104,18 @@ static void put_edges(struct writer *w, const struct pl_shape *s, uint32_t at, u
 
 	for (uint32_t i = 0; i < n; i++)
 		w->scratch[i] = s->off[at + i + 1] - s->off[at + i];
-	pl_put_col_u32(&w->b, w->scratch, n, false);
+	pl_column_put_u32(&w->b, w->scratch, n, false);
 	for (uint32_t i = at; i < at + n; i++)
 		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
 			w->scratch[e - first] = i - s->src[e];
-	pl_put_col_u32(&w->b, w->scratch, m, false);
-	pl_put_col_u8(&w->b, s->etype + first, m);
+	pl_column_put_u32(&w->b, w->scratch, m, false);
+	pl_column_put_u8(&w->b, s->etype + first, m);
 }
 
 /* Zeros behind the columns, so that readers may bound what a block stands for. */
 static void pad(struct writer *w, size_t rows)
 {
-	pl_put_zeros(&w->b, rows / ROWS_A_BYTE + 1);
+	pl_io_put_zeros(&w->b, rows / ROWS_A_BYTE + 1);
 }
 
 static int code_nodes(struct writer *w, const struct pl_shape *s, unsigned mask, uint32_t at,
@@ -124,7 +124,7 @@ static int code_nodes(struct writer *w, const struct pl_shape *s, unsigned mask,
 	uint32_t m = s->off[at + n] - s->off[at];
 
 	PL_CHECK(pl_grow(&w->scratch, &w->cap, n > m ? n : m, sizeof(*w->scratch), err));
-	pl_put_varint(&w->b, at);
+	pl_io_put_varint(&w->b, at);
 	put_columns(w, s, mask & (LATER_COLUMNS - 1), true, at, n);
 	put_edges(w, s, at, n);
 	put_columns(w, s, mask & ~(LATER_COLUMNS - 1), false, at, n);
@@ -134,19 +134,19 @@ static int code_nodes(struct writer *w, const struct pl_shape *s, unsigned mask,
 
 static void code_times(struct writer *w, const struct pl_gstep *p, uint32_t at, uint32_t n)
 {
-	pl_put_varint(&w->b, at);
-	pl_put_col_i64(&w->b, p->start + at, n, true);
-	pl_put_col_i64(&w->b, p->dur + at, n, false);
+	pl_io_put_varint(&w->b, at);
+	pl_column_put_i64(&w->b, p->start + at, n, true);
+	pl_column_put_i64(&w->b, p->dur + at, n, false);
 	pad(w, n);
 }
 
 static void code_shape(struct writer *w, const struct pl_shape *s, unsigned mask)
 {
-	pl_put_varint(&w->b, s->n_nodes);
-	pl_put_varint(&w->b, s->n_edges);
-	pl_put_varint(&w->b, s->n_entries);
-	pl_put_varint(&w->b, mask);
-	pl_put_varint(&w->b, s->n_comms);
+	pl_io_put_varint(&w->b, s->n_nodes);
+	pl_io_put_varint(&w->b, s->n_edges);
+	pl_io_put_varint(&w->b, s->n_entries);
+	pl_io_put_varint(&w->b, mask);
+	pl_io_put_varint(&w->b, s->n_comms);
 }
 
 static void code_rows(void *arg)
@@ -160,8 +160,8 @@ static void code_rows(void *arg)
 	} else if (r->type == B_NODE) {
 		x->rc = code_nodes(&x->w, r->s, r->mask, r->at, r->n, &x->err);
 	} else if (r->type == B_STEP) {
-		pl_put_svarint(&x->w.b, r->st->number);
-		pl_put_varint(&x->w.b, r->st->shape);
+		pl_io_put_svarint(&x->w.b, r->st->number);
+		pl_io_put_varint(&x->w.b, r->st->shape);
 	} else {
 		code_times(&x->w, r->st, r->at, r->n);
 	}
@@ -177,8 +177,8 @@ static int put_oldest(struct writer *w, struct pl_err *err)
 	x->next = w->free;
 	w->free = x;
 	if (x->rc >= 0) {
-		PL_CHECK(pl_cwriter_put(w->out, x->rows.type, BLOCK_VERSION, x->rows.n, &x->w.b,
-					err));
+		PL_CHECK(pl_container_writer_put(w->out, x->rows.type, BLOCK_VERSION, x->rows.n,
+						 &x->w.b, err));
 		return 1;
 	}
 	if (err && !err->code)
@@ -273,10 +273,10 @@ static int write_totals(struct writer *w, const struct pl_graph *g, struct pl_er
 			       g->n_shapes, g->n_tensors, g->n_steps };
 
 	for (size_t i = 0; i < PL_LEN(n); i++)
-		pl_put_varint(&w->b, n[i]);
-#define PUT(name) pl_put_svarint(&w->b, g->name);
+		pl_io_put_varint(&w->b, n[i]);
+#define PUT(name) pl_io_put_svarint(&w->b, g->name);
 	PL_GRAPH_COUNTS(PUT)
-	pl_put_varint(&w->b, g->n_work);
+	pl_io_put_varint(&w->b, g->n_work);
 	return put_block(w, B_TOTL, 1, err);
 }
 
@@ -285,10 +285,10 @@ static int write_all(struct writer *w, const struct pl_graph *g, const char *pro
 {
 	PL_CHECK(write_head(w, g, err));
 	if (provenance)
-		PL_CHECK(pl_cwriter_put_provenance(w->out, BLOCK_VERSION, g->provenance.p,
-						   g->provenance.n, provenance, err));
-	PL_CHECK(pl_cwriter_put_strings(w->out, B_STRS, BLOCK_VERSION, &g->str, 0, STRING_BYTES,
-					err));
+		PL_CHECK(pl_container_writer_put_provenance(w->out, BLOCK_VERSION, g->provenance.p,
+							    g->provenance.n, provenance, err));
+	PL_CHECK(pl_container_writer_put_strings(w->out, B_STRS, BLOCK_VERSION, &g->str, 0,
+						 STRING_BYTES, err));
 	PL_CHECK(write_table(w, g, B_RSRC, &pl_graph_record_resource, g->res, g->n_res, err));
 	PL_CHECK(write_table(w, g, B_GRUP, &pl_graph_record_group, g->group, g->n_groups, err));
 	PL_CHECK(write_table(w, g, B_LINK, &pl_graph_record_link, g->link, g->n_links, err));
@@ -307,27 +307,27 @@ static int write_all(struct writer *w, const struct pl_graph *g, const char *pro
 int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, struct pl_pool *pool,
 		   const char *provenance, struct pl_err *err)
 {
-	struct pl_cwriter_opts c = { .kind = PL_KIND_GRAPH,
-				     .major = PL_GRAPH_MAJOR,
-				     .minor = PL_GRAPH_MINOR,
-				     .level = level,
-				     .pool = pool };
+	struct pl_container_writer_opts c = { .kind = PL_KIND_GRAPH,
+					      .major = PL_GRAPH_MAJOR,
+					      .minor = PL_GRAPH_MINOR,
+					      .level = level,
+					      .pool = pool };
 	struct pl_err why = { 0 };
 	struct writer w = { 0 };
 	int threads = pl_pool_threads(pool), rc;
 
 	if (!pl_graph_valid(g, &why))
 		return pl_fail(err, PL_EDATA, "this graph cannot be written: %s", why.msg);
-	w.out = pl_cwriter_open(out, &c, err);
+	w.out = pl_container_writer_open(out, &c, err);
 	if (!w.out)
 		return err ? err->code : PL_ENOMEM;
 	w.queue = pl_queue_new(pool, threads > 1 ? 2 * threads : 1, err);
 	rc = w.queue ? write_all(&w, g, provenance, err) : err ? err->code : PL_ENOMEM;
 	free_rows(&w);
 	if (rc < 0)
-		pl_cwriter_abort(w.out);
+		pl_container_writer_abort(w.out);
 	else
-		rc = pl_cwriter_close(w.out, err);
+		rc = pl_container_writer_close(w.out, err);
 	pl_buf_fini(&w.b);
 	pl_free(w.scratch);
 	return rc;

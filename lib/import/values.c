@@ -127,7 +127,7 @@ int pl_import_json_repair(const char *s, size_t n, struct pl_buf *b, struct pl_e
 
 	pl_write_json(&w, s, n);
 	*b = w.b;
-	return pl_writer_check(&w, err);
+	return pl_write_check(&w, err);
 }
 
 /* 0 clean, 1 lenient, -1 malformed */

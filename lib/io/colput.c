@@ -325,7 +325,7 @@ static void enc_end(struct enc *e, struct pl_buf *b)
 	b->n = (size_t)(e->q - b->p);
 }
 
-void pl_put_col_i64(struct pl_buf *b, const int64_t *v, size_t n, bool delta)
+void pl_column_put_i64(struct pl_buf *b, const int64_t *v, size_t n, bool delta)
 {
 	struct stats s = { .delta = delta };
 	struct enc e;
@@ -384,7 +384,7 @@ static uint32_t bits_of(const uint32_t *v, size_t n)
 	return all[0] | all[1] | all[2] | all[3];
 }
 
-void pl_put_col_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta)
+void pl_column_put_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta)
 {
 	struct stats s = { .delta = delta };
 	int64_t wide[PL_COL_PIECE];
@@ -426,7 +426,7 @@ static size_t byte_run(const uint8_t *p, size_t n)
 }
 
 /* Bytes are fixed width unless they are all equal or nearly so. */
-void pl_put_col_u8(struct pl_buf *b, const uint8_t *v, size_t n)
+void pl_column_put_u8(struct pl_buf *b, const uint8_t *v, size_t n)
 {
 	size_t runs = n ? byte_runs(v, n) : 0;
 	bool rare = runs <= n / 8;

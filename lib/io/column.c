@@ -37,12 +37,12 @@ static void put(struct pl_buf *b, const void *p, size_t n)
 		b->failed = pl_buf_put(b, p, n, NULL) < 0;
 }
 
-void pl_put_u8(struct pl_buf *b, uint8_t v)
+void pl_io_put_u8(struct pl_buf *b, uint8_t v)
 {
 	put(b, &v, 1);
 }
 
-void pl_put_u32(struct pl_buf *b, uint32_t v)
+void pl_io_put_u32(struct pl_buf *b, uint32_t v)
 {
 	uint8_t p[4];
 
@@ -50,7 +50,7 @@ void pl_put_u32(struct pl_buf *b, uint32_t v)
 	put(b, p, sizeof(p));
 }
 
-void pl_put_u64(struct pl_buf *b, uint64_t v)
+void pl_io_put_u64(struct pl_buf *b, uint64_t v)
 {
 	uint8_t p[8];
 
@@ -58,33 +58,33 @@ void pl_put_u64(struct pl_buf *b, uint64_t v)
 	put(b, p, sizeof(p));
 }
 
-void pl_put_f64(struct pl_buf *b, double v)
+void pl_io_put_f64(struct pl_buf *b, double v)
 {
 	uint64_t bits;
 
 	memcpy(&bits, &v, sizeof(bits));
-	pl_put_u64(b, bits);
+	pl_io_put_u64(b, bits);
 }
 
-void pl_put_varint(struct pl_buf *b, uint64_t v)
+void pl_io_put_varint(struct pl_buf *b, uint64_t v)
 {
 	uint8_t p[PL_VARINT_MAX];
 
 	put(b, p, (size_t)(pl_varint_put(p, v) - p));
 }
 
-void pl_put_svarint(struct pl_buf *b, int64_t v)
+void pl_io_put_svarint(struct pl_buf *b, int64_t v)
 {
-	pl_put_varint(b, pl_zigzag(v));
+	pl_io_put_varint(b, pl_zigzag(v));
 }
 
-void pl_put_str(struct pl_buf *b, const char *s, size_t n)
+void pl_io_put_str(struct pl_buf *b, const char *s, size_t n)
 {
-	pl_put_varint(b, n);
+	pl_io_put_varint(b, n);
 	put(b, s, n);
 }
 
-void pl_put_zeros(struct pl_buf *b, size_t n)
+void pl_io_put_zeros(struct pl_buf *b, size_t n)
 {
 	if (b->failed || b->n >= n)
 		return;
@@ -108,37 +108,37 @@ static const uint8_t *take(struct pl_cur *c, size_t n)
 	return p;
 }
 
-uint8_t pl_get_u8(struct pl_cur *c)
+uint8_t pl_io_get_u8(struct pl_cur *c)
 {
 	const uint8_t *p = take(c, 1);
 
 	return p ? *p : 0;
 }
 
-uint32_t pl_get_u32(struct pl_cur *c)
+uint32_t pl_io_get_u32(struct pl_cur *c)
 {
 	const uint8_t *p = take(c, 4);
 
 	return p ? pl_le32_get(p) : 0;
 }
 
-uint64_t pl_get_u64(struct pl_cur *c)
+uint64_t pl_io_get_u64(struct pl_cur *c)
 {
 	const uint8_t *p = take(c, 8);
 
 	return p ? pl_le64_get(p) : 0;
 }
 
-double pl_get_f64(struct pl_cur *c)
+double pl_io_get_f64(struct pl_cur *c)
 {
-	uint64_t bits = pl_get_u64(c);
+	uint64_t bits = pl_io_get_u64(c);
 	double v;
 
 	memcpy(&v, &bits, sizeof(v));
 	return v;
 }
 
-uint64_t pl_get_varint(struct pl_cur *c)
+uint64_t pl_io_get_varint(struct pl_cur *c)
 {
 	uint64_t v = 0;
 	const uint8_t *p = c->bad ? NULL : get_varint(c->p, c->end, &v);
@@ -151,14 +151,14 @@ uint64_t pl_get_varint(struct pl_cur *c)
 	return v;
 }
 
-int64_t pl_get_svarint(struct pl_cur *c)
+int64_t pl_io_get_svarint(struct pl_cur *c)
 {
-	return pl_unzigzag(pl_get_varint(c));
+	return pl_unzigzag(pl_io_get_varint(c));
 }
 
-const char *pl_get_str(struct pl_cur *c, size_t *n)
+const char *pl_io_get_str(struct pl_cur *c, size_t *n)
 {
-	uint64_t len = pl_get_varint(c);
+	uint64_t len = pl_io_get_varint(c);
 	const uint8_t *p = len <= SIZE_MAX ? take(c, (size_t)len) : NULL;
 
 	*n = p ? (size_t)len : 0;
@@ -351,7 +351,7 @@ static int dec_end(struct dec *d, struct pl_cur *c, struct pl_err *err)
 	return 0;
 }
 
-int pl_get_col_i64(struct pl_cur *c, int64_t *v, size_t n, struct pl_err *err)
+int pl_column_get_i64(struct pl_cur *c, int64_t *v, size_t n, struct pl_err *err)
 {
 	struct dec d;
 
@@ -377,7 +377,7 @@ static size_t get_piece(struct dec *d, int64_t *wide, unsigned bits)
 	return n;
 }
 
-int pl_get_col_u32(struct pl_cur *c, uint32_t *v, size_t n, struct pl_err *err)
+int pl_column_get_u32(struct pl_cur *c, uint32_t *v, size_t n, struct pl_err *err)
 {
 	int64_t wide[PL_COL_PIECE];
 	struct dec d;
@@ -391,7 +391,7 @@ int pl_get_col_u32(struct pl_cur *c, uint32_t *v, size_t n, struct pl_err *err)
 	return dec_end(&d, c, err);
 }
 
-int pl_get_col_u8(struct pl_cur *c, uint8_t *v, size_t n, struct pl_err *err)
+int pl_column_get_u8(struct pl_cur *c, uint8_t *v, size_t n, struct pl_err *err)
 {
 	int64_t wide[PL_COL_PIECE];
 	struct dec d;

@@ -25,9 +25,9 @@ enum pl_kind {
 
 /* ---- writing --------------------------------------------------------------------------- */
 
-struct pl_cwriter;
+struct pl_container_writer;
 
-struct pl_cwriter_opts {
+struct pl_container_writer_opts {
 	uint32_t kind;	       /* enum pl_kind */
 	uint16_t major, minor; /* version of the kind's format */
 	uint64_t incompat;     /* feature bits that a reader must know */
@@ -36,23 +36,25 @@ struct pl_cwriter_opts {
 };
 
 /* Writes to `out` (borrowed). Blocks are compressed by the pool and written in order. */
-struct pl_cwriter *pl_cwriter_open(struct pl_out *out, const struct pl_cwriter_opts *opts,
-				   struct pl_err *err);
+struct pl_container_writer *pl_container_writer_open(struct pl_out *out,
+						     const struct pl_container_writer_opts *opts,
+						     struct pl_err *err);
 /* Takes the payload: b is left empty and valid. `records` counts into the totals. */
-int pl_cwriter_put(struct pl_cwriter *w, uint32_t type, uint16_t version, uint32_t count,
-		   struct pl_buf *b, struct pl_err *err) PL_MUST;
+int pl_container_writer_put(struct pl_container_writer *w, uint32_t type, uint16_t version,
+			    uint32_t count, struct pl_buf *b, struct pl_err *err) PL_MUST;
 /* End the segment (index and end member written) and begin another of the same options. */
-int pl_cwriter_next_segment(struct pl_cwriter *w, struct pl_err *err) PL_MUST;
-/* Copy one already compressed member, as pl_creader_raw() gave it, into the stream. A header member
- * begins, an end member ends a segment; only whole segments may be copied. */
-int pl_cwriter_copy(struct pl_cwriter *w, const void *member, size_t n, struct pl_err *err) PL_MUST;
+int pl_container_writer_next_segment(struct pl_container_writer *w, struct pl_err *err) PL_MUST;
+/* Copy one already compressed member, as pl_container_reader_raw() gave it, into the stream. A
+ * header member begins, an end member ends a segment; only whole segments may be copied. */
+int pl_container_writer_copy(struct pl_container_writer *w, const void *member, size_t n,
+			     struct pl_err *err) PL_MUST;
 /* End the last segment and free; the output stays open. */
-int pl_cwriter_close(struct pl_cwriter *w, struct pl_err *err) PL_MUST;
-void pl_cwriter_abort(struct pl_cwriter *w); /* NULL is fine */
+int pl_container_writer_close(struct pl_container_writer *w, struct pl_err *err) PL_MUST;
+void pl_container_writer_abort(struct pl_container_writer *w); /* NULL is fine */
 
 /* ---- reading --------------------------------------------------------------------------- */
 
-struct pl_creader;
+struct pl_container_reader;
 
 struct pl_block {
 	uint32_t type; /* 0: a segment begins here (kind, version below); see PL_BLOCK_* */
@@ -68,12 +70,12 @@ struct pl_block {
 };
 #define PL_BLOCK_SEGMENT 0u
 
-struct pl_creader_opts {
-	uint32_t kind;	      /* what is expected, 0: any */
-	uint16_t major;	      /* the highest that the caller can read */
-	uint64_t known;	      /* feature bits that the caller knows */
-	bool salvage;	      /* keep whole blocks of a damaged or cut stream instead of failing */
-	bool raw;	      /* keep each member's compressed bytes for pl_creader_raw() */
+struct pl_container_reader_opts {
+	uint32_t kind;	/* what is expected, 0: any */
+	uint16_t major; /* the highest that the caller can read */
+	uint64_t known; /* feature bits that the caller knows */
+	bool salvage;	/* keep whole blocks of a damaged or cut stream instead of failing */
+	bool raw;	/* keep each member's compressed bytes for pl_container_reader_raw() */
 	struct pl_pool *pool; /* may be NULL: inflation runs ahead */
 	const struct pl_log *log;
 };
@@ -86,43 +88,45 @@ int pl_container_kind(struct pl_in *in, uint32_t *kind, struct pl_err *err) PL_M
 /* "trace", "graph" ...; of another kind its letters, in `out`. */
 const char *pl_container_kind_name(uint32_t kind, char out[8]);
 /* Reads from `in` (borrowed). */
-struct pl_creader *pl_creader_open(struct pl_in *in, const struct pl_creader_opts *opts,
-				   struct pl_err *err);
+struct pl_container_reader *pl_container_reader_open(struct pl_in *in,
+						     const struct pl_container_reader_opts *opts,
+						     struct pl_err *err);
 /* 1 and *b, 0 at the proper end, or a negative code: "NAME: block 17 at byte 1048812: ...". Index
  * blocks are checked and not shown. */
-int pl_creader_next(struct pl_creader *r, struct pl_block *b, struct pl_err *err) PL_MUST;
+int pl_container_reader_next(struct pl_container_reader *r, struct pl_block *b,
+			     struct pl_err *err) PL_MUST;
 /* The compressed member of the block just returned, or of the header. Index and end members come
  * too, with the flag `raw`, as blocks of type PL_BLOCK_INDEX and PL_BLOCK_END without payload. */
-void pl_creader_raw(const struct pl_creader *r, const void **member, size_t *n);
+void pl_container_reader_raw(const struct pl_container_reader *r, const void **member, size_t *n);
 #define PL_BLOCK_INDEX PL_FOURCC('I', 'N', 'D', 'X')
 #define PL_BLOCK_END   PL_FOURCC('E', 'N', 'D', ' ')
-void pl_creader_close(struct pl_creader *r); /* NULL is fine */
+void pl_container_reader_close(struct pl_container_reader *r); /* NULL is fine */
 
 /* ---- payload encoding: little-endian, varint ------------------------------------------------ */
 
-/* Without memory b->failed is set, and pl_cwriter_put() fails. */
-void pl_put_u8(struct pl_buf *b, uint8_t v);
-void pl_put_u32(struct pl_buf *b, uint32_t v);
-void pl_put_u64(struct pl_buf *b, uint64_t v);
-void pl_put_f64(struct pl_buf *b, double v);		    /* its bits, as u64 */
-void pl_put_varint(struct pl_buf *b, uint64_t v);	    /* LEB128 */
-void pl_put_svarint(struct pl_buf *b, int64_t v);	    /* zigzag */
-void pl_put_str(struct pl_buf *b, const char *s, size_t n); /* len, bytes */
+/* Without memory b->failed is set, and pl_container_writer_put() fails. */
+void pl_io_put_u8(struct pl_buf *b, uint8_t v);
+void pl_io_put_u32(struct pl_buf *b, uint32_t v);
+void pl_io_put_u64(struct pl_buf *b, uint64_t v);
+void pl_io_put_f64(struct pl_buf *b, double v);		       /* its bits, as u64 */
+void pl_io_put_varint(struct pl_buf *b, uint64_t v);	       /* LEB128 */
+void pl_io_put_svarint(struct pl_buf *b, int64_t v);	       /* zigzag */
+void pl_io_put_str(struct pl_buf *b, const char *s, size_t n); /* len, bytes */
 /* Appends zeros until b has n bytes. */
-void pl_put_zeros(struct pl_buf *b, size_t n);
+void pl_io_put_zeros(struct pl_buf *b, size_t n);
 
 /* A cursor over a payload. Reading past the end sets `bad` and yields 0: check once at the end. */
 struct pl_cur {
 	const uint8_t *p, *end;
 	bool bad;
 };
-uint8_t pl_get_u8(struct pl_cur *c);
-uint32_t pl_get_u32(struct pl_cur *c);
-uint64_t pl_get_u64(struct pl_cur *c);
-double pl_get_f64(struct pl_cur *c);
-uint64_t pl_get_varint(struct pl_cur *c);
-int64_t pl_get_svarint(struct pl_cur *c);
-const char *pl_get_str(struct pl_cur *c, size_t *n); /* borrowed, not NUL-terminated */
+uint8_t pl_io_get_u8(struct pl_cur *c);
+uint32_t pl_io_get_u32(struct pl_cur *c);
+uint64_t pl_io_get_u64(struct pl_cur *c);
+double pl_io_get_f64(struct pl_cur *c);
+uint64_t pl_io_get_varint(struct pl_cur *c);
+int64_t pl_io_get_svarint(struct pl_cur *c);
+const char *pl_io_get_str(struct pl_cur *c, size_t *n); /* borrowed, not NUL-terminated */
 
 /*
  * Whole columns. `delta` codes differences between neighbours. Encoded: one byte of coding, then
@@ -130,12 +134,12 @@ const char *pl_get_str(struct pl_cur *c, size_t *n); /* borrowed, not NUL-termin
  * 3 = fixed little-endian of width w (one byte w), 4 = runs (value, length), 5 = runs of
  * differences. The writer picks a small one; a reader must know all. No rows take no bytes.
  */
-void pl_put_col_i64(struct pl_buf *b, const int64_t *v, size_t n, bool delta);
-void pl_put_col_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta);
-void pl_put_col_u8(struct pl_buf *b, const uint8_t *v, size_t n);
+void pl_column_put_i64(struct pl_buf *b, const int64_t *v, size_t n, bool delta);
+void pl_column_put_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta);
+void pl_column_put_u8(struct pl_buf *b, const uint8_t *v, size_t n);
 /* 0 or PL_EDATA ("column cut short", ...). */
-int pl_get_col_i64(struct pl_cur *c, int64_t *v, size_t n, struct pl_err *err) PL_MUST;
-int pl_get_col_u32(struct pl_cur *c, uint32_t *v, size_t n, struct pl_err *err) PL_MUST;
-int pl_get_col_u8(struct pl_cur *c, uint8_t *v, size_t n, struct pl_err *err) PL_MUST;
+int pl_column_get_i64(struct pl_cur *c, int64_t *v, size_t n, struct pl_err *err) PL_MUST;
+int pl_column_get_u32(struct pl_cur *c, uint32_t *v, size_t n, struct pl_err *err) PL_MUST;
+int pl_column_get_u8(struct pl_cur *c, uint8_t *v, size_t n, struct pl_err *err) PL_MUST;
 
 #endif

@@ -25,7 +25,7 @@ struct pl_codec {
 #endif
 };
 
-void pl_codecs_init(struct pl_codecs *cs, int level)
+void pl_deflate_codecs_init(struct pl_codecs *cs, int level)
 {
 	pthread_mutex_init(&cs->lock, NULL);
 	cs->free = NULL;
@@ -66,7 +66,7 @@ static void codec_free(struct pl_codec *c)
 	pl_free(c);
 }
 
-void pl_codecs_fini(struct pl_codecs *cs)
+void pl_deflate_codecs_fini(struct pl_codecs *cs)
 {
 	struct pl_codec *c = cs->free, *next;
 
@@ -78,7 +78,7 @@ void pl_codecs_fini(struct pl_codecs *cs)
 	pthread_mutex_destroy(&cs->lock);
 }
 
-uint32_t pl_crc32(uint32_t crc, const void *p, size_t n)
+uint32_t pl_deflate_crc32(uint32_t crc, const void *p, size_t n)
 {
 #if HAVE_LIBDEFLATE
 	return n ? libdeflate_crc32(crc, p, n) : crc;
@@ -186,7 +186,8 @@ int pl_deflate(struct pl_codecs *cs, const uint8_t *head, size_t n_head, const u
 	return 0;
 }
 
-int pl_inflate(struct pl_codecs *cs, const uint8_t *in, size_t n, uint8_t *out, size_t n_out)
+int pl_deflate_inflate(struct pl_codecs *cs, const uint8_t *in, size_t n, uint8_t *out,
+		       size_t n_out)
 {
 	struct pl_codec *c = codec_take(cs);
 	int rc;

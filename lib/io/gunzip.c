@@ -197,7 +197,7 @@ static void body(struct pl_gunzip *gz, struct chunk *c, uint8_t *out)
 	z = inflate(&gz->z, Z_NO_FLUSH);
 	pl_in_skip(gz->raw, (size_t)(gz->z.next_in - p));
 	made = room - gz->z.avail_out;
-	gz->crc = pl_crc32(gz->crc, out + c->n, made);
+	gz->crc = pl_deflate_crc32(gz->crc, out + c->n, made);
 	gz->length += (uint32_t)made;
 	c->n += made;
 	if (z == Z_STREAM_END) {

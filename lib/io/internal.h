@@ -38,7 +38,7 @@ int pl_in_room(struct pl_in *in, size_t more);
 
 /* ---- deflate ----------------------------------------------------------------------------- */
 
-uint32_t pl_crc32(uint32_t crc, const void *p, size_t n);
+uint32_t pl_deflate_crc32(uint32_t crc, const void *p, size_t n);
 
 /*
  * Compressors and decompressors for many threads: each job takes one, and gives it back, so there
@@ -50,8 +50,8 @@ struct pl_codecs {
 	struct pl_codec *free;
 	int level;
 };
-void pl_codecs_init(struct pl_codecs *cs, int level);
-void pl_codecs_fini(struct pl_codecs *cs);
+void pl_deflate_codecs_init(struct pl_codecs *cs, int level);
+void pl_deflate_codecs_fini(struct pl_codecs *cs);
 
 /*
  * Append to `out` the raw deflate form of head followed by body: head (at most 65535 bytes) as one
@@ -60,8 +60,8 @@ void pl_codecs_fini(struct pl_codecs *cs);
 int pl_deflate(struct pl_codecs *cs, const uint8_t *head, size_t n_head, const uint8_t *body,
 	       size_t n_body, struct pl_buf *out, struct pl_err *err) PL_MUST;
 /* Inflate raw deflate data; both lengths must fit exactly. 0, PL_EDATA or PL_ENOMEM. */
-int pl_inflate(struct pl_codecs *cs, const uint8_t *in, size_t n, uint8_t *out,
-	       size_t n_out) PL_MUST;
+int pl_deflate_inflate(struct pl_codecs *cs, const uint8_t *in, size_t n, uint8_t *out,
+		       size_t n_out) PL_MUST;
 /* One whole gzip member, by libdeflate alone; 0 only when all fits exactly. */
 int pl_gunzip_whole(const uint8_t *in, size_t n, uint8_t *out, size_t n_out) PL_MUST;
 
@@ -104,25 +104,25 @@ static inline uint8_t *pl_varint_put(uint8_t *q, uint64_t v)
 #define PL_QUICK_PACKED 4096u
 #define PL_QUICK_STORED (1u << 20)
 
-enum pl_cmember_role {
+enum pl_container_member_role {
 	PL_ROLE_HEADER = 'H',
 	PL_ROLE_BLOCK = 'B',
 	PL_ROLE_INDEX = 'X',
 	PL_ROLE_END = 'E'
 };
 
-struct pl_cmember {
+struct pl_container_member {
 	uint8_t role;
 	uint32_t size; /* of the member */
 	uint32_t kind; /* of a header */
 	size_t head;   /* bytes before the deflate data */
 };
-extern const uint8_t pl_cmember_end[PL_MEMBER_END];
+extern const uint8_t pl_container_member_end[PL_MEMBER_END];
 /* Could these bytes, perhaps cut, be the first of a member? */
-bool pl_cmember_starts(const uint8_t *p, size_t n);
+bool pl_container_member_starts(const uint8_t *p, size_t n);
 /* Read the first PL_MEMBER_MIN + 4 bytes of a member (4 fewer will do unless it is a header). NULL,
  * or what is wrong. */
-const char *pl_cmember_parse(struct pl_cmember *m, const uint8_t *p, size_t n);
+const char *pl_container_member_parse(struct pl_container_member *m, const uint8_t *p, size_t n);
 
 #define PL_FNV_START 0xcbf29ce484222325u
 static inline uint64_t pl_fnv(uint64_t h, const uint8_t *p, size_t n)

@@ -1,23 +1,23 @@
 /* The outer form of a gzip member of paceline-container(5), for the writer and the reader. */
 #include "io/internal.h"
 
-const uint8_t pl_cmember_end[PL_MEMBER_END] = {
+const uint8_t pl_container_member_end[PL_MEMBER_END] = {
 	0x1f, 0x8b, 8,	 4, 0, 0,	    0,		 0, 0, 0xff,	      12,
 	0,    'P',  'L', 8, 0, PL_ROLE_END, PL_REVISION, 0, 0, PL_MEMBER_END, 0,
 	0,    0,    3
 };
 
-bool pl_cmember_starts(const uint8_t *p, size_t n)
+bool pl_container_member_starts(const uint8_t *p, size_t n)
 {
-	return !memcmp(p, pl_cmember_end, pl_min_size(n, 10));
+	return !memcmp(p, pl_container_member_end, pl_min_size(n, 10));
 }
 
-const char *pl_cmember_parse(struct pl_cmember *m, const uint8_t *p, size_t n)
+const char *pl_container_member_parse(struct pl_container_member *m, const uint8_t *p, size_t n)
 {
 	unsigned xlen;
 
 	memset(m, 0, sizeof(*m));
-	if (!pl_cmember_starts(p, n))
+	if (!pl_container_member_starts(p, n))
 		return "not a member of a paceline stream";
 	if (n < PL_MEMBER_MIN)
 		return "cut short";

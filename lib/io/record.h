@@ -42,62 +42,67 @@ struct pl_record {
 	.what = (name), .size = sizeof(type), .field = (fields), .n_fields = PL_LEN(fields)
 
 /* Appends the fields, without a size before them. */
-void pl_put_fields(struct pl_buf *b, const struct pl_record *r, const void *row);
+void pl_record_put_fields(struct pl_buf *b, const struct pl_record *r, const void *row);
 /* Texts go into the arena, or are allocated one by one if it is NULL. An incomplete row is valid
  * too. Fails with "a track is cut short or has a number out of range". */
-int pl_get_fields(struct pl_cur *c, const struct pl_record *r, void *row, struct pl_arena *arena,
-		  struct pl_err *err) PL_MUST;
+int pl_record_get_fields(struct pl_cur *c, const struct pl_record *r, void *row,
+			 struct pl_arena *arena, struct pl_err *err) PL_MUST;
 
 /* Are the numbers equal, and the pointers of texts? */
-bool pl_same_fields(const struct pl_record *r, const void *a, const void *b);
+bool pl_record_same_fields(const struct pl_record *r, const void *a, const void *b);
 
 /* Sets *part to the next `size` bytes, and moves c behind them. */
-int pl_get_part(struct pl_cur *c, uint64_t size, struct pl_cur *part, struct pl_err *err) PL_MUST;
+int pl_record_get_part(struct pl_cur *c, uint64_t size, struct pl_cur *part,
+		       struct pl_err *err) PL_MUST;
 /* Fails with "the payload ends too early". */
-int pl_get_short(struct pl_err *err);
+int pl_record_get_short(struct pl_err *err);
 
 /* An entry: its size, the fields, the rest. Readers skip what a later version added. */
-int pl_put_entry(struct pl_buf *b, const struct pl_record *r, const void *row, const void *arg,
-		 struct pl_err *err) PL_MUST;
+int pl_record_put_entry(struct pl_buf *b, const struct pl_record *r, const void *row,
+			const void *arg, struct pl_err *err) PL_MUST;
 /* Rows as blocks of entries, each block of about 256 KiB. */
-int pl_cwriter_put_table(struct pl_cwriter *w, uint32_t type, uint16_t version,
-			 const struct pl_record *r, const void *rows, size_t n, const void *arg,
-			 struct pl_err *err) PL_MUST;
+int pl_container_writer_put_table(struct pl_container_writer *w, uint32_t type, uint16_t version,
+				  const struct pl_record *r, const void *rows, size_t n,
+				  const void *arg, struct pl_err *err) PL_MUST;
 /* The next of `count` entries into the zeroed row. */
-int pl_get_entry(struct pl_cur *c, const struct pl_record *r, void *row, struct pl_arena *arena,
-		 void *arg, struct pl_err *err) PL_MUST;
+int pl_record_get_entry(struct pl_cur *c, const struct pl_record *r, void *row,
+			struct pl_arena *arena, void *arg, struct pl_err *err) PL_MUST;
 /* Appends all entries of a block to an array with *n rows, which pl_grow() made. A row that fails
  * is counted, so that the owner frees it. */
-int pl_get_table(struct pl_cur *c, uint32_t count, const struct pl_record *r, void *array,
-		 size_t *n, size_t *cap, struct pl_arena *arena, void *arg,
-		 struct pl_err *err) PL_MUST;
+int pl_record_get_table(struct pl_cur *c, uint32_t count, const struct pl_record *r, void *array,
+			size_t *n, size_t *cap, struct pl_arena *arena, void *arg,
+			struct pl_err *err) PL_MUST;
 
 /* A count, then differences of neighbours. Reading appends to an array that pl_grow() made. */
-void pl_put_numbers(struct pl_buf *b, const uint32_t *v, uint32_t n);
-int pl_get_numbers(struct pl_cur *c, void *array, size_t *n, size_t *cap, uint32_t *first,
-		   uint32_t *count, struct pl_err *err) PL_MUST;
+void pl_record_put_numbers(struct pl_buf *b, const uint32_t *v, uint32_t n);
+int pl_record_get_numbers(struct pl_cur *c, void *array, size_t *n, size_t *cap, uint32_t *first,
+			  uint32_t *count, struct pl_err *err) PL_MUST;
 
 /* Strings from number `first` on, in blocks that end after `limit` bytes. */
-int pl_cwriter_put_strings(struct pl_cwriter *w, uint32_t type, uint16_t version,
-			   const struct pl_intern *str, size_t first, size_t limit,
-			   struct pl_err *err) PL_MUST;
+int pl_container_writer_put_strings(struct pl_container_writer *w, uint32_t type, uint16_t version,
+				    const struct pl_intern *str, size_t first, size_t limit,
+				    struct pl_err *err) PL_MUST;
 /* A block of strings; each must be new, and the first must follow those that are there. */
-int pl_get_strings(struct pl_cur *c, uint32_t count, struct pl_intern *str,
-		   struct pl_err *err) PL_MUST;
+int pl_record_get_strings(struct pl_cur *c, uint32_t count, struct pl_intern *str,
+			  struct pl_err *err) PL_MUST;
 
 /* Lines of provenance, those of `text` and `line`, which becomes one line whatever it holds (NULL:
  * none). Nothing is written if there are none. */
-int pl_cwriter_put_provenance(struct pl_cwriter *w, uint16_t version, const void *text, size_t n,
-			      const char *line, struct pl_err *err) PL_MUST;
-int pl_get_provenance(struct pl_buf *lines, const struct pl_block *b, struct pl_err *err) PL_MUST;
+int pl_container_writer_put_provenance(struct pl_container_writer *w, uint16_t version,
+				       const void *text, size_t n, const char *line,
+				       struct pl_err *err) PL_MUST;
+int pl_record_get_provenance(struct pl_buf *lines, const struct pl_block *b,
+			     struct pl_err *err) PL_MUST;
 
 /*
  * Reads a stream of one segment, as graphs and plans are: calls on_block() for each of its blocks,
  * and puts the name of the input and the place of the block before its errors. `what` names the
  * kind: "graph".
  */
-int pl_creader_each(struct pl_in *in, const struct pl_creader_opts *opts, const char *what,
-		    int (*on_block)(void *arg, const struct pl_block *b, struct pl_err *err),
-		    void *arg, struct pl_err *err) PL_MUST;
+int pl_container_reader_each(struct pl_in *in, const struct pl_container_reader_opts *opts,
+			     const char *what,
+			     int (*on_block)(void *arg, const struct pl_block *b,
+					     struct pl_err *err),
+			     void *arg, struct pl_err *err) PL_MUST;
 
 #endif

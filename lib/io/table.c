@@ -189,12 +189,12 @@ static void print_text(const struct pl_table *t, struct pl_writer *w, const char
 	text_line(t, NULL, width, &cell, w);
 	for (size_t r = 0; r < t->n_rows && !cell.fail.code; r++) {
 		text_line(t, t->cell + r * t->n_cols, width, &cell, w);
-		pl_writer_flush(w, FLUSH);
+		pl_write_flush(w, FLUSH);
 	}
 	if (cell.fail.code)
 		w->fail = cell.fail;
 	pl_free(width);
-	pl_writer_fini(&cell);
+	pl_write_fini(&cell);
 }
 
 /* ---- CSV and TSV ----------------------------------------------------------------------------- */
@@ -241,7 +241,7 @@ static void separated_line(const struct pl_table *t, const union pl_table_cell *
 			pl_write_csv(w, s, strlen(s));
 	}
 	pl_write_char(w, '\n');
-	pl_writer_flush(w, FLUSH);
+	pl_write_flush(w, FLUSH);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -288,9 +288,9 @@ int pl_table_print(const struct pl_table *t, struct pl_out *out, enum pl_table_f
 {
 	struct pl_writer w;
 
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	pl_table_write(t, &w, f, title);
-	return pl_writer_end(&w, err);
+	return pl_write_end(&w, err);
 }
 
 void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table_format f,

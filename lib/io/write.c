@@ -9,31 +9,31 @@
 
 #define FLUSH ((size_t)64 << 10) /* an output passes pieces of this size on without a copy */
 
-void pl_writer_init(struct pl_writer *w, struct pl_out *out, int indent)
+void pl_write_init(struct pl_writer *w, struct pl_out *out, int indent)
 {
 	*w = (struct pl_writer){ .out = out, .indent = indent };
 }
 
-void pl_writer_fini(struct pl_writer *w)
+void pl_write_fini(struct pl_writer *w)
 {
 	pl_buf_fini(&w->b);
 }
 
-int pl_writer_check(const struct pl_writer *w, struct pl_err *err)
+int pl_write_check(const struct pl_writer *w, struct pl_err *err)
 {
 	return pl_fail_as(err, &w->fail);
 }
 
-int pl_writer_end(struct pl_writer *w, struct pl_err *err)
+int pl_write_end(struct pl_writer *w, struct pl_err *err)
 {
 	if (w->depth && !w->fail.code)
 		pl_fail(&w->fail, PL_EINTERNAL, "JSON was not closed");
-	pl_writer_flush(w, 0);
-	pl_writer_fini(w);
-	return pl_writer_check(w, err);
+	pl_write_flush(w, 0);
+	pl_write_fini(w);
+	return pl_write_check(w, err);
 }
 
-void pl_writer_flush(struct pl_writer *w, size_t above)
+void pl_write_flush(struct pl_writer *w, size_t above)
 {
 	if (w->fail.code || !w->out || w->b.n <= above)
 		return;
@@ -88,7 +88,7 @@ void pl_write_format(struct pl_writer *w, const char *fmt, ...)
 	if (w->fail.code)
 		return;
 	w->b.n += (size_t)n;
-	pl_writer_flush(w, FLUSH);
+	pl_write_flush(w, FLUSH);
 }
 
 static char *digits(char *end, uint64_t u)
@@ -324,7 +324,7 @@ static void lead(struct pl_writer *w)
 {
 	uint8_t *has = &w->has[w->depth];
 
-	pl_writer_flush(w, FLUSH);
+	pl_write_flush(w, FLUSH);
 	if (w->key) {
 		w->key = false;
 		return;
@@ -405,7 +405,7 @@ void pl_json_put_null(struct pl_writer *w)
 int pl_json_end(struct pl_writer *w, struct pl_err *err)
 {
 	pl_write_char(w, '\n');
-	return pl_writer_end(w, err);
+	return pl_write_end(w, err);
 }
 
 void pl_json_str(struct pl_writer *w, const char *key, const char *s)

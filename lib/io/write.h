@@ -2,7 +2,7 @@
  * write.h - text, JSON and CSV out: one writer whose first failure sticks.
  *
  * Nothing here returns an error. After the first failure every call does nothing, and
- * pl_writer_end() or pl_writer_check() reports it. So a report is a list of calls without a check
+ * pl_write_end() or pl_write_check() reports it. So a report is a list of calls without a check
  * behind each.
  */
 #ifndef PL_WRITE_H
@@ -20,14 +20,14 @@ struct pl_writer {
 	bool key;	 /* a key waits for its value */
 };
 /* Zero-initialised is a writer into b, compact. */
-void pl_writer_init(struct pl_writer *w, struct pl_out *out, int indent);
+void pl_write_init(struct pl_writer *w, struct pl_out *out, int indent);
 /* Write what waits, free the buffer. The first failure, or 0. */
-int pl_writer_end(struct pl_writer *w, struct pl_err *err) PL_MUST;
-int pl_writer_check(const struct pl_writer *w, struct pl_err *err) PL_MUST;
-void pl_writer_fini(struct pl_writer *w); /* what waits is lost */
+int pl_write_end(struct pl_writer *w, struct pl_err *err) PL_MUST;
+int pl_write_check(const struct pl_writer *w, struct pl_err *err) PL_MUST;
+void pl_write_fini(struct pl_writer *w); /* what waits is lost */
 /* Pass on what waits when it is more than `above` bytes. Texts from pl_write_format() and JSON do
  * so of themselves; the single pieces below do not, so that b can be looked at behind them. */
-void pl_writer_flush(struct pl_writer *w, size_t above);
+void pl_write_flush(struct pl_writer *w, size_t above);
 
 /* ---- single pieces --------------------------------------------------------------------------- */
 
@@ -61,7 +61,7 @@ void pl_json_put_int(struct pl_writer *w, int64_t v);
 void pl_json_put_real(struct pl_writer *w, double v); /* not finite: null */
 void pl_json_put_bool(struct pl_writer *w, bool v);
 void pl_json_put_null(struct pl_writer *w);
-/* The end of a document: a line break, then pl_writer_end(). */
+/* The end of a document: a line break, then pl_write_end(). */
 int pl_json_end(struct pl_writer *w, struct pl_err *err) PL_MUST;
 /* key and value in one call */
 void pl_json_str(struct pl_writer *w, const char *key, const char *s); /* NULL: null */

@@ -71,7 +71,7 @@ int pl_lang_usage(struct pl_buf *b, const struct pl_lang_row *row, struct pl_err
 
 	put_usage(&w, row);
 	*b = w.b;
-	return pl_writer_check(&w, err);
+	return pl_write_check(&w, err);
 }
 
 /* ---- help ------------------------------------------------------------------------------------ */
@@ -189,5 +189,5 @@ int pl_lang_help(const struct pl_lang_schema *const *s, const char *topic, struc
 	else
 		help_name(s, topic, &w);
 	*b = w.b;
-	return pl_writer_check(&w, err);
+	return pl_write_check(&w, err);
 }

@@ -251,7 +251,7 @@ static int fuse(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 
 static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	if (pl_rw_names_tensors(rw->op))
+	if (pl_plan_names_tensors(rw->op))
 		PL_CHECK(find_all(s, rw, err));
 	if (rw->op == PL_RW_FUSE_TENSORS)
 		return fuse(s, rw, err);

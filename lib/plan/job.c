@@ -338,7 +338,7 @@ int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err)
 	struct pl_job usual;
 
 	pl_job_init(&usual);
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	pl_write_format(&w, "paceline-job %d\n", s->version);
 	pl_lang_defaults(row_of("optimizer"), j->optimizer, &usual);
 	for (size_t i = 0; rows[i].once; i++)
@@ -349,5 +349,5 @@ int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err)
 		pl_lang_write_struct(&w, &st, s, row_of("pace"), &j->pace[i], &pace);
 	pl_lang_end(&st);
 	pl_job_fini(&usual);
-	return pl_writer_end(&w, err);
+	return pl_write_end(&w, err);
 }

@@ -264,10 +264,10 @@ int pl_model_write(const struct pl_model *m, struct pl_out *out, struct pl_err *
 	struct pl_lang_statement st = { 0 };
 	struct pl_writer w;
 
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	pl_write_format(&w, "paceline-model %d\n", pl_model_schema.version);
 	for (size_t i = 0; i < m->n_layers; i++)
 		put_layer(&w, &st, &m->layer[i]);
 	pl_lang_end(&st);
-	return pl_writer_end(&w, err);
+	return pl_write_end(&w, err);
 }

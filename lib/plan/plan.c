@@ -164,12 +164,12 @@ const struct pl_lang_schema pl_plan_schema = { .name = "plan",
 					       .extra = worth,
 					       .n_extra = PL_RW_COUNT_ };
 
-const char *pl_rw_name(unsigned op)
+const char *pl_plan_rewrite_name(unsigned op)
 {
 	return op < PL_RW_COUNT_ ? rows[op].name : "unknown";
 }
 
-int pl_rw_find(const char *name)
+int pl_plan_rewrite_find(const char *name)
 {
 	for (int i = 0; i < PL_RW_COUNT_; i++)
 		if (!strcmp(rows[i].name, name))
@@ -177,7 +177,7 @@ int pl_rw_find(const char *name)
 	return -1;
 }
 
-bool pl_rw_names_tensors(unsigned op)
+bool pl_plan_names_tensors(unsigned op)
 {
 	return op < PL_RW_COUNT_ && pl_lang_field(&rows[op], "tensors", NULL);
 }
@@ -356,7 +356,7 @@ int pl_plan_wrap(const char *file, const struct pl_rewrite *rw, size_t i, uint32
 		snprintf(place, sizeof(place), "line %u, column %u", rw->line, rw->column[arg]);
 	else
 		snprintf(place, sizeof(place), "line %u", rw->line);
-	pl_wrap(err, "%s: %s", place, pl_rw_name(rw->op));
+	pl_wrap(err, "%s: %s", place, pl_plan_rewrite_name(rw->op));
 	return file ? pl_wrap(err, "%s", file) : err->code;
 }
 

@@ -54,9 +54,9 @@ enum pl_rw {
 #undef NUMBER
 		PL_RW_COUNT_
 };
-const char *pl_rw_name(unsigned op);   /* "fuse-tensors" ... */
-int pl_rw_find(const char *name);      /* -1 if there is none */
-bool pl_rw_names_tensors(unsigned op); /* are the names of the rewrite those of tensors? */
+const char *pl_plan_rewrite_name(unsigned op); /* "fuse-tensors" ... */
+int pl_plan_rewrite_find(const char *name);    /* -1 if there is none */
+bool pl_plan_names_tensors(unsigned op);       /* are the names of the rewrite those of tensors? */
 extern const struct pl_lang_schema pl_plan_schema; /* its first rows are the rewrites */
 
 /*

@@ -46,19 +46,19 @@ static int put_tensor(struct pl_buf *b, const void *row, const void *arg, struct
 
 	(void)arg;
 	(void)err;
-	pl_put_varint(b, flags);
+	pl_io_put_varint(b, flags);
 	if (t->set != PL_NONE)
-		pl_put_varint(b, t->set);
+		pl_io_put_varint(b, t->set);
 	if (t->stage)
-		pl_put_varint(b, (uint64_t)t->stage);
+		pl_io_put_varint(b, (uint64_t)t->stage);
 	return 0;
 }
 
 static int get_tensor(struct pl_cur *c, void *row, void *arg, struct pl_err *err)
 {
 	struct pl_ptensor *t = row;
-	uint64_t flags = pl_get_varint(c), set = flags & T_SET ? pl_get_varint(c) : PL_NONE;
-	uint64_t stage = flags & T_STAGE ? pl_get_varint(c) : 0;
+	uint64_t flags = pl_io_get_varint(c), set = flags & T_SET ? pl_io_get_varint(c) : PL_NONE;
+	uint64_t stage = flags & T_STAGE ? pl_io_get_varint(c) : 0;
 
 	(void)arg;
 	if ((flags & T_SET && set >= PL_PLAN_SETS) || stage >= PL_PLAN_SETS)
@@ -96,12 +96,12 @@ static int put_rewrite(struct pl_buf *b, const void *row, const void *arg, struc
 
 	(void)arg;
 	(void)err;
-	pl_put_varint(b, rw->n_args);
+	pl_io_put_varint(b, rw->n_args);
 	for (uint32_t i = 0; i < rw->n_args; i++)
-		pl_put_fields(b, &name_record, &rw->arg[i]);
-	pl_put_fields(b, &gain_record, rw);
+		pl_record_put_fields(b, &name_record, &rw->arg[i]);
+	pl_record_put_fields(b, &gain_record, rw);
 	if (rw->op >= PL_RW_SCALE || rw->op == PL_RW_LATENCY)
-		pl_put_fields(b, &select_record, rw);
+		pl_record_put_fields(b, &select_record, rw);
 	return 0;
 }
 
@@ -109,21 +109,21 @@ static int get_rewrite(struct pl_cur *c, void *row, void *plan, struct pl_err *e
 {
 	struct pl_arena *arena = &((struct pl_plan *)plan)->arena;
 	struct pl_rewrite *rw = row;
-	uint64_t n = pl_get_varint(c);
+	uint64_t n = pl_io_get_varint(c);
 
 	if (!rw->word[0])
 		rw->word = NULL;
 	if (c->bad || n > (size_t)(c->end - c->p))
-		return pl_get_short(err);
+		return pl_record_get_short(err);
 	if (n)
 		PL_CHECK(pl_arena_array(arena, &rw->arg, n, sizeof(*rw->arg), err));
 	for (; rw->n_args < n; rw->n_args++)
-		PL_CHECK(pl_get_fields(c, &name_record, &rw->arg[rw->n_args], arena, err));
-	PL_CHECK(pl_get_fields(c, &gain_record, rw, arena, err));
+		PL_CHECK(pl_record_get_fields(c, &name_record, &rw->arg[rw->n_args], arena, err));
+	PL_CHECK(pl_record_get_fields(c, &gain_record, rw, arena, err));
 	rw->to = -1;
 	if (c->p == c->end)
 		return 0;
-	PL_CHECK(pl_get_fields(c, &select_record, rw, arena, err));
+	PL_CHECK(pl_record_get_fields(c, &select_record, rw, arena, err));
 	rw->select.all = rw->op != PL_RW_LATENCY;
 	for (int i = 0; i < PL_SEL_COUNT_; i++) {
 		if (!rw->select.key[i][0])
@@ -139,23 +139,23 @@ static const struct pl_record rewrite_record = { PL_RECORD("rewrite", struct pl_
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static int write_all(struct pl_cwriter *w, const struct pl_plan *p, struct pl_err *err)
+static int write_all(struct pl_container_writer *w, const struct pl_plan *p, struct pl_err *err)
 {
 	struct pl_buf b = { 0 };
 	int rc;
 
-	pl_put_varint(&b, (p->base ? H_BASE : 0) | (p->complete ? 0 : H_INCOMPLETE));
-	pl_put_fields(&b, &head_record, p);
-	PL_TRY(pl_cwriter_put(w, B_PLAN, BLOCK_VERSION, 1, &b, err));
-	PL_TRY(pl_cwriter_put_provenance(w, BLOCK_VERSION, p->provenance.p, p->provenance.n, NULL,
-					 err));
-	PL_TRY(pl_cwriter_put_table(w, B_TNSR, BLOCK_VERSION, &tensor_record, p->tensor,
-				    p->n_tensors, NULL, err));
-	PL_TRY(pl_cwriter_put_table(w, B_RWRT, BLOCK_VERSION, &rewrite_record, p->rw, p->n_rw, NULL,
-				    err));
-	pl_put_varint(&b, p->n_tensors);
-	pl_put_varint(&b, p->n_rw);
-	rc = pl_cwriter_put(w, B_TOTL, BLOCK_VERSION, 1, &b, err);
+	pl_io_put_varint(&b, (p->base ? H_BASE : 0) | (p->complete ? 0 : H_INCOMPLETE));
+	pl_record_put_fields(&b, &head_record, p);
+	PL_TRY(pl_container_writer_put(w, B_PLAN, BLOCK_VERSION, 1, &b, err));
+	PL_TRY(pl_container_writer_put_provenance(w, BLOCK_VERSION, p->provenance.p,
+						  p->provenance.n, NULL, err));
+	PL_TRY(pl_container_writer_put_table(w, B_TNSR, BLOCK_VERSION, &tensor_record, p->tensor,
+					     p->n_tensors, NULL, err));
+	PL_TRY(pl_container_writer_put_table(w, B_RWRT, BLOCK_VERSION, &rewrite_record, p->rw,
+					     p->n_rw, NULL, err));
+	pl_io_put_varint(&b, p->n_tensors);
+	pl_io_put_varint(&b, p->n_rw);
+	rc = pl_container_writer_put(w, B_TOTL, BLOCK_VERSION, 1, &b, err);
 out:
 	pl_buf_fini(&b);
 	return rc;
@@ -163,22 +163,22 @@ out:
 
 int pl_plan_write(const struct pl_plan *p, struct pl_out *out, int level, struct pl_err *err)
 {
-	struct pl_cwriter_opts c = {
+	struct pl_container_writer_opts c = {
 		.kind = PL_KIND_PLAN, .major = PL_PLAN_MAJOR, .minor = PL_PLAN_MINOR, .level = level
 	};
-	struct pl_cwriter *w;
+	struct pl_container_writer *w;
 	int rc;
 
 	PL_CHECK(pl_plan_check(p, err));
 	for (size_t i = 0; i < p->n_rw; i++)
 		c.incompat |= p->rw[i].op == PL_RW_PRIORITY ? F_PRIORITY : 0;
-	w = pl_cwriter_open(out, &c, err);
+	w = pl_container_writer_open(out, &c, err);
 	if (!w)
 		return err ? err->code : PL_ENOMEM;
 	rc = write_all(w, p, err);
 	if (rc >= 0)
-		return pl_cwriter_close(w, err);
-	pl_cwriter_abort(w);
+		return pl_container_writer_close(w, err);
+	pl_container_writer_abort(w);
 	return rc;
 }
 
@@ -192,10 +192,10 @@ struct reader {
 static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 {
 	struct pl_plan *p = r->p;
-	uint64_t flags = pl_get_varint(c);
+	uint64_t flags = pl_io_get_varint(c);
 
 	c->bad |= flags > UINT32_MAX;
-	PL_CHECK(pl_get_fields(c, &head_record, p, &p->arena, err));
+	PL_CHECK(pl_record_get_fields(c, &head_record, p, &p->arena, err));
 	if (!(flags & H_BASE))
 		p->base = NULL;
 	p->complete = !(flags & H_INCOMPLETE);
@@ -207,15 +207,15 @@ static int get_provenance(struct reader *r, const struct pl_block *b, struct pl_
 {
 	if (memchr(b->p, 0, b->n))
 		return pl_fail(err, PL_EDATA, "provenance with the byte 0");
-	return pl_get_provenance(&r->p->provenance, b, err);
+	return pl_record_get_provenance(&r->p->provenance, b, err);
 }
 
 static int get_totals(struct reader *r, struct pl_cur *c, struct pl_err *err)
 {
-	uint64_t tensors = pl_get_varint(c), rewrites = pl_get_varint(c);
+	uint64_t tensors = pl_io_get_varint(c), rewrites = pl_io_get_varint(c);
 
 	if (c->bad)
-		return pl_get_short(err);
+		return pl_record_get_short(err);
 	if (tensors != r->p->n_tensors || rewrites != r->p->n_rw)
 		return pl_fail(err, PL_EDATA,
 			       "the totals say %llu tensors and %llu rewrites, there are %zu and "
@@ -257,19 +257,19 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 	if (b->type == B_TNSR && r->p->n_rw)
 		return pl_fail(err, PL_EDATA, "tensors behind rewrites");
 	if (b->type == B_TNSR)
-		return pl_get_table(&c, b->count, &tensor_record, &p->tensor, &p->n_tensors,
-				    &p->cap_tensors, &p->arena, NULL, err);
-	return pl_get_table(&c, b->count, &rewrite_record, &p->rw, &p->n_rw, &p->cap_rw, &p->arena,
-			    p, err);
+		return pl_record_get_table(&c, b->count, &tensor_record, &p->tensor, &p->n_tensors,
+					   &p->cap_tensors, &p->arena, NULL, err);
+	return pl_record_get_table(&c, b->count, &rewrite_record, &p->rw, &p->n_rw, &p->cap_rw,
+				   &p->arena, p, err);
 }
 
 static int read_binary(struct pl_in *in, const char *name, struct pl_plan *p, struct pl_err *err)
 {
-	struct pl_creader_opts c = { .kind = PL_KIND_PLAN,
-				     .major = PL_PLAN_MAJOR,
-				     .known = F_PRIORITY };
+	struct pl_container_reader_opts c = { .kind = PL_KIND_PLAN,
+					      .major = PL_PLAN_MAJOR,
+					      .known = F_PRIORITY };
 	struct reader r = { .p = p };
-	int rc = pl_creader_each(in, &c, "plan", on_block, &r, err);
+	int rc = pl_container_reader_each(in, &c, "plan", on_block, &r, err);
 
 	if (rc >= 0 && !r.totals)
 		rc = pl_fail(err, PL_EDATA, "%s: the plan has no totals: it is not complete", name);

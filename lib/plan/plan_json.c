@@ -29,7 +29,7 @@ static void put_rewrite(struct pl_writer *w, const struct pl_rewrite *rw,
 	if (pl_plan_statement(rw, st, &w->fail) < 0)
 		return;
 	pl_json_open(w, '{');
-	pl_json_str(w, "op", pl_rw_name(rw->op));
+	pl_json_str(w, "op", pl_plan_rewrite_name(rw->op));
 	pl_lang_put_json(w, st);
 	put_known(w, "saves_alone_ns", rw->alone_ns, INT64_MIN);
 	put_known(w, "saves_in_plan_ns", rw->in_plan_ns, INT64_MIN);
@@ -57,7 +57,7 @@ int pl_plan_write_json(const struct pl_plan *p, struct pl_out *out, struct pl_er
 	int rc;
 
 	PL_TRY(pl_plan_check(p, err));
-	pl_writer_init(&w, out, 2);
+	pl_write_init(&w, out, 2);
 	pl_json_open(&w, '{');
 	put_head(&w, p);
 	pl_json_key(&w, "tensors");

@@ -40,7 +40,7 @@ static int read_rewrite(struct pl_plan *p, const struct pl_lang_statement *st, u
 static int read_statement(struct pl_plan *p, const struct pl_lang_statement *st, struct pl_err *err)
 {
 	const char *name = st->row->name;
-	int op = pl_rw_find(name);
+	int op = pl_plan_rewrite_find(name);
 
 	if (op >= 0)
 		return read_rewrite(p, st, (unsigned)op, err);
@@ -171,7 +171,7 @@ int pl_plan_write_text(const struct pl_plan *p, struct pl_out *out, struct pl_er
 	struct pl_writer w;
 
 	PL_CHECK(pl_plan_check(p, err));
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	put_head(&w, &st, p);
 	for (size_t at = 0, n; at < p->provenance.n; at += n + 1) {
 		const char *s = (const char *)p->provenance.p + at;
@@ -189,7 +189,7 @@ int pl_plan_write_text(const struct pl_plan *p, struct pl_out *out, struct pl_er
 	}
 	pl_lang_end(&st);
 	pl_buf_fini(&line);
-	return pl_writer_end(&w, err);
+	return pl_write_end(&w, err);
 }
 
 int pl_plan_add_texts(struct pl_plan *p, struct pl_err *err)
@@ -205,7 +205,7 @@ int pl_plan_add_texts(struct pl_plan *p, struct pl_err *err)
 		PL_TRY(pl_plan_statement(&p->rw[i], &st, err));
 		pl_lang_write(&w, &st);
 		pl_write_char(&w, '\0');
-		PL_TRY(pl_writer_check(&w, err));
+		PL_TRY(pl_write_check(&w, err));
 		PL_TRY(pl_dup(&p->arena, &p->rw[i].text, (const char *)w.b.p, err));
 	}
 out:

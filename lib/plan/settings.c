@@ -136,7 +136,7 @@ int pl_settings_write(const struct pl_settings *f, const struct pl_plan *p, stru
 				put_not(&s, &p->rw[i]);
 	}
 	sets_fini(&s.s);
-	return pl_writer_end(&s.w, err);
+	return pl_write_end(&s.w, err);
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ int pl_settings_algorithm(const struct pl_plan *p)
 {
 	const struct pl_rewrite *rw = pl_settings_last(p, PL_RW_ALGORITHM);
 
-	return rw && !rw->n_args ? pl_algo_find(rw->word) : -1;
+	return rw && !rw->n_args ? pl_plan_algorithm_find(rw->word) : -1;
 }
 
 const char *pl_settings_nccl(struct pl_setter *s, bool rings_alone)

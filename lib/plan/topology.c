@@ -50,7 +50,7 @@ const struct pl_lang_schema pl_topology_schema = {
 	.name = "topology", .version = 1, .row = rows, .n_rows = PL_LEN(rows)
 };
 
-const char *pl_algo_name(unsigned algo)
+const char *pl_plan_algorithm_name(unsigned algo)
 {
 	static const char names[] = PL_WORDS_PLAN_ALGORITHM("\0") "\0";
 	const char *s = pl_words_name(names, algo);
@@ -58,7 +58,7 @@ const char *pl_algo_name(unsigned algo)
 	return s ? s : "unknown";
 }
 
-int pl_algo_find(const char *name)
+int pl_plan_algorithm_find(const char *name)
 {
 	return pl_words_find(PL_WORDS_PLAN_ALGORITHM("|"), name);
 }

@@ -62,7 +62,8 @@ enum pl_algo {
 	PL_ALGO_PS, /* parameter servers: push and pull */
 	PL_ALGO_COUNT_
 };
-const char *pl_algo_name(unsigned algo); /* ring, tree, halving-doubling, hierarchical, ps */
-int pl_algo_find(const char *name);	 /* -1 */
+const char *
+pl_plan_algorithm_name(unsigned algo);	      /* ring, tree, halving-doubling, hierarchical, ps */
+int pl_plan_algorithm_find(const char *name); /* -1 */
 
 #endif

@@ -70,12 +70,12 @@ int pl_rewrite_push_state(struct pl_rewriter *r, struct pl_err *err)
 	return 0;
 }
 
-size_t pl_rewriter_mark(const struct pl_rewriter *r)
+size_t pl_rewrite_mark(const struct pl_rewriter *r)
 {
 	return r->n_states;
 }
 
-void pl_rewriter_undo(struct pl_rewriter *r, size_t mark)
+void pl_rewrite_undo(struct pl_rewriter *r, size_t mark)
 {
 	while (r->n_states > mark && r->n_states > 1) {
 		pl_edit_undo(r->e, rw_now(r)->undo);
@@ -106,7 +106,7 @@ static int recorded_sets(struct pl_rewriter *r, struct pl_err *err)
 	return pl_plan_buckets_number(&s->b, NULL, err);
 }
 
-struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, struct pl_err *err)
+struct pl_rewriter *pl_rewrite_new(struct pl_edit *e, const struct pl_cost *c, struct pl_err *err)
 {
 	struct pl_rewriter *r;
 
@@ -118,20 +118,20 @@ struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, 
 	if (pl_rewrite_find(r, err) < 0 || pl_rewrite_slowdown_init(r, err) < 0 ||
 	    pl_grow(&r->state, &r->cap_states, 1, sizeof(*r->state), err) < 0 ||
 	    state_init(&r->state[0], r->n_tensors, err) < 0) {
-		pl_rewriter_free(r);
+		pl_rewrite_free(r);
 		return NULL;
 	}
 	r->n_states = 1;
 	r->state[0].undo = pl_edit_mark(e);
 	r->state[0].ops_changed = true; /* nothing is known of them yet */
 	if (recorded_sets(r, err) < 0 || pl_rewrite_slowdown_ready(r, err) < 0) {
-		pl_rewriter_free(r);
+		pl_rewrite_free(r);
 		return NULL;
 	}
 	return r;
 }
 
-void pl_rewriter_free(struct pl_rewriter *r)
+void pl_rewrite_free(struct pl_rewriter *r)
 {
 	if (!r)
 		return;
@@ -170,13 +170,13 @@ static bool is_ambiguous(const struct pl_rewriter *r, const char *name)
 	return false;
 }
 
-const struct pl_rewriter_tensor *pl_rewriter_tensors(const struct pl_rewriter *r, uint32_t *n)
+const struct pl_rewrite_tensor *pl_rewrite_tensors(const struct pl_rewriter *r, uint32_t *n)
 {
 	*n = r->n_tensors;
 	return r->tensor;
 }
 
-int64_t pl_rewriter_accumulate(const struct pl_rewriter *r)
+int64_t pl_rewrite_accumulated(const struct pl_rewriter *r)
 {
 	return rw_now(r)->accumulate;
 }
@@ -231,7 +231,7 @@ int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p, 
 	for (size_t i = 0; rc == 0 && i < p->n_tensors; i++) {
 		const struct pl_ptensor *x = &p->tensor[i];
 		uint32_t t = pl_rewrite_tensor_find(r, x->name);
-		const struct pl_rewriter_tensor *is = t == PL_NONE ? NULL : &r->tensor[t];
+		const struct pl_rewrite_tensor *is = t == PL_NONE ? NULL : &r->tensor[t];
 
 		if (!is)
 			rc = no_tensor(r, x->name, "the plan is another job's", err);
@@ -286,7 +286,7 @@ static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_e
 			err, PL_EDATA,
 			"%s: the graph knows no tensors that are synchronised (record shapes "
 			"with the profiler, or make the graph from a table of layers)",
-			pl_rw_name(rw->op));
+			pl_plan_rewrite_name(rw->op));
 	if (!kind->comm && !kind->last && rw_now(r)->accumulate > 1)
 		return pl_fail(err, PL_EDATA, "after accumulate; put it before");
 	rw_now(r)->ops_changed |= !kind->comm;
@@ -314,7 +314,7 @@ static bool builds(const struct pl_rewriter *r, const struct pl_rewrite *rw)
 static int change(struct pl_rewriter *r, const char *file, const struct pl_rewrite *rw, size_t n,
 		  bool build, struct pl_err *err)
 {
-	size_t mark = pl_rewriter_mark(r);
+	size_t mark = pl_rewrite_mark(r);
 	int rc = pl_rewrite_push_state(r, err);
 
 	for (int last = 0; last < 2; last++)
@@ -330,7 +330,7 @@ static int change(struct pl_rewriter *r, const char *file, const struct pl_rewri
 	if (rc == 0 && build)
 		rc = pl_rewrite_sync(r, err);
 	if (rc < 0)
-		pl_rewriter_undo(r, mark);
+		pl_rewrite_undo(r, mark);
 	return rc;
 }
 
@@ -346,10 +346,10 @@ int pl_rewrite_model(struct pl_rewriter *r, struct pl_err *err)
 
 int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err)
 {
-	size_t mark = pl_rewriter_mark(r);
+	size_t mark = pl_rewrite_mark(r);
 	int rc = change(r, p->file, p->rw, p->n_rw, false, err);
 
 	if (rc == 0 && (rc = pl_sim_settle(r->e, err)) < 0)
-		pl_rewriter_undo(r, mark);
+		pl_rewrite_undo(r, mark);
 	return rc;
 }

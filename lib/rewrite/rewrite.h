@@ -21,8 +21,8 @@
  */
 struct pl_sim;
 struct pl_rewriter;
-struct pl_rewriter *pl_rewriter_new(struct pl_edit *e, const struct pl_cost *c, struct pl_err *err);
-void pl_rewriter_free(struct pl_rewriter *r);
+struct pl_rewriter *pl_rewrite_new(struct pl_edit *e, const struct pl_cost *c, struct pl_err *err);
+void pl_rewrite_free(struct pl_rewriter *r);
 /* Apply one rewrite, in all steps and on all ranks. The edit is not settled. If a name is unknown
  * or a precondition does not hold: PL_EDATA with the reason, and the edit does not change. Rewrites
  * that change operations must come before accumulation. */
@@ -53,7 +53,7 @@ struct pl_rewrite_basis {
 };
 /* What the prediction of the present communication depends on, if it has other algorithms than the
  * recorded ones. */
-void pl_rewriter_basis(const struct pl_rewriter *r, struct pl_rewrite_basis *basis);
+void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *basis);
 /*
  * Apply such a plan to the durations of a simulator of the graph, without an edit. hits[i]: how
  * many operations rewrite i concerns, all steps together. `topo` may be NULL. A rewrite
@@ -81,9 +81,9 @@ struct pl_bucketing {
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
 			 struct pl_err *err) PL_MUST;
 /* The present buckets; set_of has room for every tensor. Returns the number of buckets. */
-uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of);
+uint32_t pl_rewrite_buckets(const struct pl_rewriter *r, uint32_t *set_of);
 /* A tensor that is synchronised. */
-struct pl_rewriter_tensor {
+struct pl_rewrite_tensor {
 	uint32_t name;	      /* id of the edit; tensors of several groups can have one name */
 	const char *in_plans; /* then it is followed by "@" and the number of the group */
 	uint32_t group;	      /* of ranks, numbered from 0 */
@@ -91,32 +91,32 @@ struct pl_rewriter_tensor {
 	uint32_t fuses;	      /* from 0; only tensors with the same number may share a bucket */
 	int64_t bytes; /* 0 or more; if the graph has none, an estimate from the recorded transfer
 			*/
-	pl_ns ready;   /* as recorded, see pl_rewriter_ready() */
+	pl_ns ready;   /* as recorded, see pl_rewrite_ready() */
 	bool estimated, shared; /* shared: other groups have a tensor of that name */
 };
 /* The n tensors of the base, in order of readiness. */
-const struct pl_rewriter_tensor *pl_rewriter_tensors(const struct pl_rewriter *r, uint32_t *n);
+const struct pl_rewrite_tensor *pl_rewrite_tensors(const struct pl_rewriter *r, uint32_t *n);
 /* Does each rank carry the communication of tensors with that number `fuses` on one channel? */
-bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t fuses);
+bool pl_rewrite_one_channel(const struct pl_rewriter *r, uint32_t fuses);
 /* The communication that carries the tensor, as a question to lib/cost; borrows from r. */
-struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor);
+struct pl_cost_comm pl_rewrite_comm(const struct pl_rewriter *r, uint32_t tensor);
 /* What lies on the critical path of the settled edit: the communication of which tensors, and
  * operations of which names of the graph. Either may be NULL. */
-int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *tensors, uint8_t *names,
-		    struct pl_err *err) PL_MUST;
+int pl_rewrite_hot(const struct pl_rewriter *r, uint8_t *tensors, uint8_t *names,
+		   struct pl_err *err) PL_MUST;
 /* The name, for `recompute`, of the layer or annotated range that keeps the tensor; NULL: none. */
-const char *pl_rewriter_layer(const struct pl_edit *e, const struct pl_etensor *x);
-int64_t pl_rewriter_accumulate(const struct pl_rewriter *r); /* microbatches, 1: none */
+const char *pl_rewrite_layer(const struct pl_edit *e, const struct pl_etensor *x);
+int64_t pl_rewrite_accumulated(const struct pl_rewriter *r); /* microbatches, 1: none */
 /* Do different nodes wait for different tensors? If not, no priority can help. */
-bool pl_rewriter_needs_differ(const struct pl_rewriter *r);
+bool pl_rewrite_needs_differ(const struct pl_rewriter *r);
 /* The first time at which a node waits for the tensor in the settled edit: the earliest over ranks,
  * counted from the begin of the step. */
-pl_ns pl_rewriter_need(const struct pl_rewriter *r, uint32_t tensor);
+pl_ns pl_rewrite_need(const struct pl_rewriter *r, uint32_t tensor);
 /* Name of the operation that makes the tensor, PL_NONE. */
-uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor);
+uint32_t pl_rewrite_producer(const struct pl_rewriter *r, uint32_t tensor);
 /* When the tensor is ready and could be issued: the latest over ranks, the mean over steps, from
  * the step's begin. Of the settled edit; its operations may have been changed. */
-pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor);
+pl_ns pl_rewrite_ready(const struct pl_rewriter *r, uint32_t tensor);
 /* Apply all rewrites of a plan and settle. Accumulation comes after the other rewrites that change
  * operations. Messages name the line. */
 int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_err *err) PL_MUST;
@@ -125,15 +125,15 @@ int pl_rewrite_plan(struct pl_rewriter *r, const struct pl_plan *p, struct pl_er
 int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p,
 			  struct pl_err *err) PL_MUST;
 /* pl_edit_mark() and pl_edit_undo() for the edit together with the state of the rewriter. */
-size_t pl_rewriter_mark(const struct pl_rewriter *r);
-void pl_rewriter_undo(struct pl_rewriter *r, size_t mark);
+size_t pl_rewrite_mark(const struct pl_rewriter *r);
+void pl_rewrite_undo(struct pl_rewriter *r, size_t mark);
 
 /* A sequence of operations that fuse-ops can make one, as long as possible. Names are ids of the
  * graph. */
 struct pl_op_run {
-	uint32_t name, n; /* into pl_op_runs.name */
+	uint32_t name, n; /* into pl_rewrite_runs.name */
 };
-struct pl_op_runs {
+struct pl_rewrite_runs {
 	struct pl_op_run *run;
 	uint32_t *name;
 	size_t n_runs, cap_runs, n_names, cap_names;
@@ -142,10 +142,10 @@ struct pl_op_runs {
  * sequence lies in one layer or in neighbouring layers. The order is that of the first place in the
  * graph; each sequence occurs once. Operations that are fused already are left out. *out needs no
  * initialisation. */
-int pl_rewriter_runs(struct pl_rewriter *r,
-		     bool (*may)(void *arg, const struct pl_edit *e, uint32_t node), void *arg,
-		     struct pl_op_runs *out, struct pl_err *err) PL_MUST;
-void pl_op_runs_fini(struct pl_op_runs *runs);
+int pl_rewrite_runs(struct pl_rewriter *r,
+		    bool (*may)(void *arg, const struct pl_edit *e, uint32_t node), void *arg,
+		    struct pl_rewrite_runs *out, struct pl_err *err) PL_MUST;
+void pl_rewrite_runs_fini(struct pl_rewrite_runs *runs);
 
 /* The tensors that are synchronised, in order of readiness, into the empty plan's base. A name that
  * several groups of ranks have is followed by "@" and the group's number. */

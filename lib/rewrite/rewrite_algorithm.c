@@ -4,7 +4,7 @@
 static int apply_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct rw_state *s = rw_now(r);
-	int algo = pl_algo_find(rw->word), rc;
+	int algo = pl_plan_algorithm_find(rw->word), rc;
 
 	s->asks_algorithm = true;
 	if (algo < 0)
@@ -28,7 +28,7 @@ static int apply_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 }
 
 /* As for other ranks: where a ring is assumed, the whole effect is in doubt. */
-void pl_rewriter_basis(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
+void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 {
 	const struct rw_state *s = rw_now(r);
 	double wrong = 0, all = 0;

@@ -65,7 +65,7 @@ static void put_word(const struct pl_rewriter *r, const struct pl_rewrite *rw, c
 			pl_write_format(w, "the link %s", rw->word);
 		break;
 	case 'r': /* reason */
-		algo = pl_algo_find(rw->word);
+		algo = pl_plan_algorithm_find(rw->word);
 		pl_write_text(w, algo < 0 ? "" : reason[algo]);
 		break;
 	default: /* bytes, bucket */
@@ -82,7 +82,7 @@ void pl_rewrite_explain(const struct pl_rewriter *r, const struct pl_rewrite *rw
 
 	if (kind->explain_less && rw->n_args <= kind->less)
 		s = kind->explain_less;
-	pl_write_format(w, "%s: ", pl_rw_name(rw->op));
+	pl_write_format(w, "%s: ", pl_plan_rewrite_name(rw->op));
 	for (; *s; s++) {
 		if (*s != '{') {
 			pl_write_char(w, *s);

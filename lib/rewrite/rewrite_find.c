@@ -93,7 +93,7 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 
 		if (!same || v[i].group != v[i - 1].group) {
 			t += i > 0;
-			r->tensor[t] = (struct pl_rewriter_tensor){
+			r->tensor[t] = (struct pl_rewrite_tensor){
 				.name = v[i].name, .group = v[i].group, .bytes = -1, .shared = same
 			};
 			if (same)
@@ -468,7 +468,7 @@ static pl_ns when_ready(const struct pl_rewriter *r, uint32_t slot, uint32_t ten
 
 static int order_tensors(struct pl_rewriter *r, struct pl_err *err)
 {
-	struct pl_rewriter_tensor *old = NULL;
+	struct pl_rewrite_tensor *old = NULL;
 	struct rw_place *row = NULL;
 	struct key *key = NULL;
 	size_t n = r->n_tensors;
@@ -521,7 +521,7 @@ static int name_tensors(struct pl_rewriter *r, struct pl_err *err)
 	int rc = 0;
 
 	for (uint32_t t = 0; rc == 0 && t < r->n_tensors; t++) {
-		struct pl_rewriter_tensor *x = &r->tensor[t], *same = r->tensor;
+		struct pl_rewrite_tensor *x = &r->tensor[t], *same = r->tensor;
 
 		while (same->group != x->group || same->coll != x->coll)
 			same++;

@@ -319,7 +319,7 @@ const struct pl_rewrite_kind pl_rewrite_fuse_ops = {
 
 struct finder {
 	struct pl_rewriter *r;
-	struct pl_op_runs *out;
+	struct pl_rewrite_runs *out;
 	uint8_t *may;	       /* [name]: 0 no; 1 yes; 2, 3 yes, of a forward, backward pass */
 	uint8_t *inner;	       /* [node as recorded]: stands in a run, not as its first */
 	struct pl_intern runs; /* names of each, by number */
@@ -355,7 +355,7 @@ static uint32_t goes_with(const struct finder *f, uint32_t node)
 /* The sequence from the node on becomes a run, if it is new. */
 static int follow_run(struct finder *f, uint32_t node, struct pl_err *err)
 {
-	struct pl_op_runs *o = f->out;
+	struct pl_rewrite_runs *o = f->out;
 	size_t n = 0, known = f->runs.n;
 	pl_id id;
 	int rc;
@@ -395,9 +395,9 @@ static int find_runs(struct finder *f, struct pl_err *err)
 	return rc;
 }
 
-int pl_rewriter_runs(struct pl_rewriter *r,
-		     bool (*may)(void *arg, const struct pl_edit *e, uint32_t node), void *arg,
-		     struct pl_op_runs *out, struct pl_err *err)
+int pl_rewrite_runs(struct pl_rewriter *r,
+		    bool (*may)(void *arg, const struct pl_edit *e, uint32_t node), void *arg,
+		    struct pl_rewrite_runs *out, struct pl_err *err)
 {
 	struct finder f = { .r = r, .out = out };
 	size_t names = r->e->g->str.n;
@@ -425,11 +425,11 @@ out:
 	pl_intern_fini(&f.runs);
 	pl_free(seen);
 	if (rc < 0)
-		pl_op_runs_fini(out);
+		pl_rewrite_runs_fini(out);
 	return rc;
 }
 
-void pl_op_runs_fini(struct pl_op_runs *runs)
+void pl_rewrite_runs_fini(struct pl_rewrite_runs *runs)
 {
 	pl_free(runs->run);
 	pl_free(runs->name);

@@ -175,7 +175,7 @@ struct pl_rewriter {
 	struct pl_edit *e; /* of a whole graph */
 	const struct pl_cost *c;
 	struct rw_facts facts;
-	struct pl_rewriter_tensor *tensor; /* of the base, in order of readiness */
+	struct pl_rewrite_tensor *tensor; /* of the base, in order of readiness */
 	uint32_t n_tensors;
 	int32_t *rank;		   /* ranks that have tensors, ascending */
 	uint32_t n_ranks, n_slots; /* slot = step * n_ranks + index of rank */

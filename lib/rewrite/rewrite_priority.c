@@ -27,7 +27,7 @@ static bool same_uses(const struct pl_rewriter *r, const struct rw_comm *a, cons
 	return true;
 }
 
-bool pl_rewriter_needs_differ(const struct pl_rewriter *r)
+bool pl_rewrite_needs_differ(const struct pl_rewriter *r)
 {
 	for (uint32_t s = 0; s < r->n_slots; s++) {
 		const struct rw_slot *x = &r->slot[s];
@@ -39,7 +39,7 @@ bool pl_rewriter_needs_differ(const struct pl_rewriter *r)
 	return false;
 }
 
-pl_ns pl_rewriter_need(const struct pl_rewriter *r, uint32_t tensor)
+pl_ns pl_rewrite_need(const struct pl_rewriter *r, uint32_t tensor)
 {
 	pl_ns first = INT64_MAX;
 
@@ -58,7 +58,7 @@ static int apply_priority(struct pl_rewriter *r, const struct pl_rewrite *rw, st
 {
 	struct rw_state *s = rw_now(r);
 
-	if (!pl_rewriter_needs_differ(r))
+	if (!pl_rewrite_needs_differ(r))
 		return pl_fail(err, PL_EDATA,
 			       "every operation that waits for a gradient waits for all of them, "
 			       "so none is more urgent than another; priorities need a job "

@@ -24,7 +24,7 @@ struct ran { /* a range, once; or a layer of a table */
 	uint32_t use;	  /* the first node that needs what it kept */
 };
 
-const char *pl_rewriter_layer(const struct pl_edit *e, const struct pl_etensor *x)
+const char *pl_rewrite_layer(const struct pl_edit *e, const struct pl_etensor *x)
 {
 	const struct pl_tensor *t = &e->g->tensor[x->tensor];
 	const struct pl_enode *p = x->producer == PL_NONE ? NULL : &e->node[x->producer];
@@ -144,7 +144,7 @@ static int recompute_layer(struct pl_rewriter *r, const char *name, struct pl_er
 	PL_TRY(pl_alloc(&v, e->n_tensors + 1, sizeof(*v), err));
 	for (size_t i = 0; i < e->n_tensors; i++) {
 		const struct pl_etensor *x = &e->tensor[i];
-		const char *layer = pl_rewriter_layer(e, x);
+		const char *layer = pl_rewrite_layer(e, x);
 		uint32_t use = layer && !strcmp(layer, name) ? use_of(e, x) : PL_NONE;
 
 		if (use == PL_NONE)

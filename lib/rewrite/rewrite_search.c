@@ -8,7 +8,7 @@
  */
 #include "rewrite/rewrite_internal.h"
 
-uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of)
+uint32_t pl_rewrite_buckets(const struct pl_rewriter *r, uint32_t *set_of)
 {
 	const struct rw_state *s = rw_now(r);
 
@@ -17,7 +17,7 @@ uint32_t pl_rewriter_buckets(const struct pl_rewriter *r, uint32_t *set_of)
 	return s->b.n_sets;
 }
 
-bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t fuses)
+bool pl_rewrite_one_channel(const struct pl_rewriter *r, uint32_t fuses)
 {
 	for (uint32_t s = 0; s < r->n_slots; s++) {
 		uint32_t channel = PL_NONE;
@@ -35,13 +35,13 @@ bool pl_rewriter_one_channel(const struct pl_rewriter *r, uint32_t fuses)
 	return true;
 }
 
-pl_ns pl_rewriter_ready(const struct pl_rewriter *r, uint32_t tensor)
+pl_ns pl_rewrite_ready(const struct pl_rewriter *r, uint32_t tensor)
 {
 	return r->n_states == 1 ? r->tensor[tensor].ready
 				: pl_rewrite_mean_ready(r, tensor, rw_ready_now);
 }
 
-uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor)
+uint32_t pl_rewrite_producer(const struct pl_rewriter *r, uint32_t tensor)
 {
 	for (uint32_t s = 0; s < r->n_slots; s++) {
 		uint32_t made = rw_producer(r, rw_place(r, s, tensor));
@@ -52,7 +52,7 @@ uint32_t pl_rewriter_producer(const struct pl_rewriter *r, uint32_t tensor)
 	return PL_NONE;
 }
 
-struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tensor)
+struct pl_cost_comm pl_rewrite_comm(const struct pl_rewriter *r, uint32_t tensor)
 {
 	uint32_t meeting = 0;
 
@@ -63,7 +63,7 @@ struct pl_cost_comm pl_rewriter_comm(const struct pl_rewriter *r, uint32_t tenso
 
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, struct pl_err *err)
 {
-	size_t mark = pl_rewriter_mark(r);
+	size_t mark = pl_rewrite_mark(r);
 	struct rw_state *s;
 	int rc;
 
@@ -84,7 +84,7 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, st
 	s->prioritized = b->priority != NULL;
 	rc = pl_rewrite_sync(r, err);
 	if (rc < 0)
-		pl_rewriter_undo(r, mark);
+		pl_rewrite_undo(r, mark);
 	return rc;
 }
 
@@ -130,8 +130,8 @@ static void heat(const struct pl_edit *e, uint32_t node, uint8_t *hot)
 	}
 }
 
-int pl_rewriter_hot(const struct pl_rewriter *r, uint8_t *tensors, uint8_t *names,
-		    struct pl_err *err)
+int pl_rewrite_hot(const struct pl_rewriter *r, uint8_t *tensors, uint8_t *names,
+		   struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
 	uint8_t *seen;

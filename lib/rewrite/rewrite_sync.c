@@ -374,7 +374,8 @@ static void put_comm(struct pl_rewriter *r, const struct rw_built *b, uint32_t s
 	row.members = c->n;
 	row.rounds = 0;
 	if (c->algo != c->was && c->algo < PL_ALGO_COUNT_)
-		r->rc = pl_edit_add_name(e, pl_algo_name(c->algo), &row.algorithm, &r->failure);
+		r->rc = pl_edit_add_name(e, pl_plan_algorithm_name(c->algo), &row.algorithm,
+					 &r->failure);
 	if (r->rc < 0)
 		return;
 	r->rc = pl_edit_add_comm(e, &row, &id, &r->failure);

@@ -24,10 +24,10 @@ static int check_fuse(const struct pl_rewriter *r, const struct pl_rewrite *rw,
 		      const uint32_t *tensor, struct pl_err *err)
 {
 	const struct pl_buckets *b = &rw_now(r)->b;
-	const struct pl_rewriter_tensor *first = &r->tensor[tensor[0]];
+	const struct pl_rewrite_tensor *first = &r->tensor[tensor[0]];
 
 	for (uint32_t i = 0; i < rw->n_args; i++) {
-		const struct pl_rewriter_tensor *x = &r->tensor[tensor[i]];
+		const struct pl_rewrite_tensor *x = &r->tensor[tensor[i]];
 
 		if (b->parts[b->set[tensor[i]]] > 1)
 			return pl_fail(err, PL_EDATA,

@@ -252,7 +252,7 @@ struct dp_room {		  /* [tensor] */
 static void cut_group(struct choices *s, const struct dp_case *d, uint32_t i, struct dp_room *room,
 		      struct bucket_choice *c, uint32_t *n_sets)
 {
-	struct channel ch = { s, pl_rewriter_comm(s->search->worker[0].r, i) };
+	struct channel ch = { s, pl_rewrite_comm(s->search->worker[0].r, i) };
 	struct pl_bucket_problem p = { .ready_ns = room->ready,
 				       .bytes = room->bytes,
 				       .transfer = channel_time,
@@ -278,7 +278,7 @@ static void cut_group(struct choices *s, const struct dp_case *d, uint32_t i, st
 		p.n++;
 	}
 	if (s->rc == 0)
-		s->rc = pl_bucket_dp(&p, room->first, &n, &end, &s->failure);
+		s->rc = pl_search_bucket_dp(&p, room->first, &n, &end, &s->failure);
 	for (uint32_t b = 0; b < n; b++) {
 		uint32_t stop = b + 1 < n ? room->first[b + 1] : (uint32_t)p.n;
 

@@ -28,8 +28,8 @@ static pl_ns bucket_end(const struct pl_bucket_problem *p, const struct dp_cell 
 	return pl_add_sat(begin, pl_add_sat(p->transfer(p->arg, bytes), p->issue_ns));
 }
 
-int pl_bucket_dp(const struct pl_bucket_problem *p, uint32_t *first, uint32_t *n_buckets,
-		 pl_ns *end_ns, struct pl_err *err)
+int pl_search_bucket_dp(const struct pl_bucket_problem *p, uint32_t *first, uint32_t *n_buckets,
+			pl_ns *end_ns, struct pl_err *err)
 {
 	uint32_t n = (uint32_t)p->n;
 	struct dp_cell *cell;

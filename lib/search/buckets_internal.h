@@ -23,7 +23,7 @@ struct choices {
 	const struct pl_cost *cost;
 	struct pl_arena arena;
 	uint32_t n; /* tensors of the base, in order of readiness */
-	const struct pl_rewriter_tensor *tensor;
+	const struct pl_rewrite_tensor *tensor;
 	pl_ns *ready;
 	uint32_t *priority; /* [tensor]: 1 is needed first; NULL: all are equally urgent */
 	uint8_t *algos;	    /* [tensor]: its bucket may have the first so many of enum pl_algo */

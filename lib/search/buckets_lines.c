@@ -63,7 +63,7 @@ static int algorithm_lines(struct choices *s, struct pl_err *err)
 			if (s->now->algo[a] == algo)
 				s->scratch[n++] = *pl_search_set_members(s, a);
 		if (n && algo != s->plain)
-			rc = add_line(s->search->p, PL_RW_ALGORITHM, pl_algo_name(algo),
+			rc = add_line(s->search->p, PL_RW_ALGORITHM, pl_plan_algorithm_name(algo),
 				      algo == PL_ALGO_PS ? s->servers : 0, s->scratch,
 				      n == sets ? 0 : n, err);
 	}

@@ -307,7 +307,7 @@ static int visit_order(struct choices *s, uint32_t *order, uint32_t *n, struct p
 	int rc = pl_search_worker_show(s->search, &s->now->head, err);
 
 	*n = 0;
-	if (rc < 0 || (rc = pl_rewriter_hot(s->search->worker[0].r, s->hot, NULL, err)) < 0)
+	if (rc < 0 || (rc = pl_rewrite_hot(s->search->worker[0].r, s->hot, NULL, err)) < 0)
 		return rc;
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t a = 0; a < s->now->b.n_sets; a++) {

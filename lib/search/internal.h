@@ -121,7 +121,7 @@ int pl_search_choice_apply(struct worker *l, const struct candidate *c, struct p
 void pl_search_choice_clear(struct choices *c);
 /* Add to the batch: a copy; the default of a framework; cuts of dynamic programming for the present
  * times of readiness, by the algorithm and those behind it; these and equal cuts; the present
- * choice with the wanted tensors ([tensor], as pl_rewriter_tensors() has them) together. A failure
+ * choice with the wanted tensors ([tensor], as pl_rewrite_tensors() has them) together. A failure
  * shows when the batch is simulated. */
 struct candidate *pl_search_choice_add(struct choices *c, const struct candidate *from);
 struct candidate *pl_search_choice_add_preset(struct choices *c, enum pl_preset preset);

@@ -35,13 +35,13 @@ static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewri
 	size_t mark;
 	int rc;
 
-	pl_rewriter_undo(r, 1);
+	pl_rewrite_undo(r, 1);
 	s->worker[0].at = s->worker[0].depth = 0;
-	mark = pl_rewriter_mark(r);
+	mark = pl_rewrite_mark(r);
 	some.rw = rw;
 	some.n_rw = n;
 	rc = pl_search_carry_out_plan(s, &s->worker[0].e, r, &some, mean, err);
-	pl_rewriter_undo(r, mark);
+	pl_rewrite_undo(r, mark);
 	return pl_search_allow_refusal(rc, err);
 }
 
@@ -120,7 +120,7 @@ static bool is_small(const struct search *s, const struct pl_rewrite *rw)
 	pl_say(s->o->log, PL_LOG_WARN,
 	       "%s %s is not proposed: it would save %s of a step, and the prediction may err by "
 	       "%s",
-	       pl_rw_name(rw->op), rw->word,
+	       pl_plan_rewrite_name(rw->op), rw->word,
 	       pl_fmt_ns(saving, sizeof(saving), pl_max_i64(rw->in_plan_ns, 0)),
 	       pl_fmt_ns(error, sizeof(error), (pl_ns)least_saving(s)));
 	return true;

@@ -41,7 +41,7 @@ static int lower_bound(struct search *s, struct pl_err *err)
 	double mean;
 	int rc;
 
-	pl_rewriter_undo(l->r, l->root);
+	pl_rewrite_undo(l->r, l->root);
 	l->at = l->depth = 0;
 	rc = free_step(&l->e, &mean, err);
 	s->bound = fmin(s->bound, mean);
@@ -130,7 +130,7 @@ static int check_whole(struct search *s, bool *again, struct pl_err *err)
 	PL_TRY(pl_sim_edit(sim, 0, g->n_steps, &e, err));
 	recorded = pl_edit_mean_step(&e);
 	PL_TRY(free_step(&e, &bound, err));
-	r = pl_rewriter_new(&e, s->cost, err);
+	r = pl_rewrite_new(&e, s->cost, err);
 	if (!r) {
 		rc = err->code;
 		goto out;
@@ -142,7 +142,7 @@ static int check_whole(struct search *s, bool *again, struct pl_err *err)
 	/* with the extras that of the whole graph may be lower by the tolerance */
 	s->bound = s->n_extra ? s->bound - s->tolerance : bound;
 out:
-	pl_rewriter_free(r);
+	pl_rewrite_free(r);
 	pl_edit_fini(&e);
 	pl_sim_free(sim);
 	return rc;

@@ -94,7 +94,7 @@ struct pl_bucket_problem {
 	void *arg;
 	pl_ns issue_ns; /* each bucket occupies the channel that much longer */
 };
-int pl_bucket_dp(const struct pl_bucket_problem *p, uint32_t *first, uint32_t *n_buckets,
-		 pl_ns *end_ns, struct pl_err *err) PL_MUST;
+int pl_search_bucket_dp(const struct pl_bucket_problem *p, uint32_t *first, uint32_t *n_buckets,
+			pl_ns *end_ns, struct pl_err *err) PL_MUST;
 
 #endif

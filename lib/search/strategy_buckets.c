@@ -26,12 +26,12 @@ static int find_needs(struct choices *s, struct pl_err *err)
 	struct need *v = NULL;
 	int rc;
 
-	if (!s->o->priority || !pl_rewriter_needs_differ(r))
+	if (!s->o->priority || !pl_rewrite_needs_differ(r))
 		return 0;
 	PL_TRY(pl_arena_array(&s->arena, &s->priority, s->n, sizeof(*s->priority), err));
 	PL_TRY(pl_alloc(&v, s->n, sizeof(*v), err));
 	for (uint32_t t = 0; t < s->n; t++)
-		v[t] = (struct need){ pl_rewriter_need(r, t), t };
+		v[t] = (struct need){ pl_rewrite_need(r, t), t };
 	pl_sort(v, s->n, sizeof(*v), by_need);
 	for (uint32_t i = 0; i < s->n; i++)
 		s->priority[v[i].tensor] = i + 1;
@@ -71,7 +71,7 @@ int pl_search_choices_open(struct search *all, struct pl_err *err)
 	*s = (struct choices){ .search = all, .o = all->o, .cost = all->cost };
 	s->rng = s->o->seed;
 	all->choices = s;
-	s->tensor = pl_rewriter_tensors(r, &s->n);
+	s->tensor = pl_rewrite_tensors(r, &s->n);
 	PL_CHECK(pl_search_choice_new(s, &all->now, err));
 	PL_CHECK(pl_search_choice_new(s, &all->best, err));
 	PL_CHECK(pl_search_choice_new(s, &all->recorded, err));
@@ -88,16 +88,16 @@ int pl_search_choices_open(struct search *all, struct pl_err *err)
 	PL_CHECK(pl_arena_array(&s->arena, &s->hot, n, 1, err));
 	s->plain = PL_ALGO_RING;
 	for (uint32_t t = 0; t < s->n; t++) {
-		if (pl_rewriter_comm(r, t).algo != PL_ALGO_RING)
+		if (pl_rewrite_comm(r, t).algo != PL_ALGO_RING)
 			s->plain = PL_REWRITE_SAME_ALGORITHM;
-		s->ready[t] = pl_rewriter_ready(r, t);
+		s->ready[t] = pl_rewrite_ready(r, t);
 		s->algos[t] = s->o->algorithm ? PL_ALGO_PS : 1;
 		s->recorded->b.parts[t] = 1;
 	}
 	memset(s->recorded->algo, s->plain, s->n);
 	PL_CHECK(find_needs(s, err));
 	PL_CHECK(find_alike(s, err));
-	s->recorded->b.n_sets = s->n ? pl_rewriter_buckets(r, s->recorded->b.set) : 0;
+	s->recorded->b.n_sets = s->n ? pl_rewrite_buckets(r, s->recorded->b.set) : 0;
 	pl_search_cand_number(s, s->recorded);
 	all->has_choices = s->n > 0;
 	return pl_rewrite_base(r, all->p, err);
@@ -117,7 +117,7 @@ void pl_search_choices_close(struct choices *s)
 void pl_search_choices_rooted(struct choices *s)
 {
 	for (uint32_t t = 0; t < s->n; t++)
-		s->ready[t] = pl_rewriter_ready(s->search->worker[0].r, t);
+		s->ready[t] = pl_rewrite_ready(s->search->worker[0].r, t);
 }
 
 /*
@@ -131,14 +131,14 @@ double pl_search_choices_bound(const struct choices *s)
 	double bound = 0;
 
 	for (uint32_t t = 0; t < s->n; t++) {
-		struct pl_cost_comm c = pl_rewriter_comm(r, t);
+		struct pl_cost_comm c = pl_rewrite_comm(r, t);
 		pl_ns first = s->ready[t], best;
 		uint32_t k = 0;
 
 		while (s->tensor[k].fuses != s->tensor[t].fuses)
 			k++;
 		if (k < t ||
-		    !pl_rewriter_one_channel(r, s->tensor[t].fuses)) /* done, or not known */
+		    !pl_rewrite_one_channel(r, s->tensor[t].fuses)) /* done, or not known */
 			continue;
 		c.bytes = 0;
 		c.parts = 1;

@@ -24,7 +24,7 @@
 struct ops {
 	struct search *s;
 	struct pl_arena arena;
-	struct pl_op_runs runs;
+	struct pl_rewrite_runs runs;
 	uint32_t *first;      /* [run]: its first boundary; runs + 1 */
 	const char **arg;     /* names, parallel to runs.name; the extras keep them */
 	uint8_t *bit, *tried; /* [boundary]: closed; those that `at` was found with */
@@ -61,7 +61,7 @@ static bool may_fuse(void *arg, const struct pl_edit *e, uint32_t node)
 
 static void ops_fini(struct ops *o)
 {
-	pl_op_runs_fini(&o->runs);
+	pl_rewrite_runs_fini(&o->runs);
 	pl_arena_fini(&o->arena);
 }
 
@@ -71,8 +71,8 @@ static int ops_init(struct ops *o, struct pl_err *err)
 	const struct pl_graph *g = s->worker[0].e.g;
 
 	PL_CHECK(pl_search_choice_new(s->choices, &o->at, err));
-	pl_rewriter_tensors(s->worker[0].r, &o->n_tensors);
-	PL_CHECK(pl_rewriter_runs(s->worker[0].r, may_fuse, (void *)s->o, &o->runs, err));
+	pl_rewrite_tensors(s->worker[0].r, &o->n_tensors);
+	PL_CHECK(pl_rewrite_runs(s->worker[0].r, may_fuse, (void *)s->o, &o->runs, err));
 	PL_CHECK(pl_arena_array(&o->arena, &o->first, o->runs.n_runs + 1, sizeof(*o->first), err));
 	PL_CHECK(pl_arena_array(&s->arena, &o->arg, o->runs.n_names, sizeof(*o->arg), err));
 	for (size_t i = 0; i < o->runs.n_names; i++)
@@ -91,7 +91,7 @@ static int ops_init(struct ops *o, struct pl_err *err)
 	memset(o->bit, 0, o->n_bits);
 	memset(o->tried, 0, o->n_bits);
 	for (uint32_t t = 0; t < o->n_tensors; t++)
-		o->makes[t] = pl_rewriter_producer(s->worker[0].r, t);
+		o->makes[t] = pl_rewrite_producer(s->worker[0].r, t);
 	while (o->before < s->n_extra && s->extra[o->before].op != PL_RW_ACCUMULATE)
 		o->before++;
 	return 0;
@@ -279,7 +279,7 @@ static int find_hot(struct ops *o, struct pl_err *err)
 
 	PL_CHECK(restore(o, err));
 	PL_CHECK(pl_search_worker_show(s, o->at, err));
-	return pl_rewriter_hot(s->worker[0].r, NULL, o->hot, err);
+	return pl_rewrite_hot(s->worker[0].r, NULL, o->hot, err);
 }
 
 static bool is_hot(const struct ops *o, uint32_t run, uint32_t i)

@@ -44,7 +44,7 @@ int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err
 	size_t n = 0;
 	int rc;
 
-	o.activation_share = 1.0 / (double)pl_rewriter_accumulate(l->r);
+	o.activation_share = 1.0 / (double)pl_rewrite_accumulated(l->r);
 	rc = pl_memory_peak(&l->e, &o, &rank, &n, err);
 	*out = (struct peak){ 0, -1, PL_NONE };
 	for (size_t i = 0; rc == 0 && i < n; i++)
@@ -87,10 +87,10 @@ static int try_with(struct fit *f, const struct saving *more, struct pl_err *err
 	struct worker *l = &f->s->worker[0];
 	int rc;
 
-	pl_rewriter_undo(l->r, 1);
+	pl_rewrite_undo(l->r, 1);
 	l->at = 0;
 	rc = pl_rewrite_plan(l->r, &some, err);
-	l->root = pl_rewriter_mark(l->r);
+	l->root = pl_rewrite_mark(l->r);
 	if (rc == 0)
 		rc = show(f, err);
 	f->mean = pl_edit_mean_step(&l->e);
@@ -128,7 +128,7 @@ static int add_layers(struct fit *f, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = e->n_tensors; rc == 0 && i-- > 0;) {
-		const char *layer = pl_rewriter_layer(e, &e->tensor[i]);
+		const char *layer = pl_rewrite_layer(e, &e->tensor[i]);
 		size_t had = seen.n;
 		pl_id id;
 

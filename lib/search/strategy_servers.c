@@ -98,7 +98,7 @@ static bool allow(struct choices *s)
 	uint32_t all = spare_hosts(s);
 
 	for (uint32_t t = 0; t < s->n; t++) {
-		struct pl_cost_comm c = pl_rewriter_comm(s->search->worker[0].r, t);
+		struct pl_cost_comm c = pl_rewrite_comm(s->search->worker[0].r, t);
 		struct sizes x = sizes_of(s, s->tensor[t].fuses);
 		uint32_t first = 0, k = 1;
 
@@ -127,7 +127,7 @@ static bool is_faster(const struct choices *s, uint32_t set)
 			continue;
 		if (s->algos[t] <= PL_ALGO_PS)
 			return false;
-		c = pl_rewriter_comm(s->search->worker[0].r, t);
+		c = pl_rewrite_comm(s->search->worker[0].r, t);
 		bytes = pl_add_sat(bytes, s->tensor[t].bytes);
 	}
 	c.parts = s->best->b.parts[set];

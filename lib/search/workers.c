@@ -73,10 +73,10 @@ int pl_search_workers_open(struct search *s, struct pl_err *err)
 		PL_TRY(pl_edit_dup(&s->worker[0].e, &s->worker[i].e, err));
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		s->worker[i].r = pl_rewriter_new(&s->worker[i].e, s->cost, err);
+		s->worker[i].r = pl_rewrite_new(&s->worker[i].e, s->cost, err);
 		if (!s->worker[i].r)
 			return err->code;
-		s->worker[i].root = pl_rewriter_mark(s->worker[i].r);
+		s->worker[i].root = pl_rewrite_mark(s->worker[i].r);
 	}
 	if (n > 1) {
 		s->queue = pl_queue_new(s->o->pool, (int)n, err);
@@ -91,7 +91,7 @@ void pl_search_workers_close(struct search *s)
 {
 	pl_queue_free(s->queue);
 	for (uint32_t i = 0; s->worker && i < s->n_workers; i++) {
-		pl_rewriter_free(s->worker[i].r);
+		pl_rewrite_free(s->worker[i].r);
 		pl_edit_fini(&s->worker[i].e);
 	}
 	pl_free(s->worker);
@@ -105,12 +105,12 @@ int pl_search_workers_root(struct search *s, size_t keep, struct pl_err *err)
 	for (uint32_t i = 0; rc == 0 && i < s->n_workers; i++) {
 		struct worker *l = &s->worker[i];
 
-		pl_rewriter_undo(l->r, 1 + keep);
+		pl_rewrite_undo(l->r, 1 + keep);
 		for (size_t k = keep; rc == 0 && k < s->n_extra; k++)
 			rc = pl_rewrite(l->r, &s->extra[k], err);
 		if (rc == 0)
 			rc = pl_sim_settle(&l->e, err);
-		l->root = pl_rewriter_mark(l->r);
+		l->root = pl_rewrite_mark(l->r);
 		l->depth = 0;
 		l->at = 0;
 	}
@@ -121,7 +121,7 @@ int pl_search_workers_root(struct search *s, size_t keep, struct pl_err *err)
 
 static void go_to_root(struct worker *l)
 {
-	pl_rewriter_undo(l->r, l->root);
+	pl_rewrite_undo(l->r, l->root);
 	l->depth = 0;
 	l->at = 0;
 }
@@ -167,14 +167,14 @@ static int too_big(struct worker *l, double mean, bool *big)
 /* What the rewriter refuses, or makes wait for itself, is no candidate. */
 static int try_one(struct worker *l, struct candidate *c)
 {
-	size_t mark = pl_rewriter_mark(l->r), edit = pl_edit_mark(&l->e);
+	size_t mark = pl_rewrite_mark(l->r), edit = pl_edit_mark(&l->e);
 	int rc = l->s->apply(l, c, &l->err);
 	bool big = false;
 
 	if (rc == 0)
 		rc = too_big(l, pl_edit_mean_step(&l->e), &big);
 	c->mean = rc == 0 && !big ? pl_edit_mean_step(&l->e) : INFINITY;
-	pl_rewriter_undo(l->r, mark);
+	pl_rewrite_undo(l->r, mark);
 	pl_edit_undo(&l->e, edit); /* what no rewrite did */
 	return pl_search_allow_refusal(rc, &l->err);
 }

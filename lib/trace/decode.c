@@ -8,7 +8,7 @@
 /* An id: the number of one of n strings plus one, or 0. */
 static int get_id(struct pl_cur *c, size_t n, pl_id *id, struct pl_err *err)
 {
-	uint64_t v = pl_get_varint(c);
+	uint64_t v = pl_io_get_varint(c);
 
 	*id = PL_NONE;
 	if (!v)
@@ -25,7 +25,7 @@ static int get_id(struct pl_cur *c, size_t n, pl_id *id, struct pl_err *err)
 int pl_trace_get_segment(struct pl_cur *c, struct pl_segment *s, struct pl_err *err)
 {
 	struct pl_segment is = { .base_ns = 0 };
-	int rc = pl_get_fields(c, &pl_trace_record_segment, &is, NULL, err);
+	int rc = pl_record_get_fields(c, &pl_trace_record_segment, &is, NULL, err);
 
 	if (rc < 0) {
 		pl_free(is.source);
@@ -57,7 +57,7 @@ int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s, 
 
 	for (uint32_t i = 0; i < count; i++) {
 		memset(&t, 0, sizeof(t));
-		PL_CHECK(pl_get_entry(c, &pl_trace_record_track, &t, NULL, NULL, err));
+		PL_CHECK(pl_record_get_entry(c, &pl_trace_record_track, &t, NULL, NULL, err));
 		PL_CHECK(check_strings(s, &t.track, err));
 		if (t.number > s->n_tracks)
 			return pl_fail(err, PL_EDATA, "track %u is defined after %u", t.number,
@@ -78,7 +78,7 @@ int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s, st
 		PL_CHECK(get_id(c, s->str.n, &m.key, err));
 		PL_CHECK(get_id(c, s->str.n, &m.value, err));
 		if (c->bad)
-			return pl_get_short(err);
+			return pl_record_get_short(err);
 		if (m.key == PL_NONE || m.value == PL_NONE)
 			return pl_fail(err, PL_EDATA, "metadata without key or value");
 		PL_CHECK(pl_trace_segment_add_meta(s, &m, err));
@@ -108,7 +108,7 @@ static int get_list(struct pl_cur *c, struct pl_col *col, uint32_t m, uint32_t n
 {
 	uint32_t prev = 0, bad = 0;
 
-	PL_CHECK(pl_get_col_u32(c, col->row, m, err));
+	PL_CHECK(pl_column_get_u32(c, col->row, m, err));
 	for (uint32_t i = 0; i < m; i++) {
 		bad |= col->row[i] < prev;
 		prev = col->row[i];
@@ -124,7 +124,7 @@ static int get_bits(struct pl_cur *c, struct pl_col *col, uint32_t m, uint32_t n
 	uint32_t size = (n + 7) / 8, k = 0;
 	struct pl_cur part;
 
-	PL_CHECK(pl_get_part(c, size, &part, err));
+	PL_CHECK(pl_record_get_part(c, size, &part, err));
 	for (uint32_t i = 0; i < size; i++) {
 		for (unsigned bits = part.p[i]; bits; bits &= bits - 1) {
 			uint32_t row = i * 8 + (uint32_t)__builtin_ctz(bits);
@@ -142,7 +142,7 @@ static int get_bits(struct pl_cur *c, struct pl_col *col, uint32_t m, uint32_t n
 static int get_rows(struct events_in *in, struct pl_cur *c, struct pl_col *col, uint32_t m,
 		    struct pl_err *err)
 {
-	uint8_t mode = pl_get_u8(c);
+	uint8_t mode = pl_io_get_u8(c);
 	uint64_t same;
 
 	switch (mode) {
@@ -153,7 +153,7 @@ static int get_rows(struct events_in *in, struct pl_cur *c, struct pl_col *col, 
 			col->row[i] = i;
 		return 0;
 	case PL_ROWS_SAME:
-		same = pl_get_varint(c);
+		same = pl_io_get_varint(c);
 		if (c->bad || same >= in->n_cols || in->rows[same].n != m)
 			return pl_fail(err, PL_EDATA, "rows of a column that is not there");
 		memcpy(col->row, in->e->col[in->rows[same].col].row, m * sizeof(*col->row));
@@ -202,9 +202,9 @@ static int get_values(struct events_in *in, struct pl_cur *c, struct pl_col *col
 		memset(col->val, 0, m * sizeof(*col->val));
 		return 0;
 	}
-	PL_CHECK(pl_get_col_i64(c, col->val, m, err));
+	PL_CHECK(pl_column_get_i64(c, col->val, m, err));
 	if (col->type == PL_V_DEC)
-		PL_CHECK(pl_get_col_u8(c, col->scale, m, err));
+		PL_CHECK(pl_column_get_u8(c, col->scale, m, err));
 	return pl_trace_check_col(col, in->want->n_strings, PL_EDATA, err);
 }
 
@@ -213,8 +213,8 @@ static int skip_col(struct events_in *in, struct pl_cur *part, struct pl_col *co
 		    uint32_t m, struct pl_err *err)
 {
 	struct pl_cur c = *part;
-	bool same = pl_get_u8(&c) == PL_ROWS_SAME;
-	uint64_t which = same ? pl_get_varint(&c) : 0;
+	bool same = pl_io_get_u8(&c) == PL_ROWS_SAME;
+	uint64_t which = same ? pl_io_get_varint(&c) : 0;
 
 	if (same && !c.bad && which < in->n_cols && in->rows[which].n == m) {
 		in->rows[in->n_cols++] = in->rows[which];
@@ -235,13 +235,13 @@ static int get_col(struct events_in *in, struct pl_err *err)
 	uint64_t many;
 	pl_id key;
 
-	PL_CHECK(pl_get_part(in->c, pl_get_u32(in->c), &part, err));
-	role = pl_get_u8(&part);
-	type = pl_get_u8(&part);
+	PL_CHECK(pl_record_get_part(in->c, pl_io_get_u32(in->c), &part, err));
+	role = pl_io_get_u8(&part);
+	type = pl_io_get_u8(&part);
 	PL_CHECK(get_id(&part, in->want->n_strings, &key, err));
-	many = pl_get_varint(&part);
+	many = pl_io_get_varint(&part);
 	if (part.bad)
-		return pl_get_short(err);
+		return pl_record_get_short(err);
 	if (type >= PL_V_COUNT_)
 		return pl_fail(err, PL_EDATA, "unknown type %u of a column", type);
 	in->values += many > PL_TRACE_VALUES_MAX ? UINT32_MAX : many;
@@ -264,7 +264,7 @@ static int get_col(struct events_in *in, struct pl_err *err)
 
 static int get_cols(struct events_in *in, struct pl_err *err)
 {
-	uint64_t cols = pl_get_varint(in->c);
+	uint64_t cols = pl_io_get_varint(in->c);
 	int rc;
 
 	/* A column takes more than eight bytes, so the memory follows the input. */
@@ -297,11 +297,11 @@ static int get_fixed(struct events_in *in, struct pl_err *err)
 {
 	struct pl_batch *e = in->e;
 
-	PL_CHECK(pl_get_col_u8(in->c, e->kind, in->n, err));
-	PL_CHECK(pl_get_col_u32(in->c, e->track, in->n, err));
-	PL_CHECK(pl_get_col_u32(in->c, e->name, in->n, err));
-	PL_CHECK(pl_get_col_i64(in->c, e->ts, in->n, err));
-	PL_CHECK(pl_get_col_i64(in->c, e->dur, in->n, err));
+	PL_CHECK(pl_column_get_u8(in->c, e->kind, in->n, err));
+	PL_CHECK(pl_column_get_u32(in->c, e->track, in->n, err));
+	PL_CHECK(pl_column_get_u32(in->c, e->name, in->n, err));
+	PL_CHECK(pl_column_get_i64(in->c, e->ts, in->n, err));
+	PL_CHECK(pl_column_get_i64(in->c, e->dur, in->n, err));
 	return pl_trace_check_fixed(e, in->n, in->want->n_tracks, in->want->n_strings, PL_EDATA,
 				    err);
 }
@@ -313,7 +313,7 @@ int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_
 
 	if (!count || count > PL_BATCH_ROWS)
 		return pl_fail(err, PL_EDATA, "a block of %u events", count);
-	e->first = pl_get_varint(c);
+	e->first = pl_io_get_varint(c);
 	if (c->bad || e->first > (uint64_t)INT64_MAX - count)
 		return pl_fail(err, PL_EDATA, "impossible number of the first event");
 	PL_CHECK(get_fixed(&in, err));

@@ -120,12 +120,12 @@ static int put_rows(struct pl_buf *b, const struct pl_col *c, uint32_t number, u
 	if (b->failed)
 		return 0;
 	if (is_all(c->row, c->n, n)) {
-		pl_put_u8(b, PL_ROWS_ALL);
+		pl_io_put_u8(b, PL_ROWS_ALL);
 		return 0;
 	}
 	if (find_same(recent, c, &same)) {
-		pl_put_u8(b, PL_ROWS_SAME);
-		pl_put_varint(b, same);
+		pl_io_put_u8(b, PL_ROWS_SAME);
+		pl_io_put_varint(b, same);
 		return 0;
 	}
 	if (!ascends(c->row, c->n) || c->row[c->n - 1] >= n)
@@ -134,13 +134,13 @@ static int put_rows(struct pl_buf *b, const struct pl_col *c, uint32_t number, u
 	recent->number[recent->n++ % RECENT] = number;
 	if (c->n >= n / 8) {
 		PL_CHECK(pl_buf_need(b, (size_t)n / 8 + 2, err));
-		pl_put_u8(b, PL_ROWS_BITS);
+		pl_io_put_u8(b, PL_ROWS_BITS);
 		if (try_bits(b, c->row, c->n, n))
 			return 0;
 		b->n--;
 	}
-	pl_put_u8(b, PL_ROWS_LIST);
-	pl_put_col_u32(b, c->row, c->n, true);
+	pl_io_put_u8(b, PL_ROWS_LIST);
+	pl_column_put_u32(b, c->row, c->n, true);
 	return 0;
 }
 
@@ -149,16 +149,16 @@ static int put_col(struct pl_buf *b, const struct pl_col *c, uint32_t number, ui
 {
 	size_t at = b->n;
 
-	pl_put_u32(b, 0);
-	pl_put_u8(b, c->role);
-	pl_put_u8(b, c->type);
-	pl_put_varint(b, c->key == PL_NONE ? 0 : (uint64_t)c->key + 1);
-	pl_put_varint(b, c->n);
+	pl_io_put_u32(b, 0);
+	pl_io_put_u8(b, c->role);
+	pl_io_put_u8(b, c->type);
+	pl_io_put_varint(b, c->key == PL_NONE ? 0 : (uint64_t)c->key + 1);
+	pl_io_put_varint(b, c->n);
 	PL_CHECK(put_rows(b, c, number, n, recent, err));
 	if (c->type != PL_V_NULL)
-		pl_put_col_i64(b, c->val, c->n, delta_i64(c->val, c->n));
+		pl_column_put_i64(b, c->val, c->n, delta_i64(c->val, c->n));
 	if (c->type == PL_V_DEC)
-		pl_put_col_u8(b, c->scale, c->n);
+		pl_column_put_u8(b, c->scale, c->n);
 	if (!b->failed)
 		pl_le32_put(b->p + at, (uint32_t)(b->n - at - 4));
 	return 0;
@@ -183,15 +183,15 @@ int pl_trace_put_events(struct pl_buf *b, const struct pl_segment *s, const stru
 	uint32_t cols = 0, number = 0;
 
 	PL_CHECK(pl_trace_check_fixed(e, e->n, s->n_tracks, s->str.n, PL_EINTERNAL, err));
-	pl_put_varint(b, first);
-	pl_put_col_u8(b, e->kind, e->n);
-	pl_put_col_u32(b, e->track, e->n, delta_u32(e->track, e->n));
-	pl_put_col_u32(b, e->name, e->n, delta_u32(e->name, e->n));
-	pl_put_col_i64(b, e->ts, e->n, delta_i64(e->ts, e->n));
-	pl_put_col_i64(b, e->dur, e->n, delta_i64(e->dur, e->n));
+	pl_io_put_varint(b, first);
+	pl_column_put_u8(b, e->kind, e->n);
+	pl_column_put_u32(b, e->track, e->n, delta_u32(e->track, e->n));
+	pl_column_put_u32(b, e->name, e->n, delta_u32(e->name, e->n));
+	pl_column_put_i64(b, e->ts, e->n, delta_i64(e->ts, e->n));
+	pl_column_put_i64(b, e->dur, e->n, delta_i64(e->dur, e->n));
 	for (uint32_t i = 0; i < e->n_cols; i++)
 		cols += e->col[i].n > 0;
-	pl_put_varint(b, cols);
+	pl_io_put_varint(b, cols);
 	for (uint32_t i = 0; i < e->n_cols; i++) {
 		if (!e->col[i].n)
 			continue;

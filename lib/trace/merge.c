@@ -62,8 +62,8 @@ static int put_group(struct pl_buf *b, const void *row, const void *arg, struct 
 	if (!ascend(g->rank, g->n))
 		return pl_fail(err, PL_EINTERNAL, "ranks of group \"%s\" do not ascend",
 			       g->name ? g->name : "");
-	pl_put_varint(b, g->n);
-	pl_put_col_u32(b, g->rank, g->n, true);
+	pl_io_put_varint(b, g->n);
+	pl_column_put_u32(b, g->rank, g->n, true);
 	return 0;
 }
 
@@ -71,14 +71,14 @@ static int get_group(struct pl_cur *c, void *row, void *merge, struct pl_err *er
 {
 	struct pl_merge_in *in = merge;
 	struct pl_group *g = row;
-	uint64_t n = pl_get_varint(c);
+	uint64_t n = pl_io_get_varint(c);
 
 	if (c->bad || n > PL_TRACE_GROUP_RANKS || (in->ranks += n) > PL_TRACE_GROUP_RANKS)
 		return pl_fail(err, PL_EDATA, "a group is cut short or too big");
 	if (!n)
 		return 0;
 	PL_CHECK(pl_alloc(&g->rank, n, sizeof(*g->rank), err));
-	PL_CHECK(pl_get_col_u32(c, g->rank, n, err));
+	PL_CHECK(pl_column_get_u32(c, g->rank, n, err));
 	g->n = (uint32_t)n;
 	if (!ascend(g->rank, g->n))
 		return pl_fail(err, PL_EDATA, "ranks of a group do not ascend");
@@ -261,11 +261,11 @@ static void put_columns(const struct table *t, const char *rows, uint32_t n, uin
 	for (size_t c = 0; c < t->n_columns; c++) {
 		for (uint32_t i = 0; i < n; i++)
 			memcpy(&v[i], rows + i * t->size + t->column[c].offset, sizeof(*v));
-		pl_put_col_u32(b, v, n, t->column[c].delta);
+		pl_column_put_u32(b, v, n, t->column[c].delta);
 	}
 }
 
-static int put_table(const struct pl_merge *m, const struct table *t, struct pl_cwriter *w,
+static int put_table(const struct pl_merge *m, const struct table *t, struct pl_container_writer *w,
 		     struct pl_err *err)
 {
 	uint32_t *v = NULL, n, total = *count_of(m, t);
@@ -273,8 +273,8 @@ static int put_table(const struct pl_merge *m, const struct table *t, struct pl_
 	int rc;
 
 	if (t->record)
-		return pl_cwriter_put_table(w, t->type, PL_TRACE_BLOCK_VERSION, t->record,
-					    rows_of(m, t), total, NULL, err);
+		return pl_container_writer_put_table(w, t->type, PL_TRACE_BLOCK_VERSION, t->record,
+						     rows_of(m, t), total, NULL, err);
 	PL_TRY(pl_alloc(&v, pl_min_size(total, PL_TRACE_TABLE_ROWS) + 1, sizeof(*v), err));
 	for (uint32_t i = 0; i < total; i += n) {
 		n = total - i < PL_TRACE_TABLE_ROWS ? total - i : PL_TRACE_TABLE_ROWS;
@@ -285,7 +285,7 @@ static int put_table(const struct pl_merge *m, const struct table *t, struct pl_
 			if (b.failed || n <= b.n * PL_TRACE_ROWS_PER_BYTE)
 				break;
 		}
-		PL_TRY(pl_cwriter_put(w, t->type, PL_TRACE_BLOCK_VERSION, n, &b, err));
+		PL_TRY(pl_container_writer_put(w, t->type, PL_TRACE_BLOCK_VERSION, n, &b, err));
 	}
 out:
 	pl_free(v);
@@ -293,18 +293,19 @@ out:
 	return rc;
 }
 
-int pl_trace_merge_write(const struct pl_merge *m, struct pl_cwriter *w, struct pl_err *err)
+int pl_trace_merge_write(const struct pl_merge *m, struct pl_container_writer *w,
+			 struct pl_err *err)
 {
 	struct pl_buf b = { 0 };
 	int rc;
 
 	for (size_t i = 0; i < PL_LEN(tables); i++)
-		pl_put_varint(&b, *count_of(m, &tables[i]));
-	PL_TRY(pl_cwriter_put(w, PL_BLOCK_MERG, PL_TRACE_BLOCK_VERSION, 1, &b, err));
+		pl_io_put_varint(&b, *count_of(m, &tables[i]));
+	PL_TRY(pl_container_writer_put(w, PL_BLOCK_MERG, PL_TRACE_BLOCK_VERSION, 1, &b, err));
 	for (size_t i = 0; i < PL_LEN(tables); i++)
 		PL_TRY(put_table(m, &tables[i], w, err));
-	rc = pl_cwriter_put_provenance(w, PL_TRACE_BLOCK_VERSION, m->provenance.p, m->provenance.n,
-				       NULL, err);
+	rc = pl_container_writer_put_provenance(w, PL_TRACE_BLOCK_VERSION, m->provenance.p,
+						m->provenance.n, NULL, err);
 out:
 	pl_buf_fini(&b);
 	return rc;
@@ -332,7 +333,7 @@ static int get_columns(const struct table *t, char *rows, uint32_t n, struct pl_
 	int rc = pl_alloc(&v, n, sizeof(*v), err);
 
 	for (size_t k = 0; k < t->n_columns && rc >= 0; k++) {
-		rc = pl_get_col_u32(c, v, n, err);
+		rc = pl_column_get_u32(c, v, n, err);
 		for (uint32_t i = 0; i < n && rc >= 0; i++)
 			memcpy(rows + i * t->size + t->column[k].offset, &v[i], sizeof(*v));
 	}
@@ -345,7 +346,7 @@ static int get_head(struct pl_merge_in *in, struct pl_cur *c, struct pl_err *err
 	uint64_t any = 0;
 
 	for (size_t i = 0; i < PL_LEN(in->want); i++)
-		any |= in->want[i] = pl_get_varint(c);
+		any |= in->want[i] = pl_io_get_varint(c);
 	if (c->bad || any > UINT32_MAX)
 		return pl_fail(err, PL_EDATA, "the counts are cut short or out of range");
 	return 0;
@@ -366,7 +367,7 @@ int pl_trace_merge_get(struct pl_merge_in *in, const struct pl_block *b, struct 
 	if (n + b->count > in->want[t - tables])
 		return pl_fail(err, PL_EDATA, "more rows than the first block of the merge says");
 	if (t->record) {
-		rc = pl_get_table(&c, b->count, t->record, array, &n, cap, NULL, in, err);
+		rc = pl_record_get_table(&c, b->count, t->record, array, &n, cap, NULL, in, err);
 		*count_of(&in->m, t) = (uint32_t)n;
 		return rc;
 	}

@@ -43,7 +43,7 @@ struct slot { /* a block of events */
 struct reader {
 	const struct pl_trace_reader_opts *opts;
 	struct pl_in *in;
-	struct pl_creader *blocks;
+	struct pl_container_reader *blocks;
 	struct pl_sink *sink;
 	enum state state;
 	bool decodes_ahead; /* blocks are decoded while others are read */
@@ -286,7 +286,7 @@ static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *
 	struct pl_segment *seg = &r->now->seg;
 
 	if (r->state == MERGE && b->type == PL_BLOCK_PROVENANCE)
-		return pl_get_provenance(&r->merge.m.provenance, b, err);
+		return pl_record_get_provenance(&r->merge.m.provenance, b, err);
 	if (r->state == MERGE && !pl_trace_merge_is_block(b->type))
 		return 0;
 	if (b->type != PL_BLOCK_PROVENANCE && b->version > PL_TRACE_BLOCK_VERSION &&
@@ -300,11 +300,11 @@ static int get_block(struct reader *r, const struct pl_block *b, struct pl_err *
 		return r->broken ? 0 : pl_trace_merge_get(&r->merge, b, err);
 	switch (b->type) {
 	case PL_BLOCK_PROVENANCE:
-		return pl_get_provenance(&seg->provenance, b, err);
+		return pl_record_get_provenance(&seg->provenance, b, err);
 	case PL_BLOCK_SEGM:
 		return pl_trace_get_segment(&c, seg, err);
 	case PL_BLOCK_STRS:
-		return pl_get_strings(&c, b->count, &seg->str, err);
+		return pl_record_get_strings(&c, b->count, &seg->str, err);
 	case PL_BLOCK_TRAK:
 		return pl_trace_get_tracks(&c, b->count, seg, err);
 	case PL_BLOCK_META:
@@ -343,7 +343,7 @@ static int pass_raw(struct reader *r, const struct pl_block *b, struct pl_err *e
 
 	if (!r->opts->raw)
 		return 0;
-	pl_creader_raw(r->blocks, &p, &n);
+	pl_container_reader_raw(r->blocks, &p, &n);
 	return r->opts->raw(r->opts->arg, b->segment, r->state == MERGE, p, n, err);
 }
 
@@ -356,7 +356,7 @@ static int hold_header(struct reader *r, struct pl_err *err)
 	r->header.n = 0;
 	if (!r->opts->raw)
 		return 0;
-	pl_creader_raw(r->blocks, &p, &n);
+	pl_container_reader_raw(r->blocks, &p, &n);
 	return pl_buf_put(&r->header, p, n, err);
 }
 
@@ -393,18 +393,18 @@ static int step(struct reader *r, const struct pl_block *b, struct pl_err *err)
 
 static int open_reader(struct reader *r, struct pl_err *err)
 {
-	struct pl_creader_opts c = { .kind = PL_KIND_TRACE,
-				     .major = PL_TRACE_MAJOR,
-				     .salvage = r->opts->salvage,
-				     .raw = r->opts->raw != NULL,
-				     .pool = r->opts->pool,
-				     .log = r->opts->log };
+	struct pl_container_reader_opts c = { .kind = PL_KIND_TRACE,
+					      .major = PL_TRACE_MAJOR,
+					      .salvage = r->opts->salvage,
+					      .raw = r->opts->raw != NULL,
+					      .pool = r->opts->pool,
+					      .log = r->opts->log };
 	int threads = pl_pool_threads(r->opts->pool);
 
 	r->now = &r->span[0];
 	r->decodes_ahead = threads > 1 && !r->opts->raw && !r->opts->salvage;
 	r->queue = pl_queue_new(r->opts->pool, r->decodes_ahead ? 2 * threads : 1, err);
-	r->blocks = r->queue ? pl_creader_open(r->in, &c, err) : NULL;
+	r->blocks = r->queue ? pl_container_reader_open(r->in, &c, err) : NULL;
 	return r->blocks ? 0 : err ? err->code : PL_EDATA;
 }
 
@@ -423,7 +423,7 @@ static void close_reader(struct reader *r)
 		pl_free(s);
 	}
 	pl_queue_free(r->queue);
-	pl_creader_close(r->blocks);
+	pl_container_reader_close(r->blocks);
 	for (size_t i = 0; i < PL_LEN(r->span); i++)
 		if (r->span[i].open)
 			pl_trace_segment_fini(&r->span[i].seg);
@@ -441,7 +441,7 @@ int pl_trace_read(struct pl_in *in, const struct pl_trace_reader_opts *opts, str
 	int rc;
 
 	PL_TRY(open_reader(&r, err));
-	while ((rc = pl_creader_next(r.blocks, &b, &why)) > 0)
+	while ((rc = pl_container_reader_next(r.blocks, &b, &why)) > 0)
 		PL_TRY(step(&r, &b, err));
 	if (rc < 0) {
 		PL_TRY(deliver_all(&r, NULL,

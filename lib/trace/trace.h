@@ -343,7 +343,7 @@ const struct pl_clock *pl_trace_merge_clock(const struct pl_merge *m, uint32_t s
 pl_ns pl_trace_clock_apply(const struct pl_clock *c, pl_ns local);
 /* Writes m as a segment, which must stand before the traces that it describes. Segment numbers in
  * it count from the segment behind it. */
-int pl_trace_merge_write(const struct pl_merge *m, struct pl_cwriter *w,
+int pl_trace_merge_write(const struct pl_merge *m, struct pl_container_writer *w,
 			 struct pl_err *err) PL_MUST;
 
 /* ---- flow ------------------------------------------------------------------------------------ */

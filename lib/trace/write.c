@@ -8,7 +8,7 @@
 
 struct writer {
 	struct pl_sink sink; /* first */
-	struct pl_cwriter *out;
+	struct pl_container_writer *out;
 	char *provenance;
 	bool used; /* the open segment of the container has blocks */
 
@@ -26,7 +26,7 @@ struct writer {
 static int put(struct writer *w, uint32_t type, uint32_t count, struct pl_buf *b,
 	       struct pl_err *err)
 {
-	int rc = pl_cwriter_put(w->out, type, PL_TRACE_BLOCK_VERSION, count, b, err);
+	int rc = pl_container_writer_put(w->out, type, PL_TRACE_BLOCK_VERSION, count, b, err);
 
 	pl_buf_fini(b); /* empty already, unless that failed */
 	return rc;
@@ -39,7 +39,7 @@ static int flush_head(struct writer *w, const struct pl_segment *seg, struct pl_
 	struct pl_buf b = { 0 };
 	int rc = 0;
 
-	pl_put_fields(&b, &pl_trace_record_segment, seg);
+	pl_record_put_fields(&b, &pl_trace_record_segment, seg);
 	if (b.failed || b.n != w->head.n || memcmp(b.p, w->head.p, b.n) != 0) {
 		w->head.n = 0;
 		PL_TRY(pl_buf_put(&w->head, b.p, b.n, err));
@@ -54,9 +54,9 @@ static int flush_provenance(struct writer *w, const struct pl_segment *seg, stru
 {
 	const struct pl_buf *p = &seg->provenance;
 	size_t done = w->provenance_done;
-	int rc =
-		pl_cwriter_put_provenance(w->out, PL_TRACE_BLOCK_VERSION, p->p ? p->p + done : NULL,
-					  p->n - done, w->signed_off ? NULL : w->provenance, err);
+	int rc = pl_container_writer_put_provenance(w->out, PL_TRACE_BLOCK_VERSION,
+						    p->p ? p->p + done : NULL, p->n - done,
+						    w->signed_off ? NULL : w->provenance, err);
 
 	w->provenance_done = p->n;
 	w->signed_off = true;
@@ -73,9 +73,10 @@ static int flush_tracks(struct writer *w, const struct pl_segment *seg, struct p
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		struct pl_numbered_track t = { i, seg->track[i] };
 
-		if (i < w->n_tracks && pl_same_fields(&pl_trace_record_track, &w->track[i], &t))
+		if (i < w->n_tracks &&
+		    pl_record_same_fields(&pl_trace_record_track, &w->track[i], &t))
 			continue;
-		PL_TRY(pl_put_entry(&b, &pl_trace_record_track, &t, NULL, err));
+		PL_TRY(pl_record_put_entry(&b, &pl_trace_record_track, &t, NULL, err));
 		w->track[i] = t;
 		count++;
 	}
@@ -93,8 +94,8 @@ static int flush_meta(struct writer *w, const struct pl_segment *seg, struct pl_
 	struct pl_buf b = { 0 };
 
 	for (uint32_t i = first; i < seg->n_meta; i++) {
-		pl_put_varint(&b, (uint64_t)seg->meta[i].key + 1);
-		pl_put_varint(&b, (uint64_t)seg->meta[i].value + 1);
+		pl_io_put_varint(&b, (uint64_t)seg->meta[i].key + 1);
+		pl_io_put_varint(&b, (uint64_t)seg->meta[i].value + 1);
 	}
 	w->n_meta = seg->n_meta;
 	return n ? put(w, PL_BLOCK_META, n, &b, err) : 0;
@@ -104,8 +105,8 @@ static int flush(struct writer *w, const struct pl_segment *seg, struct pl_err *
 {
 	PL_CHECK(flush_head(w, seg, err));
 	PL_CHECK(flush_provenance(w, seg, err));
-	PL_CHECK(pl_cwriter_put_strings(w->out, PL_BLOCK_STRS, PL_TRACE_BLOCK_VERSION, &seg->str,
-					w->n_str, SIZE_MAX, err));
+	PL_CHECK(pl_container_writer_put_strings(w->out, PL_BLOCK_STRS, PL_TRACE_BLOCK_VERSION,
+						 &seg->str, w->n_str, SIZE_MAX, err));
 	w->n_str = seg->str.n;
 	PL_CHECK(flush_tracks(w, seg, err));
 	return flush_meta(w, seg, err);
@@ -115,7 +116,7 @@ static int flush(struct writer *w, const struct pl_segment *seg, struct pl_err *
 
 static int next_segment(struct writer *w, struct pl_err *err)
 {
-	int rc = w->used ? pl_cwriter_next_segment(w->out, err) : 0;
+	int rc = w->used ? pl_container_writer_next_segment(w->out, err) : 0;
 
 	w->used = true;
 	return rc;
@@ -240,11 +241,11 @@ static void writer_free(struct writer *w)
 struct pl_sink *pl_trace_writer_open(struct pl_out *out, const struct pl_trace_writer_opts *opts,
 				     struct pl_err *err)
 {
-	struct pl_cwriter_opts c = { .kind = PL_KIND_TRACE,
-				     .major = PL_TRACE_MAJOR,
-				     .minor = PL_TRACE_MINOR,
-				     .level = opts->level,
-				     .pool = opts->pool };
+	struct pl_container_writer_opts c = { .kind = PL_KIND_TRACE,
+					      .major = PL_TRACE_MAJOR,
+					      .minor = PL_TRACE_MINOR,
+					      .level = opts->level,
+					      .pool = opts->pool };
 	struct writer *w;
 
 	if (pl_alloc(&w, 1, sizeof(*w), err) < 0)
@@ -256,7 +257,7 @@ struct pl_sink *pl_trace_writer_open(struct pl_out *out, const struct pl_trace_w
 		pl_fail(err, PL_ENOMEM, "out of memory (provenance)");
 		goto fail;
 	}
-	w->out = pl_cwriter_open(out, &c, err);
+	w->out = pl_container_writer_open(out, &c, err);
 	if (w->out)
 		return &w->sink;
 fail:
@@ -267,7 +268,7 @@ fail:
 int pl_trace_writer_close(struct pl_sink *s, struct pl_err *err)
 {
 	struct writer *w = (struct writer *)s;
-	int rc = pl_cwriter_close(w->out, err);
+	int rc = pl_container_writer_close(w->out, err);
 
 	writer_free(w);
 	return rc;
@@ -279,6 +280,6 @@ void pl_trace_writer_abort(struct pl_sink *s)
 
 	if (!w)
 		return;
-	pl_cwriter_abort(w->out);
+	pl_container_writer_abort(w->out);
 	writer_free(w);
 }

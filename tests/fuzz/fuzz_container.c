@@ -3,18 +3,20 @@
 
 static void blocks(const uint8_t *data, size_t size, bool salvage)
 {
-	struct pl_creader_opts o = { .major = UINT16_MAX, .known = UINT64_MAX, .salvage = salvage };
+	struct pl_container_reader_opts o = { .major = UINT16_MAX,
+					      .known = UINT64_MAX,
+					      .salvage = salvage };
 	struct pl_err err = { 0 };
 	struct pl_in *in = pl_in_open_mem("fuzz", data, size, &err);
-	struct pl_creader *r = pl_creader_open(in, &o, &err);
+	struct pl_container_reader *r = pl_container_reader_open(in, &o, &err);
 	struct pl_block b;
 	int rc = err.code;
 
-	while (r && (rc = pl_creader_next(r, &b, &err)) > 0)
+	while (r && (rc = pl_container_reader_next(r, &b, &err)) > 0)
 		for (size_t i = 0; i < b.n; i += 64)
 			fuzz_sum += b.p[i];
 	FUZZ_CHECK(rc == 0 || (err.code == rc && err.msg[0]));
-	pl_creader_close(r);
+	pl_container_reader_close(r);
 	pl_in_close(in);
 }
 

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (size_t i = 0; i < a.data.n; i++)
 			fuzz_sum += a.data.p[i];
 	}
-	pl_array_fini(&a);
+	pl_data_array_fini(&a);
 	pl_in_close(in);
 	return 0;
 }

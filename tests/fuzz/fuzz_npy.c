@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				FUZZ_CHECK(v >= 0 && v <= 1000);
 		}
 	}
-	pl_array_fini(&a);
+	pl_data_array_fini(&a);
 	pl_in_close(in);
 	return 0;
 }

@@ -143,7 +143,7 @@ static void npy_good(void)
 			pl_dtype_f32(a.dtype, a.data.p, 2, v);
 			ok(v[0] == 1 && v[1] == -2, "big-endian");
 		}
-		pl_array_fini(&a);
+		pl_data_array_fini(&a);
 	}
 }
 
@@ -224,11 +224,11 @@ static void idx(void)
 
 	is_i64(read_idx(labels, sizeof(labels), &a), 0, "labels");
 	ok(a.n == 3 && a.n_dims == 1 && a.dtype == PL_DT_U8 && a.data.p[2] == 9, "are read");
-	pl_array_fini(&a);
+	pl_data_array_fini(&a);
 	is_i64(read_idx(shorts, sizeof(shorts), &a), 0, "numbers of two bytes");
 	pl_dtype_f32(a.dtype, a.data.p, 2, f);
 	ok(a.dim[0] == 1 && a.dim[1] == 2 && f[0] == 258 && f[1] == -2, "in big-endian order");
-	pl_array_fini(&a);
+	pl_data_array_fini(&a);
 	for (size_t k = 0; k < PL_LEN(bad); k++) {
 		int rc = read_idx(bad[k].b, bad[k].n, &a);
 

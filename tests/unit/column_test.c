@@ -48,21 +48,21 @@ static void test_i64(void)
 
 			for (size_t i = 0; i < n; i++)
 				v[i] = value((enum shape)s, i, &seed);
-			pl_put_u8(&b, 77); /* not aligned */
-			pl_put_col_i64(&b, v, n, k % 2);
+			pl_io_put_u8(&b, 77); /* not aligned */
+			pl_column_put_i64(&b, v, n, k % 2);
 			codings |= 1u << b.p[1];
 			/* exactly the bytes, so that a sanitizer sees reading past them */
 			uint8_t *copy = malloc(b.n);
 
 			memcpy(copy, b.p, b.n);
 			c = (struct pl_cur){ copy + 1, copy + b.n, false };
-			bad += pl_get_col_i64(&c, w, n, &err) < 0 || c.bad || c.p != c.end ||
+			bad += pl_column_get_i64(&c, w, n, &err) < 0 || c.bad || c.p != c.end ||
 			       memcmp(v, w, n * 8) != 0;
 			for (size_t cut = 1; cut < b.n && cut < 40; cut++) {
 				c = (struct pl_cur){ copy + 1, copy + b.n - cut, false };
 				err.code = 0;
 				cut_accepted +=
-					pl_get_col_i64(&c, w, n, &err) != PL_EDATA || !c.bad;
+					pl_column_get_i64(&c, w, n, &err) != PL_EDATA || !c.bad;
 			}
 			free(copy);
 			free(v);
@@ -94,11 +94,11 @@ static void test_narrow(void)
 			v[i] = i && r % 100 < stay ? v[i - 1] : (uint32_t)(r >> 32 >> (range - 1));
 			p[i] = (uint8_t)v[i];
 		}
-		pl_put_col_u32(&b, v, n, round & 1);
-		pl_put_col_u8(&b, p, n);
+		pl_column_put_u32(&b, v, n, round & 1);
+		pl_column_put_u8(&b, p, n);
 		c = (struct pl_cur){ b.p, b.n ? b.p + b.n : b.p, false };
-		bad += pl_get_col_u32(&c, w, n, &err) < 0 || memcmp(v, w, n * 4) != 0;
-		bad += pl_get_col_u8(&c, q, n, &err) < 0 || memcmp(p, q, n) != 0;
+		bad += pl_column_get_u32(&c, w, n, &err) < 0 || memcmp(v, w, n * 4) != 0;
+		bad += pl_column_get_u8(&c, q, n, &err) < 0 || memcmp(p, q, n) != 0;
 		bad += c.bad || c.p != c.end;
 		free(v);
 		free(w);
@@ -132,8 +132,8 @@ static void test_narrow_as_wide(void)
 				v[i] = v[i - 1] + (r % 100 < 95 ? 3 : (uint32_t)(r >> 60));
 			wide[i] = v[i];
 		}
-		pl_put_col_u32(&a, v, n, round & 1);
-		pl_put_col_i64(&b, wide, n, round & 1);
+		pl_column_put_u32(&a, v, n, round & 1);
+		pl_column_put_i64(&b, wide, n, round & 1);
 		bad += a.n != b.n || memcmp(a.p, b.p, a.n) != 0;
 		pl_buf_fini(&a);
 		pl_buf_fini(&b);
@@ -147,7 +147,7 @@ static void refused(const char *bytes, size_t n_bytes, size_t n, const char *why
 	struct pl_err err = { 0 };
 	uint32_t v[64];
 
-	ok(pl_get_col_u32(&c, v, n, &err) == PL_EDATA && c.bad, "%s: %s", why, err.msg);
+	ok(pl_column_get_u32(&c, v, n, &err) == PL_EDATA && c.bad, "%s: %s", why, err.msg);
 }
 
 static void test_bad(void)
@@ -157,10 +157,10 @@ static void test_bad(void)
 	uint8_t byte[4];
 
 	c.end = c.p + 3;
-	ok(pl_get_col_u8(&c, byte, 4, &err) == 0 && byte[3] == 255, "255 fits a byte");
+	ok(pl_column_get_u8(&c, byte, 4, &err) == 0 && byte[3] == 255, "255 fits a byte");
 	c = (struct pl_cur){ (const uint8_t *)"\x02\x80\x04", NULL, false };
 	c.end = c.p + 3;
-	ok(pl_get_col_u8(&c, byte, 4, &err) == PL_EDATA, "256 does not: %s", err.msg);
+	ok(pl_column_get_u8(&c, byte, 4, &err) == PL_EDATA, "256 does not: %s", err.msg);
 	refused("", 0, 3, "nothing");
 	refused("\x09", 1, 3, "unknown coding");
 	refused("\x02\x01", 2, 3, "negative id");
@@ -190,32 +190,32 @@ static void test_scalars(void)
 	size_t n, bad = 0;
 
 	for (size_t i = 0; i < PL_LEN(u); i++)
-		pl_put_varint(&b, u[i]);
+		pl_io_put_varint(&b, u[i]);
 	for (size_t i = 0; i < PL_LEN(s); i++)
-		pl_put_svarint(&b, s[i]);
-	pl_put_u8(&b, 200);
-	pl_put_u32(&b, 0x01020304);
-	pl_put_u64(&b, 0x0102030405060708);
-	pl_put_str(&b, "a\0b", 3);
+		pl_io_put_svarint(&b, s[i]);
+	pl_io_put_u8(&b, 200);
+	pl_io_put_u32(&b, 0x01020304);
+	pl_io_put_u64(&b, 0x0102030405060708);
+	pl_io_put_str(&b, "a\0b", 3);
 	bad += b.failed;
 	ok(b.p[b.n - 4 - 8] == 8 && b.p[b.n - 4 - 8 - 4] == 4, "little-endian");
 	c = (struct pl_cur){ b.p, b.p + b.n, false };
 	for (size_t i = 0; i < PL_LEN(u); i++)
-		bad += pl_get_varint(&c) != u[i];
+		bad += pl_io_get_varint(&c) != u[i];
 	for (size_t i = 0; i < PL_LEN(s); i++)
-		bad += pl_get_svarint(&c) != s[i];
-	bad += pl_get_u8(&c) != 200 || pl_get_u32(&c) != 0x01020304 ||
-	       pl_get_u64(&c) != 0x0102030405060708;
-	str = pl_get_str(&c, &n);
+		bad += pl_io_get_svarint(&c) != s[i];
+	bad += pl_io_get_u8(&c) != 200 || pl_io_get_u32(&c) != 0x01020304 ||
+	       pl_io_get_u64(&c) != 0x0102030405060708;
+	str = pl_io_get_str(&c, &n);
 	ok(!bad && !c.bad && c.p == c.end && n == 3 && !memcmp(str, "a\0b", 3),
 	   "scalars come back");
-	ok(!pl_get_u32(&c) && c.bad && !pl_get_u8(&c) && !pl_get_varint(&c),
+	ok(!pl_io_get_u32(&c) && c.bad && !pl_io_get_u8(&c) && !pl_io_get_varint(&c),
 	   "past the end: 0, bad");
 	c = (struct pl_cur){ (const uint8_t *)"\x7f"
 					      "abc",
 			     NULL, false };
 	c.end = c.p + 4;
-	str = pl_get_str(&c, &n);
+	str = pl_io_get_str(&c, &n);
 	ok(c.bad && !n && str, "a string longer than the rest");
 	pl_buf_fini(&b);
 }
@@ -236,7 +236,7 @@ static void test_random_bytes(void)
 			p[i] = (uint8_t)(pl_rng_next(&seed) >> (pl_rng_next(&seed) % 8));
 		if (n)
 			p[0] %= 6;
-		if (pl_get_col_i64(&c, v, pl_rng_next(&seed) % 300, NULL) == 0)
+		if (pl_column_get_i64(&c, v, pl_rng_next(&seed) % 300, NULL) == 0)
 			out += c.p < p || c.p > c.end;
 		free(p);
 	}

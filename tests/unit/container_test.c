@@ -8,7 +8,9 @@
 #define KIND PL_KIND_TRACE
 #define DATA PL_FOURCC('D', 'A', 'T', 'A')
 
-static const struct pl_cwriter_opts plain = { .kind = KIND, .major = 1, .minor = 2, .level = 1 };
+static const struct pl_container_writer_opts plain = {
+	.kind = KIND, .major = 1, .minor = 2, .level = 1
+};
 
 /* Block i of a stream made from `seed`: length and contents follow from the two. */
 static size_t block_size(uint64_t seed, unsigned i, size_t scale)
@@ -18,7 +20,7 @@ static size_t block_size(uint64_t seed, unsigned i, size_t scale)
 	return (size_t)(pl_rng_next(&s) % scale);
 }
 
-static int put_block(struct pl_cwriter *w, struct pl_buf *b, uint64_t seed, unsigned i,
+static int put_block(struct pl_container_writer *w, struct pl_buf *b, uint64_t seed, unsigned i,
 		     size_t scale, struct pl_err *err)
 {
 	size_t n = block_size(seed, i, scale);
@@ -30,29 +32,29 @@ static int put_block(struct pl_cwriter *w, struct pl_buf *b, uint64_t seed, unsi
 	for (size_t k = 0; k < n; k++) /* compressible, or in every fifth block not */
 		b->p[k] = (uint8_t)(i % 5 == 4 ? pl_rng_next(&s) : 'a' + pl_rng_next(&s) % 4);
 	b->n = n;
-	return pl_cwriter_put(w, DATA, 3, i * 10, b, err);
+	return pl_container_writer_put(w, DATA, 3, i * 10, b, err);
 }
 
 static struct pl_buf make(unsigned segments, unsigned blocks, size_t scale, int level,
 			  struct pl_pool *pool)
 {
-	struct pl_cwriter_opts o = plain;
+	struct pl_container_writer_opts o = plain;
 	struct pl_buf out = { 0 }, b = { 0 };
 	struct pl_err err = { 0 };
 	struct pl_out *f = pl_out_open_buf(&out, &err);
-	struct pl_cwriter *w;
+	struct pl_container_writer *w;
 	int rc = 0;
 
 	o.level = level;
 	o.pool = pool;
-	w = pl_cwriter_open(f, &o, &err);
+	w = pl_container_writer_open(f, &o, &err);
 	for (unsigned s = 0; s < segments; s++) {
 		if (s)
-			rc |= pl_cwriter_next_segment(w, &err);
+			rc |= pl_container_writer_next_segment(w, &err);
 		for (unsigned i = 0; i < blocks; i++)
 			rc |= put_block(w, &b, s, i, scale, &err);
 	}
-	rc |= pl_cwriter_close(w, &err);
+	rc |= pl_container_writer_close(w, &err);
 	if (rc)
 		printf("# making a stream: %s\n", err.msg);
 	pl_buf_fini(&b);
@@ -81,14 +83,14 @@ static struct seen look(const void *p, size_t n, size_t scale, bool salvage, str
 {
 	struct seen s = { 0 };
 	const struct pl_log log = { note_warning, &s };
-	struct pl_creader_opts o = {
+	struct pl_container_reader_opts o = {
 		.kind = KIND, .major = 1, .salvage = salvage, .pool = pool, .log = &log
 	};
 	struct pl_in *in = pl_in_open_mem("mem", p, n, &s.err);
-	struct pl_creader *r = pl_creader_open(in, &o, &s.err);
+	struct pl_container_reader *r = pl_container_reader_open(in, &o, &s.err);
 	struct pl_block b;
 
-	while ((s.rc = pl_creader_next(r, &b, &s.err)) > 0) {
+	while ((s.rc = pl_container_reader_next(r, &b, &s.err)) > 0) {
 		if (b.type == PL_BLOCK_SEGMENT) {
 			s.segments++;
 			s.wrong |= b.kind != KIND || b.major != 1 || b.minor != 2;
@@ -100,7 +102,7 @@ static struct seen look(const void *p, size_t n, size_t scale, bool salvage, str
 		for (size_t k = 0; k < b.n && b.ordinal % 5 != 4; k++)
 			s.wrong |= b.p[k] < 'a' || b.p[k] > 'd';
 	}
-	pl_creader_close(r);
+	pl_container_reader_close(r);
 	pl_in_close(in);
 	return s;
 }
@@ -186,21 +188,21 @@ static void test_concatenated(void)
 {
 	struct pl_buf a = make(1, 3, 1000, 1, NULL), two = { 0 };
 	struct pl_err err = { 0 };
-	struct pl_creader_opts o = { .kind = KIND, .major = 1 };
+	struct pl_container_reader_opts o = { .kind = KIND, .major = 1 };
 	struct pl_in *in;
-	struct pl_creader *r;
+	struct pl_container_reader *r;
 	struct pl_block b;
 	unsigned blocks = 0, last = 9;
 
 	ok(!pl_buf_put(&two, a.p, a.n, &err) && !pl_buf_put(&two, a.p, a.n, &err), "a, a");
 	in = pl_in_open_mem("two", two.p, two.n, &err);
-	r = pl_creader_open(in, &o, &err);
-	while (pl_creader_next(r, &b, &err) > 0) {
+	r = pl_container_reader_open(in, &o, &err);
+	while (pl_container_reader_next(r, &b, &err) > 0) {
 		blocks += b.type != PL_BLOCK_SEGMENT;
 		last = b.segment;
 	}
 	ok(!err.code && blocks == 6 && last == 1, "two streams are one of two segments");
-	pl_creader_close(r);
+	pl_container_reader_close(r);
 	pl_in_close(in);
 	two.n -= 34 + a.n; /* the first without its end member, and a whole one behind it */
 	if (pl_buf_put(&two, a.p, a.n, &err))
@@ -313,39 +315,41 @@ static void test_order(void)
 	pl_buf_fini(&c);
 }
 
-static struct pl_err open_as(const struct pl_buf *a, struct pl_creader_opts o)
+static struct pl_err open_as(const struct pl_buf *a, struct pl_container_reader_opts o)
 {
 	struct pl_err err = { 0 };
 	struct pl_in *in = pl_in_open_mem("mem", a->p, a->n, &err);
-	struct pl_creader *r = pl_creader_open(in, &o, &err);
+	struct pl_container_reader *r = pl_container_reader_open(in, &o, &err);
 	struct pl_block b;
 
-	while (pl_creader_next(r, &b, &err) > 0)
+	while (pl_container_reader_next(r, &b, &err) > 0)
 		;
-	pl_creader_close(r);
+	pl_container_reader_close(r);
 	pl_in_close(in);
 	return err;
 }
 
 static void test_versions(void)
 {
-	struct pl_cwriter_opts o = { .kind = PL_KIND_GRAPH, .major = 2, .incompat = 4 };
+	struct pl_container_writer_opts o = { .kind = PL_KIND_GRAPH, .major = 2, .incompat = 4 };
 	struct pl_buf a = { 0 };
 	struct pl_err err = { 0 };
 	struct pl_out *f = pl_out_open_buf(&a, &err);
-	struct pl_cwriter *w = pl_cwriter_open(f, &o, &err);
+	struct pl_container_writer *w = pl_container_writer_open(f, &o, &err);
 
-	ok(!pl_cwriter_close(w, &err) && !pl_out_close(f, &err), "a graph 2.0 with a feature");
-	err = open_as(&a,
-		      (struct pl_creader_opts){ .kind = PL_KIND_GRAPH, .major = 2, .known = 5 });
+	ok(!pl_container_writer_close(w, &err) && !pl_out_close(f, &err),
+	   "a graph 2.0 with a feature");
+	err = open_as(&a, (struct pl_container_reader_opts){
+				  .kind = PL_KIND_GRAPH, .major = 2, .known = 5 });
 	ok(!err.code, "known");
-	err = open_as(&a, (struct pl_creader_opts){ .major = 2, .known = 1 });
+	err = open_as(&a, (struct pl_container_reader_opts){ .major = 2, .known = 1 });
 	ok(err.code == PL_EDATA && strstr(err.msg, "feature"), "unknown feature: %s", err.msg);
-	err = open_as(&a, (struct pl_creader_opts){ .major = 1, .known = 5 });
+	err = open_as(&a, (struct pl_container_reader_opts){ .major = 1, .known = 5 });
 	ok(err.code == PL_EDATA && strstr(err.msg, "newer"), "too new: %s", err.msg);
-	err = open_as(&a, (struct pl_creader_opts){ .kind = KIND, .major = 2, .known = 5 });
+	err = open_as(&a,
+		      (struct pl_container_reader_opts){ .kind = KIND, .major = 2, .known = 5 });
 	ok(err.code == PL_EDATA && strstr(err.msg, "graph"), "another kind: %s", err.msg);
-	err = open_as(&a, (struct pl_creader_opts){
+	err = open_as(&a, (struct pl_container_reader_opts){
 				  .kind = KIND, .major = 2, .known = 5, .salvage = true });
 	ok(err.code == PL_EDATA, "salvage does not change that");
 	pl_buf_fini(&a);
@@ -354,39 +358,41 @@ static void test_versions(void)
 /* A filter that passes members on, behind a segment of its own. */
 static void test_copy(struct pl_pool *pool)
 {
-	struct pl_cwriter_opts wo = plain;
-	struct pl_creader_opts ro = { .kind = KIND, .major = 1, .raw = true, .pool = pool };
+	struct pl_container_writer_opts wo = plain;
+	struct pl_container_reader_opts ro = {
+		.kind = KIND, .major = 1, .raw = true, .pool = pool
+	};
 	struct pl_buf a = make(2, 5, 20000, 1, NULL), out = { 0 }, b = { 0 };
 	struct pl_err err = { 0 };
 	struct pl_in *in = pl_in_open_mem("mem", a.p, a.n, &err);
-	struct pl_creader *r = pl_creader_open(in, &ro, &err);
+	struct pl_container_reader *r = pl_container_reader_open(in, &ro, &err);
 	struct pl_out *f = pl_out_open_buf(&out, &err);
-	struct pl_cwriter *w;
+	struct pl_container_writer *w;
 	struct pl_block blk;
 	unsigned index = 0, end = 0, rc = 0;
 	size_t head;
 	struct seen s;
 
 	wo.pool = pool;
-	w = pl_cwriter_open(f, &wo, &err);
+	w = pl_container_writer_open(f, &wo, &err);
 	rc |= put_block(w, &b, 0, 0, 20000, &err) < 0;
-	while (pl_creader_next(r, &blk, &err) > 0) {
+	while (pl_container_reader_next(r, &blk, &err) > 0) {
 		const void *p;
 		size_t n;
 
 		index += blk.type == PL_BLOCK_INDEX;
 		end += blk.type == PL_BLOCK_END;
-		pl_creader_raw(r, &p, &n);
-		rc |= pl_cwriter_copy(w, p, n, &err) < 0;
+		pl_container_reader_raw(r, &p, &n);
+		rc |= pl_container_writer_copy(w, p, n, &err) < 0;
 	}
 	ok(!rc && index == 2 && end == 2, "index and end members come in raw mode: %s", err.msg);
-	ok(pl_cwriter_copy(w, "junk", 4, NULL) == PL_EINTERNAL, "junk is not copied");
-	ok(!pl_cwriter_close(w, &err) && !pl_out_close(f, &err), "closed: %s", err.msg);
+	ok(pl_container_writer_copy(w, "junk", 4, NULL) == PL_EINTERNAL, "junk is not copied");
+	ok(!pl_container_writer_close(w, &err) && !pl_out_close(f, &err), "closed: %s", err.msg);
 	head = out.n - a.n;
 	ok(out.n > a.n && !memcmp(out.p + head, a.p, a.n), "copied byte for byte");
 	s = look(out.p, head, 20000, false, NULL);
 	ok(!s.rc && s.blocks == 1 && s.segments == 1, "behind a whole segment");
-	pl_creader_close(r);
+	pl_container_reader_close(r);
 	pl_in_close(in);
 	pl_buf_fini(&a);
 	pl_buf_fini(&b);
@@ -397,7 +403,7 @@ static void test_failing_output(void)
 {
 	struct pl_err err = { 0 };
 	struct pl_out *f = pl_out_open("/dev/full", true, &err);
-	struct pl_cwriter *w = pl_cwriter_open(f, &plain, &err);
+	struct pl_container_writer *w = pl_container_writer_open(f, &plain, &err);
 	struct pl_buf b = { 0 };
 	int rc = 0;
 
@@ -405,7 +411,7 @@ static void test_failing_output(void)
 		rc = put_block(w, &b, 1, i, 50000, &err);
 	ok(rc == PL_EIO, "a full disk: %s", err.msg);
 	err.code = 0;
-	ok(pl_cwriter_close(w, &err) == PL_EIO, "and close says so again");
+	ok(pl_container_writer_close(w, &err) == PL_EIO, "and close says so again");
 	pl_out_abort(f);
 	pl_buf_fini(&b);
 }

@@ -113,7 +113,7 @@ static void test_out(void)
 	is_str(rc ? err.msg : (const char *)w.text.p,
 	       "1:plain||a,b|say \"hi\"|two\nlines| lead|trail |\"|a\rb|\n",
 	       "written and read back");
-	pl_writer_fini(&text);
+	pl_write_fini(&text);
 	pl_buf_fini(&w.text);
 }
 

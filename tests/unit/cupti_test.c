@@ -174,7 +174,7 @@ static void play(void)
 
 /* ---- CUPTI ----------------------------------------------------------------------------------- */
 
-static const struct plt_device device = { .device = 0 };
+static const struct pl_cuda_trace_device device = { .device = 0 };
 
 static bool begin(const char *how, struct got *g, void **trace, struct pl_device_source *s)
 {
@@ -182,10 +182,10 @@ static bool begin(const char *how, struct got *g, void **trace, struct pl_device
 
 	memset(g, 0, sizeof(*g));
 	setenv("FAKE_CUPTI", how, 1);
-	if (!ok(plt_start(&device, on_event, g, trace, &err) == 0, "started with %s: %s",
+	if (!ok(pl_cuda_trace_start(&device, on_event, g, trace, &err) == 0, "started with %s: %s",
 		*how ? how : "all it has", err.msg))
 		return false;
-	plt_source(*trace, s);
+	pl_cuda_trace_source(*trace, s);
 	return true;
 }
 
@@ -251,14 +251,14 @@ static void test_versions(void)
 		if (strstr(how[i], "late"))
 			ok(bring() == 0, "buffers come before somebody asks for them");
 		else
-			ok(plt_flush(trace, &err) == 0, "flushed: %s", err.msg);
+			ok(pl_cuda_trace_flush(trace, &err) == 0, "flushed: %s", err.msg);
 		check_events(&g, !strstr(how[i], "version=2"));
 		is_i64(is_on(CU_RUNTIME), strstr(how[i], "each=0") != NULL,
 		       "all calls are recorded where there is no other way");
 		play(); /* what comes later is told at the end */
-		plt_source(trace, &s);
+		pl_cuda_trace_source(trace, &s);
 		is_i64((long long)s.lost, 1, "the kernel without times was lost");
-		plt_stop(trace, true);
+		pl_cuda_trace_stop(trace, true);
 		is_i64(count(&g, PL_DEV_KERNEL), 4, "the rest is told at the end");
 		play();
 		is_i64(count(&g, PL_DEV_KERNEL), 4, "and then no more");
@@ -277,10 +277,10 @@ static void test_dropped(void)
 	if (!begin("buffers=2", &g, &trace, &s))
 		return;
 	play(); /* 16 records that are wanted, 4 of which fit */
-	ok(plt_flush(trace, &err) == 0, "flushed");
-	plt_source(trace, &s);
+	ok(pl_cuda_trace_flush(trace, &err) == 0, "flushed");
+	pl_cuda_trace_source(trace, &s);
 	is_i64((long long)s.lost, 12, "records for which there was no room are counted");
-	plt_stop(trace, true);
+	pl_cuda_trace_stop(trace, true);
 }
 
 static void test_missing(void)
@@ -293,7 +293,7 @@ static void test_missing(void)
 		return;
 	ok(!strcmp(s.name, "cupti") && !s.calls, "records of events cannot be had: it says so");
 	play();
-	plt_stop(trace, true);
+	pl_cuda_trace_stop(trace, true);
 	is_i64(count(&g, PL_DEV_RECORD), 0, "and has none");
 	ok(count(&g, PL_DEV_KERNEL) == 2, "but the rest");
 }
@@ -303,16 +303,17 @@ static void test_missing(void)
 
 static int start(void *ctx, pl_device_event_fn *event, void *arg, void **trace, struct pl_err *err)
 {
-	return plt_start(ctx, event, arg, trace, err);
+	return pl_cuda_trace_start(ctx, event, arg, trace, err);
 }
 
-static const struct pl_device_trace table = { start, plt_source, plt_range, plt_flush, plt_stop };
+static const struct pl_device_trace table = { start, pl_cuda_trace_source, pl_cuda_trace_range,
+					      pl_cuda_trace_flush, pl_cuda_trace_stop };
 
 static void test_trace(const char *path)
 {
 	const struct pl_rec_opts o = { .path = path, .size = 1, .host = "box" };
 	const struct pl_trace_reader_opts ro = { 0 };
-	struct plt_device d = device;
+	struct pl_cuda_trace_device d = device;
 	struct pl_err err = { 0 };
 	struct pl_recorder *r;
 	struct pl_tracer *t;
@@ -376,7 +377,7 @@ static void test_events(void)
 	memset(&g, 0, sizeof(g));
 	cuda = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!cuda) {
-		ok(plt_start(&device, on_event, &g, &trace, &err) == PL_EABSENT &&
+		ok(pl_cuda_trace_start(&device, on_event, &g, &trace, &err) == PL_EABSENT &&
 			   strstr(err.msg, "libcuda.so.1"),
 		   "neither CUPTI nor a driver: %s", err.msg);
 		snprintf(folder + strlen(folder), 32, "/fake_cuda.so");
@@ -395,15 +396,15 @@ static void test_events(void)
 		return;
 	ok(!strcmp(s.name, "events") && s.ranges && !s.calls && strstr(s.why, "another profiler"),
 	   "events in its place, and why: %s", s.why);
-	plt_range(trace, "forward fc1", true);
+	pl_cuda_trace_range(trace, "forward fc1", true);
 	until = busy(3000000);
-	plt_range(trace, "forward fc1", false);
+	pl_cuda_trace_range(trace, "forward fc1", false);
 	pause_ns(500000);
-	plt_range(trace, "backward fc1", true);
+	pl_cuda_trace_range(trace, "backward fc1", true);
 	until = busy(2000000);
-	plt_range(trace, "backward fc1", false);
+	pl_cuda_trace_range(trace, "backward fc1", false);
 	is_i64(g.n, 0, "nothing waits, nothing is told yet");
-	ok(plt_flush(trace, &err) == 0, "flushed: %s", err.msg);
+	ok(pl_cuda_trace_flush(trace, &err) == 0, "flushed: %s", err.msg);
 	ok(count(&g, PL_DEV_KERNEL) == 2 && count(&g, PL_DEV_CALL) == 2, "two layers");
 	is_str(name_of(&g, PL_DEV_KERNEL, 1), "forward fc1", "by name");
 	ok(fabs((double)(g.e[1].end - g.e[1].begin) - 3e6) < 2e3, "as long as the device took");
@@ -413,30 +414,34 @@ static void test_events(void)
 	   "one after the other, whatever the host did");
 	ok(g.e[0].corr == g.e[1].corr && g.e[2].corr == g.e[3].corr, "each with its launch");
 	for (int i = 0; i < 40000; i++) {
-		plt_range(trace, "many", true);
-		plt_range(trace, "many", false);
+		pl_cuda_trace_range(trace, "many", true);
+		pl_cuda_trace_range(trace, "many", false);
 	}
-	plt_range(trace, "open", true); /* and no end */
-	plt_stop(trace, true);
+	pl_cuda_trace_range(trace, "open", true); /* and no end */
+	pl_cuda_trace_stop(trace, true);
 	is_i64(count(&g, PL_DEV_KERNEL) + count(&g, PL_DEV_CALL), 64, "many more");
 	is_i64(events(2), 0, "no event is left");
-	ok(plt_start(&device, on_event, &g, &trace, &err) == PL_EABSENT, "a device without events");
+	ok(pl_cuda_trace_start(&device, on_event, &g, &trace, &err) == PL_EABSENT,
+	   "a device without events");
 }
 
 static void test_clock(void)
 {
-	struct plt_clock c = { .n = 0 };
+	struct pl_cuda_trace_clock c = { .n = 0 };
 
-	plt_clock_pair(&c, 5000000000, 1000);
-	ok(plt_clock_ours(&c, 5000000000) == 1000 && plt_clock_ours(&c, 4999999000) == 0,
+	pl_cuda_trace_clock_pair(&c, 5000000000, 1000);
+	ok(pl_cuda_trace_clock_ours(&c, 5000000000) == 1000 &&
+		   pl_cuda_trace_clock_ours(&c, 4999999000) == 0,
 	   "one pair: the distance");
-	plt_clock_pair(&c, 5000000100, 1101);
-	is_i64(plt_clock_ours(&c, 6000000100), 1000001101, "two near ones tell no drift");
-	plt_clock_pair(&c, 6000000100, 1000001101 + 10000);
-	is_i64(plt_clock_ours(&c, 5500000100), 500001101 + 5000, "two far ones do: 10 ppm");
-	is_i64(plt_clock_ours(&c, 7000000100), 2000001101 + 20000, "and further on");
-	plt_clock_pair(&c, 7000000100, 9000000000);
-	is_i64(plt_clock_ours(&c, 7000000200), 9000000100, "a clock that was set is no drift");
+	pl_cuda_trace_clock_pair(&c, 5000000100, 1101);
+	is_i64(pl_cuda_trace_clock_ours(&c, 6000000100), 1000001101, "two near ones tell no drift");
+	pl_cuda_trace_clock_pair(&c, 6000000100, 1000001101 + 10000);
+	is_i64(pl_cuda_trace_clock_ours(&c, 5500000100), 500001101 + 5000,
+	       "two far ones do: 10 ppm");
+	is_i64(pl_cuda_trace_clock_ours(&c, 7000000100), 2000001101 + 20000, "and further on");
+	pl_cuda_trace_clock_pair(&c, 7000000100, 9000000000);
+	is_i64(pl_cuda_trace_clock_ours(&c, 7000000200), 9000000100,
+	       "a clock that was set is no drift");
 }
 
 int main(int argc, char **argv)

@@ -459,7 +459,7 @@ static void test_scale(uint64_t seed)
 	   err.msg);
 	mark = pl_edit_mark(&e);
 	PL_TRY(pl_cost_fit(&j.g, NULL, &cost, &err));
-	r = pl_rewriter_new(&e, &cost, &err);
+	r = pl_rewrite_new(&e, &cost, &err);
 	PL_TRY(r ? pl_rewrite_add_line(&p, plan, &err) : err.code);
 	PL_TRY(pl_rewrite_plan(r, &p, &err));
 	PL_TRY(change_durations(s, &j.g, plan, NULL, &err));
@@ -467,7 +467,7 @@ static void test_scale(uint64_t seed)
 	pl_edit_undo(&e, mark);
 out:
 	ok(rc == 0, "seed %d: a plan changes a graph with shared resources %s", (int)seed, err.msg);
-	pl_rewriter_free(r);
+	pl_rewrite_free(r);
 	pl_cost_fini(&cost);
 	pl_plan_fini(&p);
 	pl_edit_fini(&e);

@@ -234,7 +234,7 @@ static void equal(void)
 		for (int trial = 0; trial < 60; trial++)
 			wrong += differs(&variants[k], &rng);
 		ok(!wrong, "%s by %s over %s links: %d of 60 differ from analysis",
-		   pl_trace_coll_name(variants[k].coll), pl_algo_name(variants[k].algo),
+		   pl_trace_coll_name(variants[k].coll), pl_plan_algorithm_name(variants[k].algo),
 		   variants[k].any ? "any" : "equal", wrong);
 	}
 }

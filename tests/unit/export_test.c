@@ -110,7 +110,7 @@ static struct pl_sink *open_export(struct export *x, const char *format)
 
 	memset(x, 0, sizeof(*x));
 	memset(&err, 0, sizeof(err));
-	x->e = pl_exporter_find(format);
+	x->e = pl_export_find(format);
 	x->out = pl_out_open_buf(&x->b, &err);
 	x->sink = pl_export_open(x->e, x->out, &o, &err);
 	return x->sink;
@@ -173,7 +173,7 @@ static void test_pb(void)
 	pl_pb_varint(&w, 16, UINT64_MAX);
 	ok(!w.fail.code && w.b.n == 12 && w.b.p[0] == 0x80 && w.b.p[1] == 1 && w.b.p[11] == 1,
 	   "protobuf: two-byte tag, ten-byte varint");
-	pl_writer_fini(&w);
+	pl_write_fini(&w);
 }
 
 /* ---- Chrome ------------------------------------------------------------------------------------

@@ -388,16 +388,16 @@ struct blocks {
 
 static void take_blocks(const struct pl_buf *b, struct blocks *x)
 {
-	struct pl_creader_opts o = { .kind = PL_KIND_GRAPH, .major = PL_GRAPH_MAJOR };
+	struct pl_container_reader_opts o = { .kind = PL_KIND_GRAPH, .major = PL_GRAPH_MAJOR };
 	struct pl_in *in = pl_in_open_mem("mem", b->p, b->n, &err);
-	struct pl_creader *r = in ? pl_creader_open(in, &o, &err) : NULL;
+	struct pl_container_reader *r = in ? pl_container_reader_open(in, &o, &err) : NULL;
 	struct pl_block k;
 	int rc;
 
 	if (!r)
 		must(err.code);
 	x->n = 0;
-	while ((rc = pl_creader_next(r, &k, &err)) > 0) {
+	while ((rc = pl_container_reader_next(r, &k, &err)) > 0) {
 		if (k.type == PL_BLOCK_SEGMENT)
 			continue;
 		x->v[x->n].type = k.type;
@@ -407,17 +407,19 @@ static void take_blocks(const struct pl_buf *b, struct blocks *x)
 		memcpy(x->v[x->n++].p, k.p, k.n);
 	}
 	must(rc);
-	pl_creader_close(r);
+	pl_container_reader_close(r);
 	pl_in_close(in);
 }
 
 /* Read the stream of these blocks without block `without`, block `twice` doubled. */
 static int read_blocks(const struct blocks *x, size_t without, size_t twice)
 {
-	struct pl_cwriter_opts o = { .kind = PL_KIND_GRAPH, .major = 1, .minor = 1, .level = 0 };
+	struct pl_container_writer_opts o = {
+		.kind = PL_KIND_GRAPH, .major = 1, .minor = 1, .level = 0
+	};
 	struct pl_buf b = { 0 }, k = { 0 };
 	struct pl_out *out = pl_out_open_buf(&b, &err);
-	struct pl_cwriter *w = out ? pl_cwriter_open(out, &o, &err) : NULL;
+	struct pl_container_writer *w = out ? pl_container_writer_open(out, &o, &err) : NULL;
 	struct pl_graph g;
 	int rc;
 
@@ -426,10 +428,10 @@ static int read_blocks(const struct blocks *x, size_t without, size_t twice)
 	for (size_t i = 0; i < x->n; i++) {
 		for (int n = i == without ? 0 : i == twice ? 2 : 1; n > 0; n--) {
 			must(pl_buf_put(&k, x->v[i].p, x->v[i].n, &err));
-			must(pl_cwriter_put(w, x->v[i].type, 1, x->v[i].count, &k, &err));
+			must(pl_container_writer_put(w, x->v[i].type, 1, x->v[i].count, &k, &err));
 		}
 	}
-	must(pl_cwriter_close(w, &err));
+	must(pl_container_writer_close(w, &err));
 	must(pl_out_close(out, &err));
 	rc = from_bytes(b.p, b.n, 1, &g);
 	if (rc == 0) {

@@ -254,7 +254,7 @@ static void test_v4(void)
 int main(int argc, char **argv)
 {
 	const char *slash = strrchr(argv[0], '/');
-	const struct plt_device device = { .device = 0 };
+	const struct pl_cuda_trace_device device = { .device = 0 };
 	struct pl_err err = { 0 };
 	char lib[600];
 	void *fake, *p, *trace = NULL;
@@ -270,7 +270,8 @@ int main(int argc, char **argv)
 	if (!ok(p != NULL, "the stand-in for CUPTI: %s", fake ? lib : dlerror()))
 		return done_testing();
 	test_off();
-	if (!ok(plt_start(&device, on_event, NULL, &trace, &err) == 0, "a trace: %s", err.msg))
+	if (!ok(pl_cuda_trace_start(&device, on_event, NULL, &trace, &err) == 0, "a trace: %s",
+		err.msg))
 		return done_testing();
 	ok(getenv("NCCL_PROFILER_PLUGIN") && access(getenv("NCCL_PROFILER_PLUGIN"), R_OK) == 0,
 	   "NCCL is told where the profiler is: %s", getenv("NCCL_PROFILER_PLUGIN"));
@@ -279,7 +280,7 @@ int main(int argc, char **argv)
 	test_transfers();
 	test_network();
 	test_v4();
-	plt_stop(trace, true);
+	pl_cuda_trace_stop(trace, true);
 	got.n = 0;
 	ok(all_reduce(10, NULL) == 0 && got.n == 0, "nothing more when the trace is over");
 	return done_testing();

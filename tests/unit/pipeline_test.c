@@ -519,7 +519,7 @@ static void compare_memory(const struct job *j, bool again, int64_t *activations
 	if (!ok(make(j, &g) == 0 && (sim = pl_sim_new(&g, &err)) &&
 			pl_sim_edit(sim, 0, g.n_steps, &e, &err) == 0 &&
 			pl_cost_fit(&g, NULL, &cost, &err) == 0 &&
-			(rw = pl_rewriter_new(&e, &cost, &err)),
+			(rw = pl_rewrite_new(&e, &cost, &err)),
 		"%s: an edit %s", j->schedule, err.msg))
 		return;
 	for (unsigned l = 0; again && l < j->n; l++) {
@@ -542,7 +542,7 @@ static void compare_memory(const struct job *j, bool again, int64_t *activations
 	ok(!wrong && n == j->stages, "%s, %u stages, %u microbatches%s: peaks as counted",
 	   j->schedule, j->stages, j->microbatches, again ? ", recomputed" : "");
 	pl_free(r);
-	pl_rewriter_free(rw);
+	pl_rewrite_free(rw);
 	pl_cost_fini(&cost);
 	pl_edit_fini(&e);
 	pl_sim_free(sim);

@@ -256,7 +256,7 @@ static void any_rewrite(struct pl_plan *p)
 				  : rw.op == PL_RW_PRECISION
 					  ? pl_words_name(PL_WORDS_PLAN_PRECISION("\0") "\0",
 							  (unsigned)below(5))
-					  : pl_algo_name((unsigned)below(PL_ALGO_COUNT_));
+					  : pl_plan_algorithm_name((unsigned)below(PL_ALGO_COUNT_));
 		else if (f->type == PL_LANG_TIME)
 			rw.to = (pl_ns)below(1u << 30);
 		else if (f->type == PL_LANG_FLAG)
@@ -607,8 +607,8 @@ static void names(void)
 	bool all = true;
 
 	for (int i = 0; i < PL_RW_COUNT_; i++)
-		all &= pl_rw_find(pl_rw_name((unsigned)i)) == i;
-	ok(all && pl_rw_find("none") == -1, "names of rewrites");
+		all &= pl_plan_rewrite_find(pl_plan_rewrite_name((unsigned)i)) == i;
+	ok(all && pl_plan_rewrite_find("none") == -1, "names of rewrites");
 }
 
 int main(void)

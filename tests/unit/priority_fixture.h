@@ -193,7 +193,7 @@ static inline bool turned_init(struct turned *x, uint64_t seed, enum shape shape
 	PL_TRY(pl_derive_describe(g, err));
 	x->s = pl_sim_new(g, err);
 	rc = x->s ? pl_sim_edit(x->s, 0, 1, &x->e, err) : err->code;
-	if (rc == 0 && !(x->r = pl_rewriter_new(&x->e, &cost, err)))
+	if (rc == 0 && !(x->r = pl_rewrite_new(&x->e, &cost, err)))
 		rc = err->code;
 out:
 	return rc >= 0;
@@ -201,7 +201,7 @@ out:
 
 static void turned_fini(struct turned *x)
 {
-	pl_rewriter_free(x->r);
+	pl_rewrite_free(x->r);
 	pl_edit_fini(&x->e);
 	pl_sim_free(x->s);
 	pl_graph_fini(&x->j.g);

@@ -71,12 +71,12 @@ static void run(struct pl_graph *g, pl_ns late)
 static bool open_all(struct fixture *f, struct pl_err *err)
 {
 	return (f->s = pl_sim_new(&f->j.g, err)) && pl_sim_edit(f->s, 0, 1, &f->e, err) == 0 &&
-	       (f->r = pl_rewriter_new(&f->e, &cost, err));
+	       (f->r = pl_rewrite_new(&f->e, &cost, err));
 }
 
 static void close_all(struct fixture *f)
 {
-	pl_rewriter_free(f->r);
+	pl_rewrite_free(f->r);
 	pl_edit_fini(&f->e);
 	pl_sim_free(f->s);
 	pl_graph_fini(&f->j.g);
@@ -90,12 +90,12 @@ static pl_ns fused(struct fixture *f, uint32_t first, uint32_t n, double x, stru
 	const struct pl_rewrite rw = {
 		.op = PL_RW_FUSE_OPS, .arg = (const char **)names + first, .n_args = n, .x = x
 	};
-	size_t mark = pl_rewriter_mark(f->r);
+	size_t mark = pl_rewrite_mark(f->r);
 	pl_ns before = pl_edit_step(&f->e, 0), step = -1;
 
 	if (pl_rewrite(f->r, &rw, err) == 0 && pl_edit_settle(&f->e, err) == 0)
 		step = pl_edit_step(&f->e, 0);
-	pl_rewriter_undo(f->r, mark);
+	pl_rewrite_undo(f->r, mark);
 	if (pl_edit_settle(&f->e, err) < 0 || pl_edit_step(&f->e, 0) != before)
 		return -2;
 	return step;
@@ -194,24 +194,24 @@ static void test_runs(void)
 {
 	static const pl_ns dur[] = { 100, 50, 30 };
 	struct fixture f = { .r = NULL };
-	struct pl_op_runs v;
+	struct pl_rewrite_runs v;
 	struct pl_err err = { 0 };
 
 	if (begin(&f.j, dur, &err) == 0)
 		run(&f.j.g, 0);
 	if (!ok(open_all(&f, &err), "a job (%s)", err.msg))
 		return;
-	ok(pl_rewriter_runs(f.r, any, NULL, &v, &err) == 0 && v.n_runs == 1 && v.run[0].n == 3 &&
+	ok(pl_rewrite_runs(f.r, any, NULL, &v, &err) == 0 && v.n_runs == 1 && v.run[0].n == 3 &&
 		   v.name[v.run[0].name] == f.j.name[0],
 	   "what may be fused is one run (%s)", err.msg);
-	pl_op_runs_fini(&v);
-	ok(pl_rewriter_runs(f.r, any, (void *)"copy", &v, &err) == 0 && v.n_runs == 1 &&
+	pl_rewrite_runs_fini(&v);
+	ok(pl_rewrite_runs(f.r, any, (void *)"copy", &v, &err) == 0 && v.n_runs == 1 &&
 		   v.run[0].n == 2,
 	   "shorter, if some may not");
-	pl_op_runs_fini(&v);
-	ok(pl_rewriter_runs(f.r, any, (void *)"relu[1]", &v, &err) == 0 && !v.n_runs,
+	pl_rewrite_runs_fini(&v);
+	ok(pl_rewrite_runs(f.r, any, (void *)"relu[1]", &v, &err) == 0 && !v.n_runs,
 	   "or none, if that is in the middle");
-	pl_op_runs_fini(&v);
+	pl_rewrite_runs_fini(&v);
 	close_all(&f);
 }
 

@@ -64,7 +64,7 @@ struct job {
 
 static void job_fini(struct job *j)
 {
-	pl_rewriter_free(j->r);
+	pl_rewrite_free(j->r);
 	pl_edit_fini(&j->e);
 	pl_sim_free(j->s);
 	pl_graph_fini(&j->g);
@@ -97,7 +97,7 @@ static void job_init(struct job *j, uint64_t seed, const struct pl_cost *c)
 	fine = fine && in && pl_derive_layers(in, &o, &j->g, &err) >= 0;
 	j->s = fine ? pl_sim_new(&j->g, &err) : NULL;
 	fine = j->s && pl_sim_edit(j->s, 0, 1, &j->e, &err) >= 0;
-	j->r = fine ? pl_rewriter_new(&j->e, c, &err) : NULL;
+	j->r = fine ? pl_rewrite_new(&j->e, c, &err) : NULL;
 	pl_in_close(in);
 	pl_buf_fini(&text);
 	if (!j->r) {
@@ -336,9 +336,9 @@ static void path_and_undo(void)
 		n_a = random_sets(&rng, j.n, a);
 		n_b = random_sets(&rng, j.n, b);
 		before = pl_edit_mean_step(&j.e);
-		mark = pl_rewriter_mark(j.r);
+		mark = pl_rewrite_mark(j.r);
 		first = step_of(&j, a, n_a);
-		pl_rewriter_undo(j.r, mark);
+		pl_rewrite_undo(j.r, mark);
 		back &= pl_edit_mean_step(&j.e) == before;
 		step_of(&j, b, n_b);
 		second = step_of(&j, a, n_a);

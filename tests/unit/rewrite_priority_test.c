@@ -18,7 +18,7 @@ static bool follows(struct turned *x, uint64_t seed, struct pl_err *err)
 	bool right = true;
 
 	for (int round = 0; round < 6 && right; round++) {
-		size_t mark = pl_rewriter_mark(x->r);
+		size_t mark = pl_rewrite_mark(x->r);
 		struct pl_edit copy;
 		struct pl_plan p;
 
@@ -36,9 +36,9 @@ static bool follows(struct turned *x, uint64_t seed, struct pl_err *err)
 		}
 		pl_plan_fini(&p);
 		if (round % 3 == 1)
-			pl_rewriter_undo(x->r, mark);
+			pl_rewrite_undo(x->r, mark);
 	}
-	pl_rewriter_undo(x->r, 1);
+	pl_rewrite_undo(x->r, 1);
 	return right && pl_edit_settle(&x->e, err) == 0 && pl_edit_step(&x->e, 0) == before;
 }
 
@@ -223,7 +223,7 @@ static void test_refused(void)
 	struct pl_plan p;
 
 	pl_plan_init(&p);
-	ok(turned_init(&x, 4, TOGETHER, &err) && !pl_rewriter_needs_differ(x.r),
+	ok(turned_init(&x, 4, TOGETHER, &err) && !pl_rewrite_needs_differ(x.r),
 	   "a job whose every layer waits for all (%s)", err.msg);
 	ok(plan_of(&x, urgent, parts, &p, &err) == 0 &&
 		   pl_rewrite_plan(x.r, &p, &err) == PL_EDATA &&
@@ -327,7 +327,7 @@ static double searched(struct turned *x, const struct pl_search_opts *o, bool *u
 		return mean;
 	if (pl_search(&x->j.g, &fitted, o, &p, err) == 0) {
 		mean = (double)p.model_ns;
-		r = pl_rewriter_new(&x->e, &fitted, err);
+		r = pl_rewrite_new(&x->e, &fitted, err);
 	}
 	if (r && p.n_rw &&
 	    (pl_rewrite_plan(r, &p, err) < 0 || fabs(pl_edit_mean_step(&x->e) - mean) > 1))
@@ -335,8 +335,8 @@ static double searched(struct turned *x, const struct pl_search_opts *o, bool *u
 	for (size_t i = 0; i < p.n_rw; i++)
 		*urgent |= p.rw[i].op == PL_RW_PRIORITY;
 	if (r)
-		pl_rewriter_undo(r, 1);
-	pl_rewriter_free(r);
+		pl_rewrite_undo(r, 1);
+	pl_rewrite_free(r);
 	pl_plan_fini(&p);
 	pl_cost_fini(&fitted);
 	return pl_edit_settle(&x->e, err) == 0 ? mean : NAN;

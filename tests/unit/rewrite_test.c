@@ -55,7 +55,7 @@ static pl_ns layer_transfer(void *arg, int64_t bytes, uint32_t n)
 
 static void job_fini(struct job *j)
 {
-	pl_rewriter_free(j->r);
+	pl_rewrite_free(j->r);
 	pl_edit_fini(&j->e);
 	pl_sim_free(j->s);
 	pl_graph_fini(&j->g);
@@ -94,7 +94,7 @@ static bool job_init(struct job *j, uint64_t seed, uint32_t n, uint32_t ranks, s
 		goto out;
 	}
 	PL_TRY(pl_sim_edit(j->s, 0, 1, &j->e, err));
-	j->r = pl_rewriter_new(&j->e, &cost, err);
+	j->r = pl_rewrite_new(&j->e, &cost, err);
 	rc = j->r ? 0 : err->code;
 out:
 	pl_in_close(in);
@@ -169,7 +169,7 @@ static void test_buckets(uint64_t seed)
 		uint32_t n = random_sets(&rng, j.n, set_of);
 		struct pl_edit copy;
 
-		mark = pl_rewriter_mark(j.r);
+		mark = pl_rewrite_mark(j.r);
 		if (pl_rewrite_bucketing(j.r,
 					 &(struct pl_bucketing){ .n_sets = n, .set_of = set_of },
 					 &err) < 0 ||
@@ -182,7 +182,7 @@ static void test_buckets(uint64_t seed)
 		if (round % 4) { /* else built upon */
 			double before;
 
-			pl_rewriter_undo(j.r, mark);
+			pl_rewrite_undo(j.r, mark);
 			undone &= pl_edit_settle(&j.e, &err) == 0;
 			before = pl_edit_mean_step(&j.e);
 			undone &= round > 3 || before > 0;
@@ -191,7 +191,7 @@ static void test_buckets(uint64_t seed)
 	ok(right && !err.code, "buckets take what they should, built one upon the other (%s)",
 	   err.msg);
 	ok(full, "and what a full pass says");
-	pl_rewriter_undo(j.r, 0);
+	pl_rewrite_undo(j.r, 0);
 	ok(undone && pl_edit_settle(&j.e, &err) == 0 && pl_edit_mean_step(&j.e) == recorded,
 	   "undone, the step is the recorded one");
 	job_fini(&j);
@@ -202,7 +202,7 @@ static int one(struct job *j, const char *text, pl_ns *step, struct pl_err *err)
 	struct pl_plan p;
 	struct pl_in *in;
 	struct pl_buf b = { 0 };
-	size_t mark = pl_rewriter_mark(j->r);
+	size_t mark = pl_rewrite_mark(j->r);
 	int rc;
 
 	pl_plan_init(&p);
@@ -214,7 +214,7 @@ static int one(struct job *j, const char *text, pl_ns *step, struct pl_err *err)
 		rc = pl_rewrite_plan(j->r, &p, err);
 	if (rc == 0)
 		*step = pl_edit_step(&j->e, 0);
-	pl_rewriter_undo(j->r, mark);
+	pl_rewrite_undo(j->r, mark);
 	if (rc == 0)
 		rc = pl_edit_settle(&j->e, err);
 out:
@@ -337,7 +337,7 @@ static int same_sets(struct job *j, const char *text, bool *same, bool *refused,
 	struct pl_err why[2] = { { 0 }, { 0 } };
 	uint32_t set_of[MAX_LAYERS];
 	struct pl_buckets b = { 0 };
-	size_t mark = pl_rewriter_mark(j->r);
+	size_t mark = pl_rewrite_mark(j->r);
 	struct pl_plan p;
 	struct pl_in *in;
 	int rc, here, there;
@@ -351,13 +351,13 @@ static int same_sets(struct job *j, const char *text, bool *same, bool *refused,
 	*refused = here < 0;
 	*same = here == there && (here == 0 || !strcmp(why[0].msg, why[1].msg));
 	if (here == 0 && there == 0)
-		*same = pl_rewriter_buckets(j->r, set_of) == b.n_sets;
+		*same = pl_rewrite_buckets(j->r, set_of) == b.n_sets;
 	for (uint32_t t = 0; here == 0 && *same && t < j->n; t++)
 		*same = set_of[t] == b.set[t] &&
-			pl_rewriter_comm(j->r, t).parts == b.parts[b.set[t]];
+			pl_rewrite_comm(j->r, t).parts == b.parts[b.set[t]];
 	rc = 0;
 out:
-	pl_rewriter_undo(j->r, mark);
+	pl_rewrite_undo(j->r, mark);
 	pl_plan_buckets_fini(&b);
 	pl_in_close(in);
 	pl_plan_fini(&p);

@@ -50,7 +50,7 @@ static int make_topology(struct net *j, uint64_t *rng, struct pl_err *err)
 static inline void net_fini(struct net *j)
 {
 	if (j->open) {
-		pl_rewriter_free(j->r);
+		pl_rewrite_free(j->r);
 		pl_edit_fini(&j->e);
 		pl_sim_free(j->s);
 		pl_cost_fini(&j->cost);
@@ -106,7 +106,7 @@ static inline int net_open(struct net *j, uint32_t ranks, uint64_t rng, uint32_t
 	j->open = true;
 	j->s = pl_sim_new(&j->g, err);
 	rc = j->s ? pl_sim_edit(j->s, 0, 1, &j->e, err) : err->code;
-	if (rc == 0 && !(j->r = pl_rewriter_new(&j->e, &j->cost, err)))
+	if (rc == 0 && !(j->r = pl_rewrite_new(&j->e, &j->cost, err)))
 		rc = err->code;
 out:
 	pl_in_close(in);
@@ -131,13 +131,13 @@ static inline int net_init(struct net *j, uint64_t seed, uint32_t n, pl_ns unit,
  * model has it. */
 static double planned(struct net *j, const struct pl_plan *p, struct pl_err *err)
 {
-	size_t mark = pl_rewriter_mark(j->r);
+	size_t mark = pl_rewrite_mark(j->r);
 	double mean = INFINITY;
 
 	if (pl_rewrite_model(j->r, err) == 0 && pl_rewrite_plan(j->r, p, err) == 0 &&
 	    pl_edit_settle_full(&j->e, err) == 0)
 		mean = pl_edit_mean_step(&j->e);
-	pl_rewriter_undo(j->r, mark);
+	pl_rewrite_undo(j->r, mark);
 	return mean;
 }
 
@@ -201,7 +201,7 @@ static inline double brute_force(struct net *j, uint32_t n, struct pl_err *err)
 	double best = INFINITY;
 
 	do {
-		size_t mark = pl_rewriter_mark(j->r);
+		size_t mark = pl_rewrite_mark(j->r);
 		uint32_t sets = by_last(v, n, set_of);
 
 		if (pl_rewrite_bucketing(j->r,
@@ -210,7 +210,7 @@ static inline double brute_force(struct net *j, uint32_t n, struct pl_err *err)
 		    pl_edit_settle_full(&j->e, err) < 0)
 			return INFINITY;
 		best = fmin(best, pl_edit_mean_step(&j->e));
-		pl_rewriter_undo(j->r, mark);
+		pl_rewrite_undo(j->r, mark);
 	} while (next_partition(v, n));
 	return best;
 }

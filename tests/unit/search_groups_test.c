@@ -212,7 +212,7 @@ static bool mixed_init(struct mixed *x, uint64_t seed, bool known, struct pl_err
 	x->open = true;
 	x->s = pl_sim_new(g, err);
 	rc = x->s ? pl_sim_edit(x->s, 0, 1, &x->e, err) : err->code;
-	if (rc == 0 && !(x->r = pl_rewriter_new(&x->e, &x->cost, err)))
+	if (rc == 0 && !(x->r = pl_rewrite_new(&x->e, &x->cost, err)))
 		rc = err->code;
 out:
 	return rc >= 0;
@@ -220,7 +220,7 @@ out:
 
 static void mixed_fini(struct mixed *x)
 {
-	pl_rewriter_free(x->r);
+	pl_rewrite_free(x->r);
 	pl_edit_fini(&x->e);
 	pl_sim_free(x->s);
 	if (x->open)
@@ -232,7 +232,7 @@ static void mixed_fini(struct mixed *x)
 
 static double simulated(struct mixed *x, const uint32_t *set_of, uint32_t sets)
 {
-	size_t mark = pl_rewriter_mark(x->r);
+	size_t mark = pl_rewrite_mark(x->r);
 	struct pl_err err = { 0 };
 	double mean = INFINITY;
 
@@ -240,14 +240,14 @@ static double simulated(struct mixed *x, const uint32_t *set_of, uint32_t sets)
 				 &err) == 0 &&
 	    pl_edit_settle_full(&x->e, &err) == 0)
 		mean = pl_edit_mean_step(&x->e);
-	pl_rewriter_undo(x->r, mark);
+	pl_rewrite_undo(x->r, mark);
 	return mean;
 }
 
 static bool groups_separate(const struct mixed *x, const uint32_t *v, uint32_t n)
 {
 	uint32_t all;
-	const struct pl_rewriter_tensor *tensor = pl_rewriter_tensors(x->r, &all);
+	const struct pl_rewrite_tensor *tensor = pl_rewrite_tensors(x->r, &all);
 
 	for (uint32_t i = 0; i < n; i++)
 		for (uint32_t k = 0; k < i; k++)
@@ -311,7 +311,7 @@ static void test(const char *what, bool known, bool order, uint64_t seeds)
 		uint32_t n;
 
 		pl_plan_init(&p);
-		if (mixed_init(&x, seed, known, &err) && pl_rewriter_tensors(x.r, &n) &&
+		if (mixed_init(&x, seed, known, &err) && pl_rewrite_tensors(x.r, &n) &&
 		    n <= (order ? 5 : MOST)) {
 			double best = try_all(&x, n, order), mine = INFINITY;
 
@@ -393,14 +393,14 @@ static pl_ns end_of_first(uint64_t seed, double factor)
 
 	if (!mixed_init(&x, seed, true, &err))
 		goto out;
-	pl_rewriter_free(x.r);
+	pl_rewrite_free(x.r);
 	x.r = NULL;
 	if (scale_group_2(&x, factor, &err) < 0)
 		goto out;
-	x.r = pl_rewriter_new(&x.e, &cost, &err);
+	x.r = pl_rewrite_new(&x.e, &cost, &err);
 	n = 0;
 	if (x.r)
-		pl_rewriter_tensors(x.r, &n);
+		pl_rewrite_tensors(x.r, &n);
 	for (uint32_t t = 0; t < n && n <= PL_LEN(set_of); t++)
 		set_of[t] = t;
 	if (!n || n > PL_LEN(set_of) ||
@@ -468,8 +468,8 @@ static void test_streams(void)
 						  .a_ns = (double)x.alpha,
 						  .b_ns_per_byte = (double)x.per_kib / 1024 };
 		recorded = pl_edit_mean_step(&x.e);
-		pl_rewriter_free(x.r);
-		x.r = pl_rewriter_new(&x.e, &cost, &err);
+		pl_rewrite_free(x.r);
+		x.r = pl_rewrite_new(&x.e, &cost, &err);
 		if (x.r && pl_rewrite_model(x.r, &err) == 0 && pl_edit_settle(&x.e, &err) == 0) {
 			double model = pl_edit_mean_step(&x.e);
 

@@ -40,7 +40,7 @@ static double everything(struct net *j, uint32_t n, double share, double *unfuse
 	double best = INFINITY;
 
 	for (uint32_t joined = 0; joined < 1u << (n - 1); joined++) {
-		size_t mark = pl_rewriter_mark(j->r);
+		size_t mark = pl_rewrite_mark(j->r);
 		struct pl_plan p;
 		double mean = INFINITY;
 
@@ -51,7 +51,7 @@ static double everything(struct net *j, uint32_t n, double share, double *unfuse
 		best = fmin(best, mean);
 		if (!joined)
 			*unfused = mean;
-		pl_rewriter_undo(j->r, mark);
+		pl_rewrite_undo(j->r, mark);
 		pl_plan_fini(&p);
 	}
 	return best;

@@ -57,7 +57,7 @@ static double best_uniform(struct net *j, uint32_t k, struct pl_err *err)
 
 	do {
 		for (unsigned a = PL_ALGO_RING; a < PL_ALGO_COUNT_; a++) {
-			size_t mark = pl_rewriter_mark(j->r);
+			size_t mark = pl_rewrite_mark(j->r);
 			const struct pl_bucketing b = { .n_sets = by_last(v, 5, set_of),
 							.set_of = set_of,
 							.algo = algo,
@@ -68,7 +68,7 @@ static double best_uniform(struct net *j, uint32_t k, struct pl_err *err)
 			    pl_edit_settle_full(&j->e, err) < 0)
 				return INFINITY;
 			best = fmin(best, pl_edit_mean_step(&j->e));
-			pl_rewriter_undo(j->r, mark);
+			pl_rewrite_undo(j->r, mark);
 		}
 	} while (next_partition(v, 5));
 	return best;

@@ -59,7 +59,7 @@ static bool dp_is_exact(uint64_t *rng)
 	}
 	for (uint32_t c = 0; c < 1u << (p.n - 1); c++)
 		best = pl_min_i64(best, channel_end(&p, c));
-	if (pl_bucket_dp(&p, first, &n_buckets, &end, &err) < 0 || !n_buckets || first[0])
+	if (pl_search_bucket_dp(&p, first, &n_buckets, &end, &err) < 0 || !n_buckets || first[0])
 		return false;
 	for (uint32_t b = 1; b < n_buckets; b++) {
 		if (first[b] <= first[b - 1] || first[b] >= p.n)
@@ -81,7 +81,7 @@ static void test_dp(void)
 	for (int i = 0; i < 400; i++)
 		good += dp_is_exact(&rng);
 	is_i64(good, 400, "dynamic programming finds the best of all cuts");
-	ok(pl_bucket_dp(&none, &first, &n, &end, &err) == 0 && n == 0 && end == 0,
+	ok(pl_search_bucket_dp(&none, &first, &n, &end, &err) == 0 && n == 0 && end == 0,
 	   "no tensors, no buckets");
 }
 
@@ -207,16 +207,16 @@ static void test_chain(uint64_t seed, uint32_t n)
 	int rc = net_init(&j, seed, n, 30000, 400000, false, &err);
 
 	for (uint32_t t = 0; rc == 0 && t < n; t++) {
-		ready[t] = pl_rewriter_ready(j.r, t);
-		bytes[t] = pl_rewriter_tensors(j.r, &n)[t].bytes;
+		ready[t] = pl_rewrite_ready(j.r, t);
+		bytes[t] = pl_rewrite_tensors(j.r, &n)[t].bytes;
 		set_of[t] = t;
 	}
 	if (rc == 0) {
 		/* what follows the last communication: the optimiser; from one tensor at a time,
 		 * whose end of the channel is known */
-		const struct pl_cost_comm comm = pl_rewriter_comm(j.r, 0);
+		const struct pl_cost_comm comm = pl_rewrite_comm(j.r, 0);
 		struct pl_cost_comm c = comm;
-		size_t mark = pl_rewriter_mark(j.r);
+		size_t mark = pl_rewrite_mark(j.r);
 
 		for (uint32_t t = 0; t < n; t++) {
 			c.bytes = bytes[t];
@@ -226,7 +226,7 @@ static void test_chain(uint64_t seed, uint32_t n)
 			j.r, &(struct pl_bucketing){ .n_sets = n, .set_of = set_of }, &err);
 		if (rc == 0 && (rc = pl_edit_settle_full(&j.e, &err)) == 0)
 			each = pl_edit_mean_step(&j.e);
-		pl_rewriter_undo(j.r, mark);
+		pl_rewrite_undo(j.r, mark);
 		rest = (pl_ns)(each - last);
 		end = exact_chain(ready, bytes, n, &j.cost, comm) + rest;
 		mine = searched(&j, &plain, &err);
@@ -341,7 +341,7 @@ static void test_incremental(uint64_t seed)
 	int rc = net_init(&j, seed, n, 50000, 100000, seed % 2, &err);
 
 	for (int i = 0; rc == 0 && i < 30; i++) {
-		size_t mark = pl_rewriter_mark(j.r);
+		size_t mark = pl_rewrite_mark(j.r);
 
 		for (uint32_t t = 0; t < n; t++)
 			v[t] = (uint32_t)(pl_rng_next(&rng) % (1 + pl_rng_next(&rng) % n));
@@ -360,7 +360,7 @@ static void test_incremental(uint64_t seed)
 			same &= full.node[k].dead || full.node[k].start == j.e.node[k].start;
 		pl_edit_fini(&full);
 		if (i % 3 == 0)
-			pl_rewriter_undo(j.r, mark);
+			pl_rewrite_undo(j.r, mark);
 	}
 	ok(rc == 0 && same, "seed %d: buckets after buckets, as if made anew (%s)", (int)seed,
 	   err.msg);
@@ -425,7 +425,7 @@ static void test_alike(uint64_t seed, unsigned percent, bool slow, bool expected
 		return;
 	ranks = j.g.n_ranks;
 	/* the rewriter of the fixture is that of one step */
-	pl_rewriter_free(j.r);
+	pl_rewrite_free(j.r);
 	pl_edit_fini(&j.e);
 	pl_sim_free(j.s);
 	j.r = NULL;
@@ -443,7 +443,7 @@ static void test_alike(uint64_t seed, unsigned percent, bool slow, bool expected
 	pl_graph_fini(&small);
 	j.s = pl_sim_new(&j.g, &err);
 	if (ok(j.s && pl_sim_edit(j.s, 0, j.g.n_steps, &j.e, &err) == 0 &&
-		       (j.r = pl_rewriter_new(&j.e, &j.cost, &err)),
+		       (j.r = pl_rewrite_new(&j.e, &j.cost, &err)),
 	       "the whole job (%s)", err.msg)) {
 		double recorded = pl_edit_mean_step(&j.e);
 

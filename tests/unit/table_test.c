@@ -79,13 +79,13 @@ int main(void)
 	"\"self_ns\":null,\"bytes\":null,\"ratio\":null,\"share\":null,\"note\":null}"
 	is_str(print(&t, PL_TABLE_JSONL, NULL), ROW1 "\n" ROW2 "\n", "JSON lines");
 	is_str(print(&t, PL_TABLE_JSON, NULL), "[" ROW1 "," ROW2 "]\n", "JSON");
-	pl_writer_init(&w, out, 0);
+	pl_write_init(&w, out, 0);
 	pl_json_open(&w, '{');
 	pl_json_key(&w, "rows");
 	pl_table_json(&t, &w);
 	pl_json_int(&w, "n", 2);
 	pl_json_close(&w);
-	ok(!pl_writer_end(&w, &err) && !pl_out_close(out, &err) && !pl_buf_put(&b, "", 1, &err),
+	ok(!pl_write_end(&w, &err) && !pl_out_close(out, &err) && !pl_buf_put(&b, "", 1, &err),
 	   "inside an object");
 	is_str((const char *)b.p, "{\"rows\":[" ROW1 "," ROW2 "],\"n\":2}", "the same rows");
 	print(NULL, PL_TABLE_TEXT, NULL);

@@ -191,7 +191,7 @@ int main(void)
 	short_forms();
 	defaults();
 	for (int i = 0; i < PL_ALGO_COUNT_; i++)
-		all &= pl_algo_find(pl_algo_name((unsigned)i)) == i;
-	ok(all && pl_algo_find("star") == -1, "names of algorithms");
+		all &= pl_plan_algorithm_find(pl_plan_algorithm_name((unsigned)i)) == i;
+	ok(all && pl_plan_algorithm_find("star") == -1, "names of algorithms");
 	return done_testing();
 }

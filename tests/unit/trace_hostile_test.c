@@ -15,20 +15,20 @@ struct block {
 static size_t take_blocks(const struct pl_buf *bytes, struct block *b, size_t max)
 {
 	struct pl_err err = { 0 };
-	struct pl_creader_opts o = { .major = 1 };
+	struct pl_container_reader_opts o = { .major = 1 };
 	struct pl_in *in = pl_in_open_mem("mem", bytes->p, bytes->n, &err);
-	struct pl_creader *r = pl_creader_open(in, &o, &err);
+	struct pl_container_reader *r = pl_container_reader_open(in, &o, &err);
 	struct pl_block k;
 	size_t n = 0;
 
-	while (pl_creader_next(r, &k, &err) > 0) {
+	while (pl_container_reader_next(r, &k, &err) > 0) {
 		if (n == max)
 			abort();
 		b[n] = (struct block){ .type = k.type, .count = k.count, .version = k.version };
 		if (pl_buf_put(&b[n++].data, k.p, k.n, &err) < 0)
 			abort();
 	}
-	pl_creader_close(r);
+	pl_container_reader_close(r);
 	pl_in_close(in);
 	return n;
 }
@@ -38,20 +38,21 @@ static struct pl_buf wrap_blocks(const struct block *b, size_t n)
 	struct pl_err err = { 0 };
 	struct pl_buf bytes = { 0 }, copy = { 0 };
 	struct pl_out *out = pl_out_open_buf(&bytes, &err);
-	struct pl_cwriter_opts o = { .kind = PL_KIND_TRACE, .major = 1, .level = 1 };
-	struct pl_cwriter *w = pl_cwriter_open(out, &o, &err);
+	struct pl_container_writer_opts o = { .kind = PL_KIND_TRACE, .major = 1, .level = 1 };
+	struct pl_container_writer *w = pl_container_writer_open(out, &o, &err);
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc >= 0; i++) {
 		if (b[i].type == PL_BLOCK_SEGMENT) {
-			rc = i ? pl_cwriter_next_segment(w, &err) : 0;
+			rc = i ? pl_container_writer_next_segment(w, &err) : 0;
 			continue;
 		}
 		rc = pl_buf_put(&copy, b[i].data.p, b[i].data.n, &err);
 		if (rc >= 0)
-			rc = pl_cwriter_put(w, b[i].type, b[i].version, b[i].count, &copy, &err);
+			rc = pl_container_writer_put(w, b[i].type, b[i].version, b[i].count, &copy,
+						     &err);
 	}
-	if (rc < 0 || pl_cwriter_close(w, &err) < 0 || pl_out_close(out, &err) < 0)
+	if (rc < 0 || pl_container_writer_close(w, &err) < 0 || pl_out_close(out, &err) < 0)
 		printf("# wrapping failed: %s\n", err.msg);
 	pl_buf_fini(&copy);
 	return bytes;

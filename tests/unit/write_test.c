@@ -11,7 +11,7 @@ static struct pl_buf buf; /* the last text, ended by NUL */
 
 static void begin(int indent)
 {
-	pl_writer_init(&w, NULL, indent);
+	pl_write_init(&w, NULL, indent);
 }
 
 static const char *end(void)
@@ -56,13 +56,13 @@ static void test_structure(void)
 	begin(0);
 	for (int i = 0; i < 1000; i++)
 		pl_json_open(&w, '[');
-	is_i64(pl_writer_end(&w, NULL), PL_EINTERNAL, "nested too deep");
+	is_i64(pl_write_end(&w, NULL), PL_EINTERNAL, "nested too deep");
 	begin(0);
 	pl_json_close(&w);
-	is_i64(pl_writer_end(&w, NULL), PL_EINTERNAL, "closed too often");
+	is_i64(pl_write_end(&w, NULL), PL_EINTERNAL, "closed too often");
 	begin(0);
 	pl_json_open(&w, '{');
-	is_i64(pl_writer_end(&w, NULL), PL_EINTERNAL, "not closed");
+	is_i64(pl_write_end(&w, NULL), PL_EINTERNAL, "not closed");
 }
 
 static const char *str(const char *s, size_t n)
@@ -203,12 +203,12 @@ static void test_failure(void)
 		ok(true, "# SKIP no /dev/full");
 		return;
 	}
-	pl_writer_init(&w, out, 2);
+	pl_write_init(&w, out, 2);
 	pl_json_open(&w, '[');
 	for (int i = 0; i < 100000; i++)
 		pl_json_put_int(&w, i);
 	ok(w.b.cap < 1 << 18, "what is written does not pile up");
-	ok(pl_writer_check(&w, NULL) == PL_EIO, "the first failure sticks");
+	ok(pl_write_check(&w, NULL) == PL_EIO, "the first failure sticks");
 	rc = pl_json_end(&w, &err);
 	ok(rc == PL_EIO && strstr(err.msg, "/dev/full"), "and is the result at the end");
 	pl_out_abort(out);

@@ -67,7 +67,7 @@ static struct {
 	size_t n_kinds;
 	bool each_call;	      /* calls were switched on one by one */
 	pthread_mutex_t lock; /* of all below */
-	struct plt_clock clock;
+	struct pl_cuda_trace_clock clock;
 	uint8_t *spare[SPARE];
 	size_t n_spare;
 	struct { /* they stay: who reads records has them without the lock */
@@ -128,7 +128,7 @@ static int open_library(struct pl_err *err)
 	for (int i = 0; home && *home && i < 2; i++)
 		snprintf(path[i], sizeof(path[i]), "%.450s/%s/libcupti.so", home,
 			 i ? "lib64" : "extras/CUPTI/lib64");
-	cu.lib = plt_open(own && *own ? only : all, &cu.file);
+	cu.lib = pl_cuda_trace_open(own && *own ? only : all, &cu.file);
 	if (!cu.lib)
 		return pl_fail(err, PL_EABSENT,
 			       "CUPTI, the profiler's library, was not found (%s): it comes with "
@@ -240,7 +240,7 @@ static pl_ns ours(uint64_t ns)
 	if (st.own_clock)
 		return (pl_ns)ns;
 	pthread_mutex_lock(&st.lock);
-	own = plt_clock_ours(&st.clock, (pl_ns)ns);
+	own = pl_cuda_trace_clock_ours(&st.clock, (pl_ns)ns);
 	pthread_mutex_unlock(&st.lock);
 	return own;
 }
@@ -264,7 +264,7 @@ static void tell_operation(uint8_t kind, const char *name, uint64_t start, uint6
 	e.device = device;
 	e.stream = stream;
 	e.bytes = bytes;
-	plt_tell(&e);
+	pl_cuda_trace_tell(&e);
 }
 
 static void tell_call(const struct cu_api *r)
@@ -278,7 +278,7 @@ static void tell_call(const struct cu_api *r)
 		return;
 	e = timed(PL_DEV_CALL, name, r->start, r->end, r->corr);
 	e.thread = st.threads ? r->thread : 0;
-	plt_tell(&e);
+	pl_cuda_trace_tell(&e);
 }
 
 /* Numbers of events are those of their context. */
@@ -299,7 +299,7 @@ static void tell_record(const struct cu_event *r)
 	e.stream = r->stream;
 	e.event = event_number(r->context, r->event);
 	e.instance = st.instances ? instance_of(r->instance) : 0;
-	plt_tell(&e);
+	pl_cuda_trace_tell(&e);
 }
 
 static void tell_sync(const struct cu_sync *r)
@@ -316,7 +316,7 @@ static void tell_sync(const struct cu_sync *r)
 		e.event = event_number(r->context, r->event);
 		e.instance = st.instances ? instance_of(r->instance) : 0;
 	}
-	plt_tell(&e);
+	pl_cuda_trace_tell(&e);
 }
 
 static void tell_external(const struct cu_external *r)
@@ -326,7 +326,7 @@ static void tell_external(const struct cu_external *r)
 	if (r->sort != CU_CUSTOM0)
 		return;
 	e.launch = r->number;
-	plt_tell(&e);
+	pl_cuda_trace_tell(&e);
 }
 
 static void tell_record_of(const void *p)
@@ -428,7 +428,7 @@ static void read_clocks(void)
 	}
 	pthread_mutex_lock(&st.lock);
 	if (least < INT64_MAX)
-		plt_clock_pair(&st.clock, theirs, at);
+		pl_cuda_trace_clock_pair(&st.clock, theirs, at);
 	pthread_mutex_unlock(&st.lock);
 }
 
@@ -518,7 +518,7 @@ static void nothing(void *arg, int domain, uint32_t id, const void *data)
 	(void)data;
 }
 
-static int start(const struct plt_device *d, struct pl_err *err)
+static int start(const struct pl_cuda_trace_device *d, struct pl_err *err)
 {
 	uint32_t version = 0;
 	int rc, result;
@@ -574,13 +574,13 @@ static uint64_t lost(void)
 	return st.lost;
 }
 
-void plt_cupti_push(uint64_t launch)
+void pl_cuda_trace_cupti_push(uint64_t launch)
 {
 	if (cu.lib && cu.push && st.on)
 		cu.push(CU_CUSTOM0, launch);
 }
 
-void plt_cupti_pop(void)
+void pl_cuda_trace_cupti_pop(void)
 {
 	uint64_t launch;
 
@@ -588,9 +588,9 @@ void plt_cupti_pop(void)
 		cu.pop(CU_CUSTOM0, &launch);
 }
 
-const struct plt_maker plt_cupti = { .name = "cupti",
-				     .start = start,
-				     .flush = flush,
-				     .stop = stop,
-				     .complete = complete,
-				     .lost = lost };
+const struct pl_cuda_trace_maker pl_cuda_trace_cupti = { .name = "cupti",
+							 .start = start,
+							 .flush = flush,
+							 .stop = stop,
+							 .complete = complete,
+							 .lost = lost };

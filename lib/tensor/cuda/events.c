@@ -39,7 +39,7 @@ struct span {
 };
 
 static struct {
-	struct plt_device d;
+	struct pl_cuda_trace_device d;
 	event_t base, spare;
 	pl_ns base_ns;
 	struct span *span;
@@ -54,7 +54,7 @@ static int open_library(struct pl_err *err)
 
 	if (cuda.lib)
 		return 0;
-	cuda.lib = plt_open(name, &which);
+	cuda.lib = pl_cuda_trace_open(name, &which);
 	if (!cuda.lib)
 		return pl_fail(err, PL_EABSENT,
 			       "%s, the driver of the device, cannot be opened: is it installed?",
@@ -95,7 +95,7 @@ static int set_base(struct pl_err *err)
 	return 0;
 }
 
-static int start(const struct plt_device *d, struct pl_err *err)
+static int start(const struct pl_cuda_trace_device *d, struct pl_err *err)
 {
 	int rc = open_library(err), result;
 
@@ -169,13 +169,13 @@ static void tell(const struct span *s)
 	}
 	snprintf(text, sizeof(text), "Launch %.200s", s->name);
 	e = pl_device_event(PL_DEV_CALL, text, s->asked, s->done, s->corr);
-	plt_tell(&e);
+	pl_cuda_trace_tell(&e);
 	begin = st.base_ns + (pl_ns)((double)from * 1e6);
 	e = pl_device_event(PL_DEV_KERNEL, s->name, begin, begin + (pl_ns)((double)lasts * 1e6),
 			    s->corr);
 	e.device = (uint32_t)st.d.device;
 	e.stream = 0;
-	plt_tell(&e);
+	pl_cuda_trace_tell(&e);
 }
 
 static int flush(struct pl_err *err)
@@ -220,10 +220,10 @@ static uint64_t lost(void)
 	return st.lost;
 }
 
-const struct plt_maker plt_events = { .name = "events",
-				      .start = start,
-				      .range = range,
-				      .flush = flush,
-				      .stop = stop,
-				      .complete = complete,
-				      .lost = lost };
+const struct pl_cuda_trace_maker pl_cuda_trace_events = { .name = "events",
+							  .start = start,
+							  .range = range,
+							  .flush = flush,
+							  .stop = stop,
+							  .complete = complete,
+							  .lost = lost };

@@ -137,7 +137,7 @@ static void tell_comm(const struct handle *h, const char *func, int64_t bytes, i
 	e.seq = h->seq;
 	e.bytes = bytes;
 	e.peer = peer;
-	plt_tell(&e);
+	pl_cuda_trace_tell(&e);
 }
 
 static void begin_coll(struct handle *h, const struct np_coll *e)
@@ -209,7 +209,7 @@ static void end_step(const struct handle *h)
 	e.channel = h->channel;
 	e.sends = h->sends;
 	e.bytes = h->bytes;
-	plt_tell(&e);
+	pl_cuda_trace_tell(&e);
 }
 
 /* ---- of both versions ---------------------------------------------------------------------- */
@@ -220,7 +220,7 @@ static struct handle *begin(struct comm *c, uint64_t type, const void *parent_ha
 	const struct handle *parent = ours(parent_handle);
 	struct handle *h;
 
-	if (!c || !plt_tracing())
+	if (!c || !pl_cuda_trace_tracing())
 		return NULL;
 	h = new_handle(c, type);
 	h->launch = parent ? parent->launch : 0;
@@ -230,7 +230,7 @@ static struct handle *begin(struct comm *c, uint64_t type, const void *parent_ha
 		break;
 	case NP_KERNEL_LAUNCH:
 		if (h->launch)
-			plt_cupti_push(h->launch);
+			pl_cuda_trace_cupti_push(h->launch);
 		break;
 	case NP_COLL:
 		begin_coll(h, &what->coll);
@@ -253,7 +253,7 @@ static int stop(void *handle)
 	struct handle *h = handle;
 
 	if (h && h->type == NP_KERNEL_LAUNCH && h->launch)
-		plt_cupti_pop();
+		pl_cuda_trace_cupti_pop();
 	if (h && h->type == NP_PROXY_STEP)
 		end_step(h);
 	return 0;
@@ -270,7 +270,7 @@ static int state(void *handle, int s, union np_args *args)
 
 static struct comm *new_comm(const char *name, uint64_t hash, int ranks)
 {
-	struct comm *c = plt_tracing() && have_ring() ? pl_calloc(1, sizeof(*c)) : NULL;
+	struct comm *c = pl_cuda_trace_tracing() && have_ring() ? pl_calloc(1, sizeof(*c)) : NULL;
 
 	if (!c)
 		return NULL;
@@ -331,7 +331,7 @@ EXPORT const struct np_v5 ncclProfiler_v5 = {
 	"paceline", init_v5, start_v5, stop, state, finalize
 };
 
-void plt_nccl_offer(void)
+void pl_cuda_trace_nccl_offer(void)
 {
 	Dl_info info;
 

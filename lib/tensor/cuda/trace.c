@@ -17,11 +17,11 @@ static struct {
 	pthread_mutex_t lock;
 	pl_device_event_fn *event; /* NULL: nobody traces */
 	void *arg;
-	const struct plt_maker *maker;
+	const struct pl_cuda_trace_maker *maker;
 	char why[512];
 } now = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-void *plt_open(const char *const *name, const char **which)
+void *pl_cuda_trace_open(const char *const *name, const char **which)
 {
 	for (; *name; name++) {
 		void *lib = **name ? dlopen(*name, RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -35,7 +35,7 @@ void *plt_open(const char *const *name, const char **which)
 
 /* ---- clocks -------------------------------------------------------------------------------- */
 
-void plt_clock_pair(struct plt_clock *c, pl_ns theirs, pl_ns ours)
+void pl_cuda_trace_clock_pair(struct pl_cuda_trace_clock *c, pl_ns theirs, pl_ns ours)
 {
 	if (!c->n || theirs - c->theirs[1] >= DRIFT_NS) {
 		c->theirs[0] = c->theirs[1];
@@ -46,7 +46,7 @@ void plt_clock_pair(struct plt_clock *c, pl_ns theirs, pl_ns ours)
 	c->ours[1] = ours;
 }
 
-pl_ns plt_clock_ours(const struct plt_clock *c, pl_ns theirs)
+pl_ns pl_cuda_trace_clock_ours(const struct pl_cuda_trace_clock *c, pl_ns theirs)
 {
 	pl_ns since = theirs - c->theirs[1];
 	double rate = 1;
@@ -61,7 +61,7 @@ pl_ns plt_clock_ours(const struct plt_clock *c, pl_ns theirs)
 
 /* ---- telling ------------------------------------------------------------------------------- */
 
-void plt_tell(const struct pl_device_event *e)
+void pl_cuda_trace_tell(const struct pl_device_event *e)
 {
 	pthread_mutex_lock(&now.lock);
 	if (now.event)
@@ -69,7 +69,7 @@ void plt_tell(const struct pl_device_event *e)
 	pthread_mutex_unlock(&now.lock);
 }
 
-bool plt_tracing(void)
+bool pl_cuda_trace_tracing(void)
 {
 	bool on;
 
@@ -87,33 +87,33 @@ static void listen_to(pl_device_event_fn *event, void *arg)
 	pthread_mutex_unlock(&now.lock);
 }
 
-int plt_start(const struct plt_device *d, pl_device_event_fn *event, void *arg, void **trace,
-	      struct pl_err *err)
+int pl_cuda_trace_start(const struct pl_cuda_trace_device *d, pl_device_event_fn *event, void *arg,
+			void **trace, struct pl_err *err)
 {
 	struct pl_err why = { 0 };
 	int rc;
 
-	if (plt_tracing())
+	if (pl_cuda_trace_tracing())
 		return pl_fail(err, PL_EINTERNAL, "a device is traced already");
 	listen_to(event, arg);
-	now.maker = &plt_cupti;
+	now.maker = &pl_cuda_trace_cupti;
 	now.why[0] = '\0';
-	rc = plt_cupti.start(d, &why);
+	rc = pl_cuda_trace_cupti.start(d, &why);
 	if (rc < 0) {
 		snprintf(now.why, sizeof(now.why), "%.500s", why.msg);
-		now.maker = &plt_events;
-		rc = plt_events.start(d, err);
+		now.maker = &pl_cuda_trace_events;
+		rc = pl_cuda_trace_events.start(d, err);
 	}
 	if (rc < 0) {
 		listen_to(NULL, NULL);
 		return rc;
 	}
-	plt_nccl_offer();
+	pl_cuda_trace_nccl_offer();
 	*trace = &now;
 	return 0;
 }
 
-void plt_source(void *trace, struct pl_device_source *s)
+void pl_cuda_trace_source(void *trace, struct pl_device_source *s)
 {
 	(void)trace;
 	*s = (struct pl_device_source){ .name = now.maker->name,
@@ -123,20 +123,20 @@ void plt_source(void *trace, struct pl_device_source *s)
 					.lost = now.maker->lost() };
 }
 
-void plt_range(void *trace, const char *name, bool begin)
+void pl_cuda_trace_range(void *trace, const char *name, bool begin)
 {
 	(void)trace;
 	if (now.maker->range)
 		now.maker->range(name, begin);
 }
 
-int plt_flush(void *trace, struct pl_err *err)
+int pl_cuda_trace_flush(void *trace, struct pl_err *err)
 {
 	(void)trace;
 	return now.maker->flush(err);
 }
 
-void plt_stop(void *trace, bool idle)
+void pl_cuda_trace_stop(void *trace, bool idle)
 {
 	if (!trace)
 		return;

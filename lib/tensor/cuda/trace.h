@@ -12,58 +12,58 @@
 extern "C" {
 #endif
 
-struct plt_device {
+struct pl_cuda_trace_device {
 	int device;
 	void *main; /* the stream that computes: cudaStream_t, which is CUstream */
 };
 
 /* The functions of struct pl_device_trace, but for the context. The device's context is current in
  * the calling thread. PL_EABSENT: neither source is to be had. */
-int plt_start(const struct plt_device *d, pl_device_event_fn *event, void *arg, void **trace,
-	      struct pl_err *err);
-void plt_source(void *trace, struct pl_device_source *s);
-void plt_range(void *trace, const char *name, bool begin);
-int plt_flush(void *trace, struct pl_err *err);
-void plt_stop(void *trace, bool idle);
+int pl_cuda_trace_start(const struct pl_cuda_trace_device *d, pl_device_event_fn *event, void *arg,
+			void **trace, struct pl_err *err);
+void pl_cuda_trace_source(void *trace, struct pl_device_source *s);
+void pl_cuda_trace_range(void *trace, const char *name, bool begin);
+int pl_cuda_trace_flush(void *trace, struct pl_err *err);
+void pl_cuda_trace_stop(void *trace, bool idle);
 
 /* ---- between the files of this trace --------------------------------------------------------- */
 
 /* To whoever traces, from any thread; nobody does: nothing. */
-void plt_tell(const struct pl_device_event *e);
-bool plt_tracing(void);
+void pl_cuda_trace_tell(const struct pl_device_event *e);
+bool pl_cuda_trace_tracing(void);
 
 /* The first of `name` (ended by NULL) that can be opened: its handle and which; NULL. */
-void *plt_open(const char *const *name, const char **which);
+void *pl_cuda_trace_open(const char *const *name, const char **which);
 
 /*
  * Times of another clock as CLOCK_MONOTONIC, from pairs of readings of both: on the line through
  * the latest two that are apart enough to tell a drift, else at the distance of the latest.
  */
-struct plt_clock {
+struct pl_cuda_trace_clock {
 	pl_ns theirs[2], ours[2]; /* [1] is the latest */
 	int n;
 };
-void plt_clock_pair(struct plt_clock *c, pl_ns theirs, pl_ns ours);
-pl_ns plt_clock_ours(const struct plt_clock *c, pl_ns theirs);
+void pl_cuda_trace_clock_pair(struct pl_cuda_trace_clock *c, pl_ns theirs, pl_ns ours);
+pl_ns pl_cuda_trace_clock_ours(const struct pl_cuda_trace_clock *c, pl_ns theirs);
 
-struct plt_maker { /* a source */
+struct pl_cuda_trace_maker { /* a source */
 	const char *name;
-	int (*start)(const struct plt_device *d, struct pl_err *err);
+	int (*start)(const struct pl_cuda_trace_device *d, struct pl_err *err);
 	void (*range)(const char *name, bool begin); /* NULL: needs none */
 	int (*flush)(struct pl_err *err);
 	void (*stop)(bool idle); /* tells the rest */
 	bool (*complete)(void);
 	uint64_t (*lost)(void);
 };
-extern const struct plt_maker plt_cupti, plt_events;
+extern const struct pl_cuda_trace_maker pl_cuda_trace_cupti, pl_cuda_trace_events;
 
 /* What the calling thread asks of the device until pop() is of that launch of the communication
  * library. Where the source cannot say it: nothing. */
-void plt_cupti_push(uint64_t launch);
-void plt_cupti_pop(void);
+void pl_cuda_trace_cupti_push(uint64_t launch);
+void pl_cuda_trace_cupti_pop(void);
 
 /* NCCL is to load its profiler from the file that this code is in, unless it has another one. */
-void plt_nccl_offer(void);
+void pl_cuda_trace_nccl_offer(void);
 
 #ifdef __cplusplus
 }

@@ -5,10 +5,11 @@
 static int start(void *ctx, pl_device_event_fn *event, void *arg, void **trace, struct pl_err *err)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
-	struct plt_device d = { c->device, c->k.stream };
+	struct pl_cuda_trace_device d = { c->device, c->k.stream };
 
-	return plt_start(&d, event, arg, trace, err);
+	return pl_cuda_trace_start(&d, event, arg, trace, err);
 }
 
 extern const struct pl_device_trace pl_cuda_trace;
-const struct pl_device_trace pl_cuda_trace = { start, plt_source, plt_range, plt_flush, plt_stop };
+const struct pl_device_trace pl_cuda_trace = { start, pl_cuda_trace_source, pl_cuda_trace_range,
+					       pl_cuda_trace_flush, pl_cuda_trace_stop };

@@ -22,9 +22,9 @@ struct wjob {
 	struct pl_err err;
 };
 
-struct pl_cwriter {
+struct pl_container_writer {
 	struct pl_out *out;
-	struct pl_cwriter_opts opts;
+	struct pl_container_writer_opts opts;
 	struct pl_codecs codecs;
 	struct pl_queue *queue;
 	struct wjob *free;
@@ -59,7 +59,7 @@ static void pack(void *arg)
 	if (pl_buf_put(&j->out, h, 12 + xlen, &j->err) < 0 ||
 	    pl_deflate(j->codecs, j->head, j->n_head, j->body.p, j->body.n, &j->out, &j->err) < 0)
 		return;
-	j->crc = pl_crc32(pl_crc32(0, j->head, j->n_head), j->body.p, j->body.n);
+	j->crc = pl_deflate_crc32(pl_deflate_crc32(0, j->head, j->n_head), j->body.p, j->body.n);
 	pl_le32_put(tail, j->crc);
 	pl_le32_put(tail + 4, (uint32_t)n);
 	if (pl_buf_put(&j->out, tail, sizeof(tail), &j->err) < 0)
@@ -67,7 +67,7 @@ static void pack(void *arg)
 	pl_le32_put(j->out.p + 20, (uint32_t)j->out.n);
 }
 
-static void emit(struct pl_cwriter *w, const void *p, size_t n)
+static void emit(struct pl_container_writer *w, const void *p, size_t n)
 {
 	if (!w->fail.code && pl_out_write(w->out, p, n, &w->fail) < 0)
 		w->copied = false;
@@ -80,7 +80,7 @@ static void job_free(struct wjob *j)
 	pl_free(j);
 }
 
-static struct wjob *job_take(struct pl_cwriter *w)
+static struct wjob *job_take(struct pl_container_writer *w)
 {
 	struct wjob *j = w->free;
 
@@ -107,7 +107,7 @@ static void block_head(uint8_t *h, uint32_t type, uint16_t version, uint32_t cou
 }
 
 /* Write a finished member, note it in the index, recycle the job. */
-static void finish(struct pl_cwriter *w, struct wjob *j)
+static void finish(struct pl_container_writer *w, struct wjob *j)
 {
 	uint8_t e[PL_INDEX_ENTRY];
 
@@ -124,7 +124,7 @@ static void finish(struct pl_cwriter *w, struct wjob *j)
 	w->free = j;
 }
 
-static void drain(struct pl_cwriter *w, bool wait)
+static void drain(struct pl_container_writer *w, bool wait)
 {
 	struct wjob *j;
 
@@ -132,7 +132,7 @@ static void drain(struct pl_cwriter *w, bool wait)
 		finish(w, j);
 }
 
-static void submit(struct pl_cwriter *w, struct wjob *j)
+static void submit(struct pl_container_writer *w, struct wjob *j)
 {
 	if (pl_queue_full(w->queue))
 		finish(w, pl_queue_get(w->queue));
@@ -145,7 +145,7 @@ static void submit(struct pl_cwriter *w, struct wjob *j)
 
 /* ---- segments ------------------------------------------------------------------------------ */
 
-static int begin(struct pl_cwriter *w, struct pl_err *err)
+static int begin(struct pl_container_writer *w, struct pl_err *err)
 {
 	struct wjob *j;
 
@@ -174,7 +174,7 @@ static int begin(struct pl_cwriter *w, struct pl_err *err)
 	return pl_fail_as(err, &w->fail);
 }
 
-static int end(struct pl_cwriter *w, struct pl_err *err)
+static int end(struct pl_container_writer *w, struct pl_err *err)
 {
 	struct wjob *j;
 
@@ -187,9 +187,9 @@ static int end(struct pl_cwriter *w, struct pl_err *err)
 	j->role = PL_ROLE_INDEX;
 	j->n_head = PL_BLOCK_HEAD;
 	block_head(j->head, PL_BLOCK_INDEX, 1, w->blocks, w->blocks);
-	pl_put_u64(&j->body, w->records);
-	pl_put_u64(&j->body, w->bytes);
-	pl_put_u64(&j->body, pl_fnv(PL_FNV_START, w->index.p, w->index.n));
+	pl_io_put_u64(&j->body, w->records);
+	pl_io_put_u64(&j->body, w->bytes);
+	pl_io_put_u64(&j->body, pl_fnv(PL_FNV_START, w->index.p, w->index.n));
 	if (pl_buf_put(&j->body, w->index.p, w->index.n, &w->fail) < 0 ||
 	    (j->body.failed && pl_fail(&w->fail, PL_ENOMEM, "out of memory (index)") < 0)) {
 		job_free(j);
@@ -199,33 +199,34 @@ static int end(struct pl_cwriter *w, struct pl_err *err)
 	drain(w, true);
 	pl_buf_fini(
 		&j->body); /* j is among the free ones; blocks need no buffer of an index's size */
-	emit(w, pl_cmember_end, PL_MEMBER_END);
+	emit(w, pl_container_member_end, PL_MEMBER_END);
 	w->open = false;
 	return pl_fail_as(err, &w->fail);
 }
 
 /* ---- interface ----------------------------------------------------------------------------- */
 
-struct pl_cwriter *pl_cwriter_open(struct pl_out *out, const struct pl_cwriter_opts *opts,
-				   struct pl_err *err)
+struct pl_container_writer *pl_container_writer_open(struct pl_out *out,
+						     const struct pl_container_writer_opts *opts,
+						     struct pl_err *err)
 {
 	int threads = pl_pool_threads(opts->pool);
-	struct pl_cwriter *w;
+	struct pl_container_writer *w;
 
 	if (pl_alloc(&w, 1, sizeof(*w), err) < 0)
 		return NULL;
 	w->out = out;
 	w->opts = *opts;
-	pl_codecs_init(&w->codecs, opts->level);
+	pl_deflate_codecs_init(&w->codecs, opts->level);
 	w->queue = pl_queue_new(opts->pool, threads > 1 ? 2 * threads : 1, err);
 	if (w->queue)
 		return w;
-	pl_cwriter_abort(w);
+	pl_container_writer_abort(w);
 	return NULL;
 }
 
-int pl_cwriter_put(struct pl_cwriter *w, uint32_t type, uint16_t version, uint32_t count,
-		   struct pl_buf *b, struct pl_err *err)
+int pl_container_writer_put(struct pl_container_writer *w, uint32_t type, uint16_t version,
+			    uint32_t count, struct pl_buf *b, struct pl_err *err)
 {
 	struct pl_buf used;
 	struct wjob *j;
@@ -258,7 +259,7 @@ int pl_cwriter_put(struct pl_cwriter *w, uint32_t type, uint16_t version, uint32
 	return pl_fail_as(err, &w->fail);
 }
 
-int pl_cwriter_next_segment(struct pl_cwriter *w, struct pl_err *err)
+int pl_container_writer_next_segment(struct pl_container_writer *w, struct pl_err *err)
 {
 	if (!w->open && w->copied)
 		return pl_fail_as(err, &w->fail);
@@ -272,15 +273,16 @@ static const char *may_follow(uint8_t role)
 	return !role ? "H" : role == PL_ROLE_INDEX ? "E" : "BX";
 }
 
-int pl_cwriter_copy(struct pl_cwriter *w, const void *member, size_t n, struct pl_err *err)
+int pl_container_writer_copy(struct pl_container_writer *w, const void *member, size_t n,
+			     struct pl_err *err)
 {
 	const char *what;
-	struct pl_cmember m;
+	struct pl_container_member m;
 	int rc;
 
 	if (w->fail.code)
 		return pl_fail_as(err, &w->fail);
-	what = pl_cmember_parse(&m, member, n);
+	what = pl_container_member_parse(&m, member, n);
 	if (what || m.size != n)
 		return pl_fail(err, PL_EINTERNAL, "cannot copy a member: %s",
 			       what ? what : "size mismatch");
@@ -295,7 +297,7 @@ int pl_cwriter_copy(struct pl_cwriter *w, const void *member, size_t n, struct p
 	return pl_fail_as(err, &w->fail);
 }
 
-int pl_cwriter_close(struct pl_cwriter *w, struct pl_err *err)
+int pl_container_writer_close(struct pl_container_writer *w, struct pl_err *err)
 {
 	int rc = 0;
 
@@ -305,11 +307,11 @@ int pl_cwriter_close(struct pl_cwriter *w, struct pl_err *err)
 		rc = begin(w, err);
 	if (!rc)
 		rc = end(w, err);
-	pl_cwriter_abort(w);
+	pl_container_writer_abort(w);
 	return rc;
 }
 
-void pl_cwriter_abort(struct pl_cwriter *w)
+void pl_container_writer_abort(struct pl_container_writer *w)
 {
 	struct wjob *j;
 
@@ -322,7 +324,7 @@ void pl_cwriter_abort(struct pl_cwriter *w)
 		w->free = j->next;
 		job_free(j);
 	}
-	pl_codecs_fini(&w->codecs);
+	pl_deflate_codecs_fini(&w->codecs);
 	pl_buf_fini(&w->index);
 	pl_free(w);
 }

@@ -24,7 +24,7 @@
 struct rjob {
 	struct rjob *next; /* in the list of free ones */
 	struct pl_codecs *codecs;
-	struct pl_cmember m;
+	struct pl_container_member m;
 	int64_t offset;
 	struct pl_buf member, payload;
 	uint32_t crc;
@@ -34,9 +34,9 @@ struct rjob {
 
 enum expect { WANT_HEADER, WANT_BLOCK, WANT_END };
 
-struct pl_creader {
+struct pl_container_reader {
 	struct pl_in *in;
-	struct pl_creader_opts opts;
+	struct pl_container_reader_opts opts;
 	struct pl_codecs codecs;
 	struct pl_queue *queue;
 	struct rjob *free, *now;
@@ -72,7 +72,7 @@ static void unpack(void *arg)
 	}
 	rc = pl_buf_need(&j->payload, (size_t)n + 1, NULL);
 	if (!rc)
-		rc = pl_inflate(j->codecs, p + j->m.head, packed, j->payload.p, n);
+		rc = pl_deflate_inflate(j->codecs, p + j->m.head, packed, j->payload.p, n);
 	j->no_memory = rc == PL_ENOMEM;
 	if (rc < 0) {
 		j->what = j->no_memory ? "out of memory" : "damaged deflate data";
@@ -81,7 +81,7 @@ static void unpack(void *arg)
 	j->payload.n = n;
 	j->crc = pl_le32_get(tail);
 #ifndef PL_FUZZ
-	if (pl_crc32(0, j->payload.p, n) != j->crc)
+	if (pl_deflate_crc32(0, j->payload.p, n) != j->crc)
 		j->what = "crc32 mismatch";
 #endif
 }
@@ -95,7 +95,7 @@ static void job_free(struct rjob *j)
 	pl_free(j);
 }
 
-static struct rjob *job_take(struct pl_creader *r)
+static struct rjob *job_take(struct pl_container_reader *r)
 {
 	struct rjob *j = r->free;
 
@@ -110,7 +110,7 @@ static struct rjob *job_take(struct pl_creader *r)
 	return j;
 }
 
-static void job_give(struct pl_creader *r, struct rjob *j)
+static void job_give(struct pl_container_reader *r, struct rjob *j)
 {
 	if (!j)
 		return;
@@ -123,14 +123,14 @@ static void job_give(struct pl_creader *r, struct rjob *j)
 #define CUT_SHORT "cut short"
 
 /* Only traces are of use without the blocks that were lost. */
-static const char *remedy(const struct pl_creader *r)
+static const char *remedy(const struct pl_container_reader *r)
 {
 	return r->opts.kind && r->opts.kind != PL_KIND_TRACE
 		       ? "copy or make it again"
 		       : "copy or make it again, or keep the whole blocks with trace --salvage";
 }
 
-static void cut_end(struct pl_creader *r, int64_t at, const char *what, const char *help)
+static void cut_end(struct pl_container_reader *r, int64_t at, const char *what, const char *help)
 {
 	r->cut_done = true;
 	pl_fail(&r->fail, PL_EDATA, "%s: byte %lld: %s (%s)", pl_in_name(r->in), (long long)at,
@@ -138,9 +138,9 @@ static void cut_end(struct pl_creader *r, int64_t at, const char *what, const ch
 }
 
 /* Salvage: go on to what looks like the next member. False: there is none. */
-static bool search(struct pl_creader *r)
+static bool search(struct pl_container_reader *r)
 {
-	struct pl_cmember m;
+	struct pl_container_member m;
 	const uint8_t *p;
 	int64_t n;
 
@@ -152,7 +152,7 @@ static bool search(struct pl_creader *r)
 			const uint8_t *q = memchr(p + i, 0x1f, last - i + 1);
 
 			i = q ? (size_t)(q - p) : last + 1;
-			if (q && !pl_cmember_parse(&m, q, (size_t)n - i)) {
+			if (q && !pl_container_member_parse(&m, q, (size_t)n - i)) {
 				pl_in_skip(r->in, i);
 				return true;
 			}
@@ -169,15 +169,15 @@ static bool search(struct pl_creader *r)
  * The size of the member at the front of the input, whose bytes are there at *p. 0: the input ends
  * here. Negative: *what is wrong and, unless *what is NULL, r->fail is not set yet.
  */
-static int64_t next_member(struct pl_creader *r, struct pl_cmember *m, const uint8_t **p,
-			   const char **what)
+static int64_t next_member(struct pl_container_reader *r, struct pl_container_member *m,
+			   const uint8_t **p, const char **what)
 {
 	int64_t n = pl_in_peek(r->in, PL_MEMBER_MIN + 4, p, &r->fail);
 
 	*what = NULL;
 	if (n <= 0)
 		return n;
-	*what = pl_cmember_parse(m, *p, (size_t)n);
+	*what = pl_container_member_parse(m, *p, (size_t)n);
 	if (*what)
 		return PL_EDATA;
 	n = pl_in_peek(r->in, m->size, p, &r->fail);
@@ -190,7 +190,7 @@ static int64_t next_member(struct pl_creader *r, struct pl_cmember *m, const uin
 	return m->size;
 }
 
-static void input_ended(struct pl_creader *r)
+static void input_ended(struct pl_container_reader *r)
 {
 	int64_t at = pl_in_offset(r->in);
 
@@ -202,7 +202,7 @@ static void input_ended(struct pl_creader *r)
 }
 
 /* No whole member is at the front of the input (n as next_member() gave it): say why. */
-static void no_member(struct pl_creader *r, int64_t n, int64_t at, const char *what)
+static void no_member(struct pl_container_reader *r, int64_t n, int64_t at, const char *what)
 {
 	r->cut_done = true;
 	if (!n)
@@ -217,14 +217,15 @@ static void no_member(struct pl_creader *r, int64_t n, int64_t at, const char *w
  * Salvage: is the size that this member states its real one? Yes if another follows or the input
  * ends there; else (the next one may be what is damaged) if its contents are good.
  */
-static bool framed(struct pl_creader *r, const struct pl_cmember *m, const uint8_t **p)
+static bool framed(struct pl_container_reader *r, const struct pl_container_member *m,
+		   const uint8_t **p)
 {
 	struct rjob j = { .codecs = &r->codecs, .m = *m };
 	int64_t n = pl_in_peek(r->in, (size_t)m->size + 10, p, &r->fail);
 
 	if (n < 0)
 		return true;
-	if (pl_cmember_starts(*p + m->size, (size_t)n - m->size))
+	if (pl_container_member_starts(*p + m->size, (size_t)n - m->size))
 		return true;
 	j.member.p = (uint8_t *)(uintptr_t)*p; /* borrowed */
 	unpack(&j);
@@ -241,9 +242,9 @@ static bool is_quick(const struct rjob *j)
 }
 
 /* Take one member into the queue, or set cut_done. */
-static void cut_one(struct pl_creader *r)
+static void cut_one(struct pl_container_reader *r)
 {
-	struct pl_cmember m = { 0 };
+	struct pl_container_member m = { 0 };
 	const char *what;
 	const uint8_t *p;
 	struct rjob *j;
@@ -281,7 +282,7 @@ static void cut_one(struct pl_creader *r)
 		pl_queue_put(r->queue, unpack, j);
 }
 
-static void fill(struct pl_creader *r)
+static void fill(struct pl_container_reader *r)
 {
 	while (!r->cut_done && !pl_queue_full(r->queue) && r->ahead < AHEAD_BYTES)
 		cut_one(r);
@@ -290,8 +291,8 @@ static void fill(struct pl_creader *r)
 /* ---- accepting members in order -------------------------------------------------------------- */
 
 /* "NAME: segment 2: block 17 at byte 1048812: what (remedy)"; segment 0 is not mentioned. */
-static int refuse(const struct pl_creader *r, const struct rjob *j, int code, const char *what,
-		  const char *help, struct pl_err *err)
+static int refuse(const struct pl_container_reader *r, const struct rjob *j, int code,
+		  const char *what, const char *help, struct pl_err *err)
 {
 	char where[64] = "", segment[32] = "";
 	uint32_t s = r->segments - (r->segments > 0);
@@ -309,7 +310,7 @@ static int refuse(const struct pl_creader *r, const struct rjob *j, int code, co
 		       where, (long long)j->offset, what, help);
 }
 
-static int damaged(const struct pl_creader *r, const struct rjob *j, const char *what,
+static int damaged(const struct pl_container_reader *r, const struct rjob *j, const char *what,
 		   struct pl_err *err)
 {
 	char text[96];
@@ -340,7 +341,7 @@ const char *pl_container_kind_name(uint32_t kind, char out[8])
 	return out;
 }
 
-static int accept_header(struct pl_creader *r, const struct rjob *j, struct pl_err *err)
+static int accept_header(struct pl_container_reader *r, const struct rjob *j, struct pl_err *err)
 {
 	const uint8_t *p = j->payload.p;
 	char text[160], a[8], b[8];
@@ -383,7 +384,7 @@ static int accept_header(struct pl_creader *r, const struct rjob *j, struct pl_e
 	return 0;
 }
 
-static int accept_block(struct pl_creader *r, const struct rjob *j, struct pl_block *b,
+static int accept_block(struct pl_container_reader *r, const struct rjob *j, struct pl_block *b,
 			struct pl_err *err)
 {
 	const uint8_t *p = j->payload.p;
@@ -416,7 +417,7 @@ static int accept_block(struct pl_creader *r, const struct rjob *j, struct pl_bl
 	return 0;
 }
 
-static int accept_index(struct pl_creader *r, const struct rjob *j, struct pl_err *err)
+static int accept_index(struct pl_container_reader *r, const struct rjob *j, struct pl_err *err)
 {
 	const uint8_t *p = j->payload.p;
 	uint64_t n = j->payload.n;
@@ -438,7 +439,7 @@ static int accept_index(struct pl_creader *r, const struct rjob *j, struct pl_er
 	return 0;
 }
 
-static void begin_segment(struct pl_creader *r)
+static void begin_segment(struct pl_container_reader *r)
 {
 	r->segments++;
 	r->expect = WANT_BLOCK;
@@ -449,7 +450,7 @@ static void begin_segment(struct pl_creader *r)
 }
 
 /* Does this role fit the grammar here? */
-static bool in_place(const struct pl_creader *r, uint8_t role)
+static bool in_place(const struct pl_container_reader *r, uint8_t role)
 {
 	switch (role) {
 	case PL_ROLE_HEADER:
@@ -462,7 +463,7 @@ static bool in_place(const struct pl_creader *r, uint8_t role)
 }
 
 /* 1: b is to be shown; 0: not; or a failure. */
-static int accept(struct pl_creader *r, const struct rjob *j, struct pl_block *b,
+static int accept(struct pl_container_reader *r, const struct rjob *j, struct pl_block *b,
 		  struct pl_err *err)
 {
 	int rc = 0;
@@ -507,7 +508,7 @@ static int accept(struct pl_creader *r, const struct rjob *j, struct pl_block *b
 }
 
 /* Salvage: 0 when only this member is lost; else the failure. */
-static int forgive(struct pl_creader *r, const struct rjob *j, const struct pl_err *bad)
+static int forgive(struct pl_container_reader *r, const struct rjob *j, const struct pl_err *bad)
 {
 	bool foreign = j->m.role == PL_ROLE_HEADER && r->segments == 1 && !j->what;
 
@@ -521,12 +522,12 @@ static int forgive(struct pl_creader *r, const struct rjob *j, const struct pl_e
 }
 
 /* Salvage: members of a segment whose header is not known are of no use. */
-static bool left_out(const struct pl_creader *r, uint8_t role)
+static bool left_out(const struct pl_container_reader *r, uint8_t role)
 {
 	return r->opts.salvage && role != PL_ROLE_HEADER && (r->skip || r->expect == WANT_HEADER);
 }
 
-static int finish(struct pl_creader *r, struct pl_err *err)
+static int finish(struct pl_container_reader *r, struct pl_err *err)
 {
 	if (!r->fail.code && !r->shown)
 		pl_fail(&r->fail, PL_EDATA, "%s: nothing could be salvaged", pl_in_name(r->in));
@@ -542,25 +543,26 @@ static int finish(struct pl_creader *r, struct pl_err *err)
 
 /* ---- interface ------------------------------------------------------------------------------- */
 
-struct pl_creader *pl_creader_open(struct pl_in *in, const struct pl_creader_opts *opts,
-				   struct pl_err *err)
+struct pl_container_reader *pl_container_reader_open(struct pl_in *in,
+						     const struct pl_container_reader_opts *opts,
+						     struct pl_err *err)
 {
 	int threads = pl_pool_threads(opts->pool);
-	struct pl_creader *r;
+	struct pl_container_reader *r;
 
 	if (pl_alloc(&r, 1, sizeof(*r), err) < 0)
 		return NULL;
 	r->in = in;
 	r->opts = *opts;
-	pl_codecs_init(&r->codecs, 1);
+	pl_deflate_codecs_init(&r->codecs, 1);
 	r->queue = pl_queue_new(opts->pool, threads > 1 ? 2 * threads : 1, err);
 	if (r->queue)
 		return r;
-	pl_creader_close(r);
+	pl_container_reader_close(r);
 	return NULL;
 }
 
-int pl_creader_next(struct pl_creader *r, struct pl_block *b, struct pl_err *err)
+int pl_container_reader_next(struct pl_container_reader *r, struct pl_block *b, struct pl_err *err)
 {
 	if (r->dead.code)
 		return pl_fail_as(err, &r->dead);
@@ -590,13 +592,13 @@ int pl_creader_next(struct pl_creader *r, struct pl_block *b, struct pl_err *err
 	}
 }
 
-void pl_creader_raw(const struct pl_creader *r, const void **member, size_t *n)
+void pl_container_reader_raw(const struct pl_container_reader *r, const void **member, size_t *n)
 {
 	*member = r->now ? r->now->member.p : NULL;
 	*n = r->now ? r->now->member.n : 0;
 }
 
-void pl_creader_close(struct pl_creader *r)
+void pl_container_reader_close(struct pl_container_reader *r)
 {
 	struct rjob *j;
 
@@ -610,6 +612,6 @@ void pl_creader_close(struct pl_creader *r)
 		r->free = j->next;
 		job_free(j);
 	}
-	pl_codecs_fini(&r->codecs);
+	pl_deflate_codecs_fini(&r->codecs);
 	pl_free(r);
 }
