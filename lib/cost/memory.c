@@ -30,7 +30,7 @@ struct of_layer {
 };
 struct of_layers {
 	struct of_layer *v;
-	size_t n;
+	size_t n, cap;
 };
 struct mem {
 	const struct pl_edit *e;
@@ -129,18 +129,29 @@ static const struct of_layer *first_of(const struct of_layers *x, struct of_laye
 	return x->n ? bsearch(&key, x->v, x->n, sizeof(key), by_layer) : NULL;
 }
 
-/* Where activations are used last: there recomputed ones come back, and operations of their layer
- * make its gradients. */
+/* Does an operation that uses an activation add to the gradients of its layer? `last`: no other
+ * operation uses the activation later. Where the graph does not know the phase, that one does. */
+static bool adds_gradient(const struct pl_enode *n, int32_t layer, bool last)
+{
+	if (n->layer != layer)
+		return false;
+	return n->phase == PL_PH_UNKNOWN
+		       ? last
+		       : n->phase == PL_PH_BACKWARD || n->phase == PL_PH_WEIGHT_GRAD;
+}
+
+/* Where activations are used last: there recomputed ones come back. The first operation of their
+ * layer that uses them and makes gradients begins to add to the layer's gradients. */
 static int find_layers(struct mem *m, struct pl_err *err)
 {
 	const struct pl_edit *e = m->e;
 
 	PL_CHECK(pl_alloc(&m->recompute.v, e->n_tensors + 1, sizeof(*m->recompute.v), err));
-	PL_CHECK(pl_alloc(&m->backward.v, e->n_tensors + 1, sizeof(*m->backward.v), err));
 	for (size_t i = 0; i < e->n_tensors; i++) {
 		const struct pl_etensor *et = &e->tensor[i];
 		const struct pl_tensor *t = &e->g->tensor[et->tensor];
 		struct of_layer x = { .step = et->step, .node = PL_NONE, .rank = et->rank };
+		uint32_t last;
 
 		if (et->dead || t->role != PL_TR_ACTIVATION || et->producer == PL_NONE ||
 		    e->node[et->producer].layer < 0)
@@ -160,8 +171,16 @@ static int find_layers(struct mem *m, struct pl_err *err)
 		if (et->remade)
 			m->recompute.v[m->recompute.n++] = x;
 		x.mb = -1;
-		if (e->node[x.node].layer == x.layer)
-			m->backward.v[m->backward.n++] = x;
+		last = x.node;
+		for (uint32_t k = 0; k < t->n_consumers; k++) {
+			x.node = consumer(m, et, k);
+			if (x.node == PL_NONE ||
+			    !adds_gradient(&e->node[x.node], x.layer, x.node == last))
+				continue;
+			x.at = e->node[x.node].start;
+			PL_CHECK(pl_append(&m->backward.v, &m->backward.n, &m->backward.cap, &x,
+					   sizeof(x), err));
+		}
 	}
 	keep_first(&m->recompute);
 	keep_first(&m->backward);

@@ -8,6 +8,10 @@
  * host thread (on a rank with a device, the device is idle because of the host); nothing (tail). On
  * a rank without a device the host operations are the computation.
  *
+ * A collective with messages counts like one without: a member waits until the last member has
+ * arrived, and then it transfers until its end. While a slow rank has not arrived, links carry
+ * messages to it, but nobody waits for these.
+ *
  * The intervals of a rank are sorted by start (radix sort) and swept. For each class the sweep
  * keeps only the latest end. Neighbouring intervals of a resource that touch become one interval.
  * Memory is bounded: ranks are processed in batches, and a rank with very many operations in slices
@@ -15,6 +19,7 @@
  * the resource. O(n) per pass.
  */
 #include "core/spans.h"
+#include "graph/edit_messages.h"
 #include "sim/internal.h"
 
 #define BATCH_NODES (UINT64_C(3) << 19) /* nodes that one pass may turn into intervals */
@@ -67,15 +72,19 @@ struct work {
 		*waits;	    /* by rank: when it waited, grouped by the rank that it waited for */
 	struct ival *other; /* the radix sort's second array */
 	size_t cap_other;
-	uint32_t *rank_of;   /* by resource */
-	uint32_t *batch_of;  /* by resource */
-	uint32_t *batch;     /* by rank */
-	uint64_t *nodes;     /* by rank */
-	struct open *open;   /* by resource */
-	struct sweep *sweep; /* by rank */
-	pl_ns t0, t1;	     /* the whole span */
-	pl_ns a0, a1;	     /* the slice of this pass, from t0 */
-	bool first;	     /* slice */
+	uint32_t *rank_of;  /* by resource */
+	uint32_t *batch_of; /* by resource */
+	uint32_t *batch;    /* by rank */
+	uint64_t *nodes;    /* by rank */
+	uint32_t *meet;	    /* by node of a shape: the rendezvous of an arrival, PL_NONE */
+	size_t cap_meet;
+	const struct pl_shape *meet_of; /* the shape of `meet` */
+	bool messages;			/* some collective has messages */
+	struct open *open;		/* by resource */
+	struct sweep *sweep;		/* by rank */
+	pl_ns t0, t1;			/* the whole span */
+	pl_ns a0, a1;			/* the slice of this pass, from t0 */
+	bool first;			/* slice */
 };
 
 /* ---- intervals ------------------------------------------------------------------------------ */
@@ -129,6 +138,47 @@ static void res_time(struct pl_res_time *t, uint8_t role, pl_ns ns)
 	t->ops++;
 }
 
+/* The rendezvous of a collective with messages has no successors: find those of all arrivals. */
+static int find_meetings(struct work *w, const struct pl_shape *sh, struct pl_err *err)
+{
+	if (!w->messages || w->meet_of == sh)
+		return 0;
+	PL_CHECK(pl_grow(&w->meet, &w->cap_meet, sh->n_nodes, sizeof(*w->meet), err));
+	memset(w->meet, 0xff, sh->n_nodes * sizeof(*w->meet));
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+		for (uint32_t e = sh->off[i]; sh->type[i] == PL_N_RENDEZVOUS && e < sh->off[i + 1];
+		     e++)
+			w->meet[sh->src[e]] = i;
+	w->meet_of = sh;
+	return 0;
+}
+
+/* The arrival of the member whose transfer this is, PL_NONE. */
+static uint32_t arrival_of(const struct pl_shape *sh, uint32_t transfer)
+{
+	for (uint32_t e = sh->off[transfer]; e < sh->off[transfer + 1]; e++)
+		if (sh->role[sh->src[e]] == PL_RO_ARRIVE &&
+		    sh->res[sh->src[e]] == sh->res[transfer])
+			return sh->src[e];
+	return PL_NONE;
+}
+
+/* When the transfer of a member begins. The transfer of a collective with messages is a node that
+ * lasts from the last message to the end, but it began with the last arrival; that of a member that
+ * left earlier began when the member arrived. */
+static pl_ns transfer_begin(const struct work *w, size_t k, uint32_t node)
+{
+	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
+	const pl_ns *start = w->r->start[k];
+	uint32_t arrival = w->messages ? arrival_of(sh, node) : PL_NONE;
+	uint32_t meet = arrival == PL_NONE ? PL_NONE : w->meet[arrival];
+	pl_ns met = meet == PL_NONE ? start[node] : start[meet];
+
+	if (met > start[node] + pl_sim_run_dur(w->s, w->r, k, node))
+		met = start[arrival];
+	return pl_min_i64(met, start[node]);
+}
+
 /* The last to arrive at the rendezvous that lets this transfer begin. */
 static uint32_t last_arrival(const struct work *w, size_t k, uint32_t rendezvous)
 {
@@ -145,20 +195,19 @@ static uint32_t last_arrival(const struct work *w, size_t k, uint32_t rendezvous
 static int waiting(struct work *w, size_t k, uint32_t node, pl_ns start, struct pl_err *err)
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
-	uint32_t rendezvous = PL_NONE, other = PL_NONE;
+	uint32_t arrival = arrival_of(sh, node), other = PL_NONE;
+	uint32_t rendezvous = w->messages && arrival != PL_NONE ? w->meet[arrival] : PL_NONE;
 	uint32_t rank = w->rank_of[sh->res[node]];
-	pl_ns arrived = start, latest = INT64_MIN;
+	pl_ns arrived = arrival == PL_NONE ? start : w->r->start[k][arrival], latest = INT64_MIN;
 	int rc;
 
 	for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
 		uint32_t src = sh->src[e];
 
-		if (sh->role[src] == PL_RO_ARRIVE && sh->res[src] == sh->res[node])
-			arrived = w->r->start[k][src];
-		else if (sh->type[src] == PL_N_RENDEZVOUS)
+		if (sh->type[src] == PL_N_RENDEZVOUS)
 			rendezvous = src;
 		else if (sh->role[src] == PL_RO_ARRIVE && sh->res[src] != PL_NONE &&
-			 w->r->start[k][src] > latest) {
+			 sh->res[src] != sh->res[node] && w->r->start[k][src] > latest) {
 			latest = w->r->start[k][src];
 			other = w->rank_of[sh->res[src]];
 		}
@@ -217,12 +266,15 @@ static int one_node(struct work *w, size_t k, uint32_t i, struct pl_err *err)
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
 	uint32_t res = sh->res[i];
 	pl_ns start = w->r->start[k][i], end = start + pl_sim_run_dur(w->s, w->r, k, i);
-	int cls = class_of[sh->role[i]], rc;
+	bool message = sh->flags[i] & PL_NF_MESSAGE;
+	int cls = message ? -1 : class_of[sh->role[i]], rc;
 
+	PL_CHECK(delays(w, k, i, start, err));
+	if (sh->role[i] == PL_RO_TRANSFER && !message)
+		start = transfer_begin(w, k, i);
 	if (w->first)
 		res_time(&w->a->res[res], sh->role[i], within(w, start, end));
-	if ((sh->role[i] == PL_RO_TRANSFER && (rc = waiting(w, k, i, start, err)) < 0) ||
-	    (rc = delays(w, k, i, start, err)) < 0)
+	if (sh->role[i] == PL_RO_TRANSFER && !message && (rc = waiting(w, k, i, start, err)) < 0)
 		return rc;
 	w->open[res].done = pl_max_i64(w->open[res].done, end);
 	return cls < 0 ? 0 : put(w, res, (enum cls)cls, start, end, err);
@@ -343,6 +395,7 @@ static int pass(struct work *w, uint32_t batch, struct pl_err *err)
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
 
+		PL_CHECK(find_meetings(w, sh, err));
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
 			if (sh->res[i] == PL_NONE || w->batch_of[sh->res[i]] != batch)
 				continue;
@@ -430,6 +483,7 @@ static int setup(struct work *w, struct pl_err *err)
 
 	w->a->n_ranks = n;
 	w->a->n_res = g->n_res;
+	w->messages = pl_graph_has_messages(g);
 	PL_CHECK(pl_alloc(&w->a->rank, n, sizeof(*w->a->rank), err));
 	PL_CHECK(pl_alloc(&w->a->res, g->n_res, sizeof(*w->a->res), err));
 	PL_CHECK(pl_alloc(&w->m, n, sizeof(*w->m), err));
@@ -505,6 +559,7 @@ out:
 	pl_free(w.batch);
 	pl_free(w.nodes);
 	pl_free(w.open);
+	pl_free(w.meet);
 	pl_free(w.sweep);
 	for (size_t i = 0; w.waits && i < a->n_ranks; i++)
 		pl_spans_fini(&w.waits[i]);

@@ -250,6 +250,29 @@ static void recorded(void)
 	   "half of a batch: temporaries shrink, but for those after the gradients");
 	pl_free(r);
 
+	/* the last use of an activation is forward too: there is no gradient yet */
+	init(&w);
+	for (int i = 0; i < 4; i++)
+		v[i] = node(&w, 0, PL_RO_COMPUTE, 10 * i, 10);
+	for (int i = 0; i < 4; i++) {
+		w.node[v[i]].layer = 3;
+		w.node[v[i]].phase = i < 2 ? PL_PH_FORWARD : PL_PH_BACKWARD;
+	}
+	tensor(&w, PL_TR_PARAM, 8, 0, PL_NONE, v[0], PL_NONE);
+	tensor(&w, PL_TR_ACTIVATION, 100, 0, v[0], v[1], PL_NONE);
+	tensor(&w, PL_TR_GRAD, 40, 0, v[3], PL_NONE, PL_NONE);
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err), "operations of a layer whose phase is known");
+	is_i64(r[0].peak_bytes, 8 + 100, "... a forward operation makes no gradient");
+	pl_free(r);
+	w.consumer[1] = v[2];
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err), "... a backward operation");
+	is_i64(r[0].peak_bytes, 8 + 100 + 40, "... begins it");
+	pl_free(r);
+	w.node[v[2]].phase = PL_PH_INPUT_GRAD;
+	ok(!pl_memory_peak(&w.e, NULL, &r, &n, &err), "... that of the input");
+	is_i64(r[0].peak_bytes, 8 + 100, "... does not");
+	pl_free(r);
+
 	/* two activations of one layer, used last first: both are there from the first use on */
 	init(&w);
 	for (int i = 0; i < 6; i++)

@@ -342,6 +342,78 @@ static void test_two_waits(void)
 	pl_graph_fini(&g);
 }
 
+/* Rank 0 sends its part of a collective for 30 ns. The other rank computes for 100 ns first; then
+ * it sends its part for 60 ns. `messages`: those are nodes; else each rank has one transfer. */
+static int late_member(struct job *j, bool messages, struct pl_err *err)
+{
+	struct pl_gstep *st;
+	struct pl_shape *s;
+	uint32_t late, arrive[2], send[2], meet;
+
+	j->ranks = 2;
+	j->per_rank = 3;
+	PL_CHECK(job_tables(j, err));
+	PL_CHECK(one_step(&j->g, err));
+	s = &j->g.shape[0];
+	st = &j->g.step[0];
+	late = add_node(s, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 3, j->name[0]);
+	st->dur[late] = 100;
+	for (uint32_t r = 0; r < 2; r++) {
+		arrive[r] =
+			add_node(s, PL_N_OP, PL_RO_ARRIVE, PL_K_COLLECTIVE, 3 * r + 1, j->name[2]);
+		s->flags[arrive[r]] |= PL_NF_STEP_BEGIN;
+		add_edge(s, r ? late : PL_NONE, PL_E_SEQ);
+	}
+	for (uint32_t r = 0; r < 2 && messages; r++) {
+		send[r] = add_node(s, PL_N_OP, PL_RO_TRANSFER, PL_K_SEND, 3 * r + 2, j->name[2]);
+		s->flags[send[r]] |= PL_NF_MESSAGE;
+		st->dur[send[r]] = r ? 60 : 30;
+		add_edge(s, arrive[r], PL_E_SEQ);
+	}
+	meet = add_node(s, PL_N_RENDEZVOUS, PL_RO_NONE, PL_K_COLLECTIVE, PL_NONE, j->name[2]);
+	add_edge(s, arrive[0], PL_E_COMM);
+	add_edge(s, arrive[1], PL_E_COMM);
+	for (uint32_t r = 0; r < 2; r++) {
+		uint32_t t = add_node(s, PL_N_OP, PL_RO_TRANSFER, PL_K_COLLECTIVE, 3 * r + 1,
+				      j->name[2]);
+
+		add_edge(s, arrive[r], PL_E_SEQ);
+		add_edge(s, messages ? send[0] : meet, messages ? PL_E_DATA : PL_E_COMM);
+		add_edge(s, messages ? send[1] : PL_NONE, PL_E_DATA);
+		st->dur[t] = messages ? 0 : 60;
+	}
+	start_early(&j->g);
+	return 0;
+}
+
+static void test_late_member(bool messages)
+{
+	const char *what = messages ? "with messages" : "without messages";
+	struct pl_err err = { 0 };
+	struct pl_account a = { 0 };
+	struct pl_run r = { 0 };
+	struct pl_sim *s = NULL;
+	struct job j;
+
+	memset(&j, 0, sizeof(j));
+	if (late_member(&j, messages, &err) < 0 || !(s = pl_sim_new(&j.g, &err)) ||
+	    pl_sim_run(s, &r, &err) < 0 || pl_sim_account_make(s, &r, &a, &err) < 0) {
+		ok(false, "a late member, %s: %s", what, err.msg);
+	} else {
+		is_i64(a.rank[0].idle_ns[PL_I_WAIT], 100, "a rank waits for a late member");
+		is_i64(a.rank[0].comm_exposed_ns, 60, "... and then communicates");
+		is_i64(a.rank[0].waits_for, 2, "... it waits for that rank");
+		is_i64(a.rank[1].awaited_ns, 100, "... which is awaited as long");
+		is_i64(a.rank[1].comm_exposed_ns, 60, "... and communicates as long");
+		ok(!a.rank[0].idle_ns[PL_I_TAIL] && !a.rank[1].idle_ns[PL_I_TAIL],
+		   "... %s, and no time is left over", what);
+	}
+	pl_sim_account_fini(&a);
+	pl_sim_run_fini(&r);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 /* ---- what-if --------------------------------------------------------------------------------- */
 
 static uint64_t hits(const struct pl_graph *g, const char *text)
@@ -670,6 +742,8 @@ int main(void)
 		test_account(seed);
 	}
 	test_two_waits();
+	test_late_member(false);
+	test_late_member(true);
 	test_whatif();
 	test_fold(false);
 	test_fold(true);
