@@ -47,14 +47,19 @@ static void put_expanded(struct pl_writer *w, const struct config *c, const stru
 static void put_summary(struct pl_writer *w, const struct config *c, const struct report *r)
 {
 	bool what_if = isfinite(r->predicted_mean);
+	double low, high;
 
 	pl_json_real(w, "mean_abs_error", r->mean_abs_error);
 	pl_json_real(w, "recorded_mean_ns", r->recorded_mean);
 	pl_json_real(w, "replayed_mean_ns", r->replayed_mean);
 	if (what_if)
 		pl_json_real(w, "predicted_mean_ns", r->predicted_mean);
-	if (what_if && doubt(r) > 0)
+	if (what_if && doubt(r) > 0) {
 		pl_json_real(w, "predicted_doubt_ns", doubt(r));
+		range(r, &low, &high);
+		pl_json_real(w, "predicted_low_ns", low);
+		pl_json_real(w, "predicted_high_ns", high);
+	}
 	if (what_if && r->basis.assumed)
 		pl_json_bool(w, "rings_assumed", true);
 	if (isfinite(r->bias_mean)) {

@@ -228,6 +228,17 @@ double doubt(const struct report *r)
 	return r->basis.error * comm;
 }
 
+void range(const struct report *r, double *low, double *high)
+{
+	const struct pl_rewrite_basis *b = &r->basis;
+	double p = r->predicted_mean, x = doubt(r);
+
+	*low = fmax(p - x, b->longer && !b->shorter ? fmin(p, r->replayed_mean) : 0);
+	*high = p + x;
+	if (b->shorter && !b->longer)
+		*high = fmin(*high, fmax(p, r->replayed_mean));
+}
+
 void report_fini(struct report *r)
 {
 	for (size_t i = 0; i < r->n_changes; i++)

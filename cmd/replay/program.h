@@ -163,6 +163,9 @@ void report_fini(struct report *r);
 /* By how much the predicted mean may be wrong, because lines were fitted to transfers; 0: not known
  */
 double doubt(const struct report *r);
+/* The least and the most that the mean predicted step may be, in ns: the doubt to both sides, but
+ * durations that all become longer make no step shorter, and the reverse. */
+void range(const struct report *r, double *low, double *high);
 
 /* ---- path.c ---- */
 int sum_path(struct report *r, struct pl_err *err) PL_MUST;

@@ -60,7 +60,7 @@ static void print_basis(const struct report *r, struct pl_writer *w)
 static void print_answer(const struct config *c, const struct report *r, struct pl_writer *w)
 {
 	bool color = pl_use_color(&c->c, 1);
-	double change = r->predicted_mean - r->replayed_mean;
+	double change = r->predicted_mean - r->replayed_mean, low, high;
 	char a[32], b[32], p[32];
 
 	fmt_ns(a, sizeof(a), r->recorded_mean);
@@ -76,9 +76,10 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 		pl_write_format(w, ", predicted %s (%+.2f %%",
 				fmt_ns(p, sizeof(p), r->predicted_mean),
 				r->replayed_mean > 0 ? 100 * change / r->replayed_mean : 0);
+	range(r, &low, &high);
 	if (isfinite(r->predicted_mean) && doubt(r) >= SURE * r->predicted_mean)
-		pl_write_format(w, "; %s to %s", fmt_ns(a, sizeof(a), r->predicted_mean - doubt(r)),
-				fmt_ns(b, sizeof(b), r->predicted_mean + doubt(r)));
+		pl_write_format(w, "; %s to %s", fmt_ns(a, sizeof(a), low),
+				fmt_ns(b, sizeof(b), high));
 	pl_write_text(w, isfinite(r->predicted_mean) ? ")" : "");
 	pl_write_format(w, ", %d rank%s", r->g.n_ranks, r->g.n_ranks == 1 ? "" : "s");
 	if (r->basis.ranks)

@@ -47,8 +47,12 @@ struct pl_rewrite_basis {
 	bool one_size;	  /* some transfers have one size or an unknown one, so the topology alone
 			   * tells    latency from bandwidth */
 	uint64_t samples; /* transfers that were fitted */
-	bool as_recorded; /* the communication, after a plan */
-	uint32_t ranks;	  /* that the job has in the prediction; 0: as recorded */
+	/* Some operations take longer, some take less time than before. If only one of both is
+	 * true, the prediction has a direction: a step without shared resources is the longest of
+	 * sums of durations, so it cannot change the other way. */
+	bool longer, shorter;
+	bool as_recorded;	       /* the communication, after a plan */
+	uint32_t ranks;		       /* that the job has in the prediction; 0: as recorded */
 	uint64_t collectives, unknown; /* in all steps, and those of unknown algorithm */
 };
 /* What the prediction of the present communication depends on, if it has other algorithms than the

@@ -131,7 +131,7 @@ static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st
 }
 
 static int change_all(struct pl_sim *s, const struct pl_graph *g, const struct rw_change *c,
-		      size_t n, uint64_t *hits, struct pl_err *err)
+		      size_t n, uint64_t *hits, struct pl_rewrite_basis *basis, struct pl_err *err)
 {
 	size_t most = 0;
 	double *ns;
@@ -151,6 +151,10 @@ static int change_all(struct pl_sim *s, const struct pl_graph *g, const struct r
 
 			any += some;
 			hits[i] += some;
+		}
+		for (uint32_t i = 0; any && i < sh->n_nodes; i++) {
+			basis->longer |= ns[i] > (double)pl_sim_durations(s, k)[i];
+			basis->shorter |= ns[i] < (double)pl_sim_durations(s, k)[i];
 		}
 		if (any)
 			PL_TRY(pl_sim_set_durations(s, k, ns, err));
@@ -203,7 +207,7 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 	}
 	if (network.of_job)
 		basis->ranks = network.of_job;
-	PL_TRY(change_all(s, g, c, p->n_rw, hits, err));
+	PL_TRY(change_all(s, g, c, p->n_rw, hits, basis, err));
 	change_latency(s, c, p->n_rw);
 out:
 	for (size_t i = 0; c && i < p->n_rw; i++)

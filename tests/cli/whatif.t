@@ -217,6 +217,15 @@ check "... noise is not multiplied" awk -v p="$(number predicted_mean_ns)" -v r=
 	'BEGIN { exit !(p > r && p < r + 5 * 6 * 5e6) }'
 check "... and all of the effect is in doubt" awk -v p="$(number predicted_mean_ns)" -v r="$(number replayed_mean_ns)" \
 	-v doubt="$(number predicted_doubt_ns)" 'BEGIN { exit !(doubt > 0.5 * (p - r) && doubt < p) }'
+# a little more latency cannot make the step shorter, nor a little less make it longer, whatever is in doubt
+status 0 "a little more latency" "$BIN/replay" --no-worth -O json --what-if "latency by 1.1" "$TMP/whole.graph"
+check "... makes the step no shorter" awk -v r="$(number replayed_mean_ns)" -v low="$(number predicted_low_ns)" \
+	-v high="$(number predicted_high_ns)" -v p="$(number predicted_mean_ns)" -v x="$(number predicted_doubt_ns)" \
+	'BEGIN { print "# " r, low, high, x; exit !(low >= r && low <= p && high > p && p - x < r) }'
+status 0 "a little less latency" "$BIN/replay" --no-worth -O json --what-if "latency by 0.9" "$TMP/whole.graph"
+check "... makes the step no longer" awk -v r="$(number replayed_mean_ns)" -v low="$(number predicted_low_ns)" \
+	-v high="$(number predicted_high_ns)" -v p="$(number predicted_mean_ns)" -v x="$(number predicted_doubt_ns)" \
+	'BEGIN { print "# " r, low, high, x; exit !(high <= r && high >= p && low < p && p + x > r) }'
 status 0 "another algorithm" "$BIN/replay" --no-worth --what-if "algorithm tree" "$TMP/whole.graph"
 check "... has a range" sh -c "head -n 1 '$TMP/out' | grep -qE 'predicted [0-9.]+ ms \([-+][0-9.]+ %; [0-9.]+ ms to [0-9.]+ ms\), 4 ranks'"
 holds "$TMP/out" '^assumed: collectives go along rings; the graph does not say their algorithm$' "... what is assumed"
