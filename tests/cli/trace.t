@@ -182,6 +182,25 @@ for bad in --rank=x --rank=3-1 --step= --time=5 --time=9..1 --top=-3; do
 	status 2 "$bad" "$trace" $bad rank0.json
 done
 
+# --- a thread whose operations and launches alternate in disorder
+awk 'BEGIN {
+	op = "\"name\":\"record_param_comms\",\"cat\":\"cpu_op\",\"pid\":10,\"tid\":10,\"dur\":50"
+	call = "\"name\":\"cudaLaunchKernelExC\",\"cat\":\"cuda_runtime\",\"pid\":10,\"tid\":10,\"dur\":5"
+	kernel = "\"name\":\"ncclDevKernel_AllReduce\",\"cat\":\"kernel\",\"pid\":0,\"tid\":20,\"dur\":40"
+	printf "{\"schemaVersion\":1,\"distributedInfo\":{\"backend\":\"nccl\",\"rank\":0},\"traceEvents\":["
+	for (i = 0; i < 200; i++) {
+		t = 50000 - 100 * i
+		printf "{\"ph\":\"X\",%s,\"ts\":%d,\"args\":{\"Collective name\":\"allreduce\",", op, t
+		printf "\"Process Group Name\":\"5\",\"Seq\":%d}},\n", i
+		printf "{\"ph\":\"X\",%s,\"ts\":%d,\"args\":{\"correlation\":%d}},\n", call, t + 10, i
+		printf "{\"ph\":\"X\",%s,\"ts\":%d,\"args\":{\"stream\":20,\"correlation\":%d}},\n", kernel, t + 60000, i
+	}
+	print "{}]}"
+}' >disorder.json
+status 0 "operations and launches in disorder" "$trace" -O jsonl disorder.json
+check "... each kernel has what its operation says" \
+	test 200 = "$(grep '"kind":"collective"' out | grep -c '"group":"5","seq":')"
+
 # --- pipes with names, which can be read once
 "$trace" -O jsonl rank0.json | grep '"type":"event"' >s1
 mkfifo fifo

@@ -21,6 +21,7 @@ struct mixed {
 	bool open;
 	bool disjoint; /* no communication of all ranks */
 	bool streams;  /* that of pairs has a stream of its own */
+	bool threads;  /* and host threads carry it, as with gloo */
 };
 
 static int put_group(struct pl_graph *g, uint32_t first, uint32_t n, struct pl_err *err)
@@ -185,12 +186,13 @@ out:
 static bool mixed_init(struct mixed *x, uint64_t seed, bool known, struct pl_err *err)
 {
 	struct pl_graph *g = &x->j.g;
-	bool disjoint = x->disjoint, streams = x->streams;
+	bool disjoint = x->disjoint, streams = x->streams, threads = x->threads;
 	int rc;
 
 	memset(x, 0, sizeof(*x));
 	x->disjoint = disjoint;
 	x->streams = streams;
+	x->threads = threads;
 	x->j = (struct job){ .ranks = RANKS, .per_rank = streams ? 3 : 2 };
 	x->alpha = 500 + (pl_ns)(seed * 7919 % 9000);
 	if (!known) /* more than the messages of a ring of nothing over links that nobody named */
@@ -198,7 +200,8 @@ static bool mixed_init(struct mixed *x, uint64_t seed, bool known, struct pl_err
 	x->per_kib = 50 + (pl_ns)(seed * 104729 % 900);
 	PL_TRY(job_tables(&x->j, err));
 	for (size_t i = 0; i < g->n_res; i++) {
-		g->res[i].track_type = PL_T_STREAM;
+		g->res[i].track_type =
+			threads && i % (size_t)x->j.per_rank ? PL_T_THREAD : PL_T_STREAM;
 		g->res[i].launch_ns = g->res[i].early_ns = g->res[i].dispatch_ns = 0;
 	}
 	PL_TRY(put_group(g, 0, RANKS, err));
@@ -444,13 +447,14 @@ static uint32_t misplaced(const struct mixed *x)
 	return n;
 }
 
-/* Two streams of a rank carry communication side by side, and still do when it is rebuilt. */
-static void test_streams(void)
+/* Two streams, or two groups of threads, of a rank carry communication side by side, and still do
+ * when it is rebuilt. */
+static void test_streams(bool threads)
 {
 	int placed = 0, same = 0, total = 0;
 
 	for (uint64_t seed = 1; seed <= 60; seed++, total++) {
-		struct mixed x = { .streams = true };
+		struct mixed x = { .streams = true, .threads = threads };
 		struct pl_err err = { 0 };
 		struct pl_fit fit[2];
 		struct pl_cost cost = { .fit = fit, .n_fits = 2, .overlap = 1 };
@@ -480,7 +484,9 @@ static void test_streams(void)
 			printf("# seed %d: %s\n", (int)seed, err.msg);
 		mixed_fini(&x);
 	}
-	is_i64(placed, total, "communication stays on the stream of its group");
+	is_i64(placed, total,
+	       threads ? "communication stays on the thread of its group"
+		       : "communication stays on the stream of its group");
 	is_i64(same, total, "... and takes as long as recorded");
 }
 
@@ -491,6 +497,7 @@ int main(void)
 	ALONE(test("... of unknown sizes", false, false, 350));
 	test_sizes();
 	test_disjoint();
-	test_streams();
+	test_streams(false);
+	test_streams(true);
 	return done_testing();
 }
