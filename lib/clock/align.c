@@ -451,6 +451,7 @@ static int missing_ranks(struct pl_align *a, struct pl_err *err)
 	pl_spans_unite(&x.ranks);
 	pl_spans_unite(&x.of_first);
 	pl_spans_unite(&x.of_job);
+	a->incomplete = x.groups || x.of_job.n;
 	rc = say_missing(a, &x, err);
 out:
 	pl_spans_fini(&x.ranks);
@@ -470,9 +471,10 @@ static void say_doubts(const struct pl_align *a)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%" PRIu64 " of %" PRIu64
 		       " sends and receives have no partner: nothing joins "
-		       "their ranks in a graph, and their waits count as transfers; record groups "
-		       "and peers, or more steps",
-		       alone, all);
+		       "their ranks in a graph, and their waits count as transfers; %s",
+		       alone, all,
+		       a->incomplete ? "give the files of all ranks to one merge"
+				     : "record groups and peers, or more steps");
 	if (a->rep->doubtful)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%u of the inferred groups and pairs were hardly likelier than others: what "

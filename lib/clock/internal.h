@@ -106,7 +106,8 @@ struct pl_align {
 	size_t n_listed, cap_listed;
 	struct pl_intern rank_sets; /* members, ascending, as int32_t */
 
-	int64_t world; /* ranks of the job as the headers say; 0: none says it, -1: unknown */
+	int64_t world;	 /* ranks of the job as the headers say; 0: none says it, -1: unknown */
+	bool incomplete; /* ranks of the job, or of its groups, were not given */
 
 	/* clocks */
 	uint32_t n_clocks;

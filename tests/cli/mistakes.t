@@ -40,6 +40,11 @@ if [ -x "$GEN/kgen" ]; then
 	says 'the members 1, 3 of their groups were not given: .*; give the files of all ranks to one merge$' "... says which are missing"
 	status 0 "... with notes" "$BIN/merge" -v -o m two.trace
 	says 'merge: ranks* [0-9, -]* of group .* ([0-9]* ranks) w[aser]* not given' "... says of which group"
+	"$GEN/kgen" -o pipe --ranks=4 --tp=1 --pp=2 --layers=2 --microbatches=2 --steps=1 --record-groups --seed=1 >log
+	"$BIN/trace" -q -o stage.trace pipe/rank0.json pipe/rank1.json
+	status 0 "merge of one stage of two" "$BIN/merge" -o m stage.trace
+	says 'sends and receives have no partner: .*; give the files of all ranks to one merge$' "... has the same remedy"
+	check "... a line for collectives and one for sends" test "$(wc -l <err)" = 2
 else
 	skip "merge of two ranks of four" "no kgen"
 fi

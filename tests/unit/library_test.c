@@ -245,7 +245,7 @@ static bool is_silent(void)
 	bool silent = !atomic_load(&in_callback);
 
 	nap_ms(50);
-	return silent && atomic_load(&callbacks) == before;
+	return silent && !atomic_load(&in_callback) && atomic_load(&callbacks) == before;
 }
 
 static int rank_main(struct pl_world_opts *o, void *arg)
