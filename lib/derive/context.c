@@ -21,11 +21,10 @@
 #include "derive/names.h"
 
 #define MAX_WORK                                                                                   \
-	65536	      /* rows with sizes: jobs whose sizes never repeat must not fill the graph    \
-		       */
-#define MAX_DIMS  256 /* bytes of text of one operation's sizes */
-#define MAX_PATH  256
-#define MAX_SIZES 6
+	65536	     /* rows with sizes: jobs whose sizes never repeat must not fill the graph     \
+		      */
+#define MAX_DIMS 256 /* bytes of text of one operation's sizes */
+#define MAX_PATH 256
 
 /* Of a convolution in one dimension: greater ones are damage, and products of them would overflow.
  */
@@ -150,14 +149,7 @@ const struct range *pl_derive_range_at(const struct resource *resource, struct r
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-struct tensor_dims {
-	int64_t size[MAX_SIZES];
-	int n;
-	int64_t elements; /* -1: too many */
-};
-
-/* The next list of numbers of "[[64, 784], [], [[2, 3]]]", from *s on; false: there is none. */
-static bool next_tensor(const char **s, struct tensor_dims *t)
+bool pl_derive_next_dims(const char **s, struct tensor_dims *t)
 {
 	const char *p = *s;
 
@@ -174,7 +166,7 @@ static bool next_tensor(const char **s, struct tensor_dims *t)
 			p++;
 			continue;
 		}
-		if (t->n < MAX_SIZES)
+		if (t->n < TENSOR_DIMS_MAX)
 			t->size[t->n] = v;
 		t->n++;
 		if (v < 0 || t->elements < 0 ||
@@ -205,30 +197,78 @@ static int64_t product(int64_t a, int64_t b)
 	return a < 0 || b < 0 || __builtin_mul_overflow(a, b, &p) ? -1 : p;
 }
 
-static int64_t product_flops(const struct tensor_dims *a, const struct tensor_dims *b)
+/* `bytes` are read, and `written` elements written; each can be -1, not known. */
+static void set_work(struct pl_gwork *w, int64_t flops, int64_t bytes, int64_t written,
+		     int64_t element)
 {
-	int64_t inner, outer;
-
-	if (a->n < 2 || b->n < 2 || a->n > MAX_SIZES || b->n > MAX_SIZES || a->elements < 0)
-		return -1;
-	inner = a->size[a->n - 1];
-	if (inner == b->size[b->n - 2])
-		outer = b->size[b->n - 1];
-	else if (inner == b->size[b->n - 1])
-		outer = b->size[b->n - 2];
-	else
-		return -1;
-	return product(product(2, a->elements), outer);
+	written = product(written, element);
+	w->flops = flops;
+	if (flops >= 0 && bytes >= 0 && written >= 0)
+		w->bytes = pl_add_sat(bytes, written);
 }
 
-/* Where the convolutions of PyTorch have their settings among the arguments. */
+/* Two operations for each element of a row and each column. Products of the dimensions before the
+ * last two are made side by side; a dimension of size 1 or a missing one repeats. */
+static int64_t product_flops(const struct tensor_dims *a, const struct tensor_dims *b)
+{
+	int64_t inner, columns, n;
+
+	if (a->n < 1 || b->n < 1 || a->n > TENSOR_DIMS_MAX || b->n > TENSOR_DIMS_MAX)
+		return -1;
+	inner = a->size[a->n - 1];
+	if (b->n > 1 && inner == b->size[b->n - 2])
+		columns = b->size[b->n - 1];
+	else if (inner == b->size[b->n - 1])
+		columns = b->n > 1 ? b->size[b->n - 2] : 1;
+	else
+		return -1;
+	n = product(product(2, inner), product(a->n > 1 ? a->size[a->n - 2] : 1, columns));
+	for (int d = 3; d <= a->n || d <= b->n; d++) {
+		int64_t x = d <= a->n ? a->size[a->n - d] : 1,
+			y = d <= b->n ? b->size[b->n - d] : 1;
+
+		if (x != y && x != 1 && y != 1)
+			return -1;
+		n = product(n, x == 1 ? y : x);
+	}
+	return n;
+}
+
+/* `t`: the first tensors that are no scalars. What is added to a product stands before its factors,
+ * except the bias of a linear layer. */
+static void measure_product(struct pl_gwork *w, const char *name, const struct tensor_dims *t,
+			    int n, int64_t bytes, int64_t element)
+{
+	const struct tensor_dims *a = n > 2 && strstr(name, "add") ? &t[1] : t;
+	int64_t flops = n < 2 ? -1 : product_flops(a, a + 1);
+	int64_t inner = flops < 0 ? 0 : a->size[a->n - 1];
+
+	set_work(w, flops, bytes, inner > 0 ? flops / 2 / inner : -1, element);
+}
+
+/* ---- convolutions and attention -------------------------------------------------------------- */
+
+#define ALWAYS 0xff
+
+/* Where the convolutions of PyTorch have their settings among the arguments; 0: they have none.
+ * Gradients have a mask of what is computed; their tensors are output, input and filter. */
 static const struct convolution {
 	const char *name;
-	uint8_t stride, padding, dilation, transposed; /* 0: it has none */
+	uint8_t stride, padding, dilation, transposed, output_padding, groups, mask;
 } convolutions[] = {
-	{ "aten::conv[123]d", 3, 4, 5, 0 },	    { "aten::convolution", 3, 4, 5, 6 },
-	{ "aten::_convolution", 3, 4, 5, 6 },	    { "aten::cudnn_convolution", 3, 2, 4, 0 },
-	{ "aten::mkldnn_convolution", 4, 3, 5, 0 },
+	{ "aten::conv[123]d", 3, 4, 5, 0, 0, 0, 0 },
+	{ "aten::convolution", 3, 4, 5, 6, 7, 8, 0 },
+	{ "aten::_convolution", 3, 4, 5, 6, 7, 8, 0 },
+	{ "aten::conv_transpose[123]d", 3, 4, 7, ALWAYS, 5, 6, 0 },
+	{ "aten::cudnn_convolution", 3, 2, 4, 0, 0, 0, 0 },
+	{ "aten::cudnn_convolution_transpose", 4, 2, 5, ALWAYS, 3, 6, 0 },
+	{ "aten::miopen_convolution", 4, 3, 5, 0, 0, 0, 0 },
+	{ "aten::mkldnn_convolution", 4, 3, 5, 0, 0, 0, 0 },
+	{ "aten::thnn_conv2d", 4, 5, 0, 0, 0, 0, 0 },
+	{ "aten::*slow_conv[23]d*", 4, 5, 0, 0, 0, 0, 0 },
+	{ "aten::*conv_depthwise[23]d", 4, 5, 6, 0, 0, 0, 0 },
+	{ "aten::convolution_backward", 0, 0, 0, 7, 0, 0, 10 },
+	{ "aten::_slow_conv2d_backward", 0, 0, 0, 0, 0, 0, 6 },
 };
 
 /* The text of argument k, up to a quote, of "["", "[1, 1]", "True"]"; "" if it is not there. */
@@ -246,28 +286,34 @@ static int64_t setting(const char *values, unsigned k, int d)
 	const char *s = argument(values, k);
 	struct tensor_dims x;
 
-	if (*s != '[' || !next_tensor(&s, &x) || !x.n || x.n > MAX_SIZES)
+	if (*s != '[' || !pl_derive_next_dims(&s, &x) || !x.n || x.n > TENSOR_DIMS_MAX)
 		return -1;
 	d = d < x.n ? d : x.n - 1;
 	return x.size[d] > MAX_SETTING ? -1 : x.size[d];
 }
 
-/* At how many places of an input the filter is put; -1: not known. */
-static int64_t places(const struct convolution *c, const char *values, const struct tensor_dims *in,
-		      const struct tensor_dims *filter)
+/* How many elements the output has in all dimensions but samples and channels; -1: not known. */
+static int64_t output_places(const struct convolution *c, const char *values, bool transposed,
+			     const struct tensor_dims *in, const struct tensor_dims *filter)
 {
 	int64_t n = 1;
 
 	for (int d = 0; d + 2 < in->n; d++) {
 		int64_t stride = setting(values, c->stride, d);
 		int64_t padding = setting(values, c->padding, d);
-		int64_t dilation = setting(values, c->dilation, d);
-		int64_t size = in->size[d + 2], width = filter->size[d + 2];
+		int64_t dilation = c->dilation ? setting(values, c->dilation, d) : 1;
+		int64_t more = transposed ? setting(values, c->output_padding, d) : 0;
+		int64_t size = in->size[d + 2], span = filter->size[d + 2];
 
-		if (stride < 1 || padding < 0 || dilation < 1 || size > MAX_SETTING || width < 1 ||
-		    width > MAX_SETTING || size + 2 * padding <= dilation * (width - 1))
+		if (stride < 1 || padding < 0 || dilation < 1 || more < 0 || size > MAX_SETTING ||
+		    span < 1 || span > MAX_SETTING)
 			return -1;
-		n = product(n, (size + 2 * padding - dilation * (width - 1) - 1) / stride + 1);
+		span = dilation * (span - 1) + 1;
+		size = transposed ? (size - 1) * stride + span + more - 2 * padding
+				  : size + 2 * padding - span + stride;
+		if (size < (transposed ? 1 : stride))
+			return -1;
+		n = product(n, transposed ? size : size / stride);
 	}
 	return n;
 }
@@ -282,60 +328,102 @@ static int64_t places_of(const struct tensor_dims *t)
 static void measure_convolution(struct pl_gwork *w, const char *name, const char *values,
 				const struct tensor_dims *t, int n, int64_t bytes, int64_t element)
 {
-	int64_t at = -1, written = -1;
+	const struct convolution *c = NULL;
+	int64_t at, written;
+	bool transposed;
 
 	for (int i = 0; i < n; i++)
-		if (t[i].n != t[0].n || t[i].n > MAX_SIZES || t[i].elements <= 0)
+		if (t[i].n != t[0].n || t[i].n > TENSOR_DIMS_MAX || t[i].elements <= 0)
 			return;
-	if (n == 3 && !strcmp(name, "aten::convolution_backward")) { /* of output, input, filter */
-		const char *mask = argument(values, 10), *second = strchr(mask, ',');
+	for (size_t i = 0; i < PL_LEN(convolutions); i++)
+		if (n == (convolutions[i].mask ? 3 : 2) && pl_glob(convolutions[i].name, name))
+			c = &convolutions[i];
+	if (!c)
+		return;
+	transposed = c->transposed == ALWAYS ||
+		     (c->transposed && *argument(values, c->transposed) == 'T');
+	if (c->mask) {
+		const char *mask = argument(values, c->mask), *second = strchr(mask, ',');
 		bool of_input = *mask == '[' && mask[1] == 'T';
 		bool of_filter = second && second[1] == ' ' && second[2] == 'T';
-		bool transposed = *argument(values, 7) == 'T';
 
 		at = product(of_input + of_filter, places_of(&t[transposed]));
-		written = bytes < 0 ? -1 : of_input * t[1].elements + of_filter * t[2].elements;
-	}
-	for (size_t i = 0; i < PL_LEN(convolutions) && n == 2; i++) {
-		const struct convolution *c = &convolutions[i];
+		written = of_input * t[1].elements + of_filter * t[2].elements;
+	} else {
+		int64_t groups = transposed ? strtoll(argument(values, c->groups), NULL, 10) : 0;
 
-		if (!pl_glob(c->name, name))
-			continue;
-		if (c->transposed && *argument(values, c->transposed) == 'T') {
-			at = places_of(&t[0]);
-		} else {
-			at = places(c, values, &t[0], &t[1]);
-			written = product(product(t[0].size[0], at), t[1].size[0]);
-		}
+		written = output_places(c, values, transposed, &t[0], &t[1]);
+		at = transposed ? places_of(&t[0]) : written;
+		written = product(product(t[0].size[0], written),
+				  transposed ? product(groups > 0 ? groups : -1, t[1].size[1])
+					     : t[1].size[0]);
 	}
-	w->flops = product(product(product(2, t[0].size[0]), at), t[n - 1].elements);
-	written = product(written, element);
-	if (w->flops >= 0 && bytes >= 0 && written >= 0)
-		w->bytes = pl_add_sat(bytes, written);
+	set_work(w, product(product(product(2, t[0].size[0]), at), t[n - 1].elements), bytes,
+		 written, element);
+}
+
+/* Attention of PyTorch: which dimension of its tensors is the place in the sequence, and which
+ * argument has the lengths of sequences that follow one another (in a gradient two behind it). */
+static const struct attention {
+	const char *name;
+	uint8_t place, lengths;
+} attentions[] = {
+	{ "aten::*scaled_dot_product_*", 2, 0 },  { "aten::_cudnn_attention_*", 2, 0 },
+	{ "aten::_flash_attention_*", 1, 0 },	  { "flash_attn::_flash_attn_*", 1, 0 },
+	{ "aten::_efficient_attention_*", 1, 4 },
+};
+
+/* Each query is multiplied with each key, masked or not, and each score with each value. The
+ * gradient computes the scores again: it makes three products as the first and two as the second.
+ * `t`: the tensors of three dimensions and more: query, key, value; in a gradient behind another.
+ */
+static void measure_attention(struct pl_gwork *w, const char *name, const char *types,
+			      const struct tensor_dims *t, int n, int64_t bytes, int64_t element)
+{
+	bool gradient = strstr(name, "backward");
+	const struct attention *a = NULL;
+	int64_t queries, out;
+
+	for (size_t i = 0; i < PL_LEN(attentions); i++)
+		if (pl_glob(attentions[i].name, name))
+			a = &attentions[i];
+	if (!a || n < 3 + gradient ||
+	    (a->lengths && *argument(types, a->lengths + 2u * gradient) != '"'))
+		return;
+	t += gradient;
+	for (int i = 0; i < 3; i++)
+		if (t[i].n != 4 || t[i].elements <= 0)
+			return;
+	queries = t[0].elements / t[0].size[3];
+	out = product(queries, t[2].size[3]);
+	set_work(w,
+		 product(product(2 * queries, t[1].size[a->place]),
+			 gradient ? 3 * t[0].size[3] + 2 * t[2].size[3]
+				  : t[0].size[3] + t[2].size[3]),
+		 bytes, gradient ? t[0].elements + t[1].elements + t[2].elements : out, element);
 }
 
 /* Floating-point operations and bytes of an operation on these tensors, as far as they follow. */
 static void measure(struct pl_gwork *w, const char *name, const char *dims, const char *types,
 		    const char *values, const char **type)
 {
-	struct tensor_dims t, last[2] = { { .n = 0 }, { .n = 0 } }, large[3];
+	struct tensor_dims t, first[3], large[4];
+	const char *next = types;
 	int64_t bytes = 0, most = 0, element = 0;
-	int n_large = 0;
+	int n_first = 0, n_large = 0;
 
-	while (next_tensor(&dims, &t)) {
+	while (pl_derive_next_dims(&dims, &t)) {
 		const char *word = NULL;
-		int64_t size = next_type(&types, &word), n;
+		int64_t size = next_type(&next, &word), n;
 
 		if (!size)
 			continue;
 		if (!*type)
 			*type = word;
 		element = element ? element : size;
-		if (t.n >= 2) {
-			last[0] = last[1];
-			last[1] = t;
-		}
-		if (t.n >= 3 && n_large++ < 3)
+		if (t.n >= 1 && n_first < 3)
+			first[n_first++] = t;
+		if (t.n >= 3 && n_large++ < 4)
 			large[n_large - 1] = t;
 		n = product(t.elements, size);
 		if (n < 0 || bytes < 0 || __builtin_add_overflow(bytes, n, &bytes))
@@ -343,17 +431,15 @@ static void measure(struct pl_gwork *w, const char *name, const char *dims, cons
 		else
 			most = pl_max_i64(most, n);
 	}
-	if (w->op == PL_OP_MATMUL) {
-		w->flops = product_flops(&last[0], &last[1]);
-		if (w->flops >= 0 && bytes >= 0 && last[0].size[last[0].n - 1] > 0)
-			w->bytes = pl_add_sat(bytes,
-					      w->flops / 2 / last[0].size[last[0].n - 1] * element);
-	} else if (w->op == PL_OP_CONVOLUTION && (n_large == 2 || n_large == 3)) {
+	if (w->op == PL_OP_MATMUL)
+		measure_product(w, name, first, n_first, bytes, element);
+	else if (w->op == PL_OP_CONVOLUTION && (n_large == 2 || n_large == 3))
 		measure_convolution(w, name, values, large, n_large, bytes, element);
-	} else if (w->op == PL_OP_ELEMENTWISE || w->op == PL_OP_DROPOUT || w->op == PL_OP_SOFTMAX ||
-		   w->op == PL_OP_NORMALIZATION || w->op == PL_OP_COPY) {
+	else if (w->op == PL_OP_ATTENTION)
+		measure_attention(w, name, types, large, n_large, bytes, element);
+	else if (w->op == PL_OP_ELEMENTWISE || w->op == PL_OP_DROPOUT || w->op == PL_OP_SOFTMAX ||
+		 w->op == PL_OP_NORMALIZATION || w->op == PL_OP_COPY)
 		w->bytes = bytes > 0 ? pl_add_sat(bytes, most) : -1; /* as much out as in */
-	}
 }
 
 static uint32_t new_work(struct builder *b, const struct op *op)

@@ -400,6 +400,15 @@ const struct range *pl_derive_range_at(const struct resource *resource, struct r
 void pl_derive_phase(struct builder *b, struct op *op, uint8_t around);
 /* The row of the work of a host operation, PL_NONE: its sizes were not recorded. */
 uint32_t pl_derive_work(struct builder *b, const struct op *op);
+/* The dimensions of a tensor. */
+#define TENSOR_DIMS_MAX 6
+struct tensor_dims {
+	int64_t size[TENSOR_DIMS_MAX];
+	int n;
+	int64_t elements; /* -1: too many */
+};
+/* The next list of numbers of "[[64, 784], [], [[2, 3]]]", from *s on; false: there is none. */
+bool pl_derive_next_dims(const char **s, struct tensor_dims *t);
 static inline pl_ns pl_derive_time(const struct builder *b, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = b->t->seg[seg];

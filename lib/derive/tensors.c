@@ -33,13 +33,12 @@
  * All times are the times at which the host issued an operation, so that the lead of the host over
  * its device has no effect. O(nodes + edges), and O(n log n) in gradients.
  */
-#include <stdlib.h>
-
 #include "derive/tensors.h"
 
 #define SMALL_BYTES 256
 #define BACK	    256 /* calls searched for the last launch before a gradient is ready */
 #define NAME_MAX_   96
+#define GRAD_MAX    ((int64_t)1 << 50) /* elements: greater numbers are damage, and bytes overflow */
 
 /* The operators of PyTorch and of run(1). */
 static const char accumulate[] = "torch::autograd::AccumulateGrad", own[] = "paceline::gradient";
@@ -106,59 +105,28 @@ out:
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The first list of "[[100, 768], ...]": into `dims` as "100x768"; its product, -1 if it is none.
- */
-static int64_t read_dims(const char *s, char *dims, size_t size)
-{
-	int64_t product = 1;
-	size_t at = 0;
-
-	dims[0] = '\0';
-	if (s[0] != '[' || s[1] != '[')
-		return -1;
-	for (s += 2; *s && *s != ']';) {
-		char *end;
-		long long v = strtoll(s, &end, 10);
-		int n;
-
-		if (end == s || v < 0 || (v && product > ((int64_t)1 << 50) / v))
-			return -1;
-		product *= v;
-		n = snprintf(dims + at, size - at, "%s%lld", at ? "x" : "", v);
-		if (n < 0 || (size_t)n >= size - at)
-			return -1;
-		at += (size_t)n;
-		for (s = end; *s == ',' || *s == ' '; s++)
-			;
-	}
-	if (*s != ']')
-		return -1;
-	if (!at)
-		snprintf(dims, size, "scalar");
-	return product;
-}
-
+/* Type, bytes and dimensions ("100x768") of the first tensor, as far as they were recorded. */
 static void read_size(struct builder *b, const struct op *op, struct grad *x)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
 	const char *dims = pl_derive_text(e, e->dims, op->ev);
 	const char *type = pl_derive_text(e, e->types, op->ev);
-	int64_t elements = dims ? read_dims(dims, x->dims, sizeof(x->dims)) : -1;
-	size_t n = 0;
+	size_t n = type && !strncmp(type, "[\"", 2) ? strcspn(type + 2, "\"") : 0, at = 0;
+	struct tensor_dims t;
 
 	x->bytes = -1;
-	if (elements < 0)
-		x->dims[0] = '\0';
-	if (type && type[0] == '[' && type[1] == '"')
-		for (type += 2; type[n] && type[n] != '"';)
-			n++;
-	if (!n) { /* not recorded; an empty list of sizes has no meaning either */
-		x->dims[0] = '\0';
+	if (!n) /* not recorded; an empty list of sizes has no meaning either */
 		return;
-	}
-	if (elements >= 0 && pl_trace_dtype(type, n, NULL))
-		x->bytes = elements * pl_trace_dtype(type, n, NULL);
-	x->type = pl_derive_intern(b->err, &b->g->str, type, n);
+	x->type = pl_derive_intern(b->err, &b->g->str, type + 2, n);
+	if (!dims || strncmp(dims, "[[", 2) != 0 || !pl_derive_next_dims(&dims, &t) ||
+	    t.elements < 0 || t.elements > GRAD_MAX || t.n > TENSOR_DIMS_MAX)
+		return;
+	if (pl_trace_dtype(type + 2, n, NULL))
+		x->bytes = t.elements * pl_trace_dtype(type + 2, n, NULL);
+	snprintf(x->dims, sizeof(x->dims), "scalar");
+	for (int k = 0; k < t.n && at < sizeof(x->dims); k++)
+		at += (size_t)snprintf(x->dims + at, sizeof(x->dims) - at, "%s%lld", k ? "x" : "",
+				       (long long)t.size[k]);
 }
 
 /* The last device operation that this thread launched before `t`, PL_NONE if none is near. */

@@ -180,7 +180,8 @@ static char *list(char *text, int first, int second, const int *v, int n)
 	return text;
 }
 
-static int64_t flops_of(const char *name, const char *dims, const char *values, int64_t *bytes)
+static int64_t measured(const char *name, const char *dims, const char *types, const char *values,
+			int64_t *bytes)
 {
 	uint32_t s, e;
 	int64_t flops;
@@ -191,9 +192,7 @@ static int64_t flops_of(const char *name, const char *dims, const char *values, 
 	h = track(s, 0, -1, "100");
 	step(s, h, 1, 0, 1000);
 	e = ev(s, PL_K_HOST_OP, h, name, 30, 100, 0);
-	sizes(s, e, dims,
-	      strstr(name, "backward") ? "[\"float\", \"float\", \"float\", \"\", \"\", \"\"]"
-				       : "[\"float\", \"float\", \"\", \"\", \"\", \"\"]");
+	sizes(s, e, dims, types);
 	trace.seg[s]->values = need(MAX_EV, sizeof(pl_id));
 	memset(trace.seg[s]->values, 0xff, MAX_EV * sizeof(pl_id));
 	trace.seg[s]->values[e] = string(s, values);
@@ -201,6 +200,15 @@ static int64_t flops_of(const char *name, const char *dims, const char *values, 
 	*bytes = work_of(node(name, PL_RO_COMPUTE, 30))->bytes;
 	end_trace();
 	return flops;
+}
+
+static int64_t flops_of(const char *name, const char *dims, const char *values, int64_t *bytes)
+{
+	return measured(name, dims,
+			strstr(name, "backward")
+				? "[\"float\", \"float\", \"float\", \"\", \"\", \"\"]"
+				: "[\"float\", \"float\", \"\", \"\", \"\", \"\"]",
+			values, bytes);
 }
 
 static bool is_counted(const struct conv *c)
@@ -230,7 +238,7 @@ static bool is_counted(const struct conv *c)
 		 "[\"\", \"\", \"\", \"%s\", \"%s\", \"%s\", \"%s\", \"%s\", \"%d\"]", s, p, d,
 		 c->transposed ? "True" : "False", list(out, -1, 0, zero, c->dims), c->groups);
 	good = flops_of("aten::convolution", dims, values, &bytes) == n;
-	good &= bytes == (c->transposed ? -1 : 4 * (elements[0] + elements[1] + elements[2]));
+	good &= bytes == 4 * (elements[0] + elements[1] + elements[2]);
 	if (!c->transposed) {
 		char word[8];
 
@@ -299,9 +307,73 @@ static void convolutions(void)
 	       -1, "nor with settings beyond all measure");
 }
 
+#define F  "\"float\""
+#define F2 "[" F ", " F ", \"\", \"\", \"\", \"\", \"\", \"\"]"
+#define F3 "[" F ", " F ", " F ", \"\", \"\", \"\", \"\", \"\"]"
+#define F5 "[" F ", " F ", " F ", " F ", " F ", \"\", \"\", \"\"]"
+
+/* Operations as PyTorch 2.15 records them, and what its own counter of FLOPs says of them, where it
+ * counts them. Its counter takes no masks into account. */
+static void recorded(void)
+{
+	static const struct {
+		const char *name, *dims, *types, *values;
+		int64_t flops, elements; /* elements: read and written */
+	} rows[] = {
+		{ "aten::linear", "[[37], [53, 37], [53]]", F3, "", 3922, 37 + 54 * 37 + 16 + 53 },
+		{ "aten::linear", "[[5, 11, 37], [53, 37], []]", F2, "", 215710,
+		  55 * 37 + 53 * 37 + 55 * 53 },
+		{ "aten::baddbmm", "[[3, 7, 9], [3, 7, 13], [3, 13, 9]]", F3, "", 4914,
+		  3 * (63 + 91 + 117 + 63) },
+		{ "aten::matmul", "[[7, 13], [3, 13, 9]]", F2, "", 4914, 91 + 351 + 189 },
+		{ "aten::matmul", "[[2, 1, 7, 13], [1, 3, 13, 9]]", F2, "", 9828, 182 + 351 + 378 },
+		{ "aten::matmul", "[[2, 7, 13], [3, 13, 9]]", F2, "", -1, -1 },
+		{ "aten::mv", "[[7, 13], [13]]", F2, "", 182, 91 + 13 + 7 },
+		{ "aten::addmv", "[[7], [7, 13], [13]]", F3, "", 182, 7 + 91 + 13 + 7 },
+		{ "aten::_scaled_mm", "[[64, 32], [32, 16], [64, 1], [1, 16]]",
+		  "[\"c10::Float8_e4m3fn\", \"c10::Float8_e4m3fn\", \"float\", \"float\"]", "",
+		  2 * 64 * 32 * 16, 0 },
+		{ "aten::thnn_conv2d", "[[2, 6, 17, 19], [12, 6, 3, 3], [], [12], [], []]",
+		  "[" F ", " F ", \"ScalarList\", " F "]",
+		  "[\"\", \"\", \"[3, 3]\", \"\", \"[1, 1]\", \"[0, 0]\"]", 660960, 10656 },
+		{ "aten::_slow_conv2d_backward", "[[2, 12, 15, 17], [2, 6, 17, 19], [12, 6, 3, 3]]",
+		  F3,
+		  "[\"\", \"\", \"\", \"[3, 3]\", \"[1, 1]\", \"[0, 0]\", \"[True, True, True]\"]",
+		  1321920, 15168 },
+		{ "aten::conv_transpose2d", "[[2, 6, 17, 19], [6, 4, 3, 3], []]", F2,
+		  "[\"\", \"\", \"\", \"[2, 2]\", \"[1, 1]\", \"[1, 1]\", \"3\", \"[1, 1]\"]",
+		  279072, 2 * 6 * 17 * 19 + 6 * 4 * 9 + 2 * 12 * 34 * 38 },
+		{ "aten::scaled_dot_product_attention",
+		  "[[2, 6, 16, 8], [2, 2, 24, 8], [2, 2, 24, 10]]", F3, "",
+		  2 * 12 * 16 * 24 * (8 + 10), 12 * 16 * 8 + 4 * 24 * 18 + 12 * 16 * 10 },
+		{ "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+		  "[[2, 3, 16, 8], [2, 3, 16, 8], [2, 3, 24, 8], [2, 3, 24, 8], [2, 3, 16, 8]]", F5,
+		  "", 184320, 6 * 8 * (16 * 3 + 24 * 2 + 16 + 24 * 2) },
+		{ "aten::_flash_attention_forward", "[[2, 16, 3, 8], [2, 24, 3, 8], [2, 24, 3, 8]]",
+		  F3, "", 73728, 6 * 8 * (16 + 24 + 24 + 16) },
+		{ "aten::_efficient_attention_forward",
+		  "[[2, 16, 3, 8], [2, 24, 3, 8], [2, 24, 3, 8]]", F3, "", 73728,
+		  6 * 8 * (16 + 24 + 24 + 16) },
+		{ "aten::_efficient_attention_forward",
+		  "[[1, 32, 3, 8], [1, 48, 3, 8], [1, 48, 3, 8], [], [3], [3]]",
+		  "[" F ", " F ", " F ", \"\", \"int\", \"int\"]", "", -1, -1 },
+	};
+
+	for (size_t i = 0; i < PL_LEN(rows); i++) {
+		int64_t bytes, flops = measured(rows[i].name, rows[i].dims, rows[i].types,
+						rows[i].values, &bytes);
+
+		is_i64(flops, rows[i].flops, rows[i].name);
+		if (rows[i].elements)
+			is_i64(bytes, rows[i].elements < 0 ? -1 : 4 * rows[i].elements,
+			       "its bytes");
+	}
+}
+
 int main(void)
 {
 	convolutions();
+	recorded();
 	one_step();
 	other_sizes();
 	return done_testing();
