@@ -1,17 +1,18 @@
 /*
- * Buckets: which gradients travel together, in which order, and how. They come from a plan, or from
- * the rule of DDP.
+ * Buckets: the gradients that are sent together, their order and their algorithm. They come from a
+ * plan, or from the rule of DDP.
  *
- * A plan without tensors of a base, as one by hand, has those of the network as its base.
+ * A plan without tensors of a base, such as one written by hand, gets the tensors of the network as
+ * its base.
  *
- * The default is that of PyTorch's DistributedDataParallel (Li et al., VLDB 2020, section 3.2.3):
- * gradients fill a bucket in the order in which they become ready; the gradient with which it
- * reaches the limit closes it. A plan changes these buckets: its sets come from pl_plan_buckets(),
- * and names of its tensors are resolved to tensors of the network. Tensors that the plan does not
- * name are put together by the default rule, after the sets of the plan.
+ * The default is the rule of PyTorch's DistributedDataParallel (Li et al., VLDB 2020, section
+ * 3.2.3): gradients fill a bucket in the order in which they become ready; the gradient that
+ * reaches the limit closes it. A plan changes these buckets: pl_plan_buckets() makes its sets, and
+ * the names of its tensors are resolved to tensors of the network. Tensors that the plan does not
+ * name are put into sets by the default rule, after the sets of the plan.
  *
- * The tensors of a bucket are in the order of the slab of gradients. If they are contiguous there,
- * they are sent from the slab, with the gaps between them (tensors are aligned).
+ * The tensors of a bucket are in the order of the slab of gradients. If they are contiguous in the
+ * slab, they are sent from there, with the gaps between them (tensors are aligned).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@
 struct builder {
 	const struct pl_net_tensor *t;
 	uint32_t n;
-	uint32_t *set;	/* of a tensor, by its number in the net; PL_NONE: none yet */
+	uint32_t *set;	/* [tensor of the network]: its set, PL_NONE: none so far */
 	uint32_t *base; /* the default bucket of a tensor */
 	uint32_t *parts;
 	uint8_t *algo;
@@ -30,8 +31,8 @@ struct builder {
 	uint32_t *found; /* (n) scratch memory of assign() */
 };
 
-/* Gives a set, from number `next` on, to each tensor that has none, by the default rule. Returns
- * the number after the last set. */
+/* Give a set, from number `next` on, to each tensor without one, by the default rule. Returns the
+ * number after the last set. */
 static uint32_t assign_default_sets(const struct builder *m, int64_t limit, uint32_t *set,
 				    uint32_t next)
 {
@@ -126,7 +127,7 @@ static void set_algo(struct builder *m, const struct pl_rewrite *rw, const struc
 			m->algo[m->set[m->found[i]]] = (uint8_t)algo;
 }
 
-/* Rewrites that do not change the sets of tensors. worker.c does those of its passes. */
+/* Rewrites that do not change the sets of tensors. train/worker.c applies those of its passes. */
 static void apply_other_rewrite(struct builder *m, const struct pl_rewrite *rw,
 				const struct pl_log *log)
 {
@@ -185,9 +186,9 @@ static int take_name(const struct builder *m, const struct pl_plan *p, size_t i,
 }
 
 /*
- * The plan with the tensors of the network as its base, in the order in which they become ready.
- * Tensors for which a rewrite has one name, as those of a module, are one. *full borrows the rest
- * from p; the caller frees the arena and the tensors.
+ * Make a plan with the tensors of the network as its base, in the order in which they become ready.
+ * Tensors for which a rewrite has one name, such as those of a module, become one. *full borrows
+ * the rest from p; the caller frees the arena and the tensors.
  */
 static int add_base(const struct builder *m, const struct pl_plan *p, struct pl_plan *full,
 		    struct pl_err *err)
@@ -214,7 +215,7 @@ out:
 	return rc;
 }
 
-/* Gives each tensor its set of the plan. Tensors that the plan does not name come last. */
+/* Give each tensor its set of the plan. Tensors that the plan does not name come last. */
 static int assign_plan_sets(struct builder *m, const struct pl_plan *p, int64_t limit,
 			    struct pl_err *err)
 {

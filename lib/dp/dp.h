@@ -12,10 +12,10 @@
 extern const struct pl_engine pl_dp_engine;
 
 /*
- * The buckets that the engine uses for a job and a plan, in the order of their issue, tensors by
- * name. Without a plan as DDP does it: gradients in the order in which they become ready (from the
- * last parameter to the first) fill a bucket until it has `bucket_mb` MiB, the first until it
- * has 1.
+ * The buckets of a job and a plan, in the order of their issue; tensors are sorted by name. Without
+ * a plan the rule is that of DDP: gradients in the order in which they become ready (from the last
+ * parameter to the first) fill a bucket until it has `bucket_mb` MiB, and the first bucket until it
+ * has 1 MiB.
  */
 struct pl_dp_bucket {
 	uint32_t first, n; /* tensors of the net: index[first ..], by place in the slab */
@@ -32,10 +32,10 @@ struct pl_dp_buckets {
 	uint32_t *of;	 /* bucket of each tensor of the net */
 };
 /*
- * bucket_mb: 0 is 25. A plan addresses tensors as the net calls them ("fc1.weight"), by their
- * number in the order of readiness ("grad 3 512x784", as graphs of traces call them), or as whole
- * buckets of the default ("bucket 2"). PL_EDATA: it names others. What the plan asks for and this
- * engine does not do (priority, fuse-ops ...) is said to `log`.
+ * bucket_mb: 0 means 25. A plan names tensors as the network does ("fc1.weight"), by their number
+ * in the order of readiness ("grad 3 512x784", as in graphs of traces), or as whole default buckets
+ * ("bucket 2"). PL_EDATA for other names. Rewrites that this engine cannot apply (priority,
+ * fuse-ops ...) are reported to `log`.
  */
 int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, uint8_t algo,
 		  const struct pl_plan *plan, const struct pl_log *log, struct pl_dp_buckets *b,

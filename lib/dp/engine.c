@@ -1,14 +1,15 @@
 /*
  * Synchronous data-parallel training.
  *
- * During the backward pass of a step's last microbatch the all-reduce of a bucket begins as soon as
- * its gradients and those of all buckets before it are there. Then the rank waits for all, and does
- * one step of the optimiser. So M ranks with a batch of B do what one rank does with a batch of M
- * B. Weights are never sent: they begin equal (the same seed) and stay so, because all ranks get
- * the same bits from each sum.
+ * In the last microbatch of a step, the all-reduce of a bucket begins during the backward pass, as
+ * soon as the gradients of this bucket and of all earlier ones are ready. Then the rank waits for
+ * all buckets and updates the weights. So M ranks with a batch of B compute the same as one rank
+ * with a batch of M B. Weights are never sent: they begin equal (the same seed) and stay equal,
+ * because all ranks get the same bits from each sum.
  *
- * The slab of gradients is memory of the world, so contiguous buckets are sent from there. Others
- * are gathered into a copy first, and scattered after. What a rank does alone is in train/worker.c.
+ * The slab of gradients is memory of the world, so contiguous buckets are sent from there. Other
+ * buckets are copied: gathered before, scattered after. train/worker.c does the parts that involve
+ * only one rank.
  */
 #include "dp/dp.h"
 #include "train/worker.h"
@@ -18,7 +19,7 @@ struct dp {
 	struct pl_dp_buckets b;
 	struct pl_work **work; /* of each bucket, NULL: none in progress */
 	float **copy;	       /* of buckets whose tensors are not contiguous */
-	uint32_t *not_ready;   /* how many tensors of a bucket */
+	uint32_t *not_ready;   /* [bucket]: tensors whose gradients are not ready */
 	uint32_t next;	       /* the bucket to start next */
 };
 
@@ -63,7 +64,7 @@ static int start_allreduce(struct dp *d, uint32_t k)
 	return rc;
 }
 
-/* Gradients of tensors first .. first + n - 1 are final: starts the buckets that are complete. */
+/* Gradients of tensors first .. first + n - 1 are final: start the buckets that are complete. */
 static void ready(void *arg, uint32_t first, uint32_t n)
 {
 	struct dp *d = arg;

@@ -3,7 +3,8 @@
  * mean of their weights (Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019; the
  * same as federated averaging with all members, McMahan et al., AISTATS 2017).
  *
- * Averaged are the weights, the running means of the network and the state of the optimiser (as
+ * All ranks take the mean of the weights, the running means of the network and the state of the
+ * optimiser (as
  * Yu, Jin and Yang, ICML 2019, average the momentum). So all ranks are equal after a round, and the
  * checkpoint of rank 0 continues the training of all exactly. A checkpoint or an evaluation within
  * a round would need a mean that the training does not take. So both must fall on the ends of
@@ -18,8 +19,8 @@
 
 struct local_sgd {
 	struct pl_worker w; /* first */
-	int64_t equal;	    /* after so many steps the ranks were last equal */
-	int64_t next;	    /* the step that follows */
+	int64_t equal;	    /* the ranks were last equal after this number of steps */
+	int64_t next;	    /* the next step */
 };
 
 static int average_slab(struct pl_worker *w, uint32_t number, float *v, size_t n,
@@ -37,7 +38,7 @@ static int average_slab(struct pl_worker *w, uint32_t number, float *v, size_t n
 	return 0;
 }
 
-/* Makes all ranks equal, unless they are. All ranks call it after the same step. */
+/* Make all ranks equal, unless they are. All ranks call it after the same step. */
 static int average(struct local_sgd *l, struct pl_err *err)
 {
 	struct pl_worker *w = &l->w;
@@ -133,7 +134,7 @@ static int check_rounds(const struct pl_worker *w, struct pl_err *err)
 	return 0;
 }
 
-/* No bucket is sent, but the names of a plan must be those of tensors all the same. */
+/* No bucket is sent, but the names of a plan must be tensors of the network. */
 static int check_plan(const struct pl_worker *w, struct pl_err *err)
 {
 	const struct pl_plan *p = w->o.plan;

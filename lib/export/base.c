@@ -1,4 +1,5 @@
-/* The base of all exporters: the segment that waits for its end, and matches by event. */
+/* The common part of all exporters: a segment in memory until its end, and the matches of
+ * events. */
 #include "export/internal.h"
 
 /* ---- matches of events --------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* The registry of exporters, and our own stream as one of them. */
+/* The registry of exporters, and paceline's own stream as one of them. */
 #include "export/internal.h"
 
 static const struct pl_exporter trace = {

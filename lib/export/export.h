@@ -1,4 +1,5 @@
-/* export.h - traces in the formats of other tools: a file and a struct pl_exporter for each. */
+/* export.h - traces in the formats of other tools: each format has one file and one struct
+ * pl_exporter. */
 #ifndef PL_EXPORT_H
 #define PL_EXPORT_H
 
@@ -19,14 +20,14 @@ struct pl_exporter {
 			     "stat-json" */
 	const char *summary;
 	bool binary;
-	const struct pl_export_kind *kind; /* NULL: our own stream */
+	const struct pl_export_kind *kind; /* NULL: paceline's own stream */
 };
 extern const struct pl_exporter *const pl_export_formats[]; /* NULL-terminated */
 const struct pl_exporter *pl_export_find(const char *name);
 
 struct pl_sink *pl_export_open(const struct pl_exporter *e, struct pl_out *out,
 			       const struct pl_export_opts *o, struct pl_err *err);
-/* Writes what is left; frees. */
+/* Write the rest of the output, and free the exporter. */
 int pl_export_close(const struct pl_exporter *e, struct pl_sink *s, struct pl_err *err) PL_MUST;
 void pl_export_abort(const struct pl_exporter *e, struct pl_sink *s);
 

@@ -1,6 +1,6 @@
 /*
- * perfetto.h - private to the Perfetto exporter: its state, and the packets (perfetto_packet.c)
- * that its walk over the tracks (to_perfetto.c) has written.
+ * perfetto.h - private to the Perfetto exporter: its state, and the functions that write packets
+ * (perfetto_packet.c), which to_perfetto.c calls.
  */
 #ifndef PL_EXPORT_PERFETTO_H
 #define PL_EXPORT_PERFETTO_H
@@ -16,10 +16,10 @@ struct perfetto {
 	struct pl_intern counter;	  /* process, name, series */
 	uint64_t *counter_uuid;
 	size_t cap_counter;
-	struct pl_writer event, fresh; /* of the packet in the making: body, new interned strings */
+	struct pl_writer event, fresh; /* of the current packet: body, new interned strings */
 	uint32_t merge_no;
-	uint64_t uuid, pid; /* last one given */
-	pl_ns shift;	    /* added to every time: they must not be negative */
+	uint64_t uuid, pid; /* last one used */
+	pl_ns shift;	    /* added to every time, because times must not be negative */
 	bool began;
 };
 
@@ -41,7 +41,7 @@ struct perfetto_bind {
 	uint64_t id;
 	uint32_t next; /* bind of the same event, PL_NONE */
 	bool last;     /* the arrow ends here */
-	bool match;    /* of matched communication: goes through several segments */
+	bool match;    /* the arrow of a match, which crosses segments */
 };
 struct perfetto_subtrack {
 	struct perfetto_item *open; /* slices that have not ended, the outer first */
@@ -52,16 +52,16 @@ struct perfetto_subtrack {
 /* One segment. */
 struct perfetto_seg {
 	struct pl_segment *seg;
-	struct pl_row_values *rows; /* by batch */
-	uint32_t *first;	    /* by batch: g of row 0 */
+	struct pl_row_values *rows; /* [batch] */
+	uint32_t *first;	    /* [batch]: g of row 0 */
 	struct perfetto_item *item;
-	struct perfetto_where *where; /* by g */
-	uint32_t *head;		      /* by g: first bind, PL_NONE */
+	struct perfetto_where *where; /* [g] */
+	uint32_t *head;		      /* [g]: first bind, PL_NONE */
 	struct perfetto_corr *corr;
 	struct perfetto_bind *bind;
 	struct perfetto_subtrack *subtrack;
-	uint32_t *iid;	   /* by table, string */
-	uint64_t *process; /* by string of the pid: uuid */
+	uint32_t *iid;	   /* [table, string] */
+	uint64_t *process; /* [string of the pid]: uuid */
 	size_t n_rows, n_items, n_corr, cap_corr, n_bind, cap_bind, n_subtracks, made_subtracks,
 		cap_subtrack;
 };

@@ -1,6 +1,6 @@
 /*
- * The packets of a Perfetto trace. Field numbers are those of Perfetto's public .proto files, named
- * here as they are there. All packets are one sequence, so that interned strings hold to the end.
+ * The packets of a Perfetto trace. Field numbers and their names are those of Perfetto's public
+ * .proto files. All packets are one sequence, so that interned strings stay valid to the end.
  */
 #include <math.h>
 
@@ -71,7 +71,7 @@ static size_t open_packet(struct perfetto *p, pl_ns ts)
 	return at;
 }
 
-/* The packet's event is in p->event, strings that it needs and nobody had before in p->fresh. */
+/* Close a packet. p->event holds its event, p->fresh the strings that it interns. */
 static void finish_packet(struct perfetto *p, size_t at)
 {
 	struct pl_writer *t = &p->x.t;
@@ -105,7 +105,7 @@ static uint64_t intern(struct perfetto *p, unsigned table, const char *s, size_t
 	return (uint64_t)id + 1;
 }
 
-/* The same for a string of the segment, remembered. */
+/* The same for a string of the segment; the result is cached. */
 static uint64_t intern_id(struct perfetto *p, struct perfetto_seg *s, unsigned table, pl_id id)
 {
 	uint32_t *known = &s->iid[(size_t)table * (s->seg->str.n + 1) + id];
@@ -125,7 +125,7 @@ static bool number(const struct pl_segment *s, pl_id id, int64_t *v)
 	return pl_export_number(p, n, v);
 }
 
-/* A packet that describes a track, up to what only some tracks have. */
+/* Begin a packet that describes a track, with the fields of all types of track. */
 static size_t open_track(struct pl_writer *t, size_t *packet, uint64_t uuid)
 {
 	size_t at;
@@ -137,7 +137,7 @@ static size_t open_track(struct pl_writer *t, size_t *packet, uint64_t uuid)
 	return at;
 }
 
-/* Uuid and number of the process that the track belongs to; described when it is new. */
+/* Uuid and number of the track's process. Writes the description of a new process. */
 static int process(struct perfetto *p, struct perfetto_seg *s, const struct pl_track *k,
 		   uint64_t *uuid, int64_t *pid, struct pl_err *err)
 {
@@ -149,7 +149,7 @@ static int process(struct perfetto *p, struct perfetto_seg *s, const struct pl_t
 
 	if (rc < 0)
 		return rc;
-	if (*pid == INT64_MIN && !number(s->seg, k->pid, pid)) /* a text: some number of its own */
+	if (*pid == INT64_MIN && !number(s->seg, k->pid, pid)) /* a text: a new number */
 		PL_CHECK(pl_export_pid(&p->pids, UINT32_MAX, text, n, pid, err));
 	*uuid = s->process[slot];
 	if (*uuid)

@@ -1,6 +1,6 @@
 /*
- * stat.h - private to the summary (`-O stat`, `-O stat-json`): what stat_collect.c gathers segment
- * by segment and stat_print.c turns into tables.
+ * stat.h - private to the summary (`-O stat`, `-O stat-json`): stat_collect.c adds up the events of
+ * each segment, stat_print.c makes tables of the sums.
  */
 #ifndef PL_EXPORT_STAT_H
 #define PL_EXPORT_STAT_H
@@ -8,7 +8,7 @@
 #include "core/spans.h"
 #include "export/internal.h"
 
-/* Roles of the columns that are read, as numbers and as texts. */
+/* The roles that are read: first numbers, then texts. */
 #define PL_EXPORT_STAT_NUMBERS                                                                     \
 	(PL_ROLE_BIT(PL_R_STEP) | PL_ROLE_BIT(PL_R_BYTES) | PL_ROLE_BIT(PL_R_SIZE) |               \
 	 PL_ROLE_BIT(PL_R_ELEMENTS) | PL_ROLE_BIT(PL_R_ELEMENTS_OUT) | PL_ROLE_BIT(PL_R_ALLOC) |   \
@@ -23,18 +23,18 @@ enum { S_HOST, S_RUNTIME, S_KERNEL, S_COPY, S_TABLES };
 struct stat_agg {
 	pl_id name;
 	uint8_t kind;
-	int64_t n, total, self, max, bytes, sized_ns; /* sized_ns: time of those with a size */
+	int64_t n, total, self, max, bytes, sized_ns; /* sized_ns: time of the events with a size */
 };
 struct stat_table {
 	struct pl_intern key; /* kind, name */
 	struct stat_agg *v;
 	size_t cap;
-	uint32_t *known; /* by string of the segment: index + 1 */
+	uint32_t *known; /* [string of the segment]: index + 1 */
 };
 
 struct stat_rank {
 	int32_t rank; /* -1: unknown */
-	int64_t key;  /* rank, or a number below 0 for a segment that does not say */
+	int64_t key;  /* rank, or a number below 0 for a segment without a known rank */
 	pl_ns t0, t1; /* first start, last end */
 	bool device;  /* has device operations */
 	struct pl_spans compute, comm, copy, host, host_comm;
@@ -47,8 +47,8 @@ struct stat_step {
 	int64_t rank;
 };
 struct stat_comm {	     /* a communication event */
-	pl_id coll, group;   /* names; group PL_NONE: not said */
-	int64_t bytes, size; /* -1; size: members of its group */
+	pl_id coll, group;   /* names; group PL_NONE: unknown */
+	int64_t bytes, size; /* -1: unknown; size: members of its group */
 	pl_ns t0, t1;
 	int64_t rank;
 	uint32_t match;
@@ -57,7 +57,7 @@ struct stat_comm {	     /* a communication event */
 struct stat_sample {
 	pl_id coll;
 	int64_t bytes, n, ns;
-	bool recorded; /* the whole duration, waiting included */
+	bool recorded; /* the duration includes waiting */
 };
 struct stat_memory {
 	int64_t rank, type, device;
@@ -66,9 +66,9 @@ struct stat_memory {
 
 struct stat {
 	struct pl_export_base x; /* first */
-	struct pl_intern names;	 /* of everything in the tables */
+	struct pl_intern names;	 /* of all rows of the tables */
 	struct pl_intern hosts;
-	struct pl_intern rank_keys, memory_keys; /* ids: indices of rank[] and memory[] */
+	struct pl_intern rank_keys, memory_keys; /* ids are indices of rank[] and memory[] */
 	struct stat_table table[S_TABLES];
 	int64_t kind_n[256], kind_ns[256];
 	struct stat_rank *rank;
@@ -86,12 +86,12 @@ struct stat {
 /* stat_collect.c */
 int pl_export_stat_segment(struct pl_export_base *x, struct pl_segment *seg,
 			   struct pl_err *err) PL_MUST;
-/* The comm events gathered so far become samples; before a new merge table and at the end. */
+/* Turn the noted communication events into samples: before a new merge table, and at the end. */
 int pl_export_stat_finish_comm(struct stat *s, struct pl_err *err) PL_MUST;
 int pl_export_stat_finish_rank(struct stat_rank *r, struct pl_err *err) PL_MUST;
 struct stat_agg *pl_export_stat_sum(struct stat *s, const struct pl_segment *seg, unsigned table,
 				    uint8_t kind, pl_id name, struct pl_err *err);
-/* stat_self.c: time of host operations less that of what they call */
+/* stat_self.c: time of host operations less that of the operations inside them */
 int pl_export_stat_self_times(struct stat *s, const struct pl_segment *seg,
 			      struct pl_err *err) PL_MUST;
 /* stat_print.c */

@@ -1,7 +1,8 @@
 /*
- * What the summary gathers when a segment is complete (only then its tracks are known): sums by
- * name, and for each rank the spans in which its device computed, communicated and copied. Spans
- * are united by sorting, O(n log n), and kept united, so memory follows the number of gaps.
+ * The sums of the summary. They are made when a segment is complete, because its tracks are known
+ * only then: sums by name, and for each rank the spans in which its device computed, communicated
+ * and copied. Spans are united by sorting, O(n log n), and stay united, so memory follows the
+ * number of gaps.
  */
 #include "export/stat.h"
 
@@ -16,7 +17,7 @@ static int add_all(struct pl_spans *to, const struct pl_spans *from, struct pl_e
 
 int pl_export_stat_finish_rank(struct stat_rank *r, struct pl_err *err)
 {
-	/* without a device the host's operations are the computation */
+	/* without a device, host operations are the computation */
 	struct pl_spans *compute = r->device ? &r->compute : &r->host;
 	struct pl_spans *comm = r->device ? &r->comm : &r->host_comm;
 	struct pl_spans all = { 0 };
@@ -95,9 +96,9 @@ static bool on_device(const struct pl_track *k)
 	return k->type != PL_T_THREAD && k->type != PL_T_OTHER;
 }
 
-/* Where the events of a track count. */
+/* The rank and class to which the events of a track are added. */
 struct place {
-	size_t rank; /* SIZE_MAX: of none */
+	size_t rank; /* SIZE_MAX: no rank */
 	bool device;
 };
 
@@ -108,7 +109,7 @@ struct row {
 	pl_ns t0, t1, dur; /* on the common clock; dur -1: none */
 	int64_t rank;	   /* key of its rank, -1 none */
 	uint64_t ordinal;
-	int64_t v[PL_R_COUNT_]; /* only of a kind in HAS_VALUES */
+	int64_t v[PL_R_COUNT_]; /* only for kinds in HAS_VALUES */
 };
 #define KIND(name) ((uint64_t)1 << PL_K_##name)
 #define HAS_VALUES                                                                                 \
@@ -187,7 +188,8 @@ static int add_event(struct stat *s, const struct pl_segment *seg, const struct 
 
 /* ---- communication --------------------------------------------------------------------------- */
 
-/* nccl-tests call "size" the bytes of the larger side: received by a gather, sent by a scatter. */
+/* In nccl-tests, "size" is the bytes of the larger side: received by a gather, sent by a
+ * scatter. */
 static int64_t size_of(const struct pl_segment *seg, const struct row *r)
 {
 	int64_t n = pl_max_i64(r->v[PL_R_ELEMENTS], r->v[PL_R_ELEMENTS_OUT]), unit;

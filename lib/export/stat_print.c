@@ -1,8 +1,8 @@
 /*
- * The tables of the summary. Bandwidth is that of nccl-tests: algorithm bandwidth is size / time,
- * bus bandwidth is that times 2(n-1)/n for an all-reduce, (n-1)/n for all-gather, reduce-scatter
- * and all-to-all, 1 for the others, so that it can be compared with the hardware whatever n is
- * (nccl-tests, doc/PERFORMANCE.md).
+ * The tables of the summary. Bandwidth is that of nccl-tests (doc/PERFORMANCE.md): algorithm
+ * bandwidth is size / time. Bus bandwidth is that times 2(n-1)/n for an all-reduce, (n-1)/n for
+ * all-gather, reduce-scatter and all-to-all, 1 for the others, so that it can be compared with the
+ * hardware for any n.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -111,7 +111,7 @@ static void steps(void *report, struct pl_table *t)
 
 /* ---- sums by name ---------------------------------------------------------------------------- */
 
-/* Names break ties. */
+/* Sort rows with equal times by name. */
 static int by_name(const struct stat_agg *a, const struct stat_agg *b, const struct stat *s)
 {
 	int c = strcmp(name_of(s, a->name), name_of(s, b->name));
@@ -240,7 +240,7 @@ static void copies(void *report, struct pl_table *t)
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/* Bus bandwidth over algorithm bandwidth; 0: the operation moves nothing. */
+/* Bus bandwidth over algorithm bandwidth; 0: the operation moves no data. */
 static double bus_factor(const char *coll, int64_t n)
 {
 	double share = n > 1 ? (double)(n - 1) / (double)n : 0;
@@ -397,7 +397,7 @@ static const struct pl_table_section sections[] = {
 	SECTION(memory, "memory"),
 };
 
-/* First and last time of all ranks; false: there is none. */
+/* The first and last time of all ranks; false: no rank has times. */
 static bool overall(const struct stat *s, int64_t *span, int64_t *n)
 {
 	pl_ns t0 = INT64_MAX, t1 = INT64_MIN;

@@ -1,8 +1,8 @@
 /*
- * Self time of host operations: a thread's events are nested, so one pass over them in order of
- * start (longer ones first) with a stack gives each event's parent; its own time is its duration
- * less that of its direct children, as far as these lie inside it. Linear when the source is in
- * order (profilers write threads so), else O(n log n).
+ * Self time of host operations. The events of a thread are nested, so one pass in order of start
+ * (longer ones first) with a stack finds each event's parent. The self time is the duration less
+ * that of the direct children, as far as they lie inside the event. Linear if the source is sorted
+ * (profilers sort each thread), else O(n log n).
  */
 #include "export/stat.h"
 
@@ -81,7 +81,7 @@ static bool counts(const struct pl_segment *seg, const struct pl_batch *b, size_
 	    b->kind[i] == PL_K_FLOW_OUT || b->kind[i] == PL_K_COUNTER)
 		return false;
 	type = seg->track[b->track[i]].type;
-	/* what lies beside the threads ("Spans") is no operation */
+	/* tracks other than threads ("Spans") have no operations */
 	return type == PL_T_THREAD || (!threads && type == PL_T_OTHER);
 }
 

@@ -1,14 +1,14 @@
 /*
  * Chrome's JSON trace format (the "JSON Object Format" of its trace event page), as
- * chrome://tracing, Perfetto and PyTorch's tools read it. Nothing that an import kept is lost: what
- * had a role goes back under the key it came from, times keep their base, top-level members stay
- * top-level.
+ * chrome://tracing, Perfetto and PyTorch's tools read it. The output has everything that an import
+ * kept: values with a role get the key of the source, times keep their base, top-level members stay
+ * at the top level.
  *
- * A trace of one segment is the profiler's file again. With several, processes that share a number
- * get one of their own, names say the rank, times are relative to the first segment's base and
- * corrected where the stream was merged; top-level members that hold for one segment only
- * (distributedInfo) move into "paceline". The first segment is written as it comes; the others wait
- * for their end, because their base may be known only then.
+ * A trace of one segment becomes the profiler's file again. With several segments, processes with
+ * the same number get new numbers, names contain the rank, and times are relative to the base of
+ * the first segment and corrected if the stream was merged. Top-level members of one segment
+ * (distributedInfo) move into "paceline". The first segment is written at once. The others wait for
+ * their end, because their base may be known only then.
  */
 #include "export/internal.h"
 
@@ -17,14 +17,15 @@
 struct chrome {
 	struct pl_export_base x; /* first */
 	struct pl_export_pids pids;
-	struct pl_writer segs;		      /* "paceline": members of the segments */
-	struct pl_writer single, multi, late; /* of the first segment: what only the end decides */
-	uint32_t n_head;		      /* members written ahead of the events */
+	struct pl_writer segs; /* "paceline": members of the segments */
+	struct pl_writer single, multi,
+		late;	 /* of the first segment: parts that depend on the number of segments */
+	uint32_t n_head; /* members that were written before the events */
 	bool comma, opened;
 	int64_t base0;
 };
 
-/* The values of one row that have no column. */
+/* The values of one row without a column. */
 struct row {
 	const struct pl_segment *seg;
 	const struct pl_batch *b;
@@ -73,7 +74,7 @@ static void look(struct row *r, const struct pl_row_values *rows)
 				r->ph = *s;
 		}
 	}
-	if (r->ph == 'B' && dur >= 0) /* its end was found: one complete event */
+	if (r->ph == 'B' && dur >= 0) /* begin and end were joined: one complete event */
 		r->ph = 'X';
 }
 
@@ -89,7 +90,7 @@ static void put_id(struct pl_writer *t, const struct pl_segment *s, pl_id id, bo
 		pl_write_json_str(t, p, n);
 }
 
-/* What `own` holds, as a JSON string. */
+/* Write the contents of `own` as a JSON string. */
 static void put_written(struct pl_writer *t, struct pl_writer *own)
 {
 	pl_write_json_str(t, (const char *)own->b.p, own->b.n);
@@ -110,7 +111,7 @@ static void put_pid(struct chrome *c, struct pl_writer *t, const struct pl_segme
 	if (num == INT64_MIN) {
 		put_id(t, s, k->pid, k->flags & PL_TRACK_PID_STR);
 	} else if (k->flags & PL_TRACK_PID_STR) {
-		/* a profiler's own rows, "Spans", must not become a process among others */
+		/* rows of a profiler ("Spans") must not get the number of a process */
 		struct pl_writer own = { 0 };
 
 		pl_write(&own, p, n);
@@ -133,7 +134,7 @@ static void put_where(struct chrome *c, struct pl_writer *t, const struct pl_seg
 	put_id(t, s, s->track[track].tid, s->track[track].flags & PL_TRACK_TID_STR);
 }
 
-/* Is this value derived from the name, so that whoever reads the event finds it again? */
+/* Does the value follow from the name, so that readers of the event find it again? */
 static bool derived(const struct row *r, const struct pl_col *c)
 {
 	size_t n;
@@ -145,8 +146,8 @@ static bool derived(const struct row *r, const struct pl_col *c)
 	       (c->role == PL_R_COLL && pl_trace_coll_from_name(s, n));
 }
 
-/* Members of the event itself. Flow ids of later segments get the segment's number: viewers join
- * equal ids whatever their process is. */
+/* Members of the event itself. Flow ids of later segments contain the number of the segment,
+ * because viewers join equal ids of all processes. */
 static void put_top(struct pl_writer *t, const struct row *r, uint32_t segment)
 {
 	for (const struct pl_row_entry *e = r->ent; e < r->end; e++) {
@@ -187,7 +188,8 @@ static void put_args(struct pl_writer *t, const struct row *r)
 		pl_write_char(t, '}');
 }
 
-/* Times of the first segment of an unmerged stream stay; others become common times from base0. */
+/* The first segment of a stream that is not merged keeps its times; other times become common times
+ * from base0. */
 static void put_event(struct pl_export_base *base, const struct pl_segment *seg,
 		      const struct pl_batch *b, uint32_t i)
 {
@@ -227,7 +229,8 @@ static void put_event(struct pl_export_base *base, const struct pl_segment *seg,
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-/* Members that hold for one segment; at the top of the file only when it is the only one. */
+/* Members that describe one segment; they are at the top of the file only if there is one
+ * segment. */
 static bool of_one_segment(const char *key)
 {
 	return !strcmp(key, "distributedInfo") || !strcmp(key, "baseTimeNanoseconds") ||
@@ -252,7 +255,7 @@ static void open_file(struct chrome *c, const struct pl_segment *s)
 	pl_write_text(t, "\n\"traceEvents\":[");
 }
 
-/* A metadata event up to the value of its argument; "}}" ends it. */
+/* Open a metadata event, up to the value of its argument; "}}" closes it. */
 static void open_meta(struct chrome *c, struct pl_writer *t, const struct pl_segment *s,
 		      uint32_t track, bool *comma, const char *what, const char *argument)
 {
@@ -300,7 +303,8 @@ static void put_process(struct chrome *c, struct pl_writer *t, const struct pl_s
 		pl_write_text(t, "}}");
 	}
 	put_meta_id(c, t, s, i, comma, "process_labels", "labels", k->labels);
-	if (multi && k->rank >= 0) /* ranks in order, host threads above the device's streams */
+	if (multi &&
+	    k->rank >= 0) /* order of ranks; host threads above the streams of the device */
 		sort = (int64_t)k->rank * 2 + (k->type == PL_T_STREAM);
 	put_meta_sort(c, t, s, i, comma, "process_sort_index", sort);
 }
@@ -309,7 +313,7 @@ static int put_tracks(struct chrome *c, struct pl_writer *t, const struct pl_seg
 		      struct pl_err *err)
 {
 	bool comma = c->comma;
-	uint8_t *seen; /* by string: this process was described */
+	uint8_t *seen; /* [string]: this process was described */
 
 	PL_CHECK(pl_alloc(&seen, s->str.n + 1, 1, err));
 	for (uint32_t i = 0; i < s->n_tracks; i++) {
@@ -341,8 +345,8 @@ static void put_segment(struct pl_writer *t, const struct pl_segment *s, bool co
 	pl_write_char(t, '}');
 }
 
-/* Members of the first segment that stand after the events: those that came late, and, if it is the
- * only one, those that hold for it alone. */
+/* Members of the first segment that come after the events: late ones, and, if there is only one
+ * segment, those that describe one segment. */
 static void put_late(struct chrome *c, const struct pl_segment *s)
 {
 	bool based = s->base_ns == 0;
@@ -376,7 +380,7 @@ static int begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *er
 	(void)seg;
 	pl_trace_merge_context_begin(&c->x.merge);
 	pl_trace_hold_reset(&c->x.hold);
-	if (c->x.merge.n_segs == 2) { /* now it is known that the first is not alone */
+	if (c->x.merge.n_segs == 2) { /* now there is more than one segment */
 		pl_write(&c->x.t, c->multi.b.p, c->multi.b.n);
 		c->comma |= c->multi.b.n > 0;
 	}

@@ -1,14 +1,13 @@
 /*
- * Perfetto's native trace: TrackEvent packets (perfetto/trace/track_event/ *.proto), names,
- * categories and argument texts interned. One track a stream or thread under its process, with
- * overlapping events of one track on further subtracks, because a track's slices must nest; arrows
- * from a launch to the first operation of its correlation, along the source's own flow events, and
- * through the members of each matched communication. Times carry the clock corrections of a merged
- * stream.
+ * Perfetto's native trace: TrackEvent packets (perfetto/trace/track_event/ *.proto); names,
+ * categories and argument texts are interned. Each stream or thread is a track of its process. The
+ * slices of a track must nest, so events that overlap go onto subtracks. Arrows lead from a launch
+ * to the first operation of its correlation, along the flow events of the source, and through the
+ * members of each matched communication. Times have the clock corrections of a merged stream.
  *
- * Per segment: sort its events by track and time, O(n log n); walk every track once to find
- * subtracks and the slices that flow events lie in, and once more to write. Rounding of the source
- * (a child that ends 1 us after its parent) is smoothed on host threads by up to TOLERANCE.
+ * For each segment: sort its events by track and time, O(n log n); walk every track once to find
+ * subtracks and the slices of flow events, and once more to write. Sources round times (a child
+ * ends 1 us after its parent): on host threads, up to TOLERANCE is ignored.
  */
 #include "export/perfetto.h"
 
@@ -100,7 +99,7 @@ static int collect_batch(struct perfetto *p, struct perfetto_seg *s, uint32_t bi
 	return 0;
 }
 
-/* One arrow a correlation: from its call to the first thing that it started. */
+/* Add one arrow for each correlation: from its call to the first operation that it launched. */
 static int bind_launches(struct perfetto_seg *s, uint32_t segment, struct pl_err *err)
 {
 	pl_sort(s->corr, s->n_corr, sizeof(*s->corr), by_corr);
@@ -155,7 +154,7 @@ static void close_top(struct perfetto *p, struct perfetto_subtrack *l, pl_ns at,
 		pl_export_perfetto_end(p, l->uuid, pl_min_i64(l->open[l->n].end, at));
 }
 
-/* Can the slice go onto this subtrack? Ends what ends before it. */
+/* Can the slice go onto this subtrack? Closes the slices that end before it. */
 static bool fits(struct perfetto *p, struct perfetto_subtrack *l, struct perfetto_item *it,
 		 pl_ns tolerance, bool write)
 {
@@ -189,7 +188,7 @@ static int new_subtrack(struct perfetto_seg *s, struct pl_err *err)
 	return 0;
 }
 
-/* The slice at the item's time that began last, or PL_NONE. */
+/* The latest slice that is open at the item's time, or PL_NONE. */
 static uint32_t slice_at(const struct perfetto_seg *s, const struct perfetto_item *it)
 {
 	uint32_t best = PL_NONE;
@@ -227,7 +226,7 @@ static bool same_corr(const struct perfetto *p, const struct perfetto_seg *s, ui
 	return false;
 }
 
-/* A flow event binds its id to the slice that it lies in, unless a launch arrow says the same. */
+/* Bind a flow event to the slice around it, unless a launch arrow connects the same events. */
 static int bind_flow(struct perfetto *p, struct perfetto_seg *s, const struct perfetto_item *it,
 		     struct pl_err *err)
 {
@@ -260,7 +259,7 @@ static int bind_flow(struct perfetto *p, struct perfetto_seg *s, const struct pe
 		    b->kind[w.row] == PL_K_FLOW_IN && !middle, false, err);
 }
 
-/* One track's items [from, to). */
+/* Walk over the items [from, to) of one track. */
 static int walk(struct perfetto *p, struct perfetto_seg *s, size_t from, size_t to, bool write,
 		struct pl_err *err)
 {
@@ -302,7 +301,7 @@ static int walk(struct perfetto *p, struct perfetto_seg *s, size_t from, size_t 
 	return 0;
 }
 
-/* Arrows of which only one end was found would hang in the air. */
+/* Remove arrows with only one end. */
 static int drop_single(struct perfetto_seg *s, struct pl_err *err)
 {
 	struct pl_intern seen = { 0 };

@@ -1,13 +1,14 @@
 /*
- * One line an event: CSV with fixed columns and the arguments as one JSON column, and JSON lines.
+ * One line for each event: CSV with fixed columns and the arguments as one JSON column, and JSON
+ * lines.
  *
- * Both give absolute times (the base added) and, for a merged stream, times on the common clock.
- * CSV has the same columns for every trace, so that files of different jobs can be stacked; a union
- * of all argument keys would need the whole trace before the first line.
+ * Both have absolute times (base included); a merged stream has times of the common clock. CSV has
+ * the same columns for every trace, so that files of several jobs can be concatenated; a column for
+ * each argument key would need the whole trace before the first line.
  */
 #include "export/internal.h"
 
-/* Columns that a role fills, in this order. */
+/* Columns with the value of a role, in this order. */
 static const struct {
 	uint8_t role;
 	const char *name;
@@ -29,7 +30,7 @@ struct rows {
 	bool headed;
 };
 
-/* The row's value of each role (index into its entries + 1), 0 none. */
+/* For each role: index of its value in the entries of the row, plus 1; 0: none. */
 static void find_roles(const struct pl_batch *b, const struct pl_row_values *r, uint32_t i,
 		       uint32_t at[PL_R_COUNT_])
 {
@@ -38,13 +39,13 @@ static void find_roles(const struct pl_batch *b, const struct pl_row_values *r, 
 		unsigned role = b->col[r->ent[e].col].role;
 
 		if (role == PL_R_SRC || role == PL_R_DST)
-			role = PL_R_PEER; /* one column is for all of them */
+			role = PL_R_PEER; /* these roles share one column */
 		if (role < PL_R_COUNT_ && !at[role])
 			at[role] = e + 1;
 	}
 }
 
-/* Writes the values without a column of their own into x->args. */
+/* Write the values without a column into x->args. */
 static void put_args(struct rows *x, const struct pl_segment *s, const struct pl_batch *b,
 		     uint32_t i, const uint32_t at[PL_R_COUNT_])
 {
@@ -54,7 +55,7 @@ static void put_args(struct rows *x, const struct pl_segment *s, const struct pl
 	t->b.n = 0;
 	for (uint32_t e = r->off[i]; e < r->off[i + 1]; e++) {
 		const struct pl_col *c = &b->col[r->ent[e].col];
-		bool own = false; /* a column of its own says it */
+		bool own = false; /* a column has the value */
 
 		for (size_t j = 0; j < N_ROLES && !own; j++)
 			own = at[role_col[j].role] == e + 1;

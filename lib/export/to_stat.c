@@ -1,6 +1,7 @@
 /*
- * The summary as a sink: of a segment only the columns that it needs are held, to its end
- * (stat_collect.c, stat_self.c); the tables are written at the end of the stream (stat_print.c).
+ * The summary as a sink. Of each segment it holds only the columns that it needs, until the end of
+ * the segment (stat_collect.c, stat_self.c). The tables are written at the end of the stream
+ * (stat_print.c).
  */
 #include "export/stat.h"
 

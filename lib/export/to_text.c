@@ -1,6 +1,6 @@
 /*
- * The faithful text form of a trace: every segment, member, track, event, value with its role and
- * type, as stored: times less the base and uncorrected, numbers as written, strings as JSON.
+ * The complete text form of a trace: every segment, member, track, event, value with its role and
+ * type, as stored: times without base and correction, numbers as written, strings as JSON.
  */
 #include "export/internal.h"
 
@@ -90,7 +90,7 @@ static void put_value(struct pl_writer *t, const struct pl_segment *s, const str
 	if (c->key != PL_NONE)
 		pl_export_string_json(t, s, c->key);
 	pl_write_char(t, '=');
-	if (c->type == PL_V_JSON) /* tells the text 'x' from the string "x" */
+	if (c->type == PL_V_JSON) /* the text 'x' differs from the string "x" */
 		pl_write_text(t, "json:");
 	pl_export_value_json(t, s, c, k);
 }

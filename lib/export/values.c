@@ -1,4 +1,4 @@
-/* Names and values as other tools want them: keys of roles, JSON of a value, process numbers. */
+/* Names and values in the forms of other tools: keys of roles, JSON of a value, process numbers. */
 #include "export/internal.h"
 
 const char *pl_export_role_key(unsigned role)
@@ -98,7 +98,7 @@ int pl_export_pid(struct pl_export_pids *p, uint32_t segment, const char *pid, s
 	int64_t v;
 	int rc;
 
-	/* before the key is there, because a later event would read the number of a known key */
+	/* allocate before adding the key, because a known key must have a number */
 	PL_TRY(pl_grow(&p->num, &p->cap, before + 1, sizeof(*p->num), err));
 	PL_TRY(pl_buf_put(&b, &segment, sizeof(segment), err));
 	PL_TRY(pl_buf_put(&b, pid, len, err));

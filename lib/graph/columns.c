@@ -1,6 +1,6 @@
 /*
- * Shapes by their columns: room, copies, comparison. All of it walks one table that is made from
- * the list in columns.h, column after column, because a column is one stretch of memory.
+ * Functions on the columns of shapes: allocation, copies, comparison. All of them walk the table of
+ * columns.h, column after column, because the values of a column are consecutive in memory.
  */
 #include <stddef.h>
 

@@ -8,7 +8,7 @@
 
 #include "core/core.h"
 
-/* The type of the values of a column, by which they are checked and printed. */
+/* The type of the values of a column decides how they are checked and printed. */
 enum pl_column_values {
 	PL_CV_NODE_TYPE, /* numbers of the registries of paceline-graph(5), printed as words */
 	PL_CV_NODE_ROLE,
@@ -24,11 +24,11 @@ enum pl_column_values {
 };
 
 /*
- * X(member, word, type, unknown, values, bit), in the order of the file: the name in text and JSON,
- * the value that stands for unknown, and the bit that announces an optional column in the file (0:
- * every shape has the column). The size of the type decides the coding in the file: 1 byte as it
- * is, 8 bytes signed, 4 bytes plus one so that unknown is stored as 0 (as it is where 0 is
- * unknown).
+ * X(member, word, type, unknown, values, bit), in the order of the file. `word` is the name in text
+ * and JSON, `unknown` the value that stands for unknown, `bit` announces an optional column in the
+ * file (0: every shape has the column). The size of the type decides the coding in the file: 1 byte
+ * is stored as it is, 8 bytes are signed, 4 bytes are stored plus one, so that unknown is 0 (unless
+ * 0 already is unknown).
  */
 #define PL_NODE_BASE_COLUMNS(X)                                                                    \
 	X(type, "type", uint8_t, 0, PL_CV_NODE_TYPE, 0)                                            \
@@ -38,7 +38,7 @@ enum pl_column_values {
 	X(res, "resource", pl_id, PL_NONE, PL_CV_RESOURCE, 0) /* none: rendezvous */               \
 	X(name, "name", pl_id, PL_NONE, PL_CV_STRING, 0)                                           \
 	X(group, "group", uint32_t, PL_NONE, PL_CV_GROUP, 0)
-/* NULL in a shape where no node has a value; k is that of a rendezvous. */
+/* NULL in a shape where no node has a value. k belongs to rendezvous. */
 #define PL_NODE_OPTIONAL_COLUMNS(X)                                                                \
 	X(k, "k", uint32_t, 0, PL_CV_NUMBER, 1)                                                    \
 	X(bytes, "bytes", int64_t, -1, PL_CV_NUMBER, 2)                                            \
@@ -62,7 +62,7 @@ enum { PL_NODE_OPTIONAL_COLUMNS(PL_COLUMN_BIT) };
 enum { PL_N_NODE_COLUMNS = 0 PL_NODE_COLUMNS(PL_COUNT_COLUMN) };
 #undef PL_COUNT_COLUMN
 
-/* Members of a struct that holds one node's values, and their initial values, from such a list. */
+/* The members of a struct that holds the values of one node; and their initial values. */
 #define PL_COLUMN_MEMBER(member, word, type, ...)	    type member;
 #define PL_COLUMN_UNKNOWN(member, word, type, unknown, ...) .member = (type)(unknown),
 
@@ -82,12 +82,12 @@ void *pl_graph_shape_column(const struct pl_shape *s, const struct pl_node_colum
 /* A value of a column; the unknown one if the shape does not have the column. */
 int64_t pl_graph_shape_value(const struct pl_shape *s, const struct pl_node_column *c,
 			     uint32_t node);
-/* Bits of the optional columns that the shape has, and of those that say something. */
+/* The bits of the optional columns that the shape has; and of those that hold a known value. */
 unsigned pl_graph_shape_has(const struct pl_shape *s);
 unsigned pl_graph_shape_known(const struct pl_shape *s);
 
-/* Room for the nodes in the columns that every shape has, those of `has`, and in `off`; and for the
- * edges. New room is not cleared, but off[0] is 0. After a failure the shape stays valid. */
+/* Allocate the nodes in the columns that every shape has, in those of `has` and in `off`; and the
+ * edges. New memory is not cleared, but off[0] is 0. After a failure the shape stays valid. */
 int pl_graph_shape_room_nodes(struct pl_shape *s, unsigned has, size_t nodes,
 			      struct pl_err *err) PL_MUST;
 int pl_graph_shape_room_edges(struct pl_shape *s, size_t edges, struct pl_err *err) PL_MUST;
@@ -97,14 +97,14 @@ int pl_graph_shape_room(struct pl_shape *s, unsigned has, size_t nodes, size_t e
 void pl_graph_shape_drop_columns(struct pl_shape *s, unsigned bits);
 void pl_graph_shape_fini(struct pl_shape *s); /* all zero afterwards */
 
-/* All columns of node i of `from` become those of node map[i] of `to`, which has the same columns;
- * PL_NONE: left out. map NULL: node i. */
+/* Copy all columns of node i of `from` to node map[i] of `to`, which has the same columns; PL_NONE:
+ * do not copy the node. map NULL: to node i. */
 void pl_graph_shape_copy_columns(const struct pl_shape *from, const uint32_t *map,
 				 struct pl_shape *to);
-/* The table of communications, into a shape that has none. */
+/* Copy the table of communications into a shape that has none. */
 int pl_graph_shape_copy_comms(const struct pl_shape *from, struct pl_shape *to,
 			      struct pl_err *err) PL_MUST;
-/* The zeroed shape `to` becomes a copy. */
+/* Make the zeroed shape `to` a copy. */
 int pl_graph_shape_dup(const struct pl_shape *from, struct pl_shape *to,
 		       struct pl_err *err) PL_MUST;
 

@@ -33,8 +33,9 @@ void pl_edit_commit(struct pl_edit *e)
 
 /* ---- the lists ------------------------------------------------------------------------------- */
 
-/* Put the edge between its neighbours in both lists, or take it out there. It keeps its links. Undo
- * in reverse order has restored the neighbours that it had when it was removed. */
+/* Put the edge between its neighbours in both lists, or take it out of the lists. The edge keeps
+ * its links. Undo runs in reverse order, so the neighbours are again those of the time of
+ * removal. */
 static void set_there(struct pl_edit *e, uint32_t edge, bool there)
 {
 	struct pl_eedge *x = &e->edge[edge];
@@ -63,7 +64,7 @@ void pl_edit_link(struct pl_edit *e, uint32_t edge)
 
 /* ---- undo ------------------------------------------------------------------------------------ */
 
-/* Where the values are: the table of the edit, and the member of its rows. */
+/* For each operation of the log: the table of the edit, and the member of its rows. */
 static const struct value {
 	size_t table, row, member, size;
 } values[EU_VALUES] = {
@@ -85,7 +86,7 @@ static const struct value {
 #undef VALUE
 };
 
-/* Put a value of 1, 4 or 8 bytes in its place; returns the old one. */
+/* Store a value of 1, 4 or 8 bytes; returns the old one. */
 static int64_t exchange(struct pl_edit *e, enum eundo_op op, size_t id, int64_t to)
 {
 	const struct value *v = &values[op];
@@ -201,7 +202,7 @@ int pl_edit_add_edge_like(struct pl_edit *e, uint32_t src, uint32_t dst, unsigne
 	return add_edge(e, src, dst, type, like->w + more, like->lag + more, err);
 }
 
-/* Does the node's end still count for its step? If not, let the sink wait for it. */
+/* If the end of the node no longer counts for its step, add an edge to the sink. */
 static int keep_covered(struct pl_edit *e, uint32_t node, struct pl_err *err)
 {
 	const struct pl_enode *n = &e->node[node];
@@ -246,7 +247,7 @@ int pl_edit_drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err)
 	return keep_covered(e, src, err);
 }
 
-/* What a later step finds on the resource is behind this node too. */
+/* Let the entry of the next step that follows this resource also follow the node. */
 static int follow(struct pl_edit *e, uint32_t node, uint32_t res, struct pl_err *err)
 {
 	const uint32_t *next = e->step[e->node[node].step].next;
@@ -306,7 +307,7 @@ int pl_edit_drop_node(struct pl_edit *e, uint32_t node, struct pl_err *err)
 	return 0;
 }
 
-/* The ends of edges from the start of their source do not move with its duration. */
+/* Edges that count from the start of their source do not depend on its duration. */
 int pl_edit_set_dur(struct pl_edit *e, uint32_t node, pl_ns dur, struct pl_err *err)
 {
 	if (e->node[node].dur == dur)

@@ -106,7 +106,7 @@ static int put_step_end(struct pl_edit *e, uint32_t first, uint32_t step, struct
 	return 0;
 }
 
-/* What the next step's entries follow. */
+/* Note the last nodes of each resource: the entries of the next step follow them. */
 static int note_tails(struct build *b, uint32_t first, uint32_t end, struct pl_err *err)
 {
 	struct pl_edit *e = b->e;

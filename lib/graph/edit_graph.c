@@ -1,6 +1,6 @@
 /*
- * An edit as a graph: each step with a shape of its own, its recording the settled starts. Times of
- * later steps are those of the edit, so a shorter step moves all that follows.
+ * An edit as a graph: each step has its own shape, and the settled starts are its recorded times.
+ * The edit also decides the times of later steps, so a shorter step moves all later ones.
  */
 #include <stdlib.h>
 
@@ -9,11 +9,11 @@
 struct put {
 	const struct pl_edit *e;
 	struct pl_graph *out;
-	uint32_t *order; /* live nodes, topological */
+	uint32_t *order; /* live nodes, in topological order */
 	size_t n;
 	uint32_t *local; /* number within the step, PL_NONE: not in the graph */
 	uint32_t *res;	 /* [resource of the edit]: number in the graph */
-	uint32_t *comm;	 /* number of a communication within its step, PL_NONE: not yet */
+	uint32_t *comm;	 /* number of a communication within its step, PL_NONE: not used so far */
 };
 
 static bool is_there(const void *edit, int32_t rank)
@@ -26,7 +26,7 @@ static bool is_there(const void *edit, int32_t rank)
 	return true;
 }
 
-/* The resources of ranks that are there, and these ranks. */
+/* Copy the ranks that remain, and their resources. */
 static int put_resources(struct put *p, struct pl_err *err)
 {
 	const struct pl_edit *e = p->e;
@@ -112,13 +112,13 @@ static void put_node(struct put *p, struct pl_shape *s, struct pl_gstep *st, uin
 		const struct pl_eedge *ed = &e->edge[x];
 
 		if (e->node[ed->src].step != n->step)
-			continue; /* steps meet in entries alone */
+			continue; /* only entries connect steps */
 		st->lag[s->n_edges] = ed->lag;
 		s->src[s->n_edges] = p->local[ed->src];
 		s->etype[s->n_edges++] = ed->type;
 	}
 	if (n->k >= s->n_edges - s->off[i] && s->k)
-		s->k[i] = 0; /* some of its members are gone */
+		s->k[i] = 0; /* some of its members were removed */
 }
 
 static int put_step(struct put *p, uint32_t step, struct pl_err *err)
@@ -155,7 +155,7 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	PL_CHECK(pl_alloc(&st->start, nodes, sizeof(pl_ns), err));
 	PL_CHECK(pl_alloc(&st->dur, nodes, sizeof(pl_ns), err));
 	PL_CHECK(pl_alloc(&st->lag, edges, sizeof(*st->lag), err));
-	for (int pass = 0; pass < 2; pass++) { /* entries come first */
+	for (int pass = 0; pass < 2; pass++) { /* entries first */
 		for (size_t i = 0; i < p->n; i++) {
 			const struct pl_enode *n = &e->node[p->order[i]];
 
@@ -180,7 +180,8 @@ static int put_consumer(struct put *p, uint32_t node, struct pl_err *err)
 				   &p->local[node], sizeof(*p->local), err);
 }
 
-/* Consumers are those that it had, but for the communication, which is the present one. */
+/* Copy a tensor. Its consumers stay, except that the current communication replaces the recorded
+ * one. */
 static int put_tensor(struct put *p, const struct pl_etensor *x, struct pl_err *err)
 {
 	const struct pl_edit *e = p->e;

@@ -5,7 +5,7 @@
 #include "graph/edit.h"
 
 enum eundo_op {
-	/* a value of a row: `old` is put back */
+	/* a value of a row: undo writes `old` back */
 	EU_START,
 	EU_DUR,
 	EU_FIXED,
@@ -16,8 +16,8 @@ enum eundo_op {
 	EU_ARRIVE,
 	EU_REMADE,
 	EU_TENSOR_DEAD,
-	EU_VALUES, /* how many of these there are */
-	/* rows behind a table: `id` is how many there were */
+	EU_VALUES, /* the number of values */
+	/* rows at the end of a table: `id` is the number of rows before */
 	EU_ADD_NODE,
 	EU_ADD_EDGE,
 	EU_ADD_RESOURCE,
@@ -34,7 +34,7 @@ struct pl_eundo {
 	uint8_t op;
 };
 
-/* A node to evaluate. The label is that of the node: comparisons then need no access to nodes. */
+/* A node to evaluate, with the label of the node: so comparisons need no access to nodes. */
 struct pl_etodo {
 	uint64_t label;
 	uint32_t node;

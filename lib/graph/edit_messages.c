@@ -1,4 +1,5 @@
-/* Messages of collectives: where they lie, and back to one transfer a member. One pass each. */
+/* Messages of collectives: their links; and how one transfer for each member replaces them. One
+ * pass each. */
 #include "graph/edit_messages.h"
 
 bool pl_graph_has_messages(const struct pl_graph *g)
@@ -66,7 +67,7 @@ static bool has_message(const struct pl_edit *e, uint32_t transfer)
 	return false;
 }
 
-/* The member ends where it did. */
+/* Replace the messages of one member. The end of the member does not change. */
 static int fold_member(struct pl_edit *e, uint32_t meet, uint32_t arrive, bool *any,
 		       struct pl_err *err)
 {
@@ -80,12 +81,12 @@ static int fold_member(struct pl_edit *e, uint32_t meet, uint32_t arrive, bool *
 	if (end >= from) {
 		PL_CHECK(pl_edit_add_edge(e, meet, t, PL_E_COMM, 0, err));
 	} else {
-		from = e->node[arrive].start; /* it did not wait for the last one */
+		from = e->node[arrive].start; /* the member did not wait for the last arrival */
 	}
 	return pl_edit_set_dur(e, t, pl_max_i64(0, end - from), err);
 }
 
-/* A rendezvous for which no transfer waits. */
+/* Is the node a rendezvous without a transfer behind it? */
 static bool is_open(const struct pl_edit *e, uint32_t i)
 {
 	const struct pl_enode *n = &e->node[i];

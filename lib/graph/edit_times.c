@@ -1,9 +1,10 @@
 /*
  * The starts of the nodes of an edit: by incremental update, and by a full pass.
  *
- * A node is evaluated when a predecessor changed, the one with the lowest label first. Labels are
- * the topological order in which the graph was taken apart, so a node is mostly evaluated once;
- * where changes went against it, again. Whatever the order, the result is the same.
+ * A node is evaluated when a predecessor changed, the node with the lowest label first. Labels are
+ * the topological order in which the edit was built, so most nodes are evaluated once. Where
+ * changes contradict this order, nodes are evaluated again. The result does not depend on the
+ * order.
  */
 #include <stdlib.h>
 
@@ -16,7 +17,7 @@ static bool before(struct pl_etodo a, struct pl_etodo b)
 	return a.label != b.label ? a.label < b.label : a.node < b.node;
 }
 
-/* The queued nodes alone, each once. */
+/* Keep one entry for each queued node. */
 static void compact(struct pl_edit *e)
 {
 	struct pl_esched *s = e->sched;
@@ -26,7 +27,7 @@ static void compact(struct pl_edit *e)
 		uint32_t node = s->todo[i].node;
 
 		if (node >= e->n_nodes || !e->node[node].queued)
-			continue; /* undone, or the second of two */
+			continue; /* undone, or a second entry of the node */
 		e->node[node].queued = false;
 		if (!e->node[node].dead)
 			s->todo[kept++] = (struct pl_etodo){ e->node[node].label, node };
@@ -63,8 +64,8 @@ void pl_edit_untouch(struct pl_edit *e, uint32_t node)
 		s->n--;
 }
 
-/* The list had room for the queued nodes when the settling began, so it has room again once other
- * entries are gone: undo needs no memory. */
+/* Queue a node again without allocating memory, because undo must not fail. The list had room for
+ * all queued nodes when the settling began, and compact() removes the other entries. */
 void pl_edit_touch_again(struct pl_edit *e, uint32_t node)
 {
 	struct pl_esched *s = e->sched;
@@ -197,8 +198,9 @@ int pl_edit_settle(struct pl_edit *e, struct pl_err *err)
 	return 0;
 }
 
-/* Depth-first search against the edges, from the nodes in order of their numbers: most nodes come
- * after their predecessors already, so that the search is one pass through memory. */
+/* Depth-first search against the edges, from the nodes in order of their numbers. Most nodes
+ * already come after their predecessors, so the search is nearly one sequential pass through
+ * memory. */
 struct search {
 	const struct pl_edit *e;
 	uint8_t *state; /* by node: enum search_state */
@@ -211,7 +213,7 @@ enum search_state {
 	S_DONE
 };
 
-/* Push the predecessors of the node that are not done. */
+/* Push the predecessors of the node that have not been visited. */
 static int open_node(struct search *s, uint32_t node, struct pl_err *err)
 {
 	const struct pl_edit *e = s->e;
@@ -230,8 +232,8 @@ static int open_node(struct search *s, uint32_t node, struct pl_err *err)
 	return 0;
 }
 
-/* Visit the live nodes, each after its predecessors: number them in `order`, or, if that is NULL,
- * set their starts. One pass for both, because the time goes into reading memory. */
+/* Visit the live nodes, each after its predecessors. Number them in `order`, or, if it is NULL, set
+ * their starts. One function does both, because most of the time goes into reading memory. */
 static int visit_all(const struct pl_edit *e, struct pl_edit *settle, uint32_t *order, size_t *n,
 		     struct pl_err *err)
 {
@@ -306,7 +308,7 @@ pl_ns pl_edit_step(const struct pl_edit *e, uint32_t step)
 	for (size_t i = 0; i < s->n_begin; i++) {
 		const struct pl_enode *n = &e->node[s->begin[i]];
 
-		/* numbers of undone nodes are given again */
+		/* new nodes use the numbers of nodes that undo removed */
 		if (s->begin[i] < e->n_nodes && !n->dead && n->flags & PL_NF_STEP_BEGIN &&
 		    n->step == step)
 			first = pl_min_i64(first, n->start);

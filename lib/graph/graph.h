@@ -25,7 +25,7 @@
 #define PL_NODE_TYPES(X)                                                                           \
 	X(ENTRY, "entry") /* when its resource became free in earlier steps; no duration */        \
 	X(OP, "op")	  /* occupies its resource for its duration */                             \
-	X(DELAY, "delay") /* time that passes on no resource */                                    \
+	X(DELAY, "delay") /* time that occupies no resource */                                     \
 	X(RENDEZVOUS,                                                                              \
 	  "rendezvous")		/* fires when k of its n predecessors have ended; k = 0: all */    \
 	X(RESOURCE, "resource") /* acquires its resource by discipline (shared link, server) */    \
@@ -34,7 +34,7 @@
 enum pl_node_type { PL_NODE_TYPES(PL_NUMBER_) PL_N_COUNT_ };
 #undef PL_NUMBER_
 
-/* What an operation's time is, for reports and for what-if. */
+/* The part that the time of an operation plays in reports and what-ifs. */
 #define PL_NODE_ROLES(X)                                                                           \
 	X(NONE, "none")                                                                            \
 	X(COMPUTE, "compute")	/* kernel; host operation on a rank without device */              \
@@ -64,7 +64,7 @@ enum pl_node_role { PL_NODE_ROLES(PL_NUMBER_) PL_RO_COUNT_ };
 enum pl_phase { PL_PHASES(PL_NUMBER_) PL_PH_COUNT_ };
 #undef PL_NUMBER_
 
-/* What an operation computes. */
+/* The class of computation of an operation. */
 #define PL_OPERATORS(X)                                                                            \
 	X(UNKNOWN, "-")                                                                            \
 	X(MATMUL, "matmul")                                                                        \
@@ -94,10 +94,11 @@ enum pl_operator { PL_OPERATORS(PL_NUMBER_) PL_OP_COUNT_ };
 #define PL_NF_MESSAGE  16u /* a message of a collective, see graph/edit_messages.h */
 
 /*
- * START: overlapping operations of one stream; launches that needed the room that the source made.
- * COMM: arrival to rendezvous to transfer; or arrival to transfer, if the member left before the
- * last member arrived. DATA: also a message sent to its reception, plus the launch latency of the
- * receiver's resource. EARLY: the launch of an operation that began before its call returned.
+ * START: between overlapping operations of one stream; also from the operation that leaves the
+ * launch queue to the launch that waited for its place. COMM: arrival to rendezvous to transfer; or
+ * arrival to transfer, if the member left before the last member arrived. DATA: also from the
+ * sending of a message to its reception, plus the launch latency of the receiver's resource. EARLY:
+ * the launch of an operation that began before its call returned.
  */
 #define PL_EDGE_TYPES(X)                                                                           \
 	X(SEQ, "seq") /* program or stream order: after the end, plus the dispatch latency */      \
@@ -113,12 +114,12 @@ enum pl_edge_type { PL_EDGE_TYPES(PL_NUMBER_) PL_E_COUNT_ };
 #define PL_E_INFERRED 0x80u /* or-ed into the type */
 #define PL_E_TYPE(e)  ((e)&0x7fu)
 
-/* How a resource serves the RESOURCE nodes that want it at one time: X(name), in the order of the
- * numbers in files. A discipline is one row here and one file, lib/sim/discipline_NAME.c. */
+/* The rule by which a resource serves several RESOURCE nodes at one time: X(name), in the order of
+ * the numbers in files. A discipline is one row here and one file, lib/sim/discipline_NAME.c. */
 #define PL_DISCIPLINES(X)                                                                          \
 	X(fifo)	    /* first come, first served */                                                 \
-	X(shared)   /* all at once; more than its capacity share it equally */                     \
-	X(priority) /* the most urgent that waits, by the column `priority` */
+	X(shared)   /* all at once; if there are more than its capacity, equal shares */           \
+	X(priority) /* the most urgent first, by the column `priority` */
 #define PL_DISCIPLINE_NUMBER(name) PL_DS_##name,
 enum pl_discipline { PL_DISCIPLINES(PL_DISCIPLINE_NUMBER) PL_DS_COUNT_ };
 #undef PL_DISCIPLINE_NUMBER
@@ -142,7 +143,7 @@ struct pl_link {	   /* reserved: filled by topologies */
 	double bytes_per_ns;
 	pl_ns latency_ns;
 };
-/* What a tensor is for. */
+/* The use of a tensor. */
 #define PL_TENSOR_ROLES(X)                                                                         \
 	X(OTHER, "other")                                                                          \
 	X(PARAM, "parameter")                                                                      \
@@ -155,8 +156,8 @@ struct pl_link {	   /* reserved: filled by topologies */
 enum pl_tensor_role { PL_TENSOR_ROLES(PL_NUMBER_) PL_TR_COUNT_ };
 #undef PL_NUMBER_
 #define PL_TF_ESTIMATED 1u /* the size was not in the input */
-#define PL_TF_ELSEWHERE 2u /* another tensor stands for its memory */
-#define PL_TF_OUTPUT	4u /* what a module hands on: not recomputed with the module */
+#define PL_TF_ELSEWHERE 2u /* another tensor describes the same memory */
+#define PL_TF_OUTPUT	4u /* the output of a module: not recomputed with the module */
 struct pl_tensor {	   /* filled where the input knows tensors */
 	pl_id name, type;  /* strings; type is that of the elements, PL_NONE unknown */
 	uint8_t role;	   /* enum pl_tensor_role */
@@ -171,7 +172,7 @@ struct pl_ggroup {
 	uint32_t rank, n; /* into graph.group_rank */
 };
 
-/* What operations compute and on what: rows that nodes point to. */
+/* The work of operations: rows that nodes point to. */
 struct pl_gwork {
 	uint8_t op;    /* enum pl_operator */
 	pl_id type;    /* of the elements, a string; PL_NONE unknown */
@@ -200,7 +201,7 @@ struct pl_shape {
 #undef PL_SHAPE_MEMBER
 	uint32_t *off, *src; /* predecessors of node i: src[off[i]] .. src[off[i+1]-1], all < i */
 	uint8_t *etype;
-	struct pl_gcomm *comms; /* what the column comm numbers */
+	struct pl_gcomm *comms; /* the communications that the column comm numbers */
 	uint32_t n_comms;
 };
 /* One step: recorded times of its shape's nodes, relative to the graph's epoch. */
@@ -209,8 +210,8 @@ struct pl_gstep {
 			 */
 	uint32_t shape;
 	pl_ns *start, *dur; /* [n_nodes]; ENTRY: start = end of the carried operation */
-	/* [n_edges]: modelled delay of each edge, where an edit gave it; NULL: the typical latency
-	 * of the edge's type. In memory alone. */
+	/* [n_edges]: the modelled delay of each edge, set by an edit; NULL: the typical latency of
+	 * the type of edge. Not stored in files. */
 	int32_t *lag;
 };
 
@@ -231,10 +232,10 @@ struct pl_graph {
 	int64_t epoch_ns; /* absolute time of 0, on the reference clock */
 	int32_t n_ranks;  /* distinct ranks */
 	int32_t *rank;	  /* ascending */
-	bool stepless;	  /* the input had no steps: all of it is one */
-	bool described;	  /* phases, operators and communications were looked for */
+	bool stepless;	  /* the input had no steps: the whole input is one step */
+	bool described;	  /* phases, operators and communications were determined */
 	struct pl_buf provenance;
-	/* counts of what was inferred or given up; reported by -O stat */
+	/* Counts of what was inferred or left out; reported by -O stat. */
 #define PL_GRAPH_COUNTS(X)                                                                         \
 	X(inferred_waits) X(recorded_waits) X(inferred_threads) X(dropped_edges) X(unmatched_comm)
 #define PL_GRAPH_COUNT(name) int64_t name;
@@ -245,11 +246,11 @@ void pl_graph_init(struct pl_graph *g);
 void pl_graph_fini(struct pl_graph *g);
 /* Place of the rank in g->rank, PL_NONE if it is not there. */
 uint32_t pl_graph_rank_index(const struct pl_graph *g, int32_t rank);
-/* Everything but shapes, steps and tensors (with their consumers) into the empty graph `to`; after
- * a failure `to` can be given to pl_graph_fini(). */
+/* Copy everything but shapes, steps and tensors (with their consumers) into the empty graph `to`.
+ * After a failure the caller may still call pl_graph_fini(to). */
 int pl_graph_copy_tables(const struct pl_graph *g, struct pl_graph *to, struct pl_err *err) PL_MUST;
-/* Leave out the other ranks with their resources and the links of these; nodes and groups stay as
- * they are. number[resource] becomes its new number, PL_NONE: left out. */
+/* Remove all other ranks with their resources, and the links of these resources. Nodes and groups
+ * do not change. number[resource] is the new number of the resource, PL_NONE: removed. */
 void pl_graph_keep_ranks(struct pl_graph *g, bool (*keep)(const void *arg, int32_t rank),
 			 const void *arg, uint32_t *number);
 const char *pl_graph_node_type_name(unsigned type);
@@ -263,7 +264,8 @@ static inline const struct pl_gcomm *pl_node_comm(const struct pl_shape *s, uint
 {
 	return s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
 }
-/* Which collective the node takes part in, enum pl_coll; of a message, which side it is. */
+/* The type of collective that the node takes part in, enum pl_coll. For a message: send or
+ * receive. */
 static inline unsigned pl_node_coll(const struct pl_shape *s, uint32_t i)
 {
 	const struct pl_gcomm *c = pl_node_comm(s, i);
@@ -272,20 +274,21 @@ static inline unsigned pl_node_coll(const struct pl_shape *s, uint32_t i)
 		return s->kind[i] == PL_K_RECV ? PL_COLL_RECV : PL_COLL_SEND;
 	return c ? c->kind : PL_COLL_OTHER;
 }
-/* What the node computes, enum pl_operator. */
+/* The operator of a node, enum pl_operator. */
 static inline unsigned pl_node_operator(const struct pl_graph *g, const struct pl_shape *s,
 					uint32_t i)
 {
 	return s->work && s->work[i] != PL_NONE ? g->work[s->work[i]].op : PL_OP_UNKNOWN;
 }
-/* Only hands on times from step to step (queue.c): nothing runs on it, reports leave it out. */
+/* Is the resource a launch queue? Nothing runs on it: it only passes times on to the next step, so
+ * reports leave it out. */
 static inline bool pl_graph_hands_on(const struct pl_graph *g, uint32_t res)
 {
 	return g->res[res].track_type == PL_T_QUEUE &&
 	       !strncmp(pl_intern_get(&g->str, g->res[res].name), PL_LAUNCH_QUEUE,
 			sizeof(PL_LAUNCH_QUEUE) - 1);
 }
-/* The arrival of a transfer on its resource, PL_NONE. */
+/* The arrival before a transfer on the same resource, PL_NONE: none. */
 static inline uint32_t pl_node_arrival(const struct pl_shape *s, uint32_t i)
 {
 	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
@@ -307,7 +310,7 @@ int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, stru
 int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g,
 		  struct pl_err *err) PL_MUST;
 /* The same without the optional columns of these bits (PL_HAS_*): their values are unknown. A graph
- * with millions of nodes takes half the memory then. */
+ * with millions of nodes then takes half of the memory. */
 int pl_graph_read_without(struct pl_in *in, struct pl_pool *pool, unsigned leave_out,
 			  struct pl_graph *g, struct pl_err *err) PL_MUST;
 bool pl_graph_valid(const struct pl_graph *g, struct pl_err *err);
@@ -320,9 +323,8 @@ struct pl_graph_part {
 	const int64_t *rank, *step;
 	size_t n_ranks, n_steps; /* pairs */
 };
-/* A graph of its own with the steps and ranks asked for; shapes without a step are left out. What
- * the ranks left out contributed to a communication is missing, and marked so (PL_NF_MISSING).
- * PL_EDATA when nothing is left. `out` may be g. */
+/* Make a graph of the chosen steps and ranks; shapes without a step are left out. Communications
+ * that lost members are marked PL_NF_MISSING. PL_EDATA if nothing is left. `out` may be g. */
 int pl_graph_pick(const struct pl_graph *g, const struct pl_graph_part *part, struct pl_graph *out,
 		  struct pl_err *err) PL_MUST;
 

@@ -1,4 +1,4 @@
-/* The life of a graph in memory, and the registries of paceline-graph(5). */
+/* Release and copies of a graph in memory; the words of the numbers of paceline-graph(5). */
 #include "graph/graph.h"
 
 #define WORD(name, word) word,

@@ -1,10 +1,10 @@
 /*
  * Part of a graph: some ranks, some steps.
  *
- * A node stays when its resource belongs to a rank that stays; one without a resource (a
- * rendezvous) when a predecessor stays. Order and edges among what stays are kept; a rendezvous
- * that lost members, and the transfers behind it, are marked as communication with missing
- * partners. Linear in the nodes, edges and times of the graph.
+ * A node stays if its resource belongs to a chosen rank. A node without a resource (a rendezvous)
+ * stays if one of its predecessors stays. The order and the edges between these nodes do not
+ * change. A rendezvous that lost members, and its transfers, are marked as a communication with
+ * missing members. Linear in the nodes, edges and times of the graph.
  */
 #include "core/spans.h"
 #include "graph/graph.h"
@@ -13,9 +13,9 @@ struct pick {
 	const struct pl_graph *g;
 	const struct pl_graph_part *part;
 	struct pl_graph *out;
-	uint32_t *res;	 /* new number of a resource, PL_NONE: left out */
-	uint32_t *shape; /* of a shape */
-	uint32_t **node; /* by shape, of a node */
+	uint32_t *res;	 /* [resource]: new number, PL_NONE: left out */
+	uint32_t *shape; /* [shape]: new number */
+	uint32_t **node; /* [shape][node]: new number */
 };
 
 static bool chosen(const int64_t *pair, size_t n, int64_t v)
@@ -35,7 +35,7 @@ static bool has_rank(const void *arg, int32_t rank)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* Which nodes stay, and their new numbers. */
+/* Number the nodes that stay. */
 static void number_nodes(const struct pick *p, const struct pl_shape *s, uint32_t *to,
 			 uint32_t *nodes, uint32_t *edges)
 {

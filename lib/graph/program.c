@@ -23,7 +23,7 @@ struct builder {
 	struct arrival *arrival;
 	size_t n_arrivals, cap_arrivals;
 	struct gathering *gathering; /* by communication */
-	uint32_t *next;		     /* by rank: the operation that it comes to */
+	uint32_t *next;		     /* [rank]: its next operation */
 };
 
 const struct pl_graph_program_op pl_graph_program_op_unknown = { .comm = PL_NONE,
@@ -113,7 +113,7 @@ static int make_resources(const struct builder *b, struct pl_err *err)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* The optional columns that the operations of a job fill. */
+/* The optional columns that the operations of a job need. */
 static unsigned columns_of(const struct pl_graph_program_job *job)
 {
 	unsigned has = PL_HAS_bytes | PL_HAS_layer;
@@ -129,7 +129,8 @@ static unsigned columns_of(const struct pl_graph_program_job *job)
 	return has;
 }
 
-/* Room for all that there will be: a communication is two nodes and three edges more a member. */
+/* Allocate all nodes and edges. A communication needs two more nodes and three more edges for each
+ * member. */
 static int make_room(struct builder *b, struct pl_err *err)
 {
 	uint64_t nodes = b->job->n_comms, edges = 0, ops = 0, arrivals = 0;
@@ -187,7 +188,7 @@ static uint32_t put_node(struct builder *b, const struct pl_graph_program_op *op
 	return i;
 }
 
-/* A predecessor of the node that was put last. */
+/* Add a predecessor to the last node. */
 static void put_edge(struct builder *b, uint32_t src, unsigned type)
 {
 	struct pl_shape *s = b->s;
@@ -199,7 +200,7 @@ static void put_edge(struct builder *b, uint32_t src, unsigned type)
 	b->start[i] = pl_max_i64(b->start[i], pl_add_sat(b->start[src], b->dur[src]));
 }
 
-/* The rendezvous and the transfers, when all members are there. */
+/* Add the rendezvous and the transfers of a communication after its last arrival. */
 static void put_transfers(struct builder *b, const struct pl_graph_program_op *op)
 {
 	const struct gathering *x = &b->gathering[op->comm];
@@ -234,7 +235,7 @@ static void arrive(struct builder *b, const struct pl_graph_program_op *op, uint
 		put_transfers(b, op);
 }
 
-/* Add the next operation of a rank, if all that comes before it is there. */
+/* Add the next operation of a rank, if all its predecessors have been added. */
 static bool advance(struct builder *b, uint32_t rank)
 {
 	const struct pl_program *p = program_of(b, rank);

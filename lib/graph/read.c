@@ -1,25 +1,25 @@
 /*
- * Graphs as streams, read: paceline-graph(5).
+ * Reading a graph from a stream: paceline-graph(5).
  *
- * A small machine over the container's blocks: the head, tables, and for each shape and step as
- * many rows as it announced before anything else may come. Memory follows what has arrived, not
- * what was announced, and a block's rows are bounded by its bytes. Decoding checks only what it
- * needs to stay inside its arrays; pl_graph_valid() then judges the whole.
+ * A state machine over the blocks of the container: the head, tables, and for each shape and step
+ * the announced number of rows, before any other block may come. Memory grows with the bytes that
+ * have arrived, not with announced numbers, and the bytes of a block limit its rows. Decoding
+ * checks only that it stays inside its arrays; pl_graph_valid() then checks the graph.
  */
 #include "graph/file.h"
 
-#define ROWS_FIRST (2u * BLOCK_ROWS) /* room for nodes at first */
+#define ROWS_FIRST (2u * BLOCK_ROWS) /* nodes to allocate at first */
 
 struct reader {
 	struct pl_graph *g;
-	unsigned minor;	       /* version of the stream: 0 knows no communications and work */
+	unsigned minor;	       /* version of the stream; 0 has no communications and no work */
 	bool head, totals;     /* seen */
-	bool nodes, times;     /* rows of the last shape or step are still to come */
-	uint32_t rows, edges;  /* that have come */
+	bool nodes, times;     /* more rows of the last shape or step must come */
+	uint32_t rows, edges;  /* that were read */
 	size_t cap, cap_edges; /* of the shape being read */
 	unsigned mask;	       /* its optional columns */
-	unsigned leave_out;    /* those that nobody wants, of every shape */
-	uint32_t comms;	       /* its communications, announced */
+	unsigned leave_out;    /* the columns to skip, in every shape */
+	uint32_t comms;	       /* the announced number of its communications */
 	size_t cap_comms;
 };
 
@@ -70,7 +70,7 @@ static int get_head(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Reads the communications of the last shape, which announced their number. */
+/* Read the communications of the last shape. */
 static int get_comms(struct reader *r, struct pl_cur *c, uint32_t count, struct pl_err *err)
 {
 	struct pl_shape *s = &r->g->shape[r->g->n_shapes - 1];
@@ -116,8 +116,8 @@ static int resize(void *array, size_t n, size_t size, struct pl_err *err)
 	return 0;
 }
 
-/* The next size of an array: much larger, because memory that is not written to costs nothing, and
- * arrays that grow often leave holes; but not more than the file announced. */
+/* The next capacity of an array: much larger, because memory that nobody writes to costs nothing,
+ * and arrays that grow often fragment the heap; but not more than the file announced. */
 static size_t next_cap(size_t cap, size_t need, size_t all)
 {
 	cap = cap ? 16 * cap : ROWS_FIRST;
@@ -206,7 +206,7 @@ static int get_columns(struct reader *r, const struct pl_shape *s, unsigned mask
 	return rc;
 }
 
-/* In-degrees become offsets. */
+/* Read in-degrees as offsets. */
 static int get_degrees(struct reader *r, struct pl_shape *s, struct pl_cur *c, uint32_t n,
 		       uint64_t most, struct pl_err *err)
 {
@@ -236,7 +236,7 @@ static int get_edges(struct reader *r, struct pl_shape *s, struct pl_cur *c, uin
 	PL_CHECK(pl_column_get_u8(c, s->etype + r->edges, m, err));
 	for (uint32_t i = r->rows; i < r->rows + n; i++) {
 		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++) {
-			bad |= src[e] - 1u >= i; /* 0, or further back than there are nodes */
+			bad |= src[e] - 1u >= i; /* 0, or a node below 0 */
 			src[e] = i - src[e];
 		}
 	}
@@ -246,7 +246,7 @@ static int get_edges(struct reader *r, struct pl_shape *s, struct pl_cur *c, uin
 	return 0;
 }
 
-/* How many rows come now? They must follow those before, and be in proportion to the bytes. */
+/* The number of rows in this block. The rows must follow the earlier ones and fit the bytes. */
 static int next_rows(const struct reader *r, struct pl_cur *c, uint32_t count, uint32_t all,
 		     struct pl_err *err)
 {
@@ -367,7 +367,7 @@ static const struct {
 	{ B_TOTL, get_totals },
 };
 
-/* Is this the place for such a block? */
+/* May this block come now? */
 static int check_order(const struct reader *r, const struct pl_block *b, struct pl_err *err)
 {
 	if (b->version > BLOCK_VERSION)
@@ -407,7 +407,7 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 		PL_CHECK(check_order(r, b, err));
 		return blocks[i].get(r, &c, b->count, err);
 	}
-	return 0; /* of a later version */
+	return 0; /* a type of block of a later version */
 }
 
 int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g, struct pl_err *err)

@@ -1,6 +1,6 @@
 /*
- * select.h - which operations a selector of a plan or what-if line concerns; the keys are those of
- * paceline-replay(1), section Selectors.
+ * select.h - the operations that a selector of a plan or what-if line selects; paceline-replay(1),
+ * section Selectors, lists the keys.
  *
  * A graph has far fewer names, resources and kinds than nodes. Therefore globs are matched once for
  * each of these, and a node is looked up in three tables. The other keys are compared for each
@@ -12,7 +12,7 @@
 #include "graph/edit.h"
 #include "plan/plan.h"
 
-/* Zero-initialised selects nothing and needs no pl_graph_select_fini(). */
+/* A zeroed struct selects nothing and needs no pl_graph_select_fini(). */
 struct pl_graph_select {
 	const struct pl_selector *keys;
 	char *text[PL_SEL_COUNT_]; /* patterns of numbers, cut into ranges */
@@ -24,14 +24,15 @@ struct pl_graph_select {
 	uint8_t kind[PL_RO_COUNT_][256], phase[PL_PH_COUNT_];
 	bool by_node; /* size, layer, microbatch, phase or module */
 };
-/* Can the patterns be read, and does a kind match? PL_EDATA. */
+/* Check that all patterns can be read and that some kind matches. PL_EDATA. */
 int pl_graph_select_check(const struct pl_selector *keys, struct pl_err *err) PL_MUST;
-/* For the nodes of a graph and, unless NULL, of an edit of it. `keys` must outlive x. */
+/* Prepare for the nodes of a graph and, if `e` is not NULL, of an edit of it. `keys` must outlive
+ * x. */
 int pl_graph_select_init(struct pl_graph_select *x, const struct pl_selector *keys,
 			 const struct pl_graph *g, const struct pl_edit *e,
 			 struct pl_err *err) PL_MUST;
 void pl_graph_select_fini(struct pl_graph_select *x);
-/* Does the selector leave out the whole step of that number (INT64_MIN: none)? */
+/* Does the selector exclude the step of this number (INT64_MIN: the step has none)? */
 bool pl_graph_select_step(const struct pl_graph_select *x, int64_t number);
 
 /* The columns that are compared for each node. */
@@ -43,8 +44,8 @@ struct pl_graph_select_node {
 };
 bool pl_graph_select_more(const struct pl_graph_select *x, const struct pl_graph_select_node *n);
 
-/* Tables answer without a branch, for which nodes are selected is hard to foresee. 0 or 1; where
- * x->by_node, pl_graph_select_more() must hold as well. */
+/* Look the node up in the tables: 0 or 1. No branches, because a processor cannot predict which
+ * nodes are selected. If x->by_node, pl_graph_select_more() must hold as well. */
 static inline unsigned pl_graph_select_tables(const struct pl_graph_select *x, uint8_t role,
 					      uint8_t kind, pl_id res, pl_id name)
 {
@@ -65,7 +66,7 @@ static inline unsigned pl_graph_selects(const struct pl_graph_select *x, const s
 					       s->phase ? s->phase[i] : PL_PH_UNKNOWN,
 					       s->module ? s->module[i] : PL_NONE });
 }
-/* The same of a node of the edit. */
+/* The same for a node of the edit. */
 static inline unsigned pl_graph_selects_edited(const struct pl_graph_select *x,
 					       const struct pl_enode *n)
 {

@@ -1,4 +1,4 @@
-/* The views of a graph: which is which, and the names that they share. */
+/* The views of a graph: the table of views, and the words that they share. */
 #include "graph/show.h"
 
 static const char *kind_word(unsigned kind, char *buf)

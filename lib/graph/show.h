@@ -8,15 +8,15 @@
 int pl_graph_show_stat(const struct pl_graph *g, bool json, struct pl_out *out,
 		       struct pl_err *err) PL_MUST;
 int pl_graph_show_dot(const struct pl_graph *g, struct pl_out *out, struct pl_err *err) PL_MUST;
-/* All that the file has, as lines or as JSON. */
+/* Write everything that the file holds, as lines or as JSON. */
 int pl_graph_show_rows(const struct pl_graph *g, bool json, struct pl_out *out,
 		       struct pl_err *err) PL_MUST;
 
 #define SHOW_WORD 64
-/* The word for a value of a column whose values have words; NULL where there is nothing to say, or
- * the values are numbers or strings. buf has SHOW_WORD bytes. */
+/* The word for a value of a column. NULL if the value is unknown, or if the values of the column
+ * are numbers or strings. buf has SHOW_WORD bytes. */
 const char *pl_graph_show_word(const struct pl_node_column *c, int64_t v, char *buf);
-/* The first step of that shape, or NULL. */
+/* The first step of this shape, or NULL. */
 const struct pl_gstep *pl_graph_show_first_step(const struct pl_graph *g, size_t shape);
 
 #endif

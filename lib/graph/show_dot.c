@@ -1,6 +1,6 @@
 /*
- * A graph for graphviz: a cluster for each rank, a colour for each role, dashed where an edge was
- * inferred. Shapes are drawn once each, with the durations of the first step that has them.
+ * A graph for graphviz: a cluster for each rank, a colour for each role, dashed lines for inferred
+ * edges. Each shape is drawn once, with the durations of the first step that has it.
  */
 #include "graph/show.h"
 
@@ -20,7 +20,7 @@ static const char *const line[PL_E_COUNT_] = {
 
 _Static_assert(PL_RO_COUNT_ == 9 && PL_E_COUNT_ == 7, "a role or edge without a colour");
 
-/* A quoted string of the language, cut in the middle to LABEL_MAX bytes. */
+/* Write a quoted string, cut in the middle to LABEL_MAX bytes. */
 static void put_name(const struct pl_graph *g, struct pl_writer *w, pl_id id)
 {
 	size_t n = id == PL_NONE ? 0 : g->str.len[id];
@@ -84,12 +84,12 @@ static void node(const struct pl_graph *g, struct pl_writer *w, size_t shape, ui
 			s->flags[i] & PL_NF_INFERRED ? ", style=\"filled,dashed\"" : "");
 }
 
-/* Node numbers grouped by rank: those of no rank first. *first has n_ranks + 2 offsets. */
+/* Sort node numbers by rank; nodes without a rank come first. *first has n_ranks + 2 offsets. */
 static int by_rank(const struct pl_graph *g, const struct pl_shape *s, uint32_t **order,
 		   uint32_t **first, struct pl_err *err)
 {
 	size_t n = (size_t)g->n_ranks + 1;
-	uint32_t *slot; /* of a resource, 0: no rank */
+	uint32_t *slot; /* [resource]: place of its rank plus 1, 0: no rank */
 	int rc;
 
 	PL_CHECK(pl_alloc(&slot, g->n_res + 1, sizeof(*slot), err));

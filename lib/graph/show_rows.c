@@ -1,10 +1,10 @@
 /*
- * All that paceline-graph(5) stores, in two forms.
+ * All values of a graph (paceline-graph(5)) in two forms.
  *
- * The text form has lines of tab-separated fields, the first of which says what the line is. "-"
- * stands for what there is not; strings are escaped so that they can neither hold a tab or newline
- * nor be mistaken for it. The JSON form is one compact object, "paceline.graph/1"; what is not
- * known is left out of an object.
+ * The text form has lines of tab-separated fields. The first field names the type of the line. "-"
+ * stands for a missing value; strings are escaped, so that they contain no tab and no newline and
+ * cannot be mistaken for "-". The JSON form is one compact object, "paceline.graph/1", which leaves
+ * out unknown values.
  */
 #include "graph/show.h"
 
@@ -44,7 +44,7 @@ static void put_word(struct view *v, const char *key, const char *s)
 	pl_write_text(&v->w, s);
 }
 
-/* Text: what stands for nothing. JSON: nothing. */
+/* Text: write "-" for a missing value. JSON: write nothing. */
 static void put_none(struct view *v)
 {
 	if (!v->json)
@@ -66,7 +66,7 @@ static void put_name(struct view *v, const char *key, pl_id id)
 	}
 }
 
-/* A number, nothing when it is `none`. */
+/* Write a number; `none` is the value that stands for a missing one. */
 static void put_num(struct view *v, const char *key, int64_t x, int64_t none)
 {
 	if (x == none) {
@@ -79,7 +79,7 @@ static void put_num(struct view *v, const char *key, int64_t x, int64_t none)
 	}
 }
 
-/* Text has no arrays. */
+/* Open a list; text only writes the fields of its elements. */
 static void open_array(struct view *v, const char *key)
 {
 	if (!v->json)
@@ -108,7 +108,7 @@ static void put_list(struct view *v, const char *key, const uint32_t *all, uint3
 	close_array(v);
 }
 
-/* A line begins with its kind and, of most kinds, a number. */
+/* Begin a line or an object: its type and, for most types, its number. */
 static void begin(struct view *v, const char *what, int64_t i)
 {
 	if (v->json) {
@@ -141,7 +141,7 @@ static void put_rows(struct view *v, const char *key, size_t n,
 
 /* ---- rows of tables -------------------------------------------------------------------------- */
 
-/* JSON has the names first. */
+/* In JSON, the names come first. */
 static void resource_names(struct view *v, const struct pl_resource *r)
 {
 	put_name(v, "name", r->name);
@@ -254,7 +254,7 @@ static void comm(struct view *v, const struct pl_gcomm *c, uint32_t i)
 	end(v);
 }
 
-/* Of JSON: members of the node. */
+/* In JSON, edges are members of the node. */
 static void edges(struct view *v, const struct pl_shape *s, uint32_t i)
 {
 	open_array(v, "after");
@@ -367,7 +367,7 @@ static void provenance_lines(struct view *v)
 	}
 }
 
-/* A line of its own, or a member of the whole object. */
+/* A line, or a member of the outermost object. */
 static void head_num(struct view *v, const char *key, int64_t x)
 {
 	if (v->json) {

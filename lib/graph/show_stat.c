@@ -1,6 +1,6 @@
 /*
- * The summary of a graph: a few lines of totals, then tables, as text or as the JSON object
- * "paceline.graph-stat/1". Text shows the first rows of long tables only; JSON has all.
+ * The summary of a graph: a few lines of totals, then tables; as text or as the JSON object
+ * "paceline.graph-stat/1". Text shows only the first rows of long tables; JSON shows all.
  */
 #include "graph/show.h"
 #include "graph/stat.h"

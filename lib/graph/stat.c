@@ -1,13 +1,13 @@
 /*
- * What a graph holds, counted: one pass over the nodes and edges of each shape, and one over the
- * times of each step. Nodes and edges are counted once a shape, times and communication once a
- * step.
+ * Counts of a graph: one pass over the nodes and edges of each shape, and one over the times of
+ * each step. A shape counts its nodes and edges once; each step counts its times and
+ * communications.
  */
 #include "graph/stat.h"
 
 static int count_hosts(struct graph_stat *s, struct pl_err *err)
 {
-	uint8_t *seen; /* by string */
+	uint8_t *seen; /* [string] */
 
 	PL_CHECK(pl_alloc(&seen, s->g->str.n, sizeof(*seen), err));
 	for (int32_t i = 0; i < s->g->n_ranks; i++) {

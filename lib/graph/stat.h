@@ -15,7 +15,7 @@ struct stat_rank {
 };
 
 struct stat_step {
-	int64_t recorded_ns; /* INT64_MIN: nothing in it counts */
+	int64_t recorded_ns; /* INT64_MIN: no node counts for the step */
 	int64_t start_ns;
 };
 
@@ -48,7 +48,7 @@ struct graph_stat {
 	int64_t edge[PL_E_COUNT_][2]; /* recorded, inferred */
 };
 
-/* Free with pl_graph_stat_fini() also after a failure. */
+/* The caller calls pl_graph_stat_fini(), also after a failure. */
 int pl_graph_stat_collect(const struct pl_graph *g, struct graph_stat *s,
 			  struct pl_err *err) PL_MUST;
 void pl_graph_stat_fini(struct graph_stat *s);

@@ -1,10 +1,9 @@
 /*
  * Does a graph keep the rules of paceline-graph(5)?
  *
- * Run on whatever was read and on whatever is about to be written, so that no program needs to
- * check an index, an order or a time again. Times stay below 2^60 ns (36 years) either way:
- * sums and differences of two of them cannot overflow. One pass over nodes, edges and times; about
- * 2 ns for each.
+ * Readers call it after reading and writers before writing, so that no program needs to check an
+ * index, an order or a time again. Times stay below 2^60 ns (36 years), so the sum or difference of
+ * two times cannot overflow. One pass over nodes, edges and times; about 2 ns for each.
  */
 #include "graph/graph.h"
 
@@ -131,8 +130,8 @@ static bool needs_resource(unsigned type)
 }
 
 /*
- * The most that a value of the column can be, where values count from the unknown one (as the file
- * has them): 0 is unknown, and what is below it wraps around and is too much.
+ * The greatest value of the column, counted from the value that stands for unknown (as in the
+ * file): unknown is 0, and a value below it wraps around to a number above every limit.
  */
 static uint64_t column_limit(const struct pl_graph *g, const struct pl_shape *s,
 			     const struct pl_node_column *c)
@@ -177,7 +176,7 @@ static uint64_t column_limit(const struct pl_graph *g, const struct pl_shape *s,
 	for (size_t k = 0; k < sizeof(x) / sizeof(type); k++)                                      \
 		above |= found[k] != 0;
 
-/* Does a value break the rule of its column? One pass without a branch, 16 bytes at a time. */
+/* Does a value break the rule of its column? Without branches, 16 bytes at a time. */
 static bool column_broken(const struct pl_node_column *c, const void *v, uint32_t n, uint64_t limit)
 {
 	bool above = false;
@@ -211,7 +210,7 @@ static uint32_t column_fault(const struct pl_graph *g, const struct pl_shape *s,
 	return PL_NONE;
 }
 
-/* What is wrong with node i, whose values are in range, or NULL. */
+/* The fault of node i, or NULL. The values of the node are in range. */
 static const char *node_fault(const struct pl_shape *s, uint32_t i)
 {
 	if ((s->type[i] == PL_N_ENTRY) != (i < s->n_entries))

@@ -1,12 +1,12 @@
 /*
- * Graphs as streams, written: paceline-graph(5).
+ * Writing a graph as a stream: paceline-graph(5).
  *
- * Tables are entries with a size of their own, so that they can grow; nodes, edges and times are
- * columns, cut into blocks of 64 Ki rows which the pool codes and the container's threads compress;
- * they are put in their order. An edge is stored as the distance to its source, which is short
- * because nodes are in the order of time. A reader must not be made to allocate far more than it
- * was given, so a block of few bytes cannot stand for many rows: blocks whose columns are constant
- * are padded (ROWS_A_BYTE). Linear in nodes, edges and times.
+ * Tables are entries with a size, so that later versions can add to them. Nodes, edges and times
+ * are columns, cut into blocks of 64 Ki rows. The pool codes blocks at the same time, the threads
+ * of the container compress them, and they are written in their order. An edge is stored as the
+ * distance to its source; the distance is short because nodes are in order of time. A small file
+ * must not make a reader allocate much memory, so a block of few bytes cannot stand for many rows:
+ * blocks with constant columns are padded (ROWS_A_BYTE). Linear in nodes, edges and times.
  */
 #include "core/pool.h"
 #include "graph/file.h"
@@ -16,25 +16,25 @@
 struct writer {
 	struct pl_container_writer *out;
 	struct pl_buf b;   /* the block */
-	uint32_t *scratch; /* as many as a block has rows or edges */
+	uint32_t *scratch; /* room for the rows or edges of a block */
 	size_t cap;
 	struct pl_queue *queue; /* of the blocks being coded */
 	struct coding *free;
 };
 
-/* A block of a shape or a step: its head, or rows of it. */
+/* A block of a shape or step: its head, or some of its rows. */
 struct rows {
 	const struct pl_shape *s;
 	const struct pl_gstep *st;
 	uint32_t type, at, n;
 	unsigned mask;
 };
-struct coding { /* of a block */
+struct coding { /* a block that is being coded */
 	struct rows rows;
-	struct writer w; /* block and scratch of its own */
+	struct writer w; /* with its own block and scratch */
 	int rc;
 	struct pl_err err;
-	struct coding *next; /* free */
+	struct coding *next; /* list of unused ones */
 };
 
 static int put_block(struct writer *w, uint32_t type, size_t count, struct pl_err *err)
@@ -62,7 +62,7 @@ static int write_table(struct writer *w, const struct pl_graph *g, uint32_t type
 
 typedef uint32_t four __attribute__((vector_size(16)));
 
-/* Rows of a column. Numbers of 32 bits are stored so that the unknown one is 0. */
+/* Write rows of a column. Numbers of 32 bits are stored so that unknown is 0. */
 static void put_column(struct writer *w, const struct pl_shape *s, const struct pl_node_column *c,
 		       uint32_t at, uint32_t n)
 {
@@ -88,7 +88,7 @@ static void put_column(struct writer *w, const struct pl_shape *s, const struct 
 	pl_column_put_u32(&w->b, w->scratch, n, false);
 }
 
-/* Rows of the optional columns of `mask`, and of those that every shape has. */
+/* Write rows of the optional columns in `mask` and, if `base`, of the columns of every shape. */
 static void put_columns(struct writer *w, const struct pl_shape *s, unsigned mask, bool base,
 			uint32_t at, uint32_t n)
 {
@@ -112,7 +112,7 @@ static void put_edges(struct writer *w, const struct pl_shape *s, uint32_t at, u
 	pl_column_put_u8(&w->b, s->etype + first, m);
 }
 
-/* Zeros behind the columns, so that readers may bound what a block stands for. */
+/* Zeros after the columns, so that readers can limit the rows of a block by its bytes. */
 static void pad(struct writer *w, size_t rows)
 {
 	pl_io_put_zeros(&w->b, rows / ROWS_A_BYTE + 1);
@@ -167,7 +167,7 @@ static void code_rows(void *arg)
 	}
 }
 
-/* Put the oldest block that is being coded. Returns 0 if there is none, else 1. */
+/* Write the oldest block that is being coded. Returns 0 if there is none, else 1. */
 static int put_oldest(struct writer *w, struct pl_err *err)
 {
 	struct coding *x = pl_queue_get(w->queue);

@@ -6,9 +6,8 @@
  * event. Only the current batch is held, so memory does not depend on the size of the file.
  *
  * A bad event loses only itself. After an error the reader searches for the start of the next event
- * or the end of the array, from the byte after the bad event's first bracket. An event starts with
- * a
- * '{' that begins a line or follows "},", and its first key is a key of events.
+ * or the end of the array, from the byte after the first bracket of the bad event. An event starts
+ * with a '{' that begins a line or follows "},", and its first key is a key of events.
  */
 #include "import/internal.h"
 
@@ -25,7 +24,7 @@ static bool is_event_key(const char *s, size_t n)
 	return false;
 }
 
-/* `"key" :` at p: the key's length, 0 if it is none. At most 64 bytes are looked at. */
+/* Is `"key" :` at p? Returns the length of the key, 0: no. Reads at most 64 bytes. */
 static size_t key_at(const char *p, const char *end)
 {
 	const char *q = p + 1;
@@ -91,8 +90,9 @@ static bool ends_events(const struct pl_src *s, const char *p)
 }
 
 /*
- * Go on after an error: s->p at the next event, the end of the array, or (in the top level) a
- * member. The window keeps 256 bytes before p, to see what stands before a bracket.
+ * Continue after an error: move s->p to the next event, to the end of the array, or (in the top
+ * level) to a member. The window keeps 256 bytes before p, which show the characters before a
+ * bracket.
  */
 static int resync(struct pl_doc *d, bool top, struct pl_err *err)
 {
@@ -222,7 +222,7 @@ static int events(struct pl_doc *d, struct pl_err *err)
 
 /* ---- members of the top level -------------------------------------------------------------- */
 
-/* Keeps the member, because it applies to later segments too. */
+/* Keep the member, because it applies to later segments too. */
 static int keep_member(struct pl_doc *d, const char *key, size_t n_key, const char *value, size_t n,
 		       struct pl_err *err)
 {
@@ -396,7 +396,7 @@ static void renew(void *arg)
 	pl_import_tracks_renew(&d->tracks);
 }
 
-/* A further segment begins with the members that the source gave before it. */
+/* A new segment begins with the members that came before it in the source. */
 static int again(void *arg, struct pl_err *err)
 {
 	struct pl_doc *d = arg;
@@ -504,7 +504,7 @@ static bool has(const uint8_t *p, size_t n, const char *what)
 	return memmem(p, n, what, strlen(what)) != NULL;
 }
 
-/* Does it look like events at all? */
+/* Does the text look like events? */
 static int probe_chrome(const uint8_t *p, size_t n)
 {
 	size_t i = n >= 3 && !memcmp(p, "\xef\xbb\xbf", 3) ? 3 : 0;
@@ -531,7 +531,7 @@ static int probe_kineto(const uint8_t *p, size_t n)
 	};
 	int sure = probe_chrome(p, n), found = 0, enough = sure ? 1 : 2;
 
-	/* a sign that is missing costs a search through all bytes */
+	/* a missing sign costs a search through all bytes */
 	for (size_t i = 0; i < PL_LEN(signs) && found < enough; i++)
 		found += has(p, n, signs[i]);
 	if (!sure) /* a header longer than the probe */

@@ -1,12 +1,11 @@
 /*
- * PyTorch execution traces (schemas 1.0.x and 1.1.x): the collectives of one process in order of
- * start, with their sizes. Nothing else is read from them.
+ * PyTorch execution traces (schemas 1.0.x and 1.1.x): only the collectives of one process are read,
+ * in order of start, with their sizes.
  *
- * Nodes are cut out of the array by counting brackets; only those whose text has one of the names
- * of communication are looked into. Schema 1.0 has inputs and outputs as arrays and rf_id as a
- * member; 1.1 has them as objects ("values") and rf_id in a list of attributes. A tensor is [id,
- * storage, offset, elements, bytes of one, device] in both. Cost: one pass at the speed of the
- * bracket scanner.
+ * Nodes are cut out of the array by counting brackets. Only nodes whose text has a name of
+ * communication are parsed. Schema 1.0 has inputs and outputs as arrays and rf_id as a member; 1.1
+ * has them as objects ("values") and rf_id in a list of attributes. A tensor is [id, storage,
+ * offset, elements, bytes of one, device] in both. One pass at the speed of the bracket scanner.
  */
 #include "import/internal.h"
 
@@ -71,7 +70,7 @@ struct tensors {
 	int n;
 };
 
-/* The members of a node, which come in any order. */
+/* The members of a node, which have no fixed order. */
 struct raw_node {
 	const char *name;
 	size_t n_name;
@@ -85,7 +84,7 @@ struct raw_node {
 	size_t n_dtype, n_group;
 };
 
-/* The word of an input of record_param_comms. */
+/* An input of record_param_comms that is a word. */
 static void comm_word(struct raw_node *r, const char *s, size_t n)
 {
 	char text[64];
@@ -104,8 +103,8 @@ static void comm_word(struct raw_node *r, const char *s, size_t n)
 }
 
 /*
- * An array of values, j stands after its '['. Six members of the form of a tensor are one; anything
- * else is looked through. Returns false on bad JSON.
+ * An array of values; j is after its '['. Six members of the form of a tensor are one tensor;
+ * arrays of another form are searched for tensors. False: bad JSON.
  */
 static bool values(struct pl_json *j, struct raw_node *r, struct tensors *t, int depth)
 {
@@ -158,7 +157,7 @@ static bool values(struct pl_json *j, struct raw_node *r, struct tensors *t, int
 	return true;
 }
 
-/* "inputs" or "outputs": an array, or an object whose "values" is one. */
+/* "inputs" or "outputs": an array, or an object with an array "values". */
 static bool io_member(struct pl_json *j, struct raw_node *r, struct tensors *t)
 {
 	enum pl_json_type k = pl_json_next(j);
@@ -333,8 +332,8 @@ static int add_node(struct reader *r, const struct raw_node *raw, uint8_t nclass
 }
 
 /*
- * Can the node in [p, q) be one of communication? Its name decides, which in the files of PyTorch
- * stands ahead of all nested members; of other nodes the text does.
+ * Can the node in [p, q) be a communication? If it has a name, the name decides: files of PyTorch
+ * write the name before all nested members. Else the whole text is searched.
  */
 static bool may_communicate(const char *p, const char *q)
 {
@@ -521,7 +520,7 @@ int pl_import_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_impor
 	memset(r.file, 0, sizeof(*r.file));
 	r.file->rank = pl_import_name_rank(report.file, &host, &n);
 	rc = load(&r, err);
-	if (rc < 0) { /* leave nothing half read */
+	if (rc < 0) { /* keep no half of a file */
 		pl_free(r.file->pid);
 		pl_free(r.file->node);
 		et->n--;

@@ -25,7 +25,7 @@ static uint8_t code_of(uint8_t space, const char *s, size_t n)
 		const char *key;
 		uint8_t code;
 	} arg[] = {
-		/* beside the keys of roles */
+		/* and those without a role */
 		{ "Process Group Description", PL_A_DESC },
 		{ "Collective name", PL_R_COLL },
 		{ "device", PL_A_DEVICE },
@@ -149,7 +149,7 @@ static struct pl_key *key_search(struct pl_ev *e, struct pl_key *prev, uint8_t s
 		return NULL;
 	for (int i = 0; i < PL_NEXT; i++)
 		if (prev->next[i] == k)
-			goto known; /* an escaped or long one */
+			goto known; /* a key with escapes, or a long key */
 	prev->next[prev->victim++ % PL_NEXT] = k;
 known:
 	*p = q + 1;
@@ -480,7 +480,7 @@ const char *pl_import_event_read_more(struct pl_ev *e, const char *p, const char
 	memcpy(f.arg, e->f.arg, sizeof(f.arg));
 	memcpy(f.arg_type, e->f.arg_type, sizeof(f.arg_type));
 	e->f = f;
-	e->tolerated = tolerated; /* an argument may stand at both ends of a pair */
+	e->tolerated = tolerated; /* both ends of a pair may have an argument */
 	e->value_bad = value_bad;
 	return q;
 }
@@ -501,7 +501,7 @@ int pl_import_event_init(struct pl_ev *e, struct pl_rows *rows, struct pl_report
 	return e->rc;
 }
 
-/* Forgets the numbers of strings and columns, because a new segment has others. */
+/* Forget the numbers of strings and columns, because a new segment has others. */
 void pl_import_event_renew(struct pl_ev *e)
 {
 	for (size_t i = 0; i < e->n_keys; i++) {

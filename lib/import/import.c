@@ -1,5 +1,5 @@
 /*
- * The registry of importers, recognition by content, and the one call that programs use.
+ * The registry of importers, recognition by content, and pl_import_run(), which programs call.
  *
  * Every importer rates the first 64 KiB of a file, and the one with the highest rating reads it. A
  * gzip file that is not our own container is inflated first, so the suffix of a file never matters.
@@ -20,7 +20,7 @@ const struct pl_importer *pl_import_find(const char *name)
 
 #define PROBE ((size_t)64 << 10)
 
-/* The first bytes; of a damaged gzip, those before the damage, and *cut names the fault. */
+/* Read the first bytes. In a damaged gzip: those before the damage; *cut then has the fault. */
 static int64_t look(struct pl_in *in, const uint8_t **p, struct pl_err *cut, struct pl_err *err)
 {
 	int64_t n = pl_in_peek(in, PROBE, p, cut);
@@ -46,7 +46,7 @@ struct pl_in *pl_import_open(struct pl_in *raw, struct pl_pool *pool, struct pl_
 	return pl_in_gunzip(raw, pool, err);
 }
 
-/* The byte order mark of text whose characters have two or four bytes, which no format here has. */
+/* Find a byte order mark of UTF-16 or UTF-32, which no format here uses. */
 static const char *wide_text(const uint8_t *p, size_t n)
 {
 	static const struct {
@@ -164,12 +164,12 @@ int pl_import_report(struct pl_report *r, enum pl_fate fate, int64_t at, const c
 	if (r->o->strict)
 		return pl_fail(err, PL_EDATA, "%s: %s %lld: %s; without --strict %s", r->file, unit,
 			       (long long)at, what, text[fate]);
-	for (unsigned i = 0; i < r->n_said; i++)
-		if (r->said[i] == what)
+	for (unsigned i = 0; i < r->n_logged; i++)
+		if (r->logged[i] == what)
 			return 0;
-	if (r->n_said == PL_LEN(r->said))
+	if (r->n_logged == PL_LEN(r->logged))
 		return 0;
-	r->said[r->n_said++] = what;
+	r->logged[r->n_logged++] = what;
 	pl_say(r->o->log, PL_LOG_WARN, "%s: %s %lld: %s; %s", r->file, unit, (long long)at, what,
 	       text[fate]);
 	return 0;
@@ -191,7 +191,7 @@ void pl_import_src_fini(struct pl_src *s)
 	pl_buf_fini(&s->tail);
 }
 
-/* The end of the input: its last bytes move into a buffer of ours, which can be padded. */
+/* At the end of the input, copy its last bytes into a padded buffer. */
 static int take_tail(struct pl_src *s, const uint8_t *p, size_t n, struct pl_err *err)
 {
 	PL_CHECK(pl_buf_need(&s->tail, n + PL_SLACK, err));
@@ -285,7 +285,7 @@ static bool is_letter(char c)
 	return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
 }
 
-/* `word`, perhaps a separator, then at most six digits, as a word of its own within [s, end). */
+/* Find `word`, an optional separator, then at most six digits, as a whole word within [s, end). */
 int32_t pl_import_number_after(const char *s, const char *end, const char *word)
 {
 	size_t n = strlen(word);
@@ -306,7 +306,7 @@ int32_t pl_import_number_after(const char *s, const char *end, const char *word)
 	return -1;
 }
 
-/* Length of HOST in PyTorch's HOST_PID.TIME.pt.trace.json, perhaps with .gz; 0: another name. */
+/* Length of HOST in PyTorch's HOST_PID.TIME.pt.trace.json, also with .gz; 0: another name. */
 static size_t handler_host(const char *base)
 {
 	const char *tail = strstr(base, ".pt.trace.json"), *p, *host;
@@ -347,7 +347,7 @@ int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_le
 	return rank;
 }
 
-/* The number that stands for %d where `pattern` occurs in `path`; -1. */
+/* The number at %d, if `pattern` occurs in `path`; -1: no. */
 static int32_t by_pattern(const char *pattern, const char *path)
 {
 	const char *d = strstr(pattern, "%d");

@@ -1,5 +1,5 @@
 /*
- * import.h - foreign formats in. One file for each format, each exporting one `struct pl_importer`.
+ * import.h - readers of foreign formats. Each format has one file with one `struct pl_importer`.
  *
  * Importers are lenient: an event that cannot be read is skipped, counted in the stats, and
  * reported once for each class of fault. With `strict` the first fault is PL_EDATA with its
@@ -13,16 +13,17 @@
 struct pl_import_stats {
 	uint64_t events;    /* passed on */
 	uint64_t bad;	    /* events or values that were skipped */
-	uint64_t tolerated; /* read although not valid JSON (bare inf, control characters ...) */
+	uint64_t tolerated; /* values that are not valid JSON but were read (inf without quotes,
+			       control characters ...) */
 	bool truncated;	    /* missing end bracket, cut gzip ... */
-	char first[256];    /* "byte 1234: REASON" of the first bad one */
+	char first[256];    /* "byte 1234: REASON" of the first bad event */
 };
 
 struct pl_et; /* execution traces read so far (tensor sizes), see et.c */
 
 struct pl_import_opts {
 	bool strict;
-	bool salvage; /* of our own stream: keep the whole blocks of a damaged one */
+	bool salvage; /* for paceline's own stream: keep the whole blocks of a damaged file */
 	struct pl_pool *pool;
 	const struct pl_log *log;
 	const char *rank_from; /* "name" | "info" | "order" | a printf-like pattern with %d; NULL
@@ -37,8 +38,8 @@ struct pl_import_opts {
 struct pl_importer {
 	const char *name;    /* "kineto" */
 	const char *summary; /* for --help and the man page */
-	/* 0 no .. 100 certain, from the first bytes (already inflated; at least 64 KiB unless
-	 * shorter). */
+	/* Rate the first bytes (inflated; at least 64 KiB unless the input is shorter): 0 not this
+	 * format, 100 certain. */
 	int (*probe)(const uint8_t *p, size_t n);
 	int (*run)(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 		   struct pl_import_stats *st, struct pl_err *err);
@@ -48,14 +49,14 @@ extern const struct pl_importer *const pl_import_formats[]; /* NULL-terminated *
 const struct pl_importer *pl_import_find(const char *name);
 
 /*
- * Inflate `raw` if it is a foreign gzip: the result shows the bytes that pl_import_et_probe() and
- * the importers' probe() want to see. Takes `raw`; NULL on failure.
+ * Inflate `raw` if it is a foreign gzip, so that pl_import_et_probe() and the importers' probe()
+ * see its contents. Takes `raw`; NULL on failure.
  */
 struct pl_in *pl_import_open(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err);
 
 /*
- * Inflate if need be, recognise (or use `force`), import. The one call that programs use. Takes
- * `raw` (as opened, or from pl_import_open()) and closes it whatever happens.
+ * Inflate if needed, recognise the format (or use `force`) and import: programs call only this
+ * function. Takes `raw` (as opened, or from pl_import_open()) and closes it in every case.
  */
 int pl_import_run(struct pl_in *raw, const struct pl_importer *force,
 		  const struct pl_import_opts *o, struct pl_sink *sink, struct pl_import_stats *st,

@@ -14,19 +14,19 @@
 struct pl_report {
 	const struct pl_import_opts *o;
 	struct pl_import_stats *st;
-	const char *file;     /* as the user named it */
-	bool lines;	      /* places are lines, not bytes */
-	const char *said[16]; /* classes (static texts) that were logged already */
-	unsigned n_said;
+	const char *file;	/* as the user named it */
+	bool lines;		/* positions are lines, not bytes */
+	const char *logged[16]; /* classes (static texts) that were logged */
+	unsigned n_logged;
 };
 /* How an importer handles an error in its input. */
 enum pl_fate {
 	PL_BAD,	      /* an event is skipped and counted */
 	PL_BAD_VALUE, /* a value is skipped and counted, its event is kept */
-	PL_TOLERATED, /* it is read although it is not valid */
+	PL_TOLERATED, /* the value is not valid, but it is read */
 	PL_TRUNCATED, /* the input ends early */
 };
-/* Reported once for each text; PL_EDATA when strict. */
+/* Logs each text once; PL_EDATA when strict. */
 int pl_import_report(struct pl_report *r, enum pl_fate fate, int64_t at, const char *what,
 		     struct pl_err *err) PL_MUST;
 
@@ -40,11 +40,11 @@ struct pl_src {
 	const char *base;   /* the window's first byte ... */
 	int64_t offset;	    /* ... and its offset in the input */
 	bool eof;	    /* `end` is the end of the input */
-	int64_t vain;	    /* bytes that were searched without finding an end */
+	int64_t vain;	    /* bytes searched without finding an end */
 	struct pl_buf tail; /* the input's last bytes, padded */
 };
 #define PL_SRC_WINDOW ((size_t)256 << 10)
-#define PL_SRC_MAX    ((size_t)16 << 20) /* the biggest event or member that is read */
+#define PL_SRC_MAX    ((size_t)16 << 20) /* the largest event or member that is read */
 
 void pl_import_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r);
 void pl_import_src_fini(struct pl_src *s);
@@ -53,11 +53,11 @@ void pl_import_src_fini(struct pl_src *s);
 int pl_import_src_fill(struct pl_src *s, size_t want, struct pl_err *err) PL_MUST;
 /* The first window: p is behind a byte order mark and white space. */
 int pl_import_src_begin(struct pl_src *s, struct pl_err *err) PL_MUST;
-/* After the JSON value at p; past `end` when the window ends first. */
+/* The position after the JSON value at p; past `end` if the window ends first. */
 const char *pl_import_value_end(const char *p, const char *end);
-/* How far from p to search for the end of an event or member: `max` bytes. If many searches found
- * no end, fewer, because such an input would otherwise take many times as long as it takes to read.
- */
+/* The distance from p within which the end of an event or member is searched: `max` bytes; less
+ * after many searches without success, which would otherwise take much longer than reading the
+ * input. */
 const char *pl_import_src_limit(const struct pl_src *s, size_t max);
 static inline int64_t pl_import_src_at(const struct pl_src *s, const char *q)
 {
@@ -67,8 +67,8 @@ static inline int64_t pl_import_src_at(const struct pl_src *s, const char *q)
 /* ---- names of ranks and hosts -------------------------------------------------------------- */
 
 /* Rank and host from the name of a file: "rank_3.json.gz", "kineto_3",
- * "HOST_PID.TIME.pt.trace.json". -1 and NULL (or a pointer into `path` with *host_len) where it
- * does not say. */
+ * "HOST_PID.TIME.pt.trace.json". If the name does not contain them: -1 and NULL. The host is a
+ * pointer into `path` with *host_len. */
 int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_len);
 /* Finds the rank by --rank-from; -1: unknown. `info`: the rank that the file itself has, or -1. */
 int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info,
@@ -82,15 +82,15 @@ int pl_import_begin(struct pl_segment *seg, const char *path, const char *format
 
 struct pl_comm;
 
-/* A row of communication whose size, group ... may have to be found elsewhere; see join.c. */
+/* A row of communication whose size, group ... may have to come from other events; see join.c. */
 struct pl_comm_row {
 	uint32_t row;
 	bool host;				      /* on a host thread (gloo), not a kernel */
-	bool has_coll, has_bytes, has_group, has_seq; /* the event itself said so, in a column */
+	bool has_coll, has_bytes, has_group, has_seq; /* the event has it in a column */
 	int64_t corr, rf;			      /* -1 none */
 	int64_t bytes;	  /* derived from the event's own arguments, -1 unknown */
 	const char *coll; /* canonical, from its name or arguments; NULL unknown */
-	pl_id group;	  /* from other arguments, PL_NONE */
+	pl_id group;	  /* from other arguments, PL_NONE: unknown */
 };
 
 struct pl_held {
@@ -107,10 +107,10 @@ struct pl_coldef {
 #define PL_MAX_COLS    1024  /* after this many, a new segment begins with new columns */
 #define PL_MAX_MEMBERS 60000 /* of one event; a block of a trace holds 65536 columns */
 /* A segment ends when its strings and the tables of their ids take this. Real profiles of 100,000
- * events need less than 1 MiB; a program that reads the stream holds one dictionary, so that this
- * bounds the memory of every reader. */
+ * events need less than 1 MiB. A program that reads the stream holds one dictionary, so this limits
+ * the memory of every reader. */
 #define PL_DICTIONARY_BYTES ((size_t)16 << 20)
-#define PL_HOLD_MAX	    24 /* batches kept back at most while sizes are looked for */
+#define PL_HOLD_MAX	    24 /* the greatest number of batches that wait for sizes */
 
 struct pl_rows {
 	const struct pl_import_opts *o;
@@ -119,24 +119,24 @@ struct pl_rows {
 	const char *path, *format;
 	struct pl_segment seg;
 	bool open;  /* begin() was called */
-	bool whole; /* one segment however many strings it has, because rows are held as ids */
+	bool whole; /* one segment with any number of strings, because rows are held as ids */
 	struct pl_held *cur;
-	struct pl_held *queue[PL_HOLD_MAX + 2]; /* delayed, oldest first */
+	struct pl_held *queue[PL_HOLD_MAX + 2]; /* batches that wait, oldest first */
 	struct pl_held *spare[PL_HOLD_MAX + 2];
 	uint32_t n_queue, n_spare;
 	struct pl_coldef *def; /* the columns of every batch, in the same order */
 	size_t n_defs, cap_defs;
 	struct pl_comm *comm; /* NULL: nothing to join */
-	uint32_t segments;    /* ended so far */
+	uint32_t segments;    /* number of ended segments */
 	size_t max_dictionary_bytes;
-	/* The first failure of the functions that return no code; the row's end returns it. */
+	/* The first failure of functions that return no code; the end of the row returns it. */
 	int rc;
 	struct pl_err *err;
-	/* fills the tracks in before the segment ends */
+	/* completes the tracks before the segment ends */
 	int (*finish)(void *arg, struct pl_err *err);
-	/* called when a further segment has begun: adds what each segment must begin with */
+	/* called after a new segment began: adds the rows that each segment needs */
 	int (*again)(void *arg, struct pl_err *err);
-	/* ids of the last segment are invalid: clears caches of them */
+	/* called when the ids of the last segment become invalid: clears caches of them */
 	void (*renew)(void *arg);
 	void *arg;
 };
@@ -146,7 +146,7 @@ int pl_import_rows_col(struct pl_rows *r, uint8_t role, uint8_t type, pl_id key,
 		       struct pl_err *err) PL_MUST;
 int pl_import_rows_str(struct pl_rows *r, const char *s, size_t n, pl_id *id,
 		       struct pl_err *err) PL_MUST;
-/* Row b->n is complete. Passes the batch on when it is full, begins a new segment when need be. */
+/* Row b->n is complete. Passes a full batch on, and begins a new segment if needed. */
 int pl_import_rows_flush(struct pl_rows *r, bool last, struct pl_err *err) PL_MUST;
 static inline int PL_MUST pl_import_rows_done(struct pl_rows *r, struct pl_err *err)
 {
@@ -157,7 +157,7 @@ static inline int PL_MUST pl_import_rows_done(struct pl_rows *r, struct pl_err *
 		       ? 0
 		       : pl_import_rows_flush(r, false, err);
 }
-/* The same, with what every event has. */
+/* The same with the values that every event has. */
 static inline int PL_MUST pl_import_rows_event(struct pl_rows *r, uint8_t kind, pl_id track,
 					       pl_id name, pl_ns ts, pl_ns dur, struct pl_err *err)
 {
@@ -175,7 +175,7 @@ static inline int PL_MUST pl_import_rows_ready(struct pl_rows *r, struct pl_err 
 {
 	return PL_LIKELY(r->n_defs <= PL_MAX_COLS) ? 0 : pl_import_rows_flush(r, false, err);
 }
-/* Undo the columns of the row that was begun. */
+/* Undo the columns of the current row. */
 void pl_import_rows_undo(struct pl_rows *r);
 /* The same; PL_NONE after a failure. The formatted text has at most 95 bytes. */
 pl_id pl_import_rows_text(struct pl_rows *r, const char *s, size_t n);
@@ -197,24 +197,24 @@ struct pl_comm_op { /* an event of a host thread: record_param_comms, "nccl:all_
 	pl_id group;		      /* in the joiner's own strings, PL_NONE */
 	uint32_t et;		      /* node of the execution trace, PL_NONE */
 	bool rpc;		      /* record_param_comms */
-	int8_t tensors; /* are there tensors among its inputs? -1: inputs not recorded */
+	int8_t tensors;		      /* do its inputs include tensors? -1: inputs not recorded */
 };
-/* `path` and `log` are borrowed; limits that were reached are logged there. */
+/* `path` and `log` are borrowed; reached limits are logged. */
 struct pl_comm *pl_import_comm_new(const char *path, const struct pl_log *log, struct pl_err *err);
 void pl_import_comm_free(struct pl_comm *c);
 void pl_import_comm_renew(struct pl_comm *c); /* new segment: track numbers are void */
 int pl_import_comm_text(struct pl_comm *c, const char *s, size_t n, pl_id *id,
 			struct pl_err *err) PL_MUST;
-/* pid and tid as integers: they mean the same in every segment. */
+/* pid and tid are integers, because integers mean the same in every segment. */
 int pl_import_comm_add_op(struct pl_comm *c, int64_t pid, int64_t tid, const struct pl_comm_op *op,
 			  struct pl_err *err) PL_MUST;
-/* A runtime call with this correlation: is it made inside one of the operations? */
+/* Add a runtime call with this correlation, if it was made inside one of the operations. */
 int pl_import_comm_add_launch(struct pl_comm *c, uint32_t track, int64_t pid, int64_t tid, pl_ns ts,
 			      int64_t corr, struct pl_err *err) PL_MUST;
-/* The execution trace of this process, if one was given; looked for once. */
+/* Use the execution trace of this process, if there is one. The first call searches for it. */
 void pl_import_comm_use_et(struct pl_comm *c, const struct pl_et *et, const char *pid,
 			   int32_t rank);
-/* Must batches wait until the end, because an execution trace will be joined? */
+/* Must batches wait until the end, because they will be joined with an execution trace? */
 bool pl_import_comm_hold(const struct pl_comm *c);
 /* Write the known values into the columns of h, which has all columns of r. */
 int pl_import_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h,
@@ -224,7 +224,7 @@ int pl_import_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held 
 
 struct pl_et_node {
 	int64_t rf;			/* record function id: order of starts */
-	int64_t bytes;			/* of inputs or outputs, whichever is more; -1 unknown */
+	int64_t bytes;			/* of inputs or outputs, the greater number; -1 unknown */
 	int64_t elements, elements_out; /* of its inputs, and of its outputs; -1 unknown */
 	int64_t group_size;		/* -1 unknown */
 	const char *coll;		/* canonical, static; NULL unknown */
@@ -254,7 +254,7 @@ enum pl_top {
 	PL_TOP_ARGS,
 	PL_TOP_ID,
 };
-/* Codes of arguments: the role that the key of an argument has, and these for keys without one. */
+/* Codes of arguments: the role of its key, or one of these for keys without a role. */
 enum pl_argc {
 	PL_A_NONE = PL_R_ARG,
 	PL_A_DESC = PL_R_COUNT_,
@@ -270,19 +270,19 @@ enum pl_keyspace { PL_KS_TOP, PL_KS_ARG, PL_KS_VALUE, PL_KS_COUNT_ };
 
 /* A key that was seen. The keys that followed it are tried first: see events.c. */
 struct pl_key {
-	char text[32];	      /* with its closing quote, if that fits */
-	uint32_t len, m0, m1; /* bytes of text; bits of its first and second 16 bytes that count */
+	char text[32];	      /* with its closing quote, if it fits */
+	uint32_t len, m0, m1; /* bytes of text; masks of its first and second 16 bytes */
 	uint8_t code;	      /* enum pl_top; of arguments a role or enum pl_argc */
 	uint8_t space;
 	uint32_t index;		   /* in pl_ev.key and key_text */
-	uint32_t event;		   /* last event that had it: finds duplicates */
+	uint32_t event;		   /* the last event with this key: finds duplicates */
 	pl_id id;		   /* string */
 	uint32_t col[PL_V_COUNT_]; /* column + 1, 0 not yet */
 	struct pl_key *next[PL_NEXT];
-	uint8_t victim; /* of next[], when there is a new one */
+	uint8_t victim; /* the entry of next[] that a new key replaces */
 };
 
-/* A string seen lately: 8 bytes from its start, middle and end tell the short ones apart. */
+/* A recent string: 8 bytes from its start, middle and end identify a short one. */
 struct pl_recent {
 	uint64_t a, m, z;
 	uint32_t len;
@@ -297,7 +297,8 @@ struct pl_strinfo {
 	uint8_t nested;	 /* as a nested value: 1 clean, 2 repaired, 3 malformed */
 	uint8_t name;	 /* enum pl_nclass */
 	uint8_t cat;	 /* kind + 1 */
-	uint8_t coll[2]; /* of which collective a name and an argument speak: see coll_says() */
+	uint8_t coll[2]; /* the collective that a name and an argument mean: see
+			    collective_of_text() */
 };
 
 enum pl_tok { PL_TOK_NONE, PL_TOK_INT, PL_TOK_STR, PL_TOK_RAW };
@@ -314,8 +315,9 @@ struct pl_fields {
 	pl_id name, cat; /* PL_NONE */
 	struct pl_pid pid, tid;
 	pl_ns ts, dur;
-	int64_t dur_raw, id; /* dur as written, where it was no duration */
-	uint64_t have;	     /* bit set of codes of arguments; the arrays hold these alone */
+	int64_t dur_raw, id; /* dur as written, if it is no duration */
+	uint64_t have;	     /* bits of the codes of arguments; only these have valid entries in the
+				arrays */
 	int64_t arg[PL_A_COUNT_];
 	uint8_t arg_type[PL_A_COUNT_];
 };
@@ -325,11 +327,11 @@ struct pl_ev {
 	struct pl_report *report;
 	const char *what; /* why the event is bad */
 	const char *where;
-	bool more;	       /* the window ended inside */
+	bool more;	       /* the window ended inside the event */
 	const char *tolerated; /* this event has something that is not JSON */
 	const char *value_bad; /* a value was lost, the event is kept */
-	bool counter;	       /* arguments are values of a counter */
-	uint32_t event;	       /* number of this one, for duplicates */
+	bool counter;	       /* the arguments are values of a counter */
+	uint32_t event;	       /* number of the event, for duplicates */
 	struct pl_fields f;
 	struct pl_key *root_top, *root_value, *root_arg[64];
 	struct pl_intern key_text; /* keyspace, text */
@@ -381,7 +383,7 @@ const char *pl_import_event_bad(struct pl_ev *e, const char *where, const char *
 
 /* ---- meaning of events: meaning.c ----------------------------------------------------------- */
 
-enum pl_nclass { /* of a name; 0 not looked at yet */
+enum pl_nclass { /* class of a name; 0: not determined */
 		 PL_N_NEW,
 		 PL_N_PLAIN,
 		 PL_N_STEP,	/* ProfilerStep#3 */
@@ -393,18 +395,18 @@ enum pl_nclass { /* of a name; 0 not looked at yet */
 		 PL_N_RANGE,	/* nccl:all_reduce: the range in which it is launched */
 };
 uint8_t pl_import_name_class(const char *s, size_t n);
-/* Kind of a category, PL_K_COUNT_ when it says nothing. */
+/* The kind of a category, PL_K_COUNT_ if the category implies none. */
 uint8_t pl_import_cat_kind(const char *s, size_t n);
 /* Elements and bytes of all tensors of "Input Dims" with "Input type"; -1 unknown. */
 void pl_import_dims_size(const char *dims, const char *types, int64_t *elements, int64_t *bytes);
 
 /* ---- tracks and where they are: tracks.c --------------------------------------------------- */
 
-/* What the metadata events of a thread or process say; kept for all segments. */
+/* The metadata of a thread or process; kept for all segments. */
 struct pl_track_note {
 	pl_id name, labels; /* in pl_tracks.text; PL_NONE */
 	int32_t sort;
-	char *track; /* key of the track, of n bytes, that the metadata event names */
+	char *track; /* key of the track, n bytes, that the metadata event names */
 	size_t n;
 	bool thread; /* else of the process */
 	bool used;   /* a track of this segment has it */
@@ -419,7 +421,7 @@ struct pl_tracks {
 	} recent[256];
 	struct pl_intern key;	   /* of the tracks of this segment, in their order */
 	struct pl_intern text;	   /* for all segments */
-	struct pl_intern note_key; /* of a thread: as of its track; of a process: the pid's part */
+	struct pl_intern note_key; /* of a thread: the key of its track; of a process: its pid */
 	struct pl_track_note *note;
 	size_t cap_note;
 	struct pl_buf tmp;
@@ -432,7 +434,7 @@ int pl_import_tracks_find(struct pl_tracks *t, const struct pl_fields *f, pl_id 
 /* Is it a metadata event about tracks? 1 yes (noted), 0 no. */
 int pl_import_tracks_meta(struct pl_tracks *t, const struct pl_fields *f,
 			  struct pl_err *err) PL_MUST;
-/* Names, ranks and hosts into the tracks of the segment. */
+/* Copy names, ranks and hosts into the tracks of the segment. */
 int pl_import_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host, size_t host_len,
 			    struct pl_err *err) PL_MUST;
 /* A key of a track for all segments: flag and text of pid and tid, into t->tmp. */
@@ -441,13 +443,13 @@ int pl_import_tracks_key(struct pl_tracks *t, const struct pl_fields *f,
 
 /* ---- a document being read: chrome.c; its phases: phases.c --------------------------------- */
 
-struct pl_open {    /* a begin that waits for its end */
+struct pl_open {    /* a begin without its end so far */
 	char *text; /* the whole event, padded; owned */
 	size_t n;
 	int64_t at;
 	uint32_t below; /* open + 1 of the same track or id, 0 none */
 };
-struct pl_top_member { /* a top-level member of the source, kept for later segments */
+struct pl_top_member { /* a top-level member of the source, for later segments */
 	char *key, *value;
 	size_t n_key, n_value;
 };
@@ -472,10 +474,10 @@ struct pl_doc {
 	uint32_t free_open; /* + 1 */
 	size_t open_bytes;
 };
-/* The event in [p, q) was read into ev at byte `at`: make a row of it. */
+/* The event in [p, q), at byte `at`, was read into ev: make a row of it. */
 int pl_import_doc_accept(struct pl_doc *d, const char *p, const char *q, int64_t at,
 			 struct pl_err *err) PL_MUST;
-/* The end: begins without an end become events without a duration. */
+/* At the end, begins without an end become events without a duration. */
 int pl_import_doc_leftovers(struct pl_doc *d, struct pl_err *err) PL_MUST;
 void pl_import_doc_free_open(struct pl_doc *d);
 

@@ -33,24 +33,25 @@ struct pl_comm {
 	size_t n_ops, cap_ops, n_mapped;
 	struct thread *thread;
 	size_t n_threads, cap_threads;
-	uint32_t *slot; /* by track: thread + 2, 1 none, 0 not looked for */
+	uint32_t *slot; /* [track]: thread + 2, 1 none, 0 not determined */
 	size_t n_slots, cap_slots;
 	struct pl_intern corr; /* of the launches, as bytes */
 	struct launch *launch;
 	size_t n_launches, cap_launches;
 	struct pl_intern text;
 	const struct pl_et_file *et;
-	size_t next_rpc, next_host; /* nodes used so far, when nodes pair by order alone */
+	size_t next_rpc, next_host; /* nodes used so far, if nodes are paired by order only */
 	bool looked_for_et, warned, said_limit;
 	uint64_t sorted; /* operations sorted so far, counting repeated sorting */
 };
 
-/* A profiler writes the host's operations before the kernels that they launched, so that all of
- * them are held. This many take 120 MiB with their launches; an hour of training has fewer. */
+/* A profiler writes the operations of the host before the kernels that they launched, so all of
+ * them are in memory. This number takes 120 MiB with the launches; an hour of training has
+ * fewer. */
 #define MAX_OPS	    (1u << 20)
 #define MAX_THREADS 4096u
-/* How many operations may be sorted in total, counting repeated sorting: if operations and launches
- * alternate in disorder, each launch sorts again, and this must end after seconds. */
+/* Limit on the number of sorted operations, counting repeated sorting. If unsorted operations and
+ * launches alternate, each launch sorts again; the limit ends this after seconds. */
 #define MAX_SORTED ((uint64_t)1 << 28)
 
 struct pl_comm *pl_import_comm_new(const char *path, const struct pl_log *log, struct pl_err *err)
@@ -251,7 +252,8 @@ static bool agree(const struct pl_comm_op *op, const struct pl_et_node *n)
 	if (op->tensors == 1 && n->wait)
 		return false;
 	if (op->tensors == 0 &&
-	    n->elements > 1) /* one element may be a scalar, which shows no tensor */
+	    n->elements >
+		    1) /* one element may be a scalar, which does not show that there is a tensor */
 		return false;
 	if (op->elements > 0 && n->elements > 0 && op->elements != n->elements &&
 	    op->elements != n->elements_out)
@@ -259,7 +261,7 @@ static bool agree(const struct pl_comm_op *op, const struct pl_et_node *n)
 	return !op->coll || !n->coll || !strcmp(op->coll, n->coll);
 }
 
-/* Pair all operations with nodes: linear but for the look ahead after a contradiction. */
+/* Pair all operations with nodes: linear, except for the search after a contradiction. */
 static int map_ops(struct pl_comm *c, struct pl_err *err)
 {
 	const struct pl_et_file *et = c->et;
@@ -307,7 +309,7 @@ static int map_ops(struct pl_comm *c, struct pl_err *err)
 	return 0;
 }
 
-/* When nodes pair by order alone: the next node of this type that can be `coll`. */
+/* If nodes are paired by order only: the next node of this type that can be `coll`. */
 static const struct pl_et_node *node_by_order(struct pl_comm *c, bool rpc, const char *coll)
 {
 	size_t *next = rpc ? &c->next_rpc : &c->next_host;
@@ -328,7 +330,7 @@ static const struct pl_et_node *node_by_order(struct pl_comm *c, bool rpc, const
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-/* Everything known of one row of communication. */
+/* The known values of one row of communication. */
 struct known {
 	const char *coll, *group;
 	size_t group_len;

@@ -49,7 +49,7 @@ uint8_t pl_import_cat_kind(const char *s, size_t n)
 	for (size_t i = 0; i < PL_LEN(table); i++)
 		if (strlen(table[i].cat) == n && !memcmp(table[i].cat, s, n))
 			return table[i].kind;
-	kind = pl_trace_kind_find(s, n); /* what our own exporter writes */
+	kind = pl_trace_kind_find(s, n); /* the categories that paceline writes */
 	return kind >= 0 && kind < PL_K_COUNT_ ? (uint8_t)kind : PL_K_COUNT_;
 }
 
@@ -60,7 +60,7 @@ static bool starts(const char *s, size_t n, const char *with)
 	return n >= m && !memcmp(s, with, m);
 }
 
-/* Kernels that communicate: NCCL and RCCL of every naming generation, and known custom ones. */
+/* Kernels that communicate: NCCL and RCCL with old and new names, and known custom ones. */
 static bool is_device_comm(const char *s, size_t n)
 {
 	static const char *const own[] = {
@@ -104,8 +104,9 @@ uint8_t pl_import_name_class(const char *s, size_t n)
 }
 
 /*
- * One argument of "Input Dims": [4, 2048] is a tensor, [] is a scalar tensor or none, [[4], []] a
- * list of tensors. Adds what is in it; j stands after its '['. False when it is not of that form.
+ * Read one argument of "Input Dims": [4, 2048] is a tensor, [] is a scalar tensor or no tensor,
+ * [[4], []] is a list of tensors. Adds its elements; j is after its '['. False if it has another
+ * form.
  */
 static bool add_dims(struct pl_json *j, bool inner, int64_t *elements, bool *tensor)
 {
@@ -154,14 +155,15 @@ void pl_import_dims_size(const char *dims, const char *types, int64_t *elements,
 			return;
 		if (pl_json_next(&t) == PL_JSON_STRING)
 			size = pl_trace_dtype(t.text, t.len, NULL);
-		if (!tensor && size) { /* a scalar of a tensor's type */
+		if (!tensor && size) { /* a number with the type of a tensor */
 			n = 1;
 			tensor = true;
 		}
 		if (!tensor)
 			continue;
 		*elements = *elements < 0 ? n : *elements + n;
-		if (!size || (*bytes < 0 && *elements != n)) /* one unknown: all unknown */
+		if (!size ||
+		    (*bytes < 0 && *elements != n)) /* one size is unknown, so the sum is unknown */
 			*bytes = -2;
 		else if (*bytes != -2 && n <= INT64_MAX / 32)
 			*bytes = (*bytes < 0 ? 0 : *bytes) + n * size;

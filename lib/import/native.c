@@ -1,4 +1,4 @@
-/* Our own stream, trace(5), as one of the formats: the reader of lib/trace does the work. */
+/* paceline's own stream, trace(5), as one of the formats: the reader of lib/trace does the work. */
 #include "import/internal.h"
 
 static int probe(const uint8_t *p, size_t n)

@@ -53,12 +53,12 @@ enum grouping {
 	G_DP,	 /* over dp within a stage */
 	G_EMBED, /* first and last stage of one dp rank */
 	G_ALL,	 /* all ranks */
-	G_SELF,	 /* local to the row */
+	G_SELF,	 /* the rank of the row alone */
 	G_NEXT,	 /* point to point with stage + 1 of the same dp rank */
 	G_PREV,	 /* ... with stage - 1 */
 };
 
-/* The first line whose word is in the type (at its end, with a leading '*' anywhere) decides. */
+/* The first line decides whose word is in the type: at its end, or with a leading '*' anywhere. */
 static const struct meaning {
 	const char *word;
 	uint8_t kind;
@@ -123,7 +123,7 @@ struct row {
 	uint8_t meaning; /* index + 1, 0 unknown */
 };
 
-/* Numbers of a row, and the role of those that are values of its event. */
+/* The numbers of a row, and the role of those that become values of its event. */
 static const struct {
 	uint8_t column, role;
 	size_t offset;
@@ -141,14 +141,14 @@ static const struct {
 	{ C_CHANNEL, PL_R_CHANNEL, offsetof(struct row, channel) },
 };
 
-struct extra { /* a cell of a column that has no meaning here */
+struct extra { /* a cell of a column without a known meaning */
 	uint32_t order;
 	uint16_t col;
 	uint8_t type, scale;
 	int64_t v;
 };
 
-struct place { /* which rank is at (dp, pp) */
+struct place { /* the rank at (dp, pp) */
 	int64_t dp, pp;
 	int32_t rank;
 };
@@ -157,24 +157,24 @@ struct table {
 	const struct pl_import_opts *o;
 	struct pl_report report;
 	struct pl_rows rows;
-	char *col_name[C_COUNT]; /* header names wanted */
-	bool asked[C_COUNT];	 /* by the user: not there is an error */
+	char *col_name[C_COUNT]; /* names in the header */
+	bool asked[C_COUNT];	 /* the user named the column: it must exist */
 	int64_t unit_ns[C_COUNT];
 	int at[C_COUNT]; /* field number, -1 absent */
-	uint8_t *mapped; /* by field: has a meaning */
-	pl_id *key;	 /* by field: its name */
+	uint8_t *mapped; /* [field]: it has a meaning */
+	pl_id *key;	 /* [field]: its name */
 	size_t n_fields;
 	bool header;
 	struct row *row;
 	size_t n, cap;
 	struct extra *extra;
 	size_t n_extra, cap_extra;
-	uint32_t *first_extra; /* by order of the row */
+	uint32_t *first_extra; /* [place of the row in the file] */
 	struct place *place;
 	size_t n_place, cap_place;
 	int64_t stages;		   /* number of them */
 	struct pl_intern families; /* "rank:name" of the tracks, in their order */
-	uint32_t *n_tracks;	   /* by rank_key: tracks it has */
+	uint32_t *n_tracks;	   /* [rank_key]: number of its tracks */
 	struct pl_intern rank_key;
 	size_t cap_tracks;
 };
@@ -276,7 +276,7 @@ static bool has_cell(const struct table *t, const struct pl_csv_row *r, unsigned
 	return t->at[c] >= 0 && (size_t)t->at[c] < r->n;
 }
 
-/* An integer cell, NO_VALUE if absent or empty; "3.0" is 3. *bad when it is something else. */
+/* An integer cell, NO_VALUE if absent or empty; "3.0" is 3. *bad: the cell holds something else. */
 static int64_t cell_int(const struct table *t, const struct pl_csv_row *r, unsigned c, bool *bad)
 {
 	size_t n;
@@ -345,7 +345,7 @@ static int note_place(struct table *t, const struct row *r, struct pl_err *err)
 		return 0;
 	if (r->pp >= t->stages)
 		t->stages = r->pp + 1;
-	/* rows of one place come together: the last few decide nearly always */
+	/* rows of one place follow one another, so a search from the end is short */
 	for (size_t i = t->n_place; i-- > 0;)
 		if (t->place[i].pp == r->pp && t->place[i].dp == r->dp)
 			return 0;
@@ -410,7 +410,8 @@ static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 
 PL_COMPARATOR(by_step_rank_start, struct row, step, rank, start, order);
 
-/* Extent of the step whose rows begin at i; returns the row after it. */
+/* The first start and last end of the step whose rows begin at i. Returns the row after the
+ * step. */
 static size_t extent(const struct table *t, size_t i, pl_ns *first, pl_ns *last)
 {
 	int64_t step = t->row[i].step;
@@ -424,7 +425,8 @@ static size_t extent(const struct table *t, size_t i, pl_ns *first, pl_ns *last)
 	return i;
 }
 
-/* Do start times restart in every step? Then a step begins before the middle of the last one. */
+/* Do start times begin again in every step? Then a step begins before the middle of the previous
+ * one. */
 static bool restarts(const struct table *t)
 {
 	pl_ns first, last, before = 0;
@@ -448,7 +450,7 @@ static int32_t rank_at(const struct table *t, int64_t dp, int64_t pp)
 	return -1;
 }
 
-/* Track of a row: all computation of a rank on one, each sort of communication on its own. */
+/* The track of a row: one for all computation of a rank, one for each type of communication. */
 static int track_of(struct table *t, const struct row *r, const char *family, uint8_t type,
 		    pl_id *id, struct pl_err *err)
 {
@@ -494,7 +496,7 @@ static void put_int(struct table *t, uint8_t role, unsigned c, int64_t v)
 		pl_import_rows_put(&t->rows, role, PL_V_INT, key_of(t, c), v);
 }
 
-/* Group and peer, where the table's own columns do not name them and the type is certain. */
+/* Group and peer, if no column of the table names them and the type of the operation decides. */
 static void put_group(struct table *t, const struct row *r, const struct meaning *m)
 {
 	int64_t stages = t->stages, to;
@@ -519,7 +521,7 @@ static void put_group(struct table *t, const struct row *r, const struct meaning
 	if ((m->group != G_NEXT && m->group != G_PREV) || r->pp == NO_VALUE || stages < 2 ||
 	    r->peer != NO_VALUE)
 		return;
-	/* beyond the last stage is the first one, with the next chunk of the model */
+	/* after the last stage comes the first one, with the next chunk of the model */
 	to = (r->pp + (m->group == G_NEXT ? 1 : stages - 1)) % stages;
 	peer = rank_at(t, r->dp, to);
 	if (peer >= 0)
@@ -602,7 +604,7 @@ static int put_all(struct table *t, struct pl_err *err)
 	moved = restarts(t);
 	for (size_t i = 0, next; i < t->n; i = next) {
 		next = extent(t, i, &first, &last);
-		if (moved) { /* the step begins where the one before it ended */
+		if (moved) { /* the step begins at the end of the previous one */
 			first = pl_min_i64(first, 0);
 			for (size_t k = i; k < next; k++)
 				t->row[k].start =
@@ -658,7 +660,7 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	PL_TRY(pl_import_rows_open(&t.rows, err));
 	rc = pl_csv_read(in, on_row, &t, err);
 	if (rc == PL_EDATA && !o->strict && t.n) {
-		/* a cut gzip: the rows that could be read are kept */
+		/* a cut gzip: keep the rows before the cut */
 		pl_say(o->log, PL_LOG_WARN, "%s; what could be read is kept", err->msg);
 		snprintf(st->first, sizeof(st->first), "%.255s", err->msg);
 		st->truncated = true;
@@ -679,7 +681,7 @@ out:
 	return rc;
 }
 
-/* A first line of names that has those of an operation table. */
+/* Is the first line a header with the columns of an operation table? */
 static int probe(const uint8_t *p, size_t n)
 {
 	static const char *const names[] = { "rank", "step", "start_ts", "duration", "optype" };

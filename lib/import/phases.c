@@ -98,9 +98,9 @@ static const char *read_coll(const char *s, size_t n, bool argument)
 	return pl_trace_coll_from_name(text, strlen(text));
 }
 
-/* The collective of which a string speaks, NULL: none. It is found once for each string: info->coll
+/* The collective that a string names, NULL: none. It is determined once for each string: info->coll
  * is 0 before that, 1 for none, else the number of the collective + 2. */
-static int coll_says(struct pl_doc *d, pl_id id, bool argument, const char **coll)
+static int collective_of_text(struct pl_doc *d, pl_id id, bool argument, const char **coll)
 {
 	const struct pl_intern *str = &d->rows.seg.str;
 	struct pl_strinfo *info = pl_import_event_info(&d->ev, id);
@@ -118,7 +118,7 @@ static int coll_says(struct pl_doc *d, pl_id id, bool argument, const char **col
 	return 0;
 }
 
-/* The collective that an event means: its argument, else its name. */
+/* The collective of the event, from its argument, else from its name. */
 static int coll_of(struct pl_doc *d, const char **coll)
 {
 	const struct pl_fields *f = &d->ev.f;
@@ -126,11 +126,11 @@ static int coll_of(struct pl_doc *d, const char **coll)
 
 	*coll = NULL;
 	if (pl_has(f, PL_R_COLL) && f->arg_type[PL_R_COLL] == PL_V_STR)
-		PL_CHECK(coll_says(d, (pl_id)f->arg[PL_R_COLL], true, coll));
+		PL_CHECK(collective_of_text(d, (pl_id)f->arg[PL_R_COLL], true, coll));
 	if (*coll && strcmp(*coll, "sendrecv") != 0 && strcmp(*coll, "collective") != 0)
 		return 0;
 	if (f->name != PL_NONE)
-		PL_CHECK(coll_says(d, f->name, false, &by_name));
+		PL_CHECK(collective_of_text(d, f->name, false, &by_name));
 	*coll = by_name ? by_name : *coll;
 	return 0;
 }
@@ -195,7 +195,7 @@ static pl_id other_group(const struct pl_doc *d)
 	return s && n ? (pl_id)f->arg[PL_A_DESC] : PL_NONE;
 }
 
-/* A host operation that speaks of communication: remembered for the kernels that it launches. */
+/* A host operation that describes communication: noted for the kernels that it launches. */
 static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
 {
 	const struct pl_fields *f = &d->ev.f;
@@ -295,7 +295,7 @@ static void put_ph(struct pl_doc *d, char ph)
 			   pl_import_rows_text(&d->rows, &ph, 1));
 }
 
-/* The event's own id, which has no column of its own. */
+/* The id of the event, for which no column exists otherwise. */
 static void put_id(struct pl_doc *d)
 {
 	const struct pl_fields *f = &d->ev.f;
@@ -315,7 +315,7 @@ static void put_step(struct pl_doc *d)
 		pl_import_rows_put(&d->rows, PL_R_STEP, PL_V_INT, PL_NONE, step);
 }
 
-/* A device track is known by its events. */
+/* Events on a device make their track a device track. */
 static void mark_track(struct pl_doc *d, pl_id id, uint8_t kind)
 {
 	struct pl_track *t = &d->rows.seg.track[id];
@@ -327,7 +327,7 @@ static void mark_track(struct pl_doc *d, pl_id id, uint8_t kind)
 	if (t->type == PL_T_STREAM)
 		return;
 	if (kind == PL_K_SYNC && f->tid.tok == PL_TOK_INT && f->tid.v < 0) {
-		t->type = PL_T_OTHER; /* "Context Sync": of no stream */
+		t->type = PL_T_OTHER; /* "Context Sync" belongs to no stream */
 		return;
 	}
 	if (stream < 0 && f->tid.tok == PL_TOK_INT)
@@ -401,8 +401,8 @@ static int flow(struct pl_doc *d, struct pl_err *err)
 	return finish_row(d, f->ph == 's' ? PL_K_FLOW_OUT : PL_K_FLOW_IN, track, -1, err);
 }
 
-/* An event that is no operation of a thread. ph 0: the kind says the phase; dur -1: a duration of
- * the source is only a member. */
+/* An event that is no operation of a thread. ph 0: the kind implies the phase. dur -1: a duration
+ * in the source becomes an argument. */
 static int other(struct pl_doc *d, uint8_t kind, char ph, pl_ns dur, struct pl_err *err)
 {
 	struct pl_fields *f = &d->ev.f;
@@ -418,7 +418,7 @@ static int other(struct pl_doc *d, uint8_t kind, char ph, pl_ns dur, struct pl_e
 	return finish_row(d, kind, track, dur, err);
 }
 
-/* Everything without a duration: instants, counters, and phases that pass through. */
+/* Everything without a duration: instants, counters, and phases that are stored as they are. */
 static int instant(struct pl_doc *d, uint8_t kind, struct pl_err *err)
 {
 	char ph = d->ev.f.ph;
@@ -432,7 +432,7 @@ static int instant(struct pl_doc *d, uint8_t kind, struct pl_err *err)
 
 /* ---- pairs --------------------------------------------------------------------------------- */
 
-/* Where begins of this track (B) or id (b) are stacked. */
+/* Find the stack of begins of this track (B) or id (b). */
 static int pair_key(struct pl_doc *d, uint32_t **top, struct pl_err *err)
 {
 	const struct pl_fields *f = &d->ev.f;
@@ -535,7 +535,7 @@ static int end(struct pl_doc *d, const char *p, const char *q, int64_t at, struc
 	}
 	if (ph == 'E')
 		return complete(d, err);
-	/* asynchronous operations overlap: no program order of the thread may be read from them */
+	/* asynchronous operations overlap, so they must not count as program order of the thread */
 	return other(d, PL_K_ANNOTATION, 'b', f->dur, err);
 }
 

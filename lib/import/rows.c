@@ -1,6 +1,6 @@
 /*
  * Rows for the sink: batches that all have the same columns in the same order, batches that wait
- * for sizes from elsewhere, and segments.
+ * for sizes from other events, and segments.
  *
  * The order of columns is fixed within a segment (`def`), so the column number of a key is valid
  * for every batch, and the inner loop never searches. A segment ends when its strings exceed the
@@ -17,7 +17,7 @@ static void held_free(struct pl_held *h)
 	pl_free(h);
 }
 
-/* Give h the columns that were found since it was last used, in the order of `def`. */
+/* Add the columns to h that are new since its last use, in the order of `def`. */
 static int top_up(struct pl_rows *r, struct pl_held *h, struct pl_err *err)
 {
 	uint32_t index;
@@ -97,7 +97,7 @@ void pl_import_rows_put_dec(struct pl_rows *r, uint8_t role, uint8_t type, pl_id
 	if (r->rc < 0 || (r->rc = pl_import_rows_col(r, role, type, key, &index, r->err)) < 0)
 		return;
 	c = &r->cur->b.col[index];
-	if (!c->n || c->row[c->n - 1] != r->cur->b.n) /* said twice: the first counts */
+	if (!c->n || c->row[c->n - 1] != r->cur->b.n) /* given twice: the first counts */
 		r->rc = pl_trace_col_put(c, r->cur->b.n, val, scale, r->err);
 }
 
@@ -166,7 +166,7 @@ out:
 	return rc;
 }
 
-/* Pass the oldest `n` of those kept back on. */
+/* Pass on the oldest `n` waiting batches. */
 static int emit_queue(struct pl_rows *r, uint32_t n, struct pl_err *err)
 {
 	for (uint32_t i = 0; i < n; i++) {

@@ -22,7 +22,7 @@
 
 enum { PL_S_ESCAPE = 1, PL_S_CONTROL = 2, PL_S_HIGH = 4, PL_S_NEWLINE = 8 };
 
-/* White space is every byte up to ' ': NUL and stray control characters between tokens too. */
+/* White space is every byte up to ' ', so also NUL and control characters between tokens. */
 static inline const char *pl_scan_space(const char *p, const char *end)
 {
 	if (PL_LIKELY((unsigned char)p[0] > ' '))
@@ -45,7 +45,7 @@ static inline const char *pl_scan_space(const char *p, const char *end)
 	return p;
 }
 
-/* What is odd about one byte of a string. */
+/* Flags of a byte that makes a string unusual. */
 static inline unsigned pl_scan_odd(unsigned char c)
 {
 	return c >= 0x80   ? PL_S_HIGH
@@ -54,7 +54,7 @@ static inline unsigned pl_scan_odd(unsigned char c)
 			   : PL_S_CONTROL;
 }
 
-/* p is after the opening quote; the closing one, or somewhere at or past `end`. */
+/* p is after the opening quote. Returns the closing quote, or a position at or past `end`. */
 static inline const char *pl_scan_string(const char *p, const char *end, unsigned *flags)
 {
 	unsigned f = 0;
@@ -64,7 +64,7 @@ static inline const char *pl_scan_string(const char *p, const char *end, unsigne
 		__m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
 		unsigned q = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_set1_epi8('"')));
 		unsigned b = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
-		/* signed: below ' ' are control characters and bytes from 0x80 */
+		/* signed: control characters and bytes from 0x80 are below ' ' */
 		unsigned x = (unsigned)_mm_movemask_epi8(_mm_cmplt_epi8(v, _mm_set1_epi8(' ')));
 		unsigned stop = q | b;
 
@@ -97,9 +97,9 @@ static inline const char *pl_scan_string(const char *p, const char *end, unsigne
 }
 
 /*
- * p is at '[' or '{'; after the bracket that closes it, or past `end`. Brackets are counted outside
- * strings, not matched by type: what is wrong inside is found when the text is first seen
- * (values.c). Inside-of-string bits are the prefix sums (xor) of the quote bits.
+ * p is at '[' or '{'. Returns the position after the closing bracket, or one past `end`. Brackets
+ * are counted outside strings, not matched by type: values.c finds errors inside when the text is
+ * first seen. The bits of positions inside strings are the prefix sums (xor) of the quote bits.
  */
 static inline const char *pl_scan_nested(const char *p, const char *end)
 {
@@ -153,7 +153,7 @@ static inline const char *pl_scan_nested(const char *p, const char *end)
 	return end + 1;
 }
 
-/* Appends the digits at p to the number *v; how many there are, at most eight. */
+/* Append the digits at p to the number *v. Returns their number, at most eight. */
 static inline unsigned pl_scan_digits(const char *p, uint64_t *v)
 {
 	static const uint32_t ten_to[] = { 1,	   10,	    100,      1000,	10000,

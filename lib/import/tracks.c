@@ -1,10 +1,10 @@
 /*
- * Tracks: a pair of pid and tid as the source wrote them, found through a small cache, and their
- * metadata events. These may come before or after the events, even in another segment.
+ * Tracks: a pair of pid and tid as the source wrote them, found through a small cache; and the
+ * metadata events of tracks, which may come before or after the events, even in another segment.
  *
  * A track is a device stream if its events have "stream" and "device". The numbers of the track do
- * not show it: pid 0 and tid 7 are device 0 and stream 7, while the process has another pid. Names,
- * ranks and hosts are filled in when the segment ends.
+ * not decide: a stream may have pid 0 and tid 7 (device 0, stream 7), while the process has another
+ * pid. Names, ranks and hosts are filled in when the segment ends.
  */
 #include "import/internal.h"
 
@@ -37,7 +37,7 @@ void pl_import_tracks_renew(struct pl_tracks *t)
 		t->note[i].used = false;
 }
 
-/* Append text; a NUL, which ends the parts of a key, as it is written in JSON. */
+/* Append text. A NUL ends the parts of a key, so a NUL in the text is written as in JSON. */
 static int put_text(struct pl_tracks *t, const char *s, size_t n, struct pl_err *err)
 {
 	const char *nul;
@@ -72,12 +72,13 @@ int pl_import_tracks_key(struct pl_tracks *t, const struct pl_fields *f, struct 
 	PL_CHECK(put_pid(t, &f->pid, err));
 	PL_CHECK(pl_buf_put(&t->tmp, "", 1, err));
 	PL_CHECK(put_pid(t, &f->tid, err));
-	PL_CHECK(pl_buf_put(&t->tmp, "", 1, err)); /* ends the text, not part of the key */
+	PL_CHECK(pl_buf_put(&t->tmp, "", 1,
+			    err)); /* a NUL after the text, which is not part of the key */
 	t->tmp.n--;
 	return 0;
 }
 
-/* The track with the key in [key, key + n); new ones get the next number, as in t->key. */
+/* The track with the key [key, key + n). New tracks get the next number, as in t->key. */
 static int by_key(struct pl_tracks *t, const char *key, size_t n, pl_id *id, struct pl_err *err)
 {
 	size_t np = strlen(key);
@@ -92,7 +93,7 @@ static int by_key(struct pl_tracks *t, const char *key, size_t n, pl_id *id, str
 		(*key == 's' ? PL_TRACK_PID_STR : 0) | (key[np + 1] == 's' ? PL_TRACK_TID_STR : 0);
 	track.pid = pl_import_rows_text(t->rows, key + 1, np - 1);
 	track.tid = pl_import_rows_text(t->rows, key + np + 2, n - np - 2);
-	/* "Spans", "Traces" and "" are no processes but the profiler's own rows */
+	/* "Spans", "Traces" and "" are rows of the profiler, not processes */
 	track.type = !t->chrome && *key == 's' ? PL_T_OTHER : PL_T_THREAD;
 	PL_CHECK(pl_trace_segment_track(&t->rows->seg, &track, &check, err));
 	return check == *id ? 0 : pl_fail(err, PL_EINTERNAL, "track numbers disagree");
@@ -131,7 +132,7 @@ static int note_get(struct pl_tracks *t, bool thread, const struct pl_fields *f,
 
 	PL_CHECK(pl_import_tracks_key(t, f, err));
 	key = (const char *)t->tmp.p;
-	/* first the room, so that a failure leaves no key without its note */
+	/* allocate first, so that a failure leaves no key without its note */
 	PL_CHECK(pl_grow(&t->note, &t->cap_note, old + 1, sizeof(*t->note), err));
 	PL_CHECK(pl_intern_add(&t->note_key, key, thread ? t->tmp.n : strlen(key), &id, err));
 	note = &t->note[id];
@@ -190,8 +191,9 @@ static pl_id copy_text(struct pl_tracks *t, pl_id from)
 						     t->text.len[from]);
 }
 
-/* The rank that the name of a process says, -1. A profiler calls it as the system does, so in its
- * own documents only what begins with it counts: "rank 3 python (GPU 0)", as we export ranks. */
+/* The rank in the name of a process, -1: none. A profiler takes the name from the system, so in its
+ * documents the name must begin with the rank: "rank 3 python (GPU 0)", as paceline exports
+ * ranks. */
 static int32_t named_rank(const struct pl_tracks *t, const struct pl_track_note *n)
 {
 	const char *s;
@@ -231,7 +233,7 @@ static void fill_in(struct pl_tracks *t, pl_id id, int32_t rank, pl_id host)
 	}
 }
 
-/* Threads, or processes, that were named but have no events get a track: nothing is lost. */
+/* Named threads or processes without events get a track too, so that their names are kept. */
 static int add_unused(struct pl_tracks *t, bool thread, int32_t rank, pl_id host,
 		      struct pl_err *err)
 {
@@ -257,7 +259,7 @@ int pl_import_tracks_finish(struct pl_tracks *t, int32_t rank, const char *host,
 
 	if (host)
 		h = pl_import_rows_text(t->rows, host, host_len);
-	/* a document of several ranks is of none as a whole */
+	/* a document with several ranks has no rank as a whole */
 	for (pl_id i = 0; i < t->note_key.n && !t->chrome; i++)
 		if (!t->note[i].thread && named_rank(t, &t->note[i]) >= 0)
 			rank = -1;

@@ -64,7 +64,8 @@ static inline int intern(struct pl_ev *e, const char *s, size_t n, pl_id *id)
 	return 0;
 }
 
-/* Does a line of an event begin at p (`"key":`, a bracket)? Then the last string is not closed. */
+/* Does a line of an event (`"key":` or a bracket) begin at p? Then the string before it lacks its
+ * closing quote. */
 static bool begins_member(const char *p, const char *end)
 {
 	p = pl_scan_space(p, end);
@@ -143,7 +144,7 @@ int pl_import_json_check(const char *s, size_t n)
 	return j.lenient;
 }
 
-/* First sight of a nested text. */
+/* Check a nested text that is new. */
 static int judge(struct pl_ev *e, const char *s, size_t n, pl_id id)
 {
 	int state = pl_import_json_check(s, n);
@@ -195,7 +196,7 @@ static const char *nested(struct pl_ev *e, const char *p, const char *end, pl_id
 
 #define MAX_SCALE 18 /* decimals of PL_V_DEC */
 
-/* Moves *p behind the digits there and appends them to *v. */
+/* Append the digits at *p to *v, and move *p behind them. */
 static inline void take_digits(const char **p, const char *end, uint64_t *v)
 {
 	unsigned n;
@@ -255,7 +256,7 @@ none:
 	return start;
 }
 
-/* A bare word: up to a comma, a bracket or white space. */
+/* A word without quotes: up to a comma, a bracket or white space. */
 const char *pl_import_event_word(struct pl_ev *e, const char *p, const char *end, size_t *n)
 {
 	const char *q = p;
@@ -303,7 +304,7 @@ static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t ty
 		return PL_R_TOP;
 	if (k->space == PL_KS_VALUE)
 		return type == PL_V_INT || type == PL_V_DEC ? PL_R_VALUE : PL_R_ARG;
-	/* only where arguments are ours to interpret: Kineto's "step" may be anything */
+	/* only in general JSON: the "step" of Kineto may be anything */
 	if (e->chrome && type == PL_V_INT &&
 	    (k->code == PL_R_STEP || k->code == PL_R_MB || k->code == PL_R_LAYER))
 		return k->code;
@@ -311,7 +312,8 @@ static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t ty
 					     e->key_text.len[k->index] - 1, type);
 }
 
-/* "Collective name": the role where the source uses our name for it, else an argument. */
+/* "Collective name": it gets its role if the source uses the glossary's names, else it is an
+ * argument. */
 static int put_coll(struct pl_ev *e, struct pl_key *k, pl_id id)
 {
 	const struct pl_intern *str = &e->rows->seg.str;

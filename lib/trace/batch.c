@@ -1,8 +1,8 @@
 /*
- * Batches and segments: the in-memory side of trace(5).
+ * Batches and segments: trace(5) in memory.
  *
- * The columns of a batch are found by hash of (role, type, key): a source with an argument of its
- * own for every event makes as many columns as it has events, so a search must not be linear.
+ * A hash of (role, type, key) finds the columns of a batch: a source with a different argument in
+ * every event makes as many columns as events, so a search must not be linear.
  */
 #include "trace/internal.h"
 
@@ -155,7 +155,7 @@ int pl_trace_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key
 	if (b->n_cols == b->n_kept)
 		memset(&b->col[b->n_kept++], 0, sizeof(*c));
 	else if (c->type != type)
-		pl_trace_col_drop(c); /* decimals have an array more */
+		pl_trace_col_drop(c); /* decimals have one more array */
 	c->n = 0;
 	c->role = role;
 	c->type = type;
@@ -230,7 +230,7 @@ int pl_trace_segment_add_meta(struct pl_segment *s, const struct pl_meta *m, str
 	return 0;
 }
 
-/* A key that the source gave twice has its last value, as JSON readers agree. */
+/* If the source has a key twice, the last value counts, as JSON readers agree. */
 const char *pl_trace_segment_meta_get(const struct pl_segment *s, const char *key)
 {
 	pl_id id = pl_intern_find(&s->str, key, strlen(key));

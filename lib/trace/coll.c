@@ -1,13 +1,13 @@
 /*
- * The collective that a name speaks of.
+ * The collective that a name means.
  *
  * Names come from many sources: kernels of every version of NCCL, operators of frameworks, MPI
- * calls, operation tables, compilers. So a name is cut into words, at everything that is no letter
- * or digit, and where a capital begins a word. Of the known sequences of words, the one that begins
- * first decides, and of these the longest. Words that have other meanings too ("gather", "reduce",
- * "send" ...) count only if the name is about communication: a library's name comes before them, or
- * they stand at the end of a name in the style of operation tables (letters and dashes). The text
- * after the first '<' or '(' is a signature and is not looked at.
+ * calls, operation tables, compilers. So a name is cut into words: at characters that are neither
+ * letter nor digit, and before capitals that begin a word. Of the known sequences of words, the
+ * first one in the name decides, and of several at the same place the longest. Words with other
+ * meanings ("gather", "reduce", "send" ...) count only if the name is about communication: after
+ * the name of a library, or at the end of a name in the style of operation tables (letters and
+ * dashes). The text after the first '<' or '(' is a signature and is ignored.
  */
 #include <ctype.h>
 
@@ -80,11 +80,11 @@ static void split(const char *s, size_t n, struct words *w)
 #define WORD(name, word) word,
 static const char *const colls[] = { PL_TRACE_COLLS(WORD) };
 
-/* If several sequences begin at one word, the first one in this table that fits counts. */
+/* If several sequences begin at one word, the first one in this table counts. */
 static const struct {
 	const char *word[3];
 	uint8_t coll;
-	bool clear; /* means communication wherever it stands */
+	bool clear; /* means communication at any place */
 } known[] = {
 	{ { "cross", "device", "reduce" }, PL_COLL_ALLREDUCE, true },
 	{ { "all", "to", "all" }, PL_COLL_ALLTOALL, true },
@@ -114,7 +114,7 @@ static const char *const libraries[] = { "nccl", "rccl",    "gloo",  "c10d",   "
 					 "ucc",	 "xccl",    "hccl",  "ccl",    "oneccl",
 					 "hvd",	 "horovod", "msccl", "mscclpp" };
 
-/* Inside one processor, not between several. */
+/* Words for operations inside one processor. */
 static const char *const local[] = { "block", "warp", "thread", "subgroup", "quad", "cta", "wave" };
 
 static bool any_of(const char *word, const char *const *list, size_t n)
@@ -125,7 +125,8 @@ static bool any_of(const char *word, const char *const *list, size_t n)
 	return false;
 }
 
-/* MPI's words: a letter before (i, b, s, r: the mode of a send) and after (v, w: of many sizes). */
+/* Words of MPI: a letter before (i, b, s, r: the mode of a send) and after (v, w: different
+ * sizes). */
 static bool mpi_word(const char *word, const char *want)
 {
 	size_t n = strlen(word), k = strlen(want);
@@ -142,7 +143,7 @@ static bool same_word(const char *word, const char *want, bool library)
 	return (*word == *want && !strcmp(word, want)) || (library && mpi_word(word, want));
 }
 
-/* Number of words that entry `k` takes at word `i`, or 0. */
+/* The number of words that match entry `k` from word `i` on, or 0. */
 static int fits(const struct words *w, int i, size_t k, bool library)
 {
 	int n = 0;
@@ -167,7 +168,7 @@ static bool is_dashed(const char *s, size_t n)
 	return dash;
 }
 
-/* Is word i the last, but for numbers and a compiler's halves of an asynchronous operation? */
+/* Is word i the last one, except for numbers and the suffixes of an asynchronous operation? */
 static bool is_last(const struct words *w, int i)
 {
 	for (; i < w->n; i++)
@@ -189,7 +190,7 @@ static unsigned find(const char *name, size_t n)
 			library = true;
 			continue;
 		}
-		/* A kernel of such a library communicates even if it does not say how. */
+		/* A kernel of such a library communicates, even if its name has no operation. */
 		kernel |= library && (!strcmp(w.w[i], "kernel") || !strcmp(w.w[i], "coalesced"));
 		for (size_t k = 0; k < PL_LEN(known); k++) {
 			int words = fits(&w, i, k, library);
@@ -242,7 +243,7 @@ unsigned pl_trace_coll_find(const char *name, size_t n)
 	return coll < PL_COLL_COUNT_ ? coll : PL_COLL_OTHER;
 }
 
-/* Beside PL_COLL_MOVES_DATA. */
+/* Properties in addition to PL_COLL_MOVES_DATA. */
 static const uint8_t properties[PL_COLL_COUNT_] = {
 	[PL_COLL_ALLREDUCE] = PL_COLL_MEETS | PL_COLL_SAME_SIZE,
 	[PL_COLL_REDUCE_SCATTER] = PL_COLL_MEETS | PL_COLL_SAME_SIZE,
@@ -258,7 +259,7 @@ static const uint8_t properties[PL_COLL_COUNT_] = {
 unsigned pl_trace_coll_properties(const char *name)
 {
 	if (!strcmp(name, colls[PL_COLL_BARRIER]) || !strcmp(name, "rendezvous"))
-		return PL_COLL_MEETS; /* the latter is of operation tables */
+		return PL_COLL_MEETS; /* the word "rendezvous" of operation tables */
 	for (size_t i = 0; i < PL_COLL_COUNT_; i++)
 		if (!strcmp(name, colls[i]))
 			return properties[i] | PL_COLL_MOVES_DATA;

@@ -1,7 +1,7 @@
 /*
- * Payloads of trace(5), read. Nothing is believed: every number of a string, track or row is
- * compared with what there is, and every size with the bytes that are left, before memory is taken
- * for it. A block of events takes at most PL_TRACE_VALUES_MAX values, however small it is.
+ * Payloads of trace(5): reading. Nothing is trusted: every number of a string, track or row is
+ * compared with the definitions, and every size with the bytes that are left, before memory is
+ * allocated. A block of events has at most PL_TRACE_VALUES_MAX values, however few its bytes are.
  */
 #include "trace/internal.h"
 
@@ -88,7 +88,7 @@ int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s, st
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* Rows of a column of the block, by its number, for those that have the same. */
+/* Rows of a column of the block, by its number, for later columns with the same rows. */
 struct rows {
 	uint32_t col, n; /* column of the batch */
 };
@@ -208,7 +208,7 @@ static int get_values(struct events_in *in, struct pl_cur *c, struct pl_col *col
 	return pl_trace_check_col(col, in->want->n_strings, PL_EDATA, err);
 }
 
-/* A column that nobody wants has rows that others may name, but no values. */
+/* An unwanted column: later columns may refer to its rows, but its values are not read. */
 static int skip_col(struct events_in *in, struct pl_cur *part, struct pl_col *col, uint32_t index,
 		    uint32_t m, struct pl_err *err)
 {
@@ -267,7 +267,7 @@ static int get_cols(struct events_in *in, struct pl_err *err)
 	uint64_t cols = pl_io_get_varint(in->c);
 	int rc;
 
-	/* A column takes more than eight bytes, so the memory follows the input. */
+	/* A column takes more than eight bytes, so memory follows the input. */
 	if (in->c->bad || cols > PL_TRACE_COLS_MAX || cols > (size_t)(in->c->end - in->c->p) / 8)
 		return pl_fail(err, PL_EDATA, "impossible number of columns");
 	if (!cols)

@@ -1,17 +1,17 @@
 /*
- * Blocks of events of trace(5), written.
+ * Blocks of events of trace(5): writing.
  *
- * What makes events small is mostly how rows are told: the arguments of one sort of event share
- * their rows, so a list is compared with the few distinct lists before it (first, middle and last
- * row first, then memcmp) and named by number. A list of its own is a bitmap when that is shorter
- * than a byte a row. Whether a column of values is coded by differences is decided on 64 sampled
- * pairs. One pass over every column, no allocation but the payload's.
+ * The lists of rows decide the size: the arguments of one type of event share their rows. So a list
+ * is compared with the few distinct lists before it (first, middle and last row first, then memcmp)
+ * and then stored as the number of the equal one. A new list is a bitmap if that is shorter than
+ * one byte for each row. 64 sampled pairs decide whether a column of values is stored as
+ * differences. One pass over every column; only the payload allocates memory.
  */
 #include "core/bytes.h"
 #include "trace/internal.h"
 
 #define SAMPLES 64
-#define RECENT	24 /* distinct lists of rows that are remembered */
+#define RECENT	24 /* distinct lists of rows that are kept for comparison */
 
 /* Length of a varint. */
 static unsigned cost(uint64_t v)
@@ -24,7 +24,7 @@ static int64_t diff(int64_t a, int64_t b)
 	return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
-/* Are differences shorter? Runs, of values or of differences, are found by the column's coder. */
+/* Are differences shorter? The coder of columns finds runs of values or of differences. */
 static bool delta_i64(const int64_t *v, size_t n)
 {
 	size_t step = n / SAMPLES + 1;
@@ -49,11 +49,11 @@ static bool delta_u32(const uint32_t *v, size_t n)
 	return delta < plain;
 }
 
-/* Lists of rows in this block that a later column may name. */
+/* Lists of rows in this block that a later column may refer to. */
 struct recent {
 	const struct pl_col *col[RECENT];
 	uint32_t number[RECENT];
-	uint32_t n; /* ever added; the newest RECENT are there */
+	uint32_t n; /* added so far; the newest RECENT are kept */
 };
 
 static bool is_all(const uint32_t *row, uint32_t m, uint32_t n)
@@ -93,7 +93,7 @@ static bool find_same(const struct recent *r, const struct pl_col *c, uint32_t *
 	return false;
 }
 
-/* False, with nothing written, when a row comes twice. */
+/* False, and nothing is written, if a row has two values. */
 static bool try_bits(struct pl_buf *b, const uint32_t *row, uint32_t m, uint32_t n)
 {
 	uint8_t *bits = b->p + b->n;

@@ -1,30 +1,31 @@
 /*
- * Choosing events. Kind and name are decided at once, by tables over kinds and strings; rank and
- * step at the segment's end, when tracks, steps and launches are known; a time window at the end of
- * the stream, when its first event is known. Whatever passes is copied into a segment of its own
- * with only the strings and tracks that it uses, so a small cut of a large trace is small.
+ * Choosing events. Tables decide kinds and names at once. Ranks and steps are decided at the end of
+ * a segment, when its tracks, steps and launches are known. A time window is decided at the end of
+ * the stream, when the first event is known. Events that pass are copied into a new segment with
+ * only the strings and tracks that they use, so a small part of a large trace is small.
  *
- * The matches of a merged stream name events by number and stand ahead of them: what passes waits
- * for the end of the stream, and beside each event its old number does, by which the matches are
- * made anew (filter_merge.c).
+ * The matches of a merged stream come before the events and name them by number. So the events that
+ * pass wait for the end of the stream, with their old numbers, and then the matches are written
+ * with new numbers (filter_merge.c).
  */
 #include "trace/filter.h"
 #include "core/spans.h"
 #include "trace/internal.h"
 
-/* Where rows go: into a sink, or (next NULL) into a hold. */
+/* The destination of rows: a sink, or (next NULL) a hold. */
 struct dest {
 	struct pl_segment seg;
 	struct pl_sink *next;
 	struct pl_hold hold;
 	struct pl_batch b;
-	pl_id *str, *track; /* by number in the source: ours, PL_NONE */
+	pl_id *str, *track; /* [number in the source]: new number, PL_NONE */
 	size_t n_str, cap_str, n_track, cap_track;
-	uint32_t n_meta; /* of the source, copied */
+	uint32_t n_meta; /* number of metadata members that were copied */
 	bool ready, begun;
 };
 
-/* Numbers that events had in the source. Those past 32 bits, which no match can name, are one. */
+/* The numbers that events had in the source. Numbers above 32 bits, which no match can name, are
+ * stored as one number. */
 struct numbers {
 	uint32_t *v;
 	size_t n, cap;
@@ -32,7 +33,7 @@ struct numbers {
 
 struct kept { /* a segment that waits for the end of the stream */
 	struct dest d;
-	struct pl_merge_context merge; /* present: stood before the segment */
+	struct pl_merge_context merge; /* present: it came before the segment */
 	struct numbers from;	       /* of the events in d.hold */
 };
 
@@ -43,17 +44,17 @@ struct filter {
 	struct pl_merge_context merge; /* clocks of the current segments */
 	bool new_merge;		       /* not passed on yet */
 	uint8_t kind[256];	       /* passes */
-	uint8_t *name;		       /* by string: 0 not looked at, 1 no, 2 passes */
+	uint8_t *name;		       /* [string]: 0 not determined, 1 does not pass, 2 passes */
 	size_t n_name, cap_name;
 	uint8_t *mask;
 	struct dest d;
-	struct pl_hold hold;	   /* of the segment: what passed by kind and name */
+	struct pl_hold hold;	   /* the events of the segment whose kind and name pass */
 	struct numbers held, from; /* of the events in hold, and in d when it waits */
 	struct pl_row_values rows;
 	struct pl_trace_steps steps;
 	struct kept **kept;
 	size_t n_kept, cap_kept;
-	pl_ns *first; /* by track: first time */
+	pl_ns *first; /* [track]: first time */
 	size_t n_first, cap_first;
 	pl_ns t_min;				/* start of the first event of the stream */
 	struct pl_spans ranks_seen, steps_seen; /* of the input, if some were asked for */
@@ -119,7 +120,7 @@ static int copy_text(char **to, const char *from, struct pl_err *err)
 	return *to ? 0 : pl_fail(err, PL_ENOMEM, "out of memory");
 }
 
-/* Copy again what may have changed in the segment. */
+/* Copy again the parts of the segment that may have changed. */
 static int sync_segment(struct dest *d, const struct pl_segment *s, struct pl_err *err)
 {
 	d->seg.base_ns = s->base_ns;
@@ -162,7 +163,7 @@ static void dest_fini(struct dest *d)
 	memset(d, 0, sizeof(*d));
 }
 
-/* The destination is complete: frees what only more rows would need. */
+/* The destination is complete: free the memory that only more rows would need. */
 static void dest_rest(struct dest *d)
 {
 	pl_trace_batch_fini(&d->b);
@@ -208,7 +209,7 @@ static int copy_col(struct dest *d, const struct pl_segment *s, const struct pl_
 	return 0;
 }
 
-/* The rows of b for which mask[row] is set; to: scratch of b->n. */
+/* Copy the rows of b for which mask[row] is set. to: scratch of b->n. */
 static int dest_rows(struct dest *d, const struct pl_segment *s, const struct pl_batch *b,
 		     const uint8_t *mask, struct pl_err *err)
 {
@@ -288,7 +289,7 @@ static int name_passes(struct filter *x, const struct pl_segment *s, pl_id id, b
 
 /* ---- rank and step --------------------------------------------------------------------------- */
 
-/* Does v lie in one of n pairs? Without pairs any number does; INT64_MIN is none. */
+/* Is v in one of n pairs? If there are no pairs: yes. INT64_MIN is in none. */
 static bool wanted(const int64_t *pair, uint32_t n, int64_t v)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -304,7 +305,8 @@ static int note_seen(struct pl_spans *s, int64_t v, struct pl_err *err)
 	return pl_spans_add_number(s, v, err);
 }
 
-/* Refuses numbers of which the input has none. An input without any passes nothing. */
+/* PL_EDATA if the input has none of the chosen numbers. If it has no numbers at all, nothing
+ * passes. */
 static int check_seen(struct pl_spans *s, const int64_t *pair, uint32_t n, const char *what,
 		      const struct pl_log *log, struct pl_err *err)
 {
@@ -340,7 +342,8 @@ static void drop_kept(struct filter *x, size_t from, size_t to)
 	}
 }
 
-/* Which rows of the j-th held batch lie in the window; rel: the segment, as m counts. */
+/* Mask the rows of the j-th held batch that are in the time window. rel: number of the segment in
+ * m. */
 static void mask_time(struct filter *x, const struct kept *k, size_t j, const struct pl_merge *m,
 		      uint32_t rel)
 {
@@ -378,7 +381,7 @@ out:
 	return rc;
 }
 
-/* The merge of the n segments from the first-th on, which it speaks of, as it is of what passes. */
+/* Pass on the merge table of n segments from `first`, reduced to the events that pass. */
 static int pass_merge(struct filter *x, size_t first, size_t n, struct pl_err *err)
 {
 	const struct pl_merge *m = &x->kept[first]->merge.m;
@@ -392,7 +395,7 @@ static int pass_merge(struct filter *x, size_t first, size_t n, struct pl_err *e
 		struct kept *k = x->kept[first + i];
 		const uint32_t *old = k->from.v;
 
-		k->from.n = 0; /* those that pass move to the front */
+		k->from.n = 0; /* the numbers that pass move to the front */
 		for (size_t j = 0; j < k->d.hold.n; old += k->d.hold.b[j++].n) {
 			mask_time(x, k, j, m, (uint32_t)i);
 			for (uint32_t e = 0; e < k->d.hold.b[j].n; e++)
@@ -410,7 +413,7 @@ out:
 	return rc;
 }
 
-/* All segments that wait go on, each merge ahead of those that it speaks of. */
+/* Pass on all waiting segments, each merge table before the segments that it describes. */
 static int pass_kept(struct filter *x, struct pl_err *err)
 {
 	for (size_t i = 0, n; i < x->n_kept; i += n) {
@@ -442,7 +445,8 @@ static bool waits(const struct filter *x)
 	return x->f->has_time || x->merge.present;
 }
 
-/* Note the numbers of the rows of b that the mask selects: old[row], or as b counts if NULL. */
+/* Note the numbers of the rows of b in the mask: old[row], or, if it is NULL, their numbers in
+ * b. */
 static int note_numbers(struct numbers *to, const struct pl_batch *b, const uint8_t *mask,
 			const uint32_t *old, struct pl_err *err)
 {
@@ -479,7 +483,7 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 	return dest_init(&x->d, waits(x) ? NULL : x->next, seg->index, err);
 }
 
-/* The first time of each track is kept, because its base and clock may be known only at the end. */
+/* Keep the first time of each track, because its base and clock may be known only at the end. */
 static int note_first(struct filter *x, const struct pl_segment *seg, const struct pl_batch *b,
 		      struct pl_err *err)
 {
@@ -516,7 +520,7 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 	return pl_trace_hold_add(&x->hold, b, x->mask, err);
 }
 
-/* Rank and step of the rows that were held; what passes goes into the destination. */
+/* Check rank and step of the held rows, and copy those that pass to the destination. */
 static int pass_held(struct filter *x, const struct pl_segment *seg, struct pl_err *err)
 {
 	const uint32_t *old = x->held.v;
@@ -549,7 +553,7 @@ out:
 	return rc;
 }
 
-/* The destination waits for the end of the stream. */
+/* Keep the destination until the end of the stream. */
 static int keep(struct filter *x, struct pl_err *err)
 {
 	struct kept *k;

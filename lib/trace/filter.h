@@ -4,7 +4,7 @@
 
 #include "trace/trace.h"
 
-/* Which events pass; all conditions must hold. */
+/* The conditions; an event passes if all hold. */
 struct pl_filter {
 	const int64_t *rank, *step; /* pairs: first, last */
 	uint32_t n_ranks, n_steps;  /* pairs; 0: any */
@@ -13,25 +13,26 @@ struct pl_filter {
 	const char *kind, *name; /* globs, NULL any */
 };
 /*
- * A sink that passes matching events on to `next`; f and what it points to, and next, are borrowed
- * until pl_trace_filter_close(). Step numbers are those of the column PL_R_STEP where there is one,
- * else of the STEP event that contains the event's start (device operations: their launch). Kinds
- * may also be asked for by the class "comm" (collective, send, recv), and by the older word
+ * A sink that passes matching events on to `next`. It borrows f, the arrays of f, and next until
+ * pl_trace_filter_close(). The number of a step is that of the column PL_R_STEP if there is one,
+ * else that of the STEP event that contains the start of the event (of a device operation: its
+ * launch). A kind may also be the class "comm" (collective, send, recv), and the older word
  * "compute" for kernel|host_op.
  *
- * Strings and tracks that no passing event uses are left out, and segments and groups without any.
- * What merge said stays true: its clocks are kept, its matches name the events that passed; a
- * collective that lost members is marked PL_MATCH_MISSING, half a send and receive is none. Ranks
- * and steps hold one segment in memory until its end; a time window (times are those of the common
- * clock) and a merged stream hold all events that pass until the end of the stream.
+ * Strings and tracks without a passing event are left out; so are segments and groups without any.
+ * The merge table stays true: its clocks are kept, its matches name the events that passed, a
+ * collective that lost members is marked PL_MATCH_MISSING, and a send without its receive is
+ * removed. Conditions on ranks and steps hold one segment in memory until its end. A time window
+ * (times of the common clock) and a merged stream hold all events that pass until the end of the
+ * stream.
  */
 struct pl_sink *pl_trace_filter_open(const struct pl_filter *f, struct pl_sink *next,
 				     struct pl_err *err);
-/* Call it after the last segment: passes on the events that had to wait. */
+/* Call it after the last segment: passes on the events that waited. */
 int pl_trace_filter_finish(struct pl_sink *s, struct pl_err *err) PL_MUST;
-/* After that: PL_EDATA if the input has ranks or steps, but none of those asked for; the message
- * says which there are. */
+/* Call it after pl_trace_filter_finish(): PL_EDATA if the input has ranks or steps, but none of the
+ * chosen ones. The message lists those of the input. */
 int pl_trace_filter_check(struct pl_sink *s, const struct pl_log *log, struct pl_err *err) PL_MUST;
-void pl_trace_filter_close(struct pl_sink *s); /* NULL is fine */
+void pl_trace_filter_close(struct pl_sink *s); /* NULL is allowed */
 
 #endif

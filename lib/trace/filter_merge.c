@@ -1,15 +1,15 @@
 /*
- * What merge said, of the events that a filter left. A member names its event by the number in its
- * segment, so every member is looked up among the old numbers of the events that passed (binary
- * search); segments without any go, and with them the uses of their clocks. Clocks stay: the first
- * one is what the others are measured against. O(members * log(events)) and a number a member.
+ * The merge table after a filter. A member names its event by its number in the segment, so each
+ * member is searched among the old numbers of the events that passed (binary search). Segments
+ * without events are removed, with the uses of their clocks. All clocks stay, because the offsets
+ * of the others refer to the first one. O(members * log(events)), and one number for each member.
  *
- * A collective that lost members is marked as merge marks one whose ranks were not all recorded; of
- * a send and its receive both are there or neither.
+ * A collective that lost members is marked like one whose ranks were not all recorded. A send and
+ * its receive stay together or are both removed.
  */
 #include "trace/internal.h"
 
-/* The place of the event among those that passed, PL_NONE if it did not. */
+/* The place of the event among those that passed, PL_NONE: it did not pass. */
 static uint32_t place(const struct pl_passed *s, uint32_t event)
 {
 	size_t i = 0;
@@ -23,7 +23,7 @@ static bool is_pair(const struct pl_merge *m, const struct pl_match *k)
 	return k->flags & PL_MATCH_P2P && k->n == 2 && (uint64_t)k->first + 2 <= m->n_members;
 }
 
-/* New numbers of the members; segment PL_NONE: gone. */
+/* Give members their new numbers; segment PL_NONE: removed. */
 static void renumber(struct pl_merge *m, const struct pl_passed *seg, uint32_t n_segs,
 		     const uint32_t *number)
 {
@@ -46,7 +46,7 @@ static void renumber(struct pl_merge *m, const struct pl_passed *seg, uint32_t n
 
 int pl_trace_merge_close_gaps(struct pl_merge *m, struct pl_err *err)
 {
-	uint32_t *before, k = 0; /* before[i]: how many members before the i-th stay */
+	uint32_t *before, k = 0; /* before[i]: the number of members before the i-th that stay */
 	bool owner = false;
 
 	PL_CHECK(pl_alloc(&before, (size_t)m->n_members + 1, sizeof(*before), err));
@@ -67,7 +67,7 @@ int pl_trace_merge_close_gaps(struct pl_merge *m, struct pl_err *err)
 		a.first = before[a.first];
 		if (a.n < n)
 			a.flags |= PL_MATCH_MISSING;
-		if (message && !owner) /* it would be taken for another collective's */
+		if (message && !owner) /* otherwise readers would add it to another collective */
 			continue;
 		if (a.n && (a.n == n || !(a.flags & PL_MATCH_P2P)))
 			m->match[k++] = a;
@@ -83,7 +83,7 @@ int pl_trace_merge_close_gaps(struct pl_merge *m, struct pl_err *err)
 	return 0;
 }
 
-/* Groups that no match is of any more. */
+/* Remove groups that no match has any more. */
 static void drop_groups(struct pl_merge *m, uint32_t *number)
 {
 	uint32_t k = 0;

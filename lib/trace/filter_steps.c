@@ -1,6 +1,6 @@
 /*
- * In which step an event is: the STEP events of a rank, sorted; an event belongs to the one that
- * contains its start, a device operation to the one that contains its launch (found by
+ * The step of each event. The STEP events of a rank are sorted. An event belongs to the step that
+ * contains its start; a device operation belongs to the step that contains its launch (found by
  * correlation). O(n log n).
  */
 #include "io/json.h"
@@ -13,7 +13,8 @@ struct pl_trace_step {
 	pl_id track, name;
 	bool numbered;
 };
-struct pl_trace_launch { /* correlations are of a rank, and a segment may have several */
+struct pl_trace_launch { /* correlations are unique in a rank, and a segment may have several ranks
+			  */
 	int64_t corr;
 	pl_ns ts;
 	int32_t rank;
@@ -61,7 +62,7 @@ int pl_trace_steps_note(struct pl_trace_steps *x, const struct pl_batch *b, stru
 			}
 		}
 	}
-	/* those without a number have one at the end of their name, when the segment ends */
+	/* the end of the segment takes the missing numbers from the names of the events */
 	return 0;
 }
 

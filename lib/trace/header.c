@@ -1,12 +1,12 @@
 /*
- * What the header of a profile says about the job: which rank this is, of how many, and the groups
+ * The job in the header of a profile: the number of this rank, the number of ranks, and the groups
  * of ranks that communicate.
  *
- * PyTorch writes beside its events a "distributedInfo" with "rank" and "world_size", whose
- * "pg_config" has an object for each process group of the rank: pg_name, pg_size and the ranks.
- * Versions differ: the list may be text; "ranks" is empty or null for the group of all; the size is
- * group_size. Whatever object has ranks or such a size is taken for a group, wherever in the header
- * it stands. Our own recorder writes rank and world_size in the same way. Cost: O(N) of the header.
+ * PyTorch writes a member "distributedInfo" with "rank" and "world_size". Its "pg_config" has an
+ * object for each process group of the rank: pg_name, pg_size and the ranks. Versions differ: the
+ * list may be text; "ranks" is empty or null for the group of all ranks; the size may be
+ * group_size. Any object with ranks or such a size counts as a group, at any place in the header.
+ * The recorder of `run` writes rank and world_size in the same way. O(length of the header).
  */
 #include "io/json.h"
 #include "trace/trace.h"
@@ -56,7 +56,7 @@ static int add_rank_text(struct pl_trace_group *g, const char *s, size_t n, stru
 	return rc;
 }
 
-/* The value of "ranks" comes next. */
+/* Read the value of "ranks", which comes next. */
 static int read_ranks(struct pl_json *j, struct pl_trace_group *g, struct pl_err *err)
 {
 	enum pl_json_type t = pl_json_next(j);
@@ -106,7 +106,7 @@ static int read_name(struct pl_json *j, struct pl_trace_group *g, struct pl_err 
 static int read_header(struct pl_trace_header *h, const char *s, size_t n, bool quoted,
 		       struct pl_err *err);
 
-/* A list that is itself text: JSON, or as Python prints it, with other quotes. */
+/* A list inside a string: JSON, or as Python prints it, with other quotes. */
 static int read_quoted(struct pl_trace_header *h, const struct pl_json *j, struct pl_err *err)
 {
 	char *text = NULL;

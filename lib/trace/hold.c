@@ -1,7 +1,7 @@
 /*
- * What exporters and filters need of a segment: its batches copied into an arena, the values of
- * each row in order (a counting sort of the columns' entries by row, linear), and the clocks of the
- * merged stream that it belongs to.
+ * A segment in memory, for exporters and filters: copies of its batches in an arena, the values of
+ * each row in order (a counting sort of the column entries by row, linear), and the clocks of its
+ * merged stream.
  */
 #include "trace/hold.h"
 
@@ -36,7 +36,7 @@ static int copy_fixed(struct pl_arena *a, struct pl_batch *d, const struct pl_ba
 	return 0;
 }
 
-/* to[row]: the row's new number, PL_NONE when it is dropped; NULL: all stay. */
+/* to[row]: the new number of the row, PL_NONE: dropped; NULL: all rows stay. */
 static int copy_col(struct pl_arena *a, struct pl_col *d, const struct pl_col *c,
 		    const uint32_t *to, struct pl_err *err)
 {
@@ -137,7 +137,7 @@ int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b,
 			r->off[b->col[c].row[k] + 2]++;
 	for (uint32_t i = 2; i < b->n + 2; i++)
 		r->off[i] += r->off[i - 1];
-	/* off[row + 1] runs from the row's start to its end while the entries are placed */
+	/* off[row + 1] moves from the start of the row to its end while the entries are placed */
 	for (uint32_t c = 0; c < b->n_cols; c++)
 		for (uint32_t k = 0; k < b->col[c].n; k++)
 			r->ent[r->off[b->col[c].row[k] + 1]++] = (struct pl_row_entry){ c, k };

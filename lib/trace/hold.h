@@ -1,4 +1,4 @@
-/* hold.h - a segment held until its end: its batches, the values of each row, its clocks. */
+/* hold.h - a segment in memory until its end: its batches, the values of each row, its clocks. */
 #ifndef PL_TRACE_HOLD_H
 #define PL_TRACE_HOLD_H
 
@@ -8,7 +8,7 @@ struct pl_hold {
 	struct pl_batch *b;
 	size_t n, cap;
 	struct pl_arena mem;
-	uint64_t roles; /* columns to keep: those of a role whose bit is set; 0: all */
+	uint64_t roles; /* roles of the columns to keep, as bits; 0: all */
 };
 /* Copy the rows of b for which mask[row] is not 0 (NULL: all). */
 int pl_trace_hold_add(struct pl_hold *h, const struct pl_batch *b, const uint8_t *mask,
@@ -28,12 +28,13 @@ int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b,
 			      struct pl_err *err);
 void pl_trace_row_values_fini(struct pl_row_values *r);
 
-/* A copy of the table of `merge`, and which segments it covers. All zeros: before the first one. */
+/* A copy of the current merge table and the segments that it describes. All zeros: no table so
+ * far. */
 struct pl_merge_context {
 	struct pl_merge m; /* a copy; owned */
 	bool present;
-	uint32_t n_segs; /* begun so far, the current one included */
-	uint32_t rel;	 /* number of the current segment, as m counts */
+	uint32_t n_segs; /* begun so far, including the current one */
+	uint32_t rel;	 /* number of the current segment in m */
 };
 void pl_trace_merge_context_begin(struct pl_merge_context *x); /* a segment begins */
 int pl_trace_merge_context_take(struct pl_merge_context *x, const struct pl_merge *m,

@@ -1,5 +1,6 @@
 /*
- * internal.h - what the files of lib/trace share: block types, limits, encoders and decoders.
+ * internal.h - declarations that the files of lib/trace share: block types, limits, encoders and
+ * decoders.
  */
 #ifndef PL_TRACE_INTERNAL_H
 #define PL_TRACE_INTERNAL_H
@@ -26,16 +27,16 @@
 #define PL_TRACE_COLS_MAX      65536u	   /* columns of a block of events */
 #define PL_TRACE_VALUES_MAX    (16u << 20) /* values of all columns of a block of events */
 #define PL_TRACE_TABLE_ROWS    65536u	   /* rows of a block of a merge table */
-#define PL_TRACE_ROWS_PER_BYTE 512u	   /* of a block of a merge table, at most */
+#define PL_TRACE_ROWS_PER_BYTE 512u	   /* most rows for each byte of a block of a merge table */
 #define PL_TRACE_GROUP_RANKS   (16u << 20) /* members of all groups of a merge */
 #define PL_TRACE_SCALE_MAX     18
 
-/* How a column says which rows have its values. */
+/* The coding of the rows of a column. */
 enum { PL_ROWS_ALL, PL_ROWS_SAME, PL_ROWS_LIST, PL_ROWS_BITS };
 
 /* batch.c */
 int pl_trace_col_reserve(struct pl_col *c, uint32_t need, struct pl_err *err) PL_MUST;
-void pl_trace_col_drop(struct pl_col *c); /* frees the arrays; the column stays, empty */
+void pl_trace_col_drop(struct pl_col *c); /* frees the arrays; the column stays without values */
 int pl_trace_segment_add_meta(struct pl_segment *s, const struct pl_meta *m,
 			      struct pl_err *err) PL_MUST;
 
@@ -49,7 +50,7 @@ extern const struct pl_record pl_trace_record_segment, pl_trace_record_track;
 /* encode.c */
 int pl_trace_put_events(struct pl_buf *b, const struct pl_segment *s, const struct pl_batch *e,
 			uint64_t first, struct pl_err *err) PL_MUST;
-/* Does the batch have to be cut before pl_trace_put_events() can take it? */
+/* Must the batch be cut before pl_trace_put_events() can take it? */
 bool pl_trace_too_big(const struct pl_batch *e);
 
 /* decode.c: payloads into a segment and a batch */
@@ -58,27 +59,25 @@ int pl_trace_get_tracks(struct pl_cur *c, uint32_t count, struct pl_segment *s,
 			struct pl_err *err) PL_MUST;
 int pl_trace_get_meta(struct pl_cur *c, uint32_t count, struct pl_segment *s,
 		      struct pl_err *err) PL_MUST;
-/* How much the segment has so far, and which columns to decode: those of a role whose bit is set;
- * all if `roles` is 0. */
+/* The current size of the segment, and the roles of the columns to decode, as bits; 0: all. */
 struct pl_trace_want {
 	size_t n_strings;
 	uint32_t n_tracks;
 	uint64_t roles;
 	pl_id key[PL_ROLE_KEYS]; /* by pl_trace_role_keys_note() */
 };
-/* names.c: minor version 0 of the format had fewer roles, and wrote these as arguments with the
+/* names.c: minor version 0 of the format had fewer roles, and stored these as arguments with the
  * key of the source. */
 void pl_trace_role_keys_note(const struct pl_intern *str, pl_id id[PL_ROLE_KEYS]);
-/* The role of a column; `role` is what the stream says, whose version may be old. */
+/* The role of a column; `role` is the number in the stream, whose version may be old. */
 unsigned pl_trace_role_settle(const pl_id id[PL_ROLE_KEYS], unsigned role, pl_id key,
 			      unsigned type);
-/* Decodes into an empty batch. For unwanted columns only the rows are checked. */
+/* Decode into an empty batch. For unwanted columns only the rows are checked. */
 int pl_trace_get_events(struct pl_cur *c, uint32_t count, const struct pl_trace_want *want,
 			struct pl_batch *e, struct pl_err *err) PL_MUST;
 
-/* Fail with `code` unless every string and track that a column, or n rows without columns, refers
- * to is defined. The code is PL_EDATA for data that was read, PL_EINTERNAL for data to be written.
- */
+/* Fail with `code` if a column, or n rows without columns, refer to a string or track that is not
+ * defined. The code is PL_EDATA for data that was read, PL_EINTERNAL for data to be written. */
 int pl_trace_check_col(const struct pl_col *c, size_t n_strings, int code,
 		       struct pl_err *err) PL_MUST;
 int pl_trace_check_fixed(const struct pl_batch *e, uint32_t n, uint32_t n_tracks, size_t n_strings,
@@ -88,7 +87,7 @@ int pl_trace_check_fixed(const struct pl_batch *e, uint32_t n, uint32_t n_tracks
 #define PL_MERGE_TABLES 5
 struct pl_merge_in {
 	struct pl_merge m;
-	uint64_t want[PL_MERGE_TABLES]; /* rows of each table, as the first block announced them */
+	uint64_t want[PL_MERGE_TABLES]; /* rows of each table, announced by the first block */
 	size_t cap[PL_MERGE_TABLES];
 	uint64_t ranks; /* of all groups */
 };
@@ -96,7 +95,7 @@ bool pl_trace_merge_is_block(uint32_t type);
 int pl_trace_merge_get(struct pl_merge_in *in, const struct pl_block *b,
 		       struct pl_err *err) PL_MUST;
 int pl_trace_merge_check(const struct pl_merge_in *in, struct pl_err *err) PL_MUST; /* at the end */
-/* Append `add` to `to`, whose segments so far are `base`; takes the contents of `add`. */
+/* Append `add` to `to`, which describes `base` segments so far; takes the contents of `add`. */
 int pl_trace_merge_append(struct pl_merge *to, struct pl_merge *add, uint32_t base,
 			  struct pl_err *err) PL_MUST;
 
@@ -110,21 +109,21 @@ struct pl_trace_steps {
 };
 int pl_trace_steps_note(struct pl_trace_steps *x, const struct pl_batch *b, struct pl_err *err);
 void pl_trace_steps_sort(struct pl_trace_steps *x,
-			 const struct pl_segment *s); /* when all are noted */
-/* Step of a row: recorded, its own number, or by time; INT64_MIN: none. rows are those of b. */
+			 const struct pl_segment *s); /* call it after noting all */
+/* The step of a row: recorded, its own number, or by time; INT64_MIN: none. rows are those of b. */
 int64_t pl_trace_steps_of(const struct pl_trace_steps *x, const struct pl_segment *s,
 			  const struct pl_batch *b, const struct pl_row_values *rows, uint32_t i);
 void pl_trace_steps_fini(struct pl_trace_steps *x);
 
-/* Which events of a segment passed a filter: their numbers before it, ascending. */
+/* The events of a segment that passed a filter: their old numbers, ascending. */
 struct pl_passed {
 	const uint32_t *from;
 	size_t n;
 };
-/* Leaves out the members and uses of segment PL_NONE, and matches that nothing is left of. */
+/* Remove the members and uses of segment PL_NONE, and matches without members. */
 int pl_trace_merge_close_gaps(struct pl_merge *m, struct pl_err *err) PL_MUST;
-/* Makes m, which is the caller's own, that of the events that passed, in segments numbered anew
- * without those that lost all; seg[i]: segment i as m counts. */
+/* Reduce m, which belongs to the caller, to the events that passed. Segments without events are
+ * removed and the others renumbered; seg[i]: segment i of m. */
 int pl_trace_merge_passed(struct pl_merge *m, const struct pl_passed *seg, uint32_t n_segs,
 			  struct pl_err *err);
 

@@ -1,9 +1,9 @@
 /*
- * A whole trace in memory, in dense columns: a sink of its own under pl_trace_read().
+ * A whole trace in memory, in dense columns: a sink for pl_trace_read().
  *
- * A role that a segment never uses costs nothing; one that comes late is filled up backwards. What
- * merge says about events is checked against the events that really came, once, at the end, so that
- * nobody has to do it again.
+ * A role without values in a segment costs nothing. The column of a role that appears late is
+ * filled from the first row. At the end, the merge table is checked against the events, once for
+ * all users.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -11,9 +11,9 @@
 
 #include "trace/internal.h"
 
-/* What the loader knows of a segment besides its columns. */
+/* State of a segment, in addition to its columns. */
 struct loaded {
-	uint64_t read;	   /* events of the stream, with those that were left out */
+	uint64_t read;	   /* events in the stream, including those left out */
 	uint64_t limit;	   /* events from here on cannot be addressed */
 	uint32_t *ordinal; /* [row]: number of the event in the stream; NULL: the row itself */
 	size_t cap;
@@ -28,14 +28,14 @@ struct loader {
 	uint64_t cap;
 	uint32_t *row; /* [event of the batch]: its row, PL_NONE: left out */
 	size_t cap_row;
-	struct loaded *seg; /* by segment */
+	struct loaded *seg; /* [segment] */
 	size_t cap_seg;
 };
 
 /* Dense columns, by role. */
 enum values {
 	NUMBERS,
-	NAMES, /* numbers whose equality is all that counts, so a string will do as well */
+	NAMES, /* numbers that are only compared for equality, so strings may replace them */
 	TEXTS, /* strings */
 };
 #define COLUMN(role, values, member)                                                               \
@@ -78,7 +78,7 @@ static const struct column {
 	COLUMN(VALUES, TEXTS, values),
 };
 
-/* Where the array of a column is kept. */
+/* The place of the array of a column. */
 static void *place_of(const struct pl_events *e, const struct column *c)
 {
 	return (char *)e + c->offset;
@@ -153,7 +153,7 @@ static int widen(void *array, uint64_t n, size_t size, struct pl_err *err)
 	return 0;
 }
 
-/* Room for exactly `cap` events. */
+/* Allocate exactly `cap` events. */
 static int resize(struct loader *l, uint64_t cap, struct pl_err *err)
 {
 	struct pl_events *e = l->cur;
@@ -179,7 +179,7 @@ static int reserve(struct loader *l, uint64_t need, struct pl_err *err)
 	return cap > l->cap ? resize(l, cap, err) : 0;
 }
 
-/* No values yet in these rows. */
+/* Set these rows to "no value". */
 static void fill(struct pl_events *e, const struct column *c, uint64_t from, uint64_t to)
 {
 	void *array = array_of(e, c);
@@ -194,7 +194,7 @@ static void fill(struct pl_events *e, const struct column *c, uint64_t from, uin
 			v[i] = INT64_MIN;
 }
 
-/* The columns that exist have no values yet in the rows of a new batch. */
+/* Set the rows of a new batch to "no value" in all columns that exist. */
 static void fill_all(struct loader *l, uint64_t from, uint64_t to)
 {
 	for (const struct column *c = columns; c < columns + PL_LEN(columns); c++)
@@ -242,7 +242,8 @@ static bool parse_decimal(int64_t mantissa, unsigned scale, int64_t *v)
 	return true;
 }
 
-/* Value i of a column as a number; each other text has a negative number of its own. */
+/* Value i of a column as a number. Each text that is no number gets a negative number of its
+ * own. */
 static int64_t number(const struct pl_segment *seg, const struct pl_col *c, uint32_t i, bool names)
 {
 	int64_t v;
@@ -316,7 +317,7 @@ static int on_begin(struct pl_sink *sink, struct pl_segment *seg, struct pl_err 
 	return reserve(l, 1, err); /* the columns of all events exist even without events */
 }
 
-/* Rows for the events of the batch whose kinds are wanted. */
+/* Choose rows for the events of the batch whose kinds are wanted. */
 static int choose_rows(struct loader *l, struct pl_batch *b, uint64_t *to, struct pl_err *err)
 {
 	struct loaded *s = &l->seg[l->t->n_segs - 1];
@@ -349,7 +350,8 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 	if (s->read + b->n > PL_NONE - 1)
 		return pl_fail(err, PL_ELIMIT, "a segment has more than %u events", PL_NONE - 1);
 	if (b->first != s->read && s->limit > s->read)
-		s->limit = s->read; /* a block was lost: from here on the numbers are not known */
+		s->limit =
+			s->read; /* a block was lost: the numbers of later events are not known */
 	PL_CHECK(choose_rows(l, b, &to, err));
 	PL_CHECK(reserve(l, to, err));
 	for (uint32_t i = 0; i < b->n; i++) {
@@ -390,7 +392,7 @@ static void keep(bool *kept, size_t n, const pl_id *id, uint64_t ids)
 			kept[id[i]] = true;
 }
 
-/* Leaves out metadata that is not wanted, and then the strings that nothing has any more. */
+/* Remove metadata that is not wanted, and then the strings that nothing refers to. */
 static int drop_unwanted(const struct loader *l, struct pl_segment *seg, struct pl_err *err)
 {
 	const struct pl_events *e = l->cur;
@@ -449,7 +451,7 @@ static int on_end(struct pl_sink *sink, struct pl_segment *seg, struct pl_err *e
 	PL_CHECK(pl_trace_add_lines(&l->t->provenance, &seg->provenance, err));
 	pl_buf_fini(&seg->provenance);
 	s->limit = s->limit < seg->n_events ? s->limit : seg->n_events;
-	l->cur->seg = *seg; /* its contents are ours now */
+	l->cur->seg = *seg; /* l owns its contents now */
 	memset(seg, 0, sizeof(*seg));
 	return 0;
 }
@@ -467,7 +469,7 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 
 /* ---- what merge says against what there is --------------------------------------------------- */
 
-/* Does the event exist? Its number in the stream becomes its row. */
+/* Does the event exist? Replace its number in the stream by its row. */
 static bool find_row(const struct loader *l, struct pl_member *k)
 {
 	const struct loaded *s = k->segment < l->t->n_segs ? &l->seg[k->segment] : NULL;
@@ -488,7 +490,7 @@ static bool find_row(const struct loader *l, struct pl_member *k)
 static int check_merge(struct loader *l, const char *name, struct pl_err *err)
 {
 	struct pl_merge *m = &l->t->merge;
-	uint32_t of = 0; /* a segment that is not there, or lacks an event */
+	uint32_t of = 0; /* a segment that does not exist, or lacks an event */
 	bool missing = false;
 
 	for (uint32_t i = 0; i < m->n_uses; i++) {

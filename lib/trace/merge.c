@@ -1,9 +1,9 @@
 /*
  * The merge segment of trace(5): clocks, which rank uses which, groups, matches, members.
  *
- * Writing cuts long tables into blocks. Reading appends block by block, so that memory follows the
- * bytes that really come and never a number that the stream claims; the totals of the first block
- * only tell, at the end, that nothing is missing.
+ * Writing cuts long tables into blocks. Reading appends block by block, so memory follows the bytes
+ * that arrive, never a number in the stream. The totals of the first block are compared at the end,
+ * and show whether rows are missing.
  */
 #include <math.h>
 
@@ -88,7 +88,7 @@ static int get_group(struct pl_cur *c, void *row, void *merge, struct pl_err *er
 static const struct pl_record group_record = { PL_RECORD("group", struct pl_group, group_fields),
 					       .put_rest = put_group, .get_rest = get_group };
 
-/* Clocks and groups are entries; of the other tables each member is a column of 32-bit numbers. */
+/* Clocks and groups are records; in the other tables each member is a column of 32-bit numbers. */
 struct column {
 	size_t offset;
 	bool delta; /* stored as differences */
@@ -150,7 +150,7 @@ void pl_trace_merge_fini(struct pl_merge *m)
 
 /* ---- a copy, and what it is asked ------------------------------------------------------------ */
 
-/* Room for `more` rows behind those of the table. */
+/* Allocate `more` rows at the end of the table. */
 static int room(struct pl_merge *m, const struct table *t, uint32_t more, struct pl_err *err)
 {
 	uint32_t n = *count_of(m, t);
@@ -165,7 +165,7 @@ static int room(struct pl_merge *m, const struct table *t, uint32_t more, struct
 	return 0;
 }
 
-/* The rows of every table behind those that `to` has. They do not count yet. */
+/* Copy the rows of every table behind those of `to`. They do not count yet. */
 static int copy_rows(const struct pl_merge *from, struct pl_merge *to, struct pl_err *err)
 {
 	for (const struct table *t = tables; t < tables + PL_LEN(tables); t++) {
@@ -214,7 +214,7 @@ out:
 	return rc;
 }
 
-/* Index of the first use at or after this rank of this segment. */
+/* Index of the first use that is not before (segment, rank). */
 static uint32_t first_use(const struct pl_merge *m, uint32_t segment, int32_t rank)
 {
 	uint32_t i = 0;
@@ -254,7 +254,7 @@ pl_ns pl_trace_clock_apply(const struct pl_clock *c, pl_ns local)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Rows [i, i + n), column by column; v: room for n. */
+/* Write rows [i, i + n), column by column. v: room for n numbers. */
 static void put_columns(const struct table *t, const char *rows, uint32_t n, uint32_t *v,
 			struct pl_buf *b)
 {
@@ -278,8 +278,8 @@ static int put_table(const struct pl_merge *m, const struct table *t, struct pl_
 	PL_TRY(pl_alloc(&v, pl_min_size(total, PL_TRACE_TABLE_ROWS) + 1, sizeof(*v), err));
 	for (uint32_t i = 0; i < total; i += n) {
 		n = total - i < PL_TRACE_TABLE_ROWS ? total - i : PL_TRACE_TABLE_ROWS;
-		for (;; n = (n + 1) / 2) { /* few bytes must not stand for many rows: equal rows go
-					      into shorter blocks */
+		for (;; n = (n + 1) / 2) { /* few bytes must not stand for many rows: so equal rows
+					      go into shorter blocks */
 			b.n = 0;
 			put_columns(t, rows_of(m, t) + i * t->size, n, v, &b);
 			if (b.failed || n <= b.n * PL_TRACE_ROWS_PER_BYTE)
@@ -438,7 +438,7 @@ int pl_trace_merge_append(struct pl_merge *to, struct pl_merge *add, uint32_t ba
 	}
 	for (size_t i = 0; i < PL_LEN(tables); i++)
 		*count_of(to, &tables[i]) += *count_of(add, &tables[i]);
-	add->n_clocks = add->n_groups = 0; /* their texts and ranks are those of `to` now */
+	add->n_clocks = add->n_groups = 0; /* `to` owns their texts and ranks now */
 out:
 	pl_trace_merge_fini(add);
 	return rc;

@@ -1,4 +1,4 @@
-/* The registries of paceline-trace(5): kinds, roles, types of tracks. */
+/* The words of the numbers of paceline-trace(5): kinds, roles, types of tracks. */
 #include "core/words.h"
 #include "trace/internal.h"
 
@@ -7,7 +7,7 @@ static const char *const kinds[] = { PL_TRACE_KINDS(WORD) };
 static const char *const tracks[] = { PL_TRACE_TRACK_TYPES(WORD) };
 static const char *const roles[] = { PL_TRACE_ROLES(WORD) };
 
-/* Types of values; the bit of PL_V_COUNT_ stands for any. */
+/* Types of values; the bit of PL_V_COUNT_ means any type. */
 #define INT  (1u << PL_V_INT | 1u << PL_V_COUNT_)
 #define STR  (1u << PL_V_STR | 1u << PL_V_COUNT_)
 #define TEXT (STR | 1u << PL_V_JSON)
@@ -51,7 +51,7 @@ static const struct {
 	const char *key;
 	uint8_t role, types;
 } role_keys[] = {
-	USUAL_KEYS(AS_ROW) /* and what some sources write instead */
+	USUAL_KEYS(AS_ROW) /* and other keys of some sources */
 	{ "external id", PL_R_EXTERNAL, INT },
 	{ "Input dims", PL_R_DIMS, TEXT },
 };
@@ -63,7 +63,7 @@ const char *pl_trace_kind_name(unsigned kind)
 	return kind < PL_K_COUNT_ ? kinds[kind] : "unknown";
 }
 
-/* The kinds, and the classes that selections have beside them. */
+/* The kinds, and the classes that only selections have. */
 static const char *kind_or_class(unsigned i)
 {
 	static const char *const classes[] = { "comm", "gap", "all" };
@@ -114,7 +114,7 @@ unsigned pl_trace_role_of_key(const char *key, size_t n, unsigned type)
 	return PL_R_ARG;
 }
 
-/* Exporters ask for each value: no search. */
+/* A table, because exporters ask for each value. */
 const char *pl_trace_role_key(unsigned role)
 {
 	return role < PL_R_COUNT_ && usual_keys[role] ? usual_keys[role] : pl_trace_role_name(role);

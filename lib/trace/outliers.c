@@ -1,9 +1,10 @@
 /*
  * Impossible times are replaced by possible ones.
  *
- * Profilers sometimes write a time or a duration near 2^63. One such event must cost one event, and
- * nothing after the reader should have to think of overflow. The median of a segment says which
- * times are usual; nearly always the least and the greatest time already show that all are. Linear.
+ * Profilers sometimes write a time or a duration near 2^63. Such an event must not spoil the
+ * others, and later code must not have to check for overflow. The median of a segment shows the
+ * usual times; most segments do not need it, because their least and greatest times are close.
+ * Linear.
  */
 #include <math.h>
 

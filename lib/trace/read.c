@@ -1,16 +1,16 @@
 /*
  * Reading a whole stream of trace(5) into a sink.
  *
- * A small machine over the container's blocks. What a segment is shows in its first block, so the
- * compressed header is held back until then (raw()), and begin() until the first events or the end,
- * so that sinks see the source's name and strings at once.
+ * A state machine over the blocks of the container. Only its first block shows the type of a
+ * segment, so the compressed header is kept until then (raw()). begin() is delayed until the first
+ * events or the end, so that sinks see the name and strings of the source at once.
  *
- * With threads, blocks of events are decoded in the pool while the next ones are read, those of the
- * next segment included: two segments may be open, and the sink gets the older one's blocks and its
- * end before anything of the other. It gets what was read before a definition ahead of that, unless
- * it does not care, or what it does would depend on the number of threads. A program that is given
- * members (raw) sees them in step with the sink, and salvage has to know what is broken before it
- * goes on: both decode at once.
+ * With threads, the pool decodes blocks of events while the next ones are read, also those of the
+ * next segment. So two segments may be open; the sink gets all blocks and the end of the older one
+ * first. Blocks before a definition are delivered before it, unless the sink allows otherwise
+ * (opts->ahead), because its results must not depend on the number of threads. A program that reads
+ * members (raw) gets them in step with the sink, and salvage must find broken blocks at once: both
+ * decode without threads.
  */
 #include "core/pool.h"
 #include "trace/internal.h"
@@ -23,8 +23,8 @@ enum state { NOTHING, HEADER, TRACE, MERGE };
 
 struct span { /* a segment of a trace */
 	struct pl_segment seg;
-	bool open, begun; /* seg is initialised; the sink knows it */
-	unsigned waiting; /* its blocks that the sink has not seen */
+	bool open, begun; /* seg is initialised; the sink has begun it */
+	unsigned waiting; /* number of its blocks that the sink has not got */
 };
 
 struct slot { /* a block of events */
@@ -37,7 +37,7 @@ struct slot { /* a block of events */
 	struct pl_batch batch;
 	int rc;
 	struct pl_err err;
-	struct slot *next; /* free */
+	struct slot *next; /* list of unused slots */
 };
 
 struct reader {
@@ -47,9 +47,9 @@ struct reader {
 	struct pl_sink *sink;
 	enum state state;
 	bool decodes_ahead; /* blocks are decoded while others are read */
-	bool broken;	    /* a part of the merge could not be used */
+	bool broken;	    /* a part of the merge table was left out */
 	struct pl_buf header;
-	uint32_t n_segments; /* trace segments so far */
+	uint32_t n_segments; /* number of trace segments so far */
 	struct span span[2], *now;
 	struct pl_queue *queue;
 	struct slot *free;
@@ -60,7 +60,7 @@ struct reader {
 
 static int finish(struct reader *r, struct span *x, struct pl_err *err);
 
-/* The older segment, whose blocks were all delivered before this one's, ends first. */
+/* The older segment ends first; its blocks were delivered before those of this one. */
 static int sink_begin(struct reader *r, struct span *x, struct pl_err *err)
 {
 	struct span *other = x == &r->span[0] ? &r->span[1] : &r->span[0];
@@ -104,7 +104,7 @@ static void decode(void *arg)
 	s->rc = pl_trace_get_events(&s->c, s->count, &s->want, &s->batch, &s->err);
 }
 
-/* The oldest block goes to the sink. */
+/* Pass the oldest block to the sink. */
 static int deliver(struct reader *r, struct slot *s, struct pl_err *err)
 {
 	struct span *x = s->of;
@@ -126,7 +126,7 @@ static int deliver(struct reader *r, struct slot *s, struct pl_err *err)
 	return rc >= 0 && r->sink->batch ? r->sink->batch(r->sink, &x->seg, &s->batch, err) : rc;
 }
 
-/* Delivers blocks until none of x waits; x NULL: none of any segment. */
+/* Deliver blocks until no block of x waits; x NULL: no block of any segment. */
 static int deliver_all(struct reader *r, const struct span *x, struct pl_err *err)
 {
 	struct slot *s;
@@ -153,8 +153,8 @@ static int take_slot(struct reader *r, struct slot **slot, struct pl_err *err)
 	return 0;
 }
 
-/* The batch gets the columns of its block alone, in their order: then it does not depend on the
- * blocks that the slot had before, and so on the number of threads. Very large ones are freed. */
+/* The batch gets only the columns of its block, in their order, so that it does not depend on
+ * earlier blocks of the slot and on the number of threads. Very large columns are freed. */
 static void clear_batch(struct pl_batch *b)
 {
 	uint64_t held = 0;
@@ -166,7 +166,7 @@ static void clear_batch(struct pl_batch *b)
 		pl_trace_col_drop(&b->col[i]);
 }
 
-/* The segment may grow while the block is decoded, so the numbers of now are copied. */
+/* Copy the current numbers, because the segment may grow while the block is decoded. */
 static void note_want(const struct reader *r, struct slot *s)
 {
 	const struct pl_segment *seg = &s->of->seg;

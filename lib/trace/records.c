@@ -1,5 +1,5 @@
 /*
- * Definitions of paceline-trace(5), how each member is coded: the head of a segment, and tracks.
+ * The records of paceline-trace(5), member by member: the head of a segment, and tracks.
  */
 #include "trace/internal.h"
 

@@ -1,13 +1,13 @@
 /*
  * trace.h - tracks, events in columns, and how they flow: trace(5).
  *
- * A trace is a series of segments; a segment is what came from one source (normally one profiler
- * file of one rank). String, track and event numbers belong to their segment. Whatever produces a
- * trace (an importer, the reader of our own stream, a simulator) drives a `struct pl_sink`;
- * whatever consumes one (the writer, a filter, an exporter, merge, graph) is one.
+ * A trace is a series of segments; a segment came from one source (normally one profiler file of
+ * one rank). String, track and event numbers belong to their segment. The producer of a trace (an
+ * importer, the reader of the stream, a simulator) calls a `struct pl_sink`. Each consumer (the
+ * writer, a filter, an exporter, merge, graph) is a sink.
  *
- * Times are int64 ns as the source's clock showed them, less the segment's `base_ns`. Nothing
- * rewrites them: merge adds corrections (struct pl_merge), and readers apply them.
+ * Times are int64 ns of the source's clock, less the segment's `base_ns`. They never change: merge
+ * adds corrections (struct pl_merge), and readers apply them.
  */
 #ifndef PL_TRACE_H
 #define PL_TRACE_H
@@ -16,7 +16,7 @@
 
 #define PL_TRACE_MAJOR 1
 #define PL_TRACE_MINOR 0
-#define PL_BATCH_ROWS  16384 /* events a block */
+#define PL_BATCH_ROWS  16384 /* events of a block */
 
 /* ---- kinds: the registry of trace(5); unknown kinds pass through ----------------------------- */
 
@@ -46,12 +46,12 @@
 #define PL_KIND_ID(name, word) PL_K_##name,
 enum pl_kind_id { PL_TRACE_KINDS(PL_KIND_ID) PL_K_COUNT_ };
 #undef PL_KIND_ID
-const char *pl_trace_kind_name(unsigned kind);	    /* "host_op", ...; "kind-37" is "unknown" */
+const char *pl_trace_kind_name(unsigned kind);	    /* "host_op", ...; "kind-37": "unknown" */
 int pl_trace_kind_find(const char *name, size_t n); /* or -1 */
 /* PL_EDATA if the glob of a selection matches no kind of event and no class: "comm", and in graphs
- * "gap" and "all". NULL is fine. */
+ * "gap" and "all". NULL is allowed. */
 int pl_trace_kind_check(const char *glob, bool of_graphs, struct pl_err *err) PL_MUST;
-/* kernel, copy, set, collective, send, receive that lies on a stream */
+/* including a send or receive on a stream */
 static inline bool pl_trace_kind_is_comm(unsigned k)
 {
 	return k == PL_K_COLLECTIVE || k == PL_K_SEND || k == PL_K_RECV;
@@ -100,12 +100,12 @@ struct pl_track {
 /* ---- columns --------------------------------------------------------------------------------- */
 
 /*
- * What a column means. A role's values came from the source under some key of its args; `key` holds
- * that key ("correlation" for PL_R_CORR from Kineto, PL_NONE where there was none), so that nothing
- * is stored twice and an exporter can give it back.
+ * The meaning of a column. The source wrote the values of a role under some key of its args. `key`
+ * holds that key ("correlation" for PL_R_CORR from Kineto, PL_NONE if there was none), so that
+ * nothing is stored twice and an exporter can write it again.
  */
-/* X(name, word), in the order of their numbers. Roles from RANKS to RECORD are of communication,
- * and of the host operation that issued it. */
+/* X(name, word), in the order of their numbers. Roles from RANKS to RECORD belong to communication
+ * and to the host operation that issued it. */
 #define PL_TRACE_ROLES(X)                                                                          \
 	X(ARG, "arg")	  /* an argument: key says which */                                        \
 	X(TOP, "top")	  /* another member of the event: "s", "bp", "tts" */                      \
@@ -153,12 +153,12 @@ enum pl_role { PL_TRACE_ROLES(PL_ROLE_ID) PL_R_COUNT_ };
 #define PL_ROLE_BIT(role) ((uint64_t)1 << (role))
 const char *pl_trace_role_name(unsigned role);
 /*
- * The keys under which profilers write the values of a role stand in one table: importers find the
- * role of an argument there, exporters the key of a role without one, and the reader the roles of
- * streams that were written before the format had them.
+ * One table has the keys under which profilers write the values of a role. Importers find the role
+ * of an argument there, exporters the key of a role without one, and the reader the roles of old
+ * streams, whose format did not have them.
  */
 #define PL_ROLE_KEYS 32 /* rows of the table */
-/* The role of argument `key` with a value of this type (PL_V_COUNT_: any); PL_R_ARG: none. */
+/* The role of argument `key` with a value of this type (PL_V_COUNT_: any); PL_R_ARG: no role. */
 unsigned pl_trace_role_of_key(const char *key, size_t n, unsigned type);
 const char *pl_trace_role_key(unsigned role); /* the usual key, or the role's name */
 
@@ -166,7 +166,7 @@ enum pl_type {
 	PL_V_INT,  /* val */
 	PL_V_DEC,  /* val / 10^scale, as written ("1.50" is 150, 2) */
 	PL_V_STR,  /* val: string id */
-	PL_V_JSON, /* val: string id of the value's raw JSON text (arrays, objects, odd numbers) */
+	PL_V_JSON, /* val: string id of the raw JSON text (arrays, objects, unusual numbers) */
 	PL_V_BOOL, /* 0, 1 */
 	PL_V_NULL,
 	PL_V_COUNT_
@@ -178,7 +178,7 @@ struct pl_col {
 	uint32_t n, cap;
 	uint32_t *row; /* ascending rows of the batch that have a value (n of them) */
 	int64_t *val;
-	uint8_t *scale; /* of V_DEC only, else NULL */
+	uint8_t *scale; /* only for V_DEC, else NULL */
 };
 
 /* Up to PL_BATCH_ROWS events. Arrays of n, except `col`. */
@@ -187,22 +187,22 @@ struct pl_batch {
 	uint64_t first; /* ordinal of row 0 in the segment */
 	uint8_t *kind;
 	pl_id *track, *name;
-	pl_ns *ts, *dur; /* dur -1: the source gave none (instants, flows) */
+	pl_ns *ts, *dur; /* dur -1: no duration in the source (instants, flows) */
 	struct pl_col *col;
 	uint32_t n_cols, cap_cols;
-	uint32_t n_kept;	 /* columns that have memory: those behind n_cols are spare */
-	uint32_t *slot, n_slots; /* of pl_trace_batch_col() alone: columns by hash */
+	uint32_t n_kept;	 /* columns with memory: those after n_cols are unused */
+	uint32_t *slot, n_slots; /* only for pl_trace_batch_col(): columns by hash */
 };
 int pl_trace_batch_init(struct pl_batch *b,
 			struct pl_err *err) PL_MUST; /* room for PL_BATCH_ROWS */
 void pl_trace_batch_clear(struct pl_batch *b);	     /* n = 0; columns are kept, empty */
-void pl_trace_batch_forget(struct pl_batch *b); /* n = 0; columns give their memory to others */
+void pl_trace_batch_forget(struct pl_batch *b);	     /* n = 0; other columns get their memory */
 void pl_trace_batch_fini(struct pl_batch *b);
 /* Find or add the column. The index stays valid until pl_trace_batch_fini(). */
 int pl_trace_batch_col(struct pl_batch *b, uint8_t role, uint8_t type, pl_id key, uint32_t *index,
 		       struct pl_err *err) PL_MUST;
 int pl_trace_col_put_slow(struct pl_col *c, struct pl_err *err);
-/* Append a value for row `row` (rows must not go down; the same row twice has two values). */
+/* Append a value for row `row`. Rows must ascend; a row that comes twice has two values. */
 static inline int PL_MUST pl_trace_col_put(struct pl_col *c, uint32_t row, int64_t val,
 					   unsigned scale, struct pl_err *err)
 {
@@ -234,10 +234,10 @@ struct pl_segment {
 	struct pl_meta *meta; /* top-level members of the source, in order */
 	uint32_t n_meta;
 	size_t cap_meta;
-	int64_t base_ns;   /* add to every time; may become known only at the end */
-	char *source;	   /* file name the segment came from (without folders); "" unknown */
-	char *format;	   /* "kineto", "chrome", "optable", "replay" ... */
-	uint64_t n_events; /* passed on so far */
+	int64_t base_ns;	  /* add to every time; may become known only at the end */
+	char *source;		  /* name of the source file (without folders); "" unknown */
+	char *format;		  /* "kineto", "chrome", "optable", "replay" ... */
+	uint64_t n_events;	  /* number of events passed on so far */
 	struct pl_buf provenance; /* lines of "program version: command" */
 };
 int pl_trace_segment_init(struct pl_segment *s, struct pl_err *err) PL_MUST;
@@ -248,7 +248,7 @@ int pl_trace_segment_meta(struct pl_segment *s, const char *key, size_t nk, cons
 			  size_t nv, struct pl_err *err) PL_MUST;
 const char *pl_trace_segment_meta_get(const struct pl_segment *s,
 				      const char *key); /* raw JSON or NULL */
-/* A string of the segment and its length; "" and 0 where the number is none. */
+/* A string of the segment and its length; "" and 0 for a number without string. */
 static inline const char *pl_trace_segment_str(const struct pl_segment *s, pl_id id, size_t *n)
 {
 	if (id >= s->str.n) {
@@ -259,27 +259,27 @@ static inline const char *pl_trace_segment_str(const struct pl_segment *s, pl_id
 	return s->str.str[id];
 }
 /* The facts about the job in the header of the source. */
-struct pl_trace_group { /* a group that this rank is in */
+struct pl_trace_group { /* a group of this rank */
 	char *name;	/* NULL unknown */
 	int32_t *rank;	/* as listed */
 	size_t n, cap;
 	int64_t size;	 /* 0: unknown */
-	bool listed;	 /* it has a list of ranks, which may be empty: that means all */
-	bool unreadable; /* the list is no list of ranks */
+	bool listed;	 /* the list of ranks exists; an empty list means all ranks */
+	bool unreadable; /* the list is not a list of ranks */
 };
 struct pl_trace_header {
-	int64_t rank, world; /* -1, 0: not said */
+	int64_t rank, world; /* -1, 0: not in the header */
 	struct pl_trace_group *group;
 	size_t n_groups, cap_groups;
 	bool rank_alone; /* read only the rank */
 };
-/* rank_alone: not the groups, which are long in a large job and stand behind the rank. */
+/* rank_alone: skip the groups, which are long in a large job and come after the rank. */
 int pl_trace_header_read(const struct pl_segment *s, bool rank_alone, struct pl_trace_header *h,
 			 struct pl_err *err) PL_MUST;
 void pl_trace_header_fini(struct pl_trace_header *h);
-/* The number at the end of a name, as of "ProfilerStep#3"; INT64_MIN: none. */
+/* The number at the end of a name such as "ProfilerStep#3"; INT64_MIN: none. */
 int64_t pl_trace_step_number(const struct pl_segment *s, pl_id name);
-/* A track with everything unknown. */
+/* Make all members unknown. */
 void pl_trace_track_init(struct pl_track *t);
 
 /* ---- what merge adds ------------------------------------------------------------------------- */
@@ -288,14 +288,14 @@ void pl_trace_track_init(struct pl_track *t);
 struct pl_clock {
 	char *host; /* NULL unknown */
 	int64_t offset_ns,
-		offset_ci_ns; /* this clock minus the first; half width of the 95 % interval */
+		offset_ci_ns; /* offset to the first clock; half width of the 95 % interval */
 	double drift_ppm, drift_ci_ppm;
 	int64_t ref_ns; /* local absolute time of its first event, where offset_ns holds */
 	int64_t residual_p50_ns, residual_p95_ns, residual_max_ns;
 };
 struct pl_clock_use {
 	uint32_t segment;
-	int32_t rank; /* of the tracks it is for */
+	int32_t rank; /* rank of the tracks that use it */
 	uint32_t clock;
 };
 #define PL_GROUP_INFERRED 1u
@@ -306,10 +306,10 @@ struct pl_group {
 	uint32_t flags;
 };
 #define PL_MATCH_MISSING  1u /* not every member of the group was found */
-#define PL_MATCH_INFERRED 2u /* by order, not by a recorded sequence number */
+#define PL_MATCH_INFERRED 2u /* matched by order, not by a recorded sequence number */
 #define PL_MATCH_P2P	  4u /* member 0 sends, member 1 receives */
-/* With P2P: a message of a collective. Its collective is the latest match before it without this
- * flag. A message whose receive was not recorded has no member 1 and is marked MISSING. */
+/* With P2P: a message of a collective, which is the latest match before it without this flag. A
+ * message without a recorded receive has no member 1 and is marked MISSING. */
 #define PL_MATCH_MESSAGE 8u
 struct pl_match {
 	uint32_t group;	   /* PL_NONE for point to point */
@@ -327,36 +327,36 @@ struct pl_merge {
 	struct pl_match *match;
 	struct pl_member *member;
 	uint32_t n_clocks, n_uses, n_groups, n_matches, n_members;
-	struct pl_buf provenance; /* lines, of the program that made it */
+	struct pl_buf provenance; /* lines of the program that made it */
 };
 void pl_trace_merge_fini(struct pl_merge *m);
 /* A deep copy, with the uses sorted by segment and rank. */
 int pl_trace_merge_dup(const struct pl_merge *from, struct pl_merge *to,
 		       struct pl_err *err) PL_MUST;
-/* The clock of the rank's tracks in the segment, NULL if none is known; tracks of no rank follow
- * the segment's first clock. The uses need to be in order, as pl_trace_merge_dup() and
- * pl_trace_load() leave them. */
+/* The clock of the rank's tracks in the segment, NULL: unknown. Tracks without a rank use the first
+ * clock of the segment. The uses must be sorted; pl_trace_merge_dup() and pl_trace_load() sort
+ * them. */
 const struct pl_clock *pl_trace_merge_clock(const struct pl_merge *m, uint32_t segment,
 					    int32_t rank);
-/* Converts an absolute local time to the common clock. c NULL: no clock is known, and the time
- * stays. A drift that is too large to be real is ignored. */
+/* Convert an absolute local time to the common clock. c NULL: unknown clock, no change. A drift
+ * that is too large to be real is ignored. */
 pl_ns pl_trace_clock_apply(const struct pl_clock *c, pl_ns local);
-/* Writes m as a segment, which must stand before the traces that it describes. Segment numbers in
- * it count from the segment behind it. */
+/* Write m as a segment, before the traces that it describes. Its segment numbers count from the
+ * next segment. */
 int pl_trace_merge_write(const struct pl_merge *m, struct pl_container_writer *w,
 			 struct pl_err *err) PL_MUST;
 
 /* ---- flow ------------------------------------------------------------------------------------ */
 
 struct pl_sink {
-	/* A segment begins; its strings and tracks still grow. Any of these functions may be NULL.
-	 */
+	/* A segment begins; its strings and tracks still grow. Any of these functions may be
+	 * NULL. */
 	int (*begin)(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err);
-	/* b is valid during the call only. */
+	/* b is valid only during the call. */
 	int (*batch)(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
 		     struct pl_err *err);
 	int (*end)(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err);
-	/* Called before the segments that m describes. m is valid during the call only. */
+	/* Called before the segments that m describes. m is valid only during the call. */
 	int (*merge)(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err);
 };
 
@@ -375,44 +375,46 @@ struct pl_trace_reader_opts {
 	struct pl_pool *pool;
 	bool salvage;
 	const struct pl_log *log;
-	/* Columns to decode: bit r set: those of role r. 0: all columns. Values of the others are
-	 * not checked either. */
+	/* Roles of the columns to decode, as bits; 0: all columns. The values of other columns are
+	 * not checked. */
 	uint64_t roles;
-	/* pl_trace_load() alone: events to keep: bit k set: those of kind k. 0: all events. */
+	/* Only for pl_trace_load(): kinds of events to keep, as bits; 0: all events. */
 	uint64_t kinds;
-	/* pl_trace_load() alone: keys of the metadata to keep, ended by NULL. Strings that nothing
-	 * kept has become empty: profilers describe all groups of a job in the file of each rank,
-	 * so the metadata of a large job is larger than its events. NULL: all metadata and strings.
-	 */
+	/* Only for pl_trace_load(): keys of the metadata to keep, ended by NULL; NULL: all.
+	 * Profilers describe all groups of a job in the file of each rank, so the metadata of a
+	 * large job is larger than its events. Strings that only unwanted metadata use become
+	 * empty. */
 	const char *const *metadata;
-	/* batch() may see strings, tracks and metadata that the stream defines later, and how many
-	 * depends on the threads: for sinks that look at the segment's at its end only. */
+	/* batch() may see strings, tracks and metadata that the stream defines later; their number
+	 * depends on the threads. So this is only for sinks that read them at the end of the
+	 * segment. */
 	bool ahead;
-	/* Every compressed member in turn, for a program that passes blocks on untouched. `segment`
-	 * counts all segments of the stream; `merge` is true for the members of a merge segment. */
+	/* Gets every compressed member in turn, for a program that copies blocks without change.
+	 * `segment` counts all segments of the stream; `merge`: the member belongs to a merge
+	 * segment. */
 	int (*raw)(void *arg, uint32_t segment, bool merge, const void *member, size_t n,
 		   struct pl_err *err);
 	void *arg;
-	uint64_t *events; /* added to: how many were passed on. May be NULL */
+	uint64_t *events; /* the number of passed events is added to it; may be NULL */
 };
-/* Read a whole stream into a sink. begin() comes with what stands before the first events: source,
+/* Read a whole stream into a sink. begin() gets the definitions before the first events: source,
  * format, first strings and tracks. A sink must not keep indices of columns from one call to the
  * next. A negative code of the sink, PL_ESTOP included, ends the reading and is returned. end() may
- * take the segment's contents and leave it zeroed. With salvage, blocks that cannot be used are
- * said to `log` and left out. */
+ * take the contents of the segment and leave it zeroed. With salvage, blocks that cannot be used
+ * are logged and left out. */
 int pl_trace_read(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_sink *sink,
 		  struct pl_err *err) PL_MUST;
 
 /* ---- a trace in memory ----------------------------------------------------------------------- */
 
-/* Dense columns of one segment. The optional ones are NULL when the segment has none. */
+/* Dense columns of one segment. Optional ones are NULL if the segment has no values. */
 struct pl_events {
 	struct pl_segment seg; /* strings, tracks, meta: owned */
 	uint64_t n;
 	uint8_t *kind;
 	pl_id *track, *name;
 	pl_ns *ts, *dur;
-	int64_t *step; /* INT64_MIN: none; so in all of these */
+	int64_t *step; /* INT64_MIN: none, as in all of these */
 	int64_t *corr, *flow, *seq, *peer, *bytes, *mb, *chunk, *layer, *external, *channel, *of;
 	int64_t *record, *stream, *wait_stream, *wait_corr, *wait_event;
 	int64_t *alloc, *address, *allocated, *device_type, *device;
@@ -422,49 +424,52 @@ struct pl_trace {
 	struct pl_events **seg;
 	uint32_t n_segs;
 	size_t cap_segs;
-	struct pl_merge merge;	     /* all zero when the stream was not merged */
-	struct pl_intern provenance; /* the lines of all segments, each once: they have none */
+	struct pl_merge merge; /* all zeros if the stream was not merged */
+	struct pl_intern
+		provenance; /* the lines of all segments, each line once; the segments have none */
 	bool merged;
-	uint32_t n_merges; /* how many were joined in it: their clocks are not comparable */
+	uint32_t n_merges; /* number of joined merge tables; with several, their clocks are not
+			      comparable */
 };
 /*
- * The columns of the roles that `opts` asks for. Several merged streams in a row are joined:
- * segments, clocks, groups and members are renumbered. Every segment and event that `merge` names
- * is there (with salvage, members that are not are dropped). A correlation, flow or external id
- * that is a word and no number gets a negative number of its own. Members of the merge name rows.
+ * Load the columns of the roles in `opts`. Several merged streams in one file are joined: segments,
+ * clocks, groups and members are renumbered. Every segment and event that `merge` names exists
+ * (with salvage, other members are removed). A correlation, flow or external id that is not a
+ * number gets a negative number of its own. Members of the merge table name rows.
  */
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_trace *t,
 		  struct pl_err *err) PL_MUST;
 void pl_trace_fini(struct pl_trace *t);
-/* The lines of a provenance that are not in `lines` yet are added to them. */
+/* Add the new lines of a provenance to `lines`. */
 int pl_trace_add_lines(struct pl_intern *lines, const struct pl_buf *provenance,
 		       struct pl_err *err) PL_MUST;
-/* Frees the columns of a segment's events (they become NULL) and its strings. The number of events,
- * tracks and the merge stay. */
+/* Free the columns of a segment's events (they become NULL) and its strings. The number of events,
+ * the tracks and the merge table stay. */
 void pl_trace_drop(struct pl_trace *t, uint32_t seg);
 /*
- * Before times are computed with: afterwards sums and differences of a few times cannot overflow.
- * Times and durations that lie more than a year from the rest of their segment get the nearest
- * time of the others and no duration; *n counts these events. PL_EDATA when a whole segment or a
- * clock is beyond 2^62 ns.
+ * Call it before computing with times: afterwards sums and differences of a few times cannot
+ * overflow. Times and durations more than a year away from the rest of their segment are replaced:
+ * by the nearest time of the others and no duration. *n counts these events. PL_EDATA if a whole
+ * segment or a clock is beyond 2^62 ns.
  */
 int pl_trace_clamp_outliers(struct pl_trace *t, uint64_t *n, struct pl_err *err) PL_MUST;
 
 /* ---- names of communication ------------------------------------------------------------------ */
 
-/* "ncclDevKernel_AllReduce_Sum_f16_RING_LL(...)", "gloo:all_reduce", "c10d::allreduce_",
- * "grads-reduce-scatter": the canonical collective ("allreduce" ...), or NULL if it is none. */
+/* The canonical collective ("allreduce" ...) of a name such as
+ * "ncclDevKernel_AllReduce_Sum_f16_RING_LL(...)", "gloo:all_reduce", "c10d::allreduce_" or
+ * "grads-reduce-scatter"; NULL: none. */
 const char *pl_trace_coll_from_name(const char *name, size_t n);
-/* Recorded sizes of tensors, "[[800], [7]]", without blanks and cut to `size`, ended by 0; returns
- * the length. `first`: only those of the first argument, which is what an operator that issues
- * ("[[[800], [7]], [], []]") has in common with the communication. */
+/* Write recorded sizes of tensors, "[[800], [7]]", without blanks, cut to `size`, ended by 0;
+ * returns the length. `first`: only the sizes of the first argument, because an operator that
+ * issues a communication ("[[[800], [7]], [], []]") has only this argument in common with it. */
 size_t pl_trace_dims_text(const char *dims, bool first, char *text, size_t size);
 
-/* Bytes of an element of a data type, 0 if it is not known. *plain: its name as NumPy has it, or
- * NULL; plain may be NULL. */
+/* Bytes of an element of a data type, 0: unknown. *plain: its name in NumPy, or NULL; `plain` may
+ * be NULL. */
 int64_t pl_trace_dtype(const char *s, size_t n, const char **plain);
 
-/* The canonical collectives: X(name, word). OTHER: communication that does not say which. */
+/* The canonical collectives: X(name, word). OTHER: communication without a known operation. */
 #define PL_TRACE_COLLS(X)                                                                          \
 	X(OTHER, "collective")                                                                     \
 	X(ALLREDUCE, "allreduce")                                                                  \
@@ -482,10 +487,9 @@ int64_t pl_trace_dtype(const char *s, size_t n, const char **plain);
 #define PL_COLL_ID(name, word) PL_COLL_##name,
 enum pl_coll { PL_TRACE_COLLS(PL_COLL_ID) PL_COLL_COUNT_ };
 #undef PL_COLL_ID
-const char *pl_trace_coll_name(unsigned coll); /* OTHER and unknown: "collective" */
-unsigned pl_trace_coll_find(const char *name,
-			    size_t n); /* of any name: PL_COLL_OTHER if it is none */
-/* Properties of a canonical collective; one that is not known moves data. */
+const char *pl_trace_coll_name(unsigned coll);		 /* OTHER and unknown: "collective" */
+unsigned pl_trace_coll_find(const char *name, size_t n); /* PL_COLL_OTHER: no canonical one */
+/* Properties of a canonical collective. An unknown one moves data. */
 enum {
 	PL_COLL_MOVES_DATA = 1,
 	PL_COLL_MEETS = 2,     /* no member ends before all have begun */

@@ -1,8 +1,8 @@
 /*
  * The sink that writes trace(5). Before a block of events it writes the strings, tracks and
- * metadata that are new since the last one, so that nothing points forward; what changed until the
- * end of the segment (its base time, a thread's name that came late) is written then. Payloads are
- * made here, in order; compressing them is the container's business and the pool's.
+ * metadata that are new, so that no block refers to a later one. Definitions that change until the
+ * end of the segment (its base time, the name of a thread) are written again there. Payloads are
+ * made here, in order; the container and the pool compress them.
  */
 #include "trace/internal.h"
 
@@ -12,13 +12,13 @@ struct writer {
 	char *provenance;
 	bool used; /* the open segment of the container has blocks */
 
-	/* of the segment, what is written of it so far */
+	/* the part of the segment that has been written */
 	size_t n_str, provenance_done;
 	uint32_t n_meta, n_tracks;
 	struct pl_numbered_track *track;
 	size_t cap_track;
 	struct pl_buf head; /* payload of the last SEGM block */
-	bool signed_off;    /* our own line of provenance is written */
+	bool signed_off;    /* the program's own line of provenance is written */
 	uint64_t events;
 	size_t typical; /* size of the last payload of events */
 };
@@ -28,7 +28,7 @@ static int put(struct writer *w, uint32_t type, uint32_t count, struct pl_buf *b
 {
 	int rc = pl_container_writer_put(w->out, type, PL_TRACE_BLOCK_VERSION, count, b, err);
 
-	pl_buf_fini(b); /* empty already, unless that failed */
+	pl_buf_fini(b); /* empty, unless writing failed */
 	return rc;
 }
 
@@ -139,8 +139,8 @@ static int put_events(struct writer *w, const struct pl_segment *seg, const stru
 		      struct pl_err *err);
 
 /*
- * Rows [lo, hi) of a batch that is too big for one block, as a batch of their own. Only `row` is
- * copied, because rows are counted from lo.
+ * Write rows [lo, hi) of a batch that exceeds the limits of a block. Only `row` is copied, because
+ * rows count from lo.
  */
 static int put_slice(struct writer *w, const struct pl_segment *seg, const struct pl_batch *e,
 		     uint32_t lo, uint32_t hi, struct pl_err *err)
