@@ -11,12 +11,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "core/progress.h"
 #include "program.h"
 
 #define TIMEOUT_NS 3000000000 /* the default */
@@ -93,11 +95,64 @@ static void release_signals(void)
 
 /* ---- forking --------------------------------------------------------------------------------- */
 
+typedef char message[sizeof(((struct pl_err *)0)->msg)];
+
 struct child {
 	pid_t pid;
 	int status;
-	bool done, killed;
+	bool done, killed, printed;
+	char *said; /* its message, in memory that it shares; "": none yet */
 };
+
+/* ---- messages of ranks ----------------------------------------------------------------------- */
+
+#define TOGETHER_NS 500000000 /* ranks that fail for one reason fail at about the same time */
+
+/* "A: rank 2 gave up: B" where rank 2 itself says B: the reason is printed once. */
+static void shorten(const struct child *v, int n, char *said)
+{
+	static const char gave_up[] = " gave up";
+	char *at = strstr(said, " gave up: "), *number = at;
+	int rank;
+
+	while (at && number > said && number[-1] >= '0' && number[-1] <= '9')
+		number--;
+	rank = number < at ? atoi(number) : n;
+	at = at ? at + strlen(gave_up) : NULL;
+	if (rank < n && !strncmp(v[rank].said, at + 2, strlen(at + 2)))
+		*at = '\0';
+}
+
+/* Prints the message of rank i with all ranks that say the same: "ranks 0-2,5: ...". */
+static void print_message(struct child *v, int n, int i)
+{
+	bool several = false, inside = true, same;
+
+	for (int k = i + 1; k < n; k++)
+		several |= !strcmp(v[k].said, v[i].said);
+	fprintf(stderr, "run: rank%s %d", several ? "s" : "", i);
+	for (int k = i + 1, first = i; k <= n; k++, inside = same) {
+		same = k < n && !v[k].printed && !strcmp(v[k].said, v[i].said);
+		if (same && !inside)
+			fprintf(stderr, ",%d", first = k);
+		else if (!same && inside && k - 1 > first)
+			fprintf(stderr, "-%d", k - 1);
+		if (same)
+			v[k].printed = true;
+	}
+	fprintf(stderr, ": %s\n", v[i].said);
+	v[i].printed = true;
+}
+
+static void print_messages(struct child *v, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (v[i].done)
+			shorten(v, n, v[i].said);
+	for (int i = 0; i < n; i++)
+		if (v[i].done && v[i].said[0] && !v[i].printed)
+			print_message(v, n, i);
+}
 
 static void signal_ranks(struct child *v, int n, int sig)
 {
@@ -113,7 +168,8 @@ static bool has_failed(int status)
 	return WIFSIGNALED(status) ? WTERMSIG(status) != stop_signal : status != 0;
 }
 
-/* Waits until all ranks have ended. Signals are blocked unless it sleeps, so none is missed. */
+/* Waits until all ranks have ended, and prints their messages. Signals are blocked unless it
+ * sleeps, so none is missed. */
 static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *while_waiting)
 {
 	static const struct timespec second = { .tv_sec = 1 };
@@ -135,6 +191,8 @@ static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *while_
 		 * itself. */
 		if (pid == 0 && pl_now_ns() > until)
 			signal_ranks(v, n, SIGKILL);
+		if (pid == 0 && until != INT64_MAX && pl_now_ns() > until - grace + TOGETHER_NS)
+			print_messages(v, n);
 		if (pid == 0)
 			ppoll(NULL, 0, &second, while_waiting);
 		for (int i = 0; i < n; i++) {
@@ -194,7 +252,7 @@ static void note_signal_of_ranks(const struct child *v, int n)
 			stop_signal = sig;
 }
 
-/* This process returns the result of the ranks. They have printed their failures themselves. */
+/* This process returns the result of the ranks, whose messages it has printed. */
 static int result_of_ranks(const struct child *v, int n, struct pl_err *err)
 {
 	static const int codes[] = {
@@ -236,14 +294,14 @@ const char *host_of_rank(const struct config *c, const struct pl_launch *p, char
 	return text;
 }
 
-/* Messages name the rank. */
-static int as_rank(work_of_rank *work, void *arg, const struct pl_launch *p, struct pl_err *err)
+/* A rank that failed leaves its message to the process that forked it. */
+static int end_rank(int rc, const struct pl_err *err, char *said)
 {
-	int rc = work(arg, p, err);
-
-	if (rc < 0 && p->size > 1)
-		pl_wrap(err, "rank %d", p->rank);
-	return rc;
+	if (rc >= 0)
+		return rc;
+	snprintf(said, sizeof(message), "%s", err->msg);
+	pl_progress_end();
+	exit(pl_exit_status(rc));
 }
 
 /* The ranks meet in a folder of their own, unless the user has said where. */
@@ -273,11 +331,17 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 	pid_t self = getpid();
 	sigset_t unblocked, while_waiting;
 	pl_ns grace = 5000000000 + 10 * c->timeout_ns;
+	message *said = mmap(NULL, (size_t)n * sizeof(*said), PROT_READ | PROT_WRITE,
+			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct child *v;
 	int rc = pl_alloc(&v, (size_t)n, sizeof(*v), err), started = 0;
 
 	if (rc < 0)
 		return rc;
+	if (said == MAP_FAILED) {
+		rc = pl_fail_sys(err, "memory for messages of ranks");
+		goto out;
+	}
 	is_parent = true;
 	catch_signals();
 	PL_TRY(make_meeting(c, &p, err));
@@ -298,17 +362,21 @@ static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *a
 			prepare_child(&unblocked);
 			pl_free(v);
 			p.rank = p.local_rank = started;
-			return as_rank(work, arg, &p, err);
+			return end_rank(work(arg, &p, err), err, said[started]);
 		}
 		v[started].pid = pid;
+		v[started].said = said[started];
 	}
 	wait_for(v, started, grace, &while_waiting);
+	print_messages(v, started);
 	sigprocmask(SIG_SETMASK, &unblocked, NULL);
 	if (rc == 0)
 		rc = result_of_ranks(v, n, err);
 out:
 	if (p.folder[0])
 		pl_remove_folder(p.folder);
+	if (said != MAP_FAILED)
+		munmap(said, (size_t)n * sizeof(*said));
 	pl_free(v);
 	return rc;
 }
@@ -398,7 +466,9 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 	if (c->launch.launcher) {
 		rc = join_launcher(c, &c->launch, err);
 		if (rc == 0)
-			rc = as_rank(work, arg, &c->launch, err);
+			rc = work(arg, &c->launch, err);
+		if (rc < 0 && c->launch.size > 1)
+			pl_wrap(err, "rank %d", c->launch.rank);
 		if (rc < 0)
 			pl_comm_launch_unshare(&c->launch);
 	} else if (n > 1) {

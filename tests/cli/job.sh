@@ -63,3 +63,9 @@ explained() {
 		/^"unexplained_share":/ && !seen++ { share = $2 + 0 }
 		END { print "# " n " steps, unexplained " share; exit bad || !n || !seen || share > 0.03 }'
 }
+
+# ranks_say REGEX FILE: the ranks whose message matches; a message that several ranks have is there once, with all of them
+ranks_say() {
+	sed -n "s/^run: ranks\{0,1\} \([0-9,-]*\): .*$1.*/\1/p" "$2" | tr , '\n' |
+		awk -F- '{ for (i = $1; i <= $NF; i++) print i }' | sort -n | tr '\n' ' '
+}

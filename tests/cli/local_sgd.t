@@ -91,6 +91,6 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	kill -KILL "$(ps -o pid= --ppid $pid | sed -n 2p | tr -d ' ')"
 	wait $pid
 	check "a rank is killed: status 4" [ $? = 4 ]
-	check "... each survivor names it" [ "$(grep -c '^run: rank [02]: .*rank 1 ' err)" = 2 ]
+	check "... each survivor names it" [ "$(ranks_say 'rank 1 ' err)" = '0 2 ' ]
 fi
 done_testing

@@ -299,7 +299,7 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	kill -KILL "$(echo $ranks | cut -d ' ' -f 2)"
 	wait $pid
 	check "a rank is killed: status 4" [ $? = 4 ]
-	check "... each survivor names it" [ "$(grep -c '^run: rank [02]: .*rank 1 ' dead.err)" = 2 ]
+	check "... each survivor names it" [ "$(ranks_say 'rank 1 ' dead.err)" = '0 2 ' ]
 	begin 2 --timeout=200ms
 	# shellcheck disable=SC2086
 	victim=$(echo $ranks | cut -d ' ' -f 1)
@@ -461,7 +461,12 @@ status 4 "a full disk for the result" sh -c "'$run' -q tiny.job >/dev/full"
 status 4 "a full disk for the log" "$run" -q --log=/dev/full tiny.job
 status 4 "a full disk for the checkpoint" "$run" -q --checkpoint=/dev/full tiny.job
 status 4 "... of three ranks" timeout 20 "$run" -q -n 3 --checkpoint=/dev/full tiny.job
-says 'rank 1: .*rank 0 gave up: .*No space' "... all say why"
+says '^run: rank 0: .*No space' "... which says why"
+check "... alone" [ "$(grep -c 'No space' err)" = 1 ]
+check "... and the others that it gave up" [ "$(ranks_say 'rank 0 gave up' err)" = '1 2 ' ]
+status 3 "a step that takes more samples than there are, of four ranks" "$run" -q -n 4 --set batch=30000 tiny.job
+check "... is said once" [ "$(grep -c 'a step takes 120000 samples' err)" = 1 ]
+check "... for all ranks" [ "$(ranks_say 'a step takes' err)" = '0 1 2 3 ' ]
 # little: files of 16 KiB at most, as on a disk that fills up
 little() {
 	(
