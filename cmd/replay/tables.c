@@ -69,10 +69,13 @@ static const struct pl_column memory[] = {
 	{ "at", "at", PL_CELL_STR, 24 },
 };
 static const struct pl_column slowest[] = {
+	/* wait_ns: an older name of idle_ns */
 	{ "rank", "rank", PL_CELL_I64, 0 },
 	{ "wait_ns", "idle", PL_CELL_NS, 0 },
 	{ "median_wait_ns", "median", PL_CELL_NS, 0 },
 	{ "why", "why", PL_CELL_STR, 0 },
+	{ "idle_ns", "idle", PL_CELL_NS, 0 },
+	{ "median_idle_ns", "median", PL_CELL_NS, 0 },
 };
 static const struct pl_column worth[] = {
 	{ "saves_ns", "saves", PL_CELL_NS, 0 },
@@ -172,9 +175,12 @@ static size_t fill_memory(const struct report *r, size_t top, struct pl_table *t
 
 static size_t fill_slowest(const struct report *r, size_t top, struct pl_table *t)
 {
-	for (size_t i = 0; i < r->n_slow && i < top; i++)
-		pl_table_row(t, (int64_t)r->slow[i].rank, r->slow[i].idle_ns,
-			     r->slow[i].median_idle_ns, r->slow[i].why);
+	for (size_t i = 0; i < r->n_slow && i < top; i++) {
+		const struct slow_row *x = &r->slow[i];
+
+		pl_table_row(t, (int64_t)x->rank, x->idle_ns, x->median_idle_ns, x->why, x->idle_ns,
+			     x->median_idle_ns);
+	}
 	return r->n_slow;
 }
 
