@@ -191,9 +191,7 @@ static int add_link(struct pl_job *j, const struct pl_lang_reader *r, struct pl_
 	if (l.from >= 0 && l.from == l.to)
 		return pl_lang_fail(r, pl_lang_get(&r->st, "to")->column, err,
 				    "a link from rank %lld to itself", (long long)l.from);
-	PL_CHECK(pl_grow(&j->link, &j->cap_links, j->n_links + 1, sizeof(*j->link), err));
-	j->link[j->n_links++] = l;
-	return 0;
+	return pl_append(&j->link, &j->n_links, &j->cap_links, &l, sizeof(l), err);
 }
 
 static int add_pace(struct pl_job *j, const struct pl_lang_reader *r, struct pl_err *err)
@@ -206,9 +204,7 @@ static int add_pace(struct pl_job *j, const struct pl_lang_reader *r, struct pl_
 		return pl_lang_fail(r, r->word[0].column, err,
 				    "the pace is missing; write: pace RANK ms=5, or pace RANK "
 				    "factor=1.5");
-	PL_CHECK(pl_grow(&j->pace, &j->cap_paces, j->n_paces + 1, sizeof(*j->pace), err));
-	j->pace[j->n_paces++] = p;
-	return 0;
+	return pl_append(&j->pace, &j->n_paces, &j->cap_paces, &p, sizeof(p), err);
 }
 
 /* "1:5" to "1 ms=5", and "1:x2" to "1 factor=2". */

@@ -176,9 +176,7 @@ static int read_layer(struct reader *r, struct pl_err *err)
 		if (st->value[i].present)
 			PL_CHECK(
 				add_field(r, &st->row->field[i], &st->value[i], &l, num, key, err));
-	PL_CHECK(pl_grow(&m->layer, &m->cap_layers, m->n_layers + 1, sizeof(*m->layer), err));
-	m->layer[m->n_layers++] = l;
-	return 0;
+	return pl_append(&m->layer, &m->n_layers, &m->cap_layers, &l, sizeof(l), err);
 }
 
 static int read_all(struct reader *r, struct pl_in *in, const char *name, struct pl_err *err)

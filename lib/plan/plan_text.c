@@ -11,9 +11,7 @@ static int read_tensor(struct pl_plan *p, const struct pl_lang_statement *st, st
 				.column = st->value[0].column };
 
 	PL_CHECK(pl_lang_bind(st, &t, &p->arena, err));
-	PL_CHECK(pl_grow(&p->tensor, &p->cap_tensors, p->n_tensors + 1, sizeof(*p->tensor), err));
-	p->tensor[p->n_tensors++] = t;
-	return 0;
+	return pl_append(&p->tensor, &p->n_tensors, &p->cap_tensors, &t, sizeof(t), err);
 }
 
 static int read_rewrite(struct pl_plan *p, const struct pl_lang_statement *st, unsigned op,

@@ -153,9 +153,7 @@ static int add_link(struct pl_topology *t, const struct pl_tlink *l, struct pl_e
 		if (!strcmp(t->link[i].name, l->name))
 			return pl_fail(err, PL_EDATA, "a second link \"%.200s\"", l->name);
 	PL_CHECK(pl_dup(&t->arena, &copy.name, l->name, err));
-	PL_CHECK(pl_grow(&t->link, &t->cap_links, t->n_links + 1, sizeof(*t->link), err));
-	t->link[t->n_links++] = copy;
-	return 0;
+	return pl_append(&t->link, &t->n_links, &t->cap_links, &copy, sizeof(copy), err);
 }
 
 /* Is it whole? */
@@ -266,7 +264,6 @@ static const struct preset presets[] = {
 static int add_preset(const char *name, struct pl_topology *t, struct pl_err *err)
 {
 	for (size_t i = 0; i < PL_LEN(presets); i++) {
-
 		if (strcmp(presets[i].name, name))
 			continue;
 		PL_CHECK(add_link(t, &presets[i].link[0], err));

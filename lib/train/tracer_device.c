@@ -361,42 +361,33 @@ static void add_pending(struct tracer_device *x, struct pending_list *l,
 		x->n_new++;
 }
 
+/* Where the event waits to be joined; NULL: it is complete. */
+static struct pending_list *list_of(struct tracer_device *x, const struct pl_device_event *e)
+{
+	bool event = e->event != PL_DEV_NO_EVENT;
+
+	return e->kind == PL_DEV_RECORD						     ? &x->record
+	       : e->kind == PL_DEV_WAIT || (e->kind == PL_DEV_SYNC && event)	     ? &x->wait
+	       : e->kind == PL_DEV_LAUNCH					     ? &x->launch
+	       : e->kind == PL_DEV_COMM						     ? &x->comm
+	       : e->kind == PL_DEV_KERNEL && e->name && !strncmp(e->name, "nccl", 4) ? &x->kernel
+										     : NULL;
+}
+
 static void on_event(void *arg, const struct pl_device_event *e)
 {
 	struct tracer_device *x = arg;
+	struct pending_list *l = list_of(x, e);
 
 	pthread_mutex_lock(&x->lock);
-	switch (e->kind) {
-	case PL_DEV_KERNEL:
-		if (e->name && !strncmp(e->name, "nccl", 4))
-			add_pending(x, &x->kernel, e);
-		else
-			put_event(x, e);
-		break;
-	case PL_DEV_RECORD:
-		add_pending(x, &x->record, e);
-		break;
-	case PL_DEV_WAIT:
-		add_pending(x, &x->wait, e);
-		break;
-	case PL_DEV_SYNC:
-		if (e->event != PL_DEV_NO_EVENT)
-			add_pending(x, &x->wait, e);
-		else
-			put_sync(x, e, NULL);
-		break;
-	case PL_DEV_LAUNCH:
-		add_pending(x, &x->launch, e);
-		break;
-	case PL_DEV_COMM:
-		add_pending(x, &x->comm, e);
-		break;
-	case PL_DEV_MESSAGE:
+	if (l)
+		add_pending(x, l, e);
+	else if (e->kind == PL_DEV_SYNC)
+		put_sync(x, e, NULL);
+	else if (e->kind == PL_DEV_MESSAGE)
 		put_message(x, e);
-		break;
-	default: /* PL_DEV_CALL, PL_DEV_COPY, PL_DEV_SET */
+	else
 		put_event(x, e);
-	}
 	pthread_mutex_unlock(&x->lock);
 }
 
