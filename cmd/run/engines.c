@@ -12,7 +12,8 @@ int find_engine(const struct pl_job *j, const struct pl_plan *plan, const struct
 		struct pl_err *err)
 {
 	for (size_t i = 0; i < PL_LEN(engines); i++)
-		if (engines[i]->matches(j, plan)) {
+		if (engines[i]->matches ? engines[i]->matches(j, plan)
+					: !strcmp(j->policy, engines[i]->policy)) {
 			*e = engines[i];
 			return 0;
 		}

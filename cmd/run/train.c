@@ -183,7 +183,8 @@ static int prepare(struct training *t, struct pl_err *err)
 	o.store = t->device.store;
 	o.world = t->world;
 	o.tracer = t->tracer;
-	PL_CHECK(t->t.engine->prepare(&o, &t->t.worker, err));
+	PL_CHECK(pl_alloc(&t->t.worker, 1, t->t.engine->size, err));
+	PL_CHECK(t->t.engine->prepare(t->t.worker, &o, err));
 	if (o.backend && o.backend->remarks && !t->p->rank)
 		o.backend->remarks(o.ctx, o.log);
 	if (t->c->import_from)
@@ -242,8 +243,9 @@ static int finish(struct training *t, int rc, struct pl_err *err)
 
 	if (t->world && rc < 0)
 		pl_comm_world_abort(t->world, err ? err->msg : "failed");
-	if (t->t.engine)
+	if (t->t.worker)
 		t->t.engine->finish(t->t.worker, t->world && rc < 0);
+	pl_free(t->t.worker);
 	if (t->world && rc >= 0)
 		rc = pl_comm_world_close(t->world, err);
 	more = stop_device_trace(t, rc >= 0, &later);

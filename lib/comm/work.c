@@ -78,7 +78,7 @@ void pl_comm_work_report(const struct pl_work *k, struct pl_comm_event *e)
 	struct pl_world *w = k->w;
 
 	e->collective = k->a.op;
-	e->algo = k->a.algo;
+	e->algo = k->direct ? PL_CA_DIRECT : k->a.algo; /* in shared memory nothing is forwarded */
 	e->seq = k->seq;
 	e->tag = k->a.tag;
 	pthread_mutex_lock(&w->event_lock);

@@ -129,6 +129,19 @@ static void read_size(struct builder *b, const struct op *op, struct grad *x)
 				       (long long)t.size[k]);
 }
 
+/* run(1) records which parameter the gradient is of. */
+static void read_param(struct builder *b, const struct op *op, struct grad *x)
+{
+	const struct pl_events *e = b->t->seg[op->seg];
+	const char *param = pl_derive_text(e, e->values, op->ev);
+	char name[NAME_MAX_ * 4];
+
+	if (!param || strcmp(pl_intern_get(&e->seg.str, e->name[op->ev]), own) != 0)
+		return;
+	snprintf(name, sizeof(name), "grad %s", param);
+	x->name = pl_derive_intern_text(b->err, &b->g->str, name);
+}
+
 /* The last device operation that this thread launched before `t`, PL_NONE if none is near. */
 static uint32_t last_launched(const struct builder *b, const struct rank *rank, uint32_t res,
 			      pl_ns t)
@@ -156,9 +169,11 @@ static void add_grad(struct builder *b, const struct op *op, struct found *found
 			  .op = op->last,
 			  .node = op->last,
 			  .type = PL_NONE,
+			  .name = PL_NONE,
 			  .comm = PL_NONE };
 
 	read_size(b, op, &x);
+	read_param(b, op, &x);
 	PL_DERIVE_ADD(b->err, found->grad, found->n_grads, found->cap_grads, x);
 }
 
@@ -513,12 +528,14 @@ static void assign(struct found *found, size_t g0, size_t g1, size_t c0, size_t 
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+/* `name`: NULL if the tensor has its name already. */
 static void put_tensor(struct finder *f, const char *name, struct pl_tensor *t, uint32_t consumer)
 {
 	const uint32_t *local = f->b->local;
 
 	t->role = PL_TR_GRAD;
-	t->name = pl_derive_intern_text(f->b->err, &f->g->str, name);
+	if (name)
+		t->name = pl_derive_intern_text(f->b->err, &f->g->str, name);
 	pl_derive_put_tensor(f->g, t, consumer == PL_NONE ? NULL : &local[consumer],
 			     consumer != PL_NONE, f->b->err);
 }
@@ -527,7 +544,8 @@ static void put_grads(struct finder *f, const struct found *found, size_t g0, si
 {
 	for (size_t i = g0; i < g1; i++) {
 		const struct grad *x = &found->grad[i];
-		struct pl_tensor t = { .type = x->type,
+		struct pl_tensor t = { .name = x->name,
+				       .type = x->type,
 				       .flags = (uint8_t)((x->estimated ? PL_TF_ESTIMATED : 0) |
 							  (x->elsewhere ? PL_TF_ELSEWHERE : 0)),
 				       .bytes = x->bytes,
@@ -538,7 +556,8 @@ static void put_grads(struct finder *f, const struct found *found, size_t g0, si
 
 		snprintf(name, sizeof(name), "grad %zu%s%s", i - g0, x->dims[0] ? " " : "",
 			 x->dims);
-		put_tensor(f, name, &t, x->comm == PL_NONE ? PL_NONE : found->comm[x->comm].arrive);
+		put_tensor(f, x->name == PL_NONE ? name : NULL, &t,
+			   x->comm == PL_NONE ? PL_NONE : found->comm[x->comm].arrive);
 	}
 }
 

@@ -12,6 +12,7 @@ struct grad {
 	int64_t bytes;	  /* -1 unknown */
 	pl_id type;	  /* of the graph, PL_NONE */
 	char dims[48];	  /* "100x768", empty unknown */
+	pl_id name;	  /* "grad fc1.weight" in the graph, PL_NONE: the parameter is unknown */
 	uint32_t comm;	  /* that carries it, into found.comm; PL_NONE */
 	bool estimated;
 	bool elsewhere; /* an allocation of its own stands for its memory */

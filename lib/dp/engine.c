@@ -82,6 +82,7 @@ static void ready(void *arg, uint32_t first, uint32_t n)
 			e.step = (int32_t)d->w.step;
 			e.bytes = (int64_t)(d->w.view.tensor[i].n * sizeof(float));
 			e.dims = t->dims[i];
+			e.values = t->param[i];
 			pl_train_rec(t->rec, &e);
 		}
 	}
@@ -156,8 +157,6 @@ static void dp_finish(struct pl_worker *w, bool lost)
 {
 	struct dp *d = (struct dp *)w;
 
-	if (!d)
-		return;
 	for (uint32_t k = 0; d->copy && k < d->b.n && !lost; k++)
 		if (d->copy[k])
 			pl_comm_world_free(w->o.world, d->copy[k]);
@@ -166,39 +165,21 @@ static void dp_finish(struct pl_worker *w, bool lost)
 	pl_free(d->not_ready);
 	pl_dp_buckets_fini(&d->b);
 	pl_train_worker_fini(w, lost);
-	pl_free(d);
 }
 
-static int dp_prepare(const struct pl_engine_opts *o, struct pl_worker **w, struct pl_err *err)
+static int dp_prepare(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err)
 {
-	struct dp *d;
-	int rc = pl_alloc(&d, 1, sizeof(*d), err);
+	struct dp *d = (struct dp *)w;
 
-	*w = NULL;
-	if (rc < 0)
-		return rc;
-	PL_TRY(pl_train_worker_init(&d->w, o, ready, err));
-	PL_TRY(make_buckets(d, err));
-	if (o->tracer)
-		PL_TRY(pl_train_tracer_names(o->tracer, d->w.net, d->b.n, err));
-out:
-	if (rc < 0)
-		dp_finish(&d->w, false);
-	else
-		*w = &d->w;
-	return rc;
-}
-
-static bool dp_matches(const struct pl_job *job, const struct pl_plan *plan)
-{
-	(void)plan;
-	return !strcmp(job->policy, "bsp");
+	PL_CHECK(pl_train_worker_init(w, o, ready, err));
+	PL_CHECK(make_buckets(d, err));
+	return o->tracer ? pl_train_tracer_names(o->tracer, w->net, d->b.n, err) : 0;
 }
 
 const struct pl_engine pl_dp_engine = {
 	.name = "dp",
 	.policy = "bsp",
-	.matches = dp_matches,
+	.size = sizeof(struct dp),
 	.prepare = dp_prepare,
 	.control = pl_train_lockstep,
 	.step = dp_step,

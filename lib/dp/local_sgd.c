@@ -150,45 +150,19 @@ static int check_plan(const struct pl_worker *w, struct pl_err *err)
 	return 0;
 }
 
-static void local_finish(struct pl_worker *w, bool lost)
+static int local_prepare(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err)
 {
-	if (w)
-		pl_train_worker_fini(w, lost);
-	pl_free(w);
-}
-
-static int local_prepare(const struct pl_engine_opts *o, struct pl_worker **w, struct pl_err *err)
-{
-	struct local_sgd *l;
-	int rc = pl_alloc(&l, 1, sizeof(*l), err);
-
-	*w = NULL;
-	if (rc < 0)
-		return rc;
-	PL_TRY(pl_train_worker_init(&l->w, o, NULL, err));
-	l->w.round = o->job->local_steps;
-	PL_TRY(check_rounds(&l->w, err));
-	PL_TRY(check_plan(&l->w, err));
-	if (o->tracer)
-		PL_TRY(pl_train_tracer_names(o->tracer, l->w.net, 4, err));
-out:
-	if (rc < 0)
-		local_finish(&l->w, false);
-	else
-		*w = &l->w;
-	return rc;
-}
-
-static bool local_matches(const struct pl_job *job, const struct pl_plan *plan)
-{
-	(void)plan;
-	return !strcmp(job->policy, "local-sgd");
+	PL_CHECK(pl_train_worker_init(w, o, NULL, err));
+	w->round = o->job->local_steps;
+	PL_CHECK(check_rounds(w, err));
+	PL_CHECK(check_plan(w, err));
+	return o->tracer ? pl_train_tracer_names(o->tracer, w->net, 4, err) : 0;
 }
 
 const struct pl_engine pl_dp_local_sgd_engine = {
 	.name = "local-sgd",
 	.policy = "local-sgd",
-	.matches = local_matches,
+	.size = sizeof(struct local_sgd),
 	.prepare = local_prepare,
 	.control = pl_train_lockstep,
 	.step = local_step,
@@ -197,5 +171,5 @@ const struct pl_engine pl_dp_local_sgd_engine = {
 	.load = local_load,
 	.export_weights = local_export,
 	.import_weights = pl_train_worker_import,
-	.finish = local_finish,
+	.finish = pl_train_worker_fini,
 };

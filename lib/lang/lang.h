@@ -38,6 +38,8 @@ enum pl_lang_flag {
 	PL_LANG_BELOW = 32, /* the maximum itself is not allowed */
 	PL_LANG_BOUND = 64, /* `offset` is that of a member of the caller's struct */
 	PL_LANG_LONG = 128, /* a time of any length */
+	/* the value may hold commas and "=", as names of kernels do; see pl_lang_row.commas */
+	PL_LANG_COMMAS = 256,
 };
 
 struct pl_lang_field {

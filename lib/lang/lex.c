@@ -311,15 +311,15 @@ static bool is_key(const struct pl_lang_field *f, const char *s, size_t n)
 	return f->flags & PL_LANG_KEY && strlen(f->name) == n && !memcmp(f->name, s, n);
 }
 
-/* A comma separates only where "key=" of the row follows, as names of kernels hold commas, "=" too:
- * so misspelt keys are looked for only behind the values of other keys than "name". */
+/* A comma separates only where "key=" of the row follows. Behind a value that may hold commas and
+ * "=" the key must be spelled exactly; behind others it may be misspelt. */
 char *pl_lang_comma(const struct pl_lang_row *row, char *s)
 {
 	size_t first = strcspn(s, "=,");
 	bool may_be_misspelt = false;
 
 	for (const struct pl_lang_field *f = row->field; f->name; f++)
-		may_be_misspelt |= is_key(f, s, first) && strcmp(f->name, "name");
+		may_be_misspelt |= is_key(f, s, first) && !(f->flags & PL_LANG_COMMAS);
 	for (char *p = s; (p = strchr(p, ',')); p++) {
 		size_t n = strcspn(p + 1, "=,");
 
@@ -362,10 +362,12 @@ static int option_words(struct pl_lang_reader *r, const struct pl_lang_row *row,
 	}
 	if (last) {
 		char *v = trim(last + strlen(key->word));
+		bool two = *v != '=';
 
-		last[strlen(key->word)] = '\0';
+		last[strlen(key->word)] = two ? '\0' : '=';
 		PL_CHECK(pl_lang_add_word(r, last, false, (uint32_t)(last - text) + 1, err));
-		PL_CHECK(pl_lang_add_word(r, v, false, (uint32_t)(v - text) + 1, err));
+		if (two)
+			PL_CHECK(pl_lang_add_word(r, v, false, (uint32_t)(v - text) + 1, err));
 	}
 	return 0;
 }

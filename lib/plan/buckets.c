@@ -211,6 +211,7 @@ uint32_t pl_plan_bucket_end(const struct pl_bucket_filler *f)
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 struct sets {
+	const struct pl_plan *p;
 	struct pl_intern names; /* of the tensors */
 	struct pl_buckets *b;
 	uint32_t *tensor; /* of a line */
@@ -224,6 +225,10 @@ static int find_all(struct sets *s, const struct pl_rewrite *rw, struct pl_err *
 
 	for (uint32_t a = 0; a < rw->n_args; a++) {
 		s->tensor[a] = pl_intern_find(&s->names, rw->arg[a], strlen(rw->arg[a]));
+		for (uint32_t i = 0; i < s->names.n && s->tensor[a] == PL_NONE; i++)
+			if (pl_plan_is_also(s->p->tensor[i].name, i, s->p->tensor[i].bytes,
+					    rw->arg[a]))
+				s->tensor[a] = i;
 		if (s->tensor[a] != PL_NONE)
 			continue;
 		s->unknown = a;
@@ -295,7 +300,7 @@ static int take_base(const struct pl_plan *p, const uint32_t *base, struct pl_bu
 int pl_plan_buckets(const struct pl_plan *p, const uint32_t *base, struct pl_buckets *b,
 		    struct pl_err *err)
 {
-	struct sets s = { .b = b, .unknown = PL_NONE };
+	struct sets s = { .p = p, .b = b, .unknown = PL_NONE };
 	size_t most = 1;
 	pl_id id;
 	int rc;

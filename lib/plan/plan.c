@@ -14,6 +14,7 @@
 #define NEED   (PL_LANG_NEED | PL_LANG_BOUND)
 #define KEY    (PL_LANG_KEY | PL_LANG_BOUND)
 #define DIFFER PL_LANG_DIFFER
+#define COMMAS PL_LANG_COMMAS
 #define RW(m)  .offset = offsetof(struct pl_rewrite, m)
 /* Fields that several rewrites have: names, a whole number, a factor, a link. */
 #define NAMES(key, least, more, what)                                                              \
@@ -26,8 +27,8 @@
 	PL_LANG_FIELD("link", NAME, PL_LANG_BOUND, "link of the topology; all if not given",       \
 		      RW(word))
 /* Which operations, the factor and the time of a change of durations. */
-#define PICK(id, word, type, what)                                                                 \
-	PL_LANG_FIELD(word, type, KEY, what, RW(select.key[PL_SEL_##id]),                          \
+#define PICK(id, word, type, more, what)                                                           \
+	PL_LANG_FIELD(word, type, KEY | (more), what, RW(select.key[PL_SEL_##id]),                 \
 		      .min = PL_SEL_##id == PL_SEL_STEP ? -0x1p62 : 0),
 #define SELECTOR                                                                                   \
 	PL_PLAN_SELECTOR(PICK) PL_LANG_FIELD("all", FLAG, KEY, "all operations", RW(select.all))
@@ -204,10 +205,8 @@ int pl_plan_add_tensor(struct pl_plan *p, const char *name, int64_t bytes, bool 
 {
 	struct pl_ptensor t = { .bytes = bytes, .set = PL_NONE, .estimated = estimated };
 
-	PL_CHECK(pl_grow(&p->tensor, &p->cap_tensors, p->n_tensors + 1, sizeof(*p->tensor), err));
 	PL_CHECK(pl_dup(&p->arena, &t.name, name, err));
-	p->tensor[p->n_tensors++] = t;
-	return 0;
+	return pl_append(&p->tensor, &p->n_tensors, &p->cap_tensors, &t, sizeof(t), err);
 }
 
 int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *err)
@@ -374,6 +373,28 @@ int pl_plan_wrap_tensor(const struct pl_plan *p, size_t i, bool is_name, struct 
 
 /* ---- names that are not known ---------------------------------------------------------------- */
 
+/* The number in "grad 3 512x784", and the size in bytes of fp32; -1: the name has another form. */
+static double numbered_size(const char *name, unsigned *number)
+{
+	double bytes = sizeof(float);
+	int n = 0;
+
+	if (sscanf(name, "grad %u%n", number, &n) != 1 || name[n] != ' ')
+		return -1;
+	for (char *s = (char *)name + n; *s;)
+		bytes *= (double)strtoll(s + 1, &s, 10);
+	return bytes;
+}
+
+bool pl_plan_is_also(const char *known, uint32_t i, int64_t bytes, const char *name)
+{
+	unsigned k, other;
+
+	return !strcmp(pl_settings_param(known), pl_settings_param(name)) ||
+	       (numbered_size(name, &k) == (double)bytes && k == i &&
+		numbered_size(known, &other) < 0);
+}
+
 struct pl_plan_near pl_plan_near_begin(const char *name)
 {
 	return (struct pl_plan_near){ .name = name, .near.s = name };
@@ -381,6 +402,8 @@ struct pl_plan_near pl_plan_near_begin(const char *name)
 
 void pl_plan_near(struct pl_plan_near *x, const char *known)
 {
+	if (strncmp(x->name, "grad ", 5) != 0)
+		known = pl_settings_param(known);
 	pl_words_near(&x->near, known, strlen(known));
 	if (strstr(known, x->name) && (!x->holds || strlen(known) < strlen(x->holds)))
 		x->holds = known;

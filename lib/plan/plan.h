@@ -60,22 +60,22 @@ bool pl_plan_names_tensors(unsigned op);       /* are the names of the rewrite t
 extern const struct pl_lang_schema pl_plan_schema; /* its first rows are the rewrites */
 
 /*
- * The keys of a selector, each with the type of its pattern and a line of documentation. An
+ * The keys of a selector, each with the type of its pattern, flags and a line of documentation. An
  * operation is selected if all patterns that are given match; lib/graph/select.h.
  */
 #define PL_PLAN_SELECTOR(X)                                                                        \
-	X(KIND, "kind", GLOB, "kind, or one of comm, gap and all")                                 \
-	X(NAME, "name", GLOB, "name of the operation")                                             \
-	X(HOST, "host", GLOB, "name of the host")                                                  \
-	X(RANK, "rank", NUMBERS, "rank")                                                           \
-	X(STAGE, "stage", NUMBERS, "pipeline stage")                                               \
-	X(DP, "dp", NUMBERS, "data-parallel rank")                                                 \
-	X(STEP, "step", NUMBERS, "step")                                                           \
-	X(SIZE, "size", SIZES, "bytes of a communication or copy")                                 \
-	X(LAYER, "layer", NUMBERS, "layer")                                                        \
-	X(MB, "mb", NUMBERS, "microbatch")                                                         \
-	X(PHASE, "phase", GLOB, "forward, backward, optimizer, ...")                               \
-	X(MODULE, "module", GLOB, "path of the module")
+	X(KIND, "kind", GLOB, 0, "kind, or one of comm, gap and all")                              \
+	X(NAME, "name", GLOB, COMMAS, "name of the operation")                                     \
+	X(HOST, "host", GLOB, 0, "name of the host")                                               \
+	X(RANK, "rank", NUMBERS, 0, "rank")                                                        \
+	X(STAGE, "stage", NUMBERS, 0, "pipeline stage")                                            \
+	X(DP, "dp", NUMBERS, 0, "data-parallel rank")                                              \
+	X(STEP, "step", NUMBERS, 0, "step")                                                        \
+	X(SIZE, "size", SIZES, 0, "bytes of a communication or copy")                              \
+	X(LAYER, "layer", NUMBERS, 0, "layer")                                                     \
+	X(MB, "mb", NUMBERS, 0, "microbatch")                                                      \
+	X(PHASE, "phase", GLOB, 0, "forward, backward, optimizer, ...")                            \
+	X(MODULE, "module", GLOB, 0, "path of the module")
 enum pl_plan_key {
 #define KEY(name, ...) PL_SEL_##name,
 	PL_PLAN_SELECTOR(KEY)
@@ -146,6 +146,12 @@ int pl_plan_check(const struct pl_plan *p, struct pl_err *err) PL_MUST;
 /* Add a rewrite given as an option, where nothing is quoted: "scale kind=comm by 0.5". PL_EUSAGE
  * with the text and what is expected. */
 int pl_plan_add_line(struct pl_plan *p, const char *text, struct pl_err *err) PL_MUST;
+/*
+ * Does `name` also stand for the tensor `known`, which becomes ready as number i of the base? A
+ * gradient ("grad fc1.weight") and its parameter have one name, and plans from older traces of
+ * run(1) number gradients: "grad 3 512x784".
+ */
+bool pl_plan_is_also(const char *known, uint32_t i, int64_t bytes, const char *name);
 /*
  * The name of a tensor that is not known. Give all known names to pl_plan_near(); the message of
  * pl_plan_no_name() then has the nearest: PL_EDATA, as in `there is no tensor "a"; did you mean

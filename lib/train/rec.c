@@ -52,8 +52,9 @@ struct pl_recorder {
 	struct pl_batch batch;
 	int rank;
 	pl_ns base;
-	pl_id host, pid, process, key_dims, key_types, key_precision, type_float, key_sync[4];
-	struct pl_err err; /* the first failure of the encoder */
+	pl_id host, pid, process, type_float;
+	pl_id key[PL_R_COUNT_]; /* of columns; PL_NONE: the role says enough */
+	struct pl_err err;	/* the first failure of the encoder */
 	bool failed;
 };
 
@@ -200,35 +201,34 @@ static int put_values(struct pl_recorder *r, const struct pl_rec_event *e,
 	bool message = e->kind == PL_K_SEND || e->kind == PL_K_RECV;
 	const struct {
 		uint8_t role, type;
-		pl_id key;
 		int64_t v;
 	} column[] = {
-		{ PL_R_STEP, PL_V_INT, PL_NONE, e->step },
-		{ PL_R_CORR, PL_V_INT, PL_NONE, e->corr },
-		{ PL_R_SEQ, PL_V_INT, PL_NONE, message ? -1 : e->seq },
-		{ PL_R_OF, PL_V_INT, PL_NONE, message ? e->seq : -1 },
-		{ PL_R_PEER, PL_V_INT, PL_NONE, e->peer },
-		{ PL_R_BYTES, PL_V_INT, PL_NONE, e->bytes },
-		{ PL_R_MB, PL_V_INT, PL_NONE, e->mb },
-		{ PL_R_CHUNK, PL_V_INT, PL_NONE, e->chunk },
-		{ PL_R_LAYER, PL_V_INT, PL_NONE, e->layer },
-		{ PL_R_CHANNEL, PL_V_INT, PL_NONE, e->channel },
-		{ PL_R_GROUP, PL_V_STR, PL_NONE, number_of(e->group) },
-		{ PL_R_COLL, PL_V_STR, PL_NONE, number_of(e->coll) },
-		{ PL_R_DIMS, PL_V_JSON, r->key_dims, number_of(e->dims) },
-		{ PL_R_TYPES, PL_V_JSON, r->key_types,
-		  e->dims == PL_NONE ? -1 : number_of(r->type_float) },
-		{ PL_R_ARG, PL_V_STR, r->key_precision, number_of(e->precision) },
-		{ PL_R_STREAM, PL_V_INT, r->key_sync[0], s ? s->stream : -1 },
-		{ PL_R_WAIT_STREAM, PL_V_INT, r->key_sync[1], s ? s->on_stream : -1 },
-		{ PL_R_WAIT_CORR, PL_V_INT, r->key_sync[2], s ? s->record_corr : -1 },
-		{ PL_R_WAIT_EVENT, PL_V_INT, r->key_sync[3], s ? s->event : -1 },
+		{ PL_R_STEP, PL_V_INT, e->step },
+		{ PL_R_CORR, PL_V_INT, e->corr },
+		{ PL_R_SEQ, PL_V_INT, message ? -1 : e->seq },
+		{ PL_R_OF, PL_V_INT, message ? e->seq : -1 },
+		{ PL_R_PEER, PL_V_INT, e->peer },
+		{ PL_R_BYTES, PL_V_INT, e->bytes },
+		{ PL_R_MB, PL_V_INT, e->mb },
+		{ PL_R_CHUNK, PL_V_INT, e->chunk },
+		{ PL_R_LAYER, PL_V_INT, e->layer },
+		{ PL_R_CHANNEL, PL_V_INT, e->channel },
+		{ PL_R_GROUP, PL_V_STR, number_of(e->group) },
+		{ PL_R_COLL, PL_V_STR, number_of(e->coll) },
+		{ PL_R_DIMS, PL_V_JSON, number_of(e->dims) },
+		{ PL_R_VALUES, PL_V_STR, number_of(e->values) },
+		{ PL_R_TYPES, PL_V_JSON, e->dims == PL_NONE ? -1 : number_of(r->type_float) },
+		{ PL_R_ARG, PL_V_STR, number_of(e->precision) },
+		{ PL_R_STREAM, PL_V_INT, s ? s->stream : -1 },
+		{ PL_R_WAIT_STREAM, PL_V_INT, s ? s->on_stream : -1 },
+		{ PL_R_WAIT_CORR, PL_V_INT, s ? s->record_corr : -1 },
+		{ PL_R_WAIT_EVENT, PL_V_INT, s ? s->event : -1 },
 	};
 
 	for (size_t i = 0; i < PL_LEN(column); i++)
 		if (column[i].v != -1)
-			PL_CHECK(put_value(r, column[i].role, column[i].type, column[i].key,
-					   column[i].v, 0, err));
+			PL_CHECK(put_value(r, column[i].role, column[i].type,
+					   r->key[column[i].role], column[i].v, 0, err));
 	if (e->kind == PL_K_COUNTER && e->value > -9e11 && e->value < 9e11)
 		return put_value(r, PL_R_VALUE, PL_V_DEC, PL_NONE, (int64_t)(e->value * 1e6), 6,
 				 err);
@@ -350,6 +350,9 @@ static int intern(struct pl_recorder *r, pl_id *id, const char *text, struct pl_
 /* Metadata about this rank, as importers write them. */
 static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_err *err)
 {
+	static const uint8_t keyed[] = { PL_R_DIMS,	 PL_R_TYPES,	   PL_R_VALUES,
+					 PL_R_STREAM,	 PL_R_WAIT_STREAM, PL_R_WAIT_CORR,
+					 PL_R_WAIT_EVENT };
 	const char *base = strrchr(o->path, '/');
 	char host[256] = "", text[160];
 
@@ -360,15 +363,12 @@ static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct p
 	PL_CHECK(intern(r, &r->pid, text, err));
 	snprintf(text, sizeof(text), "rank %d", o->rank);
 	PL_CHECK(intern(r, &r->process, text, err));
-	PL_CHECK(intern(r, &r->key_precision, "precision", err));
+	memset(r->key, 0xff, sizeof(r->key)); /* PL_NONE */
+	PL_CHECK(intern(r, &r->key[PL_R_ARG], "precision", err));
 	PL_CHECK(intern(r, &r->type_float, "[\"float\"]", err));
 	/* keys for exporters, as profilers have them */
-	PL_CHECK(intern(r, &r->key_dims, pl_trace_role_key(PL_R_DIMS), err));
-	PL_CHECK(intern(r, &r->key_types, pl_trace_role_key(PL_R_TYPES), err));
-	PL_CHECK(intern(r, &r->key_sync[0], pl_trace_role_key(PL_R_STREAM), err));
-	PL_CHECK(intern(r, &r->key_sync[1], pl_trace_role_key(PL_R_WAIT_STREAM), err));
-	PL_CHECK(intern(r, &r->key_sync[2], pl_trace_role_key(PL_R_WAIT_CORR), err));
-	PL_CHECK(intern(r, &r->key_sync[3], pl_trace_role_key(PL_R_WAIT_EVENT), err));
+	for (size_t i = 0; i < PL_LEN(keyed); i++)
+		PL_CHECK(intern(r, &r->key[keyed[i]], pl_trace_role_key(keyed[i]), err));
 	snprintf(text, sizeof(text), "{\"backend\":\"paceline\",\"rank\":%d,\"world_size\":%d}",
 		 o->rank, o->size);
 	PL_CHECK(pl_trace_segment_meta(&r->seg, "distributedInfo", 15, text, strlen(text), err));

@@ -41,9 +41,10 @@ struct pl_rec_event {
 	/* -1: none. seq of a send or receive: the number of the collective that it belongs to */
 	int64_t bytes, seq, corr;
 	pl_id group, coll; /* PL_NONE */
-	pl_id dims;	   /* "[[512, 784]]": sizes of the gradient that is ready; PL_NONE */
-	pl_id precision;   /* of the layer's products, where it is not fp32; PL_NONE */
-	double value;	   /* of a counter */
+	/* of a gradient that is ready: "[[512, 784]]", and "fc1.weight", its parameter; PL_NONE */
+	pl_id dims, values;
+	pl_id precision; /* of the layer's products, where it is not fp32; PL_NONE */
+	double value;	 /* of a counter */
 };
 /* An event without any of the optional parts. */
 static inline struct pl_rec_event pl_rec_event(pl_id track, uint8_t kind, pl_id name, pl_ns begin,
@@ -66,6 +67,7 @@ static inline struct pl_rec_event pl_rec_event(pl_id track, uint8_t kind, pl_id 
 				      .group = PL_NONE,
 				      .coll = PL_NONE,
 				      .dims = PL_NONE,
+				      .values = PL_NONE,
 				      .precision = PL_NONE };
 }
 /* For any thread. It never blocks for long and never fails: events without room are counted. */

@@ -30,6 +30,19 @@ static int add_name(struct pl_tracer *t, pl_id *id, struct pl_err *err, const ch
 	return *id == PL_NONE ? pl_fail(err, PL_ENOMEM, "out of memory (names of a trace)") : 0;
 }
 
+/* A communication for each algorithm: "allreduce bucket 0", "allreduce bucket 0 tree" ... */
+static int algorithm_names(struct pl_tracer *t, pl_id *id, struct pl_err *err, const char *what)
+{
+	char text[64];
+
+	for (unsigned algo = 0; algo < PL_CA_COUNT_; algo++) {
+		snprintf(text, sizeof(text), "%.32s%s%s", what, algo == PL_CA_AUTO ? "" : " ",
+			 algo == PL_CA_AUTO ? "" : pl_comm_algorithm_name(algo));
+		PL_CHECK(add_name(t, &id[algo], err, text));
+	}
+	return 0;
+}
+
 int pl_train_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct pl_err *err)
 {
 	struct pl_tracer *t;
@@ -45,8 +58,10 @@ int pl_train_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct 
 		rc = pl_fail(err, PL_ENOMEM, "out of memory (tracks of a trace)");
 		goto out;
 	}
-	for (uint32_t i = 0; i < PL_OP_COUNT_; i++)
+	for (uint32_t i = 0; i < PL_OP_COUNT_; i++) {
 		PL_TRY(add_name(t, &t->coll[i], err, coll_names[i]));
+		PL_TRY(algorithm_names(t, t->with_algorithm[i], err, coll_names[i]));
+	}
 	for (uint32_t i = 0; i < PL_NAME_COUNT_; i++)
 		PL_TRY(add_name(t, &t->name[i], err, names[i]));
 out:
@@ -71,6 +86,7 @@ void pl_train_tracer_free(struct pl_tracer *t)
 	pl_free(t->bucket);
 	pl_free(t->layer);
 	pl_free(t->dims);
+	pl_free(t->param);
 	pl_free(t);
 }
 
@@ -96,21 +112,20 @@ int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_bu
 	PL_CHECK(pl_alloc(&t->bucket, (size_t)n_buckets * PL_CA_COUNT_ + 1, sizeof(pl_id), err));
 	PL_CHECK(pl_alloc(&t->layer, 3 * (size_t)v.n_layers + 1, sizeof(pl_id), err));
 	PL_CHECK(pl_alloc(&t->dims, (size_t)v.n_tensors + 1, sizeof(pl_id), err));
-	for (uint32_t i = 0; i < n_buckets * PL_CA_COUNT_; i++) {
-		uint8_t algo = i % PL_CA_COUNT_;
-
-		snprintf(text, sizeof(text), "allreduce bucket %u%s%s", i / PL_CA_COUNT_,
-			 algo == PL_CA_AUTO ? "" : " ",
-			 algo == PL_CA_AUTO ? "" : pl_comm_algorithm_name(algo));
-		PL_CHECK(add_name(t, &t->bucket[i], err, text));
+	PL_CHECK(pl_alloc(&t->param, (size_t)v.n_tensors + 1, sizeof(pl_id), err));
+	for (uint32_t i = 0; i < n_buckets; i++) {
+		snprintf(text, sizeof(text), "allreduce bucket %u", i);
+		PL_CHECK(algorithm_names(t, &t->bucket[i * PL_CA_COUNT_], err, text));
 	}
 	t->n_buckets = n_buckets;
 	for (uint32_t i = 0; i < 3 * v.n_layers; i++) {
 		snprintf(text, sizeof(text), "%s %.200s", passes[i % 3], v.layer[i / 3].name);
 		PL_CHECK(add_name(t, &t->layer[i], err, text));
 	}
-	for (uint32_t i = 0; i < v.n_tensors; i++)
+	for (uint32_t i = 0; i < v.n_tensors; i++) {
 		PL_CHECK(dims_name(t, &v.tensor[i], &t->dims[i], err));
+		PL_CHECK(add_name(t, &t->param[i], err, v.tensor[i].name));
+	}
 	return 0;
 }
 
@@ -174,6 +189,8 @@ void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
 	} else {
 		if (e->tag && e->op == PL_OP_ALLREDUCE && bucket < t->n_buckets)
 			label = t->bucket[bucket * PL_CA_COUNT_ + e->algo];
+		else if (e->op < PL_OP_COUNT_)
+			label = t->with_algorithm[e->op][e->algo];
 		x = pl_rec_event(t->comm,
 				 e->op == PL_OP_SEND   ? PL_K_SEND
 				 : e->op == PL_OP_RECV ? PL_K_RECV

@@ -33,9 +33,11 @@ struct pl_tracer {
 	pl_ns *sent; /* end of the latest send to a peer on a channel; 0: none yet */
 	size_t n_sent, cap_sent;
 	pl_id name[PL_NAME_COUNT_], coll[PL_OP_COUNT_];
+	pl_id with_algorithm[PL_OP_COUNT_][PL_CA_COUNT_]; /* names of the collectives */
 	/* pl_train_tracer_names() sets these before the first step */
 	pl_id *bucket;	     /* [bucket * PL_CA_COUNT_ + algorithm] */
-	pl_id *layer, *dims; /* layer: pl_train_tracer_layer() */
+	pl_id *layer;	     /* pl_train_tracer_layer() */
+	pl_id *dims, *param; /* of each tensor, as events have them */
 	uint32_t n_buckets;
 	struct tracer_device *device; /* NULL: no device is traced */
 	pl_ns waiting;		      /* the main thread waits for communication since then */

@@ -43,9 +43,11 @@ struct pl_step_result {
 };
 struct pl_engine {
 	const char *name, *policy; /* for reports: "dp", "bsp" */
-	/* Does this engine carry out the job and the plan? plan NULL: none. */
+	/* Does this engine carry out the job and the plan? plan NULL: none. NULL: it carries out
+	 * the jobs of its policy. */
 	bool (*matches)(const struct pl_job *job, const struct pl_plan *plan);
-	int (*prepare)(const struct pl_engine_opts *o, struct pl_worker **w, struct pl_err *err);
+	size_t size; /* of its worker, whose memory the caller gives (zeroed) and frees */
+	int (*prepare)(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err);
 	/* Trains from t->step to the end; one of the controls below, or the engine's own. */
 	int (*control)(struct pl_train *t, struct pl_err *err);
 	/* One step of this rank, for the control. */
@@ -63,7 +65,8 @@ struct pl_engine {
 	/* Write or read a safetensors file of weights by name; all ranks call it, rank 0 writes. */
 	int (*export_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
 	int (*import_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
-	/* lost: pl_comm_world_abort() has ended the world and freed its memory. w NULL is fine. */
+	/* Also if prepare() failed. lost: pl_comm_world_abort() has ended the world and freed its
+	 * memory. */
 	void (*finish)(struct pl_worker *w, bool lost);
 };
 

@@ -162,11 +162,20 @@ done
 "$BIN/merge" -q base.0 base.1 | "$BIN/graph" -q --fold-messages - -o graph
 "$BIN/plan" -q --no-provenance --preset=none -O text graph | grep -v '^base' >none.plan
 for rewrite in 'precision bf16 "forward 2"' 'precision bf16 x 1.1 "forward 2" "backward 2"' 'accumulate 2' \
-	'algorithm ring' 'partition-tensor "grad 3 32x48" 2' 'fuse-tensors "grad 5 48x16"'; do
+	'algorithm ring' 'partition-tensor "grad 3 32x48" 2' 'fuse-tensors "grad 5 48x16"' \
+	'partition-tensor 2.weight 2' 'fuse-tensors "grad 0.weight" 0.bias' 'algorithm ring 2.weight'; do
 	{ cat none.plan; echo "$rewrite"; } >this.plan
 	check "replay and run both take: $rewrite" sh -c "'$BIN/replay' -q -p this.plan graph >replayed &&
 		'$run' -q -n 2 -p this.plan tiny.job >ran"
 done
+check "tensors are called by their parameters" grep -q '^tensor "grad 2.weight" 6144' none.plan
+{ echo paceline-plan 1; echo 'fuse-tensors 2.wieght 0.bias'; } >this.plan
+status 3 "a name that no tensor has" "$BIN/replay" -q -p this.plan graph
+says 'no tensor "2.wieght"; did you mean "2.weight"?' "... the nearest is named, as it may be written"
+status 0 "what if links were slower, in shared memory" "$BIN/replay" -q --no-worth --what-if 'latency to=1ms' graph
+check "... no algorithm is assumed" no grep -q '^assumed' out
+"$BIN/graph" -q -O text graph >graph.text
+check "... as each collective has one" awk '$1 == "comm" { n++; bad += $4 != "direct" } END { exit bad || n < 3 }' graph.text
 { cat none.plan; echo 'priority "grad 5 48x16" "grad 0 4"'; } >this.plan
 status 3 "replay, too, knows no urgency in such a trace" "$BIN/replay" -p this.plan graph
 says 'none is more urgent' "... and says so"

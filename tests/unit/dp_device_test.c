@@ -134,7 +134,8 @@ static int train(struct pl_world_opts *o, void *arg)
 	e_opts.model = &t.model;
 	e_opts.plan = &t.plan;
 	e_opts.data = &t.data;
-	NEED(pl_dp_engine.prepare(&e_opts, &worker, &e) == 0);
+	NEED(pl_alloc(&worker, 1, pl_dp_engine.size, &e) == 0);
+	NEED(pl_dp_engine.prepare(worker, &e_opts, &e) == 0);
 	if (r->from)
 		NEED(pl_dp_engine.load(worker, in_tmp(path, sizeof(path), "half.st"), true, &at,
 				       &e) == 0);
@@ -157,6 +158,7 @@ static int train(struct pl_world_opts *o, void *arg)
 	NEED(!r->fault);
 	NEED(leave_files(o, r, e_opts.world, worker) == 0);
 	pl_dp_engine.finish(worker, false);
+	pl_free(worker);
 	if (r->transport)
 		NEED(pl_comm_world_close(e_opts.world, &e) == 0);
 	if (r->device)

@@ -70,12 +70,14 @@ static int train(struct pl_world_opts *o, void *arg)
 	opts.job = &job;
 	opts.model = &model;
 	opts.data = &data;
-	NEED(pl_dp_local_sgd_engine.prepare(&opts, &worker, &e) == 0);
+	NEED(pl_alloc(&worker, 1, pl_dp_local_sgd_engine.size, &e) == 0);
+	NEED(pl_dp_local_sgd_engine.prepare(worker, &opts, &e) == 0);
 	for (int i = 0; i < STEPS; i++)
 		NEED(pl_dp_local_sgd_engine.step(worker, i, &step, &e) == 0 &&
 		     step.samples == BATCH);
 	NEED(pl_dp_local_sgd_engine.export_weights(worker, weights_path(), &e) == 0);
 	pl_dp_local_sgd_engine.finish(worker, false);
+	pl_free(worker);
 	NEED(pl_comm_world_close(opts.world, &e) == 0);
 	pl_dataset_fini(&data);
 	pl_model_fini(&model);

@@ -5,7 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/words.h"
 #include "plan/job.h"
+#include "plan/model.h"
+#include "plan/plan.h"
+#include "plan/topology.h"
 #include "tap.h"
 
 /* ---- a statement that needs one row -------------------------------------------------------------
@@ -290,6 +294,162 @@ static void help(void)
 	pl_buf_fini(&b);
 }
 
+/* ---- every form that the help shows ------------------------------------------------------------
+ */
+
+/* Example i of a value of the field, as --help=STATEMENT describes it; false: there are fewer. */
+static bool example(const struct pl_lang_field *f, size_t i, char *out, size_t size)
+{
+	static const char *const usual[][2] = {
+		[PL_LANG_TIME] = { "2ms", "3s" },    [PL_LANG_RATE] = { "10Gbit/s", "2GB/s" },
+		[PL_LANG_FLAG] = { "yes", "no" },    [PL_LANG_NAME] = { "fc1" },
+		[PL_LANG_GLOB] = { "conv*|dense*" }, [PL_LANG_NUMBERS] = { "0|4..7" },
+		[PL_LANG_SIZES] = { "64K..1M" },
+	};
+	const char *word = f->choices;
+
+	for (size_t k = 0; word && k < i; k++)
+		word = strchr(word, '|') ? strchr(word, '|') + 1 : NULL;
+	if (word && (f->type == PL_LANG_CHOICE || f->type == PL_LANG_INT)) {
+		snprintf(out, size, "%.*s", (int)strcspn(word, "|"), word);
+		return true;
+	}
+	if (f->type == PL_LANG_INT || f->type == PL_LANG_REAL) {
+		bool open = f->flags & PL_LANG_ABOVE;
+		double v =
+			f->max != 0 && f->min + 1 >= f->max ? (f->min + f->max) / 2 : f->min + open;
+
+		snprintf(out, size, "%.17g", v);
+		return i == (f->type == PL_LANG_INT && f->choices ? 1 : 0);
+	}
+	if (i > 1 || f->type == PL_LANG_CHOICE || !usual[f->type][i])
+		return false;
+	snprintf(out, size, "%s", usual[f->type][i]);
+	return true;
+}
+
+struct form {
+	const struct pl_lang_row *row;
+	const struct pl_lang_field *f; /* this one in the form ... */
+	const char *value;	       /* ... with this value */
+	enum { AS_KEY, AS_WORDS, ALONE } as;
+	const char *first; /* value of the first field, which allows the field; NULL: any */
+};
+
+static bool allows(const struct pl_lang_field *f, const char *first)
+{
+	char word[32];
+
+	snprintf(word, sizeof(word), "%.*s", first ? (int)strcspn(first, "|") : 0, first);
+	return !f->only || pl_words_find(f->only, word) >= 0;
+}
+
+/* The statement in its shortest text that has the form. Keys are behind positional fields. */
+static void put_form(const struct form *x, bool option, char *out, size_t size)
+{
+	size_t n = (size_t)snprintf(out, size, "%s", x->row->name);
+
+	for (int keys = 0; keys < 2; keys++)
+		for (const struct pl_lang_field *f = x->row->field; f->name; f++) {
+			size_t many = f->flags & PL_LANG_LIST && f->min > 1 ? (size_t)f->min : 1;
+			bool key = f->flags & PL_LANG_KEY;
+			const char *blank =
+				option && x->row->commas && f != x->f && n > strlen(x->row->name)
+					? ","
+					: " ";
+			char v[64];
+
+			if (key != keys || !allows(f, x->first) ||
+			    (f != x->f && !(f->flags & PL_LANG_NEED) && (key || f > x->f) &&
+			     !(f->flags & PL_LANG_LIST && f->min > 0)))
+				continue;
+			if (!example(f, 0, v, sizeof(v)))
+				abort();
+			if (f == x->f)
+				snprintf(v, sizeof(v), "%s", x->value);
+			else if (f == x->row->field && x->first)
+				snprintf(v, sizeof(v), "%.*s", (int)strcspn(x->first, "|"),
+					 x->first);
+			for (size_t i = 0; i < many; i++) {
+				const char *s = f == x->f && x->as == AS_WORDS ? f->word : f->name;
+
+				n += (size_t)snprintf(out + n, size - n, "%s%s%s", blank,
+						      key ? s : "",
+						      !key || (f == x->f && x->as == ALONE) ? ""
+						      : f == x->f && x->as == AS_WORDS	    ? " "
+											    : "=");
+				if (f != x->f || x->as != ALONE)
+					n += (size_t)snprintf(out + n, size - n, "%s", v);
+				if (many > 1)
+					n += (size_t)snprintf(out + n, size - n, "%zu", i);
+			}
+		}
+}
+
+/* Is the field there, with its value? */
+static bool takes(const struct pl_lang_schema *s, const struct form *x, bool option)
+{
+	struct pl_lang_reader r;
+	const struct pl_lang_value *v;
+	char text[512];
+	bool good;
+	int rc;
+
+	put_form(x, option, text, sizeof(text));
+	memset(&err, 0, sizeof(err));
+	if (option) {
+		rc = pl_lang_option(&r, s, text, &err) < 0 ? -1 : 1;
+	} else {
+		rc = pl_lang_open_text(&r, s, text, &err);
+		rc = rc < 0 ? rc : pl_lang_next(&r, &err);
+	}
+	v = rc == 1 ? &r.st.value[x->f - x->row->field] : NULL;
+	good = rc == 1 && r.st.row == x->row &&
+	       (x->f->flags & PL_LANG_LIST ? r.st.n_list > 0
+					   : v->present && (!v->s || !strcmp(v->s, x->value)));
+	if (!good)
+		printf("# %s%s: %d %s\n", option ? "option " : "", text, rc, err.msg);
+	pl_lang_close(&r);
+	return good;
+}
+
+static void all_forms(void)
+{
+	static const struct pl_lang_schema *const known[] = { &schema, &pl_job_schema,
+							      &pl_plan_schema, &pl_topology_schema,
+							      &pl_model_schema };
+	size_t n = 0, good = 0;
+
+	for (size_t k = 0; k < PL_LEN(known); k++) {
+		struct pl_lang_schema s = *known[k];
+		size_t n_options = k == 2 ? PL_RW_COUNT_ : 0; /* of replay --what-if */
+
+		for (const struct pl_lang_row *row = s.row; row < s.row + s.n_rows; row++)
+			for (const struct pl_lang_field *f = row->field; f && f->name; f++) {
+				char value[64];
+
+				for (size_t i = 0; example(f, i, value, sizeof(value)); i++) {
+					struct form x = { row, f, value, AS_KEY, f->only };
+					bool option = row < s.row + n_options;
+
+					if (f == row->field && f->type == PL_LANG_CHOICE)
+						x.first = value;
+					for (int as = AS_KEY; as <= ALONE; as++) {
+						x.as = (int)as;
+						if ((as == AS_WORDS && !f->word) ||
+						    (as == ALONE && (f->type != PL_LANG_FLAG || i)))
+							continue;
+						n += 1 + option;
+						good += takes(&s, &x, false);
+						good += option && takes(&s, &x, true);
+					}
+				}
+			}
+	}
+	ok(n > 200, "there are many forms");
+	is_i64((int64_t)good, (int64_t)n, "all of which are taken, in files and as options");
+}
+
 static void units(void)
 {
 	static const struct {
@@ -320,6 +480,7 @@ int main(void)
 	random_statements();
 	errors();
 	help();
+	all_forms();
 	units();
 	return done_testing();
 }
