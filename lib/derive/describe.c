@@ -8,10 +8,10 @@
  * without a rendezvous is a communication too, with its transfer. A message belongs to the latest
  * communication of its group whose arrivals or messages lead to it. The root of a broadcast or
  * scatter is the member whose arrival most transfers follow directly. A device operation has the
- * phase of the call that launched it. On a rank with a backward phase, other work is forward if it
- * began before that phase, in the first step of the shape.
+ * phase of the call that launched it. On a rank with a backward phase, other work is forward if
+ * backward work follows before the next work of the optimiser, in the first step of the shape.
  *
- * Linear in nodes and edges.
+ * Linear in nodes and edges, but for a search among the times at which the optimiser worked.
  */
 #include "derive/describe.h"
 #include "derive/names.h"
@@ -384,42 +384,100 @@ static void describe_layers(struct describe *d, struct pl_shape *s)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Phase and work of each node. Work whose phase nothing tells is forward if it begins before the
- * backward phase of its rank, and has none of these phases otherwise. `st`: a step of the shape. */
+/* From a time on which work of the optimiser begins, until the next; the first one of a rank from
+ * the start. */
+struct pass {
+	uint32_t rank;
+	/* When its last backward operation begins; INT64_MIN: none follows, INT64_MAX: the rank has
+	 * none. */
+	pl_ns start, backward;
+};
+
+PL_COMPARATOR(by_rank_start, struct pass, rank, start);
+
+/* The pass of the rank of node i at the start of the node, NULL if the node is of no rank. */
+static struct pass *pass_of(const struct describe *d, const struct pl_shape *s,
+			    const struct pl_gstep *st, struct pass *pass, size_t n, uint32_t i)
+{
+	uint32_t r = s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]];
+	size_t k = 0;
+
+	if (!st || r == PL_NONE)
+		return NULL;
+	PL_LOWER_BOUND(k, n,
+		       pass[k].rank < r || (pass[k].rank == r && pass[k].start <= st->start[i]));
+	return &pass[k - 1];
+}
+
+/*
+ * Work whose phase nothing tells, on a rank with a backward phase, is forward if backward work
+ * follows before the optimiser changes the parameters, and has none of these phases otherwise. A
+ * step, and more so an input without steps, can have several passes: a batch in parts, several
+ * models. The optimiser changes nothing if no gradients were computed since its last work: it
+ * clears gradients then. Operations that were launched count when their launch does.
+ */
+static void describe_rest(struct describe *d, const struct pl_shape *s, const struct pl_gstep *st)
+{
+	struct pass *pass = NULL, *x;
+	uint8_t *before; /* by resource: phase of the last work */
+	size_t n = 0, cap = 0;
+
+	if (pl_alloc(&before, d->g->n_res, 1, d->err) < 0)
+		return;
+	for (uint32_t r = 0; r < (uint32_t)d->g->n_ranks; r++)
+		PL_DERIVE_ADD(d->err, pass, n, cap, (struct pass){ r, INT64_MIN, INT64_MIN });
+	for (uint32_t i = 0; st && i < s->n_nodes; i++) {
+		uint32_t res = s->res[i];
+
+		if (res == PL_NONE || d->rank[res] == PL_NONE || !is_work(s, i))
+			continue;
+		if (s->phase[i] == PL_PH_OPTIMIZER && before[res] != PL_PH_OPTIMIZER &&
+		    phase_of_launch(s, i) == PL_PH_UNKNOWN)
+			PL_DERIVE_ADD(d->err, pass, n, cap,
+				      (struct pass){ d->rank[res], st->start[i], INT64_MIN });
+		before[res] = s->phase[i];
+	}
+	pl_free(before);
+	pl_sort(pass, n, sizeof(*pass), by_rank_start);
+	for (uint32_t i = 0; i < s->n_nodes && !d->err->code; i++)
+		if (is_backward(s->phase[i]) && phase_of_launch(s, i) == PL_PH_UNKNOWN &&
+		    (x = pass_of(d, s, st, pass, n, i)))
+			x->backward = pl_max_i64(x->backward, st->start[i]);
+	for (size_t k = n; k-- > 1;)
+		if (pass[k - 1].rank == pass[k].rank && pass[k - 1].backward == INT64_MIN)
+			pass[k - 1].backward = pass[k].backward;
+	for (size_t k = 0; k < n; k++)
+		if (pass[k].backward == INT64_MIN &&
+		    (pass[k].start == INT64_MIN || pass[k - 1].backward == INT64_MAX))
+			pass[k].backward = INT64_MAX;
+	for (uint32_t i = 0; i < s->n_nodes && !d->err->code; i++) {
+		if (s->phase[i] != PL_PH_UNKNOWN)
+			continue;
+		s->phase[i] = phase_of_launch(s, i);
+		x = pass_of(d, s, st, pass, n, i);
+		if (s->phase[i] == PL_PH_UNKNOWN && x && x->backward != INT64_MAX)
+			s->phase[i] = st->start[i] < x->backward ? PL_PH_FORWARD : PL_PH_OTHER;
+	}
+	pl_free(pass);
+}
+
+/* Phase and work of each node; `st`: a step of the shape. */
 static void describe_nodes(struct describe *d, const struct pl_shape *shape,
 			   const struct pl_gstep *st)
 {
 	const struct pl_shape columns = *shape, *s = &columns; /* no store below changes them */
-	size_t n = (size_t)d->g->n_ranks + 1;
-	pl_ns *first; /* begin of the backward phase, by rank; the last for those without a rank */
+	bool trains = false, rest = false;
 
-	if (pl_alloc(&first, n, sizeof(*first), d->err) < 0)
-		return;
-	for (size_t k = 0; k < n; k++)
-		first[k] = INT64_MAX;
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
 		uint8_t phase = s->phase[i] = phase_of_node(d, s, i);
-		uint32_t r;
 
-		if (!is_work(s, i))
-			continue;
-		describe_work(d, s, i);
-		if (!st || !is_backward(phase) || s->res[i] == PL_NONE)
-			continue;
-		r = d->rank[s->res[i]];
-		if (r != PL_NONE)
-			first[r] = pl_min_i64(first[r], st->start[i]);
+		trains |= is_backward(phase);
+		rest |= phase == PL_PH_UNKNOWN;
+		if (is_work(s, i))
+			describe_work(d, s, i);
 	}
-	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		uint32_t r;
-
-		if (s->phase[i] != PL_PH_UNKNOWN || s->res[i] == PL_NONE)
-			continue;
-		r = d->rank[s->res[i]];
-		if (r != PL_NONE && first[r] != INT64_MAX)
-			s->phase[i] = st->start[i] < first[r] ? PL_PH_FORWARD : PL_PH_OTHER;
-	}
-	pl_free(first);
+	if (trains && rest)
+		describe_rest(d, s, st);
 }
 
 int pl_derive_describe(struct pl_graph *g, struct pl_err *err)

@@ -104,6 +104,46 @@ static void one_step(void)
 	end_trace();
 }
 
+/* A batch in two parts, the optimiser, and another pass that clears gradients late. */
+static void several_passes(void)
+{
+	uint32_t s;
+	pl_id h, d;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	d = track(s, 0, 7, "7");
+	step(s, h, 1, 0, 1000);
+	ev(s, PL_K_HOST_OP, h, "aten::first", 10, 20, 0);
+	ev(s, PL_K_HOST_OP, h, "MmBackward0", 100, 110, 0);
+	ev(s, PL_K_HOST_OP, h, "aten::second", 200, 220, 0);
+	ev(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 205, 210, 1);
+	ev(s, PL_K_HOST_OP, h, "MmBackward0", 300, 310, 0);
+	ev(s, PL_K_KERNEL, d, "late", 380, 390, 1);
+	ev(s, PL_K_HOST_OP, h, "aten::clip", 400, 410, 0);
+	ev(s, PL_K_ANNOTATION, h, "Optimizer.step#SGD.step", 500, 550, 0);
+	ev(s, PL_K_HOST_OP, h, "aten::add_", 510, 520, 0);
+	ev(s, PL_K_HOST_OP, h, "aten::third", 600, 610, 0);
+	ev(s, PL_K_ANNOTATION, h, "Optimizer.zero_grad#SGD.zero_grad", 640, 660, 0);
+	ev(s, PL_K_HOST_OP, h, "aten::zero_", 645, 650, 0);
+	ev(s, PL_K_HOST_OP, h, "MmBackward0", 700, 710, 0);
+	ev(s, PL_K_HOST_OP, h, "aten::item", 800, 900, 0);
+	if (!ok(build(), "a step of several passes builds"))
+		return;
+	ok(is_in(node("aten::first", PL_RO_HOST, 10), PL_PH_FORWARD, NULL), "the first part");
+	ok(is_in(node("aten::second", PL_RO_HOST, 200), PL_PH_FORWARD, NULL),
+	   "the second part is forward, though it follows backward work");
+	ok(is_in(node("late", PL_RO_COMPUTE, 380), PL_PH_FORWARD, NULL),
+	   "so is a kernel that begins after the last backward operation was issued");
+	ok(is_in(node("aten::clip", PL_RO_HOST, 400), PL_PH_OTHER, NULL),
+	   "between backward pass and optimiser: other");
+	ok(is_in(node("aten::third", PL_RO_HOST, 600), PL_PH_FORWARD, NULL),
+	   "gradients are cleared between forward and backward pass");
+	ok(is_in(node("aten::item", PL_RO_HOST, 800), PL_PH_OTHER, NULL), "at the end: other");
+	end_trace();
+}
+
 /* Steps that differ in sizes alone stay one shape. */
 static void other_sizes(void)
 {
@@ -375,6 +415,7 @@ int main(void)
 	convolutions();
 	recorded();
 	one_step();
+	several_passes();
 	other_sizes();
 	return done_testing();
 }
