@@ -8,8 +8,8 @@
  * without a rendezvous is a communication too, with its transfer. A message belongs to the latest
  * communication of its group whose arrivals or messages lead to it. The root of a broadcast or
  * scatter is the member whose arrival most transfers follow directly. A device operation has the
- * phase of the call that launched it. On a rank with a backward phase, other work is forward if
- * backward work follows before the next work of the optimiser, in the first step of the shape.
+ * phase of the call that launched it. In a step with a backward phase, other work is forward if
+ * backward work follows before the next work of the optimiser.
  *
  * Linear in nodes and edges, but for a search among the times at which the optimiser worked.
  */
@@ -384,79 +384,63 @@ static void describe_layers(struct describe *d, struct pl_shape *s)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* From a time on which work of the optimiser begins, until the next; the first one of a rank from
- * the start. */
+/* The time of a rank from one begin of work of the optimiser to the next; the first one is from the
+ * start. */
 struct pass {
 	uint32_t rank;
-	/* When its last backward operation begins; INT64_MIN: none follows, INT64_MAX: the rank has
-	 * none. */
-	pl_ns start, backward;
+	pl_ns start, backward; /* when its last backward operation begins, INT64_MIN: it has none */
 };
 
 PL_COMPARATOR(by_rank_start, struct pass, rank, start);
 
-/* The pass of the rank of node i at the start of the node, NULL if the node is of no rank. */
-static struct pass *pass_of(const struct describe *d, const struct pl_shape *s,
-			    const struct pl_gstep *st, struct pass *pass, size_t n, uint32_t i)
+/* The pass to which a node belongs that no other one launched, NULL: it has no rank. */
+static struct pass *pass_of(const struct describe *d, const struct pl_shape *s, const pl_ns *start,
+			    struct pass *pass, size_t n, uint32_t i)
 {
-	uint32_t r = s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]];
+	const struct pass key = { s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]], start[i],
+				  0 };
 	size_t k = 0;
 
-	if (!st || r == PL_NONE)
+	if (key.rank == PL_NONE || phase_of_launch(s, i) != PL_PH_UNKNOWN)
 		return NULL;
-	PL_LOWER_BOUND(k, n,
-		       pass[k].rank < r || (pass[k].rank == r && pass[k].start <= st->start[i]));
+	PL_LOWER_BOUND(k, n, by_rank_start(&pass[k], &key) <= 0);
 	return &pass[k - 1];
 }
 
 /*
- * Work whose phase nothing tells, on a rank with a backward phase, is forward if backward work
- * follows before the optimiser changes the parameters, and has none of these phases otherwise. A
- * step, and more so an input without steps, can have several passes: a batch in parts, several
- * models. The optimiser changes nothing if no gradients were computed since its last work: it
- * clears gradients then. Operations that were launched count when their launch does.
+ * Work whose phase nothing tells has the phase of its launch. Otherwise it is forward if backward
+ * work follows before the optimiser changes the parameters, and has none of these phases if none
+ * follows. A step, and more so an input without steps, can have several passes: a batch in parts,
+ * several models. The optimiser changes nothing, but clears gradients, if none were computed since
+ * its last work. `start`: of the nodes of a step.
  */
-static void describe_rest(struct describe *d, const struct pl_shape *s, const struct pl_gstep *st)
+static void describe_rest(struct describe *d, const struct pl_shape *s, const pl_ns *start)
 {
 	struct pass *pass = NULL, *x;
-	uint8_t *before; /* by resource: phase of the last work */
 	size_t n = 0, cap = 0;
 
-	if (pl_alloc(&before, d->g->n_res, 1, d->err) < 0)
-		return;
 	for (uint32_t r = 0; r < (uint32_t)d->g->n_ranks; r++)
 		PL_DERIVE_ADD(d->err, pass, n, cap, (struct pass){ r, INT64_MIN, INT64_MIN });
-	for (uint32_t i = 0; st && i < s->n_nodes; i++) {
-		uint32_t res = s->res[i];
-
-		if (res == PL_NONE || d->rank[res] == PL_NONE || !is_work(s, i))
-			continue;
-		if (s->phase[i] == PL_PH_OPTIMIZER && before[res] != PL_PH_OPTIMIZER &&
+	for (uint32_t i = 0; i < s->n_nodes; i++) /* the first of several that follow one another */
+		if (s->phase[i] == PL_PH_OPTIMIZER && s->res[i] != PL_NONE &&
+		    !(i && s->phase[i - 1] == PL_PH_OPTIMIZER && s->res[i - 1] == s->res[i]) &&
 		    phase_of_launch(s, i) == PL_PH_UNKNOWN)
 			PL_DERIVE_ADD(d->err, pass, n, cap,
-				      (struct pass){ d->rank[res], st->start[i], INT64_MIN });
-		before[res] = s->phase[i];
-	}
-	pl_free(before);
+				      (struct pass){ d->rank[s->res[i]], start[i], INT64_MIN });
 	pl_sort(pass, n, sizeof(*pass), by_rank_start);
 	for (uint32_t i = 0; i < s->n_nodes && !d->err->code; i++)
-		if (is_backward(s->phase[i]) && phase_of_launch(s, i) == PL_PH_UNKNOWN &&
-		    (x = pass_of(d, s, st, pass, n, i)))
-			x->backward = pl_max_i64(x->backward, st->start[i]);
+		if (is_backward(s->phase[i]) && (x = pass_of(d, s, start, pass, n, i)))
+			x->backward = pl_max_i64(x->backward, start[i]);
 	for (size_t k = n; k-- > 1;)
 		if (pass[k - 1].rank == pass[k].rank && pass[k - 1].backward == INT64_MIN)
 			pass[k - 1].backward = pass[k].backward;
-	for (size_t k = 0; k < n; k++)
-		if (pass[k].backward == INT64_MIN &&
-		    (pass[k].start == INT64_MIN || pass[k - 1].backward == INT64_MAX))
-			pass[k].backward = INT64_MAX;
 	for (uint32_t i = 0; i < s->n_nodes && !d->err->code; i++) {
 		if (s->phase[i] != PL_PH_UNKNOWN)
 			continue;
-		s->phase[i] = phase_of_launch(s, i);
-		x = pass_of(d, s, st, pass, n, i);
-		if (s->phase[i] == PL_PH_UNKNOWN && x && x->backward != INT64_MAX)
-			s->phase[i] = st->start[i] < x->backward ? PL_PH_FORWARD : PL_PH_OTHER;
+		x = pass_of(d, s, start, pass, n, i);
+		s->phase[i] = !x		       ? phase_of_launch(s, i)
+			      : start[i] < x->backward ? PL_PH_FORWARD
+						       : PL_PH_OTHER;
 	}
 	pl_free(pass);
 }
@@ -476,8 +460,8 @@ static void describe_nodes(struct describe *d, const struct pl_shape *shape,
 		if (is_work(s, i))
 			describe_work(d, s, i);
 	}
-	if (trains && rest)
-		describe_rest(d, s, st);
+	if (trains && rest && st)
+		describe_rest(d, s, st->start);
 }
 
 int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
