@@ -32,13 +32,14 @@ enum pl_act { PL_ACT_NONE, PL_ACT_RELU, PL_ACT_GELU, PL_ACT_TANH, PL_ACT_SIGMOID
  * sums are float32. */
 enum pl_precision { PL_FP32, PL_BF16, PL_TF32, PL_PRECISION_COUNT_ };
 
-/* How activations and their gradients are stored; bfloat16 where `half` of the table says so. */
+/* The type in which activations and their gradients are stored; bfloat16 if `half` of the table is
+ * set. */
 enum pl_store { PL_STORE_FP32, PL_STORE_BF16 };
 
 struct pl_backend_opts {
 	int threads;	/* of the host's processors; 0: 1 */
-	int device;	/* number of the device; below 0: local_rank modulo how many there are */
-	int local_rank; /* of this process among those of the job on this host */
+	int device;	/* number of the device; below 0: local_rank modulo the number of devices */
+	int local_rank; /* number of this process among those of the job on this host */
 	enum pl_store store;
 };
 
@@ -52,7 +53,8 @@ struct pl_vary {
 /* The result of a loss, in memory of the backend. */
 struct pl_loss_sum {
 	double loss;  /* mean over the rows */
-	int64_t hits; /* rows that had their class on top (the first of equals); 0 of squared */
+	int64_t hits; /* rows whose class has the largest value (the first of equals); 0 for squared
+		       */
 };
 
 struct pl_device_trace; /* device_trace.h: the operations of a device and their times */
@@ -64,8 +66,8 @@ struct pl_pool2d { /* N x C planes (H, W) to (P, Q); windows r x r */
 	int n, c, h, w, r, stride, pad, p, q;
 	bool max; /* else the mean over the window's valid elements */
 };
-/* Weight decay of a slab: of the ranges [cut[0], cut[1]), [cut[2], cut[3]) and so on, n cuts that
- * ascend, in memory of the host; cut NULL: of all of it. */
+/* Weight decay of a slab: it applies to the ranges [cut[0], cut[1]), [cut[2], cut[3]) and so on.
+ * The n cuts ascend and are in memory of the host. cut NULL: it applies to the whole slab. */
 struct pl_decay {
 	float rate;
 	const size_t *cut;
@@ -77,16 +79,17 @@ struct pl_attn { /* causal self-attention: B sequences of T, C = heads * size */
 
 struct pl_backend {
 	const char *name; /* "cpu" */
-	bool device;	  /* memory is not the host's, calls are queued */
-	bool half;	  /* PL_STORE_BF16 can be had */
-	/* The backend owns its threads. PL_EABSENT: no such device, or store. */
+	bool device;	  /* memory of its own; calls are queued */
+	bool half;	  /* PL_STORE_BF16 is supported */
+	/* The backend owns its threads. PL_EABSENT: no such device, or the store is not
+	 * supported. */
 	int (*open)(const struct pl_backend_opts *o, void **ctx, struct pl_err *err);
 	void (*close)(void *ctx);
-	void *(*alloc)(void *ctx, size_t bytes); /* 64-byte aligned, zeroed; NULL */
+	void *(*alloc)(void *ctx, size_t bytes); /* 64-byte aligned, zeroed; NULL: no memory */
 	void (*free)(void *ctx, void *p);
-	/* Bytes of the device that are free, and that it has; NULL: those of the host. */
+	/* Free and total bytes of the device; NULL: use the memory of the host. */
 	void (*room)(void *ctx, size_t *free, size_t *total);
-	/* Copies. `host` is free for other use when put and get return; get waits for the data. */
+	/* Copies. The caller may reuse `host` when put or get returns; get waits for the data. */
 	void (*put)(void *ctx, void *dst, const void *host, size_t bytes);
 	void (*get)(void *ctx, void *host, const void *src, size_t bytes);
 	void (*copy)(void *ctx, void *dst, const void *src, size_t bytes);
@@ -94,31 +97,32 @@ struct pl_backend {
 	int (*sync)(void *ctx, struct pl_err *err); /* waits; PL_EIO: the first failure */
 
 	/*
-	 * The calls from here to graph(ctx, 0) are the same, arguments and order, each time that
-	 * `id` is not 0 and this one: a device may record them and launch them as one. Between the
-	 * two are none of free, room, put, get, sync, vary, weights and sum_squares. NULL on CPUs.
+	 * Calls with the same `id` (not 0) promise that all calls up to graph(ctx, 0) have the same
+	 * order and arguments as before, so a device may record them and launch them as one.
+	 * Between the two calls, free, room, put, get, sync, vary, weights and sum_squares are not
+	 * allowed. NULL on CPUs.
 	 */
 	void (*graph)(void *ctx, uint64_t id);
-	/* Sets the variant of the calls that follow. */
+	/* Sets the arguments that vary, for the next calls. */
 	void (*vary)(void *ctx, const struct pl_vary *v);
-	/* This slab of n floats holds parameters, or somebody else than sgd and adam changed it: a
-	 * device may keep a rounded copy, which those two renew. n 0: forget it. NULL on CPUs. */
+	/* Declares a slab of n floats as parameters, or says that a function other than sgd and
+	 * adam changed it: a device may keep a rounded copy, which sgd and adam update. n 0: forget
+	 * the slab. NULL on CPUs. */
 	void (*weights)(void *ctx, const float *slab, size_t n);
 
 	/*
-	 * A second stream, for communication while the first one computes; all NULL on CPUs, pin
-	 * too. comm_stream: the device's own handle of it (cudaStream_t).
-	 * fork: what is put into the second stream from now on waits for all that was queued in the
-	 * first; join: the other way round. copy_async: a copy in the second stream, to or from
-	 * memory of the host (pinned by pin(), or it may wait), or within the device. idle: 1 the
-	 * second stream is empty, 0 not yet, negative: something failed (PL_EIO). event_record: an
-	 * event behind all that is in the second stream now; its number is greater than those
-	 * before. event_passed: 1 all ahead of the event is done, 0 not yet, negative: something
-	 * failed. sum_async: d = a + b, or a where b is NULL, of n float32 (d may be a or b), in a
-	 * third stream, which waits for no other; the event behind it there.
-	 * comm_stream, copy_async, idle, event_record, event_passed and sum_async may be called by
-	 * a thread of their own, which may then use the handle, and alloc and free by either
-	 * thread; all other calls by one thread at a time.
+	 * A second stream, for communication while the first stream computes. All of them, and pin,
+	 * are NULL on CPUs. comm_stream: the handle of the device (cudaStream_t). fork: later work
+	 * in the second stream waits for all earlier work in the first; join: the reverse.
+	 * copy_async: a copy in the second stream, within the device or to or from memory of the
+	 * host (without pin() it may wait). idle: 1 the second stream is empty, 0 not yet,
+	 * negative: a failure (PL_EIO). event_record: an event after all current work in the second
+	 * stream; numbers of events ascend. event_passed: 1 all work before the event is done, 0
+	 * not yet, negative: a failure. sum_async: d = a + b, or a if b is NULL, for n float32 (d
+	 * may be a or b), in a third stream, which waits for no other; returns the event after it.
+	 * One extra thread may call comm_stream, copy_async, idle, event_record, event_passed and
+	 * sum_async and may use the handle; both threads may call alloc and free. All other calls
+	 * are made by one thread at a time.
 	 */
 	void *(*comm_stream)(void *ctx);
 	void (*fork)(void *ctx);
@@ -128,66 +132,65 @@ struct pl_backend {
 	uint64_t (*event_record)(void *ctx);
 	int (*event_passed)(void *ctx, uint64_t mark, struct pl_err *err);
 	uint64_t (*sum_async)(void *ctx, size_t n, const float *a, const float *b, float *d);
-	/* Memory of the host that a device copies from and to by itself, from now on or (on false)
-	 * no more. It need not succeed: copies are slower then. */
+	/* Memory of the host that the device can copy from and to by itself; false: no longer. It
+	 * may fail, and then copies are slower. */
 	void (*pin)(void *ctx, void *host, size_t bytes, bool on);
 	const struct pl_device_trace *trace; /* NULL: none */
 	/* Logs which libraries it found or missed, after a network is built. NULL: nothing. */
 	void (*remarks)(void *ctx, const struct pl_log *log);
 
 	/*
-	 * Of the products in the calls that follow: gemm, dense, conv, attn and their ways back;
-	 * float32 at first. PL_BF16: each operand is rounded to bfloat16 (8 significant bits, ties
-	 * to even) right before it is multiplied, and products are summed in float32; subnormal
-	 * numbers may count as 0. PL_TF32: operands have 11 significant bits or more (CPUs: all
-	 * 24). What is no product (bias, activation, softmax, sums of dy) takes the numbers as they
-	 * are. What is stored as bfloat16 is multiplied as that.
+	 * The precision of products (gemm, dense, conv, attn and their backward passes) in later
+	 * calls; float32 at first. PL_BF16: each operand is rounded to bfloat16 (8 significant
+	 * bits, ties to even) right before it is multiplied, and products are summed in float32;
+	 * subnormal numbers may count as 0. PL_TF32: operands have at least 11 significant bits
+	 * (CPUs: all 24). Other operations (bias, activation, softmax, sums of dy) use the numbers
+	 * as they are. Numbers stored as bfloat16 are multiplied as bfloat16.
 	 */
 	void (*precision)(void *ctx, enum pl_precision p);
 	/*
-	 * Of gradients of parameters in the calls of dense_back, layernorm_back and
-	 * layernorm_back_add that follow: added to what is there (true, at first), or put in its
-	 * place, whatever that was; until it is true again no other ones are asked for. NULL: they
-	 * are always added.
+	 * For gradients of parameters in later calls of dense_back, layernorm_back and
+	 * layernorm_back_add: true (at first) adds them to the values in memory, false overwrites
+	 * these values. While it is false, no other gradients are computed. NULL: gradients are
+	 * always added.
 	 */
 	void (*adds)(void *ctx, bool adds);
 	/* C (m, n) = op(A) (m, k) op(B) (k, n) + beta C */
 	void (*gemm)(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
 		     const float *b, int ldb, float beta, float *c, int ldc);
-	/* x (n floats), as a batch is put, to y as activations are stored, where that is not
-	 * float32 */
+	/* Convert n floats of a batch (x) to the type of stored activations (y), if that is not
+	 * float32. */
 	void (*load)(void *ctx, size_t n, const float *x, float *y);
-	/* y (N, K) = act(x (N, C) w^T (K, C) + bias (K)); bias NULL: none. pre (N, K): what went
-	 * into the activation, where backward needs it (gelu), else NULL. */
+	/* y (N, K) = act(x (N, C) w^T (K, C) + bias (K)); bias NULL: none. pre (N, K): the input of
+	 * the activation, if backward needs it (gelu), else NULL. */
 	void (*dense)(void *ctx, int n, int c, int k, const float *x, const float *w,
 		      const float *bias, enum pl_act act, float *pre, float *y);
-	/* dw += , db += (NULL: no bias), dx = (NULL: not wanted); dy is overwritten where an
-	 * activation is undone: gelu from pre, the others from y. from (N, C), where dx is wanted:
-	 * x is gelu of that, and dx is its gradient, not that of x; NULL: it is x's. */
+	/* dw += , db += (NULL: no bias), dx = (NULL: not wanted). With an activation, dy is
+	 * overwritten; gelu uses pre, the others use y. from (N, C), if dx is wanted: x is
+	 * gelu(from), and dx becomes the gradient of `from`; NULL: dx is the gradient of x. */
 	void (*dense_back)(void *ctx, int n, int c, int k, const float *x, const float *w,
 			   enum pl_act act, const float *pre, const float *y, float *dy,
 			   const float *from, float *dx, float *dw, float *db);
 	void (*act)(void *ctx, enum pl_act act, size_t n, const float *x, float *y);
 	void (*act_back)(void *ctx, enum pl_act act, size_t n, const float *x, const float *y,
 			 const float *dy, float *dx);
-	/* y = act(conv(x, w) + bias), bias NULL: none; work: conv_work() floats. act is none or
-	 * relu, tanh, sigmoid, which backward undoes from y. dx NULL: not wanted; db NULL: no bias.
-	 */
+	/* y = act(conv(x, w) + bias), bias NULL: none; work: conv_work() floats. act is none, relu,
+	 * tanh or sigmoid, whose backward passes use y. dx NULL: not wanted; db NULL: no bias. */
 	size_t (*conv_work)(void *ctx, const struct pl_conv *d);
 	void (*conv)(void *ctx, const struct pl_conv *d, const float *x, const float *w,
 		     const float *bias, enum pl_act act, float *y, float *work);
 	void (*conv_back)(void *ctx, const struct pl_conv *d, const float *x, const float *w,
 			  enum pl_act act, const float *y, float *dy, float *dx, float *dw,
 			  float *db, float *work);
-	/* at (N, C, P, Q): the place of the maximum in the plane, the first of equals, for the
-	 * backward pass (NULL: not wanted, or the mean) */
+	/* at (N, C, P, Q): the place of the maximum in the plane (the first of equals), for the
+	 * backward pass; NULL: not wanted, or the mean */
 	void (*pool)(void *ctx, const struct pl_pool2d *d, const float *x, float *y, int32_t *at);
 	void (*pool_back)(void *ctx, const struct pl_pool2d *d, const int32_t *at, const float *dy,
 			  float *dx);
-	/* (N, C, S): over N and S. save: mean (C), 1/std (C), and 2C that a backend may use for
-	 * what float32 does not hold of these. running NULL: not kept; else mean (C)
-	 * and variance (C, unbiased), moved by momentum: r += momentum (new - r). eval: uses
-	 * running. The backward pass is that of training. */
+	/* (N, C, S): over N and S. save: mean (C), 1/std (C), and 2C floats for the parts of these
+	 * that float32 cannot hold. running NULL: not kept; else mean (C) and variance (C,
+	 * unbiased), with r += momentum (new - r). eval: use running. The backward pass is that of
+	 * training. */
 	void (*batchnorm)(void *ctx, int n, int c, int s, const float *x, const float *gamma,
 			  const float *beta, float eps, float momentum, bool eval, float *running,
 			  float *save, float *y);
@@ -200,8 +203,9 @@ struct pl_backend {
 	void (*layernorm_back)(void *ctx, int n, int c, const float *x, const float *gamma,
 			       const float *save, const float *dy, float *dx, float *dgamma,
 			       float *dbeta);
-	/* add() and layernorm() as one, sum = a + b (may be a or b); layernorm_back() and add() as
-	 * one, dx = what comes back + more (dx may be dy). NULL: there is no such, call both. */
+	/* add() and layernorm() in one kernel, sum = a + b (may be a or b); layernorm_back() and
+	 * add() in one kernel, dx = gradient + more (dx may be dy). NULL: not supported, call
+	 * both. */
 	void (*add_layernorm)(void *ctx, int n, int c, const float *a, const float *b, float *sum,
 			      const float *gamma, const float *beta, float eps, float *save,
 			      float *y);
@@ -219,10 +223,9 @@ struct pl_backend {
 	void (*attn)(void *ctx, const struct pl_attn *d, const float *qkv, float *y, float *save);
 	void (*attn_back)(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
 			  const float *save, const float *dy, float *dqkv);
-	/* mask from the counter-based generator: with key = pl_drop_key(vary's key, salt) element i
-	 * is kept by hash(key, i), and then divided by 1 - p; the backward pass is the same call on
-	 * dy
-	 */
+	/* mask from the counter-based generator: with key = pl_drop_key(vary's key, salt),
+	 * hash(key, i) decides whether element i is kept and divided by 1 - p; the backward pass is
+	 * the same call on dy */
 	void (*dropout)(void *ctx, size_t n, float p, uint64_t salt, const float *x, float *y);
 	void (*add)(void *ctx, size_t n, const float *a, const float *b, float *y);
 	/* Losses are means over N, *sum is overwritten; dx (NULL: not wanted) is their gradient
@@ -242,7 +245,7 @@ struct pl_backend {
 	void (*adam)(void *ctx, size_t first, size_t n, float b1, float b2, float eps,
 		     const struct pl_decay *decay, bool decoupled, const float *g, float *m,
 		     float *v, float *w);
-	/* x times limit / (norm + 1e-6) where that is below 1, norm that of x, as
+	/* x times limit / (norm + 1e-6) if that is below 1, where norm is that of x, as
 	 * torch.nn.utils.clip_grad_norm_ */
 	void (*clip)(void *ctx, size_t n, double limit, float *x);
 	double (*sum_squares)(void *ctx, size_t n, const float *x); /* waits */

@@ -10,7 +10,9 @@
 
 #include "tensor/internal.h"
 
-#define WORTH 100000.0 /* elements or multiplications below which a second thread is not woken */
+#define WORTH                                                                                      \
+	100000.0 /* below this number of elements or multiplications one thread works alone        \
+		  */
 
 const struct pl_kernels *pl_tensor_kernels_pick(int skip)
 {
@@ -214,7 +216,7 @@ static void span(struct loop *l)
 	pl_tensor_cpu_each(l->cpu, pl_cpu_chunks(l->n), (double)l->n, chunk, l);
 }
 
-#define ROWS 16 /* rows in a chunk, of a layer that goes by rows */
+#define ROWS 16 /* rows of a chunk */
 
 static void bias_rows(void *arg, int i, struct pl_slot *slot)
 {
@@ -245,7 +247,7 @@ static void cpu_dense(void *ctx, int n, int c, int k, const float *x, const floa
 		pl_tensor_cpu_each(ctx, (n + ROWS - 1) / ROWS, (double)n * k, bias_rows, &l);
 }
 
-#define COLUMNS 256 /* in a chunk, of sums down the columns */
+#define COLUMNS 256 /* columns of a chunk, for sums down the columns */
 
 static void column_sums(void *arg, int i, struct pl_slot *slot)
 {
@@ -330,7 +332,7 @@ static void cpu_dropout(void *ctx, size_t n, float p, uint64_t salt, const float
 	span(&l);
 }
 
-/* The sums of parts of `each` elements, which the number of elements decides. */
+/* Sums of parts of `each` elements; the number of elements decides `each`. */
 static void squares_part(void *arg, int i, struct pl_slot *slot)
 {
 	struct loop *l = arg;

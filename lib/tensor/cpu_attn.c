@@ -64,10 +64,10 @@ static void combine(const struct attn *a, struct pl_slot *slot, bool ts, int n, 
 	product(a, slot, ts, false, n, a->size, k, s, KEYS, v, ldv, beta, c, ldc);
 }
 
-/* One block of keys u0 .. u0 + m for queries t0 .. t0 + n: probabilities in s, up to a factor a row
- * that most and sum hold; what y has so far is brought to that factor. */
-static void soften(const struct attn *a, int t0, int n, int u0, int m, float *s, float *most,
-		   float *sum, float *y)
+/* One block of keys u0 .. u0 + m for queries t0 .. t0 + n. s becomes probabilities, up to a factor
+ * for each row that follows from most and sum; y is scaled to the same factor. */
+static void online_softmax(const struct attn *a, int t0, int n, int u0, int m, float *s,
+			   float *most, float *sum, float *y)
 {
 	for (int i = 0; i < n; i++) {
 		int valid = t0 + i - u0 + 1 < m ? t0 + i - u0 + 1 : m;
@@ -106,7 +106,7 @@ static void attn_block(void *arg, int at, struct pl_slot *slot)
 		const float *k = q + (size_t)u0 * (size_t)step + d->c;
 
 		scores(a, slot, q + (size_t)t0 * (size_t)step, step, n, k, step, m, slot->block);
-		soften(a, t0, n, u0, m, slot->block, most, sum, y);
+		online_softmax(a, t0, n, u0, m, slot->block, most, sum, y);
 		combine(a, slot, false, n, m, slot->block, k + d->c, step, u0 ? 1 : 0, y, d->c);
 	}
 	for (int i = 0; i < n; i++) {

@@ -1,6 +1,7 @@
 /*
- * Large products by OpenBLAS, for processors whose vectors our kernels do not use. (Where they do,
- * ours are as fast, and an OpenBLAS that is older than its processor falls back to its slowest.)
+ * Large products by OpenBLAS, for processors whose vector instructions our kernels do not use. (On
+ * others our kernels are as fast, and an OpenBLAS that is older than the processor uses its slowest
+ * code.)
  *
  * The library is loaded when a backend that uses it is opened, not when a program starts, because
  * loading starts threads. Each call computes with one thread. Our threads call it for blocks of C
@@ -12,7 +13,7 @@
 
 #include <dlfcn.h>
 
-enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 }; /* of the interface of CBLAS */
+enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 }; /* of CBLAS */
 
 #define SIDE	256	/* of a block of C */
 #define WORTH	32768.0 /* multiplications */
@@ -53,7 +54,7 @@ void pl_tensor_blas_close(struct pl_blas *b)
 struct blocks {
 	const struct pl_blas *b;
 	const struct pl_gemm *g;
-	int columns; /* blocks in a row of them */
+	int columns; /* number of blocks in a row of blocks */
 };
 
 static void block(void *arg, int i, struct pl_slot *slot)

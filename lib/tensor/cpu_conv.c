@@ -7,24 +7,24 @@
  * t-th pixel, because the inputs of neighbouring outputs are neighbours in these.
  *
  * - forward: a tile of filters against two vectors of outputs (pl_kernels.taps). Vectors lie in
- * rows of outputs, or run over the whole plane with the columns of padding computed in vain,
- * whichever takes fewer.
- * - dx: the same with dy, spread by the stride, and the filters turned round. (For strides above 1
- *   most of these products are with zeros; nets have few such layers.)
- * - dw: shifted images are the rows, dy transposed is the packed operand (pl_kernels.rows); an
- *   image after the other, so that the order of the sum is that of the images. Runs of at most RUN
- *   pixels are summed in float32 and the runs in float64: where dy sums to zero, as behind batch
- *   normalisation, the gradient is a small difference of large sums.
+ * rows of outputs, or cover the whole plane and also compute the columns of padding, whichever
+ * needs fewer vectors.
+ * - dx: the same with dy, spread by the stride, and the filters rotated by 180 degrees. (For
+ * strides above 1 most of these products are with zeros; nets have few such layers.)
+ * - dw: shifted images are the rows, dy transposed is the packed operand (pl_kernels.rows); one
+ * image after the other, so that the order of the sum is that of the images. Runs of at most RUN
+ * pixels are summed in float32 and the runs in float64: if dy sums to zero, as after batch
+ * normalisation, the gradient is a small difference of large sums.
  */
 #include "tensor/internal.h"
 
-#define IMAGES 8 /* of a block in dw, copied before the threads share out its rows */
+#define IMAGES 8 /* of a block in dw, copied before the threads divide its rows */
 #define SLACK  ((size_t)4 * PL_NR_MAX)
 /* Pixels whose products are summed in float32, because the error of a sum grows with its length.
  * The end of a run costs as much as some four pixels, which is little beside 1024. */
 #define RUN 1024
 
-/* How a copied image lies, and what is computed from it: `filters` planes of p x q. */
+/* The layout of a copied image, and the result: `filters` planes of p x q. */
 struct shape {
 	int c, h, w, stride, pad_y, pad_x; /* the source; pads may be negative */
 	int spread;			   /* steps from one source pixel to the next in the copy */
@@ -56,7 +56,7 @@ static void shape_init(struct shape *g, const struct pl_kernels *k)
 	g->out = (size_t)g->filters * (size_t)g->vectors * (size_t)w;
 }
 
-/* The shape of the forward pass; back: of dx, a convolution of dy with the filters turned round. */
+/* The shape of the forward pass; back: of dx, a convolution of dy with rotated filters. */
 static void shape_of(struct shape *g, const struct pl_kernels *k, const struct pl_conv *d,
 		     bool back)
 {
@@ -75,7 +75,7 @@ static void shape_of(struct shape *g, const struct pl_kernels *k, const struct p
 	shape_init(g, k);
 }
 
-/* The constants: where the first output finds its input for each (c, r, s). */
+/* For each (c, r, s): the offset of the first output's input. */
 static void shape_taps(const struct shape *g, ptrdiff_t *at)
 {
 	int t = g->stride, plane = g->rows * g->pitch;
@@ -87,7 +87,7 @@ static void shape_taps(const struct shape *g, ptrdiff_t *at)
 					r / t * g->pitch + s / t;
 }
 
-/* A row of the copy: pixel x of it is that of the source at (x0 + x * step) / spread. */
+/* A row of the copy: its pixel x is pixel (x0 + x * step) / spread of the source. */
 static void copy_row(const struct shape *g, const float *from, int x0, float *to)
 {
 	int t = g->stride, first = 0, last = g->pitch;
@@ -130,7 +130,7 @@ static ptrdiff_t vector_at(const struct shape *g, int v)
 
 	if (g->whole)
 		return (ptrdiff_t)v * g->width;
-	v = v < all ? v : all - 1; /* the one that makes the number even */
+	v = v < all ? v : all - 1; /* a repeated vector makes the number even */
 	return (ptrdiff_t)(v / row) * g->pitch + (ptrdiff_t)(v % row) * g->width;
 }
 
@@ -188,11 +188,11 @@ struct conv {
 	const float *in;	   /* images that it reads */
 	float *out;		   /* that it writes */
 	/* parts of the work space */
-	ptrdiff_t *at;	 /* (taps) */
-	float *turned;	 /* filters for dx (C, K, R, S); or rounded ones */
-	double *sums;	 /* dw transposed (taps, filters), in whole tiles */
-	float *room;	 /* a copy and results, a thread; or copies and dy of a block of images */
-	size_t room_one; /* floats of a thread's */
+	ptrdiff_t *at; /* (taps) */
+	float *turned; /* filters for dx (C, K, R, S); or rounded ones */
+	double *sums;  /* dw transposed (taps, filters), in whole tiles */
+	float *room; /* for each thread a copy and results; or copies and dy of a block of images */
+	size_t room_one; /* floats of a thread */
 	int panels;	 /* of filters in dw */
 	int first, images, parts;
 };
@@ -238,7 +238,7 @@ size_t pl_tensor_cpu_conv_work(void *ctx, const struct pl_conv *d)
 	return conv_init(&v, ctx, d, NULL);
 }
 
-/* Copies an image, rounded to bfloat16 if products take that. */
+/* Copy an image, rounded to bfloat16 if the precision demands it. */
 static void copy_operand(const struct conv *v, const struct shape *g, const float *x, float *to)
 {
 	copy_image(g, x, to);
@@ -263,7 +263,7 @@ static void one_image(void *arg, int i, struct pl_slot *slot)
 	       v->out + (size_t)i * (size_t)(g->filters * g->p * g->q));
 }
 
-/* All images, with the filters at w, which are rounded or copied to `turned` already. */
+/* All images, with the filters at w, which were rounded or copied to `turned`. */
 static void all_images(struct conv *v, const struct shape *g, const float *in, float *out)
 {
 	shape_taps(g, v->at);
@@ -288,7 +288,7 @@ void pl_tensor_cpu_conv(void *ctx, const struct pl_conv *d, const float *x, cons
 
 /* ---- back ------------------------------------------------------------------------------------ */
 
-/* turned (C, K, R, S) = w (K, C, R, S), with R and S from the other end */
+/* turned (C, K, R, S) = w (K, C, R, S), with R and S reversed */
 static void turn_filters(const struct conv *v)
 {
 	const struct pl_conv *d = v->d;

@@ -1,6 +1,6 @@
 /*
- * Losses. Rows are taken in parts whose number depends on the number of rows alone; a part sums its
- * rows in double, and the parts are summed in order.
+ * Losses. Rows are processed in parts. The number of parts depends only on the number of rows; a
+ * part sums its rows in double, and the parts are summed in order.
  */
 #include <math.h>
 
@@ -26,7 +26,7 @@ static int class_of(const struct pl_kernels *k, const float *row, int c, float *
 	return best;
 }
 
-/* The mean over `count`. */
+/* Divide the sum by `count`. */
 static void run(struct loss *l, void (*fn)(void *arg, int i, struct pl_slot *slot), double count,
 		struct pl_loss_sum *to)
 {

@@ -34,13 +34,13 @@ static struct norm norm_back(const struct pl_cpu *cpu, int n, int c, const float
 			      .dbeta = dbeta };
 }
 
-/* The rest of v that float32 cannot hold. */
+/* The part of v that float32 cannot hold. */
 static double rest_of(double v)
 {
 	return v - (double)(float)v;
 }
 
-/* Uses differences to a first mean, because sums of small numbers are more precise. */
+/* Sum differences to a first mean, because sums of small numbers are more precise. */
 static void batch_moments(const struct norm *b, int c, double *mean, double *var)
 {
 	size_t step = (size_t)b->c * (size_t)b->s, s = (size_t)b->s;
@@ -115,10 +115,10 @@ void pl_tensor_cpu_batchnorm(void *ctx, int n, int c, int s, const float *x, con
 /*
  * dx = gamma rstd (dy - mean(dy) - v mean(dy v)), v the normalised x.
  *
- * dx sums to zero, and so does dx v nearly. What comes before this layer sums dx times something
- * over the whole batch, so an error that all elements share grows with the batch, where errors of
- * rounding single elements cancel. Hence the constants are kept more precisely than float32 does:
- * the mean and 1/std in two parts, the factors as affine2() takes them.
+ * dx and dx v sum to (nearly) zero. The layer before multiplies dx with other values and sums over
+ * the whole batch. Errors of rounding single elements cancel in that sum, but an error that all
+ * elements share grows with the batch. So the constants are more precise than float32: the mean and
+ * 1/std in two parts, the factors as affine2() takes them.
  */
 static void batch_channel_back(void *arg, int c, struct pl_slot *slot)
 {

@@ -19,7 +19,7 @@ struct pool {
 };
 
 struct window {
-	int y0, y1, x0, x1; /* first, and one behind the last */
+	int y0, y1, x0, x1; /* first, and one after the last */
 };
 
 static struct window clip(const struct pl_pool2d *d, int p, int q)
@@ -54,7 +54,7 @@ static void max_plane(const struct pl_pool2d *d, const float *x, float *y, int32
 		}
 }
 
-/* Divides a row of the plane by stride: pixel x of part b is the one at x stride + b - pad. */
+/* Split a row of the plane by stride: pixel x of part b is pixel x stride + b - pad. */
 static void part_row(const struct pl_pool2d *d, const float *row, int pitch, float *to)
 {
 	for (int b = 0; b < d->stride; b++, to += pitch) {

@@ -1,4 +1,4 @@
-/* The kernels in vectors of 4, which every compiler can make of what the processor has. */
+/* The kernels in vectors of 4, which every compiler maps to the instructions of its processor. */
 #include <math.h>
 
 #include "tensor/internal.h"

@@ -1,12 +1,11 @@
 /*
  * device_trace.h - the operations of a device, passed from a backend to a recorder at run time.
  *
- * A source (CUPTI, or pairs of events around layers where CUPTI is absent) calls `event` for each
- * call of the host and each operation of the device, in no particular order, often long afterwards
- * and from threads of its own. All times are CLOCK_MONOTONIC. Related events have a common number:
- * a call and the operation that it launched have one correlation; a record of a device event and
- * the waits for it have one event; a collective of the communication library and the call that
- * launched its kernel have one launch.
+ * A source (CUPTI, or pairs of events around layers if CUPTI is absent) calls `event` for each call
+ * of the host and each operation of the device: in any order, often much later, and from its own
+ * threads. All times are CLOCK_MONOTONIC. Related events have a common number: `corr` for a call
+ * and the operation that it launched, `event` for a record of a device event and the waits for it,
+ * `launch` for a collective of the communication library and the call that launched its kernel.
  */
 #ifndef PL_DEVICE_TRACE_H
 #define PL_DEVICE_TRACE_H
@@ -30,18 +29,18 @@ enum pl_device_kind {
 
 struct pl_device_event {
 	uint8_t kind;
-	const char *name; /* during the call of event() only; NULL: none */
+	const char *name; /* valid only during the call of event(); NULL: none */
 	pl_ns begin, end;
 	uint64_t corr; /* 0: none */
 	uint32_t device, stream;
-	uint32_t thread; /* as gettid() has it; 0 unknown */
-	/* RECORD, WAIT, SYNC. `instance` tells one record of an event from the next; 0: the source
-	 * does not say, it is the latest before the wait. */
+	uint32_t thread; /* as in gettid(); 0 unknown */
+	/* RECORD, WAIT, SYNC. `instance` distinguishes the records of one event; 0: the source does
+	 * not know it, and the latest record before the wait counts. */
 	uint64_t event, instance;
 	uint64_t launch; /* 0: not known */
 	int64_t bytes;	 /* -1: none */
-	/* COMM, MESSAGE: the communicator by a name that is the same on all its ranks, and which of
-	 * its collectives in the order of their issue, -1 for a single transfer */
+	/* COMM, MESSAGE: a name of the communicator that is the same on all its ranks, and the
+	 * number of the collective in the order of issue, -1 for a single transfer. */
 	const char *group;
 	int64_t seq;
 	int32_t peer, channel; /* -1 */
@@ -69,25 +68,26 @@ typedef void pl_device_event_fn(void *arg, const struct pl_device_event *e);
 
 struct pl_device_source {
 	const char *name; /* "cupti", "events" */
-	const char *why;  /* not a better one: a sentence; NULL: it is the best */
-	bool calls;	  /* all calls, records, waits and synchronisations are told */
+	const char *why;  /* a sentence: the reason why no better source is used; NULL: this is the
+			     best */
+	bool calls;	  /* all calls, records, waits and synchronisations are reported */
 	bool ranges;	  /* range() is needed */
-	uint64_t lost;	  /* events that found no room so far */
+	uint64_t lost;	  /* events without memory so far */
 };
 
 struct pl_device_trace {
-	/* Traces the context's device and all of its streams; one trace at a time in a process. */
+	/* Trace the context's device and all its streams; one trace at a time in a process. */
 	int (*start)(void *ctx, pl_device_event_fn *event, void *arg, void **trace,
 		     struct pl_err *err);
 	void (*source)(void *trace, struct pl_device_source *s);
-	/* Around what the host asks the device to compute for one layer, or where something else
-	 * is to be placed in the time of its first queue; ranges do not nest.
-	 * `name` stays valid until stop(). For sources that want it. */
+	/* Called around the work of one layer, or around other work that needs a place in the time
+	 * of the first stream; ranges do not nest. `name` stays valid until stop(). Only for
+	 * sources with `ranges`. */
 	void (*range)(void *trace, const char *name, bool begin);
-	/* Report what has ended. To get all events the caller synchronises the device first. */
+	/* Report finished operations. To get all, the caller synchronises the device first. */
 	int (*flush)(void *trace, struct pl_err *err);
-	/* Tells the rest; the handle is gone. NULL is fine. event() is not called any more. Without
-	 * `idle` the device may still be busy, for ever: nothing waits for it then. */
+	/* Report the rest and free the handle. NULL is allowed. event() is not called later.
+	 * Without `idle` the device may be busy for ever, so stop() does not wait for it. */
 	void (*stop)(void *trace, bool idle);
 };
 

@@ -1,9 +1,9 @@
 /*
- * drop.h - dropout: which element is dropped, alike in all backends, on a device, too.
+ * drop.h - dropout: the choice of dropped elements, equal in all backends, also on a device.
  *
- * Two rounds of multiply and shift over the number of the element, with one half of the key before
- * each; 32 bits, so that it runs in vectors. The multipliers are those of C. Wellons' search for
- * hashes of low bias. Elements beyond 2^32 take another key.
+ * Two rounds of multiply and shift over the number of the element, each after adding one half of
+ * the key; 32 bits, so that vectors can compute it. The multipliers are those of C. Wellons' search
+ * for hashes of low bias. Elements beyond 2^32 use another key.
  */
 #ifndef PL_TENSOR_DROP_H
 #define PL_TENSOR_DROP_H
@@ -39,7 +39,7 @@ PL_DROP uint32_t pl_drop_hash(uint64_t key, uint64_t i)
 
 	return pl_drop_mix(pl_drop_mix((uint32_t)i ^ lo) ^ hi);
 }
-/* An element is dropped where its hash is below this. */
+/* An element is dropped if its hash is below this. */
 PL_DROP uint32_t pl_drop_limit(double p)
 {
 	double v = p * 4294967296.0;

@@ -9,14 +9,14 @@
  * copy. The sum of each element of C runs over k in order in either case, in blocks of KC, so that
  * neither threads nor the choice change a bit.
  *
- * Operands are rounded to bfloat16, where this is asked for, when they are packed; A is copied for
- * this. The products use the same kernels as float32, because sums must be in float32, and the
- * AVX-512 instruction for bfloat16 was measured to take twice as long as that for floats.
+ * For bfloat16, operands are rounded when they are packed; A is copied for this. The products use
+ * the kernels of float32, because sums must be in float32, and the AVX-512 instruction for bfloat16
+ * was measured to take twice as long as that for floats.
  */
 #include "tensor/internal.h"
 
-#define KC 512 /* of B in a block: a panel of it comes from the second-level cache */
-#define MC 48  /* rows of A gone through a panel at a time: they stay in that cache, too */
+#define KC 512 /* of B in a block: its panels stay in the second-level cache */
+#define MC 48  /* rows of A for each pass over a panel: they stay in that cache, too */
 
 _Static_assert(MC *KC <= PL_TILES, "the room of a thread holds a block of A");
 
@@ -78,12 +78,12 @@ static void pack_plain(const float *from, ptrdiff_t ld, int k, int n, int nr, fl
 	}
 }
 
-/* One product. Rows of A are broadcast, B is packed. */
+/* One product: rows of A are broadcast, B is packed. */
 struct job {
 	const struct pl_kernels *k;
 	const float *a, *b;
 	ptrdiff_t lda, ldb;
-	bool ta, tb;  /* A by columns; B to be transposed */
+	bool ta, tb;  /* use A by columns; transpose B */
 	bool half;    /* of both rounded to bfloat16 */
 	float *tiles; /* room for MC rows of A */
 	float *c;
@@ -91,7 +91,7 @@ struct job {
 	float beta;
 };
 
-/* A tile that is not whole, or lies transposed in C: to C, or (fetch) what C holds to the tile. */
+/* Copy a tile that is not whole, or is transposed in C, to C; or (fetch) from C to the tile. */
 static void exchange(const struct job *j, float *tile, int m, int n, float *c, bool fetch)
 {
 	int nr = j->k->nr, m4 = m & ~3, n4 = n & ~3;
@@ -117,7 +117,7 @@ static void exchange(const struct job *j, float *tile, int m, int n, float *c, b
 				c[l * j->col + i] = tile[i * nr + l];
 }
 
-/* Columns jc .. jc + n of B, rows lc .. lc + k, to a panel. */
+/* Pack columns jc .. jc + n of B, rows lc .. lc + k, into a panel. */
 static void pack_panel(const struct job *j, int jc, int n, int lc, int k, float *to)
 {
 	int nr = j->k->nr;
@@ -130,8 +130,9 @@ static void pack_panel(const struct job *j, int jc, int n, int lc, int k, float 
 		j->k->round((size_t)k * (size_t)nr, to, to);
 }
 
-/* A by columns, m rows of it from i0, to tiles (k, mr), zeros behind the last row: its columns lie
- * far apart, and a tile would be fetched again for each panel. A by rows: (m, k), to be rounded. */
+/* A by columns: pack m rows from i0 into tiles (k, mr), with zeros after the last row, because its
+ * columns are far apart and each panel would read a tile again. A by rows: copy (m, k), to be
+ * rounded. */
 static void pack_rows(const struct job *j, int i0, int m, int l0, int k)
 {
 	int mr = j->k->mr;
@@ -157,7 +158,7 @@ static void pack_rows(const struct job *j, int i0, int m, int l0, int k)
 	}
 }
 
-/* C (m, n), at most a tile, = or += rows i0 .. of A, elements l0 .. l0 + k, times a panel; packed:
+/* C (m, n), at most a tile, = or += rows i0 .. of A, elements l0 .. l0 + k, times a panel. packed:
  * these rows, or NULL. */
 static void tile(const struct job *j, const float *packed, int i0, int m, int n, int l0, int k,
 		 const float *panel, float *c, bool add)
@@ -264,7 +265,7 @@ void pl_tensor_gemm_one(const struct pl_kernels *k, struct pl_slot *slot, const 
 			memset(g->c + (ptrdiff_t)i * g->ldc, 0, (size_t)g->n * sizeof(*g->c));
 		return;
 	}
-	swap = swapped(g); /* then it computes the transposed product */
+	swap = swapped(g); /* compute the transposed product */
 	j.a = swap ? g->b : g->a;
 	j.lda = swap ? g->ldb : g->lda;
 	j.ta = swap ? !g->tb : g->ta;
@@ -289,7 +290,7 @@ static void part(void *arg, int i, struct pl_slot *slot)
 	struct split *s = arg;
 	struct pl_gemm g = *s->g;
 	int r = i / s->columns, c = i % s->columns;
-	/* whole tiles a part */
+	/* whole tiles for each part */
 	int rows = ((g.m + s->rows - 1) / s->rows + PL_MR_MAX - 1) / PL_MR_MAX * PL_MR_MAX;
 	int cols = ((g.n + s->columns - 1) / s->columns + PL_NR_MAX - 1) / PL_NR_MAX * PL_NR_MAX;
 	int i0 = r * rows, j0 = c * cols;

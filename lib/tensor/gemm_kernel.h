@@ -5,9 +5,9 @@
  *	GEMM_MR		rows of a tile
  *	GEMM_ROWS(X)	X(0) ... X(GEMM_MR - 1)
  *
- * A tile of C, GEMM_MR rows of two vectors, stays in registers; each step broadcasts one element a
- * row of A against two vectors of B. (The scheme is that of Goto and van de Geijn 2008, with the
- * difference that A is not packed: its elements are broadcast, so they need not be neighbours.)
+ * A tile of C, GEMM_MR rows of two vectors, stays in registers. Each step multiplies one element of
+ * each row of A, broadcast, with two vectors of B. (The scheme is that of Goto and van de Geijn
+ * 2008, but A is not packed: broadcast elements need not be neighbours.)
  */
 #define GEMM_NR (2 * VEC_W)
 

@@ -18,7 +18,7 @@
 
 #define PL_ALIGN ((size_t)64)
 
-/* 64-byte aligned, zeroed; NULL. What core gave lies in the word before. */
+/* 64-byte aligned, zeroed; NULL. The word before it has the pointer for pl_free(). */
 static inline void *pl_host_alloc(void *ctx, size_t bytes)
 {
 	char *base, *p;
@@ -85,7 +85,7 @@ static inline int pl_host_sync(void *ctx, struct pl_err *err)
 	return 0;
 }
 
-/* The members of a table of the host that are the same whatever computes. */
+/* The members that all backends of the host share. */
 #define PL_HOST_MEMBERS                                                                            \
 	.alloc = pl_host_alloc, .free = pl_host_free, .put = pl_host_put, .get = pl_host_get,      \
 	.copy = pl_host_copy, .zero = pl_host_zero, .sync = pl_host_sync
@@ -95,12 +95,12 @@ static inline int pl_host_sync(void *ctx, struct pl_err *err)
 #define PL_MR_MAX 8
 #define PL_NR_MAX 32
 
-/* A row of outputs of a maximum over windows. The plane is taken apart: each row of it is `stride`
- * rows of every stride-th pixel, `pitch` apart, with -infinity around. */
+/* A row of outputs of a maximum over windows. The plane is split: each of its rows becomes `stride`
+ * rows of every stride-th pixel, `pitch` apart, with -infinity around them. */
 struct pl_pool_row {
 	int n, r, stride, pad;
-	int w, pitch; /* of a row of the plane, of its parts */
-	int rows, at; /* rows of the plane in the window; where the first begins in the plane */
+	int w, pitch; /* of a row of the plane; of its split rows */
+	int rows, at; /* rows of the plane in the window; place of the first one in the plane */
 };
 
 struct pl_kernels {
@@ -113,7 +113,8 @@ struct pl_kernels {
 		     float *c, ptrdiff_t ldc, bool add);
 	void (*cols)(const float *a, ptrdiff_t lda, int k, const float *b, float *c, ptrdiff_t ldc,
 		     bool add);
-	/* The same with B where it is: row l of it at b0 + at[l] and b1 + at[l], a vector each. */
+	/* The same with B not packed: row l of it is at b0 + at[l] and b1 + at[l], a vector
+	 * each. */
 	void (*taps)(const float *const *a, int k, const ptrdiff_t *at, const float *b0,
 		     const float *b1, float *c, ptrdiff_t ldc);
 
@@ -126,9 +127,9 @@ struct pl_kernels {
 	void (*bias_one)(size_t n, float bias, enum pl_act act, const float *x, float *y);
 	void (*add)(size_t n, const float *a, const float *b, float *y);
 	void (*scale)(size_t n, float f, float *x);
-	/* y = a (x - mean) + b; y = a x + b (z - mean) + c. Rounding a constant shifts all elements
-	 * alike, and sums over them show that. So a large mean is subtracted first, and b and c
-	 * keep what float32 does not hold. */
+	/* y = a (x - mean) + b; y = a x + b (z - mean) + c. A rounded constant shifts all elements
+	 * equally, and sums over them show that. So a large mean is subtracted first, and b and c
+	 * hold the rest that float32 cannot. */
 	void (*affine)(size_t n, float a, float mean, float b, const float *x, float *y);
 	void (*affine2)(size_t n, float a, double b, float mean, double c, const float *x,
 			const float *z, float *y);
@@ -157,7 +158,7 @@ struct pl_kernels {
 			const float *x, float *y);
 	void (*sgd)(size_t n, float lr, float momentum, float decay, bool nesterov, const float *g,
 		    float *v, float *w);
-	/* rate and fix: lr / (1 - b1^t), 1 / sqrt(1 - b2^t); keep: what decoupled decay leaves */
+	/* rate and fix: lr / (1 - b1^t), 1 / sqrt(1 - b2^t); keep: the factor of decoupled decay */
 	void (*adam)(size_t n, float rate, float fix, float b1, float b2, float eps, float decay,
 		     float keep, const float *g, float *m, float *v, float *w);
 };
@@ -165,7 +166,7 @@ extern const struct pl_kernels pl_tensor_kernels_portable;
 #if defined(__x86_64__)
 extern const struct pl_kernels pl_tensor_kernels_avx2, pl_tensor_kernels_avx512;
 #endif
-/* The best that this processor has; `skip` of the best left out (for tests); NULL: no more. */
+/* The best kernels for this processor, without the `skip` best ones (for tests); NULL: no more. */
 const struct pl_kernels *pl_tensor_kernels_pick(int skip);
 
 /* ---- the fast backend ------------------------------------------------------------------------ */
@@ -178,8 +179,8 @@ struct pl_slot {      /* the working memory of one thread */
 #define PL_TILES ((size_t)48 * 512)
 #define PL_BLOCK ((size_t)3 * 64 * 256)
 
-/* Sums over all elements are sums of parts, of which there are as many as n says, never as many as
- * there are threads. */
+/* Sums over all elements are sums of parts. Their number depends on n only, not on the number of
+ * threads. */
 #define PL_THREADS_MAX 256
 #define PL_PARTS       1024
 struct pl_part {
@@ -196,7 +197,7 @@ struct pl_cpu {
 	struct pl_queue *queue;
 	struct pl_slot *slot; /* of `threads` */
 	struct pl_part *part; /* PL_PARTS */
-	struct pl_blas *blas; /* NULL: products are ours */
+	struct pl_blas *blas; /* NULL: use gemm.c */
 };
 
 /* Opens a context with the kernels of one instruction set; blas: OpenBLAS for large products. */
@@ -204,12 +205,12 @@ int pl_tensor_cpu_open(const struct pl_kernels *k, bool blas, int threads, void 
 		       struct pl_err *err) PL_MUST;
 
 /*
- * fn(arg, i, slot) for i of 0 .. n - 1, by all threads; `slot` is theirs alone. `work`: elements or
- * multiplications of all, for deciding whether threads are worth it.
+ * Calls fn(arg, i, slot) for i of 0 .. n - 1 by all threads; each thread has its own `slot`.
+ * `work`: number of elements or multiplications, which decides whether threads pay off.
  */
 void pl_tensor_cpu_each(struct pl_cpu *cpu, int n, double work,
 			void (*fn)(void *arg, int i, struct pl_slot *slot), void *arg);
-/* A chunk of n elements, of which there are pl_cpu_chunks(n): a multiple of a chunk first. */
+/* The size of chunk i of pl_cpu_chunks(n); *first is a multiple of PL_CHUNK. */
 #define PL_CHUNK ((size_t)16384)
 static inline int pl_cpu_chunks(size_t n)
 {
@@ -221,7 +222,7 @@ static inline size_t pl_cpu_chunk(size_t n, int i, size_t *first)
 	return pl_min_size(PL_CHUNK, n - *first);
 }
 
-/* Sums down the columns of many rows: so many rows are summed in float32, these sums in float64. */
+/* Sums down the columns: this number of rows is summed in float32, these sums in float64. */
 #define PL_ROWS_RUN 128
 /* total += run, which is zero afterwards */
 static inline void pl_cpu_end_run(int n, float *run, double *total)
@@ -248,12 +249,12 @@ void pl_tensor_gemm_all(struct pl_cpu *cpu, const struct pl_gemm *g); /* by all 
 /* to (k, nr) from (n, k), whose rows are ld apart; zeros where n < nr */
 void pl_tensor_pack_transposed(const float *from, ptrdiff_t ld, int k, int n, int nr, float *to);
 
-/* OpenBLAS; NULL where there is none. False: too small to be worth it. */
+/* OpenBLAS; NULL: not found. False: the product is too small to pay off. */
 struct pl_blas *pl_tensor_blas_open(void);
 void pl_tensor_blas_close(struct pl_blas *b);
 bool pl_tensor_blas_gemm(struct pl_cpu *cpu, const struct pl_gemm *g);
 
-/* The members of the table that other files than cpu.c have, with the types of the table. */
+/* Functions of the table in other files than cpu.c; the types are those of the table. */
 #define PL_CPU_MEMBER(name) __typeof__(*((struct pl_backend *)0)->name) pl_tensor_cpu_##name
 PL_CPU_MEMBER(conv_work);
 PL_CPU_MEMBER(conv);

@@ -2,13 +2,13 @@
  * The types of layers: how a statement becomes nodes, and the two passes of a node. The table at
  * the end has a row for each type.
  *
- * An activation after a dense layer or a convolution is computed by that layer, while its output is
- * still in the cache. It is not right before the end of a block, because its backward pass
+ * A dense layer or a convolution computes the activation after it, while its output is still in the
+ * cache. But it does not do so at the end of a block, because the backward pass of the activation
  * overwrites a gradient that the other branch of the block also needs. Residual blocks are those of
  * He et al. (CVPR 2016) with the identity as the other branch; gelu is that of Hendrycks and Gimpel
- * (2016) in its tanh form; batch normalisation that of Ioffe and Szegedy (ICML 2015), one feature a
- * channel, or of (C) alone; layer normalisation that of Ba et al. (2016); causal self-attention
- * that of Vaswani et al. (NeurIPS 2017) in the form and with the names of GPT-2.
+ * (2016) in its tanh form; batch normalisation that of Ioffe and Szegedy (ICML 2015), where each
+ * channel is a feature, or of (C) alone; layer normalisation that of Ba et al. (2016); causal
+ * self-attention that of Vaswani et al. (NeurIPS 2017) in the form and with the names of GPT-2.
  */
 #include <math.h>
 
@@ -42,10 +42,9 @@ static void dense_forward(struct pl_net *net, struct pl_node *nd, const struct p
 }
 
 /*
- * Is the gelu of this layer undone by the next layer with a gradient, while that gradient is in the
- * cache? That layer must be dense, must be the only reader, and no layer between may compute. What
- * went into gelu must be in memory at that time: with recomputation in another segment it is made
- * too late.
+ * Does the next layer with a gradient undo the gelu of this layer, while that gradient is in the
+ * cache? It must be dense and the only reader, and no layer between may compute. The input of gelu
+ * must be in memory at that time; recomputation in another segment would make it too late.
  */
 static bool undone_by_reader(const struct pl_net *net, const struct pl_node *nd)
 {
@@ -72,7 +71,7 @@ static void dense_backward(struct pl_net *net, struct pl_node *nd, const struct 
 			    p->dweight, p->dbias);
 }
 
-/* The weight, unless it is another layer's, and the bias of a layer with products. std below 0:
+/* The weight, unless another layer owns it, and the bias of a layer with products. std below 0:
  * PyTorch's initial values. */
 static void add_weights(struct pl_builder *b, struct pl_node *nd, int n_dims, const int *dim,
 			double std)
@@ -92,7 +91,7 @@ static void add_weights(struct pl_builder *b, struct pl_node *nd, int n_dims, co
 		nd->bias = pl_tensor_build_tensor(b, "bias", 1, dim, init);
 }
 
-/* A dense layer of its own, or as a part of another. tie: the tensor of its weight, PL_NONE. */
+/* A dense layer, or a dense part of another layer. tie: the tensor of its weight, PL_NONE. */
 static void add_dense(struct pl_builder *b, const char *name, int outputs, double std, uint32_t tie)
 {
 	struct pl_net *net = b->net;
@@ -100,7 +99,7 @@ static void add_dense(struct pl_builder *b, const char *name, int outputs, doubl
 	char dims[64];
 	struct pl_node *nd;
 
-	/* (C), or (T, C): rows of C. Anything else has to be said by the user. */
+	/* (C), or (T, C): rows of C. The user must flatten other shapes. */
 	if (b->n_dims > 2)
 		pl_tensor_build_bad(b, "%s comes in; put \"flatten\" before it",
 				    pl_tensor_build_dims(dims, sizeof(dims), b->n_dims, b->dim));
@@ -116,7 +115,7 @@ static void add_dense(struct pl_builder *b, const char *name, int outputs, doubl
 		net->tensor[nd->weight].transposed = pl_tensor_build_switch(b, "conv1d", false);
 }
 
-/* The weight of the layer above that `tie` names; PL_NONE: none is named. */
+/* The weight of the earlier layer that `tie` names; PL_NONE: no tie. */
 static uint32_t find_tie(struct pl_builder *b, int outputs)
 {
 	const struct pl_layer_key *k = pl_tensor_build_key(b, "tie");
@@ -160,7 +159,7 @@ static void act_backward(struct pl_net *net, struct pl_node *nd, const struct pl
 	net->be->act_back(net->ctx, nd->act, p->n, p->x, p->y, p->dy, p->dx);
 }
 
-/* Does the block end behind this statement, with nothing between that computes? */
+/* Does the block end after this statement, with no computation between? */
 static bool ends_block(const struct pl_builder *b)
 {
 	size_t i = b->at + 1;
@@ -283,7 +282,7 @@ static void need_image(struct pl_builder *b)
 			pl_tensor_build_dims(dims, sizeof(dims), b->n_dims, b->dim));
 }
 
-/* pad=N, or pad=same: (size - 1) / 2, which keeps the size where the stride is 1 */
+/* pad=N, or pad=same: (size - 1) / 2, which keeps the size for stride 1 */
 static int padding(struct pl_builder *b, int size)
 {
 	const struct pl_layer_key *k = pl_tensor_build_key(b, "pad");
@@ -295,7 +294,7 @@ static int padding(struct pl_builder *b, int size)
 	return (size - 1) / 2;
 }
 
-/* How many windows of `size` there are along `in`; < 1: none. */
+/* The number of windows of `size` along `in`; < 1: none. */
 static int windows(int in, int size, int stride, int pad)
 {
 	int64_t room = (int64_t)in + 2 * (int64_t)pad - size;
@@ -393,7 +392,7 @@ static void build_pool(struct pl_builder *b)
 
 static void batchnorm_forward(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p)
 {
-	/* what is made again must not move the running means a second time */
+	/* recomputation must not update the running means a second time */
 	float *running = net->again ? NULL : net->state.p + nd->state;
 
 	net->be->batchnorm(net->ctx, net->samples, nd->c, nd->k, p->x, p->weight, p->bias, nd->eps,
@@ -406,7 +405,7 @@ static void batchnorm_backward(struct pl_net *net, struct pl_node *nd, const str
 				p->dy, p->dx, p->dweight, p->dbias);
 }
 
-/* A node that keeps `saved` floats of a batch; for c features, weights of 1 and biases of 0. */
+/* A node that saves `saved` floats of a batch, with weights of 1 and biases of 0 for c features. */
 static struct pl_node *add_norm(struct pl_builder *b, int c, size_t saved)
 {
 	struct pl_node *nd = pl_tensor_build_node(b, b->op, NULL);
@@ -430,7 +429,7 @@ static void build_batchnorm(struct pl_builder *b)
 	nd->k = b->n_dims == 3 ? b->dim[1] * b->dim[2] : 1;
 	nd->momentum = (float)pl_tensor_build_real(b, "momentum", 0.1);
 	nd->state = pl_tensor_build_state(b, "running_mean", nd->c);
-	/* the backend has both as one array (2, C), so nothing may lie between */
+	/* the backend uses both as one array (2, C), so no gap is allowed */
 	state->n = nd->state + (size_t)nd->c;
 	state->n = pl_net_round(pl_tensor_build_state(b, "running_var", nd->c) + (size_t)nd->c);
 }
@@ -493,7 +492,7 @@ static void build_embedding(struct pl_builder *b)
 	nd->weight = pl_tensor_build_tensor(b, "weight", 2, dim, table_init(b));
 }
 
-/* Added by the embedding before it, in one pass. */
+/* The embedding before it adds the positions, in one pass. */
 static void build_position(struct pl_builder *b)
 {
 	struct pl_net *net = b->net;
@@ -519,7 +518,7 @@ static void attention_backward(struct pl_net *net, struct pl_node *nd, const str
 	net->be->attn_back(net->ctx, &nd->attn, p->x, p->y, p->save, p->dy, p->dx);
 }
 
-/* The projection to queries, keys and values; what the heads do; the projection back. */
+/* The projection to queries, keys and values; the heads; the projection back. */
 static void build_attention(struct pl_builder *b)
 {
 	struct pl_net *net = b->net;
@@ -538,7 +537,7 @@ static void build_attention(struct pl_builder *b)
 	nd = pl_tensor_build_node(b, b->op, NULL);
 	nd->attn = (struct pl_attn){ .b = net->o.batch, .t = t, .c = c, .heads = heads };
 	nd->save_bytes = net->be->attn_save(net->ctx, &nd->attn) * sizeof(float);
-	/* scores and their use, half of them behind the mask */
+	/* scores and their use, half of which is masked */
 	net->layer[net->n - 1].flops = 2.0 * t * t * c + 5.0 * t * t * heads / 2;
 	add_dense(b, pl_tensor_build_text(b, "%s.c_proj", b->name), c,
 		  pl_tensor_build_real(b, "std_out", std), PL_NONE);

@@ -299,7 +299,7 @@ static void run_node(struct pl_net *net, uint32_t i)
 	hook(net, false, i, PL_PHASE_FORWARD);
 }
 
-/* The layernorm that reads the sum of a block, if one kernel does both; PL_NONE: none. */
+/* The layernorm that reads the sum of a block, if one kernel computes both; PL_NONE: none. */
 static uint32_t fused_layernorm(const struct pl_net *net, uint32_t end)
 {
 	uint32_t i = end + 1;
@@ -311,7 +311,7 @@ static uint32_t fused_layernorm(const struct pl_net *net, uint32_t end)
 	return net->node[i].op == PL_LAYER_LAYERNORM && net->node[i].x == end ? i : PL_NONE;
 }
 
-/* The time of both counts as time of the layernorm. */
+/* The time of both counts as the time of the layernorm. */
 static void run_add_layernorm(struct pl_net *net, uint32_t end, uint32_t norm)
 {
 	const struct pl_node *e = &net->node[end], *nd = &net->node[norm];
@@ -331,7 +331,7 @@ static void run_add_layernorm(struct pl_net *net, uint32_t end, uint32_t norm)
 	hook(net, false, norm, PL_PHASE_FORWARD);
 }
 
-/* The gradient is made with the loss, while its exponentials are at hand. */
+/* The gradient is computed with the loss, because both need the same exponentials. */
 static void run_loss(struct pl_net *net)
 {
 	const struct pl_node *nd = &net->node[net->n - 1];
@@ -374,7 +374,7 @@ int pl_net_losses(struct pl_net *net, uint32_t n, struct pl_loss_sum *sum, struc
 	return net->be->sync(net->ctx, err);
 }
 
-/* Masks differ by the seed of the network and by pass; of its layers, each adds its number. */
+/* Masks depend on the seed of the network and on the pass; each layer adds its number. */
 static uint64_t mask_key(const struct pl_net *net, uint64_t key)
 {
 	uint64_t state = net->o.seed;
@@ -457,8 +457,8 @@ static void remake(struct pl_net *net, const struct pl_segment *s)
 	net->again = false;
 }
 
-/* Does the kernel of the layernorm behind the beginning of this block also add the gradient that
- * went around the block? */
+/* Does the kernel of the layernorm after the start of this block also add the gradient that
+ * bypassed the block? */
 static bool layernorm_adds_skip(const struct pl_net *net, uint32_t i)
 {
 	return net->be->layernorm_back_add && net->node[i].op == PL_LAYER_RESIDUAL &&
@@ -489,8 +489,8 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 	hook(net, false, i, PL_PHASE_BACKWARD);
 }
 
-/* The tensors of a layer and of those that it computes along are final after it: nobody before it
- * shares one of them, since a weight is tied to a layer above. */
+/* After a layer, its tensors and those of the layers that it computes are final: no earlier layer
+ * shares them, because a weight is tied only to an earlier layer's. */
 static void tell_ready(const struct pl_net *net, uint32_t i)
 {
 	uint32_t first = net->layer[i].first_tensor, n = net->layer[i].n_tensors;

@@ -14,64 +14,66 @@
 
 struct pl_net_opts {
 	const struct pl_backend *backend; /* NULL: cpu */
-	void *ctx;	     /* of it, and not closed with the network; NULL: its own */
-	int threads;	     /* of its own; 0: 1 */
+	void *ctx;	     /* of the backend, and stays open; NULL: the network opens its own */
+	int threads;	     /* of its own context; 0: 1 */
 	enum pl_store store; /* of the context */
-	bool graphs;	     /* passes over a whole batch, and the optimiser's, may be recorded */
-	/* The loss's gradient takes the place of what went into the loss, where that is the output
-	 * of a dense layer; that is then not to be read but in evaluations. */
+	bool graphs;	     /* passes over a whole batch, and updates, may be recorded */
+	/* The gradient of the loss overwrites the loss's input if that is the output of a dense
+	 * layer. Then the caller may read this output only in evaluations. */
 	bool in_place;
-	int batch;     /* samples a forward pass */
+	int batch;     /* samples of a forward pass */
 	uint64_t seed; /* of initial weights and dropout */
-	/* Memory for parameters and gradients that others can reach, too (shared memory); NULL:
-	 * the backend's. Bytes are a multiple of 64. */
+	/* Allocates parameters and gradients in memory that others can reach (shared memory); NULL:
+	 * the backend allocates them. Bytes are a multiple of 64. */
 	void *(*slab)(void *arg, size_t bytes);
 	void (*slab_free)(void *arg, void *p, size_t bytes);
 	void *slab_arg;
 };
 
 struct pl_net_tensor { /* of parameters */
-	char *name;    /* "fc1.weight", as PyTorch calls it */
+	char *name;    /* "fc1.weight", the name in PyTorch */
 	int n_dims, dim[4];
 	size_t offset, n; /* floats in the slab; offset is a multiple of 16 */
 	uint32_t layer;
 	bool decay;	 /* weight decay applies (matrices, not biases and norms) */
-	bool transposed; /* files of weights hold it as (dim[1], dim[0]), as those of GPT-2 do */
+	bool transposed; /* files of weights, such as those of GPT-2, store it as (dim[1], dim[0])
+			  */
 };
 /*
- * The statements in their order, without "input"; "attention" stands as three layers, its two
- * projections and what lies between. A fused layer is computed by the one before it: no hook is
- * called for it. "residual" works in the backward pass only, "end" in the forward pass only.
+ * The statements in their order, without "input". "attention" becomes three layers: its two
+ * projections and the part between them. The layer before a fused layer computes it, so no hook is
+ * called for it. "residual" works only in the backward pass, "end" only in the forward pass.
  */
 struct pl_net_layer {
 	const char *op;	    /* "dense" */
 	char *name;	    /* "fc1"; unique */
-	int n_dims, dim[4]; /* of the output, batch left out */
+	int n_dims, dim[4]; /* of the output, without the batch */
 	uint32_t first_tensor, n_tensors;
-	uint32_t statement; /* of the model, that it comes from */
-	double flops; /* of the forward pass, a sample; the backward pass of matrices: twice that */
+	uint32_t statement; /* number of its statement in the model */
+	double flops; /* of the forward pass of a sample; the backward pass of matrices: twice that
+		       */
 	enum pl_precision precision[2]; /* by phase, of its products */
-	size_t act_bytes;		/* kept of a whole batch for the backward pass */
-	bool recompute; /* made again in the backward pass: set by pl_net_recompute() */
-	bool fused;	/* computed by the layer before it, or nothing to compute (flatten) */
+	size_t act_bytes;		/* kept for the backward pass, for a whole batch */
+	bool recompute; /* computed again in the backward pass: set by pl_net_recompute() */
+	bool fused;	/* the layer before it computes it, or it computes nothing (flatten) */
 };
-struct pl_net_shape {	    /* what batches look like */
+struct pl_net_shape {	    /* the shape of batches */
 	int n_dims, dim[4]; /* of a sample's x; of ids: (T) */
 	int vocab;	    /* ids are below this; 0: x is floats */
-	int rows;	    /* rows of a sample that have a class each: T, else 1 */
+	int rows;	    /* rows of a sample with a class: T, else 1 */
 	int classes;	    /* y is below this; 0: targets */
 	int targets;	    /* floats a sample; 0: classes */
 };
 
-/* What a statement makes of one sample in the forward pass, and what that costs. */
+/* The output and the cost of a statement for one sample in the forward pass. */
 struct pl_net_work {
-	char name[64];	    /* of its (first) layer, as traces and plans have it; "" none */
+	char name[64];	    /* of its (first) layer, as in traces and plans; "" none */
 	int n_dims, dim[4]; /* of the output */
 	int64_t params;
 	double flops;
-	double bytes; /* read and written, if each statement stands alone and in float32 */
+	double bytes; /* read and written, if each statement is a kernel and uses float32 */
 };
-/* Fills work[n], by statement, without memory for a network. PL_EDATA as pl_net_new(). */
+/* Fill work[n], by statement, without memory for a network. PL_EDATA as in pl_net_new(). */
 int pl_net_work(const struct pl_layer *layer, size_t n, struct pl_net_work *work,
 		struct pl_err *err) PL_MUST;
 
@@ -79,22 +81,22 @@ struct pl_net; /* opaque */
 enum pl_phase { PL_PHASE_FORWARD, PL_PHASE_BACKWARD };
 struct pl_net_hooks { /* each may be NULL */
 	void *arg;
-	/* around a layer's work; `again`: a forward made again by recomputation */
+	/* around the work of a layer; `again`: recomputation of a forward pass */
 	void (*begin)(void *arg, uint32_t layer, enum pl_phase p, bool again);
 	void (*end)(void *arg, uint32_t layer, enum pl_phase p, bool again);
 	/* the gradients of tensors first .. first + n - 1 are final */
 	void (*ready)(void *arg, uint32_t first, uint32_t n);
 };
 
-/* The statements are as those who read models leave them (plan/model.h): arguments are checked. */
-/* PL_EDATA names layer and line: shapes that do not fit, names that are there twice. */
+/* The statements must have passed the checks of plan/model.h. */
+/* PL_EDATA names layer and line: shapes that do not fit, names that occur twice. */
 int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts *o,
 	       struct pl_net **net, struct pl_err *err) PL_MUST;
 void pl_net_free(struct pl_net *net);
 void pl_net_hooks(struct pl_net *net, const struct pl_net_hooks *h);
-/* What callers may read of a network. Its memory is the backend's. Recomputation changes
- * `recompute` and `act_bytes` of layers, and pl_net_precision() changes their precision; all else
- * is constant. */
+/* The readable part of a network. The backend owns its memory. Recomputation changes `recompute`
+ * and `act_bytes` of layers, and pl_net_precision() changes their precision; all else is
+ * constant. */
 struct pl_net_view {
 	const struct pl_backend *be;
 	void *ctx;
@@ -102,7 +104,7 @@ struct pl_net_view {
 	const struct pl_net_layer *layer;
 	const struct pl_net_tensor *tensor;
 	float *params, *grads;
-	/* state that is no parameter but part of the model: "1.running_mean", "1.running_var" */
+	/* state of the model that is no parameter: "1.running_mean", "1.running_var" */
 	const struct pl_net_tensor *state_tensor;
 	float *state;
 	size_t n_params, n_state; /* n_state may be 0 */
@@ -120,34 +122,34 @@ struct pl_batch_io {
 	int n; /* samples in use, at most `batch` */
 };
 /* Mean loss of the batch over samples and their rows (and hits among the rows, NULL: not wanted);
- * loss NULL: it is not waited for, see pl_net_losses(). `key`: of dropout, the same gives the same
- * masks; eval: no dropout, running means, no backward pass. PL_EDATA for ids and classes out of
- * range; what a device failed in. */
+ * loss NULL: do not wait for it, see pl_net_losses(). `key`: for dropout; equal keys give equal
+ * masks. eval: no dropout, running means, no backward pass. PL_EDATA for ids and classes out of
+ * range; else the failure of a device. */
 int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key, bool eval,
 		   double *loss, int64_t *hits, struct pl_err *err) PL_MUST;
 /* The losses of the last n forward passes, the oldest first. Waits for all work of the device. */
 #define PL_NET_LOSSES 64
 int pl_net_losses(struct pl_net *net, uint32_t n, struct pl_loss_sum *sum,
 		  struct pl_err *err) PL_MUST;
-/* The gradients of the passes that follow are those of the loss times `scale`; 1 at first. */
+/* Multiply the gradients of later passes by `scale`; 1 at first. */
 void pl_net_scale(struct pl_net *net, float scale);
-/* Adds the gradient of the last forward()'s loss to grads (accumulate: else they are overwritten).
- * Calls ready() layer by layer, the last first; each tensor once. Once a forward(). */
+/* Add the gradient of the last forward()'s loss to grads (without accumulate: overwrite them).
+ * Calls ready() for each tensor once, the last layer first. Call it once for each forward(). */
 int pl_net_backward(struct pl_net *net, bool accumulate, struct pl_err *err) PL_MUST;
-/* Somebody else wrote into the parameters. */
+/* The caller wrote into the parameters. */
 void pl_net_changed(struct pl_net *net);
 /*
- * Which layers keep nothing but what enters a segment of them; results stay the same to the bit. A
- * name that is a prefix ("h.0") stands for all layers under it, which are one segment; neighbours
- * that are named one by one are one, too. Replaces what was set; n 0: none. Not between forward()
- * and backward(). PL_EDATA for a name that no layer has.
+ * Choose the layers that keep only the inputs of their segments; results keep the same bits. A name
+ * that is a prefix ("h.0") selects all layers under it as one segment; neighbours that are named
+ * one by one are one segment, too. Replaces earlier choices; n 0: none. Not between forward() and
+ * backward(). PL_EDATA for a name without a layer.
  */
 int pl_net_recompute(struct pl_net *net, const char *const *layer, size_t n,
 		     struct pl_err *err) PL_MUST;
 /*
- * In which precision a layer multiplies, in one of the passes; PL_FP32 unless told (backend.h says
- * what the others mean). Parameters, gradients, activations and the optimiser's state are float32
- * in any case. A forward pass made again, or for evaluation, is that of training.
+ * Set the precision of the products of a layer in one pass; PL_FP32 by default (see backend.h).
+ * Parameters, gradients, activations and the state of the optimiser are always float32. A forward
+ * pass for recomputation or evaluation has the precision of training.
  */
 void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_phase phase, enum pl_precision p);
 
@@ -170,7 +172,7 @@ int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_op
 		 struct pl_err *err) PL_MUST;
 void pl_optim_free(struct pl_optim *opt);
 double pl_optim_lr(const struct pl_optim_opts *o, int64_t step); /* step from 0 */
-/* Updates floats first .. first + n - 1 of the slab (all: 0, SIZE_MAX), once in each step. `norm`:
+/* Update floats first .. first + n - 1 of the slab (all: 0, SIZE_MAX), once in each step. `norm`:
  * the norm of all gradients, for clipping; NaN: it is computed here, and all gradients must be
  * final. Clipping scales the gradients in their slab. */
 void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, double norm);

@@ -136,7 +136,7 @@ struct pl_node *pl_tensor_build_node(struct pl_builder *b, enum pl_layer_op op, 
 	l->name = (char *)(name ? name : b->name);
 	l->n_dims = b->n_dims;
 	memcpy(l->dim, b->dim, sizeof(l->dim));
-	for (int i = 0; i < b->n_dims && nd->ny <= INT32_MAX; i++) /* above, it is refused */
+	for (int i = 0; i < b->n_dims && nd->ny <= INT32_MAX; i++) /* larger sizes are refused */
 		nd->ny *= (size_t)b->dim[i];
 	l->first_tensor = net->n_tensors;
 	l->statement = (uint32_t)b->at;
@@ -195,7 +195,7 @@ size_t pl_tensor_build_state(struct pl_builder *b, const char *what, int n)
 
 /* ---- all statements ------------------------------------------------------------------------ */
 
-/* The layers from `before` on have names that no other has. */
+/* The names of the layers from `before` on must be unique. */
 static void check_names(struct pl_builder *b, uint32_t before)
 {
 	const struct pl_net *net = b->net;
@@ -238,7 +238,7 @@ static void build_statement(struct pl_builder *b)
 
 static int alloc_tables(struct pl_net *net, size_t n, struct pl_err *err)
 {
-	/* attention is three layers and four tensors; nothing is more */
+	/* attention has the most: three layers and four tensors */
 	PL_CHECK(pl_alloc(&net->node, 3 * n, sizeof(*net->node), err));
 	PL_CHECK(pl_alloc(&net->layer, 3 * n, sizeof(*net->layer), err));
 	PL_CHECK(pl_alloc(&net->tensor, 4 * n, sizeof(*net->tensor), err));
@@ -248,7 +248,7 @@ static int alloc_tables(struct pl_net *net, size_t n, struct pl_err *err)
 	return pl_alloc(&net->value, 3 * n, sizeof(*net->value), err);
 }
 
-/* Sets what needs all statements. */
+/* Set the values that need all statements. */
 static void finish(struct pl_builder *b)
 {
 	struct pl_net *net = b->net;
@@ -291,7 +291,7 @@ static void add_work(const struct pl_net *net, uint32_t i, struct pl_net_work *w
 		w->params += (int64_t)net->tensor[t].n;
 	w->n_dims = l->n_dims;
 	memcpy(w->dim, l->dim, sizeof(w->dim));
-	/* of a table only the rows of the tokens are read */
+	/* of a table, only the rows of the tokens are read */
 	w->bytes = nd->op == PL_LAYER_EMBEDDING ? (double)nd->ny : (double)w->params;
 }
 

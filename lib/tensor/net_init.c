@@ -1,14 +1,14 @@
 /*
- * Initial values. Number i of a tensor is a function of the seed, the tensor's name and i alone, so
- * it does not depend on ranks, threads, or other layers: splitmix64 as a
- * counter-based generator, Box and Muller's transform for normal values. Distributions are
- * PyTorch's defaults (kaiming_uniform with a = sqrt 5 is uniform within 1/sqrt(fan_in)).
+ * Initial values. Number i of a tensor depends only on the seed, the tensor's name and i, not on
+ * ranks, threads, or other layers: splitmix64 as a counter-based generator, Box and Muller's
+ * transform for normal values. Distributions are PyTorch's defaults (kaiming_uniform with a = sqrt
+ * 5 is uniform within 1/sqrt(fan_in)).
  */
 #include <math.h>
 
 #include "tensor/net_internal.h"
 
-#define CHUNK 4096 /* numbers made at a time; even: normal values come in pairs */
+#define CHUNK 4096 /* numbers computed at a time; even, because normal values come in pairs */
 
 static uint64_t word(uint64_t key, uint64_t i)
 {

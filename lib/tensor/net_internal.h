@@ -1,6 +1,6 @@
 /*
- * net_internal.h - a network as it is computed: nodes in the order of the forward pass, and the
- * interface of the types of layers.
+ * net_internal.h - a network as nodes in the order of the forward pass, and the interface of the
+ * types of layers.
  *
  * Values are the outputs of nodes, named by the node's index; PL_NET_INPUT is the input. A node
  * that computes nothing, or that the node before it computes (`alias`), has no memory and uses the
@@ -20,7 +20,7 @@
 struct pl_builder;
 struct pl_node;
 
-/* What the backward pass of a node reads besides its gradient, and whether it can leave dx out. */
+/* The inputs of the backward pass of a node besides its gradient; and whether dx is optional. */
 enum { PL_READS_X = 1, PL_READS_Y = 2, PL_MAY_END = 4 };
 
 /* The values of a node in one pass, in memory of the backend. */
@@ -30,9 +30,10 @@ struct pl_pass {
 	void *save;
 	const float *weight, *bias; /* NULL: none */
 	float *dweight, *dbias;
-	float *dy, *dx; /* dy may be overwritten (by what has an activation); dx NULL: not wanted */
-	size_t n;	/* numbers of the output */
-	int rows;	/* of the batch */
+	float *dy,
+		*dx; /* dy may be overwritten (by layers with an activation); dx NULL: not wanted */
+	size_t n;    /* numbers of the output */
+	int rows;    /* of the batch */
 };
 
 /* The activations are in the order of enum pl_act. */
@@ -61,8 +62,8 @@ enum pl_layer_op {
 struct pl_layer_type {
 	const char *name;
 	uint8_t flags; /* above; READS_Y of a dense or conv layer: with an activation */
-	double flops;  /* for each number of the output, where build() does not say more */
-	/* Adds the nodes and tensors of the statement at hand. */
+	double flops;  /* for each number of the output, unless build() sets it */
+	/* Adds the nodes and tensors of the current statement. */
 	void (*build)(struct pl_builder *b);
 	void (*forward)(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p);
 	void (*backward)(struct pl_net *net, struct pl_node *nd, const struct pl_pass *p);
@@ -71,28 +72,28 @@ struct pl_layer_type {
 struct pl_node {
 	enum pl_layer_op op;
 	uint32_t x;	       /* the value that it reads; never an alias */
-	uint32_t y;	       /* the value that it makes: itself, x of an alias */
+	uint32_t y;	       /* the value that it makes: its own, or, of an alias, x */
 	uint32_t skip;	       /* of `end`: the value that is added; else PL_NET_INPUT */
 	uint32_t weight, bias; /* tensors, PL_NONE; the weight may be another layer's */
 	uint32_t position;     /* tensor, of an embedding */
 	bool alias;
 	enum pl_act act;
-	int rows;	     /* that a sample has: T of sequences, else 1 */
-	int c, k;	     /* length of a row that goes in, and out */
-	struct pl_conv conv; /* n is that of the batch at hand */
+	int rows;	     /* rows of a sample: T of sequences, else 1 */
+	int c, k;	     /* length of an input row and an output row */
+	struct pl_conv conv; /* n is that of the current batch */
 	struct pl_pool2d pool;
 	struct pl_attn attn;
 	float p, eps, momentum;
 	uint8_t loss;	      /* enum pl_loss */
 	size_t state;	      /* place in the slab of state */
 	size_t ny;	      /* floats of the output, a sample */
-	size_t save_bytes;    /* kept of a batch for the backward pass, besides the output */
+	size_t save_bytes;    /* kept for the backward pass besides the output, for a batch */
 	size_t y_at, save_at; /* places in the slab of activations, bytes */
 	uint32_t segment;     /* of recomputation, PL_NONE */
-	bool y_scratch;	      /* the output lies in what all segments share */
-	bool remake;	      /* is run again before the backward pass of its segment */
-	uint8_t dy, dx;	      /* which buffers hold the gradients of output and input, PL_NO_GRAD */
-	uint8_t dskip;	      /* of `residual`: the gradient that went around the block */
+	bool y_scratch;	      /* the output is in the memory that all segments share */
+	bool remake;	      /* runs again before the backward pass of its segment */
+	uint8_t dy, dx;	      /* buffers of the gradients of output and input, PL_NO_GRAD */
+	uint8_t dskip;	      /* of `residual`: the gradient that bypassed the block */
 };
 
 enum pl_loss { PL_LOSS_XENT, PL_LOSS_SQUARED, PL_LOSS_HINGE };
@@ -104,15 +105,16 @@ struct pl_init {
 struct pl_segment {
 	uint32_t first, last;
 };
-struct pl_slab { /* memory and how it is given back */
+struct pl_slab { /* memory, and the function that frees it */
 	float *p;
 	size_t n; /* floats */
 	bool foreign;
 };
 
 #define PL_NET_BUFFERS (PL_NET_DEPTH + 3)
-#define PL_NET_LOGITS  PL_NET_BUFFERS /* of the loss's, where it lies over what went in */
-#define PL_NO_GRAD     UINT8_MAX
+#define PL_NET_LOGITS                                                                              \
+	PL_NET_BUFFERS /* the gradient of the loss, if it overwrites the loss's input */
+#define PL_NO_GRAD UINT8_MAX
 
 struct pl_net {
 	const struct pl_backend *be;
@@ -131,24 +133,24 @@ struct pl_net {
 	uint32_t first_back; /* the first node with parameters: the backward pass ends there */
 
 	struct pl_slab params, grads, state;
-	uint8_t *acts; /* outputs and what layers keep; the end is shared by all segments */
-	size_t acts_bytes, kept_bytes; /* kept: what is before that end */
+	uint8_t *acts;		       /* outputs and saved values; all segments share the end */
+	size_t acts_bytes, kept_bytes; /* kept: the part before the shared end */
 	float *work;
-	size_t work_bytes, taken;	 /* taken: of the backend, so far */
-	float *grad[PL_NET_BUFFERS + 1]; /* of values, taken in turns; PL_NET_LOGITS */
+	size_t work_bytes, taken;	 /* taken: allocated by the backend so far */
+	float *grad[PL_NET_BUFFERS + 1]; /* gradients of values, used by turns; PL_NET_LOGITS */
 	size_t grad_n[PL_NET_BUFFERS];
 	struct pl_segment *segment;
 	uint32_t n_segments;
 	float *x, *target; /* of the batch, on the backend, float32 */
-	float *stored;	   /* x as activations are stored; NULL: it is x */
+	float *stored;	   /* x in the type of stored activations; NULL: x is used */
 	int32_t *ids, *classes;
-	const float **value; /* by node: where its output is now */
-	bool *touched;	     /* by tensor: its gradient is of this backward pass */
+	const float **value; /* [node]: current place of its output */
+	bool *touched;	     /* [tensor]: its gradient belongs to this backward pass */
 
-	struct pl_loss_sum *sum; /* of the last forward pass; behind it those of the last ones */
+	struct pl_loss_sum *sum; /* of the last forward pass; the earlier ones follow it */
 	uint32_t n_losses;	 /* passes so far */
-	struct pl_vary vary;	 /* as the backend has it */
-	uint64_t changes;	 /* of what passes do: recorded ones are no longer theirs */
+	struct pl_vary vary;	 /* the last values that the backend got */
+	uint64_t changes; /* number of changes of the passes: a change invalidates recorded ones */
 	float scale;
 
 	/* of the last forward() */
@@ -188,37 +190,37 @@ struct pl_block { /* an open residual block */
 struct pl_builder {
 	struct pl_net *net;
 	const struct pl_layer *text;
-	size_t n_text, at; /* the statement at hand */
+	size_t n_text, at; /* the current statement */
 	enum pl_layer_op op;
 	const char *name;   /* of its layer */
-	int n_dims, dim[4]; /* of what comes in; build() sets what goes out */
+	int n_dims, dim[4]; /* the input; build() sets the output */
 	uint32_t count;	    /* statements so far outside of blocks */
 	struct pl_block block[PL_NET_DEPTH];
 	uint32_t depth;
 	struct pl_intern names; /* of layers, so far */
 	struct pl_err *err;
-	int rc; /* of the first failure, which sticks: later calls return values that can be used */
+	int rc; /* the first failure, which stays: later calls return values that can be used */
 };
 int pl_net_build(struct pl_net *net, const struct pl_layer *layer, size_t n,
 		 struct pl_err *err) PL_MUST;
-/* PL_EDATA with the line and the layer's name before the text. */
+/* PL_EDATA; puts the line and the name of the layer before the text. */
 void pl_tensor_build_bad(struct pl_builder *b, const char *fmt, ...) PL_PRINTF(2, 3);
-/* A node that reads the last value; set b->dim first, to what it makes. NULL name: b->name. */
+/* A node that reads the last value; set b->dim to the output first. NULL name: b->name. */
 struct pl_node *pl_tensor_build_node(struct pl_builder *b, enum pl_layer_op op, const char *name);
-/* A node of b->op that computes nothing, or whose work the one before it does. */
+/* A node of b->op that computes nothing, or that the node before it computes. */
 struct pl_node *pl_tensor_build_alias(struct pl_builder *b);
 /* "NAME.what" of the last node; its index. */
 uint32_t pl_tensor_build_tensor(struct pl_builder *b, const char *what, int n_dims, const int *dim,
 				struct pl_init init);
 size_t pl_tensor_build_state(struct pl_builder *b, const char *what, int n); /* its place */
-/* Numbers and keys of the statement at hand; `usual`: of one that was not given. */
+/* Numbers and keys of the current statement; `usual`: value of a missing one. */
 int pl_tensor_build_num(const struct pl_builder *b, uint32_t i, int usual);
 const struct pl_layer_key *pl_tensor_build_key(const struct pl_builder *b, const char *key);
 double pl_tensor_build_real(const struct pl_builder *b, const char *key, double usual);
 bool pl_tensor_build_switch(const struct pl_builder *b, const char *key, bool usual);
 /* "3x32x32" */
 char *pl_tensor_build_dims(char *out, size_t size, int n_dims, const int *dim);
-/* A string of the net's. */
+/* A string that the net owns. */
 const char *pl_tensor_build_text(struct pl_builder *b, const char *fmt, ...) PL_PRINTF(2, 3);
 
 /* ---- layers.c ------------------------------------------------------------------------------- */
@@ -233,10 +235,10 @@ int pl_net_init(struct pl_net *net, struct pl_err *err) PL_MUST;
 
 /* ---- net.c ---------------------------------------------------------------------------------- */
 
-/* Memory of the backend, at least 64 bytes; PL_ENOMEM says for what, and what there is. */
+/* Memory of the backend, at least 64 bytes; PL_ENOMEM names `what` and the memory that there is. */
 int pl_net_alloc(struct pl_net *net, void *out, size_t bytes, const char *what,
 		 struct pl_err *err) PL_MUST;
-/* The calls up to pl_net_record(net, 0, 0) are those of one kind of pass, with this argument. */
+/* The calls up to pl_net_record(net, 0, 0) are those of one type of pass, with this argument. */
 enum { PL_NET_FORWARD = 1, PL_NET_BACKWARD, PL_NET_OPTIM };
 void pl_net_record(struct pl_net *net, int pass, uint64_t arg);
 

@@ -5,11 +5,11 @@
  * pass, done once. A residual block keeps the gradient of its end until its beginning, so the
  * number of buffers is the depth of nested blocks plus three.
  *
- * Recomputation (Chen et al., "Training deep nets with sublinear memory cost", 2016): one area of
- * memory is shared by all segments. It holds the outputs that no node outside of their segment
- * reads, and all other data that layers of a segment keep. Before the backward pass of a segment,
- * those of its nodes run again whose outputs this pass, or another such node, reads. Their inputs
- * and parameters are the same, so the results have the same bits. Linear in the number of nodes.
+ * Recomputation (Chen et al., "Training deep nets with sublinear memory cost", 2016): all segments
+ * share one area of memory. It holds the outputs that only nodes of their segment read, and all
+ * other data that layers of a segment save. Before the backward pass of a segment, the nodes run
+ * again whose outputs this pass, or another such node, reads. Their inputs and parameters are the
+ * same, so the results have the same bits. Linear in the number of nodes.
  */
 #include "tensor/net_internal.h"
 
@@ -20,7 +20,7 @@ struct turns {
 	uint32_t held[PL_NET_BUFFERS + 1];
 };
 
-/* A buffer that nobody holds, for n floats a sample. */
+/* A free buffer for n floats of each sample. */
 static uint8_t take(struct turns *t, size_t n)
 {
 	uint8_t b = 0;
@@ -39,9 +39,9 @@ static size_t value_size(const struct pl_net *net, uint32_t v)
 	return v == PL_NET_INPUT ? net->nx : net->node[v].ny;
 }
 
-/* May the loss write its gradient over what goes in? Nobody reads it again if a dense layer made it
- * that undoes no activation. It is never made again, because it keeps nothing for the backward pass
- * and the loss is in no segment. */
+/* May the loss write its gradient over its input? Yes if a dense layer whose backward pass needs no
+ * output made it, because no node reads it again. It is never recomputed, because it saves nothing
+ * for the backward pass and the loss is in no segment. */
 static bool can_overwrite(const struct pl_net *net)
 {
 	uint32_t x = net->node[net->n - 1].x;
@@ -113,7 +113,7 @@ static bool reads(const struct pl_node *nd, unsigned what)
 	return pl_tensor_layers[nd->op].flags & what;
 }
 
-/* Which nodes run again; needed: by value, scratch of n. */
+/* Find the nodes that run again; needed: [value], scratch of n. */
 static void find_remakes(struct pl_net *net, bool *needed)
 {
 	memset(needed, 0, net->n * sizeof(*needed));
@@ -193,8 +193,8 @@ static bool is_under(const char *layer, const char *name)
 }
 
 /*
- * Marks nodes: 1 for a layer named alone, `own` for those between the first and the last layer
- * under a name. What is marked with others already stays with them.
+ * Mark nodes: 1 for a layer with its own name, `own` for those between the first and the last layer
+ * under a name. A node that belongs to such a segment stays in it.
  */
 static int mark_segment(struct pl_net *net, const char *name, uint32_t own, uint32_t *mark,
 			struct pl_err *err)

@@ -18,7 +18,7 @@ struct pl_optim {
 	uint32_t n_slabs;
 	size_t n;
 	struct pl_decay decay;
-	size_t *cut; /* of it */
+	size_t *cut; /* of `decay` */
 };
 
 static int find_decay(struct pl_optim *opt, struct pl_err *err)

@@ -14,7 +14,7 @@
 
 #include "config.h"
 
-/* Where it is looked for. */
+/* Find the path of the plugin. */
 static int find(char *path, size_t size, struct pl_err *err)
 {
 	const char *said = getenv(PL_PLUGIN_ENV);

@@ -11,17 +11,17 @@
 #include "tensor/backend.h"
 
 struct pl_plugin {
-	const char *version; /* PL_VERSION of its build: tables of another are not ours */
+	const char *version; /* PL_VERSION of its build: another version has other tables */
 	const struct pl_backend *backend;
 };
 extern const struct pl_backend pl_backend_cuda_table; /* in the plugin */
 #define PL_PLUGIN_CUDA	 "paceline-cuda.so"
 #define PL_PLUGIN_SYMBOL "pl_plugin_cuda"
-#define PL_PLUGIN_ENV	 "PL_CUDA_PLUGIN" /* another file in its place */
+#define PL_PLUGIN_ENV	 "PL_CUDA_PLUGIN" /* path of another file */
 
 /*
- * The backend of CUDA. It stays for the rest of the process. PL_EABSENT: not built, of another
- * version, or it lacks a library. Whether there is a device is for its open() to say.
+ * The backend of CUDA. It stays open until the process ends. PL_EABSENT: not built, of another
+ * version, or a library is missing. Its open() checks whether there is a device.
  */
 int pl_backend_cuda(const struct pl_backend **be, struct pl_err *err) PL_MUST;
 

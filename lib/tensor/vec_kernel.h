@@ -1,6 +1,6 @@
 /*
- * vec_kernel.h - loops over elements, in vectors; a source for each instruction set includes this
- * once, after it has said what a vector is:
+ * vec_kernel.h - loops over elements, in vectors. A source for each instruction set defines its
+ * vectors and then includes this once:
  *
  *	VEC_NAME		name of the instruction set, as in pl_tensor_kernels_NAME
  *	VEC_W			floats in a vector
@@ -11,9 +11,8 @@
  *				instruction set has such loads and stores
  *	GEMM_MR, GEMM_ROWS	see gemm_kernel.h
  *
- * exp is 2^n times a Taylor series of degree 7 around 0 (|r| <= ln 2 / 2: 5e-9 relative); tanh
- *comes from the same series without its 1, so that it is right near 0, too; gelu is x times a
- *sigmoid.
+ * exp is 2^n times a Taylor series of degree 7 around 0 (|r| <= ln 2 / 2: 5e-9 relative). tanh uses
+ * the same series without the 1, so that it is precise near 0, too; gelu is x times a sigmoid.
  */
 #define VEC_IN static inline VEC_FN __attribute__((always_inline, unused))
 
@@ -125,7 +124,7 @@ VEC_IN float vtotal(VF v)
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-#define VEC_ROUND 12582912.0f /* 1.5 2^23: what is added to it loses its fraction */
+#define VEC_ROUND 12582912.0f /* 1.5 2^23: a sum with it loses the fraction */
 
 /* x = n ln 2 + r; p = e^r - 1 */
 VEC_IN VF vseries(VF x, VI *n)
@@ -147,7 +146,7 @@ VEC_IN VF vseries(VF x, VI *n)
 VEC_IN VF vexp(VF x)
 {
 	VI n;
-	/* the order of the arguments lets what is no number through */
+	/* the order of the arguments lets NaN pass */
 	VF low = vset(-87.0f), p = vseries(vmin(vset(88.0f), vmax(low, x)), &n);
 	VF two = (VF)((n + 127) << 23);
 
@@ -205,7 +204,7 @@ VEC_IN VF vact(enum pl_act act, VF x)
 	}
 }
 
-/* A loop for each activation, so that none looks which it is at each vector. */
+/* A loop for each activation, so that no loop tests the activation for each vector. */
 #define VEC_ACTS(loop)                                                                             \
 	switch (act) {                                                                             \
 	case PL_ACT_RELU:                                                                          \
@@ -220,7 +219,8 @@ VEC_IN VF vact(enum pl_act act, VF x)
 		loop(PL_ACT_NONE) break;                                                           \
 	}
 
-/* The nearest bfloat16, of two the even one: what is cut off is added up to a carry first. */
+/* Round to the nearest bfloat16, or the even one of two: add to the lower bits first, so that they
+ * carry. */
 VEC_FN static void vec_round(size_t n, const float *x, float *y)
 {
 	VEC_EACH(i, k, n)
@@ -307,8 +307,8 @@ VEC_FN static void vec_affine(size_t n, float a, float mean, float b, const floa
 	vput(y + i, k, vfma(vset(a), vget(x + i, k) - vset(mean), vset(b)));
 }
 
-/* The small parts of b and c come first: what is added to a rounded number may be lost. Where the
- * product is rounded before the sum, that is no help, and float64 is. */
+/* The small parts of b and c are added first, because a large sum would round them away. If the
+ * product is rounded before the sum, this does not help; then float64 is used. */
 VEC_FN static void vec_affine2(size_t n, float a, double b, float mean, double c, const float *x,
 			       const float *z, float *y)
 {
@@ -384,7 +384,7 @@ VEC_FN static void vec_spread(size_t n, float mean, const float *x, double *sum,
 			VF d = vget(x + at + i, k) - vset(mean);
 
 			if (PL_UNLIKELY(k < VEC_W)) {
-				/* what is not there must not differ from the mean */
+				/* missing elements must equal the mean */
 				float lane[VEC_W] = { 0 };
 
 				vstore_n(lane, k, d);
@@ -511,7 +511,7 @@ VEC_IN void pool_row(const struct pl_pool_row *p, int r, int t, const float *in,
 	memcpy(&iota, lane, sizeof(iota));
 	VEC_EACH(q, k, (size_t)p->n)
 	{
-		/* where the window begins, and where that is in the plane */
+		/* the start of the window, and its place in the plane */
 		VI column = iota + ((uint32_t)q * (uint32_t)t - (uint32_t)p->pad);
 		VI first = column + (uint32_t)p->at;
 		VI best = (column & ((column >> 31) - 1)) + (uint32_t)p->at;

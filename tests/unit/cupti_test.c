@@ -430,17 +430,18 @@ static void test_clock(void)
 	struct pl_cuda_trace_clock c = { .n = 0 };
 
 	pl_cuda_trace_clock_pair(&c, 5000000000, 1000);
-	ok(pl_cuda_trace_clock_ours(&c, 5000000000) == 1000 &&
-		   pl_cuda_trace_clock_ours(&c, 4999999000) == 0,
+	ok(pl_cuda_trace_clock_to_host(&c, 5000000000) == 1000 &&
+		   pl_cuda_trace_clock_to_host(&c, 4999999000) == 0,
 	   "one pair: the distance");
 	pl_cuda_trace_clock_pair(&c, 5000000100, 1101);
-	is_i64(pl_cuda_trace_clock_ours(&c, 6000000100), 1000001101, "two near ones tell no drift");
+	is_i64(pl_cuda_trace_clock_to_host(&c, 6000000100), 1000001101,
+	       "two near ones tell no drift");
 	pl_cuda_trace_clock_pair(&c, 6000000100, 1000001101 + 10000);
-	is_i64(pl_cuda_trace_clock_ours(&c, 5500000100), 500001101 + 5000,
+	is_i64(pl_cuda_trace_clock_to_host(&c, 5500000100), 500001101 + 5000,
 	       "two far ones do: 10 ppm");
-	is_i64(pl_cuda_trace_clock_ours(&c, 7000000100), 2000001101 + 20000, "and further on");
+	is_i64(pl_cuda_trace_clock_to_host(&c, 7000000100), 2000001101 + 20000, "and further on");
 	pl_cuda_trace_clock_pair(&c, 7000000100, 9000000000);
-	is_i64(pl_cuda_trace_clock_ours(&c, 7000000200), 9000000100,
+	is_i64(pl_cuda_trace_clock_to_host(&c, 7000000200), 9000000100,
 	       "a clock that was set is no drift");
 }
 

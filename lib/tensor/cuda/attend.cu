@@ -1,19 +1,18 @@
 /*
- * attend.cu - attention: its operations in the backend's table, and whether wgmma takes part.
+ * attend.cu - attention: its operations in the backend's table, and the choice of its kernels.
  *
- * The kernels of attn_wgmma*.cu depend on more of the device than any other: how matrices lie in
- * shared memory, what may be under way at once. So the first time that a network says that it has
- * heads of some size they are tried on one, beside kernels that multiply and add and do nothing
- * else; where they give something else those of attn_mma*.cu are taken from then on, for heads of
- * any size, and remarks() says so.
- * PACELINE_ATTN=mma does without in any case.
+ * The kernels of attn_wgmma*.cu depend on more properties of the device than any others: the layout
+ * of matrices in shared memory, and the operations that may run at the same time. So for the first
+ * network with heads of some size they are compared with kernels that only multiply and add. If the
+ * results differ, the kernels of attn_mma*.cu are used for heads of any size, and remarks() reports
+ * it. PACELINE_ATTN=mma always uses these.
  */
 #include "tensor/cuda/attn.cuh"
 #include "tensor/cuda/context.h"
 
 #define ENV	"PACELINE_ATTN"
-#define TOKENS	260  /* both stages used again, and more than a block */
-#define MAY_ERR 0.02 /* |got - wanted| / |wanted|; roundings to bfloat16 give 0.004 or so */
+#define TOKENS	260  /* both stages are used twice, and more than one block */
+#define MAY_ERR 0.02 /* |got - wanted| / |wanted|; rounding to bfloat16 causes about 0.004 */
 
 struct trial {
 	struct plk k;
@@ -21,7 +20,7 @@ struct trial {
 	size_t n; /* numbers of y; qkv and dqkv have three times as many */
 	bf16 *host;
 	char *all;
-	bf16 *qkv, *dy, *y[2], *dqkv[2]; /* by wgmma; without */
+	bf16 *qkv, *dy, *y[2], *dqkv[2]; /* with wgmma; without */
 	float *save, *own;
 };
 
@@ -37,7 +36,7 @@ static void fill(bf16 *p, size_t n)
 	}
 }
 
-/* Is what begins at `got` about what begins at `wanted`? No number is not. */
+/* Are the numbers at `got` close to those at `wanted`? NaN is not. */
 static bool about(const bf16 *got, const bf16 *wanted, size_t n)
 {
 	double far = 0, all = 0;
@@ -52,7 +51,8 @@ static bool about(const bf16 *got, const bf16 *wanted, size_t n)
 	return all > 0 && far <= MAY_ERR * MAY_ERR * all;
 }
 
-/* Both ways, from the same log-sum-exps; y and dqkv of both to the host. */
+/* Forward and backward pass, from the same log-sum-exps; y and dqkv of both are copied to the
+ * host. */
 static cudaError_t attend(const struct trial *t)
 {
 	const size_t half = sizeof(bf16), n = t->n;
@@ -71,8 +71,8 @@ static cudaError_t attend(const struct trial *t)
 	return e == cudaSuccess ? cudaGetLastError() : e;
 }
 
-/* What came of it with such heads. Without the memory to try them in they are not taken; a device
- * that fails has failed. */
+/* The result of the comparison for heads of this size. Without memory for it, wgmma is not used. A
+ * failure of the device stays. */
 static enum pl_cuda_attn tried(struct pl_cuda *c, int size)
 {
 	struct trial t = {};

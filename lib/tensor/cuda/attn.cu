@@ -1,5 +1,6 @@
 /*
- * attn.cu - which kernels attend: tensor cores where the activations and their layout allow it.
+ * attn.cu - the choice of the kernels for attention: tensor cores if the type and layout of the
+ * activations allow it.
  */
 #include "tensor/cuda/attn.cuh"
 

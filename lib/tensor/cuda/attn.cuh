@@ -1,7 +1,8 @@
 /*
- * attn.cuh - what the files of attention share: a head's place in the tensors, and the three sets
- * of kernels. Those of attn_mma*.cu and attn_wgmma*.cu need bfloat16, heads of a multiple of 8 up
- * to PLK_HEAD_MAX and pointers at multiples of 16 bytes; those of attn_any.cu need nothing.
+ * attn.cuh - declarations that the files of attention share: the place of a head in the tensors,
+ * and the three sets of kernels. Those of attn_mma*.cu and attn_wgmma*.cu need bfloat16, heads of a
+ * multiple of 8 up to PLK_HEAD_MAX and pointers at multiples of 16 bytes; those of attn_any.cu need
+ * nothing.
  */
 #ifndef PL_CUDA_ATTN_CUH
 #define PL_CUDA_ATTN_CUH
@@ -14,7 +15,7 @@
 
 struct plk_heads {
 	int t, c, heads, size; /* qkv (B, t, 3c), y (B, t, c), c = heads * size */
-	int blocks;	       /* a head's */
+	int blocks;	       /* of a head */
 	size_t rows;	       /* of all heads */
 	float scale, scale2;   /* 1/sqrt(size); that times log2 e */
 };
@@ -34,9 +35,9 @@ static inline struct plk_heads plk_heads_of(const struct pl_attn *d, int rows)
 	return h;
 }
 
-/* Where head n (of all in the batch) is: it begins at `row` of (B T) rows, at `column` of y; q, k
- * and v at column, c + column, 2c + column of qkv. Numbers that fit a register, since kernels have
- * few left. */
+/* The place of head n (of all in the batch): it begins at `row` of (B T) rows and at `column` of y;
+ * q, k and v are at column, c + column, 2c + column of qkv. The numbers fit a register, because
+ * kernels have few free ones. */
 struct plk_at {
 	int n, row, column;
 };
@@ -46,7 +47,7 @@ static __device__ __forceinline__ struct plk_at plk_head_at(const struct plk_hea
 	return { n, n / d.heads * d.t, n % d.heads * d.size };
 }
 
-/* Row t of the head in what has ld columns (or none: in (B, heads, T)). */
+/* Row t of the head in a matrix of ld columns (or, without ld, in (B, heads, T)). */
 static __device__ __forceinline__ size_t plk_row(const struct plk_at &at, int t, int ld)
 {
 	return (size_t)(unsigned)(at.row + t) * (unsigned)ld + (unsigned)at.column;
@@ -57,14 +58,14 @@ static __device__ __forceinline__ size_t plk_line(const struct plk_heads &d,
 	return (size_t)(unsigned)at.n * (unsigned)d.t + (unsigned)t;
 }
 
-/* own (2, B, heads, T): where the way back keeps of each row its log-sum-exp, of its own base, and
- * dy y. */
+/* own (2, B, heads, T): memory of the backward pass for two values of each row: its log-sum-exp to
+ * base 2, and dy y. */
 void plk_attn_mma(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, bf16 *y,
 		  float *save);
 void plk_attn_mma_back(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, const bf16 *y,
 		       const float *save, const bf16 *dy, bf16 *dqkv, float *own);
-/* Of Hopper alone, as plk_attn_mma; not for small heads, which would leave half of its tiles empty.
- */
+/* Only on Hopper, like plk_attn_mma. Not for small heads, which would leave half of each tile
+ * empty. */
 bool plk_attn_is_wgmma(const struct plk *k, int size);
 void plk_attn_wgmma(const struct plk *k, const struct pl_attn *d, const bf16 *qkv, bf16 *y,
 		    float *save);

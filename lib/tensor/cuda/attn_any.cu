@@ -1,28 +1,29 @@
 /*
- * attn_any.cu - causal attention for what the tensor cores do not take: float32 activations, whose
- * products are exact float32 multiply-adds, and bfloat16 ones with heads of odd sizes. Any T, any
- * size. The loops are those of attn_mma*.cu: a block owns 64 rows and goes through those of the
- * other side, 64 at a time, without a T x T matrix; the way back makes the probabilities again.
+ * attn_any.cu - causal attention for types that the tensor cores cannot take: float32 activations,
+ * whose products are exact float32 multiply-adds, and bfloat16 with heads of odd sizes. Any T, any
+ * size. The loops are those of attn_mma*.cu: a block owns 64 rows and reads the rows of the other
+ * operand, 64 at a time, without a T x T matrix; the backward pass computes the probabilities
+ * again.
  *
- * A block is 16 x 16 threads; thread (i, j) has 4 x 4 elements of each 64 x 64 product: rows
- * i + 16 a, columns j + 16 b of scores, columns 4 j + b of what is summed. Both operands are in
- * shared memory, 64 columns of a head at a time, so that nothing depends on the size; 2 loads of 16
- * bytes feed 16 multiply-adds. A block sums up to 128 columns of a head; a wider head has more
- * blocks (blockIdx.y), each of which makes the scores again. 35 KB of shared memory, so several
- * blocks an SM hide each other's loads.
+ * A block is 16 x 16 threads; thread (i, j) has 4 x 4 elements of each 64 x 64 product: rows i + 16
+ * a, columns j + 16 b of scores, columns 4 j + b of sums. Both operands are in shared memory, 64
+ * columns of a head at a time, so that nothing depends on the size; 2 loads of 16 bytes feed 16
+ * multiply-adds. A block sums up to 128 columns of a head; a wider head has more blocks
+ * (blockIdx.y), and each computes the scores again. 35 KB of shared memory, so several blocks of an
+ * SM hide each other's loads.
  *
- * The operands of a row are loaded one after the other, so that 128 registers hold all that the
- * inner loops need; what back_columns() has in memory for want of more (72 bytes of addresses) is
- * read once for every 5,000 multiply-adds.
+ * The operands of a row are loaded one after the other, so that 128 registers are enough for the
+ * inner loops. Only back_columns() keeps 72 bytes of addresses in memory, which it reads once for
+ * every 5,000 multiply-adds.
  *
- * Flops as there: 2 T^2 size a head forward, 7 T^2 size back. With PL_BF16 operands are rounded
- * where they are written to shared memory.
+ * Flops as in attn_mma*.cu: 2 T^2 size for each head forward, 7 T^2 size backward. With PL_BF16,
+ * operands are rounded when they are written to shared memory.
  */
 #include "tensor/cuda/attn.cuh"
 
 #define SIDE	64
-#define SIDES	2	   /* times SIDE columns are summed by a block */
-#define PITCH	(SIDE + 4) /* floats: rows that are read together lie in different banks */
+#define SIDES	2	   /* number of SIDE columns that a block sums */
+#define PITCH	(SIDE + 4) /* floats: rows that are read together use different banks */
 #define THREADS 256
 
 typedef float tile[SIDE][PITCH];
@@ -32,10 +33,10 @@ static __device__ __forceinline__ float operand(float x, bool half)
 	return half ? pl_float(__float2bfloat16_rn(x)) : x;
 }
 
-/* At most SIDE rows and columns from global memory, the rest zeros. */
+/* Copy at most SIDE rows and columns from global memory; the rest becomes zeros. */
 template <typename T>
-static __device__ __forceinline__ void bring(tile &to, const T *from, size_t ld, int rows,
-					     int columns, bool half)
+static __device__ __forceinline__ void load_tile(tile &to, const T *from, size_t ld, int rows,
+						 int columns, bool half)
 {
 	int r = (int)threadIdx.x / SIDE, c = (int)threadIdx.x % SIDE;
 
@@ -94,7 +95,7 @@ static __device__ __forceinline__ void combine(float acc[4][4], const tile &p, c
 	}
 }
 
-/* s = rows of a times rows of b, each `size` wide; a and b are brought to ta and tb. */
+/* s = rows of a times rows of b, each `size` wide; copies a and b to ta and tb. */
 template <typename T>
 static __device__ __forceinline__ void scores(float s[4][4], tile &ta, tile &tb, const T *a,
 					      size_t lda, int rows_a, const T *b, size_t ldb,
@@ -105,14 +106,14 @@ static __device__ __forceinline__ void scores(float s[4][4], tile &ta, tile &tb,
 		s[e / 4][e % 4] = 0;
 	for (int c = 0; c < size; c += SIDE) {
 		__syncthreads();
-		bring(ta, a + c, lda, rows_a, size - c, half);
-		bring(tb, b + c, ldb, rows_b, size - c, half);
+		load_tile(ta, a + c, lda, rows_a, size - c, half);
+		load_tile(tb, b + c, ldb, rows_b, size - c, half);
 		__syncthreads();
 		dots(s, ta, tb, min(size - c, SIDE));
 	}
 }
 
-/* acc += s times rows of b, of which `columns` columns are summed here; s goes by ts. */
+/* acc += s times rows of b, for `columns` columns; s goes through ts. */
 template <typename T>
 static __device__ __forceinline__ void gather(float acc[SIDES][4][4], tile &ts, tile &tb,
 					      const float s[4][4], const T *b, size_t ldb, int rows,
@@ -129,7 +130,7 @@ static __device__ __forceinline__ void gather(float acc[SIDES][4][4], tile &ts, 
 		if (c * SIDE < columns) {
 			if (c)
 				__syncthreads();
-			bring(tb, b + c * SIDE, ldb, rows, columns - c * SIDE, half);
+			load_tile(tb, b + c * SIDE, ldb, rows, columns - c * SIDE, half);
 			__syncthreads();
 			combine(acc[c], ts, tb);
 		}
@@ -152,7 +153,7 @@ static __device__ __forceinline__ void put(T *to, size_t ld, const float acc[SID
 		}
 }
 
-/* Over the 16 threads of a row, all get the same. */
+/* The sum over the 16 threads of a row; all of them get it. */
 static __device__ __forceinline__ float row_sum(float v)
 {
 	for (int bit = 8; bit; bit >>= 1)
@@ -166,8 +167,8 @@ static __device__ __forceinline__ float row_max(float v)
 	return v;
 }
 
-/* Online softmax of a row of 64 scores, 4 of which are s: they become probabilities. */
-static __device__ __forceinline__ float soften(float s[4], float *most, float *sum)
+/* Online softmax of a row of 64 scores: the 4 scores of this thread, s, become probabilities. */
+static __device__ __forceinline__ float online_softmax(float s[4], float *most, float *sum)
 {
 	float top = fmaxf(*most, row_max(fmaxf(fmaxf(s[0], s[1]), fmaxf(s[2], s[3]))));
 	float factor = expf(*most - top), own = 0;
@@ -206,7 +207,7 @@ static __global__ __launch_bounds__(THREADS, 2) void forward(struct plk_heads d,
 			for (int b = 0; b < 4; b++)
 				s[a][b] = u0 + j + 16 * b > t0 + i + 16 * a ? -INFINITY
 									    : s[a][b] * d.scale;
-			factor = soften(s[a], &most[a], &sum[a]);
+			factor = online_softmax(s[a], &most[a], &sum[a]);
 #pragma unroll
 			for (int e = 0; e < 4 * SIDES; e++)
 				acc[e / 4][a][e % 4] *= factor;
@@ -265,7 +266,7 @@ static __global__ __launch_bounds__(THREADS, 2) void back_rows(struct plk_heads 
 			int a = e / 4, b = e % 4;
 			float p = expf(s[a][b] * d.scale - lse[a]);
 
-			/* beyond the diagonal, or rows that are not there */
+			/* beyond the diagonal, or rows that do not exist */
 			if (u0 + j + 16 * b > t0 + i + 16 * a || t0 + i + 16 * a >= d.t)
 				p = 0;
 			ds[a][b] = p * (ds[a][b] - delta[a]) * d.scale;

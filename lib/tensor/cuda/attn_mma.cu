@@ -1,21 +1,22 @@
 /*
- * attn_mma.cu - causal attention forward on tensor cores: no T x T matrix is ever in memory (Dao et
- * al., FlashAttention, 2022; a warp owns rows, so that softmax needs no other warp: Dao,
+ * attn_mma.cu - forward pass of causal attention on tensor cores, without a T x T matrix in memory
+ * (Dao et al., FlashAttention, 2022). A warp owns rows, so that softmax needs no other warp (Dao,
  * FlashAttention-2, 2023).
  *
- * A block is 4 warps with 32 queries each, so that every fragment of k and v that comes out of
- * shared memory is multiplied twice: 128 bytes of it a mma of 4,096 flops (192 where q comes from
- * there, too). An SM moves 128 bytes a clock and ends about 0.6 mma.sync (sm_90; sm_80: 0.5). It
- * goes through the keys up to its diagonal, 64 at a time; the next 64 of k and v are copied
- * (cp.async) into the other of two stages meanwhile: one barrier a turn. S = q k^T stays in
- * registers, and softmax makes of it what the product with v takes as it lies there (mma.cuh).
- * Masked is only what crosses the diagonal; a warp leaves out what is wholly beyond it.
+ * A block is 4 warps with 32 queries each, so that every fragment of k and v from shared memory is
+ * multiplied twice: a mma of 4,096 flops reads 128 bytes (192 if q comes from there, too). An SM
+ * moves 128 bytes in a clock cycle and completes about 0.6 mma.sync (sm_90; sm_80: 0.5). A block
+ * reads the keys up to its diagonal, 64 at a time; meanwhile the next 64 of k and v are copied
+ * (cp.async) into the other of two stages, so one barrier for each turn is enough. S = q k^T stays
+ * in registers, and softmax leaves it in the layout of the next product's operand (mma.cuh). Only
+ * tiles on the diagonal are masked; a warp skips tiles beyond it.
  *
- * Flops: 2 T^2 size a head (half of the square, two products). Bytes: q, y once; k and v once for
- * every 128 queries: 2.7 TB/s at 350 TFLOPS, of the L2 cache, as the blocks of a head run side by
- * side. The block that has the most to do comes first. Each element is summed in one order.
+ * Flops: 2 T^2 size for each head (half of the square, two products). Bytes: q, y once; k and v
+ * once for every 128 queries: 2.7 TB/s at 350 TFLOPS from the L2 cache, because the blocks of a
+ * head run at the same time. The block with the most work comes first. Each element is summed in
+ * one order.
  *
- * On Hopper heads of more than 32 are left to attn_wgmma.cu, where that works (attend.cu).
+ * On Hopper, attn_wgmma.cu computes heads of more than 32, if it works there (attend.cu).
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu attention).
  */
@@ -24,9 +25,8 @@
 #define WARPS 4
 
 /*
- * keys: a turn's. Chosen so that ptxas (13.0; sm_80, sm_90) needs no
- * more than 255 registers without spilling any, and two blocks fit an SM of sm_90 (heads of 128: 96
- * KB of shared memory each).
+ * keys: of a turn. Chosen so that ptxas (13.0; sm_80, sm_90) needs at most 255 registers without
+ * spilling, and two blocks fit an SM of sm_90 (heads of 128: 96 KB of shared memory each).
  */
 template <int SIZE> struct tuned {
 	static constexpr int m = 2, keys = 64;
@@ -74,7 +74,7 @@ static __global__ __launch_bounds__(WARPS * 32, 2) void forward(struct plk_heads
 	q += own * t::bytes + t::lane_a(lane);
 	for (int turn = 0; turn < turns; turn++) {
 		plm_addr from = stages + (turn & 1) * f::stage;
-		int ahead = t0 + own - turn * f::keys; /* of the first key is the first query */
+		int ahead = t0 + own - turn * f::keys; /* of the first query to the first key */
 		float s[M][N][4];
 
 		plm_wait<0>();
@@ -89,7 +89,7 @@ static __global__ __launch_bounds__(WARPS * 32, 2) void forward(struct plk_heads
 		plm_dots<SIZE, f::hold>(s, held, q, from + t::lane_b(lane));
 		if (ahead < f::keys - 1)
 			plm_mask<false>(s, ahead, lane);
-		soften<SIZE>(s, d.scale2, most, sum, acc);
+		online_softmax<SIZE>(s, d.scale2, most, sum, acc);
 		plm_combine<SIZE, M, N>(acc, s, from + f::stage / 2 + t::lane_a(lane));
 	}
 	at = plk_head_at(d, (int)plm_again((unsigned)at.n));

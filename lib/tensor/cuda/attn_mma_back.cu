@@ -1,34 +1,36 @@
 /*
- * attn_mma_back.cu - causal attention's way back on tensor cores. The probabilities are made again
- * from the saved log-sum-exps (Dao et al. 2022, algorithm 4). With delta = dy y of a row,
+ * attn_mma_back.cu - backward pass of causal attention on tensor cores. The probabilities are
+ * computed again from the saved log-sum-exps (Dao et al. 2022, algorithm 4). With delta = dy y of a
+ * row,
  *	p = 2^(c q k^T - lse), ds = p (dy v^T - delta),
  *	dv = p^T dy, dk = scale ds^T q, dq = scale ds k.
  *
- * Two kernels, one after the other. Rows: a block owns 128 queries, goes through the keys up to its
- * diagonal and sums dq (3 products); first it makes delta, which it leaves for the other. Columns:
- * a block owns 128 keys, goes through the queries from its diagonal on and sums dk and dv (4
- * products). That is 7 products where one kernel could do with 5. But in that one every block of
- * keys would add to the dq of all later queries in memory, in float32: for 128 keys 8 size bytes a
- * query beside 1,280 size flops, 2.5 TB/s at 400 TFLOPS, and in an order that changes from run to
- * run unless blocks wait for each other. Here nothing is written twice, nobody waits, and each
- * element is summed in one order. The 2 products more cost 40 % at most: about 0.7 of what the
- * one kernel could reach.
+ * Two kernels, one after the other. Rows: a block owns 128 queries, reads the keys up to its
+ * diagonal and sums dq (3 products); before that it computes delta, which the other kernel also
+ * uses. Columns: a block owns 128 keys, reads the queries from its diagonal on and sums dk and dv
+ * (4 products). One kernel would need 5 products instead of 7. But in that kernel, every block of
+ * keys would add to the dq of all later queries in memory, in float32: 8 size bytes for each query
+ * and 128 keys, for 1,280 size flops, which is 2.5 TB/s at 400 TFLOPS; and the order would change
+ * from run to run unless blocks wait for each other. Here no element is written twice, no block
+ * waits, and each element is summed in one order. The 2 extra products cost at most 40 %: the
+ * kernels reach about 0.7 of the rate of one kernel.
  *
- * Columns makes the transposed matrices, s^T = k q^T and dp^T = v dy^T: so what a warp has in
- * registers are rows of its own keys, which go into the next product as they lie (mma.cuh). Neither
- * kernel writes p or ds anywhere. Copies as in attn_mma.cu: two stages, cp.async, one barrier a
- * turn.
+ * The columns kernel computes the transposed matrices, s^T = k q^T and dp^T = v dy^T. So the
+ * registers of a warp hold rows of its own keys, in the layout of the next product's operand
+ * (mma.cuh). No kernel writes p or ds to memory. Copies as in attn_mma.cu: two stages, cp.async,
+ * one barrier for each turn.
  *
- * Flops: 7 T^2 size a head, of which 5 count. Shared memory: 171 bytes a mma (rows, heads of 64),
- * 213 (rows, 128), 192 (columns, 64), 268 (columns, 128: the sums of dk and dv leave a warp room
- * for 16 keys only, of which k and most of v stay in registers). An SM moves 128 a clock: that is
- * at most 0.75, 0.6, 0.67 and 0.48 mma a clock, of the 0.6 or so that mma.sync can do (sm_90).
+ * Flops: 7 T^2 size for each head, of which 5 count. Shared memory for each mma: 171 bytes (rows,
+ * heads of 64), 213 (rows, 128), 192 (columns, 64), 268 (columns, 128: the sums of dk and dv leave
+ * room for only 16 keys of a warp, of which k and most of v stay in registers). An SM moves 128
+ * bytes in a clock cycle, so at most 0.75, 0.6, 0.67 and 0.48 mma; mma.sync allows about 0.6
+ * (sm_90).
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu attention).
  */
 #include "tensor/cuda/attn_rows.cuh"
 
-/* Fragments of v for which there are registers beside those of k, with heads of more than 64. */
+/* Fragments of v that fit into registers in addition to those of k, for heads of more than 64. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define SPARE 0
 #else
@@ -36,10 +38,9 @@
 #endif
 
 /*
- * A block's warps, of 16 m rows each; how many rows go by in a turn; what shared memory holds: own
- * rows of two tensors, two stages. Chosen so that ptxas (13.0; sm_80, sm_90) needs no more than 255
- * registers without spilling any, and two blocks fit an SM of sm_90: one of 8 warps if heads are
- * large.
+ * The warps of a block, of 16 m rows each; the rows of a turn; the contents of shared memory: own
+ * rows of two tensors, two stages. Chosen so that ptxas (13.0; sm_80, sm_90) needs at most 255
+ * registers without spilling, and two blocks fit an SM of sm_90; large heads: one block of 8 warps.
  */
 template <int SIZE> struct by_rows {
 	static constexpr int m = 2, warps = 4, go = SIZE <= 64 ? 64 : 32;
@@ -78,7 +79,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::warps * 32,
 	struct plk_at at = plk_head_at(d, (int)blockIdx.x / d.blocks);
 	int step = 3 * d.c;
 	float acc[M][SIZE / 8][4], lse[M][2], delta[M][2];
-	uint32_t none[M][PLM_HELD(0)][4]; /* no fragment is held */
+	uint32_t none[M][PLM_HELD(0)][4]; /* no fragment is kept */
 
 	qkv += at.column;
 	auto fetch = [&](int turn) {
@@ -101,7 +102,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::warps * 32,
 		int row = t0 + first + 8 * i + lane / 4, in = min(row, d.t - 1);
 		size_t from = plk_row(at, in, d.c), line = plk_line(d, at, in);
 
-		/* a row that is not there: p = 2^-infinity, so that nothing comes of it */
+		/* a row that does not exist: p = 2^-infinity, which adds nothing */
 		lse[i / 2][i % 2] = row < d.t ? save[line] * PLK_LOG2E : INFINITY;
 		delta[i / 2][i % 2] = row_delta<SIZE>(y + from, dy + from, d.size, lane);
 		if (row < d.t && lane % 4 == 0) {
@@ -113,7 +114,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::warps * 32,
 	q += first * t::bytes + t::lane_a(lane);
 	for (int turn = 0; turn < turns; turn++) {
 		plm_addr from = stages + (turn & 1) * f::stage;
-		int ahead = t0 + first - turn * f::go; /* of the first key is the first query */
+		int ahead = t0 + first - turn * f::go; /* of the first query to the first key */
 		float p[M][N][4], dp[M][N][4];
 
 		plm_wait<0>();
@@ -151,7 +152,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::warps * 32,
 
 /* ---- dk, dv ---------------------------------------------------------------------------------- */
 
-/* -delta of each of these queries: where dp^T begins */
+/* The initial value of dp^T: -delta of each of these queries. */
 template <int M, int N>
 static __device__ __forceinline__ void begin(float (&dp)[M][N][4], plm_addr delta, int lane)
 {
@@ -224,7 +225,7 @@ static __global__ __launch_bounds__(by_columns<SIZE>::warps * 32,
 	}
 	for (; turn < turns; turn++) {
 		plm_addr q = stages + (turn & 1) * f::stage;
-		int ahead = turn * f::go - u0 - first; /* of the first key is the first query */
+		int ahead = turn * f::go - u0 - first; /* of the first query to the first key */
 		float p[M][N][4], dp[M][N][4];
 
 		plm_wait<0>();
@@ -237,7 +238,7 @@ static __global__ __launch_bounds__(by_columns<SIZE>::warps * 32,
 		plm_dots<SIZE, f::hold_k>(p, k_held, k, q + t::lane_b(lane));
 		if (ahead < 16 * M - 1)
 			plm_mask<true>(p, ahead, lane);
-		probable(p, q + 2 * f::side, d.scale2, lane);
+		probabilities_of_keys(p, q + 2 * f::side, d.scale2, lane);
 		plm_combine<SIZE, M, N>(dv, p, q + f::side + t::lane_a(lane));
 		begin(dp, q + 2 * f::side + 4 * f::go, lane);
 		plm_dots<SIZE, f::hold_v>(dp, v_held, v, q + f::side + t::lane_b(lane));

@@ -1,11 +1,11 @@
 /*
- * attn_rows.cuh - what both sets of kernels on tensor cores (attn_mma*.cu, attn_wgmma*.cu) do with
- * what a warp has in registers: M times 16 rows of the fragments of mma.cuh.
+ * attn_rows.cuh - operations of both sets of kernels on tensor cores (attn_mma*.cu, attn_wgmma*.cu)
+ * on the registers of a warp: M times 16 rows of the fragments of mma.cuh.
  *
- * softmax: p = 2^(s c - m) with c = scale log2 e: one multiply-add and one ex2 an element. m is the
- * row's maximum, or up to LAZY less: it is raised only when that much is missing, as p up to
- * 2^LAZY cannot hurt float32 sums and bfloat16 rounds relative to p. So what was summed so far is
- * hardly ever rescaled; y and the log-sum-exp are the same but for rounding.
+ * softmax: p = 2^(s c - m) with c = scale log2 e: one multiply-add and one ex2 for each element. m
+ * is the maximum of the row, or up to LAZY less: it is raised only if the maximum grew by more than
+ * LAZY, because p up to 2^LAZY does no harm to float32 sums, and bfloat16 rounds relative to p. So
+ * earlier sums are rarely rescaled; y and the log-sum-exp are equal but for rounding.
  */
 #ifndef PL_CUDA_ATTN_ROWS_CUH
 #define PL_CUDA_ATTN_ROWS_CUH
@@ -13,10 +13,10 @@
 #include "tensor/cuda/attn.cuh"
 #include "tensor/cuda/mma.cuh"
 
-#define LAZY 8 /* log2 of how much greater than 1 a p may be */
+#define LAZY 8 /* log2 of the greatest p */
 
-/* Keys of a head from u0 on, and behind them their values, to a stage of two tiles; qkv: where the
- * head's columns begin. */
+/* Copy keys of a head from u0 on, and after them their values, to a stage of two tiles; qkv: the
+ * first column of the head. */
 template <typename TILE, int THREADS>
 static __device__ __forceinline__ void
 fetch_keys(plm_addr to, const bf16 *qkv, const struct plk_heads &d, const struct plk_at &at, int u0)
@@ -27,11 +27,12 @@ fetch_keys(plm_addr to, const bf16 *qkv, const struct plk_heads &d, const struct
 	plm_commit();
 }
 
-/* s becomes p; most, sum: of the rows lane / 4 + 8 h + 16 m, the sum only of the columns that this
- * lane has. */
+/* s becomes p. most, sum: of the rows lane / 4 + 8 h + 16 m; the sum only covers the columns of
+ * this lane. */
 template <int SIZE, int M, int N>
-static __device__ __forceinline__ void soften(float (&s)[M][N][4], float c, float (&most)[M][2],
-					      float (&sum)[M][2], float (&acc)[M][SIZE / 8][4])
+static __device__ __forceinline__ void online_softmax(float (&s)[M][N][4], float c,
+						      float (&most)[M][2], float (&sum)[M][2],
+						      float (&acc)[M][SIZE / 8][4])
 {
 	float factor[M][2];
 	bool grew = false;
@@ -72,7 +73,7 @@ static __device__ __forceinline__ void soften(float (&s)[M][N][4], float c, floa
 					acc[m][n][e] *= factor[m][e / 2];
 }
 
-/* Sums over the four lanes of a row, y = acc / sum, and the log-sum-exp (natural). */
+/* Sum over the four lanes of a row, y = acc / sum, and the log-sum-exp (natural). */
 template <int SIZE, int M>
 static __device__ __forceinline__ void finish(const float (&most)[M][2], const float (&sum)[M][2],
 					      float (&acc)[M][SIZE / 8][4], float *save, int valid,
@@ -98,7 +99,7 @@ static __device__ __forceinline__ void finish(const float (&most)[M][2], const f
 		}
 }
 
-/* dy y of a row, on all four lanes that share the row. */
+/* dy y of a row, for all four lanes of the row. */
 template <int SIZE>
 static __device__ __forceinline__ float row_delta(const bf16 *y, const bf16 *dy, int size, int lane)
 {
@@ -122,10 +123,10 @@ static __device__ __forceinline__ float row_delta(const bf16 *y, const bf16 *dy,
 	return sum;
 }
 
-/* p^T of what s^T says, rows are keys, for queries whose log-sum-exps are in `lse`. */
+/* s^T becomes p^T; rows are keys, and `lse` has the log-sum-exps of the queries. */
 template <int M, int N>
-static __device__ __forceinline__ void probable(float (&s)[M][N][4], plm_addr lse, float c,
-						int lane)
+static __device__ __forceinline__ void probabilities_of_keys(float (&s)[M][N][4], plm_addr lse,
+							     float c, int lane)
 {
 #pragma unroll
 	for (int n = 0; n < N; n++) {

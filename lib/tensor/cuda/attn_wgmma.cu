@@ -1,15 +1,16 @@
 /*
- * attn_wgmma.cu - causal attention forward on the tensor cores of Hopper (sm_90a; wgmma.cuh): the
- * algorithm of attn_mma.cu, whose comment says what is not said here, at more than mma.sync's 0.6
- * of the rate, as k and v need no fragments.
+ * attn_wgmma.cu - forward pass of causal attention on the tensor cores of Hopper (sm_90a;
+ * wgmma.cuh). The algorithm is that of attn_mma.cu, see there. mma.sync reaches 0.6 of the rate;
+ * here k and v need no fragments, so the rate is higher.
  *
- * A block is 3 warpgroups (heads of 128: 2) with 64 queries each; of blocks that T does not fill
- * the first is the one with fewer, as it has the fewest keys. It goes through the keys up to its
- * diagonal, 128 at a time; the next are copied into the other of two stages meanwhile: one
- * barrier a turn. Nothing else orders the warpgroups: while one makes probabilities the tensor
- * cores have another's products. For 64 queries and 128 keys an SM has 512 clocks of products with
- * heads of 64, as many of ex2, and some 300 of other arithmetic; with heads of 128 1,024 of
- * products. Shared memory: 48 of 64 clocks' worth (q k^T, both operands) and 32 of 64 (p v).
+ * A block is 3 warpgroups (heads of 128: 2) with 64 queries each. If T does not fill all blocks,
+ * the first block is shorter, because it has the fewest keys. A block reads the keys up to its
+ * diagonal, 128 at a time; meanwhile the next ones are copied into the other of two stages, so one
+ * barrier for each turn is enough. Nothing else orders the warpgroups: while one computes
+ * probabilities, the tensor cores compute the products of another. For 64 queries and 128 keys an
+ * SM needs 512 clock cycles for products with heads of 64, as many for ex2, and some 300 for other
+ * arithmetic; with heads of 128, 1,024 for products. Shared memory: 48 of 64 cycles (q k^T, both
+ * operands) and 32 of 64 (p v).
  *
  * Flops and bytes: as in attn_mma.cu, but k and v once for every 192 (128) queries.
  *
@@ -18,7 +19,7 @@
 #include "tensor/cuda/attn_rows.cuh"
 #include "tensor/cuda/wgmma.cuh"
 
-/* Chosen so that ptxas (13.0) spills nothing: 65,536 registers for all threads of an SM. */
+/* Chosen so that ptxas (13.0) does not spill: 65,536 registers for all threads of an SM. */
 template <int SIZE> struct tuned {
 	static constexpr int groups = SIZE <= 64 ? 3 : 2, keys = 128;
 	static constexpr int rows = 64 * groups, threads = 128 * groups;
@@ -59,7 +60,7 @@ static __global__ __launch_bounds__(tuned<SIZE>::threads, 1) void forward(struct
 	q += group * PLW_ROW;
 	for (int turn = 0; turn < turns; turn++) {
 		plm_addr from = stages + (turn & 1) * f::stage;
-		int ahead = t0 + first - turn * f::keys; /* of the first key is the first query */
+		int ahead = t0 + first - turn * f::keys; /* of the first query to the first key */
 		float s[1][N][4];
 		uint32_t p[N / 2][4];
 
@@ -77,7 +78,7 @@ static __global__ __launch_bounds__(tuned<SIZE>::threads, 1) void forward(struct
 		plw_keep(s[0]);
 		if (ahead < f::keys - 1)
 			plm_mask<false>(s, ahead, lane);
-		soften<SIZE>(s, d.scale2, most, sum, acc);
+		online_softmax<SIZE>(s, d.scale2, most, sum, acc);
 		plw_round(s[0], p);
 		plw_keep(p);
 		plw_keep(acc[0]);

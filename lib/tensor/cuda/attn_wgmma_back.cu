@@ -1,26 +1,26 @@
 /*
- * attn_wgmma_back.cu - causal attention's way back on the tensor cores of Hopper (sm_90a;
- * wgmma.cuh): the two kernels of attn_mma_back.cu, whose comment says what is not said here.
+ * attn_wgmma_back.cu - backward pass of causal attention on the tensor cores of Hopper (sm_90a;
+ * wgmma.cuh): the two kernels of attn_mma_back.cu, see there.
  *
- * Rows: a block is 3 warpgroups with 64 queries each (attn_wgmma.cu), 64 keys a turn. Columns: 3
- * warpgroups (heads of 128: 2) with 64 keys each, 64 queries a turn. Of a turn's products a
- * warpgroup asks for two, and softens what the first gave while the second is made; columns go on
- * so: dv is summed while ds is made. The transposed matrices of columns are A of their next
- * products in registers, as they are.
+ * Rows: a block is 3 warpgroups with 64 queries each (attn_wgmma.cu), 64 keys for each turn.
+ * Columns: 3 warpgroups (heads of 128: 2) with 64 keys each, 64 queries for each turn. A warpgroup
+ * starts two products of a turn, and computes the softmax of the first while the second runs. The
+ * columns kernel continues so: dv is summed while ds is computed. Its transposed matrices are in
+ * registers and become operand A of the next products without a change.
  *
  * A product of 64 x 64 with both operands in shared memory takes as long to read as to multiply,
- * one with A in registers half as long (128 bytes and 2,048 multiply-adds a clock of an SM): a
- * warpgroup's turn is 384 clocks of products and 320 of reading (rows, heads of 64), 512 and 384
- * (columns), twice as much of each with heads of 128. The rest of the reading is what copies have.
+ * one with A in registers half as long (128 bytes and 2,048 multiply-adds in a clock cycle of an
+ * SM). The turn of a warpgroup is 384 cycles of products and 320 of reading (rows, heads of 64),
+ * 512 and 384 (columns), twice as much with heads of 128. Copies can use the remaining cycles.
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu attention).
  */
 #include "tensor/cuda/attn_rows.cuh"
 #include "tensor/cuda/wgmma.cuh"
 
-#define GO 64 /* rows that go by in a turn */
+#define GO 64 /* rows of a turn */
 
-/* Chosen so that ptxas (13.0) spills nothing. */
+/* Chosen so that ptxas (13.0) does not spill. */
 template <int SIZE> struct by_rows {
 	static constexpr int groups = 3;
 	static constexpr int rows = 64 * groups, threads = 128 * groups;
@@ -74,7 +74,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::threads,
 		int row = t0 + first + 8 * h + lane / 4, in = min(row, end - 1);
 		size_t from = plk_row(at, in, d.c), line = plk_line(d, at, in);
 
-		/* a row that is not there: p = 2^-infinity, so that nothing comes of it */
+		/* a row that does not exist: p = 2^-infinity, which adds nothing */
 		lse[h] = row < end ? save[line] * PLK_LOG2E : INFINITY;
 		delta[h] = row_delta<SIZE>(y + from, dy + from, d.size, lane);
 		if (row < end && lane % 4 == 0) {
@@ -86,7 +86,7 @@ static __global__ __launch_bounds__(by_rows<SIZE>::threads,
 	q += group * PLW_ROW;
 	for (int turn = 0; turn < turns; turn++) {
 		plm_addr from = stages + (turn & 1) * f::stage;
-		int ahead = t0 + first - turn * GO; /* of the first key is the first query */
+		int ahead = t0 + first - turn * GO; /* of the first query to the first key */
 		float p[1][N][4], dp[N][4];
 		uint32_t ds[N / 2][4];
 
@@ -183,7 +183,7 @@ static __global__ __launch_bounds__(by_columns<SIZE>::threads,
 	k += group * PLW_ROW;
 	for (; turn < turns; turn++) {
 		plm_addr q = stages + (turn & 1) * f::stage, lse = q + 2 * side::bytes;
-		int ahead = turn * GO - u0 - first; /* of the first key is the first query */
+		int ahead = turn * GO - u0 - first; /* of the first query to the first key */
 		float p[1][N][4], dp[N][4];
 		uint32_t a[N / 2][4], b[N / 2][4];
 
@@ -203,14 +203,14 @@ static __global__ __launch_bounds__(by_columns<SIZE>::threads,
 		plw_keep(p[0]);
 		if (ahead < 16 - 1)
 			plm_mask<true>(p, ahead, lane);
-		probable(p, lse, d.scale2, lane);
+		probabilities_of_keys(p, lse, d.scale2, lane);
 		plw_round(p[0], a);
 		plw_keep(a);
 		plw_keep(dv[0]);
 		plw_fence();
 		plw_combine(dv[0], a, q + side::bytes, side::panel);
 		plw_commit();
-		plw_wait<1>(); /* dp is there, dv is not */
+		plw_wait<1>(); /* dp is complete, dv is not */
 		plw_keep(dp);
 #pragma unroll
 		for (int n = 0; n < N; n++) {

@@ -1,10 +1,11 @@
 /*
- * backend.cu - the CUDA backend: a context, its memory and queues, and the table.
+ * backend.cu - the CUDA backend: a context, its memory and streams, and the table.
  *
- * Everything is queued in one stream, in order; a second one is for communication, and events hold
- * the two together; a third, held to neither, sums what arrived. Nothing waits for the device but
- * get(), sync() and sum_squares(). Batches are copied through a few pinned buffers in turns, so
- * that the caller may go on while they travel. Operations are kernels of ours (kernels.h) or
+ * Operations are queued in one stream, in order. A second stream is for communication, and events
+ * order the two. A third stream, independent of both, sums received data. Only get(), sync() and
+ * sum_squares() wait for the device. Batches are copied through a few pinned buffers by turns, so
+ * that the caller can continue during the copy. Operations are our own kernels (kernels.h) or
+ * products (matmul.cu); both may be recorded (graph.cu).
  * products (matmul.cu); both may be recorded (graph.cu).
  */
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static int no_devices(cudaError_t e, struct pl_err *err)
 		       cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
-/* A device is chosen and can run what is built here. */
+/* Choose a device that can run the code of this build. */
 static int choose_device(struct pl_cuda *c, const struct pl_backend_opts *o, struct pl_err *err)
 {
 	struct cudaDeviceProp prop;
@@ -106,7 +107,7 @@ static int make_queues(struct pl_cuda *c, struct pl_err *err)
 		e = cudaMalloc((void **)&c->vary, sizeof(*c->vary));
 	if (e == cudaSuccess) {
 		plk_zero(&c->k, c->vary, sizeof(*c->vary));
-		/* the first kernel: is there one for this device? */
+		/* the first kernel: does the build have code for this device? */
 		plk_scale(&c->k, 1, 1, (float *)c->vary);
 	}
 	if (e == cudaSuccess)
@@ -181,7 +182,8 @@ out:
 /* ---- memory ------------------------------------------------------------------------------------
  */
 
-/* By any thread, and while the first queue is being recorded: cleared in a queue of its own. */
+/* Any thread may call it, also while the first stream is being recorded: so memory is cleared in
+ * its own stream. */
 static void *cuda_alloc(void *ctx, size_t bytes)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
@@ -197,7 +199,7 @@ static void *cuda_alloc(void *ctx, size_t bytes)
 	if (e == cudaSuccess)
 		return p;
 	cudaFree(p);
-	cudaGetLastError(); /* it is told by NULL, not by the next launch */
+	cudaGetLastError(); /* NULL reports it; the next launch must not */
 	return NULL;
 }
 
@@ -205,7 +207,7 @@ static void cuda_free(void *ctx, void *p)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 
-	cudaSetDevice(c->device); /* else a thread's first call opens the first one */
+	cudaSetDevice(c->device); /* otherwise the first call of a thread opens device 0 */
 	if (p)
 		pl_cuda_note(c, cudaFree(p), "giving memory back");
 }
@@ -221,7 +223,7 @@ bool pl_cuda_room(struct pl_cuda *c, void **p, size_t *have, size_t bytes)
 
 	if (bytes <= *have)
 		return true;
-	if (*p) { /* cudaFree() waits for who uses it */
+	if (*p) { /* cudaFree() waits for running operations */
 		pl_cuda_forget_graphs(c);
 		cudaFree(*p);
 	}
@@ -360,7 +362,7 @@ static void *cuda_comm_stream(void *ctx)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
 
-	/* who asks is about to give it to a library, which takes the thread's device */
+	/* the caller gives it to a library, which uses the thread's device */
 	cudaSetDevice(c->device);
 	return c->side.stream;
 }
@@ -389,7 +391,7 @@ static void cuda_join(void *ctx)
 	pl_cuda_cut_over(c);
 }
 
-/* By any thread: so failures are for passed() to find. */
+/* Any thread may call it, so event_passed() reports failures. */
 static void note_in(struct pl_cuda *c, struct pl_cuda_queue *q, cudaError_t e)
 {
 	pthread_mutex_lock(&c->mark_lock);
@@ -447,9 +449,9 @@ static uint64_t cuda_event_record(void *ctx)
 	return mark_in(c, &c->side);
 }
 
-#define OF_SUMS ((uint64_t)1 << 63) /* a mark of the third queue */
+#define OF_SUMS ((uint64_t)1 << 63) /* an event of the third stream */
 
-/* Of the context it reads what never changes: another thread may be at a kernel. */
+/* Another thread may be launching a kernel, so this only reads constant members of the context. */
 static uint64_t cuda_sum_async(void *ctx, size_t n, const float *a, const float *b, float *d)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
@@ -458,7 +460,7 @@ static uint64_t cuda_sum_async(void *ctx, size_t n, const float *a, const float 
 	cudaSetDevice(c->device);
 	k.stream = c->sums.stream;
 	k.sms = c->k.sms;
-	cudaGetLastError(); /* "not ready" of a look at a mark is none; what is for good stays */
+	cudaGetLastError(); /* clears "not ready" of an earlier query; a permanent failure stays */
 	if (b)
 		plk_add(&k, n, a, b, d);
 	else
@@ -467,7 +469,7 @@ static uint64_t cuda_sum_async(void *ctx, size_t n, const float *a, const float 
 	return mark_in(c, &c->sums) | OF_SUMS;
 }
 
-/* Of a mark whose place was taken by a later one that later one is asked. */
+/* If a later event uses the place of this one, query the later one. */
 static int cuda_event_passed(void *ctx, uint64_t mark, struct pl_err *err)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
@@ -511,8 +513,8 @@ static void cuda_adds(void *ctx, bool adds)
 	((struct pl_cuda *)ctx)->k.fresh = !adds;
 }
 
-/* A call of the table: skipped while what was recorded is launched; `need` bytes of scratch memory.
- */
+/* A call of the table. It does nothing while a recorded sequence is launched; `need`: bytes of
+ * scratch memory. */
 #define CALL(what, to, need, ...)                                                                  \
 	struct pl_cuda *c_ = (struct pl_cuda *)ctx;                                                \
 	const struct plk *k = &c_->k;                                                              \
@@ -692,7 +694,7 @@ static void cuda_scale(void *ctx, size_t n, float f, float *x)
 	CALL("scale", x, 0, plk_scale(k, n, f, x));
 }
 
-/* In the order of the table: C++ of 2017 has no names here. */
+/* In the order of the table, because C++17 has no designated initialisers. */
 extern const struct pl_device_trace pl_cuda_trace; /* traced.cu */
 
 static struct pl_backend table()

@@ -1,11 +1,11 @@
 /*
  * batchnorm.cu - normalisation of (N, C, S) over N and S (Ioffe and Szegedy, 2015), and back.
  *
- * Three launches each way: parts of a channel are summed by blocks, about 5 a multiprocessor in
- * all; a warp a channel puts the parts together in order; then each element is made. Moments are
- * kept as (count, mean, sum of squares about it) and joined by the formula of Chan, Golub and
- * LeVeque (1979), so nothing cancels and x is read once for them. Bytes for n elements of e bytes:
- * forward 3 n e (2 n e where the running statistics are used), back 5 n e.
+ * Three launches for each pass. Blocks sum parts of a channel, about 5 blocks for each
+ * multiprocessor. A warp for each channel adds the parts in order. Then each element is computed.
+ * Moments are kept as (count, mean, sum of squares about it) and joined by the formula of Chan,
+ * Golub and LeVeque (1979), so nothing cancels and x is read only once for them. Bytes for n
+ * elements of e bytes: forward 3 n e (2 n e with the running statistics), backward 5 n e.
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu rates: batchnorm, batchnorm-back).
  */
@@ -31,7 +31,7 @@ __device__ static inline struct moments join(const struct moments &a, const stru
 	return r;
 }
 
-/* Of a warp, for its first lane. */
+/* Join the moments of a warp, for its first lane. */
 __device__ static inline struct moments join_warp(struct moments m)
 {
 	for (unsigned by = 16; by; by /= 2) {
@@ -45,9 +45,9 @@ __device__ static inline struct moments join_warp(struct moments m)
 }
 
 /*
- * get(a, at), then use(a), for V elements each of part blockIdx.x of channel blockIdx.y, in order;
- * parts are of `each` vectors. `ahead` are got before the first is used, 64 bytes a thread: with 5
- * blocks of 256 a multiprocessor 80 KB are under way.
+ * get(a, at), then use(a), for V elements of part blockIdx.x of channel blockIdx.y, in order; parts
+ * have `each` vectors. `ahead` vectors are read before the first is used, 64 bytes for each thread:
+ * with 5 blocks of 256 threads, 80 KB of each multiprocessor are in flight.
  */
 #define BLOCKS 5
 
@@ -105,9 +105,9 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 	parts[(size_t)blockIdx.y * gridDim.x + blockIdx.x] = m;
 }
 
-/* A warp a channel. parts NULL: the statistics are the running ones. */
-static __global__ void settle(int c, int count, const struct moments *parts, float eps,
-			      float momentum, float *running, float *save)
+/* One warp for each channel. parts NULL: use the running statistics. */
+static __global__ void join_parts(int c, int count, const struct moments *parts, float eps,
+				  float momentum, float *running, float *save)
 {
 	int k = (int)(blockIdx.x * blockDim.y + threadIdx.y);
 	struct moments m = { 0, 0, 0 };
@@ -151,8 +151,8 @@ template <typename T> struct do_norm {
 	}
 };
 
-/* How many parts a channel has, of how many vectors each: no more blocks than there is room for at
- * once, as few that are left over would take as long as all the others did. */
+/* The number of parts of a channel, and the number of vectors of each. All blocks must fit at once,
+ * because a few late blocks would take as long as all others together. */
 static int split(const struct plk *k, int n, int c, int s, int v, size_t *each)
 {
 	size_t vecs = (size_t)n * (size_t)(s / v), most = (vecs + THREADS - 1) / THREADS;
@@ -163,7 +163,7 @@ static int split(const struct plk *k, int n, int c, int s, int v, size_t *each)
 	return (int)count;
 }
 
-/* Parts of 3 floats, and 2 numbers a channel. */
+/* Parts of 3 floats, and 2 numbers for each channel. */
 size_t plk_batchnorm_scratch(const struct plk *k, int n, int c, int s)
 {
 	(void)n;
@@ -171,7 +171,7 @@ size_t plk_batchnorm_scratch(const struct plk *k, int n, int c, int s)
 	return ((size_t)(BLOCKS * k->sms + 2 * c) * 3 + 2 * (size_t)c) * sizeof(float);
 }
 
-#define CHANNELS 4 /* a block, where a warp does a channel */
+#define CHANNELS 4 /* of a block, if a warp computes a channel */
 
 void plk_batchnorm(const struct plk *k, int n, int c, int s, const void *x, const float *gamma,
 		   const float *beta, float eps, float momentum, bool eval, float *running,
@@ -199,8 +199,8 @@ void plk_batchnorm(const struct plk *k, int n, int c, int s, const void *x, cons
 					  THREADS, 0, k->stream, n, c, s, each, (const T *)x,
 					  parts);
 		}
-		PL_LAUNCH(settle, pl_blocks((size_t)c, CHANNELS), dim3(32, CHANNELS), 0, k->stream,
-			  c, count, parts, eps, momentum, running, save);
+		PL_LAUNCH(join_parts, pl_blocks((size_t)c, CHANNELS), dim3(32, CHANNELS), 0,
+			  k->stream, c, count, parts, eps, momentum, running, save);
 		pl_each<V>(k, (size_t)n * (size_t)c * (size_t)s, wide, f);
 	});
 }
@@ -242,8 +242,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
 }
 
 /* means (C, 2): of dy and of dy times the normalised x */
-static __global__ void settle_back(int c, int count, float over, const float *parts, float *means,
-				   float *dgamma, float *dbeta)
+static __global__ void join_parts_back(int c, int count, float over, const float *parts,
+				       float *means, float *dgamma, float *dbeta)
 {
 	int k = (int)(blockIdx.x * blockDim.y + threadIdx.y);
 	float sum = 0, dot = 0;
@@ -305,7 +305,7 @@ void plk_batchnorm_back(const struct plk *k, int n, int c, int s, const void *x,
 			PL_LAUNCH((measure_back<T, 1>), dim3((unsigned)count, (unsigned)c), THREADS,
 				  0, k->stream, n, c, s, each, (const T *)x, (const T *)dy, save,
 				  parts);
-		PL_LAUNCH(settle_back, pl_blocks((size_t)c, CHANNELS), dim3(32, CHANNELS), 0,
+		PL_LAUNCH(join_parts_back, pl_blocks((size_t)c, CHANNELS), dim3(32, CHANNELS), 0,
 			  k->stream, c, count, (float)((double)n * s), parts, means, dgamma, dbeta);
 		pl_each<V>(k, (size_t)n * (size_t)c * (size_t)s, wide, f);
 	});

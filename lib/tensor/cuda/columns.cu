@@ -1,11 +1,11 @@
 /*
- * columns.cu - sums over rows: gradients of biases, and the last part of all that is summed so.
+ * columns.cu - sums over rows: gradients of biases, and the last part of all such sums.
  *
  * columns: reads N C elements once. A block takes 32 vectors of columns and every 8th row of a
  * segment of the rows, so that a warp reads 512 bytes of a row at once, four rows at a time; there
- * are about 8 blocks of 256 threads a multiprocessor. Each leaves a row of sums, 1 / (rows of a
- * segment) of what was read, which pl_fold() adds up: in order, so the result does not depend on
- * which block ended first.
+ * are about 8 blocks of 256 threads for each multiprocessor. Each writes a row of sums, 1 / (rows
+ * of a segment) of the input, and pl_fold() adds these in order, so the result does not depend on
+ * the order in which blocks end.
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu products: with sums of dy and
  * without).
@@ -13,9 +13,9 @@
 #include "tensor/cuda/device.cuh"
 
 #define LINES 8	 /* rows that a block of columns() reads at once */
-#define FOLDS 16 /* parts of the parts */
+#define FOLDS 16 /* groups of partial sums */
 
-/* grid: (columns / 32, 1 or 2: which half), block: (32, FOLDS) */
+/* grid: (columns / 32, 1 or 2: the half), block: (32, FOLDS) */
 static __global__ void fold(const float *parts, int count, int width, int step, float *out0,
 			    float *out1, bool fresh)
 {
@@ -44,7 +44,7 @@ void pl_fold(const struct plk *k, const float *parts, int count, int width, floa
 		  k->stream, parts, count, width, out1 ? 2 * width : width, out0, out1, k->fresh);
 }
 
-/* How many segments of the rows, whatever V is; at most what the scratch is made for. */
+/* The number of segments of the rows, for any V; at most as many as the scratch memory allows. */
 static int segments(const struct plk *k, int n, int vecs)
 {
 	int across = (vecs + 31) / 32, most = (n + 4 * LINES - 1) / (4 * LINES);
@@ -56,7 +56,7 @@ static int segments(const struct plk *k, int n, int vecs)
 
 /* parts (segments, C) */
 template <typename T, int V>
-static __global__ void __launch_bounds__(32 * LINES, 8) /* all blocks at once */
+static __global__ void __launch_bounds__(32 * LINES, 8) /* all blocks run at once */
 	columns(int n, int c, int each, const T *dy, float *parts)
 {
 	PL_SHARED(sums, float[LINES][32 * V + 1]);
@@ -110,8 +110,8 @@ void plk_columns(const struct plk *k, int n, int c, const void *dy, float *db)
 	});
 }
 
-/* columns() needs segments x C, layernorm's way back 2 blocks a multiprocessor of 2 C, losses 16
- * bytes a block. */
+/* columns() needs segments x C, the backward pass of layernorm 2 blocks of 2 C for each
+ * multiprocessor, losses 16 bytes for each block. */
 size_t plk_rows_scratch(const struct plk *k, int n, int c)
 {
 	size_t sums = 4 * (size_t)k->sms * (size_t)c * sizeof(float);

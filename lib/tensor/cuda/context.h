@@ -1,6 +1,6 @@
 /*
- * context.h - a context of the CUDA backend: its queues, what it recorded, its memory beside that
- * of the network, its products.
+ * context.h - a context of the CUDA backend: its streams, recorded calls, its own memory (not that
+ * of the network) and its products.
  */
 #ifndef PL_CUDA_CONTEXT_H
 #define PL_CUDA_CONTEXT_H
@@ -20,14 +20,15 @@
 /* ---- recorded calls: graph.cu ---------------------------------------------------------------- */
 
 /*
- * A sequence of calls between two graph(): it runs as it comes the first time (libraries choose,
- * scratch memory grows), is recorded the second, and from the third on only launched. It is cut
- * where the other queue waits for this one or the other way round, so that communication begins in
- * the middle of it: a part is what lies between two cuts, NULL where nothing does.
+ * A sequence of calls between two graph(). It runs directly the first time (libraries choose
+ * algorithms, scratch memory grows), is recorded the second time, and from the third time on it is
+ * launched as recorded. It is cut where one stream waits for the other, so that communication can
+ * begin in the middle of it. A part is the sequence between two cuts; NULL: there is no call
+ * between them.
  */
 enum pl_cuda_mode { PL_CUDA_RUN, PL_CUDA_RECORD, PL_CUDA_LAUNCH };
 struct pl_cuda_graph {
-	uint64_t id; /* 0: free */
+	uint64_t id; /* 0: unused */
 	uint64_t calls, used;
 	cudaGraphExec_t *part;
 	size_t n_parts, cap_parts;
@@ -37,8 +38,8 @@ struct pl_cuda_graph {
 
 /* ---- products: matmul.cu --------------------------------------------------------------------- */
 
-/* What a product is, as cuBLASLt sees it: columns lie together. */
-struct pl_cuda_shape { /* no byte of it is padding: it is compared and hashed as it lies */
+/* The shape of a product for cuBLASLt, whose columns are contiguous. */
+struct pl_cuda_shape { /* without padding, because it is compared and hashed as bytes */
 	int32_t m, n, k, lda, ldb, ldd, aux_ld;
 	uint32_t epilogue;		   /* cublasLtEpilogue_t, 0: none */
 	uint8_t ta, tb, in, out;	   /* in, out: bfloat16, else float32 */
@@ -48,8 +49,8 @@ struct pl_cuda_shape { /* no byte of it is padding: it is compared and hashed as
 };
 struct pl_cuda_product {
 	struct pl_cuda_shape shape;
-	bool none;   /* cuBLASLt has no way to do it */
-	float waves; /* of the device's multiprocessors that it keeps busy; 0: not known */
+	bool none;   /* cuBLASLt has no algorithm for it */
+	float waves; /* multiprocessors that it uses, as a part of all; 0: unknown */
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a, b, d;
 	cublasLtMatmulAlgo_t algo;
@@ -58,16 +59,16 @@ struct pl_cuda_product {
 /* ---- the context ------------------------------------------------------------------------------
  */
 
-#define PL_CUDA_MARKS  64 /* in a queue that can be told apart */
-#define PL_CUDA_STAGES 4  /* copies from the host that may be under way */
+#define PL_CUDA_MARKS  64 /* events that a stream can distinguish */
+#define PL_CUDA_STAGES 4  /* copies from the host that may be in progress */
 #define PL_CUDA_STAGE  ((size_t)4 << 20)
 
-/* A queue for communication, which several threads put things into. */
+/* A stream for communication, used by several threads. */
 struct pl_cuda_queue {
 	cudaStream_t stream;
-	cudaEvent_t mark[PL_CUDA_MARKS]; /* number n in place n % PL_CUDA_MARKS */
-	uint64_t marks, passed;		 /* the last one; that and all before it are passed */
-	cudaError_t failed;		 /* what failed first */
+	cudaEvent_t mark[PL_CUDA_MARKS]; /* number n is at place n % PL_CUDA_MARKS */
+	uint64_t marks, passed; /* the last one; the last that has passed, with all before it */
+	cudaError_t failed;	/* the first failure */
 };
 struct pl_cuda_stage {
 	void *p; /* pinned */
@@ -75,38 +76,38 @@ struct pl_cuda_stage {
 	bool busy;
 };
 
-/* Who attends, and why. */
+/* The kernels that compute attention, and the reason. */
 enum pl_cuda_attn {
 	PL_CUDA_ATTN_UNTRIED,
 	PL_CUDA_ATTN_WGMMA,
-	PL_CUDA_ATTN_MMA, /* as was asked for */
+	PL_CUDA_ATTN_MMA, /* chosen by the user */
 	PL_CUDA_ATTN_DIFFERS,
 	PL_CUDA_ATTN_NO_ROOM
 };
 
-/* Words in the environment, to find out what is to blame: "eager": passes are not recorded;
- * "plain": nothing goes along with products. */
+/* Words of the environment variable, for finding the cause of a fault. "eager": passes are not
+ * recorded; "plain": products are not fused with other operations. */
 #define PL_CUDA_ENV "PACELINE_CUDA"
 
 struct pl_cuda {
-	struct plk k; /* what launchers take: the first queue, scratch memory */
+	struct plk k; /* arguments of launchers: the first stream, scratch memory */
 	int device;
 	bool eager, plain;
 	struct pl_cuda_queue side, sums; /* the second and the third */
-	cudaStream_t clear;		 /* new memory is zeroed there */
+	cudaStream_t clear;		 /* new memory is zeroed in it */
 	cudaEvent_t forked, joined;
-	pthread_mutex_t mark_lock; /* of both */
+	pthread_mutex_t mark_lock; /* for both */
 	struct pl_vary *vary;	   /* on the device */
 	struct pl_cuda_stage stage[PL_CUDA_STAGES];
 	uint32_t n_staged;
 
-	cudaError_t failed; /* the first failure, and where */
+	cudaError_t failed; /* the first failure, and its place */
 	char what[160];
 
 	enum pl_cuda_mode mode;
 	struct pl_cuda_graph graph[PL_CUDA_GRAPHS], *now; /* now: between two graph() */
-	size_t part;					  /* the one at hand */
-	uint64_t calls, n_used, cut_calls; /* a number over the calls so far; that at the cut */
+	size_t part;					  /* the current part */
+	uint64_t calls, n_used, cut_calls; /* a hash of the calls so far; its value at the cut */
 
 	const float *slab; /* of parameters; half is its copy in bfloat16 */
 	size_t n_slab;
@@ -114,42 +115,44 @@ struct pl_cuda {
 
 	cublasLtHandle_t lt;
 	void *work;    /* of cuBLASLt */
-	void *rounded; /* operands in bfloat16, of float32 activations */
+	void *rounded; /* operands in bfloat16 of float32 activations */
 	size_t rounded_bytes;
 	struct pl_cuda_product *product; /* open addressing by shape */
 	size_t n_products, cap_products;
 
-	uint32_t tried_attn;	/* heads with which wgmma was tried, bit size / 8: see attend.cu; */
-	enum pl_cuda_attn attn; /* what came of the last, */
-	int attn_size;		/* of such heads */
+	uint32_t tried_attn; /* head sizes for which wgmma was compared, bit size / 8: see attend.cu
+			      */
+	enum pl_cuda_attn attn; /* the result of the last comparison */
+	int attn_size;		/* and its size of heads */
 
-	bool asked_cudnn;	/* it was looked for, see convolve.cu */
-	struct pl_cudnn *cudnn; /* NULL: it is not to be had, */
-	struct pl_err no_cudnn; /* for this; no code: nobody wanted it */
+	bool asked_cudnn;	/* the library was searched, see convolve.cu */
+	struct pl_cudnn *cudnn; /* NULL: not available */
+	struct pl_err no_cudnn; /* the reason; no code: no network needed it */
 };
 
-/* Keeps the first failure; `what` is what was being done. */
+/* Note the first failure; `what` names the operation. */
 void pl_cuda_note(struct pl_cuda *c, cudaError_t e, const char *what);
-/* Is this call to be made (then note its end by pl_cuda_done()), or is it part of what is launched
- * as recorded? `p`: where its result goes, to tell calls apart. */
+/* Must this call be carried out (then pl_cuda_done() notes its end), or is it part of a recorded
+ * sequence that is launched? `p`: the place of its result, which distinguishes calls. */
 bool pl_cuda_go(struct pl_cuda *c, const void *p);
 void pl_cuda_done(struct pl_cuda *c, const char *what);
-/* *p, of *have bytes, becomes memory of at least `bytes`, whatever was in it; false: there is none.
- * pl_cuda_scratch: that of kernels, and it is noted. */
+/* Let *p, of *have bytes, be memory of at least `bytes`; its old contents are lost. False: no
+ * memory. pl_cuda_scratch: the same for the scratch memory of kernels, with a note of the
+ * failure. */
 bool pl_cuda_room(struct pl_cuda *c, void **p, size_t *have, size_t bytes);
 bool pl_cuda_scratch(struct pl_cuda *c, size_t bytes);
-/* Where the copy of parameters in bfloat16 has these n; NULL: it does not (tests have such). */
+/* The place of these n parameters in the bfloat16 copy; NULL: they are not in it (as in tests). */
 void *pl_cuda_half(const struct pl_cuda *c, const float *w, size_t n);
-/* Scratch memory is divided at such places. */
+/* Round up to the places at which scratch memory is divided. */
 static inline size_t pl_cuda_place(size_t bytes)
 {
 	return (bytes + 255) / 256 * 256;
 }
 
 void pl_cuda_record(void *ctx, uint64_t id);
-void pl_cuda_cut(struct pl_cuda *c);	       /* launches what was recorded so far */
-void pl_cuda_cut_over(struct pl_cuda *c);      /* and records what follows */
-void pl_cuda_forget_graphs(struct pl_cuda *c); /* they hold addresses that are no longer ours */
+void pl_cuda_cut(struct pl_cuda *c);	       /* launches the calls recorded so far */
+void pl_cuda_cut_over(struct pl_cuda *c);      /* and records the next ones */
+void pl_cuda_forget_graphs(struct pl_cuda *c); /* their addresses are no longer valid */
 
 int pl_cuda_products_open(struct pl_cuda *c, struct pl_err *err) PL_MUST;
 void pl_cuda_products_close(struct pl_cuda *c);

@@ -1,8 +1,8 @@
 /*
- * conv.cu - convolution in float32, and the launchers of all of it; see conv.cuh.
+ * conv.cu - convolution in float32, and all launchers of convolution; see conv.cuh.
  *
- * A thread makes TM x 8 of C by fused multiply and add from slices of 16 of L. dw's parts leave
- * their sums, which pl_fold() adds in order. Flops: 2 M N L each.
+ * A thread computes TM x 8 of C by fused multiply and add from slices of 16 of L. The parts of dw
+ * write their sums, and pl_fold() adds them in order. Flops: 2 M N L each.
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu conv).
  */
@@ -10,14 +10,14 @@
 
 #define SLICE 16 /* of L */
 
-/* What a block has in shared memory. */
+/* The shared memory of a block. */
 template <int TM> struct __align__(16) slices
 {
 	float a[SLICE][8 * TM + 4], b[SLICE][COLUMNS + 4];
-	struct row row[SLICE]; /* of the slice that is read next */
+	struct row row[SLICE]; /* of the next slice */
 };
 
-/* A thread's share of a slice: A's column t % 16 in every 8th row, B's column t. */
+/* The part of a slice that a thread reads: A's column t % 16 in every 8th row, B's column t. */
 template <enum what W, int TM, typename P>
 __device__ static inline void read(const P &p, const struct slices<TM> &s, const struct column &col,
 				   float *a, float *b)
@@ -44,7 +44,7 @@ __device__ static inline void write(struct slices<TM> *s, const float *a, const 
 		s->b[i][t] = b[i];
 }
 
-/* sum (TM, 8) += A B of a slice; a thread's columns are 4 and 4, 64 apart */
+/* sum (TM, 8) += A B of a slice; the columns of a thread are 4 and 4, 64 apart */
 template <int TM>
 __device__ static inline void multiply(const struct slices<TM> &s, float (*sum)[8])
 {
@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(COLUMNS) convolve(struct product<A, B, 
 	__syncthreads();
 	read<W>(p, s, col, a, b);
 	for (int l = first; l < end; l += SLICE) {
-		__syncthreads(); /* all have read the rows, and multiplied */
+		__syncthreads(); /* all threads have read the rows, and multiplied */
 		write(&s, a, b);
 		next_rows<W, SLICE>(p.d, l + SLICE, end, s.row);
 		__syncthreads();
@@ -144,7 +144,7 @@ void plk_conv(const struct plk *k, const struct pl_conv *d, const void *x, const
 		plk_act(k, act, (size_t)d->n * (size_t)d->k * (size_t)plane, y, y);
 }
 
-/* Parts of L that dw is cut into: two blocks a multiprocessor, of some slices each. */
+/* The number of parts of L for dw: two blocks for each multiprocessor, each with some slices. */
 static int parts_of(const struct plk *k, const struct pl_conv *d, int *each)
 {
 	int tiles = (int)pl_blocks((size_t)(d->c * d->r * d->s), COLUMNS) *
@@ -153,7 +153,7 @@ static int parts_of(const struct plk *k, const struct pl_conv *d, int *each)
 	int parts = (2 * k->sms + tiles - 1) / tiles;
 
 	parts = parts < most ? parts : most;
-	*each = ((l + parts - 1) / parts + 31) / 32 * 32; /* of whole slices, here and there */
+	*each = ((l + parts - 1) / parts + 31) / 32 * 32; /* whole slices in every part */
 	return (l + *each - 1) / *each;
 }
 

@@ -1,6 +1,6 @@
 /*
- * conv.cuh - convolution and its two ways back as products of matrices, of which neither operand is
- * ever written down: C (M, N) = A (M, L) B (L, N), elements of A and B are found where they lie.
+ * conv.cuh - convolution and its two backward passes as products of matrices that are never stored:
+ * C (M, N) = A (M, L) B (L, N); elements of A and B are read from the tensors.
  *
  *		M	N	L	A		B
  *	y	K	n P Q	C R S	w		x under the window, 0 outside
@@ -9,17 +9,18 @@
  *
  * (dx visits every tap: at stride t all but one of t^2 are zeros.)
  *
- * A block of 128 threads makes 64 (32 where M is no more) x 128 of C from slices of L in shared
- * memory; the next slice is read into registers meanwhile. A thread reads one column of B, so where
- * that begins is computed once; what the rows of a slice mean is computed by a thread each, one
- *slice ahead. C's type is that of B for y and dx, float32 for dw, which is cut along L into parts.
+ * A block of 128 threads computes 64 (32 if M is at most 32) x 128 of C from slices of L in shared
+ * memory; meanwhile the next slice is read into registers. A thread reads one column of B, so the
+ * start of the column is computed once. Each thread computes the meaning of one row of a slice, one
+ * slice ahead. The type of C is that of B for y and dx, float32 for dw, which is cut along L into
+ * parts.
  */
 #ifndef PL_CUDA_CONV_CUH
 #define PL_CUDA_CONV_CUH
 
 #include "tensor/cuda/device.cuh"
 
-#define COLUMNS 128 /* of C a block, and threads */
+#define COLUMNS 128 /* of C for each block, and threads */
 #define NOWHERE (-(1 << 28))
 
 enum what { FORWARD, DATA, WEIGHTS };
@@ -27,8 +28,8 @@ enum what { FORWARD, DATA, WEIGHTS };
 template <typename A, typename B, typename C> struct product {
 	struct pl_conv d;
 	int m, n, l;
-	int each;   /* of l a block */
-	int a_step; /* from one row of A to the next */
+	int each;   /* part of l for each block */
+	int a_step; /* distance between two rows of A */
 	int c_step;
 	const A *a;
 	const B *b;
@@ -37,14 +38,14 @@ template <typename A, typename B, typename C> struct product {
 };
 
 struct row {	  /* l of A's columns and B's rows */
-	int a;	  /* where A's column begins; -1: beyond the end */
-	int b;	  /* part of B's place that depends on l */
-	int y, x; /* the same of the pixel */
+	int a;	  /* start of A's column; -1: beyond the end */
+	int b;	  /* the part of B's place that depends on l */
+	int y, x; /* the same for the pixel */
 };
 
 struct column { /* n of B and C */
 	int b, y, x;
-	int c; /* where C's column begins */
+	int c; /* start of C's column */
 };
 
 template <enum what W> __device__ static inline struct row row_of(const struct pl_conv &d, int l)
@@ -100,7 +101,7 @@ __device__ static inline float element(const struct pl_conv &d, const B *b, cons
 	return pl_float(b[(size_t)r.b + (size_t)c.b + (size_t)(y * w + x)]);
 }
 
-/* Rows first to first + SLICE - 1 of L, which ends at `end`. */
+/* Compute rows first to first + SLICE - 1 of L, which ends at `end`. */
 template <enum what W, int SLICE>
 __device__ static inline void next_rows(const struct pl_conv &d, int first, int end,
 					struct row *row)
@@ -115,7 +116,7 @@ __device__ static inline void next_rows(const struct pl_conv &d, int first, int 
 		row[t] = { -1, 0, NOWHERE, NOWHERE };
 }
 
-/* In bfloat16 operands, on tensor cores; conv_half.cu */
+/* With bfloat16 operands, on tensor cores; conv_half.cu. */
 template <enum what W, typename A, typename B, typename C>
 void pl_convolve_half(const struct plk *k, const struct product<A, B, C> &p, unsigned parts);
 

@@ -1,13 +1,13 @@
 /*
  * conv_half.cu - convolution of bfloat16 operands on tensor cores; see conv.cuh.
  *
- * Slices are 32 of L. Both operands lie in shared memory with L along their rows, so that a thread
- * writes its column of B, 64 bytes, in four pieces, and fragments are loaded as they lie; rows are
- * 80 bytes apart, for which neither meets itself in a bank. A warp makes 32 x 64 of C (32 x 32
- * where M is 32 at most): 32 products of 16 x 8 x 16 a slice. Each element of B costs about 12
- * instructions to find, so a multiprocessor that issues 4 a cycle gets to about 1,000 flops a
- * cycle, a quarter of what an H200's tensor cores can do; layouts with the channels last would find
- * 8 elements at once.
+ * Slices are 32 of L. In shared memory, L runs along the rows of both operands, so that a thread
+ * writes its column of B, 64 bytes, in four pieces, and fragments are loaded without a change. Rows
+ * are 80 bytes apart, so that neither operand has bank conflicts. A warp computes 32 x 64 of C (32
+ * x 32 if M is at most 32): 32 products of 16 x 8 x 16 for each slice. The address of an element of
+ * B costs about 12 instructions, so a multiprocessor that issues 4 in a cycle reaches about 1,000
+ * flops in a cycle, a quarter of the limit of an H200's tensor cores. A layout with the channels
+ * last would give 8 elements at once.
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu conv).
  */
@@ -16,17 +16,17 @@
 
 #define SLICE 32
 #define PITCH (SLICE + 8)
-#define M16   2 /* products of a warp, along M */
+#define M16   2 /* products of a warp along M */
 
-/* What a block has in shared memory; TILE: rows of C it makes. */
+/* The shared memory of a block; TILE: rows of C that it computes. */
 template <int TILE> struct __align__(16) half_slices
 {
 	bf16 a[TILE][PITCH], b[COLUMNS][PITCH];
-	struct row row[SLICE]; /* of the slice that is read next */
+	struct row row[SLICE]; /* of the next slice */
 };
 
-/* A thread's share of a slice: A's column t % 32 in every 4th row, two rows a word; B's column t,
- * two of L a word. */
+/* The part of a slice that a thread reads: A's column t % 32 in every 4th row, two rows in a word;
+ * B's column t, two of L in a word. */
 template <enum what W, int TILE, typename P>
 __device__ static inline void read(const P &p, const struct half_slices<TILE> &s,
 				   const struct column &col, unsigned *a, unsigned *b)
@@ -71,8 +71,8 @@ __device__ static inline void write(struct half_slices<TILE> *s, const unsigned 
 			make_uint4(b[4 * i], b[4 * i + 1], b[4 * i + 2], b[4 * i + 3]);
 }
 
-/* sum[m][n] += the products of a slice, from row `top` and column `left` of the block's part of C
- */
+/* sum[m][n] += the products of a slice, from row `top` and column `left` of the block's part of
+ * C */
 template <int TILE, int N8>
 __device__ static inline void multiply(const struct half_slices<TILE> &s, int top, int left,
 				       float (*sum)[N8][4])
@@ -100,7 +100,7 @@ __device__ static inline void multiply(const struct half_slices<TILE> &s, int to
 	}
 }
 
-/* A warp's part of C, that begins at row `top` and column `left` of it. */
+/* Store the part of a warp, which begins at row `top` and column `left`. */
 template <enum what W, int N8, typename A, typename B, typename C>
 __device__ static inline void leave(const struct product<A, B, C> &p, int top, int left,
 				    float (*sum)[N8][4])
@@ -144,7 +144,7 @@ static __global__ void __launch_bounds__(COLUMNS) convolve(struct product<A, B, 
 	__syncthreads();
 	read<W>(p, s, col, a, b);
 	for (int l = first; l < end; l += SLICE) {
-		__syncthreads(); /* all have read the rows, and multiplied */
+		__syncthreads(); /* all threads have read the rows, and multiplied */
 		write(&s, a, b);
 		next_rows<W, SLICE>(p.d, l + SLICE, end, s.row);
 		__syncthreads();

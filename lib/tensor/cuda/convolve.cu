@@ -1,16 +1,16 @@
 /*
- * convolve.cu - convolution of the backend: by cuDNN where that is to be had and does the shape as
- * backend.h wants it, else by the kernels of conv.cu.
+ * convolve.cu - convolution of the backend: by cuDNN if it is installed and computes the shape as
+ * backend.h demands, else by the kernels of conv.cu.
  *
- * cuDNN's operands and results are of one type. So it is not asked where float32 is multiplied as
- * bfloat16, nor for dw of images in bfloat16, whose sums it would round. What it leaves is y before
- * bias and activation, rounded once more where it is bfloat16, which are one pass more, and dw by
- * itself, which is added to what is there.
+ * The operands and the result of cuDNN have one type. So it is not used if float32 is multiplied as
+ * bfloat16, and not for dw of bfloat16 images, because it would round the sums. Its y has no bias
+ * and activation, and is rounded to bfloat16 once more; one further pass adds these. Its dw is
+ * added to the stored dw by a further pass.
  *
- * The library is looked for when the first network with a convolution is built: others need not
- * wait until it is loaded. Without it, and where it refuses, ours serve, without a word but the one
- * that pl_cuda_remarks() has. Scratch memory is asked for before anything is queued, as much as
- * either way needs: so nothing grows while a pass is recorded.
+ * The library is loaded when the first network with a convolution is built, so that other networks
+ * need not wait for it. Without it, or if it refuses a shape, our kernels compute it; only
+ * pl_cuda_remarks() reports this. Scratch memory for both is allocated before anything is queued,
+ * so that it does not grow while a pass is recorded.
  */
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@
 #include "tensor/cuda/device.cuh"
 
 #define ENV "PACELINE_CUDNN"
-#ifdef PL_EMU /* the real one would take the emulated device for real */
+#ifdef PL_EMU /* the real library would use the emulated device as a real one */
 #define LIBRARY NULL
 #else
 #define LIBRARY "libcudnn.so.9"
@@ -36,7 +36,7 @@ static struct pl_cudnn *library(struct pl_cuda *c)
 		return NULL;
 	cudaSetDevice(c->device);
 	if (pl_cudnn_open(file, c->k.stream, &c->cudnn, &c->no_cudnn) < 0)
-		cudaGetLastError(); /* it is told there */
+		cudaGetLastError(); /* library() reported it */
 	return c->cudnn;
 }
 
@@ -69,7 +69,7 @@ static size_t filters(const struct pl_conv *d)
 	return (size_t)d->k * (size_t)(d->c * d->r * d->s);
 }
 
-/* p, q: the two that are images */
+/* p, q: the two tensors that are images */
 static struct pl_cudnn_plan *plan(struct pl_cuda *c, enum pl_cudnn_pass pass,
 				  const struct pl_conv *d, const void *p, const void *q)
 {
@@ -86,7 +86,7 @@ static struct pl_cudnn_plan *plan(struct pl_cuda *c, enum pl_cudnn_pass pass,
 	return pl_cudnn_find(lib, &s);
 }
 
-/* cuDNN's memory comes first, behind that filters, as operand or result. */
+/* The memory of cuDNN comes first, then that of filters, as operand or result. */
 static char *behind(const struct pl_cuda *c, const struct pl_cudnn_plan *p)
 {
 	return (char *)c->k.scratch + pl_cuda_place(pl_cudnn_work(p));
@@ -97,7 +97,7 @@ static size_t need(const struct pl_cudnn_plan *p, const struct pl_conv *d)
 	return p ? pl_cuda_place(pl_cudnn_work(p)) + filters(d) * sizeof(float) : 0;
 }
 
-/* For ours, and for these plans, or without them where there is not so much. */
+/* Memory for our kernels and for these plans, or, if it is too much, without these. */
 static bool room(struct pl_cuda *c, const struct pl_conv *d, struct pl_cudnn_plan **one,
 		 struct pl_cudnn_plan **two)
 {
@@ -115,7 +115,7 @@ static bool room(struct pl_cuda *c, const struct pl_conv *d, struct pl_cudnn_pla
 	return pl_cuda_scratch(c, own);
 }
 
-/* Filters as they are multiplied, aligned. */
+/* The filters in the type in which they are multiplied, aligned. */
 static const void *operand(struct pl_cuda *c, const struct pl_conv *d, const float *w, void *to)
 {
 	const void *as = c->k.bf16 ? pl_cuda_half(c, w, filters(d)) : w;
@@ -127,11 +127,11 @@ static const void *operand(struct pl_cuda *c, const struct pl_conv *d, const flo
 }
 
 /*
- * Can it be recorded? A library that does while something is recorded what spoils that (it waits
- * for the device, say) would end the run: all calls of the pass are lost, and the network does not
- * make them again. So a plan that was used first is recorded by itself, and what was recorded
- * thrown away. Not before it was used: a first call may load kernels and take memory, which spoils
- * what is recorded, though later ones would not.
+ * Can the plan be recorded? If a library does something during a recording that makes it invalid
+ * (such as waiting for the device), all calls of the pass are lost, and the network does not make
+ * them again. So a plan is first recorded alone, and this recording is thrown away. That happens
+ * after its first use, because the first call may load kernels and allocate memory, which makes a
+ * recording invalid, but later calls would not.
  */
 static bool recordable(struct pl_cuda *c, struct pl_cudnn_plan *p, const void *a, const void *b,
 		       void *out)
@@ -154,7 +154,7 @@ static bool recordable(struct pl_cuda *c, struct pl_cudnn_plan *p, const void *a
 	return good;
 }
 
-/* False: `out` is to be computed otherwise, whatever is there. */
+/* False: compute `out` by another function, which overwrites it. */
 static bool run(struct pl_cuda *c, struct pl_cudnn_plan *p, const void *a, const void *b, void *out)
 {
 	bool untried = pl_cudnn_untried(p);
@@ -170,7 +170,7 @@ size_t pl_cuda_conv_work(void *ctx, const struct pl_conv *d)
 {
 	(void)d;
 	library((struct pl_cuda *)ctx); /* while a network is built */
-	return 0;			/* scratch memory serves */
+	return 0;			/* scratch memory is used */
 }
 
 void pl_cuda_conv(void *ctx, const struct pl_conv *d, const float *x, const float *w,

@@ -1,14 +1,15 @@
 /*
  * Convolution by cuDNN (API reference of version 9, "cudnn_cnn library").
  *
- * An algorithm is taken if the library calls it deterministic and if it multiplies the operands
- * themselves: those by transforms (Winograd, FFT) multiply other numbers, whose rounding is not
- * what backend.h says of fp32, tf32 and bfloat16, and FFT wants scratch memory of many times the
- * images. Of those that are left the first is taken, which the library's heuristic expects to be
- * fastest; nothing is timed, so the choice is the same in each run on the same device and version.
+ * An algorithm is used if the library calls it deterministic and if it multiplies the operands
+ * themselves. Algorithms with transforms (Winograd, FFT) multiply other numbers, whose rounding
+ * contradicts the definitions of fp32, tf32 and bfloat16 in backend.h, and FFT needs scratch memory
+ * of many times the images. The first of the remaining ones is used: the library's heuristic
+ * expects it to be the fastest. There is no timing, so each run on the same device and version
+ * makes the same choice.
  *
- * Shapes are kept in a list. The calls of a step come in the same order as those of the step
- * before, so the search goes on where the last one ended.
+ * Shapes are kept in a list. The calls of a step have the same order as those of the previous step,
+ * so a search continues where the last one ended.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #include "tensor/cuda/cudnn.h"
 #include "tensor/cuda/cudnn_abi.h"
 
-#define WORK_MOST ((size_t)1 << 30) /* of scratch memory: images, turned once */
+#define WORK_MOST ((size_t)1 << 30) /* of scratch memory: for images in another layout */
 #define OFFERS	  16		    /* more than there are algorithms */
 #define NONE	  (-1)
 
@@ -49,7 +50,7 @@ struct pl_cudnn {
 
 void pl_cudnn_version(const struct pl_cudnn *c, char *text, size_t size)
 {
-	/* four digits up to version 8, five since */
+	/* four digits up to version 8, five later */
 	size_t v = c->version(), major = v < 90000 ? v / 1000 : v / 10000;
 	size_t rest = v - major * (v < 90000 ? 1000 : 10000);
 
@@ -168,7 +169,7 @@ static int describe(const struct pl_cudnn *c, struct pl_cudnn_plan *p)
 	return c->conv_math(p->conv, math_of(&p->shape));
 }
 
-/* Descriptors in the order of the way: two operands and the result. */
+/* The descriptors in the order of the pass: two operands and the result. */
 static void order(const struct pl_cudnn_plan *p, void **a, void **b, void **out)
 {
 	*a = p->shape.pass == PL_CUDNN_DX ? p->w : p->x;
@@ -189,7 +190,7 @@ static bool usable(const struct pl_cudnn_shape *s, const struct pl_cudnn_offer *
 	       exact;
 }
 
-/* An algorithm is one with a kind of arithmetic; plain float32 stays that whatever is offered. */
+/* An algorithm and a type of arithmetic; plain float32 stays plain float32. */
 static bool take(const struct pl_cudnn *c, struct pl_cudnn_plan *p, const struct pl_cudnn_offer *o)
 {
 	int math = math_of(&p->shape);

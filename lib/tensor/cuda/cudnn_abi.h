@@ -1,10 +1,10 @@
 /*
- * cudnn_abi.h - what is used of libcudnn.so.9, declared here so that nothing needs its header: the
- * convolutions of its older interface, which version 9 still has. tests/unit/cuda_cudnn_test.c
- * compares all of it with cudnn.h where that is installed.
+ * cudnn_abi.h - the part of libcudnn.so.9 that paceline uses, declared here so that the build does
+ * not need its header: the convolutions of its older interface, which version 9 still has.
+ * tests/unit/cuda_cudnn_test.c compares the declarations with cudnn.h if that is installed.
  *
- * Descriptors are pointers to what nobody looks into. The three ways of a convolution take theirs
- * in the same places: two operands, the convolution, the result; so one type of function serves.
+ * Descriptors are opaque pointers. The functions of the three passes have the same parameters: two
+ * operands, the convolution, the result; so one function type serves all three.
  */
 #ifndef PL_CUDA_CUDNN_ABI_H
 #define PL_CUDA_CUDNN_ABI_H
@@ -18,10 +18,10 @@ enum { PL_CUDNN_FLOAT = 0, PL_CUDNN_BFLOAT16 = 9 };
 enum { PL_CUDNN_NCHW = 0 };
 enum { PL_CUDNN_CROSS_CORRELATION = 1 };
 enum { PL_CUDNN_DETERMINISTIC = 1 };
-/* What may multiply: with DEFAULT float32 may become tf32, with FMA it stays what it is, with
- * CONVERT it may become half precision. */
+/* Arithmetic: with DEFAULT float32 may become tf32, with FMA it stays float32, with CONVERT it may
+ * become half precision. */
 enum { PL_CUDNN_DEFAULT_MATH, PL_CUDNN_TENSOR_MATH, PL_CUDNN_CONVERT_MATH, PL_CUDNN_FMA_MATH };
-/* Algorithms that multiply the operands themselves, and add. */
+/* Algorithms that multiply the operands themselves and add the products. */
 enum {
 	PL_CUDNN_Y_IMPLICIT = 0,
 	PL_CUDNN_Y_PRECOMPUTED = 1,
@@ -30,7 +30,7 @@ enum {
 };
 enum { PL_CUDNN_DX_1 = 1, PL_CUDNN_DW_1 = 1 };
 
-struct pl_cudnn_offer { /* an algorithm; the library sorts them by the time it expects */
+struct pl_cudnn_offer { /* an algorithm; the library sorts them by expected time */
 	int algo, status;
 	float time;
 	size_t memory;

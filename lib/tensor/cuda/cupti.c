@@ -1,22 +1,22 @@
 /*
  * Device events from CUPTI's activity records (CUPTI documentation, "Activity API").
  *
- * CUPTI fills buffers that it asks for and hands them back from a thread of its own when they are
- * full, or when it is asked to; records come in no order and long after what they say. Times are
- * taken by a clock of ours, so they need no conversion; versions that cannot be given one, or that
- * lose times of kernels then (CU_CLOCK_LOSES), have theirs converted by pairs of readings.
+ * CUPTI requests buffers, fills them, and returns them from its own thread when they are full or at
+ * a flush. Records come in any order and long after their operations. The times are those of our
+ * clock, so they need no conversion. Versions without such a clock, or that lose times of kernels
+ * with it (CU_CLOCK_LOSES), use their own clock, and pairs of readings convert it.
  *
- * Only calls that launch, record, wait, copy or take memory are of interest: those are switched on
- * one by one, so that the frequent questions of frameworks cost nothing. Older versions know all or
- * none: what is not wanted is passed over then.
+ * Only calls that launch, record, wait, copy or allocate memory are needed. They are switched on
+ * one by one, so that the frequent queries of frameworks cost nothing. Older versions can only
+ * switch on all calls; then the others are ignored.
  *
- * It serves one program at a time, and whoever comes second is to find out by subscribing first:
- * nothing else tells that a debugger or another profiler is there, whose records we would take.
+ * CUPTI serves one program at a time. A second user notices this only when it subscribes, so
+ * start() subscribes first: it must not take the records of a debugger or another profiler.
  *
- * Its functions take locks of its own, and it may hold these when it asks for a buffer or brings
- * one back: so nothing of it is called while a lock of ours is held.
+ * CUPTI has its own locks, and may hold them when it requests or returns a buffer. So no function
+ * of CUPTI is called while our lock is held.
  *
- * CUPTI is never closed again: its threads live as long as the process.
+ * CUPTI is never closed, because its threads live as long as the process.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -28,14 +28,14 @@
 
 #define BUFFER	 ((size_t)2 << 20)
 #define SPARE	 16   /* buffers that are kept for the next request */
-#define CALLS	 1024 /* numbers of calls that are asked for by name */
+#define CALLS	 1024 /* numbers of calls whose names are looked up */
 #define NAMES	 4096 /* names of kernels that are kept; a power of two */
 #define READINGS 5
 
 static struct {
 	void *lib;
 	const char *file;
-	/* needed */
+	/* required */
 	int (*version)(uint32_t *v);
 	int (*subscribe)(void **subscriber, cu_callback *, void *arg);
 	int (*unsubscribe)(void *subscriber);
@@ -61,16 +61,16 @@ static struct {
 static struct {
 	_Atomic bool on;
 	_Atomic uint64_t lost;
-	void *subscriber; /* ourselves; NULL: there is none */
+	void *subscriber; /* our handle; NULL: not subscribed */
 	bool instances, own_clock, threads, syncs;
-	uint32_t kind[16]; /* that are switched on */
+	uint32_t kind[16]; /* that were switched on */
 	size_t n_kinds;
 	bool each_call;	      /* calls were switched on one by one */
-	pthread_mutex_t lock; /* of all below */
+	pthread_mutex_t lock; /* of all members below */
 	struct pl_cuda_trace_clock clock;
 	uint8_t *spare[SPARE];
 	size_t n_spare;
-	struct { /* they stay: who reads records has them without the lock */
+	struct { /* never freed: readers of records use them without the lock */
 		const char *key;
 		char *text;
 	} name[NAMES];
@@ -152,11 +152,11 @@ static int failed(struct pl_err *err, int result, const char *what)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-/* Of the C++ library, where the program has it. */
+/* Of the C++ library, if the program has it. */
 __attribute__((weak)) char *__cxa_demangle(const char *name, char *buf, size_t *n, int *status);
 
-/* Under the lock. */
-static const char *translated(const char *name)
+/* The caller holds the lock. */
+static const char *demangled_name(const char *name)
 {
 	size_t at = ((uintptr_t)name >> 3) & (NAMES - 1);
 	int status = 0;
@@ -173,8 +173,8 @@ static const char *translated(const char *name)
 	return st.name[at].text ? st.name[at].text : name;
 }
 
-/* A kernel's name as its source has it. CUPTI keeps names where they are, so each is translated
- * once. */
+/* The name of a kernel as in its source. CUPTI keeps names at their addresses, so each is
+ * demangled_name once. */
 static const char *kernel_name(const char *name)
 {
 	if (!name)
@@ -182,13 +182,13 @@ static const char *kernel_name(const char *name)
 	if (!__cxa_demangle || name[0] != '_' || name[1] != 'Z')
 		return name;
 	pthread_mutex_lock(&st.lock);
-	name = translated(name);
+	name = demangled_name(name);
 	pthread_mutex_unlock(&st.lock);
 	return name;
 }
 
-/* Without what tells the version of the interface: "cudaLaunchKernel_ptsz_v7000", and since version
- * 13 "__cudaLaunchKernel_v13000". */
+/* The name without the version of the interface, as in "cudaLaunchKernel_ptsz_v7000" and, since
+ * version 13, "__cudaLaunchKernel_v13000". */
 static const char *call_name(uint32_t domain, uint32_t id, char *text, size_t size)
 {
 	const char *name = NULL, *cut;
@@ -201,7 +201,7 @@ static const char *call_name(uint32_t domain, uint32_t id, char *text, size_t si
 			text[cut - text] = '\0';
 			break;
 		}
-	cut = strstr(text, "_pt"); /* ptsz, ptds: of which default stream */
+	cut = strstr(text, "_pt"); /* ptsz, ptds: the type of default stream */
 	if (cut)
 		text[cut - text] = '\0';
 	return text;
@@ -233,14 +233,14 @@ static const char *copy_name(unsigned copy_kind)
 
 /* ---- records ------------------------------------------------------------------------------- */
 
-static pl_ns ours(uint64_t ns)
+static pl_ns to_host_time(uint64_t ns)
 {
 	pl_ns own;
 
 	if (st.own_clock)
 		return (pl_ns)ns;
 	pthread_mutex_lock(&st.lock);
-	own = pl_cuda_trace_clock_ours(&st.clock, (pl_ns)ns);
+	own = pl_cuda_trace_clock_to_host(&st.clock, (pl_ns)ns);
 	pthread_mutex_unlock(&st.lock);
 	return own;
 }
@@ -248,12 +248,12 @@ static pl_ns ours(uint64_t ns)
 static struct pl_device_event timed(uint8_t kind, const char *name, uint64_t start, uint64_t end,
 				    uint32_t corr)
 {
-	return pl_device_event(kind, name, ours(start), ours(end), corr);
+	return pl_device_event(kind, name, to_host_time(start), to_host_time(end), corr);
 }
 
-/* Operations without times found no memory of the device to leave them in. */
-static void tell_operation(uint8_t kind, const char *name, uint64_t start, uint64_t end,
-			   uint32_t corr, uint32_t device, uint32_t stream, int64_t bytes)
+/* An operation without times had no memory of the device for them, so it is lost. */
+static void report_operation(uint8_t kind, const char *name, uint64_t start, uint64_t end,
+			     uint32_t corr, uint32_t device, uint32_t stream, int64_t bytes)
 {
 	struct pl_device_event e = timed(kind, name, start, end, corr);
 
@@ -264,10 +264,10 @@ static void tell_operation(uint8_t kind, const char *name, uint64_t start, uint6
 	e.device = device;
 	e.stream = stream;
 	e.bytes = bytes;
-	pl_cuda_trace_tell(&e);
+	pl_cuda_trace_report(&e);
 }
 
-static void tell_call(const struct cu_api *r)
+static void report_call(const struct cu_api *r)
 {
 	struct pl_device_event e;
 	char text[128];
@@ -278,10 +278,10 @@ static void tell_call(const struct cu_api *r)
 		return;
 	e = timed(PL_DEV_CALL, name, r->start, r->end, r->corr);
 	e.thread = st.threads ? r->thread : 0;
-	pl_cuda_trace_tell(&e);
+	pl_cuda_trace_report(&e);
 }
 
-/* Numbers of events are those of their context. */
+/* Numbers of events are unique only in their context. */
 static uint64_t event_number(uint32_t context, uint32_t event)
 {
 	return event == CU_NONE ? PL_DEV_NO_EVENT : (uint64_t)context << 32 | event;
@@ -292,17 +292,17 @@ static uint64_t instance_of(uint64_t number)
 	return st.instances && number != CU_NONE && number != UINT64_MAX ? number : 0;
 }
 
-static void tell_record(const struct cu_event *r)
+static void report_event_record(const struct cu_event *r)
 {
 	struct pl_device_event e = pl_device_event(PL_DEV_RECORD, NULL, 0, 0, r->corr);
 
 	e.stream = r->stream;
 	e.event = event_number(r->context, r->event);
 	e.instance = st.instances ? instance_of(r->instance) : 0;
-	pl_cuda_trace_tell(&e);
+	pl_cuda_trace_report(&e);
 }
 
-static void tell_sync(const struct cu_sync *r)
+static void report_sync(const struct cu_sync *r)
 {
 	bool event = r->type == CU_SYNC_EVENT || r->type == CU_SYNC_WAIT;
 	struct pl_device_event e = timed(r->type == CU_SYNC_WAIT ? PL_DEV_WAIT : PL_DEV_SYNC, NULL,
@@ -316,20 +316,20 @@ static void tell_sync(const struct cu_sync *r)
 		e.event = event_number(r->context, r->event);
 		e.instance = st.instances ? instance_of(r->instance) : 0;
 	}
-	pl_cuda_trace_tell(&e);
+	pl_cuda_trace_report(&e);
 }
 
-static void tell_external(const struct cu_external *r)
+static void report_external(const struct cu_external *r)
 {
 	struct pl_device_event e = pl_device_event(PL_DEV_LAUNCH, NULL, 0, 0, r->corr);
 
 	if (r->sort != CU_CUSTOM0)
 		return;
 	e.launch = r->number;
-	pl_cuda_trace_tell(&e);
+	pl_cuda_trace_report(&e);
 }
 
-static void tell_record_of(const void *p)
+static void report_record(const void *p)
 {
 	const struct cu_kernel *k = p;
 	const struct cu_memcpy *c = p;
@@ -338,33 +338,33 @@ static void tell_record_of(const void *p)
 
 	switch (*(const uint32_t *)p) {
 	case CU_KERNEL:
-		tell_operation(PL_DEV_KERNEL, kernel_name(k->name), k->start, k->end, k->corr,
-			       k->device, k->stream, -1);
+		report_operation(PL_DEV_KERNEL, kernel_name(k->name), k->start, k->end, k->corr,
+				 k->device, k->stream, -1);
 		break;
 	case CU_MEMCPY:
-		tell_operation(PL_DEV_COPY, copy_name(c->copy_kind), c->start, c->end, c->corr,
-			       c->device, c->stream, (int64_t)c->bytes);
+		report_operation(PL_DEV_COPY, copy_name(c->copy_kind), c->start, c->end, c->corr,
+				 c->device, c->stream, (int64_t)c->bytes);
 		break;
 	case CU_MEMCPY_PEER:
-		tell_operation(PL_DEV_COPY, copy_name(d->copy_kind), d->start, d->end, d->corr,
-			       d->device, d->stream, (int64_t)d->bytes);
+		report_operation(PL_DEV_COPY, copy_name(d->copy_kind), d->start, d->end, d->corr,
+				 d->device, d->stream, (int64_t)d->bytes);
 		break;
 	case CU_MEMSET:
-		tell_operation(PL_DEV_SET, "Memset", m->start, m->end, m->corr, m->device,
-			       m->stream, (int64_t)m->bytes);
+		report_operation(PL_DEV_SET, "Memset", m->start, m->end, m->corr, m->device,
+				 m->stream, (int64_t)m->bytes);
 		break;
 	case CU_DRIVER:
 	case CU_RUNTIME:
-		tell_call(p);
+		report_call(p);
 		break;
 	case CU_EVENT:
-		tell_record(p);
+		report_event_record(p);
 		break;
 	case CU_SYNC:
-		tell_sync(p);
+		report_sync(p);
 		break;
 	case CU_EXTERNAL:
-		tell_external(p);
+		report_external(p);
 		break;
 	}
 }
@@ -389,7 +389,7 @@ static void buffer_full(void *context, uint32_t stream, uint8_t *buffer, size_t 
 
 	(void)size;
 	while (valid && cu.next(buffer, valid, &record) == CU_OK)
-		tell_record_of(record);
+		report_record(record);
 	if (cu.dropped(context, stream, &dropped) == CU_OK)
 		st.lost += dropped;
 	pthread_mutex_lock(&st.lock);
@@ -408,10 +408,10 @@ static uint64_t now_u64(void)
 	return (uint64_t)pl_now_ns();
 }
 
-/* The pair of readings that were closest to each other. */
+/* Find the pair of readings that are closest to each other. */
 static void read_clocks(void)
 {
-	pl_ns least = INT64_MAX, at = 0, theirs = 0;
+	pl_ns least = INT64_MAX, at = 0, device = 0;
 
 	for (int i = 0; i < READINGS && !st.own_clock; i++) {
 		pl_ns before = pl_now_ns(), after;
@@ -423,12 +423,12 @@ static void read_clocks(void)
 		if (after - before < least) {
 			least = after - before;
 			at = before + least / 2;
-			theirs = (pl_ns)t;
+			device = (pl_ns)t;
 		}
 	}
 	pthread_mutex_lock(&st.lock);
 	if (least < INT64_MAX)
-		pl_cuda_trace_clock_pair(&st.clock, theirs, at);
+		pl_cuda_trace_clock_pair(&st.clock, device, at);
 	pthread_mutex_unlock(&st.lock);
 }
 
@@ -442,7 +442,8 @@ static int switch_on(uint32_t kind, struct pl_err *err, const char *what)
 	return 0;
 }
 
-/* One by one; false: this version cannot. What it has under a number and refuses is not missed. */
+/* Switch calls on one by one; false: this version cannot. A call that exists but is refused is not
+ * needed. */
 static bool switch_calls(uint32_t domain, int (*one)(uint32_t, uint8_t), uint8_t on)
 {
 	bool any = false;
@@ -472,14 +473,14 @@ static int switch_all(struct pl_err *err)
 		PL_TRY(switch_on(CU_RUNTIME, err, "recording calls of the runtime"));
 		PL_TRY(switch_on(CU_DRIVER, err, "recording calls of the driver"));
 	}
-	/* what follows can be missed */
+	/* the rest is optional */
 	st.syncs = switch_on(CU_SYNC, &why, "synchronisation") == 0 &&
 		   switch_on(CU_EVENT, &why, "events") == 0;
 	if (switch_on(CU_MEMCPY_PEER, &why, "copies between devices") < 0 ||
 	    (cu.push && switch_on(CU_EXTERNAL, &why, "external numbers") < 0))
 		why.code = 0;
 	if (cu.all_sync && cu.all_sync(0) != CU_OK)
-		why.code = 0; /* questions whether something is over are told, too: no harm */
+		why.code = 0; /* queries are reported as well, which does no harm */
 out:
 	return rc;
 }
@@ -494,7 +495,7 @@ static void switch_off(void)
 		cu.disable(st.kind[--st.n_kinds]);
 }
 
-/* Flushing waits for no work of the device. */
+/* Flushing does not wait for work of the device. */
 static void stop(bool idle)
 {
 	(void)idle;
@@ -509,7 +510,7 @@ static void stop(bool idle)
 	st.subscriber = NULL;
 }
 
-/* Of what happens in CUPTI: nothing is asked for. */
+/* The callback of the subscription, which needs no events. */
 static void nothing(void *arg, int domain, uint32_t id, const void *data)
 {
 	(void)arg;
@@ -542,7 +543,7 @@ static int start(const struct pl_cuda_trace_device *d, struct pl_err *err)
 		goto out;
 	}
 	PL_TRY(switch_all(err));
-	if (!st.own_clock && !st.clock.n) { /* it may not have been ready yet */
+	if (!st.own_clock && !st.clock.n) { /* the clock may not have been ready before */
 		read_clocks();
 		if (!st.clock.n)
 			rc = pl_fail(err, PL_EABSENT, "%s does not tell the time", cu.file);
@@ -588,9 +589,9 @@ void pl_cuda_trace_cupti_pop(void)
 		cu.pop(CU_CUSTOM0, &launch);
 }
 
-const struct pl_cuda_trace_maker pl_cuda_trace_cupti = { .name = "cupti",
-							 .start = start,
-							 .flush = flush,
-							 .stop = stop,
-							 .complete = complete,
-							 .lost = lost };
+const struct pl_cuda_trace_source_type pl_cuda_trace_cupti = { .name = "cupti",
+							       .start = start,
+							       .flush = flush,
+							       .stop = stop,
+							       .complete = complete,
+							       .lost = lost };

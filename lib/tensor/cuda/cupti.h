@@ -1,10 +1,10 @@
 /*
- * cupti.h - of CUPTI's activity interface what cupti.c uses, declared by ourselves, so that nothing
- * of the toolkit is needed to build.
+ * cupti.h - the part of CUPTI's activity interface that cupti.c uses, declared here so that the
+ * build needs no part of the toolkit.
  *
- * Records grow at their ends from one version of the library to the next and keep what stands in
- * front: from CUDA 11 to 13 the fields below lie where they are. tests/unit/cupti_layout_test.c
- * holds them against NVIDIA's header where that is installed. CUPTI packs records to 8 bytes.
+ * Each version of the library may add members at the end of records, but keeps the first ones: the
+ * members below are the same from CUDA 11 to 13. tests/unit/cupti_layout_test.c compares them with
+ * NVIDIA's header if that is installed. CUPTI aligns records to 8 bytes.
  */
 #ifndef PL_CUDA_CUPTI_H
 #define PL_CUDA_CUPTI_H
@@ -12,12 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { /* what a record is */
+enum { /* types of records */
        CU_MEMCPY = 1,
        CU_MEMSET = 2,
        CU_DRIVER = 4,
        CU_RUNTIME = 5,
-       CU_KERNEL = 10, /* those that may run beside each other: all */
+       CU_KERNEL = 10, /* all kernels, also concurrent ones */
        CU_MEMCPY_PEER = 22,
        CU_EVENT = 36,
        CU_SYNC = 38,
@@ -36,10 +36,10 @@ enum { /* results */
        CU_NO_RIGHTS = 35,
        CU_OTHER_PROFILER = 39,
 };
-/* From this version on events and waits for them have numbers of their own (CUDA 12.8). */
+/* From this version on, records of events and waits for them have numbers (CUDA 12.8). */
 #define CU_VERSION_INSTANCE 26
-/* From CUDA 12.6 to 13.0 a clock of the caller's can make times of kernels 0 (CUPTI's release notes
- * of 13.1). */
+/* From CUDA 12.6 to 13.0, times of kernels may be 0 with a clock of the caller (CUPTI's release
+ * notes of 13.1). */
 #define CU_CLOCK_LOSES(version) ((version) >= 24 && (version) < 130100)
 
 struct cu_kernel {

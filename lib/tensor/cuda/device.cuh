@@ -1,9 +1,9 @@
 /*
- * device.cuh - what the kernels are written with: launches, shared memory, vectors of elements,
- * sums in a fixed order.
+ * device.cuh - the common parts of kernels: launches, shared memory, vectors of elements, sums in a
+ * fixed order.
  *
- * A source that keeps to this header and to plain CUDA C++ is also compiled as C++ for the emulated
- * device of the tests (tests/emu/cuda_emu.h, which defines PL_EMU and comes first).
+ * A source that uses only this header and plain CUDA C++ is also compiled as C++ for the emulated
+ * device of the tests (tests/emu/cuda_emu.h, which defines PL_EMU and is included first).
  */
 #ifndef PL_CUDA_DEVICE_CUH
 #define PL_CUDA_DEVICE_CUH
@@ -18,12 +18,13 @@ typedef __nv_bfloat16 bf16;
 
 /* ---- launches and shared memory -------------------------------------------------------------- */
 
-/* Without being asked a kernel is given 48 KB of shared memory, what it declares (PL_SHARED)
- * included; so more than this is asked for, whatever it declares. */
+/* A kernel gets 48 KB of shared memory by default, including its declared arrays (PL_SHARED). A
+ * launch with more dynamic memory than this asks for more, whatever the kernel declares. */
 #define PL_ASKS ((size_t)32 << 10)
 
-/* What a block may have on every device of compute capability 8.0 and newer (8.6, 8.9 and 12.0 have
- * no more; 8.0 has 163 KB, 9.0 and 10.0 227). What needs more looks at plk's `shared` first. */
+/* The shared memory of a block on every device of compute capability 8.0 and newer (8.6, 8.9 and
+ * 12.0 have no more; 8.0 has 163 KB, 9.0 and 10.0 227). Kernels that need more check plk's `shared`
+ * first. */
 #define PL_LEAST_SHARED (99 << 10)
 
 /* PL_LAUNCH(kernel, grid, block, bytes of dynamic shared memory, stream, arguments...); a kernel
@@ -49,8 +50,8 @@ static inline void pl_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t
 #endif
 
 /* PL_SHARED(sums, float[32]); declares `sums`. PL_DYNAMIC(rows, float); declares `float *rows`, the
- * launch's dynamic shared memory. The first begins at a multiple of 16 bytes, as vectors do, the
- * second of 1,024. Nobody cleared either. */
+ * dynamic shared memory of the launch. The first begins at a multiple of 16 bytes, as vectors do,
+ * the second at one of 1,024. Neither is cleared. */
 #ifdef PL_EMU
 #define PL_SHARED(name, ...)                                                                       \
 	using name##_type = __VA_ARGS__;                                                           \
@@ -74,7 +75,7 @@ static inline unsigned pl_blocks(size_t n, size_t each)
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* V elements as a thread reads and writes them: all of 16 bytes, or one. */
+/* V elements as a thread reads and writes them: 16 bytes, or one element. */
 template <typename T> struct pl_wide {
 	static const int n = 16 / sizeof(T);
 };
@@ -96,7 +97,7 @@ __device__ static inline void pl_store(bf16 *p, float x)
 	*p = __float2bfloat16_rn(x);
 }
 
-/* two bfloat16 in a word, the first in the lower half */
+/* two bfloat16 in a word, the first one in the lower half */
 __device__ static inline unsigned pl_pack(float lo, float hi)
 {
 	__nv_bfloat162 v = __floats2bfloat162_rn(lo, hi);
@@ -182,7 +183,7 @@ template <int V, typename T> __device__ static inline void pl_put(T *p, const fl
 	pl_vector<V, T>::put(p, v);
 }
 
-/* V elements as they lie in memory: what is kept like this takes half the registers of bfloat16. */
+/* V elements in the type of memory: bfloat16 then takes half the registers. */
 template <typename T, int V> struct pl_raw {
 	uint4 v;
 };
@@ -190,7 +191,7 @@ template <typename T> struct pl_raw<T, 1> {
 	T v;
 };
 
-/* Can rows of c elements at all these places be read 16 bytes at a time? NULL: yes. */
+/* Can rows of c elements at all these addresses be read 16 bytes at a time? NULL: yes. */
 static inline bool pl_aligned(size_t row_bytes)
 {
 	return row_bytes % 16 == 0;
@@ -200,7 +201,7 @@ template <typename... P> static inline bool pl_aligned(size_t row_bytes, const v
 	return (uintptr_t)p % 16 == 0 && pl_aligned(row_bytes, more...);
 }
 
-/* PL_STORED(k, T, statement): with T what activations are stored as. */
+/* PL_STORED(k, T, statement): T is the type of stored activations. */
 #define PL_STORED(k, T, ...)                                                                       \
 	do {                                                                                       \
 		if ((k)->bf16) {                                                                   \
@@ -213,9 +214,9 @@ template <typename... P> static inline bool pl_aligned(size_t row_bytes, const v
 	} while (0)
 
 /*
- * pl_each(k, n, wide, f): f.run<V>(i) for elements i to i + V - 1, for all of n; V is `most` where
- * `wide`, else 1, and 1 for the last few. A thread does one vector, so that as many bytes are under
- * way as threads fit onto the device: 32 KB a multiprocessor and input, more than the 25 KB that
+ * pl_each(k, n, wide, f): f.run<V>(i) for elements i to i + V - 1, for all of n; V is `most` if
+ * `wide`, else 1, and 1 for the last few. A thread computes one vector, so that all threads of the
+ * device have a vector in flight: 32 KB for each multiprocessor and input, more than the 25 KB that
  * keep the memory of an H200 busy (4.8 TB/s times 0.7 us, over 132).
  */
 #define PL_BLOCK 256
@@ -242,7 +243,7 @@ static void pl_each(const struct plk *k, size_t n, bool wide, const F &f)
 			  f);
 }
 
-/* Divides in 32 bits where that is enough. */
+/* Divides in 32 bits if the numbers fit. */
 __device__ static inline size_t pl_div(size_t a, size_t b)
 {
 	return (a | b) >> 32 ? a / b : (unsigned)a / (unsigned)b;
@@ -252,7 +253,7 @@ __device__ static inline size_t pl_mod(size_t a, size_t b)
 	return (a | b) >> 32 ? a % b : (unsigned)a % (unsigned)b;
 }
 
-/* 2^x, within 2 units in the last place; 0 for -infinity and what would be subnormal */
+/* 2^x, within 2 units in the last place; 0 for -infinity and if the result is subnormal */
 __device__ static inline float pl_exp2(float x)
 {
 #ifdef PL_EMU
@@ -266,7 +267,7 @@ __device__ static inline float pl_exp2(float x)
 }
 #define PL_LOG2E 1.44269504088896341f
 
-/* 1 / x, within 1 unit in the last place: a fifth of what the exact one takes */
+/* 1 / x, within 1 unit in the last place, in a fifth of the time of the exact division */
 __device__ static inline float pl_over(float x)
 {
 #ifdef PL_EMU
@@ -283,7 +284,7 @@ __device__ static inline float pl_over(float x)
 
 #define PL_FULL 0xffffffffu
 
-/* All lanes get the same bits: in each round both of a pair add the same two. */
+/* All lanes get the same bits: in each round both lanes of a pair add the same two numbers. */
 template <typename T> __device__ static inline T pl_warp_sum(T v)
 {
 	for (int bit = 16; bit; bit >>= 1)
@@ -300,7 +301,8 @@ __device__ static inline float pl_warp_max(float v)
 /*
  * The sum over a team of `size` consecutive threads (a multiple of 32), for each of them. `room`:
  * 32 numbers of shared memory. If a team is more than a warp, all threads of the block must call
- * it. It is a barrier of the team: what they have read others may write from then on.
+ * it. It is a barrier of the team: afterwards other threads may overwrite data that the team has
+ * read.
  */
 template <typename T> __device__ static inline T pl_team_sum(T v, int size, T *room)
 {
@@ -309,10 +311,10 @@ template <typename T> __device__ static inline T pl_team_sum(T v, int size, T *r
 
 	v = pl_warp_sum(v);
 	if (size == 32) {
-		__syncwarp(); /* shuffles order nothing in memory */
+		__syncwarp(); /* shuffles do not order memory accesses */
 		return v;
 	}
-	__syncthreads(); /* who read the last sum has done so */
+	__syncthreads(); /* all threads have read the last sum */
 	if (lane == 0)
 		room[thread / 32] = v;
 	__syncthreads();
@@ -337,7 +339,7 @@ __device__ static inline float pl_team_max(float v, int size, float *room)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* What a number is after it was stored. */
+/* The number after storing and reading it. */
 template <typename T> __device__ static inline float pl_stored(float x);
 template <> __device__ inline float pl_stored<float>(float x)
 {
@@ -349,11 +351,11 @@ template <> __device__ inline float pl_stored<bf16>(float x)
 }
 
 /*
- * A row of `vecs` vectors is shared out over a team, the threads that differ in threadIdx.x: vector
- * j goes to thread j % team. f(i, j) is called for each of a thread's, i its number; K at most, so
- * that i can choose a register, or with K = 0 any number, i then always 0.
+ * A team divides a row of `vecs` vectors; its threads differ in threadIdx.x, and vector j belongs
+ * to thread j % team. f(i, j) is called for each vector j of a thread; i counts them, at most K, so
+ * that i can choose a register. K = 0: any number of vectors, and i is always 0.
  */
-#define PL_HELD 4 /* K, where the row fits */
+#define PL_HELD 4 /* K, if the row fits */
 
 template <int K, typename F> __device__ static inline void pl_row(int vecs, F f)
 {
@@ -371,7 +373,8 @@ template <int K, typename F> __device__ static inline void pl_row(int vecs, F f)
 	}
 }
 
-/* The smallest team that holds a row in `each` vectors a thread; *held: there is one. */
+/* The smallest team that holds a row in `each` vectors for each thread; *held: such a team
+ * exists. */
 static inline unsigned pl_team(int vecs, unsigned each, bool *held)
 {
 	unsigned team = 32;

@@ -1,11 +1,11 @@
 /*
- * elements.cu - what is done element by element.
+ * elements.cu - operations on single elements.
  *
  * Bytes for n elements of e bytes: act 2 n e, act_back 3 n e, bias_act 2 n e (3 with pre),
- * bias_planes 2 n e, add 3 n e, dropout 2 n e, round and load n (4 + e). All are bound by memory:
- * gelu, the dearest, is about 25 instructions an element, of which a multiprocessor does 128 a
- * cycle while it gets 12 bfloat16 from memory in that time. exp is the device's own (2 ulp and a
- * little for great arguments); tanh is that of the library.
+ * bias_planes 2 n e, add 3 n e, dropout 2 n e, round and load n (4 + e). Memory limits all of them:
+ * gelu, the most expensive, needs about 25 instructions for an element; a multiprocessor executes
+ * 128 in a cycle, and memory gives it 12 bfloat16 in the time of one gelu. exp is that of the
+ * device (2 ulp, a little more for large arguments); tanh is that of the library.
  *
  * gelu's tanh form (Hendrycks and Gimpel, 2016) is x s(2 u) with s the sigmoid, since (1 + tanh
  * u)/2 = s(2 u), u = sqrt(2/pi) (x + 0.044715 x^3); its slope is s + 2 x s (1 - s) u'.
@@ -40,7 +40,7 @@ __device__ static inline float act_one(enum pl_act act, float x)
 	}
 }
 
-/* The derivative at x, of which y is the value; relu, tanh and sigmoid look at y alone. */
+/* The derivative at x, whose value is y; relu, tanh and sigmoid only use y. */
 __device__ static inline float act_slope(enum pl_act act, float x, float y)
 {
 	float s;
@@ -60,8 +60,8 @@ __device__ static inline float act_slope(enum pl_act act, float x, float y)
 	}
 }
 
-/* ACTS(act, A, statement): with A the activation as a constant, so that it is asked for once a
- * vector and not once an element. */
+/* ACTS(act, A, statement): A is the activation as a constant, so that it is tested once for each
+ * vector and not for each element. */
 #define CASE(act, A, ...)                                                                          \
 	case act: {                                                                                \
 		const enum pl_act A = act;                                                         \

@@ -3,14 +3,15 @@
  *
  * Forward: reads 4 N C bytes of table (and position), writes N C of activations.
  *
- * Back: a row of the table gets the sum of dy over the tokens that named it, in the order of the
- * tokens whatever runs first. So the tokens are sorted by id with a stable sort: least significant
- * digit first, four passes of 8 bits, each a count of digits by tile, a scan, and a move in which a
- * warp ranks the 32 tokens at a time that it has by matching digits. Then blocks sum over chunks of
- * 32 sorted tokens: a run of one id within a chunk is added to the table at once; what crosses a
- * border is left as a partial sum, and the block in whose chunk the run began adds those, in order.
- * A frequent token thus is a matter of many blocks. Bytes: N C of dy once (and once more for the
- * positions), 4 (N + rows met) C of the table, about 100 N of sorting.
+ * Backward: a row of the table gets the sum of dy over the tokens with its number, in the order of
+ * the tokens, independent of the order of blocks. So the tokens are sorted by id with a stable
+ * sort: least significant digit first, four passes of 8 bits. Each pass is a count of digits for
+ * each tile, a scan, and a pass that moves them, in which a warp ranks 32 tokens at a time by
+ * matching digits. Then blocks sum over chunks of 32 sorted tokens. A run of one id within a chunk
+ * is added to the table at once. A run across a border leaves partial sums, and the block in whose
+ * chunk it began adds these in order. So many blocks share the work of a frequent token. Bytes: N C
+ * of dy once (and once more for the positions), 4 (N + rows met) C of the table, about 100 N for
+ * sorting.
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu rates: embedding, embedding-back).
  */
@@ -53,14 +54,14 @@ void plk_embed(const struct plk *k, int n, int c, const int32_t *id, const float
 
 #define DIGITS 256
 #define WARPS  8
-#define ROUNDS 8		     /* of 32 tokens a warp */
-#define TILE   (WARPS * ROUNDS * 32) /* tokens a block */
+#define ROUNDS 8		     /* of 32 tokens for each warp */
+#define TILE   (WARPS * ROUNDS * 32) /* tokens of a block */
 
 struct sorting {
 	int n, tiles, shift;
 	const uint32_t *key, *at; /* at NULL: token i is at i */
 	uint32_t *key_to, *at_to;
-	uint32_t *count; /* (DIGITS, tiles): tokens; after the scan, where the first goes */
+	uint32_t *count; /* (DIGITS, tiles): tokens; after the scan, the place of the first one */
 };
 
 __device__ static inline int token_of(int round)
@@ -83,7 +84,8 @@ static __global__ void count_digits(struct sorting s)
 	s.count[threadIdx.x * (unsigned)s.tiles + blockIdx.x] = count[threadIdx.x];
 }
 
-/* count[i] becomes the sum of those before it; one block, a piece of the array a thread. */
+/* count[i] becomes the sum of the entries before it; one block, each thread has a piece of the
+ * array. */
 static __global__ void __launch_bounds__(1024) scan(int n, uint32_t *count)
 {
 	PL_SHARED(sums, uint32_t[1024]);
@@ -111,7 +113,7 @@ static __global__ void __launch_bounds__(1024) scan(int n, uint32_t *count)
 	}
 }
 
-static __global__ void move(struct sorting s)
+static __global__ void move_tokens(struct sorting s)
 {
 	PL_SHARED(to, uint32_t[WARPS][DIGITS]);
 	unsigned warp = threadIdx.x / 32, before = (1u << threadIdx.x % 32) - 1;
@@ -153,7 +155,7 @@ static __global__ void move(struct sorting s)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-#define CHUNK 32  /* sorted tokens a block */
+#define CHUNK 32  /* sorted tokens of a block */
 #define WIDE  128 /* threads of a block: vectors of columns */
 #define AHEAD 4	  /* rows of dy that a thread reads at once */
 
@@ -161,11 +163,12 @@ template <typename T> struct summing {
 	int n, c;
 	const uint32_t *key, *at;
 	const T *dy;
-	float *parts; /* (chunks, 2, C): of a run from before the chunk; of one that goes on */
+	float *parts; /* (chunks, 2, C): of a run that began before the chunk; of one that continues
+			 after it */
 	float *dtable;
 };
 
-/* A run [first, end) of one id ends within or with the chunk. */
+/* Sum a run [first, end) of one id that ends within the chunk or at its end. */
 template <typename T, int V>
 __device__ static inline void end_run(const struct summing<T> &s, int first, int end, int col,
 				      const float *sum)
@@ -217,7 +220,7 @@ template <typename T, int V> static __global__ void sum_chunks(struct summing<T>
 	end_run<T, V>(s, first, end, col, sum);
 }
 
-/* Runs that cross borders, by the block in whose chunk they begin. */
+/* Add the runs that cross borders; the block in whose chunk a run begins does it. */
 template <typename T> static __global__ void sum_runs(struct summing<T> s)
 {
 	int chunk = (int)blockIdx.x, begin = chunk * CHUNK, end = begin + CHUNK;
@@ -302,7 +305,7 @@ static void sort(const struct plk *k, int n, const int32_t *id, const struct roo
 		s.at_to = r->at[pass % 2];
 		PL_LAUNCH(count_digits, (unsigned)s.tiles, DIGITS, 0, k->stream, s);
 		PL_LAUNCH(scan, 1, 1024, 0, k->stream, s.tiles * DIGITS, s.count);
-		PL_LAUNCH(move, (unsigned)s.tiles, WARPS * 32, 0, k->stream, s);
+		PL_LAUNCH(move_tokens, (unsigned)s.tiles, WARPS * 32, 0, k->stream, s);
 		s.key = s.key_to;
 		s.at = s.at_to;
 	}

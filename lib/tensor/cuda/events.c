@@ -2,22 +2,22 @@
  * Device events without a profiler: the spans of layers, from pairs of events in the stream that
  * computes.
  *
- * An event is recorded where the host begins to ask for a layer's work and one where it has done
- * so. When both are over, the time between them is what the device was busy with the layer for,
- * gaps included. Where a span lies is the time since a base, an event whose time on the host is
- * known because the host waited for it when the device was idle; a new base is set at each flush,
- * since times are told as a float of milliseconds, which is too coarse after minutes. Nothing here
- * waits but flush() and stop().
+ * One event is recorded when the host begins to issue the work of a layer, one when it has
+ * finished. When both have passed, the time between them is the time of the layer on the device,
+ * including gaps. The place of a span is its time since a base: an event with a known time of the
+ * host, because the host waited for it while the device was idle. Each flush sets a new base,
+ * because the driver gives times as a float of milliseconds, which is too coarse after minutes.
+ * Only flush() and stop() wait.
  *
- * Through the driver's interface, whose library is there wherever there is a device.
+ * It uses the driver's interface, because its library is installed with every device.
  */
 #include <dlfcn.h>
 #include <string.h>
 
 #include "tensor/cuda/trace.h"
 
-#define MOST  32768 /* spans between two flushes; more are lost */
-#define TRIES 5	    /* to know when an event passed */
+#define MOST  32768 /* spans between two flushes; further ones are lost */
+#define TRIES 5	    /* attempts to find the time of an event */
 
 typedef void *event_t;
 
@@ -33,7 +33,7 @@ static struct {
 struct span {
 	const char *name;
 	event_t begin, end;
-	pl_ns asked, done; /* by the host */
+	pl_ns asked, done; /* times of the host */
 	uint64_t corr;
 	bool open;
 };
@@ -69,8 +69,8 @@ static int open_library(struct pl_err *err)
 	return pl_fail(err, PL_EABSENT, "%s has no events: it is too old", which);
 }
 
-/* The device is idle, so it passes the event at once. The host may be disturbed between its two
- * looks at the clock: the closest of a few pairs counts. */
+/* Record the base. The device is idle, so the event passes at once. The host may be interrupted
+ * between its two readings of the clock, so the closest of a few pairs counts. */
 static int set_base(struct pl_err *err)
 {
 	pl_ns least = INT64_MAX;
@@ -156,7 +156,7 @@ static void range(const char *name, bool begin)
 		st.n--;
 }
 
-static void tell(const struct span *s)
+static void report_span(const struct span *s)
 {
 	char text[256];
 	struct pl_device_event e;
@@ -169,13 +169,13 @@ static void tell(const struct span *s)
 	}
 	snprintf(text, sizeof(text), "Launch %.200s", s->name);
 	e = pl_device_event(PL_DEV_CALL, text, s->asked, s->done, s->corr);
-	pl_cuda_trace_tell(&e);
+	pl_cuda_trace_report(&e);
 	begin = st.base_ns + (pl_ns)((double)from * 1e6);
 	e = pl_device_event(PL_DEV_KERNEL, s->name, begin, begin + (pl_ns)((double)lasts * 1e6),
 			    s->corr);
 	e.device = (uint32_t)st.d.device;
 	e.stream = 0;
-	pl_cuda_trace_tell(&e);
+	pl_cuda_trace_report(&e);
 }
 
 static int flush(struct pl_err *err)
@@ -187,7 +187,7 @@ static int flush(struct pl_err *err)
 		return pl_fail(err, PL_EIO, "an event of the device failed (CUDA error %d)",
 			       result);
 	for (size_t i = 0; i < n; i++)
-		tell(&st.span[i]);
+		report_span(&st.span[i]);
 	st.n = 0;
 	return set_base(err);
 }
@@ -209,7 +209,7 @@ static void stop(bool idle)
 	st.n = st.made = st.cap = 0;
 }
 
-/* Calls other than those that stand for layers are not told, and no waits. */
+/* No: it reports only the calls that stand for layers, and no waits. */
 static bool complete(void)
 {
 	return false;
@@ -220,10 +220,10 @@ static uint64_t lost(void)
 	return st.lost;
 }
 
-const struct pl_cuda_trace_maker pl_cuda_trace_events = { .name = "events",
-							  .start = start,
-							  .range = range,
-							  .flush = flush,
-							  .stop = stop,
-							  .complete = complete,
-							  .lost = lost };
+const struct pl_cuda_trace_source_type pl_cuda_trace_events = { .name = "events",
+								.start = start,
+								.range = range,
+								.flush = flush,
+								.stop = stop,
+								.complete = complete,
+								.lost = lost };

@@ -1,11 +1,11 @@
 /*
  * graph.cu - calls recorded and launched again (CUDA graphs).
  *
- * A step of a network is some hundred launches of 2 to 5 us each on the host's side; what is
- * recorded is launched at once. The network makes its calls as ever: while a recorded sequence is
- * launched they return at once, and only a number over the places they would have written to is
- * kept, which must be that of the recording. What differs from step to step lies in memory of the
- * device (vary()) and is put there before.
+ * A step of a network is some hundred launches of 2 to 5 us each on the host; a recorded sequence
+ * is one launch. The network makes the same calls as before. While a recorded sequence is launched,
+ * they return at once, and only a hash of their result addresses is computed, which must equal that
+ * of the recording. Values that change from step to step are in memory of the device (vary()) and
+ * are written there before.
  */
 #include "tensor/cuda/context.h"
 
@@ -45,15 +45,15 @@ static void free_parts(struct pl_cuda_graph *g)
 
 void pl_cuda_forget_graphs(struct pl_cuda *c)
 {
-	if (c->mode == PL_CUDA_RECORD) /* what it holds so far is wrong, too */
+	if (c->mode == PL_CUDA_RECORD) /* the current recording is invalid, too */
 		pl_cuda_note(c, cudaErrorStreamCaptureInvalidated, RECORDING);
 	for (int i = 0; i < PL_CUDA_GRAPHS; i++)
 		if (&c->graph[i] != c->now)
 			free_parts(&c->graph[i]);
 }
 
-/* Relaxed: while it is recorded the thread may ask whether marks are passed, and take memory to
- * stage what it sends. CUDA else refuses that, and what was recorded is lost. */
+/* The mode is relaxed, because during a recording the thread may query events and allocate staging
+ * memory. CUDA refuses these calls otherwise, and the recording is lost. */
 static void begin_part(struct pl_cuda *c)
 {
 	c->cut_calls = c->calls;
@@ -61,7 +61,7 @@ static void begin_part(struct pl_cuda *c)
 		     RECORDING);
 }
 
-/* What was recorded since the last cut becomes a part; nothing: none. */
+/* The calls recorded since the last cut become a part; no calls: no part. */
 static void end_part(struct pl_cuda *c)
 {
 	struct pl_cuda_graph *g = c->now;
@@ -112,7 +112,8 @@ void pl_cuda_cut_over(struct pl_cuda *c)
 /* ---- sequences ---------------------------------------------------------------------------------
  */
 
-/* The one of this number, or a free place, or that of the one that was not used for longest. */
+/* The sequence of this number, or an unused place, or the place of the sequence that was unused for
+ * longest. */
 static struct pl_cuda_graph *find(struct pl_cuda *c, uint64_t id)
 {
 	struct pl_cuda_graph *oldest = &c->graph[0];

@@ -1,13 +1,14 @@
 /*
- * kernels.h - the kernels of the CUDA backend, one launcher an operation of the table in backend.h.
+ * kernels.h - the kernels of the CUDA backend: one launcher for each operation of the table in
+ * backend.h.
  *
- * A launcher queues work on k->stream and returns; it cannot fail (what a launch does wrong shows
- * when the stream is waited for). Meaning, shapes and order of arguments are those of the table.
- * `void *` are activations and their gradients: bfloat16 if k->bf16, else float32; all else is
- * float32. Every pointer is memory of the device, aligned to its elements; what is aligned to 16
- * bytes and has rows of a multiple of 16 bytes is read and written 16 bytes a thread. An element is
- * summed in one order that depends on the shape and k->sms alone: results are bit-equal whenever
- * they are computed on one device, and there are no atomic additions of floats.
+ * A launcher queues work on k->stream and returns; it cannot fail (waiting for the stream reports
+ * errors of a launch). Meaning, shapes and order of arguments are those of the table. `void *` are
+ * activations and their gradients: bfloat16 if k->bf16, else float32; all others are float32. Every
+ * pointer is memory of the device, aligned to its elements. Tensors that are aligned to 16 bytes
+ * and have rows of a multiple of 16 bytes are read and written in vectors of 16 bytes. Each element
+ * is summed in one order that depends only on the shape and k->sms: results have the same bits on
+ * one device, and there are no atomic additions of floats.
  */
 #ifndef PL_CUDA_KERNELS_H
 #define PL_CUDA_KERNELS_H
@@ -30,13 +31,13 @@ struct plk {
 	int sms;		     /* multiprocessors of the device */
 	bool bf16;		     /* activations are bfloat16 */
 	enum pl_precision precision; /* of products on float32 activations: conv, attn */
-	bool hopper;		     /* of compute capability 9.0: it has wgmma */
-	/* 256-byte aligned, at least what the plk_*_scratch() of the operation says; its contents
-	 * are anybody's between two calls on the stream. */
+	bool hopper;		     /* compute capability 9.0, which has wgmma */
+	/* 256-byte aligned, at least the size of the operation's plk_*_scratch(). Its contents are
+	 * undefined between two calls on the stream. */
 	void *scratch;
 	size_t scratch_bytes;
 	size_t shared; /* bytes of shared memory that a block may have */
-	bool fresh;    /* columns, layernorm_back: sums are put there, not added */
+	bool fresh;    /* columns, layernorm_back: sums overwrite the old values */
 };
 
 /* ---- elements: elements.cu ------------------------------------------------------------------- */
@@ -55,15 +56,15 @@ void plk_dropout(const struct plk *k, size_t n, float p, const struct pl_vary *v
 		 const void *x, void *y);
 void plk_scale(const struct plk *k, size_t n, float f, float *x);
 void plk_zero(const struct plk *k, void *p, size_t bytes);
-/* float32 to bfloat16, and to what activations are */
+/* float32 to bfloat16; float32 to the type of activations */
 void plk_round(const struct plk *k, size_t n, const float *x, void *y);
-/* the same of n rows of c numbers, ldx apart, to rows ldy apart, zeros behind the c */
+/* the same for n rows of c numbers, ldx apart, to rows ldy apart, padded with zeros */
 void plk_round_rows(const struct plk *k, int n, int c, const float *x, int ldx, void *y, int ldy);
 void plk_load(const struct plk *k, size_t n, const float *x, void *y);
 
 /* ---- sums over rows: columns.cu -------------------------------------------------------------- */
 
-/* Of all operations on N rows of C here and in norm.cu and loss.cu. */
+/* For all operations on N rows of C here and in layernorm.cu and loss.cu. */
 size_t plk_rows_scratch(const struct plk *k, int n, int c);
 /* db (C) += the sums over the rows of dy (N, C) */
 void plk_columns(const struct plk *k, int n, int c, const void *dy, float *db);
@@ -72,12 +73,12 @@ void plk_columns(const struct plk *k, int n, int c, const void *dy, float *db);
 
 void plk_layernorm(const struct plk *k, int n, int c, const void *x, const float *gamma,
 		   const float *beta, float eps, float *save, void *y);
-/* The same of x = a + b, which goes to `sum` (may be a or b). */
+/* The same for x = a + b, which is stored in `sum` (may be a or b). */
 void plk_add_layernorm(const struct plk *k, int n, int c, const void *a, const void *b, void *sum,
 		       const float *gamma, const float *beta, float eps, float *save, void *y);
 void plk_layernorm_back(const struct plk *k, int n, int c, const void *x, const float *gamma,
 			const float *save, const void *dy, void *dx, float *dgamma, float *dbeta);
-/* The same, and `more` is added to what goes to dx; dx may be dy. */
+/* The same, with `more` added to dx; dx may be dy. */
 void plk_layernorm_back_add(const struct plk *k, int n, int c, const void *x, const float *gamma,
 			    const float *save, const void *dy, const void *more, void *dx,
 			    float *dgamma, float *dbeta);
@@ -96,8 +97,8 @@ void plk_pool_back(const struct plk *k, const struct pl_pool2d *d, const int32_t
 size_t plk_conv_scratch(const struct plk *k, const struct pl_conv *d);
 void plk_conv(const struct plk *k, const struct pl_conv *d, const void *x, const float *w,
 	      const float *bias, enum pl_act act, void *y);
-/* The way back in parts: dy before the activation, and db += its sums (NULL: no bias); dw +=; dx.
- */
+/* The parts of the backward pass: dy before the activation, and db += its sums (NULL: no bias); dw
+ * +=; dx. */
 void plk_conv_dy(const struct plk *k, const struct pl_conv *d, enum pl_act act, const void *y,
 		 void *dy, float *db);
 void plk_conv_dw(const struct plk *k, const struct pl_conv *d, const void *x, const void *dy,
@@ -109,10 +110,10 @@ void plk_conv_dx(const struct plk *k, const struct pl_conv *d, const float *w, c
 
 void plk_embed(const struct plk *k, int n, int c, const int32_t *id, const float *table,
 	       const float *position, int t, void *y);
-size_t plk_embed_scratch(const struct plk *k, int n, int c); /* of the way back */
+size_t plk_embed_scratch(const struct plk *k, int n, int c); /* of the backward pass */
 void plk_embed_back(const struct plk *k, int n, int c, const int32_t *id, int t, const void *dy,
 		    float *dtable, float *dposition);
-/* floats of `save`; bytes of scratch of the two below */
+/* floats of `save`; bytes of scratch of the two functions below */
 size_t plk_attn_save(const struct plk *k, const struct pl_attn *d);
 size_t plk_attn_scratch(const struct plk *k, const struct pl_attn *d);
 void plk_attn(const struct plk *k, const struct pl_attn *d, const void *qkv, void *y, float *save);
@@ -130,17 +131,17 @@ void plk_hinge(const struct plk *k, int n, int c, const void *x, const int32_t *
 
 /* ---- optimisers: optim.cu -------------------------------------------------------------------- */
 
-/* vary: lr and t. half (bfloat16, n from the first on) gets a rounded copy of w; NULL: none. */
+/* vary: lr and t. half (bfloat16, n from the first on) gets a rounded copy of w; NULL: no copy. */
 void plk_sgd(const struct plk *k, size_t first, size_t n, const struct pl_vary *vary,
 	     float momentum, const struct pl_decay *decay, bool nesterov, const float *g, float *v,
 	     float *w, void *half);
 void plk_adam(const struct plk *k, size_t first, size_t n, const struct pl_vary *vary, float b1,
 	      float b2, float eps, const struct pl_decay *decay, bool decoupled, const float *g,
 	      float *m, float *v, float *w, void *half);
-/* of the two below; *sum = the sum of squares of x */
+/* of the two functions below; *sum = the sum of squares of x */
 size_t plk_sum_scratch(const struct plk *k);
 void plk_sum_squares(const struct plk *k, size_t n, const float *x, double *sum);
-/* x times limit / (norm + 1e-6) where that is below 1 */
+/* x times limit / (norm + 1e-6) if that is below 1 */
 void plk_clip(const struct plk *k, size_t n, double limit, float *x);
 
 #endif

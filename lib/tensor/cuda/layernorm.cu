@@ -2,29 +2,30 @@
  * layernorm.cu - layer normalisation (Ba et al., 2016) of (N, C), alone or of a sum, and back.
  *
  * A row belongs to a team of threads: a warp up to C = 1,024 (bfloat16; 512 of float32), else a
- * block of up to 1,024. It is held in registers, up to 4 x 16 bytes a thread, so x is read once,
- * and the variance is that about the mean, summed after the mean is known. Bytes, with e those of
- * an element: forward 2 N C e (of a sum 4 N C e), back 3 N C e (with what is added 4 N C e); flops:
- * 8 and 15 an element, far below what memory allows. A warp asks for its whole row at once: with 24
- * or more of them a multiprocessor that is 37 KB under way at C = 768, of a sum twice that. Back
- * there are 16, which is too few for rows that are asked for, worked on and written by turns: so
- * the next row is always on its way (74 KB).
+ * block of up to 1,024. The row is kept in registers, up to 4 x 16 bytes for each thread, so x is
+ * read once, and the variance is that about the mean, summed when the mean is known. Bytes, with e
+ * those of an element: forward 2 N C e (of a sum 4 N C e), backward 3 N C e (with an added gradient
+ * 4 N C e); flops: 8 and 15 for each element, far below the limit of memory. A warp loads its whole
+ * row at once: with 24 or more warps in a multiprocessor, 37 KB are in flight at C = 768, for a sum
+ * twice that. The backward pass has 16 warps, which is too few if rows are loaded, computed and
+ * written by turns, so it always loads the next row in advance (74 KB).
  *
- * Back, with xh = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - xh mean(g xh)), dgamma
- * += sum over rows of dy xh, dbeta += that of dy. Blocks stay for many rows and keep the sums of
- * their columns in registers; each leaves them once, and pl_fold() adds them in order.
+ * Backward, with xh = (x - mean) rstd and g = dy gamma: dx = rstd (g - mean(g) - xh mean(g xh)),
+ * dgamma += sum over rows of dy xh, dbeta += that of dy. A block computes many rows and keeps the
+ * sums of their columns in registers; it writes them once, and pl_fold() adds the sums of all
+ * blocks in order.
  *
- * Rows that fit into no team, or cannot be read 16 bytes at a time, are read again in each pass,
- * and their columns' sums lie in memory.
+ * Rows that are too long for a team, or that cannot be read 16 bytes at a time, are read again in
+ * each pass, and the sums of their columns are in memory.
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu rates: layernorm, layernorm-back).
  */
 #include "tensor/cuda/mma.cuh"
 
-#define WARPS 4	  /* rows of a block, where a warp does a row */
-#define BACK  256 /* threads of a block of the way back, whatever a team is */
+#define WARPS 4	  /* rows of a block, if a warp computes a row */
+#define BACK  256 /* threads of a block of the backward pass, for any team */
 
-template <typename T> struct forward { /* what the forward kernel works on */
+template <typename T> struct forward { /* arguments of the forward kernel */
 	int n, c;
 	const T *a, *b; /* b NULL: x is a */
 	T *sum;
@@ -41,7 +42,7 @@ static __global__ void __launch_bounds__(1024) layernorm(struct forward<T> f)
 	PL_SHARED(room, float[32]);
 	size_t row = (size_t)blockIdx.x * blockDim.y + threadIdx.y, base = row * f.c;
 	int team = (int)blockDim.x, vecs = f.c / V;
-	raw x[K ? K : 1], more[K ? K : 1]; /* as it lies in memory: half the registers */
+	raw x[K ? K : 1], more[K ? K : 1]; /* in the type of memory: half the registers */
 	float sum = 0, squares = 0, mean, rstd, v[V], u[V];
 
 	if (row >= (size_t)f.n)
@@ -54,7 +55,7 @@ static __global__ void __launch_bounds__(1024) layernorm(struct forward<T> f)
 		pl_get<V>((const T *)&x[i], v);
 	};
 
-	if (K) /* asks for all of the row before anything is done with it */
+	if (K) /* load the whole row before computing */
 		pl_row<K>(vecs, ask);
 	if (K && f.b)
 		pl_row<K>(vecs, ask_more);
@@ -103,7 +104,7 @@ template <typename T, int V> static void launch(const struct plk *k, const struc
 	unsigned team = pl_team(f.c / V, PL_HELD, &held), rows = team == 32 ? WARPS : 1;
 	unsigned blocks = pl_blocks((size_t)f.n, rows);
 
-	/* what is read one element at a time is not worth a kernel of its own */
+	/* single elements do not need a fast kernel */
 	if constexpr (V > 1)
 		if (held) {
 			PL_LAUNCH((layernorm<T, V, PL_HELD>), blocks, dim3(team, rows), 0,
@@ -142,13 +143,13 @@ template <typename T> struct backward {
 	int n, c;
 	const T *x;
 	const float *gamma, *save;
-	const T *dy, *more; /* more NULL: dx is what comes back alone */
+	const T *dy, *more; /* more NULL: no gradient is added */
 	T *dx;
 	float *parts; /* (blocks, 2, C): sums of dy xh, of dy */
 };
 
-/* The sums of a block's teams, in their order, to its row of parts. One team's go through shared
- * memory at a time, (2, C). */
+/* Add the sums of a block's teams, in their order, to its row of parts. They go through shared
+ * memory, one team at a time, (2, C). */
 template <typename T, int V, int K>
 __device__ static inline void gather(const struct backward<T> &b, float (*dg)[V], float (*db)[V])
 {
@@ -178,7 +179,7 @@ __device__ static inline void gather(const struct backward<T> &b, float (*dg)[V]
 		});
 }
 
-/* Adds to sums that lie in memory, each of which one thread alone touches. */
+/* Add to sums in memory, each of which belongs to one thread. */
 template <int V> __device__ static inline void add_to(float *to, const float *v)
 {
 	for (int l = 0; l < V; l++)
@@ -186,8 +187,8 @@ template <int V> __device__ static inline void add_to(float *to, const float *v)
 }
 
 /*
- * A row that is worked on, while the next one is on its way to shared memory: a thread copies what
- * it will need itself, so that nobody waits for others.
+ * A row that is computed while the next one is copied to shared memory. A thread copies the vectors
+ * that it will need, so that no thread waits for others.
  */
 template <typename T, int V, int K> struct at_row {
 	typedef struct pl_raw<T, V> raw;
@@ -222,8 +223,8 @@ template <typename T, int V, int K> struct at_row {
 					copy(place(to, 2, i), b.more + from);
 			});
 	}
-	/* The row that was asked for is there, the next one is asked for. */
-	__device__ void go_on(size_t next)
+	/* Wait for the current row and start to copy the next one. */
+	__device__ void next_row(size_t next)
 	{
 		mean = next_mean, rstd = next_rstd;
 		ask(turn ^ 1, next);
@@ -286,12 +287,12 @@ static __global__ void __launch_bounds__(K ? BACK : 1024, K ? 2 : 1)
 	}
 	a.ask(0, row);
 	plm_commit();
-	/* the teams of a block go on together, since they wait for each other's sums */
+	/* the teams of a block continue together, because they wait for each other's sums */
 	for (size_t first = row - threadIdx.y; first < (size_t)b.n; first += step) {
 		int mine = a.row < (size_t)b.n ? vecs : 0;
 		float sum = 0, dot = 0;
 
-		a.go_on(a.row + step);
+		a.next_row(a.row + step);
 		pl_row<K>(mine, [&](int i, int j) {
 			float xh[V], g[V], gamma[V];
 

@@ -1,21 +1,21 @@
 /*
- * loss.cu - losses, their gradients and how many rows were right.
+ * loss.cu - losses, their gradients and the number of hits.
  *
- * softmax_xent of (N, C) elements of e bytes: a team of threads takes a row and goes over it once,
- * keeping the greatest element so far and the sum of exponentials relative to it, rescaled when the
- * greatest changes (Milakov and Gimelshein, 2018); then the gradient (p - 1[y]) scale / N is
- * written. Vectors of 16 bytes are aligned in memory whatever C is (GPT-2's vocabulary is odd).
- * Between the two a row stays on the chip, so that 2 N C e bytes move in all: in registers, 7
- * vectors a thread of up to 512 (28,672 bfloat16, 14,336 float32), or in shared memory, where two
- * rows of 111 KB (GPT-2's vocabulary has 98) find room beside each other, or a longer one: so one
- * is on its way, or leaves, while the other is worked on, and the next takes a row's place as that
- * is used up. What does not fit there either is read again, most of it from the cache. While memory
- * brings and takes a bfloat16 element, at 4.8 TB/s, a multiprocessor can issue 24 instructions for
- * it; this takes about 11, 2 of them exponentials, of which 3 would fit.
+ * softmax_xent of (N, C) elements of e bytes: a team of threads reads a row once and keeps the
+ * greatest element so far and the sum of exponentials relative to it, rescaled when the greatest
+ * changes (Milakov and Gimelshein, 2018); then it writes the gradient (p - 1[y]) scale / N. Vectors
+ * of 16 bytes are aligned in memory for any C (GPT-2's vocabulary is odd). Between the two the row
+ * stays on the chip, so that 2 N C e bytes are moved in all. It stays in registers, 7 vectors for
+ * each of up to 512 threads (28,672 bfloat16, 14,336 float32), or in shared memory, with room for
+ * two rows of 111 KB (GPT-2's vocabulary needs 98) or one longer row. One of the two rows is copied
+ * while the other is computed, and the next row overwrites a row as soon as it has been used.
+ * Longer rows are read again, mostly from the cache. In the time in which memory (4.8 TB/s) reads
+ * and writes a bfloat16 element, a multiprocessor can issue 24 instructions for it; this needs
+ * about 11, 2 of them exponentials, of which 3 would be possible.
  *
- * A row was right when no element before its class is as great, and none behind it greater. Blocks
- * add the losses of their rows in double and leave one number each; a last block adds those in
- * order.
+ * A row is a hit if no element before its class is as great, and no element after it is greater.
+ * Blocks add the losses of their rows in double and write one number each; the last block adds
+ * those in order.
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu rates: cross-entropy, squared-error,
  * hinge).
@@ -23,11 +23,11 @@
 #include "tensor/cuda/mma.cuh"
 
 #define HELD  7	   /* vectors of a row that a thread keeps */
-#define ASIDE 1	   /* in place of that: the row lies in shared memory */
-#define FIXED 2048 /* bytes of it that a block needs besides */
-#define WIDE  512  /* threads of such a block */
+#define ASIDE 1	   /* instead of a number: the row is in shared memory */
+#define FIXED 2048 /* bytes of shared memory that a block needs besides */
+#define WIDE  512  /* threads of a block with rows in shared memory */
 #define BLOCK 256  /* threads of a block, unless a row needs more */
-#define MOST  8	   /* blocks a multiprocessor */
+#define MOST  8	   /* blocks for each multiprocessor */
 #define FOLD  256
 
 struct part {
@@ -35,8 +35,8 @@ struct part {
 	int64_t hits;
 };
 
-/* What the teams of a block summed, added in order. */
-__device__ static inline void leave(const struct part *teams, struct part *parts)
+/* Write the sums of the teams of a block, added in order. */
+__device__ static inline void write_part(const struct part *teams, struct part *parts)
 {
 	struct part all;
 
@@ -55,7 +55,7 @@ static __global__ void finish(int count, const struct part *parts, double over,
 			      struct pl_loss_sum *sum)
 {
 	PL_SHARED(room, double[32]);
-	double loss = 0, hits = 0; /* whole numbers below 2^53 */
+	double loss = 0, hits = 0; /* integers below 2^53 are exact */
 
 	for (int i = (int)threadIdx.x; i < count; i += FOLD) {
 		loss += parts[i].loss;
@@ -88,9 +88,9 @@ template <typename T> struct xent {
 };
 
 /*
- * Rows of any length: a row is taken in vectors that are aligned in memory, of which the first
- * begins `early` elements before the row and the last may end behind it. What is not the row's is
- * -infinity, which counts for nothing. at: element of the row with which the vector begins.
+ * Rows of any length: a row is read in vectors that are aligned in memory. The first begins `early`
+ * elements before the row, and the last may end after it. Elements outside the row become
+ * -infinity, which adds nothing. at: the element of the row at which the vector begins.
  */
 template <typename T, int V>
 __device__ static inline struct pl_raw<T, V> take(const T *row, int c, int at) {
@@ -117,10 +117,10 @@ __device__ static inline void give(T *row, int c, int at, const float *v)
 			pl_store(row + at + l, v[l]);
 }
 
-struct seen {		 /* of a row, by one thread */
-	float most, sum; /* the greatest; exponentials of what is less or equal, relative to it */
-	int where;	 /* the vector that had the greatest first */
-	int beaten;	 /* the class's own vector has as much before it */
+struct seen {		 /* the part of a row that one thread has read */
+	float most, sum; /* the greatest; the sum of exponentials relative to it */
+	int where;	 /* the vector with the first of the greatest elements */
+	int beaten;	 /* the vector of the class has an element as great before the class */
 };
 
 template <int V>
@@ -142,8 +142,8 @@ __device__ static inline void look(struct seen *s, const float *v, int at, int y
 			s->beaten |= at + l < y && v[l] == own;
 }
 
-/* Vector j of a row is on its way to the place of that of the row before: by the thread that will
- * need it, and had that. */
+/* Start to copy vector j of a row to the place of the same vector of the previous row. The thread
+ * that used that one also needs this one. */
 template <typename T, int V>
 __device__ static inline void ask(const struct xent<T> &a, size_t row, int j,
 				  struct pl_raw<T, V> *aside)
@@ -159,7 +159,7 @@ __device__ static inline void ask(const struct xent<T> &a, size_t row, int j,
 		plm_copy<16>(plm_shared(&aside[j]), a.x + begin + at, true);
 }
 
-/* e^(v - top) f, less `own` at the class; top: times log2 e */
+/* e^(v - top) f, less `own` at the class; top: multiplied by log2 e */
 template <int V>
 __device__ static inline void slope(float *v, float top, float f, int at_class, float own)
 {
@@ -182,7 +182,7 @@ static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 
 	int team = (int)blockDim.x;
 	raw held[R ? R : 1], *aside = NULL;
 
-	int most = (a.c + 2 * V - 2) / V; /* vectors of a row that begins anywhere */
+	int most = (a.c + 2 * V - 2) / V; /* vectors of a row with any alignment */
 
 	if constexpr (K == ASIDE) {
 		PL_DYNAMIC(room_of_row, raw);
@@ -192,7 +192,7 @@ static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 
 		teams[threadIdx.y] = { 0, 0 };
 	if (K == ASIDE)
 		pl_row<0>(most, [&](int, int j) { ask<T, V>(a, blockIdx.x, j, aside); });
-	/* the teams of a block go on together, since they wait for each other's sums */
+	/* the teams of a block continue together, because they wait for each other's sums */
 	for (size_t rows = (size_t)blockIdx.x * blockDim.y; rows < (size_t)a.n;
 	     rows += (size_t)gridDim.x * blockDim.y) {
 		size_t row = rows + threadIdx.y, begin = row * a.c;
@@ -211,7 +211,7 @@ static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 
 
 		plm_commit();
 		plm_wait<0>();
-		if (R) /* asks for all of the row before anything is done with it */
+		if (R) /* load the whole row before computing */
 			pl_row<R>(vecs, [&](int i, int j) {
 				held[i] = take<T, V>(a.x + begin, a.c, j * V - early);
 			});
@@ -239,7 +239,7 @@ static __global__ void __launch_bounds__(K == ASIDE ? WIDE : 1024, K == ASIDE ? 
 				ask<T, V>(a, row + gridDim.x, j, aside);
 		});
 	}
-	leave(teams, a.parts);
+	write_part(teams, a.parts);
 }
 
 template <typename T, int V> static unsigned launch(const struct plk *k, const struct xent<T> &a)
@@ -320,7 +320,8 @@ void plk_squared(const struct plk *k, int n, int c, const void *x, const float *
 	PL_LAUNCH(finish, 1, FOLD, 0, k->stream, (int)blocks, parts, (double)count, sum);
 }
 
-/* A warp a row, which is read twice: the gradient of the class counts the others. */
+/* One warp for each row, which is read twice: the gradient of the class depends on the number of
+ * other terms. */
 template <typename T>
 static __global__ void hinge(int n, int c, const T *x, const int32_t *y, float f, T *dx,
 			     struct part *parts)
@@ -347,7 +348,8 @@ static __global__ void hinge(int n, int c, const T *x, const int32_t *y, float f
 		total += (double)pl_warp_sum(sum);
 		over = pl_warp_sum(over);
 		hits += pl_warp_sum(beaten) == 0;
-		__syncwarp(); /* all have read the class's element, and dx may be x */
+		__syncwarp(); /* all lanes have read the element of the class, because dx may be x
+			       */
 		for (int j = (int)threadIdx.x; dx && j < c; j += 32) {
 			bool on = 1 - own + pl_float(from[j]) > 0;
 
@@ -356,7 +358,7 @@ static __global__ void hinge(int n, int c, const T *x, const int32_t *y, float f
 	}
 	if (threadIdx.x == 0)
 		teams[threadIdx.y] = { total, hits };
-	leave(teams, parts);
+	write_part(teams, parts);
 }
 
 void plk_hinge(const struct plk *k, int n, int c, const void *x, const int32_t *y, float scale,

@@ -1,28 +1,28 @@
 /*
- * matmul.cu - products of matrices by cuBLASLt, and the layers that are one.
+ * matmul.cu - products of matrices by cuBLASLt, and the layers that are products.
  *
- * cuBLASLt sees columns where we see rows: a row-major (N, C) is its (C x N). So with ' for
- * transposed, y = x w' (N, K) becomes y' = w x' (its K x N), dx = dy w becomes dx' = w' dy', and
- * dw += dy' x becomes dw' += x' dy. 2 N C K flops each.
+ * cuBLASLt is column-major and we are row-major: a row-major (N, C) is its (C x N). So with ' for
+ * transposed, y = x w' (N, K) becomes y' = w x' (its K x N), dx = dy w becomes dx' = w' dy', and dw
+ * += dy' x becomes dw' += x' dy. 2 N C K flops each.
  *
- * Bias and gelu go along with the product where cuBLASLt offers that for the shape at hand, as do
- * the slope of the gelu before with that for dx, and the sum over the rows of dy with that for dw;
- * where it does not, kernels of ours do it. Which way
- * a product is computed is asked once for each shape and kept: so the same shape gives the same
- * bits. Ways in which parts of a sum are added as they arrive, or rounded before, are left out.
+ * If cuBLASLt supports it for the shape, one call computes the product with bias and gelu, dx with
+ * the slope of the preceding gelu, and dw with the sum over the rows of dy; otherwise our kernels
+ * compute the additions. The algorithm for a shape is chosen once and kept, so the same shape gives
+ * the same bits. Algorithms that add parts of a sum in the order of their arrival, or round them
+ * before, are not used.
  *
- * What is stored as bfloat16 is multiplied as that: parameters by way of a copy, which weights()
- * makes and the optimisers renew. What is stored as float32 is multiplied as that by default, or as
- * tf32, or rounded to bfloat16 by a pass of ours: cuBLASLt's own way of doing so (FAST_16BF) is a
- * permission, of which it makes use for some shapes only.
+ * Numbers stored as bfloat16 are multiplied as bfloat16: weights() makes a rounded copy of the
+ * parameters, and the optimisers update it. Numbers stored as float32 are multiplied as float32 by
+ * default, or as tf32, or rounded to bfloat16 by a kernel of ours, because cuBLASLt's own mode
+ * (FAST_16BF) rounds only for some shapes.
  */
 #include "tensor/cuda/context.h"
 #include "tensor/cuda/device.cuh"
 
-#define WORK_BYTES ((size_t)32 << 20) /* what cuBLASLt may want on an H100 */
-#define TOO_MANY   1024		      /* shapes kept: more than any network has */
+#define WORK_BYTES ((size_t)32 << 20) /* the scratch memory that cuBLASLt wants on an H100 */
+#define TOO_MANY   1024		      /* limit of shapes: more than any network has */
 
-/* of pl_cuda_shape.compute: what float32 is rounded to */
+/* of pl_cuda_shape.compute: the type to which float32 is rounded */
 #define FP32 ((uint8_t)0)
 #define TF32 ((uint8_t)1)
 #define BF16 ((uint8_t)2) /* before the product: round_operands() */
@@ -159,7 +159,7 @@ static void drop_products(struct pl_cuda *c)
 	c->n_products = 0;
 }
 
-/* The place of a shape, in a table at most half full. */
+/* The place of a shape in the hash table, which is at most half full. */
 static struct pl_cuda_product *find(struct pl_cuda *c, const struct call *v)
 {
 	size_t at;
@@ -183,9 +183,8 @@ static uint8_t aligned(const void *p, int ld, bool half)
 	return (uint8_t)__builtin_ctzll(bits);
 }
 
-/* Both operands, of which columns lie together, become bfloat16 with columns at multiples of 16
- * bytes.
- */
+/* Both operands, whose columns are contiguous, become bfloat16 with columns at multiples of 16
+ * bytes. */
 static bool round_operands(struct pl_cuda *c, struct call *v)
 {
 	struct pl_cuda_shape *s = &v->s;
@@ -214,13 +213,13 @@ static struct pl_cuda_product *find_product(struct pl_cuda *c, struct call *v)
 	v->s.align_a = aligned(v->a, v->s.lda, v->s.in);
 	v->s.align_b = aligned(v->b, v->s.ldb, v->s.in);
 	v->s.align_d = aligned(v->d, v->s.ldd, v->s.out);
-	/* the choice looks at where they lie, too */
+	/* the choice depends on the alignment, too */
 	v->s.align_bias = aligned(v->bias, 0, v->s.out);
 	v->s.align_aux = aligned(v->aux, 0, v->s.out);
 	return find(c, v);
 }
 
-/* Did it refuse what it had offered, and begin nothing? */
+/* Did cuBLASLt refuse its own proposal before it began? */
 static bool refused(cublasStatus_t rc)
 {
 	return rc == CUBLAS_STATUS_NOT_SUPPORTED || rc == CUBLAS_STATUS_INVALID_VALUE ||
@@ -236,7 +235,7 @@ static void note_product(struct pl_cuda *c, cublasStatus_t rc)
 	pl_cuda_note(c, e == cudaSuccess ? cudaErrorUnknown : e, what);
 }
 
-/* False: cuBLASLt has no way to do it. */
+/* False: cuBLASLt has no algorithm for it. */
 static bool product(struct pl_cuda *c, struct call *v)
 {
 	const float one = 1;
@@ -256,15 +255,15 @@ static bool product(struct pl_cuda *c, struct call *v)
 	if (rc == CUBLAS_STATUS_SUCCESS)
 		rc = cublasLtMatmul(c->lt, p->desc, &one, v->a, p->a, v->b, p->b, &v->beta, v->d,
 				    p->d, v->d, p->d, &p->algo, c->work, WORK_BYTES, c->k.stream);
-	/* with an epilogue it may; what goes along with a product is done otherwise then */
+	/* it may refuse an epilogue; then our kernels compute that part */
 	p->none = v->s.epilogue && refused(rc);
 	if (rc != CUBLAS_STATUS_SUCCESS && !p->none)
 		note_product(c, rc);
 	return !p->none;
 }
 
-/* What cuBLASLt has no way to do: element by element, each a sum in order. Slow, and any shape's.
- */
+/* Products without an algorithm of cuBLASLt: each element is a sum in order. Slow, but for any
+ * shape. */
 template <typename I, typename O> struct do_product {
 	struct pl_cuda_shape s;
 	float beta;
@@ -295,7 +294,7 @@ template <typename I, typename O> static void by_elements(struct pl_cuda *c, con
 }
 
 /* Without an epilogue. */
-static void product_anyhow(struct pl_cuda *c, struct call *v)
+static void product_any_shape(struct pl_cuda *c, struct call *v)
 {
 	if (product(c, v))
 		return;
@@ -326,15 +325,14 @@ void pl_cuda_gemm(void *ctx, bool ta, bool tb, int m, int n, int k, const float 
 	v.s.ta = tb, v.s.tb = ta;
 	v.s.compute = compute_of(c);
 	v.a = b, v.b = a, v.d = d, v.beta = beta;
-	product_anyhow(c, &v);
+	product_any_shape(c, &v);
 	pl_cuda_done(c, "gemm");
 }
 
 /* ---- dense layers ------------------------------------------------------------------------------
  */
 
-/* Parameters as they are multiplied: themselves, their place in the copy, or rounded into `room`.
- */
+/* The parameters as operands: the slab itself, their place in the copy, or rounded into `room`. */
 static void *operand(struct pl_cuda *c, const float *w, size_t n, void *room)
 {
 	void *copy = c->k.bf16 ? pl_cuda_half(c, w, n) : (void *)w;
@@ -345,8 +343,8 @@ static void *operand(struct pl_cuda *c, const float *w, size_t n, void *room)
 	return room;
 }
 
-/* Scratch memory for the sums of rows (N, K), and behind that for weights and bias without a copy.
- */
+/* Scratch memory for the sums of rows (N, K), and after that for weights and bias without a
+ * copy. */
 static bool rooms(struct pl_cuda *c, int n, int k, const float *weight, size_t weights, void **w,
 		  void **b)
 {
@@ -369,7 +367,7 @@ static void shape(const struct pl_cuda *c, struct call *v, int m, int n, int k)
 	v->s.compute = c->k.bf16 ? FP32 : compute_of(c);
 }
 
-/* A matrix that an epilogue reads or writes beside D; false: it lies as that cannot. */
+/* A matrix that an epilogue reads or writes in addition to D; false: its layout does not fit. */
 static bool set_aux(struct call *v, void *aux)
 {
 	v->aux = aux;
@@ -377,8 +375,8 @@ static bool set_aux(struct call *v, void *aux)
 	return v->s.m % 8 == 0 && (uintptr_t)aux % 16 == 0;
 }
 
-/* With the bias, and with gelu where `pre` is wanted; false: not to be had. Some ways take a bias
- * at a multiple of 16 bytes for granted. */
+/* With the bias, and with gelu if `pre` is wanted; false: not supported. Some algorithms require a
+ * bias at a multiple of 16 bytes without checking it. */
 static bool dense_fused(struct pl_cuda *c, struct call v, void *bias, bool gelu, void *pre)
 {
 	if ((uintptr_t)bias % 16)
@@ -425,16 +423,15 @@ void pl_cuda_dense(void *ctx, int n, int c, int k, const float *x, const float *
 		if (act != PL_ACT_NONE || pre)
 			plk_act(&cu->k, act, all, v.d, y);
 	} else {
-		product_anyhow(cu, &v);
+		product_any_shape(cu, &v);
 		plk_bias_act(&cu->k, n, k, bias, act, v.d, pre, y);
 	}
 	pl_cuda_done(cu, "dense");
 }
 
-/* Do the sums of dy cost more along with dw than by themselves? So where the way that makes them
- * keeps less than half of the device busy while the product alone would be shared out better, by
- * parts of its long sums. */
-static bool costly(struct pl_cuda *c, struct call v)
+/* Is it faster to sum dy in a separate kernel? Yes if the algorithm for both keeps less than half
+ * of the device busy and the product alone would use more of it, by dividing its long sums. */
+static bool sum_is_slower_fused(struct pl_cuda *c, struct call v)
 {
 	float along = find_product(c, &v)->waves, alone;
 
@@ -456,10 +453,10 @@ static void back_weights(struct pl_cuda *c, struct call v, const void *x, const 
 	v.s.tb = 1;
 	v.s.out = 0;
 	v.a = x, v.b = dy, v.d = dw, v.beta = fresh ? 0 : 1;
-	if (db && v.s.in) { /* what float32 is rounded to inside must not change the sums */
+	if (db && v.s.in) { /* the sums must not depend on the type to which float32 is rounded */
 		v.bias = there ? db : sums;
 		v.s.epilogue = CUBLASLT_EPILOGUE_BGRADB;
-		if (!costly(c, v) && product(c, &v)) {
+		if (!sum_is_slower_fused(c, v) && product(c, &v)) {
 			if (!there)
 				pl_fold(&c->k, sums, 1, k, db, NULL);
 			return;
@@ -467,12 +464,12 @@ static void back_weights(struct pl_cuda *c, struct call v, const void *x, const 
 		v.bias = NULL;
 		v.s.epilogue = 0;
 	}
-	product_anyhow(c, &v);
+	product_any_shape(c, &v);
 	if (db)
 		plk_columns(&c->k, n, k, dy, db);
 }
 
-/* Times the slope of gelu at `from`; false: not to be had. */
+/* With the slope of gelu at `from`; false: not supported. */
 static bool sloped(struct pl_cuda *c, struct call v, const float *from)
 {
 	v.s.epilogue = CUBLASLT_EPILOGUE_DGELU;
@@ -500,7 +497,7 @@ void pl_cuda_dense_back(void *ctx, int n, int c, int k, const float *x, const fl
 		v.a = operand(cu, w, (size_t)c * (size_t)k, room_w);
 		v.b = dy, v.d = dx;
 		if (!from || !sloped(cu, v, from)) {
-			product_anyhow(cu, &v);
+			product_any_shape(cu, &v);
 			if (from)
 				plk_act_back(&cu->k, PL_ACT_GELU, (size_t)n * (size_t)c, from, x,
 					     dx, dx);

@@ -1,16 +1,16 @@
 /*
- * mma.cuh - what feeds the tensor cores: one warp's matrix product of bfloat16 with float32 sums,
- * the loads of its operands from shared memory, copies into shared memory that nobody waits for,
- * and the layout of tiles there. On the device each is one instruction of PTX; without one
- * tests/emu/emu_mma.h does lane by lane what the PTX ISA says of it.
+ * mma.cuh - operations around the tensor cores: one warp's matrix product of bfloat16 with float32
+ * sums, the loads of its operands from shared memory, asynchronous copies into shared memory, and
+ * the layout of tiles there. On the device each is one instruction of PTX; without a device
+ * tests/emu/emu_mma.h does the same lane by lane, as the PTX ISA defines it.
  *
  * Fragments of the product C (16, 8) += A (16, 16) B (16, 8), with g = lane / 4, i = lane % 4, two
  * bfloat16 a register, the lower column (of A) or row (of B) in the lower half:
  *	A: (g, 2i..) (g + 8, 2i..) (g, 2i + 8..) (g + 8, 2i + 8..)
  *	B: (2i.., g) (2i + 8.., g)
  *	C: (g, 2i) (g, 2i + 1) (g + 8, 2i) (g + 8, 2i + 1), float32
- * So C of two products beside each other, rounded, is A of the next one, with no lane telling
- * another anything: attention hands its probabilities on like this.
+ * So C of two neighbouring products, rounded, is A of the next product, without an exchange between
+ * lanes: attention uses this for its probabilities.
  */
 #ifndef PL_CUDA_MMA_CUH
 #define PL_CUDA_MMA_CUH
@@ -20,7 +20,7 @@
 #ifdef PL_EMU
 #include "emu_mma.h"
 #else
-/* Where something lies in shared memory, in bytes; tiles begin at multiples of PLM_ALIGN. */
+/* An address in shared memory, in bytes; tiles begin at multiples of PLM_ALIGN. */
 typedef uint32_t plm_addr;
 
 static __device__ __forceinline__ plm_addr plm_shared(const void *p)
@@ -37,8 +37,8 @@ static __device__ __forceinline__ void plm_mma(float c[4], const uint32_t a[4], 
 		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Four 8 x 8 matrices: lanes 8 j to 8 j + 7 say where the rows (16 bytes) of the j-th begin; a lane
- * gets (g, 2i) and (g, 2i + 1) of each. */
+/* Load four 8 x 8 matrices: lanes 8 j to 8 j + 7 give the addresses of the rows (16 bytes) of the
+ * j-th; a lane gets (g, 2i) and (g, 2i + 1) of each. */
 static __device__ __forceinline__ void plm_load(uint32_t r[4], plm_addr from)
 {
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -54,9 +54,8 @@ static __device__ __forceinline__ void plm_load_across(uint32_t r[4], plm_addr f
 		     : "r"(from));
 }
 
-/* N bytes (4, 8 or 16) from global to shared memory, zeros where not `valid`: there by the
- * plm_wait() that follows the plm_commit(), for the thread that asked; for others after a barrier.
- */
+/* Copy N bytes (4, 8 or 16) from global to shared memory, or zeros if not `valid`. The thread that
+ * copies can read them after the plm_wait() that follows plm_commit(); others after a barrier. */
 template <int N>
 static __device__ __forceinline__ void plm_copy(plm_addr to, const void *from, bool valid)
 {
@@ -83,21 +82,21 @@ static __device__ __forceinline__ void plm_commit(void)
 	asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* until no more than N commits are under way */
+/* wait until at most N commits are in progress */
 template <int N> static __device__ __forceinline__ void plm_wait(void)
 {
 	asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* The same number, of which the compiler does not know that it is: so it makes again what it would
- * else keep in registers through a loop that needs them all. */
+/* The same number, hidden from the compiler: so it computes values again instead of keeping them in
+ * registers through a loop that needs all registers. */
 static __device__ __forceinline__ unsigned plm_again(unsigned x)
 {
 	asm volatile("" : "+r"(x));
 	return x;
 }
 
-/* 2^x, within 2 units in the last place; 0 for -infinity and what would be subnormal */
+/* 2^x, within 2 units in the last place; 0 for -infinity and if the result is subnormal */
 static __device__ __forceinline__ float plm_exp2(float x)
 {
 	float y;
@@ -108,42 +107,42 @@ static __device__ __forceinline__ float plm_exp2(float x)
 #endif
 
 /*
- * Tiles: rows of bfloat16 in chunks of 8, the unit of every access. The 8 chunks that one phase of
- * a load touches (a column of chunks in 8 rows, or 8 neighbours of a row) must lie in different
- * banks, of which a line of 128 bytes covers each once: a row's chunks are permuted by exclusive or
- * with the number of the line, so chunk c of row r is at c ^ (r / rows a line) % chunks. SIZE, the
+ * Tiles: rows of bfloat16 in chunks of 8, the unit of every access. The 8 chunks of one phase of a
+ * load (a column of chunks in 8 rows, or 8 neighbours of a row) must lie in different banks, and a
+ * line of 128 bytes covers each bank once. So the chunks of a row are permuted by exclusive or with
+ * the number of the line: chunk c of row r is at c ^ (r / rows in a line) % chunks. SIZE, the
  * columns in use, may be less than the pitch: a power of 2 from 32 to 128.
  */
-#define PLM_ALIGN 256 /* bytes: the longest row, so that places may be got by exclusive or */
+#define PLM_ALIGN 256 /* bytes: the longest row, so that exclusive or gives addresses */
 
 template <int SIZE> struct plm_tile {
 	static constexpr int pitch = SIZE <= 32 ? 32 : SIZE <= 64 ? 64 : 128;
 	static constexpr int chunks = pitch / 8;
 	static constexpr int bytes = 2 * pitch; /* of a row */
 
-	/* where chunk c of row r begins, in bytes */
+	/* offset of chunk c of row r, in bytes */
 	static __device__ __forceinline__ uint32_t place(int r, int c)
 	{
 		int line = pitch < 64 ? r / (64 / pitch) : r;
 
 		return (uint32_t)(r * bytes + ((c ^ (line & (chunks < 8 ? chunks - 1 : 7))) * 16));
 	}
-	/* What a lane adds to a tile's address for the fragments of A (16 rows, 16 columns) with
-	 * plm_load, and of B (16 rows, 16 columns), plm_load_across. From there k rows further is
-	 * k * bytes more (k a multiple of 16), 16 k columns is ^ 32 k. */
+	/* The offset of a lane in a tile for the fragments of A (16 rows, 16 columns) with
+	 * plm_load, and of B (16 rows, 16 columns), plm_load_across. k rows further is k * bytes
+	 * more (k a multiple of 16), 16 k columns further is ^ 32 k. */
 	static __device__ __forceinline__ uint32_t lane_a(int lane)
 	{
 		return place(lane & 15, lane >> 4);
 	}
-	/* The same for B with plm_load, from a tile whose rows are B's columns: 16 of them. */
+	/* The same for B with plm_load, from a tile whose rows are 16 columns of B. */
 	static __device__ __forceinline__ uint32_t lane_b(int lane)
 	{
 		return place((lane & 7) | (lane >> 4) << 3, lane >> 3 & 1);
 	}
-	/* ROWS rows of `size` columns (a multiple of 8), from row `row` on, of a matrix in global
-	 * memory with ld columns; rows from `valid` on and columns from `size` to SIZE are zeros. A
-	 * thread's chunks lie in one column of chunks, so that it has one address of each side and
-	 * adds what all threads add. */
+	/* Copy ROWS rows of `size` columns (a multiple of 8), from row `row` on, of a matrix in
+	 * global memory with ld columns; rows from `valid` on and columns from `size` to SIZE
+	 * become zeros. The chunks of a thread are in one column of chunks, so it keeps one address
+	 * on each side and adds constants. */
 	template <int ROWS, int THREADS>
 	static __device__ __forceinline__ void fetch(plm_addr to, const bf16 *from, int row, int ld,
 						     int valid, int size)
@@ -165,9 +164,9 @@ template <int SIZE> struct plm_tile {
 };
 
 /*
- * s (16 M, 8 N) += rows of a tile at a (16 M) times rows of one at b (8 N); a and b as lane_a() and
- * lane_b() made them. The first H fragments of each row of a, 16 columns each, are in registers, as
- * plm_hold() got them: what is used every turn is worth as many as can be spared.
+ * s (16 M, 8 N) += rows of a tile at a (16 M) times rows of one at b (8 N); lane_a() and lane_b()
+ * made a and b. The first H fragments of each row of a, 16 columns each, are in registers
+ * (plm_hold()): as many as fit, because they are used in every turn.
  */
 #define PLM_HELD(H) ((H) ? (H) : 1) /* an array of that many */
 
@@ -211,8 +210,8 @@ static __device__ __forceinline__ void plm_hold(uint32_t (&held)[M][PLM_HELD(H)]
 			plm_load(held[m][k], (from ^ 32 * k) + 16 * m * plm_tile<SIZE>::bytes);
 }
 
-/* acc (16 M, SIZE) += s (16 M, 8 N), rounded to bfloat16, times rows of a tile at b (8 N), where
- * lane_a() made b. */
+/* acc (16 M, SIZE) += s (16 M, 8 N), rounded to bfloat16, times rows of a tile at b (8 N); lane_a()
+ * made b. */
 template <int SIZE, int M, int N>
 static __device__ __forceinline__ void plm_combine(float (&acc)[M][SIZE / 8][4],
 						   const float (&s)[M][N][4], plm_addr b)
@@ -266,8 +265,8 @@ static __device__ __forceinline__ void plm_scale(float (&s)[M][N][4], float by)
 				s[m][n][e] *= by;
 }
 
-/* Of scores (16 M, 8 N) what causality forbids becomes -infinity. `ahead`: how much further in the
- * sequence the first query is than the first key. Rows are queries; ACROSS: keys. */
+/* Set the scores (16 M, 8 N) of later keys to -infinity. `ahead`: position of the first query less
+ * that of the first key. Rows are queries; ACROSS: keys. */
 template <bool ACROSS, int M, int N>
 static __device__ __forceinline__ void plm_mask(float (&s)[M][N][4], int ahead, int lane)
 {
@@ -285,9 +284,9 @@ static __device__ __forceinline__ void plm_mask(float (&s)[M][N][4], int ahead, 
 			}
 }
 
-/* acc (16 M, SIZE), rounded, to rows `ld` apart in global memory, of which `valid` are there, and
- * of them `size` columns: through the warp's own 16 M rows of a tile (T) that nobody else uses now,
- * so that whole chunks are written. */
+/* Store acc (16 M, SIZE), rounded, to rows `ld` apart in global memory, of which `valid` exist with
+ * `size` columns. It goes through the warp's own 16 M rows of a tile (T), which must be unused, so
+ * that whole chunks are written. */
 template <typename T, int SIZE, int M>
 static __device__ __forceinline__ void plm_put(char *tile, const float (&acc)[M][SIZE / 8][4],
 					       bf16 *to, size_t ld, int valid, int size)

@@ -1,23 +1,22 @@
 /*
- * What NCCL says of its collectives: a profiler that it loads from the file that this code is in
+ * The collectives that NCCL reports: a profiler that NCCL loads from the file with this code
  * (NCCL's "profiler plugin" interface).
  *
- * NCCL tells calls of its interface (groups of them), the launches of kernels, which collectives
- * and transfers each group became, and, of what goes over a network, every step of every channel.
- * A group's number is given to the trace of the device while its kernels are launched (CUPTI's
- * external correlation), and comes with each collective; so the kernel and what it carries find
- * each other. Version 4 does not tell launches: collectives come without a number, and are paired
- * with kernels by order.
+ * NCCL reports calls of its interface (in groups), the launches of kernels, the collectives and
+ * transfers of each group, and every step of every channel on a network. The number of a group is
+ * given to the trace of the device while its kernels are launched (CUPTI's external correlation),
+ * and is reported with each collective, so that readers can join kernels and collectives. Version 4
+ * does not report launches: its collectives have no number, and are paired with kernels by order.
  *
- * Number of a collective: how many its communicator began before, which is the same on all its
- * ranks. NCCL's own number counts each sort apart.
+ * The number of a collective counts the earlier ones of its communicator, which is the same on all
+ * its ranks. NCCL's own number counts each type of collective separately.
  *
- * NCCL keeps handles of what began, and may use one as a parent long after its end (a network step
- * of a collective whose issue is over). They are taken in turn from a ring that is far longer than
- * all that NCCL has under way.
+ * NCCL keeps handles of events, and may use one as a parent long after its end (a network step of a
+ * collective that has been issued). Handles are taken in turn from a ring that is much longer than
+ * the number of events in progress.
  *
- * While nobody traces, communicators are told that nothing is of interest: NCCL makes no calls
- * then. Other programs may load this file, too (NCCL_PROFILER_PLUGIN is inherited).
+ * Without a trace, communicators are told to report no events, so NCCL makes no calls. Other
+ * programs may also load this file (NCCL_PROFILER_PLUGIN is inherited).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -40,7 +39,7 @@ struct comm {
 	struct comm *next;
 	char group[64];
 	int ranks;
-	_Atomic int64_t colls; /* begun so far */
+	_Atomic int64_t colls; /* number of collectives so far */
 };
 
 struct handle {
@@ -58,14 +57,14 @@ struct handle {
 static struct {
 	pthread_mutex_t lock;
 	struct handle *ring;
-	struct comm *comms; /* all there were */
+	struct comm *comms; /* all communicators so far */
 	_Atomic uint64_t used, launches;
 	char path[512];
 } st = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- handles ------------------------------------------------------------------------------- */
 
-/* The ring is made once and stays: NCCL may hold handles for as long as it lives. */
+/* The ring is never freed: NCCL may keep handles until the process ends. */
 static bool have_ring(void)
 {
 	bool have;
@@ -86,8 +85,8 @@ static struct handle *new_handle(struct comm *c, uint64_t type)
 	return h;
 }
 
-/* NULL unless it is a handle of ours. */
-static const struct handle *ours(const void *p)
+/* NULL: no handle of this ring. */
+static const struct handle *own_handle(const void *p)
 {
 	uintptr_t at = (uintptr_t)p, first = (uintptr_t)st.ring;
 
@@ -111,7 +110,7 @@ static int64_t type_bytes(const char *type)
 	return -1;
 }
 
-/* Of the whole data: what a rank gives or gets at most. */
+/* Bytes of the whole data: the most that a rank sends or receives. */
 static int64_t whole_bytes(const struct comm *c, const struct np_coll *e)
 {
 	int64_t each = type_bytes(e->type), n = 1;
@@ -124,7 +123,7 @@ static int64_t whole_bytes(const struct comm *c, const struct np_coll *e)
 	return each * (int64_t)e->count * n;
 }
 
-static void tell_comm(const struct handle *h, const char *func, int64_t bytes, int32_t peer)
+static void report_comm(const struct handle *h, const char *func, int64_t bytes, int32_t peer)
 {
 	char text[64];
 	struct pl_device_event e;
@@ -137,26 +136,28 @@ static void tell_comm(const struct handle *h, const char *func, int64_t bytes, i
 	e.seq = h->seq;
 	e.bytes = bytes;
 	e.peer = peer;
-	pl_cuda_trace_tell(&e);
+	pl_cuda_trace_report(&e);
 }
 
 static void begin_coll(struct handle *h, const struct np_coll *e)
 {
 	h->seq = atomic_fetch_add(&h->comm->colls, 1);
-	tell_comm(h, e->func, whole_bytes(h->comm, e), -1);
+	report_comm(h, e->func, whole_bytes(h->comm, e), -1);
 }
 
 static void begin_p2p(struct handle *h, const struct np_p2p *e)
 {
 	int64_t each = type_bytes(e->type);
 
-	tell_comm(h, e->func,
-		  each < 0 || e->count > (size_t)1 << 48 ? -1 : each * (int64_t)e->count, e->peer);
+	report_comm(h, e->func,
+		    each < 0 || e->count > (size_t)1 << 48 ? -1 : each * (int64_t)e->count,
+		    e->peer);
 }
 
 /* ---- the network --------------------------------------------------------------------------- */
 
-/* A parent of another process is none of ours: with PXN one carries what another one began. */
+/* A parent in another process is no handle of this ring: with PXN a process carries the operations
+ * of another one. */
 static void begin_proxy_op(struct handle *h, const struct handle *parent,
 			   const struct np_proxy_op *e)
 {
@@ -182,7 +183,7 @@ static void begin_step(struct handle *h, const struct handle *op)
 	h->bytes = -1;
 }
 
-/* A send begins when the device has filled the buffer, a receive ends when the data is there. */
+/* A send begins when the device has filled the buffer, a receive ends when the data has arrived. */
 static void step_state(struct handle *h, int state, const union np_args *args)
 {
 	pl_ns now = pl_now_ns();
@@ -209,7 +210,7 @@ static void end_step(const struct handle *h)
 	e.channel = h->channel;
 	e.sends = h->sends;
 	e.bytes = h->bytes;
-	pl_cuda_trace_tell(&e);
+	pl_cuda_trace_report(&e);
 }
 
 /* ---- of both versions ---------------------------------------------------------------------- */
@@ -217,7 +218,7 @@ static void end_step(const struct handle *h)
 static struct handle *begin(struct comm *c, uint64_t type, const void *parent_handle,
 			    const union np_what *what)
 {
-	const struct handle *parent = ours(parent_handle);
+	const struct handle *parent = own_handle(parent_handle);
 	struct handle *h;
 
 	if (!c || !pl_cuda_trace_tracing())
@@ -282,8 +283,7 @@ static struct comm *new_comm(const char *name, uint64_t hash, int ranks)
 	return c;
 }
 
-/* Handles may outlive it, and are not looked at then but for their parents' numbers; it is small.
- */
+/* The communicator is small and is not freed, because handles may outlive it. */
 static int finalize(void *context)
 {
 	(void)context;
@@ -331,7 +331,7 @@ EXPORT const struct np_v5 ncclProfiler_v5 = {
 	"paceline", init_v5, start_v5, stop, state, finalize
 };
 
-void pl_cuda_trace_nccl_offer(void)
+void pl_cuda_trace_nccl_set_profiler(void)
 {
 	Dl_info info;
 

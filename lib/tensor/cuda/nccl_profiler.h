@@ -1,7 +1,7 @@
 /*
- * nccl_profiler.h - NCCL's interface for profilers (versions 4 and 5 of it: NCCL 2.27, and 2.28 and
- * later), as far as nccl_profiler.c uses it. Declared by ourselves; names are ours but for the two
- * symbols that NCCL looks for, layouts are NCCL's.
+ * nccl_profiler.h - the part of NCCL's profiler interface that nccl_profiler.c uses (its versions 4
+ * and 5: NCCL 2.27, and 2.28 and later). Layouts, and the two symbols that NCCL searches, are
+ * NCCL's; other names are ours.
  */
 #ifndef PL_CUDA_NCCL_PROFILER_H
 #define PL_CUDA_NCCL_PROFILER_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { /* what happens, as bits of a mask */
+enum { /* types of events, as bits of a mask */
        NP_GROUP = 1 << 0,
        NP_COLL = 1 << 1,
        NP_P2P = 1 << 2,
@@ -40,7 +40,7 @@ struct np_coll {
 	int root;
 	const char *type;
 	uint8_t channels, warps;
-	const char *algo, *proto; /* version 5 has more behind */
+	const char *algo, *proto; /* version 5 has more members */
 };
 struct np_p2p {
 	const char *func;

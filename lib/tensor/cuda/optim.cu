@@ -1,15 +1,15 @@
 /*
  * optim.cu - optimisers on slabs, sums of squares and clipping.
  *
- * Bytes a parameter: sgd 12 (20 with momentum), adam 28, 2 more for the rounded copy; sum_squares
- * 4, clip 4 and, only where it has to, 8 more. Blocks stay for the whole slab, as many as there is
- * room for, so that none is left over for a second round: 8 of 256 threads a multiprocessor, 5 for
- * adam, which needs 47 registers; each thread with 16 bytes under way of each of up to four inputs
- * (82 KB a multiprocessor in adam). What depends on the step alone (Adam's corrections, in double,
- * as 1 - b^t cancels) is computed once a block.
+ * Bytes for each parameter: sgd 12 (20 with momentum), adam 28, 2 more for the rounded copy;
+ * sum_squares 4, clip 4 and, only if it scales, 8 more. All blocks run at once and each processes
+ * many elements, so that no second round of blocks is needed: 8 blocks of 256 threads for each
+ * multiprocessor, 5 for adam, which needs 47 registers. Each thread has 16 bytes in flight of each
+ * of up to four inputs (82 KB for each multiprocessor in adam). Values that depend only on the step
+ * (Adam's corrections, in double, because 1 - b^t cancels) are computed once for each block.
  *
- * One launch does tensors that decay and such that do not: where that changes goes along with it,
- * and is searched while memory is waited for.
+ * One launch updates tensors with and without weight decay. The borders between them are arguments,
+ * and are searched while memory is loading.
  *
  * Adam after Kingma and Ba (2015), AdamW after Loshchilov and Hutter (2019), all as in torch.optim.
  *
@@ -18,8 +18,8 @@
  */
 #include "tensor/cuda/device.cuh"
 
-#define BLOCKS 8 /* a multiprocessor */
-#define ADAM   5 /* the same of adam */
+#define BLOCKS 8 /* for each multiprocessor */
+#define ADAM   5 /* the same for adam */
 
 static unsigned grid(const struct plk *k, size_t n, unsigned blocks)
 {
@@ -28,7 +28,7 @@ static unsigned grid(const struct plk *k, size_t n, unsigned blocks)
 	return all < most ? all : most;
 }
 
-/* f.run<V>(i) for all of n, by blocks that stay */
+/* f.run<V>(i) for all of n, by blocks that process many elements */
 template <int V, typename F> __device__ static inline void stay(size_t n, const F &f)
 {
 	size_t step = (size_t)gridDim.x * PL_BLOCK * V;
@@ -40,7 +40,7 @@ template <int V, typename F> __device__ static inline void stay(size_t n, const 
 		f.template run<1>(i);
 }
 
-/* A launch over n elements of `kernel`, a template of V alone. */
+/* A launch over n elements of `kernel`, a template with only V. */
 #define LAUNCH(kernel, k, n, blocks, wide, ...)                                                    \
 	do {                                                                                       \
 		if ((n) && (wide))                                                                 \
@@ -53,14 +53,14 @@ template <int V, typename F> __device__ static inline void stay(size_t n, const 
 
 /* ---- weight decay ---------------------------------------------------------------------------- */
 
-#define CUTS 240 /* of a launch, whose arguments may have 4 KB */
+#define CUTS 240 /* of a launch, because its arguments have at most 4 KB */
 
-struct cuts {		    /* of pl_decay, from the first element of a launch on */
-	uint32_t n, inside; /* inside: before the first of them decay applies */
+struct cuts {		    /* the cuts of pl_decay from the first element of a launch on */
+	uint32_t n, inside; /* inside: decay applies before the first of them */
 	size_t at[CUTS];
 };
 
-/* Those of [first, end); where a launch has to end that has no more than these. */
+/* The cuts in [first, end). Returns where the launch must end so that it has no more than CUTS. */
 static size_t find_cuts(const struct pl_decay *d, size_t first, size_t end, struct cuts *c,
 			bool *wide)
 {
@@ -82,7 +82,7 @@ static size_t find_cuts(const struct pl_decay *d, size_t first, size_t end, stru
 	return end;
 }
 
-struct decay { /* in a block: the cuts lie in shared memory */
+struct decay { /* the cuts, in shared memory of a block */
 	const size_t *cut;
 	uint32_t n, inside;
 	float rate;
@@ -255,8 +255,8 @@ void plk_adam(const struct plk *k, size_t first, size_t n, const struct pl_vary 
 
 /* ---- sums of squares, clipping --------------------------------------------------------------- */
 
-/* A thread sums in float32 what it reads (some hundred numbers of a slab of 10^8), V sums beside
- * each other; threads and blocks are added in double. */
+/* A thread sums its elements in float32 (some hundred of a slab of 10^8), as V separate sums; the
+ * sums of threads and blocks are added in double. */
 template <int V> static __global__ void squares(size_t n, const float *x, double *parts)
 {
 	PL_SHARED(room, double[32]);
@@ -292,7 +292,7 @@ static __global__ void add_parts(int count, const double *parts, double *sum)
 		*sum = all;
 }
 
-/* The sum of clip, and a part for each block. */
+/* The sum for clip, and a part for each block. */
 size_t plk_sum_scratch(const struct plk *k)
 {
 	return (1 + BLOCKS * (size_t)k->sms) * sizeof(double);

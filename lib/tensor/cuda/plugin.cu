@@ -1,4 +1,4 @@
-/* plugin.cu - what run(1) looks for in paceline-cuda.so (plugin.h). */
+/* plugin.cu - the symbol that run(1) searches in paceline-cuda.so (plugin.h). */
 #include "tensor/cuda/context.h"
 
 #include "config.h"

@@ -1,17 +1,17 @@
 /*
  * pool.cu - maxima and means over windows of planes (N C, H, W) to (N C, P, Q), and back.
  *
- * A thread makes one number: an output forward; back an element of dx, which looks at the windows
- * that it is in, at most (r / stride + 1)^2, in their order, so that nothing is added by two
- * threads. Neighbouring threads read neighbouring elements; what windows share comes from the
- * cache. Bytes: forward (N C H W + N C P Q) e, 4 N C P Q more for the places; back the same. These
- * layers have few bytes, so there is no wider path.
+ * A thread computes one number: forward an output; backward an element of dx, which reads its
+ * windows, at most (r / stride + 1)^2, in their order, so that no two threads add to one element.
+ * Neighbouring threads read neighbouring elements; the cache serves the overlap of windows. Bytes:
+ * forward (N C H W + N C P Q) e, 4 N C P Q more for the places; backward the same. These layers
+ * have few bytes, so there is no kernel with vectors.
  *
  * Share of the limit, measured: never run on a GPU (bench/gpu rates: pooling, pooling-back).
  */
 #include "tensor/cuda/device.cuh"
 
-struct at { /* of an element of a plane */
+struct at { /* place of an element of a plane */
 	size_t plane;
 	int y, x;
 };
@@ -72,7 +72,7 @@ template <typename T> struct do_pool_back {
 	const int32_t *at;
 	const T *dy;
 	T *dx;
-	/* how many of a window's rows (columns) are inside, that begins at `first` */
+	/* the number of a window's rows (columns) inside the plane; the window begins at `first` */
 	__device__ int inside(int first, int size) const
 	{
 		return min(first + d.r, size) - max(first, 0);

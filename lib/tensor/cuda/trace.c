@@ -1,8 +1,8 @@
 /*
- * The trace of a device: which source it comes from, and to whom it is told.
+ * The trace of a device: its source and its receiver.
  *
- * Sources and NCCL tell from threads of their own; the lock makes sure that nobody is told anything
- * once the trace was stopped.
+ * Sources and NCCL report from their own threads. The lock makes sure that the receiver is not
+ * called after the trace has stopped.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,15 +11,15 @@
 
 #include "tensor/cuda/trace.h"
 
-#define DRIFT_NS 10000000 /* pairs that are nearer do not tell a drift */
+#define DRIFT_NS 10000000 /* pairs that are nearer cannot show a drift */
 
 static struct {
 	pthread_mutex_t lock;
-	pl_device_event_fn *event; /* NULL: nobody traces */
+	pl_device_event_fn *event; /* NULL: no trace */
 	void *arg;
-	const struct pl_cuda_trace_maker *maker;
+	const struct pl_cuda_trace_source_type *source;
 	char why[512];
-} now = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} current = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void *pl_cuda_trace_open(const char *const *name, const char **which)
 {
@@ -35,56 +35,56 @@ void *pl_cuda_trace_open(const char *const *name, const char **which)
 
 /* ---- clocks -------------------------------------------------------------------------------- */
 
-void pl_cuda_trace_clock_pair(struct pl_cuda_trace_clock *c, pl_ns theirs, pl_ns ours)
+void pl_cuda_trace_clock_pair(struct pl_cuda_trace_clock *c, pl_ns device, pl_ns host)
 {
-	if (!c->n || theirs - c->theirs[1] >= DRIFT_NS) {
-		c->theirs[0] = c->theirs[1];
-		c->ours[0] = c->ours[1];
+	if (!c->n || device - c->device[1] >= DRIFT_NS) {
+		c->device[0] = c->device[1];
+		c->host[0] = c->host[1];
 		c->n = c->n < 2 ? c->n + 1 : 2;
 	}
-	c->theirs[1] = theirs;
-	c->ours[1] = ours;
+	c->device[1] = device;
+	c->host[1] = host;
 }
 
-pl_ns pl_cuda_trace_clock_ours(const struct pl_cuda_trace_clock *c, pl_ns theirs)
+pl_ns pl_cuda_trace_clock_to_host(const struct pl_cuda_trace_clock *c, pl_ns device)
 {
-	pl_ns since = theirs - c->theirs[1];
+	pl_ns since = device - c->device[1];
 	double rate = 1;
 
-	if (c->n == 2 && c->theirs[1] > c->theirs[0])
-		rate = (double)(c->ours[1] - c->ours[0]) / (double)(c->theirs[1] - c->theirs[0]);
-	/* the clock was set between the two: no clock is off by so much */
+	if (c->n == 2 && c->device[1] > c->device[0])
+		rate = (double)(c->host[1] - c->host[0]) / (double)(c->device[1] - c->device[0]);
+	/* somebody set the clock between the two readings: no clock drifts this much */
 	if (rate < 0.99 || rate > 1.01)
 		rate = 1;
-	return c->ours[1] + since + (pl_ns)((rate - 1) * (double)since);
+	return c->host[1] + since + (pl_ns)((rate - 1) * (double)since);
 }
 
-/* ---- telling ------------------------------------------------------------------------------- */
+/* ---- reporting ----------------------------------------------------------------------------- */
 
-void pl_cuda_trace_tell(const struct pl_device_event *e)
+void pl_cuda_trace_report(const struct pl_device_event *e)
 {
-	pthread_mutex_lock(&now.lock);
-	if (now.event)
-		now.event(now.arg, e);
-	pthread_mutex_unlock(&now.lock);
+	pthread_mutex_lock(&current.lock);
+	if (current.event)
+		current.event(current.arg, e);
+	pthread_mutex_unlock(&current.lock);
 }
 
 bool pl_cuda_trace_tracing(void)
 {
 	bool on;
 
-	pthread_mutex_lock(&now.lock);
-	on = now.event != NULL;
-	pthread_mutex_unlock(&now.lock);
+	pthread_mutex_lock(&current.lock);
+	on = current.event != NULL;
+	pthread_mutex_unlock(&current.lock);
 	return on;
 }
 
-static void listen_to(pl_device_event_fn *event, void *arg)
+static void set_receiver(pl_device_event_fn *event, void *arg)
 {
-	pthread_mutex_lock(&now.lock);
-	now.event = event;
-	now.arg = arg;
-	pthread_mutex_unlock(&now.lock);
+	pthread_mutex_lock(&current.lock);
+	current.event = event;
+	current.arg = arg;
+	pthread_mutex_unlock(&current.lock);
 }
 
 int pl_cuda_trace_start(const struct pl_cuda_trace_device *d, pl_device_event_fn *event, void *arg,
@@ -95,51 +95,51 @@ int pl_cuda_trace_start(const struct pl_cuda_trace_device *d, pl_device_event_fn
 
 	if (pl_cuda_trace_tracing())
 		return pl_fail(err, PL_EINTERNAL, "a device is traced already");
-	listen_to(event, arg);
-	now.maker = &pl_cuda_trace_cupti;
-	now.why[0] = '\0';
+	set_receiver(event, arg);
+	current.source = &pl_cuda_trace_cupti;
+	current.why[0] = '\0';
 	rc = pl_cuda_trace_cupti.start(d, &why);
 	if (rc < 0) {
-		snprintf(now.why, sizeof(now.why), "%.500s", why.msg);
-		now.maker = &pl_cuda_trace_events;
+		snprintf(current.why, sizeof(current.why), "%.500s", why.msg);
+		current.source = &pl_cuda_trace_events;
 		rc = pl_cuda_trace_events.start(d, err);
 	}
 	if (rc < 0) {
-		listen_to(NULL, NULL);
+		set_receiver(NULL, NULL);
 		return rc;
 	}
-	pl_cuda_trace_nccl_offer();
-	*trace = &now;
+	pl_cuda_trace_nccl_set_profiler();
+	*trace = &current;
 	return 0;
 }
 
 void pl_cuda_trace_source(void *trace, struct pl_device_source *s)
 {
 	(void)trace;
-	*s = (struct pl_device_source){ .name = now.maker->name,
-					.why = now.why[0] ? now.why : NULL,
-					.calls = now.maker->complete(),
-					.ranges = now.maker->range != NULL,
-					.lost = now.maker->lost() };
+	*s = (struct pl_device_source){ .name = current.source->name,
+					.why = current.why[0] ? current.why : NULL,
+					.calls = current.source->complete(),
+					.ranges = current.source->range != NULL,
+					.lost = current.source->lost() };
 }
 
 void pl_cuda_trace_range(void *trace, const char *name, bool begin)
 {
 	(void)trace;
-	if (now.maker->range)
-		now.maker->range(name, begin);
+	if (current.source->range)
+		current.source->range(name, begin);
 }
 
 int pl_cuda_trace_flush(void *trace, struct pl_err *err)
 {
 	(void)trace;
-	return now.maker->flush(err);
+	return current.source->flush(err);
 }
 
 void pl_cuda_trace_stop(void *trace, bool idle)
 {
 	if (!trace)
 		return;
-	now.maker->stop(idle);
-	listen_to(NULL, NULL);
+	current.source->stop(idle);
+	set_receiver(NULL, NULL);
 }

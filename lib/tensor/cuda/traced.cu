@@ -1,4 +1,4 @@
-/* traced.cu - the context's side of the trace of a device (trace.h). */
+/* traced.cu - the functions of a device's trace that need the context (trace.h). */
 #include "tensor/cuda/context.h"
 #include "tensor/cuda/trace.h"
 

@@ -1,18 +1,17 @@
 /*
- * wgmma.cuh - the tensor cores of Hopper at their full rate (sm_90a alone): a warpgroup, four
- * warps, multiplies 64 rows of bfloat16 out of shared memory or registers by what lies in shared
- * memory, while it does something else. On the device each function is one instruction of PTX or a
- * few; without one tests/emu/emu_wgmma.h does what the PTX ISA says of them, and refuses what it
- * forbids.
+ * wgmma.cuh - the tensor cores of Hopper at their full rate (only sm_90a): a warpgroup, four warps,
+ * multiplies 64 rows of bfloat16 from shared memory or registers with a matrix in shared memory,
+ * while it does other work. On the device each function is one instruction of PTX or a few; without
+ * a device tests/emu/emu_wgmma.h follows the PTX ISA and refuses what the ISA forbids.
  *
  * Products C (64, N) += A (64, 16) B (16, N), N = 64 or 128. Warp w of the four has rows 16 w to
  * 16 w + 15 of C and A, in the fragments of mma.cuh: c[n][] are columns 8 n to 8 n + 7.
  *
- * Nothing a product has to do with may be touched from the time it is asked for until the
- * plw_wait() that ends the plw_commit() after it: C, A in registers, shared memory. Before the
- * first product, and after any change of its registers, plw_keep() of them and plw_fence(). What
- * threads have put into shared memory tensor cores see after plw_show(), by each who put it there,
- * and a barrier.
+ * From the start of a product until the plw_wait() that ends its plw_commit(), its operands must
+ * not be touched: C, A in registers, shared memory. Before the first product, and after any change
+ * of its registers, call plw_keep() for them and plw_fence(). Data that threads write into shared
+ * memory becomes visible to the tensor cores after plw_show(), called by each writer, and a
+ * barrier.
  */
 #ifndef PL_CUDA_WGMMA_CUH
 #define PL_CUDA_WGMMA_CUH
@@ -20,10 +19,11 @@
 #include "tensor/cuda/mma.cuh"
 
 /*
- * Tiles: ROWS (a multiple of 8) of SIZE columns, 64 or 128, as panels of 64 columns: 128 bytes a
- * row, its 8 chunks permuted by exclusive or with the row (the ISA's 128-byte swizzling, which it
- * takes of the address: a tile begins at a multiple of PLW_ALIGN). A product sums along its rows
- * (plw_along: they are those of A, or columns of B) or across (plw_across: they are rows of B).
+ * Tiles: ROWS (a multiple of 8) of SIZE columns, 64 or 128, as panels of 64 columns: 128 bytes for
+ * each row, whose 8 chunks are permuted by exclusive or with the row (the ISA's 128-byte swizzling,
+ * which depends on the address: a tile begins at a multiple of PLW_ALIGN). A product sums along the
+ * rows of a tile (plw_along: they are rows of A, or columns of B) or across them (plw_across: they
+ * are rows of B).
  */
 #define PLW_ALIGN 1024
 #define PLW_ROW	  128 /* bytes of a panel's row */
@@ -31,13 +31,13 @@
 template <int SIZE, int ROWS> struct plw_tile {
 	static constexpr int panel = ROWS * PLW_ROW, bytes = SIZE / 64 * panel;
 
-	/* where chunk c of row r begins, in bytes */
+	/* offset of chunk c of row r, in bytes */
 	static __device__ __forceinline__ uint32_t place(int r, int c)
 	{
 		return (uint32_t)(c / 8 * panel + r * PLW_ROW + ((c ^ r) & 7) * 16);
 	}
-	/* As plm_tile's: rows from `row` on of a matrix with ld columns; zeros from row `valid` and
-	 * from column `size` on. */
+	/* As in plm_tile: rows from `row` on of a matrix with ld columns; zeros from row `valid`
+	 * and from column `size` on. */
 	template <int THREADS>
 	static __device__ __forceinline__ void fetch(plm_addr to, const bf16 *from, int row, int ld,
 						     int valid, int size)
@@ -61,8 +61,8 @@ template <int SIZE, int ROWS> struct plw_tile {
 };
 
 /*
- * What tensor cores are told of a matrix in shared memory: bits 0 to 13 where it begins, 16 to 29
- * from panel to panel (across), 32 to 45 from 8 rows to the next, all in units of 16 bytes; 62, 63:
+ * The descriptor of a matrix in shared memory: bits 0 to 13 its address, 16 to 29 the distance of
+ * panels (across), 32 to 45 the distance of groups of 8 rows, all in units of 16 bytes; 62, 63:
  * swizzling of 128 bytes.
  */
 typedef uint64_t plw_matrix;
@@ -77,15 +77,15 @@ static __device__ __forceinline__ plw_matrix plw_across(plm_addr at, int panel)
 	return (uint64_t)1 << 62 | (uint64_t)(8 * PLW_ROW >> 4) << 32 |
 	       (uint64_t)(unsigned)(panel >> 4) << 16 | (at & 0x3ffff) >> 4;
 }
-/* What begins that much further. */
+/* The descriptor of the matrix that begins `bytes` later. */
 static __device__ __forceinline__ plw_matrix plw_further(plw_matrix m, int bytes)
 {
 	return m + (unsigned)(bytes >> 4);
 }
 
-/* The first of the rows of the thread's warpgroup. That a warp's threads agree on it the compiler
- * knows only of what one of them has told the others: so it keeps what tensor cores are told in
- * the registers that they take it from. */
+/* The first row of the thread's warpgroup. The compiler does not know that all threads of a warp
+ * have the same number, unless one lane broadcasts it; then it keeps descriptors in the uniform
+ * registers that the tensor cores need. */
 static __device__ __forceinline__ int plw_group(void)
 {
 	return __shfl_sync(PL_FULL, (int)threadIdx.x / 128 * 64, 0);
@@ -111,8 +111,8 @@ static __device__ __forceinline__ void plw_show(void)
 	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Keeps the compiler from moving what it does with c, or A in registers, to the other side of a
- * fence or a wait; and from giving A's registers to something else before the wait. */
+/* Keeps the compiler from moving accesses to c, or to A in registers, across a fence or a wait, and
+ * from reusing A's registers before the wait. */
 template <int N> static __device__ __forceinline__ void plw_keep(float (&c)[N][4])
 {
 #pragma unroll
@@ -193,7 +193,7 @@ static __device__ __forceinline__ void plw_mma(float (&c)[16][4], const uint32_t
 
 /*
  * s (64, 8 N) = 64 rows of a tile at a times rows of one at b (8 N), over `SIZE` columns; pa, pb:
- * bytes of their panels. To be committed, and waited for.
+ * bytes of their panels. The caller commits and waits.
  */
 template <int SIZE, int N>
 static __device__ __forceinline__ void plw_dots(float (&s)[N][4], plm_addr a, int pa, plm_addr b,
@@ -207,7 +207,7 @@ static __device__ __forceinline__ void plw_dots(float (&s)[N][4], plm_addr a, in
 			plw_further(right, k / 64 * pb + k % 64 * 2), k > 0);
 }
 
-/* s (64, 16 K) as A of the next product: rounded, two to a register. */
+/* s (64, 16 K) as A of the next product: rounded, two numbers in a register. */
 template <int N>
 static __device__ __forceinline__ void plw_round(const float (&s)[N][4], uint32_t (&a)[N / 2][4])
 {
