@@ -352,9 +352,8 @@ static void say(void *arg, enum pl_level level, const char *text)
 }
 
 /*
- * No file of ours may get the number of a standard one that is closed. What takes its place is open
- * the wrong way round: reading a closed input and writing a closed output fail instead of being
- * silent.
+ * No file of ours may get the number of a closed standard one. The replacement is open the wrong
+ * way round, so that reading a closed input and writing a closed output fail.
  */
 static void open_std_fds(void)
 {

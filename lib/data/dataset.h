@@ -43,11 +43,10 @@ size_t pl_dataset_train(const struct pl_dataset *d, double split);
 void pl_dataset_normalise(struct pl_dataset *d, size_t train);
 
 /*
- * Which samples a step takes, of n from `first` on: without replacement within an epoch, shuffled
- * by the seed, the same for any number of ranks: rank r of R with batch B takes the r-th B of the
- * step's R x B, and an epoch may end inside a step. Of tokens: places in the text, drawn, with
- * context + 1 tokens behind them (the caller has seen to n > context). n is above 0, and index has
- * room for B.
+ * The samples of a step, of n from `first` on: without replacement within an epoch, shuffled by the
+ * seed, the same for any number of ranks. Rank r of R with batch B takes the r-th B of the step's R
+ * x B, and an epoch may end inside a step. Of tokens: places in the text, drawn, with context + 1
+ * tokens behind them (the caller checks n > context). n > 0; index has room for B.
  */
 void pl_dataset_draw(const struct pl_dataset *d, size_t first, size_t n, uint64_t seed,
 		     int64_t step, int rank, int ranks, int batch, int context, size_t *index);

@@ -2,8 +2,7 @@
  * Buckets: the gradients that are sent together, their order and their algorithm. They come from a
  * plan, or from the rule of DDP.
  *
- * A plan without tensors of a base, such as one written by hand, gets the tensors of the network as
- * its base.
+ * A plan without tensors of a base (one by hand) gets the tensors of the network as its base.
  *
  * The default is the rule of PyTorch's DistributedDataParallel (Li et al., VLDB 2020, section
  * 3.2.3): gradients fill a bucket in the order in which they become ready; the gradient that

@@ -13,9 +13,8 @@ extern const struct pl_engine pl_dp_engine;
 
 /*
  * The buckets of a job and a plan, in the order of their issue; tensors are sorted by name. Without
- * a plan the rule is that of DDP: gradients in the order in which they become ready (from the last
- * parameter to the first) fill a bucket until it has `bucket_mb` MiB, and the first bucket until it
- * has 1 MiB.
+ * a plan the rule is DDP's: gradients in the order in which they become ready (from the last
+ * parameter to the first) fill a bucket until it has `bucket_mb` MiB, the first until it has 1 MiB.
  */
 struct pl_dp_bucket {
 	uint32_t first, n; /* tensors of the net: index[first ..], by place in the slab */

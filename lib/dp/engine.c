@@ -7,9 +7,8 @@
  * with a batch of M B. Weights are never sent: they begin equal (the same seed) and stay equal,
  * because all ranks get the same bits from each sum.
  *
- * The slab of gradients is memory of the world, so contiguous buckets are sent from there. Other
- * buckets are copied: gathered before, scattered after. train/worker.c does the parts that involve
- * only one rank.
+ * The slab of gradients is memory of the world, so contiguous buckets are sent from there. Others
+ * are copied: gathered before, scattered after. train/worker.c does the parts of one rank.
  */
 #include "dp/dp.h"
 #include "train/worker.h"

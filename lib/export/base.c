@@ -1,5 +1,4 @@
-/* The common part of all exporters: a segment in memory until its end, and the matches of
- * events. */
+/* The common part of exporters: a segment in memory until its end, and the matches of events. */
 #include "export/internal.h"
 
 /* ---- matches of events --------------------------------------------------------------------- */

@@ -1,5 +1,4 @@
-/* export.h - traces in the formats of other tools: each format has one file and one struct
- * pl_exporter. */
+/* export.h - traces in the formats of other tools: one file and struct pl_exporter for each. */
 #ifndef PL_EXPORT_H
 #define PL_EXPORT_H
 

@@ -17,8 +17,7 @@
 /* ---- the base of exporters ------------------------------------------------------------------- */
 
 struct pl_export_base;
-/* The parts of an exporter; only size is required. Without emit, init sets the functions of the
- * sink. */
+/* The parts of an exporter, optional but for size. Without emit, init sets the sink's functions. */
 struct pl_export_kind {
 	size_t size; /* of its state, whose first member is a struct pl_export_base */
 	/* Writes the segment from hold, merge, clock. */

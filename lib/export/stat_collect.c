@@ -188,8 +188,7 @@ static int add_event(struct stat *s, const struct pl_segment *seg, const struct 
 
 /* ---- communication --------------------------------------------------------------------------- */
 
-/* In nccl-tests, "size" is the bytes of the larger side: received by a gather, sent by a
- * scatter. */
+/* In nccl-tests, "size" is the larger side: received by a gather, sent by a scatter. */
 static int64_t size_of(const struct pl_segment *seg, const struct row *r)
 {
 	int64_t n = pl_max_i64(r->v[PL_R_ELEMENTS], r->v[PL_R_ELEMENTS_OUT]), unit;

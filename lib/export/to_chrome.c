@@ -229,8 +229,7 @@ static void put_event(struct pl_export_base *base, const struct pl_segment *seg,
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-/* Members that describe one segment; they are at the top of the file only if there is one
- * segment. */
+/* Members that describe one segment; at the top of the file only if there is only one. */
 static bool of_one_segment(const char *key)
 {
 	return !strcmp(key, "distributedInfo") || !strcmp(key, "baseTimeNanoseconds") ||

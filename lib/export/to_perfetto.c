@@ -143,9 +143,7 @@ static int collect(struct perfetto *p, struct perfetto_seg *s, struct pl_err *er
 	return bind_launches(s, p->x.merge.n_segs, err);
 }
 
-/* ---- subtracks
- * -------------------------------------------------------------------------------------
- */
+/* ---- subtracks ------------------------------------------------------------------------------- */
 
 static void close_top(struct perfetto *p, struct perfetto_subtrack *l, pl_ns at, bool write)
 {

@@ -1,6 +1,5 @@
 /*
- * One line for each event: CSV with fixed columns and the arguments as one JSON column, and JSON
- * lines.
+ * One line for each event: CSV with fixed columns and a JSON column of arguments, and JSON lines.
  *
  * Both have absolute times (base included); a merged stream has times of the common clock. CSV has
  * the same columns for every trace, so that files of several jobs can be concatenated; a column for

@@ -33,9 +33,8 @@ void pl_edit_commit(struct pl_edit *e)
 
 /* ---- the lists ------------------------------------------------------------------------------- */
 
-/* Put the edge between its neighbours in both lists, or take it out of the lists. The edge keeps
- * its links. Undo runs in reverse order, so the neighbours are again those of the time of
- * removal. */
+/* Put the edge between its neighbours in both lists, or take it out. The edge keeps its links. Undo
+ * runs in reverse order, so the neighbours are those of the time of removal. */
 static void set_there(struct pl_edit *e, uint32_t edge, bool there)
 {
 	struct pl_eedge *x = &e->edge[edge];

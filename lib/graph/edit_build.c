@@ -51,8 +51,7 @@ static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct p
 	return pl_append(&e->node, &e->n_nodes, &e->cap_nodes, &n, sizeof(n), err);
 }
 
-/* An entry of the first step keeps its recorded time; a later one follows the tail of its
- * resource. */
+/* An entry of the first step keeps its recorded time; others follow the tail of the resource. */
 static int put_entry(struct build *b, uint32_t node, struct pl_err *err)
 {
 	struct pl_edit *e = b->e;

@@ -180,8 +180,7 @@ static int put_consumer(struct put *p, uint32_t node, struct pl_err *err)
 				   &p->local[node], sizeof(*p->local), err);
 }
 
-/* Copy a tensor. Its consumers stay, except that the current communication replaces the recorded
- * one. */
+/* Copy a tensor. The current communication replaces the recorded one among its consumers. */
 static int put_tensor(struct put *p, const struct pl_etensor *x, struct pl_err *err)
 {
 	const struct pl_edit *e = p->e;

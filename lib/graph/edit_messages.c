@@ -1,5 +1,4 @@
-/* Messages of collectives: their links; and how one transfer for each member replaces them. One
- * pass each. */
+/* Messages of collectives: their links; their replacement by one transfer for each member. */
 #include "graph/edit_messages.h"
 
 bool pl_graph_has_messages(const struct pl_graph *g)

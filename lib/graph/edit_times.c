@@ -2,9 +2,8 @@
  * The starts of the nodes of an edit: by incremental update, and by a full pass.
  *
  * A node is evaluated when a predecessor changed, the node with the lowest label first. Labels are
- * the topological order in which the edit was built, so most nodes are evaluated once. Where
- * changes contradict this order, nodes are evaluated again. The result does not depend on the
- * order.
+ * the topological order in which the edit was built, so most nodes are evaluated once, and again
+ * only if changes contradict this order. The result does not depend on the order.
  */
 #include <stdlib.h>
 
@@ -198,9 +197,8 @@ int pl_edit_settle(struct pl_edit *e, struct pl_err *err)
 	return 0;
 }
 
-/* Depth-first search against the edges, from the nodes in order of their numbers. Most nodes
- * already come after their predecessors, so the search is nearly one sequential pass through
- * memory. */
+/* Depth-first search against the edges, from the nodes in order of their numbers. Most nodes come
+ * after their predecessors, so the search is nearly one sequential pass through memory. */
 struct search {
 	const struct pl_edit *e;
 	uint8_t *state; /* by node: enum search_state */

@@ -31,8 +31,7 @@
 /* Columns from this bit on came with minor version 1: they stand behind the edges. */
 #define LATER_COLUMNS PL_HAS_phase
 
-/* Rows of the graph's tables. The members of a group and the consumers of a tensor are lists in the
- * graph. */
+/* Rows of the graph's tables. Members of a group and consumers of a tensor are separate lists. */
 extern const struct pl_record pl_graph_record_resource, pl_graph_record_group, pl_graph_record_link,
 	pl_graph_record_work, pl_graph_record_comm, pl_graph_record_tensor;
 

@@ -264,8 +264,7 @@ static inline const struct pl_gcomm *pl_node_comm(const struct pl_shape *s, uint
 {
 	return s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
 }
-/* The type of collective that the node takes part in, enum pl_coll. For a message: send or
- * receive. */
+/* The type of collective that the node takes part in, enum pl_coll; of a message: its side. */
 static inline unsigned pl_node_coll(const struct pl_shape *s, uint32_t i)
 {
 	const struct pl_gcomm *c = pl_node_comm(s, i);
@@ -301,8 +300,7 @@ static inline int32_t pl_node_rank(const struct pl_graph *g, const struct pl_sha
 	return s->res[i] == PL_NONE ? -1 : g->res[s->res[i]].rank;
 }
 
-/* ---- files
- * ------------------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, struct pl_pool *pool,
 		   const char *provenance, struct pl_err *err) PL_MUST;
@@ -315,8 +313,7 @@ int pl_graph_read_without(struct pl_in *in, struct pl_pool *pool, unsigned leave
 			  struct pl_graph *g, struct pl_err *err) PL_MUST;
 bool pl_graph_valid(const struct pl_graph *g, struct pl_err *err);
 
-/* ---- views
- * ------------------------------------------------------------------------------------------ */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 /* Part of a graph: the given ranks and steps. Pairs lo, hi; n = 0: all. */
 struct pl_graph_part {

@@ -129,8 +129,7 @@ static unsigned columns_of(const struct pl_graph_program_job *job)
 	return has;
 }
 
-/* Allocate all nodes and edges. A communication needs two more nodes and three more edges for each
- * member. */
+/* Allocate all nodes and edges: two more nodes and three more edges for each member. */
 static int make_room(struct builder *b, struct pl_err *err)
 {
 	uint64_t nodes = b->job->n_comms, edges = 0, ops = 0, arrivals = 0;

@@ -36,7 +36,7 @@ struct pl_program {
 	size_t n_ops, cap_ops, n_deps, cap_deps;
 };
 void pl_graph_program_fini(struct pl_program *p);
-/* Append an operation; pl_graph_program_after() then adds its dependencies. *id (may be NULL): its
+/* Append an operation; pl_graph_program_after() adds dependencies. *id (may be NULL): its
  * number. */
 int pl_graph_program_add(struct pl_program *p, const struct pl_graph_program_op *op, uint32_t *id,
 			 struct pl_err *err) PL_MUST;

@@ -26,8 +26,7 @@ struct pl_graph_select {
 };
 /* Check that all patterns can be read and that some kind matches. PL_EDATA. */
 int pl_graph_select_check(const struct pl_selector *keys, struct pl_err *err) PL_MUST;
-/* Prepare for the nodes of a graph and, if `e` is not NULL, of an edit of it. `keys` must outlive
- * x. */
+/* Prepare for the nodes of a graph and of its edit, unless `e` is NULL. `keys` must outlive x. */
 int pl_graph_select_init(struct pl_graph_select *x, const struct pl_selector *keys,
 			 const struct pl_graph *g, const struct pl_edit *e,
 			 struct pl_err *err) PL_MUST;

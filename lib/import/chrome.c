@@ -90,9 +90,8 @@ static bool ends_events(const struct pl_src *s, const char *p)
 }
 
 /*
- * Continue after an error: move s->p to the next event, to the end of the array, or (in the top
- * level) to a member. The window keeps 256 bytes before p, which show the characters before a
- * bracket.
+ * Continue after an error: move s->p to the next event, the end of the array, or (in the top level)
+ * a member. The window keeps 256 bytes before p: the characters before a bracket.
  */
 static int resync(struct pl_doc *d, bool top, struct pl_err *err)
 {

@@ -56,8 +56,7 @@ int pl_import_src_begin(struct pl_src *s, struct pl_err *err) PL_MUST;
 /* The position after the JSON value at p; past `end` if the window ends first. */
 const char *pl_import_value_end(const char *p, const char *end);
 /* The distance from p within which the end of an event or member is searched: `max` bytes; less
- * after many searches without success, which would otherwise take much longer than reading the
- * input. */
+ * after many failures, because they would take much longer than reading the input. */
 const char *pl_import_src_limit(const struct pl_src *s, size_t max);
 static inline int64_t pl_import_src_at(const struct pl_src *s, const char *q)
 {

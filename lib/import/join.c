@@ -45,9 +45,8 @@ struct pl_comm {
 	uint64_t sorted; /* operations sorted so far, counting repeated sorting */
 };
 
-/* A profiler writes the operations of the host before the kernels that they launched, so all of
- * them are in memory. This number takes 120 MiB with the launches; an hour of training has
- * fewer. */
+/* A profiler writes operations of the host before the kernels that they launched, so all are in
+ * memory. This number takes 120 MiB with the launches; an hour of training has fewer. */
 #define MAX_OPS	    (1u << 20)
 #define MAX_THREADS 4096u
 /* Limit on the number of sorted operations, counting repeated sorting. If unsorted operations and

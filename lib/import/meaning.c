@@ -105,8 +105,7 @@ uint8_t pl_import_name_class(const char *s, size_t n)
 
 /*
  * Read one argument of "Input Dims": [4, 2048] is a tensor, [] is a scalar tensor or no tensor,
- * [[4], []] is a list of tensors. Adds its elements; j is after its '['. False if it has another
- * form.
+ * [[4], []] is a list of tensors. Adds its elements; j is after its '['. False: another form.
  */
 static bool add_dims(struct pl_json *j, bool inner, int64_t *elements, bool *tensor)
 {

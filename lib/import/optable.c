@@ -410,8 +410,7 @@ static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 
 PL_COMPARATOR(by_step_rank_start, struct row, step, rank, start, order);
 
-/* The first start and last end of the step whose rows begin at i. Returns the row after the
- * step. */
+/* The first start and last end of the step that begins at row i. Returns the row after it. */
 static size_t extent(const struct table *t, size_t i, pl_ns *first, pl_ns *last)
 {
 	int64_t step = t->row[i].step;
@@ -425,8 +424,7 @@ static size_t extent(const struct table *t, size_t i, pl_ns *first, pl_ns *last)
 	return i;
 }
 
-/* Do start times begin again in every step? Then a step begins before the middle of the previous
- * one. */
+/* Do start times begin again in every step? Then steps begin before the middle of the last one. */
 static bool restarts(const struct table *t)
 {
 	pl_ns first, last, before = 0;

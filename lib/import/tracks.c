@@ -191,9 +191,8 @@ static pl_id copy_text(struct pl_tracks *t, pl_id from)
 						     t->text.len[from]);
 }
 
-/* The rank in the name of a process, -1: none. A profiler takes the name from the system, so in its
- * documents the name must begin with the rank: "rank 3 python (GPU 0)", as paceline exports
- * ranks. */
+/* The rank in the name of a process, -1: none. Profilers take the name from the system, so in their
+ * documents the name must begin so: "rank 3 python (GPU 0)", as paceline exports ranks. */
 static int32_t named_rank(const struct pl_tracks *t, const struct pl_track_note *n)
 {
 	const char *s;

@@ -64,8 +64,7 @@ static inline int intern(struct pl_ev *e, const char *s, size_t n, pl_id *id)
 	return 0;
 }
 
-/* Does a line of an event (`"key":` or a bracket) begin at p? Then the string before it lacks its
- * closing quote. */
+/* Does a line of an event (`"key":` or a bracket) begin at p? Then a closing quote is missing. */
 static bool begins_member(const char *p, const char *end)
 {
 	p = pl_scan_space(p, end);
@@ -312,8 +311,7 @@ static uint8_t role_of(const struct pl_ev *e, const struct pl_key *k, uint8_t ty
 					     e->key_text.len[k->index] - 1, type);
 }
 
-/* "Collective name": it gets its role if the source uses the glossary's names, else it is an
- * argument. */
+/* "Collective name" gets its role if its word is one of ours, else it is an argument. */
 static int put_coll(struct pl_ev *e, struct pl_key *k, pl_id id)
 {
 	const struct pl_intern *str = &e->rows->seg.str;

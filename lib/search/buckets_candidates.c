@@ -1,6 +1,5 @@
 /*
- * Candidates: the defaults of frameworks, equal cuts, and cuts by dynamic programming for the times
- * of lib/cost.
+ * Candidates: defaults of frameworks, equal cuts, and cuts by dynamic programming with lib/cost.
  *
  * PyTorch DDP closes a bucket when the bucket has reached the limit; Horovod closes it before it
  * exceeds the limit. Both take tensors in the order of readiness. Tensors of different groups of

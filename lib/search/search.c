@@ -33,8 +33,7 @@ static int free_step(struct pl_edit *e, double *mean, struct pl_err *err)
 	return rc < 0 ? rc : pl_sim_settle(e, err);
 }
 
-/* Lower the bound if operations as the extras leave them make it lower. Worker 0 is at the root
- * afterwards. */
+/* Lower the bound if operations with the extras allow it. Worker 0 is at the root afterwards. */
 static int lower_bound(struct search *s, struct pl_err *err)
 {
 	struct worker *l = &s->worker[0];

@@ -1,6 +1,5 @@
 /*
- * Plans that fit the memory: other buckets, recomputation and accumulation, if the memory of a rank
- * is too small.
+ * Plans that fit the memory of the ranks: other buckets, recomputation and accumulation.
  *
  * Buckets need memory too, so the search starts from several candidates: the best, the recorded
  * one, and one tensor at a time, which needs least. From each of them every saving (a layer is
@@ -119,8 +118,7 @@ static int add_saving(struct fit *f, unsigned op, const char *layer, int64_t k, 
 	return 0;
 }
 
-/* Layers of tables, and ranges of traces, that keep activations: each once, in the order of the
- * backward pass. */
+/* Layers and ranges of traces that keep activations, once each, in order of the backward pass. */
 static int add_layers(struct fit *f, struct pl_err *err)
 {
 	const struct pl_edit *e = &f->s->worker[0].e;

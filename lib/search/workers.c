@@ -3,8 +3,7 @@
  * so that a candidate costs only its difference from the present one.
  *
  * The number of threads decides which thread simulates a candidate. The results do not depend on
- * it, because the starts of an edit are the least solution of its equations, however it was
- * computed.
+ * it, because the starts of an edit are the least solution of its equations in any case.
  */
 #include <math.h>
 #include <time.h>

@@ -32,8 +32,7 @@ enum pl_act { PL_ACT_NONE, PL_ACT_RELU, PL_ACT_GELU, PL_ACT_TANH, PL_ACT_SIGMOID
  * sums are float32. */
 enum pl_precision { PL_FP32, PL_BF16, PL_TF32, PL_PRECISION_COUNT_ };
 
-/* The type in which activations and their gradients are stored; bfloat16 if `half` of the table is
- * set. */
+/* The type in which activations and their gradients are stored; bfloat16 needs `half`. */
 enum pl_store { PL_STORE_FP32, PL_STORE_BF16 };
 
 struct pl_backend_opts {
@@ -81,8 +80,7 @@ struct pl_backend {
 	const char *name; /* "cpu" */
 	bool device;	  /* memory of its own; calls are queued */
 	bool half;	  /* PL_STORE_BF16 is supported */
-	/* The backend owns its threads. PL_EABSENT: no such device, or the store is not
-	 * supported. */
+	/* The backend owns its threads. PL_EABSENT: no such device, or the store is missing. */
 	int (*open)(const struct pl_backend_opts *o, void **ctx, struct pl_err *err);
 	void (*close)(void *ctx);
 	void *(*alloc)(void *ctx, size_t bytes); /* 64-byte aligned, zeroed; NULL: no memory */
@@ -151,15 +149,13 @@ struct pl_backend {
 	/*
 	 * For gradients of parameters in later calls of dense_back, layernorm_back and
 	 * layernorm_back_add: true (at first) adds them to the values in memory, false overwrites
-	 * these values. While it is false, no other gradients are computed. NULL: gradients are
-	 * always added.
+	 * these; meanwhile no other gradients are computed. NULL: they are always added.
 	 */
 	void (*adds)(void *ctx, bool adds);
 	/* C (m, n) = op(A) (m, k) op(B) (k, n) + beta C */
 	void (*gemm)(void *ctx, bool ta, bool tb, int m, int n, int k, const float *a, int lda,
 		     const float *b, int ldb, float beta, float *c, int ldc);
-	/* Convert n floats of a batch (x) to the type of stored activations (y), if that is not
-	 * float32. */
+	/* Convert n floats of a batch (x) to the type of activations (y), if it is another. */
 	void (*load)(void *ctx, size_t n, const float *x, float *y);
 	/* y (N, K) = act(x (N, C) w^T (K, C) + bias (K)); bias NULL: none. pre (N, K): the input of
 	 * the activation, if backward needs it (gelu), else NULL. */
@@ -189,7 +185,7 @@ struct pl_backend {
 			  float *dx);
 	/* (N, C, S): over N and S. save: mean (C), 1/std (C), and 2C floats for the parts of these
 	 * that float32 cannot hold. running NULL: not kept; else mean (C) and variance (C,
-	 * unbiased), with r += momentum (new - r). eval: use running. The backward pass is that of
+	 * unbiased), with r += momentum (new - r), which eval uses. The backward pass is that of
 	 * training. */
 	void (*batchnorm)(void *ctx, int n, int c, int s, const float *x, const float *gamma,
 			  const float *beta, float eps, float momentum, bool eval, float *running,
@@ -204,8 +200,7 @@ struct pl_backend {
 			       const float *save, const float *dy, float *dx, float *dgamma,
 			       float *dbeta);
 	/* add() and layernorm() in one kernel, sum = a + b (may be a or b); layernorm_back() and
-	 * add() in one kernel, dx = gradient + more (dx may be dy). NULL: not supported, call
-	 * both. */
+	 * add() in one kernel, dx = gradient + more (dx may be dy). NULL: call both. */
 	void (*add_layernorm)(void *ctx, int n, int c, const float *a, const float *b, float *sum,
 			      const float *gamma, const float *beta, float eps, float *save,
 			      float *y);
@@ -237,9 +232,8 @@ struct pl_backend {
 			float *dx, struct pl_loss_sum *sum);
 	void (*hinge)(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
 		      float *dx, struct pl_loss_sum *sum); /* multiclass, margin 1 */
-	/* Optimisers on n floats of slabs from `first` on, with vary's lr and t. sgd: v (the
-	 * momentum) may be NULL where momentum is 0. adam: decoupled is AdamW. All as in
-	 * torch.optim. */
+	/* Optimisers on n floats of slabs from `first` on, with vary's lr and t, as in torch.optim.
+	 * sgd: v (momentum) may be NULL if momentum is 0. adam: decoupled is AdamW. */
 	void (*sgd)(void *ctx, size_t first, size_t n, float momentum, const struct pl_decay *decay,
 		    bool nesterov, const float *g, float *v, float *w);
 	void (*adam)(void *ctx, size_t first, size_t n, float b1, float b2, float eps,

@@ -4,8 +4,7 @@
  * logarithm of its sum is kept, and the backward pass computes the probabilities again from it.
  *
  * The forward pass is divided by blocks of queries of a head, the backward pass by heads (the
- * gradients of the keys of a head are sums over its queries, in order). Time O(T^2 size), memory
- * O(T) a head.
+ * gradients of the keys are sums over queries, in order). Time O(T^2 size), memory O(T) a head.
  */
 #include <math.h>
 

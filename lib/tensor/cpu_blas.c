@@ -1,7 +1,6 @@
 /*
  * Large products by OpenBLAS, for processors whose vector instructions our kernels do not use. (On
- * others our kernels are as fast, and an OpenBLAS that is older than the processor uses its slowest
- * code.)
+ * others ours are as fast, and an OpenBLAS older than the processor uses its slowest code.)
  *
  * The library is loaded when a backend that uses it is opened, not when a program starts, because
  * loading starts threads. Each call computes with one thread. Our threads call it for blocks of C

@@ -1,9 +1,8 @@
 /*
  * Pooling, one plane for each chunk. For the maximum, a plane is split into images of every
  * stride-th pixel with -infinity around them. The inputs of neighbouring outputs are neighbours
- * there, so the maxima of several outputs are computed as one vector. Larger planes and means are
- * computed output by output. A window is clipped to the plane first, so loops over it need no test
- * of borders.
+ * there, so the maxima of several outputs are one vector. Larger planes and means are computed
+ * output by output. A window is clipped to the plane first, so its loops need no test of borders.
  */
 #include <math.h>
 

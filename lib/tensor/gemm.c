@@ -131,8 +131,7 @@ static void pack_panel(const struct job *j, int jc, int n, int lc, int k, float 
 }
 
 /* A by columns: pack m rows from i0 into tiles (k, mr), with zeros after the last row, because its
- * columns are far apart and each panel would read a tile again. A by rows: copy (m, k), to be
- * rounded. */
+ * columns are far apart and each panel would read a tile again. A by rows: copy to round. */
 static void pack_rows(const struct job *j, int i0, int m, int l0, int k)
 {
 	int mr = j->k->mr;

@@ -113,8 +113,7 @@ struct pl_kernels {
 		     float *c, ptrdiff_t ldc, bool add);
 	void (*cols)(const float *a, ptrdiff_t lda, int k, const float *b, float *c, ptrdiff_t ldc,
 		     bool add);
-	/* The same with B not packed: row l of it is at b0 + at[l] and b1 + at[l], a vector
-	 * each. */
+	/* The same with B not packed: row l is at b0 + at[l] and b1 + at[l], a vector each. */
 	void (*taps)(const float *const *a, int k, const ptrdiff_t *at, const float *b0,
 		     const float *b1, float *c, ptrdiff_t ldc);
 
@@ -179,8 +178,7 @@ struct pl_slot {      /* the working memory of one thread */
 #define PL_TILES ((size_t)48 * 512)
 #define PL_BLOCK ((size_t)3 * 64 * 256)
 
-/* Sums over all elements are sums of parts. Their number depends on n only, not on the number of
- * threads. */
+/* Sums over all elements are sums of parts, whose number depends on n, not on the threads. */
 #define PL_THREADS_MAX 256
 #define PL_PARTS       1024
 struct pl_part {

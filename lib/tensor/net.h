@@ -94,9 +94,8 @@ int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts 
 	       struct pl_net **net, struct pl_err *err) PL_MUST;
 void pl_net_free(struct pl_net *net);
 void pl_net_hooks(struct pl_net *net, const struct pl_net_hooks *h);
-/* The readable part of a network. The backend owns its memory. Recomputation changes `recompute`
- * and `act_bytes` of layers, and pl_net_precision() changes their precision; all else is
- * constant. */
+/* The readable part of a network. The backend owns its memory. All is constant, except that
+ * recomputation changes `recompute` and `act_bytes`, and pl_net_precision() the precision. */
 struct pl_net_view {
 	const struct pl_backend *be;
 	void *ctx;

@@ -1,8 +1,7 @@
 /*
  * Opens plugins with dlopen, once, from the folder of the running program.
  *
- * A plugin is never closed, because drivers leave threads and handlers whose code would be
- * unmapped.
+ * A plugin is never closed, because drivers leave threads and handlers with code in it.
  */
 #include "tensor/plugin.h"
 

@@ -219,8 +219,7 @@ VEC_IN VF vact(enum pl_act act, VF x)
 		loop(PL_ACT_NONE) break;                                                           \
 	}
 
-/* Round to the nearest bfloat16, or the even one of two: add to the lower bits first, so that they
- * carry. */
+/* Round to the nearest bfloat16, of two the even one: add to the lower bits, so that they carry. */
 VEC_FN static void vec_round(size_t n, const float *x, float *y)
 {
 	VEC_EACH(i, k, n)

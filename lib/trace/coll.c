@@ -125,8 +125,7 @@ static bool any_of(const char *word, const char *const *list, size_t n)
 	return false;
 }
 
-/* Words of MPI: a letter before (i, b, s, r: the mode of a send) and after (v, w: different
- * sizes). */
+/* Words of MPI: a letter before (i, b, s, r: mode of a send) and after (v, w: many sizes). */
 static bool mpi_word(const char *word, const char *want)
 {
 	size_t n = strlen(word), k = strlen(want);

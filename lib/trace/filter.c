@@ -305,8 +305,7 @@ static int note_seen(struct pl_spans *s, int64_t v, struct pl_err *err)
 	return pl_spans_add_number(s, v, err);
 }
 
-/* PL_EDATA if the input has none of the chosen numbers. If it has no numbers at all, nothing
- * passes. */
+/* PL_EDATA if the input has numbers, but none of the chosen ones. */
 static int check_seen(struct pl_spans *s, const int64_t *pair, uint32_t n, const char *what,
 		      const struct pl_log *log, struct pl_err *err)
 {
@@ -342,8 +341,7 @@ static void drop_kept(struct filter *x, size_t from, size_t to)
 	}
 }
 
-/* Mask the rows of the j-th held batch that are in the time window. rel: number of the segment in
- * m. */
+/* Mask the rows of the j-th held batch in the time window. rel: number of the segment in m. */
 static void mask_time(struct filter *x, const struct kept *k, size_t j, const struct pl_merge *m,
 		      uint32_t rel)
 {
@@ -445,8 +443,7 @@ static bool waits(const struct filter *x)
 	return x->f->has_time || x->merge.present;
 }
 
-/* Note the numbers of the rows of b in the mask: old[row], or, if it is NULL, their numbers in
- * b. */
+/* Note the numbers of the rows of b in the mask: old[row]; old NULL: their numbers in b. */
 static int note_numbers(struct numbers *to, const struct pl_batch *b, const uint8_t *mask,
 			const uint32_t *old, struct pl_err *err)
 {

@@ -22,9 +22,8 @@ struct pl_filter {
  * Strings and tracks without a passing event are left out; so are segments and groups without any.
  * The merge table stays true: its clocks are kept, its matches name the events that passed, a
  * collective that lost members is marked PL_MATCH_MISSING, and a send without its receive is
- * removed. Conditions on ranks and steps hold one segment in memory until its end. A time window
- * (times of the common clock) and a merged stream hold all events that pass until the end of the
- * stream.
+ * removed. Ranks and steps need one segment in memory until its end. A time window (times of the
+ * common clock) and a merged stream hold all events that pass until the end of the stream.
  */
 struct pl_sink *pl_trace_filter_open(const struct pl_filter *f, struct pl_sink *next,
 				     struct pl_err *err);

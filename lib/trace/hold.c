@@ -1,7 +1,6 @@
 /*
  * A segment in memory, for exporters and filters: copies of its batches in an arena, the values of
- * each row in order (a counting sort of the column entries by row, linear), and the clocks of its
- * merged stream.
+ * each row in order (a counting sort by row, linear), and the clocks of its merged stream.
  */
 #include "trace/hold.h"
 

@@ -28,8 +28,7 @@ int pl_trace_row_values_build(struct pl_row_values *r, const struct pl_batch *b,
 			      struct pl_err *err);
 void pl_trace_row_values_fini(struct pl_row_values *r);
 
-/* A copy of the current merge table and the segments that it describes. All zeros: no table so
- * far. */
+/* A copy of the current merge table and its segments. All zeros: no table so far. */
 struct pl_merge_context {
 	struct pl_merge m; /* a copy; owned */
 	bool present;

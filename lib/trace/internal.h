@@ -1,6 +1,5 @@
 /*
- * internal.h - declarations that the files of lib/trace share: block types, limits, encoders and
- * decoders.
+ * internal.h - what the files of lib/trace share: types of blocks, limits, encoders, decoders.
  */
 #ifndef PL_TRACE_INTERNAL_H
 #define PL_TRACE_INTERNAL_H

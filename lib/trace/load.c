@@ -1,9 +1,8 @@
 /*
  * A whole trace in memory, in dense columns: a sink for pl_trace_read().
  *
- * A role without values in a segment costs nothing. The column of a role that appears late is
- * filled from the first row. At the end, the merge table is checked against the events, once for
- * all users.
+ * A role without values in a segment costs nothing. A column that appears late is filled from the
+ * first row. At the end, the merge table is checked against the events, once for all users.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -242,8 +241,7 @@ static bool parse_decimal(int64_t mantissa, unsigned scale, int64_t *v)
 	return true;
 }
 
-/* Value i of a column as a number. Each text that is no number gets a negative number of its
- * own. */
+/* Value i of a column as a number. Each text that is no number gets a negative number. */
 static int64_t number(const struct pl_segment *seg, const struct pl_col *c, uint32_t i, bool names)
 {
 	int64_t v;

@@ -3,8 +3,7 @@
  *
  * Profilers sometimes write a time or a duration near 2^63. Such an event must not spoil the
  * others, and later code must not have to check for overflow. The median of a segment shows the
- * usual times; most segments do not need it, because their least and greatest times are close.
- * Linear.
+ * usual times; most segments have close times and do not need it. Linear.
  */
 #include <math.h>
 

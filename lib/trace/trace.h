@@ -334,23 +334,20 @@ void pl_trace_merge_fini(struct pl_merge *m);
 int pl_trace_merge_dup(const struct pl_merge *from, struct pl_merge *to,
 		       struct pl_err *err) PL_MUST;
 /* The clock of the rank's tracks in the segment, NULL: unknown. Tracks without a rank use the first
- * clock of the segment. The uses must be sorted; pl_trace_merge_dup() and pl_trace_load() sort
- * them. */
+ * clock of the segment. The uses must be sorted, as merge_dup() and load() leave them. */
 const struct pl_clock *pl_trace_merge_clock(const struct pl_merge *m, uint32_t segment,
 					    int32_t rank);
 /* Convert an absolute local time to the common clock. c NULL: unknown clock, no change. A drift
  * that is too large to be real is ignored. */
 pl_ns pl_trace_clock_apply(const struct pl_clock *c, pl_ns local);
-/* Write m as a segment, before the traces that it describes. Its segment numbers count from the
- * next segment. */
+/* Write m as a segment, before its traces. Its segment numbers count from the next segment. */
 int pl_trace_merge_write(const struct pl_merge *m, struct pl_container_writer *w,
 			 struct pl_err *err) PL_MUST;
 
 /* ---- flow ------------------------------------------------------------------------------------ */
 
 struct pl_sink {
-	/* A segment begins; its strings and tracks still grow. Any of these functions may be
-	 * NULL. */
+	/* A segment begins; its strings and tracks still grow. Any function may be NULL. */
 	int (*begin)(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err);
 	/* b is valid only during the call. */
 	int (*batch)(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
@@ -375,23 +372,19 @@ struct pl_trace_reader_opts {
 	struct pl_pool *pool;
 	bool salvage;
 	const struct pl_log *log;
-	/* Roles of the columns to decode, as bits; 0: all columns. The values of other columns are
-	 * not checked. */
+	/* Roles of the columns to decode, as bits; 0: all. Other columns are not checked. */
 	uint64_t roles;
 	/* Only for pl_trace_load(): kinds of events to keep, as bits; 0: all events. */
 	uint64_t kinds;
-	/* Only for pl_trace_load(): keys of the metadata to keep, ended by NULL; NULL: all.
-	 * Profilers describe all groups of a job in the file of each rank, so the metadata of a
-	 * large job is larger than its events. Strings that only unwanted metadata use become
-	 * empty. */
+	/* Only for pl_trace_load(): keys of the metadata to keep, ended by NULL; NULL: all. In a
+	 * large job the metadata is larger than the events, because each rank's file describes all
+	 * groups. Strings that only unwanted metadata use become empty. */
 	const char *const *metadata;
-	/* batch() may see strings, tracks and metadata that the stream defines later; their number
-	 * depends on the threads. So this is only for sinks that read them at the end of the
-	 * segment. */
+	/* batch() may see strings, tracks and metadata that the stream defines later, a number that
+	 * depends on the threads: only for sinks that read them at the end of the segment. */
 	bool ahead;
-	/* Gets every compressed member in turn, for a program that copies blocks without change.
-	 * `segment` counts all segments of the stream; `merge`: the member belongs to a merge
-	 * segment. */
+	/* Gets every compressed member, for a program that copies blocks without change. `segment`
+	 * counts all segments of the stream; `merge`: the member belongs to a merge segment. */
 	int (*raw)(void *arg, uint32_t segment, bool merge, const void *member, size_t n,
 		   struct pl_err *err);
 	void *arg;
@@ -465,8 +458,7 @@ const char *pl_trace_coll_from_name(const char *name, size_t n);
  * issues a communication ("[[[800], [7]], [], []]") has only this argument in common with it. */
 size_t pl_trace_dims_text(const char *dims, bool first, char *text, size_t size);
 
-/* Bytes of an element of a data type, 0: unknown. *plain: its name in NumPy, or NULL; `plain` may
- * be NULL. */
+/* Bytes of an element of a data type, 0: unknown. *plain (may be NULL): its name in NumPy, NULL. */
 int64_t pl_trace_dtype(const char *s, size_t n, const char **plain);
 
 /* The canonical collectives: X(name, word). OTHER: communication without a known operation. */
