@@ -117,16 +117,12 @@ static double gain(const struct op_row *x)
 static int by_contribution(const void *pa, const void *pb)
 {
 	const struct op_row *a = pa, *b = pb;
-	double x = fabs(gain(a)), y = fabs(gain(b));
-	int c;
+	int c = PL_COMPARE(fabs(gain(b)), fabs(gain(a)));
 
-	if (x != y)
-		return x > y ? -1 : 1;
-	x = fabs(a->v[1].total - a->v[0].total);
-	y = fabs(b->v[1].total - b->v[0].total);
-	if (x != y)
-		return x > y ? -1 : 1;
-	c = strcmp(a->name, b->name);
+	c = c ? c
+	      : PL_COMPARE(fabs(b->v[1].total - b->v[0].total),
+			   fabs(a->v[1].total - a->v[0].total));
+	c = c ? c : strcmp(a->name, b->name);
 	return c ? c : strcmp(a->kind, b->kind);
 }
 

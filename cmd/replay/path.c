@@ -35,16 +35,11 @@ void path_item(const struct report *r, const struct pl_path_item *p, struct path
 static int by_time(const void *pa, const void *pb)
 {
 	const struct path_row *a = pa, *b = pb;
-	int c;
+	int c = PL_COMPARE(b->ns, a->ns);
 
-	if (a->ns != b->ns)
-		return a->ns > b->ns ? -1 : 1;
-	c = strcmp(a->name, b->name);
-	if (!c)
-		c = strcmp(a->kind, b->kind);
-	if (!c)
-		c = (a->rank > b->rank) - (a->rank < b->rank);
-	return c ? c : (a->role > b->role) - (a->role < b->role);
+	c = c ? c : strcmp(a->name, b->name);
+	c = c ? c : strcmp(a->kind, b->kind);
+	return c ? c : PL_COMPARE_FIELDS(a, b, rank, role);
 }
 
 int sum_path(struct report *r, struct pl_err *err)

@@ -101,14 +101,12 @@ struct worker_result {
 		step_s;
 };
 struct result {
-	const char *engine, *policy, *model;
-	int ranks;
-	int64_t steps, samples; /* samples of all ranks */
-	int signal;		/* that ended the training before its time; 0: none */
-	int64_t step;		/* the next step of the job */
-	double seconds, samples_per_s, time_to_target_s, final_loss, eval_loss, accuracy,
-		heterogeneity;	      /* NaN: not known */
-	struct worker_result *worker; /* [ranks] */
+	const struct pl_train *t;
+	const char *model;
+	int signal;	 /* that ended the training before its time; 0: none */
+	int64_t samples; /* of all ranks */
+	double seconds, samples_per_s, heterogeneity;
+	struct worker_result *worker; /* of each rank */
 };
 /* Each rank brings its own result; afterwards all have those of all, and the sums of these. */
 int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct pl_launch *p,

@@ -129,7 +129,7 @@ static void print_message(struct child *v, int n, int i)
 	bool several = false, inside = true, same;
 
 	for (int k = i + 1; k < n; k++)
-		several |= !strcmp(v[k].said, v[i].said);
+		several |= !v[k].printed && !strcmp(v[k].said, v[i].said);
 	fprintf(stderr, "run: rank%s %d", several ? "s" : "", i);
 	for (int k = i + 1, first = i; k <= n; k++, inside = same) {
 		same = k < n && !v[k].printed && !strcmp(v[k].said, v[i].said);

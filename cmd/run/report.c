@@ -21,10 +21,10 @@ int gather_workers(struct pl_worker *w, const struct worker_result *own, const s
 		double speed = 1 / fmax(1e-9, r->worker[i].step_s);
 
 		r->samples += (int64_t)(r->worker[i].samples + 0.5);
+		r->samples_per_s += r->worker[i].samples_per_s;
 		sum += speed;
 		min = fmin(min, speed);
 	}
-	r->samples_per_s = (double)r->samples / r->seconds;
 	r->heterogeneity = sum / p->size / min; /* mean speed / slowest speed */
 	return 0;
 }
@@ -33,7 +33,7 @@ static void workers_json(const struct result *r, struct pl_writer *w)
 {
 	pl_json_key(w, "workers");
 	pl_json_open(w, '[');
-	for (int i = 0; i < r->ranks; i++) {
+	for (int i = 0; i < r->t->ranks; i++) {
 		const struct worker_result *k = &r->worker[i];
 
 		pl_json_open(w, '{');
@@ -53,22 +53,23 @@ static void report_json(const struct result *r, struct pl_writer *w)
 {
 	pl_json_open(w, '{');
 	pl_json_str(w, "schema", "paceline.run/1");
-	pl_json_str(w, "engine", r->engine);
-	pl_json_str(w, "policy", r->policy);
+	pl_json_str(w, "engine", r->t->engine->name);
+	pl_json_str(w, "policy", r->t->engine->policy);
 	pl_json_str(w, "model", r->model ? r->model : "");
-	pl_json_int(w, "ranks", r->ranks);
-	pl_json_int(w, "steps", r->steps);
+	pl_json_int(w, "ranks", r->t->ranks);
+	pl_json_int(w, "steps", r->t->steps_done);
 	pl_json_int(w, "samples", r->samples);
 	pl_json_real(w, "seconds", r->seconds);
+	pl_json_real(w, "first_step_s", r->t->first_ns ? (double)r->t->first_ns / 1e9 : NAN);
 	pl_json_real(w, "samples_per_s", r->samples_per_s);
-	pl_json_real(w, "time_to_target_s", r->time_to_target_s);
-	pl_json_real(w, "final_loss", r->final_loss);
-	pl_json_real(w, "eval_loss", r->eval_loss);
-	pl_json_real(w, "accuracy", r->accuracy);
+	pl_json_real(w, "time_to_target_s", r->t->time_to_target_s);
+	pl_json_real(w, "final_loss", r->t->last_loss);
+	pl_json_real(w, "eval_loss", r->t->eval_loss);
+	pl_json_real(w, "accuracy", r->t->accuracy);
 	pl_json_real(w, "heterogeneity", r->heterogeneity);
 	pl_json_key(w, "interrupted_at_step");
 	if (r->signal)
-		pl_json_put_int(w, r->step);
+		pl_json_put_int(w, r->t->step);
 	else
 		pl_json_put_null(w);
 	workers_json(r, w);
@@ -82,31 +83,35 @@ static void report_text(const struct result *r, struct pl_writer *w)
 	char bytes[32];
 	double waited = 0, sent = 0;
 
-	for (int i = 0; i < r->ranks; i++) {
-		waited += r->worker[i].wait_share / r->ranks;
+	for (int i = 0; i < r->t->ranks; i++) {
+		waited += r->worker[i].wait_share / r->t->ranks;
 		sent += r->worker[i].bytes_sent;
 	}
-	if (r->steps) {
-		pl_write_format(w, "%s: %d rank%s, %lld steps in %.3g s, %.0f samples/s", model,
-				r->ranks, r->ranks == 1 ? "" : "s", (long long)r->steps, r->seconds,
-				r->samples_per_s);
-		if (r->ranks > 1)
+	if (r->t->steps_done) {
+		pl_write_format(w, "%s: %d rank%s, %lld step%s in %.3g s", model, r->t->ranks,
+				r->t->ranks == 1 ? "" : "s", (long long)r->t->steps_done,
+				r->t->steps_done == 1 ? "" : "s", r->seconds);
+		if (r->t->first_ns)
+			pl_write_format(w, " (the first %.3g s)", (double)r->t->first_ns / 1e9);
+		pl_write_format(w, ", %.0f samples/s%s", r->samples_per_s,
+				r->t->first_ns ? " after it" : "");
+		if (r->t->ranks > 1)
 			pl_write_format(w, ", waiting %.1f %%, %s sent", 100 * waited,
 					pl_fmt_bytes(bytes, sizeof(bytes), sent));
-		pl_write_format(w, "\nloss %.6g", r->final_loss);
+		pl_write_format(w, "\nloss %.6g", r->t->last_loss);
 	} else {
 		pl_write_format(w, "%s: nothing trained", model);
 	}
-	if (!isnan(r->eval_loss))
-		pl_write_format(w, ", held out %.6g", r->eval_loss);
-	if (!isnan(r->accuracy))
-		pl_write_format(w, ", accuracy %.2f %%", 100 * r->accuracy);
+	if (!isnan(r->t->eval_loss))
+		pl_write_format(w, ", held out %.6g", r->t->eval_loss);
+	if (!isnan(r->t->accuracy))
+		pl_write_format(w, ", accuracy %.2f %%", 100 * r->t->accuracy);
 	pl_write_char(w, '\n');
 	if (r->signal)
 		pl_write_format(w, "interrupted by signal %d (%s) after step %lld\n", r->signal,
-				strsignal(r->signal), (long long)r->step);
-	if (!isnan(r->time_to_target_s))
-		pl_write_format(w, "target reached after %.3g s\n", r->time_to_target_s);
+				strsignal(r->signal), (long long)r->t->step);
+	if (!isnan(r->t->time_to_target_s))
+		pl_write_format(w, "target reached after %.3g s\n", r->t->time_to_target_s);
 }
 
 int report_write(const struct result *r, const char *path, bool json, struct pl_err *err)

@@ -198,29 +198,22 @@ static int prepare(struct training *t, struct pl_err *err)
 static int report(struct training *t, struct pl_err *err)
 {
 	const struct pl_train *d = &t->t;
-	double s = fmax(1e-9, (double)(d->end - d->begin) / 1e9);
+	double s = fmax(1e-9, (double)(d->end - d->begin) / 1e9), first = (double)d->first_ns / 1e9;
+	double steps = (double)pl_train_measured(d), share = steps / fmax(1, (double)d->steps_done);
 	struct worker_result own = {
 		.steps = (double)d->steps_done,
 		.samples = (double)d->samples,
-		.samples_per_s = (double)d->samples / s,
+		.samples_per_s = (double)d->samples * share / fmax(1e-9, s - first),
 		.commits = (double)d->steps_done,
 		.compute_share = d->step_ns ? (double)d->compute_ns / (double)d->step_ns : 0,
 		.wait_share = d->step_ns ? (double)d->wait_ns / (double)d->step_ns : 0,
 		.bytes_sent = (double)d->bytes_sent,
-		.step_s = d->steps_done ? (double)d->compute_ns / 1e9 / (double)d->steps_done : 0
+		.step_s = steps > 0 ? (double)d->compute_ns / 1e9 / steps : 0
 	};
-	struct result r = { .engine = d->engine->name,
-			    .policy = d->engine->policy,
+	struct result r = { .t = d,
 			    .model = t->w->model.name,
-			    .ranks = t->p->size,
-			    .steps = d->steps_done,
 			    .signal = d->interrupted ? stop_signal : 0,
-			    .step = d->step,
-			    .seconds = s,
-			    .time_to_target_s = d->time_to_target_s,
-			    .final_loss = d->last_loss,
-			    .eval_loss = d->eval_loss,
-			    .accuracy = d->accuracy };
+			    .seconds = s };
 	int rc;
 
 	PL_TRY(gather_workers(d->worker, &own, t->p, &r, err));

@@ -33,8 +33,7 @@ struct pl_dp_buckets {
 /*
  * bucket_mb: 0 means 25. A plan names tensors as the network does ("fc1.weight"), by their number
  * in the order of readiness ("grad 3 512x784", as in graphs of older traces), or as whole default
- * buckets
- * ("bucket 2"). PL_EDATA for other names. Rewrites that this engine cannot apply (priority,
+ * buckets ("bucket 2"). PL_EDATA for other names. Rewrites that this engine cannot apply (priority,
  * fuse-ops ...) are reported to `log`.
  */
 int pl_dp_buckets(const struct pl_net_tensor *t, uint32_t n, double bucket_mb, uint8_t algo,

@@ -226,8 +226,7 @@ static int find_all(struct sets *s, const struct pl_rewrite *rw, struct pl_err *
 	for (uint32_t a = 0; a < rw->n_args; a++) {
 		s->tensor[a] = pl_intern_find(&s->names, rw->arg[a], strlen(rw->arg[a]));
 		for (uint32_t i = 0; i < s->names.n && s->tensor[a] == PL_NONE; i++)
-			if (pl_plan_is_also(s->p->tensor[i].name, i, s->p->tensor[i].bytes,
-					    rw->arg[a]))
+			if (!strcmp(pl_plan_param(s->p->tensor[i].name), pl_plan_param(rw->arg[a])))
 				s->tensor[a] = i;
 		if (s->tensor[a] != PL_NONE)
 			continue;

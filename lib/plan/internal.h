@@ -67,8 +67,6 @@ void pl_settings_put_differ(struct pl_setter *s, const struct pl_one_size *o);
 
 /* Microbatches that all lines make together, 0 if there are none. They count as expressed. */
 int64_t pl_settings_accumulate(struct pl_setter *s);
-/* The parameter that a tensor of the base is the gradient of: graphs call it "grad NAME". */
-const char *pl_settings_param(const char *tensor);
 /* The last rewrite of that sort, NULL if there is none. */
 const struct pl_rewrite *pl_settings_last(const struct pl_plan *p, unsigned op);
 /* The precision that all operations get, NULL if there is none. */

@@ -373,28 +373,6 @@ int pl_plan_wrap_tensor(const struct pl_plan *p, size_t i, bool is_name, struct 
 
 /* ---- names that are not known ---------------------------------------------------------------- */
 
-/* The number in "grad 3 512x784", and the size in bytes of fp32; -1: the name has another form. */
-static double numbered_size(const char *name, unsigned *number)
-{
-	double bytes = sizeof(float);
-	int n = 0;
-
-	if (sscanf(name, "grad %u%n", number, &n) != 1 || name[n] != ' ')
-		return -1;
-	for (char *s = (char *)name + n; *s;)
-		bytes *= (double)strtoll(s + 1, &s, 10);
-	return bytes;
-}
-
-bool pl_plan_is_also(const char *known, uint32_t i, int64_t bytes, const char *name)
-{
-	unsigned k, other;
-
-	return !strcmp(pl_settings_param(known), pl_settings_param(name)) ||
-	       (numbered_size(name, &k) == (double)bytes && k == i &&
-		numbered_size(known, &other) < 0);
-}
-
 struct pl_plan_near pl_plan_near_begin(const char *name)
 {
 	return (struct pl_plan_near){ .name = name, .near.s = name };
@@ -402,8 +380,8 @@ struct pl_plan_near pl_plan_near_begin(const char *name)
 
 void pl_plan_near(struct pl_plan_near *x, const char *known)
 {
-	if (strncmp(x->name, "grad ", 5) != 0)
-		known = pl_settings_param(known);
+	if (pl_plan_param(x->name) == x->name)
+		known = pl_plan_param(known);
 	pl_words_near(&x->near, known, strlen(known));
 	if (strstr(known, x->name) && (!x->holds || strlen(known) < strlen(x->holds)))
 		x->holds = known;

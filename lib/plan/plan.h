@@ -146,12 +146,9 @@ int pl_plan_check(const struct pl_plan *p, struct pl_err *err) PL_MUST;
 /* Add a rewrite given as an option, where nothing is quoted: "scale kind=comm by 0.5". PL_EUSAGE
  * with the text and what is expected. */
 int pl_plan_add_line(struct pl_plan *p, const char *text, struct pl_err *err) PL_MUST;
-/*
- * Does `name` also stand for the tensor `known`, which becomes ready as number i of the base? A
- * gradient ("grad fc1.weight") and its parameter have one name, and plans from older traces of
- * run(1) number gradients: "grad 3 512x784".
- */
-bool pl_plan_is_also(const char *known, uint32_t i, int64_t bytes, const char *name);
+/* The parameter that a tensor is the gradient of: graphs call it "grad NAME". Lines of plans may
+ * name either of the two. */
+const char *pl_plan_param(const char *tensor);
 /*
  * The name of a tensor that is not known. Give all known names to pl_plan_near(); the message of
  * pl_plan_no_name() then has the nearest: PL_EDATA, as in `there is no tensor "a"; did you mean

@@ -161,7 +161,7 @@ int64_t pl_settings_accumulate(struct pl_setter *s)
 	return k;
 }
 
-const char *pl_settings_param(const char *tensor)
+const char *pl_plan_param(const char *tensor)
 {
 	return !strncmp(tensor, "grad ", 5) && tensor[5] ? tensor + 5 : tensor;
 }
@@ -208,7 +208,7 @@ const char *pl_settings_nccl(struct pl_setter *s, bool rings_alone)
 bool pl_settings_nameless(const struct pl_plan *p)
 {
 	for (size_t i = 0; i < p->n_tensors; i++) {
-		const char *name = pl_settings_param(p->tensor[i].name);
+		const char *name = pl_plan_param(p->tensor[i].name);
 		size_t n = strspn(name, "0123456789");
 
 		/* a bare number may be a layer's name, but those count forward, these backward */
@@ -227,7 +227,7 @@ void pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers)
 	for (const uint32_t *i = t; i < end; i++) {
 		if (i > t)
 			pl_write_format(&s->w, ", ");
-		name = pl_settings_param(s->p->tensor[*i].name);
+		name = pl_plan_param(s->p->tensor[*i].name);
 		if (numbers)
 			pl_write_format(&s->w, "%llu", strtoull(name, NULL, 10));
 		else

@@ -44,7 +44,7 @@ static uint32_t count_torn(struct pl_setter *s)
 	if (pl_alloc(&o, n, sizeof(*o), &s->w.fail) < 0)
 		return 0;
 	for (size_t i = 0; i < n; i++) {
-		o[i].name = pl_settings_param(s->p->tensor[i].name);
+		o[i].name = pl_plan_param(s->p->tensor[i].name);
 		o[i].n = module_of(o[i].name);
 		o[i].set = s->s.b.set[i];
 	}
@@ -82,7 +82,7 @@ static void put_sets(struct pl_setter *s, bool numbers)
 	for (uint32_t i = 0; i < s->s.n; i++) {
 		p[i].set = i;
 		for (uint32_t t = s->s.first[i]; !numbers && t < s->s.first[i + 1]; t++) {
-			const char *name = pl_settings_param(s->p->tensor[s->s.tensor[t]].name);
+			const char *name = pl_plan_param(s->p->tensor[s->s.tensor[t]].name);
 			uint32_t depth = 0;
 
 			while ((name = strchr(name, '.'))) {

@@ -41,7 +41,7 @@ static int64_t stage_of(const struct pl_plan *p, const struct pl_rewrite *rw, co
 		return rw->k;
 
 	for (size_t i = 0; i < p->n_tensors; i++) {
-		const char *name = pl_settings_param(p->tensor[i].name);
+		const char *name = pl_plan_param(p->tensor[i].name);
 
 		if (!strncmp(name, layer, n) && (!name[n] || name[n] == '.'))
 			return p->tensor[i].stage;

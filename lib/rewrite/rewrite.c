@@ -159,7 +159,7 @@ uint32_t pl_rewrite_tensor_find(const struct pl_rewriter *r, const char *name)
 		if (!strcmp(r->tensor[t].in_plans, name))
 			return t;
 	for (uint32_t t = 0; t < r->n_tensors; t++)
-		if (pl_plan_is_also(r->tensor[t].in_plans, t, r->tensor[t].bytes, name))
+		if (!strcmp(pl_plan_param(r->tensor[t].in_plans), pl_plan_param(name)))
 			return t;
 	return PL_NONE;
 }

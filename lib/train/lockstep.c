@@ -13,10 +13,13 @@
 
 #define WINDOW	  16
 #define WINDOW_NS 100000000 /* about how long a window may last */
+/* What is summed over the ranks: the values of the steps, who wants to stop, the mean time of a
+ * step. */
+#define SUMS (3 * WINDOW + 2)
 
 struct window { /* what was measured since the last sums */
 	int n, width;
-	double loss[WINDOW], hits[WINDOW], classified[WINDOW];
+	double v[SUMS]; /* of each step its loss, then of each its hits, then what was classified */
 	pl_ns at[WINDOW];
 	int64_t samples; /* of one step, of all ranks */
 };
@@ -67,9 +70,10 @@ int pl_train_checkpoint(struct pl_train *t, struct pl_err *err)
 				  : 0;
 }
 
-static int put_rows(struct pl_train *t, const struct window *w, const double *v, double *mean,
-		    struct pl_err *err)
+static int put_rows(struct pl_train *t, const struct window *w, double *mean, struct pl_err *err)
 {
+	const double *v = w->v;
+
 	for (int i = 0; i < w->n; i++) {
 		int64_t step = t->step - w->n + i + 1;
 		struct pl_train_row row = { .at = w->at[i],
@@ -88,25 +92,21 @@ static int put_rows(struct pl_train *t, const struct window *w, const double *v,
 /* The means of the window, and whether to go on. */
 static int close_window(struct pl_train *t, struct window *w, struct pl_err *err)
 {
-	double v[3 * WINDOW + 2] = { 0 }, mean = 0, ns;
-	size_t n = (size_t)w->n;
+	double *v = w->v, mean = 0, ns;
 
-	if (!n)
+	if (!w->n)
 		return 0;
-	memcpy(v, w->loss, sizeof(w->loss[0]) * n);
-	memcpy(v + WINDOW, w->hits, sizeof(w->hits[0]) * n);
-	memcpy(v + 2 * WINDOW, w->classified, sizeof(w->classified[0]) * n);
 	v[3 * WINDOW] = *t->stop;
-	v[3 * WINDOW + 1] = (double)t->step_ns / (double)t->steps_done;
-	PL_CHECK(pl_train_worker_sum(t->worker, v, PL_LEN(v), err));
-	PL_CHECK(put_rows(t, w, v, &mean, err));
+	v[3 * WINDOW + 1] = (double)t->step_ns / (double)pl_train_measured(t);
+	PL_CHECK(pl_train_worker_sum(t->worker, v, SUMS, err));
+	PL_CHECK(put_rows(t, w, &mean, err));
 	if (!isfinite(mean))
 		return pl_fail(err, PL_EDATA,
 			       "the loss is %g at step %lld: training diverged; a smaller lr, or "
 			       "clip=1 of the optimizer, may help",
 			       mean, (long long)t->step);
 	if (!t->done && t->job->target_loss > 0 && mean <= t->job->target_loss) {
-		t->time_to_target_s = (double)(w->at[n - 1] - t->begin) / 1e9;
+		t->time_to_target_s = (double)(w->at[w->n - 1] - t->begin) / 1e9;
 		t->done = true;
 	}
 	if (v[3 * WINDOW] > 0) {
@@ -124,11 +124,15 @@ static int one_step(struct pl_train *t, struct window *w, struct pl_err *err)
 {
 	struct pl_step_result r;
 
+	if (t->steps_done == 1) {
+		t->first_ns = pl_now_ns() - t->begin;
+		t->step_ns = t->compute_ns = t->wait_ns = 0;
+	}
 	PL_CHECK(t->engine->step(t->worker, t->step, &r, err));
 	w->at[w->n] = pl_now_ns();
-	w->loss[w->n] = r.loss;
-	w->hits[w->n] = (double)r.hits;
-	w->classified[w->n++] = (double)r.classified;
+	w->v[w->n] = r.loss;
+	w->v[WINDOW + w->n] = (double)r.hits;
+	w->v[2 * WINDOW + w->n++] = (double)r.classified;
 	w->samples = r.samples * t->ranks;
 	t->step_ns += r.step_ns;
 	t->compute_ns += r.compute_ns;

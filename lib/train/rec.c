@@ -179,13 +179,13 @@ void pl_train_rec_meta(struct pl_recorder *r, const char *key, const char *json)
 
 /* ---- out of the rings ------------------------------------------------------------------------ */
 
-static int put_value(struct pl_recorder *r, uint8_t role, uint8_t type, pl_id key, int64_t v,
-		     unsigned scale, struct pl_err *err)
+static int put_value(struct pl_recorder *r, uint8_t role, uint8_t type, int64_t v, unsigned scale,
+		     struct pl_err *err)
 {
 	struct pl_batch *b = &r->batch;
 	uint32_t index;
 
-	PL_CHECK(pl_trace_batch_col(b, role, type, key, &index, err));
+	PL_CHECK(pl_trace_batch_col(b, role, type, r->key[role], &index, err));
 	return pl_trace_col_put(&b->col[index], b->n, v, scale, err);
 }
 
@@ -227,11 +227,9 @@ static int put_values(struct pl_recorder *r, const struct pl_rec_event *e,
 
 	for (size_t i = 0; i < PL_LEN(column); i++)
 		if (column[i].v != -1)
-			PL_CHECK(put_value(r, column[i].role, column[i].type,
-					   r->key[column[i].role], column[i].v, 0, err));
+			PL_CHECK(put_value(r, column[i].role, column[i].type, column[i].v, 0, err));
 	if (e->kind == PL_K_COUNTER && e->value > -9e11 && e->value < 9e11)
-		return put_value(r, PL_R_VALUE, PL_V_DEC, PL_NONE, (int64_t)(e->value * 1e6), 6,
-				 err);
+		return put_value(r, PL_R_VALUE, PL_V_DEC, (int64_t)(e->value * 1e6), 6, err);
 	return 0;
 }
 

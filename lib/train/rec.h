@@ -50,25 +50,15 @@ struct pl_rec_event {
 static inline struct pl_rec_event pl_rec_event(pl_id track, uint8_t kind, pl_id name, pl_ns begin,
 					       pl_ns end)
 {
-	return (struct pl_rec_event){ .track = track,
-				      .name = name,
-				      .kind = kind,
-				      .begin = begin,
-				      .end = end,
-				      .step = -1,
-				      .layer = -1,
-				      .mb = -1,
-				      .peer = -1,
-				      .channel = -1,
-				      .chunk = -1,
-				      .bytes = -1,
-				      .seq = -1,
-				      .corr = -1,
-				      .group = PL_NONE,
-				      .coll = PL_NONE,
-				      .dims = PL_NONE,
-				      .values = PL_NONE,
-				      .precision = PL_NONE };
+	struct pl_rec_event e;
+
+	memset(&e, 0xff, sizeof(e)); /* the numbers are -1, the strings PL_NONE */
+	e.track = track;
+	e.name = name;
+	e.kind = kind;
+	e.begin = begin;
+	e.end = end;
+	return e;
 }
 /* For any thread. It never blocks for long and never fails: events without room are counted. */
 void pl_train_rec(struct pl_recorder *r, const struct pl_rec_event *e);

@@ -97,9 +97,16 @@ struct pl_train {
 	double last_loss, eval_loss, accuracy, time_to_target_s; /* NaN: not known */
 	/* since the job began or was resumed, of this rank but for samples_all */
 	int64_t steps_done, samples, samples_all;
-	pl_ns step_ns, compute_ns, wait_ns;
 	uint64_t bytes_sent;
+	/* without the first step, which allocates memory and connects, if there are more */
+	pl_ns step_ns, compute_ns, wait_ns;
+	pl_ns first_ns; /* from `begin` to the end of that step; 0: it is the only one */
 };
+/* How many steps step_ns and its like are of. */
+static inline int64_t pl_train_measured(const struct pl_train *t)
+{
+	return t->steps_done - (t->first_ns > 0);
+}
 /* Call it after the caller's part is set. It sets begin and end to now, and losses to NaN. */
 void pl_train_init(struct pl_train *t);
 /* Evaluates into eval_loss and accuracy, and adds a row to the log. All ranks call it. */

@@ -162,7 +162,7 @@ done
 "$BIN/merge" -q base.0 base.1 | "$BIN/graph" -q --fold-messages - -o graph
 "$BIN/plan" -q --no-provenance --preset=none -O text graph | grep -v '^base' >none.plan
 for rewrite in 'precision bf16 "forward 2"' 'precision bf16 x 1.1 "forward 2" "backward 2"' 'accumulate 2' \
-	'algorithm ring' 'partition-tensor "grad 3 32x48" 2' 'fuse-tensors "grad 5 48x16"' \
+	'algorithm ring' 'partition-tensor "grad 2.weight" 2' 'fuse-tensors "grad 0.weight"' \
 	'partition-tensor 2.weight 2' 'fuse-tensors "grad 0.weight" 0.bias' 'algorithm ring 2.weight'; do
 	{ cat none.plan; echo "$rewrite"; } >this.plan
 	check "replay and run both take: $rewrite" sh -c "'$BIN/replay' -q -p this.plan graph >replayed &&
@@ -176,7 +176,7 @@ status 0 "what if links were slower, in shared memory" "$BIN/replay" -q --no-wor
 check "... no algorithm is assumed" no grep -q '^assumed' out
 "$BIN/graph" -q -O text graph >graph.text
 check "... as each collective has one" awk '$1 == "comm" { n++; bad += $4 != "direct" } END { exit bad || n < 3 }' graph.text
-{ cat none.plan; echo 'priority "grad 5 48x16" "grad 0 4"'; } >this.plan
+{ cat none.plan; echo 'priority "grad 0.weight" "grad 4.bias"'; } >this.plan
 status 3 "replay, too, knows no urgency in such a trace" "$BIN/replay" -p this.plan graph
 says 'none is more urgent' "... and says so"
 status 0 "plan, allowed what run does" "$BIN/plan" -q -O text \

@@ -440,6 +440,14 @@ says 'mlp:784' "... of which there are"
 for out in checkpoint export report output; do
 	status 4 "--$out where nothing can be written" timeout 20 "$run" --set steps=1000000000 --$out=none/x tiny.job
 done
+status 0 "the first step" "$run" --set steps=9 -O json -o steps.json tiny.job
+check "... is not in the rate of the samples" awk -F '[:,]' '{ gsub(/[" ]/, "", $1); v[$1] = v[$1] ? v[$1] : $2 }
+	END { rate = v["samples"] * 8 / 9 / (v["seconds"] - v["first_step_s"]); r = v["samples_per_s"] / rate
+		print "# " r, v["first_step_s"]; exit !(v["first_step_s"] > 0 && r > 0.9999 && r < 1.0001) }' steps.json
+status 0 "... as the summary says" "$run" --set steps=9 tiny.job
+holds out '9 steps in [0-9.e-]* s (the first [0-9.e-]* s), [0-9]* samples/s after it$' "... with its time"
+status 0 "a job of one step" "$run" --set steps=1 tiny.job
+holds out '1 step in [0-9.e-]* s, [0-9]* samples/s$' "... has no other"
 status 3 "nothing to evaluate on" "$run" --eval --set split=1 tiny.job
 status 0 "untrained weights evaluated" "$run" --eval tiny.job
 says 'never trained' "... are known to be"
