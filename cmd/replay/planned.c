@@ -14,7 +14,7 @@
 static bool models_comm(const struct pl_plan *p)
 {
 	for (size_t i = 0; i < p->n_rw; i++)
-		if (pl_rewrite_is_comm(p->rw[i].op))
+		if (pl_rewrite_is_comm(p->rw[i].op) || p->rw[i].op == PL_RW_ACCUMULATE)
 			return true;
 	return false;
 }

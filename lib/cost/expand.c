@@ -77,14 +77,6 @@ static void find_hosts(struct expansion *s)
 	}
 }
 
-static bool follows(const struct pl_edit *e, uint32_t src, uint32_t dst)
-{
-	for (uint32_t i = e->node[dst].in; i != PL_NONE; i = e->edge[i].in_next)
-		if (e->edge[i].src == src)
-			return true;
-	return false;
-}
-
 /* The result of a call, which is left out after a failure. */
 #define DO(s, call)                                                                                \
 	do {                                                                                       \
@@ -102,7 +94,7 @@ static void open_up(struct expansion *s)
 	}
 	for (uint32_t i = 0; i < s->n; i++) {
 		DO(s, pl_edit_set_dur(s->e, s->m[i].transfer, 0, s->err));
-		if (!follows(s->e, s->m[i].arrive, s->m[i].transfer))
+		if (!pl_edit_has_edge(s->e, s->m[i].arrive, s->m[i].transfer))
 			pl_cost_expand_edge(s, s->m[i].arrive, s->m[i].transfer, PL_E_SEQ, 0);
 	}
 }

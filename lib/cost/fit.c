@@ -77,27 +77,11 @@ struct fitter {
 	size_t n_t, cap_t, n_r, cap_r, n_gaps, cap_gaps;
 };
 
-static uint32_t meeting(const struct pl_shape *s, uint32_t i)
-{
-	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
-		if (s->type[s->src[e]] == PL_N_RENDEZVOUS && PL_E_TYPE(s->etype[e]) == PL_E_COMM)
-			return s->src[e];
-	return PL_NONE;
-}
-
-/* Is it, or does it follow, a message of a collective? Then what was sent counts, and that once. */
-static bool by_messages(const struct pl_shape *s, uint32_t i)
-{
-	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
-		if (s->flags[s->src[e]] & PL_NF_MESSAGE)
-			return true;
-	return false;
-}
-
-/* Does this node count? A message counts once: by its receive if there is one, else by its send. */
+/* Does this node count? A message counts once: by its receive if there is one, else by its send.
+ * What was sent counts, not what was left of the collective. */
 static bool counts(const struct pl_shape *s, uint32_t i, uint8_t message)
 {
-	return s->flags[i] & PL_NF_MESSAGE ? s->kind[i] == message : !by_messages(s, i);
+	return s->flags[i] & PL_NF_MESSAGE ? s->kind[i] == message : !pl_node_is_rest(s, i);
 }
 
 static uint8_t message_kind(const struct pl_shape *s)
@@ -128,7 +112,7 @@ static void from_sender(const struct fitter *f, const struct pl_gstep *st, uint3
 static int add_transfer(struct fitter *f, const struct pl_gstep *st, uint32_t i, struct pl_err *err)
 {
 	const struct pl_shape *s = &f->g->shape[st->shape];
-	uint32_t meet = meeting(s, i), group = s->group[i];
+	uint32_t meet = pl_node_meeting(s, i), group = s->group[i];
 	bool message = s->flags[i] & PL_NF_MESSAGE;
 	struct transfer t = { .start = st->start[i],
 			      .end = st->start[i] + st->dur[i],

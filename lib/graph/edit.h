@@ -189,6 +189,13 @@ int pl_edit_set_times(struct pl_edit *e, uint32_t node, pl_ns start, pl_ns stret
  * for it. INT64_MIN: not a reported step. */
 pl_ns pl_edit_step(const struct pl_edit *e, uint32_t step);
 double pl_edit_mean_step(const struct pl_edit *e); /* over the reported steps */
+static inline bool pl_edit_has_edge(const struct pl_edit *e, uint32_t src, uint32_t dst)
+{
+	for (uint32_t x = e->node[src].out; x != PL_NONE; x = e->edge[x].out_next)
+		if (e->edge[x].dst == dst)
+			return true;
+	return false;
+}
 static inline pl_ns pl_edit_end(const struct pl_edit *e, uint32_t node)
 {
 	const struct pl_enode *n = &e->node[node];

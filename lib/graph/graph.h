@@ -295,6 +295,22 @@ static inline uint32_t pl_node_arrival(const struct pl_shape *s, uint32_t i)
 			return s->src[e];
 	return PL_NONE;
 }
+/* The rendezvous that lets a transfer begin, PL_NONE. */
+static inline uint32_t pl_node_meeting(const struct pl_shape *s, uint32_t i)
+{
+	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+		if (s->type[s->src[e]] == PL_N_RENDEZVOUS && PL_E_TYPE(s->etype[e]) == PL_E_COMM)
+			return s->src[e];
+	return PL_NONE;
+}
+/* Is the transfer only what was left of a collective after its recorded messages? */
+static inline bool pl_node_is_rest(const struct pl_shape *s, uint32_t i)
+{
+	for (uint32_t e = s->off[i]; e < s->off[i + 1] && !(s->flags[i] & PL_NF_MESSAGE); e++)
+		if (s->flags[s->src[e]] & PL_NF_MESSAGE)
+			return true;
+	return false;
+}
 static inline int32_t pl_node_rank(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
 {
 	return s->res[i] == PL_NONE ? -1 : g->res[s->res[i]].rank;

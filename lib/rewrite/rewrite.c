@@ -308,7 +308,7 @@ static bool builds(const struct pl_rewriter *r, const struct pl_rewrite *rw)
 	if (rw->op == PL_RW_ALGORITHM && !s->over &&
 	    !memcmp(s->choice, s[-1].choice, r->n_tensors * sizeof(*s->choice)))
 		return false;
-	return kind->comm || (kind->network && rw_now(r)->over);
+	return kind->comm || s->overlaps || (kind->network && s->over);
 }
 
 /* One state for all of it: buckets are built once, when all is known; even without rewrites if

@@ -10,6 +10,10 @@
  * the device for one microbatch, whichever is longer, and the operation is of its kind. It stands
  * for the work of the other microbatches. Therefore every other rewrite that changes operations is
  * applied first. A rank that synchronises nothing has gradients too.
+ *
+ * The gradients of a shorter backward pass become ready closer together. Where recorded transfers
+ * of a rank overlapped, they shared the link, and each took the longer for it. They overlap more
+ * now, so their recorded durations do not hold: the communication is built again.
  */
 #include "rewrite/rewrite_internal.h"
 
@@ -199,6 +203,18 @@ static bool is_pipeline(const struct pl_edit *e)
 	return false;
 }
 
+static bool transfers_overlap(const struct pl_rewriter *r)
+{
+	for (uint32_t k = 0; k < r->n_slots; k++)
+		for (uint32_t i = 1; i < r->slot[k].n_comms; i++) {
+			const struct rw_comm *c = &r->comm[r->slot[k].comm + i];
+
+			if (r->e->node[c->transfer].start < pl_edit_end(r->e, c[-1].transfer))
+				return true;
+		}
+	return false;
+}
+
 static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	const struct pl_graph *g = r->e->g;
@@ -220,6 +236,7 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	for (size_t i = 0; i < n_slots; i++)
 		slot[i] = (struct slot){ .step = (uint32_t)(i / n), .rank = rank[i % n] };
 	PL_TRY(look(r, slot, n_slots, &p, err));
+	rw_now(r)->overlaps |= !rw_now(r)->over && transfers_overlap(r);
 	for (size_t i = 0; i < n_slots; i++)
 		any |= slot[i].end != INT64_MIN;
 	if (!any && !r->n_tensors) {

@@ -106,6 +106,7 @@ struct rw_state {
 	bool ops_changed;		    /* rewrites have changed operations since that was so */
 	bool asks_algorithm;		    /* some rewrite does */
 	bool over;			    /* the recorded communication is replaced */
+	bool overlaps; /* as recorded, and begins at other times: it needs to be replaced */
 };
 
 /* A part of a fused operation. */

@@ -128,29 +128,11 @@ static int workers(struct parallel *x, const struct pl_shape *s, uint32_t meet, 
 
 /* ---- classes of communication ---------------------------------------------------------------- */
 
-static uint32_t meeting(const struct pl_shape *s, uint32_t i)
-{
-	for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
-		if (s->type[s->src[e]] == PL_N_RENDEZVOUS && PL_E_TYPE(s->etype[e]) == PL_E_COMM)
-			return s->src[e];
-	return PL_NONE;
-}
-
-/* Is the transfer only what was left of a collective after its recorded messages? Then these have
- * all that depends on the network. */
-static bool is_rest(const struct pl_shape *s, uint32_t i)
-{
-	for (uint32_t e = s->off[i]; e < s->off[i + 1] && !(s->flags[i] & PL_NF_MESSAGE); e++)
-		if (s->flags[s->src[e]] & PL_NF_MESSAGE)
-			return true;
-	return false;
-}
-
 /* What the transfer is; as lib/cost sees it when it fits. Sets *is to false if it has no line. */
 static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, struct comm_key *key,
 		    bool *is, struct pl_err *err)
 {
-	uint32_t meet = meeting(s, i), group = s->group[i];
+	uint32_t meet = pl_node_meeting(s, i), group = s->group[i];
 	const struct pl_gcomm *c = s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
 	const char *name = c ? pl_intern_get(&x->g->str, c->algorithm) : NULL;
 
@@ -194,7 +176,8 @@ static int classify(struct rw_comms *c, struct parallel *x, struct pl_err *err)
 			bool is;
 
 			class[i] = PL_NONE;
-			if (s->role[i] != PL_RO_TRANSFER || is_rest(s, i))
+			/* messages have all that depends on the network */
+			if (s->role[i] != PL_RO_TRANSFER || pl_node_is_rest(s, i))
 				continue;
 			PL_CHECK(describe(x, s, i, &key, &is, err));
 			if (!is)

@@ -80,14 +80,6 @@ static struct part part_of(const struct pl_rewriter *r, uint32_t set, uint32_t s
 	return p;
 }
 
-static bool has_edge_to(const struct pl_edit *e, uint32_t src, uint32_t dst)
-{
-	for (uint32_t x = e->node[src].out; x != PL_NONE; x = e->edge[x].out_next)
-		if (e->edge[x].dst == dst)
-			return true;
-	return false;
-}
-
 static void copy_gates(struct pl_rewriter *r, const struct rw_comm *c, uint32_t arrive)
 {
 	for (uint32_t i = c->gate; i < c->gate + c->n_gates; i++) {
@@ -254,7 +246,7 @@ static void add_uses(struct pl_rewriter *r, const struct rw_built *b, uint32_t s
 		for (uint32_t i = c->use; i < c->use + c->n_uses; i++) {
 			const struct rw_edge *u = &r->edge[i];
 
-			if (!e->node[u->node].dead && !has_edge_to(e, transfer, u->node) &&
+			if (!e->node[u->node].dead && !pl_edit_has_edge(e, transfer, u->node) &&
 			    !(u->edge.type & PL_E_INFERRED && comes_before(r, set, slot, u->node)))
 				rw_add_edge_like(r, transfer, u->node, &u->edge, u->edge.type,
 						 b->at[slot].kept ? 0 : b->flight);

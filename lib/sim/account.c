@@ -153,30 +153,27 @@ static int find_meetings(struct work *w, const struct pl_shape *sh, struct pl_er
 	return 0;
 }
 
-/* The arrival of the member whose transfer this is, PL_NONE. */
-static uint32_t arrival_of(const struct pl_shape *sh, uint32_t transfer)
+static uint32_t meeting_of(const struct work *w, const struct pl_shape *sh, uint32_t transfer)
 {
-	for (uint32_t e = sh->off[transfer]; e < sh->off[transfer + 1]; e++)
-		if (sh->role[sh->src[e]] == PL_RO_ARRIVE &&
-		    sh->res[sh->src[e]] == sh->res[transfer])
-			return sh->src[e];
-	return PL_NONE;
+	uint32_t meet = pl_node_meeting(sh, transfer), arrival = pl_node_arrival(sh, transfer);
+
+	return meet == PL_NONE && w->messages && arrival != PL_NONE ? w->meet[arrival] : meet;
 }
 
 /* When the transfer of a member begins. The transfer of a collective with messages is a node that
  * lasts from the last message to the end, but it began with the last arrival; that of a member that
  * left earlier began when the member arrived. */
-static pl_ns transfer_begin(const struct work *w, size_t k, uint32_t node)
+static pl_ns transfer_begin(const struct work *w, size_t k, const struct pl_shape *sh,
+			    uint32_t node)
 {
-	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
 	const pl_ns *start = w->r->start[k];
-	uint32_t arrival = w->messages ? arrival_of(sh, node) : PL_NONE;
-	uint32_t meet = arrival == PL_NONE ? PL_NONE : w->meet[arrival];
-	pl_ns met = meet == PL_NONE ? start[node] : start[meet];
+	uint32_t meet = w->messages ? meeting_of(w, sh, node) : PL_NONE;
 
-	if (met > start[node] + pl_sim_run_dur(w->s, w->r, k, node))
-		met = start[arrival];
-	return pl_min_i64(met, start[node]);
+	if (meet == PL_NONE || pl_node_meeting(sh, node) != PL_NONE)
+		return start[node];
+	if (start[meet] > start[node] + pl_sim_run_dur(w->s, w->r, k, node))
+		meet = pl_node_arrival(sh, node);
+	return pl_min_i64(start[meet], start[node]);
 }
 
 /* The last to arrive at the rendezvous that lets this transfer begin. */
@@ -195,22 +192,19 @@ static uint32_t last_arrival(const struct work *w, size_t k, uint32_t rendezvous
 static int waiting(struct work *w, size_t k, uint32_t node, pl_ns start, struct pl_err *err)
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
-	uint32_t arrival = arrival_of(sh, node), other = PL_NONE;
-	uint32_t rendezvous = w->messages && arrival != PL_NONE ? w->meet[arrival] : PL_NONE;
-	uint32_t rank = w->rank_of[sh->res[node]];
+	uint32_t arrival = pl_node_arrival(sh, node), other = PL_NONE;
+	uint32_t rendezvous = meeting_of(w, sh, node), rank = w->rank_of[sh->res[node]];
 	pl_ns arrived = arrival == PL_NONE ? start : w->r->start[k][arrival], latest = INT64_MIN;
 	int rc;
 
 	for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
 		uint32_t src = sh->src[e];
 
-		if (sh->type[src] == PL_N_RENDEZVOUS)
-			rendezvous = src;
-		else if (sh->role[src] == PL_RO_ARRIVE && sh->res[src] != PL_NONE &&
-			 sh->res[src] != sh->res[node] && w->r->start[k][src] > latest) {
-			latest = w->r->start[k][src];
-			other = w->rank_of[sh->res[src]];
-		}
+		if (sh->role[src] != PL_RO_ARRIVE || sh->res[src] == PL_NONE || src == arrival ||
+		    w->r->start[k][src] <= latest)
+			continue;
+		latest = w->r->start[k][src];
+		other = w->rank_of[sh->res[src]];
 	}
 	if (arrived >= start)
 		return 0;
@@ -271,7 +265,7 @@ static int one_node(struct work *w, size_t k, uint32_t i, struct pl_err *err)
 
 	PL_CHECK(delays(w, k, i, start, err));
 	if (sh->role[i] == PL_RO_TRANSFER && !message)
-		start = transfer_begin(w, k, i);
+		start = transfer_begin(w, k, sh, i);
 	if (w->first)
 		res_time(&w->a->res[res], sh->role[i], within(w, start, end));
 	if (sh->role[i] == PL_RO_TRANSFER && !message && (rc = waiting(w, k, i, start, err)) < 0)

@@ -322,18 +322,11 @@ static uint64_t *counter(struct timeline *t, uint32_t group)
 static void number_transfer(struct timeline *t, const struct pl_shape *sh, uint32_t i,
 			    struct event *e)
 {
-	uint32_t meet = PL_NONE, known = PL_NONE;
+	uint32_t meet = pl_node_meeting(sh, i);
+	/* without a rendezvous it may have left before the others came */
+	uint32_t from = meet == PL_NONE ? pl_node_arrival(sh, i) : meet;
+	uint32_t known = from == PL_NONE ? PL_NONE : t->number[from];
 
-	for (uint32_t p = sh->off[i]; p < sh->off[i + 1]; p++) {
-		uint32_t src = sh->src[p];
-
-		if (sh->type[src] == PL_N_RENDEZVOUS)
-			meet = src;
-		else if (sh->role[src] == PL_RO_ARRIVE && sh->res[src] == sh->res[i])
-			known = t->number[src]; /* it may have left without the others */
-	}
-	if (meet != PL_NONE)
-		known = t->number[meet];
 	e->v[V_SEQ] = known == PL_NONE ? (int64_t)(*counter(t, sh->group[i]))++ : known;
 	if (meet == PL_NONE || sh->kind[i] == PL_K_COLLECTIVE || e->v[V_PEER] != INT64_MIN)
 		return;

@@ -19,8 +19,9 @@ END
 recorded() {
 	name=$1
 	shift
-	status 0 "$name: trained" timeout 50 "$BIN/run" -q -n 2 --transport=tcp -t trace "$@" job
-	"$BIN/merge" -q trace.0 trace.1 | "$BIN/graph" -q -o "$name"
+	rm -f trace.?
+	status 0 "$name: trained" timeout 50 "$BIN/run" -q -n "${RANKS:-2}" --transport=tcp -t trace "$@" "${JOB:-job}"
+	"$BIN/merge" -q trace.? | "$BIN/graph" -q -o "$name"
 }
 
 # steps N GRAPH OPTION...: median of a column of the table of steps, but for the first
@@ -80,5 +81,14 @@ fused() {
 	within 0.08 "$(awk '$1 == "predicted" { print $2 }' plan)" "$(steps 2 all)"
 }
 check "buckets fused: as predicted" thrice fused
+
+# ---- microbatches: the buckets of a short backward pass are ready nearly at once, and share the link ----
+sed 's/160-160/256-256-256-256-256-256/; s/^steps .*/steps 5/; s/^batch .*/batch 64/' job >deep
+accumulated() {
+	JOB=deep recorded one --set bucket-mb=0.2 --pace '*:100' --link rate=100Mbit,latency=1ms
+	JOB=deep recorded four --set bucket-mb=0.2 --pace '*:100' --link rate=100Mbit,latency=1ms --set accumulate=4
+	within 0.06 "$(steps 6 one --what-if 'accumulate 4')" "$(steps 2 four)"
+}
+check "four microbatches: as predicted" thrice accumulated
 
 done_testing
