@@ -63,37 +63,45 @@ void pl_edit_link(struct pl_edit *e, uint32_t edge)
 
 /* ---- undo ------------------------------------------------------------------------------------ */
 
-/* For each operation of the log: the table of the edit, and the member of its rows. */
+/* For each operation: a table (0: the edit itself is the row), and a member of its rows. */
 static const struct value {
 	size_t table, row, member, size;
 } values[EU_VALUES] = {
-#define VALUE(table, row, member)                                                                  \
-	{                                                                                          \
-		offsetof(struct pl_edit, table), sizeof(struct row), offsetof(struct row, member), \
-			sizeof(((struct row *)NULL)->member)                                       \
-	}
-	[EU_START] = VALUE(node, pl_enode, start),
-	[EU_DUR] = VALUE(node, pl_enode, dur),
-	[EU_FIXED] = VALUE(node, pl_enode, fixed),
-	[EU_STRETCH] = VALUE(share, pl_eshare, stretch),
-	[EU_NODE_DEAD] = VALUE(node, pl_enode, dead),
-	[EU_WEIGHT] = VALUE(edge, pl_eedge, w),
-	[EU_LAG] = VALUE(edge, pl_eedge, lag),
-	[EU_ARRIVE] = VALUE(tensor, pl_etensor, arrive),
-	[EU_REMADE] = VALUE(tensor, pl_etensor, remade),
-	[EU_TENSOR_DEAD] = VALUE(tensor, pl_etensor, dead),
+#define ROW(type, m)		 sizeof(struct type), offsetof(struct type, m), sizeof(((struct type *)NULL)->m)
+#define VALUE(op, table, row, m) [op] = { offsetof(struct pl_edit, table), ROW(row, m) }
+#define COUNT(op, m)		 [op] = { 0, ROW(pl_edit, m) }
+	VALUE(EU_START, node, pl_enode, start),
+	VALUE(EU_DUR, node, pl_enode, dur),
+	VALUE(EU_FIXED, node, pl_enode, fixed),
+	VALUE(EU_STRETCH, share, pl_eshare, stretch),
+	VALUE(EU_NODE_DEAD, node, pl_enode, dead),
+	VALUE(EU_WEIGHT, edge, pl_eedge, w),
+	VALUE(EU_LAG, edge, pl_eedge, lag),
+	VALUE(EU_ARRIVE, tensor, pl_etensor, arrive),
+	VALUE(EU_REMADE, tensor, pl_etensor, remade),
+	VALUE(EU_TENSOR_DEAD, tensor, pl_etensor, dead),
+	COUNT(EU_NODES, n_nodes),
+	COUNT(EU_TENSORS, n_tensors),
+	COUNT(EU_RESOURCES, n_res),
+	COUNT(EU_GROUPS, n_groups),
+	COUNT(EU_GROUP_RANKS, n_group_ranks),
+	COUNT(EU_COMMS, n_comms),
+	COUNT(EU_GONE, n_gone),
+#undef ROW
 #undef VALUE
+#undef COUNT
 };
 
 /* Store a value of 1, 4 or 8 bytes; returns the old one. */
 static int64_t exchange(struct pl_edit *e, enum eundo_op op, size_t id, int64_t to)
 {
 	const struct value *v = &values[op];
-	char *rows;
+	char *rows = (char *)e;
 	void *at;
 	int64_t old;
 
-	memcpy(&rows, (const char *)e + v->table, sizeof(rows));
+	if (v->table)
+		memcpy(&rows, rows + v->table, sizeof(rows));
 	at = rows + id * v->row + v->member;
 	if (v->size == sizeof(bool)) {
 		old = *(bool *)at;
@@ -124,25 +132,9 @@ void pl_edit_undo(struct pl_edit *e, size_t mark)
 		case EU_START: /* the most frequent */
 			e->node[u.id].start = u.old;
 			break;
-		case EU_ADD_NODE:
-			e->n_nodes = u.id;
-			break;
 		case EU_ADD_EDGE:
 			set_there(e, u.id, false);
 			e->n_edges = u.id;
-			break;
-		case EU_ADD_RESOURCE:
-			e->n_res = u.id;
-			break;
-		case EU_ADD_GROUP:
-			e->n_groups = u.id;
-			e->n_group_ranks = (size_t)u.old;
-			break;
-		case EU_ADD_COMM:
-			e->n_comms = u.id;
-			break;
-		case EU_DROP_RANK:
-			e->n_gone = u.id;
 			break;
 		case EU_DROP_EDGE:
 			set_there(e, u.id, true);
@@ -275,8 +267,7 @@ int pl_edit_add_node(struct pl_edit *e, const struct pl_enode *n, uint32_t after
 			memset(e->share, 0, e->n_nodes * sizeof(*e->share));
 		e->share[e->n_nodes] = (struct pl_eshare){ 0 };
 	}
-	PL_CHECK(pl_edit_log(e, EU_ADD_NODE, (uint32_t)e->n_nodes, 0, err));
-	*id = (uint32_t)e->n_nodes;
+	PL_CHECK(pl_edit_log(e, EU_NODES, 0, *id = (uint32_t)e->n_nodes, err));
 	to = &e->node[e->n_nodes++];
 	*to = *n;
 	to->in = to->out = PL_NONE;
@@ -349,6 +340,12 @@ int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive, struct
 
 /* ---- tensors, resources, groups, ranks ------------------------------------------------------- */
 
+int pl_edit_add_tensor(struct pl_edit *e, const struct pl_etensor *t, struct pl_err *err)
+{
+	PL_CHECK(pl_edit_log(e, EU_TENSORS, 0, (int64_t)e->n_tensors, err));
+	return pl_append(&e->tensor, &e->n_tensors, &e->cap_tensors, t, sizeof(*t), err);
+}
+
 int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err)
 {
 	return set_value(e, EU_TENSOR_DEAD, tensor, true, err);
@@ -357,7 +354,7 @@ int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err)
 int pl_edit_add_resource(struct pl_edit *e, const struct pl_resource *r, uint32_t *id,
 			 struct pl_err *err)
 {
-	PL_CHECK(pl_edit_log(e, EU_ADD_RESOURCE, *id = (uint32_t)e->n_res, 0, err));
+	PL_CHECK(pl_edit_log(e, EU_RESOURCES, 0, *id = (uint32_t)e->n_res, err));
 	return pl_append(&e->res, &e->n_res, &e->cap_res, r, sizeof(*r), err);
 }
 
@@ -366,8 +363,8 @@ int pl_edit_add_group(struct pl_edit *e, pl_id name, const int32_t *rank, uint32
 {
 	struct pl_ggroup x = { .name = name, .rank = (uint32_t)e->n_group_ranks, .n = n };
 
-	*id = (uint32_t)e->n_groups;
-	PL_CHECK(pl_edit_log(e, EU_ADD_GROUP, *id, x.rank, err));
+	PL_CHECK(pl_edit_log(e, EU_GROUPS, 0, *id = (uint32_t)e->n_groups, err));
+	PL_CHECK(pl_edit_log(e, EU_GROUP_RANKS, 0, x.rank, err));
 	for (uint32_t i = 0; i < n; i++)
 		PL_CHECK(pl_append(&e->group_rank, &e->n_group_ranks, &e->cap_group_ranks, &rank[i],
 				   sizeof(*e->group_rank), err));
@@ -376,7 +373,7 @@ int pl_edit_add_group(struct pl_edit *e, pl_id name, const int32_t *rank, uint32
 
 int pl_edit_drop_rank(struct pl_edit *e, int32_t rank, struct pl_err *err)
 {
-	PL_CHECK(pl_edit_log(e, EU_DROP_RANK, (uint32_t)e->n_gone, 0, err));
+	PL_CHECK(pl_edit_log(e, EU_GONE, 0, (int64_t)e->n_gone, err));
 	PL_CHECK(pl_append(&e->gone, &e->n_gone, &e->cap_gone, &rank, sizeof(rank), err));
 	for (size_t i = 0; i < e->n_tensors; i++)
 		if (!e->tensor[i].dead && e->tensor[i].rank == rank)
@@ -405,7 +402,7 @@ const char *pl_edit_name(const struct pl_edit *e, uint32_t id)
 
 int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id, struct pl_err *err)
 {
-	PL_CHECK(pl_edit_log(e, EU_ADD_COMM, *id = (uint32_t)e->n_comms, 0, err));
+	PL_CHECK(pl_edit_log(e, EU_COMMS, 0, *id = (uint32_t)e->n_comms, err));
 	return pl_append(&e->comm, &e->n_comms, &e->cap_comms, c, sizeof(*c), err);
 }
 

@@ -160,7 +160,8 @@ int pl_edit_set_fixed(struct pl_edit *e, uint32_t node, pl_ns fixed, struct pl_e
 int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive,
 		       struct pl_err *err) PL_MUST;
 
-/* Remove a copy of a tensor of the graph. */
+/* Add or remove a copy of a tensor of the graph. */
+int pl_edit_add_tensor(struct pl_edit *e, const struct pl_etensor *t, struct pl_err *err) PL_MUST;
 int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err) PL_MUST;
 /* Add a resource: a stream, a link, a server. A resource of a new rank adds the rank. */
 int pl_edit_add_resource(struct pl_edit *e, const struct pl_resource *r, uint32_t *id,

@@ -16,14 +16,16 @@ enum eundo_op {
 	EU_ARRIVE,
 	EU_REMADE,
 	EU_TENSOR_DEAD,
+	/* or the number of rows of a table */
+	EU_NODES,
+	EU_TENSORS,
+	EU_RESOURCES,
+	EU_GROUPS,
+	EU_GROUP_RANKS,
+	EU_COMMS,
+	EU_GONE,
 	EU_VALUES, /* the number of values */
-	/* rows at the end of a table: `id` is the number of rows before */
-	EU_ADD_NODE,
 	EU_ADD_EDGE,
-	EU_ADD_RESOURCE,
-	EU_ADD_GROUP,
-	EU_ADD_COMM,
-	EU_DROP_RANK,
 	EU_DROP_EDGE,
 	EU_TOUCH, /* a node that a change queued: undo takes it out of the queue */
 	EU_SEED	  /* a node with which a settling began: undo queues it again */

@@ -306,6 +306,18 @@ out:
 	return rc;
 }
 
+/* A gradient that node 30 of the first shape makes. */
+static int add_gradient(struct pl_graph *g, struct pl_err *err)
+{
+	const struct pl_tensor t = { .name = g->shape[0].name[30],
+				     .type = PL_NONE,
+				     .role = PL_TR_GRAD,
+				     .bytes = 8,
+				     .producer = 30 };
+
+	return pl_append(&g->tensor, &g->n_tensors, &g->cap_tensors, &t, sizeof(t), err);
+}
+
 static void test_tables(void)
 {
 	struct pl_err err = { 0 };
@@ -314,19 +326,27 @@ static void test_tables(void)
 	struct pl_edit e;
 	struct pl_graph g;
 	uint32_t res = 0, group = 0, node = 0;
-	size_t mark, nodes = 0;
+	size_t mark, nodes = 0, tensors;
+	struct pl_etensor copy;
 	bool fine;
 
 	memset(&e, 0, sizeof(e));
 	pl_graph_init(&g);
-	fine = make(&j, 7, 3, 120, 2, 0, &err) == 0 && (s = pl_sim_new(&j.g, &err)) &&
-	       pl_sim_edit(s, 0, 2, &e, &err) == 0;
+	fine = make(&j, 7, 3, 120, 2, 0, &err) == 0 && add_gradient(&j.g, &err) == 0 &&
+	       (s = pl_sim_new(&j.g, &err)) && pl_sim_edit(s, 0, 2, &e, &err) == 0;
 	mark = pl_edit_mark(&e);
+	tensors = e.n_tensors;
 	ok(fine && add_server(&e, &res, &group, &node, &err) == 0 && as_graph(&e, &g, &err),
 	   "a server is added (%s)", err.msg);
 	ok(has_rank(&g, 90) && g.n_ranks == j.g.n_ranks + 1 && g.n_res == j.g.n_res + 1 &&
 		   g.n_groups == j.g.n_groups + 1 && g.group[group].n == 2 && g.res[res].rank == 90,
 	   "... and the graph has its rank, resource and group");
+	copy = e.tensor[0];
+	copy.producer = node;
+	copy.rank = 90;
+	ok(tensors && pl_edit_add_tensor(&e, &copy, &err) == 0 && as_graph(&e, &g, &err) &&
+		   g.n_tensors == tensors + 1,
+	   "a tensor is added, which the server makes (%s)", err.msg);
 	ok(pl_edit_drop_rank(&e, 2, &err) == 0 && pl_edit_settle(&e, &err) == 0 &&
 		   as_graph(&e, &g, &err) && !has_rank(&g, 2) && has_rank(&g, 4),
 	   "a rank is removed (%s)", err.msg);
@@ -337,7 +357,7 @@ static void test_tables(void)
 	pl_edit_undo(&e, mark);
 	ok(pl_edit_settle(&e, &err) == 0 && as_graph(&e, &g, &err) && g.n_res == j.g.n_res &&
 		   g.n_ranks == j.g.n_ranks && g.n_groups == j.g.n_groups && has_rank(&g, 2) &&
-		   !has_rank(&g, 90),
+		   !has_rank(&g, 90) && g.n_tensors == tensors,
 	   "and all of it is undone (%s)", err.msg);
 	pl_graph_fini(&g);
 	pl_edit_fini(&e);
