@@ -283,8 +283,7 @@ static char *trim(char *s)
 {
 	size_t n;
 
-	while (*s == ' ')
-		s++;
+	s += strspn(s, " ");
 	for (n = strlen(s); n && s[n - 1] == ' ';)
 		s[--n] = '\0';
 	return s;
@@ -372,10 +371,11 @@ static int option_words(struct pl_lang_reader *r, const struct pl_lang_row *row,
 	return 0;
 }
 
-static bool has_list(const struct pl_lang_row *row)
+/* Is the statement written as in a file? It has a list of names, or keys that blanks separate. */
+static bool is_as_in_file(const struct pl_lang_row *row)
 {
-	for (const struct pl_lang_field *f = row->field; f && f->name; f++)
-		if (f->flags & PL_LANG_LIST)
+	for (const struct pl_lang_field *f = row->field; f && f->name && !row->commas; f++)
+		if (f->flags & PL_LANG_LIST || (f->flags & PL_LANG_KEY && !f->word))
 			return true;
 	return false;
 }
@@ -394,7 +394,7 @@ int pl_lang_option(struct pl_lang_reader *r, const struct pl_lang_schema *schema
 	if (!*s)
 		return pl_lang_fail(r, 0, err, "there is nothing in it");
 	row = pl_lang_row_n(schema, s, strcspn(s, " "));
-	if (row && has_list(row)) { /* names, which are separated and quoted as in a file */
+	if (row && is_as_in_file(row)) {
 		if (strchr(s, '\n'))
 			return pl_lang_fail(r, 0, err, "it is more than one line");
 		s[strlen(s)] = '\n';

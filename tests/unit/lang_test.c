@@ -111,6 +111,12 @@ static void one_row(void)
 	is_str(printed(&b, &r.st), "pipeline schedule=gpipe microbatches=16\n",
 	       "from a struct, without what is usual");
 	pl_lang_close(&r);
+	ok(pl_lang_option(&r, &schema, "pipeline stages=4 schedule=gpipe microbatches=16", &err) >=
+			   0 &&
+		   pl_lang_bind(&r.st, &p, &arena, &err) == 0 && p.stages == 4 &&
+		   !strcmp(p.schedule, "gpipe") && p.microbatches == 16,
+	   "from a command line (%s)", err.msg);
+	pl_lang_close(&r);
 	b.n = 0;
 	ok(pl_lang_help(all, "pipeline", &b, &err) == 0 && pl_buf_put(&b, "", 1, &err) == 0,
 	   "help");
