@@ -355,16 +355,22 @@ static double compare_transfers(struct pl_likelihood *l, uint32_t length, struct
 	return log(mid);
 }
 
+/* The logarithm of a product: a logarithm for each factor would take most of the time of merge. */
 static double cost_at(const struct pl_residual *v, size_t n, double scale)
 {
-	double cost = 0;
+	double cost = 0, product = 1;
 
 	for (size_t i = 0; i < n; i++) {
-		double s = sqrt(scale * scale + v[i].wide * v[i].wide), z = v[i].r / s;
+		double s = v[i].wide > 0 ? sqrt(scale * scale + v[i].wide * v[i].wide) : scale;
+		double z = v[i].r / s;
 
-		cost += log1p(z * z) + (v[i].impossible ? 0 : log(s * 3.14159265));
+		product *= (1 + z * z) * (v[i].impossible ? 1 : s * 3.14159265);
+		if (product > 1e100 || product < 1e-100) {
+			cost += log(product);
+			product = 1;
+		}
 	}
-	return cost;
+	return cost + log(product);
 }
 
 void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d)

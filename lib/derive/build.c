@@ -271,9 +271,7 @@ static void pl_derive_fini(struct builder *b)
 	pl_free(b->rank);
 	pl_intern_fini(&b->rank_ids);
 	pl_intern_fini(&b->link_key);
-	pl_derive_names_fini(&b->names);
-	pl_intern_fini(&b->work.event);
-	pl_free(b->work.of_event);
+	pl_free(b->work.known);
 	pl_derive_work_fini(&b->work.rows);
 	pl_free(b->link);
 	pl_free(b->message);
@@ -430,7 +428,8 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 	pl_derive_fini(&b);
 	pl_derive_freed(&b, 2 * b.n_nodes * sizeof(uint32_t));
 	if (rc == 0)
-		rc = pl_derive_describe(g, err);
+		rc = pl_derive_describe(g, &b.names, b.err);
+	pl_derive_names_fini(&b.names);
 	if (rc < 0)
 		pl_graph_fini(g);
 	return rc;

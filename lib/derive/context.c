@@ -21,10 +21,11 @@
 #include "derive/names.h"
 
 #define MAX_WORK                                                                                   \
-	65536	     /* rows with sizes: jobs whose sizes never repeat must not fill the graph     \
-		      */
-#define MAX_DIMS 256 /* bytes of text of one operation's sizes */
-#define MAX_PATH 256
+	65536 /* rows with sizes: jobs whose sizes never repeat must not fill the graph            \
+	       */
+#define MAX_DIMS	256 /* bytes of text of one operation's sizes */
+#define MAX_PATH	256
+#define KNOWN_WORK_BITS 12 /* 2^12 operations whose row need not be found again */
 
 /* Of a convolution in one dimension: greater ones are damage, and products of them would overflow.
  */
@@ -466,23 +467,26 @@ static uint32_t new_work(struct builder *b, const struct op *op)
 uint32_t pl_derive_work(struct builder *b, const struct op *op)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
-	const pl_id known[4] = { e->name[op->ev], e->dims ? e->dims[op->ev] : PL_NONE,
-				 e->types ? e->types[op->ev] : PL_NONE,
-				 e->values ? e->values[op->ev] : PL_NONE };
-	struct pl_intern *event = &b->work.event;
-	size_t n;
-	pl_id k;
+	const struct known_work x = { .seg = op->seg + 1,
+				      .name = e->name[op->ev],
+				      .dims = e->dims ? e->dims[op->ev] : PL_NONE,
+				      .types = e->types ? e->types[op->ev] : PL_NONE,
+				      .values = e->values ? e->values[op->ev] : PL_NONE };
+	uint64_t h = ((uint64_t)x.name << 32 | x.dims) * 0x9e3779b97f4a7c15u ^
+		     ((uint64_t)x.types << 32 | x.values) * 0xff51afd7ed558ccdu;
+	struct known_work *known;
 
-	if (known[1] == PL_NONE || known[2] == PL_NONE)
+	if (x.dims == PL_NONE || x.types == PL_NONE)
 		return PL_NONE;
-	if (b->work.seg != op->seg || event->n >= MAX_WORK)
-		pl_intern_reset(event);
-	b->work.seg = op->seg;
-	n = event->n;
-	k = pl_derive_intern(b->err, event, known, sizeof(known));
-	if (k == n)
-		PL_DERIVE_ADD(b->err, b->work.of_event, n, b->work.cap_event, new_work(b, op));
-	return b->err->code ? PL_NONE : b->work.of_event[k];
+	if (!b->work.known &&
+	    pl_alloc(&b->work.known, (size_t)1 << KNOWN_WORK_BITS, sizeof(x), b->err) < 0)
+		return PL_NONE;
+	known = &b->work.known[(h ^ h >> 32) * 0x9e3779b97f4a7c15u >> (64 - KNOWN_WORK_BITS)];
+	if (memcmp(known, &x, offsetof(struct known_work, row)) != 0) {
+		*known = x;
+		known->row = new_work(b, op);
+	}
+	return b->err->code ? PL_NONE : known->row;
 }
 
 void pl_derive_phase(struct builder *b, struct op *op, uint8_t around)

@@ -90,14 +90,6 @@ static bool same_structure(const struct cut *c, const struct part *p, uint32_t s
 	return true;
 }
 
-static void put_attr(const struct pl_shape *s, uint32_t i, const struct attr *a)
-{
-#define PUT(member, ...)                                                                           \
-	if (s->member)                                                                             \
-		s->member[i] = a->member;
-	PL_NODE_OPTIONAL_COLUMNS(PUT)
-}
-
 static void put_entries(const struct cut *c, const struct pl_shape *s)
 {
 	const struct builder *b = c->b;
@@ -113,7 +105,11 @@ static void put_entries(const struct cut *c, const struct pl_shape *s)
 		s->res[i] = r;
 		s->name[i] = b->g->res[r].name;
 		s->group[i] = PL_NONE;
-		put_attr(s, i, &b->attr[0]);
+#define PUT(member, ...)                                                                           \
+	if (s->member)                                                                             \
+		s->member[i] = b->attr[0].member;
+		PL_NODE_OPTIONAL_COLUMNS(PUT)
+#undef PUT
 	}
 }
 
@@ -201,11 +197,15 @@ static void number_nodes(struct cut *c, const struct part *p, size_t *edges)
 /* The edges into node x, as the last of the shape. */
 static uint32_t put_edges_of(const struct cut *c, const struct part *p, uint32_t x, uint32_t first)
 {
-	uint32_t n = first, n_in = pl_cut_n_preds(c, x), *to = c->s.src, entries = c->s.n_entries;
-	uint8_t type, *etype = c->s.etype;
+	uint32_t n = first, *to = c->s.src, entries = c->s.n_entries, from, end;
+	bool follows = pl_cut_follows(c, x);
+	uint8_t *etype = c->s.etype;
 
-	for (uint32_t e = 0; e < n_in; e++) {
-		uint32_t src = pl_cut_pred(c, x, e, &type), k = first;
+	pl_cut_bounds(&c->in, x, &from, &end);
+	for (uint32_t e = from - follows; e != end; e++) { /* first the node before */
+		bool before = e == from - 1;
+		uint32_t src = before ? x - 1 : c->in.node[e], k = first;
+		uint8_t type = before ? PL_E_SEQ : c->in_type[e];
 
 		if (c->step[src] == p->step) {
 			src = c->left[src];
@@ -216,7 +216,7 @@ static uint32_t put_edges_of(const struct cut *c, const struct part *p, uint32_t
 			continue;
 		}
 		/* several edges may come from one entry, and a wait may be found twice */
-		if (src < entries || n_in <= 16) {
+		if (src < entries || end - from + follows <= 16) {
 			while (k < n && (to[k] != src || etype[k] != type))
 				k++;
 			if (k < n)
@@ -299,6 +299,13 @@ static void put_run(const struct cut *c, const struct part *p, size_t from, size
 	const struct pl_shape s = b->g->shape[st->shape]; /* a copy, which no store below changes */
 	pl_ns *start = st->start, *dur = st->dur;
 
+	/* column by column: most shapes have few of them */
+#define PUT(member, word, type, unknown, values, bit)                                              \
+	for (size_t k = from;                                                                      \
+	     (bit & ~(PL_HAS_phase | PL_HAS_work)) && p->first && s.member && k < to; k++)         \
+		s.member[c->left[k]] = b->attr[b->node[k].attr].member;
+	PL_NODE_OPTIONAL_COLUMNS(PUT)
+#undef PUT
 	for (size_t k = from; k < to; k++) {
 		const struct node *n = &b->node[k];
 		uint32_t i = c->left[k];
@@ -314,7 +321,6 @@ static void put_run(const struct cut *c, const struct part *p, size_t from, size
 		s.res[i] = n->res;
 		s.name[i] = n->name;
 		s.group[i] = pl_derive_may_group(n) ? n->group : PL_NONE;
-		put_attr(&s, i, &b->attr[n->attr]);
 		if (s.phase)
 			s.phase[i] = n->phase;
 		if (s.work)

@@ -26,9 +26,10 @@ struct work_found {
 
 struct describe {
 	struct pl_graph *g;
-	struct pl_err *err;	   /* the first failure: see put.h */
-	struct pl_name_says *says; /* by string */
-	bool *read;		   /* by string: says is there */
+	struct pl_err *err;	     /* the first failure: see put.h */
+	struct pl_names_read *names; /* that were read before, or NULL */
+	struct pl_name_says *says;   /* by string */
+	bool *read;		     /* by string: says is there */
 	size_t n_names;
 	bool layers;	/* a name was read that is a pass of a layer */
 	uint32_t *node; /* of the shape: list_nodes() */
@@ -47,7 +48,11 @@ static const struct pl_name_says *read_name(struct describe *d, pl_id name)
 	if (name >= d->n_names)
 		return &nothing;
 	d->read[name] = true;
-	pl_derive_name_read(d->g->str.str[name], d->g->str.len[name], &d->says[name]);
+	if (d->names)
+		d->says[name] = *pl_derive_name_once(d->names, d->g->str.str[name],
+						     d->g->str.len[name], d->err);
+	else
+		pl_derive_name_read(d->g->str.str[name], d->g->str.len[name], &d->says[name]);
 	d->layers |= d->says[name].module != NULL;
 	return &d->says[name];
 }
@@ -282,20 +287,19 @@ static bool is_backward(uint8_t phase)
 	return phase == PL_PH_BACKWARD || phase == PL_PH_INPUT_GRAD || phase == PL_PH_WEIGHT_GRAD;
 }
 
-static uint8_t phase_of_node(struct describe *d, const struct pl_shape *s, uint32_t i)
+/* `says`: of the name; NULL: the node is no work. */
+static uint8_t phase_of_node(const struct pl_shape *s, uint32_t i, const struct pl_name_says *says)
 {
-	const struct pl_name_says *says;
 	uint8_t phase;
 
 	if (s->comm[i] != PL_NONE)
 		return PL_PH_COMM;
 	if (s->kind[i] == PL_K_DATA)
 		return PL_PH_INPUT;
-	if (!is_work(s, i))
+	if (!says)
 		return PL_PH_OTHER;
 	if (s->phase[i] != PL_PH_UNKNOWN)
 		return s->phase[i];
-	says = says_of(d, s->name[i]);
 	if (says->communicates)
 		return PL_PH_COMM;
 	phase = phase_of_launch(s, i);
@@ -353,17 +357,19 @@ static uint32_t complete_row(struct describe *d, const struct pl_name_says *says
 }
 
 /* Operator and type of an operation, where its source did not say them. */
-static void describe_work(struct describe *d, const struct pl_shape *s, uint32_t i)
+static void describe_work(struct describe *d, const struct pl_shape *s, uint32_t i,
+			  const struct pl_name_says *says)
 {
+	uint32_t row = s->work[i];
 	pl_id name = s->name[i];
-	const struct pl_name_says *says = says_of(d, name);
 	struct work_found *f;
 
-	if (s->kind[i] == PL_K_RUNTIME || (name >= d->n_names && s->work[i] == PL_NONE))
+	if (s->kind[i] == PL_K_RUNTIME || (name >= d->n_names && row == PL_NONE) ||
+	    (row != PL_NONE && d->g->work[row].op && d->g->work[row].type != PL_NONE))
 		return;
-	f = s->work[i] == PL_NONE ? &d->of_name[name] : &d->of_row[s->work[i]];
+	f = row == PL_NONE ? &d->of_name[name] : &d->of_row[row];
 	if (!f->known || f->name != name)
-		*f = (struct work_found){ true, name, complete_row(d, says, s->work[i]) };
+		*f = (struct work_found){ true, name, complete_row(d, says, row) };
 	s->work[i] = f->row;
 }
 
@@ -453,20 +459,21 @@ static void describe_nodes(struct describe *d, const struct pl_shape *shape,
 	bool trains = false, rest = false;
 
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
-		uint8_t phase = s->phase[i] = phase_of_node(d, s, i);
+		const struct pl_name_says *says = is_work(s, i) ? says_of(d, s->name[i]) : NULL;
+		uint8_t phase = s->phase[i] = phase_of_node(s, i, says);
 
 		trains |= is_backward(phase);
 		rest |= phase == PL_PH_UNKNOWN;
-		if (is_work(s, i))
-			describe_work(d, s, i);
+		if (says)
+			describe_work(d, s, i, says);
 	}
 	if (trains && rest && st)
 		describe_rest(d, s, st->start);
 }
 
-int pl_derive_describe(struct pl_graph *g, struct pl_err *err)
+int pl_derive_describe(struct pl_graph *g, struct pl_names_read *names, struct pl_err *err)
 {
-	struct describe d = { .g = g, .err = err, .n_names = g->str.n };
+	struct describe d = { .g = g, .err = err, .names = names, .n_names = g->str.n };
 	int rc = 0;
 
 	if (g->described)
@@ -513,7 +520,7 @@ int pl_derive_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g, s
 	int rc;
 
 	PL_CHECK(pl_graph_read(in, pool, g, err));
-	rc = pl_derive_describe(g, err);
+	rc = pl_derive_describe(g, NULL, err);
 	if (rc < 0)
 		pl_graph_fini(g);
 	return rc;

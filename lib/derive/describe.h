@@ -4,9 +4,12 @@
 
 #include "graph/graph.h"
 
+struct pl_names_read;
+
 /* Fills the columns phase, module, comm and work and their tables, from names and structure; what
- * is there stays. Once: a graph that was described is left alone. */
-int pl_derive_describe(struct pl_graph *g, struct pl_err *err) PL_MUST;
+ * is there stays. Once: a graph that was described is left alone. Names of `names` are not read
+ * again; NULL: there are none. */
+int pl_derive_describe(struct pl_graph *g, struct pl_names_read *names, struct pl_err *err) PL_MUST;
 /* The rows of a graph's work by their content; all zero before the first use. */
 struct pl_derive_work {
 	struct pl_intern content;

@@ -95,7 +95,10 @@ static uint32_t chain(struct flat *f, const struct node *like, uint8_t role, pl_
 	n->dur = end > start ? end - start : 0;
 	if (role == PL_RO_ARRIVE)
 		f->b->resource[f->res].comm = true;
-	pl_derive_edge(f->b, f->prev, id, PL_E_SEQ);
+	if (f->prev != PL_NONE && f->prev + 1 == id)
+		n->flags |= NODE_FOLLOWS; /* mostly so */
+	else
+		pl_derive_edge(f->b, f->prev, id, PL_E_SEQ);
 	f->prev = id;
 	return id;
 }

@@ -205,6 +205,12 @@ struct segment {
 struct arrival {
 	uint32_t event, node;
 };
+/* Operations of a segment with these strings have this row of work, PL_NONE: none. */
+struct known_work {
+	uint32_t seg; /* and 1 more; 0: none yet */
+	pl_id name, dims, types, values;
+	uint32_t row;
+};
 
 struct builder {
 	struct pl_trace *t;
@@ -214,10 +220,7 @@ struct builder {
 	struct segment *seg;	    /* [segment of the trace] */
 	struct pl_names_read names; /* of all segments: ranks of one job have the same names */
 	struct {
-		struct pl_intern event; /* name, sizes and types of operations of a segment */
-		uint32_t *of_event;	/* the rows of work, PL_NONE: none */
-		size_t cap_event;
-		uint32_t seg;
+		struct known_work *known; /* by hash: of each hash the latest operation */
 		struct pl_derive_work rows;
 	} work;
 	unsigned has; /* columns of nodes that are no attributes: PL_HAS_phase, PL_HAS_work */

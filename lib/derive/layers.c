@@ -299,7 +299,7 @@ int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl
 			       RANKS_MAX);
 	PL_TRY(read_table(&r, in, err));
 	PL_TRY(generate(&r.table, o->program ? o->program : "data-parallel"));
-	PL_TRY(pl_derive_describe(g, err));
+	PL_TRY(pl_derive_describe(g, NULL, err));
 	PL_TRY(put_algorithm(o, g, err));
 out:
 	pl_intern_fini(&r.seen);

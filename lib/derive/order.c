@@ -78,14 +78,15 @@ out:;
 static void list_successors(struct cut *c)
 {
 	struct builder *b = c->b;
-	uint32_t from, to;
+	const struct neighbours *in = &c->in;
+	uint32_t k = 0; /* the lists are in the order of their nodes */
 
-	make_lists(b, &c->out, c->in.node, sizeof(*c->in.node));
-	for (uint32_t i = 0; i < b->n_nodes && !b->err->code; i++) {
-		pl_cut_bounds(&c->in, i, &from, &to);
-		for (uint32_t e = from; e < to; e++)
-			c->out.node[pl_cut_list(&c->out, c->in.node[e])[1]++] = i;
-	}
+	make_lists(b, &c->out, in->node, sizeof(*in->node));
+	for (uint32_t i = 0; i <= b->n_nodes / 64 && !b->err->code; i++)
+		for (uint64_t has = in->has[i]; has; has &= has - 1, k++)
+			for (uint32_t e = in->off[k]; e < in->off[k + 1]; e++)
+				c->out.node[pl_cut_list(&c->out, in->node[e])[1]++] =
+					i * 64 + (uint32_t)__builtin_ctzll(has);
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -268,7 +269,7 @@ static void raise_steps(struct cut *c)
 	uint32_t from, to;
 
 	for (uint32_t i = 0; i < nodes; i++) {
-		if (pl_cut_follows(c, i) && step[i] < step[i - 1])
+		if (i && step[i] < step[i - 1] && pl_cut_follows(c, i))
 			PL_DERIVE_ADD(c->b->err, late, n, cap,
 				      (struct late){ -step[i - 1], i - 1 });
 		pl_cut_bounds(&c->in, i, &from, &to);

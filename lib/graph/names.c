@@ -49,6 +49,8 @@ uint32_t pl_graph_rank_index(const struct pl_graph *g, int32_t rank)
 {
 	uint32_t i = 0;
 
+	if (rank >= 0 && rank < g->n_ranks && g->rank[rank] == rank) /* mostly none is left out */
+		return (uint32_t)rank;
 	PL_LOWER_BOUND(i, (uint32_t)g->n_ranks, g->rank[i] < rank);
 	return i < (uint32_t)g->n_ranks && g->rank[i] == rank ? i : PL_NONE;
 }

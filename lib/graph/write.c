@@ -37,11 +37,6 @@ struct coding { /* a block that is being coded */
 	struct coding *next; /* list of unused ones */
 };
 
-static int put_block(struct writer *w, uint32_t type, size_t count, struct pl_err *err)
-{
-	return pl_container_writer_put(w->out, type, BLOCK_VERSION, (uint32_t)count, &w->b, err);
-}
-
 static int write_head(struct writer *w, const struct pl_graph *g, struct pl_err *err)
 {
 	pl_io_put_varint(&w->b, (g->stepless ? G_STEPLESS : 0) | (g->described ? G_DESCRIBED : 0));
@@ -49,7 +44,7 @@ static int write_head(struct writer *w, const struct pl_graph *g, struct pl_err 
 	pl_io_put_varint(&w->b, (uint64_t)g->n_ranks);
 	for (int32_t i = 0; i < g->n_ranks; i++)
 		pl_io_put_varint(&w->b, (uint64_t)(g->rank[i] - (i ? g->rank[i - 1] : 0)));
-	return put_block(w, B_GRPH, 1, err);
+	return pl_container_writer_put(w->out, B_GRPH, BLOCK_VERSION, 1, &w->b, err);
 }
 
 static int write_table(struct writer *w, const struct pl_graph *g, uint32_t type,
@@ -243,12 +238,10 @@ static int write_shape(struct writer *w, const struct pl_graph *g, const struct 
 				     err));
 	}
 	for (; r.at < s->n_nodes; r.at += r.n) {
-		uint32_t left = s->n_nodes - r.at;
+		uint32_t most = (uint32_t)pl_min_size(s->n_nodes - r.at, BLOCK_ROWS), lower = 1;
 
-		r.n = 1;
-		while (r.n < left && r.n < BLOCK_ROWS &&
-		       s->off[r.at + r.n + 1] - s->off[r.at] <= BLOCK_EDGES)
-			r.n++;
+		PL_LOWER_BOUND(lower, most, s->off[r.at + lower + 1] - s->off[r.at] <= BLOCK_EDGES);
+		r.n = lower;
 		PL_CHECK(put_rows(w, B_NODE, &r, err));
 	}
 	return 0;
@@ -277,7 +270,7 @@ static int write_totals(struct writer *w, const struct pl_graph *g, struct pl_er
 #define PUT(name) pl_io_put_svarint(&w->b, g->name);
 	PL_GRAPH_COUNTS(PUT)
 	pl_io_put_varint(&w->b, g->n_work);
-	return put_block(w, B_TOTL, 1, err);
+	return pl_container_writer_put(w->out, B_TOTL, BLOCK_VERSION, 1, &w->b, err);
 }
 
 static int write_all(struct writer *w, const struct pl_graph *g, const char *provenance,

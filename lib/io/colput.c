@@ -223,24 +223,13 @@ static inline uint8_t *put_fast(uint8_t *q, uint64_t u)
 	return q + len;
 }
 
+/* Writes 8 bytes, of which the next value replaces those that are too many. */
 static void put_fixed(struct enc *e, const int64_t *v, size_t n)
 {
 	unsigned w = e->width & ~PL_COL_SIGNED;
-	uint8_t *q = e->q;
 
-	for (size_t i = 0; i < n; i++, q += w) {
-		uint64_t x = (uint64_t)v[i];
-
-		if (w == 1)
-			q[0] = (uint8_t)x;
-		else if (w == 2)
-			pl_le16_put(q, x & 0xffff);
-		else if (w == 4)
-			pl_le32_put(q, (uint32_t)x);
-		else
-			pl_le64_put(q, x);
-	}
-	e->q = q;
+	for (size_t i = 0; i < n; i++, e->q += w)
+		pl_le64_put(e->q, (uint64_t)v[i]);
 }
 
 static void put_runs(struct enc *e, const int64_t *v, size_t n)
@@ -306,10 +295,9 @@ static bool enc_begin(struct enc *e, struct pl_buf *b, const struct stats *s)
 		room += 2 * PL_VARINT_MAX * (e->coding == PL_C_RUNS ? s->runs : s->delta_runs);
 	else if (e->coding != PL_C_EQUAL)
 		room += s->bytes;
-	b->failed |= pl_buf_need(b, room, NULL) < 0;
-	if (b->failed)
+	e->q = pl_io_room(b, room);
+	if (!e->q)
 		return false;
-	e->q = b->p + b->n;
 	*e->q++ = (uint8_t)e->coding;
 	if (e->coding == PL_C_FIXED)
 		*e->q++ = (uint8_t)e->width;
@@ -434,11 +422,9 @@ void pl_column_put_u8(struct pl_buf *b, const uint8_t *v, size_t n)
 
 	if (!n)
 		return;
-	b->failed |=
-		pl_buf_need(b, 2 + PL_VARINT_MAX + (rare ? runs * 2 * PL_VARINT_MAX : n), NULL) < 0;
-	if (b->failed)
+	q = pl_io_room(b, 2 + PL_VARINT_MAX + (rare ? runs * 2 * PL_VARINT_MAX : n));
+	if (!q)
 		return;
-	q = b->p + b->n;
 	if (runs == 1) {
 		*q++ = PL_C_EQUAL;
 		q = pl_varint_put(q, pl_zigzag(v[0]));

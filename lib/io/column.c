@@ -33,8 +33,11 @@ static const uint8_t *get_varint(const uint8_t *p, const uint8_t *end, uint64_t 
 
 static void put(struct pl_buf *b, const void *p, size_t n)
 {
-	if (!b->failed)
-		b->failed = pl_buf_put(b, p, n, NULL) < 0;
+	uint8_t *q = pl_io_room(b, n);
+
+	if (q && n)
+		memcpy(q, p, n);
+	b->n += q ? n : 0;
 }
 
 void pl_io_put_u8(struct pl_buf *b, uint8_t v)
@@ -68,9 +71,10 @@ void pl_io_put_f64(struct pl_buf *b, double v)
 
 void pl_io_put_varint(struct pl_buf *b, uint64_t v)
 {
-	uint8_t p[PL_VARINT_MAX];
+	uint8_t *q = pl_io_room(b, PL_VARINT_MAX);
 
-	put(b, p, (size_t)(pl_varint_put(p, v) - p));
+	if (q)
+		b->n = (size_t)(pl_varint_put(q, v) - b->p);
 }
 
 void pl_io_put_svarint(struct pl_buf *b, int64_t v)
@@ -86,12 +90,11 @@ void pl_io_put_str(struct pl_buf *b, const char *s, size_t n)
 
 void pl_io_put_zeros(struct pl_buf *b, size_t n)
 {
-	if (b->failed || b->n >= n)
+	uint8_t *q = b->n < n ? pl_io_room(b, n - b->n) : NULL;
+
+	if (!q)
 		return;
-	b->failed = pl_buf_need(b, n - b->n, NULL) < 0;
-	if (b->failed)
-		return;
-	memset(b->p + b->n, 0, n - b->n);
+	memset(q, 0, n - b->n);
 	b->n = n;
 }
 
@@ -141,8 +144,11 @@ double pl_io_get_f64(struct pl_cur *c)
 uint64_t pl_io_get_varint(struct pl_cur *c)
 {
 	uint64_t v = 0;
-	const uint8_t *p = c->bad ? NULL : get_varint(c->p, c->end, &v);
+	const uint8_t *p;
 
+	if (PL_LIKELY(!c->bad && c->p < c->end && *c->p < 0x80))
+		return *c->p++;
+	p = c->bad ? NULL : get_varint(c->p, c->end, &v);
 	if (!p) {
 		c->bad = true;
 		return 0;

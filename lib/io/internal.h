@@ -77,6 +77,13 @@ static inline size_t pl_varint_size(uint64_t v)
 {
 	return ((63u - (unsigned)__builtin_clzll(v | 1)) * 9 + 73) / 64;
 }
+/* The end of the buffer, with room for n bytes; NULL: there is no memory, now or before. */
+static inline uint8_t *pl_io_room(struct pl_buf *b, size_t n)
+{
+	if (PL_UNLIKELY(b->cap - b->n < n) && !b->failed)
+		b->failed = pl_buf_need(b, n, NULL) < 0;
+	return PL_UNLIKELY(b->failed) ? NULL : b->p + b->n;
+}
 /* Plain form: one byte at a time. At most PL_VARINT_MAX bytes. */
 static inline uint8_t *pl_varint_put(uint8_t *q, uint64_t v)
 {

@@ -141,9 +141,13 @@ static int get_value(struct pl_cur *c, unsigned type, void *p, struct pl_arena *
 
 void pl_record_put_fields(struct pl_buf *b, const struct pl_record *r, const void *row)
 {
-	for (const struct pl_field *f = r->field; f < r->field + r->n_fields; f++)
-		for (size_t i = 0; i < f->bytes; i += value_size[f->type])
-			put_value(b, f->type, (const char *)row + f->offset + i);
+	for (const struct pl_field *f = r->field; f < r->field + r->n_fields; f++) {
+		const char *p = (const char *)row + f->offset, *end = p + f->bytes;
+
+		do
+			put_value(b, f->type, p);
+		while ((p += value_size[f->type]) < end);
+	}
 }
 
 bool pl_record_same_fields(const struct pl_record *r, const void *a, const void *b)
@@ -162,9 +166,13 @@ static int bad_record(const struct pl_record *r, struct pl_err *err)
 int pl_record_get_fields(struct pl_cur *c, const struct pl_record *r, void *row,
 			 struct pl_arena *arena, struct pl_err *err)
 {
-	for (const struct pl_field *f = r->field; f < r->field + r->n_fields; f++)
-		for (size_t i = 0; i < f->bytes; i += value_size[f->type])
-			PL_CHECK(get_value(c, f->type, (char *)row + f->offset + i, arena, err));
+	for (const struct pl_field *f = r->field; f < r->field + r->n_fields; f++) {
+		char *p = (char *)row + f->offset, *end = p + f->bytes;
+
+		do
+			PL_CHECK(get_value(c, f->type, p, arena, err));
+		while ((p += value_size[f->type]) < end);
+	}
 	return c->bad ? bad_record(r, err) : 0;
 }
 
@@ -173,20 +181,21 @@ int pl_record_get_fields(struct pl_cur *c, const struct pl_record *r, void *row,
 int pl_record_put_entry(struct pl_buf *b, const struct pl_record *r, const void *row,
 			const void *arg, struct pl_err *err)
 {
-	uint8_t size[PL_VARINT_MAX];
-	size_t at = b->n, n, n_size;
+	size_t at = b->n, n, more;
 	int rc;
 
+	pl_io_put_u8(b, 0); /* most sizes are one byte, so most entries need not move for them */
 	pl_record_put_fields(b, r, row);
 	if (r->put_rest && (rc = r->put_rest(b, row, arg, err)) < 0)
 		return rc;
-	n = b->n - at;
-	n_size = (size_t)(pl_varint_put(size, n) - size);
-	pl_io_put_zeros(b, b->n + n_size);
-	if (b->failed)
+	n = b->n - at - 1;
+	more = pl_varint_size(n) - 1;
+	if (!pl_io_room(b, more))
 		return 0;
-	memmove(b->p + at + n_size, b->p + at, n);
-	memcpy(b->p + at, size, n_size);
+	if (more)
+		memmove(b->p + at + 1 + more, b->p + at + 1, n);
+	pl_varint_put(b->p + at, n);
+	b->n += more;
 	return 0;
 }
 

@@ -106,7 +106,10 @@ void pl_write_int(struct pl_writer *w, int64_t v)
 
 	if (v < 0)
 		*--p = '-';
-	pl_write(w, p, (size_t)(end - p));
+	if (!room(w, sizeof(tmp)))
+		return;
+	while (p < end) /* mostly a few digits: a call of memcpy takes longer */
+		w->b.p[w->b.n++] = (uint8_t)*p++;
 }
 
 void pl_write_decimal(struct pl_writer *w, int64_t mantissa, unsigned scale)

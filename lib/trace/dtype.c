@@ -8,7 +8,8 @@
 #include "trace/trace.h"
 
 static const struct {
-	const char *name, *plain;
+	char name[16]; /* in the row: most comparisons end at the first character */
+	const char *plain;
 	int64_t bytes;
 } types[] = {
 	{ "float", "float32", 4 },
@@ -58,7 +59,7 @@ int64_t pl_trace_dtype(const char *s, size_t n, const char **plain)
 		s += 5;
 		n -= 5;
 	}
-	if (n >= 6 && !strncasecmp(s, "float8", 6)) {
+	if (n >= 6 && s[5] == '8' && !strncasecmp(s, "float8", 6)) {
 		*plain = "float8";
 		return 1;
 	}

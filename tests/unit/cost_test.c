@@ -121,7 +121,7 @@ static int fit_job(struct jobg *j, const struct pl_topology *topo, struct pl_cos
 	s->comms = NULL;
 	s->n_comms = 0;
 	j->g.described = false;
-	rc = pl_derive_describe(&j->g, why);
+	rc = pl_derive_describe(&j->g, NULL, why);
 	return rc < 0 ? rc : pl_cost_fit(&j->g, topo, c, why);
 }
 

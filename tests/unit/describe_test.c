@@ -176,7 +176,7 @@ static void graph(void)
 	u[1] = put(&g, PL_N_OP, PL_RO_TRANSFER, 1, cast, 50);
 	after(&g, b[1], PL_E_SEQ);
 	after(&g, cast_meet, PL_E_COMM);
-	must(pl_derive_describe(&g, &err));
+	must(pl_derive_describe(&g, NULL, &err));
 	s = &g.shape[0];
 	ok(pl_graph_valid(&g, &err), "a described graph is valid %s", err.msg);
 	is_i64(s->n_comms, 2, "two communications");
@@ -212,7 +212,7 @@ static void equal_rows(void)
 	must(pl_grow(&g.work, &g.cap_work, 2, sizeof(*g.work), &err));
 	g.work[g.n_work++] = row;
 	g.work[g.n_work++] = row;
-	must(pl_derive_describe(&g, &err));
+	must(pl_derive_describe(&g, NULL, &err));
 	ok(g.shape[0].work[gemm] == 2 && g.n_work == 3, "the new row is behind the two equal ones");
 	is_i64(pl_node_operator(&g, &g.shape[0], gemm), PL_OP_MATMUL, "the operator of its node");
 	pl_graph_fini(&g);

@@ -190,7 +190,7 @@ static inline bool turned_init(struct turned *x, uint64_t seed, enum shape shape
 	PL_TRY(one_step_with_bytes(g, err));
 	PL_TRY(put_step(x, shape == SEPARATE, err));
 	start_early(g);
-	PL_TRY(pl_derive_describe(g, err));
+	PL_TRY(pl_derive_describe(g, NULL, err));
 	x->s = pl_sim_new(g, err);
 	rc = x->s ? pl_sim_edit(x->s, 0, 1, &x->e, err) : err->code;
 	if (rc == 0 && !(x->r = pl_rewrite_new(&x->e, &cost, err)))

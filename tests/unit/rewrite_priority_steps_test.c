@@ -127,7 +127,7 @@ static bool lanes_init(struct turned *x, uint64_t seed, pl_ns dur[STEPS][LANES],
 			g->n_tensors = tensors;
 	}
 	run_steps(g);
-	PL_TRY(pl_derive_describe(g, err));
+	PL_TRY(pl_derive_describe(g, NULL, err));
 	x->s = pl_sim_new(g, err);
 	rc = x->s ? pl_sim_edit(x->s, 0, STEPS, &x->e, err) : err->code;
 	if (rc == 0 && !(x->r = pl_rewrite_new(&x->e, &cost, err)))

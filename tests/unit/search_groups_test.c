@@ -210,7 +210,7 @@ static bool mixed_init(struct mixed *x, uint64_t seed, bool known, struct pl_err
 	PL_TRY(one_step_with_bytes(g, err));
 	PL_TRY(put_step(x, seed, known, err));
 	start_early(g);
-	PL_TRY(pl_derive_describe(g, err));
+	PL_TRY(pl_derive_describe(g, NULL, err));
 	PL_TRY(pl_cost_fit(g, NULL, &x->cost, err));
 	x->open = true;
 	x->s = pl_sim_new(g, err);
