@@ -444,7 +444,7 @@ static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err
 	if (!k->continues)
 		PL_TRY(check_duplicates(a, sr0, err));
 	PL_TRY(pl_clock_note_ranks(a, sr0, err));
-	PL_TRY(pl_clock_listed_note(a, seg, sr0, err));
+	PL_TRY(pl_clock_listed_note(a, seg, sr0, a->cur->ev0, err));
 	PL_TRY(pl_clock_issue_settle(a, a->cur->issue, seg, a->cur->ev0, err));
 	PL_TRY(settle_events(a, seg, track_sr, err));
 	a->n_segs++;

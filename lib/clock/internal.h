@@ -159,8 +159,8 @@ void pl_clock_issue_free(struct pl_issue *is); /* NULL is fine */
 
 /* ---- listed.c ---- */
 /* The groups that the segment being read lists for its one rank, if it has one; its ranks are a->sr
- * from sr0 on. */
-int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
+ * from sr0 on, its events a->ev from ev0 on. */
+int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0, size_t ev0,
 			 struct pl_err *err) PL_MUST;
 /* After all segments: collectives without a group get the group of their rank, if it has only one.
  * If the headers contradict each other, it warns and uses none of them. */

@@ -3,9 +3,10 @@
  * name its own group.
  *
  * Where all listed groups of a rank that have several members have the same members, its
- * communication is of that group, which counts as recorded. Where a rank is in several groups,
- * infer.c decides between them, and infers no other group. If the file of one member lists a group
- * and the file of another member does not, no listed group is used.
+ * communication is of that group, which counts as recorded. Where a rank is in several groups, the
+ * threads of gloo tell them apart. If they do not, infer.c decides between the groups, and infers
+ * no other group. If the file of one member lists a group and the file of another member does not,
+ * no listed group is used.
  *
  * Cost: O(N) in the listed groups, by hashing.
  */
@@ -82,9 +83,192 @@ out:
 	return rc;
 }
 
-int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0,
+/* ---- threads of groups ----------------------------------------------------------------------- */
+
+/*
+ * PyTorch makes two threads, one after the other, with each process group of gloo. So the threads
+ * of a rank are in the order of its groups, which is that of the list; the numbers of two threads
+ * of a group are close, but other processes make threads meanwhile. Threads that did nothing are
+ * missing.
+ */
+struct thread {
+	int64_t tid;
+	uint32_t track;
+};
+
+PL_COMPARATOR(by_tid, struct thread, tid, track);
+
+/* The threads of the segment that have collectives, by number; none if an event names its group or
+ * is not of a thread with a number. */
+static int find_threads(const struct pl_align *a, const struct pl_segment *seg, size_t ev0,
+			struct thread *v, size_t *n, struct pl_err *err)
+{
+	bool *seen = NULL;
+	int rc;
+
+	*n = 0;
+	PL_TRY(pl_alloc(&seen, seg->n_tracks, sizeof(*seen), err));
+	for (size_t i = ev0; i < a->n; i++) {
+		uint32_t t = a->ev[i].comm_stream;
+		const struct pl_track *track = &seg->track[t];
+
+		if (a->ev[i].kind != PL_K_COLLECTIVE || seen[t])
+			continue;
+		seen[t] = true;
+		v[*n].track = t;
+		if (a->ev[i].group != PL_NONE || track->type != PL_T_THREAD ||
+		    track->tid >= seg->str.n ||
+		    !pl_json_i64(seg->str.str[track->tid], seg->str.len[track->tid], &v[*n].tid)) {
+			*n = 0;
+			break;
+		}
+		++*n;
+	}
+	pl_sort(v, *n, sizeof(*v), by_tid);
+out:
+	pl_free(seen);
+	return rc;
+}
+
+#define FAR	    (INT64_MAX / 4)
+#define THREADS_MAX 1024 /* of a rank: 8 MiB of sums; jobs have a few groups */
+
+/* Puts threads v[0..n) into `groups` groups of one thread or two neighbours, so that the sum of the
+ * distances is least: group[track]. It can not if there are too many or too few, or if two threads
+ * that were made one right after the other would be alone: then some of the groups did nothing. */
+static int pair_threads(const struct thread *v, size_t n, size_t groups, uint32_t *group, bool *can,
+			struct pl_err *err)
+{
+	size_t pairs = n - groups, row = pairs + 1, i = n, j = pairs;
+	int64_t *sum; /* of the first i threads with j pairs */
+
+	*can = groups <= n && n <= 2 * groups && n <= THREADS_MAX;
+	if (!*can)
+		return 0;
+	PL_CHECK(pl_alloc(&sum, (n + 1) * row, sizeof(*sum), err));
+	for (size_t k = 1; k < row; k++)
+		sum[k] = sum[row + k] = FAR;
+	for (size_t t = 2; t <= n; t++)
+		for (size_t k = 1; k < row; k++)
+			sum[t * row + k] = pl_min_i64(
+				sum[(t - 1) * row + k],
+				pl_add_sat(sum[(t - 2) * row + k - 1],
+					   pl_min_i64(v[t - 1].tid - v[t - 2].tid, FAR / 64)));
+	for (bool alone = false, pair; i > 0; alone = !pair) {
+		pair = j && (i == 2 || sum[i * row + j] != sum[(i - 1) * row + j]);
+		*can &= pair || !alone || v[i].tid != v[i - 1].tid + 1;
+		group[v[--i].track] = (uint32_t)--groups;
+		if (pair) {
+			group[v[--i].track] = (uint32_t)groups;
+			j--;
+		}
+	}
+	pl_free(sum);
+	return 0;
+}
+
+/* The collectives of a rank with several listed groups are of the group of their thread. */
+static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t listed0,
+			size_t ev0, struct pl_err *err)
+{
+	struct thread *v = NULL;
+	uint32_t *group = NULL; /* by track: which of the listed ones */
+	bool can;
+	size_t n;
+	int rc;
+
+	if (a->n_listed < listed0 + 2)
+		return 0;
+	PL_TRY(pl_alloc(&v, seg->n_tracks, sizeof(*v), err));
+	PL_TRY(pl_alloc(&group, seg->n_tracks, sizeof(*group), err));
+	PL_TRY(find_threads(a, seg, ev0, v, &n, err));
+	PL_TRY(pair_threads(v, n, a->n_listed - listed0, group, &can, err));
+	for (size_t i = ev0; can && i < a->n; i++) {
+		struct pl_comm *e = &a->ev[i];
+		const struct pl_listed *l = &a->listed[listed0 + group[e->comm_stream]];
+
+		if (e->kind != PL_K_COLLECTIVE || l->name == PL_NONE || l->set == PL_NONE)
+			continue;
+		e->group = l->name;
+		e->ranks = l->set;
+		e->listed = true;
+	}
+out:
+	pl_free(v);
+	pl_free(group);
+	return rc;
+}
+
+/* The part of one rank in a group that its threads told, or of all: the sum over its collectives of
+ * what is the same on every rank. */
+struct part {
+	uint64_t sum;
+	uint32_t ranks;
+};
+
+static int add_part(struct pl_intern *keys, struct part *v, const struct pl_comm *e, int32_t rank,
+		    uint64_t sum, struct part **part, struct pl_err *err)
+{
+	const pl_id key[3] = { e->group, e->ranks, (pl_id)rank };
+	pl_id k;
+	int rc = pl_intern_add(keys, (const char *)key, sizeof(key), &k, err);
+
+	if (rc >= 0) {
+		*part = &v[k];
+		v[k].sum += sum;
+	}
+	return rc;
+}
+
+/* All ranks of a group must have had the same collectives in it. If they had not, the threads were
+ * put into wrong groups, and tell nothing. */
+static int check_threads(struct pl_align *a, bool good, struct pl_err *err)
+{
+	struct pl_intern keys = { 0 };
+	struct part *v = NULL, *own, *all;
+	int rc;
+
+	PL_TRY(pl_alloc(&v, 2 * a->n + 1, sizeof(*v), err));
+	for (size_t i = 0; i < a->n; i++) {
+		const struct pl_comm *e = &a->ev[i];
+		const int64_t same[2] = { e->coll, e->coll_is & PL_COLL_ROOTED ? 0 : e->bytes };
+
+		if (!e->listed)
+			continue;
+		PL_TRY(add_part(&keys, v, e, e->rank, pl_hash(same, sizeof(same)), &own, err));
+		PL_TRY(add_part(&keys, v, e, -1, pl_hash(same, sizeof(same)), &all, err));
+		all->ranks += !own->ranks;
+		own->ranks = 1;
+	}
+	for (size_t i = 0; good && i < a->n; i++) {
+		const struct pl_comm *e = &a->ev[i];
+		uint32_t n, present = 0;
+		const int32_t *rank;
+
+		if (!e->listed)
+			continue;
+		PL_TRY(add_part(&keys, v, e, e->rank, 0, &own, err));
+		PL_TRY(add_part(&keys, v, e, -1, 0, &all, err));
+		rank = pl_clock_listed_ranks(a, e->ranks, &n);
+		while (n-- > 0)
+			present += pl_clock_has_rank(a, rank[n]);
+		good = own->sum * present == all->sum && all->ranks == present;
+	}
+	for (size_t i = 0; !good && i < a->n; i++)
+		if (a->ev[i].listed) {
+			a->ev[i].group = a->ev[i].ranks = PL_NONE;
+			a->ev[i].listed = false;
+		}
+out:
+	pl_intern_fini(&keys);
+	pl_free(v);
+	return rc;
+}
+
+int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0, size_t ev0,
 			 struct pl_err *err)
 {
+	size_t listed0 = a->n_listed;
 	struct pl_trace_header h;
 	pl_id all = PL_NONE;
 	int32_t rank = a->n_sr == sr0 + 1 ? a->sr[sr0].rank : -1;
@@ -101,7 +285,7 @@ int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_
 	for (size_t i = 0; i < h.n_groups && rc >= 0 && (h.rank < 0 || h.rank == rank); i++)
 		rc = note_group(a, &h.group[i], rank, h.world, &all, err);
 	pl_trace_header_fini(&h);
-	return rc;
+	return rc < 0 ? rc : note_threads(a, seg, listed0, ev0, err);
 }
 
 const int32_t *pl_clock_listed_ranks(const struct pl_align *a, pl_id set, uint32_t *n)
@@ -220,6 +404,7 @@ int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 	qsort(a->listed, a->n_listed, sizeof(*a->listed), by_listed);
 	PL_TRY(first_entries(a, &first, err));
 	set = contradicted(a, first, &rank);
+	PL_TRY(check_threads(a, set == PL_NONE, err));
 	if (set == PL_NONE) {
 		PL_TRY(list_members(a, first, err));
 		PL_TRY(use_only_set(a, err));

@@ -79,19 +79,26 @@ static int put_event(struct pl_segment *s, struct pl_batch *b, int32_t rank, con
 {
 	struct pl_track t;
 	uint32_t row = b->n;
+	char tid[24];
 	int rc;
 
 	pl_trace_track_init(&t);
+	snprintf(tid, sizeof(tid), "%lld", g ? (long long)g->tid : 0);
 	t.type = g ? PL_T_THREAD : PL_T_STREAM;
 	t.rank = rank;
 	if (g)
-		t.tid = g->tid;
+		PL_TRY(pl_intern_add(&s->str, tid, strlen(tid), &t.tid, err));
 	else
 		t.stream = e->stream;
 	PL_TRY(pl_intern_add(&s->str, "77", 2, &t.pid, err));
 	if (host)
 		PL_TRY(pl_intern_add(&s->str, host, strlen(host), &t.host, err));
-	PL_TRY(pl_trace_segment_track(s, &t, &b->track[row], err));
+	b->track[row] = PL_NONE;
+	for (uint32_t i = 0; g && i < s->n_tracks; i++) /* a thread has one track */
+		if (s->track[i].tid == t.tid)
+			b->track[row] = i;
+	if (b->track[row] == PL_NONE)
+		PL_TRY(pl_trace_segment_track(s, &t, &b->track[row], err));
 	PL_TRY(pl_intern_add(&s->str, e->name, strlen(e->name), &b->name[row], err));
 	b->kind[row] = e->kind;
 	b->ts[row] = e->ts;

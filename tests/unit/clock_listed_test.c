@@ -185,6 +185,94 @@ static void check_left_out(void)
 	done(a, &x);
 }
 
+/* ---- threads of groups ----------------------------------------------------------------------- */
+
+#define KINDS 3 /* of groups: all ranks, rows and columns of 2 x 2 ranks */
+
+/* The threads of each group on a rank; each works in turn, one that is 0 never. */
+struct threads {
+	const char *header;
+	int tid[KINDS][2];
+	int64_t bytes; /* of the last collective of a row */
+};
+
+static int feed_rank(struct pl_align *a, const struct threads *t, int rank, struct pl_err *err)
+{
+	struct ev e[MANY] = { { 0 } };
+	struct thread_args g[MANY];
+	uint64_t seed = 9 + (uint64_t)rank;
+	char file[16];
+
+	for (int i = 0; i < MANY; i++) {
+		int kind = i % KINDS, nth = (i / KINDS + rank) % 2;
+		pl_ns at = 5000000 * (i + 1) + 100000 * (kind == 1 ? rank / 2 : rank % 2);
+
+		e[i] = (struct ev){ .kind = PL_K_COLLECTIVE,
+				    .name = "gloo:all_reduce",
+				    .coll = "allreduce",
+				    .seq = -1,
+				    .peer = -1,
+				    .bytes = kind == 1 && i + KINDS >= MANY ? t->bytes : 4096,
+				    .ts = at + noise(&seed, 20000) };
+		e[i].dur = at + 1000000 + noise(&seed, 20000) - e[i].ts;
+		g[i] = (struct thread_args){ t->tid[kind][t->tid[kind][1] ? nth : 0], "[]", 0 };
+	}
+	snprintf(file, sizeof(file), "rank%d", rank);
+	header = t->header;
+	return feed_threads(a, rank, "host", file, e, g, MANY, err);
+}
+
+static void check_thread_groups(const char *what, const struct threads *t, const char *want)
+{
+	struct pl_align *a = new_align(PL_CLOCK_ONE, PL_DUP_REFUSE, false);
+	struct result x = { .rc = 0 };
+	int rc = 0;
+
+	for (int r = 0; r < RANKS; r++)
+		rc |= feed_rank(a, &t[r], r, &x.err);
+	header = NULL;
+	solve(a, &x);
+	ok(!rc && !x.rc, "solved %s", x.err.msg);
+	is_str(groups(&x), want, what);
+	done(a, &x);
+}
+
+#define LIST(row, column) "{\"world_size\":4,\"pg_config\":[" ALL "," row "," column "]}"
+#define EVEN		  "{\"pg_name\":\"3\",\"ranks\":[0,2]}"
+#define ODD		  "{\"pg_name\":\"4\",\"ranks\":[1,3]}"
+
+static void check_threads(void)
+{
+	static const char found[] = "0:0,1,2,3 1:0,1 3:0,2 4:1,3 2:2,3";
+	static const char solo[] =
+		"{\"world_size\":4,\"pg_config\":[" ALL ",{\"pg_name\":\"7\",\"ranks\":[%d]}]}";
+	/* rank 1 made threads while rank 2 did; one thread of rank 3 had nothing to do */
+	struct threads t[RANKS] = {
+		{ LIST(LOWER, EVEN), { { 10, 11 }, { 20, 21 }, { 30, 31 } }, 4096 },
+		{ LIST(LOWER, ODD), { { 9, 12 }, { 22, 24 }, { 32, 34 } }, 4096 },
+		{ LIST(UPPER, EVEN), { { 13, 14 }, { 23, 25 }, { 33, 35 } }, 4096 },
+		{ LIST(UPPER, ODD), { { 15, 16 }, { 26, 0 }, { 28, 29 } }, 4096 },
+	};
+	char all[RANKS][128];
+
+	check_thread_groups("threads tell groups apart", t, found);
+	t[1].bytes = 8192;
+	check_thread_groups("... unless members differ", t, "inferred0:0,1,2,3?");
+	t[1].bytes = 4096;
+	t[1].tid[1][1] = 0;
+	t[1].tid[2][0] = 23;
+	t[1].tid[2][1] = 0;
+	check_thread_groups("... or two of one pair would be alone", t, "inferred0:0,1,2,3?");
+	for (int r = 0; r < RANKS; r++) {
+		const int one[KINDS][2] = { { 10, 11 }, { 10, 11 }, { 10, 11 } };
+
+		snprintf(all[r], sizeof(all[r]), "%.*s%d]}]}", (int)(sizeof(solo) - 7), solo, r);
+		t[r].header = all[r];
+		memcpy(t[r].tid, one, sizeof(one));
+	}
+	check_thread_groups("two threads of one group that is in use", t, "0:0,1,2,3");
+}
+
 int main(void)
 {
 	struct job j = { .header = EVERY(WORLD "[" ALL "]}") };
@@ -220,5 +308,6 @@ int main(void)
 				      WORLD "[" UPPER "]}", WORLD "[" UPPER "]}" } };
 	check("two groups, each listed", &j, "1:0,1 2:2,3", 0, NULL);
 	check_left_out();
+	check_threads();
 	return done_testing();
 }
