@@ -85,12 +85,6 @@ out:
 
 /* ---- threads of groups ----------------------------------------------------------------------- */
 
-/*
- * PyTorch makes two threads, one after the other, with each process group of gloo. So the threads
- * of a rank are in the order of its groups, which is that of the list; the numbers of two threads
- * of a group are close, but other processes make threads meanwhile. Threads that did nothing are
- * missing.
- */
 struct thread {
 	int64_t tid;
 	uint32_t track;
@@ -98,100 +92,56 @@ struct thread {
 
 PL_COMPARATOR(by_tid, struct thread, tid, track);
 
-/* The threads of the segment that have collectives, by number; none if an event names its group or
- * is not of a thread with a number. */
-static int find_threads(const struct pl_align *a, const struct pl_segment *seg, size_t ev0,
-			struct thread *v, size_t *n, struct pl_err *err)
-{
-	bool *seen = NULL;
-	int rc;
-
-	*n = 0;
-	PL_TRY(pl_alloc(&seen, seg->n_tracks, sizeof(*seen), err));
-	for (size_t i = ev0; i < a->n; i++) {
-		uint32_t t = a->ev[i].comm_stream;
-		const struct pl_track *track = &seg->track[t];
-
-		if (a->ev[i].kind != PL_K_COLLECTIVE || seen[t])
-			continue;
-		seen[t] = true;
-		v[*n].track = t;
-		if (a->ev[i].group != PL_NONE || track->type != PL_T_THREAD ||
-		    track->tid >= seg->str.n ||
-		    !pl_json_i64(seg->str.str[track->tid], seg->str.len[track->tid], &v[*n].tid)) {
-			*n = 0;
-			break;
-		}
-		++*n;
-	}
-	pl_sort(v, *n, sizeof(*v), by_tid);
-out:
-	pl_free(seen);
-	return rc;
-}
-
-#define FAR	    (INT64_MAX / 4)
-#define THREADS_MAX 1024 /* of a rank: 8 MiB of sums; jobs have a few groups */
-
-/* Puts threads v[0..n) into `groups` groups of one thread or two neighbours, so that the sum of the
- * distances is least: group[track]. It can not if there are too many or too few, or if two threads
- * that were made one right after the other would be alone: then some of the groups did nothing. */
-static int pair_threads(const struct thread *v, size_t n, size_t groups, uint32_t *group, bool *can,
-			struct pl_err *err)
-{
-	size_t pairs = n - groups, row = pairs + 1, i = n, j = pairs;
-	int64_t *sum; /* of the first i threads with j pairs */
-
-	*can = groups <= n && n <= 2 * groups && n <= THREADS_MAX;
-	if (!*can)
-		return 0;
-	PL_CHECK(pl_alloc(&sum, (n + 1) * row, sizeof(*sum), err));
-	for (size_t k = 1; k < row; k++)
-		sum[k] = sum[row + k] = FAR;
-	for (size_t t = 2; t <= n; t++)
-		for (size_t k = 1; k < row; k++)
-			sum[t * row + k] = pl_min_i64(
-				sum[(t - 1) * row + k],
-				pl_add_sat(sum[(t - 2) * row + k - 1],
-					   pl_min_i64(v[t - 1].tid - v[t - 2].tid, FAR / 64)));
-	for (bool alone = false, pair; i > 0; alone = !pair) {
-		pair = j && (i == 2 || sum[i * row + j] != sum[(i - 1) * row + j]);
-		*can &= pair || !alone || v[i].tid != v[i - 1].tid + 1;
-		group[v[--i].track] = (uint32_t)--groups;
-		if (pair) {
-			group[v[--i].track] = (uint32_t)groups;
-			j--;
-		}
-	}
-	pl_free(sum);
-	return 0;
-}
-
-/* The collectives of a rank with several listed groups are of the group of their thread. */
+/*
+ * PyTorch makes two threads, one after the other, with each process group of gloo. So the threads
+ * of a rank are in the order of its groups, which is that of the list. Other processes may make
+ * threads between the two, and a thread that did nothing is not recorded: one of both can be dealt
+ * with. If the threads make up as many groups as are listed, a collective is of the group of its
+ * thread.
+ */
 static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t listed0,
 			size_t ev0, struct pl_err *err)
 {
+	size_t groups = a->n_listed - listed0, n = 0, k = 0;
 	struct thread *v = NULL;
 	uint32_t *group = NULL; /* by track: which of the listed ones */
-	bool can;
-	size_t n;
-	int rc;
+	bool good = groups > 1, second = true;
+	int rc = 0;
 
-	if (a->n_listed < listed0 + 2)
+	if (!good)
 		return 0;
 	PL_TRY(pl_alloc(&v, seg->n_tracks, sizeof(*v), err));
 	PL_TRY(pl_alloc(&group, seg->n_tracks, sizeof(*group), err));
-	PL_TRY(find_threads(a, seg, ev0, v, &n, err));
-	PL_TRY(pair_threads(v, n, a->n_listed - listed0, group, &can, err));
-	for (size_t i = ev0; can && i < a->n; i++) {
-		struct pl_comm *e = &a->ev[i];
-		const struct pl_listed *l = &a->listed[listed0 + group[e->comm_stream]];
+	memset(group, 0xff, seg->n_tracks * sizeof(*group));
+	for (size_t i = ev0; i < a->n && good; i++) {
+		uint32_t t = a->ev[i].comm_stream;
+		pl_id tid = seg->track[t].tid;
 
-		if (e->kind != PL_K_COLLECTIVE || l->name == PL_NONE || l->set == PL_NONE)
+		if (a->ev[i].kind != PL_K_COLLECTIVE || group[t] != PL_NONE)
 			continue;
-		e->group = l->name;
-		e->ranks = l->set;
+		group[t] = 0;
+		v[n].track = t;
+		good = a->ev[i].group == PL_NONE && seg->track[t].type == PL_T_THREAD &&
+		       tid < seg->str.n &&
+		       pl_json_i64(seg->str.str[tid], seg->str.len[tid], &v[n++].tid);
+	}
+	pl_sort(v, n, sizeof(*v), by_tid);
+	for (size_t i = 0; i < n; i++) {
+		second = n == 2 * groups ? i % 2 : !second && v[i].tid == v[i - 1].tid + 1;
+		k += !second;
+		group[v[i].track] = (uint32_t)k - 1;
+	}
+	good &= k == groups;
+	a->unclear_threads |= n && !good;
+	for (size_t i = ev0; good && i < a->n; i++) {
+		struct pl_comm *e = &a->ev[i];
+
+		if (e->kind != PL_K_COLLECTIVE)
+			continue;
 		e->listed = true;
+		e->group = a->listed[listed0 + group[e->comm_stream]].name;
+		e->ranks = a->listed[listed0 + group[e->comm_stream]].set;
+		a->unclear_threads |= e->group == PL_NONE || e->ranks == PL_NONE;
 	}
 out:
 	pl_free(v);
@@ -199,70 +149,45 @@ out:
 	return rc;
 }
 
-/* The part of one rank in a group that its threads told, or of all: the sum over its collectives of
- * what is the same on every rank. */
-struct part {
-	uint64_t sum;
-	uint32_t ranks;
+struct part { /* of a rank in a group */
+	pl_id group, set;
+	int32_t rank;
+	uint64_t sum; /* over its collectives, of what is the same on every rank */
 };
 
-static int add_part(struct pl_intern *keys, struct part *v, const struct pl_comm *e, int32_t rank,
-		    uint64_t sum, struct part **part, struct pl_err *err)
-{
-	const pl_id key[3] = { e->group, e->ranks, (pl_id)rank };
-	pl_id k;
-	int rc = pl_intern_add(keys, (const char *)key, sizeof(key), &k, err);
-
-	if (rc >= 0) {
-		*part = &v[k];
-		v[k].sum += sum;
-	}
-	return rc;
-}
+PL_COMPARATOR(by_part, struct part, group, set, rank);
 
 /* All ranks of a group must have had the same collectives in it. If they had not, the threads were
  * put into wrong groups, and tell nothing. */
-static int check_threads(struct pl_align *a, bool good, struct pl_err *err)
+static int check_threads(struct pl_align *a, struct pl_err *err)
 {
-	struct pl_intern keys = { 0 };
-	struct part *v = NULL, *own, *all;
-	int rc;
+	const struct part *last = NULL;
+	struct part *v;
+	size_t n = 0;
 
-	PL_TRY(pl_alloc(&v, 2 * a->n + 1, sizeof(*v), err));
+	PL_CHECK(pl_alloc(&v, a->n, sizeof(*v), err));
 	for (size_t i = 0; i < a->n; i++) {
 		const struct pl_comm *e = &a->ev[i];
 		const int64_t same[2] = { e->coll, e->coll_is & PL_COLL_ROOTED ? 0 : e->bytes };
 
-		if (!e->listed)
-			continue;
-		PL_TRY(add_part(&keys, v, e, e->rank, pl_hash(same, sizeof(same)), &own, err));
-		PL_TRY(add_part(&keys, v, e, -1, pl_hash(same, sizeof(same)), &all, err));
-		all->ranks += !own->ranks;
-		own->ranks = 1;
+		if (e->listed)
+			v[n++] = (struct part){ e->group, e->ranks, e->rank,
+						pl_hash(same, sizeof(same)) };
 	}
-	for (size_t i = 0; good && i < a->n; i++) {
-		const struct pl_comm *e = &a->ev[i];
-		uint32_t n, present = 0;
-		const int32_t *rank;
-
-		if (!e->listed)
-			continue;
-		PL_TRY(add_part(&keys, v, e, e->rank, 0, &own, err));
-		PL_TRY(add_part(&keys, v, e, -1, 0, &all, err));
-		rank = pl_clock_listed_ranks(a, e->ranks, &n);
-		while (n-- > 0)
-			present += pl_clock_has_rank(a, rank[n]);
-		good = own->sum * present == all->sum && all->ranks == present;
+	pl_sort(v, n, sizeof(*v), by_part);
+	for (size_t i = 0, k; i < n; last = &v[i], i = k) {
+		for (k = i + 1; k < n && !by_part(&v[i], &v[k]); k++)
+			v[i].sum += v[k].sum;
+		a->unclear_threads |= last && last->group == v[i].group && last->set == v[i].set &&
+				      last->sum != v[i].sum;
 	}
-	for (size_t i = 0; !good && i < a->n; i++)
+	for (size_t i = 0; a->unclear_threads && i < a->n; i++)
 		if (a->ev[i].listed) {
 			a->ev[i].group = a->ev[i].ranks = PL_NONE;
 			a->ev[i].listed = false;
 		}
-out:
-	pl_intern_fini(&keys);
 	pl_free(v);
-	return rc;
+	return 0;
 }
 
 int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0, size_t ev0,
@@ -404,7 +329,8 @@ int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 	qsort(a->listed, a->n_listed, sizeof(*a->listed), by_listed);
 	PL_TRY(first_entries(a, &first, err));
 	set = contradicted(a, first, &rank);
-	PL_TRY(check_threads(a, set == PL_NONE, err));
+	a->unclear_threads |= set != PL_NONE;
+	PL_TRY(check_threads(a, err));
 	if (set == PL_NONE) {
 		PL_TRY(list_members(a, first, err));
 		PL_TRY(use_only_set(a, err));
