@@ -54,7 +54,7 @@ int pl_parse_real(const char *s, double *v, struct pl_err *err)
 	return 0;
 }
 
-/* A unit with the factor 0 is that of 0 alone. */
+/* A unit with the factor 0 is only for the number 0. */
 static int parse_scaled(const char *s, int64_t *v, const char *const *unit, const double *factor,
 			const char *want, struct pl_err *err)
 {
@@ -94,7 +94,7 @@ int pl_parse_time(const char *s, pl_ns *v, struct pl_err *err)
 	return parse_scaled(s, v, unit, f, "a time with its unit (write 5us or 5ms)", err);
 }
 
-/* "3", "3-5" or "-1" at *p up to a comma or the end; moves *p behind it. */
+/* Read "3", "3-5" or "-1" at *p, up to a comma or the end; move *p behind it. */
 static int one_range(const char **p, int64_t *pair, struct pl_err *err)
 {
 	size_t n = strcspn(*p, ",");
@@ -139,7 +139,7 @@ int pl_parse_ranges(const struct pl_list *l, const char *what, int64_t **pair, s
 	return rc;
 }
 
-/* An argument as a shell reads it back, on one line: control characters need the form $'...'. */
+/* Write an argument so that a shell reads it back, on one line: control characters need $'...'. */
 static int put_quoted(struct pl_buf *b, const char *arg, struct pl_err *err)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -283,7 +283,7 @@ static int print_topic(const struct pl_cmd *cmd, const char *topic, struct pl_er
 	return rc;
 }
 
-/* TSV: letter, name, metavariable, type, choices, help; "-" for what there is not. */
+/* TSV: letter, name, metavariable, type, choices, help; "-" for a missing one. */
 static int dump_options(const struct pl_cmd *cmd, struct pl_err *err)
 {
 	static const char *const type[] = { "flag", "count", "int",    "real", "size",	 "time",
@@ -335,7 +335,7 @@ bool pl_use_color(const struct pl_common *c, int fd)
 	return pl_is_tty(c, fd) && !(no && *no);
 }
 
-#define MAX_WARNINGS 40 /* without -v: a thousand bad blocks are not worth a thousand lines */
+#define MAX_WARNINGS 40 /* without -v, because a thousand equal warnings do not help */
 
 static void say(void *arg, enum pl_level level, const char *text)
 {
@@ -433,7 +433,7 @@ static void build_longs(const struct pl_cmd *cmd, struct longs *l)
 	l->opt[n] = (struct option){ "dump-options", no_argument, NULL, KEY_BASE - 1 };
 }
 
-/* An option that getopt_long refused, as it was written. */
+/* Name an option that getopt_long refused, as the user wrote it. */
 static int unknown_option(const struct pl_cmd *cmd, const struct longs *l, const char *arg,
 			  struct pl_err *err)
 {
@@ -458,7 +458,7 @@ static int unknown_option(const struct pl_cmd *cmd, const struct longs *l, const
 	return pl_fail(err, PL_EUSAGE, "unknown option %s%s", arg, hint);
 }
 
-/* 0: go on, 1: done (help and the like), negative: failed. */
+/* 0: continue, 1: done (help and the like), negative: failed. */
 static int parse(const struct pl_cmd *cmd, void *config, int argc, char **argv, struct pl_err *err)
 {
 	struct longs l;
@@ -549,7 +549,7 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
 	if (rc == 0)
 		rc = cmd->run(c, argc - optind, argv + optind, &err);
 	pl_progress_end();
-	/* the program fails if what it printed did not arrive */
+	/* the program fails if its output was not written */
 	if ((fflush(stdout) || ferror(stdout)) && rc >= 0)
 		rc = pl_fail_sys(&err, "standard output");
 	if (c->warnings > MAX_WARNINGS)

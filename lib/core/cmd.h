@@ -1,6 +1,6 @@
 /*
- * cmd.h - one option table a program; it feeds the parser, --help, shell completion and the check
- * of the man page. Every program is a `struct pl_cmd pl_command` and shares cmd/main.c.
+ * cmd.h - one option table for each program. The parser, --help, shell completion and the check of
+ * the man page use it. Every program is a `struct pl_cmd pl_command` and shares cmd/main.c.
  */
 #ifndef PL_CMD_H
 #define PL_CMD_H
@@ -13,7 +13,7 @@ enum pl_opt_type {
 	PL_OPT_INT,    /* int64_t */
 	PL_OPT_REAL,   /* double */
 	PL_OPT_SIZE,   /* int64_t bytes; K M G T suffixes are binary */
-	PL_OPT_TIME,   /* int64_t ns; ns us ms s min suffixes, only 0 without one */
+	PL_OPT_TIME,   /* int64_t ns; ns us ms s min suffixes; only 0 needs none */
 	PL_OPT_STR,    /* const char * */
 	PL_OPT_LIST,   /* struct pl_list: repeatable */
 	PL_OPT_CHOICE, /* int: index into `choices`, "a|b|c" */
@@ -116,8 +116,8 @@ extern const struct pl_cmd pl_command; /* defined by each program */
 /* Parses, runs, reports; returns the exit status. */
 int pl_main(const struct pl_cmd *cmd, int argc, char **argv);
 
-/* "PROGRAM VERSION: ARGUMENT..." on one line, arguments quoted as a shell reads them back,
- * NUL-terminated, into the empty buffer; nothing (b->p stays NULL) under --no-provenance. */
+/* "PROGRAM VERSION: ARGUMENT..." on one line, arguments quoted for a shell, NUL-terminated, into
+ * the empty buffer. With --no-provenance the buffer stays empty (b->p is NULL). */
 int pl_provenance(const struct pl_common *c, struct pl_buf *b, struct pl_err *err) PL_MUST;
 
 /* Is standard error (or output) a terminal, or does --fake-tty demand to assume so? */
@@ -130,8 +130,8 @@ int pl_parse_real(const char *s, double *v, struct pl_err *err) PL_MUST;
 int pl_parse_size(const char *s, int64_t *v, struct pl_err *err) PL_MUST;
 int pl_parse_time(const char *s, pl_ns *v, struct pl_err *err) PL_MUST;
 /*
- * Lists of numbers and ranges ("0,4-7,-1"), as --rank and --step take them: *pair gets lo, hi of
- * each, *n counts them; pl_free(*pair). `what` names the option in errors.
+ * Read lists of numbers and ranges ("0,4-7,-1"), as for --rank and --step: *pair gets the first and
+ * last number of each, *n their count; pl_free(*pair). `what` names the option in errors.
  */
 int pl_parse_ranges(const struct pl_list *l, const char *what, int64_t **pair, size_t *n,
 		    struct pl_err *err) PL_MUST;

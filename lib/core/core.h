@@ -48,7 +48,7 @@ int64_t pl_sub_sat(int64_t a, int64_t b);
 
 enum pl_code {
 	PL_OK = 0,
-	PL_ENO = -1,	   /* the question asked was answered "no" (exit 1) */
+	PL_ENO = -1,	   /* the answer to the question is "no" (exit 1) */
 	PL_EUSAGE = -2,	   /* wrong options or arguments (exit 2) */
 	PL_EDATA = -3,	   /* malformed, truncated or too new input (exit 3) */
 	PL_EIO = -4,	   /* reading or writing failed (exit 4) */
@@ -61,7 +61,7 @@ enum pl_code {
 
 struct pl_err {
 	int code;	/* enum pl_code of the first failure, 0 if none */
-	int sys;	/* errno of the first failure, 0 if it was not the system's */
+	int sys;	/* errno of the first failure, 0 if it came from elsewhere */
 	char msg[1024]; /* complete text, without program name or newline */
 };
 
@@ -92,21 +92,21 @@ int pl_exit_status(int code);
 			goto out;                                                                  \
 	} while (0)
 
-/* Receives messages of library functions that are no failures. */
+/* Gets messages of library functions that are no failures. */
 enum pl_level { PL_LOG_WARN, PL_LOG_NOTE, PL_LOG_DEBUG };
 struct pl_log {
 	void (*say)(void *arg, enum pl_level level, const char *text);
 	void *arg;
 };
-/* `log` may be NULL: silence. */
+/* `log` NULL: do nothing. */
 void pl_say(const struct pl_log *log, enum pl_level level, const char *fmt, ...) PL_PRINTF(3, 4);
 
 /* ---- the operating system -------------------------------------------------------------- */
 
 pl_ns pl_now_ns(void); /* CLOCK_MONOTONIC */
 void pl_sleep_ns(pl_ns ns);
-int pl_processors(void); /* that this process may use, at least 1 */
-/* Read at most size - 1 bytes of a small file, and add '\0'. Returns how many; -1: it failed. */
+int pl_processors(void); /* number that this process may use, at least 1 */
+/* Read at most size - 1 bytes of a small file, and add '\0'. Returns their number; -1: failure. */
 int pl_read_small(const char *path, void *to, size_t size);
 /* Remove a folder and the files in it, as far as that is possible. */
 void pl_remove_folder(const char *path);
@@ -115,7 +115,7 @@ bool pl_symbol(void *lib, const char *name, void *function);
 
 /* ---- memory ---------------------------------------------------------------------------- */
 
-/* True when PL_FAIL says that this fallible call (allocation, read, write ...) must fail. */
+/* True if PL_FAIL demands that this fallible call (allocation, read, write ...) fails. */
 bool pl_fail_now(void);
 
 void *pl_malloc(size_t size);		/* NULL on failure */
@@ -123,7 +123,7 @@ void *pl_calloc(size_t n, size_t size); /* zeroed; NULL on failure or overflow *
 void *pl_realloc(void *p, size_t size); /* p stays valid on failure */
 char *pl_strdup(const char *s);		/* NULL on failure */
 void pl_free(void *p);
-/* Return freed pages to the system. Call it where much is freed while other memory is taken. */
+/* Return freed pages to the system. Call it after freeing much memory. */
 void pl_mem_trim(void);
 /* Return whole pages of unneeded contents to the system. The memory stays allocated. */
 void pl_mem_discard(void *p, size_t n);
@@ -154,7 +154,7 @@ static inline int PL_MUST pl_append(void *array, size_t *n, size_t *cap, const v
 	memcpy(to + (*n)++ * size, element, size);
 	return 0;
 }
-/* The empty array *(T **)array becomes a copy of `count` elements. */
+/* Make the empty array *(T **)array a copy of `count` elements. */
 static inline int PL_MUST pl_copy_array(void *array, size_t *n, size_t *cap, const void *from,
 					size_t count, size_t size, struct pl_err *err)
 {
@@ -172,7 +172,7 @@ static inline int PL_MUST pl_copy_array(void *array, size_t *n, size_t *cap, con
 struct pl_buf {
 	uint8_t *p;
 	size_t n, cap;
-	bool failed; /* of payloads (io/container.h): something could not be appended */
+	bool failed; /* of payloads (io/container.h): appending failed */
 };
 void pl_buf_fini(struct pl_buf *b);
 int pl_buf_need(struct pl_buf *b, size_t more, struct pl_err *err) PL_MUST;
@@ -183,9 +183,8 @@ int pl_buf_printf(struct pl_buf *b, struct pl_err *err, const char *fmt, ...)
 /* Memory with one lifetime: freed whole. Zero-initialised is empty and valid. */
 struct pl_arena {
 	struct pl_chunk *head;
-	size_t used,
-		size; /* of the head chunk; if there is none, size: of the first chunk to come */
-	size_t total; /* bytes from the system */
+	size_t used, size; /* of the head chunk; without a chunk: of the next one */
+	size_t total;	   /* bytes from the system */
 };
 void *pl_arena_take(struct pl_arena *a, size_t size); /* 8-byte aligned, not cleared; NULL */
 /* *(void **)out: n elements, not cleared. */
@@ -201,10 +200,10 @@ void pl_arena_fini(struct pl_arena *a);
 
 uint64_t pl_hash(const void *p, size_t n); /* not cryptographic; same on every machine */
 
-/* Each distinct byte string gets an id 0, 1, 2 ... in order of arrival. Ids never move. */
+/* Each distinct byte string gets an id 0, 1, 2 ... in order of arrival. Ids never change. */
 struct pl_intern {
 	struct pl_arena arena;
-	const char **str; /* by id; NUL-terminated */
+	const char **str; /* [id]; NUL-terminated */
 	uint32_t *len;
 	uint64_t *slot; /* open addressing: high 32 bits of hash | id + 1 */
 	size_t n, cap_str, cap_len, mask;
@@ -230,7 +229,7 @@ static inline size_t pl_intern_bytes(const struct pl_intern *t)
 
 /* ---- numbers --------------------------------------------------------------------------- */
 
-/* splitmix64: one word of state, good enough to seed and to jitter. */
+/* splitmix64: one word of state, good enough for seeds and jitter. */
 static inline uint64_t pl_rng_next(uint64_t *state)
 {
 	uint64_t z = (*state += 0x9e3779b97f4a7c15u);
@@ -258,13 +257,13 @@ bool pl_glob(const char *glob, const char *text);
 /* Is the whole text a finite decimal number ("0x10", "inf" and " 1" are none)? */
 bool pl_decimal(const char *s, double *v);
 
-/* The whole number at *s; *s moves behind its digits. -1: there are no digits, or more than 18. */
+/* Read the whole number at *s and move *s behind it. -1: no digits, or more than 18. */
 int64_t pl_take_digits(const char **s);
 
 /* "12.3 ms" style, three significant digits; `out` of at least 24 bytes is returned. */
 char *pl_fmt_ns(char *out, size_t size, pl_ns ns);
 char *pl_fmt_bytes(char *out, size_t size, double bytes);
-/* The shortest decimal that reads back as v. `out` of at least 40 bytes is returned. */
+/* The shortest decimal that is read back as v. Returns `out`, at least 40 bytes. */
 const char *pl_fmt_real(char *out, size_t size, double v);
 
 #endif

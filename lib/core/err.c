@@ -49,7 +49,7 @@ int pl_fail_as(struct pl_err *err, const struct pl_err *why)
 }
 
 /* Length of the start of msg, with its colon, that repeats the end of head, such as a file name. */
-static size_t said(const char *head, const char *msg)
+static size_t repeated_length(const char *head, const char *msg)
 {
 	size_t n = strlen(head), again;
 
@@ -73,7 +73,7 @@ int pl_wrap(struct pl_err *err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(head, sizeof(head) - 2, fmt, ap);
 	va_end(ap);
-	skip = said(head, err->msg);
+	skip = repeated_length(head, err->msg);
 	strcat(head, ": ");
 	n = strlen(head);
 	old = pl_min_size(strlen(err->msg) - skip, sizeof(err->msg) - 1 - n);
@@ -85,7 +85,7 @@ int pl_wrap(struct pl_err *err, const char *fmt, ...)
 
 int pl_exit_status(int code)
 {
-	static const uint8_t status[] = { 0, 1, 2, 3, 4, 5, 5, 6 }; /* by -enum pl_code */
+	static const uint8_t status[] = { 0, 1, 2, 3, 4, 5, 5, 6 }; /* [-enum pl_code] */
 
 	return code >= 0 ? 0 : -code < (int)PL_LEN(status) ? status[-code] : 70;
 }

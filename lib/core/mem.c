@@ -98,7 +98,7 @@ int pl_alloc(void *out, size_t n, size_t size, struct pl_err *err)
 {
 	void *p = pl_calloc(n, size);
 
-	memcpy(out, &p, sizeof(p)); /* also NULL, because many callers free it at their end */
+	memcpy(out, &p, sizeof(p)); /* also if NULL, because many callers free it at their end */
 	return p ? 0 : pl_fail(err, PL_ENOMEM, "out of memory (%zu x %zu bytes)", n, size);
 }
 

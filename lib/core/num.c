@@ -71,8 +71,8 @@ char *pl_fmt_bytes(char *out, size_t size, double bytes)
 	return out;
 }
 
-/* The bracket that closes the set which begins at g; NULL: no set begins there. A bracket that is
- * first, behind '!' or '^' too, is a member. */
+/* The bracket that closes the set at g; NULL: there is no set at g. A first bracket, also after '!'
+ * or '^', is a member. */
 static const char *set_end(const char *g, const char *end)
 {
 	const char *p = g + 1;
@@ -100,7 +100,7 @@ static bool in_set(const char *g, const char *last, char c)
 	return hit != invert;
 }
 
-/* One alternative (up to `end`) against the whole text; backtracks to the last star only. */
+/* Match one alternative (up to `end`) with the whole text; backtracks only to the last star. */
 static bool glob_one(const char *g, const char *end, const char *t)
 {
 	const char *star = NULL, *back = NULL;

@@ -47,8 +47,8 @@ void pl_remove_folder(const char *path)
 	rmdir(path);
 }
 
-/* taskset, containers and batch systems give a process fewer processors than the machine has. The
- * set is too small for a machine with more than 1,024, which is then asked for all. */
+/* The affinity mask counts, because taskset, containers and batch systems give a process fewer
+ * processors than the machine has. It is too small for more than 1,024; then all count. */
 int pl_processors(void)
 {
 	cpu_set_t set;
@@ -58,7 +58,7 @@ int pl_processors(void)
 	return n > 0 ? (int)n : 1;
 }
 
-/* dlsym() returns functions as pointers to objects, which POSIX says may be copied. */
+/* dlsym() returns a pointer to an object; POSIX allows copying it to a function pointer. */
 bool pl_symbol(void *lib, const char *name, void *function)
 {
 	void *p = dlsym(lib, name);

@@ -30,11 +30,11 @@ struct pl_pool {
 	pthread_cond_t work, done;
 	struct job *first, **last;
 	pthread_t *thread;
-	int n_threads; /* started, without the caller */
+	int n_threads; /* started threads, without the caller */
 	bool stop;
 };
 
-/* Lock held. Runs the oldest waiting job, if any. */
+/* The caller holds the lock. Runs the oldest waiting job, if any. */
 static bool run_one(struct pl_pool *p)
 {
 	struct job *j = p->first;
@@ -85,7 +85,7 @@ struct pl_pool *pl_pool_new(int threads, struct pl_err *err)
 	for (int i = 0; i + 1 < threads; i++) {
 		int e = pl_fail_now() ? EAGAIN : pthread_create(&p->thread[i], NULL, worker, p);
 
-		if (e) /* fewer threads give the same output; none at all is fine too */
+		if (e) /* fewer threads, or none, give the same output */
 			break;
 		p->n_threads++;
 	}
@@ -186,7 +186,7 @@ static void *fetch(struct pl_queue *q, bool wait)
 	if (p && p->n_threads) {
 		pthread_mutex_lock(&p->lock);
 		while (wait && j->state != DONE) {
-			/* the job runs in another thread: run another job meanwhile */
+			/* another thread runs the job: run another job meanwhile */
 			if (!run_one(p))
 				pthread_cond_wait(&p->done, &p->lock);
 		}

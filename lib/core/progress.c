@@ -1,4 +1,4 @@
-/* The line of progress: one text under a lock, which a thread draws five times a second. */
+/* The line of progress: one text under a lock; a thread draws it five times a second. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -28,7 +28,7 @@ static void put(const char *line, size_t n)
 		bar.on = false; /* nobody reads */
 }
 
-/* Needs the lock. A file gets a line only when the text has changed. */
+/* The caller holds the lock. A file gets a line only if the text has changed. */
 static void draw(void)
 {
 	double s = (double)(pl_now_ns() - bar.begin) / 1e9;
@@ -68,7 +68,7 @@ static void *draw_main(void *arg)
 	return arg;
 }
 
-/* Needs the lock. Without a thread, only a line that is due at once is drawn. */
+/* The caller holds the lock. Without a thread, only a line that is due at once is drawn. */
 static void start(void)
 {
 	pthread_condattr_t attr;
@@ -109,7 +109,7 @@ void pl_progress(const char *fmt, ...)
 	pthread_mutex_unlock(&bar.lock);
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static void erase(void)
 {
 	if (bar.drawn)

@@ -1,5 +1,5 @@
 /*
- * progress.h - the one line on standard error that says what a program is doing.
+ * progress.h - the line on standard error that shows the current work of a program.
  *
  * One rule for every program: "auto" draws on a terminal (or with --fake-tty), after one second,
  * and not with -q; "always" draws at once, also to a file, a line for each text; "never" draws
@@ -11,13 +11,13 @@
 
 #include "core/cmd.h"
 
-/* pl_main() calls both: the first before the program runs, the second before its messages. */
+/* pl_main() calls both: one before the program runs, the other before its messages. */
 void pl_progress_begin(const struct pl_common *c);
 void pl_progress_end(void);
 
-/* What the program does now: "reading 3 of 16 files". Cheap when nothing is drawn. */
+/* Set the current work: "reading 3 of 16 files". Cheap if nothing is drawn. */
 void pl_progress(const char *fmt, ...) PL_PRINTF(1, 2);
-/* Take the line off the terminal before something else is written there. */
+/* Remove the line from the terminal before other output. */
 void pl_progress_hide(void);
 
 #endif

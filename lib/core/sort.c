@@ -28,7 +28,7 @@ struct sorting {
 	int (*cmp)(const void *, const void *);
 };
 
-/* Where the run that begins at p[i] ends: as far as the order holds. */
+/* The end of the sorted run that begins at p[i]. */
 static size_t run_end(const struct sorting *s, const char *p, size_t i, size_t n)
 {
 	for (i++; i < n && s->cmp(p + (i - 1) * s->size, p + i * s->size) <= 0; i++)
@@ -36,7 +36,7 @@ static size_t run_end(const struct sorting *s, const char *p, size_t i, size_t n
 	return i;
 }
 
-/* Runs a .. b and b .. end of `from` become one of `to`; pieces move together. */
+/* Merge the runs a .. b and b .. end of `from` into one run of `to`; moves whole pieces. */
 static void merge_runs(const struct sorting *s, const char *from, size_t a, size_t b, size_t end,
 		       char *to)
 {
@@ -69,14 +69,14 @@ static size_t count_runs(const struct sorting *s, const char *p, size_t n)
 }
 
 /*
- * Natural merge sort (Knuth, TAOCP 3, 5.2.4): what is sorted here is in order, or a few such lists
- * one after the other, so it takes a pass or two. What has no order is the library's.
+ * Natural merge sort (Knuth, TAOCP 3, 5.2.4): most arrays here are sorted or consist of a few
+ * sorted runs, so it needs a pass or two. Arrays without order go to qsort().
  */
 void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *))
 {
 	const struct sorting s = { size, cmp };
 	char *from = v, *to;
-	size_t runs = count_runs(&s, v, n), last = 0, *start; /* of the runs, and n behind them */
+	size_t runs = count_runs(&s, v, n), last = 0, *start; /* of the runs, and n after them */
 
 	if (runs < 2)
 		return;

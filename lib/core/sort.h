@@ -1,4 +1,4 @@
-/* sort.h - comparing, sorting, searching what is sorted, and order statistics. */
+/* sort.h - comparison, sorting, binary search and order statistics. */
 #ifndef PL_SORT_H
 #define PL_SORT_H
 
@@ -40,16 +40,16 @@ int pl_compare_i64(const void *a, const void *b);
 int pl_compare_double(const void *a, const void *b);
 int pl_compare_str(const void *a, const void *b);
 
-/* Like qsort(); v may be NULL when n is 0. An array that is in order takes one pass. */
+/* Like qsort(); v may be NULL if n is 0. A sorted array takes one pass. */
 void pl_sort(void *v, size_t n, size_t size, int (*cmp)(const void *, const void *));
 
-/* Sorts the strings; one that is there twice, NULL if all differ. */
+/* Sort the strings. Returns one that occurs twice, NULL if all differ. */
 const char *pl_sort_twice(const char **v, size_t n);
 
 /*
  * Set `i` to the first index of i .. end - 1 for which `before` is false, or to `end`, in log n
- * steps. `before` is an expression of `i` that is true up to some index and false from there on:
- * "v[i].t < t" finds the lower bound of t, "v[i].t <= t" its upper bound.
+ * steps. `before` is an expression of `i` that is first true, then false: "v[i].t < t" finds the
+ * lower bound of t, "v[i].t <= t" its upper bound.
  */
 #define PL_LOWER_BOUND(i, end, before)                                                             \
 	do {                                                                                       \
@@ -65,7 +65,7 @@ const char *pl_sort_twice(const char **v, size_t n);
 		(i) = lo_;                                                                         \
 	} while (0)
 
-/* Medians and percentiles; all reorder v; n > 0. Of an even number of values the median is the
+/* Medians and percentiles; all reorder v; n > 0. For an even number of values the median is the
  * lower of the middle two ... */
 int64_t pl_median_i64(int64_t *v, size_t n);
 int64_t pl_percentile_i64(int64_t *v, size_t n, double p); /* p in 0..100, nearest rank */

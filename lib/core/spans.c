@@ -1,4 +1,4 @@
-/* Sets of times: sorted, those that touch united, looked up by bisection. */
+/* Sets of times: sorted, united if they touch, searched by bisection. */
 #include <stdio.h>
 
 #include "core/spans.h"
@@ -61,7 +61,7 @@ pl_ns pl_spans_cover(const struct pl_spans *s, int32_t group, pl_ns start, pl_ns
 	pl_ns sum = 0;
 
 	PL_LOWER_BOUND(i, s->n, by_start(&s->v[i], &key) < 0);
-	if (i && s->v[i - 1].group == group) /* the span before may reach into the time */
+	if (i && s->v[i - 1].group == group) /* the previous span may reach into the time */
 		i--;
 	for (; i < s->n && s->v[i].group == group && s->v[i].start < end; i++)
 		sum += pl_max_i64(0,

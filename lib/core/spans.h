@@ -1,4 +1,4 @@
-/* spans.h - sets of times, as intervals that are united by sorting. */
+/* spans.h - sets of times, as intervals that sorting unites. */
 #ifndef PL_SPANS_H
 #define PL_SPANS_H
 
@@ -9,26 +9,25 @@ struct pl_span {
 	int32_t group;
 };
 
-/* Spans of several groups, of ranks for example; groups never touch. Zero-initialised is empty. */
+/* Spans of several groups, such as ranks; groups never touch. Zero-initialised is empty. */
 struct pl_spans {
 	struct pl_span *v;
-	size_t n, cap, united; /* v[0 .. united) are in order of group and start, and disjoint */
+	size_t n, cap, united; /* v[0 .. united) are sorted by group and start, and disjoint */
 };
 void pl_spans_fini(struct pl_spans *s);
-/* An empty span is left out. */
+/* Empty spans are ignored. */
 int pl_spans_add(struct pl_spans *s, int32_t group, pl_ns start, pl_ns end,
 		 struct pl_err *err) PL_MUST;
-/* Add a whole number. The numbers are united now and then, so many equal ones take little memory.
- */
+/* Add a whole number. Numbers are united from time to time, so equal ones take little memory. */
 int pl_spans_add_number(struct pl_spans *s, int64_t v, struct pl_err *err) PL_MUST;
-/* Spans that touch become one; O(n log n). The functions below need it. */
+/* Join spans that touch; O(n log n). The functions below need it. */
 void pl_spans_unite(struct pl_spans *s);
 pl_ns pl_spans_length(const struct pl_spans *s); /* of all */
-/* How much of start .. end the spans of the group cover; O(log n). */
+/* The part of start .. end that the spans of the group cover; O(log n). */
 pl_ns pl_spans_cover(const struct pl_spans *s, int32_t group, pl_ns start, pl_ns end);
-/* How much the spans of a and b have in common, group by group. */
+/* The length of the overlap of a and b, summed over groups. */
 pl_ns pl_spans_overlap(const struct pl_spans *a, const struct pl_spans *b);
-/* Writes spans of whole numbers into out: "1-7, 9"; "..." for those that do not fit. */
+/* Write spans of whole numbers into out: "1-7, 9"; "..." stands for those that do not fit. */
 const char *pl_spans_text(const struct pl_spans *s, char *out, size_t size);
 
 #endif

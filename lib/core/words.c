@@ -1,4 +1,4 @@
-/* Lists of words, and the known word that somebody meant. */
+/* Lists of words, and the known word nearest to a misspelt one. */
 #include <stdio.h>
 
 #include "core/words.h"
@@ -25,7 +25,7 @@ int pl_words_find(const char *list, const char *s)
 	}
 }
 
-/* Insertions, deletions, replacements and swapped neighbours that turn one word into the other. */
+/* Insertions, deletions, replacements and swaps of neighbours that turn one word into the other. */
 static size_t edit_distance(const char *a, size_t n, const char *b, size_t m)
 {
 	size_t d[3][64], *last = d[0], *before = d[1], *now = d[2];

@@ -13,23 +13,23 @@
 /* Algorithms of collectives: in plans (enum pl_algo), and in `run` (enum pl_calgo). */
 #define PL_WORDS_PLAN_ALGORITHM(S) PL_WORDS_NETWORK(S) S "ps"
 #define PL_WORDS_COMM_ALGORITHM(S) "auto" S PL_WORDS_NETWORK(S) S "direct"
-/* Precisions: of jobs, and of plans, which may be those of other frameworks. */
+/* Precisions of jobs, and of plans, which also have those of other frameworks. */
 #define PL_WORDS_JOB_PRECISION(S)  "fp32" S "tf32" S "bf16"
 #define PL_WORDS_PLAN_PRECISION(S) PL_WORDS_JOB_PRECISION(S) S "fp16" S "fp8"
 
-/* Word i of a list with "\0" between its words; NULL behind the last. */
+/* Word i of a list with "\0" between its words; NULL after the last. */
 const char *pl_words_name(const char *list, unsigned i);
 /* The index of s in "a|b|c", -1. */
 int pl_words_find(const char *list, const char *s);
 
-/* PL_EDATA if the glob (NULL is fine) matches none of n words, because it may be misspelt. */
+/* PL_EDATA if the glob (may be NULL) matches none of n words, because it may be misspelt. */
 int pl_words_check(const char *glob, const char *what, const char *(*word)(unsigned), unsigned n,
 		   struct pl_err *err);
 
-/* The known word that differs least from `s`. Begins as { .s = s }. */
+/* The known word that differs least from `s`. Initialise as { .s = s }. */
 struct pl_words_near {
 	const char *s;
-	size_t distance; /* of the nearest, 0: none is near */
+	size_t distance; /* of the nearest word, 0: no word is near */
 	char word[64];
 };
 /* Compare with one more known word, of n bytes. */

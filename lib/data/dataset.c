@@ -1,10 +1,10 @@
 /*
- * Datasets: opening, normalisation, and which samples a step takes.
+ * Datasets: opening, normalisation, and the choice of samples for a step.
  *
- * The shuffle of an epoch is never stored: a Feistel network of four rounds permutes the numbers
- * below the next power of four, and what falls outside is permuted again (cycle walking; Black and
- * Rogaway, Ciphers with Arbitrary Finite Domains, CT-RSA 2002), fewer than four times on average.
- * So a sample's place costs some 40 ns, and any rank can ask for its own.
+ * The shuffle of an epoch is never stored. A Feistel network of four rounds permutes the numbers
+ * below the next power of four; results outside the range are permuted again (cycle walking; Black
+ * and Rogaway, Ciphers with Arbitrary Finite Domains, CT-RSA 2002), fewer than four times on
+ * average. So the place of a sample costs some 40 ns, and each rank computes only its own.
  */
 #include <math.h>
 
@@ -81,14 +81,14 @@ static int shape_of(struct pl_dataset *d, const struct pl_array *a, const char *
 			return pl_fail(err, PL_EDATA, "%s: a dimension of %lld", path,
 				       (long long)a->dim[i]);
 	if (a->n_dims == 3)
-		d->dim[d->n_dims++] = 1; /* images without channels have one */
+		d->dim[d->n_dims++] = 1; /* images without channels get one */
 	for (int i = 1; i < a->n_dims; i++)
 		d->dim[d->n_dims++] = (int)a->dim[i];
 	pl_dataset_size(d);
 	return 0;
 }
 
-/* The array as float32, `each` numbers a sample; what: of one of them. */
+/* Convert the array to float32, `each` numbers for each sample; what: the name of one number. */
 static int take_floats(const struct pl_array *a, size_t each, const char *what, const char *path,
 		       float **out, struct pl_err *err)
 {
@@ -224,8 +224,8 @@ size_t pl_dataset_train(const struct pl_dataset *d, double split)
 
 /* ---- normalisation --------------------------------------------------------------------------- */
 
-/* The values of each sample at `at`, at + step ..., `run` neighbours each. Sums are in double and
- * in a fixed order. */
+/* Normalise the values of each sample at `at`, at + step ..., `run` neighbours each. Sums are in
+ * double and in a fixed order. */
 static void scale(struct pl_dataset *d, size_t train, size_t at, size_t run)
 {
 	double n = (double)train * (double)run, sum = 0, squares = 0, mean, deviation, by;
@@ -241,7 +241,7 @@ static void scale(struct pl_dataset *d, size_t train, size_t at, size_t run)
 			squares += v * v;
 		}
 	deviation = sqrt(squares / n);
-	/* equal values leave only rounding errors */
+	/* equal values differ only by rounding errors */
 	by = deviation > 1e-7 * fabs(mean) ? 1 / deviation : 0;
 	for (size_t i = 0; i < d->n; i++)
 		for (size_t k = 0; k < run; k++) {
@@ -273,7 +273,7 @@ uint64_t pl_dataset_hash(uint64_t seed, uint64_t a, uint64_t b)
 	return pl_rng_next(&s);
 }
 
-/* The key gives an order of n things: the i-th of them. */
+/* Element i of the order of n things that the key gives. */
 static uint64_t permuted(uint64_t i, uint64_t n, uint64_t key)
 {
 	unsigned half = 1;

@@ -1,5 +1,5 @@
 /*
- * Samples from CSV: a header line with the names of the columns, then a sample a line.
+ * Samples from CSV: a header line with the names of the columns, then a line for each sample.
  *
  * Labels may be whole numbers or words; words become classes in alphabetical order, so that the
  * order of the lines does not matter. Linear, but for the sort of the words.
@@ -24,8 +24,8 @@ struct reader {
 	bool header;
 };
 
-/* Which role part i of the description gives to a column; *name: the column, NULL: none. */
-static enum role asks(const struct pl_data_parts *p, size_t i, const char **name)
+/* The role that part i of the description gives to a column; *name: the column, NULL: none. */
+static enum role role_of_part(const struct pl_data_parts *p, size_t i, const char **name)
 {
 	*name = pl_data_parts_value(p, i, "label");
 	if (*name)
@@ -40,7 +40,7 @@ static int check_parts(const struct pl_data_parts *p, struct pl_err *err)
 
 	for (size_t i = 1; i < p->n; i++) {
 		const char *name;
-		enum role r = asks(p, i, &name);
+		enum role r = role_of_part(p, i, &name);
 
 		if (!name || !*name)
 			return pl_fail(err, PL_EUSAGE,
@@ -63,7 +63,7 @@ static int give_roles(struct reader *r, const struct pl_csv_row *row, struct pl_
 {
 	for (size_t i = 1; i < r->p->n; i++) {
 		const char *name;
-		enum role role = asks(r->p, i, &name);
+		enum role role = role_of_part(r->p, i, &name);
 		pl_id c = pl_intern_find(&r->column, name, strlen(name));
 
 		if (c == PL_NONE)
@@ -181,7 +181,7 @@ static int on_row(void *arg, const struct pl_csv_row *row, struct pl_err *err)
 
 	for (size_t i = 0; i < row->n; i++)
 		if (memchr(row->field[i], 0,
-			   row->len[i])) /* a string ends there, so the rest would be lost */
+			   row->len[i])) /* a string ends at NUL, so the rest would be lost */
 			return pl_fail(
 				err, PL_EDATA,
 				"%s: line %lld: column %zu holds the byte 0; this is no text",
@@ -205,7 +205,7 @@ static bool numeric(const struct reader *r, int32_t *class)
 	return true;
 }
 
-/* Words in their order. */
+/* Number the words in alphabetical order. */
 static int name_classes(struct reader *r, int32_t *class, struct pl_err *err)
 {
 	struct pl_dataset *d = r->d;

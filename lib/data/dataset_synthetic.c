@@ -1,14 +1,14 @@
 /*
- * Data made from a seed, so that something can be learned of it and nobody needs a file.
+ * Data made from a seed: a network can learn it, and no file is needed.
  *
- * Classes: each has two patterns; a sample is one of them, of images moved by up to an eighth of
- * their size, with noise on top. Patterns of images are smooth: random values on a coarse grid,
- * interpolated, so that convolutions have something to find. Targets: a linear map of random
+ * Classes: each has two patterns; a sample is one of them, with images moved by up to an eighth of
+ * their size, plus noise. Patterns of images are smooth (random values on a coarse grid,
+ * interpolated), so that convolutions have something to find. Targets: a linear map of random
  * values, with noise. Tokens: a chain in which each token has four successors, of probability 1/2,
- * 1/4, 1/8 and 1/8, so that no model gets below a loss of 1.75 bits (1.21 nats).
+ * 1/4, 1/8 and 1/8, so that no model has a loss below 1.75 bits (1.21 nats).
  *
- * Sums and products alone make the numbers, in one order: they are the same on every machine. A
- * "normal" number is the sum of four uniform ones, whose deviation is 1. Linear.
+ * The numbers come only from sums and products, in one order, so they are the same on every
+ * machine. A "normal" number is the sum of four uniform ones, whose deviation is 1. Linear.
  */
 #include <math.h>
 
@@ -136,7 +136,7 @@ static void plane(uint64_t *rng, int h, int w, float *grid, float *out)
 		}
 }
 
-/* Is a sample planes of two dimensions? Then how many, of what size. */
+/* Does a sample consist of planes of two dimensions? Then: their number and size. */
 static bool image(const struct pl_dataset *d, int *planes, int *h, int *w)
 {
 	if (d->n_dims != 2 && d->n_dims != 3)
@@ -167,7 +167,7 @@ static int make_pattern(const struct pl_dataset *d, uint64_t key, float *out, st
 	return 0;
 }
 
-/* The pattern moved by (dy, dx), 0 where it does not reach, and noise. */
+/* The pattern moved by (dy, dx), 0 outside, plus noise. */
 static void make_sample(const struct pl_dataset *d, const float *pattern, uint64_t *rng,
 			float noise, float *out)
 {
@@ -252,7 +252,7 @@ out:
 static int make_tokens(const struct options *o, uint64_t seed, struct pl_dataset *d,
 		       struct pl_err *err)
 {
-	/* of eight equal chances, which successor */
+	/* the successor for each of eight equal chances */
 	static const uint8_t which[8] = { 0, 0, 0, 0, 1, 1, 2, 3 };
 	uint64_t rng = pl_dataset_hash(seed, S_TOKEN, 0), at = 0;
 
@@ -262,7 +262,7 @@ static int make_tokens(const struct options *o, uint64_t seed, struct pl_dataset
 	for (size_t i = 0; i < d->n; i++) {
 		uint64_t vocab = (uint64_t)d->vocab, k = which[pl_rng_next(&rng) >> 61];
 
-		/* a quarter of the vocabulary each, so that the four differ */
+		/* each from its own quarter of the vocabulary, so that the four differ */
 		at = pl_dataset_hash(seed, S_CHAIN, 4 * at + k) % (vocab / 4) * 4 + k;
 		d->token[i] = (int32_t)at;
 	}

@@ -1,7 +1,7 @@
 /*
  * Texts as tokens: 16-bit numbers as nanoGPT's prepare scripts write them, NPY, or bytes.
  *
- * Of a text each byte that occurs is a token, numbered in the order of the bytes: that of
+ * In a text, each byte that occurs is a token, numbered in the order of the bytes, as in
  * character-level models on ASCII. Linear.
  */
 #include "data/internal.h"
@@ -15,7 +15,7 @@ static bool ends_with(const char *s, const char *end)
 	return n >= k && !strcmp(s + n - k, end);
 }
 
-/* One string a token, of its bytes. */
+/* Make one string for each token, from its byte. */
 static int name_bytes(struct pl_dataset *d, const int32_t *id, struct pl_err *err)
 {
 	PL_CHECK(pl_alloc(&d->word, (size_t)d->vocab, sizeof(*d->word), err));

@@ -1,5 +1,5 @@
 /*
- * Elements of arrays as float32 and as classes, arrays taken from an input.
+ * Elements of arrays as float32 and as classes; reading arrays from an input.
  *
  * Half precision is widened by its exponent and mantissa (IEEE 754 binary16), bfloat16 is the upper
  * half of a float32. Hosts are little-endian, as the files are. Linear.
@@ -10,7 +10,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "arrays are little-endian");
 
-/* How safetensors, numpy and IDX call each type; NULL and 0: not at all. */
+/* The names of each type in safetensors, numpy and IDX; NULL and 0: it has none. */
 static const struct {
 	const char *name, *numpy;
 	uint8_t size, idx;
@@ -69,7 +69,7 @@ static float half(uint16_t h)
 	return (sign ? -1.0f : 1.0f) * (float)m * 0x1p-24f;
 }
 
-/* The number that an element v of each type, an object of this C type, stands for. */
+/* The value of an element v of each type, an object of this C type. */
 #define VALUES(X)                                                                                  \
 	X(F32, float, v)                                                                           \
 	X(F64, double, v)                                                                          \
@@ -106,7 +106,7 @@ void pl_dtype_f32(unsigned dtype, const void *src, size_t n, float *out)
 	}
 }
 
-/* One element. A double holds each integer that pl_dtype_i32() accepts. */
+/* One element as a double, which holds each integer that pl_dtype_i32() accepts. */
 static double value_of(unsigned dtype, const uint8_t *p)
 {
 	double value = -1, *out = &value;
@@ -144,7 +144,7 @@ void pl_data_array_fini(struct pl_array *a)
 	memset(a, 0, sizeof(*a));
 }
 
-/* The product of the dimensions into a->n. */
+/* Set a->n to the product of the dimensions. */
 static int count(struct pl_array *a, struct pl_err *err)
 {
 	size_t n = 1, bytes;

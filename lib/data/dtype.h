@@ -1,5 +1,5 @@
 /*
- * dtype.h - types of numbers in files of arrays, and arrays as such files have them (NPY, IDX).
+ * dtype.h - types of numbers in files of arrays, and arrays from such files (NPY, IDX).
  */
 #ifndef PL_DTYPE_H
 #define PL_DTYPE_H
@@ -26,10 +26,11 @@ enum pl_dtype {
 enum pl_dtype_names { PL_DT_SAFETENSORS, PL_DT_NUMPY, PL_DT_IDX };
 int pl_dtype_find(enum pl_dtype_names of, const char *name, size_t n);
 size_t pl_dtype_size(unsigned dtype);	   /* bytes of an element */
-const char *pl_dtype_name(unsigned dtype); /* "F32", as safetensors calls it */
-/* n elements (little-endian, aligned or not) as float32, rounded to nearest. */
+const char *pl_dtype_name(unsigned dtype); /* "F32", as in safetensors */
+/* Convert n elements (little-endian, aligned or not) to float32, rounded to nearest. */
 void pl_dtype_f32(unsigned dtype, const void *src, size_t n, float *out);
-/* The same as integers. False: one is not whole, or below 0, or above `max`; *at is its index. */
+/* The same for integers. False: *at is the index of one that is not whole, below 0, or above
+ * `max`. */
 bool pl_dtype_i32(unsigned dtype, const void *src, size_t n, int32_t max, int32_t *out, size_t *at);
 
 /* Row-major. Zero-initialised is empty. */
@@ -42,22 +43,22 @@ struct pl_array {
 };
 void pl_data_array_fini(struct pl_array *a);
 /*
- * The next n bytes of `in`, behind what b holds. Memory follows what arrives: a size that the
- * input does not keep costs nothing. Less than n: PL_EDATA.
+ * Append the next n bytes of `in` to b. Memory follows the bytes that arrive, so a wrong size costs
+ * nothing. Fewer than n: PL_EDATA.
  */
 int pl_data_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err) PL_MUST;
-/* All elements, of which type and dimensions are known; big: big-endian in the input. */
+/* Read all elements; type and dimensions are known; big: big-endian in the input. */
 int pl_data_array_read(struct pl_in *in, struct pl_array *a, bool big, struct pl_err *err) PL_MUST;
 /* PL_EDATA "something behind WHAT" unless the input is at its end. */
 int pl_data_array_end(struct pl_in *in, const char *what, struct pl_err *err) PL_MUST;
 
 /*
- * numpy's format (NEP 1), versions 1.0 to 3.0, C order, of the types above but BF16. Whatever
- * stands behind the array is left unread. PL_EDATA names the input.
+ * numpy's format (NEP 1), versions 1.0 to 3.0, C order, the types above but not BF16. Data after
+ * the array is not read. PL_EDATA names the input.
  */
 int pl_npy_read(struct pl_in *in, struct pl_array *a, struct pl_err *err) PL_MUST;
 bool pl_npy_probe(const uint8_t *p, size_t n); /* of the first 6 bytes */
-/* IDX, as the MNIST files have it; big-endian in the file. */
+/* IDX, the format of the MNIST files; big-endian. */
 int pl_idx_read(struct pl_in *in, struct pl_array *a, struct pl_err *err) PL_MUST;
 
 #endif

@@ -1,4 +1,4 @@
-/* internal.h - what the files dataset*.c share. */
+/* internal.h - declarations that the files dataset*.c share. */
 #ifndef PL_DATA_INTERNAL_H
 #define PL_DATA_INTERNAL_H
 
@@ -28,7 +28,7 @@ int pl_dataset_synthetic(const struct pl_data_parts *p, uint64_t seed, struct pl
 /* d->size from the dimensions. */
 void pl_dataset_size(struct pl_dataset *d);
 
-/* Random numbers that depend on nothing but these three. */
+/* Random numbers that depend only on these three numbers. */
 uint64_t pl_dataset_hash(uint64_t seed, uint64_t a, uint64_t b);
 
 #endif

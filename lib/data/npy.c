@@ -1,9 +1,9 @@
 /*
  * NPY: a magic string, a version, a Python dictionary as text, and the elements (NEP 1 of numpy).
  *
- * The dictionary has the keys descr, fortran_order and shape, in any order, and is read by a
- * scanner for just that: strings, True, False, numbers, tuples. Nothing of it is evaluated. The
- * header is refused above 64 KiB; numpy itself refuses 10,000 bytes. Linear.
+ * The dictionary has the keys descr, fortran_order and shape, in any order. A scanner reads only
+ * what it needs: strings, True, False, numbers, tuples; nothing is evaluated. A header above 64 KiB
+ * is refused; numpy itself refuses 10,000 bytes. Linear.
  */
 #include "core/bytes.h"
 #include "data/dtype.h"
@@ -166,7 +166,7 @@ bool pl_npy_probe(const uint8_t *p, size_t n)
 	return n >= 6 && !memcmp(p, "\x93NUMPY", 6);
 }
 
-/* Read the length of the dictionary; the input then stands at its first byte. */
+/* Read the length of the dictionary; the input is then at its first byte. */
 static int64_t head(struct pl_in *in, struct pl_err *err)
 {
 	const uint8_t *p;

@@ -1,6 +1,6 @@
 /*
  * weights.h - named tensors in a file: safetensors, to exchange with other frameworks.
- * Little-endian, checked before anything is allocated.
+ * Little-endian; sizes are checked before memory is allocated.
  */
 #ifndef PL_WEIGHTS_H
 #define PL_WEIGHTS_H
@@ -21,17 +21,17 @@ struct pl_weights { /* zero-initialised is empty; fini() frees names and meta */
 	size_t n, cap;
 	char **meta; /* key, value, key, value ...: n_meta strings */
 	size_t n_meta, cap_meta;
-	uint8_t *memory; /* owned: the data of what was read */
+	uint8_t *memory; /* owned: the data that was read */
 };
-/* Reads tensors in the order of their data in the file. PL_EDATA names the input and the place. */
+/* Read tensors in the order of their data in the file. PL_EDATA names the input and the place. */
 int pl_weights_read(struct pl_in *in, const char *name, struct pl_weights *w,
 		    struct pl_err *err) PL_MUST;
 /*
- * Writes larger elements first, then by name. So each tensor lies at a multiple of its element's
- * size, and the same tensors give the same bytes in any order. The data begin at a multiple of 64.
+ * Write larger elements first, then by name. So each tensor is at a multiple of its element's size,
+ * and the same tensors give the same bytes in any order. The data begin at a multiple of 64.
  */
 int pl_weights_write(const struct pl_weights *w, struct pl_out *out, struct pl_err *err) PL_MUST;
-/* One more tensor to be written, float32; the name is copied, the data borrowed. */
+/* Add a float32 tensor to be written; the name is copied, the data borrowed. */
 int pl_weights_add(struct pl_weights *w, const char *name, int n_dims, const int64_t *dim,
 		   const float *data, struct pl_err *err) PL_MUST;
 int pl_weights_add_meta(struct pl_weights *w, const char *key, const char *value,
@@ -39,7 +39,7 @@ int pl_weights_add_meta(struct pl_weights *w, const char *key, const char *value
 void pl_weights_fini(struct pl_weights *w);
 const struct pl_weight *pl_weights_find(const struct pl_weights *w, const char *name);
 const char *pl_weights_meta(const struct pl_weights *w, const char *key); /* NULL */
-/* Converts its values to float32; PL_EDATA unless there are n of them. */
+/* Convert the values to float32; PL_EDATA unless there are n of them. */
 int pl_weights_f32(const struct pl_weight *w, float *out, size_t n, struct pl_err *err) PL_MUST;
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * Reader of safetensors. The file is not trusted: the header is bounded (100 MB, as the reference
- * implementation bounds it), must be strict JSON, and is checked whole before any data is read:
- * names and keys once each, sizes that fit shape and type, data that covers the rest of the file
- * without gap or overlap. Memory follows what has arrived. O(n log n) in the tensors.
+ * Reader of safetensors. The file is not trusted: the header has at most 100 MB (the limit of the
+ * reference implementation), must be strict JSON, and is checked completely before any data is
+ * read: unique names and keys, sizes that fit shape and type, data that covers the rest of the file
+ * without gap or overlap. Memory follows the bytes that arrive. O(n log n) in the tensors.
  */
 #include "core/bytes.h"
 #include "data/weights.h"
@@ -113,7 +113,7 @@ static int read_dtype(struct reader *r, struct pl_weight *x, struct pl_err *err)
 		       r->name, x->name, (int)pl_min_size(r->j.len, 32), r->j.text);
 }
 
-/* An array of at most `max` whole numbers from 0; their count. */
+/* Read an array of at most `max` whole numbers from 0. Returns their number. */
 static int read_numbers(struct reader *r, int64_t *v, int max, const char *what, struct pl_err *err)
 {
 	int n = 0, rc = want(r, PL_JSON_ARRAY, what, err);
@@ -137,7 +137,7 @@ static bool is_key(const struct reader *r, const char *key)
 	return strlen(key) == r->j.len && !memcmp(key, r->j.text, r->j.len);
 }
 
-/* The members of one tensor. */
+/* Read the members of one tensor. */
 static int read_members(struct reader *r, struct pl_weight *x, int64_t offset[2],
 			struct pl_err *err)
 {
@@ -156,7 +156,7 @@ static int read_members(struct reader *r, struct pl_weight *x, int64_t offset[2]
 			break;
 		if (t != PL_JSON_KEY)
 			return bad(r, err, r->j.what ? r->j.what : "a key was expected");
-		/* an escaped key is none of these */
+		/* no known key has escapes */
 		bit = is_key(r, "dtype")	  ? DTYPE
 		      : is_key(r, "shape")	  ? SHAPE
 		      : is_key(r, "data_offsets") ? OFFSETS
@@ -186,7 +186,7 @@ out:
 	return rc;
 }
 
-/* Read the members of the tensor that was added last; its name is known already. */
+/* Read the members of the last tensor, whose name is known. */
 static int read_tensor(struct reader *r, struct pl_err *err)
 {
 	struct pl_weight *x = &r->w->w[r->w->n - 1];
@@ -248,13 +248,13 @@ out:
 
 struct place {
 	uint64_t begin;
-	bool full; /* of several tensors that begin at one place the empty ones stand first */
+	bool full; /* of several tensors that begin at one place, the empty ones come first */
 	size_t i;
 };
 
 PL_COMPARATOR(by_place, struct place, begin, full, i);
 
-/* Sort the tensors by their data; the data's size. */
+/* Sort the tensors by their data. *total: size of the data. */
 static int order(struct reader *r, size_t *total, struct pl_err *err)
 {
 	struct pl_weights *w = r->w;
@@ -277,7 +277,7 @@ static int order(struct reader *r, size_t *total, struct pl_err *err)
 						: "there is a gap in the data before it");
 			goto out;
 		}
-		next += sorted[i].bytes; /* below 2^63: offsets are */
+		next += sorted[i].bytes; /* below 2^63, because offsets are */
 	}
 	if (w->n)
 		memcpy(w->w, sorted, w->n * sizeof(*sorted));

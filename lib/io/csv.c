@@ -1,9 +1,9 @@
 /*
- * CSV through libcsv (RFC 4180 and what spreadsheets make of it), and out.
+ * Reading CSV through libcsv (RFC 4180 and the forms of spreadsheets).
  *
- * libcsv does not say where a row begins, so it is fed one line at a time; a line is inside a row
- * that began earlier when that row has fields already or an odd number of quotes. Fields are copied
- * into one buffer a row, because libcsv reuses its own.
+ * libcsv does not report where a row begins, so it gets one line at a time. A line continues a row
+ * if that row already has fields or an odd number of quotes. The fields of a row are copied into
+ * one buffer, because libcsv reuses its own.
  */
 #include <csv.h>
 
@@ -24,8 +24,8 @@ struct reader {
 	size_t *len, cap_len, n;
 	const char **field;
 	size_t cap_field;
-	int64_t line, start; /* now, and where the row began */
-	bool odd;	     /* quotes so far in the row */
+	int64_t line, start; /* the current line, and the first one of the row */
+	bool odd;	     /* an odd number of quotes in the row so far */
 };
 
 static void on_field(void *s, size_t n, void *arg)
@@ -94,7 +94,7 @@ static int feed(struct reader *r, struct csv_parser *csv, const uint8_t *p, size
 	return r->rc;
 }
 
-/* All lines, and whatever stands between two of them when one is longer than the window. */
+/* Feed all lines; a line that is longer than the window comes in pieces. */
 static int feed_all(struct reader *r, struct csv_parser *csv, struct pl_in *in)
 {
 	bool first = true;

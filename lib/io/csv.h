@@ -1,4 +1,4 @@
-/* csv.h - CSV in through libcsv, row by row. */
+/* csv.h - reading CSV through libcsv, row by row. */
 #ifndef PL_CSV_H
 #define PL_CSV_H
 
@@ -10,7 +10,7 @@ struct pl_csv_row {
 	size_t n;
 	int64_t line; /* of its first byte, from 1 */
 };
-/* Calls row() for each row; a negative return stops with that code. Empty lines are skipped. */
+/* Call row() for each row; a negative return ends the reading with that code. Skips empty lines. */
 int pl_csv_read(struct pl_in *in,
 		int (*row)(void *arg, const struct pl_csv_row *r, struct pl_err *err), void *arg,
 		struct pl_err *err) PL_MUST;

@@ -1,7 +1,7 @@
 /*
- * Deflate, inflate and crc32 of whole blocks: by libdeflate where it was found at build time, else
- * by zlib. Level 0, and whatever does not get smaller, is stored by code of our own, so that those
- * bytes are the same in every build. Levels above 9 are zlib's 9.
+ * Deflate, inflate and crc32 of whole blocks: by libdeflate if the build found it, else by zlib.
+ * Level 0, and data that does not get smaller, is stored by our own code, so that these bytes are
+ * the same in every build. Levels above 9 are level 9 of zlib.
  */
 #include <zlib.h>
 
@@ -87,7 +87,8 @@ uint32_t pl_deflate_crc32(uint32_t crc, const void *p, size_t n)
 #endif
 }
 
-/* Compress n > 0 bytes into at most `room`. The length; 0: it does not fit; -1: no memory. */
+/* Compress n > 0 bytes into at most `room`. Returns the length; 0: it does not fit; -1: no
+ * memory. */
 static int64_t codec_pack(struct pl_codec *c, int level, const uint8_t *p, size_t n, uint8_t *out,
 			  size_t room)
 {

@@ -1,15 +1,14 @@
 /*
  * Foreign gzip (RFC 1952) as an input: many members, a cut tail, trailing garbage.
  *
- * Two buffers of 1 MiB take turns: while the reader works on one, a job of the pool fills the
- * other. The room in front of each takes the reader's unread tail, so that the window stays
- * contiguous and only that tail (usually part of one record) is copied. The header and trailer of a
- * member are read here and the CRC is computed by the fastest crc32 there is; zlib does raw
- * inflation.
+ * Two buffers of 1 MiB are used by turns: while the reader uses one, a job of the pool fills the
+ * other. The reader's unread tail moves to the space before the next buffer, so that the window
+ * stays contiguous and only that tail (usually part of one record) is copied. The header and
+ * trailer of a member are read here, the fastest crc32 checks them, and zlib inflates.
  *
  * A regular file of one member that is small both packed and unpacked is inflated in one piece by
- * libdeflate (two to three times faster than zlib). Whatever does not fit that case exactly, damage
- * included, takes the ordinary way. All inputs together hold at most WHOLE_SUM bytes so.
+ * libdeflate (two to three times faster than zlib). All other files, and damaged ones, are inflated
+ * by zlib. All inputs together hold at most WHOLE_SUM bytes for this.
  */
 #include <stdatomic.h>
 #include <zlib.h>
@@ -41,7 +40,7 @@ struct pl_gunzip {
 	struct pl_in *raw;
 	struct pl_queue *queue;
 	struct chunk chunk[2];
-	unsigned turn; /* the chunk to take next */
+	unsigned turn; /* the next chunk to take */
 	bool ahead;    /* a job is filling it */
 	enum gz_state state;
 	z_stream z;
@@ -63,7 +62,7 @@ static void z_give(voidpf arg, voidpf p)
 	pl_free(p);
 }
 
-/* Bytes of the gzip header at p, 0 if it goes on beyond n, -1 if it is none. */
+/* Bytes of the gzip header at p, 0 if it is longer than n, -1 if there is none. */
 static int64_t header_length(const uint8_t *p, size_t n)
 {
 	size_t at = 10;
@@ -104,7 +103,7 @@ static void no_memory(struct pl_gunzip *gz, struct chunk *c)
 	gz->state = GZ_DONE;
 }
 
-/* Raw bytes, at least one unless the input is at its end. A failure goes into the chunk. */
+/* Read raw bytes, at least one unless the input is at its end. A failure goes into the chunk. */
 static int64_t look(struct pl_gunzip *gz, struct chunk *c, size_t want, const uint8_t **p)
 {
 	int64_t n = pl_in_peek(gz->raw, want, p, &c->fail);
@@ -177,7 +176,7 @@ static void end_member(struct pl_gunzip *gz, struct chunk *c)
 	pl_in_skip(gz->raw, 8);
 }
 
-/* Inflate into the rest of the chunk, as far as the raw bytes at hand go. */
+/* Inflate the available raw bytes into the rest of the chunk. */
 static void body(struct pl_gunzip *gz, struct chunk *c, uint8_t *out)
 {
 	const uint8_t *p;
@@ -240,7 +239,7 @@ static bool take_whole(struct pl_gunzip *gz, struct chunk *c)
 	c->n = (size_t)want;
 	c->whole = true;
 	pl_in_skip(raw, (size_t)size);
-	pl_free(raw->buf); /* the packed bytes are done with */
+	pl_free(raw->buf); /* the packed bytes are no longer needed */
 	raw->buf = NULL;
 	raw->p = NULL;
 	raw->cap = 0;
@@ -277,7 +276,7 @@ static void fill(void *arg)
 	c->last = gz->state == GZ_DONE;
 }
 
-/* Moves the unread tail before the new chunk or, if the tail is long, the chunk behind the tail. */
+/* Move the unread tail before the new chunk or, if the tail is long, the chunk behind the tail. */
 static void install(struct pl_in *in, struct chunk *c)
 {
 	uint8_t *data = c->whole ? c->mem : c->mem + HEADROOM;

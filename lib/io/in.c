@@ -1,10 +1,10 @@
 /*
  * Inputs: a window of unread bytes over a file, a pipe, memory or an inflater (gunzip.c).
  *
- * The window of a file is one buffer. It grows (doubling) only when the caller wants more than half
- * of it at once and the bytes really arrive, so an absurd size in damaged input costs no memory.
- * Unread bytes move to the front when the room behind them runs out: each byte moves at most once
- * per half buffer read, so reading stays linear.
+ * The window of a file is one buffer. It doubles only if the caller wants more than half of it at
+ * once and the bytes really arrive, so an impossible size in damaged input costs no memory. Unread
+ * bytes move to the front when the space behind them is full: each byte moves at most once for each
+ * half buffer read, so reading stays linear.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +77,7 @@ int pl_in_room(struct pl_in *in, size_t more)
 	return 0;
 }
 
-/* One read(2) that is not interrupted and waits if the descriptor is set not to. */
+/* Read once; repeat after a signal, and wait if the descriptor is non-blocking. */
 static ssize_t read_some(int fd, void *p, size_t n)
 {
 	for (;;) {
@@ -134,7 +134,8 @@ struct pl_in *pl_in_open(const char *path, struct pl_err *err)
 			errno = EIO;
 		else
 			in->fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (in->fd >= 0 && in->fd <= STDIN_FILENO) { /* never take stdin's place */
+		if (in->fd >= 0 &&
+		    in->fd <= STDIN_FILENO) { /* never take the number of standard input */
 			int fd = fcntl(in->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 
 			close(in->fd);

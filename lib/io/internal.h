@@ -1,5 +1,5 @@
 /*
- * internal.h - what the files of lib/io share: the inside of an input, and deflate behind one face.
+ * internal.h - declarations that the files of lib/io share: inputs, and deflate.
  */
 #ifndef PL_IO_INTERNAL_H
 #define PL_IO_INTERNAL_H
@@ -12,9 +12,9 @@
 /* ---- inputs ------------------------------------------------------------------------------ */
 
 /*
- * The unread bytes are p[0..n). refill() makes them at least one more, or sets `eof`, and may move
- * them; a failure it meets goes into `fail`, which pl_in_peek() tells when more is wanted than
- * there is: PL_EDATA (a cut gzip) once, so that the rest can be read; any other failure each time.
+ * The unread bytes are p[0..n). refill() adds at least one, or sets `eof`, and may move them. Its
+ * failure goes into `fail`, and pl_in_peek() reports it if the caller wants more bytes than there
+ * are: PL_EDATA (a cut gzip) once, so that the rest can be read; any other failure each time.
  */
 struct pl_in {
 	char *name;
@@ -33,7 +33,7 @@ struct pl_in {
 };
 
 struct pl_in *pl_in_alloc(const char *name, struct pl_err *err);
-/* Room for `more` bytes behind the unread ones, which are in in->buf or are moved there. */
+/* Make room for `more` bytes behind the unread ones, which are in in->buf or are moved there. */
 int pl_in_room(struct pl_in *in, size_t more);
 
 /* ---- deflate ----------------------------------------------------------------------------- */
@@ -54,15 +54,15 @@ void pl_deflate_codecs_init(struct pl_codecs *cs, int level);
 void pl_deflate_codecs_fini(struct pl_codecs *cs);
 
 /*
- * Append to `out` the raw deflate form of head followed by body: head (at most 65535 bytes) as one
- * stored block, body at the level, or stored where that is smaller.
+ * Append to `out` the raw deflate form of head and body: head (at most 65535 bytes) as one stored
+ * block, body at the level, or stored if that is smaller.
  */
 int pl_deflate(struct pl_codecs *cs, const uint8_t *head, size_t n_head, const uint8_t *body,
 	       size_t n_body, struct pl_buf *out, struct pl_err *err) PL_MUST;
 /* Inflate raw deflate data; both lengths must fit exactly. 0, PL_EDATA or PL_ENOMEM. */
 int pl_deflate_inflate(struct pl_codecs *cs, const uint8_t *in, size_t n, uint8_t *out,
 		       size_t n_out) PL_MUST;
-/* One whole gzip member, by libdeflate alone; 0 only when all fits exactly. */
+/* One whole gzip member, only by libdeflate; 0 only if everything fits exactly. */
 int pl_gunzip_whole(const uint8_t *in, size_t n, uint8_t *out, size_t n_out) PL_MUST;
 
 /* ---- columns: column.c reads, colput.c writes ---------------------------------------------- */
@@ -125,7 +125,7 @@ struct pl_container_member {
 	size_t head;   /* bytes before the deflate data */
 };
 extern const uint8_t pl_container_member_end[PL_MEMBER_END];
-/* Could these bytes, perhaps cut, be the first of a member? */
+/* Could these bytes, which may be cut, be the first of a member? */
 bool pl_container_member_starts(const uint8_t *p, size_t n);
 /* Read the first PL_MEMBER_MIN + 4 bytes of a member (4 fewer will do unless it is a header). NULL,
  * or what is wrong. */

@@ -1,13 +1,13 @@
 /*
  * JSON pull reader over a range in memory, and exact decimal numbers.
  *
- * A hand-written tokenizer after RFC 8259, one token a call, no allocation: nesting is a stack of
- * 64 bytes. It tolerates, and says so in `lenient`, what profilers are known to write: bare words
- * (inf, nan, N/A), raw control characters in strings, unknown escapes, numbers with odd leading
- * characters, a comma before a closing bracket. Structure is strict: a range that ends early or a
- * missing colon is an error. Linear; about 600 MB/s, which is enough for what comes here: the
- * importers' own scanner reads events, this one reads metadata, execution traces, and each distinct
- * nested argument once.
+ * A hand-written tokenizer after RFC 8259, one token for each call, no allocation: nesting is a
+ * stack of 64 bytes. It accepts faults that profilers are known to make, and sets `lenient`: words
+ * without quotes (inf, nan, N/A), raw control characters in strings, unknown escapes, numbers with
+ * odd leading characters, a comma before a closing bracket. Structure is strict: a range that ends
+ * early or a missing colon is an error. Linear; about 600 MB/s. That is enough, because importers
+ * scan events with their own code, and use this for metadata, execution traces, and once for each
+ * distinct nested argument.
  */
 #include "io/json.h"
 #include "core/bytes.h"
@@ -44,7 +44,7 @@ static bool is_hex(char c)
 	return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
 }
 
-/* Length of the escape at s (which is a backslash), 0 if it is not one of JSON's. */
+/* Length of the escape at s (which is a backslash), 0 if JSON does not have it. */
 static size_t escape_length(const char *s, const char *end)
 {
 	if (end - s >= 2 && s[1] && strchr("\"\\/bfnrt", s[1]))
@@ -70,7 +70,7 @@ size_t pl_json_utf8(const unsigned char *s, const unsigned char *end)
 	return n;
 }
 
-/* The escape or the byte beyond ASCII at s: how many bytes it is long. */
+/* The length of the escape or of the bytes beyond ASCII at s. */
 static size_t odd_length(struct pl_json *j, const char *s)
 {
 	size_t n;
@@ -86,8 +86,8 @@ static size_t odd_length(struct pl_json *j, const char *s)
 	return n ? n : 1;
 }
 
-/* The high bit of each byte of eight that is no plain character of a string. The bits beyond the
- * first such byte mean nothing, because a difference borrows from the next byte. */
+/* The high bit of each of eight bytes that is no plain character of a string. Bits after the first
+ * such byte are not valid, because a difference borrows from the next byte. */
 static inline uint64_t odd_bytes(const char *s)
 {
 	const uint64_t ones = 0x0101010101010101u;
@@ -133,7 +133,7 @@ static const char *skip_digits(const char *s, const char *end)
 	return s;
 }
 
-/* Where the number at s ends, NULL if there is none. */
+/* The end of the number at s, NULL if there is none. */
 static const char *number_end(const char *s, const char *end)
 {
 	const char *first = s += s < end && *s == '-', *from;
@@ -173,7 +173,7 @@ static bool ends_word(char c)
 	}
 }
 
-/* A number, a keyword, or a bare word. */
+/* A number, a keyword, or a word without quotes. */
 static enum pl_json_type word(struct pl_json *j)
 {
 	const char *s = number_end(j->p, j->end);
@@ -202,7 +202,7 @@ static enum pl_json_type word(struct pl_json *j)
 	return PL_JSON_WORD;
 }
 
-/* stack[depth - 1]: '{' expects a key, ':' its value, '[' an element; | 0x80: it has one already */
+/* stack[depth - 1]: '{' expects a key, ':' its value, '[' an element; | 0x80: not the first one */
 enum { FIRST = 0x80 };
 
 static enum pl_json_type open_nested(struct pl_json *j, char bracket)
@@ -285,7 +285,7 @@ int pl_json_skip(struct pl_json *j, const char **p, size_t *n)
 	enum pl_json_type t;
 
 	skip_space(j);
-	/* a comma belongs to the token: the value begins behind it */
+	/* a comma belongs to the token; the value begins after it */
 	if (depth && j->p < j->end && *j->p == ',' && j->stack[depth - 1] == ('[' | FIRST)) {
 		const char *s = j->p + 1;
 
@@ -329,7 +329,7 @@ static size_t put_utf8(char *out, unsigned c)
 	return n;
 }
 
-/* No escape is shorter than what it stands for, so `out` may be `s` itself. */
+/* `out` may be `s`, because no escape is shorter than its character. */
 size_t pl_json_unescape(const char *s, size_t n, char *out)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -412,9 +412,8 @@ bool pl_json_decimal(const char *s, size_t n, int64_t *mantissa, int *scale)
 }
 
 /*
- * Digits are gathered up to 38 in 128 bits (more are cut: they could only matter beyond the range
- * or below a nanosecond), multiplied by the unit, and the decimal point and exponent applied at the
- * end.
+ * Up to 38 digits are collected in 128 bits (others are dropped: they only matter beyond the range
+ * or below a nanosecond), multiplied by the unit; then the decimal point and exponent are applied.
  */
 bool pl_json_time_ns(const char *s, size_t n, int64_t unit_ns, pl_ns *ns)
 {

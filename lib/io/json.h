@@ -2,9 +2,9 @@
  * json.h - a streaming pull reader for the JSON of real profilers.
  *
  * The reader works on a byte range in memory that holds one whole value (an event, a metadata
- * value); the importers cut such ranges out of the stream (import/scan.h). It is lenient where
- * real profilers are wrong (bare inf, nan, N/A; control characters in strings; bad escapes and
- * UTF-8) and reports it; other faults are errors with a byte offset.
+ * value); the importers cut such ranges out of the stream (import/scan.h). It accepts and reports
+ * known faults of profilers (inf, nan, N/A without quotes; control characters in strings; bad
+ * escapes and UTF-8); other faults are errors with a byte offset.
  */
 #ifndef PL_JSON_H
 #define PL_JSON_H
@@ -23,7 +23,7 @@ enum pl_json_type {
 	PL_JSON_TRUE,
 	PL_JSON_FALSE,
 	PL_JSON_NULL,
-	PL_JSON_WORD, /* bare inf, nan, N/A ...: text = as written */
+	PL_JSON_WORD, /* inf, nan, N/A ... without quotes: text = as written */
 	PL_JSON_ERROR,
 };
 
@@ -32,7 +32,7 @@ struct pl_json {
 	const char *text; /* of the token: raw bytes between the quotes, or the number */
 	size_t len;
 	bool escaped; /* the string has backslashes: pl_json_unescape() */
-	bool lenient; /* something was not JSON and was tolerated; sticky */
+	bool lenient; /* something that is not JSON was accepted; sticky */
 	int depth;
 	uint8_t stack[64]; /* '{' or '['; deeper nesting is an error */
 	const char *what;  /* of an error: static text */
@@ -40,7 +40,7 @@ struct pl_json {
 
 void pl_json_init(struct pl_json *j, const char *p, size_t n);
 enum pl_json_type pl_json_next(struct pl_json *j);
-/* Skip the value that begins with the next token; its raw range. 0 or PL_EDATA. */
+/* Skip the value that begins with the next token; *p, *n: its text. 0 or PL_EDATA. */
 int pl_json_skip(struct pl_json *j, const char **p, size_t *n);
 /* Decode escapes; invalid ones are kept as they are, lone surrogates become U+FFFD. Returns length;
  * `out` needs len bytes. */

@@ -47,7 +47,7 @@ bool pl_container_probe(const uint8_t *p, size_t n)
 	       p[16] == PL_ROLE_HEADER;
 }
 
-/* The kind stands at a fixed place of the header's member, which is not compressed. */
+/* The kind is at a fixed place of the header's member, which is not compressed. */
 int pl_container_kind(struct pl_in *in, uint32_t *kind, struct pl_err *err)
 {
 	const uint8_t *p;

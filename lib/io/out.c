@@ -1,11 +1,11 @@
 /*
  * Outputs: standard output, files, memory.
  *
- * A regular file is written under NAME.tmp.PID beside it and renamed when all is well. The
- * temporary names are registered, so that they are removed also when the process exits early or
- * dies of a signal that it does not handle: the first registration hooks atexit(3) and those
- * signals whose action is still the default; the handler unlinks, restores the default and raises
- * the signal again.
+ * A regular file is written as NAME.tmp.PID in the same folder and renamed at the end. The
+ * temporary names are registered, so that they are also removed if the process exits early or dies
+ * of a signal that it does not handle: the first registration installs handlers for atexit(3) and
+ * for signals whose action is the default. The handler unlinks, restores the default and raises the
+ * signal again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,18 +20,18 @@
 
 #include "io/internal.h"
 
-#define PIPE_BYTES (1 << 20) /* what Linux lets any user have */
+#define PIPE_BYTES (1 << 20) /* the most that Linux allows any user */
 
 #define BUF_SIZE ((size_t)64 << 10)
 
 struct pl_out {
-	char *name, *path, *tmp; /* for messages, final, temporary (NULL: written in place) */
+	char *name, *path, *tmp; /* for messages, final, temporary (NULL: no temporary file) */
 	int fd, slot;
 	struct pl_buf *mem;
 	uint8_t *buf;
 	size_t n;
 	int64_t offset;	    /* bytes that left the buffer */
-	struct pl_err fail; /* the first failure: later calls repeat it */
+	struct pl_err fail; /* the first failure: later calls return it */
 };
 
 /* ---- temporary names ----------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ static void hook(void)
 			sigaction(sigs[i], &act, NULL);
 }
 
-/* The slot; -1: none is free; -2: another output has this name. */
+/* The slot; -1: all are in use; -2: another output has this name. */
 static int slot_take(const char *path)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -121,8 +121,8 @@ static struct pl_out *out_alloc(const char *name, bool buffered, struct pl_err *
 }
 
 /*
- * Where the bytes go in the end: through a symbolic link to what it leads to; of a new file the
- * folder is made plain, so that two names of one file are seen to be that. NULL: no memory.
+ * The path to which the bytes go: a symbolic link is followed, and of a new file the folder is made
+ * canonical, so that two names of one file are recognised. NULL: no memory.
  */
 static char *final_path(const char *path)
 {
@@ -163,7 +163,7 @@ static int open_fd(const char *path, int flags)
 	} while (fd < 0 && errno == EINTR);
 	if (fd < 0 || fd > STDERR_FILENO)
 		return fd;
-	up = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* 0 to 2 are not for files */
+	up = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* files must not get 0 to 2 */
 	close(fd);
 	return up;
 }
@@ -189,7 +189,7 @@ static int open_tmp(struct pl_out *o, const struct stat *old, struct pl_err *err
 	}
 	o->fd = open_fd(o->tmp, O_CREAT | O_EXCL);
 	if (o->fd < 0 && errno == EEXIST &&
-	    !unlink(o->tmp)) /* left by a dead process that had our process id */
+	    !unlink(o->tmp)) /* a dead process with our process id left it */
 		o->fd = open_fd(o->tmp, O_CREAT | O_EXCL);
 	if (o->fd < 0)
 		return pl_fail_sys(err, "%s: cannot create", o->name);

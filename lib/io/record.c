@@ -1,11 +1,11 @@
 /*
- * Tables in payloads: see record.h. Nothing that is read is believed: a list is no longer than the
- * bytes that are left, and numbers have to fit their members. Linear.
+ * Tables in payloads: see record.h. Input is not trusted: a list is no longer than the bytes that
+ * are left, and numbers must fit their members. Linear.
  */
 #include "io/record.h"
 #include "io/internal.h"
 
-#define TABLE_BYTES (256u << 10) /* a block of entries ends after this */
+#define TABLE_BYTES (256u << 10) /* a block of entries ends after this size */
 
 static const uint8_t value_size[] = {
 	[PL_F_U8] = 1,

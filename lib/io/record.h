@@ -1,14 +1,14 @@
 /*
- * record.h - tables in payloads of the container: rows of a struct, whose fields a list describes
- * once, so that writing and reading cannot disagree; and the strings and the provenance that
- * several kinds of streams store in the same way.
+ * record.h - tables in payloads of the container. One list describes the members of a row, so that
+ * writing and reading cannot disagree. Also the strings and the provenance that several kinds of
+ * streams store in the same way.
  */
 #ifndef PL_RECORD_H
 #define PL_RECORD_H
 
 #include "io/container.h"
 
-/* How a member of a struct is coded. Several values in a row: the member is an array. */
+/* The coding of a member of a struct. With several values, the member is an array. */
 enum pl_field_type {
 	PL_F_U8,
 	PL_F_U32,	 /* varint */
@@ -34,14 +34,14 @@ struct pl_record {
 	size_t size;	  /* of the struct */
 	const struct pl_field *field;
 	size_t n_fields;
-	/* What follows the fields, such as a list. NULL: nothing. `arg` is the caller's. */
+	/* Data after the fields, such as a list. NULL: none. `arg` belongs to the caller. */
 	int (*put_rest)(struct pl_buf *b, const void *row, const void *arg, struct pl_err *err);
 	int (*get_rest)(struct pl_cur *c, void *row, void *arg, struct pl_err *err);
 };
 #define PL_RECORD(name, type, fields)                                                              \
 	.what = (name), .size = sizeof(type), .field = (fields), .n_fields = PL_LEN(fields)
 
-/* Appends the fields, without a size before them. */
+/* Append the fields, without their size. */
 void pl_record_put_fields(struct pl_buf *b, const struct pl_record *r, const void *row);
 /* Texts go into the arena, or are allocated one by one if it is NULL. An incomplete row is valid
  * too. Fails with "a track is cut short or has a number out of range". */
@@ -57,7 +57,7 @@ int pl_record_get_part(struct pl_cur *c, uint64_t size, struct pl_cur *part,
 /* Fails with "the payload ends too early". */
 int pl_record_get_short(struct pl_err *err);
 
-/* An entry: its size, the fields, the rest. Readers skip what a later version added. */
+/* An entry: its size, the fields, the rest. Readers skip data of later versions. */
 int pl_record_put_entry(struct pl_buf *b, const struct pl_record *r, const void *row,
 			const void *arg, struct pl_err *err) PL_MUST;
 /* Rows as blocks of entries, each block of about 256 KiB. */
@@ -67,8 +67,8 @@ int pl_container_writer_put_table(struct pl_container_writer *w, uint32_t type, 
 /* The next of `count` entries into the zeroed row. */
 int pl_record_get_entry(struct pl_cur *c, const struct pl_record *r, void *row,
 			struct pl_arena *arena, void *arg, struct pl_err *err) PL_MUST;
-/* Appends all entries of a block to an array with *n rows, which pl_grow() made. A row that fails
- * is counted, so that the owner frees it. */
+/* Append all entries of a block to an array with *n rows, made by pl_grow(). A row that fails
+ * counts, so that the owner frees it. */
 int pl_record_get_table(struct pl_cur *c, uint32_t count, const struct pl_record *r, void *array,
 			size_t *n, size_t *cap, struct pl_arena *arena, void *arg,
 			struct pl_err *err) PL_MUST;
@@ -78,16 +78,16 @@ void pl_record_put_numbers(struct pl_buf *b, const uint32_t *v, uint32_t n);
 int pl_record_get_numbers(struct pl_cur *c, void *array, size_t *n, size_t *cap, uint32_t *first,
 			  uint32_t *count, struct pl_err *err) PL_MUST;
 
-/* Strings from number `first` on, in blocks that end after `limit` bytes. */
+/* Write strings from number `first` on, in blocks that end after `limit` bytes. */
 int pl_container_writer_put_strings(struct pl_container_writer *w, uint32_t type, uint16_t version,
 				    const struct pl_intern *str, size_t first, size_t limit,
 				    struct pl_err *err) PL_MUST;
-/* A block of strings; each must be new, and the first must follow those that are there. */
+/* Read a block of strings; each must be new, and their numbers must follow the earlier ones. */
 int pl_record_get_strings(struct pl_cur *c, uint32_t count, struct pl_intern *str,
 			  struct pl_err *err) PL_MUST;
 
-/* Lines of provenance, those of `text` and `line`, which becomes one line whatever it holds (NULL:
- * none). Nothing is written if there are none. */
+/* Write lines of provenance: those of `text`, and `line` as one line (NULL: none). Without lines,
+ * nothing is written. */
 int pl_container_writer_put_provenance(struct pl_container_writer *w, uint16_t version,
 				       const void *text, size_t n, const char *line,
 				       struct pl_err *err) PL_MUST;
@@ -95,9 +95,9 @@ int pl_record_get_provenance(struct pl_buf *lines, const struct pl_block *b,
 			     struct pl_err *err) PL_MUST;
 
 /*
- * Reads a stream of one segment, as graphs and plans are: calls on_block() for each of its blocks,
- * and puts the name of the input and the place of the block before its errors. `what` names the
- * kind: "graph".
+ * Read a stream of one segment, such as a graph or plan: calls on_block() for each block, and puts
+ * the name of the input and the place of the block before its errors. `what` names the kind:
+ * "graph".
  */
 int pl_container_reader_each(struct pl_in *in, const struct pl_container_reader_opts *opts,
 			     const char *what,

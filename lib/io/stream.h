@@ -1,9 +1,9 @@
 /*
  * stream.h - input and output of bytes: files, pipes, compressed data.
  *
- * Nothing here seeks. Input is read ahead into a buffer that callers look into (pl_in_peek), so
- * that formats are recognised by content. Output to a regular file has a temporary name in the same
- * folder and is renamed by pl_out_close(); pl_out_abort() leaves nothing behind.
+ * Nothing here seeks. Input is read into a buffer that callers can look at (pl_in_peek), so that
+ * formats are recognised by content. Output to a regular file has a temporary name in the same
+ * folder; pl_out_close() renames it, pl_out_abort() removes it.
  */
 #ifndef PL_STREAM_H
 #define PL_STREAM_H
@@ -19,15 +19,15 @@ struct pl_in *pl_in_open(const char *path, struct pl_err *err);
 /* Bytes in memory (borrowed until close), for tests and fuzzing. */
 struct pl_in *pl_in_open_mem(const char *name, const void *p, size_t n, struct pl_err *err);
 /*
- * A new input that inflates `raw` (gzip, several members, trailing garbage after the last member
- * tolerated). Takes `raw`. With more than one thread in `pool` inflation runs ahead in another one.
- * A cut or damaged tail: what could be inflated is delivered, then reading fails with PL_EDATA,
- * once; after that the input is at its end.
+ * A new input that inflates `raw` (gzip, several members; trailing garbage after the last member is
+ * ignored). Takes `raw`. With more than one thread in `pool`, another one inflates ahead. A cut or
+ * damaged tail: the bytes before it are read, then reading fails once with PL_EDATA; after that the
+ * input is at its end.
  */
 struct pl_in *pl_in_gunzip(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err);
-/* As pl_in_open(); input that begins like gzip is inflated in this thread. */
+/* As pl_in_open(); gzip is inflated in this thread. */
 struct pl_in *pl_in_open_any(const char *path, struct pl_err *err);
-void pl_in_close(struct pl_in *in); /* NULL is fine */
+void pl_in_close(struct pl_in *in); /* NULL is allowed */
 
 /*
  * Sets *p to at least `want` unread bytes (fewer only at the end of input), without consuming them.
@@ -35,7 +35,7 @@ void pl_in_close(struct pl_in *in); /* NULL is fine */
  */
 int64_t pl_in_peek(struct pl_in *in, size_t want, const uint8_t **p, struct pl_err *err) PL_MUST;
 void pl_in_skip(struct pl_in *in, size_t n); /* n <= what peek returned */
-/* Appends all that is left; PL_ELIMIT above `most` bytes in the buffer. */
+/* Append the rest of the input; PL_ELIMIT if the buffer would have more than `most` bytes. */
 int pl_in_read_all(struct pl_in *in, size_t most, struct pl_buf *b, struct pl_err *err) PL_MUST;
 const char *pl_in_name(const struct pl_in *in); /* path, "-" shown as "stdin" */
 int64_t pl_in_offset(const struct pl_in *in);	/* of the next unread byte */
@@ -43,10 +43,10 @@ int64_t pl_in_offset(const struct pl_in *in);	/* of the next unread byte */
 /* NULL or "-" is standard output. `binary` output is refused (PL_EUSAGE) when it is a terminal. */
 struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err);
 int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err) PL_MUST;
-/* Flush, check, rename into place. The handle is gone whatever happens. */
+/* Flush, check, rename into place. The handle is freed in every case. */
 int pl_out_close(struct pl_out *o, struct pl_err *err) PL_MUST;
-void pl_out_abort(struct pl_out *o); /* nothing stays under the final name; NULL is fine */
-/* Closes the output if rc, the result of the writing, is no error; else aborts and returns rc. */
+void pl_out_abort(struct pl_out *o); /* no file with the final name is made; NULL is allowed */
+/* Close the output if rc, the result of the writing, is no error; else abort and return rc. */
 int pl_out_finish(struct pl_out *o, int rc, struct pl_err *err) PL_MUST;
 /* An output that collects bytes in `b` (borrowed). */
 struct pl_out *pl_out_open_buf(struct pl_buf *b, struct pl_err *err);

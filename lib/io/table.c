@@ -8,7 +8,7 @@
 
 #define FLUSH ((size_t)64 << 10)
 
-#define A_FEW 4 /* rows more than asked for are no reason to leave them out */
+#define A_FEW 4 /* a table may have this many rows more than `top` */
 
 void pl_table_fini(struct pl_table *t)
 {
@@ -199,7 +199,7 @@ static void print_text(const struct pl_table *t, struct pl_writer *w, const char
 
 /* ---- CSV and TSV ----------------------------------------------------------------------------- */
 
-/* Backslash escapes for what would break a line of TSV. */
+/* TSV: escape characters that would break a line with backslashes. */
 static void put_tsv(struct pl_writer *w, const char *s)
 {
 	static const char from[] = "\t\n\r\\", to[] = "tnr\\";
@@ -213,7 +213,7 @@ static void put_tsv(struct pl_writer *w, const char *s)
 	}
 }
 
-/* A number as CSV has it. */
+/* A number in the form of CSV. */
 static void put_number(struct pl_writer *w, enum pl_cell type, const union pl_table_cell *c)
 {
 	if (type == PL_CELL_REAL || type == PL_CELL_PERCENT)
@@ -265,7 +265,7 @@ static void json_row(const struct pl_table *t, size_t r, struct pl_writer *w)
 	pl_json_close(w);
 }
 
-/* A table that failed makes the writer fail. */
+/* Pass the failure of a table on to the writer. */
 static bool is_whole(const struct pl_table *t, struct pl_writer *w)
 {
 	if (t->fail.code && !w->fail.code)

@@ -23,7 +23,7 @@ union pl_table_cell {
 	double r;
 	const char *s; /* in the arena, or NULL */
 };
-/* Rows are collected, then printed at once. Begins as PL_TABLE(columns), which are borrowed. */
+/* Rows are collected, then printed at once. Initialise as PL_TABLE(columns), which are borrowed. */
 struct pl_table {
 	const struct pl_column *col;
 	size_t n_cols, n_rows, cap;
@@ -36,8 +36,8 @@ struct pl_table {
 		.col = (columns), .n_cols = PL_LEN(columns)                                        \
 	}
 void pl_table_fini(struct pl_table *t);
-/* One value a column: const char * for STR, int64_t for I64/NS/BYTES, double for REAL/PERCENT. NULL
- * strings and INT64_MIN are empty cells. */
+/* One value for each column: const char * for STR, int64_t for I64/NS/BYTES, double for
+ * REAL/PERCENT. NULL strings and INT64_MIN are empty cells. */
 void pl_table_row(struct pl_table *t, ...);
 /* `title`: a heading line in text (NULL none). JSON is an array; a report that is an object with a
  * "schema" uses pl_table_json(). */
@@ -48,7 +48,7 @@ int pl_table_print(const struct pl_table *t, struct pl_out *out, enum pl_table_f
 /* Writes the table as the value of the writer's current key, an array of objects. */
 void pl_table_json(const struct pl_table *t, struct pl_writer *w);
 
-/* A report of many tables is a list of these. */
+/* A report of several tables is an array of these. */
 struct pl_table_section {
 	const char *key, *title; /* of JSON, of text */
 	const struct pl_column *col;
@@ -58,8 +58,8 @@ struct pl_table_section {
 /* All tables as members of a JSON object. */
 void pl_table_sections_json(const struct pl_table_section *s, size_t n, void *report,
 			    struct pl_writer *w);
-/* Writes each table with rows as text, behind an empty line. A table much longer than `top` (0: no
- * limit) shows its first rows, then "(N more: WHERE)"; `more` is the text behind the number. */
+/* Write each table with rows as text, after an empty line. A table much longer than `top` (0: no
+ * limit) shows its first rows, then "(N more: WHERE)"; `more` is the text after the number. */
 void pl_table_sections_text(const struct pl_table_section *s, size_t n, void *report, size_t top,
 			    const char *more, struct pl_writer *w);
 

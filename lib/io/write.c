@@ -154,7 +154,7 @@ void pl_write_real(struct pl_writer *w, double v)
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
-/* One byte (or sequence) that cannot be copied as it is; returns how many were used. */
+/* Write a byte (or sequence) that needs an escape; returns the number of bytes used. */
 static size_t put_special(struct pl_writer *w, const unsigned char *p, size_t n)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -267,7 +267,7 @@ static void put_text_token(struct pl_writer *w, const struct pl_json *j)
 	pl_free(tmp);
 }
 
-/* Copies token by token. False: the text cannot be read as JSON at all. */
+/* Copy token by token. False: the text is not JSON. */
 static bool rewrite(struct pl_writer *w, const char *s, size_t n)
 {
 	struct pl_json j;
@@ -322,7 +322,7 @@ static void newline(struct pl_writer *w)
 		pl_write_char(w, ' ');
 }
 
-/* Writes what must stand before a value or a key: a comma, a line break, or nothing after a key. */
+/* Write the text before a value or a key: a comma, a line break, or nothing after a key. */
 static void lead(struct pl_writer *w)
 {
 	uint8_t *has = &w->has[w->depth];
