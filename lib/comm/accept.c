@@ -1,10 +1,9 @@
 /*
- * Connections that come in at a listening socket, until one has proved who it is.
+ * Connections from other processes, until each has proved its identity.
  *
- * The greeting (protocol.h) is the first thing on each connection. It is read into a buffer of
- * fixed size without waiting, and nothing in it is used before the proof, so a stranger costs one
- * place. There are places for all ranks that are expected, each of which has one greeting under way
- * at a time, and for STRANGERS strangers.
+ * The greeting (protocol.h) comes first on each connection. It is read into a buffer of fixed size
+ * without waiting, and nothing in it is used before the proof, so a stranger costs one place. There
+ * are places for all expected ranks, each with one greeting at a time, and for STRANGERS strangers.
  */
 #include <errno.h>
 #include <poll.h>
@@ -16,8 +15,8 @@
 #define STRANGERS 64
 #define NAP_NS	  10000000  /* before accept4() is tried again */
 #define REFUSE_NS 100000000 /* for sending a refusal, which fits into the buffer of a socket */
-/* A rank greets as soon as it is connected. A machine with more to do than processors holds it up
- * for some turns of the scheduler, of 3 to 10 ms each. */
+/* A rank greets as soon as it is connected. On a machine with more work than processors, it may
+ * wait for some time slices of 3 to 10 ms each. */
 #define SILENT_NS 100000000
 
 struct pl_pending_link {
@@ -78,10 +77,10 @@ static int challenge(const struct pl_acceptor *a, struct pl_pending_link *g,
 	pl_comm_prove(a->token, 'a', hello, f.greeting.nonce, f.greeting.proof);
 	pl_comm_prove(a->token, 'c', hello, f.greeting.nonce, g->proof);
 	pl_comm_link_send(&g->link, &f);
-	return pl_comm_link_flush(&g->link, err); /* an empty buffer takes it whole */
+	return pl_comm_link_flush(&g->link, err); /* an empty buffer takes the whole frame */
 }
 
-/* 1: connection i has proved who it is; 0: not yet; -1: it was closed. */
+/* 1: connection i has proved its identity; 0: not yet; -1: it was closed. */
 static int read_greeting(struct pl_acceptor *a, size_t i)
 {
 	struct pl_pending_link *g = &a->pending[i];
@@ -104,8 +103,8 @@ static int read_greeting(struct pl_acceptor *a, size_t i)
 	return -1;
 }
 
-/* Makes room for one more connection: closes the one that has been silent for longest, if a rank
- * would have greeted by now. */
+/* Make room for one more connection: close the one that has been silent for longest, if a rank
+ * would have greeted in that time. */
 static bool make_room(struct pl_acceptor *a)
 {
 	size_t oldest = 0;
@@ -133,7 +132,7 @@ static void accept_pending(struct pl_acceptor *a)
 			a->pending[a->n_pending++].link.fd = fd;
 			continue;
 		}
-		/* without descriptors left, poll() would say at once that somebody waits */
+		/* without free descriptors, poll() would return at once */
 		if (errno != EAGAIN && errno != EINTR)
 			pl_sleep_ns(NAP_NS);
 		return;

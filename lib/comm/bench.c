@@ -2,10 +2,10 @@
  * Measuring operations.
  *
  * The definitions are those of nccl-tests (PERFORMANCE.md): time of one operation, algorithm
- * bandwidth = bytes / time, bus bandwidth = that times what the busiest link must carry at least.
- * Inputs are small integers, so every sum is exact in any order and each element is checked. Ranks
- * leave a barrier at slightly different times; a rank's time begins at its own leaving, and that of
- * an iteration is the slowest rank's.
+ * bandwidth = bytes / time, bus bandwidth = that times the least share of bytes that the busiest
+ * link carries. Inputs are small integers, so every sum is exact in any order and each element is
+ * checked. Ranks leave a barrier at slightly different times. So the time of a rank begins when it
+ * leaves the barrier, and that of an iteration is the time of the slowest rank.
  */
 #include "comm/internal.h"
 #include "tensor/backend.h"
@@ -14,10 +14,10 @@ struct bench {
 	struct pl_world *w;
 	struct pl_coll_args a;
 	float *src, *dst;
-	float *host;	     /* where they are a device's: what is written there, or was read */
+	float *host;	     /* with memory of a device: the data written to it, or read from it */
 	size_t n_src, n_dst; /* floats */
 	int rank, size;
-	bool idle; /* others send and receive */
+	bool idle; /* only other ranks send and receive */
 };
 
 static float value(int rank, size_t i, unsigned turn)
@@ -92,7 +92,7 @@ static int64_t check(const struct bench *b, unsigned turn)
 	return wrong;
 }
 
-/* Floats that each rank gives and gets; a message goes from rank 0 to rank 1. */
+/* The floats that each rank sends and receives; a message goes from rank 0 to rank 1. */
 static void set_sizes(struct bench *b, size_t floats)
 {
 	size_t n = (size_t)b->size;

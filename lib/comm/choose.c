@@ -25,7 +25,7 @@
 
 #define NS_A_MESSAGE	 4500.0
 #define NS_A_SWITCH	 5500.0 /* more for each message, where ranks share processors */
-#define NS_A_HOP	 4000.0 /* until a rank that waited for others goes on */
+#define NS_A_HOP	 4000.0 /* until a rank that waited for others continues */
 #define NS_A_BYTE	 0.15
 #define NS_A_BYTE_DIRECT 0.45
 #define WHOLE_VECTORS	 1.2 /* a factor: whole vectors leave the cache, parts stay in it */
@@ -122,7 +122,7 @@ static uint8_t choose_all_reduce(const struct pl_world *w, size_t bytes)
 uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes)
 {
 	bool large = bytes >= (size_t)64 << 10;
-	/* Several hosts have several ranks each, so data should cross the network once a host. */
+	/* If several hosts have several ranks each, data should cross the network once a host. */
 	bool hosts_of_many = w->n_hosts > 1 && w->n_hosts < w->size;
 	uint8_t forwards = supports(op, PL_CA_RING) ? PL_CA_RING : PL_CA_DIRECT;
 

@@ -28,7 +28,7 @@ const char *pl_comm_operation_name(unsigned op);
 /* "all-reduce", "all_reduce" and "allreduce" are one; -1: no operation has the name. */
 int pl_comm_operation_find(const char *name);
 /*
- * Algorithms. An operation uses the algorithm that was asked for, or the nearest that exists:
+ * Algorithms. An operation uses the requested algorithm, or the nearest one that exists:
  *
  *     all-reduce      ring tree halving hierarchical direct
  *     reduce-scatter  ring direct
@@ -51,11 +51,11 @@ enum pl_calgo {
 int pl_comm_algorithm_find(const char *name); /* -1 */
 const char *pl_comm_algorithm_name(unsigned algo);
 
-/* A link that is made slower, to imitate another network. All ranks need the same list, because the
+/* A link that is slowed down to imitate another network. All ranks need the same list, because the
  * choice of algorithms depends on it. */
 struct pl_link_shape {
 	int from, to;	     /* ranks; -1: any */
-	double bytes_per_ns; /* 0: as fast as it goes */
+	double bytes_per_ns; /* 0: no limit */
 	pl_ns latency_ns;
 	/* All messages from `from` share one link, as on the network adapter of a host. Otherwise
 	 * each receiver has a link of its own. */
@@ -66,8 +66,8 @@ struct pl_backend;
 struct pl_comm_event;
 struct pl_world_opts {
 	int rank, size;
-	/* On this host, as the launcher says; 0 of 0 or -1: unknown. A note is logged if the
-	 * meeting finds something else. */
+	/* On this host, as the launcher set it; 0 of 0 or -1: unknown. A note is logged if the
+	 * meeting finds other numbers. */
 	int local_rank, local_size;
 	const char *host; /* ranks with equal names share memory; NULL: the name of the host. Other
 			   * names make several hosts out of one, for experiments */
@@ -82,28 +82,28 @@ struct pl_world_opts {
 	void *backend_ctx;
 	const struct pl_comm_library
 		*library; /* in place of a transport's; for tests. NULL: none */
-	/* Where to meet: "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a folder that all
-	 * see). */
+	/* The place to meet: "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a shared
+	 * folder). */
 	const char *meet;
 	const char *token; /* a secret that all ranks of the job know; at least 16 characters */
 	/* Address to listen on, or an interface that has one; "*": any. NULL: loopback; in a
 	 * meeting by tcp, the one from which rank 0 is reached */
 	const char *bind;
-	int connections; /* TCP connections a pair; 0: 2 */
-	/* The world fails if no heartbeat comes, or a message is stuck, for this long; 0: 3 s */
+	int connections; /* TCP connections between two ranks; 0: 2 */
+	/* The world fails if no heartbeat or no byte of a message comes for this time; 0: 3 s. */
 	pl_ns timeout_ns;
 	pl_ns heartbeat_ns; /* 0: a third of the timeout */
-	pl_ns meet_ns;	    /* how long to wait for ranks that have not started; 0: the timeout */
-	/* How long an operation waits for ranks that live but have not begun the operation, because
-	 * they may compute that long, or for a device that is behind its host; 0: 100 timeouts */
+	pl_ns meet_ns;	    /* time to wait for ranks that have not started; 0: the timeout */
+	/* The time to wait for ranks that live but have not begun the operation, because they may
+	 * compute that long; or for a device that is behind its host; 0: 100 timeouts. */
 	pl_ns patience_ns;
 	size_t segment; /* bytes of a message at most; 0: 256 KiB */
 	const struct pl_link_shape *shape;
 	size_t n_shapes;
 	const struct pl_log *log;
-	/* Called once, when the world fails, by any thread. It must return soon, because the other
-	 * ranks are told afterwards. A thread that waits for a device may wait for ever, so this is
-	 * the place to end it. NULL: not wanted. */
+	/* Called once, by any thread, when the world fails. It must return soon, because the other
+	 * ranks are told afterwards. A thread that waits for a device may wait for ever, so this
+	 * function must end it. NULL: not wanted. */
 	void (*lost)(void *arg, const char *why);
 	void *lost_arg;
 	/* Called for each chunk that is sent or received, for traces. Any thread of the world
@@ -115,7 +115,7 @@ struct pl_world_opts {
 struct pl_comm_event {
 	uint8_t op;	    /* PL_OP_SEND, PL_OP_RECV of parts; the collective itself */
 	uint8_t collective; /* that a part belongs to */
-	uint8_t algo;	    /* enum pl_calgo; PL_CA_AUTO: none, or one that only a library knows */
+	uint8_t algo;	    /* enum pl_calgo; PL_CA_AUTO: none, or chosen by a library */
 	int peer, channel;
 	uint32_t chunk;
 	uint64_t seq; /* number of the collective in its world, from 0 */

@@ -1,15 +1,14 @@
 /*
- * Whether the other ranks live. One connection to each of them carries heartbeats, aborts and
- * good-byes alone, and one thread serves all these connections, whatever other threads do.
+ * Are the other ranks alive? A connection to each of them carries only heartbeats, aborts and
+ * good-byes, and one thread serves all these connections, whatever other threads do.
  *
- * A rank counts as dead when its connection ends without a good-bye, or when nothing came from it
- * for the timeout. The rank that finds this tells all others which rank failed. Each rank reports
- * the first failure that it hears of. If only a connection for data breaks, no rank is blamed at
- * once: the other side may have closed it because of a third rank, and then its abort is on the
- * way.
+ * A rank counts as dead if its connection ends without a good-bye, or if nothing came from it for
+ * the timeout. The rank that notices this tells all others which rank failed. Each rank reports the
+ * first failure that it learns of. If only a connection for data breaks, no rank is blamed at once:
+ * the other side may have closed it because of a third rank, and then its abort arrives soon.
  *
- * If a machine stops for a while, all its ranks stop together. So deadlines count only time in
- * which this thread could run. It knows when it wanted to wake up.
+ * If a machine stops for a while, all its ranks stop together. So deadlines count only the time in
+ * which this thread could run. It knows the time at which it wanted to wake up.
  */
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -17,14 +16,14 @@
 
 #include "comm/internal.h"
 
-/* A full buffer is no error here: the silence of the other side is noticed later. */
+/* A full buffer is no error here: other code notices the silence of the other side later. */
 static void queue_frame(struct pl_peer *p, const struct pl_frame *f)
 {
 	if (!p->disconnected)
 		pl_comm_link_send(&p->control, f);
 }
 
-/* An error is found by the next read. */
+/* The next read reports an error. */
 static void flush_link(struct pl_peer *p)
 {
 	if (!p->disconnected && pl_comm_link_flush(&p->control, NULL) < 0)
@@ -206,7 +205,7 @@ static void wait_for_frames(struct pl_world *w, struct pollfd *p, pl_ns until)
 	if (poll(p, (nfds_t)w->size + 1, (int)pl_max_i64(0, (left + 999999) / 1000000)) < 0)
 		return;
 	if (p[w->size].revents && read(w->control_wake, &n, sizeof(n)) < 0)
-		return; /* somebody else was faster */
+		return; /* another thread was faster */
 }
 
 static bool any_broken(const struct pl_world *w)
@@ -217,8 +216,8 @@ static bool any_broken(const struct pl_world *w)
 	return false;
 }
 
-/* Time in which this process could not run does not count against other ranks, because they may not
- * have run either. */
+/* Time in which this process could not run does not count against other ranks, because they may
+ * have been stopped, too. */
 static void excuse_others(struct pl_world *w, pl_ns now, pl_ns held)
 {
 	if (held < PL_STOPPED_NS(w))
@@ -238,7 +237,7 @@ static void *control_main(void *arg)
 	for (int r = 0; r < w->size; r++)
 		w->peer[r].last_heard = next;
 	while (!atomic_load(&w->control_stop)) {
-		/* a library may have to be made to end, or left, soon after a failure */
+		/* after a failure, a library must be ended or abandoned soon */
 		bool hurry = any_broken(w) || (w->library.calls && atomic_load(&w->failed));
 		pl_ns until = hurry ? pl_min_i64(next, last + 20000000) : next, now;
 

@@ -35,7 +35,7 @@
  * megabyte in this time. Sums are fast there, so it gains little to send one segment while another
  * is summed. */
 #define SEGMENT_OF_GPUS ((size_t)4 << 20)
-#define SPOIL_OF	2 /* no operation takes staging memory that is larger by this factor */
+#define SPOIL_OF	2 /* an operation does not take staging memory that is larger by this factor */
 
 void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx)
 {
@@ -141,7 +141,7 @@ static void stage_give(struct pl_work *k)
 	k->device.stage = NULL;
 }
 
-/* Waits until the device has ended its use; false: it has not by then, for example if it hangs. */
+/* Wait until the device no longer uses it; false: it did not end in time, or hangs. */
 static bool stage_unused(struct pl_world *w, const struct pl_stage *s, pl_ns until)
 {
 	struct pl_err e = { 0 };
@@ -184,7 +184,7 @@ void pl_comm_device_fini(struct pl_world *w)
 
 /* ---- beginning ---- */
 
-/* Where an operation's staging memory has its data. An all-to-all has two vectors, because no
+/* The place of the data in an operation's staging memory. An all-to-all has two vectors, because no
  * library does it in place. */
 static struct pl_coll_extent extent_of(const struct pl_world *w, const struct pl_coll_args *a)
 {
@@ -317,7 +317,7 @@ bool pl_comm_device_ready(struct pl_work *k)
 		pl_comm_world_fail(w, w->rank, "rank %d: %s", w->rank, e.msg);
 	if (rc <= 0)
 		return false;
-	if (k->device.delayed) /* until now it waited for the device, not for others */
+	if (k->device.delayed) /* before that it waited for the device, not for other ranks */
 		k->begin = pl_now_ns();
 	if (k->a.op > PL_OP_RECV)
 		atomic_fetch_add(&w->device.ready, 1);
@@ -348,7 +348,7 @@ void pl_comm_device_end(struct pl_work *k)
 
 	if (!k->device.stage)
 		return;
-	if (w->device.native && k->device.on_device) { /* it was for a copy alone */
+	if (w->device.native && k->device.on_device) { /* it was only on the device for a copy */
 		pthread_mutex_lock(&w->lock);
 		stage_give(k);
 		pthread_mutex_unlock(&w->lock);

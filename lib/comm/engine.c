@@ -21,8 +21,9 @@
 
 #include "comm/internal.h"
 
-#define LIBRARY_NS_A_BYTE 20		    /* 50 MB/s */
-#define SOCKET_BYTES	  ((size_t)4 << 20) /* that a socket holds by the defaults of Linux */
+#define LIBRARY_NS_A_BYTE 20 /* 50 MB/s */
+#define SOCKET_BYTES                                                                               \
+	((size_t)4 << 20) /* bytes that a socket holds with the default settings of Linux */
 
 /*
  * Large vectors are sent and received by turns, in portions. One rank copies a portion into the
@@ -182,7 +183,7 @@ static void occupy(struct pl_peer *p, struct pl_step *s)
 	*p->link_free_at = s->departure = pl_max_i64(s->departure, pl_now_ns());
 }
 
-/* false: not before `due`, when the engine is to look again */
+/* false: it is not `due` yet, and the engine must check again then */
 static bool reached(struct pl_world *w, pl_ns due)
 {
 	if (due <= pl_now_ns())
@@ -458,12 +459,12 @@ void pl_comm_engine_take(struct pl_world *w)
 	}
 	while ((k = w->device.held) && pl_comm_device_ready(k)) {
 		w->device.held = k->next;
-		if (k->next) /* until now it waited for the works before it */
+		if (k->next) /* before that it waited for earlier works */
 			k->next->last_progress = pl_now_ns();
 	}
 }
 
-/* Advances the works that have no messages, or none yet, in the order of their beginning. */
+/* Advance the works without messages in the order of their beginning. */
 static bool pump_works(struct pl_world *w)
 {
 	bool may_post = true, may_decide = true, moved = false;
@@ -554,7 +555,7 @@ void pl_comm_engine_fail(struct pl_world *w)
 
 /* ---- deadlines ---- */
 
-/* Has a rank begun the operation, as its last heartbeat says? true if it takes no part */
+/* Did the last heartbeat of the rank report the operation as begun? true if it takes no part. */
 static bool has_begun(const struct pl_world *w, const struct pl_work *k, int r)
 {
 	if (r == w->rank || k->a.op == PL_OP_SEND || (k->a.op == PL_OP_RECV && r != k->a.root))
@@ -631,7 +632,7 @@ static void extend_deadlines(struct pl_world *w, pl_ns now)
 	}
 }
 
-/* How long a library may show no progress: the time of the data at a rate below any network's. */
+/* The longest time without progress of a library: that of the data at a very low rate. */
 static pl_ns library_time(const struct pl_world *w, const struct pl_work *k)
 {
 	return k->state == PL_WORK_IN_LIBRARY

@@ -22,8 +22,9 @@
 
 struct piece {
 	size_t off, bytes; /* in the whole vector */
-	uint32_t last;	   /* step that wrote it; PL_NO_STEP: it is still in src */
-	uint32_t sent;	   /* 1 + step that sent it: one at most, before it is overwritten */
+	uint32_t last;	   /* last step that wrote it; PL_NO_STEP: it is still in src */
+	uint32_t
+		sent; /* 1 + last step that sent it: at most one, before the piece is overwritten */
 };
 struct expand {
 	struct pl_work *k;
@@ -33,7 +34,7 @@ struct expand {
 	const uint8_t *src;
 	uint8_t *dst;
 	size_t src_off, dst_off; /* offsets in the vector at which src and dst begin */
-	uint8_t *own_dst;	 /* reduce-scatter: where the own part goes; else NULL */
+	uint8_t *own_dst;	 /* reduce-scatter: the place of the own part; else NULL */
 	size_t own_off, own_end;
 	struct piece *piece;
 	size_t n_pieces, cap_pieces;
@@ -48,7 +49,7 @@ struct expand {
 
 /* ---- pieces ---- */
 
-/* Where part c of m nearly equal ones of n begins. */
+/* The start of part c of m nearly equal parts of n. */
 static size_t share_at(size_t n, size_t c, size_t m)
 {
 	return n / m * c + n % m * c / m;
@@ -148,7 +149,7 @@ static void write_piece(struct expand *x, uint8_t kind, int peer, size_t i)
 	if (kind != PL_STEP_COPY)
 		x->piece[i].last = emit(x, s);
 	else if (s.dst != s.a)
-		emit(x, s); /* others are sent src itself */
+		emit(x, s); /* other pieces are sent from src */
 }
 
 /* A step for each piece of the parts [lo, hi), with one peer. */
@@ -454,7 +455,7 @@ static void all_to_all(struct expand *x, size_t lo, size_t hi)
 	one_part_of(x, PL_STEP_COPY, me, me);
 }
 
-/* Dissemination (Hensgen, Finkel, Manber, 1988): after log2(n) rounds all have heard of all. */
+/* Dissemination (Hensgen, Finkel, Manber, 1988): log2(n) rounds link all pairs of ranks. */
 static void barrier(struct expand *x)
 {
 	int n = x->w->size, r = x->w->rank;

@@ -1,9 +1,10 @@
 /*
  * internal.h - the parts of a world.
  *
- * Two threads of its own: *control* (control.c) carries heartbeats, aborts and good-byes over one
- * connection a pair; *progress* (world.c) drives the engine (engine.c) when no caller does. One
- * thread at a time drives: `driving`, under `lock`; what the engine touches needs no other lock.
+ * A world has two threads: *control* (control.c) carries heartbeats, aborts and good-byes over one
+ * connection for each pair; *progress* (world.c) drives the engine (engine.c) if no caller drives
+ * it. One thread at a time drives: `driving`, under `lock`; so the data of the engine needs no
+ * other lock.
  *
  * Every collective becomes a program (expand.c): steps that send, receive, add or copy one segment
  * each, queued by connection. All ranks queue their collectives in the same order. The programs
@@ -30,22 +31,22 @@
 
 #define PL_TIMEOUT_NS ((pl_ns)3000000000)
 #define PL_NO_STEP    UINT32_MAX
-#define PL_CHANNELS   16  /* connections a pair at most */
-#define PL_REGIONS    256 /* pieces of pl_comm_world_alloc() at a time */
+#define PL_CHANNELS   16  /* connections for each pair at most */
+#define PL_REGIONS    256 /* pieces of pl_comm_world_alloc() at one time */
 #define PL_STAGE      ((size_t)64 << 10)
 #define PL_SEGMENT    ((size_t)256 << 10)
 #define PL_RING_BYTES ((size_t)512 << 10) /* of a ring in shared memory, power of 2 */
-#define PL_SLOTS      32  /* small collectives that one rank may be ahead of another */
+#define PL_SLOTS      32  /* small collectives by which a rank may be ahead of another */
 #define PL_LOCAL_MAX  256 /* ranks of a host that share memory */
-#define PL_EAGER      ((size_t)8 << 10) /* bytes a rank that a slot holds */
-#define PL_DIGESTS    1024		/* the same, of collectives that are compared */
+#define PL_EAGER      ((size_t)8 << 10) /* bytes of a rank in a slot */
+#define PL_DIGESTS    1024		/* collectives whose digests are kept for the comparison */
 
 /* ---- shared memory of a host (shm.c) ---- */
 
 /* Bytes from one rank to another. head and tail count all bytes since the start. */
 struct pl_ring {
-	_Alignas(64) _Atomic uint64_t head; /* written so far */
-	_Alignas(64) _Atomic uint64_t tail; /* read so far */
+	_Alignas(64) _Atomic uint64_t head; /* bytes written so far */
+	_Alignas(64) _Atomic uint64_t tail; /* bytes read so far */
 	_Alignas(64) uint8_t data[PL_RING_BYTES];
 };
 
@@ -56,7 +57,8 @@ struct pl_slot {
 	uint64_t count;
 	uint32_t src_region, dst_region; /* PL_NONE: not memory of the world */
 	uint64_t src_at, dst_at;
-	_Alignas(64) _Atomic uint64_t done; /* reads and writes no memory of others any more */
+	_Alignas(
+		64) _Atomic uint64_t done; /* the rank no longer reads or writes memory of others */
 	_Alignas(64) uint8_t data[PL_EAGER];
 };
 
@@ -65,17 +67,17 @@ struct pl_shared_rank {
 	struct pl_slot slot[PL_SLOTS];
 };
 
-/* At the start of the segment; then a pl_shared_rank each, then the rings. */
+/* At the start of the segment; after it one pl_shared_rank for each rank, then the rings. */
 struct pl_shared {
 	_Alignas(64) _Atomic uint64_t magic;
-	struct { /* how pl_comm_world_alloc()'s leader tells where the memory is */
+	struct { /* where the first rank of the host puts the memory of pl_comm_world_alloc() */
 		int64_t pid, fd;
 	} region;
 	uint64_t nonce; /* in the names of doorbells */
 };
 
-struct pl_region {     /* in place number % PL_REGIONS: the same on all ranks */
-	uint8_t *base; /* of the first local rank; NULL: unused */
+struct pl_region {     /* at place number % PL_REGIONS, which is the same on all ranks */
+	uint8_t *base; /* as mapped by the first local rank; NULL: unused */
 	size_t stride, bytes;
 };
 
@@ -103,14 +105,15 @@ struct pl_step {
 	size_t bytes;
 	uint8_t *dst;
 	const uint8_t *a;
-	pl_ns ready; /* when it could begin; over a shaped link, when its first byte was received */
+	pl_ns ready; /* when it could begin; over a shaped link: when its first byte was received */
 	pl_ns end;
 	pl_ns departure; /* when it leaves a shaped link, known from `ready` on; else 0 */
-	uint64_t mark;	 /* behind it in a device's queue of sums; 0: it is not in that queue */
+	uint64_t mark; /* the mark after it in a device's queue of sums; 0: it is not in that queue
+			*/
 };
 struct pl_queue_of_steps {
 	struct pl_step *head, *last; /* last: if there is a head */
-	pl_ns freed;		     /* when the one before its head was over */
+	pl_ns freed;		     /* the end of the step before the head */
 };
 
 enum pl_work_state {
@@ -139,7 +142,7 @@ struct pl_work {
 		void *stage;
 		uint64_t mark;	 /* in the backend's second queue, after the last work of this
 				    operation */
-		bool on_device;	 /* waited for by the device, not by the host */
+		bool on_device;	 /* the device waits for it, not the host */
 		bool delayed;	 /* until the mark is passed */
 		bool cuda_aware; /* its steps are in memory of the device */
 		bool launched;	 /* it is in the second queue */
@@ -157,7 +160,7 @@ struct pl_work {
 /* ---- connections ---- */
 
 struct pl_conn {
-	int fd; /* -1: none, or rings */
+	int fd; /* -1: none, or a ring */
 	struct pl_ring *out, *in;
 	int peer;
 	uint16_t channel;
@@ -180,18 +183,18 @@ struct pl_link {
 	uint8_t in[PL_FRAME_MAX + 8], out[4 * (PL_FRAME_MAX + 8)];
 };
 void pl_comm_link_close(struct pl_link *l);
-/* Puts a frame into the buffer of the link; false: the buffer is full. */
+/* Put a frame into the buffer of the link; false: the buffer is full. */
 bool pl_comm_link_send(struct pl_link *l, const struct pl_frame *f);
-/* Sends what the socket takes now. err may be NULL. */
+/* Send what the socket takes at once. err may be NULL. */
 int pl_comm_link_flush(struct pl_link *l, struct pl_err *err);
-/* 1, 0: no whole frame is there yet, negative: it is damaged, or the link is broken. */
+/* 1; 0: the frame is not complete; negative: it is damaged, or the link is broken. */
 int pl_comm_link_receive(struct pl_link *l, struct pl_frame *f, struct pl_err *err);
-/* Both wait until the whole frame is sent or received. A refusal that is received is an error. */
+/* Both wait until the whole frame is sent or received. Receiving a refusal is an error. */
 int pl_comm_link_write(struct pl_link *l, const struct pl_frame *f, pl_ns until,
 		       struct pl_err *err);
 int pl_comm_link_read(struct pl_link *l, struct pl_frame *f, pl_ns until,
 		      struct pl_err *err) PL_MUST;
-/* The greeting of the side that connected; the other side's is in accept.c. */
+/* The greeting of the side that connects; accept.c has that of the other side. */
 int pl_comm_link_greet(struct pl_link *l, const char *token, const struct pl_rank_info *who,
 		       unsigned connection, pl_ns until, struct pl_err *err) PL_MUST;
 #define PL_WRONG_TOKEN                                                                             \
@@ -204,27 +207,30 @@ struct pl_peer {
 	bool local;	/* it shares memory with this rank */
 	int local_rank; /* its place in shared memory */
 	struct sockaddr_un doorbell;
-	struct pl_conn *conn; /* p2p, then the channels; NULL of oneself */
+	struct pl_conn *conn; /* for messages, then the channels; NULL for the own rank */
 	struct pl_shared_rank *shared;
 	/* control thread */
 	pl_ns last_heard;
 	bool disconnected;	   /* the control connection has ended */
 	_Atomic bool said_goodbye; /* it ends without a failure */
-	_Atomic pl_ns broken;	   /* a connection for data broke then */
+	_Atomic pl_ns broken;	   /* when a connection for data broke */
 	char broken_why[96];
-	_Atomic uint64_t begun, messages; /* as its last heartbeat said */
-	_Atomic uint64_t bytes_announced; /* that it sent here, by its last heartbeat */
-	_Atomic uint64_t bytes_sent;	  /* bytes sent to it */
-	uint64_t bytes_received;	  /* bytes from it: the engine counts */
-	_Atomic uint64_t sends_begun;	  /* of ours to it */
-	uint64_t recvs_begun;		  /* of ours from it */
-	_Atomic uint64_t sends_on_host;	  /* of ours to it, of a device: their data are here */
+	_Atomic uint64_t begun, messages; /* from its last heartbeat */
+	_Atomic uint64_t
+		bytes_announced;      /* bytes that it sent to this rank, from its last heartbeat */
+	_Atomic uint64_t bytes_sent;  /* bytes sent to it */
+	uint64_t bytes_received;      /* bytes from it: the engine counts */
+	_Atomic uint64_t sends_begun; /* sends of this rank to it */
+	uint64_t recvs_begun;	      /* receives of this rank from it */
+	_Atomic uint64_t
+		sends_on_host;	   /* sends from a device to it whose data have reached this host */
 	uint64_t same_collectives; /* collectives that it began as this rank did; control.c */
 	/* the shaped link to this rank */
 	double bytes_per_ns;
 	pl_ns latency;
 	pl_ns free_at;
-	pl_ns *link_free_at; /* free_at, or that of the link of all that this rank sends */
+	pl_ns *link_free_at; /* free_at of this link, or of the link that all messages of this rank
+				share */
 };
 
 struct pl_world {
@@ -239,7 +245,7 @@ struct pl_world {
 	char meet[512], host[256];
 	struct pl_peer *peer;
 	int *local;	/* ranks of this host */
-	int *leader_of; /* by rank: the first rank of its host */
+	int *leader_of; /* [rank]: the first rank of its host */
 	int n_local, local_rank, n_hosts;
 
 	pthread_mutex_t lock;
@@ -247,14 +253,14 @@ struct pl_world {
 	bool driving, progress_rests, progress_sleeps, stop;
 	int waiters;
 	_Atomic int spinners;
-	struct pl_work *queued, *queued_last; /* begun, for the engine */
+	struct pl_work *queued, *queued_last; /* begun, but the engine has not taken them */
 	_Atomic bool has_queued;
 	uint64_t begun_shared;	/* collectives that went through slots */
 	_Atomic uint64_t begun; /* collectives */
 	_Atomic bool failed;
-	bool failure_told; /* the others know of the failure */
+	bool failure_told; /* the other ranks know of the failure */
 	/* Threads report events one at a time, and none after events_ended: a thread that was left
-	 * in a library may come back when the callback's argument is no more. */
+	 * in a library may return when the callback's argument is no longer valid. */
 	pthread_mutex_t event_lock;
 	bool events_ended;
 	int failed_rank;
@@ -273,9 +279,9 @@ struct pl_world {
 	int control_wake;
 	struct pollfd *polls; /* size + 1, the control thread's */
 	_Atomic bool closing, control_stop;
-	_Atomic pl_ns due;	  /* when the control thread means to look again */
-	_Atomic pl_ns stopped_ns; /* for how long it could not, in all */
-	pl_ns allowed_ns;	  /* the part of it that extended deadlines of the engine */
+	_Atomic pl_ns due;	  /* when the control thread wants to run next */
+	_Atomic pl_ns stopped_ns; /* total time in which it could not run */
+	pl_ns allowed_ns;	  /* the part of it by which the engine extended its deadlines */
 
 	struct pl_shared *shared;
 	size_t shared_bytes;
@@ -292,25 +298,25 @@ struct pl_world {
 	struct {			    /* memory of a device; device.c */
 		const struct pl_backend *b; /* NULL: none */
 		void *ctx;
-		bool native;	  /* by the library as it is */
-		bool cuda_aware;  /* by the library's messages; sums are the backend's */
+		bool native;	  /* the library works on it directly */
+		bool cuda_aware;  /* the library's messages are in it; the backend sums */
 		size_t min_bytes; /* ... of operations on so many bytes */
 		struct pl_stage *stage;
 		size_t n_stages, cap_stages;
-		void **allocated; /* its memory that pl_comm_world_alloc() gave, and the world ends
-				   */
+		void **allocated; /* memory from pl_comm_world_alloc(), which the end of the world
+				     frees */
 		size_t n_allocated, cap_allocated;
-		/* The first of the active works that wait for the device; none of them is looked
-		 * at. NULL: there is none */
+		/* The first of the active works that wait for the device. The engine skips all of
+		 * these. NULL: there is none. */
 		struct pl_work *held;
 		_Atomic uint64_t ready;	     /* collectives that the device has reached */
 		_Atomic int launching;	     /* works that are not in the second queue yet */
-		_Atomic bool launch_awaited; /* somebody waits for that */
+		_Atomic bool launch_awaited; /* a thread waits for that */
 		int detached;		     /* works */
-		/* NCCL moves what it is given, whatever the others gave it. In place n %
-		 * PL_DIGESTS: a number over all collectives up to the n-th. */
+		/* A digest of all collectives up to the n-th, in place n % PL_DIGESTS, because NCCL
+		 * does not compare the operations of the ranks. */
 		uint64_t digests[PL_DIGESTS];
-		/* The mark of the last settling, behind the first queue, and its time; 0: never. */
+		/* The mark of the last settling in the first queue, and its time; 0: never. */
 		uint64_t settled;
 		pl_ns settled_at, settled_stopped_ns;
 	} device;
@@ -320,9 +326,10 @@ struct pl_world {
 		void *state;
 		struct pl_err err; /* of its opening */
 		bool opened, ended;
-		bool abandoned; /* to itself: it did not come back, nobody calls it again */
-		pl_ns since, stopped_ns; /* when it was called, and `held` then; 0: it is not */
-		struct pl_ready first;	 /* what rank 0 says of its library */
+		bool abandoned;		 /* it did not return, and nobody calls it again */
+		pl_ns since, stopped_ns; /* the time of the current call, and `held` at that time;
+					    0: no call */
+		struct pl_ready first;	 /* rank 0's report on its library */
 		void *next_kept;
 	} library;
 };
@@ -335,99 +342,97 @@ struct pl_world {
  * makes all calls. Only abort may come from another thread, if the library does not return; nothing
  * is called after abort, and memory that the library may still use is not freed.
  *
- * While the world is open w->active holds what was begun and is not over, in order. A library may
- * queue a work's steps (pl_comm_expand(), pl_comm_engine_queue()) and move them; deadlines then go
- * by these.
+ * While the world is open, w->active holds the works that were begun and have not ended, in order.
+ * A library may queue the steps of a work (pl_comm_expand(), pl_comm_engine_queue()) and carry them
+ * out; then these decide about deadlines.
  */
 struct pl_comm_library {
 	const char *name; /* as pl_world_opts.transport */
 	bool device;	  /* takes a device's memory, and queues into its second queue */
-	/* Finds the library, and says which in `own`; called by the thread that opens the world,
+	/* Finds the library, and describes it in `own`; called by the thread that opens the world,
 	 * when all ranks are connected. *state is one piece of pl_malloc(), which is freed if
-	 * nothing is opened.
-	 */
+	 * opening fails. */
 	int (*load)(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err);
-	/* Collective: all ranks call it, and all have the same library; w->library.first is what
-	 * rank 0 said. It may wait, but should return when w->failed. If it fails it frees all but
-	 * what `load` has made, or that too, and sets w->library.state to NULL. */
+	/* Collective: all ranks call it, and all have the same library; w->library.first is rank
+	 * 0's report. It may wait, but should return when w->failed. If it fails, it frees its
+	 * memory. It may also free that of `load`, and then sets w->library.state to NULL. */
 	int (*open)(void *state, struct pl_err *err);
 	/* Must not wait; called in the order of pl_comm_world_begin(). */
 	int (*begin)(void *state, struct pl_work *k, struct pl_err *err);
-	/* Must not wait: 1 it is over, 0 not yet, negative: failed. It is called again and again
-	 * for all works that are not over, in their order. Sets k->last_progress when data move, if
-	 * it can tell. */
+	/* Must not wait. 1: ended, 0: not yet, negative: failed. It is called repeatedly for all
+	 * works that have not ended, in their order. Sets k->last_progress when data move, if the
+	 * library can tell. */
 	int (*test)(void *state, struct pl_work *k, struct pl_err *err);
-	/* A rank has failed: end what is under way, without waiting for others. It may be
-	 * any call but load and open. NULL: nothing to do. */
+	/* A rank has failed: end all operations, without waiting for other ranks. It may come
+	 * during any call but load and open. NULL: nothing to do. */
 	void (*abort)(void *state);
-	/* After the good-byes of all. */
+	/* After all ranks have said good-bye. */
 	void (*close)(void *state);
 };
 extern const struct pl_comm_library pl_comm_library_mpi; /* mpi.c */
 /* The library of a transport; NULL: it has none. */
 const struct pl_comm_library *pl_comm_library_find(const char *transport);
 int pl_comm_library_start(struct pl_world *w, struct pl_err *err) PL_MUST; /* thread and open */
-/* Ends both, if the library lets it; err may be NULL. After a failure the world may not be freed
- * (w->library.abandoned): a thread is in the library still. */
+/* End both, if the library returns; err may be NULL. After a failure the world may not be freed
+ * (w->library.abandoned), because a thread is still in the library. */
 int pl_comm_library_stop(struct pl_world *w, struct pl_err *err);
 /* May the library still write to memory of the world, because it was aborted? */
 static inline bool pl_library_keeps(const struct pl_world *w)
 {
 	return w->library.calls && atomic_load(&w->failed);
 }
-/* p is never freed, because a library may use it until the process ends, which is soon. next: a
- * pointer in it, for the list */
+/* Never free p, because a library may use it until the process ends. next: the link in p. */
 void pl_comm_library_keep(void *p, void **next);
-/* Fails the world if the library does not return, and abandons the library if the world has failed.
- * Lock held; it is released for a moment then. */
+/* Fail the world if the library does not return, and abandon the library if the world has failed.
+ * The caller holds the lock, which may be released for a moment. */
 void pl_comm_library_watch(struct pl_world *w);
 #define PL_LIBRARY_LATE 20 /* timeouts that a library may take to load or to open, at least */
 
 /* A thread that wakes this much too late was stopped together with its process. */
 #define PL_STOPPED_NS(w) ((w)->timeout / 8)
 
-/* accept.c: connections that come in, and the ranks that they are from */
+/* accept.c: new connections, and their ranks */
 struct pl_acceptor {
 	int listener;	   /* -1: none */
 	const char *token; /* borrowed */
 	const struct pl_log *log;
-	struct pl_pending_link *pending; /* whose greeting is not complete */
+	struct pl_pending_link *pending; /* those whose greeting is not complete */
 	size_t n_pending, most;
 	struct pollfd *polls;
 	unsigned n_rejected;
-	char rejected[200]; /* why, the last time */
+	char rejected[200]; /* the reason of the last rejection */
 };
 /* init makes an acceptor without a listener; fini also closes connections without a greeting. */
 int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err *err) PL_MUST;
 void pl_comm_acceptor_fini(struct pl_acceptor *a);
-/* The next connection whose greeting is right, of a rank and number as `hello` says: 1, 0 when time
- * is over, negative: it failed. */
+/* Wait for the next connection with a valid greeting; `hello` has its rank and number. 1; 0: time
+ * is over; negative: failed. */
 int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_frame *hello, struct pl_link *l,
 		   struct pl_err *err) PL_MUST;
-/* Closes it, and tells the other side why, if it listens. */
+/* Close it, and tell the other side the reason, if it listens. */
 void pl_comm_refuse(struct pl_link *l, const char *why);
-/* Warns the first time and counts: a rank that tries again and again would fill the screen. */
+/* Warns the first time and counts, because a rank that tries repeatedly would fill the screen. */
 void pl_comm_reject(struct pl_acceptor *a, const char *why);
 
-/* launch_token.c: writes a file of this user that is whole when others see it. 0; -1: errno says
- * why. dir: AT_FDCWD, or an open folder */
+/* launch_token.c: writes a file of this user that is complete when others see it. 0; -1: see errno.
+ * dir: AT_FDCWD, or an open folder. */
 int pl_comm_leave_file(int dir, const char *name, const char *text);
-/* meet.c: where each rank is, and the connections. */
+/* meet.c: the addresses of the ranks, and the connections. */
 int pl_comm_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
-/* Same for processes that can map one another's memory; name: as pl_world_opts.host. */
+/* Equal for processes that can map one another's memory; name: as pl_world_opts.host. */
 uint64_t pl_comm_host_id(const char *name);
 /* net.c: sockets */
-/* host "*": anywhere. address: PL_ADDRESS_MAX characters for where it listens, as a number. */
+/* host "*": any address. address: at least PL_ADDRESS_MAX characters for the numeric address. */
 int pl_comm_net_listen(const char *host, int port, int *fd, int *bound, char *address,
 		       struct pl_err *err) PL_MUST;
-/* Is this the name of an interface of this host? Its address, as a number. */
+/* Is this the name of an interface of this host? Its numeric address. */
 bool pl_comm_net_interface(const char *name, char *to, size_t size);
-/* Is it a name by which other hosts reach this one, although here it means loopback (as in many
- * files /etc/hosts)? */
+/* Is it a name by which other hosts reach this one, although it means loopback here (see many files
+ * /etc/hosts)? */
 bool pl_comm_net_is_alias(const char *host);
 void pl_comm_net_name(const void *sockaddr, size_t len, char *to, size_t size);
-/* Tries again until then, also where the name is not known yet. (To ask for a name takes as long as
- * the system's resolver does.) */
+/* Try until that time, also if the name is not known yet. (Resolving a name takes as long as the
+ * system's resolver does.) */
 int pl_comm_net_connect(const char *host, int port, pl_ns until, int *fd,
 			struct pl_err *err) PL_MUST;
 int pl_comm_net_ready(int fd, short what, pl_ns until); /* 1, 0: time is over, -1 */
@@ -436,42 +441,42 @@ int pl_comm_net_tune(int fd, pl_ns timeout, struct pl_err *err) PL_MUST;
 /* control.c */
 int pl_comm_control_start(struct pl_world *w, struct pl_err *err) PL_MUST;
 void pl_comm_control_stop(struct pl_world *w);
-/* The first failure of the world; tells the others. Lock not held. */
+/* Record the first failure of the world, and tell the other ranks. Call it without the lock. */
 void pl_comm_world_fail(struct pl_world *w, int rank, const char *fmt, ...) PL_PRINTF(3, 4);
 
 /* world.c */
 int pl_comm_thread_start(pthread_t *t, void *(*main)(void *), void *arg,
 			 struct pl_err *err) PL_MUST;
 void pl_comm_close(int *fd); /* if it is open */
-/* Waits for c at most ns. */
+/* Wait for c, at most ns. */
 void pl_comm_wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns);
 void pl_comm_kick(int fd); /* wakes the thread that waits for this event descriptor */
 void pl_comm_world_wake_rank(struct pl_world *w,
 			     int rank); /* the progress thread of another rank on this host */
-/* The progress thread is needed. The lock is held, and is released before the thread is woken:
- * a thread that wakes and must wait for the lock loses its turn, and Linux lets the threads that
- * compute go on for a millisecond. */
+/* Calls the progress thread. The lock is held, and is released before the thread is woken: a thread
+ * that wakes and must wait for the lock loses its time slice, and Linux then runs computing threads
+ * for a millisecond. */
 void pl_comm_world_call(struct pl_world *w);
 
 /* work.c */
-/* call: the progress thread; else the caller will drive it. */
+/* call: the progress thread drives it; else the caller does. */
 int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
 		       struct pl_work **work, struct pl_err *err) PL_MUST;
 void pl_comm_work_end(struct pl_work *k);
-/* The number of floats of an operation: of the whole vector, and that this rank reads and writes,
- * with their offsets in it. */
+/* The number of floats of an operation: of the whole vector, and of the parts that this rank reads
+ * and writes, with their offsets in it. */
 struct pl_coll_extent {
 	size_t whole, src, src_n, dst, dst_n;
 };
 struct pl_coll_extent pl_comm_coll_extent(const struct pl_world *w, const struct pl_coll_args *a);
 size_t pl_comm_coll_bytes(const struct pl_world *w,
 			  const struct pl_coll_args *a); /* of the whole */
-/* Calls o.event, which the caller has found to be wanted, with what the event has from the work. */
+/* Call o.event, which is not NULL, with the values that the event gets from the work. */
 void pl_comm_work_report(const struct pl_work *k, struct pl_comm_event *e);
-/* Waits until no callback runs; there is none afterwards. */
+/* Wait until no callback runs; none runs later. */
 void pl_comm_world_end_events(struct pl_world *w);
 void pl_comm_work_free(struct pl_work *k); /* NULL is fine */
-/* The world's failure as that of the operation; seq UINT64_MAX: not numbered yet. Lock held. */
+/* The world's failure as that of the operation; seq UINT64_MAX: no number. Lock held. */
 int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
 			 struct pl_err *err);
 
@@ -482,9 +487,9 @@ void pl_comm_shared_close(struct pl_world *w);
 int pl_comm_add_up(struct pl_world *w, float *v, size_t n, struct pl_err *err) PL_MUST;
 /* Have all ranks succeeded? own: the error of this rank; code 0: it succeeded. Collective. */
 int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *err) PL_MUST;
-/* Which region holds all of p[0 .. bytes]; PL_NONE. */
+/* The region that holds all of p[0 .. bytes]; PL_NONE. */
 uint32_t pl_comm_shared_find(const struct pl_world *w, const void *p, size_t bytes, uint64_t *at);
-/* shared_collectives.c: collectives in shared memory. Return whether something moved. */
+/* shared_collectives.c: collectives in shared memory. Return whether data moved. */
 bool pl_comm_shared_coll_fits(const struct pl_world *w, const struct pl_coll_args *a);
 bool pl_comm_shared_coll_step(struct pl_world *w, struct pl_work *k, bool may_post,
 			      bool may_decide);
@@ -497,14 +502,15 @@ bool pl_comm_engine_step(struct pl_world *w, bool all);
 void pl_comm_engine_queue(struct pl_work *k); /* its steps */
 void pl_comm_engine_fail(struct pl_world *w); /* ends all works; lock held, nobody drives */
 void pl_comm_engine_check(struct pl_world *w, pl_ns now);
-void pl_comm_engine_take(struct pl_world *w);  /* operations that were begun become active */
-bool pl_comm_engine_sweep(struct pl_world *w); /* ends works that are over; true: there were any */
+void pl_comm_engine_take(struct pl_world *w); /* operations that were begun become active */
+bool pl_comm_engine_sweep(
+	struct pl_world *w); /* frees works that have ended; true: there were any */
 bool pl_comm_step_ready(const struct pl_step *s);
 pl_ns pl_comm_step_could_begin(const struct pl_step *s, pl_ns freed);
-/* Moves or sums `bytes` from offset `at` on; came: what was received for them. */
+/* Copy or sum `bytes` from offset `at` on; came: the data received for them. */
 void pl_comm_step_apply(const struct pl_step *s, const uint8_t *came, size_t at, size_t bytes);
 void pl_comm_step_done(struct pl_world *w, struct pl_step *s);
-bool pl_comm_engine_local(struct pl_world *w, struct pl_work *k); /* one step that needs nobody */
+bool pl_comm_engine_local(struct pl_world *w, struct pl_work *k); /* one step without a peer */
 
 /* device.c */
 
@@ -512,28 +518,28 @@ bool pl_comm_engine_local(struct pl_world *w, struct pl_work *k); /* one step th
 struct pl_stage {
 	void *p;
 	size_t bytes;
-	uint64_t mark; /* free when it is passed */
+	uint64_t mark; /* free when this mark has passed */
 	bool used;
 };
 void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *ctx);
-/* Do the libraries of all ranks take the device's memory? Collective, when they are open. */
+/* Can the libraries of all ranks use the device's memory? Collective, when they are open. */
 int pl_comm_device_agree(struct pl_world *w, struct pl_err *err) PL_MUST;
 void pl_comm_device_fini(struct pl_world *w);
-/* Before the operation is queued: starts the copy of its input to staging memory. undo: it could
- * not be queued; lock held. */
+/* Before an operation is queued: start the copy of its input. undo: it was not queued; lock
+ * held. */
 int pl_comm_device_begin(struct pl_work *k, struct pl_err *err) PL_MUST;
 void pl_comm_device_undo(struct pl_work *k);
-/* Has the device reached the first work that waits for it? Only the driving thread asks. */
+/* Has the device reached the first work that waits for it? Only the driving thread calls it. */
 bool pl_comm_device_ready(struct pl_work *k);
 /* The library put it into the second queue. */
 void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since);
-/* A step on the device without a message: the sum with received data (NULL: a copy). 1 it is
- * over, 0 not yet, negative: the device failed. */
+/* A step on the device without a message: the sum with received data (NULL: a copy). 1: ended, 0:
+ * not yet, negative: the device failed. */
 int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err) PL_MUST;
-/* The operation is over where it was carried out: its result goes to the device. */
+/* The operation has ended where it was carried out: copy its result to the device. */
 void pl_comm_device_end(struct pl_work *k);
-/* Makes the first queue of the backend wait, so that no host does; false: the host must wait,
- * because the operation is on its memory, or has failed. */
+/* Let the first queue of the backend wait instead of the host; false: the host must wait, because
+ * the operation is on its memory, or has failed. */
 bool pl_comm_device_detach(struct pl_work *k);
 /* A host has waited for it: memory of the host gets the result. */
 void pl_comm_device_waited(struct pl_work *k);
@@ -551,8 +557,8 @@ extern const struct pl_comm_library pl_comm_library_nccl;
 /* expand.c */
 int pl_comm_expand(struct pl_work *k, struct pl_err *err) PL_MUST;
 
-/* choose.c: the algorithm that carries out an operation on so many bytes (of the whole vector); of
- * AUTO by a model of links and processors. The same for all ranks. */
+/* choose.c: the algorithm for an operation on this number of bytes (of the whole vector); for AUTO
+ * by a model of links and processors. The same on all ranks. */
 uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes);
 
 /* sum.c: d = a + b; any alignment of float */

@@ -17,8 +17,8 @@
 struct source {
 	const char *launcher;
 	const char *rank, *size;
-	const char *local_rank, *local_size; /* NULL: not told */
-	const char *job[4]; /* together: which of the launcher's jobs; the same on all hosts */
+	const char *local_rank, *local_size; /* NULL: not set */
+	const char *job[4]; /* together they identify the launcher's job; the same on all hosts */
 };
 static const struct source paceline = {
 	"paceline", "PACELINE_RANK", "PACELINE_SIZE", "PACELINE_LOCAL_RANK", "PACELINE_LOCAL_SIZE",
@@ -106,7 +106,7 @@ static uint64_t job_of(const struct source *s)
 	return h[0];
 }
 
-/* Reads what a source says. l->launcher stays NULL if it does not say the rank. */
+/* Read the values of a source. l->launcher stays NULL if it has no rank. */
 static int read_source(const struct source *s, struct pl_launch *l, struct pl_err *err)
 {
 	PL_CHECK(read_number(s->rank, 0, &l->rank, err));
@@ -140,8 +140,8 @@ static bool in_step(void)
 	return id && strtoull(id, NULL, 10) < 0xfffffff0u;
 }
 
-/* srun --mpi=pmix does not say the size, and --mpi=pmi2 does not say the place on the host. Takes
- * both from Slurm's variables, if these mean the same ranks. */
+/* srun --mpi=pmix sets no size, and --mpi=pmi2 no place on the host. Take both from Slurm's
+ * variables, if these mean the same ranks. */
 static int complete_by_slurm(struct pl_launch *l, struct pl_err *err)
 {
 	struct pl_launch s = { 0 };
@@ -169,8 +169,8 @@ static int check_agreement(const struct source *a, const struct pl_launch *x,
 		       ranks ? b->rank : b->size, ranks ? y->rank : y->size);
 }
 
-/* Finds the first launcher that says a rank. The launchers behind it in the table must say the same
- * rank. torchrun is an exception, because any of them may have started it. */
+/* Find the first launcher with a rank. The launchers after it in the table must have the same rank.
+ * torchrun is an exception, because any of them may have started it. */
 static int find_launcher(struct pl_launch *l, const struct source **by, struct pl_err *err)
 {
 	struct pl_launch x = { 0 };

@@ -46,7 +46,7 @@ int pl_comm_token_make(char *token, size_t size, struct pl_err *err)
 
 /* ---- processes ---- */
 
-/* Parent and start (in ticks since the machine's) of a process; false: there is none. */
+/* Parent and start time (in ticks since boot) of a process; false: it does not exist. */
 static bool read_process(pid_t pid, pid_t *parent, unsigned long long *start)
 {
 	char path[64], text[1024];
@@ -55,7 +55,7 @@ static bool read_process(pid_t pid, pid_t *parent, unsigned long long *start)
 
 	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
 	pl_read_small(path, text, sizeof(text));
-	p = strrchr(text, ')'); /* its name may hold anything */
+	p = strrchr(text, ')'); /* the name may contain anything */
 	/* state, ppid, then 17 more before starttime */
 	if (!p || sscanf(p + 1,
 			 " %*c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
@@ -66,7 +66,7 @@ static bool read_process(pid_t pid, pid_t *parent, unsigned long long *start)
 	return true;
 }
 
-/* Was a process started with this variable? false also if its environment cannot be read. */
+/* Did a process start with this variable? Also false if its environment cannot be read. */
 static bool started_with(pid_t pid, const char *name)
 {
 	char path[64], *all = pl_malloc(ENVIRONMENT_MAX);
@@ -82,8 +82,8 @@ static bool started_with(pid_t pid, const char *name)
 	return found;
 }
 
-/* The launcher: the nearest ancestor of this process that is not itself a part of a rank. Scripts
- * may stand between the launcher and this process. */
+/* The launcher: the nearest ancestor of this process that is not itself a part of a rank. There may
+ * be scripts between the two. */
 static uint64_t hash_launcher(const char *rank_name)
 {
 	uint64_t h[3] = { pl_comm_host_id(NULL) };
@@ -99,7 +99,7 @@ static uint64_t hash_launcher(const char *rank_name)
 
 /* ---- the folder ---- */
 
-/* PL_ENO: not there yet, or removed just now. */
+/* PL_ENO: it does not exist, or was removed just now. */
 static int open_folder(const char *path, bool make, int *fd, struct pl_err *err)
 {
 	struct stat st;
@@ -197,7 +197,7 @@ static int write_token(struct pl_launch *l, int dir, struct pl_err *err)
 	return 0;
 }
 
-/* Rank 0 leaves the token, the others take it; PL_ENO: not yet. */
+/* Rank 0 writes the token, the others read it; PL_ENO: not yet. */
 static int share_token(struct pl_launch *l, struct pl_err *err)
 {
 	struct token_file m;

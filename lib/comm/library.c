@@ -1,24 +1,24 @@
 /*
- * Worlds whose operations another library carries out (struct pl_comm_library): its thread, and
- * what to do when it does not return.
+ * Worlds whose operations another library carries out (struct pl_comm_library): its thread, and the
+ * actions if it does not return.
  *
- * Such libraries move data only while they are called, and some want all calls from one thread. So
- * one thread opens the library, calls it in rounds while operations are under way, and closes it.
- * After a round in which nothing moved it offers its processor, then it sleeps, each time longer,
- * up to 200 us, because each look takes time from the computation.
+ * Such libraries move data only during calls, and some want all calls from one thread. So one
+ * thread opens the library, calls it in rounds while operations are active, and closes it. After a
+ * round without progress it yields its processor; later it sleeps, each time longer, up to 200 us,
+ * because each round takes time from the computation.
  *
- * A call may not return in time, or may go on after the world has failed. Then the thread is given
- * up: nobody joins it, and all that it can reach stays allocated and unchanged (also the world, on
- * a list, because the process is about to end). The operations fail without it. Any thread that
- * waits, or the control thread, notices this.
+ * A call may not return in time, or may continue after the world has failed. Then the thread is
+ * abandoned: nobody joins it, and all memory that it can reach stays allocated and unchanged (also
+ * the world, on a list, because the process ends soon). The operations fail without it. Any thread
+ * that waits, or the control thread, notices this.
  */
 #include <sched.h>
 
 #include "comm/internal.h"
 
-#define SPIN_NS	 100000	  /* as of world.c */
-#define NAP_NS	 20000	  /* less is what waking up takes */
-#define NAP_MAX	 200000	  /* 5,000 looks a second, each of some us: 1 to 2 % of a processor */
+#define SPIN_NS	 100000	  /* as in world.c */
+#define NAP_NS	 20000	  /* waking up takes longer than less */
+#define NAP_MAX	 200000	  /* 5,000 rounds in a second, each of some us: 1 to 2 % of a processor */
 #define LOOK_NS	 20000000 /* between two looks of a caller at a library that may be stuck */
 #define END_LATE 5	  /* timeouts that a library may take to close */
 
@@ -47,7 +47,7 @@ const struct pl_comm_library *pl_comm_library_find(const char *transport)
 
 /* ---- in the library ---- */
 
-/* This thread is in the library until leave_library(). Lock not held. */
+/* This thread is in the library until leave_library(). The caller does not hold the lock. */
 static void enter_library(struct pl_world *w)
 {
 	pthread_mutex_lock(&w->lock);
@@ -56,7 +56,7 @@ static void enter_library(struct pl_world *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* false: the world was abandoned meanwhile, and this thread may use nothing of it. */
+/* false: the world was abandoned meanwhile, and this thread may not use it. */
 static bool leave_library(struct pl_world *w)
 {
 	bool left;
@@ -129,8 +129,8 @@ void pl_comm_library_watch(struct pl_world *w)
 /* ---- rounds ---- */
 
 /*
- * An error of a library often follows from the death of a rank. The control thread is about to hear
- * of this death, and its message is better. Lock not held.
+ * An error of a library often follows from the death of a rank. The control thread will soon know
+ * of this death, and its message is better. The caller does not hold the lock.
  */
 static void report_error(struct pl_world *w, const struct pl_work *k, const char *why)
 {
@@ -171,7 +171,7 @@ static pl_ns last_moved(const struct pl_world *w)
 	return t;
 }
 
-/* Begins new works, and asks the library about all. A call for one work may move another one. */
+/* Begin new works, and test all of them. A call for one work may advance another one. */
 static enum round one_round(struct pl_world *w)
 {
 	enum round found = STILL;
@@ -198,7 +198,7 @@ static enum round one_round(struct pl_world *w)
 	return last_moved(w) != before ? MOVED : found;
 }
 
-/* Nothing moved since `idle`. */
+/* Nothing has moved since `idle`. */
 static void wait_between_rounds(struct pl_world *w, pl_ns idle, pl_ns *nap)
 {
 	bool operations_left = w->active;

@@ -1,8 +1,8 @@
 /*
  * Links: connections between two processes that know the same token. A link carries frames.
  *
- * Nothing is read beyond the frame that is wanted, so the socket can carry something else after the
- * greeting. What is sent waits in a buffer of the link until the socket takes it.
+ * Reading stops at the end of a frame, so the socket can carry other data after the greeting.
+ * Frames to send wait in a buffer of the link until the socket takes them.
  */
 #include <errno.h>
 #include <poll.h>
@@ -110,7 +110,7 @@ int pl_comm_link_greet(struct pl_link *l, const char *token, const struct pl_ran
 	PL_TRY(pl_comm_link_read(l, &f, until, err));
 	pl_comm_prove(token, 'a', &hello, f.greeting.nonce, theirs);
 	pl_comm_prove(token, 'c', &hello, f.greeting.nonce, proof.greeting.proof);
-	/* it is told the own proof, too, so that both sides know why they part */
+	/* the other side gets this proof, too, so that both know the reason */
 	PL_TRY(pl_comm_link_write(l, &proof, until, err));
 	if (f.kind != PL_FRAME_CHALLENGE || !pl_comm_same_proof(f.greeting.proof, theirs))
 		rc = pl_fail(err, PL_EIO, PL_WRONG_TOKEN);

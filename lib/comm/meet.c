@@ -1,14 +1,14 @@
 /*
  * The meeting: the ranks find one another, then all pairs of ranks connect.
  *
- * Rank 0 listens at tcp:HOST:PORT. Each other rank connects, says where it listens, and gets the
+ * Rank 0 listens at tcp:HOST:PORT. Each other rank connects, sends its own address, and gets the
  * table of all ranks. This connection stays as the control connection of the two. With dir:PATH,
- * rank 0 listens somewhere and leaves its address in a file there. Then each rank connects to all
- * lower ranks: for control, and where data go over TCP, for messages and for each channel. Ranks
+ * rank 0 listens at a free port and writes its address to a file there. Then each rank connects to
+ * all lower ranks: for control, and, if data go over TCP, for messages and for each channel. Ranks
  * reach rank 0 by the address at which they met it, so a proxy in front of rank 0 sees all traffic.
  *
- * Who connects proves that it knows the token (protocol.h), so a stranger costs one connection
- * until the meeting ends.
+ * The side that connects proves that it knows the token (protocol.h), so a stranger costs one
+ * connection until the meeting ends.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 #include "comm/internal.h"
 
-/* How long to try the address in a file, which an earlier run may have left. */
+/* The time to try the address in a file, which an earlier run may have left. */
 #define FILE_NS 50000000
 
 struct meeting {
@@ -27,8 +27,8 @@ struct meeting {
 	struct pl_err *err;
 	pl_ns until;
 	char host[256]; /* of rank 0 */
-	int port;	/* of rank 0; 0: it takes any */
-	char file[600]; /* holds both; "": both are known */
+	int port;	/* of rank 0; 0: any free port */
+	char file[600]; /* has both; "": both are known */
 	struct pl_acceptor acceptor;
 };
 
@@ -138,7 +138,7 @@ static int read_file(struct meeting *m)
 	return parse_tcp(m, text, m->err);
 }
 
-/* Why a connection to rank r may have failed. */
+/* The reason why a connection to rank r may have failed. */
 static int wrap_remedy(struct meeting *m, int r, const char *address)
 {
 	const struct pl_peer *p = m->w->peer;
@@ -152,7 +152,7 @@ static int wrap_remedy(struct meeting *m, int r, const char *address)
 
 /* ---- rank 0 ---- */
 
-/* Writes which ranks never came, and which connections were rejected. */
+/* List the ranks that are missing, and the connections that were rejected. */
 static void list_missing(struct meeting *m, const bool *came, char *text, size_t size)
 {
 	const struct pl_world *w = m->w;
@@ -310,7 +310,7 @@ static int join_meeting(struct meeting *m)
 
 /* ---- connections ---- */
 
-/* Which ranks share a host, and memory. */
+/* Find the ranks that share a host, and memory. */
 static int place_ranks(struct meeting *m)
 {
 	struct pl_world *w = m->w;
@@ -348,13 +348,13 @@ static int place_ranks(struct meeting *m)
 	return 0;
 }
 
-/* How many connections to rank r carry data: over TCP one for messages, and the channels. */
+/* The number of data connections to rank r: over TCP one for messages, and the channels. */
 static int data_connections(const struct pl_world *w, int r)
 {
 	return w->peer[r].local || w->library.calls ? 0 : w->n_conns;
 }
 
-/* Where the descriptor of a connection to rank r belongs; number 0: control. */
+/* The place for the descriptor of a connection to rank r; number 0: control. */
 static int *descriptor(struct pl_world *w, int r, int number)
 {
 	struct pl_peer *p = &w->peer[r];
@@ -452,8 +452,8 @@ static int compare_library(struct meeting *m, int r, const struct pl_ready *x,
 	return 0;
 }
 
-/* All ranks are connected. Loads the library that carries out operations, if there is one, and
- * waits until all ranks have done so. */
+/* All ranks are connected. Load the library that carries out operations, if there is one, and wait
+ * until all ranks have done so. */
 static int exchange_ready(struct meeting *m)
 {
 	struct pl_world *w = m->w;

@@ -1,10 +1,10 @@
 /*
  * Finding an MPI library and its functions.
  *
- * Which one: a process can only take part in a job of the kind of MPI whose launcher started it;
- * with another it would be a job of its own with one rank. The launchers' variables say the kind.
- * Under srun both kinds work as far as Slurm's plugin is the right one (pmix for Open MPI, pmi2 for
- * MPICH), so the other kind is tried next. Nothing is initialised here.
+ * A process can only take part in a job of the type of MPI whose launcher started it; with another
+ * type it would be a job with one rank. The variables of the launchers show the type. Under srun
+ * both types work if Slurm's plugin is the right one (pmix for Open MPI, pmi2 for MPICH), so the
+ * other type is tried next. Nothing is initialised here.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ const char *pl_comm_mpi_kind_name(enum pl_mpi_kind kind)
 
 int pl_comm_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s)
 {
-	/* source, tag, error; with MPICH's after two words for the count */
+	/* source, tag, error; in MPICH's status two words for the count come first */
 	return s->v[lib->kind == PL_MPI_OPENMPI ? 1 : 3];
 }
 
@@ -61,7 +61,7 @@ static bool is_set(const char *name)
 	return v && *v;
 }
 
-/* The kind of MPI whose launcher started this process; *sure: no other can be of use. */
+/* The type of MPI whose launcher started this process; *sure: no other type can work. */
 static enum pl_mpi_kind launcher_kind(bool *sure)
 {
 	bool step = is_set("SLURM_STEP_ID") || is_set("SLURM_STEPID");

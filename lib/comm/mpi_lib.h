@@ -3,9 +3,9 @@
  *
  * There are two binary interfaces: that of Open MPI, whose handles are pointers to objects of the
  * library, and that of MPICH, Intel MPI, MVAPICH and Cray MPT, whose handles are ints with fixed
- * values (mpich.org/abi). Both are called through the same declarations here, with handles as wide
- * as a pointer: the calling conventions of 64-bit Linux pass both kinds in the same registers, and
- * what is written through a handle's address is read back through it. Little-endian only.
+ * values (mpich.org/abi). The same declarations serve both, with handles as wide as a pointer: the
+ * calling conventions of 64-bit Linux pass both types in the same registers, and a handle that is
+ * written through an address is read back through it. Little-endian only.
  */
 #ifndef PL_COMM_MPI_LIB_H
 #define PL_COMM_MPI_LIB_H
@@ -13,7 +13,7 @@
 #include "core/core.h"
 
 typedef uintptr_t pl_mpi_handle;
-struct pl_mpi_status { /* room for either kind's */
+struct pl_mpi_status { /* room for both types */
 	int v[10];
 };
 
@@ -46,27 +46,27 @@ enum pl_mpi_kind { PL_MPI_ANY, PL_MPI_OPENMPI, PL_MPI_MPICH };
 struct pl_mpi_lib {
 	enum pl_mpi_kind kind;
 	char name[160];	   /* of the file */
-	char version[100]; /* as it says itself: "Open MPI v4.1.4" */
+	char version[100]; /* its own text: "Open MPI v4.1.4" */
 	pl_mpi_handle world, byte, errors_return;
 #define PL_MPI_MEMBER(member, symbol, args) int(*member) args;
 	PL_MPI_FUNCTIONS(PL_MPI_MEMBER)
 #undef PL_MPI_MEMBER
-	/* extensions, NULL where there is no such */
+	/* extensions, NULL: missing */
 	int (*gpu_support)(int kind, int *yes);
 	int (*cuda_support)(void);
 };
 
 /*
- * Opens the library that the launcher of this process belongs to, else the first that there is; or
- * the one that PACELINE_MPI names. It stays open until the process ends. PL_EABSENT: it is not
- * there, or not of the launcher's kind.
+ * Open the library of this process's launcher, else the first one found; or the one that
+ * PACELINE_MPI names. It stays open until the process ends. PL_EABSENT: it does not exist, or is
+ * not of the launcher's type.
  */
 int pl_comm_mpi_lib_open(struct pl_mpi_lib *lib, struct pl_err *err) PL_MUST;
-/* Does it say that messages may lie in memory of a GPU? Once it has begun. */
+/* Does it report that messages may be in memory of a GPU? Call it after MPI_Init. */
 bool pl_comm_mpi_takes_cuda(const struct pl_mpi_lib *lib);
 const char *pl_comm_mpi_kind_name(enum pl_mpi_kind kind);
 int pl_comm_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s);
-/* Is this error that a message was longer than expected? */
+/* Does the error mean that a message was longer than expected? */
 bool pl_comm_mpi_truncated(const struct pl_mpi_lib *lib, int code);
 
 #endif

@@ -39,7 +39,7 @@ struct nccl {
 	/* Active works: the first of the last call, which may be in progress, and the first that
 	 * the library does not have yet; it may not have begun. */
 	struct pl_work *in_progress, *head;
-	pl_ns since;	/* when that began */
+	pl_ns since;	/* when it began */
 	float *scratch; /* of barriers */
 	/* of the thread that ends it */
 	bool aborts;

@@ -1,6 +1,6 @@
 /*
- * Sockets, as the meeting needs them: every call has a time until which it may take. Non-blocking
- * from the start; what is slow waits in poll().
+ * Sockets for the meeting: every call has a deadline. Sockets are non-blocking from the start; slow
+ * operations wait in poll().
  */
 #include <errno.h>
 #include <ifaddrs.h>
@@ -44,13 +44,13 @@ static int resolve(const char *host, int port, bool passive, struct addrinfo **a
 	e = getaddrinfo(host, service, &hint, a);
 	if (e)
 		pl_fail(err, PL_EIO, "address %s: %s", host, gai_strerror(e));
-	/* it may not be known yet, of a machine that begins just now */
+	/* the name of a machine that is starting may not be known yet */
 	return !e ? 0 : e == EAI_AGAIN || e == EAI_NONAME ? PL_ENO : PL_EIO;
 }
 
 void pl_comm_net_name(const void *at, size_t len, char *to, size_t size)
 {
-	static const char mapped[] = "::ffff:"; /* IPv4 by a socket that takes both */
+	static const char mapped[] = "::ffff:"; /* IPv4 on a socket for both versions */
 
 	if (getnameinfo(at, (socklen_t)len, to, (socklen_t)size, NULL, 0, NI_NUMERICHOST))
 		to[0] = '\0';
@@ -164,7 +164,7 @@ int pl_comm_net_listen(const char *host, int port, int *fd, int *bound, char *ad
 	return listen_at("0.0.0.0", port, fd, bound, address, err);
 }
 
-/* 0: connected, PL_ENO: nobody there yet, else an error that will not go away. */
+/* 0: connected, PL_ENO: nobody listens yet, else a permanent error. */
 static int try_connect(const struct addrinfo *a, pl_ns until, int *fd, struct pl_err *err)
 {
 	int s = pl_fail_now() ? -1

@@ -1,7 +1,7 @@
 /*
- * The protocol, byte by byte. One function describes each message, for both directions. No length
- * that a message claims is trusted: fields have fixed places, the only variable part (a text
- * at the end) ends where its frame ends.
+ * The protocol, byte by byte. One function describes each message, for both directions. Lengths in
+ * a message are not trusted: fields have fixed places, and the only variable part (a text at the
+ * end) ends where its frame ends.
  */
 #include "comm/protocol.h"
 #include "comm/comm.h"
@@ -11,10 +11,10 @@ static const char hello_magic[8] = "PLCOMM4\n"; /* with the version of the proto
 
 /* Writes fields to, or reads them from, the bytes at p. */
 struct codec {
-	uint8_t *p;	  /* where the next field is written; NULL: they are read */
-	const uint8_t *q; /* where the next field is read */
+	uint8_t *p;	  /* place of the next field to write; NULL: reading */
+	const uint8_t *q; /* place of the next field to read */
 	size_t n;	  /* bytes written so far, or left to read */
-	bool bad;	  /* fields that the frame does not have were read */
+	bool bad;	  /* the frame was shorter than its fields */
 };
 
 static void field(struct codec *c, void *v, size_t n)
@@ -32,7 +32,7 @@ static void field(struct codec *c, void *v, size_t n)
 	c->n -= n;
 }
 
-/* v when written, or what is read. */
+/* Write v, or return the number that was read. */
 static uint64_t number(struct codec *c, uint64_t v, size_t n)
 {
 	uint8_t p[8] = { 0 };

@@ -1,21 +1,23 @@
 /*
  * Collectives in shared memory, without messages.
  *
- * Each rank describes the collective that it begins in a slot of its own, and reads the slots of
- * the others. Small collectives (at most 8 KiB a rank) carry their data in the slot: every rank
- * reads all slots and is done. Large ones use memory of the world. In an all-reduce, rank r reads
- * part r of every vector, sums the parts in the order of ranks and writes the result to every rank,
- * so each byte is read and written once. In other collectives each rank reads what it is to
- * receive. A second flag says that a rank does not need the memory of others any more. Where
- * only some of the memory is shared, the collective becomes messages through rings. All ranks take
- * the same decision, because all see all slots.
+ * Each rank describes a collective in its own slot, and reads the slots of the others. Small
+ * collectives (at most 8 KiB of each rank) carry their data in the slot: every rank reads all
+ * slots, and the collective has ended. Large ones use memory of the world. In an all-reduce, rank r
+ * reads part r of every vector, sums the parts in the order of ranks and writes the result to every
+ * rank, so each byte is read and written once. In other collectives each rank reads the data that
+ * it receives. A second flag reports that a rank no longer needs the memory of others. If only some
+ * of the memory is shared, the collective uses messages through rings. All ranks make the same
+ * decision, because all see all slots.
  *
  * Slot i serves every 32nd collective. A rank fills it again when all ranks have left the previous
  * collective of this slot.
  */
 #include "comm/internal.h"
 
-#define TURN ((size_t)256 << 10) /* bytes between two checks of the rest of the world */
+#define TURN                                                                                       \
+	((size_t)256 << 10) /* bytes between two checks of the other operations of the world       \
+			     */
 
 static struct pl_slot *slot_of(const struct pl_world *w, int rank, uint64_t number)
 {
@@ -50,11 +52,11 @@ static void raise_flag(struct pl_world *w, _Atomic uint64_t *flag, uint64_t valu
 
 int pl_comm_shared_coll_waits_for(const struct pl_world *w, const struct pl_work *k)
 {
-	uint64_t until = k->slot + 1; /* what the flag of every rank must reach */
+	uint64_t until = k->slot + 1; /* the value that the flag of every rank must reach */
 
 	if (!k->direct || k->state >= PL_WORK_STEPS || k->state == PL_WORK_SHARED)
 		return -1;
-	if (k->state == PL_WORK_QUEUED) /* all have left the collective before it in the slot */
+	if (k->state == PL_WORK_QUEUED) /* all have left the previous collective of the slot */
 		until -= pl_min_size(until, PL_SLOTS);
 	for (int r = 0; r < w->size; r++) {
 		const struct pl_slot *s = slot_of(w, r, k->slot);
@@ -174,8 +176,8 @@ static uint8_t *dst_of(const struct pl_world *w, const struct pl_work *k, int r)
 	return address(w, r, s->dst_region, s->dst_at);
 }
 
-/* Sets the range of bytes that this rank copies or sums: its part of a large all-reduce, else all
- * that it receives. */
+/* Set the range of bytes that this rank copies or sums: its part of a large all-reduce, else
+ * all. */
 static void set_range(struct pl_world *w, struct pl_work *k)
 {
 	const struct pl_coll_args *a = &k->a;
@@ -213,7 +215,7 @@ static void reduce_piece(struct pl_world *w, struct pl_work *k, size_t bytes)
 	pl_comm_sum_many(dst, all ? n : 1, src, n, bytes / sizeof(float));
 }
 
-/* At most `bytes` of the piece lie in one rank's part; returns how many were copied. */
+/* Copy the part of the piece that is in one rank's part; returns its bytes, at most `bytes`. */
 static size_t copy_piece(struct pl_world *w, struct pl_work *k, size_t bytes)
 {
 	size_t part = k->a.count * sizeof(float), r = (size_t)k->a.root, in = k->at;

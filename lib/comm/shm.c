@@ -1,11 +1,10 @@
 /*
  * Shared memory of the ranks of one host: a segment with slots and rings, and pieces for users.
  *
- * The first rank of the host makes them with memfd_create(), so that nothing stays behind when
- * ranks are killed. The others open /proc/PID/fd/FD, which works for processes of one user. A
- * doorbell is a datagram socket with an abstract name. A rank that is about to sleep says so in the
- * segment, looks once more, and sleeps in epoll. A rank that changes something then sends it a
- * byte.
+ * The first rank of the host makes them with memfd_create(), so that nothing remains when ranks are
+ * killed. The others open /proc/PID/fd/FD, which works for processes of one user. A doorbell is a
+ * datagram socket with an abstract name. Before a rank sleeps, it sets a flag in the segment,
+ * checks once more, and sleeps in epoll. A rank that changes data then sends it a byte.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -50,8 +49,8 @@ static int make(size_t bytes, int *fd, struct pl_err *err)
 	return 0;
 }
 
-/* Maps a file as shared memory; fd -1: memory of this process alone. to: the address of a pointer,
- * which does not change if this fails */
+/* Map a file as shared memory; fd -1: private memory of this process. to: the address of a pointer,
+ * which does not change after a failure. */
 static int map(int fd, size_t bytes, void *to, struct pl_err *err)
 {
 	int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
@@ -117,12 +116,12 @@ void pl_comm_world_wake_rank(struct pl_world *w, int rank)
 
 	if (rank == w->rank || !p->shared)
 		return;
-	/* the change is visible to the other rank before this one reads whether it sleeps */
+	/* the change must be visible to the other rank before this one reads its flag */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&p->shared->asleep, memory_order_relaxed) ||
 	    !atomic_exchange(&p->shared->asleep, 0))
 		return;
-	/* a socket that is full wakes the rank as well */
+	/* a full socket wakes the rank as well */
 	if (sendto(w->doorbell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&p->doorbell,
 		   DOORBELL_BYTES) < 0)
 		return;

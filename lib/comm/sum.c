@@ -65,7 +65,7 @@ void pl_comm_sum_many(float *const *d, int n_dst, const float *const *src, int n
 		const float *last = src[0] + i;
 
 		for (int k = 1; k < n_src; k++) {
-			/* two ranks with one destination need no block between */
+			/* two ranks with one destination need no temporary block */
 			float *to = n_dst == 1 && k == n_src - 1 ? d[0] + i : acc;
 
 			pl_comm_sum(to, last, src[k] + i, m);

@@ -1,6 +1,5 @@
 /*
- * Operations: checks of their arguments, their beginning and their numbers, their end. world.c has
- * the threads that drive them and wait for them.
+ * Operations: checks of arguments, beginning, numbers, end. world.c has the threads.
  */
 #include "comm/internal.h"
 
@@ -126,7 +125,7 @@ void pl_comm_work_end(struct pl_work *k)
 		pl_comm_work_free(k);
 }
 
-/* Adds a collective to the digest of those that all ranks must begin alike. */
+/* Add a collective to the digest of those that all ranks must begin equally. */
 static void add_to_digest(struct pl_world *w, const struct pl_work *k)
 {
 	const struct pl_coll_args *a = &k->a;

@@ -1,12 +1,11 @@
 /*
  * Worlds: opening and ending, waiting, and the thread that drives the engine.
  *
- * A thread that waits drives the engine itself for a while, without sleep, because a change of
- * thread costs three times as much as a small operation takes. Where there are more ranks than
- * processors it offers its processor at every turn. Afterwards the progress thread drives. It
- * sleeps in epoll until a socket, the doorbell of shared memory or the time of a shaped link wakes
- * it. While another thread drives, the progress thread rests, and looks every 10 ms whether it is
- * needed.
+ * A thread that waits first drives the engine itself, without sleep, because a change of thread
+ * takes three times as long as a small operation. With more ranks than processors it yields its
+ * processor in every round. After that the progress thread drives. It sleeps in epoll until a
+ * socket, the doorbell of shared memory or the time of a shaped link wakes it. While another thread
+ * drives, the progress thread sleeps, and checks every 10 ms whether it is needed.
  */
 #include <errno.h>
 #include <sched.h>
@@ -24,12 +23,14 @@
 /* Waiting without sleep for about as long as a sleep costs: two changes of thread, each of 5 to 50
  * us with the time until a processor has left its idle state (Karlin et al., SOSP 1991). */
 #define SPIN_NS	 100000
-#define YIELD_NS 5000	/* of that before the processor is offered: the time of a small operation */
+#define YIELD_NS 5000	/* of that, before the first yield: the time of a small operation */
 #define SLICE_NS 100000 /* the shortest slice that Linux grants (sched_setattr(2)) */
 /* Between two checks of the progress of a device. A check costs about 1 us, so this takes 2 % of a
  * processor, and a copy that has ended waits for 25 us on average. */
-#define LOOK_NS	 50000
-#define TAKEN_NS 2000 /* a yield that takes longer let somebody else run; alone it takes 0.3 us */
+#define LOOK_NS 50000
+#define TAKEN_NS                                                                                   \
+	2000 /* a yield that takes longer let another thread run; alone it takes 0.3 us            \
+	      */
 /* Between two sleeps that may move this thread to another processor: shorter than the 3 ms and more
  * of a slice, in which two ranks would go on to share one. */
 #define MOVE_NS 2000000
@@ -129,8 +130,8 @@ static void sleep_until_ready(struct pl_world *w, bool busy, pl_ns due)
 	}
 }
 
-/* One round of the engine. The lock is held, and is released during the round. Afterwards *busy and
- * *due say how long the thread may sleep. */
+/* One round of the engine. The caller holds the lock, which is released during the round. *busy and
+ * *due then limit the sleep of the thread. */
 static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
 {
 	bool moved;
@@ -195,7 +196,7 @@ static void *progress_main(void *arg)
 		}
 		all = false;
 		if (!armed) {
-			/* looks once more: a rank that changes something later wakes this thread */
+			/* checks once more: a later change wakes this thread */
 			if (own)
 				atomic_store(&own->asleep, 1);
 			atomic_thread_fence(memory_order_seq_cst);
@@ -203,7 +204,7 @@ static void *progress_main(void *arg)
 			continue;
 		}
 		if (atomic_load(&w->has_queued))
-			continue; /* begun since the last look, when nobody rang */
+			continue; /* begun since the last check, without a wake-up */
 		w->progress_sleeps = true;
 		pthread_mutex_unlock(&w->lock);
 		sleep_until_ready(w, busy, due);
@@ -233,7 +234,7 @@ bool pl_comm_work_done(struct pl_work *work)
 	return atomic_load_explicit(&work->done, memory_order_acquire);
 }
 
-/* Drives until it is done, or nothing moved for a while. */
+/* Drive until the work has ended, or nothing has moved for a while. */
 static void drive_until_done(struct pl_world *w, struct pl_work *k)
 {
 	pl_ns since = pl_now_ns();
@@ -286,7 +287,7 @@ static void drive_until_done(struct pl_world *w, struct pl_work *k)
 	atomic_fetch_sub(&w->spinners, 1);
 }
 
-/* Waits until the others are told of the failure, so that all ranks name the same one. */
+/* Wait until the other ranks know of the failure, so that all ranks name the same one. */
 static void wait_until_told(struct pl_world *w)
 {
 	pl_ns until = pl_now_ns() + 200000000;
@@ -307,7 +308,7 @@ int pl_comm_work_wait(struct pl_work *k, struct pl_err *err)
 		drive_until_done(w, k);
 	pthread_mutex_lock(&w->lock);
 	w->waiters++;
-	/* where nothing is left to do, a resting thread is not woken */
+	/* do not wake a sleeping thread without need */
 	if (!pl_comm_work_done(k) || (!w->driving && (w->active || w->queued))) {
 		pl_comm_world_call(w);
 		pthread_mutex_lock(&w->lock);
@@ -415,7 +416,7 @@ static int take_opts(struct pl_world *w, const struct pl_world_opts *o, struct p
 	return 0;
 }
 
-/* Shapes of what this rank sends, and how long the slowest takes for a segment. */
+/* The shaped links of this rank, and the time of the slowest for a segment. */
 static void take_shapes(struct pl_world *w)
 {
 	for (int r = 0; r < w->size; r++)
@@ -572,7 +573,7 @@ static void world_free(struct pl_world *w)
 	pl_free(w);
 }
 
-/* The world could not be opened. The others may have to be told. */
+/* The world could not be opened. The other ranks may have to be told. */
 static void free_failed(struct pl_world *w)
 {
 	if (w->control_runs && atomic_load(&w->failed)) {

@@ -29,8 +29,7 @@ size_t pl_dtype_size(unsigned dtype);	   /* bytes of an element */
 const char *pl_dtype_name(unsigned dtype); /* "F32", as in safetensors */
 /* Convert n elements (little-endian, aligned or not) to float32, rounded to nearest. */
 void pl_dtype_f32(unsigned dtype, const void *src, size_t n, float *out);
-/* The same for integers. False: *at is the index of one that is not whole, below 0, or above
- * `max`. */
+/* The same for integers. False: element *at is not whole, below 0, or above `max`. */
 bool pl_dtype_i32(unsigned dtype, const void *src, size_t n, int32_t max, int32_t *out, size_t *at);
 
 /* Row-major. Zero-initialised is empty. */

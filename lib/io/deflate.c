@@ -87,8 +87,7 @@ uint32_t pl_deflate_crc32(uint32_t crc, const void *p, size_t n)
 #endif
 }
 
-/* Compress n > 0 bytes into at most `room`. Returns the length; 0: it does not fit; -1: no
- * memory. */
+/* Compress n > 0 bytes into `room`. Returns the length; 0: it does not fit; -1: no memory. */
 static int64_t codec_pack(struct pl_codec *c, int level, const uint8_t *p, size_t n, uint8_t *out,
 			  size_t room)
 {

@@ -86,8 +86,7 @@ int pl_container_writer_put_strings(struct pl_container_writer *w, uint32_t type
 int pl_record_get_strings(struct pl_cur *c, uint32_t count, struct pl_intern *str,
 			  struct pl_err *err) PL_MUST;
 
-/* Write lines of provenance: those of `text`, and `line` as one line (NULL: none). Without lines,
- * nothing is written. */
+/* Write lines of provenance: those of `text`, and `line` as one line (NULL: none). */
 int pl_container_writer_put_provenance(struct pl_container_writer *w, uint16_t version,
 				       const void *text, size_t n, const char *line,
 				       struct pl_err *err) PL_MUST;
