@@ -53,8 +53,8 @@ static bool in_passes(const struct pl_edit *e, uint32_t node, const struct slot 
 {
 	const struct pl_enode *n = &e->node[node];
 
-	return !n->dead && n->step == s->step && n->type == PL_N_OP && n->res != PL_NONE &&
-	       e->res[n->res].rank == s->rank && n->start < s->end;
+	return !n->dead && n->step == s->step && (n->type == PL_N_OP || n->type == PL_N_RESOURCE) &&
+	       n->res != PL_NONE && e->res[n->res].rank == s->rank && n->start < s->end;
 }
 
 /* The longer of the times from the first to the last operation on threads, and on devices. Without
@@ -244,6 +244,14 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 		goto out;
 	}
 	for (uint32_t i = 0; i < p.n_nodes; i++)
+		if (p.of[i] && r->e->node[i].type == PL_N_RESOURCE) {
+			rc = pl_fail(err, PL_EDATA,
+				     "\"%.200s\" shares a resource with others; microbatches of "
+				     "such operations are not modelled",
+				     pl_edit_name(r->e, r->e->node[i].name));
+			goto out;
+		}
+	for (uint32_t i = 0; i < p.n_nodes; i++)
 		if (p.of[i] && shrinks(r, &p, i))
 			rw_set_dur(r, i, rw_times(r->e->node[i].dur, 1.0 / (double)rw->k));
 	PL_TRY(rw_result(r, 0, err));
@@ -262,5 +270,6 @@ const struct pl_rewrite_kind pl_rewrite_accumulate = {
 	.last = true,
 	.apply = apply_accumulate,
 	.explain = "a batch passes in {k} microbatches with one synchronisation, so activations "
-		   "need a part of the memory"
+		   "need a part of the memory; the report has all but the last as one "
+		   "operation, of the host or of the device, whichever takes longer"
 };

@@ -248,6 +248,33 @@ holds "$TMP/out" '^assumed: collectives go along rings' "... what is assumed"
 status 0 "a change that needs no links" "$BIN/replay" --no-worth --what-if "scale kind=comm by 0.5" "$TMP/whole.graph"
 check "... assumes nothing" no grep -qE 'assumed|estimated| ms to ' "$TMP/out"
 
+# ---- a server that ranks share: times that can be computed by hand -------------------------------
+# Ranks compute for 10 us, are served for 20 us one after another, and update for 5 us.
+"$GEN/queuegen" 1 10:20 10:20 10:20 >"$TMP/queue.graph"
+"$GEN/queuegen" 2 10:20 10:20 10:20 >"$TMP/pairs.graph"
+# queue GRAPH NS CHANGE: the step with the change, as --what-if and as a plan have it
+queue() {
+	printf 'paceline-plan 1\n%s\n' "$3" >"$TMP/queue.plan"
+	for how in --what-if "-p"; do
+		[ "$how" = -p ] && what=$TMP/queue.plan || what=$3
+		"$BIN/replay" -q --no-worth -O csv --table=steps "$how" "$what" "$TMP/$1.graph" >"$TMP/out"
+		check "$how $3: a step of $2 ns with $1" [ "$(sed -n '2s/.*,//p' "$TMP/out")" = "$2" ]
+	done
+}
+"$BIN/replay" --no-worth -O csv --table=steps "$TMP/queue.graph" >"$TMP/out"
+check "a queue at a server explains the recording" grep -q '^0,75000,,75000,0,$' "$TMP/out" # 10 + 3 * 20 + 5
+queue queue 45000 'scale name=push by 0.5'	       # 10 + 3 * 10 + 5
+queue queue 15000 'remove name=push'		       # 10 + 5
+queue queue 135000 'set name=push to 40us'	       # 10 + 3 * 40 + 5
+queue queue 125000 'scale name=compute,rank=0 by 10'   # rank 0 comes last, after 100 us: 100 + 20 + 5
+queue pairs 55000 'scale name=push by 1'	       # two at once, then one: 10 + 2 * 20 + 5
+queue pairs 35000 'scale name=push by 0.5'	       # 10 + 2 * 10 + 5
+for line in 'accumulate 2:shares a resource' 'fuse-ops compute push:do not follow one another'; do
+	printf 'paceline-plan 1\n%s\n' "${line%:*}" >"$TMP/queue.plan"
+	status 3 "${line%:*} on a server" "$BIN/replay" -p "$TMP/queue.plan" "$TMP/queue.graph"
+	says "${line#*:}" "... is refused with the reason"
+done
+
 # ---- the report -----------------------------------------------------------------------------------
 status 0 "changes in words" "$BIN/replay" --what-if "ranks 16" --what-if "fix rank=0..3" "$TMP/layers.graph"
 check "... each with what it selects" sh -c "sed -n '2p;3p' '$TMP/out' | tr '\n' ' ' |
