@@ -11,14 +11,6 @@
 
 #include "program.h"
 
-static bool models_comm(const struct pl_plan *p)
-{
-	for (size_t i = 0; i < p->n_rw; i++)
-		if (pl_rewrite_is_comm(p->rw[i].op) || p->rw[i].op == PL_RW_ACCUMULATE)
-			return true;
-	return false;
-}
-
 static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r,
 		     struct pl_err *err)
 {
@@ -62,13 +54,16 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 		   struct report *report, struct pl_err *err)
 {
 	struct pl_rewriter *r = pl_rewrite_new(e, cost, err);
+	bool models = false;
 	uint32_t n;
 	int rc = 0;
 
 	if (!r)
 		return err->code;
 	pl_rewrite_tensors(r, &n);
-	if (models_comm(p) && n)
+	for (size_t i = 0; i < p->n_rw && n; i++)
+		models |= pl_rewrite_is_comm(p->rw[i].op) || p->rw[i].op == PL_RW_ACCUMULATE;
+	if (models)
 		rc = find_bias(r, e, report, err);
 	if (rc == 0)
 		rc = pl_rewrite_plan(r, p, err);

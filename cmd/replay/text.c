@@ -45,6 +45,9 @@ static void print_basis(const struct report *r, struct pl_writer *w)
 				"assumed: %scollectives go along rings; the graph does not say "
 				"their algorithm\n",
 				some);
+	if (b->links_assumed)
+		pl_write_text(w, "assumed: each rank has one link for all that it sends; the graph "
+				 "does not say whether it has one to each rank\n");
 	if (b->error < SURE)
 		return;
 	pl_write_format(w,

@@ -52,8 +52,9 @@ static int log_row(void *arg, const struct pl_train_row *r, struct pl_err *err)
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-static int open_trace(struct training *t, struct pl_err *err)
+static int open_trace(struct training *t, const struct pl_job *j, struct pl_err *err)
 {
+	const char *each = NULL;
 	char host[HOST_MAX];
 	struct pl_rec_opts o = { .rank = t->p->rank,
 				 .size = t->p->size,
@@ -73,6 +74,11 @@ static int open_trace(struct training *t, struct pl_err *err)
 	o.provenance = (const char *)line.p;
 	PL_TRY(pl_train_rec_open(&o, &t->rec, err));
 	PL_TRY(pl_train_tracer_new(t->rec, &t->tracer, err));
+	for (size_t i = 0; i < j->n_links; i++)
+		if (j->link[i].from < 0 || j->link[i].from == t->p->rank)
+			each = j->link[i].shared ? "false" : "true";
+	if (each) /* --link made the links */
+		pl_train_rec_meta(t->rec, "link_to_each_rank", each);
 out:
 	pl_buf_fini(&line);
 	return rc;
@@ -172,7 +178,7 @@ static int prepare(struct training *t, struct pl_err *err)
 				    .log = &t->c->c.log };
 
 	PL_CHECK(find_engine(o.job, o.plan, &t->t.engine, err));
-	PL_CHECK(open_trace(t, err));
+	PL_CHECK(open_trace(t, o.job, err));
 	PL_CHECK(device_open(o.job, t->p, &t->device, err));
 	trace_device(t);
 	PL_CHECK(open_world(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));

@@ -11,6 +11,8 @@
  *   tree               one rank of each host speaks to other hosts; of ceil(log2 n) levels
  *                      ceil(log2 hosts) lie between hosts; as fine a pipeline as can be, so that
  *                      the slowest link decides how fast the bytes pass
+ *                      where ranks forward whole messages, or have a link to each other rank: one
+ *                      binary tree, in which rank i sends to ranks 2i + 1 and 2i + 2
  *   halving-doubling   partners at distance d: inside the host when blocks of 2d ranks tile it,
  *                      else all ranks of a host are taken to cross at once
  *   hierarchical       in the host as a ring; between hosts each rank of a host has a ring of its
@@ -104,6 +106,20 @@ static double tree_pass(const struct pl_topology *t, struct placing p, uint32_t 
 	if (p.hosts > 1)
 		per_byte = fmax(per_byte, out.ns_per_byte);
 	return between * out.latency_ns + (levels - between) * in.latency_ns + bytes * per_byte;
+}
+
+/* Up and down one binary tree, at once but for the first message. Over one link a rank sends to its
+ * parent and its two children in turn; the first message is down after 2 log2(n + 1) - 2 of them.
+ */
+static double binary_tree(const struct pl_topology *t, struct hop h, bool pairs, uint32_t n,
+			  double bytes)
+{
+	double piece = fmin(bytes, (double)t->message_bytes);
+	uint32_t depth = pl_cost_log2(n + 1) - 1, sends = pairs ? 1 : n > 4 ? 3 : n > 2 ? 2 : 1;
+	uint32_t down = pairs ? depth : (uint32_t)(2 * log2(n + 1.0)) - 2;
+
+	return 2 * depth * h.latency_ns +
+	       h.ns_per_byte * ((depth + down) * piece + sends * (bytes - piece));
 }
 
 /* S/2, S/4 ... S/n to partners at distance 1, 2 ... If n is no power of two, the last message also
@@ -235,6 +251,9 @@ static double cost_of(const struct pl_topology *t, const struct pl_cost_comm *c)
 	default:
 		if (c->algo == PL_COST_DIRECT)
 			return message(t, p, bytes);
+		if (c->algo == PL_ALGO_TREE && (t->pairs || c->pairs || t->message_bytes > 0))
+			return binary_tree(t, pl_cost_hop(t, p.hosts > 1, 1), t->pairs || c->pairs,
+					   c->n, bytes);
 		return 2 * half(t, p, c, bytes);
 	}
 }

@@ -33,6 +33,7 @@ struct pl_cost_comm {
 	uint8_t algo;	   /* enum pl_algo, PL_COST_DIRECT */
 	uint8_t was;	   /* the recorded algorithm, to which the fit belongs: likewise */
 	bool assumed;	   /* the recording does not say the algorithm: a ring is assumed */
+	bool pairs;	   /* each pair of ranks has a link, whatever the topology says */
 	uint32_t group;	   /* graph.group, PL_NONE */
 	uint32_t n;	   /* ranks */
 	uint32_t recorded; /* ranks that it had in the recording, 0: n */
@@ -48,7 +49,8 @@ struct pl_cost_comm {
 /*
  * Latency-bandwidth cost of a collective of n ranks on a topology (the first n ranks). With link
  * latency a and bandwidth B per rank (a shared link's is divided by the ranks that use it at once):
- * ring 2(n-1)(a + S/nB); tree 2 ceil(log2 n) a + 2S/B; halving-doubling 2 ceil(log2 n) a +
+ * ring 2(n-1)(a + S/nB); tree 2 ceil(log2 n) a + 2S/B, but 2 floor(log2 n) a + S/B where each pair
+ * of ranks has a link and pieces are fine; halving-doubling 2 ceil(log2 n) a +
  * 2(n-1)/n S/B; hierarchical: reduce-scatter in the host, all-reduce between hosts on S/ranks a
  * host, all-gather in the host; ps with k servers 2a + 2 max(S/B, nS/kB). (Thakur, Rabenseifner,
  * Gropp, IJHPCA 2005, for the first three.) Other collectives are their parts of these. Rounded up
@@ -83,6 +85,7 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 struct pl_cost {
 	struct pl_topology topo;
 	bool user_topology; /* the topology is the caller's, and not detected */
+	bool links_known;   /* whether a rank has one link or a link to each other rank */
 	struct pl_fit *fit;
 	size_t n_fits, cap_fits;
 	pl_ns issue_ns; /* lower quartile of the host time of issuing one communication */

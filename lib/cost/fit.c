@@ -587,6 +587,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 
 	memset(c, 0, sizeof(*c));
 	c->user_topology = topo != NULL;
+	c->links_known = topo || g->n_links;
 	if (topo)
 		c->topo = *topo;
 	else

@@ -10,6 +10,9 @@ static pl_id host_of(const struct pl_graph *g, int32_t rank)
 	return PL_NONE;
 }
 
+/* run(1) is what records links, and its messages have at most so many bytes. */
+#define MESSAGE (256 << 10)
+
 /* Time to wake the thread that receives a message. */
 #define WAKE_NS 70000
 
@@ -58,5 +61,9 @@ int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct 
 	}
 	for (size_t i = 0; pl_cost_by_threads(g) && i < t->n_links; i++)
 		t->link[i].latency_ns = pl_max_i64(t->link[i].latency_ns, WAKE_NS);
+	t->pairs = g->n_links > 0;
+	t->message_bytes = t->pairs ? MESSAGE : 0;
+	for (size_t i = 0; i < g->n_links; i++)
+		t->pairs &= g->link[i].to != g->link[i].from;
 	return 0;
 }

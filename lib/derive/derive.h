@@ -28,7 +28,8 @@ struct pl_derive_opts {
 	 ~(1ull << PL_K_OTHER | 1ull << PL_K_COUNTER | 1ull << PL_K_FLOW_OUT |                     \
 	   1ull << PL_K_FLOW_IN | 1ull << PL_K_INSTANT | 1ull << PL_K_GPU_ANNOTATION))
 /* The metadata that the builder needs from pl_trace_load(). */
-#define PL_DERIVE_METADATA ((const char *const[]){ PL_DERIVE_ALL_SYNC, NULL })
+#define PL_DERIVE_METADATA ((const char *const[]){ PL_DERIVE_ALL_SYNC, PL_DERIVE_LINKS, NULL })
+#define PL_DERIVE_LINKS	   "link_to_each_rank"	 /* or is one for all that the rank sends? */
 #define PL_DERIVE_ALL_SYNC "all_synchronization" /* were all synchronising operations recorded? */
 /* A trace `t` with several ranks must be merged, otherwise PL_EDATA. A cycle is PL_EDATA; the
  * message has its path. Impossible times are changed (pl_trace_clamp_outliers()). The columns of

@@ -35,6 +35,16 @@ static pl_id resource_name(struct builder *b, const struct pl_segment *s, const 
 	return pl_derive_intern_text(b->err, &b->g->str, text);
 }
 
+/* The link of a rank, as the metadata says: to the first rank, or from the rank to itself. */
+static void note_link(struct builder *b, const struct pl_segment *s, uint32_t res)
+{
+	const char *each = pl_trace_segment_meta_get(s, PL_DERIVE_LINKS);
+	const struct pl_link l = { res, each && !strcmp(each, "true") ? 0 : res, 0, 0 };
+
+	if (each && (res || strcmp(each, "true") != 0)) /* the first rank has resource 0 */
+		PL_DERIVE_ADD(b->err, b->g->link, b->g->n_links, b->g->cap_links, l);
+}
+
 static void add_resource(struct builder *b, uint32_t seg, uint32_t track)
 {
 	const struct pl_segment *s = &b->t->seg[seg]->seg;
@@ -59,6 +69,8 @@ static void add_resource(struct builder *b, uint32_t seg, uint32_t track)
 		t->type == PL_T_STREAM || t->type == PL_T_COPY_ENGINE || t->type == PL_T_LINK;
 	resource->thread = !resource->device;
 	resource->stream = t->stream;
+	if (!rank->n_res)
+		note_link(b, s, id);
 	PL_DERIVE_ADD(b->err, rank->res, rank->n_res, rank->cap_res, id);
 	rank->has_device |= resource->device;
 	if (resource->device) {

@@ -138,9 +138,9 @@ struct pl_resource {
 	 * starts before the call returns. */
 	pl_ns launch_ns, dispatch_ns, early_ns;
 };
-struct pl_link {	   /* reserved: filled by topologies */
-	uint32_t from, to; /* resources */
-	double bytes_per_ns;
+struct pl_link {
+	uint32_t from, to;   /* resources of ranks; equal: one link for all that the rank sends */
+	double bytes_per_ns; /* 0 unknown */
 	pl_ns latency_ns;
 };
 /* The use of a tensor. */

@@ -34,7 +34,10 @@ struct pl_topology {
 	struct pl_tlink *link;
 	size_t n_links, cap_links;
 	uint32_t n_ranks;
-	bool assumed; /* not given: pl_topology_default() */
+	bool pairs; /* a rank has a link to each other rank; else one for all that it sends */
+	int64_t message_bytes; /* > 0: a tree is one binary tree that forwards messages of so many
+				* bytes; 0: its pieces are as fine as can be */
+	bool assumed;	       /* not given: pl_topology_default() */
 };
 extern const struct pl_lang_schema pl_topology_schema;
 void pl_topology_fini(struct pl_topology *t);

@@ -41,6 +41,7 @@ struct pl_rewrite_basis {
 		       * took that of all ranks */
 	bool assumed; /* that collectives are rings, because the graph does not say their algorithm
 		       */
+	bool links_assumed; /* that a rank has one link for all that it sends */
 	/* how much of the time of all transfers may be wrong, because no messages were recorded: a
 	 * share */
 	double error;

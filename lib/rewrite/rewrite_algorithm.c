@@ -27,7 +27,8 @@ static int apply_algorithm(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 	return 0;
 }
 
-/* As for other ranks: where a ring is assumed, the whole effect is in doubt. */
+/* As for other ranks: where a ring is assumed, the whole effect is in doubt. Where it is not known
+ * whether a rank has one link or one to each other rank, either may be true. */
 void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 {
 	const struct rw_state *s = rw_now(r);
@@ -36,17 +37,23 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 	b->ranks = s->network.of_job;
 	for (uint32_t set = 0; set < s->b.n_sets; set++) {
 		struct pl_cost_comm c = pl_rewrite_comm_of_set(r, set, r->n_ranks);
-		double after = (double)pl_cost_transfer(r->c, &c);
+		double after = (double)pl_cost_transfer(r->c, &c), other;
 
 		all += after;
-		if (!s->asks_algorithm || !c.assumed)
+		if (!s->asks_algorithm)
+			continue;
+		c.pairs = !r->c->links_known && c.algo != c.was;
+		other = c.pairs ? (double)pl_cost_transfer(r->c, &c) : after;
+		wrong += fabs(after - other);
+		b->links_assumed |= other != after;
+		if (!c.assumed)
 			continue;
 		c.algo = c.was;
 		wrong += fabs(after - (double)pl_cost_transfer(r->c, &c));
 		b->assumed = true;
 	}
 	b->as_recorded = !s->over;
-	if (b->assumed)
+	if (b->assumed || b->links_assumed)
 		pl_rewrite_count_basis(r->e->g, r->c, b);
 	b->error = all > 0 ? fmin(wrong / all, 1) : 0;
 }

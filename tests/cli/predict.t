@@ -82,6 +82,21 @@ fused() {
 }
 check "buckets fused: as predicted" thrice fused
 
+# ---- another algorithm: a rank that has a link to each other rank sends to all at once ----
+sed 's/160-160/512-512/; s/^steps .*/steps 5/' job >large
+# other_algorithm SHARED SIGN: as predicted, and the prediction is less (-lt) or more (-gt) than the recorded step
+other_algorithm() {
+	RANKS=3 JOB=large recorded ring --set algorithm=ring --link "rate=100Mbit,latency=1ms$1"
+	RANKS=3 JOB=large recorded tree --set algorithm=tree --link "rate=100Mbit,latency=1ms$1"
+	within 0.12 "$(steps 6 ring --what-if 'algorithm tree')" "$(steps 2 tree)" &&
+		test "$(steps 6 ring --what-if 'algorithm tree')" "$2" "$(steps 2 ring)"
+}
+check "a ring made a tree, a link to each rank: shorter, as predicted" thrice other_algorithm "" -lt
+check "... of which nothing is assumed" no sh -c "'$BIN/replay' --no-worth --what-if 'algorithm tree' ring | grep -E 'assumed|estimated'"
+check "the same, one link a rank: longer, as predicted" thrice other_algorithm ,shared=yes -gt
+"$BIN/graph" -q -O text ring >ring.text
+check "the links are in the graph" sh -c "grep -c '^link' ring.text | grep -qx 3"
+
 # ---- microbatches: the buckets of a short backward pass are ready nearly at once, and share the link ----
 sed 's/160-160/256-256-256-256-256-256/; s/^steps .*/steps 5/; s/^batch .*/batch 64/' job >deep
 accumulated() {

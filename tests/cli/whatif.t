@@ -229,6 +229,9 @@ check "... makes the step no longer" awk -v r="$(number replayed_mean_ns)" -v lo
 status 0 "another algorithm" "$BIN/replay" --no-worth --what-if "algorithm tree" "$TMP/whole.graph"
 check "... has a range" sh -c "head -n 1 '$TMP/out' | grep -qE 'predicted [0-9.]+ ms \([-+][0-9.]+ %; [0-9.]+ ms to [0-9.]+ ms\), 4 ranks'"
 holds "$TMP/out" '^assumed: collectives go along rings; the graph does not say their algorithm$' "... what is assumed"
+holds "$TMP/out" '^assumed: each rank has one link for all that it sends' "... of the links too"
+status 0 "... with a topology" "$BIN/replay" --no-worth --topology=1x4 --what-if "algorithm tree" "$TMP/whole.graph"
+check "... that says it" no grep -q 'assumed: each rank' "$TMP/out"
 mkdir "$TMP/some"
 for r in 0 1; do
 	awk -v r="$r" 'BEGIN {

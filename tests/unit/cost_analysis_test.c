@@ -114,6 +114,85 @@ static void on_hosts(void)
 	ok(more, "more ranks than the topology has: more hosts like the last");
 }
 
+/* A message of a tree: ready at its sender, or not yet (INFINITY). */
+struct sent {
+	uint32_t from, to, piece;
+	double ready;
+};
+
+/* A binary tree of n ranks, message by message: reduced to rank 0, whose messages go down again.
+ * Each message is sent when it is ready and its link is free, in the order in which they become
+ * ready. */
+static double count_tree(uint32_t n, uint32_t pieces, bool pairs, double latency, double ns)
+{
+	struct sent m[2 * 16 * 8];
+	double free_at[16][16] = { { 0 } }, has[16][8] = { { 0 } }, end = 0;
+	uint32_t missing[16][8] = { { 0 } }, k = 0;
+
+	for (uint32_t v = 1; v < n; v++)
+		for (uint32_t p = 0; p < pieces; p++) {
+			missing[(v - 1) / 2][p]++;
+			m[k++] = (struct sent){ v, (v - 1) / 2, p, INFINITY };
+			m[k++] = (struct sent){ (v - 1) / 2, v, p, INFINITY };
+		}
+	for (uint32_t left = k; left; left--) {
+		struct sent *next = NULL;
+		double *link, came;
+
+		for (uint32_t i = 0; i < k; i++) { /* up with all children, down from rank 0 */
+			if (m[i].ready == INFINITY && !missing[m[i].from][m[i].piece] &&
+			    (m[i].from > m[i].to || !m[i].from))
+				m[i].ready = has[m[i].from][m[i].piece];
+			if (m[i].ready >= 0 && m[i].ready < INFINITY &&
+			    (!next || m[i].ready < next->ready))
+				next = &m[i];
+		}
+		link = &free_at[next->from][pairs ? next->to : 0];
+		*link = fmax(*link, next->ready) + ns;
+		came = *link + latency;
+		next->ready = -1;
+		if (next->from > next->to) {
+			missing[next->to][next->piece]--;
+			has[next->to][next->piece] = fmax(has[next->to][next->piece], came);
+			continue;
+		}
+		end = fmax(end, came);
+		for (uint32_t i = 0; i < k; i++)
+			if (m[i].from == next->to && m[i].to > m[i].from &&
+			    m[i].piece == next->piece)
+				m[i].ready = came;
+	}
+	return end;
+}
+
+static void forwarding(void)
+{
+	double worst[2][2] = { { 0 } };
+	struct topo x;
+
+	for (uint32_t n = 2; n <= 16; n++)
+		for (uint32_t pieces = 1; pieces <= 8; pieces++)
+			for (int pairs = 0; pairs < 2; pairs++) {
+				double t, *w = &worst[pairs][pieces > 1];
+
+				make_topo(&x, 1, n, 10, 1000, 10, 1000, false);
+				x.t.pairs = pairs;
+				x.t.message_bytes = 1000000;
+				t = (double)cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_TREE, n,
+						 1000000 * (int64_t)pieces, 0);
+				*w = fmax(*w,
+					  fabs(t / count_tree(n, pieces, pairs, 1000, 1e5) - 1));
+			}
+	printf("# %g %g, %g %g\n", worst[0][0], worst[0][1], worst[1][0], worst[1][1]);
+	ok(worst[1][0] < 1e-6 && worst[1][1] < 1e-6,
+	   "a tree over a link to each rank, as counted message by message");
+	ok(worst[0][0] < 0.002 && worst[0][1] < 0.2, "... over one link a rank, nearly");
+	make_topo(&x, 1, 8, 10, 1000, 10, 1000, false);
+	x.t.pairs = true;
+	is_i64(cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_TREE, 8, 1000000, 0), 6 * 1000 + 100000,
+	       "... in pieces as fine as can be: all bytes once");
+}
+
 static void special(void)
 {
 	struct pl_link_change change[] = { { .link = "nic", .bandwidth = 2, .latency = 1 },
@@ -145,6 +224,7 @@ int main(void)
 {
 	formulas();
 	on_hosts();
+	forwarding();
 	special();
 	return done_testing();
 }
