@@ -166,8 +166,6 @@ int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_
 /* After all segments: collectives without a group get the group of their rank, if it has only one.
  * If the headers contradict each other, it warns and uses none of them. */
 int pl_clock_listed_use(struct pl_align *a, struct pl_err *err) PL_MUST;
-/* After that: the sets of several ranks that `rank` is in; 0: none, or not all are known. */
-uint32_t pl_clock_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first);
 const int32_t *pl_clock_listed_ranks(const struct pl_align *a, pl_id set, uint32_t *n);
 struct pl_stream;
 /* Where headers of files list all groups of a rank, leave only groups of v[0..n) that they list, of

@@ -223,7 +223,8 @@ const int32_t *pl_clock_listed_ranks(const struct pl_align *a, pl_id set, uint32
 
 PL_COMPARATOR(by_listed, struct pl_listed, rank, set, name);
 
-uint32_t pl_clock_listed_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first)
+/* The sets of several ranks that `rank` is in; 0: none, or not all are known. */
+static uint32_t sets_of(const struct pl_align *a, int32_t rank, const struct pl_listed **first)
 {
 	size_t i = 0, k;
 
@@ -260,7 +261,7 @@ static pl_id contradicted(const struct pl_align *a, const struct pl_listed *firs
 			const struct pl_listed *l;
 
 			*rank = v[i];
-			n = pl_clock_listed_of(a, v[i], &l);
+			n = sets_of(a, v[i], &l);
 			for (k = 0; k < n && l[k].set != s;)
 				k++;
 			if (n && k == n)
@@ -308,7 +309,7 @@ static int use_only_set(struct pl_align *a, struct pl_err *err)
 		struct pl_comm *e = &a->ev[i];
 
 		if (e->kind != PL_K_COLLECTIVE || e->group != PL_NONE ||
-		    pl_clock_listed_of(a, e->rank, &l) != 1)
+		    sets_of(a, e->rank, &l) != 1)
 			continue;
 		e->group = l->name == PL_NONE ? unnamed : l->name;
 		e->ranks = l->set;
@@ -384,7 +385,7 @@ static uint32_t listed_streams(const struct relabel *x, uint32_t i, pl_id set, u
 static bool take_listed(struct relabel *x, uint32_t i, bool exactly)
 {
 	const struct pl_listed *l;
-	uint32_t n = pl_clock_listed_of(x->a, x->v[i].s.rank, &l), left = 0, common, best = PL_NONE;
+	uint32_t n = sets_of(x->a, x->v[i].s.rank, &l), left = 0, common, best = PL_NONE;
 	double most = 0;
 
 	for (uint32_t k = 0; k < x->n; k++)
@@ -432,8 +433,7 @@ int pl_clock_listed_groups(const struct pl_align *a, struct pl_stream *v, uint32
 		if (x.to[i] == PL_NONE && size[v[i].group] > 1)
 			take_listed(&x, i, true);
 	for (uint32_t i = 0; i < n; i++) {
-		if (x.to[i] != PL_NONE || size[v[i].group] < 2 ||
-		    !pl_clock_listed_of(a, v[i].s.rank, &l))
+		if (x.to[i] != PL_NONE || size[v[i].group] < 2 || !sets_of(a, v[i].s.rank, &l))
 			continue;
 		if (take_listed(&x, i, false))
 			++*changed;

@@ -12,7 +12,7 @@
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
-int pl_data_parts_cut(struct pl_data_parts *p, const char *s, struct pl_err *err)
+static int parts_cut(struct pl_data_parts *p, const char *s, struct pl_err *err)
 {
 	PL_CHECK(pl_dup(NULL, &p->text, s, err));
 	for (char *at = p->text; at;) {
@@ -26,7 +26,7 @@ int pl_data_parts_cut(struct pl_data_parts *p, const char *s, struct pl_err *err
 	return 0;
 }
 
-void pl_data_parts_fini(struct pl_data_parts *p)
+static void parts_fini(struct pl_data_parts *p)
 {
 	pl_free(p->text);
 	pl_free(p->part);
@@ -191,10 +191,10 @@ int pl_dataset_open(const char *spec, uint64_t seed, struct pl_dataset *d, struc
 	int rc;
 
 	memset(d, 0, sizeof(*d));
-	rc = pl_data_parts_cut(&p, spec + n + (spec[n] == ':'), &why);
+	rc = parts_cut(&p, spec + n + (spec[n] == ':'), &why);
 	if (rc >= 0)
 		rc = open_parts(spec, n, &p, seed, d, &why);
-	pl_data_parts_fini(&p);
+	parts_fini(&p);
 	if (rc < 0)
 		pl_dataset_fini(d);
 	return pl_fail_as(err, &why);

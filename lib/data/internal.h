@@ -14,8 +14,6 @@ struct pl_data_parts {
 	const char **part; /* n of them */
 	size_t n, cap;
 };
-int pl_data_parts_cut(struct pl_data_parts *p, const char *s, struct pl_err *err) PL_MUST;
-void pl_data_parts_fini(struct pl_data_parts *p);
 /* The value of part i if it is "key=VALUE"; NULL if its key is another. */
 const char *pl_data_parts_value(const struct pl_data_parts *p, size_t i, const char *key);
 

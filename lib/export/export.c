@@ -7,16 +7,16 @@ static const struct pl_exporter trace = {
 	.binary = true,
 };
 
-const struct pl_exporter *const pl_export_formats[] = {
+static const struct pl_exporter *const formats[] = {
 	&trace,		 &pl_export_chrome, &pl_export_perfetto,  &pl_export_csv, &pl_export_jsonl,
 	&pl_export_text, &pl_export_stat,   &pl_export_stat_json, NULL,
 };
 
 const struct pl_exporter *pl_export_find(const char *name)
 {
-	for (size_t i = 0; pl_export_formats[i]; i++)
-		if (!strcmp(pl_export_formats[i]->name, name))
-			return pl_export_formats[i];
+	for (size_t i = 0; formats[i]; i++)
+		if (!strcmp(formats[i]->name, name))
+			return formats[i];
 	return NULL;
 }
 

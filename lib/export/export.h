@@ -21,7 +21,6 @@ struct pl_exporter {
 	bool binary;
 	const struct pl_export_kind *kind; /* NULL: paceline's own stream */
 };
-extern const struct pl_exporter *const pl_export_formats[]; /* NULL-terminated */
 const struct pl_exporter *pl_export_find(const char *name);
 
 struct pl_sink *pl_export_open(const struct pl_exporter *e, struct pl_out *out,

@@ -268,7 +268,7 @@ const char *pl_import_src_limit(const struct pl_src *s, size_t max)
 
 /* ---- ranks and hosts from names ------------------------------------------------------------ */
 
-const char *pl_import_base_name(const char *path)
+static const char *base_name(const char *path)
 {
 	const char *s = strrchr(path, '/');
 
@@ -326,7 +326,7 @@ static size_t handler_host(const char *base)
 int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_len)
 {
 	static const char *const words[] = { "rank", "worker", "kineto", "gpu", "et", "process" };
-	const char *base = pl_import_base_name(path), *end = base + strlen(base);
+	const char *base = base_name(path), *end = base + strlen(base);
 	size_t n = handler_host(base);
 	int32_t rank = -1;
 
@@ -397,7 +397,7 @@ int pl_import_begin(struct pl_segment *seg, const char *path, const char *format
 		    struct pl_err *err)
 {
 	memset(seg, 0, sizeof(*seg));
-	seg->source = pl_strdup(pl_import_base_name(path));
+	seg->source = pl_strdup(base_name(path));
 	seg->format = pl_strdup(format);
 	if (seg->source && seg->format)
 		return 0;

@@ -72,7 +72,6 @@ int32_t pl_import_name_rank(const char *path, const char **host, size_t *host_le
 /* Finds the rank by --rank-from; -1: unknown. `info`: the rank that the file itself has, or -1. */
 int pl_import_pick_rank(const struct pl_import_opts *o, const char *path, int32_t info,
 			int32_t *rank, struct pl_err *err) PL_MUST;
-const char *pl_import_base_name(const char *path);
 /* An empty segment with source and format. */
 int pl_import_begin(struct pl_segment *seg, const char *path, const char *format,
 		    struct pl_err *err) PL_MUST;

@@ -30,9 +30,7 @@ const struct pl_lang_field *pl_lang_extra(const struct pl_lang_schema *s,
 					  const struct pl_lang_row *row);
 /* Field number i of a statement: those of the row, then the extra ones. */
 const struct pl_lang_field *pl_lang_field_at(const struct pl_lang_statement *st, size_t i);
-/* The value of the first positional field, which `only` looks at; NULL. */
-const char *pl_lang_first(const struct pl_lang_statement *st);
-/* May the field be given together with that first value? */
+/* May the field be given together with `first`, the value of the first positional field? */
 bool pl_lang_allowed(const struct pl_lang_field *f, const char *first);
 
 /* pl_lang_row() by the first n bytes of a text. */

@@ -78,7 +78,7 @@ void pl_lang_end(struct pl_lang_statement *st)
 	memset(st, 0, sizeof(*st));
 }
 
-const char *pl_lang_first(const struct pl_lang_statement *st)
+static const char *first_value(const struct pl_lang_statement *st)
 {
 	const struct pl_lang_field *f = st->row->field;
 
@@ -188,11 +188,11 @@ static int check_field(const struct pl_lang_statement *st, size_t i, struct pl_e
 	if (f->flags & PL_LANG_LIST)
 		return check_list(st, f, err);
 	if (!v->present)
-		return f->flags & PL_LANG_NEED && pl_lang_allowed(f, pl_lang_first(st))
+		return f->flags & PL_LANG_NEED && pl_lang_allowed(f, first_value(st))
 			       ? usage_fail(st, err, f->name)
 			       : 0;
-	if (!pl_lang_allowed(f, pl_lang_first(st)))
-		return no_key(st->row, pl_lang_first(st), f->name, err);
+	if (!pl_lang_allowed(f, first_value(st)))
+		return no_key(st->row, first_value(st), f->name, err);
 	return pl_lang_value_check(f, v, err);
 }
 

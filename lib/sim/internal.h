@@ -62,7 +62,6 @@ struct pass {
 	struct resource_places *places; /* of graphs with RESOURCE nodes */
 	pl_ns step_start, step_end;	/* out */
 };
-void pl_sim_pass(struct pass *p);
 /* shared.c: the same with RESOURCE nodes. *shared: NULL before the first step; kept from step to
  * step, freed by pl_sim_shared_free(). */
 struct sim_shared;

@@ -5,7 +5,7 @@
  * the start of the node before, which the next node needs. WIDE runs together wait only once for
  * memory and branch, and each run computes while the others wait: four runs cost less than two
  * single ones. The times of a node are neighbours in memory. The rules and results equal those of
- * pl_sim_pass().
+ * run_pass().
  *
  * Ends are stored; starts follow from them, because few edges count from a start. 32 bytes for each
  * node of the longest step. Steps with more than MOST_NODES nodes, and graphs in which the order of

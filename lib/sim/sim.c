@@ -352,7 +352,7 @@ static pl_ns latest_with_long_gap(const struct pass *p, const struct pl_shape *s
 	return t;
 }
 
-void pl_sim_pass(struct pass *p)
+static void run_pass(struct pass *p)
 {
 	const struct pl_gstep *st = &p->s->g->step[p->k];
 	const struct pl_shape *sh = &p->s->g->shape[st->shape];
@@ -489,7 +489,7 @@ static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *end, uint
 	enter(p, from);
 	if (x->s->has_shared)
 		return pl_sim_pass_shared(p, &x->shared, err);
-	pl_sim_pass(p);
+	run_pass(p);
 	return 0;
 }
 
