@@ -272,35 +272,21 @@ static void get_fixed(struct dec *d, int64_t *v, size_t n)
 {
 	const uint8_t *p = d->p;
 
+#define FIXED(bytes, value)                                                                        \
+	case bytes:                                                                                \
+		for (size_t i = 0; i < n; i++)                                                     \
+			v[i] = (int64_t)(value);                                                   \
+		break;
 	switch (d->width) {
-	case 1:
-		for (size_t i = 0; i < n; i++)
-			v[i] = p[i];
-		break;
-	case 2:
-		for (size_t i = 0; i < n; i++)
-			v[i] = pl_le16_get(p + 2 * i);
-		break;
-	case 4:
-		for (size_t i = 0; i < n; i++)
-			v[i] = pl_le32_get(p + 4 * i);
-		break;
-	case 1 | PL_COL_SIGNED:
-		for (size_t i = 0; i < n; i++)
-			v[i] = (int8_t)p[i];
-		break;
-	case 2 | PL_COL_SIGNED:
-		for (size_t i = 0; i < n; i++)
-			v[i] = (int16_t)pl_le16_get(p + 2 * i);
-		break;
-	case 4 | PL_COL_SIGNED:
-		for (size_t i = 0; i < n; i++)
-			v[i] = (int32_t)pl_le32_get(p + 4 * i);
-		break;
-	default:
-		for (size_t i = 0; i < n; i++)
-			v[i] = (int64_t)pl_le64_get(p + 8 * i);
+		FIXED(1, p[i])
+		FIXED(2, pl_le16_get(p + 2 * i))
+		FIXED(4, pl_le32_get(p + 4 * i))
+		FIXED(8, pl_le64_get(p + 8 * i))
+		FIXED(1 | PL_COL_SIGNED, (int8_t)p[i])
+		FIXED(2 | PL_COL_SIGNED, (int16_t)pl_le16_get(p + 2 * i))
+		FIXED(4 | PL_COL_SIGNED, (int32_t)pl_le32_get(p + 4 * i))
 	}
+#undef FIXED
 	d->p = p + n * (d->width & ~PL_COL_SIGNED);
 }
 
