@@ -355,22 +355,24 @@ static double compare_transfers(struct pl_likelihood *l, uint32_t length, struct
 	return log(mid);
 }
 
-/* The logarithm of a product: a logarithm for each factor would take most of the time of merge. */
+/* The sum of log((1 + z^2) s pi) with z = r / s, without s pi if impossible. That is the logarithm
+ * of a quotient of products: logarithms, roots and divisions for each would take most of the time.
+ */
 static double cost_at(const struct pl_residual *v, size_t n, double scale)
 {
-	double cost = 0, product = 1;
+	double cost = 0, up = 1, down = 1; /* the root of `down` is meant */
 
 	for (size_t i = 0; i < n; i++) {
-		double s = v[i].wide > 0 ? sqrt(scale * scale + v[i].wide * v[i].wide) : scale;
-		double z = v[i].r / s;
+		double s2 = scale * scale + v[i].wide * v[i].wide;
 
-		product *= (1 + z * z) * (v[i].impossible ? 1 : s * 3.14159265);
-		if (product > 1e100 || product < 1e-100) {
-			cost += log(product);
-			product = 1;
+		up *= (s2 + v[i].r * v[i].r) * (v[i].impossible ? 1 : 3.14159265);
+		down *= v[i].impossible ? s2 * s2 : s2;
+		if (up > 1e100 || up < 1e-100 || down > 1e100 || down < 1e-100) {
+			cost += log(up) - log(down) / 2;
+			up = down = 1;
 		}
 	}
-	return cost + log(product);
+	return cost + log(up) - log(down) / 2;
 }
 
 void pl_clock_likelihood_of(struct pl_likelihood *l, struct pl_division *d)

@@ -31,24 +31,28 @@ static int put_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type
 static int put_node(struct pl_edit *e, const struct pl_gstep *st, const struct pl_shape *sh,
 		    const struct pl_edit_delays *d, uint32_t i, uint32_t step, struct pl_err *err)
 {
-	struct pl_enode n = pl_edit_blank_node();
+	struct pl_enode *n;
 
-	n.start = st->start[i];
-	n.dur = d->work ? d->work[i] : st->dur[i];
+	/* filled in its place: a copy would load in other sizes what was just stored, and wait */
+	PL_CHECK(pl_grow(&e->node, &e->cap_nodes, e->n_nodes + 1, sizeof(*n), err));
+	n = &e->node[e->n_nodes];
+	*n = pl_edit_blank_node();
+	n->start = st->start[i];
+	n->dur = d->work ? d->work[i] : st->dur[i];
 	if (e->share)
-		e->share[e->n_nodes] = (struct pl_eshare){ d->hold[i], st->dur[i] - n.dur };
-	n.step = step;
-	n.origin = i;
-	n.label = (uint64_t)e->n_nodes << LABEL_SHIFT;
+		e->share[e->n_nodes] = (struct pl_eshare){ d->hold[i], st->dur[i] - n->dur };
+	n->step = step;
+	n->origin = i;
+	n->label = (uint64_t)e->n_nodes++ << LABEL_SHIFT;
 #define TAKE(member, ...)                                                                          \
 	if (sh->member)                                                                            \
-		n.member = sh->member[i];
+		n->member = sh->member[i];
 	PL_NODE_COLUMNS(TAKE)
-	if (n.k >= sh->off[i + 1] - sh->off[i])
-		n.k = 0; /* all, however many edges are added */
-	if (n.comm != PL_NONE)
-		n.comm += (uint32_t)e->n_comms;
-	return pl_append(&e->node, &e->n_nodes, &e->cap_nodes, &n, sizeof(n), err);
+	if (n->k >= sh->off[i + 1] - sh->off[i])
+		n->k = 0; /* all, however many edges are added */
+	if (n->comm != PL_NONE)
+		n->comm += (uint32_t)e->n_comms;
+	return 0;
 }
 
 /* An entry of the first step keeps its recorded time; others follow the tail of the resource. */
