@@ -99,7 +99,7 @@ static uint32_t ev(uint32_t seg, unsigned kind, pl_id on, const char *name, int6
 	return i;
 }
 
-static void step(uint32_t seg, pl_id on, int64_t number, int64_t start_us, int64_t end_us)
+static inline void step(uint32_t seg, pl_id on, int64_t number, int64_t start_us, int64_t end_us)
 {
 	trace.seg[seg]->step[ev(seg, PL_K_STEP, on, "ProfilerStep", start_us, end_us, 0)] = number;
 }
@@ -153,7 +153,7 @@ static void end_trace(void)
  * ------------------------------------------------------------------------------------ */
 
 /* Node of the first step with this name, role and recorded start. */
-static uint32_t node(const char *name, unsigned role, int64_t start_us)
+static inline uint32_t node(const char *name, unsigned role, int64_t start_us)
 {
 	for (size_t k = 0; k < graph.n_steps; k++) {
 		const struct pl_shape *s = &graph.shape[graph.step[k].shape];
