@@ -95,9 +95,8 @@ PL_COMPARATOR(by_tid, struct thread, tid, track);
 /*
  * PyTorch makes two threads, one after the other, with each process group of gloo. So the threads
  * of a rank are in the order of its groups, which is that of the list. Other processes may make
- * threads between the two, and a thread that did nothing is not recorded: one of both can be dealt
- * with. If the threads make up as many groups as are listed, a collective is of the group of its
- * thread.
+ * threads between the two, or one of them may have done nothing, but not both. If there are threads
+ * for as many groups as are listed, a collective is of the group of its thread.
  */
 static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t listed0,
 			size_t ev0, struct pl_err *err)
@@ -105,25 +104,24 @@ static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t
 	size_t groups = a->n_listed - listed0, n = 0, k = 0;
 	struct thread *v = NULL;
 	uint32_t *group = NULL; /* by track: which of the listed ones */
-	bool good = groups > 1, second = true;
+	bool second = true;
 	int rc = 0;
 
-	if (!good)
+	if (groups < 2)
 		return 0;
 	PL_TRY(pl_alloc(&v, seg->n_tracks, sizeof(*v), err));
 	PL_TRY(pl_alloc(&group, seg->n_tracks, sizeof(*group), err));
-	memset(group, 0xff, seg->n_tracks * sizeof(*group));
-	for (size_t i = ev0; i < a->n && good; i++) {
+	for (size_t i = ev0; i < a->n; i++) {
 		uint32_t t = a->ev[i].comm_stream;
 		pl_id tid = seg->track[t].tid;
 
-		if (a->ev[i].kind != PL_K_COLLECTIVE || group[t] != PL_NONE)
+		if (a->ev[i].kind != PL_K_COLLECTIVE || group[t]++)
 			continue;
-		group[t] = 0;
 		v[n].track = t;
-		good = a->ev[i].group == PL_NONE && seg->track[t].type == PL_T_THREAD &&
-		       tid < seg->str.n &&
-		       pl_json_i64(seg->str.str[tid], seg->str.len[tid], &v[n++].tid);
+		if (a->ev[i].group != PL_NONE || tid >= seg->str.n ||
+		    seg->track[t].type != PL_T_THREAD ||
+		    !pl_json_i64(seg->str.str[tid], seg->str.len[tid], &v[n++].tid))
+			goto out;
 	}
 	pl_sort(v, n, sizeof(*v), by_tid);
 	for (size_t i = 0; i < n; i++) {
@@ -131,17 +129,16 @@ static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t
 		k += !second;
 		group[v[i].track] = (uint32_t)k - 1;
 	}
-	good &= k == groups;
-	a->unclear_threads |= n && !good;
-	for (size_t i = ev0; good && i < a->n; i++) {
+	a->unclear_threads |= n && k != groups;
+	for (size_t i = ev0; k == groups && i < a->n; i++) {
 		struct pl_comm *e = &a->ev[i];
+		const struct pl_listed *l = &a->listed[listed0 + group[e->comm_stream]];
 
-		if (e->kind != PL_K_COLLECTIVE)
+		if (e->kind != PL_K_COLLECTIVE || l->name == PL_NONE || l->set == PL_NONE)
 			continue;
+		e->group = l->name;
+		e->ranks = l->set;
 		e->listed = true;
-		e->group = a->listed[listed0 + group[e->comm_stream]].name;
-		e->ranks = a->listed[listed0 + group[e->comm_stream]].set;
-		a->unclear_threads |= e->group == PL_NONE || e->ranks == PL_NONE;
 	}
 out:
 	pl_free(v);
@@ -149,45 +146,35 @@ out:
 	return rc;
 }
 
-struct part { /* of a rank in a group */
-	pl_id group, set;
-	int32_t rank;
-	uint64_t sum; /* over its collectives, of what is the same on every rank */
-};
-
-PL_COMPARATOR(by_part, struct part, group, set, rank);
-
-/* All ranks of a group must have had the same collectives in it. If they had not, the threads were
- * put into wrong groups, and tell nothing. */
-static int check_threads(struct pl_align *a, struct pl_err *err)
+/* All members of a group must have had the same collectives in it, or else the threads were put
+ * into wrong groups and tell nothing. Therefore the sum of what the others had is the same multiple
+ * of what the first had. */
+static void check_threads(struct pl_align *a)
 {
-	const struct part *last = NULL;
-	struct part *v;
-	size_t n = 0;
+	uint64_t rest = 0;
 
-	PL_CHECK(pl_alloc(&v, a->n, sizeof(*v), err));
 	for (size_t i = 0; i < a->n; i++) {
 		const struct pl_comm *e = &a->ev[i];
-		const int64_t same[2] = { e->coll, e->coll_is & PL_COLL_ROOTED ? 0 : e->bytes };
+		const int64_t same[4] = { e->group, e->ranks, e->coll,
+					  e->coll_is & PL_COLL_ROOTED ? 0 : e->bytes };
+		int32_t first = -1;
+		uint64_t present = 0;
+		uint32_t n = 0;
+		const int32_t *v = e->listed ? pl_clock_listed_ranks(a, e->ranks, &n) : NULL;
 
-		if (e->listed)
-			v[n++] = (struct part){ e->group, e->ranks, e->rank,
-						pl_hash(same, sizeof(same)) };
+		while (n-- > 0)
+			if (pl_clock_has_rank(a, v[n])) {
+				first = v[n];
+				present++;
+			}
+		if (v)
+			rest += pl_hash(same, sizeof(same)) * (e->rank == first ? 1 - present : 1);
 	}
-	pl_sort(v, n, sizeof(*v), by_part);
-	for (size_t i = 0, k; i < n; last = &v[i], i = k) {
-		for (k = i + 1; k < n && !by_part(&v[i], &v[k]); k++)
-			v[i].sum += v[k].sum;
-		a->unclear_threads |= last && last->group == v[i].group && last->set == v[i].set &&
-				      last->sum != v[i].sum;
-	}
-	for (size_t i = 0; a->unclear_threads && i < a->n; i++)
+	for (size_t i = 0; (rest || a->unclear_threads) && i < a->n; i++)
 		if (a->ev[i].listed) {
 			a->ev[i].group = a->ev[i].ranks = PL_NONE;
 			a->ev[i].listed = false;
 		}
-	pl_free(v);
-	return 0;
 }
 
 int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0, size_t ev0,
@@ -331,7 +318,7 @@ int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 	PL_TRY(first_entries(a, &first, err));
 	set = contradicted(a, first, &rank);
 	a->unclear_threads |= set != PL_NONE;
-	PL_TRY(check_threads(a, err));
+	check_threads(a);
 	if (set == PL_NONE) {
 		PL_TRY(list_members(a, first, err));
 		PL_TRY(use_only_set(a, err));
