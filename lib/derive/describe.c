@@ -8,10 +8,10 @@
  * without a rendezvous is a communication too, with its transfer. A message belongs to the latest
  * communication of its group whose arrivals or messages lead to it. The root of a broadcast or
  * scatter is the member whose arrival most transfers follow directly. A device operation has the
- * phase of the call that launched it. In a step with a backward phase, other work is forward if
- * backward work follows before the next work of the optimiser.
+ * phase of the call that launched it. On a rank with a backward phase, other work is forward
+ * if backward work follows, in the first step of the shape.
  *
- * Linear in nodes and edges, but for a search among the times at which the optimiser worked.
+ * Linear in nodes and edges.
  */
 #include "derive/describe.h"
 #include "derive/names.h"
@@ -390,85 +390,47 @@ static void describe_layers(struct describe *d, struct pl_shape *s)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The time of a rank from one begin of work of the optimiser to the next; the first one is from the
- * start. */
-struct pass {
-	uint32_t rank;
-	pl_ns start, backward; /* when its last backward operation begins, INT64_MIN: it has none */
-};
-
-PL_COMPARATOR(by_rank_start, struct pass, rank, start);
-
-/* The pass to which a node belongs that no other one launched, NULL: it has no rank. */
-static struct pass *pass_of(const struct describe *d, const struct pl_shape *s, const pl_ns *start,
-			    struct pass *pass, size_t n, uint32_t i)
-{
-	const struct pass key = { s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]], start[i],
-				  0 };
-	size_t k = 0;
-
-	if (key.rank == PL_NONE || phase_of_launch(s, i) != PL_PH_UNKNOWN)
-		return NULL;
-	PL_LOWER_BOUND(k, n, by_rank_start(&pass[k], &key) <= 0);
-	return &pass[k - 1];
-}
-
-/*
- * Work whose phase nothing tells has the phase of its launch. Otherwise it is forward if backward
- * work follows before the optimiser changes the parameters, and has none of these phases if none
- * follows. A step, and more so an input without steps, can have several passes: a batch in parts,
- * several models. The optimiser changes nothing, but clears gradients, if none were computed since
- * its last work. `start`: of the nodes of a step.
- */
-static void describe_rest(struct describe *d, const struct pl_shape *s, const pl_ns *start)
-{
-	struct pass *pass = NULL, *x;
-	size_t n = 0, cap = 0;
-
-	for (uint32_t r = 0; r < (uint32_t)d->g->n_ranks; r++)
-		PL_DERIVE_ADD(d->err, pass, n, cap, (struct pass){ r, INT64_MIN, INT64_MIN });
-	for (uint32_t i = 0; i < s->n_nodes; i++) /* the first of several that follow one another */
-		if (s->phase[i] == PL_PH_OPTIMIZER && s->res[i] != PL_NONE &&
-		    !(i && s->phase[i - 1] == PL_PH_OPTIMIZER && s->res[i - 1] == s->res[i]) &&
-		    phase_of_launch(s, i) == PL_PH_UNKNOWN)
-			PL_DERIVE_ADD(d->err, pass, n, cap,
-				      (struct pass){ d->rank[s->res[i]], start[i], INT64_MIN });
-	pl_sort(pass, n, sizeof(*pass), by_rank_start);
-	for (uint32_t i = 0; i < s->n_nodes && !d->err->code; i++)
-		if (is_backward(s->phase[i]) && (x = pass_of(d, s, start, pass, n, i)))
-			x->backward = pl_max_i64(x->backward, start[i]);
-	for (size_t k = n; k-- > 1;)
-		if (pass[k - 1].rank == pass[k].rank && pass[k - 1].backward == INT64_MIN)
-			pass[k - 1].backward = pass[k].backward;
-	for (uint32_t i = 0; i < s->n_nodes && !d->err->code; i++) {
-		if (s->phase[i] != PL_PH_UNKNOWN)
-			continue;
-		x = pass_of(d, s, start, pass, n, i);
-		s->phase[i] = !x		       ? phase_of_launch(s, i)
-			      : start[i] < x->backward ? PL_PH_FORWARD
-						       : PL_PH_OTHER;
-	}
-	pl_free(pass);
-}
-
-/* Phase and work of each node; `st`: a step of the shape. */
+/* Phase and work of each node. Work whose phase nothing tells has the phase of its launch.
+ * Otherwise it is forward if a backward operation of its rank begins later, and has none of these
+ * phases if none does: a step can have several passes, such as a batch in parts. `st`: a step of
+ * the shape. */
 static void describe_nodes(struct describe *d, const struct pl_shape *shape,
 			   const struct pl_gstep *st)
 {
 	const struct pl_shape columns = *shape, *s = &columns; /* no store below changes them */
-	bool trains = false, rest = false;
+	size_t n = (size_t)d->g->n_ranks + 1;
+	pl_ns *last; /* begin of the last backward operation, by rank; one for those without a rank
+		      */
 
+	if (pl_alloc(&last, n, sizeof(*last), d->err) < 0)
+		return;
+	for (size_t k = 0; k < n; k++)
+		last[k] = INT64_MIN;
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
 		const struct pl_name_says *says = is_work(s, i) ? says_of(d, s->name[i]) : NULL;
 		uint8_t phase = s->phase[i] = phase_of_node(s, i, says);
+		uint32_t r;
 
-		trains |= is_backward(phase);
-		rest |= phase == PL_PH_UNKNOWN;
-		if (says)
-			describe_work(d, s, i, says);
+		if (!says)
+			continue;
+		describe_work(d, s, i, says);
+		if (!st || !is_backward(phase) || s->res[i] == PL_NONE)
+			continue;
+		r = d->rank[s->res[i]];
+		if (r != PL_NONE && phase_of_launch(s, i) == PL_PH_UNKNOWN)
+			last[r] = pl_max_i64(last[r], st->start[i]);
 	}
-	if (trains && rest && st)
-		describe_rest(d, s, st->start);
+	for (uint32_t i = 0; i < s->n_nodes; i++) {
+		uint32_t r;
+
+		if (s->phase[i] != PL_PH_UNKNOWN || s->res[i] == PL_NONE)
+			continue;
+		s->phase[i] = phase_of_launch(s, i);
+		r = d->rank[s->res[i]];
+		if (s->phase[i] == PL_PH_UNKNOWN && r != PL_NONE && last[r] != INT64_MIN)
+			s->phase[i] = st->start[i] < last[r] ? PL_PH_FORWARD : PL_PH_OTHER;
+	}
+	pl_free(last);
 }
 
 int pl_derive_describe(struct pl_graph *g, struct pl_names_read *names, struct pl_err *err)

@@ -104,7 +104,7 @@ static void one_step(void)
 	end_trace();
 }
 
-/* A batch in two parts, the optimiser, and another pass that clears gradients late. */
+/* A batch in two parts, then the optimiser. */
 static void several_passes(void)
 {
 	uint32_t s;
@@ -124,10 +124,6 @@ static void several_passes(void)
 	ev(s, PL_K_HOST_OP, h, "aten::clip", 400, 410, 0);
 	ev(s, PL_K_ANNOTATION, h, "Optimizer.step#SGD.step", 500, 550, 0);
 	ev(s, PL_K_HOST_OP, h, "aten::add_", 510, 520, 0);
-	ev(s, PL_K_HOST_OP, h, "aten::third", 600, 610, 0);
-	ev(s, PL_K_ANNOTATION, h, "Optimizer.zero_grad#SGD.zero_grad", 640, 660, 0);
-	ev(s, PL_K_HOST_OP, h, "aten::zero_", 645, 650, 0);
-	ev(s, PL_K_HOST_OP, h, "MmBackward0", 700, 710, 0);
 	ev(s, PL_K_HOST_OP, h, "aten::item", 800, 900, 0);
 	if (!ok(build(), "a step of several passes builds"))
 		return;
@@ -138,8 +134,6 @@ static void several_passes(void)
 	   "so is a kernel that begins after the last backward operation was issued");
 	ok(is_in(node("aten::clip", PL_RO_HOST, 400), PL_PH_OTHER, NULL),
 	   "between backward pass and optimiser: other");
-	ok(is_in(node("aten::third", PL_RO_HOST, 600), PL_PH_FORWARD, NULL),
-	   "gradients are cleared between forward and backward pass");
 	ok(is_in(node("aten::item", PL_RO_HOST, 800), PL_PH_OTHER, NULL), "at the end: other");
 	end_trace();
 }
