@@ -20,9 +20,8 @@
 #include "derive/internal.h"
 #include "derive/names.h"
 
-#define MAX_WORK                                                                                   \
-	65536 /* rows with sizes: jobs whose sizes never repeat must not fill the graph            \
-	       */
+/* Rows with sizes: jobs whose sizes never repeat must not fill the graph. */
+#define MAX_WORK	65536
 #define MAX_DIMS	256 /* bytes of text of one operation's sizes */
 #define MAX_PATH	256
 #define KNOWN_WORK_BITS 12 /* 2^12 operations whose row need not be found again */
@@ -252,19 +251,18 @@ static void measure_product(struct pl_gwork *w, const char *name, const struct t
 #define ALWAYS 0xff
 
 /* Where the convolutions of PyTorch have their settings among the arguments; 0: they have none.
- * Gradients have a mask of what is computed; their tensors are output, input and filter. */
+ * Gradients have a mask of what is computed; their tensors are output, input and filter. The last
+ * row whose name fits counts. */
 static const struct convolution {
 	const char *name;
 	uint8_t stride, padding, dilation, transposed, output_padding, groups, mask;
 } convolutions[] = {
 	{ "aten::conv[123]d", 3, 4, 5, 0, 0, 0, 0 },
-	{ "aten::convolution", 3, 4, 5, 6, 7, 8, 0 },
-	{ "aten::_convolution", 3, 4, 5, 6, 7, 8, 0 },
+	{ "aten::*convolution", 3, 4, 5, 6, 7, 8, 0 },
 	{ "aten::conv_transpose[123]d", 3, 4, 7, ALWAYS, 5, 6, 0 },
 	{ "aten::cudnn_convolution", 3, 2, 4, 0, 0, 0, 0 },
 	{ "aten::cudnn_convolution_transpose", 4, 2, 5, ALWAYS, 3, 6, 0 },
-	{ "aten::miopen_convolution", 4, 3, 5, 0, 0, 0, 0 },
-	{ "aten::mkldnn_convolution", 4, 3, 5, 0, 0, 0, 0 },
+	{ "aten::m*_convolution", 4, 3, 5, 0, 0, 0, 0 }, /* of MIOpen and oneDNN */
 	{ "aten::thnn_conv2d", 4, 5, 0, 0, 0, 0, 0 },
 	{ "aten::*slow_conv[23]d*", 4, 5, 0, 0, 0, 0, 0 },
 	{ "aten::*conv_depthwise[23]d", 4, 5, 6, 0, 0, 0, 0 },
@@ -363,33 +361,28 @@ static void measure_convolution(struct pl_gwork *w, const char *name, const char
 		 written, element);
 }
 
-/* Attention of PyTorch: which dimension of its tensors is the place in the sequence, and which
- * argument has the lengths of sequences that follow one another (in a gradient two behind it). */
-static const struct attention {
-	const char *name;
-	uint8_t place, lengths;
-} attentions[] = {
-	{ "aten::*scaled_dot_product_*", 2, 0 },  { "aten::_cudnn_attention_*", 2, 0 },
-	{ "aten::_flash_attention_*", 1, 0 },	  { "flash_attn::_flash_attn_*", 1, 0 },
-	{ "aten::_efficient_attention_*", 1, 4 },
-};
-
-/* Each query is multiplied with each key, masked or not, and each score with each value. The
+/*
+ * Each query is multiplied with each key, masked or not, and each score with each value. The
  * gradient computes the scores again: it makes three products as the first and two as the second.
  * `t`: the tensors of three dimensions and more: query, key, value; in a gradient behind another.
+ * The place in the sequence is dimension 2 of the tensors of the first two names, else 1.
  */
 static void measure_attention(struct pl_gwork *w, const char *name, const char *types,
 			      const struct tensor_dims *t, int n, int64_t bytes, int64_t element)
 {
+	static const char *const known[] = { "aten::*scaled_dot_product_*",
+					     "aten::_cudnn_attention_*", "aten::_flash_attention_*",
+					     "flash_attn::_flash_attn_*",
+					     "aten::_efficient_attention_*" };
 	bool gradient = strstr(name, "backward");
-	const struct attention *a = NULL;
 	int64_t queries, out;
+	size_t k = 0;
 
-	for (size_t i = 0; i < PL_LEN(attentions); i++)
-		if (pl_glob(attentions[i].name, name))
-			a = &attentions[i];
-	if (!a || n < 3 + gradient ||
-	    (a->lengths && *argument(types, a->lengths + 2u * gradient) != '"'))
+	while (k < PL_LEN(known) && !pl_glob(known[k], name))
+		k++;
+	/* the last one: if an argument has the lengths of sequences, these follow one another */
+	if (k == PL_LEN(known) || n < 3 + gradient ||
+	    (k == 4 && *argument(types, gradient ? 6 : 4) != '"'))
 		return;
 	t += gradient;
 	for (int i = 0; i < 3; i++)
@@ -398,9 +391,8 @@ static void measure_attention(struct pl_gwork *w, const char *name, const char *
 	queries = t[0].elements / t[0].size[3];
 	out = product(queries, t[2].size[3]);
 	set_work(w,
-		 product(product(2 * queries, t[1].size[a->place]),
-			 gradient ? 3 * t[0].size[3] + 2 * t[2].size[3]
-				  : t[0].size[3] + t[2].size[3]),
+		 product(product(2 * queries, t[1].size[k < 2 ? 2 : 1]),
+			 (gradient ? 3 : 1) * t[0].size[3] + (gradient ? 2 : 1) * t[2].size[3]),
 		 bytes, gradient ? t[0].elements + t[1].elements + t[2].elements : out, element);
 }
 
