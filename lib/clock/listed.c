@@ -129,7 +129,6 @@ static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t
 		k += !second;
 		group[v[i].track] = (uint32_t)k - 1;
 	}
-	a->unclear_threads |= n && k != groups;
 	for (size_t i = ev0; k == groups && i < a->n; i++) {
 		struct pl_comm *e = &a->ev[i];
 		const struct pl_listed *l = &a->listed[listed0 + group[e->comm_stream]];
@@ -146,10 +145,9 @@ out:
 	return rc;
 }
 
-/* All members of a group must have had the same collectives in it, or else the threads were put
- * into wrong groups and tell nothing. Therefore the sum of what the others had is the same multiple
- * of what the first had. */
-static void check_threads(struct pl_align *a)
+/* Did all members of each group have the same collectives in it? If they did not, threads were put
+ * into wrong groups. The sum of what the others had is a multiple of what the first had. */
+static bool members_agree(const struct pl_align *a)
 {
 	uint64_t rest = 0;
 
@@ -170,11 +168,7 @@ static void check_threads(struct pl_align *a)
 		if (v)
 			rest += pl_hash(same, sizeof(same)) * (e->rank == first ? 1 - present : 1);
 	}
-	for (size_t i = 0; (rest || a->unclear_threads) && i < a->n; i++)
-		if (a->ev[i].listed) {
-			a->ev[i].group = a->ev[i].ranks = PL_NONE;
-			a->ev[i].listed = false;
-		}
+	return !rest;
 }
 
 int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0, size_t ev0,
@@ -305,6 +299,15 @@ static int use_only_set(struct pl_align *a, struct pl_err *err)
 	return rc;
 }
 
+static void forget_threads(struct pl_align *a)
+{
+	for (size_t i = 0; i < a->n; i++)
+		if (a->ev[i].listed) {
+			a->ev[i].group = a->ev[i].ranks = PL_NONE;
+			a->ev[i].listed = false;
+		}
+}
+
 int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 {
 	struct pl_listed *first = NULL;
@@ -317,16 +320,19 @@ int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 	qsort(a->listed, a->n_listed, sizeof(*a->listed), by_listed);
 	PL_TRY(first_entries(a, &first, err));
 	set = contradicted(a, first, &rank);
-	a->unclear_threads |= set != PL_NONE;
-	check_threads(a);
 	if (set == PL_NONE) {
 		PL_TRY(list_members(a, first, err));
 		PL_TRY(use_only_set(a, err));
+		if (!members_agree(a)) {
+			forget_threads(a);
+			PL_TRY(use_only_set(a, err));
+		}
 	} else {
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "the file of rank %d lists a group that rank %d is in, the file of rank %d "
 		       "does not: groups that files list are not used, but inferred",
 		       first[set].rank, rank, rank);
+		forget_threads(a);
 		a->n_listed = 0;
 	}
 out:
