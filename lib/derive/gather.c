@@ -155,10 +155,8 @@ static struct op op_of(const struct builder *b, uint32_t seg, uint32_t ev)
 static int by_start(const void *pa, const void *pb)
 {
 	const struct op *a = pa, *c = pb;
-	int order = PL_COMPARE(a->start, c->start);
+	int order = PL_DERIVE_OUTER_FIRST(a, c);
 
-	if (!order)
-		order = PL_COMPARE(c->end, a->end);
 	return order ? order : PL_COMPARE_FIELDS(a, c, seg, ev);
 }
 

@@ -498,11 +498,6 @@ static int run_chrome(struct pl_in *in, const struct pl_import_opts *o, struct p
 	return run(in, o, sink, st, true, err);
 }
 
-static bool has(const uint8_t *p, size_t n, const char *what)
-{
-	return memmem(p, n, what, strlen(what)) != NULL;
-}
-
 /* Does the text look like events? */
 static int probe_chrome(const uint8_t *p, size_t n)
 {
@@ -512,9 +507,10 @@ static int probe_chrome(const uint8_t *p, size_t n)
 		i++;
 	if (i == n || (p[i] != '{' && p[i] != '['))
 		return 0;
-	if (has(p, n, "\"traceEvents\""))
+	if (pl_import_has(p, n, "\"traceEvents\""))
 		return 60;
-	if (has(p, n, "\"ph\"") && (has(p, n, "\"ts\"") || has(p, n, "\"pid\"")))
+	if (pl_import_has(p, n, "\"ph\"") &&
+	    (pl_import_has(p, n, "\"ts\"") || pl_import_has(p, n, "\"pid\"")))
 		return 50;
 	return p[i] == '[' && n < 64 ? 10 : 0; /* "[]": no events */
 }
@@ -532,7 +528,7 @@ static int probe_kineto(const uint8_t *p, size_t n)
 
 	/* a missing sign costs a search through all bytes */
 	for (size_t i = 0; i < PL_LEN(signs) && found < enough; i++)
-		found += has(p, n, signs[i]);
+		found += pl_import_has(p, n, signs[i]);
 	if (!sure) /* a header longer than the probe */
 		return found >= 2 && p[0] != 0x1f ? 55 : 0;
 	return found ? 90 : 0;

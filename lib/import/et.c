@@ -48,19 +48,12 @@ const struct pl_et_file *pl_import_et_find(const struct pl_et *et, const char *p
 	return found;
 }
 
-static bool has(const char *p, size_t n, const char *what)
-{
-	return memmem(p, n, what, strlen(what)) != NULL;
-}
-
 bool pl_import_et_probe(const uint8_t *p, size_t n)
 {
-	const char *s = (const char *)p;
-
-	return has(s, n, "\"schema\"") && has(s, n, "\"nodes\"") &&
-	       (has(s, n, "\"rf_id\"") || has(s, n, "execution_trace|") ||
-		has(s, n, "\"ctrl_deps\"")) &&
-	       !has(s, n, "\"traceEvents\"");
+	return pl_import_has(p, n, "\"schema\"") && pl_import_has(p, n, "\"nodes\"") &&
+	       (pl_import_has(p, n, "\"rf_id\"") || pl_import_has(p, n, "execution_trace|") ||
+		pl_import_has(p, n, "\"ctrl_deps\"")) &&
+	       !pl_import_has(p, n, "\"traceEvents\"");
 }
 
 /* ---- one node ------------------------------------------------------------------------------ */
@@ -347,8 +340,8 @@ static bool may_communicate(const char *p, const char *q)
 			return false;
 	}
 	n = (size_t)(q - p);
-	return has(p, n, "record_param_comms") || has(p, n, "gloo:") || has(p, n, "mpi:") ||
-	       has(p, n, "ucc:");
+	return pl_import_has(p, n, "record_param_comms") || pl_import_has(p, n, "gloo:") ||
+	       pl_import_has(p, n, "mpi:") || pl_import_has(p, n, "ucc:");
 }
 
 /* The object in [p, q). */

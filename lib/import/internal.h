@@ -393,6 +393,10 @@ enum pl_nclass { /* class of a name; 0: not determined */
 		 PL_N_RANGE,	/* nccl:all_reduce: the range in which it is launched */
 };
 uint8_t pl_import_name_class(const char *s, size_t n);
+static inline bool pl_import_has(const void *p, size_t n, const char *what)
+{
+	return memmem(p, n, what, strlen(what)) != NULL;
+}
 /* The kind of a category, PL_K_COUNT_ if the category implies none. */
 uint8_t pl_import_cat_kind(const char *s, size_t n);
 /* Elements and bytes of all tensors of "Input Dims" with "Input type"; -1 unknown. */

@@ -76,7 +76,7 @@ static bool is_device_comm(const char *s, size_t n)
 	if (starts(s, n, "nccl") || starts(s, n, "rccl") || starts(s, n, "msccl"))
 		return true;
 	for (size_t i = 0; i < PL_LEN(own); i++)
-		if (memmem(s, n, own[i], strlen(own[i])))
+		if (pl_import_has(s, n, own[i]))
 			return true;
 	return false;
 }

@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 
+#include "core/words.h"
 #include "import/internal.h"
 #include "io/csv.h"
 
@@ -181,15 +182,10 @@ struct table {
 
 static int64_t unit_of(const char *s)
 {
-	static const struct {
-		const char *name;
-		int64_t ns;
-	} units[] = { { "ns", 1 }, { "us", 1000 }, { "ms", 1000000 }, { "s", 1000000000 } };
+	static const int64_t ns[] = { 1, 1000, 1000000, 1000000000 };
+	int unit = pl_words_find("ns|us|ms|s", s);
 
-	for (size_t i = 0; i < PL_LEN(units); i++)
-		if (!strcmp(units[i].name, s))
-			return units[i].ns;
-	return 0;
+	return unit < 0 ? 0 : ns[unit];
 }
 
 static int set_column(struct table *t, const char *item, bool asked, struct pl_err *err)
@@ -693,7 +689,7 @@ static int probe(const uint8_t *p, size_t n)
 	if (!memchr(p, ',', len) || *p == '{' || *p == '[')
 		return 0;
 	for (size_t i = 0; i < PL_LEN(names); i++)
-		found += memmem(p, len, names[i], strlen(names[i])) != NULL;
+		found += pl_import_has(p, len, names[i]);
 	return found == (int)PL_LEN(names) ? 80 : found >= 2 ? 20 : 0;
 }
 
