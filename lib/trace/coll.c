@@ -45,36 +45,22 @@ static bool begins(const char *s, size_t i, size_t n)
 
 static void split(const char *s, size_t n, struct words *w)
 {
-	size_t at = 0;
-	bool in = false;
-
 	w->n = 0;
-	for (size_t i = 0; i < n; i++) {
-		if (s[i] == '(' && n - i >= sizeof(anonymous) - 1 &&
-		    !memcmp(s + i, anonymous, sizeof(anonymous) - 1)) {
-			if (in)
-				add(w, s + at, i - at);
-			in = false;
-			i += sizeof(anonymous) - 2;
-			continue;
-		}
-		if (s[i] == '<' || s[i] == '(') {
-			n = i;
-			break;
-		}
-		if (!isalnum((unsigned char)s[i])) {
-			if (in)
-				add(w, s + at, i - at);
-			in = false;
-		} else if (!in || begins(s, i, n)) {
-			if (in)
-				add(w, s + at, i - at);
-			in = true;
+	for (size_t i = 0, at = 0; i <= n; i++) { /* a word from `at` on, none if that is i */
+		bool skip = n - i >= sizeof(anonymous) - 1 &&
+			    !memcmp(s + i, anonymous, sizeof(anonymous) - 1);
+		bool end = i == n || (!skip && (s[i] == '<' || s[i] == '('));
+		bool inside = !end && !skip && isalnum((unsigned char)s[i]);
+
+		if (at < i && (!inside || begins(s, i, n))) {
+			add(w, s + at, i - at);
 			at = i;
 		}
+		if (end)
+			return;
+		if (!inside)
+			at = (i += skip ? sizeof(anonymous) - 2 : 0) + 1;
 	}
-	if (in)
-		add(w, s + at, n - at);
 }
 
 #define WORD(name, word) word,
