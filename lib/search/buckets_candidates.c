@@ -36,7 +36,7 @@ void pl_search_choice_copy(const struct choices *s, struct candidate *candidate,
 	memcpy(to->algo, from->algo, s->n);
 }
 
-/* The set whose last tensor comes first is ready first: tensors are in order of readiness. */
+/* Number the sets by readiness: the set whose last tensor comes first is ready first. */
 void pl_search_cand_number(struct choices *s, struct bucket_choice *c)
 {
 	uint32_t *from = s->scratch;
@@ -63,7 +63,7 @@ bool pl_search_cand_same(const struct choices *s, const struct candidate *one,
 	       !memcmp(a->algo, b->algo, a->b.n_sets);
 }
 
-/* What sets a choice apart from plain buckets; of equal ones, more buckets. */
+/* The differences from plain buckets; with equal numbers, more buckets are simpler. */
 static uint64_t complexity(const struct candidate *candidate)
 {
 	const struct bucket_choice *c = (const struct bucket_choice *)candidate;
@@ -143,7 +143,7 @@ int pl_search_choice_simulate(struct choices *s, struct pl_err *err)
 	return 0;
 }
 
-/* An empty one, to be filled with sets: whole, and with no chosen algorithm. */
+/* Add an empty choice, to be filled with sets: no partition, no chosen algorithm. */
 static struct bucket_choice *add_plain(struct choices *s)
 {
 	struct bucket_choice *c = pl_search_batch_add(s, s->recorded);
@@ -160,7 +160,7 @@ static struct bucket_choice *add_plain(struct choices *s)
 
 /* ---- defaults -------------------------------------------------------------------------------- */
 
-/* Tensors of different groups never meet: each group fills buckets of its own. */
+/* Tensors of different groups never share a bucket: each group fills its own. */
 static struct bucket_choice *add_rule(struct choices *s, struct pl_bucket_rule rule)
 {
 	struct bucket_choice *c = add_plain(s);
@@ -237,7 +237,7 @@ static pl_ns channel_time(void *arg, int64_t bytes)
 struct dp_case {
 	unsigned algo;
 	pl_ns issue_ns; /* on the channel, a bucket */
-	pl_ns late_ns;	/* how much later everything is ready */
+	pl_ns late_ns;	/* delay of the readiness of all tensors */
 };
 
 struct dp_room {		  /* [tensor] */
@@ -271,7 +271,7 @@ static void cut_group(struct choices *s, const struct dp_case *d, uint32_t i, st
 		room->tensor[p.n] = t;
 		room->bytes[p.n] = s->tensor[t].bytes;
 		room->ready[p.n] = pl_add_sat(s->ready[t], d->late_ns);
-		/* changed operations may have made it earlier than those before it */
+		/* changed operations may make it ready before its predecessors */
 		if (p.n)
 			room->ready[p.n] = pl_max_i64(room->ready[p.n], room->ready[p.n - 1]);
 		p.n++;

@@ -8,10 +8,9 @@
  * equal, the cut with fewer buckets is taken, then the cut with the longest last bucket. O(n^2)
  * time, O(n) memory.
  *
- * This is no third engine of time: end[] exists for the comparison of cuts alone. The recurrence
- * needs one price for each bucket, t of its bytes, and the times of readiness, which the static
- * pass has found. The chosen cut becomes a candidate, and only the time that the edit finds for
- * the candidate decides and is reported.
+ * This is no third engine of time: end[] only compares cuts. The recurrence needs the time t of
+ * each bucket and the times of readiness, which the static pass has found. The chosen cut becomes a
+ * candidate, and the time that the edit finds for the candidate decides and is reported.
  */
 #include "search/search.h"
 

@@ -1,6 +1,6 @@
 /*
- * buckets_internal.h - the choice of buckets, which only the strategies of buckets know: which
- * tensors are synchronised together, in which order, in how many parts, with which algorithm.
+ * buckets_internal.h - the choice of buckets, which only the strategies of buckets know: the sets
+ * of tensors, their order, their chunks and their algorithms.
  */
 #ifndef PL_SEARCH_BUCKETS_INTERNAL_H
 #define PL_SEARCH_BUCKETS_INTERNAL_H
@@ -25,19 +25,20 @@ struct choices {
 	uint32_t n; /* tensors of the base, in order of readiness */
 	const struct pl_rewrite_tensor *tensor;
 	pl_ns *ready;
-	uint32_t *priority; /* [tensor]: 1 is needed first; NULL: all are equally urgent */
-	uint8_t *algos;	    /* [tensor]: its bucket may have the first so many of enum pl_algo */
-	uint8_t plain;	    /* of buckets for which no algorithm was chosen: a ring if all of the
-			     * recorded ones are rings, else PL_REWRITE_SAME_ALGORITHM */
-	uint32_t servers;   /* of buckets with PL_ALGO_PS */
+	uint32_t *priority; /* [tensor]: 1 is the most urgent; NULL: all are equal */
+	uint8_t *
+		algos; /* [tensor]: number of algorithms of enum pl_algo that its bucket may have */
+	uint8_t plain; /* of buckets for which no algorithm was chosen: a ring if all of the
+			* recorded ones are rings, else PL_REWRITE_SAME_ALGORITHM */
+	uint32_t servers;			     /* of buckets with PL_ALGO_PS */
 	struct bucket_choice *now, *best, *recorded; /* those of the search */
 	struct candidate *spare;
 	struct bucket_choice *all; /* that were made */
 	uint32_t n_groups;	   /* of tensors that may share buckets */
-	uint32_t *alike; /* [tensor]: the first of its name; NULL: names are of one group each */
+	uint32_t *alike; /* [tensor]: the first of its name; NULL: each name is in one group */
 	struct candidate **batch;
 	size_t n_batch, had_batch, cap_batch;
-	int rc; /* while choices were added: the first failure */
+	int rc; /* the first failure while choices were added */
 	struct pl_err failure;
 	uint32_t *count, *member; /* [set + 1], [tensor]: members of the sets of now */
 	uint32_t *scratch;	  /* [2 n] */
@@ -62,9 +63,9 @@ bool pl_search_cand_same(const struct choices *s, const struct candidate *a,
 			 const struct candidate *b);
 /* Is a shorter than b, or equally long and simpler? */
 bool pl_search_cand_better(const struct candidate *a, const struct candidate *b);
-/* The most algorithms that any bucket may have. */
+/* The greatest number of algorithms that any bucket may have. */
 unsigned pl_search_algos(const struct choices *s);
-/* Add a copy of `from` at the end of the batch. After a failure the copy is no part of it. */
+/* Add a copy of `from` to the end of the batch. After a failure it is not part of the batch. */
 struct bucket_choice *pl_search_batch_add(struct choices *s, const struct bucket_choice *from);
 
 /* ---- buckets_local.c ---- */
@@ -77,7 +78,7 @@ static inline const uint32_t *pl_search_set_members(const struct choices *s, uin
 {
 	return s->member + s->count[set];
 }
-/* With few tensors: take the best of all single changes, again and again. With many: do nothing. */
+/* If there are few tensors, repeat the best of all single changes; if many, do nothing. */
 int pl_search_steepest(struct choices *s, struct pl_err *err) PL_MUST;
 
 #endif

@@ -22,7 +22,7 @@ static int add_line(struct pl_plan *p, unsigned op, const char *word, int64_t k,
 	return rc;
 }
 
-/* Was the tensor, recorded, with others? */
+/* Did the tensor share its bucket in the recording? */
 static bool was_fused(const struct choices *s, uint32_t tensor)
 {
 	for (uint32_t t = 0; t < s->n; t++)
@@ -31,8 +31,8 @@ static bool was_fused(const struct choices *s, uint32_t tensor)
 	return false;
 }
 
-/* Sets that differ from the recorded ones need lines; then all do, so that who reads the plan
- * alone knows all buckets. */
+/* If some sets differ from the recorded ones, write lines for all sets, so that the plan alone
+ * shows all buckets. */
 static int fuse_lines(struct choices *s, struct pl_err *err)
 {
 	const struct pl_buckets *b = &s->now->b;

@@ -16,10 +16,10 @@
 
 #include "search/buckets_internal.h"
 
-#define POSITIONS 16 /* cuts of a set that are tried at most */
-#define FEW	  48 /* tensors: with no more every single move is tried */
-#define WINDOW	  6  /* sets that a tensor moves over at most, else */
-#define PARTS	  16 /* of every set, when these are tried for all */
+#define POSITIONS 16 /* cuts of a set that are tried */
+#define FEW	  48 /* tensors: up to this number every single move is tried */
+#define WINDOW	  6  /* else: sets that a tensor may move over */
+#define PARTS	  16 /* of every set, if chunks are tried for all sets */
 #define WALK	  8  /* candidates of a step of annealing */
 #define STEPS	  60 /* of a walk */
 
@@ -45,7 +45,7 @@ static unsigned algos_of(const struct choices *s, uint32_t set)
 
 /* ---- single changes: each adds a candidate to the batch -------------------------------------- */
 
-/* The first (last) n tensors of set a to set b. All of them: the sets are merged. */
+/* Move the first (last) n tensors of set a to set b. If they are all tensors, the sets merge. */
 static void shift(struct choices *s, uint32_t a, bool last, uint32_t n, uint32_t b)
 {
 	const uint32_t *v = pl_search_set_members(s, a);
@@ -60,7 +60,7 @@ static void shift(struct choices *s, uint32_t a, bool last, uint32_t n, uint32_t
 	pl_search_cand_number(s, c);
 }
 
-/* Tensors from .. to - 1 of the set become one of their own, in front of or behind the rest. */
+/* Move tensors from .. to - 1 of the set to a new set, before or after the rest. */
 static void part_off(struct choices *s, uint32_t a, uint32_t from, uint32_t to)
 {
 	const uint32_t *v = pl_search_set_members(s, a);
@@ -97,7 +97,7 @@ static void set_parts(struct choices *s, uint32_t a, uint32_t k)
 		pl_search_batch_add(s, s->now)->b.parts[a] = k;
 }
 
-/* Of one set, or (PL_NONE) of all that may have it. */
+/* Of one set, or (PL_NONE) of all sets that may have it. */
 static void set_algo(struct choices *s, uint32_t a, unsigned algo)
 {
 	struct bucket_choice *c;
@@ -178,7 +178,7 @@ static void add_jumps(struct choices *s, uint32_t a)
 		part_off(s, a, i, i + 1);
 }
 
-static void add_frills(struct choices *s, uint32_t a)
+static void add_parts_and_algorithms(struct choices *s, uint32_t a)
 {
 	uint32_t k = s->now->b.parts[a];
 
@@ -193,7 +193,7 @@ static void add_frills(struct choices *s, uint32_t a)
 
 /* ---- groups that are alike ------------------------------------------------------------------- */
 
-/* Sets as c has them in the group, in all groups for tensors of the same names; the others stay. */
+/* Copy the sets of the group in c to all groups with tensors of the same names. */
 static void project(struct choices *s, struct bucket_choice *c, uint32_t group)
 {
 	uint32_t *map = s->scratch, *of = s->scratch + s->n, n = 0;
@@ -256,11 +256,11 @@ static void neighbours(struct choices *s, uint32_t a)
 	add_shifts(s, a);
 	add_splits(s, a);
 	add_jumps(s, a);
-	add_frills(s, a);
+	add_parts_and_algorithms(s, a);
 	add_alike(s, a, first);
 }
 
-/* The best of the batch, NULL if it is empty. */
+/* The best candidate of the batch, NULL if it is empty. */
 static const struct candidate *best_of(const struct choices *s)
 {
 	const struct candidate *best = NULL;
@@ -271,7 +271,7 @@ static const struct candidate *best_of(const struct choices *s)
 	return best;
 }
 
-/* The best of the batch is the present then, if it is better. */
+/* If the best of the batch is better, make it the present choice. */
 static int take_best(struct choices *s, bool *better, struct pl_err *err)
 {
 	const struct candidate *c;
@@ -286,7 +286,7 @@ static int take_best(struct choices *s, bool *better, struct pl_err *err)
 
 /* ---- sweeps ---------------------------------------------------------------------------------- */
 
-/* The set of this tensor, changed as long as that helps. */
+/* Change the set of this tensor as long as that helps. */
 static int visit(struct choices *s, uint32_t tensor, bool *better, struct pl_err *err)
 {
 	bool moved = true;
@@ -389,7 +389,7 @@ static uint32_t below(struct choices *s, uint32_t n)
 	return (uint32_t)(pl_rng_next(&s->rng) % n);
 }
 
-/* Some change; it may add nothing. */
+/* Make a random change; it may add no candidate. */
 static void random_change(struct choices *s)
 {
 	uint32_t a = below(s, s->now->b.n_sets), n = pl_search_set_size(s, a);
@@ -461,7 +461,8 @@ int pl_search_anneal(struct search *all, struct pl_err *err)
 		rc = walk(s, err);
 		if (rc == 0)
 			rc = pl_search_choice_improve(s, err);
-		wanted = s->search->evaluations > before; /* else nothing may be changed */
+		wanted = s->search->evaluations >
+			 before; /* no evaluation: there is nothing to change */
 	}
 	return rc;
 }

@@ -1,16 +1,17 @@
 /*
- * internal.h - what the strategies of the search share: workers that simulate, the budget, the
- * bound, the rewrites that are applied first, and the choice that is made jointly with these.
+ * internal.h - declarations that the strategies of the search share: workers that simulate, the
+ * budget, the bound, the rewrites that are applied first, and the choice that is made jointly with
+ * these.
  *
- * Nothing here knows what a choice is. The choice of buckets is in buckets_internal.h, which only
- * the strategies of buckets include (tests/lint).
+ * This file does not know the content of a choice. The choice of buckets is in buckets_internal.h,
+ * which only the strategies of buckets include (tests/lint).
  */
 #ifndef PL_SEARCH_INTERNAL_H
 #define PL_SEARCH_INTERNAL_H
 
 #include "search/search.h"
 
-/* What is simulated. The structure of a strategy begins with it. */
+/* The simulated object. The structure of a strategy begins with it. */
 struct candidate {
 	double mean; /* the step, simulated; INFINITY: it cannot be done */
 };
@@ -20,7 +21,7 @@ struct worker {
 	struct search *s;
 	struct pl_edit e;
 	struct pl_rewriter *r;
-	size_t root; /* mark behind the extras */
+	size_t root; /* mark after the extras */
 	uint32_t depth, number;
 	uint64_t at; /* version of the present choice */
 	int rc;
@@ -35,7 +36,7 @@ struct search {
 	const struct pl_cost *cost;
 	struct pl_plan *p;
 	const struct pl_graph *whole;
-	const struct pl_graph *g; /* reduced, if it could be */
+	const struct pl_graph *g; /* reduced, if possible */
 	struct pl_graph reduced;
 	double tolerance; /* of the reduced graph, see pl_search_reduce() */
 	struct pl_sim *sim;
@@ -94,7 +95,7 @@ void pl_search_workers_close(struct search *s);
 /* Set all workers to the recorded state with the extras applied. The first `keep` extras are on all
  * workers already. */
 int pl_search_workers_root(struct search *s, size_t keep, struct pl_err *err) PL_MUST;
-/* rc, or 0 if the rewriter refused the change (PL_EDATA). */
+/* Returns rc, or 0 if the rewriter refused the change (PL_EDATA). */
 int pl_search_allow_refusal(int rc, struct pl_err *err) PL_MUST;
 /* Apply the choice on worker 0 and settle. */
 int pl_search_worker_show(struct search *s, const struct candidate *c, struct pl_err *err) PL_MUST;
@@ -108,7 +109,7 @@ bool pl_search_over(struct search *s);
 /* ---- the joint choice: strategy_buckets.c, buckets_*.c ---- */
 int pl_search_choices_open(struct search *s, struct pl_err *err) PL_MUST;
 void pl_search_choices_close(struct choices *c);
-/* The workers have other extras, which change when things are ready. */
+/* The workers have other extras, so the times of readiness change. */
 void pl_search_choices_rooted(struct choices *c);
 /* The bound: with any choice, no step can be shorter. */
 double pl_search_choices_bound(const struct choices *c);
@@ -120,9 +121,9 @@ int pl_search_choice_apply(struct worker *l, const struct candidate *c, struct p
 /* Empty the batch of choices. */
 void pl_search_choice_clear(struct choices *c);
 /* Add to the batch: a copy; the default of a framework; cuts of dynamic programming for the present
- * times of readiness, by the algorithm and those behind it; these and equal cuts; the present
- * choice with the wanted tensors ([tensor], as pl_rewrite_tensors() has them) together. A failure
- * shows when the batch is simulated. */
+ * times of readiness, for this algorithm and all after it; these and equal cuts; the present choice
+ * with the wanted tensors ([tensor], as in pl_rewrite_tensors()) in one bucket. Simulating the
+ * batch reports failures. */
 struct candidate *pl_search_choice_add(struct choices *c, const struct candidate *from);
 struct candidate *pl_search_choice_add_preset(struct choices *c, enum pl_preset preset);
 void pl_search_choice_add_cuts(struct choices *c, unsigned algo);
@@ -130,9 +131,9 @@ void pl_search_choice_add_seeds(struct choices *c);
 void pl_search_choice_add_merged(struct choices *c, const uint8_t *wanted);
 /* The failure while choices were added, or 0. */
 int pl_search_choice_failed(const struct choices *c, struct pl_err *err) PL_MUST;
-/* Simulate the batch. The best of it becomes s->best, if it is better. */
+/* Simulate the batch. Its best candidate becomes s->best, if it is better. */
 int pl_search_choice_simulate(struct choices *c, struct pl_err *err) PL_MUST;
-/* Make a choice, which is simulated, the present one. */
+/* Make a simulated choice the present one. */
 void pl_search_choice_move(struct choices *c, const struct candidate *to);
 /* Search from the present choice to a local optimum. */
 int pl_search_choice_improve(struct choices *c, struct pl_err *err) PL_MUST;

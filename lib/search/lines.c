@@ -17,7 +17,7 @@ int pl_search_carry_out_plan(const struct search *s, struct pl_edit *e, struct p
 
 	for (size_t i = 0; i < p->n_rw; i++)
 		comm |= pl_rewrite_is_comm(p->rw[i].op);
-	/* behind it: operations are changed as they were recorded, with nothing put between them */
+	/* after it: operations change as they were recorded, with nothing between them */
 	if (rc == 0 && s->has_choices && !comm)
 		rc = pl_rewrite_model(r, err);
 	if (rc == 0)
@@ -26,7 +26,7 @@ int pl_search_carry_out_plan(const struct search *s, struct pl_edit *e, struct p
 	return rc;
 }
 
-/* The mean step with some lines of the plan; INFINITY where they do not go without the others. */
+/* The mean step with some lines of the plan; INFINITY if they need the others. */
 static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewrite *rw, size_t n,
 		      double *mean, struct pl_err *err)
 {
@@ -75,7 +75,7 @@ static int judge(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	double none, all, mean;
 	struct pl_rewrite *rw;
-	size_t most = 0; /* lines in place of one, see without() */
+	size_t most = 0; /* lines that replace one, see without() */
 	int rc;
 
 	for (size_t i = 0; i < p->n_rw; i++)
@@ -85,7 +85,7 @@ static int judge(struct search *s, struct pl_plan *p, struct pl_err *err)
 	PL_TRY(with_lines(s, p, p->rw, p->n_rw, &all, err));
 	for (size_t i = 0; i < p->n_rw; i++) {
 		if (s->o->stop && *s->o->stop)
-			break; /* what they save stays unknown */
+			break; /* their savings stay unknown */
 		rw[0] = p->rw[i];
 		PL_TRY(with_lines(s, p, rw, 1, &mean, err));
 		p->rw[i].alone_ns = saved(none, mean);
@@ -98,9 +98,9 @@ out:
 }
 
 /*
- * What a change of the infrastructure must save at least: as much as the prediction may err. The
- * error is that of the model for the recorded step, or the scatter of the steps; at least 1 %,
- * because a graph of a table of layers knows no error.
+ * The least saving that justifies a change of the infrastructure: the possible error of the
+ * prediction. This is the error of the model for the recorded step, or the scatter of the steps; at
+ * least 1 %, because a graph from a table of layers has no measured error.
  */
 static double least_saving(const struct search *s)
 {
@@ -109,7 +109,7 @@ static double least_saving(const struct search *s)
 	return fmax(fmax(error, s->o->noise.step * s->baseline), 0.01 * s->baseline);
 }
 
-/* May the saving of the line be an error of the prediction? Then say that it is dropped. */
+/* May the saving of the line be an error of the prediction? Then log that it is dropped. */
 static bool is_small(const struct search *s, const struct pl_rewrite *rw)
 {
 	char saving[24], error[24];
@@ -126,7 +126,7 @@ static bool is_small(const struct search *s, const struct pl_rewrite *rw)
 	return true;
 }
 
-/* Judge the lines, again after some are dropped. */
+/* Judge the lines; judge again after some were dropped. */
 static int judge_and_drop(struct search *s, struct pl_plan *p, struct pl_err *err)
 {
 	size_t n = 0, all = p->n_rw;
@@ -144,7 +144,7 @@ static int judge_and_drop(struct search *s, struct pl_plan *p, struct pl_err *er
 	PL_TRY(with_lines(s, p, p->rw, n, &s->best->mean, err));
 	if (s->best->mean < none || s->limit_bytes)
 		return judge_and_drop(s, p, err);
-	p->n_rw = 0; /* the others do not help alone */
+	p->n_rw = 0; /* the other lines do not help alone */
 	s->best->mean = none;
 out:
 	return rc;

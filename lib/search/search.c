@@ -11,13 +11,13 @@
 
 #include "search/internal.h"
 
-/* In this order. */
+/* in the order of their use */
 static strategy *const strategies[] = { pl_search_precision, pl_search_buckets, pl_search_servers,
 					pl_search_memory,    pl_search_fusion,	pl_search_anneal };
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
-/* The step with every transfer free; the arrivals still wait for one another. */
+/* The step if transfers take no time; the arrivals still wait for one another. */
 static int free_step(struct pl_edit *e, double *mean, struct pl_err *err)
 {
 	size_t mark = pl_edit_mark(e);
@@ -98,7 +98,7 @@ static void predict(struct search *s)
 			step = fmax(s->best->mean - s->bias, 0);
 	}
 	p->predicted_ns = (pl_ns)llround(step);
-	/* what changes operations changes when gradients are ready, too */
+	/* changed operations also change the times of readiness */
 	if (!s->n_extra)
 		bound = fmax(bound, pl_search_choices_bound(s->choices) + (step - s->best->mean));
 	p->bound_ns = (pl_ns)llround(bound);
@@ -138,7 +138,7 @@ static int check_whole(struct search *s, bool *again, struct pl_err *err)
 	*again = !(fabs(model - s->best->mean) <= s->tolerance);
 	s->best->mean = model;
 	s->baseline = recorded;
-	/* with the extras that of the whole graph may be lower by the tolerance */
+	/* with the extras, the bound of the whole graph may be lower by the tolerance */
 	s->bound = s->n_extra ? s->bound - s->tolerance : bound;
 out:
 	pl_rewrite_free(r);
@@ -157,7 +157,7 @@ static int find_peak(struct search *s, struct pl_err *err)
 	return rc;
 }
 
-/* *again: the reduced graph does not stand for the whole one. */
+/* *again: the reduced graph does not represent the whole one. */
 static int search_all(struct search *s, bool *again, struct pl_err *err)
 {
 	struct pl_err ignore = { 0 };
@@ -165,7 +165,7 @@ static int search_all(struct search *s, bool *again, struct pl_err *err)
 	int rc = 0;
 
 	for (size_t i = 0; fits && i < PL_LEN(strategies); i++) {
-		if (!s->has_choices) /* the operations decide alone */
+		if (!s->has_choices) /* only the operations decide */
 			s->best->mean = pl_edit_mean_step(&s->worker[0].e);
 		rc = strategies[i](s, err);
 		if (rc < 0 && rc != PL_ENO)

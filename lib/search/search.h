@@ -16,8 +16,8 @@
 
 /* Default buckets of frameworks. */
 enum pl_preset {
-	PL_PRESET_SEARCH,  /* none of them: search */
-	PL_PRESET_BEST,	   /* the best of all of them; no search */
+	PL_PRESET_SEARCH,  /* no default: search */
+	PL_PRESET_BEST,	   /* the best default; no search */
 	PL_PRESET_NONE,	   /* as recorded */
 	PL_PRESET_DDP,	   /* PyTorch DDP: 25 MiB, the first 1 MiB */
 	PL_PRESET_HOROVOD, /* fused up to 64 MiB */
@@ -26,7 +26,7 @@ enum pl_preset {
 	PL_PRESET_COUNT_
 };
 
-/* How much ranks and steps of a recording differ by chance, as a share of their mean. */
+/* Random differences between ranks and between steps of a recording, as a share of the mean. */
 struct pl_search_noise {
 	double work; /* the work of one rank in a step, without waits */
 	double step; /* the length of a step */
@@ -74,8 +74,8 @@ struct pl_search_opts {
 int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
 	      struct pl_plan *p, struct pl_err *err) PL_MUST;
 
-/* Does a compiler usually fuse that operator (enum pl_operator)? Elementwise ones and
- * normalisations, not products of matrices. */
+/* Do compilers usually fuse this operator (enum pl_operator)? Elementwise operators and
+ * normalisations: yes; products of matrices: no. */
 bool pl_search_fusable(unsigned op);
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ struct pl_bucket_problem {
 	const int64_t *bytes;
 	pl_ns (*transfer)(void *arg, int64_t bytes);
 	void *arg;
-	pl_ns issue_ns; /* each bucket occupies the channel that much longer */
+	pl_ns issue_ns; /* additional time of the channel for each bucket */
 };
 int pl_search_bucket_dp(const struct pl_bucket_problem *p, uint32_t *first, uint32_t *n_buckets,
 			pl_ns *end_ns, struct pl_err *err) PL_MUST;

@@ -1,5 +1,5 @@
 /*
- * Buckets: which gradients are synchronised together, in which order, with which algorithm.
+ * Buckets: the sets of gradients that are synchronised together, their order, their algorithm.
  *
  * The defaults of frameworks are simulated first, then cuts (buckets_candidates.c, buckets_dp.c).
  * The best candidate is then changed step by step (buckets_local.c). All defaults are candidates,
@@ -17,7 +17,7 @@ struct need {
 	uint32_t tensor;
 };
 
-/* Of what is needed at once, what is ready first. */
+/* The most urgent first, then the one that is ready first. */
 PL_COMPARATOR(by_need, struct need, ns, tensor);
 
 static int find_needs(struct choices *s, struct pl_err *err)
@@ -40,7 +40,7 @@ out:
 	return rc;
 }
 
-/* Tensors of one name in several groups: those of ranks that do the same for other parts. */
+/* Find tensors of one name in several groups: those of ranks with the same work on other parts. */
 static int find_alike(struct choices *s, struct pl_err *err)
 {
 	bool any = false;
@@ -121,9 +121,9 @@ void pl_search_choices_rooted(struct choices *s)
 }
 
 /*
- * No step ends before all that a group synchronises has passed its channel, from its first gradient
- * on: one transfer of all, since cutting it only adds latencies. By the fastest algorithm if plans
- * may choose one. Of groups with several channels nothing is known.
+ * The lower bound of the step: the first gradient of a group, then one transfer of all its
+ * gradients on its channel, because cutting it only adds latencies. If plans may choose the
+ * algorithm, the fastest one counts. Groups with several channels have no bound.
  */
 double pl_search_choices_bound(const struct choices *s)
 {
@@ -138,7 +138,7 @@ double pl_search_choices_bound(const struct choices *s)
 		while (s->tensor[k].fuses != s->tensor[t].fuses)
 			k++;
 		if (k < t ||
-		    !pl_rewrite_one_channel(r, s->tensor[t].fuses)) /* done, or not known */
+		    !pl_rewrite_one_channel(r, s->tensor[t].fuses)) /* counted, or not known */
 			continue;
 		c.bytes = 0;
 		c.parts = 1;
@@ -161,7 +161,7 @@ double pl_search_choices_bound(const struct choices *s)
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-/* What was recorded, and the defaults: the requested one, or all. */
+/* Simulate the recorded choice and the defaults: the requested one, or all. */
 static int run_presets(struct choices *s, struct pl_err *err)
 {
 	bool one = s->o->preset > PL_PRESET_BEST;
@@ -178,14 +178,14 @@ static int run_presets(struct choices *s, struct pl_err *err)
 		pl_search_choice_copy(s, &s->best->head, s->batch[1]);
 	if (one || isfinite(s->recorded->head.mean))
 		return 0;
-	rc = pl_search_worker_show(s->search, s->batch[0], err); /* says why */
+	rc = pl_search_worker_show(s->search, s->batch[0], err); /* its error has the reason */
 	if (rc < 0)
 		return pl_wrap(err, "the communication of the graph's gradients cannot be rebuilt");
 	return pl_fail(err, PL_EINTERNAL, "what was recorded can be rebuilt, but has no time");
 }
 
-/* Where groups wait for one another no chain tells what is good: from what was recorded, and from
- * one tensor at a time. */
+/* If groups wait for one another, no dynamic programming is possible: start from the recorded
+ * choice, and from one tensor at a time. */
 static int search_groups(struct choices *s, struct pl_err *err)
 {
 	struct candidate *each;
@@ -246,7 +246,7 @@ int pl_search_buckets(struct search *all, struct pl_err *err)
 		return rc;
 	if (preset == PL_PRESET_SEARCH)
 		rc = pl_search_buckets_improve(s, err);
-	/* where the model finds nothing better, what was recorded stays */
+	/* if the model finds nothing better, keep the recorded choice */
 	if (rc == 0 && preset <= PL_PRESET_BEST && s->best->head.mean >= s->recorded->head.mean)
 		pl_search_choice_copy(s, &s->best->head, &s->recorded->head);
 	if (isnan(s->search->bias))

@@ -18,8 +18,8 @@
 
 #include "search/internal.h"
 
-#define FEW  24	  /* boundaries: with no more, pairs of them are tried too */
-#define NEAR 1.05 /* so near to the best, buckets are searched before it is judged */
+#define FEW  24	  /* boundaries: up to this number, pairs of them are tried too */
+#define NEAR 1.05 /* this close to the best, buckets are searched before judging */
 
 struct ops {
 	struct search *s;
@@ -31,13 +31,13 @@ struct ops {
 	uint32_t n_bits;
 	uint8_t *hot;	 /* [name] */
 	uint32_t *makes; /* [tensor]: name of the operation that makes it */
-	uint8_t *merged; /* [tensor]: its gradient is of the segment that is looked at */
+	uint8_t *merged; /* [tensor]: its gradient belongs to the current segment */
 	uint32_t n_tensors;
 	struct candidate *at; /* the best so far, with `bit` */
 	struct pl_rewrite *line;
 	size_t n_lines;
-	size_t before; /* extras in front of them */
-	size_t rooted; /* extras that the workers have carried out as they are */
+	size_t before; /* extras before them */
+	size_t rooted; /* extras that the workers have applied */
 };
 
 /* ---- which operations ------------------------------------------------------------------------ */
@@ -99,7 +99,7 @@ static int ops_init(struct ops *o, struct pl_err *err)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Long ones first: a short one would take places from them. Names are interned. */
+/* Long ones first, because a short one would match parts of them. Names are interned. */
 static int by_length(const void *pa, const void *pb)
 {
 	const struct pl_rewrite *a = pa, *b = pb;
@@ -155,7 +155,7 @@ static void make_lines(struct ops *o)
 	o->n_lines = kept;
 }
 
-/* The lines of the bits as extras of all workers, from the first that differs on. */
+/* Make the lines of the bits extras of all workers, from the first one that differs. */
 static int root_lines(struct ops *o, struct pl_err *err)
 {
 	struct search *s = o->s;
@@ -197,7 +197,7 @@ static bool in_segment(const struct ops *o, uint32_t lo, uint32_t hi, uint32_t t
 	return false;
 }
 
-/* Also try the gradients of the segment around the boundary together. */
+/* Also try one bucket for the gradients of the segment around the boundary. */
 static void add_merged(struct ops *o, uint32_t bit)
 {
 	uint32_t run = 0, lo, hi;
@@ -235,7 +235,7 @@ static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 	return pl_search_choice_simulate(s->choices, err);
 }
 
-/* Kept if it is better, or no worse and simpler; else undone. */
+/* Keep the bits if the step is better, or no worse and the plan simpler; else undo them. */
 static int judge_bits(struct ops *o, uint32_t bit, bool simpler, bool *better, struct pl_err *err)
 {
 	struct search *s = o->s;
@@ -289,7 +289,7 @@ static bool is_hot(const struct ops *o, uint32_t run, uint32_t i)
 	return o->hot[name[0]] || o->hot[name[1]];
 }
 
-/* Boundary i of the run closed or opened; moved by one to the right, or to the left. */
+/* Close or open boundary i of the run; or move it by one to the right or to the left. */
 static int try_bit(struct ops *o, uint32_t run, uint32_t i, bool *better, struct pl_err *err)
 {
 	uint32_t b = o->first[run] + i;
@@ -322,7 +322,7 @@ static int search_buckets(struct ops *o, bool *better, struct pl_err *err)
 	return rc;
 }
 
-/* Opens the boundaries of every segment of these names. */
+/* Open the boundaries of every segment with these names. */
 static void open_line(struct ops *o, const struct pl_rewrite *line)
 {
 	for (size_t i = 0; i < o->runs.n_runs; i++) {
@@ -359,7 +359,7 @@ out:
 	return rc;
 }
 
-/* Of few boundaries two at once. */
+/* With few boundaries, try pairs of them. */
 static int try_pairs(struct ops *o, bool *better, struct pl_err *err)
 {
 	int rc = 0;

@@ -320,7 +320,7 @@ out:
 	return rc;
 }
 
-/* Buckets may be found again for the longer step, among those that fit too. */
+/* Search the buckets again for the longer step, among those that fit. */
 static int search_again(struct search *s, const struct candidate *from, struct pl_err *err)
 {
 	int rc;

@@ -16,10 +16,10 @@
  */
 #include "search/buckets_internal.h"
 
-#define NEAR	    1.02  /* so near to the best, the bucket search may make it better */
-#define SERVERS_MAX 10000 /* as paceline-plan(5) has it */
+#define NEAR	    1.02  /* this close to the best, the bucket search may improve it */
+#define SERVERS_MAX 10000 /* the limit in paceline-plan(5) */
 
-/* Hosts behind those of the ranks: ranks fill the hosts in order. */
+/* Hosts after those of the ranks: ranks fill the hosts in order. */
 static uint32_t spare_hosts(const struct choices *s)
 {
 	const struct pl_topology *t = &s->cost->topo;
@@ -50,7 +50,7 @@ static struct sizes sizes_of(const struct choices *s, uint32_t group)
 	return x;
 }
 
-/* The next size to ask for; the last one is the greatest. */
+/* The next size to try; the last one is the greatest. */
 static int64_t next_size(struct sizes x, int64_t bytes)
 {
 	return bytes == x.most ? INT64_MAX : pl_min_i64(x.most, pl_add_sat(bytes, bytes));
@@ -64,7 +64,7 @@ static pl_ns with_servers(const struct choices *s, struct pl_cost_comm c, int64_
 	return pl_cost_transfer(s->cost, &c);
 }
 
-/* Is some bucket faster with k servers than with every other algorithm? */
+/* Is a bucket of some size faster with k servers than with every other algorithm? */
 static bool may_help(const struct choices *s, struct pl_cost_comm c, struct sizes x, uint32_t k)
 {
 	for (int64_t bytes = x.least; bytes <= x.most; bytes = next_size(x, bytes)) {
@@ -80,7 +80,7 @@ static bool may_help(const struct choices *s, struct pl_cost_comm c, struct size
 	return false;
 }
 
-/* Do k servers take longer than all of them for any bucket? */
+/* Are k servers slower than all servers for any bucket? */
 static bool too_few(const struct choices *s, struct pl_cost_comm c, struct sizes x, uint32_t k,
 		    uint32_t all)
 {
@@ -90,8 +90,8 @@ static bool too_few(const struct choices *s, struct pl_cost_comm c, struct sizes
 	return false;
 }
 
-/* Let the groups that servers may help use them, and find how many servers: no more than help. A
- * group on one host does not use the network on which the servers are. */
+/* Allow servers in the groups that they may help, with the smallest number that helps as much. A
+ * group on one host does not use the network of the servers. */
 static bool allow(struct choices *s)
 {
 	const struct pl_topology *topo = &s->cost->topo;

@@ -1,5 +1,5 @@
 /*
- * Symmetry: if several ranks do the same at the same time, one of them is enough.
+ * Symmetry: one rank represents all ranks that do the same at the same time.
  *
  * Two ranks are alike in structure if their nodes, in order, have the same kind, name, group and
  * size, and the same predecessors (each in its own rank, or a rendezvous of both), and if their
@@ -35,7 +35,7 @@ struct rank_class {
 struct symmetry {
 	const struct pl_graph *g;
 	const struct pl_search_noise *noise;
-	bool alike; /* the times need not be equal */
+	bool alike; /* times may differ */
 	struct pl_arena arena;
 	uint32_t *class_of; /* [rank slot]: slot of the rank that stays */
 	uint64_t *hash;	    /* [rank slot] */
@@ -51,7 +51,7 @@ static void mix(uint64_t *h, uint64_t v)
 	*h ^= *h >> 32;
 }
 
-/* The rank slot of a node, PL_NONE: it is of no rank. */
+/* The rank slot of a node, PL_NONE: it has no rank. */
 static uint32_t slot_at(const struct symmetry *s, const struct pl_shape *sh, uint32_t node)
 {
 	return sh->res[node] == PL_NONE ? PL_NONE : s->slot[sh->res[node]];
@@ -79,15 +79,15 @@ static void hash_resources(struct symmetry *s)
 	}
 }
 
-/* A predecessor: one's own by its number there; of no rank by its number in the shape. One of
- * another rank makes the rank unlike any other. */
+/* Add a predecessor to the hash: by its number in the rank, or, if it has no rank, in the shape. A
+ * predecessor in another rank makes this rank unique. */
 static void hash_edge(struct symmetry *s, const struct pl_shape *sh, uint32_t slot, uint32_t src,
 		      uint8_t type)
 {
 	uint32_t from = slot_at(s, sh, src);
 	uint64_t *h = &s->hash[slot];
 
-	/* on the edge between them: by chance the operation begins before its launch returns */
+	/* chance decides whether an operation begins before its launch returns */
 	if (s->alike && PL_E_TYPE(type) == PL_E_EARLY)
 		type = PL_E_LAUNCH;
 	if (from == PL_NONE)
@@ -108,7 +108,7 @@ static void hash_node(struct symmetry *s, const struct pl_shape *sh, uint32_t i)
 	s->local[i] = s->count[slot]++;
 	mix(h, sh->type[i] | (uint64_t)sh->role[i] << 8 | (uint64_t)sh->kind[i] << 16 |
 		       (uint64_t)sh->flags[i] << 24 | (uint64_t)s->res[sh->res[i]] << 32);
-	/* an entry has the name of its resource, in which a thread has its number */
+	/* the name of an entry is that of its resource, which contains the number of a thread */
 	mix(h, (sh->type[i] == PL_N_ENTRY ? 0 : sh->name[i]) | (uint64_t)sh->group[i] << 32);
 	mix(h, sh->bytes ? (uint64_t)sh->bytes[i] : UINT64_MAX);
 	mix(h,
@@ -117,7 +117,7 @@ static void hash_node(struct symmetry *s, const struct pl_shape *sh, uint32_t i)
 		hash_edge(s, sh, slot, sh->src[e], sh->etype[e]);
 }
 
-/* Who meets: the rank knows its part by the arrivals' numbers, which the rendezvous mixes in. */
+/* Add a rendezvous to the hashes of its ranks, by the numbers of their arrivals. */
 static void hash_meeting(struct symmetry *s, const struct pl_shape *sh, uint32_t i)
 {
 	for (uint32_t e = sh->off[i]; e < sh->off[i + 1]; e++) {
@@ -181,7 +181,7 @@ static int hash_shape(struct symmetry *s, uint32_t shape, struct pl_err *err)
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-/* Work alone, without waits: time that the rank itself decides. */
+/* Work without waits: time that only the rank decides. */
 static bool is_work(const struct pl_shape *sh, uint32_t i)
 {
 	return sh->type[i] == PL_N_OP && (sh->role[i] == PL_RO_COMPUTE ||
@@ -266,7 +266,7 @@ out:
 
 PL_COMPARATOR(by_class, struct rank_class, hash, work, rank);
 
-/* Is the work of the two ranks the same, but for noise? */
+/* Do the two ranks do the same work, but for noise? */
 static bool is_alike(const struct symmetry *s, const struct rank_class *a,
 		     const struct rank_class *b)
 {
@@ -332,8 +332,8 @@ static int find_classes(struct symmetry *s, int64_t **pair, size_t *n, struct pl
 
 /* ---- the smaller graph ----------------------------------------------------------------------- */
 
-/* The nodes of the ranks that stay get the latest start and the latest end of their class. `out`
- * has these nodes in the order in which they are in the graph. */
+/* Give the nodes of the remaining ranks the latest start and the latest end of their class. `out`
+ * has these nodes in the order of the graph. */
 static int take_latest(const struct symmetry *s, struct pl_graph *out, size_t step,
 		       struct pl_err *err)
 {
@@ -383,8 +383,9 @@ out:
 	return rc;
 }
 
-/* Communication whose ranks are known to the graph keeps their number when ranks are left out; and
- * what misses partners already cannot be told from what would miss them then. */
+/* May ranks be left out? Communication whose ranks the graph knows keeps its number of members. But
+ * communication that already misses members would look the same as communication that then misses
+ * some. */
 static bool may_leave_out(const struct pl_graph *g)
 {
 	for (size_t k = 0; k < g->n_shapes; k++) {
@@ -398,7 +399,7 @@ static bool may_leave_out(const struct pl_graph *g)
 	return g->n_ranks > 1;
 }
 
-/* Is the mean step that of the whole graph, within `noise` of it? */
+/* Does the mean step equal that of the whole graph, within `noise`? */
 static int compare(const struct pl_graph *g, const struct pl_graph *out, double noise,
 		   bool *reduced, double *tolerance, struct pl_err *err)
 {
@@ -457,7 +458,7 @@ int pl_search_reduce(const struct pl_graph *g, const struct pl_search_noise *rec
 	*tolerance = 0;
 	if (!may_leave_out(g))
 		return 0;
-	if (!noise.work && !noise.step) { /* of the steps that the graph has */
+	if (!noise.work && !noise.step) { /* measure them in the steps of the graph */
 		rc = pl_search_noise_find(g, &noise, err);
 		noise.work /= sqrt((double)g->n_steps);
 		noise.step /= sqrt((double)g->n_steps);

@@ -11,7 +11,7 @@
 #include "core/progress.h"
 #include "search/internal.h"
 
-/* States that lie on one another before a worker starts from the root again: each holds a log. */
+/* The number of stacked states before a worker starts from the root again: each has a log. */
 #define DEPTH_MAX 64
 
 bool pl_search_over(struct search *s)
@@ -27,7 +27,7 @@ bool pl_search_over(struct search *s)
 	return s->over;
 }
 
-static void tell(const struct search *s)
+static void report_progress(const struct search *s)
 {
 	const struct pl_search_opts *o = s->o;
 	double share = -1;
@@ -150,7 +150,7 @@ int pl_search_worker_show(struct search *s, const struct candidate *c, struct pl
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* Would it be taken although it needs too much? Looked at only where it may be. */
+/* Is the candidate too large, although it would be taken? Only checked if that is possible. */
 static int too_big(struct worker *l, double mean, bool *big)
 {
 	const struct search *s = l->s;
@@ -163,7 +163,7 @@ static int too_big(struct worker *l, double mean, bool *big)
 	return rc;
 }
 
-/* What the rewriter refuses, or makes wait for itself, is no candidate. */
+/* A change that the rewriter refuses, or that makes a cycle, is no candidate. */
 static int try_one(struct worker *l, struct candidate *c)
 {
 	size_t mark = pl_rewrite_mark(l->r), edit = pl_edit_mark(&l->e);
@@ -174,7 +174,7 @@ static int try_one(struct worker *l, struct candidate *c)
 		rc = too_big(l, pl_edit_mean_step(&l->e), &big);
 	c->mean = rc == 0 && !big ? pl_edit_mean_step(&l->e) : INFINITY;
 	pl_rewrite_undo(l->r, mark);
-	pl_edit_undo(&l->e, edit); /* what no rewrite did */
+	pl_edit_undo(&l->e, edit); /* changes outside of rewrites */
 	return pl_search_allow_refusal(rc, &l->err);
 }
 
@@ -197,7 +197,7 @@ int pl_search_simulate(struct search *s, bool from_present, struct candidate *co
 {
 	if (!n)
 		return 0;
-	tell(s);
+	report_progress(s);
 	s->from_present = from_present;
 	s->batch = batch;
 	s->n_batch = n;
