@@ -1,5 +1,5 @@
-/* What recording an event takes on this thread, in ns: the median over rounds that fit the ring,
- * the two clock reads of its times included. The coder works beside it. */
+/* Measures the time to record an event on this thread, in ns: the median over rounds that fit the
+ * ring, including two readings of the clock. The coder runs at the same time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

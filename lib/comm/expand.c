@@ -23,8 +23,7 @@
 struct piece {
 	size_t off, bytes; /* in the whole vector */
 	uint32_t last;	   /* last step that wrote it; PL_NO_STEP: it is still in src */
-	uint32_t
-		sent; /* 1 + last step that sent it: at most one, before the piece is overwritten */
+	uint32_t sent;	   /* 1 + step that sent it: at most one, before it is overwritten */
 };
 struct expand {
 	struct pl_work *k;

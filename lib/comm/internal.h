@@ -57,8 +57,7 @@ struct pl_slot {
 	uint64_t count;
 	uint32_t src_region, dst_region; /* PL_NONE: not memory of the world */
 	uint64_t src_at, dst_at;
-	_Alignas(
-		64) _Atomic uint64_t done; /* the rank no longer reads or writes memory of others */
+	_Alignas(64) _Atomic uint64_t done; /* no longer reads or writes memory of others */
 	_Alignas(64) uint8_t data[PL_EAGER];
 };
 
@@ -502,9 +501,8 @@ bool pl_comm_engine_step(struct pl_world *w, bool all);
 void pl_comm_engine_queue(struct pl_work *k); /* its steps */
 void pl_comm_engine_fail(struct pl_world *w); /* ends all works; lock held, nobody drives */
 void pl_comm_engine_check(struct pl_world *w, pl_ns now);
-void pl_comm_engine_take(struct pl_world *w); /* operations that were begun become active */
-bool pl_comm_engine_sweep(
-	struct pl_world *w); /* frees works that have ended; true: there were any */
+void pl_comm_engine_take(struct pl_world *w);  /* operations that were begun become active */
+bool pl_comm_engine_sweep(struct pl_world *w); /* frees works that have ended; true: any */
 bool pl_comm_step_ready(const struct pl_step *s);
 pl_ns pl_comm_step_could_begin(const struct pl_step *s, pl_ns freed);
 /* Copy or sum `bytes` from offset `at` on; came: the data received for them. */

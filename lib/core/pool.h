@@ -20,8 +20,7 @@ int pl_pool_threads(const struct pl_pool *p); /* 1 for NULL */
 
 /* At most `bound` jobs are waiting or unfetched at a time. */
 struct pl_queue *pl_queue_new(struct pl_pool *p, int bound, struct pl_err *err);
-void pl_queue_free(
-	struct pl_queue *q); /* runs the remaining jobs, drops their results; NULL is allowed */
+void pl_queue_free(struct pl_queue *q); /* runs the rest, drops the results; NULL is allowed */
 /*
  * Queue fn(arg); fn must be callable from any thread and reports through arg. The caller must not
  * put when pl_queue_full(): fetch first.

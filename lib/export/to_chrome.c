@@ -302,8 +302,7 @@ static void put_process(struct chrome *c, struct pl_writer *t, const struct pl_s
 		pl_write_text(t, "}}");
 	}
 	put_meta_id(c, t, s, i, comma, "process_labels", "labels", k->labels);
-	if (multi &&
-	    k->rank >= 0) /* order of ranks; host threads above the streams of the device */
+	if (multi && k->rank >= 0) /* by rank; host threads above streams of the device */
 		sort = (int64_t)k->rank * 2 + (k->type == PL_T_STREAM);
 	put_meta_sort(c, t, s, i, comma, "process_sort_index", sort);
 }

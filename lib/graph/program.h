@@ -36,8 +36,7 @@ struct pl_program {
 	size_t n_ops, cap_ops, n_deps, cap_deps;
 };
 void pl_graph_program_fini(struct pl_program *p);
-/* Append an operation; pl_graph_program_after() adds dependencies. *id (may be NULL): its
- * number. */
+/* Append an operation; pl_graph_program_after() adds dependencies. *id (or NULL): its number. */
 int pl_graph_program_add(struct pl_program *p, const struct pl_graph_program_op *op, uint32_t *id,
 			 struct pl_err *err) PL_MUST;
 /* Make the last operation depend on `op`. */
@@ -47,13 +46,11 @@ int pl_graph_program_after(struct pl_program *p, uint32_t op, unsigned type,
 /* A job: the program and the host of each rank. */
 struct pl_graph_program_job {
 	const struct pl_program *program; /* [n_programs] */
-	const uint32_t
-		*of_rank; /* [n_ranks]: the program of the rank; NULL: all ranks have the first */
-	uint32_t n_ranks, per_host;  /* per_host: consecutive ranks of one host, 0: all */
-	const char *const *resource; /* names; each rank has one resource of each name */
+	const uint32_t *of_rank;	  /* [n_ranks]: its program; NULL: all have the first */
+	uint32_t n_ranks, per_host;	  /* per_host: consecutive ranks of one host, 0: all */
+	const char *const *resource;	  /* names; each rank has one resource of each name */
 	uint32_t n_resources, n_comms;
-	const uint32_t
-		*members; /* [n_comms]: number of ranks that take part; NULL: all ranks in each */
+	const uint32_t *members; /* [n_comms]: number of its ranks; NULL: all ranks */
 };
 /* The nodes of the operations: those of operation `op` of rank r are first[at[r] + op] to
  * last[at[r] + op]. */

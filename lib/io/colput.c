@@ -397,7 +397,7 @@ void pl_column_put_u32(struct pl_buf *b, const uint32_t *v, size_t n, bool delta
 	enc_end(&e, b);
 }
 
-/* How long the run that begins at p is, of at most n bytes. */
+/* Length of the run that begins at p, of at most n bytes. */
 static size_t byte_run(const uint8_t *p, size_t n)
 {
 	uint64_t same = p[0] * (uint64_t)0x0101010101010101u, x;
@@ -413,7 +413,7 @@ static size_t byte_run(const uint8_t *p, size_t n)
 	return k;
 }
 
-/* Bytes are fixed width unless they are all equal or nearly so. */
+/* Bytes have fixed width, unless all or nearly all are equal. */
 void pl_column_put_u8(struct pl_buf *b, const uint8_t *v, size_t n)
 {
 	size_t runs = n ? byte_runs(v, n) : 0;

@@ -134,8 +134,7 @@ struct pl_in *pl_in_open(const char *path, struct pl_err *err)
 			errno = EIO;
 		else
 			in->fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (in->fd >= 0 &&
-		    in->fd <= STDIN_FILENO) { /* never take the number of standard input */
+		if (in->fd >= 0 && in->fd <= STDIN_FILENO) { /* never take the number of stdin */
 			int fd = fcntl(in->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 
 			close(in->fd);

@@ -348,8 +348,7 @@ static int on_batch(struct pl_sink *sink, struct pl_segment *seg, struct pl_batc
 	if (s->read + b->n > PL_NONE - 1)
 		return pl_fail(err, PL_ELIMIT, "a segment has more than %u events", PL_NONE - 1);
 	if (b->first != s->read && s->limit > s->read)
-		s->limit =
-			s->read; /* a block was lost: the numbers of later events are not known */
+		s->limit = s->read; /* a block was lost: later numbers are not known */
 	PL_CHECK(choose_rows(l, b, &to, err));
 	PL_CHECK(reserve(l, to, err));
 	for (uint32_t i = 0; i < b->n; i++) {

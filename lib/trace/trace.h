@@ -417,9 +417,8 @@ struct pl_trace {
 	struct pl_events **seg;
 	uint32_t n_segs;
 	size_t cap_segs;
-	struct pl_merge merge; /* all zeros if the stream was not merged */
-	struct pl_intern
-		provenance; /* the lines of all segments, each line once; the segments have none */
+	struct pl_merge merge;	     /* all zeros if the stream was not merged */
+	struct pl_intern provenance; /* the lines of all segments, each once; they have none */
 	bool merged;
 	uint32_t n_merges; /* number of joined merge tables; with several, their clocks are not
 			      comparable */
