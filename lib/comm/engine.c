@@ -21,9 +21,8 @@
 
 #include "comm/internal.h"
 
-#define LIBRARY_NS_A_BYTE 20 /* 50 MB/s */
-#define SOCKET_BYTES                                                                               \
-	((size_t)4 << 20) /* bytes that a socket holds with the default settings of Linux */
+#define LIBRARY_NS_A_BYTE 20		    /* 50 MB/s */
+#define SOCKET_BYTES	  ((size_t)4 << 20) /* that a socket holds by default on Linux */
 
 /*
  * Large vectors are sent and received by turns, in portions. One rank copies a portion into the

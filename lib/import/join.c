@@ -250,9 +250,7 @@ static bool agree(const struct pl_comm_op *op, const struct pl_et_node *n)
 		return false;
 	if (op->tensors == 1 && n->wait)
 		return false;
-	if (op->tensors == 0 &&
-	    n->elements >
-		    1) /* one element may be a scalar, which does not show that there is a tensor */
+	if (op->tensors == 0 && n->elements > 1) /* one element may be a scalar without a tensor */
 		return false;
 	if (op->elements > 0 && n->elements > 0 && op->elements != n->elements &&
 	    op->elements != n->elements_out)

@@ -161,8 +161,7 @@ void pl_import_dims_size(const char *dims, const char *types, int64_t *elements,
 		if (!tensor)
 			continue;
 		*elements = *elements < 0 ? n : *elements + n;
-		if (!size ||
-		    (*bytes < 0 && *elements != n)) /* one size is unknown, so the sum is unknown */
+		if (!size || (*bytes < 0 && *elements != n)) /* one is unknown: no sum */
 			*bytes = -2;
 		else if (*bytes != -2 && n <= INT64_MAX / 32)
 			*bytes = (*bytes < 0 ? 0 : *bytes) + n * size;

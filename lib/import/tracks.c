@@ -72,8 +72,7 @@ int pl_import_tracks_key(struct pl_tracks *t, const struct pl_fields *f, struct 
 	PL_CHECK(put_pid(t, &f->pid, err));
 	PL_CHECK(pl_buf_put(&t->tmp, "", 1, err));
 	PL_CHECK(put_pid(t, &f->tid, err));
-	PL_CHECK(pl_buf_put(&t->tmp, "", 1,
-			    err)); /* a NUL after the text, which is not part of the key */
+	PL_CHECK(pl_buf_put(&t->tmp, "", 1, err)); /* ends the text; no part of the key */
 	t->tmp.n--;
 	return 0;
 }

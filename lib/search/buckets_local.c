@@ -461,8 +461,7 @@ int pl_search_anneal(struct search *all, struct pl_err *err)
 		rc = walk(s, err);
 		if (rc == 0)
 			rc = pl_search_choice_improve(s, err);
-		wanted = s->search->evaluations >
-			 before; /* no evaluation: there is nothing to change */
+		wanted = s->search->evaluations > before; /* else nothing can be changed */
 	}
 	return rc;
 }

@@ -30,10 +30,9 @@ struct pl_pass {
 	void *save;
 	const float *weight, *bias; /* NULL: none */
 	float *dweight, *dbias;
-	float *dy,
-		*dx; /* dy may be overwritten (by layers with an activation); dx NULL: not wanted */
-	size_t n;    /* numbers of the output */
-	int rows;    /* of the batch */
+	float *dy, *dx; /* dy may be overwritten (if there is an activation); dx NULL: not wanted */
+	size_t n;	/* numbers of the output */
+	int rows;	/* of the batch */
 };
 
 /* The activations are in the order of enum pl_act. */
@@ -112,9 +111,8 @@ struct pl_slab { /* memory, and the function that frees it */
 };
 
 #define PL_NET_BUFFERS (PL_NET_DEPTH + 3)
-#define PL_NET_LOGITS                                                                              \
-	PL_NET_BUFFERS /* the gradient of the loss, if it overwrites the loss's input */
-#define PL_NO_GRAD UINT8_MAX
+#define PL_NET_LOGITS  PL_NET_BUFFERS /* gradient of the loss, if it overwrites its input */
+#define PL_NO_GRAD     UINT8_MAX
 
 struct pl_net {
 	const struct pl_backend *be;
