@@ -103,8 +103,7 @@ static int read_greeting(struct pl_acceptor *a, size_t i)
 	return -1;
 }
 
-/* Make room for one more connection: close the one that has been silent for longest, if a rank
- * would have greeted in that time. */
+/* Make room for one more connection: close the one that is silent for longest, if for too long. */
 static bool make_room(struct pl_acceptor *a)
 {
 	size_t oldest = 0;

@@ -66,24 +66,20 @@ struct pl_backend;
 struct pl_comm_event;
 struct pl_world_opts {
 	int rank, size;
-	/* On this host, as the launcher set it; 0 of 0 or -1: unknown. A note is logged if the
-	 * meeting finds other numbers. */
+	/* On this host, as the launcher set it; 0 of 0 or -1: unknown. A difference is logged. */
 	int local_rank, local_size;
 	const char *host; /* ranks with equal names share memory; NULL: the name of the host. Other
 			   * names make several hosts out of one, for experiments */
 	/* "auto" (shared memory on one host, TCP between), "shm", "tcp"; "mpi": over an MPI library
 	 * whose ranks are those of the world; "nccl": needs a device */
 	const char *transport;
-	/* The device whose memory collectives use; NULL, or no device: memory of the host. The
-	 * caller of the world uses the context, and the world uses its second queue. It outlives
-	 * the world.
-	 */
+	/* The device whose memory collectives use; NULL, or no device: memory of the host. It
+	 * outlives the world, which uses its second queue; the caller uses the rest. */
 	const struct pl_backend *backend;
 	void *backend_ctx;
 	const struct pl_comm_library
 		*library; /* in place of a transport's; for tests. NULL: none */
-	/* The place to meet: "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a shared
-	 * folder). */
+	/* "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a shared folder). */
 	const char *meet;
 	const char *token; /* a secret that all ranks of the job know; at least 16 characters */
 	/* Address to listen on, or an interface that has one; "*": any. NULL: loopback; in a
@@ -106,9 +102,9 @@ struct pl_world_opts {
 	 * function must end it. NULL: not wanted. */
 	void (*lost)(void *arg, const char *why);
 	void *lost_arg;
-	/* Called for each chunk that is sent or received, for traces. Any thread of the world
-	 * calls it, one at a time, never after close or abort. It must not call the world. NULL:
-	 * not wanted. */
+	/* Called for each chunk that is sent or received, for traces, by any thread of the world,
+	 * one at a time, never after close or abort. It must not call the world. NULL: not
+	 * wanted. */
 	void (*event)(void *arg, const struct pl_comm_event *e);
 	void *event_arg;
 };

@@ -32,8 +32,7 @@
 #define ROUND	((size_t)64 << 10) /* of staging memory */
 #define SPIN_NS 50000
 /* In memory of GPUs a segment costs some 20 us of launches and polling, and a fast network moves a
- * megabyte in this time. Sums are fast there, so it gains little to send one segment while another
- * is summed. */
+ * megabyte in this time. Sums are fast there, so overlapping them with sends gains little. */
 #define SEGMENT_OF_GPUS ((size_t)4 << 20)
 #define SPOIL_OF	2 /* an operation does not take staging memory that is larger by this factor */
 
@@ -184,8 +183,8 @@ void pl_comm_device_fini(struct pl_world *w)
 
 /* ---- beginning ---- */
 
-/* The place of the data in an operation's staging memory. An all-to-all has two vectors, because no
- * library does it in place. */
+/* The data in an operation's staging memory. An all-to-all has two vectors: no library does it in
+ * place. */
 static struct pl_coll_extent extent_of(const struct pl_world *w, const struct pl_coll_args *a)
 {
 	struct pl_coll_extent x = pl_comm_coll_extent(w, a);

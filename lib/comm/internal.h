@@ -2,9 +2,8 @@
  * internal.h - the parts of a world.
  *
  * A world has two threads: *control* (control.c) carries heartbeats, aborts and good-byes over one
- * connection for each pair; *progress* (world.c) drives the engine (engine.c) if no caller drives
- * it. One thread at a time drives: `driving`, under `lock`; so the data of the engine needs no
- * other lock.
+ * connection for each pair; *progress* (world.c) drives the engine (engine.c) if no caller does.
+ * Only one thread at a time drives (`driving`, under `lock`), so the engine's data need no lock.
  *
  * Every collective becomes a program (expand.c): steps that send, receive, add or copy one segment
  * each, queued by connection. All ranks queue their collectives in the same order. The programs
@@ -12,8 +11,7 @@
  * only earlier ones. So the earliest message that is not complete can always be sent. Therefore a
  * queue may wait at its head without a deadlock, and no message must be kept for a later time.
  *
- * Where all ranks share a host, collectives on memory of the world need no messages
- * (shared_collectives.c).
+ * If all ranks share a host, collectives on memory of the world use shared_collectives.c.
  *
  * Where a library carries out the collectives (struct pl_comm_library; library.c), a thread for the
  * library replaces the progress thread, and no other thread drives.
@@ -215,14 +213,12 @@ struct pl_peer {
 	_Atomic pl_ns broken;	   /* when a connection for data broke */
 	char broken_why[96];
 	_Atomic uint64_t begun, messages; /* from its last heartbeat */
-	_Atomic uint64_t
-		bytes_announced;      /* bytes that it sent to this rank, from its last heartbeat */
-	_Atomic uint64_t bytes_sent;  /* bytes sent to it */
-	uint64_t bytes_received;      /* bytes from it: the engine counts */
-	_Atomic uint64_t sends_begun; /* sends of this rank to it */
-	uint64_t recvs_begun;	      /* receives of this rank from it */
-	_Atomic uint64_t
-		sends_on_host;	   /* sends from a device to it whose data have reached this host */
+	_Atomic uint64_t bytes_announced; /* sent to this rank, by its last heartbeat */
+	_Atomic uint64_t bytes_sent;	  /* bytes sent to it */
+	uint64_t bytes_received;	  /* bytes from it: the engine counts */
+	_Atomic uint64_t sends_begun;	  /* sends of this rank to it */
+	uint64_t recvs_begun;		  /* receives of this rank from it */
+	_Atomic uint64_t sends_on_host;	  /* from a device to it: their data are on this host */
 	uint64_t same_collectives; /* collectives that it began as this rank did; control.c */
 	/* the shaped link to this rank */
 	double bytes_per_ns;
@@ -305,8 +301,8 @@ struct pl_world {
 		void **allocated; /* memory from pl_comm_world_alloc(), which the end of the world
 				     frees */
 		size_t n_allocated, cap_allocated;
-		/* The first of the active works that wait for the device. The engine skips all of
-		 * these. NULL: there is none. */
+		/* The first active work that waits for the device; the engine skips all of these.
+		 * NULL: none. */
 		struct pl_work *held;
 		_Atomic uint64_t ready;	     /* collectives that the device has reached */
 		_Atomic int launching;	     /* works that are not in the second queue yet */
@@ -404,8 +400,7 @@ struct pl_acceptor {
 /* init makes an acceptor without a listener; fini also closes connections without a greeting. */
 int pl_comm_acceptor_init(struct pl_acceptor *a, size_t expected, struct pl_err *err) PL_MUST;
 void pl_comm_acceptor_fini(struct pl_acceptor *a);
-/* Wait for the next connection with a valid greeting; `hello` has its rank and number. 1; 0: time
- * is over; negative: failed. */
+/* The next connection with a valid greeting; *hello: rank and number. 1; 0: too late; negative. */
 int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_frame *hello, struct pl_link *l,
 		   struct pl_err *err) PL_MUST;
 /* Close it, and tell the other side the reason, if it listens. */
@@ -413,8 +408,8 @@ void pl_comm_refuse(struct pl_link *l, const char *why);
 /* Warns the first time and counts, because a rank that tries repeatedly would fill the screen. */
 void pl_comm_reject(struct pl_acceptor *a, const char *why);
 
-/* launch_token.c: writes a file of this user that is complete when others see it. 0; -1: see errno.
- * dir: AT_FDCWD, or an open folder. */
+/* launch_token.c: writes a file of this user, complete when seen. 0; -1: errno. dir: AT_FDCWD or
+ * open. */
 int pl_comm_leave_file(int dir, const char *name, const char *text);
 /* meet.c: the addresses of the ranks, and the connections. */
 int pl_comm_meet(struct pl_world *w, struct pl_err *err) PL_MUST;
@@ -426,12 +421,10 @@ int pl_comm_net_listen(const char *host, int port, int *fd, int *bound, char *ad
 		       struct pl_err *err) PL_MUST;
 /* Is this the name of an interface of this host? Its numeric address. */
 bool pl_comm_net_interface(const char *name, char *to, size_t size);
-/* Is it a name by which other hosts reach this one, although it means loopback here (see many files
- * /etc/hosts)? */
+/* Do other hosts reach this one by this name, although it means loopback in /etc/hosts? */
 bool pl_comm_net_is_alias(const char *host);
 void pl_comm_net_name(const void *sockaddr, size_t len, char *to, size_t size);
-/* Try until that time, also if the name is not known yet. (Resolving a name takes as long as the
- * system's resolver does.) */
+/* Try until that time, also if the name is not known yet. (The resolver may take longer.) */
 int pl_comm_net_connect(const char *host, int port, pl_ns until, int *fd,
 			struct pl_err *err) PL_MUST;
 int pl_comm_net_ready(int fd, short what, pl_ns until); /* 1, 0: time is over, -1 */
@@ -523,8 +516,7 @@ void pl_comm_device_init(struct pl_world *w, const struct pl_backend *b, void *c
 /* Can the libraries of all ranks use the device's memory? Collective, when they are open. */
 int pl_comm_device_agree(struct pl_world *w, struct pl_err *err) PL_MUST;
 void pl_comm_device_fini(struct pl_world *w);
-/* Before an operation is queued: start the copy of its input. undo: it was not queued; lock
- * held. */
+/* Before an operation is queued: copy its input. undo: it was not queued; lock held. */
 int pl_comm_device_begin(struct pl_work *k, struct pl_err *err) PL_MUST;
 void pl_comm_device_undo(struct pl_work *k);
 /* Has the device reached the first work that waits for it? Only the driving thread calls it. */

@@ -82,8 +82,7 @@ static bool started_with(pid_t pid, const char *name)
 	return found;
 }
 
-/* The launcher: the nearest ancestor of this process that is not itself a part of a rank. There may
- * be scripts between the two. */
+/* The launcher: the nearest ancestor that is not part of a rank, also behind scripts. */
 static uint64_t hash_launcher(const char *rank_name)
 {
 	uint64_t h[3] = { pl_comm_host_id(NULL) };

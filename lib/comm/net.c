@@ -1,6 +1,5 @@
 /*
- * Sockets for the meeting: every call has a deadline. Sockets are non-blocking from the start; slow
- * operations wait in poll().
+ * Sockets for the meeting: every call has a deadline; sockets are non-blocking, and poll() waits.
  */
 #include <errno.h>
 #include <ifaddrs.h>

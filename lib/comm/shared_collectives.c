@@ -10,14 +10,11 @@
  * of the memory is shared, the collective uses messages through rings. All ranks make the same
  * decision, because all see all slots.
  *
- * Slot i serves every 32nd collective. A rank fills it again when all ranks have left the previous
- * collective of this slot.
+ * Slot i serves every 32nd collective. A rank fills it when all ranks have left the previous one.
  */
 #include "comm/internal.h"
 
-#define TURN                                                                                       \
-	((size_t)256 << 10) /* bytes between two checks of the other operations of the world       \
-			     */
+#define TURN ((size_t)256 << 10) /* bytes between two checks of other operations */
 
 static struct pl_slot *slot_of(const struct pl_world *w, int rank, uint64_t number)
 {

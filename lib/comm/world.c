@@ -27,10 +27,8 @@
 #define SLICE_NS 100000 /* the shortest slice that Linux grants (sched_setattr(2)) */
 /* Between two checks of the progress of a device. A check costs about 1 us, so this takes 2 % of a
  * processor, and a copy that has ended waits for 25 us on average. */
-#define LOOK_NS 50000
-#define TAKEN_NS                                                                                   \
-	2000 /* a yield that takes longer let another thread run; alone it takes 0.3 us            \
-	      */
+#define LOOK_NS	 50000
+#define TAKEN_NS 2000 /* a longer yield let another thread run; alone it takes 0.3 us */
 /* Between two sleeps that may move this thread to another processor: shorter than the 3 ms and more
  * of a slice, in which two ranks would go on to share one. */
 #define MOVE_NS 2000000

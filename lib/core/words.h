@@ -1,8 +1,7 @@
 /*
  * words.h - words that several modules use, each list once; lists of words "a|b|c".
  *
- * A list is a macro whose argument separates the words: "|" for the choices of an option, "\0" for
- * pl_words_name().
+ * A list is a macro whose argument separates the words: "|" in options, "\0" for pl_words_name().
  */
 #ifndef PL_WORDS_H
 #define PL_WORDS_H

@@ -1,6 +1,6 @@
 /*
- * Buckets: the gradients that are sent together, their order and their algorithm. They come from a
- * plan, or from the rule of DDP.
+ * Buckets: gradients that are sent together, their order and algorithm; from a plan, or by DDP's
+ * rule.
  *
  * A plan without tensors of a base (one by hand) gets the tensors of the network as its base.
  *
@@ -30,8 +30,8 @@ struct builder {
 	uint32_t *found; /* (n) scratch memory of assign() */
 };
 
-/* Give a set, from number `next` on, to each tensor without one, by the default rule. Returns the
- * number after the last set. */
+/* Give tensors without a set one, from number `next` on, by the default rule. Returns the next
+ * number. */
 static uint32_t assign_default_sets(const struct builder *m, int64_t limit, uint32_t *set,
 				    uint32_t next)
 {

@@ -87,8 +87,7 @@ void pl_export_value_json(struct pl_writer *t, const struct pl_segment *s, const
 /* Can the text be the number of a process or thread? */
 bool pl_export_number(const char *s, size_t n, int64_t *v);
 /*
- * Process ids of several segments in one file: each (segment, pid as written) gets a unique number,
- * that of the source if it is free.
+ * Process ids of several segments: each (segment, pid) gets a unique number, its own if possible.
  */
 struct pl_export_pids {
 	struct pl_intern used, key;

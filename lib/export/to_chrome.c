@@ -188,8 +188,7 @@ static void put_args(struct pl_writer *t, const struct row *r)
 		pl_write_char(t, '}');
 }
 
-/* The first segment of a stream that is not merged keeps its times; other times become common times
- * from base0. */
+/* A first segment that is not merged keeps its times; others become common times from base0. */
 static void put_event(struct pl_export_base *base, const struct pl_segment *seg,
 		      const struct pl_batch *b, uint32_t i)
 {

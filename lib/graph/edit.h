@@ -147,8 +147,7 @@ int pl_edit_drop_node(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_M
 /* w >= 0; all of w is modelled latency. pl_edit_settle() reports cycles. */
 int pl_edit_add_edge(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type, pl_ns w,
 		     struct pl_err *err) PL_MUST;
-/* Add an edge with the delay of edge `like` (unexplained time included) plus `more` of modelled
- * latency. */
+/* Add an edge with the delay of edge `like` (all of it) plus `more` of modelled latency. */
 int pl_edit_add_edge_like(struct pl_edit *e, uint32_t src, uint32_t dst, unsigned type,
 			  const struct pl_eedge *like, pl_ns more, struct pl_err *err) PL_MUST;
 int pl_edit_drop_edge(struct pl_edit *e, uint32_t edge, struct pl_err *err) PL_MUST;

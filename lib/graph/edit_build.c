@@ -1,9 +1,8 @@
 /*
  * An edit from a graph.
  *
- * The entries of the first step keep their recorded times. An entry of a later step follows the
- * last nodes of its resource in the step before, and the entry of that step, which stands for all
- * earlier steps.
+ * Entries of the first step keep their recorded times. Later ones follow the last nodes of their
+ * resource in the step before, and the entry of that step, which stands for all earlier steps.
  */
 #include <stdlib.h>
 

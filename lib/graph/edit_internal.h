@@ -41,9 +41,8 @@ struct pl_etodo {
 	uint64_t label;
 	uint32_t node;
 };
-/* The nodes to evaluate. Between two settlings this is a list in any order, where entries whose
- * node is not queued (any more) do not count. While pl_edit_settle() works, it is a binary heap by
- * label, then node. */
+/* The nodes to evaluate: between two settlings a list in any order, which may have entries of nodes
+ * that are not queued; while pl_edit_settle() works, a binary heap by label, then node. */
 struct pl_esched {
 	struct pl_etodo *todo;
 	size_t n, cap;

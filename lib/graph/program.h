@@ -24,8 +24,8 @@ struct pl_graph_program_op {
 };
 /* An operation that is no communication; all other values are unknown. */
 extern const struct pl_graph_program_op pl_graph_program_op_unknown;
-/* A dependency: the operation starts after the end of operation `op`, which has a lower number.
- * `type`: enum pl_edge_type. */
+/* An operation starts after the end of operation `op`, a lower number. `type`: enum
+ * pl_edge_type. */
 struct pl_graph_program_dep {
 	uint32_t op;
 	uint8_t type;
@@ -52,8 +52,7 @@ struct pl_graph_program_job {
 	uint32_t n_resources, n_comms;
 	const uint32_t *members; /* [n_comms]: number of its ranks; NULL: all ranks */
 };
-/* The nodes of the operations: those of operation `op` of rank r are first[at[r] + op] to
- * last[at[r] + op]. */
+/* Operation `op` of rank r has the nodes first[at[r] + op] to last[at[r] + op]. */
 struct pl_graph_program_nodes {
 	uint32_t *first, *last;
 	size_t *at; /* [n_ranks + 1] */

@@ -1,6 +1,5 @@
 /*
- * The rows of a graph's tables in paceline-graph(5): how each member is coded, for the writer and
- * the reader.
+ * The rows of a graph's tables in paceline-graph(5): the coding of each member.
  */
 #include "graph/file.h"
 

@@ -1,6 +1,5 @@
 /*
- * select.h - the operations that a selector of a plan or what-if line selects; paceline-replay(1),
- * section Selectors, lists the keys.
+ * select.h - operations that a selector of a plan or what-if selects; keys: paceline-replay(1).
  *
  * A graph has far fewer names, resources and kinds than nodes. Therefore globs are matched once for
  * each of these, and a node is looked up in three tables. The other keys are compared for each

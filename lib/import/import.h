@@ -38,8 +38,7 @@ struct pl_import_opts {
 struct pl_importer {
 	const char *name;    /* "kineto" */
 	const char *summary; /* for --help and the man page */
-	/* Rate the first bytes (inflated; at least 64 KiB unless the input is shorter): 0 not this
-	 * format, 100 certain. */
+	/* Rate the first bytes (inflated; 64 KiB or all): 0 not this format, 100 certain. */
 	int (*probe)(const uint8_t *p, size_t n);
 	int (*run)(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 		   struct pl_import_stats *st, struct pl_err *err);

@@ -401,8 +401,7 @@ static int flow(struct pl_doc *d, struct pl_err *err)
 	return finish_row(d, f->ph == 's' ? PL_K_FLOW_OUT : PL_K_FLOW_IN, track, -1, err);
 }
 
-/* An event that is no operation of a thread. ph 0: the kind implies the phase. dur -1: a duration
- * in the source becomes an argument. */
+/* An event that is no operation of a thread. ph 0: from the kind. dur -1: kept as an argument. */
 static int other(struct pl_doc *d, uint8_t kind, char ph, pl_ns dur, struct pl_err *err)
 {
 	struct pl_fields *f = &d->ev.f;

@@ -41,8 +41,7 @@ int pl_in_room(struct pl_in *in, size_t more);
 uint32_t pl_deflate_crc32(uint32_t crc, const void *p, size_t n);
 
 /*
- * Compressors and decompressors for many threads: each job takes one, and gives it back, so there
- * are never more than threads.
+ * Compressors and decompressors for many threads: each job borrows one.
  */
 struct pl_codec;
 struct pl_codecs {

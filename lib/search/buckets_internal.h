@@ -51,8 +51,7 @@ static inline struct bucket_choice *pl_search_batch_at(const struct choices *s, 
 }
 
 /* ---- strategy_buckets.c ---- */
-/* Search from the best choice, and from new cuts: from the best and up to two others that
- * differ. */
+/* Search from the best choice, and from new cuts: the best and up to two others. */
 int pl_search_buckets_improve(struct choices *s, struct pl_err *err) PL_MUST;
 
 /* ---- buckets_candidates.c ---- */

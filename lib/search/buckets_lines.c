@@ -31,8 +31,7 @@ static bool was_fused(const struct choices *s, uint32_t tensor)
 	return false;
 }
 
-/* If some sets differ from the recorded ones, write lines for all sets, so that the plan alone
- * shows all buckets. */
+/* If some sets differ from the recorded ones, write lines for all, so that the plan shows all. */
 static int fuse_lines(struct choices *s, struct pl_err *err)
 {
 	const struct pl_buckets *b = &s->now->b;

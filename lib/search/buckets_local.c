@@ -9,8 +9,7 @@
  * follows it. The random numbers depend only on the seed, and a batch depends only on earlier
  * results.
  *
- * If several groups of ranks have tensors with the same names, each change is also tried for all
- * groups at once.
+ * If groups of ranks have tensors with the same names, changes are also tried for all groups.
  */
 #include <math.h>
 

@@ -92,8 +92,7 @@ int pl_search_reduce(const struct pl_graph *g, const struct pl_search_noise *noi
 /* ---- workers.c ---- */
 int pl_search_workers_open(struct search *s, struct pl_err *err) PL_MUST;
 void pl_search_workers_close(struct search *s);
-/* Set all workers to the recorded state with the extras applied. The first `keep` extras are on all
- * workers already. */
+/* Set all workers to the recorded state plus the extras, of which they have the first `keep`. */
 int pl_search_workers_root(struct search *s, size_t keep, struct pl_err *err) PL_MUST;
 /* Returns rc, or 0 if the rewriter refused the change (PL_EDATA). */
 int pl_search_allow_refusal(int rc, struct pl_err *err) PL_MUST;

@@ -28,8 +28,7 @@
 /* gelu in its tanh form, as in GPT-2. */
 enum pl_act { PL_ACT_NONE, PL_ACT_RELU, PL_ACT_GELU, PL_ACT_TANH, PL_ACT_SIGMOID, PL_ACT_COUNT_ };
 
-/* The type of the operands of products. Other operands have the type in which they are stored, and
- * sums are float32. */
+/* The type of the operands of products. Others keep their stored type; sums are float32. */
 enum pl_precision { PL_FP32, PL_BF16, PL_TF32, PL_PRECISION_COUNT_ };
 
 /* The type in which activations and their gradients are stored; bfloat16 needs `half`. */
@@ -239,8 +238,7 @@ struct pl_backend {
 	void (*adam)(void *ctx, size_t first, size_t n, float b1, float b2, float eps,
 		     const struct pl_decay *decay, bool decoupled, const float *g, float *m,
 		     float *v, float *w);
-	/* x times limit / (norm + 1e-6) if that is below 1, where norm is that of x, as
-	 * torch.nn.utils.clip_grad_norm_ */
+	/* x times limit / (norm of x + 1e-6) if that is below 1, as torch's clip_grad_norm_ */
 	void (*clip)(void *ctx, size_t n, double limit, float *x);
 	double (*sum_squares)(void *ctx, size_t n, const float *x); /* waits */
 	void (*scale)(void *ctx, size_t n, float f, float *x);	    /* of float32 */

@@ -10,9 +10,7 @@
 
 #include "tensor/internal.h"
 
-#define WORTH                                                                                      \
-	100000.0 /* below this number of elements or multiplications one thread works alone        \
-		  */
+#define WORTH 100000.0 /* with fewer elements or multiplications one thread works alone */
 
 const struct pl_kernels *pl_tensor_kernels_pick(int skip)
 {

@@ -163,8 +163,8 @@ static void run_taps(const struct shape *g, const struct pl_kernels *k, const fl
 	}
 }
 
-/* Copies the results of run_taps() to y (filters, p, q), with bias and activation, without the
- * columns of padding. */
+/* Copy the results of run_taps() to y (filters, p, q) without padding; add bias, apply
+ * activation. */
 static void finish(const struct shape *g, const struct pl_kernels *k, const float *out,
 		   const float *bias, enum pl_act act, float *y)
 {

@@ -1,6 +1,6 @@
 /*
- * The types of layers: how a statement becomes nodes, and the two passes of a node. The table at
- * the end has a row for each type.
+ * The types of layers: a statement becomes nodes, and a node has two passes. See the table at the
+ * end.
  *
  * A dense layer or a convolution computes the activation after it, while its output is still in the
  * cache. But it does not do so at the end of a block, because the backward pass of the activation
@@ -71,8 +71,7 @@ static void dense_backward(struct pl_net *net, struct pl_node *nd, const struct 
 			    p->dweight, p->dbias);
 }
 
-/* The weight, unless another layer owns it, and the bias of a layer with products. std below 0:
- * PyTorch's initial values. */
+/* The weight, unless another layer owns it, and the bias. std below 0: PyTorch's initial values. */
 static void add_weights(struct pl_builder *b, struct pl_node *nd, int n_dims, const int *dim,
 			double std)
 {

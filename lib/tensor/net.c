@@ -457,8 +457,7 @@ static void remake(struct pl_net *net, const struct pl_segment *s)
 	net->again = false;
 }
 
-/* Does the kernel of the layernorm after the start of this block also add the gradient that
- * bypassed the block? */
+/* Does the layernorm at the start of this block also add the gradient that bypassed the block? */
 static bool layernorm_adds_skip(const struct pl_net *net, uint32_t i)
 {
 	return net->be->layernorm_back_add && net->node[i].op == PL_LAYER_RESIDUAL &&

@@ -1,10 +1,8 @@
 /*
- * net_internal.h - a network as nodes in the order of the forward pass, and the interface of the
- * types of layers.
+ * net_internal.h - a network as nodes in order of the forward pass; the interface of layer types.
  *
  * Values are the outputs of nodes, named by the node's index; PL_NET_INPUT is the input. A node
- * that computes nothing, or that the node before it computes (`alias`), has no memory and uses the
- * value of another node.
+ * that computes nothing, or that the node before it computes (`alias`), uses another node's value.
  */
 #ifndef PL_TENSOR_NET_INTERNAL_H
 #define PL_TENSOR_NET_INTERNAL_H

@@ -1,7 +1,6 @@
 /*
  * Types of the elements of tensors, as profilers spell them: PyTorch's C++ names ("c10::Half",
- * "long int"), those of its enumeration ("Float", "ComplexDouble") and those of NumPy. Upper and
- * lower case are the same.
+ * "long int"), its enumeration ("Float", "ComplexDouble"), NumPy's. Case does not matter.
  */
 #include <strings.h>
 

@@ -4,9 +4,9 @@
  * the stream, when the first event is known. Events that pass are copied into a new segment with
  * only the strings and tracks that they use, so a small part of a large trace is small.
  *
- * The matches of a merged stream come before the events and name them by number. So the events that
- * pass wait for the end of the stream, with their old numbers, and then the matches are written
- * with new numbers (filter_merge.c).
+ * The matches of a merged stream come before the events and name them by number. So events that
+ * pass wait for the end of the stream, and then matches are written with new numbers
+ * (filter_merge.c).
  */
 #include "trace/filter.h"
 #include "core/spans.h"
@@ -24,8 +24,8 @@ struct dest {
 	bool ready, begun;
 };
 
-/* The numbers that events had in the source. Numbers above 32 bits, which no match can name, are
- * stored as one number. */
+/* The numbers of events in the source. Those above 32 bits, which no match can name, are one
+ * number. */
 struct numbers {
 	uint32_t *v;
 	size_t n, cap;

@@ -1,7 +1,6 @@
 /*
- * The step of each event. The STEP events of a rank are sorted. An event belongs to the step that
- * contains its start; a device operation belongs to the step that contains its launch (found by
- * correlation). O(n log n).
+ * The step of each event: the STEP event of the rank that contains its start. A device operation
+ * belongs to the step of its launch (found by correlation). Steps are sorted; O(n log n).
  */
 #include "io/json.h"
 #include "trace/internal.h"

@@ -1,6 +1,5 @@
 /*
- * The job in the header of a profile: the number of this rank, the number of ranks, and the groups
- * of ranks that communicate.
+ * The job in the header of a profile: this rank, the number of ranks, the groups that communicate.
  *
  * PyTorch writes a member "distributedInfo" with "rank" and "world_size". Its "pg_config" has an
  * object for each process group of the rank: pg_name, pg_size and the ranks. Versions differ: the

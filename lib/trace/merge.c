@@ -2,8 +2,7 @@
  * The merge segment of trace(5): clocks, which rank uses which, groups, matches, members.
  *
  * Writing cuts long tables into blocks. Reading appends block by block, so memory follows the bytes
- * that arrive, never a number in the stream. The totals of the first block are compared at the end,
- * and show whether rows are missing.
+ * that arrive. At the end, the totals of the first block show whether rows are missing.
  */
 #include <math.h>
 

@@ -15,8 +15,7 @@
 #include "core/pool.h"
 #include "trace/internal.h"
 
-/* Columns of a batch are freed when they hold more than this: one unusual block must not keep much
- * memory for all later ones. */
+/* Larger columns of a batch are freed, so that one unusual block does not keep memory for all. */
 #define SPARE_VALUES (4u << 20)
 
 enum state { NOTHING, HEADER, TRACE, MERGE };

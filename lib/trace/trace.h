@@ -48,8 +48,7 @@ enum pl_kind_id { PL_TRACE_KINDS(PL_KIND_ID) PL_K_COUNT_ };
 #undef PL_KIND_ID
 const char *pl_trace_kind_name(unsigned kind);	    /* "host_op", ...; "kind-37": "unknown" */
 int pl_trace_kind_find(const char *name, size_t n); /* or -1 */
-/* PL_EDATA if the glob of a selection matches no kind of event and no class: "comm", and in graphs
- * "gap" and "all". NULL is allowed. */
+/* PL_EDATA if the glob matches no kind or class ("comm"; in graphs "gap", "all"). NULL: 0. */
 int pl_trace_kind_check(const char *glob, bool of_graphs, struct pl_err *err) PL_MUST;
 /* including a send or receive on a stream */
 static inline bool pl_trace_kind_is_comm(unsigned k)

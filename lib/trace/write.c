@@ -139,8 +139,7 @@ static int put_events(struct writer *w, const struct pl_segment *seg, const stru
 		      struct pl_err *err);
 
 /*
- * Write rows [lo, hi) of a batch that exceeds the limits of a block. Only `row` is copied, because
- * rows count from lo.
+ * Write rows [lo, hi) of a batch that exceeds a block. `row` is copied, because rows count from lo.
  */
 static int put_slice(struct writer *w, const struct pl_segment *seg, const struct pl_batch *e,
 		     uint32_t lo, uint32_t hi, struct pl_err *err)
