@@ -216,8 +216,7 @@ static bool any_broken(const struct pl_world *w)
 	return false;
 }
 
-/* Time in which this process could not run does not count, because others may have been stopped
- * too. */
+/* Time in which this process could not run does not count: others may have been stopped too. */
 static void excuse_others(struct pl_world *w, pl_ns now, pl_ns held)
 {
 	if (held < PL_STOPPED_NS(w))

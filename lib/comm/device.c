@@ -183,8 +183,7 @@ void pl_comm_device_fini(struct pl_world *w)
 
 /* ---- beginning ---- */
 
-/* The data in an operation's staging memory. An all-to-all has two vectors: no library does it in
- * place. */
+/* The data in an operation's staging memory. An all-to-all has two vectors (never in place). */
 static struct pl_coll_extent extent_of(const struct pl_world *w, const struct pl_coll_args *a)
 {
 	struct pl_coll_extent x = pl_comm_coll_extent(w, a);

@@ -41,8 +41,7 @@ struct expand {
 	size_t cap_first;
 	int n_parts;
 	uint32_t id_base;
-	/* If ranks send different data for one offset: the difference of their piece numbers; else
-	 * 0. */
+	/* If ranks send different data for one offset: the difference of piece numbers; else 0. */
 	uint32_t stride;
 };
 
@@ -61,8 +60,7 @@ static void add_piece(struct expand *x, size_t off, size_t bytes)
 	x->rc = pl_append(&x->piece, &x->n_pieces, &x->cap_pieces, &p, sizeof(p), x->err);
 }
 
-/* Cuts the floats [lo, hi) into m nearly equal parts; m 0: a part of `count` floats for each
- * rank. */
+/* Cuts the floats [lo, hi) into m nearly equal parts; m 0: `count` floats for each rank. */
 static void cut_pieces(struct expand *x, size_t lo, size_t hi, int m)
 {
 	size_t parts = (size_t)(m ? m : x->w->size);

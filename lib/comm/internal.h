@@ -301,8 +301,8 @@ struct pl_world {
 		void **allocated; /* memory from pl_comm_world_alloc(), which the end of the world
 				     frees */
 		size_t n_allocated, cap_allocated;
-		/* The first active work that waits for the device; the engine skips all of these.
-		 * NULL: none. */
+		/* The first active work that waits for the device; all of these are skipped. NULL:
+		 * none. */
 		struct pl_work *held;
 		_Atomic uint64_t ready;	     /* collectives that the device has reached */
 		_Atomic int launching;	     /* works that are not in the second queue yet */
@@ -408,8 +408,7 @@ void pl_comm_refuse(struct pl_link *l, const char *why);
 /* Warns the first time and counts, because a rank that tries repeatedly would fill the screen. */
 void pl_comm_reject(struct pl_acceptor *a, const char *why);
 
-/* launch_token.c: writes a file of this user, complete when seen. 0; -1: errno. dir: AT_FDCWD or
- * open. */
+/* launch_token.c: writes a file, complete when seen. 0; -1: errno. dir may be AT_FDCWD. */
 int pl_comm_leave_file(int dir, const char *name, const char *text);
 /* meet.c: the addresses of the ranks, and the connections. */
 int pl_comm_meet(struct pl_world *w, struct pl_err *err) PL_MUST;

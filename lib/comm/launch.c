@@ -233,8 +233,7 @@ static int find_several_hosts(struct pl_launch *l, struct pl_err *err)
 	return rc;
 }
 
-/* If torchrun's agent keeps the store, it listens at MASTER_PORT; then ranks meet at the next
- * port. */
+/* If torchrun's agent keeps the store, it listens at MASTER_PORT; ranks meet at the next port. */
 static int torchrun_meet(struct pl_launch *l, struct pl_err *err)
 {
 	const char *host = env("MASTER_ADDR"), *agent = env("TORCHELASTIC_USE_AGENT_STORE");

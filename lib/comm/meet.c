@@ -7,8 +7,7 @@
  * all lower ranks: for control, and, if data go over TCP, for messages and for each channel. Ranks
  * reach rank 0 by the address at which they met it, so a proxy in front of rank 0 sees all traffic.
  *
- * The side that connects proves that it knows the token (protocol.h): a stranger costs one
- * connection.
+ * The side that connects proves that it knows the token: a stranger costs one connection.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -452,8 +451,7 @@ static int compare_library(struct meeting *m, int r, const struct pl_ready *x,
 	return 0;
 }
 
-/* All ranks are connected. Load the library for operations, if any, and wait until all have done
- * so. */
+/* All ranks are connected. Load the library for operations, if any, and wait for all ranks. */
 static int exchange_ready(struct meeting *m)
 {
 	struct pl_world *w = m->w;

@@ -77,8 +77,8 @@ struct pl_frame {
 			uint64_t begun;	   /* collectives */
 			uint64_t messages; /* sends to the receiver of this heartbeat */
 			uint64_t bytes;	   /* of data and headers, to it */
-			/* For libraries that do not compare operations: a digest of `compared`
-			 * collectives. */
+			/* For libraries that do not compare operations: digest of the first
+			 * `compared`. */
 			uint64_t compared, digest;
 		} heartbeat;
 		char text[512]; /* refused, abort */

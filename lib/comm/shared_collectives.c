@@ -173,8 +173,7 @@ static uint8_t *dst_of(const struct pl_world *w, const struct pl_work *k, int r)
 	return address(w, r, s->dst_region, s->dst_at);
 }
 
-/* Set the range of bytes that this rank copies or sums: its part of a large all-reduce, else
- * all. */
+/* Set the bytes that this rank copies or sums: its part of a large all-reduce, else all. */
 static void set_range(struct pl_world *w, struct pl_work *k)
 {
 	const struct pl_coll_args *a = &k->a;

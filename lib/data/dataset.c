@@ -224,8 +224,7 @@ size_t pl_dataset_train(const struct pl_dataset *d, double split)
 
 /* ---- normalisation --------------------------------------------------------------------------- */
 
-/* Normalise the values at `at`, at + step ..., `run` neighbours each. Sums: double, in a fixed
- * order. */
+/* Normalise the values at `at`, at + step ..., `run` neighbours each. Sums are double, in order. */
 static void scale(struct pl_dataset *d, size_t train, size_t at, size_t run)
 {
 	double n = (double)train * (double)run, sum = 0, squares = 0, mean, deviation, by;

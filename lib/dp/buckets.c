@@ -1,6 +1,5 @@
 /*
- * Buckets: gradients that are sent together, their order and algorithm; from a plan, or by DDP's
- * rule.
+ * Buckets: gradients that are sent together, their order and algorithm; from a plan or DDP's rule.
  *
  * A plan without tensors of a base (one by hand) gets the tensors of the network as its base.
  *
@@ -30,8 +29,7 @@ struct builder {
 	uint32_t *found; /* (n) scratch memory of assign() */
 };
 
-/* Give tensors without a set one, from number `next` on, by the default rule. Returns the next
- * number. */
+/* Give tensors without a set one, from number `next` on, by the default rule. Returns the next. */
 static uint32_t assign_default_sets(const struct builder *m, int64_t limit, uint32_t *set,
 				    uint32_t next)
 {

@@ -279,8 +279,7 @@ static inline unsigned pl_node_operator(const struct pl_graph *g, const struct p
 {
 	return s->work && s->work[i] != PL_NONE ? g->work[s->work[i]].op : PL_OP_UNKNOWN;
 }
-/* Is the resource a launch queue? It only passes times on to the next step; reports leave it
- * out. */
+/* Is the resource a launch queue? It only passes times to the next step; reports skip it. */
 static inline bool pl_graph_hands_on(const struct pl_graph *g, uint32_t res)
 {
 	return g->res[res].track_type == PL_T_QUEUE &&

@@ -24,8 +24,7 @@ struct pl_graph_program_op {
 };
 /* An operation that is no communication; all other values are unknown. */
 extern const struct pl_graph_program_op pl_graph_program_op_unknown;
-/* An operation starts after the end of operation `op`, a lower number. `type`: enum
- * pl_edge_type. */
+/* An operation starts after the end of the earlier operation `op`. `type`: enum pl_edge_type. */
 struct pl_graph_program_dep {
 	uint32_t op;
 	uint8_t type;

@@ -42,8 +42,7 @@ void pl_json_init(struct pl_json *j, const char *p, size_t n);
 enum pl_json_type pl_json_next(struct pl_json *j);
 /* Skip the value that begins with the next token; *p, *n: its text. 0 or PL_EDATA. */
 int pl_json_skip(struct pl_json *j, const char **p, size_t *n);
-/* Decode escapes; invalid ones stay, lone surrogates become U+FFFD. Returns the length, at most
- * n. */
+/* Decode escapes; invalid ones stay, lone surrogates become U+FFFD. Returns the length, <= n. */
 size_t pl_json_unescape(const char *s, size_t n, char *out);
 
 /* Length of the UTF-8 sequence at s; 0: malformed (RFC 3629: no overlong forms, no surrogates). */

@@ -39,8 +39,7 @@ void pl_table_fini(struct pl_table *t);
 /* One value for each column: const char * for STR, int64_t for I64/NS/BYTES, double for
  * REAL/PERCENT. NULL strings and INT64_MIN are empty cells. */
 void pl_table_row(struct pl_table *t, ...);
-/* `title`: a heading in text (NULL none). JSON: an array; objects with a "schema":
- * pl_table_json(). */
+/* `title`: a heading in text (NULL none). JSON: an array; for objects see pl_table_json(). */
 void pl_table_write(const struct pl_table *t, struct pl_writer *w, enum pl_table_format f,
 		    const char *title);
 int pl_table_print(const struct pl_table *t, struct pl_out *out, enum pl_table_format f,

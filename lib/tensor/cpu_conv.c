@@ -163,8 +163,7 @@ static void run_taps(const struct shape *g, const struct pl_kernels *k, const fl
 	}
 }
 
-/* Copy the results of run_taps() to y (filters, p, q) without padding; add bias, apply
- * activation. */
+/* Copy the results of run_taps() to y (filters, p, q) without padding; bias and activation. */
 static void finish(const struct shape *g, const struct pl_kernels *k, const float *out,
 		   const float *bias, enum pl_act act, float *y)
 {

@@ -1,6 +1,5 @@
 /*
- * The types of layers: a statement becomes nodes, and a node has two passes. See the table at the
- * end.
+ * The types of layers: how a statement becomes nodes, and their two passes; see the last table.
  *
  * A dense layer or a convolution computes the activation after it, while its output is still in the
  * cache. But it does not do so at the end of a block, because the backward pass of the activation

@@ -24,8 +24,7 @@ struct dest {
 	bool ready, begun;
 };
 
-/* The numbers of events in the source. Those above 32 bits, which no match can name, are one
- * number. */
+/* The numbers of events in the source. Those above 32 bits, which matches lack, are one number. */
 struct numbers {
 	uint32_t *v;
 	size_t n, cap;

@@ -65,8 +65,7 @@ struct pl_trace_want {
 	uint64_t roles;
 	pl_id key[PL_ROLE_KEYS]; /* by pl_trace_role_keys_note() */
 };
-/* names.c: minor version 0 of the format stored the newer roles as arguments with the source's
- * key. */
+/* names.c: minor version 0 of the format stored newer roles as arguments with the source's key. */
 void pl_trace_role_keys_note(const struct pl_intern *str, pl_id id[PL_ROLE_KEYS]);
 /* The role of a column; `role` is the number in the stream, whose version may be old. */
 unsigned pl_trace_role_settle(const pl_id id[PL_ROLE_KEYS], unsigned role, pl_id key,
