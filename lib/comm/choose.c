@@ -47,8 +47,8 @@ static bool supports(uint8_t op, uint8_t algo)
 	}
 }
 
-/* The factor by which n ranks take longer because `busy` processors serve them in whole turns. The
- * ranks wait for one another at each hop. */
+/* The factor by which n ranks take longer because `busy` processors serve whole turns at each
+ * hop. */
 static double turns_factor(double n, double busy)
 {
 	return busy < n ? ceil(n / busy) * busy / n : 1;

@@ -51,14 +51,12 @@ enum pl_calgo {
 int pl_comm_algorithm_find(const char *name); /* -1 */
 const char *pl_comm_algorithm_name(unsigned algo);
 
-/* A link that is slowed down to imitate another network. All ranks need the same list, because the
- * choice of algorithms depends on it. */
+/* A link that is slowed down. All ranks need the same list: it affects the choice of algorithms. */
 struct pl_link_shape {
 	int from, to;	     /* ranks; -1: any */
 	double bytes_per_ns; /* 0: no limit */
 	pl_ns latency_ns;
-	/* All messages from `from` share one link, as on the network adapter of a host. Otherwise
-	 * each receiver has a link of its own. */
+	/* All messages from `from` share one link; else each receiver has its own. */
 	bool shared;
 };
 
@@ -68,8 +66,7 @@ struct pl_world_opts {
 	int rank, size;
 	/* On this host, as the launcher set it; 0 of 0 or -1: unknown. A difference is logged. */
 	int local_rank, local_size;
-	const char *host; /* ranks with equal names share memory; NULL: the name of the host. Other
-			   * names make several hosts out of one, for experiments */
+	const char *host; /* equal names share memory; others imitate hosts; NULL: its name */
 	/* "auto" (shared memory on one host, TCP between), "shm", "tcp"; "mpi": over an MPI library
 	 * whose ranks are those of the world; "nccl": needs a device */
 	const char *transport;

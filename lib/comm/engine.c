@@ -673,8 +673,7 @@ void pl_comm_engine_check(struct pl_world *w, pl_ns now)
 		return;
 	w->checked = now;
 	extend_deadlines(w, now);
-	/* A device may be far behind its host, and other ranks then wait for this one. If all ranks
-	 * wait so, no rank has an active operation. */
+	/* other ranks may wait for this one's late device; if all wait so, none is active */
 	if (w->device.held && now - w->device.held->last_progress >= w->patience)
 		report_late(w, w->device.held, w->rank, "its device, which has not come to it",
 			    now - w->device.held->last_progress);

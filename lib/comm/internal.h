@@ -105,8 +105,7 @@ struct pl_step {
 	pl_ns ready; /* when it could begin; over a shaped link: when its first byte was received */
 	pl_ns end;
 	pl_ns departure; /* when it leaves a shaped link, known from `ready` on; else 0 */
-	uint64_t mark; /* the mark after it in a device's queue of sums; 0: it is not in that queue
-			*/
+	uint64_t mark;	 /* the mark after it in a device's queue of sums; 0: none */
 };
 struct pl_queue_of_steps {
 	struct pl_step *head, *last; /* last: if there is a head */
@@ -137,8 +136,7 @@ struct pl_work {
 	struct {			      /* of a world with a device; device.c */
 		struct pl_coll_args original; /* as it was begun; a may have staging memory */
 		void *stage;
-		uint64_t mark;	 /* in the backend's second queue, after the last work of this
-				    operation */
+		uint64_t mark;	 /* in the second queue, after the operation's last work */
 		bool on_device;	 /* the device waits for it, not the host */
 		bool delayed;	 /* until the mark is passed */
 		bool cuda_aware; /* its steps are in memory of the device */
@@ -224,8 +222,7 @@ struct pl_peer {
 	double bytes_per_ns;
 	pl_ns latency;
 	pl_ns free_at;
-	pl_ns *link_free_at; /* free_at of this link, or of the link that all messages of this rank
-				share */
+	pl_ns *link_free_at; /* free_at of this link, or of the shared one */
 };
 
 struct pl_world {
@@ -298,11 +295,9 @@ struct pl_world {
 		size_t min_bytes; /* ... of operations on so many bytes */
 		struct pl_stage *stage;
 		size_t n_stages, cap_stages;
-		void **allocated; /* memory from pl_comm_world_alloc(), which the end of the world
-				     frees */
+		void **allocated; /* memory of pl_comm_world_alloc() */
 		size_t n_allocated, cap_allocated;
-		/* The first active work that waits for the device; all of these are skipped. NULL:
-		 * none. */
+		/* The first active work that waits for the device; all are skipped. NULL: none. */
 		struct pl_work *held;
 		_Atomic uint64_t ready;	     /* collectives that the device has reached */
 		_Atomic int launching;	     /* works that are not in the second queue yet */
@@ -322,8 +317,7 @@ struct pl_world {
 		struct pl_err err; /* of its opening */
 		bool opened, ended;
 		bool abandoned;		 /* it did not return, and nobody calls it again */
-		pl_ns since, stopped_ns; /* the time of the current call, and `held` at that time;
-					    0: no call */
+		pl_ns since, stopped_ns; /* time of the current call, and `held` then; 0: none */
 		struct pl_ready first;	 /* rank 0's report on its library */
 		void *next_kept;
 	} library;
@@ -358,8 +352,8 @@ struct pl_comm_library {
 	 * works that have not ended, in their order. Sets k->last_progress when data move, if the
 	 * library can tell. */
 	int (*test)(void *state, struct pl_work *k, struct pl_err *err);
-	/* A rank has failed: end all operations, without waiting for other ranks. It may come
-	 * during any call but load and open. NULL: nothing to do. */
+	/* A rank has failed: end all operations at once, in any call but load and open. NULL:
+	 * none. */
 	void (*abort)(void *state);
 	/* After all ranks have said good-bye. */
 	void (*close)(void *state);
@@ -454,8 +448,7 @@ void pl_comm_world_call(struct pl_world *w);
 int pl_comm_work_begin(struct pl_world *w, const struct pl_coll_args *a, bool call,
 		       struct pl_work **work, struct pl_err *err) PL_MUST;
 void pl_comm_work_end(struct pl_work *k);
-/* The number of floats of an operation: of the whole vector, and of the parts that this rank reads
- * and writes, with their offsets in it. */
+/* The floats of an operation: whole vector, and the parts read and written here, with offsets. */
 struct pl_coll_extent {
 	size_t whole, src, src_n, dst, dst_n;
 };
@@ -522,13 +515,11 @@ void pl_comm_device_undo(struct pl_work *k);
 bool pl_comm_device_ready(struct pl_work *k);
 /* The library put it into the second queue. */
 void pl_comm_device_launched(struct pl_work *k, uint64_t mark, pl_ns since);
-/* A step on the device without a message: the sum with received data (NULL: a copy). 1: ended, 0:
- * not yet, negative: the device failed. */
+/* A step on the device without a message. 1: ended, 0: not yet, negative: the device failed. */
 int pl_comm_device_step(struct pl_step *s, const float *came, struct pl_err *err) PL_MUST;
 /* The operation has ended where it was carried out: copy its result to the device. */
 void pl_comm_device_end(struct pl_work *k);
-/* Let the first queue of the backend wait instead of the host; false: the host must wait, because
- * the operation is on its memory, or has failed. */
+/* Let the first queue wait instead of the host; false: the host must wait. */
 bool pl_comm_device_detach(struct pl_work *k);
 /* A host has waited for it: memory of the host gets the result. */
 void pl_comm_device_waited(struct pl_work *k);
@@ -546,8 +537,7 @@ extern const struct pl_comm_library pl_comm_library_nccl;
 /* expand.c */
 int pl_comm_expand(struct pl_work *k, struct pl_err *err) PL_MUST;
 
-/* choose.c: the algorithm for an operation on this number of bytes (of the whole vector); for AUTO
- * by a model of links and processors. The same on all ranks. */
+/* choose.c: the algorithm for this number of bytes; AUTO by a model. The same on all ranks. */
 uint8_t pl_comm_algo(const struct pl_world *w, uint8_t op, uint8_t algo, size_t bytes);
 
 /* sum.c: d = a + b; any alignment of float */

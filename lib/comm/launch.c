@@ -140,8 +140,7 @@ static bool in_step(void)
 	return id && strtoull(id, NULL, 10) < 0xfffffff0u;
 }
 
-/* srun --mpi=pmix sets no size, and --mpi=pmi2 no place on the host. Take both from Slurm's
- * variables, if these mean the same ranks. */
+/* Take size and place from Slurm's variables, if they fit: --mpi=pmix or pmi2 may lack one. */
 static int complete_by_slurm(struct pl_launch *l, struct pl_err *err)
 {
 	struct pl_launch s = { 0 };

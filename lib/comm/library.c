@@ -1,6 +1,5 @@
 /*
- * Worlds whose operations another library carries out (struct pl_comm_library): its thread, and the
- * actions if it does not return.
+ * Worlds on another library (struct pl_comm_library): its thread, and what happens if it hangs.
  *
  * Such libraries move data only during calls, and some want all calls from one thread. So one
  * thread opens the library, calls it in rounds while operations are active, and closes it. After a

@@ -80,8 +80,7 @@ static enum pl_mpi_kind launcher_kind(bool *sure)
 
 extern char **environ;
 
-/* Without an option for PMI srun sets no variable PMI...: ranks cannot find one another, and Open
- * MPI ends the process when it notices this. */
+/* Without --mpi srun sets no PMI variable: ranks find no others, and Open MPI ends the process. */
 static bool lacks_pmi(void)
 {
 	if (!is_set("SLURM_PROCID") || is_set("OMPI_COMM_WORLD_SIZE"))

@@ -254,8 +254,7 @@ static bool has_begun(const struct pl_work *k)
 	return k && k->state > PL_WORK_QUEUED;
 }
 
-/* All-to-all: each rank sends a part to each other rank. In place the parts are sent from a copy,
- * because received parts overwrite them. */
+/* All-to-all: each rank sends a part to each other. In place the parts are sent from a copy. */
 static int exchange(struct nccl *n, const struct pl_work *k)
 {
 	const struct pl_nccl_api *f = &n->f;

@@ -58,8 +58,7 @@ static void member(struct codec *c, struct pl_rank_info *m)
 	field(c, m->address, PL_ADDRESS_MAX);
 }
 
-/* A text up to the end of the frame. Control characters are replaced, because a message of another
- * process may be shown on a terminal. */
+/* A text up to the end of the frame, without control characters, as a terminal may show it. */
 static void text(struct codec *c, char *s, size_t size)
 {
 	size_t n = c->p ? strnlen(s, size - 1) : pl_min_size(c->n, size - 1);

@@ -63,8 +63,7 @@ struct pl_frame {
 		struct { /* hello, challenge, proof: the members that each has come first */
 			uint8_t proof[PL_PROOF_BYTES];
 			uint8_t nonce[PL_NONCE_BYTES];
-			uint16_t connection; /* number among the connections of two ranks; 0:
-						control */
+			uint16_t connection; /* number among those of two ranks; 0: control */
 			struct pl_rank_info member;
 		} greeting;
 		struct pl_rank_info member;
@@ -77,7 +76,7 @@ struct pl_frame {
 			uint64_t begun;	   /* collectives */
 			uint64_t messages; /* sends to the receiver of this heartbeat */
 			uint64_t bytes;	   /* of data and headers, to it */
-			/* For libraries that do not compare operations: digest of the first
+			/* If the library does not compare operations: digest of the first
 			 * `compared`. */
 			uint64_t compared, digest;
 		} heartbeat;

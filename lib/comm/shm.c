@@ -49,8 +49,8 @@ static int make(size_t bytes, int *fd, struct pl_err *err)
 	return 0;
 }
 
-/* Map a file as shared memory; fd -1: private memory of this process. to: the address of a pointer,
- * which does not change after a failure. */
+/* Map a file as shared memory; fd -1: private. to: address of a pointer, unchanged after a
+ * failure. */
 static int map(int fd, size_t bytes, void *to, struct pl_err *err)
 {
 	int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
@@ -256,8 +256,7 @@ int pl_comm_agree(struct pl_world *w, const struct pl_err *own, struct pl_err *e
 	return pl_fail(err, PL_ENOMEM, "rank %d has no memory left", (int)v[1]);
 }
 
-/* Maps a new region on all ranks, after the first rank of each host has made it. `own`: what this
- * rank failed with before. */
+/* Maps a new region, after the first rank of each host has made it. `own`: an earlier failure. */
 static int map_region(struct pl_world *w, struct pl_region *g, struct pl_err *own,
 		      struct pl_err *err)
 {

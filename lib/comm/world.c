@@ -128,8 +128,7 @@ static void sleep_until_ready(struct pl_world *w, bool busy, pl_ns due)
 	}
 }
 
-/* One round of the engine. The caller holds the lock, which is released during the round. *busy and
- * *due then limit the sleep of the thread. */
+/* One round of the engine; releases the lock meanwhile. *busy and *due limit the thread's sleep. */
 static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
 {
 	bool moved;

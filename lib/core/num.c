@@ -71,8 +71,7 @@ char *pl_fmt_bytes(char *out, size_t size, double bytes)
 	return out;
 }
 
-/* The bracket that closes the set at g; NULL: none. A first one (also after '!', '^') is a
- * member. */
+/* The bracket that closes the set at g; NULL: none. A first one (or after '!', '^') is a member. */
 static const char *set_end(const char *g, const char *end)
 {
 	const char *p = g + 1;

@@ -22,8 +22,7 @@ int pl_pool_threads(const struct pl_pool *p); /* 1 for NULL */
 struct pl_queue *pl_queue_new(struct pl_pool *p, int bound, struct pl_err *err);
 void pl_queue_free(struct pl_queue *q); /* runs the rest, drops the results; NULL is allowed */
 /*
- * Queue fn(arg); fn must be callable from any thread and reports through arg. The caller must not
- * put when pl_queue_full(): fetch first.
+ * Queue fn(arg) for any thread; it reports through arg. If pl_queue_full(), fetch first.
  */
 void pl_queue_put(struct pl_queue *q, void (*fn)(void *arg), void *arg);
 /* The same, but the caller runs it at once: for jobs that take less time than waking a thread. */

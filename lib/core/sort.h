@@ -65,8 +65,8 @@ const char *pl_sort_twice(const char **v, size_t n);
 		(i) = lo_;                                                                         \
 	} while (0)
 
-/* Medians and percentiles; all reorder v; n > 0. For an even number of values the median is the
- * lower of the middle two ... */
+/* Medians and percentiles; all reorder v; n > 0. Of an even number, the lower of the middle two
+ * ... */
 int64_t pl_median_i64(int64_t *v, size_t n);
 int64_t pl_percentile_i64(int64_t *v, size_t n, double p); /* p in 0..100, nearest rank */
 /* ... or their mean. */

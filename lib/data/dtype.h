@@ -42,8 +42,7 @@ struct pl_array {
 };
 void pl_data_array_fini(struct pl_array *a);
 /*
- * Append the next n bytes of `in` to b. Memory follows the bytes that arrive, so a wrong size costs
- * nothing. Fewer than n: PL_EDATA.
+ * Append the next n bytes of `in` to b, as they arrive: a wrong n costs nothing. PL_EDATA: fewer.
  */
 int pl_data_array_take(struct pl_in *in, size_t n, struct pl_buf *b, struct pl_err *err) PL_MUST;
 /* Read all elements; type and dimensions are known; big: big-endian in the input. */
@@ -52,8 +51,7 @@ int pl_data_array_read(struct pl_in *in, struct pl_array *a, bool big, struct pl
 int pl_data_array_end(struct pl_in *in, const char *what, struct pl_err *err) PL_MUST;
 
 /*
- * numpy's format (NEP 1), versions 1.0 to 3.0, C order, the types above but not BF16. Data after
- * the array is not read. PL_EDATA names the input.
+ * numpy's format (NEP 1), versions 1.0 to 3.0, C order, not BF16. Data after the array is not read.
  */
 int pl_npy_read(struct pl_in *in, struct pl_array *a, struct pl_err *err) PL_MUST;
 bool pl_npy_probe(const uint8_t *p, size_t n); /* of the first 6 bytes */

@@ -15,8 +15,7 @@ struct pl_export_opts {
 };
 
 struct pl_exporter {
-	const char *name; /* "trace", "chrome", "perfetto", "csv", "jsonl", "text", "stat",
-			     "stat-json" */
+	const char *name; /* "trace", "chrome", "perfetto", "csv", "stat-json" ... */
 	const char *summary;
 	bool binary;
 	const struct pl_export_kind *kind; /* NULL: paceline's own stream */

@@ -1,6 +1,5 @@
 /*
- * internal.h - declarations that the exporters share: matches of events, the common part of
- * exporters, and the values of one row.
+ * internal.h - the common part of exporters, matches of events, and the values of one row.
  *
  * Most exporters need the tracks and the time base of a segment before its first event, and these
  * may be known only at the end of the segment. Such an exporter is a `struct pl_export_base` with

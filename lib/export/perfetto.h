@@ -1,6 +1,5 @@
 /*
- * perfetto.h - private to the Perfetto exporter: its state, and the functions that write packets
- * (perfetto_packet.c), which to_perfetto.c calls.
+ * perfetto.h - private: the state of the Perfetto exporter, and the functions that write packets.
  */
 #ifndef PL_EXPORT_PERFETTO_H
 #define PL_EXPORT_PERFETTO_H

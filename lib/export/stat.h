@@ -1,6 +1,5 @@
 /*
- * stat.h - private to the summary (`-O stat`, `-O stat-json`): stat_collect.c adds up the events of
- * each segment, stat_print.c makes tables of the sums.
+ * stat.h - private: the sums of the summary, which stat_collect.c makes and stat_print.c prints.
  */
 #ifndef PL_EXPORT_STAT_H
 #define PL_EXPORT_STAT_H

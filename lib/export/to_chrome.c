@@ -146,8 +146,7 @@ static bool derived(const struct row *r, const struct pl_col *c)
 	       (c->role == PL_R_COLL && pl_trace_coll_from_name(s, n));
 }
 
-/* Members of the event itself. Flow ids of later segments contain the number of the segment,
- * because viewers join equal ids of all processes. */
+/* Members of the event. Flow ids contain the segment, because viewers join ids of all processes. */
 static void put_top(struct pl_writer *t, const struct row *r, uint32_t segment)
 {
 	for (const struct pl_row_entry *e = r->ent; e < r->end; e++) {
@@ -342,8 +341,8 @@ static void put_segment(struct pl_writer *t, const struct pl_segment *s, bool co
 	pl_write_char(t, '}');
 }
 
-/* Members of the first segment that come after the events: late ones, and, if there is only one
- * segment, those that describe one segment. */
+/* Late members of the first segment, and, if it is the only one, those that describe one
+ * segment. */
 static void put_late(struct chrome *c, const struct pl_segment *s)
 {
 	bool based = s->base_ns == 0;

@@ -28,8 +28,7 @@
 
 struct pl_enode {
 	pl_ns start, dur;
-	pl_ns fixed; /* earliest start, INT64_MIN: none; for entries and nodes without predecessor
-		      */
+	pl_ns fixed;		   /* earliest start of entries and first nodes, INT64_MIN: none */
 	uint64_t label;		   /* position in the order of evaluation */
 	uint32_t in, out;	   /* first edge, PL_NONE */
 	uint32_t step;		   /* index of the step in the edit */
@@ -185,8 +184,8 @@ int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err) PL_MUST;
 int pl_edit_clear_queue(struct pl_edit *e, struct pl_err *err) PL_MUST;
 int pl_edit_set_times(struct pl_edit *e, uint32_t node, pl_ns start, pl_ns stretch,
 		      struct pl_err *err) PL_MUST;
-/* Length of a step (after settling): the latest end less the earliest start of the nodes that count
- * for it. INT64_MIN: not a reported step. */
+/* The latest end less the earliest start of nodes that count for the step. INT64_MIN: not
+ * reported. */
 pl_ns pl_edit_step(const struct pl_edit *e, uint32_t step);
 double pl_edit_mean_step(const struct pl_edit *e); /* over the reported steps */
 static inline bool pl_edit_has_edge(const struct pl_edit *e, uint32_t src, uint32_t dst)
@@ -245,8 +244,7 @@ int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct p
 /* The live nodes in topological order; the caller frees *order, of length *n, with pl_free(). */
 int pl_edit_order(const struct pl_edit *e, uint32_t **order, size_t *n, struct pl_err *err) PL_MUST;
 
-/* Make a graph of the edited steps. The settled times become its recorded times, so that a replay
- * reproduces them and every report works. */
+/* Make a graph of the edited steps; the settled times become its recorded times. */
 int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *err) PL_MUST;
 
 #endif

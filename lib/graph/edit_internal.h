@@ -59,8 +59,7 @@ void pl_edit_touch_again(struct pl_edit *e, uint32_t node); /* undo of a settlin
 int pl_edit_may_begin(struct pl_edit *e, uint32_t node, struct pl_err *err) PL_MUST;
 void pl_edit_link(struct pl_edit *e, uint32_t edge); /* insert at the front of both lists */
 
-/* Does the target of this edge, or a node after it, end no earlier than the source, so that the
- * length of the step needs no edge from the source to the sink? */
+/* Is the edge to the sink not needed, because the target or a later node ends no earlier? */
 static inline bool pl_edit_covers(const struct pl_edit *e, const struct pl_eedge *x)
 {
 	const struct pl_enode *s = &e->node[x->src], *d = &e->node[x->dst];

@@ -206,12 +206,10 @@ struct pl_shape {
 };
 /* One step: recorded times of its shape's nodes, relative to the graph's epoch. */
 struct pl_gstep {
-	int64_t number; /* as recorded; INT64_MIN: work outside any step, replayed but not reported
-			 */
+	int64_t number; /* as recorded; INT64_MIN: outside of steps, not reported */
 	uint32_t shape;
 	pl_ns *start, *dur; /* [n_nodes]; ENTRY: start = end of the carried operation */
-	/* [n_edges]: the modelled delay of each edge, set by an edit; NULL: the typical latency of
-	 * the type of edge. Not stored in files. */
+	/* [n_edges]: modelled delays, set by an edit; NULL: those of the type. Not in files. */
 	int32_t *lag;
 };
 
@@ -322,8 +320,7 @@ int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, stru
 /* Everything is checked: ids, order, counts; damage is PL_EDATA. */
 int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g,
 		  struct pl_err *err) PL_MUST;
-/* The same without the optional columns of these bits (PL_HAS_*): their values are unknown. A graph
- * with millions of nodes then takes half of the memory. */
+/* The same without these optional columns (PL_HAS_*), which may take half of the memory. */
 int pl_graph_read_without(struct pl_in *in, struct pl_pool *pool, unsigned leave_out,
 			  struct pl_graph *g, struct pl_err *err) PL_MUST;
 bool pl_graph_valid(const struct pl_graph *g, struct pl_err *err);

@@ -13,8 +13,7 @@
 struct pl_import_stats {
 	uint64_t events;    /* passed on */
 	uint64_t bad;	    /* events or values that were skipped */
-	uint64_t tolerated; /* values that are not valid JSON but were read (inf without quotes,
-			       control characters ...) */
+	uint64_t tolerated; /* values that are not valid JSON but were read (inf ...) */
 	bool truncated;	    /* missing end bracket, cut gzip ... */
 	char first[256];    /* "byte 1234: REASON" of the first bad event */
 };
@@ -26,8 +25,7 @@ struct pl_import_opts {
 	bool salvage; /* for paceline's own stream: keep the whole blocks of a damaged file */
 	struct pl_pool *pool;
 	const struct pl_log *log;
-	const char *rank_from; /* "name" | "info" | "order" | a printf-like pattern with %d; NULL
-				  auto */
+	const char *rank_from; /* "name" | "info" | "order" | a pattern with %d; NULL: auto */
 	int32_t order;	       /* number of this file among the inputs */
 	const char *columns;   /* --columns of an operation table, or NULL */
 	struct pl_et *et;      /* may be NULL */
@@ -48,8 +46,7 @@ extern const struct pl_importer *const pl_import_formats[]; /* NULL-terminated *
 const struct pl_importer *pl_import_find(const char *name);
 
 /*
- * Inflate `raw` if it is a foreign gzip, so that pl_import_et_probe() and the importers' probe()
- * see its contents. Takes `raw`; NULL on failure.
+ * Inflate `raw` if it is a foreign gzip, as the probe functions expect. Takes `raw`; NULL: failure.
  */
 struct pl_in *pl_import_open(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err);
 

@@ -48,8 +48,8 @@ struct pl_src {
 
 void pl_import_src_init(struct pl_src *s, struct pl_in *in, struct pl_report *r);
 void pl_import_src_fini(struct pl_src *s);
-/* Drop the bytes before p; afterwards [p, end) has at least `want` bytes, or eof is set. A damaged
- * gzip is an early end (PL_EDATA when strict). */
+/* Drop the bytes before p, and read until there are `want` bytes, or eof. A damaged gzip ends
+ * early. */
 int pl_import_src_fill(struct pl_src *s, size_t want, struct pl_err *err) PL_MUST;
 /* The first window: p is behind a byte order mark and white space. */
 int pl_import_src_begin(struct pl_src *s, struct pl_err *err) PL_MUST;
@@ -290,13 +290,11 @@ struct pl_recent {
 
 /* Facts about a string; 0: not determined yet. */
 struct pl_strinfo {
-	pl_id repaired;	 /* the JSON that is stored instead of a nested value that is not quite JSON
-			  */
+	pl_id repaired;	 /* the valid JSON that is stored instead */
 	uint8_t nested;	 /* as a nested value: 1 clean, 2 repaired, 3 malformed */
 	uint8_t name;	 /* enum pl_nclass */
 	uint8_t cat;	 /* kind + 1 */
-	uint8_t coll[2]; /* the collective that a name and an argument mean: see
-			    collective_of_text() */
+	uint8_t coll[2]; /* the collective that a name and an argument mean */
 };
 
 enum pl_tok { PL_TOK_NONE, PL_TOK_INT, PL_TOK_STR, PL_TOK_RAW };
@@ -314,8 +312,7 @@ struct pl_fields {
 	struct pl_pid pid, tid;
 	pl_ns ts, dur;
 	int64_t dur_raw, id; /* dur as written, if it is no duration */
-	uint64_t have;	     /* bits of the codes of arguments; only these have valid entries in the
-				arrays */
+	uint64_t have;	     /* bits of the codes of arguments with valid entries */
 	int64_t arg[PL_A_COUNT_];
 	uint8_t arg_type[PL_A_COUNT_];
 };

@@ -151,8 +151,7 @@ static const char *arg_text(const struct pl_doc *d, unsigned a, uint8_t type, si
 }
 
 /*
- * Message size from the event's own arguments, as nccl-tests count it: the whole buffer, so that
- * for an all-gather the recorded input of one rank is not enough.
+ * The size of the whole buffer, as in nccl-tests: an all-gather's recorded input is not enough.
  */
 static void own_size(const struct pl_doc *d, const char *coll, int64_t *elements, int64_t *bytes)
 {

@@ -1,6 +1,5 @@
 /*
- * Rows for the sink: batches that all have the same columns in the same order, batches that wait
- * for sizes from other events, and segments.
+ * Rows for the sink: batches with equal columns, batches that wait for sizes, and segments.
  *
  * The order of columns is fixed within a segment (`def`), so the column number of a key is valid
  * for every batch, and the inner loop never searches. A segment ends when its strings exceed the

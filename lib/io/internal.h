@@ -126,8 +126,7 @@ struct pl_container_member {
 extern const uint8_t pl_container_member_end[PL_MEMBER_END];
 /* Could these bytes, which may be cut, be the first of a member? */
 bool pl_container_member_starts(const uint8_t *p, size_t n);
-/* Read the first PL_MEMBER_MIN + 4 bytes of a member (4 fewer will do unless it is a header). NULL,
- * or what is wrong. */
+/* Read the first PL_MEMBER_MIN (header: + 4) bytes of a member. NULL, or the fault. */
 const char *pl_container_member_parse(struct pl_container_member *m, const uint8_t *p, size_t n);
 
 #define PL_FNV_START 0xcbf29ce484222325u

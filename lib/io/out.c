@@ -215,8 +215,7 @@ static int open_path(struct pl_out *o, const char *path, struct pl_err *err)
 	return o->fd < 0 ? pl_fail_sys(err, "%s: cannot open", path) : 0;
 }
 
-/* A pipe that holds one or two blocks lets both ends work at the same time. If it cannot be
- * widened, it stays as it is. */
+/* A pipe that holds one or two blocks lets both ends work at the same time. It may fail. */
 static void widen_pipe(int fd)
 {
 #ifdef F_SETPIPE_SZ

@@ -67,8 +67,7 @@ int pl_container_writer_put_table(struct pl_container_writer *w, uint32_t type, 
 /* The next of `count` entries into the zeroed row. */
 int pl_record_get_entry(struct pl_cur *c, const struct pl_record *r, void *row,
 			struct pl_arena *arena, void *arg, struct pl_err *err) PL_MUST;
-/* Append all entries of a block to an array with *n rows, made by pl_grow(). A row that fails
- * counts, so that the owner frees it. */
+/* Append all entries of a block to an array of pl_grow(). A row that fails counts, to be freed. */
 int pl_record_get_table(struct pl_cur *c, uint32_t count, const struct pl_record *r, void *array,
 			size_t *n, size_t *cap, struct pl_arena *arena, void *arg,
 			struct pl_err *err) PL_MUST;

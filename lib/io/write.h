@@ -42,8 +42,7 @@ void pl_write_real(struct pl_writer *w, double v);
 /* A JSON string with its quotes; each byte that is not UTF-8 becomes U+FFFD. */
 void pl_write_json_str(struct pl_writer *w, const char *s, size_t n);
 void pl_write_json_text(struct pl_writer *w, const char *s); /* the same; NULL: "" */
-/* A JSON value from a file: copied if it is valid JSON on one line, else written again, with
- * invalid words (inf, N/A) as strings. */
+/* A JSON value of a file: copied if valid and on one line, else repaired (inf, N/A as strings). */
 void pl_write_json(struct pl_writer *w, const char *s, size_t n);
 /* Is it one or more valid JSON values on one line? */
 bool pl_json_valid(const char *s, size_t n);

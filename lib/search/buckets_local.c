@@ -227,8 +227,7 @@ static void project(struct choices *s, struct bucket_choice *c, uint32_t group)
 	pl_search_cand_number(s, c);
 }
 
-/* Try each change of one group for all alike groups at once. If the groups wait for one another, a
- * change of one group alone may not help. */
+/* Try each change of one group for all alike groups too, because they may wait for one another. */
 static void add_alike(struct choices *s, uint32_t a, size_t first)
 {
 	uint32_t group = s->tensor[pl_search_set_members(s, a)[0]].fuses;

@@ -98,8 +98,7 @@ int pl_search_workers_root(struct search *s, size_t keep, struct pl_err *err) PL
 int pl_search_allow_refusal(int rc, struct pl_err *err) PL_MUST;
 /* Apply the choice on worker 0 and settle. */
 int pl_search_worker_show(struct search *s, const struct candidate *c, struct pl_err *err) PL_MUST;
-/* Simulate n candidates, each alone: on the present choice, or on the extras only. The result does
- * not depend on the number of threads. */
+/* Simulate n candidates, each alone, on the present choice or on the extras only. */
 int pl_search_simulate(struct search *s, bool from_present, struct candidate *const *batch,
 		       size_t n, apply_candidate *apply, struct pl_err *err) PL_MUST;
 /* Is the budget used up, or was a stop requested? */

@@ -74,8 +74,7 @@ struct pl_search_opts {
 int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct pl_search_opts *o,
 	      struct pl_plan *p, struct pl_err *err) PL_MUST;
 
-/* Do compilers usually fuse this operator (enum pl_operator)? Elementwise operators and
- * normalisations: yes; products of matrices: no. */
+/* Do compilers usually fuse this operator? Elementwise and normalisations: yes; products: no. */
 bool pl_search_fusable(unsigned op);
 
 /* ---- parts ----------------------------------------------------------------------------------- */

@@ -184,8 +184,7 @@ static int run_presets(struct choices *s, struct pl_err *err)
 	return pl_fail(err, PL_EINTERNAL, "what was recorded can be rebuilt, but has no time");
 }
 
-/* If groups wait for one another, no dynamic programming is possible: start from the recorded
- * choice, and from one tensor at a time. */
+/* If groups wait for one another: start from the recorded choice, and from single tensors. */
 static int search_groups(struct choices *s, struct pl_err *err)
 {
 	struct candidate *each;

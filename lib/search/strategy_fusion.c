@@ -216,8 +216,7 @@ static void add_merged(struct ops *o, uint32_t bit)
 	pl_search_choice_add_merged(o->s->choices, o->merged);
 }
 
-/* Find the best buckets for these bits and put them into s->best; INFINITY if the cut is refused.
- * `bit` PL_NONE: no particular boundary. */
+/* Find the best buckets for these bits: s->best; INFINITY: refused. `bit` PL_NONE: no boundary. */
 static int simulate(struct ops *o, uint32_t bit, struct pl_err *err)
 {
 	struct search *s = o->s;

@@ -51,8 +51,7 @@ struct pl_vary {
 /* The result of a loss, in memory of the backend. */
 struct pl_loss_sum {
 	double loss;  /* mean over the rows */
-	int64_t hits; /* rows whose class has the largest value (the first of equals); 0 for squared
-		       */
+	int64_t hits; /* rows whose class has the (first) largest value; 0 for squared */
 };
 
 struct pl_device_trace; /* device_trace.h: the operations of a device and their times */
@@ -129,8 +128,7 @@ struct pl_backend {
 	uint64_t (*event_record)(void *ctx);
 	int (*event_passed)(void *ctx, uint64_t mark, struct pl_err *err);
 	uint64_t (*sum_async)(void *ctx, size_t n, const float *a, const float *b, float *d);
-	/* Memory of the host that the device can copy from and to by itself; false: no longer. It
-	 * may fail, and then copies are slower. */
+	/* Memory of the host that the device copies itself (false: no longer). It may fail. */
 	void (*pin)(void *ctx, void *host, size_t bytes, bool on);
 	const struct pl_device_trace *trace; /* NULL: none */
 	/* Logs which libraries it found or missed, after a network is built. NULL: nothing. */

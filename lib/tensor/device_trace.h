@@ -68,8 +68,7 @@ typedef void pl_device_event_fn(void *arg, const struct pl_device_event *e);
 
 struct pl_device_source {
 	const char *name; /* "cupti", "events" */
-	const char *why;  /* a sentence: the reason why no better source is used; NULL: this is the
-			     best */
+	const char *why;  /* the reason for not using a better source; NULL: it is the best */
 	bool calls;	  /* all calls, records, waits and synchronisations are reported */
 	bool ranges;	  /* range() is needed */
 	uint64_t lost;	  /* events without memory so far */

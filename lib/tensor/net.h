@@ -36,8 +36,7 @@ struct pl_net_tensor { /* of parameters */
 	size_t offset, n; /* floats in the slab; offset is a multiple of 16 */
 	uint32_t layer;
 	bool decay;	 /* weight decay applies (matrices, not biases and norms) */
-	bool transposed; /* files of weights, such as those of GPT-2, store it as (dim[1], dim[0])
-			  */
+	bool transposed; /* files of weights (GPT-2's) store it as (dim[1], dim[0]) */
 };
 /*
  * The statements in their order, without "input". "attention" becomes three layers: its two
@@ -50,8 +49,7 @@ struct pl_net_layer {
 	int n_dims, dim[4]; /* of the output, without the batch */
 	uint32_t first_tensor, n_tensors;
 	uint32_t statement; /* number of its statement in the model */
-	double flops; /* of the forward pass of a sample; the backward pass of matrices: twice that
-		       */
+	double flops;	    /* of a sample's forward pass; backward of matrices: twice */
 	enum pl_precision precision[2]; /* by phase, of its products */
 	size_t act_bytes;		/* kept for the backward pass, for a whole batch */
 	bool recompute; /* computed again in the backward pass: set by pl_net_recompute() */
@@ -111,8 +109,8 @@ struct pl_net_view {
 };
 struct pl_net_view pl_net_view(const struct pl_net *net);
 
-/* A batch in memory of the host: x floats (B, input shape) or token ids (B, T); y classes (B) or
- * (B, T), or floats (B, output). */
+/* A batch on the host: x (B, input) or ids (B, T); y classes (B) or (B, T), or floats (B,
+ * output). */
 struct pl_batch_io {
 	const float *x;
 	const int32_t *ids;

@@ -29,8 +29,7 @@ struct pl_sink *pl_trace_filter_open(const struct pl_filter *f, struct pl_sink *
 				     struct pl_err *err);
 /* Call it after the last segment: passes on the events that waited. */
 int pl_trace_filter_finish(struct pl_sink *s, struct pl_err *err) PL_MUST;
-/* Call it after pl_trace_filter_finish(): PL_EDATA if the input has ranks or steps, but none of the
- * chosen ones. The message lists those of the input. */
+/* After finish(): PL_EDATA if the input has ranks or steps, but none of the chosen ones. */
 int pl_trace_filter_check(struct pl_sink *s, const struct pl_log *log, struct pl_err *err) PL_MUST;
 void pl_trace_filter_close(struct pl_sink *s); /* NULL is allowed */
 

@@ -12,8 +12,7 @@ struct pl_trace_step {
 	pl_id track, name;
 	bool numbered;
 };
-struct pl_trace_launch { /* correlations are unique in a rank, and a segment may have several ranks
-			  */
+struct pl_trace_launch { /* correlations are unique in a rank, not in a segment */
 	int64_t corr;
 	pl_ns ts;
 	int32_t rank;

@@ -120,8 +120,8 @@ struct pl_passed {
 };
 /* Remove the members and uses of segment PL_NONE, and matches without members. */
 int pl_trace_merge_close_gaps(struct pl_merge *m, struct pl_err *err) PL_MUST;
-/* Reduce m, which belongs to the caller, to the events that passed. Segments without events are
- * removed and the others renumbered; seg[i]: segment i of m. */
+/* Reduce m to the events that passed. Segments without events are removed; seg[i]: segment i of
+ * m. */
 int pl_trace_merge_passed(struct pl_merge *m, const struct pl_passed *seg, uint32_t n_segs,
 			  struct pl_err *err);
 

@@ -103,8 +103,7 @@ struct pl_track {
  * holds that key ("correlation" for PL_R_CORR from Kineto, PL_NONE if there was none), so that
  * nothing is stored twice and an exporter can write it again.
  */
-/* X(name, word), in the order of their numbers. Roles from RANKS to RECORD belong to communication
- * and to the host operation that issued it. */
+/* X(name, word), in the order of numbers. RANKS to RECORD: communication and its host operation. */
 #define PL_TRACE_ROLES(X)                                                                          \
 	X(ARG, "arg")	  /* an argument: key says which */                                        \
 	X(TOP, "top")	  /* another member of the event: "s", "bp", "tts" */                      \
@@ -336,8 +335,7 @@ int pl_trace_merge_dup(const struct pl_merge *from, struct pl_merge *to,
  * clock of the segment. The uses must be sorted, as merge_dup() and load() leave them. */
 const struct pl_clock *pl_trace_merge_clock(const struct pl_merge *m, uint32_t segment,
 					    int32_t rank);
-/* Convert an absolute local time to the common clock. c NULL: unknown clock, no change. A drift
- * that is too large to be real is ignored. */
+/* Convert a local time to the common clock; c NULL: no change. An impossible drift is ignored. */
 pl_ns pl_trace_clock_apply(const struct pl_clock *c, pl_ns local);
 /* Write m as a segment, before its traces. Its segment numbers count from the next segment. */
 int pl_trace_merge_write(const struct pl_merge *m, struct pl_container_writer *w,
@@ -419,8 +417,7 @@ struct pl_trace {
 	struct pl_merge merge;	     /* all zeros if the stream was not merged */
 	struct pl_intern provenance; /* the lines of all segments, each once; they have none */
 	bool merged;
-	uint32_t n_merges; /* number of joined merge tables; with several, their clocks are not
-			      comparable */
+	uint32_t n_merges; /* joined merge tables; with several, clocks differ */
 };
 /*
  * Load the columns of the roles in `opts`. Several merged streams in one file are joined: segments,
@@ -434,8 +431,7 @@ void pl_trace_fini(struct pl_trace *t);
 /* Add the new lines of a provenance to `lines`. */
 int pl_trace_add_lines(struct pl_intern *lines, const struct pl_buf *provenance,
 		       struct pl_err *err) PL_MUST;
-/* Free the columns of a segment's events (they become NULL) and its strings. The number of events,
- * the tracks and the merge table stay. */
+/* Free the events' columns (they become NULL) and strings; counts, tracks and merge table stay. */
 void pl_trace_drop(struct pl_trace *t, uint32_t seg);
 /*
  * Call it before computing with times: afterwards sums and differences of a few times cannot
