@@ -125,13 +125,7 @@ struct named {
 
 PL_COMPARATOR(by_id, struct named, id);
 
-static int by_ns(const void *pa, const void *pb)
-{
-	const struct named *a = pa, *b = pb;
-	int c = PL_COMPARE(b->ns, a->ns);
-
-	return c ? c : by_id(pa, pb);
-}
+PL_COMPARATOR_FALLING(by_ns, struct named, ns, id);
 
 /* The time on the path by name or by rank, the longest first. Returns how many there are. */
 static size_t group(const struct report *r, bool by_rank, struct named *v)
@@ -196,13 +190,7 @@ out:
 	return rc;
 }
 
-static int by_bound(const void *pa, const void *pb)
-{
-	const struct cand *a = pa, *b = pb;
-	int c = PL_COMPARE(b->bound, a->bound);
-
-	return c ? c : PL_COMPARE(a->order, b->order);
-}
+PL_COMPARATOR_FALLING(by_bound, struct cand, bound, order);
 
 /* ---- simulation ------------------------------------------------------------------------------ */
 

@@ -183,13 +183,7 @@ out:
 
 /* ---- reporting ------------------------------------------------------------------------------- */
 
-static int by_room(const void *x, const void *y)
-{
-	const struct edge *p = x, *q = y;
-	int c = PL_COMPARE(q->cycle, p->cycle);
-
-	return c ? c : PL_COMPARE_FIELDS(p, q, room, end);
-}
+PL_COMPARATOR_FALLING(by_room, struct edge, cycle, room, end);
 
 static int put_conflict(const struct box *b, const struct edge *e, struct pl_clock_report *r,
 			struct pl_err *err)

@@ -176,13 +176,7 @@ struct set { /* streams to be divided */
 	uint64_t events;
 };
 
-static int by_events(const void *x, const void *y)
-{
-	const struct set *p = x, *q = y;
-	int c = PL_COMPARE(q->events, p->events);
-
-	return c ? c : PL_COMPARE(p->v, q->v);
-}
+PL_COMPARATOR_FALLING(by_events, struct set, events, v);
 
 /* Divides the streams of a set. Those of groups of two streams and more are done. */
 static int divide_set(struct inference *f, const struct set *x, const struct round *r,

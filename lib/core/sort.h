@@ -33,6 +33,17 @@
 	}                                                                                          \
 	static int name(const void *, const void *)
 
+/* The same, but the greatest of the first field comes first. */
+#define PL_COMPARATOR_FALLING(name, type, first, ...)                                              \
+	static int name(const void *pa_, const void *pb_)                                          \
+	{                                                                                          \
+		const type *a_ = pa_, *b_ = pb_;                                                   \
+                                                                                                   \
+		return a_->first != b_->first ? PL_COMPARE(b_->first, a_->first)                   \
+					      : PL_COMPARE_FIELDS(a_, b_, __VA_ARGS__);            \
+	}                                                                                          \
+	static int name(const void *, const void *)
+
 /* Comparators of arrays of numbers, and of an array of strings. */
 int pl_compare_i32(const void *a, const void *b);
 int pl_compare_u32(const void *a, const void *b);

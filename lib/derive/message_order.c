@@ -26,13 +26,7 @@ PL_COMPARATOR(by_time, struct pl_derive_message, start, end, node);
 PL_COMPARATOR(by_channel, struct pl_derive_message, res, start, end, node);
 
 /* Direction, rank, peer; then by time. */
-static int by_pair(const void *pa, const void *pb)
-{
-	const struct pl_derive_message *a = pa, *b = pb;
-	int c = PL_COMPARE(b->recv, a->recv);
-
-	return c ? c : PL_COMPARE_FIELDS(a, b, rank, peer, start, end, node);
-}
+PL_COMPARATOR_FALLING(by_pair, struct pl_derive_message, recv, rank, peer, start, end, node);
 
 static void follow(struct builder *b, const struct pl_derive_message *x,
 		   const struct pl_derive_message *y)

@@ -279,13 +279,7 @@ struct class
 	int64_t total;
 };
 
-static int by_class_total(const void *pa, const void *pb)
-{
-	const struct class *a = pa, *b = pb;
-	int c = PL_COMPARE(b->total, a->total);
-
-	return c ? c : PL_COMPARE(a->v, b->v);
-}
+PL_COMPARATOR_FALLING(by_class_total, struct class, total, v);
 
 static int classes(struct stat *s, struct class **out, size_t *n, struct pl_err *err)
 {

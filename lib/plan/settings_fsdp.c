@@ -63,13 +63,7 @@ struct place {
 	uint32_t set, depth;
 };
 
-static int deepest_first(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-	int c = PL_COMPARE(y->depth, x->depth);
-
-	return c ? c : PL_COMPARE(x->set, y->set);
-}
+PL_COMPARATOR_FALLING(deepest_first, struct place, depth, set);
 
 /* Sets as tuples, those with the deepest names first; as they are issued where names are numbers.
  */
