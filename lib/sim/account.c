@@ -276,17 +276,7 @@ static int one_node(struct work *w, size_t k, uint32_t i, struct pl_err *err)
 
 /* ---- sorting and sweeping ------------------------------------------------------------------- */
 
-static void insertion_sort(struct ival *v, size_t n)
-{
-	for (size_t i = 1; i < n; i++) {
-		struct ival x = v[i];
-		size_t k = i;
-
-		for (; k && v[k - 1].key > x.key; k--)
-			v[k] = v[k - 1];
-		v[k] = x;
-	}
-}
+PL_COMPARATOR(by_key, struct ival, key);
 
 /* By key, stable. Least significant digit first; digits that all share are skipped. */
 static int sort(struct work *w, struct ivals *m, struct pl_err *err)
@@ -305,7 +295,7 @@ static int sort(struct work *w, struct ivals *m, struct pl_err *err)
 	if (sorted)
 		return 0;
 	if (m->n < 64) {
-		insertion_sort(m->v, m->n);
+		pl_sort(m->v, m->n, sizeof(*m->v), by_key);
 		return 0;
 	}
 	PL_CHECK(pl_grow(&w->other, &w->cap_other, m->n, sizeof(*w->other), err));
