@@ -188,6 +188,18 @@ int pl_edit_set_times(struct pl_edit *e, uint32_t node, pl_ns start, pl_ns stret
  * reported. */
 pl_ns pl_edit_step(const struct pl_edit *e, uint32_t step);
 double pl_edit_mean_step(const struct pl_edit *e); /* over the reported steps */
+/* The transfer behind an arrival: the node on the same resource that follows it; PL_NONE. */
+static inline uint32_t pl_edit_transfer(const struct pl_edit *e, uint32_t arrive)
+{
+	for (uint32_t i = e->node[arrive].out; i != PL_NONE; i = e->edge[i].out_next) {
+		const struct pl_enode *n = &e->node[e->edge[i].dst];
+
+		if (n->role == PL_RO_TRANSFER && n->res == e->node[arrive].res &&
+		    !(n->flags & PL_NF_MESSAGE))
+			return e->edge[i].dst;
+	}
+	return PL_NONE;
+}
 static inline bool pl_edit_has_edge(const struct pl_edit *e, uint32_t src, uint32_t dst)
 {
 	for (uint32_t x = e->node[src].out; x != PL_NONE; x = e->edge[x].out_next)

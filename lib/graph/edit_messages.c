@@ -46,18 +46,6 @@ out:
 	return rc;
 }
 
-static uint32_t transfer_after(const struct pl_edit *e, uint32_t arrive)
-{
-	for (uint32_t i = e->node[arrive].out; i != PL_NONE; i = e->edge[i].out_next) {
-		const struct pl_enode *n = &e->node[e->edge[i].dst];
-
-		if (n->role == PL_RO_TRANSFER && n->res == e->node[arrive].res &&
-		    !(n->flags & PL_NF_MESSAGE))
-			return e->edge[i].dst;
-	}
-	return PL_NONE;
-}
-
 static bool has_message(const struct pl_edit *e, uint32_t transfer)
 {
 	for (uint32_t i = e->node[transfer].in; i != PL_NONE; i = e->edge[i].in_next)
@@ -70,7 +58,7 @@ static bool has_message(const struct pl_edit *e, uint32_t transfer)
 static int fold_member(struct pl_edit *e, uint32_t meet, uint32_t arrive, bool *any,
 		       struct pl_err *err)
 {
-	uint32_t t = transfer_after(e, arrive);
+	uint32_t t = pl_edit_transfer(e, arrive);
 	pl_ns end, from = e->node[meet].start;
 
 	if (t == PL_NONE || !has_message(e, t))

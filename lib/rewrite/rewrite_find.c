@@ -115,23 +115,9 @@ out:
 static int put_edge(struct pl_rewriter *r, uint32_t node, const struct pl_eedge *x,
 		    struct pl_err *err)
 {
-	int rc = pl_grow(&r->edge, &r->cap_edges, r->n_edges + 1, sizeof(*r->edge), err);
+	const struct rw_edge e = { node, *x };
 
-	if (rc == 0)
-		r->edge[r->n_edges++] = (struct rw_edge){ node, *x };
-	return rc;
-}
-
-/* The transfer behind an arrival: the node on the same resource that follows it. */
-static uint32_t transfer_of(const struct pl_edit *e, uint32_t arrive)
-{
-	for (uint32_t x = e->node[arrive].out; x != PL_NONE; x = e->edge[x].out_next) {
-		const struct pl_enode *d = &e->node[e->edge[x].dst];
-
-		if (d->role == PL_RO_TRANSFER && d->res == e->node[arrive].res)
-			return e->edge[x].dst;
-	}
-	return PL_NONE;
+	return pl_append(&r->edge, &r->n_edges, &r->cap_edges, &e, sizeof(e), err);
 }
 
 uint32_t pl_rewrite_meet_of(const struct pl_edit *e, uint32_t arrive)
@@ -158,7 +144,7 @@ static int add_comm(struct pl_rewriter *r, uint32_t arrive, struct pl_err *err)
 
 	if (rc < 0)
 		return rc;
-	c.transfer = transfer_of(e, arrive);
+	c.transfer = pl_edit_transfer(e, arrive);
 	c.meet = pl_rewrite_meet_of(e, arrive);
 	if (c.transfer == PL_NONE)
 		return pl_fail(err, PL_EDATA, "the communication \"%s\" has no transfer",
