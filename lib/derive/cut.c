@@ -153,38 +153,25 @@ static bool carried(const struct cut *c, uint32_t from, uint32_t to, uint8_t typ
 	       PL_E_TYPE(type) != PL_E_START && c->tail[src->res] <= dst->start + 2000;
 }
 
-/* The resources whose earlier work node x waits for get an entry. */
-static void note_entries(const struct cut *c, uint32_t x)
-{
-	uint8_t type;
-
-	for (uint32_t k = 0; k < pl_cut_n_preds(c, x); k++) {
-		uint32_t src = pl_cut_pred(c, x, k, &type);
-
-		if (c->step[src] != c->step[x] && carried(c, src, x, type))
-			c->entry[c->b->node[src].res] = 0;
-	}
-}
-
-/* Numbers the entries and nodes of a step. *edges: at most that many. */
+/* Numbers the entries and nodes of a step. The resources whose earlier work a node waits for get an
+ * entry. *edges: at most that many. */
 static void number_nodes(struct cut *c, const struct part *p, size_t *edges)
 {
-	const int32_t *step = c->step, own = p->step;
 	struct pl_shape *s = &c->s;
-	uint32_t from, to;
+	uint8_t type;
 
-	*edges = p->to - p->from;
+	*edges = 0;
 	memset(c->entry, 0xff, c->b->g->n_res * sizeof(*c->entry));
 	for (size_t k = p->from; k < p->to; k++) {
-		uint32_t x = c->order[k];
-		bool other = pl_cut_follows(c, x) && step[x - 1] != own;
+		uint32_t x = c->order[k], end, first = pl_cut_preds(c, x, &end);
 
-		pl_cut_bounds(&c->in, x, &from, &to);
-		for (uint32_t e = from; e < to; e++)
-			other |= step[c->in.node[e]] != own;
-		if (other)
-			note_entries(c, x);
-		*edges += to - from;
+		*edges += end - first;
+		for (uint32_t e = first; e != end; e++) {
+			uint32_t src = pl_cut_pred(c, x, first, e, &type);
+
+			if (c->step[src] != p->step && carried(c, src, x, type))
+				c->entry[c->b->node[src].res] = 0;
+		}
 	}
 	for (uint32_t r = 0; r < c->b->g->n_res; r++)
 		if (c->entry[r] != PL_NONE)
@@ -197,15 +184,12 @@ static void number_nodes(struct cut *c, const struct part *p, size_t *edges)
 /* The edges into node x, as the last of the shape. */
 static uint32_t put_edges_of(const struct cut *c, const struct part *p, uint32_t x, uint32_t first)
 {
-	uint32_t n = first, *to = c->s.src, entries = c->s.n_entries, from, end;
-	bool follows = pl_cut_follows(c, x);
-	uint8_t *etype = c->s.etype;
+	uint32_t n = first, *to = c->s.src, entries = c->s.n_entries;
+	uint32_t end, from = pl_cut_preds(c, x, &end);
+	uint8_t type, *etype = c->s.etype;
 
-	pl_cut_bounds(&c->in, x, &from, &end);
-	for (uint32_t e = from - follows; e != end; e++) { /* first the node before */
-		bool before = e == from - 1;
-		uint32_t src = before ? x - 1 : c->in.node[e], k = first;
-		uint8_t type = before ? PL_E_SEQ : c->in_type[e];
+	for (uint32_t e = from; e != end; e++) {
+		uint32_t src = pl_cut_pred(c, x, from, e, &type), k = first;
 
 		if (c->step[src] == p->step) {
 			src = c->left[src];
@@ -216,7 +200,7 @@ static uint32_t put_edges_of(const struct cut *c, const struct part *p, uint32_t
 			continue;
 		}
 		/* several edges may come from one entry, and a wait may be found twice */
-		if (src < entries || end - from + follows <= 16) {
+		if (src < entries || end - from <= 16) {
 			while (k < n && (to[k] != src || etype[k] != type))
 				k++;
 			if (k < n)

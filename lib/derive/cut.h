@@ -80,26 +80,23 @@ static inline bool pl_cut_follows(const struct cut *c, uint32_t x)
 	return x < c->b->n_nodes && c->b->node[x].flags & NODE_FOLLOWS;
 }
 
-/* The predecessors of a node: first the node before it, if it follows that, then those listed. */
-static inline uint32_t pl_cut_n_preds(const struct cut *c, uint32_t x)
+/* The predecessors of node x: pl_cut_pred() of the returned number, of the next one ... up to *to,
+ * which is none of them. The first is the node before x, if x follows that. */
+static inline uint32_t pl_cut_preds(const struct cut *c, uint32_t x, uint32_t *to)
 {
-	uint32_t from, to;
+	uint32_t from;
 
-	pl_cut_bounds(&c->in, x, &from, &to);
-	return to - from + !!(c->b->node[x].flags & NODE_FOLLOWS);
+	pl_cut_bounds(&c->in, x, &from, to);
+	return from - pl_cut_follows(c, x);
 }
 
-static inline uint32_t pl_cut_pred(const struct cut *c, uint32_t x, uint32_t k, uint8_t *type)
+static inline uint32_t pl_cut_pred(const struct cut *c, uint32_t x, uint32_t first, uint32_t e,
+				   uint8_t *type)
 {
-	bool follows = c->b->node[x].flags & NODE_FOLLOWS;
-	uint32_t at;
+	bool before = e == first && pl_cut_follows(c, x);
 
-	*type = PL_E_SEQ;
-	if (follows && !k)
-		return x - 1;
-	at = *pl_cut_list(&c->in, x) + k - follows;
-	*type = c->in_type[at];
-	return c->in.node[at];
+	*type = before ? PL_E_SEQ : c->in_type[e];
+	return before ? x - 1 : c->in.node[e];
 }
 
 /* The step of every node, and the order of the nodes of each step. The builder's operations, calls

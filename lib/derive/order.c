@@ -119,13 +119,13 @@ static void report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 	     pass++) { /* the first pass reaches the cycle, the second lists it */
 		stop = n;
 		do {
-			uint32_t next = n;
+			uint32_t next = n, end, first = pl_cut_preds(c, n, &end);
 
 			seen[n] = 1;
 			if (pass && text.n < 700)
 				describe(b, n, &text);
-			for (uint32_t k = 0; k < pl_cut_n_preds(c, n); k++) {
-				uint32_t x = pl_cut_pred(c, n, k, &type);
+			for (uint32_t e = first; e != end; e++) {
+				uint32_t x = pl_cut_pred(c, n, first, e, &type);
 
 				if (c->step[x] == step && left[x])
 					next = x;
@@ -194,13 +194,11 @@ static void label_steps(struct cut *c)
 		empty = !n->dur && !(n->flags & PL_NF_STEP_BEGIN) && !b->resource[n->res].device;
 		c->step[i] = pl_derive_step_at(b, &b->rank[b->resource[n->res].rank_index],
 					       n->start - empty, &inside);
-		if (b->g->stepless) {
+		if (b->g->stepless)
 			n->flags |= PL_NF_IN_STEP | PL_NF_STEP_BEGIN;
-		} else if (n->role == PL_RO_MARK && !(n->flags & PL_NF_STEP_BEGIN)) {
+		else if ((n->role == PL_RO_MARK && !(n->flags & PL_NF_STEP_BEGIN)) ||
+			 (inside && b->resource[n->res].device))
 			n->flags |= PL_NF_IN_STEP;
-		} else if (inside && b->resource[n->res].device) {
-			n->flags |= PL_NF_IN_STEP;
-		}
 	}
 	for (size_t r = 0; r < b->g->n_res; r++) {
 		const struct resource *resource = &b->resource[r];

@@ -227,9 +227,11 @@ static inline uint8_t *put_fast(uint8_t *q, uint64_t u)
 static void put_fixed(struct enc *e, const int64_t *v, size_t n)
 {
 	unsigned w = e->width & ~PL_COL_SIGNED;
+	uint8_t *q = e->q;
 
-	for (size_t i = 0; i < n; i++, e->q += w)
-		pl_le64_put(e->q, (uint64_t)v[i]);
+	for (size_t i = 0; i < n; i++, q += w)
+		pl_le64_put(q, (uint64_t)v[i]);
+	e->q = q;
 }
 
 static void put_runs(struct enc *e, const int64_t *v, size_t n)
@@ -345,10 +347,6 @@ static void put_narrow(struct enc *e, const uint32_t *v, size_t n)
 			q = put_run(q, v[i], k - i);
 		}
 		e->q = q;
-	} else if (e->coding == PL_C_FIXED && e->width == 1) {
-		for (size_t i = 0; i < n; i++)
-			q[i] = (uint8_t)v[i];
-		e->q += n;
 	} else if (e->coding != PL_C_EQUAL) {
 		for (size_t i = 0, k; i < n; i += k) {
 			k = pl_min_size(PL_COL_PIECE, n - i);
