@@ -121,10 +121,9 @@ struct pl_comm_event {
 	 * device begins when the host has seen that the device has reached it. */
 	pl_ns begin, end;
 	/* A collective that a library carries out in a device's queue has two events: the launch by
-	 * the calling thread (launched), and the collective on the device (on_device). The end of
-	 * the second is when the host saw it, so a device's own record is more exact. A collective
-	 * whose result is copied to the device has one more event: the launch of that copy
-	 * (launched). */
+	 * the calling thread (launched), and the collective on the device (on_device), which ends
+	 * when the host saw it; a device's own record is more exact. A collective whose result is
+	 * copied to the device has one more: the launch of that copy (launched). */
 	bool launched, on_device;
 };
 
@@ -136,9 +135,8 @@ int pl_comm_world_open(const struct pl_world_opts *o, struct pl_world **w,
 		       struct pl_err *err) PL_MUST;
 /*
  * Both end the world, wait for its threads and free it. w may be NULL. close says good-bye and
- * waits for the good-bye of all others, so that no rank takes the end for a death. PL_EIO: the
- * world had failed before, or fails now. abort makes all others fail with `why`, unless they failed
- * before.
+ * waits for all others, so that no rank takes the end for a death. PL_EIO: the world failed before
+ * or fails now. abort makes all others fail with `why`, unless they failed.
  */
 int pl_comm_world_close(struct pl_world *w, struct pl_err *err) PL_MUST;
 void pl_comm_world_abort(struct pl_world *w, const char *why);

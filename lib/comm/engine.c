@@ -3,8 +3,7 @@
  *
  * A segment is a header of PL_HEADER_BYTES and its data. Data that will be added is received into a
  * stage of 64 KiB, which stays in the cache, and is summed from there as it arrives. A connection
- * is read only after epoll has reported it as ready (edge-triggered), but callers that spin always
- * read it.
+ * is read only after epoll has reported it (edge-triggered), but callers that spin always read it.
  *
  * Shaped links: a segment that becomes ready at t leaves a link of rate r at max(t, free) +
  * bytes/r. The link is busy until then, and the segment arrives `latency` later. The sender writes
@@ -26,9 +25,8 @@
 
 /*
  * Large vectors are sent and received by turns, in portions. One rank copies a portion into the
- * kernel, and the peer copies it out while it is still in the cache. On loopback this is twice as
- * fast from 4 MiB on. Portions of 48 KiB and more lose this gain now and then. Small vectors are
- * faster in one portion.
+ * kernel, and the peer copies it out of the cache. On loopback this is twice as fast from 4 MiB on.
+ * Portions of 48 KiB and more may lose this gain. Small vectors are faster in one portion.
  */
 static size_t portion(size_t bytes)
 {

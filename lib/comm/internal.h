@@ -338,9 +338,8 @@ struct pl_world {
 struct pl_comm_library {
 	const char *name; /* as pl_world_opts.transport */
 	bool device;	  /* takes a device's memory, and queues into its second queue */
-	/* Finds the library, and describes it in `own`; called by the thread that opens the world,
-	 * when all ranks are connected. *state is one piece of pl_malloc(), which is freed if
-	 * opening fails. */
+	/* Finds the library, and describes it in `own`, on the thread that opens the world, when
+	 * all ranks are connected. *state is one piece of pl_malloc(), freed if opening fails. */
 	int (*load)(struct pl_world *w, void **state, struct pl_ready *own, struct pl_err *err);
 	/* Collective: all ranks call it, and all have the same library; w->library.first is rank
 	 * 0's report. It may wait, but should return when w->failed. If it fails, it frees its
@@ -348,9 +347,8 @@ struct pl_comm_library {
 	int (*open)(void *state, struct pl_err *err);
 	/* Must not wait; called in the order of pl_comm_world_begin(). */
 	int (*begin)(void *state, struct pl_work *k, struct pl_err *err);
-	/* Must not wait. 1: ended, 0: not yet, negative: failed. It is called repeatedly for all
-	 * works that have not ended, in their order. Sets k->last_progress when data move, if the
-	 * library can tell. */
+	/* Must not wait. 1: ended, 0: not yet, negative: failed. Called repeatedly for all works
+	 * that have not ended, in order. Sets k->last_progress when data move, if it can. */
 	int (*test)(void *state, struct pl_work *k, struct pl_err *err);
 	/* A rank has failed: end all operations at once, in any call but load and open. NULL:
 	 * none. */
@@ -438,9 +436,8 @@ void pl_comm_wait_for(pthread_cond_t *c, pthread_mutex_t *lock, pl_ns ns);
 void pl_comm_kick(int fd); /* wakes the thread that waits for this event descriptor */
 void pl_comm_world_wake_rank(struct pl_world *w,
 			     int rank); /* the progress thread of another rank on this host */
-/* Calls the progress thread. The lock is held, and is released before the thread is woken: a thread
- * that wakes and must wait for the lock loses its time slice, and Linux then runs computing threads
- * for a millisecond. */
+/* Calls the progress thread. The lock is released before: a thread that wakes and must wait for the
+ * lock loses its time slice, and Linux then runs computing threads for a millisecond. */
 void pl_comm_world_call(struct pl_world *w);
 
 /* work.c */

@@ -283,8 +283,7 @@ static bool is_step_of_slurm(const struct pl_launch *l)
 
 /*
  * Slurm's step begins with rank 0 on its first node. The port is one that Slurm keeps for the step
- * (MpiParams=ports=...), else one that follows from the step's number, below those that systems
- * give away.
+ * (MpiParams=ports=...), else it follows from the step's number, below system ports.
  */
 static int slurm_meet(struct pl_launch *l, struct pl_err *err)
 {

@@ -10,9 +10,8 @@
  * its exit the process waits a little longer for this thread, because the thread may still free
  * memory through a library that is about to be unloaded.
  *
- * Sends and receives are collected until one of them is waited for or the next collective begins.
- * They then go to the library as one group, because only a group lets two ranks send to one another
- * at the same time.
+ * Sends and receives are collected until one is waited for or a collective begins. Then they are
+ * one group for the library, because only so two ranks can send to one another at the same time.
  *
  * When a rank dies, the first sign is an error of the library on a rank that communicated with it,
  * and then on further ranks. Only the control connections know which rank died. An error of the

@@ -70,10 +70,9 @@ void pl_comm_kick(int fd)
 }
 
 /*
- * Lets other threads run on this processor. One of them may be the rank that this one waits for.
- * Then the two would share a processor for tens of milliseconds while another one is idle, because
- * both look busy to the kernel. A short sleep helps: a thread that wakes up is put on an idle
- * processor.
+ * Lets other threads run on this processor. One of them may be the rank that this one waits for;
+ * then the two would share a processor for tens of milliseconds while another one is idle, because
+ * both look busy to the kernel. A short sleep puts the thread on an idle processor.
  */
 static void yield_processor(struct pl_world *w)
 {
@@ -146,10 +145,9 @@ static bool drive(struct pl_world *w, bool all, bool *busy, pl_ns *due)
 }
 
 /*
- * Asks for short slices of a processor. This thread sleeps most of the time and has little to do
- * when it wakes. With short slices Linux (from 6.12, EEVDF) lets it run before threads that
- * compute. With the default slice a segment often waits for a millisecond. Other systems ignore
- * this.
+ * Asks for short slices of a processor. This thread sleeps most of the time. With short slices
+ * Linux (from 6.12, EEVDF) lets it run before threads that compute; with the default slice a
+ * segment often waits for a millisecond. Other systems ignore this.
  */
 static void request_short_slices(void)
 {

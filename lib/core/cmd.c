@@ -1,7 +1,6 @@
 /*
  * The command line: getopt_long over a table, --help and --dump-options printed from it, and the
- * frame that every program runs in (descriptors 0-2 open, SIGPIPE restored, standard output
- * checked).
+ * frame of every program (descriptors 0-2 open, SIGPIPE restored, stdout checked).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,7 @@
 /*
- * The sums of the summary. They are made when a segment is complete, because its tracks are known
- * only then: sums by name, and for each rank the spans in which its device computed, communicated
- * and copied. Spans are united by sorting, O(n log n), and stay united, so memory follows the
- * number of gaps.
+ * The sums of the summary, made when a segment is complete, because its tracks are known only then:
+ * sums by name, and for each rank the spans in which its device computed, communicated and copied.
+ * Spans are united by sorting, O(n log n), so memory follows the number of gaps.
  */
 #include "export/stat.h"
 

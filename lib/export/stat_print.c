@@ -1,8 +1,7 @@
 /*
  * The tables of the summary. Bandwidth is that of nccl-tests (doc/PERFORMANCE.md): algorithm
  * bandwidth is size / time. Bus bandwidth is that times 2(n-1)/n for an all-reduce, (n-1)/n for
- * all-gather, reduce-scatter and all-to-all, 1 for the others, so that it can be compared with the
- * hardware for any n.
+ * all-gather, reduce-scatter and all-to-all, 1 for others, so it compares with hardware for any n.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /*
- * Chrome's JSON trace format (the "JSON Object Format" of its trace event page), as
- * chrome://tracing, Perfetto and PyTorch's tools read it. The output has everything that an import
- * kept: values with a role get the key of the source, times keep their base, top-level members stay
- * at the top level.
+ * Chrome's JSON trace format (the "JSON Object Format" of its trace event page), as Perfetto and
+ * PyTorch's tools read it. The output has everything that an import kept: values with a role get
+ * the key of the source, times keep their base, top-level members stay at the top level.
  *
  * A trace of one segment becomes the profiler's file again. With several segments, processes with
  * the same number get new numbers, names contain the rank, and times are relative to the base of

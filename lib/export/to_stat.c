@@ -1,7 +1,6 @@
 /*
- * The summary as a sink. Of each segment it holds only the columns that it needs, until the end of
- * the segment (stat_collect.c, stat_self.c). The tables are written at the end of the stream
- * (stat_print.c).
+ * The summary as a sink. It holds the needed columns of a segment until the segment ends
+ * (stat_collect.c, stat_self.c). The tables come at the end of the stream (stat_print.c).
  */
 #include "export/stat.h"
 

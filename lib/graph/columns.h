@@ -1,6 +1,6 @@
 /*
- * columns.h - the columns of a shape's nodes, listed once. The file, the rules, selection, folding,
- * editing, the builder and the views all follow this list: a new column is one line here (and in
+ * columns.h - the columns of a shape's nodes, listed once. File, rules, selection, folding,
+ * editing, builder and views follow this list: a new column is one line here (and in
  * paceline-graph(5)).
  */
 #ifndef PL_GRAPH_COLUMNS_H
@@ -26,9 +26,9 @@ enum pl_column_values {
 /*
  * X(member, word, type, unknown, values, bit), in the order of the file. `word` is the name in text
  * and JSON, `unknown` the value that stands for unknown, `bit` announces an optional column in the
- * file (0: every shape has the column). The size of the type decides the coding in the file: 1 byte
- * is stored as it is, 8 bytes are signed, 4 bytes are stored plus one, so that unknown is 0 (unless
- * 0 already is unknown).
+ * file (0: every shape has it). The size of the type decides the coding in the file: 1 byte is
+ * stored as it is, 8 bytes are signed, 4 bytes are stored plus one, so that unknown is 0 (or 0
+ * already is).
  */
 #define PL_NODE_BASE_COLUMNS(X)                                                                    \
 	X(type, "type", uint8_t, 0, PL_CV_NODE_TYPE, 0)                                            \

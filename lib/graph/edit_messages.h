@@ -22,8 +22,7 @@ bool pl_graph_has_messages(const struct pl_graph *g);
 int pl_graph_add_links(struct pl_graph *g, uint32_t channels, uint32_t **link,
 		       struct pl_err *err) PL_MUST;
 /* Replace the messages of collectives in a settled edit by one transfer for each member, from the
- * last arrival to the end of the member. Settles the edit. *n (may be NULL): number of
- * collectives. */
+ * last arrival to the member's end. Settles the edit. *n (may be NULL): how many collectives. */
 int pl_edit_fold_messages(struct pl_edit *e, uint64_t *n, struct pl_err *err) PL_MUST;
 
 #endif

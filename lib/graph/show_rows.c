@@ -2,9 +2,8 @@
  * All values of a graph (paceline-graph(5)) in two forms.
  *
  * The text form has lines of tab-separated fields. The first field names the type of the line. "-"
- * stands for a missing value; strings are escaped, so that they contain no tab and no newline and
- * cannot be mistaken for "-". The JSON form is one compact object, "paceline.graph/1", which leaves
- * out unknown values.
+ * stands for a missing value; strings are escaped, so that they contain no tab or newline and
+ * cannot be taken for "-". The JSON form is one object, "paceline.graph/1", without unknown values.
  */
 #include "graph/show.h"
 

@@ -1,7 +1,6 @@
 /*
  * Counts of a graph: one pass over the nodes and edges of each shape, and one over the times of
- * each step. A shape counts its nodes and edges once; each step counts its times and
- * communications.
+ * each step. Nodes and edges count once for each shape, times and communications for each step.
  */
 #include "graph/stat.h"
 

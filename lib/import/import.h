@@ -1,9 +1,8 @@
 /*
  * import.h - readers of foreign formats. Each format has one file with one `struct pl_importer`.
  *
- * Importers are lenient: an event that cannot be read is skipped, counted in the stats, and
- * reported once for each class of fault. With `strict` the first fault is PL_EDATA with its
- * position.
+ * Importers are lenient: an event that cannot be read is skipped, counted, and reported once for
+ * each class of fault. With `strict` the first fault is PL_EDATA with its position.
  */
 #ifndef PL_IMPORT_H
 #define PL_IMPORT_H

@@ -3,9 +3,8 @@
  *
  * A regular file is written as NAME.tmp.PID in the same folder and renamed at the end. The
  * temporary names are registered, so that they are also removed if the process exits early or dies
- * of a signal that it does not handle: the first registration installs handlers for atexit(3) and
- * for signals whose action is the default. The handler unlinks, restores the default and raises the
- * signal again.
+ * of a signal: the first registration installs handlers for atexit(3) and for signals whose action
+ * is the default. The handler unlinks, restores the default and raises the signal again.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -93,9 +93,8 @@ int pl_record_get_provenance(struct pl_buf *lines, const struct pl_block *b,
 			     struct pl_err *err) PL_MUST;
 
 /*
- * Read a stream of one segment, such as a graph or plan: calls on_block() for each block, and puts
- * the name of the input and the place of the block before its errors. `what` names the kind:
- * "graph".
+ * Read a stream of one segment, such as a graph or plan: calls on_block() for each block; errors
+ * begin with the input's name and the block's place. `what` names the kind: "graph".
  */
 int pl_container_reader_each(struct pl_in *in, const struct pl_container_reader_opts *opts,
 			     const char *what,

@@ -19,10 +19,9 @@ struct pl_in *pl_in_open(const char *path, struct pl_err *err);
 /* Bytes in memory (borrowed until close), for tests and fuzzing. */
 struct pl_in *pl_in_open_mem(const char *name, const void *p, size_t n, struct pl_err *err);
 /*
- * A new input that inflates `raw` (gzip, several members; trailing garbage after the last member is
- * ignored). Takes `raw`. With more than one thread in `pool`, another one inflates ahead. A cut or
- * damaged tail: the bytes before it are read, then reading fails once with PL_EDATA; after that the
- * input is at its end.
+ * A new input that inflates `raw` (gzip, several members; trailing garbage is ignored). Takes
+ * `raw`. With more than one thread in `pool`, another one inflates ahead. A cut or damaged tail:
+ * the bytes before it are read, then reading fails once with PL_EDATA, then the input ends.
  */
 struct pl_in *pl_in_gunzip(struct pl_in *raw, struct pl_pool *pool, struct pl_err *err);
 /* As pl_in_open(); gzip is inflated in this thread. */

@@ -1,7 +1,6 @@
 /*
- * internal.h - declarations that the strategies of the search share: workers that simulate, the
- * budget, the bound, the rewrites that are applied first, and the choice that is made jointly with
- * these.
+ * internal.h - the shared part of strategies: workers that simulate, the budget, the bound, the
+ * rewrites that are applied first, and the choice that is made jointly with these.
  *
  * This file does not know the content of a choice. The choice of buckets is in buckets_internal.h,
  * which only the strategies of buckets include (tests/lint).
@@ -120,8 +119,7 @@ int pl_search_choice_apply(struct worker *l, const struct candidate *c, struct p
 void pl_search_choice_clear(struct choices *c);
 /* Add to the batch: a copy; the default of a framework; cuts of dynamic programming for the present
  * times of readiness, for this algorithm and all after it; these and equal cuts; the present choice
- * with the wanted tensors ([tensor], as in pl_rewrite_tensors()) in one bucket. Simulating the
- * batch reports failures. */
+ * with the wanted tensors ([tensor]) together. Simulating the batch reports failures. */
 struct candidate *pl_search_choice_add(struct choices *c, const struct candidate *from);
 struct candidate *pl_search_choice_add_preset(struct choices *c, enum pl_preset preset);
 void pl_search_choice_add_cuts(struct choices *c, unsigned algo);

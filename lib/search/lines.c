@@ -1,9 +1,8 @@
 /*
  * A candidate as lines of a plan, with two savings for each line: the line alone on the recorded
- * job, and the line in the plan (the cost of leaving it out). Both are simulated. If the line of a
- * bucket is left out, the tensors of the bucket are sent one at a time, because a reader of the
- * plan alone would do so. They do not return to their recorded buckets, because the other lines may
- * have changed these.
+ * job, and the line in the plan (the cost of leaving it out). Both are simulated. Without the line
+ * of a bucket, its tensors are sent one at a time, because a reader of the plan alone would do so.
+ * They do not return to recorded buckets, which other lines may have changed.
  */
 #include <math.h>
 

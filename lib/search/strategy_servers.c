@@ -1,9 +1,8 @@
 /*
  * Parameter servers: ranks push buckets to servers and pull the sums, in place of an all-reduce.
  *
- * Servers are no ranks of the job, so they need hosts of their own. The plan may use the hosts of
- * the topology on which no rank of the job is, one server on each. Without such hosts there is
- * nothing to search.
+ * Servers are no ranks of the job, so they need hosts of their own: one server on each host of the
+ * topology without a rank. If there is no such host, there is nothing to search.
  *
  * Servers save messages: two of them follow one another, whatever the number of ranks. They cost
  * bytes, because few servers carry the buckets of all ranks. Two rules end the search early. First,

@@ -383,9 +383,8 @@ out:
 	return rc;
 }
 
-/* May ranks be left out? Communication whose ranks the graph knows keeps its number of members. But
- * communication that already misses members would look the same as communication that then misses
- * some. */
+/* May ranks be left out? Communication whose ranks the graph knows keeps its number of members; but
+ * if some members are missing already, the ranks left out would look like these. */
 static bool may_leave_out(const struct pl_graph *g)
 {
 	for (size_t k = 0; k < g->n_shapes; k++) {

@@ -94,16 +94,14 @@ struct pl_backend {
 
 	/*
 	 * Calls with the same `id` (not 0) promise that all calls up to graph(ctx, 0) have the same
-	 * order and arguments as before, so a device may record them and launch them as one.
-	 * Between the two calls, free, room, put, get, sync, vary, weights and sum_squares are not
-	 * allowed. NULL on CPUs.
+	 * order and arguments as before, so a device may launch them as one. Between the two calls,
+	 * free, room, put, get, sync, vary, weights and sum_squares are not allowed. NULL on CPUs.
 	 */
 	void (*graph)(void *ctx, uint64_t id);
 	/* Sets the arguments that vary, for the next calls. */
 	void (*vary)(void *ctx, const struct pl_vary *v);
-	/* Declares a slab of n floats as parameters, or says that a function other than sgd and
-	 * adam changed it: a device may keep a rounded copy, which sgd and adam update. n 0: forget
-	 * the slab. NULL on CPUs. */
+	/* Declares a slab of n floats as parameters, or reports a change by others than sgd and
+	 * adam, which update the rounded copy of a device. n 0: forget the slab. NULL on CPUs. */
 	void (*weights)(void *ctx, const float *slab, size_t n);
 
 	/*
@@ -216,13 +214,11 @@ struct pl_backend {
 	void (*attn_back)(void *ctx, const struct pl_attn *d, const float *qkv, const float *y,
 			  const float *save, const float *dy, float *dqkv);
 	/* mask from the counter-based generator: with key = pl_drop_key(vary's key, salt),
-	 * hash(key, i) decides whether element i is kept and divided by 1 - p; the backward pass is
-	 * the same call on dy */
+	 * hash(key, i) decides whether element i is kept and divided by 1 - p; backward: also */
 	void (*dropout)(void *ctx, size_t n, float p, uint64_t salt, const float *x, float *y);
 	void (*add)(void *ctx, size_t n, const float *a, const float *b, float *y);
-	/* Losses are means over N, *sum is overwritten; dx (NULL: not wanted) is their gradient
-	 * times scale, and may be x. squared and hinge are means over C, too (nn.MSELoss,
-	 * nn.MultiMarginLoss). */
+	/* Losses are means over N (squared, hinge: and C, as nn.MSELoss, nn.MultiMarginLoss); *sum
+	 * is overwritten; dx (NULL: not wanted) is their gradient times scale, and may be x. */
 	void (*softmax_xent)(void *ctx, int n, int c, const float *x, const int32_t *y, float scale,
 			     float *dx, struct pl_loss_sum *sum);
 	void (*squared)(void *ctx, int n, int c, const float *x, const float *y, float scale,

@@ -79,9 +79,8 @@ struct pl_device_trace {
 	int (*start)(void *ctx, pl_device_event_fn *event, void *arg, void **trace,
 		     struct pl_err *err);
 	void (*source)(void *trace, struct pl_device_source *s);
-	/* Called around the work of one layer, or around other work that needs a place in the time
-	 * of the first stream; ranges do not nest. `name` stays valid until stop(). Only for
-	 * sources with `ranges`. */
+	/* Called around the work of one layer, or other work that needs a place in the time of the
+	 * first stream; no nesting. `name` is valid until stop(). For sources with `ranges`. */
 	void (*range)(void *trace, const char *name, bool begin);
 	/* Report finished operations. To get all, the caller synchronises the device first. */
 	int (*flush)(void *trace, struct pl_err *err);

@@ -5,8 +5,7 @@
  * only the strings and tracks that they use, so a small part of a large trace is small.
  *
  * The matches of a merged stream come before the events and name them by number. So events that
- * pass wait for the end of the stream, and then matches are written with new numbers
- * (filter_merge.c).
+ * pass wait for the end of the stream; then matches get new numbers (filter_merge.c).
  */
 #include "trace/filter.h"
 #include "core/spans.h"

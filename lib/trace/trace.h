@@ -390,8 +390,8 @@ struct pl_trace_reader_opts {
 /* Read a whole stream into a sink. begin() gets the definitions before the first events: source,
  * format, first strings and tracks. A sink must not keep indices of columns from one call to the
  * next. A negative code of the sink, PL_ESTOP included, ends the reading and is returned. end() may
- * take the contents of the segment and leave it zeroed. With salvage, blocks that cannot be used
- * are logged and left out. */
+ * take the contents of the segment. With salvage, blocks that cannot be used are logged and left
+ * out. */
 int pl_trace_read(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_sink *sink,
 		  struct pl_err *err) PL_MUST;
 
