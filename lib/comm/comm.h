@@ -79,8 +79,7 @@ struct pl_world_opts {
 	/* "tcp:HOST:PORT" (rank 0 listens there) or "dir:PATH" (a shared folder). */
 	const char *meet;
 	const char *token; /* a secret that all ranks of the job know; at least 16 characters */
-	/* Address to listen on, or an interface that has one; "*": any. NULL: loopback; in a
-	 * meeting by tcp, the one from which rank 0 is reached */
+	/* Address or interface to listen on; "*": any. NULL: loopback, or as rank 0 is reached */
 	const char *bind;
 	int connections; /* TCP connections between two ranks; 0: 2 */
 	/* The world fails if no heartbeat or no byte of a message comes for this time; 0: 3 s. */

@@ -84,14 +84,12 @@ enum pl_phase { PL_PHASES(PL_NUMBER_) PL_PH_COUNT_ };
 enum pl_operator { PL_OPERATORS(PL_NUMBER_) PL_OP_COUNT_ };
 #undef PL_NUMBER_
 
-#define PL_NF_IN_STEP	 1u /* counts for the end of its step */
-#define PL_NF_STEP_BEGIN 2u /* counts for the start of its step */
-#define PL_NF_MISSING                                                                              \
-	4u		   /* communication of which some members were not recorded: its recorded  \
-			    * duration counts as the transfer */
-#define PL_NF_INFERRED 8u  /* not in the input */
-#define PL_NF_LAYER    32u /* a pass of a whole layer, the node's module, as one operation */
-#define PL_NF_MESSAGE  16u /* a message of a collective, see graph/edit_messages.h */
+#define PL_NF_IN_STEP	 1u  /* counts for the end of its step */
+#define PL_NF_STEP_BEGIN 2u  /* counts for the start of its step */
+#define PL_NF_MISSING	 4u  /* not all members recorded: the recorded duration is the transfer */
+#define PL_NF_INFERRED	 8u  /* not in the input */
+#define PL_NF_LAYER	 32u /* a pass of a whole layer, the node's module, as one operation */
+#define PL_NF_MESSAGE	 16u /* a message of a collective, see graph/edit_messages.h */
 
 /*
  * START: between overlapping operations of one stream; also from the operation that leaves the

@@ -277,8 +277,7 @@ static int put_table(const struct pl_merge *m, const struct table *t, struct pl_
 	PL_TRY(pl_alloc(&v, pl_min_size(total, PL_TRACE_TABLE_ROWS) + 1, sizeof(*v), err));
 	for (uint32_t i = 0; i < total; i += n) {
 		n = total - i < PL_TRACE_TABLE_ROWS ? total - i : PL_TRACE_TABLE_ROWS;
-		for (;; n = (n + 1) / 2) { /* few bytes must not stand for many rows: so equal rows
-					      go into shorter blocks */
+		for (;; n = (n + 1) / 2) { /* few bytes must not stand for many rows */
 			b.n = 0;
 			put_columns(t, rows_of(m, t) + i * t->size, n, v, &b);
 			if (b.failed || n <= b.n * PL_TRACE_ROWS_PER_BYTE)
