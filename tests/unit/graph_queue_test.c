@@ -245,8 +245,105 @@ static void no_queue(const char *what)
 	end_trace();
 }
 
+/* ---- the limits: a case on either side, so that twice or half the value fails ---------------- */
+
+/* What the launches of a queue of DEPTH look like; times are nanoseconds. */
+struct steady {
+	int n;		/* launches */
+	int64_t usual;	/* length of an unblocked call */
+	int64_t length; /* of a blocked call */
+	int64_t late;	/* from the start that frees a slot to the end of the call */
+	int burst;	/* launches, one after another, that find room where none should be */
+};
+
+#define DEPTH 4
+
+static void steady_job(const struct steady *x)
+{
+	const int64_t host = 3000, period = x->length + host;
+	int64_t end = 0;
+
+	begin_trace();
+	for (int i = 0; i < x->n; i++) {
+		struct pl_events *e = trace.seg[0];
+		int64_t start = 1000000 + i * period, begin = end + host;
+		bool early = i >= 30 && i < 30 + x->burst;
+		uint32_t k;
+
+		end = early ? begin + x->usual : start - DEPTH * period + x->late;
+		if (i < DEPTH)
+			begin = end - x->usual;
+		k = ev(PL_K_RUNTIME, thread, "cudaLaunchKernel", 0, 0, i + 1);
+		e->ts[k] = begin;
+		e->dur[k] = end - begin;
+		k = ev(PL_K_KERNEL, stream, "k", 0, 0, i + 1);
+		e->ts[k] = start;
+		e->dur[k] = period - 1000;
+	}
+}
+
+static void is_found(const char *what, bool found)
+{
+	ok(build(true), "%s: built", what);
+	ok((graph.inferred_waits > 0) == found, "%s: %s queue", what, found ? "a" : "no");
+	end_trace();
+}
+
+static void steady(const char *what, struct steady x, bool found)
+{
+	steady_job(&x);
+	is_found(what, found);
+}
+
+/* A queue of 4; of each `cycle` calls, two are long for a reason of their own on an idle device. */
+static void disturbed(const char *what, int cycle, bool found)
+{
+	int64_t now = 0, free = 0;
+
+	begin_trace();
+	for (int i = 0; i < 100; i++) {
+		bool own = i >= 20 && i % cycle < 2;
+		int64_t begin, start;
+
+		now = own && free > now ? free : now;
+		begin = now += 3;
+		if (i >= DEPTH && launch[i - DEPTH].start > now)
+			now = launch[i - DEPTH].start;
+		now += own ? 30 : CALL_US;
+		start = launch[i].start = now + 4 > free + 1 ? now + 4 : free + 1;
+		free = start + (own ? 2 : 100);
+		ev(PL_K_RUNTIME, thread, "cudaLaunchKernel", begin, now, i + 1);
+		ev(PL_K_KERNEL, stream, "k", start, free, i + 1);
+	}
+	is_found(what, found);
+}
+
+static void limits(void)
+{
+	/* a call is long from 4 x 5 + 5 us */
+	steady("LONG_TIMES, LONG_MORE_NS: 27 us are long",
+	       (struct steady){ 60, 5000, 27000, 4000, 0 }, true);
+	steady("LONG_TIMES, LONG_MORE_NS: 24 us are not",
+	       (struct steady){ 60, 5000, 24000, 4000, 0 }, false);
+	/* a slot is free at most 4 x 0.1 + 2 us before the end */
+	steady("TOL_NS: 2 us behind the free slot", (struct steady){ 60, 100, 20000, 2000, 0 },
+	       true);
+	steady("TOL_NS: 3 us are too late", (struct steady){ 60, 100, 20000, 3000, 0 }, false);
+	steady("MIN_LONG: 10 long calls", (struct steady){ 10 + DEPTH, 5000, 60000, 4000, 0 },
+	       true);
+	steady("MIN_LONG: 6 are too few", (struct steady){ 6 + DEPTH, 5000, 60000, 4000, 0 },
+	       false);
+	/* the depth may be exceeded by one, and by more in 1 of 100 launches */
+	steady("HARDLY_EVER: 1 of 196 launches sees more",
+	       (struct steady){ 200, 5000, 60000, 4000, 2 }, true);
+	steady("HARDLY_EVER: 3 of 196 do", (struct steady){ 200, 5000, 60000, 4000, 4 }, false);
+	disturbed("NEARLY_ALL: 7 of 8 long calls wait for a slot", 20, true);
+	disturbed("NEARLY_ALL: 2 of 3 long calls", 10, false);
+}
+
 int main(void)
 {
+	limits();
 	queue_of(4, 60, 0, "queue of 4");
 	queue_of(4, 60, 6, "queue of 4, steps of 6");
 	queue_of(16, 120, 6, "queue of 16 over three steps");
