@@ -4,30 +4,6 @@
  */
 #include "graph_fixture.h"
 
-static uint32_t at(uint32_t s, unsigned kind, pl_id on, const char *name, int64_t start,
-		   int64_t end, int64_t corr)
-{
-	uint32_t i = ev(s, kind, on, name, 0, 0, corr);
-
-	trace.seg[s]->ts[i] = start;
-	trace.seg[s]->dur[i] = end - start;
-	return i;
-}
-
-/* The first node of that name which has an edge from one called `from`. */
-static bool leads(const char *from, const char *to)
-{
-	const struct pl_shape *s = &graph.shape[0];
-
-	for (uint32_t i = 0; i < s->n_nodes; i++)
-		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
-			if (PL_E_TYPE(s->etype[e]) == PL_E_WAIT &&
-			    !strcmp(pl_intern_get(&graph.str, s->name[i]), to) &&
-			    !strcmp(pl_intern_get(&graph.str, s->name[s->src[e]]), from))
-				return true;
-	return false;
-}
-
 /*
  * Kernel "far" ends at 100 us on one stream, "near" at 50 us on another, both with an event behind
  * them, "near" with the last one. "held" waits for one of the two events; its stream was free from

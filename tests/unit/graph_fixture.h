@@ -15,8 +15,10 @@
 /* ---- a trace by hand ----------------------------------------------------------------------------
  */
 
-#define MAX_EV 400
-#define US     1000
+#ifndef MAX_EV
+#define MAX_EV 400 /* events of a segment */
+#endif
+#define US 1000
 
 static struct pl_trace trace;
 
@@ -99,6 +101,17 @@ static uint32_t ev(uint32_t seg, unsigned kind, pl_id on, const char *name, int6
 	return i;
 }
 
+/* The same with times in nanoseconds. */
+static inline uint32_t at(uint32_t seg, unsigned kind, pl_id on, const char *name, int64_t start,
+			  int64_t end, int64_t corr)
+{
+	uint32_t i = ev(seg, kind, on, name, 0, 0, corr);
+
+	trace.seg[seg]->ts[i] = start;
+	trace.seg[seg]->dur[i] = end - start;
+	return i;
+}
+
 static inline void step(uint32_t seg, pl_id on, int64_t number, int64_t start_us, int64_t end_us)
 {
 	trace.seg[seg]->step[ev(seg, PL_K_STEP, on, "ProfilerStep", start_us, end_us, 0)] = number;
@@ -178,6 +191,20 @@ static inline int edge(uint32_t a, uint32_t b)
 		if (s->src[e] == a)
 			return s->etype[e];
 	return -1;
+}
+
+/* Does an edge for a wait lead from a node of the first name to one of the second? */
+static inline bool leads(const char *from, const char *to)
+{
+	const struct pl_shape *s = &graph.shape[0];
+
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		for (uint32_t e = s->off[i]; e < s->off[i + 1]; e++)
+			if (PL_E_TYPE(s->etype[e]) == PL_E_WAIT &&
+			    !strcmp(pl_intern_get(&graph.str, s->name[i]), to) &&
+			    !strcmp(pl_intern_get(&graph.str, s->name[s->src[e]]), from))
+				return true;
+	return false;
 }
 
 #endif
