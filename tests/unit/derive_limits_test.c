@@ -2,6 +2,7 @@
  * The limits that decide how waits are inferred: each with a time on either side, so that a limit
  * of twice or half the value fails. Times of this file are nanoseconds.
  */
+#define MAX_EV 2000
 #include "graph_fixture.h"
 
 /*
@@ -109,6 +110,250 @@ static void hands_over(const char *what, int64_t length, bool waits)
 	end_trace();
 }
 
+/* ---- the waits of a host thread ----------------------------------------------------------------
+ */
+
+/* The last of n streams that were launched on ends within a synchronisation. */
+static void streams(const char *what, int n, bool waits)
+{
+	pl_id h;
+	uint32_t s;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	for (int i = 0; i < n; i++) {
+		bool last = i == n - 1;
+		char tid[16];
+
+		snprintf(tid, sizeof(tid), "%d", 10 + i);
+		at(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 1000 * i, 1000 * i + 500, i + 1);
+		at(s, PL_K_KERNEL, track(s, 0, 10 + i, tid), last ? "last" : "kernel",
+		   1000 * i + 600, last ? 400000 : 1000 * i + 900, i + 1);
+	}
+	at(s, PL_K_RUNTIME, h, "cudaStreamSynchronize", 300000, 401000, 1000);
+	if (ok(build(), "%s", what))
+		ok(leads("last", "cudaStreamSynchronize") == waits, "... waits or not");
+	end_trace();
+}
+
+/* A pause ends just before a broadcast of another thread ends. That thread began n more
+ * communications after the broadcast, which end later. */
+static void started_later(const char *what, int n, bool waits)
+{
+	const int64_t length = 100000000;
+	pl_id h, g;
+	uint32_t s;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	g = track(s, 0, -1, "101");
+	at(s, PL_K_HOST_OP, h, "before", 0, 10000, 0);
+	at(s, PL_K_HOST_OP, h, "after", 10000 + length, 20000 + length, 0);
+	at(s, PL_K_COLLECTIVE, g, "gloo:broadcast", 5000, 1000000 + length, 0);
+	for (int i = 0; i < n; i++)
+		at(s, PL_K_COLLECTIVE, g, "gloo:all_reduce", 20000 + i, 50000000 + length, 0);
+	if (ok(build(), "%s", what))
+		ok(leads("gloo:broadcast", "host gap") == waits, "... waits or not");
+	end_trace();
+}
+
+/* ---- communication ------------------------------------------------------------------------------
+ */
+
+/* A member of an all-reduce that ends `early` before the last arrival. */
+static void ends_early(const char *what, int64_t early, bool unmatched)
+{
+	uint32_t s0, s1, e0, e1;
+
+	begin_trace();
+	s0 = segment();
+	s1 = segment();
+	e0 = at(s0, PL_K_COLLECTIVE, track(s0, 0, 20, "20"), "ncclDevKernel_AllReduce", 100000,
+		500000 - early, 1);
+	e1 = at(s1, PL_K_COLLECTIVE, track(s1, 1, 20, "20"), "ncclDevKernel_AllReduce", 500000,
+		600000, 1);
+	match(0, (struct pl_member[]){ { s0, e0 }, { s1, e1 } }, 2);
+	if (ok(build(), "%s", what))
+		is_i64((long long)graph.unmatched_comm, unmatched, "... unmatched or not");
+	end_trace();
+}
+
+/* A send and a receive of one batch: their starts differ by `apart`. As twins, the send ends when
+ * its receiver ended. */
+static void batched(const char *what, int64_t apart, bool twins)
+{
+	uint32_t s0, s1, e0, e1, n;
+
+	begin_trace();
+	s0 = segment();
+	s1 = segment();
+	e0 = at(s0, PL_K_SEND, track(s0, 0, 20, "20"), "send", 100000, 500000, 1);
+	at(s0, PL_K_RECV, track(s0, 0, 21, "21"), "receive", 100000 + apart, 500000, 2);
+	e1 = at(s1, PL_K_RECV, track(s1, 1, 20, "20"), "receive", 100000, 200000, 1);
+	match(PL_MATCH_P2P, (struct pl_member[]){ { s0, e0 }, { s1, e1 } }, 2);
+	if (ok(build(), "%s", what) &&
+	    ok((n = node("send", PL_RO_TRANSFER, 100)) != PL_NONE, "... the send"))
+		is_i64(graph.step[0].dur[n], twins ? 100000 : 400000, "... and its duration");
+	end_trace();
+}
+
+static int64_t *column(void)
+{
+	int64_t *v = need(MAX_EV, sizeof(*v));
+
+	for (uint32_t i = 0; i < MAX_EV; i++)
+		v[i] = INT64_MIN;
+	return v;
+}
+
+/* Two messages of 1 ms on two channels to one peer, which overlap by `overlap`. */
+static void channels(const char *what, int64_t overlap, bool serial)
+{
+	const int64_t start[2] = { 1000000, 2000000 }, end[2] = { 2000000 + overlap, 3000000 };
+	struct pl_events *e[2];
+	struct pl_member m[2];
+	pl_id on[2];
+
+	begin_trace();
+	for (uint32_t r = 0; r < 2; r++) {
+		uint32_t s = segment();
+
+		on[r] = track(s, (int32_t)r, -1, "100");
+		m[r] = (struct pl_member){ s, at(s, PL_K_COLLECTIVE, on[r], "all_reduce", 0,
+						 5000000, 0) };
+		e[r] = trace.seg[s];
+		e[r]->of = column();
+		e[r]->peer = column();
+		e[r]->channel = column();
+	}
+	match(0, m, 2);
+	for (int i = 0; i < 2; i++) {
+		for (uint32_t r = 0; r < 2; r++) {
+			uint32_t k = at(m[r].segment, r ? PL_K_RECV : PL_K_SEND, on[r],
+					r ? "received" : "sent", start[i] + r * 100,
+					end[i] + r * 100, 0);
+
+			e[r]->of[k] = 1;
+			e[r]->peer[k] = !r;
+			e[r]->channel[k] = i;
+			m[r].event = k;
+		}
+		match(PL_MATCH_MESSAGE, m, 2);
+	}
+	if (ok(build(), "%s", what))
+		is_i64(edge(node("sent", PL_RO_TRANSFER, 1000), node("sent", PL_RO_TRANSFER, 2000)),
+		       serial ? (int)(PL_E_START | PL_E_INFERRED) : -1, "... in order or not");
+	end_trace();
+}
+
+/* Operations of a table, which has no calls: "next" begins `over` before the end of "first". */
+static void table(const char *what, int64_t over, bool follows)
+{
+	uint32_t s;
+
+	begin_trace();
+	s = segment();
+	at(s, PL_K_KERNEL, track(s, 0, 7, "7"), "first", 1000, 10000000, 0);
+	at(s, PL_K_KERNEL, track(s, 0, 8, "8"), "next", 10000000 - over, 12000000, 0);
+	if (ok(build(), "%s", what))
+		ok(leads("first", "next") == follows, "... follows or not");
+	end_trace();
+}
+
+/* ---- latencies of a device ----------------------------------------------------------------------
+ */
+
+/*
+ * n launches, one every `every`; a call lasts `length`. Each operation of `work` begins `after`
+ * the start of its call or, if it is busy, `gap` after the operation before it.
+ */
+static const struct pl_resource *device(int n, int64_t every, int64_t length, int64_t after,
+					int64_t gap, int64_t work)
+{
+	int64_t free = INT64_MIN / 2;
+	pl_id h, a;
+	uint32_t s;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	a = track(s, 0, 7, "7");
+	for (int i = 0; i < n; i++) {
+		int64_t call = 1000 + i * every, start = pl_max_i64(call + after, free + gap);
+
+		at(s, PL_K_RUNTIME, h, "cudaLaunchKernel", call, call + length, i + 1);
+		at(s, PL_K_KERNEL, a, "kernel", start, free = start + work, i + 1);
+	}
+	if (!ok(build(), "launches"))
+		return NULL;
+	for (size_t i = 0; i < graph.n_res; i++)
+		if (graph.res[i].track_type == PL_T_STREAM)
+			return &graph.res[i];
+	return NULL;
+}
+
+static void latencies(void)
+{
+	const struct pl_resource *r;
+
+	r = device(3, 1000000, 1000, 81000, 0, 1000);
+	is_i64(r ? r->launch_ns : -1, 50000, "LAUNCH_MAX_NS: 80 us behind the call are too long");
+	end_trace();
+	r = device(3, 1000000, 1000, 41000, 0, 1000);
+	is_i64(r ? r->launch_ns : -1, 40000, "LAUNCH_MAX_NS: 40 us");
+	end_trace();
+	r = device(2, 1000000, 1000, 6000, 0, 1000);
+	is_i64(r ? r->launch_ns : -1, 0, "MIN_CASES: 2 say nothing");
+	end_trace();
+	r = device(3, 1000000, 1000, 6000, 0, 1000);
+	is_i64(r ? r->launch_ns : -1, 5000, "MIN_CASES: 3 do");
+	end_trace();
+	r = device(6, 1000, 500, 6000, 30000, 200000);
+	is_i64(r ? r->dispatch_ns : -1, 10000, "DISPATCH_MAX_NS: 30 us between are too long");
+	end_trace();
+	r = device(6, 1000, 500, 6000, 8000, 200000);
+	is_i64(r ? r->dispatch_ns : -1, 8000, "DISPATCH_MAX_NS: 8 us");
+	end_trace();
+}
+
+/* ---- gradients ----------------------------------------------------------------------------------
+ */
+
+/*
+ * A kernel, `calls` launches of another thread and the accumulation of a gradient, of which no size
+ * is known; then an all-reduce of that many bytes. Bytes of the tensor, and the kernel produced it.
+ */
+static void gradient(const char *what, int calls, int64_t bytes, bool carried, bool produced)
+{
+	const char *name = "torch::autograd::AccumulateGrad";
+	pl_id h, other, comm;
+	uint32_t s, kernel;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	other = track(s, 0, -1, "102");
+	comm = track(s, 0, -1, "101");
+	at(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 0, 500, 1);
+	at(s, PL_K_KERNEL, track(s, 0, 7, "7"), "kernel", 1000, 2000, 1);
+	for (int i = 0; i < calls; i++)
+		at(s, PL_K_RUNTIME, other, "cudaLaunchKernel", 3000 + 100 * i, 3050 + 100 * i,
+		   i + 2);
+	at(s, PL_K_HOST_OP, h, name, 200000, 210000, 0);
+	trace.seg[s]->bytes = column();
+	trace.seg[s]->bytes[at(s, PL_K_COLLECTIVE, comm, "gloo:all_reduce", 220000, 300000, 0)] =
+		bytes;
+	kernel = PL_NONE;
+	if (ok(build(), "%s", what) && ok(graph.n_tensors > 0, "... a gradient")) {
+		kernel = node("kernel", PL_RO_COMPUTE, 1);
+		is_i64(graph.tensor[0].bytes, carried ? bytes : -1, "... its bytes");
+		ok((graph.tensor[0].producer == kernel) == produced, "... its producer");
+	}
+	end_trace();
+}
+
 int main(void)
 {
 	events();
@@ -124,5 +369,22 @@ int main(void)
 	pauses("WAKER_LATE_NS: 15 ms are too late", 100000000, 15000000, false);
 	hands_over("HANDOVER_MIN_NS: 30 us", 30000, true);
 	hands_over("HANDOVER_MIN_NS: 15 us are too short", 15000, false);
+	streams("STREAMS_MAX: 50 streams", 50, true);
+	streams("STREAMS_MAX: 100 streams are too many", 100, false);
+	started_later("BACK_STEPS: 50 communications began later", 50, true);
+	started_later("BACK_STEPS: 100 are too many", 100, false);
+	ends_early("EARLY_NS: 40 us before the last arrival", 40000, false);
+	ends_early("EARLY_NS: 70 us are too early", 70000, true);
+	batched("TWIN_NS: 0.8 us apart", 800, true);
+	batched("TWIN_NS: 1.5 us are too far apart", 1500, false);
+	channels("SERIAL: 1.5 us of 2 ms overlap", 1500, true);
+	channels("SERIAL: 3 us are too much", 3000, false);
+	table("TABLE_SLACK_NS: 40 us before the end", 40000, true);
+	table("TABLE_SLACK_NS: 70 us are too early", 70000, false);
+	latencies();
+	gradient("SMALL_BYTES: 300 bytes", 0, 300, true, true);
+	gradient("SMALL_BYTES: 200 bytes are no gradient", 0, 200, false, true);
+	gradient("BACK: 200 calls behind the kernel", 200, 300, true, true);
+	gradient("BACK: 400 are too many", 400, 300, true, false);
 	return done_testing();
 }
