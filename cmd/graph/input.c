@@ -171,8 +171,8 @@ static int build(const struct config *c, struct pl_trace *t, struct pl_pool *poo
 	}
 	if (g->n_ranks > 1 && !has_match(t))
 		pl_say(&c->c.log, PL_LOG_WARN,
-		       "nothing was matched across the %d ranks: in this graph no rank waits for "
-		       "another (merge --report=FILE says what it found)",
+		       "no communication was matched across the %d ranks: in this graph no rank "
+		       "waits for another (merge --report=FILE shows the details)",
 		       g->n_ranks);
 	return 0;
 }
@@ -190,7 +190,7 @@ static int load_layers(const struct config *c, struct pl_in *in, struct pl_graph
 	return rc;
 }
 
-/* Does an option ask for what only a table of layers has? */
+/* Does an option need a table of layers? */
 static bool is_for_layers(const struct config *c)
 {
 	return c->ranks != -1 || c->program || c->topology || c->algorithm != -1 || c->bandwidth ||

@@ -18,7 +18,7 @@
 
 #define PL_CLOCK_RESOLUTION_NS 1000 /* profilers round to microseconds */
 
-/* Which ranks share a clock. */
+/* The ranks that share a clock. */
 enum pl_clock_by {
 	PL_CLOCK_AUTO, /* those of one host, where it is known; else those of one segment with many
 			  ranks (an operation table, a replayed timeline); else none */
@@ -26,12 +26,12 @@ enum pl_clock_by {
 	PL_CLOCK_RANK, /* none */
 	PL_CLOCK_ONE,  /* all: nothing is estimated */
 };
-/* What to do when two segments hold the same rank and the second does not continue the first, or
- * when segments were not recorded together (recordings.c). */
+/* The action if two segments have the same rank and the second does not continue the first, or if
+ * segments were not recorded together (recordings.c). */
 enum pl_clock_dup {
 	PL_DUP_REFUSE, /* PL_EDATA */
 	PL_DUP_KEEP,   /* both are used, as if they were one */
-	PL_DUP_FIRST,  /* segments that are not of the recording of the first segment are left
+	PL_DUP_FIRST,  /* segments of other recordings than that of the first segment are left
 			* out, see pl_clock_dropped() */
 	PL_DUP_NEWEST, /* the same for the recording that ended last */
 };

@@ -13,7 +13,7 @@
 
 #include "cost/internal.h"
 
-#define MOST (1 << 16) /* points of a side: more say nothing new */
+#define MOST (1 << 16) /* points of a side: more do not change the fit */
 
 struct sides {
 	struct point *p[2];

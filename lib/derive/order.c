@@ -102,7 +102,7 @@ static void describe(const struct builder *b, uint32_t n, struct pl_buf *text)
 		return;
 }
 
-/* Follow unfinished predecessors until a node comes back. */
+/* Follow unfinished predecessors until a node is reached again. */
 static void report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 {
 	const uint32_t *left = c->left;
@@ -140,11 +140,11 @@ static void report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 }
 
 /*
- * Order the nodes of a step, which have left[] set to the number of their predecessors among them;
- * `n` of them lie in v[] in order of id. Depth first along the chains, so that a node's
- * predecessors are mostly near, and by structure alone, so that equal steps get equal orders.
- * Returns the number of ordered nodes. The stack is the end of v, because ordered and waiting nodes
- * together are at most n.
+ * Order the nodes of a step. left[] has the number of predecessors of each node in the step; v[]
+ * has the `n` nodes in order of id. The search is depth first along chains, so that predecessors
+ * are near, and it uses only the structure, so that equal steps get equal orders. Returns the
+ * number of ordered nodes. The stack is the end of v, because ordered and waiting nodes together
+ * are at most n.
  */
 static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t step)
 {

@@ -400,7 +400,7 @@ static void recorded_issue_waits(struct builder *b, const struct rank *rank,
 	pl_free(by);
 }
 
-/* Of the device operations that a host operation launched: the one that ended last. */
+/* The last device operation that a host operation launched, by its end. */
 static const struct op *last_of_issue(const struct builder *b, const struct rank *rank,
 				      const struct op *issue)
 {
@@ -423,8 +423,8 @@ static const struct op *last_of_issue(const struct builder *b, const struct rank
 }
 
 /*
- * Communication of a thread with data that the issuing operator copies from a device. It arrives
- * when the copy has ended and the thread has seen the end. A node holds the time until then.
+ * A communication of a host thread, whose data the issuing operator copies from a device. It
+ * arrives when the thread has seen the end of the copy. A node stands for the time until then.
  */
 static void one_staged(struct builder *b, const struct op *comm, const struct op *copy,
 		       uint32_t res)

@@ -143,39 +143,39 @@ int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *e
  * names the line (or the number of the rewrite). Done by the readers. */
 int pl_plan_check(const struct pl_plan *p, struct pl_err *err) PL_MUST;
 
-/* Add a rewrite given as an option, where nothing is quoted: "scale kind=comm by 0.5". PL_EUSAGE
- * with the text and what is expected. */
+/* Adds a rewrite from an option, in which nothing is quoted: "scale kind=comm by 0.5". PL_EUSAGE
+ * with the text and the expected form. */
 int pl_plan_add_line(struct pl_plan *p, const char *text, struct pl_err *err) PL_MUST;
 /* The parameter that a tensor is the gradient of: graphs call it "grad NAME". Lines of plans may
  * name either of the two. */
 const char *pl_plan_param(const char *tensor);
 /*
- * The name of a tensor that is not known. Give all known names to pl_plan_near(); the message of
- * pl_plan_no_name() then has the nearest: PL_EDATA, as in `there is no tensor "a"; did you mean
- * "b"?`. `remedy` follows, if no name is near or if there is another way out.
+ * For the message about an unknown name: give all known names to pl_plan_near(). pl_plan_no_name()
+ * then names the nearest one: PL_EDATA, `there is no tensor "a"; did you mean "b"?`. `remedy`
+ * follows, if no name is near or if there is another way out.
  */
 struct pl_plan_near {
-	const char *name;	   /* that is not known */
+	const char *name;	   /* the unknown name */
 	struct pl_words_near near; /* .s = name */
-	const char *holds;	   /* the shortest known name that holds it; NULL */
+	const char *holds;	   /* the shortest known name that contains it; NULL */
 };
 struct pl_plan_near pl_plan_near_begin(const char *name);
 void pl_plan_near(struct pl_plan_near *near, const char *known);
 int pl_plan_no_name(const struct pl_plan_near *near, const char *what, const char *remedy,
 		    struct pl_err *err);
-/* Put before the message where the rewrite is, the i-th of its plan: file (NULL: none), line, the
- * column of its name number `arg` (PL_NONE: of none), and the statement. Returns the code. */
+/* Puts the place of rewrite i before the message: file (NULL: none), line, the column of its name
+ * number `arg` (PL_NONE: no column), and the statement. Returns the code. */
 int pl_plan_wrap(const char *file, const struct pl_rewrite *rw, size_t i, uint32_t arg,
 		 struct pl_err *err);
 /* The same for tensor i of the base; with the column if its name is wrong. */
 int pl_plan_wrap_tensor(const struct pl_plan *p, size_t i, bool is_name, struct pl_err *err);
-/* Drop the last of these for the reason `why`: the same message and code. */
+/* Removes the last rewrite of the plan. `why` is the message and the code. */
 int pl_plan_refuse_line(struct pl_plan *p, const struct pl_err *why, struct pl_err *err);
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* Text or binary, recognised by content. `name` is for messages. Damage and nonsense are PL_EDATA
- * with line (text) or block (binary). */
+/* Reads a plan as text or binary, recognised by content. `name` is for messages. An invalid plan is
+ * PL_EDATA with line (text) or block (binary). */
 int pl_plan_read(struct pl_in *in, const char *name, struct pl_plan *p, struct pl_err *err) PL_MUST;
 int pl_plan_read_file(const char *path, struct pl_plan *p, struct pl_err *err) PL_MUST;
 int pl_plan_write(const struct pl_plan *p, struct pl_out *out, int level,
@@ -186,17 +186,17 @@ int pl_plan_write_text(const struct pl_plan *p, struct pl_out *out, struct pl_er
 /* "paceline.plan/1" */
 int pl_plan_write_json(const struct pl_plan *p, struct pl_out *out, struct pl_err *err) PL_MUST;
 
-/* ---- settings of other people's frameworks -------------------------------------------------- */
+/* ---- settings of frameworks ----------------------------------------------------------------- */
 
 struct pl_setter;
-struct pl_settings {	  /* one a framework */
+struct pl_settings {	  /* one for each framework */
 	const char *name; /* ddp, fsdp, horovod, byteps, deepspeed, megatron, xla */
 	const char *summary;
-	void (*body)(struct pl_setter *s); /* what follows the first comments */
+	void (*body)(struct pl_setter *s); /* writes the text after the first comments */
 };
 extern const struct pl_settings *const pl_settings[]; /* NULL at the end */
-/* Writes options, environment or a fragment of code, and as comments what the framework cannot
- * express of the plan. PL_OK also if it can express nothing. */
+/* Writes options, environment or code, and comments about the parts of the plan that the framework
+ * cannot express. PL_OK also if it can express none. */
 int pl_settings_write(const struct pl_settings *s, const struct pl_plan *p, struct pl_out *out,
 		      struct pl_err *err) PL_MUST;
 

@@ -56,14 +56,13 @@ static void put_buckets(struct pl_setter *s)
 	pl_settings_one_size(s, PL_CLOSE_REACHED, 1, &one);
 	snprintf(differ, sizeof(differ),
 		 one.differ ? "%u ends of buckets differ" : "no end differs", one.differ);
-	pl_write_format(
-		&s->w,
-		"# the list rules from the second step on, and without find_unused_parameters "
-		"(or with static_graph) only\n"
-		"# releases without bucket_cap_mb_list: bucket_cap_mb=%s (%s);\n"
-		"# those that close the first bucket at 1 MiB all the same take "
-		"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES for it\n",
-		pl_fmt_real(real, sizeof(real), (double)one.size / MIB), differ);
+	pl_write_format(&s->w,
+			"# the list takes effect from the second step on, and only without "
+			"find_unused_parameters (or with static_graph)\n"
+			"# releases without bucket_cap_mb_list: bucket_cap_mb=%s (%s);\n"
+			"# releases that always close the first bucket at 1 MiB use "
+			"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES\n",
+			pl_fmt_real(real, sizeof(real), (double)one.size / MIB), differ);
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
 	pl_free(end);
 }

@@ -19,8 +19,8 @@ static void put_combiner(struct pl_setter *s)
 	/* all-reduces may be combined in an order other than that of readiness */
 	if (fused)
 		pl_write_format(&s->w,
-				"# the combiner goes by its own order of the all-reduces; in "
-				"the order of readiness:\n");
+				"# the combiner uses its own order of all-reduces; in the order "
+				"of readiness:\n");
 	pl_settings_put_differ(s, &one);
 	pl_write_format(&s->w,
 			"export XLA_FLAGS=\"$XLA_FLAGS "
