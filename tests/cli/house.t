@@ -189,7 +189,12 @@ runner 1 "a crash at the end" "1 passed, 1 failed, 0 skipped"
 printf 'echo ok 1 - yes\necho 1..1\nsleep 60\n' >"$tree/tests/cli/a.t"
 runner 1 "a hang" "1 passed, 1 failed, 0 skipped"
 printf '# runner: waits\nsleep 3\necho 1..1\necho ok 1 - yes\n' >"$tree/tests/cli/a.t"
+export TIMES="$TMP/times"
 runner 0 "who waits has twice the time" "1 passed, 0 failed, 0 skipped"
+unset TIMES
+# shellcheck disable=SC2016  # fields of awk
+check "runner: TIMES says when a test began and ended" \
+	awk '$3 == "cli/a" && $1 <= 1 && $2 - $1 >= 2 && $2 - $1 < 60 { n++ } END { exit n != 1 || NR != 1 }' "$TMP/times"
 printf 'echo "1..0 # SKIP no reason"\n' >"$tree/tests/cli/a.t"
 # shellcheck disable=SC2016  # the test expands them
 printf 'touch "$TMP/x"; echo 1..1; [ -x "$BIN/hello" ] && [ -d "$SRC" ] && echo ok 1\n' >"$tree/tests/cli/b.t"
