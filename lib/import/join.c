@@ -52,6 +52,9 @@ struct pl_comm {
 /* Limit on the number of sorted operations, counting repeated sorting. If unsorted operations and
  * launches alternate, each launch sorts again; the limit ends this after seconds. */
 #define MAX_SORTED ((uint64_t)1 << 28)
+/* Operations before a launch that are searched for those around it. Operations of communication
+ * nest two deep, so more would only find those that ended long before. */
+#define ENCLOSING 8
 
 struct pl_comm *pl_import_comm_new(const char *path, const struct pl_log *log, struct pl_err *err)
 {
@@ -165,7 +168,7 @@ static void enclosing(const struct pl_comm *c, const struct thread *t, pl_ns ts,
 	size_t lo = 0;
 
 	PL_LOWER_BOUND(lo, t->n, c->op[t->op[lo]].t0 <= ts);
-	for (int i = 0; lo > 0 && i < 8; i++) {
+	for (int i = 0; lo > 0 && i < ENCLOSING; i++) {
 		const struct pl_comm_op *op = &c->op[t->op[--lo]];
 		uint32_t *found = op->rpc ? &l->rpc : &l->range;
 

@@ -83,6 +83,12 @@ is "state that was made between the steps is the optimiser's" 0,4300,400,0,900,2
 job 5000 1 1000 900
 "$BIN/graph" --step 2 -o "$TMP/two.graph" "$TMP/job.graph" && mv "$TMP/two.graph" "$TMP/job.graph"
 is "... where all is known too" 0,8900,400,0,5500,2600,400,0,no,aten::tanh "$(peak)"
+# larger than any device: an error of the recording
+job 5000 1 1000 $((12 << 40))
+is "BYTES_MAX: an allocation of 12 TiB between the steps counts" 0,13194139541312,400,0,13194139537912,2600,400,0,no,aten::tanh "$(peak)"
+job 5000 1 1000 $((24 << 40))
+is "BYTES_MAX: one of 24 TiB does not" 0,8000,400,0,4600,2600,400,0,no,aten::tanh "$(peak)"
+job 5000 1 1000 900
 sed 's/,"Addr":[0-9]*//' "$TMP/job.json" >"$TMP/other.json"
 "$BIN/trace" -q "$TMP/other.json" | "$BIN/graph" -q --step 2 -o "$TMP/job.graph"
 is "without addresses sizes tell what is freed" 0,8900,400,0,5500,2600,400,0,no,aten::tanh "$(peak)"

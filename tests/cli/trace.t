@@ -273,4 +273,22 @@ for form in trace chrome csv; do
 		sh -c "cmp columns.1 columns.2 && cmp columns.1 columns.3"
 done
 
+# --- a kernel gets its group from the collective of the host around its launch: 8 are looked at
+behind() { # behind N: N collectives that began in the outer one and ended come before the launch
+	{
+		printf '{"schemaVersion":1,"traceEvents":['
+		printf '{"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":1,"ts":10,"dur":1000,'
+		printf '"args":{"Collective name":"allreduce","Process Group Name":"outer"}},\n'
+		for i in $(seq "$1"); do
+			printf '{"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":1,"ts":%s,"dur":1},\n' $((20 + 2 * i))
+		done
+		printf '{"ph":"X","cat":"cuda_runtime","name":"launch","pid":1,"tid":1,"ts":500,"dur":1,"args":{"correlation":1}},\n'
+		printf '{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce(x)","pid":0,"tid":7,"ts":600,"dur":1,'
+		printf '"args":{"device":0,"stream":7,"correlation":1}}]}\n'
+	} >behind.json
+	"$trace" -q -O jsonl behind.json | grep '"kind":"collective"' | grep -c outer
+}
+check "ENCLOSING: the launch behind 6 collectives" test 1 = "$(behind 6)"
+check "ENCLOSING: behind 12 there is no group" test 0 = "$(behind 12)"
+
 done_testing

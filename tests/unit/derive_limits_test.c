@@ -180,9 +180,9 @@ static void ends_early(const char *what, int64_t early, bool unmatched)
 	end_trace();
 }
 
-/* A send and a receive of one batch: their starts differ by `apart`. As twins, the send ends when
+/* A send and a receive of one batch: their starts differ by `between`. As twins, the send ends when
  * its receiver ended. */
-static void batched(const char *what, int64_t apart, bool twins)
+static void batched(const char *what, int64_t between, bool twins)
 {
 	uint32_t s0, s1, e0, e1, n;
 
@@ -190,7 +190,7 @@ static void batched(const char *what, int64_t apart, bool twins)
 	s0 = segment();
 	s1 = segment();
 	e0 = at(s0, PL_K_SEND, track(s0, 0, 20, "20"), "send", 100000, 500000, 1);
-	at(s0, PL_K_RECV, track(s0, 0, 21, "21"), "receive", 100000 + apart, 500000, 2);
+	at(s0, PL_K_RECV, track(s0, 0, 21, "21"), "receive", 100000 + between, 500000, 2);
 	e1 = at(s1, PL_K_RECV, track(s1, 1, 20, "20"), "receive", 100000, 200000, 1);
 	match(PL_MATCH_P2P, (struct pl_member[]){ { s0, e0 }, { s1, e1 } }, 2);
 	if (ok(build(), "%s", what) &&
@@ -375,8 +375,8 @@ int main(void)
 	started_later("BACK_STEPS: 100 are too many", 100, false);
 	ends_early("EARLY_NS: 40 us before the last arrival", 40000, false);
 	ends_early("EARLY_NS: 70 us are too early", 70000, true);
-	batched("TWIN_NS: 0.8 us apart", 800, true);
-	batched("TWIN_NS: 1.5 us are too far apart", 1500, false);
+	batched("TWIN_NS: 0.8 us between the starts", 800, true);
+	batched("TWIN_NS: 1.5 us are too much", 1500, false);
 	channels("SERIAL: 1.5 us of 2 ms overlap", 1500, true);
 	channels("SERIAL: 3 us are too much", 3000, false);
 	table("TABLE_SLACK_NS: 40 us before the end", 40000, true);
