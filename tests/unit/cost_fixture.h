@@ -13,8 +13,8 @@ struct topo {
 	struct pl_tlink link[2];
 };
 
-static void make_topo(struct topo *x, uint32_t hosts, uint32_t per_host, double host_bw,
-		      pl_ns host_lat, double net_bw, pl_ns net_lat, bool shared)
+static inline void make_topo(struct topo *x, uint32_t hosts, uint32_t per_host, double host_bw,
+			     pl_ns host_lat, double net_bw, pl_ns net_lat, bool shared)
 {
 	memset(x, 0, sizeof(*x));
 	for (uint32_t i = 0; i < hosts; i++)
@@ -28,8 +28,8 @@ static void make_topo(struct topo *x, uint32_t hosts, uint32_t per_host, double 
 	x->t.n_ranks = hosts * per_host;
 }
 
-static pl_ns cost(const struct topo *x, unsigned coll, unsigned algo, uint32_t n, int64_t bytes,
-		  uint32_t servers)
+static inline pl_ns cost(const struct topo *x, unsigned coll, unsigned algo, uint32_t n,
+			 int64_t bytes, uint32_t servers)
 {
 	struct pl_cost_comm c = { .kind = PL_K_COLLECTIVE,
 				  .coll = (uint8_t)coll,

@@ -1,0 +1,157 @@
+/*
+ * The limits by which lines of costs are fitted: each with a case on either side, so that twice or
+ * half the value fails.
+ */
+#include "cost/internal.h"
+#include "cost_job_fixture.h"
+
+#define N 10
+
+/* ---- lines -------------------------------------------------------------------------------------
+ */
+
+/* Points y = shift + x from x = 1000 on, at distance `step`: is the line `l` given up for one with
+ * the intercept a? */
+static void settles(const char *what, double shift, double step, double a, struct line l, bool yes)
+{
+	struct pl_err err = { 0 };
+	struct point p[N];
+
+	for (int i = 0; i < N; i++)
+		p[i] = (struct point){ 1000 + step * i, shift + 1000 + step * i };
+	ok(!pl_cost_line_settle(p, N, a, &l, &err) && (l.a == a) == yes, "%s", what);
+}
+
+/* The analysis is wrong by 30 % at 2 of 10 points, the line by `error` at all. */
+static void bends(const char *what, double error, bool yes)
+{
+	const struct line l = { .a = 1000 * (1 + error) };
+	double z[N], factor = 0;
+	struct pl_err err = { 0 };
+	struct point p[N];
+
+	for (int i = 0; i < N; i++) {
+		p[i] = (struct point){ 1000 + i, 1000 };
+		z[i] = i < 2 ? 1300 : 1000;
+	}
+	ok(!pl_cost_line_shape(p, z, N, &l, &factor, &err) && (factor > 0) == yes, "%s", what);
+}
+
+static void lines(void)
+{
+	const struct line fits = { .a = 100, .b = 1 }, steep = { .a = 600, .b = 1 };
+
+	settles("SEEN: 0.4 of the smallest sample is not seen", 100, 10, 440, fits, true);
+	settles("SEEN: 0.7 would be", 100, 10, 770, fits, false);
+	settles("WIDE: sizes that differ by a factor of 3 show no intercept", 0, 2000.0 / 9, 0,
+		steep, true);
+	settles("WIDE: a factor of 5 shows it", 0, 4000.0 / 9, 0, steep, false);
+	settles("AGREES: wrong by 4 %", 0, 100, 320, (struct line){ .b = 1 }, true);
+	settles("AGREES: 6 % are too much", 0, 100, 490, (struct line){ .b = 1 }, false);
+	settles("CLEARLY: 1.5 times as wrong", 0, 300, 400, (struct line){ .b = 1.0462 }, true);
+	settles("CLEARLY: 3 times is too much", 0, 300, 400, (struct line){ .b = 1.0231 }, false);
+	bends("BENT: 0.6 of the line's error", 0.1, true);
+	bends("BENT: 0.9 is not clearly better", 0.0667, false);
+}
+
+/* ---- samples of a job --------------------------------------------------------------------------
+ */
+
+/* A collective that lasts `dur`; computation of the same thread beside it covers `share` of it. */
+static void period(struct jobg *j, pl_ns length, int64_t bytes, double share)
+{
+	pl_ns dur[RANKS];
+
+	for (int r = 0; r < RANKS; r++)
+		dur[r] = length;
+	collective(j, 0, 1, j->at += 100000000, dur, bytes, 0);
+	for (uint32_t r = 0; r < RANKS && share > 0; r++)
+		put(j, PL_N_OP, PL_RO_COMPUTE, PL_K_HOST_OP, 2 * r, 2, j->at,
+		    (pl_ns)(share * (double)length), -1);
+}
+
+struct job_of {
+	int alone;	    /* collectives of 32 MB, 1 ns for each byte */
+	double alone_share; /* of them that computation covers */
+	int large, small;   /* of 8 MB and of 2 kB beside computation */
+	double slowed;	    /* factor of their bytes' time */
+	double share;	    /* of them that computation covers */
+};
+
+static struct pl_fit fitted(struct job_of x)
+{
+	struct pl_fit fit = { .n = 0 };
+	struct pl_err err = { 0 };
+	const struct pl_fit *f;
+	struct pl_cost c;
+	struct topo topo;
+	struct jobg j;
+
+	job_on_threads(&j, &topo);
+	for (int i = 0; i < x.alone; i++)
+		period(&j, 32000000 - 1000000 * i, 32000000 - 1000000 * i, x.alone_share);
+	for (int i = 0; i < x.large; i++)
+		period(&j, (pl_ns)(8000000 * x.slowed), 8000000, x.share);
+	for (int i = 0; i < x.small; i++)
+		period(&j, 500000, 2000, x.share);
+	if (ok(!fit_job(&j, &topo.t, &c, &err), "fits") && (f = fit_of(&c, PL_COLL_ALLREDUCE)))
+		fit = *f;
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+	return fit;
+}
+
+static void one_size(const char *what, int64_t other, bool one)
+{
+	struct pl_err err = { 0 };
+	const struct pl_fit *f;
+	struct topo topo;
+	struct pl_cost c;
+	struct jobg j;
+
+	make_topo(&topo, 1, RANKS, 10, 5000, 10, 5000, false);
+	job_init(&j, 1, 2000);
+	for (int i = 0; i < 12; i++) {
+		int64_t bytes = i & 1 ? other : 1000000;
+
+		period(&j, 20000 + bytes, bytes, 0);
+	}
+	ok(!fit_job(&j, &topo.t, &c, &err) && (f = fit_of(&c, PL_COLL_ALLREDUCE)) &&
+		   f->one_size == one,
+	   "%s", what);
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
+static void samples(void)
+{
+	struct pl_fit f;
+
+	one_size("SAME_SIZE: sizes that differ by 0.8 %", 1008000, true);
+	one_size("SAME_SIZE: 1.5 % show a slope", 1015000, false);
+	f = fitted((struct job_of){ 4, 0, 2, 0, 2, 1 });
+	ok(f.assumed, "ENOUGH: 4 periods alone");
+	f = fitted((struct job_of){ 2, 0, 2, 0, 2, 1 });
+	ok(!f.assumed, "ENOUGH: 2 are too few");
+	f = fitted((struct job_of){ 8, 0.2, 2, 0, 2, 1 });
+	ok(f.assumed, "ALONE: computation beside a fifth of the period");
+	f = fitted((struct job_of){ 8, 0.4, 2, 0, 2, 1 });
+	ok(!f.assumed, "ALONE: two fifths are too much");
+	f = fitted((struct job_of){ 8, 0, 0, 6, 2, 1 });
+	ok(!f.assumed, "SMALL: 6 small messages show the wait of each");
+	f = fitted((struct job_of){ 8, 0, 0, 3, 2, 1 });
+	ok(f.assumed, "SMALL: 3 do not");
+	f = fitted((struct job_of){ 8, 0, 8, 8, 2.5, 0.85 });
+	ok(near(f.b_contended, 2.4375, 0.01), "OVERLAPPED: computation beside 0.85 of the period");
+	f = fitted((struct job_of){ 8, 0, 8, 8, 2.5, 0.6 });
+	ok(near(f.b_contended, 1, 0.01), "OVERLAPPED: 0.6 are too little");
+	f = fitted((struct job_of){ 8, 0, 8, 8, 9, 1 });
+	ok(near(f.b_contended, 4, 1e-9), "MUCH: a byte takes at most 4 times as long");
+}
+
+int main(void)
+{
+	lines();
+	samples();
+	return done_testing();
+}
