@@ -149,9 +149,153 @@ static void samples(void)
 	ok(near(f.b_contended, 4, 1e-9), "MUCH: a byte takes at most 4 times as long");
 }
 
+/* ---- computation beside communication ----------------------------------------------------------
+ */
+
+/* Fits, and ends the job: the factor by which computation is slower beside communication. */
+static double slow_down(struct jobg *j, pl_ns *issue)
+{
+	struct pl_err err = { 0 };
+	struct topo topo;
+	struct pl_cost c;
+	double overlap;
+
+	make_topo(&topo, 1, RANKS, 10, 5000, 10, 5000, false);
+	ok(!fit_job(j, &topo.t, &c, &err), "fits");
+	overlap = c.overlap;
+	if (issue)
+		*issue = c.issue_ns;
+	pl_cost_fini(&c);
+	pl_graph_fini(&j->g);
+	return overlap;
+}
+
+static void compute(struct jobg *j, uint32_t rank, pl_ns at, double length)
+{
+	put(j, PL_N_OP, PL_RO_COMPUTE, PL_K_KERNEL, 2 * rank, 2, at, (pl_ns)length, -1);
+}
+
+static pl_ns next_collective(struct jobg *j)
+{
+	const pl_ns dur[RANKS] = { 400000, 400000, 400000, 400000 };
+
+	collective(j, 0, 1, j->at += 2000000, dur, 1 << 20, 0);
+	return j->at;
+}
+
+/* Of 4 operations `beside` run beside communication, on another rank each time. */
+static double places(uint32_t beside)
+{
+	struct jobg j;
+
+	job_init(&j, 1, 2000);
+	for (uint32_t k = 0; k < RANKS; k++) {
+		pl_ns at = next_collective(&j);
+
+		for (uint32_t r = 0; r < RANKS; r++) {
+			if ((r + k) % RANKS < beside)
+				compute(&j, r, at + 1000, 150000);
+			else
+				compute(&j, r, at + 500000, 100000);
+		}
+	}
+	return slow_down(&j, NULL);
+}
+
+/* 8 operations alone, whose quartiles are `spread` of the median apart, and 4 beside. */
+static double one_name(double spread)
+{
+	struct jobg j;
+	pl_ns at;
+
+	job_init(&j, 1, 2000);
+	for (int k = 0; k < 8; k++)
+		for (uint32_t r = 0; r < RANKS; r++)
+			compute(&j, r, 1000000 * k, 50000 * (1 + spread * (k - 4) / 3.0));
+	j.at = 10000000;
+	for (int k = 0; k < 4; k++) {
+		at = next_collective(&j);
+		for (uint32_t r = 0; r < RANKS; r++)
+			compute(&j, r, at + 1000, 100000);
+	}
+	return slow_down(&j, NULL);
+}
+
+/* Operations beside communication take 10 % longer, on two ranks more and on two ranks less by
+ * `noise` of that; or `slow` times as long. */
+static double ranks_differ(double slow, double noise)
+{
+	struct jobg j;
+
+	job_init(&j, 1, 4000);
+	for (int k = 0; k < 8; k++) {
+		pl_ns at = next_collective(&j);
+
+		for (uint32_t r = 0; r < RANKS; r++) {
+			bool beside = k & 1;
+			double more = (slow - 1) * (1 + (r & 1 ? noise : -noise));
+
+			compute(&j, r, at + (beside ? 1000 : 500000),
+				60000 * (1 + (beside ? more : 0)));
+		}
+	}
+	return slow_down(&j, NULL);
+}
+
+/* A launch of communication within n operations that belong to it. */
+static pl_ns issued(int n)
+{
+	pl_ns at = 0, issue;
+	struct jobg j;
+
+	job_init(&j, 1, 2000);
+	for (int i = 0; i < n; i++, at += 1000) {
+		put(&j, PL_N_OP, PL_RO_HOST, PL_K_HOST_OP, 0, 7, at, 1000, -1);
+		if (i)
+			tie(&j, j.g.shape[0].n_nodes - 2, PL_E_SEQ);
+	}
+	put(&j, PL_N_OP, PL_RO_HOST, PL_K_RUNTIME, 0, 5, at, 4000, -1);
+	tie(&j, j.g.shape[0].n_nodes - 2, PL_E_SEQ);
+	put(&j, PL_N_OP, PL_RO_ARRIVE, PL_K_COLLECTIVE, 1, 0, at + 4000, 0, -1);
+	tie(&j, j.g.shape[0].n_nodes - 2, PL_E_LAUNCH);
+	slow_down(&j, &issue);
+	return issue;
+}
+
+static void beside(void)
+{
+	ok(places(1) > 1.2, "ENOUGH: 3 ranks show what an operation takes alone");
+	ok(near(places(2), 1, 1e-9), "ENOUGH: 2 do not");
+	ok(one_name(0.2) > 1.5, "ONE: durations of a name that differ by 20 %% are of one thing");
+	ok(near(one_name(0.35), 1, 1e-9), "ONE: 35 %% are too much");
+	ok(ranks_differ(1.1, 0.577) > 1.05, "CLEAR: slower by three standard errors");
+	ok(near(ranks_differ(1.1, 1.155), 1, 1e-9), "CLEAR: 1.5 may be chance");
+	ok(near(ranks_differ(5, 0), 2, 1e-9), "MOST: computation loses half of its time at most");
+	is_i64(issued(6), 10000, "WRAPPED: the launch and 6 operations around it");
+	is_i64(issued(12), 12000, "WRAPPED: 8 of 12");
+}
+
+/* Threads that a message wakes: the latency of a link on which nothing is known. */
+static void wakes(void)
+{
+	struct pl_err err = { 0 };
+	struct topo topo;
+	struct pl_cost c;
+	struct jobg j;
+
+	job_on_threads(&j, &topo);
+	period(&j, 500000, 2000, 0);
+	ok(!fit_job(&j, NULL, &c, &err) && c.topo.n_links > 0, "a job without a topology");
+	is_i64(c.topo.n_links ? c.topo.link[0].latency_ns : 0, 70000, "WAKE_NS");
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
 int main(void)
 {
 	lines();
 	samples();
+	beside();
+	wakes();
 	return done_testing();
 }
