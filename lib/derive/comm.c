@@ -22,7 +22,7 @@
 
 #include "derive/internal.h"
 
-#define TWIN_NS	 1000
+#define TWIN_NS	 1000  /* profilers round times to microseconds */
 #define EARLY_NS 50000 /* clocks are aligned better than this */
 
 static void copy_groups(struct builder *b)

@@ -37,6 +37,8 @@
 
 #include "derive/internal.h"
 
+/* Each further stream or event multiplies the hypotheses of a place, and then a wrong one fits by
+ * chance more often. Therefore the search ends where programs seldom have the right one. */
 #define TOL_NS	      2000   /* of rounding in start and end times */
 #define HELD_NS	      4000   /* an idle stream dispatches faster than this */
 #define LAUNCH_NS     25000  /* a launched operation starts faster than this */

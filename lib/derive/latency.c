@@ -14,7 +14,7 @@
 #define LAUNCH_MAX_NS	50000
 #define DISPATCH_MAX_NS 10000
 #define LINK_MAX_NS	INT64_C(1000000000)
-#define MIN_CASES	3
+#define MIN_CASES	3 /* a median of fewer is no habit of the device */
 
 struct cases {
 	int64_t *v;

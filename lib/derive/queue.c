@@ -37,6 +37,9 @@
  */
 #include "derive/internal.h"
 
+/* Unblocked calls differ in length too. Lower limits would take them for blocked ones; higher
+ * limits would miss short waits. The shares allow for a few calls that are long for another reason.
+ */
 #define TOL_NS	     2000  /* of rounding in start and end times */
 #define LONG_TIMES   4	   /* a long call lasts at least this many usual lengths */
 #define LONG_MORE_NS 5000  /* plus this time */

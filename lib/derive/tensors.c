@@ -35,7 +35,7 @@
  */
 #include "derive/tensors.h"
 
-#define SMALL_BYTES 256
+#define SMALL_BYTES 256 /* a loss or a norm has fewer bytes, gradients have more */
 #define BACK	    256 /* calls searched for the last launch before a gradient is ready */
 #define NAME_MAX_   96
 #define GRAD_MAX    ((int64_t)1 << 50) /* elements: greater numbers are damage, and bytes overflow */

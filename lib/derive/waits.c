@@ -35,8 +35,8 @@
 #define PAUSE_MIN_NS   200000	/* pauses searched for a wait on a communicating thread */
 #define PAUSE_NEAR_NS  1000000	/* a pause lasts at most this long after the communication */
 #define WAKER_LATE_NS  10000000 /* a thread that woke another may have to wait for a processor */
-#define BACK_STEPS     64
-#define STREAMS_MAX    64 /* further streams of a rank take no part in inference */
+#define BACK_STEPS     64 /* open communications of a thread that are searched for each pause */
+#define STREAMS_MAX    64 /* each wait visits all streams; further ones take no part in inference */
 
 static void streams_fini(struct streams *l)
 {

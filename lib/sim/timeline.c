@@ -17,7 +17,7 @@
 
 #include "sim/internal.h"
 
-#define ROUNDING_NS 1000
+#define ROUNDING_NS 1000 /* a shorter gap comes from times in microseconds */
 
 enum {
 	V_STEP,

@@ -183,8 +183,8 @@ static pl_ns next_collective(struct jobg *j)
 	return j->at;
 }
 
-/* Of 4 operations `beside` run beside communication, on another rank each time. */
-static double places(uint32_t beside)
+/* Of 4 operations `overlapped` run beside communication, on another rank each time. */
+static double places(uint32_t overlapped)
 {
 	struct jobg j;
 
@@ -193,7 +193,7 @@ static double places(uint32_t beside)
 		pl_ns at = next_collective(&j);
 
 		for (uint32_t r = 0; r < RANKS; r++) {
-			if ((r + k) % RANKS < beside)
+			if ((r + k) % RANKS < overlapped)
 				compute(&j, r, at + 1000, 150000);
 			else
 				compute(&j, r, at + 500000, 100000);
@@ -232,11 +232,11 @@ static double ranks_differ(double slow, double noise)
 		pl_ns at = next_collective(&j);
 
 		for (uint32_t r = 0; r < RANKS; r++) {
-			bool beside = k & 1;
+			bool overlapped = k & 1;
 			double more = (slow - 1) * (1 + (r & 1 ? noise : -noise));
 
-			compute(&j, r, at + (beside ? 1000 : 500000),
-				60000 * (1 + (beside ? more : 0)));
+			compute(&j, r, at + (overlapped ? 1000 : 500000),
+				60000 * (1 + (overlapped ? more : 0)));
 		}
 	}
 	return slow_down(&j, NULL);
@@ -262,7 +262,7 @@ static pl_ns issued(int n)
 	return issue;
 }
 
-static void beside(void)
+static void contention(void)
 {
 	ok(places(1) > 1.2, "ENOUGH: 3 ranks show what an operation takes alone");
 	ok(near(places(2), 1, 1e-9), "ENOUGH: 2 do not");
@@ -295,7 +295,7 @@ int main(void)
 {
 	lines();
 	samples();
-	beside();
+	contention();
 	wakes();
 	return done_testing();
 }

@@ -409,6 +409,34 @@ out:
 	return rc;
 }
 
+/* One rank of 8 works a tenth longer. With this noise of the work of a rank, how many ranks stay?
+ */
+static void test_significant(double work, int32_t stay, const char *what)
+{
+	const struct pl_search_noise noise = { .work = work, .step = 0.1 };
+	struct pl_err err = { 0 };
+	struct pl_graph small;
+	double tolerance;
+	bool reduced = false;
+	struct net j;
+
+	pl_graph_init(&small);
+	if (!ok(net_init(&j, 5, 8, 200000, 200000, false, &err) == 0, "a job (%s)", err.msg))
+		return;
+	pl_rewrite_free(j.r);
+	pl_edit_fini(&j.e);
+	pl_sim_free(j.s);
+	memset(&j.e, 0, sizeof(j.e));
+	j.r = NULL;
+	j.s = NULL;
+	if (add_noise(&j.g, 12, 1, 0, &err) < 0 ||
+	    pl_search_reduce(&j.g, &noise, &small, &reduced, &tolerance, &err) < 0)
+		printf("# %s\n", err.msg);
+	ok(reduced && small.n_ranks == stay, "%s", what);
+	pl_graph_fini(&small);
+	net_fini(&j);
+}
+
 static void test_alike(uint64_t seed, unsigned percent, bool slow, bool expected)
 {
 	struct pl_search_opts o = plain;
@@ -609,6 +637,8 @@ int main(void)
 	ALONE(test_chain(4, 1000));
 	test_presets();
 	test_deterministic();
+	test_significant(0.03, 1, "SIGNIFICANT: 2.4 standard errors are noise");
+	test_significant(0.02, 2, "SIGNIFICANT: 3.5 are not");
 	test_alike(3, 0, false, true);
 	test_alike(3, 4, false, true);
 	test_alike(5, 4, true, true);
