@@ -159,6 +159,22 @@ check "with four threads it is the same" cmp -s "$TMP/tl" "$TMP/tl4"
 "$BIN/replay" --what-if 'scale kind=comm by 0.5' --timeline "$TMP/tl5" -O csv "$g" >"$TMP/want"
 "$BIN/merge" -q "$TMP/tl5" | "$BIN/graph" -q | "$BIN/replay" -O csv >"$TMP/got"
 check "the timeline of a prediction replays to it" test "$(csv predicted_ns "$TMP/want")" = "$(csv replayed_ns "$TMP/got")"
+# gap TIME: a kernel ends at 110 us, the next one was launched long before and begins at TIME
+gap() {
+	{
+		printf '{"schemaVersion":1,"traceEvents":['
+		printf '{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":%s,"dur":0.5,"args":{"correlation":%s}},\n' \
+			1 1 2 2
+		printf '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%s,"dur":%s,"args":{"device":0,"stream":7,"correlation":%s}},\n' \
+			10 100 1 "$1" 50 2
+		printf '{"ph":"X","cat":"cuda_runtime","name":"cudaDeviceSynchronize","pid":1,"tid":1,"ts":5,"dur":200}]}\n'
+	} >"$TMP/gap.json"
+	"$BIN/trace" -q "$TMP/gap.json" | "$BIN/graph" -q -o "$TMP/gap.graph"
+	"$BIN/replay" -q --timeline "$TMP/gap.tl" -o "$TMP/o" "$TMP/gap.graph"
+	"$BIN/trace" -q -O text "$TMP/gap.tl" | grep -c '"unexplained"'
+}
+check "ROUNDING_NS: a gap of 0.7 us is none" test "$(gap 110.7)" = 0
+check "ROUNDING_NS: one of 1.5 us is in the timeline" test "$(gap 111.5)" = 1
 
 # ---- a job without steps ----------------------------------------------------------------------
 for r in 0 1; do grep -v ProfilerStep "$TMP/rank$r.json" >"$TMP/plain$r.json"; done

@@ -123,10 +123,49 @@ static void one_size(const char *what, int64_t other, bool one)
 	pl_graph_fini(&j.g);
 }
 
+/* Pairs of collectives begin together. They wait `latency` once, and each of them `own`. Is the
+ * latency told from the rest? */
+static void flights(const char *what, double latency, double own, bool told)
+{
+	const double b = 8;
+	struct pl_err err = { 0 };
+	const struct pl_fit *f;
+	struct topo topo;
+	struct pl_cost c;
+	struct jobg j;
+
+	make_topo(&topo, 1, RANKS, 10, 5000, 10, 5000, false);
+	job_init(&j, 1, 4000);
+	for (int i = 0; i < 40; i++) {
+		double left = latency;
+
+		for (int n = 0; n < 2; n++) {
+			int64_t bytes = 20000 * (1 + (i + 3 * n) % 8);
+			pl_ns dur[RANKS];
+
+			left += own + b * (double)bytes;
+			for (int r = 0; r < RANKS; r++)
+				dur[r] = (pl_ns)left - 1000 * n;
+			collective(&j, 0, n, j.at + 1000 * n, dur, bytes, 0);
+		}
+		j.at += (pl_ns)(2 * left);
+	}
+	ok(!fit_job(&j, &topo.t, &c, &err) && (f = fit_of(&c, PL_COLL_ALLREDUCE)) &&
+		   (f->flight_ns > 0) == told,
+	   "%s", what);
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
 static void samples(void)
 {
 	struct pl_fit f;
 
+	/* a collective without the latency takes 720 us in the mean */
+	flights("WRONG: the line is wrong by 0.35 of that", 504000, 0, true);
+	flights("WRONG: 0.18 do not matter", 259000, 0, false);
+	flights("CLEARLY: the share 0.4 of the error remains", 4000000, 800000, true);
+	flights("CLEARLY: 0.8 are not clearly better", 4000000, 1600000, false);
 	one_size("SAME_SIZE: sizes that differ by 0.8 %", 1008000, true);
 	one_size("SAME_SIZE: 1.5 % show a slope", 1015000, false);
 	f = fitted((struct job_of){ 4, 0, 2, 0, 2, 1 });
