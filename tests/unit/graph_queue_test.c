@@ -337,6 +337,10 @@ static void limits(void)
 	steady("HARDLY_EVER: 1 of 196 launches sees more",
 	       (struct steady){ 200, 5000, 60000, 4000, 2 }, true);
 	steady("HARDLY_EVER: 3 of 196 do", (struct steady){ 200, 5000, 60000, 4000, 4 }, false);
+	job(130, 12, 1, 100, 3, 0, 0);
+	is_found("MAX_AGE: a queue over 12 steps", true);
+	job(130, 24, 1, 100, 3, 0, 0);
+	is_found("MAX_AGE: over 24 steps", false);
 	disturbed("NEARLY_ALL: 7 of 8 long calls wait for a slot", 20, true);
 	disturbed("NEARLY_ALL: 2 of 3 long calls", 10, false);
 }
