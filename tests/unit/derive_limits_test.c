@@ -248,6 +248,47 @@ static void channels(const char *what, int64_t overlap, bool serial)
 	end_trace();
 }
 
+/* Three messages, one every 10 s, arrive `latency` after their sends. The modelled latency. */
+static void link_latency(const char *what, int64_t latency, int64_t want)
+{
+	const int64_t second = 1000000000;
+	struct pl_member m[2];
+	struct pl_events *e[2];
+	pl_id on[2];
+	int64_t got = -1;
+
+	begin_trace();
+	for (uint32_t r = 0; r < 2; r++) {
+		uint32_t s = segment();
+
+		on[r] = track(s, (int32_t)r, -1, "100");
+		m[r] = (struct pl_member){ s, at(s, PL_K_COLLECTIVE, on[r], "all_reduce", 0,
+						 40 * second, 0) };
+		e[r] = trace.seg[s];
+		e[r]->of = column();
+		e[r]->peer = column();
+	}
+	match(0, m, 2);
+	for (int i = 0; i < 3; i++) {
+		for (uint32_t r = 0; r < 2; r++) {
+			int64_t start = (10 * i + 1) * second + (r ? second + latency : 0);
+
+			m[r].event = at(m[r].segment, r ? PL_K_RECV : PL_K_SEND, on[r],
+					r ? "received" : "sent", start, start + second, 0);
+			e[r]->of[m[r].event] = 1;
+			e[r]->peer[m[r].event] = !r;
+		}
+		match(PL_MATCH_MESSAGE, m, 2);
+	}
+	if (ok(build(), "%s", what)) {
+		for (size_t i = 0; i < graph.n_res; i++)
+			if (graph.res[i].track_type == PL_T_LINK && graph.res[i].rank == 1)
+				got = graph.res[i].launch_ns;
+		is_i64(got, want, "... the latency");
+	}
+	end_trace();
+}
+
 /* Operations of a table, which has no calls: "next" begins `over` before the end of "first". */
 static void table(const char *what, int64_t over, bool follows)
 {
@@ -382,6 +423,8 @@ int main(void)
 	table("TABLE_SLACK_NS: 40 us before the end", 40000, true);
 	table("TABLE_SLACK_NS: 70 us are too early", 70000, false);
 	latencies();
+	link_latency("LINK_MAX_NS: 0.8 s", 800000000, 800000000);
+	link_latency("LINK_MAX_NS: 3 s are more than a link has", 3000000000, 1000000000);
 	gradient("SMALL_BYTES: 300 bytes", 0, 300, true, true);
 	gradient("SMALL_BYTES: 200 bytes are no gradient", 0, 200, false, true);
 	gradient("BACK: 200 calls behind the kernel", 200, 300, true, true);
