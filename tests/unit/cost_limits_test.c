@@ -314,7 +314,8 @@ static void contention(void)
 	is_i64(issued(12), 12000, "WRAPPED: 8 of 12");
 }
 
-/* Threads that a message wakes: the latency of a link on which nothing is known. */
+/* Threads that a message wakes: the latency of a link on which nothing is known. Recorded links are
+ * those of run(1), which sends 256 KiB at most in a message. */
 static void wakes(void)
 {
 	struct pl_err err = { 0 };
@@ -326,6 +327,14 @@ static void wakes(void)
 	period(&j, 500000, 2000, 0);
 	ok(!fit_job(&j, NULL, &c, &err) && c.topo.n_links > 0, "a job without a topology");
 	is_i64(c.topo.n_links ? c.topo.link[0].latency_ns : 0, 70000, "WAKE_NS");
+	is_i64(c.topo.message_bytes, 0, "messages of any size without recorded links");
+	pl_cost_fini(&c);
+	if (pl_alloc(&j.g.link, 1, sizeof(*j.g.link), &err) < 0)
+		exit(1);
+	j.g.link[0] = (struct pl_link){ .from = 0, .to = 2, .bytes_per_ns = 1, .latency_ns = 1 };
+	j.g.n_links = 1;
+	ok(!fit_job(&j, NULL, &c, &err), "with a recorded link (%s)", err.msg);
+	is_i64(c.topo.message_bytes, 262144, "MESSAGE");
 	pl_cost_fini(&c);
 	pl_graph_fini(&j.g);
 }
