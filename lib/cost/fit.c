@@ -592,6 +592,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 		c->topo = *topo;
 	else
 		PL_TRY(pl_cost_topo_detect(g, &c->topo, err));
+	pl_cost_topo_recorded(g, &c->topo);
 	f.threads = pl_cost_by_threads(g);
 	f.latency = link_latency(g);
 	PL_TRY(pl_cost_overlap(g, &c->overlap, err));

@@ -28,6 +28,9 @@ unsigned pl_cost_coll(const struct pl_cost_comm *c);
 
 int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t,
 			struct pl_err *err) PL_MUST;
+/* Set what no topology can say and the graph does: whether each pair of ranks has a link, and the
+ * size of messages. */
+void pl_cost_topo_recorded(const struct pl_graph *g, struct pl_topology *t);
 
 /* ---- lines through points (line.c) ----------------------------------------------------------- */
 

@@ -61,9 +61,13 @@ int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t, struct 
 	}
 	for (size_t i = 0; pl_cost_by_threads(g) && i < t->n_links; i++)
 		t->link[i].latency_ns = pl_max_i64(t->link[i].latency_ns, WAKE_NS);
+	return 0;
+}
+
+void pl_cost_topo_recorded(const struct pl_graph *g, struct pl_topology *t)
+{
 	t->pairs = g->n_links > 0;
 	t->message_bytes = t->pairs ? MESSAGE : 0;
 	for (size_t i = 0; i < g->n_links; i++)
 		t->pairs &= g->link[i].to != g->link[i].from;
-	return 0;
 }

@@ -554,8 +554,50 @@ static void lines(void)
 	   "... where each of 30 messages has a latency of its own");
 }
 
+/* A given topology has the hosts and the speeds. It cannot say which links ranks have; the graph
+ * does. */
+static void recorded_links(void)
+{
+	struct pl_cost_comm comm = { .kind = PL_K_COLLECTIVE,
+				     .coll = PL_COLL_ALLREDUCE,
+				     .algo = PL_ALGO_TREE,
+				     .was = PL_COST_DIRECT,
+				     .group = PL_NONE,
+				     .n = RANKS,
+				     .bytes = 8 << 20 };
+	struct pl_err err = { 0 };
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+
+	make_topo(&x, 1, RANKS, 1, 2000, 1, 2000, false);
+	job_init(&j, 1, 8);
+	ok(pl_alloc(&j.g.link, 1, sizeof(*j.g.link), &err) == 0, "room for a link");
+	j.g.n_links = 1;
+	for (uint32_t to = 0; to < 2; to++) {
+		pl_ns want;
+
+		j.g.link[0] = (struct pl_link){ .from = 2, .to = to ? 2 : 0 };
+		if (fit_job(&j, &x.t, &c, &err) < 0)
+			exit(1);
+		ok(!x.t.pairs && !x.t.message_bytes, "the given topology stays");
+		x.t.pairs = !to;
+		x.t.message_bytes = 256 << 10;
+		want = pl_cost_analytic(&x.t, &comm);
+		x.t.pairs = false;
+		x.t.message_bytes = 0;
+		ok(want != pl_cost_analytic(&x.t, &comm), "... does not say how a tree is");
+		is_i64(pl_cost_transfer(&c, &comm), want,
+		       to ? "a recorded link for all: a tree over it"
+			  : "recorded links to each rank: a tree over them");
+		pl_cost_fini(&c);
+	}
+	pl_graph_fini(&j.g);
+}
+
 int main(void)
 {
+	recorded_links();
 	exact();
 	robust();
 	degenerate();
