@@ -284,16 +284,21 @@ static bool uses(const struct rw_facts *x, const struct comm_key *key, const cha
 	return a != 1 || b != 1;
 }
 
+/* Does it change all links? */
+static bool of_all(const struct pl_rewrite *rw)
+{
+	return !rw->word || !strcmp(rw->word, "*");
+}
+
 static bool concerns(const struct rw_facts *x, const struct pl_rewrite *rw,
 		     const struct comm_key *key)
 {
 	if (rw->op == PL_RW_RANKS)
 		return key->workers > 0;
-	if (key->message && rw->op == PL_RW_LATENCY)
-		return key->kind == PL_K_RECV;
-	if (key->message && key->kind != x->comms->sides.link)
+	if (key->message &&
+	    key->kind != (rw->op == PL_RW_LATENCY ? PL_K_RECV : x->comms->sides.link))
 		return false;
-	return !rw->word || !strcmp(rw->word, "*") || uses(x, key, rw->word);
+	return of_all(rw) || uses(x, key, rw->word);
 }
 
 /* ---- what the rewrites change ---------------------------------------------------------------- */
@@ -306,11 +311,10 @@ static const struct pl_tlink *find_link(const struct pl_cost *c, const char *nam
 	return NULL;
 }
 
-static int change_link(const struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
-		       struct pl_err *err)
+static int change_link(const struct rw_facts *x, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct pl_link_change change = { .link = rw->word, .bandwidth = 1, .latency = 1 };
-	bool all = !rw->word || !strcmp(rw->word, "*");
+	bool all = of_all(rw);
 	const struct pl_topology *t = &x->cost->topo;
 	const struct pl_tlink *link = all ? NULL : find_link(x->cost, rw->word);
 
@@ -327,6 +331,10 @@ static int change_link(const struct rw_facts *x, const struct pl_rewrite *rw, st
 			err, PL_EDATA,
 			"in the topology that link has no latency that could become another; "
 			"leave the link out, or give another topology");
+	if (link && x->comms->messages && t->n_hosts > 1 && t->n_hosts < t->n_ranks)
+		return pl_fail(err, PL_EDATA,
+			       "messages inside and between hosts were recorded, and they cannot "
+			       "change apart; fold them first: graph --fold-messages");
 	if (x->network->n_changes == PL_COST_CHANGES)
 		return pl_fail(err, PL_ELIMIT, "more than %d changes of links", PL_COST_CHANGES);
 	if (all)
@@ -340,8 +348,6 @@ static int change_link(const struct rw_facts *x, const struct pl_rewrite *rw, st
 		change.absolute = all;
 	}
 	x->network->change[x->network->n_changes++] = change;
-	if (all && rw->op == PL_RW_LATENCY)
-		c->messages = change;
 	return 0;
 }
 
@@ -412,7 +418,7 @@ static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struc
 	if (rw->op == PL_RW_RANKS)
 		x->network->ranks = (uint32_t)rw->k;
 	else
-		PL_CHECK(change_link(x, rw, c, err));
+		PL_CHECK(change_link(x, rw, err));
 	for (size_t i = 0; i < n; i++) {
 		const struct comm_key key = key_of(x->comms, i);
 
@@ -420,6 +426,13 @@ static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struc
 			workers = key.workers;
 			x->network->of_job = (uint32_t)(x->g->n_ranks / workers * rw->k);
 		}
+		if (rw->op == PL_RW_LATENCY &&
+		    (of_all(rw) || (key.message && concerns(x, rw, &key))))
+			c->messages =
+				(struct pl_link_change){ .link = "*",
+							 .latency = rw->to < 0 ? rw->x
+									       : (double)rw->to,
+							 .absolute = rw->to >= 0 };
 		c->of_class[i] = !concerns(x, rw, &key) ? NAN
 				 : c->line[i] > 0	? line_of(x, i) / c->line[i]
 							: 1;

@@ -78,7 +78,20 @@ for flight in 1000 100000; do
 	job "flight$flight" $rest -v flight=$flight
 	column 6 "$TMP/rest/graph" --what-if="latency to ${flight}ns" >"$TMP/predicted"
 	check "latency to $flight ns: that of the job that has it" same "$TMP/flight$flight/truth" "$TMP/predicted"
+	column 6 --topology=1x4 "$TMP/rest/graph" --what-if="latency pcie to ${flight}ns" >"$TMP/predicted"
+	check "... of the link that carries all messages, by its name" same "$TMP/flight$flight/truth" "$TMP/predicted"
 done
+
+column 6 "$TMP/rest/graph" --what-if="latency * by 9" >"$TMP/x"
+column 6 "$TMP/rest/graph" --what-if="latency pcie by 9" >"$TMP/predicted"
+check "nine times the latency of that link" same "$TMP/x" "$TMP/predicted"
+check "... which is another step" no alike 0.01 "$TMP/rest/truth" "$TMP/predicted"
+status 0 "the latency of a link that carries none" "$BIN/replay" --no-worth --topology=4x1 --what-if="latency pcie by 9" "$TMP/rest/graph"
+check "... changes nothing" grep -q 'predicted .* (+0.00 %)' "$TMP/out"
+says 'the change "latency pcie by 9" selects no operation; no communication uses that link' "... and is warned of"
+status 2 "one of two links that carry messages" "$BIN/replay" --topology=2x2 --what-if="latency nic by 9" "$TMP/rest/graph"
+says 'messages inside and between hosts were recorded' "... needs them folded"
+status 0 "... and then" sh -c "'$BIN/graph' -q --fold-messages '$TMP/rest/graph' | '$BIN/replay' --topology=2x2 --what-if='latency nic by 9'"
 
 # ---- folded: as if no message had been recorded -------------------------------------------------
 check "the same job without messages" job none -v messages=0
