@@ -25,6 +25,7 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 	PL_TRY(fit_cost(r->changes, &r->g, &cost, err));
 	PL_TRY(pl_graph_add_links(&r->g, x.channels, &link, err));
 	x.topo = &cost.topo;
+	x.cost = &cost;
 	x.link = link;
 	PL_TRY(pl_sim_edit(r->s, 0, r->g.n_steps, &e, err));
 	PL_TRY(pl_cost_expand_all(&e, &x, &r->expanded, err));

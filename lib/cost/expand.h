@@ -59,6 +59,11 @@ struct pl_expand_all {
 	 * edit, times the modelled ratio of the algorithm to the one that the edit says (a ring
 	 * where it says none). False: they take the time of the links. */
 	bool recorded;
+	/* Where communications share the link, the time of a transfer has waits for the others.
+	 * With another algorithm these waits are others, and messages wait by themselves. Then a
+	 * transfer takes the time that the fit of this cost has for it alone, if that is shorter.
+	 * NULL: nothing is known to share a link. */
+	const struct pl_cost *cost;
 	uint32_t was_servers; /* where the edit says ps; 0: 1 */
 	const uint32_t *link; /* [rank * channels + channel]: resources, by pl_graph_add_links();
 			       * NULL */

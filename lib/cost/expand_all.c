@@ -82,11 +82,28 @@ static double stretch(const struct all *a, uint32_t meet, const struct pl_cost_c
 {
 	struct pl_cost_comm was = *comm;
 	pl_ns took = recorded(a->e, meet), model;
+	const struct pl_cost *c = a->x->cost;
+	const struct pl_fit *fit = c ? pl_cost_find_fit(c, comm) : NULL;
 
 	was.algo = comm->was;
 	was.servers = a->x->was_servers;
+	if (fit && fit->flight_ns > 0 && comm->algo != comm->was)
+		took = pl_min_i64(took, pl_cost_transfer(c, &was) + pl_cost_flight(c, &was));
 	model = pl_cost_analytic(&a->topo, &was);
 	return model > 0 ? (double)took / (double)model : 0;
+}
+
+/* The messages of a tree are those of one link a rank, on which data go down when all are up. Where
+ * the graph says the links, analysis has another tree; this factor gives them its time. */
+static double tree_factor(const struct all *a, const struct pl_cost_comm *comm)
+{
+	struct pl_topology plain = a->topo;
+	pl_ns messages;
+
+	plain.pairs = false;
+	plain.message_bytes = 0;
+	messages = pl_cost_analytic(&plain, comm);
+	return messages > 0 ? (double)pl_cost_analytic(&a->topo, comm) / (double)messages : 1;
 }
 
 static int expand_one(struct all *a, uint32_t meet, struct pl_expanded *n, struct pl_err *err)
@@ -113,8 +130,10 @@ static int expand_one(struct all *a, uint32_t meet, struct pl_expanded *n, struc
 					  .n = a->n,
 					  .servers = x->servers,
 					  .bytes = a->e->node[meet].bytes };
-	if (x->recorded && (one.stretch = stretch(a, meet, &one.comm)) <= 0)
+	one.stretch = x->recorded ? stretch(a, meet, &one.comm) : 1;
+	if (one.stretch <= 0)
 		return 0;
+	one.stretch *= tree_factor(a, &one.comm);
 	if (x->link && (rc = find_links(a, x->channels ? x->channels : 1, err)) < 0)
 		return rc;
 	one.res = x->link ? a->res : NULL;

@@ -398,8 +398,77 @@ static void undone(void)
 	done(&j);
 }
 
+/* Where transfers share a link, what was recorded has waits, which messages must not have twice. */
+static void waits(void)
+{
+	struct pl_fit fit = { .kind = PL_K_COLLECTIVE,
+			      .coll = PL_COLL_OTHER,
+			      .n = 4,
+			      .b_ns_per_byte = 3,
+			      .flight_ns = 6000 };
+	struct pl_cost cost = { .fit = &fit, .n_fits = 1 };
+
+	for (int how = 0; how < 4; how++) {
+		struct pl_expand_all x = { .algo = how < 3 ? PL_ALGO_HALVING : PL_ALGO_RING,
+					   .recorded = true };
+		const pl_ns want = how ? 1000000 : 3 * 10000 + 6000;
+		struct pl_err err = { 0 };
+		struct pl_expanded n;
+		struct job j;
+		pl_ns end = 0;
+
+		make(&j, 1, 4, 0, 1, NULL, 10000); /* both algorithms take as long */
+		x.topo = &j.t;
+		x.cost = how == 2 ? NULL : &cost;
+		fit.flight_ns = how == 1 ? 0 : 6000;
+		for (uint32_t r = 0; r < j.n; r++)
+			need(pl_edit_set_dur(&j.e, j.n + 1 + r, 1000000, &err));
+		need(pl_edit_settle(&j.e, &err));
+		need(pl_cost_expand_all(&j.e, &x, &n, &err));
+		for (uint32_t r = 0; r < j.n; r++)
+			end = pl_max_i64(end, pl_edit_end(&j.e, j.n + 1 + r));
+		ok(n.collectives == 1 && llabs(end - 1000 - want) < 10, "%s: %lld ns, not %lld",
+		   how == 0   ? "transfers that share a link: without the recorded waits"
+		   : how == 1 ? "transfers one after the other: as recorded"
+		   : how == 2 ? "nothing known of them: as recorded"
+			      : "by the recorded algorithm: as recorded",
+		   (long long)(end - 1000), (long long)want);
+		done(&j);
+	}
+}
+
+/* A tree by messages over links that a graph says, as long as analysis has it. */
+static void recorded_links(void)
+{
+	int right = 0;
+
+	for (int pairs = 0; pairs < 2; pairs++) {
+		struct pl_expand_all x = { .algo = PL_ALGO_TREE };
+		struct pl_err err = { 0 };
+		struct pl_expanded n;
+		struct job j;
+		pl_ns end = 0, plain;
+
+		make(&j, 1, 4, 1000, 1, NULL, 10000);
+		plain = analysed(&j, PL_COLL_ALLREDUCE, PL_ALGO_TREE, 10000);
+		j.t.message_bytes = 1000;
+		j.t.pairs = pairs;
+		x.topo = &j.t;
+		need(pl_cost_expand_all(&j.e, &x, &n, &err));
+		for (uint32_t r = 0; r < j.n; r++)
+			end = pl_max_i64(end, pl_edit_end(&j.e, j.n + 1 + r) - 1000);
+		plain -= analysed(&j, PL_COLL_ALLREDUCE, PL_ALGO_TREE, 10000);
+		right += plain != 0 &&
+			 llabs(end - analysed(&j, PL_COLL_ALLREDUCE, PL_ALGO_TREE, 10000)) < 10;
+		done(&j);
+	}
+	is_i64(right, 2, "a tree over recorded links: as long as analysis has it");
+}
+
 int main(void)
 {
+	waits();
+	recorded_links();
 	equal();
 	bounded();
 	late();
