@@ -113,6 +113,7 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 	struct pl_topology topo = { 0 };
 	struct pl_cost cost;
 	bool fitted = false;
+	size_t estimated;
 	int rc;
 
 	PL_TRY(set_limits(c, &o, err));
@@ -131,6 +132,12 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 	PL_TRY(pl_dup(&p->arena, &p->base, name, err));
 	PL_TRY(pl_buf_put(&p->provenance, g->provenance.p, g->provenance.n, err));
 	rc = pl_search(g, &cost, &o, p, err);
+	estimated = rc < 0 ? 0 : pl_plan_estimated(p);
+	if (estimated)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "the sizes of %zu of %zu gradients are estimated, because the recording "
+		       "does not have them: record with record_shapes=True",
+		       estimated, p->n_tensors);
 	if (stopped)
 		pl_say(&c->c.log, PL_LOG_WARN, "stopped; this is the best plan so far");
 out:

@@ -10,6 +10,8 @@
  *	all of them, if their sizes add up to the payload;
  *	else the first of them, if their sizes add up to the payload; the others wait for the next
  *	bucket;
+ *	else those whose sizes add up to nearly the payload, because programs align the tensors of a
+ *	fused communication, so that it has gaps; sizes stay as recorded;
  *	else all of them, if the sum of sizes differs from the payload by at most a factor of 2,
  *	because communication may use half precision; the sizes are scaled to the payload
  *	(estimated);
@@ -453,19 +455,24 @@ static void settle(const struct finder *f, struct found *x)
 
 /* ---- which communication carries which gradients --------------------------------------------- */
 
-/* The first gradients of v[0] .. v[n - 1] that add up to `bytes`: how many; 0 if none do. */
-static size_t adding_up(const struct grad *v, size_t n, int64_t bytes)
-{
-	int64_t sum = 0;
+#define GAP_BYTES 64 /* at most, behind a gradient in a fused communication */
 
-	for (size_t i = 0; i < n && sum <= bytes; i++) {
-		if (v[i].bytes < 0)
-			return 0;
+/* The first gradients of v[0] .. v[n - 1] that add up to `bytes` with `gap` bytes or fewer behind
+ * each, which are less than the gradients: how many; 0 if none do. */
+static size_t adding_up(const struct grad *v, size_t n, int64_t bytes, int64_t gap)
+{
+	int64_t sum = 0, gaps = 0;
+	size_t found = 0;
+
+	for (size_t i = 0; i < n && v[i].bytes >= 0; i++) {
 		sum += v[i].bytes;
-		if (sum == bytes && (i + 1 == n || v[i + 1].bytes != 0))
-			return i + 1;
+		gaps += gap;
+		if (sum > bytes)
+			return found;
+		if (bytes - sum <= pl_min_i64(gaps, sum))
+			found = i + 1;
 	}
-	return 0;
+	return found;
 }
 
 /* Share `bytes` out by size, or equally where sizes are unknown; the rounded shares add up. */
@@ -493,7 +500,9 @@ static size_t carried(struct grad *v, size_t n, int64_t bytes)
 
 	if (bytes < 0) /* not known: all gradients */
 		return n;
-	k = adding_up(v, n, bytes);
+	k = adding_up(v, n, bytes, 0);
+	if (!k)
+		k = adding_up(v, n, bytes, GAP_BYTES);
 	if (k)
 		return k;
 	for (size_t i = 0; i < n && sum >= 0; i++)

@@ -209,6 +209,15 @@ int pl_plan_add_tensor(struct pl_plan *p, const char *name, int64_t bytes, bool 
 	return pl_append(&p->tensor, &p->n_tensors, &p->cap_tensors, &t, sizeof(t), err);
 }
 
+size_t pl_plan_estimated(const struct pl_plan *p)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n_tensors; i++)
+		n += p->tensor[i].estimated;
+	return n;
+}
+
 int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct pl_rewrite r = *rw;

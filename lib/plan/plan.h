@@ -137,6 +137,8 @@ void pl_plan_fini(struct pl_plan *p);
 /* By itself, in a set of its own. */
 int pl_plan_add_tensor(struct pl_plan *p, const char *name, int64_t bytes, bool estimated,
 		       struct pl_err *err) PL_MUST;
+/* How many tensors have an estimated size? */
+size_t pl_plan_estimated(const struct pl_plan *p);
 /* Copies what `rw` points to. */
 int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 /* Is every rewrite complete and within its limits (number of names, k, x, known words)? PL_EDATA

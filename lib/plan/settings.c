@@ -86,7 +86,7 @@ static void put_head(struct pl_setter *s, const char *name)
 {
 	const struct pl_plan *p = s->p;
 	char now[24], then[24];
-	bool estimated = false;
+	size_t estimated = pl_plan_estimated(p);
 
 	pl_write_format(&s->w, "# %s: a plan by paceline", name);
 	if (p->predicted_ns != INT64_MIN && p->baseline_ns != INT64_MIN)
@@ -94,9 +94,13 @@ static void put_head(struct pl_setter *s, const char *name)
 				pl_fmt_ns(then, sizeof(then), p->predicted_ns),
 				pl_fmt_ns(now, sizeof(now), p->baseline_ns));
 	pl_write_format(&s->w, "\n");
-	for (size_t i = 0; i < p->n_tensors; i++)
-		estimated |= p->tensor[i].estimated;
-	if (estimated)
+	if (estimated && estimated == p->n_tensors)
+		pl_write_format(&s->w,
+				"# the sizes of all %zu tensors are estimated: every number "
+				"of bytes below is a guess; record with "
+				"record_shapes=True, and plan again\n",
+				estimated);
+	else if (estimated)
 		pl_write_format(&s->w, "# sizes of some tensors are estimated: check what the "
 				       "framework makes of these\n");
 	if (s->no_sets)

@@ -56,12 +56,30 @@ is "sizes that add up" "grad 0 10x10:400:1:- grad 1 50:200:1:- grad 2 20:80:1:-"
 is "a bucket with the first only, the other waits for the next" "grad 0 10x10:400:1:- grad 1 50:200:1:- grad 2 20:80:1:-"
 check "... which is another" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | uniq -c |
 	awk '{ printf "%s ", $1 }')" = "1 2 "
+{ grad 10 '[100]' && grad 20 '[50]' && reduce 2 30 166 float; } | rank
+is "a gap behind a tensor: sizes as recorded" "grad 0 100:400:1:- grad 1 50:200:1:-"
+{ grad 10 '[100]' && grad 20 '[50]' && grad 25 '[70]' && reduce 2 30 166 float && grad 60 '[20]' && reduce 2 70 96 float; } | rank
+is "... and the others wait for the next" "grad 0 100:400:1:- grad 1 50:200:1:- grad 2 70:280:1:- grad 3 20:80:1:-"
+{ grad 10 '[100]' && grad 20 '[50]' && reduce 2 30 182 float; } | rank
+is "... 64 bytes behind each are a gap" "grad 0 100:400:1:- grad 1 50:200:1:-"
+{ grad 10 '[100]' && grad 20 '[50]' && reduce 2 30 183 float; } | rank
+is "... more are none: scaled" "grad 0 100:488:1:estimated grad 1 50:244:1:estimated"
+{ grad 10 '[5]' && reduce 2 30 11 float; } | rank
+is "... nor is more than the gradient itself" "grad 0 5:20:0:-"
 { grad 10 '[100]' && grad 20 '[50]' && grad 25 '[20]' && reduce 2 30 170 c10::Half; } | rank
 is "sent with half the precision: scaled" "grad 0 100:200:1:estimated grad 1 50:100:1:estimated grad 2 20:40:1:estimated"
 { grad 10 '[100]' && reduce 2 30 1 float; } | rank
 is "a number is no gradient" "grad 0 100:400:0:-"
 { grad 10 '' && grad 20 '' && reduce 2 30 401 float && grad 60 ''; } | rank
 is "without shapes: equal parts" "grad 0:802:1:estimated grad 1:802:1:estimated grad 2:-:0:-"
+for to in text ddp; do
+	{ grad 10 '' && grad 20 '' && reduce 2 30 400 float && grad 60 '' && reduce 2 70 400 float; } | rank
+	"$BIN/trace" -q "$TMP/rank.json" | "$BIN/graph" -q | "$BIN/plan" --preset none -O $to >"$TMP/$to" 2>"$TMP/err"
+	check "plan -O $to: a warning that sizes are estimated" grep -q \
+		'warning: the sizes of 3 of 3 gradients are estimated, .*: record with record_shapes=True$' "$TMP/err"
+done
+check "... and settings say it before the first number" sh -c "sed -n 2p '$TMP/ddp' |
+	grep -q '^# the sizes of all 3 tensors are estimated: every number of bytes below is a guess; record with '"
 { grad 10 '[100]' && reduce 1 30 100 float && grad 60 '[50]' && grad 70 '[50]' && reduce 2 80 200 float; } | rank
 is "what the backward pass waits for belongs to the model" "grad 0 100:400:1:- grad 1 50:200:1:- grad 2 50:200:1:-"
 check "... though its size would fit" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | uniq | wc -l)" -eq 1
