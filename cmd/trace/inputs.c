@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "io/container.h"
 #include "program.h"
 
 #define LOOK   ((size_t)64 << 10) /* bytes that a probe wants */
@@ -94,10 +95,12 @@ static int look_into(struct pl_in *in, struct look *l, struct pl_err *err)
 	return 0;
 }
 
-static bool recognised(const struct look *l)
+/* A stream that was cut in its head (PL_NONE) may be a trace. --check takes streams of all kinds.
+ */
+static bool recognised(const struct config *c, const struct look *l, uint32_t kind)
 {
-	if (pl_container_probe(l->p, l->n))
-		return true;
+	if (kind)
+		return kind == PL_KIND_TRACE || kind == PL_NONE || c->check;
 	for (size_t i = 0; pl_import_formats[i]; i++)
 		if (pl_import_formats[i]->probe(l->p, l->n) > 0)
 			return true;
@@ -130,6 +133,8 @@ static int add(struct inputs *v, const struct config *c, char *path, bool found,
 {
 	struct input i = { .path = path };
 	struct look l = { 0 };
+	char name[8];
+	uint32_t kind = 0;
 	bool use = true;
 	int rc = 0;
 
@@ -143,10 +148,15 @@ static int add(struct inputs *v, const struct config *c, char *path, bool found,
 	}
 	i.in = pl_in_open(path, err);
 	rc = i.in ? look_into(i.in, &l, err) : err->code;
+	if (rc >= 0 && l.n)
+		rc = pl_container_kind(i.in, &kind, err);
 	if (rc >= 0) {
 		i.et = !c->from && l.n && pl_import_et_probe(l.p, l.n);
-		use = !found || i.et || recognised(&l);
-		if (!use)
+		use = !found || i.et || recognised(c, &l, kind);
+		if (!use && kind)
+			pl_say(&c->c.log, PL_LOG_WARN, "%s: this is a %s, no trace; left out", path,
+			       pl_container_kind_name(kind, name));
+		else if (!use)
 			pl_say(&c->c.log, PL_LOG_NOTE, "%s: not a known trace format; left out",
 			       path);
 	}

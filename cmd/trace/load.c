@@ -77,7 +77,9 @@ static void report(struct load *l, const struct input *i, const struct pl_import
 		pl_say(log, PL_LOG_NOTE, "%s: %llu value%s not valid JSON and read all the same",
 		       input_name(i), (unsigned long long)st->tolerated,
 		       st->tolerated == 1 ? " is" : "s are");
-	pl_say(log, PL_LOG_NOTE, "%s: %llu events in %u segment%s, %zu rank%s", input_name(i),
+	/* what salvage kept of each file is no detail */
+	pl_say(log, l->c->salvage ? PL_LOG_WARN : PL_LOG_NOTE,
+	       "%s: %llu events in %u segment%s, %zu rank%s", input_name(i),
 	       (unsigned long long)t->events, t->segments, t->segments == 1 ? "" : "s", t->ranks,
 	       t->ranks == 1 ? "" : "s");
 	l->events += t->events;
@@ -395,6 +397,9 @@ int load_all(struct config *c, struct inputs *in, const struct selection *sel, s
 		rc = through_exporter(&l, in, sel, parallel, out, err);
 	else
 		rc = (parallel ? load_parallel : load_serial)(&l, in, out, NULL, err);
+	if (rc >= 0 && c->salvage && !l.events)
+		rc = pl_fail(err, PL_EDATA, "%s: 0 events kept: no event of it is whole",
+			     input_name(&in->v[0]));
 	if (rc >= 0) {
 		rc = pl_out_close(out, err);
 		out = NULL;

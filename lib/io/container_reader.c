@@ -125,7 +125,7 @@ static void job_give(struct pl_container_reader *r, struct rjob *j)
 /* Only traces are of use without the blocks that were lost. */
 static const char *remedy(const struct pl_container_reader *r)
 {
-	return r->opts.kind && r->opts.kind != PL_KIND_TRACE
+	return r->opts.salvage || (r->opts.kind && r->opts.kind != PL_KIND_TRACE)
 		       ? "copy or make it again"
 		       : "copy or make it again, or keep the whole blocks with trace --salvage";
 }
