@@ -363,6 +363,29 @@ struct missing {
 	size_t groups, first; /* how many lack a rank, and the first of them */
 };
 
+/* The file with the least communication, if another has more than twice as many; else NULL. */
+static const char *shortest_file(const struct pl_align *a)
+{
+	uint32_t least = 0, most = 0, at;
+	uint64_t *n;
+	struct pl_err ignored = { 0 };
+
+	if (pl_alloc(&n, (size_t)a->n_segs + 1, sizeof(*n), &ignored) < 0)
+		return NULL;
+	for (size_t i = 0; i < a->n; i++) {
+		for (at = a->ev[i].seg; at && a->seg[at].continues;)
+			at--;
+		n[at]++;
+	}
+	for (uint32_t i = 0; i < a->n_segs; i++) {
+		most = n[i] > n[most] ? i : most;
+		least = n[i] && (!n[least] || n[i] < n[least]) ? i : least;
+	}
+	at = n[most] > 2 * n[least] ? least : PL_NONE;
+	pl_free(n);
+	return at == PL_NONE ? NULL : pl_clock_source(a, at);
+}
+
 /* Collectives without another member, and why. False: there are none. */
 static bool say_alone(const struct pl_align *a, const struct missing *x)
 {
@@ -370,6 +393,7 @@ static bool say_alone(const struct pl_align *a, const struct missing *x)
 	char ranks[96], why[160] = "one rank was given";
 	unsigned long long alone = a->rep->unmatched_collectives;
 	unsigned long long all = a->rep->collective_matches;
+	const char *cut = alone ? shortest_file(a) : NULL;
 
 	for (uint32_t i = 0; i < a->n_clocks; i++)
 		n += a->rep->clock[i].n_ranks;
@@ -384,8 +408,9 @@ static bool say_alone(const struct pl_align *a, const struct missing *x)
 	else if (alone)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%llu of %llu collectives were found on one rank only: their durations "
-		       "include waits; record groups, or more steps",
-		       alone, all);
+		       "include waits; record groups, or more steps%s%s",
+		       alone, all, cut ? ", or all of a file that was cut: the least is in " : "",
+		       cut ? cut : "");
 	return alone > 0;
 }
 

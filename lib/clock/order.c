@@ -27,12 +27,15 @@ int pl_clock_diverged(struct pl_align *a, const char *what, uint32_t x, int32_t 
 		      struct pl_err *err)
 {
 	const struct pl_comm *p = x == PL_NONE ? NULL : &a->ev[x], *q = &a->ev[y];
-	char text[512], at[24], other[160];
+	char text[512], at[24], other[192], sizes[64] = "";
 
 	a->rep->divergences++;
+	if (p && p->bytes != q->bytes && p->bytes != PL_NO_VALUE && q->bytes != PL_NO_VALUE)
+		snprintf(sizes, sizeof(sizes), " of %" PRId64 ", not %" PRId64 " bytes", p->bytes,
+			 q->bytes);
 	if (p)
-		snprintf(other, sizeof(other), "rank %d has \"%.100s\"", rank,
-			 pl_intern_get(&a->str, p->name));
+		snprintf(other, sizeof(other), "rank %d has \"%.100s\"%s", rank,
+			 pl_intern_get(&a->str, p->name), sizes);
 	else
 		snprintf(other, sizeof(other), "rank %d has nothing", rank);
 	pl_fmt_ns(at, sizeof(at), pl_sub_sat(q->ts, a->clock_first[q->clock]));

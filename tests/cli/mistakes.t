@@ -107,6 +107,42 @@ says '^run: --set data=sythetic:samples=100: "sythetic" is no kind of data' "...
 status 2 "trace: a misspelt kind" "$BIN/trace" --kind kernl -o gone.trace job.merged
 says '^trace: --kind: no kind matches "kernl"; there are .*kernel, .*, comm$' "... names those that there are"
 
+# ---- the wrong file among others, and files that were cut ---------------------------------------
+mkdir mixed && cp rank0.json job.graph mixed
+status 0 "trace: a folder with a graph" "$BIN/trace" -o mixed.trace mixed
+says 'warning: mixed/job.graph: this is a graph, no trace; left out$' "... leaves it out and says so"
+status 0 "trace: a check of it" "$BIN/trace" --check -o check.out mixed
+check "... looks at the graph too" grep -q '^mixed/job.graph: ok: GRPH' check.out
+"$BIN/trace" -q -o whole.trace rank0.json
+head -c 400 whole.trace >head.trace
+status 3 "trace: nothing to salvage" "$BIN/trace" --salvage -o salvaged.trace head.trace
+says '^trace: head.trace: 0 events kept: no event of it is whole$' "... says so"
+check "... does not say to use the option that was given" sh -c '! grep -q -e --salvage err'
+check "... and leaves no file" test ! -e salvaged.trace
+printf 'step,loss\n1,2.0\n2,1.5\n' >log.csv
+for wrong in log.csv job.graph; do
+	status 3 "run: $wrong as weights" "$BIN/run" --import $wrong a.job
+	says "$wrong: this is no safetensors file: 8 bytes are the size of the header, .* begins with an opening brace\$" "... says so"
+done
+
+# reduces RANK COUNT SIZE: a recording of so many all-reduces, the second of which has SIZE elements
+reduces() {
+	awk -v rank="$1" -v n="$2" -v size="$3" 'BEGIN {
+		printf "{\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":%d,\"world_size\":2},\"traceEvents\":[", rank
+		for (i = 1; i <= n; i++) {
+			printf "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"pid\":1,\"tid\":2,\"name\":\"gloo:all_reduce\",\"ts\":%d,", i * i * 100
+			printf "\"dur\":20,\"args\":{\"Input type\":[\"float\"],\"Input Dims\":[[%d]]}},", (i == 2) ? size : i
+		}
+		print "{}]}"
+	}'
+}
+reduces 0 30 2 >long.json
+reduces 1 9 700 >short.json
+"$BIN/trace" -q -o uneven.trace long.json short.json
+status 0 "merge: a recording that was cut" "$BIN/merge" -o m uneven.trace
+says 'rank 1 has "gloo:all_reduce" .* where rank 0 has "gloo:all_reduce" of 8, not 2800 bytes;' "... says which sizes differ"
+says 'or all of a file that was cut: the least is in short.json$' "... and names the shortest file"
+
 # ---- nothing is left ----------------------------------------------------------------------------
 
 status 3 "trace: a step that is not there" "$BIN/trace" --step 99 -o gone.trace job.merged
