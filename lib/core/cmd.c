@@ -76,11 +76,10 @@ static int parse_scaled(const char *s, int64_t *v, const char *const *unit, cons
 
 int pl_parse_size(const char *s, int64_t *v, struct pl_err *err)
 {
-	static const char *const unit[] = {
-		"", "K", "M", "G", "T", "KiB", "MiB", "GiB", "TiB", NULL
-	};
-	static const double f[] = { 1,	    0x1p10, 0x1p20, 0x1p30, 0x1p40,
-				    0x1p10, 0x1p20, 0x1p30, 0x1p40 };
+	static const char *const unit[] = { "",	   "K",	  "M",	"G",  "T",  "KiB", "MiB",
+					    "GiB", "TiB", "KB", "MB", "GB", "TB",  NULL };
+	static const double f[] = { 1,	    0x1p10, 0x1p20, 0x1p30, 0x1p40, 0x1p10, 0x1p20,
+				    0x1p30, 0x1p40, 1e3,    1e6,    1e9,    1e12 };
 
 	return parse_scaled(s, v, unit, f, "a size (like 64M)", err);
 }

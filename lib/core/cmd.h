@@ -12,7 +12,7 @@ enum pl_opt_type {
 	PL_OPT_COUNT,  /* int: incremented */
 	PL_OPT_INT,    /* int64_t */
 	PL_OPT_REAL,   /* double */
-	PL_OPT_SIZE,   /* int64_t bytes; K M G T suffixes are binary */
+	PL_OPT_SIZE,   /* int64_t bytes; suffixes K M G T are binary, KB MB GB TB decimal */
 	PL_OPT_TIME,   /* int64_t ns; ns us ms s min suffixes; only 0 needs none */
 	PL_OPT_STR,    /* const char * */
 	PL_OPT_LIST,   /* struct pl_list: repeatable */

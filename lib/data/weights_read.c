@@ -310,23 +310,24 @@ out:
 
 static int read_all(struct reader *r, struct pl_in *in, struct pl_buf *head, struct pl_err *err)
 {
+	const uint8_t *p;
 	uint64_t n;
+	int64_t left;
 	size_t total = 0;
 
 	PL_CHECK(pl_data_array_take(in, HEAD, head, err));
 	n = pl_le64_get(head->p);
-	if (n < 2 || n > HEADER_MAX)
+	left = pl_in_peek(in, 1, &p, err);
+	if (left < 0)
+		return (int)left;
+	/* the first 8 bytes of any file are a number, so it counts only before a brace */
+	if (n < 2 || n > HEADER_MAX || (left && *p != '{'))
 		return pl_fail(err, PL_EDATA,
-			       "%s: byte 0: a header of %llu bytes, where 2 to %u are possible; "
-			       "this is no safetensors file",
-			       r->name, (unsigned long long)n, HEADER_MAX);
+			       "%s: this is no safetensors file: 8 bytes are the size of the "
+			       "header, 2 to %u, and the header begins with an opening brace",
+			       r->name, HEADER_MAX);
 	head->n = 0;
 	PL_CHECK(pl_data_array_take(in, (size_t)n, head, err));
-	if (head->p[0] != '{')
-		return pl_fail(err, PL_EDATA,
-			       "%s: byte 8: the header begins with an opening brace; this is no "
-			       "safetensors file",
-			       r->name);
 	pl_json_init(&r->j, (const char *)head->p, head->n);
 	PL_CHECK(read_header(r, err));
 	PL_CHECK(order(r, &total, err));

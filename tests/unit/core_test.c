@@ -476,6 +476,7 @@ static void test_values(void)
 	ok(pl_parse_int("-12", &v, &err) == 0 && v == -12, "an integer");
 	ok(pl_parse_real("0.5", &d, &err) == 0 && d == 0.5, "a real number");
 	ok(pl_parse_size("3K", &v, &err) == 0 && v == 3072, "a size");
+	ok(pl_parse_size("24GB", &v, &err) == 0 && v == 24000000000, "in powers of 1000");
 	ok(pl_parse_time("2ms", &v, &err) == 0 && v == 2000000, "a time");
 	ok(pl_parse_time("1.5s", &v, &err) == 0 && v == 1500000000, "in seconds");
 	ok(pl_parse_time("0", &v, &err) == 0 && v == 0, "0 needs no unit");
