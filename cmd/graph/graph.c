@@ -115,7 +115,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct pl_pool *pool = NULL;
 	struct pl_out *out = NULL;
 	struct pl_graph g;
-	int rc = 0;
+	int rc;
 
 	pl_graph_init(&g);
 	if (c->from == FROM_LAYERS && c->salvage)
@@ -126,13 +126,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 			"--rank is for looking at a graph (-O stat, dot ...); to make one of "
 			"fewer ranks, take them from the trace: trace --rank");
 	out = pl_out_open(c->c.output, c->to == TO_GRAPH, err);
-	if (!out)
-		return err->code;
-	pool = pl_pool_new((int)c->c.threads, err);
-	if (!pool) {
-		rc = err->code;
-		goto out;
-	}
+	pool = out ? pl_pool_new((int)c->c.threads, err) : NULL;
+	PL_TRY(pool ? 0 : err->code);
 	PL_TRY(load_graph(c, argc, argv, pool, &g, err));
 	if (c->fold_messages)
 		PL_TRY(pl_sim_fold_messages(&g, err));

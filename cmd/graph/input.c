@@ -221,10 +221,7 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 		enum content what = IS_TRACE;
 
 		in = pl_in_open(argc ? argv[i] : "-", err);
-		if (!in) {
-			rc = err->code;
-			goto out;
-		}
+		PL_TRY(in ? 0 : err->code);
 		pl_progress("reading %s", pl_in_name(in));
 		PL_TRY(recognise(in, c->from, &what, err));
 		done = what != IS_TRACE;

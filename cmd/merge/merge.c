@@ -247,10 +247,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	PL_TRY(check_outputs(c, err));
 	g.pool = pl_pool_new((int)c->c.threads, err);
 	g.align = g.pool ? pl_clock_new(&o, err) : NULL;
-	if (!g.align) {
-		rc = err->code;
-		goto out;
-	}
+	PL_TRY(g.align ? 0 : err->code);
 	/* before the work: what cannot be written should be known at once */
 	g.out = pl_out_open(c->c.output, true, err);
 	if (g.out && c->report)

@@ -217,20 +217,15 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct pl_pool *pool = NULL;
 	struct pl_out *out = NULL;
 	struct pl_plan p;
-	int rc = 0, sig;
+	int rc, sig;
 
 	if (argc > 1)
 		return pl_fail(err, PL_EUSAGE, "one graph or plan at a time");
 	pl_plan_init(&p);
 	catch_signals(); /* before the output hooks those that have no action yet */
 	out = pl_out_open(c->c.output, c->to == AS_PLAN, err);
-	if (!out)
-		return err->code;
-	pool = pl_pool_new((int)c->c.threads, err);
-	if (!pool) {
-		rc = err->code;
-		goto out;
-	}
+	pool = out ? pl_pool_new((int)c->c.threads, err) : NULL;
+	PL_TRY(pool ? 0 : err->code);
 	pl_progress("reading %s", argc ? argv[0] : "standard input");
 	PL_TRY(load(c, argc ? argv[0] : "-", pool, &p, err));
 	PL_TRY(add_provenance(c, &p, err));

@@ -13,10 +13,7 @@
 #define LOOK   ((size_t)64 << 10) /* bytes that a probe wants */
 #define PACKED ((size_t)16 << 10) /* ... and of a gzip that hold about as many */
 
-static bool digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
+static const char digits[] = "0123456789";
 
 /* Runs of digits compare as numbers, the rest byte by byte. */
 static int natural(const char *a, const char *b)
@@ -24,27 +21,21 @@ static int natural(const char *a, const char *b)
 	const char *a0 = a, *b0 = b;
 
 	while (*a && *b) {
-		if (digit(*a) && digit(*b)) {
+		if (strchr(digits, *a) && strchr(digits, *b)) {
 			size_t na, nb;
 			int c;
 
-			while (*a == '0')
-				a++;
-			while (*b == '0')
-				b++;
-			for (na = 0; digit(a[na]); na++)
-				;
-			for (nb = 0; digit(b[nb]); nb++)
-				;
-			if (na != nb)
-				return na < nb ? -1 : 1;
-			c = memcmp(a, b, na);
+			a += strspn(a, "0");
+			b += strspn(b, "0");
+			na = strspn(a, digits);
+			nb = strspn(b, digits);
+			c = na == nb ? memcmp(a, b, na) : PL_COMPARE(na, nb);
 			if (c)
 				return c;
 			a += na;
 			b += nb;
 		} else if (*a != *b) {
-			return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+			return PL_COMPARE((unsigned char)*a, (unsigned char)*b);
 		} else {
 			a++;
 			b++;
@@ -192,11 +183,9 @@ static int add_folder(struct inputs *v, const struct config *c, const char *fold
 
 		if (e->d_name[0] == '.')
 			continue;
-		path = pl_malloc(n);
-		if (!path) {
-			rc = pl_fail(err, PL_ENOMEM, "out of memory");
+		rc = pl_alloc(&path, n, 1, err);
+		if (rc < 0)
 			break;
-		}
 		snprintf(path, n, "%s%s%s", folder, folder[strlen(folder) - 1] == '/' ? "" : "/",
 			 e->d_name);
 		if (!is_file(path, &st)) {

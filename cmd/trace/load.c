@@ -387,10 +387,7 @@ int load_all(struct config *c, struct inputs *in, const struct selection *sel, s
 	PL_TRY(pl_provenance(&c->c, &l.line, err));
 	l.pool = pl_pool_new((int)c->c.threads, err);
 	out = l.pool ? pl_out_open(c->c.output, l.to->binary, err) : NULL;
-	if (!out) {
-		rc = err->code;
-		goto out;
-	}
+	PL_TRY(out ? 0 : err->code);
 	PL_TRY(load_et(&l, in, err));
 	parallel = n > 1 && pl_pool_threads(l.pool) > 1;
 	if (!l.direct)

@@ -387,10 +387,8 @@ static int begin(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_e
 	PL_TRY(pl_trace_batch_init(&r->batch, err));
 	PL_TRY(describe(r, o, err));
 	r->out = pl_out_open(o->path, true, err);
-	if (!r->out || !(r->sink = pl_trace_writer_open(r->out, &w, err))) {
-		rc = err->code;
-		goto out;
-	}
+	r->sink = r->out ? pl_trace_writer_open(r->out, &w, err) : NULL;
+	PL_TRY(r->sink ? 0 : err->code);
 	PL_TRY(r->sink->begin(r->sink, &r->seg, err));
 	rc = pthread_create(&r->encoder, NULL, encoder, r);
 	if (rc) {
