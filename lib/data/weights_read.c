@@ -310,25 +310,19 @@ out:
 
 static int read_all(struct reader *r, struct pl_in *in, struct pl_buf *head, struct pl_err *err)
 {
-	const uint8_t *p;
 	uint64_t n;
-	int64_t left;
 	size_t total = 0;
 
-	PL_CHECK(pl_data_array_take(in, HEAD, head, err));
+	PL_CHECK(pl_data_array_take(in, HEAD + 1, head, err));
 	n = pl_le64_get(head->p);
-	left = pl_in_peek(in, 1, &p, err);
-	if (left < 0)
-		return (int)left;
 	/* the first 8 bytes of any file are a number, so it counts only before a brace */
-	if (n < 2 || n > HEADER_MAX || (left && *p != '{'))
+	if (n < 2 || n > HEADER_MAX || head->p[HEAD] != '{')
 		return pl_fail(err, PL_EDATA,
 			       "%s: this is no safetensors file: 8 bytes are the size of the "
 			       "header, 2 to %u, and the header begins with an opening brace",
 			       r->name, HEADER_MAX);
-	head->n = 0;
-	PL_CHECK(pl_data_array_take(in, (size_t)n, head, err));
-	pl_json_init(&r->j, (const char *)head->p, head->n);
+	PL_CHECK(pl_data_array_take(in, (size_t)n - 1, head, err));
+	pl_json_init(&r->j, (const char *)head->p + HEAD, (size_t)n);
 	PL_CHECK(read_header(r, err));
 	PL_CHECK(order(r, &total, err));
 	return read_data(r, in, total, err);
