@@ -225,13 +225,11 @@ static int comm_stream_of(struct pl_align *a, const struct pl_track *t, uint32_t
 static int seg_rank(struct pl_align *a, struct pl_intern *ids, size_t sr0, int32_t rank,
 		    uint32_t *index, struct pl_err *err)
 {
-	int rc;
-
-	PL_TRY(pl_grow(&a->sr, &a->cap_sr, a->n_sr + 1, sizeof(*a->sr), err));
-	PL_TRY(pl_intern_add(ids, (const char *)&rank, sizeof(rank), index, err));
+	PL_CHECK(pl_grow(&a->sr, &a->cap_sr, a->n_sr + 1, sizeof(*a->sr), err));
+	PL_CHECK(pl_intern_add(ids, (const char *)&rank, sizeof(rank), index, err));
 	*index += (uint32_t)sr0;
 	if (*index < a->n_sr)
-		goto out;
+		return 0;
 	a->sr[a->n_sr++] = (struct pl_seg_rank){
 		.seg = (uint32_t)a->n_segs,
 		.rank = rank,
@@ -239,8 +237,7 @@ static int seg_rank(struct pl_align *a, struct pl_intern *ids, size_t sr0, int32
 		.first = INT64_MAX,
 		.last = INT64_MIN,
 	};
-out:
-	return rc;
+	return 0;
 }
 
 static int seg_ranks(struct pl_align *a, const struct pl_segment *seg, size_t sr0,

@@ -224,7 +224,6 @@ static uint32_t divide(const struct shape *s, struct divider *x)
 static int propose_regular(struct divider *x, struct pl_err *err)
 {
 	double shapes = 0; /* of one level */
-	int rc = 0;
 
 	for (uint32_t block = 2; block <= x->n; block++) /* size x stride */
 		for (uint32_t size = 2; size <= block && x->n % block == 0; size++)
@@ -235,17 +234,16 @@ static int propose_regular(struct divider *x, struct pl_err *err)
 
 			if (block % size)
 				continue;
-			PL_TRY(propose(x, divide(&s, x), log(shapes), err));
+			PL_CHECK(propose(x, divide(&s, x), log(shapes), err));
 			for (s.size2 = 2; s.size2 <= x->n / block && x->n <= TWO_LEVEL_MAX;
 			     s.size2++)
 				for (s.stride2 = 2 * block; s.size2 * s.stride2 <= x->n;
 				     s.stride2 += block)
 					if (x->n % (s.size2 * s.stride2) == 0)
-						PL_TRY(propose(x, divide(&s, x), 2 * log(shapes),
-							       err));
+						PL_CHECK(propose(x, divide(&s, x), 2 * log(shapes),
+								 err));
 		}
-out:
-	return rc;
+	return 0;
 }
 
 /* Are the streams of different ranks, ascending? */

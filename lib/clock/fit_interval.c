@@ -200,7 +200,6 @@ static int all_variances(struct work *k, const double *u_first, double *inflatio
 {
 	const struct pl_fit *f = k->f;
 	double sum = 0, n = 0;
-	int rc = 0;
 
 	for (uint32_t c = 0; c < f->n; c++) {
 		const struct pl_fit_clock *p = &f->clock[c];
@@ -210,11 +209,11 @@ static int all_variances(struct work *k, const double *u_first, double *inflatio
 		*v = (struct spread){ 0 };
 		if (!(u_first ? p->a_free : p->b_free))
 			continue;
-		PL_TRY(solve(k, c, u_first ? 1 : 0,
-			     !u_first	 ? 1
-			     : p->b_free ? u_first[c]
-					 : 0,
-			     err));
+		PL_CHECK(solve(k, c, u_first ? 1 : 0,
+			       !u_first	   ? 1
+			       : p->b_free ? u_first[c]
+					   : 0,
+			       err));
 		*v = add_up(k, c, k->z, &parts);
 		if (v->parts > 0) {
 			correlate(k, parts, v->seen);
@@ -226,8 +225,7 @@ static int all_variances(struct work *k, const double *u_first, double *inflatio
 	}
 	*alike = dependence(k);
 	*inflation = n > 0 ? fmax(1, *alike * sum / n) : 1;
-out:
-	return rc;
+	return 0;
 }
 
 static double half_width(const struct work *k, uint32_t c, struct spread v, double inflation,

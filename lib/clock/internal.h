@@ -105,6 +105,7 @@ struct pl_align {
 	struct pl_listed *listed;
 	size_t n_listed, cap_listed;
 	struct pl_intern rank_sets; /* members, ascending, as int32_t */
+	bool by_thread;		    /* the threads of collectives told their groups */
 
 	int64_t world;	 /* ranks of the job as the headers say; 0: none says it, -1: unknown */
 	bool incomplete; /* ranks of the job, or of its groups, were not given */

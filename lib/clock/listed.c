@@ -8,7 +8,8 @@
  * no other group. If the file of one member lists a group and the file of another member does not,
  * no listed group is used.
  *
- * Cost: O(N) in the listed groups, by hashing.
+ * Cost: with E events and M members of all different sets O((E + M) log M), and M times the sets of
+ * a rank to compare files. Inferred groups: the square of the streams times the sets of a rank.
  */
 #include <stdlib.h>
 
@@ -59,28 +60,25 @@ static int note_group(struct pl_align *a, struct pl_trace_group *g, int32_t rank
 		.rank = rank, .seg = (uint32_t)a->n_segs, .name = PL_NONE, .set = PL_NONE
 	};
 	bool is_all = is_world(g, world), known = false;
-	int rc;
 
 	if (is_all && world > 0 && rank >= world)
 		return 0;
-	if (g->name && (rc = pl_intern_add(&a->str, g->name, strlen(g->name), &l.name, err)) < 0)
-		return rc;
+	if (g->name)
+		PL_CHECK(pl_intern_add(&a->str, g->name, strlen(g->name), &l.name, err));
 	if (is_all && *all != PL_NONE)
 		l.set = *all;
 	else
-		PL_TRY(settle_ranks(g, world, &known, err));
+		PL_CHECK(settle_ranks(g, world, &known, err));
 	if (known && !has_member(g->rank, g->n, rank))
 		return 0;
 	if (known)
-		PL_TRY(pl_intern_add(&a->rank_sets, (const char *)g->rank, g->n * sizeof(*g->rank),
-				     &l.set, err));
+		PL_CHECK(pl_intern_add(&a->rank_sets, (const char *)g->rank,
+				       g->n * sizeof(*g->rank), &l.set, err));
 	if (is_all)
 		*all = l.set;
-	PL_TRY(pl_grow(&a->listed, &a->cap_listed, a->n_listed + 1, sizeof(*a->listed), err));
+	PL_CHECK(pl_grow(&a->listed, &a->cap_listed, a->n_listed + 1, sizeof(*a->listed), err));
 	a->listed[a->n_listed++] = l;
-	rc = 0;
-out:
-	return rc;
+	return 0;
 }
 
 /* ---- threads of groups ----------------------------------------------------------------------- */
@@ -94,9 +92,9 @@ PL_COMPARATOR(by_tid, struct thread, tid, track);
 
 /*
  * PyTorch makes two threads, one after the other, with each process group of gloo. So the threads
- * of a rank are in the order of its groups, which is that of the list. Other processes may make
- * threads between the two, or one of them may have done nothing, but not both. If there are threads
- * for as many groups as are listed, a collective is of the group of its thread.
+ * of a rank, all of one process, are in the order of the list. Other processes may make threads
+ * between the two, or one of them may have done nothing, but not both. If there are threads for as
+ * many groups as are listed, a collective is of the group of its thread.
  */
 static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t listed0,
 			size_t ev0, struct pl_err *err)
@@ -120,12 +118,15 @@ static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t
 		v[n].track = t;
 		if (a->ev[i].group != PL_NONE || tid >= seg->str.n ||
 		    seg->track[t].type != PL_T_THREAD ||
+		    seg->track[t].pid != seg->track[v[0].track].pid ||
 		    !pl_json_i64(seg->str.str[tid], seg->str.len[tid], &v[n++].tid))
 			goto out;
 	}
 	pl_sort(v, n, sizeof(*v), by_tid);
 	for (size_t i = 0; i < n; i++) {
-		second = n == 2 * groups ? i % 2 : !second && v[i].tid == v[i - 1].tid + 1;
+		second = n == 2 * groups
+				 ? i % 2
+				 : !second && (uint64_t)v[i].tid - (uint64_t)v[i - 1].tid == 1;
 		k += !second;
 		group[v[i].track] = (uint32_t)k - 1;
 	}
@@ -137,38 +138,12 @@ static int note_threads(struct pl_align *a, const struct pl_segment *seg, size_t
 			continue;
 		e->group = l->name;
 		e->ranks = l->set;
-		e->listed = true;
+		e->listed = a->by_thread = true;
 	}
 out:
 	pl_free(v);
 	pl_free(group);
 	return rc;
-}
-
-/* Did all members of each group have the same collectives in it? If they did not, threads were put
- * into wrong groups. The sum of what the others had is a multiple of what the first had. */
-static bool members_agree(const struct pl_align *a)
-{
-	uint64_t rest = 0;
-
-	for (size_t i = 0; i < a->n; i++) {
-		const struct pl_comm *e = &a->ev[i];
-		const int64_t same[4] = { e->group, e->ranks, e->coll,
-					  e->coll_is & PL_COLL_ROOTED ? 0 : e->bytes };
-		int32_t first = -1;
-		uint64_t present = 0;
-		uint32_t n = 0;
-		const int32_t *v = e->listed ? pl_clock_listed_ranks(a, e->ranks, &n) : NULL;
-
-		while (n-- > 0)
-			if (pl_clock_has_rank(a, v[n])) {
-				first = v[n];
-				present++;
-			}
-		if (v)
-			rest += pl_hash(same, sizeof(same)) * (e->rank == first ? 1 - present : 1);
-	}
-	return !rest;
 }
 
 int pl_clock_listed_note(struct pl_align *a, const struct pl_segment *seg, size_t sr0, size_t ev0,
@@ -308,6 +283,35 @@ static void forget_threads(struct pl_align *a)
 		}
 }
 
+/* Forget the threads if members of a group did not have the same collectives in it: threads were
+ * put into wrong groups. The sum of what the others had is a multiple of what the first had. */
+static int doubt_threads(struct pl_align *a, const struct pl_listed *first, struct pl_err *err)
+{
+	uint64_t rest = 0, *present; /* of each set: how many of its ranks are in the input */
+
+	PL_CHECK(pl_alloc(&present, a->rank_sets.n, sizeof(*present), err));
+	for (pl_id s = 0; s < a->rank_sets.n; s++) {
+		uint32_t n;
+		const int32_t *v = pl_clock_listed_ranks(a, s, &n);
+
+		while (n-- > 0)
+			present[s] += pl_clock_has_rank(a, v[n]);
+	}
+	for (size_t i = 0; i < a->n; i++) {
+		const struct pl_comm *e = &a->ev[i];
+		const int64_t same[4] = { e->group, e->ranks, e->coll,
+					  e->coll_is & PL_COLL_ROOTED ? 0 : e->bytes };
+
+		if (e->listed)
+			rest += pl_hash(same, sizeof(same)) *
+				(e->rank == first[e->ranks].rank ? 1 - present[e->ranks] : 1);
+	}
+	if (rest)
+		forget_threads(a);
+	pl_free(present);
+	return 0;
+}
+
 int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 {
 	struct pl_listed *first = NULL;
@@ -323,8 +327,8 @@ int pl_clock_listed_use(struct pl_align *a, struct pl_err *err)
 	if (set == PL_NONE) {
 		PL_TRY(list_members(a, first, err));
 		PL_TRY(use_only_set(a, err));
-		if (!members_agree(a)) {
-			forget_threads(a);
+		if (a->by_thread) {
+			PL_TRY(doubt_threads(a, first, err));
 			PL_TRY(use_only_set(a, err));
 		}
 	} else {

@@ -17,6 +17,7 @@ struct thread_args { /* of an event on a thread instead of a stream */
 	int64_t tid;
 	const char *dims; /* recorded sizes */
 	int64_t rf;	  /* record function id */
+	int64_t pid;	  /* 0: as all others */
 };
 
 static const char *header; /* distributedInfo of the next segments, NULL none */
@@ -79,7 +80,7 @@ static int put_event(struct pl_segment *s, struct pl_batch *b, int32_t rank, con
 {
 	struct pl_track t;
 	uint32_t row = b->n;
-	char tid[24];
+	char tid[24], pid[24];
 	int rc;
 
 	pl_trace_track_init(&t);
@@ -90,12 +91,13 @@ static int put_event(struct pl_segment *s, struct pl_batch *b, int32_t rank, con
 		PL_TRY(pl_intern_add(&s->str, tid, strlen(tid), &t.tid, err));
 	else
 		t.stream = e->stream;
-	PL_TRY(pl_intern_add(&s->str, "77", 2, &t.pid, err));
+	snprintf(pid, sizeof(pid), "%lld", g && g->pid ? (long long)g->pid : 77);
+	PL_TRY(pl_intern_add(&s->str, pid, strlen(pid), &t.pid, err));
 	if (host)
 		PL_TRY(pl_intern_add(&s->str, host, strlen(host), &t.host, err));
 	b->track[row] = PL_NONE;
 	for (uint32_t i = 0; g && i < s->n_tracks; i++) /* a thread has one track */
-		if (s->track[i].tid == t.tid)
+		if (s->track[i].tid == t.tid && s->track[i].pid == t.pid)
 			b->track[row] = i;
 	if (b->track[row] == PL_NONE)
 		PL_TRY(pl_trace_segment_track(s, &t, &b->track[row], err));

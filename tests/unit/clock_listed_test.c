@@ -1,5 +1,6 @@
 /* Groups that headers of files list: read in all their forms, used, doubted. */
 #include <stdlib.h>
+#include <time.h>
 
 #include "clock_fixture.h"
 #include "core/core.h"
@@ -192,8 +193,9 @@ static void check_left_out(void)
 /* The threads of each group on a rank; each works in turn, one that is 0 never. */
 struct threads {
 	const char *header;
-	int tid[KINDS][2];
+	int64_t tid[KINDS][2];
 	int64_t bytes; /* of the last collective of a row */
+	int64_t pid;   /* 0: one process; else each group has one, from this number on */
 };
 
 static int feed_rank(struct pl_align *a, const struct threads *t, int rank, struct pl_err *err)
@@ -215,7 +217,8 @@ static int feed_rank(struct pl_align *a, const struct threads *t, int rank, stru
 				    .bytes = kind == 1 && i + KINDS >= MANY ? t->bytes : 4096,
 				    .ts = at + noise(&seed, 20000) };
 		e[i].dur = at + 1000000 + noise(&seed, 20000) - e[i].ts;
-		g[i] = (struct thread_args){ t->tid[kind][t->tid[kind][1] ? nth : 0], "[]", 0 };
+		g[i] = (struct thread_args){ t->tid[kind][t->tid[kind][1] ? nth : 0], "[]", 0,
+					     t->pid ? t->pid + kind : 0 };
 	}
 	snprintf(file, sizeof(file), "rank%d", rank);
 	header = t->header;
@@ -248,10 +251,10 @@ static void check_threads(void)
 		"{\"world_size\":4,\"pg_config\":[" ALL ",{\"pg_name\":\"7\",\"ranks\":[%d]}]}";
 	/* rank 1 made threads while rank 2 did; one thread of rank 3 had nothing to do */
 	struct threads t[RANKS] = {
-		{ LIST(LOWER, EVEN), { { 10, 11 }, { 20, 21 }, { 30, 31 } }, 4096 },
-		{ LIST(LOWER, ODD), { { 9, 12 }, { 22, 24 }, { 32, 34 } }, 4096 },
-		{ LIST(UPPER, EVEN), { { 13, 14 }, { 23, 25 }, { 33, 35 } }, 4096 },
-		{ LIST(UPPER, ODD), { { 15, 16 }, { 26, 0 }, { 28, 29 } }, 4096 },
+		{ LIST(LOWER, EVEN), { { 10, 11 }, { 20, 21 }, { 30, 31 } }, 4096, 0 },
+		{ LIST(LOWER, ODD), { { 9, 12 }, { 22, 24 }, { 32, 34 } }, 4096, 0 },
+		{ LIST(UPPER, EVEN), { { 13, 14 }, { 23, 25 }, { 33, 35 } }, 4096, 0 },
+		{ LIST(UPPER, ODD), { { 15, 16 }, { 26, 0 }, { 28, 29 } }, 4096, 0 },
 	};
 	char all[RANKS][128];
 
@@ -263,14 +266,64 @@ static void check_threads(void)
 	t[1].tid[2][0] = 23;
 	t[1].tid[2][1] = 0;
 	check_thread_groups("... or two of one pair would be alone", t, "inferred0:0,1,2,3?");
+	t[1].tid[1][0] = t[1].tid[2][0] = t[1].tid[0][0] = INT64_MAX;
+	t[1].tid[0][1] = 0;
+	t[1].pid = 50;
+	check_thread_groups("... or they are of several processes", t, "inferred0:0,1,2,3?");
+	t[1].pid = 0;
 	for (int r = 0; r < RANKS; r++) {
-		const int one[KINDS][2] = { { 10, 11 }, { 10, 11 }, { 10, 11 } };
+		const int64_t one[KINDS][2] = { { 10, 11 }, { 10, 11 }, { 10, 11 } };
 
 		snprintf(all[r], sizeof(all[r]), "%.*s%d]}]}", (int)(sizeof(solo) - 7), solo, r);
 		t[r].header = all[r];
 		memcpy(t[r].tid, one, sizeof(one));
 	}
 	check_thread_groups("two threads of one group that is in use", t, "0:0,1,2,3");
+}
+
+/* CPU time of a job of two ranks where each has n collectives, of the group of 2^17 ranks that is
+ * listed and of a group of two. Both are told by threads. */
+static double seconds(size_t n)
+{
+	struct pl_align *a = new_align(PL_CLOCK_ONE, PL_DUP_REFUSE, false);
+	struct ev *e = calloc(n, sizeof(*e));
+	struct thread_args *g = calloc(n, sizeof(*g));
+	struct result x = { .rc = 0 };
+	clock_t begin = clock();
+	int rc = 0;
+
+	header = "{\"world_size\":131072,\"pg_config\":[{\"pg_name\":\"0\",\"ranks\":[]}," LOWER
+		 "]}";
+	for (int rank = 0; rank < 2 && a && e && g; rank++) {
+		for (size_t i = 0; i < n; i++) {
+			e[i] = (struct ev){ .kind = PL_K_COLLECTIVE,
+					    .name = "gloo:all_reduce",
+					    .coll = "allreduce",
+					    .seq = -1,
+					    .peer = -1,
+					    .ts = 1000000 * (pl_ns)(i + 1),
+					    .dur = 1000 };
+			g[i] = (struct thread_args){ 10 + 10 * (int64_t)(i % 2), "[]", 0, 0 };
+		}
+		rc |= feed_threads(a, rank, "host", rank ? "rank1" : "rank0", e, g, n, &x.err);
+	}
+	header = NULL;
+	solve(a, &x);
+	ok(!rc && !x.rc, "%zu collectives of a group of many ranks", n);
+	ok(x.m.n_groups == 2 && x.m.group[0].n + x.m.group[1].n == (1 << 17) + 2,
+	   "... each of the group of its thread");
+	done(a, &x);
+	free(e);
+	free(g);
+	return (double)(clock() - begin) / CLOCKS_PER_SEC;
+}
+
+static void check_cost(void)
+{
+	double few = seconds(40), many = seconds(2000);
+
+	ok(many < 10 * few, "members are not visited for each event: %.3f s, 50 times as many %.3f",
+	   few, many);
 }
 
 int main(void)
@@ -309,5 +362,6 @@ int main(void)
 	check("two groups, each listed", &j, "1:0,1 2:2,3", 0, NULL);
 	check_left_out();
 	check_threads();
+	check_cost();
 	return done_testing();
 }

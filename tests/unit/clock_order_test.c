@@ -190,8 +190,8 @@ static void make_pair(const struct work *w, int k, enum known by, struct ev *e,
 				    .peer = -1,
 				    .ts = w[i].start + 500 * i,
 				    .dur = 400 };
-		g[i] = (struct thread_args){ 7, by == BY_KIND ? "[[], [], []]" : op_dims[kind],
-					     rf };
+		g[i] = (struct thread_args){ 7, by == BY_KIND ? "[[], [], []]" : op_dims[kind], rf,
+					     0 };
 		e[2 + i] = (struct ev){ .kind = PL_K_COLLECTIVE,
 					.name = work_name[kind],
 					.coll = kind == 2 ? "allreduce" : "broadcast",
@@ -201,7 +201,7 @@ static void make_pair(const struct work *w, int k, enum known by, struct ev *e,
 					.dur = 0,
 					.bytes = work_bytes[kind] };
 		g[2 + i] = (struct thread_args){ 8 + (first == (i == 0)), work_dims[kind],
-						 rf ? rf + 1 : 0 };
+						 rf ? rf + 1 : 0, 0 };
 	}
 	if (draw(2) && (by == BY_IDS || !alike))
 		swap_starts(&e[2], &e[3]);
