@@ -35,13 +35,17 @@ static pl_id resource_name(struct builder *b, const struct pl_segment *s, const 
 	return pl_derive_intern_text(b->err, &b->g->str, text);
 }
 
-/* The link of a rank, as the metadata says: to the first rank, or from the rank to itself. */
+/* The link of a rank, as the metadata says: to the first rank, or from the rank to itself. That of
+ * the first rank, which has resource 0, ends at the second rank, which comes later. */
 static void note_link(struct builder *b, const struct pl_segment *s, uint32_t res)
 {
 	const char *each = pl_trace_segment_meta_get(s, PL_DERIVE_LINKS);
-	const struct pl_link l = { res, each && !strcmp(each, "true") ? 0 : res, 0, 0 };
+	const uint32_t other = res ? 0 : PL_NONE;
+	const struct pl_link l = { res, each && !strcmp(each, "true") ? other : res, 0, 0 };
 
-	if (each && (res || strcmp(each, "true") != 0)) /* the first rank has resource 0 */
+	if (b->g->n_links && b->g->link[0].to == PL_NONE)
+		b->g->link[0].to = res;
+	if (each)
 		PL_DERIVE_ADD(b->err, b->g->link, b->g->n_links, b->g->cap_links, l);
 }
 
@@ -343,6 +347,8 @@ void pl_derive_gather(struct builder *b)
 		share_tracks(b, seg);
 		count_ops(b, seg);
 	}
+	if (b->g->n_links && b->g->link[0].to == PL_NONE) /* there is no second rank */
+		b->g->n_links = 0;
 	for (size_t i = 0; i < b->g->n_res; i++)
 		sort_ops(&b->resource[i]);
 out:;

@@ -576,6 +576,45 @@ static void wild(void)
 	end_trace();
 }
 
+/* What the trace says of the links of each of three ranks (NULL: nothing), and the links as
+ * FROM-TO by rank. */
+static void links(const char *const each[3], const char *want)
+{
+	struct pl_err err = { 0 };
+	char text[64] = "";
+	size_t n = 0;
+	int rc = 0;
+
+	begin_trace();
+	for (int r = 0; r < 3; r++) {
+		uint32_t s = segment();
+		pl_id h = track(s, r, -1, "100");
+
+		ev(s, PL_K_HOST_OP, h, "op", 10, 20, 0);
+		ev(s, PL_K_HOST_OP, track(s, r, -1, "101"), "op", 12, 22, 0);
+		if (each[r])
+			rc |= pl_trace_segment_meta(&trace.seg[s]->seg, PL_DERIVE_LINKS,
+						    strlen(PL_DERIVE_LINKS), each[r],
+						    strlen(each[r]), &err);
+	}
+	ok(rc == 0 && build(), "three ranks with links build");
+	for (size_t i = 0; i < graph.n_links; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%d-%d", i ? " " : "",
+				      graph.res[graph.link[i].from].rank,
+				      graph.res[graph.link[i].to].rank);
+	is_str(text, want, "... which are there");
+	end_trace();
+}
+
+static void links_of_ranks(void)
+{
+	links((const char *const[]){ "true", "true", "true" }, "0-1 1-0 2-0");
+	links((const char *const[]){ "true", NULL, NULL }, "0-1");
+	links((const char *const[]){ NULL, "true", NULL }, "1-0");
+	links((const char *const[]){ "false", "false", NULL }, "0-0 1-1");
+	links((const char *const[]){ NULL, NULL, NULL }, "");
+}
+
 int main(void)
 {
 	one_rank();
@@ -597,5 +636,6 @@ int main(void)
 	steps_overlap();
 	steps_crossed();
 	wild();
+	links_of_ranks();
 	return done_testing();
 }
