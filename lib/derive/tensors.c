@@ -111,7 +111,7 @@ out:
 static void read_size(struct builder *b, const struct op *op, struct grad *x)
 {
 	const struct pl_events *e = b->t->seg[op->seg];
-	const char *dims = pl_derive_text(e, e->dims, op->ev);
+	const char *dims = pl_derive_text(e, e->dims, op->ev), *s = dims;
 	const char *type = pl_derive_text(e, e->types, op->ev);
 	size_t n = type && !strncmp(type, "[\"", 2) ? strcspn(type + 2, "\"") : 0, at = 0;
 	struct tensor_dims t;
@@ -121,14 +121,16 @@ static void read_size(struct builder *b, const struct op *op, struct grad *x)
 		return;
 	x->type = pl_derive_intern(b->err, &b->g->str, type + 2, n);
 	if (!dims || strncmp(dims, "[[", 2) != 0 || !pl_derive_next_dims(&dims, &t) ||
-	    t.elements < 0 || t.elements > GRAD_MAX || t.n > TENSOR_DIMS_MAX)
+	    t.elements < 0 || t.elements > GRAD_MAX)
 		return;
 	if (pl_trace_dtype(type + 2, n, NULL))
 		x->bytes = t.elements * pl_trace_dtype(type + 2, n, NULL);
-	snprintf(x->dims, sizeof(x->dims), "scalar");
-	for (int k = 0; k < t.n && at < sizeof(x->dims); k++)
-		at += (size_t)snprintf(x->dims + at, sizeof(x->dims) - at, "%s%lld", k ? "x" : "",
-				       (long long)t.size[k]);
+	if (!t.n)
+		at = (size_t)snprintf(x->dims, sizeof(x->dims), "scalar");
+	for (s += 2; *s && *s != ']' && at + 1 < sizeof(x->dims); s++)
+		if (strchr("0123456789,", *s))
+			x->dims[at++] = *s == ',' ? 'x' : *s;
+	x->dims[*s == ']' ? at : 0] = '\0'; /* longer than the room: no text */
 }
 
 /* run(1) records which parameter the gradient is of. */

@@ -52,6 +52,8 @@ rank() {
 
 { grad 10 '[10, 10]' && grad 20 '[50]' && reduce 2 30 150 float && grad 60 '[20]' && reduce 2 70 20 float; } | rank
 is "sizes that add up" "grad 0 10x10:400:1:- grad 1 50:200:1:- grad 2 20:80:1:-"
+{ grad 10 '[2, 2, 2, 2, 2, 2, 2]' && grad 20 '[3, 3]' && reduce 2 30 137 float; } | rank
+is "a gradient of many dimensions" "grad 0 2x2x2x2x2x2x2:512:1:- grad 1 3x3:36:1:-"
 { grad 10 '[10, 10]' && grad 20 '[50]' && reduce 2 30 100 float && grad 60 '[20]' && reduce 2 70 70 float; } | rank
 is "a bucket with the first only, the other waits for the next" "grad 0 10x10:400:1:- grad 1 50:200:1:- grad 2 20:80:1:-"
 check "... which is another" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | uniq -c |
