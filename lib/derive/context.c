@@ -9,10 +9,12 @@
  * not kept.
  *
  * The work of an operation is what it computes on tensors of which sizes and type. Products of
- * matrices take two operations for each pair of elements that meet: the two last tensors of two or
- * more dimensions are multiplied, the second one as it is or transposed. A convolution takes two
- * operations for each element of the filter at each place where the filter is put, edges included;
- * each gradient takes as many. O(n log n) in ranges.
+ * matrices take two operations for each pair of elements that meet. The first two tensors that are
+ * no scalars are multiplied, the second one as it is or transposed; if the name has "add" and there
+ * are three such tensors, the first one is what is added. Dimensions before the last two repeat
+ * where a tensor has size 1 or none. A convolution takes two operations for each element of the
+ * filter at each place where the filter is put, edges included; each gradient takes as many.
+ * Attention makes two such products, and its gradient five. O(n log n) in ranges.
  */
 #include <stdlib.h>
 
@@ -149,6 +151,21 @@ const struct range *pl_derive_range_at(const struct resource *resource, struct r
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
+/* These two are -1 if they are too large, or a factor or summand is not known. */
+static int64_t product(int64_t a, int64_t b)
+{
+	int64_t p;
+
+	return a < 0 || b < 0 || __builtin_mul_overflow(a, b, &p) ? -1 : p;
+}
+
+static int64_t sum(int64_t a, int64_t b)
+{
+	int64_t s;
+
+	return a < 0 || b < 0 || __builtin_add_overflow(a, b, &s) ? -1 : s;
+}
+
 bool pl_derive_next_dims(const char **s, struct tensor_dims *t)
 {
 	const char *p = *s;
@@ -169,9 +186,7 @@ bool pl_derive_next_dims(const char **s, struct tensor_dims *t)
 		if (t->n < TENSOR_DIMS_MAX)
 			t->size[t->n] = v;
 		t->n++;
-		if (v < 0 || t->elements < 0 ||
-		    __builtin_mul_overflow(t->elements, v, &t->elements))
-			t->elements = -1;
+		t->elements = product(t->elements, v);
 		p = end;
 	}
 	*s = p;
@@ -189,22 +204,13 @@ static int64_t next_type(const char **s, const char **type)
 	return pl_trace_dtype(from + 1, (size_t)(to - from - 1), type);
 }
 
-/* -1: too large, or one of them is not known. */
-static int64_t product(int64_t a, int64_t b)
-{
-	int64_t p;
-
-	return a < 0 || b < 0 || __builtin_mul_overflow(a, b, &p) ? -1 : p;
-}
-
 /* `bytes` are read, and `written` elements written; each can be -1, not known. */
 static void set_work(struct pl_gwork *w, int64_t flops, int64_t bytes, int64_t written,
 		     int64_t element)
 {
-	written = product(written, element);
 	w->flops = flops;
-	if (flops >= 0 && bytes >= 0 && written >= 0)
-		w->bytes = pl_add_sat(bytes, written);
+	if (flops >= 0)
+		w->bytes = sum(bytes, product(written, element));
 }
 
 /* Two operations for each element of a row and each column. Products of the dimensions before the
@@ -347,7 +353,7 @@ static void measure_convolution(struct pl_gwork *w, const char *name, const char
 		bool of_filter = second && second[1] == ' ' && second[2] == 'T';
 
 		at = product(of_input + of_filter, places_of(&t[transposed]));
-		written = of_input * t[1].elements + of_filter * t[2].elements;
+		written = sum(of_input * t[1].elements, of_filter * t[2].elements);
 	} else {
 		int64_t groups = transposed ? strtoll(argument(values, c->groups), NULL, 10) : 0;
 
@@ -391,9 +397,11 @@ static void measure_attention(struct pl_gwork *w, const char *name, const char *
 	queries = t[0].elements / t[0].size[3];
 	out = product(queries, t[2].size[3]);
 	set_work(w,
-		 product(product(2 * queries, t[1].size[k < 2 ? 2 : 1]),
-			 (gradient ? 3 : 1) * t[0].size[3] + (gradient ? 2 : 1) * t[2].size[3]),
-		 bytes, gradient ? t[0].elements + t[1].elements + t[2].elements : out, element);
+		 product(product(product(2, queries), t[1].size[k < 2 ? 2 : 1]),
+			 sum(product(gradient ? 3 : 1, t[0].size[3]),
+			     product(gradient ? 2 : 1, t[2].size[3]))),
+		 bytes, gradient ? sum(sum(t[0].elements, t[1].elements), t[2].elements) : out,
+		 element);
 }
 
 /* Floating-point operations and bytes of an operation on these tensors, as far as they follow. */
@@ -419,10 +427,8 @@ static void measure(struct pl_gwork *w, const char *name, const char *dims, cons
 		if (t.n >= 3 && n_large++ < 4)
 			large[n_large - 1] = t;
 		n = product(t.elements, size);
-		if (n < 0 || bytes < 0 || __builtin_add_overflow(bytes, n, &bytes))
-			bytes = -1;
-		else
-			most = pl_max_i64(most, n);
+		bytes = sum(bytes, n);
+		most = pl_max_i64(most, n);
 	}
 	if (w->op == PL_OP_MATMUL)
 		measure_product(w, name, first, n_first, bytes, element);

@@ -398,9 +398,8 @@ static void describe_nodes(struct describe *d, const struct pl_shape *shape,
 			   const struct pl_gstep *st)
 {
 	const struct pl_shape columns = *shape, *s = &columns; /* no store below changes them */
-	size_t n = (size_t)d->g->n_ranks + 1;
-	pl_ns *last; /* begin of the last backward operation, by rank; one for those without a rank
-		      */
+	size_t n = (size_t)d->g->n_ranks;
+	pl_ns *last; /* begin of the last backward operation, by rank */
 
 	if (pl_alloc(&last, n, sizeof(*last), d->err) < 0)
 		return;

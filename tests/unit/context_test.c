@@ -344,7 +344,10 @@ static void convolutions(void)
 #define F  "\"float\""
 #define F2 "[" F ", " F ", \"\", \"\", \"\", \"\", \"\", \"\"]"
 #define F3 "[" F ", " F ", " F ", \"\", \"\", \"\", \"\", \"\"]"
+#define F4 "[" F ", " F ", " F ", " F "]"
 #define F5 "[" F ", " F ", " F ", " F ", " F ", \"\", \"\", \"\"]"
+
+#define BEYOND "4611686018427387905"
 
 /* Operations as PyTorch 2.15 records them, and what its own counter of FLOPs says of them, where it
  * counts them. Its counter takes no masks into account. */
@@ -391,6 +394,20 @@ static void recorded(void)
 		{ "aten::_efficient_attention_forward",
 		  "[[1, 32, 3, 8], [1, 48, 3, 8], [1, 48, 3, 8], [], [3], [3]]",
 		  "[" F ", " F ", " F ", \"\", \"int\", \"int\"]", "", -1, -1 },
+		/* sizes whose sums and products overflow, the last to a positive number */
+		{ "aten::_flash_attention_forward",
+		  "[[1, " BEYOND ", 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]", F3, "", -1, -1 },
+		{ "aten::_flash_attention_backward",
+		  "[[1, 1, 1, 1], [1, 1, 1, 3], [" BEYOND ", 1, 1, 1], [" BEYOND ", 1, 1, 1]]", F4,
+		  "", 22, -1 },
+		{ "aten::convolution_backward",
+		  "[[1, 1, 1], [1, 1, " BEYOND "], [1, 1, " BEYOND "]]", F3,
+		  "[\"\", \"\", \"\", \"\", \"\", \"\", \"\", \"False\", \"\", \"\", \"[True, "
+		  "True]\"]",
+		  -1, -1 },
+		{ "aten::_flash_attention_backward",
+		  "[[1, 1, 1, 1], [1, 1, 1, 6917529027641081856], [1, 1, 1, 1], [1, 1, 1, 1]]", F4,
+		  "", -1, -1 },
 	};
 
 	for (size_t i = 0; i < PL_LEN(rows); i++) {
