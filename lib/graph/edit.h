@@ -207,11 +207,13 @@ static inline bool pl_edit_has_edge(const struct pl_edit *e, uint32_t src, uint3
 			return true;
 	return false;
 }
+/* Sums of times over 2^61 ns, which no recording has, do not wrap. */
 static inline pl_ns pl_edit_end(const struct pl_edit *e, uint32_t node)
 {
 	const struct pl_enode *n = &e->node[node];
 
-	return n->start + n->dur + (PL_UNLIKELY(e->share) ? e->share[node].stretch : 0);
+	return pl_min_i64(n->start, 1LL << 61) + pl_min_i64(n->dur, 1LL << 61) +
+	       (PL_UNLIKELY(e->share) ? e->share[node].stretch : 0);
 }
 /* Does the edge count from the start of its source? */
 static inline bool pl_edit_from_start(uint8_t type)

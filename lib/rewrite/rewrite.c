@@ -221,7 +221,11 @@ static int no_tensor(const struct pl_rewriter *r, const char *name, const char *
 		     struct pl_err *err)
 {
 	struct pl_plan_near near = pl_plan_near_begin(name);
+	const char *number = pl_plan_param(name), *end = number + strspn(number, "0123456789");
 
+	if (end > number && (*end == ' ' || !*end))
+		remedy = "a plan made from an older recording calls tensors by number, but this "
+			 "graph calls them by parameter; plan makes a new one from it";
 	for (uint32_t t = 0; t < r->n_tensors; t++)
 		pl_plan_near(&near, r->tensor[t].in_plans);
 	return pl_plan_no_name(&near, "there is", remedy, err);

@@ -136,7 +136,7 @@ static void delay_first(struct pl_rewriter *r, const struct passes *p, const str
 	uint32_t first, dst;
 
 	if (n.name == p->name)
-		rw_set_dur(r, node, pl_max_i64(0, n.dur + s->later));
+		rw_set_dur(r, node, pl_max_i64(0, pl_add_sat(n.dur, s->later)));
 	for (uint32_t x = n.out, next; n.role == PL_RO_MARK && x != PL_NONE; x = next) {
 		next = e->edge[x].out_next;
 		dst = e->edge[x].dst;
@@ -184,11 +184,13 @@ static void delay_slot(struct pl_rewriter *r, struct slot *s, const struct passe
 {
 	int64_t had = rw_now(r)->accumulate;
 	pl_ns period, was = pl_max_i64(0, s->period - s->lost);
+	double later;
 
 	s->end = last_gradient(r, s);
 	/* beside the other microbatches there is no communication */
 	period = pl_max_i64(0, period_of(r->e, p, s) - s->lost / k);
-	s->later = (had * k - 1) * period - (had - 1) * was;
+	later = (double)(had * k - 1) * (double)period - (double)(had - 1) * (double)was;
+	s->later = (pl_ns)fmin(fmax(later, -0x1p62), 0x1p62);
 	for (uint32_t i = 0; i < p->n_nodes; i++)
 		if (p->of[i] == s)
 			delay_first(r, p, s, i);
@@ -230,6 +232,8 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 			err, PL_EDATA,
 			"the batch of a pipeline passes in microbatches already; their number "
 			"is that of the graph (graph --program 'pipeline microbatches=N ...')");
+	if (rw_now(r)->accumulate > INT32_MAX / rw->k)
+		return pl_fail(err, PL_ELIMIT, "more than %d microbatches", INT32_MAX);
 	PL_TRY(pl_alloc(&slot, n_slots, sizeof(*slot), err));
 	PL_TRY(pl_alloc(&p.of, p.n_nodes, sizeof(struct slot *), err));
 	PL_TRY(pl_edit_add_name(r->e, "earlier microbatches", &p.name, err));

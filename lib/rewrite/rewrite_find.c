@@ -59,6 +59,19 @@ static uint32_t group_index(struct pl_rewriter *r, uint32_t group)
 	return i;
 }
 
+/* A communication is in the slot of its rank. If the tensor were in another rank's slot, both slots
+ * would have the communication. */
+static int check_rank(const struct pl_edit *e, const struct pl_etensor *x, struct pl_err *err)
+{
+	int32_t rank = e->res[e->node[x->arrive].res].rank;
+
+	if (x->rank == rank)
+		return 0;
+	return pl_fail(err, PL_EDATA,
+		       "in the graph rank %d sends the tensor \"%.200s\", but does not make it",
+		       rank, pl_edit_name(e, e->g->tensor[x->tensor].name));
+}
+
 /* Tensors of the base, by name and group, and where they are in each slot. */
 static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 {
@@ -91,6 +104,7 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 		const struct pl_tensor *g = &e->g->tensor[x->tensor];
 		bool same = i && v[i].name == v[i - 1].name;
 
+		PL_TRY(check_rank(e, x, err));
 		if (!same || v[i].group != v[i - 1].group) {
 			t += i > 0;
 			r->tensor[t] = (struct pl_rewrite_tensor){

@@ -2,6 +2,7 @@
  * Rewrites on graphs made from tables of layers: buckets against a model written down here,
  * building on against building anew, undoing, and what is refused.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "derive/layers.h"
@@ -298,6 +299,10 @@ static void test_plans(void)
 	refuse(&j, "scale kind=coll by 2", "no kind matches \"coll\"");
 	refuse(&j, "remove rank=77", "it selects no operation");
 	refuse(&j, "fuse-tensors \"grad L4\" \"grad L9\"", "grad L9");
+	refuse(&j, "fuse-tensors \"grad 0 4\" \"grad 1\"", "older recording");
+	ok(one(&j, "accumulate 65536\naccumulate 32768", &step, &err) == PL_ELIMIT,
+	   "too many microbatches are refused (%s)", err.msg);
+	memset(&err, 0, sizeof(err));
 	refuse(&j, "bandwidth ib x 2", "ib");
 	refuse(&j, "recompute L7", "L7");
 	refuse(&j, "fuse-ops \"forward L0\" \"forward L2\"", "follow");
@@ -433,6 +438,59 @@ static void test_order(void)
 	job_fini(&j);
 }
 
+static int rewrite_graph(const struct pl_graph *g, const char *text, struct pl_err *err)
+{
+	struct job k = { .g = *g };
+	pl_ns step;
+	int rc;
+
+	memset(err, 0, sizeof(*err));
+	k.s = pl_sim_new(&k.g, err);
+	rc = k.s ? pl_sim_edit(k.s, 0, 1, &k.e, err) : err->code;
+	k.r = rc < 0 ? NULL : pl_rewrite_new(&k.e, &cost, err);
+	rc = k.r ? one(&k, text, &step, err) : err->code;
+	pl_rewrite_free(k.r);
+	pl_edit_fini(&k.e);
+	pl_sim_free(k.s);
+	return rc;
+}
+
+/* Any node can be named as the one that makes a gradient. One of the rank that sends the gradient
+ * is taken, one of another rank is refused. */
+static void test_producers(void)
+{
+	static const char *const text[] = { "algorithm tree", "accumulate 2",
+					    "fuse-tensors \"grad L2\" \"grad L0\"" };
+	uint32_t wrong = 0, taken = 0, refused = 0;
+	struct pl_err err = { 0 };
+	struct job j;
+
+	ok(job_init(&j, 5, 3, 2, &err), "a job of three layers (%s)", err.msg);
+	for (uint32_t t = 0; t < j.g.n_tensors; t++) {
+		struct pl_tensor *x = &j.g.tensor[t];
+		const struct pl_shape *sh = &j.g.shape[0];
+		const uint32_t was = x->producer;
+
+		for (uint32_t node = 0; x->role == PL_TR_GRAD && node < sh->n_nodes; node++)
+			for (size_t i = 0; i < PL_LEN(text); i++) {
+				bool same =
+					pl_node_rank(&j.g, sh, node) == pl_node_rank(&j.g, sh, was);
+				int rc;
+
+				x->producer = node;
+				rc = rewrite_graph(&j.g, text[i], &err);
+				taken += same && rc == 0;
+				refused += !same && rc == PL_EDATA && strstr(err.msg, "\"grad L");
+				wrong += same ? rc != 0 : rc != PL_EDATA;
+			}
+		x->producer = was;
+	}
+	ok(!wrong && taken > 100 && refused > 100,
+	   "%u makers of gradients are taken, %u on other ranks are refused (%s)", taken, refused,
+	   err.msg);
+	job_fini(&j);
+}
+
 /* Compute of the batch is the same in k parts; the last gradients are made in the last of them. */
 static pl_ns accumulated(const struct job *j, double k, double speed, int again)
 {
@@ -487,8 +545,90 @@ static void test_accumulate(void)
 	job_fini(&j);
 }
 
+/* What may be wrong: the time of a tree where each rank may have one link or many, and that of a
+ * ring, which is assumed. */
+static void test_doubt(void)
+{
+	const struct pl_rewrite rw = { .op = PL_RW_ALGORITHM, .word = (char *)"tree" };
+	struct pl_rewrite_basis basis = { 0 };
+	double wrong = 0, links = 0, all = 0;
+	struct pl_err err = { 0 };
+	struct job j;
+
+	ok(job_init(&j, 5, 3, 4, &err) && pl_rewrite(j.r, &rw, &err) == 0, "a tree (%s)", err.msg);
+	for (uint32_t t = 0; t < j.n; t++) {
+		struct pl_cost_comm c = pl_rewrite_comm(j.r, t);
+		double after = (double)pl_cost_transfer(&cost, &c), ring;
+
+		c.pairs = true;
+		links += fabs(after - (double)pl_cost_transfer(&cost, &c));
+		c.algo = c.was;
+		ring = (double)pl_cost_transfer(&cost, &c);
+		wrong += fabs(after - ring);
+		all += after;
+	}
+	pl_rewrite_bases(j.r, &basis);
+	ok(links > 0 && links + wrong < all && fabs(basis.error - (links + wrong) / all) < 1e-9,
+	   "%.3f of the time is in doubt, %.3f for the links", basis.error, links / all);
+	job_fini(&j);
+}
+
+/* Let communication begin when its gradient is ready, and let the first transfer of each rank end
+ * `more` ns after the second begins. */
+static int overlap(struct job *j, pl_ns more, struct pl_err *err)
+{
+	uint32_t v[4], n = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < j->e.n_nodes; i++)
+		if (j->e.node[i].role == PL_RO_TRANSFER && n < PL_LEN(v))
+			v[n++] = i;
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t x = j->e.node[v[i]].out; x != PL_NONE; x = j->e.edge[x].out_next)
+			if (j->e.node[j->e.edge[x].dst].role == PL_RO_ARRIVE)
+				PL_TRY(pl_edit_drop_edge(&j->e, x, err));
+	PL_TRY(pl_edit_settle(&j->e, err));
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < n; k++)
+			if (j->e.node[v[k]].res == j->e.node[v[i]].res &&
+			    j->e.node[v[k]].start > j->e.node[v[i]].start)
+				PL_TRY(pl_edit_set_dur(
+					&j->e, v[i],
+					j->e.node[v[k]].start - j->e.node[v[i]].start + more, err));
+	PL_TRY(pl_edit_settle(&j->e, err));
+	j->r = pl_rewrite_new(&j->e, &cost, err);
+	rc = j->r ? 0 : err->code;
+out:
+	return rc;
+}
+
+/* Microbatches leave transfers that touch one another as recorded. Those that overlap shared their
+ * link, so they are built again. */
+static void test_overlaps(void)
+{
+	for (pl_ns more = 0; more < 2; more++) {
+		const struct pl_rewrite rw = { .op = PL_RW_ACCUMULATE, .k = 2 };
+		struct pl_rewrite_basis basis = { 0 };
+		struct pl_err err = { 0 };
+		struct job j;
+		bool fine = job_init(&j, 5, 2, 2, &err);
+
+		pl_rewrite_free(j.r);
+		j.r = NULL;
+		fine = fine && overlap(&j, more, &err) == 0 && pl_rewrite(j.r, &rw, &err) == 0;
+		if (fine)
+			pl_rewrite_bases(j.r, &basis);
+		ok(fine && basis.as_recorded == !more, "transfers that overlap by %d ns (%s)",
+		   (int)more, err.msg);
+		job_fini(&j);
+	}
+}
+
 int main(void)
 {
+	test_doubt();
+	test_overlaps();
+	test_producers();
 	test_accumulate();
 	test_order();
 	test_lines();
