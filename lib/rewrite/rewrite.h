@@ -48,9 +48,10 @@ struct pl_rewrite_basis {
 	bool one_size;	  /* some transfers have one size or an unknown one, so the topology alone
 			   * tells    latency from bandwidth */
 	uint64_t samples; /* transfers that were fitted */
-	/* Some operations take longer, some take less time than before. If only one of both is
-	 * true, the prediction has a direction: a step without shared resources is the longest of
-	 * sums of durations, so it cannot change the other way. */
+	/* Some operations or messages may take longer, some may take less time than before. If only
+	 * one of both is true, the prediction has a direction: a step is the longest of sums of
+	 * durations, so it cannot change the other way. With shared resources both are true,
+	 * because another order there can change the step either way. */
 	bool longer, shorter;
 	bool as_recorded;	       /* the communication, after a plan */
 	uint32_t ranks;		       /* that the job has in the prediction; 0: as recorded */

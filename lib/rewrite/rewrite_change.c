@@ -137,8 +137,11 @@ static int change_all(struct pl_sim *s, const struct pl_graph *g, const struct r
 	double *ns;
 	int rc;
 
-	for (size_t i = 0; i < g->n_shapes; i++)
+	for (size_t i = 0; i < g->n_shapes; i++) {
 		most = g->shape[i].n_nodes > most ? g->shape[i].n_nodes : most;
+		if (memchr(g->shape[i].type, PL_N_RESOURCE, g->shape[i].n_nodes))
+			basis->longer = basis->shorter = true;
+	}
 	PL_TRY(pl_alloc(&ns, most, sizeof(*ns), err));
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
@@ -165,7 +168,8 @@ out:
 }
 
 /* The latency of messages of collectives, which is between two nodes. */
-static void change_latency(struct pl_sim *s, const struct rw_change *c, size_t n)
+static void change_latency(struct pl_sim *s, const struct rw_change *c, size_t n,
+			   struct pl_rewrite_basis *basis)
 {
 	double by = 1;
 	pl_ns to = -1;
@@ -178,6 +182,8 @@ static void change_latency(struct pl_sim *s, const struct rw_change *c, size_t n
 	}
 	if (by != 1 || to >= 0)
 		pl_sim_set_latency(s, to, by);
+	basis->longer |= by > 1 || to >= 0;
+	basis->shorter |= by < 1 || to >= 0;
 }
 
 int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struct pl_plan *p,
@@ -208,7 +214,7 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 	if (network.of_job)
 		basis->ranks = network.of_job;
 	PL_TRY(change_all(s, g, c, p->n_rw, hits, basis, err));
-	change_latency(s, c, p->n_rw);
+	change_latency(s, c, p->n_rw, basis);
 out:
 	for (size_t i = 0; c && i < p->n_rw; i++)
 		change_fini(&c[i]);

@@ -272,6 +272,10 @@ queue queue 135000 'set name=push to 40us'	       # 10 + 3 * 40 + 5
 queue queue 125000 'scale name=compute,rank=0 by 10'   # rank 0 comes last, after 100 us: 100 + 20 + 5
 queue pairs 55000 'scale name=push by 1'	       # two at once, then one: 10 + 2 * 20 + 5
 queue pairs 35000 'scale name=push by 0.5'	       # 10 + 2 * 10 + 5
+# with shared resources another order can change the step either way, so the range is all that is in doubt
+"$GEN/queuegen" 2 10:20 10:20 10:20 10:25 >"$TMP/range.graph"
+"$BIN/replay" --no-worth -O json --what-if "latency by 2" "$TMP/range.graph" >"$TMP/out"
+holds "$TMP/out" '"predicted_mean_ns":76000,"predicted_doubt_ns":61000,"predicted_low_ns":15000,' "a range on a server"
 for line in 'accumulate 2:shares a resource' 'fuse-ops compute push:do not follow one another'; do
 	printf 'paceline-plan 1\n%s\n' "${line%:*}" >"$TMP/queue.plan"
 	status 3 "${line%:*} on a server" "$BIN/replay" -p "$TMP/queue.plan" "$TMP/queue.graph"

@@ -522,6 +522,28 @@ static uint64_t parallel(struct job *j, struct pl_rewrite_basis *basis)
 	return n;
 }
 
+/* Durations get shorter while messages get longer: neither direction is certain. */
+static void test_directions(void)
+{
+	struct pl_rewrite_basis basis = { 0 };
+	struct pl_err err = { 0 };
+	struct pl_sim *s = NULL;
+	uint64_t hits[2];
+	struct pl_plan p;
+	struct job j;
+
+	pl_plan_init(&p);
+	if (ok(comm_job(&j, 6000, 0.5, &err) == 0 && (s = pl_sim_new(&j.g, &err)) &&
+		       pl_rewrite_add_line(&p, "latency by 1.5", &err) == 0 &&
+		       pl_rewrite_add_line(&p, "scale all by 0.01", &err) == 0 &&
+		       pl_rewrite_durations(s, &j.g, &p, NULL, hits, &basis, &err) == 0,
+	       "a longer latency of shorter operations (%s)", err.msg))
+		ok(basis.longer && basis.shorter, "... may change the step either way");
+	pl_plan_fini(&p);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 static void test_parallel(void)
 {
 	struct pl_err err = { 0 };
@@ -583,5 +605,6 @@ int main(void)
 	test_limits();
 	test_communication();
 	test_parallel();
+	test_directions();
 	return done_testing();
 }
