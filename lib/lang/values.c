@@ -10,7 +10,9 @@
 #include "core/words.h"
 #include "lang/internal.h"
 
-#define RATE_MAX 1e6 /* bytes per ns: 1 PB/s */
+/* Bytes per ns: 1 B/s, so that the time of a message is below 2^63 ns, and 1 PB/s. */
+#define RATE_MIN 1e-9
+#define RATE_MAX 1e6
 #define TIME_MAX (3600 * (pl_ns)1000000000)
 
 /* ---- rates and times ------------------------------------------------------------------------- */
@@ -44,7 +46,7 @@ bool pl_lang_rate(const char *s, double *v)
 		return false;
 	/* a GB/s is itself, so that what is written so reads back exactly */
 	*v = f == 1e9 && unit == 1 ? *v : *v * (f / 1e9) / unit;
-	return *v > 0 && *v <= RATE_MAX;
+	return *v >= RATE_MIN && *v <= RATE_MAX;
 }
 
 /* As options have it, but with a unit of at most a second, and up to an hour. */
@@ -206,7 +208,8 @@ int pl_lang_value_parse(const struct pl_lang_field *f, struct pl_lang_value *v, 
 	case PL_LANG_RATE:
 		return pl_lang_rate(v->s, &v->r)
 			       ? 0
-			       : wants(f, "a rate up to 1 PB/s, like 10Gbit/s or 2GB/s", v, err);
+			       : wants(f, "a rate of 1 B/s to 1 PB/s, like 10Gbit/s or 2GB/s", v,
+				       err);
 	case PL_LANG_FLAG:
 		v->i = v->s ? pl_words_find("no|yes|0|1", v->s) : 1;
 		if (v->i < 0)

@@ -221,8 +221,8 @@ static void errors(void)
 		{ "schedule step every=1.5\n", "every must be a whole number" },
 		{ "link rate=1Gbit from=-1\n",
 		  "line 1, column 17: link: from must be at least 0 and at most" },
-		{ "link rate=fast\n",
-		  "link: rate must be a rate up to 1 PB/s, like 10Gbit/s or 2GB/s, not \"fast\"" },
+		{ "link rate=fast\n", "link: rate must be a rate of 1 B/s to 1 PB/s, like 10Gbit/s "
+				      "or 2GB/s, not \"fast\"" },
 		{ "link rate=1GB latency=2h\n", "latency must be a time of at most an hour" },
 		{ "link speed=1\n",
 		  "link has no \"speed\"; it has rate, latency, from, to, shared" },

@@ -108,6 +108,8 @@ static void errors(void)
 		{ "link l scope host bandwidth 1 latency 1us\n", "link: bandwidth must be a rate" },
 		{ "link l scope host bandwidth 0GB/s latency 1us\n",
 		  "link: bandwidth must be a rate" },
+		{ "link l scope host bandwidth 0.0000000001bit latency 1us\n",
+		  "bandwidth must be a rate of 1 B/s to 1 PB/s" },
 		{ "link l scope host bandwidth -1GB/s latency 1us\n",
 		  "link: bandwidth must be a rate" },
 		{ "link l scope host bandwidth 1GBs latency 1us\n",
