@@ -8,6 +8,7 @@
  * ends with a round (worker.h), when all ranks are equal, so that a checkpoint can be continued.
  */
 #include <math.h>
+#include <string.h>
 
 #include "train/worker.h"
 
@@ -117,6 +118,8 @@ static int close_window(struct pl_train *t, struct window *w, struct pl_err *err
 	w->width = ns * WINDOW < WINDOW_NS ? WINDOW : (int)(WINDOW_NS / fmax(ns, 1)) + 1;
 	w->width = w->width > WINDOW ? WINDOW : w->width;
 	w->n = 0;
+	/* a shorter window sums the places of longer ones too: they would grow with each sum */
+	memset(v, 0, sizeof(w->v));
 	return 0;
 }
 

@@ -122,6 +122,32 @@ static void degenerate(void)
 	pl_graph_fini(&j.g);
 }
 
+/* A rank has a link to each other rank only if no link carries all that the rank sends. */
+static void link_of_all(void)
+{
+	struct pl_err err = { 0 };
+	struct pl_cost c;
+	struct jobg j;
+	struct topo x;
+
+	make_topo(&x, 1, RANKS, 10, 5000, 10, 5000, false);
+	job_init(&j, 3, 200);
+	lone(&j, 0, 3, 30000, 0.5, 0, 0, 1000, 4000000);
+	ok(!fit_job(&j, NULL, &c, &err) && !c.topo.pairs, "no links: no pairs (%s)", err.msg);
+	pl_cost_fini(&c);
+	if (pl_alloc(&j.g.link, 2, sizeof(*j.g.link), &err) < 0)
+		exit(1);
+	j.g.n_links = 2;
+	j.g.link[0] = (struct pl_link){ .from = 0, .to = 2, .bytes_per_ns = 1 };
+	j.g.link[1] = (struct pl_link){ .from = 2, .to = 0, .bytes_per_ns = 1 };
+	ok(!fit_job(&j, NULL, &c, &err) && c.topo.pairs, "a link for each pair (%s)", err.msg);
+	pl_cost_fini(&c);
+	j.g.link[0].to = 0;
+	ok(!fit_job(&j, NULL, &c, &err) && !c.topo.pairs, "one link for all (%s)", err.msg);
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
 /* Two at once share the link: each lasts twice as long as it would alone. */
 static void shared_link(void)
 {
@@ -601,6 +627,7 @@ int main(void)
 	exact();
 	robust();
 	degenerate();
+	link_of_all();
 	shared_link();
 	in_flight();
 	test_overlapped(1.3, false, 1.3, "computation is slower beside communication, by how much");
