@@ -60,7 +60,8 @@ static void add_piece(struct expand *x, size_t off, size_t bytes)
 	x->rc = pl_append(&x->piece, &x->n_pieces, &x->cap_pieces, &p, sizeof(p), x->err);
 }
 
-/* Cuts the floats [lo, hi) into m nearly equal parts; m 0: `count` floats for each rank. */
+/* Cuts the floats [lo, hi) into m nearly equal parts; m 0: [lo, hi) of the `count` floats of each
+ * rank. */
 static void cut_pieces(struct expand *x, size_t lo, size_t hi, int m)
 {
 	size_t parts = (size_t)(m ? m : x->w->size);

@@ -483,8 +483,9 @@ bool pl_comm_engine_step(struct pl_world *w, bool all);
 void pl_comm_engine_queue(struct pl_work *k); /* its steps */
 void pl_comm_engine_fail(struct pl_world *w); /* ends all works; lock held, nobody drives */
 void pl_comm_engine_check(struct pl_world *w, pl_ns now);
-void pl_comm_engine_take(struct pl_world *w);  /* operations that were begun become active */
-bool pl_comm_engine_sweep(struct pl_world *w); /* frees works that have ended; true: any */
+void pl_comm_engine_take(struct pl_world *w); /* operations that were begun become active */
+bool pl_comm_engine_sweep(
+	struct pl_world *w); /* takes works that are done off the list and ends them; true: any */
 bool pl_comm_step_ready(const struct pl_step *s);
 pl_ns pl_comm_step_could_begin(const struct pl_step *s, pl_ns freed);
 /* Copy or sum `bytes` from offset `at` on; came: the data received for them. */

@@ -283,7 +283,8 @@ static bool is_step_of_slurm(const struct pl_launch *l)
 
 /*
  * Slurm's step begins with rank 0 on its first node. The port is one that Slurm keeps for the step
- * (MpiParams=ports=...), else it follows from the step's number, below system ports.
+ * (MpiParams=ports=...), else it follows from the step's number, below the ports that the
+ * system gives to connections.
  */
 static int slurm_meet(struct pl_launch *l, struct pl_err *err)
 {

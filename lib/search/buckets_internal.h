@@ -26,7 +26,7 @@ struct choices {
 	const struct pl_rewrite_tensor *tensor;
 	pl_ns *ready;
 	uint32_t *priority; /* [tensor]: 1 is the most urgent; NULL: all are equal */
-	uint8_t *algos;	    /* [tensor]: the number of enum pl_algo that its bucket may have */
+	uint8_t *algos;	    /* [tensor]: its bucket may have the first so many of enum pl_algo */
 	uint8_t plain;	    /* if none is chosen: ring, or PL_REWRITE_SAME_ALGORITHM */
 	uint32_t servers;   /* of buckets with PL_ALGO_PS */
 	struct bucket_choice *now, *best, *recorded; /* those of the search */
