@@ -111,9 +111,8 @@ static int set_all(struct pl_search_opts *o, const struct pl_list *l, bool value
 				return pl_fail(err, PL_EUSAGE,
 					       "--%s: \"%s\" is no rewrite that can be searched; "
 					       "these are: fuse-tensors, partition-tensor, order, "
-					       "priority, "
-					       "algorithm, accumulate, recompute, precision, "
-					       "fuse-ops",
+					       "priority, algorithm, accumulate, recompute, "
+					       "precision, fuse-ops",
 					       what, name);
 			*flag = value;
 			s += n + (s[n] == ',');

@@ -338,6 +338,26 @@ int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive, struct
 	return set_value(e, EU_ARRIVE, tensor, arrive, err);
 }
 
+int pl_edit_part_steps(struct pl_edit *e, struct pl_err *err)
+{
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
+		struct pl_enode *n = &e->node[i];
+
+		if (n->type != PL_N_ENTRY)
+			continue;
+		n->fixed = n->start;
+		while (n->in != PL_NONE)
+			PL_CHECK(pl_edit_drop_edge(e, n->in, err));
+	}
+	for (uint32_t k = 0; k < e->n_steps; k++) {
+		pl_free(e->step[k].next);
+		e->step[k].next = NULL;
+	}
+	PL_CHECK(pl_edit_settle(e, err));
+	pl_edit_commit(e);
+	return 0;
+}
+
 /* ---- tensors, resources, groups, ranks ------------------------------------------------------- */
 
 int pl_edit_add_tensor(struct pl_edit *e, const struct pl_etensor *t, struct pl_err *err)

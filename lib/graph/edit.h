@@ -130,6 +130,9 @@ int pl_edit_init(struct pl_edit *e, const struct pl_graph *g, size_t first, size
 void pl_edit_fini(struct pl_edit *e);
 /* An independent copy with an empty undo log, such as one for each thread. */
 int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err) PL_MUST;
+/* Let the entries of every step keep their present times, so that a change in one step moves no
+ * other step. Cannot be undone. */
+int pl_edit_part_steps(struct pl_edit *e, struct pl_err *err) PL_MUST;
 
 /* ---- changes: pl_edit_undo() reverts each of them -------------------------------------------- */
 

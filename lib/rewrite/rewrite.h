@@ -86,6 +86,10 @@ struct pl_bucketing {
 };
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
 			 struct pl_err *err) PL_MUST;
+/* Until the next call, pl_rewrite_bucketing() builds the buckets of this step only, and its changes
+ * must be undone. False: of all steps, because the step is PL_NONE, no buckets were built before,
+ * or communication slows computation down. */
+bool pl_rewrite_only_step(struct pl_rewriter *r, uint32_t step);
 /* The present buckets; set_of has room for every tensor. Returns the number of buckets. */
 uint32_t pl_rewrite_buckets(const struct pl_rewriter *r, uint32_t *set_of);
 /* A tensor that is synchronised. */

@@ -375,7 +375,7 @@ static int one_round(struct step_job *x, struct rw_order *o, bool *same, struct 
 	int rc = 0;
 
 	*same = true;
-	for (uint32_t k = 0; rc == 0 && k < r->e->n_steps; k++) {
+	for (uint32_t k = r->from; rc == 0 && k < r->to; k++) {
 		make_job(x, k);
 		PL_TRY(run_job(x, err));
 		if (r->slowdown)

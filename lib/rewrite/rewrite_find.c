@@ -31,6 +31,7 @@ static int find_ranks(struct pl_rewriter *r, struct pl_err *err)
 		if (!r->n_ranks || r->rank[r->n_ranks - 1] != r->rank[i])
 			r->rank[r->n_ranks++] = r->rank[i];
 	r->n_slots = r->n_ranks * e->n_steps;
+	pl_rewrite_only_step(r, PL_NONE);
 	return 0;
 }
 

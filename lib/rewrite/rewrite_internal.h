@@ -180,6 +180,7 @@ struct pl_rewriter {
 	uint32_t n_tensors;
 	int32_t *rank;		   /* ranks that have tensors, ascending */
 	uint32_t n_ranks, n_slots; /* slot = step * n_ranks + index of rank */
+	uint32_t from, to;	   /* the steps whose buckets are built again */
 	struct pl_arena arena;	   /* of arrays that keep their size, and of names */
 	struct rw_place *place;	   /* [slot][tensor] */
 	struct rw_comm *comm;

@@ -61,6 +61,15 @@ struct pl_cost_comm pl_rewrite_comm(const struct pl_rewriter *r, uint32_t tensor
 	return pl_rewrite_comm_of_set(r, rw_now(r)->b.set[tensor], meeting);
 }
 
+bool pl_rewrite_only_step(struct pl_rewriter *r, uint32_t step)
+{
+	bool one = step != PL_NONE && !r->slowdown && rw_now(r)->over;
+
+	r->from = one ? step : 0;
+	r->to = one ? step + 1 : r->e->n_steps;
+	return one;
+}
+
 int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b, struct pl_err *err)
 {
 	size_t mark = pl_rewrite_mark(r);

@@ -387,7 +387,7 @@ static int build_set(struct pl_rewriter *r, uint32_t set, uint64_t key, struct r
 	*out = b;
 	if (!b)
 		return err->code;
-	for (uint32_t k = 0; k < r->e->n_steps; k++) {
+	for (uint32_t k = r->from; k < r->to; k++) {
 		uint32_t ranks, meet = build_meet(r, set, k, &ranks);
 		struct pl_cost_comm c = pl_rewrite_comm_of_set(r, set, ranks);
 
@@ -421,7 +421,7 @@ static void drop_inserted(struct pl_rewriter *r, uint32_t node)
 
 static void drop_built(struct pl_rewriter *r, const struct rw_built *b)
 {
-	for (uint32_t s = 0; s < r->n_slots; s++) {
+	for (uint32_t s = r->from * r->n_ranks; s < r->to * r->n_ranks; s++) {
 		const struct rw_at *at = &b->at[s];
 		uint32_t meet;
 
@@ -461,7 +461,7 @@ static void chain_all(struct pl_rewriter *r)
 {
 	const struct rw_state *st = rw_now(r);
 
-	for (uint32_t s = 0; s < r->n_slots; s++) {
+	for (uint32_t s = r->from * r->n_ranks; s < r->to * r->n_ranks; s++) {
 		const struct rw_slot *x = &r->slot[s];
 
 		for (uint32_t k = x->channel; k < x->channel + x->n_channels; k++) {
@@ -483,7 +483,7 @@ static void chain_all(struct pl_rewriter *r)
 /* Calls that issued removed communication take no time. */
 static void retire_calls(struct pl_rewriter *r)
 {
-	for (uint32_t s = 0; r->issues && s < r->n_slots; s++) {
+	for (uint32_t s = r->from * r->n_ranks; r->issues && s < r->to * r->n_ranks; s++) {
 		const struct rw_slot *sl = &r->slot[s];
 
 		for (uint32_t i = sl->comm; i < sl->comm + sl->n_comms; i++) {

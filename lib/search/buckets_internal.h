@@ -42,6 +42,7 @@ struct choices {
 	uint32_t *scratch;	  /* [2 n] */
 	uint8_t *hot;		  /* [tensor] */
 	uint64_t rng;
+	uint32_t n_probes;
 };
 
 static inline struct bucket_choice *pl_search_batch_at(const struct choices *s, size_t i)

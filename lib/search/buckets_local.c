@@ -154,8 +154,7 @@ static void add_splits(struct choices *s, uint32_t a)
 		part_off(s, a, n - 1, n);
 }
 
-/* Changes that do not keep the order: a tensor moves to a more distant set, or out of the middle.
- */
+/* Changes of the order: a tensor moves to a more distant set, or out of the middle. */
 static void add_jumps(struct choices *s, uint32_t a)
 {
 	uint32_t n = pl_search_set_size(s, a), reach = s->n <= FEW ? s->now->b.n_sets : WINDOW;
@@ -259,9 +258,9 @@ static void neighbours(struct choices *s, uint32_t a)
 }
 
 /* The best candidate of the batch, NULL if it is empty. */
-static const struct candidate *best_of(const struct choices *s)
+static struct candidate *best_of(const struct choices *s)
 {
-	const struct candidate *best = NULL;
+	struct candidate *best = NULL;
 
 	for (size_t i = 0; i < s->n_batch; i++)
 		if (!best || pl_search_cand_better(s->batch[i], best))
@@ -269,13 +268,38 @@ static const struct candidate *best_of(const struct choices *s)
 	return best;
 }
 
-/* If the best of the batch is better, make it the present choice. */
-static int take_best(struct choices *s, bool *better, struct pl_err *err)
+/* Simulate one step of the candidates, in turn each step. Of those that are better there, simulate
+ * all steps, the best first, until one is better: *c. */
+static int probe(struct choices *s, struct candidate **c, struct pl_err *err)
 {
-	const struct candidate *c;
+	struct search *all = s->search;
+	int rc;
 
-	PL_CHECK(pl_search_choice_simulate(s, err));
-	c = best_of(s);
+	PL_CHECK(pl_search_choice_failed(s, err));
+	all->probe = s->n_probes++ % (uint32_t)all->g->n_steps;
+	rc = pl_search_simulate(all, true, s->batch, s->n_batch, pl_search_choice_apply, err);
+	all->probe = PL_NONE;
+	while (rc == 0 && (*c = best_of(s)) && pl_search_cand_better(*c, all->now)) {
+		rc = pl_search_simulate(all, true, c, 1, pl_search_choice_apply, err);
+		if (rc == 0 && pl_search_cand_better(*c, all->best))
+			pl_search_choice_copy(s, all->best, *c);
+		if (rc == 0 && pl_search_cand_better(*c, all->now))
+			break;
+	}
+	return rc;
+}
+
+/* If the best of the batch is better, make it the present choice. */
+static int take_best(struct choices *s, bool some, bool *better, struct pl_err *err)
+{
+	struct candidate *c = NULL;
+
+	if (some && s->search->parted) {
+		PL_CHECK(probe(s, &c, err));
+	} else {
+		PL_CHECK(pl_search_choice_simulate(s, err));
+		c = best_of(s);
+	}
 	*better = c && pl_search_cand_better(c, &s->now->head);
 	if (*better)
 		pl_search_choice_move(s, c);
@@ -293,7 +317,7 @@ static int visit(struct choices *s, uint32_t tensor, bool *better, struct pl_err
 	while (rc == 0 && moved && !pl_search_over(s->search)) {
 		pl_search_choice_clear(s);
 		neighbours(s, s->now->b.set[tensor]);
-		rc = take_best(s, &moved, err);
+		rc = take_best(s, true, &moved, err);
 		*better |= rc == 0 && moved;
 	}
 	return rc;
@@ -344,7 +368,7 @@ static int all_at_once(struct choices *s, bool *better, struct pl_err *err)
 	add_urgent(s);
 	for (unsigned algo = PL_ALGO_RING; algo < pl_search_algos(s); algo++)
 		set_algo(s, PL_NONE, algo);
-	return take_best(s, better, err);
+	return take_best(s, false, better, err);
 }
 
 int pl_search_steepest(struct choices *s, struct pl_err *err)
@@ -356,7 +380,7 @@ int pl_search_steepest(struct choices *s, struct pl_err *err)
 		pl_search_choice_clear(s);
 		for (uint32_t a = 0; a < s->now->b.n_sets; a++)
 			neighbours(s, a);
-		rc = take_best(s, &moved, err);
+		rc = take_best(s, true, &moved, err);
 	}
 	return rc;
 }
@@ -443,8 +467,7 @@ static int walk(struct choices *s, struct pl_err *err)
 	return 0;
 }
 
-/* Restart by annealing until the budget is used up. Without one the search ends at a local optimum.
- */
+/* Restart by annealing until the budget is used up. Without one, end at a local optimum. */
 int pl_search_anneal(struct search *all, struct pl_err *err)
 {
 	struct choices *s = all->choices;

@@ -38,6 +38,8 @@ struct search {
 	const struct pl_graph *g; /* reduced, if possible */
 	struct pl_graph reduced;
 	double tolerance; /* of the reduced graph, see pl_search_reduce() */
+	bool parted;	  /* the workers have pl_edit_part_steps() */
+	uint32_t probe;	  /* the only step that is simulated, PL_NONE: all */
 	struct pl_sim *sim;
 	struct worker *worker;
 	uint32_t n_workers;
@@ -142,8 +144,7 @@ int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl
 int pl_search_worker_peak(struct worker *l, struct peak *out, struct pl_err *err) PL_MUST;
 
 /* ---- lines.c ---- */
-/* Apply the lines to a rewriter (of `e`) without changes; the mean step, INFINITY after a failure.
- */
+/* Apply the lines to a rewriter (of `e`) without changes. *mean: INFINITY after a failure. */
 int pl_search_carry_out_plan(const struct search *s, struct pl_edit *e, struct pl_rewriter *r,
 			     const struct pl_plan *p, double *mean, struct pl_err *err) PL_MUST;
 /* Write the extras and the best choice as lines of the plan, each with the time that it saves. */

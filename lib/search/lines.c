@@ -130,23 +130,21 @@ static int judge_and_drop(struct search *s, struct pl_plan *p, struct pl_err *er
 {
 	size_t n = 0, all = p->n_rw;
 	double none;
-	int rc;
 
-	PL_TRY(judge(s, p, err));
+	PL_CHECK(judge(s, p, err));
 	for (size_t i = 0; i < all; i++)
 		if (!is_small(s, &p->rw[i]))
 			p->rw[n++] = p->rw[i];
 	p->n_rw = n;
 	if (n == all)
-		goto out;
-	PL_TRY(with_lines(s, p, NULL, 0, &none, err));
-	PL_TRY(with_lines(s, p, p->rw, n, &s->best->mean, err));
+		return 0;
+	PL_CHECK(with_lines(s, p, NULL, 0, &none, err));
+	PL_CHECK(with_lines(s, p, p->rw, n, &s->best->mean, err));
 	if (s->best->mean < none || s->limit_bytes)
 		return judge_and_drop(s, p, err);
 	p->n_rw = 0; /* the other lines do not help alone */
 	s->best->mean = none;
-out:
-	return rc;
+	return 0;
 }
 
 int pl_search_write_lines(struct search *s, struct pl_err *err)

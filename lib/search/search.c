@@ -113,15 +113,15 @@ static void predict(struct search *s)
 	}
 }
 
-/* Carry the plan out on the whole graph. If its step is that of the reduced graph within the
- * tolerance, it becomes the prediction; if not, *again. */
+/* Carry the plan out on the whole graph. Its step becomes the prediction. *again: it is not that of
+ * the reduced graph within the tolerance, or the plan helps only if steps are apart. */
 static int check_whole(struct search *s, bool *again, struct pl_err *err)
 {
 	const struct pl_graph *g = s->whole;
 	struct pl_sim *sim = pl_sim_new(g, err);
 	struct pl_rewriter *r = NULL;
 	struct pl_edit e = { 0 };
-	double recorded, model, bound;
+	double recorded, none, model, bound;
 	int rc;
 
 	if (!sim)
@@ -134,8 +134,15 @@ static int check_whole(struct search *s, bool *again, struct pl_err *err)
 		rc = err->code;
 		goto out;
 	}
+	PL_TRY(pl_search_carry_out_plan(s, &e, r, &(struct pl_plan){ .n_rw = 0 }, &none, err));
+	pl_rewrite_undo(r, 1);
 	PL_TRY(pl_search_carry_out_plan(s, &e, r, s->p, &model, err));
-	*again = !(fabs(model - s->best->mean) <= s->tolerance);
+	if (s->tolerance > 0)
+		*again = !(fabs(model - s->best->mean) <= s->tolerance);
+	else
+		*again = s->p->n_rw && s->best->mean < s->recorded->mean && !(model < none);
+	if (s->parted && !isnan(s->bias))
+		s->bias = none - recorded;
 	s->best->mean = model;
 	s->baseline = recorded;
 	/* with the extras, the bound of the whole graph may be lower by the tolerance */
@@ -162,31 +169,27 @@ static int search_all(struct search *s, bool *again, struct pl_err *err)
 {
 	struct pl_err ignore = { 0 };
 	bool fits = true;
-	int rc = 0;
+	int rc;
 
 	for (size_t i = 0; fits && i < PL_LEN(strategies); i++) {
 		if (!s->has_choices) /* only the operations decide */
 			s->best->mean = pl_edit_mean_step(&s->worker[0].e);
 		rc = strategies[i](s, err);
 		if (rc < 0 && rc != PL_ENO)
-			goto out;
+			return rc;
 		fits = rc != PL_ENO;
 	}
 	if (fits)
-		PL_TRY(find_peak(s, err));
+		PL_CHECK(find_peak(s, err));
 	if (s->n_extra && fits)
-		PL_TRY(lower_bound(s, err));
+		PL_CHECK(lower_bound(s, err));
 	if (s->has_choices || s->n_extra)
-		PL_TRY(pl_search_write_lines(s, fits ? err : &ignore));
-	if (s->tolerance > 0 && fits) {
-		PL_TRY(check_whole(s, again, err));
-		if (*again)
-			goto out;
-	}
-	predict(s);
-	rc = fits ? 0 : PL_ENO;
-out:
-	return rc;
+		PL_CHECK(pl_search_write_lines(s, fits ? err : &ignore));
+	if ((s->tolerance > 0 || (s->parted && s->p->n_rw)) && fits)
+		PL_CHECK(check_whole(s, again, err));
+	if (!*again)
+		predict(s);
+	return fits ? 0 : PL_ENO;
 }
 
 static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
@@ -196,6 +199,8 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 	struct search s = { .o = o, .cost = cost, .whole = g, .p = p, .bias = NAN };
 	int rc;
 
+	s.parted = reduce;
+	s.probe = PL_NONE;
 	pl_graph_init(&s.reduced);
 	rc = open_search(&s, reduce, err);
 	if (rc == 0 && !s.has_choices)

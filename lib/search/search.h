@@ -62,9 +62,10 @@ struct pl_search_opts {
  * Fills the empty plan: base, rewrites with their savings, baseline, prediction, bound, peak. The
  * bound is the longer of two times: the step with free synchronisation, and the step with all
  * gradients in one message that begins when the first gradient is ready. All steps of the graph
- * have equal weight. Without a limit the search ends when no single change helps; with a limit it
- * continues from other plans until then. A graph without communication gives a valid plan without
- * rewrites. PL_ENO (the answer is "no"): no plan fits the memory, and *p is the smallest one found.
+ * have equal weight. The prediction has them in sequence; the search has them apart. Without a
+ * limit the search ends when no single change helps; with a limit it continues from other plans
+ * until then. A graph without communication gives a valid plan without rewrites. PL_ENO (the answer
+ * is "no"): no plan fits the memory, and *p is the smallest one found.
  *
  * The model of communication has errors, which are mostly the same before and after a change.
  * Therefore the prediction is the recorded step plus the modelled change: model_ns less the

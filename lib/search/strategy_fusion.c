@@ -375,22 +375,20 @@ static int try_pairs(struct ops *o, bool *better, struct pl_err *err)
 static int sweep(struct ops *o, struct pl_err *err)
 {
 	bool better = true;
-	int rc = 0;
 
-	while (rc == 0 && better && !pl_search_over(o->s)) {
+	while (better && !pl_search_over(o->s)) {
 		better = false;
-		PL_TRY(find_hot(o, err));
+		PL_CHECK(find_hot(o, err));
 		for (uint32_t run = 0; run < o->runs.n_runs; run++)
 			for (uint32_t i = 0; i + 1 < o->runs.run[run].n; i++)
 				if ((is_hot(o, run, i) || o->bit[o->first[run] + i]) &&
 				    !pl_search_over(o->s))
-					PL_TRY(try_bit(o, run, i, &better, err));
-		PL_TRY(search_buckets(o, &better, err));
+					PL_CHECK(try_bit(o, run, i, &better, err));
+		PL_CHECK(search_buckets(o, &better, err));
 		if (!better)
-			rc = try_pairs(o, &better, err);
+			PL_CHECK(try_pairs(o, &better, err));
 	}
-out:
-	return rc;
+	return 0;
 }
 
 /* Search from the present cut, and from everything fused. */

@@ -274,29 +274,27 @@ static int no_fit(const struct fit *f, struct pl_err *err)
 static int try_from(struct fit *f, const struct candidate *at, struct pl_err *err)
 {
 	size_t extras = f->s->n_extra;
-	int rc;
 
 	f->at = at;
 	for (size_t i = 0; i < f->n; i++)
 		f->saving[i].used = false;
-	PL_TRY(try_with(f, NULL, err));
+	PL_CHECK(try_with(f, NULL, err));
 	if (f->peak.bytes > f->limit)
-		PL_TRY(use_savings(f, err));
+		PL_CHECK(use_savings(f, err));
 	if (f->peak.bytes > f->limit) {
 		if (f->least.rank < 0 || f->peak.bytes < f->least.bytes)
 			f->least = f->peak;
-		goto out;
+		return 0;
 	}
 	if (f->best_rw && f->mean >= f->best->mean)
-		goto out;
+		return 0;
 	if (!f->best_rw)
-		PL_TRY(pl_alloc(&f->best_rw, f->n + 1, sizeof(*f->best_rw), err));
+		PL_CHECK(pl_alloc(&f->best_rw, f->n + 1, sizeof(*f->best_rw), err));
 	f->n_best = list(f, NULL) - extras;
 	memcpy(f->best_rw, f->rw + extras, f->n_best * sizeof(*f->best_rw));
 	pl_search_choice_copy(f->s->choices, f->best, at);
 	f->best->mean = f->mean;
-out:
-	return rc;
+	return 0;
 }
 
 /* Start from all buckets that may be chosen. With a requested preset there is no choice. */
@@ -304,27 +302,22 @@ static int try_all(struct fit *f, struct pl_err *err)
 {
 	struct search *s = f->s;
 	const struct candidate *each;
-	int rc;
 
-	PL_TRY(try_from(f, s->best, err));
+	PL_CHECK(try_from(f, s->best, err));
 	if (!s->has_choices || s->o->preset > PL_PRESET_BEST)
-		goto out;
-	PL_TRY(try_from(f, s->recorded, err));
+		return 0;
+	PL_CHECK(try_from(f, s->recorded, err));
 	if (!s->o->fuse)
-		goto out;
+		return 0;
 	pl_search_choice_clear(s->choices);
 	each = pl_search_choice_add_preset(s->choices, PL_PRESET_EACH);
-	PL_TRY(pl_search_choice_failed(s->choices, err));
-	rc = try_from(f, each, err);
-out:
-	return rc;
+	PL_CHECK(pl_search_choice_failed(s->choices, err));
+	return try_from(f, each, err);
 }
 
 /* Search the buckets again for the longer step, among those that fit. */
 static int search_again(struct search *s, const struct candidate *from, struct pl_err *err)
 {
-	int rc;
-
 	s->best->mean = INFINITY;
 	s->version = 0;
 	pl_search_choice_clear(s->choices);
@@ -335,12 +328,9 @@ static int search_again(struct search *s, const struct candidate *from, struct p
 		if (s->o->preset == PL_PRESET_SEARCH)
 			pl_search_choice_add_seeds(s->choices);
 	}
-	PL_TRY(pl_search_choice_simulate(s->choices, err));
+	PL_CHECK(pl_search_choice_simulate(s->choices, err));
 	pl_search_choice_move(s->choices, s->best);
-	if (s->o->preset == PL_PRESET_SEARCH)
-		rc = pl_search_choice_improve(s->choices, err);
-out:
-	return rc;
+	return s->o->preset == PL_PRESET_SEARCH ? pl_search_choice_improve(s->choices, err) : 0;
 }
 
 static void warn_unknown(const struct search *s)

@@ -28,15 +28,13 @@ static int try_precision(struct search *s, struct pl_err *err)
 	double before = pl_edit_mean_step(&s->worker[0].e);
 	int rc;
 
-	PL_TRY(pl_search_extra_add(s, &rw, err));
+	PL_CHECK(pl_search_extra_add(s, &rw, err));
 	rc = pl_search_workers_root(s, 0, err);
 	if (rc == 0 && pl_edit_mean_step(&s->worker[0].e) < before)
 		return 0;
-	PL_TRY(pl_search_allow_refusal(rc, err));
+	PL_CHECK(pl_search_allow_refusal(rc, err));
 	s->n_extra--;
-	rc = pl_search_workers_root(s, 0, err);
-out:
-	return rc;
+	return pl_search_workers_root(s, 0, err);
 }
 
 int pl_search_precision(struct search *s, struct pl_err *err)

@@ -406,11 +406,8 @@ static int compare(const struct pl_graph *g, const struct pl_graph *out, double 
 	double a, b;
 	int rc = some ? 0 : err->code;
 
-	if (rc == 0)
-		rc = pl_sim_mean(whole, &a, err);
-	if (rc == 0)
-		rc = pl_sim_mean(some, &b, err);
-	if (rc == 0) {
+	if (rc == 0 && (rc = pl_sim_mean(whole, &a, err)) == 0 &&
+	    (rc = pl_sim_mean(some, &b, err)) == 0) {
 		*tolerance = SIGNIFICANT * noise * a;
 		*reduced = fabs(a - b) <= *tolerance;
 	}

@@ -58,18 +58,20 @@ int pl_search_allow_refusal(int rc, struct pl_err *err)
 int pl_search_workers_open(struct search *s, struct pl_err *err)
 {
 	uint32_t n = (uint32_t)pl_pool_threads(s->o->pool);
-	int rc;
 
 	s->begun = pl_now_ns();
-	PL_TRY(pl_alloc(&s->worker, n, sizeof(*s->worker), err));
+	PL_CHECK(pl_alloc(&s->worker, n, sizeof(*s->worker), err));
 	s->n_workers = 1;
 	s->worker[0].s = s;
-	PL_TRY(pl_sim_edit(s->sim, 0, s->g->n_steps, &s->worker[0].e, err));
+	PL_CHECK(pl_sim_edit(s->sim, 0, s->g->n_steps, &s->worker[0].e, err));
+	s->parted &= s->g->n_steps > 1 && !s->worker[0].e.share;
+	if (s->parted)
+		PL_CHECK(pl_edit_part_steps(&s->worker[0].e, err));
 	for (uint32_t i = 1; i < n; i++) {
 		s->worker[i].s = s;
 		s->worker[i].number = i;
 		s->n_workers++;
-		PL_TRY(pl_edit_dup(&s->worker[0].e, &s->worker[i].e, err));
+		PL_CHECK(pl_edit_dup(&s->worker[0].e, &s->worker[i].e, err));
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		s->worker[i].r = pl_rewrite_new(&s->worker[i].e, s->cost, err);
@@ -77,13 +79,9 @@ int pl_search_workers_open(struct search *s, struct pl_err *err)
 			return err->code;
 		s->worker[i].root = pl_rewrite_mark(s->worker[i].r);
 	}
-	if (n > 1) {
-		s->queue = pl_queue_new(s->o->pool, (int)n, err);
-		if (!s->queue)
-			rc = err->code;
-	}
-out:
-	return rc;
+	if (n > 1 && !(s->queue = pl_queue_new(s->o->pool, (int)n, err)))
+		return err->code;
+	return 0;
 }
 
 void pl_search_workers_close(struct search *s)
@@ -167,12 +165,18 @@ static int too_big(struct worker *l, double mean, bool *big)
 static int try_one(struct worker *l, struct candidate *c)
 {
 	size_t mark = pl_rewrite_mark(l->r), edit = pl_edit_mark(&l->e);
-	int rc = l->s->apply(l, c, &l->err);
-	bool big = false;
+	const struct search *s = l->s;
+	bool probe = pl_rewrite_only_step(l->r, s->probe), big = false;
+	pl_ns before = probe ? pl_edit_step(&l->e, s->probe) : 0;
+	int rc = s->apply(l, c, &l->err);
 
-	if (rc == 0)
-		rc = too_big(l, pl_edit_mean_step(&l->e), &big);
-	c->mean = rc == 0 && !big ? pl_edit_mean_step(&l->e) : INFINITY;
+	pl_rewrite_only_step(l->r, PL_NONE);
+	c->mean = pl_edit_mean_step(&l->e);
+	if (probe)
+		c->mean = s->now->mean + (double)(pl_edit_step(&l->e, s->probe) - before);
+	else if (rc == 0)
+		rc = too_big(l, c->mean, &big);
+	c->mean = rc == 0 && !big ? c->mean : INFINITY;
 	pl_rewrite_undo(l->r, mark);
 	pl_edit_undo(&l->e, edit); /* changes outside of rewrites */
 	return pl_search_allow_refusal(rc, &l->err);

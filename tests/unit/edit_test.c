@@ -147,6 +147,41 @@ static void test_random(uint64_t seed)
 	pl_graph_fini(&j.g);
 }
 
+/* Taken apart, the steps keep their times, and a change in the first moves no other. */
+static void test_parted(uint64_t seed)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	struct pl_sim *s = NULL;
+	struct pl_edit e = { 0 }, before = { 0 };
+	bool same, moved, alone = true;
+	int rc = make(&j, seed, 3, 120, 3, 0, &err);
+
+	if (rc == 0 && !(s = pl_sim_new(&j.g, &err)))
+		rc = err.code;
+	if (rc == 0)
+		rc = pl_sim_edit(s, 0, 3, &e, &err);
+	if (rc == 0)
+		rc = pl_edit_dup(&e, &before, &err);
+	if (rc == 0)
+		rc = pl_edit_part_steps(&e, &err);
+	same = rc == 0 && same_starts(&before, &e);
+	for (uint32_t i = 0; rc == 0 && i < e.n_nodes; i++)
+		if (e.node[i].step == 0 && e.node[i].type == PL_N_OP)
+			rc = pl_edit_set_dur(&e, i, e.node[i].dur + 1000, &err);
+	if (rc == 0)
+		rc = pl_edit_settle(&e, &err);
+	moved = rc == 0 && pl_edit_step(&e, 0) > pl_edit_step(&before, 0);
+	for (uint32_t i = 0; rc == 0 && i < e.n_nodes; i++)
+		alone &= e.node[i].step == 0 || e.node[i].start == before.node[i].start;
+	ok(rc == 0 && same, "steps apart have their times (%s)", err.msg);
+	ok(moved && alone, "a change moves its own step only");
+	pl_edit_fini(&before);
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	pl_graph_fini(&j.g);
+}
+
 /* Put together again, it is a valid graph whose replay is the edited step. */
 static void test_graph(uint64_t seed)
 {
@@ -374,6 +409,8 @@ int main(void)
 	for (uint64_t seed = 70; seed < 80; seed++)
 		test_delays(seed);
 	test_tables();
+	for (uint64_t seed = 1; seed <= 5; seed++)
+		test_parted(seed);
 	test_cycle();
 	return done_testing();
 }

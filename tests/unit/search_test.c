@@ -367,6 +367,44 @@ static void test_incremental(uint64_t seed)
 	net_fini(&j);
 }
 
+/* Buckets of one step: it gets the length that it has if all steps get them; the others keep
+ * theirs. */
+static void test_one_step(struct net *j, struct pl_err *err)
+{
+	uint32_t n, *set = NULL;
+	pl_ns was[12], all[12];
+	bool right = true;
+	int rc;
+
+	pl_rewrite_tensors(j->r, &n);
+	PL_TRY(pl_alloc(&set, n, sizeof(*set), err));
+	for (uint32_t t = 0; t < n; t++)
+		set[t] = t;
+	right &= !pl_rewrite_only_step(j->r, 3); /* nothing is built yet */
+	for (int turn = 0; turn < 3; turn++) {
+		struct pl_bucketing b = { .n_sets = turn ? 1 : n, .set_of = set };
+
+		right &= pl_rewrite_only_step(j->r, turn == 2 ? 3 : PL_NONE) == (turn == 2);
+		PL_TRY(pl_rewrite_bucketing(j->r, &b, err));
+		PL_TRY(pl_edit_settle(&j->e, err));
+		for (uint32_t k = 0; k < 12; k++) {
+			pl_ns step = pl_edit_step(&j->e, k);
+
+			if (turn == 2)
+				right &= step == (k == 3 ? all[k] : was[k]);
+			*(turn ? &all[k] : &was[k]) = step;
+		}
+		right &= turn == 0 || all[3] != was[3];
+		memset(set, 0, n * sizeof(*set));
+		if (turn)
+			pl_rewrite_undo(j->r, 2);
+	}
+	pl_rewrite_undo(j->r, 1);
+out:
+	ok(rc == 0 && right, "buckets of one step (%s)", err->msg);
+	pl_free(set);
+}
+
 /* ---- ranks that are alike -------------------------------------------------------------------- */
 
 /* The recorded step of the job n times over: every duration of work differs by up to `percent` %,
@@ -483,6 +521,8 @@ static void test_alike(uint64_t seed, unsigned percent, bool slow, bool expected
 		   (long long)p.model_ns);
 		ok(p.baseline_ns == (pl_ns)llround(recorded) && mean <= recorded + 1,
 		   "so is what it starts from");
+		if (pl_edit_part_steps(&j.e, &err) == 0)
+			test_one_step(&j, &err);
 		pl_plan_fini(&p);
 	}
 	net_fini(&j);
