@@ -15,6 +15,8 @@
  *                      binary tree, in which rank i sends to ranks 2i + 1 and 2i + 2
  *   halving-doubling   partners at distance d: inside the host when blocks of 2d ranks tile it,
  *                      else all ranks of a host are taken to cross at once
+ *                      where ranks forward whole messages: the ranks above a power of two have
+ *                      partners below it
  *   hierarchical       in the host as a ring; between hosts each rank of a host has a ring of its
  *                      own, all at once
  *   direct             one message to each other rank, all at once
@@ -142,6 +144,20 @@ static double halving_pass(const struct pl_topology *t, struct placing p, uint32
 	return ns;
 }
 
+/* Ranks above the greatest power of two p pass all data to partners, and get all back, as run(1)
+ * has it. Either the first half of the data is behind the partner's other half on its link, or (few
+ * data) the messages follow one another. */
+static double halving_with_partners(const struct pl_topology *t, struct hop h, uint32_t n,
+				    double bytes)
+{
+	uint32_t rounds = pl_cost_log2(n) - 1, p = 1u << rounds, hops = 2 * rounds + 2;
+	double piece = fmin(bytes / p, (double)t->message_bytes);
+	double sent = t->pairs ? 1.5 : 3 - 2.0 / p;
+
+	return fmax(hops * h.latency_ns + h.ns_per_byte * (bytes + (hops - 1) * piece),
+		    2 * h.latency_ns + h.ns_per_byte * (sent * bytes + piece));
+}
+
 /* Reduce-scatter in the host, or all-gather; and half of the all-reduce between hosts. */
 static double hierarchical_pass(const struct pl_topology *t, struct placing p, double bytes)
 {
@@ -254,6 +270,9 @@ static double cost_of(const struct pl_topology *t, const struct pl_cost_comm *c)
 		if (c->algo == PL_ALGO_TREE && (t->pairs || c->pairs || t->message_bytes > 0))
 			return binary_tree(t, pl_cost_hop(t, p.hosts > 1, 1), t->pairs || c->pairs,
 					   c->n, bytes);
+		if (c->algo == PL_ALGO_HALVING && t->message_bytes > 0 && c->n & (c->n - 1))
+			return halving_with_partners(t, pl_cost_hop(t, p.hosts > 1, 1), c->n,
+						     bytes);
 		return 2 * half(t, p, c, bytes);
 	}
 }

@@ -193,6 +193,61 @@ static void forwarding(void)
 	       "... in pieces as fine as can be: all bytes once");
 }
 
+/* When a message that is ready then has arrived; links take one after the other. */
+static double carry(double *link, double ready, double latency, double ns)
+{
+	*link = fmax(*link, ready) + ns;
+	return *link + latency;
+}
+
+/* Halving-doubling of three ranks, message by message, as run(1) has it: rank 2 passes all to rank
+ * 0, ranks 0 and 1 exchange halves of so many pieces, and rank 2 gets all back. */
+static double count_three(uint32_t pieces, double latency, double ns)
+{
+	double to0 = 0, to1 = 0, back = 0, to2 = 0, from2[16], from1[8], there[8], end = 0;
+
+	for (uint32_t i = 0; i < 2 * pieces; i++)
+		from2[i] = carry(&to0, 0, latency, ns);
+	for (uint32_t i = 0; i < pieces; i++)
+		from1[i] = carry(&back, 0, latency, ns);
+	for (uint32_t i = 0; i < pieces; i++)
+		there[i] = carry(&to1, from2[pieces + i], latency, ns);
+	for (uint32_t i = 0; i < pieces; i++) { /* the sum of the first half: from rank 0 */
+		double sum = fmax(from2[i], from1[i]);
+
+		end = fmax(end, carry(&to1, sum, latency, ns));
+		end = fmax(end, carry(&to2, sum, latency, ns));
+	}
+	for (uint32_t i = 0; i < pieces; i++) /* of the other: from rank 1, and on */
+		end = fmax(end, carry(&to2, carry(&back, there[i], latency, ns), latency, ns));
+	return end;
+}
+
+static void partners(void)
+{
+	bool slower = true;
+	double worst = 0;
+	struct topo x;
+
+	for (uint32_t pieces = 1; pieces <= 8; pieces++)
+		for (pl_ns latency = 1000; latency <= 1000000; latency *= 1000) {
+			int64_t bytes = 2000000 * (int64_t)pieces;
+			double t;
+
+			make_topo(&x, 1, 3, 10, latency, 10, latency, false);
+			x.t.pairs = true;
+			x.t.message_bytes = 1000000;
+			t = (double)cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_HALVING, 3, bytes, 0);
+			worst = fmax(worst,
+				     fabs(t / count_three(pieces, (double)latency, 1e5) - 1));
+			x.t.pairs = false;
+			slower &= cost(&x, PL_COLL_ALLREDUCE, PL_ALGO_HALVING, 3, bytes, 0) >= t;
+		}
+	printf("# %g\n", worst);
+	ok(worst < 1e-6, "halving-doubling of three ranks, as counted message by message");
+	ok(slower, "... over one link a rank: no faster");
+}
+
 static void special(void)
 {
 	struct pl_link_change change[] = { { .link = "nic", .bandwidth = 2, .latency = 1 },
@@ -225,6 +280,7 @@ int main(void)
 	formulas();
 	on_hosts();
 	forwarding();
+	partners();
 	special();
 	return done_testing();
 }
