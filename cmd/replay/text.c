@@ -48,6 +48,11 @@ static void print_basis(const struct report *r, struct pl_writer *w)
 	if (b->links_assumed)
 		pl_write_text(w, "assumed: each rank has one link for all that it sends; the graph "
 				 "does not say whether it has one to each rank\n");
+	if (b->ranks)
+		pl_write_format(w, "assumed: all ranks are like the recorded ones%s\n",
+				r->changes->has_topology
+					? ""
+					: ", and their links do not hinder each other");
 	if (b->error < SURE)
 		return;
 	pl_write_format(w,

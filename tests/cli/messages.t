@@ -60,6 +60,8 @@ check "a ring is not called so" no sh -c "'$BIN/graph' -O text '$TMP/four/graph'
 for size in 2 7; do
 	column 6 "$TMP/direct4/graph" --what-if="ranks $size" >"$TMP/predicted"
 	check "4 to $size ranks, direct: within 3 % of the job that has them" alike 0.03 "$TMP/predicted" "$TMP/direct$size/truth"
+	status 0 "... as text" "$BIN/replay" --no-worth --what-if="ranks $size" "$TMP/direct4/graph"
+	holds "$TMP/out" '^assumed: all ranks are like the recorded ones, and their links do not hinder each other$' "... what is assumed"
 done
 
 # A rank that takes what it adds in a fixed order waits for some messages although others are there.
@@ -85,6 +87,8 @@ done
 column 6 "$TMP/rest/graph" --what-if="latency * by 9" >"$TMP/x"
 column 6 "$TMP/rest/graph" --what-if="latency pcie by 9" >"$TMP/predicted"
 check "nine times the latency of that link" same "$TMP/x" "$TMP/predicted"
+status 0 "... as text" "$BIN/replay" --no-worth --what-if="latency pcie by 9" "$TMP/rest/graph"
+check "... assumes nothing of ranks" no grep -q '^assumed: all ranks' "$TMP/out"
 check "... which is another step" no alike 0.01 "$TMP/rest/truth" "$TMP/predicted"
 status 0 "the latency of a link that carries none" "$BIN/replay" --no-worth --topology=4x1 --what-if="latency pcie by 9" "$TMP/rest/graph"
 check "... changes nothing" grep -q 'predicted .* (+0.00 %)' "$TMP/out"
