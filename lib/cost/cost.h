@@ -52,11 +52,12 @@ struct pl_cost_comm {
  * ring 2(n-1)(a + S/nB); tree 2 ceil(log2 n) a + 2S/B, but 2 floor(log2 n) a + S/B where each pair
  * of ranks has a link and pieces are fine. Where messages have a largest size (those of run) and
  * one link carries all that a rank sends, the tree is binary: 2 floor(log2 n) a + 3S/B, but 2S/B
- * for n < 5, and S/B for n = 2; halving-doubling 2 ceil(log2 n) a + 2(n-1)/n S/B; hierarchical:
- * reduce-scatter in the host, all-reduce between hosts on S/ranks a host, all-gather in the host;
- * ps with k servers 2a + 2 max(S/B, nS/kB). (Thakur, Rabenseifner, Gropp, IJHPCA 2005, for the
- * first three.) Other collectives are their parts of these. Rounded up to ns. More ranks than the
- * topology has are taken to be on more hosts like its last. Changes of links in `c` are made.
+ * for n < 5, and S/B for n = 2; halving-doubling 2 ceil(log2 n) a + 2(n-1)/n S/B, but with partners
+ * for the ranks above a power of two if a tree is binary; hierarchical: reduce-scatter in the host,
+ * all-reduce between hosts on S/ranks a host, all-gather in the host; ps with k servers
+ * 2a + 2 max(S/B, nS/kB). (Thakur, Rabenseifner, Gropp, IJHPCA 2005, for the first three.) Other
+ * collectives are their parts of these. Rounded up to ns. More ranks than the topology has are
+ * taken to be on more hosts like its last. Changes of links in `c` are made.
  */
 pl_ns pl_cost_analytic(const struct pl_topology *t, const struct pl_cost_comm *c);
 

@@ -39,7 +39,7 @@ static int find_members(struct expansion *s, struct pl_err *err)
 
 	for (uint32_t i = e->node[s->meet].in; i != PL_NONE; i = e->edge[i].in_next)
 		n++;
-	PL_CHECK(pl_alloc(&s->m, n + 1, sizeof(*s->m), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->m, n + 1, sizeof(*s->m), err));
 	for (uint32_t i = e->node[s->meet].in; i != PL_NONE; i = e->edge[i].in_next) {
 		uint32_t a = e->edge[i].src, res = e->node[a].res;
 		uint32_t t = res == PL_NONE ? PL_NONE : transfer_on(e, s->meet, res);
@@ -313,13 +313,13 @@ static int room(struct expansion *s, struct pl_err *err)
 {
 	size_t size = (size_t)s->n * s->chunks;
 
-	PL_CHECK(pl_alloc(&s->prev, size, sizeof(*s->prev), err));
-	PL_CHECK(pl_alloc(&s->now, size, sizeof(*s->now), err));
-	PL_CHECK(pl_alloc(&s->down, size, sizeof(*s->down), err));
-	PL_CHECK(pl_alloc(&s->from, s->n, sizeof(*s->from), err));
-	PL_CHECK(pl_alloc(&s->was, s->n, sizeof(*s->was), err));
-	PL_CHECK(pl_alloc(&s->hop, s->n, sizeof(*s->hop), err));
-	PL_CHECK(pl_alloc(&s->was_hop, s->n, sizeof(*s->was_hop), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->prev, size, sizeof(*s->prev), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->now, size, sizeof(*s->now), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->down, size, sizeof(*s->down), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->from, s->n, sizeof(*s->from), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->was, s->n, sizeof(*s->was), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->hop, s->n, sizeof(*s->hop), err));
+	PL_CHECK(pl_arena_array(&s->arena, &s->was_hop, s->n, sizeof(*s->was_hop), err));
 	return 0;
 }
 
@@ -350,13 +350,6 @@ int pl_cost_expand(struct pl_edit *e, uint32_t rendezvous, const struct pl_expan
 	}
 	rc = s.rc;
 out:
-	pl_free(s.m);
-	pl_free(s.prev);
-	pl_free(s.now);
-	pl_free(s.down);
-	pl_free(s.from);
-	pl_free(s.was);
-	pl_free(s.hop);
-	pl_free(s.was_hop);
+	pl_arena_fini(&s.arena);
 	return rc;
 }

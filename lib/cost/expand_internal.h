@@ -15,6 +15,7 @@ struct expansion {
 	struct pl_err *err;
 	int rc; /* the first failure; nothing is added after it */
 	const struct pl_expand *x;
+	struct pl_arena arena; /* of the arrays */
 	struct member *m;
 	uint32_t *prev, *now, *down; /* [member][chunk]: messages of the step before, of this one */
 	uint32_t *from, *was;	     /* [member]: its sender in this step, in the step before */
