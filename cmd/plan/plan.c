@@ -2,8 +2,7 @@
  * plan - search for changes that make the step of a job shorter; or show or export a plan.
  *
  * The first interrupt ends the search but not the program: the best plan so far is written. Then
- * the signal is raised again, so that the shell learns of it. A second interrupt ends the program
- * at once.
+ * the signal is raised again, so the shell learns of it. A second one ends the program at once.
  */
 #include <math.h>
 #include <signal.h>

@@ -139,8 +139,7 @@ static int fold(const struct config *c, struct report *r, struct pl_err *err)
 	return pl_sim_fold(&r->g, c->fold == FOLD_MEDIAN, &r->g, &r->n_folded, err);
 }
 
-/* Is anything about whole collectives, not about messages? The lines of a plan are as those of
- * --what-if. */
+/* Is anything about whole collectives, not messages? Lines of a plan are as those of --what-if. */
 static bool wants_whole(const struct config *c, const struct changes *x)
 {
 	for (size_t i = 0; x && i < x->plan.n_rw; i++)

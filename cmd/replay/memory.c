@@ -1,10 +1,8 @@
 /*
- * Memory of the ranks, if the graph has activations: the highest peak of the reported steps, and
- * its parts.
+ * Memory of ranks, if the graph has activations: the peak of the reported steps, and its parts.
  *
- * Changes (--what-if) alter durations. They hardly alter which tensors are in memory at the same
- * time. Therefore the peaks are those of the steps as recorded or as planned. One step at a time
- * becomes an edit.
+ * Changes (--what-if) alter durations, but hardly which tensors are in memory at the same time. So
+ * the peaks are those of the steps as recorded or as planned. One step at a time becomes an edit.
  */
 #include "program.h"
 

@@ -1,6 +1,5 @@
 /*
- * The job according to a plan. All steps become one edit, the rewrites are applied, and the
- * edit becomes a graph again.
+ * The job by a plan: all steps become one edit, rewrites are applied, the edit becomes a graph.
  *
  * The cost of communication is fitted to the graph as it was read. This model has errors, which are
  * mostly the same before and after a change. Therefore the recorded buckets of each step are

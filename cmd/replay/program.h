@@ -83,8 +83,7 @@ struct report {
 	size_t n_steps;
 	uint64_t ops;
 	double recorded_mean, replayed_mean, predicted_mean; /* ns; predicted NAN without changes */
-	/* by how much the model is longer than the replay of what was recorded; [step of g], NULL:
-	 * no model; and the mean, NAN */
+	/* [step of g] and the mean: model less recorded replay; NULL and NAN without a model */
 	pl_ns *bias;
 	double bias_mean;
 	bool bias_out;		       /* predicted times are corrected for the bias */
@@ -136,17 +135,14 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 		  struct pl_err *err) PL_MUST;
 
 /* ---- input.c ---- */
-/* The graph that the edit makes takes the place of r->g, a simulator of it that of r->s; r->run is
- * gone.
- */
+/* The graph that the edit makes replaces r->g, a simulator of it replaces r->s; r->run is gone. */
 int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err) PL_MUST;
 /* Fitted to the graph, on the topology if there is one. Takes nothing. */
 int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *cost,
 	     struct pl_err *err) PL_MUST;
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
 void changes_fini(struct changes *x);
-/* Change the durations of r->s, or the graph if that does not do; warns of changes that select
- * nothing. */
+/* Changes the durations of r->s, or the graph if needed; warns of changes that select nothing. */
 int use_changes(const struct config *c, struct changes *x, struct report *r,
 		struct pl_err *err) PL_MUST;
 /* NULL or "-": standard input. Folded if asked for. */
@@ -191,8 +187,7 @@ int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err) PL_MU
 /* ---- tables.c ---- */
 /* How a table is printed, by enum format. */
 extern const enum pl_table_format table_format[];
-/* A section as a table with its first `top` rows (0: all); pl_table_fini(). Returns how many rows
- * there are. */
+/* Table of a section: its first `top` rows (0: all); pl_table_fini(). Returns how many it has. */
 size_t make_table(const struct report *r, enum section which, int64_t top, struct pl_table *t);
 
 /* ---- text.c, json.c ---- */

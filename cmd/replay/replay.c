@@ -1,6 +1,5 @@
 /*
- * replay - does the model of the job reproduce it, where is the time, and what if something
- * changed?
+ * replay - does a model of the job reproduce it, where is the time, and what if something changed?
  *
  * If there are changes, the report describes the run with these changes. Memory is freed as early
  * as possible: the described run is freed before the most valuable changes are simulated.

@@ -1,13 +1,12 @@
 /*
  * The slowest ranks, with the reason.
  *
- * A rank that is the last at every communication never waits. Therefore the slowest ranks are the
- * ranks that are idle least: idle time is waiting for other ranks and having nothing to do, because
- * a stage of a pipeline has one of them before its work and the other behind it. (The time that
- * other ranks wait for a rank says less: in a pipeline a rank passes on the lateness of its
- * neighbour.) A rank is compared with the median of the others. The reason is the class of time
- * that exceeds theirs. The report also names the operation with the greatest excess over the mean
- * of the others.
+ * A rank that is the last at every communication never waits. So the slowest ranks are those that
+ * are idle least: idle time is waiting for other ranks and having nothing to do, because a stage of
+ * a pipeline has one of them before its work and the other behind it. (The time that others wait
+ * for a rank says less: in a pipeline a rank passes on the lateness of its neighbour.) A rank is
+ * compared with the median of the others. The reason is the class of time that exceeds theirs. The
+ * report also names the operation with the greatest excess over the mean of the others.
  */
 #include <stdlib.h>
 
@@ -41,8 +40,7 @@ static int find_medians(const struct pl_rank_time *rank, size_t n, size_t except
 	return rc;
 }
 
-/* The operation of which the rank has *more than the mean of the others, most of all; PL_NONE. Over
- * the reported steps. */
+/* The operation with most time above the others' mean: *more over the reported steps; PL_NONE. */
 static int find_operation(const struct report *r, int which, int32_t rank, pl_id *name,
 			  double *more, struct pl_err *err)
 {

@@ -1,12 +1,11 @@
 /*
  * The most valuable changes: each candidate is scaled by 0.5 and simulated.
  *
- * If durations shrink, a critical path remains a chain of constraints. Therefore a change saves at
- * most half of the time that it selects on that path. Candidates are simulated in the order of this
- * bound, until the bound of the next candidate is below the fifth best saving. With several steps
- * the bound holds only for their sum; SLACK allows for this. Several candidates are simulated
- * together, in several threads. Results beyond the end of the search are not used, so the report
- * does not depend on either.
+ * If durations shrink, a critical path remains a chain of constraints. So a change saves at most
+ * half of the time that it selects on that path. Candidates are simulated in the order of this
+ * bound, until the next bound is below the fifth best saving. With several steps the bound holds
+ * only for their sum; SLACK allows for it. Candidates are simulated together, in several
+ * threads. Results beyond the end of the search are not used, so the report depends on neither.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,5 @@
 /*
- * How fast the ranks communicate: latency and bandwidth by operation and size, a table of what
- * pl_comm_bench() measures.
+ * Table of pl_comm_bench(): latency and bandwidth between the ranks, by operation and size.
  *
  * Columns are those of nccl-tests. In place, as training does it, but for reduce-scatter and
  * all-to-all, whose inputs stay what they were.

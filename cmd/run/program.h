@@ -40,15 +40,13 @@ int read_launcher(struct config *c, struct pl_err *err) PL_MUST;
 const char *host_of_rank(const struct config *c, const struct pl_launch *p, char text[HOST_MAX]);
 /*
  * Starts the ranks: as many as the launcher or -n says, else `default_ranks`. In each of them
- * `work` is called, and its result returned. The process that forked them waits, and fails if one
- * failed.
+ * `work` is called, and its result returned. Their parent process waits, and fails if one failed.
  */
 int start_ranks(struct config *c, int64_t default_ranks,
 		int (*work)(void *arg, const struct pl_launch *p, struct pl_err *err), void *arg,
 		struct pl_err *err) PL_MUST;
 struct device;
-/* Connects all ranks; *w is NULL if there is one alone. j: has links and transport; d: the device
- * whose memory the ranks send. */
+/* Connects ranks (one: *w is NULL). j: has links and transport; d: the device of what they send. */
 int open_world(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
 	       struct device *d, struct pl_tracer *t, struct pl_world **w,
 	       struct pl_err *err) PL_MUST;

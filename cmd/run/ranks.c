@@ -38,9 +38,8 @@ static struct sigaction before[PL_LEN(end_signals)];
 #define AGAIN_NS 300000000 /* one request may come by one way twice; a user asks again later */
 
 /* A terminal sends its signal to all processes, and the starter passes it on: one request reaches a
- * rank twice. So the two ways are counted apart, and the larger count is that of the requests. A
- * starter may signal both the process and its group. So signals by one way that follow one another
- * at once count as one. */
+ * rank twice. So the two ways are counted apart; the larger count is that of the requests. A
+ * starter may signal both the process and its group. So repeats at once by one way count as one. */
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	static struct {
@@ -187,8 +186,7 @@ static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *while_
 		if (pid < 0 && errno != EINTR)
 			return;
 		/* After one rank has failed, the others are told, or notice it. A rank that still
-		 * runs after the grace period (because it was stopped, for example) will not end by
-		 * itself. */
+		 * runs after the grace period (stopped, for example) will not end by itself. */
 		if (pid == 0 && pl_now_ns() > until)
 			signal_ranks(v, n, SIGKILL);
 		if (pid == 0 && until != INT64_MAX && pl_now_ns() > until - grace + TOGETHER_NS)
@@ -529,8 +527,7 @@ int open_world(const struct config *c, const struct pl_launch *p, const struct p
 		o.event_arg = t;
 	}
 	rc = pl_comm_world_open(&o, w, err);
-	/* All are connected, or never will be. The process that made the folder may be killed, so
-	 * the last rank removes it. */
+	/* No rank connects any more. The last one removes the folder: its maker may be killed. */
 	pl_comm_launch_unshare(p);
 out:
 	pl_free(shape);

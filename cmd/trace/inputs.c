@@ -76,9 +76,8 @@ static int look_into(struct pl_in *in, struct look *l, struct pl_err *err)
 	l->held = mem ? pl_import_open(mem, NULL, err) : NULL;
 	if (!l->held)
 		return err->code;
-	/* The piece ends in the middle of the file, which is no error here: the first peek reports
-	 * it, and the second one gives what could be inflated. A damaged file fails when it is
-	 * read. */
+	/* The piece ends within the file, which is no error here: the first peek reports it, and
+	 * the second gives what could be inflated. A damaged file fails when it is read. */
 	n = pl_in_peek(l->held, LOOK, &l->p, &ignored);
 	if (n < 0)
 		n = pl_in_peek(l->held, LOOK, &l->p, &ignored);

@@ -1,8 +1,7 @@
 /*
  * Texts as tokens: 16-bit numbers as nanoGPT's prepare scripts write them, NPY, or bytes.
  *
- * In a text, each byte that occurs is a token, in the order of bytes (as in models on ASCII).
- * Linear.
+ * In a text, each byte that occurs is a token, in byte order (as in models on ASCII). Linear.
  */
 #include "data/internal.h"
 

@@ -167,8 +167,7 @@ int pl_lang_open(struct pl_lang_reader *r, const struct pl_lang_schema *s, struc
 int pl_lang_open_text(struct pl_lang_reader *r, const struct pl_lang_schema *s, const char *text,
 		      struct pl_err *err) PL_MUST;
 void pl_lang_close(struct pl_lang_reader *r);
-/* 1: r->st is the next statement. 0: the end. PL_EDATA with file, line, column and, of a misspelt
- * word, the nearest known one. */
+/* 1: r->st is next; 0: end. PL_EDATA: file, line, column, the word nearest to a misspelt one. */
 int pl_lang_next(struct pl_lang_reader *r, struct pl_err *err) PL_MUST;
 /* The two halves of it, for languages that rewrite words in between: the words of the next
  * statement behind the header, and the statement that they make. */
@@ -219,10 +218,9 @@ void pl_lang_put_json(struct pl_writer *w, const struct pl_lang_statement *st);
 /* "fuse-ops OPERATIONS... [share=SHARE]", without a newline. */
 int pl_lang_usage(struct pl_buf *b, const struct pl_lang_row *row, struct pl_err *err) PL_MUST;
 /*
- * The text of --help=TOPIC for a program that takes these languages (NULL at the end): a statement,
- * "LANGUAGE:STATEMENT", or "statements" for the list of all. The topic NULL:
- * "statements|batch|...", all topics, for completion. PL_EUSAGE names the nearest word. It is
- * struct pl_cmd's `help`.
+ * Text of --help=TOPIC for a program with these languages (NULL at the end): a statement,
+ * "LANGUAGE:STATEMENT", or "statements" for all. Topic NULL: all topics for completion,
+ * "statements|batch|...". PL_EUSAGE names the nearest word. It is struct pl_cmd's `help`.
  */
 int pl_lang_help(const struct pl_lang_schema *const *s, const char *topic, struct pl_buf *b,
 		 struct pl_err *err) PL_MUST;

@@ -339,8 +339,7 @@ static int read_key(struct parser *p, const struct pl_lang_word *w, const char *
 	return fail_at(p->r, w->column, &why, err);
 }
 
-/* A word that is a key by itself: a flag, or an older spelling with its value in the next word,
- * whose number *i moves to. */
+/* A word that is a key: a flag, or an older spelling; *i moves to the next word, its value. */
 static int read_word(struct parser *p, size_t field, size_t *i, struct pl_err *err)
 {
 	const struct pl_lang_reader *r = p->r;

@@ -1,6 +1,5 @@
 /*
- * From statements to text and JSON, from the schema to help, and between statements and structs.
- * Linear.
+ * From statements to text and JSON, from schema to help, between statements and structs. Linear.
  */
 #include <math.h>
 

@@ -47,8 +47,7 @@ struct pl_bucket_rule {
  * et al., VLDB 2020, section 3.2.3). */
 struct pl_bucket_rule pl_plan_bucket_rule_ddp(int64_t limit_bytes);
 #define PL_DDP_BUCKET_BYTES ((int64_t)25 << 20)
-/* Gives one tensor after the other its bucket; zero-initialised but for `rule` and the first number
- * in `set`. */
+/* Gives tensor after tensor its bucket; zero but for `rule` and the first number in `set`. */
 struct pl_bucket_filler {
 	struct pl_bucket_rule rule;
 	uint32_t set;

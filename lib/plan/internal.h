@@ -71,8 +71,7 @@ int64_t pl_settings_accumulate(struct pl_setter *s);
 const struct pl_rewrite *pl_settings_last(const struct pl_plan *p, unsigned op);
 /* The precision that all operations get, NULL if there is none. */
 const char *pl_settings_precision(const struct pl_plan *p);
-/* The half precision that all operations get, as torch calls it; NULL: none. And the line that
- * float16 needs. */
+/* torch's name for the half precision of all operations, NULL: none; the line for float16. */
 const char *pl_settings_half(const struct pl_plan *p);
 extern const char pl_settings_scaler[];
 /* The algorithm that all communication gets, -1 if there is none. */

@@ -324,8 +324,7 @@ int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err)
 
 int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err)
 {
-	/* values that no link and no pace has, so that all keys are written; the ends of a link
-	 * only if they are not "any" */
+	/* no link or pace has these values: all keys are written, ends of a link unless "any" */
 	const struct pl_job_link link = { .from = -1, .to = -1, .latency_ns = -1 };
 	const struct pl_job_pace pace = { .rank = -2, .ms = -1 };
 	const struct pl_lang_schema *s = &pl_job_schema;

@@ -4,8 +4,7 @@
  *
  * cnn: the network of TensorFlow's CIFAR-10 tutorial without its local response normalisation, for
  * which it has no counterpart that others use. gpt: GPT-2 (Radford et al., 2019) with its names and
- * initial deviations, without dropout: what leads into the sum of a block is smaller by
- * sqrt(2 layers).
+ * initial deviations, without dropout: what enters the sum of a block is smaller by sqrt(2 layers).
  */
 #include <math.h>
 

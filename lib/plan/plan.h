@@ -148,8 +148,7 @@ int pl_plan_check(const struct pl_plan *p, struct pl_err *err) PL_MUST;
 /* Adds a rewrite from an option, in which nothing is quoted: "scale kind=comm by 0.5". PL_EUSAGE
  * with the text and the expected form. */
 int pl_plan_add_line(struct pl_plan *p, const char *text, struct pl_err *err) PL_MUST;
-/* The parameter that a tensor is the gradient of: graphs call it "grad NAME". Lines of plans may
- * name either of the two. */
+/* The parameter of a tensor: graphs name gradients "grad NAME", lines of plans may name either. */
 const char *pl_plan_param(const char *tensor);
 /*
  * For the message about an unknown name: give all known names to pl_plan_near(). pl_plan_no_name()

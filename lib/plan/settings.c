@@ -1,6 +1,5 @@
 /*
- * What the settings of all frameworks share: the sets of tensors with their sizes, comments, and
- * the code for torch.
+ * What settings of all frameworks share: sets of tensors and sizes, comments, code for torch.
  *
  * The file of a framework writes the settings that the framework has, and marks the rewrites that
  * they express. Every other rewrite becomes a comment here, so that none is lost silently.

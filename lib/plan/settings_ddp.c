@@ -2,13 +2,12 @@
  * Settings of PyTorch's DistributedDataParallel.
  *
  * DDP fills a bucket with gradients in the order of readiness and closes it when its size reaches
- * the cap. A list of caps, each the size of one set, therefore gives exactly the sets of the plan
- * if each set is a run of that order: its last tensor makes the bucket reach its cap, the tensor
- * before does not (unless the last tensor has no bytes). Sets that are no runs are cut at their
- * last tensors. This keeps the number of sets, and the earliest time at which each is ready. The
- * rule is simulated here, and a comment tells what differs from the plan. Tensors of different
- * types never share a bucket; a plan has no types. Releases without the list get the one cap that
- * is closest.
+ * the cap. So a list of caps, each the size of one set, gives exactly the sets of the plan if each
+ * set is a run of that order: its last tensor makes the bucket reach its cap, the tensor before
+ * does not (unless the last tensor has no bytes). Sets that are no runs are cut at their last
+ * tensors. This keeps the number of sets, and the earliest time at which each is ready. The rule is
+ * simulated here, and a comment tells what differs from the plan. Tensors of different types never
+ * share a bucket; a plan has no types. Releases without the list get the closest cap.
  */
 #include <stdio.h>
 

@@ -1,16 +1,14 @@
 /*
  * Settings of DeepSpeed: members of its configuration.
  *
- * DeepSpeed reads its configuration as Hjson, in which lines that begin with # are comments;
- * without those lines this is JSON. It counts the size of a bucket in elements and fills each
- * bucket in the order of readiness until the next tensor does not fit; all buckets have one size.
- * ZeRO stage 1 is the first stage that uses the size, so it is written. Stage 1 reduces gradients
- * at the end of the microbatches of a step; stage 2 reduces them after each microbatch. The size
- * for gathering must be even.
+ * DeepSpeed reads its configuration as Hjson: JSON with comments, lines that begin with #. It
+ * counts the size of a bucket in elements and fills each bucket in the order of readiness until the
+ * next tensor does not fit; all buckets have one size. ZeRO stage 1 is the first stage that uses
+ * the size, so it is written. Stage 1 reduces gradients at the end of the microbatches of a step;
+ * stage 2 reduces them after each microbatch. The size for gathering must be even.
  *
- * DeepSpeed has no settings for sets of different sizes, chunks or an order. It has none for the
- * layers to recompute either: activation_checkpointing applies to models that call
- * deepspeed.checkpointing.
+ * DeepSpeed has no settings for sets of different sizes, chunks, an order or layers to recompute:
+ * activation_checkpointing applies to models that call deepspeed.checkpointing.
  */
 #include "plan/internal.h"
 

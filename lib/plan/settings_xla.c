@@ -1,6 +1,5 @@
 /*
- * Settings of XLA on GPUs: flags in the environment. A flag that XLA does not know ends the program
- * at its start.
+ * XLA on GPUs: flags in the environment. A flag that XLA does not know ends the program at start.
  *
  * The combiner of XLA joins all-reduces as long as their sum does not exceed the threshold; 0 joins
  * none. XLA overlaps them with computation only with the latency-hiding scheduler.

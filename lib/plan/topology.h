@@ -44,8 +44,7 @@ void pl_topology_fini(struct pl_topology *t);
 /* Text; PL_EDATA with line, cause and remedy. */
 int pl_topology_read(struct pl_in *in, const char *name, struct pl_topology *t,
 		     struct pl_err *err) PL_MUST;
-/* "HOSTSxRANKS" ("16x8") with default links, or with those of a preset ("16x8:dgx-a100"); or the
- * name of a file. */
+/* "HOSTSxRANKS" ("16x8") with default links or those of a preset ("16x8:dgx-a100"); or a file. */
 int pl_topology_parse(const char *text, struct pl_topology *t, struct pl_err *err) PL_MUST;
 /* n ranks with per_host of them a host (0: all on one), links of a common machine; `assumed`. */
 int pl_topology_default(uint32_t n, uint32_t per_host, struct pl_topology *t,

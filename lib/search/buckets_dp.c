@@ -3,10 +3,9 @@
  *
  * end[j] is the earliest end of a channel that has carried tensors 0 .. j-1. It is the minimum,
  * over the first tensor i of the last bucket, of max(end[i], ready of j-1) + t(bytes of i .. j-1) +
- * issue. This expression grows with end[i], so only the earliest end of the other tensors matters
- * (Bellman's principle). Therefore the result is the optimum over all 2^(n-1) cuts. If ends are
- * equal, the cut with fewer buckets is taken, then the cut with the longest last bucket. O(n^2)
- * time, O(n) memory.
+ * issue. It grows with end[i], so only the earliest end of the other tensors matters (Bellman's
+ * principle). So the result is the optimum over all 2^(n-1) cuts. If ends are equal, the cut with
+ * fewer buckets is taken, then the cut with the longest last bucket. O(n^2) time, O(n) memory.
  *
  * This is no third engine of time: end[] only compares cuts. The recurrence needs the time t of
  * each bucket and the times of readiness, which the static pass has found. The chosen cut becomes a

@@ -3,9 +3,8 @@
  *
  * The graph is reduced to one rank of each class of equal ranks (symmetry.c). Each thread makes an
  * edit of it (workers.c) and simulates candidates within the budget. Each strategy is a row of the
- * table below and a file. It improves the best candidate and the rewrites that are applied before
- * it. At the end the plan names all rewrites and their savings (lines.c), with a prediction and a
- * bound.
+ * table below and a file. It improves the best candidate and the rewrites applied before it. At the
+ * end the plan names all rewrites and their savings (lines.c), with a prediction and a bound.
  */
 #include <math.h>
 

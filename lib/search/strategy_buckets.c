@@ -1,10 +1,9 @@
 /*
  * Buckets: the sets of gradients that are synchronised together, their order, their algorithm.
  *
- * The defaults of frameworks are simulated first, then cuts (buckets_candidates.c, buckets_dp.c).
- * The best candidate is then changed step by step (buckets_local.c). All defaults are candidates,
- * so no simulated plan is longer than any default. If no candidate is shorter than the recorded
- * step, the plan has no lines.
+ * Defaults of frameworks are simulated first, then cuts (buckets_candidates.c, buckets_dp.c). The
+ * best is changed step by step (buckets_local.c). All defaults are candidates, so no simulated plan
+ * is longer than any default. If none is shorter than the recorded step, the plan has no lines.
  */
 #include <math.h>
 

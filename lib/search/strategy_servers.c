@@ -6,12 +6,11 @@
  *
  * Servers save messages: two of them follow one another, whatever the number of ranks. They cost
  * bytes, because few servers carry the buckets of all ranks. Two rules end the search early. First,
- * lib/cost is asked for the time of every size that a bucket can have, in powers of two. If the
- * servers are never faster than the best other algorithm, no plan with them is shorter. This takes
- * no simulation. Second, a few candidates are simulated: the best buckets so far with servers,
- * those of them that servers make faster one at a time, and the cuts of dynamic programming for
- * servers. Only if one of these comes near to the best plan, the bucket search runs again with
- * servers as one more algorithm.
+ * lib/cost gives without simulation the time of every size of a bucket, in powers of two. If
+ * servers are never faster than the best other algorithm, no plan with them is shorter. Second, a
+ * few candidates are simulated: the best buckets so far with servers, those of them that servers
+ * make faster one at a time, and the cuts of dynamic programming for servers. Only if one of these
+ * comes near to the best plan, the bucket search runs again with servers as one more algorithm.
  */
 #include "search/buckets_internal.h"
 

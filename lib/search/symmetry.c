@@ -79,8 +79,7 @@ static void hash_resources(struct symmetry *s)
 	}
 }
 
-/* Add a predecessor: by its number in the rank or the shape. One in another rank makes it
- * unique. */
+/* Add a predecessor: by its number in its rank or shape. One in another rank makes it unique. */
 static void hash_edge(struct symmetry *s, const struct pl_shape *sh, uint32_t slot, uint32_t src,
 		      uint8_t type)
 {
@@ -332,8 +331,7 @@ static int find_classes(struct symmetry *s, int64_t **pair, size_t *n, struct pl
 
 /* ---- the smaller graph ----------------------------------------------------------------------- */
 
-/* Give the remaining nodes the latest start and end of their class; `out` is in the graph's
- * order. */
+/* Give other nodes the latest start and end of their class; `out` is in the graph's order. */
 static int take_latest(const struct symmetry *s, struct pl_graph *out, size_t step,
 		       struct pl_err *err)
 {

@@ -187,8 +187,7 @@ static uint32_t last_arrival(const struct work *w, size_t k, uint32_t rendezvous
 							      : w->rank_of[sh->res[sh->src[e]]];
 }
 
-/* A transfer that began after its arrival: the time between is waiting for the last one, or for the
- * root. */
+/* A transfer began after its arrival: the time between is a wait for the last one or the root. */
 static int waiting(struct work *w, size_t k, uint32_t node, pl_ns start, struct pl_err *err)
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];

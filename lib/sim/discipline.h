@@ -28,9 +28,7 @@ struct sim_discipline {
 	 * operation waits. */
 	int (*explain)(struct sim_user *u, size_t n, uint32_t capacity, pl_ns *free,
 		       struct pl_err *err);
-	/* Lower is more urgent, from the column `priority`; NULL: all operations are equally
-	 * urgent.
-	 */
+	/* Lower is more urgent, from the column `priority`; NULL: all are equally urgent. */
 	uint32_t (*priority)(int32_t column);
 };
 #define DECLARE(name) extern const struct sim_discipline pl_sim_discipline_##name;
@@ -52,8 +50,7 @@ static inline uint32_t sim_first_free(const pl_ns *free, uint32_t capacity)
 	return best;
 }
 
-/* `explain` of resources with places: an operation is explained by its predecessors, or by the
- * place that it waited for. */
+/* `explain` of resources with places: by predecessors, or the place that an operation awaited. */
 int pl_sim_discipline_explain_places(struct sim_user *u, size_t n, uint32_t capacity, pl_ns *free,
 				     struct pl_err *err) PL_MUST;
 

@@ -2,8 +2,7 @@
  * Priorities: a free place takes the most urgent operation that waits, and of equally urgent ones
  * the one that has waited longest. An operation that has begun is not interrupted.
  *
- * The urgency is the column `priority` of the node: 0 is the most urgent; a node without a priority
- * comes after all others.
+ * Urgency is the column `priority` of the node: 0 is the most urgent; nodes without it are last.
  */
 #include "sim/discipline.h"
 

@@ -1,6 +1,5 @@
 /*
- * A shared bandwidth: all operations on the resource run at once, and more than `capacity` of them
- * share it equally.
+ * A shared bandwidth: all operations run at once; more than `capacity` of them share it equally.
  *
  * Operations that run at one time have the same speed, min(1, capacity / how many run). Therefore
  * the work of an operation is V(end) - V(start), where V(t) is the integral of the speed: the

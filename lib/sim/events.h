@@ -22,9 +22,8 @@
  *
  * Events at one time are taken in a fixed order: ends, arrivals at a rendezvous of k of n,
  * requests, then decisions of the resources; events of one type by number of task. Therefore the
- * same job always gives the same result. Times are integer ns. The end of a task that was slowed
- * down may be a fraction of ns; it is rounded up. A task that is never slowed down takes exactly
- *its duration.
+ * same job always gives the same result. Times are integer ns. The end of a slowed task may be a
+ * fraction of ns; it is rounded up. A task that is never slowed takes exactly its duration.
  *
  * Cost: O(log n) a request or an end; a change of speed costs as much for each task that it
  * concerns. A run allocates only what it returns.
@@ -121,9 +120,8 @@ struct pl_sim_events *pl_sim_events_new(const struct pl_sim_events_job *job, str
 void pl_sim_events_free(struct pl_sim_events *ev);
 /*
  * free[place]: when each place of each QUEUE or POLICY resource becomes free (INT64_MIN: it is), in
- * order of resource, a place for each unit of capacity; replaced by what the run leaves, so that
- * the next step can go on. NULL: all are free. PL_EDATA when tasks are left that wait for one
- * another or for a policy.
+ * order of resource, a place for each unit of capacity; replaced by what the run leaves, for the
+ * next step. NULL: all are free. PL_EDATA if tasks still wait for one another or for a policy.
  */
 int pl_sim_events_run(struct pl_sim_events *ev, pl_ns *free, struct pl_sim_events_times *t,
 		      struct pl_err *err) PL_MUST;

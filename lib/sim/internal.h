@@ -11,8 +11,7 @@ struct long_gap { /* unexplained time that does not fit into 31 bits */
 
 struct prep { /* of one step */
 	/* [edge]: how long after its source the edge lets the node start. Modelled latency, never
-	 * more than the recording leaves room for; on the edge that came last also the unexplained
-	 * time. */
+	 * more than the recording allows; on the edge that came last also the unexplained time. */
 	int32_t *w;
 	struct long_gap *long_gap; /* by node */
 	size_t n_long_gaps, cap_long_gaps;
@@ -35,8 +34,7 @@ struct pl_sim {
 	pl_ns latency_to;  /* -1: as recorded */
 };
 
-/* The times of a valid graph are within 2^61 ns. The sum of durations is bounded too, so no time
- * exceeds 64 bits. */
+/* Valid times are within 2^61 ns. The sum of durations is bounded too: no time exceeds 64 bits. */
 #define SIM_TOTAL_MAX 0x1p61
 #define SIM_TOO_LONG                                                                               \
 	"the changes make the durations sum to more than 2^61 ns: use smaller times or factors"
@@ -71,9 +69,8 @@ int pl_sim_slots_init(const struct pl_resource *res, size_t n_res, struct resour
 		      struct pl_err *err) PL_MUST;
 void pl_sim_slots_fini(struct resource_places *x);
 /*
- * Find the unexplained time of RESOURCE nodes: the time that neither their predecessors nor the
- * resource explain. p->resource_gap[] says when each was ready, and becomes the unexplained time.
- * Sets p->work.
+ * Find the unexplained time of RESOURCE nodes: what neither predecessors nor the resource explain.
+ * p->resource_gap[] says when each was ready, and becomes the unexplained time. Sets p->work.
  */
 int pl_sim_shared_unexplained(struct prep *p, const struct pl_graph *g, const struct pl_gstep *st,
 			      struct resource_places *x, struct pl_err *err) PL_MUST;

@@ -2,10 +2,9 @@
  * Several changes simulated in one pass.
  *
  * A pass over a step waits for memory, for the branch at the end of the edges of each node, and for
- * the start of the node before, which the next node needs. WIDE runs together wait only once for
- * memory and branch, and each run computes while the others wait: four runs cost less than two
- * single ones. The times of a node are neighbours in memory. The rules and results equal those of
- * run_pass().
+ * the start of the node before, which the next node needs. WIDE runs together wait once for memory
+ * and branch, and each computes while the others wait: four runs cost less than two single ones.
+ * The times of a node are neighbours in memory. Rules and results equal those of run_pass().
  *
  * Ends are stored; starts follow from them, because few edges count from a start. 32 bytes for each
  * node of the longest step. Steps with more than MOST_NODES nodes, and graphs in which the order of

@@ -1,6 +1,5 @@
 /*
- * Steps with shared resources: links, servers and queues that several operations need at the same
- * time.
+ * Steps with shared resources: links, servers and queues that several operations need at one time.
  *
  * The event core decides which operation gets a resource. A step, of a graph or of an edit, becomes
  * a job of the core: each node is a task, and a RESOURCE node needs its resource, which serves it
@@ -348,8 +347,7 @@ static int edit_job(struct sim_shared *x, struct pl_edit *e, const struct edit_t
 		x->hold[i] = e->share[task[i].node].hold;
 		x->k[i] = d ? 0 : v->k;
 		PL_CHECK(put_task(x, i, d, v->res, v->priority, err));
-		/* The next settling must begin with the same request, not with the start that the
-		 * resource gave to this one. */
+		/* The next settling begins with this request, not with the start given to it. */
 		if (d && v->in == PL_NONE && v->fixed == INT64_MIN)
 			PL_CHECK(pl_edit_set_fixed(e, task[i].node, v->start, err));
 	}

@@ -10,9 +10,8 @@
  * unexplained time. Each edge stores the sum as one 32-bit number, so that the pass reads little
  * memory; pl_sim_delay() separates the two parts when a report needs them.
  *
- * Cost: 10-15 ns for each operation with 2.5 edges; in addition to the graph 4 bytes for each edge,
- * 8 for each operation of a run that is kept and 8 for each operation of a step with other
- * durations.
+ * Cost: 10-15 ns for each operation with 2.5 edges; besides the graph 4 bytes for each edge, 8 for
+ * each operation of a run that is kept and 8 for each operation of a step with other durations.
  */
 #include <math.h>
 

@@ -26,17 +26,14 @@ struct pl_sim *pl_sim_new(const struct pl_graph *g, struct pl_err *err);
 void pl_sim_free(struct pl_sim *s);
 
 /*
- * Durations and latencies other than the recorded ones, for all runs after that. Nothing else of
- * the recording changes.
+ * Durations and latencies for all later runs. Nothing else of the recording changes.
  */
 /* Set the durations of all nodes of a step, rounded. PL_ELIMIT if all together exceed 2^61 ns. */
 int pl_sim_set_durations(struct pl_sim *s, size_t step, const double *ns,
 			 struct pl_err *err) PL_MUST;
-/* The present durations of a step, by node; without the time that operations which share a resource
- * cost one another. */
+/* Present durations of a step by node, without what users of a resource cost one another. */
 const pl_ns *pl_sim_durations(const struct pl_sim *s, size_t step);
-/* A message of a collective takes `to` (-1: as long as recorded) times `by` from its sender to its
- * receiver. At most once. */
+/* A collective's message takes `to` (-1: as recorded) times `by` to its receiver. At most once. */
 void pl_sim_set_latency(struct pl_sim *s, pl_ns to, double by);
 
 struct pl_run {

@@ -12,8 +12,7 @@
  * operation and 4 for each edge in each thread). The paper approximates the question for single
  * ranks, because its jobs have thousands of ranks.
  *
- * An operation of a later step that nothing in the graph precedes starts at 0 too: it delays no
- * other operation.
+ * An operation of a later step that nothing precedes starts at 0 too: it delays no other.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,6 @@
 /*
- * straggler.h - how much longer a step takes because some operations take longer than the same
- * operations of other ranks; and which type of operation, stage, data-parallel rank or rank causes
- * it.
+ * straggler.h - how much longer a step takes because some operations take longer than the same ones
+ * of other ranks; and which type of operation, stage, data-parallel rank or rank causes it.
  *
  * The definitions are those of "Understanding Stragglers in Large Model Training Using What-if
  * Analysis" (Lin et al., OSDI 2025). T: the steps simulated without launch delays (no unexplained
@@ -13,9 +12,8 @@
  * in which only x has its recorded durations, divided by T_ideal.
  *
  * The type of an operation is its name. The type of a send or receive is the beginning of its name
- * plus "pp-comm", so that both ends have one type. The type of a kernel is its name without
- * template arguments and parameters. The type of time of a host thread between its operations is
- * "gap".
+ * plus "pp-comm", so both ends have one type. The type of a kernel is its name without template
+ * arguments and parameters. The type of time of a host thread between its operations is "gap".
  */
 #ifndef PL_STRAGGLER_H
 #define PL_STRAGGLER_H

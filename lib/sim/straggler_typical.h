@@ -3,8 +3,7 @@
  * to lib/sim, for stragglers and what-if.
  *
  * Operations are compared within a *class*: same name, role and size. A *type* is the name in a
- * report. A type may have several classes (a send and its receive, one kernel compiled for several
- * layouts).
+ * report. It may have several classes (a send and its receive, one kernel for several layouts).
  */
 #ifndef PL_STRAGGLER_TYPICAL_H
 #define PL_STRAGGLER_TYPICAL_H

@@ -14,8 +14,7 @@
 
 #define WINDOW	  16
 #define WINDOW_NS 100000000 /* about how long a window may last */
-/* What is summed over the ranks: the values of the steps, who wants to stop, the mean time of a
- * step. */
+/* What is summed over ranks: values of the steps, who wants to stop, the mean time of a step. */
 #define SUMS (3 * WINDOW + 2)
 
 struct window { /* what was measured since the last sums */

@@ -5,9 +5,8 @@
  * line that names an operation counts. A precision is that of the factors of products, as units for
  * mixed precision take them (backend.h). So it does not matter to a layer without products,
  * gradients are sent in float32, and weights need no master copy (Micikevicius et al., Mixed
- * Precision Training, ICLR 2018). bfloat16 has the range of float32
- * (Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019), so the loss need not be
- * scaled; in fp16 it would.
+ * Precision Training, ICLR 2018). bfloat16 has the range of float32 (Kalamkar et al., A Study of
+ * BFLOAT16 for Deep Learning Training, 2019), so the loss need not be scaled; in fp16 it would.
  */
 #include "train/worker.h"
 

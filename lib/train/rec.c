@@ -1,19 +1,17 @@
 /*
  * A recorder: threads write events into rings, and a thread writes the trace from them.
  *
- * Each thread that records has a ring of its own with one writer and one reader (the indices are
- * the only thing shared, each on a cache line of its own), so recording takes no lock. The encoder
- * thread empties all rings into a batch in columns and hands full batches to the writer of traces.
- * Each time it wakes it disturbs the threads that compute. So it sleeps long, and a thread whose
- * ring is half full wakes it. If the disk is slower than the run, events are lost and counted, and
- * the run goes on.
+ * Each thread that records has a ring of its own with one writer and one reader (they share only
+ * the indices, each on a cache line of its own), so recording takes no lock. The encoder thread
+ * empties all rings into a batch in columns and hands full batches to the writer of traces. Waking
+ * disturbs the threads that compute, so it sleeps long, and a thread whose ring is half full wakes
+ * it. If the disk is slower than the run, events are lost and counted, and the run goes on.
  *
  * A thread finds its ring in a thread-local variable, which is checked by the recorder's number: a
  * program may have one recorder after another. Events of a device come by the thousand, from
  * threads that nobody measures, so pl_train_rec_put() does without a ring.
  *
- * Times count from the opening. Events are in the file in the order in which the rings were
- * emptied; readers sort.
+ * Times count from the opening. Events are in the order in which rings were emptied; readers sort.
  */
 #include <errno.h>
 #include <pthread.h>

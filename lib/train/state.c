@@ -7,9 +7,8 @@
  * next, of which seed and optimizer it is, and a number over all bytes, so that damage is found.
  * Everything else that a step depends on (its samples, dropout) follows from the seed and the
  * number of the step. But which samples a step takes depends on how many all ranks take in one, and
- * on how many samples there are to train on: a job in which one of these differs is refused. All
- * ranks are equal, so rank 0 writes, and each reads; running means are those of rank 0 from then
- * on.
+ * on how many samples there are to train on: a job in which one differs is refused. All ranks are
+ * equal, so rank 0 writes, and each reads; running means are those of rank 0 from then on.
  */
 #include <stdlib.h>
 
@@ -38,8 +37,7 @@ static uint64_t hash_of_pair(const char *name, const void *data, size_t bytes)
 	return pl_hash(part, sizeof(part));
 }
 
-/* A hash over all names and bytes. It does not depend on the order, because other programs may
- * change the order. */
+/* A hash over all names and bytes. Their order does not count: other programs may change it. */
 static uint64_t checksum(const struct pl_weights *w)
 {
 	uint64_t h = 0;

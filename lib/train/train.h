@@ -43,8 +43,7 @@ struct pl_step_result {
 };
 struct pl_engine {
 	const char *name, *policy; /* for reports: "dp", "bsp" */
-	/* Does this engine carry out the job and the plan? plan NULL: none. NULL: it carries out
-	 * the jobs of its policy. */
+	/* Does it carry out job and plan (NULL: none)? NULL: it carries out jobs of its policy. */
 	bool (*matches)(const struct pl_job *job, const struct pl_plan *plan);
 	size_t size; /* of its worker, whose memory the caller gives (zeroed) and frees */
 	int (*prepare)(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err);
@@ -65,8 +64,7 @@ struct pl_engine {
 	/* Write or read a safetensors file of weights by name; all ranks call it, rank 0 writes. */
 	int (*export_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
 	int (*import_weights)(struct pl_worker *w, const char *path, struct pl_err *err);
-	/* Also if prepare() failed. lost: pl_comm_world_abort() has ended the world and freed its
-	 * memory. */
+	/* Also if prepare() failed. lost: pl_comm_world_abort() has ended and freed the world. */
 	void (*finish)(struct pl_worker *w, bool lost);
 };
 
@@ -83,8 +81,7 @@ struct pl_train {
 	struct pl_worker *worker;
 	const struct pl_job *job;
 	int ranks;
-	/* The signal that asked for the end, 0: none. If another rank was asked, the control sets
-	 * it here, too. */
+	/* Signal that asked for the end, 0: none. If another rank was asked, control sets it. */
 	volatile sig_atomic_t *stop;
 	int (*row)(void *arg, const struct pl_train_row *row, struct pl_err *err);
 	void (*progress)(void *arg); /* now and then */

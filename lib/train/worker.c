@@ -2,8 +2,7 @@
  * One rank's part of a step, whichever engine it belongs to: its batch, in microbatches if the plan
  * accumulates; forward and backward of each; a step of the optimiser; sums over ranks; evaluation.
  *
- * Gradients are scaled by 1 / (summed ranks x microbatches) when they are computed, so the sum over
- * these ranks is the mean.
+ * Gradients are scaled by 1 / (summed ranks x microbatches) when computed: their sum is the mean.
  *
  * On a device all of this is only queued. The host then gathers the samples of the next step and
  * waits once, for the world and then for the device; errors are found there. So between two steps a
