@@ -1,8 +1,7 @@
 /*
  * The order of all parts of clock/: which ranks share a clock, matching, estimate, checks, report.
  *
- * Clocks are numbered by their lowest rank, so that the reference (the first) does not depend on
- * the order of the inputs.
+ * Clocks are numbered by lowest rank, so the reference (the first) does not depend on input order.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -446,8 +445,7 @@ static int say_missing(const struct pl_align *a, const struct missing *x, struct
 	return 0;
 }
 
-/* Ranks of groups and of the job that no segment has: normal when only some of a job's files are
- * given. */
+/* Ranks of groups and jobs that no segment has: normal if only some of a job's files are given. */
 static int missing_ranks(struct pl_align *a, struct pl_err *err)
 {
 	struct missing x = { .groups = 0 };

@@ -6,9 +6,8 @@
  * groups and matches that begins a merged stream (struct pl_merge), and a report of its accuracy.
  * The only assumption about clocks is that each runs at a constant rate; they may differ by days.
  *
- * A number that the data cannot tell from 0 is set to 0: drifts whose interval contains 0 or whose
- * effect over the trace is below PL_CLOCK_RESOLUTION_NS, and then offsets whose interval contains
- * 0.
+ * A number that the data cannot tell from 0 becomes 0: drifts whose interval contains 0 or whose
+ * effect over the trace is below PL_CLOCK_RESOLUTION_NS, then offsets whose interval contains 0.
  */
 #ifndef PL_CLOCK_H
 #define PL_CLOCK_H
@@ -123,8 +122,7 @@ bool pl_clock_dropped(const struct pl_align *a, uint32_t segment);
 int pl_clock_solve(struct pl_align *a, struct pl_merge *m, struct pl_clock_report *r,
 		   struct pl_err *err) PL_MUST;
 
-/* The report as JSON, schema paceline.clock/1 (see paceline-merge(1)), and in words to `log` as
- * notes. */
+/* The report as JSON, schema paceline.clock/1 (paceline-merge(1)), and as notes to `log`. */
 int pl_clock_report_json(const struct pl_merge *m, const struct pl_clock_report *r,
 			 struct pl_out *out, struct pl_err *err) PL_MUST;
 void pl_clock_report_say(const struct pl_merge *m, const struct pl_clock_report *r,

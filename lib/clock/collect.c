@@ -2,8 +2,7 @@
  * Collects the communication of each trace, and the time of each rank's first event.
  *
  * One pass over the batches. Ranks, hosts and the base of a segment may become known only at its
- * end, so events have the number of their track until then. The numbers of strings are valid in all
- * segments.
+ * end, so events have their track's number until then. String numbers are valid in all segments.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -338,8 +337,7 @@ const char *pl_clock_source(const struct pl_align *a, uint32_t segment)
 	return s[0] ? s : "unnamed";
 }
 
-/* Is a rank here that an earlier segment has too? Which of them stay is decided after all of them
- * (recordings.c). */
+/* Is a rank here that an earlier segment has too? recordings.c decides at the end which stay. */
 static int check_duplicates(struct pl_align *a, size_t sr0, struct pl_err *err)
 {
 	const char *name = pl_clock_source(a, (uint32_t)a->n_segs);

@@ -18,8 +18,7 @@
  * PL_CLOCK_RESOLUTION_NS over the trace, is set to 0 and the rest fitted again.
  *
  * No such method can see that a member always ends later than others (because of its place in a
- * ring). The intervals of offsets therefore include one jitter of each side, in addition to the
- * statistical error.
+ * ring). Intervals of offsets therefore add one jitter of each side to the statistical error.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -455,8 +454,7 @@ static bool is_wanted(const struct pl_clock_fit_in *in, uint32_t clock)
 	return !in->component || in->component[clock] == in->first_clock;
 }
 
-/* The matches of the clocks that are to be estimated; if there are very many, every k-th of each
- * class. */
+/* The matches of the clocks to estimate; if there are very many, every k-th of each class. */
 static int pick_matches(struct pl_clock_fit_in *in, struct pl_arena *mem, struct pl_err *err)
 {
 	const struct pl_clock_fit_obs *all = in->obs;

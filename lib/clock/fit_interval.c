@@ -25,8 +25,7 @@
 #define MIN_PARTS 6
 #define MAX_LAG	  63 /* a quarter of the parts, since those that are later share few pairs */
 /* A share of the greatest part. A match below it says nothing about this clock: it is one of other
- * clocks, or has 32 times the jitter. As parts of their own such matches would pretend to be
- * independent evidence. */
+ * clocks, or has 32 times the jitter. As own parts, these would count as independent evidence. */
 #define SLIGHT	 1e-3
 #define ROUNDS	 3   /* the correction of the correlations depends on their sum; it settles */
 #define FITTED	 2   /* parameters of a clock */
@@ -71,8 +70,7 @@ struct work {
 	bool exact;
 };
 
-/* What the U_m of match m would have for a variance if its members jittered by the scale of its
- * class. */
+/* The variance of the U_m of match m if its members jittered by the scale of its class. */
 static double expected(const struct pl_fit *f, uint32_t m, const double *z)
 {
 	double s = f->scale[f->in->match_class[m]], mean = pl_clock_fit_mean(f, m, z), sum = 0;

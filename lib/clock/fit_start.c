@@ -1,8 +1,7 @@
 /*
  * A robust first estimate. Clocks are joined to the first one along a tree. The offset of a clock
- * is the median of the differences of ends to a clock that is already in the tree. Its drift is the
- * median of slopes over half the length of the trace (Theil's incomplete method). The classes with
- * most matches come first.
+ * is the median difference of ends to a clock in the tree. Its drift is the median slope over half
+ * the length of the trace (Theil's incomplete method). The classes with most matches come first.
  */
 #include <math.h>
 #include <stdlib.h>

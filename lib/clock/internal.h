@@ -218,9 +218,8 @@ int pl_clock_by_order(struct pl_align *a, uint32_t group, const struct pl_seq *s
  * stream where all ranks use equally many. */
 int pl_clock_numbered(struct pl_align *a, uint32_t group, const struct pl_seq *s, uint32_t n,
 		      struct pl_err *err) PL_MUST;
-/* Pairs operations of the first rank with those of each other rank by their order in the stream.
- * *most: the share of pairs in which one ends before the other begins, for the worst rank and
- * stream. */
+/* Pairs operations of the first rank with those of each other rank by order in the stream. *most:
+ * the share of pairs where one ends before the other begins, for the worst rank and stream. */
 int pl_clock_share_early(const struct pl_align *a, const struct pl_seq *s, uint32_t n, double *most,
 			 struct pl_err *err) PL_MUST;
 /* Say that `what` (a group) differs where event y is: `rank` has x there or, if that is PL_NONE,

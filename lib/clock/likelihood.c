@@ -7,16 +7,14 @@
  * gives as many residuals as there are streams, for every division: the ends against the median end
  * of their group, and the transfers against that of the median group. Both have a Cauchy
  * distribution in the model, because outliers then cost little, with the scale that fits the
- * division best. A division that is too fine counts waits as transfers, and these differ. In
- * a division that is too coarse the ends differ, or an end is before the last start, which is
- * impossible.
+ * division best. A too fine division counts waits as transfers, and these differ. In a too coarse
+ * division the ends differ, or an end is before the last start, which is impossible.
  *
  * The model does not hold for collectives with a root, because members leave before others begin.
  * They are left out where there are other collectives.
  *
  * Clocks that no collective has joined yet get, for each division, the offsets and drifts that suit
- * it best (medians along a tree), since several groups over the same two clocks have the same
- * offset between them.
+ * it best (medians along a tree), since several groups over two clocks have one offset.
  *
  * Cost of a division: O(streams x occurrences x log + partitions squared), for at most
  * MAX_OCCURRENCES of them.
@@ -335,8 +333,7 @@ static uint32_t length_of(const struct pl_likelihood *l, uint32_t g)
 	return l->length[l->member[l->member0[g]]];
 }
 
-/* Transfers of the groups of one length against the middle one. Returns the cost of that one, which
- * may be of any magnitude. */
+/* Transfers of groups of one length against the middle one. Returns its cost, of any magnitude. */
 static double compare_transfers(struct pl_likelihood *l, uint32_t length, struct occurrence *o)
 {
 	double mid;

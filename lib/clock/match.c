@@ -3,9 +3,8 @@
  *
  * Where the group and a sequence number are recorded they decide. Where only the group is, the
  * order of its ranks' events does (order.c), step by step if steps are recorded. Where neither is
- * recorded, infer.c finds the groups. A recorded name that several groups share (every replica's
- * "tp") shows in events that end before their supposed partners begin: it is then treated as not
- * recorded.
+ * recorded, infer.c finds the groups. A name that several groups share (every replica's "tp") shows
+ * in events that end before their supposed partners begin: it then counts as not recorded.
  *
  * Cost: sorting, and O(N) to follow sequences that agree.
  */

@@ -44,8 +44,7 @@ static pl_ns end_difference(const struct shift_search *f, int64_t i, int64_t shi
 	return pl_sub_sat(f->a->ev[f->x->ev[i + shift]].end, f->a->ev[f->y->ev[i]].end);
 }
 
-/* Do the ends of the pair (i + shift, i) differ as those of the pairs before, which ended at
- * `since`? */
+/* Do the ends of pair (i + shift, i) differ as those of pairs before, which ended at `since`? */
 static bool keeps_difference(const struct shift_search *f, int64_t i, int64_t shift, pl_ns before,
 			     pl_ns since)
 {

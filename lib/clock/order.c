@@ -1,6 +1,5 @@
 /*
- * Matching by order: which elements of the ranks' sequences are one communication, where no number
- * tells.
+ * Matching by order: which elements of the ranks' sequences are one communication, without numbers.
  *
  * The ranks of a group do the same things in the same order. So each sequence is aligned with the
  * longest one (sequences.c). Only the order within a stream is sure: where a group uses several

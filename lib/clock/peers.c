@@ -6,11 +6,9 @@
  * distance d fits if each sender has a receiver (a stream of as many receives) at that distance,
  * and each receiver has a sender. If no distance fits, partners may be ranks that are not in the
  * input. Usually one distance is left; of several, the likeliest is used (likelihood.c). Pairs join
- * clocks, which helps to tell the next distances apart, so streams with the fewest choices come
- * first.
+ * clocks, which helps to tell distances apart, so streams with fewest choices come first.
  *
- * The other streams, those of both sends and receives among them, are divided into pairs
- * (divide.c).
+ * divide.c divides the other streams, those of both sends and receives among them, into pairs.
  *
  * Cost: streams squared x distances, each that of a likelihood.
  */

@@ -3,9 +3,8 @@
  * the first difference in content, and which elements belong together.
  *
  * Whether two sequences are one communication shows in their ends, which jitter by microseconds
- * while everything else about two ranks differs by milliseconds. Offset and drift between the
- * clocks are not known here; the scatter of successive changes of the difference of ends is free of
- * both.
+ * while everything else about two ranks differs by milliseconds. Offset and drift of the clocks are
+ * unknown here; the scatter of successive changes of the difference of ends is free of both.
  *
  * A trace may start or end earlier than another, which is no difference. After a real difference,
  * the shift is used whose names agree and whose ends scatter least. If names do not agree within

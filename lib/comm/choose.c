@@ -47,8 +47,7 @@ static bool supports(uint8_t op, uint8_t algo)
 	}
 }
 
-/* The factor by which n ranks take longer because `busy` processors serve whole turns at each
- * hop. */
+/* How many times longer n ranks take because `busy` processors serve whole turns at each hop. */
 static double turns_factor(double n, double busy)
 {
 	return busy < n ? ceil(n / busy) * busy / n : 1;

@@ -98,9 +98,8 @@ struct pl_world_opts {
 	 * function must end it. NULL: not wanted. */
 	void (*lost)(void *arg, const char *why);
 	void *lost_arg;
-	/* Called for each chunk that is sent or received, for traces, by any thread of the world,
-	 * one at a time, never after close or abort. It must not call the world. NULL: not
-	 * wanted. */
+	/* Called for each sent or received chunk, for traces, by any thread of the world, one at a
+	 * time, never after close or abort. It must not call the world. NULL: not wanted. */
 	void (*event)(void *arg, const struct pl_comm_event *e);
 	void *event_arg;
 };
@@ -235,8 +234,7 @@ struct pl_launch {
 };
 /* From the environment: PACELINE_RANK, PACELINE_SIZE, _MEET, _TOKEN; RANK, WORLD_SIZE, MASTER_ADDR,
  * MASTER_PORT; OMPI_COMM_WORLD_*; PMIX_RANK; PMI_RANK; SLURM_PROCID, SLURM_NTASKS, and for a step
- * on several nodes of Slurm where to meet: at the first. PL_EUSAGE: the variables contradict one
- * another. */
+ * on several nodes of Slurm where to meet: at the first. PL_EUSAGE: contradictory variables. */
 int pl_comm_launch_find(struct pl_launch *l, struct pl_err *err) PL_MUST;
 /*
  * Makes (rank 0) or reads (other ranks) the token of the job if none is set, and sets the place to

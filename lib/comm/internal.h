@@ -350,8 +350,7 @@ struct pl_comm_library {
 	/* Must not wait. 1: ended, 0: not yet, negative: failed. Called repeatedly for all works
 	 * that have not ended, in order. Sets k->last_progress when data move, if it can. */
 	int (*test)(void *state, struct pl_work *k, struct pl_err *err);
-	/* A rank has failed: end all operations at once, in any call but load and open. NULL:
-	 * none. */
+	/* A rank failed: end all operations now, in any call but load and open. NULL: none. */
 	void (*abort)(void *state);
 	/* After all ranks have said good-bye. */
 	void (*close)(void *state);

@@ -9,8 +9,7 @@
  *
  * A connection begins with three frames, by which both sides prove that they know the token of the
  * job without sending it: HELLO {rank, nonce} of the side that connects, CHALLENGE {nonce, proof}
- * of the other side, PROOF {proof}. A proof is a hash of the token, both nonces, the HELLO, the
- * side.
+ * of the other, PROOF {proof}. A proof is a hash of the token, both nonces, the HELLO, the side.
  */
 #ifndef PL_COMM_PROTOCOL_H
 #define PL_COMM_PROTOCOL_H

@@ -49,8 +49,7 @@ static int make(size_t bytes, int *fd, struct pl_err *err)
 	return 0;
 }
 
-/* Map a file as shared memory; fd -1: private. to: address of a pointer, unchanged after a
- * failure. */
+/* Map a file as shared memory; fd -1: private. to: address of a pointer, unchanged on failure. */
 static int map(int fd, size_t bytes, void *to, struct pl_err *err)
 {
 	int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;

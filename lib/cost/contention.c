@@ -1,6 +1,5 @@
 /*
- * The cost of communication for computation: the slow-down of computation while data moves, and the
- * host time of issuing.
+ * What communication costs computation: its slow-down while data moves, and host time of issuing.
  *
  * Slow-down. Operations in the same place (the n-th of its name in a step of a rank) are the same
  * work in every step, and on every rank if the ranks do the same. The undisturbed duration of a

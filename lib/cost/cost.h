@@ -80,8 +80,7 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 	bool one_size;	/* a single size: a is the topology's, b follows */
 	bool estimated; /* sizes were not recorded */
 };
-/* The greatest relative error of a model on a recorded step with which its error on a changed step
- * is taken to be the same. */
+/* A relative error of a model on a recorded step up to this is assumed for changed steps too. */
 #define PL_COST_BIAS_MAX 0.25
 
 struct pl_cost {

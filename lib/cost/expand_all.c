@@ -1,7 +1,6 @@
 /*
- * Expansion of all collectives of an edit into messages. For each collective this file finds the
- * hosts of its members and, if the messages shall take as long as recorded, the recorded transfer
- * time.
+ * Expansion of all collectives of an edit into messages. For each, this file finds the hosts of its
+ * members and, if the messages shall take as long as recorded, the recorded transfer time.
  */
 #include "cost/expand_internal.h"
 

@@ -37,8 +37,7 @@ static inline pl_ns expand_latency(struct hop h)
 {
 	return (pl_ns)(h.latency_ns + 0.5);
 }
-/* The duration of a message that keeps the member's link busy for ns more. Sums are rounded, not
- * single durations. */
+/* Duration of a message that keeps the member's link busy for ns more. Only sums are rounded. */
 pl_ns pl_cost_expand_busy(struct member *m, long double ns);
 /* Adds a message of a member (or a server: from >= n); bytes: of all channels together. `what`
  * NULL: "send R>Q". Returns the node. */

@@ -6,8 +6,7 @@
  * The data is divided as finely as possible. The link of the server begins one latency after the
  * link of a member begins. It carries the data of the members in the order of their arrival. It
  * ends when it has carried all data and the last member has sent all. The servers do the same at
- * the same time. Therefore only one server is expanded, and the node "serve R" stands for each of
- * the k servers.
+ * the same time. Therefore only one is expanded, and "serve R" stands for each of the k servers.
  */
 #include "cost/expand_internal.h"
 

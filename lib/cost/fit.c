@@ -17,9 +17,8 @@
  * is assumed (WAIT_NS) only if no kind shows it.
  *
  * The time a is spent k times if communications are carried out one after another. If they are
- * carried out at the same time and a is the latency of the link, a is spent once. Therefore, if
- * busy = a + b S for the whole period explains the samples clearly better, a becomes the flight of
- * each communication.
+ * carried out at the same time and a is the link's latency, a is spent once. So if busy = a + b S
+ * for the whole period fits the samples clearly better, a becomes each communication's flight.
  *
  * Periods are left out if a communication in them has another kind, an unknown size or members that
  * were not recorded (PL_NF_MISSING). O(n log n) in transfers, plus the cost of line.c.
@@ -472,8 +471,7 @@ out:
  * Fits what overlapping computation adds to the line. Small communications, whose bytes take less
  * than the assumed wait, show what it adds to each communication. The others show what it adds to a
  * byte. Sums are compared, because the waits are few and long. Without overlapped samples a byte is
- * taken to be slowed down as much as computation is, because both get equal parts of the
- * processors.
+ * taken to slow down like computation, because both get equal parts of the processors.
  */
 static void fit_overlapped(struct fitter *f, const struct record *r, size_t n, struct pl_fit *fit)
 {

@@ -14,8 +14,7 @@ struct placing {
 };
 struct placing pl_cost_place(const struct pl_topology *t, uint32_t n);
 /* The latency and the rate of a link for one of `users` ranks of a host that send at once. Without
- * a link of that scope the link of the other scope counts; without any link a message takes no
- * time. */
+ * a link of that scope, that of the other counts; without any, a message takes no time. */
 struct hop {
 	double latency_ns, ns_per_byte;
 };
@@ -28,8 +27,7 @@ unsigned pl_cost_coll(const struct pl_cost_comm *c);
 
 int pl_cost_topo_detect(const struct pl_graph *g, struct pl_topology *t,
 			struct pl_err *err) PL_MUST;
-/* Set what no topology can say and the graph does: whether each pair of ranks has a link, and the
- * size of messages. */
+/* Set what only the graph says: whether each pair of ranks has a link, and the size of messages. */
 void pl_cost_topo_recorded(const struct pl_graph *g, struct pl_topology *t);
 
 /* ---- lines through points (line.c) ----------------------------------------------------------- */

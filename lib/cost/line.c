@@ -157,8 +157,7 @@ int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *e
 /*
  * If all samples are large, or of nearly the same size, they hardly show the intercept: anything
  * that slows small samples down a little more than large ones looks like an intercept. The
- * intercept is then set to `a`, which comes from another source, unless the samples clearly
- * contradict it.
+ * intercept is then `a`, from another source, unless the samples clearly contradict it.
  */
 int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
 			struct pl_err *err)
@@ -187,9 +186,8 @@ int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *
 
 /*
  * If below some size a link of the host is the slower one, and above that size a link of the
- * network, times bend at this size, and no line fits both sides. The analysis bends at the same
- * size. It has one parameter less than a line (a factor), so it counts only if its error is clearly
- * smaller.
+ * network, times bend at this size, and no line fits both sides. The analysis bends there too. It
+ * has one parameter less than a line (a factor), so it counts only if its error is clearly smaller.
  */
 int pl_cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
 		       double *factor, struct pl_err *err)

@@ -296,8 +296,7 @@ static void add_lifetime(struct mem *m, const struct pl_etensor *et, uint32_t ra
 	add(m, rank, part, last, e->node[last].start, to, bytes);
 }
 
-/* If a batch passes in parts, gradients exist from the first part on, and each later part makes its
- * gradients in addition. */
+/* If a batch passes in parts, gradients exist from the first on; each later part adds its own. */
 static void add_grad(struct mem *m, const struct pl_etensor *et, uint32_t rank, int64_t bytes)
 {
 	size_t at = et->step * m->n_ranks + rank;
@@ -442,8 +441,7 @@ static void sweep(struct mem *m)
 	}
 }
 
-/* Parameters and gradients live always. They are the same in each step, so the step that shows most
- * of them counts. */
+/* Parameters and gradients live always, the same in each step: the step that shows most counts. */
 static void add_always(struct mem *m)
 {
 	for (uint32_t k = 0; k < m->n_ranks; k++) {

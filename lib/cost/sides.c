@@ -1,6 +1,5 @@
 /*
- * The sender and the receiver of recorded messages, and which of them includes the time on the
- * link.
+ * The sender and receiver of recorded messages, and which of them includes the time on the link.
  *
  * A message of a collective has the time that its sender spent and the time that its receiver spent
  * (derive/messages). If a send lasts until the link has taken the data, the time on the link is at

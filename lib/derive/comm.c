@@ -105,8 +105,7 @@ enum bound {
 struct matching {
 	struct builder *b;
 	uint8_t *twin; /* [node]: 1: an arrival of a twin */
-	/* Communications alike, as far as the graph tells, have one root: how often each rank could
-	 * be it. */
+	/* Communications alike in the graph have one root: how often each rank could be it. */
 	struct pl_intern root;
 	uint32_t *count;
 	size_t cap_counts;

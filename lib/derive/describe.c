@@ -117,8 +117,7 @@ static uint32_t comm_before(const struct pl_shape *s, uint32_t i)
 	return best;
 }
 
-/* The nodes that are of a communication or can become so: they are few, so the rest is not looked
- * at again. */
+/* The nodes that are or can become part of a communication: few, so the rest is skipped later. */
 static void list_nodes(struct describe *d, struct pl_shape *s)
 {
 	d->n_list = 0;

@@ -28,8 +28,7 @@
  * stream changes or an operation was delayed.
  *
  * A communication library puts its own record and wait before its launch, and again after it. If
- * nearly every collective has both (besides the records and waits of the framework), they are left
- * out.
+ * nearly every collective has both (besides those of the framework), they are left out.
  *
  * Cost: O(calls + waits * hypotheses). Most places need only one hypothesis.
  */
@@ -176,8 +175,7 @@ static uint32_t next_of_thread(const struct rank *rank, uint32_t c, int dir)
 	return PL_NONE;
 }
 
-/* A record and a wait right behind (or a wait and a record right before) call c: the far one, or
- * PL_NONE. */
+/* A record and wait right behind (or wait and record before) call c: the far one, or PL_NONE. */
 static uint32_t fence(const struct rank *rank, uint32_t c, int dir)
 {
 	uint32_t near = next_of_thread(rank, c, dir), far;
@@ -326,8 +324,7 @@ static void add_record(struct events *x, uint32_t call, bool launched)
 	PL_DERIVE_ADD(x->b->err, x->rec, x->n_rec, x->cap_rec, r);
 }
 
-/* How long the operation was delayed for another reason than the order of its stream or its
- * launch. */
+/* How long the operation was delayed by something else than its stream's order or its launch. */
 static pl_ns held_up(const struct events *x, const struct stream *d, uint32_t at)
 {
 	const struct op *op = d->op[at];

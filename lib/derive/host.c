@@ -10,9 +10,8 @@
  *
  * No profiler records waits of threads for one another (the main thread during backward()). They
  * are inferred if thread A does nothing from a0 to a1, thread B is idle at a0 and at a1, and a
- * burst of B fills at least half of the pause of A. The pause of A is then divided into three
- * parts: the time until B starts, the wait for the end of the burst, and the time until A
- * continues.
+ * burst of B fills at least half of the pause of A. The pause of A then has three parts: the time
+ * until B starts, the wait for the burst's end, and the time until A continues.
  */
 #include "derive/internal.h"
 
@@ -183,8 +182,7 @@ static void end_steps(struct flat *f, pl_ns t)
 	f->depth = left;
 }
 
-/* A call that may wait: a node for the call and a node for the rest after the wait. waits.c sets
- * their durations. */
+/* A call that may wait: a node for it, one for the rest after the wait. waits.c sets durations. */
 static void emit_sync(struct flat *f, struct op *op)
 {
 	struct node n = pl_derive_node_of(f->b, op, f->res, true);

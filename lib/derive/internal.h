@@ -299,8 +299,7 @@ static inline bool pl_derive_next_edge(const struct builder *b, size_t *at, stru
 }
 /* Graph string of a segment's string. */
 pl_id pl_derive_str(struct builder *b, uint32_t seg, pl_id id);
-/* A node filled from the event: kind, name, start, dur and the optional columns; its size in bytes
- * only if asked for. */
+/* A node from the event: kind, name, start, dur, optional columns; bytes only if asked for. */
 struct node pl_derive_node_of(struct builder *b, const struct op *op, uint32_t res, bool bytes);
 /* The value of a column that may be missing, as text if it is a string. */
 static inline int64_t pl_derive_value(const int64_t *column, uint32_t ev, int64_t unknown)
@@ -355,8 +354,7 @@ uint32_t pl_derive_launched(const struct stream *x, uint32_t c);
  */
 void pl_derive_events(struct builder *b, struct rank *rank, struct streams *l, uint64_t *hash);
 
-/* So many bytes were freed: the system gets them back in pieces of some size, because this takes
- * time. */
+/* So many bytes were freed: the system gets them back in pieces, because this takes time. */
 void pl_derive_freed(struct builder *b, size_t bytes);
 /* An array of n elements that are not cleared: all are written before they are read. */
 int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MUST;
@@ -364,8 +362,7 @@ int pl_derive_room(void *array, size_t n, size_t size, struct pl_err *err) PL_MU
 void pl_derive_drop_ops(struct builder *b, struct resource *resource);
 void pl_derive_drop_calls(struct builder *b, struct rank *rank);
 
-/* Waits of launches for a slot of a full queue; sets the durations of their calls. Must be the last
- * of the waits. */
+/* Waits of launches for a slot of a full queue; sets durations of their calls. Must be the last. */
 void pl_derive_queue(struct builder *b, struct rank *rank, const struct streams *l);
 #define BEFORE_FIRST_STEP (-1) /* step of nodes before the first; after the last: n_steps */
 /* Step of time t on the rank: the latest window that has begun. *inside (may be NULL): t lies in

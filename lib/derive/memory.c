@@ -17,8 +17,7 @@
  * innermost annotation around the allocation. Annotations with activations are numbered within a
  * step, and the operations in them get this number as layer.
  *
- * O(n log n) in memory events and annotations. A trace without them costs one test for each
- * segment.
+ * O(n log n) in memory events and annotations. A trace without them costs one test per segment.
  */
 #include "derive/memory.h"
 
@@ -103,8 +102,7 @@ static void gather_events(struct pairing *p, uint32_t seg)
 
 PL_COMPARATOR(by_time, struct event, at, seg, ev);
 
-/* Keep the events of one device: the one with the most memory in use, but the host only if there is
- * no device. */
+/* Keep the events of the device with most memory in use, or of the host if there is no device. */
 static void choose_device(struct pairing *p)
 {
 	struct device d = { 0, INT64_MIN };
@@ -188,8 +186,7 @@ static int by_span(const void *pa, const void *pb)
 
 /* ---- nodes by time --------------------------------------------------------------------------- */
 
-/* The node of the thread at that time: the last node that has begun, or the first node if none has
- * begun. */
+/* The node of the thread at that time: the last that has begun, or the first if none has. */
 static uint32_t node_at(const struct builder *b, const struct resource *resource, pl_ns t)
 {
 	uint32_t i = resource->node0;
@@ -238,9 +235,8 @@ static void add_alloc(struct pairing *p, const struct mem_alloc *x, pl_id addr)
 	p->top[addr] = (uint32_t)m->n_allocs - 1;
 }
 
-/* A release counts at the end of the node before, if this node is not before the allocation. It
- * never counts at the end of an arrival, because tensors that end there are carried by
- * communication. */
+/* A release counts at the end of the node before, if it is not before the allocation, and never at
+ * the end of an arrival, because communication carries tensors that end there. */
 static void release(struct pairing *p, struct mem_alloc *a, const struct event *x, uint32_t node,
 		    struct now *now)
 {

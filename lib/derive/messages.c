@@ -1,6 +1,5 @@
 /*
- * Collectives with recorded messages: the messages, as measured, replace the one transfer of each
- * member.
+ * Collectives with recorded messages: these, as measured, replace the one transfer of each member.
  *
  * A message is two nodes, a send and a receive, each on a resource of its rank and channel. The
  * receive begins when the send has ended, because the receiver waited before that. If the send took
@@ -158,8 +157,7 @@ static bool add_message_end(struct chunks *c, const struct pl_member *x, bool re
 	return true;
 }
 
-/* Adds a send and its receive. If the receive was not recorded, the data arrives at the end of the
- * send. */
+/* Adds a send and its receive. If that was not recorded, data arrives at the end of the send. */
 static void add_message(struct chunks *c, const struct pl_match *m)
 {
 	const struct pl_member *x = &c->b->t->merge.member[m->first];
@@ -198,8 +196,7 @@ static int by_place(const void *pa, const void *pb)
 	return c ? c : PL_COMPARE_FIELDS(a, b, end, start, node);
 }
 
-/* Had the receive ended when the send began? Two messages of no duration at one instant have no
- * order. */
+/* Had the receive ended when the send began? Messages of duration 0 at one time have no order. */
 static bool before(const struct pl_derive_message *recv, const struct pl_derive_message *send)
 {
 	return recv->end <= send->start && (recv->start < send->start || recv->end < send->end);

@@ -142,9 +142,8 @@ static void report_cycle(const struct cut *c, int32_t step, struct pl_err *err)
 /*
  * Order the nodes of a step. left[] has the number of predecessors of each node in the step; v[]
  * has the `n` nodes in order of id. The search is depth first along chains, so that predecessors
- * are near, and it uses only the structure, so that equal steps get equal orders. Returns the
- * number of ordered nodes. The stack is the end of v, because ordered and waiting nodes together
- * are at most n.
+ * are near, and it uses only the structure, so that equal steps get equal orders. Returns how many
+ * are ordered. The stack is the end of v: ordered and waiting nodes together are at most n.
  */
 static size_t sort_nodes(const struct cut *c, uint32_t *v, size_t n, int32_t step)
 {

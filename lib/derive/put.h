@@ -32,8 +32,7 @@ static inline pl_id pl_derive_intern_text(struct pl_err *err, struct pl_intern *
 {
 	return pl_derive_intern(err, t, s, strlen(s));
 }
-/* A group of n ranks: those of rank[], or if that is NULL the consecutive ones from `first` on. The
- * number of the group. */
+/* The number of a group of n ranks: rank[], or if NULL the consecutive ones from `first` on. */
 uint32_t pl_derive_put_group(struct pl_graph *g, const char *name, uint8_t flags,
 			     const uint32_t *rank, uint32_t first, uint32_t n, struct pl_err *err);
 /* A tensor with n consumers. */

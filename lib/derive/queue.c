@@ -6,8 +6,7 @@
  * launch call. This file turns the wait into a dependency on the operation that freed the slot, and
  * the call keeps only the rest of its duration.
  *
- * Neither the depth nor the scope of a queue is known. Therefore several models are tested on the
- * recording:
+ * A queue's depth and scope are unknown. Therefore several models are tested on the recording:
  *
  * - one queue for the rank (with or without slots for event records and waits), or one queue for
  *   each stream;
@@ -29,9 +28,8 @@
  * reaches back over several steps. Therefore an operation whose slot is needed in later steps
  * stores its time on a resource of its own, a register. A node in each following step passes the
  * time on. The resource of that node shows the age of the time in steps, so that equal steps stay
- * equal. To keep the number of registers small, only every m-th operation has one (m is the depth
- * divided by 128). Between a register and an operation the recorded time counts, as an operation of
- * the queue.
+ * equal. To keep registers few, only every m-th operation has one (m is the depth divided by 128).
+ * Between a register and an operation the recorded time counts, as an operation of the queue.
  *
  * O(n log n) in the calls of a rank.
  */
@@ -271,8 +269,7 @@ static void find_exact_depth(const struct work *w, struct queue *q, size_t n_lon
 	q->hits = (double)w->taken[best - lo] / (double)n_long;
 }
 
-/* Do the calls show that this is a queue? The first calls do not count, because the launches before
- * them were not recorded. */
+/* Do the calls show a queue? The first do not count, because launches before were not recorded. */
 static bool is_queue(const struct work *w, struct queue *q)
 {
 	size_t n = 0, same = 0, just = 0, more = 0;

@@ -4,8 +4,7 @@
  * On a thread, consecutive annotations with the same number are one window. If a number comes again
  * after other numbers, it is another step with this number (a job may count anew in every epoch).
  * The k-th step with a number on one thread is the k-th on every other thread and rank. If several
- * threads of a rank have a step, its window covers all of their windows. A window ends where the
- * next one begins.
+ * threads of a rank have a step, its window covers theirs. A window ends where the next begins.
  *
  * Steps are in order of their numbers if every rank executed them in this order, otherwise in order
  * of their first start on any rank. If a rank has another order, its work in a step that should

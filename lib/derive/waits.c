@@ -140,8 +140,7 @@ static const struct sync_record *find_sync(const struct rank *rank, int64_t corr
 	return bsearch(&key, rank->sync, rank->n_sync, sizeof(*rank->sync), by_sync_corr);
 }
 
-/* A recorded synchronisation with one stream, or with all (-1): add an edge from the last operation
- * of each. */
+/* A recorded synchronisation with one stream or all (-1): edges from the last operation of each. */
 static void known_sync(struct builder *b, const struct streams *l, const struct call *c,
 		       uint32_t index, int64_t stream)
 {

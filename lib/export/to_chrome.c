@@ -340,8 +340,7 @@ static void put_segment(struct pl_writer *t, const struct pl_segment *s, bool co
 	pl_write_char(t, '}');
 }
 
-/* Late members of the first segment, and, if it is the only one, those that describe one
- * segment. */
+/* Late members of the first segment and, if it is alone, those that describe one segment. */
 static void put_late(struct chrome *c, const struct pl_segment *s)
 {
 	bool based = s->base_ns == 0;

@@ -97,8 +97,7 @@ int pl_graph_shape_room(struct pl_shape *s, unsigned has, size_t nodes, size_t e
 void pl_graph_shape_drop_columns(struct pl_shape *s, unsigned bits);
 void pl_graph_shape_fini(struct pl_shape *s); /* all zero afterwards */
 
-/* Copy all columns of node i to node map[i] (map NULL: i; PL_NONE: not) of `to`, with equal
- * columns. */
+/* Copy node i's columns to node map[i] (map NULL: i; PL_NONE: not) of `to`, with equal columns. */
 void pl_graph_shape_copy_columns(const struct pl_shape *from, const uint32_t *map,
 				 struct pl_shape *to);
 /* Copy the table of communications into a shape that has none. */

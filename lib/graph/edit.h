@@ -187,8 +187,7 @@ int pl_edit_settle_full(struct pl_edit *e, struct pl_err *err) PL_MUST;
 int pl_edit_clear_queue(struct pl_edit *e, struct pl_err *err) PL_MUST;
 int pl_edit_set_times(struct pl_edit *e, uint32_t node, pl_ns start, pl_ns stretch,
 		      struct pl_err *err) PL_MUST;
-/* The latest end less the earliest start of nodes that count for the step. INT64_MIN: not
- * reported. */
+/* Latest end less earliest start of nodes that count for the step. INT64_MIN: not reported. */
 pl_ns pl_edit_step(const struct pl_edit *e, uint32_t step);
 double pl_edit_mean_step(const struct pl_edit *e); /* over the reported steps */
 /* The transfer behind an arrival: the node on the same resource that follows it; PL_NONE. */

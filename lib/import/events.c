@@ -3,9 +3,8 @@
  *
  * Events of one kind have the same keys in the same order. So each key stores up to four keys that
  * came after it, and the next key is compared with these before it is searched. One comparison of
- * 16 bytes recognises `"ts": ` without a search for its closing quote and without hashing. The
- * value is then written directly into the column of that key. Nothing is allocated for an event
- * whose keys are known.
+ * 16 bytes recognises `"ts": ` without a search for its closing quote or hashing. The value then
+ * goes directly into its column. Nothing is allocated for an event whose keys are known.
  *
  * Measured on profiles of PyTorch, one core: see bench/. The top level and the arguments are two
  * key spaces; a counter's arguments are a third, because there they are the values.

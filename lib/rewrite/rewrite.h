@@ -42,8 +42,7 @@ struct pl_rewrite_basis {
 	bool assumed; /* that collectives are rings, because the graph does not say their algorithm
 		       */
 	bool links_assumed; /* that a rank has one link for all that it sends */
-	/* how much of the time of all transfers may be wrong, because no messages were recorded: a
-	 * share */
+	/* share of all transfer time that may be wrong, because no messages were recorded */
 	double error;
 	bool one_size;	  /* some transfers have one size or an unknown one, so the topology alone
 			   * tells    latency from bandwidth */
@@ -138,8 +137,7 @@ int pl_rewrite_check_base(const struct pl_rewriter *r, const struct pl_plan *p,
 size_t pl_rewrite_mark(const struct pl_rewriter *r);
 void pl_rewrite_undo(struct pl_rewriter *r, size_t mark);
 
-/* A sequence of operations that fuse-ops can make one, as long as possible. Names are ids of the
- * graph. */
+/* A longest sequence of operations that fuse-ops can make one. Names are ids of the graph. */
 struct pl_op_run {
 	uint32_t name, n; /* into pl_rewrite_runs.name */
 };

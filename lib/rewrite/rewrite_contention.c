@@ -13,9 +13,8 @@
  * event core is written into the edit: the durations of transfers, the time that computation loses,
  * and the order of the channels (rewrite_priority.c). If there is no slow-down, the edit says when
  * gradients are ready, and these times can depend on the order in earlier steps. Then order and
- * times are computed again until the order does not change any more. This ends, because the first
- * transfer of a step depends only on earlier events: each round makes at least one more transfer
- * final.
+ * times are computed again until the order no longer changes. This ends, because the first transfer
+ * of a step depends only on earlier events: each round makes at least one more transfer final.
  */
 #include <math.h>
 
@@ -272,8 +271,7 @@ static void set_dur(struct pl_rewriter *r, uint32_t node, pl_ns dur)
 		rw_set_dur(r, node, dur);
 }
 
-/* The time that computation lost between the issues of two buckets becomes a delay after the first
- * issue. */
+/* Time that computation lost between the issues of two buckets becomes a delay after the first. */
 static void put_losses(struct step_job *x, uint32_t rank)
 {
 	struct rw_state *st = rw_now(x->r);

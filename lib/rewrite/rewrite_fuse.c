@@ -53,8 +53,7 @@ static uint32_t launch_edge(const struct pl_edit *e, uint32_t node)
 	return PL_NONE;
 }
 
-/* A call that launches may have a second part, in which it waits for room in the queue. PL_NONE:
- * this one has none. */
+/* The second part of a launching call, in which it waits for room in the queue. PL_NONE: none. */
 static uint32_t second_part(const struct pl_edit *e, uint32_t call)
 {
 	uint32_t x = next_edge(e, call), next;

@@ -29,8 +29,7 @@ struct rw_comm {
 	pl_ns issue_dur;
 	pl_ns gate_ns, lag; /* lag: from its last tensor to the gate */
 };
-/* A channel of a slot carries communications in order: a resource of a device, or the threads that
- * work for one group. */
+/* A channel of a slot carries communications in order: a device resource, or a group's threads. */
 struct rw_channel {
 	uint32_t res, group; /* of its first communication */
 	uint32_t begin_mark,
@@ -297,8 +296,7 @@ void pl_rewrite_chain(struct pl_rewriter *r, uint32_t from, uint32_t to);
 /* ---- contention of computation and communication (rewrite_slowdown.c) --------------------------
  */
 
-/* Find the time that computation lost in the recorded edit. r->slowdown stays NULL if lib/cost has
- * no slow-down. */
+/* Find time that computation lost in the recorded edit. r->slowdown: NULL if lib/cost has none. */
 int pl_rewrite_slowdown_init(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void pl_rewrite_slowdown_fini(struct pl_rewriter *r);
 /* Release the time that computation lost to the recorded communication of gradients. */

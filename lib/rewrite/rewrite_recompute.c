@@ -1,8 +1,7 @@
 /*
  * Recomputation in traces. A layer is an annotated range that keeps activations (memory.c): the
- * tensors that have the name of the range. The output of the range is not among them, because the
- * next layer keeps it or begins with it. In a graph of a table of layers, the layer is one
- * operation.
+ * tensors with the name of the range. The range's output is not among them, because the next layer
+ * keeps or begins with it. In the graph of a layer table, the layer is one operation.
  *
  * The operations of the range run again when the first of its activations is used. On a rank
  * without a device, the thread that uses the activation runs them. Otherwise they run on the stream
@@ -71,8 +70,7 @@ static size_t unite(const struct pl_edit *e, struct ran *v, size_t n)
 	return kept;
 }
 
-/* What the range computed; with the pauses of its thread, if that is what computes. -1: some of it
- * is fused. */
+/* What the range computed; with the pauses of its thread, if that computes. -1: some is fused. */
 static pl_ns forward_of(const struct pl_rewriter *r, const struct ran *x)
 {
 	const struct pl_edit *e = r->e;

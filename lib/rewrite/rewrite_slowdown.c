@@ -5,8 +5,7 @@
  * computation uses those that communication needs. Therefore the durations of computation grow by a
  * factor while a transfer of the rank runs. The duration of the transfer grows by another factor
  * while a member computes. Published replayers leave this out (Daydream, dPRO), or multiply
- * overlapped time by one factor (Proteus). Here the slow-down follows the plan. lib/cost gives the
- * factors.
+ * overlapped time by one factor (Proteus). Here it follows the plan. lib/cost gives the factors.
  *
  * The starts of an edit follow from given durations, so an edit cannot hold durations that depend
  * on starts. Therefore these durations are found first, by the event core (rewrite_contention.c).
@@ -22,8 +21,7 @@
  * the plan and never on earlier simulations, so a candidate still changes few nodes. A factor of 1
  * changes nothing and adds nothing.
  *
- * Not modelled: computation after the last gradient, and delays that pass from rank to rank without
- * using the channel.
+ * Not modelled: computation after the last gradient, and delays between ranks outside the channel.
  */
 #include <math.h>
 

@@ -324,8 +324,7 @@ static void build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, 
 	add_uses(r, b, set, slot);
 }
 
-/* A rendezvous in the step, if the recorded communication had one; else PL_NONE. And how many ranks
- * meet. */
+/* The rendezvous in the step, if one was recorded; else PL_NONE. And how many ranks meet. */
 static uint32_t build_meet(struct pl_rewriter *r, uint32_t set, uint32_t step, uint32_t *ranks)
 {
 	struct pl_edit *e = r->e;

@@ -157,8 +157,7 @@ static void pack_rows(const struct job *j, int i0, int m, int l0, int k)
 	}
 }
 
-/* C (m, n), at most a tile, = or += rows i0 .. of A (packed, or NULL), l0 .. l0 + k, times a
- * panel. */
+/* C (m, n), up to a tile, = or += rows i0 .. of A (packed or NULL), l0 .. l0 + k, times a panel. */
 static void tile(const struct job *j, const float *packed, int i0, int m, int n, int l0, int k,
 		 const float *panel, float *c, bool add)
 {

@@ -109,8 +109,7 @@ struct pl_net_view {
 };
 struct pl_net_view pl_net_view(const struct pl_net *net);
 
-/* A batch on the host: x (B, input) or ids (B, T); y classes (B) or (B, T), or floats (B,
- * output). */
+/* A host batch: x (B, input) or ids (B, T); y classes (B) or (B, T), or floats (B, output). */
 struct pl_batch_io {
 	const float *x;
 	const int32_t *ids;
