@@ -198,6 +198,7 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 	struct search s = { .o = o, .cost = cost, .whole = g, .p = p, .bias = NAN };
 	int rc;
 
+	*again = false;
 	s.parted = reduce;
 	s.probe = PL_NONE;
 	pl_graph_init(&s.reduced);
