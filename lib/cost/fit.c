@@ -361,8 +361,8 @@ static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, s
 		lo = fmin(lo, r[i].x);
 		hi = fmax(hi, r[i].x);
 	}
-	fit->min_bytes = (int64_t)lo;
-	fit->max_bytes = (int64_t)hi;
+	fit->min_bytes = (int64_t)fmin(lo, 0x1p62); /* hostile sizes stay in range */
+	fit->max_bytes = (int64_t)fmin(hi, 0x1p62);
 	fit->one_size = !fit->estimated && hi - lo <= SAME_SIZE * hi;
 	if (fit->estimated || fit->one_size) {
 		PL_TRY(median_time(p, n, &l.a, err));
