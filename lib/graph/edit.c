@@ -101,7 +101,7 @@ static int64_t exchange(struct pl_edit *e, enum eundo_op op, size_t id, int64_t 
 	int64_t old;
 
 	if (v->table)
-		memcpy(&rows, rows + v->table, sizeof(void *));
+		memcpy(&rows, rows + v->table, sizeof(e->node)); /* all tables are pointers */
 	at = rows + id * v->row + v->member;
 	if (v->size == sizeof(bool)) {
 		old = *(bool *)at;
