@@ -139,9 +139,9 @@ static int explain_rank(const struct report *r, struct slow_row *row, const stru
 static int by_idle(const void *pa, const void *pb)
 {
 	const struct pl_rank_time *a = pa, *b = pb;
-	pl_ns d = rank_idle(a) - rank_idle(b);
+	int c = PL_COMPARE(rank_idle(a), rank_idle(b));
 
-	return d ? (d > 0) - (d < 0) : (a->rank > b->rank) - (a->rank < b->rank);
+	return c ? c : PL_COMPARE(a->rank, b->rank);
 }
 
 int ranks_by_idle(const struct pl_account *a, struct pl_rank_time **v, struct pl_err *err)

@@ -46,7 +46,8 @@ int start_ranks(struct config *c, int64_t default_ranks,
 		int (*work)(void *arg, const struct pl_launch *p, struct pl_err *err), void *arg,
 		struct pl_err *err) PL_MUST;
 struct device;
-/* Connects ranks (one: *w is NULL). j: has links and transport; d: the device of what they send. */
+/* Connects the ranks; *w is NULL if there is one rank. `j` gives links and transport. The ranks
+ * send data that is on the device `d`. */
 int open_world(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
 	       struct device *d, struct pl_tracer *t, struct pl_world **w,
 	       struct pl_err *err) PL_MUST;

@@ -283,8 +283,8 @@ static void forget_threads(struct pl_align *a)
 		}
 }
 
-/* Forget the threads if members of a group did not have the same collectives in it: threads were
- * put into wrong groups. The sum of what the others had is a multiple of what the first had. */
+/* Forget the threads if members of a group had different collectives, because threads then were put
+ * into wrong groups. The hashes of the other members must add up to a multiple of the first's. */
 static int doubt_threads(struct pl_align *a, const struct pl_listed *first, struct pl_err *err)
 {
 	uint64_t rest = 0, *present; /* of each set: how many of its ranks are in the input */

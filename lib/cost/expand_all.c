@@ -108,7 +108,6 @@ static double tree_factor(const struct all *a, const struct pl_cost_comm *comm)
 static int expand_one(struct all *a, uint32_t meet, struct pl_expanded *n, struct pl_err *err)
 {
 	const struct pl_expand_all *x = a->x;
-	const struct pl_gcomm *comm = pl_edit_comm(a->e, meet);
 	struct pl_expand one = { .topo = &a->topo, .channels = x->channels, .chunks = x->chunks };
 	size_t mark = pl_edit_mark(a->e), nodes = a->e->n_nodes;
 	struct pl_err why = { 0 };
@@ -119,12 +118,9 @@ static int expand_one(struct all *a, uint32_t meet, struct pl_expanded *n, struc
 	    a->rank[a->n - 1] >= x->topo->n_ranks || (rc = find_hosts(a, err)) < 0)
 		return rc;
 	one.comm = (struct pl_cost_comm){ .kind = PL_K_COLLECTIVE,
-					  .coll = comm ? comm->kind : PL_COLL_OTHER,
+					  .coll = pl_edit_coll(a->e, meet),
 					  .algo = x->algo,
-					  .was = pl_cost_algorithm(
-						  comm && comm->algorithm != PL_NONE
-							  ? pl_edit_name(a->e, comm->algorithm)
-							  : NULL),
+					  .was = pl_cost_algorithm(pl_edit_algorithm(a->e, meet)),
 					  .group = a->e->node[meet].group,
 					  .n = a->n,
 					  .servers = x->servers,

@@ -257,8 +257,8 @@ static void measure_product(struct pl_gwork *w, const char *name, const struct t
 #define ALWAYS 0xff
 
 /* Where the convolutions of PyTorch have their settings among the arguments; 0: they have none.
- * Gradients have a mask of what is computed; their tensors are output, input and filter. The last
- * row whose name fits counts. */
+ * A gradient has a mask that says what it computes; its tensors are output, input and filter. The
+ * last row whose name fits counts. */
 static const struct convolution {
 	const char *name;
 	uint8_t stride, padding, dilation, transposed, output_padding, groups, mask;

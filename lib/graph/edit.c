@@ -420,6 +420,13 @@ const char *pl_edit_name(const struct pl_edit *e, uint32_t id)
 				: pl_intern_get(&e->added, id - (uint32_t)e->g->str.n);
 }
 
+const char *pl_edit_algorithm(const struct pl_edit *e, uint32_t node)
+{
+	const struct pl_gcomm *c = pl_edit_comm(e, node);
+
+	return c && c->algorithm != PL_NONE ? pl_edit_name(e, c->algorithm) : NULL;
+}
+
 int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id, struct pl_err *err)
 {
 	PL_CHECK(pl_edit_log(e, EU_COMMS, 0, *id = (uint32_t)e->n_comms, err));

@@ -257,6 +257,8 @@ static inline uint8_t pl_edit_coll(const struct pl_edit *e, uint32_t node)
 	return c ? c->kind : PL_COLL_OTHER;
 }
 int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err) PL_MUST;
+/* The name of the algorithm of a node's communication, NULL: unknown. */
+const char *pl_edit_algorithm(const struct pl_edit *e, uint32_t node);
 /* The live nodes in topological order; the caller frees *order, of length *n, with pl_free(). */
 int pl_edit_order(const struct pl_edit *e, uint32_t **order, size_t *n, struct pl_err *err) PL_MUST;
 

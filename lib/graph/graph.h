@@ -231,7 +231,7 @@ struct pl_graph {
 	bool stepless;	  /* the input had no steps: the whole input is one step */
 	bool described;	  /* phases, operators and communications were determined */
 	struct pl_buf provenance;
-	/* Counts of what was inferred or left out; reported by -O stat. */
+	/* The numbers of inferred and of omitted parts. -O stat reports them. */
 #define PL_GRAPH_COUNTS(X)                                                                         \
 	X(inferred_waits) X(recorded_waits) X(inferred_threads) X(dropped_edges) X(unmatched_comm)
 #define PL_GRAPH_COUNT(name) int64_t name;

@@ -357,9 +357,7 @@ static inline struct pl_cost_comm rw_comm_of(const struct pl_edit *e, uint32_t a
 {
 	const struct pl_enode *a = &e->node[arrive];
 	uint32_t n = a->group < e->n_groups ? e->group[a->group].n : meeting;
-	const struct pl_gcomm *comm = pl_edit_comm(e, arrive);
-	const char *name =
-		comm && comm->algorithm != PL_NONE ? pl_edit_name(e, comm->algorithm) : NULL;
+	const char *name = pl_edit_algorithm(e, arrive);
 	uint8_t algo = pl_cost_algorithm(name);
 
 	return (struct pl_cost_comm){ .kind = a->kind,

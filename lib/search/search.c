@@ -195,12 +195,16 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 		       const struct pl_search_opts *o, bool reduce, bool *again, struct pl_plan *p,
 		       struct pl_err *err)
 {
-	struct search s = { .o = o, .cost = cost, .whole = g, .p = p, .bias = NAN };
+	struct search s = { .o = o,
+			    .cost = cost,
+			    .whole = g,
+			    .p = p,
+			    .bias = NAN,
+			    .parted = reduce,
+			    .probe = PL_NONE };
 	int rc;
 
 	*again = false;
-	s.parted = reduce;
-	s.probe = PL_NONE;
 	pl_graph_init(&s.reduced);
 	rc = open_search(&s, reduce, err);
 	if (rc == 0 && !s.has_choices)

@@ -1,6 +1,7 @@
 /*
  * Events of a rank's device, as importers of profiles write them: calls on tracks of threads,
- * operations on tracks of streams, joined by correlation; and sync records of what was waited for.
+ * operations on tracks of streams, joined by correlation, and sync records, which name the awaited
+ * operations.
  *
  * A source tells its events one by one, in no order and from several threads. Calls, kernels and
  * copies are complete, and are written at once. Others have to be joined. They are kept until the
