@@ -5,8 +5,8 @@
 # bench/NAME.c (likewise) is a program that is not installed. A new one needs no change here.
 #
 # Settings, on the command line or in config.mk: CC CPPFLAGS CFLAGS LDFLAGS PREFIX DESTDIR V=1
-# SAN=address,undefined|thread WITH_LIBDEFLATE=0|1 WITH_OPENBLAS=0|1 CUDA=0|1 DEPS=0 (install no
-# packages).
+# SAN=address,undefined|thread WITH_LIBDEFLATE=0|1 WITH_OPENBLAS=0|1 CUDA=0|1 KERNELS=quick (for tests without a GPU)
+# DEPS=0 (install no packages).
 
 -include config.mk
 
@@ -127,10 +127,14 @@ endif
 # that differ for the sake of tests alone (sanitizers, other compilers) do without.
 PLUGIN := $(if $(filter build,$(BUILD)),$(if $(NVCC_FOUND),$(if $(CUDA_SRC),$(BIN)/paceline-cuda.so)))
 
-all: $(PROGRAMS:%=$(BIN)/%) $(PLUGIN) ## the programs, in bin/ (default)
+all: $(PROGRAMS:%=$(BIN)/%) $(BIN)/paceline $(PLUGIN) ## the programs, in bin/ (default)
 
 $(BUILD)/tests/unit/%.o $(BUILD)/tests/fuzz/%.o: CFLAGS += $(QUICK_CFLAGS)
 $(LONG_TESTS:%=$(BUILD)/tests/unit/%_test.o): QUICK_CFLAGS :=
+
+# Where a test spends little time, clang gets by with -O0, in a third of the time, too.
+COLD := cmd/graph cmd/merge cmd/plan cmd/replay cmd/run cmd/trace lib/data lib/export lib/lang lib/plan lib/report
+$(foreach d,$(COLD),$(BUILD)/$(d)/%.o): CFLAGS += $(QUICK_CFLAGS)
 
 $(BUILD)/lib/derive/%.o $(BUILD)/lib/graph/%.o $(BUILD)/lib/sim/%.o $(BUILD)/lib/io/col%.o: CFLAGS += $(LOOPS)
 $(BUILD)/emu/lib/%.o $(BUILD)/race/%.o: CFLAGS += $(EMULATED)
@@ -141,7 +145,15 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(BUILD)/config.h $(BUILD)/flags $(BUILD)/probe.key: ;
+$(BUILD)/config.h $(BUILD)/flags $(BUILD)/flags.cuda $(BUILD)/probe.key: ;
+
+# the page of replay -O html, as C strings: one for each of its sources, without the indentation
+PAGE := $(sort $(wildcard lib/report/page.*))
+$(BUILD)/lib/report/html.o: $(BUILD)/report/page.h
+$(BUILD)/report/page.h: $(PAGE) Makefile
+	@mkdir -p $(@D)
+	$(Q)for f in $(PAGE); do echo "static const char page_$${f##*.}[] ="; \
+		sed -e 's/^[[:blank:]]*//' -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $$f; echo ';'; done >$@
 
 $(BUILD)/libcore.a: $(LIB_SRC:%.c=$(BUILD)/%.o)
 	$(Q)rm -f $@ && ar rcsD $@ $^
@@ -166,6 +178,14 @@ $(foreach p,$(FUZZ),$(eval $(call program,$(BUILD)/fuzz/$(p),tests/fuzz/$(p).c $
 $(if $(findstring fuzzer,$(SAN)),$(FUZZ:%=$(BUILD)/fuzz/%): LDFLAGS += -fsanitize=fuzzer)
 $(foreach p,$(GEN),$(eval $(call program,$(BUILD)/gen/$(p),$(wildcard tests/gen/$(p).c tests/gen/$(p)_*.c))))
 $(foreach p,$(BENCH),$(eval $(call program,$(BUILD)/bench/$(p),$(wildcard bench/$(p).c bench/$(p)_*.c))))
+
+# front(FOLDER,FILE): the program paceline, which runs those in FOLDER; without one, those beside it
+front = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@EXEC@|$(1)|' cmd/paceline/paceline.in >$(2).new && \
+	chmod 755 $(2).new && mv -f $(2).new $(2)
+
+$(BIN)/paceline: cmd/paceline/paceline.in VERSION
+	@mkdir -p $(@D)
+	@$(call front,,$@)
 
 # ---- kernels ----------------------------------------------------------------------------------------------
 
@@ -231,11 +251,19 @@ CUDA_ARCH  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=
 NVCC_FLAGS  = -std=c++17 -O3 -lineinfo -Ilib -I$(BUILD) -Werror all-warnings $(NVCC_ARCH) \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror -MMD -MP
 NVCC_ARCH   = $(CUDA_ARCH)
+# KERNELS=quick: kernels that are compiled to see the errors of nvcc, for all devices, in 0.4 of the time. Those with
+# instructions of Hopper stay optimized: only then nvcc warns where it makes them wait for one another.
+NVCC_FLAGS += $(NVCC_QUICK)
+NVCC_QUICK := $(if $(filter quick,$(KERNELS)),-Xcicc -O1 -Xptxas -O1)
+$(patsubst %.cu,$(BUILD)/cuda/%.o,$(wildcard lib/tensor/cuda/attn_wgmma*.cu)): NVCC_QUICK :=
+ifdef PROBING
+$(call keep,$(BUILD)/flags.cuda,$(CUDA_ARCH) $(NVCC_QUICK))
+endif
 # what Hopper alone has
 $(patsubst %.cu,$(BUILD)/cuda/%.o,$(wildcard lib/tensor/cuda/attn_wgmma*.cu)): \
 	NVCC_ARCH = -gencode arch=compute_90a,code=sm_90a
 
-$(BUILD)/cuda/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
+$(BUILD)/cuda/%.o: %.cu $(BUILD)/flags $(BUILD)/flags.cuda | $(BUILD)/config.h
 	@mkdir -p $(@D)
 	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -c -o $@ $<
 
@@ -273,7 +301,12 @@ $(BUILD)/emu/device_plugin.so: $(patsubst %,$(BUILD)/cuda/%.o,tests/emu/device_p
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -ldl -lm
 
-units: $(EMU_PLUGIN) $(EMU_BENCH) $(FAKES) $(FAKE_PLUGIN) $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%) $(GEN:%=$(BUILD)/gen/%)
+# the thread sanitizer finds nothing in tests without threads: tests/run leaves them out
+UNITS := $(UNIT:%=$(BUILD)/unit/%) $(FUZZ:%=$(BUILD)/fuzz/%)
+ifneq ($(findstring thread,$(SAN)),)
+UNITS := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(shell grep -lE 'runner: ([a-z]+, )*threads' $(UNIT:%=tests/unit/%.c) /dev/null))
+endif
+units: $(patsubst %,$(BUILD)/bench/%,$(filter timeit,$(BENCH))) $(EMU_PLUGIN) $(EMU_BENCH) $(FAKES) $(FAKE_PLUGIN) $(UNITS) $(GEN:%=$(BUILD)/gen/%)
 helpers: $(GEN:%=$(BUILD)/gen/%) $(BENCH:%=$(BUILD)/bench/%)
 
 # ---- testing --------------------------------------------------------------------------------------------
@@ -385,9 +418,7 @@ install-only: # the same from what is built already
 		'$(DESTDIR)$(dir $(bash_completion))' '$(DESTDIR)$(dir $(zsh_completion))'
 	@$(INSTALL) -m 755 $(PROGRAMS:%=$(BIN)/%) '$(DESTDIR)$(exec)'
 	@for p in $(wildcard $(BIN)/paceline-cuda.so); do $(INSTALL) -m 644 $$p '$(DESTDIR)$(exec)' || exit; done
-	@sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBEXECDIR@|$(libexecdir)|' cmd/paceline/paceline.in \
-		>'$(DESTDIR)$(bindir)/paceline'
-	@chmod 755 '$(DESTDIR)$(bindir)/paceline'
+	@$(call front,$(exec),'$(DESTDIR)$(bindir)/paceline')
 	@for m in $(MAN); do $(INSTALL) -m 644 $$m "$(DESTDIR)$(mandir)/man$${m##*.}" || exit; done
 	@tools/completion bash '$(DESTDIR)$(exec)' >'$(DESTDIR)$(bash_completion)'
 	@tools/completion zsh '$(DESTDIR)$(exec)' >'$(DESTDIR)$(zsh_completion)'

@@ -19,6 +19,7 @@
 #                         unexplained time
 # find_torch              PYTHON: an interpreter with torch; else that of PEERS, a virtual environment, made there
 #                         if absent. Fails where there is neither
+# plan_tensors FILE       of a plan as text: the bytes and, behind a tab, the name of each tensor, as it is written there
 # finish                  the end of a script: 1 if a demand was missed
 #
 # Times that are to be compared are taken by turns, and the median of the turns counts, so that
@@ -129,6 +130,14 @@ find_torch() {
 	PYTHON=$PEERS/bin/python
 	[ -x "$PYTHON" ] || python3 -m venv "$PEERS" >"$tmp/log" 2>&1 || return 1
 	"$PYTHON" -c 'import torch' 2>/dev/null || "$PEERS/bin/pip" -q install torch numpy >"$tmp/log" 2>&1
+}
+
+plan_tensors() {
+	awk '/^tensor / {
+		match($0, /^tensor ("([^"\\]|\\.)*"|[^ ]+) /)
+		split(substr($0, RLENGTH + 1), words, " ")
+		print words[1] "\t" substr($0, 8, RLENGTH - 8)
+	}' "$1"
 }
 
 finish() {

@@ -44,11 +44,11 @@ class Plan:
         self.bytes, self.rewrites = {}, []
         with open(path) as f:
             for line in f:
-                words = shlex.split(line.split(" ; ")[0], comments=True)
+                words = shlex.split(line, comments=True)
                 if words[:1] == ["tensor"]:
                     self.bytes[words[1]] = int(words[2])
-                elif words:
-                    self.rewrites.append(words)
+                elif words:  # what a rewrite saves is no argument of it
+                    self.rewrites.append([w for w in words if not re.match(r"(alone|in-plan)=-?\d+$", w)])
         self.names = list(self.bytes)  # as gradients become ready
         at = {name: i for i, name in enumerate(self.names)}
         sets = [[name] for name in self.names]

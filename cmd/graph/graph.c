@@ -5,34 +5,36 @@
 
 #define AT(m) offsetof(struct config, m)
 
-/* More nodes than this make no picture that a person can read, nor one that graphviz ends. */
-#define DOT_NODES 5000
-
 enum { TO_GRAPH, TO_STAT, TO_STAT_JSON, TO_TEXT, TO_DOT, TO_JSON };
 
 static const struct pl_opt options[] = {
-	{ 'f', "from", "FORMAT", "set the input format: trace, layers (a table) or auto (default)",
-	  PL_OPT_CHOICE, AT(from), "auto|trace|layers" },
+	PL_OPTS_HEADING("used most"),
+	PL_OPTS_OUTPUT,
 	{ 'O', "to", "FORMAT", "write graph (default), stat, stat-json, text, dot or json",
 	  PL_OPT_CHOICE, AT(to), "graph|stat|stat-json|text|dot|json" },
-	PL_OPTS_OUTPUT,
+	{ 0, "rank", "LIST", "show only these ranks (\"0,4-7\"); not with -O graph", PL_OPT_LIST,
+	  AT(rank), NULL },
+	{ 0, "step", "LIST", "keep only these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
+	PL_OPTS_HEADING("building a graph from traces"),
 	{ 0, "infer", NULL,
 	  "infer waits for events and threads that were not recorded (default; --no-infer)",
 	  PL_OPT_FLAG, AT(infer), NULL },
 	{ 0, "fold-messages", NULL,
 	  "make one transfer for each member of a collective, without its messages", PL_OPT_FLAG,
 	  AT(fold_messages), NULL },
-	{ 0, "rank", "LIST", "show only these ranks (\"0,4-7\"); not with -O graph", PL_OPT_LIST,
-	  AT(rank), NULL },
-	{ 0, "step", "LIST", "keep only these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
-	{ 0, "program", "STATEMENT",
-	  "layers: set what the ranks execute: data-parallel (default); --help=statements",
-	  PL_OPT_STR, AT(program), NULL },
+	{ 0, "salvage", NULL, "keep the whole blocks of a damaged trace", PL_OPT_FLAG, AT(salvage),
+	  NULL },
+	{ 'f', "from", "FORMAT", "set the input format: trace, layers (a table) or auto (default)",
+	  PL_OPT_CHOICE, AT(from), "auto|trace|layers" },
+	PL_OPTS_HEADING("making a graph from a table of layers"),
 	{ 0, "ranks", "N", "layers: set the number of ranks (default: ranks of the topology, or 8)",
 	  PL_OPT_INT, AT(ranks), NULL },
 	{ 0, "topology", "SPEC",
 	  "layers: set the topology: FILE or HOSTSxRANKS[:PRESET] (\"16x8:v100-100g\")", PL_OPT_STR,
 	  AT(topology), NULL },
+	{ 0, "program", "STATEMENT",
+	  "layers: set what the ranks execute: data-parallel (default); --help=statements",
+	  PL_OPT_STR, AT(program), NULL },
 	{ 0, "algorithm", "NAME",
 	  "layers: set the all-reduce: ring (default), tree, halving-doubling, hierarchical, ps",
 	  PL_OPT_CHOICE, AT(algorithm), "ring|tree|halving-doubling|hierarchical|ps" },
@@ -42,8 +44,7 @@ static const struct pl_opt options[] = {
 	{ 0, "latency", "TIME",
 	  "layers, without a topology: set the latency of a message (default 5us)", PL_OPT_TIME,
 	  AT(latency), NULL },
-	{ 0, "salvage", NULL, "keep the whole blocks of a damaged trace", PL_OPT_FLAG, AT(salvage),
-	  NULL },
+	PL_OPTS_HEADING("general"),
 	PL_OPTS_STREAM,
 	PL_OPTS_THREADS,
 	PL_OPTS_COMMON,
@@ -97,14 +98,7 @@ static int show(const struct config *c, const struct pl_graph *g, struct pl_out 
 						   [TO_TEXT] = PL_GV_TEXT,
 						   [TO_DOT] = PL_GV_DOT,
 						   [TO_JSON] = PL_GV_JSON };
-	uint64_t nodes = 0;
 
-	for (size_t i = 0; i < g->n_shapes; i++)
-		nodes += g->shape[i].n_nodes;
-	if (c->to == TO_DOT && nodes > DOT_NODES)
-		pl_say(&c->c.log, PL_LOG_WARN,
-		       "a picture of %llu nodes; --rank and --step choose a part of the graph",
-		       (unsigned long long)nodes);
 	return pl_graph_show(g, view[c->to], out, err);
 }
 
@@ -148,13 +142,14 @@ static const struct pl_lang_schema *const languages[] = { &pl_derive_programs, N
 
 const struct pl_cmd pl_command = {
 	.name = "graph",
-	.synopsis = "[OPTION]... [FILE]...",
-	.summary =
-		"Build the global data-flow graph of a job from its merged trace, or show a graph.",
-	.details = "Reads a merged trace (a trace of one rank need not be merged), a "
-		   "graph,\n"
-		   "or a table of layers (CSV), from which it makes a step that nobody has run.\n"
+	.synopsis = "[OPTION]... [FILE|FOLDER]...",
+	.summary = "Build the data-flow graph of a job from its traces, or show a graph.",
+	.details = "Reads a merged trace (a trace of one rank need not be merged), the files of a "
+		   "profiler, one of each rank, which it imports and merges first, a graph, or a "
+		   "table of layers (CSV), from which it makes a step that nobody has run.\n"
 		   "Without a file: standard input.",
+	.examples = "graph -o job.graph *.pt.trace.json.gz\n"
+		    "graph -O stat job.graph",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,

@@ -36,21 +36,24 @@ struct merge {
 #define AT(m) offsetof(struct config, m)
 
 static const struct pl_opt options[] = {
+	PL_OPTS_HEADING("used most"),
 	PL_OPTS_OUTPUT,
-	{ 0, "clock", "WHICH",
-	  "set which ranks share a clock: auto, host (those of a host), rank (none), one (all)",
-	  PL_OPT_CHOICE, AT(clock), "auto|host|rank|one" },
+	{ 0, "report", "FILE", "write the matches and the precision of the clocks to FILE, as JSON",
+	  PL_OPT_STR, AT(report), NULL },
 	{ 0, "duplicates", "WHAT",
 	  "for two traces of a rank, or two recordings: refuse, keep both, take the first or "
 	  "newest",
 	  PL_OPT_CHOICE, AT(duplicates), "refuse|keep|first|newest" },
-	{ 0, "report", "FILE", "write the matches and the precision of the clocks to FILE, as JSON",
-	  PL_OPT_STR, AT(report), NULL },
+	{ 0, "clock", "WHICH",
+	  "set which ranks share a clock: auto, host (those of a host), rank (none), one (all)",
+	  PL_OPT_CHOICE, AT(clock), "auto|host|rank|one" },
+	PL_OPTS_HEADING("when to refuse"),
 	{ 0, "max-residual", "TIME",
 	  "exit with 1, after writing, when a residual of some clock exceeds TIME", PL_OPT_TIME,
 	  AT(max_residual), NULL },
 	{ 0, "strict", NULL, "refuse diverging sequences, contradictions and missing ranks",
 	  PL_OPT_FLAG, PL_COMMON(strict), NULL },
+	PL_OPTS_HEADING("general"),
 	PL_OPTS_STREAM,
 	PL_OPTS_THREADS,
 	PL_OPTS_COMMON,
@@ -117,7 +120,8 @@ static int read_one(struct merge *g, const char *path, struct pl_err *err)
 		rc = (int)n;
 	} else if (!pl_container_probe(p, (size_t)n)) {
 		rc = pl_fail(err, PL_EDATA, "%s: not a paceline trace%s", pl_in_name(in),
-			     n ? "; import it first: trace FILE... | merge" : ": it is empty");
+			     n ? "; import it first (type: trace FILE... | merge)"
+			       : ": it is empty");
 	} else {
 		g->seen = 0;
 		rc = pl_trace_read(in, &o, pl_clock_sink(g->align), err);
@@ -275,6 +279,8 @@ const struct pl_cmd pl_command = {
 		"every clock\n"
 		"come from their ends alone. Events are passed on as they are, behind a table of "
 		"corrections.",
+	.examples = "trace *.pt.trace.json.gz | merge -o job.trace\n"
+		    "merge -v -o job.trace rank0.trace rank1.trace",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,

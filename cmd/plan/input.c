@@ -17,6 +17,10 @@ static size_t n_reported(const struct pl_graph *g)
 	return n;
 }
 
+/* One step stands for steps of one shape only if their lengths differ by less than this share, the
+ * standard deviation: what one change saves differs as much from step to step. */
+#define FOLD_SCATTER 0.01
+
 /* No step stands for steps that differ: one of them alone may be far from their mean. So all are
  * searched, or so many of them, evenly from the whole recording. *n: how many. */
 static int pick_some(struct pl_graph *g, size_t *n, struct pl_err *err)
@@ -63,7 +67,7 @@ int choose_steps(const struct config *c, struct pl_graph *g, struct pl_search_no
 	if (c->fold == FOLD_NONE || n_reported(g) < 2)
 		goto out;
 	PL_TRY(pl_search_noise_find(g, noise, err));
-	if (c->fold != FOLD_AUTO || alike(g)) {
+	if (c->fold != FOLD_AUTO || (noise->step < FOLD_SCATTER && alike(g))) {
 		PL_TRY(pl_sim_fold(g, c->fold != FOLD_MEAN, g, &used, err));
 		pl_say(&c->c.log, PL_LOG_NOTE, "one step stands for %zu", used);
 	} else {
@@ -72,6 +76,7 @@ int choose_steps(const struct config *c, struct pl_graph *g, struct pl_search_no
 	}
 	noise->work /= sqrt((double)used);
 	noise->step /= sqrt((double)used);
+	noise->steps = used;
 out:
 	pl_free(pair);
 	return rc;
@@ -84,11 +89,12 @@ static bool *which(struct pl_search_opts *o, int op)
 {
 #define SWITCH(name, member) [PL_RW_##name] = offsetof(struct pl_search_opts, member)
 	static const size_t at[PL_RW_COUNT_] = {
-		SWITCH(FUSE_TENSORS, fuse),   SWITCH(PARTITION_TENSOR, partition),
-		SWITCH(ORDER, order),	      SWITCH(PRIORITY, priority),
-		SWITCH(ALGORITHM, algorithm), SWITCH(ACCUMULATE, accumulate),
-		SWITCH(RECOMPUTE, recompute), SWITCH(PRECISION, precision),
-		SWITCH(FUSE_OPS, fuse_ops),
+		SWITCH(FUSE_TENSORS, fuse),	SWITCH(PARTITION_TENSOR, partition),
+		SWITCH(ORDER, order),		SWITCH(PRIORITY, priority),
+		SWITCH(ALGORITHM, algorithm),	SWITCH(ACCUMULATE, accumulate),
+		SWITCH(RECOMPUTE, recompute),	SWITCH(PRECISION, precision),
+		SWITCH(FUSE_OPS, fuse_ops),	SWITCH(WRAP, wrap),
+		SWITCH(LOADER_WORKERS, loader),
 	};
 #undef SWITCH
 
@@ -112,7 +118,7 @@ static int set_all(struct pl_search_opts *o, const struct pl_list *l, bool value
 					       "--%s: \"%s\" is no rewrite that can be searched; "
 					       "these are: fuse-tensors, partition-tensor, order, "
 					       "priority, algorithm, accumulate, recompute, "
-					       "precision, fuse-ops",
+					       "precision, fuse-ops, wrap, loader-workers",
 					       what, name);
 			*flag = value;
 			s += n + (s[n] == ',');
@@ -145,6 +151,7 @@ int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_
 	bool all = c->allow.n == 0;
 
 	o->fuse = o->partition = o->order = o->priority = o->accumulate = o->recompute = all;
+	o->wrap = o->loader = all;
 	PL_CHECK(set_all(o, &c->allow, true, "allow", err));
 	PL_CHECK(choose_ops(c, o, err));
 	return set_all(o, &c->forbid, false, "forbid", err);

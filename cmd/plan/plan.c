@@ -10,27 +10,26 @@
 #include "config.h"
 #include "core/progress.h"
 #include "derive/describe.h"
-#include "io/container.h"
+#include "inputs/inputs.h"
 #include "program.h"
 
 #define AT(m) offsetof(struct config, m)
 
 static const struct pl_opt options[] = {
+	PL_OPTS_HEADING("used most"),
+	PL_OPTS_OUTPUT,
 	{ 'O', "to", "FORMAT",
 	  "write plan (default), text, json, or settings: ddp, fsdp, horovod, byteps, deepspeed, "
 	  "megatron, xla",
 	  PL_OPT_CHOICE, AT(to), "plan|text|json|ddp|fsdp|horovod|byteps|deepspeed|megatron|xla" },
-	PL_OPTS_OUTPUT,
 	{ 0, "minutes", "T", "limit the search to T minutes", PL_OPT_REAL, AT(minutes), NULL },
-	{ 0, "evaluations", "N",
-	  "limit the number of simulations; 0: only the defaults of frameworks", PL_OPT_INT,
-	  AT(evaluations), NULL },
 	{ 0, "memory", "SIZE", "limit the memory of each rank", PL_OPT_SIZE, AT(memory), NULL },
 	{ 0, "optimizer", "NAME",
 	  "count the state of this optimizer as memory: sgd, momentum, adam (default)",
 	  PL_OPT_CHOICE, AT(optimizer), "adam|momentum|sgd" },
 	{ 0, "topology", "SPEC", "set hosts and links: HOSTSxRANKS, HOSTSxRANKS:PRESET, or a file",
 	  PL_OPT_STR, AT(topology), NULL },
+	PL_OPTS_HEADING("the search"),
 	{ 0, "allow", "LIST", "use only these rewrites (\"fuse-tensors,order\")", PL_OPT_LIST,
 	  AT(allow), NULL },
 	{ 0, "forbid", "LIST", "do not use these rewrites", PL_OPT_LIST, AT(forbid), NULL },
@@ -40,13 +39,20 @@ static const struct pl_opt options[] = {
 	  PL_OPT_LIST, AT(fuse_ops), NULL },
 	{ 0, "fuse-share", "X", "multiply the time of fused operations by X (default 1)",
 	  PL_OPT_REAL, AT(fuse_share), NULL },
+	{ 0, "any", NULL,
+	  "propose the best plan even if the prediction may err by more than it saves", PL_OPT_FLAG,
+	  AT(any), NULL },
 	{ 0, "preset", "NAME",
 	  "do not search; take a default: none, ddp, horovod, each, all, or the best of these",
 	  PL_OPT_CHOICE, AT(preset), "search|best|none|ddp|horovod|each|all" },
+	{ 0, "evaluations", "N",
+	  "limit the number of simulations; 0: only the defaults of frameworks", PL_OPT_INT,
+	  AT(evaluations), NULL },
 	{ 0, "step", "LIST", "plan for these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
 	{ 0, "fold", "HOW",
 	  "choose the step that stands for many: auto (default), none, mean, median", PL_OPT_CHOICE,
 	  AT(fold), "auto|none|mean|median" },
+	PL_OPTS_HEADING("general"),
 	PL_OPTS_STREAM,
 	PL_OPTS_THREADS,
 	PL_OPTS_COMMON,
@@ -102,6 +108,7 @@ static int set_limits(const struct config *c, struct pl_search_opts *o, struct p
 	o->memory_bytes = c->memory > 0 ? c->memory : 0;
 	o->memory.optimizer_bytes = bytes[c->optimizer];
 	o->seed = (uint64_t)c->c.seed;
+	o->any = c->any;
 	return choose_rewrites(c, o, err);
 }
 
@@ -151,33 +158,56 @@ out:
 static bool asks_for_search(const struct config *c)
 {
 	return c->minutes != -1 || c->evaluations != -1 || c->memory != -1 || c->topology ||
-	       c->allow.n || c->forbid.n || c->fuse_ops.n || c->fuse_share != -1 || c->preset ||
-	       c->step.n || c->fold;
+	       c->allow.n || c->forbid.n || c->fuse_ops.n || c->fuse_share != -1 || c->any ||
+	       c->preset || c->step.n || c->fold;
 }
 
-static int load(const struct config *c, const char *path, struct pl_pool *pool, struct pl_plan *p,
-		struct pl_err *err)
+/* A graph, or the recording that all inputs are. */
+static int load_graph(const struct config *c, struct pl_inputs *in, struct pl_pool *pool,
+		      struct pl_plan *p, struct pl_err *err)
 {
-	struct pl_in *in = pl_in_open(path, err);
-	const char *name = strcmp(path, "-") ? path : "stdin";
+	struct pl_inputs_graph o;
+	struct pl_in *one = NULL;
 	struct pl_graph g;
-	uint32_t kind;
+	bool graph;
 	int rc;
 
+	pl_graph_init(&g);
+	PL_TRY(pl_inputs_are_graphs(in, &graph, err));
+	pl_inputs_graph_init(&o, &c->c, pool);
+	if (graph && in->n > 1)
+		PL_TRY(pl_fail(err, PL_EUSAGE, "one graph or plan at a time"));
+	if (graph) {
+		one = pl_inputs_open(&in->v[0], err);
+		PL_TRY(one ? pl_derive_read(one, pool, &g, err) : err->code);
+	} else {
+		PL_TRY(pl_inputs_graph(in, &o, &g, err));
+	}
+	rc = search(c, &g, pool, pl_inputs_name(&in->v[0]), p, err);
+	if (rc < 0 && rc != PL_EUSAGE)
+		pl_wrap(err, "%s", pl_inputs_all(in));
+out:
+	pl_in_close(one);
+	pl_graph_fini(&g);
+	return rc;
+}
+
+static int load(const struct config *c, struct pl_inputs *inputs, struct pl_pool *pool,
+		struct pl_plan *p, struct pl_err *err)
+{
+	struct pl_input *i = &inputs->v[0];
+	struct pl_in *in;
+	int rc;
+
+	if (inputs->n > 1 || i->known || i->et || (i->kind && i->kind != PL_KIND_PLAN))
+		return load_graph(c, inputs, pool, p, err);
+	in = pl_inputs_open(i, err);
 	if (!in)
 		return err->code;
-	pl_graph_init(&g);
-	rc = pl_container_kind(in, &kind, err);
-	if (rc == 0 && kind != PL_KIND_GRAPH) {
-		rc = pl_plan_read(in, pl_in_name(in), p, err);
-		if (rc == 0 && asks_for_search(c))
-			rc = pl_fail(err, PL_EUSAGE,
-				     "%s is a plan already; there is nothing to search", name);
-	} else if (rc == 0 && (rc = pl_derive_read(in, pool, &g, err)) == 0 &&
-		   (rc = search(c, &g, pool, name, p, err)) < 0 && rc != PL_EUSAGE) {
-		pl_wrap(err, "%s", name);
-	}
-	pl_graph_fini(&g);
+	rc = pl_plan_read(in, pl_in_name(in), p, err);
+	if (rc == 0 && asks_for_search(c))
+		rc = pl_fail(err, PL_EUSAGE, "%s is a plan already; there is nothing to search",
+			     pl_inputs_name(i));
 	pl_in_close(in);
 	return rc;
 }
@@ -213,23 +243,25 @@ static int write_plan(const struct config *c, const struct pl_plan *p, struct pl
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
 	const struct config *c = config;
+	const struct pl_inputs_opts o = { .log = &c->c.log, .pairs = true };
+	struct pl_inputs inputs = { 0 };
 	struct pl_pool *pool = NULL;
 	struct pl_out *out = NULL;
 	struct pl_plan p;
 	int rc, sig;
 
-	if (argc > 1)
-		return pl_fail(err, PL_EUSAGE, "one graph or plan at a time");
 	pl_plan_init(&p);
 	catch_signals(); /* before the output hooks those that have no action yet */
 	out = pl_out_open(c->c.output, c->to == AS_PLAN, err);
 	pool = out ? pl_pool_new((int)c->c.threads, err) : NULL;
 	PL_TRY(pool ? 0 : err->code);
 	pl_progress("reading %s", argc ? argv[0] : "standard input");
-	PL_TRY(load(c, argc ? argv[0] : "-", pool, &p, err));
+	PL_TRY(pl_inputs_find(&inputs, &o, argc, argv, err));
+	PL_TRY(load(c, &inputs, pool, &p, err));
 	PL_TRY(add_provenance(c, &p, err));
 	rc = write_plan(c, &p, out, err);
 out:
+	pl_inputs_fini(&inputs);
 	pl_plan_fini(&p);
 	pl_pool_free(pool);
 	rc = pl_out_finish(out, rc, err);
@@ -244,11 +276,15 @@ static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, &pl_t
 
 const struct pl_cmd pl_command = {
 	.name = "plan",
-	.synopsis = "[OPTION]... [GRAPH | PLAN]",
+	.synopsis = "[OPTION]... [GRAPH | FILE... | FOLDER | PLAN]",
 	.summary = "Search for changes that make the step of a job shorter.",
-	.details = "With a graph: search. With a plan: show it, or export it as settings of a "
-		   "framework.\n"
-		   "Without a file: read standard input.",
+	.details =
+		"With a graph, or the files of a profiler, one of each rank: search. With a plan: "
+		"show it, or export it as settings of a framework.\n"
+		"Without a file: read standard input.",
+	.examples = "plan -o job.plan job.graph\n"
+		    "plan -O ddp job.plan\n"
+		    "replay -p job.plan job.graph",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,

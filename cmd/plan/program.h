@@ -19,6 +19,7 @@ struct config {
 	double minutes;
 	int64_t evaluations, memory; /* -1: no limit given */
 	const char *topology;
+	bool any;
 	double fuse_share; /* -1: not given */
 	struct pl_list allow, forbid, step, fuse_ops;
 };

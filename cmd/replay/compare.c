@@ -1,5 +1,6 @@
 /*
- * Comparison of two jobs: the step, the classes of time, the operations, the ranks.
+ * Comparison of two jobs: the step, where it changed and why (places.c), the classes of time, the
+ * operations, the ranks.
  *
  * Operations are compared by name. The contribution of an operation to the difference of the steps
  * is the change of its time on the critical path. The contributions sum to the difference of the
@@ -12,6 +13,9 @@
 #include <stdlib.h>
 
 #include "program.h"
+#include "report/html.h"
+
+#define SMALL 0.002 /* of a step: a smaller difference gets no sentence */
 
 struct job_totals {
 	double count, total, path; /* a step */
@@ -22,9 +26,13 @@ struct op_row {
 };
 struct diff {
 	const struct report *r[2];
+	const char *path[2]; /* of the graphs */
 	struct op_row *op;
 	size_t n, cap;
 	struct pl_intern names; /* "kind\0name": row */
+	struct place *place;
+	size_t n_places;
+	struct pl_intern place_texts;
 };
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -168,6 +176,35 @@ static void op_table(const struct diff *d, bool text, size_t top, struct pl_tabl
 	}
 }
 
+static void place_table(const struct diff *d, bool text, size_t top, struct pl_table *t)
+{
+	static const struct pl_column col[] = {
+		{ "a_path_ns", "path A", PL_CELL_NS, 0 },
+		{ "b_path_ns", "path B", PL_CELL_NS, 0 },
+		{ "contribution_ns", "contrib.", PL_CELL_NS, 0 },
+		{ "a_count", "count A", PL_CELL_REAL, 0 },
+		{ "b_count", "B", PL_CELL_REAL, 0 },
+		{ "a_rank_ns", "a rank A", PL_CELL_NS, 0 },
+		{ "b_rank_ns", "B", PL_CELL_NS, 0 },
+		{ "phase", "phase", PL_CELL_STR, 15 },
+		{ "module", "module", PL_CELL_STR, 20 },
+		{ "operator", "operator", PL_CELL_STR, 16 },
+		{ "why", "why", PL_CELL_STR, 0 },
+	};
+
+	*t = (struct pl_table){ .col = col, .n_cols = PL_LEN(col) - text };
+	for (size_t i = 0; i < d->n_places && (!top || i < top); i++) {
+		const struct place *p = &d->place[i];
+		char why[400];
+
+		place_reason(p, why, sizeof(why));
+		pl_table_row(t, whole(p->path[0]), whole(p->path[1]),
+			     whole(p->path[1] - p->path[0]), p->count[0], p->count[1],
+			     whole(p->total[0]), whole(p->total[1]), pl_graph_phase_name(p->phase),
+			     p->module, p->op, why);
+	}
+}
+
 static double class_of(const struct report *r, const struct pl_rank_time *t, int i)
 {
 	return (double)rank_part(t, i) / (double)r->n_steps;
@@ -244,28 +281,31 @@ static void rank_table(const struct diff *d, size_t top, struct pl_table *t)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void print_side(struct pl_writer *w, const char *key, const struct report *r)
+static void print_side(struct pl_writer *w, const char *key, const char *path,
+		       const struct report *r)
 {
 	pl_json_key(w, key);
 	pl_json_open(w, '{');
+	pl_json_str(w, "file", path);
 	pl_json_int(w, "steps", (int64_t)r->n_steps);
 	pl_json_int(w, "ranks", r->g.n_ranks);
 	pl_json_real(w, "recorded_mean_ns", r->recorded_mean);
 	pl_json_real(w, "step_mean_ns", r->mean);
 	pl_json_real(w, "unexplained_share", r->unexplained_share);
+	put_trust(w, r);
 	pl_json_close(w);
 }
 
-enum { CLASSES, OPERATIONS, RANKS, TABLES };
+enum { CLASSES, PLACES, OPERATIONS, RANKS, TABLES };
 
 static void as_json(const struct diff *d, const struct pl_table *t, struct pl_writer *w)
 {
-	static const char *const key[TABLES] = { "classes", "operations", "ranks" };
+	static const char *const key[TABLES] = { "classes", "places", "operations", "ranks" };
 
 	pl_json_open(w, '{');
 	pl_json_str(w, "schema", "paceline.replay-difference/1");
-	print_side(w, "a", d->r[0]);
-	print_side(w, "b", d->r[1]);
+	print_side(w, "a", d->path[0], d->r[0]);
+	print_side(w, "b", d->path[1], d->r[1]);
 	pl_json_real(w, "difference_ns", d->r[1]->mean - d->r[0]->mean);
 	for (int i = 0; i < TABLES; i++) {
 		pl_json_key(w, key[i]);
@@ -273,6 +313,28 @@ static void as_json(const struct diff *d, const struct pl_table *t, struct pl_wr
 	}
 	pl_json_close(w);
 	pl_write_char(w, '\n');
+}
+
+/* What got slower, or faster: where and why. */
+static void print_places(const struct diff *d, bool slower, const char *title, struct pl_writer *w)
+{
+	double least = SMALL * d->r[0]->mean;
+	char ns[32], name[400], why[400];
+	int n = 0;
+
+	for (size_t i = 0; i < d->n_places && n < 5; i++) {
+		const struct place *p = &d->place[i];
+		double x = p->path[1] - p->path[0];
+
+		if ((slower ? x : -x) <= least)
+			continue;
+		if (!n++)
+			pl_write_format(w, "\n%s\n", title);
+		place_name(p, name, sizeof(name));
+		place_reason(p, why, sizeof(why));
+		pl_write_format(w, "%s%s  %s\n     %s\n", slower ? "+" : "",
+				fmt_ns(ns, sizeof(ns), x), name, why);
+	}
 }
 
 static void as_text(const struct diff *d, const struct pl_table *t, struct pl_writer *w)
@@ -284,13 +346,24 @@ static void as_text(const struct diff *d, const struct pl_table *t, struct pl_wr
 	pl_write_format(w, "A: %s a step, B: %s, difference %s (%+.2f %%)\n",
 			fmt_ns(ta, sizeof(ta), a), fmt_ns(tb, sizeof(tb), b),
 			fmt_ns(td, sizeof(td), b - a), a > 0 ? 100 * (b - a) / a : 0);
-	pl_write_format(w, "A: %zu steps, %d ranks, %.1f %% unexplained; B: %zu, %d, %.1f %%\n",
-			d->r[0]->n_steps, d->r[0]->g.n_ranks, 100 * d->r[0]->unexplained_share,
-			d->r[1]->n_steps, d->r[1]->g.n_ranks, 100 * d->r[1]->unexplained_share);
+	for (int job = 0; job < 2; job++)
+		pl_write_format(w, "%c is %s: %zu step%s, %d rank%s, %.1f %% unexplained\n",
+				'A' + job, d->path[job], d->r[job]->n_steps,
+				d->r[job]->n_steps == 1 ? "" : "s", d->r[job]->g.n_ranks,
+				d->r[job]->g.n_ranks == 1 ? "" : "s",
+				100 * d->r[job]->unexplained_share);
+	print_trust("A: trust:", d->r[0], w);
+	print_trust("B: trust:", d->r[1], w);
 	for (size_t i = 0; i < changes->n_rw; i++)
 		pl_write_format(w, "changed in both: %s\n", changes->rw[i].text);
+	print_places(d, true, "Slower in B, a step, on the critical path", w);
+	print_places(d, false, "Faster in B, a step, on the critical path", w);
 	pl_write_char(w, '\n');
 	pl_table_write(&t[CLASSES], w, PL_TABLE_TEXT, "Classes of time, a step");
+	pl_write_char(w, '\n');
+	pl_table_write(
+		&t[PLACES], w, PL_TABLE_TEXT,
+		"Phases, modules and operators, a step, by what they add on the critical path");
 	pl_write_char(w, '\n');
 	pl_table_write(&t[OPERATIONS], w, PL_TABLE_TEXT,
 		       "Operations, a step, by what they add on the critical path");
@@ -301,10 +374,27 @@ static void as_text(const struct diff *d, const struct pl_table *t, struct pl_wr
 	pl_table_write(&t[RANKS], w, PL_TABLE_TEXT, "Ranks, a step");
 }
 
+static int as_html(const struct diff *d, const struct pl_table *t, struct pl_out *out,
+		   struct pl_err *err)
+{
+	struct pl_writer w = { 0 };
+	struct pl_html page = { "Two jobs compared", &w.b, NULL };
+	int rc;
+
+	as_json(d, t, &w);
+	PL_TRY(pl_write_check(&w, err));
+	rc = pl_html_write(&page, out, err);
+out:
+	pl_write_fini(&w);
+	return rc;
+}
+
 int print_difference(const struct config *c, const struct report *a, const struct report *b,
 		     struct pl_out *out, struct pl_err *err)
 {
-	struct diff d = { .r = { a, b } };
+	struct diff d = { .r = { a, b },
+			  .path = { pl_inputs_name(&c->inputs->v[0]),
+				    pl_inputs_name(&c->inputs->v[1]) } };
 	struct pl_table t[TABLES] = { { .col = NULL } };
 	size_t top = c->to == AS_TEXT ? (size_t)c->top : 0;
 	struct pl_writer w;
@@ -315,10 +405,16 @@ int print_difference(const struct config *c, const struct report *a, const struc
 		PL_TRY(add_path(&d, job, err));
 	}
 	pl_sort(d.op, d.n, sizeof(*d.op), by_contribution);
+	PL_TRY(find_differences(a, b, &d.place, &d.n_places, &d.place_texts, err));
 	class_table(&d, &t[CLASSES]);
+	place_table(&d, c->to == AS_TEXT, top, &t[PLACES]);
 	op_table(&d, c->to == AS_TEXT, top, &t[OPERATIONS]);
 	rank_table(&d, top ? 16 : 0, &t[RANKS]);
 	pl_write_init(&w, out, 0);
+	if (c->to == AS_HTML) {
+		rc = as_html(&d, t, out, err);
+		goto out;
+	}
 	if (c->to == AS_JSON)
 		as_json(&d, t, &w);
 	else if (c->to == AS_TEXT)
@@ -330,6 +426,8 @@ out:
 	for (int i = 0; i < TABLES; i++)
 		pl_table_fini(&t[i]);
 	pl_intern_fini(&d.names);
+	pl_intern_fini(&d.place_texts);
+	pl_free(d.place);
 	pl_free(d.op);
 	return rc;
 }

@@ -2,7 +2,6 @@
 #include "core/progress.h"
 #include "derive/describe.h"
 #include "graph/edit_messages.h"
-#include "io/container.h"
 #include "program.h"
 
 #define CHANGES_MAX (16u << 20) /* bytes of all files */
@@ -112,6 +111,11 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "the graph does not say which communication is data-parallel: for \"ranks\" "
 		       "that of all ranks counts as such");
+	if (r->basis.no_batch)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "the recording does not say which sizes follow the batch (PyTorch: "
+		       "record_shapes=True): "
+		       "for \"batch\" all computation of samples counts as such");
 	for (size_t i = 0; i < x->plan.n_rw; i++)
 		if (!x->hits[i])
 			warn_of_nothing(c, &x->plan.rw[i]);
@@ -119,18 +123,6 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
-
-static int check(struct pl_in *in, struct pl_err *err)
-{
-	uint32_t kind;
-	int rc = pl_container_kind(in, &kind, err);
-
-	if (rc < 0 || kind)
-		return rc;
-	return pl_fail(err, PL_EDATA,
-		       "%s: not a graph; traces become one by: trace FILE... | merge | graph",
-		       pl_in_name(in));
-}
 
 static int fold(const struct config *c, struct report *r, struct pl_err *err)
 {
@@ -149,44 +141,84 @@ static bool wants_whole(const struct config *c, const struct changes *x)
 	       (x && (x->structural || !pl_rewrite_is_timing(&x->plan)));
 }
 
-/*
- * The optional columns that this run does not read. Without changes and timelines the report
- * distinguishes nodes by kind, role, resource and name, and memory by layer.
- */
-static unsigned unused_columns(const struct config *c, const struct changes *x)
+/* The optional columns that the verdict reads besides the phase, and those of the memory. */
+#define OF_VERDICT (PL_HAS_peer | PL_HAS_module | PL_HAS_comm | PL_HAS_work | PL_HAS_line)
+#define OF_MEMORY  (PL_HAS_bytes | PL_HAS_mb | PL_HAS_layer)
+
+/* Does the run only report? Without changes and timelines the rest of a report distinguishes nodes
+ * by kind, role, resource, name and phase. */
+static bool only_reports(const struct config *c, const struct report *r)
 {
-	if (!x || x->plan.n_rw || c->plan || c->expand || c->stragglers || c->timeline ||
-	    c->fold != FOLD_NONE)
-		return 0;
-	return PL_HAS_bytes | PL_HAS_mb | PL_HAS_chunk | PL_HAS_peer | PL_HAS_phase |
-	       PL_HAS_module | PL_HAS_comm | PL_HAS_work;
+	const struct changes *x = r->changes;
+
+	return x && !x->plan.n_rw && !c->plan && !c->expand && !c->stragglers && !c->timeline &&
+	       !c->per && c->fold == FOLD_NONE && !r->whole;
 }
 
-int read_graph(const struct config *c, const char *path, struct pl_pool *pool, struct report *r,
-	       struct pl_err *err)
+/* A table is of the memory, or needs none of the optional columns. */
+static unsigned unused_columns(const struct config *c)
 {
-	struct pl_in *in = pl_in_open(path ? path : "-", err);
+	if (c->table == SEC_ALL)
+		return PL_HAS_chunk;
+	return PL_HAS_chunk | OF_VERDICT | (c->table == SEC_MEMORY ? 0 : OF_MEMORY | PL_HAS_phase);
+}
+
+/* The memory needs activations; the verdict reads the sizes of messages too. */
+static unsigned unused_now(const struct pl_graph *g)
+{
+	if (knows_memory(g))
+		return 0;
+	return pl_graph_has_messages(g) ? OF_MEMORY & ~PL_HAS_bytes : OF_MEMORY;
+}
+
+void drop_columns(const struct config *c, struct report *r)
+{
+	if (!only_reports(c, r))
+		return;
+	for (size_t i = 0; i < r->g.n_shapes; i++)
+		pl_graph_shape_drop_columns(&r->g.shape[i], OF_VERDICT | OF_MEMORY);
+	pl_mem_trim(); /* because simulations need larger pieces than the columns were */
+}
+
+static int read_input(const struct config *c, size_t i, struct pl_pool *pool, struct report *r,
+		      struct pl_err *err)
+{
+	struct pl_inputs_graph o;
+	struct pl_in *in;
 	int rc;
 
+	if (!c->graphs) {
+		pl_inputs_graph_init(&o, &c->c, pool);
+		return pl_inputs_graph(c->inputs, &o, &r->g, err);
+	}
+	in = pl_inputs_open(&c->inputs->v[i], err);
 	if (!in)
 		return err->code;
 	pl_progress("reading %s", pl_in_name(in));
-	PL_TRY(check(in, err));
-	if (unused_columns(c, r->changes))
-		PL_TRY(pl_graph_read_without(in, pool, unused_columns(c, r->changes), &r->g, err));
+	if (only_reports(c, r))
+		rc = pl_graph_read_without(in, pool, unused_columns(c), unused_now, &r->g, err);
 	else
-		PL_TRY(pl_derive_read(in, pool, &r->g, err));
-	if (r->changes && r->changes->has_topology)
-		PL_TRY(pl_topology_check(&r->changes->topo, r->g.n_ranks, err));
-	if (wants_whole(c, r->changes)) {
-		r->messages_folded = pl_graph_has_messages(&r->g);
-		PL_TRY(pl_sim_fold_messages(&r->g, err));
-	}
-	if (c->fold != FOLD_NONE && (rc = fold(c, r, err)) < 0)
-		pl_wrap(err, "%s", pl_in_name(in));
-out:
+		rc = pl_derive_read(in, pool, &r->g, err);
 	pl_in_close(in);
 	return rc;
+}
+
+int read_graph(const struct config *c, size_t i, struct pl_pool *pool, struct report *r,
+	       struct pl_err *err)
+{
+	int rc;
+
+	PL_CHECK(read_input(c, i, pool, r, err));
+	if (r->changes && r->changes->has_topology)
+		PL_CHECK(pl_topology_check(&r->changes->topo, r->g.n_ranks, err));
+	if (wants_whole(c, r->changes)) {
+		r->messages_folded = pl_graph_has_messages(&r->g);
+		PL_CHECK(pl_sim_fold_messages(&r->g, err));
+	}
+	if (c->fold == FOLD_NONE)
+		return 0;
+	rc = fold(c, r, err);
+	return rc < 0 ? pl_wrap(err, "%s", pl_inputs_all(c->inputs)) : rc;
 }
 
 int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *cost,

@@ -47,18 +47,31 @@ static void put_expanded(struct pl_writer *w, const struct config *c, const stru
 static void put_summary(struct pl_writer *w, const struct config *c, const struct report *r)
 {
 	bool what_if = isfinite(r->predicted_mean);
-	double low, high;
 
 	pl_json_real(w, "mean_abs_error", r->mean_abs_error);
 	pl_json_real(w, "recorded_mean_ns", r->recorded_mean);
 	pl_json_real(w, "replayed_mean_ns", r->replayed_mean);
-	if (what_if)
+	if (r->overlap) {
+		pl_json_real(w, "recorded_period_mean_ns", r->recorded_step);
+		pl_json_real(w, "replayed_period_mean_ns", r->replayed_step);
+		if (what_if) {
+			pl_json_real(w, "predicted_period_mean_ns", r->predicted_step);
+			pl_json_real(w, "predicted_period_low_ns",
+				     r->predicted_step + r->trust.first_low * r->replayed_step);
+			pl_json_real(w, "predicted_period_high_ns",
+				     r->predicted_step + r->trust.first_high * r->replayed_step);
+		}
+	}
+	if (what_if) {
 		pl_json_real(w, "predicted_mean_ns", r->predicted_mean);
-	if (what_if && doubt(r) > 0) {
-		pl_json_real(w, "predicted_doubt_ns", doubt(r));
-		range(r, &low, &high);
-		pl_json_real(w, "predicted_low_ns", low);
-		pl_json_real(w, "predicted_high_ns", high);
+		if (doubt(r) > 0)
+			pl_json_real(w, "predicted_doubt_ns", doubt(r));
+		pl_json_real(w, "predicted_low_ns",
+			     r->predicted_mean + r->trust.low * r->replayed_mean);
+		pl_json_real(w, "predicted_high_ns",
+			     r->predicted_mean + r->trust.high * r->replayed_mean);
+		if (is_unreliable(r))
+			pl_json_bool(w, "not_reliable", true);
 	}
 	if (what_if && r->basis.assumed)
 		pl_json_bool(w, "rings_assumed", true);
@@ -139,13 +152,19 @@ int print_json(const struct config *c, const struct report *r, struct pl_out *ou
 	pl_write_init(&w, out, 0);
 	pl_json_open(&w, '{');
 	pl_json_str(&w, "schema", "paceline.replay/1");
+	put_trust(&w, r);
 	put_changes(&w, r->changes);
 	put_table(&w, "steps", r, isfinite(r->predicted_mean) ? SEC_STEPS : SEC_RECORDED_STEPS);
 	put_summary(&w, c, r);
+	put_verdict(&w, r);
+	put_waits(&w, r);
+	put_advice(&w, r);
 	put_ranks(&w, r);
 	put_table(&w, "critical_path", r, SEC_PATH);
-	put_table(&w, "critical_path_events", r, SEC_EVENTS);
-	put_table(&w, "resources", r, SEC_RESOURCES);
+	if (c->to != AS_HTML) /* the page has the timeline instead */
+		put_table(&w, "critical_path_events", r, SEC_EVENTS);
+	if (c->to != AS_HTML)
+		put_table(&w, "resources", r, SEC_RESOURCES);
 	if (r->n_memory)
 		put_table(&w, "memory", r, SEC_MEMORY);
 	put_table(&w, "slowest", r, SEC_SLOWEST);

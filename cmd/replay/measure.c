@@ -56,6 +56,24 @@ static int measure_steps(struct report *r, const struct pl_run *base, struct pl_
 	return 0;
 }
 
+/* Do ranks that become faster alone begin their next step while others still do this one? */
+static bool changes_some_ranks(const struct report *r)
+{
+	const struct pl_plan *p = &r->changes->plan;
+	bool some = false;
+
+	for (size_t i = 0; i < p->n_rw; i++)
+		some |= !can_contradict(&p->rw[i].select);
+	return some && !r->trust.not_joined;
+}
+
+static void use_periods(struct report *r)
+{
+	r->overlap = true;
+	r->recorded_step = r->recorded_period;
+	r->replayed_step = r->replayed_period;
+}
+
 /* What the model makes of the plan, less what it errs for the same step as it was recorded. */
 static void predict_steps(struct report *r)
 {
@@ -75,6 +93,13 @@ static void predict_steps(struct report *r)
 	}
 	r->predicted_mean =
 		r->bias && r->bias_out && n ? sum / (double)n : pl_sim_run_mean_step(r->s, &r->run);
+	r->predicted_step = r->predicted_mean;
+	r->of_some_ranks = changes_some_ranks(r);
+	if (isfinite(r->replayed_period) && r->of_some_ranks && pl_sim_run_overlaps(r->s, &r->run))
+		use_periods(r);
+	if (r->overlap)
+		r->predicted_step = pl_sim_run_mean_period(r->s, &r->run) -
+				    (r->bias && r->bias_out ? r->bias_period : 0);
 }
 
 /* ---- starts ---------------------------------------------------------------------------------- */
@@ -96,7 +121,7 @@ static bool on_device(const struct pl_graph *g, const struct pl_shape *sh, uint3
 {
 	uint8_t t = sh->res[i] == PL_NONE ? PL_T_OTHER : g->res[sh->res[i]].track_type;
 
-	return t == PL_T_STREAM || t == PL_T_COPY_ENGINE || t == PL_T_LINK;
+	return t == PL_T_STREAM || t == PL_T_COPY_ENGINE;
 }
 
 /* An operation starts with its first node; a transfer is the second of a communication. */
@@ -203,6 +228,12 @@ int measure(struct report *r, struct pl_err *err)
 	PL_CHECK(pl_sim_run(r->s, &r->run, err));
 	r->ops = r->run.ops;
 	PL_CHECK(measure_steps(r, &r->run, err));
+	r->recorded_step = r->recorded_mean;
+	r->replayed_step = r->replayed_mean;
+	r->recorded_period = pl_sim_run_mean_period(r->s, NULL);
+	r->replayed_period = pl_sim_run_mean_period(r->s, &r->run);
+	if (pl_sim_steps_overlap(r->s))
+		use_periods(r);
 	PL_CHECK(measure_starts(r, &r->run, err));
 	return 0;
 }
@@ -214,7 +245,8 @@ int explain(struct report *r, bool changed, struct pl_pool *pool, struct pl_err 
 		PL_CHECK(pl_sim_run(r->s, &r->run, err));
 		predict_steps(r);
 	}
-	r->mean = pl_sim_run_mean_step(r->s, &r->run);
+	r->mean = pl_sim_steps_overlap(r->s) ? pl_sim_run_mean_period(r->s, &r->run)
+					     : pl_sim_run_mean_step(r->s, &r->run);
 	return explain_run(r, pool, err);
 }
 
@@ -228,17 +260,6 @@ double doubt(const struct report *r)
 	return r->basis.error * comm;
 }
 
-void range(const struct report *r, double *low, double *high)
-{
-	const struct pl_rewrite_basis *b = &r->basis;
-	double p = r->predicted_mean, x = doubt(r);
-
-	*low = fmax(p - x, b->longer && !b->shorter ? fmin(p, r->replayed_mean) : 0);
-	*high = p + x;
-	if (b->shorter && !b->longer)
-		*high = fmin(*high, fmax(p, r->replayed_mean));
-}
-
 void report_fini(struct report *r)
 {
 	for (size_t i = 0; i < r->n_changes; i++)
@@ -250,6 +271,7 @@ void report_fini(struct report *r)
 	pl_free(r->step);
 	pl_free(r->bias);
 	pl_write_fini(&r->explained);
+	pl_picture_fini(&r->picture);
 	pl_sim_account_fini(&r->account);
 	pl_sim_path_fini(&r->path);
 	pl_sim_run_fini(&r->run);

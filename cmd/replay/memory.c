@@ -14,11 +14,18 @@ bool knows_memory(const struct pl_graph *g)
 	return false;
 }
 
+static int over_time(void *arg, int32_t rank, pl_ns at, int64_t bytes, struct pl_err *err)
+{
+	return note_memory(arg, rank, at, bytes, err);
+}
+
 int add_memory(const struct pl_edit *e, double share, struct report *r, struct pl_err *err)
 {
 	static const double bytes[] = { 2, 1, 0 }; /* adam, momentum, sgd */
 	struct pl_memory_opts o = { .optimizer_bytes = bytes[r->optimizer],
-				    .activation_share = share };
+				    .activation_share = share,
+				    .changed = r->memory_over_time ? over_time : NULL,
+				    .arg = r };
 	struct pl_memory_rank *rank = NULL;
 	size_t n;
 	int rc;

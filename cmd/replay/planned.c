@@ -10,6 +10,27 @@
 
 #include "program.h"
 
+/* Where steps overlap, an operation that takes longer can delay the steps after it, so the bias of
+ * the mean period is that of all steps in sequence. */
+static int find_period_bias(const struct pl_edit *e, struct report *r, struct pl_err *err)
+{
+	struct pl_graph g;
+	struct pl_run run = { 0 };
+	struct pl_sim *s;
+	int rc;
+
+	PL_CHECK(pl_edit_graph(e, &g, err));
+	s = pl_sim_new(&g, err);
+	PL_TRY(s ? 0 : err->code);
+	PL_TRY(pl_sim_run(s, &run, err));
+	r->bias_period = pl_sim_run_mean_period(s, &run) - r->replayed_period;
+out:
+	pl_sim_run_fini(&run);
+	pl_sim_free(s);
+	pl_graph_fini(&g);
+	return rc;
+}
+
 static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r,
 		     struct pl_err *err)
 {
@@ -36,6 +57,9 @@ static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r
 	}
 	r->bias_mean = n ? sum / (double)n : NAN;
 	r->bias_out = fabs(sum) <= PL_COST_BIAS_MAX * length;
+	r->bias_period = r->bias_mean;
+	if (r->overlap)
+		PL_CHECK(find_period_bias(e, r, err));
 	pl_rewrite_undo(rw, mark);
 	return pl_sim_settle(e, err);
 }
@@ -53,15 +77,21 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 		   struct report *report, struct pl_err *err)
 {
 	struct pl_rewriter *r = pl_rewrite_new(e, cost, err);
+	const struct pl_rewrite_tensor *t;
+	size_t estimated = 0;
 	bool models = false;
 	uint32_t n;
 	int rc = 0;
 
 	if (!r)
 		return err->code;
-	pl_rewrite_tensors(r, &n);
+	t = pl_rewrite_tensors(r, &n);
+	for (uint32_t i = 0; i < n; i++)
+		estimated += t[i].estimated;
 	for (size_t i = 0; i < p->n_rw && n; i++)
 		models |= pl_rewrite_is_comm(p->rw[i].op) || p->rw[i].op == PL_RW_ACCUMULATE;
+	if (models)
+		note_sizes(&report->trust, estimated, n);
 	if (models)
 		rc = find_bias(r, e, report, err);
 	if (rc == 0)
@@ -72,6 +102,7 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 		rc = explain_plan(r, p, report, err);
 	if (rc == 0)
 		pl_rewrite_bases(r, &report->basis);
+	report->basis.carries_same = pl_rewrite_carries_same(p);
 	if (rc == 0 && report->basis.as_recorded) {
 		report->bias_mean = NAN;
 		report->bias_out = false;

@@ -4,12 +4,16 @@
 
 #include "core/cmd.h"
 #include "cost/expand.h"
+#include "inputs/inputs.h"
 #include "io/table.h"
+#include "report/picture.h"
+#include "report/verdict.h"
 #include "rewrite/rewrite.h"
-#include "sim/sim.h"
+#include "sim/selftest.h"
 
 enum fold { FOLD_NONE, FOLD_MEAN, FOLD_MEDIAN };
-enum format { AS_TEXT, AS_JSON, AS_CSV, AS_TSV, AS_JSONL };
+enum format { AS_TEXT, AS_JSON, AS_CSV, AS_TSV, AS_JSONL, AS_HTML, AS_SVG };
+enum per_key { PER_NONE, PER_MODULE, PER_LAYER, PER_LINE, PER_OPERATOR, PER_PHASE };
 enum section {
 	SEC_ALL,
 	SEC_STEPS,
@@ -20,18 +24,20 @@ enum section {
 	SEC_MEMORY,
 	SEC_SLOWEST,
 	SEC_WORTH,
-	SEC_RECORDED_STEPS, /* without the last column, for predictions */
+	SEC_RECORDED_STEPS, /* without the last columns, for predictions */
 };
 
 struct config {
 	struct pl_common c; /* first */
 	struct pl_list whatif, whatif_file;
-	int fold, to, table, optimizer;
+	int fold, to, table, optimizer, per;
 	int64_t top; /* rows of a table in text, 0: all */
 	const char *timeline, *plan, *topology;
 	int expand; /* 0: no; else 1 + enum pl_algo */
 	int64_t channels, chunks, servers;
 	bool path, resources, worth, stragglers, explain;
+	struct pl_inputs *inputs; /* the operands */
+	bool graphs;		  /* they are graphs, not the files of one recording */
 };
 
 struct step_row {
@@ -60,14 +66,57 @@ struct slow_row {
 	char why[400];
 };
 
+/* What a change saves of the mean step, and the 90 % interval of this share. */
+struct saving {
+	double share, least, most;
+};
+/* The simulation of operations that take `factor` times as long, 0 to 1. */
+struct halving {
+	double mean;		/* of the steps */
+	const pl_ns *length;	/* [reported step] */
+	double factor, touched; /* touched: by which share operations of a class get shorter */
+	bool comm, pauses;	/* communication, pauses of threads are among them */
+};
+
 struct change_row {
-	char *change;		/* as --what-if takes it */
-	double saves_ns, share; /* of the mean step */
+	char *change;	       /* as --what-if takes it */
+	double mean, saves_ns; /* the step with it; what it saves */
+	struct saving saves;
+};
+
+#define ADVICES 3
+struct advice_row {
+	char what[192]; /* to do */
+	struct saving saves;
+	bool at_most;	 /* not simulated */
+	bool no_setting; /* nothing that one can set makes it so */
+	char change[96]; /* as --what-if takes it, "" none */
 };
 
 struct memory_row {
 	struct pl_memory_rank peak;
 	char at[128]; /* the operation that begins then, "" none */
+};
+
+enum trust_level { TRUST_HIGH, TRUST_MEDIUM, TRUST_LOW };
+struct trust {
+	int level; /* enum trust_level */
+	char reason[8][120];
+	size_t n;
+	bool contradiction, not_joined;
+	struct pl_selftest_path path; /* of the recorded run */
+	double work[2];		      /* recorded: communication and other operations, ns */
+	/* the 90 % interval of predicted / replayed, less the predicted ratio: low <= 0 <= high */
+	double low, high;
+	/* The same for the first line of the report. It states the mean period if steps overlap. */
+	double first_low, first_high;
+};
+
+/* A wait that nobody recorded. */
+struct wait_row {
+	char text[240];
+	double ns;     /* of a step */
+	bool inferred; /* a rendezvous; else nothing is known of its cause */
 };
 
 struct changes;
@@ -83,10 +132,16 @@ struct report {
 	size_t n_steps;
 	uint64_t ops;
 	double recorded_mean, replayed_mean, predicted_mean; /* ns; predicted NAN without changes */
+	bool overlap; /* steps overlap, as recorded or with the changes: the next three are mean
+		       * periods, else the same */
+	double recorded_step, replayed_step, predicted_step;
+	bool of_some_ranks; /* the changes are of some ranks, which may then be early */
+	double recorded_period, replayed_period; /* NAN: no two steps follow one another */
 	/* [step of g] and the mean: model less recorded replay; NULL and NAN without a model */
 	pl_ns *bias;
-	double bias_mean;
+	double bias_mean, bias_period; /* the second where steps overlap */
 	bool bias_out;		       /* predicted times are corrected for the bias */
+	struct trust trust;
 	struct pl_rewrite_basis basis; /* of the prediction */
 	struct pl_expanded expanded;   /* --expand */
 	double mean_abs_error, worst_error;
@@ -101,6 +156,11 @@ struct report {
 	struct path_row *row;
 	size_t n_rows, cap_rows;
 	struct pl_account account;
+	struct pl_verdict verdict;
+	struct advice_row advice[ADVICES];
+	size_t n_advice;
+	struct wait_row wait[3];
+	size_t n_waits;
 	struct slow_row *slow;
 	size_t n_slow;
 	struct pl_writer explained; /* a line for each rewrite of the plan */
@@ -108,7 +168,10 @@ struct report {
 	size_t n_changes;
 	struct memory_row *memory; /* by rank */
 	size_t n_memory;
-	int optimizer; /* as --optimizer */
+	int optimizer;		   /* as --optimizer */
+	bool whole;		   /* with all columns of the graph */
+	bool memory_over_time;	   /* note it in `picture` */
+	struct pl_picture picture; /* of -O html and svg */
 };
 
 /* What --what-if and --what-if-file ask for. */
@@ -138,6 +201,9 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 /* The graph that the edit makes replaces r->g, a simulator of it replaces r->s; r->run is gone. */
 int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err) PL_MUST;
 /* Fitted to the graph, on the topology if there is one. Takes nothing. */
+/* Drop the columns that only the verdict and the memory read, unless this run may need them again.
+ */
+void drop_columns(const struct config *c, struct report *r);
 int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *cost,
 	     struct pl_err *err) PL_MUST;
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
@@ -145,8 +211,8 @@ void changes_fini(struct changes *x);
 /* Changes the durations of r->s, or the graph if needed; warns of changes that select nothing. */
 int use_changes(const struct config *c, struct changes *x, struct report *r,
 		struct pl_err *err) PL_MUST;
-/* NULL or "-": standard input. Folded if asked for. */
-int read_graph(const struct config *c, const char *path, struct pl_pool *pool, struct report *r,
+/* Input i, a graph; or the graph of the recording that all inputs are. Folded if asked for. */
+int read_graph(const struct config *c, size_t i, struct pl_pool *pool, struct report *r,
 	       struct pl_err *err) PL_MUST;
 
 /* ---- measure.c ---- */
@@ -159,9 +225,36 @@ void report_fini(struct report *r);
 /* By how much the predicted mean may be wrong, because lines were fitted to transfers; 0: not known
  */
 double doubt(const struct report *r);
-/* The least and the most that the mean predicted step may be, in ns: the doubt to both sides, but
- * durations that all become longer make no step shorter, and the reverse. */
-void range(const struct report *r, double *low, double *high);
+
+/* ---- trust.c ---- */
+/* The self-test of the recorded graph, before its durations are changed. If r->path is not found
+ * yet, r->run is the replay as recorded. `worth`: find_worth() follows. */
+int test_graph(struct report *r, bool worth, struct pl_err *err) PL_MUST;
+/* A reason, if so many of n gradients have estimated sizes. */
+void note_sizes(struct trust *t, size_t estimated, size_t n);
+/* The interval of the prediction: r->trust. PL_ENO: a step gets longer although all changes make
+ * operations shorter, or the reverse. */
+int find_interval(struct report *r, struct pl_err *err) PL_MUST;
+/* What such a change saves, and the interval. */
+void find_saving(const struct report *r, const struct halving *x, struct saving *s);
+/* If operations that take `factor` times as long change the step in the wrong direction: a reason.
+ */
+void note_contradiction(struct trust *t, const char *what, float factor, double before,
+			double after);
+/* Can a change of these operations reveal a contradiction? Not those of some ranks: these ranks may
+ * begin the next step earlier than the others, and then steps overlap. */
+bool can_contradict(const struct pl_selector *keys);
+/* Does the prediction rest on what the self-test refutes? */
+bool is_unreliable(const struct report *r);
+/* A line behind `head`: "trust:". */
+void print_trust(const char *head, const struct report *r, struct pl_writer *w);
+void put_trust(struct pl_writer *w, const struct report *r);
+
+/* ---- waits.c ---- */
+/* The longest waits that nobody recorded; p is the critical path. */
+int find_waits(struct report *r, const struct pl_path *p, struct pl_err *err) PL_MUST;
+void print_waits(const struct report *r, struct pl_writer *w);
+void put_waits(struct pl_writer *w, const struct report *r);
 
 /* ---- path.c ---- */
 int sum_path(struct report *r, struct pl_err *err) PL_MUST;
@@ -172,6 +265,22 @@ void path_item(const struct report *r, const struct pl_path_item *p, struct path
 int find_slow(struct report *r, struct pl_err *err) PL_MUST;
 /* The ranks, the slowest first; pl_free(). */
 int ranks_by_idle(const struct pl_account *a, struct pl_rank_time **v, struct pl_err *err) PL_MUST;
+
+/* ---- verdict.c ---- */
+/* What bounds the step of r->run, in a few lines; r->verdict. */
+void print_verdict(const struct report *r, struct pl_writer *w);
+void put_verdict(struct pl_writer *w, const struct report *r);
+
+/* ---- advice.c ---- */
+/* What a user can do about the verdict: r->advice, what saves most first. */
+int find_advice(struct report *r, struct pl_err *err) PL_MUST;
+void print_advice(const struct report *r, struct pl_writer *w);
+void put_advice(struct pl_writer *w, const struct report *r);
+
+/* ---- per.c ---- */
+/* The whole of --per. */
+int print_per(const struct config *c, const struct report *r, struct pl_out *out,
+	      struct pl_err *err) PL_MUST;
 
 /* ---- memory.c ---- */
 bool knows_memory(const struct pl_graph *g);
@@ -197,17 +306,48 @@ int print_json(const struct config *c, const struct report *r, struct pl_out *ou
 	       struct pl_err *err) PL_MUST;
 /* Behind an empty line, in bold if there is colour. */
 void print_heading(const struct config *c, const char *text, struct pl_writer *w);
+/* Words of `text` after `head`, in lines of 100 columns; those after the first are indented. */
+void print_wrapped(const char *head, const char *text, struct pl_writer *w);
 /* A time with four significant digits: "603.2 ms". */
 char *fmt_ns(char *out, size_t size, double ns);
 
+/* ---- picture.c ---- */
+/* Of r->run. */
+int find_picture(struct report *r, struct pl_err *err) PL_MUST;
+/* From `at` on, in time of the graph. */
+int note_memory(struct report *r, int32_t rank, pl_ns at, int64_t bytes,
+		struct pl_err *err) PL_MUST;
+/* The page or the drawing; `path`: of the graph. */
+int print_picture(const struct config *c, struct report *r, struct pl_out *out,
+		  struct pl_err *err) PL_MUST;
+
 /* ---- stragglers.c ---- */
 /* The whole of --stragglers. */
-int find_stragglers(const struct config *c, int argc, char **argv, struct pl_pool *pool,
-		    struct pl_out *out, struct pl_err *err) PL_MUST;
+int find_stragglers(const struct config *c, struct pl_pool *pool, struct pl_out *out,
+		    struct pl_err *err) PL_MUST;
 
 /* ---- compare.c ---- */
 int print_difference(const struct config *c, const struct report *a, const struct report *b,
 		     struct pl_out *out, struct pl_err *err) PL_MUST;
+
+/* ---- places.c ---- */
+struct place {			 /* all operations of a phase, a module and an operator */
+	const char *module, *op; /* module: "" unknown */
+	uint8_t phase;		 /* enum pl_phase */
+	int32_t rank;		 /* that most of the difference is on, -1 */
+	const char *name[2];	 /* of each job: the operation that takes most of the time */
+	double most[2];		 /* ... and its time */
+	double count[2], total[2], path[2]; /* a step; count, total: mean of the ranks;
+					     * path: on the critical path */
+	uint32_t number;
+};
+/* What the steps of two jobs take by place, the largest difference on the path first; pl_free().
+ * `keep` owns the texts. */
+int find_differences(const struct report *a, const struct report *b, struct place **place,
+		     size_t *n, struct pl_intern *keep, struct pl_err *err) PL_MUST;
+void place_name(const struct place *p, char *out, size_t size);
+/* Why the place takes another time, in words. */
+void place_reason(const struct place *p, char *out, size_t size);
 
 /* ---- tables.c: the parts that sum to a rank's span, in the order in which reports show them -- */
 enum { PART_COMPUTE, PART_OVERLAPPED, PART_EXPOSED, PART_HOST = 4, PART_WAIT = 6, PARTS = 9 };

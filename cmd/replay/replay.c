@@ -2,8 +2,10 @@
  * replay - does a model of the job reproduce it, where is the time, and what if something changed?
  *
  * If there are changes, the report describes the run with these changes. Memory is freed as early
- * as possible: the described run is freed before the most valuable changes are simulated.
+ * as possible: the described run and the columns that only the verdict reads are freed before other
+ * runs are simulated.
  */
+#include <math.h>
 #include <time.h>
 
 #include "config.h"
@@ -13,16 +15,44 @@
 #define AT(m) offsetof(struct config, m)
 
 static const struct pl_opt options[] = {
-	{ 'O', "to", "FORMAT", "write text (default), json, csv, tsv or jsonl", PL_OPT_CHOICE,
-	  AT(to), "text|json|csv|tsv|jsonl" },
-	PL_OPTS_OUTPUT,
+	PL_OPTS_HEADING("used most"),
 	{ 0, "what-if", "CHANGE",
 	  "predict the step with a change, such as \"scale SELECTOR by X\"; may be given again",
 	  PL_OPT_LIST, AT(whatif), NULL },
+	{ 'p', "plan", "FILE", "predict the steps with this plan", PL_OPT_STR, AT(plan), NULL },
+	{ 0, "table", "NAME",
+	  "print only this table: steps, ranks, resources, path, events, memory, slowest, worth",
+	  PL_OPT_CHOICE, AT(table), "all|steps|ranks|resources|path|events|memory|slowest|worth" },
+	{ 0, "top", "N", "limit the rows of a table in the text report (default 10, 0: all)",
+	  PL_OPT_INT, AT(top), NULL },
+	{ 0, "timeline", "FILE", "write the replayed (or predicted) run to FILE, as a trace",
+	  PL_OPT_STR, AT(timeline), NULL },
+	{ 'O', "to", "FORMAT", "write text (default), json, csv, tsv, jsonl, html (a page) or svg",
+	  PL_OPT_CHOICE, AT(to), "text|json|csv|tsv|jsonl|html|svg" },
+	PL_OPTS_OUTPUT,
+	PL_OPTS_THREADS,
+	PL_OPTS_HEADING("what the report has"),
+	{ 0, "per", "KEY", "print only the time by module, layer, line, operator or phase",
+	  PL_OPT_CHOICE, AT(per), "none|module|layer|line|operator|phase" },
+	{ 0, "path", NULL, "also show the critical path in order", PL_OPT_FLAG, AT(path), NULL },
+	{ 0, "resources", NULL, "also show threads and streams", PL_OPT_FLAG, AT(resources), NULL },
+	{ 0, "worth", NULL, "find the most valuable changes (default; --no-worth)", PL_OPT_FLAG,
+	  AT(worth), NULL },
+	{ 0, "explain", NULL, "explain the effect of each rewrite of the plan", PL_OPT_FLAG,
+	  AT(explain), NULL },
+	{ 0, "stragglers", NULL,
+	  "report only the cost of operations that take longer than others of their type",
+	  PL_OPT_FLAG, AT(stragglers), NULL },
+	{ 0, "fold", "HOW",
+	  "replay one step that is the mean or median of many: none, mean, median", PL_OPT_CHOICE,
+	  AT(fold), "none|mean|median" },
+	{ 0, "optimizer", "NAME",
+	  "count the state of this optimizer if none was recorded: sgd, momentum, adam (default)",
+	  PL_OPT_CHOICE, AT(optimizer), "adam|momentum|sgd" },
+	PL_OPTS_HEADING("more about changes"),
 	{ 0, "what-if-file", "FILE",
 	  "predict with each line of FILE as a change; # begins a comment", PL_OPT_LIST,
 	  AT(whatif_file), NULL },
-	{ 'p', "plan", "FILE", "predict the steps with this plan", PL_OPT_STR, AT(plan), NULL },
 	{ 0, "topology", "SPEC",
 	  "set hosts and links for plans, messages and what-if: HOSTSxRANKS[:PRESET], or a "
 	  "file",
@@ -38,34 +68,12 @@ static const struct pl_opt options[] = {
 	  PL_OPT_INT, AT(chunks), NULL },
 	{ 0, "servers", "N", "set the number of parameter servers, for --expand=ps (default 1)",
 	  PL_OPT_INT, AT(servers), NULL },
-	{ 0, "fold", "HOW",
-	  "replay one step that is the mean or median of many: none, mean, median", PL_OPT_CHOICE,
-	  AT(fold), "none|mean|median" },
-	{ 0, "timeline", "FILE", "write the replayed (or predicted) run to FILE, as a trace",
-	  PL_OPT_STR, AT(timeline), NULL },
-	{ 0, "table", "NAME",
-	  "print only this table: steps, ranks, resources, path, events, memory, slowest, worth",
-	  PL_OPT_CHOICE, AT(table), "all|steps|ranks|resources|path|events|memory|slowest|worth" },
-	{ 0, "top", "N", "limit the rows of a table in the text report (default 10, 0: all)",
-	  PL_OPT_INT, AT(top), NULL },
-	{ 0, "optimizer", "NAME",
-	  "count the state of this optimizer if none was recorded: sgd, momentum, adam (default)",
-	  PL_OPT_CHOICE, AT(optimizer), "adam|momentum|sgd" },
-	{ 0, "explain", NULL, "explain the effect of each rewrite of the plan", PL_OPT_FLAG,
-	  AT(explain), NULL },
-	{ 0, "path", NULL, "also show the critical path in order", PL_OPT_FLAG, AT(path), NULL },
-	{ 0, "resources", NULL, "also show threads and streams", PL_OPT_FLAG, AT(resources), NULL },
-	{ 0, "stragglers", NULL,
-	  "report only the cost of operations that take longer than others of their type",
-	  PL_OPT_FLAG, AT(stragglers), NULL },
-	{ 0, "worth", NULL, "find the most valuable changes (default; --no-worth)", PL_OPT_FLAG,
-	  AT(worth), NULL },
+	PL_OPTS_HEADING("general"),
 	{ 'l', "level", "N", "set the compression level of the timeline, 0-12 (default 1)",
 	  PL_OPT_INT, PL_COMMON(level), NULL },
 	{ 0, "provenance", NULL,
 	  "record the command line in the timeline (default; --no-provenance)", PL_OPT_FLAG,
 	  PL_COMMON(provenance), NULL },
-	PL_OPTS_THREADS,
 	PL_OPTS_COMMON,
 };
 
@@ -114,7 +122,16 @@ out:
 
 static bool wants(const struct config *c, enum section what)
 {
-	return c->table == SEC_ALL ? c->to == AS_TEXT || c->to == AS_JSON : c->table == (int)what;
+	if (c->per)
+		return false;
+	if (c->table == SEC_ALL)
+		return c->to == AS_TEXT || c->to == AS_JSON || c->to == AS_HTML;
+	return c->table == (int)what;
+}
+
+static bool draws(const struct config *c)
+{
+	return c->to == AS_HTML || c->to == AS_SVG;
 }
 
 static int print(const struct config *c, const struct report *r, struct pl_out *out,
@@ -134,13 +151,14 @@ static int print(const struct config *c, const struct report *r, struct pl_out *
 	return rc;
 }
 
-static int replay(const struct config *c, const char *path, struct pl_pool *pool,
-		  struct pl_out *out, struct pl_out *timeline, struct pl_err *err)
+static int replay(const struct config *c, struct pl_pool *pool, struct pl_out *out,
+		  struct pl_out *timeline, struct pl_err *err)
 {
 	struct changes x = { 0 };
-	struct report r = { .changes = &x, .optimizer = c->optimizer };
+	struct report r = { .changes = &x, .optimizer = c->optimizer, .whole = draws(c) };
 	struct pl_plan plan = { 0 };
 	double t[4] = { now() };
+	bool changed, worth;
 	int rc = 0;
 
 	pl_plan_init(&x.plan);
@@ -159,10 +177,14 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 			PL_TRY(pl_plan_add(&x.plan, &plan.rw[i], err));
 	}
 	PL_TRY(read_changes(c, &x, err));
-	PL_TRY(read_graph(c, path, pool, &r, err));
+	PL_TRY(read_graph(c, 0, pool, &r, err));
 	t[1] = now();
 	pl_progress("replaying");
 	rc = measure(&r, err);
+	changed = c->plan || c->expand || x.plan.n_rw;
+	worth = c->worth && wants(c, SEC_WORTH);
+	if (rc >= 0 && changed)
+		rc = test_graph(&r, worth, err);
 	if (rc >= 0 && x.structural)
 		rc = use_plan(&plan, &x, &r, err);
 	if (rc >= 0 && c->expand)
@@ -172,22 +194,40 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	if (rc == PL_EUSAGE) /* of a line, not of the graph */
 		goto out;
 	if (rc >= 0)
-		rc = explain(&r, c->plan || c->expand || x.plan.n_rw, pool, err);
+		rc = explain(&r, changed, pool, err);
+	if (rc >= 0 && changed)
+		rc = find_interval(&r, err);
 	if (rc < 0) {
-		pl_wrap(err, "%s", strcmp(path, "-") ? path : "stdin");
+		pl_wrap(err, "%s", pl_inputs_all(c->inputs));
 		goto out;
 	}
+	if (draws(c))
+		PL_TRY(find_picture(&r, err));
+	/* changes alter when operations take place, but not the times of find_memory() */
+	r.memory_over_time = c->to == AS_HTML && isnan(r.predicted_mean);
+	if (!c->per && c->table == SEC_ALL &&
+	    (c->to == AS_TEXT || c->to == AS_JSON || c->to == AS_HTML))
+		PL_TRY(pl_verdict_find(&r.g, r.s, &r.run, &r.path, &r.account, &r.verdict, err));
 	if (wants(c, SEC_MEMORY))
 		PL_TRY(find_memory(&r, err));
 	if (wants(c, SEC_SLOWEST) || wants(c, SEC_WORTH))
 		PL_TRY(find_slow(&r, err));
 	if (timeline)
 		PL_TRY(write_timeline(c, &r, pool, timeline, err));
+	if (c->per) {
+		rc = print_per(c, &r, out, err);
+		goto out;
+	}
 	pl_sim_run_fini(&r.run);
+	drop_columns(c, &r);
+	if (!changed && c->table == SEC_ALL)
+		PL_TRY(test_graph(&r, worth, err));
 	t[2] = now();
 	pl_progress("looking for the changes worth most");
-	if (c->worth && wants(c, SEC_WORTH))
+	if (worth) {
 		PL_TRY(find_worth(&r, pool, err));
+		PL_TRY(find_advice(&r, err));
+	}
 	t[3] = now();
 	pl_say(&c->c.log, PL_LOG_NOTE,
 	       "%llu operations: read in %.3f s, replayed and explained in %.3f s, changes tried "
@@ -195,7 +235,7 @@ static int replay(const struct config *c, const char *path, struct pl_pool *pool
 	       "s; %.1f M operations/s",
 	       (unsigned long long)r.ops, t[1] - t[0], t[2] - t[1], t[3] - t[2],
 	       (double)r.ops / (t[3] - t[0]) / 1e6);
-	rc = print(c, &r, out, err);
+	rc = draws(c) ? print_picture(c, &r, out, err) : print(c, &r, out, err);
 out:
 	report_fini(&r);
 	pl_plan_fini(&plan);
@@ -205,24 +245,25 @@ out:
 
 /* ---- two graphs ------------------------------------------------------------------------------ */
 
-static int compare(const struct config *c, char **path, struct pl_pool *pool, struct pl_out *out,
+static int compare(const struct config *c, struct pl_pool *pool, struct pl_out *out,
 		   struct pl_err *err)
 {
 	struct changes x = { 0 };
-	struct report r[2] = { { .changes = &x }, { .changes = &x } };
+	struct report r[2] = { { .changes = &x, .whole = true }, { .changes = &x, .whole = true } };
 	int rc;
 
 	pl_plan_init(&x.plan);
 	PL_TRY(read_changes(c, &x, err));
 	for (int i = 0; i < 2; i++) {
-		rc = read_graph(c, path[i], pool, &r[i], err);
+		rc = read_graph(c, (size_t)i, pool, &r[i], err);
 		if (rc >= 0 && (rc = measure(&r[i], err)) >= 0 &&
+		    (rc = test_graph(&r[i], false, err)) >= 0 &&
 		    (rc = use_changes(c, &x, &r[i], err)) == PL_EUSAGE)
 			goto out;
 		if (rc >= 0)
 			rc = explain(&r[i], x.plan.n_rw, pool, err);
 		if (rc < 0) {
-			pl_wrap(err, "%s", path[i]);
+			pl_wrap(err, "%s", pl_inputs_name(&c->inputs->v[i]));
 			goto out;
 		}
 	}
@@ -257,19 +298,24 @@ static int check_expansion(const struct config *c, struct pl_err *err)
 	return 0;
 }
 
-static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
+/* With so many graphs; a recording is one. */
+static int check(const struct config *c, size_t graphs, bool from_stdin, struct pl_err *err)
 {
-	bool two = argc == 2, from_stdin = !argc || is_stdout(argv[0]);
+	bool two = graphs == 2;
 	bool what_if = c->whatif.n || c->whatif_file.n;
 	const struct {
 		bool bad;
 		const char *why;
 	} rules[] = {
-		{ argc > 2, "more than two graphs; one is explained, two are compared" },
-		{ two && from_stdin && is_stdout(argv[1]), "both graphs are standard input" },
+		{ graphs > 2, "more than two graphs; one is explained, two are compared" },
 		{ c->top < 0, "--top is negative" },
 		{ two && c->timeline, "--timeline is for one graph, not for two" },
 		{ two && c->table != SEC_ALL, "--table is for one graph, not for two" },
+		{ draws(c) && c->table != SEC_ALL, "--table is not for -O html and svg" },
+		{ draws(c) && c->stragglers, "--stragglers is not for -O html and svg" },
+		{ two && c->to == AS_SVG, "-O svg is for one graph, not for two" },
+		{ c->per && (two || draws(c) || c->table != SEC_ALL || c->stragglers),
+		  "--per is a table of its own, of one graph" },
 		{ c->plan && (two || c->stragglers), "--plan is for the report of one graph" },
 		{ c->explain && !c->plan, "--explain is for --plan" },
 		{ c->expand && (two || c->stragglers), "--expand is for the report of one graph" },
@@ -292,16 +338,23 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
-	const struct config *c = config;
+	struct config *c = config;
+	const struct pl_inputs_opts o = { .log = &c->c.log, .pairs = true };
+	struct pl_inputs inputs = { 0 };
 	struct pl_out *out = NULL, *timeline = NULL;
 	struct pl_pool *pool = NULL;
-	int rc = check(c, argc, argv, err);
+	bool from_stdin = !argc;
+	int rc;
 
-	if (rc < 0)
-		return rc;
+	for (int i = 0; i < argc; i++)
+		from_stdin |= is_stdout(argv[i]);
+	PL_TRY(check(c, 1, from_stdin, err)); /* mistakes in options come before those in files */
+	c->inputs = &inputs;
+	PL_TRY(pl_inputs_find(&inputs, &o, argc, argv, err));
+	PL_TRY(pl_inputs_are_graphs(&inputs, &c->graphs, err));
+	PL_TRY(check(c, c->graphs ? inputs.n : 1, from_stdin, err));
 	out = pl_out_open(c->c.output, false, err);
-	if (!out)
-		return err->code;
+	PL_TRY(out ? 0 : err->code);
 	pool = pl_pool_new((int)c->c.threads, err);
 	if (pool && c->timeline)
 		timeline = pl_out_open(c->timeline, true, err);
@@ -310,19 +363,20 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		goto out;
 	}
 	if (c->stragglers)
-		PL_TRY(find_stragglers(c, argc, argv, pool, out, err));
-	else if (argc == 2)
-		PL_TRY(compare(c, argv, pool, out, err));
+		PL_TRY(find_stragglers(c, pool, out, err));
+	else if (c->graphs && inputs.n == 2)
+		PL_TRY(compare(c, pool, out, err));
 	else
-		PL_TRY(replay(c, argc ? argv[0] : NULL, pool, out, timeline, err));
+		PL_TRY(replay(c, pool, out, timeline, err));
 	if (timeline) {
 		rc = pl_out_close(timeline, err);
 		timeline = NULL;
 	}
 out:
 	pl_pool_free(pool);
+	pl_inputs_fini(&inputs);
 	pl_out_abort(timeline);
-	return pl_out_finish(out, rc, err);
+	return out ? pl_out_finish(out, rc, err) : rc;
 }
 
 static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, &pl_topology_schema,
@@ -330,13 +384,17 @@ static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, &pl_t
 
 const struct pl_cmd pl_command = {
 	.name = "replay",
-	.synopsis = "[OPTION]... [GRAPH [GRAPH]]",
+	.synopsis = "[OPTION]... [GRAPH [GRAPH] | FILE... | FOLDER]",
 	.summary = "Replay a job's graph: where its time goes, and what if something changed.",
-	.details = "With two graphs: what changed from the first to the second. Without: standard "
-		   "input.\n"
+	.details = "The files of a profiler, one of each rank, and traces become a graph first, as "
+		   "by trace | merge | graph. With two graphs: what changed from the first to the "
+		   "second. Without a file: standard input.\n"
 		   "Changes are the rewrites of plans, such as scale, remove, set, fix, bandwidth, "
 		   "latency and\n"
 		   "ranks; --help=scale shows what one takes.",
+	.examples = "replay *.pt.trace.json.gz\n"
+		    "replay --what-if 'scale kind=comm by 0.5' job.graph\n"
+		    "replay before.graph after.graph",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,

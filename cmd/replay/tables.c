@@ -10,9 +10,14 @@ const enum pl_table_format table_format[] = { [AS_TEXT] = PL_TABLE_TEXT,
 					      [AS_JSONL] = PL_TABLE_JSONL };
 
 static const struct pl_column steps[] = {
-	{ "step", "step", PL_CELL_I64, 0 },	  { "recorded_ns", "recorded", PL_CELL_NS, 0 },
-	{ "period_ns", "period", PL_CELL_NS, 0 }, { "replayed_ns", "replayed", PL_CELL_NS, 0 },
-	{ "error", "error", PL_CELL_REAL, 0 },	  { "predicted_ns", "predicted", PL_CELL_NS, 0 },
+	{ "step", "step", PL_CELL_I64, 0 },
+	{ "recorded_ns", "recorded", PL_CELL_NS, 0 },
+	{ "period_ns", "period", PL_CELL_NS, 0 },
+	{ "replayed_ns", "replayed", PL_CELL_NS, 0 },
+	{ "error", "error", PL_CELL_REAL, 0 },
+	{ "predicted_ns", "predicted", PL_CELL_NS, 0 },
+	{ "predicted_lo_ns", "at least", PL_CELL_NS, 0 },
+	{ "predicted_hi_ns", "at most", PL_CELL_NS, 0 },
 };
 static const struct pl_column ranks[] = {
 	{ "rank", "rank", PL_CELL_I64, 0 },
@@ -78,8 +83,8 @@ static const struct pl_column slowest[] = {
 	{ "median_idle_ns", "median", PL_CELL_NS, 0 },
 };
 static const struct pl_column worth[] = {
-	{ "saves_ns", "saves", PL_CELL_NS, 0 },
-	{ "share", "of step", PL_CELL_PERCENT, 0 },
+	{ "saves_ns", "saves", PL_CELL_NS, 0 },	      { "share", "of step", PL_CELL_PERCENT, 0 },
+	{ "saves_lo_ns", "at least", PL_CELL_NS, 0 }, { "saves_hi_ns", "at most", PL_CELL_NS, 0 },
 	{ "change", "change", PL_CELL_STR, 76 },
 };
 
@@ -88,13 +93,21 @@ static int64_t some_rank(int32_t rank)
 	return rank < 0 ? INT64_MIN : rank;
 }
 
+/* An end of the interval of the step's prediction, as far from it as the mean's. */
+static pl_ns bound(const struct step_row *s, double away)
+{
+	return s->predicted == INT64_MIN
+		       ? INT64_MIN
+		       : pl_max_i64(s->predicted + (pl_ns)llround(away * (double)s->replayed), 0);
+}
+
 static size_t fill_steps(const struct report *r, size_t top, struct pl_table *t)
 {
 	for (size_t i = 0; i < r->n_steps && i < top; i++) {
 		const struct step_row *s = &r->step[i];
 
 		pl_table_row(t, s->number, s->recorded, s->period, s->replayed, s->error,
-			     s->predicted);
+			     s->predicted, bound(s, r->trust.low), bound(s, r->trust.high));
 	}
 	return r->n_steps;
 }
@@ -186,9 +199,13 @@ static size_t fill_slowest(const struct report *r, size_t top, struct pl_table *
 
 static size_t fill_worth(const struct report *r, size_t top, struct pl_table *t)
 {
-	for (size_t i = 0; i < r->n_changes && i < top; i++)
-		pl_table_row(t, (int64_t)llround(r->change[i].saves_ns), r->change[i].share,
-			     r->change[i].change);
+	for (size_t i = 0; i < r->n_changes && i < top; i++) {
+		const struct change_row *x = &r->change[i];
+
+		pl_table_row(t, (int64_t)llround(x->saves_ns), x->saves.share,
+			     (int64_t)llround(x->saves.least * r->mean),
+			     (int64_t)llround(x->saves.most * r->mean), x->change);
+	}
 	return r->n_changes;
 }
 
@@ -206,7 +223,7 @@ static const struct {
 	[SEC_MEMORY] = { memory, PL_LEN(memory), fill_memory },
 	[SEC_SLOWEST] = { slowest, PL_LEN(slowest), fill_slowest },
 	[SEC_WORTH] = { worth, PL_LEN(worth), fill_worth },
-	[SEC_RECORDED_STEPS] = { steps, PL_LEN(steps) - 1, fill_steps },
+	[SEC_RECORDED_STEPS] = { steps, PL_LEN(steps) - 3, fill_steps },
 };
 
 size_t make_table(const struct report *r, enum section which, int64_t top, struct pl_table *t)

@@ -5,7 +5,7 @@
 #include "program.h"
 
 #define BAR   21    /* characters */
-#define SURE  0.005 /* of a prediction: a smaller doubt is not shown */
+#define SURE  0.005 /* a smaller error of communication is not shown */
 #define WIDTH 100
 
 char *fmt_ns(char *out, size_t size, double ns)
@@ -65,41 +65,56 @@ static void print_basis(const struct report *r, struct pl_writer *w)
 			100 * b->error);
 }
 
+/* "step 204.2 ms (mean of 5), replayed ..., predicted 96.5 ms (-17.80 %, 90 % interval -21.0 to
+ * -14.9
+ * %)": its mean or, where steps overlap, the mean period. */
+static void print_step(const struct report *r, struct pl_writer *w)
+{
+	double recorded = r->recorded_step, replayed = r->replayed_step,
+	       predicted = r->predicted_step;
+	double change = replayed > 0 ? predicted / replayed - 1 : 0;
+	char ns[32];
+
+	pl_write_format(w, "step %s", fmt_ns(ns, sizeof(ns), recorded));
+	if (r->n_steps > 1)
+		pl_write_format(w, " (mean %sof %zu", r->overlap ? "period " : "", r->n_steps);
+	if (r->overlap)
+		pl_write_format(w, "; %s from first start to last end",
+				fmt_ns(ns, sizeof(ns), r->recorded_mean));
+	pl_write_format(w, "%s, replayed %s (%+.2f %%)", r->n_steps > 1 ? ")" : "",
+			fmt_ns(ns, sizeof(ns), replayed),
+			recorded > 0 ? 100 * (replayed / recorded - 1) : 0);
+	if (isfinite(r->predicted_mean))
+		pl_write_format(w, ", predicted %s (%+.2f %%, 90 %% interval %+.1f to %+.1f %%%s)",
+				fmt_ns(ns, sizeof(ns), predicted), 100 * change,
+				100 * (change + r->trust.first_low),
+				100 * (change + r->trust.first_high),
+				is_unreliable(r) ? ", not reliable" : "");
+}
+
 static void print_answer(const struct config *c, const struct report *r, struct pl_writer *w)
 {
 	bool color = pl_use_color(&c->c, 1);
-	double change = r->predicted_mean - r->replayed_mean, low, high;
 	char a[32], b[32], p[32];
 
-	fmt_ns(a, sizeof(a), r->recorded_mean);
-	fmt_ns(b, sizeof(b), r->replayed_mean);
 	if (color)
 		pl_write_text(w, "\033[1m");
-	pl_write_format(w, "step %s", a);
-	if (r->n_steps > 1)
-		pl_write_format(w, " (mean of %zu)", r->n_steps);
-	pl_write_format(w, ", replayed %s (%+.2f %%)", b,
-			r->recorded_mean > 0 ? 100 * (r->replayed_mean / r->recorded_mean - 1) : 0);
-	if (isfinite(r->predicted_mean))
-		pl_write_format(w, ", predicted %s (%+.2f %%",
-				fmt_ns(p, sizeof(p), r->predicted_mean),
-				r->replayed_mean > 0 ? 100 * change / r->replayed_mean : 0);
-	range(r, &low, &high);
-	if (isfinite(r->predicted_mean) && doubt(r) >= SURE * r->predicted_mean)
-		pl_write_format(w, "; %s to %s", fmt_ns(a, sizeof(a), low),
-				fmt_ns(b, sizeof(b), high));
-	pl_write_text(w, isfinite(r->predicted_mean) ? ")" : "");
+	print_step(r, w);
 	pl_write_format(w, ", %d rank%s", r->g.n_ranks, r->g.n_ranks == 1 ? "" : "s");
 	if (r->basis.ranks)
 		pl_write_format(w, ", %" PRIu32 " predicted", r->basis.ranks);
 	pl_write_format(w, ", %.1f %% unexplained%s\n", 100 * r->unexplained_share,
 			color ? "\033[0m" : "");
+	print_trust("trust:", r, w);
 	for (size_t i = r->changes->first; i < r->changes->plan.n_rw; i++) {
 		pl_write_format(w, "changed: %s", r->changes->plan.rw[i].text);
 		if (r->changes->hits)
 			pl_write_format(w, " (%" PRIu64 " operations)", r->changes->hits[i]);
 		pl_write_text(w, "\n");
 	}
+	print_verdict(r, w);
+	print_waits(r, w);
+	print_advice(r, w);
 	print_basis(r, w);
 	if (c->expand)
 		pl_write_format(w,
@@ -289,8 +304,7 @@ static void print_section(const struct config *c, const struct report *r, enum s
 	pl_table_fini(&t);
 }
 
-/* Words of `text` after `head`, in lines of WIDTH; those after the first are indented. */
-static void print_wrapped(const char *head, const char *text, struct pl_writer *w)
+void print_wrapped(const char *head, const char *text, struct pl_writer *w)
 {
 	size_t at = strlen(head), n;
 

@@ -7,6 +7,7 @@
  * only for their sum; SLACK allows for it. Candidates are simulated together, in several
  * threads. Results beyond the end of the search are not used, so the report depends on neither.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "graph/select.h"
@@ -17,6 +18,7 @@
 #define NAMES	 12 /* operations tried */
 #define RANKS	 4
 #define SLACK	 1.25
+#define MEMORY	 ((size_t)96 << 20) /* bytes: beyond them, no more simulations at the same time */
 #define FACTOR	 0.5
 #define FACTOR_S "0.5"
 
@@ -25,13 +27,16 @@ struct cand {
 	double bound; /* ns a step */
 	size_t order; /* as added: breaks ties */
 	struct pl_graph_select select;
-	double mean; /* simulated */
+	struct halving run;
+	pl_ns *length; /* of its steps */
 };
 struct cands {
 	const struct report *r;
 	struct pl_plan plan; /* a line for each */
 	struct cand *v;
 	size_t n, cap;
+	pl_ns all[2];  /* on the path: communication, and all other operations */
+	pl_ns *length; /* [candidate][step] */
 };
 struct batch { /* candidates simulated together */
 	const struct pl_sim *s;
@@ -49,8 +54,14 @@ static bool has_duration(const struct path_row *p)
 	       p->role == PL_RO_COPY || p->role == PL_RO_TRANSFER;
 }
 
-static int add(struct cands *x, const char *selector, pl_ns on_path, struct pl_err *err)
+static bool is_comm(const struct path_row *p)
 {
+	return pl_graph_select_is_comm(p->role, p->node_kind);
+}
+
+static int add(struct cands *x, const char *selector, pl_ns on_path, bool comm, struct pl_err *err)
+{
+	double of_class = (double)on_path / (double)pl_max_i64(1, x->all[!comm]);
 	struct pl_buf b = { 0 };
 	struct cand c;
 	int rc;
@@ -61,6 +72,10 @@ static int add(struct cands *x, const char *selector, pl_ns on_path, struct pl_e
 	PL_TRY(pl_buf_put(&b, "", 1, err));
 	c = (struct cand){ .text = (char *)b.p,
 			   .bound = (1 - FACTOR) * (double)on_path / (double)x->r->n_steps,
+			   .run = { .factor = FACTOR,
+				    .touched = (1 - FACTOR) * fmin(1, of_class),
+				    .comm = comm,
+				    .pauses = !strcmp(selector, "kind=gap") },
 			   .order = x->n };
 	PL_TRY(pl_append(&x->v, &x->n, &x->cap, &c, sizeof(c), err));
 	return 0;
@@ -71,7 +86,7 @@ out:
 
 static int add_classes(struct cands *x, struct pl_err *err)
 {
-	pl_ns kind[PL_K_COUNT_] = { 0 }, comm = 0, gap = 0;
+	pl_ns kind[PL_K_COUNT_] = { 0 }, of_comm[PL_K_COUNT_] = { 0 }, comm = 0, gap = 0;
 	const struct report *r = x->r;
 	char text[64];
 
@@ -84,19 +99,22 @@ static int add_classes(struct cands *x, struct pl_err *err)
 			gap += p->ns;
 		else if (p->node_kind < PL_K_COUNT_)
 			kind[p->node_kind] += p->ns;
-		if (p->role == PL_RO_TRANSFER)
+		if (is_comm(p)) {
 			comm += p->ns;
+			of_comm[p->node_kind < PL_K_COUNT_ ? p->node_kind : PL_K_OTHER] += p->ns;
+		}
+		x->all[!is_comm(p)] += p->ns;
 	}
 	if (kind[PL_K_KERNEL] && kind[PL_K_HOST_OP])
-		PL_CHECK(
-			add(x, "kind=kernel|host_op", kind[PL_K_KERNEL] + kind[PL_K_HOST_OP], err));
-	PL_CHECK(add(x, "kind=comm", comm, err));
-	PL_CHECK(add(x, "kind=gap", gap, err));
+		PL_CHECK(add(x, "kind=kernel|host_op", kind[PL_K_KERNEL] + kind[PL_K_HOST_OP],
+			     false, err));
+	PL_CHECK(add(x, "kind=comm", comm, true, err));
+	PL_CHECK(add(x, "kind=gap", gap, false, err));
 	for (unsigned k = 0; k < PL_K_COUNT_; k++) {
 		if (kind[k] == comm) /* the same under another name */
 			continue;
 		snprintf(text, sizeof(text), "kind=%s", pl_trace_kind_name(k));
-		PL_CHECK(add(x, text, kind[k], err));
+		PL_CHECK(add(x, text, kind[k], of_comm[k] > 0, err));
 	}
 	return 0;
 }
@@ -120,6 +138,7 @@ static int name_selector(const char *name, struct pl_buf *b, struct pl_err *err)
 struct named {
 	pl_id id;
 	pl_ns ns;
+	bool comm;
 };
 
 PL_COMPARATOR(by_id, struct named, id);
@@ -135,13 +154,15 @@ static size_t group(const struct report *r, bool by_rank, struct named *v)
 		if (has_duration(&r->row[i]) &&
 		    (by_rank ? r->row[i].rank >= 0 : r->row[i].role != PL_RO_GAP))
 			v[n++] = (struct named){ by_rank ? (pl_id)r->row[i].rank : r->row[i].id,
-						 r->row[i].ns };
+						 r->row[i].ns, is_comm(&r->row[i]) };
 	qsort(v, n, sizeof(*v), by_id);
 	for (size_t i = 0; i < n; i++) {
-		if (k && v[k - 1].id == v[i].id)
+		if (k && v[k - 1].id == v[i].id) {
 			v[k - 1].ns += v[i].ns;
-		else
+			v[k - 1].comm |= v[i].comm;
+		} else {
 			v[k++] = v[i];
+		}
 	}
 	qsort(v, k, sizeof(*v), by_ns);
 	return k;
@@ -172,7 +193,7 @@ static int add_names_and_ranks(struct cands *x, struct pl_err *err)
 		if (!*name)
 			continue;
 		PL_TRY(name_selector(name, &b, err));
-		PL_TRY(add(x, (const char *)b.p, v[i].ns, err));
+		PL_TRY(add(x, (const char *)b.p, v[i].ns, v[i].comm, err));
 	}
 	n = r->account.n_ranks > 1 ? group(r, true, v) : 0;
 	for (size_t i = 0; i < n; i++) {
@@ -181,7 +202,7 @@ static int add_names_and_ranks(struct cands *x, struct pl_err *err)
 		if (i >= RANKS && !is_slow(r, v[i].id))
 			continue;
 		snprintf(text, sizeof(text), "rank=%u", v[i].id);
-		PL_TRY(add(x, text, v[i].ns, err));
+		PL_TRY(add(x, text, v[i].ns, v[i].comm, err));
 	}
 out:
 	pl_buf_fini(&b);
@@ -200,10 +221,10 @@ static void simulate(void *arg)
 	struct batch *b = arg;
 
 	for (size_t i = 0; i < b->n; i++)
-		scale[i] = (struct pl_sim_scale){ &b->v[i].select, FACTOR };
+		scale[i] = (struct pl_sim_scale){ &b->v[i].select, FACTOR, b->v[i].length };
 	b->rc = pl_sim_means(b->s, scale, b->n, mean, &b->err);
 	for (size_t i = 0; i < b->n && b->rc >= 0; i++)
-		b->v[i].mean = mean[i];
+		b->v[i].run.mean = mean[i];
 }
 
 static int prepare(struct cands *x, struct pl_err *err)
@@ -213,15 +234,21 @@ static int prepare(struct cands *x, struct pl_err *err)
 	for (size_t i = 0; i < x->n; i++)
 		PL_CHECK(pl_graph_select_init(&x->v[i].select, &x->plan.rw[i].select, &x->r->g,
 					      NULL, err));
+	PL_CHECK(pl_alloc(&x->length, MOST * x->r->n_steps, sizeof(*x->length), err));
+	for (size_t i = 0; i < x->n && i < MOST; i++)
+		x->v[i].run.length = x->v[i].length = x->length + i * x->r->n_steps;
 	return 0;
 }
 
 /* Keep the candidate if it is among the best; equal ones (another name of the same) come once. */
 static void consider(struct report *r, struct cand *c)
 {
-	double saves = r->mean - c->mean;
+	double saves = r->mean - c->run.mean;
+	struct saving s;
 	size_t i = r->n_changes;
 
+	if (can_contradict(c->select.keys))
+		note_contradiction(&r->trust, c->text, FACTOR, r->mean, c->run.mean);
 	if (saves < 0.5)
 		return;
 	for (size_t k = 0; k < r->n_changes; k++)
@@ -234,7 +261,8 @@ static void consider(struct report *r, struct cand *c)
 	if (r->n_changes == BEST)
 		pl_free(r->change[--r->n_changes].change);
 	memmove(&r->change[i + 1], &r->change[i], (r->n_changes - i) * sizeof(*r->change));
-	r->change[i] = (struct change_row){ c->text, saves, r->mean > 0 ? saves / r->mean : 0 };
+	find_saving(r, &c->run, &s);
+	r->change[i] = (struct change_row){ c->text, c->run.mean, saves, s };
 	c->text = NULL;
 	r->n_changes++;
 }
@@ -256,10 +284,18 @@ static size_t make_batches(const struct report *r, const struct cands *x, struct
 	return k;
 }
 
+/* How many batches run at the same time. Each needs memory for the times of a step. */
+static int at_once(const struct report *r, struct pl_pool *pool)
+{
+	size_t most = MEMORY / (pl_sim_means_memory(r->s) + 1) + 1;
+
+	return (int)pl_min_size(most, (size_t)pl_pool_threads(pool));
+}
+
 /* A round is a batch for each thread: where it may end the search, none is begun beyond it. */
 static int evaluate(struct report *r, struct cands *x, struct pl_pool *pool, struct pl_err *err)
 {
-	struct pl_queue *q = pl_queue_new(pool, pl_pool_threads(pool), err);
+	struct pl_queue *q = pl_queue_new(pool, at_once(r, pool), err);
 	struct batch batch[MOST], *b;
 	size_t put = 0, n = make_batches(r, x, batch);
 	int rc = 0;
@@ -299,6 +335,7 @@ out:
 		pl_graph_select_fini(&x.v[i].select);
 	}
 	pl_free(x.v);
+	pl_free(x.length);
 	pl_plan_fini(&x.plan);
 	return rc;
 }

@@ -1,4 +1,4 @@
-/* What was measured: for people, and as the object paceline.run/1. */
+/* Prints what was measured: as text, and as the JSON object paceline.run/1. */
 #include <math.h>
 
 #include "io/table.h"

@@ -45,17 +45,18 @@ static int check_events(const struct config *c, struct pl_in *in, int32_t order,
 {
 	uint64_t members = 0;
 	const struct pl_trace_reader_opts r = { .raw = count_member, .arg = &members };
-	const struct pl_import_opts o = import_opts(c, &c->c.log, order);
+	struct pl_import_opts o = import_opts(c);
 	const struct pl_importer *force = c->from ? pl_import_find(c->from) : NULL;
 	struct pl_import_stats st = { 0 };
-	struct tap t;
+	struct pl_inputs_tap t;
 	int rc;
 
-	tap_init(&t, NULL, NULL);
+	o.order = order;
+	pl_inputs_tap_init(&t, NULL, NULL);
 	t.check = true;
 	if (native) {
 		PL_TRY(pl_trace_read(in, &r, &t.sink, err));
-		PL_TRY(tap_check(&t, err));
+		PL_TRY(pl_inputs_tap_check(&t, err));
 		pl_write_format(out, "%s: ok: trace%s, %u segments, %llu members, ", name,
 				t.merges ? " (merged)" : "", t.segments,
 				(unsigned long long)members);
@@ -65,14 +66,14 @@ static int check_events(const struct config *c, struct pl_in *in, int32_t order,
 	}
 	pl_write_format(out, "%llu events, %zu ranks\n", (unsigned long long)t.events, t.ranks);
 out:
-	tap_fini(&t);
+	pl_inputs_tap_fini(&t);
 	return rc;
 }
 
 static int check_et(const struct config *c, struct pl_in *in, struct pl_writer *out,
 		    const char *name, struct pl_err *err)
 {
-	const struct pl_import_opts o = import_opts(c, &c->c.log, 0);
+	const struct pl_import_opts o = import_opts(c);
 	struct pl_import_stats st = { 0 };
 	struct pl_et *et = pl_import_et_new(err);
 	int rc;
@@ -88,11 +89,11 @@ static int check_et(const struct config *c, struct pl_in *in, struct pl_writer *
 	return rc;
 }
 
-static int check_one(const struct config *c, struct input *i, int32_t order, struct pl_writer *out,
-		     struct pl_err *err)
+static int check_one(const struct config *c, struct pl_input *i, int32_t order,
+		     struct pl_writer *out, struct pl_err *err)
 {
-	const char *name = input_name(i);
-	struct pl_in *in = input_open(i, err);
+	const char *name = pl_inputs_name(i);
+	struct pl_in *in = pl_inputs_open(i, err);
 	uint32_t kind = PL_KIND_TRACE, segments = 0;
 	uint64_t blocks = 0;
 	const uint8_t *p;
@@ -123,7 +124,7 @@ out:
 	return rc;
 }
 
-int check_all(struct config *c, struct inputs *in, struct pl_err *err)
+int check_all(struct config *c, struct pl_inputs *in, struct pl_err *err)
 {
 	struct pl_out *out = pl_out_open(c->c.output, false, err);
 	struct pl_writer w;
@@ -138,7 +139,7 @@ int check_all(struct config *c, struct inputs *in, struct pl_err *err)
 
 		rc = check_one(c, &in->v[i], (int32_t)i, &w, &e);
 		if (rc == PL_EDATA) {
-			const char *name = input_name(&in->v[i]);
+			const char *name = pl_inputs_name(&in->v[i]);
 
 			if (strncmp(e.msg, name, strlen(name)))
 				pl_wrap(&e, "%s", name);

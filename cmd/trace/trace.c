@@ -1,15 +1,12 @@
 /* trace - import, cut, check and show traces. */
-#include "core/progress.h"
 #include "program.h"
 
 #define AT(m) offsetof(struct config, m)
 
 static const struct pl_opt options[] = {
-	{ 'f', "from", "FORMAT",
-	  "read as FORMAT instead of recognising it: kineto, chrome, optable, native", PL_OPT_STR,
-	  AT(from), NULL },
+	PL_OPTS_HEADING("used most"),
 	{ 'O', "to", "FORMAT",
-	  "write trace (default), chrome, perfetto, csv, jsonl, text, stat or stat-json",
+	  "write trace (default), chrome, perfetto, csv, jsonl, text, svg, stat or stat-json",
 	  PL_OPT_STR, AT(to), NULL },
 	PL_OPTS_OUTPUT,
 	{ 0, "rank", "LIST", "select these ranks (\"0,4-7\")", PL_OPT_LIST, AT(rank), NULL },
@@ -20,6 +17,13 @@ static const struct pl_opt options[] = {
 	  AT(kind), NULL },
 	{ 0, "name", "GLOB", "select events with these names (\"aten::*\")", PL_OPT_STR, AT(name),
 	  NULL },
+	{ 0, "check", NULL, "verify the inputs, write no trace", PL_OPT_FLAG, AT(check), NULL },
+	{ 0, "top", "N", "limit the rows of the tables of -O stat (default 15, 0: all)", PL_OPT_INT,
+	  AT(top), NULL },
+	PL_OPTS_HEADING("reading"),
+	{ 'f', "from", "FORMAT",
+	  "read as FORMAT instead of recognising it: kineto, chrome, optable, native", PL_OPT_STR,
+	  AT(from), NULL },
 	{ 0, "rank-from", "WHAT",
 	  "take ranks from info, name, order, or a pattern of the file name with %d", PL_OPT_STR,
 	  AT(rank_from), NULL },
@@ -30,9 +34,7 @@ static const struct pl_opt options[] = {
 	  PL_COMMON(strict), NULL },
 	{ 0, "salvage", NULL, "keep the whole blocks of a damaged stream", PL_OPT_FLAG, AT(salvage),
 	  NULL },
-	{ 0, "check", NULL, "verify the inputs, write no trace", PL_OPT_FLAG, AT(check), NULL },
-	{ 0, "top", "N", "limit the rows of the tables of -O stat (default 15, 0: all)", PL_OPT_INT,
-	  AT(top), NULL },
+	PL_OPTS_HEADING("general"),
 	PL_OPTS_STREAM,
 	PL_OPTS_THREADS,
 	PL_OPTS_COMMON,
@@ -46,14 +48,26 @@ static void defaults(void *config)
 	c->to = "trace";
 }
 
+struct pl_import_opts import_opts(const struct config *c)
+{
+	return (struct pl_import_opts){ .strict = c->c.strict || c->check,
+					.salvage = c->salvage && !c->check,
+					.log = &c->c.log,
+					.rank_from = c->rank_from,
+					.columns = c->columns };
+}
+
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
 	struct config *c = config;
+	const struct pl_inputs_opts o = { .log = &c->c.log,
+					  .every_kind = c->check,
+					  .forced = c->from != NULL };
 	struct selection sel = { 0 };
-	struct inputs in = { 0 };
+	struct pl_inputs in = { 0 };
 	int rc;
 
-	if (!pl_export_find(c->to))
+	if (!find_format(c->to))
 		return pl_fail(err, PL_EUSAGE, "--to: \"%s\" is no format; see trace --help",
 			       c->to);
 	if (c->from && !pl_import_find(c->from))
@@ -63,11 +77,10 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		return pl_fail(err, PL_EUSAGE, "--top: %lld is no number of rows",
 			       (long long)c->top);
 	PL_TRY(selection_parse(&sel, c, err));
-	pl_progress("looking at the inputs");
-	PL_TRY(inputs_find(&in, c, argc, argv, err));
+	PL_TRY(pl_inputs_find(&in, &o, argc, argv, err));
 	rc = c->check ? check_all(c, &in, err) : load_all(c, &in, &sel, err);
 out:
-	inputs_fini(&in);
+	pl_inputs_fini(&in);
 	selection_fini(&sel);
 	return rc;
 }
@@ -81,6 +94,9 @@ const struct pl_cmd pl_command = {
 		   "paceline's own stream, gzip or plain, recognised by content; execution traces "
 		   "among\n"
 		   "the inputs give the collectives their sizes. Without a file: standard input.",
+	.examples = "trace -O stat *.pt.trace.json.gz\n"
+		    "trace -O perfetto -o job.pftrace *.pt.trace.json.gz\n"
+		    "trace *.pt.trace.json.gz | merge | graph -o job.graph",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,

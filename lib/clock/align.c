@@ -487,9 +487,12 @@ out:
 static void say_doubts(const struct pl_align *a)
 {
 	uint64_t alone = a->rep->unmatched_sends + a->rep->unmatched_recvs, all = 0;
+	bool posted = false;
 
-	for (size_t i = 0; i < a->n; i++)
+	for (size_t i = 0; i < a->n; i++) {
 		all += a->ev[i].kind != PL_K_COLLECTIVE;
+		posted |= pl_clock_is_posted(a, &a->ev[i]) && a->ev[i].peer < 0;
+	}
 	if (alone)
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%" PRIu64 " of %" PRIu64
@@ -497,6 +500,7 @@ static void say_doubts(const struct pl_align *a)
 		       "their ranks in a graph, and their waits count as transfers; %s",
 		       alone, all,
 		       a->incomplete ? "give the files of all ranks to one merge"
+		       : posted	     ? "PyTorch names the peers with record_shapes=True"
 				     : "record groups and peers, or more steps");
 	if (a->rep->doubtful)
 		pl_say(a->o.log, PL_LOG_WARN,

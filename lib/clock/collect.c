@@ -13,6 +13,8 @@
 struct track_span {
 	pl_ns first; /* start of its first event, INT64_MAX: it has none */
 	pl_ns last;  /* end of its last */
+	/* the last host operation so far */
+	pl_ns op, op_end;
 };
 
 struct pl_align_seg {
@@ -91,7 +93,8 @@ static int note_times(struct pl_align_seg *c, const struct pl_segment *seg,
 {
 	PL_CHECK(pl_grow(&c->track, &c->cap_tracks, seg->n_tracks, sizeof(*c->track), err));
 	for (; c->n_tracks < seg->n_tracks; c->n_tracks++)
-		c->track[c->n_tracks] = (struct track_span){ INT64_MAX, INT64_MIN };
+		c->track[c->n_tracks] =
+			(struct track_span){ INT64_MAX, INT64_MIN, INT64_MAX, INT64_MIN };
 	for (uint32_t i = 0; i < b->n; i++) {
 		struct track_span *t = &c->track[b->track[i]];
 
@@ -104,19 +107,27 @@ static int note_times(struct pl_align_seg *c, const struct pl_segment *seg,
 	return 0;
 }
 
+/* When the operation began that posts a send or receive: its event begins inside the operation, and
+ * under load long after the data has gone. */
+static pl_ns posted_at(const struct track_span *t, uint8_t kind, pl_ns ts)
+{
+	return kind != PL_K_COLLECTIVE && t->op <= ts && t->op_end >= ts ? t->op : ts;
+}
+
 static int add_row(struct pl_align *a, const struct pl_segment *seg, const struct pl_batch *b,
 		   uint32_t row, struct pl_err *err)
 {
 	struct pl_comm *e;
 	pl_ns dur = b->dur[row] > 0 ? b->dur[row] : 0;
+	pl_ns ts = posted_at(&a->cur->track[b->track[row]], b->kind[row], b->ts[row]);
 
 	if (a->n >= UINT32_MAX - 1 || b->first + row >= UINT32_MAX)
 		return pl_fail(err, PL_ELIMIT,
 			       "more than 2^32 events: cut the trace with trace --step or --time");
 	PL_CHECK(pl_grow(&a->ev, &a->cap, a->n + 1, sizeof(*a->ev), err));
 	e = &a->ev[a->n];
-	*e = (struct pl_comm){ .ts = b->ts[row],
-			       .turn = b->ts[row],
+	*e = (struct pl_comm){ .ts = ts,
+			       .turn = ts,
 			       .end = pl_add_sat(b->ts[row], dur),
 			       .seq = PL_NO_VALUE,
 			       .step = PL_NO_VALUE,
@@ -190,9 +201,15 @@ static int seg_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch 
 
 	PL_CHECK(note_times(a->cur, seg, b, err));
 	for (uint32_t i = 0; i < b->n; i++) {
+		struct track_span *t = &a->cur->track[b->track[i]];
+
 		a->cur->row_ev[i] = PL_NONE;
-		if (pl_trace_kind_is_comm(b->kind[i]))
+		if (pl_trace_kind_is_comm(b->kind[i])) {
 			PL_CHECK(add_row(a, seg, b, i, err));
+		} else if (b->kind[i] == PL_K_HOST_OP) {
+			t->op = b->ts[i];
+			t->op_end = pl_add_sat(b->ts[i], b->dur[i]);
+		}
 	}
 	for (uint32_t i = 0; a->n > before && i < b->n_cols; i++) {
 		const struct pl_col *c = &b->col[i];
@@ -355,7 +372,9 @@ static int check_duplicates(struct pl_align *a, size_t sr0, struct pl_err *err)
 			return pl_fail(err, PL_EDATA,
 				       "segment %zu (%s): rank %d is in segment %u already (%s): "
 				       "give ranks with trace --rank-from, or choose "
-				       "--duplicates=newest, first or keep",
+				       "merge --duplicates=newest, first or keep; to compare two "
+				       "recordings, make a graph of each (type: replay A.graph "
+				       "B.graph)",
 				       a->n_segs, name, rank, first, pl_clock_source(a, first));
 		if (a->o.duplicates == PL_DUP_KEEP)
 			pl_say(a->o.log, PL_LOG_NOTE,

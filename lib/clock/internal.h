@@ -276,6 +276,8 @@ uint32_t pl_clock_seq_align(const struct pl_align *a, const struct pl_seq *x, st
 /* Group the collectives ev[idx[0..n)] for which no group was recorded, and match them. */
 int pl_clock_infer_groups(struct pl_align *a, const uint32_t *idx, uint32_t n,
 			  struct pl_err *err) PL_MUST;
+/* Infer the peers of posted sends and receives: neighbours in a chain or a ring of ranks. */
+int pl_clock_infer_neighbours(struct pl_align *a, struct pl_err *err) PL_MUST;
 /* Match sends and receives whose peers were not recorded. */
 int pl_clock_infer_peers(struct pl_align *a, struct pl_err *err) PL_MUST;
 
@@ -327,6 +329,13 @@ static inline const struct pl_comm_stream *pl_clock_stream_of(const struct pl_al
 							      uint32_t comm_stream)
 {
 	return (const struct pl_comm_stream *)(const void *)a->comm_streams.str[comm_stream];
+}
+
+/* A send or receive that a thread posted: it ends when somebody waits for it, which need not be
+ * when its partner ends. */
+static inline bool pl_clock_is_posted(const struct pl_align *a, const struct pl_comm *e)
+{
+	return e->kind != PL_K_COLLECTIVE && pl_clock_stream_of(a, e->comm_stream)->stream < 0;
 }
 
 /* ---- union-find: parent[i] == i at first ----------------------------------------------------- */

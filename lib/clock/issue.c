@@ -15,6 +15,13 @@
  * Events keep their times. Events whose issue is known exchange their places in the rank's order:
  * the one that was issued first gets the place of the one that started first.
  *
+ * lib/derive/service.c also looks for the operator of a collective, but by another rule, because a
+ * wrong answer costs something else. Here only the order counts. A collective whose operator is not
+ * found keeps its place, so operators of exactly its size come first, and numbers of record
+ * functions count only if all collectives have them. There each communication needs an operator:
+ * nothing else would delay it in a prediction. So it takes the next one that fits, whatever is
+ * known: correlations, numbers of record functions, sizes, or only the kind.
+ *
  * Cost: sorting the communication; one look at a table for each other event.
  */
 #include <stdlib.h>

@@ -79,6 +79,130 @@ static void drop_groups(struct half *v, size_t n)
 		v[i].group = PL_NONE;
 }
 
+/* ---- peers that are places in a group ---------------------------------------------------------
+ */
+
+/* How many sends or receives of threads a rank has with one peer, as recorded. */
+struct place {
+	int32_t rank, peer;
+	bool recv;
+	uint32_t n;
+};
+
+PL_COMPARATOR(by_place, struct place, rank, peer, recv);
+
+static bool is_place(const struct pl_align *a, const struct pl_comm *e)
+{
+	return pl_clock_is_posted(a, e) && e->group == PL_NONE && e->ranks == PL_NONE &&
+	       e->peer >= 0;
+}
+
+static size_t count_places(const struct pl_align *a, struct place *v)
+{
+	size_t n = 0, k = 0;
+
+	for (size_t i = 0; i < a->n; i++)
+		if (is_place(a, &a->ev[i]))
+			v[n++] = (struct place){ a->ev[i].rank, a->ev[i].peer,
+						 a->ev[i].kind == PL_K_RECV, 1 };
+	pl_sort(v, n, sizeof(*v), by_place);
+	for (size_t i = 0; i < n; i++) {
+		if (k && !by_place(&v[k - 1], &v[i]))
+			v[k - 1].n++;
+		else
+			v[k++] = v[i];
+	}
+	return k;
+}
+
+/* Does each rank of the group receive from another one as often as that one sends, if peers are
+ * places in it? Ranks that are not in the input may do anything. */
+static bool is_group_of(const struct pl_align *a, const struct place *v, size_t n,
+			const int32_t *rank, uint32_t n_ranks)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < n_ranks; i++) {
+		size_t k = 0;
+
+		PL_LOWER_BOUND(k, n, v[k].rank < rank[i]);
+		for (; k < n && v[k].rank == rank[i]; k++) {
+			const struct place *p = &v[k], *q;
+			struct place other = { .peer = (int32_t)i, .recv = !p->recv };
+
+			if ((uint32_t)p->peer >= n_ranks || (uint32_t)p->peer == i)
+				return false;
+			other.rank = rank[p->peer];
+			q = bsearch(&other, v, n, sizeof(*v), by_place);
+			if (pl_clock_has_rank(a, other.rank) && (!q || q->n != p->n))
+				return false;
+			any = true;
+		}
+	}
+	return any;
+}
+
+/*
+ * PyTorch writes the peer as a place in the process group, which it does not name. If the groups
+ * that the headers list fit the counts of sends and receives, peers become ranks of the job.
+ */
+static int settle_places(struct pl_align *a, struct pl_err *err)
+{
+	struct place *v = NULL;
+	pl_id *set = NULL; /* by rank of the input: in which group peers are places, PL_NONE */
+	size_t n;
+	int rc;
+
+	if (!a->rank_sets.n)
+		return 0;
+	PL_TRY(pl_alloc(&v, a->n + 1, sizeof(*v), err));
+	PL_TRY(pl_alloc(&set, a->rank_seen.n + 1, sizeof(*set), err));
+	n = count_places(a, v);
+	for (size_t i = 0; i < a->rank_seen.n; i++)
+		set[i] = PL_NONE;
+	for (pl_id s = 0; n && s < a->rank_sets.n; s++) {
+		uint32_t members;
+		const int32_t *rank = pl_clock_listed_ranks(a, s, &members);
+
+		if (!is_group_of(a, v, n, rank, members))
+			continue;
+		for (uint32_t i = 0; i < members; i++)
+			if (pl_clock_has_rank(a, rank[i]))
+				set[pl_intern_find(&a->rank_seen, (const char *)&rank[i],
+						   sizeof(*rank))] = s;
+	}
+	for (size_t i = 0; n && i < a->n; i++) {
+		struct pl_comm *e = &a->ev[i];
+		pl_id s =
+			set[pl_intern_find(&a->rank_seen, (const char *)&e->rank, sizeof(e->rank))];
+		uint32_t members;
+
+		if (s != PL_NONE && is_place(a, e))
+			e->peer = pl_clock_listed_ranks(a, s, &members)[e->peer];
+	}
+out:
+	pl_free(v);
+	pl_free(set);
+	return rc;
+}
+
+/* In a job of two ranks, the peer of a thread's send or receive is the other rank. */
+static void find_only_peers(struct pl_align *a)
+{
+	int32_t rank[2];
+
+	if (a->rank_seen.n != 2 || (a->world > 0 && a->world != 2))
+		return;
+	for (uint32_t i = 0; i < 2; i++)
+		memcpy(&rank[i], a->rank_seen.str[i], sizeof(rank[i]));
+	for (size_t i = 0; i < a->n; i++) {
+		struct pl_comm *e = &a->ev[i];
+
+		if (pl_clock_is_posted(a, e) && e->peer < 0)
+			e->peer = rank[e->rank == rank[0]];
+	}
+}
+
 int pl_clock_p2p(struct pl_align *a, struct pl_err *err)
 {
 	struct pl_clock_report *r = a->rep;
@@ -86,6 +210,9 @@ int pl_clock_p2p(struct pl_align *a, struct pl_err *err)
 	size_t n = 0;
 	int rc;
 
+	PL_TRY(settle_places(a, err));
+	find_only_peers(a);
+	PL_TRY(pl_clock_infer_neighbours(a, err));
 	PL_TRY(pl_alloc(&v, a->n + 1, sizeof(*v), err));
 	for (size_t i = 0; i < a->n; i++) {
 		const struct pl_comm *e = &a->ev[i];

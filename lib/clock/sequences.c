@@ -154,28 +154,78 @@ bool pl_clock_seq_alike(const struct pl_align *a, const struct pl_seq *x, const 
 	return pl_clock_seq_agree(a, x, y, shift, PL_SEQ_AGREE);
 }
 
+/* The same for what was posted: with the right shift, receives end soon after their sends begin.
+ * Only times of one clock tell that. */
+static int64_t posted_shift(const struct pl_align *a, const struct pl_seq *x,
+			    const struct pl_seq *y, int64_t reach)
+{
+	int64_t best = 0;
+	double least = INFINITY;
+
+	if (a->ev[x->ev[0]].clock != a->ev[y->ev[0]].clock)
+		return 0;
+	for (int64_t k = 0; k <= 2 * reach; k++) {
+		int64_t shift = k % 2 ? (k + 1) / 2 : -k / 2, from, m = overlap(x, y, shift, &from);
+		double sum = 0;
+
+		if (m < pl_min_i64(x->n, y->n) / 2 + 1 || !pl_clock_seq_alike(a, x, y, shift))
+			continue;
+		for (int64_t i = from; i < from + m; i++) {
+			const struct pl_comm *p = &a->ev[x->ev[i + shift]], *q = &a->ev[y->ev[i]];
+			bool send = p->kind == PL_K_SEND;
+
+			sum += fabs((double)((send ? q : p)->end - (send ? p : q)->ts));
+		}
+		if (sum / (double)m < least) {
+			least = sum / (double)m;
+			best = shift;
+		}
+	}
+	return best;
+}
+
+/* The share of the pairs that overlap in time. Only times of one clock tell that; else 1. */
+static double share_together(const struct pl_align *a, const struct pl_seq *x,
+			     const struct pl_seq *y, int64_t shift)
+{
+	int64_t from, m = overlap(x, y, shift, &from), step = m / SAMPLE + 1, n = 0, together = 0;
+
+	for (int64_t i = from; i < from + m; i += step, n++) {
+		const struct pl_comm *p = &a->ev[x->ev[i + shift]], *q = &a->ev[y->ev[i]];
+
+		together += p->clock != q->clock || (p->ts <= q->end && q->ts <= p->end);
+	}
+	return n ? (double)together / (double)n : 1;
+}
+
 /*
  * How many elements x has before the first of y. Names alone do not tell when all elements are
- * alike: then the shift with clearly the tightest ends does.
+ * alike: then the shift with clearly the tightest ends does. On one clock the pairs must overlap as
+ * often as without a shift, because steps that are equally long have tight ends too.
  */
 int64_t pl_clock_seq_shift(const struct pl_align *a, const struct pl_seq *x, const struct pl_seq *y)
 {
 	int64_t n = pl_min_i64(x->n, y->n), reach = llabs((int64_t)x->n - (int64_t)y->n);
 	bool agree = pl_clock_seq_alike(a, x, y, 0);
 	int64_t best = 0, spread, tightest;
+	double together;
 
+	if (pl_clock_is_posted(a, &a->ev[x->ev[0]]))
+		return agree && !reach ? 0 : posted_shift(a, x, y, pl_min_i64(reach, MAX_SHIFT));
 	if (n < PL_SEQ_PAIRS)
 		return 0;
 	spread = pl_clock_seq_spread(a, x, y, 0, NULL);
 	if (agree && x->n == y->n && spread < median_duration(a, y) / 4)
 		return 0;
 	tightest = agree ? spread / 2 : INT64_MAX;
+	together = agree ? share_together(a, x, y, 0) : 0;
 	reach = pl_min_i64(pl_max_i64(reach, 3), MAX_SHIFT);
 	for (int64_t k = 1; k <= 2 * reach; k++) {
 		int64_t shift = k % 2 ? (k + 1) / 2 : -k / 2, from, s;
 
 		if (overlap(x, y, shift, &from) < pl_max_i64(PL_SEQ_PAIRS, n / 2) ||
-		    !pl_clock_seq_alike(a, x, y, shift))
+		    !pl_clock_seq_alike(a, x, y, shift) ||
+		    share_together(a, x, y, shift) < together)
 			continue;
 		s = pl_clock_seq_spread(a, x, y, shift, NULL);
 		if (s < tightest) {

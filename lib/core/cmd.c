@@ -241,11 +241,14 @@ static void print_help(const struct pl_cmd *cmd)
 		print_filled(0, cmd->details);
 		putchar('\n');
 	}
-	printf("options:\n");
+	if (cmd->opts->type != PL_OPT_HEADING)
+		printf("options:\n");
 	for (const struct pl_opt *o = cmd->opts; o->type != PL_OPT_END; o++) {
 		char left[64];
 
-		if (!o->help)
+		if (o->type == PL_OPT_HEADING)
+			printf("%s%s:\n", o == cmd->opts ? "" : "\n", o->help);
+		if (!o->name || !o->help)
 			continue;
 		snprintf(left, sizeof(left), "%c%c%s --%s%s%s", o->key ? '-' : ' ',
 			 o->key ? o->key : ' ', o->key ? "," : " ", o->name, o->arg ? "=" : "",
@@ -264,6 +267,14 @@ static void print_help(const struct pl_cmd *cmd)
 		     "exit status: 0 done, 1 the answer is \"no\", 2 usage, 3 bad input, 4 I/O, 5 "
 		     "memory or a stated limit, 6 a facility is absent, 70 a bug here");
 	printf("manual: man paceline-%s\n", cmd->name);
+	if (cmd->examples)
+		printf("\nexamples:\n");
+	for (const char *p = cmd->examples; p && *p; p += *p == '\n') {
+		size_t n = strcspn(p, "\n");
+
+		printf("  %.*s\n", (int)n, p);
+		p += n;
+	}
 }
 
 /* --help=TOPIC; the topic NULL: all topics, as choices. */
@@ -291,7 +302,7 @@ static int dump_options(const struct pl_cmd *cmd, struct pl_err *err)
 	for (const struct pl_opt *o = cmd->opts; o->type != PL_OPT_END; o++) {
 		char key[2] = { (char)o->key, '\0' };
 
-		if (!o->help)
+		if (!o->name || !o->help)
 			continue;
 		printf("%s\t%s\t%s\t%s\t", o->key ? key : "-", o->name, o->arg ? o->arg : "-",
 		       type[o->type]);
@@ -335,10 +346,8 @@ bool pl_use_color(const struct pl_common *c, int fd)
 
 #define MAX_WARNINGS 40 /* without -v, because a thousand equal warnings do not help */
 
-static void say(void *arg, enum pl_level level, const char *text)
+static void say_as(struct pl_common *c, const char *name, enum pl_level level, const char *text)
 {
-	struct pl_common *c = arg;
-
 	if ((level == PL_LOG_WARN && c->quiet) || (level == PL_LOG_NOTE && c->verbose < 1) ||
 	    (level == PL_LOG_DEBUG && c->verbose < 2))
 		return;
@@ -346,7 +355,26 @@ static void say(void *arg, enum pl_level level, const char *text)
 	    __atomic_add_fetch(&c->warnings, 1, __ATOMIC_RELAXED) > MAX_WARNINGS)
 		return;
 	pl_progress_hide();
-	fprintf(stderr, "%s: %s%s\n", c->program, level == PL_LOG_WARN ? "warning: " : "", text);
+	fprintf(stderr, "%s: %s%s\n", name, level == PL_LOG_WARN ? "warning: " : "", text);
+}
+
+static void say(void *arg, enum pl_level level, const char *text)
+{
+	struct pl_common *c = arg;
+
+	say_as(c, c->program, level, text);
+}
+
+static void stage_say(void *arg, enum pl_level level, const char *text)
+{
+	const struct pl_stage_log *s = arg;
+
+	say_as(s->common, s->name, level, text);
+}
+
+void pl_stage_log_init(struct pl_stage_log *s, const struct pl_common *c, const char *name)
+{
+	*s = (struct pl_stage_log){ c->log.arg, name, { stage_say, s } };
 }
 
 /*
@@ -412,6 +440,8 @@ static void build_longs(const struct pl_cmd *cmd, struct longs *l)
 	for (int i = 0; i < MAX_OPTS && cmd->opts[i].type != PL_OPT_END; i++) {
 		const struct pl_opt *o = &cmd->opts[i];
 
+		if (!o->name)
+			continue;
 		l->opt[n++] = (struct option){ o->name,
 					       o->type == PL_OPT_HELP ? optional_argument
 					       : o->arg		      ? required_argument
@@ -554,7 +584,12 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
 		fprintf(stderr, "%s: warning: %u more warnings are not shown; -v shows all\n",
 			c->program, c->warnings - MAX_WARNINGS);
 	if (rc < 0 && rc != PL_ESTOP) {
-		if (err.msg[0])
+		size_t n = strlen(cmd->name);
+
+		/* a stage of the same name has named itself */
+		if (!strncmp(err.msg, cmd->name, n) && !strncmp(err.msg + n, ": ", 2))
+			fprintf(stderr, "%s\n", err.msg);
+		else if (err.msg[0])
 			fprintf(stderr, "%s: %s\n", cmd->name, err.msg);
 		else if (rc != PL_ENO)
 			fprintf(stderr, "%s: failed without a message (code %d)\n", cmd->name, rc);

@@ -19,6 +19,7 @@ enum pl_opt_type {
 	PL_OPT_CHOICE, /* int: index into `choices`, "a|b|c" */
 	PL_OPT_HELP,
 	PL_OPT_VERSION,
+	PL_OPT_HEADING, /* no option: `help` is the title of those that follow in --help */
 	PL_OPT_END
 };
 
@@ -55,6 +56,14 @@ struct pl_common {
 	char **argv;
 };
 
+/* A part of the program's work that reports under a name of its own, as another program would. */
+struct pl_stage_log {
+	struct pl_common *common;
+	const char *name;
+	struct pl_log log;
+};
+void pl_stage_log_init(struct pl_stage_log *s, const struct pl_common *c, const char *name);
+
 #define PL_COMMON(m) offsetof(struct pl_common, m)
 /* Options that several programs have. */
 #define PL_OPTION(key, name, arg, help, type, member)                                              \
@@ -65,6 +74,10 @@ struct pl_common {
 	{                                                                                          \
 		0, #member, "WHEN", help ": auto, always, never", PL_OPT_CHOICE,                   \
 			PL_COMMON(member), "auto|always|never"                                     \
+	}
+#define PL_OPTS_HEADING(title)                                                                     \
+	{                                                                                          \
+		0, NULL, NULL, title, PL_OPT_HEADING, 0, NULL                                      \
 	}
 #define PL_OPTS_OUTPUT                                                                             \
 	PL_OPTION('o', "output", "FILE", "write to FILE instead of standard output", STR, output)
@@ -100,6 +113,7 @@ struct pl_cmd {
 	const char *synopsis; /* after the name: "[OPTION]... [FILE]..." */
 	const char *summary;  /* one line */
 	const char *details;  /* more lines for --help, or NULL */
+	const char *examples; /* for the end of --help: commands, each on a line; or NULL */
 	const struct pl_opt *opts;
 	size_t config_size;
 	void (*defaults)(void *config); /* may be NULL; after the common defaults */

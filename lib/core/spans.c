@@ -9,6 +9,11 @@ void pl_spans_fini(struct pl_spans *s)
 	*s = (struct pl_spans){ 0 };
 }
 
+void pl_spans_clear(struct pl_spans *s)
+{
+	s->n = s->united = 0;
+}
+
 int pl_spans_add(struct pl_spans *s, int32_t group, pl_ns start, pl_ns end, struct pl_err *err)
 {
 	int rc = pl_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v), err);

@@ -15,6 +15,7 @@ struct pl_spans {
 	size_t n, cap, united; /* v[0 .. united) are sorted by group and start, and disjoint */
 };
 void pl_spans_fini(struct pl_spans *s);
+void pl_spans_clear(struct pl_spans *s); /* empty, to be filled again */
 /* Empty spans are ignored. */
 int pl_spans_add(struct pl_spans *s, int32_t group, pl_ns start, pl_ns end,
 		 struct pl_err *err) PL_MUST;

@@ -75,11 +75,16 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 	double flight_ns;
 	double shape; /* > 0: t is this factor times the analysis, which bends as the samples do */
 	double residual; /* median of |t - fit| / t */
+	/* half of the 90 % interval of a; what it gains the bytes lose. Sizes alike: no message of
+	 * a job takes longer than PL_COST_MESSAGE_NS to arrive without its bytes */
+	double a_off_ns;
 	uint64_t samples;
 	int64_t min_bytes, max_bytes;
 	bool one_size;	/* a single size: a is the topology's, b follows */
 	bool estimated; /* sizes were not recorded */
 };
+/* Messages take from 1 us (InfiniBand) to about 1 ms (TCP between zones of a cloud). */
+#define PL_COST_MESSAGE_NS 1000000
 /* A relative error of a model on a recorded step up to this is assumed for changed steps too. */
 #define PL_COST_BIAS_MAX 0.25
 
@@ -116,6 +121,14 @@ pl_ns pl_cost_flight(const struct pl_cost *c, const struct pl_cost_comm *comm);
  * same time: those of computation, that of the transfer. */
 void pl_cost_contention(const struct pl_cost *c, const struct pl_cost_comm *comm,
 			double *computation, double *transfer);
+/* Do threads carry the communication, rather than devices? */
+bool pl_cost_by_threads(const struct pl_graph *g);
+/* The factor by which computation takes longer while its rank communicates, as recorded; 1: none.
+ * *samples: the operations beside communication that show it; fewer than PL_COST_OVERLAP_SAMPLES of
+ * a device may be chance. */
+#define PL_COST_OVERLAP_SAMPLES 48
+int pl_cost_overlap(const struct pl_graph *g, double *overlap, double *samples,
+		    struct pl_err *err) PL_MUST;
 /* The time of an operation (enum pl_operator, on elements of `type`, NULL: unknown) in that
  * precision
  * ("bf16"), relative to its time so far; 1: no gain. Factors of Daydream (Zhu et al., ATC 2020). */
@@ -155,6 +168,9 @@ struct pl_memory_opts {
 	double optimizer_bytes; /* per byte of parameter: 2 for Adam of the same precision; 0 SGD */
 	double activation_share; /* of an activation's recorded size: 1/k when a batch passes in k
 				  * parts; 0 means 1 */
+	/* Called with what a rank has from `at` on, by rank and time; NULL: not */
+	int (*changed)(void *arg, int32_t rank, pl_ns at, int64_t bytes, struct pl_err *err);
+	void *arg;
 };
 struct pl_memory_rank {
 	int32_t rank;

@@ -14,7 +14,10 @@
  * the thread that moves it gets a processor less often; and each communication first waits for a
  * processor. Very small messages show this wait, because it is most of their time. Without such
  * messages the wait for each message is that of the other kinds of communication of the graph. It
- * is assumed (WAIT_NS) only if no kind shows it.
+ * is assumed (WAIT_NS) only if no kind shows it. A recording of few steps may have too few periods
+ * without computation. If computation then covered small periods more than large ones, as in
+ * data-parallel training, whose last bucket is the largest, the difference is no latency: the line
+ * is that of the large ones, with the intercept of the topology.
  *
  * The time a is spent k times if communications are carried out one after another. If they are
  * carried out at the same time and a is the link's latency, a is spent once. So if busy = a + b S
@@ -31,6 +34,7 @@
 #define ALONE	   0.25 /* computation covers at most this share of the period */
 #define OVERLAPPED 0.75 /* computation covers at least this share of the period */
 #define ENOUGH	   3	/* periods without overlap that are needed for a line */
+#define FEW	   10	/* fewer periods are those of a few steps */
 #define SMALL	   4	/* small messages that are needed to find the wait of each */
 #define MUCH	   4	/* the greatest factor by which computation slows communication down */
 /* How long a thread that a message wakes waits for a busy processor, if the recording does not show
@@ -38,8 +42,9 @@
  * here, so this is only the order of magnitude: slices of Linux are 1 to 4 ms, and its scheduler
  * often lets the woken thread run at once. */
 #define WAIT_NS 500000
-#define WRONG	0.25 /* relative error of k a + b S from which a + b S is tried instead */
-#define CLEARLY 0.5  /* the share of the error that may remain then */
+#define WRONG	0.25  /* relative error of k a + b S from which a + b S is tried instead */
+#define NORMAL	1.645 /* standard deviations on each side of the middle 90 % */
+#define CLEARLY 0.5   /* the share of the error that may remain then */
 
 struct transfer {
 	pl_ns start, end;
@@ -193,7 +198,8 @@ static int add_step(struct fitter *f, uint32_t step, struct pl_err *err)
 	const uint8_t message = message_kind(s);
 	int rc = 0;
 
-	f->n_t = f->comp.n = 0;
+	f->n_t = 0;
+	pl_spans_clear(&f->comp);
 	for (uint32_t i = 0; i < s->n_nodes && rc >= 0; i++) {
 		if (s->type[i] != PL_N_OP)
 			continue;
@@ -346,13 +352,20 @@ static int fit_shape(const struct pl_cost *c, const struct point *p, size_t n, c
 	return rc;
 }
 
-/* The line of n samples. */
-static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, struct pl_fit *fit,
-		    struct pl_err *err)
+static void ring_of(const struct pl_fit *fit, double *messages, double *share)
+{
+	struct pl_cost_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
+
+	pl_cost_ring(&comm, messages, share);
+}
+
+/* The line of n samples. `sloped`: they show no intercept. */
+static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, bool sloped,
+		    struct pl_fit *fit, struct pl_err *err)
 {
 	struct line l = { 0, 0, 0 };
 	struct point *p = NULL;
-	double lo = INFINITY, hi = 0;
+	double lo = INFINITY, hi = 0, messages, share;
 	int rc;
 
 	PL_TRY(pl_alloc(&p, n, sizeof(*p), err));
@@ -368,6 +381,9 @@ static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, s
 		PL_TRY(median_time(p, n, &l.a, err));
 		PL_TRY(pl_cost_line_residual(p, n, &l, err));
 		fit_one_size(c, fit, p, n, &l, l.a);
+	} else if (sloped) {
+		PL_TRY(pl_cost_line_through(p, n, analysed(c, fit, 0), &l, err));
+		l.b = fmax(l.b, 0);
 	} else {
 		PL_TRY(pl_cost_line_fit(p, n, &l, err));
 		PL_TRY(pl_cost_line_settle(p, n, analysed(c, fit, 0), &l, err));
@@ -376,6 +392,9 @@ static int fit_line(const struct pl_cost *c, const struct record *r, size_t n, s
 	fit->a_ns = l.a;
 	fit->b_ns_per_byte = l.b;
 	fit->residual = l.residual;
+	ring_of(fit, &messages, &share);
+	fit->a_off_ns = fit->one_size || sloped ? messages * PL_COST_MESSAGE_NS
+						: NORMAL * pl_cost_line_error(p, n, &l);
 out:
 	pl_free(p);
 	return rc;
@@ -408,13 +427,6 @@ static double link_latency(const struct pl_graph *g)
 		n++;
 	}
 	return n ? sum / (double)n : 0;
-}
-
-static void ring_of(const struct pl_fit *fit, double *messages, double *share)
-{
-	struct pl_cost_comm comm = { .kind = fit->kind, .coll = fit->coll, .n = fit->n };
-
-	pl_cost_ring(&comm, messages, share);
 }
 
 /* Where messages were recorded they say what a link is, better than a default. */
@@ -524,6 +536,30 @@ static size_t part_alone(struct record *r, size_t n)
 	return kept >= ENOUGH && 2 * seen >= largest ? kept : 0;
 }
 
+/* Moves the records of large communications to the front. Returns how many, if computation covers
+ * them less than it covers the small ones; else 0. */
+static size_t part_large(struct record *r, size_t n)
+{
+	double large = 0, small = 0, middle = 0;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++)
+		middle += r[i].x / (double)n;
+	for (size_t i = 0; i < n; i++) {
+		struct record x = r[i];
+
+		if (!(x.x > middle)) {
+			small += x.overlapped;
+			continue;
+		}
+		large += x.overlapped;
+		r[i] = r[kept];
+		r[kept++] = x;
+	}
+	return kept && n < FEW && small / (double)(n - kept) > large / (double)kept + ALONE ? kept
+											    : 0;
+}
+
 static int add_fit(struct fitter *f, struct record *r, size_t n, struct pl_err *err)
 {
 	struct pl_cost *c = f->c;
@@ -534,10 +570,11 @@ static int add_fit(struct fitter *f, struct record *r, size_t n, struct pl_err *
 			      .estimated = r->unknown,
 			      .b_contended = 1 };
 	size_t alone = f->contend && !fit.estimated ? part_alone(r, n) : 0;
+	bool sloped = f->threads && !fit.estimated && !alone && (alone = part_large(r, n));
 	int rc;
 
-	PL_TRY(fit_line(c, r, alone ? alone : n, &fit, err));
-	if (fit.kind == PL_K_COLLECTIVE && !fit.estimated && !fit.one_size)
+	PL_TRY(fit_line(c, r, alone ? alone : n, sloped, &fit, err));
+	if (fit.kind == PL_K_COLLECTIVE && !fit.estimated && !fit.one_size && !sloped)
 		PL_TRY(fit_flight(f, r, alone ? alone : n, &fit, err));
 	fit.a_contended_ns = fit.a_ns;
 	if (alone && !(fit.flight_ns > 0))
@@ -581,6 +618,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 		struct pl_err *err)
 {
 	struct fitter f = { .g = g, .c = c, .wait_ns = WAIT_NS };
+	double samples;
 	int rc;
 
 	memset(c, 0, sizeof(*c));
@@ -593,7 +631,7 @@ int pl_cost_fit(const struct pl_graph *g, const struct pl_topology *topo, struct
 	pl_cost_topo_recorded(g, &c->topo);
 	f.threads = pl_cost_by_threads(g);
 	f.latency = link_latency(g);
-	PL_TRY(pl_cost_overlap(g, &c->overlap, err));
+	PL_TRY(pl_cost_overlap(g, &c->overlap, &samples, err));
 	f.contend = f.threads || c->overlap > 1;
 	for (size_t k = 0; k < g->n_steps; k++)
 		PL_TRY(add_step(&f, (uint32_t)k, err));

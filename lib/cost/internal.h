@@ -4,6 +4,7 @@
 
 #include "core/spans.h"
 #include "cost/cost.h"
+#include "cost/work.h"
 
 /* ---- links (analytic.c) ---------------------------------------------------------------------- */
 
@@ -42,9 +43,14 @@ struct line {
 /* Sets the residual. */
 int pl_cost_line_residual(const struct point *p, size_t n, struct line *l,
 			  struct pl_err *err) PL_MUST;
+/* The standard error of the intercept of such a line, from the residual. */
+double pl_cost_line_error(const struct point *p, size_t n, const struct line *l);
 /* Reorders p. n > 0. */
 int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err) PL_MUST;
 /* Sets the intercept to `a` if the points show no intercept and do not contradict. */
+/* The line with the intercept a that has the least relative error. */
+int pl_cost_line_through(const struct point *p, size_t n, double a, struct line *l,
+			 struct pl_err *err);
 int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
 			struct pl_err *err) PL_MUST;
 
@@ -53,12 +59,8 @@ int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *
 int pl_cost_line_shape(const struct point *p, const double *z, size_t n, const struct line *l,
 		       double *factor, struct pl_err *err) PL_MUST;
 
-/* Do threads carry the communication, rather than devices? (topo.c) */
-bool pl_cost_by_threads(const struct pl_graph *g);
-
 /* ---- parts of the fit ------------------------------------------------------------------------ */
 
-int pl_cost_overlap(const struct pl_graph *g, double *overlap, struct pl_err *err) PL_MUST;
 int pl_cost_issue(const struct pl_graph *g, pl_ns *issue, struct pl_err *err) PL_MUST;
 
 /* Makes sends and receives one kind. True: it is one of them. */
@@ -89,5 +91,15 @@ struct moved {
 };
 struct moved pl_cost_moved(const struct pl_cost *c, const struct pl_cost_comm *comm,
 			   const struct pl_fit *f);
+
+/* ---- the work of operations (batch.c) ---------------------------------------------------------
+ */
+
+/* *b is all zero; after a failure, too, pl_work_batch_fini() frees it. */
+int pl_work_batch_find(const struct pl_graph *g, struct pl_work_batch *b,
+		       struct pl_err *err) PL_MUST;
+void pl_work_batch_fini(struct pl_work_batch *b);
+void pl_work_describe(const struct pl_graph *g, const struct pl_work_batch *b, uint32_t row,
+		      struct pl_work *w);
 
 #endif

@@ -16,14 +16,16 @@
 
 #include "cost/internal.h"
 
-#define MOST	600
-#define PASSES	40
-#define SEEN	0.5  /* an intercept of this share of the smallest sample is visible */
-#define WIDE	4    /* ratio of largest to smallest sample that shows a slope */
-#define CLEARLY 2    /* the factor by which a wrong line has a larger error, */
-#define AGREES	0.05 /* unless the error is at most this */
-#define BENT	0.75 /* share of a line's error that the analysis may have to be better */
-#define TINY	1e-9 /* the weight of a point with a smaller relative error does not grow */
+#define MOST	       600
+#define PASSES	       40
+#define SEEN	       0.5    /* an intercept of this share of the smallest sample is visible */
+#define WIDE	       4      /* ratio of largest to smallest sample that shows a slope */
+#define CLEARLY	       2      /* the factor by which a wrong line has a larger error, */
+#define AGREES	       0.05   /* unless the error is at most this */
+#define BENT	       0.75   /* share of a line's error that the analysis may have to be better */
+#define MEDIAN_ERRORS  1.4826 /* a normal error's deviation by its median size */
+#define LEAST_ABSOLUTE 1.5708 /* pi / 2: the variance of such a line by that of least squares */
+#define TINY	       1e-9 /* the weight of a point with a smaller relative error does not grow */
 
 PL_COMPARATOR(by_x, struct point, x, y);
 
@@ -141,6 +143,27 @@ int pl_cost_line_residual(const struct point *p, size_t n, struct line *l, struc
 	return 0;
 }
 
+/*
+ * As of a regression whose errors are shares of y: the variance of the intercept is
+ * s^2 sum(w x^2) / (sum(w) sum(w x^2) - sum(w x)^2) with w = 1 / y^2. The median of absolute errors
+ * is s / 1.4826, and lines of least absolute error have pi / 2 times the variance of those of least
+ * squares, both for normal errors.
+ */
+double pl_cost_line_error(const struct point *p, size_t n, const struct line *l)
+{
+	double w = 0, wx = 0, wxx = 0, det, s = MEDIAN_ERRORS * l->residual;
+
+	for (size_t i = 0; i < n; i++) {
+		double u = 1 / (p[i].y * p[i].y);
+
+		w += u;
+		wx += u * p[i].x;
+		wxx += u * p[i].x * p[i].x;
+	}
+	det = w * wxx - wx * wx;
+	return det > 1e-12 * w * wxx ? s * sqrt(LEAST_ABSOLUTE * wxx / det) : INFINITY;
+}
+
 int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err)
 {
 	int rc;
@@ -154,6 +177,20 @@ int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *e
 	return pl_cost_line_residual(p, n, l, err);
 }
 
+int pl_cost_line_through(const struct point *p, size_t n, double a, struct line *l,
+			 struct pl_err *err)
+{
+	struct point *v;
+
+	PL_CHECK(pl_alloc(&v, n, sizeof(*v), err));
+	for (size_t i = 0; i < n; i++)
+		v[i] = (struct point){ p[i].x > 0 ? (p[i].y - a) / p[i].x : 0, p[i].x / p[i].y };
+	l->a = a;
+	l->b = weighted_median(v, n);
+	pl_free(v);
+	return pl_cost_line_residual(p, n, l, err);
+}
+
 /*
  * If all samples are large, or of nearly the same size, they hardly show the intercept: anything
  * that slows small samples down a little more than large ones looks like an intercept. The
@@ -162,8 +199,8 @@ int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *e
 int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
 			struct pl_err *err)
 {
-	struct point *v;
-	double least = INFINITY, lo = INFINITY, hi = 0, b;
+	double least = INFINITY, lo = INFINITY, hi = 0;
+	struct line x;
 
 	for (size_t i = 0; i < n; i++) {
 		least = fmin(least, p[i].y);
@@ -172,16 +209,11 @@ int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *
 	}
 	if (a > SEEN * least || (l->a > SEEN * least && hi >= WIDE * lo))
 		return 0;
-	PL_CHECK(pl_alloc(&v, n, sizeof(*v), err));
-	for (size_t i = 0; i < n; i++)
-		v[i] = (struct point){ p[i].x > 0 ? (p[i].y - a) / p[i].x : 0, p[i].x / p[i].y };
-	b = weighted_median(v, n);
-	pl_free(v);
-	if (b < 0 || loss(p, n, a, b) > fmax(AGREES * (double)n, CLEARLY * loss(p, n, l->a, l->b)))
-		return 0;
-	l->a = a;
-	l->b = b;
-	return pl_cost_line_residual(p, n, l, err);
+	PL_CHECK(pl_cost_line_through(p, n, a, &x, err));
+	if (x.b >= 0 &&
+	    loss(p, n, a, x.b) <= fmax(AGREES * (double)n, CLEARLY * loss(p, n, l->a, l->b)))
+		*l = x;
+	return 0;
 }
 
 /*

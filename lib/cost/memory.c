@@ -6,11 +6,17 @@
  * recomputed tensors of a layer and microbatch come back together when the first of them is used,
  * because the forward operations of a layer run as a whole. A gradient to which several
  * microbatches add is a buffer that is there from the first of them on, as in PyTorch and
- * Megatron-LM. O(n log n) in tensors, plus one pass over the nodes.
+ * Megatron-LM. A recording that has a gradient for each parameter and backward pass shows these
+ * buffers several times, so only the pass with most of them counts. A backward pass ends where
+ * forward work follows a gradient. O(n log n) in tensors, plus passes over the nodes.
  */
 #include <stdlib.h>
 
 #include "cost/internal.h"
+
+/* Forward work between two gradients that is less than this part of the work before the first of
+ * them is none: some operations of the backward pass have no phase of their own. */
+#define PASS_PART 16
 
 enum part { PARAMS, GRADS, OPTIM, ACTIVATIONS, TEMPS, BUFFERS, PARTS };
 
@@ -32,6 +38,14 @@ struct of_layers {
 	struct of_layer *v;
 	size_t n, cap;
 };
+/* A recorded gradient of a rank in a step. */
+struct made {
+	size_t slot; /* step and rank */
+	pl_ns at;    /* its producer's start */
+	int64_t bytes;
+	uint32_t tensor; /* of the edit */
+	pl_ns forward;	 /* of the rank, between the gradient before and this one */
+};
 struct mem {
 	const struct pl_edit *e;
 	const struct pl_memory_opts *o;
@@ -45,6 +59,9 @@ struct mem {
 	struct of_layers backward;  /* of a layer, of all microbatches together */
 	uint32_t *carries;	    /* [node]: how many tensors the communication carries */
 	int64_t *always;	    /* [step][rank][2]: parameters and gradients */
+	struct made *made;
+	size_t n_made;
+	bool *again; /* [tensor of the edit]: a gradient that another pass makes, too */
 	struct change *c;
 	size_t n, cap;
 	struct pl_err *err;
@@ -323,6 +340,71 @@ static int64_t of_batch(const struct mem *m, const struct pl_etensor *et, uint32
 	return scaled && in_parts(m) ? part_of_bytes(bytes, m->o->activation_share) : bytes;
 }
 
+PL_COMPARATOR(by_making, struct made, slot, at, tensor);
+
+/* Gradients v[0] .. v[n - 1] of a step and rank: only those of the largest pass count. */
+static void keep_largest_pass(struct mem *m, const struct made *v, size_t n)
+{
+	size_t first = 0, best = 0, best_end = n;
+	int64_t sum = 0, most = -1;
+
+	for (size_t i = 0; i <= n; i++) {
+		if (i == n || (i && v[i].forward > v[0].forward / PASS_PART)) {
+			if (sum > most) {
+				most = sum;
+				best = first;
+				best_end = i;
+			}
+			first = i;
+			sum = 0;
+		}
+		if (i < n)
+			sum = pl_add_sat(sum, v[i].bytes);
+	}
+	for (size_t i = 0; i < n; i++)
+		m->again[v[i].tensor] = i < best || i >= best_end;
+}
+
+/* Which gradients are there a second time, because a step has several backward passes. */
+static int find_passes(struct mem *m, struct pl_err *err)
+{
+	const struct pl_edit *e = m->e;
+
+	PL_CHECK(pl_alloc(&m->made, e->n_tensors + 1, sizeof(*m->made), err));
+	PL_CHECK(pl_alloc(&m->again, e->n_tensors + 1, sizeof(*m->again), err));
+	for (uint32_t i = 0; i < e->n_tensors; i++) {
+		const struct pl_etensor *et = &e->tensor[i];
+		const struct pl_tensor *t = &e->g->tensor[et->tensor];
+		uint32_t rank = pl_graph_rank_index(e->g, et->rank);
+
+		if (!et->dead && t->role == PL_TR_GRAD && !(t->flags & PL_TF_ELSEWHERE) &&
+		    rank != PL_NONE && et->producer != PL_NONE && !e->node[et->producer].dead)
+			m->made[m->n_made++] =
+				(struct made){ et->step * m->n_ranks + rank,
+					       e->node[et->producer].start, t->bytes, i, 0 };
+	}
+	pl_sort(m->made, m->n_made, sizeof(*m->made), by_making);
+	for (size_t i = 0; m->n_made && i < e->n_nodes; i++) {
+		const struct pl_enode *x = &e->node[i];
+		uint32_t rank = x->dead || x->phase != PL_PH_FORWARD ? PL_NONE : rank_of(m, x);
+		size_t slot = x->step * m->n_ranks + rank, at = 0;
+
+		if (rank == PL_NONE)
+			continue;
+		PL_LOWER_BOUND(at, m->n_made,
+			       m->made[at].slot < slot ||
+				       (m->made[at].slot == slot && m->made[at].at <= x->start));
+		if (at < m->n_made && m->made[at].slot == slot)
+			m->made[at].forward = pl_add_sat(m->made[at].forward, x->dur);
+	}
+	for (size_t i = 0, n; i < m->n_made; i += n) {
+		for (n = 1; i + n < m->n_made && m->made[i + n].slot == m->made[i].slot; n++)
+			;
+		keep_largest_pass(m, &m->made[i], n);
+	}
+	return 0;
+}
+
 static void find_grads(struct mem *m)
 {
 	const struct pl_edit *e = m->e;
@@ -353,7 +435,7 @@ static void add_tensor(struct mem *m, const struct pl_etensor *et)
 		return;
 	if (et->arrive != PL_NONE)
 		m->carries[et->arrive]++;
-	if (t->flags & PL_TF_ELSEWHERE)
+	if (t->flags & PL_TF_ELSEWHERE || m->again[et - m->e->tensor])
 		return;
 	m->rank[rank].estimated |= bytes < 0 || t->flags & PL_TF_ESTIMATED;
 	if (bytes < 0)
@@ -465,6 +547,24 @@ static void add_always(struct mem *m)
 	}
 }
 
+/* After the last change at each time. */
+static int tell_changes(const struct mem *m, struct pl_err *err)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < m->n; i++) {
+		const struct change *x = &m->c[i];
+		const struct pl_memory_rank *r = &m->rank[x->rank];
+
+		if (!i || x[-1].rank != x->rank)
+			sum = pl_add_sat(r->params_bytes, r->optimizer_bytes);
+		sum = pl_add_sat(sum, x->bytes);
+		if (i + 1 == m->n || x[1].rank != x->rank || x[1].at != x->at)
+			PL_CHECK(m->o->changed(m->o->arg, r->rank, x->at, sum, err));
+	}
+	return 0;
+}
+
 int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 		   struct pl_memory_rank **rank, size_t *n, struct pl_err *err)
 {
@@ -481,6 +581,7 @@ int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 	PL_TRY(index_nodes(&m, err));
 	PL_TRY(find_layers(&m, err));
 	find_grads(&m);
+	PL_TRY(find_passes(&m, err));
 	for (size_t i = 0; i < e->n_tensors; i++)
 		if (!e->tensor[i].dead)
 			add_tensor(&m, &e->tensor[i]);
@@ -488,6 +589,8 @@ int pl_memory_peak(const struct pl_edit *e, const struct pl_memory_opts *o,
 	PL_TRY(m.rc);
 	sweep(&m);
 	add_always(&m);
+	if (o && o->changed)
+		PL_TRY(tell_changes(&m, err));
 	*rank = m.rank;
 	*n = m.n_ranks;
 	m.rank = NULL;
@@ -502,6 +605,8 @@ out:
 	pl_free(m.backward.v);
 	pl_free(m.carries);
 	pl_free(m.always);
+	pl_free(m.made);
+	pl_free(m.again);
 	pl_free(m.c);
 	return rc;
 }

@@ -1,9 +1,11 @@
 /*
  * Makes a graph from a merged trace. The first comment of each part explains its inference:
  * gather.c (operations), steps.c (steps and their order), host.c (host threads), device.c (streams,
- * launches), waits.c (event waits, synchronisation), queue.c (full launch queues), table.c
- * (operation tables), comm.c (rendezvous), latency.c, cut.c (steps and shapes), tensors.c
- * (gradients), memory.c (recorded allocations).
+ * launches), loader.c (workers of a loader), waits.c (event waits, synchronisation), service.c
+ * (threads that communicate), queue.c (full launch queues), table.c (operation tables), comm.c
+ * (rendezvous), sends.c (sends and receives that threads post), unrecorded.c (rendezvous that were
+ * not recorded), latency.c, cut.c (steps and shapes), tensors.c (gradients), memory.c (recorded
+ * allocations).
  *
  * The dependency kinds follow Lumos (MLSys 2025, section 4: host program order, launch, stream
  * order, inter-stream and synchronisation edges). The collective as a rendezvous, with separate
@@ -160,6 +162,16 @@ void pl_derive_add_context(struct builder *b, struct node *n, uint8_t phase, pl_
 	n->attr = pl_derive_attr(b, &a);
 }
 
+void pl_derive_add_line(struct builder *b, struct node *n, pl_id line)
+{
+	struct attr a = b->attr[n->attr];
+
+	if (line == PL_NONE || a.line != PL_NONE)
+		return;
+	a.line = line;
+	n->attr = pl_derive_attr(b, &a);
+}
+
 void pl_derive_set_context(struct builder *b, uint32_t first, uint32_t last, uint8_t phase,
 			   pl_id module, uint32_t work)
 {
@@ -222,6 +234,7 @@ static void drop_segment(struct builder *b, uint32_t seg)
 	FREE(x->str);
 	FREE(x->call_type);
 	FREE(x->phase_of);
+	FREE(x->range_of);
 	FREE(x->track_at);
 }
 
@@ -275,6 +288,7 @@ static void pl_derive_fini(struct builder *b)
 	pl_derive_work_fini(&b->work.rows);
 	pl_free(b->link);
 	pl_free(b->message);
+	pl_free(b->posted);
 	pl_free(b->step);
 	pl_derive_drop_tensors(b);
 	pl_derive_drop_memory(b);
@@ -291,7 +305,7 @@ static void check_ranks(const struct builder *b)
 {
 	if (b->n_ranks > 1 && !b->t->merged)
 		pl_fail(b->err, PL_EDATA,
-			"the trace has %zu ranks and was not merged; pipe it through merge first",
+			"the trace has %zu ranks and was not merged; type: merge FILE... | graph",
 			b->n_ranks);
 	else if (!b->g->n_res)
 		pl_fail(b->err, PL_EDATA,
@@ -373,7 +387,7 @@ static void drop_rank(struct builder *b, struct rank *rank)
 static void make_nodes(struct builder *b)
 {
 	static void (*const part[])(struct builder * b, struct rank * rank) = {
-		pl_derive_list_ops,	   pl_derive_host, pl_derive_device,
+		pl_derive_list_ops,	   pl_derive_host, pl_derive_device, pl_derive_loader,
 		pl_derive_collect_tensors, drop_rank,
 	};
 
@@ -413,9 +427,9 @@ int pl_derive_graph(struct pl_trace *t, const struct pl_derive_opts *o, struct p
 		pl_derive_ranges,	make_nodes,
 		pl_derive_tables,	pl_derive_comm,
 		pl_derive_threads,	pl_derive_waits,
-		pl_derive_link_latency, pl_derive_find_tensors,
-		pl_derive_find_memory,	drop_segments,
-		pl_derive_cut,
+		pl_derive_unrecorded,	pl_derive_link_latency,
+		pl_derive_find_tensors, pl_derive_find_memory,
+		drop_segments,		pl_derive_cut,
 	};
 	struct pl_err own = { 0 };
 	struct builder b = { .t = t, .g = g, .o = o, .err = err ? err : &own };

@@ -104,7 +104,8 @@ enum bound {
 
 struct matching {
 	struct builder *b;
-	uint8_t *twin; /* [node]: 1: an arrival of a twin */
+	uint8_t *twin;	  /* [node]: 1: an arrival of a twin */
+	uint8_t *matched; /* [node]: 1: an arrival with a match */
 	/* Communications alike in the graph have one root: how often each rank could be it. */
 	struct pl_intern root;
 	uint32_t *count;
@@ -132,6 +133,7 @@ static void look_at(struct matching *x, const struct pl_match *m)
 
 		if (a == PL_NONE)
 			continue;
+		x->matched[a] = 1;
 		PL_DERIVE_ADD(b->err, x->at, x->n, x->cap, a);
 		x->last_arrival = pl_max_i64(x->last_arrival, b->node[a].start);
 		x->first_end = pl_min_i64(x->first_end, pl_derive_end(b, a + 1));
@@ -214,20 +216,20 @@ static void alone(struct builder *b, const struct pl_match *m, uint32_t a)
 	set_transfer(b, a, b->node[a].start, INT64_MAX, missing);
 }
 
-static uint32_t rendezvous(const struct matching *x)
+uint32_t pl_derive_rendezvous(struct builder *b, const uint32_t *at, size_t members, pl_ns start,
+			      uint32_t group)
 {
-	struct builder *b = x->b;
-	const struct node *last = &b->node[x->at[x->n - 1]];
-	struct node n = { .start = x->last_arrival,
+	const struct node *last = &b->node[at[members - 1]];
+	struct node n = { .start = start,
 			  .type = PL_N_RENDEZVOUS,
 			  .kind = last->kind,
 			  .res = PL_NONE,
 			  .name = last->name,
-			  .group = x->m->group };
+			  .group = group };
 	struct attr all = NO_ATTRIBUTES;
 
-	for (size_t i = 0; i < x->n; i++)
-		all.bytes = pl_max_i64(all.bytes, b->attr[b->node[x->at[i]].attr].bytes);
+	for (size_t i = 0; i < members; i++)
+		all.bytes = pl_max_i64(all.bytes, b->attr[b->node[at[i]].attr].bytes);
 	n.attr = pl_derive_attr(b, &all);
 	return pl_derive_node(b, &n);
 }
@@ -269,6 +271,64 @@ static void join(const struct matching *x, uint32_t a, uint32_t root, uint32_t m
 	pl_derive_edge(b, meet, a + 1, PL_E_COMM);
 }
 
+/* The bytes of the tensors that the event takes in, -1: not known, or not all of one type. */
+static int64_t bytes_in(const struct builder *b, const struct pl_member *m)
+{
+	const struct pl_events *e = b->t->seg[m->segment];
+	const char *dims = pl_derive_text(e, e->dims, m->event);
+	const char *type = pl_derive_text(e, e->types, m->event);
+	size_t n = type && !strncmp(type, "[\"", 2) ? strcspn(type + 2, "\"") : 0;
+	int64_t elements = 0;
+	struct pl_dims t;
+
+	if (!dims || !n || strcmp(type + 2 + n, "\"]") != 0)
+		return -1;
+	while (pl_dims_next(&dims, &t))
+		if (t.elements < 0 || __builtin_add_overflow(elements, t.elements, &elements))
+			return -1;
+	return elements ? pl_dims_product(elements, pl_trace_dtype(type + 2, n, NULL)) : -1;
+}
+
+/* The threads of gloo record what a member gives to an all-gather. Its size is that of the whole
+ * buffer, which has a part of each member. */
+static void size_gathered(const struct matching *x)
+{
+	struct builder *b = x->b;
+	const struct pl_member *m = &b->t->merge.member[x->m->first];
+	pl_id name = b->node[x->at[0]].name;
+
+	if (b->attr[b->node[x->at[0]].attr].bytes >= 0 ||
+	    pl_trace_coll_find(pl_intern_get(&b->g->str, name), b->g->str.len[name]) !=
+		    PL_COLL_ALLGATHER)
+		return;
+	for (uint32_t i = 0; i < x->m->n; i++) {
+		uint32_t a = pl_derive_arrival(b, &m[i]);
+		int64_t bytes = a == PL_NONE ? -1 : bytes_in(b, &m[i]);
+		struct attr attr;
+
+		if (bytes <= 0)
+			continue;
+		attr = b->attr[b->node[a].attr];
+		attr.bytes = pl_dims_product(bytes, x->m->n);
+		b->node[a].attr = b->node[a + 1].attr = pl_derive_attr(b, &attr);
+	}
+}
+
+/* Were both the send and its receive posted? sends.c joins these. */
+static bool note_partner(const struct matching *x)
+{
+	struct posted *send, *recv;
+
+	if (!(x->m->flags & PL_MATCH_P2P) || x->n != 2)
+		return false;
+	send = pl_derive_posted(x->b, x->at[0]);
+	recv = pl_derive_posted(x->b, x->at[1]);
+	if (!send || !recv)
+		return false;
+	send->partner = recv->arrive;
+	return true;
+}
+
 static void one_match(struct matching *x, uint32_t match)
 {
 	struct builder *b = x->b;
@@ -279,14 +339,27 @@ static void one_match(struct matching *x, uint32_t match)
 			alone(b, x->m, x->at[0]);
 		return;
 	}
+	if (note_partner(x))
+		return;
+	size_gathered(x);
 	root = root_of(x);
-	meet = rendezvous(x);
+	meet = pl_derive_rendezvous(b, x->at, x->n, x->last_arrival, x->m->group);
 	if (pl_derive_messages(b, match)) {
 		pl_derive_chunks(b, match, meet);
 		return;
 	}
 	for (size_t i = 0; i < x->n; i++)
 		join(x, x->at[i], root, meet);
+}
+
+/* Communication for which merge found no match at all. A rank alone has nobody to wait for. */
+static void count_unmatched(const struct matching *x)
+{
+	const struct builder *b = x->b;
+
+	for (uint32_t i = 0; b->n_ranks > 1 && i < b->t->n_segs; i++)
+		for (size_t k = 0; k < b->seg[i].n_arrivals; k++)
+			b->g->unmatched_comm += !x->matched[b->seg[i].arrival[k].node];
 }
 
 /* The end of a twin is that of its transfer. Operations after it must see this end, so the end of
@@ -305,8 +378,9 @@ void pl_derive_comm(struct builder *b)
 	const struct pl_merge *m = &b->t->merge;
 	struct matching x = { .b = b };
 
-	if (pl_alloc(&x.twin, b->n_nodes, 1, b->err) < 0)
-		return;
+	if (pl_alloc(&x.twin, b->n_nodes, 1, b->err) < 0 ||
+	    pl_alloc(&x.matched, b->n_nodes, 1, b->err) < 0)
+		goto out;
 	for (uint32_t i = 0; i < b->t->n_segs; i++)
 		pl_sort(b->seg[i].arrival, b->seg[i].n_arrivals, sizeof(*b->seg[i].arrival),
 			by_event);
@@ -326,9 +400,13 @@ void pl_derive_comm(struct builder *b)
 			else
 				count_roots(&x);
 		}
+	count_unmatched(&x);
+	pl_derive_sends(b);
 	pl_derive_message_order(b);
 	refresh_ends(b);
+out:
 	pl_intern_fini(&x.root);
+	pl_free(x.matched);
 	pl_free(x.count);
 	pl_free(x.at);
 	pl_free(x.twin);

@@ -32,6 +32,8 @@
  */
 #define MAX_SETTING (1 << 30)
 
+#define USERS 0x80 /* of segment.range_of: a function of the user's program */
+
 static const char module_prefix[] = "nn.Module: ";
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
@@ -50,12 +52,76 @@ static uint8_t phase_of(struct builder *b, uint32_t seg, pl_id name)
 	return (uint8_t)(*known - 1);
 }
 
+/* The phase of a range whose name says that it is no training: words of annotations, and functions
+ * of the interpreter. */
+static uint8_t special_phase(const char *name)
+{
+	static const struct {
+		uint8_t phase;
+		const char *names;
+	} known[] = {
+		{ PL_PH_GARBAGE,
+		  "gc|GC|Python GC|gc.*|*gc.collect*|*[Gg]arbage*[Cc]ollect*|"
+		  "<built-in * collect>|<built-in method collect of *>|gc_collect*" },
+		{ PL_PH_CHECKPOINT,
+		  "checkpoint|Checkpoint|checkpointing|*[Ss]av*[Cc]heckpoint*|*[Cc]heckpoint*[Ss]"
+		  "av*|"
+		  "*[Ww]rite*checkpoint*|*torch/serialization.py(*): save|torch.save*|"
+		  "*torch/distributed/checkpoint/state_dict_saver.py(*" },
+		{ PL_PH_EVALUATION, "eval|Eval|evaluate|evaluation|Evaluation|validate|validation|"
+				    "Validation|*[./_ ]validation|*[./_ ]evaluate|*: evaluate|"
+				    "*: validate|*validation_step*|*evaluation_loop*" },
+		{ PL_PH_COMPILATION,
+		  "compile|compilation|Compilation|*entire_frame_compile*|*_compile.compile_inner*|"
+		  "*compile_fx*|*inductor_compile*|*async_compile*|*call_user_compiler*|"
+		  "*GraphLowering.compile*|*torch/_dynamo/convert_frame.py(*|triton_compile*|"
+		  "*torch/_inductor/compile_fx.py(*" },
+		{ PL_PH_INPUT, "*torch/utils/data/dataloader.py(*): __next__" },
+	};
+
+	for (size_t i = 0; i < PL_LEN(known); i++)
+		if (pl_glob(known[i].names, name))
+			return known[i].phase;
+	return PL_PH_UNKNOWN;
+}
+
+/* Is it a function of the user's program, "train.py(41): step", and not of Python or PyTorch, whose
+ * files the profiler names from the folders where they are installed? */
+static bool is_users(const char *name)
+{
+	static const char others[] =
+		"*site-packages/*|*dist-packages/*|*/lib/python*|torch/*|*/torch/*|torchvision/*|"
+		"lightning/*|pytorch_lightning/*|transformers/*|accelerate/*|deepspeed/*|megatron/"
+		"*|"
+		"numpy/*|triton/*|apex/*|threading.py*|contextlib.py*|functools.py*|runpy.py*|"
+		"multiprocessing/*|concurrent/*|asyncio/*|importlib/*|collections/*|logging/*|json/"
+		"*|"
+		"selectors.py*|queue.py*|copy.py*|random.py*|weakref.py*|typing.py*|abc.py*|enum."
+		"py*|"
+		"pickle.py*|tempfile.py*|subprocess.py*|inspect.py*|socket.py*|os.py*|re.py*|"
+		"dataclasses.py*|traceback.py*|warnings.py*|types.py*|<*|nn.Module: *";
+
+	return pl_glob("*.py([0-9]*): *", name) && !pl_glob(others, name);
+}
+
 /* The module or phase that a range gives to the events inside it, if it gives one. */
 static void range_tells(struct builder *b, uint32_t seg, uint32_t ev, struct range *x)
 {
 	const struct pl_events *e = b->t->seg[seg];
+	uint8_t *known = &b->seg[seg].range_of[e->name[ev]];
 
-	if (e->kind[ev] == PL_K_ANNOTATION)
+	if (e->kind[ev] != PL_K_ANNOTATION && e->kind[ev] != PL_K_PYTHON)
+		return;
+	if (!*known)
+		*known = (uint8_t)(special_phase(pl_intern_get(&e->seg.str, e->name[ev])) + 1) |
+			 (e->kind[ev] == PL_K_PYTHON &&
+					  is_users(pl_intern_get(&e->seg.str, e->name[ev]))
+				  ? USERS
+				  : 0);
+	x->phase = (uint8_t)((*known & 15) - 1);
+	if (*known & USERS)
+		x->line = e->name[ev];
+	if (x->phase == PL_PH_UNKNOWN && e->kind[ev] == PL_K_ANNOTATION)
 		x->phase = phase_of(b, seg, e->name[ev]);
 	if (e->kind[ev] == PL_K_PYTHON && !strncmp(pl_intern_get(&e->seg.str, e->name[ev]),
 						   module_prefix, sizeof(module_prefix) - 1))
@@ -68,18 +134,19 @@ static void gather_ranges(struct builder *b, uint32_t seg)
 
 	for (uint32_t ev = 0; ev < e->n; ev++) {
 		uint32_t res = b->seg[seg].track_res[e->track[ev]];
-		struct range x = { .module = PL_NONE };
+		struct range x = { .module = PL_NONE, .line = PL_NONE };
 		struct resource *resource;
 
 		if (e->dur[ev] < 0 || res == PL_NONE || !b->resource[res].thread)
 			continue;
 		range_tells(b, seg, ev, &x);
-		if (x.module == PL_NONE && x.phase == PL_PH_UNKNOWN)
+		if (x.module == PL_NONE && x.line == PL_NONE && x.phase == PL_PH_UNKNOWN)
 			continue;
 		resource = &b->resource[res];
 		x.start = pl_derive_time(b, seg, ev);
 		x.end = pl_add_sat(x.start, e->dur[ev]);
 		x.module = pl_derive_str(b, seg, x.module);
+		x.line = pl_derive_str(b, seg, x.line);
 		PL_DERIVE_ADD(b->err, resource->range, resource->n_ranges, resource->cap_ranges, x);
 	}
 }
@@ -121,7 +188,9 @@ static void nest_ranges(struct builder *b, struct resource *resource)
 			join_path(b, outer, x);
 		else if (outer)
 			x->module = outer->module;
-		if (x->phase == PL_PH_UNKNOWN && outer)
+		if (outer && x->line == PL_NONE)
+			x->line = outer->line;
+		if (outer && (x->phase == PL_PH_UNKNOWN || pl_graph_phase_holds(outer->phase)))
 			x->phase = outer->phase;
 	}
 }
@@ -151,46 +220,12 @@ const struct range *pl_derive_range_at(const struct resource *resource, struct r
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-/* These two are -1 if they are too large, or a factor or summand is not known. */
-static int64_t product(int64_t a, int64_t b)
-{
-	int64_t p;
-
-	return a < 0 || b < 0 || __builtin_mul_overflow(a, b, &p) ? -1 : p;
-}
-
+/* -1 if it is too large, or a summand is not known. */
 static int64_t sum(int64_t a, int64_t b)
 {
 	int64_t s;
 
 	return a < 0 || b < 0 || __builtin_add_overflow(a, b, &s) ? -1 : s;
-}
-
-bool pl_derive_next_dims(const char **s, struct tensor_dims *t)
-{
-	const char *p = *s;
-
-	*t = (struct tensor_dims){ .elements = 1 };
-	while (*p && !(*p == '[' && p[1] != '['))
-		p++;
-	if (!*p++)
-		return false;
-	while (*p && *p != ']') {
-		char *end;
-		long long v = strtoll(p, &end, 10);
-
-		if (end == p) {
-			p++;
-			continue;
-		}
-		if (t->n < TENSOR_DIMS_MAX)
-			t->size[t->n] = v;
-		t->n++;
-		t->elements = product(t->elements, v);
-		p = end;
-	}
-	*s = p;
-	return true;
 }
 
 /* Bytes of an element by the next of "["float", "", "long int"]"; the type's name into `type`. */
@@ -210,16 +245,16 @@ static void set_work(struct pl_gwork *w, int64_t flops, int64_t bytes, int64_t w
 {
 	w->flops = flops;
 	if (flops >= 0)
-		w->bytes = sum(bytes, product(written, element));
+		w->bytes = sum(bytes, pl_dims_product(written, element));
 }
 
 /* Two operations for each element of a row and each column. Products of the dimensions before the
  * last two are made side by side; a dimension of size 1 or a missing one repeats. */
-static int64_t product_flops(const struct tensor_dims *a, const struct tensor_dims *b)
+static int64_t product_flops(const struct pl_dims *a, const struct pl_dims *b)
 {
 	int64_t inner, columns, n;
 
-	if (a->n < 1 || b->n < 1 || a->n > TENSOR_DIMS_MAX || b->n > TENSOR_DIMS_MAX)
+	if (a->n < 1 || b->n < 1 || a->n > PL_DIMS_MAX || b->n > PL_DIMS_MAX)
 		return -1;
 	inner = a->size[a->n - 1];
 	if (b->n > 1 && inner == b->size[b->n - 2])
@@ -228,24 +263,25 @@ static int64_t product_flops(const struct tensor_dims *a, const struct tensor_di
 		columns = b->n > 1 ? b->size[b->n - 2] : 1;
 	else
 		return -1;
-	n = product(product(2, inner), product(a->n > 1 ? a->size[a->n - 2] : 1, columns));
+	n = pl_dims_product(pl_dims_product(2, inner),
+			    pl_dims_product(a->n > 1 ? a->size[a->n - 2] : 1, columns));
 	for (int d = 3; d <= a->n || d <= b->n; d++) {
 		int64_t x = d <= a->n ? a->size[a->n - d] : 1,
 			y = d <= b->n ? b->size[b->n - d] : 1;
 
 		if (x != y && x != 1 && y != 1)
 			return -1;
-		n = product(n, x == 1 ? y : x);
+		n = pl_dims_product(n, x == 1 ? y : x);
 	}
 	return n;
 }
 
 /* `t`: the first tensors that are no scalars. What is added to a product stands before its factors,
  * except the bias of a linear layer. */
-static void measure_product(struct pl_gwork *w, const char *name, const struct tensor_dims *t,
-			    int n, int64_t bytes, int64_t element)
+static void measure_product(struct pl_gwork *w, const char *name, const struct pl_dims *t, int n,
+			    int64_t bytes, int64_t element)
 {
-	const struct tensor_dims *a = n > 2 && strstr(name, "add") ? &t[1] : t;
+	const struct pl_dims *a = n > 2 && strstr(name, "add") ? &t[1] : t;
 	int64_t flops = n < 2 ? -1 : product_flops(a, a + 1);
 	int64_t inner = flops < 0 ? 0 : a->size[a->n - 1];
 
@@ -289,9 +325,9 @@ static const char *argument(const char *values, unsigned k)
 static int64_t setting(const char *values, unsigned k, int d)
 {
 	const char *s = argument(values, k);
-	struct tensor_dims x;
+	struct pl_dims x;
 
-	if (*s != '[' || !pl_derive_next_dims(&s, &x) || !x.n || x.n > TENSOR_DIMS_MAX)
+	if (*s != '[' || !pl_dims_next(&s, &x) || !x.n || x.n > PL_DIMS_MAX)
 		return -1;
 	d = d < x.n ? d : x.n - 1;
 	return x.size[d] > MAX_SETTING ? -1 : x.size[d];
@@ -299,7 +335,7 @@ static int64_t setting(const char *values, unsigned k, int d)
 
 /* How many elements the output has in all dimensions but samples and channels; -1: not known. */
 static int64_t output_places(const struct convolution *c, const char *values, bool transposed,
-			     const struct tensor_dims *in, const struct tensor_dims *filter)
+			     const struct pl_dims *in, const struct pl_dims *filter)
 {
 	int64_t n = 1;
 
@@ -318,27 +354,27 @@ static int64_t output_places(const struct convolution *c, const char *values, bo
 				  : size + 2 * padding - span + stride;
 		if (size < (transposed ? 1 : stride))
 			return -1;
-		n = product(n, transposed ? size : size / stride);
+		n = pl_dims_product(n, transposed ? size : size / stride);
 	}
 	return n;
 }
 
 /* Places of a tensor whose first two dimensions are samples and channels. */
-static int64_t places_of(const struct tensor_dims *t)
+static int64_t places_of(const struct pl_dims *t)
 {
 	return t->elements / t->size[0] / t->size[1];
 }
 
 /* `t`: the tensors of three dimensions and more; `bytes` of all that are read. */
 static void measure_convolution(struct pl_gwork *w, const char *name, const char *values,
-				const struct tensor_dims *t, int n, int64_t bytes, int64_t element)
+				const struct pl_dims *t, int n, int64_t bytes, int64_t element)
 {
 	const struct convolution *c = NULL;
 	int64_t at, written;
 	bool transposed;
 
 	for (int i = 0; i < n; i++)
-		if (t[i].n != t[0].n || t[i].n > TENSOR_DIMS_MAX || t[i].elements <= 0)
+		if (t[i].n != t[0].n || t[i].n > PL_DIMS_MAX || t[i].elements <= 0)
 			return;
 	for (size_t i = 0; i < PL_LEN(convolutions); i++)
 		if (n == (convolutions[i].mask ? 3 : 2) && pl_glob(convolutions[i].name, name))
@@ -352,19 +388,22 @@ static void measure_convolution(struct pl_gwork *w, const char *name, const char
 		bool of_input = *mask == '[' && mask[1] == 'T';
 		bool of_filter = second && second[1] == ' ' && second[2] == 'T';
 
-		at = product(of_input + of_filter, places_of(&t[transposed]));
+		at = pl_dims_product(of_input + of_filter, places_of(&t[transposed]));
 		written = sum(of_input * t[1].elements, of_filter * t[2].elements);
 	} else {
 		int64_t groups = transposed ? strtoll(argument(values, c->groups), NULL, 10) : 0;
 
 		written = output_places(c, values, transposed, &t[0], &t[1]);
 		at = transposed ? places_of(&t[0]) : written;
-		written = product(product(t[0].size[0], written),
-				  transposed ? product(groups > 0 ? groups : -1, t[1].size[1])
-					     : t[1].size[0]);
+		written = pl_dims_product(
+			pl_dims_product(t[0].size[0], written),
+			transposed ? pl_dims_product(groups > 0 ? groups : -1, t[1].size[1])
+				   : t[1].size[0]);
 	}
-	set_work(w, product(product(product(2, t[0].size[0]), at), t[n - 1].elements), bytes,
-		 written, element);
+	set_work(w,
+		 pl_dims_product(pl_dims_product(pl_dims_product(2, t[0].size[0]), at),
+				 t[n - 1].elements),
+		 bytes, written, element);
 }
 
 /*
@@ -374,7 +413,7 @@ static void measure_convolution(struct pl_gwork *w, const char *name, const char
  * The place in the sequence is dimension 2 of the tensors of the first two names, else 1.
  */
 static void measure_attention(struct pl_gwork *w, const char *name, const char *types,
-			      const struct tensor_dims *t, int n, int64_t bytes, int64_t element)
+			      const struct pl_dims *t, int n, int64_t bytes, int64_t element)
 {
 	static const char *const known[] = { "aten::*scaled_dot_product_*",
 					     "aten::_cudnn_attention_*", "aten::_flash_attention_*",
@@ -395,11 +434,12 @@ static void measure_attention(struct pl_gwork *w, const char *name, const char *
 		if (t[i].n != 4 || t[i].elements <= 0)
 			return;
 	queries = t[0].elements / t[0].size[3];
-	out = product(queries, t[2].size[3]);
+	out = pl_dims_product(queries, t[2].size[3]);
 	set_work(w,
-		 product(product(product(2, queries), t[1].size[k < 2 ? 2 : 1]),
-			 sum(product(gradient ? 3 : 1, t[0].size[3]),
-			     product(gradient ? 2 : 1, t[2].size[3]))),
+		 pl_dims_product(
+			 pl_dims_product(pl_dims_product(2, queries), t[1].size[k < 2 ? 2 : 1]),
+			 sum(pl_dims_product(gradient ? 3 : 1, t[0].size[3]),
+			     pl_dims_product(gradient ? 2 : 1, t[2].size[3]))),
 		 bytes, gradient ? sum(sum(t[0].elements, t[1].elements), t[2].elements) : out,
 		 element);
 }
@@ -408,12 +448,12 @@ static void measure_attention(struct pl_gwork *w, const char *name, const char *
 static void measure(struct pl_gwork *w, const char *name, const char *dims, const char *types,
 		    const char *values, const char **type)
 {
-	struct tensor_dims t, first[3], large[4];
+	struct pl_dims t, first[3], large[4];
 	const char *next = types;
 	int64_t bytes = 0, most = 0, element = 0;
 	int n_first = 0, n_large = 0;
 
-	while (pl_derive_next_dims(&dims, &t)) {
+	while (pl_dims_next(&dims, &t)) {
 		const char *word = NULL;
 		int64_t size = next_type(&next, &word), n;
 
@@ -426,7 +466,7 @@ static void measure(struct pl_gwork *w, const char *name, const char *dims, cons
 			first[n_first++] = t;
 		if (t.n >= 3 && n_large++ < 4)
 			large[n_large - 1] = t;
-		n = product(t.elements, size);
+		n = pl_dims_product(t.elements, size);
 		bytes = sum(bytes, n);
 		most = pl_max_i64(most, n);
 	}
@@ -489,7 +529,9 @@ uint32_t pl_derive_work(struct builder *b, const struct op *op)
 
 void pl_derive_phase(struct builder *b, struct op *op, uint8_t around)
 {
-	op->phase = phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev]);
+	op->phase = pl_graph_phase_holds(around)
+			    ? around
+			    : phase_of(b, op->seg, b->t->seg[op->seg]->name[op->ev]);
 	if (op->phase == PL_PH_UNKNOWN || (op->phase == PL_PH_FORWARD && around))
 		op->phase = around;
 }

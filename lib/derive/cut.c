@@ -19,7 +19,7 @@
 #include "core/pool.h"
 
 /* Steps that differ only in these columns share a shape, which has the values of the first step. */
-#define DESCRIPTIVE (PL_HAS_phase | PL_HAS_module | PL_HAS_work)
+#define DESCRIPTIVE (PL_HAS_phase | PL_HAS_module | PL_HAS_work | PL_HAS_line)
 #define GIVE_BACK   (1u << 18) /* the memory of so many nodes at a time */
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -40,9 +40,11 @@ static unsigned columns_needed(const struct builder *b)
 static bool same_node(const struct builder *b, const struct node *x, const struct node *y)
 {
 	const struct attr *a = &b->attr[x->attr], *d = &b->attr[y->attr];
-	bool same = x->type == y->type && x->role == y->role && x->kind == y->kind &&
-		    !((x->flags ^ y->flags) & ~NODE_OWN) && x->res == y->res &&
-		    x->name == y->name && (x->group == y->group || !pl_derive_may_group(x));
+	bool same =
+		x->type == y->type && x->role == y->role && x->kind == y->kind &&
+		!((x->flags ^ y->flags) & ~NODE_OWN) && x->res == y->res && x->name == y->name &&
+		(x->phase == y->phase || (x->phase <= PL_PH_OTHER && y->phase <= PL_PH_OTHER)) &&
+		(x->group == y->group || !pl_derive_may_group(x));
 
 	if (a == d || !same)
 		return same;

@@ -11,7 +11,11 @@
  * phase of the call that launched it. On a rank with a backward phase, other work is forward
  * if backward work follows, in the first step of the shape.
  *
- * Linear in nodes and edges.
+ * No profiler records how long a thread waits for samples, unless PyTorch's DataLoader reads them.
+ * A long gap is taken for such a wait if it lies between the optimiser, or the begin of the step,
+ * and the next forward pass.
+ *
+ * Linear in nodes and edges, O(n log n) in gaps.
  */
 #include "derive/describe.h"
 #include "derive/names.h"
@@ -281,11 +285,6 @@ static uint8_t phase_of_launch(const struct pl_shape *s, uint32_t i)
 	return PL_PH_UNKNOWN;
 }
 
-static bool is_backward(uint8_t phase)
-{
-	return phase == PL_PH_BACKWARD || phase == PL_PH_INPUT_GRAD || phase == PL_PH_WEIGHT_GRAD;
-}
-
 /* `says`: of the name; NULL: the node is no work. */
 static uint8_t phase_of_node(const struct pl_shape *s, uint32_t i, const struct pl_name_says *says)
 {
@@ -296,7 +295,7 @@ static uint8_t phase_of_node(const struct pl_shape *s, uint32_t i, const struct 
 	if (s->kind[i] == PL_K_DATA)
 		return PL_PH_INPUT;
 	if (!says)
-		return PL_PH_OTHER;
+		return pl_graph_phase_holds(s->phase[i]) ? s->phase[i] : (uint8_t)PL_PH_OTHER;
 	if (s->phase[i] != PL_PH_UNKNOWN)
 		return s->phase[i];
 	if (says->communicates)
@@ -387,12 +386,136 @@ static void describe_layers(struct describe *d, struct pl_shape *s)
 	}
 }
 
+/* ---- input ----------------------------------------------------------------------------------- */
+
+#define INPUT_SHARE 33 /* a wait for samples is at least that part of the step, */
+#define INPUT_TIMES 4  /* and so many times as long as nine of ten other gaps */
+
+struct gap {
+	uint32_t res;
+	bool input; /* it may be a wait for samples */
+	pl_ns ns;
+	uint32_t node;
+};
+
+struct input_thread { /* by resource */
+	bool open;    /* nothing of the next forward pass has run since the optimiser */
+	pl_ns first, last;
+};
+
+PL_COMPARATOR(by_length, struct gap, res, input, ns, node);
+
+/* Mean duration of the node in the steps of the shape. */
+static pl_ns mean_of_steps(const struct pl_graph *g, const struct pl_shape *shape, uint32_t node)
+{
+	pl_ns sum = 0, n = 0;
+
+	for (size_t k = 0; k < g->n_steps; k++) {
+		if (&g->shape[g->step[k].shape] != shape)
+			continue;
+		sum = pl_add_sat(sum, g->step[k].dur[node]);
+		n++;
+	}
+	return n ? sum / n : 0;
+}
+
+/* The gaps of one thread, by length; those that may be waits for samples are the last. */
+static void name_input(struct describe *d, const struct pl_shape *s, const struct gap *v, size_t n,
+		       const struct input_thread *thread)
+{
+	pl_ns least = (thread->last - thread->first) / INPUT_SHARE;
+	size_t others = 0;
+
+	while (others < n && !v[others].input)
+		others++;
+	if (others)
+		least = pl_max_i64(least, INPUT_TIMES * v[others * 9 / 10].ns);
+	for (size_t i = others; i < n; i++) {
+		uint32_t node = v[i].node;
+
+		if (mean_of_steps(d->g, s, node) < least)
+			continue;
+		s->phase[node] = PL_PH_INPUT;
+		s->flags[node] |= PL_NF_INFERRED;
+		s->name[node] = put_string(d, "waiting for input");
+	}
+}
+
+/* Does the node show that its thread has its samples? On a rank without a backward pass (`trains`
+ * is false) all work does. */
+static bool has_samples(const struct pl_shape *s, uint32_t i, bool trains)
+{
+	unsigned phase = s->phase[i];
+
+	return phase == PL_PH_FORWARD || phase == PL_PH_COMM || pl_graph_is_backward(phase) ||
+	       (!trains && phase != PL_PH_OPTIMIZER && is_work(s, i));
+}
+
+/* `last`: see describe_nodes(). Ranks whose input was recorded need no guess. */
+static void find_input(struct describe *d, const struct pl_shape *s, const struct pl_gstep *st,
+		       const pl_ns *last)
+{
+	struct input_thread *thread = NULL;
+	bool *recorded = NULL;
+	struct gap *v = NULL;
+	size_t n = 0, cap = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&thread, d->g->n_res, sizeof(*thread), d->err));
+	PL_TRY(pl_alloc(&recorded, (size_t)d->g->n_ranks, sizeof(*recorded), d->err));
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+		uint32_t r = s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]];
+		struct input_thread *x;
+
+		if (r == PL_NONE)
+			continue;
+		x = &thread[s->res[i]];
+		if (s->phase[i] == PL_PH_INPUT)
+			recorded[r] = true;
+		if (!x->last)
+			x->first = st->start[i];
+		x->last = pl_max_i64(x->last, st->start[i] + st->dur[i]);
+		if (s->phase[i] == PL_PH_OPTIMIZER ||
+		    (s->role[i] == PL_RO_MARK && s->flags[i] & PL_NF_STEP_BEGIN))
+			x->open = true;
+		else if (has_samples(s, i, last[r] != INT64_MIN))
+			x->open = false;
+		if (s->role[i] == PL_RO_GAP && s->kind[i] != PL_K_DATA &&
+		    s->phase[i] <= PL_PH_OTHER)
+			PL_DERIVE_ADD(d->err, v, n, cap,
+				      (struct gap){ s->res[i], x->open, st->dur[i], i });
+	}
+	pl_sort(v, n, sizeof(*v), by_length);
+	for (size_t i = 0, k; i < n; i = k) {
+		for (k = i; k < n && v[k].res == v[i].res; k++)
+			;
+		if (!recorded[d->rank[v[i].res]])
+			name_input(d, s, v + i, k - i, &thread[v[i].res]);
+	}
+out:
+	pl_free(thread);
+	pl_free(recorded);
+	pl_free(v);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
+
+/* The phase of a forward operation on a rank whose last backward operation begins at `last`. Work
+ * behind it is perhaps an evaluation, but only what the source calls so has that phase. */
+static uint8_t after_training(const struct pl_shape *s, uint32_t i, const struct pl_gstep *st,
+			      pl_ns last)
+{
+	uint8_t call = phase_of_launch(s, i);
+
+	if (call != PL_PH_UNKNOWN)
+		return call;
+	return is_work(s, i) && st->start[i] > last ? PL_PH_OTHER : PL_PH_FORWARD;
+}
 
 /* Phase and work of each node. Work whose phase nothing tells has the phase of its launch.
  * Otherwise it is forward if a backward operation of its rank begins later, and has none of these
- * phases if none does: a step can have several passes, such as a batch in parts. `st`: a step of
- * the shape. */
+ * phases if none does: a step can have several passes, such as a batch in parts. What a range calls
+ * forward, but no backward operation follows, is not forward. `st`: a step of the shape. */
 static void describe_nodes(struct describe *d, const struct pl_shape *shape,
 			   const struct pl_gstep *st)
 {
@@ -412,7 +535,7 @@ static void describe_nodes(struct describe *d, const struct pl_shape *shape,
 		if (!says)
 			continue;
 		describe_work(d, s, i, says);
-		if (!st || !is_backward(phase) || s->res[i] == PL_NONE)
+		if (!st || !pl_graph_is_backward(phase) || s->res[i] == PL_NONE)
 			continue;
 		r = d->rank[s->res[i]];
 		if (r != PL_NONE && phase_of_launch(s, i) == PL_PH_UNKNOWN)
@@ -421,13 +544,19 @@ static void describe_nodes(struct describe *d, const struct pl_shape *shape,
 	for (uint32_t i = 0; i < s->n_nodes; i++) {
 		uint32_t r;
 
-		if (s->phase[i] != PL_PH_UNKNOWN || s->res[i] == PL_NONE)
+		if (s->res[i] == PL_NONE)
+			continue;
+		r = d->rank[s->res[i]];
+		if (s->phase[i] == PL_PH_FORWARD && r != PL_NONE && last[r] != INT64_MIN)
+			s->phase[i] = after_training(s, i, st, last[r]);
+		if (s->phase[i] != PL_PH_UNKNOWN)
 			continue;
 		s->phase[i] = phase_of_launch(s, i);
-		r = d->rank[s->res[i]];
 		if (s->phase[i] == PL_PH_UNKNOWN && r != PL_NONE && last[r] != INT64_MIN)
 			s->phase[i] = st->start[i] < last[r] ? PL_PH_FORWARD : PL_PH_OTHER;
 	}
+	if (st)
+		find_input(d, shape, st, last);
 	pl_free(last);
 }
 

@@ -9,18 +9,19 @@
  * A launch edge leads from the runtime call with the same correlation. It leads from the end of the
  * call, because in a long call (loading of a module, preemption of the thread) the submission comes
  * last. If the operation began before the call returned, the edge leads from the start of the call.
- * All kernels of one CUDA graph have one correlation. An operation of the graph on another stream
- * follows the latest kernel that had ended; this edge is inferred, because the profile has no edges
- * of CUDA graphs. An operation without a recorded layer belongs to the layer of its launch.
+ * All kernels of one CUDA graph have one correlation. An operation of the graph that was delayed,
+ * or is the first one on its stream, follows the latest kernel of another stream that had ended;
+ * what comes after the graph on its first stream follows all branches. These edges are inferred,
+ * because the profile has no edges of CUDA graphs. An operation without a recorded layer belongs to
+ * the layer of its launch.
  *
- * A thread that only communicates (a worker of gloo) is treated as a stream. Its launches are the
- * host operators that issue its communication. They are found by correlation or record function
- * id, or, if neither was recorded, by order among the operators with the same collective and sizes,
- * or with the same collective.
+ * A thread that only communicates (a worker of gloo) is treated as a stream; service.c finds its
+ * launches.
  */
 #include "derive/internal.h"
 
-#define DIMS_MAX 512 /* length of the text */
+#define GRAPH_NEAR   64	  /* operations of a CUDA graph that are looked back */
+#define GRAPH_GAP_NS 4000 /* between operations of a graph that follow one another at once */
 
 /* How far two neighbours may overlap and still count as one after the other. */
 static pl_ns slack(pl_ns dur)
@@ -135,6 +136,8 @@ static void launch(struct builder *b, struct rank *rank, struct op *op, uint32_t
 	rank->n_by_call++;
 	if (!pl_trace_kind_is_comm(op->kind)) {
 		pl_derive_set_context(b, op->node, op->last, x->phase, x->module, x->work);
+		for (uint32_t i = op->node; i <= op->last && i != PL_NONE; i++)
+			pl_derive_add_line(b, &b->node[i], x->line);
 		if (x->layer >= 0 && b->attr[b->node[op->node].attr].layer < 0)
 			pl_derive_set_layer(b, op->node, op->last, x->layer);
 	}
@@ -204,133 +207,60 @@ static void group_by_call(struct builder *b, struct rank *rank)
 				sizeof(*rank->by_call), by_op_start);
 }
 
+/* The last operation of this stream among the first n of a call, NULL: none nearby. */
+static struct op *latest_on(const struct builder *b, struct op *const *v, uint32_t n, uint32_t res)
+{
+	for (uint32_t k = n; k-- > 0 && n - k < GRAPH_NEAR;)
+		if (b->node[v[k]->node].res == res)
+			return v[k];
+	return NULL;
+}
+
+/* An operation of a CUDA graph waits for another stream. */
+static void graph_fork(struct builder *b, struct op *const *v, uint32_t i)
+{
+	struct op *op = v[i], *best = NULL;
+	uint32_t res = b->node[op->node].res;
+	const struct op *own = latest_on(b, v, i, res);
+
+	if (own && op->start - own->end <= GRAPH_GAP_NS)
+		return; /* it had only its own stream to wait for */
+	for (uint32_t k = i; k-- > 0 && i - k < GRAPH_NEAR;)
+		if (b->node[v[k]->node].res != res && v[k]->end <= op->start &&
+		    (!best || v[k]->end > best->end))
+			best = v[k];
+	if (best)
+		pl_derive_edge(b, best->last, op->node, PL_E_WAIT | PL_E_INFERRED);
+}
+
+/* What comes after a CUDA graph on its first stream waits for the last operation of each branch. */
+static void graph_join(struct builder *b, struct op *const *v, uint32_t n)
+{
+	uint32_t res = b->node[v[0]->node].res;
+	const struct resource *resource = &b->resource[res];
+	struct op *next = latest_on(b, v, n, res);
+
+	if (!next)
+		return;
+	do
+		next++;
+	while (next < resource->op + resource->n && next->node == PL_NONE);
+	for (uint32_t k = n; next < resource->op + resource->n && k-- > 0 && n - k < GRAPH_NEAR;) {
+		uint32_t other = b->node[v[k]->node].res;
+
+		if (other != res && v[k]->end <= next->start && latest_on(b, v, n, other) == v[k])
+			pl_derive_edge(b, v[k]->last, next->node, PL_E_WAIT | PL_E_INFERRED);
+	}
+}
+
 /* Branches of a CUDA graph on several streams. */
 static void graph_branches(struct builder *b, struct rank *rank, const struct call *c)
 {
-	for (uint32_t i = 1; i < c->n_ops; i++) {
-		struct op *op = rank->by_call[c->first_op + i], *best = NULL;
-		uint32_t res = b->node[op->node].res;
+	struct op *const *v = rank->by_call + c->first_op;
 
-		for (uint32_t k = i; k-- > 0 && i - k < 64;) {
-			struct op *p = rank->by_call[c->first_op + k];
-
-			if (b->node[p->node].res != res && p->end <= op->start &&
-			    (!best || p->end > best->end))
-				best = p;
-		}
-		if (best)
-			pl_derive_edge(b, best->last, op->node, PL_E_WAIT | PL_E_INFERRED);
-	}
-}
-
-/* ---- launches of communicating threads ------------------------------------------------------- */
-
-struct issue {
-	struct op *op;
-	const char *coll, *dims; /* dims: NULL not recorded */
-	int64_t record, corr;	 /* record: id of the record function */
-};
-
-static int by_issue(const void *pa, const void *pb)
-{
-	const struct issue *a = pa, *c = pb;
-
-	return by_op_start(&a->op, &c->op);
-}
-
-static void collect_issues(struct builder *b, struct rank *rank, bool service, struct issue **v,
-			   size_t *n)
-{
-	size_t cap = 0;
-
-	for (size_t k = 0; k < rank->n_res; k++) {
-		struct resource *resource = &b->resource[rank->res[k]];
-
-		if (!resource->thread || resource->service != service)
-			continue;
-		for (uint32_t i = 0; i < resource->n; i++) {
-			struct op *op = &resource->op[i];
-			const struct pl_events *e = b->t->seg[op->seg];
-			pl_id name = e->name[op->ev];
-			const char *coll = pl_trace_coll_from_name(pl_intern_get(&e->seg.str, name),
-								   e->seg.str.len[name]);
-
-			/* the recorded collective is more reliable than the name */
-			if (!coll && op->kind == PL_K_HOST_OP && pl_derive_corr(b, op) != INT64_MIN)
-				coll = pl_derive_text(e, e->coll, op->ev);
-			if (!coll || op->node == PL_NONE)
-				continue;
-			PL_DERIVE_ADD(b->err, *v, *n, cap,
-				      (struct issue){ op, coll, pl_derive_text(e, e->dims, op->ev),
-						      pl_derive_value(e->record, op->ev, INT64_MIN),
-						      pl_derive_corr(b, op) });
-		}
-	}
-	pl_sort(*v, *n, sizeof(**v), by_issue);
-}
-
-static bool same_dims(const struct issue *host, const struct issue *work)
-{
-	char x[DIMS_MAX], y[DIMS_MAX];
-
-	if (!host->dims || !work->dims)
-		return false;
-	pl_trace_dims_text(host->dims, true, x, sizeof(x));
-	pl_trace_dims_text(work->dims, false, y, sizeof(y));
-	return !strcmp(x, y);
-}
-
-/* The operator that issued `work`, among the unused operators from `next` on. nh: not known. */
-static size_t find_issue(const struct issue *host, size_t nh, const bool *used, size_t next,
-			 const struct issue *work)
-{
-	size_t hit = nh;
-
-	for (size_t k = next; k < nh && work->corr != INT64_MIN; k++)
-		if (!used[k] && host[k].corr == work->corr)
-			return k;
-	for (size_t k = next; k < nh && work->record > 0; k++) /* 0: not counted */
-		if (!used[k] && host[k].record == work->record - 1 &&
-		    host[k].op->start <= work->op->start)
-			return k;
-	for (size_t k = next; k < nh && host[k].op->start <= work->op->start; k++) {
-		if (used[k] || strcmp(host[k].coll, work->coll))
-			continue;
-		if (same_dims(&host[k], work))
-			return k;
-		hit = hit == nh ? k : hit;
-	}
-	return hit;
-}
-
-static void service_launches(struct builder *b, struct rank *rank)
-{
-	struct issue *host = NULL, *work = NULL;
-	size_t nh = 0, nw = 0, next = 0;
-	bool *used = NULL, recorded;
-	int rc;
-
-	collect_issues(b, rank, true, &work, &nw);
-	if (!nw)
-		goto out;
-	collect_issues(b, rank, false, &host, &nh);
-	PL_TRY(pl_alloc(&used, nh, sizeof(*used), b->err));
-	for (size_t i = 0; i < nw; i++) {
-		size_t hit = find_issue(host, nh, used, next, &work[i]);
-
-		if (hit == nh)
-			continue;
-		used[hit] = true;
-		while (next < nh && used[next])
-			next++;
-		recorded = work[i].corr != INT64_MIN && host[hit].corr == work[i].corr;
-		pl_derive_edge(b, host[hit].op->node, work[i].op->node,
-			       PL_E_EARLY | (recorded ? 0 : PL_E_INFERRED));
-	}
-out:
-	pl_free(host);
-	pl_free(work);
-	pl_free(used);
+	for (uint32_t i = 1; i < c->n_ops; i++)
+		graph_fork(b, v, i);
+	graph_join(b, v, c->n_ops);
 }
 
 /* On a rank without a device, host operators are the computation. */
@@ -355,8 +285,6 @@ void pl_derive_device(struct builder *b, struct rank *rank)
 	for (size_t c = 0; c < rank->n_calls && !b->err->code; c++)
 		if (rank->call[c].n_ops > 1)
 			graph_branches(b, rank, &rank->call[c]);
-	if (rank->comm_threads)
-		service_launches(b, rank);
 	if (!rank->has_device)
 		host_is_compute(b, rank);
 }

@@ -34,7 +34,7 @@
  */
 #include <stdlib.h>
 
-#include "derive/internal.h"
+#include "derive/events.h"
 
 /* Each further stream or event multiplies the hypotheses of a place, and then a wrong one fits by
  * chance more often. Therefore the search ends where programs seldom have the right one. */
@@ -44,18 +44,11 @@
 #define TIGHT_NS      10000  /* an operation begins at most this long after the event */
 #define HANDOVER_NS   200000 /* after a longer pause, another thread may have launched */
 #define N_DST	      3	     /* waiting streams that are considered */
-#define N_SRC	      2	     /* streams an event may have been recorded on */
 #define N_BACK	      24     /* events back */
 #define N_BACK_LAUNCH 64     /* where every launch has an event */
 #define BACK_STEPS    64     /* operations back */
 #define SCAN_CALLS    512    /* calls looked at for the next launch on another stream */
 #define CONTEXT	      3	     /* calls before and behind a wait that make its place */
-
-struct record {
-	uint32_t call;
-	uint32_t stream[N_SRC], n[N_SRC]; /* stream, and how many were launched there before */
-	int32_t used;			  /* by how many waits */
-};
 
 struct hyp {
 	uint8_t back, dst, src; /* events back, 1 the last; alternatives */
@@ -70,6 +63,7 @@ struct wait {
 	pl_ns hold[N_DST]; /* how long it was held up */
 	uint64_t place;
 	struct hyp h;
+	bool explains; /* its hypothesis explains why an operation was delayed */
 };
 
 struct group { /* waits of one place */
@@ -77,21 +71,6 @@ struct group { /* waits of one place */
 	uint32_t order; /* of its first wait */
 	uint8_t dst;	/* the likely alternative */
 	bool done, supported;
-};
-
-struct events { /* of a rank */
-	struct builder *b;
-	struct rank *rank;
-	struct streams *l;
-	struct record *rec;
-	size_t n_rec, cap_rec;
-	struct wait *wait; /* by place */
-	size_t n_wait, cap_wait;
-	uint32_t most_back;
-	bool made_up; /* the waits are assumed */
-	struct group *group;
-	size_t n_group, cap_group;
-	uint64_t *hash; /* by name, of all ranks: without its digits; 0 not yet */
 };
 
 /* ---- calls and the streams they launch on ---------------------------------------------------- */
@@ -196,10 +175,12 @@ static bool launches_comm(const struct builder *b, const struct rank *rank, uint
 	       b->node[rank->by_call[rank->call[c].first_op]->node].role == PL_RO_ARRIVE;
 }
 
-/* Mark the library's own records and waits around its launches, if it has the habit. */
+/* Mark the library's own records and waits around its launches, if it has the habit: nearly all
+ * have both, and many have another record and wait before, those of the framework. A framework that
+ * communicates on a stream of its own has none. */
 static void mark_fences(const struct builder *b, struct rank *rank)
 {
-	uint32_t comm = 0, both = 0;
+	uint32_t comm = 0, both = 0, twice = 0;
 
 	for (uint32_t c = 0; c < rank->n_calls; c++) {
 		uint32_t before;
@@ -208,9 +189,13 @@ static void mark_fences(const struct builder *b, struct rank *rank)
 			continue;
 		comm++;
 		before = fence(rank, c, -1);
-		both += before != PL_NONE && fence(rank, before, -1) != PL_NONE &&
-			fence(rank, c, 1) != PL_NONE;
+		if (before == PL_NONE || fence(rank, c, 1) == PL_NONE)
+			continue;
+		both++;
+		twice += fence(rank, before, -1) != PL_NONE;
 	}
+	if (twice * 10 < comm * 3)
+		return;
 	for (uint32_t c = 0; both * 10 >= comm * 9 && c < rank->n_calls; c++) {
 		for (int dir = -1; dir <= 1 && launches_comm(b, rank, c); dir += 2) {
 			uint32_t far = fence(rank, c, dir);
@@ -307,8 +292,16 @@ static void recorded_waits(struct events *x, bool *any)
 
 /* ---- the waits and the records to choose from ------------------------------------------------ */
 
-/* launched: an event that is assumed after the launch at `call`. */
-static void add_record(struct events *x, uint32_t call, bool launched)
+/* The stream of the last computation that any thread launched before the call, or PL_NONE. */
+static uint32_t last_computing(const struct events *x, uint32_t c)
+{
+	for (uint32_t k = 0; k < SCAN_CALLS && c-- > 0; k++)
+		if (x->rank->call[c].n_ops && !launches_comm(x->b, x->rank, c))
+			return stream_of_call(x, c);
+	return PL_NONE;
+}
+
+void pl_derive_add_record(struct events *x, uint32_t call, bool launched)
 {
 	struct record r = { .call = call };
 	uint32_t n = 1;
@@ -316,9 +309,15 @@ static void add_record(struct events *x, uint32_t call, bool launched)
 	if (launched)
 		r.stream[0] = stream_of_call(x, call);
 	else
-		n = near_streams(x, call, -1, r.stream, N_SRC);
+		n = near_streams(x, call, -1, r.stream, N_SRC - 1);
 	for (uint32_t i = n; i < N_SRC; i++)
 		r.stream[i] = PL_NONE;
+	/* between sends and receives of a pipeline another thread computes */
+	if (!launched)
+		r.stream[N_SRC - 1] = last_computing(x, call);
+	for (uint32_t i = 0; i + 1 < N_SRC; i++)
+		if (r.stream[i] == r.stream[N_SRC - 1])
+			r.stream[N_SRC - 1] = PL_NONE;
 	for (uint32_t i = 0; i < N_SRC && r.stream[i] != PL_NONE; i++)
 		r.n[i] = pl_derive_launched(&x->l->v[r.stream[i]], call + launched);
 	PL_DERIVE_ADD(x->b->err, x->rec, x->n_rec, x->cap_rec, r);
@@ -389,7 +388,7 @@ static uint64_t call_hash(struct events *x, uint32_t c)
 	return name_hash(x, n->name) * 31 + n->res;
 }
 
-static uint64_t place_of(struct events *x, uint32_t call)
+uint64_t pl_derive_place(struct events *x, uint32_t call)
 {
 	uint64_t h = 0;
 
@@ -431,7 +430,7 @@ static void collect(struct events *x)
 		if (any_wait ? y->type == CALL_WAIT : y->n_ops > 0)
 			add_wait(x, c);
 		if (any_record ? y->type == CALL_RECORD : y->n_ops > 0)
-			add_record(x, c, !any_record);
+			pl_derive_add_record(x, c, !any_record);
 	}
 }
 
@@ -468,7 +467,7 @@ static bool shadowed(const struct events *x, uint32_t c)
 static void find_places(struct events *x)
 {
 	for (size_t i = 0; i < x->n_wait; i++)
-		x->wait[i].place = place_of(x, x->wait[i].call);
+		x->wait[i].place = pl_derive_place(x, x->wait[i].call);
 	pl_sort(x->wait, x->n_wait, sizeof(*x->wait), by_place);
 	for (size_t i = 0, n; i < x->n_wait; i += n) {
 		for (n = 1; i + n < x->n_wait && x->wait[i + n].place == x->wait[i].place; n++)
@@ -554,7 +553,8 @@ static void accept(struct events *x, struct group *g, struct hyp h, bool support
 		struct wait *w = &x->wait[i];
 
 		w->h = h;
-		if (judge(x, w, h) == SUPPORTED)
+		w->explains = judge(x, w, h) == SUPPORTED;
+		if (w->explains)
 			w->op[h.dst]->explained = true;
 	}
 	use(x, g, 1);
@@ -586,10 +586,15 @@ static bool next_hyp(const struct events *x, const struct group *g, struct hyp *
 static void take_nearest(struct events *x, struct group *g)
 {
 	struct hyp h = { 1, g->dst, 0 };
-	struct tally t = test(x, g, h);
 
-	if (t.possible && !t.refuted && !t.same && t.supported == t.held)
-		accept(x, g, h, t.supported);
+	for (; h.src < N_SRC; h.src++) {
+		struct tally t = test(x, g, h);
+
+		if (t.possible && !t.refuted && !t.same && t.supported == t.held) {
+			accept(x, g, h, t.supported);
+			return;
+		}
+	}
 }
 
 /* The hypothesis with the most support; the nearest possible one if none has any. */
@@ -628,7 +633,7 @@ static uint32_t shared(const struct events *x, const struct group *g, struct hyp
 
 /*
  * A place without support. An event on a communication stream usually has one wait, so the nearest
- * event that no other wait names is more likely.
+ * event of such a stream that no other wait names is more likely.
  */
 static void reconsider(struct events *x, struct group *g)
 {
@@ -643,7 +648,8 @@ static void reconsider(struct events *x, struct group *g)
 	while (least && ++h.back <= x->most_back) {
 		struct tally t;
 
-		if (!source(x, &x->wait[g->first + g->n - 1], h, &stream, &n) || stream != from)
+		if (!source(x, &x->wait[g->first + g->n - 1], h, &stream, &n) ||
+		    !x->l->v[stream].comm)
 			continue;
 		t = test(x, g, h);
 		if (t.refuted || t.same || !t.possible || shared(x, g, h) >= least)
@@ -660,7 +666,7 @@ static void take_any(struct events *x, struct wait *w)
 	const struct group *g = &(const struct group){ .dst = 0 };
 	struct hyp h = { 1, 0, 0 };
 
-	for (uint32_t i = 0; i < N_DST; i++)
+	for (uint32_t i = 0; i < N_DST && !w->explains; i++)
 		if (w->op[i] && w->hold[i] && !w->op[i]->explained)
 			goto search;
 	return;

@@ -207,6 +207,7 @@ static void prepare_segment(struct builder *b, uint32_t seg)
 	PL_TRY(pl_alloc(&x->str, e->seg.str.n + 1, sizeof(*x->str), b->err));
 	PL_TRY(pl_alloc(&x->call_type, e->seg.str.n + 1, 1, b->err));
 	PL_TRY(pl_alloc(&x->phase_of, e->seg.str.n + 1, 1, b->err));
+	PL_TRY(pl_alloc(&x->range_of, e->seg.str.n + 1, 1, b->err));
 	PL_TRY(pl_alloc(&x->track_res, nt + 1, sizeof(*x->track_res), b->err));
 	PL_TRY(pl_alloc(&x->track_at, nt + 1, sizeof(*x->track_at), b->err));
 	PL_TRY(pl_alloc(&x->clock, nt + 1, sizeof(*x->clock), b->err));

@@ -5,8 +5,9 @@
  * node in the program order of the thread. Time outside all operations is a node too (role GAP):
  * the interpreter, data loading code, or a wait. A call that waits for the device is two nodes, the
  * call and the rest of it after the wait (role SYNC), so that the wait itself can be derived.
- * Communication on a thread (gloo) is an arrival and a transfer, as on a stream. A step annotation
- * becomes two marks and no node of its own.
+ * A collective on a thread (gloo) is an arrival and a transfer, as on a stream; the host operations
+ * inside it belong to it. A send or receive is no work of the thread, which posts it and waits for
+ * it later (sends.c). A step annotation becomes two marks and no node of its own.
  *
  * No profiler records waits of threads for one another (the main thread during backward()). They
  * are inferred if thread A does nothing from a0 to a1, thread B is idle at a0 and at a1, and a
@@ -20,7 +21,7 @@
 
 /* Module and work of an operation on the stack. */
 struct context {
-	pl_id module;
+	pl_id module, line;
 	uint32_t work; /* of the operation, or of the innermost one around it with known work,
 			  PL_NONE */
 	bool own;      /* the work is its own */
@@ -39,6 +40,8 @@ struct flat {
 };
 
 #define DEVICE_WIDE 0x40
+#define OF_EVENT    0x10
+#define FLAGS	    (DEVICE_WIDE | BLOCKS | OF_EVENT)
 #define BLOCKS	    0x20 /* a copy to or from the host that does not say "Async" */
 
 static uint8_t classify(const char *name)
@@ -52,11 +55,14 @@ static uint8_t classify(const char *name)
 		{ "DeviceSync", CALL_SYNC | DEVICE_WIDE },
 		{ "CtxSync", CALL_SYNC | DEVICE_WIDE },
 		{ "ContextSync", CALL_SYNC | DEVICE_WIDE },
+		{ "EventSync", CALL_SYNC | OF_EVENT },
 		{ "Synchronize", CALL_SYNC },
 		{ "Launch", CALL_LAUNCH },
 		{ "Memcpy", CALL_LAUNCH },
 		{ "Memset", CALL_LAUNCH },
-		{ "Free", CALL_FREE | DEVICE_WIDE },
+		{ "FreeAsync", CALL_OTHER },
+		{ "FreeHost", CALL_FREE | DEVICE_WIDE },
+		{ "Free", CALL_SYNC | DEVICE_WIDE },
 		{ "HostUnregister", CALL_FREE | DEVICE_WIDE },
 		{ "HostAlloc", CALL_FREE | DEVICE_WIDE },
 	};
@@ -102,6 +108,14 @@ static uint32_t chain(struct flat *f, const struct node *like, uint8_t role, pl_
 	return id;
 }
 
+/* Does a range say that the thread prepares or finishes communication? t may not decrease. */
+static bool communicates_at(struct flat *f, pl_ns t)
+{
+	const struct range *range = pl_derive_range_at(&f->b->resource[f->res], &f->ranges, t);
+
+	return range && range->phase == PL_PH_COMM;
+}
+
 /* Adds the segment from f->cur to t of the operation on top. Empty segments become nodes too, so
  * that equal steps have equal nodes at any resolution of the clock. The only exception is an
  * operation whose own node was added last. */
@@ -124,17 +138,27 @@ static void emit(struct flat *f, pl_ns t, bool force)
 			x->node.role = PL_RO_HOST;
 			pl_derive_add_context(f->b, &x->node, top->phase, x->module,
 					      x->own ? x->work : PL_NONE);
+			pl_derive_add_line(f->b, &x->node, x->line);
 			x->begun = true;
 		}
 		top->last = chain(f, &x->node, PL_RO_HOST, f->cur, t);
+		if (communicates_at(f, f->cur + (t - f->cur) / 2))
+			f->b->node[top->last].phase = PL_PH_COMM;
 		if (top->node == PL_NONE)
 			top->node = top->last;
 	} else {
+		const struct range *range = pl_derive_range_at(&f->b->resource[f->res], &f->ranges,
+							       f->cur + (t - f->cur) / 2);
+
 		n = (struct node){ .type = PL_N_OP,
 				   .kind = PL_K_HOST_OP,
 				   .res = f->res,
 				   .name = f->b->s_gap,
 				   .step = -1 };
+		if (range)
+			pl_derive_add_line(f->b, &n, range->line);
+		if (range && pl_graph_phase_holds(range->phase))
+			pl_derive_add_context(f->b, &n, range->phase, range->module, PL_NONE);
 		chain(f, &n, PL_RO_GAP, f->cur, t);
 	}
 	f->cur = pl_max_i64(f->cur, t);
@@ -192,6 +216,22 @@ static void emit_sync(struct flat *f, struct op *op)
 	op->last = chain(f, &n, PL_RO_SYNC, f->cur, f->cur);
 }
 
+/* A send or receive, which begins with the call around it: this posts it, and may take long. */
+static void emit_post(struct flat *f, struct op *op)
+{
+	struct builder *b = f->b;
+
+	if (!f->depth || f->stack[f->depth - 1]->kind == PL_K_STEP || f->prev == PL_NONE)
+		emit(f, op->start, f->prev == PL_NONE);
+	PL_DERIVE_ADD(b->err, b->posted, b->n_posted, b->cap_posted,
+		      (struct posted){ .op = op,
+				       .thread = f->res,
+				       .issue = f->prev,
+				       .partner = PL_NONE,
+				       .at = f->cur,
+				       .end = op->end });
+}
+
 static void emit_comm(struct flat *f, struct op *op)
 {
 	struct node n = pl_derive_node_of(f->b, op, f->res, true);
@@ -226,21 +266,25 @@ static void add_call(const struct flat *f, const struct op *op, uint8_t type)
 	const struct call_context x = { .corr = e->corr ? e->corr[op->ev] : INT64_MIN,
 					.layer = layer_around(f),
 					.module = outer ? outer->module : PL_NONE,
+					.line = outer ? outer->line : PL_NONE,
 					.work = outer ? outer->work : PL_NONE,
 					.phase = f->depth ? f->stack[f->depth - 1]->phase : 0 };
 	const struct call c = { .start = op->start,
 				.end = op->end,
 				.node = op->node,
 				.res = f->res,
-				.type = (uint8_t)(type & ~(DEVICE_WIDE | BLOCKS)),
+				.type = (uint8_t)(type & ~FLAGS),
 				.device_wide = type & DEVICE_WIDE,
 				.blocks = type & BLOCKS,
+				.of_event = type & OF_EVENT,
 				.two_nodes = op->last > op->node,
 				.context = (uint32_t)rank->n_contexts };
 
 	PL_DERIVE_ADD(b->err, rank->call, rank->n_calls, rank->cap_calls, c);
 	PL_DERIVE_ADD(b->err, rank->context, rank->n_contexts, rank->cap_contexts, x);
 	pl_derive_set_context(b, op->node, op->last, x.phase, x.module, PL_NONE);
+	for (uint32_t i = op->node; i <= op->last && i != PL_NONE; i++)
+		pl_derive_add_line(b, &b->node[i], x.line);
 	if (x.layer >= 0)
 		pl_derive_set_layer(b, op->node, op->last, x.layer);
 }
@@ -272,9 +316,12 @@ static void push_context(struct flat *f, struct op *op)
 	uint8_t phase = f->depth ? f->stack[f->depth - 1]->phase : 0;
 	uint32_t work = op->kind == PL_K_HOST_OP ? pl_derive_work(f->b, op) : PL_NONE;
 
-	if (!phase && range)
+	/* a step can begin with a range that ends long before it */
+	if (range && (!phase || range->phase == PL_PH_COMM) &&
+	    (range->end >= op->end || !pl_graph_phase_holds(range->phase)))
 		phase = range->phase;
 	x->module = range ? range->module : PL_NONE;
+	x->line = range ? range->line : PL_NONE;
 	x->begun = false;
 	x->own = work != PL_NONE;
 	x->work = x->own ? work : outer ? outer->work : PL_NONE;
@@ -284,9 +331,13 @@ static void push_context(struct flat *f, struct op *op)
 static void one_op(struct flat *f, struct op *op)
 {
 	uint8_t kind = op->kind, type = kind == PL_K_RUNTIME ? call_type(f->b, op) : CALL_OTHER;
-	uint8_t what = (uint8_t)(type & ~(DEVICE_WIDE | BLOCKS));
+	uint8_t what = (uint8_t)(type & ~FLAGS);
 
 	pop_until(f, op->start);
+	if (kind == PL_K_SEND || kind == PL_K_RECV) {
+		emit_post(f, op);
+		return;
+	}
 	emit(f, op->start, false);
 	f->cur = pl_max_i64(f->cur, op->start);
 	if (pl_trace_kind_is_comm(kind)) {
@@ -318,6 +369,24 @@ static void one_op(struct flat *f, struct op *op)
 		emit(f, op->end, true);
 		add_call(f, op, type);
 	}
+}
+
+/* A collective of a thread may consist of host operations, which belong to it. */
+static void drop_nested(struct resource *resource)
+{
+	pl_ns until = INT64_MIN;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < resource->n; i++) {
+		const struct op *op = &resource->op[i];
+
+		if (op->kind == PL_K_COLLECTIVE)
+			until = pl_max_i64(until, op->end);
+		else if (op->kind == PL_K_HOST_OP && op->start < until)
+			continue;
+		resource->op[n++] = *op;
+	}
+	resource->n = n;
 }
 
 static bool is_service(const struct resource *resource)
@@ -358,6 +427,7 @@ PL_COMPARATOR(by_call_start, struct call, start, node);
 
 void pl_derive_host(struct builder *b, struct rank *rank)
 {
+	size_t posted = b->n_posted;
 	struct flat *f;
 
 	if (pl_alloc(&f, 1, sizeof(*f), b->err) < 0)
@@ -367,11 +437,13 @@ void pl_derive_host(struct builder *b, struct rank *rank)
 
 		if (!resource->thread)
 			continue;
+		drop_nested(resource);
 		resource->service = is_service(resource);
 		rank->comm_threads |= resource->service;
 		if (!resource->service && !(rank->has_device && only_steps(resource)))
 			one_thread(b, rank->res[k], f);
 	}
+	pl_derive_post(b, posted);
 	rank->comm_threads |= rank->n_waited > 0;
 	pl_sort(rank->call, rank->n_calls, sizeof(*rank->call), by_call_start);
 	pl_free(f);
@@ -420,7 +492,7 @@ static pl_ns find_burst(const struct builder *b, const struct resource *resource
 }
 
 void pl_derive_split(struct builder *b, const struct resource *resource, uint32_t pause, pl_ns dur,
-		     uint32_t waker)
+		     pl_ns at, uint32_t waker)
 {
 	struct node rest = b->node[pause];
 	pl_ns end = rest.start + rest.dur;
@@ -428,8 +500,8 @@ void pl_derive_split(struct builder *b, const struct resource *resource, uint32_
 
 	b->node[pause].dur = dur;
 	b->node[pause].flags |= PL_NF_INFERRED;
-	rest.start = pl_derive_end(b, waker);
-	rest.dur = end - rest.start;
+	rest.start = at;
+	rest.dur = end - at;
 	rest.flags |= PL_NF_INFERRED;
 	id = pl_derive_node(b, &rest);
 	pl_derive_edge(b, pause, id, PL_E_SEQ);
@@ -461,7 +533,8 @@ static void one_pause(struct builder *b, const struct rank *rank, uint32_t res, 
 	if (best.idle != PL_NONE)
 		b->node[best.idle].dur = 0; /* the thread was idle and did no work */
 	pl_derive_edge(b, pause, best.first, PL_E_WAIT | PL_E_INFERRED);
-	pl_derive_split(b, resource, pause, b->node[best.first].start - a0, best.last);
+	pl_derive_split(b, resource, pause, b->node[best.first].start - a0,
+			pl_derive_end(b, best.last), best.last);
 	b->g->inferred_threads++;
 }
 

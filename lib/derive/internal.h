@@ -9,6 +9,7 @@
 #include "derive/describe.h"
 #include "derive/names.h"
 #include "derive/put.h"
+#include "graph/dims.h"
 
 /* The columns that few nodes have. */
 struct attr {
@@ -78,7 +79,7 @@ enum call_type { CALL_OTHER, CALL_LAUNCH, CALL_RECORD, CALL_WAIT, CALL_SYNC, CAL
 struct call_context {
 	int64_t corr;  /* of the call itself */
 	int32_t layer; /* -1 unknown */
-	pl_id module;
+	pl_id module, line;
 	uint32_t work; /* PL_NONE unknown */
 	uint8_t phase;
 };
@@ -93,6 +94,7 @@ struct call {
 	bool device_wide : 1; /* of CALL_SYNC: all streams */
 	bool internal : 1;    /* of records and waits: the communication library's own */
 	bool blocks : 1;      /* its name says that it returns after its copy */
+	bool of_event : 1;    /* of CALL_SYNC: it waits for an event */
 	bool two_nodes : 1;   /* the call, and the rest of it after a wait */
 };
 _Static_assert(sizeof(struct call) == 40, "a large job has millions of calls");
@@ -104,6 +106,16 @@ static inline uint32_t pl_derive_last(const struct call *c)
 struct comm_wait {
 	struct call call;
 	int64_t corr;
+};
+
+/* A send or receive that a thread posted, and for which it waited later: see sends.c. */
+struct posted {
+	struct op *op;	  /* until its nodes are made */
+	uint32_t thread;  /* resource */
+	uint32_t issue;	  /* the node of the thread before */
+	uint32_t arrive;  /* its arrival; its transfer is the next node */
+	uint32_t partner; /* of a send: the arrival of its receive, PL_NONE */
+	pl_ns at, end;	  /* when it was posted; the end of the wait */
 };
 
 /* The time between two calls. A long call that a full queue blocks is no pause. */
@@ -123,6 +135,7 @@ struct sync_record {
 struct range {
 	pl_ns start, end;
 	pl_id module;  /* path, PL_NONE */
+	pl_id line;    /* function of the user's program, PL_NONE */
 	uint8_t phase; /* enum pl_phase */
 };
 #define RANGE_DEPTH_MAX 256 /* deeper ranges are ignored */
@@ -184,7 +197,9 @@ struct rank {
 	size_t n_waited, cap_waited;
 	bool has_device, table; /* table: operations only, no host threads */
 	bool comm_threads;	/* it has threads that only communicate, or waits for them */
-	bool all_sync;		/* a call without an entry in sync[] did not wait */
+	/* Nodes [waits0, waits1) begin when a wait ends that many pauses at one place show. */
+	uint32_t waits0, waits1;
+	bool all_sync; /* a call without an entry in sync[] did not wait */
 	/* The first of the segments in which this is the first, or last, rank with resources, from
 	 * make_nodes() on; PL_NONE. */
 	uint32_t begun, ended;
@@ -193,6 +208,7 @@ struct rank {
 struct segment {
 	pl_id *str;	     /* [string]: string of the graph or PL_NONE */
 	uint8_t *phase_of;   /* [string]: the phase that the name says, plus 1; 0 not asked */
+	uint8_t *range_of;   /* [string]: the same of ranges; bit 7: a function of the user's */
 	uint8_t *call_type;  /* [string]: type of the call plus 1, 0: not computed */
 	uint32_t *track_res; /* [track]: resource or PL_NONE */
 	uint32_t *track_at;  /* [track]: place in resource.op, gathering */
@@ -254,6 +270,8 @@ struct builder {
 	struct pl_derive_message
 		*message; /* those of collectives, until pl_derive_message_order() */
 	size_t n_messages, cap_messages;
+	struct posted *posted; /* ascending by arrival */
+	size_t n_posted, cap_posted;
 	struct mem_rank
 		*memory; /* [rank], from pl_derive_find_memory() on; NULL: none was recorded */
 	pl_id s_gap, s_begin, s_end;
@@ -277,6 +295,7 @@ uint32_t pl_derive_resource(struct builder *b, const struct pl_resource *r, uint
  */
 void pl_derive_add_context(struct builder *b, struct node *n, uint8_t phase, pl_id module,
 			   uint32_t work);
+void pl_derive_add_line(struct builder *b, struct node *n, pl_id line);
 void pl_derive_set_context(struct builder *b, uint32_t first, uint32_t last, uint8_t phase,
 			   pl_id module, uint32_t work);
 /* The nodes of an operation, from the first to the last, are of that layer. */
@@ -315,10 +334,10 @@ static inline int64_t pl_derive_corr(const struct builder *b, const struct op *o
 {
 	return pl_derive_value(b->t->seg[op->seg]->corr, op->ev, INT64_MIN);
 }
-/* The rest of a pause of thread `resource`, from the end of the node `waker`, becomes a node that
- * waits for that node; the pause lasts `dur`. */
+/* The rest of a pause of thread `resource`, from `at` on, becomes a node that waits for the node
+ * `waker`; the pause lasts `dur`. */
 void pl_derive_split(struct builder *b, const struct resource *resource, uint32_t pause, pl_ns dur,
-		     uint32_t waker);
+		     pl_ns at, uint32_t waker);
 /* Ranges by start, the outer one before the inner one. */
 #define PL_DERIVE_OUTER_FIRST(a, c)                                                                \
 	((a)->start != (c)->start ? PL_COMPARE((a)->start, (c)->start)                             \
@@ -347,12 +366,20 @@ struct stream {
 struct streams { /* of a rank */
 	struct stream *v;
 	size_t n, cap;
+	struct awaited { /* inferred: the operation before the event that a call of the host awaits
+			  */
+		uint32_t call;
+		struct op *op;
+	} * awaited; /* by call */
+	size_t n_awaited, cap_awaited;
 };
 /* How many operations of the stream were launched before call c. */
 uint32_t pl_derive_launched(const struct stream *x, uint32_t c);
 /* Event waits: recorded or inferred edges between the streams. hash: [graph strings], cleared once.
  */
 void pl_derive_events(struct builder *b, struct rank *rank, struct streams *l, uint64_t *hash);
+/* Fills l->awaited: what calls that wait for an event wait for, if the profiler did not say it. */
+void pl_derive_event_syncs(struct builder *b, struct rank *rank, struct streams *l, uint64_t *hash);
 
 /* So many bytes were freed: the system gets them back in pieces, because this takes time. */
 void pl_derive_freed(struct builder *b, size_t bytes);
@@ -392,6 +419,16 @@ void pl_derive_message_order(struct builder *b);
 uint32_t pl_derive_arrival(const struct builder *b, const struct pl_member *m);
 void pl_derive_add_arrival(struct builder *b, const struct op *op);
 
+/* A rendezvous of the arrivals at[0..n), of which the last one happens at `start`. */
+uint32_t pl_derive_rendezvous(struct builder *b, const uint32_t *at, size_t n, pl_ns start,
+			      uint32_t group);
+/* Make the nodes of the sends and receives that a rank posted, from posted[first] on. */
+void pl_derive_post(struct builder *b, size_t first);
+/* The posted send or receive with this arrival, NULL: there is none. */
+struct posted *pl_derive_posted(const struct builder *b, uint32_t arrive);
+/* Transfers and waits of all that was posted, once the partners are known. */
+void pl_derive_sends(struct builder *b);
+
 /* Ranges of the threads; the innermost one that is open at t, which may not decrease, or NULL. */
 void pl_derive_ranges(struct builder *b);
 const struct range *pl_derive_range_at(const struct resource *resource, struct range_stack *s,
@@ -400,15 +437,6 @@ const struct range *pl_derive_range_at(const struct resource *resource, struct r
 void pl_derive_phase(struct builder *b, struct op *op, uint8_t around);
 /* The row of the work of a host operation, PL_NONE: its sizes were not recorded. */
 uint32_t pl_derive_work(struct builder *b, const struct op *op);
-/* The dimensions of a tensor. */
-#define TENSOR_DIMS_MAX 6
-struct tensor_dims {
-	int64_t size[TENSOR_DIMS_MAX];
-	int n;
-	int64_t elements; /* -1: too many */
-};
-/* The next list of numbers of "[[64, 784], [], [[2, 3]]]", from *s on; false: there is none. */
-bool pl_derive_next_dims(const char **s, struct tensor_dims *t);
 static inline pl_ns pl_derive_time(const struct builder *b, uint32_t seg, uint32_t ev)
 {
 	const struct pl_events *e = b->t->seg[seg];
@@ -423,10 +451,15 @@ void pl_derive_list_ops(struct builder *b, struct rank *rank);
 /* Host threads of a rank: segments, calls; its streams and launches. */
 void pl_derive_host(struct builder *b, struct rank *rank);
 void pl_derive_device(struct builder *b, struct rank *rank);
-void pl_derive_threads(struct builder *b); /* waits of threads for one another */
-void pl_derive_waits(struct builder *b);   /* event waits and synchronisation */
-void pl_derive_tables(struct builder *b);  /* ranks without host threads */
-void pl_derive_comm(struct builder *b);	   /* rendezvous, pairs */
+/* What the workers of a loader do while the rank computes. */
+void pl_derive_loader(struct builder *b, struct rank *rank);
+void pl_derive_threads(struct builder *b);    /* waits of threads for one another */
+void pl_derive_waits(struct builder *b);      /* event waits and synchronisation */
+void pl_derive_unrecorded(struct builder *b); /* ranks that wait for one another */
+void pl_derive_tables(struct builder *b);     /* ranks without host threads */
+void pl_derive_comm(struct builder *b);	      /* rendezvous, pairs */
+/* Threads that only communicate: launches, and the waits of other threads. */
+void pl_derive_service(struct builder *b, struct rank *rank);
 /* Typical launch and dispatch times of a rank's devices; latencies of links. */
 void pl_derive_latency(struct builder *b, const struct rank *rank);
 void pl_derive_link_latency(struct builder *b);

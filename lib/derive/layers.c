@@ -283,6 +283,30 @@ static int put_algorithm(const struct pl_layers_opts *o, struct pl_graph *g, str
 	return 0;
 }
 
+/* Is the first line, after comments, the header of a table of layers? */
+bool pl_derive_is_layers(const uint8_t *p, size_t n)
+{
+	size_t at = 0, end;
+
+	for (;;) {
+		const uint8_t *nl = memchr(p + at, '\n', n - at);
+
+		end = nl ? (size_t)(nl - p) : n;
+		if (end > at && p[at] != '#' && p[at] != '\r')
+			break;
+		if (!nl)
+			return false;
+		at = end + 1;
+	}
+	while (at < end && (p[at] == ' ' || p[at] == '\t'))
+		at++;
+	if (at < end && (p[at] == '{' || p[at] == '[')) /* JSON in one line, which names layers */
+		return false;
+	/* one of the columns may be missing, which the reader of tables says */
+	return memmem(p + at, end - at, "layer", 5) && (memmem(p + at, end - at, "forward_", 8) ||
+							memmem(p + at, end - at, "backward_", 9));
+}
+
 int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
 		     struct pl_err *err)
 {

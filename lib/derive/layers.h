@@ -44,5 +44,7 @@ extern const struct pl_lang_schema pl_derive_programs; /* what the ranks of a jo
  */
 int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
 		     struct pl_err *err) PL_MUST;
+/* Do these first bytes look like a table of layers? */
+bool pl_derive_is_layers(const uint8_t *p, size_t n);
 
 #endif

@@ -8,9 +8,9 @@
  * bytes as gradients) and optimiser state, if the recording shows them.
  *
  * The allocation of a gradient is found by its size: it was made before the gradient was
- * accumulated, and is in use when the last gradient of the step is ready. The tensor of the
- * allocation then takes memory, and the tensor that communication carries is marked as taking none.
- * A gradient without such an allocation was added to an existing one.
+ * accumulated, and is in use when the last gradient of its backward pass is ready. The tensor of
+ * the allocation then takes memory, and the tensor that communication carries is marked as taking
+ * none. A gradient without such an allocation was added to an existing one.
  *
  * Each rank and shape keeps at most LIMIT tensors, the largest. The peak of the other tensors
  * counts during the whole step. O(n log n) in allocations, for each shape.
@@ -63,19 +63,37 @@ static pl_ns done_with(const struct builder *b, const struct mem_rank *m, const 
 	return end;
 }
 
+/* The last of the gradients g[i] .. g[n - 1] that are made before the next activation is: those of
+ * one backward pass. */
+static size_t last_of_pass(const struct mem_rank *m, const struct grad *g, size_t i, size_t n)
+{
+	size_t k = 0;
+
+	PL_LOWER_BOUND(k, m->n_allocs, m->alloc[k].from <= g[i].end);
+	while (k < m->n_allocs && !m->alloc[k].kept)
+		k++;
+	while (k < m->n_allocs && i + 1 < n && g[i + 1].start < m->alloc[k].from)
+		i++;
+	return k < m->n_allocs ? i : n - 1;
+}
+
 void pl_derive_memory_grads(struct builder *b, size_t rank, struct grad *g, size_t n)
 {
 	struct mem_rank *m = b->memory ? &b->memory[rank] : NULL;
+	size_t end_of_pass = 0;
 	bool any = false;
-	pl_ns last;
+	pl_ns last = 0;
 
 	if (!m || !m->known || !n)
 		return;
-	last = done_with(b, m, &g[n - 1]);
 	for (size_t i = 0; i < n; i++) {
 		pl_ns end = pl_derive_end(b, g[i].op);
 		size_t lo = 0;
 
+		if (!i || i > end_of_pass) {
+			end_of_pass = last_of_pass(m, g, i, n);
+			last = done_with(b, m, &g[end_of_pass]);
+		}
 		PL_LOWER_BOUND(lo, m->n_allocs, m->alloc[lo].from <= end);
 		for (size_t k = lo; g[i].bytes > 0 && k-- > 0 && lo - k <= BEHIND;) {
 			if (!fits(b, &m->alloc[k], &g[i], last))

@@ -83,6 +83,9 @@ static const struct row operators[] = {
 };
 
 static const struct row phases[] = {
+	/* what PyTorch does to gather and to reduce sharded parameters */
+	{ PL_PH_COMM, "fsdp|data parallel pre forward|data parallel post forward|"
+		      "data parallel pre backward|data parallel post backward" },
 	{ PL_PH_INPUT, "enumerate data loader|dataloader|data loader" },
 	{ PL_PH_OPTIMIZER, "optimizer|adam|adamw|sgd|lamb|zero grad|clip grad" },
 	{ PL_PH_WEIGHT_GRAD, "accumulate grad|wgrad|weight grad|weight gradient" },

@@ -29,8 +29,8 @@
  *
  * A pause of a thread may have another cause than a wait, but look like a wait for a communication
  * that ended during the pause. If a communication carries exactly the gradients that were just
- * accumulated, no operation waits for it before the last gradient. Therefore inferred waits before
- * the last gradient are removed.
+ * accumulated, no operation waits for it before the last gradient. Therefore waits before the last
+ * gradient that were inferred from single pauses (service.c) are removed.
  *
  * All times are the times at which the host issued an operation, so that the lead of the host over
  * its device has no effect. O(nodes + edges), and O(n log n) in gradients.
@@ -114,14 +114,14 @@ static void read_size(struct builder *b, const struct op *op, struct grad *x)
 	const char *dims = pl_derive_text(e, e->dims, op->ev), *s = dims;
 	const char *type = pl_derive_text(e, e->types, op->ev);
 	size_t n = type && !strncmp(type, "[\"", 2) ? strcspn(type + 2, "\"") : 0, at = 0;
-	struct tensor_dims t;
+	struct pl_dims t;
 
 	x->bytes = -1;
 	if (!n) /* not recorded; an empty list of sizes has no meaning either */
 		return;
 	x->type = pl_derive_intern(b->err, &b->g->str, type + 2, n);
-	if (!dims || strncmp(dims, "[[", 2) != 0 || !pl_derive_next_dims(&dims, &t) ||
-	    t.elements < 0 || t.elements > GRAD_MAX)
+	if (!dims || strncmp(dims, "[[", 2) != 0 || !pl_dims_next(&dims, &t) || t.elements < 0 ||
+	    t.elements > GRAD_MAX)
 		return;
 	if (pl_trace_dtype(type + 2, n, NULL))
 		x->bytes = t.elements * pl_trace_dtype(type + 2, n, NULL);
@@ -389,13 +389,29 @@ static void find_waits(struct finder *f)
 	}
 }
 
-/* Is it an inferred wait for gradients at a time when nothing waits for them? */
+/* Is it a wait for gradients at a time when nothing waits for them, inferred from one pause? */
 static bool false_wait(const struct finder *f, const struct edge *e)
 {
+	const struct builder *b = f->b;
 	const struct comm *c =
 		e->type == (PL_E_WAIT | PL_E_INFERRED) ? carried_by(f, e->src) : NULL;
+	const struct node *dst = &b->node[e->dst];
+	const struct rank *rank =
+		c && dst->res != PL_NONE ? &b->rank[b->resource[dst->res].rank_index] : NULL;
 
-	return c && f->b->node[e->dst].start < c->free_until;
+	return rank && dst->start < c->free_until &&
+	       (e->dst < rank->waits0 || e->dst >= rank->waits1);
+}
+
+/* A wait for a thread that also computes was counted as one of threads for one another. */
+static void count_dropped(struct builder *b, const struct edge *e)
+{
+	const struct resource *resource = &b->resource[b->node[e->src].res];
+
+	if (resource->thread && !resource->service)
+		b->g->inferred_threads--;
+	else
+		b->g->inferred_waits--;
 }
 
 /* Removes false waits; the pause before a false wait is extended to the end of the wait. */
@@ -408,12 +424,15 @@ static void drop_false_waits(struct finder *f)
 
 	if (pl_alloc(&woken, b->n_nodes, 1, b->err) < 0)
 		return;
-	for (size_t i = 0; i < b->n_edges; i++)
-		if (false_wait(f, &b->edge[i]))
-			woken[b->edge[i].dst] = 1;
-		else
-			b->edge[kept++] = b->edge[i];
-	b->g->inferred_waits -= (int64_t)(b->n_edges - kept);
+	for (size_t i = 0; i < b->n_edges; i++) {
+		e = b->edge[i];
+		if (false_wait(f, &e)) {
+			woken[e.dst] = 1;
+			count_dropped(b, &e);
+		} else {
+			b->edge[kept++] = e;
+		}
+	}
 	b->n_edges = kept;
 	for (size_t at = 0; pl_derive_next_edge(b, &at, &e);) {
 		struct node *n = &b->node[e.src];

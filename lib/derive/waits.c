@@ -14,28 +14,24 @@
  *
  * Other waits are inferred, and marked as inferred:
  *
- * - cudaStreamSynchronize and cudaEventSynchronize name no stream. The wait is for the stream whose
- *   last operation ended within the call, nearest to the end of the call.
+ * - cudaEventSynchronize names no event: event_sync.c finds it.
+ * - cudaStreamSynchronize names no stream. The wait is for the stream whose last operation ended
+ *   within the call, nearest to the end of the call.
  * - A launch or copy call that ends after its own operation (pageable memory) waited for this
- *   operation. A call that frees memory and ends right after an operation waited for the device.
- * - If a communication of a communicating thread ended shortly before the end of a pause of a host
- *   thread, the pause was a wait for the communication. The pause may also end a little before the
- *   recorded end of the communication, because the woken thread may continue first. In this case
- *   the communication ends with the pause.
+ *   operation. A call that frees or pins memory of the host and ends right after an operation
+ * waited for the device. A call that frees memory of the device always does.
  *
- * events.c finds the waits of streams for events, queue.c the waits of launches for a free slot.
+ * events.c finds the waits of streams for events, queue.c the waits of launches for a free slot,
+ * service.c other waits for threads that communicate.
  */
 #include <stdlib.h>
 
 #include "derive/internal.h"
 
-#define TOL_NS	       2000	/* of rounding in start and end times */
-#define SYNC_RETURN_NS 100000	/* a wait returns at most this long after the operation ends */
-#define SYNC_MIN_NS    5000	/* shorter calls did not wait */
-#define PAUSE_MIN_NS   200000	/* pauses searched for a wait on a communicating thread */
-#define PAUSE_NEAR_NS  1000000	/* a pause lasts at most this long after the communication */
-#define WAKER_LATE_NS  10000000 /* a thread that woke another may have to wait for a processor */
-#define BACK_STEPS     64 /* open communications of a thread that are searched for each pause */
+#define TOL_NS	       2000    /* of rounding in start and end times */
+#define SYNC_RETURN_NS 100000  /* a wait returns at most this long after the operation ends */
+#define SYNC_MIN_NS    5000    /* shorter calls did not wait */
+#define WAKER_NEAR_NS  1000000 /* a thread goes on at most this long before its waker has ended */
 #define STREAMS_MAX    64 /* each wait visits all streams; further ones take no part in inference */
 
 static void streams_fini(struct streams *l)
@@ -43,6 +39,7 @@ static void streams_fini(struct streams *l)
 	for (size_t i = 0; i < l->n; i++)
 		pl_free(l->v[i].op);
 	pl_free(l->v);
+	pl_free(l->awaited);
 }
 
 static void list_launched(struct builder *b, const struct rank *rank, struct streams *l)
@@ -171,14 +168,27 @@ static void copy_wait(struct builder *b, const struct rank *rank, const struct c
 		host_wait(b, c, op, true, !c->blocks);
 }
 
+/* The operation before the event that the call awaits, NULL: not known. */
+static struct op *awaited(const struct streams *l, uint32_t call)
+{
+	size_t i = 0;
+
+	PL_LOWER_BOUND(i, l->n_awaited, l->awaited[i].call < call);
+	return i < l->n_awaited && l->awaited[i].call == call ? l->awaited[i].op : NULL;
+}
+
 /* A call whose wait was not recorded: for the last operation that ended near its end. */
 static void inferred_sync(struct builder *b, const struct streams *l, uint32_t index,
 			  const struct call *c)
 {
 	bool sync = c->type == CALL_SYNC;
 	pl_ns length = c->end - c->start;
-	struct op *op = NULL;
+	struct op *op = awaited(l, index);
 
+	if (op) {
+		host_wait(b, c, op, true, true);
+		return;
+	}
 	if (length >= (sync ? SYNC_MIN_NS : 10 * SYNC_MIN_NS))
 		op = last_within(l, c, index,
 				 sync ? pl_max_i64(SYNC_RETURN_NS, length / 5)
@@ -206,72 +216,6 @@ static void one_sync(struct builder *b, const struct rank *rank, const struct st
 		copy_wait(b, rank, c);
 	else if (b->o->infer && c->type != CALL_LAUNCH)
 		inferred_sync(b, l, index, c);
-}
-
-/* ---- the host waits for a communicating thread ----------------------------------------------- */
-
-/* Of the operations of a communicating thread that began before `before` and ended in (from, to]:
- * the one that ended last, or with `first` the one that ended first. PL_NONE: none. */
-static uint32_t finished_in(const struct builder *b, const struct rank *rank, pl_ns from, pl_ns to,
-			    pl_ns before, bool first)
-{
-	uint32_t best = PL_NONE;
-
-	for (size_t k = 0; k < rank->n_res; k++) {
-		const struct resource *resource = &b->resource[rank->res[k]];
-		uint32_t lo = 0;
-
-		PL_LOWER_BOUND(lo, resource->service ? resource->n : 0,
-			       resource->op[lo].start < before);
-		for (uint32_t i = lo; i-- > 0 && lo - i <= BACK_STEPS;) {
-			uint32_t op = resource->op[i].last;
-			pl_ns end = pl_derive_end(b, op);
-
-			if (end > from && end <= to && b->node[op].start < before &&
-			    (best == PL_NONE ||
-			     (first ? end < pl_derive_end(b, best) : end > pl_derive_end(b, best))))
-				best = op;
-		}
-	}
-	return best;
-}
-
-/* The communication for which a pause from a0 to a1 waited, PL_NONE: none. The communication ends
- * with the pause at the latest. */
-static uint32_t waited_for(struct builder *b, const struct rank *rank, pl_ns a0, pl_ns a1)
-{
-	pl_ns part = (a1 - a0) / 4;
-	uint32_t done = finished_in(b, rank, pl_max_i64(a0, a1 - pl_max_i64(PAUSE_NEAR_NS, part)),
-				    a1, a1, false);
-
-	if (done != PL_NONE)
-		return done;
-	done = finished_in(b, rank, a1, a1 + pl_min_i64(WAKER_LATE_NS, part), a1, true);
-	if (done != PL_NONE)
-		b->node[done].dur = a1 - b->node[done].start;
-	return done;
-}
-
-static void service_waits(struct builder *b, const struct rank *rank)
-{
-	for (size_t k = 0; k < rank->n_res; k++) {
-		struct resource *resource = &b->resource[rank->res[k]];
-
-		if (!resource->thread || resource->service)
-			continue;
-		for (uint32_t i = resource->node0; i < resource->node1; i++) {
-			const struct node *n = &b->node[i];
-			uint32_t done;
-
-			if (n->role != PL_RO_GAP || n->dur < PAUSE_MIN_NS)
-				continue;
-			done = waited_for(b, rank, n->start, n->start + n->dur);
-			if (done == PL_NONE)
-				continue;
-			pl_derive_split(b, resource, i, 0, done);
-			b->g->inferred_waits++;
-		}
-	}
 }
 
 /* ---- recorded waits for a communicating thread ----------------------------------------------- */
@@ -320,7 +264,7 @@ static void end_with(struct builder *b, struct op *op, const struct call *c)
 {
 	struct node *last = &b->node[op->last];
 
-	if (op->end <= c->end || op->end - c->end > PAUSE_NEAR_NS || last->start >= c->end)
+	if (op->end <= c->end || op->end - c->end > WAKER_NEAR_NS || last->start >= c->end)
 		return;
 	last->dur = c->end - last->start;
 	op->end = c->end;
@@ -500,14 +444,15 @@ static void rank_waits(struct builder *b, struct rank *rank, uint64_t *hash)
 	pl_sort(rank->sync, rank->n_sync, sizeof(*rank->sync), by_sync_corr);
 	list_launched(b, rank, &l);
 	pl_derive_events(b, rank, &l, hash);
+	if (b->o->infer && !rank->all_sync)
+		pl_derive_event_syncs(b, rank, &l, hash);
 	for (uint32_t c = 0; c < rank->n_calls; c++)
 		if (rank->call[c].type == CALL_SYNC || rank->call[c].type == CALL_FREE ||
 		    rank->call[c].type == CALL_LAUNCH)
 			one_sync(b, rank, &l, c);
 	recorded_service_waits(b, rank);
 	issue_waits(b, rank);
-	if (b->o->infer && !(rank->all_sync && rank->n_waited))
-		service_waits(b, rank);
+	pl_derive_service(b, rank);
 	if (b->o->infer)
 		pl_derive_queue(b, rank, &l);
 	streams_fini(&l);

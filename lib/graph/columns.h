@@ -50,7 +50,8 @@ enum pl_column_values {
 	X(module, "module", pl_id, PL_NONE, PL_CV_STRING, 128)                                     \
 	X(comm, "comm", uint32_t, PL_NONE, PL_CV_COMM, 256)                                        \
 	X(work, "work", uint32_t, PL_NONE, PL_CV_WORK, 512)                                        \
-	X(priority, "priority", int32_t, -1, PL_CV_NUMBER, 1024) /* 0 is the most urgent */
+	X(priority, "priority", int32_t, -1, PL_CV_NUMBER, 1024) /* 0 is the most urgent */        \
+	X(line, "line", pl_id, PL_NONE, PL_CV_STRING, 2048)
 #define PL_NODE_COLUMNS(X) PL_NODE_BASE_COLUMNS(X) PL_NODE_OPTIONAL_COLUMNS(X)
 
 /* The bits of the optional columns. */

@@ -18,6 +18,10 @@
 
 #define PL_GRAPH_MAJOR 1
 #define PL_GRAPH_MINOR 1
+/* The name of a mark begins so if ranks wait there for one another and nobody recorded this. */
+#define PL_UNRECORDED "unrecorded rendezvous"
+/* The name of gaps of ranks that go on together, but not because one of them became ready. */
+#define PL_OUTSIDE "wait for something outside of the recording"
 #define PL_LAUNCH_QUEUE                                                                            \
 	"launch queue " /* prefix of the names of resources that only pass times on */
 
@@ -59,10 +63,24 @@ enum pl_node_role { PL_NODE_ROLES(PL_NUMBER_) PL_RO_COUNT_ };
 	X(OPTIMIZER, "optimizer")                                                                  \
 	X(COMM, "communication")                                                                   \
 	X(INPUT, "input") /* reading and preparing samples */                                      \
-	X(OTHER, "other")
+	X(OTHER, "other")                                                                          \
+	X(CHECKPOINT, "checkpoint") /* these four: only where the source says so */                \
+	X(EVALUATION, "evaluation")                                                                \
+	X(COMPILATION, "compilation")                                                              \
+	X(GARBAGE, "garbage-collection")
 #define PL_NUMBER_(name, word) PL_PH_##name,
 enum pl_phase { PL_PHASES(PL_NUMBER_) PL_PH_COUNT_ };
 #undef PL_NUMBER_
+
+static inline bool pl_graph_is_backward(unsigned phase)
+{
+	return phase == PL_PH_BACKWARD || phase == PL_PH_INPUT_GRAD || phase == PL_PH_WEIGHT_GRAD;
+}
+/* Has all that is inside such a range its phase, whatever the names inside say? */
+static inline bool pl_graph_phase_holds(unsigned phase)
+{
+	return phase == PL_PH_INPUT || phase > PL_PH_OTHER;
+}
 
 /* The class of computation of an operation. */
 #define PL_OPERATORS(X)                                                                            \
@@ -136,6 +154,8 @@ struct pl_resource {
 	 * starts before the call returns. */
 	pl_ns launch_ns, dispatch_ns, early_ns;
 };
+/* Name of the resource of processes that read batches while the job computes (derive/loader.c). */
+#define PL_GRAPH_LOADER_WORKERS "loader workers"
 struct pl_link {
 	uint32_t from, to;   /* resources of ranks; equal: one link for all that the rank sends */
 	double bytes_per_ns; /* 0 unknown */
@@ -318,9 +338,11 @@ int pl_graph_write(const struct pl_graph *g, struct pl_out *out, int level, stru
 /* Everything is checked: ids, order, counts; damage is PL_EDATA. */
 int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g,
 		  struct pl_err *err) PL_MUST;
-/* The same without these optional columns (PL_HAS_*), which may take half of the memory. */
+/* The same without these optional columns (PL_HAS_*), which may take half of the memory. `drop`
+ * (may be NULL) says which others are not needed, when all but the steps are there. */
 int pl_graph_read_without(struct pl_in *in, struct pl_pool *pool, unsigned leave_out,
-			  struct pl_graph *g, struct pl_err *err) PL_MUST;
+			  unsigned (*drop)(const struct pl_graph *g), struct pl_graph *g,
+			  struct pl_err *err) PL_MUST;
 bool pl_graph_valid(const struct pl_graph *g, struct pl_err *err);
 
 /* ---- views ----------------------------------------------------------------------------------- */

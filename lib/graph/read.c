@@ -19,7 +19,10 @@ struct reader {
 	size_t cap, cap_edges; /* of the shape being read */
 	unsigned mask;	       /* its optional columns */
 	unsigned leave_out;    /* the columns to skip, in every shape */
-	uint32_t comms;	       /* the announced number of its communications */
+	unsigned (*drop)(const struct pl_graph *g); /* which others to drop before the steps */
+	void *skipped;				    /* rows of a column to skip */
+	size_t cap_skipped;
+	uint32_t comms; /* the announced number of its communications */
 	size_t cap_comms;
 };
 
@@ -133,7 +136,7 @@ static int need_nodes(struct reader *r, struct pl_shape *s, size_t need, struct 
 	if (need <= r->cap && s->off)
 		return 0;
 	cap = next_cap(r->cap, need, s->n_nodes);
-	PL_CHECK(pl_graph_shape_room_nodes(s, r->mask, cap, err));
+	PL_CHECK(pl_graph_shape_room_nodes(s, r->mask & ~r->leave_out, cap, err));
 	r->cap = cap;
 	return 0;
 }
@@ -180,14 +183,20 @@ static int get_shape(struct reader *r, struct pl_cur *c, uint32_t rows, struct p
 static int get_column(struct reader *r, const struct pl_shape *s, const struct pl_node_column *c,
 		      struct pl_cur *in, uint32_t n, struct pl_err *err)
 {
-	void *p = pl_graph_shape_column(s, c);
-	uint32_t *v = (uint32_t *)p + r->rows;
-	int rc;
+	char *p = pl_graph_shape_column(s, c);
+	uint32_t *v;
+	int rc = 0;
 
+	if (!p)
+		rc = pl_grow(&r->skipped, &r->cap_skipped, n, sizeof(int64_t), err);
+	if (rc < 0)
+		return rc;
+	p = p ? p + r->rows * c->size : r->skipped;
 	if (c->size == 1)
-		return pl_column_get_u8(in, (uint8_t *)p + r->rows, n, err);
+		return pl_column_get_u8(in, (uint8_t *)p, n, err);
 	if (c->size == 8)
-		return pl_column_get_i64(in, (int64_t *)p + r->rows, n, err);
+		return pl_column_get_i64(in, (int64_t *)(void *)p, n, err);
+	v = (uint32_t *)(void *)p;
 	rc = pl_column_get_u32(in, v, n, err);
 	for (uint32_t i = 0; i < n && rc >= 0; i++)
 		v[i] += (uint32_t)c->unknown;
@@ -282,7 +291,6 @@ static int get_nodes(struct reader *r, struct pl_cur *c, uint32_t n, struct pl_e
 		if (r->edges != s->n_edges)
 			return pl_fail(err, PL_EDATA, "%u edges, but %u were announced", r->edges,
 				       s->n_edges);
-		pl_graph_shape_drop_columns(s, r->leave_out);
 	}
 	return 0;
 }
@@ -296,6 +304,12 @@ static int get_step(struct reader *r, struct pl_cur *c, uint32_t rows, struct pl
 	struct pl_gstep *p;
 	size_t n;
 
+	if (!g->n_steps && r->drop) {
+		unsigned bits = r->drop(g);
+
+		for (size_t i = 0; i < g->n_shapes; i++)
+			pl_graph_shape_drop_columns(&g->shape[i], bits);
+	}
 	PL_CHECK(pl_append(&g->step, &g->n_steps, &g->cap_steps, &(struct pl_gstep){ 0 },
 			   sizeof(*p), err));
 	p = &g->step[g->n_steps - 1];
@@ -345,8 +359,8 @@ static int get_totals(struct reader *r, struct pl_cur *c, uint32_t rows, struct 
 	}
 	for (size_t i = 0; i < PL_LEN(count); i++) {
 		*count[i] = pl_io_get_svarint(c);
-		if (*count[i] < 0)
-			c->bad = true;
+		if (!c->bad && *count[i] < 0)
+			return pl_fail(err, PL_EDATA, "a count of the totals is negative");
 	}
 	if (r->minor && pl_io_get_varint(c) != g->n_work && !c->bad)
 		return pl_fail(err, PL_EDATA, "rows of work are missing, or there are too many");
@@ -412,21 +426,23 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 
 int pl_graph_read(struct pl_in *in, struct pl_pool *pool, struct pl_graph *g, struct pl_err *err)
 {
-	return pl_graph_read_without(in, pool, 0, g, err);
+	return pl_graph_read_without(in, pool, 0, NULL, g, err);
 }
 
 int pl_graph_read_without(struct pl_in *in, struct pl_pool *pool, unsigned leave_out,
-			  struct pl_graph *g, struct pl_err *err)
+			  unsigned (*drop)(const struct pl_graph *g), struct pl_graph *g,
+			  struct pl_err *err)
 {
 	struct pl_container_reader_opts c = { .kind = PL_KIND_GRAPH,
 					      .major = PL_GRAPH_MAJOR,
 					      .pool = pool };
-	struct reader r = { .g = g, .leave_out = leave_out };
+	struct reader r = { .g = g, .leave_out = leave_out, .drop = drop };
 	struct pl_err why = { 0 };
 	int rc;
 
 	pl_graph_init(g);
 	rc = pl_container_reader_each(in, &c, "graph", on_block, &r, &why);
+	pl_free(r.skipped);
 	if (rc >= 0 && !r.totals)
 		rc = pl_fail(&why, PL_EDATA, "%s: the graph has no totals: it is not complete",
 			     pl_in_name(in));

@@ -97,7 +97,7 @@ static bool kind_matches(const char *pattern, unsigned role, unsigned kind)
 		return pl_glob(pattern, "gap");
 	if (pl_glob(pattern, pl_trace_kind_name(kind)))
 		return true;
-	if (role == PL_RO_TRANSFER)
+	if (pl_graph_select_is_comm(role, kind))
 		return pl_glob(pattern, "comm");
 	return (kind == PL_K_KERNEL || kind == PL_K_HOST_OP) && pl_glob(pattern, "compute");
 }

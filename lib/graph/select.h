@@ -23,6 +23,12 @@ struct pl_graph_select {
 	uint8_t kind[PL_RO_COUNT_][256], phase[PL_PH_COUNT_];
 	bool by_node; /* size, layer, microbatch, phase or module */
 };
+/* Is a node of this role and kind selected by kind=comm: a transfer, or an operator that issues it?
+ */
+static inline bool pl_graph_select_is_comm(unsigned role, unsigned kind)
+{
+	return role == PL_RO_TRANSFER || (role == PL_RO_COMPUTE && pl_trace_kind_is_comm(kind));
+}
 /* Check that all patterns can be read and that some kind matches. PL_EDATA. */
 int pl_graph_select_check(const struct pl_selector *keys, struct pl_err *err) PL_MUST;
 /* Prepare for the nodes of a graph and of its edit, unless `e` is NULL. `keys` must outlive x. */

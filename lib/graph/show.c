@@ -45,14 +45,6 @@ const char *pl_graph_show_word(const struct pl_node_column *c, int64_t v, char *
 	}
 }
 
-const struct pl_gstep *pl_graph_show_first_step(const struct pl_graph *g, size_t shape)
-{
-	for (size_t i = 0; i < g->n_steps; i++)
-		if (g->step[i].shape == shape)
-			return &g->step[i];
-	return NULL;
-}
-
 int pl_graph_show(const struct pl_graph *g, enum pl_graph_view v, struct pl_out *out,
 		  struct pl_err *err)
 {

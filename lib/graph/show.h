@@ -15,7 +15,5 @@ int pl_graph_show_rows(const struct pl_graph *g, bool json, struct pl_out *out,
 #define SHOW_WORD 64
 /* The word for a column's value, in buf of SHOW_WORD bytes. NULL: unknown, a number or a string. */
 const char *pl_graph_show_word(const struct pl_node_column *c, int64_t v, char *buf);
-/* The first step of this shape, or NULL. */
-const struct pl_gstep *pl_graph_show_first_step(const struct pl_graph *g, size_t shape);
 
 #endif

@@ -304,7 +304,9 @@ static int add_node(struct reader *r, const struct raw_node *raw, uint8_t nclass
 	n->bytes = n->elements = n->elements_out = -1;
 	n->group_size = raw->pg_size >= 0 ? raw->pg_size : n->rpc ? raw->size : -1;
 	if (raw->in.n || raw->out.n) {
-		n->bytes = pl_max_i64(raw->in.bytes, raw->out.bytes);
+		/* gloo records the size of one part, not of all that is gathered */
+		if (raw->out.n || !n->coll || strcmp(n->coll, "allgather") != 0)
+			n->bytes = pl_max_i64(raw->in.bytes, raw->out.bytes);
 		n->elements = raw->in.n ? raw->in.elements : -1;
 		n->elements_out = raw->out.n ? raw->out.elements : -1;
 	} else if (raw->in_n >= 0 || raw->out_n >= 0) {

@@ -79,6 +79,7 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 					   struct pl_err *err)
 {
 	const struct pl_importer *best = NULL;
+	size_t k = 9; /* the end of the word after "paceline-" */
 	int sure = 0;
 
 	if (!n) {
@@ -94,15 +95,22 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 			best = pl_import_formats[i];
 		}
 	}
-	if (!best && pl_import_et_probe(p, n))
+	while (k < n && k < 40 && p[k] > ' ')
+		k++;
+	if (!best && n > 9 && !memcmp(p, "paceline-", 9))
+		pl_fail(err, PL_EDATA,
+			"%s: byte 0: this is the text of a %.*s, not a trace; type, for a plan: "
+			"replay -p FILE GRAPH; for a job: run FILE",
+			pl_in_name(in), (int)(k - 9), (const char *)p + 9);
+	else if (!best && pl_import_et_probe(p, n))
 		pl_fail(err, PL_EDATA,
 			"%s: byte 0: this is an execution trace, which only adds sizes to a "
 			"profile; give the profiler's file too",
 			pl_in_name(in));
 	else if (!best)
 		pl_fail(err, PL_EDATA,
-			"%s: byte 0: no known trace format; name it if it is one "
-			"(native, kineto, chrome, optable)",
+			"%s: byte 0: no known trace format; name it if it is one (type: trace "
+			"--from=NAME FILE; native, kineto, chrome, optable)",
 			pl_in_name(in));
 	return best;
 }

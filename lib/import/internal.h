@@ -388,6 +388,7 @@ enum pl_nclass { /* class of a name; 0: not determined */
 		 PL_N_HOSTCOMM, /* gloo:all_reduce: the communication itself, on a host thread */
 		 PL_N_RPC,	/* record_param_comms: describes a collective */
 		 PL_N_RANGE,	/* nccl:all_reduce: the range in which it is launched */
+		 PL_N_POST, /* c10d::send: the operator that posts gloo:send, and names the peer */
 };
 uint8_t pl_import_name_class(const char *s, size_t n);
 static inline bool pl_import_has(const void *p, size_t n, const char *what)
@@ -452,6 +453,13 @@ struct pl_top_member { /* a top-level member of the source, for later segments *
 	char *key, *value;
 	size_t n_key, n_value;
 };
+/* The last operator that posted a send or receive. */
+struct pl_post {
+	struct pl_pid pid, tid;
+	pl_ns t0, t1;
+	int64_t peer; /* -1 unknown */
+};
+
 struct pl_doc {
 	const struct pl_import_opts *o;
 	struct pl_report report;
@@ -460,6 +468,7 @@ struct pl_doc {
 	struct pl_ev ev;
 	struct pl_tracks tracks;
 	bool chrome;
+	struct pl_post post;
 	struct pl_top_member *member;
 	size_t n_members, cap_members;
 	int64_t base_ns; /* baseTimeNanoseconds */

@@ -94,6 +94,8 @@ uint8_t pl_import_name_class(const char *s, size_t n)
 		return PL_N_MEMORY;
 	if (n == 18 && !memcmp(s, "record_param_comms", 18))
 		return PL_N_RPC;
+	if (starts(s, n, "c10d::send") || starts(s, n, "c10d::recv"))
+		return PL_N_POST;
 	for (size_t i = 0; i < PL_LEN(host); i++)
 		if (starts(s, n, host[i]))
 			return PL_N_HOSTCOMM;

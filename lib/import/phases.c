@@ -222,6 +222,47 @@ static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
 	return pl_import_comm_add_op(d->rows.comm, f->pid.v, f->tid.v, &op, err);
 }
 
+/*
+ * The peer of an operator that posts a send or receive: the last but one of its recorded inputs,
+ * ["", "", "PEER", "TAG"]. The event of the communication itself, which has no peer, begins inside
+ * the operator and comes after it.
+ */
+static void note_post(struct pl_doc *d)
+{
+	const struct pl_fields *f = &d->ev.f;
+	int64_t v[2] = { -1, -1 };
+	enum pl_json_type t;
+	struct pl_json j;
+	size_t n;
+	const char *s = arg_text(d, PL_R_VALUES, PL_V_JSON, &n);
+
+	pl_json_init(&j, s ? s : "", s ? n : 0);
+	while ((t = pl_json_next(&j)) != PL_JSON_END && t != PL_JSON_ERROR) {
+		if (t != PL_JSON_STRING)
+			continue;
+		v[0] = v[1];
+		if (!pl_json_i64(j.text, j.len, &v[1]))
+			v[1] = -1;
+	}
+	d->post = (struct pl_post){ f->pid, f->tid, f->ts, pl_add_sat(f->ts, f->dur), v[0] };
+}
+
+static bool same_pid(const struct pl_pid *a, const struct pl_pid *b)
+{
+	return a->tok == b->tok && a->v == b->v;
+}
+
+static void put_peer(struct pl_doc *d, const char *coll)
+{
+	const struct pl_fields *f = &d->ev.f;
+	const struct pl_post *p = &d->post;
+
+	if (coll && (!strcmp(coll, "send") || !strcmp(coll, "recv")) && p->peer >= 0 &&
+	    same_pid(&p->pid, &f->pid) && same_pid(&p->tid, &f->tid) && f->ts >= p->t0 &&
+	    f->ts <= p->t1)
+		pl_import_rows_put(&d->rows, PL_R_PEER, PL_V_INT, PL_NONE, p->peer);
+}
+
 /* rank_from of the file so far, for several execution traces of one pid. */
 static int find_et(struct pl_doc *d, struct pl_err *err)
 {
@@ -254,6 +295,8 @@ static int note_row(struct pl_doc *d, bool host, struct pl_err *err)
 	row.rf = host ? arg_int(f, PL_R_RECORD) : -1;
 	row.group = other_group(d);
 	own_size(d, row.coll, &elements, &row.bytes);
+	if (host && !pl_has(f, PL_R_PEER))
+		put_peer(d, row.coll);
 	h->row[h->n_rows++] = row;
 	return 0;
 }
@@ -277,6 +320,8 @@ static int communication(struct pl_doc *d, uint8_t kind, uint8_t nclass, pl_id t
 			PL_CHECK(find_et(d, err));
 		return note_row(d, host, err);
 	}
+	if (nclass == PL_N_POST && kind == PL_K_HOST_OP)
+		note_post(d);
 	if ((nclass == PL_N_RPC || nclass == PL_N_RANGE) &&
 	    (kind == PL_K_HOST_OP || kind == PL_K_ANNOTATION)) {
 		if (d->o->et)

@@ -87,6 +87,8 @@ bool pl_container_probe(const uint8_t *p, size_t n);
 int pl_container_kind(struct pl_in *in, uint32_t *kind, struct pl_err *err) PL_MUST;
 /* "trace", "graph" ...; of another kind its letters, in `out`. */
 const char *pl_container_kind_name(uint32_t kind, char out[8]);
+/* The commands for a stream of the kind, for messages. */
+const char *pl_container_kind_use(uint32_t kind);
 /* Reads from `in` (borrowed). */
 struct pl_container_reader *pl_container_reader_open(struct pl_in *in,
 						     const struct pl_container_reader_opts *opts,

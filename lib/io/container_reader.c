@@ -341,6 +341,20 @@ const char *pl_container_kind_name(uint32_t kind, char out[8])
 	return out;
 }
 
+const char *pl_container_kind_use(uint32_t kind)
+{
+	switch (kind) {
+	case PL_KIND_TRACE:
+		return "type: replay FILE, or graph -o GRAPH FILE";
+	case PL_KIND_GRAPH:
+		return "type: replay FILE, plan FILE, or graph -O stat FILE";
+	case PL_KIND_PLAN:
+		return "type: replay -p FILE GRAPH, or plan -O text FILE";
+	default:
+		return "is this the right input for the program?";
+	}
+}
+
 static int accept_header(struct pl_container_reader *r, const struct rjob *j, struct pl_err *err)
 {
 	const uint8_t *p = j->payload.p;
@@ -360,11 +374,7 @@ static int accept_header(struct pl_container_reader *r, const struct rjob *j, st
 		snprintf(text, sizeof(text), "a %s, but a %s is expected",
 			 pl_container_kind_name(s->kind, a),
 			 pl_container_kind_name(r->opts.kind, b));
-		return refuse(r, j, PL_EDATA, text,
-			      s->kind == PL_KIND_TRACE
-				      ? "traces become a graph by: merge FILE... | graph"
-				      : "is this the right input for the program?",
-			      err);
+		return refuse(r, j, PL_EDATA, text, pl_container_kind_use(s->kind), err);
 	}
 	if (s->major > r->opts.major) {
 		snprintf(text, sizeof(text), "%s format %u.%u is too new, %u is known",

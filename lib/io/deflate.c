@@ -186,6 +186,17 @@ int pl_deflate(struct pl_codecs *cs, const uint8_t *head, size_t n_head, const u
 	return 0;
 }
 
+int pl_io_deflate(const void *p, size_t n, int level, struct pl_buf *out, struct pl_err *err)
+{
+	struct pl_codecs cs;
+	int rc;
+
+	pl_deflate_codecs_init(&cs, level);
+	rc = pl_deflate(&cs, NULL, 0, p, n, out, err);
+	pl_deflate_codecs_fini(&cs);
+	return rc;
+}
+
 int pl_deflate_inflate(struct pl_codecs *cs, const uint8_t *in, size_t n, uint8_t *out,
 		       size_t n_out)
 {

@@ -141,7 +141,10 @@ struct pl_in *pl_in_open(const char *path, struct pl_err *err)
 			in->fd = fd;
 		}
 		if (in->fd < 0) {
-			pl_fail_sys(err, "%s: cannot open", path);
+			if (errno == ENOENT)
+				pl_in_missing(path, err);
+			else
+				pl_fail_sys(err, "%s: cannot open", path);
 			pl_in_close(in);
 			return NULL;
 		}
@@ -149,6 +152,43 @@ struct pl_in *pl_in_open(const char *path, struct pl_err *err)
 	if (!fstat(in->fd, &st) && S_ISREG(st.st_mode))
 		in->size = st.st_size;
 	return in;
+}
+
+static void spool_refill(struct pl_in *in)
+{
+	uint8_t *end;
+	ssize_t got;
+
+	if (pl_in_room(in, READ_MIN) < 0)
+		return;
+	end = in->buf + (in->p - in->buf) + in->n;
+	do {
+		errno = EIO;
+		got = pl_fail_now() ? -1
+				    : pread(in->fd, end, (size_t)(in->buf + in->cap - end),
+					    in->offset + (int64_t)in->n);
+	} while (got < 0 && errno == EINTR);
+	if (got > 0)
+		in->n += (size_t)got;
+	else if (!got)
+		in->eof = true;
+	else
+		pl_fail_sys(&in->fail, "%s: cannot read a temporary file", in->name);
+}
+
+struct pl_in *pl_in_open_fd(const char *name, int fd, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_alloc(name, err);
+
+	if (!in)
+		return NULL;
+	in->refill = spool_refill;
+	in->fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (in->fd >= 0)
+		return in;
+	pl_fail_sys(err, "a temporary file");
+	pl_in_close(in);
+	return NULL;
 }
 
 static void no_refill(struct pl_in *in)

@@ -36,6 +36,16 @@ struct pl_in *pl_in_alloc(const char *name, struct pl_err *err);
 /* Make room for `more` bytes behind the unread ones, which are in in->buf or are moved there. */
 int pl_in_room(struct pl_in *in, size_t more);
 
+struct pl_spool {
+	struct pl_buf mem;
+	int fd; /* -1: all bytes are in memory */
+};
+/* An input that reads the file from its beginning, wherever the position of the descriptor is. */
+struct pl_in *pl_in_open_fd(const char *name, int fd, struct pl_err *err);
+
+/* After ENOENT: the failure of opening the path, with the names that the user may have meant. */
+int pl_in_missing(const char *path, struct pl_err *err);
+
 /* ---- deflate ----------------------------------------------------------------------------- */
 
 uint32_t pl_deflate_crc32(uint32_t crc, const void *p, size_t n);

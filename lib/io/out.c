@@ -21,12 +21,14 @@
 
 #define PIPE_BYTES (1 << 20) /* the most that Linux allows any user */
 
-#define BUF_SIZE ((size_t)64 << 10)
+#define BUF_SIZE    ((size_t)64 << 10)
+#define SPOOL_BYTES ((size_t)2 << 20) /* of a spool in memory */
 
 struct pl_out {
 	char *name, *path, *tmp; /* for messages, final, temporary (NULL: no temporary file) */
 	int fd, slot;
 	struct pl_buf *mem;
+	struct pl_spool *spool; /* that has `mem`, or NULL */
 	uint8_t *buf;
 	size_t n;
 	int64_t offset;	    /* bytes that left the buffer */
@@ -303,6 +305,31 @@ static int flush(struct pl_out *o, struct pl_err *err)
 	return write_all(o, o->buf, n, err);
 }
 
+/* Move the bytes of the spool from memory into its file. */
+static int spill(struct pl_out *o, struct pl_err *err)
+{
+	struct pl_spool *s = o->spool;
+	const char *folder = getenv("TMPDIR");
+	char path[PATH_MAX];
+
+	if (s->fd < 0) {
+		snprintf(path, sizeof(path), "%s/paceline-XXXXXX",
+			 folder && *folder ? folder : "/tmp");
+		errno = EIO;
+		s->fd = pl_fail_now() ? -1 : mkostemp(path, O_CLOEXEC);
+		if (s->fd < 0)
+			return pl_fail_sys(err, "%s: a temporary file", path);
+		unlink(path);
+	}
+	if (o->fd < 0)
+		o->fd = fcntl(s->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (o->fd < 0)
+		return pl_fail_sys(err, "a temporary file");
+	PL_CHECK(write_all(o, s->mem.p, s->mem.n, err));
+	s->mem.n = 0;
+	return 0;
+}
+
 int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err)
 {
 	int rc;
@@ -310,7 +337,8 @@ int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err)
 	if (PL_UNLIKELY(o->fail.code))
 		return pl_fail_as(err, &o->fail);
 	if (o->mem) {
-		(void)!pl_buf_put(o->mem, p, n, &o->fail);
+		if (pl_buf_put(o->mem, p, n, &o->fail) == 0 && o->spool && o->mem->n >= SPOOL_BYTES)
+			(void)!spill(o, &o->fail);
 		return pl_fail_as(err, &o->fail);
 	}
 	if (PL_UNLIKELY(n > BUF_SIZE - o->n)) {
@@ -322,6 +350,60 @@ int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err)
 		memcpy(o->buf + o->n, p, n);
 	o->n += n;
 	return 0;
+}
+
+int pl_out_copy(struct pl_out *o, struct pl_in *in, struct pl_err *err)
+{
+	const uint8_t *p;
+	int64_t n;
+
+	while ((n = pl_in_peek(in, 1, &p, err)) > 0) {
+		PL_CHECK(pl_out_write(o, p, (size_t)n, err));
+		pl_in_skip(in, (size_t)n);
+	}
+	return (int)n;
+}
+
+/* ---- spools -------------------------------------------------------------------------------- */
+
+struct pl_spool *pl_io_spool_new(struct pl_err *err)
+{
+	struct pl_spool *s;
+
+	if (pl_alloc(&s, 1, sizeof(*s), err) == 0)
+		s->fd = -1;
+	return s;
+}
+
+void pl_io_spool_free(struct pl_spool *s)
+{
+	if (!s)
+		return;
+	if (s->fd >= 0)
+		close(s->fd);
+	pl_buf_fini(&s->mem);
+	pl_free(s);
+}
+
+struct pl_out *pl_io_spool_write(struct pl_spool *s, struct pl_err *err)
+{
+	struct pl_out *o = pl_out_open_buf(&s->mem, err);
+
+	if (o)
+		o->spool = s;
+	return o;
+}
+
+struct pl_in *pl_io_spool_read(struct pl_spool *s, const char *name, struct pl_err *err)
+{
+	struct pl_out *rest;
+
+	if (s->fd < 0)
+		return pl_in_open_mem(name, s->mem.p, s->mem.n, err);
+	rest = pl_io_spool_write(s, err);
+	if (!rest || pl_out_finish(rest, spill(rest, err), err) < 0)
+		return NULL;
+	return pl_in_open_fd(name, s->fd, err);
 }
 
 /* ---- closing ------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 struct pl_in;
 struct pl_out;
 
-/* "-" is standard input. A missing file is PL_EIO. */
+/* "-" is standard input. A missing file is PL_EIO; the message has similar names that exist. */
 struct pl_in *pl_in_open(const char *path, struct pl_err *err);
 /* Bytes in memory (borrowed until close), for tests and fuzzing. */
 struct pl_in *pl_in_open_mem(const char *name, const void *p, size_t n, struct pl_err *err);
@@ -49,5 +49,24 @@ void pl_out_abort(struct pl_out *o); /* no file with the final name is made; NUL
 int pl_out_finish(struct pl_out *o, int rc, struct pl_err *err) PL_MUST;
 /* An output that collects bytes in `b` (borrowed). */
 struct pl_out *pl_out_open_buf(struct pl_buf *b, struct pl_err *err);
+/* Write all bytes of the input. */
+int pl_out_copy(struct pl_out *o, struct pl_in *in, struct pl_err *err) PL_MUST;
+
+/*
+ * Bytes that are written first and read later, once or several times. The first megabytes are in
+ * memory; then all are in a temporary file without a name, in $TMPDIR or /tmp.
+ */
+struct pl_spool;
+struct pl_spool *pl_io_spool_new(struct pl_err *err);
+void pl_io_spool_free(struct pl_spool *s); /* NULL is allowed */
+/* An output that appends to the spool. */
+struct pl_out *pl_io_spool_write(struct pl_spool *s, struct pl_err *err);
+/* An input of all bytes from the first one on; `name` is for messages. Nothing is written to the
+ * spool while it is open. */
+struct pl_in *pl_io_spool_read(struct pl_spool *s, const char *name, struct pl_err *err);
+
+/* Append the raw deflate form of n > 0 bytes, at level 1 to 12. */
+int pl_io_deflate(const void *p, size_t n, int level, struct pl_buf *out,
+		  struct pl_err *err) PL_MUST;
 
 #endif

@@ -234,6 +234,27 @@ void pl_write_csv(struct pl_writer *w, const char *s, size_t n)
 	pl_write_char(w, '"');
 }
 
+void pl_write_base64(struct pl_writer *w, const void *p, size_t n)
+{
+	static const char letter[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const uint8_t *from = p;
+
+	if (!room(w, (n + 2) / 3 * 4))
+		return;
+	for (; n; from += 3, n = n > 3 ? n - 3 : 0) {
+		uint32_t u = (uint32_t)from[0] << 16 | (n > 1 ? (uint32_t)from[1] << 8 : 0) |
+			     (n > 2 ? from[2] : 0);
+		uint8_t *to = w->b.p + w->b.n;
+
+		to[0] = (uint8_t)letter[u >> 18];
+		to[1] = (uint8_t)letter[u >> 12 & 63];
+		to[2] = n > 1 ? (uint8_t)letter[u >> 6 & 63] : '=';
+		to[3] = n > 2 ? (uint8_t)letter[u & 63] : '=';
+		w->b.n += 4;
+	}
+}
+
 /* ---- raw JSON -------------------------------------------------------------------------------- */
 
 bool pl_json_valid(const char *s, size_t n)

@@ -46,6 +46,7 @@ void pl_write_json_text(struct pl_writer *w, const char *s); /* the same; NULL: 
 void pl_write_json(struct pl_writer *w, const char *s, size_t n);
 /* Is it one or more valid JSON values on one line? */
 bool pl_json_valid(const char *s, size_t n);
+void pl_write_base64(struct pl_writer *w, const void *p, size_t n);
 /* A cell of CSV, quoted if needed. */
 void pl_write_csv(struct pl_writer *w, const char *s, size_t n);
 

@@ -158,18 +158,20 @@ static void help_name(const struct pl_lang_schema *const *s, const char *topic, 
 	bool any = false;
 
 	for (; *s; s++) {
-		const struct pl_lang_row *row = pl_lang_row(*s, name);
-
 		if (colon && (strlen((*s)->name) != (size_t)(colon - topic) ||
 			      memcmp((*s)->name, topic, (size_t)(colon - topic)) != 0))
 			continue;
-		for (size_t i = 0; i < (*s)->n_rows; i++)
-			pl_words_near(&near, (*s)->row[i].name, strlen((*s)->row[i].name));
-		if (row && any)
-			pl_write_char(w, '\n');
-		if (row)
+		for (size_t i = 0; i < (*s)->n_rows; i++) {
+			const struct pl_lang_row *row = &(*s)->row[i];
+
+			pl_words_near(&near, row->name, strlen(row->name));
+			if (strcmp(row->name, name) != 0 &&
+			    !(row->also && !strcmp(row->also, name)))
+				continue;
+			pl_write_text(w, any ? "\n" : "");
 			help_row(*s, row, w);
-		any = any || row;
+			any = true;
+		}
 	}
 	if (!any)
 		pl_fail(&w->fail, PL_EUSAGE,

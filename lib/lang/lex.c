@@ -42,21 +42,24 @@ static int begin(struct pl_lang_reader *r, struct pl_err *err)
 static int refuse_streams(const struct pl_lang_reader *r, struct pl_err *err)
 {
 	const uint8_t *p = r->text.p;
-	const char *what = NULL;
+	const char *what = NULL, *use = NULL;
 	char kind[8], text[16];
 
 	if (r->text.n >= 28 && pl_container_probe(p, r->text.n)) {
 		snprintf(text, sizeof(text), "a %s",
 			 pl_container_kind_name(pl_le32_get(p + 24), kind));
 		what = text;
+		use = pl_container_kind_use(pl_le32_get(p + 24));
 	} else if (r->text.n >= 2 && p[0] == 0x1f && p[1] == 0x8b) {
 		what = "compressed data";
 	} else if (r->text.n && (*p == '{' || *p == '[')) {
 		what = "JSON";
 	}
+	if (what && !use)
+		use = "type, for a profiler's file: replay FILE";
 	return what ? pl_fail(err, PL_EDATA,
-			      "%s: this is %s, not the text of a %s; see paceline-%s(5)", r->name,
-			      what, r->schema->name, r->schema->name)
+			      "%s: this is %s, not the text of a %s; %s; see paceline-%s(5)",
+			      r->name, what, r->schema->name, use, r->schema->name)
 		    : 0;
 }
 

@@ -15,6 +15,10 @@ const struct pl_lang_row *pl_lang_row_n(const struct pl_lang_schema *s, const ch
 	for (size_t i = 0; i < s->n_rows; i++)
 		if (strlen(s->row[i].name) == n && !memcmp(s->row[i].name, name, n))
 			return &s->row[i];
+	for (size_t i = 0; i < s->n_rows; i++)
+		if (s->row[i].also && strlen(s->row[i].also) == n &&
+		    !memcmp(s->row[i].also, name, n))
+			return &s->row[i];
 	return NULL;
 }
 

@@ -189,6 +189,16 @@ struct pl_bucket_rule pl_plan_bucket_rule_ddp(int64_t limit_bytes)
 					.limit = limit_bytes };
 }
 
+struct pl_bucket_rule pl_plan_bucket_rule_mb(double mib, int64_t first_mib)
+{
+	const double unit = 1 << 20;
+	int64_t limit = (int64_t)(mib * unit);
+
+	return (struct pl_bucket_rule){ .first = first_mib ? (int64_t)((double)first_mib * unit)
+							   : limit,
+					.limit = limit };
+}
+
 uint32_t pl_plan_bucket_next(struct pl_bucket_filler *f, int64_t bytes)
 {
 	int64_t limit = f->later ? f->rule.limit : f->rule.first;
@@ -253,6 +263,17 @@ static int fuse(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 	return pl_plan_buckets_fuse(s->b, s->tensor, rw->n_args, err);
 }
 
+static void fill(struct sets *s, struct pl_bucket_rule rule)
+{
+	struct pl_bucket_filler f = { .rule = rule };
+
+	for (uint32_t t = 0; t < s->b->n_tensors; t++) {
+		s->b->set[t] = pl_plan_bucket_next(&f, s->p->tensor[t].bytes);
+		s->b->parts[t] = 1;
+	}
+	forget_sizes(s->b);
+}
+
 static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	if (pl_plan_names_tensors(rw->op))
@@ -261,6 +282,8 @@ static int apply(struct sets *s, const struct pl_rewrite *rw, struct pl_err *err
 		return fuse(s, rw, err);
 	if (rw->op == PL_RW_ORDER)
 		return pl_plan_buckets_order(s->b, s->tensor, rw->n_args, err);
+	if (rw->op == PL_RW_BUCKET_MB)
+		fill(s, pl_plan_bucket_rule_mb(rw->x, rw->k));
 	if (rw->op == PL_RW_PARTITION_TENSOR)
 		s->b->parts[s->b->set[s->tensor[0]]] = (uint32_t)rw->k;
 	return 0;

@@ -47,6 +47,9 @@ struct pl_bucket_rule {
  * et al., VLDB 2020, section 3.2.3). */
 struct pl_bucket_rule pl_plan_bucket_rule_ddp(int64_t limit_bytes);
 #define PL_DDP_BUCKET_BYTES ((int64_t)25 << 20)
+/* The same where bucket_cap_mb is given: the first bucket, too, has that size, unless first_mib is
+ * above 0. */
+struct pl_bucket_rule pl_plan_bucket_rule_mb(double mib, int64_t first_mib);
 /* Gives tensor after tensor its bucket; zero but for `rule` and the first number in `set`. */
 struct pl_bucket_filler {
 	struct pl_bucket_rule rule;

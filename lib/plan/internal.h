@@ -89,8 +89,9 @@ bool pl_settings_nameless(const struct pl_plan *p);
 /* The names of a set as a Python tuple in a line of its own; their numbers if the plan is nameless.
  */
 void pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers);
-/* Autocast or TF32, checkpoints, and the algorithm of NCCL, as code for torch. */
+/* Autocast or TF32, the loader, checkpoints, and the algorithm of NCCL, as code for torch. */
 void pl_settings_torch_precision(struct pl_setter *s);
+void pl_settings_torch_loader(struct pl_setter *s);
 void pl_settings_torch_recompute(struct pl_setter *s);
 void pl_settings_torch_nccl(struct pl_setter *s, bool rings_alone);
 

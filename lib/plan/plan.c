@@ -122,6 +122,45 @@ static const struct pl_lang_row rows[] = {
 				    PL_LANG_FIELD("to", CHOICE, KEY, "what is typical", RW(word),
 						  .choices = "mean|median", .word = "to")),
 			.commas = true },
+	[PL_RW_BATCH] = { PL_LANG_ROW("batch", TIMING, "give each rank other samples in a step",
+				      PL_LANG_FIELD("samples", INT, PL_LANG_BOUND,
+						    "samples of a rank in a step", .min = 1,
+						    .max = 1e9, RW(k)),
+				      BY(1e-6, 0, "factor of the samples of a step")) },
+	[PL_RW_NO_SYNC] = { PL_LANG_ROW("no-sync", TIMING,
+					"synchronise gradients in every K-th step only",
+					COUNT("steps", 65536, "steps for one synchronisation")) },
+	[PL_RW_BUCKET_MB] = { PL_LANG_ROW(
+		"bucket-mb", STRUCTURE,
+		"fill buckets of gradients as DistributedDataParallel(bucket_cap_mb=MIB) does",
+		PL_LANG_FIELD("mib", REAL, NEED | PL_LANG_ABOVE,
+			      "MiB of gradients with which a bucket is full", .max = 1e6, RW(x)),
+		PL_LANG_FIELD("first", INT, KEY,
+			      "MiB of the first bucket; as the others if not given", .min = 1,
+			      .max = 1e6, .word = "first", RW(k))) },
+	[PL_RW_LOADER_WORKERS] = { PL_LANG_ROW(
+					   "loader-workers", STRUCTURE,
+					   "read batches with N processes beside the job",
+					   PL_LANG_FIELD("workers", INT, NEED,
+							 "processes; 0: the job itself reads",
+							 .max = 65536, RW(k)),
+					   PL_LANG_FIELD(
+						   "was", REAL, KEY,
+						   "processes of the recorded job, if it had any",
+						   .min = 1, .max = 65536, .word = "was", RW(x))),
+				   .also = "workers" },
+	[PL_RW_WRAP] = { PL_LANG_ROW(
+		"wrap", STRUCTURE, "join groups of sharded parameters, as fully_shard([a, b]) does",
+		PL_LANG_FIELD("layers", INT, KEY | PL_LANG_NEED, "so many groups become one",
+			      .min = 1, .max = 65536, .choices = "all", RW(k))) },
+	[PL_RW_OVERLAP] = { PL_LANG_ROW("overlap", STRUCTURE,
+					"run collectives beside the computation of their pass",
+					SELECTOR),
+			    .commas = true },
+	[PL_RW_PREFETCH] = { PL_LANG_ROW(
+		"prefetch", STRUCTURE, "gather sharded parameters some groups earlier",
+		PL_LANG_FIELD("groups", INT, NEED, "so many groups earlier", .min = 1, .max = 65536,
+			      RW(k))) },
 	{ PL_LANG_ROW("base", EXECUTION, "what the plan was made from",
 		      PL_LANG_FIELD("base", NAME, NEED, "file or job",
 				    .offset = offsetof(struct pl_plan, base))),
@@ -129,6 +168,7 @@ static const struct pl_lang_row rows[] = {
 	{ NUMBER("workers", 1, ranks, "data-parallel workers of the base") },
 	{ NUMBER("baseline", 0, baseline_ns, "mean step of the base in ns") },
 	{ NUMBER("predicted", 0, predicted_ns, "mean step with all rewrites in ns") },
+	{ NUMBER("error", 0, error_ns, "half of the 90 % interval of the prediction, in ns") },
 	{ NUMBER("bound", 0, bound_ns, "no change of communication makes it shorter, in ns") },
 	{ NUMBER("model", 0, model_ns, "mean step as the cost model has it, in ns") },
 	{ NUMBER("evaluations", 0, evaluations, "simulations that the search took") },
@@ -155,7 +195,7 @@ static const struct pl_lang_row rows[] = {
 				    "the base synchronises the tensors of one number as one",
 				    .max = PL_PLAN_SETS - 1, .word = "set")) },
 };
-_Static_assert(PL_RW_COUNT_ == 17, "a rewrite without a row, here and in paceline-plan(5)");
+_Static_assert(PL_RW_COUNT_ == 24, "a rewrite without a row, here and in paceline-plan(5)");
 
 const struct pl_lang_schema pl_plan_schema = { .name = "plan",
 					       .version = PL_PLAN_MAJOR,
@@ -186,7 +226,7 @@ bool pl_plan_names_tensors(unsigned op)
 void pl_plan_init(struct pl_plan *p)
 {
 	memset(p, 0, sizeof(*p));
-	p->baseline_ns = p->predicted_ns = p->bound_ns = p->model_ns = INT64_MIN;
+	p->baseline_ns = p->predicted_ns = p->bound_ns = p->model_ns = p->error_ns = INT64_MIN;
 	p->evaluations = p->peak_bytes = -1;
 	p->complete = true;
 }
@@ -249,9 +289,11 @@ int pl_plan_add(struct pl_plan *p, const struct pl_rewrite *rw, struct pl_err *e
 
 int pl_plan_statement(const struct pl_rewrite *rw, struct pl_lang_statement *st, struct pl_err *err)
 {
-	static const struct pl_rewrite usual = { .to = -1,
-						 .alone_ns = INT64_MIN,
-						 .in_plan_ns = INT64_MIN };
+	const struct pl_rewrite usual = { .to = -1,
+					  /* no workers is a number, too */
+					  .k = rw->op == PL_RW_LOADER_WORKERS ? -1 : 0,
+					  .alone_ns = INT64_MIN,
+					  .in_plan_ns = INT64_MIN };
 
 	PL_CHECK(pl_lang_begin(st, &pl_plan_schema, &rows[rw->op], err));
 	pl_lang_unbind(st, rw, &usual);
@@ -301,6 +343,8 @@ static int check_rewrite(const struct pl_rewrite *rw, struct pl_lang_statement *
 			       "it does not say of which operations; write all, or KEY=PATTERN");
 	if (rw->op == PL_RW_LATENCY && (rw->x > 0) == (rw->to >= 0))
 		return pl_fail(err, PL_EDATA, "it needs by X or to TIME");
+	if (rw->op == PL_RW_BATCH && (rw->x > 0) == (rw->k > 0))
+		return pl_fail(err, PL_EDATA, "it needs a number of samples or by X");
 	PL_CHECK(pl_plan_statement(rw, st, err));
 	return pl_lang_check(st, err);
 }
@@ -316,7 +360,8 @@ int pl_plan_check_rewrite(const struct pl_rewrite *rw, struct pl_err *err)
 
 static int check_base(const struct pl_plan *p, struct pl_err *err)
 {
-	const pl_ns ns[] = { p->baseline_ns, p->predicted_ns, p->bound_ns, p->model_ns };
+	const pl_ns ns[] = { p->baseline_ns, p->predicted_ns, p->error_ns, p->bound_ns,
+			     p->model_ns };
 	const char **name = NULL, *twice;
 	int rc = 0;
 

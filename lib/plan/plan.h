@@ -15,7 +15,7 @@
 #include "plan/buckets.h"
 
 #define PL_PLAN_MAJOR 1
-#define PL_PLAN_MINOR 4
+#define PL_PLAN_MINOR 5
 
 /*
  * The kinds of rewrites: the name, its struct pl_rewrite_kind (lib/rewrite), and why the settings
@@ -46,7 +46,14 @@
 	X(SCALE, scale, "a question, not a setting")                                               \
 	X(REMOVE, remove, "a question, not a setting")                                             \
 	X(SET, set, "a question, not a setting")                                                   \
-	X(FIX, fix, "a question, not a setting")
+	X(FIX, fix, "a question, not a setting")                                                   \
+	X(BATCH, batch, "the training loop decides")                                               \
+	X(NO_SYNC, no_sync, "the training loop decides, with no_sync()")                           \
+	X(BUCKET_MB, bucket_mb, "no setting fills buckets up to a size")                           \
+	X(LOADER_WORKERS, loader_workers, "the loader's own setting: DataLoader(num_workers=N)")   \
+	X(WRAP, wrap, "no setting groups sharded parameters")                                      \
+	X(OVERLAP, overlap, "a question, not a setting")                                           \
+	X(PREFETCH, prefetch, "no setting gathers sharded parameters earlier")
 
 enum pl_rw {
 #define NUMBER(name, kind, why) PL_RW_##name,
@@ -126,8 +133,9 @@ struct pl_plan {
 	size_t n_rw, cap_rw;
 	int64_t ranks; /* data-parallel workers of the base; 0 unknown */
 	/* Mean step; INT64_MIN: not known. What was recorded, what the plan makes of it, what no
-	 * plan can be below; and what the model alone says of the plan, its bias included. */
-	pl_ns baseline_ns, predicted_ns, bound_ns, model_ns;
+	 * plan can be below; and what the model alone says of the plan, its bias included.
+	 * error_ns: half of the 90 % interval of the prediction. */
+	pl_ns baseline_ns, predicted_ns, error_ns, bound_ns, model_ns;
 	int64_t evaluations, peak_bytes; /* -1: not known */
 	bool complete;			 /* the search ended by itself, not by a limit or signal */
 	struct pl_buf provenance;	 /* UTF-8, one line a program */

@@ -18,13 +18,14 @@
 
 #define H_BASE	     1u
 #define H_INCOMPLETE 2u
+#define H_ERROR	     4u
 #define T_ESTIMATED  1u
 #define T_SET	     2u
 #define T_STAGE	     4u
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* A head is flags (H_*), then members of the plan. */
+/* A head is flags (H_*), then members of the plan, and error_ns with H_ERROR. */
 #define FIELD(coding, member) PL_FIELD(coding, struct pl_plan, member)
 static const struct pl_field head_fields[] = {
 	FIELD(TEXT, base),	  FIELD(SIZE, ranks),	FIELD(I64, baseline_ns),
@@ -32,6 +33,8 @@ static const struct pl_field head_fields[] = {
 	FIELD(I64, peak_bytes),	  FIELD(I64, model_ns),
 };
 static const struct pl_record head_record = { PL_RECORD("head", struct pl_plan, head_fields) };
+static const struct pl_field error_fields[] = { FIELD(I64, error_ns) };
+static const struct pl_record error_record = { PL_RECORD("error", struct pl_plan, error_fields) };
 #undef FIELD
 
 #define FIELD(coding, member) PL_FIELD(coding, struct pl_ptensor, member)
@@ -100,7 +103,8 @@ static int put_rewrite(struct pl_buf *b, const void *row, const void *arg, struc
 	for (uint32_t i = 0; i < rw->n_args; i++)
 		pl_record_put_fields(b, &name_record, &rw->arg[i]);
 	pl_record_put_fields(b, &gain_record, rw);
-	if (rw->op >= PL_RW_SCALE || rw->op == PL_RW_LATENCY)
+	if ((rw->op >= PL_RW_SCALE && rw->op <= PL_RW_FIX) || rw->op == PL_RW_LATENCY ||
+	    rw->op == PL_RW_OVERLAP)
 		pl_record_put_fields(b, &select_record, rw);
 	return 0;
 }
@@ -144,8 +148,11 @@ static int write_all(struct pl_container_writer *w, const struct pl_plan *p, str
 	struct pl_buf b = { 0 };
 	int rc;
 
-	pl_io_put_varint(&b, (p->base ? H_BASE : 0) | (p->complete ? 0 : H_INCOMPLETE));
+	pl_io_put_varint(&b, (p->base ? H_BASE : 0) | (p->complete ? 0 : H_INCOMPLETE) |
+				     (p->error_ns != INT64_MIN ? H_ERROR : 0));
 	pl_record_put_fields(&b, &head_record, p);
+	if (p->error_ns != INT64_MIN)
+		pl_record_put_fields(&b, &error_record, p);
 	PL_TRY(pl_container_writer_put(w, B_PLAN, BLOCK_VERSION, 1, &b, err));
 	PL_TRY(pl_container_writer_put_provenance(w, BLOCK_VERSION, p->provenance.p,
 						  p->provenance.n, NULL, err));
@@ -196,6 +203,8 @@ static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 
 	c->bad |= flags > UINT32_MAX;
 	PL_CHECK(pl_record_get_fields(c, &head_record, p, &p->arena, err));
+	if (flags & H_ERROR)
+		PL_CHECK(pl_record_get_fields(c, &error_record, p, &p->arena, err));
 	if (!(flags & H_BASE))
 		p->base = NULL;
 	p->complete = !(flags & H_INCOMPLETE);

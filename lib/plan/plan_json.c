@@ -43,6 +43,7 @@ static void put_head(struct pl_writer *w, const struct pl_plan *p)
 	put_known(w, "ranks", p->ranks, 0);
 	put_known(w, "baseline_ns", p->baseline_ns, INT64_MIN);
 	put_known(w, "predicted_ns", p->predicted_ns, INT64_MIN);
+	put_known(w, "error_ns", p->error_ns, INT64_MIN);
 	put_known(w, "bound_ns", p->bound_ns, INT64_MIN);
 	put_known(w, "model_ns", p->model_ns, INT64_MIN);
 	put_known(w, "evaluations", p->evaluations, -1);

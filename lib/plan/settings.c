@@ -58,7 +58,9 @@ static int sets_init(struct pl_setter *setter, const struct pl_settings *f, stru
 	pl_plan_init(&s->first_stage);
 	for (size_t i = 0; i < p->n_tensors; i++)
 		setter->pipeline |= p->tensor[i].stage > 0;
-	if (!p->n_tensors) /* by hand */
+	if (!p->n_tensors && pl_settings_last(p, PL_RW_WRAP))
+		return pl_plan_check(p, err); /* a sharded job: the plan has groups, not sets */
+	if (!p->n_tensors)		      /* somebody wrote the plan by hand */
 		setter->no_sets =
 			"the sizes are not known, because the plan has no statement "
 			"tensor NAME BYTES; plan --preset none -O text GRAPH writes these";
@@ -84,14 +86,18 @@ static int sets_init(struct pl_setter *setter, const struct pl_settings *f, stru
 static void put_head(struct pl_setter *s, const char *name)
 {
 	const struct pl_plan *p = s->p;
-	char now[24], then[24];
+	char now[24], then[24], error[24];
 	size_t estimated = pl_plan_estimated(p);
 
 	pl_write_format(&s->w, "# %s: a plan by paceline", name);
-	if (p->predicted_ns != INT64_MIN && p->baseline_ns != INT64_MIN)
-		pl_write_format(&s->w, "; %s a step predicted, %s so far",
-				pl_fmt_ns(then, sizeof(then), p->predicted_ns),
-				pl_fmt_ns(now, sizeof(now), p->baseline_ns));
+	if (p->predicted_ns != INT64_MIN && p->baseline_ns != INT64_MIN) {
+		pl_write_format(&s->w, "; %s a step predicted",
+				pl_fmt_ns(then, sizeof(then), p->predicted_ns));
+		if (p->error_ns != INT64_MIN)
+			pl_write_format(&s->w, " (+- %s)",
+					pl_fmt_ns(error, sizeof(error), p->error_ns));
+		pl_write_format(&s->w, ", %s so far", pl_fmt_ns(now, sizeof(now), p->baseline_ns));
+	}
 	pl_write_format(&s->w, "\n");
 	if (estimated && estimated == p->n_tensors)
 		pl_write_format(&s->w,
@@ -203,8 +209,8 @@ const char *pl_settings_nccl(struct pl_setter *s, bool rings_alone)
 	if (algo != PL_ALGO_RING && (algo != PL_ALGO_TREE || rings_alone))
 		return NULL;
 	s->done |= 1u << PL_RW_ALGORITHM;
-	/* a tree for what has none, as the broadcasts at the start, would be an error: so it is
-	 * given for all-reduces only, which NCCL can be told since 2.24 */
+	/* NCCL fails where it has no tree for a collective, such as the broadcasts at the start. So
+	 * the setting names all-reduces only, which NCCL allows since 2.24. */
 	return algo == PL_ALGO_RING ? "ring" : "allreduce:tree";
 }
 
@@ -214,7 +220,8 @@ bool pl_settings_nameless(const struct pl_plan *p)
 		const char *name = pl_plan_param(p->tensor[i].name);
 		size_t n = strspn(name, "0123456789");
 
-		/* a bare number may be a layer's name, but those count forward, these backward */
+		/* a layer may have a number as its name, but layers are numbered in the order of
+		 * the forward pass, and gradients in that of the backward pass */
 		if (!n || (name[n] ? name[n] != ' ' : strtoull(name, NULL, 10) != i))
 			return false;
 	}
@@ -236,7 +243,7 @@ void pl_settings_tuple(struct pl_setter *s, uint32_t set, bool numbers)
 		else
 			pl_write_json_str(&s->w, name, strlen(name));
 	}
-	/* one alone would be no tuple without its comma */
+	/* in Python a tuple of one element needs a comma */
 	pl_write_format(&s->w, end - t == 1 ? ",),\n" : "),\n");
 }
 
@@ -275,6 +282,20 @@ void pl_settings_torch_nccl(struct pl_setter *s, bool rings_alone)
 			"import os\nos.environ[\"NCCL_ALGO\"] = \"%s\"  # before the process "
 			"group is made; obeyed by NCCL alone\n",
 			algo);
+}
+
+void pl_settings_torch_loader(struct pl_setter *s)
+{
+	const struct pl_rewrite *rw = pl_settings_last(s->p, PL_RW_LOADER_WORKERS);
+
+	if (!rw)
+		return;
+	pl_write_format(&s->w,
+			"loader = torch.utils.data.DataLoader(dataset, num_workers=%lld)  # %s\n",
+			(long long)rw->k,
+			rw->x > 0 ? "if it had 1; else multiply its number by this"
+				  : "and its other options as they are");
+	s->done |= 1u << PL_RW_LOADER_WORKERS;
 }
 
 void pl_settings_torch_recompute(struct pl_setter *s)

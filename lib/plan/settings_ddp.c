@@ -62,8 +62,27 @@ static void put_buckets(struct pl_setter *s)
 			"# releases that always close the first bucket at 1 MiB use "
 			"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES\n",
 			pl_fmt_real(real, sizeof(real), (double)one.size / MIB), differ);
-	s->done |= 1u << PL_RW_FUSE_TENSORS;
+	s->done |= 1u << PL_RW_FUSE_TENSORS | 1u << PL_RW_BUCKET_MB;
 	pl_free(end);
+}
+
+/* One size for all buckets, if the plan asks for that. */
+static bool put_cap(struct pl_setter *s)
+{
+	const struct pl_rewrite *last = NULL;
+	char real[40];
+
+	for (size_t i = 0; i < s->p->n_rw; i++)
+		if (s->p->rw[i].op == PL_RW_BUCKET_MB || s->p->rw[i].op == PL_RW_FUSE_TENSORS)
+			last = &s->p->rw[i];
+	if (!last || last->op != PL_RW_BUCKET_MB || last->k)
+		return false;
+	pl_write_format(&s->w,
+			"model = torch.nn.parallel.DistributedDataParallel(model, "
+			"bucket_cap_mb=%s)\n",
+			pl_fmt_real(real, sizeof(real), last->x));
+	s->done |= 1u << PL_RW_BUCKET_MB | 1u << PL_RW_FUSE_TENSORS;
+	return true;
 }
 
 static void body(struct pl_setter *s)
@@ -73,8 +92,10 @@ static void body(struct pl_setter *s)
 	pl_write_format(&s->w, "import torch\n");
 	pl_settings_torch_nccl(s, false);
 	pl_settings_torch_precision(s);
+	pl_settings_torch_loader(s);
 	pl_settings_torch_recompute(s);
-	put_buckets(s);
+	if (!put_cap(s))
+		put_buckets(s);
 	if (acc)
 		pl_write_format(&s->w,
 				"accumulate = %lld  # microbatches a step: all but the last "

@@ -136,6 +136,23 @@ static void put_modules(struct pl_setter *s)
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
 }
 
+/* Groups of so many layers, or one for all. */
+static void put_groups(struct pl_setter *s, int64_t layers)
+{
+	if (layers < 0)
+		pl_write_format(&s->w,
+				"fully_shard(model, **options)  # and no module inside it\n");
+	else
+		pl_write_format(&s->w,
+				"# layers: the modules that are groups now, in the order in which "
+				"they run\n"
+				"for i in range(0, len(layers), %lld):\n"
+				"    fully_shard(layers[i:i + %lld], **options)\n"
+				"fully_shard(model, **options)  # what is left\n",
+				(long long)layers, (long long)layers);
+	s->done |= 1u << PL_RW_WRAP;
+}
+
 /* Gradients keep the precision that their sizes in the plan have, so reduce_dtype is written, too.
  */
 static void put_options(struct pl_setter *s)
@@ -156,14 +173,19 @@ static void put_options(struct pl_setter *s)
 
 static void body(struct pl_setter *s)
 {
+	const struct pl_rewrite *wrap = pl_settings_last(s->p, PL_RW_WRAP);
 	int64_t acc = pl_settings_accumulate(s);
 
 	pl_write_format(&s->w, "import torch\nfrom torch.distributed.fsdp import "
 			       "MixedPrecisionPolicy, fully_shard\n");
 	pl_settings_torch_nccl(s, true);
 	put_options(s);
+	pl_settings_torch_loader(s);
 	pl_settings_torch_recompute(s);
-	put_modules(s);
+	if (wrap)
+		put_groups(s, wrap->k);
+	else
+		put_modules(s);
 	if (acc)
 		pl_write_format(&s->w,
 				"accumulate = %lld  # microbatches a step: "

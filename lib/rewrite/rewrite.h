@@ -44,6 +44,8 @@ struct pl_rewrite_basis {
 	bool links_assumed; /* that a rank has one link for all that it sends */
 	/* share of all transfer time that may be wrong, because no messages were recorded */
 	double error;
+	double work_ns;	  /* standard error of the changed operations, of a rank in a step */
+	bool no_batch;	  /* the sizes of tensors do not say which of them follow the batch */
 	bool one_size;	  /* some transfers have one size or an unknown one, so the topology alone
 			   * tells    latency from bandwidth */
 	uint64_t samples; /* transfers that were fitted */
@@ -52,8 +54,11 @@ struct pl_rewrite_basis {
 	 * durations, so it cannot change the other way. With shared resources both are true,
 	 * because another order there can change the step either way. */
 	bool longer, shorter;
-	bool as_recorded;	       /* the communication, after a plan */
-	uint32_t ranks;		       /* that the job has in the prediction; 0: as recorded */
+	bool as_recorded;  /* the communication, after a plan */
+	bool carries_same; /* communication carries what it carried, perhaps in other parts or over
+			    * another network */
+	bool overlapped;   /* communication runs beside computation that waited for it */
+	uint32_t ranks;	   /* that the job has in the prediction; 0: as recorded */
 	uint64_t collectives, unknown; /* in all steps, and those of unknown algorithm */
 };
 /* What the prediction of the present communication depends on, if it has other algorithms than the
@@ -67,6 +72,8 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *basi
 int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struct pl_plan *p,
 			 const struct pl_topology *topo, uint64_t *hits,
 			 struct pl_rewrite_basis *basis, struct pl_err *err) PL_MUST;
+/* Does communication carry what it carried, whatever network or parts the rewrites give it? */
+bool pl_rewrite_carries_same(const struct pl_plan *p);
 /* Does the rewrite change communication? Then the prediction depends on the cost model. */
 bool pl_rewrite_is_comm(unsigned op);
 /* Build the communication of the state without a rewrite: the recorded buckets get the durations of
@@ -89,6 +96,12 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
  * must be undone. False: of all steps, because the step is PL_NONE, no buckets were built before,
  * or communication slows computation down. */
 bool pl_rewrite_only_step(struct pl_rewriter *r, uint32_t step);
+/* How many groups of sharded parameters a step has; 0: none can be told. */
+int pl_rewrite_groups(struct pl_rewriter *r, uint32_t *n, struct pl_err *err) PL_MUST;
+/* Put the tensors into buckets by the rule, each number `fuses` alone: set[tensor]. Returns the
+ * number of buckets. */
+uint32_t pl_rewrite_fill_buckets(const struct pl_rewriter *r, struct pl_bucket_rule rule,
+				 uint32_t *set);
 /* The present buckets; set_of has room for every tensor. Returns the number of buckets. */
 uint32_t pl_rewrite_buckets(const struct pl_rewriter *r, uint32_t *set_of);
 /* A tensor that is synchronised. */
@@ -102,6 +115,7 @@ struct pl_rewrite_tensor {
 			*/
 	pl_ns ready;   /* as recorded, see pl_rewrite_ready() */
 	bool estimated, shared; /* shared: other groups have a tensor of that name */
+	bool guessed; /* estimated, and the size of its communication was not recorded either */
 };
 /* The n tensors of the base, in order of readiness. */
 const struct pl_rewrite_tensor *pl_rewrite_tensors(const struct pl_rewriter *r, uint32_t *n);

@@ -44,6 +44,14 @@ static inline double changed(const struct rw_change *c, uint32_t class, double v
 							       : ns * v;
 }
 
+/* Does the change concern the step of that number? */
+static bool in_step(const struct rw_change *c, int64_t number)
+{
+	if (c->every && (number == INT64_MIN || (number + 1) % c->every == 0))
+		return false;
+	return !c->select.keys || pl_graph_select_step(&c->select, number);
+}
+
 /* ---- on an edit ------------------------------------------------------------------------------ */
 
 static int change_node(struct pl_edit *e, uint32_t i, const struct rw_change *c, uint64_t *hits,
@@ -59,8 +67,8 @@ static int change_node(struct pl_edit *e, uint32_t i, const struct rw_change *c,
 		class = c->class[e->g->step[n->step].shape][n->origin];
 	if (!value_of(c, class, &v))
 		return 0;
-	if (c->select.keys && !(pl_graph_select_step(&c->select, e->step[n->step].number) &&
-				pl_graph_selects_edited(&c->select, n)))
+	if (!in_step(c, e->step[n->step].number) ||
+	    (c->select.keys && !pl_graph_selects_edited(&c->select, n)))
 		return 0;
 	++*hits;
 	return pl_edit_set_dur(e, i, llround(changed(c, class, v, (double)n->dur)), err);
@@ -102,6 +110,22 @@ bool pl_rewrite_is_timing(const struct pl_plan *p)
 	return true;
 }
 
+bool pl_rewrite_carries_same(const struct pl_plan *p)
+{
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (!pl_rewrite_kinds[p->rw[i].op]->comm && !pl_rewrite_kinds[p->rw[i].op]->network)
+			return false;
+	return true;
+}
+
+/* Does the change concern node i of a step that it concerns? Sets *v as value_of(). */
+static bool concerns(const struct rw_change *c, const uint32_t *class, const struct pl_shape *sh,
+		     uint32_t i, double *v)
+{
+	return value_of(c, class ? class[i] : 0, v) &&
+	       (!c->select.keys || pl_graph_selects(&c->select, sh, i));
+}
+
 /* Change the durations of a step. Returns how many. */
 static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st,
 			    const struct pl_shape *sh, double *ns)
@@ -111,7 +135,7 @@ static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st
 	uint64_t hits = 0;
 	double v;
 
-	if (c->select.keys && !pl_graph_select_step(&c->select, st->number))
+	if (!in_step(c, st->number))
 		return 0;
 	/* without a branch, which would be hard to foresee */
 	for (uint32_t i = sh->n_entries; !class && !c->sets && i < sh->n_nodes; i++) {
@@ -121,8 +145,7 @@ static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st
 		hits += hit;
 	}
 	for (uint32_t i = sh->n_entries; (class || c->sets) && i < sh->n_nodes; i++) {
-		if (!value_of(c, class ? class[i] : 0, &v) ||
-		    (c->select.keys && !pl_graph_selects(&c->select, sh, i)))
+		if (!concerns(c, class, sh, i, &v))
 			continue;
 		ns[i] = changed(c, class ? class[i] : 0, v, ns[i]);
 		hits++;
@@ -130,13 +153,72 @@ static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st
 	return hits;
 }
 
+/* Is the transfer removed from the step? */
+static bool is_removed(const struct rw_change *c, size_t n, const struct pl_gstep *st,
+		       const struct pl_shape *sh, uint32_t i)
+{
+	bool removed = false;
+	double v;
+
+	for (size_t j = 0; j < n && !removed; j++)
+		removed = c[j].removes && in_step(&c[j], st->number) &&
+			  concerns(&c[j], c[j].class ? c[j].class[st->shape] : NULL, sh, i, &v);
+	return removed;
+}
+
+/*
+ * Ranks no longer wait for one another at a collective that all of them removed. Only where threads
+ * carry it: which rank has to wait for a processor there is chance, so that another rank is late at
+ * each collective. The last one of each thread in a step still joins the ranks, so that their steps
+ * stay together.
+ */
+static int part_ranks(struct pl_sim *s, size_t k, const struct pl_graph *g,
+		      const struct rw_change *c, size_t n, struct pl_err *err)
+{
+	enum { PARTS = 1, JOINS = 2 };
+	const struct pl_gstep *st = &g->step[k];
+	const struct pl_shape *sh = &g->shape[st->shape];
+	uint8_t *what = NULL; /* [node]: what a rendezvous does */
+	uint32_t *last;	      /* [resource]: its last transfer */
+	int rc;
+
+	PL_TRY(pl_alloc(&last, g->n_res, sizeof(*last), err));
+	PL_TRY(pl_alloc(&what, sh->n_nodes, sizeof(*what), err));
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
+		uint32_t meet = PL_NONE;
+
+		if (sh->role[i] == PL_RO_TRANSFER && sh->kind[i] == PL_K_COLLECTIVE)
+			meet = pl_node_meeting(sh, i);
+		if (meet == PL_NONE)
+			continue;
+		what[meet] |= is_removed(c, n, st, sh, i) ? PARTS : JOINS;
+		if (sh->res[i] != PL_NONE &&
+		    (!last[sh->res[i]] || st->start[i] >= st->start[last[sh->res[i]]]))
+			last[sh->res[i]] = i;
+	}
+	for (size_t i = 0; i < g->n_res; i++)
+		if (last[i])
+			what[pl_node_meeting(sh, last[i])] |= JOINS;
+	for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+		if (what[i] == PARTS)
+			PL_TRY(pl_sim_set_alone(s, k, i, err));
+out:
+	pl_free(last);
+	pl_free(what);
+	return rc;
+}
+
 static int change_all(struct pl_sim *s, const struct pl_graph *g, const struct rw_change *c,
 		      size_t n, uint64_t *hits, struct pl_rewrite_basis *basis, struct pl_err *err)
 {
+	bool parts = false;
 	size_t most = 0;
 	double *ns;
 	int rc;
 
+	for (size_t i = 0; i < n; i++)
+		parts |= c[i].removes;
+	parts &= pl_cost_by_threads(g);
 	for (size_t i = 0; i < g->n_shapes; i++) {
 		most = g->shape[i].n_nodes > most ? g->shape[i].n_nodes : most;
 		if (memchr(g->shape[i].type, PL_N_RESOURCE, g->shape[i].n_nodes))
@@ -161,6 +243,8 @@ static int change_all(struct pl_sim *s, const struct pl_graph *g, const struct r
 		}
 		if (any)
 			PL_TRY(pl_sim_set_durations(s, k, ns, err));
+		if (any && parts)
+			PL_TRY(part_ranks(s, k, g, c, n, err));
 	}
 out:
 	pl_free(ns);
@@ -206,6 +290,8 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 		basis->guessed |= c[i].basis.guessed;
 		basis->assumed |= c[i].basis.assumed;
 		basis->one_size |= c[i].basis.one_size;
+		basis->no_batch |= c[i].basis.no_batch;
+		basis->work_ns += c[i].basis.work_ns;
 		basis->error = fmax(basis->error, c[i].basis.error);
 		basis->samples = pl_max_i64(basis->samples, c[i].basis.samples);
 		basis->unknown = pl_max_i64(basis->unknown, c[i].basis.unknown);
@@ -213,8 +299,10 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 	}
 	if (network.of_job)
 		basis->ranks = network.of_job;
+	basis->carries_same = pl_rewrite_carries_same(p);
 	PL_TRY(change_all(s, g, c, p->n_rw, hits, basis, err));
 	change_latency(s, c, p->n_rw, basis);
+	rc = pl_rewrite_overlapped(s, g, err);
 out:
 	for (size_t i = 0; c && i < p->n_rw; i++)
 		change_fini(&c[i]);

@@ -13,6 +13,7 @@ static int change_set(struct rw_facts *x, const struct pl_rewrite *rw, struct rw
 		      struct pl_err *err)
 {
 	c->sets = true;
+	c->removes = rw->op == PL_RW_REMOVE;
 	c->value = rw->op == PL_RW_SET ? (double)rw->to : 0;
 	return pl_graph_select_init(&c->select, &rw->select, x->g, x->e, err);
 }

@@ -424,6 +424,7 @@ static void estimate_sizes(struct pl_rewriter *r)
 				rest -= pl_max_i64(r->tensor[u].bytes, 0);
 		r->tensor[t].bytes = pl_max_i64(rest, 0) / n;
 		r->tensor[t].estimated = true;
+		r->tensor[t].guessed = r->e->node[r->comm[row[t].comm].arrive].bytes < 0;
 	}
 }
 

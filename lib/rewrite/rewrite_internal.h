@@ -75,8 +75,9 @@ struct rw_ready_alone {
 	double *ns; /* [slot][tensor]; -INFINITY: not there */
 };
 
-/* Another network, and another number of ranks. */
+/* Another network, another number of ranks, another batch. */
 struct rw_network {
+	double batch;	 /* times the recorded samples of a rank; 0: as recorded */
 	uint32_t ranks;	 /* 0: as recorded */
 	uint32_t of_job; /* with those that are not data-parallel; 0: as recorded */
 	uint32_t n_changes;
@@ -95,6 +96,7 @@ struct rw_state {
 	struct rw_built **built;  /* [set], in order of issue; NULL before it is built */
 	uint32_t n_built;
 	int64_t accumulate;
+	int64_t wrap; /* so many groups of parameters are one; -1: all, 0: as recorded */
 	struct rw_network network;
 	size_t undo;		/* mark of the edit */
 	struct rw_piece *piece; /* of interrupted communication */
@@ -105,7 +107,8 @@ struct rw_state {
 	bool ops_changed;		    /* rewrites have changed operations since that was so */
 	bool asks_algorithm;		    /* some rewrite does */
 	bool over;			    /* the recorded communication is replaced */
-	bool overlaps; /* as recorded, and begins at other times: it needs to be replaced */
+	bool overlapped; /* communication runs beside computation that waited for it */
+	bool overlaps;	 /* as recorded, and begins at other times: it needs to be replaced */
 };
 
 /* A part of a fused operation. */
@@ -135,11 +138,13 @@ void pl_rewrite_comms_free(struct rw_comms *c); /* NULL: nothing */
 struct rw_change {
 	struct pl_graph_select select; /* without keys: the class alone decides */
 	bool sets;		       /* values are durations in ns; otherwise factors */
+	bool removes;		       /* nobody does the operations any more */
 	double value;		       /* of all, if there are no classes */
 	uint32_t **class;	       /* [shape][node as recorded]; NULL: no classes */
 	size_t n_shapes;	       /* the change owns so many class[i]; 0: class is borrowed */
 	struct pl_rewrite_basis basis;
-	double *line; /* [class], owned: the time before the change by the fitted line; or NULL */
+	double *line;  /* [class], owned: the time before the change by the fitted line; or NULL */
+	int64_t every; /* > 0: steps whose number and 1 is a multiple of it do not change */
 	bool keeps_rest; /* what an operation takes longer than the line does not get the factor */
 	struct pl_link_change messages; /* latency of messages between nodes; no link: as it was */
 	double *of_class; /* owned; NAN: operations of this class keep their durations */
@@ -161,7 +166,7 @@ struct pl_rewrite_kind {
 	 * One sentence without a period: the effect in this graph, and its reason. Words in braces
 	 * stand for what the rewrite says: {names} how many names, {first} the first of them,
 	 * {bytes} of these tensors, {bucket} the bytes of its bucket, {word}, {k}, {x}, {to},
-	 * {times} or a time of, {link}, {reason} for the algorithm.
+	 * {times} or a time of, {link}, {samples}, {reason} for the algorithm.
 	 */
 	const char *explain;
 	const char *explain_less; /* with at most `less` names; NULL: the same */
@@ -171,8 +176,21 @@ struct pl_rewrite_kind {
 PL_PLAN_REWRITES(DECLARE)
 #undef DECLARE
 
+/* A group of sharded parameters in a step (rewrite_groups.c). */
+enum { RW_GATHER, RW_GATHER_AGAIN, RW_REDUCE, RW_GROUP_COMMS };
+struct rw_group {
+	int64_t bytes;			 /* of its parameters */
+	uint32_t arrive[RW_GROUP_COMMS]; /* of the first rank; PL_NONE: it is not gathered again */
+};
+struct rw_groups {
+	bool found;	     /* they have been looked for */
+	uint32_t n, n_steps; /* 0: the job shards no parameters in groups that can be told */
+	struct rw_group *v;  /* [step][group], in the order of the forward pass */
+};
+
 struct pl_rewriter {
 	struct pl_edit *e; /* of a whole graph */
+	struct rw_groups groups;
 	const struct pl_cost *c;
 	struct rw_facts facts;
 	struct pl_rewrite_tensor *tensor; /* of the base, in order of readiness */
@@ -265,6 +283,19 @@ static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 {
 	return &r->state[r->n_states - 1];
 }
+/* Find the groups of sharded parameters. */
+int pl_rewrite_groups_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
+/* PL_EDATA: there are none. */
+int pl_rewrite_no_groups(struct pl_err *err) PL_MUST;
+/* What the host does for a communication. Is the node an operation of a thread? */
+bool pl_rewrite_on_thread(const struct pl_edit *e, uint32_t node);
+/* The edge to the operation before the node, or behind it, on its resource in its step; PL_NONE. */
+uint32_t pl_rewrite_chained(const struct pl_edit *e, uint32_t node, bool before);
+/* Is it an operation of the phase of communication, or a gap of the host? */
+bool pl_rewrite_is_for_comm(const struct pl_edit *e, uint32_t node);
+bool pl_rewrite_waits_for_comm(const struct pl_edit *e, uint32_t node);
+/* How many groups from number i on are one where so many `layers` are (-1: all; 0, 1: none). */
+uint32_t pl_rewrite_wrapped(const struct rw_groups *x, int64_t layers, uint32_t i);
 /* Find tensors, communication, slots in the recorded edit. */
 int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* The slot of a rank in a step, PL_NONE: the rank has no tensors. */
@@ -292,6 +323,10 @@ void pl_rewrite_join_pieces(struct pl_rewriter *r);
 int pl_rewrite_take_over(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* On the channel, `to` (an arrival or end_mark) comes after `from` and after nothing else. */
 void pl_rewrite_chain(struct pl_rewriter *r, uint32_t from, uint32_t to);
+
+/* rewrite_overlapped.c: after changes of durations, those that computation gets because other
+ * communication runs beside it. */
+int pl_rewrite_overlapped(struct pl_sim *s, const struct pl_graph *g, struct pl_err *err) PL_MUST;
 
 /* ---- contention of computation and communication (rewrite_slowdown.c) --------------------------
  */

@@ -4,7 +4,8 @@
  * A class is the communications that cost the same. For each class lib/cost gives the line a + b S
  * that was fitted to the graph, for the recorded network and for the present one. A recorded
  * transfer is multiplied by the line after the rewrite divided by the line before, so that an
- * unusually long or short transfer stays so. Communication that a plan builds anew has its duration
+ * unusually long or short transfer stays so. If the messages of collectives were recorded, a lower
+ * bandwidth multiplies only the line. Communication that a plan builds anew has its duration
  * from the same lines (rewrite_sync.c).
  *
  * The data-parallel communication is found by the first rule that applies: communication whose
@@ -271,6 +272,26 @@ static double line_of(const struct rw_facts *x, size_t class)
 	return line.a_ns + line.b_ns_per_byte * (double)line.bytes;
 }
 
+/* By how much a transfer of the class may be wrong over the present network, because its line may
+ * have another latency: what the latency gains the bytes lose, and the network changes each of them
+ * by a factor. Negative: the recording shows no sizes. */
+static double doubt_of(const struct rw_facts *x, const struct comm_key *key)
+{
+	const struct rw_network recorded = { 0 };
+	struct pl_cost_comm now = comm_of(key, x->network), then = comm_of(key, &recorded);
+	const struct pl_fit *fit = pl_cost_find_fit(x->cost, &now);
+	struct pl_cost_line after, before;
+	double a, b;
+
+	if (!fit || fit->estimated || !pl_cost_line(x->cost, &now, &after) ||
+	    !pl_cost_line(x->cost, &then, &before))
+		return -1;
+	a = before.a_ns > 0 ? after.a_ns / before.a_ns : 1;
+	b = before.b_ns_per_byte > 0 ? after.b_ns_per_byte / before.b_ns_per_byte : 1;
+	return fabs(a - b) *
+	       fmin(fit->a_off_ns, before.a_ns + before.b_ns_per_byte * (double)before.bytes);
+}
+
 /* Does communication of that class use the link? */
 static bool uses(const struct rw_facts *x, const struct comm_key *key, const char *link)
 {
@@ -368,8 +389,9 @@ static void note_basis(const struct rw_facts *x, unsigned op, struct rw_change *
 		bool known = fit && !fit->one_size && !fit->estimated;
 		bool changes = !isnan(c->of_class[i]) && c->of_class[i] != 1;
 		double after = changes ? c->line[i] * c->of_class[i] : c->line[i];
-		double error = (known ? fmin(fit->residual, 1) : 1) * after;
+		double error = doubt_of(x, &key);
 
+		error = error < 0 ? after : error;
 		all += after;
 		if (!changes)
 			continue;
@@ -438,7 +460,10 @@ static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struc
 							: 1;
 	}
 	note_basis(x, rw->op, c);
-	c->keeps_rest = rw->op == PL_RW_LATENCY;
+	/* a recorded message that waited for a processor waits as long on a slower network; a
+	 * message that waited for others on a slow link waits less on a faster one */
+	c->keeps_rest = rw->op == PL_RW_LATENCY ||
+			(rw->op == PL_RW_BANDWIDTH && rw->x < 1 && x->comms->messages);
 	c->basis.guessed = rw->op == PL_RW_RANKS && x->comms->guessed;
 	return 0;
 }

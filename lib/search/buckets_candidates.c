@@ -119,7 +119,8 @@ int pl_search_choice_apply(struct worker *l, const struct candidate *candidate, 
 					.servers = s->servers,
 					.priority = c->urgent ? s->priority : NULL };
 
-	PL_CHECK(pl_rewrite_bucketing(l->r, &b, err));
+	if (s->n) /* a sharded job may have gradients, but no choice of buckets */
+		PL_CHECK(pl_rewrite_bucketing(l->r, &b, err));
 	return pl_sim_settle(&l->e, err);
 }
 
@@ -160,22 +161,11 @@ static struct bucket_choice *add_plain(struct choices *s)
 
 /* ---- defaults -------------------------------------------------------------------------------- */
 
-/* Tensors of different groups never share a bucket: each group fills its own. */
 static struct bucket_choice *add_rule(struct choices *s, struct pl_bucket_rule rule)
 {
 	struct bucket_choice *c = add_plain(s);
-	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < s->n; i++) {
-		struct pl_bucket_filler f = { .rule = rule, .set = n };
-
-		if (c->b.set[i] != PL_NONE)
-			continue;
-		for (uint32_t t = i; t < s->n; t++) /* the group of i */
-			if (s->tensor[t].fuses == s->tensor[i].fuses)
-				c->b.set[t] = pl_plan_bucket_next(&f, s->tensor[t].bytes);
-		n = pl_plan_bucket_end(&f);
-	}
+	pl_rewrite_fill_buckets(s->search->worker[0].r, rule, c->b.set);
 	pl_search_cand_number(s, c);
 	return c;
 }

@@ -38,6 +38,7 @@ struct search {
 	const struct pl_graph *g; /* reduced, if possible */
 	struct pl_graph reduced;
 	double tolerance; /* of the reduced graph, see pl_search_reduce() */
+	bool sharded;	  /* parameters are: the groups are chosen, and no buckets */
 	bool parted;	  /* the workers have pl_edit_part_steps() */
 	uint32_t probe;	  /* the only step that is simulated, PL_NONE: all */
 	struct pl_sim *sim;
@@ -60,6 +61,9 @@ struct search {
 	size_t n_extra, cap_extra;
 	double baseline, bound;
 	double bias; /* modelled time of the recorded choice, less its recorded time; or NAN */
+	/* Of what a plan saves, from step to step: standard deviation, ns; of so many steps. */
+	double scatter;
+	size_t scatter_steps;
 	int64_t evaluations;
 	int64_t limit_bytes; /* candidates that need more are refused; 0: no limit */
 	pl_ns begun;
@@ -79,8 +83,8 @@ struct peak { /* of memory */
  * plan fits the memory; the strategies after this one are left out.
  */
 typedef int strategy(struct search *s, struct pl_err *err);
-strategy pl_search_precision, pl_search_buckets, pl_search_servers, pl_search_memory,
-	pl_search_fusion, pl_search_anneal;
+strategy pl_search_precision, pl_search_alternatives, pl_search_buckets, pl_search_servers,
+	pl_search_memory, pl_search_fusion, pl_search_anneal;
 
 /* ---- symmetry.c ---- */
 /* Reduce the graph to one rank of each class of equal ranks, if its step then takes the same time;
@@ -138,6 +142,10 @@ int pl_search_choice_improve(struct choices *c, struct pl_err *err) PL_MUST;
 /* Add the lines of the present choice to the plan. */
 int pl_search_choice_lines(struct choices *c, struct pl_err *err) PL_MUST;
 
+/* ---- strategy_precision.c ---- */
+/* What the model predicts without any change, less the recorded step: before the first extra. */
+int pl_search_find_bias(struct search *s, struct pl_err *err) PL_MUST;
+
 /* ---- strategy_memory.c ---- */
 int pl_search_extra_add(struct search *s, const struct pl_rewrite *rw, struct pl_err *err) PL_MUST;
 /* The highest peak of the worker, settled. */
@@ -149,5 +157,11 @@ int pl_search_carry_out_plan(const struct search *s, struct pl_edit *e, struct p
 			     const struct pl_plan *p, double *mean, struct pl_err *err) PL_MUST;
 /* Write the extras and the best choice as lines of the plan, each with the time that it saves. */
 int pl_search_write_lines(struct search *s, struct pl_err *err) PL_MUST;
+/* The search has steps apart. Where they overlap, a step that is shorter alone may not come sooner
+ * after the one before it: the prediction becomes that of the mean period, and lines that do not
+ * make it shorter are dropped. */
+int pl_search_use_period(struct search *s, struct pl_err *err) PL_MUST;
+/* Half of the 90 % interval of a saving, ns. */
+double pl_search_error(const struct search *s, double saving);
 
 #endif

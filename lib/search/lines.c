@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "search/internal.h"
+#include "sim/selftest.h"
 
 int pl_search_carry_out_plan(const struct search *s, struct pl_edit *e, struct pl_rewriter *r,
 			     const struct pl_plan *p, double *mean, struct pl_err *err)
@@ -25,9 +26,10 @@ int pl_search_carry_out_plan(const struct search *s, struct pl_edit *e, struct p
 	return rc;
 }
 
-/* The mean step with some lines of the plan; INFINITY if they need the others. */
-static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewrite *rw, size_t n,
-		      double *mean, struct pl_err *err)
+/* The mean step with some lines of the plan; INFINITY if they need the others. step: the length of
+ * each step; or NULL. */
+static int measure_lines(struct search *s, const struct pl_plan *p, struct pl_rewrite *rw, size_t n,
+			 double *mean, pl_ns *step, struct pl_err *err)
 {
 	struct pl_rewriter *r = s->worker[0].r;
 	struct pl_plan some = *p;
@@ -40,8 +42,16 @@ static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewri
 	some.rw = rw;
 	some.n_rw = n;
 	rc = pl_search_carry_out_plan(s, &s->worker[0].e, r, &some, mean, err);
+	for (uint32_t k = 0; rc == 0 && step && k < s->worker[0].e.n_steps; k++)
+		step[k] = pl_edit_step(&s->worker[0].e, k);
 	pl_rewrite_undo(r, mark);
 	return pl_search_allow_refusal(rc, err);
+}
+
+static int with_lines(struct search *s, const struct pl_plan *p, struct pl_rewrite *rw, size_t n,
+		      double *mean, struct pl_err *err)
+{
+	return measure_lines(s, p, rw, n, mean, NULL, err);
 }
 
 static pl_ns saved(double before, double after)
@@ -96,33 +106,207 @@ out:
 	return rc;
 }
 
-/*
- * The least saving that justifies a change of the infrastructure: the possible error of the
- * prediction. This is the error of the model for the recorded step, or the scatter of the steps; at
- * least 1 %, because a graph from a table of layers has no measured error.
- */
-static double least_saving(const struct search *s)
-{
-	double error = isfinite(s->bias) ? fabs(s->bias) : 0;
+/* How much of a saving of communication may be wrong, where devices or threads carry it out. */
+#define OF_DEVICES 0.16
+#define OF_HOSTS   0.7
 
-	return fmax(fmax(error, s->o->noise.step * s->baseline), 0.01 * s->baseline);
+/* ---- what is too small to be proposed ---------------------------------------------------------
+ */
+
+/* Do threads carry the communication out? It takes time from computation then. */
+static bool is_host_comm(const struct pl_graph *g)
+{
+	for (size_t k = 0; k < g->n_shapes; k++) {
+		const struct pl_shape *sh = &g->shape[k];
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+			if (sh->role[i] == PL_RO_TRANSFER && sh->res[i] != PL_NONE)
+				return g->res[sh->res[i]].track_type == PL_T_THREAD;
+	}
+	return false;
+}
+
+/* Half of the 90 % interval of a saving, without the scatter of the steps, ns: the parts of
+ * replay's interval, but the change of communication by the model of cost errs more than other
+ * changes. */
+static double model_error(const struct search *s, double saving)
+{
+	double bias = isfinite(s->bias) ? fabs(s->bias) : 0;
+	double change = is_host_comm(s->whole) ? OF_HOSTS : OF_DEVICES;
+
+	if (bias <= PL_COST_BIAS_MAX * s->baseline)
+		bias /= 2; /* predictions are corrected for it */
+	return sqrt(pow(PL_SELFTEST_MODEL * s->baseline, 2) + pow(change * saving, 2) +
+		    pow(bias, 2));
+}
+
+/* Sets s->scatter: each step saves another time by the plan; this is the standard deviation. If one
+ * step stands for all, only the scatter of the lengths of all steps is known. */
+static int find_scatter(struct search *s, const struct pl_plan *p, struct pl_err *err)
+{
+	size_t steps = s->worker[0].e.n_steps, n = 0;
+	double mean, sum = 0, squares = 0;
+	pl_ns *none, *with = NULL;
+	int rc;
+
+	s->scatter = s->o->noise.step * sqrt((double)s->o->noise.steps) * s->baseline;
+	s->scatter_steps = s->o->noise.steps;
+	PL_CHECK(pl_alloc(&none, steps, sizeof(*none), err));
+	PL_TRY(pl_alloc(&with, steps, sizeof(*with), err));
+	PL_TRY(measure_lines(s, p, NULL, 0, &mean, none, err));
+	PL_TRY(measure_lines(s, p, p->rw, p->n_rw, &mean, with, err));
+	for (size_t k = 0; isfinite(mean) && k < steps; k++) {
+		double x = (double)(none[k] - with[k]);
+
+		if (none[k] == INT64_MIN || with[k] == INT64_MIN)
+			continue;
+		sum += x;
+		squares += x * x;
+		n++;
+	}
+	if (n > 1) {
+		s->scatter = sqrt(fmax(squares - sum * sum / (double)n, 0) / (double)(n - 1));
+		s->scatter_steps = n;
+	}
+out:
+	pl_free(with);
+	pl_free(none);
+	return rc;
+}
+
+double pl_search_error(const struct search *s, double saving)
+{
+	return hypot(model_error(s, saving), pl_selftest_half(s->scatter, s->scatter_steps));
 }
 
 /* May the saving of the line be an error of the prediction? Then log that it is dropped. */
 static bool is_small(const struct search *s, const struct pl_rewrite *rw)
 {
-	char saving[24], error[24];
+	double saving = (double)pl_max_i64(rw->in_plan_ns, 0);
+	char text[24], error[24];
 
 	if ((rw->op != PL_RW_ALGORITHM && rw->op != PL_RW_PRECISION) ||
-	    rw->in_plan_ns == INT64_MIN || (double)rw->in_plan_ns >= least_saving(s))
+	    rw->in_plan_ns == INT64_MIN || saving > pl_search_error(s, saving))
 		return false;
 	pl_say(s->o->log, PL_LOG_WARN,
 	       "%s %s is not proposed: it would save %s of a step, and the prediction may err by "
 	       "%s",
-	       pl_plan_rewrite_name(rw->op), rw->word,
-	       pl_fmt_ns(saving, sizeof(saving), pl_max_i64(rw->in_plan_ns, 0)),
-	       pl_fmt_ns(error, sizeof(error), (pl_ns)least_saving(s)));
+	       pl_plan_rewrite_name(rw->op), rw->word, pl_fmt_ns(text, sizeof(text), (pl_ns)saving),
+	       pl_fmt_ns(error, sizeof(error), (pl_ns)pl_search_error(s, saving)));
 	return true;
+}
+
+/* How many steps show a saving: their scatter and the model's error together are below it then. */
+static void say_how_many_steps(const struct search *s, double saving, char *text, size_t size)
+{
+	double room = pow(saving, 2) - pow(model_error(s, saving), 2);
+	double n = room > 0 ? pow(PL_SELFTEST_NORMAL * s->scatter, 2) / room : INFINITY;
+
+	if (n < 1e6)
+		snprintf(text, size, "record at least %.0f steps to see a saving of this size",
+			 fmax(ceil(n), (double)s->scatter_steps + 1));
+	else
+		snprintf(text, size, "no number of steps would show a saving of this size");
+}
+
+/* Beside another change, drop the choice of buckets if its part of the saving may be an error. */
+static int drop_small_choice(struct search *s, struct pl_plan *p, struct pl_err *err)
+{
+	bool other = false;
+	double mean, saving;
+
+	for (size_t i = 0; i < s->n_extra; i++)
+		other |= s->extra[i].op == PL_RW_LOADER_WORKERS;
+	if (!other || p->n_rw <= s->n_extra)
+		return 0;
+	PL_CHECK(with_lines(s, p, p->rw, s->n_extra, &mean, err));
+	saving = mean - s->best->mean;
+	if (saving > pl_search_error(s, saving))
+		return 0;
+	p->n_rw = s->n_extra;
+	s->best->mean = mean;
+	return 0;
+}
+
+/* Lines that memory needs stay, and so does a default that was asked for. */
+static bool may_drop(const struct search *s, const struct pl_plan *p)
+{
+	if (s->o->any || (s->o->preset != PL_PRESET_SEARCH && s->o->preset != PL_PRESET_BEST))
+		return false;
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (p->rw[i].op == PL_RW_ACCUMULATE || p->rw[i].op == PL_RW_RECOMPUTE)
+			return false;
+	return p->n_rw > 0;
+}
+
+/* Drop all lines if their saving may be an error of the prediction. none: the step without them. */
+static void drop_if_small(struct search *s, struct pl_plan *p, double none)
+{
+	char text[24], error_text[24], steps[80];
+	double saving = none - s->best->mean, error = pl_search_error(s, saving);
+	double by = s->o->noise.mean_ns > 0 ? s->o->noise.mean_ns / s->baseline : 1;
+
+	if (saving > error)
+		return;
+	say_how_many_steps(s, saving, steps, sizeof(steps));
+	pl_say(s->o->log, PL_LOG_WARN,
+	       "no change is proposed: the best plan would save %s of a step (%.1f %%), and the "
+	       "prediction may err by %s; %s",
+	       pl_fmt_ns(text, sizeof(text), (pl_ns)(by * saving)), 100 * saving / s->baseline,
+	       pl_fmt_ns(error_text, sizeof(error_text), (pl_ns)(by * error)), steps);
+	p->n_rw = 0;
+	s->best->mean = none;
+}
+
+/* The mean period with the lines, all steps in sequence. */
+static int find_period(const struct search *s, struct pl_sim *sim, const struct pl_plan *p,
+		       double *period, struct pl_err *err)
+{
+	struct pl_edit e = { 0 };
+	struct pl_rewriter *r = NULL;
+	struct pl_graph g;
+	struct pl_sim *changed = NULL;
+	struct pl_run run = { 0 };
+	double mean;
+	int rc;
+
+	pl_graph_init(&g);
+	PL_TRY(pl_sim_edit(sim, 0, s->whole->n_steps, &e, err));
+	r = pl_rewrite_new(&e, s->cost, err);
+	PL_TRY(r ? 0 : err->code);
+	PL_TRY(pl_search_carry_out_plan(s, &e, r, p, &mean, err));
+	PL_TRY(pl_edit_graph(&e, &g, err));
+	changed = pl_sim_new(&g, err);
+	PL_TRY(changed ? 0 : err->code);
+	PL_TRY(pl_sim_run(changed, &run, err));
+	*period = pl_sim_run_mean_period(changed, &run);
+out:
+	pl_sim_run_fini(&run);
+	pl_sim_free(changed);
+	pl_graph_fini(&g);
+	pl_rewrite_free(r);
+	pl_edit_fini(&e);
+	return rc;
+}
+
+int pl_search_use_period(struct search *s, struct pl_err *err)
+{
+	struct pl_sim *sim = pl_sim_new(s->whole, err);
+	double none, with, model = s->baseline + (isfinite(s->bias) ? s->bias : 0);
+	int rc = sim ? 0 : err->code;
+
+	if (rc == 0 && s->p->n_rw && pl_sim_steps_overlap(sim)) {
+		PL_TRY(find_period(s, sim, &(struct pl_plan){ .n_rw = 0 }, &none, err));
+		PL_TRY(find_period(s, sim, s->p, &with, err));
+		if (isfinite(none) && isfinite(with)) {
+			s->best->mean = model * with / none;
+			if (may_drop(s, s->p))
+				drop_if_small(s, s->p, model);
+		}
+	}
+out:
+	pl_sim_free(sim);
+	return rc;
 }
 
 /* Judge the lines; judge again after some were dropped. */
@@ -132,6 +316,7 @@ static int judge_and_drop(struct search *s, struct pl_plan *p, struct pl_err *er
 	double none;
 
 	PL_CHECK(judge(s, p, err));
+	PL_CHECK(find_scatter(s, p, err));
 	for (size_t i = 0; i < all; i++)
 		if (!is_small(s, &p->rw[i]))
 			p->rw[n++] = p->rw[i];
@@ -150,10 +335,17 @@ static int judge_and_drop(struct search *s, struct pl_plan *p, struct pl_err *er
 int pl_search_write_lines(struct search *s, struct pl_err *err)
 {
 	struct pl_plan *p = s->p;
+	double none;
 
 	for (size_t i = 0; i < s->n_extra; i++)
 		PL_CHECK(pl_plan_add(p, &s->extra[i], err));
 	pl_search_choice_move(s->choices, s->best);
 	PL_CHECK(pl_search_choice_lines(s->choices, err));
-	return judge_and_drop(s, p, err);
+	PL_CHECK(judge_and_drop(s, p, err));
+	if (!may_drop(s, p) || pl_sim_steps_overlap(s->sim)) /* see pl_search_use_period() */
+		return 0;
+	PL_CHECK(drop_small_choice(s, p, err));
+	PL_CHECK(with_lines(s, p, NULL, 0, &none, err));
+	drop_if_small(s, p, none);
+	return 0;
 }

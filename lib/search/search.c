@@ -11,8 +11,10 @@
 #include "search/internal.h"
 
 /* in the order of their use */
-static strategy *const strategies[] = { pl_search_precision, pl_search_buckets, pl_search_servers,
-					pl_search_memory,    pl_search_fusion,	pl_search_anneal };
+static strategy *const strategies[] = { pl_search_precision, pl_search_alternatives,
+					pl_search_buckets,   pl_search_servers,
+					pl_search_memory,    pl_search_fusion,
+					pl_search_anneal };
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
@@ -95,12 +97,14 @@ static void predict(struct search *s)
 		step = s->best->mean;
 		if (fabs(s->bias) <= PL_COST_BIAS_MAX * s->baseline)
 			step = fmax(s->best->mean - s->bias, 0);
+		p->error_ns = (pl_ns)llround(pl_search_error(s, fabs(s->baseline - step)));
 	}
 	p->predicted_ns = (pl_ns)llround(step);
 	/* changed operations also change the times of readiness */
 	if (!s->n_extra)
 		bound = fmax(bound, pl_search_choices_bound(s->choices) + (step - s->best->mean));
-	p->bound_ns = (pl_ns)llround(bound);
+	/* a model whose error exceeds the step has no bound */
+	p->bound_ns = (pl_ns)llround(fmax(bound, 0));
 	if (p->bound_ns > p->predicted_ns + 1) {
 		char low[24], step_text[24];
 
@@ -109,6 +113,28 @@ static void predict(struct search *s)
 		       "not reliable for this graph",
 		       pl_fmt_ns(step_text, sizeof(step_text), p->predicted_ns),
 		       pl_fmt_ns(low, sizeof(low), p->bound_ns));
+	}
+}
+
+/* The search has one step for many, or steps apart. The times of the plan are those of the mean
+ * step, as replay has it. */
+static void scale_times(struct search *s)
+{
+	struct pl_plan *p = s->p;
+	double by = s->o->noise.mean_ns / s->baseline;
+	pl_ns *ns[] = { &p->baseline_ns, &p->predicted_ns, &p->error_ns, &p->bound_ns,
+			&p->model_ns };
+
+	if (!(by > 0) || isinf(by))
+		return;
+	for (size_t i = 0; i < PL_LEN(ns); i++)
+		if (*ns[i] != INT64_MIN)
+			*ns[i] = llround((double)*ns[i] * by);
+	for (size_t i = 0; i < p->n_rw; i++) {
+		if (p->rw[i].alone_ns != INT64_MIN)
+			p->rw[i].alone_ns = llround((double)p->rw[i].alone_ns * by);
+		if (p->rw[i].in_plan_ns != INT64_MIN)
+			p->rw[i].in_plan_ns = llround((double)p->rw[i].in_plan_ns * by);
 	}
 }
 
@@ -186,20 +212,183 @@ static int search_all(struct search *s, bool *again, struct pl_err *err)
 		PL_CHECK(pl_search_write_lines(s, fits ? err : &ignore));
 	if ((s->tolerance > 0 || (s->parted && s->p->n_rw)) && fits)
 		PL_CHECK(check_whole(s, again, err));
-	if (!*again)
+	if (!*again) {
+		PL_CHECK(pl_search_use_period(s, fits ? err : &ignore));
 		predict(s);
+		scale_times(s);
+	}
 	return fits ? 0 : PL_ENO;
 }
 
-static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
-		       const struct pl_search_opts *o, bool reduce, bool *again, struct pl_plan *p,
-		       struct pl_err *err)
+/* ---- sharded parameters ---------------------------------------------------------------------- */
+
+/* The passes of a rank in a step. */
+struct passes {
+	pl_ns forward, backward, end; /* begin of the first operation of each, and of the last */
+};
+struct gathered {
+	uint32_t n;
+	int64_t bytes;
+};
+
+static struct passes find_passes(const struct pl_graph *g, const struct pl_gstep *st, int32_t rank)
 {
-	struct search s = { .o = o,
+	const struct pl_shape *s = &g->shape[st->shape];
+	struct passes x = { INT64_MAX, INT64_MAX, INT64_MIN };
+
+	for (uint32_t i = s->n_entries; s->phase && i < s->n_nodes; i++) {
+		unsigned phase = s->phase[i];
+
+		if (pl_node_rank(g, s, i) != rank)
+			continue;
+		if (phase == PL_PH_FORWARD)
+			x.forward = pl_min_i64(x.forward, st->start[i]);
+		if (phase != PL_PH_BACKWARD && phase != PL_PH_WEIGHT_GRAD &&
+		    phase != PL_PH_INPUT_GRAD)
+			continue;
+		x.backward = pl_min_i64(x.backward, st->start[i]);
+		x.end = pl_max_i64(x.end, st->start[i]);
+	}
+	return x;
+}
+
+/* Does the rank enter a collective at node i, of this kind, between these times? */
+static bool enters(const struct pl_graph *g, const struct pl_gstep *st, int32_t rank, uint32_t i,
+		   unsigned coll, pl_ns from, pl_ns to)
+{
+	const struct pl_shape *s = &g->shape[st->shape];
+
+	return s->role[i] == PL_RO_ARRIVE && pl_node_rank(g, s, i) == rank &&
+	       pl_node_coll(s, i) == coll && st->start[i] >= from && st->start[i] < to;
+}
+
+/* Does the rank scatter sums in the group during the forward pass? */
+static bool scatters(const struct pl_graph *g, const struct pl_gstep *st, int32_t rank,
+		     uint32_t group, const struct passes *x)
+{
+	const struct pl_shape *s = &g->shape[st->shape];
+
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
+		if (s->group[i] == group &&
+		    enters(g, st, rank, i, PL_COLL_REDUCE_SCATTER, x->forward, x->backward))
+			return true;
+	return false;
+}
+
+/* All-gathers of the rank before and during its passes: the first group of parameters is gathered
+ * before the forward pass. In a group that scatters sums in the forward pass, too, they are of
+ * activations; in others they are of parameters. */
+static struct gathered find_gathered(const struct pl_graph *g, const struct pl_gstep *st,
+				     int32_t rank)
+{
+	const struct pl_shape *s = &g->shape[st->shape];
+	const struct passes x = find_passes(g, st, rank);
+	struct gathered all = { 0 };
+	const struct pl_gcomm *c;
+	uint32_t before = PL_NONE;
+	bool activations = false;
+
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+		if (!enters(g, st, rank, i, PL_COLL_ALLGATHER, INT64_MIN, x.end))
+			continue;
+		if (before == PL_NONE || s->group[before] != s->group[i])
+			activations = scatters(g, st, rank, s->group[i], &x);
+		before = i;
+		if (activations)
+			continue;
+		c = pl_node_comm(s, i);
+		all.n++;
+		all.bytes = pl_add_sat(all.bytes, c ? pl_max_i64(0, c->bytes) : 0);
+	}
+	return all;
+}
+
+/* Are they of parameters? All ranks together gather about as much as there are gradients, which a
+ * rank without sizes is taken to do if it gathers more than once. */
+static bool are_params(const struct pl_graph *g, const struct gathered *x, uint32_t shape)
+{
+	int64_t grads = 0;
+
+	for (size_t i = 0; i < g->n_tensors; i++)
+		if (g->tensor[i].role == PL_TR_GRAD && g->tensor[i].shape == shape)
+			grads = pl_add_sat(grads, pl_max_i64(0, g->tensor[i].bytes));
+	grads /= g->n_ranks; /* of one rank, as the gathered bytes */
+	return x->bytes && grads ? (double)x->bytes * g->n_ranks >= (double)grads / 2 : x->n > 1;
+}
+
+/* All-gathers of a rank in a step that bring sharded parameters back; 0: there are none. A plan
+ * that changes which gradients are reduced together would leave the groups in which parameters are
+ * gathered as they are, and no framework can do that. */
+static uint32_t count_gathers(const struct pl_graph *g)
+{
+	for (size_t k = 0; k < g->n_steps; k++) {
+		struct gathered x;
+
+		if (g->step[k].number == INT64_MIN)
+			continue;
+		x = find_gathered(g, &g->step[k], g->rank[0]);
+		if (x.n && are_params(g, &x, g->step[k].shape))
+			return x.n;
+	}
+	return 0;
+}
+
+/* Which groups are there to choose from? */
+static int check_sharded(const struct search *s, uint32_t gathers, struct pl_err *err)
+{
+	uint32_t groups;
+
+	PL_CHECK(pl_rewrite_groups(s->worker[0].r, &groups, err));
+	if (!groups)
+		return pl_fail(
+			err, PL_ENO,
+			"parameters are sharded: %u all-gathers of a rank in a step bring them "
+			"back, and the groups of parameters cannot be told: sizes are unknown "
+			"(record_shapes=True), or gathers of the forward pass, of the backward "
+			"pass and reductions do not correspond (as with "
+			"reshard_after_forward=True of the root); ask replay instead: --what-if "
+			"'scale kind=comm by 0.5', "
+			"'bandwidth by 2', 'batch by 2'",
+			gathers);
+	if (groups == 1)
+		pl_say(s->o->log, PL_LOG_WARN,
+		       "all sharded parameters are one group, and plan cannot divide it: a "
+		       "recording does not say which operation needs which parameter");
+	return 0;
+}
+
+/* ---- unknown sizes --------------------------------------------------------------------------- */
+
+/* Buckets are not changed where their sizes are only guessed from times: which gradients are large
+ * is not known then, and settings of frameworks count bytes. */
+static void keep_unknown_buckets(const struct search *s, struct pl_search_opts *o, bool say)
+{
+	uint32_t n, guessed = 0;
+	const struct pl_rewrite_tensor *t = pl_rewrite_tensors(s->worker[0].r, &n);
+
+	for (uint32_t i = 0; i < n && !s->sharded; i++)
+		guessed += t[i].guessed;
+	if (!guessed || o->any || o->preset > PL_PRESET_BEST)
+		return;
+	o->fuse = o->partition = o->order = o->priority = o->algorithm = false;
+	if (say)
+		pl_say(o->log, PL_LOG_WARN,
+		       "no other buckets are proposed: the recording has the sizes of neither "
+		       "gradients nor their communication");
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
+		       struct pl_search_opts o, uint32_t gathers, bool reduce, bool *again,
+		       struct pl_plan *p, struct pl_err *err)
+{
+	struct search s = { .o = &o,
 			    .cost = cost,
 			    .whole = g,
 			    .p = p,
 			    .bias = NAN,
+			    .sharded = gathers > 0,
 			    .parted = reduce,
 			    .probe = PL_NONE };
 	int rc;
@@ -207,10 +396,14 @@ static int search_once(const struct pl_graph *g, const struct pl_cost *cost,
 	*again = false;
 	pl_graph_init(&s.reduced);
 	rc = open_search(&s, reduce, err);
-	if (rc == 0 && !s.has_choices)
-		pl_say(o->log, PL_LOG_WARN,
+	if (rc == 0)
+		keep_unknown_buckets(&s, &o, reduce);
+	if (rc == 0 && s.sharded)
+		rc = check_sharded(&s, gathers, err);
+	else if (rc == 0 && !s.has_choices)
+		pl_say(o.log, PL_LOG_WARN,
 		       "the graph knows no gradients that ranks synchronise; there is %s",
-		       o->fuse_ops ? "no communication to plan" : "nothing to plan");
+		       o.fuse_ops ? "no communication to plan" : "nothing to plan");
 	if (rc == 0)
 		rc = search_all(&s, again, err);
 	close_search(&s);
@@ -221,10 +414,11 @@ int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct
 	      struct pl_plan *p, struct pl_err *err)
 {
 	bool again = false;
-	int rc = search_once(g, cost, o, true, &again, p, err);
+	uint32_t gathers = count_gathers(g);
+	int rc = search_once(g, cost, *o, gathers, true, &again, p, err);
 
 	if (!again)
 		return rc;
 	p->n_rw = p->n_tensors = 0;
-	return search_once(g, cost, o, false, &again, p, err);
+	return search_once(g, cost, *o, gathers, false, &again, p, err);
 }

@@ -30,6 +30,10 @@ enum pl_preset {
 struct pl_search_noise {
 	double work; /* the work of one rank in a step, without waits */
 	double step; /* the length of a step */
+	/* The mean step, or the mean period where steps overlap, before steps were folded or left
+	 * out: a plan has its times by it. 0: not known */
+	double mean_ns;
+	size_t steps; /* of so many steps are both the standard errors; 0: not known */
 };
 /* The standard deviations from step to step; 0 if there is only one step. */
 int pl_search_noise_find(const struct pl_graph *g, struct pl_search_noise *noise,
@@ -47,8 +51,10 @@ struct pl_search_opts {
 	int64_t memory_bytes;				  /* peak allowed; 0: any */
 	bool fuse, partition, order, algorithm, priority; /* rewrites that may be used */
 	bool accumulate, recompute;			  /* only where memory_bytes needs them */
-	bool precision; /* bf16 for all operations, if that helps */
-	bool fuse_ops;	/* operations that follow one another */
+	bool wrap, loader; /* groups of sharded parameters; workers that read batches */
+	bool any;	   /* propose the best plan even if its saving may be an error */
+	bool precision;	   /* bf16 for all operations, if that helps */
+	bool fuse_ops;	   /* operations that follow one another */
 	const char *const
 		*fuse_glob; /* names of operations that may be fused; none: pl_search_fusable() */
 	size_t n_fuse_globs;

@@ -71,6 +71,8 @@ int pl_search_choices_open(struct search *all, struct pl_err *err)
 	s->rng = s->o->seed;
 	all->choices = s;
 	s->tensor = pl_rewrite_tensors(r, &s->n);
+	if (all->sharded) /* their gradients are those of groups */
+		s->n = 0;
 	PL_CHECK(pl_search_choice_new(s, &all->now, err));
 	PL_CHECK(pl_search_choice_new(s, &all->best, err));
 	PL_CHECK(pl_search_choice_new(s, &all->recorded, err));
@@ -99,7 +101,7 @@ int pl_search_choices_open(struct search *all, struct pl_err *err)
 	s->recorded->b.n_sets = s->n ? pl_rewrite_buckets(r, s->recorded->b.set) : 0;
 	pl_search_cand_number(s, s->recorded);
 	all->has_choices = s->n > 0;
-	return pl_rewrite_base(r, all->p, err);
+	return all->sharded ? 0 : pl_rewrite_base(r, all->p, err);
 }
 
 void pl_search_choices_close(struct choices *s)

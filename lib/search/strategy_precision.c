@@ -3,11 +3,12 @@
 
 #include "search/internal.h"
 
-/* The step that the model predicts without any change. */
-static int find_bias(struct search *s, struct pl_err *err)
+int pl_search_find_bias(struct search *s, struct pl_err *err)
 {
 	struct candidate *recorded;
 
+	if (!isnan(s->bias))
+		return 0;
 	s->bias = 0;
 	if (!s->has_choices)
 		return 0;
@@ -41,6 +42,6 @@ int pl_search_precision(struct search *s, struct pl_err *err)
 {
 	if (!s->o->precision || s->o->preset != PL_PRESET_SEARCH)
 		return 0;
-	PL_CHECK(find_bias(s, err));
+	PL_CHECK(pl_search_find_bias(s, err));
 	return try_precision(s, err);
 }

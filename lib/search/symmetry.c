@@ -256,6 +256,7 @@ int pl_search_noise_find(const struct pl_graph *g, struct pl_search_noise *noise
 		pl_sim_recorded(s, k, &start, &end);
 		add_value(&steps, (double)(end - start));
 	}
+	noise->mean_ns = pl_sim_steps_overlap(s) ? pl_sim_run_mean_period(s, NULL) : steps.mean;
 	noise->step = steps.mean > 0 ? deviation(&steps) / steps.mean : 0;
 out:
 	pl_sim_free(s);

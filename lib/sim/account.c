@@ -79,6 +79,7 @@ struct work {
 	uint32_t *meet;	    /* by node of a shape: the rendezvous of an arrival, PL_NONE */
 	size_t cap_meet;
 	const struct pl_shape *meet_of; /* the shape of `meet` */
+	const pl_ns *dur;		/* of the step */
 	bool messages;			/* some collective has messages */
 	struct open *open;		/* by resource */
 	struct sweep *sweep;		/* by rank */
@@ -230,14 +231,23 @@ static bool at_once(const struct work *w, size_t k, const struct pl_shape *sh, u
 	return !any && !p->n_long_gaps && !p->resource_gap;
 }
 
+/* The edge that lets the node start, PL_NONE. Most nodes have one edge. */
+static uint32_t binding(const struct work *w, size_t k, const struct pl_shape *sh, uint32_t i)
+{
+	pl_ns t;
+
+	return sh->off[i + 1] - sh->off[i] == 1 && !sh->k ? sh->off[i]
+							  : pl_sim_binding(w->s, w->r, k, i, &t);
+}
+
 /* The time before the operation on its resource, back to the end of the previous operation. */
 static int delays(struct work *w, size_t k, uint32_t i, pl_ns start, struct pl_err *err)
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
 	uint32_t res = sh->res[i], e;
-	pl_ns t, lat, gap, done = w->open[res].done;
+	pl_ns lat, gap, done = w->open[res].done;
 
-	if (at_once(w, k, sh, i) || (e = pl_sim_binding(w->s, w->r, k, i, &t)) == PL_NONE)
+	if (at_once(w, k, sh, i) || (e = binding(w, k, sh, i)) == PL_NONE)
 		return 0;
 	pl_sim_delay(w->s, k, i, e, &lat, &gap);
 	if (w->s->step[k].resource_gap)
@@ -258,7 +268,7 @@ static int one_node(struct work *w, size_t k, uint32_t i, struct pl_err *err)
 {
 	const struct pl_shape *sh = &w->s->g->shape[w->s->g->step[k].shape];
 	uint32_t res = sh->res[i];
-	pl_ns start = w->r->start[k][i], end = start + pl_sim_run_dur(w->s, w->r, k, i);
+	pl_ns start = w->r->start[k][i], end = start + w->dur[i];
 	bool message = sh->flags[i] & PL_NF_MESSAGE;
 	int cls = message ? -1 : class_of[sh->role[i]], rc;
 
@@ -379,6 +389,7 @@ static int pass(struct work *w, uint32_t batch, struct pl_err *err)
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
 
 		PL_CHECK(find_meetings(w, sh, err));
+		w->dur = w->r->dur[k] ? w->r->dur[k] : pl_sim_durations(w->s, k);
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++) {
 			if (sh->res[i] == PL_NONE || w->batch_of[sh->res[i]] != batch)
 				continue;

@@ -1,4 +1,5 @@
-/* An edit of the graph, with the delays that the simulator would use. */
+/* Structure that changes: an edit of the graph, with the delays that the simulator would use;
+ * rendezvous at which nobody waits. */
 #include "graph/edit_messages.h"
 #include "sim/discipline.h"
 #include "sim/internal.h"
@@ -82,4 +83,20 @@ out:
 	pl_edit_fini(&e);
 	pl_sim_free(s);
 	return rc;
+}
+
+int pl_sim_set_alone(struct pl_sim *s, size_t step, uint32_t node, struct pl_err *err)
+{
+	const struct pl_shape *sh = &s->g->shape[s->g->step[step].shape];
+	struct prep *p = &s->step[step];
+
+	if (s->has_shared)
+		return 0;
+	if (!p->k) {
+		PL_CHECK(pl_alloc(&p->k, sh->n_nodes, sizeof(*p->k), err));
+		if (sh->k)
+			memcpy(p->k, sh->k, sh->n_nodes * sizeof(*p->k));
+	}
+	p->k[node] = 1;
+	return 0;
 }

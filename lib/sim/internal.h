@@ -4,6 +4,8 @@
 
 #include "sim/sim.h"
 
+#define SIM_AHEAD 16 /* edges: the times that these need are fetched into the cache early */
+
 struct long_gap { /* unexplained time that does not fit into 31 bits */
 	uint32_t node, edge;
 	pl_ns gap;
@@ -23,12 +25,14 @@ struct prep { /* of one step */
 	bool reported;
 	pl_ns *dur;    /* [node]: changed durations, NULL: as recorded */
 	double *exact; /* [node]: the same before they were rounded, for further changes; or NULL */
+	uint32_t *k;   /* [node]: in place of that of the shape; or NULL */
 };
 
 struct pl_sim {
 	const struct pl_graph *g;
 	struct prep *step;
 	bool has_shared;   /* RESOURCE nodes: the event core decides */
+	bool overlap;	   /* the recorded steps overlap */
 	double total;	   /* of all durations and delays: no run takes longer */
 	double latency_by; /* times what messages on their way take: */
 	pl_ns latency_to;  /* -1: as recorded */
@@ -56,6 +60,11 @@ struct pass {
 	const pl_ns
 		*dur; /* pl_sim_pass_shared() replaces it if durations depend on other operations */
 	pl_ns *end;
+	/* operations that take `factor` times as long as `dur` (and `exact`) say; NULL: none */
+	const struct pl_graph_select *select;
+	const double *exact;
+	float factor;
+	const pl_ns *recorded; /* the recorded starts, if the pass only compares with them; NULL */
 	struct last_end *last_end;
 	struct resource_places *places; /* of graphs with RESOURCE nodes */
 	pl_ns step_start, step_end;	/* out */
@@ -74,12 +83,42 @@ void pl_sim_slots_fini(struct resource_places *x);
  */
 int pl_sim_shared_unexplained(struct prep *p, const struct pl_graph *g, const struct pl_gstep *st,
 			      struct resource_places *x, struct pl_err *err) PL_MUST;
+/* With which arrival a rendezvous fires; 0: with the last, as everything else. */
+static inline uint32_t sim_kth(const struct prep *p, const struct pl_shape *sh, uint32_t i)
+{
+	const uint32_t *k = p->k ? p->k : sh->k;
+
+	return k && sh->type[i] == PL_N_RENDEZVOUS ? k[i] : 0;
+}
 /* Does this edge count from the start of its source? */
 static inline bool edge_from_start(uint8_t type)
 {
 	return 0x50u >> (type & 7) & 1; /* PL_E_START, PL_E_EARLY */
 }
 
+/* The mean step, or the mean period: sums over the reported steps, in order. */
+struct sim_mean {
+	double length, period;
+	size_t n, n_periods;
+	int64_t number; /* of the last step, and its end */
+	pl_ns end;
+};
+static inline void sim_mean_add(struct sim_mean *m, int64_t number, pl_ns start, pl_ns end)
+{
+	m->length += (double)(end - start);
+	if (m->n++ && number == m->number + 1) {
+		m->period += (double)(end - m->end);
+		m->n_periods++;
+	}
+	m->number = number;
+	m->end = end;
+}
+static inline double sim_mean_of(const struct sim_mean *m, bool period)
+{
+	if (period && m->n_periods)
+		return m->period / (double)m->n_periods;
+	return m->n ? m->length / (double)m->n : 0;
+}
 /* The edge that lets the node start in this run (PL_NONE: it has none) and when. */
 uint32_t pl_sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node,
 			pl_ns *t);

@@ -13,7 +13,7 @@
 #include "sim/internal.h"
 
 #define WIDE	   PL_SIM_SIDE_BY_SIDE
-#define MOST_NODES (1u << 20)
+#define MOST_NODES (1u << 21)
 
 /* Each run has a bit. A node's mask has the bits of the runs that select it. */
 struct wide {
@@ -181,8 +181,11 @@ static void run_step(struct wide *x, size_t k)
 		/* a source: where it was recorded */
 		for (size_t j = 0; j < WIDE; j++)
 			t[j] = e == stop ? st->start[i] : INT64_MIN;
-		for (; e < stop; e++)
+		for (; e < stop; e++) {
+			if (e + SIM_AHEAD < sh->n_edges)
+				__builtin_prefetch(x->end + WIDE * (size_t)sh->src[e + SIM_AHEAD]);
 			after(x, sh, e, prep->w[e], t);
+		}
 		for (; long_gap != long_gap_end && long_gap->node == i; long_gap++)
 			after(x, sh, long_gap->edge, prep->w[long_gap->edge] + long_gap->gap, t);
 		put(x, sh, i, t);
@@ -192,20 +195,21 @@ static void run_step(struct wide *x, size_t k)
 static int run_wide(const struct pl_sim *s, const struct pl_sim_scale *scale, size_t n,
 		    double *mean, struct pl_err *err)
 {
+	struct sim_mean sum[WIDE] = { 0 };
 	struct wide x;
-	size_t reported = 0;
 	int rc;
 
 	PL_TRY(wide_init(&x, s, scale, n, err));
-	memset(mean, 0, n * sizeof(*mean));
 	for (size_t k = 0; k < s->g->n_steps; k++) {
 		run_step(&x, k);
-		reported += s->step[k].reported;
-		for (size_t j = 0; j < n && s->step[k].reported; j++)
-			mean[j] += (double)(x.last[j] - x.first[j]);
+		for (size_t j = 0; j < n && s->step[k].reported; j++) {
+			if (scale[j].length)
+				scale[j].length[sum[j].n] = x.last[j] - x.first[j];
+			sim_mean_add(&sum[j], s->g->step[k].number, x.first[j], x.last[j]);
+		}
 	}
-	for (size_t j = 0; j < n && reported; j++)
-		mean[j] /= (double)reported;
+	for (size_t j = 0; j < n; j++)
+		mean[j] = sim_mean_of(&sum[j], s->overlap);
 out:
 	wide_fini(&x);
 	return rc;
@@ -218,12 +222,20 @@ static bool can_be_wide(const struct pl_sim *s)
 	for (size_t i = 0; i < s->g->n_shapes; i++)
 		if (s->g->shape[i].k)
 			return false;
+	for (size_t k = 0; k < s->g->n_steps; k++)
+		if (s->step[k].k)
+			return false;
 	return true;
 }
 
 size_t pl_sim_side_by_side(const struct pl_sim *s)
 {
 	return can_be_wide(s) ? WIDE : 1;
+}
+
+size_t pl_sim_means_memory(const struct pl_sim *s)
+{
+	return pl_sim_longest_step(s) * pl_sim_side_by_side(s) * sizeof(pl_ns);
 }
 
 /* Masks express selections by name, kind and resource. */

@@ -11,11 +11,14 @@
  * memory; pl_sim_delay() separates the two parts when a report needs them.
  *
  * Cost: 10-15 ns for each operation with 2.5 edges; besides the graph 4 bytes for each edge, 8 for
- * each operation of a run that is kept and 8 for each operation of a step with other durations.
+ * each operation of a step with other durations, and 8 for each operation of a step that is kept
+ * and starts at other times than it was recorded.
  */
 #include <math.h>
 
 #include "sim/internal.h"
+
+#define OVERLAP 0.01 /* of the time of the steps: then a step is longer than its period */
 
 static bool is_message(const struct pl_shape *sh, uint32_t node)
 {
@@ -167,6 +170,26 @@ out:
 	return rc;
 }
 
+bool pl_sim_run_overlaps(const struct pl_sim *s, const struct pl_run *r)
+{
+	double overlap = 0, length = 0;
+	size_t before = SIZE_MAX;
+
+	for (size_t k = 0; k < s->g->n_steps; k++) {
+		pl_ns start = r ? r->step_start[k] : s->step[k].rec_start,
+		      end = r ? r->step_end[k] : s->step[k].rec_end;
+
+		if (!s->step[k].reported)
+			continue;
+		if (before != SIZE_MAX && s->g->step[k].number == s->g->step[before].number + 1)
+			overlap += (double)pl_max_i64(
+				0, (r ? r->step_end[before] : s->step[before].rec_end) - start);
+		length += (double)(end - start);
+		before = k;
+	}
+	return overlap > OVERLAP * length;
+}
+
 struct pl_sim *pl_sim_new(const struct pl_graph *g, struct pl_err *err)
 {
 	struct pl_sim *s;
@@ -180,6 +203,7 @@ struct pl_sim *pl_sim_new(const struct pl_graph *g, struct pl_err *err)
 		pl_sim_free(s);
 		return NULL;
 	}
+	s->overlap = pl_sim_run_overlaps(s, NULL);
 	return s;
 }
 
@@ -194,6 +218,7 @@ void pl_sim_free(struct pl_sim *s)
 		pl_free(s->step[k].work);
 		pl_free(s->step[k].dur);
 		pl_free(s->step[k].exact);
+		pl_free(s->step[k].k);
 	}
 	pl_free(s->step);
 	pl_free(s);
@@ -300,21 +325,45 @@ pl_ns pl_sim_unexplained(const struct pl_sim *s, size_t step, uint32_t node)
 
 /* ---- one pass ------------------------------------------------------------------------------- */
 
+/* What a pass is for. The compiler makes a loop of each, because each mode is a constant there. */
+enum mode {
+	STORE,	 /* the ends of the nodes */
+	SCALE,	 /* the same where the durations of p->select are scaled */
+	COMPARE, /* do all nodes start when they were recorded? Up to the first that does not */
+};
+
+static inline enum mode mode_of(const struct pass *p)
+{
+	return p->select ? SCALE : p->recorded ? COMPARE : STORE;
+}
+
+static inline pl_ns duration(const struct pass *p, const struct pl_shape *sh, uint32_t i,
+			     enum mode mode)
+{
+	const float factor[2] = { 1, p->factor };
+
+	if (mode != SCALE)
+		return p->dur[i];
+	return sim_scaled(p->dur, p->exact, i, factor[pl_graph_selects(p->select, sh, i)]);
+}
+
 /* When edge e lets its destination start. Only ends are kept: few edges count from a start. */
 static inline pl_ns arrival(const struct pass *p, const struct pl_shape *sh, const int32_t *w,
-			    uint32_t e)
+			    uint32_t e, enum mode mode)
 {
-	pl_ns t = p->end[sh->src[e]] + w[e];
+	uint32_t src = sh->src[e];
+	bool from_start = edge_from_start(sh->etype[e]);
 
-	if (PL_UNLIKELY(edge_from_start(sh->etype[e])))
-		t -= p->dur[sh->src[e]];
-	return t;
+	if (mode == COMPARE)
+		return p->recorded[src] + (PL_UNLIKELY(from_start) ? 0 : p->dur[src]) + w[e];
+	return p->end[src] - (PL_UNLIKELY(from_start) ? duration(p, sh, src, mode) : 0) + w[e];
 }
 
 /* Time at which the k-th predecessor in time lets a rendezvous fire. */
 static pl_ns kth_arrival(const struct pass *p, const struct pl_shape *sh, uint32_t node)
 {
-	uint32_t n = sh->off[node + 1] - sh->off[node], want = sh->k[node];
+	uint32_t n = sh->off[node + 1] - sh->off[node];
+	uint32_t want = sim_kth(&p->s->step[p->k], sh, node);
 	const int32_t *w = p->s->step[p->k].w;
 	pl_ns below = INT64_MIN, t = INT64_MIN;
 
@@ -324,7 +373,7 @@ static pl_ns kth_arrival(const struct pass *p, const struct pl_shape *sh, uint32
 		uint32_t same = 0;
 
 		for (uint32_t e = sh->off[node]; e < sh->off[node + 1]; e++) {
-			pl_ns at = arrival(p, sh, w, e);
+			pl_ns at = arrival(p, sh, w, e, mode_of(p));
 
 			if (at <= below || at > next)
 				continue;
@@ -347,11 +396,13 @@ static pl_ns latest_with_long_gap(const struct pass *p, const struct pl_shape *s
 	pl_ns t = INT64_MIN;
 
 	for (uint32_t e = sh->off[long_gap->node]; e < sh->off[long_gap->node + 1]; e++)
-		t = pl_max_i64(t, arrival(p, sh, w, e) + (e == long_gap->edge ? long_gap->gap : 0));
+		t = pl_max_i64(t, arrival(p, sh, w, e, mode_of(p)) +
+					  (e == long_gap->edge ? long_gap->gap : 0));
 	return t;
 }
 
-static void run_pass(struct pass *p)
+/* False: COMPARE found another start. */
+static inline bool pass_nodes(struct pass *p, enum mode mode)
 {
 	const struct pl_gstep *st = &p->s->g->step[p->k];
 	const struct pl_shape *sh = &p->s->g->shape[st->shape];
@@ -359,8 +410,8 @@ static void run_pass(struct pass *p)
 	const struct long_gap *long_gap = prep->long_gap,
 			      *long_gap_end =
 				      prep->n_long_gaps ? long_gap + prep->n_long_gaps : long_gap;
-	const uint32_t *off = sh->off, n = sh->n_nodes;
-	const pl_ns *dur = p->dur;
+	const struct pass x = *p; /* a copy stays in registers while ends are stored */
+	const uint32_t *off = sh->off, *k = prep->k ? prep->k : sh->k, n = sh->n_nodes;
 	const int32_t *w = prep->w;
 	pl_ns first = INT64_MAX, last = INT64_MIN;
 
@@ -373,15 +424,22 @@ static void run_pass(struct pass *p)
 		} else if (PL_UNLIKELY(long_gap != long_gap_end && long_gap->node == i)) {
 			t = latest_with_long_gap(p, sh, long_gap++);
 			e = stop;
-		} else if (PL_UNLIKELY(sh->k && sh->k[i] && sh->type[i] == PL_N_RENDEZVOUS)) {
+		} else if (PL_UNLIKELY(k && k[i] && sh->type[i] == PL_N_RENDEZVOUS)) {
 			t = kth_arrival(p, sh, i);
 			e = stop;
 		}
-		for (; e < stop; e++)
-			t = pl_max_i64(t, arrival(p, sh, w, e));
-		p->end[i] = end = t + dur[i];
-		if (res != PL_NONE && end >= p->last_end[res].end)
-			p->last_end[res] = (struct last_end){ end, (uint64_t)p->k << 32 | i };
+		for (; e < stop; e++) {
+			if (mode != COMPARE && e + SIM_AHEAD < sh->n_edges)
+				__builtin_prefetch(&x.end[sh->src[e + SIM_AHEAD]]);
+			t = pl_max_i64(t, arrival(&x, sh, w, e, mode));
+		}
+		end = t + duration(&x, sh, i, mode);
+		if (mode != COMPARE)
+			x.end[i] = end;
+		else if (t != x.recorded[i])
+			return false;
+		if (res != PL_NONE && end >= x.last_end[res].end)
+			x.last_end[res] = (struct last_end){ end, (uint64_t)x.k << 32 | i };
 		if (sh->flags[i] & PL_NF_STEP_BEGIN)
 			first = pl_min_i64(first, t);
 		if (sh->flags[i] & PL_NF_IN_STEP)
@@ -389,6 +447,19 @@ static void run_pass(struct pass *p)
 	}
 	p->step_start = first;
 	p->step_end = last;
+	return true;
+}
+
+static bool run_pass(struct pass *p)
+{
+	switch (mode_of(p)) {
+	case SCALE:
+		return pass_nodes(p, SCALE);
+	case COMPARE:
+		return pass_nodes(p, COMPARE);
+	default:
+		return pass_nodes(p, STORE);
+	}
 }
 
 /* ---- a run ---------------------------------------------------------------------------------- */
@@ -401,7 +472,7 @@ struct runner { /* data that the steps of one run share */
 	struct sim_shared *shared;
 	/* scratch for the longest step */
 	pl_ns *end; /* NULL when the steps are kept */
-	pl_ns *dur; /* scaled; NULL without scale */
+	pl_ns *dur; /* scaled, of graphs with RESOURCE nodes; else NULL */
 };
 
 static void runner_fini(struct runner *x)
@@ -435,7 +506,7 @@ static int runner_init(struct runner *x, const struct pl_sim *s, const struct pl
 	if (!keep)
 		PL_CHECK(pl_alloc(&x->end, most, sizeof(*x->end), err));
 	x->scale = scale;
-	if (scale)
+	if (scale && s->has_shared)
 		PL_CHECK(pl_alloc(&x->dur, most, sizeof(*x->dur), err));
 	if (s->has_shared)
 		PL_CHECK(pl_sim_slots_init(s->g->res, s->g->n_res, &x->places, err));
@@ -467,58 +538,91 @@ static void scale_step(const struct runner *x, struct pass *p)
 
 	if (!pl_graph_select_step(x->scale->select, st->number))
 		return;
+	if (!x->dur) {
+		p->select = x->scale->select;
+		p->factor = x->scale->factor;
+		p->exact = x->s->step[p->k].exact;
+		return;
+	}
 	for (uint32_t i = 0; i < sh->n_nodes; i++)
 		x->dur[i] = sim_scaled(p->dur, x->s->step[p->k].exact, i,
 				       factor[pl_graph_selects(x->scale->select, sh, i)]);
 	p->dur = x->dur;
 }
 
-/* end and from may be NULL: not kept. */
-static int run_step(struct runner *x, struct pass *p, size_t k, pl_ns *end, uint64_t *from,
-		    struct pl_err *err)
+static struct pass begin(struct runner *x, size_t k, pl_ns *end, uint64_t *from)
 {
-	*p = (struct pass){ .s = x->s,
-			    .k = k,
-			    .dur = pl_sim_durations(x->s, k),
-			    .end = end ? end : x->end,
-			    .last_end = x->last_end,
-			    .places = &x->places };
+	struct pass p = { .s = x->s,
+			  .k = k,
+			  .dur = pl_sim_durations(x->s, k),
+			  .end = end,
+			  .last_end = x->last_end,
+			  .places = &x->places };
+
 	if (x->scale)
-		scale_step(x, p);
-	enter(p, from);
+		scale_step(x, &p);
+	enter(&p, from);
+	return p;
+}
+
+static int run_step(struct runner *x, struct pass *p, struct pl_err *err)
+{
 	if (x->s->has_shared)
 		return pl_sim_pass_shared(p, &x->shared, err);
 	run_pass(p);
 	return 0;
 }
 
-/* Do not store starts that equal the recorded ones, as in most replays without a change. */
-static void share_recorded(struct pl_run *r, const struct pl_graph *g, size_t k)
+/* Does the step begin and go on as it was recorded, as in most replays without a change? Then no
+ * starts must be stored. If not, run_step() is due: what was noted so far is noted again. */
+static bool is_as_recorded(const struct runner *x, struct pass *p)
 {
-	pl_ns *recorded = g->step[k].start;
-	size_t n = g->shape[g->step[k].shape].n_nodes;
+	const struct pl_gstep *st = &x->s->g->step[p->k];
+	uint32_t n = x->s->g->shape[st->shape].n_entries;
+	bool same = !x->s->has_shared;
 
-	if (memcmp(r->start[k], recorded, n * sizeof(*recorded)))
-		return;
-	pl_free(r->start[k]);
-	r->start[k] = recorded;
-	r->shared[k] = true;
+	for (uint32_t i = 0; i < n && same; i++)
+		same = p->end[i] == st->start[i] + p->dur[i];
+	p->recorded = st->start;
+	same = same && run_pass(p);
+	p->recorded = NULL;
+	return same;
+}
+
+static int keep_starts(struct runner *x, struct pl_run *r, struct pass *p, struct pl_err *err)
+{
+	const pl_ns *recorded = x->s->g->step[p->k].start;
+	size_t n = x->s->g->shape[x->s->g->step[p->k].shape].n_nodes;
+
+	PL_CHECK(run_step(x, p, err));
+	for (size_t i = 0; i < n; i++) /* they were ends */
+		p->end[i] -= p->dur[i];
+	r->shared[p->k] = !memcmp(p->end, recorded, n * sizeof(*recorded));
+	if (p->dur == pl_sim_durations(x->s, p->k))
+		return 0;
+	PL_CHECK(pl_alloc(&r->dur[p->k], n, sizeof(pl_ns), err));
+	memcpy(r->dur[p->k], p->dur, n * sizeof(pl_ns));
+	return 0;
 }
 
 static int keep_step(struct runner *x, struct pl_run *r, size_t k, struct pl_err *err)
 {
-	const struct pl_shape *sh = &x->s->g->shape[x->s->g->step[k].shape];
+	const struct pl_gstep *st = &x->s->g->step[k];
+	const struct pl_shape *sh = &x->s->g->shape[st->shape];
 	struct pass p;
 
-	PL_CHECK(pl_alloc(&r->start[k], sh->n_nodes, sizeof(pl_ns), err));
+	r->start[k] = pl_malloc((size_t)sh->n_nodes * sizeof(pl_ns)); /* most is never touched */
+	if (!r->start[k])
+		return pl_fail(err, PL_ENOMEM, "out of memory (%u starts)", sh->n_nodes);
 	PL_CHECK(pl_alloc(&r->from[k], sh->n_entries, sizeof(uint64_t), err));
-	PL_CHECK(run_step(x, &p, k, r->start[k], r->from[k], err));
-	for (uint32_t i = 0; i < sh->n_nodes; i++) /* they were ends */
-		r->start[k][i] -= p.dur[i];
-	share_recorded(r, x->s->g, k);
-	if (p.dur != pl_sim_durations(x->s, k)) {
-		PL_CHECK(pl_alloc(&r->dur[k], sh->n_nodes, sizeof(pl_ns), err));
-		memcpy(r->dur[k], p.dur, sh->n_nodes * sizeof(pl_ns));
+	p = begin(x, k, r->start[k], r->from[k]);
+	if (is_as_recorded(x, &p))
+		r->shared[k] = true;
+	else
+		PL_CHECK(keep_starts(x, r, &p, err));
+	if (r->shared[k]) {
+		pl_free(r->start[k]);
+		r->start[k] = st->start;
 	}
 	r->step_start[k] = p.step_start;
 	r->step_end[k] = p.step_end;
@@ -562,19 +666,20 @@ int pl_sim_mean_scaled(const struct pl_sim *s, const struct pl_sim_scale *scale,
 {
 	struct runner x;
 	struct pass p;
-	double sum = 0;
-	size_t n = 0;
+	struct sim_mean m = { 0 };
 	int rc;
 
 	PL_TRY(runner_init(&x, s, scale, false, err));
 	for (size_t k = 0; k < s->g->n_steps; k++) {
-		PL_TRY(run_step(&x, &p, k, NULL, NULL, err));
-		if (s->step[k].reported) {
-			sum += (double)(p.step_end - p.step_start);
-			n++;
-		}
+		p = begin(&x, k, x.end, NULL);
+		PL_TRY(run_step(&x, &p, err));
+		if (!s->step[k].reported)
+			continue;
+		if (scale && scale->length)
+			scale->length[m.n] = p.step_end - p.step_start;
+		sim_mean_add(&m, s->g->step[k].number, p.step_start, p.step_end);
 	}
-	*mean = n ? sum / (double)n : 0;
+	*mean = sim_mean_of(&m, scale && s->overlap);
 out:
 	runner_fini(&x);
 	return rc;
@@ -606,18 +711,37 @@ pl_ns pl_sim_run_dur(const struct pl_sim *s, const struct pl_run *r, size_t step
 	return (r->dur[step] ? r->dur[step] : pl_sim_durations(s, step))[node];
 }
 
+static void sum_steps(const struct pl_sim *s, const struct pl_run *r, struct sim_mean *m)
+{
+	*m = (struct sim_mean){ 0 };
+	for (size_t k = 0; k < s->g->n_steps; k++) {
+		const struct prep *p = &s->step[k];
+
+		if (p->reported)
+			sim_mean_add(m, s->g->step[k].number, r ? r->step_start[k] : p->rec_start,
+				     r ? r->step_end[k] : p->rec_end);
+	}
+}
+
 double pl_sim_run_mean_step(const struct pl_sim *s, const struct pl_run *r)
 {
-	double sum = 0;
-	size_t n = 0;
+	struct sim_mean m;
 
-	for (size_t k = 0; k < r->n_steps; k++) {
-		if (s->step[k].reported) {
-			sum += (double)(r->step_end[k] - r->step_start[k]);
-			n++;
-		}
-	}
-	return n ? sum / (double)n : 0;
+	sum_steps(s, r, &m);
+	return sim_mean_of(&m, false);
+}
+
+double pl_sim_run_mean_period(const struct pl_sim *s, const struct pl_run *r)
+{
+	struct sim_mean m;
+
+	sum_steps(s, r, &m);
+	return m.n_periods ? sim_mean_of(&m, true) : NAN;
+}
+
+bool pl_sim_steps_overlap(const struct pl_sim *s)
+{
+	return s->overlap;
 }
 
 void pl_sim_span(const struct pl_sim *s, const struct pl_run *r, pl_ns *start, pl_ns *end)
@@ -638,7 +762,7 @@ uint32_t pl_sim_binding(const struct pl_sim *s, const struct pl_run *r, size_t s
 	const struct pl_gstep *st = &s->g->step[step];
 	const struct pl_shape *sh = &s->g->shape[st->shape];
 	const struct prep *p = &s->step[step];
-	bool kth = sh->k && sh->k[node] && sh->type[node] == PL_N_RENDEZVOUS;
+	bool kth = sim_kth(p, sh, node) > 0;
 	uint32_t best = PL_NONE;
 
 	*t = INT64_MIN;

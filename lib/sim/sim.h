@@ -31,6 +31,9 @@ void pl_sim_free(struct pl_sim *s);
 /* Set the durations of all nodes of a step, rounded. PL_ELIMIT if all together exceed 2^61 ns. */
 int pl_sim_set_durations(struct pl_sim *s, size_t step, const double *ns,
 			 struct pl_err *err) PL_MUST;
+/* Nobody waits at this rendezvous of a step any more: each member goes on when it arrives. Without
+ * effect in graphs with RESOURCE nodes. */
+int pl_sim_set_alone(struct pl_sim *s, size_t step, uint32_t node, struct pl_err *err) PL_MUST;
 /* Present durations of a step by node, without what users of a resource cost one another. */
 const pl_ns *pl_sim_durations(const struct pl_sim *s, size_t step);
 /* A collective's message takes `to` (-1: as recorded) times `by` to its receiver. At most once. */
@@ -50,22 +53,37 @@ int pl_sim_run(const struct pl_sim *s, struct pl_run *r, struct pl_err *err) PL_
 void pl_sim_run_fini(struct pl_run *r);
 /* The mean step of such a run, without keeping it. May be called by several threads at once. */
 int pl_sim_mean(const struct pl_sim *s, double *mean, struct pl_err *err) PL_MUST;
-/* The same where selected operations take `factor` times as long: mean[i] is that of scale[i].
+/* The same where selected operations take `factor` times as long: mean[i] is that of scale[i]. If
+ * pl_sim_steps_overlap(), it is the mean period.
  * Up to PL_SIM_SIDE_BY_SIDE of them are simulated in one pass, which costs less than two. */
 #define PL_SIM_SIDE_BY_SIDE 4
 struct pl_sim_scale {
 	const struct pl_graph_select *select;
 	float factor;
+	pl_ns *length; /* out, or NULL: of each reported step, in order */
 };
 int pl_sim_means(const struct pl_sim *s, const struct pl_sim_scale *scale, size_t n, double *mean,
 		 struct pl_err *err) PL_MUST;
 /* How many can be simulated together: 1 for very long steps and for graphs with shared resources.
  */
 size_t pl_sim_side_by_side(const struct pl_sim *s);
+/* The bytes of memory that pl_sim_means() needs while it runs. */
+size_t pl_sim_means_memory(const struct pl_sim *s);
 /* Duration of a node in a run. */
 pl_ns pl_sim_run_dur(const struct pl_sim *s, const struct pl_run *r, size_t step, uint32_t node);
 /* Mean of end - start over the reported steps. */
 double pl_sim_run_mean_step(const struct pl_sim *s, const struct pl_run *r);
+/*
+ * Where ranks begin a step before others have ended the one before (pipelines), a step is longer
+ * than the time from one to the next. True if the recorded steps overlap by a hundredth of their
+ * time.
+ */
+bool pl_sim_steps_overlap(const struct pl_sim *s);
+/* The same of a run: changes of one rank let it begin steps before others have ended theirs. */
+bool pl_sim_run_overlaps(const struct pl_sim *s, const struct pl_run *r);
+/* Mean time from the end of a step to the end of the next one; of the run, and (r NULL) as
+ * recorded. NAN: no two steps have consecutive numbers. */
+double pl_sim_run_mean_period(const struct pl_sim *s, const struct pl_run *r);
 /* Is it a step (not work before, between or after them), with a beginning and an end? */
 bool pl_sim_reported(const struct pl_sim *s, size_t step);
 /* Recorded start and end of a step by the same definition. */

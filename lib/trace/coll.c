@@ -72,6 +72,8 @@ static const struct {
 	uint8_t coll;
 	bool clear; /* means communication at any place */
 } known[] = {
+	{ { "all", "gather", "copy" }, PL_COLL_COUNT_, true }, /* into and out of its buffer */
+	{ { "reduce", "scatter", "copy" }, PL_COLL_COUNT_, true },
 	{ { "cross", "device", "reduce" }, PL_COLL_ALLREDUCE, true },
 	{ { "all", "to", "all" }, PL_COLL_ALLTOALL, true },
 	{ { "all", "reduce" }, PL_COLL_ALLREDUCE, true },

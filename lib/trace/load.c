@@ -22,6 +22,7 @@ struct loader {
 	struct pl_trace *t;
 	uint64_t roles, kinds;	     /* wanted */
 	const char *const *metadata; /* wanted keys, NULL: all */
+	bool no_merges;		     /* those of the stream do not count */
 	bool salvage;
 	struct pl_events *cur;
 	uint64_t cap;
@@ -457,8 +458,11 @@ static int on_merge(struct pl_sink *sink, const struct pl_merge *m, struct pl_er
 {
 	struct loader *l = (struct loader *)sink;
 	struct pl_merge copy;
-	int rc = pl_trace_merge_dup(m, &copy, err); /* the reader keeps its own copy */
+	int rc;
 
+	if (l->no_merges)
+		return 0;
+	rc = pl_trace_merge_dup(m, &copy, err); /* the reader keeps its own copy */
 	l->t->merged = true;
 	l->t->n_merges++;
 	return rc < 0 ? rc : pl_trace_merge_append(&l->t->merge, &copy, l->t->n_segs, err);
@@ -530,6 +534,9 @@ int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, str
 
 	memset(t, 0, sizeof(*t));
 	o.ahead = true;
+	if (o.merge)
+		PL_TRY(on_merge(&l.sink, o.merge, err));
+	l.no_merges = o.merge;
 	PL_TRY(pl_trace_read(in, &o, &l.sink, err));
 	PL_TRY(check_merge(&l, pl_in_name(in), err));
 out:

@@ -430,6 +430,30 @@ static void close_reader(struct reader *r)
 	pl_buf_fini(&r->header);
 }
 
+#define HEAD ((size_t)64 << 10) /* has the header and the first block of a merge */
+
+bool pl_trace_is_merged(struct pl_in *in)
+{
+	const struct pl_container_reader_opts o = { .kind = PL_KIND_TRACE,
+						    .major = PL_TRACE_MAJOR };
+	struct pl_container_reader *r = NULL;
+	struct pl_in *head = NULL;
+	struct pl_err ignored = { 0 };
+	struct pl_block b = { 0 };
+	const uint8_t *p;
+	int64_t n = pl_in_peek(in, HEAD, &p, &ignored);
+
+	if (n > 0)
+		head = pl_in_open_mem(pl_in_name(in), p, (size_t)n, &ignored);
+	if (head)
+		r = pl_container_reader_open(head, &o, &ignored);
+	while (r && pl_container_reader_next(r, &b, &ignored) > 0 && b.type == PL_BLOCK_SEGMENT)
+		;
+	pl_container_reader_close(r);
+	pl_in_close(head);
+	return b.type == PL_BLOCK_MERG;
+}
+
 int pl_trace_read(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_sink *sink,
 		  struct pl_err *err)
 {

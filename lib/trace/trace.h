@@ -377,6 +377,9 @@ struct pl_trace_reader_opts {
 	 * large job the metadata is larger than the events, because each rank's file describes all
 	 * groups. Strings that only unwanted metadata use become empty. */
 	const char *const *metadata;
+	/* Only for pl_trace_load(): the merge of the stream, which does not have it, or has others
+	 * that do not count; NULL: the merges of the stream. */
+	const struct pl_merge *merge;
 	/* batch() may see strings, tracks and metadata that the stream defines later, a number that
 	 * depends on the threads: only for sinks that read them at the end of the segment. */
 	bool ahead;
@@ -427,6 +430,8 @@ struct pl_trace {
  */
 int pl_trace_load(struct pl_in *in, const struct pl_trace_reader_opts *opts, struct pl_trace *t,
 		  struct pl_err *err) PL_MUST;
+/* Does the stream begin with a merge? Nothing is consumed. */
+bool pl_trace_is_merged(struct pl_in *in);
 void pl_trace_fini(struct pl_trace *t);
 /* Add the new lines of a provenance to `lines`. */
 int pl_trace_add_lines(struct pl_intern *lines, const struct pl_buf *provenance,

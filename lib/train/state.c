@@ -2,13 +2,13 @@
  * Checkpoints: weights, state of the optimiser and of the network, the number of the next step and
  * of the samples so far, as a safetensors file. A job continues from them.
  *
- * A checkpoint is the file of weights and running means by name that other frameworks read, and
- * beside them the slabs of the optimiser ("optimizer.0" ...). Its metadata say which step comes
- * next, of which seed and optimizer it is, and a number over all bytes, so that damage is found.
- * Everything else that a step depends on (its samples, dropout) follows from the seed and the
- * number of the step. But which samples a step takes depends on how many all ranks take in one, and
- * on how many samples there are to train on: a job in which one differs is refused. All ranks are
- * equal, so rank 0 writes, and each reads; running means are those of rank 0 from then on.
+ * A checkpoint holds the weights and running means by name, which other frameworks read, and the
+ * slabs of the optimiser ("optimizer.0" ...). Its metadata hold the number of the next step, the
+ * seed, the name of the optimiser, and a checksum of all bytes, which shows damage. Everything else
+ * that a step depends on (its samples, dropout) follows from the seed and the number of the step.
+ * The samples of a step also depend on the number of samples that all ranks take in a step, and on
+ * the number of samples for training. A job with other numbers is refused. All ranks have the same
+ * weights, so rank 0 writes, and each rank reads. Afterwards all have the running means of rank 0.
  */
 #include <stdlib.h>
 

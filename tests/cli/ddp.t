@@ -1,4 +1,5 @@
 # replay -p on a job whose gradients other threads carry: every step, and the threads of the next one, follow the change.
+# runner: threads
 . "$SRC/tests/cli/tap.sh"
 
 # event TID AT DUR CAT NAME ARGS

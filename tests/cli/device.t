@@ -1,6 +1,7 @@
 # shellcheck shell=sh
 # run --device: training on a GPU's backend (with an emulated device behind it), and what is said where
 # there is no GPU, or not what one needs; statuses from the table.
+# runner: threads
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"
 

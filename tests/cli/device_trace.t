@@ -1,5 +1,6 @@
 # Traces of devices that run writes, from a scripted device through the real recorder: graph finds the dependencies that
 # were told, none is inferred, the step is explained, and a prediction is what a device with that change does.
+# runner: threads
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"
 

@@ -1,5 +1,6 @@
 # The scripts that measure and test on a GPU, without one: bench/gpu through its end on a device that only lists what it
 # is given; its ratios and verdicts, and what tests/gpu makes of programs, from programs whose results are known.
+# runner: threads
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"
 

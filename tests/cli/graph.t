@@ -1,4 +1,5 @@
 # graph: from a merged trace to a graph and its views; what it refuses, and why.
+# runner: threads
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/tiny.sh"
@@ -51,13 +52,21 @@ else
 	skip "json: as many nodes, edges and times as in the text form" "no python3"
 fi
 status 0 "dot" "$BIN/graph" -O dot "$g"
-check "dot: a cluster for each rank" test "$(grep -c 'subgraph cluster_' "$TMP/out")" -ge 2
-check "dot: a line for each edge" test "$(grep -c -e '->' "$TMP/out")" = "$(lines edge "$TMP/text")"
+check "dot: ranks that do the same share a cluster" test "$(grep -c 'subgraph cluster_' "$TMP/out")" = 1
+check "dot: ... which names them" grep -q 'label="ranks 0-1"' "$TMP/out"
+check "dot: their all-reduce stands outside" grep -q 'allreduce, group 0\\n1 x' "$TMP/out"
 if command -v dot >/dev/null; then
 	check "dot: graphviz reads it" sh -c "dot -Tsvg '$TMP/out' >/dev/null 2>&1"
 else
 	skip "dot: graphviz reads it" "no dot"
 fi
+mkdir "$TMP/stages"
+awk -v dir="$TMP/stages" -v n=2 -v m=4 -v steps=3 -v schedule=gpipe -v forward=3000000 -v backward=6000000 -v transfer=200000 \
+	-f "$SRC/tests/gen/posted.awk"
+"$BIN/graph" -q -o "$TMP/stages.graph" "$TMP/stages"
+status 0 "dot: a pipeline" "$BIN/graph" -O dot "$TMP/stages.graph"
+check "dot: ... four messages to each side" test 4 = "$(grep -cE 'label="(send|recv).n4 x' "$TMP/out")"
+check "dot: ... each node of a rank" no grep -q '0 x, 0 ns' "$TMP/out"
 
 # ---- a graph in, a graph out --------------------------------------------------------------------
 check "a graph written anew is the same" sh -c "
@@ -84,8 +93,8 @@ status 0 "--no-infer" "$BIN/graph" --no-infer -O text "$TMP/job.merged"
 check "... infers no wait" sh -c "! grep '^edge	' '$TMP/out' | grep -q 'wait?'"
 
 # ---- what is refused ------------------------------------------------------------------------------
-status 3 "a profiler's file" "$BIN/graph" "$TMP/rank0.json"
-says "trace FILE.*merge" "... says what it must pass through"
+status 0 "a profiler's file" "$BIN/graph" -o "$TMP/x.graph" "$TMP/rank0.json"
+says '^merge: warning: .* give the files of all ranks to one merge$' "... passes through merge, which says so"
 status 3 "ranks that were not merged" "$BIN/graph" "$TMP/job.trace"
 says "merge" "... says so"
 cat "$g" "$g" >"$TMP/two.graph"
@@ -110,7 +119,7 @@ status 0 "a generated graph" "$BIN/graph" -O stat -@ 4 "$TMP/big.graph"
 check "... of 3 steps and one shape" grep -q '^steps  *3 of 1 shape' "$TMP/out"
 check "long tables are cut, and say so" grep -q 'more: -O stat-json has all' "$TMP/out"
 status 0 "a picture of it" "$BIN/graph" -O dot "$TMP/big.graph"
-says "warning: a picture of" "... is warned of"
+check "... is small" test "$(wc -l <"$TMP/out")" -lt 200
 check "the generator does the same twice" sh -c "
 	'$GEN/ggen' --ranks=32 --ops=200000 --steps=3 -@ 4 | cmp - '$TMP/big.graph'"
 
@@ -147,4 +156,7 @@ if [ "$LONG" = 1 ]; then
 	done
 	check "... all steps" grep -q '^steps  *100000 of' "$TMP/out"
 fi
+gzip -dc "$SRC"/samples/ddp-gloo/rank0.*json.gz 2>/dev/null | tr -d '\n' >"$TMP/line.json"
+status 0 "a recording on one line, as json.dump writes it" "$BIN/graph" -q -o "$TMP/line.graph" "$TMP/line.json"
+
 done_testing

@@ -2,7 +2,6 @@
 # hangs, nothing that does not belong together is joined in silence.
 # runner: long
 . "$SRC/tests/cli/tap.sh"
-one_thread
 . "$SRC/tests/cli/tiny.sh"
 
 cd "$TMP" || exit 1

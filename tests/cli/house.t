@@ -1,12 +1,9 @@
 # The house itself, on a small tree with one program: make, probes, sanitizers, install, the front,
 # completion, and the runner of the tests.
-# runner: waits
+# runner: waits, threads
 . "$SRC/tests/cli/tap.sh"
 CC=${CC:-cc}
-if [ -n "${SAN-}" ]; then
-	echo "1..0 # SKIP what it builds and runs is the same with and without a sanitizer"
-	exit 0
-fi
+not_under any "what it builds and runs is the same with and without a sanitizer"
 # this may run below a make: its variables are not those of the small tree
 unset SAN WITH_LIBDEFLATE WITH_OPENBLAS CUDA DEPS TESTS BUILD BIN MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 tree=$TMP/tree
@@ -190,11 +187,30 @@ printf 'echo ok 1 - yes\necho 1..1\nsleep 60\n' >"$tree/tests/cli/a.t"
 runner 1 "a hang" "1 passed, 1 failed, 0 skipped"
 printf '# runner: waits\nsleep 3\necho 1..1\necho ok 1 - yes\n' >"$tree/tests/cli/a.t"
 export TIMES="$TMP/times"
-runner 0 "who waits has twice the time" "1 passed, 0 failed, 0 skipped"
+runner 0 "who waits has more time" "1 passed, 0 failed, 0 skipped"
 unset TIMES
 # shellcheck disable=SC2016  # fields of awk
 check "runner: TIMES says when a test began and ended" \
 	awk '$3 == "cli/a" && $1 <= 1 && $2 - $1 >= 2 && $2 - $1 < 60 { n++ } END { exit n != 1 || NR != 1 }' "$TMP/times"
+cat >"$TMP/thread.c" <<'END'
+#include <pthread.h>
+static void *nothing(void *p) { return p; }
+int main(void) { pthread_t t; return pthread_create(&t, 0, nothing, 0) || pthread_join(t, 0); }
+END
+$CC -pthread -o "$TMP/thread" "$TMP/thread.c"
+mkdir -p "$tree/build/emu"
+cp "${GEN%/gen}/emu/fake_threads.so" "$tree/build/emu/"
+printf '"%s" && echo ok 1 - yes\necho 1..1\n' "$TMP/thread" >"$tree/tests/cli/a.t"
+runner 1 "a thread that the test does not announce" "0 passed, 1 failed, 0 skipped"
+check "runner: says what to write" grep -q 'must say "runner: threads"' "$TMP/out"
+status 1 "runner: the thread sanitizer gets no test without threads" \
+	env BUILD="$tree/build-thread" BIN="$tree/bin" "$tree/tests/run" -t 2 cli
+check "runner: ... how many these are" grep -qx "without 1 tests that start no thread" "$TMP/out"
+printf '# runner: threads\n' | cat - "$tree/tests/cli/a.t" >"$TMP/a.t"
+cp "$TMP/a.t" "$tree/tests/cli/a.t"
+runner 0 "a thread that the test announces" "1 passed, 0 failed, 0 skipped"
+status 0 "runner: the thread sanitizer gets a test with threads" \
+	env BUILD="$tree/build-thread" BIN="$tree/bin" "$tree/tests/run" -t 2 cli
 printf 'echo "1..0 # SKIP no reason"\n' >"$tree/tests/cli/a.t"
 # shellcheck disable=SC2016  # the test expands them
 printf 'touch "$TMP/x"; echo 1..1; [ -x "$BIN/hello" ] && [ -d "$SRC" ] && echo ok 1\n' >"$tree/tests/cli/b.t"

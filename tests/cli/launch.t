@@ -1,5 +1,5 @@
 # Ranks that somebody else starts: mpirun, and what srun, torchrun and others put into the environment.
-# runner: waits
+# runner: waits, threads
 # shellcheck disable=SC2016  # the shell of the rank expands it
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"

@@ -1,5 +1,5 @@
 # Local SGD: against data parallelism, its checkpoints, its trace, a rank that dies.
-# runner: waits
+# runner: waits, threads
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"
 

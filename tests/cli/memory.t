@@ -152,4 +152,23 @@ sed 's/"Bytes":-1000,/"Bytes":-9223372036854775807,/; s/"Total Allocated":[0-9]*
 "$BIN/trace" -q "$TMP/other.json" >"$TMP/other.trace"
 status "0 3" "sizes that no memory has" "$BIN/graph" -q -o "$TMP/job.graph" "$TMP/other.trace"
 status "0 1 3" "... and a plan with them" "$BIN/plan" -q -O json --memory 1G "$TMP/job.graph"
+# Two passes that add to one gradient: it is there once, whatever else the report reads of the graph.
+pass() {
+	op aten::mm $(($1 + 10)) 50 && mem $(($1 + 20)) 1000 1
+	op "autograd::engine::evaluate_function: MmBackward0" $(($1 + 100)) 40
+	mem $(($1 + 120)) -1000 1
+	op torch::autograd::AccumulateGrad $(($1 + 150)) 10 '"Input type":["float"],"Input Dims":[[100]]'
+}
+total=0 device=0
+{
+	echo '{"schemaVersion":1,"distributedInfo":{"backend":"gloo","rank":0,"world_size":1},"traceEvents":['
+	mark "ProfilerStep#1" 1000 600
+	pass 1000
+	pass 1300
+	echo '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::end","ts":1700,"dur":1}]}'
+} >"$TMP/job.json"
+"$BIN/trace" -q "$TMP/job.json" | "$BIN/graph" -q -o "$TMP/job.graph"
+is "two passes: parameters and gradients once" 400,400 "$(peak | cut -d , -f 3,4)"
+is "... and with a change" 400,400 "$(peak --what-if 'scale kind=gap by 1' | cut -d , -f 3,4)"
+
 done_testing

@@ -1,4 +1,5 @@
 # merge: clocks put right, groups found, what it refuses, what it passes on.
+# runner: threads
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/tiny.sh"
 
@@ -229,4 +230,33 @@ as_recorded "four stages, eight batches" --pp=4 --tp=1 --microbatches=8 --layers
 "$BIN/trace" -q -o "$TMP/half.trace" "$TMP"/pipe/rank[0-3].json
 status 0 "half of the stages" "$BIN/merge" -o "$TMP/m7" "$TMP/half.trace"
 says "sends and receives have no partner" "... leave sends without receives, which is said"
+
+# regular steps of a job over gloo on one host, whose ends vary by milliseconds: a step later they fit as well
+regular() {
+	mkdir -p "$TMP/regular"
+	awk -v dir="$TMP/regular" 'function put(name, tid, ts, dur, bytes) {
+		printf "%s{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"%s\", \"pid\": 1%d, \"tid\": %d, \"ts\": %d, \"dur\": %d, \"args\": {%s}}",
+			n++ ? ",\n" : "", name, r, tid, ts, dur, bytes ? "\"Input Dims\": [[" bytes / 4 "]], \"Input type\": [\"float\"]" : "" >f
+	}
+	{
+		r = $1
+		f = dir "/rank" r ".json"
+		n = 0
+		printf "{\"distributedInfo\": {\"backend\": \"gloo\", \"rank\": %d, \"world_size\": 2, \"pg_config\": [{\"pg_name\": \"0\", \"ranks\": [0, 1]}]},\n", r >f
+		printf "\"host_name\": \"vm\", \"traceEvents\": [\n" >f
+		for (i = 0; i < 5; i++) {
+			put("ProfilerStep#" i, 1, i * 198000 - 40000, 197000, 0)
+			put("gloo:all_reduce", 2, $(2 + 4 * i), $(3 + 4 * i), 2308496)
+			put("gloo:all_reduce", 3, $(4 + 4 * i), $(5 + 4 * i), 24178688)
+		}
+		print "]}" >f
+	}' <<-X
+		0 0 1331 54827 14063 193546 8136 254664 17934 390833 13768 450973 17748 592765 8499 650819 15887 791496 10127 847654 23737
+		1 0 1332 56306 16306 193546 8136 251279 16891 390833 10755 453530 19066 593473 7744 653677 13087 792293 9332 857967 13395
+	X
+}
+regular
+"$BIN/trace" -q -o "$TMP/regular.trace" "$TMP"/regular/rank*.json
+status 0 "regular steps on one host" "$BIN/merge" -q --report="$TMP/regular.report" -o "$TMP/m8" "$TMP/regular.trace"
+check "... every collective meets the one beside it" grep -q '"incomplete_matches": *0,' "$TMP/regular.report"
 done_testing

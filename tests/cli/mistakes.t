@@ -1,4 +1,5 @@
 # What newcomers get wrong: each message names the file or the option, the position, the cause and the remedy.
+# runner: threads
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/tiny.sh"
 cd "$TMP" || exit 1
@@ -13,11 +14,11 @@ printf 'model mlp:4-8-2\ndata synthetic:samples=100,dims=4,classes=2\nsteps 2\n'
 # ---- the wrong file -----------------------------------------------------------------------------
 
 status 3 "run: a trace where a job is expected" "$BIN/run" job.trace
-says 'run: job.trace: this is a trace, not the text of a job; see paceline-job(5)' "... is called a trace"
+says 'run: job.trace: this is a trace, not the text of a job; type: replay FILE, or graph .*; see paceline-job(5)' "... is called a trace"
 status 3 "run: a graph as the plan" "$BIN/run" -p job.graph a.job
-says 'job.graph: .*a graph' "... is called a graph"
+says 'job.graph: .*a graph, but a plan is expected (type: replay FILE, plan FILE, ' "... is called a graph"
 status 3 "run: a profiler's file" "$BIN/run" rank0.json
-says 'run: rank0.json: this is JSON, not the text of a job' "... is called JSON"
+says 'run: rank0.json: this is JSON, not the text of a job; type, for a .*file: replay FILE;' "... is called JSON"
 gzip -c rank0.json >rank0.json.gz
 status 3 "run: a profiler's file, packed" "$BIN/run" rank0.json.gz
 says 'run: rank0.json.gz: this is compressed data, not the text of a job' "... is called compressed data"
@@ -49,8 +50,64 @@ else
 	skip "merge of two ranks of four" "no kgen"
 fi
 
-status 3 "replay: a trace" "$BIN/replay" job.trace
-says 'job.trace: .*a trace, but a graph is expected (traces become a graph by: merge FILE... | graph)$' "... says how a graph comes of it"
+
+# ---- the next command ---------------------------------------------------------------------------
+
+printf 'paceline-plan 1\nscale kind=comm by=0.5\n' >text.plan
+"$BIN/plan" -q -o job.plan text.plan
+status 3 "merge: a profiler's file" "$BIN/merge" -o m rank0.json
+says '^merge: rank0.json: not a paceline trace; import it first (type: trace FILE... | merge)$' "... says what to type"
+status 3 "merge: a graph" "$BIN/merge" -o m job.graph
+says '^merge: job.graph: .*a graph, but a trace is expected (type: replay FILE, plan FILE, or graph -O stat FILE)$' "... says what to type"
+status 3 "trace: a graph" "$BIN/trace" -o t job.graph
+says '^trace: job.graph: .*a graph, but a trace is expected (type: replay FILE, plan FILE, ' "... says what to type"
+status 3 "trace: a plan" "$BIN/trace" -o t job.plan
+says '^trace: job.plan: .*a plan, but a trace is expected (type: replay -p FILE GRAPH, ' "... says what to type"
+for p in replay graph; do
+	status 3 "$p: a plan" "$BIN/$p" -o x job.plan
+	says "^$p: job.plan: this is a plan, not a graph or a trace; type: replay -p FILE GRAPH, " "... says what to type"
+	status 3 "$p: the text of a plan" "$BIN/$p" -o x text.plan
+	says ": text.plan: byte 0: this is the text of a plan, not a trace; type, for a plan: replay -p FILE GRAPH" "... says what to type"
+	status 2 "$p: a graph among files of a profiler" "$BIN/$p" -o x rank0.json job.graph rank1.json
+	says "^$p: job.graph: this is a graph among other files; name graphs alone, or" "... is named"
+	check "... and nothing is written" test ! -e x
+	status 3 "$p: a text that nobody knows" "$BIN/$p" -o x a.job
+	says 'trace: a.job: byte 0: no known trace format; name it .*(type: trace --from=NAME FILE; ' "... says how to name its format"
+done
+status 3 "replay: a table of layers" "$BIN/replay" "$SRC/samples/layers/resnet-50.csv"
+says 'resnet-50.csv: this is a table of layers; type: graph .*/resnet-50.csv | replay$' "... says what to type"
+cp job.graph two.graph
+status 2 "plan: two graphs" "$BIN/plan" -o x job.graph two.graph
+status 2 "plan: a graph among files of a profiler" "$BIN/plan" -o x rank0.json job.graph
+says '^plan: job.graph: this is a graph among other files' "... is named"
+status 3 "graph: traces that were not merged" "$BIN/graph" -o g job.trace
+says '^graph: job.trace: the trace has 2 ranks and was not merged; type: merge FILE... | graph$' "... says what to type"
+mkdir twice && cp rank0.json rank1.json twice && sed 's/"ts":1/"ts":9/' rank0.json >twice/again0.json
+status 3 "replay: two recordings in one folder" "$BIN/replay" twice
+says '^replay: merge: .*--duplicates=newest' "... the stage says which option decides"
+says 'graph of each (type: replay A.graph B.graph)$' "... and how to compare two recordings"
+
+# ---- names that are not there --------------------------------------------------------------------
+
+mkdir there && for i in 0 1 2; do cp rank0.json there/host_$i.pt.trace.json; done
+cp job.graph there/notes
+for p in trace merge graph replay plan; do
+	status 4 "$p: a pattern that matches nothing" "$BIN/$p" -o x 'there/rank*.json'
+	says "^$p: rank\\*.json matches nothing in there/; there are: host_0.pt.trace.json and 2 more\$" "... is answered with what there is"
+	status 4 "$p: a misspelt name" "$BIN/$p" -o x job.grpah
+	says "^$p: job.grpah: cannot open: .*; did you mean job.graph?\$" "... is answered with the nearest"
+done
+status 4 "a pattern with a suffix too many" "$BIN/replay" 'there/*.pt.trace.json.gz'
+says '; there are: host_0.pt.trace.json and 2 more$' "... is answered with names that have most of it"
+status 4 "a folder that is misspelt" "$BIN/replay" thre/rank0.json
+says "^replay: thre/rank0.json: cannot open: .*; did you mean there?" "... is answered with the nearest"
+status 4 "a name like no other" "$BIN/replay" frobnicate
+says '^replay: frobnicate: cannot open: No such file or directory$' "... has no answer"
+mkdir hollow
+status 4 "a pattern in an empty folder" "$BIN/replay" 'hollow/*.json'
+says '^replay: \*.json matches nothing in hollow/, which is empty$' "... which is said"
+status 4 "a plan that is misspelt" "$BIN/replay" -p text.pan job.graph
+says 'text.pan: cannot open: .*; did you mean text.plan?' "... is answered, too"
 
 # ---- the wrong option ---------------------------------------------------------------------------
 

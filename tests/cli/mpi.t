@@ -1,6 +1,6 @@
 # transport mpi under the mpirun of Open MPI and that of MPICH: the bits of other transports, every operation, and
 # what goes wrong.
-# runner: waits
+# runner: waits, threads
 # shellcheck disable=SC2016  # the shell of the rank expands it
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"

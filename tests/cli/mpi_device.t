@@ -1,6 +1,6 @@
 # transport mpi with memory of a device: one that stands in for a real one, and an MPI that lets Open MPI's and MPICH's
 # take it (tests/emu). The bits are those of processors, through the host or not; what goes wrong.
-# runner: waits
+# runner: waits, threads
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"
 . "$SRC/tests/cli/mpi.sh"

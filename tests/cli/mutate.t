@@ -2,6 +2,7 @@
 # sign, a factor, a border. The test, built with the copy, must fail; an error that no longer fits
 # the source fails here. Errors in plain.c are for the gradient test, those elsewhere for the
 # comparison with plain.c, or with float64. All of them under LONG=1, else some.
+# runner: threads
 . "$SRC/tests/cli/tap.sh"
 
 flags="-std=c11 -D_GNU_SOURCE -O1 -w -I$TMP/lib -I$SRC/lib -I$BUILD -I$SRC/tests/unit -pthread"

@@ -1,6 +1,7 @@
 # shellcheck shell=sh
 # run --transport=nccl from end to end, with a device and a libnccl that stand in for real ones: the
 # bits are those of the CPU, and what can go wrong has its message and its status.
+# runner: threads
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"
 

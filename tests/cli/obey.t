@@ -1,4 +1,5 @@
 # Plans carried out by run: what each rewrite says is what the trace shows, and what replay takes it to mean.
+# runner: alone, threads
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# runner: waits
+# runner: waits, threads
 #
 # Progress follows one rule in every program: "auto" draws on a terminal, after one second, not with
 # -q; "always" draws at once, also to a file and with -q; "never" draws nothing.

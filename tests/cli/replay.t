@@ -1,4 +1,5 @@
 # replay: the report and its forms, what-if, folding, the timeline, two jobs; what it refuses, and why.
+# runner: threads
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/tiny.sh"
@@ -193,8 +194,21 @@ check "... it is the operation that changed" awk -F, '
 	NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
 	$at["name"] == "adam" { hit = $at["b_mean_ns"] - $at["a_mean_ns"] == 30000 }
 	$at["name"] == "gemm" { other = $at["b_mean_ns"] == $at["a_mean_ns"] } END { exit !hit || !other }' "$TMP/out"
+for r in 0 1; do
+	sed 's/"name":"adam"\(.*\)"dur":60/"name":"fused_adam"\1"dur":'$((200 - r * 10))'/' "$TMP/rank$r.json" >"$TMP/kernel$r.json"
+done
+"$BIN/trace" -q "$TMP"/kernel?.json | "$BIN/merge" -q | "$BIN/graph" -q >"$TMP/kernel.graph"
+status 0 "a job with another kernel" "$BIN/replay" "$g" "$TMP/kernel.graph"
+holds "$TMP/out" "^A is $g: 2 steps, 2 ranks" "... names its files"
+holds "$TMP/out" "^B is $TMP/kernel.graph: " "... both"
+check "... is compared by operator, with the reason" awk '
+	/^Slower in B/ { getline; where = /  optimizer update$/; getline; why = $0 } END {
+		exit !(where && why ~ /each takes 195.0 us, was 60.00 us; mostly fused_adam, was adam/) }' "$TMP/out"
+status 0 "... as a page" "$BIN/replay" -O html "$g" "$TMP/kernel.graph"
+holds "$TMP/out" '"operator":"update","why":"each takes 195.0 us, was 60.00 us; mostly fused_adam' "... with the same"
 status 0 "... as JSON" "$BIN/replay" -O json "$g" "$TMP/slow.graph"
 check "... with its schema" grep -q '"schema":"paceline.replay-difference/1"' "$TMP/out"
+check "... with its files" grep -qF "\"b\":{\"file\":\"$TMP/slow.graph\"" "$TMP/out"
 status 0 "... one from standard input" sh -c "'$BIN/replay' - '$TMP/slow.graph' <'$g'"
 
 # ---- names that look like selectors -------------------------------------------------------------
@@ -213,15 +227,33 @@ status 0 "a plan with such a name" "$BIN/replay" -q --no-worth \
 	--what-if 'scale name=*(x,mask=1) by 0.5' "$TMP/names.graph"
 check "... changes the step" grep -q 'predicted [^(]*(-' "$TMP/out"
 
+# ---- memory of a large job --------------------------------------------------------------------
+# The graph takes 55 bytes for each operation, a report 75 with the programs themselves.
+if [ -n "${SAN-}" ]; then
+	skip "memory of a large job" "sanitizers need memory of their own"
+else
+	"$GEN/kgen" --ranks=32 --tp=8 --pp=4 --layers=8 --microbatches=8 --steps=2 --record-groups -o "$TMP/large" \
+		>/dev/null && "$BIN/graph" -q -o "$TMP/large.graph" "$TMP"/large/rank*.json
+	rm -rf "$TMP/large"
+	for report in --worth --no-worth; do
+		"$BUILD/bench/timeit" "$BIN/replay" -v -@1 $report "$TMP/large.graph" 3>"$TMP/cost" >"$TMP/out" 2>"$TMP/err"
+		ops=$(sed -n 's/.* \([0-9]*\) operations: read.*/\1/p' "$TMP/err")
+		bytes=$(awk -v n="${ops:-0}" '{ printf "%d", n ? $4 * 1024 / n : 0 }' "$TMP/cost")
+		check "replay $report: $bytes bytes for each of $ops operations" \
+			test "${ops:-0}" -gt 400000 -a "$bytes" -gt 0 -a "$bytes" -le 92
+	done
+fi
+
 # ---- what is refused --------------------------------------------------------------------------
 status 2 "three graphs" "$BIN/replay" "$g" "$g" "$g"
 status 2 "standard input twice" "$BIN/replay" - -
 status 2 "report and timeline both to standard output" "$BIN/replay" --timeline - "$g"
 status 2 "a timeline of two jobs" "$BIN/replay" --timeline "$TMP/t" "$g" "$g"
 status 2 "a negative number of rows" "$BIN/replay" --top -1 "$g"
-status 3 "a trace" "$BIN/replay" "$TMP/job.merged"
-status 3 "a profiler's file" "$BIN/replay" "$TMP/rank0.json"
-says "trace FILE... | merge | graph" "... with the way to a graph"
+status 0 "a trace" "$BIN/replay" "$TMP/job.merged"
+status 0 "a profiler's file" "$BIN/replay" "$TMP/rank0.json"
+status 3 "a job" "$BIN/replay" "$SRC/samples/blobs.job"
+says "this is the text of a job, not a trace; .*: run FILE" "... says what to type"
 status 3 "nothing" "$BIN/replay" /dev/null
 says "empty" "... says so"
 status 4 "a timeline that cannot be written" "$BIN/replay" --timeline "$TMP/none/tl" "$g"

@@ -1,5 +1,5 @@
 # Jobs that are really run: one rank and several, checkpoints, traces, plans, deaths.
-# runner: waits
+# runner: waits, threads
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"

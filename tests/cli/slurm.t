@@ -1,6 +1,6 @@
 # Ranks under Slurm: its own daemons as three nodes on this machine, in a folder of this test. srun as it is and with
 # PMI2 and PMIx, the sample scripts through sbatch, a step cancelled or asked to end, a rank killed, a node lost.
-# runner: waits
+# runner: waits, threads
 # shellcheck disable=SC2016,SC2086  # the shell of the rank expands it; srun and its options are words
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"

@@ -1,5 +1,6 @@
 # replay --stragglers on an operation table whose truth is simulated here: two data-parallel ranks of
 # two stages, every operation late by a launch delay that must not count.
+# runner: threads
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/tiny.sh"
@@ -178,8 +179,11 @@ says "not together with --what-if" "... why"
 status 2 "with a table" "$BIN/replay" --stragglers --table ranks "$g"
 status 2 "with a timeline" "$BIN/replay" --stragglers --timeline "$TMP/timeline" "$g"
 check "... which is not made" test ! -e "$TMP/timeline"
-status 3 "no graph" "$BIN/replay" --stragglers "$TMP/job.csv"
-says "job.csv: not a graph" "... which"
+"$BIN/trace" -q -u "$TMP/job.csv" | "$BIN/merge" -q -u | "$BIN/graph" -q -u | "$BIN/replay" --stragglers >"$TMP/want"
+"$BIN/replay" --stragglers "$TMP/job.csv" >"$TMP/got"
+check "a table of operations becomes a graph first" cmp "$TMP/want" "$TMP/got"
+status 3 "neither a graph nor what becomes one" "$BIN/replay" --stragglers "$TMP/truth"
+says "truth: .*no known trace format" "... which"
 if [ "$LONG" = 1 ]; then set -- -a; else set -- -n 60; fi
 check "any call may fail" "$SRC/tests/fault/torture" "$@" "$BIN/replay" --stragglers "$g"
 done_testing

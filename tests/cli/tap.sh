@@ -10,20 +10,28 @@
 # no COMMAND...                   succeeds if the command fails, functions of the test included
 # alike LIMIT FILE FILE           succeeds if the numbers of both, line by line, differ by no more than
 #                                 LIMIT of the second
+# same FILE FILE                  succeeds if both are equal and not empty; a failure shows where they differ
 # done_testing                    the plan; the status of the test
+# sanitized SANITIZER             succeeds in a build with the sanitizer, "thread" or "any"
+# not_under SANITIZER WHY         ends the test here in such a build, with a word
 tap_n=0
 tap_failed=0
 
 check() {
-	tap_name=$1
-	shift
-	tap_n=$((tap_n + 1))
-	if "$@"; then
-		echo "ok $tap_n - $tap_name"
+	# COMMAND may be a function that checks other things: the name of this check stays in $1
+	if without_first "$@"; then
+		tap_n=$((tap_n + 1))
+		echo "ok $tap_n - $1"
 	else
+		tap_n=$((tap_n + 1))
 		tap_failed=$((tap_failed + 1))
-		echo "not ok $tap_n - $tap_name"
+		echo "not ok $tap_n - $1"
 	fi
+}
+
+without_first() {
+	shift
+	"$@"
 }
 
 status() {
@@ -68,21 +76,30 @@ alike() {
 		END { exit bad || !NR }'
 }
 
+same() {
+	[ -s "$1" ] && diff "$1" "$2" >"$TMP/differs" && return
+	sed 's/^/# /' "$TMP/differs"
+	return 1
+}
+
 done_testing() {
 	echo "1..$tap_n"
 	[ "$tap_failed" = 0 ]
 }
 
-# one_thread: from here on the programs of the test have one thread each, and the thread sanitizer nothing to look at
-one_thread() {
-	case $BUILD in
-	*-thread)
-		if [ "$tap_n" = 0 ]; then
-			echo "1..0 # SKIP its programs have one thread"
-			exit 0
-		fi
+sanitized() {
+	case "$1 ${BUILD##*/}" in
+	any\ build-*address* | any\ build-*thread* | any\ build-*undefined* | thread\ build-*thread*) ;;
+	*) return 1 ;;
+	esac
+}
+
+not_under() {
+	sanitized "$1" || return 0
+	if [ "$tap_n" != 0 ]; then
 		done_testing
 		exit
-		;;
-	esac
+	fi
+	echo "1..0 # SKIP $2"
+	exit 0
 }

@@ -27,6 +27,18 @@ check "the same names on all ranks and in all steps" \
 check "a gradient is ready before the communication arrives" \
 	awk -F '\t' '$1 == "tensor" && $8 >= $9 { exit 1 }' "$TMP/text"
 
+# ---- the same without shapes --------------------------------------------------------------------
+for r in 0 1; do
+	gzip -dc "$SRC"/samples/ddp-gloo/rank$r.json.gz | sed 's/"Input Dims"/"No Dims"/; s/"Input type"/"No type"/' >"$TMP/rank$r.json"
+done
+status 2 "buckets by MiB of a recording without sizes" "$BIN/replay" --what-if 'bucket-mb 25' "$TMP"/rank[01].json
+says 'where a bucket of 25 MiB ends: record with record_shapes=True' "... are refused with the remedy"
+status 0 "a plan of it" "$BIN/plan" -O text "$TMP"/rank[01].json
+says 'warning: no other buckets are proposed: the recording has the sizes of neither' "... says why it has no other buckets"
+check "... and has none" no grep -qE '^(fuse-tensors|partition-tensor|order)' "$TMP/out"
+status 0 "the best plan of it" "$BIN/plan" -q --any -O text "$TMP"/rank[01].json
+check "... has some" grep -q '^fuse-tensors' "$TMP/out"
+
 # ---- one rank by hand ---------------------------------------------------------------------------
 # grad AT DIMS; reduce TID AT ELEMENTS TYPE [TIME]: an all-reduce by the main thread (1), or issued by it and done by
 # another; rank: the file
@@ -82,6 +94,9 @@ for to in text ddp; do
 done
 check "... and settings say it before the first number" sh -c "sed -n 2p '$TMP/ddp' |
 	grep -q '^# the sizes of all 3 tensors are estimated: every number of bytes below is a guess; record with '"
+"$BIN/trace" -q "$TMP/rank.json" | "$BIN/graph" -q -o "$TMP/shares"
+status 0 "buckets by MiB of sizes that are shares of a known payload" "$BIN/replay" --no-worth --what-if 'bucket-mb 0.001' "$TMP/shares"
+holds "$TMP/out" 'the sizes of 3 of 3$' "... are not sure"
 { grad 10 '[100]' && reduce 1 30 100 float && grad 60 '[50]' && grad 70 '[50]' && reduce 2 80 200 float; } | rank
 is "what the backward pass waits for belongs to the model" "grad 0 100:400:1:- grad 1 50:200:1:- grad 2 50:200:1:-"
 check "... though its size would fit" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | uniq | wc -l)" -eq 1

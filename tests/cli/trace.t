@@ -1,4 +1,5 @@
 # trace: import, selection, forms, folders, checks.
+# runner: threads
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/tiny.sh"
 

@@ -207,7 +207,7 @@ number() {
 	sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "$TMP/out" | head -n 1
 }
 status 0 "a latency without recorded messages" "$BIN/replay" --no-worth --what-if "latency to 5ms" "$TMP/whole.graph"
-check "... has a range" sh -c "head -n 1 '$TMP/out' | grep -qE 'predicted [0-9.]+ ms \([+][0-9.]+ %; [0-9.]+ ms to [0-9.]+ ms\), 4 ranks'"
+check "... has a range" sh -c "head -n 1 '$TMP/out' | grep -qE 'predicted [0-9.]+ ms \([+][0-9.]+ %, 90 % interval [-+][0-9.]+ to [-+][0-9.]+ %\), 4 ranks'"
 holds "$TMP/out" '^assumed: collectives go along rings; the graph does not say their algorithm$' "... what is assumed"
 holds "$TMP/out" '^estimated from 11 whole transfers, as there are no messages: ' "... and why"
 status 0 "... in JSON" "$BIN/replay" --no-worth -O json --what-if "latency to 5ms" "$TMP/whole.graph"
@@ -217,17 +217,18 @@ check "... noise is not multiplied" awk -v p="$(number predicted_mean_ns)" -v r=
 	'BEGIN { exit !(p > r && p < r + 5 * 6 * 5e6) }'
 check "... and all of the effect is in doubt" awk -v p="$(number predicted_mean_ns)" -v r="$(number replayed_mean_ns)" \
 	-v doubt="$(number predicted_doubt_ns)" 'BEGIN { exit !(doubt > 0.5 * (p - r) && doubt < p) }'
-# a little more latency cannot make the step shorter, nor a little less make it longer, whatever is in doubt
-status 0 "a little more latency" "$BIN/replay" --no-worth -O json --what-if "latency by 1.1" "$TMP/whole.graph"
+# a little more latency cannot make the step shorter, nor a little less make it longer, whatever is in doubt;
+# every interval has 1 % that is not about the direction
+status 0 "more latency" "$BIN/replay" --no-worth -O json --what-if "latency by 30" "$TMP/whole.graph"
 check "... makes the step no shorter" awk -v r="$(number replayed_mean_ns)" -v low="$(number predicted_low_ns)" \
 	-v high="$(number predicted_high_ns)" -v p="$(number predicted_mean_ns)" -v x="$(number predicted_doubt_ns)" \
-	'BEGIN { print "# " r, low, high, x; exit !(low >= r && low <= p && high > p && p - x < r) }'
+	'BEGIN { print "# " r, low, high, x; exit !(low >= r * 0.99 - 1 && low <= p && high > p && p - x < r * 0.99) }'
 status 0 "a little less latency" "$BIN/replay" --no-worth -O json --what-if "latency by 0.9" "$TMP/whole.graph"
 check "... makes the step no longer" awk -v r="$(number replayed_mean_ns)" -v low="$(number predicted_low_ns)" \
-	-v high="$(number predicted_high_ns)" -v p="$(number predicted_mean_ns)" -v x="$(number predicted_doubt_ns)" \
-	'BEGIN { print "# " r, low, high, x; exit !(high <= r && high >= p && low < p && p + x > r) }'
+	-v high="$(number predicted_high_ns)" -v p="$(number predicted_mean_ns)" \
+	'BEGIN { print "# " r, low, high; exit !(high <= r * 1.01 + 1 && high >= p && low < p && p + (p - low) > r * 1.01) }'
 status 0 "another algorithm" "$BIN/replay" --no-worth --what-if "algorithm tree" "$TMP/whole.graph"
-check "... has a range" sh -c "head -n 1 '$TMP/out' | grep -qE 'predicted [0-9.]+ ms \([-+][0-9.]+ %; [0-9.]+ ms to [0-9.]+ ms\), 4 ranks'"
+check "... has a range" sh -c "head -n 1 '$TMP/out' | grep -qE 'predicted [0-9.]+ ms \([-+][0-9.]+ %, 90 % interval [-+][0-9.]+ to [-+][0-9.]+ %\), 4 ranks'"
 holds "$TMP/out" '^assumed: collectives go along rings; the graph does not say their algorithm$' "... what is assumed"
 holds "$TMP/out" '^assumed: each rank has one link for all that it sends' "... of the links too"
 status 0 "... with a topology" "$BIN/replay" --no-worth --topology=1x4 --what-if "algorithm tree" "$TMP/whole.graph"
@@ -249,7 +250,7 @@ status 0 "other ranks" "$BIN/replay" --no-worth --what-if "ranks 3" "$TMP/whole.
 check "... in the first line" sh -c "head -n 1 '$TMP/out' | grep -q ', 4 ranks, 3 predicted, '"
 holds "$TMP/out" '^assumed: collectives go along rings' "... what is assumed"
 status 0 "a change that needs no links" "$BIN/replay" --no-worth --what-if "scale kind=comm by 0.5" "$TMP/whole.graph"
-check "... assumes nothing" no grep -qE 'assumed|estimated| ms to ' "$TMP/out"
+check "... assumes nothing" no grep -qE 'assumed|estimated' "$TMP/out"
 
 # ---- a server that ranks share: times that can be computed by hand -------------------------------
 # Ranks compute for 10 us, are served for 20 us one after another, and update for 5 us.
@@ -261,21 +262,21 @@ queue() {
 	for how in --what-if "-p"; do
 		[ "$how" = -p ] && what=$TMP/queue.plan || what=$3
 		"$BIN/replay" -q --no-worth -O csv --table=steps "$how" "$what" "$TMP/$1.graph" >"$TMP/out"
-		check "$how $3: a step of $2 ns with $1" [ "$(sed -n '2s/.*,//p' "$TMP/out")" = "$2" ]
+		check "$how $3: a step of $2 ns with $1" [ "$(awk -F, 'NR == 2 { print $6 }' "$TMP/out")" = "$2" ]
 	done
 }
 "$BIN/replay" --no-worth -O csv --table=steps "$TMP/queue.graph" >"$TMP/out"
-check "a queue at a server explains the recording" grep -q '^0,75000,,75000,0,$' "$TMP/out" # 10 + 3 * 20 + 5
+check "a queue at a server explains the recording" grep -q '^0,75000,,75000,0,,,$' "$TMP/out" # 10 + 3 * 20 + 5
 queue queue 45000 'scale name=push by 0.5'	       # 10 + 3 * 10 + 5
 queue queue 15000 'remove name=push'		       # 10 + 5
 queue queue 135000 'set name=push to 40us'	       # 10 + 3 * 40 + 5
 queue queue 125000 'scale name=compute,rank=0 by 10'   # rank 0 comes last, after 100 us: 100 + 20 + 5
 queue pairs 55000 'scale name=push by 1'	       # two at once, then one: 10 + 2 * 20 + 5
 queue pairs 35000 'scale name=push by 0.5'	       # 10 + 2 * 10 + 5
-# with shared resources another order can change the step either way, so the range is all that is in doubt
+# with shared resources another order can change the step either way, so the interval is all that is in doubt
 "$GEN/queuegen" 2 10:20 10:20 10:20 10:25 >"$TMP/range.graph"
 "$BIN/replay" --no-worth -O json --what-if "latency by 2" "$TMP/range.graph" >"$TMP/out"
-holds "$TMP/out" '"predicted_mean_ns":76000,"predicted_doubt_ns":61000,"predicted_low_ns":15000,' "a range on a server"
+holds "$TMP/out" '"predicted_mean_ns":76000,"predicted_doubt_ns":61000,"predicted_low_ns":14[0-9.]*,"predicted_high_ns":137[01]' "the interval on a server holds all that is in doubt"
 for line in 'accumulate 2:shares a resource' 'fuse-ops compute push:do not follow one another'; do
 	printf 'paceline-plan 1\n%s\n' "${line%:*}" >"$TMP/queue.plan"
 	status 3 "${line%:*} on a server" "$BIN/replay" -p "$TMP/queue.plan" "$TMP/queue.graph"
@@ -283,8 +284,35 @@ for line in 'accumulate 2:shares a resource' 'fuse-ops compute push:do not follo
 done
 
 # ---- the report -----------------------------------------------------------------------------------
+# ---- gradients that are synchronised in some steps ----------------------------------------------
+steps_of() {
+	"$BIN/replay" -q -O csv --table=steps --what-if "$@" | cut -d , -f 1,4,6
+}
+steps_of "remove kind=comm" "$TMP/layers.graph" >"$TMP/want"
+steps_of "no-sync 1000" "$TMP/layers.graph" >"$TMP/got"
+check "no-sync: all communication of the table carries gradients" cmp "$TMP/want" "$TMP/got"
+"$GEN/kgen" -o "$TMP/nosync" --steps=4 --ranks=4 --layers=2 --tp=1 --seed=3 >/dev/null
+graph_of "$TMP/nosync" >"$TMP/nosync.graph"
+steps_of "no-sync 2" "$TMP/nosync.graph" >"$TMP/got"
+check "no-sync: every second step does not synchronise, and others stay" awk -F , \
+	'NR > 1 && ($1 % 2 ? $3 != $2 : $3 >= $2) { bad = 1 } END { exit bad || NR != 5 }' "$TMP/got"
+"$GEN/kgen" -o "$TMP/alone" --steps=2 --ranks=1 --layers=2 --tp=1 >/dev/null
+graph_of "$TMP/alone" >"$TMP/alone.graph"
+status 2 "no-sync: a graph without communication" "$BIN/replay" --what-if "no-sync 2" "$TMP/alone.graph"
+says "knows no gradients" "... says why"
+cat >"$TMP/tiny.json" <<'END'
+{"schemaVersion": 1, "deviceProperties": [], "distributedInfo": {"rank": 0, "world_size": 1},
+"traceEvents": [
+{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1000, "dur": 500, "args": {"stream": 7, "device": 0}},
+{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 21500, "dur": 500, "args": {"stream": 7, "device": 0}}
+]}
+END
+"$BIN/graph" -q -o "$TMP/tiny.graph" "$TMP/tiny.json"
+status 0 "a graph file whose operations have no phases, and a long gap" "$BIN/replay" -q "$TMP/tiny.graph"
+status 0 "... half a batch of it" "$BIN/replay" -q --what-if "batch by 0.5" "$TMP/tiny.graph"
+holds "$TMP/out" "recording does not say which sizes follow" "... is doubtful"
 status 0 "changes in words" "$BIN/replay" --what-if "ranks 16" --what-if "fix rank=0..3" "$TMP/layers.graph"
-check "... each with what it selects" sh -c "sed -n '2p;3p' '$TMP/out' | tr '\n' ' ' |
+check "... each with what it selects" sh -c "grep '^changed: ' '$TMP/out' | tr '\n' ' ' |
 	grep -qx 'changed: ranks 16 (320 operations) changed: fix rank=0..3 (484 operations) '"
 status 0 "changes in JSON" "$BIN/replay" -O json --what-if "remove kind=comm,size=1M.." "$TMP/layers.graph"
 large=$(awk -F , 'NR > 1 && $4 >= 1048576 { n += 8 } END { print n }' "$TMP/layers.csv")
@@ -293,7 +321,7 @@ check "... each with what it selects: $large" grep -q \
 status 0 "changes in a comparison" "$BIN/replay" --what-if "ranks 16" "$TMP/layers.graph" "$TMP/layers.graph"
 check "... are named" grep -qx 'changed in both: ranks 16' "$TMP/out"
 status 0 "the changes worth most" "$BIN/replay" -O csv --table worth --what-if "fix all" --what-if "bandwidth by 2" "$TMP/layers.graph"
-best=$(awk -F , 'NR == 2 { print $3 }' "$TMP/out")
+best=$(awk -F , 'NR == 2 { print $5 }' "$TMP/out")
 saves=$(awk -F , 'NR == 2 { print $1 }' "$TMP/out")
 "$BIN/replay" -O csv --what-if "fix all" --what-if "bandwidth by 2" "$TMP/layers.graph" >"$TMP/without"
 "$BIN/replay" -O csv --what-if "fix all" --what-if "bandwidth by 2" --what-if "$best" "$TMP/layers.graph" >"$TMP/with"
@@ -301,4 +329,13 @@ check "... come on top of those given" test "$saves" = \
 	$(($(awk -F , 'NR == 2 { print $6 }' "$TMP/without") - $(awk -F , 'NR == 2 { print $6 }' "$TMP/with")))
 check "any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/replay" --no-worth --what-if "fix all" \
 	--what-if "bandwidth nic by 2" --what-if "ranks 3" --what-if "set size=1K..,rank=1 to 3us" --topology 2x4 "$TMP/layers.graph"
+# a rank without work begins its next step while the other still does this one: the mean period counts
+mkdir "$TMP/two"
+awk -v dir="$TMP/two" -v cause=compute -v n=2 -v steps=6 -v seed=5 -f "$SRC/tests/gen/planted.awk"
+"$BIN/graph" -q "$TMP/two"/* -o "$TMP/two.graph"
+for rank in 0 1; do
+	status 0 "rank $rank does nothing" "$BIN/replay" --no-worth -O json --what-if "remove rank=$rank" "$TMP/two.graph"
+	check "... no step gets longer" awk -v p="$(number predicted_period_mean_ns)" -v r="$(number replayed_period_mean_ns)" \
+		'BEGIN { exit !(p <= r && p > 0.9 * r) }'
+done
 done_testing

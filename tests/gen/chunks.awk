@@ -1,13 +1,14 @@
 # Profiler files of a simulated data-parallel job that records the messages of its collectives:
 #
 #	awk -v dir=DIR [-v n=RANKS] [-v steps=N] [-v channels=N] [-v bw=BYTES_PER_NS] [-v skew=NS]
-#		[-v flight=NS] [-v work=NS] [-v rest=NS] [-v recv=0] [-v messages=0] [-v direct=1] [-v pieces=N]
-#		-f chunks.awk
+#		[-v flight=NS] [-v work=NS] [-v rest=NS] [-v busy=NS] [-v recv=0] [-v messages=0] [-v direct=1]
+#		[-v pieces=N] -f chunks.awk
 #
 # Each step has two computations, each followed by an all-reduce of another size: a ring, in `channels`
 # channels, in which a message takes 4 us + bytes / bw and is there `flight` (3 us) after it was sent. A
 # receive lasts from the one before; with `work`, only so long, from when the message is there. A
-# collective ends `rest` (0) after its last message. `direct`: no ring, but each rank sends all its data to
+# collective ends `rest` (0) after its last message. In a ring, one send in five takes `busy` longer, because its
+# processor does something else. `direct`: no ring, but each rank sends all its data to
 # each other rank at the same time, in a channel for each. With `pieces`, it sends them one after the other,
 # each rank beginning with another piece, in a channel for each piece. A rank takes piece by piece, each
 # from all ranks in their order, as they are added: it waits for some although others are there. Chrome JSON
@@ -36,7 +37,7 @@ function allreduce(bytes,    c, s, r, left, x, dur, from, chunk, there) {
 			for (r = 0; r < n; r++) {
 				from = max(out[r], got[r])
 				sent[r] = from
-				out[r] = from + dur
+				out[r] = from + dur + (++sends % 5 ? 0 : busy)
 				chunk = (r + n * 2 - s) % n
 				message("send", r, (r + 1) % n, c, chunk, x, from, out[r])
 			}
@@ -110,7 +111,7 @@ BEGIN {
 	n = n ? n : 4; steps = steps ? steps : 3; bw = bw ? bw : 1; skew += 0
 	channels = channels ? channels : 2
 	recv = recv == "" ? 1 : recv
-	flight = flight == "" ? 3000 : flight; work += 0; rest += 0
+	flight = flight == "" ? 3000 : flight; work += 0; rest += 0; busy += 0
 	messages = messages == "" ? 1 : messages
 	pieces = pieces ? pieces : 1
 	for (r = 0; r < n; r++) {

@@ -130,7 +130,8 @@ double kg_factor(const struct kg_cfg *cfg, uint64_t key)
 }
 
 enum {
-	O_RANKS = 256,
+	O_KIND = 256,
+	O_RANKS,
 	O_HOSTS,
 	O_TP,
 	O_PP,
@@ -170,6 +171,8 @@ enum {
 	O_INTEGER_US,
 	O_NO_HOST_NAME,
 	O_DISTINCT_SHAPES,
+	O_PLANTED,
+	O_BATCH,
 	O_BIG,
 	O_HELP
 };
@@ -180,6 +183,7 @@ static const struct kg_option {
 } options[] = {
 	{ 'o', NULL, "DIR", "write the files into DIR (made if absent)" },
 	{ 'z', NULL, NULL, "compress with gzip" },
+	{ O_KIND, "kind", "NAME", "kind of job, with its defaults: give it first" },
 	{ O_RANKS, "ranks", "N", "number of ranks [8]" },
 	{ O_HOSTS, "hosts", "N", "number of hosts [one per 4 ranks]" },
 	{ O_TP, "tp", "N", "tensor-parallel size [2 if 4 divides ranks / pp, else 1]" },
@@ -220,6 +224,8 @@ static const struct kg_option {
 	  "half of the ranks lose their last collective kernel" },
 	{ O_HANDLER_NAMES, "handler-names", NULL, "names as tensorboard_trace_handler gives" },
 	{ O_NO_HOST_NAME, "no-host-name", NULL, "no host_name in the files" },
+	{ O_PLANTED, "planted", "X", "multiply the times that the kind adds [1]" },
+	{ O_BATCH, "batch", "X", "multiply the samples of a microbatch [1]" },
 	{ O_DISTINCT_SHAPES, "distinct-shapes", NULL,
 	  "of --big: every operator has shapes of its own" },
 	{ O_BIG, "big", "MB", "write one file of about MB million bytes; needs FILE" },
@@ -229,6 +235,8 @@ static const struct kg_option {
 
 static void usage(void)
 {
+	const char *name, *help;
+
 	puts("usage: kgen [options] -o DIR\n       kgen [--seed=N] [-z] [--distinct-shapes] "
 	     "--big=MB FILE\n");
 	for (size_t i = 0; i < N_OPTION; i++) {
@@ -242,6 +250,9 @@ static void usage(void)
 			snprintf(left, sizeof(left), "-%c %s", o->value, o->arg ? o->arg : "");
 		printf("  %-22s %s\n", left, o->help);
 	}
+	puts("\nkinds:");
+	for (size_t i = 0; kg_kind_get(i, &name, &help); i++)
+		printf("  %-22s %s\n", name, help);
 	if (fflush(stdout))
 		kg_die(KG_EXIT_IO, "standard output: %s", strerror(errno));
 }
@@ -378,6 +389,16 @@ static void set_option(struct command *cmd, int opt, const char *arg)
 	case 'o':
 		c->dir = arg;
 		break;
+	case O_KIND:
+		if (!kg_kind_set(c, arg))
+			kg_die(KG_EXIT_USAGE, "%s: no such kind", arg);
+		break;
+	case O_PLANTED:
+		c->planted = number(arg, 0, 1000);
+		break;
+	case O_BATCH:
+		c->batch = number(arg, 0.01, 100);
+		break;
 	case O_RANKS:
 		c->ranks = count(arg, 65536);
 		break;
@@ -477,6 +498,10 @@ static void settle(struct command *cmd)
 		       c->pp);
 	if (c->pp > c->layers)
 		kg_die(KG_EXIT_USAGE, "%d stages for %d layers", c->pp, c->layers);
+	if (c->chunks > 1 &&
+	    (c->pp < 2 || c->microbatches % c->pp || c->layers < c->chunks * c->pp))
+		kg_die(KG_EXIT_USAGE, "%d stages with %d parts each: %d microbatches, %d layers",
+		       c->pp, c->chunks, c->microbatches, c->layers);
 	if (c->hosts > c->ranks)
 		kg_die(KG_EXIT_USAGE, "%d hosts for %d ranks", c->hosts, c->ranks);
 	if (c->base_time && c->integer_us)
@@ -516,6 +541,9 @@ int main(int argc, char **argv)
 	static struct command cmd = {
 		.cfg = { .ranks = 8,
 			 .pp = 1,
+			 .chunks = 1,
+			 .planted = 1,
+			 .batch = 1,
 			 .steps = 3,
 			 .layers = 4,
 			 .microbatches = 1,

@@ -2,9 +2,10 @@
  * kgen.h - shared types of the synthetic job generator.
  *
  * Life of a run: kgen.c parses options, kgen_job.c lays out ranks and groups, kgen_model.c turns
- * the job into one script of host operations per thread and one list of GPU operations per rank,
- * kgen_sim.c gives every operation a start and an end, kgen_write.c writes one profiler file per
- * rank.  kgen_big.c is independent of all that.  Times are int64_t nanoseconds on the true clock
+ * the job into one script of host operations per thread and one list of GPU operations per rank
+ * (kgen_kinds.c: what kinds of jobs add; kgen_schedule.c: the order of microbatches), kgen_sim.c
+ * gives every operation a start and an end, kgen_write.c writes one profiler file per rank.
+ * kgen_big.c is independent of all that.  Times are int64_t nanoseconds on the true clock
  * unless a name says otherwise.
  */
 #ifndef KGEN_H
@@ -32,8 +33,15 @@ struct kg_rules {
 	struct kg_rule r[KG_MAX_RULES];
 };
 
+struct kg_kind;
+
 struct kg_cfg {
 	const char *dir;
+	const struct kg_kind *kind; /* NULL: data, tensor and pipeline parallelism alone */
+	int chunks;		    /* parts of the model that a pipeline stage has */
+	double planted;		    /* factor of the times that the kind adds */
+	double batch;		    /* factor of the samples of a microbatch */
+	double contention;	    /* kernels take this many times as long beside those of NCCL */
 	int ranks, hosts, tp, pp, dp, steps, layers, microbatches;
 	int queue_depth; /* launches the driver accepts before it blocks the caller */
 	uint64_t seed, noise_seed;
@@ -45,6 +53,7 @@ struct kg_cfg {
 	bool cuda_graphs, python_stacks, no_flows, truncate_last, device_sync, no_item;
 	bool integer_us, no_host_name, queue_per_stream;
 	bool distinct_shapes; /* of --big: no two operators have the same shapes */
+	bool lengths;	      /* of sequences differ from step to step and between ranks */
 	struct kg_rules slow, offset, drift;
 };
 
@@ -58,7 +67,10 @@ enum {
 	KG_S_FWD_IN,
 	KG_S_BWD_OUT, /* pipeline: gradients to the previous stage */
 	KG_S_BWD_IN,
-	KG_S_PP, /* all stages of a pipeline: the norm of the gradients */
+	KG_S_PP,      /* all stages of a pipeline: the norm of the gradients */
+	KG_S_GATHER,  /* sharded: parameters */
+	KG_S_SCATTER, /* sharded: gradients */
+	KG_S_EXPERT,
 	KG_NSTREAM
 };
 extern const int kg_stream_id[KG_NSTREAM];
@@ -82,6 +94,7 @@ struct kg_gop {
 	uint32_t graph_node;
 	uint32_t place; /* in the queue of its stream */
 	int64_t latency, dur;
+	int64_t alone; /* duration without contention */
 	int64_t ready, start, end;
 	uint64_t bytes;
 	const struct kg_kernel *kernel; /* name only for copies */
@@ -90,12 +103,14 @@ struct kg_gop {
 /* One operation of a host thread. */
 enum { KG_H_BEGIN, KG_H_END, KG_H_BUSY, KG_H_CALL, KG_H_POST, KG_H_AWAIT };
 enum { KG_CAT_OP, KG_CAT_ANNOTATION, KG_CAT_PYTHON };
-enum { KG_SYNC_NONE, KG_SYNC_STREAM, KG_SYNC_DEVICE };
+enum { KG_SYNC_NONE, KG_SYNC_STREAM, KG_SYNC_DEVICE, KG_SYNC_EVENT };
 
 struct kg_api {
 	const char *name;
 	int cbid;
 	bool flow_start; /* linked to a GPU activity by a flow arrow */
+	bool waits;	 /* with --cuda-sync the profiler says for what */
+	const char *cat; /* NULL: cuda_runtime */
 };
 enum {
 	KG_API_LAUNCH,
@@ -108,7 +123,12 @@ enum {
 	KG_API_DEVICE_SYNC,
 	KG_API_GRAPH,
 	KG_API_CAPTURING,
-	KG_API_QUERY
+	KG_API_QUERY,
+	KG_API_EVENT_SYNC,
+	KG_API_MEMCPY_SYNC,
+	KG_API_MALLOC,
+	KG_API_FREE,
+	KG_API_DRIVER_LAUNCH
 };
 extern const struct kg_api kg_apis[];
 
@@ -116,12 +136,13 @@ struct kg_hop {
 	uint8_t kind, cat, api, sync, sync_stream;
 	bool issued, comm_wait;
 	int32_t step;
-	uint32_t first, n;   /* CALL: range of GPU operations */
-	uint32_t limit;	     /* CALL with sync: wait for GPU operations below this index */
-	uint32_t coll;	     /* collective this range belongs to, or KG_NONE */
-	uint32_t token;	     /* POST, AWAIT */
-	uint32_t seq;	     /* autograd sequence number, 0 = none */
-	uint32_t ext, corr;  /* numbers given by the writer */
+	uint32_t first, n;  /* CALL: range of GPU operations */
+	uint32_t limit;	    /* CALL with sync: wait for GPU operations below this index, or for this
+			       RECORD */
+	uint32_t coll;	    /* collective this range belongs to, or KG_NONE */
+	uint32_t token;	    /* POST, AWAIT */
+	uint32_t seq;	    /* autograd sequence number, 0 = none */
+	uint32_t ext, corr; /* numbers given by the writer */
 	uint32_t annotation; /* CALL: innermost annotation, set by the writer */
 	int64_t dur, start, end;
 	const char *name, *args;
@@ -144,7 +165,7 @@ struct kg_queue {
 struct kg_rank {
 	int id, host, dev, tp, dp, pp, pid;
 	double host_factor, slow, drift_ppm;
-	int64_t offset_ns;
+	int64_t offset_ns, begin_ns;
 	struct kg_thread th[2]; /* main, autograd */
 	struct kg_gop *gop;
 	size_t n_gop, cap_gop;
@@ -166,7 +187,7 @@ struct kg_group {
 };
 
 struct kg_coll {
-	int group, n_arrived;
+	int group, n_arrived, op;
 	uint32_t seq;
 	uint64_t nelems;
 	int64_t transfer_ns, last_start;
@@ -198,6 +219,12 @@ double kg_factor(const struct kg_cfg *cfg, uint64_t key);
 /* kgen_job.c; kg_make_job expects job->cfg to be set */
 void kg_make_job(struct kg_job *job);
 void kg_write_truth(const struct kg_job *job);
+
+/* kgen_kinds.c; sets the defaults of the kind, too.  False: there is no such kind. */
+bool kg_kind_set(struct kg_cfg *cfg, const char *name);
+/* The i-th kind; false: there are fewer. */
+bool kg_kind_get(size_t i, const char **name, const char **help);
+bool kg_uses(const struct kg_cfg *cfg, int stream);
 
 /* kgen_model.c */
 void kg_build(struct kg_job *job);

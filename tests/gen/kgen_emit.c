@@ -12,30 +12,70 @@
 #define LAUNCH_US 5.5
 #define SHORT_US  1.3 /* a call that only queues something */
 
-const int kg_stream_id[KG_NSTREAM] = { 7, 13, 20, 24, 28, 32, 36, 40, 44 };
+const int kg_stream_id[KG_NSTREAM] = { 7, 13, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56 };
 
 const struct kg_api kg_apis[] = {
-	[KG_API_LAUNCH] = { "cudaLaunchKernel", 211, true },
-	[KG_API_LAUNCH_EX] = { "cudaLaunchKernelExC", 430, true },
-	[KG_API_MEMCPY] = { "cudaMemcpyAsync", 41, true },
-	[KG_API_MEMSET] = { "cudaMemsetAsync", 51, true },
-	[KG_API_RECORD] = { "cudaEventRecord", 135, false },
-	[KG_API_WAIT] = { "cudaStreamWaitEvent", 147, true },
-	[KG_API_STREAM_SYNC] = { "cudaStreamSynchronize", 131, true },
-	[KG_API_DEVICE_SYNC] = { "cudaDeviceSynchronize", 165, true },
-	[KG_API_GRAPH] = { "cudaGraphLaunch", 311, true },
-	[KG_API_CAPTURING] = { "cudaStreamIsCapturing", 317, false },
-	[KG_API_QUERY] = { "cudaEventQuery", 136, false },
+	[KG_API_LAUNCH] = { "cudaLaunchKernel", 211, .flow_start = true },
+	[KG_API_LAUNCH_EX] = { "cudaLaunchKernelExC", 430, .flow_start = true },
+	[KG_API_MEMCPY] = { "cudaMemcpyAsync", 41, .flow_start = true },
+	[KG_API_MEMSET] = { "cudaMemsetAsync", 51, .flow_start = true },
+	[KG_API_RECORD] = { "cudaEventRecord", 135, .flow_start = false },
+	[KG_API_WAIT] = { "cudaStreamWaitEvent", 147, .flow_start = true },
+	[KG_API_STREAM_SYNC] = { "cudaStreamSynchronize", 131, .flow_start = true, .waits = true },
+	[KG_API_DEVICE_SYNC] = { "cudaDeviceSynchronize", 165, .flow_start = true, .waits = true },
+	[KG_API_GRAPH] = { "cudaGraphLaunch", 311, .flow_start = true },
+	[KG_API_CAPTURING] = { "cudaStreamIsCapturing", 317, .flow_start = false },
+	[KG_API_QUERY] = { "cudaEventQuery", 136, .flow_start = false },
+	[KG_API_EVENT_SYNC] = { "cudaEventSynchronize", 137, .flow_start = true, .waits = true },
+	[KG_API_MEMCPY_SYNC] = { "cudaMemcpy", 31, .flow_start = true },
+	[KG_API_MALLOC] = { "cudaMalloc", 20, .flow_start = false },
+	[KG_API_FREE] = { "cudaFree", 22, .flow_start = false },
+	[KG_API_DRIVER_LAUNCH] = { "cuLaunchKernel", 307, .flow_start = true,
+				   .cat = "cuda_driver" },
 };
 
-static const struct kg_kernel allreduce_kernel = {
-	"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 96, 88016, 24,
-	544
+/* How a collective appears: operator, range, kernel; which share of its bytes a rank moves. */
+static const struct coll_words {
+	const char *op, *range, *name;
+	struct kg_kernel kernel;
+	double moved; /* times (n - 1) / n, but for sends */
+} coll_words[] = {
+	[KG_C_ALLREDUCE] = { "c10d::allreduce_",
+			     "nccl:all_reduce",
+			     "allreduce",
+			     { "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<"
+			       "4096ul>)",
+			       96, 88016, 24, 544 },
+			     2 },
+	[KG_C_ALLGATHER] = { "c10d::_allgather_base_",
+			     "nccl:_all_gather_base",
+			     "_allgather_base",
+			     { "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+			       96, 88016, 24, 544 },
+			     1 },
+	[KG_C_REDUCE_SCATTER] = { "c10d::_reduce_scatter_base_",
+				  "nccl:_reduce_scatter_base",
+				  "_reduce_scatter_base",
+				  { "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL("
+				    "ncclDevKernelArgsStorage<4096ul>)",
+				    96, 88016, 24, 544 },
+				  1 },
+	[KG_C_ALLTOALL] = { "c10d::alltoall_base_",
+			    "nccl:all_to_all",
+			    "all_to_all",
+			    { "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", 96, 88016,
+			      4, 544 },
+			    1 },
+	[KG_C_P2P] = { NULL,
+		       NULL,
+		       NULL,
+		       { "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", 96, 88016, 4,
+			 544 },
+		       1 },
 };
-static const struct kg_kernel p2p_kernel = {
-	"ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", 96, 88016, 4, 544
-};
+
 static const struct kg_kernel htod = { "Memcpy HtoD (Pinned -> Device)", 0, 0, 0, 0 };
+static const struct kg_kernel htod_pageable = { "Memcpy HtoD (Pageable -> Device)", 0, 0, 0, 0 };
 static const struct kg_kernel dtoh = { "Memcpy DtoH (Device -> Pageable)", 0, 0, 0, 0 };
 static const struct kg_kernel memset_dev = { "Memset (Device)", 0, 0, 0, 0 };
 
@@ -104,7 +144,8 @@ static uint32_t push_gop(struct kg_emit *e, int kind, int stream, const struct k
 
 static struct kg_hop *push_call(struct kg_emit *e, int api, uint32_t first, uint32_t n, double us)
 {
-	struct kg_hop *h = push_hop(e, KG_H_CALL);
+	static struct kg_hop none; /* captured: nobody sees the call */
+	struct kg_hop *h = e->in_graph ? &none : push_hop(e, KG_H_CALL);
 
 	h->api = (uint8_t)api;
 	h->first = first;
@@ -117,7 +158,7 @@ uint32_t kg_begin(struct kg_emit *e, int cat, const char *name, const char *args
 {
 	struct kg_hop *h;
 
-	if (e->in_graph)
+	if (e->in_graph || e->compiled)
 		return KG_NONE;
 	h = push_hop(e, KG_H_BEGIN);
 	h->cat = (uint8_t)cat;
@@ -128,7 +169,7 @@ uint32_t kg_begin(struct kg_emit *e, int cat, const char *name, const char *args
 
 void kg_end(struct kg_emit *e)
 {
-	if (!e->in_graph)
+	if (!e->in_graph && !e->compiled)
 		push_hop(e, KG_H_END);
 }
 
@@ -168,10 +209,7 @@ void kg_kernel(struct kg_emit *e, const struct kg_kernel *k, double us)
 	uint32_t g = push_gop(e, KG_G_KERNEL, KG_S_COMPUTE, k, us * e->r->slow * kg_draw_factor(e));
 
 	e->r->gop[g].latency = latency(e);
-	if (e->in_graph)
-		kg_draw_factor(e); /* that of the call which is not made */
-	else
-		push_call(e, KG_API_LAUNCH, g, 1, LAUNCH_US);
+	push_call(e, e->compiled ? KG_API_DRIVER_LAUNCH : KG_API_LAUNCH, g, 1, LAUNCH_US);
 }
 
 void kg_memset(struct kg_emit *e, uint64_t bytes, double us)
@@ -229,27 +267,83 @@ void kg_copy_out_sync(struct kg_emit *e)
 	h->limit = g + 1;
 }
 
+void kg_copy_pageable(struct kg_emit *e, uint64_t bytes, double us)
+{
+	uint32_t g = push_gop(e, KG_G_MEMCPY, KG_S_COMPUTE, &htod_pageable, us * kg_draw_factor(e));
+	struct kg_hop *h;
+
+	e->r->gop[g].bytes = bytes;
+	e->r->gop[g].latency = latency(e);
+	h = push_call(e, KG_API_MEMCPY, g, 1, LAUNCH_US);
+	h->sync = KG_SYNC_STREAM;
+	h->sync_stream = KG_S_COMPUTE;
+	h->limit = g + 1;
+}
+
+void kg_copy_out_blocking(struct kg_emit *e)
+{
+	uint32_t g = push_gop(e, KG_G_MEMCPY, KG_S_COMPUTE, &dtoh, 1.6 * kg_draw_factor(e));
+	struct kg_hop *h;
+
+	e->r->gop[g].bytes = 4;
+	e->r->gop[g].latency = latency(e);
+	h = push_call(e, KG_API_MEMCPY_SYNC, g, 1, LAUNCH_US);
+	h->sync = KG_SYNC_STREAM;
+	h->sync_stream = KG_S_COMPUTE;
+	h->limit = g + 1;
+}
+
 void kg_device_sync(struct kg_emit *e)
 {
-	struct kg_hop *h = push_call(e, KG_API_DEVICE_SYNC, 0, 0, 4.0);
+	kg_call(e, KG_API_DEVICE_SYNC, 4.0);
+}
 
+void kg_call(struct kg_emit *e, int api, double us)
+{
+	struct kg_hop *h = push_call(e, api, 0, 0, us);
+
+	if (api != KG_API_FREE && api != KG_API_DEVICE_SYNC)
+		return;
 	h->sync = KG_SYNC_DEVICE;
 	h->limit = (uint32_t)e->r->n_gop;
 }
 
-void kg_graph_begin(struct kg_emit *e)
+uint32_t kg_event(struct kg_emit *e, int stream)
 {
-	e->in_graph = e->cfg->cuda_graphs;
+	/* A number that no collective has: those of the pool for results begin at 20. */
+	return record(e, stream, 70 + stream);
+}
+
+void kg_stream_wait(struct kg_emit *e, int stream, uint32_t event)
+{
+	wait_event(e, stream, event);
+}
+
+void kg_host_wait(struct kg_emit *e, uint32_t event)
+{
+	struct kg_hop *h = push_call(e, KG_API_EVENT_SYNC, 0, 0, 2.5);
+
+	h->sync = KG_SYNC_EVENT;
+	h->sync_stream = e->r->gop[event].stream;
+	h->limit = event;
+}
+
+void kg_graph_begin(struct kg_emit *e, bool whole)
+{
+	if (e->in_graph || !(whole || e->cfg->cuda_graphs))
+		return;
+	e->in_graph = true;
+	e->whole = whole;
 	e->graph_first = (uint32_t)e->r->n_gop;
 }
 
-void kg_graph_end(struct kg_emit *e)
+void kg_graph_end(struct kg_emit *e, bool whole)
 {
 	uint32_t n = (uint32_t)e->r->n_gop - e->graph_first;
 
-	if (!e->in_graph)
+	if (!e->in_graph || e->whole != whole)
 		return;
-	e->in_graph = false;
+	e->in_graph = e->whole = false;
 	for (uint32_t i = 0; i < n; i++)
 		e->r->gop[e->graph_first + i].graph_node = i + 1;
 	/* Nothing else was pushed on this thread, so thread_hop of each node is this call. */
@@ -260,7 +354,7 @@ void kg_graph_end(struct kg_emit *e)
 }
 
 /* Finds or makes the collective with the next sequence number of the group of a stream. */
-static uint32_t next_coll(struct kg_emit *e, int stream, uint64_t bytes)
+static uint32_t next_coll(struct kg_emit *e, int op, int stream, uint64_t bytes)
 {
 	struct kg_job *job = e->job;
 	struct kg_rank *r = e->r;
@@ -277,11 +371,14 @@ static uint32_t next_coll(struct kg_emit *e, int stream, uint64_t bytes)
 	memset(c, 0, sizeof(*c));
 	c->group = g->id;
 	c->seq = seq;
+	c->op = op;
 	c->nelems = (uint64_t)((double)bytes * cfg->bytes_scale / 2.0 + 0.5);
 	if (!c->nelems)
 		c->nelems = 1;
-	/* A ring moves each byte 2 (n - 1) / n times over the slowest link. */
-	moved = 2.0 * (double)c->nelems * (g->p2p ? 1.0 : 2.0 * (g->n - 1) / g->n);
+	/* An all-reduce along a ring moves each byte 2 (n - 1) / n times over the slowest link. */
+	moved = 2.0 * (double)c->nelems * coll_words[op].moved;
+	if (!g->p2p)
+		moved = moved * (g->n - 1) / g->n;
 	us = cfg->alpha_us + moved * 8e-3 / (g->inter_host ? cfg->gbps : cfg->intra_gbps);
 	us *= cfg->comm_scale;
 	us *= kg_factor(
@@ -313,26 +410,29 @@ static void begin_coll(struct kg_emit *e, int cat, const char *name, uint32_t co
 {
 	uint32_t h = kg_begin(e, cat, name, NULL);
 
-	e->r->th[e->thread].op[h].coll = coll;
+	if (h != KG_NONE)
+		e->r->th[e->thread].op[h].coll = coll;
 }
 
-static uint32_t collective(struct kg_emit *e, int stream, uint64_t bytes, const char *op,
-			   const char *annotation)
+static uint32_t collective(struct kg_emit *e, int op, int stream, int from, uint64_t bytes,
+			   const char *name, const char *annotation)
 {
-	uint32_t coll = next_coll(e, stream, bytes), g, end;
+	uint32_t coll = next_coll(e, op, stream, bytes), g, end;
 	struct kg_group *group = &e->job->group[e->job->coll[coll].group];
 	double host = e->cfg->host_us;
 
-	begin_coll(e, KG_CAT_OP, op, coll);
+	e->in_comm = true;
+	begin_coll(e, KG_CAT_OP, name, coll);
 	kg_host(e, 0.5 * host);
 	begin_coll(e, KG_CAT_OP, "record_param_comms", coll);
 	kg_host(e, 0.2 * host);
 	push_call(e, KG_API_CAPTURING, 0, 0, 0.9);
-	wait_event(e, stream, record(e, KG_S_COMPUTE, 2 + stream));
+	if (from != stream)
+		wait_event(e, stream, record(e, from, 2 + stream));
 	begin_coll(e, KG_CAT_ANNOTATION, annotation, coll);
 	kg_host(e, 0.3 * host);
 	internal_events(e);
-	g = push_gop(e, KG_G_COLL, stream, group->p2p ? &p2p_kernel : &allreduce_kernel, 0);
+	g = push_gop(e, KG_G_COLL, stream, &coll_words[op].kernel, 0);
 	e->r->gop[g].dep = coll;
 	e->r->gop[g].latency = latency(e);
 	e->job->coll[coll].gop[member_index(group, e->r->id)] = g;
@@ -346,17 +446,18 @@ static uint32_t collective(struct kg_emit *e, int stream, uint64_t bytes, const 
 	kg_end(e);
 	kg_host(e, 0.2 * host);
 	kg_end(e);
+	e->in_comm = false;
 	return end;
+}
+
+uint32_t kg_collective(struct kg_emit *e, int op, int stream, int from, uint64_t bytes)
+{
+	return collective(e, op, stream, from, bytes, coll_words[op].op, coll_words[op].range);
 }
 
 uint32_t kg_allreduce(struct kg_emit *e, int stream, uint64_t bytes)
 {
-	uint32_t end;
-
-	e->in_comm = true;
-	end = collective(e, stream, bytes, "c10d::allreduce_", "nccl:all_reduce");
-	e->in_comm = false;
-	return end;
+	return kg_collective(e, KG_C_ALLREDUCE, stream, KG_S_COMPUTE, bytes);
 }
 
 uint32_t kg_send_recv(struct kg_emit *e, int stream, uint64_t bytes)
@@ -365,12 +466,14 @@ uint32_t kg_send_recv(struct kg_emit *e, int stream, uint64_t bytes)
 	bool send = g->rank[0] == e->r->id;
 	const char *name = send ? kg_strf("nccl:send %d->%d", g->rank[0], g->rank[1])
 				: kg_strf("nccl:recv %d<-%d", g->rank[1], g->rank[0]);
-	uint32_t end;
 
-	e->in_comm = true;
-	end = collective(e, stream, bytes, send ? "c10d::send" : "c10d::recv_", name);
-	e->in_comm = false;
-	return end;
+	return collective(e, KG_C_P2P, stream, KG_S_COMPUTE, bytes,
+			  send ? "c10d::send" : "c10d::recv_", name);
+}
+
+const char *kg_coll_name(int op)
+{
+	return coll_words[op].name;
 }
 
 void kg_join(struct kg_emit *e, int stream, uint32_t event)
@@ -379,8 +482,11 @@ void kg_join(struct kg_emit *e, int stream, uint32_t event)
 
 	e->in_comm = true;
 	h = kg_begin(e, KG_CAT_OP, "record_param_comms", NULL);
-	e->r->th[e->thread].op[h].comm_wait = true;
-	e->r->th[e->thread].op[h].coll = (uint32_t)e->job->group[e->r->group[stream]].coll[0];
+	if (h != KG_NONE) {
+		e->r->th[e->thread].op[h].comm_wait = true;
+		e->r->th[e->thread].op[h].coll =
+			(uint32_t)e->job->group[e->r->group[stream]].coll[0];
+	}
 	kg_host(e, 0.1 * e->cfg->host_us);
 	wait_event(e, KG_S_COMPUTE, event);
 	kg_end(e);
@@ -392,6 +498,8 @@ void kg_hand_over(struct kg_emit *e, int to_thread)
 	struct kg_rank *r = e->r;
 	uint32_t token = (uint32_t)r->n_token;
 
+	if (e->in_graph)
+		return;
 	r->token = kg_grow(r->token, r->n_token, &r->cap_token, sizeof(*r->token));
 	r->token[r->n_token++] = -1;
 	push_hop(e, KG_H_POST)->token = token;

@@ -35,10 +35,14 @@ static void make_groups(struct kg_job *job)
 	static const int pp_streams[] = { KG_S_PP, KG_S_PP };
 	static const int fwd[] = { KG_S_FWD_OUT, KG_S_FWD_IN };
 	static const int bwd[] = { KG_S_BWD_OUT, KG_S_BWD_IN };
+	static const int more[][2] = { { KG_S_GATHER, KG_S_GATHER },
+				       { KG_S_SCATTER, KG_S_SCATTER },
+				       { KG_S_EXPERT, KG_S_EXPERT } };
+	static const char *const names[] = { "fsdp_gather", "fsdp_scatter", "ep_group" };
 	const struct kg_cfg *c = &job->cfg;
 	int *m = kg_alloc((size_t)c->ranks, sizeof(*m)), block = c->tp * c->dp;
 
-	job->group = kg_alloc(5 * (size_t)c->ranks, sizeof(*job->group));
+	job->group = kg_alloc(8 * (size_t)c->ranks, sizeof(*job->group));
 	for (int first = 0; first < c->ranks; first += c->tp) {
 		for (int i = 0; i < c->tp; i++)
 			m[i] = first + i;
@@ -50,17 +54,23 @@ static void make_groups(struct kg_job *job)
 		for (int k = 0; k < c->dp; k++)
 			m[k] = first + k * c->tp;
 		add_group(job, "dp_group", m, c->dp, dp_streams);
+		for (int s = 0; s < 3; s++)
+			if (kg_uses(c, more[s][0]))
+				add_group(job, names[s], m, c->dp, more[s]);
 	}
 	for (int first = 0; first < block; first++) {
 		for (int k = 0; k < c->pp; k++)
 			m[k] = first + k * block;
 		add_group(job, "pp_group", m, c->pp, pp_streams);
 	}
-	for (int first = 0; first + block < c->ranks; first++) {
+	/* With several parts of the model on a stage the last stage sends to the first one, too. */
+	for (int first = 0; first + (c->chunks > 1 ? 0 : block) < c->ranks; first++) {
+		int next = (first + block) % c->ranks;
+
 		m[0] = first;
-		m[1] = first + block;
+		m[1] = next;
 		add_group(job, "pp_forward", m, 2, fwd);
-		m[0] = first + block;
+		m[0] = next;
 		m[1] = first;
 		add_group(job, "pp_backward", m, 2, bwd);
 	}
@@ -90,7 +100,7 @@ void kg_make_job(struct kg_job *job)
 		r->offset_ns = (int64_t)kg_rule_value(&c->offset, i, r->host, 0, false);
 		r->drift_ppm = kg_rule_value(&c->drift, i, r->host, 0, false);
 		/* Ranks enter the first step up to 1 ms apart. */
-		r->th[0].now = KG_EPOCH_NS + (int64_t)(kg_hash(key, 2) % 1000000);
+		r->begin_ns = KG_EPOCH_NS + (int64_t)(kg_hash(key, 2) % 1000000);
 		for (int s = 0; s < KG_NSTREAM; s++)
 			r->group[s] = -1;
 	}

@@ -9,19 +9,13 @@
  * Pipeline stages follow the one-forward-one-backward schedule.  Ranks are numbered tensor index
  * first, then data, then stage.
  */
-#include "kgen_emit.h"
+#include "kgen_model.h"
 
 #include <stdlib.h>
 
-enum { PH_START, PH_FWD, PH_BWD, PH_JOIN, PH_OPT, PH_P2P };
-
-#define NSLOT		     10
+#define NSLOT		     KG_LAYER_END
 #define SLOT_ATTENTION_END   4 /* first operator of the second half of a layer */
-#define HIDDEN		     4096
-#define TOKENS		     4096
-#define ACTIVATION_BYTES     (2ULL * HIDDEN * TOKENS)
-#define LAYER_GRAD_BYTES     (2ULL * 12 * HIDDEN * HIDDEN)
-#define EMBEDDING_GRAD_BYTES (2ULL * HIDDEN * 8192)
+#define EMBEDDING_GRAD_BYTES (2ULL * KG_HIDDEN * 8192)
 
 #define NODE "autograd::engine::evaluate_function: "
 
@@ -268,44 +262,41 @@ static const struct slot head[2] = {
 	  { { "aten::_log_softmax_backward_data", &k_xent_bwd, 0.08 } } },
 };
 
-/* State of a rank while its scripts are written. */
-struct build {
-	struct kg_emit e;
-	int first_layer, n_layers, n_pending, n_sends;
-	bool last_microbatch;
-	uint32_t *seq;	   /* autograd sequence numbers [microbatch][layer][slot] */
-	uint32_t *pending; /* data-parallel collectives not joined yet */
-	struct {
-		int stream;
-		uint32_t event;
-	} * send;
-};
-
 static double data_bytes(const struct kg_cfg *cfg, double bytes)
 {
 	/* --host-bound is a small model: little to compute, little to send. */
 	return cfg->host_bound ? bytes / 10 : bytes;
 }
 
-static uint32_t *seq_of(struct build *b, int mb, int layer, int slot)
+double kg_activation_bytes(const struct kg_build *b)
+{
+	return data_bytes(b->e.cfg, KG_ACTIVATION_BYTES * b->work);
+}
+
+double kg_layer_bytes(const struct kg_build *b)
+{
+	return data_bytes(b->e.cfg, KG_LAYER_GRAD_BYTES) / b->e.cfg->tp;
+}
+
+static uint32_t *seq_of(struct kg_build *b, int mb, int layer, int slot)
 {
 	return &b->seq[((size_t)mb * (size_t)(b->n_layers + 2) + (size_t)layer) * NSLOT +
 		       (size_t)slot];
 }
 
-static void tp_allreduce(struct build *b, double bytes, const char *op)
+static void tp_allreduce(struct kg_build *b, double bytes, const char *op)
 {
 	struct kg_emit *e = &b->e;
 
 	if (e->r->group[KG_S_TP] < 0)
 		return;
-	kg_graph_end(e);
+	kg_graph_end(e, false);
 	kg_begin(e, KG_CAT_OP, op, ARGS_X);
 	kg_join(e, KG_S_TP, kg_allreduce(e, KG_S_TP, (uint64_t)bytes));
 	kg_end(e);
 }
 
-static void forward_op(struct build *b, const struct slot *s, uint32_t *seq)
+static void forward_op(struct kg_build *b, const struct slot *s, uint32_t *seq)
 {
 	struct kg_emit *e = &b->e;
 	double host = e->cfg->host_us;
@@ -320,7 +311,7 @@ static void forward_op(struct build *b, const struct slot *s, uint32_t *seq)
 	if (h != KG_NONE)
 		e->r->th[0].op[h].seq = *seq;
 	kg_host(e, 0.15 * host);
-	kg_kernel(e, s->fwd, s->fwd_share * e->cfg->compute_us);
+	kg_kernel(e, s->fwd, s->fwd_share * e->cfg->compute_us * b->work * b->slot_work);
 	kg_host(e, 0.1 * host);
 	if (s->inner)
 		kg_end(e);
@@ -328,24 +319,31 @@ static void forward_op(struct build *b, const struct slot *s, uint32_t *seq)
 	kg_end(e);
 }
 
-static void forward_layer(struct build *b, int mb, int layer)
+static void boundary(struct kg_build *b, int pass, int layer, int at)
+{
+	if (b->boundary)
+		b->boundary(b, pass, layer, at);
+}
+
+static void forward_layer(struct kg_build *b, int mb, int layer)
 {
 	struct kg_emit *e = &b->e;
 
-	kg_scope(e, PH_FWD, mb, b->first_layer + layer);
+	kg_scope(e, KG_PH_FWD, mb, b->first_layer + layer);
 	if (e->cfg->python_stacks)
 		kg_frame(e, kg_strf("nn.Module: TransformerLayer_%d", b->first_layer + layer));
-	kg_graph_begin(e);
+	kg_graph_begin(e, false);
 	for (int i = 0; i < NSLOT; i++) {
+		boundary(b, KG_FORWARD, layer, i);
 		forward_op(b, &slots[i], seq_of(b, mb, layer, i));
 		if (slots[i].tp == TP_AFTER_FORWARD) {
-			tp_allreduce(b, data_bytes(e->cfg, ACTIVATION_BYTES),
-				     "_ReduceFromModelParallelRegion");
+			tp_allreduce(b, kg_activation_bytes(b), "_ReduceFromModelParallelRegion");
 			if (!e->in_graph)
-				kg_graph_begin(e);
+				kg_graph_begin(e, false);
 		}
 	}
-	kg_graph_end(e);
+	boundary(b, KG_FORWARD, layer, NSLOT);
+	kg_graph_end(e, false);
 	kg_frame_end(e);
 }
 
@@ -353,10 +351,12 @@ static void begin_node(struct kg_emit *e, const char *name, uint32_t seq)
 {
 	uint32_t h = kg_begin(e, KG_CAT_OP, name, NULL);
 
-	e->r->th[1].op[h].seq = seq;
+	if (h != KG_NONE)
+		e->r->th[1].op[h].seq = seq;
 	kg_host(e, 0.15 * e->cfg->host_us);
 	h = kg_begin(e, KG_CAT_OP, name + sizeof(NODE) - 1, NULL);
-	e->r->th[1].op[h].seq = seq;
+	if (h != KG_NONE)
+		e->r->th[1].op[h].seq = seq;
 	kg_host(e, 0.1 * e->cfg->host_us);
 }
 
@@ -367,24 +367,29 @@ static void end_node(struct kg_emit *e)
 	kg_end(e);
 }
 
-static void backward_op(struct build *b, const struct slot *s, uint32_t seq)
+/* The first operator of a node makes the gradient of its input, others those of its weights. */
+static void backward_op(struct kg_build *b, const struct slot *s, uint32_t seq)
 {
 	struct kg_emit *e = &b->e;
 	double host = e->cfg->host_us;
+	int from = b->pass == KG_WEIGHTS ? 1 : 0, to = b->pass == KG_INPUTS ? 1 : 3;
 
+	if (!s->bwd[from].op)
+		return;
 	begin_node(e, s->node, seq);
-	for (int i = 0; i < 3 && s->bwd[i].op; i++) {
+	for (int i = from; i < to && s->bwd[i].op; i++) {
 		kg_begin(e, KG_CAT_OP, s->bwd[i].op, s->args);
 		kg_host(e, 0.25 * host);
-		kg_kernel(e, s->bwd[i].k, s->bwd[i].share * e->cfg->compute_us);
+		kg_kernel(e, s->bwd[i].k,
+			  s->bwd[i].share * e->cfg->compute_us * b->work * b->slot_work);
 		kg_host(e, 0.15 * host);
 		kg_end(e);
 		if (i == 0 && s->tp == TP_AFTER_FIRST_BACKWARD)
-			tp_allreduce(b, data_bytes(e->cfg, ACTIVATION_BYTES),
+			tp_allreduce(b, kg_activation_bytes(b),
 				     "_CopyToModelParallelRegionBackward");
 	}
 	end_node(e);
-	if (!s->bwd[1].op)
+	if (!s->bwd[1].op || b->pass == KG_INPUTS)
 		return;
 	begin_node(e, NODE "torch::autograd::AccumulateGrad", 0);
 	kg_begin(e, KG_CAT_OP, "aten::add_", s->args);
@@ -396,12 +401,12 @@ static void backward_op(struct build *b, const struct slot *s, uint32_t seq)
 }
 
 /* Gradients of a bucket are complete: start their reduction over the data-parallel group. */
-static void bucket(struct build *b, double bytes)
+static void bucket(struct kg_build *b, double bytes)
 {
 	struct kg_emit *e = &b->e;
 	uint32_t end;
 
-	if (e->r->group[KG_S_DP] < 0 || !b->last_microbatch)
+	if (e->r->group[KG_S_DP] < 0 || !b->last_microbatch || b->pass == KG_INPUTS || b->shards)
 		return;
 	end = kg_allreduce(e, KG_S_DP, (uint64_t)data_bytes(e->cfg, bytes / e->cfg->tp));
 	if (e->cfg->sync_comm)
@@ -410,27 +415,35 @@ static void bucket(struct build *b, double bytes)
 		b->pending[b->n_pending++] = end;
 }
 
-static void backward_layer(struct build *b, int mb, int layer)
+/* Of the draws: the pass for weights alone has others. */
+static int scope_of(const struct kg_build *b)
+{
+	return b->pass == KG_WEIGHTS ? KG_PH_WEIGHTS : KG_PH_BWD;
+}
+
+static void backward_layer(struct kg_build *b, int mb, int layer)
 {
 	struct kg_emit *e = &b->e;
 
-	kg_scope(e, PH_BWD, mb, b->first_layer + layer);
+	kg_scope(e, scope_of(b), mb, b->first_layer + layer);
+	boundary(b, b->pass, layer, NSLOT);
 	for (int i = NSLOT - 1; i >= 0; i--) {
 		backward_op(b, &slots[i], *seq_of(b, mb, layer, i));
+		boundary(b, b->pass, layer, i);
 		if (i == SLOT_ATTENTION_END)
-			bucket(b, LAYER_GRAD_BYTES * 2.0 / 3.0);
+			bucket(b, KG_LAYER_GRAD_BYTES * 2.0 / 3.0);
 	}
-	bucket(b, LAYER_GRAD_BYTES / 3.0);
+	bucket(b, KG_LAYER_GRAD_BYTES / 3.0);
 }
 
-static void pipe(struct build *b, int stream)
+static void pipe(struct kg_build *b, int stream)
 {
 	struct kg_emit *e = &b->e;
 	uint32_t end;
 
 	if (e->r->group[stream] < 0)
 		return;
-	end = kg_send_recv(e, stream, (uint64_t)data_bytes(e->cfg, ACTIVATION_BYTES));
+	end = kg_send_recv(e, stream, (uint64_t)kg_activation_bytes(b));
 	if (stream == KG_S_FWD_IN || stream == KG_S_BWD_IN) {
 		kg_join(e, stream, end);
 	} else {
@@ -439,87 +452,97 @@ static void pipe(struct build *b, int stream)
 	}
 }
 
-static void forward(struct build *b, int mb)
+/* The layers of a chunk are [first_of(chunk), first_of(chunk + 1)) of the stage. */
+static int first_of(const struct kg_build *b, int chunk)
+{
+	return b->n_layers * chunk / b->e.cfg->chunks;
+}
+
+static bool is_first(const struct kg_build *b, int chunk)
+{
+	return b->e.r->pp == 0 && chunk == 0;
+}
+
+static bool is_last(const struct kg_build *b, int chunk)
+{
+	return b->e.r->pp == b->e.cfg->pp - 1 && chunk == b->e.cfg->chunks - 1;
+}
+
+void kg_forward(struct kg_build *b, int mb, int chunk)
 {
 	struct kg_emit *e = &b->e;
 
-	kg_scope(e, PH_P2P, mb, 0);
-	pipe(b, KG_S_FWD_IN);
+	kg_scope(e, KG_PH_P2P, mb, 4 * chunk);
+	if (!is_first(b, chunk))
+		pipe(b, KG_S_FWD_IN);
 	kg_frame(e, "train.py(112): forward_step");
-	kg_scope(e, PH_FWD, mb, e->cfg->layers);
-	if (e->r->pp == 0)
+	kg_scope(e, KG_PH_FWD, mb, e->cfg->layers);
+	if (is_first(b, chunk))
 		forward_op(b, &embedding, seq_of(b, mb, b->n_layers, 0));
-	for (int l = 0; l < b->n_layers; l++)
+	for (int l = first_of(b, chunk); l < first_of(b, chunk + 1); l++)
 		forward_layer(b, mb, l);
-	kg_scope(e, PH_FWD, mb, e->cfg->layers + 1);
-	for (int i = 0; i < 2 && e->r->pp == e->cfg->pp - 1; i++)
+	kg_scope(e, KG_PH_FWD, mb, e->cfg->layers + 1);
+	for (int i = 0; i < 2 && is_last(b, chunk); i++)
 		forward_op(b, &head[i], seq_of(b, mb, b->n_layers + 1, i));
 	kg_frame_end(e);
-	kg_scope(e, PH_P2P, mb, 1);
-	pipe(b, KG_S_FWD_OUT);
+	kg_scope(e, KG_PH_P2P, mb, 4 * chunk + 1);
+	if (!is_last(b, chunk))
+		pipe(b, KG_S_FWD_OUT);
 }
 
-static void join_buckets(struct build *b)
+static void join_buckets(struct kg_build *b)
 {
-	kg_scope(&b->e, PH_JOIN, 0, 0);
+	kg_scope(&b->e, KG_PH_JOIN, 0, 0);
 	for (int i = 0; i < b->n_pending; i++)
 		kg_join(&b->e, KG_S_DP, b->pending[i]);
 	b->n_pending = 0;
 }
 
-static void backward(struct build *b, int mb)
+void kg_backward(struct kg_build *b, int mb, int chunk, int pass)
 {
 	struct kg_emit *e = &b->e;
 
+	b->pass = pass;
 	b->last_microbatch = mb == e->cfg->microbatches - 1;
-	kg_scope(e, PH_P2P, mb, 2);
-	pipe(b, KG_S_BWD_IN);
+	kg_scope(e, KG_PH_P2P, mb, 4 * chunk + 2);
+	if (!is_last(b, chunk) && pass != KG_WEIGHTS)
+		pipe(b, KG_S_BWD_IN);
 	kg_frame(e, "torch/_tensor.py(522): backward");
-	kg_scope(e, PH_BWD, mb, e->cfg->layers + 1);
+	kg_scope(e, scope_of(b), mb, e->cfg->layers + 1);
 	kg_hand_over(e, 1);
-	for (int i = 1; i >= 0 && e->r->pp == e->cfg->pp - 1; i--)
+	for (int i = 1; i >= 0 && is_last(b, chunk); i--)
 		backward_op(b, &head[i], *seq_of(b, mb, b->n_layers + 1, i));
-	if (e->r->pp == e->cfg->pp - 1)
+	if (is_last(b, chunk))
 		bucket(b, EMBEDDING_GRAD_BYTES);
-	for (int l = b->n_layers - 1; l >= 0; l--)
+	for (int l = first_of(b, chunk + 1) - 1; l >= first_of(b, chunk); l--)
 		backward_layer(b, mb, l);
-	kg_scope(e, PH_BWD, mb, e->cfg->layers);
-	if (e->r->pp == 0) {
+	kg_scope(e, scope_of(b), mb, e->cfg->layers);
+	if (is_first(b, chunk)) {
 		backward_op(b, &embedding, *seq_of(b, mb, b->n_layers, 0));
 		bucket(b, EMBEDDING_GRAD_BYTES);
 	}
-	if (b->last_microbatch)
+	if (b->last_microbatch && pass != KG_INPUTS && chunk == 0)
 		join_buckets(b);
 	kg_hand_over(e, 0);
 	kg_frame_end(e);
-	kg_scope(e, PH_P2P, mb, 3);
-	pipe(b, KG_S_BWD_OUT);
+	kg_scope(e, KG_PH_P2P, mb, 4 * chunk + 3);
+	if (!is_first(b, chunk) && pass != KG_WEIGHTS)
+		pipe(b, KG_S_BWD_OUT);
 }
 
-static void one_forward_one_backward(struct build *b)
+void kg_finish_sends(struct kg_build *b)
 {
-	int m = b->e.cfg->microbatches, warm = b->e.cfg->pp - b->e.r->pp - 1;
-
-	if (warm > m)
-		warm = m;
-	for (int i = 0; i < warm; i++)
-		forward(b, i);
-	for (int i = 0; i < m; i++) {
-		if (i + warm < m)
-			forward(b, i + warm);
-		backward(b, i);
-	}
 	for (int i = 0; i < b->n_sends; i++)
 		kg_join(&b->e, b->send[i].stream, b->send[i].event);
 	b->n_sends = 0;
 }
 
-static void load_data(struct build *b)
+static void load_data(struct kg_build *b)
 {
 	struct kg_emit *e = &b->e;
 	double host = e->cfg->host_us;
 
-	kg_scope(e, PH_START, 0, 0);
+	kg_scope(e, KG_PH_START, 0, 0);
 	kg_frame(e, "torch/utils/data/dataloader.py(630): __next__");
 	kg_begin(e, KG_CAT_ANNOTATION,
 		 "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", NULL);
@@ -532,7 +555,7 @@ static void load_data(struct build *b)
 	kg_host(e, 0.4 * host);
 	kg_begin(e, KG_CAT_OP, "aten::copy_", NULL);
 	kg_host(e, 0.3 * host);
-	kg_copy_in(e, 8ULL * TOKENS, 4.2);
+	kg_copy_in(e, 8ULL * KG_TOKENS, 4.2);
 	kg_end(e);
 	kg_end(e);
 	kg_end(e);
@@ -542,13 +565,13 @@ static void load_data(struct build *b)
 	kg_end(e);
 }
 
-static void optimizer(struct build *b)
+static void optimizer(struct kg_build *b)
 {
 	struct kg_emit *e = &b->e;
 	double host = e->cfg->host_us, layer_us = e->cfg->compute_us;
 	int last = b->n_layers;
 
-	kg_scope(e, PH_OPT, 0, b->first_layer);
+	kg_scope(e, KG_PH_OPT, 0, b->first_layer);
 	kg_frame(e, "torch/nn/utils/clip_grad.py(43): clip_grad_norm_");
 	for (int l = 0; l < last; l++) {
 		kg_begin(e, KG_CAT_OP, "aten::_foreach_norm", NULL);
@@ -578,11 +601,11 @@ static void optimizer(struct build *b)
 		kg_join(e, KG_S_DP, kg_allreduce(e, KG_S_DP, 2));
 }
 
-static void finish_step(struct build *b)
+static void finish_step(struct kg_build *b)
 {
 	struct kg_emit *e = &b->e;
 
-	kg_scope(e, PH_OPT, 0, e->cfg->layers + 1);
+	kg_scope(e, KG_PH_OPT, 0, e->cfg->layers + 1);
 	if (!e->cfg->no_item) {
 		kg_begin(e, KG_CAT_OP, "aten::item", NULL);
 		kg_begin(e, KG_CAT_OP, "aten::_local_scalar_dense", NULL);
@@ -596,23 +619,39 @@ static void finish_step(struct build *b)
 	kg_host(e, e->cfg->host_us);
 }
 
+/* With --lengths: 60 to 140 % in a step, and every rank has its own samples. */
+static double sequence_length(const struct kg_cfg *c, const struct kg_rank *r, int step)
+{
+	uint64_t key = kg_hash(c->seed ^ 0x1e46, (uint64_t)step);
+
+	if (!c->lengths)
+		return 1;
+	return (0.6 + 0.8 * kg_uniform(key)) *
+	       (0.92 + 0.16 * kg_uniform(kg_hash(key, (uint64_t)r->dp)));
+}
+
 static void build_rank(struct kg_job *job, struct kg_rank *r)
 {
 	const struct kg_cfg *c = &job->cfg;
-	struct build b = { .e = { .job = job, .cfg = c, .r = r } };
+	struct kg_build b = { .e = { .job = job, .cfg = c, .r = r } };
 	size_t per_mb;
 
 	b.first_layer = c->layers * r->pp / c->pp;
 	b.n_layers = c->layers * (r->pp + 1) / c->pp - b.first_layer;
+	b.boundary = kg_kind_boundary(c);
+	b.shards = kg_uses(c, KG_S_SCATTER);
+	b.slot_work = 1;
 	per_mb = (size_t)(b.n_layers + 2) * NSLOT;
 	b.seq = kg_alloc((size_t)c->microbatches * per_mb, sizeof(*b.seq));
 	b.pending = kg_alloc(2 * (size_t)b.n_layers + 2, sizeof(*b.pending));
-	b.send = kg_alloc(2 * (size_t)c->microbatches, sizeof(*b.send));
+	b.send = kg_alloc(2 * (size_t)(c->microbatches * c->chunks), sizeof(*b.send));
 	for (int s = 0; s < c->steps; s++) {
 		b.e.step = s;
+		b.work = c->batch * sequence_length(c, r, s);
 		kg_begin(&b.e, KG_CAT_ANNOTATION, kg_strf("ProfilerStep#%d", s + 1), NULL);
 		load_data(&b);
-		one_forward_one_backward(&b);
+		kg_run_schedule(&b);
+		kg_finish_sends(&b);
 		optimizer(&b);
 		finish_step(&b);
 		kg_end(&b.e);

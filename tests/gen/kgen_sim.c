@@ -10,6 +10,8 @@
  */
 #include "kgen.h"
 
+#include <stdlib.h>
+
 #define EVENT_LATENCY_NS 1800	/* from an event on one stream to the start on another */
 #define DISPATCH_GAP_NS	 1100	/* between kernels queued back to back */
 #define SYNC_WAKE_NS	 6500	/* from the end of GPU work to the return of the waiting call */
@@ -28,6 +30,10 @@ static bool drained(const struct kg_rank *r, int stream, uint32_t limit)
 static bool sync_time(const struct kg_rank *r, const struct kg_hop *h, int64_t *t)
 {
 	*t = 0;
+	if (h->sync == KG_SYNC_EVENT) {
+		*t = r->gop[h->limit].end;
+		return r->gop[h->limit].done;
+	}
 	for (int s = 0; s < KG_NSTREAM; s++) {
 		if (h->sync == KG_SYNC_STREAM && s != h->sync_stream)
 			continue;
@@ -213,7 +219,7 @@ static void check_done(const struct kg_job *job)
 	}
 }
 
-void kg_simulate(struct kg_job *job)
+static void run(struct kg_job *job)
 {
 	bool moved;
 
@@ -229,4 +235,105 @@ void kg_simulate(struct kg_job *job)
 		}
 	} while (moved);
 	check_done(job);
+}
+
+static void reset(struct kg_job *job)
+{
+	for (int i = 0; i < job->cfg.ranks; i++) {
+		struct kg_rank *r = &job->rank[i];
+
+		for (int t = 0; t < 2; t++) {
+			r->th[t].now = t ? 0 : r->begin_ns;
+			r->th[t].pc = 0;
+			r->th[t].depth = 0;
+			for (size_t k = 0; k < r->th[t].n; k++)
+				r->th[t].op[k].issued = false;
+		}
+		for (size_t k = 0; k < r->n_gop; k++)
+			r->gop[k].launched = r->gop[k].arrived = r->gop[k].done = false;
+		for (int s = 0; s < KG_NSTREAM; s++)
+			r->q[s].head = 0, r->q[s].free = 0;
+		for (size_t k = 0; k < r->n_token; k++)
+			r->token[k] = -1;
+	}
+	for (size_t k = 0; k < job->n_coll; k++)
+		job->coll[k].n_arrived = 0, job->coll[k].last_start = 0;
+}
+
+static int by_start(const void *pa, const void *pb)
+{
+	const struct kg_gop *a = *(struct kg_gop *const *)pa, *b = *(struct kg_gop *const *)pb;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+/* How long a kernel takes that is slower during these communications, ordered by start. */
+static int64_t slowed(const struct kg_gop *g, struct kg_gop *const *comm, size_t n, double factor)
+{
+	double left = (double)g->alone, at = (double)g->start;
+
+	for (size_t i = 0; i < n && left > 0; i++) {
+		double from = (double)comm[i]->start, end = (double)comm[i]->end;
+
+		if (end <= at)
+			continue;
+		if (from > at) {
+			double free = from - at < left ? from - at : left;
+
+			left -= free;
+			at += free;
+		}
+		if (left > 0) {
+			double until = end - at < left * factor ? end - at : left * factor;
+
+			left -= until / factor;
+			at += until;
+		}
+	}
+	return (int64_t)(at + left) - g->start;
+}
+
+/* Gives the kernels of a rank the durations that follow from the times of its communication. */
+static bool contend(const struct kg_cfg *cfg, struct kg_rank *r)
+{
+	struct kg_gop **comm = kg_alloc(r->n_gop, sizeof(*comm));
+	size_t n = 0;
+	bool changed = false;
+
+	for (size_t k = 0; k < r->n_gop; k++)
+		if (r->gop[k].kind == KG_G_COLL)
+			comm[n++] = &r->gop[k];
+	qsort(comm, n, sizeof(*comm), by_start);
+	for (size_t k = 0; k < r->n_gop; k++) {
+		struct kg_gop *g = &r->gop[k];
+		int64_t dur;
+
+		if (g->kind != KG_G_KERNEL)
+			continue;
+		dur = slowed(g, comm, n, cfg->contention);
+		changed |= dur != g->dur;
+		g->dur = dur;
+	}
+	free(comm);
+	return changed;
+}
+
+/*
+ * Durations that depend on times: simulate, give each kernel its duration, until nothing changes.
+ * What happens early is right first, and every round has a longer right beginning.
+ */
+void kg_simulate(struct kg_job *job)
+{
+	bool changed;
+
+	for (int i = 0; i < job->cfg.ranks; i++)
+		for (size_t k = 0; k < job->rank[i].n_gop; k++)
+			job->rank[i].gop[k].alone = job->rank[i].gop[k].dur;
+	do {
+		changed = false;
+		reset(job);
+		run(job);
+		for (int i = 0; i < job->cfg.ranks && job->cfg.contention > 1; i++)
+			changed |= contend(&job->cfg, &job->rank[i]);
+	} while (changed);
 }

@@ -6,7 +6,7 @@
  * The recorded clock of a rank is true + offset + drift * (true - epoch); GPU and host times of a
  * rank share one clock.
  */
-#include "kgen.h"
+#include "kgen_emit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,10 +167,10 @@ static void number(struct writer *w)
 	}
 }
 
-static const char *coll_name(const struct kg_group *g, const struct kg_rank *r)
+static const char *coll_name(const struct kg_group *g, const struct kg_rank *r, int op)
 {
 	if (!g->p2p)
-		return "allreduce";
+		return kg_coll_name(op);
 	return g->rank[0] == r->id ? "send" : "recv";
 }
 
@@ -186,14 +186,15 @@ static void put_ranks(struct kg_out *o, const struct kg_group *g)
 static void put_group(struct writer *w, const struct kg_coll *c, bool wait)
 {
 	const struct kg_group *g = &w->job->group[c->group];
-	unsigned long long n = wait ? 0 : c->nelems;
+	unsigned long long n = wait ? 0 : c->nelems, shard = n / (unsigned)g->n;
 
 	kg_putf(w->o,
 		"\"Collective name\": \"%s\", \"In msg nelems\": %llu, \"Out msg nelems\": %llu, "
 		"\"Group size\": %d, \"dtype\": \"%s\", \"In split size\": \"[]\", "
 		"\"Out split size\": \"[]\", \"Process Group Name\": \"%d\", "
 		"\"Process Group Description\": \"%s\", \"Process Group Ranks\": \"",
-		wait ? "wait" : coll_name(g, w->r), n, n, g->n, wait ? "Byte" : "BFloat16",
+		wait ? "wait" : coll_name(g, w->r, c->op), c->op == KG_C_ALLGATHER ? shard : n,
+		c->op == KG_C_REDUCE_SCATTER ? shard : n, g->n, wait ? "Byte" : "BFloat16",
 		g->id + 1, g->desc);
 	put_ranks(w->o, g);
 	kg_puts(w->o, "\"");
@@ -284,7 +285,7 @@ static void write_call(struct writer *w, const struct kg_hop *h, int thread)
 	const struct kg_api *api = &kg_apis[h->api];
 	int tid = tid_of(w, thread);
 
-	begin_complete(w, "cuda_runtime", api->name, w->r->pid, tid);
+	begin_complete(w, api->cat ? api->cat : "cuda_runtime", api->name, w->r->pid, tid);
 	put_span(w, h->start, h->end);
 	kg_putf(w->o, "\"External id\": %u,      \"cbid\": %d, \"correlation\": %u", h->ext,
 		api->cbid, h->corr);
@@ -342,6 +343,7 @@ static void write_sync(struct writer *w, const struct kg_hop *h, const struct kg
 {
 	int stream = g ? kg_stream_id[g->stream] : kg_stream_id[h->sync_stream];
 	const char *kind = g ? "Stream Wait Event" : "Stream Sync";
+	const struct kg_gop *ev = g ? &w->r->gop[g->dep] : NULL;
 	int64_t start = h->start + 300, end = h->end - 200;
 
 	if (!w->cfg->cuda_sync)
@@ -349,20 +351,21 @@ static void write_sync(struct writer *w, const struct kg_hop *h, const struct kg
 	if (!g && h->sync == KG_SYNC_DEVICE) {
 		kind = "Context Sync";
 		stream = -1;
+	} else if (!g && h->sync == KG_SYNC_EVENT) {
+		kind = "Event Sync";
+		stream = -1;
+		ev = &w->r->gop[h->limit];
 	}
 	begin_complete(w, "cuda_sync", kind, w->r->dev, stream);
 	put_span(w, start, end > start ? end : start);
 	kg_putf(w->o, "\"External id\": %u,\n      \"cuda_sync_kind\": \"%s\",\n", h->ext, kind);
-	if (g) {
-		const struct kg_gop *ev = &w->r->gop[g->dep];
-
+	if (ev)
 		kg_putf(w->o,
 			"      \"wait_on_stream\": %d,\n"
 			"      \"wait_on_cuda_event_record_corr_id\": %u,\n"
 			"      \"wait_on_cuda_event_id\": %d,\n",
 			kg_stream_id[ev->stream], w->r->th[ev->thread].op[ev->thread_hop].corr,
 			ev->event_id);
-	}
 	kg_putf(w->o,
 		"      \"stream\": %d, \"correlation\": %u,\n      \"device\": %d, \"context\": 1",
 		stream, h->corr, w->r->dev);
@@ -389,12 +392,13 @@ static void note_span(struct writer *w, const struct kg_gop *g, const struct kg_
 
 static void write_gpu_of(struct writer *w, const struct kg_hop *h)
 {
-	if (h->sync != KG_SYNC_NONE && h->api != KG_API_MEMCPY)
+	if (kg_apis[h->api].waits)
 		write_sync(w, h, NULL);
 	for (uint32_t i = h->first; i < h->first + h->n; i++) {
 		const struct kg_gop *g = &w->r->gop[i];
 
-		if (g == w->dropped || g->kind == KG_G_RECORD)
+		if (g == w->dropped || g->kind == KG_G_RECORD ||
+		    (g->kind == KG_G_WAIT && g->graph_node))
 			continue;
 		if (g->kind == KG_G_WAIT) {
 			write_sync(w, h, g);

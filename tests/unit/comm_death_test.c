@@ -2,7 +2,7 @@
  * A rank that dies inside each operation, over each way that data take, at its first, in the middle
  * and at its last; ranks that are slow and not dead; worlds beside one another.
  *
- * runner: waits
+ * runner: waits, threads
  */
 #include "comm_fixture.h"
 

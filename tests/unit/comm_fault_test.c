@@ -3,7 +3,7 @@
  * half close; strangers. Every survivor ends with PL_EIO that names a rank and the operation,
  * within twice the timeout, and no sum is wrong.
  *
- * runner: waits
+ * runner: waits, threads
  */
 #include "comm_fixture.h"
 

@@ -1,7 +1,7 @@
 /*
  * Shaped links take the time that they say, and the algorithm is chosen by what links are like.
  *
- * runner: alone
+ * runner: alone, threads
  */
 #include "comm_fixture.h"
 

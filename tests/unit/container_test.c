@@ -1,4 +1,8 @@
-/* The container: round trips, threads, standard tools, truncation, damage, salvage, copies. */
+/*
+ * The container: round trips, threads, standard tools, truncation, damage, salvage, copies.
+ *
+ * runner: threads
+ */
 #include <stdlib.h>
 #include <unistd.h>
 

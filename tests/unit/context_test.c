@@ -3,20 +3,6 @@
 
 #include "graph_fixture.h"
 
-static void sizes(uint32_t seg, uint32_t e, const char *dims, const char *types)
-{
-	struct pl_events *x = trace.seg[seg];
-
-	if (!x->dims) {
-		x->dims = need(MAX_EV, sizeof(*x->dims));
-		x->types = need(MAX_EV, sizeof(*x->types));
-		memset(x->dims, 0xff, MAX_EV * sizeof(*x->dims));
-		memset(x->types, 0xff, MAX_EV * sizeof(*x->types));
-	}
-	x->dims[e] = string(seg, dims);
-	x->types[e] = string(seg, types);
-}
-
 static const struct pl_gwork *work_of(uint32_t node)
 {
 	static const struct pl_gwork none = { .flops = -2 };
@@ -59,8 +45,8 @@ static void one_step(void)
 	ev(s, PL_K_PYTHON, h, "nn.Module: Linear_1", 20, 150, 0);
 	ev(s, PL_K_PYTHON, h, "forward(self, x)", 22, 148, 0);
 	e = ev(s, PL_K_HOST_OP, h, "aten::addmm", 30, 100, 0);
-	sizes(s, e, "[[16], [8, 32], [32, 16], [], []]",
-	      "[\"float\", \"float\", \"float\", \"Scalar\", \"Scalar\"]");
+	inputs(s, e, "[[16], [8, 32], [32, 16], [], []]",
+	       "[\"float\", \"float\", \"float\", \"Scalar\", \"Scalar\"]");
 	ev(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 40, 45, 1);
 	ev(s, PL_K_HOST_OP, h, "aten::relu", 160, 190, 0);
 	ev(s, PL_K_HOST_OP, t, "autograd::engine::evaluate_function: AddmmBackward0", 300, 400, 0);
@@ -101,6 +87,38 @@ static void one_step(void)
 	ok(!strcmp(pl_intern_get(&graph.str, work_of(e)->type), "float32"), "its type");
 	is_i64(work_of(node("aten::convert_element_type", PL_RO_HOST, 5))->flops, -2,
 	       "convert is no convolution, and says no sizes");
+	end_trace();
+}
+
+/* A forward pass behind the optimiser, which nothing but its range calls forward. */
+static void evaluation(void)
+{
+	uint32_t s;
+	pl_id h, d;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	d = track(s, 0, 7, "7");
+	step(s, h, 1, 0, 1000);
+	ev(s, PL_K_ANNOTATION, h, "DistributedDataParallel.forward", 10, 50, 0);
+	ev(s, PL_K_HOST_OP, h, "aten::first", 20, 40, 0);
+	ev(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 30, 35, 1);
+	ev(s, PL_K_HOST_OP, h, "MmBackward0", 100, 110, 0);
+	ev(s, PL_K_ANNOTATION, h, "Optimizer.step#SGD.step", 200, 250, 0);
+	ev(s, PL_K_HOST_OP, h, "aten::add_", 210, 220, 0);
+	ev(s, PL_K_ANNOTATION, h, "DistributedDataParallel.forward", 300, 400, 0);
+	ev(s, PL_K_HOST_OP, h, "aten::again", 310, 390, 0);
+	ev(s, PL_K_RUNTIME, h, "cudaLaunchKernel", 320, 330, 2);
+	ev(s, PL_K_KERNEL, d, "late", 350, 380, 1);
+	ev(s, PL_K_KERNEL, d, "evaluates", 390, 410, 2);
+	if (!ok(build(), "a step with an evaluation builds"))
+		return;
+	ok(is_in(node("aten::first", PL_RO_HOST, 20), PL_PH_FORWARD, NULL), "trains");
+	ok(is_in(node("late", PL_RO_COMPUTE, 350), PL_PH_FORWARD, NULL),
+	   "so does a kernel that runs late");
+	ok(is_in(node("aten::again", PL_RO_HOST, 310), PL_PH_OTHER, NULL), "evaluates");
+	ok(is_in(node("evaluates", PL_RO_COMPUTE, 390), PL_PH_OTHER, NULL), "so does its kernel");
 	end_trace();
 }
 
@@ -152,8 +170,8 @@ static void other_sizes(void)
 
 		snprintf(dims, sizeof(dims), "[[%d, 4], [4, 6]]", k + 2);
 		step(s, h, k, 1000 * k, 1000 * k + 900);
-		sizes(s, ev(s, PL_K_HOST_OP, h, "aten::mm", 1000 * k + 10, 1000 * k + 500, 0), dims,
-		      "[\"c10::Half\", \"c10::Half\"]");
+		inputs(s, ev(s, PL_K_HOST_OP, h, "aten::mm", 1000 * k + 10, 1000 * k + 500, 0),
+		       dims, "[\"c10::Half\", \"c10::Half\"]");
 	}
 	if (!ok(build(), "five steps build"))
 		return;
@@ -226,7 +244,7 @@ static int64_t measured(const char *name, const char *dims, const char *types, c
 	h = track(s, 0, -1, "100");
 	step(s, h, 1, 0, 1000);
 	e = ev(s, PL_K_HOST_OP, h, name, 30, 100, 0);
-	sizes(s, e, dims, types);
+	inputs(s, e, dims, types);
 	trace.seg[s]->values = need(MAX_EV, sizeof(pl_id));
 	memset(trace.seg[s]->values, 0xff, MAX_EV * sizeof(pl_id));
 	trace.seg[s]->values[e] = string(s, values);
@@ -427,6 +445,7 @@ int main(void)
 	recorded();
 	one_step();
 	several_passes();
+	evaluation();
 	other_sizes();
 	return done_testing();
 }

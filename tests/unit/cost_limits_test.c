@@ -71,14 +71,14 @@ static void period(struct jobg *j, pl_ns length, int64_t bytes, double share)
 }
 
 struct job_of {
-	int alone;	    /* collectives of 32 MB, 1 ns for each byte */
+	int alone;	    /* collectives of 32 MB or fewer, 1 ns for each byte */
 	double alone_share; /* of them that computation covers */
 	int large, small;   /* of 8 MB and of 2 kB beside computation */
 	double slowed;	    /* factor of their bytes' time */
 	double share;	    /* of them that computation covers */
 };
 
-static struct pl_fit fitted(struct job_of x)
+static struct pl_fit fitted_of(struct job_of x, int most)
 {
 	struct pl_fit fit = { .n = 0 };
 	struct pl_err err = { 0 };
@@ -88,8 +88,11 @@ static struct pl_fit fitted(struct job_of x)
 	struct jobg j;
 
 	job_on_threads(&j, &topo);
-	for (int i = 0; i < x.alone; i++)
-		period(&j, 32000000 - 1000000 * i, 32000000 - 1000000 * i, x.alone_share);
+	for (int i = 0; i < x.alone; i++) {
+		int bytes = most - 1000000 * i;
+
+		period(&j, bytes, bytes, x.alone_share);
+	}
 	for (int i = 0; i < x.large; i++)
 		period(&j, (pl_ns)(8000000 * x.slowed), 8000000, x.share);
 	for (int i = 0; i < x.small; i++)
@@ -99,6 +102,11 @@ static struct pl_fit fitted(struct job_of x)
 	pl_cost_fini(&c);
 	pl_graph_fini(&j.g);
 	return fit;
+}
+
+static struct pl_fit fitted(struct job_of x)
+{
+	return fitted_of(x, 32000000);
 }
 
 static void one_size(const char *what, int64_t other, bool one)
@@ -170,8 +178,16 @@ static void samples(void)
 	one_size("SAME_SIZE: 1.5 % show a slope", 1015000, false);
 	f = fitted((struct job_of){ 4, 0, 2, 0, 2, 1 });
 	ok(f.assumed, "ENOUGH: 4 periods alone");
-	f = fitted((struct job_of){ 2, 0, 2, 0, 2, 1 });
+	f = fitted_of((struct job_of){ 2, 0, 2, 0, 2, 1 }, 2000000);
 	ok(!f.assumed, "ENOUGH: 2 are too few");
+	f = fitted((struct job_of){ 2, 0, 2, 0, 2, 1 });
+	/* 16 ms for 8 MB, of which six messages wait for 500 us each */
+	ok(f.assumed && near(f.b_contended, 13.0 / 8, 0.01),
+	   "... but not in few steps, if they are the largest");
+	f = fitted((struct job_of){ 2, 0, 4, 0, 2, 1 });
+	ok(f.assumed, "FEW: 6 periods");
+	f = fitted((struct job_of){ 2, 0, 16, 0, 2, 1 });
+	ok(!f.assumed, "FEW: 18 are more");
 	f = fitted((struct job_of){ 8, 0.2, 2, 0, 2, 1 });
 	ok(f.assumed, "ALONE: computation beside a fifth of the period");
 	f = fitted((struct job_of){ 8, 0.4, 2, 0, 2, 1 });
@@ -339,11 +355,78 @@ static void wakes(void)
 	pl_graph_fini(&j.g);
 }
 
+/* Of four ranks whose communication threads carry, one loses 0.6 of its time beside it, and the
+ * others lose nothing: the share is 0.15 with a standard error of 0.15. */
+static void uncertain(void)
+{
+	const double weight = 0.125 * 0.125 / (0.125 * 0.125 + 0.15 * 0.15);
+	pl_ns dur[RANKS] = { 8000000, 8000000, 8000000, 8000000 };
+	struct pl_err err = { 0 };
+	struct pl_cost c;
+	struct topo topo;
+	struct jobg j;
+
+	job_on_threads(&j, &topo);
+	for (int i = 0; i < 24; i++) {
+		bool overlaps = i % 2;
+
+		collective(&j, 0, 1, j.at += 100000000, dur, 8000000, 0);
+		for (uint32_t r = 0; r < RANKS; r++) {
+			pl_ns at = j.at + (overlaps ? 0 : 9000000);
+
+			for (int k = 0; k < 8; k++) {
+				pl_ns d = 1000000 + (overlaps && !k && !r ? 4800000 : 0);
+
+				put(&j, PL_N_OP, PL_RO_COMPUTE, PL_K_HOST_OP, 2 * r, 2, at, d, -1);
+				at += d;
+			}
+		}
+	}
+	ok(!fit_job(&j, &topo.t, &c, &err), "fits");
+	ok(near(c.overlap, 1 / (1 - weight * 0.15 - (1 - weight) * 0.25), 0.005),
+	   "THREADS: an uncertain loss is near the usual one");
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
+/* An operator that issues communication takes longer where it waits for its thread. Computation
+ * beside communication loses nothing. */
+static void issuing_is_no_computation(void)
+{
+	pl_ns dur[RANKS] = { 8000000, 8000000, 8000000, 8000000 };
+	struct pl_err err = { 0 };
+	struct pl_cost c;
+	struct topo topo;
+	struct jobg j;
+
+	job_on_threads(&j, &topo);
+	for (int i = 0; i < 24; i++) {
+		bool overlaps = i % 2;
+
+		collective(&j, 0, 1, j.at += 100000000, dur, 8000000, 0);
+		for (uint32_t r = 0; r < RANKS; r++) {
+			pl_ns at = j.at + (overlaps ? 0 : 9000000), d = overlaps ? 4000000 : 100000;
+
+			put(&j, PL_N_OP, PL_RO_COMPUTE, PL_K_COLLECTIVE, 2 * r, 7, at, d, -1);
+			for (at += d; at < j.at + 20000000; at += 1000000)
+				put(&j, PL_N_OP, PL_RO_COMPUTE, PL_K_HOST_OP, 2 * r, 2, at, 1000000,
+				    -1);
+		}
+	}
+	ok(!fit_job(&j, &topo.t, &c, &err), "fits");
+	ok(near(c.overlap, 1, 0.005), "issuing communication is no computation beside it (%g)",
+	   c.overlap);
+	pl_cost_fini(&c);
+	pl_graph_fini(&j.g);
+}
+
 int main(void)
 {
 	lines();
 	samples();
 	contention();
 	wakes();
+	uncertain();
+	issuing_is_no_computation();
 	return done_testing();
 }

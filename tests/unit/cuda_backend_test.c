@@ -6,7 +6,7 @@
  * It is built twice: with the emulated device, whose blocks and threads run in another order each
  * time, and (PL_GPU) with what nvcc made for a real one: make test-gpu.
  *
- * runner: long
+ * runner: long, threads
  */
 #include <pthread.h>
 

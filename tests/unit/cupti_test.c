@@ -1,5 +1,9 @@
-/* The trace of a device: CUPTI's buffers become events and a trace; the other source where there is
- * no CUPTI. Both libraries are stand-ins of tests/emu. */
+/*
+ * The trace of a device: CUPTI's buffers become events and a trace; the other source where there is
+ * no CUPTI. Both libraries are stand-ins of tests/emu.
+ *
+ * runner: threads
+ */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>

@@ -159,6 +159,39 @@ static void started_later(const char *what, int n, bool waits)
 	end_trace();
 }
 
+/*
+ * The same pause n times, 0.5 ms after the issue of a communication: `during` of them last `length`
+ * and end 5 us after the communication, `after` end before it, the others are `idle` long and begin
+ * after it. Is this place of the program a wait?
+ */
+static void places(const char *what, int n, int during, int after, int64_t length, int64_t idle,
+		   bool waits)
+{
+	pl_id h, g;
+	uint32_t s;
+
+	begin_trace();
+	s = segment();
+	h = track(s, 0, -1, "100");
+	g = track(s, 0, -1, "101");
+	for (int i = 0; i < n; i++) {
+		int64_t from = 2000000 * (int64_t)i, pause = from + 500000;
+		int64_t next = pause + (i < during ? length : idle);
+		int64_t end = i < during	   ? next - 5000
+			      : i < during + after ? next + 200000
+						   : pause - 100000;
+
+		at(s, PL_K_HOST_OP, h, "c10d::allreduce_", from, from + 10000, 0);
+		at(s, PL_K_HOST_OP, h, "work", from + 10000, pause, 0);
+		at(s, PL_K_HOST_OP, h, "next", next, next + 100000, 0);
+		at(s, PL_K_HOST_OP, h, "more", next + 100000, from + 2000000, 0);
+		at(s, PL_K_COLLECTIVE, g, "gloo:all_reduce", from + 5000, end, 0);
+	}
+	if (ok(build(), "%s", what))
+		is_i64(leads("gloo:all_reduce", "host gap"), waits, "... wait or not");
+	end_trace();
+}
+
 /* ---- communication ------------------------------------------------------------------------------
  */
 
@@ -414,6 +447,14 @@ int main(void)
 	streams("STREAMS_MAX: 100 streams are too many", 100, false);
 	started_later("BACK_STEPS: 50 communications began later", 50, true);
 	started_later("BACK_STEPS: 100 are too many", 100, false);
+	places("two of ten pauses are longer", 10, 2, 0, 150000, 10000, true);
+	places("one may be chance", 10, 1, 0, 150000, 10000, false);
+	places("2.1 times as long as the others", 10, 2, 0, 150000, 70000, true);
+	places("1.5 times is not enough", 10, 2, 0, 150000, 100000, false);
+	places("one of twenty ends before the communication", 20, 3, 1, 150000, 10000, true);
+	places("two of twenty: nobody waits there", 20, 3, 2, 150000, 10000, false);
+	places("a tenth of the pauses is long", 30, 3, 0, 150000, 10000, true);
+	places("fewer are too few", 40, 3, 0, 150000, 10000, false);
 	ends_early("EARLY_NS: 40 us before the last arrival", 40000, false);
 	ends_early("EARLY_NS: 70 us are too early", 70000, true);
 	batched("TWIN_NS: 0.8 us between the starts", 800, true);

@@ -3,7 +3,7 @@
  * with PL_EIO that says whose it is, once its patience is over, and the memory in between is left
  * where it is.
  *
- * runner: waits
+ * runner: waits, threads
  */
 #include "device_fixture.h"
 

@@ -4,6 +4,8 @@
  * are gathered. Everything that a step, an evaluation and a checkpoint leave behind is, to the bit,
  * what the CPU leaves: its kernels are the same, and two ranks have one order of sums. A host that
  * touched memory of the device would end at once.
+ *
+ * runner: threads
  */
 #include "comm_fixture.h"
 

@@ -2,6 +2,8 @@
  * Local SGD against a slow serial reference, which trains the ranks one after another in one
  * process, and averages in the order of the ranks. Two ranks have one order of sums, so they give
  * the same bits; the sums of three may be rounded differently.
+ *
+ * runner: threads
  */
 #include <string.h>
 

@@ -1,4 +1,8 @@
-/* Device events become a trace: what belongs together is joined, in whatever order it was told. */
+/*
+ * Device events become a trace: what belongs together is joined, in whatever order it was told.
+ *
+ * runner: threads
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>

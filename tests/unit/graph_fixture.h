@@ -16,7 +16,7 @@
  */
 
 #ifndef MAX_EV
-#define MAX_EV 400 /* events of a segment */
+#define MAX_EV 2000 /* events of a segment */
 #endif
 #define US 1000
 
@@ -110,6 +110,21 @@ static inline uint32_t at(uint32_t seg, unsigned kind, pl_id on, const char *nam
 	trace.seg[seg]->ts[i] = start;
 	trace.seg[seg]->dur[i] = end - start;
 	return i;
+}
+
+/* Sizes and types of the inputs of event e, as JSON. */
+static inline void inputs(uint32_t seg, uint32_t e, const char *dims, const char *types)
+{
+	struct pl_events *x = trace.seg[seg];
+
+	if (!x->dims) {
+		x->dims = need(MAX_EV, sizeof(*x->dims));
+		x->types = need(MAX_EV, sizeof(*x->types));
+		memset(x->dims, 0xff, MAX_EV * sizeof(*x->dims));
+		memset(x->types, 0xff, MAX_EV * sizeof(*x->types));
+	}
+	x->dims[e] = string(seg, dims);
+	x->types[e] = string(seg, types);
 }
 
 static inline void step(uint32_t seg, pl_id on, int64_t number, int64_t start_us, int64_t end_us)

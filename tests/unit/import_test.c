@@ -1,4 +1,4 @@
-/* The importers, from text in memory to rows. */
+/* The importers, from text in memory to rows; one file because all of them write into one sink. */
 #include <stdlib.h>
 #include <zlib.h>
 
@@ -613,18 +613,23 @@ static void test_gzip(void)
 
 /* ---- execution traces ---------------------------------------------------------------------- */
 
+#define GATHER(out)                                                                                \
+	"{\"name\": \"record_param_comms\", \"id\": 6, \"rf_id\": 13, \"inputs\": "                \
+	"[[[1,2,0,16,2,\"cuda:0\"]],4,94,0,\"_allgather_base\",[],[],8], \"outputs\": " out "}"
 static const char et_doc[] =
 	"{ \"schema\": \"1.0.1\", \"pid\": 10, \"nodes\": [\n"
 	"{\"name\": \"record_param_comms\", \"id\": 4, \"rf_id\": 9, \"inputs\": "
 	"[[[1,2,0,1024,4,\"cuda:0\"]],3,94,0,\"allreduce\",[],[],8], \"outputs\": "
 	"[[[1,2,0,1024,4,\"cuda:0\"]]]},\n"
 	"{\"name\": \"record_param_comms\", \"id\": 5, \"rf_id\": 11, \"inputs\": "
-	"[3,0,0,\"wait\",[],[],1], \"outputs\": []},\n"
-	"{\"name\": \"record_param_comms\", \"id\": 6, \"rf_id\": 13, \"inputs\": "
-	"[[[1,2,0,16,2,\"cuda:0\"]],4,94,0,\"_allgather_base\",[],[],8], \"outputs\": "
-	"[[[1,2,0,128,2,\"cuda:0\"]]]},\n"
-	"{\"name\": \"aten::add\", \"id\": 7, \"rf_id\": 14, \"inputs\": [], \"outputs\": []}\n"
-	"], \"finish_ts\": 2}";
+	"[3,0,0,\"wait\",[],[],1], \"outputs\": []},\n" GATHER(
+		"[[[1,2,0,128,2,\"cuda:0\"]]]") ",\n"
+						"{\"name\": \"aten::add\", \"id\": 7, \"rf_id\": "
+						"14, \"inputs\": [], \"outputs\": []}\n"
+						"], \"finish_ts\": 2}";
+
+static const char part_doc[] =
+	"{ \"schema\": \"1.0.1\", \"pid\": 10, \"nodes\": [" GATHER("[]") "]}";
 
 #define OP(ts)                                                                                     \
 	"{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"record_param_comms\",\"pid\":10,\"tid\":10,"  \
@@ -646,6 +651,8 @@ static void test_et(void)
 	static const char by_order[] = "{\"schemaVersion\":1,\"traceEvents\":[" OP(10) OP(20) OP(30)
 		KERNEL("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 12, 1)
 			KERNEL("ncclDevKernel_AllGather_RING_LL(x)", 32, 2) "{}]}";
+	static const char gather[] = "{\"schemaVersion\":1,\"traceEvents\":[" OP(10)
+		KERNEL("ncclDevKernel_AllGather_RING_LL(x)", 12, 1) "{}]}";
 	struct pl_import_opts o = { 0 };
 	struct pl_import_stats s;
 	struct pl_et *et = pl_import_et_new(&err);
@@ -663,6 +670,12 @@ static void test_et(void)
 	ok(import("a.json", by_order, &o) == 0 && has("<coll>='allreduce' <bytes>=4096\n") &&
 		   has("<coll>='allgather' <bytes>=256\n"),
 	   "without launches, by order and name");
+	pl_import_et_free(et);
+	et = pl_import_et_new(&err);
+	in = pl_in_open_mem("et.json", part_doc, strlen(part_doc), &err);
+	ok(pl_import_et_load(et, in, &o, &s, &err) == 0 && s.events == 1, "a part of a gather");
+	o.et = et;
+	ok(import("a.json", gather, &o) == 0 && has("<coll>='allgather'\n"), "... is not its size");
 	ok(import("et.json", et_doc, NULL) == PL_EDATA && strstr(err.msg, "execution trace"), "%s",
 	   err.msg);
 	pl_import_et_free(et);

@@ -4,7 +4,7 @@
  * began. Every rank learns why within the deadlines, nothing hangs, abort and close are called as
  * promised.
  *
- * runner: waits
+ * runner: waits, threads
  */
 #include "comm_fixture.h"
 

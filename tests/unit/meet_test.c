@@ -2,6 +2,8 @@
  * Where worlds meet: IPv6, both kinds of address at once, interfaces, names that mean loopback on
  * one host alone, a door that strangers crowd, a port that is taken; and what a meeting that failed
  * leaves open.
+ *
+ * runner: threads
  */
 #include "comm_fixture.h"
 

@@ -102,6 +102,36 @@ static void layers(struct world *w)
 	}
 }
 
+static int64_t seen[16][2]; /* of rank 0: time, bytes */
+static size_t n_seen;
+
+static int note(void *arg, int32_t rank, pl_ns at, int64_t bytes, struct pl_err *err)
+{
+	(void)arg;
+	(void)err;
+	if (rank == 0 && n_seen < PL_LEN(seen)) {
+		seen[n_seen][0] = at;
+		seen[n_seen++][1] = bytes;
+	}
+	return 0;
+}
+
+static void over_time(void)
+{
+	static const int64_t want[][2] = { { 0, 190 },	{ 10, 390 }, { 20, 690 }, { 30, 700 },
+					   { 40, 410 }, { 50, 220 }, { 60, 90 } };
+	struct pl_memory_opts adam = { .optimizer_bytes = 2, .changed = note };
+	struct pl_memory_rank *r = NULL;
+	struct pl_err err = { 0 };
+	struct world w;
+	size_t n;
+
+	layers(&w);
+	ok(!pl_memory_peak(&w.e, &adam, &r, &n, &err), "memory over time %s", err.msg);
+	ok(n_seen == PL_LEN(want) && !memcmp(seen, want, sizeof(want)), "... each change once");
+	pl_free(r);
+}
+
 static void by_hand(void)
 {
 	struct pl_memory_opts adam = { .optimizer_bytes = 2 }, part = { .activation_share = 0.25 };
@@ -296,6 +326,7 @@ static void recorded(void)
 int main(void)
 {
 	by_hand();
+	over_time();
 	recorded();
 	at_random();
 	return done_testing();

@@ -1,5 +1,9 @@
-/* What NCCL tells its profiler becomes events that name launch, group, number and size; nothing is
- * asked of NCCL while nobody traces. The test calls as NCCL does. */
+/*
+ * What NCCL tells its profiler becomes events that name launch, group, number and size; nothing is
+ * asked of NCCL while nobody traces. The test calls as NCCL does.
+ *
+ * runner: threads
+ */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * and a libnccl that stand in for real ones (tests/emu). Then what can go wrong: in each case all
  * ranks say the same, in time.
  *
- * runner: waits
+ * runner: waits, threads
  */
 #include "device_fixture.h"
 

@@ -1,6 +1,8 @@
 /*
  * Networks: what can be wrong about a model, shapes, names, initial values, shards, accumulation,
  * hooks, evaluation, threads, memory.
+ *
+ * runner: threads
  */
 #include <sys/wait.h>
 #include <unistd.h>

@@ -39,6 +39,19 @@ static const char inter[] = "paceline-plan 1\n"
 			    "fuse-tensors a c\n"
 			    "precision tf32\n";
 
+static const char capped[] = "paceline-plan 1\n"
+			     "tensor a 4096\n"
+			     "tensor b 8192\n"
+			     "tensor c 4096\n"
+			     "bucket-mb 0.0078125\n"
+			     "loader-workers 3\n";
+
+static const char wrapped[] = "paceline-plan 1\n"
+			      "wrap layers=4\n";
+
+static const char whole[] = "paceline-plan 1\n"
+			    "wrap layers=all\n";
+
 static const char hand[] = "paceline-plan 1\n"
 			   "fuse-tensors a b\n"
 			   "precision fp16\n"
@@ -347,6 +360,28 @@ static const struct {
 	  "# releases without bucket_cap_mb_list: bucket_cap_mb=0.0078125 (no end differs);\n"
 	  "# releases that always close the first bucket at 1 MiB use "
 	  "torch.distributed._DEFAULT_FIRST_BUCKET_BYTES\n" },
+	{ "wrapped", wrapped, "fsdp",
+	  "# fsdp: a plan by paceline\n"
+	  "import torch\n"
+	  "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard\n"
+	  "options = {}\n"
+	  "# layers: the modules that are groups now, in the order in which they run\n"
+	  "for i in range(0, len(layers), 4):\n"
+	  "    fully_shard(layers[i:i + 4], **options)\n"
+	  "fully_shard(model, **options)  # what is left\n" },
+	{ "whole", whole, "fsdp",
+	  "# fsdp: a plan by paceline\n"
+	  "import torch\n"
+	  "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard\n"
+	  "options = {}\n"
+	  "fully_shard(model, **options)  # and no module inside it\n" },
+	{ "capped", capped, "ddp",
+	  "# ddp: a plan by paceline\n"
+	  "import torch\n"
+	  "loader = torch.utils.data.DataLoader(dataset, num_workers=3)  # and its other options "
+	  "as "
+	  "they are\n"
+	  "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.0078125)\n" },
 	{ "inter", inter, "horovod",
 	  "# horovod: a plan by paceline\n"
 	  "# before hvd.init()\n"

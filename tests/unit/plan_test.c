@@ -266,6 +266,10 @@ static void any_rewrite(struct pl_plan *p)
 		rw.to = below(2) ? (pl_ns)below(1u << 30) : -1;
 		rw.x = rw.to < 0 ? (double)(1 + below(1000)) / 7 : 0;
 	}
+	if (rw.op == PL_RW_BATCH) { /* likewise */
+		rw.k = below(2) ? 1 + (int64_t)below(1000) : 0;
+		rw.x = rw.k ? 0 : (double)(1 + below(1000)) / 7;
+	}
 	for (uint32_t i = 0; i < rw.n_args; i++) {
 		any_name(names[i]);
 		names[i][0] = (char)('A' + i); /* they differ */
@@ -290,6 +294,7 @@ static void any_plan(struct pl_plan *p)
 	p->ranks = (int64_t)below(3);
 	p->baseline_ns = maybe(INT64_MIN);
 	p->predicted_ns = maybe(INT64_MIN);
+	p->error_ns = maybe(INT64_MIN);
 	p->bound_ns = maybe(INT64_MIN);
 	p->model_ns = maybe(INT64_MIN);
 	p->evaluations = maybe(-1);
@@ -337,9 +342,10 @@ static bool same_plan(const struct pl_plan *a, const struct pl_plan *b)
 		same_str(a->base, b->base) && a->ranks == b->ranks &&
 		a->n_tensors == b->n_tensors && a->n_rw == b->n_rw &&
 		a->baseline_ns == b->baseline_ns && a->predicted_ns == b->predicted_ns &&
-		a->bound_ns == b->bound_ns && a->model_ns == b->model_ns &&
-		a->evaluations == b->evaluations && a->peak_bytes == b->peak_bytes &&
-		a->complete == b->complete && a->provenance.n == b->provenance.n &&
+		a->error_ns == b->error_ns && a->bound_ns == b->bound_ns &&
+		a->model_ns == b->model_ns && a->evaluations == b->evaluations &&
+		a->peak_bytes == b->peak_bytes && a->complete == b->complete &&
+		a->provenance.n == b->provenance.n &&
 		(!a->provenance.n || !memcmp(a->provenance.p, b->provenance.p, a->provenance.n));
 
 	for (size_t i = 0; same && i < a->n_tensors; i++)
@@ -436,7 +442,8 @@ static void json(void)
 {
 	static const char want[] =
 		"{\n  \"schema\": \"paceline.plan/1\",\n  \"base\": null,\n  \"ranks\": 4,\n"
-		"  \"baseline_ns\": 10,\n  \"predicted_ns\": null,\n  \"bound_ns\": null,\n  "
+		"  \"baseline_ns\": 10,\n  \"predicted_ns\": null,\n"
+		"  \"error_ns\": null,\n  \"bound_ns\": null,\n  "
 		"\"model_ns\": null,\n"
 		"  \"evaluations\": null,\n  \"peak_bytes\": null,\n  \"complete\": true,\n"
 		"  \"tensors\": [\n    {\n      \"name\": \"a\",\n      \"bytes\": 5,\n"

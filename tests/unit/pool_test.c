@@ -1,4 +1,8 @@
-/* pool: results in order, whatever the number of threads; nothing is lost, run twice or stuck. */
+/*
+ * pool: results in order, whatever the number of threads; nothing is lost, run twice or stuck.
+ *
+ * runner: threads
+ */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,8 @@
-/* The recorder: what several threads record is in the trace, whole; names, tracks, lost events. */
+/*
+ * The recorder: what several threads record is in the trace, whole; names, tracks, lost events.
+ *
+ * runner: threads
+ */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -237,6 +237,80 @@ static void refuse(struct job *j, const char *text, const char *why)
 	   "and has changed nothing");
 }
 
+/* Buckets of `limit` bytes, the first of `first` bytes; the gradient that fills one is its last. */
+static uint32_t filled_sets(const struct job *j, int64_t first, int64_t limit, uint32_t *set_of)
+{
+	uint32_t set = 0;
+	int64_t bytes = 0;
+
+	for (uint32_t i = 0; i < j->n; i++) {
+		set_of[i] = set;
+		bytes += j->bytes[j->n - 1 - i];
+		if (bytes < (set ? limit : first))
+			continue;
+		set++;
+		bytes = 0;
+	}
+	return set + (bytes > 0);
+}
+
+static void test_bucket_mb(void)
+{
+	struct pl_err err = { 0 };
+	struct job j;
+	uint32_t set_of[MAX_LAYERS], n;
+	pl_ns step = 0, base;
+	struct pl_plan p;
+	struct pl_buckets b = { 0 };
+	bool same = true;
+
+	if (!ok(job_init(&j, 11, 20, 4, &err), "a job of twenty layers (%s)", err.msg)) {
+		job_fini(&j);
+		return;
+	}
+	base = pl_edit_step(&j.e, 0);
+	for (int64_t limit = 1; limit < 80000; limit = limit * 3 + 1000) {
+		char text[64];
+
+		snprintf(text, sizeof(text), "bucket-mb %.17g", (double)limit / (1 << 20));
+		n = filled_sets(&j, limit, limit, set_of);
+		ok(one(&j, text, &step, &err) == 0 && step == expected(&j, set_of, n),
+		   "%s: %u buckets (%s)", text, n, err.msg);
+		if (limit == 1)
+			ok(n == j.n && step == base, "buckets of one gradient are as recorded");
+	}
+	n = filled_sets(&j, 1 << 20, 1, set_of);
+	ok(n == 1 && one(&j, "bucket-mb 0.000001 first=1", &step, &err) == 0 &&
+		   step == expected(&j, set_of, n),
+	   "a first bucket of another size (%s)", err.msg);
+
+	/* the sets that settings of frameworks get */
+	pl_plan_init(&p);
+	for (uint32_t i = 0; i < j.n && err.code == 0; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "L%u", i);
+		if (pl_plan_add_tensor(&p, name, j.bytes[j.n - 1 - i], false, &err) < 0)
+			break;
+	}
+	n = filled_sets(&j, 10000, 10000, set_of);
+	ok(pl_plan_add(&p,
+		       &(struct pl_rewrite){ .op = PL_RW_BUCKET_MB,
+					     .x = 10000.0 / (1 << 20),
+					     .to = -1,
+					     .alone_ns = INT64_MIN,
+					     .in_plan_ns = INT64_MIN },
+		       &err) == 0 &&
+		   pl_plan_buckets(&p, NULL, &b, &err) == 0 && b.n_sets == n,
+	   "a plan has as many sets (%s)", err.msg);
+	for (uint32_t i = 0; b.set && i < j.n; i++)
+		same &= b.set[i] == set_of[i];
+	ok(same, "and the same tensors in each");
+	pl_plan_buckets_fini(&b);
+	pl_plan_fini(&p);
+	job_fini(&j);
+}
+
 static void test_plans(void)
 {
 	struct pl_err err = { 0 };
@@ -634,6 +708,7 @@ int main(void)
 	test_lines();
 	for (uint64_t seed = 1; seed <= 24; seed++)
 		test_buckets(seed);
+	test_bucket_mb();
 	test_plans();
 	return done_testing();
 }

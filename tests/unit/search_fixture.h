@@ -141,7 +141,7 @@ static double planned(struct net *j, const struct pl_plan *p, struct pl_err *err
 	return mean;
 }
 
-static const struct pl_search_opts plain = { .seed = 1, .fuse = true };
+static const struct pl_search_opts plain = { .seed = 1, .fuse = true, .any = true };
 
 static inline double searched(struct net *j, const struct pl_search_opts *o, struct pl_err *err)
 {

@@ -307,7 +307,7 @@ static void test(const char *what, bool known, bool order, uint64_t seeds)
 	double worst = 0;
 
 	for (uint64_t seed = 1; seed <= seeds; seed++) {
-		struct pl_search_opts o = { .seed = 1, .fuse = true, .order = order };
+		struct pl_search_opts o = { .seed = 1, .fuse = true, .order = order, .any = true };
 		struct pl_err err = { 0 };
 		struct mixed x = { .disjoint = false };
 		struct pl_plan p;

@@ -2,7 +2,7 @@
  * Fusion of operations and of tensors searched together, against all there is: every way to cut the
  * backward pass into operations, with every partition of the tensors; and what becomes of it.
  *
- * runner: long
+ * runner: long, threads
  */
 #include "derive/names.h"
 #include "search_fixture.h"

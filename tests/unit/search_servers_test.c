@@ -4,7 +4,9 @@
  */
 #include "search_fixture.h"
 
-static const struct pl_search_opts with = { .seed = 1, .fuse = true, .algorithm = true };
+static const struct pl_search_opts with = {
+	.seed = 1, .fuse = true, .algorithm = true, .any = true
+};
 
 /* A job of 6 ranks on the first hosts of `hosts`, one on each. */
 static int job_init(struct net *j, uint64_t seed, uint32_t hosts, double bytes_per_ns,

@@ -84,7 +84,8 @@ static void test_many(uint64_t seed)
 	struct job j;
 	struct pl_sim *s;
 	double one[PL_LEN(some)], many[PL_LEN(some)];
-	int rc = 0, same = 0;
+	pl_ns alone[PL_LEN(some)][8] = { 0 }, length[PL_LEN(some)][8] = { 0 };
+	int rc = 0, same = 0, sums = 0;
 
 	rc = make_job(&j, seed, 3, 200, 3, 100, seed % 2 ? 0 : INT64_C(7000000000), &err);
 	for (size_t i = 0; seed % 4 && i < j.g.n_shapes; i++) { /* those with k go one by one */
@@ -100,17 +101,31 @@ static void test_many(uint64_t seed)
 				      &err);
 	for (size_t i = 0; i < PL_LEN(some) && rc == 0; i++) {
 		rc = pl_graph_select_init(&select[i], &some[i], &j.g, NULL, &err);
-		scale[i] = (struct pl_sim_scale){ &select[i], factor[i] };
+		scale[i] = (struct pl_sim_scale){ &select[i], factor[i], length[i] };
 		if (rc == 0)
 			rc = pl_sim_means(s, &scale[i], 1, &one[i], &err);
 	}
+	memcpy(alone, length, sizeof(alone));
 	for (size_t n = 1; n <= PL_LEN(some) && rc == 0; n++) {
+		memset(length, 0, sizeof(length));
 		rc = pl_sim_means(s, scale, n, many, &err);
+		same -= memcmp(alone, length, n * sizeof(*alone)) != 0;
 		same += rc == 0 && !memcmp(one, many, n * sizeof(*one));
 	}
 	ok(rc == 0 && same == (int)PL_LEN(some) && one[0] != one[1] && one[2] != one[6],
 	   "seed %llu: changes simulated side by side are as each alone (%s)",
 	   (unsigned long long)seed, err.msg);
+	for (size_t i = 0; i < PL_LEN(some); i++) {
+		double sum = 0, n = 0;
+
+		for (size_t k = 0; k < 8; k++) {
+			sum += (double)length[i][k];
+			n += length[i][k] > 0;
+		}
+		sums += pl_sim_steps_overlap(s) || fabs(sum / n - one[i]) < 1;
+	}
+	ok(sums == (int)PL_LEN(some), "seed %llu: the steps have the mean that is told",
+	   (unsigned long long)seed);
 	ok(pl_sim_side_by_side(s) == (seed % 4 ? 4 : 1), "seed %llu: how many are, by the graph",
 	   (unsigned long long)seed);
 	for (size_t i = 0; i < PL_LEN(some); i++)
@@ -636,7 +651,7 @@ static void test_limits(void)
 	   "a change that would overflow is refused");
 	memset(&err, 0, sizeof(err));
 	ok(s && pl_graph_select_init(&all, &everything, &j.g, NULL, &err) == 0 &&
-		   pl_sim_means(s, &(struct pl_sim_scale){ &all, 1e6F }, 1, &mean, &err) ==
+		   pl_sim_means(s, &(struct pl_sim_scale){ &all, 1e6F, NULL }, 1, &mean, &err) ==
 			   PL_ELIMIT,
 	   "... also if it is only tried");
 	pl_graph_select_fini(&all);
@@ -661,7 +676,7 @@ static int everything(void)
 	struct pl_err err = { 0 };
 	static const struct pl_selector everything = { .all = true };
 	struct pl_graph_select all = { 0 };
-	const struct pl_sim_scale both[] = { { &all, 0.5F }, { &all, 0.5F } };
+	const struct pl_sim_scale both[] = { { &all, 0.5F, NULL }, { &all, 0.5F, NULL } };
 	struct pl_run r = { 0 };
 	struct pl_path p = { 0 };
 	struct pl_account a = { 0 };

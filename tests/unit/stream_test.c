@@ -1,4 +1,8 @@
-/* Inputs and outputs: files, pipes one byte at a time, foreign gzip, temporary files, signals. */
+/*
+ * Inputs and outputs: files, pipes one byte at a time, foreign gzip, temporary files, signals.
+ *
+ * runner: threads
+ */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -327,12 +331,62 @@ static void test_signal(int sig)
 	ok(!system("test -z \"$(find . -name 'doomed*')\""), "and left nothing");
 }
 
+/* Short and long spools: written in parts, read twice, added to after reading. */
+static void test_spool(void)
+{
+	for (size_t n = 1000; n <= 5u << 20; n *= 5000) {
+		uint8_t *p = sample(n, 7), *got = malloc(2 * n + 1);
+		struct pl_err err = { 0 };
+		struct pl_spool *s = pl_io_spool_new(&err);
+		struct pl_out *copy;
+		struct pl_buf b = { 0 };
+		int errors = 0;
+
+		setenv("TMPDIR", dir, 1);
+		for (int round = 1; round <= 2; round++) {
+			struct pl_out *o = pl_io_spool_write(s, &err);
+			struct pl_in *in;
+			size_t all;
+
+			for (size_t at = 0, k; at < n; at += k) {
+				k = pl_min_size(n - at, 1 + n / 7);
+				ok(pl_out_write(o, p + at, k, &err) == 0, "a part is written");
+			}
+			ok(pl_out_close(o, &err) == 0, "the output is closed");
+			for (int again = 0; again < 2; again++) {
+				in = pl_io_spool_read(s, "spool", &err);
+				all = slurp(in, got, 2 * n + 1, 1, &errors, &err);
+				ok(all == round * n && !errors && !memcmp(got, p, n) &&
+					   !memcmp(got + (size_t)(round - 1) * n, p, n),
+				   "%zu bytes: round %d is read", n, round);
+				pl_in_close(in);
+			}
+		}
+		copy = pl_out_open_buf(&b, &err);
+		if (copy) {
+			struct pl_in *in = pl_io_spool_read(s, "spool", &err);
+
+			ok(pl_out_copy(copy, in, &err) == 0 && b.n == 2 * n &&
+				   !memcmp(b.p + n, p, n),
+			   "a copy has all bytes");
+			pl_in_close(in);
+			pl_out_abort(copy);
+		}
+		unsetenv("TMPDIR");
+		pl_io_spool_free(s);
+		pl_buf_fini(&b);
+		free(p);
+		free(got);
+	}
+}
+
 int main(void)
 {
 	snprintf(dir, sizeof(dir), "%s/pl_stream_XXXXXX", getenv("TMP") ? getenv("TMP") : "/tmp");
 	if (!mkdtemp(dir) || chdir(dir) < 0)
 		return 99;
 	test_files();
+	test_spool();
 	test_full();
 	test_pipe();
 	test_gunzip(1);

@@ -2,7 +2,7 @@
  * The fast backend: the battery of all backends on each instruction set that this processor has,
  * with one thread and with three; what it adds to it; and what dropout drops.
  *
- * runner: long
+ * runner: long, threads
  */
 #include "tensor_battery.h"
 

@@ -6,7 +6,7 @@
  * negative. So the gradient of a filter is a small difference of large sums, and each error that
  * all its terms share grows with the batch.
  *
- * runner: long
+ * runner: long, threads
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * trace(5): what is written is what is read, whatever the batches; merges, the loader, names.
  *
- * runner: long
+ * runner: long, threads
  */
 #include "trace_fixture.h"
 
@@ -505,6 +505,7 @@ static void test_collectives(void)
 		{ "void block_all_reduce_sum_f32<256>(float*, float*)", NULL },
 		{ "torch.distributed.ddp.reducer::copy_bucket_to_view", NULL },
 		{ "_c10d_functional::wait_tensor", NULL },
+		{ "fsdp::all_gather_copy_in", NULL },
 		{ "record_param_comms", NULL },
 		{ "ncclGroupEnd", NULL },
 		{ "forward-compute", NULL },

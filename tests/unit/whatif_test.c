@@ -433,7 +433,7 @@ static void test_laws(struct job *j, const char *text, const struct law *laws, s
 	const struct pl_shape *s = &j->g.shape[0];
 	static const struct pl_selector everything = { .all = true };
 	struct pl_graph_select all = { 0 };
-	const struct pl_sim_scale both[2] = { { &all, 1 }, { &all, 0.5 } };
+	const struct pl_sim_scale both[2] = { { &all, 1, NULL }, { &all, 0.5, NULL } };
 	struct pl_err err = { 0 };
 	struct pl_run r = { 0 };
 	struct pl_sim *sim = pl_sim_new(&j->g, &err);

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "core/progress.h"
+#include "derive/layers.h"
+#include "inputs/inputs.h"
 #include "io/container.h"
-#include "program.h"
 
 #define LOOK   ((size_t)64 << 10) /* bytes that a probe wants */
 #define PACKED ((size_t)16 << 10) /* ... and of a gzip that hold about as many */
@@ -48,7 +50,7 @@ static int natural(const char *a, const char *b)
 
 static int by_path(const void *pa, const void *pb)
 {
-	const struct input *a = pa, *b = pb;
+	const struct pl_input *a = pa, *b = pb;
 
 	return natural(a->path, b->path);
 }
@@ -85,16 +87,40 @@ static int look_into(struct pl_in *in, struct look *l, struct pl_err *err)
 	return 0;
 }
 
-/* A stream that was cut in its head (PL_NONE) may be a trace. --check takes streams of all kinds.
- */
-static bool recognised(const struct config *c, const struct look *l, uint32_t kind)
+static bool is_known_format(const struct look *l)
 {
-	if (kind)
-		return kind == PL_KIND_TRACE || kind == PL_NONE || c->check;
 	for (size_t i = 0; pl_import_formats[i]; i++)
 		if (pl_import_formats[i]->probe(l->p, l->n) > 0)
 			return true;
 	return false;
+}
+
+/* Does a file of a folder belong to the inputs? A stream that was cut in its head (PL_NONE) may be
+ * a trace. */
+static bool belongs(const struct pl_inputs_opts *o, const struct pl_input *i)
+{
+	if (i->kind)
+		return i->kind == PL_KIND_TRACE || i->kind == PL_NONE || o->every_kind;
+	return i->et || (i->known && !i->layers);
+}
+
+/* Find out what the input is, from its first bytes. */
+static int recognise(const struct pl_inputs_opts *o, struct pl_input *i, struct pl_err *err)
+{
+	struct look l = { 0 };
+	int rc = look_into(i->in, &l, err);
+
+	if (rc >= 0 && l.n)
+		rc = pl_container_kind(i->in, &i->kind, err);
+	if (rc >= 0 && i->kind) {
+		i->merged = i->kind == PL_KIND_TRACE && pl_trace_is_merged(i->in);
+	} else if (rc >= 0) {
+		i->et = !o->forced && l.n && pl_import_et_probe(l.p, l.n);
+		i->known = !l.n || is_known_format(&l);
+		i->layers = l.n && pl_derive_is_layers(l.p, l.n);
+	}
+	pl_in_close(l.held);
+	return rc;
 }
 
 static bool is_file(const char *path, struct stat *st)
@@ -103,7 +129,7 @@ static bool is_file(const char *path, struct stat *st)
 }
 
 /* Is the file among the inputs already, under this name or another? */
-static bool is_known(const struct inputs *v, struct input *i)
+static bool is_known(const struct pl_inputs *v, const struct pl_inputs_opts *o, struct pl_input *i)
 {
 	struct stat st;
 
@@ -113,44 +139,40 @@ static bool is_known(const struct inputs *v, struct input *i)
 	i->dev = st.st_dev;
 	i->ino = st.st_ino;
 	for (size_t k = 0; k < v->n; k++)
-		if (v->v[k].ino == i->ino && v->v[k].dev == i->dev)
+		if (v->v[k].ino == i->ino && v->v[k].dev == i->dev &&
+		    !(o->pairs &&
+		      (v->v[k].kind == PL_KIND_GRAPH || v->v[k].merged || v->v[k].layers)))
 			return true;
 	return false;
 }
 
 /* Takes the path. `found`: it comes from a folder and need not be a trace. */
-static int add(struct inputs *v, const struct config *c, char *path, bool found, struct pl_err *err)
+static int add(struct pl_inputs *v, const struct pl_inputs_opts *o, char *path, bool found,
+	       struct pl_err *err)
 {
-	struct input i = { .path = path };
-	struct look l = { 0 };
+	struct pl_input i = { .path = path };
 	char name[8];
-	uint32_t kind = 0;
 	bool use = true;
 	int rc = 0;
 
 	if (!path)
 		return pl_fail(err, PL_ENOMEM, "out of memory");
-	if (is_known(v, &i)) {
-		pl_say(&c->c.log, PL_LOG_WARN, "%s is given twice: it is read once", path);
+	if (is_known(v, o, &i)) {
+		pl_say(o->log, PL_LOG_WARN, "%s is given twice: it is read once", path);
 		pl_free(path);
 		v->twice++;
 		return 0;
 	}
 	i.in = pl_in_open(path, err);
-	rc = i.in ? look_into(i.in, &l, err) : err->code;
-	if (rc >= 0 && l.n)
-		rc = pl_container_kind(i.in, &kind, err);
+	rc = i.in ? recognise(o, &i, err) : err->code;
 	if (rc >= 0) {
-		i.et = !c->from && l.n && pl_import_et_probe(l.p, l.n);
-		use = !found || i.et || recognised(c, &l, kind);
-		if (!use && kind)
-			pl_say(&c->c.log, PL_LOG_WARN, "%s: this is a %s, no trace; left out", path,
-			       pl_container_kind_name(kind, name));
+		use = !found || belongs(o, &i);
+		if (!use && i.kind)
+			pl_say(o->log, PL_LOG_WARN, "%s: this is a %s, no trace; left out", path,
+			       pl_container_kind_name(i.kind, name));
 		else if (!use)
-			pl_say(&c->c.log, PL_LOG_NOTE, "%s: not a known trace format; left out",
-			       path);
+			pl_say(o->log, PL_LOG_NOTE, "%s: not a known trace format; left out", path);
 	}
-	pl_in_close(l.held);
 	if (rc >= 0 && use)
 		rc = pl_grow(&v->v, &v->cap, v->n + 1, sizeof(*v->v), err);
 	/* a file is opened again when its turn comes; a pipe, with a name or without, stays open */
@@ -165,7 +187,7 @@ static int add(struct inputs *v, const struct config *c, char *path, bool found,
 	return rc;
 }
 
-static int add_folder(struct inputs *v, const struct config *c, const char *folder,
+static int add_folder(struct pl_inputs *v, const struct pl_inputs_opts *o, const char *folder,
 		      struct pl_err *err)
 {
 	size_t first = v->n, twice = v->twice;
@@ -191,7 +213,7 @@ static int add_folder(struct inputs *v, const struct config *c, const char *fold
 			pl_free(path);
 			continue;
 		}
-		rc = add(v, c, path, true, err);
+		rc = add(v, o, path, true, err);
 		if (rc < 0)
 			break;
 		errno = 0;
@@ -200,18 +222,22 @@ static int add_folder(struct inputs *v, const struct config *c, const char *fold
 	if (rc < 0)
 		return rc;
 	if (v->n == first && v->twice == twice)
-		return pl_fail(err, PL_EDATA, "%s: no file in this folder is a trace", folder);
+		return pl_fail(err, PL_EDATA,
+			       "%s: no file in this folder is a trace; name the folder that the "
+			       "profiler wrote its files into (*.pt.trace.json.gz)",
+			       folder);
 	qsort(v->v + first, v->n - first, sizeof(*v->v), by_path);
 	return 0;
 }
 
-int inputs_find(struct inputs *in, const struct config *c, int argc, char **argv,
-		struct pl_err *err)
+int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int argc, char **argv,
+		   struct pl_err *err)
 {
 	bool stdin_used = false;
 
+	pl_progress("looking at the inputs");
 	if (!argc)
-		return add(in, c, pl_strdup("-"), false, err);
+		return add(in, o, pl_strdup("-"), false, err);
 	for (int i = 0; i < argc; i++) {
 		struct stat st;
 
@@ -223,30 +249,20 @@ int inputs_find(struct inputs *in, const struct config *c, int argc, char **argv
 		} else if (!argv[i][0]) {
 			return pl_fail(err, PL_EUSAGE, "a file name is empty");
 		} else if (stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode)) {
-			PL_CHECK(add_folder(in, c, argv[i], err));
+			PL_CHECK(add_folder(in, o, argv[i], err));
 			continue;
 		}
-		PL_CHECK(add(in, c, pl_strdup(argv[i]), false, err));
+		PL_CHECK(add(in, o, pl_strdup(argv[i]), false, err));
 	}
 	return 0;
 }
 
-const char *input_name(const struct input *i)
+const char *pl_inputs_name(const struct pl_input *i)
 {
 	return strcmp(i->path, "-") ? i->path : "stdin";
 }
 
-struct pl_import_opts import_opts(const struct config *c, const struct pl_log *log, int32_t order)
-{
-	return (struct pl_import_opts){ .strict = c->c.strict || c->check,
-					.salvage = c->salvage && !c->check,
-					.log = log,
-					.rank_from = c->rank_from,
-					.order = order,
-					.columns = c->columns };
-}
-
-struct pl_in *input_open(struct input *i, struct pl_err *err)
+struct pl_in *pl_inputs_open(struct pl_input *i, struct pl_err *err)
 {
 	struct pl_in *in = i->in;
 
@@ -254,7 +270,12 @@ struct pl_in *input_open(struct input *i, struct pl_err *err)
 	return in ? in : pl_in_open(i->path, err);
 }
 
-void inputs_fini(struct inputs *in)
+const char *pl_inputs_all(const struct pl_inputs *in)
+{
+	return in->n == 1 ? pl_inputs_name(&in->v[0]) : "these files";
+}
+
+void pl_inputs_fini(struct pl_inputs *in)
 {
 	for (size_t i = 0; i < in->n; i++) {
 		pl_in_close(in->v[i].in);

@@ -1,8 +1,8 @@
 /* Counting what flows by, and the checks of --check that concern several events. */
 #include "core/progress.h"
-#include "program.h"
+#include "inputs/inputs.h"
 
-void progress_add(struct progress *p, uint64_t events)
+void pl_inputs_progress_add(struct pl_inputs_progress *p, uint64_t events)
 {
 	p->events += events;
 	pl_progress("%zu of %zu files, %.1f M events", p->files, p->n_files,
@@ -13,7 +13,7 @@ void progress_add(struct progress *p, uint64_t events)
 
 static int tap_begin(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
-	struct tap *t = (struct tap *)s;
+	struct pl_inputs_tap *t = (struct pl_inputs_tap *)s;
 
 	PL_CHECK(pl_grow(&t->seg_events, &t->cap_seg, (size_t)t->segments + 1,
 			 sizeof(*t->seg_events), err));
@@ -34,20 +34,20 @@ static int check_batch(const struct pl_batch *b, struct pl_err *err)
 static int tap_batch(struct pl_sink *s, struct pl_segment *seg, struct pl_batch *b,
 		     struct pl_err *err)
 {
-	struct tap *t = (struct tap *)s;
+	struct pl_inputs_tap *t = (struct pl_inputs_tap *)s;
 
 	t->events += b->n;
 	t->seg_events[t->segments - 1] += b->n;
 	if (t->progress)
-		progress_add(t->progress, b->n);
+		pl_inputs_progress_add(t->progress, b->n);
 	if (t->check)
 		PL_CHECK(check_batch(b, err));
 	if (t->next && t->next->batch)
-		PL_CHECK(t->next->batch(t->next, seg, b, err));
-	return t->after ? t->after(t->arg, err) : 0;
+		return t->next->batch(t->next, seg, b, err);
+	return 0;
 }
 
-static int note_ranks(struct tap *t, const struct pl_segment *seg, struct pl_err *err)
+static int note_ranks(struct pl_inputs_tap *t, const struct pl_segment *seg, struct pl_err *err)
 {
 	for (uint32_t i = 0; i < seg->n_tracks; i++) {
 		int32_t r = seg->track[i].rank;
@@ -65,7 +65,7 @@ static int note_ranks(struct tap *t, const struct pl_segment *seg, struct pl_err
 
 static int tap_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
-	struct tap *t = (struct tap *)s;
+	struct pl_inputs_tap *t = (struct pl_inputs_tap *)s;
 
 	PL_CHECK(note_ranks(t, seg, err));
 	return t->next && t->next->end ? t->next->end(t->next, seg, err) : 0;
@@ -73,7 +73,7 @@ static int tap_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err
 
 static int tap_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err *err)
 {
-	struct tap *t = (struct tap *)s;
+	struct pl_inputs_tap *t = (struct pl_inputs_tap *)s;
 
 	t->merges++;
 	t->base = t->segments;
@@ -92,7 +92,7 @@ static int tap_merge(struct pl_sink *s, const struct pl_merge *m, struct pl_err 
 	return t->next && t->next->merge ? t->next->merge(t->next, m, err) : 0;
 }
 
-void tap_init(struct tap *t, struct pl_sink *next, struct progress *p)
+void pl_inputs_tap_init(struct pl_inputs_tap *t, struct pl_sink *next, struct pl_inputs_progress *p)
 {
 	memset(t, 0, sizeof(*t));
 	t->sink = (struct pl_sink){ tap_begin, tap_batch, tap_end, tap_merge };
@@ -100,14 +100,14 @@ void tap_init(struct tap *t, struct pl_sink *next, struct progress *p)
 	t->progress = p;
 }
 
-void tap_fini(struct tap *t)
+void pl_inputs_tap_fini(struct pl_inputs_tap *t)
 {
 	pl_free(t->seg_events);
 	pl_free(t->last);
 	pl_free(t->rank);
 }
 
-int tap_check(const struct tap *t, struct pl_err *err)
+int pl_inputs_tap_check(const struct pl_inputs_tap *t, struct pl_err *err)
 {
 	for (size_t i = 0; i < t->n_last; i++) {
 		if (t->last[i].segment == PL_NONE)

@@ -1,0 +1,256 @@
+/*
+ * The changes that would help most: what a user can do about the causes of the verdict.
+ *
+ * A row says for a cause what to do, with the setting, and which change of durations stands for it.
+ * That change is simulated; without one the share of the cause is the most that can be saved.
+ */
+#include <math.h>
+
+#include "graph/select.h"
+#include "program.h"
+
+#define LEAST 0.01 /* of the step: what saves less is no advice ... */
+#define SMALL 0.03 /* ... nor is a cause that the verdict does not name */
+
+static const struct advice {
+	uint8_t cause;
+	const char *selector; /* NULL: nothing to simulate */
+	double factor; /* of their durations; 0: on the rank of the cause, as fast as others */
+	const char *what;
+} advices[] = {
+	{ PL_VERDICT_INPUT, "phase=input", 0.5,
+	  "batches twice as fast: twice as many workers (num_workers of the DataLoader)" },
+	{ PL_VERDICT_EXPOSED, "kind=comm", 0.5,
+	  "half the bytes: gradients in bfloat16 (DDP: bf16_compress_hook), or a faster network" },
+	{ PL_VERDICT_COMPUTE, "kind=kernel|host_op", 0.5,
+	  "computation twice as fast: bfloat16 (torch.autocast) where the device has it, "
+	  "torch.compile" },
+	{ PL_VERDICT_LAUNCH, "kind=host_op|runtime|gap", 0.5,
+	  "launches twice as fast: CUDA graphs (torch.compile with mode=\"reduce-overhead\")" },
+	{ PL_VERDICT_HOST_SYNC, NULL, 0,
+	  "the host does not wait: no .item(), .cpu() or print of a tensor in each step" },
+	{ PL_VERDICT_SLOW_RANK, "kind=kernel|host_op", 0,
+	  "that rank as fast as the others: see its clock, temperature and other processes" },
+	{ PL_VERDICT_IMBALANCE, "kind=kernel|host_op", 0,
+	  "less work on the stage, at most: layers of it on others, samples of equal length" },
+	{ PL_VERDICT_IMBALANCE, NULL, 0, "equal work on all ranks: samples of equal length" },
+	{ PL_VERDICT_BUBBLE, NULL, 0,
+	  "more microbatches, or a schedule with a smaller bubble (interleaved, zero-bubble)" },
+	{ PL_VERDICT_SLOW_LINK, NULL, 0, "a link as fast as the others: see its errors and speed" },
+	{ PL_VERDICT_MEMORY, NULL, 0,
+	  "memory that is kept: expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF; pin_memory of "
+	  "the DataLoader" },
+	{ PL_VERDICT_CHECKPOINT, NULL, 0,
+	  "checkpoints in the background: torch.distributed.checkpoint.async_save" },
+	{ PL_VERDICT_GARBAGE, NULL, 0,
+	  "garbage collection between steps: gc.freeze(), gc.disable()" },
+	{ PL_VERDICT_EVALUATION, NULL, 0, "evaluation less often, or on other ranks" },
+	{ PL_VERDICT_COMPILATION, NULL, 0,
+	  "code that is made before the training: steps of equal shapes, a warm cache" },
+	{ PL_VERDICT_CONTENTION, NULL, 0,
+	  "communication that leaves more of the device: NCCL_MAX_CTAS" },
+};
+/* The same where hosts compute and communicate, and where it is no communication of gradients. */
+static const char contention_on_hosts[] =
+	"communication that leaves more of the processors: cores of their own for its threads";
+static const char host_computation[] =
+	"if computation took half the time: torch.compile may shorten it; so do more threads "
+	"(OMP_NUM_THREADS) where cores are idle";
+static const char fewer_bytes[] = "half the bytes: bfloat16 for what is sent, or a faster network";
+static const char fewer_bytes_of_shards[] =
+	"half the bytes: bfloat16 for what is sent (FSDP: MixedPrecisionPolicy), or a faster "
+	"network";
+
+static const char *what_to_do(const struct report *r, const struct advice *a,
+			      const struct pl_verdict_row *v)
+{
+	bool shards = strstr(v->where, "allgather") || strstr(v->where, "reduce_scatter");
+
+	if (a->cause == PL_VERDICT_CONTENTION && !r->start_device)
+		return contention_on_hosts;
+	if (a->cause == PL_VERDICT_COMPUTE && !r->start_device)
+		return host_computation;
+	if (a->cause == PL_VERDICT_EXPOSED && !strstr(v->text, "gradient"))
+		return shards ? fewer_bytes_of_shards : fewer_bytes;
+	return a->what;
+}
+
+/* Did processes beside the job read its batches? Then a fetch is their work, else the job's. */
+static bool has_workers(const struct pl_graph *g)
+{
+	for (size_t i = 0; i < g->n_res; i++)
+		if (!strcmp(pl_intern_get(&g->str, g->res[i].name), PL_GRAPH_LOADER_WORKERS))
+			return true;
+	return false;
+}
+
+/* How much shorter a rank's computation would be if it were that of the others. */
+static double equal_factor(const struct report *r, int32_t rank)
+{
+	double own = 0, others = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->account.n_ranks; i++) {
+		const struct pl_rank_time *t = &r->account.rank[i];
+		double ns = (double)(t->compute_ns + t->comm_overlapped_ns);
+
+		if (t->rank == rank) {
+			own = ns;
+		} else {
+			others += ns;
+			n++;
+		}
+	}
+	return n && own > 0 ? fmin(1, others / (double)n / own) : 1;
+}
+
+/* What the change of `line` saves, by simulation; perhaps it was simulated before. */
+static int simulate(const struct report *r, const char *line, double factor, struct saving *saves,
+		    struct pl_err *err)
+{
+	struct halving x = { .factor = factor,
+			     .touched = 1 - factor,
+			     .comm = strstr(line, "kind=comm") };
+	struct pl_graph_select select = { 0 };
+	pl_ns *length = NULL;
+	struct pl_plan plan;
+	int rc;
+
+	for (size_t i = 0; i < r->n_changes; i++)
+		if (!strcmp(r->change[i].change, line)) {
+			*saves = r->change[i].saves;
+			return 0;
+		}
+	pl_plan_init(&plan);
+	PL_TRY(pl_alloc(&length, r->n_steps, sizeof(*length), err));
+	PL_TRY(pl_plan_add_line(&plan, line, err));
+	PL_TRY(pl_graph_select_init(&select, &plan.rw[0].select, &r->g, NULL, err));
+	PL_TRY(pl_sim_means(r->s, &(struct pl_sim_scale){ &select, (float)factor, length }, 1,
+			    &x.mean, err));
+	x.length = length;
+	find_saving(r, &x, saves);
+out:
+	pl_graph_select_fini(&select);
+	pl_plan_fini(&plan);
+	pl_free(length);
+	return rc;
+}
+
+/* Enough workers hide the time of the batches: then the job does not wait for input. */
+static int try_workers(struct report *r, struct advice_row *row, struct pl_err *err)
+{
+	double rest;
+	int n;
+
+	PL_CHECK(simulate(r, "scale phase=input by 0", 0, &row->saves, err));
+	rest = 1 - row->saves.share;
+	n = rest > 0 ? (int)fmin(64, ceil(row->saves.share / rest)) : 1;
+	n = n > 1 ? n : 1;
+	snprintf(row->what, sizeof(row->what),
+		 "batches that are read beside the job: DataLoader(num_workers=%d)", n);
+	snprintf(row->change, sizeof(row->change), "loader-workers %d", n);
+	return 0;
+}
+
+/* What anybody can set comes first, then what saves most. */
+static bool is_before(const struct advice_row *a, const struct advice_row *b)
+{
+	if (a->no_setting != b->no_setting)
+		return b->no_setting;
+	return a->saves.share >= b->saves.share;
+}
+
+static int try_advice(struct report *r, const struct advice *a, const struct pl_verdict_row *v,
+		      struct pl_err *err)
+{
+	struct advice_row row = { .saves = { v->share, 0, v->share },
+				  .at_most = !a->selector,
+				  .no_setting = a->cause == PL_VERDICT_COMPUTE };
+	size_t at = r->n_advice;
+
+	snprintf(row.what, sizeof(row.what), "%s", what_to_do(r, a, v));
+	if (a->cause == PL_VERDICT_INPUT && !has_workers(&r->g)) {
+		PL_CHECK(try_workers(r, &row, err));
+	} else if (a->selector && (v->rank >= 0 || a->factor > 0)) {
+		double factor = a->factor > 0 ? a->factor : equal_factor(r, v->rank);
+		char of[24] = "";
+
+		if (a->factor <= 0)
+			snprintf(of, sizeof(of), "rank=%d,", v->rank);
+		snprintf(row.change, sizeof(row.change), "scale %s%s by %.3g", of, a->selector,
+			 factor);
+		PL_CHECK(simulate(r, row.change, factor, &row.saves, err));
+	} else if (a->selector) {
+		return 0;
+	}
+	if (row.saves.share < (row.at_most ? SMALL : LEAST) ||
+	    (!row.at_most && row.saves.least <= 0)) /* perhaps nothing */
+		return 0;
+	for (; at && !is_before(&r->advice[at - 1], &row); at--)
+		;
+	if (at == ADVICES)
+		return 0;
+	r->n_advice = pl_min_size(r->n_advice + 1, ADVICES);
+	memmove(&r->advice[at + 1], &r->advice[at], (r->n_advice - at - 1) * sizeof(*r->advice));
+	r->advice[at] = row;
+	return 0;
+}
+
+int find_advice(struct report *r, struct pl_err *err)
+{
+	const struct pl_verdict *v = &r->verdict;
+
+	for (size_t k = 0; k < PL_LEN(advices); k++) {
+		const struct advice *a = &advices[k];
+		const struct pl_verdict_row *row =
+			a->cause == PL_VERDICT_COMPUTE ? &v->compute : NULL;
+
+		for (size_t i = 0; i < v->n && !row; i++)
+			if (v->row[i].cause == a->cause &&
+			    (a->selector || v->row[i].rank < 0 || a->cause != PL_VERDICT_IMBALANCE))
+				row = &v->row[i];
+		if (row)
+			PL_CHECK(try_advice(r, a, row, err));
+	}
+	return 0;
+}
+
+void print_advice(const struct report *r, struct pl_writer *w)
+{
+	for (size_t i = 0; i < r->n_advice; i++) {
+		const struct advice_row *a = &r->advice[i];
+		char head[112], text[320], interval[56] = "";
+
+		if (!a->at_most)
+			snprintf(interval, sizeof(interval), " (%.1f to %.1f %%%s)",
+				 -100 * a->saves.most, -100 * a->saves.least,
+				 is_unreliable(r) ? ", not reliable" : "");
+		snprintf(head, sizeof(head), "%s %s-%.1f %%%s:", i ? "           " : "would help:",
+			 a->at_most ? "at most " : "", 100 * a->saves.share, interval);
+		snprintf(text, sizeof(text), *a->change ? "%s (--what-if '%s')" : "%s", a->what,
+			 a->change);
+		print_wrapped(head, text, w);
+	}
+}
+
+void put_advice(struct pl_writer *w, const struct report *r)
+{
+	pl_json_key(w, "would_help");
+	pl_json_open(w, '[');
+	for (size_t i = 0; i < r->n_advice; i++) {
+		const struct advice_row *a = &r->advice[i];
+
+		pl_json_open(w, '{');
+		pl_json_str(w, "what", a->what);
+		pl_json_real(w, "share", a->saves.share);
+		if (!a->at_most) {
+			pl_json_real(w, "share_lo", a->saves.least);
+			pl_json_real(w, "share_hi", a->saves.most);
+		}
+		pl_json_bool(w, "at_most", a->at_most);
+		if (*a->change)
+			pl_json_str(w, "change", a->change);
+		pl_json_close(w);
+	}
+	pl_json_close(w);
+}

@@ -1,0 +1,541 @@
+/*
+ * How far the report may be trusted: the self-test of the graph as one line, and the 90 % interval
+ * of a prediction.
+ *
+ * The interval is that of the ratio predicted / replayed. The following parts have different
+ * causes, so each side of the interval is the root of the sum of their squares. All are halves of
+ * 90 % intervals:
+ *
+ *	- what every model has: a share of the step, of the time of threads, and of the change
+ *	  (PL_SELFTEST_MODEL and others);
+ *	- the mean of the ratios that the steps predict, by Student's distribution;
+ *	- the doubtful time of the critical path (lib/sim/selftest.h): that which the change removes
+ *	  or adds counts whole, and that which stays may change as much as what the changes touch;
+ *	- the fit of communication: the intercepts of lines that were fitted to transfers;
+ *	- the fit of operations, where their sizes change: the error of the regression;
+ *	- half of the bias, or all of it where the prediction is not corrected for it;
+ *	- the scatter of the ranks, where the job gets another number of ranks.
+ *
+ * Two more parts count where the real change is greater than predicted:
+ *
+ *	- time that the changes leave as it is, but of which any share may follow them, or be the
+ *	  profiler's own (unchanged_time());
+ *	- communication of threads that the changes take away, because it took time from
+ * computation.
+ */
+#include <math.h>
+
+#include "program.h"
+
+/* Levels, as shares of the critical path. */
+#define LOW    0.25
+#define MEDIUM 0.05
+
+#define DROPPED 0.001 /* of all dependencies */
+
+#define MOST_STAYS 0.9 /* of the step; beside more than this a change says little */
+
+#define TRIES 32
+
+const char *const trust_level[] = { "high", "medium", "low" };
+
+/* ---- reasons --------------------------------------------------------------------------------- */
+
+PL_PRINTF(3, 4)
+static void because(struct trust *t, int level, const char *fmt, ...)
+{
+	va_list ap;
+
+	t->level = level > t->level ? level : t->level;
+	if (t->n == PL_LEN(t->reason))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(t->reason[t->n++], sizeof(t->reason[0]), fmt, ap);
+	va_end(ap);
+}
+
+void note_contradiction(struct trust *t, const char *what, float factor, double before,
+			double after)
+{
+	if (!pl_selftest_contradicts(factor, before, after) || t->contradiction)
+		return;
+	t->contradiction = true;
+	because(t, TRUST_LOW, "a contradiction: \"%.60s\" makes the step %.1f %% %s", what,
+		100 * fabs(after / before - 1), after > before ? "longer" : "shorter");
+}
+
+static void judge_ranks(struct trust *t, const struct pl_graph *g,
+			const struct pl_selftest *selftest)
+{
+	struct pl_selftest_ranks x;
+	bool p2p;
+
+	pl_selftest_ranks(selftest, &x);
+	p2p = x.p2p_alone * 2 > x.comms_alone;
+	t->not_joined = !x.joined;
+	if (x.comms_alone && g->n_ranks > 1)
+		because(t, t->not_joined || x.comms_alone * 2 > x.comms ? TRUST_LOW : TRUST_MEDIUM,
+			"%llu of %llu %s have no partner",
+			(unsigned long long)(p2p ? x.p2p_alone : x.comms_alone),
+			(unsigned long long)(p2p ? x.p2p : x.comms),
+			p2p ? "sends and receives" : "communications");
+	else if (t->not_joined)
+		because(t, TRUST_LOW, "no rank waits for another one");
+}
+
+/* Dependencies that the recorded times contradict are not in the graph. */
+static void judge_edges(struct trust *t, const struct pl_graph *g)
+{
+	double edges = 0;
+
+	for (size_t k = 0; k < g->n_steps; k++)
+		edges += g->shape[g->step[k].shape].n_edges;
+	if ((double)g->dropped_edges > DROPPED * edges)
+		because(t, TRUST_MEDIUM,
+			"the recorded times contradict %lld dependencies, which were given up",
+			(long long)g->dropped_edges);
+}
+
+void note_sizes(struct trust *t, size_t estimated, size_t n)
+{
+	if (estimated)
+		because(t, TRUST_MEDIUM, "the sizes of %zu of %zu gradients are estimated",
+			estimated, n);
+}
+
+static void judge_path(struct trust *t)
+{
+	const struct pl_selftest_path *p = &t->path;
+	const struct {
+		pl_ns ns;
+		bool doubtful; /* the rest only becomes a reason if there is more of it */
+		const char *what;
+	} part[] = {
+		{ p->unexplained, true, "unexplained" },
+		{ p->idle, true, "time in which a thread was idle" },
+		{ p->alone, true, "communication without a partner" },
+		{ p->waiting, true, "operations that end together with communication" },
+		{ p->slow, true, "sends and receives that take longer than others" },
+		{ p->unrecorded, false, "time in which the program recorded nothing" },
+		{ p->inferred, false, "operations that were inferred" },
+	};
+	double sum = 0;
+
+	for (size_t i = 0; i < PL_LEN(part) && p->length > 0; i++) {
+		double share = (double)part[i].ns / (double)p->length;
+
+		sum += part[i].doubtful ? share : 0;
+		if (share >= (part[i].doubtful ? MEDIUM : LOW))
+			because(t, TRUST_MEDIUM, "%.0f %% of the critical path is %s", 100 * share,
+				part[i].what);
+	}
+	if (sum >= LOW)
+		t->level = TRUST_LOW;
+	else if (sum >= MEDIUM && t->level < TRUST_MEDIUM)
+		because(t, TRUST_MEDIUM, "%.0f %% of the critical path is doubtful", 100 * sum);
+}
+
+/* The mean of few steps of which some are unusual is not that of many. Where steps overlap, each
+ * may be longer than the one before, so their periods count. */
+static void judge_steps(struct report *r)
+{
+	double sum = 0, squares = 0, least = INFINITY, most = 0, mean, half;
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n_steps; i++) {
+		pl_ns ns = r->overlap ? r->step[i].period : r->step[i].replayed;
+
+		if (ns <= 0)
+			continue;
+		sum += (double)ns;
+		squares += (double)ns * (double)ns;
+		least = fmin(least, (double)ns);
+		most = fmax(most, (double)ns);
+		n++;
+	}
+	if (n < 2)
+		return;
+	mean = sum / (double)n;
+	half = pl_selftest_half(sqrt(fmax(squares - sum * mean, 0) / (double)(n - 1)), n);
+	if (half >= LOW * mean)
+		because(&r->trust, TRUST_MEDIUM,
+			"%zu steps of %.0f to %.0f %% of their mean are too few, as they differ so "
+			"much",
+			n, 100 * least / mean, 100 * most / mean);
+}
+
+/* Ranks that wait for one another although nobody recorded this. */
+static void judge_waits(struct report *r)
+{
+	double ns = 0;
+
+	for (size_t i = 0; i < r->n_waits; i++)
+		ns = fmax(ns, r->wait[i].inferred ? r->wait[i].ns : 0);
+	if (ns > 0)
+		because(&r->trust, ns < MEDIUM * r->replayed_mean ? TRUST_HIGH : TRUST_MEDIUM,
+			"ranks wait up to %.0f %% of the step for a rendezvous that was inferred",
+			100 * ns / r->replayed_mean);
+}
+
+/* ---- the graph ------------------------------------------------------------------------------- */
+
+bool can_contradict(const struct pl_selector *keys)
+{
+	return !keys->key[PL_SEL_HOST] && !keys->key[PL_SEL_RANK] && !keys->key[PL_SEL_STAGE] &&
+	       !keys->key[PL_SEL_DP];
+}
+
+/* Does the rewrite change durations of operations that a selector names? */
+static bool can_be_tested(const struct pl_rewrite *rw)
+{
+	return (rw->op == PL_RW_SCALE || rw->op == PL_RW_REMOVE || rw->op == PL_RW_SET ||
+		rw->op == PL_RW_FIX) &&
+	       can_contradict(&rw->select);
+}
+
+/* Make the tests of the operations that each change selects. */
+static size_t test_changes(const struct pl_plan *p, struct pl_selftest_try *v)
+{
+	static const float factor[] = { 0, 0.5F, 2 };
+	static const char *const what[] = { "remove what a change selects",
+					    "scale what a change selects by 0.5",
+					    "scale what a change selects by 2" };
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n_rw && n + PL_LEN(factor) <= TRIES; i++)
+		for (size_t k = 0; k < PL_LEN(factor) && can_be_tested(&p->rw[i]); k++)
+			v[n++] = (struct pl_selftest_try){ .what = what[k],
+							   .keys = p->rw[i].select,
+							   .factor = factor[k] };
+	return n;
+}
+
+/* The time of communication and of all other operations, on all ranks: t[0] and t[1]. */
+static void sum_durations(const struct report *r, double *t)
+{
+	t[0] = t[1] = 0;
+	for (size_t k = 0; k < r->g.n_steps; k++) {
+		const struct pl_shape *sh = &r->g.shape[r->g.step[k].shape];
+
+		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
+			t[sh->role[i] != PL_RO_TRANSFER] += (double)pl_sim_durations(r->s, k)[i];
+	}
+}
+
+/* The usual tests take a quarter of the time of a report. So they are left out if nothing else
+ * speaks against the graph and `worth` halves the same operations. */
+int test_graph(struct report *r, bool worth, struct pl_err *err)
+{
+	struct pl_selftest_try v[TRIES];
+	struct pl_selftest *selftest;
+	struct trust *t = &r->trust;
+	struct pl_path path = { 0 };
+	size_t n = test_changes(&r->changes->plan, v);
+	int rc;
+
+	PL_CHECK(pl_selftest_new(&r->g, &selftest, err));
+	judge_ranks(t, &r->g, selftest);
+	if (!r->path.n) { /* something will be predicted */
+		PL_TRY(pl_sim_path_find(r->s, &r->run, &path, err));
+		sum_durations(r, t->work);
+	}
+	pl_selftest_path(selftest, r->path.n ? &r->path : &path, &t->path);
+	judge_path(t);
+	PL_TRY(find_waits(r, r->path.n ? &r->path : &path, err));
+	judge_waits(r);
+	judge_steps(r);
+	judge_edges(t, &r->g);
+	if (t->level != TRUST_HIGH)
+		n += pl_selftest_usual(&r->g, v + n, TRIES - n);
+	else if (!worth)
+		n += pl_selftest_usual(&r->g, v + n, pl_min_size(TRIES - n, PL_SIM_SIDE_BY_SIDE));
+	PL_TRY(pl_selftest_run(r->s, v, n, err));
+	for (size_t i = 0; i < n; i++)
+		note_contradiction(t, v[i].what, v[i].factor, r->replayed_step, v[i].mean);
+out:
+	pl_selftest_free(selftest);
+	pl_sim_path_fini(&path);
+	return rc;
+}
+
+/* ---- the interval ---------------------------------------------------------------------------- */
+
+/* Doubtful time that counts, ns. What was inferred is right in most jobs. */
+static double doubtful(const struct pl_selftest_path *p)
+{
+	return (double)(p->unexplained + p->idle + p->alone + p->waiting + p->slow) +
+	       0.25 * (double)p->inferred;
+}
+
+/* The ratios that the steps predict; `after`: the steps after a change of the described run, or
+ * NULL. */
+static double of_steps(const struct report *r, const pl_ns *after)
+{
+	double sum = 0, squares = 0, mean;
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n_steps; i++) {
+		const struct step_row *s = &r->step[i];
+		pl_ns before = after && s->predicted != INT64_MIN ? s->predicted : s->replayed;
+		double x = (double)(after ? after[i] : s->predicted) / (double)before;
+
+		if ((!after && s->predicted == INT64_MIN) || before <= 0)
+			continue;
+		sum += x;
+		squares += x * x;
+		n++;
+	}
+	if (n < 2)
+		return 0;
+	mean = sum / (double)n;
+	return pl_selftest_half(sqrt(fmax(squares - (double)n * mean * mean, 0) / (double)(n - 1)),
+				n);
+}
+
+/* By which share the changes lengthen or shorten communication or other operations, whichever they
+ * change more. */
+static double touched(const struct report *r)
+{
+	double now[2], most = 0;
+
+	sum_durations(r, now);
+	for (int i = 0; i < 2; i++)
+		if (r->trust.work[i] > 0)
+			most = fmax(most, fabs(now[i] / r->trust.work[i] - 1));
+	return fmin(most, 1);
+}
+
+/* Is it time of a thread between two operations for which no reason was recorded? */
+static bool is_pause(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
+{
+	return sh->role[i] == PL_RO_GAP && sh->res[i] != PL_NONE &&
+	       g->res[sh->res[i]].track_type == PL_T_THREAD &&
+	       !(sh->phase && pl_graph_phase_holds(sh->phase[i]));
+}
+
+/*
+ * Time of the predicted path that the changes leave as it is. Pauses of threads: the interpreter,
+ * the profiler, collection of garbage, which a profiler makes more frequent. And operations between
+ * two that changed, if they take less time than those: a selection by phase or name misses
+ * operations that belong to the same layers. A model of sizes says which operations change, so only
+ * pauses count then.
+ */
+static double unchanged_time(const struct report *r)
+{
+	double changed = 0, others = 0, sum = 0;
+
+	for (size_t i = 0; i < r->path.n; i++) {
+		const struct pl_path_item *x = &r->path.item[i];
+		const struct pl_gstep *st = &r->g.step[x->step];
+		const struct pl_shape *sh = &r->g.shape[st->shape];
+		bool same = x->part == PL_PP_NODE &&
+			    pl_sim_durations(r->s, x->step)[x->node] == st->dur[x->node];
+
+		if (x->part != PL_PP_NODE)
+			continue;
+		if ((sh->role[x->node] == PL_RO_TRANSFER && same) || r->basis.work_ns > 0)
+			changed = others = 0;
+		if (same && is_pause(&r->g, sh, x->node)) {
+			sum += (double)x->ns;
+		} else if (sh->role[x->node] == PL_RO_TRANSFER) {
+			continue;
+		} else if (same) {
+			others += (double)x->ns;
+		} else {
+			sum += others < changed ? others : 0;
+			changed = (others < changed ? changed : 0) + (double)x->ns;
+			others = 0;
+		}
+	}
+	return sum;
+}
+
+/* Parts of the interval that the path shows, as shares of the replayed step. */
+struct of_path {
+	double doubtful, threads;
+	double follows; /* how much more the step changes if all that stays beside changes follows
+			 * them or, which is the same, does not exist */
+	double comm;	/* communication of threads that the changes take away */
+	double moved;	/* ... by moving it beside computation, from which it takes time */
+};
+
+/* now: of the predicted run. stays: unchanged_time(). */
+static void look_at_path(const struct report *r, const struct pl_selftest_path *now, double stays,
+			 double change, struct of_path *out)
+{
+	const struct pl_selftest_path *old = &r->trust.path;
+	double length = (double)pl_max_i64(old->length, 1), before = doubtful(old),
+	       after = doubtful(now);
+
+	out->doubtful =
+		(fabs(after - before) + fmin(before, after) * fmax(change, touched(r))) / length;
+	out->threads = (double)(now->host_work + now->host_comm) / length;
+	stays = fmin(stays / length, MOST_STAYS);
+	out->follows = change * stays / (1 - stays);
+	out->comm =
+		r->basis.carries_same
+			? 0
+			: fmin(fabs((double)(now->host_comm - old->host_comm)) / length, change);
+}
+
+/* How much the ranks differ in their work, where the prediction has other ranks. */
+static double of_ranks(const struct report *r)
+{
+	double sum = 0, squares = 0, mean, n = (double)r->account.n_ranks;
+
+	for (size_t i = 0; i < r->account.n_ranks && r->basis.ranks; i++) {
+		double x = (double)r->account.rank[i].compute_ns;
+
+		sum += x;
+		squares += x * x;
+	}
+	if (n < 2 || sum <= 0)
+		return 0;
+	mean = sum / n;
+	return PL_SELFTEST_NORMAL * sqrt(fmax(squares / n - mean * mean, 0)) / mean;
+}
+
+static double square(double x)
+{
+	return x * x;
+}
+
+/* The interval of a ratio, less the ratio. squares: of the parts that are not named here. */
+static void bounds(double ratio, const struct of_path *path, double squares, double *low,
+		   double *high)
+{
+	double change = fabs(ratio - 1), less, more;
+
+	squares += square(PL_SELFTEST_MODEL * ratio) + square(PL_SELFTEST_HOST * path->threads) +
+		   square(PL_SELFTEST_CHANGE * change) + square(path->doubtful);
+	less = sqrt(squares + square(PL_SELFTEST_HOST_COMM * path->moved));
+	more = sqrt(squares + square(PL_SELFTEST_UNKNOWN_SHARE * path->follows) +
+		    square(PL_SELFTEST_HOST_COMM * path->comm));
+	*low = fmax(ratio < 1 ? -more : -less, -ratio);
+	*high = ratio < 1 ? less : more;
+}
+
+/* Pauses of threads on the path of the described run, ns. */
+static double pauses(const struct report *r)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < r->path.n; i++) {
+		const struct pl_path_item *x = &r->path.item[i];
+		const struct pl_shape *sh = &r->g.shape[r->g.step[x->step].shape];
+
+		if (x->part == PL_PP_NODE && is_pause(&r->g, sh, x->node))
+			sum += (double)x->ns;
+	}
+	return sum;
+}
+
+/* As find_interval(), but by the path of the described run, because that of the changed one takes
+ * time. So all doubtful time counts as what the change selects, and so does all communication. */
+void find_saving(const struct report *r, const struct halving *x, struct saving *s)
+{
+	const struct pl_selftest_path *p = &r->trust.path;
+	double length = (double)pl_max_i64(p->length, 1), ratio = x->mean / r->mean, low, high;
+	double change = fabs(ratio - 1);
+	double stays = x->pauses ? 0 : fmin(pauses(r) / length, MOST_STAYS);
+	struct of_path path = {
+		.doubtful = x->touched * (2 - x->touched) * doubtful(p) / length,
+		.threads = fmin(ratio, (double)(p->host_work + p->host_comm) / length),
+		.follows = change * stays / (1 - stays),
+		.comm = x->comm ? fmin((1 - x->factor) * (double)p->host_comm / length, change) : 0,
+	};
+
+	*s = (struct saving){ 0 };
+	if (!(r->mean > 0))
+		return;
+	bounds(ratio, &path, square(of_steps(r, x->length)), &low, &high);
+	high = fmin(high, fmax(0, 1 - ratio) + PL_SELFTEST_MODEL); /* nothing gets longer */
+	*s = (struct saving){ 1 - ratio, 1 - ratio - high, 1 - ratio - low };
+}
+
+/* The interval of one ratio, less the ratio. */
+static void interval_of(const struct report *r, const struct pl_selftest_path *now, double stays,
+			double ratio, double *low, double *high)
+{
+	const struct pl_rewrite_basis *b = &r->basis;
+	double bias = isfinite(r->bias_mean) ? fabs(r->bias_mean) / r->replayed_mean : 0;
+	struct of_path path;
+
+	look_at_path(r, now, stays, fabs(ratio - 1), &path);
+	path.moved = b->overlapped ? path.comm : 0;
+	bounds(ratio, &path,
+	       square(of_steps(r, NULL)) + square(doubt(r) / r->replayed_mean) +
+		       square(r->bias_out ? bias / 2 : bias) + square(of_ranks(r)) +
+		       square(PL_SELFTEST_NORMAL * b->work_ns / r->replayed_mean),
+	       low, high);
+	/* no step gets shorter if durations only get longer, and the reverse */
+	if (b->longer && !b->shorter)
+		*low = fmax(*low, fmin(0, 1 - ratio) - PL_SELFTEST_MODEL);
+	if (b->shorter && !b->longer)
+		*high = fmin(*high, fmax(0, 1 - ratio) + PL_SELFTEST_MODEL);
+}
+
+int find_interval(struct report *r, struct pl_err *err)
+{
+	const struct pl_rewrite_basis *b = &r->basis;
+	struct trust *t = &r->trust;
+	double steps = r->predicted_mean / r->replayed_mean,
+	       first = isfinite(r->predicted_step) ? r->predicted_step / r->replayed_step : steps,
+	       ratio = r->of_some_ranks ? first : steps, stays;
+	struct pl_selftest *selftest;
+	struct pl_selftest_path now;
+
+	if (!(r->replayed_mean > 0)) /* no ratio */
+		return 0;
+	if (b->no_batch)
+		because(t, TRUST_MEDIUM, "the recording does not say which sizes follow the batch");
+	PL_CHECK(pl_selftest_new(&r->g, &selftest, err));
+	pl_selftest_path(selftest, &r->path, &now);
+	pl_selftest_free(selftest);
+	stays = unchanged_time(r);
+	interval_of(r, &now, stays, ratio, &t->low, &t->high);
+	interval_of(r, &now, stays, first, &t->first_low, &t->first_high);
+	if (b->longer != b->shorter && pl_selftest_contradicts(b->longer ? 2 : 0, 1, ratio))
+		return pl_fail(err, PL_ENO,
+			       "the prediction is impossible: the changes only make operations %s, "
+			       "but the step gets %.1f %% %s; %s",
+			       b->longer ? "longer" : "shorter", 100 * fabs(ratio - 1),
+			       b->longer ? "shorter" : "longer",
+			       t->n ? t->reason[0] : "steps of ranks overlap");
+	return 0;
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+bool is_unreliable(const struct report *r)
+{
+	return r->trust.level == TRUST_LOW;
+}
+
+void print_trust(const char *head, const struct report *r, struct pl_writer *w)
+{
+	const struct trust *t = &r->trust;
+	struct pl_writer text;
+
+	pl_write_init(&text, NULL, 0);
+	pl_write_text(&text, trust_level[t->level]);
+	for (size_t i = 0; i < t->n; i++)
+		pl_write_format(&text, "%s %s", i ? ";" : ":", t->reason[i]);
+	pl_write_char(&text, '\0');
+	if (pl_write_check(&text, &w->fail) == 0)
+		print_wrapped(head, (const char *)text.b.p, w);
+	pl_write_fini(&text);
+}
+
+void put_trust(struct pl_writer *w, const struct report *r)
+{
+	pl_json_key(w, "trust");
+	pl_json_open(w, '{');
+	pl_json_str(w, "level", trust_level[r->trust.level]);
+	pl_json_key(w, "reasons");
+	pl_json_open(w, '[');
+	for (size_t i = 0; i < r->trust.n; i++)
+		pl_json_put_str(w, r->trust.reason[i], strlen(r->trust.reason[i]));
+	pl_json_close(w);
+	pl_json_close(w);
+}

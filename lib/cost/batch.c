@@ -1,0 +1,419 @@
+/*
+ * Which sizes follow the batch, and what of an operation's work is of samples.
+ *
+ * In the forward pass the first input of an element-wise operation, a normalisation, a loss, a
+ * convolution or a product holds samples, whose number is its first size: that of a pass, or a
+ * multiple (samples times words, samples times heads). Where the samples come second (recurrent
+ * networks), the second size says so. The size that explains most of these inputs is the number of
+ * samples of a pass; the first sizes that are multiples of it follow the batch.
+ *
+ * Other tensors are parameters or, without a batch that was found, samples if they have two
+ * dimensions and no sizes with which the optimiser and the accumulation of gradients work. A
+ * product of two matrices has three sizes, of which one follows the batch: the other two make the
+ * bytes of the parameters or of their gradient.
+ *
+ * A loss that each pass computes once says how many passes a step has.
+ *
+ * Linear in nodes; quadratic in the different sizes of first inputs, of which MOST are looked at.
+ */
+#include <math.h>
+
+#include "cost/internal.h"
+#include "graph/dims.h"
+
+#define MOST	  256
+#define TEXT	  128 /* bytes of text of one tensor's sizes */
+#define MULTIPLE  0.9 /* an input says so much for a size of which its first size is a multiple, */
+#define SECOND	  0.5 /* and for its second size */
+#define EXPLAINED 0.6 /* the size must explain that much */
+
+struct first_input {
+	int64_t size[2]; /* 0: the tensor has one dimension only */
+	double n;
+};
+struct finder {
+	const struct pl_graph *g;
+	struct pl_work_batch *b;
+	uint32_t *forward; /* [row of work]: nodes of forward passes */
+	struct first_input *first;
+	size_t n, cap;
+};
+
+PL_COMPARATOR(by_sizes, struct first_input, size[0], size[1]);
+PL_COMPARATOR_FALLING(by_number, struct first_input, n, size[0], size[1]);
+
+static const char *dims_of(const struct pl_graph *g, uint32_t row)
+{
+	pl_id dims = row == PL_NONE ? PL_NONE : g->work[row].dims;
+
+	return dims == PL_NONE ? NULL : pl_intern_get(&g->str, dims);
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static size_t sizes_text(const struct pl_dims *t, bool turned, char *text)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < t->n && i < PL_DIMS_MAX; i++)
+		n += (size_t)snprintf(text + n, TEXT - n, "%lld,",
+				      (long long)t->size[turned ? t->n - 1 - i : i]);
+	return n;
+}
+
+static int add_param(struct pl_work_batch *b, const struct pl_dims *t, struct pl_err *err)
+{
+	char text[TEXT];
+	pl_id id;
+
+	if (t->n < 2 || t->n > PL_DIMS_MAX)
+		return 0;
+	PL_CHECK(pl_intern_add(&b->params, text, sizes_text(t, false, text), &id, err));
+	return t->n > 2 ? 0 : pl_intern_add(&b->params, text, sizes_text(t, true, text), &id, err);
+}
+
+static bool is_param(const struct pl_work_batch *b, const struct pl_dims *t)
+{
+	char text[TEXT];
+
+	return t->n <= PL_DIMS_MAX &&
+	       pl_intern_find(&b->params, text, sizes_text(t, false, text)) != PL_NONE;
+}
+
+bool pl_work_shows_params(unsigned phase, unsigned op)
+{
+	return phase == PL_PH_OPTIMIZER ||
+	       (phase == PL_PH_WEIGHT_GRAD && op != PL_OP_MATMUL && op != PL_OP_CONVOLUTION);
+}
+
+/* The sizes with which the optimiser works or, without them, the accumulation of gradients, which
+ * a pipeline also has for what one stage sends to another. */
+static int find_params(struct finder *f, const struct pl_shape *s, bool optimizer,
+		       struct pl_err *err)
+{
+	struct pl_dims t;
+
+	for (uint32_t i = s->n_entries; i < s->n_nodes && s->phase; i++) {
+		uint32_t row = s->work ? s->work[i] : PL_NONE;
+		const char *dims = dims_of(f->g, row);
+
+		if (!dims || (s->phase[i] == PL_PH_OPTIMIZER) != optimizer ||
+		    !pl_work_shows_params(s->phase[i], f->g->work[row].op))
+			continue;
+		while (pl_dims_next(&dims, &t))
+			PL_CHECK(add_param(f->b, &t, err));
+	}
+	return 0;
+}
+
+static void look_at_nodes(struct finder *f, const struct pl_shape *s)
+{
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+		uint32_t row = s->work ? s->work[i] : PL_NONE;
+
+		if (!dims_of(f->g, row))
+			continue;
+		f->b->any = true;
+		f->forward[row] += s->phase && s->phase[i] == PL_PH_FORWARD;
+	}
+}
+
+/* ---- the batch ------------------------------------------------------------------------------- */
+
+/* The two factors of a product: what is added stands before them or, of one dimension, behind. */
+static bool factors_of(const char *dims, struct pl_dims *a, struct pl_dims *b)
+{
+	struct pl_dims t;
+	int n = 0;
+
+	while (pl_dims_next(&dims, &t)) {
+		if (t.n < 2)
+			continue;
+		*a = *b;
+		*b = t;
+		n++;
+	}
+	return n >= 2;
+}
+
+/* The input that holds samples in a forward pass; false: this operation does not tell. */
+static bool first_input_of(const char *dims, unsigned op, struct pl_dims *t)
+{
+	const unsigned plain = 1u << PL_OP_ELEMENTWISE | 1u << PL_OP_NORMALIZATION |
+			       1u << PL_OP_SOFTMAX | 1u << PL_OP_DROPOUT | 1u << PL_OP_POOLING |
+			       1u << PL_OP_LOSS;
+	int least = op == PL_OP_CONVOLUTION ? 3 : 2;
+	struct pl_dims b;
+
+	if (op == PL_OP_MATMUL)
+		return factors_of(dims, t, &b);
+	if (!(plain >> op & 1) && op != PL_OP_CONVOLUTION)
+		return false;
+	while (pl_dims_next(&dims, t))
+		if (t->n >= least)
+			return true;
+	return false;
+}
+
+static int list_first_inputs(struct finder *f, struct pl_err *err)
+{
+	size_t kept = 0;
+	struct pl_dims t;
+
+	for (size_t row = 0; row < f->g->n_work; row++) {
+		unsigned op = f->g->work[row].op;
+
+		if (!f->forward[row] || !first_input_of(dims_of(f->g, (uint32_t)row), op, &t) ||
+		    (op == PL_OP_MATMUL && is_param(f->b, &t)))
+			continue;
+		PL_CHECK(pl_grow(&f->first, &f->cap, f->n + 1, sizeof(*f->first), err));
+		f->first[f->n++] = (struct first_input){ { t.size[0], t.n > 1 ? t.size[1] : 0 },
+							 f->forward[row] };
+	}
+	pl_sort(f->first, f->n, sizeof(*f->first), by_sizes);
+	for (size_t i = 0; i < f->n; i++) {
+		if (kept &&
+		    !memcmp(f->first[kept - 1].size, f->first[i].size, sizeof(f->first[i].size)))
+			f->first[kept - 1].n += f->first[i].n;
+		else
+			f->first[kept++] = f->first[i];
+	}
+	pl_sort(f->first, kept, sizeof(*f->first), by_number);
+	f->n = pl_min_size(kept, MOST);
+	return 0;
+}
+
+/* How much of the first inputs a number of samples explains. */
+static double explains(const struct finder *f, int64_t samples)
+{
+	double sum = 0, exact = 0, all = 0;
+
+	for (size_t i = 0; i < f->n; i++) {
+		const struct first_input *x = &f->first[i];
+		bool multiple = x->size[0] % samples == 0, same = x->size[0] == samples;
+		bool second = !multiple && x->size[1] == samples;
+
+		sum += x->n * (same ? 1 : multiple ? MULTIPLE : second ? SECOND : 0);
+		exact += same || second ? x->n : 0;
+		all += x->n;
+	}
+	/* 1 is a divisor of all, so it needs more */
+	return samples > 1 || exact * 5 > all ? sum / all : 0;
+}
+
+static bool has_rows(const struct pl_work_batch *b, int64_t rows)
+{
+	for (size_t i = 0; i < b->n_rows; i++)
+		if (b->rows[i] == rows)
+			return true;
+	return false;
+}
+
+static int find_batch(struct finder *f, struct pl_err *err)
+{
+	struct pl_work_batch *b = f->b;
+	double best = EXPLAINED;
+
+	for (size_t i = 0; i < 2 * f->n; i++) {
+		int64_t samples = f->first[i / 2].size[i % 2];
+		double share = samples > 0 ? explains(f, samples) : 0;
+
+		if (share <= best)
+			continue;
+		best = share;
+		b->pass = samples;
+	}
+	for (size_t i = 0; i <= f->n && b->pass; i++) {
+		int64_t rows = i < f->n ? f->first[i].size[0] : b->pass;
+
+		if (rows % b->pass != 0 || rows <= 0 || has_rows(b, rows))
+			continue;
+		PL_CHECK(pl_grow(&b->rows, &b->cap_rows, b->n_rows + 1, sizeof(*b->rows), err));
+		b->rows[b->n_rows++] = rows;
+	}
+	pl_sort(b->rows, b->n_rows, sizeof(*b->rows), pl_compare_i64);
+	return 0;
+}
+
+struct loss_count {
+	int32_t rank;
+	pl_id name;
+	int64_t n;
+};
+
+PL_COMPARATOR(by_rank, struct loss_count, rank, name, n);
+
+/* A loss is one operation or several around one another, whose parts count several times: the name
+ * that occurs least often counts. */
+static int count_passes(struct finder *f, const struct pl_shape *s, struct pl_err *err)
+{
+	struct loss_count *v = NULL;
+	size_t n = 0, cap = 0;
+	int64_t least = 0;
+	int rc = 0;
+
+	for (uint32_t i = s->n_entries; i < s->n_nodes && s->phase; i++) {
+		if (s->phase[i] != PL_PH_FORWARD || pl_node_operator(f->g, s, i) != PL_OP_LOSS ||
+		    !dims_of(f->g, s->work[i]))
+			continue;
+		PL_TRY(pl_grow(&v, &cap, n + 1, sizeof(*v), err));
+		v[n++] = (struct loss_count){ pl_node_rank(f->g, s, i), s->name[i], 0 };
+	}
+	pl_sort(v, n, sizeof(*v), by_rank);
+	for (size_t i = 0, k; i < n; i = k) {
+		for (k = i; k < n && v[k].rank == v[i].rank && v[k].name == v[i].name;)
+			k++;
+		least = least && v[i].rank == v[0].rank ? pl_min_i64(least, (int64_t)(k - i))
+			: least				? least
+							: (int64_t)(k - i);
+	}
+	f->b->passes = pl_max_i64(f->b->passes, least);
+out:
+	pl_free(v);
+	return rc;
+}
+
+int pl_work_batch_find(const struct pl_graph *g, struct pl_work_batch *b, struct pl_err *err)
+{
+	struct finder f = { .g = g, .b = b };
+	int rc;
+
+	PL_TRY(pl_alloc(&f.forward, g->n_work + 1, sizeof(*f.forward), err));
+	for (size_t k = 0; k < g->n_shapes; k++)
+		look_at_nodes(&f, &g->shape[k]);
+	for (int optimizer = 1; optimizer >= 0 && !b->params.n; optimizer--)
+		for (size_t k = 0; k < g->n_shapes; k++)
+			PL_TRY(find_params(&f, &g->shape[k], optimizer, err));
+	PL_TRY(list_first_inputs(&f, err));
+	PL_TRY(find_batch(&f, err));
+	for (size_t k = 0; k < g->n_steps && b->pass; k++)
+		if (g->step[k].number != INT64_MIN || g->n_steps == 1)
+			PL_TRY(count_passes(&f, &g->shape[g->step[k].shape], err));
+out:
+	pl_free(f.forward);
+	pl_free(f.first);
+	return rc;
+}
+
+void pl_work_batch_fini(struct pl_work_batch *b)
+{
+	pl_intern_fini(&b->params);
+	pl_free(b->rows);
+}
+
+/* ---- the work of an operation ---------------------------------------------------------------- */
+
+static bool follows(const struct pl_work_batch *b, int64_t size)
+{
+	size_t i = 0;
+
+	PL_LOWER_BOUND(i, b->n_rows, b->rows[i] < size);
+	return i < b->n_rows && b->rows[i] == size;
+}
+
+static bool holds_samples(const struct pl_work_batch *b, unsigned op, const struct pl_dims *t)
+{
+	const unsigned never_params = 1u << PL_OP_NORMALIZATION | 1u << PL_OP_SOFTMAX |
+				      1u << PL_OP_DROPOUT | 1u << PL_OP_POOLING | 1u << PL_OP_LOSS |
+				      1u << PL_OP_ATTENTION;
+
+	if (!(never_params >> op & 1) && is_param(b, t))
+		return false;
+	if (!b->pass)
+		return t->n >= 2;
+	return t->n && (follows(b, t->size[0]) || (t->n == 2 && follows(b, t->size[1])) ||
+			(t->n > 2 && t->size[1] == b->pass));
+}
+
+static double element_bytes(const struct pl_graph *g, const struct pl_gwork *w)
+{
+	const char *type = w->type == PL_NONE ? "" : pl_intern_get(&g->str, w->type);
+
+	return strstr(type, "64") ? 8 : strstr(type, "16") ? 2 : strstr(type, "8") ? 1 : 4;
+}
+
+/* A product of matrices p x q and q x r, one of whose sizes follows the batch; without a batch that
+ * was found the rows do, or in a gradient of parameters what is summed up. */
+static void work_of_matrices(const struct pl_work_batch *b, const struct pl_dims *a, double element,
+			     struct pl_work *w)
+{
+	double p = (double)a->size[0], q = (double)a->size[1], r = w->flops / 2 / fmax(p * q, 1);
+	bool rows = b->pass ? follows(b, a->size[0]) : !is_param(b, a);
+	bool inner = b->pass && follows(b, a->size[1]);
+
+	w->of_samples = rows || inner || (b->pass && follows(b, llround(r)));
+	w->other_bytes = element * (!w->of_samples ? p * q + q * r + p * r
+				    : rows	   ? q * r
+				    : inner	   ? p * r
+						   : p * q);
+	w->sample_bytes = element * (p * q + q * r + p * r) - w->other_bytes;
+	if (w->of_samples && !rows && inner) {
+		w->gradient_bytes = w->other_bytes;
+		w->other_bytes = 0;
+	}
+}
+
+/* An operation that nobody knows, on samples and on matrices of parameters, multiplies each row of
+ * samples with them. If the samples come second, it takes step after step of a sequence, as
+ * recurrent networks do, and reads the parameters in each. */
+static void guess_products(const struct pl_work_batch *b, const struct pl_dims *first,
+			   double matrices, double element, struct pl_work *w)
+{
+	if (!w->of_samples || !(matrices > 0) || first->n < 2 || first->n > PL_DIMS_MAX)
+		return;
+	w->product = true;
+	w->sample_bytes +=
+		w->other_bytes - matrices * element; /* what is left to work in grows, too */
+	w->other_bytes = matrices * element;
+	w->flops = 2 * matrices * (double)first->elements / (double)first->size[first->n - 1];
+	if (first->n == 3 && !follows(b, first->size[0]))
+		w->other_bytes *= (double)first->size[0];
+}
+
+void pl_work_describe(const struct pl_graph *g, const struct pl_work_batch *b, uint32_t row,
+		      struct pl_work *w)
+{
+	const struct pl_gwork *from = &g->work[row];
+	const char *dims = dims_of(g, row), *all = dims;
+	double element = element_bytes(g, from), most = 0, out;
+	struct pl_dims t, a = { .n = 0 }, f = { .n = 0 };
+	double matrices = 0;
+	int wide = 0;
+
+	*w = (struct pl_work){ .flops = from->flops > 0 ? (double)from->flops : 0 };
+	w->product = w->flops > 0;
+	if (!dims)
+		return;
+	if (from->op == PL_OP_MATMUL && w->product && factors_of(dims, &a, &f) && a.n == 2 &&
+	    f.n == 2) {
+		work_of_matrices(b, &a, element, w);
+		return;
+	}
+	while (pl_dims_next(&all, &t)) {
+		double bytes = t.elements > 0 ? (double)t.elements * element : 0;
+
+		wide += t.n >= 3;
+		if (holds_samples(b, from->op, &t)) {
+			a = w->of_samples ? a : t;
+			most = fmax(w->of_samples ? most : 0, bytes); /* as much out as in */
+			w->of_samples = true;
+			w->sample_bytes += bytes;
+		} else if (from->op != PL_OP_EMBEDDING) { /* which reads few rows of its table */
+			w->other_bytes += bytes;
+			most = w->of_samples ? most : fmax(most, bytes);
+			matrices += t.n == 2 ? bytes / element : 0;
+		}
+	}
+	if (from->op == PL_OP_UNKNOWN && b->pass)
+		guess_products(b, &a, matrices, element, w);
+	out = from->bytes > 0 ? fmax((double)from->bytes - w->sample_bytes - w->other_bytes, 0)
+			      : most;
+	if (!w->of_samples) {
+		w->other_bytes += out;
+		return;
+	}
+	if (from->op == PL_OP_CONVOLUTION &&
+	    wide > 2) /* it also makes the gradient of the filter */
+		w->gradient_bytes = fmin(out, w->other_bytes);
+	w->sample_bytes += out - w->gradient_bytes;
+}

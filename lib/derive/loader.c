@@ -1,0 +1,169 @@
+/*
+ * Workers of a loader: processes that read batches while the job computes.
+ *
+ * The recording shows only how long the job waits for the next batch. Where it waits in two steps
+ * that follow one another, the workers are too slow: they hand a batch over at the end of each
+ * wait, and begin with the next one there. So the time between these two ends is what a batch
+ * takes, from all workers together. It becomes an operation on a resource of its own, for which the
+ * end of the wait waits. If the workers get faster, the wait becomes shorter by all of the time
+ * that they gain, down to nothing, and not in proportion.
+ *
+ * A wait may also be what it costs to take a batch that is there. Workers that are too slow let
+ * the job wait less where the rest of the step takes longer; such a cost stays the same. So where
+ * the rest varies, the slope of the waits decides: -1 or 0. Where it does not, and for waits of
+ * half the time, only their length does.
+ *
+ * The batch of the first wait takes as long as the mean of the others. Shorter waits than
+ * WAIT_SHARE of the time between their ends say nothing about the workers: the batch was there, or
+ * nearly so. O(n) in the operations of a thread.
+ */
+#include "derive/internal.h"
+
+#define WAIT_SHARE 20	/* a wait counts if it is at least that part of the time between two */
+#define LONG_SHARE 5	/* the same, if the rest of the steps does not vary */
+#define VARIES	   0.01 /* standard deviation of the rest, of the time between two */
+
+static const char workers[] = "enumerate(DataLoader)#_MultiProcessing";
+
+/* A wait for a batch. */
+struct fetch {
+	uint32_t node; /* the longest piece of its operation */
+	pl_ns end;
+	bool waits; /* for workers that are too slow */
+};
+
+static uint32_t longest_piece(const struct builder *b, const struct op *op)
+{
+	uint32_t best = op->node;
+
+	for (uint32_t i = op->node; i <= op->last; i++)
+		if (b->node[i].name == b->node[op->node].name && b->node[i].dur > b->node[best].dur)
+			best = i;
+	return best;
+}
+
+static void list_fetches(struct builder *b, const struct resource *resource, struct fetch **v,
+			 size_t *n)
+{
+	size_t cap = 0;
+
+	for (uint32_t i = 0; i < resource->n; i++) {
+		const struct op *op = &resource->op[i];
+		const struct pl_events *e = b->t->seg[op->seg];
+		uint32_t node;
+
+		if (op->kind != PL_K_DATA || op->node == PL_NONE ||
+		    strncmp(pl_intern_get(&e->seg.str, e->name[op->ev]), workers,
+			    sizeof(workers) - 1) != 0)
+			continue;
+		node = longest_piece(b, op);
+		PL_DERIVE_ADD(b->err, *v, *n, cap,
+			      (struct fetch){ .node = node, .end = pl_derive_end(b, node) });
+	}
+}
+
+/* Do the n waits w[] of the times t[] between two show that the workers set the pace? */
+static bool set_pace(const double *w, const double *t, size_t n)
+{
+	double sum_w = 0, sum_t = 0, squares = 0, products = 0, rest;
+
+	for (size_t i = 0; i < n; i++) {
+		sum_w += w[i];
+		sum_t += t[i];
+	}
+	rest = (sum_t - sum_w) / (double)n;
+	for (size_t i = 0; i < n; i++) {
+		double x = t[i] - w[i] - rest;
+
+		squares += x * x;
+		products += x * (w[i] - sum_w / (double)n);
+	}
+	if (2 * sum_w >= sum_t)
+		return true;
+	if (squares < VARIES * VARIES * sum_t * sum_t / (double)n)
+		return LONG_SHARE * sum_w >= sum_t;
+	return 2 * products <= -squares;
+}
+
+/* Finds the fetches that wait, and how long a batch takes on average; 0: none waits. */
+static pl_ns find_slow(const struct builder *b, struct fetch *v, size_t n)
+{
+	double *wait = NULL, *time = NULL, sum = 0;
+	size_t batches = 0;
+	bool slow;
+	int rc;
+
+	PL_TRY(pl_alloc(&wait, n, sizeof(*wait), b->err));
+	PL_TRY(pl_alloc(&time, n, sizeof(*time), b->err));
+	for (size_t i = 0; i < n && n > 1; i++) {
+		pl_ns between = i ? v[i].end - v[i - 1].end : v[1].end - v[0].end;
+
+		v[i].waits = b->node[v[i].node].dur > between / WAIT_SHARE;
+		if (!i || !v[i].waits || !v[i - 1].waits)
+			continue;
+		wait[batches] = (double)b->node[v[i].node].dur;
+		time[batches++] = (double)between;
+		sum += (double)between;
+	}
+out:
+	slow = batches && set_pace(wait, time, batches);
+	pl_free(wait);
+	pl_free(time);
+	return slow ? (pl_ns)(sum / (double)batches) : 0;
+}
+
+/* A batch that takes `dur` and is there at the end of the wait. Returns its node. */
+static uint32_t add_batch(struct builder *b, uint32_t res, const struct resource *thread,
+			  const struct fetch *x, pl_ns dur, uint32_t before)
+{
+	struct node n = b->node[x->node];
+	uint32_t id;
+
+	n.res = res;
+	n.role = PL_RO_HOST;
+	n.flags = PL_NF_INFERRED;
+	n.start = x->end - dur;
+	n.dur = dur;
+	id = pl_derive_node(b, &n);
+	pl_derive_edge(b, before, id, PL_E_SEQ);
+	pl_derive_split(b, thread, x->node, 0, x->end, id);
+	return id;
+}
+
+static uint32_t new_resource(struct builder *b, uint32_t thread)
+{
+	struct pl_resource r = b->g->res[thread];
+
+	r.name = pl_derive_intern_text(b->err, &b->g->str, PL_GRAPH_LOADER_WORKERS);
+	return pl_derive_resource(b, &r, b->resource[thread].rank_index);
+}
+
+static void one_thread(struct builder *b, uint32_t thread)
+{
+	uint32_t res, before = PL_NONE;
+	pl_ns mean, end = INT64_MIN;
+	struct fetch *v = NULL;
+	size_t n = 0;
+
+	list_fetches(b, &b->resource[thread], &v, &n);
+	mean = find_slow(b, v, n);
+	res = mean ? new_resource(b, thread) : PL_NONE;
+	for (size_t i = 0; i < n && res != PL_NONE && !b->err->code; i++) {
+		pl_ns dur = mean;
+
+		if (!v[i].waits)
+			continue;
+		if (end != INT64_MIN && (v[i - 1].waits || v[i].end - end < dur))
+			dur = v[i].end - end;
+		before = add_batch(b, res, &b->resource[thread], &v[i], dur, before);
+		end = v[i].end;
+	}
+	pl_free(v);
+}
+
+void pl_derive_loader(struct builder *b, struct rank *rank)
+{
+	for (size_t k = 0; k < rank->n_res && !b->err->code; k++)
+		if (b->resource[rank->res[k]].thread)
+			one_thread(b, rank->res[k]);
+}

@@ -1,0 +1,134 @@
+/* verdict_internal.h - the critical path cut into parts, and what the ranks did meanwhile. */
+#ifndef PL_REPORT_VERDICT_INTERNAL_H
+#define PL_REPORT_VERDICT_INTERNAL_H
+
+#include "core/spans.h"
+#include "report/verdict.h"
+
+struct verdict_part {	       /* of the path: an operation, or the time before it */
+	pl_ns start, ns, left; /* left: without the time that counts for another cause */
+	pl_ns host; /* of a loader's inferred operation: how long the host does other work meanwhile
+		     */
+	uint32_t step, node;
+	uint32_t rank; /* its place in g->rank, PL_NONE */
+	uint32_t run;  /* of host parts of a rank with a device: into study.run; PL_NONE */
+	uint8_t part;  /* enum pl_path_part */
+	uint8_t role, phase, cause;
+	pl_id name, module, line;
+};
+/* Host parts that follow one another while the device has nothing to do. */
+struct verdict_run {
+	pl_id waited; /* name of the call that had waited for the device before, PL_NONE */
+	bool memory;  /* that call allocates, releases or copies */
+	pl_ns host, covered, device; /* device: of the path, until the next run begins */
+};
+struct verdict_rank {
+	bool device;
+	int32_t stage, stages;	    /* its stage, -1 unknown, and how many there are */
+	uint64_t sends;		    /* messages to other stages */
+	uint64_t forward, backward; /* of these: behind operations of a forward, backward pass */
+	pl_ns compute;		    /* over the span */
+	pl_ns phase[PL_PH_COUNT_];  /* only the time of phases that are causes */
+};
+/* Of a rank in a step. */
+struct verdict_cell {
+	pl_ns compute;
+	pl_ns last_backward; /* its end, INT64_MIN: none */
+};
+struct verdict_tail {	   /* of a step: what the path does behind the backward pass */
+	pl_ns ns, longest; /* of all, and of one operation or gap */
+	bool products;	   /* it multiplies matrices or the like */
+};
+struct verdict_transfers { /* of one group or pair of ranks, of one kind and size */
+	uint32_t size;	   /* which kind and size */
+	int64_t who;	   /* a group, or -1 - (a << 20 | b) for the ranks a < b */
+	pl_ns ns;
+	uint64_t n;
+};
+struct verdict_study {
+	const struct pl_graph *g;
+	const struct pl_sim *s;
+	const struct pl_run *r;
+	const struct pl_path *path;
+	const struct pl_account *account;
+	struct verdict_part *part;
+	size_t n_parts;
+	struct verdict_run *run;
+	size_t n_runs, cap_runs;
+	struct verdict_rank *rank;
+	uint32_t *rank_of;	   /* by resource: place in g->rank, PL_NONE */
+	struct verdict_cell *cell; /* [step][rank] */
+	struct verdict_tail *tail; /* [step] */
+	pl_ns usual_tail;
+	size_t long_tails;    /* that something unusual makes long */
+	pl_ns lost;	      /* operations lose up to this time: see verdict_pauses.c */
+	struct pl_spans comm; /* transfers, by place of the rank */
+	struct pl_intern sizes, pairs;
+	struct verdict_transfers *transfers;
+	size_t n_transfers, cap_transfers;
+	bool messages_between_stages; /* there are sends and receives that are no parts of
+					 collectives */
+	pl_ns ns[PL_VERDICT_CAUSES_];
+	/* what the rows say */
+	uint32_t slow_rank;   /* place, PL_NONE: none */
+	int64_t slow_link;    /* as who above; INT64_MIN: none */
+	bool imbalance_moves; /* the rank that computes most changes */
+};
+
+static inline struct verdict_cell *verdict_cell(const struct verdict_study *x, size_t step,
+						uint32_t rank)
+{
+	return &x->cell[step * (size_t)x->g->n_ranks + rank];
+}
+static inline const struct pl_shape *verdict_shape(const struct verdict_study *x, size_t step)
+{
+	return &x->g->shape[x->g->step[step].shape];
+}
+/* Is it an operation that only models do? */
+static inline bool verdict_is_product(const struct pl_graph *g, const struct pl_shape *sh,
+				      uint32_t node)
+{
+	unsigned op = pl_node_operator(g, sh, node);
+
+	return sh->role[node] == PL_RO_COMPUTE &&
+	       (op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION || op == PL_OP_ATTENTION ||
+		op == PL_OP_NORMALIZATION);
+}
+/* Give ns of the part to another cause. */
+static inline void verdict_move(struct verdict_study *x, struct verdict_part *p, unsigned to,
+				pl_ns ns)
+{
+	ns = pl_max_i64(0, pl_min_i64(ns, p->left));
+	p->left -= ns;
+	x->ns[p->cause] -= ns;
+	x->ns[to] += ns;
+}
+#define VERDICT_PAUSE_NS 500000 /* a shorter pause of a host thread is nothing unusual */
+#define VERDICT_UNUSUAL	 3	/* times the median of the same pause in other steps */
+/* Is a pause unusual that is `usual` long in the median, and no time that operations lose too? */
+static inline bool pl_verdict_longer(const struct verdict_study *x, pl_ns ns, pl_ns usual)
+{
+	return ns > VERDICT_PAUSE_NS && ns > VERDICT_UNUSUAL * usual && ns - usual > 2 * x->lost;
+}
+/* Whose transfer it is, as struct verdict_transfers has it; INT64_MIN: not known. */
+int64_t pl_verdict_who(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node);
+
+/* ---- verdict_facts.c ---- */
+/* One pass over all nodes: rank, cell, comm, transfers, and which parts a computation covers. */
+int pl_verdict_facts(struct verdict_study *x, struct pl_err *err) PL_MUST;
+/* After it: of a step of a pipeline; 0: its messages do not say. */
+unsigned pl_verdict_microbatches(const struct verdict_study *x);
+
+/* ---- verdict_pauses.c ---- */
+/* Sets x->lost. */
+void pl_verdict_lost(struct verdict_study *x);
+/* A pause that the same thread does not make at the same place of other steps. */
+bool pl_verdict_unusual(const struct verdict_study *x, const struct verdict_part *p);
+
+/* ---- verdict_ranks.c: time that moves from one cause to another, as ranks or sizes compare ----
+ */
+int pl_verdict_slow_link(struct verdict_study *x, struct pl_err *err) PL_MUST;
+int pl_verdict_contention(struct verdict_study *x, struct pl_err *err) PL_MUST;
+int pl_verdict_ranks(struct verdict_study *x, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,302 @@
+/*
+ * batch: each rank takes in X times as many samples, or N samples.
+ *
+ * The work that grows with the samples follows from the recorded sizes of tensors, and its time
+ * from the model that was fitted to the recording (cost/work.h): products that are bound by reading
+ * their parameters and short operations shrink less than the batch. Input takes X times as long.
+ * What a rank does for parameters takes the time that it took: the optimiser, the communication of
+ * gradients, gathered parameters. So does the time of a host thread between operations, an
+ * operation of a host without sizes, which does no work of its own, and host work on a rank whose
+ * device computes: it launches as many kernels as before.
+ *
+ * Where no operation has sizes, and for kernels without them, computation of the forward and
+ * backward passes takes X times as long, and the interval is wider.
+ *
+ * Messages between ranks, all-to-all, and reductions that carry no gradients in a graph that knows
+ * its gradients move samples: their bytes grow, and the line that was fitted to the graph gives
+ * the time.
+ *
+ * One pass over the nodes of each shape, and one over the steps.
+ */
+#include "cost/work.h"
+#include "rewrite/rewrite_internal.h"
+
+/* Classes: input; computation by that rule; the groups of the model; then communication. */
+#define INPUT	 0
+#define COMPUTES 1
+#define GROUPS	 2
+
+struct comm_of_batch { /* equal in every byte: of one class */
+	int64_t bytes;
+	uint32_t n;
+	uint16_t kind, coll;
+};
+
+struct batch {
+	struct rw_facts *x;
+	double before, by; /* times the recorded samples: with the lines so far, with this one */
+	struct pl_work_model work;
+	struct pl_intern comm; /* struct comm_of_batch of each class */
+	bool *device;	       /* [resource]: its rank computes on a device */
+	bool *carries;	       /* [node of the shape]: the arrival carries a gradient */
+	bool gradients;	       /* the graph knows some */
+};
+
+/* ---- what grows with the samples ------------------------------------------------------------- */
+
+/* Does the node compute on samples? */
+static bool computes_samples(const struct batch *b, const struct pl_shape *s, uint32_t i)
+{
+	unsigned phase = s->phase ? s->phase[i] : PL_PH_UNKNOWN;
+
+	if (phase != PL_PH_FORWARD && phase != PL_PH_BACKWARD && phase != PL_PH_INPUT_GRAD &&
+	    phase != PL_PH_WEIGHT_GRAD)
+		return false;
+	return !pl_work_shows_params(phase, pl_node_operator(b->x->g, s, i));
+}
+
+static bool moves_samples(const struct batch *b, const struct pl_shape *s, uint32_t i)
+{
+	uint32_t arrive = pl_node_arrival(s, i);
+
+	switch (pl_node_coll(s, i)) {
+	case PL_COLL_SEND:
+	case PL_COLL_RECV:
+	case PL_COLL_SENDRECV:
+	case PL_COLL_ALLTOALL:
+		return true;
+	case PL_COLL_ALLREDUCE:
+		return b->gradients && arrive != PL_NONE && !b->carries[arrive];
+	default:
+		return false;
+	}
+}
+
+/* The class of a transfer of samples. */
+static int comm_class(struct batch *b, const struct pl_shape *s, uint32_t i, uint32_t *class,
+		      struct pl_err *err)
+{
+	uint32_t meet = pl_node_meeting(s, i), group = s->group[i];
+	struct comm_of_batch key;
+	pl_id id;
+
+	memset(&key, 0, sizeof(key));
+	key.bytes = s->bytes ? s->bytes[i] : -1;
+	if (meet != PL_NONE && s->bytes)
+		key.bytes = pl_max_i64(key.bytes, s->bytes[meet]);
+	key.n = group != PL_NONE  ? b->x->g->group[group].n
+		: meet != PL_NONE ? s->off[meet + 1] - s->off[meet]
+				  : 2;
+	key.kind = s->kind[i];
+	key.coll = (uint16_t)pl_node_coll(s, i);
+	if (key.coll == PL_COLL_SEND || key.coll == PL_COLL_RECV)
+		key.n = 2;
+	PL_CHECK(pl_intern_add(&b->comm, (const char *)&key, sizeof(key), &id, err));
+	*class = GROUPS + (uint32_t)b->work.n_groups + id;
+	return 0;
+}
+
+/* By how much the line of such a communication grows. */
+static double comm_factor(const struct batch *b, pl_id id)
+{
+	struct comm_of_batch key;
+	struct pl_cost_line line;
+	double bytes;
+
+	memcpy(&key, pl_intern_get(&b->comm, id), sizeof(key));
+	if (key.bytes < 0 || !pl_cost_line(b->x->cost,
+					   &(struct pl_cost_comm){ .kind = (uint8_t)key.kind,
+								   .coll = (uint8_t)key.coll,
+								   .group = PL_NONE,
+								   .n = key.n,
+								   .recorded = key.n,
+								   .bytes = key.bytes },
+					   &line))
+		return 1;
+	bytes = line.b_ns_per_byte * (double)key.bytes;
+	return (line.a_ns + bytes * b->by) / fmax(1, line.a_ns + bytes * b->before);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static int find_devices(struct batch *b, struct pl_err *err)
+{
+	const struct pl_graph *g = b->x->g;
+	bool *rank;
+
+	PL_CHECK(pl_alloc(&b->device, g->n_res + 1, sizeof(*b->device), err));
+	PL_CHECK(pl_alloc(&rank, (size_t)g->n_ranks + 1, sizeof(*rank), err));
+	for (size_t i = 0; i < g->n_res; i++) {
+		uint32_t r = pl_graph_rank_index(g, g->res[i].rank);
+
+		if (r != PL_NONE && g->res[i].track_type == PL_T_STREAM)
+			rank[r] = true;
+	}
+	for (size_t i = 0; i < g->n_res; i++) {
+		uint32_t r = pl_graph_rank_index(g, g->res[i].rank);
+
+		b->device[i] = r != PL_NONE && rank[r];
+	}
+	pl_free(rank);
+	return 0;
+}
+
+/* Which arrivals of the shape carry gradients. */
+static int find_gradients(struct batch *b, const struct pl_shape *s, struct pl_err *err)
+{
+	const struct pl_graph *g = b->x->g;
+
+	pl_free(b->carries);
+	PL_CHECK(pl_alloc(&b->carries, (size_t)s->n_nodes + 1, sizeof(*b->carries), err));
+	for (size_t i = 0; i < g->n_tensors; i++) {
+		const struct pl_tensor *t = &g->tensor[i];
+
+		for (uint32_t k = 0; t->role == PL_TR_GRAD && k < t->n_consumers; k++)
+			if (&g->shape[t->shape] == s)
+				b->carries[g->consumer[t->consumer + k]] = true;
+		b->gradients |= t->role == PL_TR_GRAD && t->n_consumers > 0;
+	}
+	return 0;
+}
+
+/* The class of an operation of a pass. */
+static uint32_t work_class(const struct batch *b, const struct pl_shape *s, uint32_t i)
+{
+	uint32_t shape = (uint32_t)(s - b->x->g->shape), group = b->work.of_node[shape][i];
+
+	if (group != PL_NONE)
+		return GROUPS + group;
+	return !b->work.batch.any || (s->res[i] != PL_NONE &&
+				      b->x->g->res[s->res[i]].track_type == PL_T_STREAM &&
+				      (!s->work || s->work[i] == PL_NONE ||
+				       b->x->g->work[s->work[i]].dims == PL_NONE))
+		       ? COMPUTES
+		       : PL_NONE;
+}
+
+static int classify(struct batch *b, const struct pl_shape *s, uint32_t *class, struct pl_err *err)
+{
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+		bool host = s->role[i] == PL_RO_HOST || s->role[i] == PL_RO_GAP;
+
+		if (s->role[i] == PL_RO_TRANSFER && moves_samples(b, s, i))
+			PL_CHECK(comm_class(b, s, i, &class[i], err));
+		else if (s->phase && s->phase[i] == PL_PH_INPUT &&
+			 (host || s->role[i] == PL_RO_COPY || s->role[i] == PL_RO_COMPUTE))
+			class[i] = INPUT;
+		else if ((s->role[i] == PL_RO_COMPUTE || s->role[i] == PL_RO_COPY) &&
+			 !(s->kind[i] == PL_K_HOST_OP && s->res[i] != PL_NONE &&
+			   b->device[s->res[i]]) &&
+			 computes_samples(b, s, i))
+			class[i] = work_class(b, s, i);
+	}
+	return 0;
+}
+
+/* How uncertain the changed durations are: all that is wrong is wrong in one direction. */
+static double uncertain(const struct batch *b, const struct rw_change *c, const double *error)
+{
+	const struct pl_graph *g = b->x->g;
+	double sum = 0;
+	size_t n = 0;
+
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_gstep *st = &g->step[k];
+
+		if (st->number == INT64_MIN && g->n_steps > 1)
+			continue;
+		n++;
+		for (uint32_t i = 0; i < g->shape[st->shape].n_nodes; i++) {
+			uint32_t class = c->class[st->shape][i];
+
+			if (class >= COMPUTES && class < GROUPS + b->work.n_groups)
+				sum += error[class] * (double)st->dur[i];
+		}
+	}
+	return sum / (double)(n ? n : 1) / (double)(g->n_ranks ? g->n_ranks : 1);
+}
+
+static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
+{
+	bool rule = !b->work.batch.pass;
+	size_t groups = b->work.n_groups;
+	double *error;
+	int rc;
+
+	PL_CHECK(pl_alloc(&error, GROUPS + groups, sizeof(*error), err));
+	PL_TRY(pl_alloc(&c->of_class, GROUPS + groups + b->comm.n, sizeof(*c->of_class), err));
+	c->of_class[INPUT] = c->of_class[COMPUTES] = b->by / b->before;
+	error[COMPUTES] = PL_WORK_RULE_ERROR * fabs(b->before - b->by);
+	for (uint32_t i = 0; i < groups; i++) {
+		double before = pl_work_factor(&b->work, i, b->before, &error[GROUPS + i]);
+
+		c->of_class[GROUPS + i] =
+			pl_work_factor(&b->work, i, b->by, &error[GROUPS + i]) / before;
+		if (rule)
+			error[GROUPS + i] = PL_WORK_RULE_ERROR * fabs(1 - c->of_class[GROUPS + i]);
+	}
+	for (pl_id i = 0; i < b->comm.n; i++)
+		c->of_class[GROUPS + groups + i] = comm_factor(b, i);
+	c->basis.work_ns = uncertain(b, c, error);
+	c->basis.no_batch = rule;
+out:
+	pl_free(error);
+	return rc;
+}
+
+/* How many times the recorded samples there are, and the rewrite asks for. */
+static int find_factor(struct batch *b, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	int64_t recorded = pl_work_samples(&b->work);
+
+	b->before = b->x->network->batch > 0 ? b->x->network->batch : 1;
+	b->by = rw->x * b->before;
+	if (rw->k && !recorded)
+		return pl_fail(
+			err, PL_EDATA,
+			"the sizes of tensors do not say how many samples a rank takes in%s; "
+			"write: batch by=X",
+			b->work.batch.any ? "" : " (the recording has none)");
+	if (rw->k)
+		b->by = (double)rw->k / (double)recorded;
+	b->x->network->batch = b->by;
+	return 0;
+}
+
+static int change_batch(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
+			struct pl_err *err)
+{
+	struct batch b = { .x = x };
+	const struct pl_graph *g = x->g;
+	int rc;
+
+	if (!x->cost) {
+		PL_TRY(pl_cost_fit(g, x->topo, &x->own, err));
+		x->cost = &x->own;
+	}
+	PL_TRY(pl_work_fit(g, &b.work, err));
+	PL_TRY(find_factor(&b, rw, err));
+	PL_TRY(find_devices(&b, err));
+	PL_TRY(pl_alloc(&c->class, g->n_shapes, sizeof(*c->class), err));
+	c->n_shapes = g->n_shapes;
+	for (size_t k = 0; k < g->n_shapes; k++) {
+		size_t n = g->shape[k].n_nodes;
+
+		PL_TRY(pl_alloc(&c->class[k], n, sizeof(**c->class), err));
+		memset(c->class[k], 0xff, n * sizeof(**c->class));
+		PL_TRY(find_gradients(&b, &g->shape[k], err));
+		PL_TRY(classify(&b, &g->shape[k], c->class[k], err));
+	}
+	PL_TRY(set_factors(&b, c, err));
+out:
+	pl_work_fini(&b.work);
+	pl_intern_fini(&b.comm);
+	pl_free(b.device);
+	pl_free(b.carries);
+	return rc;
+}
+
+const struct pl_rewrite_kind pl_rewrite_batch = {
+	.change = change_batch,
+	.explain = "each rank takes in {samples}; what it does for parameters stays"
+};

@@ -1,0 +1,81 @@
+/*
+ * no-sync: gradients are synchronised in every K-th step only, as with no_sync() of PyTorch.
+ *
+ * In the other steps the transfers that carry gradients take no time. What waits for them still
+ * waits, and so do ranks for one another. A step synchronises if its number and 1 is a multiple of
+ * K: the first step of a round never does.
+ */
+#include "rewrite/rewrite_internal.h"
+
+#define CARRIES 0 /* the class of transfers that carry gradients */
+
+/* The communications of a shape that carry gradients. */
+static int find_carrying(const struct pl_graph *g, uint32_t shape, bool **carries, bool *any,
+			 struct pl_err *err)
+{
+	const struct pl_shape *s = &g->shape[shape];
+
+	PL_CHECK(pl_alloc(carries, (size_t)s->n_comms + 1, sizeof(**carries), err));
+	for (size_t i = 0; i < g->n_tensors; i++) {
+		const struct pl_tensor *t = &g->tensor[i];
+
+		for (uint32_t k = 0;
+		     t->role == PL_TR_GRAD && t->shape == shape && s->comm && k < t->n_consumers;
+		     k++) {
+			uint32_t comm = s->comm[g->consumer[t->consumer + k]];
+
+			if (comm != PL_NONE)
+				(*carries)[comm] = *any = true;
+		}
+	}
+	return 0;
+}
+
+static int classify(const struct pl_graph *g, uint32_t shape, uint32_t **class, bool *any,
+		    struct pl_err *err)
+{
+	const struct pl_shape *s = &g->shape[shape];
+	bool *carries = NULL;
+	int rc;
+
+	PL_TRY(find_carrying(g, shape, &carries, any, err));
+	PL_TRY(pl_alloc(class, s->n_nodes, sizeof(**class), err));
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		(*class)[i] = s->role[i] == PL_RO_TRANSFER && s->comm && s->comm[i] != PL_NONE &&
+					      carries[s->comm[i]]
+				      ? CARRIES
+				      : PL_NONE;
+out:
+	pl_free(carries);
+	return rc;
+}
+
+static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
+			  struct pl_err *err)
+{
+	bool any = false;
+	int rc;
+
+	if (x->g->stepless)
+		return pl_fail(err, PL_EDATA, "the recording has no steps");
+	PL_TRY(pl_alloc(&c->class, x->g->n_shapes, sizeof(*c->class), err));
+	c->n_shapes = x->g->n_shapes;
+	for (uint32_t k = 0; k < c->n_shapes; k++)
+		PL_TRY(classify(x->g, k, &c->class[k], &any, err));
+	PL_TRY(pl_alloc(&c->of_class, 1, sizeof(*c->of_class), err));
+	c->sets = c->removes = true;
+	c->every = rw->k;
+	if (!any)
+		rc = pl_fail(
+			err, PL_EDATA,
+			"the graph knows no gradients that ranks synchronise; 'remove kind=comm' "
+			"removes all communication");
+out:
+	return rc;
+}
+
+const struct pl_rewrite_kind pl_rewrite_no_sync = {
+	.change = change_no_sync,
+	.explain = "gradients are synchronised in one of {k} steps, which then work with gradients "
+		   "of {k} batches"
+};

@@ -1,0 +1,199 @@
+/*
+ * prefetch: sharded parameters are gathered earlier, beside the computation of the groups before.
+ *
+ * In each pass the gather of a group leaves when the group that stands so many places before it has
+ * its parameters, after the work of the host that the gather needs. It takes the place of that
+ * group's gather in the order of its thread. The work of the host keeps its place: only its order
+ * differs from the job that prefetches. Gathers of one pass follow one another.
+ *
+ * On a device gathers are queued far ahead already, and the memory for parameters decides when one
+ * begins. The recording does not say how much there is, so such jobs are refused. O(nodes).
+ */
+#include "rewrite/rewrite_internal.h"
+
+/* The gather of a group on a rank, as recorded. */
+struct gather {
+	uint32_t arrive, transfer;
+	uint32_t launch;       /* edge from its call */
+	uint32_t ready;	       /* the last operation of the host that it needs, such as a copy */
+	uint32_t before, next; /* on its thread, PL_NONE: a gather of the pass, or nothing */
+	pl_ns work;	       /* of the host, until it leaves */
+};
+
+/* How long the host works for the communication that `call` issues, before it leaves. */
+static pl_ns work_for(const struct pl_edit *e, uint32_t call, uint32_t arrive)
+{
+	uint32_t first = call, x;
+
+	while (!pl_rewrite_waits_for_comm(e, first) &&
+	       (x = pl_rewrite_chained(e, first, true)) != PL_NONE &&
+	       pl_rewrite_is_for_comm(e, e->edge[x].src))
+		first = e->edge[x].src;
+	return pl_max_i64(0, e->node[arrive].start - e->node[first].start);
+}
+
+/* The last operation that the host does for a communication, from the one that waits for it on. */
+static uint32_t last_for_comm(const struct pl_edit *e, uint32_t node)
+{
+	for (uint32_t x, next; (x = pl_rewrite_chained(e, node, false)) != PL_NONE; node = next) {
+		next = e->edge[x].dst;
+		if (!pl_rewrite_is_for_comm(e, next))
+			break;
+		for (x = e->node[next].out; x != PL_NONE; x = e->edge[x].out_next)
+			if (rw_launches(&e->edge[x]))
+				return node;
+	}
+	return node;
+}
+
+static int find_gather(const struct pl_rewriter *r, uint32_t arrive, struct gather *g,
+		       struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	uint32_t call = PL_NONE;
+
+	*g = (struct gather){
+		arrive, pl_edit_transfer(e, arrive), PL_NONE, PL_NONE, PL_NONE, PL_NONE, 0
+	};
+	if (!pl_rewrite_on_thread(e, arrive))
+		return pl_fail(err, PL_EDATA,
+			       "devices gather the parameters, and the recording does not say how "
+			       "much memory there is for more of them at a time; overlap says what "
+			       "it would save at most");
+	for (uint32_t x = e->node[arrive].in; x != PL_NONE; x = e->edge[x].in_next)
+		if (rw_launches(&e->edge[x]) && pl_rewrite_on_thread(e, e->edge[x].src))
+			g->launch = x;
+	if (g->launch != PL_NONE)
+		call = e->edge[g->launch].src;
+	for (uint32_t x = e->node[g->transfer].out; call != PL_NONE && x != PL_NONE;
+	     x = e->edge[x].out_next)
+		if (PL_E_TYPE(e->edge[x].type) == PL_E_WAIT &&
+		    e->node[e->edge[x].dst].res == e->node[call].res)
+			g->ready = last_for_comm(e, e->edge[x].dst);
+	if (g->ready == PL_NONE)
+		return pl_fail(err, PL_EDATA,
+			       "no thread waits for a gather of parameters as soon as it has "
+			       "issued it, so they may run beside computation already");
+	g->work = work_for(e, call, arrive);
+	return 0;
+}
+
+/* The other end of a chained edge, unless it is a gather of the pass; the edge is dropped. */
+static uint32_t unchain(struct pl_rewriter *r, const struct gather *g, uint32_t n, uint32_t node,
+			bool before)
+{
+	uint32_t x = pl_rewrite_chained(r->e, node, before), other;
+
+	if (x == PL_NONE)
+		return PL_NONE;
+	other = before ? r->e->edge[x].src : r->e->edge[x].dst;
+	rw_drop_edge(r, x);
+	for (uint32_t i = 0; i < n; i++)
+		if (other == g[i].arrive || other == g[i].transfer)
+			return PL_NONE;
+	return other;
+}
+
+static void link_to(struct pl_rewriter *r, uint32_t from, uint32_t to)
+{
+	if (from != PL_NONE && to != PL_NONE)
+		rw_add_edge(r, from, to, PL_E_SEQ, 0);
+}
+
+/* The n gathers of a pass on a rank leave `ahead` groups earlier. */
+static void move(struct pl_rewriter *r, struct gather *g, uint32_t n, uint32_t ahead)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		g[i].before = unchain(r, g, n, g[i].arrive, true);
+		g[i].next = unchain(r, g, n, g[i].transfer, false);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		const struct gather *at = &g[i < ahead ? 0 : i - ahead];
+
+		link_to(r, i ? g[i - 1].transfer : PL_NONE, g[i].arrive);
+		link_to(r, at->before, g[i].arrive);
+		link_to(r, g[i].transfer, at->next);
+		if (i + ahead >= n && i)
+			link_to(r, g[i].before, g[i].next);
+		if (!i)
+			continue;
+		if (i < ahead)
+			rw_add_edge(r, r->e->edge[g[0].launch].src, g[i].arrive, PL_E_EARLY,
+				    g[i].work);
+		else
+			rw_add_edge(r, at->ready, g[i].arrive, PL_E_LAUNCH, g[i].work);
+		rw_drop_edge(r, g[i].launch);
+	}
+}
+
+/* The gathers of all ranks: those of a pass in a step that the first rank has at arrive[0] ... */
+static int move_on_ranks(struct pl_rewriter *r, const uint32_t *comm, uint32_t n,
+			 const uint32_t *by_comm, uint32_t n_ranks, struct gather *g,
+			 uint32_t ahead, struct pl_err *err)
+{
+	for (uint32_t rank = 0; rank < n_ranks; rank++) {
+		uint32_t have = 0;
+
+		for (uint32_t i = 0; i < n; i++) {
+			uint32_t arrive = by_comm[(size_t)comm[i] * n_ranks + rank];
+
+			if (arrive != PL_NONE)
+				PL_CHECK(find_gather(r, arrive, &g[have++], err));
+		}
+		move(r, g, have, ahead);
+	}
+	return 0;
+}
+
+static int apply_prefetch(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	uint32_t *by_comm = NULL, *comm = NULL, n_ranks = (uint32_t)e->g->n_ranks;
+	struct rw_groups *x = &r->groups;
+	struct gather *g = NULL;
+	int rc;
+
+	PL_CHECK(pl_rewrite_groups_find(r, err));
+	if (!x->n)
+		return pl_rewrite_no_groups(err);
+	if (x->n == 1)
+		return pl_fail(err, PL_EDATA,
+			       "all sharded parameters are one group, so there is no computation "
+			       "before it");
+	if (rw_now(r)->wrap || rw_now(r)->overlapped)
+		return pl_fail(err, PL_EDATA, "the gathers are changed already");
+	PL_TRY(pl_alloc(&by_comm, e->n_comms * (size_t)n_ranks, sizeof(*by_comm), err));
+	PL_TRY(pl_alloc(&comm, x->n, sizeof(*comm), err));
+	PL_TRY(pl_alloc(&g, x->n, sizeof(*g), err));
+	memset(by_comm, 0xff, e->n_comms * (size_t)n_ranks * sizeof(*by_comm));
+	for (uint32_t i = 0; i < r->n_recorded; i++)
+		if (!e->node[i].dead && e->node[i].role == PL_RO_ARRIVE &&
+		    e->node[i].comm != PL_NONE && e->node[i].res != PL_NONE)
+			by_comm[(size_t)e->node[i].comm * n_ranks +
+				pl_graph_rank_index(e->g, e->res[e->node[i].res].rank)] = i;
+	for (uint32_t k = 0; k < x->n_steps; k++) {
+		const struct rw_group *v = &x->v[(size_t)k * x->n];
+		uint32_t n = 0;
+
+		for (uint32_t i = 0; i < x->n; i++)
+			comm[i] = e->node[v[i].arrive[RW_GATHER]].comm;
+		PL_TRY(move_on_ranks(r, comm, x->n, by_comm, n_ranks, g, (uint32_t)rw->k, err));
+		for (uint32_t i = x->n; i-- > 0;)
+			if (v[i].arrive[RW_GATHER_AGAIN] != PL_NONE)
+				comm[n++] = e->node[v[i].arrive[RW_GATHER_AGAIN]].comm;
+		PL_TRY(move_on_ranks(r, comm, n, by_comm, n_ranks, g, (uint32_t)rw->k, err));
+	}
+	rw_now(r)->overlapped = true;
+	rc = 0;
+out:
+	pl_free(by_comm);
+	pl_free(comm);
+	pl_free(g);
+	return rc;
+}
+
+const struct pl_rewrite_kind pl_rewrite_prefetch = {
+	.apply = apply_prefetch,
+	.explain = "sharded parameters are gathered {k} groups earlier, beside computation; more "
+		   "parameters are whole at a time, which takes memory"
+};

@@ -1,0 +1,228 @@
+/*
+ * wrap: other groups of sharded parameters, as other calls of fully_shard make them.
+ *
+ * Groups that follow one another in the forward pass become one. Their parameters are gathered
+ * together where the first of them was needed, in both passes. Their gradients are reduced together
+ * where the last of them was reduced. The outermost group keeps its parameters after the forward
+ * pass, so what joins it is not gathered again.
+ *
+ * On the edit the communication that stays takes the time of all of them together, less what the
+ * fitted line says that fewer of them save: the latency. The others take no time, nobody waits for
+ * their members, and their calls take no time. What the host does around them, such as copies in
+ * and out, depends on the parameters and stays. O(nodes) for each step's groups.
+ *
+ * Groups cannot be divided: the recording does not say which operation needs which parameter.
+ */
+#include "rewrite/rewrite_internal.h"
+
+#define GONE (PL_NONE - 1) /* in place of a communication: its group keeps its parameters */
+
+struct wrap {
+	struct pl_rewriter *r;
+	uint32_t *into; /* [comm]: the one that carries it; PL_NONE: it stays as it is */
+	double *share;	/* [comm]: of the time of all that it carries */
+	double *whole;	/* [comm]: the time of all that it carries by the fit */
+	double *sum;	/* [comm][rank]: recorded times of all that it carries */
+};
+
+static uint32_t comm_of(const struct wrap *w, const struct rw_group *g, int which)
+{
+	return w->r->e->node[g->arrive[which]].comm;
+}
+
+static double cost_of(const struct wrap *w, uint32_t arrive, int64_t bytes)
+{
+	struct pl_cost_comm c = rw_comm_of(w->r->e, arrive, (uint32_t)w->r->e->g->n_ranks);
+
+	c.bytes = bytes;
+	return (double)pl_cost_transfer(w->r->c, &c);
+}
+
+/* The communication of the group `to` carries those of the n groups. */
+static void join(struct wrap *w, const struct rw_group *g, uint32_t n, const struct rw_group *to,
+		 int which)
+{
+	uint32_t comm = comm_of(w, to, which);
+	int64_t bytes = 0;
+	double parts = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		w->into[comm_of(w, &g[i], which)] = comm;
+		bytes = pl_add_sat(bytes, g[i].bytes);
+		parts += cost_of(w, g[i].arrive[which], g[i].bytes);
+	}
+	w->whole[comm] = cost_of(w, to->arrive[which], bytes);
+	w->share[comm] = parts > 0 ? fmin(1, w->whole[comm] / parts) : 1;
+}
+
+/* The n groups, which follow one another, become one. */
+static void join_groups(struct wrap *w, const struct rw_group *g, uint32_t n)
+{
+	bool keeps = false;
+
+	join(w, g, n, &g[0], RW_GATHER);
+	join(w, g, n, &g[0], RW_REDUCE);
+	for (uint32_t i = 0; i < n; i++)
+		keeps |= g[i].arrive[RW_GATHER_AGAIN] == PL_NONE;
+	if (!keeps)
+		join(w, g, n, &g[n - 1], RW_GATHER_AGAIN);
+	for (uint32_t i = 0; keeps && i < n; i++)
+		if (g[i].arrive[RW_GATHER_AGAIN] != PL_NONE)
+			w->into[comm_of(w, &g[i], RW_GATHER_AGAIN)] = GONE;
+}
+
+uint32_t pl_rewrite_wrapped(const struct rw_groups *x, int64_t layers, uint32_t i)
+{
+	bool again = false;
+	uint32_t n = 0;
+
+	if (layers < 0)
+		return x->n - i;
+	for (uint32_t k = 0; k < x->n; k++)
+		again |= x->v[k].arrive[RW_GATHER_AGAIN] != PL_NONE;
+	while (n < layers && i + n < x->n &&
+	       (!again || x->v[i + n].arrive[RW_GATHER_AGAIN] != PL_NONE))
+		n++;
+	return n ? n : 1;
+}
+
+/* ---- the edit -------------------------------------------------------------------------------- */
+
+static size_t place(const struct wrap *w, uint32_t comm, uint32_t node)
+{
+	const struct pl_edit *e = w->r->e;
+
+	return (size_t)comm * (size_t)e->g->n_ranks +
+	       pl_graph_rank_index(e->g, e->res[e->node[node].res].rank);
+}
+
+/* Is it the arrival or the transfer of a communication that changes? */
+static bool changes(const struct wrap *w, uint32_t node, unsigned role)
+{
+	const struct pl_enode *n = &w->r->e->node[node];
+
+	return !n->dead && n->role == role && n->type == PL_N_OP && n->comm != PL_NONE &&
+	       w->into[n->comm] != PL_NONE;
+}
+
+/* Does the operation issue a communication, or wait for one? */
+static bool meets_comm(const struct pl_edit *e, uint32_t node)
+{
+	for (uint32_t x = e->node[node].out; x != PL_NONE; x = e->edge[x].out_next)
+		if (rw_launches(&e->edge[x]) && e->node[e->edge[x].dst].role == PL_RO_ARRIVE)
+			return true;
+	return pl_rewrite_waits_for_comm(e, node);
+}
+
+/* The operations of the host from `node` on take no time, up to those for another communication. */
+static void silence(struct pl_rewriter *r, uint32_t node, bool before)
+{
+	while (node != PL_NONE) {
+		uint32_t x = pl_rewrite_chained(r->e, node, before);
+
+		rw_set_dur(r, node, 0);
+		if (x == PL_NONE)
+			return;
+		node = before ? r->e->edge[x].src : r->e->edge[x].dst;
+		if (!pl_rewrite_is_for_comm(r->e, node) || meets_comm(r->e, node))
+			return;
+	}
+}
+
+/* Nobody waits for the members of the communication, and its call takes no time. If its data is not
+ * needed, neither do the copies of the host before the call and behind the wait. */
+static void leave_out(struct pl_rewriter *r, uint32_t arrive, bool needed)
+{
+	const struct pl_edit *e = r->e;
+	uint32_t meet = pl_rewrite_meet_of(e, arrive), transfer = pl_edit_transfer(e, arrive);
+
+	if (meet != PL_NONE && !e->node[meet].dead)
+		rw_drop_node(r, meet);
+	for (uint32_t x = e->node[arrive].in; x != PL_NONE; x = e->edge[x].in_next) {
+		uint32_t call = e->edge[x].src;
+
+		if (!rw_launches(&e->edge[x]) || !pl_rewrite_on_thread(e, call))
+			continue;
+		if (needed)
+			rw_set_dur(r, call, 0);
+		else
+			silence(r, call, true);
+	}
+	for (uint32_t x = transfer == PL_NONE ? PL_NONE : e->node[transfer].out;
+	     !needed && x != PL_NONE; x = e->edge[x].out_next) {
+		uint32_t waits = e->edge[x].dst;
+
+		if (e->node[waits].res != e->node[transfer].res && pl_rewrite_on_thread(e, waits))
+			silence(r, waits, false);
+	}
+}
+
+/* The time of a communication for several groups: of the parts together, as recorded, or what the
+ * fit says where it is less. Recorded parts took longer beside computation. */
+static pl_ns time_of(const struct wrap *w, uint32_t transfer)
+{
+	uint32_t comm = w->r->e->node[transfer].comm;
+
+	return llround(fmin(w->sum[place(w, comm, transfer)] * w->share[comm], w->whole[comm]));
+}
+
+static void carry_out(const struct wrap *w)
+{
+	struct pl_rewriter *r = w->r;
+	const struct pl_edit *e = r->e;
+
+	for (uint32_t i = 0; i < r->n_recorded; i++)
+		if (changes(w, i, PL_RO_TRANSFER) && w->into[e->node[i].comm] != GONE)
+			w->sum[place(w, w->into[e->node[i].comm], i)] += (double)e->node[i].dur;
+	for (uint32_t i = 0; i < r->n_recorded; i++) {
+		uint32_t comm = e->node[i].comm;
+
+		if (changes(w, i, PL_RO_ARRIVE) && w->into[comm] != comm)
+			leave_out(r, i, w->into[comm] != GONE);
+		if (changes(w, i, PL_RO_TRANSFER))
+			rw_set_dur(r, i, w->into[comm] == comm ? time_of(w, i) : 0);
+	}
+}
+
+static int apply_wrap(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct wrap w = { .r = r };
+	struct rw_groups *x = &r->groups;
+	int rc;
+
+	PL_CHECK(pl_rewrite_groups_find(r, err));
+	if (!x->n)
+		return pl_rewrite_no_groups(err);
+	if (rw_now(r)->wrap || rw_now(r)->overlapped)
+		return pl_fail(err, PL_EDATA, "the groups are changed already");
+	if (x->n == 1 && rw->k >= 0)
+		return pl_fail(err, PL_EDATA,
+			       "all sharded parameters are one group, which cannot be divided: a "
+			       "recording does not say which operation needs which parameter");
+	rw_now(r)->wrap = rw->k;
+	PL_TRY(pl_alloc(&w.into, r->e->n_comms, sizeof(*w.into), err));
+	PL_TRY(pl_alloc(&w.share, r->e->n_comms, sizeof(*w.share), err));
+	PL_TRY(pl_alloc(&w.whole, r->e->n_comms, sizeof(*w.whole), err));
+	PL_TRY(pl_alloc(&w.sum, r->e->n_comms * (size_t)r->e->g->n_ranks, sizeof(*w.sum), err));
+	memset(w.into, 0xff, r->e->n_comms * sizeof(*w.into));
+	for (uint32_t k = 0; k < x->n_steps; k++)
+		for (uint32_t i = 0, n; i < x->n; i += n) {
+			n = pl_rewrite_wrapped(x, rw_now(r)->wrap, i);
+			if (n > 1)
+				join_groups(&w, &x->v[(size_t)k * x->n + i], n);
+		}
+	carry_out(&w);
+	rc = 0;
+out:
+	pl_free(w.into);
+	pl_free(w.share);
+	pl_free(w.whole);
+	pl_free(w.sum);
+	return rc;
+}
+
+const struct pl_rewrite_kind pl_rewrite_wrap = {
+	.apply = apply_wrap,
+	.explain = "groups of sharded parameters are joined, so that fewer and larger messages are "
+		   "sent; more parameters are whole at a time, which takes memory"
+};

@@ -1,0 +1,87 @@
+/*
+ * selftest.h - the self-test of a graph: what speaks against predictions that are made from it.
+ *
+ * A graph that replays without an error can still be wrong about causes. Two things show this
+ * without another recording. First, durations are changed: a step that gets longer when operations
+ * are removed, or shorter when they grow, is a *contradiction*. In a graph whose ranks wait for one
+ * another only small differences of this kind can occur, where steps of several ranks overlap.
+ * Second, a part of the critical path may be *doubtful*: time without a known cause, time in which
+ * a thread was idle, and communication without a partner.
+ */
+#ifndef PL_SELFTEST_H
+#define PL_SELFTEST_H
+
+#include "sim/sim.h"
+
+/* A step may change in the wrong direction by this share, because steps of ranks overlap. */
+#define PL_SELFTEST_MARGIN 0.02
+
+/* What paths and ranks of a graph are judged by. It borrows the graph. */
+struct pl_selftest;
+int pl_selftest_new(const struct pl_graph *g, struct pl_selftest **out, struct pl_err *err) PL_MUST;
+void pl_selftest_free(struct pl_selftest *t);
+
+/* One test: the operations that `keys` selects take `factor` times as long. */
+struct pl_selftest_try {
+	const char *what; /* the change in words: "remove kind=comm" */
+	struct pl_selector keys;
+	float factor;
+	double mean; /* out: the mean step, ns */
+};
+/* Set `mean` of all tests. */
+int pl_selftest_run(const struct pl_sim *s, struct pl_selftest_try *v, size_t n,
+		    struct pl_err *err) PL_MUST;
+/* Does a mean step that was `before` and is `after` contradict the factor? */
+bool pl_selftest_contradicts(float factor, double before, double after);
+/* The tests of every graph: communication, computation and gaps, removed and doubled; of a small
+ * graph also its phases. Returns how many of `most` were filled in. */
+size_t pl_selftest_usual(const struct pl_graph *g, struct pl_selftest_try *v, size_t most);
+
+/* The doubtful parts of a critical path, ns. */
+struct pl_selftest_path {
+	pl_ns length;
+	pl_ns unexplained; /* time that no modelled predecessor explains */
+	pl_ns idle; /* long gaps of a thread that begins no step: the thread may have waited */
+	pl_ns unrecorded; /* long gaps of a thread that begins steps: work or waits of the program
+			   */
+	pl_ns alone;	/* communication without a partner: it includes the wait for the partner */
+	pl_ns inferred; /* operations that were not in the input */
+	pl_ns waiting;	/* operations of a thread that end with communication of another one */
+	pl_ns slow; /* sends and receives beyond three times what others of the same name take */
+	pl_ns host_comm; /* not doubtful: communication that threads carry out, not devices */
+	pl_ns host_work; /* likewise: operations of threads */
+};
+/* A gap is long if an interpreter needs less time between two operations: a millisecond. */
+void pl_selftest_path(const struct pl_selftest *t, const struct pl_path *p,
+		      struct pl_selftest_path *out);
+
+/*
+ * How far predictions err whose graph is right, for 90 of 100 changes that were really made, as
+ * shares: of the step; of the time of threads, which differs from one run to the next; of the
+ * change; and of the communication of threads that a change takes away, because it also took time
+ * from computation. The likelihood of the errors of every second kind of job of bench/jobs
+ * (PyTorch on hosts, over gloo) is greatest near these values.
+ */
+#define PL_SELFTEST_MODEL     0.01
+#define PL_SELFTEST_HOST      0.02
+#define PL_SELFTEST_CHANGE    0.06
+#define PL_SELFTEST_HOST_COMM 0.4
+/* If a share of something is unknown, each share is as likely: 95 of 100 are below this one. */
+#define PL_SELFTEST_UNKNOWN_SHARE 0.95
+/* Half of the 90 % interval of the mean of n values with this standard deviation, by Student's
+ * distribution; 0 of one value. */
+double pl_selftest_half(double deviation, size_t n);
+#define PL_SELFTEST_NORMAL                                                                         \
+	1.645 /* standard deviations: the half for many values, times sqrt(n)                      \
+	       */
+
+/* How the ranks of a graph depend on one another. */
+struct pl_selftest_ranks {
+	/* of each member, in all steps: communications; sends and receives among them */
+	uint64_t comms, p2p;
+	uint64_t comms_alone, p2p_alone; /* those without a partner */
+	bool joined;			 /* some rank waits for another one */
+};
+void pl_selftest_ranks(const struct pl_selftest *t, struct pl_selftest_ranks *out);
+
+#endif

@@ -1,0 +1,135 @@
+# Groups of sharded parameters: changes of them are predicted, and simulated with the same changes.
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+not_under thread "its programs have one thread each"
+
+# job NAME SETTINGS...: the files of a job, and its graph
+job() {
+	mkdir -p "$TMP/$1" && name=$1 && shift &&
+		awk -v dir="$TMP/$name" "$@" -f "$SRC/tests/gen/sharded.awk" &&
+		"$BIN/graph" -q -o "$TMP/$name/graph" "$TMP/$name"/rank[01].json
+}
+# steps COLUMN NAME OPTION...: a column of the table of steps
+steps() {
+	column=$1 name=$2
+	shift 2
+	"$BIN/replay" -q --no-worth -O csv --table=steps "$@" "$TMP/$name/graph" |
+		awk -F , -v want="$column" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == want) n = i } NR > 1 { print $n }'
+}
+
+for per in 1 2 3 4 0; do
+	job "per$per" -v per=$per
+done
+steps predicted_ns per1 --what-if "wrap layers=1" >"$TMP/got"
+check "wrap as recorded changes nothing" cmp "$TMP/got" "$TMP/per1/truth"
+for per in 2 3 4; do
+	steps predicted_ns per1 --what-if "wrap layers=$per" >"$TMP/got"
+	check "wrap layers=$per: within 0.7 % of the job that has it" alike 0.007 "$TMP/got" "$TMP/per$per/truth"
+done
+steps predicted_ns per2 --what-if "wrap layers=2" >"$TMP/got"
+check "wrap counts the groups of the job: two times two layers" alike 0.007 "$TMP/got" "$TMP/per4/truth"
+for per in 1 2 4; do
+	steps predicted_ns per$per --what-if "wrap layers=all" >"$TMP/got"
+	check "wrap layers=all, from $per layers a group: within 1.2 %" alike 0.012 "$TMP/got" "$TMP/per0/truth"
+done
+printf 'paceline-plan 1\nscale name=aten::linear by 0.5\nwrap layers=4\n' >"$TMP/both.plan"
+status 0 "a plan with another line" "$BIN/replay" -q --no-worth -p "$TMP/both.plan" "$TMP/per1/graph"
+printf 'paceline-plan 1\nwrap layers=2\nwrap layers=4\n' >"$TMP/twice.plan"
+status 3 "groups are changed once" "$BIN/replay" -p "$TMP/twice.plan" "$TMP/per1/graph"
+says "changed already" "... says why"
+status 2 "wrap needs a number" "$BIN/replay" --what-if "wrap" "$TMP/per1/graph"
+says "layers is missing" "... says what to write"
+status 2 "wrap of another word" "$BIN/replay" --what-if "wrap layers=some" "$TMP/per1/graph"
+job sizeless -v per=1 -v shapes=0
+status 2 "groups without sizes" "$BIN/replay" --what-if "wrap layers=2" "$TMP/sizeless/graph"
+says "record_shapes=True" "... are refused with the remedy"
+"$BIN/graph" -O text "$TMP/per1/graph" >"$TMP/text"
+check "all-gathers have the size of what they bring: their parts times the ranks" awk -F '\t' '
+	$1 == "comm" && $3 == "allgather" { n++; bad += $10 != 4000000 && $10 != 1000000 } END { exit bad || n != 51 }' "$TMP/text"
+
+# ---- overlap ------------------------------------------------------------------------------------
+# beside NAME PATTERN LINE: what LINE makes of the job NAME, against the job in which collectives are not waited for
+beside() {
+	was=$1 pattern=$2 line=$3
+	shift 3
+	job beside "$@" -v beside="$pattern"
+	steps predicted_ns "$was" --what-if "$line" >"$TMP/got"
+	check "$line: within 0.7 % of the job that does so, $was" alike 0.007 "$TMP/got" "$TMP/beside/truth"
+}
+job data -v data=1
+beside per1 . "overlap kind=comm" -v per=1
+beside per1 gather "overlap name=*all_gather*" -v per=1
+beside per2 reduce "overlap name=*all_reduce*" -v per=2
+beside data . "overlap kind=comm" -v data=1
+printf 'paceline-plan 1\noverlap kind=comm\n' >"$TMP/overlap.plan"
+status 0 "what overlap says" "$BIN/replay" --no-worth --explain -p "$TMP/overlap.plan" "$TMP/per1/graph"
+holds "$TMP/out" 'no setting can hide more' "... that it is a limit"
+status 2 "nothing to overlap" "$BIN/replay" --what-if "overlap kind=send" "$TMP/per1/graph"
+says "selects no collective" "... is refused"
+status 2 "nothing to run beside" "$BIN/replay" --what-if "overlap name=*all_gather*" "$TMP/per0/graph"
+says "so nothing can overlap more" "... is refused with the reason"
+status 2 "overlap of everything needs a word" "$BIN/replay" --what-if "overlap" "$TMP/per1/graph"
+
+# ---- prefetch -----------------------------------------------------------------------------------
+for per in 1 2; do
+	for ahead in 1 2; do
+		job ahead -v per=$per -v ahead=$ahead
+		steps predicted_ns per$per --what-if "prefetch $ahead" >"$TMP/got"
+		check "prefetch $ahead of groups of $per: within 1 % of the job that does so" alike 0.01 "$TMP/got" "$TMP/ahead/truth"
+	done
+done
+status 2 "prefetch of one group" "$BIN/replay" --what-if "prefetch 1" "$TMP/per0/graph"
+says "there is no computation" "... is refused with the reason"
+status 2 "prefetch where it is done already" "$BIN/replay" --what-if "prefetch 1" "$TMP/ahead/graph"
+says "may run beside computation already" "... is refused with the reason"
+status 2 "prefetch without sizes" "$BIN/replay" --what-if "prefetch 1" "$TMP/sizeless/graph"
+says "record_shapes=True" "... is refused with the remedy"
+"$GEN/kgen" -o "$TMP/gpu" --kind=fsdp --steps=2 --record-groups --cuda-sync >"$TMP/log"
+"$BIN/graph" -q -o "$TMP/gpu.graph" "$TMP/gpu"/rank*.json
+status 2 "prefetch on devices" "$BIN/replay" --what-if "prefetch 1" "$TMP/gpu.graph"
+
+# ---- plan ---------------------------------------------------------------------------------------
+status 0 "plan of a sharded job" "$BIN/plan" -q -O text -o "$TMP/plan" "$TMP/per1/graph"
+check "it proposes one group" grep -q '^wrap layers=all' "$TMP/plan"
+check "its times are those of replay" awk -v step="$(awk '{ s += $1 } END { print s / NR }' "$TMP/per1/truth")" '
+	$1 == "baseline" { n = ($2 - step) / step < 1e-6 && (step - $2) / step < 1e-6 } END { exit !n }' "$TMP/plan"
+"$BIN/plan" -O fsdp "$TMP/plan" >"$TMP/settings"
+check "as settings" grep -q '^fully_shard(model' "$TMP/settings"
+status 0 "plan of one group" "$BIN/plan" -O text "$TMP/per0/graph"
+says "all sharded parameters are one group" "... is no plan of buckets"
+check "... and knows no tensors that could be in some" no grep -q '^tensor' "$TMP/out"
+status 2 "one group in parts" "$BIN/replay" --what-if "wrap layers=1" "$TMP/per0/graph"
+says "which cannot be divided: a recording does not say" "... is refused with the reason"
+status 0 "groups that may not be changed" "$BIN/plan" -q --forbid=wrap -O text "$TMP/per1/graph"
+check "... are not" sh -c "! grep -q '^wrap' '$TMP/out'"
+status 1 "without sizes the groups cannot be told" "$BIN/plan" "$TMP/sizeless/graph"
+says "record_shapes=True" "... says why"
+
+# the host of a device runs ahead: what it issues before its backward pass is gathered in the forward one
+"$GEN/kgen" --kind=fsdp --record-groups --steps=3 --layers=4 -o "$TMP/device" >/dev/null
+"$BIN/graph" -q -o "$TMP/device.graph" "$TMP"/device/rank*.json
+status 0 "groups of a job on devices" "$BIN/replay" -q --no-worth --what-if "wrap layers=1" "$TMP/device.graph"
+check "... as they are: no change" grep -q 'predicted .* (+0.00 %' "$TMP/out"
+status 0 "... all in one" "$BIN/replay" -q --no-worth --what-if "wrap layers=all" "$TMP/device.graph"
+check "... cannot be gathered beside computation" grep -qE 'predicted .* \(\+[1-9][0-9.]* %' "$TMP/out"
+
+# reads NAME READER MS: a job that reads batches, and computes for 66 ms; its plan is in $TMP/out
+reads() {
+	mkdir -p "$TMP/$1"
+	awk -v dir="$TMP/$1" -v cause=input -v n=2 -v ms="$3" -v who=-1 -v named=1 -f "$SRC/tests/gen/planted.awk"
+	sed "s/_SingleProcessDataLoaderIter/$2/" "$TMP/$1/rank0.json" >"$TMP/$1/a.json"
+	sed "s/_SingleProcessDataLoaderIter/$2/" "$TMP/$1/rank1.json" >"$TMP/$1/rank1.json.new"
+	mv "$TMP/$1/rank1.json.new" "$TMP/$1/rank1.json"
+	mv "$TMP/$1/a.json" "$TMP/$1/rank0.json"
+	status 0 "plan of a job that waits for input: $1" "$BIN/plan" -q -O text "$TMP/$1"/rank0.json "$TMP/$1"/rank1.json
+}
+reads single _SingleProcessDataLoaderIter 100
+check "it proposes two workers for 100 ms of reading" grep -q '^loader-workers 2 alone' "$TMP/out"
+reads slower _SingleProcessDataLoaderIter 50
+check "... one for 50 ms" grep -q '^loader-workers 1 alone' "$TMP/out"
+reads several _MultiProcessingDataLoaderIter 100
+check "... more, where there are some" grep -q '^loader-workers 4 was=1 alone' "$TMP/out"
+cp "$TMP/out" "$TMP/loader.plan"
+"$BIN/plan" -O ddp "$TMP/loader.plan" >"$TMP/settings"
+check "as settings" grep -q 'num_workers=4)  # if it had 1' "$TMP/settings"
+done_testing

@@ -1,0 +1,132 @@
+# trust: the line of the report, its JSON, intervals of predictions, and what is refused. (runner: long)
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/tiny.sh"
+
+json() { # json EXPRESSION FILE: true if Python finds it so of the object d
+	"$python" -c 'import json, sys; d = json.load(open(sys.argv[2])); assert eval(sys.argv[1]), d.get("trust")' "$1" "$2"
+}
+python=$(command -v python3 || true)
+
+# ---- two ranks whose sends have no partner --------------------------------------------------------
+# Both have steps of 20 ms. Rank 0 sends for 10 ms and computes for 10 ms, rank 1 for 1 and 19 ms. Nobody receives.
+apart() {
+	awk -v rank="$1" -v send="$2" '
+	function event(cat, name, ts, dur) {
+		printf "%s\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{}}",
+			comma, cat, name, 100 + rank, 100 + rank, ts, dur
+		comma = ","
+	}
+	BEGIN {
+		printf "{\"schemaVersion\":1,\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":%d,\"world_size\":2},\"traceEvents\":[", rank
+		for (s = 0; s < 4; s++) {
+			t = 1000 + 20000 * s
+			event("user_annotation", "ProfilerStep#" s, t, 20000)
+			event("user_annotation", "gloo:send", t, send)
+			event("cpu_op", "aten::mm", t + send, 20000 - send)
+		}
+		print "\n]}"
+	}'
+}
+apart 0 10000 >"$TMP/rank0.json"
+apart 1 1000 >"$TMP/rank1.json"
+"$BIN/trace" -q -u "$TMP/rank0.json" "$TMP/rank1.json" | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/apart.graph"
+status 0 "ranks that nothing joins" "$BIN/replay" --no-worth "$TMP/apart.graph"
+holds "$TMP/out" '^trust: low: 8 of 8 sends and receives have no partner; ' "... the trust is low, as they have no partners"
+holds "$TMP/out" 'a contradiction: "remove kind=comm" makes the step' "... a contradiction"
+check "... the line is below the answer" awk '/^step .* replayed / { n = NR } /^trust:/ { exit NR != n + 1 }' "$TMP/out"
+status 1 "a step that gets longer without communication is refused" "$BIN/replay" --what-if 'remove kind=comm' "$TMP/apart.graph"
+says 'the prediction is impossible: the changes only make operations shorter, but the step gets' "... with the reason"
+check "... nothing is printed" test ! -s "$TMP/out"
+status 0 "what does not turn round" "$BIN/replay" --no-worth --what-if 'scale kind=host_op by 2' "$TMP/apart.graph"
+holds "$TMP/out" 'predicted [0-9.]* ms ([-+][0-9.]* %, 90 % interval [-+0-9.]* to [-+0-9.]* %, not reliable)' "... is marked"
+
+# ---- a job that is understood ---------------------------------------------------------------------
+"$GEN/kgen" -o "$TMP/k" --steps=4 --record-groups >"$TMP/log" 2>&1
+"$GEN/kgen" -o "$TMP/half" --steps=4 --record-groups --comm-scale=0.5 >"$TMP/log" 2>&1
+"$BIN/trace" -q -u "$TMP/k" | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/k.graph"
+status 0 "a generated job" "$BIN/replay" "$TMP/k.graph"
+holds "$TMP/out" '^trust: high$' "... the trust is high, without a reason"
+if [ -n "$python" ]; then
+	"$BIN/replay" -O json "$TMP/k.graph" >"$TMP/json"
+	check "... in JSON" json 'd["trust"] == {"level": "high", "reasons": []}' "$TMP/json"
+	check "... without an interval, as nothing is predicted" json '"predicted_lo_ns" not in d["steps"][0]' "$TMP/json"
+	"$BIN/replay" --no-worth -O json --what-if 'scale kind=comm by 0.5' "$TMP/k.graph" >"$TMP/json"
+	check "steps have their intervals" json 'all(0 < s["predicted_lo_ns"] < s["predicted_ns"] < s["predicted_hi_ns"] for s in d["steps"])' "$TMP/json"
+	check "... which add up to that of the mean" json 'abs(sum(s["predicted_hi_ns"] for s in d["steps"]) / len(d["steps"]) - d["predicted_high_ns"]) < 1' "$TMP/json"
+	"$python" - "$TMP/k/truth.json" "$TMP/half/truth.json" >"$TMP/ratio" <<-'END'
+		import json, sys
+		a, b = (sum(s["recorded_ns"] for s in json.load(open(f))["steps"]) for f in sys.argv[1:])
+		print(b / a)
+	END
+	ratio=$(cat "$TMP/ratio")
+	check "... and hold the true ratio, $ratio" json "sum(s['predicted_lo_ns'] for s in d['steps']) < $ratio * sum(s['replayed_ns'] for s in d['steps']) < sum(s['predicted_hi_ns'] for s in d['steps'])" "$TMP/json"
+	check "... within 5 %" json '(d["predicted_high_ns"] - d["predicted_low_ns"]) / 2 < 0.05 * d["replayed_mean_ns"]' "$TMP/json"
+	"$BIN/replay" --no-worth -O json "$TMP/apart.graph" >"$TMP/json"
+	check "low trust in JSON" json 'd["trust"]["level"] == "low" and any("partner" in x for x in d["trust"]["reasons"])' "$TMP/json"
+else
+	skip "intervals and levels in JSON" "no python3"
+fi
+status 0 "two graphs" "$BIN/replay" "$TMP/apart.graph" "$TMP/k.graph"
+check "... each with its trust" sh -c "grep -q '^A: trust: low: ' '$TMP/out' && grep -qx 'B: trust: high' '$TMP/out'"
+status 0 "the steps as a table" "$BIN/replay" -O csv --what-if 'scale kind=comm by 0.5' "$TMP/k.graph"
+check "... have the interval" sh -c "head -n 1 '$TMP/out' | grep -q ',predicted_ns,predicted_lo_ns,predicted_hi_ns$'"
+status 0 "less and more at once" "$BIN/replay" --no-worth --what-if 'scale kind=comm by 0' --what-if 'scale kind=gap by 3' "$TMP/k.graph"
+check "... have no direction that could be impossible" grep -q '90 % interval' "$TMP/out"
+
+# ---- generated jobs: no contradiction, and intervals that hold the truth ---------------------------
+# Small jobs of several kinds. Each change was really made.
+true_ratio() { # BEFORE AFTER
+	for f in "$1" "$2"; do
+		grep -o '"recorded_ns": *[0-9]*' "$f/truth.json" | awk -F : '{ s += $2; n++ } END { print s / n }'
+	done | awk '{ v[NR] = $1 } END { print v[2] / v[1] }'
+}
+: >"$TMP/intervals"
+for job in "--ranks=4 --tp=1" "--ranks=4 --tp=2 --record-groups" "--ranks=4 --pp=2 --microbatches=4" \
+	"--ranks=8 --pp=4 --tp=1 --microbatches=4 --record-groups" "--ranks=2 --no-item" "--ranks=4 --tp=1 --sync-comm --cuda-graphs"; do
+	rm -rf "$TMP/job"
+	# shellcheck disable=SC2086
+	"$GEN/kgen" -o "$TMP/job" --layers=4 $job >"$TMP/log" || continue
+	"$BIN/trace" -q -u "$TMP/job" | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/job.graph"
+	"$BIN/replay" "$TMP/job.graph" >"$TMP/out"
+	check "$job: no contradiction" no grep -q contradiction "$TMP/out"
+	check "... and high trust" grep -qx 'trust: high' "$TMP/out"
+	while read -r option change; do
+		rm -rf "$TMP/after"
+		# shellcheck disable=SC2086
+		"$GEN/kgen" -o "$TMP/after" --layers=4 $job "$option" >"$TMP/log"
+		"$BIN/replay" -O csv --what-if "$change" "$TMP/job.graph" |
+			awk -F , -v ratio="$(true_ratio "$TMP/job" "$TMP/after")" -v what="$job $option" \
+				'NR > 1 { r += $4; low += $7; high += $8 }
+				END { print ratio, low / r, high / r, (ratio >= low / r && ratio <= high / r), what }' >>"$TMP/intervals"
+	done <<-END
+		--comm-scale=0.5 scale kind=comm by 0.5
+		--comm-scale=3 scale kind=comm by 3
+		--slow-rank=1:1.4 scale kind=kernel,rank=1 by 1.4
+	END
+done
+sed 's/^/# /' "$TMP/intervals"
+check "intervals hold at least 85 % of 18 true ratios" awk '{ n++; held += $4 } END { exit !(n == 18 && held >= 0.85 * n) }' "$TMP/intervals"
+check "... and half of them are at most 5 % to either side" sh -c "awk '{ print (\$3 - \$2) / 2 }' '$TMP/intervals' | sort -g |
+	awk '{ v[NR] = \$1 } END { exit !(v[NR / 2] <= 0.05) }'"
+
+"$GEN/kgen" -o "$TMP/sizes" --ranks=4 --tp=1 --layers=2 >"$TMP/log"
+"$BIN/trace" -q -u "$TMP/sizes" | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/sizes.graph"
+"$BIN/plan" -q --preset=all -o "$TMP/all.plan" "$TMP/sizes.graph"
+status 0 "a plan of gradients whose sizes were not recorded" "$BIN/replay" --no-worth -p "$TMP/all.plan" "$TMP/sizes.graph"
+holds "$TMP/out" '^trust: medium: the sizes of 9 of 9 gradients are estimated$' "... says so"
+
+# ---- time in which the program recorded nothing ---------------------------------------------------
+awk 'BEGIN {
+	printf "{\"schemaVersion\":1,\"traceEvents\":["
+	for (s = 0; s < 3; s++) {
+		t = 1000 + 20000 * s
+		printf "%s{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":20000,\"args\":{}}",
+			s ? ",\n" : "\n", s, t
+		printf ",\n{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":8000,\"args\":{}}", t + 12000
+	}
+	print "\n]}" }' >"$TMP/sleep.json"
+"$BIN/trace" -q -u "$TMP/sleep.json" | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/sleep.graph"
+status 0 "a program that sleeps" "$BIN/replay" "$TMP/sleep.graph"
+holds "$TMP/out" '^trust: medium: 60 % of the critical path is time in which the program recorded nothing$' "... medium"
+done_testing

@@ -1,0 +1,192 @@
+# verdict: planted causes, each the first one that replay names, with the place; mean periods; --per.
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+
+# graph NAME: the graph of $TMP/NAME/rank*.json
+graph() {
+	"$BIN/trace" -qu "$TMP/$1"/rank*.json | "$BIN/merge" -qu | "$BIN/graph" -qu -o "$TMP/$1.graph"
+}
+
+right=0
+# first NAME CAUSE WHERE: the first cause of the job NAME; WHERE is a pattern
+first() {
+	graph "$1"
+	"$BIN/replay" -q --no-worth -O json "$TMP/$1.graph" >"$TMP/out"
+	got=$(sed 's/.*"verdict":\[//; s/},{.*//; s/}\].*//' "$TMP/out")
+	if echo "$got" | grep -qE "^\{\"cause\":\"$2\",\"share\":[0-9.e-]+,\"where\":\"[^\"]*$3"; then
+		right=$((right + 1))
+		check "$1: $2, $3" true
+	else
+		check "$1: $2, $3" false
+		echo "# $got"
+	fi
+}
+
+# kgen NAME CAUSE WHERE OPTION...
+kgen() {
+	name=$1
+	cause=$2
+	where=$3
+	shift 3
+	"$GEN/kgen" -o "$TMP/$name" "$@" >/dev/null
+	first "$name" "$cause" "$where"
+}
+
+# plant NAME CAUSE WHERE VARIABLE=VALUE...
+plant() {
+	name=$1
+	cause=$2
+	where=$3
+	shift 3
+	mkdir "$TMP/$name"
+	for v in "$@"; do
+		set -- "$@" -v "$v"
+		shift
+	done
+	awk -v dir="$TMP/$name" "$@" -f "$SRC/tests/gen/planted.awk"
+	first "$name" "$cause" "$where"
+}
+
+kgen compute compute gemm --comm-scale=0.05
+kgen alone compute gemm --ranks=1
+kgen network exposed-communication allreduce --comm-scale=3
+plant exchange exposed-communication allreduce cause=communication ms=40
+# its backward pass accumulates gradients that nothing sends
+sed -i 's/"name": "autograd::engine::evaluate_function: MmBackward0",\(.*\)"args": {}/"name": "torch::autograd::AccumulateGrad",\1"args": {"Input Dims": [[10, 10]], "Input type": ["float"]}/' \
+	"$TMP"/exchange/*.json
+graph exchange
+"$BIN/replay" -q "$TMP/exchange.graph" >"$TMP/out"
+holds "$TMP/out" 'exposed communication .*allreduce' "communication is that of gradients only if it takes some"
+holds "$TMP/out" 'half the bytes: bfloat16 for what is sent' "... and the advice speaks of what is sent"
+kgen pipeline pipeline-bubble 'stage [0-3], rank' --pp=4 --tp=1 --microbatches=8 --layers=16
+kgen stages pipeline-bubble 'stage [01], rank' --pp=2 --tp=1 --ranks=4 --microbatches=4 --layers=8 --record-groups
+kgen loader input DataLoader --data-us=60000
+plant generator input loop cause=input ms=50 named=0
+plant reader input 'rank 1' cause=input ms=60 who=1
+kgen launches launch-bound backward --host-bound
+check "taking a batch costs the same in each step: no worker is too slow" sh -c \
+	"! '$BIN/graph' -q -O text '$TMP/launches.graph' | grep -q 'loader workers'"
+plant launching launch-bound aten::addmm cause=launch ms=0.7
+kgen slow slow-rank 'rank 3' --slow-rank=3:1.3
+plant hot slow-rank 'rank 2' cause=slow ms=40 who=2 n=4
+plant link slow-link 'ranks 2,3' cause=link ms=30 who=2 n=8
+plant cable slow-link 'ranks 0,1' cause=link ms=25 who=0 n=4
+plant uneven imbalance 'all ranks' cause=uneven ms=60 n=4 steps=8
+plant lengths imbalance 'all ranks' cause=uneven ms=80 n=3 steps=9
+plant cores contention MmBackward cause=contention ms=50
+plant thread contention MmBackward cause=contention ms=80 n=4
+"$BIN/replay" -q "$TMP/thread.graph" >"$TMP/out"
+holds "$TMP/out" 'communication that leaves more of the processors: cores of their' "threads that communicate get advice for processors"
+check "... and none for NCCL" no grep -q NCCL "$TMP/out"
+plant item host-synchronisation cudaStreamSynchronize cause=sync ms=1
+plant print host-synchronisation cudaStreamSynchronize cause=sync ms=0.6 seed=5
+plant malloc memory-stall 'cuda(Free|Malloc)' cause=memory ms=2
+plant pageable memory-stall 'Memcpy HtoD' cause=memory ms=1.5 named=0
+plant save checkpoint '' cause=checkpoint ms=120
+plant writing checkpoint 'rank 1' cause=checkpoint ms=150 who=1 named=0
+plant collect garbage-collection 'rank 1' cause=garbage ms=60 who=1
+plant pauses garbage-collection 'rank 0' cause=garbage ms=80 who=0 named=0
+plant validation evaluation '' cause=evaluation ms=80
+plant testing evaluation '' cause=evaluation ms=80 named=0
+
+# pauses that are as long as what operations lose to another program are no checkpoint and no collection of garbage
+for seed in 991 1982 2973 3964; do
+	rm -rf "$TMP/busy"
+	mkdir "$TMP/busy"
+	awk -v dir="$TMP/busy" -v cause=compute -v n=2 -v steps=8 -v lost=40 -v seed=$seed -f "$SRC/tests/gen/planted.awk"
+	"$BIN/replay" -q --no-worth -O json "$TMP/busy" >"$TMP/busy.json"
+	check "a busy machine writes no checkpoints (seed $seed)" no grep -qE '"cause": *"(checkpoint|garbage-collection)"' "$TMP/busy.json"
+done
+plant compiler compilation '' cause=compilation ms=50
+plant recompiling compilation 'rank 0' cause=compilation ms=70 who=0
+echo "# $right right"
+
+# ---- steps that overlap: a host that runs ahead ---------------------------------------------------
+number() {
+	sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "$2"
+}
+"$GEN/kgen" -o "$TMP/ahead" --no-item --steps=6 >/dev/null
+graph ahead
+"$BIN/replay" -q --no-worth -O json --what-if 'scale kind=kernel by 0.5' "$TMP/ahead.graph" >"$TMP/ahead.json"
+"$BIN/replay" -q --no-worth -O json "$TMP/network.graph" >"$TMP/in_step.json"
+check "the mean period is what a step takes, not from its first start to its last end" \
+	awk -v p="$(number recorded_period_mean_ns "$TMP/ahead.json")" -v m="$(number recorded_mean_ns "$TMP/ahead.json")" \
+	'BEGIN { exit !(p > 90e6 && p < 97e6 && m > 2 * p) }'
+check "a change is computed on it" \
+	awk -v p="$(number replayed_period_mean_ns "$TMP/ahead.json")" -v q="$(number predicted_period_mean_ns "$TMP/ahead.json")" \
+	'BEGIN { exit !(q > 0.45 * p && q < 0.65 * p) }'
+check "without overlap there is none" no grep -q period_mean "$TMP/in_step.json"
+status 0 "in words" "$BIN/replay" -q "$TMP/ahead.graph"
+check "... the first line" sh -c "head -n 1 '$TMP/out' | grep -q '^step 9[0-9.]* ms (mean period of 6; [0-9.]* ms from first start to last end), '"
+
+"$BIN/replay" --no-worth "$TMP/pipeline.graph" >"$TMP/out"
+holds "$TMP/out" '^bound by: pipeline bubble [0-9]* %: 8 microbatches on 4 stages; stage ' "a bubble has microbatches and stages"
+"$GEN/kgen" -o "$TMP/interleaved" --kind=interleaved >/dev/null
+"$BIN/replay" -q --no-worth "$TMP"/interleaved >"$TMP/out"
+holds "$TMP/out" '^bound by: pipeline bubble [0-9]* %: stages on 4 ranks; rank ' \
+	"where each rank has several stages, sends do not count microbatches"
+
+# posted NAME VARIABLE=VALUE...: the report of ranks that pass messages on
+posted() {
+	name=$1
+	shift
+	mkdir "$TMP/$name"
+	for v in "$@"; do
+		set -- "$@" -v "$v"
+		shift
+	done
+	awk -v dir="$TMP/$name" -v n=3 -v m=6 -v steps=4 -v forward=3000000 -v backward=6000000 "$@" -f "$SRC/tests/gen/posted.awk"
+	"$BIN/replay" -q "$TMP/$name" >"$TMP/out"
+}
+for schedule in gpipe 1f1b; do
+	posted $schedule schedule=$schedule transfer=200000
+	holds "$TMP/out" '^bound by: pipeline bubble [0-9]* %: 6 microbatches on 3 stages; stage 0, rank 0 ' "$schedule on hosts"
+done
+posted ring schedule=ring transfer=9000000
+holds "$TMP/out" 'exposed communication [0-9]* %: messages (gloo:send)$' "ranks of a ring exchange: they are no stages"
+check "... with no bubble, and no advice about it" no grep -qE 'bubble|microbatches' "$TMP/out"
+
+# ---- the text -----------------------------------------------------------------------------------
+status 0 "the report" "$BIN/replay" "$TMP/slow.graph"
+holds "$TMP/out" '^bound by: rank 3 is slow in backward: [0-9]* %$' "... begins with the verdict"
+check "... and what would help: rank 3 like the others, by simulation" awk '/^would help: -/ { n++ }
+	/that rank as fast as the others/ { match($0, /-[0-9.]* %/); r = -substr($0, RSTART, RLENGTH - 2) }
+	END { exit !(n == 1 && r > 15 && r < 25) }' "$TMP/out"
+
+# ---- what would help ------------------------------------------------------------------------------
+"$BIN/replay" -q "$TMP/generator" >"$TMP/out"
+holds "$TMP/out" "^would help: -4[0-9.]* % (-[0-9.]* to -[0-9.]* %): batches that are read beside the job:\$" \
+	"what helps most is a setting, with its gain and the interval"
+check "... as the line predicts that it names" sh -c "tr '\n' ' ' <'$TMP/out' | tr -s ' ' | grep -q \"DataLoader(num_workers=1) (--what-if 'loader-workers 1')\""
+predicted=$("$BIN/replay" -q --no-worth --what-if 'loader-workers 1' "$TMP/generator" | sed -n '1s/.*predicted [^(]*(\([-0-9.]*\) %.*/\1/p')
+check "... $predicted %" awk -v p="$predicted" '/^would help/ { exit !(p < -40 && ($3 - p) ^ 2 < 0.01) }' "$TMP/out"
+check "computation that is faster comes last: no setting makes it so" awk '/^error of/ { exit } /half the time/ { last = NR } /^ .*%\):|at most/ { n = NR }
+	END { exit !(last && n == last) }' "$TMP/out"
+check "bfloat16 is no advice for the computation of hosts" no grep -q autocast "$TMP/out"
+"$BIN/replay" -q "$TMP/compute.graph" >"$TMP/out"
+holds "$TMP/out" 'bfloat16 (torch.autocast)' "... but for that of devices"
+check "what speaks for nothing is no advice: its interval holds zero" awk '/%\): / && match($0, /to [-0-9.]+ %/) {
+	if (substr($0, RSTART + 3) + 0 >= 0) bad = 1; n++ } END { exit !(n && !bad) }' "$TMP/out"
+"$BIN/replay" -q -O json "$TMP/compute.graph" >"$TMP/json"
+holds "$TMP/json" '"computation":{"cause":"compute","share":0\.[0-9]*' "computation has a member of its own"
+check "each simulated change has its interval" awk '{ a = gsub(/"change":/, "&"); b = gsub(/"share_lo":|"saves_lo_ns":/, "&") } END { exit !(a && a == b) }' "$TMP/json"
+"$BIN/replay" -q --no-worth "$TMP/generator" >"$TMP/out"
+check "lost time comes first, then computation" awk '/^bound by: waiting for input/ { a = NR } /^ *computation [0-9]+ %/ { b = NR } END { exit !(a && b > a) }' "$TMP/out"
+
+# ---- --per --------------------------------------------------------------------------------------
+"$GEN/kgen" -o "$TMP/stacks" --python-stacks --ranks=2 --jitter=0 >/dev/null
+graph stacks
+for key in module layer line operator phase; do
+	status 0 "--per=$key" "$BIN/replay" --per="$key" -O csv "$TMP/stacks.graph"
+	cp "$TMP/out" "$TMP/$key.csv"
+done
+check "--per=line names a function of the program" grep -q ',train.py:[0-9]* (' "$TMP/line.csv"
+check "--per=module: layers" grep -q ',TransformerLayer_2$' "$TMP/module.csv"
+check "--per=phase: a range of input at the start of a step does not give its phase to all of it" \
+	awk -F, '$8 == "input" { input = $3 } $8 == "forward" { forward = $3 } END { exit !(forward > 5 * input) }' "$TMP/phase.csv"
+check "--per=phase: all phases sum to the same as all operators" test \
+	"$(awk -F, 'NR > 1 { s += $7 } END { print s }' "$TMP/phase.csv")" = \
+	"$(awk -F, 'NR > 1 { s += $7 } END { print s }' "$TMP/operator.csv")"
+status 2 "--per with a table" "$BIN/replay" --per=phase --table=steps "$TMP/stacks.graph"
+
+done_testing

@@ -1,0 +1,164 @@
+# Profiler files of a simulated sharded job of two ranks (fully_shard over gloo):
+#
+#	awk -v dir=DIR [-v per=N] [-v steps=N] [-v layers=N] [-v shapes=0] [-v moves=NS_PER_BYTE] [-v latency=NS]
+#		[-v ahead=N] [-v beside=PATTERN] [-v data=1] -f sharded.awk
+#
+# The network has an outermost group of 1 MB, which keeps its parameters, and `layers` (8) layers of 4 MB, of which `per`
+# (1) are one group; per=0: all are in the outermost group. Forward, each group: copy in, all-gather, copy out, the
+# operations of its layers. Backward, from the last group on: the same, then copy in, reduction. The thread issues a
+# collective and waits for it; a service thread carries it out in latency + bytes * moves. Operations differ by rank and
+# step. With `ahead`, groups are gathered so many places earlier, beside computation. Collectives whose names match `beside` run beside the computation of their pass, if there was some before; the next
+# pass waits for them. With `data` nothing is sharded: the gradient of each layer is averaged behind the backward pass, or, with
+# `beside`, from the time on when it is ready. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
+function max(a, b) { return a > b ? a : b }
+function min(a, b) { return a < b ? a : b }
+function put(r, cat, name, tid, from, until, dims) {
+	printf "%s{\"ph\": \"X\", \"cat\": \"%s\", \"name\": \"%s\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {%s}}",
+		sep[r], cat, name, r + 1, tid, from / 1000, (until - from) / 1000,
+		shapes && dims ? "\"Input Dims\": [" dims "], \"Input type\": [\"float\"]" : "" >file[r]
+	sep[r] = ",\n"
+}
+function op(r, name, ns, dims) {
+	put(r, "cpu_op", name, 1, at[r], at[r] + ns, dims)
+	at[r] += ns + 2000
+}
+# both ranks issue a collective of `bytes`, and wait for it; or it begins when it can, from the time `ready` on if given
+function collective(call, name, bytes, part, ready,    r, begin, waits) {
+	begin = free
+	waits = waiting && (fresh || !beside || name !~ beside)
+	for (r = 0; r < 2; r++) {
+		op(r, call, 30000, "[" part "]")
+		begin = max(begin, ready ? ready : at[r] + 18000)
+	}
+	free = begin + latency + int(bytes * moves)
+	for (r = 0; r < 2; r++) {
+		put(r, "user_annotation", name, 2, waits ? at[r] + 18000 : begin, free, "[" part "]")
+		if (waits)
+			at[r] = free + 6000
+	}
+}
+function next_pass(    r) {
+	for (r = 0; r < 2; r++)
+		at[r] = max(at[r], free)
+}
+function copies(name, ns,    r) {
+	for (r = 0; r < 2; r++)
+		op(r, name, ns, "[1000]")
+}
+# the groups of a pass, in order: those of the layers a to b, up or down
+function pass(outer, a, b, step,    i) {
+	n_sizes = n_issued = n_gathered = 0
+	if (outer)
+		size_of[n_sizes++] = outer
+	for (i = a; step > 0 ? i <= b : i >= b; i += step)
+		size_of[n_sizes++] = 4000000 * (min(i + per - 1, layers) - i + 1)
+}
+# issue the gather of the next group, not waiting for it
+function issue(bytes,    r) {
+	copies("fsdp::all_gather_copy_in", int(bytes / 40))
+	waiting = 0
+	collective("c10d::_allgather_base_", "gloo:all_gather", bytes, bytes / 8)
+	waiting = 1
+	ends[n_issued++] = free
+}
+# with `ahead`, the next gathers are issued when this one has been waited for
+function gather(bytes,    r) {
+	if (!ahead) {
+		copies("fsdp::all_gather_copy_in", int(bytes / 40))
+		collective("c10d::_allgather_base_", "gloo:all_gather", bytes, bytes / 8)
+	} else if (!n_issued)
+		issue(bytes)
+	for (r = 0; r < 2 && ahead; r++)
+		at[r] = max(at[r], ends[n_gathered] + 6000)
+	copies("fsdp::split_with_sizes_copy", int(bytes / 20))
+	n_gathered++
+	while (ahead && n_issued < n_sizes && n_issued < n_gathered + ahead)
+		issue(size_of[n_issued])
+}
+function reduce(bytes) {
+	copies("fsdp::chunk_cat", int(bytes / 20))
+	collective("c10d::_reduce_scatter_base_", "gloo:all_reduce", bytes, bytes / 4)
+}
+function compute(name, ns, salt,    r) {
+	fresh = 0
+	for (r = 0; r < 2; r++)
+		op(r, name, ns + 10000 * ((k * 7 + salt * 5 + r * 3) % 11), "[64, 500], [500, 500]")
+}
+function gradient(name, ns, salt, dims,    r) {
+	compute(name, ns, salt)
+	for (r = 0; r < 2; r++)
+		op(r, "torch::autograd::AccumulateGrad", 5000, dims)
+	ready_at[grads++] = max(at[0], at[1]) - 2000
+}
+function average(    i) {
+	for (i = 0; i < grads; i++)
+		collective("c10d::allreduce_", "gloo:all_reduce", i ? 4000000 : 1000000, i ? 1000000 : 250000, beside ? ready_at[i] : 0)
+}
+# layers a to b: their group is `bytes` larger where the outermost one is in it
+function forward(a, b, bytes,    l) {
+	gather(bytes + 4000000 * (b - a + 1))
+	for (l = a; l <= b; l++)
+		compute("aten::linear", 2000000, l)
+}
+function backward(a, b, bytes,    l) {
+	if (!bytes)
+		gather(4000000 * (b - a + 1))
+	for (l = b; l >= a; l--)
+		gradient("autograd::engine::evaluate_function: MmBackward0", 4000000, l + 20, "[1000, 1000]")
+	reduce(bytes + 4000000 * (b - a + 1))
+}
+BEGIN {
+	shapes = shapes == "" ? 1 : shapes
+	waiting = 1
+	steps = steps ? steps : 3
+	layers = layers ? layers : 8
+	per = per == "" ? 1 : per
+	moves = moves == "" ? 1 : moves
+	latency = latency == "" ? 1500000 : latency
+	for (r = 0; r < 2; r++) {
+		file[r] = dir "/rank" r ".json"
+		printf "{\"distributedInfo\": {\"rank\": %d, \"world_size\": 2}, \"traceEvents\": [\n", r >file[r]
+		at[r] = 1000000 + 50000 * r
+	}
+	for (k = 0; k < steps; k++) {
+		for (r = 0; r < 2; r++) {
+			from[r] = at[r]
+			at[r] += 10000
+		}
+		fresh = 1
+		grads = 0
+		if (data) {
+			for (i = 1; i <= layers; i++)
+				compute("aten::linear", 2000000, i)
+		} else if (per) {
+			pass(1000000, 1, layers, per)
+			gather(1000000)
+			for (i = 1; i <= layers; i += per)
+				forward(i, i + per - 1 > layers ? layers : i + per - 1, 0)
+		} else
+			forward(1, layers, 1000000)
+		compute("aten::linear", 1000000, 40)
+		next_pass()
+		gradient("autograd::engine::evaluate_function: MmBackward0", 2000000, 41, "[250, 1000]")
+		if (data) {
+			for (i = layers; i >= 1; i--)
+				gradient("autograd::engine::evaluate_function: MmBackward0", 4000000, i + 20, "[1000, 1000]")
+			average()
+		} else if (per) {
+			pass(0, int((layers - 1) / per) * per + 1, 1, -per)
+			for (i = int((layers - 1) / per) * per + 1; i >= 1; i -= per)
+				backward(i, i + per - 1 > layers ? layers : i + per - 1, 0)
+			reduce(1000000)
+		} else
+			backward(1, layers, 1000000)
+		next_pass()
+		for (r = 0; r < 2; r++) {
+			op(r, "Optimizer.step#SGD.step", 3000000, "")
+			put(r, "user_annotation", "ProfilerStep#" k, 1, from[r], at[r], "")
+			at[r] += 5000
+		}
+		printf "%d\n", max(at[0], at[1]) - 5000 - (from[0] < from[1] ? from[0] : from[1]) >(dir "/truth")
+	}
+	for (r = 0; r < 2; r++)
+		printf "\n]}\n" >file[r]
+}
