@@ -1,7 +1,8 @@
 /* precision: operations compute in another precision. */
 #include "rewrite/rewrite_internal.h"
 
-/* What costs say of kernels is said of units for it, which processors of hosts do not have. */
+/* What costs say of kernels is said of units for it, which processors of hosts do not have. A host
+ * also issues communication, which computes nothing. */
 static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
@@ -23,7 +24,7 @@ static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, s
 			continue;
 		x = rw->x;
 		if (x <= 0)
-			x = n->kind == PL_K_HOST_OP
+			x = n->kind == PL_K_HOST_OP || pl_trace_kind_is_comm(n->kind)
 				    ? 1
 				    : pl_cost_precision(work ? work->op : PL_OP_UNKNOWN,
 							work && work->type != PL_NONE

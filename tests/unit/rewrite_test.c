@@ -348,11 +348,17 @@ static void test_plans(void)
 	   "an operation in half precision (%s)", err.msg);
 	ok(one(&j, "precision bf16", &step, &err) == 0 && step < base,
 	   "operations of a device in half precision (%s)", err.msg);
+	for (int issue = 0; issue < 2; issue++) {
+		for (uint32_t i = 0; i < j.e.n_nodes; i++)
+			if (j.e.node[i].role == PL_RO_COMPUTE)
+				j.e.node[i].kind = issue ? PL_K_COLLECTIVE : PL_K_HOST_OP;
+		ok(one(&j, "precision bf16", &step, &err) == 0 && step == base,
+		   "hosts gain nothing from it that is not said%s (%s)",
+		   issue ? ", where they issue communication neither" : "", err.msg);
+	}
 	for (uint32_t i = 0; i < j.e.n_nodes; i++)
 		if (j.e.node[i].role == PL_RO_COMPUTE)
 			j.e.node[i].kind = PL_K_HOST_OP;
-	ok(one(&j, "precision bf16", &step, &err) == 0 && step == base,
-	   "hosts gain nothing from it that is not said (%s)", err.msg);
 	ok(one(&j, "fuse-ops \"forward L0\" \"forward L1\" x 0.5", &step, &err) == 0 && step < base,
 	   "two operations as one (%s)", err.msg);
 	ok(one(&j, "accumulate 2", &step, &err) == 0 && step >= base - 2 * (pl_ns)j.n - 2,
