@@ -105,7 +105,11 @@ struct trust {
 	size_t n;
 	bool contradiction, not_joined;
 	struct pl_selftest_path path; /* of the recorded run */
-	double work[2];		      /* recorded: communication and other operations, ns */
+	double part_ns;	 /* that the profiler takes for a part of an operation; 0: not known */
+	double profiler; /* its share of the recorded path */
+	double profiler_error; /* half of the 90 % interval of the ratio, as its cost is estimated
+				*/
+	double work[2];	       /* recorded: communication and other operations, ns */
 	/* the 90 % interval of predicted / replayed, less the predicted ratio: low <= 0 <= high */
 	double low, high;
 	/* The same for the first line of the report. It states the mean period if steps overlap. */
@@ -225,6 +229,14 @@ void report_fini(struct report *r);
 /* By how much the predicted mean may be wrong, because lines were fitted to transfers; 0: not known
  */
 double doubt(const struct report *r);
+
+/* ---- profiler.c ---- */
+/* What the profiler costs, from the recorded graph: r->trust.part_ns. */
+int find_profiler(struct report *r, struct pl_err *err) PL_MUST;
+/* Its share of a path of r->s. */
+double profiler_share(const struct report *r, const struct pl_path *p);
+/* Make the predicted times those of a job without the profiler, as shares of the recorded one. */
+void correct_for_profiler(struct report *r);
 
 /* ---- trust.c ---- */
 /* The self-test of the recorded graph, before its durations are changed. If r->path is not found

@@ -195,8 +195,10 @@ static int replay(const struct config *c, struct pl_pool *pool, struct pl_out *o
 		goto out;
 	if (rc >= 0)
 		rc = explain(&r, changed, pool, err);
-	if (rc >= 0 && changed)
+	if (rc >= 0 && changed) {
+		correct_for_profiler(&r);
 		rc = find_interval(&r, err);
+	}
 	if (rc < 0) {
 		pl_wrap(err, "%s", pl_inputs_all(c->inputs));
 		goto out;

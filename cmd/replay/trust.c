@@ -14,7 +14,8 @@
  *	- the fit of communication: the intercepts of lines that were fitted to transfers;
  *	- the fit of operations, where their sizes change: the error of the regression;
  *	- half of the bias, or all of it where the prediction is not corrected for it;
- *	- the scatter of the ranks, where the job gets another number of ranks.
+ *	- the scatter of the ranks, where the job gets another number of ranks;
+ *	- what the profiler costs, which the prediction leaves out (profiler.c).
  *
  * Two more parts count where the real change is greater than predicted:
  *
@@ -135,6 +136,15 @@ static void judge_path(struct trust *t)
 		because(t, TRUST_MEDIUM, "%.0f %% of the critical path is doubtful", 100 * sum);
 }
 
+/* A profiler takes its time beside operations, so it counts most where these are short. */
+static void judge_profiler(struct trust *t)
+{
+	if (t->profiler >= MEDIUM)
+		because(t, t->profiler >= LOW ? TRUST_MEDIUM : TRUST_HIGH,
+			"the profiler takes about %.0f %% of the step, which predictions leave out",
+			100 * fmin(t->profiler, 1));
+}
+
 /* The mean of few steps of which some are unusual is not that of many. Where steps overlap, each
  * may be longer than the one before, so their periods count. */
 static void judge_steps(struct report *r)
@@ -241,6 +251,9 @@ int test_graph(struct report *r, bool worth, struct pl_err *err)
 	}
 	pl_selftest_path(selftest, r->path.n ? &r->path : &path, &t->path);
 	judge_path(t);
+	PL_TRY(find_profiler(r, err));
+	t->profiler = profiler_share(r, r->path.n ? &r->path : &path);
+	judge_profiler(t);
 	PL_TRY(find_waits(r, r->path.n ? &r->path : &path, err));
 	judge_waits(r);
 	judge_steps(r);
@@ -466,7 +479,8 @@ static void interval_of(const struct report *r, const struct pl_selftest_path *n
 	bounds(ratio, &path,
 	       square(of_steps(r, NULL)) + square(doubt(r) / r->replayed_mean) +
 		       square(r->bias_out ? bias / 2 : bias) + square(of_ranks(r)) +
-		       square(PL_SELFTEST_NORMAL * b->work_ns / r->replayed_mean),
+		       square(PL_SELFTEST_NORMAL * b->work_ns / r->replayed_mean) +
+		       square(r->trust.profiler_error),
 	       low, high);
 	/* no step gets shorter if durations only get longer, and the reverse */
 	if (b->longer && !b->shorter)

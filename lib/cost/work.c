@@ -2,12 +2,14 @@
  * The model of operations: a sum of terms (enum pl_work_term), each in proportion to
  * a feature.
  *
- * Nodes with the same name, work and type of resource are a group. An operation whose inner
- * operations are recorded has several parts, of which the short ones only prepare. The typical
- * duration is the median with the roots of the durations as weights: many short parts have little
- * weight, and single long durations do not have all. Parts of less than PART of it do not compute.
- * A group of short operations that would be WRAPS times as fast as the products in which half of
- * the time was spent only calls another operation, which has the same work.
+ * Nodes with the same name, work and type of resource are a group. Where no operation has sizes,
+ * the operations of hosts are groups of the same name, which grow with the samples but for a fixed
+ * time. An operation whose inner operations are recorded has several parts, of which the short ones
+ * only prepare. The typical duration is the median with the roots of the durations as weights: many
+ * short parts have little weight, and single long durations do not have all. Parts of less than
+ * PART of it do not compute. A group of short operations that would be WRAPS times as fast as the
+ * products in which half of the time was spent only calls another operation, which has the same
+ * work.
  *
  * The fixed time is the usual time of operations on next to nothing; of a device, that of its
  * shortest kernels. Operations that only move data then have one unknown, the time of a byte, and
@@ -39,14 +41,20 @@
 #define ENOUGH_TINY 8	      /* groups of such operations that show the fixed time */
 #define LARGE	    (1 << 18) /* bytes from which the rate of memory shows */
 #define COPIES	    3
-#define UNSURE	    0.6	  /* the standard error of what is known beforehand, as a share */
-#define UNKNOWN	    100	  /* the same of what can be anything */
-#define SCATTER	    0.04  /* least relative standard error of groups */
-#define ENOUGH	    6	  /* groups that tell unknowns apart without that */
-#define LITTLE	    0.002 /* of the time: groups that take less count less */
-#define TURNS	    20
-#define HUBER	    1.345
-#define LEFT	    0.1 /* least share of a product that is left for its operations */
+#define UNSURE	    0.6 /* the standard error of what is known beforehand, as a share */
+/* Fixed times of products on a host, as multiples of that of an operation on next to nothing. A
+ * product of matrices takes a few, for its arguments and its result. A library of layers first
+ * finds or makes the code for these sizes and brings parameters into its own order. */
+#define FIXED_MATMUL 2
+#define FIXED_LAYER  30
+#define OPAQUE_ERROR 0.55  /* of an operation nobody knows: each share of it may be fixed */
+#define UNKNOWN	     100   /* the same of what can be anything */
+#define SCATTER	     0.04  /* least relative standard error of groups */
+#define ENOUGH	     6	   /* groups that tell unknowns apart without that */
+#define LITTLE	     0.002 /* of the time: groups that take less count less */
+#define TURNS	     20
+#define HUBER	     1.345
+#define LEFT	     0.1 /* least share of a product that is left for its operations */
 
 struct duration {
 	uint32_t group;
@@ -62,7 +70,8 @@ static int group_of(struct pl_work_model *m, const struct pl_shape *s, uint32_t 
 		    struct pl_err *err)
 {
 	const struct pl_graph *g = m->g;
-	const uint32_t key[3] = { s->name[i], s->work[i],
+	bool sizes = m->batch.any;
+	const uint32_t key[3] = { s->name[i], sizes ? s->work[i] : (uint32_t)g->n_work,
 				  s->res[i] != PL_NONE &&
 					  g->res[s->res[i]].track_type == PL_T_STREAM };
 
@@ -72,8 +81,8 @@ static int group_of(struct pl_work_model *m, const struct pl_shape *s, uint32_t 
 	PL_CHECK(pl_grow(&m->group, &m->cap_groups, m->n_groups + 1, sizeof(*m->group), err));
 	m->group[m->n_groups++] = (struct pl_work_group){
 		.name = s->name[i],
-		.work = s->work[i],
-		.op = g->work[s->work[i]].op,
+		.work = key[1],
+		.op = (uint8_t)pl_node_operator(g, s, i),
 		.device = key[2],
 	};
 	return 0;
@@ -100,11 +109,13 @@ static int add_shape(struct pl_work_model *m, uint32_t shape, struct duration **
 
 	PL_CHECK(pl_alloc(&m->of_node[shape], (size_t)s->n_nodes + 1, sizeof(**m->of_node), err));
 	memset(m->of_node[shape], 0xff, s->n_nodes * sizeof(**m->of_node));
-	for (uint32_t i = s->n_entries; i < s->n_nodes && s->work && n_steps; i++) {
-		uint32_t row = s->work[i], group;
+	for (uint32_t i = s->n_entries; i < s->n_nodes && n_steps; i++) {
+		uint32_t row = s->work ? s->work[i] : PL_NONE, group;
 
-		if (row == PL_NONE || m->g->work[row].dims == PL_NONE ||
-		    (s->role[i] != PL_RO_COMPUTE && s->role[i] != PL_RO_COPY))
+		if (m->batch.any ? row == PL_NONE || m->g->work[row].dims == PL_NONE
+				 : s->kind[i] != PL_K_HOST_OP)
+			continue;
+		if (s->role[i] != PL_RO_COMPUTE && s->role[i] != PL_RO_COPY)
 			continue;
 		PL_CHECK(group_of(m, s, i, &group, err));
 		for (size_t k = 0; k < n_steps; k++)
@@ -202,7 +213,11 @@ static void find_rates(struct pl_work_model *m, bool device, struct rate *v)
 		    (device || bytes_of(&m->work[x->work]) <= TINY))
 			v[n++] = (struct rate){ x->ns, 1, i };
 	}
-	m->fixed_ns[device] = n >= ENOUGH_TINY ? at_share(v, n, device ? 0.05 : 0.5) : 0;
+	m->fixed_ns[device] = n >= ENOUGH_TINY ? at_share(v, n,
+							  device	 ? 0.05
+							  : m->batch.any ? 0.5
+									 : 0.25)
+					       : 0;
 	n = 0;
 	for (uint32_t i = 0; i < m->n_groups; i++) {
 		const struct pl_work_group *x = &m->group[i];
@@ -267,14 +282,13 @@ static void solve(const double a[N][N], const double y[N], unsigned use, double 
 
 /* One turn, from the unknowns of the last one in z: the best ones of `use` for these weights, none
  * below 0. */
-static void regress(const struct sample *v, size_t n, const double prior[N], unsigned use,
-		    double sigma, double z[N], double cov[N][N])
+static void regress(const struct sample *v, size_t n, const double prior[N], const double unsure[N],
+		    unsigned use, double sigma, double z[N], double cov[N][N])
 {
 	double a[N][N] = { { 0 } }, y[N];
 
 	for (int i = 0; i < N; i++) { /* of a greater value the share is greater */
-		double share = i == PL_WORK_GRADIENT_BYTE ? UNKNOWN : UNSURE;
-		double precision = prior[i] > 0 ? 1 / square(share * fmax(prior[i], z[i])) : 0;
+		double precision = prior[i] > 0 ? 1 / square(unsure[i] * fmax(prior[i], z[i])) : 0;
 
 		a[i][i] = precision;
 		y[i] = precision * prior[i];
@@ -336,6 +350,15 @@ static double time_of(const double ns[N], const double x[N])
 	return sum;
 }
 
+/* The fixed time of an operation, in those on next to nothing. */
+static double calls(unsigned op, bool device)
+{
+	const unsigned layers =
+		1u << PL_OP_UNKNOWN | 1u << PL_OP_CONVOLUTION | 1u << PL_OP_ATTENTION;
+
+	return device ? 1 : layers >> op & 1 ? FIXED_LAYER : FIXED_MATMUL;
+}
+
 /* The groups of products of one operator, into v; returns how many. */
 static size_t list_products(const struct pl_work_model *m, bool device, uint8_t op,
 			    struct sample *v)
@@ -373,9 +396,13 @@ static int fit_products(struct pl_work_model *m, bool device, uint8_t op, struct
 {
 	struct pl_work_fit *f = &m->fit[device][op];
 	double rate = m->ns_per_byte[device], sigma = SCATTER, *e;
-	double prior[N] = { [PL_WORK_FIXED] = m->fixed_ns[device],
+	double prior[N] = { [PL_WORK_FIXED] = m->fixed_ns[device] * calls(op, device),
 			    [PL_WORK_BYTE] = (device ? 1 : COPIES) * rate,
 			    [PL_WORK_GRADIENT_BYTE] = rate };
+	const double unsure[N] = { [PL_WORK_FIXED] = device ? UNSURE : 1,
+				   [PL_WORK_BYTE] = UNSURE,
+				   [PL_WORK_GRADIENT_BYTE] = UNKNOWN,
+				   [PL_WORK_FLOP] = UNSURE };
 	unsigned use = (1u << N) - 1;
 	struct sample *v;
 	int rc;
@@ -390,7 +417,7 @@ static int fit_products(struct pl_work_model *m, bool device, uint8_t op, struct
 	for (int i = 0; i < PL_WORK_FLOP; i++) /* few groups alone cannot tell the unknowns apart */
 		use &= prior[i] > 0 || f->samples >= ENOUGH ? ~0u : ~(1u << i);
 	for (int turn = 0; turn < TURNS && f->samples; turn++) {
-		regress(v, f->samples, prior, use, sigma, f->ns, f->cov);
+		regress(v, f->samples, prior, unsure, use, sigma, f->ns, f->cov);
 		for (size_t k = 0; k < f->samples; k++) {
 			v[k].model = fmax(time_of(f->ns, v[k].x), 1);
 			e[k] = fabs(v[k].ns / v[k].model - 1);
@@ -420,6 +447,7 @@ int pl_work_fit(const struct pl_graph *g, struct pl_work_model *m, struct pl_err
 	PL_TRY(pl_alloc(&m->work, g->n_work + 1, sizeof(*m->work), err));
 	for (size_t i = 0; i < g->n_work; i++)
 		pl_work_describe(g, &m->batch, (uint32_t)i, &m->work[i]);
+	m->work[g->n_work] = (struct pl_work){ .of_samples = true };
 	PL_TRY(find_groups(m, err));
 	PL_TRY(pl_alloc(&v, m->n_groups + 1, sizeof(*v), err));
 	for (int device = 0; device < 2; device++) {
@@ -518,9 +546,13 @@ double pl_work_factor(const struct pl_work_model *m, uint32_t group, double by, 
 			*error = fmax(*error, PL_WORK_RULE_ERROR * fabs(1 - factor));
 		return factor;
 	}
-	/* what an operation does that nobody knows grows with its samples, or with all its bytes */
+	/* what an operation does that nobody knows grows with its samples, or with all its bytes;
+	 * it may be a layer of a library */
 	if (w->product || x->op == PL_OP_UNKNOWN || !(bytes > 0)) {
-		*error = PL_WORK_RULE_ERROR * fabs(1 - by);
+		*error =
+			(x->op == PL_OP_UNKNOWN ? OPAQUE_ERROR : PL_WORK_RULE_ERROR) * fabs(1 - by);
+		if (!x->device)
+			fixed = fmin(fixed * calls(x->op, false), x->ns / 2);
 		return (fixed + (x->ns - fixed) * by) / x->ns;
 	}
 	factor = 1 + (by - 1) * w->sample_bytes / bytes;

@@ -33,7 +33,7 @@ struct pl_work_batch {
 /* Operations with the same name, work and type of resource. */
 struct pl_work_group {
 	pl_id name;
-	uint32_t work; /* row */
+	uint32_t work; /* row of the graph's work; n_work: no operation has sizes */
 	uint8_t op;    /* enum pl_operator */
 	bool device;
 	bool wraps;   /* only calls another operation that does the work */
@@ -59,7 +59,7 @@ struct pl_work_fit {
 
 struct pl_work_model {
 	const struct pl_graph *g;
-	struct pl_work *work; /* [row of the graph's work] */
+	struct pl_work *work; /* [row of the graph's work], then one for operations without sizes */
 	struct pl_work_batch batch;
 	struct pl_intern keys; /* of groups */
 	struct pl_work_group *group;

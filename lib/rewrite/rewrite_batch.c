@@ -9,8 +9,8 @@
  * operation of a host without sizes, which does no work of its own, and host work on a rank whose
  * device computes: it launches as many kernels as before.
  *
- * Where no operation has sizes, and for kernels without them, computation of the forward and
- * backward passes takes X times as long, and the interval is wider.
+ * Where no operation has sizes, operations of the passes on hosts take X times as long but for a
+ * fixed time, and the interval is wider. Kernels without sizes take X times as long.
  *
  * Messages between ranks, all-to-all, and reductions that carry no gradients in a graph that knows
  * its gradients move samples: their bytes grow, and the line that was fitted to the graph gives
@@ -193,6 +193,13 @@ static int classify(struct batch *b, const struct pl_shape *s, uint32_t *class, 
 	return 0;
 }
 
+/* What a part of a group takes beyond twice the usual: pages of new memory, which a profiler that
+ * keeps sizes needs more often, or a wait for a processor. It need not follow the samples. */
+static double beyond_usual(const struct batch *b, uint32_t class, pl_ns dur)
+{
+	return class >= GROUPS ? fmax((double)dur - 2 * b->work.group[class - GROUPS].ns, 0) : 0;
+}
+
 /* How uncertain the changed durations are: all that is wrong is wrong in one direction. */
 static double uncertain(const struct batch *b, const struct rw_change *c, const double *error)
 {
@@ -210,7 +217,9 @@ static double uncertain(const struct batch *b, const struct rw_change *c, const 
 			uint32_t class = c->class[st->shape][i];
 
 			if (class >= COMPUTES && class < GROUPS + b->work.n_groups)
-				sum += error[class] * (double)st->dur[i];
+				sum += error[class] * (double)st->dur[i] +
+				       fabs(1 - c->of_class[class]) *
+					       beyond_usual(b, class, st->dur[i]);
 		}
 	}
 	return sum / (double)(n ? n : 1) / (double)(g->n_ranks ? g->n_ranks : 1);

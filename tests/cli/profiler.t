@@ -1,0 +1,67 @@
+# The time that the profiler takes: found from the shortest parts of operations, and left out of predictions.
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+
+# profiled COST BETWEEN DEVICE: 6 steps of 120 operations of 15 us, each of which calls three others, and 1 ms that
+# "own::sleep" takes. A profiler takes COST ns for a part of an operation. 60 ns are between two ends, and BETWEEN ns
+# between other bounds of parts; what is left of the cost falls where memory of the profiler is new. With
+# DEVICE there is a kernel, too.
+profiled() {
+	awk -v cost="$1" -v between="$2" -v device="$3" '
+	function put(name, from, until) {
+		printf ",\n{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"args\":{}}",
+			name, from / 1000, (until - from) / 1000
+	}
+	BEGIN {
+		print "{\"schemaVersion\":1,\"traceEvents\":[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"python\"}}"
+		t = 1000000
+		for (s = 0; s < 6; s++) {
+			begin = t
+			put("own::sleep", t, t + 1000000)
+			t += 1000000
+			if (device)
+				printf ",\n{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":%.3f,\"dur\":9,\"args\":{\"device\":0,\"stream\":7}}", t / 1000
+			for (i = 0; i < 120; i++) {
+				t += between
+				put("aten::linear", t, t + 5 * between + 15000 + 60)
+				put("aten::view", t + between, t + 2 * between)
+				put("aten::view", t + 3 * between, t + 4 * between)
+				put("own::product", t + 5 * between, t + 5 * between + 15000)
+				t += 5 * between + 15000 + 60
+			}
+			t += 120 * (8 * cost - 6 * between - 60)
+			printf ",\n{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":1,\"tid\":1,\"ts\":%.3f,\"dur\":%.3f,\"args\":{}}",
+				s, begin / 1000, (t - begin) / 1000
+		}
+		print "]}"
+	}'
+}
+python=$(command -v python3 || true)
+[ -n "$python" ] || { skip "the time that a profiler takes" "no python3"; done_testing; exit; }
+number() { "$python" -c 'import json, sys; d = json.load(open(sys.argv[1])); print(d.get(sys.argv[2], "none"))' "$TMP/out" "$1"; }
+within() { # within VALUE TRUTH SHARE
+	awk -v v="$1" -v t="$2" -v s="$3" 'BEGIN { exit !(v >= t * (1 - s) && v <= t * (1 + s)) }'
+}
+
+# 520 = 0.78 * 200^2 / 60: what a part costs by the shortest parts
+profiled 520 200 0 >"$TMP/own.json"
+status 0 "a job whose profiler costs much" "$BIN/replay" -O json --no-worth --what-if 'remove name=own::sleep' "$TMP/own.json"
+all=$(number replayed_mean_ns)
+share=$(awk -v all="$all" 'BEGIN { print 120 * 8 * 520 / all }')
+check "... its share is found" within "$(number profiler_share)" "$share" 0.05
+truth=$(awk 'BEGIN { print 120 * 15000 / (120 * 15000 + 1000000) }')
+ratio=$(awk -v p="$(number predicted_mean_ns)" -v all="$all" 'BEGIN { print p / all }')
+check "... the prediction is that of the job without a profiler ($ratio, and the truth is $truth)" within "$ratio" "$truth" 0.02
+check "... with it the ratio would be another one" no within "$(awk -v a="$all" 'BEGIN { print 1 - 1e6 / a }')" "$truth" 0.05
+status 0 "nothing changes" "$BIN/replay" -O json --no-worth --what-if 'scale name=own::sleep by 1' "$TMP/own.json"
+check "... so the prediction is the replay" [ "$(number predicted_mean_ns)" = "$(number replayed_mean_ns)" ]
+status 0 "the report" "$BIN/replay" --no-worth "$TMP/own.json"
+check "... says it" sh -c 'tr "\n" " " <"$1" | tr -s " " | grep -q "the profiler takes about [12][0-9] % of the step, which predictions leave out"' - "$TMP/out"
+
+profiled 700 1100 0 >"$TMP/long.json"
+status 0 "parts that do work of their own" "$BIN/replay" -O json --no-worth "$TMP/long.json"
+check "... do not show what a profiler costs" [ "$(number profiler_share)" = none ]
+profiled 520 200 1 >"$TMP/device.json"
+status 0 "a job with a device" "$BIN/replay" -O json --no-worth "$TMP/device.json"
+check "... keeps the recorded times" [ "$(number profiler_share)" = none ]
+done_testing
