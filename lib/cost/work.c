@@ -13,8 +13,8 @@
  *
  * The fixed time is the usual time of operations on next to nothing; of a device, that of its
  * shortest kernels. Operations that only move data then have one unknown, the time of a byte, and
- * each group says its own. The quarter of the large groups that moves fastest gives the rate of
- * memory.
+ * each group says its own. The quarter of the bytes that moves fastest, in large groups, gives the
+ * rate of memory; others are slower, because the system provides new memory for their results.
  *
  * Products have several unknowns that most recordings hardly separate: with the same number of
  * rows, the bytes of parameters and the operations grow alike. So the fit begins with what is known
@@ -225,8 +225,8 @@ static void find_rates(struct pl_work_model *m, bool device, struct rate *v)
 
 		if (x->device == device && plain >> x->op & 1 && bytes >= LARGE &&
 		    x->ns > m->fixed_ns[device])
-			v[n++] =
-				(struct rate){ (x->ns - m->fixed_ns[device]) / bytes, x->share, i };
+			v[n++] = (struct rate){ (x->ns - m->fixed_ns[device]) / bytes,
+						x->share * bytes / x->ns, i };
 	}
 	m->ns_per_byte[device] = at_share(v, n, 0.25);
 }

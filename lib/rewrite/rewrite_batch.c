@@ -242,7 +242,9 @@ static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 		c->of_class[GROUPS + i] =
 			pl_work_factor(&b->work, i, b->by, &error[GROUPS + i]) / before;
 		if (rule)
-			error[GROUPS + i] = PL_WORK_RULE_ERROR * fabs(1 - c->of_class[GROUPS + i]);
+			error[GROUPS + i] =
+				fmax(error[GROUPS + i],
+				     PL_WORK_RULE_ERROR * fabs(1 - c->of_class[GROUPS + i]));
 	}
 	for (pl_id i = 0; i < b->comm.n; i++)
 		c->of_class[GROUPS + groups + i] = comm_factor(b, i);
