@@ -42,10 +42,8 @@
 #define LARGE	    (1 << 18) /* bytes from which the rate of memory shows */
 #define COPIES	    3
 #define UNSURE	    0.6 /* the standard error of what is known beforehand, as a share */
-/* Fixed times of products on a host, as multiples of that of an operation on next to nothing. A
- * product of matrices takes a few, for its arguments and its result. A library of layers first
- * finds or makes the code for these sizes and brings parameters into its own order. */
-#define FIXED_MATMUL 2
+/* On a host a library of layers first finds or makes the code for these sizes and brings parameters
+ * into its own order: a multiple of the time of an operation on next to nothing. */
 #define FIXED_LAYER  30
 #define OPAQUE_ERROR 0.55  /* of an operation nobody knows: each share of it may be fixed */
 #define UNKNOWN	     100   /* the same of what can be anything */
@@ -224,7 +222,7 @@ static void find_rates(struct pl_work_model *m, bool device, struct rate *v)
 		double bytes = bytes_of(&m->work[x->work]);
 
 		if (x->device == device && plain >> x->op & 1 && bytes >= LARGE &&
-		    x->ns > m->fixed_ns[device])
+		    x->ns > (device ? 1 : SHORT) * m->fixed_ns[device]) /* else it may be a view */
 			v[n++] = (struct rate){ (x->ns - m->fixed_ns[device]) / bytes,
 						x->share * bytes / x->ns, i };
 	}
@@ -282,13 +280,14 @@ static void solve(const double a[N][N], const double y[N], unsigned use, double 
 
 /* One turn, from the unknowns of the last one in z: the best ones of `use` for these weights, none
  * below 0. */
-static void regress(const struct sample *v, size_t n, const double prior[N], const double unsure[N],
-		    unsigned use, double sigma, double z[N], double cov[N][N])
+static void regress(const struct sample *v, size_t n, const double prior[N], unsigned use,
+		    double sigma, double z[N], double cov[N][N])
 {
 	double a[N][N] = { { 0 } }, y[N];
 
 	for (int i = 0; i < N; i++) { /* of a greater value the share is greater */
-		double precision = prior[i] > 0 ? 1 / square(unsure[i] * fmax(prior[i], z[i])) : 0;
+		double share = i == PL_WORK_GRADIENT_BYTE ? UNKNOWN : UNSURE;
+		double precision = prior[i] > 0 ? 1 / square(share * fmax(prior[i], z[i])) : 0;
 
 		a[i][i] = precision;
 		y[i] = precision * prior[i];
@@ -356,7 +355,7 @@ static double calls(unsigned op, bool device)
 	const unsigned layers =
 		1u << PL_OP_UNKNOWN | 1u << PL_OP_CONVOLUTION | 1u << PL_OP_ATTENTION;
 
-	return device ? 1 : layers >> op & 1 ? FIXED_LAYER : FIXED_MATMUL;
+	return device ? 1 : layers >> op & 1 ? FIXED_LAYER : 1;
 }
 
 /* The groups of products of one operator, into v; returns how many. */
@@ -399,10 +398,6 @@ static int fit_products(struct pl_work_model *m, bool device, uint8_t op, struct
 	double prior[N] = { [PL_WORK_FIXED] = m->fixed_ns[device] * calls(op, device),
 			    [PL_WORK_BYTE] = (device ? 1 : COPIES) * rate,
 			    [PL_WORK_GRADIENT_BYTE] = rate };
-	const double unsure[N] = { [PL_WORK_FIXED] = device ? UNSURE : 1,
-				   [PL_WORK_BYTE] = UNSURE,
-				   [PL_WORK_GRADIENT_BYTE] = UNKNOWN,
-				   [PL_WORK_FLOP] = UNSURE };
 	unsigned use = (1u << N) - 1;
 	struct sample *v;
 	int rc;
@@ -417,7 +412,7 @@ static int fit_products(struct pl_work_model *m, bool device, uint8_t op, struct
 	for (int i = 0; i < PL_WORK_FLOP; i++) /* few groups alone cannot tell the unknowns apart */
 		use &= prior[i] > 0 || f->samples >= ENOUGH ? ~0u : ~(1u << i);
 	for (int turn = 0; turn < TURNS && f->samples; turn++) {
-		regress(v, f->samples, prior, unsure, use, sigma, f->ns, f->cov);
+		regress(v, f->samples, prior, use, sigma, f->ns, f->cov);
 		for (size_t k = 0; k < f->samples; k++) {
 			v[k].model = fmax(time_of(f->ns, v[k].x), 1);
 			e[k] = fabs(v[k].ns / v[k].model - 1);
