@@ -103,6 +103,7 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 	if (rc == 0)
 		pl_rewrite_bases(r, &report->basis);
 	report->basis.carries_same = pl_rewrite_carries_same(p);
+	report->basis.in_other_parts = models && report->basis.carries_same;
 	if (rc == 0 && report->basis.as_recorded) {
 		report->bias_mean = NAN;
 		report->bias_out = false;

@@ -370,6 +370,7 @@ struct of_path {
 			 * them or, which is the same, does not exist */
 	double comm;	/* communication of threads that the changes take away */
 	double moved;	/* ... by moving it beside computation, from which it takes time */
+	double wrong;	/* share of the change that may be wrong */
 };
 
 /* now: of the predicted run. stays: unchanged_time(). */
@@ -420,7 +421,7 @@ static void bounds(double ratio, const struct of_path *path, double squares, dou
 	double change = fabs(ratio - 1), less, more;
 
 	squares += square(PL_SELFTEST_MODEL * ratio) + square(PL_SELFTEST_HOST * path->threads) +
-		   square(PL_SELFTEST_CHANGE * change) + square(path->doubtful);
+		   square(path->wrong * change) + square(path->doubtful);
 	less = sqrt(squares + square(PL_SELFTEST_HOST_COMM * path->moved));
 	more = sqrt(squares + square(PL_SELFTEST_UNKNOWN_SHARE * path->follows) +
 		    square(PL_SELFTEST_HOST_COMM * path->comm));
@@ -456,6 +457,7 @@ void find_saving(const struct report *r, const struct halving *x, struct saving 
 		.threads = fmin(ratio, (double)(p->host_work + p->host_comm) / length),
 		.follows = change * stays / (1 - stays),
 		.comm = x->comm ? fmin((1 - x->factor) * (double)p->host_comm / length, change) : 0,
+		.wrong = PL_SELFTEST_CHANGE,
 	};
 
 	*s = (struct saving){ 0 };
@@ -476,6 +478,9 @@ static void interval_of(const struct report *r, const struct pl_selftest_path *n
 
 	look_at_path(r, now, stays, fabs(ratio - 1), &path);
 	path.moved = b->overlapped ? path.comm : 0;
+	path.wrong = !b->in_other_parts	  ? PL_SELFTEST_CHANGE
+		     : now->host_comm > 0 ? PL_SELFTEST_CARRIED_BY_HOSTS
+					  : PL_SELFTEST_CARRIED_BY_DEVICES;
 	bounds(ratio, &path,
 	       square(of_steps(r, NULL)) + square(doubt(r) / r->replayed_mean) +
 		       square(r->bias_out ? bias / 2 : bias) + square(of_ranks(r)) +

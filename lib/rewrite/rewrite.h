@@ -57,8 +57,9 @@ struct pl_rewrite_basis {
 	bool as_recorded;  /* the communication, after a plan */
 	bool carries_same; /* communication carries what it carried, perhaps in other parts or over
 			    * another network */
-	bool overlapped;   /* communication runs beside computation that waited for it */
-	uint32_t ranks;	   /* that the job has in the prediction; 0: as recorded */
+	bool in_other_parts; /* likewise, in other buckets or by another algorithm */
+	bool overlapped;     /* communication runs beside computation that waited for it */
+	uint32_t ranks;	     /* that the job has in the prediction; 0: as recorded */
 	uint64_t collectives, unknown; /* in all steps, and those of unknown algorithm */
 };
 /* What the prediction of the present communication depends on, if it has other algorithms than the

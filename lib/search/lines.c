@@ -106,10 +106,6 @@ out:
 	return rc;
 }
 
-/* How much of a saving of communication may be wrong, where devices or threads carry it out. */
-#define OF_DEVICES 0.16
-#define OF_HOSTS   0.7
-
 /* ---- what is too small to be proposed ---------------------------------------------------------
  */
 
@@ -132,7 +128,8 @@ static bool is_host_comm(const struct pl_graph *g)
 static double model_error(const struct search *s, double saving)
 {
 	double bias = isfinite(s->bias) ? fabs(s->bias) : 0;
-	double change = is_host_comm(s->whole) ? OF_HOSTS : OF_DEVICES;
+	double change = is_host_comm(s->whole) ? PL_SELFTEST_CARRIED_BY_HOSTS
+					       : PL_SELFTEST_CARRIED_BY_DEVICES;
 
 	if (bias <= PL_COST_BIAS_MAX * s->baseline)
 		bias /= 2; /* predictions are corrected for it */

@@ -66,6 +66,10 @@ void pl_selftest_path(const struct pl_selftest *t, const struct pl_path *p,
 #define PL_SELFTEST_HOST      0.02
 #define PL_SELFTEST_CHANGE    0.06
 #define PL_SELFTEST_HOST_COMM 0.4
+/* Of a change of how the same bytes are carried (buckets, order, algorithms), where devices or
+ * threads carry them: the model of cost errs more than a change of durations. */
+#define PL_SELFTEST_CARRIED_BY_DEVICES 0.16
+#define PL_SELFTEST_CARRIED_BY_HOSTS   0.7
 /* If a share of something is unknown, each share is as likely: 95 of 100 are below this one. */
 #define PL_SELFTEST_UNKNOWN_SHARE 0.95
 /* Half of the 90 % interval of the mean of n values with this standard deviation, by Student's
