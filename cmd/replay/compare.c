@@ -393,8 +393,8 @@ int print_difference(const struct config *c, const struct report *a, const struc
 		     struct pl_out *out, struct pl_err *err)
 {
 	struct diff d = { .r = { a, b },
-			  .path = { pl_inputs_name(&c->inputs->v[0]),
-				    pl_inputs_name(&c->inputs->v[1]) } };
+			  .path = { pl_inputs_all(&c->job[0].inputs),
+				    pl_inputs_all(&c->job[1].inputs) } };
 	struct pl_table t[TABLES] = { { .col = NULL } };
 	size_t top = c->to == AS_TEXT ? (size_t)c->top : 0;
 	struct pl_writer w;

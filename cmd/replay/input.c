@@ -2,6 +2,7 @@
 #include "core/progress.h"
 #include "derive/describe.h"
 #include "graph/edit_messages.h"
+#include "graph/select.h"
 #include "program.h"
 
 #define CHANGES_MAX (16u << 20) /* bytes of all files */
@@ -71,23 +72,33 @@ out:
 	return rc;
 }
 
-/* A change that concerns no operation, with the usual reason. */
-static void warn_of_nothing(const struct config *c, const struct pl_rewrite *rw)
+/* A change that concerns no operation is refused if its selector selects none, in no job; else it
+ * may be meant, and only a warning says so. */
+static int check_hits(const struct config *c, const struct changes *x, const uint64_t *before,
+		      const struct report *r, struct pl_err *err)
 {
-	const char *name = rw->select.key[PL_SEL_NAME];
-	char why[160] = "";
+	bool last = before || c->n_jobs == 1;
 
-	if (name && !strpbrk(name, "*?[|"))
-		snprintf(why, sizeof(why),
-			 "; the whole name must match: name=*%.100s* matches a part", name);
-	else if (rw->word && (rw->op == PL_RW_BANDWIDTH || rw->op == PL_RW_LATENCY))
-		snprintf(why, sizeof(why), "; no communication uses that link");
-	pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation%s", rw->text, why);
+	for (size_t i = 0; i < x->plan.n_rw; i++) {
+		const struct pl_rewrite *rw = &x->plan.rw[i];
+		bool link = rw->op == PL_RW_BANDWIDTH || rw->op == PL_RW_LATENCY;
+
+		if (x->hits[i])
+			continue;
+		if (last && !(before && before[i]) &&
+		    pl_graph_select_refuse(&rw->select, &r->g, err) < 0)
+			return pl_wrap(err, "the change \"%s\"", rw->text);
+		pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation%s", rw->text,
+		       rw->word && link ? "; no communication uses that link" : "");
+	}
+	return 0;
 }
 
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
+	uint64_t *before = x->hits; /* of the other job */
 	bool device = false;
+	int rc;
 
 	if (!x->plan.n_rw)
 		return 0;
@@ -98,15 +109,15 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 		if (x->plan.rw[i].op == PL_RW_PRECISION && x->plan.rw[i].x <= 0)
 			pl_say(&c->c.log, PL_LOG_WARN,
 			       "precision: not modelled for host operations; give share=X");
-	pl_free(x->hits);
-	x->hits = NULL;
 	if (!pl_rewrite_is_timing(&x->plan))
 		return use_plan(&x->plan, x, r, err);
-	PL_CHECK(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
-	PL_CHECK(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
-				      x->hits, &r->basis, err));
+	x->hits = NULL;
+	PL_TRY(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
+	PL_TRY(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
+				    x->hits, &r->basis, err));
 	/* not before, because a text means that the line is an option */
-	PL_CHECK(pl_plan_add_texts(&x->plan, err));
+	PL_TRY(pl_plan_add_texts(&x->plan, err));
+	PL_TRY(check_hits(c, x, before, r, err));
 	if (r->basis.guessed)
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "the graph does not say which communication is data-parallel: for \"ranks\" "
@@ -116,10 +127,10 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 		       "the recording does not say which sizes follow the batch (PyTorch: "
 		       "record_shapes=True): "
 		       "for \"batch\" all computation of samples counts as such");
-	for (size_t i = 0; i < x->plan.n_rw; i++)
-		if (!x->hits[i])
-			warn_of_nothing(c, &x->plan.rw[i]);
-	return explain_plan(NULL, &x->plan, r, err);
+	rc = explain_plan(NULL, &x->plan, r, err);
+out:
+	pl_free(before);
+	return rc;
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
@@ -180,18 +191,18 @@ void drop_columns(const struct config *c, struct report *r)
 	pl_mem_trim(); /* because simulations need larger pieces than the columns were */
 }
 
-static int read_input(const struct config *c, size_t i, struct pl_pool *pool, struct report *r,
-		      struct pl_err *err)
+static int read_input(const struct config *c, struct job *job, struct pl_pool *pool,
+		      struct report *r, struct pl_err *err)
 {
 	struct pl_inputs_graph o;
 	struct pl_in *in;
 	int rc;
 
-	if (!c->graphs) {
+	if (!job->graph) {
 		pl_inputs_graph_init(&o, &c->c, pool);
-		return pl_inputs_graph(c->inputs, &o, &r->g, err);
+		return pl_inputs_graph(&job->inputs, &o, &r->g, err);
 	}
-	in = pl_inputs_open(&c->inputs->v[i], err);
+	in = pl_inputs_open(&job->inputs.v[0], err);
 	if (!in)
 		return err->code;
 	pl_progress("reading %s", pl_in_name(in));
@@ -203,12 +214,12 @@ static int read_input(const struct config *c, size_t i, struct pl_pool *pool, st
 	return rc;
 }
 
-int read_graph(const struct config *c, size_t i, struct pl_pool *pool, struct report *r,
+int read_graph(const struct config *c, struct job *job, struct pl_pool *pool, struct report *r,
 	       struct pl_err *err)
 {
 	int rc;
 
-	PL_CHECK(read_input(c, i, pool, r, err));
+	PL_CHECK(read_input(c, job, pool, r, err));
 	if (r->changes && r->changes->has_topology)
 		PL_CHECK(pl_topology_check(&r->changes->topo, r->g.n_ranks, err));
 	if (wants_whole(c, r->changes)) {
@@ -218,7 +229,7 @@ int read_graph(const struct config *c, size_t i, struct pl_pool *pool, struct re
 	if (c->fold == FOLD_NONE)
 		return 0;
 	rc = fold(c, r, err);
-	return rc < 0 ? pl_wrap(err, "%s", pl_inputs_all(c->inputs)) : rc;
+	return rc < 0 ? pl_wrap(err, "%s", pl_inputs_all(&job->inputs)) : rc;
 }
 
 int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *cost,

@@ -120,6 +120,6 @@ int print_picture(const struct config *c, struct report *r, struct pl_out *out, 
 {
 	char name[256];
 
-	name_input(c->inputs, name, sizeof(name));
+	name_input(&c->job[0].inputs, name, sizeof(name));
 	return c->to == AS_HTML ? print_html(c, r, name, out, err) : print_svg(r, name, out, err);
 }

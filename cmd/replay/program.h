@@ -27,6 +27,11 @@ enum section {
 	SEC_RECORDED_STEPS, /* without the last columns, for predictions */
 };
 
+struct job {
+	struct pl_inputs inputs;
+	bool graph; /* the input is a graph; else the inputs are the files of one recording */
+};
+
 struct config {
 	struct pl_common c; /* first */
 	struct pl_list whatif, whatif_file;
@@ -36,8 +41,8 @@ struct config {
 	int expand; /* 0: no; else 1 + enum pl_algo */
 	int64_t channels, chunks, servers;
 	bool path, resources, worth, stragglers, explain;
-	struct pl_inputs *inputs; /* the operands */
-	bool graphs;		  /* they are graphs, not the files of one recording */
+	struct job job[2];
+	size_t n_jobs; /* 2: they are compared */
 };
 
 struct step_row {
@@ -215,8 +220,8 @@ void changes_fini(struct changes *x);
 /* Changes the durations of r->s, or the graph if needed; warns of changes that select nothing. */
 int use_changes(const struct config *c, struct changes *x, struct report *r,
 		struct pl_err *err) PL_MUST;
-/* Input i, a graph; or the graph of the recording that all inputs are. Folded if asked for. */
-int read_graph(const struct config *c, size_t i, struct pl_pool *pool, struct report *r,
+/* The graph of a job, folded if asked for. */
+int read_graph(const struct config *c, struct job *job, struct pl_pool *pool, struct report *r,
 	       struct pl_err *err) PL_MUST;
 
 /* ---- measure.c ---- */
@@ -335,7 +340,7 @@ int print_picture(const struct config *c, struct report *r, struct pl_out *out,
 
 /* ---- stragglers.c ---- */
 /* The whole of --stragglers. */
-int find_stragglers(const struct config *c, struct pl_pool *pool, struct pl_out *out,
+int find_stragglers(struct config *c, struct pl_pool *pool, struct pl_out *out,
 		    struct pl_err *err) PL_MUST;
 
 /* ---- compare.c ---- */

@@ -151,7 +151,7 @@ static int print(const struct config *c, const struct report *r, struct pl_out *
 	return rc;
 }
 
-static int replay(const struct config *c, struct pl_pool *pool, struct pl_out *out,
+static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 		  struct pl_out *timeline, struct pl_err *err)
 {
 	struct changes x = { 0 };
@@ -177,7 +177,7 @@ static int replay(const struct config *c, struct pl_pool *pool, struct pl_out *o
 			PL_TRY(pl_plan_add(&x.plan, &plan.rw[i], err));
 	}
 	PL_TRY(read_changes(c, &x, err));
-	PL_TRY(read_graph(c, 0, pool, &r, err));
+	PL_TRY(read_graph(c, &c->job[0], pool, &r, err));
 	t[1] = now();
 	pl_progress("replaying");
 	rc = measure(&r, err);
@@ -200,7 +200,7 @@ static int replay(const struct config *c, struct pl_pool *pool, struct pl_out *o
 		rc = find_interval(&r, err);
 	}
 	if (rc < 0) {
-		pl_wrap(err, "%s", pl_inputs_all(c->inputs));
+		pl_wrap(err, "%s", pl_inputs_all(&c->job[0].inputs));
 		goto out;
 	}
 	if (draws(c))
@@ -245,10 +245,9 @@ out:
 	return rc;
 }
 
-/* ---- two graphs ------------------------------------------------------------------------------ */
+/* ---- two jobs -------------------------------------------------------------------------------- */
 
-static int compare(const struct config *c, struct pl_pool *pool, struct pl_out *out,
-		   struct pl_err *err)
+static int compare(struct config *c, struct pl_pool *pool, struct pl_out *out, struct pl_err *err)
 {
 	struct changes x = { 0 };
 	struct report r[2] = { { .changes = &x, .whole = true }, { .changes = &x, .whole = true } };
@@ -257,7 +256,7 @@ static int compare(const struct config *c, struct pl_pool *pool, struct pl_out *
 	pl_plan_init(&x.plan);
 	PL_TRY(read_changes(c, &x, err));
 	for (int i = 0; i < 2; i++) {
-		rc = read_graph(c, (size_t)i, pool, &r[i], err);
+		rc = read_graph(c, &c->job[i], pool, &r[i], err);
 		if (rc >= 0 && (rc = measure(&r[i], err)) >= 0 &&
 		    (rc = test_graph(&r[i], false, err)) >= 0 &&
 		    (rc = use_changes(c, &x, &r[i], err)) == PL_EUSAGE)
@@ -265,7 +264,7 @@ static int compare(const struct config *c, struct pl_pool *pool, struct pl_out *
 		if (rc >= 0)
 			rc = explain(&r[i], x.plan.n_rw, pool, err);
 		if (rc < 0) {
-			pl_wrap(err, "%s", pl_inputs_name(&c->inputs->v[i]));
+			pl_wrap(err, "%s", pl_inputs_all(&c->job[i].inputs));
 			goto out;
 		}
 	}
@@ -300,16 +299,14 @@ static int check_expansion(const struct config *c, struct pl_err *err)
 	return 0;
 }
 
-/* With so many graphs; a recording is one. */
-static int check(const struct config *c, size_t graphs, bool from_stdin, struct pl_err *err)
+static int check(const struct config *c, size_t jobs, bool from_stdin, struct pl_err *err)
 {
-	bool two = graphs == 2;
+	bool two = jobs == 2;
 	bool what_if = c->whatif.n || c->whatif_file.n;
 	const struct {
 		bool bad;
 		const char *why;
 	} rules[] = {
-		{ graphs > 2, "more than two graphs; one is explained, two are compared" },
 		{ c->top < 0, "--top is negative" },
 		{ two && c->timeline, "--timeline is for one graph, not for two" },
 		{ two && c->table != SEC_ALL, "--table is for one graph, not for two" },
@@ -338,11 +335,42 @@ static int check(const struct config *c, size_t graphs, bool from_stdin, struct 
 	return check_expansion(c, err);
 }
 
+static bool is_whole_job(const struct pl_input *i)
+{
+	return i->kind == PL_KIND_GRAPH || i->merged;
+}
+
+/* Two folders are two jobs, and so are two graphs or merged traces; other files are one. */
+static int find_jobs(struct config *c, int argc, char **argv, struct pl_err *err)
+{
+	const struct pl_inputs_opts o = { .log = &c->c.log, .pairs = true };
+	struct pl_inputs *a = &c->job[0].inputs, *b = &c->job[1].inputs;
+
+	if (argc == 2 && pl_inputs_is_folder(argv[0]) && pl_inputs_is_folder(argv[1])) {
+		c->n_jobs = 2;
+		PL_CHECK(pl_inputs_find(a, &o, 1, argv, err));
+		PL_CHECK(pl_inputs_find(b, &o, 1, argv + 1, err));
+	} else {
+		c->n_jobs = 1;
+		PL_CHECK(pl_inputs_find(a, &o, argc, argv, err));
+		if (a->n == 2 && is_whole_job(&a->v[0]) && is_whole_job(&a->v[1])) {
+			c->n_jobs = 2;
+			PL_CHECK(pl_append(&b->v, &b->n, &b->cap, &a->v[1], sizeof(*b->v), err));
+			a->n = 1;
+		}
+	}
+	for (size_t i = 0; i < c->n_jobs; i++) {
+		PL_CHECK(pl_inputs_are_graphs(&c->job[i].inputs, &c->job[i].graph, err));
+		if (c->job[i].graph && c->job[i].inputs.n > 1)
+			return pl_fail(err, PL_EUSAGE,
+				       "more than two graphs; one is explained, two are compared");
+	}
+	return 0;
+}
+
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
 	struct config *c = config;
-	const struct pl_inputs_opts o = { .log = &c->c.log, .pairs = true };
-	struct pl_inputs inputs = { 0 };
 	struct pl_out *out = NULL, *timeline = NULL;
 	struct pl_pool *pool = NULL;
 	bool from_stdin = !argc;
@@ -351,10 +379,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	for (int i = 0; i < argc; i++)
 		from_stdin |= is_stdout(argv[i]);
 	PL_TRY(check(c, 1, from_stdin, err)); /* mistakes in options come before those in files */
-	c->inputs = &inputs;
-	PL_TRY(pl_inputs_find(&inputs, &o, argc, argv, err));
-	PL_TRY(pl_inputs_are_graphs(&inputs, &c->graphs, err));
-	PL_TRY(check(c, c->graphs ? inputs.n : 1, from_stdin, err));
+	PL_TRY(find_jobs(c, argc, argv, err));
+	PL_TRY(check(c, c->n_jobs, from_stdin, err));
 	out = pl_out_open(c->c.output, false, err);
 	PL_TRY(out ? 0 : err->code);
 	pool = pl_pool_new((int)c->c.threads, err);
@@ -366,7 +392,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	}
 	if (c->stragglers)
 		PL_TRY(find_stragglers(c, pool, out, err));
-	else if (c->graphs && inputs.n == 2)
+	else if (c->n_jobs == 2)
 		PL_TRY(compare(c, pool, out, err));
 	else
 		PL_TRY(replay(c, pool, out, timeline, err));
@@ -376,7 +402,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	}
 out:
 	pl_pool_free(pool);
-	pl_inputs_fini(&inputs);
+	pl_inputs_fini(&c->job[0].inputs);
+	pl_inputs_fini(&c->job[1].inputs);
 	pl_out_abort(timeline);
 	return out ? pl_out_finish(out, rc, err) : rc;
 }
@@ -386,11 +413,11 @@ static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, &pl_t
 
 const struct pl_cmd pl_command = {
 	.name = "replay",
-	.synopsis = "[OPTION]... [GRAPH [GRAPH] | FILE... | FOLDER]",
+	.synopsis = "[OPTION]... [GRAPH [GRAPH] | FILE... | FOLDER [FOLDER]]",
 	.summary = "Replay a job's graph: where its time goes, and what if something changed.",
 	.details = "The files of a profiler, one of each rank, and traces become a graph first, as "
-		   "by trace | merge | graph. With two graphs: what changed from the first to the "
-		   "second. Without a file: standard input.\n"
+		   "by trace | merge | graph. With two graphs or folders: what changed from the "
+		   "first job to the second. Without a file: standard input.\n"
 		   "Changes are the rewrites of plans, such as scale, remove, set, fix, bandwidth, "
 		   "latency and\n"
 		   "ranks; --help=scale shows what one takes.",

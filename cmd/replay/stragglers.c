@@ -113,7 +113,7 @@ static int print(const struct config *c, const struct pl_stragglers *x, struct p
 
 static int check(const struct config *c, struct pl_err *err)
 {
-	if (c->graphs && c->inputs->n > 1)
+	if (c->n_jobs > 1)
 		return pl_fail(err, PL_EUSAGE, "--stragglers is for one graph, not for two");
 	if (c->whatif.n || c->whatif_file.n || c->timeline || c->table != SEC_ALL)
 		return pl_fail(err, PL_EUSAGE,
@@ -124,17 +124,16 @@ static int check(const struct config *c, struct pl_err *err)
 	return 0;
 }
 
-int find_stragglers(const struct config *c, struct pl_pool *pool, struct pl_out *out,
-		    struct pl_err *err)
+int find_stragglers(struct config *c, struct pl_pool *pool, struct pl_out *out, struct pl_err *err)
 {
 	struct report r = { 0 };
 	struct pl_stragglers x = { 0 };
 	int rc;
 
 	PL_TRY(check(c, err));
-	PL_TRY(read_graph(c, 0, pool, &r, err));
+	PL_TRY(read_graph(c, &c->job[0], pool, &r, err));
 	if ((rc = pl_sim_stragglers_find(&r.g, pool, &x, err)) < 0) {
-		pl_wrap(err, "%s", pl_inputs_all(c->inputs));
+		pl_wrap(err, "%s", pl_inputs_all(&c->job[0].inputs));
 		goto out;
 	}
 	rc = print(c, &x, out, err);

@@ -373,8 +373,7 @@ static int check_duplicates(struct pl_align *a, size_t sr0, struct pl_err *err)
 				       "segment %zu (%s): rank %d is in segment %u already (%s): "
 				       "give ranks with trace --rank-from, or choose "
 				       "merge --duplicates=newest, first or keep; to compare two "
-				       "recordings, make a graph of each (type: replay A.graph "
-				       "B.graph)",
+				       "recordings, put each into a folder (type: replay A B)",
 				       a->n_segs, name, rank, first, pl_clock_source(a, first));
 		if (a->o.duplicates == PL_DUP_KEEP)
 			pl_say(a->o.log, PL_LOG_NOTE,

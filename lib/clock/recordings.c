@@ -124,8 +124,8 @@ static int say_several(const struct pl_align *a, const struct span *v, size_t n,
 	if (a->o.duplicates != PL_DUP_KEEP)
 		return pl_fail(err, PL_EDATA,
 			       "these are %s: give the files of one, or choose "
-			       "merge --duplicates=newest, first or keep; to compare them, make a "
-			       "graph of each (type: replay A.graph B.graph)",
+			       "merge --duplicates=newest, first or keep; to compare them, put "
+			       "each into a folder (type: replay A B)",
 			       text);
 	pl_say(a->o.log, PL_LOG_NOTE, "%s, used as one", text);
 	return 0;

@@ -2,7 +2,7 @@
 #include "graph/select.h"
 #include "core/words.h"
 
-static bool is_number(int key)
+bool pl_graph_select_is_number(int key)
 {
 	return key == PL_SEL_SIZE || (key >= PL_SEL_RANK && key <= PL_SEL_MB);
 }
@@ -16,7 +16,7 @@ static int read_patterns(struct pl_graph_select *x, const struct pl_selector *ke
 
 	x->keys = keys;
 	for (int k = 0; k < PL_SEL_COUNT_; k++) {
-		if (!keys->key[k] || !is_number(k))
+		if (!keys->key[k] || !pl_graph_select_is_number(k))
 			continue;
 		x->text[k] = pl_strdup(keys->key[k]);
 		if (!x->text[k])
@@ -83,7 +83,7 @@ bool pl_graph_select_more(const struct pl_graph_select *x, const struct pl_graph
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static bool has_duration(unsigned role)
+bool pl_graph_select_has_duration(unsigned role)
 {
 	return role == PL_RO_COMPUTE || role == PL_RO_HOST || role == PL_RO_GAP ||
 	       role == PL_RO_COPY || role == PL_RO_TRANSFER;
@@ -145,8 +145,8 @@ int pl_graph_select_init(struct pl_graph_select *x, const struct pl_selector *ke
 		PL_TRY(match_strings(x, PL_SEL_MODULE, g, e, &x->module, err));
 	for (unsigned role = 0; role < PL_RO_COUNT_; role++)
 		for (unsigned k = 0; k < 256; k++)
-			x->kind[role][k] =
-				has_duration(role) && kind_matches(key[PL_SEL_KIND], role, k);
+			x->kind[role][k] = pl_graph_select_has_duration(role) &&
+					   kind_matches(key[PL_SEL_KIND], role, k);
 	for (unsigned i = 0; i < PL_PH_COUNT_; i++)
 		x->phase[i] = glob(x, PL_SEL_PHASE, pl_graph_phase_name(i));
 	x->by_node = key[PL_SEL_SIZE] || key[PL_SEL_LAYER] || key[PL_SEL_MB] || key[PL_SEL_PHASE] ||

@@ -35,6 +35,11 @@ int pl_graph_select_check(const struct pl_selector *keys, struct pl_err *err) PL
 int pl_graph_select_init(struct pl_graph_select *x, const struct pl_selector *keys,
 			 const struct pl_graph *g, const struct pl_edit *e,
 			 struct pl_err *err) PL_MUST;
+/* PL_EDATA, with the nearest name, if no operation of the graph is selected (select_refuse.c). */
+int pl_graph_select_refuse(const struct pl_selector *keys, const struct pl_graph *g,
+			   struct pl_err *err) PL_MUST;
+bool pl_graph_select_is_number(int key);	  /* are its patterns numbers? */
+bool pl_graph_select_has_duration(unsigned role); /* only such nodes are selected */
 void pl_graph_select_fini(struct pl_graph_select *x);
 /* Does the selector exclude the step of this number (INT64_MIN: the step has none)? */
 bool pl_graph_select_step(const struct pl_graph_select *x, int64_t number);

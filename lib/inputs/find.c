@@ -230,6 +230,13 @@ static int add_folder(struct pl_inputs *v, const struct pl_inputs_opts *o, const
 	return 0;
 }
 
+bool pl_inputs_is_folder(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int argc, char **argv,
 		   struct pl_err *err)
 {
@@ -239,8 +246,6 @@ int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int arg
 	if (!argc)
 		return add(in, o, pl_strdup("-"), false, err);
 	for (int i = 0; i < argc; i++) {
-		struct stat st;
-
 		if (!strcmp(argv[i], "-")) {
 			if (stdin_used)
 				return pl_fail(err, PL_EUSAGE,
@@ -248,7 +253,8 @@ int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int arg
 			stdin_used = true;
 		} else if (!argv[i][0]) {
 			return pl_fail(err, PL_EUSAGE, "a file name is empty");
-		} else if (stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode)) {
+		} else if (pl_inputs_is_folder(argv[i])) {
+			in->folder = argc == 1 ? argv[i] : NULL;
 			PL_CHECK(add_folder(in, o, argv[i], err));
 			continue;
 		}
@@ -272,6 +278,8 @@ struct pl_in *pl_inputs_open(struct pl_input *i, struct pl_err *err)
 
 const char *pl_inputs_all(const struct pl_inputs *in)
 {
+	if (in->folder)
+		return in->folder;
 	return in->n == 1 ? pl_inputs_name(&in->v[0]) : "these files";
 }
 

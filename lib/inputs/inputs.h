@@ -29,6 +29,7 @@ struct pl_input {
 struct pl_inputs {
 	struct pl_input *v;
 	size_t n, cap, twice; /* twice: left out, because they are there already */
+	const char *folder;   /* the only operand, if it is a folder; not owned */
 };
 struct pl_inputs_opts {
 	const struct pl_log *log;
@@ -36,13 +37,14 @@ struct pl_inputs_opts {
 	bool forced;	 /* the format is given: nothing counts as execution trace */
 	bool pairs;	 /* a graph, merged trace or table that is named twice is two inputs */
 };
+bool pl_inputs_is_folder(const char *path);
 /* Operands to inputs, in their order, and each folder to the traces in it; no operand: standard
  * input. */
 int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int argc, char **argv,
 		   struct pl_err *err) PL_MUST;
 struct pl_in *pl_inputs_open(struct pl_input *i, struct pl_err *err); /* once an input */
 const char *pl_inputs_name(const struct pl_input *i);		      /* as messages show it */
-/* The only one's name, else "these files". */
+/* The name of the only one or of their folder, else "these files". */
 const char *pl_inputs_all(const struct pl_inputs *in);
 void pl_inputs_fini(struct pl_inputs *in);
 

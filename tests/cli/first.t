@@ -81,6 +81,26 @@ check "replay of a merged trace as standard input" cmp want got
 check "replay --stragglers" cmp want got
 "$BIN/replay" tiny.graph tiny.graph >want
 check "two graphs are compared, also one with itself" grep -q . want
+mkdir before after other empty
+cp rank0.json rank1.json before && for r in 0 1; do
+	sed 's/"name":"adam"\(.*\)"dur":60/"name":"adam"\1"dur":100/' "rank$r.json" >"after/rank$r.json"
+done
+sed 's/"name":"adam"/"name":"other"/' rank0.json >other/rank0.json
+pipe after.graph after/rank0.json after/rank1.json
+"$BIN/trace" -q after | "$BIN/merge" -q >after.merged
+"$BIN/replay" tiny.graph after.graph | sed 's/tiny.graph/before/; s/after.graph/after/' >want
+status 0 "two folders are two jobs" "$BIN/replay" before after
+check "... compared as their graphs are" cmp "$TMP/out" want
+check "... and named" grep -q '^B is after: 2 steps, 2 ranks, ' "$TMP/out"
+status 0 "two merged traces are two jobs" "$BIN/replay" job.merged after.merged
+check "... and named" grep -q '^B is after.merged: 2 steps, 2 ranks, ' "$TMP/out"
+status 0 "the files of two folders are one job" "$BIN/replay" before/rank0.json after/rank1.json
+check "... of two ranks" grep -q '^step .* 2 ranks' "$TMP/out"
+status 3 "a folder without a trace as the second job" "$BIN/replay" before empty
+says '^replay: empty: no file in this folder is a trace' "... is named"
+status 2 "a table of two folders" "$BIN/replay" --table=steps before after
+status 0 "a change in two jobs that only one of them can have" "$BIN/replay" --what-if 'scale name=other by 0.5' before other
+says 'warning: the change "scale name=other by 0.5" selects no operation$' "... is warned of"
 
 if [ -x "$GEN/kgen" ]; then
 	"$GEN/kgen" -o four --ranks=4 --layers=3 --steps=2 --record-groups --seed=1 >log

@@ -85,7 +85,7 @@ says '^graph: job.trace: the trace has 2 ranks and was not merged; type: merge F
 mkdir twice && cp rank0.json rank1.json twice && sed 's/"ts":1/"ts":9/' rank0.json >twice/again0.json
 status 3 "replay: two recordings in one folder" "$BIN/replay" twice
 says '^replay: merge: .*--duplicates=newest' "... the stage says which option decides"
-says 'graph of each (type: replay A.graph B.graph)$' "... and how to compare two recordings"
+says 'put each into a folder (type: replay A B)$' "... and how to compare two recordings"
 
 # ---- names that are not there --------------------------------------------------------------------
 
@@ -211,15 +211,25 @@ status 0 "trace: some of the steps are there" "$BIN/trace" --step 1-99 -o some.t
 status 3 "graph: a step that is not there" "$BIN/graph" --step 99 -o gone.graph job.merged
 says '^graph: job.merged: none of the steps asked for is in the graph; it has the steps 0-1$' "... says which there are"
 printf 'paceline-plan 1\nscale kind=comm,rank=9 by=0.5\n' >none.plan
-status 0 "a plan that selects nothing" "$BIN/replay" -p none.plan job.graph
-says 'warning: the change "scale kind=comm rank=9 by=0.5" selects no operation$' "... is shown in full"
+status 3 "a plan that selects nothing" "$BIN/replay" -p none.plan job.graph
+says 'job.graph: the change "scale kind=comm rank=9 by=0.5": no operation of the graph has rank=9; there are rank=0..1$' "... is shown in full, with the ranks"
+nothing() {
+	status 3 "$1: it selects nothing" "$BIN/replay" -o x --what-if "$1" job.graph
+	says "$2" "... which the message explains"
+}
+nothing 'remove name=AllReduce' ': no operation of the graph has name=AllReduce; the whole name must match: name=\*AllReduce\* matches a part$'
+nothing 'set name=gemn to=1ms' 'did you mean name=gemm?$'
+nothing 'scale step=2.. by 0.5' 'has step=2..; there are step=0..1$'
+nothing 'remove layer=3' 'has layer=3; of no operation the layer is known$'
+nothing 'fix kind=kernel|host_op,phase=communication' 'some match each pattern, but none matches all of them$'
+check "... and there is no report" test ! -e x
+status 0 "what some rank and step has is selected" "$BIN/replay" --what-if 'remove name=gemm,rank=1,step=0..7' job.graph
+status 3 "a selector that selects nothing in two jobs" "$BIN/replay" --what-if 'remove name=nobody' job.graph two.graph
 
 status 2 "a phase that is not one" "$BIN/replay" --what-if 'scale phase=fwd by 0.5' job.graph
 says 'no phase matches "fwd"; there are .*, forward, .*communication' "... names those that there are"
 status 2 "a kind that is not one" "$BIN/replay" --what-if 'scale kind=kernels by 0.5' job.graph
 says 'no kind matches "kernels"; there are .*kernel, .*, comm, gap, all; expected' "... names those that there are"
-status 0 "a part of a name" "$BIN/replay" --what-if 'scale name=gem by 0.5' job.graph
-says 'selects no operation; the whole name must match: name=\*gem\* matches a part$' "... says how to write it"
 status 0 "a link that nothing uses" "$BIN/replay" --what-if 'bandwidth nic by 2' job.graph
 says 'the change "bandwidth nic by 2" selects no operation; no communication uses that link$' "... says so"
 status 2 "a rank without quotes" "$BIN/replay" --what-if 'speed rank 1 factor=2' job.graph

@@ -129,8 +129,6 @@ check "... means the same" cmp -s "$TMP/kinds" "$TMP/out"
 status 0 "the changes worth most" "$BIN/replay" -O csv --table worth "$g"
 check "... name kinds" grep -q 'scale kind=host_op by 0.5$' "$TMP/out"
 check "... not the word of the column" no grep -q compute "$TMP/out"
-status 0 "a change that selects nothing" "$BIN/replay" -o "$TMP/o" --what-if 'scale name=nobody by 0.5' "$g"
-says 'warning: the change "scale name=nobody by 0.5" selects no operation' "... is warned of"
 for w in "" "scale" "scale x=y by 2" "scale kind=kernels by 2" "scale kind=kernel by" "scale kind=kernel by -1"; do
 	status 2 "not a change: '$w'" "$BIN/replay" --what-if "$w" "$g"
 done

@@ -377,7 +377,7 @@ static void test_plans(void)
 		   step == base,
 	   "an operation that takes the recorded median of its peers (%s)", err.msg);
 	refuse(&j, "scale kind=coll by 2", "no kind matches \"coll\"");
-	refuse(&j, "remove rank=77", "it selects no operation");
+	refuse(&j, "remove rank=77", "no operation of the graph has rank=77; there are rank=");
 	refuse(&j, "fuse-tensors \"grad L4\" \"grad L9\"", "grad L9");
 	refuse(&j, "fuse-tensors \"grad 0 4\" \"grad 1\"", "older recording");
 	ok(one(&j, "accumulate 65536\naccumulate 32768", &step, &err) == PL_ELIMIT,
