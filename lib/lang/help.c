@@ -149,10 +149,13 @@ static void topics(const struct pl_lang_schema *const *s, struct pl_writer *w)
 	pl_write_char(w, '\0');
 }
 
-/* Help for the rows of that name, in one language or in all. */
+/* Help for the rows of that name, in one language or in all; or for the first one that it is
+ * another name of. */
 static void help_name(const struct pl_lang_schema *const *s, const char *topic, struct pl_writer *w)
 {
 	const char *colon = strchr(topic, ':'), *name = colon ? colon + 1 : topic;
+	const struct pl_lang_schema *other_language = NULL;
+	const struct pl_lang_row *other = NULL;
 	struct pl_words_near near = { .s = name };
 	char hint[96];
 	bool any = false;
@@ -165,15 +168,20 @@ static void help_name(const struct pl_lang_schema *const *s, const char *topic, 
 			const struct pl_lang_row *row = &(*s)->row[i];
 
 			pl_words_near(&near, row->name, strlen(row->name));
-			if (strcmp(row->name, name) != 0 &&
-			    !(row->also && !strcmp(row->also, name)))
+			if (!other && row->also && !strcmp(row->also, name)) {
+				other = row;
+				other_language = *s;
+			}
+			if (strcmp(row->name, name) != 0)
 				continue;
 			pl_write_text(w, any ? "\n" : "");
 			help_row(*s, row, w);
 			any = true;
 		}
 	}
-	if (!any)
+	if (!any && other)
+		help_row(other_language, other, w);
+	else if (!any)
 		pl_fail(&w->fail, PL_EUSAGE,
 			"--help: there is no statement \"%.100s\"%s; --help=statements lists them",
 			name, pl_words_near_text(&near, hint, sizeof(hint)));

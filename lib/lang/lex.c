@@ -388,6 +388,7 @@ int pl_lang_option(struct pl_lang_reader *r, const struct pl_lang_schema *schema
 {
 	const struct pl_lang_row *row;
 	char *s, *end;
+	size_t n;
 
 	PL_CHECK(pl_lang_open_text(r, schema, text, err));
 	PL_CHECK(pl_buf_put(&r->text, "", 1, err));
@@ -396,8 +397,9 @@ int pl_lang_option(struct pl_lang_reader *r, const struct pl_lang_schema *schema
 	s += strspn(s, " ");
 	if (!*s)
 		return pl_lang_fail(r, 0, err, "there is nothing in it");
-	row = pl_lang_row_n(schema, s, strcspn(s, " "));
-	if (row && is_as_in_file(row)) {
+	n = strcspn(s, " =");
+	row = pl_lang_row_n(schema, s, n);
+	if (row && (s[n] == '=' || is_as_in_file(row))) {
 		if (strchr(s, '\n'))
 			return pl_lang_fail(r, 0, err, "it is more than one line");
 		s[strlen(s)] = '\n';

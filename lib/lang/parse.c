@@ -15,7 +15,7 @@ const struct pl_lang_row *pl_lang_row_n(const struct pl_lang_schema *s, const ch
 	for (size_t i = 0; i < s->n_rows; i++)
 		if (strlen(s->row[i].name) == n && !memcmp(s->row[i].name, name, n))
 			return &s->row[i];
-	for (size_t i = 0; i < s->n_rows; i++)
+	for (size_t i = s->n_rows; i-- > 0;)
 		if (s->row[i].also && strlen(s->row[i].also) == n &&
 		    !memcmp(s->row[i].also, name, n))
 			return &s->row[i];
@@ -529,6 +529,75 @@ static int no_statement(const struct pl_lang_reader *r, struct pl_err *err)
 			    r->word[0].s, hint);
 }
 
+/* Can the value of "NAME=VALUE" be meant for the field? */
+static bool fits(const struct pl_lang_field *f, const char *s)
+{
+	struct pl_lang_value v = { .present = true, .s = s };
+	struct pl_err why = { 0 };
+
+	return !(f->flags & PL_LANG_LIST) && f->type != PL_LANG_NAME &&
+	       pl_lang_value_parse(f, &v, &why) >= 0 && pl_lang_value_check(f, &v, &why) >= 0;
+}
+
+/* What to write in place of "NAME=VALUE": with the fields that must be given, or with each that can
+ * be. */
+static int refuse_equals(const struct pl_lang_reader *r, const struct pl_lang_row *row, bool need,
+			 struct pl_err *err)
+{
+	const struct pl_lang_word *w = &r->word[0];
+	struct pl_buf usage = { 0 };
+	char text[400] = "";
+	size_t n = 0;
+	int rc;
+
+	for (const struct pl_lang_field *f = row->field;
+	     f && f->name && !row->commas && n < sizeof(text); f++) {
+		bool key = f->flags & PL_LANG_KEY, two = key && f->word;
+
+		if (!fits(f, w->s + w->value) ||
+		    (need ? !(f->flags & PL_LANG_NEED) : key && !f->word))
+			continue;
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s\"%s %s%s%.40s\" (%s)",
+				      n ? " or " : "", row->name,
+				      two   ? f->word
+				      : key ? f->name
+					    : "",
+				      two   ? " "
+				      : key ? "="
+					    : "",
+				      w->s + w->value, f->doc);
+	}
+	rc = pl_lang_usage(&usage, row, err);
+	if (rc >= 0)
+		rc = pl_lang_fail(r, w->column, err, "%.100s%swrite %.*s", r->name ? w->s : "",
+				  r->name ? ": " : "", n ? (int)strlen(text) : (int)usage.n,
+				  n ? text : (const char *)usage.p);
+	pl_buf_fini(&usage);
+	return rc;
+}
+
+/* "ranks=8" becomes two words, because the statement has one field that must be given, and it
+ * stands without its name. */
+static int split_equals(struct pl_lang_reader *r, const struct pl_lang_row *row, struct pl_err *err)
+{
+	const struct pl_lang_field *needed = NULL;
+	struct pl_lang_word w = r->word[0], value;
+	size_t n = 0;
+
+	for (const struct pl_lang_field *f = row->field; f && f->name; f++) {
+		n += (f->flags & PL_LANG_NEED) != 0;
+		needed = f->flags & PL_LANG_NEED ? f : needed;
+	}
+	if (n != 1 || needed->flags & PL_LANG_KEY)
+		return refuse_equals(r, row, n > 0, err);
+	w.s[w.value - 1] = '\0';
+	PL_CHECK(pl_lang_add_word(r, w.s + w.value, false, w.column + w.value, err));
+	value = r->word[r->n - 1];
+	memmove(&r->word[2], &r->word[1], (r->n - 2) * sizeof(value));
+	r->word[1] = value;
+	return 0;
+}
+
 /* "rate=1Gbit,latency=1ms" to two words. */
 static int split_commas(struct pl_lang_reader *r, const struct pl_lang_row *row, struct pl_err *err)
 {
@@ -553,6 +622,10 @@ int pl_lang_parse(struct pl_lang_reader *r, struct pl_err *err)
 	struct pl_err why = { 0 };
 	uint32_t column = 0;
 
+	if (!row && r->word[0].value) {
+		row = pl_lang_row_n(r->schema, r->word[0].s, r->word[0].value - 1);
+		PL_CHECK(row ? split_equals(r, row, err) : 0);
+	}
 	if (!row)
 		return no_statement(r, err);
 	PL_CHECK(pl_lang_begin(&r->st, r->schema, row, err));

@@ -92,10 +92,10 @@ static const struct pl_lang_row rows[] = {
 		NAMES("tensors", 0, 0, "tensors; all if none is named"),
 		PL_LANG_FIELD("servers", INT, KEY, "parameter servers; 1 if not given", .min = 1,
 			      .max = 10000, .only = "ps", .word = "k", RW(k))) },
-	[PL_RW_RANKS] = { PL_LANG_ROW("ranks", TIMING, "change the number of data-parallel workers",
-				      PL_LANG_FIELD("ranks", INT, NEED,
-						    "workers, each like those recorded", .min = 1,
-						    .max = 1e6, RW(k))) },
+	[PL_RW_RANKS] = { PL_LANG_ROW(
+		"ranks", TIMING, "change the number of data-parallel replicas",
+		PL_LANG_FIELD("ranks", INT, NEED, "replicas of the model, each like those recorded",
+			      .min = 1, .max = 1e6, RW(k))) },
 	[PL_RW_BANDWIDTH] = { PL_LANG_ROW("bandwidth", TIMING,
 					  "make links carry X times as many bytes a second", LINK,
 					  BY(1e-6, PL_LANG_NEED, "factor")) },
@@ -140,9 +140,11 @@ static const struct pl_lang_row rows[] = {
 			      .max = 1e6, .word = "first", RW(k))) },
 	[PL_RW_LOADER_WORKERS] = { PL_LANG_ROW(
 					   "loader-workers", STRUCTURE,
-					   "read batches with N processes beside the job",
+					   "read batches in N processes beside the job (what-if: "
+					   "also workers)",
 					   PL_LANG_FIELD("workers", INT, NEED,
-							 "processes; 0: the job itself reads",
+							 "processes that read batches; 0: the job "
+							 "itself reads",
 							 .max = 65536, RW(k)),
 					   PL_LANG_FIELD(
 						   "was", REAL, KEY,
@@ -165,7 +167,9 @@ static const struct pl_lang_row rows[] = {
 		      PL_LANG_FIELD("base", NAME, NEED, "file or job",
 				    .offset = offsetof(struct pl_plan, base))),
 	  .once = true },
-	{ NUMBER("workers", 1, ranks, "data-parallel workers of the base") },
+	{ NUMBER("replicas", 1, ranks,
+		 "data-parallel replicas of the model in the base (older files: workers)"),
+	  .also = "workers" }, /* the older name; in a what-if it is the other row that has it */
 	{ NUMBER("baseline", 0, baseline_ns, "mean step of the base in ns") },
 	{ NUMBER("predicted", 0, predicted_ns, "mean step with all rewrites in ns") },
 	{ NUMBER("error", 0, error_ns, "half of the 90 % interval of the prediction, in ns") },
@@ -366,7 +370,7 @@ static int check_base(const struct pl_plan *p, struct pl_err *err)
 	int rc = 0;
 
 	if (p->ranks < 0)
-		return pl_fail(err, PL_EDATA, "the base has %lld workers", (long long)p->ranks);
+		return pl_fail(err, PL_EDATA, "the base has %lld replicas", (long long)p->ranks);
 	for (size_t i = 0; i < PL_LEN(ns); i++)
 		if (ns[i] < 0 && ns[i] != INT64_MIN)
 			return pl_fail(err, PL_EDATA, "a step of %lld ns", (long long)ns[i]);

@@ -131,7 +131,7 @@ struct pl_plan {
 	size_t n_tensors, cap_tensors;
 	struct pl_rewrite *rw;
 	size_t n_rw, cap_rw;
-	int64_t ranks; /* data-parallel workers of the base; 0 unknown */
+	int64_t ranks; /* data-parallel replicas of the base; 0 unknown */
 	/* Mean step; INT64_MIN: not known. What was recorded, what the plan makes of it, what no
 	 * plan can be below; and what the model alone says of the plan, its bias included.
 	 * error_ns: half of the 90 % interval of the prediction. */

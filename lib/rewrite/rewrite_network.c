@@ -1,5 +1,5 @@
 /*
- * bandwidth, latency and ranks: another network, or another number of data-parallel workers.
+ * bandwidth, latency and ranks: another network, or another number of data-parallel replicas.
  *
  * A class is the communications that cost the same. For each class lib/cost gives the line a + b S
  * that was fitted to the graph, for the recorded network and for the present one. A recorded
@@ -18,7 +18,7 @@
 
 struct comm_key { /* equal in every byte: of one class */
 	int64_t bytes;
-	uint32_t n, workers;
+	uint32_t n, replicas;
 	uint16_t kind, coll;
 	uint16_t message;   /* one side of a recorded message, as its kind says */
 	uint16_t algorithm; /* as pl_cost_comm.was, and ASSUMED */
@@ -99,9 +99,9 @@ static uint32_t distinct(int32_t *v, size_t n)
 	return kept;
 }
 
-/* How many data-parallel workers take part in the communication; 0: it is not data-parallel. */
-static int workers(struct parallel *x, const struct pl_shape *s, uint32_t meet, uint32_t group,
-		   uint32_t n, uint32_t *out, struct pl_err *err)
+/* How many data-parallel replicas take part in the communication; 0: it is not data-parallel. */
+static int replicas(struct parallel *x, const struct pl_shape *s, uint32_t meet, uint32_t group,
+		    uint32_t n, uint32_t *out, struct pl_err *err)
 {
 	const struct pl_graph *g = x->g;
 	size_t k = 0;
@@ -158,7 +158,7 @@ static int describe(struct parallel *x, const struct pl_shape *s, uint32_t i, st
 	}
 	*is = key->n >= 2;
 	return *is && key->coll != PL_COLL_SENDRECV
-		       ? workers(x, s, meet, group, key->n, &key->workers, err)
+		       ? replicas(x, s, meet, group, key->n, &key->replicas, err)
 		       : 0;
 }
 
@@ -238,8 +238,8 @@ static struct pl_cost_comm comm_of(const struct comm_key *key, const struct rw_n
 {
 	uint64_t n = key->n;
 
-	if (key->workers && net->ranks)
-		n = n / key->workers * net->ranks;
+	if (key->replicas && net->ranks)
+		n = n / key->replicas * net->ranks;
 	return (struct pl_cost_comm){ .kind = (uint8_t)key->kind,
 				      .coll = (uint8_t)key->coll,
 				      .algo = (uint8_t)key->algorithm,
@@ -315,7 +315,7 @@ static bool concerns(const struct rw_facts *x, const struct pl_rewrite *rw,
 		     const struct comm_key *key)
 {
 	if (rw->op == PL_RW_RANKS)
-		return key->workers > 0;
+		return key->replicas > 0;
 	if (key->message &&
 	    key->kind != (rw->op == PL_RW_LATENCY ? PL_K_RECV : x->comms->sides.link))
 		return false;
@@ -427,7 +427,7 @@ void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
 static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
 			  struct pl_err *err)
 {
-	uint32_t workers = 0;
+	uint32_t replicas = 0;
 	size_t n;
 
 	PL_CHECK(find_comms(x, err));
@@ -444,9 +444,9 @@ static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struc
 	for (size_t i = 0; i < n; i++) {
 		const struct comm_key key = key_of(x->comms, i);
 
-		if (rw->op == PL_RW_RANKS && key.workers > workers) {
-			workers = key.workers;
-			x->network->of_job = (uint32_t)(x->g->n_ranks / workers * rw->k);
+		if (rw->op == PL_RW_RANKS && key.replicas > replicas) {
+			replicas = key.replicas;
+			x->network->of_job = (uint32_t)(x->g->n_ranks / replicas * rw->k);
 		}
 		if (rw->op == PL_RW_LATENCY &&
 		    (of_all(rw) || (key.message && concerns(x, rw, &key))))
@@ -481,6 +481,6 @@ const struct pl_rewrite_kind pl_rewrite_latency = {
 const struct pl_rewrite_kind pl_rewrite_ranks = {
 	.network = true,
 	.change = change_network,
-	.explain = "{k} data-parallel workers: a step takes in that many more samples, and its "
+	.explain = "{k} data-parallel replicas: a step takes in that many more samples, and its "
 		   "communication has more members"
 };

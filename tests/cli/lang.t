@@ -44,6 +44,19 @@ holds "$TMP/out" '^batch BATCH$' "begins with its usage"
 holds "$TMP/out" 'at least 1 and at most 16777216; needed; default 32' "says limits and default"
 status 2 "help of a misspelt statement" "$BIN/run" --help=bacth
 says 'run: --help: there is no statement "bacth"; did you mean batch?' "names the nearest"
+for p in replay plan; do
+	status 0 "$p: help of a word with two meanings" "$BIN/$p" --help=workers
+	check "... has the one of the what-if" test "$(grep -c '^language: ' "$TMP/out")/$(head -n 1 "$TMP/out")" = "1/loader-workers WORKERS [was=X]"
+done
+printf 'paceline-plan 1\nworkers 4\n' >"$TMP/older.plan"
+status 0 "an older plan, whose replicas were called workers" "$BIN/plan" -O text --no-provenance "$TMP/older.plan"
+check "... has replicas" grep -qx 'replicas 4' "$TMP/out"
+printf 'paceline-plan 1\naccumulate=4\n' >"$TMP/equals.plan"
+status 0 "NAME=VALUE for the one value that a statement needs" "$BIN/plan" -O text --no-provenance "$TMP/equals.plan"
+check "... is that value" grep -qx 'accumulate 4' "$TMP/out"
+printf 'paceline-plan 1\nbatch=4\n' >"$TMP/equals.plan"
+status 3 "NAME=VALUE for one of two values" "$BIN/plan" -O text "$TMP/equals.plan"
+says 'equals.plan: line 2, column 1: batch=4: write "batch 4" (samples of a rank in a step) or "batch by 4" (factor of' "names the right lines"
 status 2 "help of a statement where there are none" "$BIN/merge" --help=batch
 says 'merge: --help takes no value here' "is refused"
 check "completion knows the statements" sh -c "

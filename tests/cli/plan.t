@@ -29,7 +29,7 @@ less() {
 status 0 "a plan as text" "$BIN/plan" -O text "$g"
 cp "$TMP/out" "$TMP/text"
 check "no warning" test ! -s "$TMP/err"
-check "it knows its base" sh -c "grep -q '^base net.graph' '$TMP/text' && grep -q '^workers 8' '$TMP/text' &&
+check "it knows its base" sh -c "grep -q '^base net.graph' '$TMP/text' && grep -q '^replicas 8' '$TMP/text' &&
 	[ \$(grep -c '^tensor ' '$TMP/text') = 24 ]"
 check "tensors are fused" grep -q '^fuse-tensors "grad l[0-9]*" "grad l[0-9]*".* alone=-*[0-9]* in-plan=-*[0-9]*$' "$TMP/text"
 check "the step becomes shorter" less "$(number predicted "$TMP/text")" "$(number baseline "$TMP/text")"
@@ -282,7 +282,7 @@ awk 'BEGIN {
 }' >"$TMP/pipe.csv"
 "$BIN/graph" --program 'pipeline schedule=1f1b stages=4 microbatches=8' --ranks 8 -o "$TMP/pipe.graph" "$TMP/pipe.csv"
 status 0 "a plan of a pipeline" "$BIN/plan" -O text "$TMP/pipe.graph"
-check "... of two replicas" grep -q '^workers 2$' "$TMP/out"
+check "... of two replicas" grep -q '^replicas 2$' "$TMP/out"
 peak=$(number peak "$TMP/out")
 status 0 "... in less memory" "$BIN/plan" -O text --memory $((peak - 60000000)) "$TMP/pipe.graph"
 check "... recomputes layers, but has no other microbatches" sh -c "grep -q '^recompute' '$TMP/out' && ! grep -q '^accumulate' '$TMP/out'"

@@ -246,6 +246,8 @@ static void errors(void)
 		{ "pipeline stagse=4\n",
 		  "line 1, column 10: pipeline has no \"stagse\"; did you mean stages?; it has" },
 		{ "pipeline stages=4 stages=5\n", "column 19: pipeline: stages is there twice" },
+		{ "pipeline=4\n", "line 1, column 1: pipeline=4: write pipeline " },
+		{ "pipelin=4\n", "there is no statement \"pipelin=4\"; did you mean pipeline?" },
 		{ "pipeline stages=1\n",
 		  "column 10: pipeline: stages must be at least 2 and at most 1024, not 1" },
 		{ "pipeline schedule=1fb1\n", "not \"1fb1\"; did you mean 1f1b?" },

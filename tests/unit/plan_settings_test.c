@@ -59,7 +59,7 @@ static const char hand[] = "paceline-plan 1\n"
 
 /* Two stages of a pipeline: what holds for one model does not hold for it. */
 static const char pipe[] = "paceline-plan 1\n"
-			   "workers 2\n"
+			   "replicas 2\n"
 			   "tensor \"grad layers.3\" 400 stage=1\n"
 			   "tensor \"grad layers.2\" 400 stage=1\n"
 			   "tensor \"grad layers.1\" 40\n"

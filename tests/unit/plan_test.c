@@ -9,7 +9,7 @@
 #define HEAD "paceline-plan 1\n"
 
 static const char full[] = HEAD "base \"a job.graph\"\n"
-				"workers 16\n"
+				"replicas 16\n"
 				"baseline 120500000\n"
 				"predicted 104250000\n"
 				"bound 98000000\n"
@@ -44,7 +44,7 @@ static const char full[] = HEAD "base \"a job.graph\"\n"
 
 /* The same in the older spelling, with words in place of keys. */
 static const char older[] = HEAD "base \"a job.graph\"\n"
-				 "workers 16\n"
+				 "replicas 16\n"
 				 "baseline 120500000\n"
 				 "predicted 104250000\n"
 				 "bound 98000000\n"
