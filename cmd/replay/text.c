@@ -65,46 +65,56 @@ static void print_basis(const struct report *r, struct pl_writer *w)
 			100 * b->error);
 }
 
-/* "step 204.2 ms (mean of 5), replayed ..., predicted 96.5 ms (-17.80 %, 90 % interval -21.0 to
- * -14.9
- * %)": its mean or, where steps overlap, the mean period. */
+/* "step 204.2 ms (mean of 5), predicted 96.5 ms (-17.80 %, 90 % interval -21.0 to -14.9 %)", or
+ * what was replayed; where steps overlap it is their mean period. */
 static void print_step(const struct report *r, struct pl_writer *w)
 {
-	double recorded = r->recorded_step, replayed = r->replayed_step,
-	       predicted = r->predicted_step;
+	double replayed = r->replayed_step, predicted = r->predicted_step;
 	double change = replayed > 0 ? predicted / replayed - 1 : 0;
 	char ns[32];
 
-	pl_write_format(w, "step %s", fmt_ns(ns, sizeof(ns), recorded));
+	pl_write_format(w, "step %s", fmt_ns(ns, sizeof(ns), r->recorded_step));
 	if (r->n_steps > 1)
-		pl_write_format(w, " (mean %sof %zu", r->overlap ? "period " : "", r->n_steps);
-	if (r->overlap)
-		pl_write_format(w, "; %s from first start to last end",
-				fmt_ns(ns, sizeof(ns), r->recorded_mean));
-	pl_write_format(w, "%s, replayed %s (%+.2f %%)", r->n_steps > 1 ? ")" : "",
-			fmt_ns(ns, sizeof(ns), replayed),
-			recorded > 0 ? 100 * (replayed / recorded - 1) : 0);
+		pl_write_format(w, " (mean %sof %zu)", r->overlap ? "period " : "", r->n_steps);
 	if (isfinite(r->predicted_mean))
 		pl_write_format(w, ", predicted %s (%+.2f %%, 90 %% interval %+.1f to %+.1f %%%s)",
 				fmt_ns(ns, sizeof(ns), predicted), 100 * change,
 				100 * (change + r->trust.first_low),
 				100 * (change + r->trust.first_high),
 				is_unreliable(r) ? ", not reliable" : "");
+	else
+		pl_write_text(w, ", ");
+}
+
+/* The rest of the answer: a line of its own behind a prediction. */
+static void print_replayed(const struct report *r, struct pl_writer *w)
+{
+	double recorded = r->recorded_step, replayed = r->replayed_step;
+	char ns[32];
+
+	pl_write_format(w, "replayed %s (%+.2f %%), %d rank%s", fmt_ns(ns, sizeof(ns), replayed),
+			recorded > 0 ? 100 * (replayed / recorded - 1) : 0, r->g.n_ranks,
+			r->g.n_ranks == 1 ? "" : "s");
+	if (r->basis.ranks)
+		pl_write_format(w, ", %" PRIu32 " predicted", r->basis.ranks);
+	pl_write_format(w, ", %.1f %% unexplained", 100 * r->unexplained_share);
 }
 
 static void print_answer(const struct config *c, const struct report *r, struct pl_writer *w)
 {
-	bool color = pl_use_color(&c->c, 1);
+	const char *end = pl_use_color(&c->c, 1) ? "\033[0m\n" : "\n";
 	char a[32], b[32], p[32];
 
-	if (color)
+	if (pl_use_color(&c->c, 1))
 		pl_write_text(w, "\033[1m");
 	print_step(r, w);
-	pl_write_format(w, ", %d rank%s", r->g.n_ranks, r->g.n_ranks == 1 ? "" : "s");
-	if (r->basis.ranks)
-		pl_write_format(w, ", %" PRIu32 " predicted", r->basis.ranks);
-	pl_write_format(w, ", %.1f %% unexplained%s\n", 100 * r->unexplained_share,
-			color ? "\033[0m" : "");
+	if (isfinite(r->predicted_mean))
+		pl_write_text(w, end);
+	print_replayed(r, w);
+	pl_write_text(w, isfinite(r->predicted_mean) ? "\n" : end);
+	if (r->overlap)
+		pl_write_format(w, "a step takes %s from its first start to its last end\n",
+				fmt_ns(a, sizeof(a), r->recorded_mean));
 	print_trust("trust:", r, w);
 	for (size_t i = r->changes->first; i < r->changes->plan.n_rw; i++) {
 		pl_write_format(w, "changed: %s", r->changes->plan.rw[i].text);

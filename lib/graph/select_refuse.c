@@ -111,7 +111,7 @@ static int look(const struct pl_graph *g, int key, struct known *k, struct pl_er
 				continue;
 			k->least = v < k->least ? v : k->least;
 			k->most = v > k->most ? v : k->most;
-			if (*word)
+			if (*word && strcmp(word, "-") != 0) /* a phase that is not known */
 				PL_CHECK(pl_intern_add(&k->word, word, strlen(word), &id, err));
 		}
 	}

@@ -42,7 +42,7 @@ within() {
 # of two ranks a tree sends all bytes twice, a ring half of them; over the loopback alone a busy machine would hide this
 recorded trees --set algorithm=tree --link rate=200Mbit,latency=200us
 status 0 "the recorded algorithm" "$BIN/replay" --no-worth --what-if 'algorithm tree' trees
-check "... changes nothing and is not assumed" sh -c "head -n 1 '$TMP/out' | grep -q 'predicted .* ([+-]0.00 %, .*), 2 ranks' && ! grep assumed '$TMP/out'"
+check "... changes nothing and is not assumed" sh -c "head -n 1 '$TMP/out' | grep -q 'predicted .* ([+-]0.00 %, .*)$' && ! grep assumed '$TMP/out'"
 status 0 "another algorithm" "$BIN/replay" --no-worth --what-if 'algorithm ring' trees
 check "... is another prediction" sh -c "! head -n 1 '$TMP/out' | grep -q 'predicted .* ([+-]0.00 %'"
 

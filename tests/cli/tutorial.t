@@ -6,7 +6,10 @@ page=$SRC/docs/TUTORIAL.md
 mkdir "$TMP/work" && cd "$TMP/work" || exit 1
 tiny_streams "$TMP" || exit 1
 for f in recorded-ddp recorded-sharded recorded-starved; do
-	mkdir $f && cp "$TMP/rank0.json" "$TMP/rank1.json" $f
+	mkdir $f && for r in 0 1; do
+		sed 's/aten::mm/enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__/
+			s/record_param_comms/c10d::_all_gather/' "$TMP/rank$r.json" >"$f/rank$r.json"
+	done
 done
 for r in 0 1; do gzip -c "$TMP/rank$r.json" >"rank$r.1.pt.trace.json.gz"; done
 # shellcheck disable=SC2016  # back quotes of the page
