@@ -89,8 +89,12 @@ static void put_head(struct pl_setter *s, const char *name)
 	char now[24], then[24], error[24];
 	size_t estimated = pl_plan_estimated(p);
 
-	pl_write_format(&s->w, "# %s: a plan by paceline", name);
-	if (p->predicted_ns != INT64_MIN && p->baseline_ns != INT64_MIN) {
+	pl_write_format(&s->w, "# %s: %s", name,
+			p->n_rw ? "a plan by paceline"
+				: "nothing is proposed: these are the settings as recorded");
+	if (!p->n_rw && p->baseline_ns != INT64_MIN)
+		pl_write_format(&s->w, ", %s a step", pl_fmt_ns(now, sizeof(now), p->baseline_ns));
+	else if (p->predicted_ns != INT64_MIN && p->baseline_ns != INT64_MIN) {
 		pl_write_format(&s->w, "; %s a step predicted",
 				pl_fmt_ns(then, sizeof(then), p->predicted_ns));
 		if (p->error_ns != INT64_MIN)

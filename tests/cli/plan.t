@@ -195,6 +195,10 @@ status 0 "a traced job of three steps" "$BIN/plan" -O text "$TMP/gloo.graph"
 says 'warning: no change is proposed: the best plan would save .* of a step ([0-9.]* %), and the prediction may err by .*; record at least [0-9]* steps' \
 	"... gains less than its steps differ by, and how many would show it"
 check "... so nothing is proposed" no grep -qE '^(fuse-tensors|partition-tensor|order)' "$TMP/out"
+"$BIN/plan" -O ddp "$TMP/out" >"$TMP/nothing"
+check "... which the settings say first" sh -c "head -n 1 '$TMP/nothing' | grep -qE '^# ddp: nothing is proposed: these are the settings as recorded, [0-9.]+ [mu]s a step$'"
+"$BIN/plan" -O ddp "$TMP/text" >"$TMP/something"
+check "... unless there is a plan" sh -c "head -n 1 '$TMP/something' | grep -qE '^# ddp: a plan by paceline; [0-9.]+ [mu]s a step predicted'"
 check "... and nothing is gained" sh -c "[ $(number predicted "$TMP/out") = $(number baseline "$TMP/out") ]"
 status 0 "the best plan of it" "$BIN/plan" --any -O text "$TMP/gloo.graph"
 found=$(number model "$TMP/out")
