@@ -280,13 +280,19 @@ static inline const struct pl_gcomm *pl_node_comm(const struct pl_shape *s, uint
 {
 	return s->comm && s->comm[i] != PL_NONE ? &s->comms[s->comm[i]] : NULL;
 }
-/* The type of collective that the node takes part in, enum pl_coll; of a message: its side. */
+/* The type of collective that the node takes part in, enum pl_coll; of a message, a send or a
+ * receive: its side, where its communication has the side that began first. */
 static inline unsigned pl_node_coll(const struct pl_shape *s, uint32_t i)
 {
 	const struct pl_gcomm *c = pl_node_comm(s, i);
 
-	if (s->flags[i] & PL_NF_MESSAGE || (c && c->kind == PL_COLL_SEND))
-		return s->kind[i] == PL_K_RECV ? PL_COLL_RECV : PL_COLL_SEND;
+	bool message = s->flags[i] & PL_NF_MESSAGE;
+	bool pair = message || (c && (c->kind == PL_COLL_SEND || c->kind == PL_COLL_RECV));
+
+	if (pair && s->kind[i] == PL_K_RECV)
+		return PL_COLL_RECV;
+	if (message || (pair && s->kind[i] == PL_K_SEND))
+		return PL_COLL_SEND;
 	return c ? c->kind : PL_COLL_OTHER;
 }
 /* The operator of a node, enum pl_operator. */

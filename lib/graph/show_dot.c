@@ -103,9 +103,7 @@ static int label_of(struct dot *d, uint32_t i, int depth, uint32_t *number, stru
 	*number = PL_NONE;
 	if (is_comm(s, i)) {
 		x.phase = PL_PH_COMM;
-		x.coll = (uint8_t)(s->kind[i] == PL_K_SEND   ? PL_COLL_SEND
-				   : s->kind[i] == PL_K_RECV ? PL_COLL_RECV
-							     : pl_node_coll(s, i));
+		x.coll = (uint8_t)pl_node_coll(s, i);
 		x.joint = x.coll != PL_COLL_SEND && x.coll != PL_COLL_RECV;
 		if (x.joint && s->group[i] != PL_NONE)
 			PL_CHECK(pl_intern_add(

@@ -51,6 +51,8 @@ for schedule in gpipe 1f1b ahead ring; do
 		check "... all sends and receives have partners" grep -q '"unmatched_sends": *0' "$TMP/base/report"
 		"$BIN/replay" --no-worth "$TMP/base/graph" >"$TMP/out"
 		check "... the replay is exact and explained" sh -c "head -1 '$TMP/out' | grep -q '(+0.00 %), [24] ranks, 0.0 % unexplained'"
+		"$BIN/graph" -O stat "$TMP/base/graph" | awk '$1 == "send" || $1 == "recv" { print $2 }' >"$TMP/sides"
+		check "... as many receives as sends, whichever began first" sh -c "[ \$(wc -l <'$TMP/sides') = 2 ] && [ \$(sort -u '$TMP/sides' | wc -l) = 1 ]"
 		check "... all its operations are compared" grep -q '^starts of [0-9]* operations' "$TMP/out"
 		"$BIN/replay" -q -O csv --table=ranks "$TMP/base/graph" | awk -F , 'NR == 2 { print int($2 / 4) }' >"$TMP/span"
 		check "... and as long as the job" same "$TMP/base/truth" "$TMP/span"
