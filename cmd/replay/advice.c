@@ -64,13 +64,13 @@ static const char fewer_bytes_of_shards[] =
 static const char *what_to_do(const struct report *r, const struct advice *a,
 			      const struct pl_verdict_row *v)
 {
-	bool shards = strstr(v->where, "allgather") || strstr(v->where, "reduce_scatter");
+	bool shards = v->coll == PL_COLL_ALLGATHER || v->coll == PL_COLL_REDUCE_SCATTER;
 
 	if (a->cause == PL_VERDICT_CONTENTION && !r->start_device)
 		return contention_on_hosts;
 	if (a->cause == PL_VERDICT_COMPUTE && !r->start_device)
 		return host_computation;
-	if (a->cause == PL_VERDICT_EXPOSED && !strstr(v->text, "gradient"))
+	if (a->cause == PL_VERDICT_EXPOSED && !v->gradient)
 		return shards ? fewer_bytes_of_shards : fewer_bytes;
 	return a->what;
 }
@@ -108,11 +108,10 @@ static double equal_factor(const struct report *r, int32_t rank)
 static int simulate(const struct report *r, const char *line, double factor, struct saving *saves,
 		    struct pl_err *err)
 {
-	struct halving x = { .factor = factor,
-			     .touched = 1 - factor,
-			     .comm = strstr(line, "kind=comm") };
+	struct halving x = { .factor = factor, .touched = 1 - factor };
 	struct pl_graph_select select = { 0 };
 	pl_ns *length = NULL;
+	const char *kind;
 	struct pl_plan plan;
 	int rc;
 
@@ -124,6 +123,8 @@ static int simulate(const struct report *r, const char *line, double factor, str
 	pl_plan_init(&plan);
 	PL_TRY(pl_alloc(&length, r->n_steps, sizeof(*length), err));
 	PL_TRY(pl_plan_add_line(&plan, line, err));
+	kind = plan.rw[0].select.key[PL_SEL_KIND];
+	x.comm = kind && !strcmp(kind, "comm");
 	PL_TRY(pl_graph_select_init(&select, &plan.rw[0].select, &r->g, NULL, err));
 	PL_TRY(pl_sim_means(r->s, &(struct pl_sim_scale){ &select, (float)factor, length }, 1,
 			    &x.mean, err));

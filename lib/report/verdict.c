@@ -289,7 +289,6 @@ static void tell_exposed(struct words *w)
 	const struct verdict_study *x = w->x;
 	const struct verdict_part *most = NULL;
 	const struct pl_gcomm *c = NULL;
-	const char *what = "";
 	char who[128];
 	bool gradients = false;
 
@@ -305,15 +304,16 @@ static void tell_exposed(struct words *w)
 		gradients |= x->g->tensor[i].role == PL_TR_GRAD && x->g->tensor[i].n_consumers;
 	if (most)
 		c = pl_node_comm(verdict_shape(x, most->step), most->node);
-	if (c && c->kind == PL_COLL_ALLREDUCE && gradients)
-		what = "gradient ";
+	w->row->coll = c ? c->kind : PL_COLL_OTHER;
+	w->row->gradient = gradients && w->row->coll == PL_COLL_ALLREDUCE;
 	if (c && c->kind >= PL_COLL_SEND && c->kind <= PL_COLL_SENDRECV)
 		snprintf(who, sizeof(who), "messages%s",
 			 x->messages_between_stages ? " between stages" : "");
 	else
 		snprintf(who, sizeof(who), "%s", c ? pl_trace_coll_name(c->kind) : w->top);
 	set_where(w, who);
-	TELL(w, "exposed %scommunication %s: %s (%s)", what, w->percent, who, w->top);
+	TELL(w, "exposed %scommunication %s: %s (%s)", w->row->gradient ? "gradient " : "",
+	     w->percent, who, w->top);
 }
 
 /* "stage 1, rank 4", as far as it is known. */

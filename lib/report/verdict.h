@@ -59,6 +59,8 @@ struct pl_verdict_row {
 	uint8_t cause; /* enum pl_verdict_cause */
 	double share;  /* of the critical path, 0 to 1 */
 	int32_t rank;  /* that the cause concerns alone, -1: all, or not known */
+	uint8_t coll;  /* exposed communication: enum pl_coll of most of it */
+	bool gradient; /* ... and it carries gradients */
 	char where[256], text[512];
 };
 struct pl_verdict { /* holds no memory */

@@ -50,6 +50,11 @@ plant() {
 kgen compute compute gemm --comm-scale=0.05
 kgen alone compute gemm --ranks=1
 kgen network exposed-communication allreduce --comm-scale=3
+"$BIN/replay" -q "$TMP/network.graph" >"$TMP/out"
+holds "$TMP/out" 'half the bytes: gradients in bfloat16' "gradients get advice of their own"
+kgen sharded exposed-communication allgather --kind=fsdp --ranks=2 --steps=2 --comm-scale=8
+"$BIN/replay" -q "$TMP/sharded.graph" >"$TMP/out"
+holds "$TMP/out" 'bfloat16 for what is sent (FSDP:' "... and so do shards"
 plant exchange exposed-communication allreduce cause=communication ms=40
 # its backward pass accumulates gradients that nothing sends
 sed -i 's/"name": "autograd::engine::evaluate_function: MmBackward0",\(.*\)"args": {}/"name": "torch::autograd::AccumulateGrad",\1"args": {"Input Dims": [[10, 10]], "Input type": ["float"]}/' \
