@@ -28,8 +28,14 @@ function size(b) {
 		if (b >= unit) return (b / unit).toFixed(b < 10 * unit ? 2 : 1) + ' ' + name;
 	return b + ' B';
 }
-/* "thread 7 (python)": what is in parentheses says more. */
-const shortName = (s) => (/\(([^()]+)\)$/.exec(s) || [0, s])[1];
+/* "thread 7 (python)": what is in parentheses says more; two of a rank with the same name keep their number. */
+function laneNames(d) {
+	const parts = d.rows.map(([rank, word]) => [rank, /^(.*?)(\d*) \(([^()]+)\)$/.exec(d.names[word]) || [0, '', '', d.names[word]]]);
+	const same = parts.map(([rank, m]) => rank + ' ' + m[3]), seen = (k) => same.indexOf(k) !== same.lastIndexOf(k);
+	return parts.map(([, m], i) => m[3] + (m[2] && seen(same[i]) ? ' ' + m[2] : ''));
+}
+/* As much of the text as has at most n letters, with its begin and its end. */
+const middle = (s, n) => (s.length > n ? s.slice(0, n >> 1) + '\u2026' + s.slice(s.length - (n >> 1) + 1) : s);
 const percent = (x, digits = 1) => (100 * x).toFixed(digits).replace('-', '\u2212') + ' %';
 const signed = (x, digits = 1) => (x > 0 ? '+' : '') + percent(x, digits);
 
@@ -171,7 +177,8 @@ function whatIf() {
 	if (report.trust && report.trust.level === 'low') $('doubt').hidden = false;
 	for (const c of changes(base)) {
 		const b = el('button');
-		b.append(el('span', c.change, { title: c.what || c.change }), el('b', signed(-c.share)));
+		b.append(el('span', middle(c.change, 36)), el('b', signed(-c.share)));
+		b.title = c.change + (c.what ? ': ' + c.what : '');
 		b.setAttribute('aria-pressed', 'false');
 		b.onclick = () => {
 			const on = b.getAttribute('aria-pressed') !== 'true';
@@ -257,8 +264,9 @@ function tables() {
 	table('Critical path', r.critical_path, [['share', true, (x) => percent(x.share)], ['time', true, (x) => ns(x.ns)],
 		['count', true, (x) => x.count], ['kind', false, (x) => x.kind], ['rank', true, (x) => x.rank ?? ''],
 		['operation', false, (x) => findButton(x.name)]], 12);
+	const period = (r.steps || []).some((x) => x.period_ns !== null) ? [['period', true, (x) => (x.period_ns === null ? '' : ns(x.period_ns))]] : [];
 	if ((r.steps || []).length > 1)
-		table('Steps', r.steps, [['step', true, (x) => x.step], ['recorded', true, (x) => ns(x.recorded_ns)],
+		table('Steps', r.steps, [['step', true, (x) => x.step], ['recorded', true, (x) => ns(x.recorded_ns)], ...period,
 			['replayed', true, (x) => ns(x.replayed_ns)], ['error', true, (x) => signed(x.error, 3)]]
 			.concat(r.predicted_mean_ns ? [['predicted', true, (x) => ns(x.predicted_ns)]] : []), 10);
 }
@@ -364,10 +372,12 @@ function after(values, index, from, to, t) {
 /* ---- the timeline ---- */
 
 function timeline(d) {
-	const AXIS = 34, GAP = 8, LEFT = 168;
+	const AXIS = 34, GAP = 8, RANK = 66, label = laneNames(d);
 	const canvas = $('rows'), c = canvas.getContext('2d'), box = $('view'), strip = $('overview'), s = strip.getContext('2d');
 	const lane = lanes(d), HIGH = lane.length <= 24 ? 22 : 16, dark = matchMedia('(prefers-color-scheme: dark)');
 	let from = 0, to = d.span || 1, width = 0, height = 0, colours, ink, match = null, selected = -1, onPath = -1, wanted = 0;
+	c.font = '10px system-ui, sans-serif';
+	const LEFT = Math.min(260, Math.ceil(RANK + 12 + label.reduce((most, t) => Math.max(most, c.measureText(t).width), 72)));
 	let total = AXIS;
 	const rowTop = [], laneOf = [];
 	for (const [i, l] of lane.entries()) {
@@ -396,6 +406,12 @@ function timeline(d) {
 			const e = el('span'), b = el('i');
 			b.style.background = colours[i];
 			e.append(b, k[0]);
+			$('legend').append(e);
+		}
+		for (const [k, text] of [['path', 'critical path'], ['accent', 'begin of a step']]) {
+			const e = el('span'), b = el('i', undefined, { className: k === 'path' ? 'across' : 'down' });
+			b.style.background = ink[k];
+			e.append(b, text);
 			$('legend').append(e);
 		}
 	}
@@ -428,6 +444,11 @@ function timeline(d) {
 		}
 		ctx.textAlign = 'left';
 	}
+	/* The text, or its begin if that says something, in w pixels. */
+	function cut(text, w) {
+		const n = Math.floor(text.length * w / c.measureText(text).width);
+		return n >= text.length ? text : n > 4 ? text.slice(0, n - 1) + '\u2026' : '';
+	}
 	function dim(event) {
 		return match && !match[d.style[event]] ? 0.15 : 1;
 	}
@@ -456,7 +477,7 @@ function timeline(d) {
 				if (w > 34 && c.globalAlpha === 1) {
 					const text = (d.mb[e] >= 0 ? d.mb[e] + ' ' : '') + d.names[st[1]];
 					c.fillStyle = dark.matches && st[0] > 9 ? ink.text : '#14181d';
-					c.fillText(text.length * 6 > w ? text.slice(0, Math.max(1, Math.floor(w / 6))) : text, x0 + 3, y + HIGH / 2 + 2.5);
+					c.fillText(cut(text, w - 6), x0 + 3, y + HIGH / 2 + 2.5);
 				}
 				i++;
 				continue;
@@ -516,7 +537,7 @@ function timeline(d) {
 		for (const [i, l] of lane.entries()) {
 			const y = l.y - top;
 			if (y < AXIS - HIGH || y > height || l.level) continue;
-			const [rank, word] = d.rows[l.row], first = !i || d.rows[lane[i - 1].row][0] !== rank;
+			const [rank] = d.rows[l.row], first = !i || d.rows[lane[i - 1].row][0] !== rank;
 			c.save();
 			c.beginPath();
 			c.rect(0, AXIS, LEFT - 4, height);
@@ -526,7 +547,7 @@ function timeline(d) {
 			if (rank >= 0 && first) c.fillText('rank ' + rank, 6, y + HIGH / 2 + 3);
 			c.font = '10px system-ui, sans-serif';
 			c.fillStyle = ink.quiet;
-			c.fillText(shortName(d.names[word]), rank >= 0 ? 66 : 6, y + HIGH / 2 + 3);
+			c.fillText(label[l.row], rank >= 0 ? RANK : 6, y + HIGH / 2 + 3);
 			c.restore();
 		}
 	}
@@ -836,11 +857,12 @@ function timeline(d) {
 	dark.addEventListener('change', () => { look(); again(); });
 	set(0, d.span);
 	draw();
-	return { search, chosen, set, view: () => [from, to], data: d, name };
+	return { search, chosen, set, view: () => [from, to], data: d, name, label };
 }
 
 /* ---- memory ---- */
 
+const rankColour = (n) => 'hsl(' + (210 + 67 * n) % 360 + ' 60% 52%)';
 function drawCurves(d, ink, from, to, left) {
 	const canvas = $('curves');
 	if (!d.memory) return;
@@ -863,7 +885,7 @@ function drawCurves(d, ink, from, to, left) {
 	c.clip();
 	for (let i = 0, n = 0; i < d.memory; n++) {
 		const rank = d.m.rank[i];
-		c.strokeStyle = 'hsl(' + (210 + 67 * n) % 360 + ' 60% 52%)';
+		c.strokeStyle = rankColour(n);
 		c.beginPath();
 		let last = null;
 		for (; i < d.memory && d.m.rank[i] === rank; i++) {
@@ -874,8 +896,12 @@ function drawCurves(d, ink, from, to, left) {
 	}
 }
 function peaks() {
-	$('peaks').textContent = (report.memory || []).slice(0, 16).map((m) => 'rank ' + m.rank + ' at most ' + size(m.peak_bytes) +
-		(m.estimated === 'yes' ? ' (estimated)' : '')).join('; ');
+	for (const [i, m] of (report.memory || []).slice(0, 16).entries()) {
+		const e = el('span'), b = el('i');
+		b.style.background = rankColour(i);
+		e.append(b, 'rank ' + m.rank + ' at most ' + size(m.peak_bytes) + (m.estimated === 'yes' ? ' (estimated)' : ''));
+		$('peaks').append(e);
+	}
 	if ((report.memory || []).length) show('memory');
 }
 

@@ -17,7 +17,7 @@ fi
 cat >"$TMP/browse.py" <<'END'
 import json, os, subprocess, sys, time
 
-browser, page, other, profile = sys.argv[1:]
+browser, page, other, sample, profile = sys.argv[1:]
 to_r, to_w = os.pipe()
 from_r, from_w = os.pipe()
 
@@ -107,6 +107,20 @@ try:
     assert value("getComputedStyle(document.getElementById('waits')).display") != "none"
     rows = value("[...document.querySelectorAll('#verdict ol li')].map(i => i.textContent)")
     assert rows and value("report.computation.text") in rows, rows
+    send("Page.navigate", url="file://" + sample)
+    until("document.documentElement && document.documentElement.dataset.ready")
+    lanes = value("paceline.data.rows.map((r, i) => r[0] + ' ' + paceline.label[i])")
+    assert len(set(lanes)) == len(lanes) > 8, lanes
+    assert any(" python 75" in lane for lane in lanes), "two threads of a rank that are called python"
+    head = value("[...document.querySelectorAll('#tables section:last-child th')].map(i => i.textContent)")
+    assert head == ["step", "recorded", "period", "replayed", "error"], head
+    for width in 1400, 500:
+        send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        sizes = value("[...document.querySelectorAll('#buttons button')].map(i => i.getBoundingClientRect()).map(r => r.width + 'x' + r.height)")
+        assert len(sizes) > 3 and len(set(sizes)) == 1, sizes
+        assert value("document.documentElement.scrollWidth <= innerWidth"), "the page is as wide as the window"
+    legend = value("[...document.querySelectorAll('#legend span')].map(i => i.textContent)")
+    assert "critical path" in legend and "begin of a step" in legend, legend
     assert not errors, errors
     assert all(u.startswith("file://") and u.endswith(".html") for u in requests), requests
     print("# opens in %.2f s, zooms in %.2f s" % (opened, worst))
@@ -119,7 +133,7 @@ mkdir "$TMP/waits"
 awk -v dir="$TMP/waits" -f "$SRC/tests/gen/unrecorded.awk"
 "$BIN/replay" -q -O html -o "$TMP/waits.html" "$TMP/waits"
 status 0 "a million operations in a browser: zoom, keys, search, changes, waits, no network" \
-	python3 "$TMP/browse.py" "$browser" "$TMP/big.html" "$TMP/waits.html" "$TMP/profile"
+	python3 "$TMP/browse.py" "$browser" "$TMP/big.html" "$TMP/waits.html" "$SRC/samples/ddp-gloo.html" "$TMP/profile"
 grep '^#' "$TMP/out"
 # seconds; a machine that does something else needs longer
 limit=$(awk '{ print $1 < 1 ? 1 : 10 }' /proc/loadavg 2>/dev/null || echo 10)
