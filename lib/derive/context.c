@@ -4,6 +4,7 @@
  * Some ranges of a thread are no operations; they describe the operations inside them. An
  * annotation ("Optimizer.step#SGD.step") gives the phase. A call of a module by the interpreter
  * ("nn.Module: Linear_0") gives the module; its path also has the modules of the ranges around it.
+ * What PyTorch does for sharded parameters names their module with its whole path.
  * The phase of an operation comes from its own name, else from the operation or range around it. A
  * forward operation inside another phase is not forward: the backward pass computes again what was
  * not kept.
@@ -109,6 +110,8 @@ static void range_tells(struct builder *b, uint32_t seg, uint32_t ev, struct ran
 {
 	const struct pl_events *e = b->t->seg[seg];
 	uint8_t *known = &b->seg[seg].range_of[e->name[ev]];
+	const char *name, *sharded;
+	size_t n;
 
 	if (e->kind[ev] != PL_K_ANNOTATION && e->kind[ev] != PL_K_PYTHON)
 		return;
@@ -123,9 +126,13 @@ static void range_tells(struct builder *b, uint32_t seg, uint32_t ev, struct ran
 		x->line = e->name[ev];
 	if (x->phase == PL_PH_UNKNOWN && e->kind[ev] == PL_K_ANNOTATION)
 		x->phase = phase_of(b, seg, e->name[ev]);
-	if (e->kind[ev] == PL_K_PYTHON && !strncmp(pl_intern_get(&e->seg.str, e->name[ev]),
-						   module_prefix, sizeof(module_prefix) - 1))
-		x->module = e->name[ev];
+	name = pl_intern_get(&e->seg.str, e->name[ev]);
+	if (e->kind[ev] == PL_K_PYTHON && !strncmp(name, module_prefix, sizeof(module_prefix) - 1))
+		x->module = pl_derive_intern_text(b->err, &b->g->str, name);
+	sharded = e->kind[ev] == PL_K_ANNOTATION ? pl_derive_sharded_module(name, &n) : NULL;
+	if (sharded)
+		x->module = pl_derive_intern(b->err, &b->g->str, sharded, n);
+	x->whole = sharded;
 }
 
 static void gather_ranges(struct builder *b, uint32_t seg)
@@ -145,7 +152,6 @@ static void gather_ranges(struct builder *b, uint32_t seg)
 		resource = &b->resource[res];
 		x.start = pl_derive_time(b, seg, ev);
 		x.end = pl_add_sat(x.start, e->dur[ev]);
-		x.module = pl_derive_str(b, seg, x.module);
 		x.line = pl_derive_str(b, seg, x.line);
 		PL_DERIVE_ADD(b->err, resource->range, resource->n_ranges, resource->cap_ranges, x);
 	}
@@ -184,9 +190,9 @@ static void nest_ranges(struct builder *b, struct resource *resource)
 
 		if (outer == x) /* it is on the stack itself */
 			outer = s.depth > 1 ? &resource->range[s.at[s.depth - 2]] : NULL;
-		if (x->module != PL_NONE)
+		if (x->module != PL_NONE && !x->whole)
 			join_path(b, outer, x);
-		else if (outer)
+		else if (x->module == PL_NONE && outer)
 			x->module = outer->module;
 		if (outer && x->line == PL_NONE)
 			x->line = outer->line;

@@ -135,6 +135,7 @@ struct sync_record {
 struct range {
 	pl_ns start, end;
 	pl_id module;  /* path, PL_NONE */
+	bool whole;    /* the module is given with its whole path */
 	pl_id line;    /* function of the user's program, PL_NONE */
 	uint8_t phase; /* enum pl_phase */
 };

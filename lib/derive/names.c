@@ -182,6 +182,26 @@ void pl_derive_name_read(const char *name, size_t n, struct pl_name_says *says)
 	read_layer(name, n, says);
 }
 
+/* PyTorch names no module where it means the outermost one. */
+const char *pl_derive_sharded_module(const char *name, size_t *n)
+{
+	static const char prefix[] = "FSDP::";
+	const char *end;
+
+	if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
+		return NULL;
+	end = strchr(name, ' ');
+	if (!end || !strcmp(end, " ()")) {
+		*n = sizeof(PL_GRAPH_OUTERMOST) - 1;
+		return PL_GRAPH_OUTERMOST;
+	}
+	*n = strlen(end);
+	if (*n < 4 || end[1] != '(' || end[*n - 1] != ')')
+		return NULL;
+	*n -= 3;
+	return end + 2;
+}
+
 const struct pl_name_says *pl_derive_name_once(struct pl_names_read *r, const char *name, size_t n,
 					       struct pl_err *err)
 {

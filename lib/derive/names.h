@@ -17,6 +17,10 @@ struct pl_name_says {
  * "bilinear". Words end at all that is no letter, at capitals and where digits begin or end. */
 void pl_derive_name_read(const char *name, size_t n, struct pl_name_says *says);
 
+/* The module in the name of a range in which PyTorch gathers or reduces sharded parameters,
+ * "FSDP::all_gather (blocks.0)"; NULL: it is another range. *n: bytes. */
+const char *pl_derive_sharded_module(const char *name, size_t *n);
+
 /* Names that were read, so that each is read once; zeroed at first. */
 struct pl_names_read {
 	struct pl_intern str;

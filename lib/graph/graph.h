@@ -109,6 +109,9 @@ enum pl_operator { PL_OPERATORS(PL_NUMBER_) PL_OP_COUNT_ };
 #define PL_NF_LAYER	 32u /* a pass of a whole layer, the node's module, as one operation */
 #define PL_NF_MESSAGE	 16u /* a message of a collective, see graph/edit_messages.h */
 
+/* In the column of modules: the model itself, whose path is empty. */
+#define PL_GRAPH_OUTERMOST "(root)"
+
 /*
  * START: between overlapping operations of one stream; also from the operation that leaves the
  * launch queue to the launch that waited for its place. COMM: arrival to rendezvous to transfer; or
