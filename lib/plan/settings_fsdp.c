@@ -136,9 +136,11 @@ static void put_modules(struct pl_setter *s)
 	s->done |= 1u << PL_RW_FUSE_TENSORS;
 }
 
-/* Groups of so many layers, or one for all. */
+/* Groups of so many layers, or one for all. A plan does not know the mesh of the job, nor which
+ * groups keep their parameters. */
 static void put_groups(struct pl_setter *s, int64_t layers)
 {
+	pl_write_format(&s->w, "# mesh and reshard_after_forward: as they are now\n");
 	if (layers < 0)
 		pl_write_format(&s->w,
 				"fully_shard(model, **options)  # and no module inside it\n");

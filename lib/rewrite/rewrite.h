@@ -97,8 +97,11 @@ int pl_rewrite_bucketing(struct pl_rewriter *r, const struct pl_bucketing *b,
  * must be undone. False: of all steps, because the step is PL_NONE, no buckets were built before,
  * or communication slows computation down. */
 bool pl_rewrite_only_step(struct pl_rewriter *r, uint32_t step);
-/* How many groups of sharded parameters a step has; 0: none can be told. */
-int pl_rewrite_groups(struct pl_rewriter *r, uint32_t *n, struct pl_err *err) PL_MUST;
+/* How many groups of sharded parameters a pass has at most; 0: `why` they cannot be told. */
+int pl_rewrite_groups(struct pl_rewriter *r, uint32_t *n, const char **why,
+		      struct pl_err *err) PL_MUST;
+/* All-gathers of a rank in a step that bring sharded parameters back; 0: there are none. */
+uint32_t pl_rewrite_gathers(const struct pl_graph *g);
 /* Put the tensors into buckets by the rule, each number `fuses` alone: set[tensor]. Returns the
  * number of buckets. */
 uint32_t pl_rewrite_fill_buckets(const struct pl_rewriter *r, struct pl_bucket_rule rule,

@@ -22,6 +22,7 @@ static void change_fini(struct rw_change *c)
 void pl_rewrite_facts_fini(struct rw_facts *x)
 {
 	pl_rewrite_comms_free(x->comms);
+	pl_rewrite_groups_free(x->groups);
 	pl_cost_fini(&x->own);
 }
 

@@ -121,12 +121,13 @@ struct rw_fused {
 /* What changes of durations need to know of a graph, found when the first of them asks. */
 struct rw_facts {
 	const struct pl_graph *g;
-	const struct pl_edit *e;	/* of the graph; NULL: it was not taken apart */
+	const struct pl_edit *e;	/* of the graph; NULL: it was not taken outermost */
 	const struct pl_topology *topo; /* for `cost`, NULL: that of the graph's hosts */
 	const struct pl_cost *cost;	/* borrowed, or `own` */
 	struct pl_cost own;
 	struct rw_network *network; /* so far */
 	struct rw_comms *comms;	    /* classes of communication */
+	struct rw_groups *groups;   /* of sharded parameters */
 };
 void pl_rewrite_facts_fini(struct rw_facts *x);
 void pl_rewrite_comms_free(struct rw_comms *c); /* NULL: nothing */
@@ -176,21 +177,29 @@ struct pl_rewrite_kind {
 PL_PLAN_REWRITES(DECLARE)
 #undef DECLARE
 
-/* A group of sharded parameters in a step (rewrite_groups.c). */
-enum { RW_GATHER, RW_GATHER_AGAIN, RW_REDUCE, RW_GROUP_COMMS };
+/* A group of sharded parameters in a pass of a rank (rewrite_groups.c). Its communication: each is
+ * the arrival's node in the shape of the step, PL_NONE: there is none. */
+enum { RW_GATHER, RW_GATHER_AGAIN, RW_REDUCE, RW_AVERAGE, RW_GROUP_COMMS };
 struct rw_group {
-	int64_t bytes;			 /* of its parameters */
-	uint32_t arrive[RW_GROUP_COMMS]; /* of the first rank; PL_NONE: it is not gathered again */
+	uint32_t arrive[RW_GROUP_COMMS];
+	bool outermost; /* no other group takes its place: the outermost one */
+};
+/* A forward pass and the backward pass behind it. rank: its place in the graph. */
+struct rw_pass {
+	uint32_t rank, step;
+	uint32_t first, n; /* its groups, in the order of the forward pass */
 };
 struct rw_groups {
-	bool found;	     /* they have been looked for */
-	uint32_t n, n_steps; /* 0: the job shards no parameters in groups that can be told */
-	struct rw_group *v;  /* [step][group], in the order of the forward pass */
+	struct rw_pass *pass;
+	struct rw_group *group;
+	size_t n_passes, n_groups;
+	uint32_t most;	 /* of a pass */
+	bool sized;	 /* the bytes of all their communication are known */
+	const char *why; /* the groups cannot be told; NULL: they can */
 };
 
 struct pl_rewriter {
 	struct pl_edit *e; /* of a whole graph */
-	struct rw_groups groups;
 	const struct pl_cost *c;
 	struct rw_facts facts;
 	struct pl_rewrite_tensor *tensor; /* of the base, in order of readiness */
@@ -284,9 +293,18 @@ static inline struct rw_state *rw_now(const struct pl_rewriter *r)
 	return &r->state[r->n_states - 1];
 }
 /* Find the groups of sharded parameters. */
-int pl_rewrite_groups_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-/* PL_EDATA: there are none. */
-int pl_rewrite_no_groups(struct pl_err *err) PL_MUST;
+int pl_rewrite_groups_find(struct rw_facts *x, struct pl_err *err) PL_MUST;
+/* The same; PL_EDATA with the reason: they cannot be told, or need `sizes` and have none. */
+int pl_rewrite_groups_need(struct rw_facts *x, bool sizes, struct pl_err *err) PL_MUST;
+void pl_rewrite_groups_free(struct rw_groups *x); /* NULL: nothing */
+/* The arrival of a group's communication in the edit, PL_NONE: there is none. */
+static inline uint32_t rw_arrival(const struct pl_rewriter *r, const struct rw_pass *p, uint32_t i,
+				  unsigned what)
+{
+	uint32_t node = r->facts.groups->group[p->first + i].arrive[what];
+
+	return node == PL_NONE ? PL_NONE : r->e->step[p->step].first + node;
+}
 /* What the host does for a communication. Is the node an operation of a thread? */
 bool pl_rewrite_on_thread(const struct pl_edit *e, uint32_t node);
 /* The edge to the operation before the node, or behind it, on its resource in its step; PL_NONE. */
@@ -294,8 +312,6 @@ uint32_t pl_rewrite_chained(const struct pl_edit *e, uint32_t node, bool before)
 /* Is it an operation of the phase of communication, or a gap of the host? */
 bool pl_rewrite_is_for_comm(const struct pl_edit *e, uint32_t node);
 bool pl_rewrite_waits_for_comm(const struct pl_edit *e, uint32_t node);
-/* How many groups from number i on are one where so many `layers` are (-1: all; 0, 1: none). */
-uint32_t pl_rewrite_wrapped(const struct rw_groups *x, int64_t layers, uint32_t i);
 /* Find tensors, communication, slots in the recorded edit. */
 int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 /* The slot of a rank in a step, PL_NONE: the rank has no tensors. */

@@ -1,21 +1,46 @@
 /*
  * no-sync: gradients are synchronised in every K-th step only, as with no_sync() of PyTorch.
  *
- * In the other steps the transfers that carry gradients take no time. What waits for them still
- * waits, and so do ranks for one another. A step synchronises if its number and 1 is a multiple of
- * K: the first step of a round never does.
+ * Of sharded parameters the reductions of their groups carry gradients; parameters are gathered in
+ * every step. In the other steps the transfers that carry gradients take no time. What waits for
+ * them still waits, and so do ranks for one another. A step synchronises if its number and 1 is a
+ * multiple of K: the first step of a round never does.
  */
 #include "rewrite/rewrite_internal.h"
 
 #define CARRIES 0 /* the class of transfers that carry gradients */
 
+/* Those that reduce the gradients of groups of sharded parameters. */
+static void find_reducing(const struct rw_facts *x, uint32_t shape, bool *carries, bool *any)
+{
+	const struct rw_groups *v = x->groups;
+	const uint32_t *comm = x->g->shape[shape].comm;
+
+	for (size_t k = 0; k < v->n_passes; k++) {
+		const struct rw_pass *p = &v->pass[k];
+
+		for (uint32_t i = 0; x->g->step[p->step].shape == shape && i < p->n; i++)
+			for (unsigned what = RW_REDUCE; what <= RW_AVERAGE; what++) {
+				uint32_t arrive = v->group[p->first + i].arrive[what];
+
+				if (arrive != PL_NONE)
+					carries[comm[arrive]] = *any = true;
+			}
+	}
+}
+
 /* The communications of a shape that carry gradients. */
-static int find_carrying(const struct pl_graph *g, uint32_t shape, bool **carries, bool *any,
+static int find_carrying(const struct rw_facts *x, uint32_t shape, bool **carries, bool *any,
 			 struct pl_err *err)
 {
+	const struct pl_graph *g = x->g;
 	const struct pl_shape *s = &g->shape[shape];
 
 	PL_CHECK(pl_alloc(carries, (size_t)s->n_comms + 1, sizeof(**carries), err));
+	if (x->groups && !x->groups->why) {
+		find_reducing(x, shape, *carries, any);
+		return 0;
+	}
 	for (size_t i = 0; i < g->n_tensors; i++) {
 		const struct pl_tensor *t = &g->tensor[i];
 
@@ -31,14 +56,14 @@ static int find_carrying(const struct pl_graph *g, uint32_t shape, bool **carrie
 	return 0;
 }
 
-static int classify(const struct pl_graph *g, uint32_t shape, uint32_t **class, bool *any,
+static int classify(const struct rw_facts *x, uint32_t shape, uint32_t **class, bool *any,
 		    struct pl_err *err)
 {
-	const struct pl_shape *s = &g->shape[shape];
+	const struct pl_shape *s = &x->g->shape[shape];
 	bool *carries = NULL;
 	int rc;
 
-	PL_TRY(find_carrying(g, shape, &carries, any, err));
+	PL_TRY(find_carrying(x, shape, &carries, any, err));
 	PL_TRY(pl_alloc(class, s->n_nodes, sizeof(**class), err));
 	for (uint32_t i = 0; i < s->n_nodes; i++)
 		(*class)[i] = s->role[i] == PL_RO_TRANSFER && s->comm && s->comm[i] != PL_NONE &&
@@ -58,10 +83,12 @@ static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struc
 
 	if (x->g->stepless)
 		return pl_fail(err, PL_EDATA, "the recording has no steps");
+	if (pl_rewrite_gathers(x->g))
+		PL_CHECK(pl_rewrite_groups_need(x, false, err));
 	PL_TRY(pl_alloc(&c->class, x->g->n_shapes, sizeof(*c->class), err));
 	c->n_shapes = x->g->n_shapes;
 	for (uint32_t k = 0; k < c->n_shapes; k++)
-		PL_TRY(classify(x->g, k, &c->class[k], &any, err));
+		PL_TRY(classify(x, k, &c->class[k], &any, err));
 	PL_TRY(pl_alloc(&c->of_class, 1, sizeof(*c->of_class), err));
 	c->sets = c->removes = true;
 	c->every = rw->k;

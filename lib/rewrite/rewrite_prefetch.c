@@ -13,6 +13,7 @@
 
 /* The gather of a group on a rank, as recorded. */
 struct gather {
+	pl_ns start;
 	uint32_t arrive, transfer;
 	uint32_t launch;       /* edge from its call */
 	uint32_t ready;	       /* the last operation of the host that it needs, such as a copy */
@@ -46,15 +47,27 @@ static uint32_t last_for_comm(const struct pl_edit *e, uint32_t node)
 	return node;
 }
 
+static int no_wait(struct pl_err *err)
+{
+	return pl_fail(err, PL_EDATA,
+		       "no thread waits for a gather of parameters as soon as it has issued it, so "
+		       "they may run beside computation already");
+}
+
 static int find_gather(const struct pl_rewriter *r, uint32_t arrive, struct gather *g,
 		       struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
 	uint32_t call = PL_NONE;
 
-	*g = (struct gather){
-		arrive, pl_edit_transfer(e, arrive), PL_NONE, PL_NONE, PL_NONE, PL_NONE, 0
-	};
+	*g = (struct gather){ e->node[arrive].start,
+			      arrive,
+			      pl_edit_transfer(e, arrive),
+			      PL_NONE,
+			      PL_NONE,
+			      PL_NONE,
+			      PL_NONE,
+			      0 };
 	if (!pl_rewrite_on_thread(e, arrive))
 		return pl_fail(err, PL_EDATA,
 			       "devices gather the parameters, and the recording does not say how "
@@ -71,9 +84,7 @@ static int find_gather(const struct pl_rewriter *r, uint32_t arrive, struct gath
 		    e->node[e->edge[x].dst].res == e->node[call].res)
 			g->ready = last_for_comm(e, e->edge[x].dst);
 	if (g->ready == PL_NONE)
-		return pl_fail(err, PL_EDATA,
-			       "no thread waits for a gather of parameters as soon as it has "
-			       "issued it, so they may run beside computation already");
+		return no_wait(err);
 	g->work = work_for(e, call, arrive);
 	return 0;
 }
@@ -126,68 +137,49 @@ static void move(struct pl_rewriter *r, struct gather *g, uint32_t n, uint32_t a
 	}
 }
 
-/* The gathers of all ranks: those of a pass in a step that the first rank has at arrive[0] ... */
-static int move_on_ranks(struct pl_rewriter *r, const uint32_t *comm, uint32_t n,
-			 const uint32_t *by_comm, uint32_t n_ranks, struct gather *g,
-			 uint32_t ahead, struct pl_err *err)
+PL_COMPARATOR(by_issue, struct gather, start, arrive);
+
+/* Such gathers of a pass leave `ahead` groups earlier. */
+static int move_gathers(struct pl_rewriter *r, const struct rw_pass *p, unsigned what,
+			struct gather *g, uint32_t ahead, struct pl_err *err)
 {
-	for (uint32_t rank = 0; rank < n_ranks; rank++) {
-		uint32_t have = 0;
+	uint32_t n = 0;
 
-		for (uint32_t i = 0; i < n; i++) {
-			uint32_t arrive = by_comm[(size_t)comm[i] * n_ranks + rank];
+	for (uint32_t i = 0; i < p->n; i++) {
+		uint32_t arrive = rw_arrival(r, p, i, what);
 
-			if (arrive != PL_NONE)
-				PL_CHECK(find_gather(r, arrive, &g[have++], err));
-		}
-		move(r, g, have, ahead);
+		if (arrive != PL_NONE)
+			PL_CHECK(find_gather(r, arrive, &g[n++], err));
 	}
+	pl_sort(g, n, sizeof(*g), by_issue);
+	for (uint32_t i = 1; i < n; i++)
+		if (r->e->node[g[i - 1].ready].start > g[i].start)
+			return no_wait(err);
+	move(r, g, n, ahead);
 	return 0;
 }
 
 static int apply_prefetch(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
-	const struct pl_edit *e = r->e;
-	uint32_t *by_comm = NULL, *comm = NULL, n_ranks = (uint32_t)e->g->n_ranks;
-	struct rw_groups *x = &r->groups;
+	const struct rw_groups *x;
 	struct gather *g = NULL;
 	int rc;
 
-	PL_CHECK(pl_rewrite_groups_find(r, err));
-	if (!x->n)
-		return pl_rewrite_no_groups(err);
-	if (x->n == 1)
+	PL_CHECK(pl_rewrite_groups_need(&r->facts, false, err));
+	x = r->facts.groups;
+	if (x->most == 1)
 		return pl_fail(err, PL_EDATA,
 			       "all sharded parameters are one group, so there is no computation "
 			       "before it");
 	if (rw_now(r)->wrap || rw_now(r)->overlapped)
 		return pl_fail(err, PL_EDATA, "the gathers are changed already");
-	PL_TRY(pl_alloc(&by_comm, e->n_comms * (size_t)n_ranks, sizeof(*by_comm), err));
-	PL_TRY(pl_alloc(&comm, x->n, sizeof(*comm), err));
-	PL_TRY(pl_alloc(&g, x->n, sizeof(*g), err));
-	memset(by_comm, 0xff, e->n_comms * (size_t)n_ranks * sizeof(*by_comm));
-	for (uint32_t i = 0; i < r->n_recorded; i++)
-		if (!e->node[i].dead && e->node[i].role == PL_RO_ARRIVE &&
-		    e->node[i].comm != PL_NONE && e->node[i].res != PL_NONE)
-			by_comm[(size_t)e->node[i].comm * n_ranks +
-				pl_graph_rank_index(e->g, e->res[e->node[i].res].rank)] = i;
-	for (uint32_t k = 0; k < x->n_steps; k++) {
-		const struct rw_group *v = &x->v[(size_t)k * x->n];
-		uint32_t n = 0;
-
-		for (uint32_t i = 0; i < x->n; i++)
-			comm[i] = e->node[v[i].arrive[RW_GATHER]].comm;
-		PL_TRY(move_on_ranks(r, comm, x->n, by_comm, n_ranks, g, (uint32_t)rw->k, err));
-		for (uint32_t i = x->n; i-- > 0;)
-			if (v[i].arrive[RW_GATHER_AGAIN] != PL_NONE)
-				comm[n++] = e->node[v[i].arrive[RW_GATHER_AGAIN]].comm;
-		PL_TRY(move_on_ranks(r, comm, n, by_comm, n_ranks, g, (uint32_t)rw->k, err));
-	}
+	PL_TRY(pl_alloc(&g, x->most, sizeof(*g), err));
+	for (size_t k = 0; k < x->n_passes; k++)
+		for (unsigned what = RW_GATHER; what <= RW_GATHER_AGAIN; what++)
+			PL_TRY(move_gathers(r, &x->pass[k], what, g, (uint32_t)rw->k, err));
 	rw_now(r)->overlapped = true;
 	rc = 0;
 out:
-	pl_free(by_comm);
-	pl_free(comm);
 	pl_free(g);
 	return rc;
 }

@@ -23,12 +23,8 @@ struct wrap {
 	double *share;	/* [comm]: of the time of all that it carries */
 	double *whole;	/* [comm]: the time of all that it carries by the fit */
 	double *sum;	/* [comm][rank]: recorded times of all that it carries */
+	bool differ;	/* ranks have other groups for the same communication */
 };
-
-static uint32_t comm_of(const struct wrap *w, const struct rw_group *g, int which)
-{
-	return w->r->e->node[g->arrive[which]].comm;
-}
 
 static double cost_of(const struct wrap *w, uint32_t arrive, int64_t bytes)
 {
@@ -38,50 +34,69 @@ static double cost_of(const struct wrap *w, uint32_t arrive, int64_t bytes)
 	return (double)pl_cost_transfer(w->r->c, &c);
 }
 
-/* The communication of the group `to` carries those of the n groups. */
-static void join(struct wrap *w, const struct rw_group *g, uint32_t n, const struct rw_group *to,
-		 int which)
+/* One of the communications of groups [i, i + n) carries all of them: that which is first issued,
+ * or last for gradients, which must all be ready. */
+static void join(struct wrap *w, const struct rw_pass *p, uint32_t i, uint32_t n, unsigned what)
 {
-	uint32_t comm = comm_of(w, to, which);
+	const struct pl_edit *e = w->r->e;
+	bool last = what == RW_REDUCE || what == RW_AVERAGE;
+	uint32_t to = PL_NONE, comm;
 	int64_t bytes = 0;
 	double parts = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
-		w->into[comm_of(w, &g[i], which)] = comm;
-		bytes = pl_add_sat(bytes, g[i].bytes);
-		parts += cost_of(w, g[i].arrive[which], g[i].bytes);
+	for (uint32_t k = i; k < i + n; k++) {
+		uint32_t x = rw_arrival(w->r, p, k, what);
+
+		if (x != PL_NONE &&
+		    (to == PL_NONE || last == (e->node[x].start > e->node[to].start)))
+			to = x;
 	}
-	w->whole[comm] = cost_of(w, to->arrive[which], bytes);
+	for (uint32_t k = i; k < i + n; k++) {
+		uint32_t x = rw_arrival(w->r, p, k, what);
+
+		if (x == PL_NONE)
+			continue;
+		comm = e->node[x].comm;
+		w->differ |= w->into[comm] != PL_NONE && w->into[comm] != e->node[to].comm;
+		w->into[comm] = e->node[to].comm;
+		bytes = pl_add_sat(bytes, pl_edit_comm(e, x)->bytes);
+		parts += cost_of(w, x, pl_edit_comm(e, x)->bytes);
+	}
+	if (to == PL_NONE)
+		return;
+	comm = e->node[to].comm;
+	w->whole[comm] = cost_of(w, to, bytes);
 	w->share[comm] = parts > 0 ? fmin(1, w->whole[comm] / parts) : 1;
 }
 
-/* The n groups, which follow one another, become one. */
-static void join_groups(struct wrap *w, const struct rw_group *g, uint32_t n)
+/* The groups [i, i + n), which follow one another, become one. */
+static void join_groups(struct wrap *w, const struct rw_pass *p, uint32_t i, uint32_t n)
 {
 	bool keeps = false;
 
-	join(w, g, n, &g[0], RW_GATHER);
-	join(w, g, n, &g[0], RW_REDUCE);
-	for (uint32_t i = 0; i < n; i++)
-		keeps |= g[i].arrive[RW_GATHER_AGAIN] == PL_NONE;
-	if (!keeps)
-		join(w, g, n, &g[n - 1], RW_GATHER_AGAIN);
-	for (uint32_t i = 0; keeps && i < n; i++)
-		if (g[i].arrive[RW_GATHER_AGAIN] != PL_NONE)
-			w->into[comm_of(w, &g[i], RW_GATHER_AGAIN)] = GONE;
+	for (uint32_t k = i; k < i + n; k++)
+		keeps |= rw_arrival(w->r, p, k, RW_GATHER) != PL_NONE &&
+			 rw_arrival(w->r, p, k, RW_GATHER_AGAIN) == PL_NONE;
+	for (unsigned what = 0; what < RW_GROUP_COMMS; what++)
+		if (what != RW_GATHER_AGAIN || !keeps)
+			join(w, p, i, n, what);
+	for (uint32_t k = i; keeps && k < i + n; k++) {
+		uint32_t x = rw_arrival(w->r, p, k, RW_GATHER_AGAIN);
+
+		if (x != PL_NONE)
+			w->into[w->r->e->node[x].comm] = GONE;
+	}
 }
 
-uint32_t pl_rewrite_wrapped(const struct rw_groups *x, int64_t layers, uint32_t i)
+/* How many groups of the pass from number i on become one (`layers` -1: all). */
+static uint32_t wrapped(const struct rw_groups *x, const struct rw_pass *p, int64_t layers,
+			uint32_t i)
 {
-	bool again = false;
 	uint32_t n = 0;
 
 	if (layers < 0)
-		return x->n - i;
-	for (uint32_t k = 0; k < x->n; k++)
-		again |= x->v[k].arrive[RW_GATHER_AGAIN] != PL_NONE;
-	while (n < layers && i + n < x->n &&
-	       (!again || x->v[i + n].arrive[RW_GATHER_AGAIN] != PL_NONE))
+		return p->n - i;
+	while (n < layers && i + n < p->n && !x->group[p->first + i + n].outermost)
 		n++;
 	return n ? n : 1;
 }
@@ -187,15 +202,14 @@ static void carry_out(const struct wrap *w)
 static int apply_wrap(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	struct wrap w = { .r = r };
-	struct rw_groups *x = &r->groups;
+	const struct rw_groups *x;
 	int rc;
 
-	PL_CHECK(pl_rewrite_groups_find(r, err));
-	if (!x->n)
-		return pl_rewrite_no_groups(err);
+	PL_CHECK(pl_rewrite_groups_need(&r->facts, true, err));
+	x = r->facts.groups;
 	if (rw_now(r)->wrap || rw_now(r)->overlapped)
 		return pl_fail(err, PL_EDATA, "the groups are changed already");
-	if (x->n == 1 && rw->k >= 0)
+	if (x->most == 1 && rw->k >= 0)
 		return pl_fail(err, PL_EDATA,
 			       "all sharded parameters are one group, which cannot be divided: a "
 			       "recording does not say which operation needs which parameter");
@@ -205,12 +219,16 @@ static int apply_wrap(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 	PL_TRY(pl_alloc(&w.whole, r->e->n_comms, sizeof(*w.whole), err));
 	PL_TRY(pl_alloc(&w.sum, r->e->n_comms * (size_t)r->e->g->n_ranks, sizeof(*w.sum), err));
 	memset(w.into, 0xff, r->e->n_comms * sizeof(*w.into));
-	for (uint32_t k = 0; k < x->n_steps; k++)
-		for (uint32_t i = 0, n; i < x->n; i += n) {
-			n = pl_rewrite_wrapped(x, rw_now(r)->wrap, i);
+	for (size_t k = 0; k < x->n_passes; k++)
+		for (uint32_t i = 0, n; i < x->pass[k].n; i += n) {
+			n = wrapped(x, &x->pass[k], rw->k, i);
 			if (n > 1)
-				join_groups(&w, &x->v[(size_t)k * x->n + i], n);
+				join_groups(&w, &x->pass[k], i, n);
 		}
+	if (w.differ) {
+		rc = pl_fail(err, PL_EDATA, "ranks that gather together have different groups");
+		goto out;
+	}
 	carry_out(&w);
 	rc = 0;
 out:

@@ -222,134 +222,21 @@ static int search_all(struct search *s, bool *again, struct pl_err *err)
 
 /* ---- sharded parameters ---------------------------------------------------------------------- */
 
-/* The passes of a rank in a step. */
-struct passes {
-	pl_ns forward, backward, end; /* begin of the first operation of each, and of the last */
-};
-struct gathered {
-	uint32_t n;
-	int64_t bytes;
-};
-
-static struct passes find_passes(const struct pl_graph *g, const struct pl_gstep *st, int32_t rank)
-{
-	const struct pl_shape *s = &g->shape[st->shape];
-	struct passes x = { INT64_MAX, INT64_MAX, INT64_MIN };
-
-	for (uint32_t i = s->n_entries; s->phase && i < s->n_nodes; i++) {
-		unsigned phase = s->phase[i];
-
-		if (pl_node_rank(g, s, i) != rank)
-			continue;
-		if (phase == PL_PH_FORWARD)
-			x.forward = pl_min_i64(x.forward, st->start[i]);
-		if (phase != PL_PH_BACKWARD && phase != PL_PH_WEIGHT_GRAD &&
-		    phase != PL_PH_INPUT_GRAD)
-			continue;
-		x.backward = pl_min_i64(x.backward, st->start[i]);
-		x.end = pl_max_i64(x.end, st->start[i]);
-	}
-	return x;
-}
-
-/* Does the rank enter a collective at node i, of this kind, between these times? */
-static bool enters(const struct pl_graph *g, const struct pl_gstep *st, int32_t rank, uint32_t i,
-		   unsigned coll, pl_ns from, pl_ns to)
-{
-	const struct pl_shape *s = &g->shape[st->shape];
-
-	return s->role[i] == PL_RO_ARRIVE && pl_node_rank(g, s, i) == rank &&
-	       pl_node_coll(s, i) == coll && st->start[i] >= from && st->start[i] < to;
-}
-
-/* Does the rank scatter sums in the group during the forward pass? */
-static bool scatters(const struct pl_graph *g, const struct pl_gstep *st, int32_t rank,
-		     uint32_t group, const struct passes *x)
-{
-	const struct pl_shape *s = &g->shape[st->shape];
-
-	for (uint32_t i = s->n_entries; i < s->n_nodes; i++)
-		if (s->group[i] == group &&
-		    enters(g, st, rank, i, PL_COLL_REDUCE_SCATTER, x->forward, x->backward))
-			return true;
-	return false;
-}
-
-/* All-gathers of the rank before and during its passes: the first group of parameters is gathered
- * before the forward pass. In a group that scatters sums in the forward pass, too, they are of
- * activations; in others they are of parameters. */
-static struct gathered find_gathered(const struct pl_graph *g, const struct pl_gstep *st,
-				     int32_t rank)
-{
-	const struct pl_shape *s = &g->shape[st->shape];
-	const struct passes x = find_passes(g, st, rank);
-	struct gathered all = { 0 };
-	const struct pl_gcomm *c;
-	uint32_t before = PL_NONE;
-	bool activations = false;
-
-	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
-		if (!enters(g, st, rank, i, PL_COLL_ALLGATHER, INT64_MIN, x.end))
-			continue;
-		if (before == PL_NONE || s->group[before] != s->group[i])
-			activations = scatters(g, st, rank, s->group[i], &x);
-		before = i;
-		if (activations)
-			continue;
-		c = pl_node_comm(s, i);
-		all.n++;
-		all.bytes = pl_add_sat(all.bytes, c ? pl_max_i64(0, c->bytes) : 0);
-	}
-	return all;
-}
-
-/* Are they of parameters? All ranks together gather about as much as there are gradients, which a
- * rank without sizes is taken to do if it gathers more than once. */
-static bool are_params(const struct pl_graph *g, const struct gathered *x, uint32_t shape)
-{
-	int64_t grads = 0;
-
-	for (size_t i = 0; i < g->n_tensors; i++)
-		if (g->tensor[i].role == PL_TR_GRAD && g->tensor[i].shape == shape)
-			grads = pl_add_sat(grads, pl_max_i64(0, g->tensor[i].bytes));
-	grads /= g->n_ranks; /* of one rank, as the gathered bytes */
-	return x->bytes && grads ? (double)x->bytes * g->n_ranks >= (double)grads / 2 : x->n > 1;
-}
-
-/* All-gathers of a rank in a step that bring sharded parameters back; 0: there are none. A plan
- * that changes which gradients are reduced together would leave the groups in which parameters are
- * gathered as they are, and no framework can do that. */
-static uint32_t count_gathers(const struct pl_graph *g)
-{
-	for (size_t k = 0; k < g->n_steps; k++) {
-		struct gathered x;
-
-		if (g->step[k].number == INT64_MIN)
-			continue;
-		x = find_gathered(g, &g->step[k], g->rank[0]);
-		if (x.n && are_params(g, &x, g->step[k].shape))
-			return x.n;
-	}
-	return 0;
-}
-
 /* Which groups are there to choose from? */
 static int check_sharded(const struct search *s, uint32_t gathers, struct pl_err *err)
 {
+	const char *why;
 	uint32_t groups;
 
-	PL_CHECK(pl_rewrite_groups(s->worker[0].r, &groups, err));
+	PL_CHECK(pl_rewrite_groups(s->worker[0].r, &groups, &why, err));
 	if (!groups)
 		return pl_fail(
 			err, PL_ENO,
 			"parameters are sharded: %u all-gathers of a rank in a step bring them "
-			"back, and the groups of parameters cannot be told: sizes are unknown "
-			"(record_shapes=True), or gathers of the forward pass, of the backward "
-			"pass and reductions do not correspond (as with "
-			"reshard_after_forward=True of the root); ask replay instead: --what-if "
-			"'scale kind=comm by 0.5', "
-			"'bandwidth by 2', 'batch by 2'",
-			gathers);
+			"back, and the groups of parameters cannot be told: %s; ask replay "
+			"instead: --what-if 'scale kind=comm by 0.5', 'bandwidth by 2', 'batch by "
+			"2'",
+			gathers, why);
 	if (groups == 1)
 		pl_say(s->o->log, PL_LOG_WARN,
 		       "all sharded parameters are one group, and plan cannot divide it: a "
@@ -414,7 +301,7 @@ int pl_search(const struct pl_graph *g, const struct pl_cost *cost, const struct
 	      struct pl_plan *p, struct pl_err *err)
 {
 	bool again = false;
-	uint32_t gathers = count_gathers(g);
+	uint32_t gathers = pl_rewrite_gathers(g);
 	int rc = search_once(g, cost, *o, gathers, true, &again, p, err);
 
 	if (!again)

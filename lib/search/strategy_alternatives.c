@@ -64,10 +64,11 @@ static struct pl_rewrite blank(unsigned op, int64_t k, double x)
 static int choose_groups(struct search *s, struct pl_err *err)
 {
 	struct pl_rewrite rw[MOST];
+	const char *why;
 	uint32_t groups;
 	size_t n = 0;
 
-	PL_CHECK(pl_rewrite_groups(s->worker[0].r, &groups, err));
+	PL_CHECK(pl_rewrite_groups(s->worker[0].r, &groups, &why, err));
 	for (int64_t k = 2; k < groups && n + 1 < MOST; k *= 2)
 		rw[n++] = blank(PL_RW_WRAP, k, 0);
 	if (groups > 1)

@@ -43,6 +43,51 @@ status 2 "wrap of another word" "$BIN/replay" --what-if "wrap layers=some" "$TMP
 job sizeless -v per=1 -v shapes=0
 status 2 "groups without sizes" "$BIN/replay" --what-if "wrap layers=2" "$TMP/sizeless/graph"
 says "record_shapes=True" "... are refused with the remedy"
+
+# ---- other ways to shard ------------------------------------------------------------------------
+# as LINE LIMIT WHAT WAS... -- BECOMES...: what LINE makes of a job, against the job that is so, by names and by sizes
+as() {
+	line=$1 limit=$2 what=$3 was=
+	shift 3
+	while [ "$1" != -- ]; do
+		was="$was $1"
+		shift
+	done
+	shift
+	job becomes "$@"
+	for named in 0 1; do
+		# shellcheck disable=SC2086  # several words
+		job was -v named=$named $was
+		steps predicted_ns was --what-if "$line" >"$TMP/got"
+		check "$line of $what, named=$named: within $limit of the job that is so" alike "$limit" "$TMP/got" "$TMP/becomes/truth"
+	done
+}
+as "wrap layers=2" 0.007 "groups and an outermost one, all gathered again" -v per=1 -v root=again -- -v per=2 -v root=again
+as "wrap layers=all" 0.012 "groups and an outermost one, all gathered again" -v per=1 -v root=again -- -v per=0 -v root=again
+as "wrap layers=2" 0.01 "groups in groups" -v per=1 -v nested=1 -- -v per=1
+as "wrap layers=4" 0.013 "groups without an outermost one" -v per=1 -v nested=1 -v root=none -- -v per=2 -v root=none
+as "wrap layers=2" 0.007 "three microbatches" -v per=1 -v micro=3 -- -v per=2 -v micro=3
+as "wrap layers=all" 0.012 "three microbatches" -v per=1 -v micro=3 -v root=again -- -v per=0 -v micro=3 -v root=again
+as "wrap layers=2" 0.007 "gradients of twice the bytes" -v per=1 -v widens=2 -- -v per=2 -v widens=2
+as "wrap layers=2" 0.007 "averages over copies of all shards" -v per=1 -v averages=1 -- -v per=2 -v averages=1
+as "prefetch 1" 0.01 "groups and an outermost one, all gathered again" -v per=1 -v root=again -- -v per=1 -v root=again -v ahead=1
+as "no-sync 2" 0.02 "sharded parameters" -v per=1 -v steps=4 -- -v per=1 -v steps=4 -v every=2
+as "no-sync 2" 0.02 "averages over copies of all shards" -v per=1 -v steps=4 -v averages=1 -- -v per=1 -v steps=4 -v averages=1 -v every=2
+job sizeless-named -v per=1 -v shapes=0 -v named=1
+status 2 "groups with names and without sizes" "$BIN/replay" --what-if "wrap layers=2" "$TMP/sizeless-named/graph"
+says "record_shapes=True" "... cannot be joined"
+job ahead -v per=1 -v shapes=0 -v ahead=1
+steps predicted_ns sizeless-named --what-if "prefetch 1" >"$TMP/got"
+check "... and can be gathered earlier" alike 0.01 "$TMP/got" "$TMP/ahead/truth"
+status 2 "no-sync without names and sizes" "$BIN/replay" --what-if "no-sync 2" "$TMP/sizeless/graph"
+says "record_shapes=True" "... is refused, because nothing says what carries gradients"
+job never -v per=1 -v every=9
+status 2 "groups that no step reduces" "$BIN/replay" --what-if "wrap layers=2" "$TMP/never/graph"
+says "nothing reduces the gradients" "... are refused with the reason"
+"$BIN/replay" -q --no-worth --per=module "$TMP/sizeless-named/graph" >"$TMP/out"
+for module in "(root)" layers.1 layers.8; do
+	holds "$TMP/out" "$module" "time of communication by module: $module"
+done
 "$BIN/graph" -O text "$TMP/per1/graph" >"$TMP/text"
 check "all-gathers have the size of what they bring: their parts times the ranks" awk -F '\t' '
 	$1 == "comm" && $3 == "allgather" { n++; bad += $10 != 4000000 && $10 != 1000000 } END { exit bad || n != 51 }' "$TMP/text"

@@ -1,7 +1,8 @@
 # Profiler files of a simulated sharded job of two ranks (fully_shard over gloo):
 #
 #	awk -v dir=DIR [-v per=N] [-v steps=N] [-v layers=N] [-v shapes=0] [-v moves=NS_PER_BYTE] [-v latency=NS]
-#		[-v ahead=N] [-v beside=PATTERN] [-v data=1] -f sharded.awk
+#		[-v ahead=N] [-v beside=PATTERN] [-v data=1] [-v named=1] [-v root=again|none] [-v nested=1] [-v micro=N]
+#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] -f sharded.awk
 #
 # The network has an outermost group of 1 MB, which keeps its parameters, and `layers` (8) layers of 4 MB, of which `per`
 # (1) are one group; per=0: all are in the outermost group. Forward, each group: copy in, all-gather, copy out, the
@@ -9,7 +10,13 @@
 # collective and waits for it; a service thread carries it out in latency + bytes * moves. Operations differ by rank and
 # step. With `ahead`, groups are gathered so many places earlier, beside computation. Collectives whose names match `beside` run beside the computation of their pass, if there was some before; the next
 # pass waits for them. With `data` nothing is sharded: the gradient of each layer is averaged behind the backward pass, or, with
-# `beside`, from the time on when it is ready. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
+# `beside`, from the time on when it is ready.
+# With `named`, the ranges of PyTorch are there, which name the modules. With root=again the outermost group is gathered
+# again, first of all groups; with root=none there is none. With `nested`, a quarter of each layer is a group inside that
+# of the layer: gathered behind it, and reduced before it. A step has `micro` (1) forward and backward passes, and only the
+# last reduces; of `every` (1) steps only the last does. Gradients have `widens` (1) times the bytes of parameters. With
+# `averages`, reduced shards are averaged over copies of them. With `late`, the thread goes on so long after the gather of the
+# outermost group has ended, except in the first step, with another operation than behind other gathers. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
 function max(a, b) { return a > b ? a : b }
 function min(a, b) { return a < b ? a : b }
 function put(r, cat, name, tid, from, until, dims) {
@@ -61,23 +68,43 @@ function issue(bytes,    r) {
 	waiting = 1
 	ends[n_issued++] = free
 }
+# the range of PyTorch around what was done for a group since from_range()
+function from_range(    r) {
+	for (r = 0; r < 2; r++)
+		range_at[r] = at[r]
+}
+function range(name, group,    r) {
+	for (r = 0; r < 2 && named; r++)
+		put(r, "user_annotation", "FSDP::" name (group ? " (" group ")" : ""), 1, range_at[r] - 1000, at[r], "")
+}
 # with `ahead`, the next gathers are issued when this one has been waited for
-function gather(bytes,    r) {
+function gather(bytes, group,    r) {
+	from_range()
 	if (!ahead) {
 		copies("fsdp::all_gather_copy_in", int(bytes / 40))
 		collective("c10d::_allgather_base_", "gloo:all_gather", bytes, bytes / 8)
+		range("all_gather", group)
 	} else if (!n_issued)
 		issue(bytes)
 	for (r = 0; r < 2 && ahead; r++)
 		at[r] = max(at[r], ends[n_gathered] + 6000)
-	copies("fsdp::split_with_sizes_copy", int(bytes / 20))
+	for (r = 0; r < 2; r++)
+		at[r] += group == "" && k ? late : 0
+	copies(group == "" && late ? "aten::split_with_sizes" : "fsdp::split_with_sizes_copy", int(bytes / 20))
 	n_gathered++
 	while (ahead && n_issued < n_sizes && n_issued < n_gathered + ahead)
 		issue(size_of[n_issued])
 }
-function reduce(bytes) {
+function reduce(bytes, group) {
+	if (pass_number < micro || (k + 1) % every)
+		return
+	from_range()
+	bytes *= widens
 	copies("fsdp::chunk_cat", int(bytes / 20))
 	collective("c10d::_reduce_scatter_base_", "gloo:all_reduce", bytes, bytes / 4)
+	if (averages)
+		collective("c10d::allreduce_", "gloo:all_reduce", bytes / 2, bytes / 8)
+	range("post_backward_reduce", group)
 }
 function compute(name, ns, salt,    r) {
 	fresh = 0
@@ -94,22 +121,71 @@ function average(    i) {
 	for (i = 0; i < grads; i++)
 		collective("c10d::allreduce_", "gloo:all_reduce", i ? 4000000 : 1000000, i ? 1000000 : 250000, beside ? ready_at[i] : 0)
 }
+function of_layers(a, b) {
+	return "layers." a (b > a ? ", layers." b : "")
+}
 # layers a to b: their group is `bytes` larger where the outermost one is in it
+function gather_layers(a, b, bytes,    all, inner) {
+	all = bytes + 4000000 * (b - a + 1)
+	inner = nested ? 1000000 : 0
+	gather(all - inner, bytes ? "" : of_layers(a, b))
+	if (inner)
+		gather(inner, of_layers(a, b) ".inner")
+}
 function forward(a, b, bytes,    l) {
-	gather(bytes + 4000000 * (b - a + 1))
+	gather_layers(a, b, bytes)
 	for (l = a; l <= b; l++)
 		compute("aten::linear", 2000000, l)
 }
-function backward(a, b, bytes,    l) {
-	if (!bytes)
-		gather(4000000 * (b - a + 1))
+function backward(a, b, bytes,    l, inner) {
+	if (!bytes || root == "again")
+		gather_layers(a, b, bytes)
 	for (l = b; l >= a; l--)
 		gradient("autograd::engine::evaluate_function: MmBackward0", 4000000, l + 20, "[1000, 1000]")
-	reduce(bytes + 4000000 * (b - a + 1))
+	inner = nested ? 1000000 : 0
+	if (inner)
+		reduce(inner, of_layers(a, b) ".inner")
+	reduce(bytes + 4000000 * (b - a + 1) - inner, bytes ? "" : of_layers(a, b))
+}
+function both_passes(    i) {
+	fresh = pass_number == 1
+	grads = 0
+	if (data) {
+		for (i = 1; i <= layers; i++)
+			compute("aten::linear", 2000000, i)
+	} else if (per) {
+		pass(root == "none" ? 0 : 1000000, 1, layers, per)
+		if (root != "none")
+			gather(1000000, "")
+		for (i = 1; i <= layers; i += per)
+			forward(i, i + per - 1 > layers ? layers : i + per - 1, 0)
+	} else
+		forward(1, layers, 1000000)
+	compute("aten::linear", 1000000, 40)
+	next_pass()
+	gradient("autograd::engine::evaluate_function: MmBackward0", 2000000, 41, "[250, 1000]")
+	if (data) {
+		for (i = layers; i >= 1; i--)
+			gradient("autograd::engine::evaluate_function: MmBackward0", 4000000, i + 20, "[1000, 1000]")
+		average()
+	} else if (per) {
+		pass(root == "again" ? 1000000 : 0, int((layers - 1) / per) * per + 1, 1, -per)
+		if (root == "again")
+			gather(1000000, "")
+		for (i = int((layers - 1) / per) * per + 1; i >= 1; i -= per)
+			backward(i, i + per - 1 > layers ? layers : i + per - 1, 0)
+		if (root != "none")
+			reduce(1000000, "")
+	} else
+		backward(1, layers, 1000000)
+	next_pass()
 }
 BEGIN {
 	shapes = shapes == "" ? 1 : shapes
 	waiting = 1
+	micro = micro ? micro : 1
+	every = every ? every : 1
+	widens = widens ? widens : 1
 	steps = steps ? steps : 3
 	layers = layers ? layers : 8
 	per = per == "" ? 1 : per
@@ -125,33 +201,8 @@ BEGIN {
 			from[r] = at[r]
 			at[r] += 10000
 		}
-		fresh = 1
-		grads = 0
-		if (data) {
-			for (i = 1; i <= layers; i++)
-				compute("aten::linear", 2000000, i)
-		} else if (per) {
-			pass(1000000, 1, layers, per)
-			gather(1000000)
-			for (i = 1; i <= layers; i += per)
-				forward(i, i + per - 1 > layers ? layers : i + per - 1, 0)
-		} else
-			forward(1, layers, 1000000)
-		compute("aten::linear", 1000000, 40)
-		next_pass()
-		gradient("autograd::engine::evaluate_function: MmBackward0", 2000000, 41, "[250, 1000]")
-		if (data) {
-			for (i = layers; i >= 1; i--)
-				gradient("autograd::engine::evaluate_function: MmBackward0", 4000000, i + 20, "[1000, 1000]")
-			average()
-		} else if (per) {
-			pass(0, int((layers - 1) / per) * per + 1, 1, -per)
-			for (i = int((layers - 1) / per) * per + 1; i >= 1; i -= per)
-				backward(i, i + per - 1 > layers ? layers : i + per - 1, 0)
-			reduce(1000000)
-		} else
-			backward(1, layers, 1000000)
-		next_pass()
+		for (pass_number = 1; pass_number <= micro; pass_number++)
+			both_passes()
 		for (r = 0; r < 2; r++) {
 			op(r, "Optimizer.step#SGD.step", 3000000, "")
 			put(r, "user_annotation", "ProfilerStep#" k, 1, from[r], at[r], "")

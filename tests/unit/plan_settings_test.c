@@ -365,6 +365,7 @@ static const struct {
 	  "import torch\n"
 	  "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard\n"
 	  "options = {}\n"
+	  "# mesh and reshard_after_forward: as they are now\n"
 	  "# layers: the modules that are groups now, in the order in which they run\n"
 	  "for i in range(0, len(layers), 4):\n"
 	  "    fully_shard(layers[i:i + 4], **options)\n"
@@ -374,6 +375,7 @@ static const struct {
 	  "import torch\n"
 	  "from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard\n"
 	  "options = {}\n"
+	  "# mesh and reshard_after_forward: as they are now\n"
 	  "fully_shard(model, **options)  # and no module inside it\n" },
 	{ "capped", capped, "ddp",
 	  "# ddp: a plan by paceline\n"
