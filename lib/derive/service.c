@@ -18,6 +18,9 @@
  *	these pauses ended soon after the communication;
  *	these pauses are longer than those that the communication ended before.
  *
+ * The same code can issue and wait from several operations, as the hooks of sharded parameters do
+ *in the backward pass: places that differ only in the names of the pause are also counted together.
+ *
  * Then every pause at this place waits, also where the communication ended early and nobody had to
  * wait: it can delay the thread in a prediction. Communications of one collective, group and thread
  * are waited for in the order of their issue. So the wait for one is a wait for those that were
@@ -428,9 +431,32 @@ static bool is_wait(const struct place *p)
 		(double)p->length / p->during >= 2 * (double)p->idle_length / p->before);
 }
 
+/* The counts of all places that differ from place i only in the pause, which may be a piece of
+ * another operation. */
+static struct place together(const struct waits *x, size_t i)
+{
+	struct place sum = { .key = x->place[i].key };
+
+	for (size_t k = 0; k < x->n_places; k++) {
+		const struct place *p = &x->place[k];
+
+		if (p->key.comm != sum.key.comm || p->key.before != sum.key.before ||
+		    p->key.later != sum.key.later || p->key.distance != sum.key.distance)
+			continue;
+		sum.during += p->during;
+		sum.before += p->before;
+		sum.after += p->after;
+		sum.length += p->length;
+		sum.idle_length += p->idle_length;
+		sum.late += p->late;
+	}
+	return sum;
+}
+
 /* The first place at which the program waits for each communication. */
 static void find_places(struct waits *x)
 {
+	bool *waits = NULL;
 	size_t n = 0;
 
 	pl_sort(x->work, x->n, sizeof(*x->work), by_turn);
@@ -439,12 +465,21 @@ static void find_places(struct waits *x)
 			propose_places(x, i);
 	pl_sort(x->place, x->n_places, sizeof(*x->place), by_seen);
 	x->n_places = pl_min_size(x->n_places, PLACES_MAX);
-	for (size_t i = 0; i < x->n_places; i++) {
+	if (pl_alloc(&waits, x->n_places, sizeof(*waits), x->b->err) < 0)
+		return;
+	for (size_t i = 0; i < x->n_places; i++)
 		look_at(x, &x->place[i]);
-		if (is_wait(&x->place[i]))
-			x->place[n++] = x->place[i];
+	for (size_t i = 0; i < x->n_places; i++) {
+		struct place all = together(x, i);
+
+		waits[i] = is_wait(&x->place[i]) ||
+			   (x->place[i].during >= 2 && !x->place[i].after && is_wait(&all));
 	}
+	for (size_t i = 0; i < x->n_places; i++)
+		if (waits[i])
+			x->place[n++] = x->place[i];
 	x->n_places = n;
+	pl_free(waits);
 	pl_sort(x->place, n, sizeof(*x->place), by_distance);
 	for (size_t i = 0; i < x->n; i++) {
 		struct work *w = &x->work[i];

@@ -123,6 +123,8 @@ for per in 1 2; do
 		check "prefetch $ahead of groups of $per: within 1 % of the job that does so" alike 0.01 "$TMP/got" "$TMP/ahead/truth"
 	done
 done
+job late -v per=1 -v late=3000000
+status 0 "prefetch where threads go on late behind the gather of one group" "$BIN/replay" --no-worth --what-if "prefetch 1" "$TMP/late/graph"
 status 2 "prefetch of one group" "$BIN/replay" --what-if "prefetch 1" "$TMP/per0/graph"
 says "there is no computation" "... is refused with the reason"
 status 2 "prefetch where it is done already" "$BIN/replay" --what-if "prefetch 1" "$TMP/ahead/graph"
