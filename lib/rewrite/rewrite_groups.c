@@ -9,7 +9,8 @@
  * A call tells the pass: what is gathered behind a backward pass and before more forward work
  * belongs to the next pass. If the recording names modules, a group is a module that is gathered in
  * a forward pass and reduced behind it, which holds without sizes too. All else that is
- * communicated, such as norms and activations, is of no group.
+ * communicated, such as norms and activations, is of no group. If no parameters are sharded,
+ * because there are only copies of them, modules that are reduced are the groups.
  *
  * Without names the gathers of a forward pass are the groups in order. What is gathered again, or
  * reduced, belongs to the last group of its size that has no such communication yet, because the
@@ -57,6 +58,7 @@ struct finder {
 	size_t cap_passes, cap_groups;
 	double by;    /* see find_groups() */
 	bool reduced; /* the gradients of some group are */
+	bool whole;   /* nothing is gathered: each rank has a copy of all parameters */
 };
 
 enum { IS_GATHERED = 1, IS_REDUCED = 2, IS_GROUP = IS_GATHERED | IS_REDUCED };
@@ -208,7 +210,8 @@ static int add_group(struct finder *f, struct rw_pass *p, const struct rw_group 
 
 static bool is_named(const struct finder *f, const struct item *x)
 {
-	return x->module != PL_NONE && f->of[x->module] == IS_GROUP && (x->gathers || x->backward);
+	return x->module != PL_NONE && f->of[x->module] == (f->whole ? IS_REDUCED : IS_GROUP) &&
+	       (x->gathers || x->backward);
 }
 
 /* The groups of items [i, end) of a pass by name. All passes of a rank have all its groups, in the
@@ -302,18 +305,23 @@ static void find_outermost(struct finder *f, const struct rw_pass *p)
 				  start[g[p->n - 1].arrive[RW_GATHER_AGAIN]];
 }
 
-/* Number the named groups of the rank whose items are [i, end). */
+static void number_group(struct finder *f, const struct item *x)
+{
+	if (!is_named(f, x) || (x->backward && !f->whole) || f->number[x->module] != PL_NONE)
+		return;
+	f->number[x->module] = f->n_named;
+	f->named[f->n_named++] = x->module;
+}
+
+/* Number the named groups of the rank whose items are [i, end): as they are gathered first, or
+ * reduced last. */
 static void number_groups(struct finder *f, size_t i, size_t end)
 {
 	f->n_named = 0;
-	for (; i < end; i++) {
-		const struct item *x = &f->item[i];
-
-		if (is_named(f, x) && !x->backward && f->number[x->module] == PL_NONE) {
-			f->number[x->module] = f->n_named;
-			f->named[f->n_named++] = x->module;
-		}
-	}
+	for (; !f->whole && i < end; i++)
+		number_group(f, &f->item[i]);
+	for (; f->whole && end-- > i;)
+		number_group(f, &f->item[end]);
 }
 
 /* The groups of the pass whose items are [i, end). */
@@ -401,9 +409,12 @@ static int find_all(struct finder *f, struct pl_err *err)
 		const struct item *x = &f->item[i];
 
 		gathers |= x->gathers && !x->backward;
-		if (x->module != PL_NONE && x->gathers != x->backward)
-			f->of[x->module] |= x->gathers ? IS_GATHERED : IS_REDUCED;
+		if (x->module == PL_NONE || x->gathers == x->backward)
+			continue;
+		f->of[x->module] |= x->gathers ? IS_GATHERED : IS_REDUCED;
+		f->whole |= !strcmp(pl_intern_get(&f->g->str, x->module), PL_GRAPH_OUTERMOST);
 	}
+	f->whole &= !gathers;
 	for (size_t i = 0; i < PL_LEN(ratios); i++) {
 		PL_CHECK(find_groups(f, ratios[i], err));
 		if (!f->x->why)

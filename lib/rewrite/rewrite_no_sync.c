@@ -37,7 +37,7 @@ static int find_carrying(const struct rw_facts *x, uint32_t shape, bool **carrie
 	const struct pl_shape *s = &g->shape[shape];
 
 	PL_CHECK(pl_alloc(carries, (size_t)s->n_comms + 1, sizeof(**carries), err));
-	if (x->groups && !x->groups->why) {
+	if (!x->groups->why) {
 		find_reducing(x, shape, *carries, any);
 		return 0;
 	}
@@ -83,6 +83,7 @@ static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struc
 
 	if (x->g->stepless)
 		return pl_fail(err, PL_EDATA, "the recording has no steps");
+	PL_CHECK(pl_rewrite_groups_find(x, err));
 	if (pl_rewrite_gathers(x->g))
 		PL_CHECK(pl_rewrite_groups_need(x, false, err));
 	PL_TRY(pl_alloc(&c->class, x->g->n_shapes, sizeof(*c->class), err));

@@ -139,9 +139,9 @@ static void move(struct pl_rewriter *r, struct gather *g, uint32_t n, uint32_t a
 
 PL_COMPARATOR(by_issue, struct gather, start, arrive);
 
-/* Such gathers of a pass leave `ahead` groups earlier. */
+/* Such gathers of a pass leave `ahead` groups earlier; *any: there are some. */
 static int move_gathers(struct pl_rewriter *r, const struct rw_pass *p, unsigned what,
-			struct gather *g, uint32_t ahead, struct pl_err *err)
+			struct gather *g, uint32_t ahead, bool *any, struct pl_err *err)
 {
 	uint32_t n = 0;
 
@@ -151,6 +151,7 @@ static int move_gathers(struct pl_rewriter *r, const struct rw_pass *p, unsigned
 		if (arrive != PL_NONE)
 			PL_CHECK(find_gather(r, arrive, &g[n++], err));
 	}
+	*any |= n > 0;
 	pl_sort(g, n, sizeof(*g), by_issue);
 	for (uint32_t i = 1; i < n; i++)
 		if (r->e->node[g[i - 1].ready].start > g[i].start)
@@ -163,6 +164,7 @@ static int apply_prefetch(struct pl_rewriter *r, const struct pl_rewrite *rw, st
 {
 	const struct rw_groups *x;
 	struct gather *g = NULL;
+	bool any = false;
 	int rc;
 
 	PL_CHECK(pl_rewrite_groups_need(&r->facts, false, err));
@@ -176,9 +178,11 @@ static int apply_prefetch(struct pl_rewriter *r, const struct pl_rewrite *rw, st
 	PL_TRY(pl_alloc(&g, x->most, sizeof(*g), err));
 	for (size_t k = 0; k < x->n_passes; k++)
 		for (unsigned what = RW_GATHER; what <= RW_GATHER_AGAIN; what++)
-			PL_TRY(move_gathers(r, &x->pass[k], what, g, (uint32_t)rw->k, err));
+			PL_TRY(move_gathers(r, &x->pass[k], what, g, (uint32_t)rw->k, &any, err));
 	rw_now(r)->overlapped = true;
-	rc = 0;
+	rc = any ? 0
+		 : pl_fail(err, PL_EDATA,
+			   "nothing gathers parameters: each rank has a copy of all of them");
 out:
 	pl_free(g);
 	return rc;

@@ -73,6 +73,10 @@ as "wrap layers=2" 0.007 "averages over copies of all shards" -v per=1 -v averag
 as "prefetch 1" 0.01 "groups and an outermost one, all gathered again" -v per=1 -v root=again -- -v per=1 -v root=again -v ahead=1
 as "no-sync 2" 0.02 "sharded parameters" -v per=1 -v steps=4 -- -v per=1 -v steps=4 -v every=2
 as "no-sync 2" 0.02 "averages over copies of all shards" -v per=1 -v steps=4 -v averages=1 -- -v per=1 -v steps=4 -v averages=1 -v every=2
+as "no-sync 2" 0.045 "copies of all parameters" -v per=1 -v steps=4 -v whole=1 -v named=1 -- -v per=1 -v steps=4 -v whole=1 -v every=2
+as "wrap layers=2" 0.007 "copies of all parameters" -v per=1 -v whole=1 -v named=1 -- -v per=2 -v whole=1
+status 2 "prefetch of copies" "$BIN/replay" --what-if "prefetch 1" "$TMP/was/graph"
+says "nothing gathers parameters" "... is refused with the reason"
 job sizeless-named -v per=1 -v shapes=0 -v named=1
 status 2 "groups with names and without sizes" "$BIN/replay" --what-if "wrap layers=2" "$TMP/sizeless-named/graph"
 says "record_shapes=True" "... cannot be joined"

@@ -2,7 +2,7 @@
 #
 #	awk -v dir=DIR [-v per=N] [-v steps=N] [-v layers=N] [-v shapes=0] [-v moves=NS_PER_BYTE] [-v latency=NS]
 #		[-v ahead=N] [-v beside=PATTERN] [-v data=1] [-v named=1] [-v root=again|none] [-v nested=1] [-v micro=N]
-#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] -f sharded.awk
+#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] -f sharded.awk
 #
 # The network has an outermost group of 1 MB, which keeps its parameters, and `layers` (8) layers of 4 MB, of which `per`
 # (1) are one group; per=0: all are in the outermost group. Forward, each group: copy in, all-gather, copy out, the
@@ -16,7 +16,8 @@
 # of the layer: gathered behind it, and reduced before it. A step has `micro` (1) forward and backward passes, and only the
 # last reduces; of `every` (1) steps only the last does. Gradients have `widens` (1) times the bytes of parameters. With
 # `averages`, reduced shards are averaged over copies of them. With `late`, the thread goes on so long after the gather of the
-# outermost group has ended, except in the first step, with another operation than behind other gathers. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
+# outermost group has ended, except in the first step, with another operation than behind other gathers. With `whole`, each rank has all parameters, and gathers
+# none. Chrome JSON, one file a rank, and DIR/truth with the length of each step over both ranks. Integer ns all through.
 function max(a, b) { return a > b ? a : b }
 function min(a, b) { return a < b ? a : b }
 function put(r, cat, name, tid, from, until, dims) {
@@ -79,6 +80,8 @@ function range(name, group,    r) {
 }
 # with `ahead`, the next gathers are issued when this one has been waited for
 function gather(bytes, group,    r) {
+	if (whole)
+		return
 	from_range()
 	if (!ahead) {
 		copies("fsdp::all_gather_copy_in", int(bytes / 40))
