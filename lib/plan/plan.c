@@ -94,8 +94,10 @@ static const struct pl_lang_row rows[] = {
 			      .max = 10000, .only = "ps", .word = "k", RW(k))) },
 	[PL_RW_RANKS] = { PL_LANG_ROW(
 		"ranks", TIMING, "change the number of data-parallel replicas",
-		PL_LANG_FIELD("ranks", INT, NEED, "replicas of the model, each like those recorded",
-			      .min = 1, .max = 1e6, RW(k))) },
+		PL_LANG_FIELD("ranks", INT, PL_LANG_BOUND,
+			      "replicas of the model, each like those recorded", .min = 1,
+			      .max = 1e6, RW(k)),
+		BY(1e-6, 0, "factor of the replicas")) },
 	[PL_RW_BANDWIDTH] = { PL_LANG_ROW("bandwidth", TIMING,
 					  "make links carry X times as many bytes a second", LINK,
 					  BY(1e-6, PL_LANG_NEED, "factor")) },
@@ -349,6 +351,8 @@ static int check_rewrite(const struct pl_rewrite *rw, struct pl_lang_statement *
 		return pl_fail(err, PL_EDATA, "it needs by X or to TIME");
 	if (rw->op == PL_RW_BATCH && (rw->x > 0) == (rw->k > 0))
 		return pl_fail(err, PL_EDATA, "it needs a number of samples or by X");
+	if (rw->op == PL_RW_RANKS && (rw->x > 0) == (rw->k > 0))
+		return pl_fail(err, PL_EDATA, "it needs a number of workers or by X");
 	PL_CHECK(pl_plan_statement(rw, st, err));
 	return pl_lang_check(st, err);
 }

@@ -309,5 +309,5 @@ out:
 
 const struct pl_rewrite_kind pl_rewrite_batch = {
 	.change = change_batch,
-	.explain = "each rank takes in {samples}; what it does for parameters stays"
+	.explain = "each rank takes in {samples} samples a step; what it does for parameters stays"
 };

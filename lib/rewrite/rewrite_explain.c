@@ -59,10 +59,11 @@ static void put_word(const struct pl_rewriter *r, const struct pl_rewrite *rw, c
 		pl_write_text(w, rw->word ? rw->word : "typical");
 		break;
 	case 's': /* samples */
+	case 'm': /* members */
 		if (rw->k)
-			pl_write_format(w, "%lld samples a step", (long long)rw->k);
+			pl_write_format(w, "%lld", (long long)rw->k);
 		else
-			pl_write_format(w, "%g times as many samples a step", rw->x);
+			pl_write_format(w, "%g times as many", rw->x);
 		break;
 	case 'l': /* link */
 		if (!rw->word || !strcmp(rw->word, "*"))

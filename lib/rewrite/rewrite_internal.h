@@ -167,7 +167,7 @@ struct pl_rewrite_kind {
 	 * One sentence without a period: the effect in this graph, and its reason. Words in braces
 	 * stand for what the rewrite says: {names} how many names, {first} the first of them,
 	 * {bytes} of these tensors, {bucket} the bytes of its bucket, {word}, {k}, {x}, {to},
-	 * {times} or a time of, {link}, {samples}, {reason} for the algorithm.
+	 * {times} or a time of, {link}, {samples}, {members}, {reason} for the algorithm.
 	 */
 	const char *explain;
 	const char *explain_less; /* with at most `less` names; NULL: the same */

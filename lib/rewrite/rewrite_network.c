@@ -10,7 +10,8 @@
  *
  * The data-parallel communication is found by the first rule that applies: communication whose
  * members have several data-parallel coordinates; if the graph has no coordinates, communication of
- * groups that carry gradients; if it has no gradients either, communication of all ranks.
+ * groups that carry gradients or shards of parameters, and of other groups with the same members;
+ * if it has none of them either, communication of all ranks.
  *
  * One pass over the nodes of each shape; 4 bytes for each node of a shape.
  */
@@ -31,6 +32,7 @@ struct rw_comms {
 	struct pl_intern keys; /* struct comm_key of each class */
 	struct pl_cost_sides sides;
 	bool guessed, messages; /* messages: of collectives, recorded */
+	bool copies;		/* of all shards of parameters */
 };
 
 /* ---- which communication is data-parallel ---------------------------------------------------- */
@@ -41,6 +43,7 @@ struct parallel {
 	bool known;	   /* of any rank */
 	bool *gradients;   /* [group] */
 	bool any_gradient; /* of any group */
+	bool copies;	   /* there are several copies of all shards */
 	bool guessed;	   /* nothing of both was known, and all ranks took part */
 	int32_t *scratch;
 	size_t cap;
@@ -60,9 +63,49 @@ static void parallel_fini(struct parallel *x)
 	pl_free(x->scratch);
 }
 
-static int parallel_init(struct parallel *x, const struct pl_graph *g, struct pl_err *err)
+/* Of groups of sharded parameters. */
+static int find_sharded(struct parallel *x, struct rw_facts *facts, struct pl_err *err)
 {
-	x->g = g;
+	const struct rw_groups *v;
+
+	if (!pl_rewrite_gathers(x->g))
+		return 0;
+	PL_CHECK(pl_rewrite_groups_find(facts, err));
+	v = facts->groups;
+	for (size_t k = 0; k < v->n_passes; k++) {
+		const struct rw_pass *p = &v->pass[k];
+		const struct pl_shape *s = &x->g->shape[x->g->step[p->step].shape];
+
+		for (uint32_t i = 0; i < p->n * RW_GROUP_COMMS; i++) {
+			const struct rw_group *group = &v->group[p->first + i / RW_GROUP_COMMS];
+			uint32_t arrive = group->arrive[i % RW_GROUP_COMMS];
+
+			if (arrive == PL_NONE || s->group[arrive] == PL_NONE)
+				continue;
+			x->gradients[s->group[arrive]] = x->any_gradient = true;
+			x->copies |= i % RW_GROUP_COMMS == RW_AVERAGE;
+		}
+	}
+	return 0;
+}
+
+/* Groups with the members of one that carries gradients. */
+static void find_alike(struct parallel *x)
+{
+	const struct pl_graph *g = x->g;
+
+	for (size_t i = 0; i < g->n_groups; i++)
+		for (size_t k = 0; k < g->n_groups && !x->gradients[i]; k++)
+			x->gradients[i] = x->gradients[k] && g->group[i].n == g->group[k].n &&
+					  !memcmp(&g->group_rank[g->group[i].rank],
+						  &g->group_rank[g->group[k].rank],
+						  g->group[i].n * sizeof(*g->group_rank));
+}
+
+static int parallel_init(struct parallel *x, struct rw_facts *facts, struct pl_err *err)
+{
+	const struct pl_graph *g = x->g = facts->g;
+
 	PL_CHECK(pl_alloc(&x->dp, (size_t)g->n_ranks + 1, sizeof(*x->dp), err));
 	PL_CHECK(pl_alloc(&x->gradients, g->n_groups, sizeof(*x->gradients), err));
 	memset(x->dp, 0xff, ((size_t)g->n_ranks + 1) * sizeof(*x->dp));
@@ -85,6 +128,8 @@ static int parallel_init(struct parallel *x, const struct pl_graph *g, struct pl
 				x->gradients[group] = x->any_gradient = true;
 		}
 	}
+	PL_CHECK(find_sharded(x, facts, err));
+	find_alike(x);
 	return 0;
 }
 
@@ -215,10 +260,11 @@ static int find_comms(struct rw_facts *x, struct pl_err *err)
 		x->cost = &x->own;
 	}
 	PL_TRY(pl_alloc(&x->comms, 1, sizeof(*x->comms), err));
-	PL_TRY(parallel_init(&p, x->g, err));
+	PL_TRY(parallel_init(&p, x, err));
 	PL_TRY(classify(x->comms, &p, err));
 	rc = pl_cost_sides(x->g, &x->comms->sides, err);
 	x->comms->guessed = p.guessed;
+	x->comms->copies = p.copies && !p.known;
 out:
 	parallel_fini(&p);
 	return rc;
@@ -424,10 +470,37 @@ void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
 	}
 }
 
+/* The number of data-parallel replicas of the rewrite, for all groups. */
+static int change_ranks(const struct rw_facts *x, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	uint32_t replicas = 0;
+	double ranks = (double)rw->k;
+
+	for (size_t i = 0; i < x->comms->keys.n; i++) {
+		const struct comm_key key = key_of(x->comms, i);
+
+		replicas = key.replicas > replicas ? key.replicas : replicas;
+	}
+	if (x->comms->copies)
+		return pl_fail(err, PL_EDATA,
+			       "parameters are sharded, and the shards have copies: more ranks "
+			       "could hold smaller shards or more copies");
+	if (!rw->k && !replicas)
+		return pl_fail(err, PL_EDATA, "no communication is known to be data-parallel");
+	if (!rw->k)
+		ranks = rw->x * (x->network->ranks ? x->network->ranks : replicas);
+	if (!rw->k && (ranks < 1 || ranks > UINT32_MAX || ranks != floor(ranks)))
+		return pl_fail(err, PL_EDATA, "that makes %g data-parallel replicas of %u", ranks,
+			       replicas);
+	x->network->ranks = (uint32_t)ranks;
+	if (replicas)
+		x->network->of_job = (uint32_t)(x->g->n_ranks / replicas * (int64_t)ranks);
+	return 0;
+}
+
 static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
 			  struct pl_err *err)
 {
-	uint32_t replicas = 0;
 	size_t n;
 
 	PL_CHECK(find_comms(x, err));
@@ -438,16 +511,12 @@ static int change_network(struct rw_facts *x, const struct pl_rewrite *rw, struc
 	for (size_t i = 0; i < n; i++)
 		c->line[i] = line_of(x, i);
 	if (rw->op == PL_RW_RANKS)
-		x->network->ranks = (uint32_t)rw->k;
+		PL_CHECK(change_ranks(x, rw, err));
 	else
 		PL_CHECK(change_link(x, rw, err));
 	for (size_t i = 0; i < n; i++) {
 		const struct comm_key key = key_of(x->comms, i);
 
-		if (rw->op == PL_RW_RANKS && key.replicas > replicas) {
-			replicas = key.replicas;
-			x->network->of_job = (uint32_t)(x->g->n_ranks / replicas * rw->k);
-		}
 		if (rw->op == PL_RW_LATENCY &&
 		    (of_all(rw) || (key.message && concerns(x, rw, &key))))
 			c->messages =
@@ -481,6 +550,7 @@ const struct pl_rewrite_kind pl_rewrite_latency = {
 const struct pl_rewrite_kind pl_rewrite_ranks = {
 	.network = true,
 	.change = change_network,
-	.explain = "{k} data-parallel replicas: a step takes in that many more samples, and its "
-		   "communication has more members"
+	.explain =
+		"{members} data-parallel replicas: a step takes in that many more samples, and its "
+		"communication has more members"
 };

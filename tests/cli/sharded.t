@@ -139,6 +139,21 @@ says "record_shapes=True" "... is refused with the remedy"
 "$BIN/graph" -q -o "$TMP/gpu.graph" "$TMP/gpu"/rank*.json
 status 2 "prefetch on devices" "$BIN/replay" --what-if "prefetch 1" "$TMP/gpu.graph"
 
+# ---- other numbers of ranks ---------------------------------------------------------------------
+# gathers and reductions can have process groups of their own
+for n in 4 8; do
+	"$GEN/kgen" -o "$TMP/of$n" --kind=fsdp --ranks=$n --hosts=1 --intra-gbps=100 --alpha-us=100 --record-groups >"$TMP/log"
+	"$BIN/graph" -q -o "$TMP/of$n.graph" "$TMP/of$n"/rank*.json
+done
+for by in "by 2" 8; do
+	"$BIN/replay" -q --no-worth -O csv --table=steps --what-if "ranks $by" "$TMP/of4.graph" | awk -F , 'NR > 1 { print $6 }' >"$TMP/got"
+	"$BIN/replay" -q --no-worth -O csv --table=steps "$TMP/of8.graph" | awk -F , 'NR > 1 { print $2 }' >"$TMP/truth"
+	check "ranks $by of 4 ranks: within 1 % of the job of 8" alike 0.01 "$TMP/got" "$TMP/truth"
+done
+job copies -v per=1 -v averages=1 -v named=1
+status 2 "more ranks of shards and copies" "$BIN/replay" --what-if "ranks by 2" "$TMP/copies/graph"
+says "smaller shards or more copies" "... is refused with the reason"
+
 # ---- plan ---------------------------------------------------------------------------------------
 status 0 "plan of a sharded job" "$BIN/plan" -q -O text -o "$TMP/plan" "$TMP/per1/graph"
 check "it proposes one group" grep -q '^wrap layers=all' "$TMP/plan"

@@ -135,10 +135,19 @@ regenerated "latency by 3" "--ranks 8 --bandwidth 2G --latency 30us"
 regenerated "latency to 100us" "--ranks 8 --bandwidth 2G --latency 100us"
 regenerated "latency by 0" "--ranks 8 --bandwidth 2G --latency 0s"
 regenerated "ranks 64" "--ranks 64 --bandwidth 2G --latency 10us"
+regenerated "ranks by 8" "--ranks 64 --bandwidth 2G --latency 10us"
+regenerated "ranks by 0.25" "--ranks 2 --bandwidth 2G --latency 10us"
+regenerated "ranks 4;ranks by 16" "--ranks 64 --bandwidth 2G --latency 10us"
 regenerated "ranks 2" "--ranks 2 --bandwidth 2G --latency 10us"
 regenerated "ranks 1" "--ranks 1"
 regenerated "ranks 32;latency to 3us;bandwidth by 10" "--ranks 32 --bandwidth 20G --latency 3us"
 regenerated "bandwidth by 10;ranks 32;latency to 3us" "--ranks 32 --bandwidth 20G --latency 3us"
+
+status 2 "no whole number of workers" "$BIN/replay" --what-if "ranks by 0.3" "$TMP/layers.graph"
+says "that makes 2.4 data-parallel replicas of 8" "... is refused"
+status 2 "no number of workers" "$BIN/replay" --what-if "ranks" "$TMP/layers.graph"
+says "it needs a number of workers or by X" "... says what is missing"
+status 2 "two numbers of workers" "$BIN/replay" --what-if "ranks 3 by 2" "$TMP/layers.graph"
 
 # ---- links ----------------------------------------------------------------------------------------
 # link CHANGE TOPOLOGY: the predicted step; what is said is in $TMP/err
@@ -167,6 +176,7 @@ same() {
 }
 check "bandwidth: the option and the plan agree" same "bandwidth by 2" "bandwidth * by=2"
 check "ranks: the option and the plan agree" same "ranks 16" "ranks 16"
+check "ranks by a factor: the option and the plan agree" same "ranks by 2" "ranks by=2"
 check "latency: the option and the plan agree" same "latency to 30us" "latency to=30us"
 check "scale: the option and the plan agree" same "scale kind=comm,rank=0..3 by 0.5" "scale kind=comm rank=0..3 by=0.5"
 check "speed: the option and the plan agree" same "speed \"rank 3\" factor=0.5" "speed x 0.5 \"rank 3\""

@@ -266,7 +266,7 @@ static void any_rewrite(struct pl_plan *p)
 		rw.to = below(2) ? (pl_ns)below(1u << 30) : -1;
 		rw.x = rw.to < 0 ? (double)(1 + below(1000)) / 7 : 0;
 	}
-	if (rw.op == PL_RW_BATCH) { /* likewise */
+	if (rw.op == PL_RW_BATCH || rw.op == PL_RW_RANKS) { /* likewise */
 		rw.k = below(2) ? 1 + (int64_t)below(1000) : 0;
 		rw.x = rw.k ? 0 : (double)(1 + below(1000)) / 7;
 	}
