@@ -316,6 +316,7 @@ struct pl_world {
 		void *state;
 		struct pl_err err; /* of its opening */
 		bool opened, ended;
+		bool aborted;		 /* its thread calls abort, or has */
 		bool abandoned;		 /* it did not return, and nobody calls it again */
 		pl_ns since, stopped_ns; /* time of the current call, and `held` then; 0: none */
 		struct pl_ready first;	 /* rank 0's report on its library */

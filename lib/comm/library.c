@@ -78,14 +78,14 @@ static void fail_works(struct pl_work *k)
 static void abandon(struct pl_world *w)
 {
 	const struct pl_comm_library *by = w->library.calls;
-	bool opened = w->library.opened;
+	bool opened = w->library.opened, aborted = w->library.aborted;
 
 	w->library.abandoned = true;
 	pthread_detach(w->progress);
 	pl_comm_library_keep(w, &w->library.next_kept);
 	pthread_mutex_unlock(&w->lock);
 	pl_comm_world_end_events(w);
-	if (by->abort && opened)
+	if (by->abort && opened && !aborted)
 		(by->abort)(w->library.state);
 	pthread_mutex_lock(&w->lock);
 	fail_works(w->active);
@@ -276,6 +276,9 @@ static void *library_main(void *arg)
 	if (rc >= 0 && !run_rounds(w))
 		return NULL;
 	if (rc >= 0 && atomic_load(&w->failed)) {
+		pthread_mutex_lock(&w->lock);
+		w->library.aborted = true; /* if it takes long, nobody aborts again */
+		pthread_mutex_unlock(&w->lock);
 		enter_library(w);
 		if (by->abort)
 			(by->abort)(state);

@@ -28,6 +28,7 @@ enum fault {
 	HANG_TEST,
 	HANG_AND_HEED, /* until abort */
 	HANG_AND_TALK, /* reports events */
+	SLOW_ABORT,    /* after an error at a beginning */
 	NEVER_ENDS,
 	HANG_CLOSE,
 	DIE,
@@ -111,7 +112,7 @@ static int lib_begin(void *state, struct pl_work *k, struct pl_err *err)
 	uint64_t turn = l->begun;
 
 	atomic_fetch_add(&l->r->begins, 1);
-	if (is_now(l, FAIL_BEGIN, k->seq))
+	if (is_now(l, FAIL_BEGIN, k->seq) || is_now(l, SLOW_ABORT, k->seq))
 		return pl_fail(err, PL_EIO, "the library broke");
 	if (k->seq != turn || k->a.count > MOST)
 		return pl_fail(err, PL_EINTERNAL, "begun out of order");
@@ -172,6 +173,8 @@ static void lib_abort(void *state)
 
 	atomic_fetch_add(&l->r->aborts, 1);
 	atomic_store(&l->stop, true);
+	if (trial.fault == SLOW_ABORT)
+		nap_ms(TIMEOUT_NS / 1000000);
 }
 
 static void lib_close(void *state)
@@ -418,6 +421,8 @@ int main(void)
 	fails("a start that hangs", PL_EIO, "rank 2 (its part), which lives but has not", 3);
 	start(FAIL_BEGIN, 1, 17);
 	fails("an error at a beginning", PL_EIO, "rank 1: all-reduce 17: the library broke", 2);
+	start(SLOW_ABORT, 1, 17);
+	fails("an abort that takes long", PL_EIO, "rank 1: all-reduce 17: the library broke", 3);
 	start(FAIL_TEST, 0, 17);
 	fails("an error later", PL_EIO, "rank 0: all-reduce 17: the library broke", 2);
 	start(HANG_TEST, 1, 17);
