@@ -352,7 +352,7 @@ static int check_rewrite(const struct pl_rewrite *rw, struct pl_lang_statement *
 	if (rw->op == PL_RW_BATCH && (rw->x > 0) == (rw->k > 0))
 		return pl_fail(err, PL_EDATA, "it needs a number of samples or by X");
 	if (rw->op == PL_RW_RANKS && (rw->x > 0) == (rw->k > 0))
-		return pl_fail(err, PL_EDATA, "it needs a number of workers or by X");
+		return pl_fail(err, PL_EDATA, "it needs a number of replicas or by X");
 	PL_CHECK(pl_plan_statement(rw, st, err));
 	return pl_lang_check(st, err);
 }

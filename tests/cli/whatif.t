@@ -146,7 +146,7 @@ regenerated "bandwidth by 10;ranks 32;latency to 3us" "--ranks 32 --bandwidth 20
 status 2 "no whole number of workers" "$BIN/replay" --what-if "ranks by 0.3" "$TMP/layers.graph"
 says "that makes 2.4 data-parallel replicas of 8" "... is refused"
 status 2 "no number of workers" "$BIN/replay" --what-if "ranks" "$TMP/layers.graph"
-says "it needs a number of workers or by X" "... says what is missing"
+says "it needs a number of replicas or by X" "... says what is missing"
 status 2 "two numbers of workers" "$BIN/replay" --what-if "ranks 3 by 2" "$TMP/layers.graph"
 
 # ---- links ----------------------------------------------------------------------------------------

@@ -293,7 +293,7 @@ static void test_refused(void)
 		  "it needs by X or to TIME; expected: latency [LINK] [by=X] [to=TIME]" },
 		{ "latency to x", "to must be a time" },
 		{ "latency to 5", "to must be a time, like 25us, not \"5\"" },
-		{ "ranks", "ranks is missing" },
+		{ "ranks", "it needs a number of replicas or by X" },
 		{ "ranks 0", "ranks must be at least 1 and at most 1000000" },
 		{ "ranks 1.5", "ranks must be a whole number" },
 		{ "scale all by 2\nremove all", "by must be a decimal number" },
