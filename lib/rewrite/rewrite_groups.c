@@ -87,7 +87,7 @@ static void note_call(const struct pl_shape *s, const struct pl_gstep *st, struc
 	uint32_t call = x->arrive;
 
 	for (uint32_t e = s->off[x->arrive]; e < s->off[x->arrive + 1]; e++)
-		if (launches(s, e) && s->type[s->src[e]] == PL_N_OP)
+		if (launches(s, e) && s->res[s->src[e]] != PL_NONE)
 			call = s->src[e];
 	x->start = st->start[call];
 	x->res = s->res[call];
@@ -261,6 +261,7 @@ static struct rw_group *of_size(const struct finder *f, const struct rw_pass *p,
 static const char *by_size(struct finder *f, const struct rw_pass *p, size_t i, size_t end)
 {
 	uint32_t reduced = 0;
+	bool unknown = false;
 
 	for (uint32_t k = 0; i < end; i++) {
 		const struct item *x = &f->item[i];
@@ -268,11 +269,12 @@ static const char *by_size(struct finder *f, const struct rw_pass *p, size_t i, 
 		unsigned what = x->gathers ? RW_GATHER_AGAIN : RW_REDUCE;
 		struct rw_group *g;
 
-		if (bytes <= 0)
+		if (x->gathers && bytes <= 0)
 			return none_sizes;
+		unknown |= bytes <= 0;
 		if (x->gathers && !x->backward)
 			f->x->group[p->first + k++].arrive[RW_GATHER] = x->arrive;
-		if (!x->backward)
+		if (!x->backward || bytes <= 0)
 			continue;
 		g = of_size(f, p, bytes, what);
 		if (!g && x->gathers)
@@ -284,7 +286,9 @@ static const char *by_size(struct finder *f, const struct rw_pass *p, size_t i, 
 		reduced += g && what == RW_REDUCE;
 	}
 	f->reduced |= reduced > 0;
-	return reduced && reduced < p->n ? none_match : NULL;
+	if (reduced == p->n || (!reduced && !unknown))
+		return NULL;
+	return unknown ? none_sizes : none_match;
 }
 
 /* Which groups of the pass can no other join? */
@@ -427,8 +431,18 @@ static int find_all(struct finder *f, struct pl_err *err)
 		f->x->why = gathers ? why : none_whole;
 		f->x->n_passes = f->x->n_groups = f->x->most = 0;
 	}
+	f->x->whole = f->whole && !f->x->why;
 	f->x->sized = has_sizes(f);
 	return 0;
+}
+
+void pl_rewrite_groups_free(struct rw_groups *x)
+{
+	if (x) {
+		pl_free(x->pass);
+		pl_free(x->group);
+	}
+	pl_free(x);
 }
 
 int pl_rewrite_groups_find(struct rw_facts *x, struct pl_err *err)
@@ -441,21 +455,16 @@ int pl_rewrite_groups_find(struct rw_facts *x, struct pl_err *err)
 	PL_CHECK(pl_alloc(&x->groups, 1, sizeof(*x->groups), err));
 	f.x = x->groups;
 	rc = find_all(&f, err);
+	if (rc < 0) {
+		pl_rewrite_groups_free(x->groups);
+		x->groups = NULL;
+	}
 	pl_free(f.item);
 	pl_free(f.mark);
 	pl_free(f.of);
 	pl_free(f.number);
 	pl_free(f.named);
 	return rc;
-}
-
-void pl_rewrite_groups_free(struct rw_groups *x)
-{
-	if (x) {
-		pl_free(x->pass);
-		pl_free(x->group);
-	}
-	pl_free(x);
 }
 
 static const char *why_not(const struct rw_groups *x, bool sizes)

@@ -195,6 +195,7 @@ struct rw_groups {
 	size_t n_passes, n_groups;
 	uint32_t most;	 /* of a pass */
 	bool sized;	 /* the bytes of all their communication are known */
+	bool whole;	 /* nothing is sharded: each rank has a copy of all parameters */
 	const char *why; /* the groups cannot be told; NULL: they can */
 };
 

@@ -11,15 +11,15 @@
 #define CARRIES 0 /* the class of transfers that carry gradients */
 
 /* Those that reduce the gradients of groups of sharded parameters. */
-static void find_reducing(const struct rw_facts *x, uint32_t shape, bool *carries, bool *any)
+static void find_reducing(const struct pl_graph *g, const struct rw_groups *v, uint32_t shape,
+			  bool *carries, bool *any)
 {
-	const struct rw_groups *v = x->groups;
-	const uint32_t *comm = x->g->shape[shape].comm;
+	const uint32_t *comm = g->shape[shape].comm;
 
 	for (size_t k = 0; k < v->n_passes; k++) {
 		const struct rw_pass *p = &v->pass[k];
 
-		for (uint32_t i = 0; x->g->step[p->step].shape == shape && i < p->n; i++)
+		for (uint32_t i = 0; g->step[p->step].shape == shape && i < p->n; i++)
 			for (unsigned what = RW_REDUCE; what <= RW_AVERAGE; what++) {
 				uint32_t arrive = v->group[p->first + i].arrive[what];
 
@@ -29,16 +29,15 @@ static void find_reducing(const struct rw_facts *x, uint32_t shape, bool *carrie
 	}
 }
 
-/* The communications of a shape that carry gradients. */
-static int find_carrying(const struct rw_facts *x, uint32_t shape, bool **carries, bool *any,
-			 struct pl_err *err)
+/* The communications of a shape that carry gradients. `groups` NULL: the job has none. */
+static int find_carrying(const struct pl_graph *g, const struct rw_groups *groups, uint32_t shape,
+			 bool **carries, bool *any, struct pl_err *err)
 {
-	const struct pl_graph *g = x->g;
 	const struct pl_shape *s = &g->shape[shape];
 
 	PL_CHECK(pl_alloc(carries, (size_t)s->n_comms + 1, sizeof(**carries), err));
-	if (!x->groups->why) {
-		find_reducing(x, shape, *carries, any);
+	if (groups) {
+		find_reducing(g, groups, shape, *carries, any);
 		return 0;
 	}
 	for (size_t i = 0; i < g->n_tensors; i++) {
@@ -56,14 +55,14 @@ static int find_carrying(const struct rw_facts *x, uint32_t shape, bool **carrie
 	return 0;
 }
 
-static int classify(const struct rw_facts *x, uint32_t shape, uint32_t **class, bool *any,
-		    struct pl_err *err)
+static int classify(const struct pl_graph *g, const struct rw_groups *groups, uint32_t shape,
+		    uint32_t **class, bool *any, struct pl_err *err)
 {
-	const struct pl_shape *s = &x->g->shape[shape];
+	const struct pl_shape *s = &g->shape[shape];
 	bool *carries = NULL;
 	int rc;
 
-	PL_TRY(find_carrying(x, shape, &carries, any, err));
+	PL_TRY(find_carrying(g, groups, shape, &carries, any, err));
 	PL_TRY(pl_alloc(class, s->n_nodes, sizeof(**class), err));
 	for (uint32_t i = 0; i < s->n_nodes; i++)
 		(*class)[i] = s->role[i] == PL_RO_TRANSFER && s->comm && s->comm[i] != PL_NONE &&
@@ -78,18 +77,19 @@ out:
 static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
 			  struct pl_err *err)
 {
-	bool any = false;
+	bool any = false, sharded = pl_rewrite_gathers(x->g) > 0;
 	int rc;
 
 	if (x->g->stepless)
 		return pl_fail(err, PL_EDATA, "the recording has no steps");
 	PL_CHECK(pl_rewrite_groups_find(x, err));
-	if (pl_rewrite_gathers(x->g))
+	if (sharded)
 		PL_CHECK(pl_rewrite_groups_need(x, false, err));
+	sharded |= x->groups->whole;
 	PL_TRY(pl_alloc(&c->class, x->g->n_shapes, sizeof(*c->class), err));
 	c->n_shapes = x->g->n_shapes;
 	for (uint32_t k = 0; k < c->n_shapes; k++)
-		PL_TRY(classify(x, k, &c->class[k], &any, err));
+		PL_TRY(classify(x->g, sharded ? x->groups : NULL, k, &c->class[k], &any, err));
 	PL_TRY(pl_alloc(&c->of_class, 1, sizeof(*c->of_class), err));
 	c->sets = c->removes = true;
 	c->every = rw->k;
