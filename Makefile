@@ -26,10 +26,13 @@ endif
 LOOPS   := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O3))
 # Only tests use emulated kernels. The tests take as long as with -O2, and gcc takes 0.6 of the time.
 EMULATED := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O1 -g1))
-# With the address sanitizer clang takes four times as long to compile a test with -O1 as with -O0, but most tests run
-# for less than a second. Those that run longer are optimized.
-QUICK_CFLAGS := $(if $(filter undefined,$(origin CFLAGS)),$(if $(findstring address,$(SAN)),-O0))
-LONG_TESTS   := comm events net_grad nccl rewrite_overlap sim_shared tensor_cpu tensor_precision trace
+# With the address sanitizer clang takes three to four times as long to compile with -O1 as with -O0, but most code runs
+# for less than a second in all tests together. What runs longer is optimized (perf shows which sources those are), and fuzzers.
+QUICK_CFLAGS := $(if $(filter undefined,$(origin CFLAGS)),$(if $(findstring address,$(SAN)),$(if $(findstring fuzzer,$(SAN)),,-O0)))
+HOT := $(addprefix lib/,clock/fit clock/fit_interval core/intern core/mem core/sort data/dataset graph/edit graph/edit_times \
+	import/events import/values io/column io/colput io/write plan/buckets rewrite/rewrite_sync sim/events sim/many sim/sim) \
+	$(basename $(wildcard lib/tensor/*.c)) tests/oracle/plain $(addprefix tests/gen/kgen_,out sim write) \
+	$(patsubst %,tests/unit/%_test,comm events net_grad nccl rewrite_overlap sim_shared tensor_cpu tensor_precision trace)
 # sanitizers need half the time for this, and lines are all that their reports show
 CFLAGS  ?= $(if $(SAN:fuzzer%=),-O1 -g1,-O2 -g)
 SAN     ?=
@@ -98,8 +101,8 @@ ifeq ($(findstring clang,$(shell $(CC) --version 2>/dev/null)),)
 FLAGS += -Wno-maybe-uninitialized -Wno-format-truncation
 else
 # clang does not say which sanitizer it is; and in C++ checks the types of functions by a library that
-# programs in C lack, which shared objects would take from them. Three checks more make unrolled kernels compile twice
-# as long; the address sanitizer finds what they would
+# programs in C lack, which shared objects would take from them. Three checks more make kernels compile twice as long;
+# the address sanitizer finds what they would.
 FLAGS += $(if $(findstring thread,$(SAN)),-D__SANITIZE_THREAD__=1)
 FLAGS += $(if $(findstring address,$(SAN)),-D__SANITIZE_ADDRESS__=1)
 # lld takes half the time for programs as large as these, and each stage links more than a hundred
@@ -129,12 +132,8 @@ PLUGIN := $(if $(filter build,$(BUILD)),$(if $(NVCC_FOUND),$(if $(CUDA_SRC),$(BI
 
 all: $(PROGRAMS:%=$(BIN)/%) $(BIN)/paceline $(PLUGIN) ## the programs, in bin/ (default)
 
-$(BUILD)/tests/unit/%.o $(BUILD)/tests/fuzz/%.o: CFLAGS += $(QUICK_CFLAGS)
-$(LONG_TESTS:%=$(BUILD)/tests/unit/%_test.o): QUICK_CFLAGS :=
-
-# Where a test spends little time, clang gets by with -O0, in a third of the time, too.
-COLD := cmd/graph cmd/merge cmd/plan cmd/replay cmd/run cmd/trace lib/data lib/export lib/lang lib/plan lib/report
-$(foreach d,$(COLD),$(BUILD)/$(d)/%.o): CFLAGS += $(QUICK_CFLAGS)
+$(foreach d,lib cmd bench tests cuda,$(BUILD)/$(d)/%.o): CFLAGS += $(QUICK_CFLAGS)
+$(foreach o,$(HOT),$(BUILD)/$(o).o $(BUILD)/cuda/$(o).o): QUICK_CFLAGS :=
 
 $(BUILD)/lib/derive/%.o $(BUILD)/lib/graph/%.o $(BUILD)/lib/sim/%.o $(BUILD)/lib/io/col%.o: CFLAGS += $(LOOPS)
 $(BUILD)/emu/lib/%.o $(BUILD)/race/%.o: CFLAGS += $(EMULATED)
