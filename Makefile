@@ -102,13 +102,15 @@ FLAGS += -Wno-maybe-uninitialized -Wno-format-truncation
 else
 # clang does not say which sanitizer it is; and in C++ checks the types of functions by a library that
 # programs in C lack, which shared objects would take from them. Three checks more make kernels compile twice as long;
-# the address sanitizer finds what they would.
+# the address sanitizer finds what they would. Kernels whose loops are not unrolled (ROLLED) compile in 0.65 of the time,
+# and their tests take as long
 FLAGS += $(if $(findstring thread,$(SAN)),-D__SANITIZE_THREAD__=1)
 FLAGS += $(if $(findstring address,$(SAN)),-D__SANITIZE_ADDRESS__=1)
 # lld takes half the time for programs as large as these, and each stage links more than a hundred
 LIBS  := $(shell echo 'int main(void) { return 0; }' | $(CC) -fuse-ld=lld -x c -o /dev/null - 2>/dev/null && echo -fuse-ld=lld) $(LIBS)
 SAN_CXX := $(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr$(comma)function) \
 	$(if $(findstring address,$(SAN)),-fno-sanitize=null$(comma)object-size$(comma)pointer-overflow)
+ROLLED  := -mllvm -pragma-unroll-threshold=0 -Wno-pass-failed
 endif
 endif
 
@@ -136,7 +138,7 @@ $(foreach d,lib cmd bench tests cuda,$(BUILD)/$(d)/%.o): CFLAGS += $(QUICK_CFLAG
 $(foreach o,$(HOT),$(BUILD)/$(o).o $(BUILD)/cuda/$(o).o): QUICK_CFLAGS :=
 
 $(BUILD)/lib/derive/%.o $(BUILD)/lib/graph/%.o $(BUILD)/lib/sim/%.o $(BUILD)/lib/io/col%.o: CFLAGS += $(LOOPS)
-$(BUILD)/emu/lib/%.o $(BUILD)/race/%.o: CFLAGS += $(EMULATED)
+$(BUILD)/emu/lib/%.o $(BUILD)/race/%.o: CFLAGS += $(EMULATED) $(ROLLED)
 # gcc does not unroll the loops here with -O1, and then warns of values that they do set
 $(BUILD)/emu/%/attn_mma_back.o: EMULATED := $(EMULATED:-O1=-O2)
 
