@@ -32,7 +32,7 @@ static const struct advice {
 	{ PL_VERDICT_SLOW_RANK, "kind=kernel|host_op", 0,
 	  "that rank as fast as the others: see its clock, temperature and other processes" },
 	{ PL_VERDICT_IMBALANCE, "kind=kernel|host_op", 0,
-	  "less work on the stage, at most: layers of it on others, samples of equal length" },
+	  "less work there, at most: layers of a stage on others, samples of equal length" },
 	{ PL_VERDICT_IMBALANCE, NULL, 0, "equal work on all ranks: samples of equal length" },
 	{ PL_VERDICT_BUBBLE, NULL, 0,
 	  "more microbatches, or a schedule with a smaller bubble (interleaved, zero-bubble)" },
@@ -84,26 +84,6 @@ static bool has_workers(const struct pl_graph *g)
 	return false;
 }
 
-/* How much shorter a rank's computation would be if it were that of the others. */
-static double equal_factor(const struct report *r, int32_t rank)
-{
-	double own = 0, others = 0;
-	size_t n = 0;
-
-	for (size_t i = 0; i < r->account.n_ranks; i++) {
-		const struct pl_rank_time *t = &r->account.rank[i];
-		double ns = (double)(t->compute_ns + t->comm_overlapped_ns);
-
-		if (t->rank == rank) {
-			own = ns;
-		} else {
-			others += ns;
-			n++;
-		}
-	}
-	return n && own > 0 ? fmin(1, others / (double)n / own) : 1;
-}
-
 /* What the change of `line` saves, by simulation; perhaps it was simulated before. */
 static int simulate(const struct report *r, const char *line, double factor, struct saving *saves,
 		    struct pl_err *err)
@@ -129,6 +109,8 @@ static int simulate(const struct report *r, const char *line, double factor, str
 	PL_TRY(pl_sim_means(r->s, &(struct pl_sim_scale){ &select, (float)factor, length }, 1,
 			    &x.mean, err));
 	x.length = length;
+	if (factor > 0) /* else a row stands for another change */
+		PL_TRY(predict_line(r, line, &x, length, err));
 	find_saving(r, &x, saves);
 out:
 	pl_graph_select_fini(&select);
@@ -173,8 +155,11 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 	if (a->cause == PL_VERDICT_INPUT && !has_workers(&r->g)) {
 		PL_CHECK(try_workers(r, &row, err));
 	} else if (a->selector && (v->rank >= 0 || a->factor > 0)) {
-		double factor = a->factor > 0 ? a->factor : equal_factor(r, v->rank);
+		double factor = a->factor > 0 ? a->factor : 1 - v->more;
 		char of[24] = "";
+
+		if (a->factor <= 0 && v->share < SMALL)
+			return 0;
 
 		if (a->factor <= 0)
 			snprintf(of, sizeof(of), "rank=%d,", v->rank);

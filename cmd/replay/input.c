@@ -166,12 +166,14 @@ static bool only_reports(const struct config *c, const struct report *r)
 	       !c->per && c->fold == FOLD_NONE && !r->whole;
 }
 
-/* A table is of the memory, or needs none of the optional columns. */
+/* A table is of the memory, of changes, for which equal operations show what communication beside
+ * them costs, or needs none of the optional columns. */
 static unsigned unused_columns(const struct config *c)
 {
 	if (c->table == SEC_ALL)
 		return PL_HAS_chunk;
-	return PL_HAS_chunk | OF_VERDICT | (c->table == SEC_MEMORY ? 0 : OF_MEMORY | PL_HAS_phase);
+	return PL_HAS_chunk | (c->table == SEC_WORTH ? OF_VERDICT & ~PL_HAS_work : OF_VERDICT) |
+	       (c->table == SEC_MEMORY ? 0 : OF_MEMORY | PL_HAS_phase);
 }
 
 /* The memory needs activations; the verdict reads the sizes of messages too. */

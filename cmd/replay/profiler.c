@@ -80,7 +80,7 @@ out:
 
 /* The profiler's share of a path, if a part costs r->trust.part_ns. Where durations were scaled,
  * the cost was, too. A model of sizes has taken it for the fixed time of operations. */
-double profiler_share(const struct report *r, const struct pl_path *p)
+double profiler_share(const struct report *r, const struct pl_sim *s, const struct pl_path *p)
 {
 	bool scaled = !(r->basis.work_ns > 0);
 	double parts = 0;
@@ -92,7 +92,7 @@ double profiler_share(const struct report *r, const struct pl_path *p)
 		if (x->part != PL_PP_NODE || !has_cost(&r->g, &r->g.shape[st->shape], x->node))
 			continue;
 		parts += scaled && st->dur[x->node] > 0
-				 ? (double)pl_sim_durations(r->s, x->step)[x->node] /
+				 ? (double)pl_sim_durations(s, x->step)[x->node] /
 					   (double)st->dur[x->node]
 				 : 1;
 	}
@@ -105,17 +105,24 @@ static double correction(double before, double after)
 	return (1 - fmin(after, MOST_SHARE)) / (1 - fmin(before, MOST_SHARE));
 }
 
+double profiler_correction(double before, double after, double *error)
+{
+	double by = correction(before, after);
+
+	*error = fmax(fabs(correction(before * SPREAD, after * SPREAD) - by),
+		      fabs(correction(before / SPREAD, after / SPREAD) - by));
+	return by;
+}
+
 void correct_for_profiler(struct report *r)
 {
-	double before = r->trust.profiler, after = profiler_share(r, &r->path), by, off;
+	double before = r->trust.profiler, after = profiler_share(r, r->s, &r->path), by, error;
 
 	if (!(before > 0))
 		return;
-	by = correction(before, after);
-	off = fmax(fabs(correction(before * SPREAD, after * SPREAD) - by),
-		   fabs(correction(before / SPREAD, after / SPREAD) - by));
+	by = profiler_correction(before, after, &error);
 	r->trust.profiler_error =
-		r->replayed_mean > 0 ? off * r->predicted_mean / r->replayed_mean : 0;
+		r->replayed_mean > 0 ? error * r->predicted_mean / r->replayed_mean : 0;
 	for (size_t i = 0; i < r->n_steps; i++)
 		if (r->step[i].predicted != INT64_MIN)
 			r->step[i].predicted = (pl_ns)llround((double)r->step[i].predicted * by);

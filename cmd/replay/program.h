@@ -81,12 +81,14 @@ struct halving {
 	const pl_ns *length;	/* [reported step] */
 	double factor, touched; /* touched: by which share operations of a class get shorter */
 	bool comm, pauses;	/* communication, pauses of threads are among them */
+	double profiler_error;	/* as in struct trust */
 };
 
 struct change_row {
-	char *change;	       /* as --what-if takes it */
-	double mean, saves_ns; /* the step with it; what it saves */
+	char *change;	 /* as --what-if takes it */
+	double saves_ns; /* of the step */
 	struct saving saves;
+	struct halving run;
 };
 
 #define ADVICES 3
@@ -106,8 +108,9 @@ struct memory_row {
 enum trust_level { TRUST_HIGH, TRUST_MEDIUM, TRUST_LOW };
 struct trust {
 	int level; /* enum trust_level */
-	char reason[8][120];
+	char reason[8][160];
 	size_t n;
+	char missing[112]; /* ", as rank 1 was not recorded", "": none is missing */
 	bool contradiction, not_joined;
 	struct pl_selftest_path path; /* of the recorded run */
 	double part_ns;	 /* that the profiler takes for a part of an operation; 0: not known */
@@ -238,12 +241,18 @@ double doubt(const struct report *r);
 /* ---- profiler.c ---- */
 /* What the profiler costs, from the recorded graph: r->trust.part_ns. */
 int find_profiler(struct report *r, struct pl_err *err) PL_MUST;
-/* Its share of a path of r->s. */
-double profiler_share(const struct report *r, const struct pl_path *p);
+/* Its share of a path of the simulator. */
+double profiler_share(const struct report *r, const struct pl_sim *s, const struct pl_path *p);
+/* By how much a ratio of steps changes if the profiler takes these shares before and after; *error:
+ * half of the 90 % interval. */
+double profiler_correction(double before, double after, double *error);
 /* Make the predicted times those of a job without the profiler, as shares of the recorded one. */
 void correct_for_profiler(struct report *r);
 
 /* ---- trust.c ---- */
+/* What speaks against the recording: ranks that are not there, equal operations that take unlike
+ * times. Before test_graph(), and before columns are dropped. */
+int judge_recording(struct report *r, struct pl_err *err) PL_MUST;
 /* The self-test of the recorded graph, before its durations are changed. If r->path is not found
  * yet, r->run is the replay as recorded. `worth`: find_worth() follows. */
 int test_graph(struct report *r, bool worth, struct pl_err *err) PL_MUST;
@@ -309,6 +318,13 @@ int find_memory(struct report *r, struct pl_err *err) PL_MUST;
 /* ---- worth.c ---- */
 /* The changes worth most, on top of those that were made. */
 int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err) PL_MUST;
+/* Are the changes simulated alone, although --what-if knows that communication slows down
+ * computation beside it, and what the profiler costs? */
+bool only_simulates(const struct report *r);
+/* What --what-if makes of the line, on top of the changes that were made, in place of what the
+ * simulation said: x->mean, and x->length, which is in `length`. */
+int predict_line(const struct report *r, const char *line, struct halving *x, pl_ns *length,
+		 struct pl_err *err) PL_MUST;
 
 /* ---- tables.c ---- */
 /* How a table is printed, by enum format. */

@@ -183,6 +183,8 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	rc = measure(&r, err);
 	changed = c->plan || c->expand || x.plan.n_rw;
 	worth = c->worth && wants(c, SEC_WORTH);
+	if (rc >= 0 && (changed || worth || c->table == SEC_ALL))
+		rc = judge_recording(&r, err);
 	if (rc >= 0 && changed)
 		rc = test_graph(&r, worth, err);
 	if (rc >= 0 && x.structural)
@@ -221,8 +223,10 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 		goto out;
 	}
 	pl_sim_run_fini(&r.run);
+	if (worth && !only_simulates(&r))
+		PL_TRY(pl_rewrite_contention(&r.g, &r.basis, err));
 	drop_columns(c, &r);
-	if (!changed && c->table == SEC_ALL)
+	if (!changed && (worth || c->table == SEC_ALL))
 		PL_TRY(test_graph(&r, worth, err));
 	t[2] = now();
 	pl_progress("looking for the changes worth most");

@@ -349,7 +349,11 @@ static void print_worth(const struct config *c, const struct report *r, struct p
 {
 	if (r->n_changes) {
 		print_section(c, r, SEC_WORTH,
-			      "Worth most, by simulation (as --what-if takes them)", NULL, w);
+			      only_simulates(r)
+				      ? "Worth most, by simulation (as --what-if takes them, but "
+					"without contention and the profiler's time)"
+				      : "Worth most, by simulation (as --what-if takes them)",
+			      NULL, w);
 		return;
 	}
 	print_heading(c, "Worth most", w);

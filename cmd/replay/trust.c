@@ -8,7 +8,8 @@
  *
  *	- what every model has: a share of the step, of the time of threads, and of the change
  *	  (PL_SELFTEST_MODEL and others);
- *	- the mean of the ratios that the steps predict, by Student's distribution;
+ *	- the mean of the ratios that the steps predict, by Student's distribution, or by a
+ *	  scatter that is assumed if there is one step;
  *	- the doubtful time of the critical path (lib/sim/selftest.h): that which the change removes
  *	  or adds counts whole, and that which stays may change as much as what the changes touch;
  *	- the fit of communication: the intercepts of lines that were fitted to transfers;
@@ -26,6 +27,7 @@
  */
 #include <math.h>
 
+#include "core/spans.h"
 #include "program.h"
 
 /* Levels, as shares of the critical path. */
@@ -65,8 +67,7 @@ void note_contradiction(struct trust *t, const char *what, float factor, double 
 		100 * fabs(after / before - 1), after > before ? "longer" : "shorter");
 }
 
-static void judge_ranks(struct trust *t, const struct pl_graph *g,
-			const struct pl_selftest *selftest)
+static void judge_ranks(struct trust *t, const struct pl_selftest *selftest)
 {
 	struct pl_selftest_ranks x;
 	bool p2p;
@@ -74,12 +75,12 @@ static void judge_ranks(struct trust *t, const struct pl_graph *g,
 	pl_selftest_ranks(selftest, &x);
 	p2p = x.p2p_alone * 2 > x.comms_alone;
 	t->not_joined = !x.joined;
-	if (x.comms_alone && g->n_ranks > 1)
+	if (x.comms_alone)
 		because(t, t->not_joined || x.comms_alone * 2 > x.comms ? TRUST_LOW : TRUST_MEDIUM,
-			"%llu of %llu %s have no partner",
+			"%llu of %llu %s have no partner%s",
 			(unsigned long long)(p2p ? x.p2p_alone : x.comms_alone),
 			(unsigned long long)(p2p ? x.p2p : x.comms),
-			p2p ? "sends and receives" : "communications");
+			p2p ? "sends and receives" : "communications", t->missing);
 	else if (t->not_joined)
 		because(t, TRUST_LOW, "no rank waits for another one");
 }
@@ -163,6 +164,12 @@ static void judge_steps(struct report *r)
 		most = fmax(most, (double)ns);
 		n++;
 	}
+	if (r->n_steps == 1 && r->n_folded < 2)
+		because(&r->trust, TRUST_MEDIUM,
+			"%s: how much others differ is assumed (by %.0f %% of what a change saves)",
+			r->g.stepless ? "the recording has no steps"
+				      : "one complete step was recorded",
+			100 * PL_SELFTEST_SCATTER);
 	if (n < 2)
 		return;
 	mean = sum / (double)n;
@@ -185,6 +192,64 @@ static void judge_waits(struct report *r)
 		because(&r->trust, ns < MEDIUM * r->replayed_mean ? TRUST_HIGH : TRUST_MEDIUM,
 			"ranks wait up to %.0f %% of the step for a rendezvous that was inferred",
 			100 * ns / r->replayed_mean);
+}
+
+/* Threads that lose their processors. The recording does not say to whom, so nobody knows whether
+ * they would lose as much after a change. */
+static int judge_operations(struct report *r, struct pl_err *err)
+{
+	double times;
+
+	PL_CHECK(pl_selftest_scatter(&r->g, &times, err));
+	if (times >= PL_SELFTEST_UNLIKE)
+		because(&r->trust, TRUST_MEDIUM,
+			"a tenth of computation is equal operations that take %.0f times as long "
+			"as usual, or longer: the machine was busy, or threads shared processors",
+			times);
+	return 0;
+}
+
+static int note_rank(const struct pl_graph *g, struct pl_spans *missing, int64_t rank,
+		     struct pl_err *err)
+{
+	return rank < 0 || pl_graph_rank_index(g, (int32_t)rank) != PL_NONE
+		       ? 0
+		       : pl_spans_add_number(missing, rank, err);
+}
+
+/* Ranks that communicate with those of the graph but are not in it, as far as something names them:
+ * t->missing. */
+static int find_missing(struct trust *t, const struct pl_graph *g, struct pl_err *err)
+{
+	struct pl_spans missing = { 0 };
+	char ranks[64];
+	bool one;
+	int rc = 0;
+
+	for (size_t i = 0; i < g->n_groups; i++)
+		for (uint32_t k = 0; k < g->group[i].n; k++)
+			PL_TRY(note_rank(g, &missing, g->group_rank[g->group[i].rank + k], err));
+	/* a peer may be a place in its group */
+	for (size_t i = 0; i < g->n_shapes && !g->n_groups; i++)
+		for (uint32_t k = 0; g->shape[i].peer && k < g->shape[i].n_nodes; k++)
+			PL_TRY(note_rank(g, &missing, g->shape[i].peer[k], err));
+	pl_spans_unite(&missing);
+	one = missing.n == 1 && missing.v[0].end == missing.v[0].start + 1;
+	if (missing.n)
+		snprintf(t->missing, sizeof(t->missing), ", as %s %s %s not recorded",
+			 one ? "rank" : "ranks", pl_spans_text(&missing, ranks, sizeof(ranks)),
+			 one ? "was" : "were");
+	else if (g->n_ranks == 1)
+		snprintf(t->missing, sizeof(t->missing), ", as no other rank was recorded");
+out:
+	pl_spans_fini(&missing);
+	return rc;
+}
+
+int judge_recording(struct report *r, struct pl_err *err)
+{
+	PL_CHECK(find_missing(&r->trust, &r->g, err));
+	return judge_operations(r, err);
 }
 
 /* ---- the graph ------------------------------------------------------------------------------- */
@@ -244,7 +309,7 @@ int test_graph(struct report *r, bool worth, struct pl_err *err)
 	int rc;
 
 	PL_CHECK(pl_selftest_new(&r->g, &selftest, err));
-	judge_ranks(t, &r->g, selftest);
+	judge_ranks(t, selftest);
 	if (!r->path.n) { /* something will be predicted */
 		PL_TRY(pl_sim_path_find(r->s, &r->run, &path, err));
 		sum_durations(r, t->work);
@@ -252,7 +317,7 @@ int test_graph(struct report *r, bool worth, struct pl_err *err)
 	pl_selftest_path(selftest, r->path.n ? &r->path : &path, &t->path);
 	judge_path(t);
 	PL_TRY(find_profiler(r, err));
-	t->profiler = profiler_share(r, r->path.n ? &r->path : &path);
+	t->profiler = profiler_share(r, r->s, r->path.n ? &r->path : &path);
 	judge_profiler(t);
 	PL_TRY(find_waits(r, r->path.n ? &r->path : &path, err));
 	judge_waits(r);
@@ -281,7 +346,7 @@ static double doubtful(const struct pl_selftest_path *p)
 }
 
 /* The ratios that the steps predict; `after`: the steps after a change of the described run, or
- * NULL. */
+ * NULL. One step does not say how they scatter, nor does the mean of many. */
 static double of_steps(const struct report *r, const pl_ns *after)
 {
 	double sum = 0, squares = 0, mean;
@@ -298,6 +363,9 @@ static double of_steps(const struct report *r, const pl_ns *after)
 		squares += x * x;
 		n++;
 	}
+	if (n == 1)
+		return PL_SELFTEST_NORMAL * PL_SELFTEST_SCATTER * fabs(1 - sum) /
+		       sqrt((double)pl_max_i64(1, (int64_t)r->n_folded));
 	if (n < 2)
 		return 0;
 	mean = sum / (double)n;
@@ -463,7 +531,8 @@ void find_saving(const struct report *r, const struct halving *x, struct saving 
 	*s = (struct saving){ 0 };
 	if (!(r->mean > 0))
 		return;
-	bounds(ratio, &path, square(of_steps(r, x->length)), &low, &high);
+	bounds(ratio, &path, square(of_steps(r, x->length)) + square(x->profiler_error), &low,
+	       &high);
 	high = fmin(high, fmax(0, 1 - ratio) + PL_SELFTEST_MODEL); /* nothing gets longer */
 	*s = (struct saving){ 1 - ratio, 1 - ratio - high, 1 - ratio - low };
 }

@@ -6,6 +6,10 @@
  * bound, until the next bound is below the fifth best saving. With several steps the bound holds
  * only for their sum; SLACK allows for it. Candidates are simulated together, in several
  * threads. Results beyond the end of the search are not used, so the report depends on neither.
+ *
+ * These simulations leave out that communication slows down computation beside it, and the time of
+ * the profiler. So the changes that are shown are predicted again, as --what-if predicts them. This
+ * takes up to 32 simulations for each, so a large graph goes without.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,14 +17,15 @@
 #include "graph/select.h"
 #include "program.h"
 
-#define BEST	 5
-#define MOST	 24 /* simulations */
-#define NAMES	 12 /* operations tried */
-#define RANKS	 4
-#define SLACK	 1.25
-#define MEMORY	 ((size_t)96 << 20) /* bytes: beyond them, no more simulations at the same time */
-#define FACTOR	 0.5
-#define FACTOR_S "0.5"
+#define BEST	  5
+#define MOST	  24 /* simulations */
+#define NAMES	  12 /* operations tried */
+#define RANKS	  4
+#define SLACK	  1.25
+#define MEMORY	  ((size_t)96 << 20) /* bytes: beyond them, no more simulations at the same time */
+#define PREDICTED 250000	     /* nodes: of more, the changes are simulated alone */
+#define FACTOR	  0.5
+#define FACTOR_S  "0.5"
 
 struct cand {
 	char *text;
@@ -262,7 +267,7 @@ static void consider(struct report *r, struct cand *c)
 		pl_free(r->change[--r->n_changes].change);
 	memmove(&r->change[i + 1], &r->change[i], (r->n_changes - i) * sizeof(*r->change));
 	find_saving(r, &c->run, &s);
-	r->change[i] = (struct change_row){ c->text, c->run.mean, saves, s };
+	r->change[i] = (struct change_row){ c->text, saves, s, c->run };
 	c->text = NULL;
 	r->n_changes++;
 }
@@ -316,6 +321,111 @@ static int evaluate(struct report *r, struct cands *x, struct pl_pool *pool, str
 	return rc;
 }
 
+/* ---- as --what-if predicts ------------------------------------------------------------------- */
+
+static bool is_large(const struct report *r)
+{
+	size_t nodes = 0;
+
+	for (size_t k = 0; k < r->g.n_steps; k++)
+		nodes += r->g.shape[r->g.step[k].shape].n_nodes;
+	return nodes > PREDICTED;
+}
+
+bool only_simulates(const struct report *r)
+{
+	return is_large(r) || (r->changes->structural && r->basis.contention > 1);
+}
+
+/* The times of a run with the change. */
+static int take_times(const struct report *r, const struct pl_sim *s, struct halving *x,
+		      pl_ns *length, struct pl_err *err)
+{
+	double before = profiler_share(r, r->s, &r->path), by = 1;
+	struct pl_path path = { 0 };
+	struct pl_run run = { 0 };
+	size_t n = 0;
+	int rc;
+
+	PL_TRY(pl_sim_run(s, &run, err));
+	x->mean = pl_sim_steps_overlap(r->s) ? pl_sim_run_mean_period(s, &run)
+					     : pl_sim_run_mean_step(s, &run);
+	if (before > 0) {
+		PL_TRY(pl_sim_path_find(s, &run, &path, err));
+		by = profiler_correction(before, profiler_share(r, s, &path), &x->profiler_error);
+		x->profiler_error *= x->mean / r->mean;
+		x->mean *= by;
+	}
+	for (size_t k = 0; k < r->g.n_steps; k++)
+		if (pl_sim_reported(s, k))
+			length[n++] =
+				(pl_ns)llround(by * (double)(run.step_end[k] - run.step_start[k]));
+	x->length = length;
+out:
+	pl_sim_path_fini(&path);
+	pl_sim_run_fini(&run);
+	return rc;
+}
+
+int predict_line(const struct report *r, const char *line, struct halving *x, pl_ns *length,
+		 struct pl_err *err)
+{
+	const struct changes *made = r->changes;
+	struct pl_rewrite_basis basis = { .contention = r->basis.contention };
+	struct pl_sim *s = NULL;
+	uint64_t *hits = NULL;
+	struct pl_plan plan;
+	int rc;
+
+	if (only_simulates(r) || (basis.contention <= 1 && !(r->trust.part_ns > 0)))
+		return 0;
+	pl_plan_init(&plan);
+	for (size_t i = 0; i < made->plan.n_rw; i++)
+		PL_TRY(pl_plan_add(&plan, &made->plan.rw[i], err));
+	PL_TRY(pl_plan_add_line(&plan, line, err));
+	PL_TRY(pl_alloc(&hits, plan.n_rw, sizeof(*hits), err));
+	s = pl_sim_new(&r->g, err);
+	PL_TRY(s ? 0 : err->code);
+	PL_TRY(pl_rewrite_durations(s, &r->g, &plan, made->has_topology ? &made->topo : NULL, hits,
+				    &basis, err));
+	rc = take_times(r, s, x, length, err);
+out:
+	pl_sim_free(s);
+	pl_free(hits);
+	pl_plan_fini(&plan);
+	return rc;
+}
+
+static int by_saving(const void *pa, const void *pb)
+{
+	const struct change_row *a = pa, *b = pb;
+	int c = PL_COMPARE(b->saves_ns, a->saves_ns);
+
+	return c ? c : strcmp(a->change, b->change);
+}
+
+static int predict_all(struct report *r, struct pl_err *err)
+{
+	pl_ns *length;
+	int rc;
+
+	PL_TRY(pl_alloc(&length, r->n_steps, sizeof(*length), err));
+	for (size_t i = 0; i < r->n_changes; i++) {
+		struct change_row *x = &r->change[i];
+
+		PL_TRY(predict_line(r, x->change, &x->run, length, err));
+		x->saves_ns = r->mean - x->run.mean;
+		find_saving(r, &x->run, &x->saves);
+	}
+	if (r->n_changes)
+		pl_sort(r->change, r->n_changes, sizeof(*r->change), by_saving);
+	while (r->n_changes && r->change[r->n_changes - 1].saves_ns < 0.5)
+		pl_free(r->change[--r->n_changes].change);
+out:
+	pl_free(length);
+	return rc;
+}
+
 int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err)
 {
 	struct cands x = { .r = r };
@@ -329,6 +439,7 @@ int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err)
 		qsort(x.v, x.n, sizeof(*x.v), by_bound);
 	PL_TRY(prepare(&x, err));
 	PL_TRY(evaluate(r, &x, pool, err));
+	PL_TRY(predict_all(r, err));
 out:
 	for (size_t i = 0; i < x.n; i++) {
 		pl_free(x.v[i].text);

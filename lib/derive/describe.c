@@ -43,6 +43,8 @@ struct describe {
 	struct work_found *of_row;  /* by row of the source: of the last name */
 	uint32_t *rank;		    /* by resource: place in g->rank, PL_NONE */
 	struct pl_derive_work rows;
+	struct input *input;
+	size_t n_input, cap_input;
 };
 
 static const struct pl_name_says *read_name(struct describe *d, pl_id name)
@@ -398,6 +400,11 @@ struct gap {
 	uint32_t node;
 };
 
+struct input { /* a gap that is perhaps a wait for samples */
+	uint32_t res, shape, node;
+	size_t steps; /* in which it is long */
+};
+
 struct input_thread { /* by resource */
 	bool open;    /* nothing of the next forward pass has run since the optimiser */
 	pl_ns first, last;
@@ -405,22 +412,26 @@ struct input_thread { /* by resource */
 
 PL_COMPARATOR(by_length, struct gap, res, input, ns, node);
 
-/* Mean duration of the node in the steps of the shape. */
-static pl_ns mean_of_steps(const struct pl_graph *g, const struct pl_shape *shape, uint32_t node)
+/* Mean duration of the node in the steps of the shape. *longer: how many of them take at least
+ * `least`. */
+static pl_ns mean_of_steps(const struct pl_graph *g, const struct pl_shape *shape, uint32_t node,
+			   pl_ns least, size_t *longer)
 {
 	pl_ns sum = 0, n = 0;
 
+	*longer = 0;
 	for (size_t k = 0; k < g->n_steps; k++) {
 		if (&g->shape[g->step[k].shape] != shape)
 			continue;
 		sum = pl_add_sat(sum, g->step[k].dur[node]);
+		*longer += g->step[k].dur[node] >= least;
 		n++;
 	}
 	return n ? sum / n : 0;
 }
 
 /* The gaps of one thread, by length; those that may be waits for samples are the last. */
-static void name_input(struct describe *d, const struct pl_shape *s, const struct gap *v, size_t n,
+static void find_waits(struct describe *d, size_t shape, const struct gap *v, size_t n,
 		       const struct input_thread *thread)
 {
 	pl_ns least = (thread->last - thread->first) / INPUT_SHARE;
@@ -431,14 +442,40 @@ static void name_input(struct describe *d, const struct pl_shape *s, const struc
 	if (others)
 		least = pl_max_i64(least, INPUT_TIMES * v[others * 9 / 10].ns);
 	for (size_t i = others; i < n; i++) {
-		uint32_t node = v[i].node;
+		struct input x = { .res = v[i].res, .shape = (uint32_t)shape, .node = v[i].node };
 
-		if (mean_of_steps(d->g, s, node) < least)
-			continue;
-		s->phase[node] = PL_PH_INPUT;
-		s->flags[node] |= PL_NF_INFERRED;
-		s->name[node] = put_string(d, "waiting for input");
+		if (mean_of_steps(d->g, &d->g->shape[shape], x.node, least, &x.steps) >= least)
+			PL_DERIVE_ADD(d->err, d->input, d->n_input, d->cap_input, x);
 	}
+}
+
+/* A wait comes again: one long gap may be anything that happens on a busy machine. The gaps of a
+ * shape follow one another. */
+static void name_input(struct describe *d)
+{
+	size_t *steps; /* [resource]: with a wait */
+
+	if (pl_alloc(&steps, d->g->n_res, sizeof(*steps), d->err) < 0)
+		return;
+	for (size_t i = 0, n; i < d->n_input; i += n) {
+		const struct input *x = &d->input[i];
+		size_t most = 0;
+
+		for (n = 0; i + n < d->n_input && x[n].res == x->res && x[n].shape == x->shape; n++)
+			most = x[n].steps > most ? x[n].steps : most;
+		steps[x->res] += most;
+	}
+	for (size_t i = 0; i < d->n_input; i++) {
+		const struct input *x = &d->input[i];
+		struct pl_shape *s = &d->g->shape[x->shape];
+
+		if (steps[x->res] < 2 && d->g->n_steps > 1)
+			continue;
+		s->phase[x->node] = PL_PH_INPUT;
+		s->flags[x->node] |= PL_NF_INFERRED;
+		s->name[x->node] = put_string(d, "waiting for input");
+	}
+	pl_free(steps);
 }
 
 /* Does the node show that its thread has its samples? On a rank without a backward pass (`trains`
@@ -490,7 +527,7 @@ static void find_input(struct describe *d, const struct pl_shape *s, const struc
 		for (k = i; k < n && v[k].res == v[i].res; k++)
 			;
 		if (!recorded[d->rank[v[i].res]])
-			name_input(d, s, v + i, k - i, &thread[v[i].res]);
+			find_waits(d, st->shape, v + i, k - i, &thread[v[i].res]);
 	}
 out:
 	pl_free(thread);
@@ -592,6 +629,8 @@ int pl_derive_describe(struct pl_graph *g, struct pl_names_read *names, struct p
 		describe_layers(&d, s);
 		PL_TRY(err->code);
 	}
+	name_input(&d);
+	PL_TRY(err->code);
 	g->described = true;
 out:
 	pl_free(d.says);
@@ -600,6 +639,7 @@ out:
 	pl_free(d.of_name);
 	pl_free(d.of_row);
 	pl_free(d.rank);
+	pl_free(d.input);
 	pl_derive_work_fini(&d.rows);
 	return rc;
 }

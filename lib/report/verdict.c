@@ -142,8 +142,9 @@ static bool is_launch(const struct verdict_study *x, const struct verdict_part *
 
 static bool is_exposed(const struct verdict_study *x, const struct verdict_part *p)
 {
-	(void)x;
-	return p->role == PL_RO_TRANSFER && (p->part == PL_PP_NODE || p->part == PL_PP_LATENCY);
+	if (p->role == PL_RO_TRANSFER)
+		return p->part == PL_PP_NODE || p->part == PL_PP_LATENCY;
+	return p->part == PL_PP_NODE && verdict_issues(x, p->role, p->phase, p->rank);
 }
 
 static bool is_compute(const struct verdict_study *x, const struct verdict_part *p)
@@ -289,28 +290,32 @@ static void tell_exposed(struct words *w)
 	const struct verdict_study *x = w->x;
 	const struct verdict_part *most = NULL;
 	const struct pl_gcomm *c = NULL;
+	bool gradients = false, of_top = false; /* it has the name with most time */
+	const char *issue;
 	char who[128];
-	bool gradients = false;
 
 	for (size_t i = 0; i < x->n_parts; i++) {
 		const struct verdict_part *p = &x->part[i];
-		const char *name = name_of(x, p->name);
+		bool fits = !strncmp(name_of(x, p->name), w->top, strlen(w->top));
 
-		if (p->cause == w->cause && name && !strncmp(name, w->top, strlen(w->top)) &&
-		    (!most || p->left > most->left))
+		if (p->cause == w->cause && p->role == PL_RO_TRANSFER &&
+		    (!most || fits > of_top || (fits == of_top && p->left > most->left))) {
 			most = p;
+			of_top = fits;
+		}
 	}
 	for (size_t i = 0; i < x->g->n_tensors; i++)
 		gradients |= x->g->tensor[i].role == PL_TR_GRAD && x->g->tensor[i].n_consumers;
 	if (most)
 		c = pl_node_comm(verdict_shape(x, most->step), most->node);
+	issue = of_top || !c ? "" : "calls that issue ";
 	w->row->coll = c ? c->kind : PL_COLL_OTHER;
 	w->row->gradient = gradients && w->row->coll == PL_COLL_ALLREDUCE;
 	if (c && c->kind >= PL_COLL_SEND && c->kind <= PL_COLL_SENDRECV)
-		snprintf(who, sizeof(who), "messages%s",
+		snprintf(who, sizeof(who), "%smessages%s", issue,
 			 x->messages_between_stages ? " between stages" : "");
 	else
-		snprintf(who, sizeof(who), "%s", c ? pl_trace_coll_name(c->kind) : w->top);
+		snprintf(who, sizeof(who), "%s%s", issue, c ? pl_trace_coll_name(c->kind) : w->top);
 	set_where(w, who);
 	TELL(w, "exposed %scommunication %s: %s (%s)", w->row->gradient ? "gradient " : "",
 	     w->percent, who, w->top);
@@ -387,6 +392,7 @@ static void tell_slow_rank(struct words *w)
 		pl_graph_phase_name(top_phase(w->x, PL_VERDICT_COMPUTE, w->x->slow_rank, PL_NONE));
 
 	one_rank(w, w->x->slow_rank);
+	w->row->more = w->x->slower;
 	set_where(w, strcmp(in, "-") ? in : "");
 	TELL(w, "rank %d is slow%s%s: %s", w->row->rank, strcmp(in, "-") ? " in " : "",
 	     strcmp(in, "-") ? in : "", w->percent);
@@ -415,17 +421,16 @@ static void tell_slow_link(struct words *w)
 static void tell_imbalance(struct words *w)
 {
 	const struct verdict_study *x = w->x;
-	uint32_t slow = x->slow_rank;
+	uint32_t slow = x->imbalance_moves ? PL_NONE : x->slow_rank;
 
 	if (slow != PL_NONE) {
 		w->row->rank = x->g->rank[slow];
+		w->row->more = x->uneven;
 		name_stage(w, slow);
 	}
 	set_where(w, "");
-	if (slow != PL_NONE && !x->imbalance_moves)
-		TELL(w, "uneven work %s: %s has more of it", w->percent, w->row->where);
-	else
-		TELL(w, "uneven work %s: the rank that computes longest changes", w->percent);
+	TELL(w, "uneven work %s: %s%s", w->percent, slow != PL_NONE ? w->row->where : "",
+	     slow != PL_NONE ? " has more of it" : "the rank that computes longest changes");
 }
 
 static void tell_contention(struct words *w)
@@ -713,7 +718,7 @@ static int study(struct verdict_study *x, struct pl_err *err)
 	PL_CHECK(study_init(x, err));
 	PL_CHECK(pl_verdict_facts(x, err));
 	PL_CHECK(find_runs(x, err));
-	pl_verdict_lost(x);
+	PL_CHECK(pl_verdict_lost(x, err));
 	PL_CHECK(find_tails(x, err));
 	find_causes(x);
 	PL_CHECK(pl_verdict_slow_link(x, err));

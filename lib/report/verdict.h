@@ -5,28 +5,29 @@
  * causes sum to 1. Where the device (without a device: the rank) of a part of the path computes at
  * the same time, that time counts as computation: only uncovered time is lost.
  *
- * compute			operations compute; as much as a typical rank does
- * exposed-communication	a transfer, while its rank computes nothing
- * pipeline-bubble		computation beyond that of a typical rank, in a job with
- *point-to-point messages: stages work one after the other
- * input			reading and preparing samples: loaders, and the pause of a host
- *thread before the first operation of a step
- * launch-bound			the device has nothing to do, as the host launches too slowly
- * host-synchronisation		the device has nothing to do, as the host had waited for it before
- * memory-stall			allocation and release of memory, and copies from or to the host
- * slow-rank			computation of the one rank that computes most in nearly all steps,
- *as far as it is more than that of the others
- * slow-link			transfers of one group or pair of ranks, as far as they take longer
- *than those of the same size elsewhere imbalance			the same as slow-rank where
- *the rank that computes most changes, or where it is a stage of a pipeline with more work
- * contention			computation, as far as it takes longer beside communication than
- *without checkpoint, evaluation, garbage-collection, compilation work in ranges of these names; a
- *pause of a host thread that other steps do not have: a checkpoint at the end of a step, else
- *garbage collection
- * other			the rest: the interpreter between operations, unexplained time
+ * - compute: operations compute; as much as a typical rank does
+ * - exposed-communication: a transfer, while its rank computes nothing; issuing it, on hosts
+ * - pipeline-bubble: computation beyond that of a typical rank, in a job with point-to-point
+ *   messages: stages work one after the other
+ * - input: reading and preparing samples: loaders, and the pause of a host thread before the first
+ *   operation of a step
+ * - launch-bound: the device has nothing to do, as the host launches too slowly
+ * - host-synchronisation: the device has nothing to do, as the host had waited for it before
+ * - memory-stall: allocation and release of memory, and copies from or to the host
+ * - slow-rank: computation of the one rank that computes most in nearly all steps, as far as it is
+ *   more than that of the others because equal operations take longer there
+ * - slow-link: transfers of one group or pair of ranks, as far as they take longer than those of
+ *   the same size elsewhere
+ * - imbalance: the same as slow-rank where the rank that computes most changes, or as far as it has
+ *   more operations or larger ones
+ * - contention: computation, as far as it takes longer beside communication than without
+ * - checkpoint, evaluation, garbage-collection, compilation: work in ranges of these names; a pause
+ *   of a host thread that some steps have and most do not: a checkpoint at the end of a step, else
+ *   garbage collection
+ * - other: the rest: the interpreter between operations, unexplained time
  *
  * Compute has a row only if no other cause but `other` takes a tenth of the path. Rows are sorted
- *by share.
+ * by share.
  */
 #ifndef PL_REPORT_VERDICT_H
 #define PL_REPORT_VERDICT_H
@@ -61,6 +62,7 @@ struct pl_verdict_row {
 	int32_t rank;  /* that the cause concerns alone, -1: all, or not known */
 	uint8_t coll;  /* exposed communication: enum pl_coll of most of it */
 	bool gradient; /* ... and it carries gradients */
+	double more;   /* slow-rank, imbalance of one rank: this share of the rank's computation */
 	char where[256], text[512];
 };
 struct pl_verdict { /* holds no memory */

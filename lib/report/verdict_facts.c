@@ -228,7 +228,9 @@ static int one_node(struct pass *p, size_t k, const struct pl_shape *sh, uint32_
 		cell->last_backward = pl_max_i64(cell->last_backward, start + ns);
 	if (role == PL_RO_HOST && p->loaders && phase != PL_PH_INPUT && x->rank[rank].device)
 		return cover(p, res, rank, start, start + ns, false, err);
-	if (role != PL_RO_COMPUTE)
+	if (verdict_issues(x, role, phase, rank) && pl_sim_reported(x->s, k))
+		x->rank[rank].compute -= ns;
+	if (!verdict_computes(x, sh, i, rank))
 		return 0;
 	cell->compute += ns;
 	return cover(p, res, rank, start, start + ns, true, err);
@@ -289,6 +291,8 @@ int pl_verdict_facts(struct verdict_study *x, struct pl_err *err)
 	 * steps: on a busy machine an exchange may look like two messages */
 	x->messages_between_stages &= 2 * p.in_order >= p.steps;
 	find_stages(&p);
+	for (uint32_t i = 0; i < (uint32_t)g->n_ranks; i++)
+		x->rank[i].compute = pl_max_i64(0, x->rank[i].compute);
 	pl_spans_unite(&p.cover);
 	pl_spans_unite(&p.busy);
 	pl_spans_unite(&x->comm);

@@ -70,9 +70,10 @@ struct verdict_study {
 					 collectives */
 	pl_ns ns[PL_VERDICT_CAUSES_];
 	/* what the rows say */
-	uint32_t slow_rank;   /* place, PL_NONE: none */
-	int64_t slow_link;    /* as who above; INT64_MIN: none */
-	bool imbalance_moves; /* the rank that computes most changes */
+	uint32_t slow_rank;    /* place, PL_NONE: none */
+	int64_t slow_link;     /* as who above; INT64_MIN: none */
+	double slower, uneven; /* shares of its computation: slower operations, more work */
+	bool imbalance_moves;  /* the rank that computes most changes */
 };
 
 static inline struct verdict_cell *verdict_cell(const struct verdict_study *x, size_t step,
@@ -84,6 +85,17 @@ static inline const struct pl_shape *verdict_shape(const struct verdict_study *x
 {
 	return &x->g->shape[x->g->step[step].shape];
 }
+/* A study that looks at one of so many nodes looks at enough of them. It is an odd number, as jobs
+ * repeat in even ones. */
+#define VERDICT_SAMPLED (1u << 17)
+static inline uint64_t verdict_every(const struct verdict_study *x)
+{
+	uint64_t all = 0;
+
+	for (size_t k = 0; k < x->g->n_steps; k++)
+		all += verdict_shape(x, k)->n_nodes;
+	return (all / VERDICT_SAMPLED) | 1;
+}
 /* Is it an operation that only models do? */
 static inline bool verdict_is_product(const struct pl_graph *g, const struct pl_shape *sh,
 				      uint32_t node)
@@ -93,6 +105,19 @@ static inline bool verdict_is_product(const struct pl_graph *g, const struct pl_
 	return sh->role[node] == PL_RO_COMPUTE &&
 	       (op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION || op == PL_OP_ATTENTION ||
 		op == PL_OP_NORMALIZATION);
+}
+/* Does a thread issue communication, or wait in it? That computes nothing. */
+static inline bool verdict_issues(const struct verdict_study *x, unsigned role, unsigned phase,
+				  uint32_t rank)
+{
+	return role == PL_RO_COMPUTE && phase == PL_PH_COMM && rank != PL_NONE &&
+	       !x->rank[rank].device;
+}
+static inline bool verdict_computes(const struct verdict_study *x, const struct pl_shape *sh,
+				    uint32_t node, uint32_t rank)
+{
+	return sh->role[node] == PL_RO_COMPUTE &&
+	       !verdict_issues(x, sh->role[node], sh->phase ? sh->phase[node] : 0, rank);
 }
 /* Give ns of the part to another cause. */
 static inline void verdict_move(struct verdict_study *x, struct verdict_part *p, unsigned to,
@@ -121,8 +146,8 @@ unsigned pl_verdict_microbatches(const struct verdict_study *x);
 
 /* ---- verdict_pauses.c ---- */
 /* Sets x->lost. */
-void pl_verdict_lost(struct verdict_study *x);
-/* A pause that the same thread does not make at the same place of other steps. */
+int pl_verdict_lost(struct verdict_study *x, struct pl_err *err) PL_MUST;
+/* A pause that the same thread makes at the same place of some steps, but not of most. */
 bool pl_verdict_unusual(const struct verdict_study *x, const struct verdict_part *p);
 
 /* ---- verdict_ranks.c: time that moves from one cause to another, as ranks or sizes compare ----

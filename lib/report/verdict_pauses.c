@@ -3,56 +3,80 @@
  *
  * A machine that is busy with something else takes processors away for milliseconds, from
  * operations as from pauses. So a pause says something about the program only if it is longer than
- * what operations lost. Three operations may lose more, because some take long only once.
+ * what operations lost, on the path or beside it, and if it comes again: in another step at the
+ * same place. Three operations of a rank may lose more, because some take long only once.
  */
 #include "report/verdict_internal.h"
 
 #define MOST 64 /* steps that are compared */
 #define ONCE 3	/* operations that may take long */
 
-/* How long the node of this part takes in the median of the steps that are alike, -1: few are. */
-static pl_ns usual(const struct verdict_study *x, const struct verdict_part *p)
+/* How long the node of this step takes in the steps that are alike: v, ascending. Returns how many
+ * of MOST there are. */
+static size_t in_steps(const struct verdict_study *x, size_t step, uint32_t node, int64_t *v)
 {
-	const struct pl_gstep *own = &x->g->step[p->step];
-	int64_t v[MOST];
 	size_t n = 0;
 
 	for (size_t k = 0; k < x->g->n_steps && n < MOST; k++)
-		if (x->g->step[k].shape == own->shape)
-			v[n++] = x->g->step[k].dur[p->node];
-	return n >= 3 ? pl_median_i64(v, n) : -1;
+		if (x->g->step[k].shape == x->g->step[step].shape)
+			v[n++] = x->g->step[k].dur[node];
+	pl_sort(v, n, sizeof(*v), pl_compare_i64);
+	return n;
 }
 
-void pl_verdict_lost(struct verdict_study *x)
+/* Enter a loss into the greatest of a rank, the greatest first. */
+static void enter(pl_ns *most, pl_ns lost)
 {
-	pl_ns most[ONCE + 1] = { 0 };
+	for (size_t k = 0; k < ONCE + 1; k++)
+		if (lost > most[k]) {
+			pl_ns shorter = most[k];
 
-	for (size_t i = 0; i < x->n_parts; i++) {
-		const struct verdict_part *p = &x->part[i];
-		pl_ns ns = p->ns, before;
+			most[k] = lost;
+			lost = shorter;
+		}
+}
 
-		if (p->part != PL_PP_NODE || p->ns < VERDICT_PAUSE_NS ||
-		    (p->role != PL_RO_COMPUTE && p->role != PL_RO_HOST) ||
-		    (before = usual(x, p)) < 0)
-			continue;
-		ns -= before;
-		for (size_t k = 0; k < PL_LEN(most); k++)
-			if (ns > most[k]) {
-				pl_ns shorter = most[k];
+int pl_verdict_lost(struct verdict_study *x, struct pl_err *err)
+{
+	pl_ns(*most)[ONCE + 1]; /* by rank */
+	uint64_t every = verdict_every(x);
+	int64_t v[MOST];
+	int rc;
 
-				most[k] = ns;
-				ns = shorter;
-			}
+	PL_TRY(pl_alloc(&most, (size_t)x->g->n_ranks, sizeof(*most), err));
+	for (size_t k = 0; k < x->g->n_steps; k++) {
+		const struct pl_shape *sh = verdict_shape(x, k);
+
+		for (uint64_t i = sh->n_entries; i < sh->n_nodes; i += every) {
+			pl_ns ns = x->g->step[k].dur[i];
+			uint32_t res = sh->res[i], rank = res == PL_NONE ? res : x->rank_of[res];
+			size_t n;
+
+			if (ns < VERDICT_PAUSE_NS || rank == PL_NONE ||
+			    x->g->res[res].track_type != PL_T_THREAD ||
+			    (sh->role[i] != PL_RO_HOST &&
+			     !verdict_computes(x, sh, (uint32_t)i, rank)))
+				continue;
+			n = in_steps(x, k, (uint32_t)i, v);
+			if (n >= 3)
+				enter(most[rank], ns - v[(n - 1) / 2]);
+		}
 	}
-	x->lost = most[ONCE];
+	for (int32_t i = 0; i < x->g->n_ranks; i++)
+		x->lost = pl_max_i64(x->lost, most[i][ONCE]);
+out:
+	pl_free(most);
+	return rc;
 }
 
 bool pl_verdict_unusual(const struct verdict_study *x, const struct verdict_part *p)
 {
-	pl_ns before;
+	int64_t v[MOST];
+	size_t n;
 
 	if (p->role != PL_RO_GAP || p->part != PL_PP_NODE || p->ns < VERDICT_PAUSE_NS)
 		return false;
-	before = usual(x, p);
-	return before >= 0 && pl_verdict_longer(x, p->ns, before);
+	n = in_steps(x, p->step, p->node, v);
+	return n >= 3 && pl_verdict_longer(x, p->ns, v[(n - 1) / 2]) &&
+	       pl_verdict_longer(x, v[n - 2], v[(n - 1) / 2]);
 }

@@ -9,22 +9,24 @@
  *
  * Ranks: a typical rank computes the median time. What the path computes more has one of three
  * causes. The rank that computes most is on the path with more computation than the others. If it
- * is the same in most steps it is slow, or its stage has more work. The rest is the path that goes
+ * is the same in most steps it is slow, or it has more work. The rest is the path that goes
  * from rank to rank: a bubble if stages wait for messages of one another, else ranks that take
  * turns in being the slowest.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "cost/cost.h"
 #include "report/verdict_internal.h"
+#include "sim/straggler_typical.h"
 
-#define MOST_PAIRS 4096	      /* of groups or pairs and sizes: all are compared with all */
-#define SLOWER	   1.4	      /* a link whose transfers take so much longer is slow */
-#define FEW	   3	      /* samples of a mean */
-#define SAMPLED	   (1u << 17) /* nodes looked at, for operations of one name and work */
-#define EXCESS	   0.05	      /* of the computation beside communication: less is noise */
-#define MOST_STEPS 0.7	      /* of the steps: a rank that is the slowest in these is slow */
-#define UNEQUAL	   0.03	      /* of the computation: ranks that differ less are equal */
+#define MOST_PAIRS 4096 /* of groups or pairs and sizes: all are compared with all */
+#define SLOWER	   1.4	/* a link whose transfers take so much longer is slow */
+#define FEW	   3	/* samples of a mean */
+#define EXCESS	   0.05 /* of the computation beside communication: less is noise */
+#define MOST_STEPS 0.7	/* of the steps: a rank that is the slowest in these is slow */
+#define UNEQUAL	   0.03 /* of the computation: ranks that differ less are equal */
+#define ALIKE	   1.25 /* numbers of operations that differ less are about as many */
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
@@ -86,33 +88,45 @@ int pl_verdict_slow_link(struct verdict_study *x, struct pl_err *err)
 	return 0;
 }
 
-/* ---- operations of one name and work, in two sets -------------------------------------------- */
+/* ---- equal operations, in two sets ---------------------------------------------------------- */
 
 struct class
 {
-	double ns[2];
+	double ns[2], median[2];
 	uint64_t n[2];
+	bool sized; /* its shapes are known */
+};
+struct sample {
+	uint32_t class, set;
+	pl_ns ns;
 };
 struct classes {
 	struct pl_intern keys;
 	struct class *v;
 	size_t n, cap;
+	struct sample *sample;
+	size_t n_samples, cap_samples;
+};
+struct class_key {
+	struct pl_sim_class class;
+	/* Few inputs say the shapes of kernels, and those of one name have several: phases and (for
+	 * the same rank) ranks keep them apart. */
+	uint32_t phase, rank;
 };
 
 static void classes_fini(struct classes *c)
 {
 	pl_intern_fini(&c->keys);
 	pl_free(c->v);
+	pl_free(c->sample);
 }
 
-/* Kernels of one name have several sizes, which few inputs say: phases and (for the same rank)
- * ranks keep them apart. */
-static void class_key(const struct pl_shape *sh, uint32_t i, uint32_t rank, uint32_t *key)
+static bool class_key(const struct verdict_study *x, const struct pl_shape *sh, uint32_t i,
+		      uint32_t rank, struct class_key *key)
 {
-	key[0] = sh->name[i];
-	key[1] = sh->work ? sh->work[i] : PL_NONE;
-	key[2] = sh->phase ? sh->phase[i] : PL_PH_UNKNOWN;
-	key[3] = rank;
+	*key = (struct class_key){ .phase = sh->phase ? sh->phase[i] : PL_PH_UNKNOWN,
+				   .rank = rank };
+	return pl_sim_class_of(x->g, sh, i, &key->class);
 }
 
 /* Do both sets have enough of it? */
@@ -127,36 +141,52 @@ static int compare(const struct verdict_study *x, struct classes *c,
 				  pl_ns ns),
 		   uint32_t one_rank, struct pl_err *err)
 {
-	uint64_t all = 0;
+	uint64_t every = verdict_every(x);
 
-	for (size_t k = 0; k < x->g->n_steps; k++)
-		all += verdict_shape(x, k)->n_nodes;
 	for (size_t k = 0; k < x->g->n_steps; k++) {
 		const struct pl_shape *sh = verdict_shape(x, k);
 
-		/* one of so many; an odd number, as jobs repeat in even ones */
-		for (uint64_t at = sh->n_entries; at < sh->n_nodes; at += (all / SAMPLED) | 1) {
-			const struct class none = { { 0 }, { 0 } };
-			uint32_t i = (uint32_t)at, key[4], rank;
-			bool which;
-			pl_ns ns;
+		for (uint64_t at = sh->n_entries; at < sh->n_nodes; at += every) {
+			struct class none = { .sized = false };
+			uint32_t i = (uint32_t)at, rank;
+			struct sample sample;
+			struct class_key key;
 			pl_id id;
 
-			if (sh->role[i] != PL_RO_COMPUTE || sh->res[i] == PL_NONE ||
-			    (rank = x->rank_of[sh->res[i]]) == PL_NONE)
+			if (sh->res[i] == PL_NONE || (rank = x->rank_of[sh->res[i]]) == PL_NONE ||
+			    !verdict_computes(x, sh, i, rank) ||
+			    !class_key(x, sh, i, second ? rank : 0, &key))
 				continue;
-			class_key(sh, i, second ? rank : 0, key);
-			PL_CHECK(pl_intern_add(&c->keys, (const char *)key, sizeof(key), &id, err));
+			none.sized = key.class.work != PL_NONE;
+			PL_CHECK(
+				pl_intern_add(&c->keys, (const char *)&key, sizeof(key), &id, err));
 			if (id == c->n)
 				PL_CHECK(
 					pl_append(&c->v, &c->n, &c->cap, &none, sizeof(none), err));
-			ns = pl_sim_run_dur(x->s, x->r, k, i);
-			which = second ? second(x, rank, x->r->start[k][i], ns) : rank == one_rank;
-			c->v[id].ns[which] += (double)ns;
-			c->v[id].n[which]++;
+			sample.class = id;
+			sample.ns = pl_sim_run_dur(x->s, x->r, k, i);
+			sample.set = second ? second(x, rank, x->r->start[k][i], sample.ns)
+					    : rank == one_rank;
+			c->v[id].ns[sample.set] += (double)sample.ns;
+			c->v[id].n[sample.set]++;
+			PL_CHECK(pl_append(&c->sample, &c->n_samples, &c->cap_samples, &sample,
+					   sizeof(sample), err));
 		}
 	}
 	return 0;
+}
+
+PL_COMPARATOR(by_class, struct sample, class, set, ns);
+
+static void find_medians(struct classes *c)
+{
+	pl_sort(c->sample, c->n_samples, sizeof(*c->sample), by_class);
+	for (size_t i = 0, n; i < c->n_samples; i += n) {
+		const struct sample *s = &c->sample[i];
+
+		n = c->v[s->class].n[s->set];
+		c->v[s->class].median[s->set] = (double)s[n / 2].ns;
+	}
 }
 
 /* How much longer the second set takes than the same operations of the first, as a share of it. */
@@ -220,14 +250,14 @@ int pl_verdict_contention(struct verdict_study *x, struct pl_err *err)
 		goto out;
 	for (size_t i = 0; i < x->n_parts; i++) {
 		struct verdict_part *p = &x->part[i];
-		uint32_t key[4];
+		struct class_key key;
 		pl_id id;
 
 		if (p->cause != PL_VERDICT_COMPUTE || p->role != PL_RO_COMPUTE ||
-		    p->part != PL_PP_NODE || !is_overlapped(x, p->rank, p->start, p->ns))
+		    p->part != PL_PP_NODE || !is_overlapped(x, p->rank, p->start, p->ns) ||
+		    !class_key(x, verdict_shape(x, p->step), p->node, p->rank, &key))
 			continue;
-		class_key(verdict_shape(x, p->step), p->node, p->rank, key);
-		id = pl_intern_find(&c.keys, (const char *)key, sizeof(key));
+		id = pl_intern_find(&c.keys, (const char *)&key, sizeof(key));
 		if (id != PL_NONE && compares(&c.v[id]))
 			verdict_move(x, p, PL_VERDICT_CONTENTION,
 				     p->left - (pl_ns)(c.v[id].ns[0] / (double)c.v[id].n[0]));
@@ -276,15 +306,33 @@ static bool is_constant(const struct verdict_study *x, uint32_t rank, int64_t *r
 }
 
 /*
- * Do the operations of this rank take longer than the same operations of other ranks? If not, it
- * has more of them: a stage of a pipeline.
+ * Which share of what this rank computes more is slower operations; the rest is more of them, or
+ * larger ones. Equal operations have the same name and shapes. Where no shapes were recorded, those
+ * of one name are equal if ranks do about as many of them. Medians are compared, because a busy
+ * machine makes some operations of any rank many times as long. The rest of the time, which neither
+ * explains, follows the other two.
  */
-static int is_slower(const struct verdict_study *x, uint32_t rank, bool *slower, struct pl_err *err)
+static int slower_share(const struct verdict_study *x, uint32_t rank, double *share,
+			struct pl_err *err)
 {
+	double all = 0, slower = 0, more = 0;
 	struct classes c = { 0 };
-	int rc = compare(x, &c, NULL, rank, err);
+	int rc;
 
-	*slower = excess(&c) > EXCESS;
+	PL_TRY(compare(x, &c, NULL, rank, err));
+	find_medians(&c);
+	for (size_t i = 0; i < c.n; i++) {
+		const struct class *v = &c.v[i];
+		double own = (double)v->n[1], other = (double)v->n[0] / (x->g->n_ranks - 1);
+		bool equal =
+			compares(v) && (v->sized || fmax(own, other) <= ALIKE * fmin(own, other));
+
+		all += v->ns[1];
+		slower += equal ? own * (v->median[1] - v->median[0]) : 0;
+		more += (equal ? v->median[0] : v->median[1]) * own - v->median[0] * other;
+	}
+	*share = more <= UNEQUAL * all ? 1 : slower <= EXCESS * all ? 0 : slower / (slower + more);
+out:
 	classes_fini(&c);
 	return rc;
 }
@@ -312,20 +360,22 @@ int pl_verdict_ranks(struct verdict_study *x, struct pl_err *err)
 		return 0;
 	PL_CHECK(pl_alloc(&room, (size_t)x->g->n_ranks, sizeof(*room), err));
 	slow = busiest(x, SIZE_MAX, &most, &others, room);
+	x->imbalance_moves = !x->messages_between_stages;
 	if ((double)(most - others) > UNEQUAL * (double)most && is_constant(x, slow, room)) {
-		bool slower = true;
+		double much = (double)(most - others) / (double)most, share;
 
-		if (x->messages_between_stages)
-			PL_TRY(is_slower(x, slow, &slower, err));
+		PL_TRY(slower_share(x, slow, &share, err));
 		x->slow_rank = slow;
-		take(x, slow, (double)(most - others) / (double)most,
-		     slower ? PL_VERDICT_SLOW_RANK : PL_VERDICT_IMBALANCE);
+		x->slower = much * share;
+		x->uneven = much * (1 - share);
+		x->imbalance_moves &= share >= 1;
+		take(x, slow, x->slower, PL_VERDICT_SLOW_RANK);
+		take(x, slow, x->uneven / (1 - x->slower), PL_VERDICT_IMBALANCE);
 	}
 	rest = x->ns[PL_VERDICT_COMPUTE] + x->ns[PL_VERDICT_CONTENTION] - others;
 	if (rest > 0 && x->ns[PL_VERDICT_COMPUTE] > 0) {
 		double share = (double)rest / (double)x->ns[PL_VERDICT_COMPUTE];
 
-		x->imbalance_moves = !x->messages_between_stages;
 		take(x, PL_NONE, share > 1 ? 1 : share,
 		     x->messages_between_stages ? PL_VERDICT_BUBBLE : PL_VERDICT_IMBALANCE);
 	}

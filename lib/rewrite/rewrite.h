@@ -61,7 +61,13 @@ struct pl_rewrite_basis {
 	bool overlapped;     /* communication runs beside computation that waited for it */
 	uint32_t ranks;	     /* that the job has in the prediction; 0: as recorded */
 	uint64_t collectives, unknown; /* in all steps, and those of unknown algorithm */
+	/* how many times as long as alone computation takes beside communication; 0: not found yet;
+	 * 1: as long, or not known */
+	double contention;
 };
+/* Set basis->contention, if it was not found yet. */
+int pl_rewrite_contention(const struct pl_graph *g, struct pl_rewrite_basis *basis,
+			  struct pl_err *err) PL_MUST;
 /* What the prediction of the present communication depends on, if it has other algorithms than the
  * recorded ones. */
 void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *basis);

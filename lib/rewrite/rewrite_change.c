@@ -305,7 +305,7 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 	basis->carries_same = pl_rewrite_carries_same(p);
 	PL_TRY(change_all(s, g, c, p->n_rw, hits, basis, err));
 	change_latency(s, c, p->n_rw, basis);
-	rc = pl_rewrite_overlapped(s, g, err);
+	rc = pl_rewrite_overlapped(s, g, basis, err);
 out:
 	for (size_t i = 0; c && i < p->n_rw; i++)
 		change_fini(&c[i]);

@@ -343,7 +343,8 @@ void pl_rewrite_chain(struct pl_rewriter *r, uint32_t from, uint32_t to);
 
 /* rewrite_overlapped.c: after changes of durations, those that computation gets because other
  * communication runs beside it. */
-int pl_rewrite_overlapped(struct pl_sim *s, const struct pl_graph *g, struct pl_err *err) PL_MUST;
+int pl_rewrite_overlapped(struct pl_sim *s, const struct pl_graph *g,
+			  struct pl_rewrite_basis *basis, struct pl_err *err) PL_MUST;
 
 /* ---- contention of computation and communication (rewrite_slowdown.c) --------------------------
  */

@@ -150,14 +150,28 @@ static int settle(struct overlapped *x, struct pl_err *err)
 	return 0;
 }
 
-int pl_rewrite_overlapped(struct pl_sim *s, const struct pl_graph *g, struct pl_err *err)
+int pl_rewrite_contention(const struct pl_graph *g, struct pl_rewrite_basis *basis,
+			  struct pl_err *err)
+{
+	double samples;
+
+	if (basis->contention > 0)
+		return 0;
+	PL_CHECK(pl_cost_overlap(g, &basis->contention, &samples, err));
+	if (basis->contention < 1 || (!pl_cost_by_threads(g) && samples < PL_COST_OVERLAP_SAMPLES))
+		basis->contention = 1;
+	return 0;
+}
+
+int pl_rewrite_overlapped(struct pl_sim *s, const struct pl_graph *g,
+			  struct pl_rewrite_basis *basis, struct pl_err *err)
 {
 	struct overlapped x = { .s = s, .g = g, .threads = pl_cost_by_threads(g) };
-	double samples;
 	int rc;
 
-	PL_CHECK(pl_cost_overlap(g, &x.factor, &samples, err));
-	if (x.factor <= 1 || (!x.threads && samples < PL_COST_OVERLAP_SAMPLES))
+	PL_CHECK(pl_rewrite_contention(g, basis, err));
+	x.factor = basis->contention;
+	if (x.factor <= 1)
 		return 0;
 	rc = settle(&x, err);
 	for (size_t k = 0; x.alone && k < g->n_steps; k++)

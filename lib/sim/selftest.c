@@ -10,11 +10,14 @@
 
 #include "sim/internal.h"
 #include "sim/selftest.h"
+#include "sim/straggler_typical.h"
 
 #define LONG_GAP   1000000 /* ns */
 #define SHORT_WAIT 100000
 #define WORK	   "kernel|host_op"
-#define MANY_NODES 200000 /* in all steps: more are not tested by phase */
+#define MANY_NODES 200000     /* in all steps: more are not tested by phase */
+#define EQUALS	   (1u << 17) /* nodes looked at, for equal operations */
+#define FEW	   3	      /* of these have a usual duration */
 
 /* ---- contradictions -------------------------------------------------------------------------- */
 
@@ -181,7 +184,7 @@ static int find_alone(const struct pl_graph *g, const struct pl_shape *sh, struc
 
 		if (sh->type[i] != PL_N_OP || sh->flags[i] & PL_NF_MESSAGE)
 			continue;
-		x->v[k].alone = sh->flags[i] & PL_NF_MISSING || (is_p2p(sh, i) && g->n_ranks > 1);
+		x->v[k].alone = sh->flags[i] & PL_NF_MISSING || is_p2p(sh, i);
 		if (!x->v[k].alone || sh->flags[i] & PL_NF_MISSING)
 			continue;
 		if (!state)
@@ -381,6 +384,116 @@ double pl_selftest_half(double deviation, size_t n)
 		return 0;
 	return (n - 1 < PL_LEN(t) ? t[n - 1] : PL_SELFTEST_NORMAL * (1 + 1 / (double)n)) *
 	       deviation / sqrt((double)n);
+}
+
+/* ---- equal operations ------------------------------------------------------------------------ */
+
+struct equal { /* an operation of a thread that computes */
+	uint32_t class, step;
+	pl_ns ns;
+	double times; /* as long as usual */
+};
+struct equals {
+	struct pl_intern keys;
+	struct equal *v;
+	size_t n, cap;
+};
+
+PL_COMPARATOR(by_class, struct equal, class, ns);
+PL_COMPARATOR(by_step, struct equal, step, class, ns);
+PL_COMPARATOR_FALLING(by_times, struct equal, times, ns);
+
+/* Equal are operations at one place of steps that are alike; where these are few, operations of one
+ * name and one set of recorded shapes. */
+static int find_equals(const struct pl_graph *g, const size_t *steps, struct equals *x,
+		       struct pl_err *err)
+{
+	struct {
+		struct pl_sim_class class;
+		uint32_t res, shape, place, unused;
+	} key;
+	uint64_t all = 0;
+
+	for (size_t k = 0; k < g->n_steps; k++)
+		all += g->shape[g->step[k].shape].n_nodes;
+	for (size_t k = 0; k < g->n_steps; k++) {
+		uint32_t shape = g->step[k].shape;
+		const struct pl_shape *sh = &g->shape[shape];
+
+		for (uint64_t i = sh->n_entries; i < sh->n_nodes; i += all / EQUALS + 1) {
+			struct equal e = { .step = (uint32_t)k, .ns = g->step[k].dur[i] };
+			uint32_t node = (uint32_t)i;
+
+			memset(&key, 0, sizeof(key));
+			if (sh->role[node] != PL_RO_COMPUTE || e.ns <= 0 ||
+			    !runs_on_thread(g, sh, node) ||
+			    !pl_sim_class_of(g, sh, node, &key.class))
+				continue;
+			key.res = sh->res[node];
+			key.shape = key.place = PL_NONE;
+			if (steps[shape] >= FEW) {
+				key.shape = shape;
+				key.place = node;
+			} else if (key.class.work == PL_NONE) {
+				continue;
+			}
+			PL_CHECK(pl_intern_add(&x->keys, (const char *)&key, sizeof(key), &e.class,
+					       err));
+			PL_CHECK(pl_append(&x->v, &x->n, &x->cap, &e, sizeof(e), err));
+		}
+	}
+	return 0;
+}
+
+/* Of the n operations of a step: so many times as long as usual takes a tenth of their time, or
+ * longer. 0: there are few. */
+static double times_of_step(struct equal *v, size_t n)
+{
+	double all = 0, most = 0;
+	size_t k = 0;
+
+	for (size_t i = 0; i < n; i++)
+		all += (double)v[i].ns;
+	pl_sort(v, n, sizeof(*v), by_times);
+	while (k < n && most + (double)v[k].ns < PL_SELFTEST_SLOWEST * all)
+		most += (double)v[k++].ns;
+	return n ? v[k].times : 0;
+}
+
+int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_err *err)
+{
+	struct equals x = { 0 };
+	size_t *steps = NULL, k = 0;
+	double *of_step = NULL;
+	int rc;
+
+	*times = 1;
+	PL_TRY(pl_alloc(&steps, g->n_shapes, sizeof(*steps), err));
+	PL_TRY(pl_alloc(&of_step, g->n_steps, sizeof(*of_step), err));
+	for (size_t i = 0; i < g->n_steps; i++)
+		steps[g->step[i].shape]++;
+	PL_TRY(find_equals(g, steps, &x, err));
+	pl_sort(x.v, x.n, sizeof(*x.v), by_class);
+	for (size_t i = 0, n; i < x.n; i += n) {
+		for (n = 1; i + n < x.n && x.v[i + n].class == x.v[i].class; n++)
+			;
+		for (size_t j = i; j < i + n; j++)
+			x.v[j].times = n < FEW ? 1 : (double)x.v[j].ns / (double)x.v[i + n / 2].ns;
+	}
+	pl_sort(x.v, x.n, sizeof(*x.v), by_step);
+	for (size_t i = 0, n; i < x.n; i += n) {
+		for (n = 1; i + n < x.n && x.v[i + n].step == x.v[i].step; n++)
+			;
+		of_step[k++] = times_of_step(&x.v[i], n);
+	}
+	if (k)
+		*times = pl_median_double(of_step, k);
+out:
+	pl_intern_fini(&x.keys);
+	pl_free(x.v);
+	pl_free(steps);
+	pl_free(of_step);
+	return rc;
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */

@@ -70,6 +70,10 @@ void pl_selftest_path(const struct pl_selftest *t, const struct pl_path *p,
  * threads carry them: the model of cost errs more than a change of durations. */
 #define PL_SELFTEST_CARRIED_BY_DEVICES 0.16
 #define PL_SELFTEST_CARRIED_BY_HOSTS   0.7
+/* What a change saves differs between the steps of a recording: the standard deviation as a share
+ * of the mean was 0.01 to 0.2 where one process had its processor for itself, and 0.1 to 2 where
+ * ranks shared processors. This is assumed where one step says nothing about it. */
+#define PL_SELFTEST_SCATTER 0.25
 /* If a share of something is unknown, each share is as likely: 95 of 100 are below this one. */
 #define PL_SELFTEST_UNKNOWN_SHARE 0.95
 /* Half of the 90 % interval of the mean of n values with this standard deviation, by Student's
@@ -78,6 +82,18 @@ double pl_selftest_half(double deviation, size_t n);
 #define PL_SELFTEST_NORMAL                                                                         \
 	1.645 /* standard deviations: the half for many values, times sqrt(n)                      \
 	       */
+
+/*
+ * How many times as long as usual equal operations of threads take, in the median step: the slowest
+ * of them that together take a tenth of the time. Weighted by time, because a thread that loses its
+ * processor loses milliseconds in few of many short operations; the median step, because some
+ * operations take long once. 1: nothing can be compared.
+ */
+#define PL_SELFTEST_SLOWEST 0.1
+/* So many times as long takes nothing that keeps its processor: caches, clock rates and a second
+ * thread of the processor make less than this. */
+#define PL_SELFTEST_UNLIKE 3
+int pl_selftest_scatter(const struct pl_graph *g, double *times, struct pl_err *err) PL_MUST;
 
 /* How the ranks of a graph depend on one another. */
 struct pl_selftest_ranks {

@@ -10,8 +10,8 @@
  * irregularity itself. If the partners of a transfer were not recorded, its duration includes their
  * lateness; therefore such a transfer counts only if its class has no other. Mean and median are as
  * in "Understanding Stragglers in Large Model Training Using What-if Analysis" (Lin et al., OSDI
- * 2025), which has operation tables. Classes by size and gaps are added here, because the names of
- * a profiler do not distinguish large messages from small ones.
+ * 2025), which has operation tables. Classes by size and shapes, and gaps, are added here, because
+ * the names of a profiler do not distinguish large messages from small ones, nor large tensors.
  *
  * Two passes over all nodes of all steps; 8 bytes for each transfer, or for each operation if the
  * median of every operation is needed.
@@ -100,12 +100,6 @@ static int add_type(struct typical *typical, const char *name, uint8_t role, uin
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-struct key { /* equal in every byte: of one class */
-	int64_t bytes;
-	pl_id name, after;
-	uint32_t role, kind;
-};
-
 static bool is_operation(const struct pl_shape *shape, uint32_t node)
 {
 	static const bool has_duration[PL_RO_COUNT_] = {
@@ -127,6 +121,24 @@ static pl_id name_before(const struct pl_shape *shape, uint32_t node)
 	return PL_NONE;
 }
 
+bool pl_sim_class_of(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node,
+		     struct pl_sim_class *out)
+{
+	uint32_t work = sh->work ? sh->work[node] : PL_NONE;
+
+	if (!is_operation(sh, node))
+		return false;
+	*out = (struct pl_sim_class){
+		.bytes = sh->bytes ? sh->bytes[node] : -1,
+		.name = sh->name[node],
+		.after = sh->role[node] == PL_RO_GAP ? name_before(sh, node) : PL_NONE,
+		.role = sh->role[node],
+		.kind = sh->kind[node],
+		.work = work != PL_NONE && g->work[work].dims != PL_NONE ? work : PL_NONE
+	};
+	return true;
+}
+
 static int classify(const struct pl_graph *g, size_t shape_index, struct pl_intern *keys,
 		    struct typical *typical, size_t *capacity, struct pl_err *err)
 {
@@ -135,17 +147,11 @@ static int classify(const struct pl_graph *g, size_t shape_index, struct pl_inte
 	PL_CHECK(pl_alloc(&typical->class[shape_index], shape -> n_nodes, sizeof(**typical->class),
 			  err));
 	for (uint32_t node = 0; node < shape->n_nodes; node++) {
-		struct key key = { .bytes = shape->bytes ? shape->bytes[node] : -1,
-				   .name = shape->name[node],
-				   .after = PL_NONE,
-				   .role = shape->role[node],
-				   .kind = shape->kind[node] };
+		struct pl_sim_class key;
 
 		typical->class[shape_index][node] = PL_NONE;
-		if (!is_operation(shape, node))
+		if (!pl_sim_class_of(g, shape, node, &key))
 			continue;
-		if (shape->role[node] == PL_RO_GAP)
-			key.after = name_before(shape, node);
 		PL_CHECK(pl_intern_add(keys, (const char *)&key, sizeof(key),
 				       &typical->class[shape_index][node], err));
 		if (keys->n == typical->n)

@@ -1,14 +1,26 @@
 /*
- * straggler_typical.h - the types of the operations of a graph and their typical durations; private
- * to lib/sim, for stragglers and what-if.
+ * straggler_typical.h - which operations of a graph are equal, their types and typical durations.
  *
- * Operations are compared within a *class*: same name, role and size. A *type* is the name in a
- * report. It may have several classes (a send and its receive, one kernel for several layouts).
+ * Operations are compared within a *class*: same name, role, size and recorded shapes. A *type* is
+ * the name in a report. It may have several classes (a send and its receive, one kernel for several
+ * layouts).
  */
 #ifndef PL_STRAGGLER_TYPICAL_H
 #define PL_STRAGGLER_TYPICAL_H
 
 #include "graph/graph.h"
+
+/* What the operations of a class have in common: equal in every byte. */
+struct pl_sim_class {
+	int64_t bytes;
+	pl_id name, after; /* after: of a gap, the operation before it; else PL_NONE */
+	uint32_t role, kind;
+	uint32_t work;	 /* row of the graph whose shapes are known, PL_NONE */
+	uint32_t unused; /* 0 */
+};
+/* The class of a node; false: it is no operation. */
+bool pl_sim_class_of(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node,
+		     struct pl_sim_class *out);
 
 enum typical_how {
 	TYPICAL_BY_KIND, /* the median of transfers, the mean of the rest */

@@ -116,6 +116,74 @@ check "... and half of them are at most 5 % to either side" sh -c "awk '{ print 
 status 0 "a plan of gradients whose sizes were not recorded" "$BIN/replay" --no-worth -p "$TMP/all.plan" "$TMP/sizes.graph"
 holds "$TMP/out" '^trust: medium: the sizes of 9 of 9 gradients are estimated$' "... says so"
 
+# ---- equal operations that take unlike times ------------------------------------------------------
+# busy TIMES: steps of ten operations of 1 ms, one of which, another one in each step, takes TIMES times as long
+busy() {
+	awk -v times="$1" 'BEGIN {
+		printf "{\"schemaVersion\":1,\"traceEvents\":["
+		for (s = t = 0; s < 6; s++) {
+			begin = t
+			for (i = 0; i < 10; i++) {
+				ns = i == s ? 1000 * times : 1000
+				printf "%s{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{}}",
+					s + i ? ",\n" : "\n", t, ns
+				t += ns
+			}
+			printf ",\n{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{}}",
+				s, begin, t - begin
+		}
+		print "\n]}" }' >"$TMP/busy.json"
+	"$BIN/replay" -q --no-worth "$TMP/busy.json" >"$TMP/out"
+}
+busy 2.8
+holds "$TMP/out" '^trust: high$' "operations that take up to 2.8 times as long as usual: caches may do that"
+busy 3.2
+holds "$TMP/out" '^trust: medium: a tenth of computation is equal operations that take 3 times as long' "... 3.2 times: the machine was busy"
+busy 12
+holds "$TMP/out" '^trust: medium: a tenth of computation is equal operations that take 12 times as long' "... 12 times"
+
+# ---- one step, and one file of a job --------------------------------------------------------------
+width() { # of the interval of a change, as a share of the change
+	"$BIN/replay" -q --no-worth -O json --what-if 'scale kind=comm by 0.5' "$@" | tr ',' '\n' |
+		awk -F : '{ v[$1] = $2 } END { wide = v["\"predicted_high_ns\""] - v["\"predicted_low_ns\""]
+			print wide / (v["\"replayed_mean_ns\""] - v["\"predicted_mean_ns\""]) }'
+}
+"$BIN/trace" -qu --step=1 "$TMP/k" | "$BIN/merge" -qu | "$BIN/graph" -q -o "$TMP/one.graph"
+status 0 "one step of a job" "$BIN/replay" --no-worth "$TMP/one.graph"
+holds "$TMP/out" '^trust: medium: one complete step was recorded: how much others differ is assumed' "... does not say how others differ"
+check "... the interval is that of the assumption, 1.645 * 25 % to both sides, and no less" \
+	awk -v w="$(width "$TMP/one.graph")" 'BEGIN { exit !(w > 2 * 1.645 * 0.25 && w < 1.2) }'
+status 0 "... four as one" "$BIN/replay" -q --no-worth --fold=mean "$TMP/k.graph"
+holds "$TMP/out" '^trust: high$' "... do"
+check "... whose mean is known better, but not exactly" \
+	awk -v w="$(width --fold=mean "$TMP/k.graph")" -v one="$(width "$TMP/one.graph")" 'BEGIN { exit !(w > 1.645 * 0.25 && w < 0.75 * one) }'
+status 0 "one file of eight" "$BIN/replay" -q --no-worth "$TMP/k/rank3.json"
+check "... its trust is low, and says who is missing" sh -c \
+	"tr -s ' \n' ' ' <'$TMP/out' | grep -q 'trust: low: [0-9]* of [0-9]* communications have no partner, as ranks 1-2, 5, 7 were not recorded'"
+"$BIN/replay" -q --no-worth "$TMP/rank0.json" >"$TMP/out"
+holds "$TMP/out" '^trust: low: 4 of 4 sends and receives have no partner, as no other rank was recorded' "... so is that of sends to ranks without a name"
+
+# ---- changes worth most, where communication slows down computation -------------------------------
+if [ -n "$python" ]; then
+	mkdir "$TMP/cores"
+	awk -v dir="$TMP/cores" -v cause=contention -v ms=80 -v n=4 -f "$SRC/tests/gen/planted.awk"
+	"$BIN/graph" -q -o "$TMP/cores.graph" "$TMP/cores"
+	"$BIN/replay" -q -O json "$TMP/cores.graph" >"$TMP/json"
+	"$BIN/replay" -q --table=worth -O csv "$TMP/cores.graph" >"$TMP/worth.csv"
+	check "the table alone has the same changes" sh -c "cut -d, -f1 '$TMP/worth.csv' | tail -n +2 | tr '\n' ' ' | grep -qxF \"\$('$python' -c '
+import json, sys
+print(*(x[\"saves_ns\"] for x in json.load(open(sys.argv[1]))[\"worth_most\"]), \"\")' '$TMP/json')\""
+	for change in 'scale kind=comm by 0.5' 'scale kind=host_op by 0.5'; do
+		"$BIN/replay" -q --no-worth -O json --what-if "$change" "$TMP/cores.graph" >"$TMP/changed"
+		check "$change saves what --what-if says of it" "$python" -c '
+import json, sys
+a, b = (json.load(open(f)) for f in sys.argv[2:])
+row = [x for x in a["worth_most"] if x["change"] == sys.argv[1]][0]
+assert abs(row["saves_ns"] - (b["replayed_mean_ns"] - b["predicted_mean_ns"])) <= 1, (row, b["predicted_mean_ns"])' \
+			"$change" "$TMP/json" "$TMP/changed"
+	done
+fi
+
 # ---- time in which the program recorded nothing ---------------------------------------------------
 awk 'BEGIN {
 	printf "{\"schemaVersion\":1,\"traceEvents\":["

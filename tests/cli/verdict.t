@@ -74,10 +74,21 @@ check "taking a batch costs the same in each step: no worker is too slow" sh -c 
 plant launching launch-bound aten::addmm cause=launch ms=0.7
 kgen slow slow-rank 'rank 3' --slow-rank=3:1.3
 plant hot slow-rank 'rank 2' cause=slow ms=40 who=2 n=4
+plant fever slow-rank 'rank 1' cause=slow ms=60 who=1 steps=8 lost=10 shapes=1
 plant link slow-link 'ranks 2,3' cause=link ms=30 who=2 n=8
 plant cable slow-link 'ranks 0,1' cause=link ms=25 who=0 n=4
 plant uneven imbalance 'all ranks' cause=uneven ms=60 n=4 steps=8
 plant lengths imbalance 'all ranks' cause=uneven ms=80 n=3 steps=9
+plant layers imbalance 'rank 1' cause=compute more=10 who=1
+plant crowd imbalance 'rank 1' cause=compute more=10 who=1 steps=8 lost=20 shapes=1
+plant wide imbalance 'rank 2' cause=compute larger=50 who=2 n=4 shapes=1
+plant both slow-rank 'rank 1' cause=slow ms=60 more=4 who=1 shapes=1
+check "... and so is what it has more of" grep -q '"cause":"imbalance","share":[0-9.]*,"where":"rank 1"' "$TMP/out"
+share() { # CAUSE: of the verdict of the last job
+	sed -n "s/.*\"cause\":\"$1\",\"share\":\([0-9.]*\).*/\1/p" "$TMP/out"
+}
+check "... in proportion: 0.6 of 14 operations to 4" awk -v slow="$(share slow-rank)" -v more="$(share imbalance)" \
+	'BEGIN { r = slow / more; exit !(r > 1.7 && r < 2.5) }'
 plant cores contention MmBackward cause=contention ms=50
 plant thread contention MmBackward cause=contention ms=80 n=4
 "$BIN/replay" -q "$TMP/thread.graph" >"$TMP/out"
@@ -93,6 +104,15 @@ plant collect garbage-collection 'rank 1' cause=garbage ms=60 who=1
 plant pauses garbage-collection 'rank 0' cause=garbage ms=80 who=0 named=0
 plant validation evaluation '' cause=evaluation ms=80
 plant testing evaluation '' cause=evaluation ms=80 named=0
+
+# a pause that comes once may be anything
+for cause in input garbage; do
+	mkdir "$TMP/once-$cause"
+	awk -v dir="$TMP/once-$cause" -v cause=$cause -v ms=200 -v named=0 -v once=1 -v n=2 -v steps=8 -f "$SRC/tests/gen/planted.awk"
+	"$BIN/replay" -q --no-worth -O json "$TMP/once-$cause" >"$TMP/out"
+	check "a single long pause has no cause ($cause)" no grep -qE '"cause": *"(input|garbage-collection)"' "$TMP/out"
+	check "... it is between recorded operations" grep -q 'between recorded operations [0-9]* %' "$TMP/out"
+done
 
 # pauses that are as long as what operations lose to another program are no checkpoint and no collection of garbage
 for seed in 991 1982 2973 3964; do

@@ -286,7 +286,7 @@ queue pairs 35000 'scale name=push by 0.5'	       # 10 + 2 * 10 + 5
 # with shared resources another order can change the step either way, so the interval is all that is in doubt
 "$GEN/queuegen" 2 10:20 10:20 10:20 10:25 >"$TMP/range.graph"
 "$BIN/replay" --no-worth -O json --what-if "latency by 2" "$TMP/range.graph" >"$TMP/out"
-holds "$TMP/out" '"predicted_mean_ns":76000,"predicted_doubt_ns":61000,"predicted_low_ns":14[0-9.]*,"predicted_high_ns":137[01]' "the interval on a server holds all that is in doubt"
+holds "$TMP/out" '"predicted_mean_ns":76000,"predicted_doubt_ns":61000,"predicted_low_ns":14[0-9.]*,"predicted_high_ns":137[0-9.]*,' "the interval on a server holds all that is in doubt"
 for line in 'accumulate 2:shares a resource' 'fuse-ops compute push:do not follow one another'; do
 	printf 'paceline-plan 1\n%s\n' "${line%:*}" >"$TMP/queue.plan"
 	status 3 "${line%:*} on a server" "$BIN/replay" -p "$TMP/queue.plan" "$TMP/queue.graph"
@@ -320,7 +320,7 @@ END
 "$BIN/graph" -q -o "$TMP/tiny.graph" "$TMP/tiny.json"
 status 0 "a graph file whose operations have no phases, and a long gap" "$BIN/replay" -q "$TMP/tiny.graph"
 status 0 "... half a batch of it" "$BIN/replay" -q --what-if "batch by 0.5" "$TMP/tiny.graph"
-holds "$TMP/out" "recording does not say which sizes follow" "... is doubtful"
+holds "$TMP/out" "the recording does not say which" "... is doubtful"
 status 0 "changes in words" "$BIN/replay" --what-if "ranks 16" --what-if "fix rank=0..3" "$TMP/layers.graph"
 check "... each with what it selects" sh -c "grep '^changed: ' '$TMP/out' | tr '\n' ' ' |
 	grep -qx 'changed: ranks 16 (320 operations) changed: fix rank=0..3 (484 operations) '"

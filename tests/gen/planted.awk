@@ -1,13 +1,16 @@
 # Profiler files of a small training job in which one thing takes too long:
 #
 #	awk -v dir=DIR -v cause=CAUSE [-v n=RANKS] [-v steps=N] [-v who=RANK] [-v ms=MS] [-v seed=N] [-v named=0]
-#		[-v lost=MS] -f planted.awk
+#		[-v lost=MS] [-v more=N] [-v larger=N] [-v shapes=1] [-v once=1] -f planted.awk
 #
 # On hosts (cpu): input, evaluation, checkpoint, garbage, compilation, slow, uneven, link, contention, communication,
 # compute. A step is: samples, 10 forward operations of 2 ms, 10 backward ones of 4 ms, an all-reduce of 5 ms (with link:
 # sends to the next rank), an update. `ms` is the time of the cause, `who` its rank (-1: all). Without `named` no range
 # says what it is. With `lost`, one operation in ten, and one pause behind the update in three, last up to so much longer, as
-# on a machine that does something else. With a device: sync, memory, launch: 20 operations, each a launch and a kernel. Times vary by 2 %.
+# on a machine that does something else. With `more`, a pass of the rank `who` has so many operations more; with `larger`, its
+# operations have tensors that are so many percent larger, and take as much longer. `shapes` records the sizes of tensors. With
+# `once`, input and garbage take time in step 3 alone. With a device: sync, memory, launch: 20 operations, each a launch and a
+# kernel. Times vary by 2 %.
 function max(a, b) { return a > b ? a : b }
 function random() { return (seed = (seed * 16807) % 2147483647) / 2147483647 }
 function vary(ns) { return int(ns * (0.98 + 0.04 * random())) }
@@ -21,9 +24,16 @@ function range(r, cat, name, ns) {
 	at[r] += ns
 }
 function here(r) { return who < 0 || r == who }
-function op(r, name, ns) {
-	range(r, "cpu_op", name, vary(ns * (cause == "slow" && here(r) ? 1 + ms / 100 : 1)) + lose(0.1))
+function op(r, name, ns,    slow, size, until) {
+	slow = cause == "slow" && here(r) ? 1 + ms / 100 : 1
+	size = here(r) ? 1 + larger / 100 : 1
+	until = at[r] + vary(ns * slow * size) + lose(0.1)
+	put(r, "cpu_op", name, 1, at[r], until, shapes ? sprintf("\"Input Dims\": [[%d, 64], [64, 64]], \"Input type\": [\"float\", \"float\"]", 32 * size) : "")
+	at[r] = until
 }
+# how many operations a pass has
+function many(r) { return 10 + (here(r) ? more : 0) }
+function now(k) { return !once || k == 3 }
 function lose(share) { return lost && random() < share ? int(lost * 1000000 * random()) : 0 }
 # a pause of the interpreter, with a range or function that names it
 function pause(r, cat, name) {
@@ -32,7 +42,7 @@ function pause(r, cat, name) {
 	at[r] += ms * 1000000
 }
 function forward(r,    i) {
-	for (i = 0; i < 10; i++) {
+	for (i = 0; i < many(r); i++) {
 		op(r, "aten::addmm", 2000000)
 		at[r] += 20000
 	}
@@ -60,7 +70,7 @@ function pairs(    r, end) {
 }
 function backward(r, k,    i, slow, from) {
 	from = at[r]
-	for (i = 0; i < 10; i++) {
+	for (i = 0; i < many(r); i++) {
 		slow = cause == "uneven" && (k * 7) % n == r ? 1 + ms / 100 : 1
 		if (cause == "contention" && i >= 5)
 			slow = 1 + ms / 100
@@ -77,7 +87,7 @@ function host_step(k,    r, begin) {
 	for (r = 0; r < n; r++) {
 		begin[r] = at[r]
 		at[r] += 50000
-		if (cause == "input" && here(r)) {
+		if (cause == "input" && here(r) && now(k)) {
 			if (named)
 				range(r, "user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", vary(ms * 1000000))
 			else
@@ -86,7 +96,7 @@ function host_step(k,    r, begin) {
 		if (cause == "compilation" && here(r))
 			pause(r, "user_annotation", "_compile.compile_inner")
 		forward(r)
-		if (cause == "garbage" && here(r) && k % 2)
+		if (cause == "garbage" && here(r) && k % 2 && now(k))
 			pause(r, "python_function", "<built-in method collect of module object at 0x7f>")
 		backward(r, k)
 	}
