@@ -108,7 +108,7 @@ struct memory_row {
 enum trust_level { TRUST_HIGH, TRUST_MEDIUM, TRUST_LOW };
 struct trust {
 	int level; /* enum trust_level */
-	char reason[8][160];
+	char reason[8][200];
 	size_t n;
 	char missing[112]; /* ", as rank 1 was not recorded", "": none is missing */
 	bool contradiction, not_joined;

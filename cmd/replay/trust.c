@@ -38,6 +38,8 @@
 
 #define MOST_STAYS 0.9 /* of the step; beside more than this a change says little */
 
+#define MOST_TIMES 100 /* more is said as "more than" */
+
 #define TRIES 32
 
 const char *const trust_level[] = { "high", "medium", "low" };
@@ -203,9 +205,10 @@ static int judge_operations(struct report *r, struct pl_err *err)
 	PL_CHECK(pl_selftest_scatter(&r->g, &times, err));
 	if (times >= PL_SELFTEST_UNLIKE)
 		because(&r->trust, TRUST_MEDIUM,
-			"a tenth of computation is equal operations that take %.0f times as long "
-			"as usual, or longer: the machine was busy, or threads shared processors",
-			times);
+			"in a tenth of the computation, operations take %s%.0f times as long as "
+			"others of the same name and sizes: the machine was busy, or threads "
+			"shared processors",
+			times > MOST_TIMES ? "more than " : "", fmin(times, MOST_TIMES));
 	return 0;
 }
 

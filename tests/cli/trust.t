@@ -138,9 +138,9 @@ busy() {
 busy 2.8
 holds "$TMP/out" '^trust: high$' "operations that take up to 2.8 times as long as usual: caches may do that"
 busy 3.2
-holds "$TMP/out" '^trust: medium: a tenth of computation is equal operations that take 3 times as long' "... 3.2 times: the machine was busy"
+holds "$TMP/out" '^trust: medium: in a tenth of the computation, operations take 3 times as long as' "... 3.2 times: the machine was busy"
 busy 12
-holds "$TMP/out" '^trust: medium: a tenth of computation is equal operations that take 12 times as long' "... 12 times"
+holds "$TMP/out" '^trust: medium: in a tenth of the computation, operations take 12 times as long as' "... 12 times"
 
 # ---- one step, and one file of a job --------------------------------------------------------------
 width() { # of the interval of a change, as a share of the change
