@@ -370,7 +370,8 @@ int pl_verdict_ranks(struct verdict_study *x, struct pl_err *err)
 		x->uneven = much * (1 - share);
 		x->imbalance_moves &= share >= 1;
 		take(x, slow, x->slower, PL_VERDICT_SLOW_RANK);
-		take(x, slow, x->uneven / (1 - x->slower), PL_VERDICT_IMBALANCE);
+		if (x->slower < 1) /* of what is left */
+			take(x, slow, x->uneven / (1 - x->slower), PL_VERDICT_IMBALANCE);
 	}
 	rest = x->ns[PL_VERDICT_COMPUTE] + x->ns[PL_VERDICT_CONTENTION] - others;
 	if (rest > 0 && x->ns[PL_VERDICT_COMPUTE] > 0) {

@@ -240,7 +240,7 @@ static const char *by_name(struct finder *f, const struct rw_pass *p, size_t i, 
 static struct rw_group *of_size(const struct finder *f, const struct rw_pass *p, int64_t bytes,
 				unsigned what)
 {
-	struct rw_group *g = f->x->group + p->first;
+	struct rw_group *g = p->n ? f->x->group + p->first : NULL;
 
 	for (uint32_t i = p->n; i-- > 0;) {
 		const struct pl_gcomm *c = comm_of(f, p->step, g[i].arrive[RW_GATHER]);
@@ -294,7 +294,7 @@ static const char *by_size(struct finder *f, const struct rw_pass *p, size_t i, 
 /* Which groups of the pass can no other join? */
 static void find_outermost(struct finder *f, const struct rw_pass *p)
 {
-	struct rw_group *g = f->x->group + p->first;
+	struct rw_group *g = p->n ? f->x->group + p->first : NULL;
 	const pl_ns *start = f->g->step[p->step].start;
 	bool again = false;
 
