@@ -332,9 +332,16 @@ static bool is_large(const struct report *r)
 	return nodes > PREDICTED;
 }
 
+/* Were the changes made in the graph, not in durations of the simulator? */
+static bool are_in_graph(const struct changes *made)
+{
+	return !pl_rewrite_is_timing(&made->plan);
+}
+
 bool only_simulates(const struct report *r)
 {
-	return is_large(r) || (r->changes->structural && r->basis.contention > 1);
+	return is_large(r) ||
+	       ((r->changes->structural || are_in_graph(r->changes)) && r->basis.contention > 1);
 }
 
 /* The times of a run with the change. */
@@ -380,7 +387,7 @@ int predict_line(const struct report *r, const char *line, struct halving *x, pl
 	if (only_simulates(r) || (basis.contention <= 1 && !(r->trust.part_ns > 0)))
 		return 0;
 	pl_plan_init(&plan);
-	for (size_t i = 0; i < made->plan.n_rw; i++)
+	for (size_t i = 0; i < made->plan.n_rw && !are_in_graph(made); i++)
 		PL_TRY(pl_plan_add(&plan, &made->plan.rw[i], err));
 	PL_TRY(pl_plan_add_line(&plan, line, err));
 	PL_TRY(pl_alloc(&hits, plan.n_rw, sizeof(*hits), err));

@@ -213,6 +213,8 @@ check "... and its bound is that of other algorithms only if it may" awk '$1 == 
 # ---- how sure a prediction is: without messages it has a range, and says what it assumes ----
 
 "$BIN/trace" -q -u "$SRC"/samples/ddp-gloo/rank*.json.gz | "$BIN/merge" -q -u | "$BIN/graph" -q -o "$TMP/whole.graph"
+status 0 "what helps after a change of the graph" "$BIN/replay" -q --what-if "bucket-mb 25" "$TMP/whole.graph"
+holds "$TMP/out" "^Worth most, by simulation (as --what-if takes them, but without contention" "... is simulated alone"
 number() {
 	sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "$TMP/out" | head -n 1
 }
