@@ -317,6 +317,7 @@ static int slower_share(const struct verdict_study *x, uint32_t rank, double *sh
 {
 	double all = 0, slower = 0, more = 0;
 	struct classes c = { 0 };
+	bool any = false;
 	int rc;
 
 	PL_TRY(compare(x, &c, NULL, rank, err));
@@ -327,11 +328,17 @@ static int slower_share(const struct verdict_study *x, uint32_t rank, double *sh
 		bool equal =
 			compares(v) && (v->sized || fmax(own, other) <= ALIKE * fmin(own, other));
 
+		any |= equal;
 		all += v->ns[1];
 		slower += equal ? own * (v->median[1] - v->median[0]) : 0;
 		more += (equal ? v->median[0] : v->median[1]) * own - v->median[0] * other;
 	}
-	*share = more <= UNEQUAL * all ? 1 : slower <= EXCESS * all ? 0 : slower / (slower + more);
+	if (!any) /* nothing shows that the rank is slower */
+		*share = 0;
+	else if (more <= UNEQUAL * all)
+		*share = 1;
+	else
+		*share = slower <= EXCESS * all ? 0 : slower / (slower + more);
 out:
 	classes_fini(&c);
 	return rc;

@@ -55,6 +55,30 @@ holds "$TMP/out" 'half the bytes: gradients in bfloat16' "gradients get advice o
 kgen sharded exposed-communication allgather --kind=fsdp --ranks=2 --steps=2 --comm-scale=8
 "$BIN/replay" -q "$TMP/sharded.graph" >"$TMP/out"
 holds "$TMP/out" 'bfloat16 for what is sent (FSDP:' "... and so do shards"
+# rank 0 alone computes, most of it in few operations: no other rank shows that it is slow
+mkdir "$TMP/chief"
+awk -v dir="$TMP/chief" '
+	function put(r, cat, name, from, dur, args) {
+		printf "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{%s}}",
+			(n[r]++ ? "," : "{\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":" r ",\"world_size\":2},\"traceEvents\":["),
+			cat, name, 100 + r, from, dur, args >(dir "/rank" r ".json")
+	}
+	BEGIN {
+		for (s = 0; s < 4; s++)
+			for (r = 0; r < 2; r++) {
+				at = begin = 1000 + 30000 * s
+				put(r, "user_annotation", "ProfilerStep#" s, begin, 29000, "")
+				for (i = 0; i < 100 && !r; i++) {
+					dur = i % 50 == 7 ? 10000 : 1
+					put(r, "cpu_op", "aten::addmm", at, dur, "")
+					at += dur
+				}
+				put(r, "collective", "allreduce", at, begin + 26000 - at, "\"Process Group Name\":\"dp\",\"Seq\":" s ",\"bytes\":4000000")
+			}
+		print "]}" >(dir "/rank0.json")
+		print "]}" >(dir "/rank1.json")
+	}'
+first chief imbalance 'rank 0'
 plant exchange exposed-communication allreduce cause=communication ms=40
 # its backward pass accumulates gradients that nothing sends
 sed -i 's/"name": "autograd::engine::evaluate_function: MmBackward0",\(.*\)"args": {}/"name": "torch::autograd::AccumulateGrad",\1"args": {"Input Dims": [[10, 10]], "Input type": ["float"]}/' \
