@@ -66,7 +66,7 @@ int find_profiler(struct report *r, struct pl_err *err)
 				PL_TRY(pl_append(&v, &n, &cap, &g->step[k].dur[i], sizeof(*v),
 						 err));
 	}
-	if (n >= FEWEST / every) {
+	if (n > FEWEST / every) {
 		double d = (double)pl_percentile_i64(v, n, 10);
 		double q = (double)pl_percentile_i64(v, n, 25);
 
