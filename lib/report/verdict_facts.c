@@ -228,12 +228,25 @@ static int one_node(struct pass *p, size_t k, const struct pl_shape *sh, uint32_
 		cell->last_backward = pl_max_i64(cell->last_backward, start + ns);
 	if (role == PL_RO_HOST && p->loaders && phase != PL_PH_INPUT && x->rank[rank].device)
 		return cover(p, res, rank, start, start + ns, false, err);
-	if (verdict_issues(x, role, phase, rank) && pl_sim_reported(x->s, k))
-		x->rank[rank].compute -= ns;
 	if (!verdict_computes(x, sh, i, rank))
 		return 0;
 	cell->compute += ns;
 	return cover(p, res, rank, start, start + ns, true, err);
+}
+
+/* The account of a rank has the time in which a thread issues communication. Another thread may
+ * compute meanwhile, so that time is not subtracted: no rank computes longer than its operations.
+ */
+static void leave_out_issues(struct verdict_study *x, uint32_t rank)
+{
+	pl_ns sum = 0;
+
+	if (x->rank[rank].device)
+		return;
+	for (size_t k = 0; k < x->g->n_steps; k++)
+		if (pl_sim_reported(x->s, k))
+			sum = pl_add_sat(sum, verdict_cell(x, k, rank)->compute);
+	x->rank[rank].compute = pl_min_i64(x->rank[rank].compute, sum);
 }
 
 /* Where nothing says the stages: ranks that send messages to one another, in the order of ranks. */
@@ -292,7 +305,7 @@ int pl_verdict_facts(struct verdict_study *x, struct pl_err *err)
 	x->messages_between_stages &= 2 * p.in_order >= p.steps;
 	find_stages(&p);
 	for (uint32_t i = 0; i < (uint32_t)g->n_ranks; i++)
-		x->rank[i].compute = pl_max_i64(0, x->rank[i].compute);
+		leave_out_issues(x, i);
 	pl_spans_unite(&p.cover);
 	pl_spans_unite(&p.busy);
 	pl_spans_unite(&x->comm);

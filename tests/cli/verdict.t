@@ -79,6 +79,30 @@ awk -v dir="$TMP/chief" '
 		print "]}" >(dir "/rank1.json")
 	}'
 first chief imbalance 'rank 0'
+# a thread of both ranks issues communication while another one computes: they compute all the same, and equally long
+mkdir "$TMP/beside"
+awk -v dir="$TMP/beside" '
+	function put(r, cat, name, tid, from, dur, args) {
+		printf "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%d,\"dur\":%d,\"args\":{%s}}",
+			(n[r]++ ? "," : "{\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":" r ",\"world_size\":2},\"traceEvents\":["),
+			cat, name, 100 + r, tid, from, dur, args >(dir "/rank" r ".json")
+	}
+	BEGIN {
+		for (s = 0; s < 4; s++)
+			for (r = 0; r < 2; r++) {
+				at = 1000 + 130000 * s
+				put(r, "user_annotation", "ProfilerStep#" s, 1, at, 120000, "")
+				for (i = 0; i < 3; i++)
+					put(r, "cpu_op", "c10d::allreduce_", 2, at + 30000 * i + 100, 29000, "")
+				for (i = 0; i < 20; i++)
+					put(r, "cpu_op", "aten::addmm", 1, at + 5000 * i, 4900, "")
+				put(r, "collective", "allreduce", 1, at + 100000, 20000, "\"Process Group Name\":\"dp\",\"Seq\":" s ",\"bytes\":4000000")
+			}
+		print "]}" >(dir "/rank0.json")
+		print "]}" >(dir "/rank1.json")
+	}'
+first beside exposed-communication 'allreduce'
+check "... their work is not uneven" no grep -q '"cause":"imbalance"' "$TMP/out"
 plant exchange exposed-communication allreduce cause=communication ms=40
 # its backward pass accumulates gradients that nothing sends
 sed -i 's/"name": "autograd::engine::evaluate_function: MmBackward0",\(.*\)"args": {}/"name": "torch::autograd::AccumulateGrad",\1"args": {"Input Dims": [[10, 10]], "Input type": ["float"]}/' \
