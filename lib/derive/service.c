@@ -19,7 +19,8 @@
  *	these pauses are longer than those that the communication ended before.
  *
  * The same code can issue and wait from several operations, as the hooks of sharded parameters do
- *in the backward pass: places that differ only in the names of the pause are also counted together.
+ * in the backward pass: places that differ only in the operation of the pause are also counted
+ * together.
  *
  * Then every pause at this place waits, also where the communication ended early and nobody had to
  * wait: it can delay the thread in a prediction. Communications of one collective, group and thread

@@ -121,7 +121,7 @@ struct rw_fused {
 /* What changes of durations need to know of a graph, found when the first of them asks. */
 struct rw_facts {
 	const struct pl_graph *g;
-	const struct pl_edit *e;	/* of the graph; NULL: it was not taken outermost */
+	const struct pl_edit *e;	/* of the graph; NULL: it was not taken apart */
 	const struct pl_topology *topo; /* for `cost`, NULL: that of the graph's hosts */
 	const struct pl_cost *cost;	/* borrowed, or `own` */
 	struct pl_cost own;
