@@ -76,6 +76,8 @@ static int find_gather(const struct pl_rewriter *r, uint32_t arrive, struct gath
 	for (uint32_t x = e->node[arrive].in; x != PL_NONE; x = e->edge[x].in_next)
 		if (rw_launches(&e->edge[x]) && pl_rewrite_on_thread(e, e->edge[x].src))
 			g->launch = x;
+	if (g->transfer == PL_NONE)
+		return no_wait(err);
 	if (g->launch != PL_NONE)
 		call = e->edge[g->launch].src;
 	for (uint32_t x = e->node[g->transfer].out; call != PL_NONE && x != PL_NONE;
