@@ -589,7 +589,7 @@ static bool are_params(const struct pl_graph *g, const struct gathered *x, uint3
 
 uint32_t pl_rewrite_gathers(const struct pl_graph *g)
 {
-	for (size_t k = 0; k < g->n_steps; k++) {
+	for (size_t k = 0; g->n_ranks && k < g->n_steps; k++) {
 		struct gathered x;
 
 		if (g->step[k].number == INT64_MIN)
