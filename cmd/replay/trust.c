@@ -168,7 +168,7 @@ static void judge_steps(struct report *r)
 	}
 	if (r->n_steps == 1 && r->n_folded < 2)
 		because(&r->trust, TRUST_MEDIUM,
-			"%s: how much others differ is assumed (by %.0f %% of what a change saves)",
+			"%s: how much steps differ is assumed (by %.0f %% of what a change saves)",
 			r->g.stepless ? "the recording has no steps"
 				      : "one complete step was recorded",
 			100 * PL_SELFTEST_SCATTER);

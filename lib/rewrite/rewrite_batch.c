@@ -166,6 +166,8 @@ static uint32_t work_class(const struct batch *b, const struct pl_shape *s, uint
 
 	if (group != PL_NONE)
 		return GROUPS + group;
+	if (s->kind[i] == PL_K_HOST_OP) /* without sizes, or a part that does not compute */
+		return PL_NONE;
 	return !b->work.batch.any || (s->res[i] != PL_NONE &&
 				      b->x->g->res[s->res[i]].track_type == PL_T_STREAM &&
 				      (!s->work || s->work[i] == PL_NONE ||

@@ -556,16 +556,24 @@ static struct gathered find_gathered(const struct pl_graph *g, const struct pl_g
 	const struct extent x = find_extent(g, st, rank);
 	struct gathered all = { 0 };
 	const struct pl_gcomm *c;
-	uint32_t before = PL_NONE;
-	bool activations = false;
+	/* groups in which the rank gathers: a handful */
+	struct {
+		uint32_t group;
+		bool activations;
+	} known[8];
+	size_t n = 0, k;
 
 	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
 		if (!enters(g, st, rank, i, PL_COLL_ALLGATHER, INT64_MIN, x.end))
 			continue;
-		if (before == PL_NONE || s->group[before] != s->group[i])
-			activations = scatters(g, st, rank, s->group[i], &x);
-		before = i;
-		if (activations)
+		for (k = 0; k < n && known[k].group != s->group[i];)
+			k++;
+		if (k == n) {
+			k = n < PL_LEN(known) ? n++ : 0;
+			known[k].group = s->group[i];
+			known[k].activations = scatters(g, st, rank, s->group[i], &x);
+		}
+		if (known[k].activations)
 			continue;
 		c = pl_node_comm(s, i);
 		all.n++;
