@@ -70,8 +70,9 @@ int find_profiler(struct report *r, struct pl_err *err)
 		double d = (double)pl_percentile_i64(v, n, 10);
 		double q = (double)pl_percentile_i64(v, n, 25);
 
-		r->trust.part_ns =
-			q <= MOST_QUARTILE ? OF_PARTS * q * q / fmax(d, q / MOST_RATIO) : 0;
+		r->trust.part_ns = q > 0 && q <= MOST_QUARTILE
+					   ? OF_PARTS * q * q / fmax(d, q / MOST_RATIO)
+					   : 0;
 	}
 out:
 	pl_free(v);
