@@ -158,11 +158,11 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 		double factor = a->factor > 0 ? a->factor : 1 - v->more;
 		char of[24] = "";
 
-		if (a->factor <= 0 && v->share < SMALL)
-			return 0;
-
-		if (a->factor <= 0)
+		if (a->factor <= 0) {
+			if (v->share < SMALL)
+				return 0;
 			snprintf(of, sizeof(of), "rank=%d,", v->rank);
+		}
 		snprintf(row.change, sizeof(row.change), "scale %s%s by %.3g", of, a->selector,
 			 factor);
 		PL_CHECK(simulate(r, row.change, factor, &row.saves, err));

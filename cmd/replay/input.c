@@ -94,18 +94,23 @@ static int check_hits(const struct config *c, const struct changes *x, const uin
 	return 0;
 }
 
+bool has_streams(const struct pl_graph *g)
+{
+	for (size_t i = 0; i < g->n_res; i++)
+		if (g->res[i].track_type == PL_T_STREAM)
+			return true;
+	return false;
+}
+
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
 	uint64_t *before = x->hits; /* of the other job */
-	bool device = false;
 	int rc;
 
 	if (!x->plan.n_rw)
 		return 0;
 	/* on hosts it changes nothing, which would look like a prediction */
-	for (size_t i = 0; i < r->g.n_res; i++)
-		device |= r->g.res[i].track_type == PL_T_STREAM;
-	for (size_t i = 0; i < x->plan.n_rw && !device; i++)
+	for (size_t i = 0; i < x->plan.n_rw && !has_streams(&r->g); i++)
 		if (x->plan.rw[i].op == PL_RW_PRECISION && x->plan.rw[i].x <= 0)
 			pl_say(&c->c.log, PL_LOG_WARN,
 			       "precision: not modelled for host operations; give share=X");

@@ -29,19 +29,23 @@
 #define SOME	      50000 /* parts that are enough for it */
 #define MOST_SHARE    0.75  /* of the path: more is no longer an estimate */
 
-static bool is_part(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
+/* A part of an operation, which a thread runs. */
+static bool is_part(const struct pl_shape *sh, uint32_t i)
 {
 	return (sh->role[i] == PL_RO_COMPUTE || sh->role[i] == PL_RO_HOST) &&
-	       sh->kind[i] == PL_K_HOST_OP && !(sh->flags[i] & PL_NF_INFERRED) &&
-	       sh->res[i] != PL_NONE && g->res[sh->res[i]].track_type == PL_T_THREAD;
+	       sh->kind[i] == PL_K_HOST_OP;
 }
 
-/* Also the time between two operations has a cost at both ends. */
+static bool is_recorded(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
+{
+	return !(sh->flags[i] & PL_NF_INFERRED) && sh->res[i] != PL_NONE &&
+	       g->res[sh->res[i]].track_type == PL_T_THREAD;
+}
+
+/* The time between two operations has a cost at both ends, too. */
 static bool has_cost(const struct pl_graph *g, const struct pl_shape *sh, uint32_t i)
 {
-	return is_part(g, sh, i) ||
-	       (sh->role[i] == PL_RO_GAP && !(sh->flags[i] & PL_NF_INFERRED) &&
-		sh->res[i] != PL_NONE && g->res[sh->res[i]].track_type == PL_T_THREAD);
+	return (is_part(sh, i) || sh->role[i] == PL_RO_GAP) && is_recorded(g, sh, i);
 }
 
 int find_profiler(struct report *r, struct pl_err *err)
@@ -52,9 +56,8 @@ int find_profiler(struct report *r, struct pl_err *err)
 	int rc = 0;
 
 	r->trust.part_ns = 0;
-	for (size_t i = 0; i < g->n_res; i++)
-		if (g->res[i].track_type == PL_T_STREAM)
-			return 0;
+	if (has_streams(g))
+		return 0;
 	for (size_t k = 0; k < g->n_steps; k++)
 		nodes += g->shape[g->step[k].shape].n_nodes;
 	every = nodes / SOME + 1;
@@ -62,7 +65,7 @@ int find_profiler(struct report *r, struct pl_err *err)
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
 
 		for (uint32_t i = sh->n_entries; i < sh->n_nodes; i++)
-			if (is_part(g, sh, i) && at++ % every == 0)
+			if (is_part(sh, i) && is_recorded(g, sh, i) && at++ % every == 0)
 				PL_TRY(pl_append(&v, &n, &cap, &g->step[k].dur[i], sizeof(*v),
 						 err));
 	}

@@ -220,6 +220,8 @@ int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *
 	     struct pl_err *err) PL_MUST;
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;
 void changes_fini(struct changes *x);
+/* Does a device compute? */
+bool has_streams(const struct pl_graph *g);
 /* Changes the durations of r->s, or the graph if needed; warns of changes that select nothing. */
 int use_changes(const struct config *c, struct changes *x, struct report *r,
 		struct pl_err *err) PL_MUST;
@@ -321,8 +323,8 @@ int find_worth(struct report *r, struct pl_pool *pool, struct pl_err *err) PL_MU
 /* Are the changes simulated alone, although --what-if knows that communication slows down
  * computation beside it, and what the profiler costs? */
 bool only_simulates(const struct report *r);
-/* What --what-if makes of the line, on top of the changes that were made, in place of what the
- * simulation said: x->mean, and x->length, which is in `length`. */
+/* Predict the line as --what-if does, on top of the changes that were made. Sets x->mean and, in
+ * `length`, the steps: x->length. */
 int predict_line(const struct report *r, const char *line, struct halving *x, pl_ns *length,
 		 struct pl_err *err) PL_MUST;
 

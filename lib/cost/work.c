@@ -41,12 +41,12 @@
 #define ENOUGH_TINY 8	      /* groups of such operations that show the fixed time */
 #define LARGE	    (1 << 18) /* bytes from which the rate of memory shows */
 #define COPIES	    3
-#define UNSURE	    0.6 /* the standard error of what is known beforehand, as a share */
+#define UNSURE	    0.6 /* standard error of a prior value, as a share of it */
 /* On a host a library of layers first finds or makes the code for these sizes and brings parameters
  * into its own order: a multiple of the time of an operation on next to nothing. */
 #define FIXED_LAYER  30
 #define OPAQUE_ERROR 0.55  /* of an operation nobody knows: each share of it may be fixed */
-#define UNKNOWN	     100   /* the same of what can be anything */
+#define UNKNOWN	     100   /* the same, of a prior value that says nothing */
 #define SCATTER	     0.04  /* least relative standard error of groups */
 #define ENOUGH	     6	   /* groups that tell unknowns apart without that */
 #define LITTLE	     0.002 /* of the time: groups that take less count less */

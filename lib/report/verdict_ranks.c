@@ -306,11 +306,11 @@ static bool is_constant(const struct verdict_study *x, uint32_t rank, int64_t *r
 }
 
 /*
- * Which share of what this rank computes more is slower operations; the rest is more of them, or
- * larger ones. Equal operations have the same name and shapes. Where no shapes were recorded, those
- * of one name are equal if ranks do about as many of them. Medians are compared, because a busy
- * machine makes some operations of any rank many times as long. The rest of the time, which neither
- * explains, follows the other two.
+ * The rank computes longer than the others. Its slower operations have this share in the
+ * difference. More operations, and larger ones, have the rest. Equal operations have the same name
+ * and shapes. Where no shapes were recorded, those of one name are equal if ranks do about as many
+ * of them. Medians are compared, because a busy machine makes some operations of any rank many
+ * times as long. The rest of the time, which neither explains, follows the other two.
  */
 static int slower_share(const struct verdict_study *x, uint32_t rank, double *share,
 			struct pl_err *err)
@@ -377,7 +377,7 @@ int pl_verdict_ranks(struct verdict_study *x, struct pl_err *err)
 		x->uneven = much * (1 - share);
 		x->imbalance_moves &= share >= 1;
 		take(x, slow, x->slower, PL_VERDICT_SLOW_RANK);
-		if (x->slower < 1) /* of what is left */
+		if (x->slower < 1) /* the share is that of the time that the line above leaves */
 			take(x, slow, x->uneven / (1 - x->slower), PL_VERDICT_IMBALANCE);
 	}
 	rest = x->ns[PL_VERDICT_COMPUTE] + x->ns[PL_VERDICT_CONTENTION] - others;
