@@ -189,13 +189,17 @@ static unsigned unused_now(const struct pl_graph *g)
 	return pl_graph_has_messages(g) ? OF_MEMORY & ~PL_HAS_bytes : OF_MEMORY;
 }
 
+static void drop_from_shapes(struct pl_graph *g, unsigned columns)
+{
+	for (size_t i = 0; i < g->n_shapes; i++)
+		pl_graph_shape_drop_columns(&g->shape[i], columns);
+	pl_mem_trim(); /* because simulations need larger pieces than the columns were */
+}
+
 void drop_columns(const struct config *c, struct report *r)
 {
-	if (!only_reports(c, r))
-		return;
-	for (size_t i = 0; i < r->g.n_shapes; i++)
-		pl_graph_shape_drop_columns(&r->g.shape[i], OF_VERDICT | OF_MEMORY);
-	pl_mem_trim(); /* because simulations need larger pieces than the columns were */
+	if (only_reports(c, r))
+		drop_from_shapes(&r->g, OF_VERDICT | OF_MEMORY);
 }
 
 static int read_input(const struct config *c, struct job *job, struct pl_pool *pool,
@@ -207,7 +211,10 @@ static int read_input(const struct config *c, struct job *job, struct pl_pool *p
 
 	if (!job->graph) {
 		pl_inputs_graph_init(&o, &c->c, pool);
-		return pl_inputs_graph(&job->inputs, &o, &r->g, err);
+		PL_CHECK(pl_inputs_graph(&job->inputs, &o, &r->g, err));
+		if (only_reports(c, r))
+			drop_from_shapes(&r->g, unused_columns(c) | unused_now(&r->g));
+		return 0;
 	}
 	in = pl_inputs_open(&job->inputs.v[0], err);
 	if (!in)
