@@ -27,11 +27,6 @@
  * its reductions, if each was issued before a wait for the one before, and if there is a wait for
  * at least one result. Reductions of a few bytes (a loss, a norm) are ignored.
  *
- * A pause of a thread may have another cause than a wait, but look like a wait for a communication
- * that ended during the pause. If a communication carries exactly the gradients that were just
- * accumulated, no operation waits for it before the last gradient. Therefore waits before the last
- * gradient that were inferred from single pauses (service.c) are removed.
- *
  * All times are the times at which the host issued an operation, so that the lead of the host over
  * its device has no effect. O(nodes + edges), and O(n log n) in gradients.
  */
@@ -45,31 +40,11 @@
 /* The operators of PyTorch and of run(1). */
 static const char accumulate[] = "torch::autograd::AccumulateGrad", own[] = "paceline::gradient";
 
-struct transfer {
-	uint32_t node;
-	struct comm *comm;
-};
 struct finder {
 	struct builder *b;
 	struct pl_graph *g;
-	uint32_t *issuer;	   /* [node]: the node that launched it, PL_NONE */
-	struct transfer *transfer; /* of the communications, by node */
-	size_t n_transfers;
 	bool *parallel; /* [group]: may be data-parallel */
 };
-
-/* The time at which the host issued the operation of the node, or executed it. */
-static pl_ns host_time(const struct finder *f, uint32_t node)
-{
-	uint32_t by = f->issuer[node];
-
-	return f->b->node[by == PL_NONE ? node : by].start;
-}
-
-static bool is_comm(const struct node *n)
-{
-	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
-}
 
 /* Which groups may be data-parallel? Their ranks hold the same layers, so they are in the same
  * stage of the pipeline, if stages are known. A group of one rank reduces nothing. */
@@ -159,7 +134,7 @@ static uint32_t last_launched(const struct builder *b, const struct rank *rank, 
 		for (uint32_t k = c->n_ops; c->res == res && k-- > 0;) {
 			const struct op *op = rank->by_call[c->first_op + k];
 
-			if (op->last != PL_NONE && !is_comm(&b->node[op->last]))
+			if (op->last != PL_NONE && !pl_grads_is_comm(&b->node[op->last]))
 				return op->last;
 		}
 	}
@@ -181,8 +156,6 @@ static void add_grad(struct builder *b, const struct op *op, struct found *found
 	PL_DERIVE_ADD(b->err, found->grad, found->n_grads, found->cap_grads, x);
 }
 
-PL_COMPARATOR(by_ready, struct grad, step, start, node);
-
 /* ---- communication --------------------------------------------------------------------------- */
 
 /* Reductions over ranks, whose result every rank (or its part) needs. */
@@ -197,8 +170,6 @@ static bool reduces(const struct builder *b, const struct op *op)
 					       e->seg.str.len[name]);
 	return coll && (!strcmp(coll, "allreduce") || !strcmp(coll, "reduce_scatter"));
 }
-
-PL_COMPARATOR(by_issue, struct comm, step, issue, arrive);
 
 static void init_grads(struct builder *b)
 {
@@ -262,186 +233,8 @@ void pl_derive_find_producers(struct builder *b, const struct rank *rank)
 }
 
 /* Completes communication with the facts that only the whole graph of a rank shows. */
-static void complete(const struct finder *f, const struct rank *rank, struct found *found)
-{
-	const struct builder *b = f->b;
-
-	for (size_t i = 0; i < found->n_comms; i++) {
-		struct comm *x = &found->comm[i];
-		const struct node *n = &b->node[x->arrive];
-
-		x->issue = host_time(f, x->arrive);
-		x->bytes = b->attr[n->attr].bytes;
-		x->group = n->group;
-		x->named = rank->table && strstr(pl_intern_get(&b->g->str, n->name), "grad");
-	}
-}
-
-/* Do the last of these gradients add up to `bytes`? */
-static bool ends_with(const struct grad *v, size_t n, int64_t bytes)
-{
-	int64_t sum = 0;
-
-	while (n-- > 0 && sum < bytes) {
-		if (v[n].bytes < 0)
-			return false;
-		sum += v[n].bytes;
-	}
-	return bytes > 0 && sum == bytes;
-}
-
-/* Does a communication of `bytes`, issued at `at`, carry the latest gradients so far? */
-static bool carries(const struct found *x, pl_ns at, int64_t bytes)
-{
-	size_t i = 0;
-
-	PL_LOWER_BOUND(i, x->n_grads, x->grad[i].start <= at);
-	return ends_with(x->grad, i, bytes);
-}
-
-/* The time before which nothing waits for the communication of the rank's gradients. */
-static void find_free(const struct finder *f, const struct rank *rank, struct found *x)
-{
-	size_t ready = 0;
-
-	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
-	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
-	for (size_t i = 0; i < x->n_comms; i++) {
-		struct comm *c = &x->comm[i];
-		int32_t step = pl_derive_step_at(f->b, rank, c->issue, NULL);
-
-		while (ready < x->n_grads && x->grad[ready].start <= c->issue)
-			ready++;
-		if (!ends_with(x->grad, ready, c->bytes))
-			continue;
-		for (size_t k = ready; k < x->n_grads; k++) {
-			if (pl_derive_step_at(f->b, rank, x->grad[k].start, NULL) != step)
-				break;
-			c->free_until = x->grad[k].start;
-		}
-		/* nothing waits before the last of them is issued */
-		for (size_t k = i + 1; k < x->n_comms && c->free_until > c->issue; k++) {
-			pl_ns at = x->comm[k].issue;
-
-			if (pl_derive_step_at(f->b, rank, at, NULL) != step)
-				break;
-			if (at >= c->free_until && carries(x, at, x->comm[k].bytes))
-				c->free_until = at;
-		}
-	}
-}
-
-/* ---- waits for communication -------------------------------------------------------------------
- */
-
-static void find_issuers(struct finder *f)
-{
-	const struct builder *b = f->b;
-
-	memset(f->issuer, 0xff, b->n_nodes * sizeof(*f->issuer));
-	for (size_t i = 0; i < b->n_edges; i++) {
-		unsigned type = PL_E_TYPE(b->edge[i].type);
-
-		if (type == PL_E_LAUNCH || type == PL_E_EARLY)
-			f->issuer[b->edge[i].dst] = b->edge[i].src;
-	}
-}
-
-PL_COMPARATOR(by_node, struct transfer, node);
-
-static void list_transfers(struct finder *f)
-{
-	const struct builder *b = f->b;
-	size_t cap = 0;
-
-	for (size_t r = 0; r < b->n_ranks; r++)
-		for (size_t c = 0; c < b->grads.rank[r].n_comms; c++) {
-			struct comm *x = &b->grads.rank[r].comm[c];
-
-			PL_DERIVE_ADD(b->err, f->transfer, f->n_transfers, cap,
-				      (struct transfer){ x->arrive + 1, x });
-		}
-	pl_sort(f->transfer, f->n_transfers, sizeof(*f->transfer), by_node);
-}
-
-static struct comm *carried_by(const struct finder *f, uint32_t node)
-{
-	const struct transfer *v = f->transfer;
-	size_t i = 0;
-
-	if (f->b->node[node].role != PL_RO_TRANSFER)
-		return NULL;
-	PL_LOWER_BOUND(i, f->n_transfers, v[i].node < node);
-	return i < f->n_transfers && v[i].node == node ? v[i].comm : NULL;
-}
-
-/* The first wait for the result of each communication. */
-static void find_waits(struct finder *f)
-{
-	const struct builder *b = f->b;
-	struct edge e;
-
-	for (size_t at = 0; f->n_transfers && pl_derive_next_edge(b, &at, &e);) {
-		struct comm *x = carried_by(f, e.src);
-
-		if (x && !is_comm(&b->node[e.dst]))
-			x->await = pl_min_i64(x->await, host_time(f, e.dst));
-	}
-}
-
-/* Is it a wait for gradients at a time when nothing waits for them, inferred from one pause? */
-static bool false_wait(const struct finder *f, const struct edge *e)
-{
-	const struct builder *b = f->b;
-	const struct comm *c =
-		e->type == (PL_E_WAIT | PL_E_INFERRED) ? carried_by(f, e->src) : NULL;
-	const struct node *dst = &b->node[e->dst];
-	const struct rank *rank =
-		c && dst->res != PL_NONE ? &b->rank[b->resource[dst->res].rank_index] : NULL;
-
-	return rank && dst->start < c->free_until &&
-	       (e->dst < rank->waits0 || e->dst >= rank->waits1);
-}
-
-/* A wait for a thread that also computes was counted as one of threads for one another. */
-static void count_dropped(struct builder *b, const struct edge *e)
-{
-	const struct resource *resource = &b->resource[b->node[e->src].res];
-
-	if (resource->thread && !resource->service)
-		b->g->inferred_threads--;
-	else
-		b->g->inferred_waits--;
-}
-
-/* Removes false waits; the pause before a false wait is extended to the end of the wait. */
-static void drop_false_waits(struct finder *f)
-{
-	struct builder *b = f->b;
-	uint8_t *woken;
-	struct edge e;
-	size_t kept = 0;
-
-	if (pl_alloc(&woken, b->n_nodes, 1, b->err) < 0)
-		return;
-	for (size_t i = 0; i < b->n_edges; i++) {
-		e = b->edge[i];
-		if (false_wait(f, &e)) {
-			woken[e.dst] = 1;
-			count_dropped(b, &e);
-		} else {
-			b->edge[kept++] = e;
-		}
-	}
-	b->n_edges = kept;
-	for (size_t at = 0; pl_derive_next_edge(b, &at, &e);) {
-		struct node *n = &b->node[e.src];
-
-		if (woken[e.dst] && PL_E_TYPE(e.type) == PL_E_SEQ && n->role == PL_RO_GAP)
-			n->dur = b->node[e.dst].start - n->start;
-	}
-	pl_free(woken);
-}
+PL_COMPARATOR(by_ready, struct grad, step, start, node);
+PL_COMPARATOR(by_issue, struct comm, step, issue, arrive);
 
 /* After nodes have steps: drops the entries of steps that are not used, and sorts the rest. */
 static void settle(const struct finder *f, struct found *x)
@@ -690,26 +483,6 @@ static void one_rank(struct finder *f, struct found *found)
 		g = g1;
 		c = c1;
 	}
-}
-
-void pl_derive_find_tensors(struct builder *b)
-{
-	struct finder f = { .b = b, .g = b->g };
-	int rc;
-
-	PL_TRY(pl_derive_room(&f.issuer, b->n_nodes, sizeof(*f.issuer), b->err));
-	find_issuers(&f);
-	for (size_t r = 0; r < b->n_ranks; r++)
-		complete(&f, &b->rank[r], &b->grads.rank[r]);
-	for (size_t r = 0; r < b->n_ranks && b->accumulates; r++)
-		find_free(&f, &b->rank[r], &b->grads.rank[r]);
-	list_transfers(&f);
-	if (b->accumulates)
-		drop_false_waits(&f);
-	find_waits(&f);
-out:
-	pl_free(f.issuer);
-	pl_free(f.transfer);
 }
 
 void pl_derive_put_tensors(struct builder *b)

@@ -34,6 +34,12 @@ struct found { /* of a rank */
 	size_t n_comms, cap_comms;
 };
 
+/* Is it a part of a communication? */
+static inline bool pl_grads_is_comm(const struct node *n)
+{
+	return n->role == PL_RO_ARRIVE || n->role == PL_RO_TRANSFER || n->type == PL_N_RENDEZVOUS;
+}
+
 /* Finds the allocations of the gradients g[0] .. g[n - 1], which are of one step and in order. */
 void pl_derive_memory_grads(struct builder *b, size_t rank, struct grad *g, size_t n);
 

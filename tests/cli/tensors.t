@@ -120,6 +120,34 @@ check "... which ended then" awk -F '\t' '$1 == "node" && $4 == "transfer" { id 
 { grad 10 '[100]' && reduce 2 20 100 float 1300; } | rank
 check "but not long before" test "$(waits)" -eq 0
 
+# steps STEP...: without sizes, two buckets a step; in a step "busy" an operation lies between the first and the last
+# gradient, in a step "idle" a pause, which ends after the first bucket
+steps() {
+	{
+		echo '{"schemaVersion":1,"distributedInfo":{"backend":"gloo","rank":0,"world_size":2},"traceEvents":['
+		t=0
+		for step; do
+			printf '{"ph":"X","cat":"user_annotation","pid":1,"tid":1,"name":"ProfilerStep#%s","ts":%s,"dur":1999},\n' $((t / 2000)) $t
+			grad $((t + 10)) && reduce 2 $((t + 20)) - -
+			[ "$step" = idle ] ||
+				printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::mm","ts":%s,"dur":370},\n' $((t + 25))
+			grad $((t + 400)) && reduce 2 $((t + 450)) - - 400
+			printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::add_","ts":%s,"dur":5},\n' $((t + 1000))
+			t=$((t + 2000))
+		done
+		echo '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::zero_","ts":20000,"dur":5}]}'
+	} | sed 's/,"Input type":\["-"\],"Input Dims":\[\[-\]\]//' >"$TMP/rank.json"
+	"$BIN/trace" -q "$TMP/rank.json" | "$BIN/graph" -q -O text >"$TMP/text"
+}
+# carriers: how many communications carry the gradients of each step
+carriers() {
+	awk -F '\t' '$1 == "tensor" && !seen[$7, $9]++ { n[$7]++ } END { for (s in n) print n[s] }' "$TMP/text" | sort -u
+}
+steps busy busy idle busy
+check "without sizes other steps say that a pause was no wait" test "$(carriers)" = 2
+steps idle idle busy idle
+check "... or that it was one" test "$(carriers | head -n 1)" = 1
+
 # ---- operations only ----------------------------------------------------------------------------
 # table ROW...: RANK,OPTYPE,START,DURATION,BYTES in us, for both of two ranks
 table() {
