@@ -111,7 +111,7 @@ struct class_key {
 	struct pl_sim_class class;
 	/* Few inputs say the shapes of kernels, and those of one name have several: phases and (for
 	 * the same rank) ranks keep them apart. */
-	uint32_t phase, rank;
+	uint32_t phase, rank, piece, unused;
 };
 
 static void classes_fini(struct classes *c)
@@ -125,7 +125,10 @@ static bool class_key(const struct verdict_study *x, const struct pl_shape *sh, 
 		      uint32_t rank, struct class_key *key)
 {
 	*key = (struct class_key){ .phase = sh->phase ? sh->phase[i] : PL_PH_UNKNOWN,
-				   .rank = rank };
+				   .rank = rank,
+				   .piece = x->g->res[sh->res[i]].track_type == PL_T_THREAD
+						    ? pl_sim_piece(sh, i)
+						    : 0 };
 	return pl_sim_class_of(x->g, sh, i, &key->class);
 }
 

@@ -410,7 +410,7 @@ static int find_equals(const struct pl_graph *g, const size_t *steps, struct equ
 {
 	struct {
 		struct pl_sim_class class;
-		uint32_t res, shape, place, unused;
+		uint32_t res, shape, place, piece;
 	} key;
 	uint64_t all = 0;
 
@@ -436,6 +436,8 @@ static int find_equals(const struct pl_graph *g, const size_t *steps, struct equ
 				key.place = node;
 			} else if (key.class.work == PL_NONE) {
 				continue;
+			} else {
+				key.piece = pl_sim_piece(sh, node);
 			}
 			PL_CHECK(pl_intern_add(&x->keys, (const char *)&key, sizeof(key), &e.class,
 					       err));

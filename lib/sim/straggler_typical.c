@@ -139,6 +139,24 @@ bool pl_sim_class_of(const struct pl_graph *g, const struct pl_shape *sh, uint32
 	return true;
 }
 
+#define PIECES_BACK 8  /* nodes of the thread */
+#define NODES_BACK  32 /* nodes of all */
+
+uint32_t pl_sim_piece(const struct pl_shape *sh, uint32_t node)
+{
+	uint32_t piece = 0, own = 0;
+	uint32_t end = node - sh->n_entries < NODES_BACK ? sh->n_entries : node - NODES_BACK;
+
+	for (uint32_t i = node; i-- > end && own < PIECES_BACK;) {
+		if (sh->res[i] != sh->res[node])
+			continue;
+		own++;
+		piece += sh->name[i] == sh->name[node] &&
+			 (!sh->work || sh->work[i] == sh->work[node]);
+	}
+	return piece;
+}
+
 static int classify(const struct pl_graph *g, size_t shape_index, struct pl_intern *keys,
 		    struct typical *typical, size_t *capacity, struct pl_err *err)
 {
