@@ -336,7 +336,8 @@ class FSDP2(Job):
 
     def wrap(self, net):
         if self.change == "plan":
-            return self.carry_out(model=net)["model"]
+            blocks = [m for m in net if isinstance(m, Block)]
+            return self.carry_out(model=net, layers=blocks)["model"]
         from torch.distributed.device_mesh import DeviceMesh
         from torch.distributed.fsdp import fully_shard
         group = self.group or dist.group.WORLD
@@ -345,12 +346,29 @@ class FSDP2(Job):
             for m in net:
                 if isinstance(m, Block):
                     fully_shard(m, mesh=mesh)
-        return fully_shard(net, mesh=mesh)
+        net = fully_shard(net, mesh=mesh)
+        if self.change in PREFETCH:
+            self.prefetch(net, int(self.change[-1]))
+            net._set_unshard_async_op(True)
+        return net
+
+    @staticmethod
+    def prefetch(net, n):
+        """Each group gathers the parameters of the next n."""
+        blocks = [m for m in net if isinstance(m, Block)]
+        for i, block in enumerate(blocks):
+            block.set_modules_to_forward_prefetch(blocks[i + 1:i + 1 + n])
+            block.set_modules_to_backward_prefetch(blocks[:i][::-1][:n])
+        net.set_modules_to_forward_prefetch(blocks[:n])
+        net.set_modules_to_backward_prefetch(blocks[::-1][:n])
+
+
+PREFETCH = {"prefetch-1": ["prefetch 1"], "prefetch-2": ["prefetch 2"]}
 
 
 class FSDP2Blocks(FSDP2):
     """fully_shard, each block a group of its own."""
-    more = LAYERS | {"wrap-whole": ["wrap layers=all"]}
+    more = LAYERS | {"wrap-whole": ["wrap layers=all"]} | PREFETCH
     ranks = (2, 4)
     hows = Plain.hows
 
@@ -362,21 +380,19 @@ class FSDP2Whole(FSDP2):
 
 
 class FSDP2Prefetch(FSDP2):
-    """fully_shard, each block gathers the parameters of the next two."""
+    """fully_shard, each group gathers the parameters of the next two, while
+    the thread waits for each of them."""
 
     def wrap(self, net):
         net = super().wrap(net)
-        blocks = [m for m in net if isinstance(m, Block)
-                  and self.change != "plan"]
-        for i, block in enumerate(blocks):
-            block.set_modules_to_forward_prefetch(blocks[i + 1:i + 3])
-            block.set_modules_to_backward_prefetch(blocks[:i][::-1][:2])
+        if self.change != "plan":
+            self.prefetch(net, 2)
         return net
 
 
 class FSDP2Link(FSDP2):
     """fully_shard over a shaped link."""
-    changes = LINK
+    changes = LINK | PREFETCH
     link = 1000
 
 

@@ -89,12 +89,12 @@ static bool *which(struct pl_search_opts *o, int op)
 {
 #define SWITCH(name, member) [PL_RW_##name] = offsetof(struct pl_search_opts, member)
 	static const size_t at[PL_RW_COUNT_] = {
-		SWITCH(FUSE_TENSORS, fuse),	SWITCH(PARTITION_TENSOR, partition),
-		SWITCH(ORDER, order),		SWITCH(PRIORITY, priority),
-		SWITCH(ALGORITHM, algorithm),	SWITCH(ACCUMULATE, accumulate),
-		SWITCH(RECOMPUTE, recompute),	SWITCH(PRECISION, precision),
-		SWITCH(FUSE_OPS, fuse_ops),	SWITCH(WRAP, wrap),
-		SWITCH(LOADER_WORKERS, loader),
+		SWITCH(FUSE_TENSORS, fuse),   SWITCH(PARTITION_TENSOR, partition),
+		SWITCH(ORDER, order),	      SWITCH(PRIORITY, priority),
+		SWITCH(ALGORITHM, algorithm), SWITCH(ACCUMULATE, accumulate),
+		SWITCH(RECOMPUTE, recompute), SWITCH(PRECISION, precision),
+		SWITCH(FUSE_OPS, fuse_ops),   SWITCH(WRAP, wrap),
+		SWITCH(PREFETCH, prefetch),   SWITCH(LOADER_WORKERS, loader),
 	};
 #undef SWITCH
 
@@ -118,7 +118,8 @@ static int set_all(struct pl_search_opts *o, const struct pl_list *l, bool value
 					       "--%s: \"%s\" is no rewrite that can be searched; "
 					       "these are: fuse-tensors, partition-tensor, order, "
 					       "priority, algorithm, accumulate, recompute, "
-					       "precision, fuse-ops, wrap, loader-workers",
+					       "precision, fuse-ops, wrap, prefetch, "
+					       "loader-workers",
 					       what, name);
 			*flag = value;
 			s += n + (s[n] == ',');
@@ -151,7 +152,7 @@ int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_
 	bool all = c->allow.n == 0;
 
 	o->fuse = o->partition = o->order = o->priority = o->accumulate = o->recompute = all;
-	o->wrap = o->loader = all;
+	o->wrap = o->prefetch = o->loader = all;
 	PL_CHECK(set_all(o, &c->allow, true, "allow", err));
 	PL_CHECK(choose_ops(c, o, err));
 	return set_all(o, &c->forbid, false, "forbid", err);

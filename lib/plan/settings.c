@@ -58,7 +58,8 @@ static int sets_init(struct pl_setter *setter, const struct pl_settings *f, stru
 	pl_plan_init(&s->first_stage);
 	for (size_t i = 0; i < p->n_tensors; i++)
 		setter->pipeline |= p->tensor[i].stage > 0;
-	if (!p->n_tensors && pl_settings_last(p, PL_RW_WRAP))
+	if (!p->n_tensors &&
+	    (pl_settings_last(p, PL_RW_WRAP) || pl_settings_last(p, PL_RW_PREFETCH)))
 		return pl_plan_check(p, err); /* a sharded job: the plan has groups, not sets */
 	if (!p->n_tensors)		      /* somebody wrote the plan by hand */
 		setter->no_sets =

@@ -155,6 +155,25 @@ static void put_groups(struct pl_setter *s, int64_t layers)
 	s->done |= 1u << PL_RW_WRAP;
 }
 
+/* The gather of a group is issued with that of the one so many places before it. By itself a gather
+ * of gloo holds the thread that issues it. */
+static void put_prefetch(struct pl_setter *s, int64_t groups)
+{
+	long long n = groups;
+
+	pl_write_format(
+		&s->w,
+		"for i, layer in enumerate(layers):\n"
+		"    layer.set_modules_to_forward_prefetch(layers[i + 1:i + %lld])\n"
+		"    layer.set_modules_to_backward_prefetch(layers[max(i - %lld, "
+		"0):i][::-1])\n"
+		"model.set_modules_to_forward_prefetch(layers[:%lld])\n"
+		"model.set_modules_to_backward_prefetch(layers[:-%lld:-1])\n"
+		"model._set_unshard_async_op(True)  # needed by gloo, whose gathers block\n",
+		n + 1, n, n, n + 1);
+	s->done |= 1u << PL_RW_PREFETCH;
+}
+
 /* Gradients keep the precision that their sizes in the plan have, so reduce_dtype is written, too.
  */
 static void put_options(struct pl_setter *s)
@@ -176,6 +195,7 @@ static void put_options(struct pl_setter *s)
 static void body(struct pl_setter *s)
 {
 	const struct pl_rewrite *wrap = pl_settings_last(s->p, PL_RW_WRAP);
+	const struct pl_rewrite *prefetch = pl_settings_last(s->p, PL_RW_PREFETCH);
 	int64_t acc = pl_settings_accumulate(s);
 
 	pl_write_format(&s->w, "import torch\nfrom torch.distributed.fsdp import "
@@ -184,10 +204,12 @@ static void body(struct pl_setter *s)
 	put_options(s);
 	pl_settings_torch_loader(s);
 	pl_settings_torch_recompute(s);
-	if (wrap)
-		put_groups(s, wrap->k);
+	if (wrap || prefetch)
+		put_groups(s, wrap ? wrap->k : 1);
 	else
 		put_modules(s);
+	if (prefetch)
+		put_prefetch(s, prefetch->k);
 	if (acc)
 		pl_write_format(&s->w,
 				"accumulate = %lld  # microbatches a step: "

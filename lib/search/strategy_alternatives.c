@@ -1,10 +1,11 @@
 /*
- * Changes of which there are few: groups of sharded parameters, and workers of a loader.
+ * Changes of which there are few: groups of sharded parameters, which are joined or gathered
+ * earlier, and workers of a loader.
  *
  * Each alternative of a kind is simulated together with the extras that were chosen before. Fewer
- * groups take more memory, and more workers take processors. So the first alternative within NEAR
- * of the best is taken, and only if it shortens the step by more than WORTH. If the rewriter
- * refuses the first one, the graph has nothing of that kind.
+ * or earlier groups take more memory, and more workers take processors. So the first alternative
+ * within NEAR of the best is taken, and only if it shortens the step by more than WORTH. What the
+ * rewriter refuses is no alternative.
  */
 #include <math.h>
 
@@ -12,7 +13,7 @@
 
 #define NEAR  0.005 /* of a step: no difference */
 #define WORTH 0.02  /* of a step: worth a change */
-#define MOST  8	    /* alternatives of a kind */
+#define MOST  12    /* alternatives of a kind */
 
 static int step_with(struct search *s, const struct pl_rewrite *rw, double *mean,
 		     struct pl_err *err)
@@ -35,7 +36,7 @@ static int choose(struct search *s, const struct pl_rewrite *rw, size_t n, struc
 
 	PL_CHECK(pl_search_workers_root(s, s->n_extra, err));
 	before = pl_edit_mean_step(&s->worker[0].e);
-	for (i = 0; i < n && (!i || isfinite(best)); i++) {
+	for (i = 0; i < n; i++) {
 		PL_CHECK(step_with(s, &rw[i], &mean[i], err));
 		best = fmin(best, mean[i]);
 	}
@@ -69,9 +70,11 @@ static int choose_groups(struct search *s, struct pl_err *err)
 	size_t n = 0;
 
 	PL_CHECK(pl_rewrite_groups(s->worker[0].r, &groups, &why, err));
-	for (int64_t k = 2; k < groups && n + 1 < MOST; k *= 2)
+	for (int64_t k = 1; s->o->prefetch && k <= 4 && k < groups; k *= 2)
+		rw[n++] = blank(PL_RW_PREFETCH, k, 0);
+	for (int64_t k = 2; s->o->wrap && k < groups && n + 1 < MOST; k *= 2)
 		rw[n++] = blank(PL_RW_WRAP, k, 0);
-	if (groups > 1)
+	if (s->o->wrap && groups > 1)
 		rw[n++] = blank(PL_RW_WRAP, -1, 0);
 	return choose(s, rw, n, err);
 }
@@ -95,7 +98,7 @@ int pl_search_alternatives(struct search *s, struct pl_err *err)
 {
 	if (s->o->preset != PL_PRESET_SEARCH)
 		return 0;
-	if (s->sharded && s->o->wrap)
+	if (s->sharded)
 		PL_CHECK(choose_groups(s, err));
 	return s->o->loader ? choose_workers(s, err) : 0;
 }

@@ -168,6 +168,13 @@ status 2 "one group in parts" "$BIN/replay" --what-if "wrap layers=1" "$TMP/per0
 says "which cannot be divided: a recording does not say" "... is refused with the reason"
 status 0 "groups that may not be changed" "$BIN/plan" -q --forbid=wrap -O text "$TMP/per1/graph"
 check "... are not" sh -c "! grep -q '^wrap' '$TMP/out'"
+status 0 "groups that may only be gathered earlier" "$BIN/plan" -q --allow=prefetch -O text -o "$TMP/ahead.plan" "$TMP/per1/graph"
+check "... are" grep -q '^prefetch [1-4]' "$TMP/ahead.plan"
+steps predicted_ns per1 -p "$TMP/ahead.plan" >"$TMP/got"
+check "... which shortens the steps" sh -c "paste '$TMP/got' '$TMP/per1/truth' | awk 'NF < 2 || \$1 > 0.9 * \$2 { bad = 1 } END { exit bad || !NR }'"
+"$BIN/plan" -O fsdp "$TMP/ahead.plan" >"$TMP/settings"
+check "... as settings" sh -c "grep -q '^    layer.set_modules_to_forward_prefetch(layers\[i + 1:' '$TMP/settings' &&
+	grep -q '^fully_shard(model' '$TMP/settings' && ! grep -q '^# not in' '$TMP/settings'"
 status 1 "without sizes the groups cannot be told" "$BIN/plan" "$TMP/sizeless/graph"
 says "record_shapes=True" "... says why"
 
