@@ -182,6 +182,7 @@ struct report {
 	size_t n_memory;
 	int optimizer;		   /* as --optimizer */
 	bool whole;		   /* with all columns of the graph */
+	bool compared;		   /* with another job, both as they were recorded */
 	bool memory_over_time;	   /* note it in `picture` */
 	struct pl_picture picture; /* of -O html and svg */
 };

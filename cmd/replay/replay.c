@@ -254,7 +254,8 @@ out:
 static int compare(struct config *c, struct pl_pool *pool, struct pl_out *out, struct pl_err *err)
 {
 	struct changes x = { 0 };
-	struct report r[2] = { { .changes = &x, .whole = true }, { .changes = &x, .whole = true } };
+	const struct report none = { .changes = &x, .whole = true, .compared = true };
+	struct report r[2] = { none, none };
 	int rc;
 
 	pl_plan_init(&x.plan);
@@ -262,6 +263,7 @@ static int compare(struct config *c, struct pl_pool *pool, struct pl_out *out, s
 	for (int i = 0; i < 2; i++) {
 		rc = read_graph(c, &c->job[i], pool, &r[i], err);
 		if (rc >= 0 && (rc = measure(&r[i], err)) >= 0 &&
+		    (rc = judge_recording(&r[i], err)) >= 0 &&
 		    (rc = test_graph(&r[i], false, err)) >= 0 &&
 		    (rc = use_changes(c, &x, &r[i], err)) == PL_EUSAGE)
 			goto out;

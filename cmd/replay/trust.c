@@ -140,12 +140,15 @@ static void judge_path(struct trust *t)
 }
 
 /* A profiler takes its time beside operations, so it counts most where these are short. */
-static void judge_profiler(struct trust *t)
+static void judge_profiler(struct report *r)
 {
-	if (t->profiler >= MEDIUM)
-		because(t, t->profiler >= LOW ? TRUST_MEDIUM : TRUST_HIGH,
-			"the profiler takes about %.0f %% of the step, which predictions leave out",
-			100 * fmin(t->profiler, 1));
+	double share = r->trust.profiler;
+
+	if (share >= MEDIUM)
+		because(&r->trust, share >= LOW ? TRUST_MEDIUM : TRUST_HIGH,
+			"the profiler takes about %.0f %% of the step, which %s",
+			100 * fmin(share, 1),
+			r->compared ? "this comparison has in it" : "predictions leave out");
 }
 
 /* The mean of few steps of which some are unusual is not that of many. Where steps overlap, each
@@ -321,7 +324,7 @@ int test_graph(struct report *r, bool worth, struct pl_err *err)
 	judge_path(t);
 	PL_TRY(find_profiler(r, err));
 	t->profiler = profiler_share(r, r->s, r->path.n ? &r->path : &path);
-	judge_profiler(t);
+	judge_profiler(r);
 	PL_TRY(find_waits(r, r->path.n ? &r->path : &path, err));
 	judge_waits(r);
 	judge_steps(r);
