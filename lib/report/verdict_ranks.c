@@ -111,7 +111,8 @@ struct class_key {
 	struct pl_sim_class class;
 	/* Few inputs say the shapes of kernels, and those of one name have several: phases and (for
 	 * the same rank) ranks keep them apart. */
-	uint32_t phase, rank, piece, unused;
+	uint32_t phase, rank;
+	struct pl_sim_piece piece; /* of an operation of a thread */
 };
 
 static void classes_fini(struct classes *c)
@@ -125,10 +126,9 @@ static bool class_key(const struct verdict_study *x, const struct pl_shape *sh, 
 		      uint32_t rank, struct class_key *key)
 {
 	*key = (struct class_key){ .phase = sh->phase ? sh->phase[i] : PL_PH_UNKNOWN,
-				   .rank = rank,
-				   .piece = x->g->res[sh->res[i]].track_type == PL_T_THREAD
-						    ? pl_sim_piece(sh, i)
-						    : 0 };
+				   .rank = rank };
+	if (x->g->res[sh->res[i]].track_type == PL_T_THREAD)
+		key->piece = pl_sim_piece_of(sh, i);
 	return pl_sim_class_of(x->g, sh, i, &key->class);
 }
 

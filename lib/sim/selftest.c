@@ -410,7 +410,8 @@ static int find_equals(const struct pl_graph *g, const size_t *steps, struct equ
 {
 	struct {
 		struct pl_sim_class class;
-		uint32_t res, shape, place, piece;
+		uint32_t res, shape, place, unused;
+		struct pl_sim_piece piece;
 	} key;
 	uint64_t all = 0;
 
@@ -437,7 +438,7 @@ static int find_equals(const struct pl_graph *g, const size_t *steps, struct equ
 			} else if (key.class.work == PL_NONE) {
 				continue;
 			} else {
-				key.piece = pl_sim_piece(sh, node);
+				key.piece = pl_sim_piece_of(sh, node);
 			}
 			PL_CHECK(pl_intern_add(&x->keys, (const char *)&key, sizeof(key), &e.class,
 					       err));

@@ -140,21 +140,25 @@ bool pl_sim_class_of(const struct pl_graph *g, const struct pl_shape *sh, uint32
 }
 
 #define PIECES_BACK 8  /* nodes of the thread */
-#define NODES_BACK  32 /* nodes of all */
+#define NODES_BACK  32 /* nodes of all, to either side */
 
-uint32_t pl_sim_piece(const struct pl_shape *sh, uint32_t node)
+struct pl_sim_piece pl_sim_piece_of(const struct pl_shape *sh, uint32_t node)
 {
-	uint32_t piece = 0, own = 0;
-	uint32_t end = node - sh->n_entries < NODES_BACK ? sh->n_entries : node - NODES_BACK;
+	struct pl_sim_piece p = { PL_NONE, PL_NONE, 0, 0 };
+	uint32_t begin = node - sh->n_entries < NODES_BACK ? sh->n_entries : node - NODES_BACK;
+	uint32_t end = sh->n_nodes - node < NODES_BACK ? sh->n_nodes : node + NODES_BACK, own = 0;
 
-	for (uint32_t i = node; i-- > end && own < PIECES_BACK;) {
+	for (uint32_t i = node; i-- > begin && own < PIECES_BACK;) {
 		if (sh->res[i] != sh->res[node])
 			continue;
-		own++;
-		piece += sh->name[i] == sh->name[node] &&
-			 (!sh->work || sh->work[i] == sh->work[node]);
+		if (!own++)
+			p.before = sh->name[i];
+		p.number += sh->name[i] == sh->name[node];
 	}
-	return piece;
+	for (uint32_t i = node + 1; i < end && p.after == PL_NONE; i++)
+		if (sh->res[i] == sh->res[node])
+			p.after = sh->name[i];
+	return p;
 }
 
 static int classify(const struct pl_graph *g, size_t shape_index, struct pl_intern *keys,

@@ -21,9 +21,15 @@ struct pl_sim_class {
 /* The class of a node; false: it is no operation. */
 bool pl_sim_class_of(const struct pl_graph *g, const struct pl_shape *sh, uint32_t node,
 		     struct pl_sim_class *out);
-/* Operations inside an operation of a thread cut it into pieces, which take unlike times. The
- * number of a piece: how many nodes of its name and work stand shortly before it on its thread. */
-uint32_t pl_sim_piece(const struct pl_shape *sh, uint32_t node);
+/* Operations inside an operation of a thread cut it into pieces, which take unlike times. Equal
+ * pieces have equal neighbours on the thread, and as many nodes of their name shortly before them.
+ */
+struct pl_sim_piece {
+	pl_id before, after; /* names; PL_NONE */
+	uint32_t number;
+	uint32_t unused; /* 0 */
+};
+struct pl_sim_piece pl_sim_piece_of(const struct pl_shape *sh, uint32_t node);
 
 enum typical_how {
 	TYPICAL_BY_KIND, /* the median of transfers, the mean of the rest */

@@ -141,6 +141,29 @@ busy 3.2
 holds "$TMP/out" '^trust: medium: in a tenth of the computation, operations take 3 times as long as' "... 3.2 times: the machine was busy"
 busy 12
 holds "$TMP/out" '^trust: medium: in a tenth of the computation, operations take 12 times as long as' "... 12 times"
+# steps of unlike length, and operations of 1 ms, whose first two pieces, before operations inside them, take 10 us
+awk 'function put(name, at, ns) {
+		printf "%s{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{\"Input Dims\":[[64,64],[64,64]],\"Input type\":[\"float\",\"float\"]}}",
+			n++ ? ",\n" : "\n", name, at, ns
+	}
+	BEGIN {
+		printf "{\"schemaVersion\":1,\"traceEvents\":["
+		for (s = t = 0; s < 6; s++) {
+			begin = t
+			for (i = 0; i < 8 + s; i++) {
+				put("aten::mm", t, 1000)
+				put("aten::resolve_conj", t + 10, 2)
+				put("aten::resolve_conj", t + 20, 2)
+				t += 1000
+				put("aten::relu", t, 5)
+				t += 5
+			}
+			printf ",\n{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{}}",
+				s, begin, t - begin
+		}
+		print "\n]}" }' >"$TMP/pieces.json"
+"$BIN/replay" -q --no-worth "$TMP/pieces.json" >"$TMP/out"
+check "pieces of an operation are compared with the same pieces" no grep -q 'times as long as' "$TMP/out"
 
 # ---- one step, and one file of a job --------------------------------------------------------------
 width() { # of the interval of a change, as a share of the change
