@@ -305,9 +305,22 @@ static bool ended_by(const struct waits *x, const struct work *w, uint32_t node)
 			     late <= pl_min_i64(WAKER_LATE_NS, pause->dur / 4));
 }
 
+/* Is it an operator of the tensor library that computes? Such an operator calls no hooks, so its
+ * pieces are computation. */
+static bool is_kernel(struct builder *b, pl_id id)
+{
+	const char *name = pl_intern_get(&b->g->str, id);
+	unsigned op;
+
+	if (strncmp(name, "aten::", 6) != 0)
+		return false;
+	op = pl_derive_name_once(&b->names, name, b->g->str.len[id], b->err)->op;
+	return op != PL_OP_UNKNOWN && op != PL_OP_COPY;
+}
+
 /* May the thread have waited in this node? In a gap, in a piece of an operation that encloses
  * others, and in an operation that says so. */
-static bool is_pause(const struct builder *b, uint32_t node)
+static bool is_pause(struct builder *b, uint32_t node)
 {
 	const struct node *n = &b->node[node];
 	const struct resource *resource = &b->resource[n->res];
@@ -319,7 +332,7 @@ static bool is_pause(const struct builder *b, uint32_t node)
 		return false;
 	PL_LOWER_BOUND(i, resource->n, resource->op[i].node < node);
 	if (i == resource->n || resource->op[i].node != node || resource->op[i].last != node)
-		return true;
+		return !is_kernel(b, n->name);
 	return strstr(pl_intern_get(&b->g->str, n->name), "wait");
 }
 

@@ -148,6 +148,21 @@ check "without sizes other steps say that a pause was no wait" test "$(carriers)
 steps idle idle busy idle
 check "... or that it was one" test "$(carriers | head -n 1)" = 1
 
+# a bucket ends in the same operation in each step, which has pieces
+{
+	t=0
+	while [ $t -lt 8000 ]; do
+		printf '{"ph":"X","cat":"user_annotation","pid":1,"tid":1,"name":"ProfilerStep#%s","ts":%s,"dur":1999},\n' $((t / 2000)) $t
+		grad $((t + 10)) '[100]' && reduce 2 $((t + 20)) 100 float 300
+		printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"%s","ts":%s,"dur":%s},\n' \
+			aten::mm $((t + 25)) 370 aten::resolve_conj $((t + 26)) 1
+		grad $((t + 400)) '[50]' && reduce 2 $((t + 450)) 50 float 400
+		printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::add_","ts":%s,"dur":5},\n' $((t + 1000))
+		t=$((t + 2000))
+	done
+} | rank
+check "a product of matrices waits for nothing" test "$(carriers)" = 2
+
 # ---- operations only ----------------------------------------------------------------------------
 # table ROW...: RANK,OPTYPE,START,DURATION,BYTES in us, for both of two ranks
 table() {
