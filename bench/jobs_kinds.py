@@ -116,11 +116,15 @@ class Job:
         self.update()
         self.n += 1
 
+    def read_settings(self):
+        """The settings that plan(1) wrote."""
+        with open(self.settings, encoding="utf-8") as f:
+            return f.read()
+
     def carry_out(self, **names):
         """Run the settings that plan(1) wrote, as a user would. Returns the
         names that they changed or made."""
-        with open(self.settings, encoding="utf-8") as f:
-            exec(f.read(), names)
+        exec(self.read_settings(), names)
         return names
 
     def close(self):
@@ -353,18 +357,20 @@ class FSDP2(Job):
     by_block = True
 
     def wrap(self, net):
-        if self.change == "plan":
-            blocks = [m for m in net if isinstance(m, Block)]
+        blocks = [m for m in net if isinstance(m, Block)]
+        plan = self.change == "plan"
+        if plan and "\nfully_shard(" in self.read_settings():
             return self.carry_out(model=net, layers=blocks)["model"]
         from torch.distributed.device_mesh import DeviceMesh
         from torch.distributed.fsdp import fully_shard
         group = self.group or dist.group.WORLD
         mesh = DeviceMesh.from_group(group, "cpu")
         if self.by_block != (self.change in ("wrap-whole", "wrap-blocks")):
-            for m in net:
-                if isinstance(m, Block):
-                    fully_shard(m, mesh=mesh)
+            for m in blocks:
+                fully_shard(m, mesh=mesh)
         net = fully_shard(net, mesh=mesh)
+        if plan:
+            self.carry_out(model=net, layers=blocks)
         if self.change in PREFETCH:
             self.prefetch(net, int(self.change[-1]))
             net._set_unshard_async_op(True)

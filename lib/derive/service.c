@@ -305,8 +305,8 @@ static bool ended_by(const struct waits *x, const struct work *w, uint32_t node)
 			     late <= pl_min_i64(WAKER_LATE_NS, pause->dur / 4));
 }
 
-/* Is it an operator of the tensor library that computes? Such an operator calls no hooks, so its
- * pieces are computation. */
+/* Is it an operator of the tensor library that computes? Its pieces are computation: what a tensor
+ * of another class does inside it has events of its own. */
 static bool is_kernel(struct builder *b, pl_id id)
 {
 	const char *name = pl_intern_get(&b->g->str, id);

@@ -4,9 +4,9 @@
  *
  * A pause of a thread may have another cause than a wait, but look like a wait for a communication
  * that ended during the pause. If a communication carries exactly the gradients that were just
- * accumulated, no operation waits for it before the last gradient. Without sizes other steps and
- * ranks decide. Therefore waits before the last gradient that were inferred from single pauses
- * (service.c) are removed.
+ * accumulated, no operation waits for it before the last gradient. Therefore waits before the last
+ * gradient that were inferred from single pauses (service.c) are removed. Without sizes other steps
+ * and ranks say what carries gradients.
  *
  * All times are those of the host, as in tensors.c. O(nodes + edges), and O(n log n) in gradients.
  */
@@ -34,6 +34,7 @@ static pl_ns host_time(const struct waits *f, uint32_t node)
 	return f->b->node[by == PL_NONE ? node : by].start;
 }
 
+/* Completes communication with the facts that only the whole graph of a rank shows. */
 static void complete(const struct waits *f, const struct rank *rank, struct found *found)
 {
 	const struct builder *b = f->b;
@@ -71,35 +72,58 @@ static bool carries(const struct found *x, pl_ns at, int64_t bytes)
 	return ends_with(x->grad, i, bytes);
 }
 
+/* Behind the last gradient of a step, from g on. Where `end` was found for the same step, it is the
+ * result: all gradients are looked at once. */
+static size_t end_of_step(const struct waits *f, const struct rank *rank, const struct found *x,
+			  size_t g, size_t end, int32_t step)
+{
+	end = end > g ? end : g;
+	while (end < x->n_grads && pl_derive_step_at(f->b, rank, x->grad[end].start, NULL) == step)
+		end++;
+	return end;
+}
+
+/* The time at which the last gradients of the step are issued, of those from communication `first`
+ * on; `at` if none carries exactly them. */
+static pl_ns last_issue(const struct waits *f, const struct rank *rank, const struct found *x,
+			size_t first, int32_t step, pl_ns at)
+{
+	for (size_t k = first; k < x->n_comms; k++) {
+		const struct comm *c = &x->comm[k];
+
+		if (pl_derive_step_at(f->b, rank, c->issue, NULL) != step)
+			break;
+		if (c->issue >= at && carries(x, c->issue, c->bytes))
+			at = c->issue;
+	}
+	return at;
+}
+
 /* The time before which nothing waits for the communication of the rank's gradients. */
 static void find_free(const struct waits *f, const struct rank *rank, struct found *x)
 {
-	size_t ready = 0;
+	size_t ready = 0, end = 0;
+	int32_t step, of = INT32_MIN;
+	pl_ns until = 0; /* of step `of` */
 
 	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
 	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
 	for (size_t i = 0; i < x->n_comms; i++) {
 		struct comm *c = &x->comm[i];
-		int32_t step = pl_derive_step_at(f->b, rank, c->issue, NULL);
 
+		step = pl_derive_step_at(f->b, rank, c->issue, NULL);
 		while (ready < x->n_grads && x->grad[ready].start <= c->issue)
 			ready++;
 		if (!ends_with(x->grad, ready, c->bytes))
 			continue;
-		for (size_t k = ready; k < x->n_grads; k++) {
-			if (pl_derive_step_at(f->b, rank, x->grad[k].start, NULL) != step)
-				break;
-			c->free_until = x->grad[k].start;
-		}
+		end = end_of_step(f, rank, x, ready, end, step);
+		if (end == ready)
+			continue;
 		/* nothing waits before the last of them is issued */
-		for (size_t k = i + 1; k < x->n_comms && c->free_until > c->issue; k++) {
-			pl_ns at = x->comm[k].issue;
-
-			if (pl_derive_step_at(f->b, rank, at, NULL) != step)
-				break;
-			if (at >= c->free_until && carries(x, at, x->comm[k].bytes))
-				c->free_until = at;
-		}
+		if (step != of)
+			until = last_issue(f, rank, x, i + 1, step, x->grad[end - 1].start);
+		of = step;
+		c->free_until = until;
 	}
 }
 
@@ -166,18 +190,21 @@ static void find_waits(struct waits *f)
 /* A communication of unknown size that was issued between the gradients of a step. */
 struct between {
 	struct comm *comm;
-	size_t number; /* of the communication in the step */
-	pl_ns last;    /* the last gradient */
+	uint32_t number; /* of the communication in the step */
+	uint32_t group;
+	pl_id name;
+	pl_ns last; /* the last gradient */
 };
 
-PL_COMPARATOR(by_number, struct between, number);
+PL_COMPARATOR(by_place, struct between, number, group, name);
 
 static void list_between(const struct waits *f, size_t r, struct between **v, size_t *n,
 			 size_t *cap)
 {
 	const struct rank *rank = &f->b->rank[r];
 	struct found *x = &f->b->grads.rank[r];
-	size_t ready = 0, end, number = 0;
+	size_t ready = 0, end = 0;
+	uint32_t number = 0;
 	int32_t before = INT32_MIN;
 
 	for (size_t i = 0; i < x->n_comms; i++) {
@@ -191,30 +218,30 @@ static void list_between(const struct waits *f, size_t r, struct between **v, si
 		if (c->bytes >= 0 || !ready ||
 		    pl_derive_step_at(f->b, rank, x->grad[ready - 1].start, NULL) != step)
 			continue;
-		for (end = ready; end < x->n_grads; end++)
-			if (pl_derive_step_at(f->b, rank, x->grad[end].start, NULL) != step)
-				break;
+		end = end_of_step(f, rank, x, ready, end, step);
 		if (end > ready)
 			PL_DERIVE_ADD(f->b->err, *v, *n, *cap,
-				      (struct between){ c, number, x->grad[end - 1].start });
+				      (struct between){ c, number, c->group,
+							f->b->node[c->arrive].name,
+							x->grad[end - 1].start });
 	}
 }
 
 /* The same where the sizes are unknown: steps and ranks are compared. A wait before the last
  * gradient that less than half of the communications with this number in the step have was inferred
- * from a pause with another cause. */
+ * from a pause with another cause. Without steps nothing can be compared. */
 static void find_free_by_others(const struct waits *f)
 {
 	struct between *v = NULL;
 	size_t n = 0, cap = 0;
 
-	for (size_t r = 0; r < f->b->n_ranks; r++)
+	for (size_t r = 0; r < f->b->n_ranks && !f->b->g->stepless; r++)
 		list_between(f, r, &v, &n, &cap);
-	pl_sort(v, n, sizeof(*v), by_number);
+	pl_sort(v, n, sizeof(*v), by_place);
 	for (size_t i = 0, end; i < n; i = end) {
 		size_t early = 0;
 
-		for (end = i; end < n && v[end].number == v[i].number; end++)
+		for (end = i; end < n && !by_place(&v[end], &v[i]); end++)
 			early += v[end].comm->await < v[end].last;
 		for (size_t k = i; k < end && 2 * early < end - i; k++)
 			v[k].comm->free_until = v[k].last;
@@ -247,6 +274,12 @@ static void count_dropped(struct builder *b, const struct edge *e)
 		b->g->inferred_waits--;
 }
 
+/* Was the node cut from the one before it, where the wait was to end? */
+static bool is_piece(const struct node *before, const struct node *n)
+{
+	return before->res == n->res && before->role == n->role && before->name == n->name;
+}
+
 /* Removes false waits; the pause before a false wait is extended to the end of the wait. */
 static void drop_false_waits(struct waits *f)
 {
@@ -270,7 +303,8 @@ static void drop_false_waits(struct waits *f)
 	for (size_t at = 0; pl_derive_next_edge(b, &at, &e);) {
 		struct node *n = &b->node[e.src];
 
-		if (woken[e.dst] && PL_E_TYPE(e.type) == PL_E_SEQ && n->role == PL_RO_GAP)
+		if (woken[e.dst] && PL_E_TYPE(e.type) == PL_E_SEQ &&
+		    (n->role == PL_RO_GAP || is_piece(n, &b->node[e.dst])))
 			n->dur = b->node[e.dst].start - n->start;
 	}
 	pl_free(woken);

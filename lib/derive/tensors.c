@@ -232,7 +232,6 @@ void pl_derive_find_producers(struct builder *b, const struct rank *rank)
 	}
 }
 
-/* Completes communication with the facts that only the whole graph of a rank shows. */
 PL_COMPARATOR(by_ready, struct grad, step, start, node);
 PL_COMPARATOR(by_issue, struct comm, step, issue, arrive);
 

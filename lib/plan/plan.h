@@ -53,7 +53,7 @@
 	X(LOADER_WORKERS, loader_workers, "the loader's own setting: DataLoader(num_workers=N)")   \
 	X(WRAP, wrap, "no setting groups sharded parameters")                                      \
 	X(OVERLAP, overlap, "a question, not a setting")                                           \
-	X(PREFETCH, prefetch, "no setting gathers sharded parameters earlier")
+	X(PREFETCH, prefetch, "not written for this framework")
 
 enum pl_rw {
 #define NUMBER(name, kind, why) PL_RW_##name,

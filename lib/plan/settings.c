@@ -309,12 +309,12 @@ void pl_settings_torch_recompute(struct pl_setter *s)
 
 	if (!any)
 		return;
-	pl_write_format(
-		&s->w,
-		"# before the model is wrapped; the names are those of modules\n"
-		"from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import "
-		"apply_activation_checkpointing\nlayers = [model.get_submodule(name) for name in "
-		"(\n");
+	pl_write_format(&s->w,
+			"# before the model is wrapped; the names are those of modules\n"
+			"from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import "
+			"apply_activation_checkpointing\nrecomputed = [model.get_submodule(name) "
+			"for name in "
+			"(\n");
 	for (size_t i = 0; i < s->p->n_rw; i++) {
 		const struct pl_rewrite *rw = &s->p->rw[i];
 
@@ -326,5 +326,5 @@ void pl_settings_torch_recompute(struct pl_setter *s)
 	}
 	s->done |= 1u << PL_RW_RECOMPUTE;
 	pl_write_format(&s->w, ")]\napply_activation_checkpointing(model, check_fn=lambda m: "
-			       "any(m is l for l in layers))\n");
+			       "any(m is l for l in recomputed))\n");
 }

@@ -8,7 +8,7 @@
  * ones, so sets are written by the depth of their names. A group cannot be smaller than a module:
  * modules with parameters in several sets are counted by sorting, O(tensors log tensors).
  *
- * A plan says nothing of gathering; it uses the same groups.
+ * A plan says how early groups are gathered (prefetch), and nothing else of gathering.
  */
 #include "plan/internal.h"
 
@@ -148,6 +148,7 @@ static void put_groups(struct pl_setter *s, int64_t layers)
 		pl_write_format(&s->w,
 				"# layers: the modules that are groups now, in the order in which "
 				"they run\n"
+				"layers = list(layers)\n"
 				"for i in range(0, len(layers), %lld):\n"
 				"    fully_shard(layers[i:i + %lld], **options)\n"
 				"fully_shard(model, **options)  # what is left\n",
@@ -163,10 +164,12 @@ static void put_prefetch(struct pl_setter *s, int64_t groups)
 
 	pl_write_format(
 		&s->w,
+		"# behind fully_shard, which stays as it is but for **options; layers: the modules "
+		"inside the\n# model that are groups, in the order in which they run\n"
+		"layers = list(layers)\n"
 		"for i, layer in enumerate(layers):\n"
 		"    layer.set_modules_to_forward_prefetch(layers[i + 1:i + %lld])\n"
-		"    layer.set_modules_to_backward_prefetch(layers[max(i - %lld, "
-		"0):i][::-1])\n"
+		"    layer.set_modules_to_backward_prefetch(layers[max(i - %lld, 0):i][::-1])\n"
 		"model.set_modules_to_forward_prefetch(layers[:%lld])\n"
 		"model.set_modules_to_backward_prefetch(layers[:-%lld:-1])\n"
 		"model._set_unshard_async_op(True)  # needed by gloo, whose gathers block\n",
@@ -204,12 +207,12 @@ static void body(struct pl_setter *s)
 	put_options(s);
 	pl_settings_torch_loader(s);
 	pl_settings_torch_recompute(s);
-	if (wrap || prefetch)
-		put_groups(s, wrap ? wrap->k : 1);
+	if (wrap)
+		put_groups(s, wrap->k);
+	else if (prefetch)
+		put_prefetch(s, prefetch->k);
 	else
 		put_modules(s);
-	if (prefetch)
-		put_prefetch(s, prefetch->k);
 	if (acc)
 		pl_write_format(&s->w,
 				"accumulate = %lld  # microbatches a step: "

@@ -5,7 +5,8 @@
  * Each alternative of a kind is simulated together with the extras that were chosen before. Fewer
  * or earlier groups take more memory, and more workers take processors. So the first alternative
  * within NEAR of the best is taken, and only if it shortens the step by more than WORTH. What the
- * rewriter refuses is no alternative.
+ * rewriter refuses is no alternative. With a limit of memory the groups stay: a recording of shards
+ * does not say what whole parameters take.
  */
 #include <math.h>
 
@@ -98,7 +99,7 @@ int pl_search_alternatives(struct search *s, struct pl_err *err)
 {
 	if (s->o->preset != PL_PRESET_SEARCH)
 		return 0;
-	if (s->sharded)
+	if (s->sharded && !s->o->memory_bytes)
 		PL_CHECK(choose_groups(s, err));
 	return s->o->loader ? choose_workers(s, err) : 0;
 }

@@ -120,33 +120,53 @@ check "... which ended then" awk -F '\t' '$1 == "node" && $4 == "transfer" { id 
 { grad 10 '[100]' && reduce 2 20 100 float 1300; } | rank
 check "but not long before" test "$(waits)" -eq 0
 
-# steps STEP...: without sizes, two buckets a step; in a step "busy" an operation lies between the first and the last
-# gradient, in a step "idle" a pause, which ends after the first bucket
+# steps STEP...: without sizes, two buckets a step. In a step "busy" a product lies between the first and the last gradient;
+# in a step "idle" there is a pause, and in a step "piece" a piece of an operation, that ends after the first bucket. The
+# second bucket ends in a product.
 steps() {
-	{
-		echo '{"schemaVersion":1,"distributedInfo":{"backend":"gloo","rank":0,"world_size":2},"traceEvents":['
-		t=0
-		for step; do
-			printf '{"ph":"X","cat":"user_annotation","pid":1,"tid":1,"name":"ProfilerStep#%s","ts":%s,"dur":1999},\n' $((t / 2000)) $t
-			grad $((t + 10)) && reduce 2 $((t + 20)) - -
-			[ "$step" = idle ] ||
-				printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::mm","ts":%s,"dur":370},\n' $((t + 25))
-			grad $((t + 400)) && reduce 2 $((t + 450)) - - 400
-			printf '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::add_","ts":%s,"dur":5},\n' $((t + 1000))
-			t=$((t + 2000))
-		done
-		echo '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"aten::zero_","ts":20000,"dur":5}]}'
-	} | sed 's/,"Input type":\["-"\],"Input Dims":\[\[-\]\]//' >"$TMP/rank.json"
-	"$BIN/trace" -q "$TMP/rank.json" | "$BIN/graph" -q -O text >"$TMP/text"
+	echo "$@" | tr ' ' '\n' | awk '
+		function op(name, at, ns, tid, id) {
+			printf "{\"ph\":\"X\",\"cat\":\"%s\",\"pid\":1,\"tid\":%d,\"name\":\"%s\",\"ts\":%d,\"dur\":%d%s},\n",
+				name ~ /^(gloo|Prof)/ ? "user_annotation" : "cpu_op", tid, name, at, ns,
+				id ? ",\"args\":{\"Record function id\":" id "}" : ""
+		}
+		function reduce(at, ns) {
+			op("c10d::allreduce_", at, 1, 1, at)
+			op("gloo:all_reduce", at + 2, ns, 2, at + 1)
+		}
+		BEGIN {
+			print "{\"schemaVersion\":1,\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":0,\"world_size\":2},\"traceEvents\":["
+		}
+		{
+			op("ProfilerStep#" NR - 1, t, 3999, 1)
+			op("torch::autograd::AccumulateGrad", t + 10, 5, 1)
+			reduce(t + 20, 600)
+			if ($1 != "idle")
+				op($1 == "busy" ? "aten::mm" : "MyHook", t + 25, 770, 1)
+			if ($1 == "piece")
+				op("aten::empty", t + 26, 1, 1)
+			op("torch::autograd::AccumulateGrad", t + 800, 5, 1)
+			reduce(t + 850, 1000)
+			op("aten::mm", t + 852, 1500 + 7 * NR, 1)
+			op("aten::add_", t + 3000, 5, 1)
+			t += 4000
+		}
+		END { print "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"pid\":1,\"tid\":1,\"name\":\"aten::zero_\",\"ts\":40000,\"dur\":5}]}" }
+	' >"$TMP/rank.json"
+	"$BIN/trace" -q "$TMP/rank.json" | "$BIN/graph" -q -o "$TMP/steps.graph" &&
+		"$BIN/graph" -O text "$TMP/steps.graph" >"$TMP/text"
 }
 # carriers: how many communications carry the gradients of each step
 carriers() {
 	awk -F '\t' '$1 == "tensor" && !seen[$7, $9]++ { n[$7]++ } END { for (s in n) print n[s] }' "$TMP/text" | sort -u
 }
 steps busy busy idle busy
-check "without sizes other steps say that a pause was no wait" test "$(carriers)" = 2
+check "without sizes other steps say that a pause was no wait" test "$(waits) $(carriers)" = "0 2"
+steps busy busy piece busy
+check "... nor was a piece of an operation" test "$(waits) $(carriers)" = "0 2"
+check "... which is as long as before" sh -c "'$BIN/replay' --no-worth '$TMP/steps.graph' | grep -q ' 0.0 % unexplained'"
 steps idle idle busy idle
-check "... or that it was one" test "$(carriers | head -n 1)" = 1
+check "... or that most were waits" test "$(waits)" = 5
 
 # a bucket ends in the same operation in each step, which has pieces
 {
