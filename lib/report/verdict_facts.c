@@ -18,6 +18,7 @@ struct pass {
 	size_t n_side, cap_side;
 	struct first *first;	/* [rank] */
 	size_t steps, in_order; /* reported steps; those in which a rank receives, then sends */
+	pl_ns t0, t1;		/* the span of the accounts */
 };
 struct first {		      /* of the messages of a rank in a step; INT64_MAX: none */
 	pl_ns sent, received; /* the begin of a send, the end of a receive */
@@ -230,19 +231,26 @@ static int one_node(struct pass *p, size_t k, const struct pl_shape *sh, uint32_
 		return cover(p, res, rank, start, start + ns, false, err);
 	if (!verdict_computes(x, sh, i, rank))
 		return 0;
-	cell->compute += ns;
+	if (verdict_compares(x, sh, i, rank))
+		cell->compute += ns;
+	else
+		x->rank[rank].held +=
+			pl_max_i64(0, pl_min_i64(start + ns, p->t1) - pl_max_i64(start, p->t0));
 	return cover(p, res, rank, start, start + ns, true, err);
 }
 
-/* The account of a rank has the time in which a thread issues communication. Another thread may
- * compute meanwhile, so that time is not subtracted: no rank computes longer than its operations.
+/* The account of a rank has the computation in phases that are causes, and the time in which a
+ * thread issues communication. Another thread may compute meanwhile, so the time of threads is not
+ * subtracted: no rank computes longer than its operations. A device does one of both at a time.
  */
-static void leave_out_issues(struct verdict_study *x, uint32_t rank)
+static void leave_out(struct verdict_study *x, uint32_t rank)
 {
 	pl_ns sum = 0;
 
-	if (x->rank[rank].device)
+	if (x->rank[rank].device) {
+		x->rank[rank].compute = pl_max_i64(0, x->rank[rank].compute - x->rank[rank].held);
 		return;
+	}
 	for (size_t k = 0; k < x->g->n_steps; k++)
 		if (pl_sim_reported(x->s, k))
 			sum = pl_add_sat(sum, verdict_cell(x, k, rank)->compute);
@@ -268,6 +276,38 @@ static void find_stages(struct pass *p)
 	}
 }
 
+/* What a computation covers of the path is no lost time. */
+static void leave_uncovered(struct pass *p)
+{
+	struct verdict_study *x = p->x;
+
+	pl_spans_unite(&p->cover);
+	pl_spans_unite(&p->busy);
+	for (size_t i = 0; i < x->n_parts; i++) {
+		struct verdict_part *q = &x->part[i];
+
+		if (q->rank == PL_NONE || (q->role == PL_RO_COMPUTE && q->part == PL_PP_NODE))
+			continue;
+		q->left -= pl_spans_cover(&p->cover, (int32_t)q->rank, q->start, q->start + q->ns);
+		if (is_loader(x, q))
+			q->host = q->left - q->ns +
+				  pl_spans_cover(&p->busy, (int32_t)q->rank, q->start,
+						 q->start + q->ns);
+	}
+}
+
+/* That of the accounts: it begins with the first reported step. */
+static void find_span(struct pass *p)
+{
+	const struct verdict_study *x = p->x;
+
+	p->t0 = INT64_MAX;
+	for (size_t k = 0; k < x->g->n_steps; k++)
+		if (pl_sim_reported(x->s, k))
+			p->t0 = pl_min_i64(p->t0, x->r->step_start[k]);
+	p->t1 = pl_add_sat(p->t0, x->g->n_ranks ? x->account->rank[0].span_ns : 0);
+}
+
 int pl_verdict_facts(struct verdict_study *x, struct pl_err *err)
 {
 	/* the roles that tell nothing here: a bit each */
@@ -279,6 +319,7 @@ int pl_verdict_facts(struct verdict_study *x, struct pl_err *err)
 	PL_TRY(pl_alloc(&p.at, g->n_res, sizeof(*p.at), err));
 	PL_TRY(pl_alloc(&p.least, (size_t)g->n_ranks, sizeof(*p.least), err));
 	PL_TRY(pl_alloc(&p.first, (size_t)g->n_ranks, sizeof(*p.first), err));
+	find_span(&p);
 	for (uint32_t i = 0; i < (uint32_t)g->n_ranks; i++)
 		p.least[i] = i;
 	for (size_t i = 0; i < x->n_parts; i++)
@@ -305,21 +346,9 @@ int pl_verdict_facts(struct verdict_study *x, struct pl_err *err)
 	x->messages_between_stages &= 2 * p.in_order >= p.steps;
 	find_stages(&p);
 	for (uint32_t i = 0; i < (uint32_t)g->n_ranks; i++)
-		leave_out_issues(x, i);
-	pl_spans_unite(&p.cover);
-	pl_spans_unite(&p.busy);
+		leave_out(x, i);
 	pl_spans_unite(&x->comm);
-	for (size_t i = 0; i < x->n_parts; i++) {
-		struct verdict_part *q = &x->part[i];
-
-		if (q->rank == PL_NONE || (q->role == PL_RO_COMPUTE && q->part == PL_PP_NODE))
-			continue;
-		q->left -= pl_spans_cover(&p.cover, (int32_t)q->rank, q->start, q->start + q->ns);
-		if (is_loader(x, q))
-			q->host = q->left - q->ns +
-				  pl_spans_cover(&p.busy, (int32_t)q->rank, q->start,
-						 q->start + q->ns);
-	}
+	leave_uncovered(&p);
 out:
 	pl_spans_fini(&p.cover);
 	pl_spans_fini(&p.busy);

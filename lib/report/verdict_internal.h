@@ -27,12 +27,13 @@ struct verdict_rank {
 	int32_t stage, stages;	    /* its stage, -1 unknown, and how many there are */
 	uint64_t sends;		    /* messages to other stages */
 	uint64_t forward, backward; /* of these: behind operations of a forward, backward pass */
-	pl_ns compute;		    /* over the span */
+	pl_ns compute;		    /* over the span, without that of phases that are causes */
+	pl_ns held;		    /* computation in those phases, in the span */
 	pl_ns phase[PL_PH_COUNT_];  /* only the time of phases that are causes */
 };
 /* Of a rank in a step. */
 struct verdict_cell {
-	pl_ns compute;
+	pl_ns compute;	     /* without that of phases that are causes */
 	pl_ns last_backward; /* its end, INT64_MIN: none */
 };
 struct verdict_tail {	   /* of a step: what the path does behind the backward pass */
@@ -118,6 +119,14 @@ static inline bool verdict_computes(const struct verdict_study *x, const struct 
 {
 	return sh->role[node] == PL_RO_COMPUTE &&
 	       !verdict_issues(x, sh->role[node], sh->phase ? sh->phase[node] : 0, rank);
+}
+/* A phase that holds is a cause of its own. What it computes would count twice if ranks were
+ * compared by it too. */
+static inline bool verdict_compares(const struct verdict_study *x, const struct pl_shape *sh,
+				    uint32_t node, uint32_t rank)
+{
+	return verdict_computes(x, sh, node, rank) &&
+	       !(sh->phase && pl_graph_phase_holds(sh->phase[node]));
 }
 /* Give ns of the part to another cause. */
 static inline void verdict_move(struct verdict_study *x, struct verdict_part *p, unsigned to,

@@ -157,7 +157,7 @@ static int compare(const struct verdict_study *x, struct classes *c,
 			pl_id id;
 
 			if (sh->res[i] == PL_NONE || (rank = x->rank_of[sh->res[i]]) == PL_NONE ||
-			    !verdict_computes(x, sh, i, rank) ||
+			    !verdict_compares(x, sh, i, rank) ||
 			    !class_key(x, sh, i, second ? rank : 0, &key))
 				continue;
 			none.sized = key.class.work != PL_NONE;

@@ -103,6 +103,48 @@ awk -v dir="$TMP/beside" '
 	}'
 first beside exposed-communication 'allreduce'
 check "... their work is not uneven" no grep -q '"cause":"imbalance"' "$TMP/out"
+# operations in a range that is a cause of its own are no more work of their rank
+plant stacking input 'rank 1, aten::stack' cause=input ms=60 who=1 inside=aten::stack
+check "... it has no more work" no grep -qE '"cause":"(imbalance|slow-rank)"' "$TMP/out"
+plant unpacking compilation 'rank 1' cause=compilation ms=60 who=1 inside=aten::addmm shapes=1
+check "... nor operations that take longer" no grep -qE '"cause":"(imbalance|slow-rank)"' "$TMP/out"
+# 60 ms of computation in a step; the device of rank 1 evaluates for 30 ms more
+mkdir "$TMP/device"
+awk -v dir="$TMP/device" '
+	function put(r, cat, name, tid, from, dur, args) {
+		printf "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%d,\"dur\":%d,\"args\":{%s}}",
+			(n[r]++ ? "," : "{\"distributedInfo\":{\"backend\":\"nccl\",\"rank\":" r ",\"world_size\":2},\"traceEvents\":["),
+			cat, name, cat == "kernel" ? r : 100 + r, tid, from, dur, args >(dir "/rank" r ".json")
+	}
+	function kernel(r, name, from, dur, args) {
+		corr++
+		put(r, "cpu_op", "aten::mm", 1, at, 9, "")
+		put(r, "cuda_runtime", "cudaLaunchKernel", 1, at + 1, 7, "\"correlation\":" corr)
+		put(r, "kernel", name, 7, from, dur, "\"device\":" r ",\"stream\":7,\"correlation\":" corr args)
+		at += 10
+	}
+	BEGIN {
+		for (s = 0; s < 4; s++)
+			for (r = 0; r < 2; r++) {
+				at = begin = 1000 + 110000 * s
+				put(r, "user_annotation", "ProfilerStep#" s, 1, begin, 109000, "")
+				for (i = 0; i < 20; i++)
+					kernel(r, "gemm", begin + 100 + 3000 * i, 3000, "")
+				if (r) {
+					put(r, "user_annotation", "validation", 1, at, 500, "")
+					for (i = 0; i < 10; i++)
+						kernel(r, "gemm_small", begin + 60100 + 3000 * i, 3000, "")
+					at += 500
+				}
+				kernel(r, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", begin + (r ? 90100 : 60100), r ? 10000 : 40000,
+					",\"Collective name\":\"allreduce\",\"In msg nelems\":1000000,\"dtype\":\"Float\"")
+				put(r, "cuda_runtime", "cudaDeviceSynchronize", 1, at, begin + 100200 - at, "")
+			}
+		print "]}" >(dir "/rank0.json")
+		print "]}" >(dir "/rank1.json")
+	}'
+first device evaluation 'rank 1'
+check "... nor has its device" no grep -qE '"cause":"(imbalance|slow-rank)"' "$TMP/out"
 plant exchange exposed-communication allreduce cause=communication ms=40
 # its backward pass accumulates gradients that nothing sends
 sed -i 's/"name": "autograd::engine::evaluate_function: MmBackward0",\(.*\)"args": {}/"name": "torch::autograd::AccumulateGrad",\1"args": {"Input Dims": [[10, 10]], "Input type": ["float"]}/' \

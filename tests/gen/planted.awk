@@ -1,7 +1,8 @@
 # Profiler files of a small training job in which one thing takes too long:
 #
 #	awk -v dir=DIR -v cause=CAUSE [-v n=RANKS] [-v steps=N] [-v who=RANK] [-v ms=MS] [-v seed=N] [-v named=0]
-#		[-v lost=MS] [-v more=N] [-v larger=N] [-v shapes=1] [-v once=1] -f planted.awk
+#		[-v lost=MS] [-v more=N] [-v larger=N] [-v shapes=1] [-v once=1] [-v inside=NAME]
+#		-f planted.awk
 #
 # On hosts (cpu): input, evaluation, checkpoint, garbage, compilation, slow, uneven, link, contention, communication,
 # compute. A step is: samples, 10 forward operations of 2 ms, 10 backward ones of 4 ms, an all-reduce of 5 ms (with link:
@@ -9,8 +10,8 @@
 # says what it is. With `lost`, one operation in ten, and one pause behind the update in three, last up to so much longer, as
 # on a machine that does something else. With `more`, a pass of the rank `who` has so many operations more; with `larger`, its
 # operations have tensors that are so many percent larger, and take as much longer. `shapes` records the sizes of tensors. With
-# `once`, input and garbage take time in step 3 alone. With a device: sync, memory, launch: 20 operations, each a launch and a
-# kernel. Times vary by 2 %.
+# `once`, input and garbage take time in step 3 alone. With `inside`, the range that names input or a pause has an operation of
+# this name. With a device: sync, memory, launch: 20 operations, each a launch and a kernel. Times vary by 2 %.
 function max(a, b) { return a > b ? a : b }
 function random() { return (seed = (seed * 16807) % 2147483647) / 2147483647 }
 function vary(ns) { return int(ns * (0.98 + 0.04 * random())) }
@@ -35,10 +36,17 @@ function op(r, name, ns,    slow, size, until) {
 function many(r) { return 10 + (here(r) ? more : 0) }
 function now(k) { return !once || k == 3 }
 function lose(share) { return lost && random() < share ? int(lost * 1000000 * random()) : 0 }
+# an operation in a range
+function within(r, from, until) {
+	if (inside != "")
+		put(r, "cpu_op", inside, 1, from + 2000, until - 2000, "")
+}
 # a pause of the interpreter, with a range or function that names it
 function pause(r, cat, name) {
-	if (named)
+	if (named) {
 		put(r, cat, name, 1, at[r] + 10000, at[r] + ms * 1000000 - 10000, "")
+		within(r, at[r] + 10000, at[r] + ms * 1000000 - 10000)
+	}
 	at[r] += ms * 1000000
 }
 function forward(r,    i) {
@@ -88,9 +96,10 @@ function host_step(k,    r, begin) {
 		begin[r] = at[r]
 		at[r] += 50000
 		if (cause == "input" && here(r) && now(k)) {
-			if (named)
+			if (named) {
 				range(r, "user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", vary(ms * 1000000))
-			else
+				within(r, begin[r] + 50000, at[r])
+			} else
 				at[r] += vary(ms * 1000000)
 		}
 		if (cause == "compilation" && here(r))
@@ -106,7 +115,7 @@ function host_step(k,    r, begin) {
 		allreduce()
 	for (r = 0; r < n; r++) {
 		range(r, "user_annotation", "Optimizer.step#SGD.step", vary(1000000))
-		if (cause == "evaluation" && k % 2) {
+		if (cause == "evaluation" && here(r) && k % 2) {
 			if (named)
 				put(r, "user_annotation", "validation", 1, at[r] - 1, at[r] + ms * 1000000, "")
 			for (begin[-1] = at[r]; at[r] < begin[-1] + ms * 1000000;)
