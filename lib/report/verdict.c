@@ -16,7 +16,6 @@
 
 #define LEAST	    0.01 /* of the path: smaller causes have no row */
 #define MUCH	    0.1 /* of the path: with such a cause that has a name, computation has no row */
-#define ALONE	    2	/* times the median of the other ranks: a cause that concerns one rank */
 #define BIG_COPY_NS 100000 /* a number that the host reads takes less */
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -200,47 +199,6 @@ static uint8_t top_phase(const struct verdict_study *x, unsigned cause, int64_t 
 	return best == PL_PH_OTHER ? PL_PH_UNKNOWN : best;
 }
 
-/* The rank whose time is far more than that of the others, its place; PL_NONE: none. */
-static uint32_t outlier(const struct verdict_study *x,
-			pl_ns (*of)(const struct verdict_study *, uint32_t rank, unsigned arg),
-			unsigned arg)
-{
-	enum { MOST = 4096 };
-	size_t n = (size_t)x->g->n_ranks, best = 0, k = 0;
-	int64_t v[MOST];
-
-	if (n < 2 || n > MOST)
-		return PL_NONE;
-	for (size_t i = 1; i < n; i++)
-		if (of(x, (uint32_t)i, arg) > of(x, (uint32_t)best, arg))
-			best = i;
-	for (size_t i = 0; i < n; i++)
-		if (i != best)
-			v[k++] = of(x, (uint32_t)i, arg);
-	return of(x, (uint32_t)best, arg) > ALONE * pl_median_i64(v, k) ? (uint32_t)best : PL_NONE;
-}
-
-static pl_ns phase_time(const struct verdict_study *x, uint32_t rank, unsigned phase)
-{
-	return x->rank[rank].phase[phase];
-}
-
-static pl_ns host_time(const struct verdict_study *x, uint32_t rank, unsigned unused)
-{
-	(void)unused;
-	return x->account->rank[rank].host_ns + x->account->rank[rank].idle_ns[PL_I_LAUNCH];
-}
-
-static pl_ns path_time(const struct verdict_study *x, uint32_t rank, unsigned cause)
-{
-	pl_ns sum = 0;
-
-	for (size_t i = 0; i < x->n_parts; i++)
-		if (x->part[i].cause == cause && x->part[i].rank == rank)
-			sum += x->part[i].left;
-	return sum;
-}
-
 struct words {
 	struct verdict_study *x;
 	unsigned cause;
@@ -358,7 +316,7 @@ static void tell_bubble(struct words *w)
 static void tell_input(struct words *w)
 {
 	const char *from = strstr(w->top, "enumerate") ? "DataLoader" : w->top;
-	uint32_t rank = outlier(w->x, phase_time, PL_PH_INPUT);
+	uint32_t rank = pl_verdict_longest_phase(w->x, PL_PH_INPUT);
 
 	if (rank != PL_NONE)
 		snprintf(w->own, sizeof(w->own), "rank %d", w->x->g->rank[rank]);
@@ -380,7 +338,7 @@ static void tell_launch(struct words *w)
 {
 	char what[160];
 
-	one_rank(w, outlier(w->x, host_time, 0));
+	one_rank(w, pl_verdict_longest_host(w->x));
 	snprintf(what, sizeof(what), "%s%s", w->top, w->in);
 	set_where(w, what);
 	TELL(w, "the host launches too slowly for the device %s: %s", w->percent, w->row->where);
@@ -449,7 +407,7 @@ static void tell_host_sync(struct words *w)
 			most = w->x->run[i].host;
 			call = w->x->run[i].waited;
 		}
-	one_rank(w, outlier(w->x, path_time, w->cause));
+	one_rank(w, pl_verdict_longest_path(w->x, w->cause));
 	snprintf(w->top, sizeof(w->top), "%s%s", name_of(w->x, call), w->in);
 	set_where(w, w->top);
 	TELL(w, "the host waits for the device, which then waits for the host, %s: %s", w->percent,
@@ -458,7 +416,7 @@ static void tell_host_sync(struct words *w)
 
 static void tell_memory(struct words *w)
 {
-	one_rank(w, outlier(w->x, path_time, w->cause));
+	one_rank(w, pl_verdict_longest_path(w->x, w->cause));
 	set_where(w, w->top);
 	TELL(w, "allocation of memory and copies from or to the host %s: %s", w->percent,
 	     w->row->where);
@@ -468,9 +426,9 @@ static void tell_phase(struct words *w, unsigned phase, const char *what)
 {
 	bool named = w->x->rank[0].phase[phase] > 0;
 
-	one_rank(w, outlier(w->x, phase_time, phase));
+	one_rank(w, pl_verdict_longest_phase(w->x, phase));
 	if (!*w->own)
-		one_rank(w, outlier(w->x, path_time, w->cause));
+		one_rank(w, pl_verdict_longest_path(w->x, w->cause));
 	set_where(w, strcmp(w->top, "host gap") ? w->top : "");
 	TELL(w, "%s %s: %s%s", what, w->percent, w->row->where, named ? "" : " (inferred)");
 }

@@ -42,6 +42,7 @@ struct verdict_tail {	   /* of a step: what the path does behind the backward pa
 };
 struct verdict_transfers { /* of one group or pair of ranks, of one kind and size */
 	uint32_t size;	   /* which kind and size */
+	bool compared;	   /* its group or pair is */
 	int64_t who;	   /* a group, or -1 - (a << 20 | b) for the ranks a < b */
 	pl_ns ns;
 	uint64_t n;
@@ -164,5 +165,10 @@ bool pl_verdict_unusual(const struct verdict_study *x, const struct verdict_part
 int pl_verdict_slow_link(struct verdict_study *x, struct pl_err *err) PL_MUST;
 int pl_verdict_contention(struct verdict_study *x, struct pl_err *err) PL_MUST;
 int pl_verdict_ranks(struct verdict_study *x, struct pl_err *err) PL_MUST;
+/* The rank whose time is far more than that of the others, its place; PL_NONE: none. The time: in a
+ * phase; in which its host launches or does other work; of a cause on the path. */
+uint32_t pl_verdict_longest_phase(const struct verdict_study *x, unsigned phase);
+uint32_t pl_verdict_longest_host(const struct verdict_study *x);
+uint32_t pl_verdict_longest_path(const struct verdict_study *x, unsigned cause);
 
 #endif

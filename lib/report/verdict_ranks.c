@@ -26,6 +26,7 @@
 #define EXCESS	   0.05 /* of the computation beside communication: less is noise */
 #define MOST_STEPS 0.7	/* of the steps: a rank that is the slowest in these is slow */
 #define UNEQUAL	   0.03 /* of the computation: ranks that differ less are equal */
+#define ALONE	   2	/* times the median of the other ranks: a cause that concerns one rank */
 #define ALIKE	   1.25 /* numbers of operations that differ less are about as many */
 
 /* ---- links ----------------------------------------------------------------------------------- */
@@ -46,15 +47,18 @@ static double mean_elsewhere(const struct verdict_study *x, const struct verdict
 }
 
 /* How many times as long the transfers of `who` take as those of the same size elsewhere. */
-static double slowness(const struct verdict_study *x, int64_t who, double *room)
+static double slowness(struct verdict_study *x, int64_t who, double *room)
 {
 	double own = 0, usual = 0;
 
 	for (size_t i = 0; i < x->n_transfers; i++) {
-		const struct verdict_transfers *t = &x->transfers[i];
+		struct verdict_transfers *t = &x->transfers[i];
 		double mean;
 
-		if (t->who != who || t->n < FEW || (mean = mean_elsewhere(x, t, room)) <= 0)
+		if (t->who != who)
+			continue;
+		t->compared = true;
+		if (t->n < FEW || (mean = mean_elsewhere(x, t, room)) <= 0)
 			continue;
 		own += (double)t->ns;
 		usual += mean * (double)t->n;
@@ -69,8 +73,11 @@ int pl_verdict_slow_link(struct verdict_study *x, struct pl_err *err)
 	x->slow_link = INT64_MIN;
 	PL_CHECK(pl_alloc(&room, x->n_transfers, sizeof(*room), err));
 	for (size_t i = 0; i < x->n_transfers && x->n_transfers < MOST_PAIRS; i++) {
-		double v = slowness(x, x->transfers[i].who, room);
+		double v;
 
+		if (x->transfers[i].compared)
+			continue;
+		v = slowness(x, x->transfers[i].who, room);
 		if (v > worst) {
 			worst = v;
 			x->slow_link = x->transfers[i].who;
@@ -393,4 +400,62 @@ int pl_verdict_ranks(struct verdict_study *x, struct pl_err *err)
 out:
 	pl_free(room);
 	return rc;
+}
+
+/* ---- one rank that differs from the others --------------------------------------------------- */
+
+#define MOST_RANKS 4096 /* more are not compared */
+
+/* v: by rank, of which there are no more than MOST_RANKS; reordered. */
+static uint32_t longest(int64_t *v, size_t n)
+{
+	size_t best = 0;
+	int64_t most;
+
+	if (n < 2)
+		return PL_NONE;
+	for (size_t i = 1; i < n; i++)
+		if (v[i] > v[best])
+			best = i;
+	most = v[best];
+	v[best] = v[n - 1];
+	return most > ALONE * pl_median_i64(v, n - 1) ? (uint32_t)best : PL_NONE;
+}
+
+uint32_t pl_verdict_longest_phase(const struct verdict_study *x, unsigned phase)
+{
+	size_t n = (size_t)x->g->n_ranks;
+	int64_t v[MOST_RANKS];
+
+	if (n > MOST_RANKS)
+		return PL_NONE;
+	for (size_t i = 0; i < n; i++)
+		v[i] = x->rank[i].phase[phase];
+	return longest(v, n);
+}
+
+uint32_t pl_verdict_longest_host(const struct verdict_study *x)
+{
+	const struct pl_rank_time *of = x->account->rank;
+	size_t n = (size_t)x->g->n_ranks;
+	int64_t v[MOST_RANKS];
+
+	if (n > MOST_RANKS)
+		return PL_NONE;
+	for (size_t i = 0; i < n; i++)
+		v[i] = of[i].host_ns + of[i].idle_ns[PL_I_LAUNCH];
+	return longest(v, n);
+}
+
+uint32_t pl_verdict_longest_path(const struct verdict_study *x, unsigned cause)
+{
+	size_t n = (size_t)x->g->n_ranks;
+	int64_t v[MOST_RANKS] = { 0 };
+
+	if (n > MOST_RANKS)
+		return PL_NONE;
+	for (size_t i = 0; i < x->n_parts; i++)
+		if (x->part[i].cause == cause && x->part[i].rank != PL_NONE)
+			v[x->part[i].rank] += x->part[i].left;
+	return longest(v, n);
 }

@@ -167,6 +167,30 @@ plant hot slow-rank 'rank 2' cause=slow ms=40 who=2 n=4
 plant fever slow-rank 'rank 1' cause=slow ms=60 who=1 steps=8 lost=10 shapes=1
 plant link slow-link 'ranks 2,3' cause=link ms=30 who=2 n=8
 plant cable slow-link 'ranks 0,1' cause=link ms=25 who=0 n=4
+# transfers of 2000 sizes in two groups: each group is compared once, not once for each of its sizes. That takes a tenth of a
+# second; the limit is far above it
+mkdir "$TMP/sizes"
+awk -v dir="$TMP/sizes" '
+	BEGIN {
+		for (r = 0; r < 4; r++) {
+			file = dir "/rank" r ".json"
+			printf "{\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":%d,\"world_size\":4},\"traceEvents\":[", r >file
+			for (s = at = 0; s < 3; s++) {
+				begin = at
+				for (i = 0; i < 2000; i++) {
+					dur = r < 2 ? 10 : 30
+					printf "{\"ph\":\"X\",\"cat\":\"collective\",\"name\":\"allreduce\",\"pid\":%d,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{\"Process Group Name\":\"p%d\",\"Seq\":%d,\"bytes\":%d}},",
+						r, at, dur, r / 2, s * 2000 + i, 1000 + 4 * i >file
+					at += dur
+				}
+				printf "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":%d,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{}}%s",
+					s, r, begin, at - begin, s < 2 ? "," : "]}\n" >file
+			}
+		}
+	}'
+graph sizes
+status 0 "links are compared soon" sh -c "ulimit -t 4; exec '$BIN/replay' -q --no-worth '$TMP/sizes.graph'"
+holds "$TMP/out" '^bound by: a slow link [0-9]* %: transfers of ranks 2,3 ' "... and the slow one is found"
 plant uneven imbalance 'all ranks' cause=uneven ms=60 n=4 steps=8
 plant lengths imbalance 'all ranks' cause=uneven ms=80 n=3 steps=9
 plant layers imbalance 'rank 1' cause=compute more=10 who=1
