@@ -422,15 +422,25 @@ static void tell_memory(struct words *w)
 	     w->row->where);
 }
 
+/* Does a recorded name say so, of some part of the path? */
+static bool is_named(const struct words *w, unsigned phase)
+{
+	const struct verdict_study *x = w->x;
+
+	for (size_t i = 0; i < x->n_parts; i++)
+		if (x->part[i].cause == w->cause && x->part[i].phase == phase)
+			return true;
+	return false;
+}
+
 static void tell_phase(struct words *w, unsigned phase, const char *what)
 {
-	bool named = w->x->rank[0].phase[phase] > 0;
-
 	one_rank(w, pl_verdict_longest_phase(w->x, phase));
 	if (!*w->own)
 		one_rank(w, pl_verdict_longest_path(w->x, w->cause));
 	set_where(w, strcmp(w->top, "host gap") ? w->top : "");
-	TELL(w, "%s %s: %s%s", what, w->percent, w->row->where, named ? "" : " (inferred)");
+	TELL(w, "%s %s: %s%s", what, w->percent, w->row->where,
+	     is_named(w, phase) ? "" : " (inferred)");
 }
 
 static void tell_checkpoint(struct words *w)
@@ -443,9 +453,26 @@ static void tell_garbage(struct words *w)
 	tell_phase(w, PL_PH_GARBAGE, "pauses of the interpreter for garbage collection");
 }
 
+/* Work behind a step belongs to it, but not to the time that it takes. */
+static bool is_in_step(const struct verdict_study *x, const struct verdict_part *p)
+{
+	return pl_sim_reported(x->s, p->step) && p->start >= x->r->step_start[p->step] &&
+	       p->start < x->r->step_end[p->step];
+}
+
 static void tell_evaluation(struct words *w)
 {
-	tell_phase(w, PL_PH_EVALUATION, "evaluation between the steps");
+	const struct verdict_study *x = w->x;
+	pl_ns inside = 0, between = 0;
+
+	for (size_t i = 0; i < x->n_parts; i++) {
+		const struct verdict_part *p = &x->part[i];
+
+		if (p->cause == w->cause)
+			*(is_in_step(x, p) ? &inside : &between) += p->left;
+	}
+	tell_phase(w, PL_PH_EVALUATION,
+		   between > inside ? "evaluation between the steps" : "evaluation");
 }
 
 static void tell_compilation(struct words *w)

@@ -213,11 +213,19 @@ plant print host-synchronisation cudaStreamSynchronize cause=sync ms=0.6 seed=5
 plant malloc memory-stall 'cuda(Free|Malloc)' cause=memory ms=2
 plant pageable memory-stall 'Memcpy HtoD' cause=memory ms=1.5 named=0
 plant save checkpoint '' cause=checkpoint ms=120
+plant saving checkpoint 'rank 1' cause=checkpoint ms=120 who=1
+check "... a name on the rank that writes says so" grep -qE '"text":"writing checkpoints [0-9]+ %: rank 1[^"()]*"' "$TMP/out"
 plant writing checkpoint 'rank 1' cause=checkpoint ms=150 who=1 named=0
 plant collect garbage-collection 'rank 1' cause=garbage ms=60 who=1
 plant pauses garbage-collection 'rank 0' cause=garbage ms=80 who=0 named=0
 plant validation evaluation '' cause=evaluation ms=80
+check "... a recorded name says so; it is a part of the steps" grep -qE '"text":"evaluation [0-9]+ %: [^"()]*"' "$TMP/out"
+plant epochs evaluation '' cause=evaluation ms=80 outside=1
+check "... between the steps, as none of them has it" grep -qE '"text":"evaluation between the steps [0-9]+ %: [^"()]*"' "$TMP/out"
+plant scoring evaluation 'rank 1' cause=evaluation ms=80 who=1
+check "... named on the rank that does it" grep -qE '"text":"evaluation [0-9]+ %: rank 1[^"()]*"' "$TMP/out"
 plant testing evaluation '' cause=evaluation ms=80 named=0
+check "... no name says so" grep -qE '"text":"evaluation [0-9]+ %: [^"]*\(inferred\)"' "$TMP/out"
 
 # a pause that comes once may be anything
 for cause in input garbage; do

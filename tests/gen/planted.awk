@@ -2,7 +2,7 @@
 #
 #	awk -v dir=DIR -v cause=CAUSE [-v n=RANKS] [-v steps=N] [-v who=RANK] [-v ms=MS] [-v seed=N] [-v named=0]
 #		[-v lost=MS] [-v more=N] [-v larger=N] [-v shapes=1] [-v once=1] [-v inside=NAME]
-#		-f planted.awk
+#		[-v outside=1] -f planted.awk
 #
 # On hosts (cpu): input, evaluation, checkpoint, garbage, compilation, slow, uneven, link, contention, communication,
 # compute. A step is: samples, 10 forward operations of 2 ms, 10 backward ones of 4 ms, an all-reduce of 5 ms (with link:
@@ -11,7 +11,8 @@
 # on a machine that does something else. With `more`, a pass of the rank `who` has so many operations more; with `larger`, its
 # operations have tensors that are so many percent larger, and take as much longer. `shapes` records the sizes of tensors. With
 # `once`, input and garbage take time in step 3 alone. With `inside`, the range that names input or a pause has an operation of
-# this name. With a device: sync, memory, launch: 20 operations, each a launch and a kernel. Times vary by 2 %.
+# this name. With `outside`, evaluation is no part of a step. With a device: sync, memory, launch: 20 operations, each a launch
+# and a kernel. Times vary by 2 %.
 function max(a, b) { return a > b ? a : b }
 function random() { return (seed = (seed * 16807) % 2147483647) / 2147483647 }
 function vary(ns) { return int(ns * (0.98 + 0.04 * random())) }
@@ -91,6 +92,14 @@ function backward(r, k,    i, slow, from) {
 		put(r, "collective", "allreduce", 2, from + 1000, at[r] - 30000, "\"Process Group Name\": \"dp\", \"Seq\": " 1000 + k ", \"bytes\": 4000000")
 	}
 }
+function evaluate(r, k,    begin) {
+	if (cause != "evaluation" || !here(r) || !(k % 2))
+		return
+	if (named)
+		put(r, "user_annotation", "validation", 1, at[r] - 1, at[r] + ms * 1000000, "")
+	for (begin = at[r]; at[r] < begin + ms * 1000000;)
+		op(r, "aten::addmm", 2000000)
+}
 function host_step(k,    r, begin) {
 	for (r = 0; r < n; r++) {
 		begin[r] = at[r]
@@ -115,16 +124,14 @@ function host_step(k,    r, begin) {
 		allreduce()
 	for (r = 0; r < n; r++) {
 		range(r, "user_annotation", "Optimizer.step#SGD.step", vary(1000000))
-		if (cause == "evaluation" && here(r) && k % 2) {
-			if (named)
-				put(r, "user_annotation", "validation", 1, at[r] - 1, at[r] + ms * 1000000, "")
-			for (begin[-1] = at[r]; at[r] < begin[-1] + ms * 1000000;)
-				op(r, "aten::addmm", 2000000)
-		}
+		if (!outside)
+			evaluate(r, k)
 		if (cause == "checkpoint" && here(r) && k % 3 == 2)
 			pause(r, "user_annotation", "save_checkpoint")
 		at[r] += 50000 + lose(0.3)
 		put(r, "user_annotation", "ProfilerStep#" k, 1, begin[r], at[r], "")
+		if (outside)
+			evaluate(r, k)
 	}
 }
 function call(name, ns) {
