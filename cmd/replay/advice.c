@@ -12,6 +12,8 @@
 #define LEAST 0.01 /* of the step: what saves less is no advice ... */
 #define SMALL 0.03 /* ... nor is a cause that the verdict does not name */
 
+#define MOST_WORKERS 64 /* that are advised */
+
 static const struct advice {
 	uint8_t cause;
 	const char *selector; /* NULL: nothing to simulate */
@@ -56,6 +58,15 @@ static const char contention_on_hosts[] =
 static const char host_computation[] =
 	"if computation took half the time: torch.compile may shorten it; so do more threads "
 	"(OMP_NUM_THREADS) where cores are idle";
+static const char computation_of_halves[] =
+	"computation twice as fast: torch.compile, or another device; most of it has numbers of 16 "
+	"bits already";
+/* Numbers of 16 bits get no smaller by a setting. */
+static const char gradients_of_halves[] =
+	"half the communication: gradients, which have 16 bits already, in every second step (DDP: "
+	"no_sync()), or a faster network";
+static const char bytes_of_halves[] =
+	"communication twice as fast: a faster network, as what is sent has 16 bits already";
 static const char fewer_bytes[] = "half the bytes: bfloat16 for what is sent, or a faster network";
 static const char fewer_bytes_of_shards[] =
 	"half the bytes: bfloat16 for what is sent (FSDP: MixedPrecisionPolicy), or a faster "
@@ -65,15 +76,73 @@ static const char *what_to_do(const struct report *r, const struct advice *a,
 			      const struct pl_verdict_row *v)
 {
 	bool shards = v->coll == PL_COLL_ALLGATHER || v->coll == PL_COLL_REDUCE_SCATTER;
+	bool halves = a->cause == PL_VERDICT_COMPUTE ? r->half_computation : r->half_comm[v->coll];
 
 	if (a->cause == PL_VERDICT_CONTENTION && !r->start_device)
 		return contention_on_hosts;
 	if (a->cause == PL_VERDICT_COMPUTE && !r->start_device)
 		return host_computation;
+	if (a->cause == PL_VERDICT_COMPUTE && halves)
+		return computation_of_halves;
+	if (a->cause == PL_VERDICT_EXPOSED && halves)
+		return v->gradient ? gradients_of_halves : bytes_of_halves;
 	if (a->cause == PL_VERDICT_EXPOSED && !v->gradient)
 		return shards ? fewer_bytes_of_shards : fewer_bytes;
 	return a->what;
 }
+
+/* ---- types ----------------------------------------------------------------------------------- */
+
+struct halves { /* time, and that of it in numbers of 16 bits or fewer */
+	double all, half;
+};
+
+static void add_time(const struct pl_graph *g, pl_id type, pl_ns ns, struct halves *h)
+{
+	static const char *const small[] = { "bfloat16", "float16", "float8" };
+
+	h->all += (double)ns;
+	for (size_t i = 0; i < PL_LEN(small) && type != PL_NONE; i++)
+		h->half += strcmp(pl_intern_get(&g->str, type), small[i]) ? 0 : (double)ns;
+}
+
+static bool is_product(unsigned op)
+{
+	return op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION || op == PL_OP_ATTENTION;
+}
+
+static bool most(const struct halves *h)
+{
+	return 2 * h->half > h->all;
+}
+
+void find_types(struct report *r)
+{
+	struct halves comm[PL_LEN(r->half_comm)] = { { 0 } }, product = { 0 }, other = { 0 };
+	const struct pl_graph *g = &r->g;
+
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_gstep *st = &g->step[k];
+		const struct pl_shape *s = &g->shape[st->shape];
+
+		for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+			const struct pl_gcomm *c =
+				s->role[i] == PL_RO_TRANSFER ? pl_node_comm(s, i) : NULL;
+			bool known = s->work && s->work[i] != PL_NONE;
+
+			if (c && c->kind < PL_LEN(comm))
+				add_time(g, c->type, st->dur[i], &comm[c->kind]);
+			else if (s->role[i] == PL_RO_COMPUTE)
+				add_time(g, known ? g->work[s->work[i]].type : PL_NONE, st->dur[i],
+					 is_product(pl_node_operator(g, s, i)) ? &product : &other);
+		}
+	}
+	r->half_computation = most(product.all > 0 ? &product : &other);
+	for (size_t i = 0; i < PL_LEN(comm); i++)
+		r->half_comm[i] = most(&comm[i]);
+}
+
+/* ---- what changes save ----------------------------------------------------------------------- */
 
 /* Did processes beside the job read its batches? Then a fetch is their work, else the job's. */
 static bool has_workers(const struct pl_graph *g)
@@ -84,11 +153,12 @@ static bool has_workers(const struct pl_graph *g)
 	return false;
 }
 
-/* What the change of `line` saves, by simulation; perhaps it was simulated before. */
-static int simulate(const struct report *r, const char *line, double factor, struct saving *saves,
-		    struct pl_err *err)
+/* What the change of `line` saves, by simulation; perhaps it was simulated before. in_graph: it
+ * stands for a change of the graph. *alone: the share that it saves of the recorded times. */
+static int simulate(const struct report *r, const char *line, double factor, bool in_graph,
+		    struct saving *saves, double *alone, struct pl_err *err)
 {
-	struct halving x = { .factor = factor, .touched = 1 - factor };
+	struct halving x = { .factor = factor, .touched = 1 - factor, .in_graph = in_graph };
 	struct pl_graph_select select = { 0 };
 	pl_ns *length = NULL;
 	const char *kind;
@@ -98,6 +168,7 @@ static int simulate(const struct report *r, const char *line, double factor, str
 	for (size_t i = 0; i < r->n_changes; i++)
 		if (!strcmp(r->change[i].change, line)) {
 			*saves = r->change[i].saves;
+			*alone = saves->share;
 			return 0;
 		}
 	pl_plan_init(&plan);
@@ -109,8 +180,8 @@ static int simulate(const struct report *r, const char *line, double factor, str
 	PL_TRY(pl_sim_means(r->s, &(struct pl_sim_scale){ &select, (float)factor, length }, 1,
 			    &x.mean, err));
 	x.length = length;
-	if (factor > 0) /* else a row stands for another change */
-		PL_TRY(predict_line(r, line, &x, length, err));
+	*alone = 1 - x.mean / r->mean;
+	PL_TRY(predict_line(r, line, &x, length, err));
 	find_saving(r, &x, saves);
 out:
 	pl_graph_select_fini(&select);
@@ -119,15 +190,17 @@ out:
 	return rc;
 }
 
-/* Enough workers hide the time of the batches: then the job does not wait for input. */
+/* Enough workers hide the time of the batches: then the job does not wait for input. Enough with
+ * the recorded times, which --what-if has, and with those of a job without the profiler. */
 static int try_workers(struct report *r, struct advice_row *row, struct pl_err *err)
 {
-	double rest;
+	double alone, share, rest;
 	int n;
 
-	PL_CHECK(simulate(r, "scale phase=input by 0", 0, &row->saves, err));
-	rest = 1 - row->saves.share;
-	n = rest > 0 ? (int)fmin(64, ceil(row->saves.share / rest)) : 1;
+	PL_CHECK(simulate(r, "scale phase=input by 0", 0, true, &row->saves, &alone, err));
+	share = fmax(row->saves.share, alone);
+	rest = 1 - share;
+	n = rest > 0 ? (int)fmin(MOST_WORKERS, ceil(share / rest)) : MOST_WORKERS;
 	n = n > 1 ? n : 1;
 	snprintf(row->what, sizeof(row->what),
 		 "batches that are read beside the job: DataLoader(num_workers=%d)", n);
@@ -155,7 +228,7 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 	if (a->cause == PL_VERDICT_INPUT && !has_workers(&r->g)) {
 		PL_CHECK(try_workers(r, &row, err));
 	} else if (a->selector && (v->rank >= 0 || a->factor > 0)) {
-		double factor = a->factor > 0 ? a->factor : 1 - v->more;
+		double factor = a->factor > 0 ? a->factor : 1 - v->more, alone;
 		char of[24] = "";
 
 		if (a->factor <= 0) {
@@ -165,7 +238,7 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 		}
 		snprintf(row.change, sizeof(row.change), "scale %s%s by %.3g", of, a->selector,
 			 factor);
-		PL_CHECK(simulate(r, row.change, factor, &row.saves, err));
+		PL_CHECK(simulate(r, row.change, factor, false, &row.saves, &alone, err));
 	} else if (a->selector) {
 		return 0;
 	}

@@ -49,6 +49,7 @@ struct step_row {
 	int64_t number;
 	pl_ns recorded, replayed;
 	pl_ns period, predicted; /* INT64_MIN: none */
+	pl_ns simulated;	 /* predicted, with what corrections take out; else replayed */
 	double error;		 /* of replayed, a signed share of recorded */
 };
 
@@ -81,6 +82,7 @@ struct halving {
 	const pl_ns *length;	/* [reported step] */
 	double factor, touched; /* touched: by which share operations of a class get shorter */
 	bool comm, pauses;	/* communication, pauses of threads are among them */
+	bool in_graph;		/* in place of a change of the graph: without contention */
 	double profiler_error;	/* as in struct trust */
 };
 
@@ -169,6 +171,9 @@ struct report {
 	size_t n_rows, cap_rows;
 	struct pl_account account;
 	struct pl_verdict verdict;
+	/* Does most of it have numbers of 16 bits or fewer? Of products if there are any: with
+	 * autocast they have, and other operations have not. */
+	bool half_computation, half_comm[PL_COLL_COUNT_]; /* [enum pl_coll] */
 	struct advice_row advice[ADVICES];
 	size_t n_advice;
 	struct wait_row wait[3];
@@ -254,7 +259,7 @@ void correct_for_profiler(struct report *r);
 
 /* ---- trust.c ---- */
 /* What speaks against the recording: ranks that are not there, equal operations that take unlike
- * times. Before test_graph(), and before columns are dropped. */
+ * times. Finds types, too. Before test_graph(), and before columns are dropped. */
 int judge_recording(struct report *r, struct pl_err *err) PL_MUST;
 /* The self-test of the recorded graph, before its durations are changed. If r->path is not found
  * yet, r->run is the replay as recorded. `worth`: find_worth() follows. */
@@ -301,6 +306,8 @@ void print_verdict(const struct report *r, struct pl_writer *w);
 void put_verdict(struct pl_writer *w, const struct report *r);
 
 /* ---- advice.c ---- */
+/* r->half_computation and r->half_comm, while the columns are there. */
+void find_types(struct report *r);
 /* What a user can do about the verdict: r->advice, what saves most first. */
 int find_advice(struct report *r, struct pl_err *err) PL_MUST;
 void print_advice(const struct report *r, struct pl_writer *w);

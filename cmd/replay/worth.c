@@ -378,7 +378,7 @@ int predict_line(const struct report *r, const char *line, struct halving *x, pl
 		 struct pl_err *err)
 {
 	const struct changes *made = r->changes;
-	struct pl_rewrite_basis basis = { .contention = r->basis.contention };
+	struct pl_rewrite_basis basis = { .contention = x->in_graph ? 1 : r->basis.contention };
 	struct pl_sim *s = NULL;
 	uint64_t *hits = NULL;
 	struct pl_plan plan;

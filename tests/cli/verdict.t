@@ -50,8 +50,21 @@ plant() {
 kgen compute compute gemm --comm-scale=0.05
 kgen alone compute gemm --ranks=1
 kgen network exposed-communication allreduce --comm-scale=3
-"$BIN/replay" -q "$TMP/network.graph" >"$TMP/out"
+# advice NAME: of the job in the folder NAME, on one line
+advice() { "$BIN/replay" -q "$TMP/$1" | tr -s ' \n' ' ' >"$TMP/out"; }
+# wide NAME: the job NAME in numbers of 32 bits
+wide() {
+	mkdir "$TMP/$1-wide"
+	for f in "$TMP/$1"/rank*.json; do
+		sed 's/BFloat16/Float/g; s/bfloat16/float/g; s/bf16/f32/g; s/_s16816gemm//g' "$f" >"$TMP/$1-wide/${f##*/}"
+	done
+}
+wide network
+advice network-wide
 holds "$TMP/out" 'half the bytes: gradients in bfloat16' "gradients get advice of their own"
+advice network
+check "... those in bfloat16 already another one" no grep -q 'bf16_compress_hook' "$TMP/out"
+holds "$TMP/out" 'half the communication: gradients, which have 16 bits already, in every second step (DDP: no_sync()), or' "... that helps them"
 kgen sharded exposed-communication allgather --kind=fsdp --ranks=2 --steps=2 --comm-scale=8
 "$BIN/replay" -q "$TMP/sharded.graph" >"$TMP/out"
 holds "$TMP/out" 'bfloat16 for what is sent (FSDP:' "... and so do shards"
@@ -311,8 +324,30 @@ check "... $predicted %" awk -v p="$predicted" '/^would help/ { exit !(p < -40 &
 check "computation that is faster comes last: no setting makes it so" awk '/^error of/ { exit } /half the time/ { last = NR } /^ .*%\):|at most/ { n = NR }
 	END { exit !(last && n == last) }' "$TMP/out"
 check "bfloat16 is no advice for the computation of hosts" no grep -q autocast "$TMP/out"
-"$BIN/replay" -q "$TMP/compute.graph" >"$TMP/out"
+# communication beside computation, and a loader that takes 30 ms: a graph without the loader has as much of both
+mkdir "$TMP/reads"
+sed 's/if (cause == "input" .*{$/if (here(r)) {/; s/__next__", vary(ms \* 1000000)/__next__", vary(30000000)/' \
+	"$SRC/tests/gen/planted.awk" >"$TMP/reads.awk"
+awk -v dir="$TMP/reads" -v cause=contention -v ms=80 -v n=4 -v who=-1 -v named=1 -f "$TMP/reads.awk"
+"$BIN/replay" -q "$TMP/reads" >"$TMP/reads.txt"
+predicted=$("$BIN/replay" -q --no-worth --what-if 'loader-workers 1' "$TMP/reads" | sed -n '1s/.*predicted [^(]*(\([-0-9.]*\) %.*/\1/p')
+check "... also beside communication: $predicted %" awk -v p="$predicted" '/^would help.*batches/ { n = 1; exit !(p < -20 && ($3 - p) ^ 2 < 0.01) } END { if (!n) exit 1 }' "$TMP/reads.txt"
+# steps that do nothing but read
+awk 'BEGIN {
+	printf "{\"schemaVersion\":1,\"traceEvents\":["
+	for (s = 0; s < 4; s++)
+		printf "%s{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":300,\"args\":{}},\n{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":300,\"args\":{}}",
+			s ? ",\n" : "\n", 300 * s, s, 300 * s
+	print "\n]}" }' >"$TMP/only.json"
+advice only.json
+holds "$TMP/out" "DataLoader(num_workers=64) (--what-if 'loader-workers 64')" "no number of workers is enough for steps that only read: the most"
+wide compute
+advice compute-wide
 holds "$TMP/out" 'bfloat16 (torch.autocast)' "... but for that of devices"
+advice compute
+check "... whose products have not 16 bits already" no grep -q 'autocast' "$TMP/out"
+holds "$TMP/out" 'twice as fast: torch.compile, or another device; most of it has numbers of 16 bits already' "... else there are other ways"
+"$BIN/replay" -q "$TMP/compute.graph" >"$TMP/out"
 check "what speaks for nothing is no advice: its interval holds zero" awk '/%\): / && match($0, /to [-0-9.]+ %/) {
 	if (substr($0, RSTART + 3) + 0 >= 0) bad = 1; n++ } END { exit !(n && !bad) }' "$TMP/out"
 "$BIN/replay" -q -O json "$TMP/compute.graph" >"$TMP/json"
