@@ -31,7 +31,7 @@ static int measure_steps(struct report *r, const struct pl_run *base, struct pl_
 		pl_sim_recorded(r->s, k, &start, &end);
 		x->number = r->g.step[k].number;
 		x->recorded = end - start;
-		x->replayed = length(base, k);
+		x->replayed = x->simulated = length(base, k);
 		x->error =
 			x->recorded ? (double)(x->replayed - x->recorded) / (double)x->recorded : 0;
 		x->period = x->predicted = INT64_MIN;
@@ -85,7 +85,7 @@ static void predict_steps(struct report *r)
 
 		if (!pl_sim_reported(r->s, k) || n == r->n_steps)
 			continue;
-		ns = length(&r->run, k);
+		ns = r->step[n].simulated = length(&r->run, k);
 		if (r->bias && r->bias_out)
 			ns = pl_max_i64(ns - r->bias[k], 0);
 		r->step[n++].predicted = ns;

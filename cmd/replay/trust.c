@@ -353,7 +353,9 @@ static double doubtful(const struct pl_selftest_path *p)
 }
 
 /* The ratios that the steps predict; `after`: the steps after a change of the described run, or
- * NULL. One step does not say how they scatter, nor does the mean of many. */
+ * NULL. A simulation of a change is compared with another simulation, not with a prediction, of
+ * which the bias of the model and the profiler are taken out. One step does not say how they
+ * scatter, nor does the mean of many. */
 static double of_steps(const struct report *r, const pl_ns *after)
 {
 	double sum = 0, squares = 0, mean;
@@ -361,7 +363,7 @@ static double of_steps(const struct report *r, const pl_ns *after)
 
 	for (size_t i = 0; i < r->n_steps; i++) {
 		const struct step_row *s = &r->step[i];
-		pl_ns before = after && s->predicted != INT64_MIN ? s->predicted : s->replayed;
+		pl_ns before = after ? s->simulated : s->replayed;
 		double x = (double)(after ? after[i] : s->predicted) / (double)before;
 
 		if ((!after && s->predicted == INT64_MIN) || before <= 0)
