@@ -151,6 +151,20 @@ static void judge_profiler(struct report *r)
 			r->compared ? "this comparison has in it" : "predictions leave out");
 }
 
+/* A comparison has no interval, so nothing is assumed there. */
+static void judge_one_step(struct report *r)
+{
+	const char *what =
+		r->g.stepless ? "the recording has no steps" : "one complete step was recorded";
+
+	if (r->compared)
+		because(&r->trust, TRUST_MEDIUM, "%s: nothing says how much steps differ", what);
+	else
+		because(&r->trust, TRUST_MEDIUM,
+			"%s: how much steps differ is assumed (by %.0f %% of what a change saves)",
+			what, 100 * PL_SELFTEST_SCATTER);
+}
+
 /* The mean of few steps of which some are unusual is not that of many. Where steps overlap, each
  * may be longer than the one before, so their periods count. */
 static void judge_steps(struct report *r)
@@ -170,11 +184,7 @@ static void judge_steps(struct report *r)
 		n++;
 	}
 	if (r->n_steps == 1 && r->n_folded < 2)
-		because(&r->trust, TRUST_MEDIUM,
-			"%s: how much steps differ is assumed (by %.0f %% of what a change saves)",
-			r->g.stepless ? "the recording has no steps"
-				      : "one complete step was recorded",
-			100 * PL_SELFTEST_SCATTER);
+		judge_one_step(r);
 	if (n < 2)
 		return;
 	mean = sum / (double)n;
