@@ -72,8 +72,22 @@ out:
 	return rc;
 }
 
-/* A change that concerns no operation is refused if its selector selects none, in no job; else it
- * may be meant, and only a warning says so. */
+/* Why a change whose selector is right, or that has none, concerns no operation. */
+static int refuse_change(const struct pl_rewrite *rw, struct pl_err *err)
+{
+	const char *why = "it changes no operation of the graph";
+
+	if (rw->op == PL_RW_RANKS)
+		why = "no communication is known to be data-parallel";
+	else if (rw->op == PL_RW_BATCH)
+		why = "no operation is known to take in samples";
+	else if (rw->op == PL_RW_BANDWIDTH || rw->op == PL_RW_LATENCY)
+		why = "the graph has no communication between ranks";
+	return pl_fail(err, PL_EDATA, "%s", why);
+}
+
+/* A change that concerns no operation, in no job, is refused: that nothing changes would look like
+ * a prediction. A link that no communication uses changes nothing indeed, so a warning says it. */
 static int check_hits(const struct config *c, const struct changes *x, const uint64_t *before,
 		      const struct report *r, struct pl_err *err)
 {
@@ -81,15 +95,17 @@ static int check_hits(const struct config *c, const struct changes *x, const uin
 
 	for (size_t i = 0; i < x->plan.n_rw; i++) {
 		const struct pl_rewrite *rw = &x->plan.rw[i];
-		bool link = rw->op == PL_RW_BANDWIDTH || rw->op == PL_RW_LATENCY;
+		bool link = (rw->op == PL_RW_BANDWIDTH || rw->op == PL_RW_LATENCY) && rw->word &&
+			    strcmp(rw->word, "*") != 0;
 
 		if (x->hits[i])
 			continue;
-		if (last && !(before && before[i]) &&
-		    pl_graph_select_refuse(&rw->select, &r->g, err) < 0)
+		if (last && !link && !(before && before[i]) &&
+		    (pl_graph_select_refuse(&rw->select, &r->g, err) < 0 ||
+		     refuse_change(rw, err) < 0))
 			return pl_wrap(err, "the change \"%s\"", rw->text);
 		pl_say(&c->c.log, PL_LOG_WARN, "the change \"%s\" selects no operation%s", rw->text,
-		       rw->word && link ? "; no communication uses that link" : "");
+		       link ? "; no communication uses that link" : "");
 	}
 	return 0;
 }

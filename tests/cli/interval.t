@@ -102,8 +102,23 @@ status 0 "one of four steps takes three times as long" "$BIN/replay" --no-worth 
 holds "$TMP/out" '^trust: medium: 4 steps of 67 to 200 % of their mean are too few, as they differ so much' "... the trust line says so"
 status 0 "like steps" "$BIN/replay" --no-worth "$TMP/dense.graph"
 check "... are trusted" grep -qx 'trust: high' "$TMP/out"
-status 0 "a batch without sizes" "$BIN/replay" -q --no-worth --what-if 'batch by 0.5' "$TMP/dense.graph"
+status 3 "a batch where nothing is known to follow it" "$BIN/replay" -q --no-worth --what-if 'batch by 0.5' "$TMP/dense.graph"
+says 'the change "batch by 0.5": no operation is known to take in samples' "... is refused with the reason"
+job 0 'op("aten::mm", 8000); op("autograd::engine::evaluate_function: MmBackward0", 16000); op("Optimizer.step#SGD.step", 2000)' >"$TMP/passes.json"
+graph passes "$TMP/passes.json"
+status 0 "a batch without sizes" "$BIN/replay" -q --no-worth --what-if 'batch by 0.5' "$TMP/passes.graph"
+check "... changes the passes" sh -c "head -n 1 '$TMP/out' | grep -qE 'predicted [0-9.]+ ms \(-[1-9]'"
 holds "$TMP/out" '^trust: medium: the recording does not say which sizes follow the batch$' "... is not trusted much"
+
+# ---- changes of communication that is not there -----------------------------------------------------
+for change in 'ranks 8' 'bandwidth by 2' 'latency by 2'; do
+	status 3 "$change of a process that does not communicate" "$BIN/replay" -q --no-worth --what-if "$change" "$TMP/dense.graph"
+	says "the change \"$change\": " "... is refused"
+done
+says 'the graph has no communication between ranks' "... with the reason"
+status 0 "a link that nothing uses" "$BIN/replay" --no-worth --topology=1x2 --what-if 'bandwidth nic by 2' "$TMP/many.graph"
+says 'selects no operation; no communication uses that link' "... is none, so a warning says it"
+
 # where steps overlap, the first line has the interval of the mean period, which follows another ratio
 "$BIN/replay" -q --no-worth -O json --what-if 'scale kind=host_op by 2' "$SRC/samples/ddp-gloo" >"$TMP/json"
 "$BIN/replay" -q --no-worth --what-if 'scale kind=host_op by 2' "$SRC/samples/ddp-gloo" >"$TMP/text"

@@ -188,6 +188,21 @@ check "... its trust is low, and says who is missing" sh -c \
 "$BIN/replay" -q --no-worth "$TMP/rank0.json" >"$TMP/out"
 holds "$TMP/out" '^trust: low: 4 of 4 sends and receives have no partner, as no other rank was recorded' "... so is that of sends to ranks without a name"
 
+# one of two ranks, and hardly any communication: what is in doubt is the work of the ranks that nobody recorded
+"$GEN/kgen" -o "$TMP/two" --ranks=2 --tp=1 --record-groups --comm-scale=0.01 --layers=2 --steps=4 >"$TMP/log"
+said() { # said CHANGE INPUT: does the report say what is assumed of ranks?
+	"$BIN/replay" -q --no-worth --what-if "$1" "$2" | tr -s ' \n' ' ' | grep -q 'one rank was recorded: how much ranks differ is assumed (by 10 %)'
+}
+check "other ranks, of which one was recorded: the trust line says what is assumed" said 'ranks 8' "$TMP/two/rank0.json"
+check "... of other ranks only" no said 'scale kind=kernel by 0.5' "$TMP/two/rank0.json"
+check "... and not where two ranks show it" no said 'ranks 8' "$TMP/two"
+if [ -n "$python" ]; then
+	"$BIN/replay" -q --no-worth -O json --what-if 'ranks 8' "$TMP/two/rank0.json" >"$TMP/json"
+	check "... they may have 1.645 * 10 % more work" json '0.164 < d["predicted_high_ns"] / d["replayed_mean_ns"] - d["predicted_mean_ns"] / d["replayed_mean_ns"] < 0.2' "$TMP/json"
+	"$BIN/replay" -q --no-worth -O json --what-if 'ranks 8' "$TMP/two" >"$TMP/json"
+	check "... two like ones do not" json 'd["predicted_high_ns"] / d["replayed_mean_ns"] - d["predicted_mean_ns"] / d["replayed_mean_ns"] < 0.1' "$TMP/json"
+fi
+
 # ---- changes worth most, where communication slows down computation -------------------------------
 if [ -n "$python" ]; then
 	mkdir "$TMP/cores"

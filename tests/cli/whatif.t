@@ -321,8 +321,9 @@ cat >"$TMP/tiny.json" <<'END'
 END
 "$BIN/graph" -q -o "$TMP/tiny.graph" "$TMP/tiny.json"
 status 0 "a graph file whose operations have no phases, and a long gap" "$BIN/replay" -q "$TMP/tiny.graph"
-status 0 "... half a batch of it" "$BIN/replay" -q --what-if "batch by 0.5" "$TMP/tiny.graph"
-holds "$TMP/out" "the recording does not say which" "... is doubtful"
+status 3 "... half a batch of it" "$BIN/replay" -q --what-if "batch by 0.5" "$TMP/tiny.graph"
+says "no operation is known to take in samples" "... is refused with the reason"
+status 3 "... in both of two jobs" "$BIN/replay" -q --what-if "batch by 0.5" "$TMP/tiny.graph" "$TMP/tiny.graph"
 status 0 "changes in words" "$BIN/replay" --what-if "ranks 16" --what-if "fix rank=0..3" "$TMP/layers.graph"
 check "... each with what it selects" sh -c "grep '^changed: ' '$TMP/out' | tr '\n' ' ' |
 	grep -qx 'changed: ranks 16 (320 operations) changed: fix rank=0..3 (484 operations) '"
