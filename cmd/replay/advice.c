@@ -97,13 +97,14 @@ struct halves { /* time, and that of it in numbers of 16 bits or fewer */
 	double all, half;
 };
 
-static void add_time(const struct pl_graph *g, pl_id type, pl_ns ns, struct halves *h)
-{
-	static const char *const small[] = { "bfloat16", "float16", "float8" };
+static const char *const small[] = { "bfloat16", "float16", "float8" };
 
+/* id: of the small types in the graph. */
+static void add_time(const pl_id *id, pl_id type, pl_ns ns, struct halves *h)
+{
 	h->all += (double)ns;
 	for (size_t i = 0; i < PL_LEN(small) && type != PL_NONE; i++)
-		h->half += strcmp(pl_intern_get(&g->str, type), small[i]) ? 0 : (double)ns;
+		h->half += type == id[i] ? (double)ns : 0;
 }
 
 static bool is_product(unsigned op)
@@ -120,7 +121,10 @@ void find_types(struct report *r)
 {
 	struct halves comm[PL_LEN(r->half_comm)] = { { 0 } }, product = { 0 }, other = { 0 };
 	const struct pl_graph *g = &r->g;
+	pl_id id[PL_LEN(small)];
 
+	for (size_t i = 0; i < PL_LEN(small); i++)
+		id[i] = pl_intern_find(&g->str, small[i], strlen(small[i]));
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_gstep *st = &g->step[k];
 		const struct pl_shape *s = &g->shape[st->shape];
@@ -131,9 +135,9 @@ void find_types(struct report *r)
 			bool known = s->work && s->work[i] != PL_NONE;
 
 			if (c && c->kind < PL_LEN(comm))
-				add_time(g, c->type, st->dur[i], &comm[c->kind]);
+				add_time(id, c->type, st->dur[i], &comm[c->kind]);
 			else if (s->role[i] == PL_RO_COMPUTE)
-				add_time(g, known ? g->work[s->work[i]].type : PL_NONE, st->dur[i],
+				add_time(id, known ? g->work[s->work[i]].type : PL_NONE, st->dur[i],
 					 is_product(pl_node_operator(g, s, i)) ? &product : &other);
 		}
 	}
