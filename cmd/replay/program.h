@@ -259,7 +259,7 @@ void correct_for_profiler(struct report *r);
 
 /* ---- trust.c ---- */
 /* What speaks against the recording: ranks that are not there, equal operations that take unlike
- * times. Finds types, too. Before test_graph(), and before columns are dropped. */
+ * times. Before test_graph(), and before columns are dropped. */
 int judge_recording(struct report *r, struct pl_err *err) PL_MUST;
 /* The self-test of the recorded graph, before its durations are changed. If r->path is not found
  * yet, r->run is the replay as recorded. `worth`: find_worth() follows. */

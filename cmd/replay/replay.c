@@ -185,6 +185,8 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	worth = c->worth && wants(c, SEC_WORTH);
 	if (rc >= 0 && (changed || worth || c->table == SEC_ALL))
 		rc = judge_recording(&r, err);
+	if (rc >= 0 && worth)
+		find_types(&r);
 	if (rc >= 0 && changed)
 		rc = test_graph(&r, worth, err);
 	if (rc >= 0 && x.structural)

@@ -269,7 +269,6 @@ out:
 int judge_recording(struct report *r, struct pl_err *err)
 {
 	PL_CHECK(find_missing(&r->trust, &r->g, err));
-	find_types(r);
 	return judge_operations(r, err);
 }
 

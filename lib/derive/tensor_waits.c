@@ -172,7 +172,7 @@ static struct comm *carried_by(const struct waits *f, uint32_t node)
 }
 
 /* The first wait for the result of each communication. */
-static void find_waits(struct waits *f)
+static void find_waits(const struct waits *f)
 {
 	const struct builder *b = f->b;
 	struct edge e;
@@ -237,6 +237,8 @@ static void find_free_by_others(const struct waits *f)
 
 	for (size_t r = 0; r < f->b->n_ranks && !f->b->g->stepless; r++)
 		list_between(f, r, &v, &n, &cap);
+	if (n)
+		find_waits(f);
 	pl_sort(v, n, sizeof(*v), by_place);
 	for (size_t i = 0, end; i < n; i = end) {
 		size_t early = 0;
@@ -322,12 +324,11 @@ void pl_derive_find_tensors(struct builder *b)
 	for (size_t r = 0; r < b->n_ranks && b->accumulates; r++)
 		find_free(&f, &b->rank[r], &b->grads.rank[r]);
 	list_transfers(&f);
-	find_waits(&f);
 	if (b->accumulates) {
 		find_free_by_others(&f);
 		drop_false_waits(&f);
-		find_waits(&f);
 	}
+	find_waits(&f);
 out:
 	pl_free(f.issuer);
 	pl_free(f.transfer);

@@ -313,8 +313,7 @@ void pl_settings_torch_recompute(struct pl_setter *s)
 			"# before the model is wrapped; the names are those of modules\n"
 			"from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import "
 			"apply_activation_checkpointing\nrecomputed = [model.get_submodule(name) "
-			"for name in "
-			"(\n");
+			"for name in (\n");
 	for (size_t i = 0; i < s->p->n_rw; i++) {
 		const struct pl_rewrite *rw = &s->p->rw[i];
 

@@ -5,7 +5,8 @@
  * Each alternative of a kind is simulated together with the extras that were chosen before. Fewer
  * or earlier groups take more memory, and more workers take processors. So the first alternative
  * within NEAR of the best is taken, and only if it shortens the step by more than WORTH. What the
- * rewriter refuses is no alternative. With a limit of memory the groups stay: a recording of shards
+ * rewriter refuses is no alternative, and if it refuses the first rewrite of an op, the graph has
+ * nothing for the others of that op. With a limit of memory the groups stay: a recording of shards
  * does not say what whole parameters take.
  */
 #include <math.h>
@@ -38,6 +39,9 @@ static int choose(struct search *s, const struct pl_rewrite *rw, size_t n, struc
 	PL_CHECK(pl_search_workers_root(s, s->n_extra, err));
 	before = pl_edit_mean_step(&s->worker[0].e);
 	for (i = 0; i < n; i++) {
+		mean[i] = INFINITY;
+		if (i && rw[i].op == rw[i - 1].op && isinf(mean[i - 1]))
+			continue;
 		PL_CHECK(step_with(s, &rw[i], &mean[i], err));
 		best = fmin(best, mean[i]);
 	}
