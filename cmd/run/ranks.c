@@ -257,6 +257,7 @@ static int result_of_ranks(const struct child *v, int n, struct pl_err *err)
 		0, PL_ENO, PL_EUSAGE, PL_EDATA, PL_EIO, PL_ELIMIT, PL_EABSENT
 	};
 	int failed = 0, status = 0;
+	bool by_signal = false; /* a rank ended at once because a user asked: it had not begun */
 
 	note_signal_of_ranks(v, n);
 	for (int i = 0; i < n; i++)
@@ -269,6 +270,7 @@ static int result_of_ranks(const struct child *v, int n, struct pl_err *err)
 		if (sig && has_failed(v[i].status))
 			return pl_fail(err, PL_EIO, "rank %d was ended by signal %d (%s)", i, sig,
 				       strsignal(sig));
+		by_signal |= sig != 0;
 		if (sig || !v[i].status)
 			continue;
 		failed++;
@@ -276,6 +278,8 @@ static int result_of_ranks(const struct child *v, int n, struct pl_err *err)
 		if (!status || status == 4)
 			status = WEXITSTATUS(v[i].status);
 	}
+	if (by_signal && status == 4)
+		return 0;
 	if (!failed)
 		return 0;
 	return pl_fail(err, status < (int)PL_LEN(codes) ? codes[status] : PL_EINTERNAL,

@@ -277,6 +277,7 @@ unset PACELINE_TOKEN
 how=
 begin() {
 	n=$1
+	ranks=
 	shift
 	# shellcheck disable=SC2086  # one word, or none
 	env $how "$run" -q -n "$n" --set steps=100000000 "$@" tiny.job >dead.out 2>dead.err &
@@ -291,7 +292,22 @@ begin() {
 		sleep 0.1
 		i=$((i + 1))
 	done
+	# a job that has begun catches SIGTERM: bit 14 of the mask; on a busy machine that takes long
+	while [ $i -lt 300 ] && ! all_catch $pid $ranks; do
+		sleep 0.1
+		i=$((i + 1))
+	done
 	sleep 1
+}
+all_catch() {
+	for p; do
+		mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$p/status" 2>/dev/null)
+		case $mask in
+		'') return 0 ;; # no such file here
+		*[4567cdef]???) ;;
+		*) return 1 ;;
+		esac
+	done
 }
 if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 	begin 3
@@ -388,6 +404,16 @@ if ps -o pid= --ppid $$ >/dev/null 2>&1; then
 		wait $pid
 		check "all asked at once: status 130" [ $? = 130 ]
 		check "... with a checkpoint" test -s int.st
+		begin 2 --pace='*:2000'
+		other=${ranks#* }
+		kill -INT $pid
+		for i in 1 2; do # the second one ends it inside a step, as a rank ends that has not begun
+			# shellcheck disable=SC2086  # one number
+			kill -INT $other
+			sleep 0.4
+		done
+		wait $pid
+		check "asked, and one rank ends before the other one: status 130" [ $? = 130 ]
 		env $how "$run" -n 2 --bench=comm --iterations=1000000 >dead.out 2>dead.err &
 		pid=$!
 		sleep 1
