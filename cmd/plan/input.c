@@ -101,9 +101,24 @@ static bool *which(struct pl_search_opts *o, int op)
 	return op >= 0 && at[op] ? (bool *)((char *)o + at[op]) : NULL;
 }
 
+static int not_searched(const char *option, const char *name, struct pl_err *err)
+{
+	char names[256] = "";
+	struct pl_search_opts o;
+	size_t n = 0;
+
+	for (unsigned op = 0; op < PL_RW_COUNT_; op++)
+		if (which(&o, (int)op) && n < sizeof(names))
+			n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", n ? ", " : "",
+					      pl_plan_rewrite_name(op));
+	return pl_fail(err, PL_EUSAGE,
+		       "--%s: \"%s\" is no rewrite that can be searched; these are: %s", option,
+		       name, names);
+}
+
 /* Names joined by commas. */
-static int set_all(struct pl_search_opts *o, const struct pl_list *l, bool value, const char *what,
-		   struct pl_err *err)
+static int set_all(struct pl_search_opts *o, const struct pl_list *l, bool value,
+		   const char *option, struct pl_err *err)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		for (const char *s = l->v[i]; *s;) {
@@ -114,13 +129,7 @@ static int set_all(struct pl_search_opts *o, const struct pl_list *l, bool value
 			snprintf(name, sizeof(name), "%.*s", (int)(n < 31 ? n : 31), s);
 			flag = which(o, pl_plan_rewrite_find(name));
 			if (!flag)
-				return pl_fail(err, PL_EUSAGE,
-					       "--%s: \"%s\" is no rewrite that can be searched; "
-					       "these are: fuse-tensors, partition-tensor, order, "
-					       "priority, algorithm, accumulate, recompute, "
-					       "precision, fuse-ops, wrap, prefetch, "
-					       "loader-workers",
-					       what, name);
+				return not_searched(option, name, err);
 			*flag = value;
 			s += n + (s[n] == ',');
 		}

@@ -31,6 +31,7 @@ int use_expansion(const struct config *c, const struct pl_plan *p, struct report
 	PL_TRY(pl_cost_expand_all(&e, &x, &r->expanded, err));
 	PL_TRY(pl_sim_settle(&e, err));
 	PL_TRY(take_graph(r, &e, err));
+	r->basis.longer = r->basis.shorter = true;
 	if (r->expanded.left)
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "%llu of %llu collectives stay as they are: of unknown size, not wholly "

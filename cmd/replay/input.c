@@ -118,6 +118,71 @@ bool has_streams(const struct pl_graph *g)
 	return false;
 }
 
+static void warn_of_basis(const struct config *c, const struct report *r)
+{
+	if (r->basis.guessed)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "the graph does not say which communication is data-parallel: for \"ranks\" "
+		       "that of all ranks counts as such");
+	if (r->basis.no_batch)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "the recording does not say which sizes follow the batch (PyTorch: "
+		       "record_shapes=True): "
+		       "for \"batch\" all computation of samples counts as such");
+}
+
+/* Those of the changes that do, or do not, change durations alone. */
+static void pick_changes(const struct pl_plan *p, bool durations, struct pl_plan *out)
+{
+	out->n_rw = 0;
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (pl_rewrite_changes_durations(p->rw[i].op) == durations)
+			out->rw[out->n_rw++] = p->rw[i];
+}
+
+/* Structural lines and lines of durations alone: these are applied to the graph that the others
+ * make, as if that had been read. */
+static int use_both(const struct config *c, struct pl_plan *p, const struct changes *x,
+		    struct report *r, struct pl_err *err)
+{
+	struct changes part = *x; /* borrows */
+	int rc;
+
+	part.plan = *p;
+	part.hits = NULL;
+	PL_CHECK(pl_alloc(&part.plan.rw, p->n_rw, sizeof(*p->rw), err));
+	pick_changes(p, false, &part.plan);
+	PL_TRY(use_plan(&part.plan, &part, r, err));
+	pick_changes(p, true, &part.plan);
+	PL_TRY(pl_alloc(&part.hits, p->n_rw, sizeof(*part.hits), err));
+	PL_TRY(pl_rewrite_durations(r->s, &r->g, &part.plan, x->has_topology ? &x->topo : NULL,
+				    part.hits, &r->basis, err));
+	r->basis.in_other_parts = false; /* that is not all that changes */
+	PL_TRY(pl_plan_add_texts(p, err));
+	pick_changes(p, true, &part.plan);
+	PL_TRY(check_hits(c, &part, NULL, r, err));
+	warn_of_basis(c, r);
+	rc = explain_plan(NULL, &part.plan, r, err);
+out:
+	pl_free(part.hits);
+	pl_free(part.plan.rw);
+	return rc;
+}
+
+int use_lines(const struct config *c, struct pl_plan *p, const struct changes *x, struct report *r,
+	      struct pl_err *err)
+{
+	bool some = false, network = false;
+
+	for (size_t i = 0; i < p->n_rw; i++) {
+		unsigned op = p->rw[i].op;
+
+		some |= pl_rewrite_changes_durations(op);
+		network |= op == PL_RW_BANDWIDTH || op == PL_RW_LATENCY || op == PL_RW_RANKS;
+	}
+	return some && !network ? use_both(c, p, x, r, err) : use_plan(p, x, r, err);
+}
+
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)
 {
 	uint64_t *before = x->hits; /* of the other job */
@@ -131,7 +196,7 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 			pl_say(&c->c.log, PL_LOG_WARN,
 			       "precision: not modelled for host operations; give share=X");
 	if (!pl_rewrite_is_timing(&x->plan))
-		return use_plan(&x->plan, x, r, err);
+		return use_lines(c, &x->plan, x, r, err);
 	x->hits = NULL;
 	PL_TRY(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
 	PL_TRY(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
@@ -139,15 +204,7 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 	/* not before, because a text means that the line is an option */
 	PL_TRY(pl_plan_add_texts(&x->plan, err));
 	PL_TRY(check_hits(c, x, before, r, err));
-	if (r->basis.guessed)
-		pl_say(&c->c.log, PL_LOG_WARN,
-		       "the graph does not say which communication is data-parallel: for \"ranks\" "
-		       "that of all ranks counts as such");
-	if (r->basis.no_batch)
-		pl_say(&c->c.log, PL_LOG_WARN,
-		       "the recording does not say which sizes follow the batch (PyTorch: "
-		       "record_shapes=True): "
-		       "for \"batch\" all computation of samples counts as such");
+	warn_of_basis(c, r);
 	rc = explain_plan(NULL, &x->plan, r, err);
 out:
 	pl_free(before);

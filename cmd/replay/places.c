@@ -193,7 +193,7 @@ static int by_gain(const void *pa, const void *pb)
 static int find_rank(struct finding *f, uint32_t number, struct place *p, struct pl_err *err)
 {
 	const struct pl_graph *g = &f->r[1]->g;
-	double *ns, whole = (p->total[1] - p->total[0]) * g->n_ranks;
+	double *ns, whole = (p->total[1] - p->total[0]) * g->n_ranks, sum = 0;
 
 	if (g->n_ranks < 2 || g->n_ranks > RANKS || g->n_ranks != f->r[0]->g.n_ranks)
 		return 0;
@@ -218,6 +218,9 @@ static int find_rank(struct finding *f, uint32_t number, struct place *p, struct
 		}
 	}
 	for (int32_t i = 0; i < g->n_ranks; i++)
+		sum += fabs(ns[i]);
+	/* where work only moved between ranks, the whole says nothing */
+	for (int32_t i = 0; i < g->n_ranks && 2 * fabs(whole) > sum; i++)
 		if (ns[i] / whole > 0.5 + 0.5 / g->n_ranks)
 			p->rank = g->rank[i];
 	pl_free(ns);

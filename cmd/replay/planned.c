@@ -38,8 +38,8 @@ static int find_bias(struct pl_rewriter *rw, struct pl_edit *e, struct report *r
 	double sum = 0, length = 0;
 	int rc;
 
-	if ((rc = pl_alloc(&r->bias, e->n_steps, sizeof(*r->bias), err)) < 0)
-		return rc;
+	pl_free(r->bias);
+	PL_CHECK(pl_alloc(&r->bias, e->n_steps, sizeof(*r->bias), err));
 	for (uint32_t k = 0; k < e->n_steps; k++) {
 		pl_ns recorded = pl_edit_step(e, k);
 
@@ -79,7 +79,8 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 	struct pl_rewriter *r = pl_rewrite_new(e, cost, err);
 	const struct pl_rewrite_tensor *t;
 	size_t estimated = 0;
-	bool models = false;
+	bool models = false, modelled = isfinite(report->bias_mean);
+	bool same = !report->planned || report->basis.carries_same;
 	uint32_t n;
 	int rc = 0;
 
@@ -92,7 +93,8 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 		models |= pl_rewrite_is_comm(p->rw[i].op) || p->rw[i].op == PL_RW_ACCUMULATE;
 	if (models)
 		note_sizes(&report->trust, estimated, n);
-	if (models)
+	/* what an earlier plan has modelled keeps the error of that model */
+	if (models && !modelled)
 		rc = find_bias(r, e, report, err);
 	if (rc == 0)
 		rc = pl_rewrite_plan(r, p, err);
@@ -102,9 +104,12 @@ static int rewrite(struct pl_edit *e, const struct pl_cost *cost, const struct p
 		rc = explain_plan(r, p, report, err);
 	if (rc == 0)
 		pl_rewrite_bases(r, &report->basis);
-	report->basis.carries_same = pl_rewrite_carries_same(p);
-	report->basis.in_other_parts = models && report->basis.carries_same;
-	if (rc == 0 && report->basis.as_recorded) {
+	report->planned = true;
+	report->basis.carries_same = same && pl_rewrite_carries_same(p);
+	report->basis.in_other_parts = (models || modelled) && report->basis.carries_same;
+	/* a plan may move operations either way */
+	report->basis.longer = report->basis.shorter = true;
+	if (rc == 0 && report->basis.as_recorded && !modelled) {
 		report->bias_mean = NAN;
 		report->bias_out = false;
 	}

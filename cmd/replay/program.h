@@ -146,6 +146,7 @@ struct report {
 	size_t n_steps;
 	uint64_t ops;
 	double recorded_mean, replayed_mean, predicted_mean; /* ns; predicted NAN without changes */
+	bool planned;					     /* a plan changed the graph */
 	bool overlap; /* steps overlap, as recorded or with the changes: the next three are mean
 		       * periods, else the same */
 	double recorded_step, replayed_step, predicted_step;
@@ -228,6 +229,10 @@ int read_changes(const struct config *c, struct changes *x, struct pl_err *err) 
 void changes_fini(struct changes *x);
 /* Does a device compute? */
 bool has_streams(const struct pl_graph *g);
+/* Replace r->g and r->s by what the lines of a plan, of which some change the structure of the
+ * graph, make of them; r->run is gone. */
+int use_lines(const struct config *c, struct pl_plan *p, const struct changes *x, struct report *r,
+	      struct pl_err *err) PL_MUST;
 /* Changes the durations of r->s, or the graph if needed; warns of changes that select nothing. */
 int use_changes(const struct config *c, struct changes *x, struct report *r,
 		struct pl_err *err) PL_MUST;

@@ -190,7 +190,7 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	if (rc >= 0 && changed)
 		rc = test_graph(&r, worth, err);
 	if (rc >= 0 && x.structural)
-		rc = use_plan(&plan, &x, &r, err);
+		rc = use_lines(c, &plan, &x, &r, err);
 	if (rc >= 0 && c->expand)
 		rc = use_expansion(c, &plan, &r, err);
 	if (rc >= 0) /* of the planned graph */

@@ -482,15 +482,20 @@ static void look_at_path(const struct report *r, const struct pl_selftest_path *
 			: fmin(fabs((double)(now->host_comm - old->host_comm)) / length, change);
 }
 
+static bool has_rewrite(const struct report *r, unsigned op)
+{
+	const struct pl_plan *p = &r->changes->plan;
+
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (p->rw[i].op == op)
+			return true;
+	return false;
+}
+
 /* Does the prediction have other ranks? Of one rank of a job, the basis does not say how many. */
 static bool has_other_ranks(const struct report *r)
 {
-	const struct pl_plan *p = &r->changes->plan;
-	bool other = r->basis.ranks > 0;
-
-	for (size_t i = 0; i < p->n_rw; i++)
-		other |= p->rw[i].op == PL_RW_RANKS;
-	return other;
+	return r->basis.ranks > 0 || has_rewrite(r, PL_RW_RANKS);
 }
 
 /* How much the ranks differ in their work, where the prediction has other ranks. One rank does not
@@ -619,6 +624,10 @@ int find_interval(struct report *r, struct pl_err *err)
 		because(t, TRUST_MEDIUM,
 			"one rank was recorded: how much ranks differ is assumed (by %.0f %%)",
 			100 * RANKS_SCATTER);
+	if (has_rewrite(r, PL_RW_LOADER_WORKERS) && !r->start_device)
+		because(t, TRUST_MEDIUM,
+			"the workers of the loader need processors that the job leaves idle, "
+			"and the recording does not show how many there are");
 	PL_CHECK(pl_selftest_new(&r->g, &selftest, err));
 	pl_selftest_path(selftest, &r->path, &now);
 	pl_selftest_free(selftest);

@@ -15,7 +15,7 @@
 struct group {
 	pl_id what, at; /* names: of the rendezvous or gap, PL_NONE unexplained; and of the place */
 	int32_t rank[16];
-	size_t n_ranks; /* only the first 16 are named */
+	size_t n_ranks; /* 17: these and others */
 	pl_ns ns;
 	size_t steps;
 	uint32_t last_step;
@@ -36,7 +36,7 @@ static void add_rank(struct group *x, int32_t rank)
 		return;
 	if (i < PL_LEN(x->rank))
 		x->rank[i] = rank;
-	x->n_ranks++;
+	x->n_ranks = i + 1;
 }
 
 static void sort_ranks(struct group *x)
@@ -86,7 +86,7 @@ static void print_ranks(struct pl_writer *w, const struct group *x)
 	for (size_t i = 0; i < n; i++)
 		pl_write_format(w, "%s %d", i ? "," : "", x->rank[i]);
 	if (x->n_ranks > n)
-		pl_write_format(w, " and %zu more", x->n_ranks - n);
+		pl_write_text(w, " and others");
 }
 
 /* ---- rendezvous ------------------------------------------------------------------------------ */

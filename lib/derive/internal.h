@@ -459,6 +459,9 @@ void pl_derive_waits(struct builder *b);      /* event waits and synchronisation
 void pl_derive_unrecorded(struct builder *b); /* ranks that wait for one another */
 void pl_derive_tables(struct builder *b);     /* ranks without host threads */
 void pl_derive_comm(struct builder *b);	      /* rendezvous, pairs */
+/* Is it an operator of the tensor library that computes? Its pieces are computation: what a tensor
+ * of another class does inside it has events of its own. */
+bool pl_derive_is_kernel(struct builder *b, pl_id id);
 /* Threads that only communicate: launches, and the waits of other threads. */
 void pl_derive_service(struct builder *b, struct rank *rank);
 /* Typical launch and dispatch times of a rank's devices; latencies of links. */

@@ -305,9 +305,7 @@ static bool ended_by(const struct waits *x, const struct work *w, uint32_t node)
 			     late <= pl_min_i64(WAKER_LATE_NS, pause->dur / 4));
 }
 
-/* Is it an operator of the tensor library that computes? Its pieces are computation: what a tensor
- * of another class does inside it has events of its own. */
-static bool is_kernel(struct builder *b, pl_id id)
+bool pl_derive_is_kernel(struct builder *b, pl_id id)
 {
 	const char *name = pl_intern_get(&b->g->str, id);
 	unsigned op;
@@ -316,6 +314,15 @@ static bool is_kernel(struct builder *b, pl_id id)
 		return false;
 	op = pl_derive_name_once(&b->names, name, b->g->str.len[id], b->err)->op;
 	return op != PL_OP_UNKNOWN && op != PL_OP_COPY;
+}
+
+/* Does the first operation from i on that is on its thread stand before the node? Others have no
+ * node, or one on a resource of posted sends. */
+static bool stands_before(const struct resource *r, uint32_t i, uint32_t node)
+{
+	while (i < r->n && (r->op[i].node < r->node0 || r->op[i].node >= r->node1))
+		i++;
+	return i < r->n && r->op[i].node < node;
 }
 
 /* May the thread have waited in this node? In a gap, in a piece of an operation that encloses
@@ -330,9 +337,12 @@ static bool is_pause(struct builder *b, uint32_t node)
 		return true;
 	if (n->kind != PL_K_HOST_OP || (n->role != PL_RO_HOST && n->role != PL_RO_COMPUTE))
 		return false;
-	PL_LOWER_BOUND(i, resource->n, resource->op[i].node < node);
+	PL_LOWER_BOUND(i, resource->n, stands_before(resource, i, node));
+	while (i < resource->n &&
+	       (resource->op[i].node < resource->node0 || resource->op[i].node >= resource->node1))
+		i++;
 	if (i == resource->n || resource->op[i].node != node || resource->op[i].last != node)
-		return !is_kernel(b, n->name);
+		return !pl_derive_is_kernel(b, n->name);
 	return strstr(pl_intern_get(&b->g->str, n->name), "wait");
 }
 
@@ -384,6 +394,8 @@ static void propose_places(struct waits *x, size_t i)
 	pl_ns end = end_of(x, w);
 
 	PL_LOWER_BOUND(at, b->resource[w->res].node1, b->node[at].start < end);
+	if (at == w->issue)
+		return;
 	at--;
 	propose(x, i, at);
 	/* the thread may have gone on before the end was recorded */
@@ -623,7 +635,7 @@ static void single_pauses(struct waits *x)
 		for (uint32_t i = resource->node0; i < resource->node1; i++) {
 			struct work *w;
 
-			/* a pause that waits already is short, or is not */
+			/* pl_derive_split() has left a short pause where a wait is known */
 			if (b->node[i].dur < PAUSE_MIN_NS || !is_pause(b, i))
 				continue;
 			w = waited_for(x, &b->node[i]);

@@ -17,7 +17,7 @@
  *
  * Waits that begin at different times and end together but without such a last one are waits for
  * something outside of the recording, such as a remote service. Such gaps of threads get a name
- *that says so.
+ * that says so.
  *
  * The rendezvous becomes a mark without a duration, at the time at which the last member was ready.
  * The time from there to the end of the waits stays. Both are inferred.
@@ -154,6 +154,7 @@ static size_t misses(size_t n)
 static void list_instances(struct search *x)
 {
 	size_t n = 0;
+	pl_ns last = 0;
 
 	x->n_at = 0;
 	for (size_t m = 0; m < x->n_members; m++) {
@@ -163,9 +164,13 @@ static void list_instances(struct search *x)
 			PL_DERIVE_ADD(x->b->err, x->at, x->n_at, x->cap_at, x->wait[i].end);
 	}
 	pl_sort(x->at, x->n_at, sizeof(*x->at), pl_compare_i64);
-	for (size_t i = 0; i < x->n_at; i++)
-		if (!n || x->at[i] - x->at[n - 1] > x->near)
-			x->at[n++] = x->at[i];
+	for (size_t i = 0; i < x->n_at; i++) {
+		bool other = !n || x->at[i] - last > x->near;
+
+		last = x->at[i];
+		if (other)
+			x->at[n++] = last;
+	}
 	x->n_at = n;
 }
 
@@ -225,10 +230,12 @@ static pl_ns spacing(const struct search *x, uint32_t place, const struct wait *
 /* Finds the waits of all members in all instances. */
 static void find_waits(struct search *x)
 {
-	size_t n = x->n_at * x->n_members;
+	size_t n;
 
 	list_instances(x);
 	n = x->n_at * x->n_members;
+	if (n > x->searches) /* more than is left */
+		n = x->n_at = 0;
 	if (!pl_derive_grow(x->b->err, &x->found, &x->cap_found, n, sizeof(*x->found)) ||
 	    !pl_derive_grow(x->b->err, &x->score, &x->cap_score, x->n_members, sizeof(*x->score)))
 		return;
@@ -239,8 +246,8 @@ static void find_waits(struct search *x)
 
 			x->found[i * x->n_members + m] =
 				pl_unrecorded_wait_at(x, key->res, key, x->at[i], 2 * x->near);
-			x->searches -= x->searches > 0;
 		}
+	x->searches -= n;
 }
 
 /* Drops the waits of an instance that do not end with that of the seed, or where the seed has none
@@ -449,6 +456,16 @@ static bool end_by(struct builder *b, const struct search *x, const struct wait 
 	return true;
 }
 
+/* Did the wait become part of another instance? */
+static bool is_taken(const struct search *x, const struct wait *w)
+{
+	const struct builder *b = x->b;
+
+	if (b->rank[b->resource[b->node[w->node].res].rank_index].table)
+		return x->meet[w->node];
+	return pl_derive_end(b, w->node) != w->end;
+}
+
 static void add_instance(struct search *x, size_t i, pl_id name)
 {
 	struct instance s = look_at(x, i);
@@ -465,6 +482,9 @@ static void add_instance(struct search *x, size_t i, pl_id name)
 
 	if (!s.whole)
 		return;
+	for (size_t m = 0; m < x->n_members; m++)
+		if (is_taken(x, wait_of(x, i, m)))
+			return;
 	for (size_t m = 0; m < x->n_members; m++)
 		if (!end_by(b, x, wait_of(x, i, m), n.start, false))
 			return;

@@ -6,8 +6,9 @@
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
-/* May the program have waited there? In a gap, or in a piece of an operation that goes on. */
-static bool is_pause(const struct builder *b, const struct resource *resource, uint32_t i)
+/* May the program have waited there? In a gap, or in a piece of an operation that goes on, unless
+ * that computes. */
+static bool is_pause(struct builder *b, const struct resource *resource, uint32_t i)
 {
 	const struct node *n = &b->node[i];
 
@@ -16,7 +17,7 @@ static bool is_pause(const struct builder *b, const struct resource *resource, u
 	if (n->role != PL_RO_HOST || n->kind != PL_K_HOST_OP || i < resource->node0 + 2 ||
 	    i + 2 >= resource->node1)
 		return false;
-	return n[-2].name == n->name || n[2].name == n->name;
+	return (n[-2].name == n->name || n[2].name == n->name) && !pl_derive_is_kernel(b, n->name);
 }
 
 uint32_t pl_unrecorded_place(struct search *x, const struct place_key *key)
@@ -53,7 +54,7 @@ static void add_wait(struct search *x, const struct place_key *key, const struct
 
 static void waits_of_thread(struct search *x, const struct resource *resource)
 {
-	const struct builder *b = x->b;
+	struct builder *b = x->b;
 
 	for (uint32_t i = resource->node0 + 1; i + 1 < resource->node1; i++) {
 		struct place_key key;
@@ -191,7 +192,7 @@ static void longer(struct wait *best, const struct wait *w)
 struct wait pl_unrecorded_wait_at(const struct search *x, uint32_t res, const struct place_key *key,
 				  pl_ns end, pl_ns tol)
 {
-	const struct builder *b = x->b;
+	struct builder *b = x->b;
 	const struct resource *resource = &b->resource[res];
 	struct wait best = { .node = PL_NONE };
 	struct place_key own;

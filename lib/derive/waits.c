@@ -19,7 +19,7 @@
  *   within the call, nearest to the end of the call.
  * - A launch or copy call that ends after its own operation (pageable memory) waited for this
  *   operation. A call that frees or pins memory of the host and ends right after an operation
- * waited for the device. A call that frees memory of the device always does.
+ *   waited for the device. A call that frees memory of the device always does.
  *
  * events.c finds the waits of streams for events, queue.c the waits of launches for a free slot,
  * service.c other waits for threads that communicate.

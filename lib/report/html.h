@@ -1,21 +1,20 @@
 /*
- * html.h - a page that shows a report and its timeline in a browser, in one file that needs no
- *other.
+ * html.h - a page that shows a report and its timeline in a browser: one file that is whole.
  *
  * The page is page.html, page.css and page.js, with two elements of data:
  *
  *	<script type="application/json" id="report">	the report, as replay -O json writes it
  *	<script type="application/octet-stream" id="events">	base64 of raw deflate
  *
- * The second is a line of JSON (classes, names, styles, rows, steps, and how many of everything),
- *'\n', and then numbers as LEB128, signed ones as zigzag. Each of these is a list for itself:
+ * The second is a line of JSON (classes, names, styles, rows, steps, and how many of everything)
+ * and then numbers as LEB128, signed ones as zigzag. Each of these is a list for itself:
  *
  *	of each row the number of its events
  *	of each event, row after row: start less the end of the event before it in the row (signed),
  *		duration, style, microbatch + 1, bytes + 1
  *	of each part of the critical path: row + 1, part, start less the end of the part before
- *(signed), duration of each change of memory: rank (signed), time less the one before (signed),
- *bytes
+ *		(signed), duration
+ *	of each change of memory: rank (signed), time less the one before (signed), bytes
  *
  * The first start of a row or list counts from 0.
  */

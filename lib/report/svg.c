@@ -192,29 +192,54 @@ static int put_row(struct drawing *d, const struct pl_picture_row *row, int y)
 	return levels;
 }
 
-/* "thread 7 (python)": what is in parentheses says more. */
-static void put_short_name(struct pl_writer *w, const char *s)
+/* "thread 7 (python)": what is in parentheses says more. Set *n to the length of the short name. */
+static const char *short_name(const char *s, size_t *n)
 {
 	const char *open = strrchr(s, '(');
-	size_t n = strlen(s);
 
-	if (open && n && s[n - 1] == ')' && open[1] != ')')
-		put_text(w, open + 1, pl_min_size(strlen(open) - 2, 16));
-	else
-		put_text(w, s, 16);
+	*n = strlen(s);
+	if (!open || s[*n - 1] != ')' || open[1] == ')')
+		return s;
+	*n = strlen(open) - 2;
+	return open + 1;
+}
+
+static const char *name_of(const struct drawing *d, size_t i)
+{
+	return pl_intern_get(&d->p->str, d->p->row[d->row[i]].name);
+}
+
+/* Two rows of a rank with one short name keep their whole names. */
+static bool has_twin(const struct drawing *d, size_t i)
+{
+	size_t n, m;
+	const char *name = short_name(name_of(d, i), &n);
+
+	for (size_t k = 0; k < d->n_rows; k++) {
+		const char *other = short_name(name_of(d, k), &m);
+
+		if (k != i && d->p->row[d->row[k]].rank == d->p->row[d->row[i]].rank && n == m &&
+		    !memcmp(name, other, n))
+			return true;
+	}
+	return false;
 }
 
 static void put_label(struct drawing *d, size_t i, int y)
 {
 	const struct pl_picture_row *row = &d->p->row[d->row[i]];
 	bool first = !i || d->p->row[d->row[i - 1]].rank != row->rank;
+	const char *name = name_of(d, i);
+	size_t n = strlen(name);
 
 	if (!d->w)
 		return;
+	if (!has_twin(d, i))
+		name = short_name(name, &n);
 	if (first && row->rank >= 0)
 		pl_write_format(d->w, "<text x=\"8\" y=\"%d\">rank %d</text>\n", y + 10, row->rank);
 	pl_write_format(d->w, "<text class=\"l\" x=\"%d\" y=\"%d\">", LEFT - 4, y + 9);
-	put_short_name(d->w, pl_intern_get(&d->p->str, row->name));
+	put_text(d->w, name, pl_min_size(n, 16));
 	pl_write_text(d->w, "</text>\n");
 }
 

@@ -298,7 +298,8 @@ static void tell_bubble(struct words *w)
 	uint32_t idle = 0;
 
 	for (uint32_t i = 0; i < (uint32_t)x->g->n_ranks; i++)
-		if (x->rank[i].compute < x->rank[idle].compute)
+		if (x->account->rank[i].idle_ns[PL_I_WAIT] >
+		    x->account->rank[idle].idle_ns[PL_I_WAIT])
 			idle = i;
 	if (many)
 		name_stage(w, idle);
@@ -388,7 +389,9 @@ static void tell_imbalance(struct words *w)
 	}
 	set_where(w, "");
 	TELL(w, "uneven work %s: %s%s", w->percent, slow != PL_NONE ? w->row->where : "",
-	     slow != PL_NONE ? " has more of it" : "the rank that computes longest changes");
+	     slow != PL_NONE	       ? " has more of it"
+	     : x->slow_rank != PL_NONE ? "the ranks take turns within a step"
+				       : "the rank that computes longest changes");
 }
 
 static void tell_contention(struct words *w)
@@ -734,12 +737,13 @@ static void describe(struct verdict_study *x, unsigned cause, pl_ns *sum,
 		.share = x->path->length ? (double)x->ns[cause] / (double)x->path->length : 0
 	};
 	module = top_string(x, from, offsetof(struct verdict_part, module), sum, &of);
-	if (module != PL_NONE && 2 * of > of_name)
+	if (module != PL_NONE && 2 * of > of_name && cause != PL_VERDICT_EXPOSED)
 		name = module;
 	phase = top_phase(x, from, -1, cause == PL_VERDICT_COMPUTE ? name : PL_NONE);
 	/* kernels: without the list of arguments */
 	snprintf(w.top, sizeof(w.top), "%.*s",
-		 (int)pl_min_size(strcspn(name_of(x, name), "("), sizeof(w.top) - 1),
+		 (int)pl_min_size(strcspn(name_of(x, name), name == module ? "" : "("),
+				  sizeof(w.top) - 1),
 		 name_of(x, name));
 	if (phase)
 		snprintf(w.in, sizeof(w.in), " in %s", pl_graph_phase_name(phase));

@@ -235,7 +235,7 @@ static int lost_on_devices(struct verdict_study *x, bool *known, struct pl_err *
 		pl_ns with;
 
 		if (p->cause != PL_VERDICT_COMPUTE || p->role != PL_RO_COMPUTE ||
-		    p->part != PL_PP_NODE || !x->rank[p->rank].device)
+		    p->part != PL_PP_NODE || p->rank == PL_NONE || !x->rank[p->rank].device)
 			continue;
 		with = pl_spans_cover(&x->comm, (int32_t)p->rank, p->start, p->start + p->ns);
 		verdict_move(x, p, PL_VERDICT_CONTENTION, (pl_ns)((double)with * (1 - 1 / factor)));

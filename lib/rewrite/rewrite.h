@@ -35,6 +35,9 @@ void pl_rewrite_explain(const struct pl_rewriter *r, const struct pl_rewrite *rw
 int pl_rewrite_add_line(struct pl_plan *p, const char *text, struct pl_err *err) PL_MUST;
 /* Does every rewrite of the plan change durations alone? */
 bool pl_rewrite_is_timing(const struct pl_plan *p);
+/* Does the rewrite change the durations of operations, and nothing else? Not that of a network:
+ * what other rewrites build has that network, too. */
+bool pl_rewrite_changes_durations(unsigned op);
 /* What a prediction for another network or another number of ranks depends on. */
 struct pl_rewrite_basis {
 	bool guessed; /* the graph does not say which communication is data-parallel, and `ranks`

@@ -99,9 +99,10 @@ static int comm_class(struct batch *b, const struct pl_shape *s, uint32_t i, uin
 /* By how much the line of such a communication grows. */
 static double comm_factor(const struct batch *b, pl_id id)
 {
+	const struct rw_network *net = b->x->network;
 	struct comm_of_batch key;
 	struct pl_cost_line line;
-	double bytes;
+	double bytes, before;
 
 	memcpy(&key, pl_intern_get(&b->comm, id), sizeof(key));
 	if (key.bytes < 0 || !pl_cost_line(b->x->cost,
@@ -110,11 +111,14 @@ static double comm_factor(const struct batch *b, pl_id id)
 								   .group = PL_NONE,
 								   .n = key.n,
 								   .recorded = key.n,
-								   .bytes = key.bytes },
+								   .bytes = key.bytes,
+								   .change = net->change,
+								   .n_changes = net->n_changes },
 					   &line))
 		return 1;
 	bytes = line.b_ns_per_byte * (double)key.bytes;
-	return (line.a_ns + bytes * b->by) / fmax(1, line.a_ns + bytes * b->before);
+	before = line.a_ns + bytes * b->before;
+	return before < 1 ? 1 : (line.a_ns + bytes * b->by) / before;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -151,9 +155,9 @@ static int find_gradients(struct batch *b, const struct pl_shape *s, struct pl_e
 	for (size_t i = 0; i < g->n_tensors; i++) {
 		const struct pl_tensor *t = &g->tensor[i];
 
-		for (uint32_t k = 0; t->role == PL_TR_GRAD && k < t->n_consumers; k++)
-			if (&g->shape[t->shape] == s)
-				b->carries[g->consumer[t->consumer + k]] = true;
+		for (uint32_t k = 0;
+		     t->role == PL_TR_GRAD && &g->shape[t->shape] == s && k < t->n_consumers; k++)
+			b->carries[g->consumer[t->consumer + k]] = true;
 		b->gradients |= t->role == PL_TR_GRAD && t->n_consumers > 0;
 	}
 	return 0;

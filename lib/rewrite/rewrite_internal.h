@@ -145,7 +145,7 @@ struct rw_change {
 	size_t n_shapes;	       /* the change owns so many class[i]; 0: class is borrowed */
 	struct pl_rewrite_basis basis;
 	double *line;  /* [class], owned: the time before the change by the fitted line; or NULL */
-	int64_t every; /* > 0: steps whose number and 1 is a multiple of it do not change */
+	int64_t every; /* > 0: steps whose number + 1 is a multiple of it do not change */
 	bool keeps_rest; /* what an operation takes longer than the line does not get the factor */
 	struct pl_link_change messages; /* latency of messages between nodes; no link: as it was */
 	double *of_class; /* owned; NAN: operations of this class keep their durations */
@@ -225,7 +225,7 @@ struct pl_rewriter {
 	uint8_t *is_grad_comm; /* [node as recorded]: of the recorded communication of gradients */
 	uint32_t n_recorded;
 	uint32_t *fused; /* [node as recorded]: part of a fused operation, its place in the log
-			  * and 1; NULL: none ever was */
+			  * + 1; NULL: none ever was */
 	struct rw_fused *fused_log; /* in order, for undoing */
 	size_t n_fused, cap_fused;
 	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */

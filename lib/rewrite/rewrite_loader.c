@@ -88,7 +88,7 @@ static pl_ns between(const struct pl_edit *e, const struct fetch *f, size_t n)
 	pl_ns sum = 0;
 
 	if (n < 2)
-		return pl_max_i64(0, pl_edit_step(e, e->node[f->first].step) - f->dur);
+		return pl_max_i64(0, pl_sub_sat(pl_edit_step(e, e->node[f->first].step), f->dur));
 	for (size_t i = 1; i < n; i++)
 		sum += f[i].begin - f[i - 1].end;
 	return sum / (pl_ns)(n - 1);
@@ -218,8 +218,11 @@ static int apply_loader(struct pl_rewriter *r, const struct pl_rewrite *rw, stru
 	double batch;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < e->n_res; i++)
+	for (uint32_t i = 0; i < e->n_res; i++) {
+		if (is_workers(e, i) && i >= e->g->n_res)
+			return pl_fail(err, PL_EDATA, "the loader has other workers already");
 		recorded |= is_workers(e, i);
+	}
 	if (recorded && !(rw->x > 0))
 		return pl_fail(err, PL_EDATA,
 			       "the job was recorded with workers, and the recording does not say "

@@ -144,6 +144,13 @@ static uint32_t distinct(int32_t *v, size_t n)
 	return kept;
 }
 
+/* Adds the coordinate of the rank to those of the communication, if it is recorded. */
+static void add_coordinate(struct parallel *x, int64_t rank, size_t *n)
+{
+	if (pl_graph_rank_index(x->g, rank > INT32_MAX ? -1 : (int32_t)rank) != PL_NONE)
+		x->scratch[(*n)++] = *coordinate(x, rank);
+}
+
 /* How many data-parallel replicas take part in the communication; 0: it is not data-parallel. */
 static int replicas(struct parallel *x, const struct pl_shape *s, uint32_t meet, uint32_t group,
 		    uint32_t n, uint32_t *out, struct pl_err *err)
@@ -162,13 +169,17 @@ static int replicas(struct parallel *x, const struct pl_shape *s, uint32_t meet,
 	}
 	PL_CHECK(pl_grow(&x->scratch, &x->cap, n, sizeof(*x->scratch), err));
 	if (group != PL_NONE)
-		for (; k < n; k++)
-			x->scratch[k] = *coordinate(x, g->group_rank[g->group[group].rank + k]);
+		for (uint32_t i = 0; i < n; i++)
+			add_coordinate(x, g->group_rank[g->group[group].rank + i], &k);
 	else
 		for (uint32_t e = s->off[meet]; e < s->off[meet + 1]; e++)
-			x->scratch[k++] = *coordinate(x, pl_node_rank(g, s, s->src[e]));
+			add_coordinate(x, pl_node_rank(g, s, s->src[e]), &k);
+	if (k == 1 && n > 1) { /* the others are not in the recording */
+		*out = group != PL_NONE && x->gradients[group] ? n : 0;
+		return 0;
+	}
 	*out = distinct(x->scratch, k);
-	*out = *out < 2 ? 0 : *out;
+	*out = *out < 2 ? 0 : (uint32_t)(*out * (uint64_t)n / k);
 	return 0;
 }
 
@@ -470,6 +481,17 @@ void pl_rewrite_count_basis(const struct pl_graph *g, const struct pl_cost *c,
 	}
 }
 
+/* Not all of them may be recorded. */
+static double ranks_of_job(const struct pl_graph *g)
+{
+	int64_t n = g->n_ranks;
+
+	for (size_t i = 0; i < g->n_groups; i++)
+		for (uint32_t k = 0; k < g->group[i].n; k++)
+			n = pl_max_i64(n, g->group_rank[g->group[i].rank + k] + 1);
+	return (double)n;
+}
+
 /* The number of data-parallel replicas of the rewrite, for all groups. */
 static int change_ranks(const struct rw_facts *x, const struct pl_rewrite *rw, struct pl_err *err)
 {
@@ -494,7 +516,7 @@ static int change_ranks(const struct rw_facts *x, const struct pl_rewrite *rw, s
 			       replicas);
 	x->network->ranks = (uint32_t)ranks;
 	if (replicas)
-		x->network->of_job = (uint32_t)(x->g->n_ranks / replicas * (int64_t)ranks);
+		x->network->of_job = (uint32_t)(ranks_of_job(x->g) / replicas * ranks);
 	return 0;
 }
 

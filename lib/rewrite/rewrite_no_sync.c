@@ -3,7 +3,7 @@
  *
  * Of sharded parameters the reductions of their groups carry gradients; parameters are gathered in
  * every step. In the other steps the transfers that carry gradients take no time. What waits for
- * them still waits, and so do ranks for one another. A step synchronises if its number and 1 is a
+ * them still waits, and so do ranks for one another. A step synchronises if its number + 1 is a
  * multiple of K: the first step of a round never does.
  */
 #include "rewrite/rewrite_internal.h"

@@ -121,11 +121,13 @@ static void move(struct pl_rewriter *r, struct gather *g, uint32_t n, uint32_t a
 		g[i].next = unchain(r, g, n, g[i].transfer, false);
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		const struct gather *at = &g[i < ahead ? 0 : i - ahead];
+		const struct gather *at = &g[i < ahead ? 0 : i - ahead], *next = at;
 
+		while (next->next == PL_NONE && next < &g[i])
+			next++;
 		link_to(r, i ? g[i - 1].transfer : PL_NONE, g[i].arrive);
 		link_to(r, at->before, g[i].arrive);
-		link_to(r, g[i].transfer, at->next);
+		link_to(r, g[i].transfer, next->next);
 		if (i + ahead >= n && i)
 			link_to(r, g[i].before, g[i].next);
 		if (!i)

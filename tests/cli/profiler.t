@@ -83,6 +83,15 @@ says = 1 - b["predicted_mean_ns"] / r, 1 - b["predicted_high_ns"] / r, 1 - b["pr
 print("#", says, row)
 assert abs(row["share"] - says[0]) < 0.001 and abs(row["share_lo"] - says[1]) < 0.01 and abs(row["share_hi"] - says[2]) < 0.01' \
 	"$TMP/advised" "$TMP/out"
+status 0 "workers, and operations in half the time" "$BIN/replay" -O json --no-worth --what-if 'scale kind=host_op|gap by 0.5' \
+	--what-if 'loader-workers 4' "$TMP/loader.json"
+truth=$(awk 'BEGIN { print 0.9 / 2.8 }')
+ratio=$(awk -v p="$(number predicted_mean_ns)" -v r="$(number replayed_mean_ns)" 'BEGIN { print p / r }')
+check "... $ratio of the job without a profiler, where the truth is $truth" within "$ratio" "$truth" 0.05
+check "... workers need processors, of which the recording says nothing" grep -q 'need processors that the job leaves idle' "$TMP/out"
+printf 'paceline-plan 1\nloader-workers 4\n' >"$TMP/workers.plan"
+status 0 "a plan makes the step shorter, and the change, which makes it longer, is no contradiction" \
+	"$BIN/replay" --no-worth -p "$TMP/workers.plan" --what-if 'scale kind=gap by 1.1' "$TMP/loader.json"
 
 # in a comparison nothing is predicted
 profiled 520 200 0 5 >"$TMP/five.json"
