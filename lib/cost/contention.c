@@ -38,7 +38,7 @@
 #define THREADS	      0.25 /* loses computation beside threads that carry communication, as a share */
 #define THREADS_ERROR 0.125
 #define WRAPPED	      8	     /* operations around a launch, at most */
-#define OPERATIONS    500000 /* of all kinds, about as many as are enough */
+#define OPERATIONS    100000 /* of all kinds, about as many as are enough */
 #define CLUSTERS      8	     /* ranks of steps to look at, at least */
 
 struct work { /* an operation of a step */
