@@ -111,7 +111,7 @@ enum trust_level { TRUST_HIGH, TRUST_MEDIUM, TRUST_LOW };
 struct trust {
 	int level; /* enum trust_level */
 	char reason[8][200];
-	size_t n;
+	size_t n, n_low;   /* the first n_low make it low */
 	char missing[112]; /* ", as rank 1 was not recorded", "": none is missing */
 	bool contradiction, not_joined;
 	struct pl_selftest_path path; /* of the recorded run */

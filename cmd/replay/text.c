@@ -120,6 +120,10 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 		pl_write_format(w, "changed: %s", r->changes->plan.rw[i].text);
 		if (r->changes->hits)
 			pl_write_format(w, " (%" PRIu64 " operations)", r->changes->hits[i]);
+		if (r->changes->plan.rw[i].op == PL_RW_BATCH && r->basis.batch)
+			pl_write_format(w,
+					"; the recording has %" PRId64 " samples a rank and step",
+					r->basis.batch);
 		pl_write_text(w, "\n");
 	}
 	print_verdict(r, w);

@@ -44,6 +44,10 @@
 
 #define MOST_TIMES 100 /* more is said as "more than" */
 
+/* Steps that grow so much, and at least so many: the profiler or the machine gets slower. */
+#define DRIFT	    1.5
+#define DRIFT_STEPS 4
+
 #define TRIES 32
 
 const char *const trust_level[] = { "high", "medium", "low" };
@@ -53,13 +57,16 @@ const char *const trust_level[] = { "high", "medium", "low" };
 PL_PRINTF(3, 4)
 static void because(struct trust *t, int level, const char *fmt, ...)
 {
+	size_t at = level == TRUST_LOW ? t->n_low++ : t->n; /* what makes it low comes first */
 	va_list ap;
 
 	t->level = level > t->level ? level : t->level;
-	if (t->n == PL_LEN(t->reason))
+	if (at == PL_LEN(t->reason))
 		return;
+	t->n = pl_min_size(t->n + 1, PL_LEN(t->reason));
+	memmove(t->reason[at + 1], t->reason[at], (t->n - at - 1) * sizeof(t->reason[0]));
 	va_start(ap, fmt);
-	vsnprintf(t->reason[t->n++], sizeof(t->reason[0]), fmt, ap);
+	vsnprintf(t->reason[at], sizeof(t->reason[0]), fmt, ap);
 	va_end(ap);
 }
 
@@ -169,11 +176,25 @@ static void judge_one_step(struct report *r)
 			what, 100 * PL_SELFTEST_SCATTER);
 }
 
+/* By which factor the shortest of the last half of the steps is longer than the longest of the
+ * first half; 0: they are few. */
+static double growth(const struct report *r)
+{
+	size_t half = r->n_steps / 2;
+	double first = 0, last = INFINITY;
+
+	for (size_t i = 0; i < half; i++) {
+		first = fmax(first, (double)r->step[i].replayed);
+		last = fmin(last, (double)r->step[r->n_steps - half + i].replayed);
+	}
+	return r->n_steps >= DRIFT_STEPS && first > 0 ? last / first : 0;
+}
+
 /* The mean of few steps of which some are unusual is not that of many. Where steps overlap, each
  * may be longer than the one before, so their periods count. */
 static void judge_steps(struct report *r)
 {
-	double sum = 0, squares = 0, least = INFINITY, most = 0, mean, half;
+	double sum = 0, squares = 0, least = INFINITY, most = 0, mean, half, grows;
 	size_t n = 0;
 
 	for (size_t i = 0; i < r->n_steps; i++) {
@@ -191,6 +212,12 @@ static void judge_steps(struct report *r)
 		judge_one_step(r);
 	if (n < 2)
 		return;
+	grows = growth(r);
+	if (grows >= DRIFT)
+		because(&r->trust, TRUST_LOW,
+			"each of the last steps takes at least %.1f times as long as each of the "
+			"first: record again, on a machine that does nothing else",
+			grows);
 	mean = sum / (double)n;
 	half = pl_selftest_half(sqrt(fmax(squares - sum * mean, 0) / (double)(n - 1)), n);
 	if (half >= LOW * mean)

@@ -397,7 +397,7 @@ static bool say_alone(const struct pl_align *a, const struct missing *x)
 	for (uint32_t i = 0; i < a->n_clocks; i++)
 		n += a->rep->clock[i].n_ranks;
 	if (x->groups)
-		snprintf(why, sizeof(why), "the members %s of their groups were not given",
+		snprintf(why, sizeof(why), "ranks of their groups were not given (%s)",
 			 pl_spans_text(&x->ranks, ranks, sizeof(ranks)));
 	if (alone && (x->groups || n == 1))
 		pl_say(a->o.log, PL_LOG_WARN,

@@ -218,7 +218,7 @@ int pl_clock_recordings(struct pl_align *a, struct pl_err *err)
 	size_t n, m;
 	int rc;
 
-	if (a->n_unranked)
+	if (a->n_unranked && a->n_segs > 1) /* one process needs no rank */
 		pl_say(a->o.log, PL_LOG_WARN,
 		       "%zu segment%s (%s%s) of no known rank stay%s as recorded (trace "
 		       "--rank-from "

@@ -235,42 +235,41 @@ static int find_batch(struct finder *f, struct pl_err *err)
 	return 0;
 }
 
-struct loss_count {
-	int32_t rank;
-	pl_id name;
-	int64_t n;
+struct losses { /* of a resource */
+	int64_t passes;
+	bool other; /* something else was computed since the last one */
 };
 
-PL_COMPARATOR(by_rank, struct loss_count, rank, name, n);
-
-/* A loss is one operation or several around one another, whose parts count several times: the name
- * that occurs least often counts. */
+/* Losses without anything between them that computes on the layers of the model belong to one pass.
+ * Operations around one another count as one so, and so do the pieces into which operations inside
+ * an operation cut it. */
 static int count_passes(struct finder *f, const struct pl_shape *s, struct pl_err *err)
 {
-	struct loss_count *v = NULL;
-	size_t n = 0, cap = 0;
+	struct losses *v;
 	int64_t least = 0;
-	int rc = 0;
 
+	PL_CHECK(pl_alloc(&v, f->g->n_res + 1, sizeof(*v), err));
 	for (uint32_t i = s->n_entries; i < s->n_nodes && s->phase; i++) {
-		if (s->phase[i] != PL_PH_FORWARD || pl_node_operator(f->g, s, i) != PL_OP_LOSS ||
-		    !dims_of(f->g, s->work[i]))
-			continue;
-		PL_TRY(pl_grow(&v, &cap, n + 1, sizeof(*v), err));
-		v[n++] = (struct loss_count){ pl_node_rank(f->g, s, i), s->name[i], 0 };
+		unsigned phase = s->phase[i], op = pl_node_operator(f->g, s, i);
+		struct losses *x = &v[s->res[i] == PL_NONE ? f->g->n_res : s->res[i]];
+
+		if (phase == PL_PH_FORWARD && op == PL_OP_LOSS && dims_of(f->g, s->work[i])) {
+			x->passes += !x->passes || x->other;
+			x->other = false;
+		} else if (phase == PL_PH_FORWARD) {
+			x->other |= op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION ||
+				    op == PL_OP_ATTENTION;
+		} else {
+			x->other |= phase == PL_PH_BACKWARD || phase == PL_PH_INPUT_GRAD ||
+				    phase == PL_PH_WEIGHT_GRAD;
+		}
 	}
-	pl_sort(v, n, sizeof(*v), by_rank);
-	for (size_t i = 0, k; i < n; i = k) {
-		for (k = i; k < n && v[k].rank == v[i].rank && v[k].name == v[i].name;)
-			k++;
-		least = least && v[i].rank == v[0].rank ? pl_min_i64(least, (int64_t)(k - i))
-			: least				? least
-							: (int64_t)(k - i);
-	}
+	for (size_t i = 0; i <= f->g->n_res; i++)
+		if (v[i].passes && (!least || v[i].passes < least))
+			least = v[i].passes;
 	f->b->passes = pl_max_i64(f->b->passes, least);
-out:
 	pl_free(v);
-	return rc;
+	return 0;
 }
 
 int pl_work_batch_find(const struct pl_graph *g, struct pl_work_batch *b, struct pl_err *err)

@@ -49,6 +49,7 @@ struct pl_rewrite_basis {
 	double error;
 	double work_ns;	  /* standard error of the changed operations, of a rank in a step */
 	bool no_batch;	  /* the sizes of tensors do not say which of them follow the batch */
+	int64_t batch;	  /* where it changes: samples of a rank in a recorded step; 0: unknown */
 	bool one_size;	  /* some transfers have one size or an unknown one, so the topology alone
 			   * tells    latency from bandwidth */
 	uint64_t samples; /* transfers that were fitted */

@@ -197,10 +197,17 @@ static void delay_slot(struct pl_rewriter *r, struct slot *s, const struct passe
 }
 
 /* Does a rank of the job have another stage of a pipeline than the first? */
-static bool is_pipeline(const struct pl_edit *e)
+/* Stages that the graph names, or ranks that pass something on and share no gradients. */
+static bool is_pipeline(const struct pl_rewriter *r)
 {
+	const struct pl_edit *e = r->e;
+
 	for (uint32_t i = 0; i < e->n_res; i++)
 		if (e->res[i].coord[1] > 0)
+			return true;
+	for (uint32_t i = 0; i < r->n_recorded && !r->n_tensors; i++)
+		if (e->node[i].kind == PL_K_SEND && e->node[i].role == PL_RO_TRANSFER &&
+		    e->node[i].type == PL_N_OP)
 			return true;
 	return false;
 }
@@ -227,7 +234,7 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 	bool any = false;
 	int rc;
 
-	if (is_pipeline(r->e))
+	if (is_pipeline(r))
 		return pl_fail(
 			err, PL_EDATA,
 			"the batch of a pipeline passes in microbatches already; their number "

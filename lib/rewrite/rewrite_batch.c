@@ -256,6 +256,7 @@ static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 		c->of_class[GROUPS + groups + i] = comm_factor(b, i);
 	c->basis.work_ns = uncertain(b, c, error);
 	c->basis.no_batch = rule;
+	c->basis.batch = pl_work_samples(&b->work);
 out:
 	pl_free(error);
 	return rc;

@@ -230,10 +230,11 @@ static int change_all(struct pl_sim *s, const struct pl_graph *g, const struct r
 	PL_TRY(pl_alloc(&ns, most, sizeof(*ns), err));
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_shape *sh = &g->shape[g->step[k].shape];
+		const pl_ns *now = pl_sim_durations(s, k);
 		uint64_t any = 0;
 
 		for (uint32_t i = 0; i < sh->n_nodes; i++)
-			ns[i] = (double)pl_sim_durations(s, k)[i];
+			ns[i] = (double)now[i];
 		for (size_t i = 0; i < n; i++) {
 			uint64_t some = change_step(&c[i], &g->step[k], sh, ns);
 
@@ -241,8 +242,8 @@ static int change_all(struct pl_sim *s, const struct pl_graph *g, const struct r
 			hits[i] += some;
 		}
 		for (uint32_t i = 0; any && i < sh->n_nodes; i++) {
-			basis->longer |= ns[i] > (double)pl_sim_durations(s, k)[i];
-			basis->shorter |= ns[i] < (double)pl_sim_durations(s, k)[i];
+			basis->longer |= ns[i] > (double)now[i];
+			basis->shorter |= ns[i] < (double)now[i];
 		}
 		if (any)
 			PL_TRY(pl_sim_set_durations(s, k, ns, err));
@@ -294,6 +295,7 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 		basis->assumed |= c[i].basis.assumed;
 		basis->one_size |= c[i].basis.one_size;
 		basis->no_batch |= c[i].basis.no_batch;
+		basis->batch = pl_max_i64(basis->batch, c[i].basis.batch);
 		basis->work_ns += c[i].basis.work_ns;
 		basis->error = fmax(basis->error, c[i].basis.error);
 		basis->samples = pl_max_i64(basis->samples, c[i].basis.samples);

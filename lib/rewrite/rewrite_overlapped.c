@@ -117,9 +117,10 @@ static int one_round(struct overlapped *x, double *mean, struct pl_err *err)
 	PL_TRY(find_comm(x, &r, err));
 	for (size_t k = 0; k < x->g->n_steps; k++) {
 		const struct pl_shape *sh = &x->g->shape[x->g->step[k].shape];
+		const pl_ns *now = pl_sim_durations(x->s, k);
 
 		for (uint32_t i = 0; i < sh->n_nodes; i++) {
-			x->ns[i] = (double)pl_sim_durations(x->s, k)[i];
+			x->ns[i] = (double)now[i];
 			if (x->alone[k][i] > 0)
 				x->ns[i] = slowed(x, pl_node_rank(x->g, sh, i), r.start[k][i],
 						  x->alone[k][i]);

@@ -38,7 +38,7 @@ if [ -x "$GEN/kgen" ]; then
 	"$GEN/kgen" -o four --ranks=4 --layers=2 --steps=1 --record-groups --seed=1 >log
 	"$BIN/trace" -q -o two.trace four/rank0.json four/rank2.json
 	status 0 "merge of two ranks of four" "$BIN/merge" -o m two.trace
-	says 'the members 1, 3 of their groups were not given: .*; give the files of all ranks to one merge$' "... says which are missing"
+	says 'ranks of their groups were not given (1, 3): .*; give the files of all ranks to one merge$' "... says which are missing"
 	status 0 "... with notes" "$BIN/merge" -v -o m two.trace
 	says 'merge: ranks* [0-9, -]* of group .* ([0-9]* ranks) w[aser]* not given' "... says of which group"
 	"$GEN/kgen" -o pipe --ranks=4 --tp=1 --pp=2 --layers=2 --microbatches=2 --steps=1 --record-groups --seed=1 >log

@@ -24,6 +24,7 @@ struct net {
 	const struct law *law;
 	int64_t rows;	/* of a pass */
 	int64_t passes; /* of a step */
+	int more;	/* pieces of the loss, into which operations inside it cut it */
 	bool sizes;	/* are recorded */
 	bool recurrent;
 	int device; /* kernels compute: 1 */
@@ -102,7 +103,8 @@ static void pass(struct net *n)
 		multiply(n, "aten::addmm", n->rows, widths[i], widths[i + 1], false);
 		move(n, "aten::relu", n->rows, widths[i + 1], 1);
 	}
-	move(n, "aten::nll_loss_forward", n->rows, widths[layers], 1);
+	for (int i = 0; i <= n->more; i++)
+		move(n, "aten::nll_loss_forward", n->rows, widths[layers], 1);
 	for (int i = layers; i-- > 0;) {
 		from = n->now;
 		n->now += 300;
@@ -316,6 +318,11 @@ static void properties(void)
 	close_to(step_of("batch by 0.5;batch by 2"), before, 0.03, "half, then double");
 	ok(step_of("batch 128") == before, "as many samples as recorded");
 	ok(step_of("batch 64") == step_of("batch by 0.5"), "a number of samples, in two passes");
+	end_trace();
+	n = (struct net){ .law = &law, .rows = 64, .passes = 2, .more = 2, .sizes = true };
+	if (!make(&n))
+		return;
+	ok(step_of("batch 64") == step_of("batch by 0.5"), "... whose losses are in three pieces");
 	end_trace();
 }
 

@@ -577,8 +577,14 @@ static void check_odd_inputs(void)
 	a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
 	feed(a, -1, NULL, "no-rank.json", e, 2, NULL);
 	solve(a, &x);
-	ok(x.rc == 0 && x.m.n_clocks == 1 && x.m.n_matches == 0 && strstr(said, "no-rank.json"),
-	   "no rank: passed on, said");
+	ok(x.rc == 0 && x.m.n_clocks == 1 && x.m.n_matches == 0 && !strstr(said, "no-rank.json"),
+	   "no rank: passed on; one process needs none");
+	done(a, &x);
+	a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
+	feed(a, -1, NULL, "no-rank.json", e, 2, NULL);
+	feed(a, 0, NULL, "rank.json", e, 2, NULL);
+	solve(a, &x);
+	ok(x.rc == 0 && strstr(said, "no-rank.json"), "... beside one with a rank: said");
 	done(a, &x);
 	a = new_align(PL_CLOCK_AUTO, PL_DUP_REFUSE, false);
 	feed(a, 0, NULL, "", e, 2, NULL);
