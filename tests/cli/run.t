@@ -293,6 +293,7 @@ begin() {
 		i=$((i + 1))
 	done
 	# a job that has begun catches SIGTERM: bit 14 of the mask; on a busy machine that takes long
+	# shellcheck disable=SC2086  # one word a rank
 	while [ $i -lt 300 ] && ! all_catch $pid $ranks; do
 		sleep 0.1
 		i=$((i + 1))
