@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -27,8 +28,8 @@
 #define LATE 10
 
 volatile sig_atomic_t stop_signal;
-static volatile sig_atomic_t n_requests; /* signals that asked for the end */
-static volatile sig_atomic_t is_parent;	 /* this process forked the ranks */
+static atomic_int n_requests; /* signals that asked for the end; any thread may handle one */
+static volatile sig_atomic_t is_parent; /* this process forked the ranks */
 static pid_t starter; /* the process that started this one: it may pass signals on */
 
 static const int end_signals[] = { SIGINT, SIGTERM };
@@ -43,14 +44,15 @@ static struct sigaction before[PL_LEN(end_signals)];
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	static struct {
-		int n;
-		pl_ns last;
+		atomic_int n;
+		_Atomic pl_ns last;
 	} counted[2];
 	bool passed = starter && info->si_code == SI_USER && info->si_pid == starter;
+	int before_errno = errno, n;
 	pl_ns now = pl_now_ns();
-	int n;
 
 	(void)context;
+	errno = before_errno;
 	if (counted[passed].n && now - counted[passed].last < AGAIN_NS)
 		return;
 	counted[passed].last = now;
@@ -63,6 +65,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 	if (n > 1 && sig == SIGINT && !is_parent) {
 		sigaction(sig, &before[0], NULL);
 		raise(sig);
+		errno = before_errno;
 	}
 }
 
