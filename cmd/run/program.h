@@ -2,7 +2,7 @@
 #ifndef RUN_PROGRAM_H
 #define RUN_PROGRAM_H
 
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "core/cmd.h"
 #include "train/train.h"
@@ -29,7 +29,7 @@ struct config {
 /* ---- ranks.c: one process or several --------------------------------------------------------- */
 
 /* The signal that asked for the end, 0: none. */
-extern volatile sig_atomic_t stop_signal;
+extern atomic_int stop_signal;
 void catch_signals(void); /* from now on SIGINT and SIGTERM ask; before, they end the process */
 /* Under Slurm the process ends only when its output was read. */
 void flush_before_exit(void);

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -27,8 +26,9 @@
  * may come so many timeouts after one another. */
 #define LATE 10
 
-volatile sig_atomic_t stop_signal;
-static atomic_int n_requests; /* signals that asked for the end; any thread may handle one */
+/* Any thread may handle a signal, two at the same time. */
+atomic_int stop_signal;
+static atomic_int n_requests;		/* signals that asked for the end */
 static volatile sig_atomic_t is_parent; /* this process forked the ranks */
 static pid_t starter; /* the process that started this one: it may pass signals on */
 
@@ -48,11 +48,10 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 		_Atomic pl_ns last;
 	} counted[2];
 	bool passed = starter && info->si_code == SI_USER && info->si_pid == starter;
-	int before_errno = errno, n;
 	pl_ns now = pl_now_ns();
+	int n;
 
 	(void)context;
-	errno = before_errno;
 	if (counted[passed].n && now - counted[passed].last < AGAIN_NS)
 		return;
 	counted[passed].last = now;
@@ -65,7 +64,6 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 	if (n > 1 && sig == SIGINT && !is_parent) {
 		sigaction(sig, &before[0], NULL);
 		raise(sig);
-		errno = before_errno;
 	}
 }
 

@@ -8,6 +8,7 @@
  * ends with a round (worker.h), when all ranks are equal, so that a checkpoint can be continued.
  */
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 
 #include "train/worker.h"

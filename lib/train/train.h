@@ -9,7 +9,7 @@
 #ifndef PL_TRAIN_H
 #define PL_TRAIN_H
 
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "comm/comm.h"
 #include "data/dataset.h"
@@ -82,7 +82,7 @@ struct pl_train {
 	const struct pl_job *job;
 	int ranks;
 	/* Signal that asked for the end, 0: none. If another rank was asked, control sets it. */
-	volatile sig_atomic_t *stop;
+	atomic_int *stop;
 	int (*row)(void *arg, const struct pl_train_row *row, struct pl_err *err);
 	void (*progress)(void *arg); /* now and then */
 	void *arg;		     /* of both */
