@@ -131,54 +131,57 @@ static void warn_of_basis(const struct config *c, const struct report *r)
 		       "for \"batch\" all computation of samples counts as such");
 }
 
-/* Those of the changes that do, or do not, change durations alone. */
-static void pick_changes(const struct pl_plan *p, bool durations, struct pl_plan *out)
+/* Changes of durations alone. before: what they select in another job; NULL: there is none. */
+static int use_durations(const struct config *c, struct changes *x, const uint64_t *before,
+			 struct report *r, struct pl_err *err)
 {
-	out->n_rw = 0;
-	for (size_t i = 0; i < p->n_rw; i++)
-		if (pl_rewrite_changes_durations(p->rw[i].op) == durations)
-			out->rw[out->n_rw++] = p->rw[i];
+	PL_CHECK(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
+	PL_CHECK(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
+				      x->hits, &r->basis, err));
+	/* not before, because a text means that the line is an option */
+	PL_CHECK(pl_plan_add_texts(&x->plan, err));
+	PL_CHECK(check_hits(c, x, before, r, err));
+	warn_of_basis(c, r);
+	return explain_plan(NULL, &x->plan, r, err);
 }
 
 /* Structural lines and lines of durations alone: these are applied to the graph that the others
  * make, as if that had been read. */
-static int use_both(const struct config *c, struct pl_plan *p, const struct changes *x,
+static int use_both(const struct config *c, const struct pl_plan *p, const struct changes *x,
 		    struct report *r, struct pl_err *err)
 {
-	struct changes part = *x; /* borrows */
+	struct pl_plan structure = *p; /* borrows all but the list */
+	struct changes durations = *x; /* borrows all but the plan and the hits */
 	int rc;
 
-	part.plan = *p;
-	part.hits = NULL;
-	PL_CHECK(pl_alloc(&part.plan.rw, p->n_rw, sizeof(*p->rw), err));
-	pick_changes(p, false, &part.plan);
-	PL_TRY(use_plan(&part.plan, &part, r, err));
-	pick_changes(p, true, &part.plan);
-	PL_TRY(pl_alloc(&part.hits, p->n_rw, sizeof(*part.hits), err));
-	PL_TRY(pl_rewrite_durations(r->s, &r->g, &part.plan, x->has_topology ? &x->topo : NULL,
-				    part.hits, &r->basis, err));
+	durations.hits = NULL;
+	pl_plan_init(&durations.plan);
+	durations.plan.file = p->file;
+	structure.n_rw = 0;
+	PL_TRY(pl_alloc(&structure.rw, p->n_rw, sizeof(*p->rw), err));
+	for (size_t i = 0; i < p->n_rw; i++)
+		if (pl_rewrite_changes_durations(p->rw[i].op))
+			PL_TRY(pl_plan_add(&durations.plan, &p->rw[i], err));
+		else
+			structure.rw[structure.n_rw++] = p->rw[i];
+	PL_TRY(use_plan(&structure, x, r, err));
+	rc = use_durations(c, &durations, NULL, r, err);
 	r->basis.in_other_parts = false; /* that is not all that changes */
-	PL_TRY(pl_plan_add_texts(p, err));
-	pick_changes(p, true, &part.plan);
-	PL_TRY(check_hits(c, &part, NULL, r, err));
-	warn_of_basis(c, r);
-	rc = explain_plan(NULL, &part.plan, r, err);
 out:
-	pl_free(part.hits);
-	pl_free(part.plan.rw);
+	pl_free(structure.rw);
+	pl_plan_fini(&durations.plan);
+	pl_free(durations.hits);
 	return rc;
 }
 
-int use_lines(const struct config *c, struct pl_plan *p, const struct changes *x, struct report *r,
-	      struct pl_err *err)
+int use_lines(const struct config *c, const struct pl_plan *p, const struct changes *x,
+	      struct report *r, struct pl_err *err)
 {
 	bool some = false, network = false;
 
 	for (size_t i = 0; i < p->n_rw; i++) {
-		unsigned op = p->rw[i].op;
-
-		some |= pl_rewrite_changes_durations(op);
-		network |= op == PL_RW_BANDWIDTH || op == PL_RW_LATENCY || op == PL_RW_RANKS;
+		some |= pl_rewrite_changes_durations(p->rw[i].op);
+		network |= pl_rewrite_is_network(p->rw[i].op);
 	}
 	return some && !network ? use_both(c, p, x, r, err) : use_plan(p, x, r, err);
 }
@@ -198,15 +201,7 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 	if (!pl_rewrite_is_timing(&x->plan))
 		return use_lines(c, &x->plan, x, r, err);
 	x->hits = NULL;
-	PL_TRY(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
-	PL_TRY(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
-				    x->hits, &r->basis, err));
-	/* not before, because a text means that the line is an option */
-	PL_TRY(pl_plan_add_texts(&x->plan, err));
-	PL_TRY(check_hits(c, x, before, r, err));
-	warn_of_basis(c, r);
-	rc = explain_plan(NULL, &x->plan, r, err);
-out:
+	rc = use_durations(c, x, before, r, err);
 	pl_free(before);
 	return rc;
 }

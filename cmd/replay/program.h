@@ -231,8 +231,8 @@ void changes_fini(struct changes *x);
 bool has_streams(const struct pl_graph *g);
 /* Replace r->g and r->s by what the lines of a plan, of which some change the structure of the
  * graph, make of them; r->run is gone. */
-int use_lines(const struct config *c, struct pl_plan *p, const struct changes *x, struct report *r,
-	      struct pl_err *err) PL_MUST;
+int use_lines(const struct config *c, const struct pl_plan *p, const struct changes *x,
+	      struct report *r, struct pl_err *err) PL_MUST;
 /* Changes the durations of r->s, or the graph if needed; warns of changes that select nothing. */
 int use_changes(const struct config *c, struct changes *x, struct report *r,
 		struct pl_err *err) PL_MUST;

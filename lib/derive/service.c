@@ -316,12 +316,18 @@ bool pl_derive_is_kernel(struct builder *b, pl_id id)
 	return op != PL_OP_UNKNOWN && op != PL_OP_COPY;
 }
 
-/* Does the first operation from i on that is on its thread stand before the node? Others have no
+/* The first operation from i on whose node is on the thread; r->n: there is none. Others have no
  * node, or one on a resource of posted sends. */
-static bool stands_before(const struct resource *r, uint32_t i, uint32_t node)
+static uint32_t next_on_thread(const struct resource *r, uint32_t i)
 {
 	while (i < r->n && (r->op[i].node < r->node0 || r->op[i].node >= r->node1))
 		i++;
+	return i;
+}
+
+static bool stands_before(const struct resource *r, uint32_t i, uint32_t node)
+{
+	i = next_on_thread(r, i);
 	return i < r->n && r->op[i].node < node;
 }
 
@@ -338,9 +344,7 @@ static bool is_pause(struct builder *b, uint32_t node)
 	if (n->kind != PL_K_HOST_OP || (n->role != PL_RO_HOST && n->role != PL_RO_COMPUTE))
 		return false;
 	PL_LOWER_BOUND(i, resource->n, stands_before(resource, i, node));
-	while (i < resource->n &&
-	       (resource->op[i].node < resource->node0 || resource->op[i].node >= resource->node1))
-		i++;
+	i = next_on_thread(resource, i);
 	if (i == resource->n || resource->op[i].node != node || resource->op[i].last != node)
 		return !pl_derive_is_kernel(b, n->name);
 	return strstr(pl_intern_get(&b->g->str, n->name), "wait");

@@ -289,6 +289,11 @@ bool pl_rewrite_changes_durations(unsigned op)
 	return pl_rewrite_kinds[op]->change && !pl_rewrite_kinds[op]->network;
 }
 
+bool pl_rewrite_is_network(unsigned op)
+{
+	return pl_rewrite_kinds[op]->network;
+}
+
 static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	const struct pl_rewrite_kind *kind = pl_rewrite_kinds[rw->op];

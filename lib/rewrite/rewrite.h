@@ -38,6 +38,7 @@ bool pl_rewrite_is_timing(const struct pl_plan *p);
 /* Does the rewrite change the durations of operations, and nothing else? Not that of a network:
  * what other rewrites build has that network, too. */
 bool pl_rewrite_changes_durations(unsigned op);
+bool pl_rewrite_is_network(unsigned op); /* does it change what communication costs? */
 /* What a prediction for another network or another number of ranks depends on. */
 struct pl_rewrite_basis {
 	bool guessed; /* the graph does not say which communication is data-parallel, and `ranks`

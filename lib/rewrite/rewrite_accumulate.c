@@ -196,8 +196,8 @@ static void delay_slot(struct pl_rewriter *r, struct slot *s, const struct passe
 			delay_first(r, p, s, i);
 }
 
-/* Does a rank of the job have another stage of a pipeline than the first? */
-/* Stages that the graph names, or ranks that pass something on and share no gradients. */
+/* Does the graph name another stage than the first, or do ranks that share no gradients pass
+ * something on? */
 static bool is_pipeline(const struct pl_rewriter *r)
 {
 	const struct pl_edit *e = r->e;
