@@ -5,12 +5,18 @@
  * convolution or a product holds samples, whose number is its first size: that of a pass, or a
  * multiple (samples times words, samples times heads). Where the samples come second (recurrent
  * networks), the second size says so. The size that explains most of these inputs is the number of
- * samples of a pass; the first sizes that are multiples of it follow the batch.
+ * samples of a pass; the first sizes that are multiples of it follow the batch. A layer of matrices
+ * makes one matrix of an input with three dimensions or more: its rows are the product of all sizes
+ * but the last one.
  *
  * Other tensors are parameters or, without a batch that was found, samples if they have two
  * dimensions and no sizes with which the optimiser and the accumulation of gradients work. A
  * product of two matrices has three sizes, of which one follows the batch: the other two make the
  * bytes of the parameters or of their gradient.
+ *
+ * A matrix whose rows follow the batch can have the sizes of parameters (16 samples of 16 words,
+ * and a width of 256). Then sizes do not tell whether an operation that only moves data works on
+ * samples.
  *
  * A loss that each pass computes once says how many passes a step has.
  *
@@ -29,6 +35,7 @@
 
 struct first_input {
 	int64_t size[2]; /* 0: the tensor has one dimension only */
+	int64_t flat;	 /* rows of the matrix that a layer makes of it; the first size: none */
 	double n;
 };
 struct finder {
@@ -39,8 +46,8 @@ struct finder {
 	size_t n, cap;
 };
 
-PL_COMPARATOR(by_sizes, struct first_input, size[0], size[1]);
-PL_COMPARATOR_FALLING(by_number, struct first_input, n, size[0], size[1]);
+PL_COMPARATOR(by_sizes, struct first_input, size[0], size[1], flat);
+PL_COMPARATOR_FALLING(by_number, struct first_input, n, size[0], size[1], flat);
 
 static const char *dims_of(const struct pl_graph *g, uint32_t row)
 {
@@ -155,6 +162,18 @@ static bool first_input_of(const char *dims, unsigned op, struct pl_dims *t)
 	return false;
 }
 
+static int64_t flat_rows(const struct pl_dims *t)
+{
+	int64_t last = t->n <= PL_DIMS_MAX ? t->size[t->n - 1] : 0;
+
+	return t->n > 2 && last > 0 && t->elements > 0 ? t->elements / last : t->size[0];
+}
+
+static bool same_sizes(const struct first_input *a, const struct first_input *b)
+{
+	return a->size[0] == b->size[0] && a->size[1] == b->size[1] && a->flat == b->flat;
+}
+
 static int list_first_inputs(struct finder *f, struct pl_err *err)
 {
 	size_t kept = 0;
@@ -167,13 +186,15 @@ static int list_first_inputs(struct finder *f, struct pl_err *err)
 		    (op == PL_OP_MATMUL && is_param(f->b, &t)))
 			continue;
 		PL_CHECK(pl_grow(&f->first, &f->cap, f->n + 1, sizeof(*f->first), err));
-		f->first[f->n++] = (struct first_input){ { t.size[0], t.n > 1 ? t.size[1] : 0 },
-							 f->forward[row] };
+		f->first[f->n++] =
+			(struct first_input){ .size = { t.size[0], t.n > 1 ? t.size[1] : 0 },
+					      .flat = op == PL_OP_CONVOLUTION ? t.size[0]
+									      : flat_rows(&t),
+					      .n = f->forward[row] };
 	}
 	pl_sort(f->first, f->n, sizeof(*f->first), by_sizes);
 	for (size_t i = 0; i < f->n; i++) {
-		if (kept &&
-		    !memcmp(f->first[kept - 1].size, f->first[i].size, sizeof(f->first[i].size)))
+		if (kept && same_sizes(&f->first[kept - 1], &f->first[i]))
 			f->first[kept - 1].n += f->first[i].n;
 		else
 			f->first[kept++] = f->first[i];
@@ -209,6 +230,15 @@ static bool has_rows(const struct pl_work_batch *b, int64_t rows)
 	return false;
 }
 
+static int add_rows(struct pl_work_batch *b, int64_t rows, struct pl_err *err)
+{
+	if (rows <= 0 || rows % b->pass != 0 || has_rows(b, rows))
+		return 0;
+	PL_CHECK(pl_grow(&b->rows, &b->cap_rows, b->n_rows + 1, sizeof(*b->rows), err));
+	b->rows[b->n_rows++] = rows;
+	return 0;
+}
+
 static int find_batch(struct finder *f, struct pl_err *err)
 {
 	struct pl_work_batch *b = f->b;
@@ -223,13 +253,13 @@ static int find_batch(struct finder *f, struct pl_err *err)
 		best = share;
 		b->pass = samples;
 	}
-	for (size_t i = 0; i <= f->n && b->pass; i++) {
-		int64_t rows = i < f->n ? f->first[i].size[0] : b->pass;
-
-		if (rows % b->pass != 0 || rows <= 0 || has_rows(b, rows))
+	if (b->pass)
+		PL_CHECK(add_rows(b, b->pass, err));
+	for (size_t i = 0; i < f->n && b->pass; i++) {
+		if (f->first[i].size[0] % b->pass != 0)
 			continue;
-		PL_CHECK(pl_grow(&b->rows, &b->cap_rows, b->n_rows + 1, sizeof(*b->rows), err));
-		b->rows[b->n_rows++] = rows;
+		PL_CHECK(add_rows(b, f->first[i].size[0], err));
+		PL_CHECK(add_rows(b, f->first[i].flat, err));
 	}
 	pl_sort(b->rows, b->n_rows, sizeof(*b->rows), pl_compare_i64);
 	return 0;
@@ -324,6 +354,12 @@ static bool holds_samples(const struct pl_work_batch *b, unsigned op, const stru
 			(t->n > 2 && t->size[1] == b->pass));
 }
 
+/* Do sizes not tell whether the tensor holds samples or parameters? */
+static bool is_unsure(const struct pl_work_batch *b, const struct pl_dims *t)
+{
+	return b->pass && t->n >= 2 && follows(b, t->size[0]) && is_param(b, t);
+}
+
 static double element_bytes(const struct pl_graph *g, const struct pl_gwork *w)
 {
 	const char *type = w->type == PL_NONE ? "" : pl_intern_get(&g->str, w->type);
@@ -392,6 +428,7 @@ void pl_work_describe(const struct pl_graph *g, const struct pl_work_batch *b, u
 		double bytes = t.elements > 0 ? (double)t.elements * element : 0;
 
 		wide += t.n >= 3;
+		w->unsure |= is_unsure(b, &t);
 		if (holds_samples(b, from->op, &t)) {
 			a = w->of_samples ? a : t;
 			most = fmax(w->of_samples ? most : 0, bytes); /* as much out as in */

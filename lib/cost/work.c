@@ -533,8 +533,12 @@ double pl_work_factor(const struct pl_work_model *m, uint32_t group, double by, 
 	double fixed = fmin(m->fixed_ns[x->device], x->ns), bytes = bytes_of(w), factor;
 
 	*error = 0;
-	if (!w->of_samples || x->wraps || !(x->ns > 0))
+	if (x->wraps || !(x->ns > 0) || (!w->of_samples && (!w->unsure || w->product)))
 		return 1;
+	if (!w->of_samples) { /* it follows the samples, or it does not */
+		*error = fabs(1 - by) / 2;
+		return (1 + by) / 2;
+	}
 	if (w->product && f->samples) {
 		factor = factor_of_product(f, w, by, error);
 		if (guessed)

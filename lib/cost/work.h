@@ -14,6 +14,7 @@
 /* What an operation does, by a row of the graph's work. */
 struct pl_work {
 	bool of_samples; /* something grows with the batch */
+	bool unsure;	 /* samples and parameters have the same sizes */
 	bool product;	 /* the operations count: a product, a convolution, attention */
 	double flops;	 /* 0: unknown, or no product */
 	double sample_bytes, other_bytes;
