@@ -236,6 +236,23 @@ class Accumulate(DDP):
         super().backward(x[half:], y[half:])
 
 
+class Passes(DDP):
+    """DDP that synchronises in each of two backward passes, as people write
+    it who do not know no_sync."""
+    changes = HALF | SLOW | {"sync-last": ["no-sync 2"],
+                             "buckets-4mb": ["bucket-mb 4"],
+                             "buckets-100mb": ["bucket-mb 100"]}
+
+    def backward(self, x, y):
+        half = len(x) // 2
+        if self.change == "sync-last":
+            with self.net.no_sync():
+                super().backward(x[:half], y[:half])
+        else:
+            super().backward(x[:half], y[:half])
+        super().backward(x[half:], y[half:])
+
+
 class Clip(DDP):
     """DDP with clipping by the global norm, which reads a number."""
 
@@ -418,6 +435,52 @@ class FSDP2Link(FSDP2):
     """fully_shard over a shaped link."""
     changes = LINK | PREFETCH
     link = 1000
+
+
+class Mean(nn.Module):
+    """The mean over the tokens of a sample."""
+
+    def forward(self, x):
+        return x.mean(1)
+
+
+class Tokens(Job):
+    """A transformer that tells classes of samples; the samples times the tokens of a rank are as many as the
+    width, so sizes alone do not tell samples from parameters."""
+    heads, width, samples, tokens = 4, 256, 16, 16
+
+    def __init__(self, rank, ranks, change):
+        super().__init__(rank, ranks, change)
+        gen = torch.Generator().manual_seed(SEED + rank)
+        n = self.samples // 2 if change == "half-batch" else self.samples
+        self.x = torch.randint(1000, (n, self.tokens), generator=gen)
+        self.y = torch.randint(100, (n,), generator=gen)
+
+    def network(self):
+        layer = nn.TransformerEncoderLayer(
+            self.width, self.heads, 4 * self.width, 0, "gelu",
+            batch_first=True, norm_first=True)
+        return nn.Sequential(
+            nn.Embedding(1000, self.width),
+            nn.TransformerEncoder(layer, 4, enable_nested_tensor=False),
+            Mean(), nn.Linear(self.width, 100))
+
+
+class DDPTokens(Tokens):
+    """DDP of a transformer."""
+
+    def wrap(self, net):
+        return nn.parallel.DistributedDataParallel(net)
+
+
+class FSDP2Tokens(Tokens):
+    """fully_shard of a transformer by its layers."""
+
+    def wrap(self, net):
+        from torch.distributed.fsdp import fully_shard
+        for layer in net[1].layers:
+            fully_shard(layer)
+        return fully_shard(net)
 
 
 class FSDP1(Job):
@@ -752,12 +815,13 @@ class Call(nn.Module):
 KINDS = {
     "alone": Alone, "ddp": Plain, "ddp-link": DDPLink, "ddp-static": Static,
     "ddp-unused": Unused, "ddp-accumulate": Accumulate, "ddp-clip": Clip,
-    "ddp-compile": Compiled, "ddp-evaluate": Evaluate,
-    "ddp-checkpoint": Checkpoint, "ddp-pp": DataPipelines,
+    "ddp-passes": Passes, "ddp-tokens": DDPTokens, "ddp-compile": Compiled,
+    "ddp-evaluate": Evaluate, "ddp-checkpoint": Checkpoint, "ddp-pp": DataPipelines,
     "loader": Starved, "loader-workers": StarvedWorkers,
     "loader-generator": Generator, "zero1": Zero1, "fsdp2": FSDP2Blocks,
     "fsdp2-whole": FSDP2Whole, "fsdp2-prefetch": FSDP2Prefetch,
-    "fsdp2-link": FSDP2Link, "fsdp1": FSDP1, "fsdp1-whole": FSDP1Whole,
+    "fsdp2-link": FSDP2Link, "fsdp2-tokens": FSDP2Tokens,
+    "fsdp1": FSDP1, "fsdp1-whole": FSDP1Whole,
     "fsdp-tp": ShardedTensors, "tp": TensorParallel,
     "gpipe": GPipe, "gpipe-link": GPipeLink, "1f1b": OneFOneB,
     "interleaved": Interleaved, "zbv": ZBV, "pp-hand": HandPipeline,

@@ -67,6 +67,8 @@ static const char gradients_of_halves[] =
 	"no_sync()), or a faster network";
 static const char bytes_of_halves[] =
 	"communication twice as fast: a faster network, as what is sent has 16 bits already";
+static const char fewer_passes[] =
+	"gradients synchronised in one of %u backward passes: no_sync() in the others";
 static const char fewer_bytes[] = "half the bytes: bfloat16 for what is sent, or a faster network";
 static const char fewer_bytes_of_shards[] =
 	"half the bytes: bfloat16 for what is sent (FSDP: MixedPrecisionPolicy), or a faster "
@@ -220,13 +222,54 @@ static bool is_before(const struct advice_row *a, const struct advice_row *b)
 	return a->saves.share >= b->saves.share;
 }
 
+/* A place among the best, if the row saves enough. */
+static void insert(struct report *r, const struct advice_row *row)
+{
+	size_t at = r->n_advice;
+
+	if (row->saves.share < (row->at_most ? SMALL : LEAST) ||
+	    (!row->at_most && row->saves.least <= 0)) /* perhaps nothing */
+		return;
+	for (; at && !is_before(&r->advice[at - 1], row); at--)
+		;
+	if (at == ADVICES)
+		return;
+	r->n_advice = pl_min_size(r->n_advice + 1, ADVICES);
+	memmove(&r->advice[at + 1], &r->advice[at], (r->n_advice - at - 1) * sizeof(*r->advice));
+	r->advice[at] = *row;
+}
+
+/* A step may need the gradients of several backward passes only once. */
+static int try_no_sync(struct report *r, const struct pl_verdict_row *v, struct pl_err *err)
+{
+	struct advice_row row = { .at_most = false };
+	struct halving x = { .comm = true };
+	pl_ns *length = NULL;
+	uint32_t passes;
+	int rc;
+
+	PL_TRY(pl_rewrite_passes(&r->g, &passes, err));
+	if (passes < 2 || !v->gradient)
+		goto out;
+	PL_TRY(pl_alloc(&length, r->n_steps, sizeof(*length), err));
+	x.factor = 1.0 / passes;
+	x.touched = 1 - x.factor;
+	snprintf(row.what, sizeof(row.what), fewer_passes, passes);
+	snprintf(row.change, sizeof(row.change), "no-sync %u", passes);
+	PL_TRY(simulate_line(r, row.change, &x, length, err));
+	find_saving(r, &x, &row.saves);
+	insert(r, &row);
+out:
+	pl_free(length);
+	return rc;
+}
+
 static int try_advice(struct report *r, const struct advice *a, const struct pl_verdict_row *v,
 		      struct pl_err *err)
 {
 	struct advice_row row = { .saves = { v->share, 0, v->share },
 				  .at_most = !a->selector,
 				  .no_setting = a->cause == PL_VERDICT_COMPUTE };
-	size_t at = r->n_advice;
 
 	snprintf(row.what, sizeof(row.what), "%s", what_to_do(r, a, v));
 	if (a->cause == PL_VERDICT_INPUT && !has_workers(&r->g)) {
@@ -246,16 +289,7 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 	} else if (a->selector) {
 		return 0;
 	}
-	if (row.saves.share < (row.at_most ? SMALL : LEAST) ||
-	    (!row.at_most && row.saves.least <= 0)) /* perhaps nothing */
-		return 0;
-	for (; at && !is_before(&r->advice[at - 1], &row); at--)
-		;
-	if (at == ADVICES)
-		return 0;
-	r->n_advice = pl_min_size(r->n_advice + 1, ADVICES);
-	memmove(&r->advice[at + 1], &r->advice[at], (r->n_advice - at - 1) * sizeof(*r->advice));
-	r->advice[at] = row;
+	insert(r, &row);
 	return 0;
 }
 
@@ -274,6 +308,8 @@ int find_advice(struct report *r, struct pl_err *err)
 				row = &v->row[i];
 		if (row)
 			PL_CHECK(try_advice(r, a, row, err));
+		if (row && a->cause == PL_VERDICT_EXPOSED)
+			PL_CHECK(try_no_sync(r, row, err));
 	}
 	return 0;
 }

@@ -340,6 +340,9 @@ bool only_simulates(const struct report *r);
  * `length`, the steps: x->length. */
 int predict_line(const struct report *r, const char *line, struct halving *x, pl_ns *length,
 		 struct pl_err *err) PL_MUST;
+/* The times with a line that only changes durations. */
+int simulate_line(const struct report *r, const char *line, struct halving *x, pl_ns *length,
+		  struct pl_err *err) PL_MUST;
 
 /* ---- tables.c ---- */
 /* How a table is printed, by enum format. */

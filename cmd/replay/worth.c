@@ -374,8 +374,8 @@ out:
 	return rc;
 }
 
-int predict_line(const struct report *r, const char *line, struct halving *x, pl_ns *length,
-		 struct pl_err *err)
+int simulate_line(const struct report *r, const char *line, struct halving *x, pl_ns *length,
+		  struct pl_err *err)
 {
 	const struct changes *made = r->changes;
 	struct pl_rewrite_basis basis = { .contention = x->in_graph ? 1 : r->basis.contention };
@@ -384,8 +384,6 @@ int predict_line(const struct report *r, const char *line, struct halving *x, pl
 	struct pl_plan plan;
 	int rc;
 
-	if (only_simulates(r) || (basis.contention <= 1 && !(r->trust.part_ns > 0)))
-		return 0;
 	pl_plan_init(&plan);
 	for (size_t i = 0; i < made->plan.n_rw && !are_in_graph(made); i++)
 		PL_TRY(pl_plan_add(&plan, &made->plan.rw[i], err));
@@ -401,6 +399,16 @@ out:
 	pl_free(hits);
 	pl_plan_fini(&plan);
 	return rc;
+}
+
+int predict_line(const struct report *r, const char *line, struct halving *x, pl_ns *length,
+		 struct pl_err *err)
+{
+	bool contends = !x->in_graph && r->basis.contention > 1;
+
+	if (only_simulates(r) || (!contends && !(r->trust.part_ns > 0)))
+		return 0;
+	return simulate_line(r, line, x, length, err);
 }
 
 static int by_saving(const void *pa, const void *pb)

@@ -4,9 +4,9 @@
  *
  * A pause of a thread may have another cause than a wait, but look like a wait for a communication
  * that ended during the pause. If a communication carries exactly the gradients that were just
- * accumulated, no operation waits for it before the last gradient. Therefore waits before the last
- * gradient that were inferred from single pauses (service.c) are removed. Without sizes other steps
- * and ranks say what carries gradients.
+ * accumulated, no operation waits for it before the last gradient of the backward pass. Therefore
+ * waits before the last gradient that were inferred from single pauses (service.c) are removed.
+ * Without sizes other steps and ranks say what carries gradients.
  *
  * All times are those of the host, as in tensors.c. O(nodes + edges), and O(n log n) in gradients.
  */
@@ -72,26 +72,31 @@ static bool carries(const struct found *x, pl_ns at, int64_t bytes)
 	return ends_with(x->grad, i, bytes);
 }
 
-/* Behind the last gradient of a step, from g on. Where `end` was found for the same step, it is the
- * result: all gradients are looked at once. */
-static size_t end_of_step(const struct waits *f, const struct rank *rank, const struct found *x,
+/* Behind the last gradient of a backward pass, from g on, which is behind some gradient of the
+ * pass. Where `end` was found for the same pass, it is the result: all gradients are looked at
+ * once. */
+static size_t end_of_pass(const struct waits *f, const struct rank *rank, const struct found *x,
 			  size_t g, size_t end, int32_t step)
 {
 	end = end > g ? end : g;
-	while (end < x->n_grads && pl_derive_step_at(f->b, rank, x->grad[end].start, NULL) == step)
+	while (end < x->n_grads && x->grad[end].pass == x->grad[g - 1].pass &&
+	       pl_derive_step_at(f->b, rank, x->grad[end].start, NULL) == step)
 		end++;
 	return end;
 }
 
-/* The time at which the last gradients of the step are issued, of those from communication `first`
- * on; `at` if none carries exactly them. */
+/* The time at which the last gradients of the pass are issued, of those from communication `first`
+ * on; `at` if none carries exactly them. `end`: behind the last gradient. */
 static pl_ns last_issue(const struct waits *f, const struct rank *rank, const struct found *x,
-			size_t first, int32_t step, pl_ns at)
+			size_t first, int32_t step, size_t end)
 {
+	pl_ns at = x->grad[end - 1].start;
+
 	for (size_t k = first; k < x->n_comms; k++) {
 		const struct comm *c = &x->comm[k];
 
-		if (pl_derive_step_at(f->b, rank, c->issue, NULL) != step)
+		if (pl_derive_step_at(f->b, rank, c->issue, NULL) != step ||
+		    (end < x->n_grads && c->issue >= x->grad[end].start))
 			break;
 		if (c->issue >= at && carries(x, c->issue, c->bytes))
 			at = c->issue;
@@ -102,11 +107,12 @@ static pl_ns last_issue(const struct waits *f, const struct rank *rank, const st
 /* The time before which nothing waits for the communication of the rank's gradients. */
 static void find_free(const struct waits *f, const struct rank *rank, struct found *x)
 {
-	size_t ready = 0, end = 0;
-	int32_t step, of = INT32_MIN;
-	pl_ns until = 0; /* of step `of` */
+	size_t ready = 0, end = 0, of = 0;
+	pl_ns until = 0; /* of the pass that ends before gradient `of` */
+	int32_t step;
 
 	pl_sort(x->grad, x->n_grads, sizeof(*x->grad), by_ready);
+	pl_derive_find_passes(f->b, rank, x);
 	pl_sort(x->comm, x->n_comms, sizeof(*x->comm), by_issue);
 	for (size_t i = 0; i < x->n_comms; i++) {
 		struct comm *c = &x->comm[i];
@@ -116,13 +122,13 @@ static void find_free(const struct waits *f, const struct rank *rank, struct fou
 			ready++;
 		if (!ends_with(x->grad, ready, c->bytes))
 			continue;
-		end = end_of_step(f, rank, x, ready, end, step);
+		end = end_of_pass(f, rank, x, ready, end, step);
 		if (end == ready)
 			continue;
 		/* nothing waits before the last of them is issued */
-		if (step != of)
-			until = last_issue(f, rank, x, i + 1, step, x->grad[end - 1].start);
-		of = step;
+		if (end != of)
+			until = last_issue(f, rank, x, i + 1, step, end);
+		of = end;
 		c->free_until = until;
 	}
 }
@@ -193,7 +199,7 @@ struct between {
 	uint32_t number; /* of the communication in the step */
 	uint32_t group;
 	pl_id name;
-	pl_ns last; /* the last gradient */
+	pl_ns last; /* the last gradient of its pass */
 };
 
 PL_COMPARATOR(by_place, struct between, number, group, name);
@@ -218,7 +224,7 @@ static void list_between(const struct waits *f, size_t r, struct between **v, si
 		if (c->bytes >= 0 || !ready ||
 		    pl_derive_step_at(f->b, rank, x->grad[ready - 1].start, NULL) != step)
 			continue;
-		end = end_of_step(f, rank, x, ready, end, step);
+		end = end_of_pass(f, rank, x, ready, end, step);
 		if (end > ready)
 			PL_DERIVE_ADD(f->b->err, *v, *n, *cap,
 				      (struct between){ c, number, c->group,

@@ -17,6 +17,9 @@
  *	(estimated);
  *	else none, because the communication carries other data.
  *
+ * A step can have several backward passes (tensor_passes.c). A communication carries gradients of
+ * one pass. A gradient has the same name in each pass: it is one tensor that is made several times.
+ *
  * Without shapes the payload is divided equally (estimated). If another operation than a
  * communication waits for the result before the last gradient is ready, the communication belongs
  * to the model (tensor parallelism), which needs the result at once.
@@ -328,23 +331,58 @@ static size_t carried(struct grad *v, size_t n, int64_t bytes)
 	return n;
 }
 
-static void assign(struct found *found, size_t g0, size_t g1, size_t c0, size_t c1)
+/* Does a communication of the same group and size carry gradients of the last pass, which end
+ * before g1? */
+static bool is_repeated(const struct found *found, const struct comm *x, size_t last, size_t g1)
 {
-	size_t next = g0, ready = g0;
+	for (size_t i = last; i < g1; i++) {
+		const struct comm *c =
+			found->grad[i].comm == PL_NONE ? NULL : &found->comm[found->grad[i].comm];
+
+		if (c && c->group == x->group && c->bytes == x->bytes)
+			return true;
+	}
+	return false;
+}
+
+/* The gradients grad[first] .. grad[end - 1] of a backward pass; the step's end before g1. A
+ * communication carries gradients of the pass in which it was issued, and earlier passes have those
+ * of the last one, or none (no_sync). */
+static void assign_pass(struct found *found, size_t first, size_t end, size_t g1, size_t last,
+			size_t c0, size_t c1)
+{
+	size_t next = first, ready = first;
 
 	for (size_t c = c0; c < c1; c++) {
 		const struct comm *x = &found->comm[c];
 		size_t n;
 
-		if (x->await < found->grad[g1 - 1].start)
+		if (end < g1 && x->issue >= found->grad[end].start)
+			break;
+		if (x->await < found->grad[end - 1].start ||
+		    (end < g1 && !is_repeated(found, x, last, g1)))
 			continue;
-		while (ready < g1 && found->grad[ready].start <= x->issue)
+		while (ready < end && found->grad[ready].start <= x->issue)
 			ready++;
 		if (ready == next)
 			continue;
 		n = carried(found->grad + next, ready - next, x->bytes);
 		for (; n; n--)
 			found->grad[next++].comm = (uint32_t)c;
+	}
+}
+
+/* The gradients grad[g0] .. grad[g1 - 1] of a step, from the last pass to the first. */
+static void assign(struct found *found, size_t g0, size_t g1, size_t c0, size_t c1)
+{
+	size_t last = g1;
+
+	for (size_t end = g1, first; end > g0; end = first) {
+		for (first = end - 1;
+		     first > g0 && found->grad[first - 1].pass == found->grad[end - 1].pass;)
+			first--;
+		last = end == g1 ? first : last;
+		assign_pass(found, first, end, g1, last, c0, c1);
 	}
 }
 
@@ -364,7 +402,7 @@ static void put_tensor(struct finder *f, const char *name, struct pl_tensor *t, 
 
 static void put_grads(struct finder *f, const struct found *found, size_t g0, size_t g1)
 {
-	for (size_t i = g0; i < g1; i++) {
+	for (size_t i = g0, first = g0; i < g1; i++) {
 		const struct grad *x = &found->grad[i];
 		struct pl_tensor t = { .name = x->name,
 				       .type = x->type,
@@ -376,7 +414,9 @@ static void put_grads(struct finder *f, const struct found *found, size_t g0, si
 								      : f->b->local[x->node] };
 		char name[NAME_MAX_];
 
-		snprintf(name, sizeof(name), "grad %zu%s%s", i - g0, x->dims[0] ? " " : "",
+		if (x->pass != found->grad[first].pass)
+			first = i;
+		snprintf(name, sizeof(name), "grad %zu%s%s", i - first, x->dims[0] ? " " : "",
 			 x->dims);
 		put_tensor(f, x->name == PL_NONE ? name : NULL, &t,
 			   x->comm == PL_NONE ? PL_NONE : found->comm[x->comm].arrive);

@@ -130,8 +130,8 @@ static const struct pl_lang_row rows[] = {
 						    .max = 1e9, RW(k)),
 				      BY(1e-6, 0, "factor of the samples of a step")) },
 	[PL_RW_NO_SYNC] = { PL_LANG_ROW("no-sync", TIMING,
-					"synchronise gradients in every K-th step only",
-					COUNT("steps", 65536, "steps for one synchronisation")) },
+					"synchronise gradients in every K-th backward pass only",
+					COUNT("passes", 65536, "passes for one synchronisation")) },
 	[PL_RW_BUCKET_MB] = { PL_LANG_ROW(
 		"bucket-mb", STRUCTURE,
 		"fill buckets of gradients as DistributedDataParallel(bucket_cap_mb=MIB) does",

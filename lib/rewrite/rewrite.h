@@ -117,6 +117,8 @@ uint32_t pl_rewrite_gathers(const struct pl_graph *g);
  * number of buckets. */
 uint32_t pl_rewrite_fill_buckets(const struct pl_rewriter *r, struct pl_bucket_rule rule,
 				 uint32_t *set);
+/* In how many backward passes of a step ranks synchronise gradients at most. */
+int pl_rewrite_passes(const struct pl_graph *g, uint32_t *passes, struct pl_err *err) PL_MUST;
 /* The present buckets; set_of has room for every tensor. Returns the number of buckets. */
 uint32_t pl_rewrite_buckets(const struct pl_rewriter *r, uint32_t *set_of);
 /* A tensor that is synchronised. */

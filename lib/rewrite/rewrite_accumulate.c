@@ -239,6 +239,11 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 			err, PL_EDATA,
 			"the batch of a pipeline passes in microbatches already; their number "
 			"is that of the graph (graph --program 'pipeline microbatches=N ...')");
+	if (rw_repeats(r))
+		return pl_fail(
+			err, PL_EDATA,
+			"a step has several backward passes, so its batch is divided already; "
+			"no-sync leaves out the synchronisation in all but the last");
 	if (rw_now(r)->accumulate > INT32_MAX / rw->k)
 		return pl_fail(err, PL_ELIMIT, "more than %d microbatches", INT32_MAX);
 	PL_TRY(pl_alloc(&slot, n_slots, sizeof(*slot), err));

@@ -1,20 +1,21 @@
 /*
  * The times at which buckets are transferred, with contention and priorities, by the event core.
  *
- * Each step becomes a job of the event core. A bucket is a task. It holds the channel of each of
- * its ranks, and its duration is the duration of its transfer without contention. The computation
- * of a rank is a chain of tasks on a resource of its own. Each task lasts from the issue of one
- * bucket to the issue of the next bucket. The computation and the transfers of a rank slow one
- * another down (rewrite_slowdown.c). Without priorities, the buckets of a channel follow one
- * another in the order of issue. With priorities, the event core takes the most urgent bucket that
- * is ready. A bucket in several parts lets a more urgent bucket pass between two parts.
+ * Each backward pass of a step becomes a job of the event core. A bucket is a task. It holds the
+ * channel of each of its ranks, and its duration is the duration of its transfer without
+ * contention. The computation of a rank is a chain of tasks on a resource of its own. Each task
+ * lasts from the issue of one bucket to the issue of the next bucket. The computation and the
+ * transfers of a rank slow one another down (rewrite_slowdown.c). Without priorities, the buckets
+ * of a channel follow one another in the order of issue. With priorities, the event core takes the
+ * most urgent bucket that is ready. A bucket in several parts lets a more urgent bucket pass
+ * between two parts.
  *
  * An edit computes its starts from given durations and a given order. Therefore the result of the
  * event core is written into the edit: the durations of transfers, the time that computation loses,
  * and the order of the channels (rewrite_priority.c). If there is no slow-down, the edit says when
- * gradients are ready, and these times can depend on the order in earlier steps. Then order and
+ * gradients are ready, and these times can depend on the order in earlier passes. Then order and
  * times are computed again until the order no longer changes. This ends, because the first transfer
- * of a step depends only on earlier events: each round makes at least one more transfer final.
+ * of a pass depends only on earlier events: each round makes at least one more transfer final.
  */
 #include <math.h>
 
@@ -43,9 +44,9 @@
 	Y(pl_ns, issued, r->n_ranks)	    /* by the last bucket */                               \
 	Y(pl_ns, done, r->n_ranks)	    /* computation until then */
 
-struct step_job { /* a step as a job; buckets are the first tasks */
+struct pass_job { /* a pass as a job; buckets are the first tasks */
 	struct pl_rewriter *r;
-	uint32_t step, n_sets;
+	uint32_t pass, n_sets;
 	struct pl_sim_events_job job;
 	struct pl_sim_events_times t;
 	struct pl_arena arena; /* of the arrays */
@@ -54,20 +55,20 @@ struct step_job { /* a step as a job; buckets are the first tasks */
 #undef MEMBER
 };
 
-static void job_fini(struct step_job *x)
+static void job_fini(struct pass_job *x)
 {
 	pl_arena_fini(&x->arena);
 	pl_free(x->t.piece);
 }
 
-/* Room for the job of any step. job_fini() is due whatever happens. */
-static int job_init(struct step_job *x, struct pl_rewriter *r, struct pl_err *err)
+/* Room for the job of any pass. job_fini() is due whatever happens. */
+static int job_init(struct pass_job *x, struct pl_rewriter *r, struct pl_err *err)
 {
 	uint32_t sets = rw_now(r)->b.n_sets;
 	size_t pairs = (size_t)sets * r->n_ranks, n = sets + (r->slowdown ? pairs : 0);
 	size_t edges = 3 * pairs, res = r->n_channels + r->n_ranks;
 
-	*x = (struct step_job){ .r = r, .n_sets = sets };
+	*x = (struct pass_job){ .r = r, .n_sets = sets };
 	if (edges > UINT32_MAX / 2)
 		return pl_fail(err, PL_ELIMIT, "%u buckets on %u ranks are too many", sets,
 			       r->n_ranks);
@@ -88,12 +89,12 @@ static int job_init(struct step_job *x, struct pl_rewriter *r, struct pl_err *er
 	return 0;
 }
 
-static uint32_t slot_of(const struct step_job *x, uint32_t rank)
+static uint32_t slot_of(const struct pass_job *x, uint32_t rank)
 {
-	return x->step * x->r->n_ranks + rank;
+	return x->pass * x->r->n_ranks + rank;
 }
 
-static bool takes_part(const struct step_job *x, uint32_t set, uint32_t rank)
+static bool takes_part(const struct pass_job *x, uint32_t set, uint32_t rank)
 {
 	uint32_t slot = slot_of(x, rank);
 
@@ -101,14 +102,14 @@ static bool takes_part(const struct step_job *x, uint32_t set, uint32_t rank)
 	       (!x->r->slowdown || pl_rewrite_slowdown_ready_alone(x->r, set, slot) != -INFINITY);
 }
 
-static uint32_t computation(const struct step_job *x, uint32_t set, uint32_t rank)
+static uint32_t computation(const struct pass_job *x, uint32_t set, uint32_t rank)
 {
 	return x->n_sets + set * x->r->n_ranks + rank;
 }
 
-/* ---- a step as a job ------------------------------------------------------------------------- */
+/* ---- a pass as a job ------------------------------------------------------------------------- */
 
-static void add_edge(struct step_job *x, uint32_t task, uint32_t src, pl_ns delay)
+static void add_edge(struct pass_job *x, uint32_t task, uint32_t src, pl_ns delay)
 {
 	uint32_t at = x->off[task + 1]++;
 
@@ -130,7 +131,7 @@ static pl_ns ready_at(const struct pl_edit *e, uint32_t arrive)
 	return t;
 }
 
-static void add_resources(struct step_job *x)
+static void add_resources(struct pass_job *x)
 {
 	const struct pl_rewriter *r = x->r;
 
@@ -155,7 +156,7 @@ static void add_resources(struct step_job *x)
 	}
 }
 
-static void add_bucket(struct step_job *x, uint32_t set)
+static void add_bucket(struct pass_job *x, uint32_t set)
 {
 	const struct pl_rewriter *r = x->r;
 	const struct rw_state *st = rw_now(r);
@@ -186,11 +187,11 @@ static void add_bucket(struct step_job *x, uint32_t set)
 		x->last_on[channel] = set;
 	}
 	if (x->use_off[set + 1] == x->use_off[set])
-		x->dur[set] = 0; /* no rank takes part in this step */
+		x->dur[set] = 0; /* no rank takes part in this pass */
 }
 
 /* The computation of a rank before the issue of a bucket. */
-static void add_computation(struct step_job *x, uint32_t set, uint32_t rank)
+static void add_computation(struct pass_job *x, uint32_t set, uint32_t rank)
 {
 	const struct pl_rewriter *r = x->r;
 	const struct rw_built *b = rw_now(r)->built[set];
@@ -215,7 +216,7 @@ static void add_computation(struct step_job *x, uint32_t set, uint32_t rank)
 	x->last_of[rank] = set;
 }
 
-static void add_priorities(struct step_job *x)
+static void add_priorities(struct pass_job *x)
 {
 	const struct rw_state *st = rw_now(x->r);
 
@@ -226,11 +227,11 @@ static void add_priorities(struct step_job *x)
 			x->priority[st->b.set[t]] = st->choice[t].priority;
 }
 
-static void make_job(struct step_job *x, uint32_t step)
+static void make_job(struct pass_job *x, uint32_t pass)
 {
 	const struct pl_rewriter *r = x->r;
 
-	x->step = step;
+	x->pass = pass;
 	x->off[0] = x->use_off[0] = 0;
 	add_resources(x);
 	for (uint32_t s = 0; s < x->n_sets; s++) {
@@ -251,7 +252,7 @@ static void make_job(struct step_job *x, uint32_t step)
 	add_priorities(x);
 }
 
-static int run_job(struct step_job *x, struct pl_err *err)
+static int run_job(struct pass_job *x, struct pl_err *err)
 {
 	struct pl_sim_events *ev = pl_sim_events_new(&x->job, err);
 	int rc;
@@ -272,7 +273,7 @@ static void set_dur(struct pl_rewriter *r, uint32_t node, pl_ns dur)
 }
 
 /* Time that computation lost between the issues of two buckets becomes a delay after the first. */
-static void put_losses(struct step_job *x, uint32_t rank)
+static void put_losses(struct pass_job *x, uint32_t rank)
 {
 	struct rw_state *st = rw_now(x->r);
 	uint32_t slot = slot_of(x, rank), last = PL_NONE;
@@ -291,7 +292,7 @@ static void put_losses(struct step_job *x, uint32_t rank)
 		set_dur(x->r, st->built[last]->at[slot].lost, 0);
 }
 
-static pl_ns transfer_ns(const struct step_job *x, uint32_t set)
+static pl_ns transfer_ns(const struct pass_job *x, uint32_t set)
 {
 	pl_ns ns = 0;
 
@@ -303,7 +304,7 @@ static pl_ns transfer_ns(const struct step_job *x, uint32_t set)
 	return ns;
 }
 
-static void put_durations(struct step_job *x)
+static void put_durations(struct pass_job *x)
 {
 	struct pl_rewriter *r = x->r;
 
@@ -336,7 +337,7 @@ static bool same_order(const struct rw_order *a, const struct rw_order *b)
 
 /* The pieces of all buckets in the order in which they were transferred; neighbours of one bucket
  * are one. *same does not change if *old is this order. */
-static int put_order(struct step_job *x, struct rw_order *old, bool *same, struct pl_err *err)
+static int put_order(struct pass_job *x, struct rw_order *old, bool *same, struct pl_err *err)
 {
 	struct rw_order o = { .turn = NULL };
 	size_t n = 0;
@@ -365,15 +366,16 @@ static int put_order(struct step_job *x, struct rw_order *old, bool *same, struc
 	return 0;
 }
 
-/* ---- all steps ------------------------------------------------------------------------------- */
+/* ---- all passes -------------------------------------------------------------------------------
+ */
 
-static int one_round(struct step_job *x, struct rw_order *o, bool *same, struct pl_err *err)
+static int one_round(struct pass_job *x, struct rw_order *o, bool *same, struct pl_err *err)
 {
 	struct pl_rewriter *r = x->r;
 	int rc = 0;
 
 	*same = true;
-	for (uint32_t k = r->from; rc == 0 && k < r->to; k++) {
+	for (uint32_t k = r->step_pass[r->from]; rc == 0 && k < r->step_pass[r->to]; k++) {
 		make_job(x, k);
 		PL_TRY(run_job(x, err));
 		if (r->slowdown)
@@ -388,7 +390,7 @@ out:
 int pl_rewrite_contend(struct pl_rewriter *r, struct pl_err *err)
 {
 	struct rw_order *o = NULL;
-	struct step_job x = { .r = r };
+	struct pass_job x = { .r = r };
 	uint64_t turns = 1;
 	bool same = false;
 	int rc;
@@ -396,11 +398,11 @@ int pl_rewrite_contend(struct pl_rewriter *r, struct pl_err *err)
 	if (!r->slowdown && !rw_now(r)->prioritized)
 		return 0;
 	PL_TRY(job_init(&x, r, err));
-	PL_TRY(pl_alloc(&o, r->e->n_steps, sizeof(*o), err));
+	PL_TRY(pl_alloc(&o, r->n_passes, sizeof(*o), err));
 	if (!r->slowdown)
 		PL_TRY(pl_sim_settle(r->e, err));
 	for (uint32_t s = 0; s < rw_now(r)->b.n_sets; s++)
-		turns += (uint64_t)r->e->n_steps * (1 + rw_now(r)->b.parts[s]);
+		turns += (uint64_t)r->n_passes * (1 + rw_now(r)->b.parts[s]);
 	for (uint64_t round = 0; !same; round++) {
 		if (round > turns) {
 			rc = pl_fail(err, PL_EDATA, "the order of the transfers never settles");
@@ -414,7 +416,7 @@ int pl_rewrite_contend(struct pl_rewriter *r, struct pl_err *err)
 		same |= r->slowdown != NULL;
 	}
 out:
-	for (uint32_t k = 0; o && k < r->e->n_steps; k++)
+	for (uint32_t k = 0; o && k < r->n_passes; k++)
 		pl_free(o[k].turn);
 	pl_free(o);
 	job_fini(&x);

@@ -5,6 +5,9 @@
  * A communication does not begin when the operation that makes its last tensor ends. Between the
  * two there is host time: hooks, copies into the bucket, the call. This lag is measured once for
  * each communication and used for each of its tensors, as if that tensor had been the last.
+ *
+ * A step with several backward passes has a tensor several times on a rank, in the order of the
+ * passes. The edit keeps this order, which is that of the graph.
  */
 #include <stdlib.h>
 
@@ -30,24 +33,66 @@ static int find_ranks(struct pl_rewriter *r, struct pl_err *err)
 	for (size_t i = 0; i < n; i++)
 		if (!r->n_ranks || r->rank[r->n_ranks - 1] != r->rank[i])
 			r->rank[r->n_ranks++] = r->rank[i];
-	r->n_slots = r->n_ranks * e->n_steps;
 	pl_rewrite_only_step(r, PL_NONE);
 	return 0;
 }
 
-uint32_t pl_rewrite_slot(const struct pl_rewriter *r, uint32_t step, int32_t rank)
+static uint32_t index_of_rank(const struct pl_rewriter *r, int32_t rank)
 {
 	uint32_t i = 0;
 
 	PL_LOWER_BOUND(i, r->n_ranks, r->rank[i] < rank);
-	return i < r->n_ranks && r->rank[i] == rank ? step * r->n_ranks + i : PL_NONE;
+	return i < r->n_ranks && r->rank[i] == rank ? i : PL_NONE;
+}
+
+uint32_t pl_rewrite_slot(const struct pl_rewriter *r, uint32_t pass, int32_t rank)
+{
+	uint32_t i = index_of_rank(r, rank);
+
+	return i == PL_NONE ? PL_NONE : pass * r->n_ranks + i;
 }
 
 struct seen { /* a tensor somewhere */
-	uint32_t name, group, inst;
+	uint32_t name, group;
+	uint32_t step, rank; /* rank: index into rewriter.rank */
+	uint32_t inst;
+	uint32_t pass; /* of its step */
 };
 
-PL_COMPARATOR(by_name, struct seen, name, group, inst);
+PL_COMPARATOR(by_name, struct seen, name, group, step, rank, inst);
+
+/* Number the passes of each tensor in each step and rank, and count those of each step. */
+static int find_passes(struct pl_rewriter *r, struct seen *v, size_t n, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	uint32_t p = 0;
+
+	PL_CHECK(pl_arena_array(&r->arena, &r->step_pass, e->n_steps + 1, sizeof(*r->step_pass),
+				err));
+	for (uint32_t k = 0; k <= e->n_steps; k++)
+		r->step_pass[k] = 1;
+	for (size_t i = 0; i < n; i++) {
+		bool again = i && v[i].name == v[i - 1].name && v[i].group == v[i - 1].group &&
+			     v[i].step == v[i - 1].step && v[i].rank == v[i - 1].rank;
+		uint32_t *most = &r->step_pass[v[i].step];
+
+		v[i].pass = again ? v[i - 1].pass + 1 : 0;
+		*most = v[i].pass >= *most ? v[i].pass + 1 : *most;
+	}
+	for (uint32_t k = 0; k <= e->n_steps; k++) { /* their sum up to there */
+		uint32_t passes = r->step_pass[k];
+
+		r->step_pass[k] = p;
+		p += passes;
+	}
+	r->n_passes = r->step_pass[e->n_steps];
+	r->n_slots = r->n_ranks * r->n_passes;
+	PL_CHECK(pl_arena_array(&r->arena, &r->pass_step, r->n_passes, sizeof(*r->pass_step), err));
+	for (uint32_t k = 0; k < e->n_steps; k++)
+		for (p = r->step_pass[k]; p < r->step_pass[k + 1]; p++)
+			r->pass_step[p] = k;
+	return 0;
+}
 
 static uint32_t group_index(struct pl_rewriter *r, uint32_t group)
 {
@@ -85,10 +130,14 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 	PL_TRY(pl_arena_array(&r->arena, &r->group, e->n_groups + 1, sizeof(*r->group), err));
 	for (uint32_t i = 0; i < e->n_tensors; i++)
 		if (is_grad(e, &e->tensor[i]))
-			v[n++] = (struct seen){ e->g->tensor[e->tensor[i].tensor].name,
-						group_index(r, e->node[e->tensor[i].arrive].group),
-						i };
+			v[n++] = (struct seen){ .name = e->g->tensor[e->tensor[i].tensor].name,
+						.group = group_index(
+							r, e->node[e->tensor[i].arrive].group),
+						.step = e->tensor[i].step,
+						.rank = index_of_rank(r, e->tensor[i].rank),
+						.inst = i };
 	pl_sort(v, n, sizeof(*v), by_name);
+	PL_TRY(find_passes(r, v, n, err));
 	for (size_t i = 0; i < n; i++)
 		r->n_tensors += !i || v[i].name != v[i - 1].name || v[i].group != v[i - 1].group;
 	PL_TRY(pl_arena_array(&r->arena, &r->tensor, r->n_tensors, sizeof(*r->tensor), err));
@@ -117,7 +166,8 @@ static int find_tensors(struct pl_rewriter *r, struct pl_err *err)
 		r->tensor[t].coll = pl_edit_coll(e, x->arrive);
 		r->tensor[t].bytes = pl_max_i64(r->tensor[t].bytes, g->bytes);
 		r->tensor[t].estimated |= (g->flags & PL_TF_ESTIMATED) != 0;
-		rw_place(r, pl_rewrite_slot(r, x->step, x->rank), t)->inst = v[i].inst;
+		rw_place(r, (r->step_pass[x->step] + v[i].pass) * r->n_ranks + v[i].rank, t)->inst =
+			v[i].inst;
 	}
 	rc = 0;
 out:
@@ -450,7 +500,7 @@ pl_ns pl_rewrite_mean_ready(const struct pl_rewriter *r, uint32_t t,
 	double sum = 0;
 	uint32_t n = 0;
 
-	for (uint32_t k = 0; k < r->e->n_steps; k++) {
+	for (uint32_t k = 0; k < r->n_passes; k++) {
 		pl_ns last = INT64_MIN;
 
 		for (uint32_t i = 0; i < r->n_ranks; i++)
@@ -501,17 +551,33 @@ out:
 	return rc;
 }
 
+static pl_ns begin_of_step(const struct pl_edit *e, const struct pl_estep *s)
+{
+	pl_ns begin = s->n_begin ? e->node[s->begin[0]].start : 0;
+
+	for (size_t i = 1; i < s->n_begin; i++)
+		begin = pl_min_i64(begin, e->node[s->begin[i]].start);
+	return begin;
+}
+
+/* The time at which everything of a pass was sent; no earlier than `end`. */
+static pl_ns end_of_pass(const struct pl_rewriter *r, uint32_t pass, pl_ns end)
+{
+	for (uint32_t s = pass * r->n_ranks; s < (pass + 1) * r->n_ranks; s++)
+		for (uint32_t c = r->slot[s].comm; c < r->slot[s].comm + r->slot[s].n_comms; c++)
+			end = pl_max_i64(end, pl_edit_end(r->e, r->comm[c].transfer));
+	return end;
+}
+
 static int find_begins(struct pl_rewriter *r, struct pl_err *err)
 {
-	const struct pl_edit *e = r->e;
-	int rc = pl_arena_array(&r->arena, &r->begin, e->n_steps, sizeof(*r->begin), err);
+	int rc = pl_arena_array(&r->arena, &r->begin, r->n_passes, sizeof(*r->begin), err);
 
-	for (uint32_t k = 0; rc == 0 && k < e->n_steps; k++) {
-		const struct pl_estep *s = &e->step[k];
+	for (uint32_t p = 0; rc == 0 && p < r->n_passes; p++) {
+		bool first = !p || r->pass_step[p] != r->pass_step[p - 1];
 
-		r->begin[k] = s->n_begin ? e->node[s->begin[0]].start : 0;
-		for (size_t i = 1; i < s->n_begin; i++)
-			r->begin[k] = pl_min_i64(r->begin[k], e->node[s->begin[i]].start);
+		r->begin[p] = first ? begin_of_step(r->e, &r->e->step[r->pass_step[p]])
+				    : end_of_pass(r, p - 1, r->begin[p - 1]);
 	}
 	return rc;
 }
@@ -548,7 +614,6 @@ int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err)
 	r->n_recorded = (uint32_t)r->e->n_nodes;
 	PL_TRY(pl_arena_array(&r->arena, &r->is_grad_comm, r->n_recorded, 1, err));
 	memset(r->is_grad_comm, 0, r->n_recorded);
-	PL_TRY(find_begins(r, err));
 	PL_TRY(find_ranks(r, err));
 	PL_TRY(find_tensors(r, err));
 	PL_TRY(pl_arena_array(&r->arena, &r->set_first, (size_t)r->n_tensors + 3,
@@ -561,6 +626,7 @@ int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err)
 	for (uint32_t s = 0; s < r->n_slots; s++)
 		PL_TRY(find_slot(r, s, v, err));
 	estimate_sizes(r);
+	PL_TRY(find_begins(r, err));
 	PL_TRY(order_tensors(r, err));
 	rc = name_tensors(r, err);
 out:

@@ -35,7 +35,8 @@ struct rw_channel {
 	uint32_t begin_mark,
 		end_mark; /* nodes around the channel's communication, PL_NONE: none yet */
 };
-/* A slot is a rank in a step. */
+/* A slot is a rank in a backward pass of a step. A step can have several of them: then each tensor
+ * is made, and each bucket is sent, once in every pass. */
 struct rw_slot {
 	uint32_t comm, n_comms;	      /* into rewriter.comm, by start */
 	uint32_t channel, n_channels; /* into rewriter.channel */
@@ -206,7 +207,10 @@ struct pl_rewriter {
 	struct pl_rewrite_tensor *tensor; /* of the base, in order of readiness */
 	uint32_t n_tensors;
 	int32_t *rank;		   /* ranks that have tensors, ascending */
-	uint32_t n_ranks, n_slots; /* slot = step * n_ranks + index of rank */
+	uint32_t n_ranks, n_slots; /* slot = pass * n_ranks + index of rank */
+	uint32_t n_passes;	   /* backward passes of all steps */
+	uint32_t *pass_step;	   /* [pass] */
+	uint32_t *step_pass;	   /* [step] its first pass; one more, n_passes */
 	uint32_t from, to;	   /* the steps whose buckets are built again */
 	struct pl_arena arena;	   /* of arrays that keep their size, and of names */
 	struct rw_place *place;	   /* [slot][tensor] */
@@ -217,7 +221,7 @@ struct pl_rewriter {
 	struct rw_slot *slot;
 	struct rw_channel *channel;
 	size_t n_channels, cap_channels;
-	pl_ns *begin;		/* [step] */
+	pl_ns *begin;		/* [pass]: of its step, or when the pass before was sent */
 	struct rw_state *state; /* a stack; the last is the present */
 	size_t n_states, cap_states;
 	uint32_t *set_first,
@@ -315,8 +319,26 @@ bool pl_rewrite_is_for_comm(const struct pl_edit *e, uint32_t node);
 bool pl_rewrite_waits_for_comm(const struct pl_edit *e, uint32_t node);
 /* Find tensors, communication, slots in the recorded edit. */
 int pl_rewrite_find(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
-/* The slot of a rank in a step, PL_NONE: the rank has no tensors. */
-uint32_t pl_rewrite_slot(const struct pl_rewriter *r, uint32_t step, int32_t rank);
+/* The slot of a rank in a pass, PL_NONE: the rank has no tensors. */
+uint32_t pl_rewrite_slot(const struct pl_rewriter *r, uint32_t pass, int32_t rank);
+static inline uint32_t rw_step_of(const struct pl_rewriter *r, uint32_t slot)
+{
+	return r->pass_step[slot / r->n_ranks];
+}
+/* The slots of the steps that are built are [first, end). */
+static inline uint32_t rw_first_slot(const struct pl_rewriter *r)
+{
+	return r->step_pass[r->from] * r->n_ranks;
+}
+static inline uint32_t rw_end_slot(const struct pl_rewriter *r)
+{
+	return r->step_pass[r->to] * r->n_ranks;
+}
+/* Does some step have several passes? */
+static inline bool rw_repeats(const struct pl_rewriter *r)
+{
+	return r->n_passes > r->e->n_steps;
+}
 /* The rendezvous of an arrival; PL_NONE. */
 uint32_t pl_rewrite_meet_of(const struct pl_edit *e, uint32_t arrive);
 /* Build the communication of the state into the edit. */
@@ -358,7 +380,8 @@ void pl_rewrite_slowdown_release(struct pl_rewriter *r);
  * communication changes. */
 int pl_rewrite_slowdown_ready(struct pl_rewriter *r, struct pl_err *err) PL_MUST;
 void pl_rewrite_ready_alone_unref(struct rw_ready_alone *b);
-/* The time that the rank has lost to communication until `until`, in the settled edit. */
+/* The time that the rank has lost to communication in the step's first pass until `until`, in the
+ * settled edit. */
 pl_ns pl_rewrite_slowdown_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until);
 /* The time at which the last tensor of the set would be ready on the slot without contention;
  * -INFINITY: the slot has no tensor of the set. r->slowdown must not be NULL. */

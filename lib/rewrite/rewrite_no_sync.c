@@ -1,83 +1,220 @@
 /*
- * no-sync: gradients are synchronised in every K-th step only, as with no_sync() of PyTorch.
+ * no-sync: gradients are synchronised in every K-th backward pass only, as with no_sync() of
+ * PyTorch.
  *
  * Of sharded parameters the reductions of their groups carry gradients; parameters are gathered in
- * every step. In the other steps the transfers that carry gradients take no time. What waits for
- * them still waits, and so do ranks for one another. A step synchronises if its number + 1 is a
- * multiple of K: the first step of a round never does.
+ * every pass. In the other passes the transfers that carry gradients take no time, and neither does
+ * what hosts do to put gradients into buckets and back. What waits for the transfers still waits,
+ * and so do ranks for one another.
+ *
+ * If a step has one pass that synchronises, a step synchronises if its number + 1 is a multiple of
+ * K: the first step of a round never does. If a step has several such passes, its last one does,
+ * and K must divide their number, because the optimiser needs all gradients of the step.
  */
 #include "rewrite/rewrite_internal.h"
 
-#define CARRIES 0 /* the class of transfers that carry gradients */
+#define LEFT_OUT 0 /* the class of operations that take no time */
 
-/* Those that reduce the gradients of groups of sharded parameters. */
-static void find_reducing(const struct pl_graph *g, const struct rw_groups *v, uint32_t shape,
-			  bool *carries, bool *any)
+struct carrier { /* a gradient that communication carries */
+	pl_id name;
+	uint32_t rank; /* place in the graph */
+	uint32_t tensor;
+};
+PL_COMPARATOR(by_name, struct carrier, name, rank, tensor);
+
+struct finder {
+	const struct pl_graph *g;
+	const struct rw_groups *groups; /* NULL: nothing is sharded */
+	const struct pl_shape *s;
+	const struct pl_gstep *st; /* the first step of the shape */
+	uint32_t *pass_of; /* [node]: of an arrival, its pass + 1; 0: it carries no gradients */
+	uint32_t n_passes;
+	pl_ns *begin; /* [rank in the graph][pass]: the first gradient is made */
+};
+
+static void carries(struct finder *f, uint32_t arrive, uint32_t pass)
 {
-	const uint32_t *comm = g->shape[shape].comm;
+	f->pass_of[arrive] = pass + 1;
+	f->n_passes = pass + 1 > f->n_passes ? pass + 1 : f->n_passes;
+}
 
+/* What reduces the gradients of groups of sharded parameters. */
+static int find_reducing(struct finder *f, struct pl_err *err)
+{
+	const struct rw_groups *v = f->groups;
+	uint32_t *n; /* [rank]: passes of the step that reduce, so far */
+
+	PL_CHECK(pl_alloc(&n, (size_t)f->g->n_ranks + 1, sizeof(*n), err));
 	for (size_t k = 0; k < v->n_passes; k++) {
 		const struct rw_pass *p = &v->pass[k];
+		bool any = false;
 
-		for (uint32_t i = 0; g->step[p->step].shape == shape && i < p->n; i++)
+		for (uint32_t i = 0; &f->g->step[p->step] == f->st && i < p->n; i++)
 			for (unsigned what = RW_REDUCE; what <= RW_AVERAGE; what++) {
 				uint32_t arrive = v->group[p->first + i].arrive[what];
 
-				if (arrive != PL_NONE)
-					carries[comm[arrive]] = *any = true;
+				if (arrive == PL_NONE)
+					continue;
+				carries(f, arrive, n[p->rank]);
+				any = true;
 			}
+		n[p->rank] += any;
 	}
-}
-
-/* The communications of a shape that carry gradients. `groups` NULL: the job has none. */
-static int find_carrying(const struct pl_graph *g, const struct rw_groups *groups, uint32_t shape,
-			 bool **carries, bool *any, struct pl_err *err)
-{
-	const struct pl_shape *s = &g->shape[shape];
-
-	PL_CHECK(pl_alloc(carries, (size_t)s->n_comms + 1, sizeof(**carries), err));
-	if (groups) {
-		find_reducing(g, groups, shape, *carries, any);
-		return 0;
-	}
-	for (size_t i = 0; i < g->n_tensors; i++) {
-		const struct pl_tensor *t = &g->tensor[i];
-
-		for (uint32_t k = 0;
-		     t->role == PL_TR_GRAD && t->shape == shape && s->comm && k < t->n_consumers;
-		     k++) {
-			uint32_t comm = s->comm[g->consumer[t->consumer + k]];
-
-			if (comm != PL_NONE)
-				(*carries)[comm] = *any = true;
-		}
-	}
+	pl_free(n);
 	return 0;
 }
 
-static int classify(const struct pl_graph *g, const struct rw_groups *groups, uint32_t shape,
-		    uint32_t **class, bool *any, struct pl_err *err)
+/* The rank of a node, as its place in the graph; PL_NONE. */
+static uint32_t rank_of(const struct finder *f, uint32_t node)
 {
-	const struct pl_shape *s = &g->shape[shape];
-	bool *carries = NULL;
+	uint32_t res = f->s->res[node];
+
+	return res == PL_NONE ? PL_NONE : pl_graph_rank_index(f->g, f->g->res[res].rank);
+}
+
+static int list_carriers(const struct finder *f, struct carrier **v, size_t *n, struct pl_err *err)
+{
+	const struct pl_graph *g = f->g;
+
+	PL_CHECK(pl_alloc(v, g->n_tensors + 1, sizeof(**v), err));
+	*n = 0;
+	for (uint32_t i = 0; i < g->n_tensors; i++) {
+		const struct pl_tensor *t = &g->tensor[i];
+
+		if (t->role == PL_TR_GRAD && &g->shape[t->shape] == f->s && t->n_consumers)
+			(*v)[(*n)++] = (struct carrier){ t->name,
+							 rank_of(f, g->consumer[t->consumer]), i };
+	}
+	pl_sort(*v, *n, sizeof(**v), by_name);
+	return 0;
+}
+
+/* A tensor that a rank has several times is one of several passes. */
+static uint32_t next_pass(const struct carrier *v, size_t i, uint32_t pass)
+{
+	return i && v[i].name == v[i - 1].name && v[i].rank == v[i - 1].rank ? pass + 1 : 0;
+}
+
+static int find_carrying(struct finder *f, struct pl_err *err)
+{
+	const struct pl_graph *g = f->g;
+	struct carrier *v = NULL;
+	uint32_t pass = 0;
+	size_t n = 0;
 	int rc;
 
-	PL_TRY(find_carrying(g, groups, shape, &carries, any, err));
-	PL_TRY(pl_alloc(class, s->n_nodes, sizeof(**class), err));
-	for (uint32_t i = 0; i < s->n_nodes; i++)
-		(*class)[i] = s->role[i] == PL_RO_TRANSFER && s->comm && s->comm[i] != PL_NONE &&
-					      carries[s->comm[i]]
-				      ? CARRIES
-				      : PL_NONE;
+	PL_TRY(list_carriers(f, &v, &n, err));
+	for (size_t i = 0; i < n; i++) {
+		const struct pl_tensor *t = &g->tensor[v[i].tensor];
+
+		pass = next_pass(v, i, pass);
+		for (uint32_t k = 0; k < t->n_consumers; k++)
+			carries(f, g->consumer[t->consumer + k], pass);
+	}
+	PL_TRY(pl_alloc(&f->begin, (size_t)g->n_ranks * f->n_passes + 1, sizeof(*f->begin), err));
+	for (size_t i = 0; i < (size_t)g->n_ranks * f->n_passes; i++)
+		f->begin[i] = INT64_MAX;
+	for (size_t i = 0; i < n; i++) {
+		uint32_t made = g->tensor[v[i].tensor].producer;
+
+		pass = next_pass(v, i, pass);
+		if (made != PL_NONE && v[i].rank != PL_NONE && pass < f->n_passes) {
+			pl_ns *begin = &f->begin[v[i].rank * f->n_passes + pass];
+
+			*begin = pl_min_i64(*begin, f->st->start[made]);
+		}
+	}
 out:
-	pl_free(carries);
+	pl_free(v);
+	return rc;
+}
+
+/* What one member of a communication carries, all of them do. */
+static int share_passes(const struct finder *f, struct pl_err *err)
+{
+	const struct pl_shape *s = f->s;
+	uint32_t *of_comm;
+
+	if (!s->comm)
+		return 0;
+	PL_CHECK(pl_alloc(&of_comm, (size_t)s->n_comms + 1, sizeof(*of_comm), err));
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		if (f->pass_of[i] && s->comm[i] != PL_NONE)
+			of_comm[s->comm[i]] = f->pass_of[i];
+	for (uint32_t i = 0; i < s->n_nodes; i++)
+		if (s->role[i] == PL_RO_ARRIVE && s->comm[i] != PL_NONE)
+			f->pass_of[i] = of_comm[s->comm[i]];
+	pl_free(of_comm);
+	return 0;
+}
+
+/* The pass for whose gradients the node is, + 1; 0: it is for none. */
+static uint32_t pass_of_node(const struct finder *f, uint32_t i)
+{
+	const struct pl_shape *s = f->s;
+	uint32_t rank, pass = 0;
+
+	if (s->role[i] == PL_RO_TRANSFER) {
+		uint32_t arrive = pl_node_arrival(s, i);
+
+		return arrive == PL_NONE ? 0 : f->pass_of[arrive];
+	}
+	if (!f->begin || s->role[i] != PL_RO_COMPUTE || s->kind[i] != PL_K_HOST_OP || !s->phase ||
+	    s->phase[i] != PL_PH_COMM || (rank = rank_of(f, i)) == PL_NONE)
+		return 0;
+	while (pass < f->n_passes && f->begin[rank * f->n_passes + pass] <= f->st->start[i])
+		pass++;
+	return pass;
+}
+
+static int refuse_number(const struct finder *f, int64_t k, struct pl_err *err)
+{
+	return pl_fail(err, PL_EDATA,
+		       "a step synchronises gradients in %u backward passes, and the optimiser "
+		       "needs all of them: %lld does not divide %u",
+		       f->n_passes, (long long)k, f->n_passes);
+}
+
+/* The classes of the nodes of a shape. */
+static int classify(struct finder *f, int64_t every, uint32_t **class, bool *any,
+		    struct pl_err *err)
+{
+	const struct pl_shape *s = f->s;
+	int rc;
+
+	for (size_t k = 0; k < f->g->n_steps && !f->st; k++)
+		if (&f->g->shape[f->g->step[k].shape] == s)
+			f->st = &f->g->step[k];
+	PL_TRY(pl_alloc(&f->pass_of, (size_t)s->n_nodes + 1, sizeof(*f->pass_of), err));
+	PL_TRY(pl_alloc(class, s->n_nodes, sizeof(**class), err));
+	memset(*class, 0xff, s->n_nodes * sizeof(**class));
+	if (!f->st) {
+		rc = 0;
+		goto out;
+	}
+	PL_TRY(f->groups ? find_reducing(f, err) : find_carrying(f, err));
+	PL_TRY(share_passes(f, err));
+	if (f->n_passes > 1 && f->n_passes % every != 0) {
+		rc = refuse_number(f, every, err);
+		goto out;
+	}
+	for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+		uint32_t pass = pass_of_node(f, i);
+
+		*any |= pass > 0;
+		if (pass && (f->n_passes == 1 || pass % every != 0))
+			(*class)[i] = LEFT_OUT;
+	}
+out:
+	pl_free(f->pass_of);
+	pl_free(f->begin);
 	return rc;
 }
 
 static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
 			  struct pl_err *err)
 {
-	bool any = false, sharded = pl_rewrite_gathers(x->g) > 0;
+	bool any = false, one = false, several = false, sharded = pl_rewrite_gathers(x->g) > 0;
 	int rc;
 
 	if (x->g->stepless)
@@ -88,11 +225,22 @@ static int change_no_sync(struct rw_facts *x, const struct pl_rewrite *rw, struc
 	sharded |= x->groups->whole;
 	PL_TRY(pl_alloc(&c->class, x->g->n_shapes, sizeof(*c->class), err));
 	c->n_shapes = x->g->n_shapes;
-	for (uint32_t k = 0; k < c->n_shapes; k++)
-		PL_TRY(classify(x->g, sharded ? x->groups : NULL, k, &c->class[k], &any, err));
+	for (uint32_t k = 0; k < c->n_shapes; k++) {
+		struct finder f = { .g = x->g,
+				    .groups = sharded ? x->groups : NULL,
+				    .s = &x->g->shape[k] };
+
+		PL_TRY(classify(&f, rw->k, &c->class[k], &any, err));
+		one |= f.n_passes == 1;
+		several |= f.n_passes > 1;
+	}
 	PL_TRY(pl_alloc(&c->of_class, 1, sizeof(*c->of_class), err));
 	c->sets = c->removes = true;
-	c->every = rw->k;
+	c->every = several ? 0 : rw->k;
+	if (one && several)
+		rc = pl_fail(err, PL_EDATA,
+			     "some steps synchronise gradients in one backward pass, and some in "
+			     "several");
 	if (!any)
 		rc = pl_fail(
 			err, PL_EDATA,
@@ -102,8 +250,29 @@ out:
 	return rc;
 }
 
+int pl_rewrite_passes(const struct pl_graph *g, uint32_t *passes, struct pl_err *err)
+{
+	struct carrier *v = NULL;
+	int rc = 0;
+
+	*passes = 0;
+	for (size_t k = 0; rc == 0 && k < g->n_shapes; k++) {
+		const struct finder f = { .g = g, .s = &g->shape[k] };
+		uint32_t pass = 0;
+		size_t n = 0;
+
+		rc = list_carriers(&f, &v, &n, err);
+		for (size_t i = 0; i < n; i++) {
+			pass = next_pass(v, i, pass);
+			*passes = pass + 1 > *passes ? pass + 1 : *passes;
+		}
+		pl_free(v);
+	}
+	return rc;
+}
+
 const struct pl_rewrite_kind pl_rewrite_no_sync = {
 	.change = change_no_sync,
-	.explain = "gradients are synchronised in one of {k} steps, which then work with gradients "
-		   "of {k} batches"
+	.explain = "gradients are synchronised in one of {k} backward passes, which then work with "
+		   "gradients of {k} batches"
 };

@@ -175,7 +175,7 @@ static void chain_channel(struct pl_rewriter *r, uint32_t slot, uint32_t channel
 
 int pl_rewrite_chain_in_order(struct pl_rewriter *r, const struct rw_order *o, struct pl_err *err)
 {
-	for (uint32_t slot = r->from * r->n_ranks; slot < r->to * r->n_ranks; slot++) {
+	for (uint32_t slot = rw_first_slot(r); slot < rw_end_slot(r); slot++) {
 		uint32_t k = r->slot[slot].channel, end = k + r->slot[slot].n_channels;
 
 		for (; k < end; k++)

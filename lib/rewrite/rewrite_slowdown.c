@@ -114,6 +114,20 @@ static pl_ns lost_in(const struct pl_rewriter *r, uint32_t slot, uint32_t node)
 	return (pl_ns)llround(back);
 }
 
+/* The slot of the node's rank in whose pass it lost time, and how much. PL_NONE: it lost none. */
+static uint32_t slot_that_slowed(const struct pl_rewriter *r, uint32_t node, pl_ns *back)
+{
+	const struct pl_enode *n = &r->e->node[node];
+
+	for (uint32_t p = r->step_pass[n->step]; p < r->step_pass[n->step + 1]; p++) {
+		uint32_t slot = pl_rewrite_slot(r, p, r->e->res[n->res].rank);
+
+		if (slot != PL_NONE && (*back = lost_in(r, slot, node)) > 0)
+			return slot;
+	}
+	return PL_NONE;
+}
+
 static int find_topology(struct pl_rewriter *r, bool *computing, struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
@@ -135,8 +149,8 @@ static int find_topology(struct pl_rewriter *r, bool *computing, struct pl_err *
 		if (n->dead || n->type != PL_N_OP || n->dur <= 0 || n->res == PL_NONE ||
 		    !computing[n->res] || (n->role != PL_RO_COMPUTE && n->role != PL_RO_HOST))
 			continue;
-		slot = pl_rewrite_slot(r, n->step, e->res[n->res].rank);
-		if (slot == PL_NONE || (back = lost_in(r, slot, i)) <= 0)
+		slot = slot_that_slowed(r, i, &back);
+		if (slot == PL_NONE)
 			continue;
 		if ((rc = pl_grow(&x->released, &x->cap_released, x->n_released + 1,
 				  sizeof(*x->released), err)) < 0)
@@ -279,7 +293,7 @@ static size_t end_of_slot(const struct rw_slowdown *x, size_t from, uint32_t slo
 pl_ns pl_rewrite_slowdown_lost(struct pl_rewriter *r, uint32_t step, int32_t rank, pl_ns until)
 {
 	const struct rw_slowdown *x = r->slowdown;
-	uint32_t slot = pl_rewrite_slot(r, step, rank);
+	uint32_t slot = pl_rewrite_slot(r, r->step_pass[step], rank);
 	size_t from = 0, to;
 
 	if (!x || slot == PL_NONE)

@@ -324,8 +324,8 @@ static void build_slot(struct pl_rewriter *r, struct rw_built *b, uint32_t set, 
 	add_uses(r, b, set, slot);
 }
 
-/* The rendezvous in the step, if one was recorded; else PL_NONE. And how many ranks meet. */
-static uint32_t build_meet(struct pl_rewriter *r, uint32_t set, uint32_t step, uint32_t *ranks)
+/* The rendezvous in the pass, if one was recorded; else PL_NONE. And how many ranks meet. */
+static uint32_t build_meet(struct pl_rewriter *r, uint32_t set, uint32_t pass, uint32_t *ranks)
 {
 	struct pl_edit *e = r->e;
 	uint32_t old = PL_NONE, after = PL_NONE;
@@ -333,7 +333,7 @@ static uint32_t build_meet(struct pl_rewriter *r, uint32_t set, uint32_t step, u
 
 	*ranks = 0;
 	for (uint32_t i = 0; i < r->n_ranks; i++) {
-		const struct rw_comm *c = part_of(r, set, step * r->n_ranks + i).comm;
+		const struct rw_comm *c = part_of(r, set, pass * r->n_ranks + i).comm;
 
 		if (!c)
 			continue;
@@ -349,8 +349,8 @@ static uint32_t build_meet(struct pl_rewriter *r, uint32_t set, uint32_t step, u
 	return rw_add_node(r, &n, after);
 }
 
-/* The nodes of a bucket in a step are a communication of their own. */
-static void put_comm(struct pl_rewriter *r, const struct rw_built *b, uint32_t step, uint32_t meet,
+/* The nodes of a bucket in a pass are a communication of their own. */
+static void put_comm(struct pl_rewriter *r, const struct rw_built *b, uint32_t pass, uint32_t meet,
 		     const struct pl_cost_comm *c)
 {
 	struct pl_edit *e = r->e;
@@ -373,7 +373,7 @@ static void put_comm(struct pl_rewriter *r, const struct rw_built *b, uint32_t s
 	if (r->rc < 0)
 		return;
 	e->node[meet].comm = id;
-	for (uint32_t s = step * r->n_ranks; s < (step + 1) * r->n_ranks; s++)
+	for (uint32_t s = pass * r->n_ranks; s < (pass + 1) * r->n_ranks; s++)
 		if (b->at[s].arrive != PL_NONE)
 			e->node[b->at[s].arrive].comm = e->node[b->at[s].transfer].comm = id;
 }
@@ -386,7 +386,7 @@ static int build_set(struct pl_rewriter *r, uint32_t set, uint64_t key, struct r
 	*out = b;
 	if (!b)
 		return err->code;
-	for (uint32_t k = r->from; k < r->to; k++) {
+	for (uint32_t k = r->step_pass[r->from]; k < r->step_pass[r->to]; k++) {
 		uint32_t ranks, meet = build_meet(r, set, k, &ranks);
 		struct pl_cost_comm c = pl_rewrite_comm_of_set(r, set, ranks);
 
@@ -420,7 +420,7 @@ static void drop_inserted(struct pl_rewriter *r, uint32_t node)
 
 static void drop_built(struct pl_rewriter *r, const struct rw_built *b)
 {
-	for (uint32_t s = r->from * r->n_ranks; s < r->to * r->n_ranks; s++) {
+	for (uint32_t s = rw_first_slot(r); s < rw_end_slot(r); s++) {
 		const struct rw_at *at = &b->at[s];
 		uint32_t meet;
 
@@ -460,7 +460,7 @@ static void chain_all(struct pl_rewriter *r)
 {
 	const struct rw_state *st = rw_now(r);
 
-	for (uint32_t s = r->from * r->n_ranks; s < r->to * r->n_ranks; s++) {
+	for (uint32_t s = rw_first_slot(r); s < rw_end_slot(r); s++) {
 		const struct rw_slot *x = &r->slot[s];
 
 		for (uint32_t k = x->channel; k < x->channel + x->n_channels; k++) {
@@ -482,7 +482,7 @@ static void chain_all(struct pl_rewriter *r)
 /* Calls that issued removed communication take no time. */
 static void retire_calls(struct pl_rewriter *r)
 {
-	for (uint32_t s = r->from * r->n_ranks; r->issues && s < r->to * r->n_ranks; s++) {
+	for (uint32_t s = rw_first_slot(r); r->issues && s < rw_end_slot(r); s++) {
 		const struct rw_slot *sl = &r->slot[s];
 
 		for (uint32_t i = sl->comm; i < sl->comm + sl->n_comms; i++) {

@@ -23,7 +23,7 @@ static uint32_t add_mark(struct pl_rewriter *r, uint32_t slot, uint32_t near)
 
 	n.start = n.fixed = FAR_PAST;
 	n.name = at->name;
-	n.step = slot / r->n_ranks;
+	n.step = rw_step_of(r, slot);
 	n.type = PL_N_DELAY;
 	return rw_add_node(r, &n, near);
 }
@@ -95,6 +95,21 @@ static void join_channels(struct pl_rewriter *r, uint32_t slot)
 	}
 }
 
+/* In the pass before of the same step, what used the resources of the channel ends before it. */
+static void join_passes(struct pl_rewriter *r, uint32_t slot)
+{
+	const struct rw_slot *s = &r->slot[slot], *old;
+
+	if (slot < r->n_ranks || rw_step_of(r, slot) != rw_step_of(r, slot - r->n_ranks))
+		return;
+	old = &r->slot[slot - r->n_ranks];
+	for (uint32_t k = s->channel; k < s->channel + s->n_channels; k++)
+		for (uint32_t i = old->channel; i < old->channel + old->n_channels; i++)
+			if (r->channel[i].res == r->channel[k].res)
+				rw_add_edge(r, r->channel[i].end_mark, r->channel[k].begin_mark,
+					    PL_E_WAIT, 0);
+}
+
 /* Add begin_mark and end_mark of each channel of the slot. */
 static void mark_channels(struct pl_rewriter *r, uint32_t slot)
 {
@@ -139,6 +154,7 @@ int pl_rewrite_take_over(struct pl_rewriter *r, struct pl_err *err)
 	for (uint32_t i = 0; i < r->n_slots; i++) {
 		mark_channels(r, i);
 		join_channels(r, i);
+		join_passes(r, i);
 	}
 	pl_rewrite_slowdown_release(r);
 	for (size_t i = 0; i < r->n_comms; i++) {

@@ -74,6 +74,24 @@ as "prefetch 1" 0.01 "groups and an outermost one, all gathered again" -v per=1 
 as "no-sync 2" 0.02 "sharded parameters" -v per=1 -v steps=4 -- -v per=1 -v steps=4 -v every=2
 as "no-sync 2" 0.02 "averages over copies of all shards" -v per=1 -v steps=4 -v averages=1 -- -v per=1 -v steps=4 -v averages=1 -v every=2
 as "no-sync 2" 0.045 "copies of all parameters" -v per=1 -v steps=4 -v whole=1 -v named=1 -- -v per=1 -v steps=4 -v whole=1 -v every=2
+as "no-sync 2" 0.005 "two passes that synchronise" -v data=1 -v micro=2 -v moves=3 -v joined=1 -- \
+	-v data=1 -v micro=2 -v moves=3 -v joined=1 -v last=1
+as "bucket-mb 8" 0.05 "two passes that synchronise" -v data=1 -v micro=2 -v moves=3 -v joined=1 -- \
+	-v data=1 -v micro=2 -v moves=3 -v joined=3
+"$BIN/graph" -O text "$TMP/was/graph" >"$TMP/text"
+check "each gradient of both ranks travels in both passes, under the same name" [ \
+	"$(awk -F '\t' '$1 == "tensor" && $7 == 0 && $9 != "-" { n[$3]++ } END { for (i in n) print n[i] }' "$TMP/text" | sort | uniq -c | xargs)" = "9 4" ]
+"$BIN/plan" -q --any -o "$TMP/passes.plan" "$TMP/was/graph"
+"$BIN/plan" -q -O text "$TMP/passes.plan" >"$TMP/text"
+check "a plan has each gradient once" [ "$(grep -c '^tensor "grad ' "$TMP/text")" = 9 ]
+status 0 "... and is applied to both passes" "$BIN/replay" -q --no-worth -p "$TMP/passes.plan" "$TMP/was/graph"
+status 2 "three passes of two" "$BIN/replay" --what-if "no-sync 3" "$TMP/was/graph"
+says "3 does not divide 2" "... are refused with the reason"
+status 2 "microbatches of a divided batch" "$BIN/replay" --what-if "accumulate 2" "$TMP/was/graph"
+says "is divided already" "... are refused with the reason"
+"$BIN/replay" -q "$TMP/was/graph" >"$TMP/report"
+check "the report advises to synchronise once" grep -q "gradients synchronised in one of 2 backward passes" "$TMP/report"
+as "no-sync 2" 0.04 "one pass a step" -v data=1 -v moves=3 -v joined=1 -v steps=4 -- -v data=1 -v moves=3 -v joined=1 -v steps=4 -v every=2
 as "wrap layers=2" 0.007 "copies of all parameters" -v per=1 -v whole=1 -v named=1 -- -v per=2 -v whole=1
 status 2 "prefetch of copies" "$BIN/replay" --what-if "prefetch 1" "$TMP/was/graph"
 says "nothing gathers parameters" "... is refused with the reason"

@@ -2,7 +2,8 @@
 #
 #	awk -v dir=DIR [-v per=N] [-v steps=N] [-v layers=N] [-v shapes=0] [-v moves=NS_PER_BYTE] [-v latency=NS]
 #		[-v ahead=N] [-v beside=PATTERN] [-v data=1] [-v named=1] [-v root=again|none] [-v nested=1] [-v micro=N]
-#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] -f sharded.awk
+#		[-v widens=X] [-v averages=1] [-v every=N] [-v late=NS] [-v whole=1] [-v joined=N] [-v last=1]
+#		-f sharded.awk
 #
 # The network has an outermost group of 1 MB, which keeps its parameters, and `layers` (8) layers of 4 MB, of which `per`
 # (1) are one group; per=0: all are in the outermost group. Forward, each group: copy in, all-gather, copy out, the
@@ -10,7 +11,9 @@
 # collective and waits for it; a service thread carries it out in latency + bytes * moves. Operations differ by rank and
 # step. With `ahead`, groups are gathered so many places earlier, beside computation. Collectives whose names match `beside` run beside the computation of their pass, if there was some before; the next
 # pass waits for them. With `data` nothing is sharded: the gradient of each layer is averaged behind the backward pass, or, with
-# `beside`, from the time on when it is ready.
+# `beside`, from the time on when it is ready. With `joined`, so many gradients at a time are copied into a bucket, averaged
+# from the time on when the last of them is ready, waited for behind the backward pass, and copied back, as DDP does: in each
+# of the `micro` backward passes or, with `last`, in the last one.
 # With `named`, the ranges of PyTorch are there, which name the modules. With root=again the outermost group is gathered
 # again, first of all groups; with root=none there is none. With `nested`, a quarter of each layer is a group inside that
 # of the layer: gathered behind it, and reduced before it. A step has `micro` (1) forward and backward passes, and only the
@@ -119,6 +122,33 @@ function gradient(name, ns, salt, dims,    r) {
 	for (r = 0; r < 2; r++)
 		op(r, "torch::autograd::AccumulateGrad", 5000, dims)
 	ready_at[grads++] = max(at[0], at[1]) - 2000
+	if (!synchronises())
+		return
+	bucket += grads > 1 ? 4000000 : 1000000
+	reducer("mul_out", grads > 1 ? 500000 : 100000)
+	if (grads % joined == 0 || grads == layers + 1)
+		issue_bucket()
+}
+function synchronises() {
+	return joined && (!last || pass_number == micro) && (k + 1) % every == 0
+}
+function reducer(what, ns,    r, was) {
+	for (r = 0; r < 2; r++) {
+		was = at[r]
+		op(r, "aten::copy_", ns, "[1000]")
+		put(r, "user_annotation", "torch::distributed::reducer::" what, 1, was - 500, at[r] - 500, "")
+	}
+}
+function issue_bucket() {
+	waiting = 0
+	collective("c10d::allreduce_", "gloo:all_reduce", bucket, bucket / 4)
+	waiting = 1
+	bucket = 0
+}
+function finish_buckets(    i) {
+	next_pass()
+	for (i = 0; i < grads && synchronises(); i++)
+		reducer("copy_bucket_to_grad", i ? 500000 : 100000)
 }
 function average(    i) {
 	for (i = 0; i < grads; i++)
@@ -170,7 +200,10 @@ function both_passes(    i) {
 	if (data) {
 		for (i = layers; i >= 1; i--)
 			gradient("autograd::engine::evaluate_function: MmBackward0", 4000000, i + 20, "[1000, 1000]")
-		average()
+		if (joined)
+			finish_buckets()
+		else
+			average()
 	} else if (per) {
 		pass(root == "again" ? 1000000 : 0, int((layers - 1) / per) * per + 1, 1, -per)
 		if (root == "again")
