@@ -70,6 +70,8 @@ static const char bytes_of_halves[] =
 static const char fewer_passes[] =
 	"gradients synchronised in one of %u backward passes: no_sync() in the others";
 static const char fewer_bytes[] = "half the bytes: bfloat16 for what is sent, or a faster network";
+static const char quiet_machines[] =
+	"machines without other work, processors and devices with constant clocks";
 static const char fewer_bytes_of_shards[] =
 	"half the bytes: bfloat16 for what is sent (FSDP: MixedPrecisionPolicy), or a faster "
 	"network";
@@ -90,6 +92,8 @@ static const char *what_to_do(const struct report *r, const struct advice *a,
 		return v->gradient ? gradients_of_halves : bytes_of_halves;
 	if (a->cause == PL_VERDICT_EXPOSED && !v->gradient)
 		return shards ? fewer_bytes_of_shards : fewer_bytes;
+	if (a->cause == PL_VERDICT_IMBALANCE && v->equal)
+		return quiet_machines;
 	return a->what;
 }
 

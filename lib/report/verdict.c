@@ -388,6 +388,13 @@ static void tell_imbalance(struct words *w)
 		name_stage(w, slow);
 	}
 	set_where(w, "");
+	w->row->equal = slow == PL_NONE && x->equal_work;
+	if (w->row->equal) {
+		TELL(w,
+		     "unlike speed %s: equal operations take longer on one rank, then on another",
+		     w->percent);
+		return;
+	}
 	TELL(w, "uneven work %s: %s%s", w->percent, slow != PL_NONE ? w->row->where : "",
 	     slow != PL_NONE	       ? " has more of it"
 	     : x->slow_rank != PL_NONE ? "the ranks take turns within a step"

@@ -62,6 +62,7 @@ struct pl_verdict_row {
 	int32_t rank;  /* that the cause concerns alone, -1: all, or not known */
 	uint8_t coll;  /* exposed communication: enum pl_coll of most of it */
 	bool gradient; /* ... and it carries gradients */
+	bool equal;    /* imbalance: all ranks do the same operations */
 	double more;   /* slow-rank, imbalance of one rank: this share of the rank's computation */
 	char where[256], text[512];
 };

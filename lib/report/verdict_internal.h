@@ -76,6 +76,7 @@ struct verdict_study {
 	int64_t slow_link;     /* as who above; INT64_MIN: none */
 	double slower, uneven; /* shares of its computation: slower operations, more work */
 	bool imbalance_moves;  /* the rank that computes most changes */
+	bool equal_work;       /* ranks do the same operations, of the same shapes, in each step */
 };
 
 static inline struct verdict_cell *verdict_cell(const struct verdict_study *x, size_t step,

@@ -11,7 +11,8 @@
  * causes. The rank that computes most is on the path with more computation than the others. If it
  * is the same in most steps it is slow, or it has more work. The rest is the path that goes
  * from rank to rank: a bubble if stages wait for messages of one another, else ranks that take
- * turns in being the slowest.
+ * turns in being the slowest. Their work is equal if each step has the same operations of the same
+ * shapes on all of them. Then the turns are no property of the job.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -105,6 +106,7 @@ struct class
 };
 struct sample {
 	uint32_t class, set;
+	uint32_t step, rank;
 	pl_ns ns;
 };
 struct classes {
@@ -174,6 +176,8 @@ static int compare(const struct verdict_study *x, struct classes *c,
 				PL_CHECK(
 					pl_append(&c->v, &c->n, &c->cap, &none, sizeof(none), err));
 			sample.class = id;
+			sample.step = (uint32_t)k;
+			sample.rank = rank;
 			sample.ns = pl_sim_run_dur(x->s, x->r, k, i);
 			sample.set = second ? second(x, rank, x->r->start[k][i], sample.ns)
 					    : rank == one_rank;
@@ -354,6 +358,53 @@ out:
 	return rc;
 }
 
+PL_COMPARATOR(by_place, struct sample, step, class, rank);
+
+/* In the operations v[0] .. v[n - 1] of one class and step: the time of those that some ranks have
+ * more of than the mean. */
+static double unlike(const struct sample *v, size_t n, uint32_t n_ranks)
+{
+	double mean = (double)n / n_ranks, more = 0, ns = 0;
+
+	for (size_t i = 0, k; i < n; i = k) {
+		for (k = i; k < n && v[k].rank == v[i].rank; k++)
+			ns += (double)v[k].ns;
+		more += fmax(0, (double)(k - i) - mean);
+	}
+	return more * ns / (double)n;
+}
+
+/* Do ranks do the same operations in each step? If the shapes of most of them are not known, or
+ * only some of them are looked at, that is not known. */
+static int is_equal_work(const struct verdict_study *x, bool *equal, struct pl_err *err)
+{
+	double all = 0, sized = 0, more = 0;
+	struct classes c = { 0 };
+	int rc;
+
+	*equal = false;
+	if (verdict_every(x) > 1)
+		return 0;
+	PL_TRY(compare(x, &c, NULL, PL_NONE, err));
+	pl_sort(c.sample, c.n_samples, sizeof(*c.sample), by_place);
+	for (size_t i = 0, k; i < c.n_samples; i = k) {
+		const struct sample *v = &c.sample[i];
+		double ns = 0;
+
+		for (k = i; k < c.n_samples && c.sample[k].step == v->step &&
+			    c.sample[k].class == v->class;
+		     k++)
+			ns += (double)c.sample[k].ns;
+		all += ns;
+		sized += c.v[v->class].sized ? ns : 0;
+		more += unlike(v, k - i, (uint32_t)x->g->n_ranks);
+	}
+	*equal = all > 0 && sized > all / 2 && more <= UNEQUAL * all;
+out:
+	classes_fini(&c);
+	return rc;
+}
+
 /* Give the share of the path's computation, on one rank or (PL_NONE) on all, to another cause. */
 static void take(struct verdict_study *x, uint32_t rank, double share, unsigned to)
 {
@@ -396,6 +447,8 @@ int pl_verdict_ranks(struct verdict_study *x, struct pl_err *err)
 
 		take(x, PL_NONE, share > 1 ? 1 : share,
 		     x->messages_between_stages ? PL_VERDICT_BUBBLE : PL_VERDICT_IMBALANCE);
+		if (x->imbalance_moves)
+			rc = is_equal_work(x, &x->equal_work, err);
 	}
 out:
 	pl_free(room);

@@ -206,6 +206,11 @@ status 0 "links are compared soon" sh -c "ulimit -t 4; exec '$BIN/replay' -q --n
 holds "$TMP/out" '^bound by: a slow link [0-9]* %: transfers of ranks 2,3 ' "... and the slow one is found"
 plant uneven imbalance 'all ranks' cause=uneven ms=60 n=4 steps=8
 plant lengths imbalance 'all ranks' cause=uneven ms=80 n=3 steps=9
+check "... is uneven work, as far as is known" grep -q 'uneven work [0-9]* %: the rank that computes longest changes' "$TMP/out"
+plant speed imbalance 'all ranks' cause=uneven ms=60 n=4 steps=8 shapes=1
+check "... of equal operations is unlike speed" grep -q 'unlike speed [0-9]* %: equal operations' "$TMP/out"
+plant turns imbalance 'all ranks' cause=uneven ms=0 larger=60 n=4 steps=8 shapes=1
+check "... of larger operations is uneven work" grep -q 'uneven work [0-9]* %: the rank that computes longest changes' "$TMP/out"
 plant layers imbalance 'rank 1' cause=compute more=10 who=1
 plant crowd imbalance 'rank 1' cause=compute more=10 who=1 steps=8 lost=20 shapes=1
 plant wide imbalance 'rank 2' cause=compute larger=50 who=2 n=4 shapes=1

@@ -9,7 +9,7 @@
 # sends to the next rank), an update. `ms` is the time of the cause, `who` its rank (-1: all). Without `named` no range
 # says what it is. With `lost`, one operation in ten, and one pause behind the update in three, last up to so much longer, as
 # on a machine that does something else. With `more`, a pass of the rank `who` has so many operations more; with `larger`, its
-# operations have tensors that are so many percent larger, and take as much longer. `shapes` records the sizes of tensors. With
+# operations have tensors that are so many percent larger, and take as much longer (of `uneven` those of the rank whose turn it is). `shapes` records the sizes of tensors. With
 # `once`, input and garbage take time in step 3 alone. With `inside`, the range that names input or a pause has an operation of
 # this name. With `outside`, evaluation is no part of a step. With a device: sync, memory, launch: 20 operations, each a launch
 # and a kernel. Times vary by 2 %.
@@ -28,7 +28,7 @@ function range(r, cat, name, ns) {
 function here(r) { return who < 0 || r == who }
 function op(r, name, ns,    slow, size, until) {
 	slow = cause == "slow" && here(r) ? 1 + ms / 100 : 1
-	size = here(r) ? 1 + larger / 100 : 1
+	size = (cause == "uneven" ? (k * 7) % n == r : here(r)) ? 1 + larger / 100 : 1
 	until = at[r] + vary(ns * slow * size) + lose(0.1)
 	put(r, "cpu_op", name, 1, at[r], until, shapes ? sprintf("\"Input Dims\": [[%d, 64], [64, 64]], \"Input type\": [\"float\", \"float\"]", 32 * size) : "")
 	at[r] = until
