@@ -78,17 +78,22 @@ const char *pl_words_near_text(const struct pl_words_near *near, char *out, size
 int pl_words_check(const char *glob, const char *what, const char *(*word)(unsigned), unsigned n,
 		   struct pl_err *err)
 {
-	char all[400] = "";
+	struct pl_words_near near = { .s = glob ? glob : "" };
+	char all[400] = "", hint[96];
 	size_t at = 0;
 
 	for (unsigned i = 0; glob && i < n; i++) {
 		if (pl_glob(glob, word(i)))
 			return 0;
+		pl_words_near(&near, word(i), strlen(word(i)));
 		if (at < sizeof(all))
 			at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%s", i ? ", " : "",
 					       word(i));
 	}
-	return glob ? pl_fail(err, PL_EDATA, "no %s matches \"%.100s\"; there are %s", what, glob,
-			      all)
-		    : 0;
+	if (!glob)
+		return 0;
+	if (near.distance)
+		return pl_fail(err, PL_EDATA, "no %s matches \"%.100s\"%s", what, glob,
+			       pl_words_near_text(&near, hint, sizeof(hint)));
+	return pl_fail(err, PL_EDATA, "no %s matches \"%.100s\"; there are %s", what, glob, all);
 }

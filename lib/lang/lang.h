@@ -70,7 +70,9 @@ struct pl_lang_row {
 	const struct pl_lang_field *field; /* ends with a field without a name; NULL: none */
 	bool once;			   /* at most once in a file */
 	bool commas;			   /* a comma before "key=" separates as a blank does */
-	const char *also; /* another name; if several rows have it, that of the last; NULL */
+	const char *also;      /* another name; if several rows have it, that of the last; NULL */
+	const char *elsewhere; /* what other programs call it, separated by "|", for messages; NULL
+				*/
 };
 /* A field: its key, type and flags, one line of documentation, then other members. */
 #define PL_LANG_FIELD(key, kind, how, what, ...)                                                   \

@@ -510,21 +510,35 @@ int pl_lang_header(struct pl_lang_reader *r, struct pl_err *err)
 	return 1;
 }
 
-static int no_statement(const struct pl_lang_reader *r, struct pl_err *err)
+/* What to write in place of a word that is no statement: "; did you mean ...", or "". */
+static void near_statement(const struct pl_lang_schema *s, const char *word, char *hint,
+			   size_t size)
 {
-	const struct pl_lang_schema *s = r->schema;
-	struct pl_words_near near = { .s = r->word[0].s };
-	char hint[160];
+	struct pl_words_near near = { .s = word };
+	char name[64];
 	size_t n = 0;
 
-	for (size_t i = 0; i < s->n_rows; i++)
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
+	for (size_t i = 0; i < s->n_rows; i++) {
+		if (s->row[i].elsewhere && pl_words_find(s->row[i].elsewhere, name) >= 0) {
+			snprintf(hint, size, "; it is called %s here", s->row[i].name);
+			return;
+		}
 		pl_words_near(&near, s->row[i].name, strlen(s->row[i].name));
-	pl_words_near_text(&near, hint, sizeof(hint));
+	}
+	pl_words_near_text(&near, hint, size);
 	for (size_t i = 0; !near.distance && s->n_rows < 10 && i < s->n_rows; i++)
-		n += (size_t)snprintf(hint + n, sizeof(hint) - n, "%s%s", i ? ", " : "; there are ",
+		n += (size_t)snprintf(hint + n, size - n, "%s%s", i ? ", " : "; there are ",
 				      s->row[i].name);
 	if (!near.distance && !n)
-		snprintf(hint, sizeof(hint), "; paceline-%s(5) lists them", s->name);
+		snprintf(hint, size, "; paceline-%s(5) lists them", s->name);
+}
+
+static int no_statement(const struct pl_lang_reader *r, struct pl_err *err)
+{
+	char hint[160];
+
+	near_statement(r->schema, r->word[0].s, hint, sizeof(hint));
 	return pl_lang_fail(r, r->word[0].column, err, "there is no statement \"%.100s\"%s",
 			    r->word[0].s, hint);
 }

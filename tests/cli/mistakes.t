@@ -162,7 +162,7 @@ status 2 "... by an option" "$BIN/run" --set data=sythetic:samples=100 a.job
 says '^run: --set data=sythetic:samples=100: "sythetic" is no kind of data' "... with the option"
 
 status 2 "trace: a misspelt kind" "$BIN/trace" --kind kernl -o gone.trace job.merged
-says '^trace: --kind: no kind matches "kernl"; there are .*kernel, .*, comm$' "... names those that there are"
+says '^trace: --kind: no kind matches "kernl"; did you mean kernel?$' "... names those that there are"
 
 # ---- the wrong file among others, and files that were cut ---------------------------------------
 mkdir mixed && cp rank0.json job.graph mixed
@@ -236,7 +236,11 @@ says 'what-if "loader-workers=4": the recording shows no loader of batches$' "..
 status 2 "a phase that is not one" "$BIN/replay" --what-if 'scale phase=fwd by 0.5' job.graph
 says 'no phase matches "fwd"; there are .*, forward, .*communication' "... names those that there are"
 status 2 "a kind that is not one" "$BIN/replay" --what-if 'scale kind=kernels by 0.5' job.graph
-says 'no kind matches "kernels"; there are .*kernel, .*, comm, gap, all; expected' "... names those that there are"
+says 'no kind matches "kernels"; did you mean kernel?; expected' "... names the nearest"
+status 2 "a kind that is like none" "$BIN/replay" --what-if 'scale kind=nccl by 0.5' job.graph
+says 'no kind matches "nccl"; there are .*kernel, .*, comm, gap, all; expected' "... names those that there are"
+status 2 "a word of PyTorch" "$BIN/replay" --what-if 'bucket_cap_mb=25' job.graph
+says 'there is no statement "bucket_cap_mb=25"; it is called bucket-mb here$' "... is known"
 status 0 "a link that nothing uses" "$BIN/replay" --what-if 'bandwidth nic by 2' job.graph
 says 'the change "bandwidth nic by 2" selects no operation; no communication uses that link$' "... says so"
 status 2 "a rank without quotes" "$BIN/replay" --what-if 'speed rank 1 factor=2' job.graph
