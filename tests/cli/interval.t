@@ -124,6 +124,8 @@ status 0 "a link that nothing uses" "$BIN/replay" --no-worth --topology=1x2 --wh
 says 'selects no operation; no communication uses that link' "... is none, so a warning says it"
 
 # where steps overlap, the first line has the interval of the mean period, which follows another ratio
+"$BIN/replay" -q --no-worth -O json --what-if 'batch by 0.5' "$SRC/samples/ddp-gloo" >"$TMP/json"
+check "the samples of a recorded step" grep -q '"recorded_samples":128,' "$TMP/json"
 "$BIN/replay" -q --no-worth -O json --what-if 'scale kind=host_op by 2' "$SRC/samples/ddp-gloo" >"$TMP/json"
 "$BIN/replay" -q --no-worth --what-if 'scale kind=host_op by 2' "$SRC/samples/ddp-gloo" >"$TMP/text"
 number() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" "$TMP/json"; }
