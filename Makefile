@@ -394,7 +394,7 @@ bench: all helpers ## every measurement under bench/ (DATA=DIR: also those on ot
 
 check-data: all helpers ## those of bench/ that measure on the traces in DATA=DIR
 	@test -n '$(DATA)' || { echo 'check-data: say where the traces are: make check-data DATA=DIR' >&2; exit 2; }
-	@$(call measure,bench/identity bench/stragglers bench/clock bench/pipeline bench/vtrain)
+	@$(call measure,bench/identity bench/stragglers bench/clock bench/pipeline bench/vtrain bench/costmodel)
 
 demo: deps ## install what is missing, build, run the pipeline on the bundled traces
 	@$(MAKE) --no-print-directory -j$(JOBS) all

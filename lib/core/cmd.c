@@ -567,6 +567,13 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
 	c->program = cmd->name;
 	c->argc = argc;
 	c->argv = argv;
+	c->typed = malloc(((size_t)argc + 1) * sizeof(*argv));
+	if (!c->typed) {
+		fprintf(stderr, "%s: out of memory\n", cmd->name);
+		free(c);
+		return pl_exit_status(PL_ENOMEM);
+	}
+	memcpy(c->typed, argv, ((size_t)argc + 1) * sizeof(*argv));
 	c->log = (struct pl_log){ say, c };
 	if (cmd->defaults)
 		cmd->defaults(c);
@@ -595,6 +602,7 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
 			fprintf(stderr, "%s: failed without a message (code %d)\n", cmd->name, rc);
 	}
 	free_lists(cmd, c);
+	free(c->typed);
 	free(c);
 	return rc < 0 && rc != PL_ESTOP ? pl_exit_status(rc) : 0;
 }

@@ -54,6 +54,7 @@ struct pl_common {
 	const char *program; /* its name */
 	int argc;	     /* the whole command line, for provenance */
 	char **argv;
+	char **typed; /* (argc) the same in the order in which it was typed */
 };
 
 /* A part of the program's work that reports under a name of its own, as another program would. */

@@ -85,7 +85,8 @@ static const struct row operators[] = {
 static const struct row phases[] = {
 	/* what PyTorch does to gather and to reduce sharded parameters, and to put gradients into
 	 * buckets and back */
-	{ PL_PH_COMM, "distributed reducer|ddp reducer|fsdp|data parallel pre forward|data parallel post forward|"
+	{ PL_PH_COMM, "distributed reducer|ddp reducer|fsdp|data parallel pre forward|data "
+		      "parallel post forward|"
 		      "data parallel pre backward|data parallel post backward" },
 	{ PL_PH_INPUT, "enumerate data loader|dataloader|data loader" },
 	{ PL_PH_OPTIMIZER, "optimizer|adam|adamw|sgd|lamb|zero grad|clip grad" },

@@ -1,4 +1,5 @@
-/* tensors.h - the data of the search for gradients in tensors.c, tensor_passes.c and tensor_waits.c. */
+/* tensors.h - the data of the search for gradients in tensors.c, tensor_passes.c and
+ * tensor_waits.c. */
 #ifndef PL_TENSORS_H
 #define PL_TENSORS_H
 
@@ -14,8 +15,8 @@ struct grad {
 	char dims[48];	  /* "100x768", empty unknown */
 	pl_id name;	  /* "grad fc1.weight" in the graph, PL_NONE: the parameter is unknown */
 	uint32_t comm;	  /* that carries it, into found.comm; PL_NONE */
-	uint32_t pass; /* of its step, from 0 */
-	bool begins;   /* the rank computed something else than a backward pass before it */
+	uint32_t pass;	  /* of its step, from 0 */
+	bool begins;	  /* the rank computed something else than a backward pass before it */
 	bool estimated;
 	bool elsewhere; /* an allocation of its own stands for its memory */
 };

@@ -139,17 +139,18 @@ static const struct pl_lang_row rows[] = {
 	[PL_RW_NO_SYNC] = { PL_LANG_ROW("no-sync", TIMING,
 					"synchronise gradients in every K-th backward pass only",
 					COUNT("passes", 65536, "passes for one synchronisation")) },
-	[PL_RW_BUCKET_MB] = { PL_LANG_ROW(
-				      "bucket-mb", STRUCTURE,
-				      "fill buckets of gradients as "
-				      "DistributedDataParallel(bucket_cap_mb=MIB) does",
-				      PL_LANG_FIELD("mib", REAL, NEED | PL_LANG_ABOVE,
-						    "MiB of gradients with which a bucket is full",
-						    .max = 1e6, RW(x)),
-				      PL_LANG_FIELD("first", INT, KEY,
-						    "MiB of the first bucket; as the others if not "
-						    "given",
-						    .min = 1, .max = 1e6, .word = "first", RW(k))),
+	[PL_RW_BUCKET_MB] = { PL_LANG_ROW("bucket-mb", STRUCTURE,
+					  "fill buckets of gradients as "
+					  "DistributedDataParallel(bucket_cap_mb=MIB) does",
+					  PL_LANG_FIELD(
+						  "mib", REAL, NEED | PL_LANG_ABOVE,
+						  "MiB of gradients with which a bucket is full",
+						  .max = 1e6, RW(x)),
+					  PL_LANG_FIELD(
+						  "first", INT, KEY,
+						  "MiB of the first bucket; as the others if not "
+						  "given",
+						  .min = 1, .max = 1e6, .word = "first", RW(k))),
 			      .elsewhere = "bucket_cap_mb|bucket-cap-mb|bucket_size|buckets" },
 	[PL_RW_LOADER_WORKERS] = { PL_LANG_ROW(
 					   "loader-workers", STRUCTURE,

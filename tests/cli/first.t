@@ -186,10 +186,10 @@ if [ -x "$BIN/paceline" ]; then
 	check "... also through a link" cmp want got
 	mkdir with-plugin
 	cp "$BIN/paceline" with-plugin/
-	for p in graph merge plan replay run trace; do ln -s "$BIN/$p" with-plugin/; done
+	for p in graph merge plan predict replay run trace; do ln -s "$BIN/$p" with-plugin/; done
 	printf 'no program' >with-plugin/paceline-cuda.so
 	chmod +x with-plugin/paceline-cuda.so
-	check "... also with a plug-in beside them" test "$(with-plugin/paceline --list | wc -l)" = 6
-	check "... and lists them, without itself" test "$("$BIN/paceline" --list | awk '{ printf "%s ", $1 }')" = "graph merge plan replay run trace "
+	check "... also with a plug-in beside them" test "$(with-plugin/paceline --list | wc -l)" = 7
+	check "... and lists them, without itself" test "$("$BIN/paceline" --list | awk '{ printf "%s ", $1 }')" = "graph merge plan predict replay run trace "
 fi
 done_testing

@@ -2,7 +2,7 @@
 # A job of two ranks and two steps, small enough to be cut at every byte:
 #
 # tiny_trace RANK     its profiler file (Kineto JSON) to standard output
-# tiny_streams DIR    rank0.json rank1.json, and from them job.trace, job.merged, job.graph
+# tiny_streams DIR    rank0.json rank1.json, and from them job.trace, job.merged, job.graph; k.model
 # one_run PROGRAM DIR sets `input` to the file that PROGRAM reads; false if there is none
 
 tiny_trace() {
@@ -37,12 +37,25 @@ tiny_trace() {
 	}'
 }
 
+# A cost model of one operation on one device.
+tiny_model() {
+	mkdir -p "$1/sheets"
+	cat >"$1/sheets/dev.json" <<-END
+	{"Device":"Dev","Dev_Mem":16,"Mem_Bw":400,"Num_Sm":40,"Core_Per_SM":64,"Freq":1400,"SingleFLOPs":8000}
+	END
+	for b in 1 2 4 8 16 32 64 128; do
+		echo "relu,$((20 + b * 2)),Dev,$b,65536"
+	done | sed '1i OPName,Latency,Device,B,H' >"$1/k.csv"
+	"$BIN/predict" -q --no-provenance --train --schema=neusight --devices="$1/sheets" --unit=us -o "$1/k.model" "$1/k.csv"
+}
+
 tiny_streams() {
 	tiny_trace 0 >"$1/rank0.json"
 	tiny_trace 1 >"$1/rank1.json"
 	"$BIN/trace" --no-provenance -o "$1/job.trace" "$1/rank0.json" "$1/rank1.json" &&
 		"$BIN/merge" -q --no-provenance -o "$1/job.merged" "$1/job.trace" &&
-		"$BIN/graph" -q --no-provenance -o "$1/job.graph" "$1/job.merged"
+		"$BIN/graph" -q --no-provenance -o "$1/job.graph" "$1/job.merged" &&
+		tiny_model "$1"
 }
 
 # shellcheck disable=SC2034  # for whoever includes this
@@ -53,6 +66,7 @@ one_run() {
 	graph) input=$2/job.merged ;;
 	replay) input=$2/job.graph ;;
 	plan) input=$2/job.graph ;;
+	predict) input=$2/k.model ;;
 	*) return 1 ;;
 	esac
 }

@@ -1,0 +1,293 @@
+/*
+ * predict - cost models of operations: learn them from tables of measurements, apply them to
+ * operations and devices that nobody measured, and say how wrong they are.
+ */
+#include <math.h>
+
+#include "core/progress.h"
+#include "program.h"
+
+#define AT(m) offsetof(struct config, m)
+
+static const struct pl_opt options[] = {
+	PL_OPTS_HEADING("used most"),
+	{ 0, "train", NULL, "learn a model from the tables, write it to the output", PL_OPT_FLAG,
+	  AT(train), NULL },
+	{ 'm', "model", "FILE", "predict with the model FILE", PL_OPT_STR, AT(model), NULL },
+	{ 0, "adapt", "TABLE",
+	  "adapt the model to the device of TABLE, write it to the output (with -m)", PL_OPT_STR,
+	  AT(adapt), NULL },
+	{ 0, "eval", NULL, "compare the model with the measurements of the tables (with -m)",
+	  PL_OPT_FLAG, AT(eval), NULL },
+	{ 0, "cross", "WHAT",
+	  "compare predictions by models that have not seen the device, model, operation or shape",
+	  PL_OPT_CHOICE, AT(cross), "no|device|model|op|shape" },
+	{ 0, "explain", NULL,
+	  "say what makes each time, or without a table what matters to the model", PL_OPT_FLAG,
+	  AT(explain), NULL },
+	PL_OPTS_HEADING("tables"),
+	{ 0, "schema", "NAME",
+	  "read tables by the schema neusight, vidur or mist, or by that of a file (default: "
+	  "that of the model)",
+	  PL_OPT_STR, AT(schema), NULL },
+	{ 0, "devices", "FOLDER", "take data sheets from FOLDER (NAME.json); repeatable",
+	  PL_OPT_LIST, AT(folder), NULL },
+	{ 0, "device", "NAME",
+	  "the tables after it are of the device NAME, whatever they say; repeatable", PL_OPT_LIST,
+	  AT(device), NULL },
+	{ 0, "unit", "UNIT", "latencies are in ns, us, ms or s, whatever the schema says",
+	  PL_OPT_STR, AT(unit), NULL },
+	PL_OPTS_HEADING("models"),
+	{ 0, "learner", "NAME",
+	  "learn by boosted trees, or by what they must beat: the nearest shapes, trees on raw "
+	  "shapes, nothing (roofline)",
+	  PL_OPT_CHOICE, AT(learner), "boost|nearest|raw|roofline" },
+	{ 0, "intervals", NULL, "find intervals (default; --no-intervals is several times faster)",
+	  PL_OPT_FLAG, AT(intervals), NULL },
+	PL_OPTS_HEADING("output"),
+	{ 'O', "output-format", "FORMAT", "write errors as text, csv or json; predictions are csv",
+	  PL_OPT_CHOICE, AT(to), "auto|csv|json|text" },
+	PL_OPTS_OUTPUT,
+	PL_OPTS_HEADING("general"),
+	PL_OPTS_STREAM,
+	PL_OPTS_THREADS,
+	PL_OPTS_COMMON,
+};
+
+static void defaults(void *config)
+{
+	((struct config *)config)->intervals = true;
+}
+
+/* Is the operand a model that is shown? */
+static bool shows(const struct config *c)
+{
+	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain;
+}
+
+static int check(const struct config *c, int argc, struct pl_err *err)
+{
+	int verbs = c->train + (c->cross > 0) + c->eval + (c->adapt != NULL) + c->explain;
+	bool errors = c->eval || c->cross;
+
+	if (verbs > 1)
+		return pl_fail(
+			err, PL_EUSAGE,
+			"--train, --adapt, --eval, --cross and --explain exclude each other");
+	if ((c->train || c->cross) && c->model)
+		return pl_fail(err, PL_EUSAGE, "%s makes a model of its own: leave out -m",
+			       c->train ? "--train" : "--cross");
+	if (!c->train && !c->cross && !c->model && (!shows(c) || argc > 1))
+		return pl_fail(err, PL_EUSAGE,
+			       "-m FILE names the model; --train makes one from tables");
+	if ((c->train || c->cross) && !c->schema)
+		return pl_fail(
+			err, PL_EUSAGE,
+			"--schema=neusight, vidur, mist or FILE says how to read the tables");
+	if ((c->train || c->cross) && !c->folder.n)
+		return pl_fail(err, PL_EUSAGE, "--devices=FOLDER says where the data sheets are");
+	if (c->to && !errors && c->to != OUT_CSV)
+		return pl_fail(err, PL_EUSAGE, "predictions are written as csv");
+	if (c->unit && !(pl_schema_unit(c->unit) > 0))
+		return pl_fail(err, PL_EUSAGE, "--unit: \"%s\" is not ns, us, ms or s", c->unit);
+	return 0;
+}
+
+/* ---- what the command line names ------------------------------------------------------------- */
+
+static int read_model(struct work *w, const char *path, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open(path, err);
+	int rc;
+
+	if (!in)
+		return err->code;
+	rc = pl_kernel_model_read(in, &w->model, &w->schema, err);
+	pl_in_close(in);
+	return rc;
+}
+
+/* Those of the folders, then those of the model. */
+static int read_devices(struct work *w, struct pl_err *err)
+{
+	const struct pl_devices *more = w->model ? pl_kernel_model_devices(w->model) : NULL;
+
+	for (size_t i = 0; i < w->c->folder.n; i++)
+		PL_CHECK(pl_device_read(&w->devices, w->c->folder.v[i], err));
+	for (size_t i = 0; more && i < more->n; i++) {
+		uint32_t at;
+
+		if (pl_device_find(&w->devices, more->v[i].name) == PL_NONE)
+			PL_CHECK(pl_device_copy(&w->devices, &more->v[i], &at, err));
+	}
+	return 0;
+}
+
+static int open_work(struct work *w, struct pl_err *err)
+{
+	const struct config *c = w->c;
+
+	w->pool = pl_pool_new((int)c->c.threads, err);
+	if (!w->pool)
+		return err->code;
+	if (c->model)
+		PL_CHECK(read_model(w, c->model, err));
+	if (c->schema) {
+		pl_schema_free(w->schema);
+		PL_CHECK(pl_schema_open(c->schema, &w->schema, err));
+	}
+	if (c->unit)
+		w->unit_ns = pl_schema_unit(c->unit);
+	PL_CHECK(read_devices(w, err));
+	return find_table_devices(w, err);
+}
+
+static void close_work(struct work *w)
+{
+	pl_kernel_model_free(w->model);
+	pl_schema_free(w->schema);
+	pl_device_fini(&w->devices);
+	pl_pool_free(w->pool);
+	pl_free(w->device);
+}
+
+/* ---- verbs ----------------------------------------------------------------------------------- */
+
+static struct pl_kernel_fit_opts fit_opts(const struct work *w)
+{
+	static const char *const learners[] = { "boost", "nearest", "raw", "roofline" };
+
+	return (struct pl_kernel_fit_opts){ .learner = learners[w->c->learner],
+					    .intervals = w->c->intervals,
+					    .seed = (uint64_t)w->c->c.seed,
+					    .pool = w->pool,
+					    .log = &w->c->c.log };
+}
+
+static int write_model(const struct work *w, const struct pl_kernel_model *m, struct pl_out *out,
+		       struct pl_err *err)
+{
+	struct pl_buf line = { 0 };
+	int rc = pl_provenance(&w->c->c, &line, err);
+
+	if (rc >= 0)
+		rc = pl_kernel_model_write(m, w->schema, (const char *)line.p, out,
+					   (int)w->c->c.level, err);
+	pl_buf_fini(&line);
+	return rc;
+}
+
+static int train(const struct work *w, struct pl_samples *s, struct pl_out *out, struct pl_err *err)
+{
+	const struct pl_kernel_fit_opts o = fit_opts(w);
+	struct pl_kernel_model *m;
+	int rc;
+
+	PL_CHECK(read_tables(w, s, err));
+	pl_progress("learning from %zu measurements", s->n);
+	PL_CHECK(pl_kernel_fit(s, NULL, &o, &m, err));
+	rc = write_model(w, m, out, err);
+	pl_kernel_model_free(m);
+	return rc;
+}
+
+static int adapt(const struct work *w, struct pl_samples *s, struct pl_out *out, struct pl_err *err)
+{
+	const struct pl_list *d = &w->c->device;
+
+	PL_CHECK(read_table(w, w->c->adapt, d->n ? d->v[d->n - 1] : NULL, s, err));
+	if (!s->n)
+		return pl_fail(err, PL_EDATA, "%s holds no measurement", w->c->adapt);
+	PL_CHECK(pl_kernel_adapt(w->model, s, err));
+	return write_model(w, w->model, out, err);
+}
+
+static int errors(const struct work *w, struct pl_samples *s, struct pl_out *out,
+		  struct pl_err *err)
+{
+	const struct pl_kernel_fit_opts o = fit_opts(w);
+	struct pl_kernel_time *t = NULL;
+	int rc;
+
+	PL_CHECK(read_tables(w, s, err));
+	PL_CHECK(pl_alloc(&t, s->n + 1, sizeof(*t), err));
+	/* --cross counts from "no", enum pl_eval_by from "all" */
+	if (w->c->cross)
+		rc = pl_kernel_cross(s,
+				     (const enum pl_eval_by[]){ PL_EVAL_DEVICE, PL_EVAL_MODEL,
+								PL_EVAL_OP,
+								PL_EVAL_SHAPE }[w->c->cross - 1],
+				     &o, t, err);
+	else
+		rc = pl_kernel_apply(w->model, s, s->v, s->n, t, err);
+	if (rc >= 0)
+		rc = write_errors(w, s, t, out, err);
+	pl_free(t);
+	return rc;
+}
+
+static int explain_model(const struct work *w, struct pl_out *out, struct pl_err *err)
+{
+	struct pl_writer to;
+	int rc;
+
+	pl_write_init(&to, out, 0);
+	pl_kernel_explain_model(w->model, &to);
+	rc = pl_write_end(&to, err);
+	pl_write_fini(&to);
+	return rc;
+}
+
+static int run(void *config, int argc, char **argv, struct pl_err *err)
+{
+	const struct config *c = config;
+	struct work w = { .c = c, .argc = argc, .argv = argv };
+	struct pl_samples s = { 0 };
+	struct pl_out *out = NULL;
+	int rc;
+
+	PL_CHECK(check(c, argc, err));
+	/* before the work: what cannot be written should be known at once */
+	out = pl_out_open(c->c.output, c->train || c->adapt, err);
+	PL_TRY(out ? 0 : err->code);
+	if (shows(c)) {
+		PL_TRY(read_model(&w, argc ? argv[0] : "-", err));
+		PL_TRY(explain_model(&w, out, err));
+		goto out;
+	}
+	PL_TRY(open_work(&w, err));
+	if (c->train)
+		rc = train(&w, &s, out, err);
+	else if (c->adapt)
+		rc = adapt(&w, &s, out, err);
+	else if (c->eval || c->cross)
+		rc = errors(&w, &s, out, err);
+	else if (c->explain && !argc)
+		rc = explain_model(&w, out, err);
+	else
+		rc = answer_queries(&w, out, err);
+out:
+	pl_samples_fini(&s);
+	close_work(&w);
+	return pl_out_finish(out, rc, err);
+}
+
+static const struct pl_lang_schema *const languages[] = { &pl_schema_schema, NULL };
+
+const struct pl_cmd pl_command = {
+	.name = "predict",
+	.synopsis = "[OPTION]... [TABLE... | MODEL]",
+	.summary = "Predict how long operations take on devices that nobody measured.",
+	.details = "A table is CSV, compressed or not. With -m alone: add latency_ns, lo_ns, hi_ns "
+		   "(an interval of 90 %) and flag to its rows.\n"
+		   "Without -m: show the model that is named. Without a file: read standard input.",
+	.examples = "predict --train --schema=neusight --devices=sheets kernels.csv -o k.model\n"
+		    "predict -m k.model --devices=sheets --device=H100 queries.csv\n"
+		    "predict --cross device --schema=neusight --devices=sheets kernels.csv",
+	.opts = options,
+	.config_size = sizeof(struct config),
+	.defaults = defaults,
+	.languages = languages,
+	.help = pl_lang_help,
+	.run = run,
+};

@@ -1,0 +1,51 @@
+/* program.h - what the files of predict share. */
+#ifndef PREDICT_PROGRAM_H
+#define PREDICT_PROGRAM_H
+
+#include "core/cmd.h"
+#include "core/pool.h"
+#include "kernel/eval.h"
+
+enum output { OUT_AUTO, OUT_CSV, OUT_JSON, OUT_TEXT };
+
+struct config {
+	struct pl_common c; /* first */
+	bool train, eval, explain, intervals;
+	int cross; /* 0: no; 1 device, 2 model, 3 op, 4 shape */
+	int to;	   /* enum output */
+	int learner;
+	const char *adapt, *model, *schema, *unit;
+	struct pl_list device, folder;
+};
+
+/* The tables, data sheets and the model that the command line names. */
+struct work {
+	const struct config *c;
+	struct pl_kernel_model *model; /* NULL: none */
+	struct pl_schema *schema;
+	struct pl_devices devices;
+	struct pl_pool *pool;
+	double unit_ns; /* 0: that of the schema */
+	int argc;	/* the tables; at least one */
+	char **argv;
+	const char **device; /* [table]: what --device says of it; NULL */
+};
+
+/* tables.c */
+
+/* Which --device stands before each table. */
+int find_table_devices(struct work *w, struct pl_err *err) PL_MUST;
+/* All measurements of the tables; checks their unit. */
+int read_tables(const struct work *w, struct pl_samples *s, struct pl_err *err) PL_MUST;
+/* Those of one. `device`: NULL: what the table says. */
+int read_table(const struct work *w, const char *path, const char *device, struct pl_samples *s,
+	       struct pl_err *err) PL_MUST;
+
+/* query.c: predictions for the rows of the tables, as CSV or explained. */
+int answer_queries(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
+
+/* errors.c */
+int write_errors(const struct work *w, const struct pl_samples *s, const struct pl_kernel_time *t,
+		 struct pl_out *out, struct pl_err *err) PL_MUST;
+
+#endif

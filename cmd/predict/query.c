@@ -1,0 +1,137 @@
+/*
+ * Predictions for the rows of tables: columns that are added to the table, or, where a row holds
+ * several operations, a row for each. Rows are answered in blocks, in their order.
+ */
+#include <math.h>
+
+#include "program.h"
+
+#define BLOCK 4096
+
+struct answer {
+	const struct work *w;
+	struct pl_writer out;
+	struct pl_samples s;	  /* of the block */
+	struct pl_kernel_time *t; /* (BLOCK) */
+	size_t at[BLOCK + 1];	  /* where the text of each begins, and its end */
+	struct pl_writer text;	  /* what stands before the prediction */
+	bool is_long, headed;
+};
+
+static void write_time(struct answer *a, const struct pl_kernel_time *t)
+{
+	const double v[3] = { t->ns, t->lo_ns, t->hi_ns };
+
+	for (int i = 0; i < 3; i++)
+		if (isnan(v[i]))
+			pl_write_text(&a->out, ",");
+		else
+			pl_write_format(&a->out, ",%.0f", v[i]);
+	pl_write_format(&a->out, ",%s\n", pl_kernel_flag_word(t->flag));
+}
+
+static int end_block(struct answer *a, struct pl_err *err)
+{
+	if (!a->s.n)
+		return 0;
+	PL_CHECK(pl_kernel_apply(a->w->model, &a->s, a->s.v, a->s.n, a->t, err));
+	a->at[a->s.n] = a->text.b.n;
+	for (size_t i = 0; i < a->s.n; i++) {
+		if (a->w->c->explain) {
+			if (i)
+				pl_write_text(&a->out, "\n");
+			PL_CHECK(pl_kernel_explain(a->w->model, &a->s, &a->s.v[i], &a->out, err));
+			continue;
+		}
+		pl_write(&a->out, a->text.b.p + a->at[i], a->at[i + 1] - a->at[i]);
+		write_time(a, &a->t[i]);
+	}
+	a->s.n = 0;
+	a->text.b.n = 0;
+	return pl_write_check(&a->out, err);
+}
+
+static void write_row(struct pl_writer *w, const struct pl_csv_row *raw)
+{
+	for (size_t i = 0; i < raw->n; i++) {
+		if (i)
+			pl_write_text(w, ",");
+		pl_write_csv(w, raw->field[i], raw->len[i]);
+	}
+}
+
+static int on_header(void *arg, const struct pl_csv_row *raw, struct pl_err *err)
+{
+	struct answer *a = arg;
+
+	(void)err;
+	if (a->headed || a->w->c->explain)
+		return 0;
+	a->headed = true;
+	if (a->is_long)
+		write_row(&a->out, raw);
+	else
+		pl_write_text(&a->out, "row,op");
+	pl_write_text(&a->out, ",latency_ns,lo_ns,hi_ns,flag\n");
+	return 0;
+}
+
+static int on_measure(void *arg, const struct pl_measure *m, const struct pl_csv_row *raw,
+		      struct pl_err *err)
+{
+	struct answer *a = arg;
+
+	a->at[a->s.n] = a->text.b.n;
+	if (a->is_long) {
+		write_row(&a->text, raw);
+	} else {
+		pl_write_format(&a->text, "%lld,", (long long)m->row);
+		pl_write_csv(&a->text, m->op, strlen(m->op));
+	}
+	PL_CHECK(pl_write_check(&a->text, err));
+	PL_CHECK(pl_samples_add(&a->s, m, &a->w->devices, err));
+	return a->s.n == BLOCK ? end_block(a, err) : 0;
+}
+
+static int answer_table(struct answer *a, const char *path, const char *device, struct pl_err *err)
+{
+	const struct pl_measure_opts o = { .schema = a->w->schema,
+					   .devices = &a->w->devices,
+					   .device = device,
+					   .log = &a->w->c->c.log,
+					   .arg = a,
+					   .header = on_header,
+					   .measure = on_measure };
+	struct pl_in *in = pl_in_open_any(path, err);
+	int rc;
+
+	if (!in)
+		return err->code;
+	rc = pl_table_read(in, &o, err);
+	if (rc >= 0)
+		rc = end_block(a, err);
+	pl_in_close(in);
+	return rc;
+}
+
+int answer_queries(const struct work *w, struct pl_out *out, struct pl_err *err)
+{
+	struct answer *a;
+	int rc;
+
+	PL_CHECK(pl_alloc(&a, 1, sizeof(*a), err));
+	a->w = w;
+	a->is_long = pl_schema_is_long(w->schema);
+	pl_write_init(&a->out, out, 0);
+	PL_TRY(pl_alloc(&a->t, BLOCK, sizeof(*a->t), err));
+	for (int i = 0; i < w->argc || i == 0; i++)
+		PL_TRY(answer_table(a, w->argc ? w->argv[i] : "-", w->device[i], err));
+	rc = pl_write_end(&a->out, err);
+out:
+	pl_write_fini(&a->out);
+	pl_write_fini(&a->text);
+	pl_samples_fini(&a->s);
+	pl_free(a->t);
+	pl_free(a);
+	return rc;
+}

@@ -1,0 +1,145 @@
+/*
+ * Adapting a model to a device of which little was measured.
+ *
+ * Short operations show the floor, long ones how much slower or faster the device is than its data
+ * sheet says. A part that was measured n times gets the median of its n errors, drawn towards that
+ * of the whole device as if PRIOR errors more had it: few measurements move a part little.
+ */
+#include "kernel/model_internal.h"
+
+#define PRIOR	     1.5
+#define ADAPT_ENOUGH 20
+
+struct adapt {
+	struct pl_kernel_model *m;
+	const struct pl_samples *s;
+	uint32_t device; /* of the model */
+	struct pl_kernel_time *t;
+	size_t *part;  /* [sample]; SIZE_MAX: none */
+	double *error; /* room */
+};
+
+/* Make room for one more device in each part. */
+static int add_device(struct adapt *a, const struct pl_device *d, struct pl_err *err)
+{
+	struct pl_kernel_model *m = a->m;
+	size_t n = m->devices.n;
+
+	a->device = pl_kernel_device_of(m, d);
+	if (a->device == PL_NONE) {
+		PL_CHECK(pl_device_copy(&m->devices, d, &a->device, err));
+		for (size_t i = 0; i < m->n_parts; i++) {
+			struct part *p = &m->part[i];
+			double *floor, *offset;
+
+			PL_CHECK(pl_alloc(&floor, n + 2, sizeof(*floor), err));
+			memcpy(floor, p->device_floor, n * sizeof(*floor));
+			pl_free(p->device_floor);
+			p->device_floor = floor;
+			floor[n] = NAN;
+			PL_CHECK(pl_alloc(&offset, n + 2, sizeof(*offset), err));
+			memcpy(offset, p->offset, n * sizeof(*offset));
+			pl_free(p->offset);
+			p->offset = offset;
+		}
+	}
+	pl_free(m->adapted);
+	m->adapted = NULL;
+	return pl_alloc(&m->adapted, m->devices.n + 1, sizeof(*m->adapted), err);
+}
+
+/* The median error of the samples of a part (SIZE_MAX: of all) without sample `but`. */
+static double median_error(struct adapt *a, size_t part, bool is_short, size_t but, size_t *n)
+{
+	*n = 0;
+	for (size_t i = 0; i < a->s->n; i++) {
+		const struct pl_kernel_time *t = &a->t[i];
+
+		if (i == but || a->part[i] == SIZE_MAX ||
+		    (part != SIZE_MAX && a->part[i] != part) ||
+		    (t->ns < 2 * t->floor_ns) != is_short)
+			continue;
+		a->error[(*n)++] = log((double)a->s->v[i].ns / t->ns);
+	}
+	return *n ? pl_median_double(a->error, *n) : 0;
+}
+
+static double drawn(struct adapt *a, size_t part, bool is_short, size_t but)
+{
+	size_t n, all;
+	double device = median_error(a, SIZE_MAX, is_short, but, &all);
+	double own = median_error(a, part, is_short, but, &n);
+
+	return ((double)n * own + PRIOR * device) / ((double)n + PRIOR);
+}
+
+static void set_parts(struct adapt *a)
+{
+	for (size_t i = 0; i < a->m->n_parts; i++) {
+		struct part *p = &a->m->part[i];
+		double floor_by = drawn(a, i, true, SIZE_MAX);
+		double by = drawn(a, i, false, SIZE_MAX);
+
+		if (isnan(p->device_floor[a->device]))
+			p->device_floor[a->device] = p->floor_ns;
+		/* the learned factor multiplies the floor too: what it gets twice is taken back */
+		p->device_floor[a->device] *= exp(floor_by - by);
+		p->offset[a->device] += by;
+	}
+}
+
+/* What each sample would be off if it had not been there. */
+static void find_interval(struct adapt *a)
+{
+	double *left = a->error + a->s->n;
+	size_t n = 0;
+
+	for (size_t i = 0; i < a->s->n; i++) {
+		const struct pl_kernel_time *t = &a->t[i];
+
+		if (a->part[i] == SIZE_MAX)
+			continue;
+		left[n++] = log((double)a->s->v[i].ns / t->ns) -
+			    drawn(a, a->part[i], t->ns < 2 * t->floor_ns, i);
+	}
+	if (n >= ADAPT_ENOUGH)
+		a->m->adapted[a->device] = pl_interval_quantiles(left, n);
+}
+
+int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s, struct pl_err *err)
+{
+	struct adapt a = { .m = m, .s = s };
+	size_t known = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&a.t, s->n + 1, sizeof(*a.t), err));
+	PL_TRY(pl_alloc(&a.part, s->n + 1, sizeof(*a.part), err));
+	PL_TRY(pl_alloc(&a.error, 2 * s->n + 1, sizeof(*a.error), err));
+	PL_TRY(pl_kernel_apply(m, s, s->v, s->n, a.t, err));
+	for (size_t i = 0; i < s->n; i++) {
+		const struct pl_sample *x = &s->v[i];
+		pl_id op = pl_intern_find(&m->op, s->op.str[x->k.op], s->op.len[x->k.op]);
+		const struct part *p =
+			x->known ? pl_kernel_part(m, op, x->k.family, x->k.type) : NULL;
+
+		if (x->device != s->v[0].device)
+			PL_TRY(pl_fail(err, PL_EDATA,
+				       "measurements of two devices, %s and %s: adapt the model to "
+				       "one after the other",
+				       s->devices.v[s->v[0].device].name,
+				       s->devices.v[x->device].name));
+		a.part[i] = p && a.t[i].ns > 0 && x->ns > 0 ? (size_t)(p - m->part) : SIZE_MAX;
+		known += a.part[i] != SIZE_MAX;
+	}
+	PL_TRY(known ? 0
+		     : pl_fail(err, PL_EDATA, "the model predicts none of the %zu measurements",
+			       s->n));
+	PL_TRY(add_device(&a, &s->devices.v[s->v[0].device], err));
+	find_interval(&a);
+	set_parts(&a);
+out:
+	pl_free(a.t);
+	pl_free(a.part);
+	pl_free(a.error);
+	return rc;
+}

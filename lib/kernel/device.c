@@ -1,0 +1,289 @@
+/*
+ * Data sheets of devices: read from JSON, found by name.
+ *
+ * Programs write the name of a device with blanks ("NVIDIA A100-PCIE-40GB") and files without
+ * ("NVIDIA_A100-PCIE-40GB.json"), so names are compared without regard to such differences.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "io/json.h"
+#include "kernel/device.h"
+
+#define SHEET_MAX 65536 /* bytes */
+
+enum member { /* of a data sheet */
+	      MEMORY,
+	      BANDWIDTH,
+	      SMS,
+	      LANES,
+	      CLOCK,
+	      FLOPS,
+	      FLOPS_MATRIX,
+	      FLOPS_VECTOR,
+	      HALF,
+	      L2,
+	      POWER,
+	      CAPABILITY,
+	      MEMBERS
+};
+static const struct {
+	const char *key;
+	double unit; /* 1 of it in our unit */
+	bool need;
+} members[MEMBERS] = {
+	[MEMORY] = { "Dev_Mem", 1e9, false },
+	[BANDWIDTH] = { "Mem_Bw", 1, true },
+	[SMS] = { "Num_Sm", 1, true },
+	[LANES] = { "Core_Per_SM", 1, false },
+	[CLOCK] = { "Freq", 1e-3, false },
+	[FLOPS] = { "SingleFLOPs", 1, false },
+	[FLOPS_MATRIX] = { "SingleFLOPsMM", 1, false },
+	[FLOPS_VECTOR] = { "SingleFLOPsVEC", 1, false },
+	[HALF] = { "HalfTensorFLOPs", 1, false },
+	[L2] = { "L2Cache", 1048576, false },
+	[POWER] = { "Power", 1, false },
+	[CAPABILITY] = { "Capability", 1, false },
+};
+
+void pl_device_fini(struct pl_devices *d)
+{
+	pl_free(d->v);
+	pl_arena_fini(&d->arena);
+	memset(d, 0, sizeof(*d));
+}
+
+/* ---- one data sheet -------------------------------------------------------------------------- */
+
+static int get_number(const struct pl_json *j, const char *key, double *v, struct pl_err *err)
+{
+	char text[64];
+
+	if (j->len < sizeof(text)) {
+		memcpy(text, j->text, j->len);
+		text[j->len] = '\0';
+		if (pl_decimal(text, v) && *v > 0)
+			return 0;
+	}
+	return pl_fail(err, PL_EDATA, "%s must be a number above 0, not %.*s", key,
+		       (int)pl_min_size(j->len, 40), j->text);
+}
+
+static int get_text(struct pl_devices *d, const struct pl_json *j, char **out, struct pl_err *err)
+{
+	char *text = pl_arena_take(&d->arena, j->len + 1);
+
+	if (!text)
+		return pl_fail(err, PL_ENOMEM, "out of memory (data sheets)");
+	text[pl_json_unescape(j->text, j->len, text)] = '\0';
+	*out = text;
+	return 0;
+}
+
+/* The members of the object into v; NAN: not there. */
+static int get_members(struct pl_devices *d, struct pl_json *j, double *v, char **title,
+		       struct pl_err *err)
+{
+	enum pl_json_type t;
+
+	if (pl_json_next(j) != PL_JSON_OBJECT)
+		return pl_fail(err, PL_EDATA, "a data sheet is a JSON object");
+	while ((t = pl_json_next(j)) == PL_JSON_KEY) {
+		size_t k = 0;
+		char key[64];
+
+		snprintf(key, sizeof(key), "%.*s", (int)pl_min_size(j->len, sizeof(key) - 1),
+			 j->text);
+		while (k < MEMBERS && strcmp(members[k].key, key) != 0)
+			k++;
+		if (k == MEMBERS && strcmp(key, "Device") != 0) {
+			const char *text;
+			size_t n;
+
+			PL_CHECK(pl_json_skip(j, &text, &n) < 0
+					 ? pl_fail(err, PL_EDATA, "%s is not valid JSON", key)
+					 : 0);
+			continue;
+		}
+		t = pl_json_next(j);
+		if (t == PL_JSON_ERROR)
+			break;
+		if (k < MEMBERS ? t != PL_JSON_NUMBER && t != PL_JSON_STRING : t != PL_JSON_STRING)
+			return pl_fail(err, PL_EDATA, "%s must be a %s", key,
+				       k < MEMBERS ? "number above 0" : "text");
+		if (k == MEMBERS)
+			PL_CHECK(get_text(d, j, title, err));
+		else
+			PL_CHECK(get_number(j, key, &v[k], err));
+	}
+	if (t == PL_JSON_OBJECT_END && pl_json_next(j) != PL_JSON_END)
+		return pl_fail(err, PL_EDATA, "something follows the data sheet at byte %zu",
+			       (size_t)(j->p - j->start));
+	if (t != PL_JSON_OBJECT_END)
+		return pl_fail(err, PL_EDATA, "not valid JSON at byte %zu%s%s",
+			       (size_t)(j->p - j->start), j->what ? ": " : "",
+			       j->what ? j->what : "");
+	return 0;
+}
+
+static double or_else(double v, double other)
+{
+	return isnan(v) ? other : v;
+}
+
+int pl_device_add(struct pl_devices *d, const char *name, const char *json, size_t n,
+		  struct pl_err *err)
+{
+	double v[MEMBERS], watts = NAN, capability = NAN;
+	struct pl_device x = { .name = pl_arena_dup(&d->arena, name, strlen(name)) };
+	struct pl_json j;
+
+	for (size_t i = 0; i < MEMBERS; i++)
+		v[i] = NAN;
+	x.title = x.name;
+	if (!x.name)
+		return pl_fail(err, PL_ENOMEM, "out of memory (data sheets)");
+	pl_json_init(&j, json, n);
+	PL_CHECK(get_members(d, &j, v, &x.title, err));
+	for (size_t i = 0; i < MEMBERS; i++)
+		if (members[i].need && isnan(v[i]))
+			return pl_fail(err, PL_EDATA, "%s is missing", members[i].key);
+		else if (!isnan(v[i]))
+			v[i] *= members[i].unit;
+	v[FLOPS] = or_else(v[FLOPS], or_else(v[FLOPS_MATRIX], v[FLOPS_VECTOR]));
+	if (isnan(v[FLOPS]) && isnan(v[LANES] * v[CLOCK]))
+		return pl_fail(err, PL_EDATA, "SingleFLOPs is missing");
+	x.sms = v[SMS];
+	x.lanes = or_else(v[LANES], 64);
+	x.flops = or_else(v[FLOPS], 2 * x.sms * v[LANES] * v[CLOCK]);
+	x.clock_ghz = or_else(v[CLOCK], x.flops / 2 / x.sms / x.lanes);
+	x.memory_bytes = v[MEMORY];
+	x.bandwidth = v[BANDWIDTH];
+	x.half_flops = v[HALF];
+	x.l2_bytes = v[L2];
+	pl_device_board(x.title, &watts, &capability);
+	x.watts = or_else(v[POWER], watts);
+	x.capability = or_else(v[CAPABILITY], capability);
+	return pl_append(&d->v, &d->n, &d->cap, &x, sizeof(x), err);
+}
+
+int pl_device_copy(struct pl_devices *d, const struct pl_device *x, uint32_t *at,
+		   struct pl_err *err)
+{
+	struct pl_device copy = *x;
+
+	copy.name = pl_arena_dup(&d->arena, x->name, strlen(x->name));
+	copy.title = pl_arena_dup(&d->arena, x->title, strlen(x->title));
+	if (!copy.name || !copy.title)
+		return pl_fail(err, PL_ENOMEM, "out of memory (data sheets)");
+	*at = (uint32_t)d->n;
+	return pl_append(&d->v, &d->n, &d->cap, &copy, sizeof(copy), err);
+}
+
+/* ---- a folder of them ------------------------------------------------------------------------ */
+
+static int read_sheet(struct pl_devices *d, const char *folder, const char *file,
+		      struct pl_err *err)
+{
+	size_t stem = strlen(file) - strlen(".json");
+	char *text = pl_malloc(SHEET_MAX), path[4096], name[256];
+	int n, rc;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, file);
+	snprintf(name, sizeof(name), "%.*s", (int)pl_min_size(stem, sizeof(name) - 1), file);
+	if (!text)
+		return pl_fail(err, PL_ENOMEM, "out of memory (data sheets)");
+	n = pl_read_small(path, text, SHEET_MAX);
+	rc = n < 0 ? pl_fail_sys(err, "%s", path) : pl_device_add(d, name, text, (size_t)n, err);
+	if (rc == PL_EDATA)
+		pl_wrap(err, "%s", path);
+	pl_free(text);
+	return rc;
+}
+
+static int is_sheet(const struct dirent *e)
+{
+	size_t n = strlen(e->d_name);
+
+	return n > 5 && n < 256 && !strcmp(e->d_name + n - 5, ".json") && e->d_name[0] != '.';
+}
+
+int pl_device_read(struct pl_devices *d, const char *folder, struct pl_err *err)
+{
+	struct dirent **v;
+	int n = scandir(folder, &v, is_sheet, alphasort), rc = 0;
+
+	if (n < 0)
+		return pl_fail_sys(err, "%s", folder);
+	if (!n)
+		rc = pl_fail(err, PL_EDATA, "%s has no data sheet NAME.json", folder);
+	for (int i = 0; i < n; i++) {
+		if (rc >= 0)
+			rc = read_sheet(d, folder, v[i]->d_name, err);
+		free(v[i]);
+	}
+	free(v);
+	return rc;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* A letter of a name as it is compared; 0: the end. */
+static int letter(const char *s)
+{
+	return *s == ' ' || *s == '-' ? '_' : tolower((unsigned char)*s);
+}
+
+static bool same(const char *a, const char *b)
+{
+	while (letter(a) && letter(a) == letter(b)) {
+		a++;
+		b++;
+	}
+	return letter(a) == letter(b);
+}
+
+static bool ends_with(const char *s, const char *word)
+{
+	size_t n = strlen(s), k = strlen(word);
+
+	return k && k < n && letter(s + n - k - 1) == '_' && same(s + n - k, word);
+}
+
+uint32_t pl_device_find(const struct pl_devices *d, const char *name)
+{
+	uint32_t found = PL_NONE;
+
+	for (uint32_t i = 0; i < d->n; i++) /* a file's name can be another's title */
+		if (same(d->v[i].name, name))
+			return i;
+	for (uint32_t i = 0; i < d->n; i++)
+		if (same(d->v[i].title, name))
+			return i;
+	for (uint32_t i = 0; i < d->n; i++) {
+		if (!ends_with(d->v[i].name, name) && !ends_with(d->v[i].title, name))
+			continue;
+		if (found != PL_NONE)
+			return PL_NONE;
+		found = i;
+	}
+	return found;
+}
+
+int pl_device_missing(const struct pl_devices *d, const char *name, struct pl_err *err)
+{
+	char all[600] = "";
+	size_t at = 0;
+
+	for (size_t i = 0; i < d->n && at < sizeof(all); i++)
+		at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%s", i ? ", " : "",
+				       d->v[i].name);
+	if (!d->n)
+		return pl_fail(err, PL_EDATA,
+			       "there is no data sheet of \"%.100s\"; --devices names their folder",
+			       name);
+	return pl_fail(err, PL_EDATA, "there is no data sheet of \"%.100s\"; there are %s", name,
+		       all);
+}

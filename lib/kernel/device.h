@@ -1,0 +1,52 @@
+/*
+ * device.h - data sheets: what is known of a device without measuring on it.
+ *
+ * A data sheet is a JSON object in a file NAME.json. NAME is what --device takes. Members, all
+ * numbers but the first: Device (how programs report it), Dev_Mem (GB), Mem_Bw (GB/s), Num_Sm,
+ * Core_Per_SM (lanes of float32), Freq (MHz), SingleFLOPs (GFLOP/s; SingleFLOPsMM of matrices and
+ * SingleFLOPsVEC instead), HalfTensorFLOPs (GFLOP/s of tensor cores, dense), L2Cache (MB),
+ * Power (W), Capability (compute capability: 8.0). Without the last two, those of boards that are
+ * known by name count (boards.c).
+ */
+#ifndef PL_KERNEL_DEVICE_H
+#define PL_KERNEL_DEVICE_H
+
+#include "core/core.h"
+
+struct pl_device {
+	char *name;			/* of the file, without ".json" */
+	char *title;			/* the member Device */
+	double memory_bytes, bandwidth; /* bandwidth: bytes per ns */
+	double sms, lanes;		/* multiprocessors (cores of a CPU), lanes of each */
+	double clock_ghz;
+	double flops;	   /* of float32, per ns */
+	double half_flops; /* of tensor cores, per ns; NAN: not known */
+	double l2_bytes;   /* NAN: not known */
+	double watts;	   /* limit of the power; NAN: not known */
+	double capability; /* compute capability; NAN: not known */
+};
+
+struct pl_devices {
+	struct pl_device *v;
+	size_t n, cap;
+	struct pl_arena arena;
+};
+void pl_device_fini(struct pl_devices *d);
+/* Add every NAME.json of the folder. PL_EDATA names file, member and remedy. */
+int pl_device_read(struct pl_devices *d, const char *folder, struct pl_err *err) PL_MUST;
+/* Add one data sheet of n bytes. */
+int pl_device_add(struct pl_devices *d, const char *name, const char *json, size_t n,
+		  struct pl_err *err) PL_MUST;
+/* Add a copy. */
+int pl_device_copy(struct pl_devices *d, const struct pl_device *x, uint32_t *at,
+		   struct pl_err *err) PL_MUST;
+/* The device with that name or title, in which blanks, "-" and "_" are equal and case does not
+ * matter; else the only one whose name or title ends with the word. PL_NONE: none, or several. */
+uint32_t pl_device_find(const struct pl_devices *d, const char *name);
+/* PL_EDATA: "there is no data sheet of NAME", with those that there are. */
+int pl_device_missing(const struct pl_devices *d, const char *name, struct pl_err *err);
+
+/* Power limit and compute capability of a board by its name (public data sheets). false: unknown */
+bool pl_device_board(const char *title, double *watts, double *capability);
+
+#endif

@@ -1,0 +1,105 @@
+/* What makes the time of an operation, and which features matter to a model. */
+#include "kernel/model_internal.h"
+
+static void write_name(struct pl_writer *w, const struct pl_kernel_model *m, const struct part *p)
+{
+	if (p->op == PL_NONE)
+		pl_write_format(w, "any other %s", pl_kernel_family_word(p->family));
+	else
+		pl_write_format(w, "%s (%s)", m->op.str[p->op], pl_kernel_family_word(p->family));
+	pl_write_format(w, " in %s", pl_kernel_type_word(p->type));
+}
+
+/* The largest of v, of those that are not yet taken; PL_FEATURES: all were. */
+static int largest(const double *v, bool *taken)
+{
+	int best = PL_FEATURES;
+
+	for (int i = 0; i < PL_FEATURES; i++)
+		if (!taken[i] && (best == PL_FEATURES || fabs(v[i]) > fabs(v[best])))
+			best = i;
+	if (best < PL_FEATURES)
+		taken[best] = true;
+	return best;
+}
+
+void pl_kernel_explain_model(const struct pl_kernel_model *m, struct pl_writer *w)
+{
+	pl_write_format(w, "learner: %s\nmeasured on:", m->learner->name);
+	for (size_t i = 0; i < m->devices.n; i++)
+		pl_write_format(w, " %s", m->devices.v[i].name);
+	if (isfinite(m->rates.flops_per_watt))
+		pl_write_format(w, "\npower-limited boards sustain %.1f GFLOP/s per watt",
+				m->rates.flops_per_watt);
+	pl_write_text(w, "\n");
+	for (size_t i = 0; i < m->n_parts; i++) {
+		const struct part *p = &m->part[i];
+		double share[PL_FEATURES] = { 0 };
+		bool taken[PL_FEATURES] = { false };
+		int f;
+
+		pl_write_text(w, "\n");
+		write_name(w, m, p);
+		pl_write_format(w, ": %u measurements, floor %.1f us\n", p->n, p->floor_ns / 1e3);
+		if (p->other.all.n)
+			pl_write_format(
+				w, "  on another device: %+.0f to %+.0f %% in nine of ten\n",
+				100 * expm1(p->other.all.low), 100 * expm1(p->other.all.high));
+		if (!m->learner->importance)
+			continue;
+		m->learner->importance(p->learned, share);
+		while ((f = largest(share, taken)) < PL_FEATURES && share[f] >= 0.01)
+			pl_write_format(w, "  %5.1f %%  %s\n", 100 * share[f],
+					pl_kernel_feature_name(p->family, (unsigned)f));
+	}
+}
+
+static void write_parts(struct pl_writer *w, const struct part *p, const double *part)
+{
+	bool taken[PL_FEATURES] = { false };
+	int f;
+
+	while ((f = largest(part, taken)) < PL_FEATURES && fabs(part[f]) >= 0.005)
+		pl_write_format(w, "    x %.3f  %s\n", exp(part[f]),
+				pl_kernel_feature_name(p->family, (unsigned)f));
+}
+
+int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *s,
+		      const struct pl_sample *x, struct pl_writer *w, struct pl_err *err)
+{
+	const struct pl_device *d = &s->devices.v[x->device];
+	const struct part *p;
+	double part[PL_FEATURES] = { 0 }, base;
+	float row[PL_FEATURES];
+	struct pl_tile tile = { 0 };
+	struct pl_kernel_time t;
+	struct pl_physics bounds;
+	pl_id op = pl_intern_find(&m->op, s->op.str[x->k.op], s->op.len[x->k.op]);
+
+	PL_CHECK(pl_kernel_apply(m, s, x, 1, &t, err));
+	pl_write_format(w, "%s on %s: ", s->op.str[x->k.op], d->name);
+	p = x->known ? pl_kernel_part(m, op, x->k.family, x->k.type) : NULL;
+	if (!p) {
+		pl_write_text(w, "not known\n");
+		return 0;
+	}
+	pl_write_format(w, "%.1f us, nine of ten in %.1f to %.1f us; %s\n", t.ns / 1e3,
+			t.lo_ns / 1e3, t.hi_ns / 1e3, pl_kernel_flag_word(t.flag));
+	pl_write_format(w, "  floor %.1f us, computing %.1f us, memory %.1f us, together %.1f us\n",
+			t.floor_ns / 1e3, t.compute_ns / 1e3, t.memory_ns / 1e3,
+			t.ns / t.factor / 1e3);
+	if (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV) {
+		tile = pl_tiles_choose(&p->tiles, &x->k, d, &m->rates);
+		pl_write_format(w, "  tile %u x %u\n", tile.a, tile.b);
+	}
+	pl_write_format(w, "  x %.3f learned", t.factor);
+	if (!m->learner->explain) {
+		pl_write_text(w, "\n");
+		return 0;
+	}
+	pl_kernel_features(&x->k, d, &m->rates, tile, &bounds, row);
+	base = m->learner->explain(p->learned, row, part);
+	pl_write_format(w, ", of which\n    x %.3f  all operations of this kind\n", exp(base));
+	write_parts(w, p, part);
+	return 0;
+}

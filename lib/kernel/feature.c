@@ -1,0 +1,280 @@
+/*
+ * Bounds and features of operations.
+ *
+ * Products: a library divides C into tiles of a x b. A multiprocessor works through its tiles one
+ * after another (or several at a time, which is as fast), so the one with ceil(tiles /
+ * multiprocessors) tiles decides; this is the wave quantisation of CUDA's guides, and of NeuSight
+ * (ASPLOS 2025), but for each multiprocessor, not for the device. Each tile takes 2 a b k
+ * operations at the rate of a multiprocessor. Measured on A100 and P100, this explains batched
+ * products to 4 % with one constant.
+ *
+ * Others move bytes. Beside the bandwidth of memory, the requests that a multiprocessor can have
+ * under way limit them (Little's law): a device with much bandwidth for each multiprocessor does
+ * not use all of it. How many clocks a byte takes there is learned (model.c).
+ *
+ * A larger compute or memory bound may not make the time shorter: these features are monotone, and
+ * the time is a product with them, so that a faster device is never predicted to be slower.
+ */
+#include <math.h>
+
+#include "kernel/feature.h"
+
+#define TINY 1e-30
+
+enum { PRODUCT, ROWS, BYTES, COMM, FREE, KINDS };
+static const char *const names[KINDS][PL_FEATURES] = {
+	[PRODUCT] = { "compute", "memory", "m", "n", "k", "batch", "tile a", "tile b",
+		      "sliced tile", "tiles of a multiprocessor", "fill of the last wave",
+		      "waste of tiles", "generation", "alignment of k", "alignment of n", "power" },
+	[ROWS] = { "memory", "bytes by multiprocessor", "rows", "columns", "rows by multiprocessor",
+		   "bytes by cache", "generation", "alignment of columns", "row in bytes" },
+	[BYTES] = { "memory", "bytes by multiprocessor", "elements", "bytes by cache", "generation",
+		    "inputs" },
+	[COMM] = { "bytes", "ranks", "ranks of a host" },
+	[FREE] = { "a", "b", "c", "d", "product" },
+};
+
+static int kind_of(unsigned family)
+{
+	switch (family) {
+	case PL_KERNEL_GEMM:
+	case PL_KERNEL_CONV:
+		return PRODUCT;
+	case PL_KERNEL_SOFTMAX:
+	case PL_KERNEL_NORM:
+	case PL_KERNEL_EMBEDDING:
+		return ROWS;
+	case PL_KERNEL_ELEMENTWISE:
+	case PL_KERNEL_MOVE:
+		return BYTES;
+	default:
+		return pl_kernel_is_comm(family) ? COMM : FREE;
+	}
+}
+
+const char *pl_kernel_feature_name(unsigned family, unsigned i)
+{
+	return names[kind_of(family)][i];
+}
+
+int pl_kernel_feature_direction(unsigned family, unsigned i)
+{
+	int kind = kind_of(family);
+
+	return (kind == PRODUCT && i < 2) || ((kind == ROWS || kind == BYTES) && i < 1) ||
+	       (kind == COMM && i < 1);
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+int pl_device_generation(const struct pl_device *d)
+{
+	return isnan(d->capability) ? 0 : (int)d->capability;
+}
+
+/* Operations that a watt pays for, by that of the processes of 12 to 16 nm: what the makers state
+ * of their processes (7 nm: 40 % less power than 10 to 12 nm; 4 to 5 nm: 30 % less again). */
+static double process(const struct pl_device *d)
+{
+	return isnan(d->capability) || d->capability < 7.9 ? 1
+	       : d->capability < 8.05			   ? 1.7
+	       : d->capability < 8.85			   ? 1.5
+							   : 2.4;
+}
+
+double pl_device_rate(const struct pl_device *d, unsigned type, const struct pl_rates *r,
+		      double *peak)
+{
+	bool half = type == PL_KERNEL_FLOAT16 || type == PL_KERNEL_BFLOAT16;
+
+	*peak = half			    ? d->half_flops
+		: type == PL_KERNEL_TF32    ? d->half_flops / 2
+		: type == PL_KERNEL_FLOAT8  ? d->half_flops * 2
+		: type == PL_KERNEL_INT8    ? d->half_flops * 2
+		: type == PL_KERNEL_FLOAT64 ? d->flops / 2
+					    : d->flops;
+	/* tensor cores do more for a watt, and nothing measured shows a limit of theirs */
+	if (type != PL_KERNEL_FLOAT32 || isnan(d->watts))
+		return *peak;
+	return fmin(*peak, d->watts * process(d) * r->flops_per_watt);
+}
+
+/* ---- features -------------------------------------------------------------------------------- */
+
+static float log_of(double v)
+{
+	return (float)log(fmax(v, TINY));
+}
+
+/* How many of the powers of two 4, 32 divide it. */
+static float alignment(double v)
+{
+	return (float)((fmod(v, 4) == 0) + (fmod(v, 32) == 0));
+}
+
+struct pl_kernel pl_kernel_as_gemm(const struct pl_kernel *k)
+{
+	const double *d = k->dim;
+	double out = floor((d[3] + 2 * d[6] - d[4]) / fmax(d[5], 1)) + 1;
+
+	return k->family != PL_KERNEL_CONV
+		       ? *k
+		       : (struct pl_kernel){ .op = k->op,
+					     .family = PL_KERNEL_GEMM,
+					     .type = k->type,
+					     .dim = { d[7], d[0] * fmax(out, 1) * fmax(out, 1),
+						      d[2] / d[7], d[1] / d[7] * d[4] * d[4] } };
+}
+
+static void of_product(const struct pl_kernel *conv, const struct pl_device *d,
+		       const struct pl_rates *r, struct pl_tile tile, struct pl_physics *p,
+		       float *x)
+{
+	const struct pl_kernel gemm = pl_kernel_as_gemm(conv), *k = &gemm;
+	double batch = k->dim[0], m = k->dim[1], n = k->dim[2], depth = k->dim[3];
+	double a = tile.a ? tile.a : 128, b = tile.b ? tile.b : 128, peak;
+	double rate = pl_device_rate(d, k->type, r, &peak) / d->sms;
+	/* libraries store by columns: a lies along n */
+	double tiles = ceil(n / a) * ceil(m / b) * batch, most = ceil(tiles / d->sms);
+
+	p->compute_ns = most * 2 * a * b * depth / rate;
+	p->memory_ns = pl_kernel_work(conv).bytes / d->bandwidth;
+	x[0] = log_of(p->compute_ns);
+	x[1] = log_of(p->memory_ns);
+	x[2] = log_of(m);
+	x[3] = log_of(n);
+	x[4] = log_of(depth);
+	x[5] = log_of(batch);
+	x[6] = log_of(a);
+	x[7] = log_of(b);
+	x[8] = tile.sliced;
+	x[9] = log_of(most);
+	x[10] = (float)(tiles / d->sms / most);
+	x[11] = log_of(tiles * a * b / (m * n * batch));
+	x[12] = (float)pl_device_generation(d);
+	x[13] = alignment(depth);
+	x[14] = alignment(n);
+	x[15] = log_of(peak / d->sms / rate);
+	if (conv->family == PL_KERNEL_CONV) { /* its filter says more than alignments */
+		x[13] = (float)conv->dim[4];
+		x[14] = (float)conv->dim[5];
+	}
+}
+
+static void of_rows(const struct pl_kernel *k, const struct pl_device *d, struct pl_physics *p,
+		    float *x)
+{
+	double bytes = pl_kernel_work(k).bytes, row = k->dim[1] * pl_kernel_type_bytes(k->type);
+
+	p->memory_ns = bytes / d->bandwidth;
+	p->request_ns = bytes / d->sms / d->clock_ghz;
+	x[0] = log_of(p->memory_ns);
+	x[1] = log_of(p->request_ns);
+	x[2] = log_of(k->dim[0]);
+	x[3] = log_of(k->dim[1]);
+	x[4] = log_of(k->dim[0] / d->sms);
+	x[5] = isnan(d->l2_bytes) ? NAN : log_of(bytes / d->l2_bytes);
+	x[6] = (float)pl_device_generation(d);
+	x[7] = alignment(k->dim[1]);
+	x[8] = log_of(row);
+}
+
+static void of_bytes(const struct pl_kernel *k, const struct pl_device *d, struct pl_physics *p,
+		     float *x)
+{
+	double bytes = pl_kernel_work(k).bytes;
+
+	p->memory_ns = bytes / d->bandwidth;
+	p->request_ns = bytes / d->sms / d->clock_ghz;
+	x[0] = log_of(p->memory_ns);
+	x[1] = log_of(p->request_ns);
+	x[2] = log_of(k->dim[0]);
+	x[3] = isnan(d->l2_bytes) ? NAN : log_of(bytes / d->l2_bytes);
+	x[4] = (float)pl_device_generation(d);
+	x[5] = (float)k->dim[1];
+}
+
+void pl_kernel_features(const struct pl_kernel *k, const struct pl_device *d,
+			const struct pl_rates *r, struct pl_tile tile, struct pl_physics *p,
+			float *x)
+{
+	*p = (struct pl_physics){ 0 };
+	for (int i = 0; i < PL_FEATURES; i++)
+		x[i] = NAN;
+	switch (kind_of(k->family)) {
+	case PRODUCT:
+		of_product(k, d, r, tile, p, x);
+		break;
+	case ROWS:
+		of_rows(k, d, p, x);
+		break;
+	case BYTES:
+		of_bytes(k, d, p, x);
+		break;
+	case COMM:
+		p->memory_ns = k->dim[0]; /* until a rate is learned: 1 byte per ns */
+		x[0] = log_of(k->dim[0]);
+		x[1] = (float)k->dim[1];
+		x[2] = (float)k->dim[2];
+		break;
+	default:
+		for (int i = 0; i < 4; i++)
+			x[i] = log_of(k->dim[i]);
+		x[4] = x[0] + x[1] + x[2] + x[3];
+		break;
+	}
+}
+
+/* ---- rates ----------------------------------------------------------------------------------- */
+
+#define LONG	1e6  /* ns of a product from which its rate is sustained */
+#define LIMITED 0.75 /* of the peak: a board that sustains less is limited by its power */
+#define PLENTY	0.02 /* W for a FLOP per ns: the power of such a board limits nothing */
+#define MOST	0.8  /* this share of the products is slower than what is sustained */
+
+/* What device d sustains, FLOP per ns; 0: too few products were measured. */
+static double sustained(const struct pl_samples *s, const bool *use, uint32_t d, double *room)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const struct pl_sample *x = &s->v[i];
+		struct pl_kernel_work w;
+
+		if ((use && !use[i]) || x->device != d || !x->known || !((double)x->ns >= LONG) ||
+		    x->k.family != PL_KERNEL_GEMM || x->k.type != PL_KERNEL_FLOAT32)
+			continue;
+		w = pl_kernel_work(&x->k);
+		if (w.flops / s->devices.v[d].flops > 2 * w.bytes / s->devices.v[d].bandwidth)
+			room[n++] = w.flops / (double)x->ns;
+	}
+	if (n < 30)
+		return 0;
+	pl_sort(room, n, sizeof(*room), pl_compare_double);
+	return room[(size_t)(MOST * (double)n)];
+}
+
+int pl_feature_rates(struct pl_rates *r, const struct pl_samples *s, const bool *use,
+		     struct pl_err *err)
+{
+	double *room = NULL, *limited = NULL;
+	size_t n = 0;
+	int rc;
+
+	r->flops_per_watt = INFINITY;
+	PL_TRY(pl_alloc(&room, s->n + 1, sizeof(*room), err));
+	PL_TRY(pl_alloc(&limited, s->devices.n + 1, sizeof(*limited), err));
+	for (uint32_t d = 0; d < s->devices.n; d++) {
+		const struct pl_device *x = &s->devices.v[d];
+		double rate = sustained(s, use, d, room);
+
+		if (rate > 0 && rate < LIMITED * x->flops && x->watts / x->flops < PLENTY)
+			limited[n++] = rate / x->watts / process(x);
+	}
+	if (n)
+		r->flops_per_watt = pl_median_double(limited, n);
+out:
+	pl_free(room);
+	pl_free(limited);
+	return rc;
+}

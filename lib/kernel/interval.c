@@ -1,0 +1,233 @@
+/*
+ * Intervals by split-conformal prediction.
+ *
+ * Errors are log(measured / predicted) of operations that a model did not see: for devices that
+ * were measured, of shapes that were left out; for others, of whole devices that were left out one
+ * by one. The middle 90 % of n exchangeable errors hold the next one with a probability of at least
+ * 90 % if the ranks are those of n + 1 errors. Errors differ with the time by the floor, so there
+ * are quantiles for three ranges of it; where too few errors are known, those of the part or of all
+ * parts count.
+ */
+#include <stdlib.h>
+
+#include "kernel/eval.h"
+#include "kernel/model_internal.h"
+
+#define TAIL	0.05 /* on each side */
+#define ENOUGH	100  /* errors of a bin, and of a part */
+#define FOLDS	3    /* in which shapes are left out */
+#define DEVICES 3    /* devices from which on they are left out one by one */
+
+struct errors { /* of a part, or of all */
+	double *v[BINS];
+	size_t n[BINS], cap[BINS];
+};
+
+struct quantiles pl_interval_quantiles(double *error, size_t n)
+{
+	double rank = TAIL * (double)(n + 1);
+	size_t low = rank < 1 ? 0 : (size_t)rank - 1;
+
+	if (!n)
+		return (struct quantiles){ 0, 0, 0 };
+	pl_sort(error, n, sizeof(*error), pl_compare_double);
+	return (struct quantiles){ error[low], error[n - 1 - low], (uint32_t)n };
+}
+
+static void errors_fini(struct errors *e, size_t n)
+{
+	for (size_t i = 0; e && i < n; i++)
+		for (int b = 0; b < BINS; b++)
+			pl_free(e[i].v[b]);
+	pl_free(e);
+}
+
+static int spread_of(struct errors *e, struct spread *to, struct pl_err *err)
+{
+	double *all = NULL;
+	size_t n = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&all, e->n[0] + e->n[1] + e->n[2] + 1, sizeof(*all), err));
+	for (int b = 0; b < BINS; b++) {
+		if (e->n[b])
+			memcpy(all + n, e->v[b], e->n[b] * sizeof(*all));
+		n += e->n[b];
+		to->bin[b] = pl_interval_quantiles(e->v[b], e->n[b]);
+	}
+	to->all = pl_interval_quantiles(all, n);
+out:
+	pl_free(all);
+	return rc;
+}
+
+/* The part of the model to whose operations this sample belongs; n_parts: all together. */
+static size_t part_of(const struct pl_kernel_model *m, const struct pl_sample *x)
+{
+	const struct part *p = pl_kernel_part(m, x->k.op, x->k.family, x->k.type);
+
+	return p ? (size_t)(p - m->part) : m->n_parts;
+}
+
+static int add_error(struct errors *e, unsigned bin, double v, struct pl_err *err)
+{
+	return pl_append(&e->v[bin], &e->n[bin], &e->cap[bin], &v, sizeof(v), err);
+}
+
+/* A model of the samples without those that left() names is tried on them. */
+static int try_without(const struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+		       const struct pl_kernel_fit_opts *o, const bool *left, struct errors *e,
+		       struct pl_err *err)
+{
+	struct pl_kernel_fit_opts without = *o;
+	struct pl_kernel_model *sub = NULL;
+	struct pl_kernel_time *t = NULL;
+	struct pl_sample *v = NULL;
+	bool *rest = NULL;
+	size_t n = 0, kept = 0;
+	int rc;
+
+	without.intervals = false;
+	PL_TRY(pl_alloc(&rest, s->n + 1, sizeof(*rest), err));
+	PL_TRY(pl_alloc(&v, s->n + 1, sizeof(*v), err));
+	PL_TRY(pl_alloc(&t, s->n + 1, sizeof(*t), err));
+	for (size_t i = 0; i < s->n; i++) {
+		bool used = (!use || use[i]) && s->v[i].known && s->v[i].ns > 0;
+
+		rest[i] = used && !left[i];
+		kept += rest[i];
+		if (used && left[i])
+			v[n++] = s->v[i];
+	}
+	if (!n || !kept)
+		goto out;
+	PL_TRY(pl_kernel_fit(s, rest, &without, &sub, err));
+	PL_TRY(pl_kernel_apply(sub, s, v, n, t, err));
+	for (size_t i = 0; i < n; i++) {
+		unsigned bin = bin_of_time(t[i].ns, t[i].floor_ns);
+		double error = log((double)v[i].ns / t[i].ns);
+		size_t p = part_of(m, &v[i]);
+
+		if (!isfinite(error))
+			continue;
+		if (p < m->n_parts)
+			PL_TRY(add_error(&e[p], bin, error, err));
+		PL_TRY(add_error(&e[m->n_parts], bin, error, err));
+	}
+out:
+	pl_kernel_model_free(sub);
+	pl_free(rest);
+	pl_free(v);
+	pl_free(t);
+	return rc;
+}
+
+/* Leave out device `fold`, or (shapes) a part of the shapes. */
+static void leave_out(const struct pl_samples *s, uint32_t fold, bool shapes, bool *left)
+{
+	for (size_t i = 0; i < s->n; i++)
+		left[i] = shapes ? (pl_samples_shape(&s->v[i]) >> 32) % FOLDS == fold
+				 : s->v[i].device == fold;
+}
+
+static size_t devices_used(const struct pl_samples *s, const bool *use, bool *there)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		uint32_t d = s->v[i].device;
+
+		if ((use && !use[i]) || !s->v[i].known || there[d])
+			continue;
+		there[d] = true;
+		n++;
+	}
+	return n;
+}
+
+static int find_spreads(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+			const struct pl_kernel_fit_opts *o, bool shapes, const bool *there,
+			struct pl_err *err)
+{
+	uint32_t folds = shapes ? FOLDS : (uint32_t)s->devices.n;
+	struct errors *e = NULL;
+	bool *left = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&left, s->n + 1, sizeof(*left), err));
+	PL_TRY(pl_alloc(&e, m->n_parts + 1, sizeof(*e), err));
+	for (uint32_t k = 0; k < folds; k++) {
+		if (!shapes && !there[k])
+			continue;
+		leave_out(s, k, shapes, left);
+		PL_TRY(try_without(m, s, use, o, left, e, err));
+	}
+	for (size_t i = 0; i <= m->n_parts; i++) {
+		struct spread *to = i == m->n_parts ? (shapes ? &m->known : &m->other)
+				    : shapes	    ? &m->part[i].known
+						    : &m->part[i].other;
+
+		PL_TRY(spread_of(&e[i], to, err));
+	}
+out:
+	errors_fini(e, m->n_parts + 1);
+	pl_free(left);
+	return rc;
+}
+
+int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+			     const struct pl_kernel_fit_opts *o, struct pl_err *err)
+{
+	bool *there;
+	int rc;
+
+	m->intervals = true;
+	PL_CHECK(pl_alloc(&there, s->devices.n + 1, sizeof(*there), err));
+	PL_TRY(find_spreads(m, s, use, o, true, there, err));
+	if (devices_used(s, use, there) >= DEVICES)
+		PL_TRY(find_spreads(m, s, use, o, false, there, err));
+out:
+	pl_free(there);
+	return rc;
+}
+
+/* ---- of a prediction --------------------------------------------------------------------------
+ */
+
+static const struct quantiles *best_of(const struct spread *s, unsigned bin)
+{
+	if (s->bin[bin].n >= ENOUGH)
+		return &s->bin[bin];
+	return s->all.n >= ENOUGH ? &s->all : NULL;
+}
+
+/* Nobody left out a device: what shapes show, and what devices differ by (DEVICE) in addition. */
+#define DEVICE 0.2
+
+void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, uint32_t device,
+			double ns, double floor_ns, double *low, double *high)
+{
+	bool known = device != PL_NONE;
+	unsigned bin = bin_of_time(ns, floor_ns);
+	const struct quantiles *q = best_of(known ? &p->known : &p->other, bin);
+	double more = 0;
+
+	*low = *high = NAN;
+	if (!m->intervals)
+		return;
+	if (known && m->adapted && m->adapted[device].n)
+		q = &m->adapted[device];
+	if (!q)
+		q = best_of(known ? &m->known : &m->other, bin);
+	if (!q && !known) {
+		q = best_of(&p->known, bin);
+		q = q ? q : &m->known.all;
+		more = DEVICE;
+	}
+	if (!q)
+		q = &m->known.all;
+	if (!q->n)
+		return;
+	*low = ns * exp(q->low - more);
+	*high = ns * exp(q->high + more);
+}

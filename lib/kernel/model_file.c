@@ -1,0 +1,358 @@
+/*
+ * Cost models as files, paceline-costmodel(5): blocks HEAD (learner, schema, rates, intervals of
+ * all parts), PROV, DEVS, OPER (names of operations), PART (each a part), TOTL.
+ */
+#include "io/record.h"
+#include "kernel/model_internal.h"
+
+#define B_HEAD	      PL_FOURCC('H', 'E', 'A', 'D')
+#define B_DEVS	      PL_FOURCC('D', 'E', 'V', 'S')
+#define B_OPER	      PL_FOURCC('O', 'P', 'E', 'R')
+#define B_PART	      PL_FOURCC('P', 'A', 'R', 'T')
+#define B_TOTL	      PL_FOURCC('T', 'O', 'T', 'L')
+#define BLOCK_VERSION 1
+#define STRINGS_MAX   (1u << 20)
+#define DEVICES_MAX   4096
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static void put_text(struct pl_buf *b, const char *s)
+{
+	pl_io_put_str(b, s, strlen(s));
+}
+
+static char *get_text(struct pl_cur *c, struct pl_arena *a)
+{
+	size_t n;
+	const char *s = pl_io_get_str(c, &n);
+
+	c->bad |= !s || memchr(s, 0, n);
+	return pl_arena_dup(a, c->bad ? "" : s, c->bad ? 0 : n);
+}
+
+/* The numbers of a data sheet, in the order of the file. */
+#define SHEET(X)                                                                                   \
+	X(memory_bytes)                                                                            \
+	X(bandwidth)                                                                               \
+	X(sms) X(lanes) X(clock_ghz) X(flops) X(half_flops) X(l2_bytes) X(watts) X(capability)
+
+static void put_device(struct pl_buf *b, const struct pl_device *d)
+{
+	put_text(b, d->name);
+	put_text(b, d->title);
+#define PUT(m) pl_io_put_f64(b, d->m);
+	SHEET(PUT)
+#undef PUT
+}
+
+static int get_device(struct pl_cur *c, struct pl_devices *to, struct pl_err *err)
+{
+	struct pl_arena a = { 0 };
+	struct pl_device d = { .name = get_text(c, &a), .title = get_text(c, &a) };
+	uint32_t at;
+	int rc;
+
+#define GET(m) d.m = pl_io_get_f64(c);
+	SHEET(GET)
+#undef GET
+	if (!d.name || !d.title)
+		rc = pl_fail(err, PL_ENOMEM, "out of memory");
+	else if (c->bad)
+		rc = pl_record_get_short(err);
+	else if (!(d.bandwidth > 0 && d.sms > 0 && d.clock_ghz > 0 && d.flops > 0))
+		rc = pl_fail(err, PL_EDATA, "the data sheet of %s has a number that is not above 0",
+			     d.name);
+	else
+		rc = pl_device_copy(to, &d, &at, err);
+	pl_arena_fini(&a);
+	return rc;
+}
+
+static void put_quantiles(struct pl_buf *b, const struct quantiles *q)
+{
+	pl_io_put_varint(b, q->n);
+	pl_io_put_f64(b, q->low);
+	pl_io_put_f64(b, q->high);
+}
+
+static void get_quantiles(struct pl_cur *c, struct quantiles *q)
+{
+	q->n = (uint32_t)pl_io_get_varint(c);
+	q->low = pl_io_get_f64(c);
+	q->high = pl_io_get_f64(c);
+	c->bad |= isnan(q->low) || isnan(q->high);
+}
+
+static void put_spread(struct pl_buf *b, const struct spread *s)
+{
+	for (int i = 0; i < BINS; i++)
+		put_quantiles(b, &s->bin[i]);
+	put_quantiles(b, &s->all);
+}
+
+static void get_spread(struct pl_cur *c, struct spread *s)
+{
+	for (int i = 0; i < BINS; i++)
+		get_quantiles(c, &s->bin[i]);
+	get_quantiles(c, &s->all);
+}
+
+static void put_range(struct pl_buf *b, struct range r)
+{
+	pl_io_put_f64(b, r.low);
+	pl_io_put_f64(b, r.high);
+}
+
+static struct range get_range(struct pl_cur *c)
+{
+	double low = pl_io_get_f64(c), high = pl_io_get_f64(c);
+
+	return (struct range){ low, high };
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static void put_part(struct pl_buf *b, const struct pl_kernel_model *m, const struct part *p)
+{
+	pl_io_put_varint(b, p->op == PL_NONE ? 0 : (uint64_t)p->op + 1);
+	pl_io_put_u8(b, p->family);
+	pl_io_put_u8(b, p->type);
+	pl_io_put_varint(b, p->n);
+	pl_io_put_f64(b, p->floor_ns);
+	pl_io_put_f64(b, p->ns_per_byte);
+	pl_io_put_f64(b, p->clocks);
+	for (size_t i = 0; i < m->devices.n; i++) {
+		pl_io_put_f64(b, p->device_floor[i]);
+		pl_io_put_f64(b, p->offset[i]);
+	}
+	for (int i = 0; i < PL_KERNEL_DIMS; i++)
+		put_range(b, p->dim[i]);
+	put_range(b, p->bound);
+	put_range(b, p->bandwidth);
+	put_range(b, p->flops);
+	put_spread(b, &p->known);
+	put_spread(b, &p->other);
+	pl_tiles_put(&p->tiles, b);
+	m->learner->put(p->learned, b);
+}
+
+static int get_part(struct pl_cur *c, const struct pl_kernel_model *m, struct part *p,
+		    struct pl_err *err)
+{
+	uint64_t op = pl_io_get_varint(c);
+
+	p->op = op ? (uint32_t)(op - 1) : PL_NONE;
+	p->family = pl_io_get_u8(c);
+	p->type = pl_io_get_u8(c);
+	p->n = (uint32_t)pl_io_get_varint(c);
+	p->floor_ns = pl_io_get_f64(c);
+	p->ns_per_byte = pl_io_get_f64(c);
+	p->clocks = pl_io_get_f64(c);
+	if (op > m->op.n || p->family >= PL_KERNEL_FAMILIES_ || p->type >= PL_KERNEL_TYPES_)
+		return pl_fail(err, PL_EDATA, "a part is of an operation that is not known");
+	if (!(p->floor_ns > 0) || !isfinite(p->floor_ns) || !(p->ns_per_byte >= 0) ||
+	    !(p->clocks >= 0))
+		return pl_fail(err, PL_EDATA, "a floor or rate of a part is not above 0");
+	for (size_t i = 0; i < m->devices.n; i++) {
+		p->device_floor[i] = pl_io_get_f64(c);
+		p->offset[i] = pl_io_get_f64(c);
+		c->bad |= p->device_floor[i] <= 0 || !isfinite(p->offset[i]);
+	}
+	for (int i = 0; i < PL_KERNEL_DIMS; i++)
+		p->dim[i] = get_range(c);
+	p->bound = get_range(c);
+	p->bandwidth = get_range(c);
+	p->flops = get_range(c);
+	get_spread(c, &p->known);
+	get_spread(c, &p->other);
+	if (c->bad)
+		return pl_record_get_short(err);
+	PL_CHECK(pl_tiles_get(c, &p->tiles, err));
+	PL_CHECK(m->learner->get(c, &p->learned, err));
+	return c->bad ? pl_record_get_short(err) : 0;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static int put_blocks(struct pl_container_writer *w, const struct pl_kernel_model *m,
+		      const struct pl_schema *schema, const char *provenance, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	int rc;
+
+	put_text(&b, m->learner->name);
+	put_text(&b, pl_schema_name(schema));
+	put_text(&b, pl_schema_text(schema));
+	pl_io_put_f64(&b, m->rates.flops_per_watt);
+	pl_io_put_u8(&b, m->intervals);
+	put_spread(&b, &m->known);
+	put_spread(&b, &m->other);
+	PL_TRY(pl_container_writer_put(w, B_HEAD, BLOCK_VERSION, 1, &b, err));
+	PL_TRY(pl_container_writer_put_provenance(w, BLOCK_VERSION, NULL, 0, provenance, err));
+	for (size_t i = 0; i < m->devices.n; i++) {
+		put_device(&b, &m->devices.v[i]);
+		put_quantiles(&b, m->adapted ? &m->adapted[i] : &(struct quantiles){ 0, 0, 0 });
+	}
+	PL_TRY(pl_container_writer_put(w, B_DEVS, BLOCK_VERSION, (uint32_t)m->devices.n, &b, err));
+	PL_TRY(pl_container_writer_put_strings(w, B_OPER, BLOCK_VERSION, &m->op, 0, STRINGS_MAX,
+					       err));
+	for (size_t i = 0; i < m->n_parts; i++) {
+		put_part(&b, m, &m->part[i]);
+		PL_TRY(pl_container_writer_put(w, B_PART, BLOCK_VERSION, 1, &b, err));
+	}
+	pl_io_put_varint(&b, m->n_parts);
+	rc = pl_container_writer_put(w, B_TOTL, BLOCK_VERSION, 1, &b, err);
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+int pl_kernel_model_write(const struct pl_kernel_model *m, const struct pl_schema *schema,
+			  const char *provenance, struct pl_out *out, int level, struct pl_err *err)
+{
+	const struct pl_container_writer_opts c = { .kind = PL_KIND_MODEL,
+						    .major = PL_KERNEL_MODEL_MAJOR,
+						    .level = level };
+	struct pl_container_writer *w = pl_container_writer_open(out, &c, err);
+	int rc;
+
+	if (!w)
+		return err->code;
+	rc = put_blocks(w, m, schema, provenance, err);
+	if (rc >= 0)
+		return pl_container_writer_close(w, err);
+	pl_container_writer_abort(w);
+	return rc;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+struct reader {
+	struct pl_kernel_model *m;
+	struct pl_schema **schema;
+	bool head, devices, totals; /* seen */
+};
+
+static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_kernel_model *m = r->m;
+	struct pl_arena a = { 0 };
+	const char *learner = get_text(c, &a), *name = get_text(c, &a), *text = get_text(c, &a);
+	int rc;
+
+	m->rates.flops_per_watt = pl_io_get_f64(c);
+	m->intervals = pl_io_get_u8(c) != 0;
+	get_spread(c, &m->known);
+	get_spread(c, &m->other);
+	r->head = true;
+	if (!learner || !name || !text)
+		rc = pl_fail(err, PL_ENOMEM, "out of memory");
+	else if (c->bad || !(m->rates.flops_per_watt > 0))
+		rc = pl_record_get_short(err);
+	else if (!(m->learner = pl_kernel_learner(learner)))
+		rc = pl_fail(err, PL_EDATA, "its learner \"%.40s\" is not known", learner);
+	else
+		rc = pl_schema_parse(text, name, r->schema, err);
+	pl_arena_fini(&a);
+	return rc;
+}
+
+static int get_devices(struct reader *r, const struct pl_block *b, struct pl_cur *c,
+		       struct pl_err *err)
+{
+	struct pl_kernel_model *m = r->m;
+
+	if (r->devices || b->count > DEVICES_MAX || b->count > b->n)
+		return pl_fail(err, PL_EDATA, "the list of devices is not valid");
+	r->devices = true;
+	PL_CHECK(pl_alloc(&m->adapted, b->count + 1, sizeof(*m->adapted), err));
+	for (uint32_t i = 0; i < b->count; i++) {
+		PL_CHECK(get_device(c, &m->devices, err));
+		get_quantiles(c, &m->adapted[i]);
+	}
+	return c->bad ? pl_record_get_short(err) : 0;
+}
+
+static int add_part(struct reader *r, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_kernel_model *m = r->m;
+	struct part none = { 0 }, *p;
+
+	if (!r->devices)
+		return pl_fail(err, PL_EDATA, "a part before the devices");
+	PL_CHECK(pl_append(&m->part, &m->n_parts, &m->cap_parts, &none, sizeof(none), err));
+	p = &m->part[m->n_parts - 1];
+	PL_CHECK(pl_alloc(&p->device_floor, m->devices.n + 1, sizeof(*p->device_floor), err));
+	PL_CHECK(pl_alloc(&p->offset, m->devices.n + 1, sizeof(*p->offset), err));
+	return get_part(c, m, p, err);
+}
+
+static int get_totals(struct reader *r, struct pl_cur *c, struct pl_err *err)
+{
+	uint64_t parts = pl_io_get_varint(c);
+
+	r->totals = true;
+	return c->bad || parts != r->m->n_parts
+		       ? pl_fail(err, PL_EDATA, "the totals say %llu parts, there are %zu",
+				 (unsigned long long)parts, r->m->n_parts)
+		       : 0;
+}
+
+static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
+{
+	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
+	struct reader *r = arg;
+
+	if (b->type != B_HEAD && b->type != B_DEVS && b->type != B_OPER && b->type != B_PART &&
+	    b->type != B_TOTL)
+		return 0;
+	if (b->version > BLOCK_VERSION)
+		return pl_fail(err, PL_EDATA, "its layout is of version %u, newer than %u",
+			       b->version, BLOCK_VERSION);
+	if (r->head != (b->type != B_HEAD) || r->totals)
+		return pl_fail(err, PL_EDATA, "the blocks of a model are HEAD ... TOTL");
+	switch (b->type) {
+	case B_HEAD:
+		return get_head(r, &c, err);
+	case B_DEVS:
+		return get_devices(r, b, &c, err);
+	case B_OPER:
+		return pl_record_get_strings(&c, b->count, &r->m->op, err);
+	case B_PART:
+		return add_part(r, &c, err);
+	default:
+		return get_totals(r, &c, err);
+	}
+}
+
+int pl_kernel_model_read(struct pl_in *in, struct pl_kernel_model **m, struct pl_schema **schema,
+			 struct pl_err *err)
+{
+	const struct pl_container_reader_opts c = { .kind = PL_KIND_MODEL,
+						    .major = PL_KERNEL_MODEL_MAJOR };
+	struct reader r = { .schema = schema };
+	const uint8_t *first;
+	int64_t n = pl_in_peek(in, 18, &first, err);
+	int rc;
+
+	*m = NULL;
+	*schema = NULL;
+	if (n < 0)
+		return (int)n;
+	if (!pl_container_probe(first, (size_t)n))
+		return pl_fail(err, PL_EDATA, "%s: not a cost model (predict --train makes one)",
+			       pl_in_name(in));
+	PL_CHECK(pl_alloc(&r.m, 1, sizeof(*r.m), err));
+	rc = pl_container_reader_each(in, &c, "model", on_block, &r, err);
+	if (rc >= 0 && !r.totals)
+		rc = pl_fail(err, PL_EDATA, "%s: the model has no totals: it is not complete",
+			     pl_in_name(in));
+	if (rc < 0) {
+		pl_kernel_model_free(r.m);
+		pl_schema_free(*schema);
+		*schema = NULL;
+	} else {
+		*m = r.m;
+	}
+	return rc;
+}

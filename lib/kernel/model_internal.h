@@ -1,0 +1,99 @@
+/* model_internal.h - a cost model in memory. */
+#ifndef PL_KERNEL_MODEL_INTERNAL_H
+#define PL_KERNEL_MODEL_INTERNAL_H
+
+#include <math.h>
+
+#include "kernel/learner.h"
+#include "kernel/model.h"
+
+/* ---- which tile a library takes (tiles.c) -----------------------------------------------------
+ */
+
+#define TILE_CLASSES 16
+struct tile_chooser { /* of a generation */
+	int generation;
+	uint32_t n;
+	struct pl_tile tile[TILE_CLASSES];
+	struct pl_boost is[TILE_CLASSES]; /* that it is this tile */
+};
+struct tiles {
+	struct tile_chooser *v;
+	size_t n, cap;
+};
+void pl_tiles_fini(struct tiles *t);
+/* From the samples v[0] .. v[n - 1] of one operation, as far as their kernels are known. */
+int pl_tiles_fit(struct tiles *t, const struct pl_samples *s, const uint32_t *v, size_t n,
+		 struct pl_err *err) PL_MUST;
+/* The tile of a product on a device. */
+struct pl_tile pl_tiles_choose(const struct tiles *t, const struct pl_kernel *k,
+			       const struct pl_device *d, const struct pl_rates *r);
+void pl_tiles_put(const struct tiles *t, struct pl_buf *b);
+int pl_tiles_get(struct pl_cur *c, struct tiles *t, struct pl_err *err) PL_MUST;
+
+/* ---- intervals (interval.c) -------------------------------------------------------------------
+ */
+
+#define BINS 3 /* of the time by the floor: below 2, below 6, more */
+struct quantiles {
+	double low, high; /* of log(measured / predicted) */
+	uint32_t n;	  /* errors that say so; 0: unknown */
+};
+struct spread { /* of a part */
+	struct quantiles bin[BINS], all;
+};
+static inline unsigned bin_of_time(double ns, double floor_ns)
+{
+	return ns < 2 * floor_ns ? 0 : ns < 6 * floor_ns ? 1 : 2;
+}
+
+/* ---- parts ------------------------------------------------------------------------------------
+ */
+
+struct range {
+	double low, high;
+};
+struct part {
+	uint32_t op; /* into model.op; PL_NONE: of a family */
+	uint8_t family, type;
+	uint32_t n;	    /* samples */
+	double floor_ns;    /* of a device that was not measured */
+	double ns_per_byte; /* of communication */
+	double clocks;	    /* of a multiprocessor for a byte, of what only moves bytes */
+	struct tiles tiles;
+	void *learned;	      /* of the model's learner */
+	double *device_floor; /* [device of the model]; NAN: not measured there */
+	double *offset;	      /* [device]: log of what it takes longer; 0 */
+	/* of what was measured; bound: by the floor */
+	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, flops;
+	struct spread known, other; /* on a measured device; on another */
+};
+struct pl_kernel_model {
+	struct pl_devices devices;
+	struct pl_intern op;
+	struct pl_rates rates;
+	const struct kernel_learner *learner;
+	struct part *part;
+	size_t n_parts, cap_parts;
+	struct spread known, other; /* of all parts together */
+	/* [device]: of one to which the model was adapted; n 0: none */
+	struct quantiles *adapted;
+	bool intervals;
+};
+
+/* The part for an operation: of its name and type, else of its family and type; NULL. */
+const struct part *pl_kernel_part(const struct pl_kernel_model *m, uint32_t op, unsigned family,
+				  unsigned type);
+/* Finds the model's number of a device, by its name. PL_NONE: it was not measured. */
+uint32_t pl_kernel_device_of(const struct pl_kernel_model *m, const struct pl_device *d);
+/* Errors on what the model did not see, for its intervals. */
+int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
+			     const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;
+/* From n errors; reorders them. */
+struct quantiles pl_interval_quantiles(double *error, size_t n);
+/* The interval of a time that the part predicts. */
+/* device: of the model, PL_NONE: it was not measured. */
+void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, uint32_t device,
+			double ns, double floor_ns, double *low, double *high);
+
+#endif

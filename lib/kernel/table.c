@@ -1,0 +1,611 @@
+/*
+ * Tables of measurements, read by a schema.
+ *
+ * When the header of a table is known, each expression of the schema becomes a program over
+ * numbered values: the columns that some expression needs, and the variables. Expressions that need
+ * a column which the table lacks are left out with their operation; an operation that occurs and
+ * was left out is an error that names the column. Linear in the table.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/words.h"
+#include "kernel/expr.h"
+#include "kernel/internal.h"
+
+#define NAME_MAX_ 256
+
+struct condition { /* of a statement */
+	struct pl_expr *e;
+	uint32_t value;	  /* number of a value whose text is compared; PL_NONE: see e */
+	const char *word; /* that it must be */
+};
+struct let {
+	struct pl_expr *e;
+	struct condition when;
+	uint32_t to;	   /* number of the value */
+	struct pl_err why; /* the table lacks a column that it needs */
+};
+struct op {
+	const struct schema_op *s;
+	struct pl_expr *dim[PL_KERNEL_DIMS];
+	struct condition when;
+	struct pl_err why; /* the table lacks a column that it needs */
+};
+struct latency { /* a column */
+	size_t column;
+	char *star; /* what "*" stands for, NULL: the pattern has none */
+};
+struct text { /* a variable of the file's name */
+	char *name, *value;
+};
+struct reader {
+	const struct pl_measure_opts *o;
+	const struct pl_schema *s;
+	const char *name; /* of the input */
+	char *folder, *file;
+	struct pl_arena arena;
+	bool begun;
+	char **column;
+	size_t n_columns;
+	struct text *text;
+	size_t n_texts, cap_texts;
+	char **variable; /* names of values behind the columns and texts */
+	size_t n_variables, cap_variables;
+	double *value; /* columns, texts, variables */
+	bool *used;    /* [column] */
+	struct let *let;
+	struct op *op;
+	struct latency *latency;
+	size_t n_latencies, cap_latencies;
+	size_t operation, device, model, kernel; /* columns; SIZE_MAX: none */
+	char device_name[NAME_MAX_];		 /* of the last row, and its index */
+	uint32_t device_at;
+	int64_t rows, left_out;
+	const struct pl_err *lacks; /* why the variable that was not found is not there; NULL */
+	struct pl_err *err;
+};
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static int fail_at(const struct reader *r, int64_t line, size_t column, const char *what)
+{
+	return pl_fail(r->err, PL_EDATA, "%s: line %lld, column %zu (%s): %s", r->name,
+		       (long long)line, column + 1, r->column[column], what);
+}
+
+/* ---- names of files -------------------------------------------------------------------------- */
+
+/* Is s inside a number or a word? */
+static bool is_inside(const char *s)
+{
+	return (isdigit((unsigned char)s[-1]) && isdigit((unsigned char)*s)) ||
+	       (isalpha((unsigned char)s[-1]) && isalpha((unsigned char)*s));
+}
+
+/* Where that ends what "*" or a variable stands for: at the first place where the text behind it in
+ * the pattern follows. A variable has a character at least, and cuts no number or word. NULL:
+ * nowhere. */
+static const char *part_end(const char *s, const char *behind, bool variable)
+{
+	size_t n = strcspn(behind, "{*"), rest = strlen(s);
+
+	if (rest < n + variable)
+		return NULL;
+	if (!behind[n])
+		return strcmp(s + rest - n, behind) ? NULL : s + rest - n;
+	for (const char *p = s + variable; p <= s + rest - n; p++)
+		if (!strncmp(p, behind, n) && !(variable && is_inside(p)))
+			return p;
+	return NULL;
+}
+
+/* "gpt_{size}_tp{tp}" against the name. Adds texts. */
+static bool match_name(struct reader *r, const char *pattern, const char *s, int *rc)
+{
+	while (*pattern) {
+		const char *close = *pattern == '{' ? strchr(pattern, '}') : NULL, *next, *end;
+		struct text t;
+
+		if (!close && *pattern != '*') {
+			if (*pattern++ != *s++)
+				return false;
+			continue;
+		}
+		next = close ? close + 1 : pattern + 1;
+		end = part_end(s, next, close != NULL);
+		if (!end)
+			return false;
+		if (close) {
+			t.name =
+				pl_arena_dup(&r->arena, pattern + 1, (size_t)(close - pattern) - 1);
+			t.value = pl_arena_dup(&r->arena, s, (size_t)(end - s));
+			*rc = !t.name || !t.value ? pl_fail(r->err, PL_ENOMEM, "out of memory")
+						  : pl_append(&r->text, &r->n_texts, &r->cap_texts,
+							      &t, sizeof(t), r->err);
+			if (*rc < 0)
+				return false;
+		}
+		s = end;
+		pattern = next;
+	}
+	return !*s;
+}
+
+static int read_name(struct reader *r)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < r->s->n_files && rc >= 0; i++) {
+		size_t before = r->n_texts;
+
+		if (match_name(r, r->s->file[i], r->file, &rc))
+			break;
+		r->n_texts = before;
+	}
+	return rc;
+}
+
+/* The folder and the stem of the input's name: "a40" and "phi-2" of "x/a40/phi-2.csv.gz". */
+static int split_name(struct reader *r)
+{
+	const char *slash = strrchr(r->name, '/'), *file = slash ? slash + 1 : r->name;
+	const char *folder = r->name, *end = slash ? slash : r->name;
+	size_t n = strlen(file);
+
+	for (const char *s = r->name; s < end; s++)
+		if (*s == '/')
+			folder = s + 1;
+	if (n > 3 && !strcmp(file + n - 3, ".gz"))
+		n -= 3;
+	if (n > 4 && !strncmp(file + n - 4, ".csv", 4))
+		n -= 4;
+	r->folder = pl_arena_dup(&r->arena, folder, (size_t)(end - folder));
+	r->file = pl_arena_dup(&r->arena, file, n);
+	return r->folder && r->file ? read_name(r) : pl_fail(r->err, PL_ENOMEM, "out of memory");
+}
+
+/* ---- the header ------------------------------------------------------------------------------ */
+
+static size_t column_of(const struct reader *r, const char *name)
+{
+	for (size_t i = 0; name && i < r->n_columns; i++)
+		if (!strcmp(r->column[i], name))
+			return i;
+	return SIZE_MAX;
+}
+
+static size_t first_variable(const struct reader *r)
+{
+	return r->n_columns + r->n_texts;
+}
+
+/* Variables hide texts, which hide columns. */
+static uint32_t find_value(void *arg, const char *name)
+{
+	struct reader *r = arg;
+
+	r->lacks = NULL;
+	for (size_t i = 0; i < r->n_variables; i++)
+		if (!strcmp(r->variable[i], name))
+			return (uint32_t)(first_variable(r) + i);
+	for (size_t i = 0; i < r->n_texts; i++)
+		if (!strcmp(r->text[i].name, name))
+			return (uint32_t)(r->n_columns + i);
+	for (size_t i = 0; i < r->n_columns; i++)
+		if (!strcmp(r->column[i], name))
+			return (uint32_t)i;
+	for (size_t i = 0; i < r->s->n_lets && !r->lacks; i++)
+		if (r->let[i].why.code && !strcmp(r->s->let[i].name, name))
+			r->lacks = &r->let[i].why;
+	return PL_NONE;
+}
+
+static void use_value(void *arg, uint32_t value)
+{
+	struct reader *r = arg;
+
+	if (value < r->n_columns)
+		r->used[value] = true;
+}
+
+static int compile(struct reader *r, const char *text, struct pl_expr **e, struct pl_err *err)
+{
+	int rc = pl_expr_new(text, find_value, r, e, err);
+
+	if (rc >= 0)
+		pl_expr_uses(*e, use_value, r);
+	else if (rc == PL_EDATA && r->lacks)
+		*err = *r->lacks;
+	return rc;
+}
+
+/* "NAME=WORD" compares a text, anything else is an expression. NULL: always true. */
+static int compile_when(struct reader *r, const char *when, struct condition *c, struct pl_err *err)
+{
+	const char *equal = when ? pl_schema_equal(when) : NULL;
+	char name[NAME_MAX_];
+
+	c->value = PL_NONE;
+	if (!when)
+		return 0;
+	if (!equal)
+		return compile(r, when, &c->e, err);
+	snprintf(name, sizeof(name), "%.*s", (int)(equal - when), when);
+	c->word = equal + 1;
+	c->value = find_value(r, name);
+	return c->value != PL_NONE
+		       ? 0
+		       : pl_fail(err, PL_EDATA, "\"%.100s\": there is no column or variable \"%s\"",
+				 when, name);
+}
+
+static int compile_lets(struct reader *r)
+{
+	for (size_t i = 0; i < r->s->n_lets; i++) {
+		const struct schema_let *l = &r->s->let[i];
+		struct let *x = &r->let[i];
+		int rc = compile_when(r, l->when, &x->when, &x->why);
+
+		if (rc >= 0)
+			rc = compile(r, l->value, &x->e, &x->why);
+		if (rc == PL_ENOMEM)
+			return pl_fail_as(r->err, &x->why);
+		if (rc < 0) /* an operation that needs it says so */
+			continue;
+		x->to = find_value(r, l->name);
+		if (x->to == PL_NONE || x->to < first_variable(r)) {
+			char *name = pl_arena_dup(&r->arena, l->name, strlen(l->name));
+
+			if (!name)
+				return pl_fail(r->err, PL_ENOMEM, "out of memory");
+			PL_CHECK(pl_append(&r->variable, &r->n_variables, &r->cap_variables, &name,
+					   sizeof(name), r->err));
+			x->to = (uint32_t)(first_variable(r) + r->n_variables - 1);
+		}
+	}
+	return 0;
+}
+
+static int compile_ops(struct reader *r)
+{
+	for (size_t i = 0; i < r->s->n_ops; i++) {
+		struct op *x = &r->op[i];
+		int rc;
+
+		x->s = &r->s->op[i];
+		rc = compile_when(r, x->s->when, &x->when, &x->why);
+		for (unsigned k = 0; k < PL_KERNEL_DIMS && rc >= 0; k++)
+			if (x->s->dim[k])
+				rc = compile(r, x->s->dim[k], &x->dim[k], &x->why);
+		if (rc == PL_ENOMEM)
+			return pl_fail_as(r->err, &x->why);
+	}
+	return 0;
+}
+
+static int add_latency(struct reader *r, size_t column, const char *star, size_t n)
+{
+	struct latency x = { .column = column };
+
+	if (star && !(x.star = pl_arena_dup(&r->arena, star, n)))
+		return pl_fail(r->err, PL_ENOMEM, "out of memory");
+	return pl_append(&r->latency, &r->n_latencies, &r->cap_latencies, &x, sizeof(x), r->err);
+}
+
+/* The columns of latencies. */
+static int find_latencies(struct reader *r)
+{
+	const char *pattern = r->s->latency, *star = strchr(pattern, '*');
+	size_t before = star ? (size_t)(star - pattern) : 0;
+	size_t after = star ? strlen(star + 1) : 0;
+
+	for (size_t i = 0; i < r->n_columns; i++) {
+		const char *name = r->column[i];
+		size_t n = strlen(name);
+
+		if (!star && !strcmp(name, pattern))
+			PL_CHECK(add_latency(r, i, NULL, 0));
+		if (star && n > before + after && !strncmp(name, pattern, before) &&
+		    !strcmp(name + n - after, star + 1))
+			PL_CHECK(add_latency(r, i, name + before, n - before - after));
+	}
+	if (r->n_latencies || (!star && !r->o->measured))
+		return 0;
+	return pl_fail(r->err, PL_EDATA,
+		       "%s: there is no column \"%s\", from which the schema %s takes %s", r->name,
+		       pattern, r->s->name, star ? "the operations" : "the latency");
+}
+
+static int need_column(const struct reader *r, const char *name, const char *what, size_t *at)
+{
+	*at = column_of(r, name);
+	if (!name || *at != SIZE_MAX)
+		return 0;
+	return pl_fail(r->err, PL_EDATA,
+		       "%s: there is no column \"%s\", from which the schema %s takes %s", r->name,
+		       name, r->s->name, what);
+}
+
+static int read_header(struct reader *r, const struct pl_csv_row *raw)
+{
+	size_t most = raw->n + r->n_texts + r->s->n_lets + 1;
+
+	r->begun = true;
+	PL_CHECK(pl_arena_array(&r->arena, &r->column, raw->n, sizeof(*r->column), r->err));
+	for (size_t i = 0; i < raw->n; i++)
+		if (!(r->column[r->n_columns++] =
+			      pl_arena_dup(&r->arena, raw->field[i], raw->len[i])))
+			return pl_fail(r->err, PL_ENOMEM, "out of memory");
+	PL_CHECK(pl_alloc(&r->value, most, sizeof(*r->value), r->err));
+	PL_CHECK(pl_alloc(&r->used, raw->n + 1, sizeof(*r->used), r->err));
+	PL_CHECK(pl_alloc(&r->let, r->s->n_lets, sizeof(*r->let), r->err));
+	PL_CHECK(pl_alloc(&r->op, r->s->n_ops, sizeof(*r->op), r->err));
+	for (size_t i = 0; i < most; i++)
+		r->value[i] = NAN;
+	for (size_t i = 0; i < r->n_texts; i++)
+		if (!pl_decimal(r->text[i].value, &r->value[r->n_columns + i]))
+			r->value[r->n_columns + i] = NAN;
+	PL_CHECK(need_column(r, r->s->operation, "the operation", &r->operation));
+	if (r->o->device)
+		r->device = SIZE_MAX;
+	else
+		PL_CHECK(need_column(r, r->s->device.column, "the device", &r->device));
+	r->model = column_of(r, r->s->model.column);
+	r->kernel = column_of(r, r->s->kernel);
+	PL_CHECK(find_latencies(r));
+	PL_CHECK(compile_lets(r));
+	PL_CHECK(compile_ops(r));
+	return r->o->header ? r->o->header(r->o->arg, raw, r->err) : 0;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static double number_of(const char *s)
+{
+	double v;
+
+	if (pl_decimal(s, &v))
+		return v;
+	return !strcmp(s, "True") || !strcmp(s, "true")	    ? 1
+	       : !strcmp(s, "False") || !strcmp(s, "false") ? 0
+							    : NAN;
+}
+
+static const char *text_of_value(const struct reader *r, const struct pl_csv_row *raw,
+				 uint32_t value)
+{
+	if (value < r->n_columns)
+		return value < raw->n ? raw->field[value] : "";
+	return value < first_variable(r) ? r->text[value - r->n_columns].value : "";
+}
+
+static bool holds(const struct reader *r, const struct pl_csv_row *raw, const struct condition *c)
+{
+	double v;
+
+	if (c->value != PL_NONE)
+		return !strcmp(text_of_value(r, raw, c->value), c->word);
+	if (!c->e)
+		return true;
+	v = pl_expr_eval(c->e, r->value);
+	return !isnan(v) && v != 0;
+}
+
+static void set_values(struct reader *r, const struct pl_csv_row *raw)
+{
+	for (size_t i = 0; i < r->n_columns; i++)
+		if (r->used[i])
+			r->value[i] = i < raw->n ? number_of(raw->field[i]) : NAN;
+	for (size_t i = 0; i < r->n_variables; i++)
+		r->value[first_variable(r) + i] = NAN;
+	for (size_t i = 0; i < r->s->n_lets; i++)
+		if (r->let[i].e && holds(r, raw, &r->let[i].when))
+			r->value[r->let[i].to] = pl_expr_eval(r->let[i].e, r->value);
+}
+
+static int find_device(struct reader *r, const struct pl_csv_row *raw, uint32_t *at)
+{
+	const struct schema_source *d = &r->s->device;
+	const char *name = r->o->device ? r->o->device
+			   : d->folder	? r->folder
+			   : d->file	? r->file
+					: NULL;
+
+	if (!name && r->device < raw->n)
+		name = raw->field[r->device];
+	if (!name)
+		return pl_fail(r->err, PL_EDATA,
+			       "%s: the table does not say on which device it was measured; "
+			       "--device=NAME says it",
+			       r->name);
+	if (strcmp(name, r->device_name) != 0 || !r->device_name[0]) {
+		r->device_at = pl_device_find(r->o->devices, name);
+		if (r->device_at == PL_NONE) {
+			pl_device_missing(r->o->devices, name, r->err);
+			return pl_wrap(r->err, "%s: line %lld", r->name, (long long)raw->line);
+		}
+		snprintf(r->device_name, sizeof(r->device_name), "%s", name);
+	}
+	*at = r->device_at;
+	return 0;
+}
+
+/* NAN: not measured. 1: the row says that there is no measurement. */
+static int read_latency(const struct reader *r, const struct pl_csv_row *raw, size_t column,
+			double *ns)
+{
+	const char *s = column < raw->n ? raw->field[column] : "";
+	char what[160];
+	double v = NAN;
+
+	*ns = NAN;
+	if (!*s)
+		return r->o->measured && pl_schema_is_long(r->s)
+			       ? fail_at(r, raw->line, column, "the latency is missing")
+			       : r->o->measured;
+	if (pl_decimal(s, &v) && v >= r->s->missing)
+		return r->o->measured;
+	if (!(v > 0) || !isfinite(v)) {
+		snprintf(what, sizeof(what), "a latency must be a number above 0, not \"%.60s\"",
+			 s);
+		return r->o->measured ? fail_at(r, raw->line, column, what) : 0;
+	}
+	*ns = v * (r->o->unit_ns > 0 ? r->o->unit_ns : r->s->unit_ns);
+	return 0;
+}
+
+static int set_dims(const struct reader *r, const struct pl_csv_row *raw, const struct op *x,
+		    struct pl_measure *m)
+{
+	struct pl_err why = { 0 };
+
+	if (x->why.code)
+		return pl_fail(r->err, PL_EDATA, "%s: operation \"%s\": %s", r->name, m->op,
+			       x->why.msg);
+	m->k = (struct pl_kernel){ .family = x->s->family, .type = x->s->type };
+	for (unsigned i = 0; i < PL_KERNEL_DIMS; i++) {
+		double otherwise = 0;
+
+		if (!pl_kernel_dim(m->k.family, i, &otherwise))
+			break;
+		m->k.dim[i] = x->dim[i] ? pl_expr_eval(x->dim[i], r->value) : otherwise;
+	}
+	if (pl_kernel_check(&m->k, &why) < 0)
+		return pl_fail(r->err, PL_EDATA, "%s: line %lld: operation \"%s\": %s", r->name,
+			       (long long)raw->line, m->op, why.msg);
+	m->known = true;
+	return 0;
+}
+
+static int one_measure(struct reader *r, const struct pl_csv_row *raw, const struct latency *l,
+		       const char *op, struct pl_measure m)
+{
+	int rc = l ? read_latency(r, raw, l->column, &m.ns) : 0;
+
+	if (rc != 0) {
+		r->left_out += rc > 0;
+		return rc < 0 ? rc : 0;
+	}
+	m.op = op;
+	m.column = l ? (uint32_t)l->column + 1 : 0;
+	for (size_t i = 0; i < r->s->n_ops && !m.known; i++) {
+		const struct op *x = &r->op[i];
+
+		if (!pl_glob(x->s->names, op) || (!x->why.code && !holds(r, raw, &x->when)))
+			continue;
+		m.op = x->s->as ? x->s->as : op;
+		PL_CHECK(set_dims(r, raw, x, &m));
+	}
+	return r->o->measure(r->o->arg, &m, raw, r->err);
+}
+
+static int read_row(struct reader *r, const struct pl_csv_row *raw)
+{
+	const struct schema_source *d = &r->s->model;
+	const char *op = r->operation < raw->n ? raw->field[r->operation] : NULL;
+	struct pl_measure m = { .line = raw->line, .row = ++r->rows, .ns = NAN };
+	char name[NAME_MAX_];
+
+	if (raw->n != r->n_columns)
+		return pl_fail(r->err, PL_EDATA, "%s: line %lld: %zu cells, and the header has %zu",
+			       r->name, (long long)raw->line, raw->n, r->n_columns);
+	PL_CHECK(find_device(r, raw, &m.device));
+	m.model = r->model < raw->n ? raw->field[r->model]
+		  : d->folder	    ? r->folder
+		  : d->file	    ? r->file
+				    : "";
+	if (r->kernel < raw->n)
+		m.tile = pl_tiles_from_name(raw->field[r->kernel]);
+	set_values(r, raw);
+	if (!r->n_latencies)
+		return one_measure(r, raw, NULL, op ? op : "", m);
+	for (size_t i = 0; i < r->n_latencies; i++) {
+		const struct latency *l = &r->latency[i];
+
+		if (op && l->star)
+			snprintf(name, sizeof(name), "%.120s:%.120s", op, l->star);
+		PL_CHECK(one_measure(r, raw, l, op && l->star ? name : l->star ? l->star : op, m));
+	}
+	return 0;
+}
+
+static int on_row(void *arg, const struct pl_csv_row *raw, struct pl_err *err)
+{
+	struct reader *r = arg;
+
+	(void)err; /* the same as r->err */
+	return r->begun ? read_row(r, raw) : read_header(r, raw);
+}
+
+static void reader_fini(struct reader *r)
+{
+	for (size_t i = 0; r->let && i < r->s->n_lets; i++) {
+		pl_expr_free(r->let[i].e);
+		pl_expr_free(r->let[i].when.e);
+	}
+	for (size_t i = 0; r->op && i < r->s->n_ops; i++) {
+		pl_expr_free(r->op[i].when.e);
+		for (unsigned k = 0; k < PL_KERNEL_DIMS; k++)
+			pl_expr_free(r->op[i].dim[k]);
+	}
+	pl_free(r->let);
+	pl_free(r->op);
+	pl_free(r->text);
+	pl_free(r->variable);
+	pl_free(r->value);
+	pl_free(r->used);
+	pl_free(r->latency);
+	pl_arena_fini(&r->arena);
+}
+
+int pl_table_read(struct pl_in *in, const struct pl_measure_opts *o, struct pl_err *err)
+{
+	struct reader r = { .o = o,
+			    .s = o->schema,
+			    .name = pl_in_name(in),
+			    .operation = SIZE_MAX,
+			    .device = SIZE_MAX,
+			    .model = SIZE_MAX,
+			    .kernel = SIZE_MAX,
+			    .err = err };
+	int rc;
+
+	PL_TRY(split_name(&r));
+	PL_TRY(pl_csv_read(in, on_row, &r, err));
+	if (!r.begun)
+		rc = pl_fail(err, PL_EDATA, "%s: the table is empty", r.name);
+	else if (r.left_out && o->measured && isfinite(o->schema->missing))
+		pl_say(o->log, PL_LOG_WARN,
+		       "%s: %lld operations were not measured, and are left out", r.name,
+		       (long long)r.left_out);
+out:
+	reader_fini(&r);
+	return rc;
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+/* Two numbers with an "x" between them, powers of two from 16 to 512. */
+struct pl_tile pl_tiles_from_name(const char *name)
+{
+	struct pl_tile t = { 0 };
+
+	for (const char *s = name; *s && !t.a; s++) {
+		char *end, *rest;
+		long a, b;
+
+		if (*s < '0' || *s > '9' || (s > name && s[-1] >= '0' && s[-1] <= '9'))
+			continue;
+		a = strtol(s, &end, 10);
+		if (*end != 'x')
+			continue;
+		b = strtol(end + 1, &rest, 10);
+		if (rest > end + 1 && a >= 16 && a <= 512 && b >= 16 && b <= 512 &&
+		    !(a & (a - 1)) && !(b & (b - 1)))
+			t = (struct pl_tile){ (uint16_t)a, (uint16_t)b,
+					      strstr(name, "sliced") != NULL };
+	}
+	return t;
+}

@@ -1,0 +1,248 @@
+# predict: cost models of operations, learned from tables of measurements that this test makes.
+# runner: threads
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+cd "$TMP" || exit 1
+
+# ---- devices, and kernels that take a floor and the greater of two bounds --------------------------
+
+mkdir sheets
+# sheet NAME GFLOPS GB/S SMS
+sheet() {
+	cat >"sheets/$1.json" <<END
+{ "Device": "Test $1", "Dev_Mem": 16, "Mem_Bw": $3, "Num_Sm": $4, "Core_Per_SM": 64, "Freq": 1400,
+  "SingleFLOPs": $2, "HalfTensorFLOPs": $(($2 * 4)), "L2Cache": 6 }
+END
+}
+sheet one 8000 400 40
+sheet two 12000 700 64
+sheet three 16000 900 80
+sheet four 20000 1500 108
+sheet five 32000 2400 132
+
+# measured DEVICE SEED COUNT: a table in the form of the schema neusight, latencies in ms; relu
+# takes 1.3 times its bound, softmax 1.8 times, products 1.1 times; 2 % of noise
+measured() {
+	awk -v name="$1" -v seed="$2" -v count="$3" '
+	function number(key,    s) { s = sheet; sub(".*\"" key "\": ", "", s); return s + 0 }
+	function pick(low, high) { return int(low * exp(rand() * log(high / low)) + 0.5) }
+	function ceil(x) { return x == int(x) ? x : int(x) + 1 }
+	function row(op, ns, B, M, N, K, H) {
+		ns *= 1 + 0.02 * (rand() + rand() - 1)
+		printf "%s,%.7f,Test %s,%s,%s,%s,%s,%s\n", op, ns / 1e6, name, B, M, N, K, H
+	}
+	BEGIN {
+		while ((getline line < ("sheets/" name ".json")) > 0)
+			sheet = sheet " " line
+		flops = number("SingleFLOPs"); bw = number("Mem_Bw"); sms = number("Num_Sm")
+		srand(seed)
+		print "OPName,Latency,Device,B,M,N,K,H"
+		for (i = 0; i < count; i++) {
+			b = pick(1, 64); m = pick(16, 2048); k = pick(32, 2048); n = pick(16, 2048)
+			compute = ceil(ceil(n / 128) * ceil(m / 128) * b / sms) * 2 * 128 * 128 * k / (flops / sms)
+			memory = 4 * b * (m * k + k * n + m * n) / bw
+			row("bmm", 20000 + 1.1 * (compute > memory ? compute : memory), b, m, k, n, "")
+			r = pick(64, 65536); h = pick(16, 4096)
+			row(i % 2 ? "relu" : "tanh", 15000 + 1.3 * 8 * r * h / bw, r, "", "", "", h)
+			r = pick(64, 65536); h = pick(16, 4096)
+			row("softmax", 18000 + 1.8 * 8 * r * h / bw, r, "", "", "", h)
+		}
+	}'
+}
+for d in one two three four; do
+	measured $d 1 240 >$d.csv
+done
+measured five 7 200 >five.csv
+awk -F , 'BEGIN { OFS = "," } NR > 1 { $2 = "" } { print }' five.csv >five.queries
+
+p() {
+	"$BIN/predict" -q --devices=sheets "$@"
+}
+# error FILE [OP]: mean error of latency_ns against the measurements of five.csv, percent
+error() {
+	paste -d , five.csv "$1" | awk -F , -v op="$2" 'NR > 1 && (op == "" || $1 == op) {
+		e = $17 / ($2 * 1e6) - 1; sum += e < 0 ? -e : e; n++ } END { printf "%.1f\n", 100 * sum / n }'
+}
+below() {
+	awk -v a="$1" -v b="$2" 'BEGIN { print "# " a " < " b; exit !(a < b) }'
+}
+
+# ---- learning and asking ---------------------------------------------------------------------------
+
+status 0 "a model is learned" p --train --schema=neusight one.csv two.csv three.csv four.csv --no-provenance -o k.model
+for t in 1 2; do
+	p --train --no-intervals --schema=neusight one.csv two.csv three.csv --no-provenance -@ $t -o same.$t
+done
+check "the same tables and seed make the same bytes, with one thread and two" cmp same.1 same.2
+status 0 "it is asked" p -m k.model five.queries -o five.out
+head -n 1 five.out >head.out
+holds head.out '^OPName,Latency,Device,B,M,N,K,H,latency_ns,lo_ns,hi_ns,flag$' "columns are added"
+cut -d , -f 1-8 five.out >five.kept
+check "the rows are as they came" same five.kept five.queries
+check "a device that was not measured: the mean error is below 8 %" below "$(error five.out)" 8
+awk -F , 'NR > 1 && !($10 < $9 && $9 < $11)' five.out >odd
+check "each interval holds its prediction" no test -s odd
+holds five.out 'extrapolated$' "a faster device than all that were measured is out of range"
+p -m k.model three.csv >three.out
+check "a device that was measured: most operations are in range" sh -c \
+	'[ "$(grep -c in-range three.out)" -gt 600 ]'
+p -m k.model --device=four three.csv >four.out
+check "--device overrides the column" sh -c 'cut -d , -f 9 three.out >a; cut -d , -f 9 four.out >b; ! cmp -s a b'
+p -m k.model --device=four three.csv --device=three three.csv >both.out
+tail -n +2 three.out >after
+tail -n "$(wc -l <after)" both.out >last
+check "--device holds for the tables after it" same last after
+gzip -k five.queries
+p -m k.model five.queries.gz >gz.out
+check "compressed tables are read" same gz.out five.out
+p -m k.model <five.queries >std.out
+check "standard input is read" same std.out five.out
+
+cat >wide.schema <<'END'
+paceline-schema 1
+latency ns.*.median unit=ns
+device from=folder
+type float32
+op act family=elementwise elements=tokens*1024
+op proj family=gemm m=tokens k=1024 n=1024
+END
+mkdir three
+for t in 64 640 6400 16 160 1600 8 80 800 32 320 3200; do
+	echo "$t,$((t * 10 + 20000)),$((t * 170 + 30000))"
+done | sed '1i tokens,ns.act.median,ns.proj.median' >three/wide.csv
+p --train --schema=wide.schema --no-intervals three/wide.csv -o wide.model
+p -m wide.model three/wide.csv >wide.out
+head -n 1 wide.out >head.out
+holds head.out '^row,op,latency_ns,lo_ns,hi_ns,flag$' "operations in columns: a row for each"
+check "all of them are answered" sh -c '[ "$(grep -cE "^[0-9]+,(act|proj),[0-9]+" wide.out)" = 24 ]'
+
+# ---- errors and protocols --------------------------------------------------------------------------
+
+status 0 "--eval" p --eval -m k.model -O json five.csv
+check "JSON is valid" python3 -c 'import json, sys; e = json.load(open(sys.argv[1]))
+assert e["schema"] == "paceline.eval/1"
+by = {g["by"] for g in e["groups"]}
+assert {"all", "op", "device", "shape"} <= by, by
+a = e["groups"][0]
+assert a["by"] == "all" and a["n"] == 600 and a["mean_ape"] < 0.08, a
+assert a["median_ape"] <= a["mean_ape"] * 2 and abs(a["bias"]) <= a["mean_ape"]' out
+for d in one two three four; do
+	grep -v '^softmax\|^tanh' $d.csv >$d.part.csv
+done
+status 0 "--cross device" p --cross device --schema=neusight -O csv one.part.csv two.part.csv three.part.csv four.part.csv
+mv out cross.csv
+status 0 "--cross device, bounds alone" p --cross device --learner=roofline --no-intervals --schema=neusight -O csv one.part.csv two.part.csv three.part.csv four.part.csv
+mv out roof.csv
+mean() {
+	awk -F , -v col="${2:-4}" '$1 == "all" { print 100 * $col }' "$1"
+}
+check "what is learned beats the bounds alone" below "$(mean cross.csv)" "$(mean roof.csv)"
+check "on devices that were left out: the mean error is below 8 %" below "$(mean cross.csv)" 8
+check "intervals hold most of them" below 80 "$(mean cross.csv 9)"
+status 0 "--cross shape" p --cross shape --no-intervals --schema=neusight one.csv
+status 0 "--cross op" p --cross op --no-intervals --schema=neusight one.csv
+holds out '480 measurements of unknown operations have no prediction' "relu says how long tanh takes, but nothing bmm"
+status 3 "--cross model without models" p --cross model --no-intervals --schema=neusight one.csv
+says 'all operations are of one model' "it says so"
+
+# ---- adapting ----------------------------------------------------------------------------------------
+
+# a device half as fast as its sheet says
+awk -F , 'BEGIN { OFS = "," } NR > 1 { $2 = 2 * $2 } { print }' five.csv >slow.csv
+awk 'NR == 1 || NR % 30 == 2' slow.csv >few.csv
+status 0 "adapted to a few measurements" p --adapt few.csv -m k.model -o adapted.model
+p --eval -m k.model -O csv slow.csv >before.csv
+p --eval -m adapted.model -O csv slow.csv >after.csv
+check "the mean error was above 40 %" below 40 "$(mean before.csv)"
+check "and is below 10 %" below "$(mean after.csv)" 10
+check "intervals hold most of them" below 75 "$(mean after.csv 9)"
+p -m adapted.model three.csv >adapted.out
+check "other devices are as before" same adapted.out three.out
+cat few.csv >two.devices
+tail -n 3 one.csv >>two.devices
+status 3 "measurements of two devices adapt nothing" p --adapt two.devices -m k.model -o no.model
+says 'two devices' "it says so"
+
+# ---- explaining --------------------------------------------------------------------------------------
+
+status 0 "--explain of a model" p --explain -m k.model
+mv out explained
+"$BIN/predict" k.model >out
+check "a model alone: the same" same out explained
+holds out 'bmm (gemm) in float32: 960 measurements, floor' "it shows the parts"
+sed -n '1p;2p' five.queries >one.query
+status 0 "--explain of an operation" p --explain -m k.model one.query
+holds out '^  floor .* computing .* memory' "it shows the bounds"
+holds out 'tile [0-9]* x [0-9]*$' "and the tile"
+
+# ---- bad input -----------------------------------------------------------------------------------------
+
+# refused NAME STATUS TEXT ARGUMENT...
+refused() {
+	name=$1
+	want=$2
+	text=$3
+	shift 3
+	status "$want" "$name" p "$@"
+	says "$text" "$name: the message"
+}
+edit() {
+	awk -F , -v col="$1" -v text="$2" 'BEGIN { OFS = "," } NR == 5 { $col = text } { print }' one.csv >bad.csv
+}
+train="--train --schema=neusight --no-intervals -o bad.model"
+# shellcheck disable=SC2086
+{
+	edit 2 nan
+	refused "a latency that is no number" 3 'bad.csv: line 5, column 2 (Latency).*"nan"' $train bad.csv
+	edit 2 -1
+	refused "a negative latency" 3 'line 5, column 2 (Latency)' $train bad.csv
+	edit 2 ''
+	refused "no latency" 3 'line 5, column 2 (Latency): the latency is missing' $train bad.csv
+	edit 3 nobody
+	refused "a device without a data sheet" 3 'line 5.*no data sheet of "nobody"' $train bad.csv
+	edit 4 0
+	refused "a dimension that is 0" 3 'line 5: operation "bmm": batch' $train bad.csv
+	edit 8 1,2
+	refused "a cell too many" 3 'line 5: 9 cells, and the header has 8' $train bad.csv
+	cut -d , -f 1,3- one.csv >bad.csv
+	refused "no column of latencies" 3 'no column "Latency"' $train bad.csv
+	cut -d , -f 1-4,6- one.csv >bad.csv
+	refused "no column of a dimension" 3 'operation "bmm".*"M"' $train bad.csv
+	awk -F , 'BEGIN { OFS = "," } NR > 1 { $2 *= 1000 } { print }' one.csv >bad.csv
+	refused "latencies in another unit" 3 'another unit.*--unit=' $train bad.csv
+	status 0 "--unit says which" p $train --unit=us bad.csv
+	: >bad.csv
+	refused "an empty table" 3 'bad.csv: the table is empty' $train bad.csv
+	refused "no table of that name" 4 'none.csv' $train none.csv
+	refused "no schema" 2 'schema=neusight' --train one.csv -o bad.model
+	refused "a schema that is not there" 4 'built in' --train --schema=none one.csv -o bad.model
+	refused "no model" 2 '-m FILE' one.csv two.csv
+	refused "a table in place of a model" 3 'not a cost model' one.csv
+	refused "two things at once" 2 'exclude each other' --train --eval --schema=neusight one.csv
+	refused "--device behind the tables" 2 'behind the last table' -m k.model three.csv --device=four
+	refused "a unit that is none" 2 '"hours"' -m k.model --eval --unit=hours one.csv
+}
+refused "a table as the model" 3 'not a cost model' -m one.csv one.csv
+head -c 3000 k.model >cut.model
+refused "a model that is cut short" 3 'cut.model' -m cut.model one.csv
+status 2 "no data sheets" "$BIN/predict" -q --train --schema=neusight one.csv
+sed '2,$s/^relu/swish/' five.queries >other
+p -m k.model other >other.out
+check "an operation that the schema does not know has no time" grep -q '^swish,.*,,,,unknown$' other.out
+"$BIN/predict" --eval -m k.model --devices=sheets -O csv five.csv >/dev/null 2>err
+check "nothing is said where nothing is wrong" no test -s err
+sed 's/^relu/swish/' five.csv >other.csv
+"$BIN/predict" --eval -m k.model --devices=sheets -O csv other.csv >out 2>err
+holds err '100 measurements of operations that the schema neusight does not know' "what is left out is said"
+
+# ---- memory that runs out, and calls that fail ---------------------------------------------------------
+
+. "$SRC/tests/cli/tiny.sh"
+check "a tiny model" tiny_model .
+check "learning: any call may fail" "$SRC/tests/fault/torture" -n 150 "$BIN/predict" -q --train --schema=neusight \
+	--devices=sheets --unit=us k.csv
+check "asking: any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/predict" -q -m k.model k.csv
+check "comparing: any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/predict" -q --eval --unit=us -m k.model k.csv
+check "adapting: any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/predict" -q --adapt k.csv --unit=us -m k.model
+
+done_testing
