@@ -49,6 +49,7 @@ struct grower {
 	uint8_t **bin;	  /* [feature][sample] */
 	float **edge;	  /* [feature][bin]: values of the bin are not above it */
 	uint32_t *n_bins; /* [feature] */
+	bool *constant;	  /* [feature]: one value, or none, so nothing can be split by it */
 	double *gradient; /* [sample] */
 	double *now;	  /* [sample]: the prediction so far */
 	uint32_t *order, *room;
@@ -143,6 +144,7 @@ static int make_bins(struct grower *g, struct pl_err *err)
 		PL_TRY(pl_alloc(&g->edge[f], PL_BOOST_BINS, sizeof(**g->edge), err));
 		PL_TRY(pl_alloc(&g->bin[f], d->n, 1, err));
 		g->n_bins[f] = choose_edges(sorted, n, g->edge[f]);
+		g->constant[f] = g->n_bins[f] + (n > 0 && n < d->n) < 2;
 		for (size_t i = 0; i < d->n; i++)
 			g->bin[f][i] = bin_of(g->edge[f], g->n_bins[f], d->x[f][i]);
 	}
@@ -218,7 +220,8 @@ static void fill_histogram(const struct grower *g, const struct leaf *l, uint32_
 	const uint8_t *bin = g->bin[feature];
 	const float *weight = g->d->weight;
 
-	memset(h, 0, SLOTS * sizeof(*h));
+	memset(h, 0, g->n_bins[feature] * sizeof(*h));
+	h[MISSING] = (struct sums){ 0, 0 };
 	for (uint32_t i = l->first; i < l->first + l->n; i++) {
 		uint32_t s = g->order[i];
 		struct sums *x = &h[bin[s]];
@@ -240,10 +243,12 @@ static void run_task(void *arg)
 		struct sums *h = histogram_of(g, t->leaf->histogram, t->feature);
 		const struct sums *less = histogram_of(g, t->from, t->feature);
 
-		for (uint32_t b = 0; b < SLOTS; b++) {
+		for (uint32_t b = 0; b < g->n_bins[t->feature]; b++) {
 			h[b].gradient -= less[b].gradient;
 			h[b].weight -= less[b].weight;
 		}
+		h[MISSING].gradient -= less[MISSING].gradient;
+		h[MISSING].weight -= less[MISSING].weight;
 	}
 	find_split(g, t->leaf, t->feature, &t->best);
 }
@@ -267,8 +272,13 @@ static void look_at(struct grower *g, struct leaf *l, uint32_t from)
 		if (t->best.gain > l->best.gain && t->best.gain > 1e-12)
 			l->best = t->best;
 	}
-	if (g->o.depth && l->depth >= g->o.depth)
-		l->best.gain = 0;
+}
+
+/* Can the leaf be divided, by its depth and its weight? */
+static bool may_split(const struct grower *g, const struct leaf *l)
+{
+	return l->n > 1 && l->all.weight >= 2 * g->o.least &&
+	       !(g->o.depth && l->depth >= g->o.depth);
 }
 
 /* ---- trees ----------------------------------------------------------------------------------- */
@@ -355,8 +365,14 @@ static int split_leaf(struct grower *g, struct leaf *l, struct pl_err *err)
 		m->mean[x->node] = (float)(g->o.rate * value_of(g, x, x->all));
 		m->node[x->node].value = m->mean[x->node];
 	}
+	small->best = large->best = (struct split){ .gain = 0 };
+	if (g->n_leaves == g->o.leaves || !(may_split(g, small) || may_split(g, large)))
+		return 0; /* nobody needs their histograms */
 	look_at(g, small, PL_NONE);
-	look_at(g, large, small->histogram);
+	if (may_split(g, large))
+		look_at(g, large, small->histogram);
+	if (!may_split(g, small))
+		small->best.gain = 0;
 	return 0;
 }
 
@@ -385,7 +401,7 @@ static uint32_t draw(struct grower *g)
 			g->order[n++] = i;
 	g->n_use = 0;
 	for (uint32_t f = 0; f < g->d->n_features; f++)
-		if (g->o.features >= 1 || share(g) < g->o.features)
+		if ((g->o.features >= 1 || share(g) < g->o.features) && !g->constant[f])
 			g->use[g->n_use++] = f;
 	if (!g->n_use)
 		g->use[g->n_use++] = (uint32_t)(share(g) * g->d->n_features);
@@ -507,6 +523,7 @@ static void grower_fini(struct grower *g)
 	pl_free(g->bin);
 	pl_free(g->edge);
 	pl_free(g->n_bins);
+	pl_free(g->constant);
 	pl_free(g->gradient);
 	pl_free(g->now);
 	pl_free(g->order);
@@ -526,6 +543,7 @@ static int grower_init(struct grower *g, struct pl_err *err)
 	PL_CHECK(pl_alloc(&g->bin, d->n_features, sizeof(*g->bin), err));
 	PL_CHECK(pl_alloc(&g->edge, d->n_features, sizeof(*g->edge), err));
 	PL_CHECK(pl_alloc(&g->n_bins, d->n_features, sizeof(*g->n_bins), err));
+	PL_CHECK(pl_alloc(&g->constant, d->n_features, sizeof(*g->constant), err));
 	PL_CHECK(pl_alloc(&g->gradient, d->n, sizeof(*g->gradient), err));
 	PL_CHECK(pl_alloc(&g->now, d->n, sizeof(*g->now), err));
 	PL_CHECK(pl_alloc(&g->order, d->n, sizeof(*g->order), err));
