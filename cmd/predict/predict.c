@@ -65,7 +65,7 @@ static bool shows(const struct config *c)
 	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain;
 }
 
-static int check(const struct config *c, int argc, struct pl_err *err)
+static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
 {
 	int verbs = c->train + (c->cross > 0) + c->eval + (c->adapt != NULL) + c->explain;
 	bool errors = c->eval || c->cross;
@@ -86,6 +86,9 @@ static int check(const struct config *c, int argc, struct pl_err *err)
 			"--schema=neusight, vidur, mist or FILE says how to read the tables");
 	if ((c->train || c->cross) && !c->folder.n)
 		return pl_fail(err, PL_EUSAGE, "--devices=FOLDER says where the data sheets are");
+	if (c->adapt && argc)
+		return pl_fail(err, PL_EUSAGE,
+			       "--adapt takes one table; put the rows of %s into it", argv[0]);
 	if (c->to && !errors && c->to != OUT_CSV)
 		return pl_fail(err, PL_EUSAGE, "predictions are written as csv");
 	if (c->unit && !(pl_schema_unit(c->unit) > 0))
@@ -115,9 +118,11 @@ static int read_devices(struct work *w, struct pl_err *err)
 	for (size_t i = 0; i < w->c->folder.n; i++)
 		PL_CHECK(pl_device_read(&w->devices, w->c->folder.v[i], err));
 	for (size_t i = 0; more && i < more->n; i++) {
-		uint32_t at;
+		uint32_t at = 0;
 
-		if (pl_device_find(&w->devices, more->v[i].name) == PL_NONE)
+		while (at < w->devices.n && strcmp(w->devices.v[at].name, more->v[i].name) != 0)
+			at++;
+		if (at == w->devices.n)
 			PL_CHECK(pl_device_copy(&w->devices, &more->v[i], &at, err));
 	}
 	return 0;
@@ -246,7 +251,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct pl_out *out = NULL;
 	int rc;
 
-	PL_CHECK(check(c, argc, err));
+	PL_CHECK(check(c, argc, argv, err));
 	/* before the work: what cannot be written should be known at once */
 	out = pl_out_open(c->c.output, c->train || c->adapt, err);
 	PL_TRY(out ? 0 : err->code);

@@ -15,7 +15,8 @@ struct answer {
 	struct pl_kernel_time *t; /* (BLOCK) */
 	size_t at[BLOCK + 1];	  /* where the text of each begins, and its end */
 	struct pl_writer text;	  /* what stands before the prediction */
-	bool is_long, headed;
+	struct pl_buf header;	  /* of the first table */
+	bool is_long;
 };
 
 static void write_time(struct answer *a, const struct pl_kernel_time *t)
@@ -64,10 +65,23 @@ static int on_header(void *arg, const struct pl_csv_row *raw, struct pl_err *err
 {
 	struct answer *a = arg;
 
-	(void)err;
-	if (a->headed || a->w->c->explain)
+	bool first = !a->header.n;
+	int rc;
+
+	if (a->w->c->explain)
 		return 0;
-	a->headed = true;
+	write_row(&a->text, raw);
+	pl_write_text(&a->text, "\n");
+	rc = pl_write_check(&a->text, err);
+	if (rc >= 0 && first)
+		rc = pl_buf_put(&a->header, a->text.b.p, a->text.b.n, err);
+	else if (rc >= 0 && a->is_long &&
+		 (a->text.b.n != a->header.n || memcmp(a->text.b.p, a->header.p, a->header.n) != 0))
+		rc = pl_fail(err, PL_EDATA,
+			     "its columns differ from those of the first table; ask for it apart");
+	a->text.b.n = 0;
+	if (rc < 0 || !first)
+		return rc;
 	if (a->is_long)
 		write_row(&a->out, raw);
 	else
@@ -110,6 +124,8 @@ static int answer_table(struct answer *a, const char *path, const char *device, 
 	rc = pl_table_read(in, &o, err);
 	if (rc >= 0)
 		rc = end_block(a, err);
+	else if (strncmp(err->msg, path, strlen(path)) != 0 && strcmp(path, "-") != 0)
+		pl_wrap(err, "%s", path);
 	pl_in_close(in);
 	return rc;
 }
@@ -131,6 +147,7 @@ out:
 	pl_write_fini(&a->out);
 	pl_write_fini(&a->text);
 	pl_samples_fini(&a->s);
+	pl_buf_fini(&a->header);
 	pl_free(a->t);
 	pl_free(a);
 	return rc;

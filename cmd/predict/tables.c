@@ -24,8 +24,8 @@ int find_table_devices(struct work *w, struct pl_err *err)
 			used = false;
 		}
 	}
-	if (table < w->argc) { /* standard input */
-		w->device[table] = device;
+	if (!w->argc) { /* standard input */
+		w->device[0] = device;
 		used = true;
 	}
 	if (!used && !w->c->adapt)
@@ -40,7 +40,6 @@ int find_table_devices(struct work *w, struct pl_err *err)
 
 #define LAUNCH_NS 8000 /* what an operation takes at least, about */
 #define FAR_OFF	  31.6 /* the square root of 1000 */
-#define ENOUGH	  5
 
 /* What the data sheets allow at least; NAN: they do not say. */
 static double allowed(const struct pl_samples *s, const struct pl_sample *x)
@@ -73,7 +72,7 @@ static int check_unit(const struct work *w, const char *path, const struct pl_sa
 		if (least > 0)
 			ratio[n++] = (double)s->v[i].ns / least;
 	}
-	if (n >= ENOUGH)
+	if (n)
 		median = pl_median_double(ratio, n);
 	pl_free(ratio);
 	if (median < FAR_OFF && median > 1 / FAR_OFF)

@@ -23,6 +23,7 @@ struct adapt {
 static int add_device(struct adapt *a, const struct pl_device *d, struct pl_err *err)
 {
 	struct pl_kernel_model *m = a->m;
+	struct quantiles *adapted;
 	size_t n = m->devices.n;
 
 	a->device = pl_kernel_device_of(m, d);
@@ -43,9 +44,12 @@ static int add_device(struct adapt *a, const struct pl_device *d, struct pl_err 
 			p->offset = offset;
 		}
 	}
+	PL_CHECK(pl_alloc(&adapted, m->devices.n + 1, sizeof(*adapted), err));
+	if (m->adapted)
+		memcpy(adapted, m->adapted, n * sizeof(*adapted));
 	pl_free(m->adapted);
-	m->adapted = NULL;
-	return pl_alloc(&m->adapted, m->devices.n + 1, sizeof(*m->adapted), err);
+	m->adapted = adapted;
+	return 0;
 }
 
 /* The median error of the samples of a part (SIZE_MAX: of all) without sample `but`. */
@@ -102,8 +106,9 @@ static void find_interval(struct adapt *a)
 		left[n++] = log((double)a->s->v[i].ns / t->ns) -
 			    drawn(a, a->part[i], t->ns < 2 * t->floor_ns, i);
 	}
-	if (n >= ADAPT_ENOUGH)
-		a->m->adapted[a->device] = pl_interval_quantiles(left, n);
+	a->m->adapted[a->device] = n >= ADAPT_ENOUGH   ? pl_interval_quantiles(left, n)
+				   : a->m->other.all.n ? a->m->other.all
+						       : pl_interval_of_others(&a->m->known.all);
 }
 
 int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s, struct pl_err *err)

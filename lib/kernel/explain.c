@@ -83,8 +83,11 @@ int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *
 		pl_write_text(w, "not known\n");
 		return 0;
 	}
-	pl_write_format(w, "%.1f us, nine of ten in %.1f to %.1f us; %s\n", t.ns / 1e3,
-			t.lo_ns / 1e3, t.hi_ns / 1e3, pl_kernel_flag_word(t.flag));
+	pl_write_format(w, "%.1f us, ", t.ns / 1e3);
+	if (!isnan(t.lo_ns))
+		pl_write_format(w, "nine of ten in %.1f to %.1f us; ", t.lo_ns / 1e3,
+				t.hi_ns / 1e3);
+	pl_write_format(w, "%s\n", pl_kernel_flag_word(t.flag));
 	pl_write_format(w, "  floor %.1f us, computing %.1f us, memory %.1f us, together %.1f us\n",
 			t.floor_ns / 1e3, t.compute_ns / 1e3, t.memory_ns / 1e3,
 			t.ns / t.factor / 1e3);
@@ -101,5 +104,9 @@ int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *
 	base = m->learner->explain(p->learned, row, part);
 	pl_write_format(w, ", of which\n    x %.3f  all operations of this kind\n", exp(base));
 	write_parts(w, p, part);
+	for (int i = 0; i < PL_FEATURES; i++)
+		base += part[i];
+	if (fabs(log(t.factor) - base) >= 0.005)
+		pl_write_format(w, "    x %.3f  this device\n", t.factor / exp(base));
 	return 0;
 }

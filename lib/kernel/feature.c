@@ -13,7 +13,8 @@
  * not use all of it. How many clocks a byte takes there is learned (model.c).
  *
  * A larger compute or memory bound may not make the time shorter: these features are monotone, and
- * the time is a product with them, so that a faster device is never predicted to be slower.
+ * the time is a product with them. Other features of a product, such as how full the last wave is,
+ * are free.
  */
 #include <math.h>
 
@@ -69,7 +70,7 @@ int pl_kernel_feature_direction(unsigned family, unsigned i)
 
 int pl_device_generation(const struct pl_device *d)
 {
-	return isnan(d->capability) ? 0 : (int)d->capability;
+	return d->capability >= 1 && d->capability < 100 ? (int)d->capability : 0;
 }
 
 /* Operations that a watt pays for, by that of the processes of 12 to 16 nm: what the makers state
@@ -103,7 +104,7 @@ double pl_device_rate(const struct pl_device *d, unsigned type, const struct pl_
 
 static float log_of(double v)
 {
-	return (float)log(fmax(v, TINY));
+	return isnan(v) ? NAN : (float)log(fmax(v, TINY));
 }
 
 /* How many of the powers of two 4, 32 divide it. */

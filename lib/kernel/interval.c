@@ -201,8 +201,13 @@ static const struct quantiles *best_of(const struct spread *s, unsigned bin)
 	return s->all.n >= ENOUGH ? &s->all : NULL;
 }
 
-/* Nobody left out a device: what shapes show, and what devices differ by (DEVICE) in addition. */
-#define DEVICE 0.2
+#define DEVICE 0.2 /* log of what devices differ by */
+#define LEAST  19  /* errors of which the least and greatest are the ends of 90 % */
+
+struct quantiles pl_interval_of_others(const struct quantiles *shapes)
+{
+	return (struct quantiles){ shapes->low - DEVICE, shapes->high + DEVICE, shapes->n };
+}
 
 void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, uint32_t device,
 			double ns, double floor_ns, double *low, double *high)
@@ -226,7 +231,8 @@ void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, u
 	}
 	if (!q)
 		q = &m->known.all;
-	if (!q->n)
+	/* operations without a part of their own: nobody left out whole operations */
+	if (q->n < LEAST || p->op == PL_NONE)
 		return;
 	*low = ns * exp(q->low - more);
 	*high = ns * exp(q->high + more);

@@ -17,7 +17,7 @@
  * gemm: `batch` products C (m x n) = A (m x k) B (k x n). conv: images of size x size. elementwise:
  * `inputs` tensors of `elements` numbers are read, `outputs` written; with `bytes` not 0 these are
  * the bytes read and written instead. softmax, norm: over the columns of each row. move: copies and
- * changes of layout. embedding: rows of a table are gathered. fixed: nothing is known but the time.
+ * changes of layout. embedding: rows of a table are gathered. other: nothing is known but the time.
  * allreduce ..: `bytes` of each of `ranks`, `local` of them on a host.
  */
 #define PL_KERNEL_FAMILIES(X)                                                                      \

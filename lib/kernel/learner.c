@@ -266,7 +266,12 @@ static int nearest_get(struct pl_cur *c, void **model, struct pl_err *err)
 		m->y[i] = (float)pl_io_get_f64(c);
 		for (int f = 0; f < PL_FEATURES; f++)
 			m->x[i * PL_FEATURES + (size_t)f] = (float)pl_io_get_f64(c);
+		if (!isfinite(m->y[i]))
+			rc = pl_fail(err, PL_EDATA, "the value of a shape is not finite");
 	}
+	for (int f = 0; f < PL_FEATURES; f++)
+		if (!isfinite(m->scale[f]))
+			rc = pl_fail(err, PL_EDATA, "the scale of a feature is not finite");
 out:
 	if (rc < 0)
 		nearest_free(m);

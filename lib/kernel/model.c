@@ -142,7 +142,7 @@ static double memory_of(const struct part *p, const struct pl_physics *x)
 /* What the data sheet allows at least. */
 static double bound_of(const struct part *p, const struct pl_physics *x)
 {
-	return fmax(x->compute_ns, memory_of(p, x));
+	return isnan(x->compute_ns) ? NAN : fmax(x->compute_ns, memory_of(p, x));
 }
 
 /* The rate of communication, which no data sheet has. */
@@ -261,6 +261,14 @@ static void find_ranges(struct fitter *f, struct part *p)
 	}
 }
 
+static int lacks_rate(const struct pl_device *d, const struct pl_kernel *k, struct pl_err *err)
+{
+	return pl_fail(err, PL_EDATA,
+		       "the data sheet of %s does not say how fast it computes in %s "
+		       "(HalfTensorFLOPs)",
+		       d->name, pl_kernel_type_word(k->type));
+}
+
 /* Features and what is to be learned, of all samples of the part. */
 static int make_columns(struct fitter *f, struct part *p, struct pl_err *err)
 {
@@ -281,11 +289,7 @@ static int make_columns(struct fitter *f, struct part *p, struct pl_err *err)
 		bound = bound_of(p, &bounds);
 		base = f->m->learner->bounds ? floor_on(p, x->device) + bound : 1;
 		if (!isfinite(base) || base <= 0)
-			return pl_fail(
-				err, PL_EDATA,
-				"the data sheet of %s does not say how fast it computes in %s "
-				"(HalfTensorFLOPs)",
-				d->name, pl_kernel_type_word(x->k.type));
+			return lacks_rate(d, &x->k, err);
 		f->bound[i] = (float)bound;
 		f->y[i] = (float)log((double)x->ns / base);
 	}
@@ -494,9 +498,9 @@ static bool outside(const struct range *r, double v)
 }
 
 static bool is_extrapolated(const struct part *p, const struct pl_sample *x,
-			    const struct pl_device *d, double bound)
+			    const struct pl_device *d, double bound, double floor_ns)
 {
-	bool out = outside(&p->bound, bound / p->floor_ns);
+	bool out = outside(&p->bound, bound / floor_ns);
 
 	for (int k = 0; k < PL_KERNEL_DIMS; k++)
 		out |= outside(&p->dim[k], x->k.dim[k]);
@@ -541,9 +545,9 @@ static void put_in_block(struct applier *a, size_t i, const struct part *p)
 	t->compute_ns = bounds.compute_ns;
 	t->memory_ns = memory_of(p, &bounds);
 	t->ns = bound_of(p, &bounds); /* until the block is finished */
-	t->flag = p->op == PL_NONE		    ? PL_KERNEL_UNKNOWN
-		  : is_extrapolated(p, x, d, t->ns) ? PL_KERNEL_EXTRAPOLATED
-						    : PL_KERNEL_IN_RANGE;
+	t->flag = p->op == PL_NONE				 ? PL_KERNEL_UNKNOWN
+		  : is_extrapolated(p, x, d, t->ns, t->floor_ns) ? PL_KERNEL_EXTRAPOLATED
+								 : PL_KERNEL_IN_RANGE;
 	b->at[b->n++] = i;
 	if (b->n == BLOCK)
 		finish_block(a, b);
@@ -591,6 +595,10 @@ int pl_kernel_apply(const struct pl_kernel_model *m, const struct pl_samples *s,
 		};
 		if (p)
 			put_in_block(&a, i, p);
+		if (p && isnan(out[i].compute_ns)) {
+			rc = lacks_rate(&s->devices.v[v[i].device], &v[i].k, err);
+			goto out;
+		}
 	}
 	for (size_t i = 0; i < m->n_parts; i++)
 		if (a.block[i].n)

@@ -27,7 +27,7 @@ struct pl_kernel_fit_opts {
 	struct pl_pool *pool;
 	const struct pl_log *log;
 };
-/* "boost|net|nearest|raw|roofline": what learns the factor. The last three are what a model must
+/* "boost|nearest|raw|roofline": what learns the factor. The last three are what a model must
  * beat: the nearest measured shapes, trees without the bounds, and the bounds alone. */
 const char *pl_kernel_learners(void);
 

@@ -59,7 +59,8 @@ static int get_device(struct pl_cur *c, struct pl_devices *to, struct pl_err *er
 		rc = pl_fail(err, PL_ENOMEM, "out of memory");
 	else if (c->bad)
 		rc = pl_record_get_short(err);
-	else if (!(d.bandwidth > 0 && d.sms > 0 && d.clock_ghz > 0 && d.flops > 0))
+	else if (!(d.bandwidth > 0 && d.sms > 0 && d.clock_ghz > 0 && d.flops > 0) ||
+		 d.half_flops <= 0 || d.l2_bytes <= 0 || d.watts <= 0)
 		rc = pl_fail(err, PL_EDATA, "the data sheet of %s has a number that is not above 0",
 			     d.name);
 	else
@@ -80,7 +81,7 @@ static void get_quantiles(struct pl_cur *c, struct quantiles *q)
 	q->n = (uint32_t)pl_io_get_varint(c);
 	q->low = pl_io_get_f64(c);
 	q->high = pl_io_get_f64(c);
-	c->bad |= isnan(q->low) || isnan(q->high);
+	c->bad |= !isfinite(q->low) || !isfinite(q->high) || q->low > q->high;
 }
 
 static void put_spread(struct pl_buf *b, const struct spread *s)
@@ -107,6 +108,7 @@ static struct range get_range(struct pl_cur *c)
 {
 	double low = pl_io_get_f64(c), high = pl_io_get_f64(c);
 
+	c->bad |= isnan(low) || isnan(high);
 	return (struct range){ low, high };
 }
 
@@ -150,13 +152,14 @@ static int get_part(struct pl_cur *c, const struct pl_kernel_model *m, struct pa
 	p->clocks = pl_io_get_f64(c);
 	if (op > m->op.n || p->family >= PL_KERNEL_FAMILIES_ || p->type >= PL_KERNEL_TYPES_)
 		return pl_fail(err, PL_EDATA, "a part is of an operation that is not known");
-	if (!(p->floor_ns > 0) || !isfinite(p->floor_ns) || !(p->ns_per_byte >= 0) ||
-	    !(p->clocks >= 0))
+	if (!(p->floor_ns > 0 && p->floor_ns < 1e18 && p->ns_per_byte >= 0 &&
+	      p->ns_per_byte < 1e18 && p->clocks >= 0 && p->clocks < 1e6))
 		return pl_fail(err, PL_EDATA, "a floor or rate of a part is not above 0");
 	for (size_t i = 0; i < m->devices.n; i++) {
 		p->device_floor[i] = pl_io_get_f64(c);
 		p->offset[i] = pl_io_get_f64(c);
-		c->bad |= p->device_floor[i] <= 0 || !isfinite(p->offset[i]);
+		c->bad |= p->device_floor[i] <= 0 || isinf(p->device_floor[i]) ||
+			  !isfinite(p->offset[i]);
 	}
 	for (int i = 0; i < PL_KERNEL_DIMS; i++)
 		p->dim[i] = get_range(c);

@@ -91,6 +91,8 @@ int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples 
 			     const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;
 /* From n errors; reorders them. */
 struct quantiles pl_interval_quantiles(double *error, size_t n);
+/* On devices that nobody left out: what shapes show, and a guess of what devices differ by. */
+struct quantiles pl_interval_of_others(const struct quantiles *shapes);
 /* The interval of a time that the part predicts. */
 /* device: of the model, PL_NONE: it was not measured. */
 void pl_kernel_interval(const struct pl_kernel_model *m, const struct part *p, uint32_t device,

@@ -15,6 +15,8 @@
 #include "kernel/internal.h"
 
 #define NAME_MAX_ 256
+#define NS_LEAST  1e-3 /* of a latency */
+#define NS_MOST	  1e18
 
 struct condition { /* of a statement */
 	struct pl_expr *e;
@@ -32,6 +34,7 @@ struct op {
 	struct pl_expr *dim[PL_KERNEL_DIMS];
 	struct condition when;
 	struct pl_err why; /* the table lacks a column that it needs */
+	bool no_when;	   /* its condition needs that column */
 };
 struct latency { /* a column */
 	size_t column;
@@ -190,15 +193,17 @@ static uint32_t find_value(void *arg, const char *name)
 	for (size_t i = 0; i < r->n_variables; i++)
 		if (!strcmp(r->variable[i], name))
 			return (uint32_t)(first_variable(r) + i);
+	for (size_t i = 0; i < r->s->n_lets && !r->lacks; i++)
+		if (r->let[i].why.code && !strcmp(r->s->let[i].name, name))
+			r->lacks = &r->let[i].why;
+	if (r->lacks) /* not a column of that name */
+		return PL_NONE;
 	for (size_t i = 0; i < r->n_texts; i++)
 		if (!strcmp(r->text[i].name, name))
 			return (uint32_t)(r->n_columns + i);
 	for (size_t i = 0; i < r->n_columns; i++)
 		if (!strcmp(r->column[i], name))
 			return (uint32_t)i;
-	for (size_t i = 0; i < r->s->n_lets && !r->lacks; i++)
-		if (r->let[i].why.code && !strcmp(r->s->let[i].name, name))
-			r->lacks = &r->let[i].why;
 	return PL_NONE;
 }
 
@@ -276,6 +281,7 @@ static int compile_ops(struct reader *r)
 
 		x->s = &r->s->op[i];
 		rc = compile_when(r, x->s->when, &x->when, &x->why);
+		x->no_when = rc < 0;
 		for (unsigned k = 0; k < PL_KERNEL_DIMS && rc >= 0; k++)
 			if (x->s->dim[k])
 				rc = compile(r, x->s->dim[k], &x->dim[k], &x->why);
@@ -305,7 +311,7 @@ static int find_latencies(struct reader *r)
 		const char *name = r->column[i];
 		size_t n = strlen(name);
 
-		if (!star && !strcmp(name, pattern))
+		if (!star && !r->n_latencies && !strcmp(name, pattern))
 			PL_CHECK(add_latency(r, i, NULL, 0));
 		if (star && n > before + after && !strncmp(name, pattern, before) &&
 		    !strcmp(name + n - after, star + 1))
@@ -452,7 +458,12 @@ static int read_latency(const struct reader *r, const struct pl_csv_row *raw, si
 			 s);
 		return r->o->measured ? fail_at(r, raw->line, column, what) : 0;
 	}
-	*ns = v * (r->o->unit_ns > 0 ? r->o->unit_ns : r->s->unit_ns);
+	v *= r->o->unit_ns > 0 ? r->o->unit_ns : r->s->unit_ns;
+	if (v < NS_LEAST || v > NS_MOST) {
+		snprintf(what, sizeof(what), "a latency of %.3g ns is out of range", v);
+		return r->o->measured ? fail_at(r, raw->line, column, what) : 0;
+	}
+	*ns = v;
 	return 0;
 }
 
@@ -493,7 +504,7 @@ static int one_measure(struct reader *r, const struct pl_csv_row *raw, const str
 	for (size_t i = 0; i < r->s->n_ops && !m.known; i++) {
 		const struct op *x = &r->op[i];
 
-		if (!pl_glob(x->s->names, op) || (!x->why.code && !holds(r, raw, &x->when)))
+		if (!pl_glob(x->s->names, op) || (!x->no_when && !holds(r, raw, &x->when)))
 			continue;
 		m.op = x->s->as ? x->s->as : op;
 		PL_CHECK(set_dims(r, raw, x, &m));

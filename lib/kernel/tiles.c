@@ -237,8 +237,12 @@ static int get_chooser(struct pl_cur *cur, struct tile_chooser *c, struct pl_err
 {
 	uint64_t n;
 
-	c->generation = (int)pl_io_get_svarint(cur);
+	int64_t generation = pl_io_get_svarint(cur);
+
+	c->generation = (int)generation;
 	n = pl_io_get_varint(cur);
+	if (generation < 0 || generation >= 100)
+		return pl_fail(err, PL_EDATA, "a generation of devices is out of range");
 	if (n < 1 || n > TILE_CLASSES)
 		return pl_fail(err, PL_EDATA, "a generation has %llu tiles", (unsigned long long)n);
 	for (uint64_t k = 0; k < n; k++) {

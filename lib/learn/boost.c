@@ -13,6 +13,7 @@
  * Sums are double and in the order of the samples, feature by feature; threads share features, so
  * their number changes nothing. O(rounds * samples * features * log leaves).
  */
+#include <float.h>
 #include <math.h>
 
 #include "learn/boost.h"
@@ -330,13 +331,16 @@ static int split_leaf(struct grower *g, struct leaf *l, struct pl_err *err)
 	struct leaf *r = &g->leaf[g->n_leaves], *small, *large;
 	double a = value_of(g, l, s.left), b = value_of(g, l, s.right), middle = (a + b) / 2;
 	int direction = g->o.monotone ? g->o.monotone[s.feature] : 0;
+	/* what divides the known from the unknown has no upper end */
+	bool all_known = s.missing_right && s.bin + 1 == g->n_bins[s.feature];
 	uint32_t child, n_left = partition(g, l);
 
 	PL_CHECK(add_nodes(g, 2, &child, err));
-	m->node[l->node] = (struct pl_boost_node){ .value = g->edge[s.feature][s.bin],
-						   .feature = (uint16_t)s.feature,
-						   .missing_right = s.missing_right,
-						   .left = child };
+	m->node[l->node] =
+		(struct pl_boost_node){ .value = all_known ? FLT_MAX : g->edge[s.feature][s.bin],
+					.feature = (uint16_t)s.feature,
+					.missing_right = s.missing_right,
+					.left = child };
 	m->gain[s.feature] += s.gain;
 	*r = *l;
 	r->node = child + 1;

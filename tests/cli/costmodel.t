@@ -99,6 +99,11 @@ p -m k.model five.queries.gz >gz.out
 check "compressed tables are read" same gz.out five.out
 p -m k.model <five.queries >std.out
 check "standard input is read" same std.out five.out
+p -m k.model --device=four <three.csv >std.out
+check "... as of the device that --device names" same std.out four.out
+mkdir three
+sed 's/$/,/' three.csv >three/more.csv
+status 3 "tables with other columns are refused" p -m k.model three.csv three/more.csv
 
 cat >wide.schema <<'END'
 paceline-schema 1
@@ -108,7 +113,6 @@ type float32
 op act family=elementwise elements=tokens*1024
 op proj family=gemm m=tokens k=1024 n=1024
 END
-mkdir three
 for t in 64 640 6400 16 160 1600 8 80 800 32 320 3200; do
 	echo "$t,$((t * 10 + 20000)),$((t * 170 + 30000))"
 done | sed '1i tokens,ns.act.median,ns.proj.median' >three/wide.csv
@@ -162,6 +166,7 @@ p -m adapted.model three.csv >adapted.out
 check "other devices are as before" same adapted.out three.out
 cat few.csv >two.devices
 tail -n 3 one.csv >>two.devices
+status 2 "--adapt takes one table" p --adapt few.csv -m k.model few.csv -o no.model
 status 3 "measurements of two devices adapt nothing" p --adapt two.devices -m k.model -o no.model
 says 'two devices' "it says so"
 
@@ -236,6 +241,22 @@ check "nothing is said where nothing is wrong" no test -s err
 sed 's/^relu/swish/' five.csv >other.csv
 "$BIN/predict" --eval -m k.model --devices=sheets -O csv other.csv >out 2>err
 holds err '100 measurements of operations that the schema neusight does not know' "what is left out is said"
+
+mkdir older
+for d in one two three four; do
+	sed 's/ "HalfTensorFLOPs": [0-9]*,//' sheets/$d.json >older/$d.json
+done
+sed 's/float32/float16/' wide.schema >half.schema
+status 3 "a data sheet without the rate of tensor cores" "$BIN/predict" -q --devices=older --train --schema=half.schema \
+	--no-intervals three/wide.csv -o bad.model
+says 'data sheet of three .*HalfTensorFLOPs' "it says so"
+p --train --no-intervals --schema=half.schema three/wide.csv -o half.model
+sed 's/three/four/' older/three.json >older/other.json
+status 3 "... and of a device that is asked for" "$BIN/predict" -q --devices=older -m half.model --device=four three/wide.csv
+echo 'relu,1e300,Test one,100,,,,100' | sed '1i OPName,Latency,Device,B,M,N,K,H' >bad.csv
+refused "a latency that no number can hold" 3 'line 2, column 2 (Latency): a latency of 1e+306 ns is out of range' --adapt bad.csv -m k.model -o bad.model
+awk 'NR < 4' one.csv | awk -F , 'BEGIN { OFS = "," } NR > 1 { $2 *= 1000 } { print }' >bad.csv
+refused "two latencies in another unit" 3 'another unit' --adapt bad.csv -m k.model -o bad.model
 
 # ---- memory that runs out, and calls that fail ---------------------------------------------------------
 

@@ -315,6 +315,8 @@ static void test_unknown(void)
 		ok(fabs(pl_boost_apply(&m, x) - 1) < 0.05, "small values beside it");
 		x[0] = 0.9f;
 		ok(fabs(pl_boost_apply(&m, x) - 5) < 0.05, "great values beside it");
+		x[0] = 1e6f;
+		ok(fabs(pl_boost_apply(&m, x) - 5) < 0.05, "... greater than any that was seen");
 		x[0] = NAN;
 		ok(m.gain[2] == 0, "a feature that is never known is not used");
 		pl_boost_fini(&m);
