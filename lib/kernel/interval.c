@@ -4,9 +4,11 @@
  * Errors are log(measured / predicted) of operations that a model did not see: for devices that
  * were measured, of shapes that were left out; for others, of whole devices that were left out one
  * by one. The middle 90 % of n exchangeable errors hold the next one with a probability of at least
- * 90 % if the ranks are those of n + 1 errors. Errors differ with the time by the floor, so there
- * are quantiles for three ranges of it; where too few errors are known, those of the part or of all
- * parts count.
+ * 90 % if the ranks are those of n + 1 errors. Errors of a device are alike, so those of another
+ * device are not exchangeable with them; it is devices that are. Therefore the widest of the
+ * middles of the devices counts, not the middle of all. Errors differ with the time by the floor,
+ * so there are quantiles for three ranges of it; where too few errors are known, those of the part
+ * or of all parts count.
  */
 #include <stdlib.h>
 
@@ -145,6 +147,33 @@ static size_t devices_used(const struct pl_samples *s, const bool *use, bool *th
 	return n;
 }
 
+static void widen(struct quantiles *to, const struct quantiles *q)
+{
+	if (!q->n)
+		return;
+	to->low = to->n ? fmin(to->low, q->low) : q->low;
+	to->high = to->n ? fmax(to->high, q->high) : q->high;
+	to->n += q->n;
+}
+
+/* Add to the spreads of all parts what one fold shows, and forget its errors. */
+static int end_fold(struct pl_kernel_model *m, struct errors *e, bool shapes, struct pl_err *err)
+{
+	for (size_t i = 0; i <= m->n_parts; i++) {
+		struct spread one, *to = i == m->n_parts ? (shapes ? &m->known : &m->other)
+					 : shapes	 ? &m->part[i].known
+							 : &m->part[i].other;
+
+		PL_CHECK(spread_of(&e[i], &one, err));
+		for (int b = 0; b < BINS; b++) {
+			widen(&to->bin[b], &one.bin[b]);
+			e[i].n[b] = 0;
+		}
+		widen(&to->all, &one.all);
+	}
+	return 0;
+}
+
 static int find_spreads(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
 			const struct pl_kernel_fit_opts *o, bool shapes, const bool *there,
 			struct pl_err *err)
@@ -161,14 +190,11 @@ static int find_spreads(struct pl_kernel_model *m, const struct pl_samples *s, c
 			continue;
 		leave_out(s, k, shapes, left);
 		PL_TRY(try_without(m, s, use, o, left, e, err));
+		if (!shapes)
+			PL_TRY(end_fold(m, e, false, err));
 	}
-	for (size_t i = 0; i <= m->n_parts; i++) {
-		struct spread *to = i == m->n_parts ? (shapes ? &m->known : &m->other)
-				    : shapes	    ? &m->part[i].known
-						    : &m->part[i].other;
-
-		PL_TRY(spread_of(&e[i], to, err));
-	}
+	if (shapes)
+		PL_TRY(end_fold(m, e, true, err));
 out:
 	errors_fini(e, m->n_parts + 1);
 	pl_free(left);
