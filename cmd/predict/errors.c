@@ -6,9 +6,7 @@
 
 static const char *word_of(enum pl_eval_by by)
 {
-	static const char *const words[] = { "all", "op", "device", "model", "shape" };
-
-	return words[by];
+	return pl_words_name(PL_EVAL_BY("\0"), by);
 }
 
 static void write_percent(struct pl_writer *w, double v)

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "core/progress.h"
+#include "core/words.h"
 #include "program.h"
 
 #define AT(m) offsetof(struct config, m)
@@ -21,7 +22,7 @@ static const struct pl_opt options[] = {
 	  PL_OPT_FLAG, AT(eval), NULL },
 	{ 0, "cross", "WHAT",
 	  "compare predictions by models that have not seen the device, model, operation or shape",
-	  PL_OPT_CHOICE, AT(cross), "no|device|model|op|shape" },
+	  PL_OPT_CHOICE, AT(cross), "no|op|device|model|shape" },
 	{ 0, "explain", NULL,
 	  "say what makes each time, or without a table what matters to the model", PL_OPT_FLAG,
 	  AT(explain), NULL },
@@ -41,7 +42,7 @@ static const struct pl_opt options[] = {
 	{ 0, "learner", "NAME",
 	  "learn by boosted trees, or by what they must beat: the nearest shapes, trees on raw "
 	  "shapes, nothing (roofline)",
-	  PL_OPT_CHOICE, AT(learner), "boost|nearest|raw|roofline" },
+	  PL_OPT_CHOICE, AT(learner), PL_KERNEL_LEARNERS("|") },
 	{ 0, "intervals", NULL, "find intervals (default; --no-intervals is several times faster)",
 	  PL_OPT_FLAG, AT(intervals), NULL },
 	PL_OPTS_HEADING("output"),
@@ -160,13 +161,11 @@ static void close_work(struct work *w)
 
 static struct pl_kernel_fit_opts fit_opts(const struct work *w)
 {
-	static const char *const learners[] = { "boost", "nearest", "raw", "roofline" };
-
-	return (struct pl_kernel_fit_opts){ .learner = learners[w->c->learner],
+	return (struct pl_kernel_fit_opts){ .learner = pl_words_name(PL_KERNEL_LEARNERS("\0"),
+								     (unsigned)w->c->learner),
 					    .intervals = w->c->intervals,
 					    .seed = (uint64_t)w->c->c.seed,
-					    .pool = w->pool,
-					    .log = &w->c->c.log };
+					    .pool = w->pool };
 }
 
 static int write_model(const struct work *w, const struct pl_kernel_model *m, struct pl_out *out,
@@ -216,13 +215,8 @@ static int errors(const struct work *w, struct pl_samples *s, struct pl_out *out
 
 	PL_CHECK(read_tables(w, s, err));
 	PL_CHECK(pl_alloc(&t, s->n + 1, sizeof(*t), err));
-	/* --cross counts from "no", enum pl_eval_by from "all" */
 	if (w->c->cross)
-		rc = pl_kernel_cross(s,
-				     (const enum pl_eval_by[]){ PL_EVAL_DEVICE, PL_EVAL_MODEL,
-								PL_EVAL_OP,
-								PL_EVAL_SHAPE }[w->c->cross - 1],
-				     &o, t, err);
+		rc = pl_kernel_cross(s, (enum pl_eval_by)w->c->cross, &o, t, err);
 	else
 		rc = pl_kernel_apply(w->model, s, s->v, s->n, t, err);
 	if (rc >= 0)
@@ -246,7 +240,8 @@ static int explain_model(const struct work *w, struct pl_out *out, struct pl_err
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
 	const struct config *c = config;
-	struct work w = { .c = c, .argc = argc, .argv = argv };
+	char dash[] = "-", *standard_input[] = { dash };
+	struct work w = { .c = c, .argc = argc ? argc : 1, .argv = argc ? argv : standard_input };
 	struct pl_samples s = { 0 };
 	struct pl_out *out = NULL;
 	int rc;
@@ -256,7 +251,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	out = pl_out_open(c->c.output, c->train || c->adapt, err);
 	PL_TRY(out ? 0 : err->code);
 	if (shows(c)) {
-		PL_TRY(read_model(&w, argc ? argv[0] : "-", err));
+		PL_TRY(read_model(&w, w.argv[0], err));
 		PL_TRY(explain_model(&w, out, err));
 		goto out;
 	}

@@ -11,7 +11,7 @@ enum output { OUT_AUTO, OUT_CSV, OUT_JSON, OUT_TEXT };
 struct config {
 	struct pl_common c; /* first */
 	bool train, eval, explain, intervals;
-	int cross; /* 0: no; 1 device, 2 model, 3 op, 4 shape */
+	int cross; /* enum pl_eval_by; 0: no */
 	int to;	   /* enum output */
 	int learner;
 	const char *adapt, *model, *schema, *unit;
@@ -26,7 +26,7 @@ struct work {
 	struct pl_devices devices;
 	struct pl_pool *pool;
 	double unit_ns; /* 0: that of the schema */
-	int argc;	/* the tables; at least one */
+	int argc;	/* the tables; at least one, perhaps "-" */
 	char **argv;
 	const char **device; /* [table]: what --device says of it; NULL */
 };

@@ -140,8 +140,8 @@ int answer_queries(const struct work *w, struct pl_out *out, struct pl_err *err)
 	a->is_long = pl_schema_is_long(w->schema);
 	pl_write_init(&a->out, out, 0);
 	PL_TRY(pl_alloc(&a->t, BLOCK, sizeof(*a->t), err));
-	for (int i = 0; i < w->argc || i == 0; i++)
-		PL_TRY(answer_table(a, w->argc ? w->argv[i] : "-", w->device[i], err));
+	for (int i = 0; i < w->argc; i++)
+		PL_TRY(answer_table(a, w->argv[i], w->device[i], err));
 	rc = pl_write_end(&a->out, err);
 out:
 	pl_write_fini(&a->out);

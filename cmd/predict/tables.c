@@ -24,8 +24,8 @@ int find_table_devices(struct work *w, struct pl_err *err)
 			used = false;
 		}
 	}
-	if (!w->argc) { /* standard input */
-		w->device[0] = device;
+	if (table < w->argc) { /* standard input, which is no operand */
+		w->device[table] = device;
 		used = true;
 	}
 	if (!used && !w->c->adapt)
@@ -135,8 +135,8 @@ int read_table(const struct work *w, const char *path, const char *device, struc
 
 int read_tables(const struct work *w, struct pl_samples *s, struct pl_err *err)
 {
-	for (int i = 0; i < w->argc || i == 0; i++)
-		PL_CHECK(read_table(w, w->argc ? w->argv[i] : "-", w->device[i], s, err));
+	for (int i = 0; i < w->argc; i++)
+		PL_CHECK(read_table(w, w->argv[i], w->device[i], s, err));
 	if (!s->n)
 		return pl_fail(err, PL_EDATA, "the tables hold no measurement");
 	return 0;

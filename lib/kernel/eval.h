@@ -8,7 +8,7 @@
 
 /* What a group has in common. PL_EVAL_SHAPE: operations of a name that take less, or at least,
  * twice the floor of their device, which is what its shortest measured ones take. */
-#define PL_EVAL_BY "all|op|device|model|shape"
+#define PL_EVAL_BY(s) "all" s "op" s "device" s "model" s "shape"
 enum pl_eval_by { PL_EVAL_ALL, PL_EVAL_OP, PL_EVAL_DEVICE, PL_EVAL_MODEL, PL_EVAL_SHAPE };
 
 /* Errors are |predicted / measured - 1|, as fractions. NAN: the group has no such figure. */

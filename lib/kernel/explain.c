@@ -92,7 +92,7 @@ int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *
 			t.floor_ns / 1e3, t.compute_ns / 1e3, t.memory_ns / 1e3,
 			t.ns / t.factor / 1e3);
 	if (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV) {
-		tile = pl_tiles_choose(&p->tiles, &x->k, d, &m->rates);
+		tile = pl_tiles_choose(&p->tiles, &x->k, d);
 		pl_write_format(w, "  tile %u x %u\n", tile.a, tile.b);
 	}
 	pl_write_format(w, "  x %.3f learned", t.factor);

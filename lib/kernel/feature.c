@@ -231,7 +231,7 @@ void pl_kernel_features(const struct pl_kernel *k, const struct pl_device *d,
 #define LONG	1e6  /* ns of a product from which its rate is sustained */
 #define LIMITED 0.75 /* of the peak: a board that sustains less is limited by its power */
 #define PLENTY	0.02 /* W for a FLOP per ns: the power of such a board limits nothing */
-#define MOST	0.8  /* this share of the products is slower than what is sustained */
+#define MOST	0.8  /* quantile of the rates that counts as sustained */
 
 /* What device d sustains, FLOP per ns; 0: too few products were measured. */
 static double sustained(const struct pl_samples *s, const bool *use, uint32_t d, double *room)

@@ -23,13 +23,11 @@ struct schema_source { /* of a name: one of these, or none */
 };
 struct schema_let {
 	const char *name, *value, *when; /* when NULL: always */
-	uint32_t line;
 };
 struct schema_op {
 	const char *names, *as, *when; /* as NULL: its name */
 	uint8_t family, type;
 	const char *dim[PL_KERNEL_DIMS]; /* expressions; NULL: the default */
-	uint32_t line;
 };
 struct pl_schema {
 	struct pl_arena arena;

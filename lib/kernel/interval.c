@@ -227,7 +227,7 @@ static const struct quantiles *best_of(const struct spread *s, unsigned bin)
 	return s->all.n >= ENOUGH ? &s->all : NULL;
 }
 
-#define DEVICE 0.2 /* log of what devices differ by */
+#define DEVICE 0.2 /* a guess: log of the ratio between devices */
 #define LEAST  19  /* errors of which the least and greatest are the ends of 90 % */
 
 struct quantiles pl_interval_of_others(const struct quantiles *shapes)

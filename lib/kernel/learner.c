@@ -313,8 +313,3 @@ const struct kernel_learner *pl_kernel_learner(const char *name)
 			return &learners[i];
 	return NULL;
 }
-
-const char *pl_kernel_learners(void)
-{
-	return "boost|nearest|raw|roofline";
-}

@@ -282,7 +282,7 @@ static int make_columns(struct fitter *f, struct part *p, struct pl_err *err)
 		double bound, base;
 
 		if (!tile.a && (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV))
-			tile = pl_tiles_choose(&p->tiles, &x->k, d, &f->m->rates);
+			tile = pl_tiles_choose(&p->tiles, &x->k, d);
 		pl_kernel_features(&x->k, d, &f->m->rates, tile, &bounds, row);
 		for (int k = 0; k < PL_FEATURES; k++)
 			f->x[(size_t)k * f->n + i] = row[k];
@@ -296,7 +296,7 @@ static int make_columns(struct fitter *f, struct part *p, struct pl_err *err)
 	return 0;
 }
 
-/* The median of what is left on each device. */
+/* The offset of each device: the median error of what was learned. */
 static int find_offsets(struct fitter *f, struct part *p, struct pl_err *err)
 {
 	double *left = NULL, *y = NULL;
@@ -449,9 +449,11 @@ int pl_kernel_fit(const struct pl_samples *s, const bool *use, const struct pl_k
 	PL_CHECK(pl_alloc(&m, 1, sizeof(*m), err));
 	f.m = m;
 	m->learner = pl_kernel_learner(o->learner);
-	PL_TRY(m->learner ? 0
-			  : pl_fail(err, PL_EUSAGE, "there is no learner \"%s\"; there are %s",
-				    o->learner, pl_kernel_learners()));
+	PL_TRY(m->learner
+		       ? 0
+		       : pl_fail(err, PL_EUSAGE,
+				 "there is no learner \"%s\"; there are " PL_KERNEL_LEARNERS(", "),
+				 o->learner));
 	PL_TRY(take_names(m, s, err));
 	PL_TRY(pl_feature_rates(&m->rates, s, use, err));
 	PL_TRY(pl_alloc(&f.v, s->n + 1, sizeof(*f.v), err));
@@ -539,7 +541,7 @@ static void put_in_block(struct applier *a, size_t i, const struct part *p)
 
 	b->part = p;
 	if (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV)
-		tile = pl_tiles_choose(&p->tiles, &x->k, d, &a->m->rates);
+		tile = pl_tiles_choose(&p->tiles, &x->k, d);
 	pl_kernel_features(&x->k, d, &a->m->rates, tile, &bounds, b->x + b->n * PL_FEATURES);
 	t->floor_ns = floor_on(p, a->device[x->device]);
 	t->compute_ns = bounds.compute_ns;

@@ -21,15 +21,14 @@ const char *pl_kernel_flag_word(unsigned flag); /* "in-range", "extrapolated", "
 struct pl_kernel_model; /* opaque, constant while it is used */
 
 struct pl_kernel_fit_opts {
-	const char *learner; /* one of pl_kernel_learners(); NULL: the usual one */
+	const char *learner; /* one of PL_KERNEL_LEARNERS; NULL: the first */
 	bool intervals;	     /* find them: as many fits again as there are devices, and 3 */
 	uint64_t seed;
 	struct pl_pool *pool;
-	const struct pl_log *log;
 };
-/* "boost|nearest|raw|roofline": what learns the factor. The last three are what a model must
- * beat: the nearest measured shapes, trees without the bounds, and the bounds alone. */
-const char *pl_kernel_learners(void);
+/* What learns the factor. The last three are what a model must beat: the nearest measured shapes,
+ * trees without the bounds, and the bounds alone. */
+#define PL_KERNEL_LEARNERS(s) "boost" s "nearest" s "raw" s "roofline"
 
 /* From the measured samples i with use[i] (NULL: all). PL_EDATA: there are none; a data sheet lacks
  * what the types need. */

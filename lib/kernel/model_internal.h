@@ -27,7 +27,7 @@ int pl_tiles_fit(struct tiles *t, const struct pl_samples *s, const uint32_t *v,
 		 struct pl_err *err) PL_MUST;
 /* The tile of a product on a device. */
 struct pl_tile pl_tiles_choose(const struct tiles *t, const struct pl_kernel *k,
-			       const struct pl_device *d, const struct pl_rates *r);
+			       const struct pl_device *d);
 void pl_tiles_put(const struct tiles *t, struct pl_buf *b);
 int pl_tiles_get(struct pl_cur *c, struct tiles *t, struct pl_err *err) PL_MUST;
 
@@ -59,12 +59,12 @@ struct part {
 	uint32_t n;	    /* samples */
 	double floor_ns;    /* of a device that was not measured */
 	double ns_per_byte; /* of communication */
-	double clocks;	    /* of a multiprocessor for a byte, of what only moves bytes */
+	double clocks;	    /* that a multiprocessor needs for a byte; operations that move bytes */
 	struct tiles tiles;
 	void *learned;	      /* of the model's learner */
 	double *device_floor; /* [device of the model]; NAN: not measured there */
-	double *offset;	      /* [device]: log of what it takes longer; 0 */
-	/* of what was measured; bound: by the floor */
+	double *offset;	      /* [device]: log(measured / learned); 0: unknown */
+	/* The least and the greatest measured value; `bound` is divided by the floor. */
 	struct range dim[PL_KERNEL_DIMS], bound, bandwidth, flops;
 	struct spread known, other; /* on a measured device; on another */
 };
@@ -91,7 +91,7 @@ int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples 
 			     const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;
 /* From n errors; reorders them. */
 struct quantiles pl_interval_quantiles(double *error, size_t n);
-/* On devices that nobody left out: what shapes show, and a guess of what devices differ by. */
+/* For another device, if no device was left out: the quantiles of shapes, widened by a guess. */
 struct quantiles pl_interval_of_others(const struct quantiles *shapes);
 /* The interval of a time that the part predicts. */
 /* device: of the model, PL_NONE: it was not measured. */

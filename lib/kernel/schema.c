@@ -167,7 +167,6 @@ static int keep_let(struct pl_schema *s, const struct pl_lang_reader *r, struct 
 	PL_CHECK(keep(s, &x.when, text_of(&r->st, "when"), err));
 	PL_CHECK(check_expr(r, x.value, err));
 	PL_CHECK(check_when(r, x.when, err));
-	x.line = r->st.line;
 	return pl_append(&s->let, &s->n_lets, &s->cap_lets, &x, sizeof(x), err);
 }
 
@@ -207,7 +206,7 @@ static int check_dims(const struct pl_lang_reader *r, unsigned family, struct pl
 
 static int keep_op(struct pl_schema *s, const struct pl_lang_reader *r, struct pl_err *err)
 {
-	struct schema_op x = { .type = s->type, .line = r->st.line };
+	struct schema_op x = { .type = s->type };
 	const char *family = text_of(&r->st, "family");
 	int known = pl_kernel_family_find(family);
 

@@ -191,14 +191,13 @@ static struct pl_tile fastest(const struct pl_kernel *conv, const struct pl_devi
 }
 
 struct pl_tile pl_tiles_choose(const struct tiles *t, const struct pl_kernel *k,
-			       const struct pl_device *d, const struct pl_rates *r)
+			       const struct pl_device *d)
 {
 	const struct tile_chooser *c = nearest(t, pl_device_generation(d));
 	double most = -INFINITY;
 	uint32_t best = 0;
 	float x[FEATURES];
 
-	(void)r;
 	if (!c)
 		return fastest(k, d);
 	features(k, d, x);
