@@ -29,8 +29,9 @@ EMULATED := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O1 -g1))
 # With the address sanitizer clang takes three to four times as long to compile with -O1 as with -O0, but most code runs
 # for less than a second in all tests together. What runs longer is optimized (perf shows which sources those are), and fuzzers.
 QUICK_CFLAGS := $(if $(filter undefined,$(origin CFLAGS)),$(if $(findstring address,$(SAN)),$(if $(findstring fuzzer,$(SAN)),,-O0)))
-HOT := $(addprefix lib/,clock/fit clock/fit_interval core/intern core/mem core/sort data/dataset graph/edit graph/edit_times \
-	import/events import/values io/column io/colput io/write plan/buckets rewrite/rewrite_sync sim/events sim/many sim/sim) \
+HOT := $(addprefix lib/,clock/fit clock/fit_interval core/intern core/mem core/num core/sort core/spans data/dataset graph/edit graph/edit_times \
+	import/events import/import import/values io/column io/colput io/write learn/boost plan/buckets \
+	rewrite/rewrite_sync rewrite/rewrite_take_over sim/events sim/many sim/sim) \
 	$(basename $(wildcard lib/tensor/*.c)) tests/oracle/plain $(addprefix tests/gen/kgen_,out sim write) \
 	$(patsubst %,tests/unit/%_test,comm events net_grad nccl rewrite_overlap sim_shared tensor_cpu tensor_precision trace)
 # sanitizers need half the time for this, and lines are all that their reports show
@@ -106,6 +107,12 @@ else
 # and their tests take as long
 FLAGS += $(if $(findstring thread,$(SAN)),-D__SANITIZE_THREAD__=1)
 FLAGS += $(if $(findstring address,$(SAN)),-D__SANITIZE_ADDRESS__=1)
+# Programs have 200,000 relocations where they may lie anywhere: a third of the 15 ms in which one starts and ends, and
+# tests start 16,000. Shared objects are compiled otherwise.
+ifneq ($(findstring address,$(SAN)),)
+FLAGS += -fno-pie -fsanitize-address-globals-dead-stripping
+LIBS  := -no-pie $(LIBS)
+endif
 # lld takes half the time for programs as large as these, and each stage links more than a hundred
 LIBS  := $(shell echo 'int main(void) { return 0; }' | $(CC) -fuse-ld=lld -x c -o /dev/null - 2>/dev/null && echo -fuse-ld=lld) $(LIBS)
 SAN_CXX := $(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr$(comma)function) \
@@ -193,7 +200,7 @@ $(BIN)/paceline: cmd/paceline/paceline.in VERSION
 # Sources of kernels are compiled twice: as C++ for the device that the tests emulate, wherever there
 # is a C++ compiler; and by nvcc for real ones, where that is.
 CXXFLAGS_EMU := -std=c++17 -Wall -Wextra -Wshadow -Wvla -Wundef -Wformat=2 -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fPIC \
-	$(filter-out -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARN),$(FLAGS)) $(SAN_CXX) \
+	$(filter-out -fno-pie -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARN),$(FLAGS)) $(SAN_CXX) \
 	-Itests/emu -include tests/emu/cuda_emu.h
 
 $(BUILD)/emu/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
