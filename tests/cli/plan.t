@@ -62,8 +62,7 @@ says "simulations" "... on standard error"
 not_under thread "its programs have one thread each"
 
 # ---- fused operations ---------------------------------------------------------------------------
-# shellcheck disable=SC2086  # few is two words or none
-status 0 "operations are fused on request only" "$BIN/plan" $few -O text --fuse-share 0.9 --fuse-ops 'forward *' "$g"
+status 0 "operations are fused on request only" "$BIN/plan" -O text --fuse-share 0.9 --fuse-ops 'forward *' "$g"
 check "... by name" sh -c "grep -q '^fuse-ops \"forward l[0-9]*\" \"forward l[0-9]*\".* share=0.9 alone=[0-9]* in-plan=[0-9]*$' '$TMP/out' &&
 	! grep -q '^fuse-ops.*backward' '$TMP/out' && ! grep -q '^fuse-ops' '$TMP/text'"
 check "... which makes the step shorter" less "$(number predicted "$TMP/out")" "$(number predicted "$TMP/text")"
@@ -71,7 +70,7 @@ check "... and the bound is theirs" sh -c "[ $(number bound "$TMP/out") -le $(nu
 cp "$TMP/out" "$TMP/fused.plan"
 status 0 "... can be carried out" "$BIN/replay" -p "$TMP/fused.plan" -O csv --table steps "$g"
 check "... as predicted" grep -q "$(number predicted "$TMP/fused.plan")" "$TMP/out"
-# shellcheck disable=SC2086
+# shellcheck disable=SC2086  # few is two words or none
 status 0 "without a share nothing is claimed" "$BIN/plan" $few -O text --fuse-ops 'backward *' "$g"
 check "... of a table of layers" sh -c "! grep -q '^fuse-ops' '$TMP/out'"
 status 0 "names of common kernels" "$BIN/plan" -O text --allow fuse-ops "$g"

@@ -306,7 +306,7 @@ static void test(const char *what, bool known, bool order, uint64_t seeds)
 	int within = 0, total = 0;
 	double worst = 0;
 
-	for (uint64_t seed = 1; seed <= seeds; seed++) {
+	for (uint64_t seed = 1; seed <= CASES(seeds); seed++) {
 		struct pl_search_opts o = { .seed = 1, .fuse = true, .order = order, .any = true };
 		struct pl_err err = { 0 };
 		struct mixed x = { .disjoint = false };
@@ -331,7 +331,7 @@ static void test(const char *what, bool known, bool order, uint64_t seeds)
 		pl_plan_fini(&p);
 		mixed_fini(&x);
 	}
-	ok(within == total && total > (int)seeds / 3, "%s: within 1 %% of the best, %d of %d", what,
+	ok(within == total && total > (int)CASES(seeds) / 3, "%s: within 1 %% of the best, %d of %d", what,
 	   within, total);
 	printf("# worst: %+.4f %%\n", 100 * worst);
 }
@@ -341,7 +341,7 @@ static void test_sizes(void)
 {
 	int right = 0, total = 0;
 
-	for (uint64_t seed = 1; seed <= 40; seed++) {
+	for (uint64_t seed = 1; seed <= CASES(40); seed++) {
 		struct pl_err err = { 0 };
 		struct mixed x = { .disjoint = false };
 		struct pl_plan p;
@@ -425,7 +425,7 @@ static void test_disjoint(void)
 {
 	int same = 0, total = 0;
 
-	for (uint64_t seed = 1; seed <= 40; seed++, total++) {
+	for (uint64_t seed = 1; seed <= CASES(40); seed++, total++) {
 		pl_ns end = end_of_first(seed, 1);
 
 		same += end > 0 && end == end_of_first(seed, 20) && end == end_of_first(seed, 0.1);
@@ -453,7 +453,7 @@ static void test_streams(bool threads)
 {
 	int placed = 0, same = 0, total = 0;
 
-	for (uint64_t seed = 1; seed <= 60; seed++, total++) {
+	for (uint64_t seed = 1; seed <= CASES(60); seed++, total++) {
 		struct mixed x = { .streams = true, .threads = threads };
 		struct pl_err err = { 0 };
 		struct pl_fit fit[2];

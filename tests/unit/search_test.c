@@ -105,7 +105,7 @@ static void test_bound(void)
 {
 	int right = 0, below = 0, total = 0;
 
-	for (uint64_t seed = 1; seed <= 30; seed++) {
+	for (uint64_t seed = 1; seed <= CASES(30); seed++) {
 		const struct pl_search_opts o = { .seed = 1, .fuse = true, .any = true };
 		struct pl_err err = { 0 };
 		struct pl_plan p;
@@ -248,7 +248,7 @@ static void test_presets(void)
 {
 	int better = 0, total = 0;
 
-	for (uint64_t seed = 300; seed < 330; seed++) {
+	for (uint64_t seed = 300; seed < 300 + CASES(30); seed++) {
 		struct pl_err err = { 0 };
 		struct net j;
 		double mine;
@@ -683,7 +683,7 @@ int main(void)
 	test_alike(3, 4, false, true);
 	test_alike(5, 4, true, true);
 	test_alike(6, 1, false, true);
-	for (uint64_t seed = 1; seed <= 12; seed++)
+	for (uint64_t seed = 1; seed <= CASES(12); seed++)
 		ALONE(test_incremental(seed));
 	test_memory();
 	test_alone();

@@ -30,7 +30,7 @@ static void test_round_trip(struct recipe how, const char *what)
 
 static void test_wanted(struct recipe how)
 {
-	for (uint32_t i = 0; i < 40; i++) {
+	for (uint32_t i = 0; i < CASES(40); i++) {
 		struct pl_err err = { 0 };
 		struct pl_buf bytes = write_stream(&how, NULL, 1);
 		struct printer want = printer(), got = printer();
