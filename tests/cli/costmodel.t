@@ -262,10 +262,12 @@ refused "two latencies in another unit" 3 'another unit' --adapt bad.csv -m k.mo
 
 . "$SRC/tests/cli/tiny.sh"
 check "a tiny model" tiny_model .
-check "learning: any call may fail" "$SRC/tests/fault/torture" -n 150 "$BIN/predict" -q --train --schema=neusight \
+calls=100
+! sanitized thread || calls=10
+check "learning: any call may fail" "$SRC/tests/fault/torture" -n $calls "$BIN/predict" -q --train --schema=neusight \
 	--devices=sheets --unit=us k.csv
-check "asking: any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/predict" -q -m k.model k.csv
-check "comparing: any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/predict" -q --eval --unit=us -m k.model k.csv
-check "adapting: any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/predict" -q --adapt k.csv --unit=us -m k.model
+check "asking: any call may fail" "$SRC/tests/fault/torture" -n $calls "$BIN/predict" -q -m k.model k.csv
+check "comparing: any call may fail" "$SRC/tests/fault/torture" -n $calls "$BIN/predict" -q --eval --unit=us -m k.model k.csv
+check "adapting: any call may fail" "$SRC/tests/fault/torture" -n $calls "$BIN/predict" -q --adapt k.csv --unit=us -m k.model
 
 done_testing

@@ -124,14 +124,17 @@ for form in trace chrome stat-json; do
 done
 
 # A stream that is too long for memory waits in a temporary file.
-"$GEN/kgen" --big=50 --distinct-shapes big.json
+size=50
+! sanitized any || size=16
+"$GEN/kgen" --big=$size --distinct-shapes big.json
 cp big.json big2.json
 for form in trace csv; do
 	"$trace" -u --no-provenance -O $form -@ 1 big.json rank0.json big2.json >a.$form 2>err
 	"$trace" -u --no-provenance -O $form -@ 4 big.json rank0.json big2.json >b.$form 2>err
 	check "-O $form of long files is the same with -@1 and -@4" cmp a.$form b.$form
 done
-check "a long stream is one of several segments" "$trace" --check a.trace
+"$trace" --check a.trace >out
+check "a long stream is one of several segments" grep -q ' [2-9] segments,' out
 rm -f big.json big2.json [ab].trace [ab].csv
 
 # --- selection
