@@ -120,9 +120,11 @@ done
 
 # ---- attention, by instructions of one generation ----
 awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 97 + (i * i + int(i / 7)) % 23 }' >text
-sed 's/^model .*/model gpt:layers=1,heads=1,width=64,context=70,vocab=32/
-	s/^data .*/data tokens:text,type=bytes/; s/^batch .*/batch 2/; s/^steps .*/steps 2/
-	s/^optimizer .*/optimizer sgd lr=0.1/' tiny.job >gpt.job
+steps=2
+! sanitized any || steps=1
+sed "s/^model .*/model gpt:layers=1,heads=1,width=64,context=70,vocab=32/
+	s/^data .*/data tokens:text,type=bytes/; s/^batch .*/batch 2/; s/^steps .*/steps $steps/
+	s/^optimizer .*/optimizer sgd lr=0.1/" tiny.job >gpt.job
 # attends NAME VARIABLE=VALUE...: trains, exports NAME.st
 attends() {
 	name=$1

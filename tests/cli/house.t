@@ -55,7 +55,7 @@ END
 
 # mk ARGUMENT...: make in the small tree
 mk() {
-	env -u MAKEFLAGS -u BUILD -u BIN make --no-print-directory -C "$tree" CC="$CC" CFLAGS=-O2 "$@"
+	env -u MAKEFLAGS -u BUILD -u BIN make --no-print-directory -C "$tree" CC="$CC" CFLAGS=-O0 "$@"
 }
 
 status 0 "a fresh tree builds" mk -j2
