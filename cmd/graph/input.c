@@ -5,6 +5,7 @@
 #include "derive/describe.h"
 #include "inputs/inputs.h"
 #include "io/container.h"
+#include "kernel/kernel.h"
 #include "program.h"
 
 static int load_layers(const struct config *c, struct pl_in *in, struct pl_graph *g,
@@ -18,6 +19,27 @@ static int load_layers(const struct config *c, struct pl_in *in, struct pl_graph
 		rc = pl_derive_layers(in, &o, g, err);
 	pl_topology_fini(&cost.topo);
 	return rc;
+}
+
+static int load_opgraph(const struct config *c, struct pl_in *in, struct pl_graph *g,
+			struct pl_err *err)
+{
+	const struct pl_opgraph_opts o = { .type = c->type ? c->type : "float32",
+					   .train = c->mode == MODE_TRAIN,
+					   .repeat = c->repeat ? (uint32_t)c->repeat : 1,
+					   .match = c->repeat_match };
+
+	if (c->repeat < 0 || c->repeat > 1 << 20)
+		return pl_fail(err, PL_EUSAGE, "--repeat: %lld is not 1 to %d",
+			       (long long)c->repeat, 1 << 20);
+	if ((c->repeat > 1) != (c->repeat_match != NULL))
+		return pl_fail(err, PL_EUSAGE,
+			       "--repeat=N and --repeat-match=TEXTS go together: the layer that is "
+			       "repeated is found by its name");
+	if (pl_kernel_type_find(o.type) < 0)
+		return pl_fail(err, PL_EUSAGE, "--type: \"%s\" is not float32, float16 or bfloat16",
+			       o.type);
+	return pl_derive_opgraph(in, &o, g, err);
 }
 
 /* Does an option need a table of layers? */
@@ -47,7 +69,10 @@ static int load_alone(const struct config *c, struct pl_input *i, bool layers, s
 
 	if (!in)
 		return err->code;
-	rc = layers ? load_layers(c, in, g, err) : pl_derive_read(in, pool, g, err);
+	if (c->from == FROM_OPGRAPH)
+		rc = load_opgraph(c, in, g, err);
+	else
+		rc = layers ? load_layers(c, in, g, err) : pl_derive_read(in, pool, g, err);
 	pl_in_close(in);
 	return rc;
 }
@@ -73,14 +98,18 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 	int rc;
 
 	PL_TRY(pl_inputs_find(&in, &o, argc, argv, err));
-	layers = c->from == FROM_LAYERS || (in.v[0].layers && c->from == FROM_AUTO);
+	layers = c->from >= FROM_LAYERS || (in.v[0].layers && c->from == FROM_AUTO);
 	if (!layers)
 		PL_TRY(pl_inputs_are_graphs(&in, &graph, err));
 	if ((layers || graph) && in.n > 1)
 		PL_TRY(pl_fail(err, PL_EUSAGE,
 			       "%s: a %s; it can only be read alone, not with other files",
 			       pl_inputs_name(&in.v[0]), graph ? "graph" : "table of layers"));
-	if (!layers && is_for_layers(c))
+	if (c->from != FROM_OPGRAPH && (c->mode || c->repeat || c->repeat_match || c->type))
+		PL_TRY(pl_fail(err, PL_EUSAGE,
+			       "--mode, --repeat, --repeat-match and --type are for tables of "
+			       "operations: -f opgraph"));
+	if ((!layers || c->from == FROM_OPGRAPH) && is_for_layers(c))
 		PL_TRY(pl_fail(err, PL_EUSAGE,
 			       "%s: no table of layers; --ranks, --program, --topology, "
 			       "--algorithm, --bandwidth, --latency are for these",

@@ -6,6 +6,7 @@
 #include "cost/cost.h"
 #include "derive/derive.h"
 #include "derive/layers.h"
+#include "derive/opgraph.h"
 #include "sim/sim.h"
 
 struct config {
@@ -18,8 +19,13 @@ struct config {
 	pl_ns latency;
 	const char *topology, *program, *bandwidth;
 	int algorithm; /* enum pl_algo */
+	/* of tables of operations; not given: NULL and 0 */
+	int mode; /* 0: not given; MODE_* */
+	int64_t repeat;
+	const char *repeat_match, *type;
 };
-enum { FROM_AUTO, FROM_TRACE, FROM_LAYERS };
+enum { FROM_AUTO, FROM_TRACE, FROM_LAYERS, FROM_OPGRAPH };
+enum { MODE_INFERENCE = 1, MODE_TRAIN };
 
 /* ---- input.c --------------------------------------------------------------------------------- */
 

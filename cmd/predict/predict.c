@@ -46,8 +46,9 @@ static const struct pl_opt options[] = {
 	{ 0, "intervals", NULL, "find intervals (default; --no-intervals is several times faster)",
 	  PL_OPT_FLAG, AT(intervals), NULL },
 	PL_OPTS_HEADING("output"),
-	{ 'O', "output-format", "FORMAT", "write errors as text, csv or json; predictions are csv",
-	  PL_OPT_CHOICE, AT(to), "auto|csv|json|text" },
+	{ 'O', "output-format", "FORMAT",
+	  "write errors as text, csv or json; predictions are csv, or a graph", PL_OPT_CHOICE,
+	  AT(to), "auto|csv|json|text|graph" },
 	PL_OPTS_OUTPUT,
 	PL_OPTS_HEADING("general"),
 	PL_OPTS_STREAM,
@@ -90,8 +91,10 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if (c->adapt && argc)
 		return pl_fail(err, PL_EUSAGE,
 			       "--adapt takes one table; put the rows of %s into it", argv[0]);
-	if (c->to && !errors && c->to != OUT_CSV)
-		return pl_fail(err, PL_EUSAGE, "predictions are written as csv");
+	if (c->to == OUT_GRAPH && (verbs || shows(c) || argc > 1))
+		return pl_fail(err, PL_EUSAGE, "-O graph goes with -m and one graph");
+	if (c->to && !errors && c->to != OUT_CSV && c->to != OUT_GRAPH)
+		return pl_fail(err, PL_EUSAGE, "predictions are written as csv, or as a graph");
 	if (c->unit && !(pl_schema_unit(c->unit) > 0))
 		return pl_fail(err, PL_EUSAGE, "--unit: \"%s\" is not ns, us, ms or s", c->unit);
 	return 0;
@@ -248,7 +251,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 
 	PL_CHECK(check(c, argc, argv, err));
 	/* before the work: what cannot be written should be known at once */
-	out = pl_out_open(c->c.output, c->train || c->adapt, err);
+	out = pl_out_open(c->c.output, c->train || c->adapt || c->to == OUT_GRAPH, err);
 	PL_TRY(out ? 0 : err->code);
 	if (shows(c)) {
 		PL_TRY(read_model(&w, w.argv[0], err));
@@ -264,6 +267,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		rc = errors(&w, &s, out, err);
 	else if (c->explain && !argc)
 		rc = explain_model(&w, out, err);
+	else if (c->to == OUT_GRAPH)
+		rc = fill_graph(&w, out, err);
 	else
 		rc = answer_queries(&w, out, err);
 out:

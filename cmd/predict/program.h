@@ -6,7 +6,7 @@
 #include "core/pool.h"
 #include "kernel/eval.h"
 
-enum output { OUT_AUTO, OUT_CSV, OUT_JSON, OUT_TEXT };
+enum output { OUT_AUTO, OUT_CSV, OUT_JSON, OUT_TEXT, OUT_GRAPH };
 
 struct config {
 	struct pl_common c; /* first */
@@ -43,6 +43,9 @@ int read_table(const struct work *w, const char *path, const char *device, struc
 
 /* query.c: predictions for the rows of the tables, as CSV or explained. */
 int answer_queries(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
+
+/* graph.c: the graph that is the operand, with the durations that the model predicts. */
+int fill_graph(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
 
 /* errors.c */
 int write_errors(const struct work *w, const struct pl_samples *s, const struct pl_kernel_time *t,

@@ -331,8 +331,8 @@ static void test(const char *what, bool known, bool order, uint64_t seeds)
 		pl_plan_fini(&p);
 		mixed_fini(&x);
 	}
-	ok(within == total && total > (int)CASES(seeds) / 3, "%s: within 1 %% of the best, %d of %d", what,
-	   within, total);
+	ok(within == total && total > (int)CASES(seeds) / 3,
+	   "%s: within 1 %% of the best, %d of %d", what, within, total);
 	printf("# worst: %+.4f %%\n", 100 * worst);
 }
 

@@ -1,0 +1,204 @@
+/* The durations of a graph, from the model: on a device that its job never ran on. */
+#include <math.h>
+
+#include "cost/kernels.h"
+#include "derive/describe.h"
+#include "program.h"
+#include "sim/sim.h"
+
+/*
+ * A table has the time from before the launch of one operation to its end. In a step the launch of
+ * an operation overlaps with the operations before it, and what is left of the floor is the time
+ * of a kernel that does nothing: a fifth (5 us of 25).
+ */
+#define FLOOR_LEFT 0.2
+
+struct filler {
+	const struct work *w;
+	struct pl_graph g;
+	struct pl_samples s;
+	struct pl_intern seen;	  /* name and row of work: sample */
+	uint32_t *sample, *bytes; /* by number in `seen`: sample, PL_NONE: there is none */
+	size_t n, n_bytes, cap, cap_bytes;
+	struct pl_kernel_time *t; /* by sample */
+	size_t unknown, beyond, all;
+	pl_id unknown_name;
+};
+
+static int find_device(const struct work *w, uint32_t *device, struct pl_err *err)
+{
+	const char *name = w->device[0];
+
+	if (!name)
+		return pl_fail(err, PL_EUSAGE,
+			       "--device=NAME says on which device the graph shall run");
+	for (*device = 0; *device < w->devices.n; ++*device)
+		if (!strcmp(w->devices.v[*device].name, name))
+			return 0;
+	return pl_fail(err, PL_EUSAGE, "--device=%s: no data sheet of this name", name);
+}
+
+static int add_sample(struct filler *f, const struct pl_kernel *k, const char *op, uint32_t device,
+		      uint32_t *at, struct pl_err *err)
+{
+	struct pl_err no = { 0 };
+	const struct pl_measure m = { .k = *k,
+				      .known = pl_kernel_check(k, &no) >= 0,
+				      .op = op,
+				      .model = "",
+				      .device = device,
+				      .ns = NAN };
+
+	*at = (uint32_t)f->s.n;
+	return pl_samples_add(&f->s, &m, &f->w->devices, err);
+}
+
+static bool is_predicted(const struct pl_shape *x, uint32_t node)
+{
+	return x->role[node] == PL_RO_COMPUTE && x->work && x->work[node] != PL_NONE;
+}
+
+/* The operation of a node, once for all that are alike. */
+static int find_op(struct filler *f, const struct pl_shape *x, uint32_t node, uint32_t device,
+		   struct pl_err *err)
+{
+	const uint32_t key[2] = { x->name[node], x->work[node] };
+	const struct pl_gwork *work = &f->g.work[x->work[node]];
+	const char *name = pl_intern_get(&f->g.str, x->name[node]);
+	uint32_t at = PL_NONE, bytes = PL_NONE;
+	struct pl_kernel k;
+	pl_id id;
+
+	PL_CHECK(pl_intern_add(&f->seen, (const char *)key, sizeof(key), &id, err));
+	if (id < f->n)
+		return 0;
+	if (pl_cost_kernel(&f->g, work, &k))
+		PL_CHECK(add_sample(f, &k, pl_cost_kernel_name(&k, name), device, &at, err));
+	if (pl_cost_kernel_bytes(&f->g, work, &k))
+		PL_CHECK(add_sample(f, &k, name, device, &bytes, err));
+	PL_CHECK(pl_append(&f->sample, &f->n, &f->cap, &at, sizeof(at), err));
+	return pl_append(&f->bytes, &f->n_bytes, &f->cap_bytes, &bytes, sizeof(bytes), err);
+}
+
+/* The time of a node; NULL: the model does not know its operation. */
+static const struct pl_kernel_time *time_of(const struct filler *f, const struct pl_shape *x,
+					    uint32_t node)
+{
+	const uint32_t key[2] = { x->name[node], x->work[node] };
+	pl_id id = pl_intern_find(&f->seen, (const char *)key, sizeof(key));
+
+	if (f->sample[id] != PL_NONE && !isnan(f->t[f->sample[id]].ns))
+		return &f->t[f->sample[id]];
+	if (f->bytes[id] != PL_NONE && !isnan(f->t[f->bytes[id]].ns))
+		return &f->t[f->bytes[id]];
+	return NULL;
+}
+
+static int find_times(struct filler *f, struct pl_err *err)
+{
+	uint32_t device = 0;
+
+	PL_CHECK(find_device(f->w, &device, err));
+	for (size_t i = 0; i < f->g.n_shapes; i++)
+		for (uint32_t n = 0; n < f->g.shape[i].n_nodes; n++)
+			if (is_predicted(&f->g.shape[i], n))
+				PL_CHECK(find_op(f, &f->g.shape[i], n, device, err));
+	if (!f->n)
+		return pl_fail(err, PL_EDATA,
+			       "no operation of this graph has sizes; record shapes "
+			       "(record_shapes=True), or make it with graph -f opgraph");
+	PL_CHECK(pl_alloc(&f->t, f->s.n + 1, sizeof(*f->t), err));
+	return pl_kernel_apply(f->w->model, &f->s, f->s.v, f->s.n, f->t, err);
+}
+
+static int set_times(struct filler *f, struct pl_edit *e, struct pl_err *err)
+{
+	f->unknown_name = PL_NONE;
+	for (uint32_t i = 0; i < e->n_nodes; i++) {
+		const struct pl_enode *n = &e->node[i];
+		const struct pl_shape *x = &f->g.shape[f->g.step[n->step].shape];
+		const struct pl_kernel_time *t;
+
+		if (n->origin == PL_NONE || !is_predicted(x, n->origin))
+			continue;
+		f->all++;
+		t = time_of(f, x, n->origin);
+		if (t) {
+			f->beyond += t->flag != PL_KERNEL_IN_RANGE;
+			PL_CHECK(pl_edit_set_dur(
+				e, i, (pl_ns)llround(t->ns - (1 - FLOOR_LEFT) * t->floor_ns), err));
+			continue;
+		}
+		f->unknown++;
+		if (f->unknown_name == PL_NONE)
+			f->unknown_name = x->name[n->origin];
+	}
+	return pl_sim_settle(e, err);
+}
+
+static void say(const struct filler *f, const char *file)
+{
+	const struct pl_log *log = &f->w->c->c.log;
+
+	if (f->unknown)
+		pl_say(log, PL_LOG_WARN,
+		       "%s: %zu of %zu operations keep their durations, because the model does "
+		       "not know them (\"%s\")",
+		       file, f->unknown, f->all, pl_intern_get(&f->g.str, f->unknown_name));
+	if (f->beyond)
+		pl_say(log, PL_LOG_WARN,
+		       "%s: %zu of %zu operations are outside of what was measured: their times "
+		       "may err by more than the intervals say",
+		       file, f->beyond, f->all);
+}
+
+static int write_graph(struct filler *f, const struct pl_edit *e, struct pl_out *out,
+		       struct pl_err *err)
+{
+	struct pl_buf line = { 0 };
+	struct pl_graph g;
+	int rc;
+
+	PL_CHECK(pl_edit_graph(e, &g, err));
+	rc = pl_provenance(&f->w->c->c, &line, err);
+	if (rc >= 0)
+		rc = pl_graph_write(&g, out, (int)f->w->c->c.level, f->w->pool,
+				    (const char *)line.p, err);
+	pl_buf_fini(&line);
+	pl_graph_fini(&g);
+	return rc;
+}
+
+int fill_graph(const struct work *w, struct pl_out *out, struct pl_err *err)
+{
+	struct filler f = { .w = w };
+	struct pl_in *in = pl_in_open(w->argv[0], err);
+	struct pl_edit e = { 0 };
+	struct pl_sim *s = NULL;
+	int rc;
+
+	if (!in)
+		return err->code;
+	pl_graph_init(&f.g);
+	PL_TRY(pl_derive_read(in, w->pool, &f.g, err));
+	PL_TRY(find_times(&f, err));
+	s = pl_sim_new(&f.g, err);
+	PL_TRY(s ? 0 : err->code);
+	PL_TRY(pl_sim_edit(s, 0, f.g.n_steps, &e, err));
+	PL_TRY(set_times(&f, &e, err));
+	say(&f, pl_in_name(in));
+	PL_TRY(write_graph(&f, &e, out, err));
+out:
+	if (rc < 0 && !strstr(err->msg, pl_in_name(in)))
+		pl_wrap(err, "%s", pl_in_name(in));
+	pl_edit_fini(&e);
+	pl_sim_free(s);
+	pl_graph_fini(&f.g);
+	pl_samples_fini(&f.s);
+	pl_intern_fini(&f.seen);
+	pl_free(f.sample);
+	pl_free(f.bytes);
+	pl_free(f.t);
+	pl_in_close(in);
+	return rc;
+}

@@ -1,0 +1,136 @@
+/* Operations of graphs as kernels of cost models. */
+#include "cost/kernels.h"
+#include "graph/dims.h"
+
+#define INPUTS_MAX 4
+
+/* The inputs of an operation that are more than one number. */
+struct inputs {
+	struct pl_dims v[INPUTS_MAX];
+	int n;
+	double most; /* elements of the largest */
+};
+
+static struct inputs read_inputs(const struct pl_graph *g, const struct pl_gwork *w)
+{
+	struct inputs x = { .n = 0 };
+	const char *s = w->dims == PL_NONE ? "" : pl_intern_get(&g->str, w->dims);
+	struct pl_dims t;
+
+	while (x.n < INPUTS_MAX && pl_dims_next(&s, &t)) {
+		if (t.n < 1 || t.n > PL_DIMS_MAX || t.elements < 2)
+			continue;
+		if ((double)t.elements > x.most)
+			x.most = (double)t.elements;
+		x.v[x.n++] = t;
+	}
+	return x;
+}
+
+static int type_of(const struct pl_graph *g, const struct pl_gwork *w)
+{
+	int type = w->type == PL_NONE ? -1 : pl_kernel_type_find(pl_intern_get(&g->str, w->type));
+
+	return type < 0 ? PL_KERNEL_FLOAT32 : type;
+}
+
+/* The two factors are the last inputs with two sizes or more: a bias may stand before them. */
+static bool product(const struct inputs *x, struct pl_kernel *k)
+{
+	const struct pl_dims *f[2] = { NULL, NULL };
+	int64_t sum, columns, batch = 1;
+
+	for (int i = 0; i < x->n; i++)
+		if (x->v[i].n >= 2) {
+			f[0] = f[1];
+			f[1] = &x->v[i];
+		}
+	if (!f[0])
+		return false;
+	sum = f[0]->size[f[0]->n - 1];
+	/* a weight may be stored transposed */
+	if (f[1]->size[f[1]->n - 2] == sum)
+		columns = f[1]->size[f[1]->n - 1];
+	else if (f[1]->n == 2 && f[1]->size[1] == sum)
+		columns = f[1]->size[0];
+	else
+		return false;
+	for (int i = 0; f[1]->n > 2 && i < f[0]->n - 2; i++)
+		batch *= f[0]->size[i];
+	k->family = PL_KERNEL_GEMM;
+	k->dim[0] = (double)batch;
+	k->dim[1] = (double)f[0]->elements / (double)(batch * sum);
+	k->dim[2] = (double)columns;
+	k->dim[3] = (double)sum;
+	return true;
+}
+
+static void elementwise(const struct inputs *x, const struct pl_gwork *w, struct pl_kernel *k)
+{
+	const double size = pl_kernel_type_bytes(k->type);
+
+	k->family = PL_KERNEL_ELEMENTWISE;
+	k->dim[0] = x->most;
+	k->dim[1] = x->n;
+	k->dim[2] = 1;
+	if (w->bytes > 0 && (double)w->bytes != size * x->most * (x->n + 1))
+		k->dim[3] = (double)w->bytes;
+}
+
+bool pl_cost_kernel(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k)
+{
+	const struct inputs x = read_inputs(g, w);
+	double columns;
+
+	*k = (struct pl_kernel){ .type = (uint8_t)type_of(g, w) };
+	if (!x.n)
+		return false;
+	columns = (double)x.v[0].size[x.v[0].n - 1];
+	switch (w->op) {
+	case PL_OP_MATMUL:
+		return product(&x, k);
+	case PL_OP_NORMALIZATION:
+	case PL_OP_SOFTMAX:
+		k->family = w->op == PL_OP_SOFTMAX ? PL_KERNEL_SOFTMAX : PL_KERNEL_NORM;
+		k->dim[0] = (double)x.v[0].elements / columns;
+		k->dim[1] = columns;
+		return true;
+	case PL_OP_ELEMENTWISE:
+		elementwise(&x, w, k);
+		return true;
+	case PL_OP_COPY:
+		k->family = PL_KERNEL_MOVE;
+		k->dim[0] = x.most;
+		k->dim[1] = 1;
+		if (w->bytes > 0)
+			k->dim[2] = (double)w->bytes;
+		return true;
+	case PL_OP_EMBEDDING:
+		k->family = PL_KERNEL_EMBEDDING;
+		k->dim[0] = (double)x.v[0].elements;
+		k->dim[1] = (double)w->bytes / (2 * pl_kernel_type_bytes(k->type) * k->dim[0]);
+		return k->dim[1] >= 1;
+	default:
+		return false;
+	}
+}
+
+bool pl_cost_kernel_bytes(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k)
+{
+	*k = (struct pl_kernel){ .type = (uint8_t)type_of(g, w), .family = PL_KERNEL_ELEMENTWISE };
+	if (w->bytes <= 0 || w->op == PL_OP_MATMUL || w->op == PL_OP_CONVOLUTION ||
+	    w->op == PL_OP_ATTENTION)
+		return false;
+	k->dim[0] = (double)w->bytes / (2 * pl_kernel_type_bytes(k->type));
+	k->dim[1] = k->dim[2] = 1;
+	return true;
+}
+
+const char *pl_cost_kernel_name(const struct pl_kernel *k, const char *name)
+{
+	const char *part = strstr(name, "::");
+
+	if (k->family == PL_KERNEL_GEMM)
+		return k->dim[0] > 1 ? "bmm" : "linear";
+	return part ? part + 2 : name;
+}

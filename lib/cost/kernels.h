@@ -1,0 +1,18 @@
+/*
+ * kernels.h - operations of graphs as the kernels of cost models (kernel/kernel.h): their family
+ * and dimensions follow from the operator and the sizes of the inputs.
+ */
+#ifndef PL_COST_KERNELS_H
+#define PL_COST_KERNELS_H
+
+#include "graph/graph.h"
+#include "kernel/kernel.h"
+
+/* The kernel of a row of the graph's work; false: the sizes do not say it. k->op is not set. */
+bool pl_cost_kernel(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k);
+/* The same as bytes that are read and written, for operations that a model does not know. */
+bool pl_cost_kernel_bytes(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k);
+/* The name that models use: "linear" or "bmm" for a product, "add" for "aten::add". */
+const char *pl_cost_kernel_name(const struct pl_kernel *k, const char *name);
+
+#endif

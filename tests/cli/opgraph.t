@@ -1,0 +1,142 @@
+# graph -f opgraph: the step of a model from a table of its operations; predict -O graph: its times.
+. "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/tiny.sh"
+cd "$TMP" || exit 1
+check "a tiny model" tiny_model .
+
+cat >net.csv <<'END'
+Name,OpName,FwOps,BwOps,AccOps,Prev,Next,InputShapes,OutputShape
+ids,misc,[],[],[],set(),{'emb'},[],"(4, 8)"
+size,getitem,"[['MEM', ((1,), (1,))]]",[],[],{'ids'},set(),"[(4, 8)]","(1,)"
+emb,EMBEDDING,"[['MEM', ((4, 8), (4, 8, 64))]]","[['MEM', ((100, 64),)]]","[['VECadd', [1, 6400]]]",{'ids'},"{'layer_0_in', 'sum'}","[(4, 8)]","(4, 8, 64)"
+layer_0_in,Linear,"[['Linear', (32, 64, 128)]]","[['Linear', (32, 128, 64)], ['Linear', (64, 32, 128)]]",[],{'emb'},{'act'},"[(4, 8, 64)]","(4, 8, 128)"
+act,VECrelu,"[['VECrelu', (32, 128)]]","[['VECrelu', (32, 128)]]",[],{'layer_0_in'},{'scale'},"[(4, 8, 128)]","(4, 8, 128)"
+scale,VECdiv,"[['VECdiv', (32, 128)]]",[],[],{'act'},{'layer_0_drop'},"[(4, 8, 128), (1,)]","(4, 8, 128)"
+layer_0_drop,dropout,"[['MEM', ((4, 8, 128), (4, 8, 128))]]",[],[],{'scale'},{'sum'},"[(4, 8, 128)]","(4, 8, 128)"
+sum,VECadd,"[['VECadd', (32, 128)]]",[],[],"{'layer_0_drop', 'scale'}",{'layer_10_out'},"[(4, 8, 128), (4, 8, 128)]","(4, 8, 128)"
+layer_10_out,BMM,"[['BMM', (4, 8, 128, 16)]]",[],[],{'sum'},{'end'},"[(4, 8, 128), (4, 128, 16)]","(4, 8, 16)"
+end,VECsoftmax,"[['VECsoftmax', (32, 16)]]",[],[],{'layer_10_out'},set(),"[(4, 8, 16)]","(4, 8, 16)"
+END
+
+# nodes GRAPH: phase, layer, module, name, inputs, FLOPs and bytes of each computation
+nodes() {
+	"$BIN/graph" -O json "$1" | python3 -c '
+import json, sys
+g = json.load(sys.stdin)
+for n in g["shapes"][0]["nodes"]:
+	if n["role"] != "compute":
+		continue
+	w = g["work"][n["work"]]
+	print(n["phase"], n.get("layer", "-"), n["module"], n["name"], json.dumps(w["dims"], separators=(",", ":")).strip("\""), w["flops"], w["bytes"])'
+}
+status 0 "a table of operations" "$BIN/graph" -f opgraph -o net.graph net.csv
+status 0 "is a graph" "$BIN/graph" -O json net.graph
+if command -v python3 >/dev/null; then
+	nodes net.graph >got
+	cat >want <<'END'
+forward - emb embedding [[4,8]] 0 16384
+forward - layer_0_in linear [[32,64],[64,128]] 524288 57344
+forward - act relu [[32,128]] 4096 32768
+forward - scale div [[4,8,128]] 4096 32768
+forward - sum add [[4,8,128],[4,8,128]] 4096 49152
+forward - layer_10_out bmm [[4,8,128],[4,128,16]] 131072 51200
+forward - end softmax [[32,16]] 512 4096
+END
+	check "whose operations have sizes and work" same got want
+	"$BIN/graph" -f opgraph --type=float16 net.csv >half.graph
+	nodes half.graph >got
+	check "... half the bytes in half precision" grep -qx 'forward - act relu \[\[32,128\]\] 4096 16384' got
+	"$BIN/graph" -f opgraph --mode=train --repeat=3 --repeat-match='h_0|layer_0' net.csv >train.graph
+	nodes train.graph | cut -d ' ' -f 1-4 >got
+	cat >want <<'END'
+forward - emb embedding
+forward 0 layer_0_in linear
+forward 0 act relu
+forward 0 scale div
+forward 0 layer_0_drop copy
+forward 0 sum add
+forward 1 layer_0_in linear
+forward 1 act relu
+forward 1 scale div
+forward 1 layer_0_drop copy
+forward 1 sum add
+forward 2 layer_0_in linear
+forward 2 act relu
+forward 2 scale div
+forward 2 layer_0_drop copy
+forward 2 sum add
+forward - layer_10_out bmm
+forward - end softmax
+backward 2 act relu
+backward 2 layer_0_in linear
+backward 2 layer_0_in linear
+backward 1 act relu
+backward 1 layer_0_in linear
+backward 1 layer_0_in linear
+backward 0 act relu
+backward 0 layer_0_in linear
+backward 0 layer_0_in linear
+backward - emb copy
+backward - emb add
+END
+	check "training, with a layer that is repeated, its last sum included" same got want
+else
+	skip "operations of a table" "no python3"
+fi
+
+# ---- durations -----------------------------------------------------------------------------------------
+# the model knows relu alone: 2 us for each 65,536 numbers, above a floor
+cat >relu.csv <<'END'
+Name,OpName,FwOps
+a,VECrelu,"[['VECrelu', (64, 65536)]]"
+b,VECrelu,"[['VECrelu', (64, 65536)]]"
+c,MEM,"[['MEM', ((64, 65536), (64, 65536))]]"
+d,Linear,"[['Linear', (512, 512, 512)]]"
+END
+"$BIN/graph" -f opgraph relu.csv >relu.graph
+status 0 "durations from a model" "$BIN/predict" -m k.model --device=dev -O graph relu.graph
+says "1 of 4 operations keep their durations, because the model does not know them (\"linear\")" "what it does not know is counted"
+cp out filled.graph
+step() { "$BIN/replay" -q --no-worth -O json "$1" | sed -n 's/.*"replayed_ns":\([0-9]*\).*/\1/p' | head -n 1; }
+echo relu,64,65536 | sed '1i OPName,B,H' | "$BIN/predict" -m k.model --device=dev | tail -n 1 | cut -d , -f 4 >one
+check "the step is that of three such operations, without most of their floors" \
+	awk -v step="$(step filled.graph)" -v one="$(cat one)" 'BEGIN { exit !(step < 3 * one && step > 3 * (one - 22000)) }'
+status 0 "through pipes" sh -c "'$BIN/graph' -f opgraph relu.csv | '$BIN/predict' -q -m k.model --device=dev -O graph | '$BIN/replay' -q --no-worth"
+
+# ---- what is wrong -------------------------------------------------------------------------------------
+# bad NAME CELL PATTERN: a table whose only operation is CELL
+bad() {
+	printf 'Name,OpName,FwOps\na,x,"%s"\n' "$2" >bad.csv
+	status 3 "$1" "$BIN/graph" -f opgraph bad.csv
+	says "$3" "... is named"
+}
+bad "an operation that is not known" "[['FFT', (2, 3)]]" '^graph: bad.csv: line 2, column FwOps: "FFT" with these sizes is not known'
+bad "a product of two sizes" "[['Linear', (2, 3)]]" '"Linear" with these sizes is not known'
+bad "a size of 0" "[['VECrelu', (2, 0)]]" 'is not a list of operations'
+bad "a list that does not end" "[['VECrelu', (2, 3)]" 'is not a list of operations'
+bad "a size that is too great" "[['VECrelu', (2, 99999999999)]]" 'is not a list of operations'
+bad "brackets without end" "[['MEM', ((((((((((((((" 'is not a list of operations'
+printf 'Name,OpName,FwOps\na,x,[]\na,x,[]\n' >bad.csv
+status 3 "two rows of one name" "$BIN/graph" -f opgraph bad.csv
+says 'line 3: a second row "a"; names differ' "... are named"
+printf 'Name,FwOps\na,[]\n' >bad.csv
+status 3 "a column that is missing" "$BIN/graph" -f opgraph bad.csv
+says 'no column "OpName"' "... is named"
+status 3 "training without a backward pass" "$BIN/graph" -f opgraph --mode=train relu.csv
+says 'no column "BwOps"' "... is named"
+: >bad.csv
+status 3 "an empty table" "$BIN/graph" -f opgraph bad.csv
+status 2 "a layer that is not there" "$BIN/graph" -f opgraph --repeat=2 --repeat-match=block_0 net.csv
+says 'no name holds "block_0"' "... is named"
+status 2 "a repetition of nothing" "$BIN/graph" -f opgraph --repeat=2 net.csv
+says 'go together' "... is explained"
+status 2 "ranks of a table of operations" "$BIN/graph" -f opgraph --ranks=2 net.csv
+status 2 "a mode of a graph" "$BIN/graph" --mode=train net.graph
+status 2 "a type that is not known" "$BIN/graph" -f opgraph --type=decimal net.csv
+status 2 "a graph without a device" "$BIN/predict" -m k.model -O graph relu.graph
+says -- '--device=NAME says on which device' "... is refused"
+status 2 "a device without a sheet" "$BIN/predict" -m k.model --device=other -O graph relu.graph
+status 3 "a table in place of a graph" "$BIN/predict" -m k.model --device=dev -O graph relu.csv
+check "any call may fail" "$SRC/tests/fault/torture" -n 60 "$BIN/graph" -f opgraph net.csv
+check "... of predict too" "$SRC/tests/fault/torture" -n 60 "$BIN/predict" -m k.model --device=dev -O graph relu.graph
+done_testing
