@@ -20,8 +20,8 @@ struct filler {
 	struct pl_intern seen;	  /* name and row of work: sample */
 	uint32_t *sample, *bytes; /* by number in `seen`: sample, PL_NONE: there is none */
 	size_t n, n_bytes, cap, cap_bytes;
-	struct pl_kernel_time *t; /* by sample */
-	size_t unknown, beyond, all;
+	struct pl_kernel_time *t;	   /* by sample */
+	size_t unknown, beyond, open, all; /* operations; open: without an interval */
 	pl_id unknown_name;
 };
 
@@ -111,6 +111,27 @@ static int find_times(struct filler *f, struct pl_err *err)
 	return pl_kernel_apply(f->w->model, &f->s, f->s.v, f->s.n, f->t, err);
 }
 
+/* How far the end of an interval is away, in millionths of the time; -1: there is no interval. */
+static int32_t away(double ns, double end)
+{
+	double ppm = 1e6 * fabs(end - ns) / ns;
+
+	return isnan(end) || !(ns > 0) ? -1 : ppm < INT32_MAX ? (int32_t)ppm : INT32_MAX;
+}
+
+static int set_time(struct filler *f, struct pl_edit *e, uint32_t node,
+		    const struct pl_kernel_time *t, struct pl_err *err)
+{
+	double launch = (1 - FLOOR_LEFT) * t->floor_ns, ns = t->ns - launch;
+
+	f->beyond += t->flag != PL_KERNEL_IN_RANGE;
+	f->open += isnan(t->lo_ns);
+	e->node[node].below =
+		away(ns, t->lo_ns > launch || isnan(t->lo_ns) ? t->lo_ns - launch : 0);
+	e->node[node].above = away(ns, t->hi_ns - launch);
+	return pl_edit_set_dur(e, node, (pl_ns)llround(ns), err);
+}
+
 static int set_times(struct filler *f, struct pl_edit *e, struct pl_err *err)
 {
 	f->unknown_name = PL_NONE;
@@ -124,9 +145,7 @@ static int set_times(struct filler *f, struct pl_edit *e, struct pl_err *err)
 		f->all++;
 		t = time_of(f, x, n->origin);
 		if (t) {
-			f->beyond += t->flag != PL_KERNEL_IN_RANGE;
-			PL_CHECK(pl_edit_set_dur(
-				e, i, (pl_ns)llround(t->ns - (1 - FLOOR_LEFT) * t->floor_ns), err));
+			PL_CHECK(set_time(f, e, i, t, err));
 			continue;
 		}
 		f->unknown++;
@@ -145,6 +164,12 @@ static void say(const struct filler *f, const char *file)
 		       "%s: %zu of %zu operations keep their durations, because the model does "
 		       "not know them (\"%s\")",
 		       file, f->unknown, f->all, pl_intern_get(&f->g.str, f->unknown_name));
+	if (f->open)
+		pl_say(log, PL_LOG_WARN,
+		       "%s: %zu of %zu operations have a time without an interval, which that of "
+		       "the "
+		       "step leaves out",
+		       file, f->open, f->all);
 	if (f->beyond)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations are outside of what was measured: their times "

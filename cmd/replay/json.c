@@ -158,7 +158,8 @@ int print_json(const struct config *c, const struct report *r, struct pl_out *ou
 	pl_json_str(&w, "schema", "paceline.replay/1");
 	put_trust(&w, r);
 	put_changes(&w, r->changes);
-	put_table(&w, "steps", r, isfinite(r->predicted_mean) ? SEC_STEPS : SEC_RECORDED_STEPS);
+	put_table(&w, "steps", r,
+		  isfinite(r->predicted_mean) || r->estimated ? SEC_STEPS : SEC_RECORDED_STEPS);
 	put_summary(&w, c, r);
 	put_verdict(&w, r);
 	put_waits(&w, r);

@@ -24,7 +24,8 @@ enum section {
 	SEC_MEMORY,
 	SEC_SLOWEST,
 	SEC_WORTH,
-	SEC_RECORDED_STEPS, /* without the last columns, for predictions */
+	SEC_RECORDED_STEPS,  /* without the last columns, for predictions */
+	SEC_ESTIMATED_STEPS, /* of durations that are predictions themselves */
 };
 
 struct job {
@@ -48,9 +49,10 @@ struct config {
 struct step_row {
 	int64_t number;
 	pl_ns recorded, replayed;
-	pl_ns period, predicted; /* INT64_MIN: none */
-	pl_ns simulated;	 /* predicted, with what corrections take out; else replayed */
-	double error;		 /* of replayed, a signed share of recorded */
+	pl_ns replayed_lo, replayed_hi; /* the 90 % interval; only if durations are predictions */
+	pl_ns period, predicted;	/* INT64_MIN: none */
+	pl_ns simulated; /* predicted, with what corrections take out; else replayed */
+	double error;	 /* of replayed, a signed share of recorded */
 };
 
 struct path_row { /* of the critical path: all of one operation, kind and rank */
@@ -147,8 +149,9 @@ struct report {
 	uint64_t ops;
 	double recorded_mean, replayed_mean, predicted_mean; /* ns; predicted NAN without changes */
 	bool planned;					     /* a plan changed the graph */
-	bool overlap; /* steps overlap, as recorded or with the changes: the next three are mean
-		       * periods, else the same */
+	bool estimated; /* steps have replayed_lo and replayed_hi */
+	bool overlap;	/* steps overlap, as recorded or with the changes: the next three are mean
+			 * periods, else the same */
 	double recorded_step, replayed_step, predicted_step;
 	bool of_some_ranks; /* the changes are of some ranks, which may then be early */
 	double recorded_period, replayed_period; /* NAN: no two steps follow one another */
@@ -349,6 +352,12 @@ int simulate_line(const struct report *r, const char *line, struct halving *x, p
 extern const enum pl_table_format table_format[];
 /* Table of a section: its first `top` rows (0: all); pl_table_fini(). Returns how many it has. */
 size_t make_table(const struct report *r, enum section which, int64_t top, struct pl_table *t);
+
+/* ---- spread.c ---- */
+
+/* The intervals of the replayed steps, where the graph's durations are predictions with intervals.
+ */
+int find_spread(struct report *r, struct pl_err *err) PL_MUST;
 
 /* ---- text.c, json.c ---- */
 int print_text(const struct config *c, const struct report *r, struct pl_out *out,

@@ -183,6 +183,8 @@ static int replay(struct config *c, struct pl_pool *pool, struct pl_out *out,
 	rc = measure(&r, err);
 	changed = c->plan || c->expand || x.plan.n_rw;
 	worth = c->worth && wants(c, SEC_WORTH);
+	if (rc >= 0 && !changed)
+		rc = find_spread(&r, err);
 	if (rc >= 0 && (changed || worth || c->table == SEC_ALL))
 		rc = judge_recording(&r, err);
 	if (rc >= 0 && worth)

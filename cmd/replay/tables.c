@@ -19,6 +19,15 @@ static const struct pl_column steps[] = {
 	{ "predicted_lo_ns", "at least", PL_CELL_NS, 0 },
 	{ "predicted_hi_ns", "at most", PL_CELL_NS, 0 },
 };
+static const struct pl_column estimated[] = {
+	{ "step", "step", PL_CELL_I64, 0 },
+	{ "recorded_ns", "recorded", PL_CELL_NS, 0 },
+	{ "period_ns", "period", PL_CELL_NS, 0 },
+	{ "replayed_ns", "replayed", PL_CELL_NS, 0 },
+	{ "error", "error", PL_CELL_REAL, 0 },
+	{ "replayed_lo_ns", "at least", PL_CELL_NS, 0 },
+	{ "replayed_hi_ns", "at most", PL_CELL_NS, 0 },
+};
 static const struct pl_column ranks[] = {
 	{ "rank", "rank", PL_CELL_I64, 0 },
 	{ "span_ns", "span", PL_CELL_NS, 0 },
@@ -108,6 +117,17 @@ static size_t fill_steps(const struct report *r, size_t top, struct pl_table *t)
 
 		pl_table_row(t, s->number, s->recorded, s->period, s->replayed, s->error,
 			     s->predicted, bound(s, r->trust.low), bound(s, r->trust.high));
+	}
+	return r->n_steps;
+}
+
+static size_t fill_estimated(const struct report *r, size_t top, struct pl_table *t)
+{
+	for (size_t i = 0; i < r->n_steps && i < top; i++) {
+		const struct step_row *s = &r->step[i];
+
+		pl_table_row(t, s->number, s->recorded, s->period, s->replayed, s->error,
+			     s->replayed_lo, s->replayed_hi);
 	}
 	return r->n_steps;
 }
@@ -224,10 +244,13 @@ static const struct {
 	[SEC_SLOWEST] = { slowest, PL_LEN(slowest), fill_slowest },
 	[SEC_WORTH] = { worth, PL_LEN(worth), fill_worth },
 	[SEC_RECORDED_STEPS] = { steps, PL_LEN(steps) - 3, fill_steps },
+	[SEC_ESTIMATED_STEPS] = { estimated, PL_LEN(estimated), fill_estimated },
 };
 
 size_t make_table(const struct report *r, enum section which, int64_t top, struct pl_table *t)
 {
+	if (which == SEC_STEPS && r->estimated)
+		which = SEC_ESTIMATED_STEPS;
 	*t = (struct pl_table){ .col = sections[which].col, .n_cols = sections[which].n_cols };
 	return sections[which].fill(r, top > 0 ? (size_t)top : SIZE_MAX, t);
 }

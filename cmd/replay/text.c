@@ -90,11 +90,15 @@ static void print_step(const struct report *r, struct pl_writer *w)
 static void print_replayed(const struct report *r, struct pl_writer *w)
 {
 	double recorded = r->recorded_step, replayed = r->replayed_step;
-	char ns[32];
+	char ns[32], high[32];
 
-	pl_write_format(w, "replayed %s (%+.2f %%), %d rank%s", fmt_ns(ns, sizeof(ns), replayed),
-			recorded > 0 ? 100 * (replayed / recorded - 1) : 0, r->g.n_ranks,
-			r->g.n_ranks == 1 ? "" : "s");
+	pl_write_format(w, "replayed %s (%+.2f %%)", fmt_ns(ns, sizeof(ns), replayed),
+			recorded > 0 ? 100 * (replayed / recorded - 1) : 0);
+	if (r->estimated && r->n_steps == 1)
+		pl_write_format(w, ", 90 %% interval %s to %s",
+				fmt_ns(ns, sizeof(ns), (double)r->step[0].replayed_lo),
+				fmt_ns(high, sizeof(high), (double)r->step[0].replayed_hi));
+	pl_write_format(w, ", %d rank%s", r->g.n_ranks, r->g.n_ranks == 1 ? "" : "s");
 	if (r->basis.ranks)
 		pl_write_format(w, ", %" PRIu32 " predicted", r->basis.ranks);
 	pl_write_format(w, ", %.1f %% unexplained", 100 * r->unexplained_share);

@@ -51,7 +51,11 @@ enum pl_column_values {
 	X(comm, "comm", uint32_t, PL_NONE, PL_CV_COMM, 256)                                        \
 	X(work, "work", uint32_t, PL_NONE, PL_CV_WORK, 512)                                        \
 	X(priority, "priority", int32_t, -1, PL_CV_NUMBER, 1024) /* 0 is the most urgent */        \
-	X(line, "line", pl_id, PL_NONE, PL_CV_STRING, 2048)
+	X(line, "line", pl_id, PL_NONE, PL_CV_STRING, 2048)                                        \
+	/* of a predicted duration: by how many millionths of it the real one may be shorter and   \
+	 * longer, at 90 % */                                                                      \
+	X(below, "below", int32_t, -1, PL_CV_NUMBER, 4096)                                         \
+	X(above, "above", int32_t, -1, PL_CV_NUMBER, 8192)
 #define PL_NODE_COLUMNS(X) PL_NODE_BASE_COLUMNS(X) PL_NODE_OPTIONAL_COLUMNS(X)
 
 /* The bits of the optional columns. */

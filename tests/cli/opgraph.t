@@ -101,6 +101,31 @@ step() { "$BIN/replay" -q --no-worth -O json "$1" | sed -n 's/.*"replayed_ns":\(
 echo relu,64,65536 | sed '1i OPName,B,H' | "$BIN/predict" -m k.model --device=dev | tail -n 1 | cut -d , -f 4 >one
 check "the step is that of three such operations, without most of their floors" \
 	awk -v step="$(step filled.graph)" -v one="$(cat one)" 'BEGIN { exit !(step < 3 * one && step > 3 * (one - 22000)) }'
+check "without intervals of operations there is none of the step" sh -c "
+	'$BIN/replay' -q --no-worth -O json filled.graph >json && ! grep -q replayed_lo json"
+# a model of two operations that has intervals: relu within 10 %, tanh within 30 %
+{
+	echo OPName,Latency,Device,B,H
+	awk 'BEGIN { srand(3); for (i = 0; i < 400; i++) for (k = 0; k < 2; k++) {
+		b = int(1 + 255 * rand()); spread = k ? 0.3 : 0.1
+		printf "%s,%.4f,Dev,%d,65536\n", k ? "tanh" : "relu", (20 + b * 2) * (1 + spread * (2 * rand() - 1)), b } }'
+} >two.csv
+status 0 "a model with intervals" "$BIN/predict" -q --train --schema=neusight --devices=sheets --unit=us -o two.model two.csv
+printf 'Name,OpName,FwOps\n' >both.csv
+awk 'BEGIN { for (i = 1; i < 5; i++) printf "r%d,x,\"[[\047VECrelu\047, (128, 65536)], [\047VECtanh\047, (128, 65536)]]\"\n", i }' >>both.csv
+"$BIN/graph" -f opgraph both.csv | "$BIN/predict" -q -m two.model --device=dev -O graph -o both.graph
+status 0 "the interval of a step" "$BIN/replay" --no-worth both.graph
+holds out 'replayed [0-9.]* ms (.*), 90 % interval [0-9.]* ms to [0-9.]* ms' "... is in the first line"
+"$BIN/replay" -q --no-worth -O csv --table steps both.graph >steps
+ends() { printf 'OPName,B,H\n%s,128,65536\n' "$1" | "$BIN/predict" -q -m two.model --device=dev | tail -n 1; }
+check "equal operations err together, others independently" awk -F , -v relu="$(ends relu)" -v tanh="$(ends tanh)" '
+	NR == 2 {
+		split(relu, r, ","); split(tanh, t, ",")
+		want = sqrt((4 * (r[6] - r[4])) ^ 2 + (4 * (t[6] - t[4])) ^ 2)
+		print "# " $7 - $4, want
+		right = $7 - $4 > 0.99 * want && $7 - $4 < 1.01 * want && $6 < $4
+	}
+	END { exit !right }' steps
 status 0 "through pipes" sh -c "'$BIN/graph' -f opgraph relu.csv | '$BIN/predict' -q -m k.model --device=dev -O graph | '$BIN/replay' -q --no-worth"
 
 # ---- what is wrong -------------------------------------------------------------------------------------

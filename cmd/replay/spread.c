@@ -1,0 +1,133 @@
+/*
+ * The interval of a step whose durations are predictions, from those of its operations.
+ *
+ * The errors of operations of one name go together: a model that takes the products of a device for
+ * too fast does so for all of them. So all of one name are moved to an end of their intervals at
+ * once and the step is simulated. Names err independently of one another: what they move the step
+ * by adds up as squares do.
+ */
+#include <math.h>
+
+#include "program.h"
+
+#define GROUPS_MAX 48 /* names; the others are moved together */
+
+struct spread {
+	struct report *r;
+	uint32_t *group;   /* by string: number of a group, PL_NONE: none */
+	double **duration; /* by step of the graph: as predicted */
+	double *moved;	   /* of a step */
+	uint32_t n_groups;
+};
+
+static bool has_intervals(const struct pl_graph *g)
+{
+	for (size_t i = 0; i < g->n_shapes; i++)
+		if (g->shape[i].below && g->shape[i].above)
+			return true;
+	return false;
+}
+
+static const struct pl_shape *shape_of(const struct spread *s, size_t step)
+{
+	return &s->r->g.shape[s->r->g.step[step].shape];
+}
+
+static int prepare(struct spread *s, struct pl_err *err)
+{
+	const struct pl_graph *g = &s->r->g;
+	size_t most = 0;
+
+	PL_CHECK(pl_alloc(&s->group, g->str.n, sizeof(*s->group), err));
+	memset(s->group, 0xff, g->str.n * sizeof(*s->group));
+	PL_CHECK(pl_alloc(&s->duration, g->n_steps, sizeof(*s->duration), err));
+	for (size_t k = 0; k < g->n_steps; k++) {
+		const struct pl_shape *x = shape_of(s, k);
+		const pl_ns *now = pl_sim_durations(s->r->s, k);
+
+		PL_CHECK(pl_alloc(&s->duration[k], x->n_nodes, sizeof(**s->duration), err));
+		most = x->n_nodes > most ? x->n_nodes : most;
+		for (uint32_t i = 0; i < x->n_nodes; i++) {
+			s->duration[k][i] = (double)now[i];
+			if (x->below && x->above && x->above[i] >= 0 && x->name[i] != PL_NONE &&
+			    s->group[x->name[i]] == PL_NONE)
+				s->group[x->name[i]] = s->n_groups++;
+		}
+	}
+	return pl_alloc(&s->moved, most, sizeof(*s->moved), err);
+}
+
+/* Operations of a group take `side` < 0: as short, > 0: as long as may be; 0: as predicted. */
+static int move(struct spread *s, uint32_t group, int side, struct pl_err *err)
+{
+	for (size_t k = 0; k < s->r->g.n_steps; k++) {
+		const struct pl_shape *x = shape_of(s, k);
+		const int32_t *ppm = side < 0 ? x->below : x->above;
+
+		for (uint32_t i = 0; i < x->n_nodes; i++) {
+			uint32_t own = x->name[i] == PL_NONE ? PL_NONE : s->group[x->name[i]];
+
+			s->moved[i] = s->duration[k][i];
+			if (side && ppm && ppm[i] > 0 && own != PL_NONE &&
+			    (own < GROUPS_MAX ? own : GROUPS_MAX) == group)
+				s->moved[i] *= 1 + side * 1e-6 * ppm[i];
+		}
+		PL_CHECK(pl_sim_set_durations(s->r->s, k, s->moved, err));
+	}
+	return 0;
+}
+
+/* By how much the steps move, squared, is added to square[reported step]. */
+static int try_group(struct spread *s, uint32_t group, int side, double *square, struct pl_err *err)
+{
+	struct report *r = s->r;
+	struct pl_run run = { 0 };
+
+	PL_CHECK(move(s, group, side, err));
+	PL_CHECK(pl_sim_run(r->s, &run, err));
+	for (size_t k = 0, n = 0; k < r->g.n_steps; k++) {
+		double by;
+
+		if (!pl_sim_reported(r->s, k))
+			continue;
+		by = (double)(run.step_end[k] - run.step_start[k] - r->step[n].replayed);
+		if (by * side > 0)
+			square[n] += by * by;
+		n++;
+	}
+	pl_sim_run_fini(&run);
+	return 0;
+}
+
+int find_spread(struct report *r, struct pl_err *err)
+{
+	struct spread s = { .r = r };
+	double *square = NULL;
+	int rc = 0;
+
+	if (!has_intervals(&r->g))
+		return 0;
+	PL_TRY(prepare(&s, err));
+	PL_TRY(pl_alloc(&square, r->n_steps, sizeof(*square), err));
+	for (int side = -1; side <= 1; side += 2) {
+		memset(square, 0, r->n_steps * sizeof(*square));
+		for (uint32_t i = 0; i < s.n_groups && i <= GROUPS_MAX; i++)
+			PL_TRY(try_group(&s, i, side, square, err));
+		for (size_t n = 0; n < r->n_steps; n++) {
+			pl_ns end = r->step[n].replayed + (pl_ns)llround(side * sqrt(square[n]));
+
+			*(side < 0 ? &r->step[n].replayed_lo : &r->step[n].replayed_hi) =
+				pl_max_i64(end, 0);
+		}
+	}
+	PL_TRY(move(&s, 0, 0, err));
+	r->estimated = true;
+out:
+	for (size_t k = 0; s.duration && k < r->g.n_steps; k++)
+		pl_free(s.duration[k]);
+	pl_free(s.duration);
+	pl_free(s.group);
+	pl_free(s.moved);
+	pl_free(square);
+	return rc;
+}
