@@ -136,6 +136,22 @@ static void put_row(const struct per *p, const struct per_row *x, struct pl_tabl
 		     (int64_t)p->r->g.rank[rank], (int64_t)x->ops, pl_intern_get(&p->keys, x->key));
 }
 
+/* A table with nothing but "-" does not say what would fill it. */
+static void say_unknown(const struct config *c, const struct per *p)
+{
+	static const char *const missing[] = {
+		[PER_MODULE] = "a module: record with with_stack=True (PyTorch), or in ranges of "
+			       "record_function()",
+		[PER_LAYER] = "a layer: record in ranges whose names have its number",
+		[PER_LINE] = "a line of the program: record with with_stack=True (PyTorch)",
+	};
+
+	if (p->n == 1 && p->per < (enum per_key)PL_LEN(missing) && missing[p->per] &&
+	    !strcmp(pl_intern_get(&p->keys, p->row[0].key), "-"))
+		pl_say(&c->c.log, PL_LOG_WARN, "no operation of this recording has %s",
+		       missing[p->per]);
+}
+
 int print_per(const struct config *c, const struct report *r, struct pl_out *out,
 	      struct pl_err *err)
 {
@@ -150,6 +166,7 @@ int print_per(const struct config *c, const struct report *r, struct pl_out *out
 	for (size_t i = 0; i < p.n && i < most; i++)
 		put_row(&p, &p.row[i], &t);
 	rc = pl_table_print(&t, out, table_format[c->to], NULL, err);
+	say_unknown(c, &p);
 out:
 	pl_table_fini(&t);
 	pl_intern_fini(&p.keys);

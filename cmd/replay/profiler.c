@@ -82,11 +82,27 @@ out:
 	return rc;
 }
 
+/* How many times as long changes make operations at most: `set` and `fix` put a duration in place
+ * of another one, whose ratio says nothing of the cost. */
+static double most_scaled(const struct pl_plan *p)
+{
+	double most = 1;
+
+	for (size_t i = 0; i < p->n_rw; i++) {
+		if (p->rw[i].op == PL_RW_SCALE)
+			most *= fmax(1, p->rw[i].x);
+		else if (p->rw[i].op == PL_RW_SPEED && p->rw[i].x > 0)
+			most *= fmax(1, 1 / p->rw[i].x);
+	}
+	return most;
+}
+
 /* The profiler's share of a path, if a part costs r->trust.part_ns. Where durations were scaled,
  * the cost was, too. A model of sizes has taken it for the fixed time of operations. */
 double profiler_share(const struct report *r, const struct pl_sim *s, const struct pl_path *p)
 {
-	bool scaled = !(r->basis.work_ns > 0);
+	const bool scaled = !(r->basis.work_ns > 0);
+	const double most = r->changes ? most_scaled(&r->changes->plan) : 1;
 	double parts = 0;
 
 	for (size_t i = 0; i < p->n && r->trust.part_ns > 0; i++) {
@@ -96,8 +112,9 @@ double profiler_share(const struct report *r, const struct pl_sim *s, const stru
 		if (x->part != PL_PP_NODE || !has_cost(&r->g, &r->g.shape[st->shape], x->node))
 			continue;
 		parts += scaled && st->dur[x->node] > 0
-				 ? (double)pl_sim_durations(s, x->step)[x->node] /
-					   (double)st->dur[x->node]
+				 ? fmin((double)pl_sim_durations(s, x->step)[x->node] /
+						(double)st->dur[x->node],
+					most)
 				 : 1;
 	}
 	return p->length > 0 ? parts * r->trust.part_ns / (double)p->length : 0;

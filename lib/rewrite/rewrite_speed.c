@@ -35,7 +35,7 @@ static int change_speed(struct rw_facts *x, const struct pl_rewrite *rw, struct 
 	if (!any)
 		rc = pl_fail(err, PL_EDATA,
 			     "there is no such rank or host, \"%.100s\"; a rank is written with "
-			     "quotes: \"rank 0\"",
+			     "quotes: speed \"rank 0\" factor=2",
 			     rw->arg[0]);
 out:
 	return rc;

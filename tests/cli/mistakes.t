@@ -244,7 +244,7 @@ says 'there is no statement "bucket_cap_mb=25"; it is called bucket-mb here$' ".
 status 0 "a link that nothing uses" "$BIN/replay" --what-if 'bandwidth nic by 2' job.graph
 says 'the change "bandwidth nic by 2" selects no operation; no communication uses that link$' "... says so"
 status 2 "a rank without quotes" "$BIN/replay" --what-if 'speed rank 1 factor=2' job.graph
-says 'there is no such rank or host, "rank"; a rank is written with quotes: "rank 0"$' "... says how to write it"
+says 'there is no such rank or host, "rank"; a rank is written with quotes: speed "rank 0" factor=2$' "... says how to write it"
 
 # ---- what there is ------------------------------------------------------------------------------
 

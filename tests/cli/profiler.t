@@ -56,6 +56,8 @@ truth=$(awk 'BEGIN { print 120 * 15000 / (120 * 15000 + 1000000) }')
 ratio=$(awk -v p="$(number predicted_mean_ns)" -v all="$all" 'BEGIN { print p / all }')
 check "... the prediction is that of the job without a profiler ($ratio, and the truth is $truth)" within "$ratio" "$truth" 0.02
 check "... with it the ratio would be another one" no within "$(awk -v a="$all" 'BEGIN { print 1 - 1e6 / a }')" "$truth" 0.05
+status 0 "parts of unlike length that take their mean" "$BIN/replay" -O json --no-worth --what-if 'fix name=aten::linear to=mean' "$TMP/own.json"
+check "... cost the profiler no more than before ($(number predicted_mean_ns))" within "$(number predicted_mean_ns)" "$all" 0.02
 status 0 "nothing changes" "$BIN/replay" -O json --no-worth --what-if 'scale name=own::sleep by 1' "$TMP/own.json"
 check "... so the prediction is the replay" [ "$(number predicted_mean_ns)" = "$(number replayed_mean_ns)" ]
 status 0 "the report" "$BIN/replay" --no-worth "$TMP/own.json"
