@@ -8,8 +8,8 @@
 
 /*
  * A table has the time from before the launch of one operation to its end. In a step the launch of
- * an operation overlaps with the operations before it, and what is left of the floor is the time
- * of a kernel that does nothing: a fifth (5 us of 25).
+ * an operation overlaps with the operations before it. So four fifths of the floor are subtracted;
+ * the fifth that stays is the time of a kernel that does nothing (5 us of 25).
  */
 #define FLOOR_LEFT 0.2
 
@@ -122,7 +122,9 @@ static int32_t away(double ns, double end)
 static int set_time(struct filler *f, struct pl_edit *e, uint32_t node,
 		    const struct pl_kernel_time *t, struct pl_err *err)
 {
-	double launch = (1 - FLOOR_LEFT) * t->floor_ns, ns = t->ns - launch;
+	/* an operation may be predicted to be shorter than most floors are */
+	double launch = (1 - FLOOR_LEFT) * fmin(t->floor_ns, t->ns),
+	       ns = fmin(t->ns - launch, 0x1p60);
 
 	f->beyond += t->flag != PL_KERNEL_IN_RANGE;
 	f->open += isnan(t->lo_ns);

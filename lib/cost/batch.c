@@ -363,8 +363,9 @@ static bool is_unsure(const struct pl_work_batch *b, const struct pl_dims *t)
 static double element_bytes(const struct pl_graph *g, const struct pl_gwork *w)
 {
 	const char *type = w->type == PL_NONE ? "" : pl_intern_get(&g->str, w->type);
+	int64_t bytes = pl_trace_dtype(type, strlen(type), NULL);
 
-	return strstr(type, "64") ? 8 : strstr(type, "16") ? 2 : strstr(type, "8") ? 1 : 4;
+	return bytes > 0 ? (double)bytes : 4;
 }
 
 /* A product of matrices p x q and q x r, one of whose sizes follows the batch; without a batch that

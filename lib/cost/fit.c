@@ -318,7 +318,7 @@ static void fit_one_size(const struct pl_cost *c, struct pl_fit *fit, const stru
 		return;
 	fit->min_bytes = INT64_MAX; /* such sizes as explain the times */
 	for (size_t i = 0; i < n; i++) {
-		int64_t s = (int64_t)fmax(0, (p[i].y - a) / per_byte);
+		int64_t s = (int64_t)fmin(fmax(0, (p[i].y - a) / per_byte), 0x1p62);
 
 		fit->min_bytes = pl_min_i64(fit->min_bytes, s);
 		fit->max_bytes = pl_max_i64(fit->max_bytes, s);

@@ -17,9 +17,11 @@ static struct inputs read_inputs(const struct pl_graph *g, const struct pl_gwork
 	const char *s = w->dims == PL_NONE ? "" : pl_intern_get(&g->str, w->dims);
 	struct pl_dims t;
 
-	while (x.n < INPUTS_MAX && pl_dims_next(&s, &t)) {
+	while (pl_dims_next(&s, &t)) {
 		if (t.n < 1 || t.n > PL_DIMS_MAX || t.elements < 2)
 			continue;
+		if (x.n == INPUTS_MAX) /* the last ones count */
+			memmove(x.v, x.v + 1, --x.n * sizeof(x.v[0]));
 		if ((double)t.elements > x.most)
 			x.most = (double)t.elements;
 		x.v[x.n++] = t;
@@ -38,7 +40,7 @@ static int type_of(const struct pl_graph *g, const struct pl_gwork *w)
 static bool product(const struct inputs *x, struct pl_kernel *k)
 {
 	const struct pl_dims *f[2] = { NULL, NULL };
-	int64_t sum, columns, batch = 1;
+	int64_t sum, columns, batch = 1, other = 1;
 
 	for (int i = 0; i < x->n; i++)
 		if (x->v[i].n >= 2) {
@@ -57,8 +59,10 @@ static bool product(const struct inputs *x, struct pl_kernel *k)
 		return false;
 	for (int i = 0; f[1]->n > 2 && i < f[0]->n - 2; i++)
 		batch *= f[0]->size[i];
+	for (int i = 0; i < f[1]->n - 2; i++) /* the smaller one is used again and again */
+		other *= f[1]->size[i];
 	k->family = PL_KERNEL_GEMM;
-	k->dim[0] = (double)batch;
+	k->dim[0] = (double)(batch > other ? batch : other);
 	k->dim[1] = (double)f[0]->elements / (double)(batch * sum);
 	k->dim[2] = (double)columns;
 	k->dim[3] = (double)sum;

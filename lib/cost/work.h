@@ -9,6 +9,7 @@
 #ifndef PL_COST_WORK_H
 #define PL_COST_WORK_H
 
+#include "graph/dims.h"
 #include "graph/graph.h"
 
 /* What an operation does, by a row of the graph's work. */
@@ -91,7 +92,7 @@ bool pl_work_shows_params(unsigned phase, unsigned op);
 /* The samples that a rank takes in a step; 0: the recording does not say. */
 static inline int64_t pl_work_samples(const struct pl_work_model *m)
 {
-	return m->batch.pass * m->batch.passes;
+	return pl_max_i64(pl_dims_product(m->batch.pass, m->batch.passes), 0);
 }
 
 #endif

@@ -11,6 +11,8 @@
 #define OPS_MAX	   (1u << 26) /* of the graph */
 #define SIZES_MAX  64	      /* numbers of one operation */
 #define TENSOR_MAX 8
+#define DEPTH_MAX  8 /* of brackets */
+#define WORK_MAX   0x1p62
 
 enum column { C_NAME, C_OP, C_FORWARD, C_BACKWARD, C_ADDED, C_BEFORE, C_INPUTS, COLUMNS };
 static const struct {
@@ -68,14 +70,14 @@ static const char *skip_blanks(const char *p)
 }
 
 /* "(8, 512)" is one tensor, "((8, 512), (8,))" two. Returns what follows, NULL: this is neither. */
-static const char *read_sizes(const char *p, struct sizes *s)
+static const char *read_nested(const char *p, struct sizes *s, int depth)
 {
 	p = skip_blanks(p);
-	if (*p != '(' && *p != '[')
+	if ((*p != '(' && *p != '[') || depth == DEPTH_MAX)
 		return NULL;
 	for (p = skip_blanks(p + 1); *p != ')' && *p != ']';) {
 		if (*p == '(' || *p == '[') {
-			p = read_sizes(p, s);
+			p = read_nested(p, s, depth + 1);
 		} else {
 			char *end;
 			long long v = strtoll(p, &end, 10);
@@ -97,6 +99,11 @@ static const char *read_sizes(const char *p, struct sizes *s)
 		s->end[s->tensors++] = s->n;
 	}
 	return skip_blanks(p + 1);
+}
+
+static const char *read_sizes(const char *p, struct sizes *s)
+{
+	return read_nested(p, s, 0);
 }
 
 /* The text between quotes at p. Returns what follows, NULL: there is none. */
@@ -217,7 +224,7 @@ static bool put_op(struct reader *t, const char *kind, size_t n, struct sizes *s
 {
 	struct pl_gwork w = { .type = t->type };
 	struct op x;
-	double made, bytes = 0;
+	double made, bytes = 0, flops = 0;
 	size_t k = 0;
 
 	while (k < PL_LEN(kinds) &&
@@ -231,13 +238,17 @@ static bool put_op(struct reader *t, const char *kind, size_t n, struct sizes *s
 	for (uint32_t i = 0; i < s->tensors; i++)
 		bytes += t->element * elements(s, i);
 	gathers &= kinds[k].form == MEMORY;
+	bytes = gathers ? 2 * t->element * made : bytes + t->element * made;
+	if (kinds[k].form == PRODUCT || kinds[k].form == BATCHED)
+		flops = 2 * made * (double)s->v[s->end[0] - 1];
+	else if (kinds[k].form != MEMORY)
+		flops = made;
+	if (bytes > WORK_MAX || flops > WORK_MAX)
+		return false;
 	w.op = gathers ? PL_OP_EMBEDDING : kinds[k].op;
 	w.dims = put_dims(t, s);
-	w.bytes = (int64_t)(gathers ? 2 * t->element * made : bytes + t->element * made);
-	w.flops = kinds[k].form == PRODUCT || kinds[k].form == BATCHED
-			  ? (int64_t)(2 * made * (double)s->v[s->end[0] - 1])
-		  : kinds[k].form == MEMORY ? 0
-					    : (int64_t)made;
+	w.bytes = (int64_t)bytes;
+	w.flops = (int64_t)flops;
 	if (gathers)
 		x.name = pl_derive_intern_text(t->err, &t->g->str, "embedding");
 	else if (kinds[k].name)
@@ -402,10 +413,10 @@ static bool matches(const char *name, const char *texts)
 
 static bool is_inside(const struct reader *t, pl_id name)
 {
-	for (size_t i = t->first; i <= t->last; i++)
-		if (t->row[i].name == name)
-			return true;
-	return false;
+	const char *text = pl_intern_get(&t->g->str, name);
+	pl_id row = pl_intern_find(&t->name, text, strlen(text));
+
+	return row != PL_NONE && row >= t->first && row <= t->last;
 }
 
 /* Is the row right behind the layer a sum of results of the layer, as that of a shortcut is? */
@@ -499,6 +510,10 @@ static void put_pass(struct step *s, bool backward)
 	size_t n = t->n_rows, inside = t->first == SIZE_MAX ? 0 : t->last - t->first + 1;
 	size_t all = n + inside * (t->o->repeat - 1);
 
+	if (all > OPS_MAX)
+		pl_fail(t->err, PL_ELIMIT,
+			"%s: %zu rows with repetitions, more than %u; take a smaller --repeat",
+			t->file, all, OPS_MAX);
 	for (size_t i = 0; i < all && !t->err->code; i++) {
 		size_t at = backward ? all - 1 - i : i, behind = t->first;
 
@@ -575,7 +590,7 @@ int pl_derive_opgraph(struct pl_in *in, const struct pl_opgraph_opts *o, struct 
 	int rc;
 
 	pl_graph_init(g);
-	t.element = strstr(o->type, "16") ? 2 : 4;
+	t.element = (double)pl_trace_dtype(o->type, strlen(o->type), NULL);
 	t.type = pl_derive_intern_text(err, &g->str, o->type);
 	PL_TRY(err->code);
 	PL_TRY(pl_csv_read(in, on_row, &t, err));

@@ -52,6 +52,7 @@ struct issue {
 	const char *coll, *dims; /* dims: NULL not recorded */
 	int64_t record, corr;	 /* record: id of the record function */
 	bool used;
+	size_t then; /* if used: a later operator, up to which all are used */
 };
 
 /* A communication of a service thread. */
@@ -148,20 +149,38 @@ static bool same_dims(const struct issue *host, const struct issue *work)
 	return strstr(x, y + 1);
 }
 
-/* The operator that issued `work`, among the unused operators from `next` on. nh: not known. */
-static size_t find_issue(const struct issue *host, size_t nh, size_t next, const struct issue *work)
+/* The first operator from k on that is not used; nh: none. Paths over used ones get shorter. */
+static size_t unused(struct issue *host, size_t nh, size_t k)
 {
+	size_t found = k;
+
+	while (found < nh && host[found].used)
+		found = host[found].then;
+	while (k < found) {
+		size_t then = host[k].then;
+
+		host[k].then = found;
+		k = then;
+	}
+	return found;
+}
+
+/* The operator that issued `work`, among the unused ones. nh: not known. */
+static size_t find_issue(struct issue *host, size_t nh, const struct issue *work)
+{
+	const size_t first = unused(host, nh, 0);
 	size_t hit = nh;
 
-	for (size_t k = next; k < nh && work->corr != INT64_MIN; k++)
-		if (!host[k].used && host[k].corr == work->corr)
+	for (size_t k = first; k < nh && work->corr != INT64_MIN; k = unused(host, nh, k + 1))
+		if (host[k].corr == work->corr)
 			return k;
-	for (size_t k = next; k < nh && work->record > 0; k++) /* 0: not counted */
-		if (!host[k].used && host[k].record == work->record - 1 &&
-		    host[k].op->start <= work->op->start)
+	/* record 0: not counted */
+	for (size_t k = first; k < nh && work->record > 0; k = unused(host, nh, k + 1))
+		if (host[k].record == work->record - 1 && host[k].op->start <= work->op->start)
 			return k;
-	for (size_t k = next; k < nh && host[k].op->start <= work->op->start; k++) {
-		if (host[k].used || !fits(host[k].coll, work->coll))
+	for (size_t k = first; k < nh && host[k].op->start <= work->op->start;
+	     k = unused(host, nh, k + 1)) {
+		if (!fits(host[k].coll, work->coll))
 			continue;
 		if (same_dims(&host[k], work))
 			return k;
@@ -198,7 +217,7 @@ static void launch(struct builder *b, struct work *w, const struct op *issue, bo
 static void launches(struct builder *b, const struct rank *rank, struct work **work, size_t *n)
 {
 	struct issue *host = NULL, *v = NULL;
-	size_t nh = 0, nw, next = 0;
+	size_t nh = 0, nw;
 	int rc;
 
 	nw = collect(b, rank, true, &v);
@@ -206,7 +225,7 @@ static void launches(struct builder *b, const struct rank *rank, struct work **w
 	nh = collect(b, rank, false, &host);
 	for (size_t i = 0; i < nw; i++) {
 		struct work *w = &(*work)[i];
-		size_t hit = find_issue(host, nh, next, &v[i]);
+		size_t hit = find_issue(host, nh, &v[i]);
 
 		*w = (struct work){ .op = v[i].op,
 				    .start = v[i].op->start,
@@ -219,8 +238,7 @@ static void launches(struct builder *b, const struct rank *rank, struct work **w
 		if (hit == nh)
 			continue;
 		host[hit].used = true;
-		while (next < nh && host[next].used)
-			next++;
+		host[hit].then = hit + 1;
 		launch(b, w, host[hit].op, v[i].corr != INT64_MIN && host[hit].corr == v[i].corr);
 	}
 	*n = nw;

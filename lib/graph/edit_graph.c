@@ -9,7 +9,8 @@
 struct put {
 	const struct pl_edit *e;
 	struct pl_graph *out;
-	uint32_t *order; /* live nodes, in topological order */
+	uint32_t *order; /* live nodes, by step, in topological order within it */
+	size_t *first;	 /* [step + 1]: its first node in `order` */
 	size_t n;
 	uint32_t *local; /* number within the step, PL_NONE: not in the graph */
 	uint32_t *res;	 /* [resource of the edit]: number in the graph */
@@ -130,11 +131,9 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	struct pl_shape *s;
 	struct pl_gstep *st;
 
-	for (size_t i = 0; i < p->n; i++) {
+	for (size_t i = p->first[step]; i < p->first[step + 1]; i++) {
 		const struct pl_enode *n = &e->node[p->order[i]];
 
-		if (n->step != step)
-			continue;
 		nodes++;
 		comms += n->comm != PL_NONE;
 #define HAS(member, word, type, unknown, values, bit)                                              \
@@ -156,11 +155,10 @@ static int put_step(struct put *p, uint32_t step, struct pl_err *err)
 	PL_CHECK(pl_alloc(&st->dur, nodes, sizeof(pl_ns), err));
 	PL_CHECK(pl_alloc(&st->lag, edges, sizeof(*st->lag), err));
 	for (int pass = 0; pass < 2; pass++) { /* entries first */
-		for (size_t i = 0; i < p->n; i++) {
+		for (size_t i = p->first[step]; i < p->first[step + 1]; i++) {
 			const struct pl_enode *n = &e->node[p->order[i]];
 
-			if (n->step == step && p->order[i] != e->step[step].sink &&
-			    (n->type == PL_N_ENTRY) == !pass)
+			if (p->order[i] != e->step[step].sink && (n->type == PL_N_ENTRY) == !pass)
 				put_node(p, s, st, p->order[i]);
 		}
 		if (!pass)
@@ -202,6 +200,33 @@ static int put_tensor(struct put *p, const struct pl_etensor *x, struct pl_err *
 	return pl_append(&o->tensor, &o->n_tensors, &o->cap_tensors, &t, sizeof(t), err);
 }
 
+/* Steps may be interleaved in the order of all nodes: a counting sort keeps that of each step. */
+static int sort_by_step(struct put *p, struct pl_err *err)
+{
+	const struct pl_edit *e = p->e;
+	uint32_t *sorted = NULL;
+	size_t *next = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&p->first, e->n_steps + (size_t)1, sizeof(*p->first), err));
+	PL_TRY(pl_alloc(&next, e->n_steps + (size_t)1, sizeof(*next), err));
+	PL_TRY(pl_alloc(&sorted, p->n, sizeof(*sorted), err));
+	for (size_t i = 0; i < p->n; i++)
+		p->first[e->node[p->order[i]].step + 1]++;
+	for (uint32_t k = 0; k < e->n_steps; k++)
+		p->first[k + 1] += p->first[k];
+	memcpy(next, p->first, (e->n_steps + (size_t)1) * sizeof(*next));
+	for (size_t i = 0; i < p->n; i++)
+		sorted[next[e->node[p->order[i]].step]++] = p->order[i];
+	pl_free(p->order);
+	p->order = sorted;
+	sorted = NULL;
+out:
+	pl_free(sorted);
+	pl_free(next);
+	return rc;
+}
+
 int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *err)
 {
 	struct put p = { .e = e, .out = out };
@@ -209,6 +234,7 @@ int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *
 
 	pl_graph_init(out);
 	PL_TRY(pl_edit_order(e, &p.order, &p.n, err));
+	PL_TRY(sort_by_step(&p, err));
 	PL_TRY(pl_alloc(&p.local, e->n_nodes, sizeof(*p.local), err));
 	memset(p.local, 0xff, e->n_nodes * sizeof(*p.local));
 	PL_TRY(pl_alloc(&p.comm, e->n_comms, sizeof(*p.comm), err));
@@ -221,6 +247,7 @@ int pl_edit_graph(const struct pl_edit *e, struct pl_graph *out, struct pl_err *
 			PL_TRY(put_tensor(&p, &e->tensor[i], err));
 out:
 	pl_free(p.order);
+	pl_free(p.first);
 	pl_free(p.local);
 	pl_free(p.res);
 	pl_free(p.comm);

@@ -126,6 +126,16 @@ check "equal operations err together, others independently" awk -F , -v relu="$(
 		right = $7 - $4 > 0.99 * want && $7 - $4 < 1.01 * want && $6 < $4
 	}
 	END { exit !right }' steps
+# most operations take 25 us and more, a few 1 us: less than what others lose of their floor
+{
+	echo OPName,Latency,Device,B,H
+	awk 'BEGIN { for (i = 0; i < 39; i++) printf "relu,1,Dev,1,%d\n", 8 + i
+		for (i = 0; i < 2000; i++) printf "relu,%.3f,Dev,%d,4096\n", 25 + i / 50, 1 + i }'
+} >short.csv
+"$BIN/predict" -q --train --no-intervals --schema=neusight --devices=sheets --unit=us -o short.model short.csv
+printf 'Name,OpName,FwOps\na,x,"[['"'VECrelu', (1, 12)"']]"\n' >one.csv
+"$BIN/graph" -f opgraph one.csv | "$BIN/predict" -q -m short.model --device=dev -O graph -o short.graph
+check "an operation that is shorter than the floor takes some time" [ "$(step short.graph)" -gt 0 ]
 status 0 "through pipes" sh -c "'$BIN/graph' -f opgraph relu.csv | '$BIN/predict' -q -m k.model --device=dev -O graph | '$BIN/replay' -q --no-worth"
 
 # ---- what is wrong -------------------------------------------------------------------------------------
@@ -141,6 +151,12 @@ bad "a size of 0" "[['VECrelu', (2, 0)]]" 'is not a list of operations'
 bad "a list that does not end" "[['VECrelu', (2, 3)]" 'is not a list of operations'
 bad "a size that is too great" "[['VECrelu', (2, 99999999999)]]" 'is not a list of operations'
 bad "brackets without end" "[['MEM', ((((((((((((((" 'is not a list of operations'
+bad "brackets that are nested too deeply" "[['Linear', $(awk 'BEGIN { for (i = 0; i < 100000; i++) printf "(" }')" 'is not a list of operations'
+bad "more bytes than can be counted" "[['Linear', (2147483647, 2147483647, 2147483647)]]" 'with these sizes is not known'
+printf 'Name,OpName,FwOps\nh_0,getitem,[]\nh_0b,getitem,[]\n' >bad.csv
+for i in $(seq 100); do echo "h_0.$i,getitem,[]"; done >>bad.csv
+status 5 "rows that are repeated too often" timeout 20 "$BIN/graph" -f opgraph --repeat=1048576 --repeat-match=h_0 bad.csv
+says 'take a smaller --repeat' "... are refused"
 printf 'Name,OpName,FwOps\na,x,[]\na,x,[]\n' >bad.csv
 status 3 "two rows of one name" "$BIN/graph" -f opgraph bad.csv
 says 'line 3: a second row "a"; names differ' "... are named"
