@@ -27,34 +27,77 @@ struct slot { /* a rank in a step */
 	pl_ns later;	    /* begin of the last microbatch */
 };
 struct passes {
-	const struct slot **of; /* [node]: whose forward or backward pass it is in; NULL: none's */
+	struct slot *slot; /* [step][rank] */
+	size_t n_slots, n_ranks;
+	uint32_t *of_rank; /* [rank of the graph]: number among the ranks of slots, PL_NONE */
+	struct slot **of;  /* [node]: whose forward or backward pass it is in; NULL: none's */
 	uint32_t n_nodes;
-	uint32_t name; /* of the operations that stand for the other microbatches */
+	uint32_t *node; /* those with one, by slot */
+	size_t *first;	/* [slot + 1]: into node */
+	uint32_t name;	/* of the operations that stand for the other microbatches */
 };
 
-static pl_ns last_gradient(const struct pl_rewriter *r, const struct slot *s)
+static struct slot *slot_at(const struct pl_rewriter *r, const struct passes *p, uint32_t step,
+			    int32_t rank)
 {
-	const struct pl_edit *e = r->e;
-	pl_ns end = INT64_MIN;
+	uint32_t at = pl_graph_rank_index(r->e->g, rank);
 
-	for (size_t i = 0; i < e->n_tensors; i++) {
-		const struct pl_etensor *x = &e->tensor[i];
-
-		if (!x->dead && x->step == s->step && x->rank == s->rank &&
-		    x->producer != PL_NONE && e->g->tensor[x->tensor].role == PL_TR_GRAD &&
-		    (!r->n_tensors || x->arrive != PL_NONE))
-			end = pl_max_i64(end, pl_edit_end(e, x->producer));
-	}
-	return end;
+	if (at == PL_NONE || p->of_rank[at] == PL_NONE || step >= r->e->n_steps)
+		return NULL;
+	return &p->slot[step * p->n_ranks + p->of_rank[at]];
 }
 
-/* Does the operation belong to the forward and backward pass? */
-static bool in_passes(const struct pl_edit *e, uint32_t node, const struct slot *s)
+/* The end of the operation that makes the last gradient of each slot. */
+static void find_ends(const struct pl_rewriter *r, const struct passes *p)
 {
-	const struct pl_enode *n = &e->node[node];
+	const struct pl_edit *e = r->e;
 
-	return !n->dead && n->step == s->step && (n->type == PL_N_OP || n->type == PL_N_RESOURCE) &&
-	       n->res != PL_NONE && e->res[n->res].rank == s->rank && n->start < s->end;
+	for (size_t k = 0; k < p->n_slots; k++)
+		p->slot[k].end = INT64_MIN;
+	for (size_t i = 0; i < e->n_tensors; i++) {
+		const struct pl_etensor *x = &e->tensor[i];
+		struct slot *s;
+
+		if (x->dead || x->producer == PL_NONE ||
+		    e->g->tensor[x->tensor].role != PL_TR_GRAD ||
+		    (r->n_tensors && x->arrive == PL_NONE))
+			continue;
+		s = slot_at(r, p, x->step, x->rank);
+		if (s)
+			s->end = pl_max_i64(s->end, pl_edit_end(e, x->producer));
+	}
+}
+
+/* Which operations are of the forward and backward pass of a slot. */
+static int find_nodes(const struct pl_rewriter *r, struct passes *p, struct pl_err *err)
+{
+	const struct pl_edit *e = r->e;
+	size_t n = 0;
+
+	PL_CHECK(pl_alloc(&p->first, p->n_slots + 1, sizeof(*p->first), err));
+	for (uint32_t i = 0; i < p->n_nodes; i++) {
+		const struct pl_enode *x = &e->node[i];
+		struct slot *s;
+
+		if (x->dead || (x->type != PL_N_OP && x->type != PL_N_RESOURCE) ||
+		    x->res == PL_NONE)
+			continue;
+		s = slot_at(r, p, x->step, e->res[x->res].rank);
+		if (!s || s->end == INT64_MIN || x->start >= s->end)
+			continue;
+		p->of[i] = s;
+		p->first[s - p->slot]++;
+		n++;
+	}
+	PL_CHECK(pl_alloc(&p->node, n, sizeof(*p->node), err));
+	for (size_t k = 0, sum = 0; k <= p->n_slots; k++) {
+		sum += p->first[k];
+		p->first[k] = sum; /* its end, which goes down to its begin */
+	}
+	for (uint32_t i = p->n_nodes; i-- > 0;)
+		if (p->of[i])
+			p->node[--p->first[p->of[i] - p->slot]] = i;
+	return 0;
 }
 
 /* The longer of the times from the first to the last operation on threads, and on devices. Without
@@ -65,12 +108,12 @@ static pl_ns period_of(const struct pl_edit *e, const struct passes *p, struct s
 	uint8_t kind[2] = { PL_K_HOST_OP, PL_K_KERNEL };
 	bool device;
 
-	for (uint32_t i = 0; i < p->n_nodes; i++) {
+	for (size_t k = p->first[s - p->slot]; k < p->first[s - p->slot + 1]; k++) {
+		const uint32_t i = p->node[k];
 		const struct pl_enode *n = &e->node[i];
 
-		if (p->of[i] != s || n->name == p->name ||
-		    (n->role != PL_RO_COMPUTE && n->role != PL_RO_COPY && n->role != PL_RO_HOST &&
-		     n->role != PL_RO_GAP))
+		if (n->name == p->name || (n->role != PL_RO_COMPUTE && n->role != PL_RO_COPY &&
+					   n->role != PL_RO_HOST && n->role != PL_RO_GAP))
 			continue;
 		device = e->res[n->res].track_type != PL_T_THREAD;
 		from[device] = pl_min_i64(from[device], n->start);
@@ -160,24 +203,20 @@ static void delay_first(struct pl_rewriter *r, const struct passes *p, const str
 }
 
 /* Slots as they are, and which operations are of their passes. */
-static int look(struct pl_rewriter *r, struct slot *slot, size_t n_slots, const struct passes *p,
-		struct pl_err *err)
+static int look(struct pl_rewriter *r, struct passes *p, struct pl_err *err)
 {
-	int rc = pl_sim_settle(r->e, err);
+	PL_CHECK(pl_sim_settle(r->e, err));
+	find_ends(r, p);
+	PL_CHECK(find_nodes(r, p, err));
+	for (size_t k = 0; k < p->n_slots; k++) {
+		struct slot *s = &p->slot[k];
 
-	for (size_t k = 0; rc == 0 && k < n_slots; k++) {
-		struct slot *s = &slot[k];
-
-		s->end = last_gradient(r, s);
 		if (s->end == INT64_MIN)
 			continue;
-		for (uint32_t i = 0; i < p->n_nodes; i++)
-			if (in_passes(r->e, i, s))
-				p->of[i] = s;
 		s->period = period_of(r->e, p, s);
 		s->lost = pl_rewrite_slowdown_lost(r, s->step, s->rank, s->end);
 	}
-	return rc;
+	return 0;
 }
 
 static void delay_slot(struct pl_rewriter *r, struct slot *s, const struct passes *p, int64_t k)
@@ -186,14 +225,12 @@ static void delay_slot(struct pl_rewriter *r, struct slot *s, const struct passe
 	pl_ns period, was = pl_max_i64(0, s->period - s->lost);
 	double later;
 
-	s->end = last_gradient(r, s);
 	/* beside the other microbatches there is no communication */
 	period = pl_max_i64(0, period_of(r->e, p, s) - s->lost / k);
 	later = (double)(had * k - 1) * (double)period - (double)(had - 1) * (double)was;
 	s->later = (pl_ns)fmin(fmax(later, -0x1p62), 0x1p62);
-	for (uint32_t i = 0; i < p->n_nodes; i++)
-		if (p->of[i] == s)
-			delay_first(r, p, s, i);
+	for (size_t i = p->first[s - p->slot]; i < p->first[s - p->slot + 1]; i++)
+		delay_first(r, p, s, p->node[i]);
 }
 
 /* Does the graph name another stage than the first, or do ranks that share no gradients pass
@@ -227,10 +264,11 @@ static bool transfers_overlap(const struct pl_rewriter *r)
 static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	const struct pl_graph *g = r->e->g;
-	size_t n = r->n_tensors ? r->n_ranks : (size_t)g->n_ranks, n_slots = n * r->e->n_steps;
+	const size_t n = r->n_tensors ? r->n_ranks : (size_t)g->n_ranks;
 	const int32_t *rank = r->n_tensors ? r->rank : g->rank;
-	struct slot *slot = NULL;
-	struct passes p = { .n_nodes = (uint32_t)r->e->n_nodes };
+	struct passes p = { .n_nodes = (uint32_t)r->e->n_nodes,
+			    .n_ranks = n,
+			    .n_slots = n * r->e->n_steps };
 	bool any = false;
 	int rc;
 
@@ -246,15 +284,23 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 			"no-sync leaves out the synchronisation in all but the last");
 	if (rw_now(r)->accumulate > INT32_MAX / rw->k)
 		return pl_fail(err, PL_ELIMIT, "more than %d microbatches", INT32_MAX);
-	PL_TRY(pl_alloc(&slot, n_slots, sizeof(*slot), err));
+	PL_TRY(pl_alloc(&p.slot, p.n_slots, sizeof(*p.slot), err));
+	PL_TRY(pl_alloc(&p.of_rank, (size_t)g->n_ranks, sizeof(*p.of_rank), err));
 	PL_TRY(pl_alloc(&p.of, p.n_nodes, sizeof(struct slot *), err));
 	PL_TRY(pl_edit_add_name(r->e, "earlier microbatches", &p.name, err));
-	for (size_t i = 0; i < n_slots; i++)
-		slot[i] = (struct slot){ .step = (uint32_t)(i / n), .rank = rank[i % n] };
-	PL_TRY(look(r, slot, n_slots, &p, err));
+	memset(p.of_rank, 0xff, (size_t)g->n_ranks * sizeof(*p.of_rank));
+	for (size_t i = 0; i < n; i++) {
+		uint32_t at = pl_graph_rank_index(g, rank[i]);
+
+		if (at != PL_NONE)
+			p.of_rank[at] = (uint32_t)i;
+	}
+	for (size_t i = 0; i < p.n_slots; i++)
+		p.slot[i] = (struct slot){ .step = (uint32_t)(i / n), .rank = rank[i % n] };
+	PL_TRY(look(r, &p, err));
 	rw_now(r)->overlaps |= !rw_now(r)->over && transfers_overlap(r);
-	for (size_t i = 0; i < n_slots; i++)
-		any |= slot[i].end != INT64_MIN;
+	for (size_t i = 0; i < p.n_slots; i++)
+		any |= p.slot[i].end != INT64_MIN;
 	if (!any && !r->n_tensors) {
 		rc = pl_fail(err, PL_EDATA, "the graph knows no gradients");
 		goto out;
@@ -272,13 +318,17 @@ static int apply_accumulate(struct pl_rewriter *r, const struct pl_rewrite *rw, 
 			rw_set_dur(r, i, rw_times(r->e->node[i].dur, 1.0 / (double)rw->k));
 	PL_TRY(rw_result(r, 0, err));
 	PL_TRY(pl_sim_settle(r->e, err));
-	for (size_t i = 0; i < n_slots; i++)
-		if (slot[i].end != INT64_MIN)
-			delay_slot(r, &slot[i], &p, rw->k);
+	find_ends(r, &p);
+	for (size_t i = 0; i < p.n_slots; i++)
+		if (p.slot[i].end != INT64_MIN)
+			delay_slot(r, &p.slot[i], &p, rw->k);
 	rw_now(r)->accumulate *= rw->k;
 out:
-	pl_free(slot);
+	pl_free(p.slot);
+	pl_free(p.of_rank);
 	pl_free(p.of);
+	pl_free(p.node);
+	pl_free(p.first);
 	return rc;
 }
 
