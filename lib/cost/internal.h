@@ -47,10 +47,10 @@ int pl_cost_line_residual(const struct point *p, size_t n, struct line *l,
 double pl_cost_line_error(const struct point *p, size_t n, const struct line *l);
 /* Reorders p. n > 0. */
 int pl_cost_line_fit(struct point *p, size_t n, struct line *l, struct pl_err *err) PL_MUST;
-/* Sets the intercept to `a` if the points show no intercept and do not contradict. */
 /* The line with the intercept a that has the least relative error. */
 int pl_cost_line_through(const struct point *p, size_t n, double a, struct line *l,
-			 struct pl_err *err);
+			 struct pl_err *err) PL_MUST;
+/* Sets the intercept to `a` if the points show no intercept and do not contradict. */
 int pl_cost_line_settle(const struct point *p, size_t n, double a, struct line *l,
 			struct pl_err *err) PL_MUST;
 

@@ -46,7 +46,7 @@
  * into its own order: a multiple of the time of an operation on next to nothing. */
 #define FIXED_LAYER  30
 #define OPAQUE_ERROR 0.55  /* of an operation nobody knows: each share of it may be fixed */
-#define UNKNOWN	     100   /* the same, of a prior value that says nothing */
+#define UNKNOWN	     100   /* standard error of a prior value that says nothing */
 #define SCATTER	     0.04  /* least relative standard error of groups */
 #define ENOUGH	     6	   /* groups that tell unknowns apart without that */
 #define LITTLE	     0.002 /* of the time: groups that take less count less */
