@@ -222,8 +222,8 @@ static void judge_steps(struct report *r)
 	half = pl_selftest_half(sqrt(fmax(squares - sum * mean, 0) / (double)(n - 1)), n);
 	if (half >= LOW * mean)
 		because(&r->trust, TRUST_MEDIUM,
-			"%zu steps of %.0f to %.0f %% of their mean are too few, as they differ so "
-			"much",
+			"%zu steps, which take %.0f to %.0f %% of their mean, are too few: record "
+			"more of them",
 			n, 100 * least / mean, 100 * most / mean);
 }
 
@@ -249,9 +249,9 @@ static int judge_operations(struct report *r, struct pl_err *err)
 	PL_CHECK(pl_selftest_scatter(&r->g, &times, err));
 	if (times >= PL_SELFTEST_UNLIKE)
 		because(&r->trust, TRUST_MEDIUM,
-			"in a tenth of the computation, operations take %s%.0f times as long as "
-			"others of the same name and sizes: the machine was busy, or threads "
-			"shared processors",
+			"a tenth of the computation is in operations that take %s%.0f times as "
+			"long as others of the same name and sizes: the machine was busy, or "
+			"threads shared processors",
 			times > MOST_TIMES ? "more than " : "", fmin(times, MOST_TIMES));
 	return 0;
 }

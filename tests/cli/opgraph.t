@@ -1,4 +1,5 @@
 # graph -f opgraph: the step of a model from a table of its operations; predict -O graph: its times.
+# shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/tiny.sh"
 cd "$TMP" || exit 1
@@ -116,7 +117,7 @@ awk 'BEGIN { for (i = 1; i < 5; i++) printf "r%d,x,\"[[\047VECrelu\047, (128, 65
 "$BIN/graph" -f opgraph both.csv | "$BIN/predict" -q -m two.model --device=dev -O graph -o both.graph
 status 0 "the interval of a step" "$BIN/replay" --no-worth both.graph
 holds out 'replayed [0-9.]* ms (.*), 90 % interval [0-9.]* ms to [0-9.]* ms' "... is in the first line"
-"$BIN/replay" -q --no-worth -O csv --table steps both.graph >steps
+"$BIN/replay" -q --no-worth -O csv --table steps both.graph >table
 ends() { printf 'OPName,B,H\n%s,128,65536\n' "$1" | "$BIN/predict" -q -m two.model --device=dev | tail -n 1; }
 check "equal operations err together, others independently" awk -F , -v relu="$(ends relu)" -v tanh="$(ends tanh)" '
 	NR == 2 {
@@ -125,7 +126,7 @@ check "equal operations err together, others independently" awk -F , -v relu="$(
 		print "# " $7 - $4, want
 		right = $7 - $4 > 0.99 * want && $7 - $4 < 1.01 * want && $6 < $4
 	}
-	END { exit !right }' steps
+	END { exit !right }' table
 # most operations take 25 us and more, a few 1 us: less than what others lose of their floor
 {
 	echo OPName,Latency,Device,B,H

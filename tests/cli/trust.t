@@ -139,9 +139,9 @@ busy() {
 busy 2.8
 holds "$TMP/out" '^trust: high$' "operations that take up to 2.8 times as long as usual: caches may do that"
 busy 3.2
-holds "$TMP/out" '^trust: medium: in a tenth of the computation, operations take 3 times as long as' "... 3.2 times: the machine was busy"
+holds "$TMP/out" '^trust: medium: a tenth of the computation is in operations that take 3 times as' "... 3.2 times: the machine was busy"
 busy 12
-holds "$TMP/out" '^trust: medium: in a tenth of the computation, operations take 12 times as long as' "... 12 times"
+holds "$TMP/out" '^trust: medium: a tenth of the computation is in operations that take 12 times as' "... 12 times"
 # steps of unlike length, and operations of 1 ms, whose first two pieces, before operations inside them, take 10 us
 awk 'function put(name, at, ns) {
 		printf "%s{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"%s\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":%d,\"args\":{\"Input Dims\":[[64,64],[64,64]],\"Input type\":[\"float\",\"float\"]}}",
