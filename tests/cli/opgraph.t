@@ -117,6 +117,7 @@ awk 'BEGIN { for (i = 1; i < 5; i++) printf "r%d,x,\"[[\047VECrelu\047, (128, 65
 "$BIN/graph" -f opgraph both.csv | "$BIN/predict" -q -m two.model --device=dev -O graph -o both.graph
 status 0 "the interval of a step" "$BIN/replay" --no-worth both.graph
 holds out 'replayed [0-9.]* ms (.*), 90 % interval [0-9.]* ms to [0-9.]* ms' "... is in the first line"
+holds out '^trust: medium: the durations are predictions of one step' "... and the trust says what they are"
 "$BIN/replay" -q --no-worth -O csv --table steps both.graph >table
 ends() { printf 'OPName,B,H\n%s,128,65536\n' "$1" | "$BIN/predict" -q -m two.model --device=dev | tail -n 1; }
 check "equal operations err together, others independently" awk -F , -v relu="$(ends relu)" -v tanh="$(ends tanh)" '
