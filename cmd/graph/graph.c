@@ -47,7 +47,7 @@ static const struct pl_opt options[] = {
 	  AT(latency), NULL },
 	PL_OPTS_HEADING("making a graph from a table of operations (-f opgraph)"),
 	{ 0, "mode", "MODE", "opgraph: make a step of inference (default) or of training",
-	  PL_OPT_CHOICE, AT(mode), "auto|inf|train" },
+	  PL_OPT_CHOICE, AT(mode), "inf|train" },
 	{ 0, "repeat", "N", "opgraph: repeat the layer of the table N times", PL_OPT_INT,
 	  AT(repeat), NULL },
 	{ 0, "repeat-match", "TEXTS",
@@ -67,7 +67,7 @@ static void defaults(void *config)
 	struct config *c = config;
 
 	c->infer = true;
-	c->ranks = c->algorithm = -1;
+	c->ranks = c->algorithm = c->mode = -1;
 	c->latency = INT64_MIN;
 }
 
@@ -158,7 +158,8 @@ const struct pl_cmd pl_command = {
 	.summary = "Build the data-flow graph of a job from its traces, or show a graph.",
 	.details = "Reads a merged trace (a trace of one rank need not be merged), the files of a "
 		   "profiler, one of each rank, which it imports and merges first, a graph, or a "
-		   "table of layers (CSV), from which it makes a step that nobody has run.\n"
+		   "table of layers or operations (CSV), from which it makes a step that nobody "
+		   "has run.\n"
 		   "Without a file: standard input.",
 	.examples = "graph -o job.graph *.pt.trace.json.gz\n"
 		    "graph -O stat job.graph",

@@ -105,7 +105,7 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 		PL_TRY(pl_fail(err, PL_EUSAGE,
 			       "%s: a %s; it can only be read alone, not with other files",
 			       pl_inputs_name(&in.v[0]), graph ? "graph" : "table of layers"));
-	if (c->from != FROM_OPGRAPH && (c->mode || c->repeat || c->repeat_match || c->type))
+	if (c->from != FROM_OPGRAPH && (c->mode != -1 || c->repeat || c->repeat_match || c->type))
 		PL_TRY(pl_fail(err, PL_EUSAGE,
 			       "--mode, --repeat, --repeat-match and --type are for tables of "
 			       "operations: -f opgraph"));

@@ -19,13 +19,13 @@ struct config {
 	pl_ns latency;
 	const char *topology, *program, *bandwidth;
 	int algorithm; /* enum pl_algo */
-	/* of tables of operations; not given: NULL and 0 */
-	int mode; /* 0: not given; MODE_* */
+	/* of tables of operations; not given: NULL, 0 and for the mode -1 */
+	int mode; /* MODE_* */
 	int64_t repeat;
 	const char *repeat_match, *type;
 };
 enum { FROM_AUTO, FROM_TRACE, FROM_LAYERS, FROM_OPGRAPH };
-enum { MODE_INFERENCE = 1, MODE_TRAIN };
+enum { MODE_INFERENCE, MODE_TRAIN };
 
 /* ---- input.c --------------------------------------------------------------------------------- */
 

@@ -13,13 +13,17 @@
  */
 #define FLOOR_LEFT 0.2
 
+struct known { /* samples that stand for an operation, PL_NONE: there is none */
+	uint32_t kernel;
+	uint32_t bytes; /* by the bytes that it moves, where the model does not know the kernel */
+};
 struct filler {
 	const struct work *w;
 	struct pl_graph g;
 	struct pl_samples s;
-	struct pl_intern seen;	  /* name and row of work: sample */
-	uint32_t *sample, *bytes; /* by number in `seen`: sample, PL_NONE: there is none */
-	size_t n, n_bytes, cap, cap_bytes;
+	struct pl_intern seen; /* name and row of work */
+	struct known *known;   /* by number in `seen` */
+	size_t n, cap;
 	struct pl_kernel_time *t;	   /* by sample */
 	size_t unknown, beyond, open, all; /* operations; open: without an interval */
 	pl_id unknown_name;
@@ -32,10 +36,10 @@ static int find_device(const struct work *w, uint32_t *device, struct pl_err *er
 	if (!name)
 		return pl_fail(err, PL_EUSAGE,
 			       "--device=NAME says on which device the graph shall run");
-	for (*device = 0; *device < w->devices.n; ++*device)
-		if (!strcmp(w->devices.v[*device].name, name))
-			return 0;
-	return pl_fail(err, PL_EUSAGE, "--device=%s: no data sheet of this name", name);
+	*device = pl_device_find(&w->devices, name);
+	if (*device == PL_NONE)
+		return pl_fail(err, PL_EUSAGE, "--device=%s: no data sheet of this name", name);
+	return 0;
 }
 
 static int add_sample(struct filler *f, const struct pl_kernel *k, const char *op, uint32_t device,
@@ -65,7 +69,7 @@ static int find_op(struct filler *f, const struct pl_shape *x, uint32_t node, ui
 	const uint32_t key[2] = { x->name[node], x->work[node] };
 	const struct pl_gwork *work = &f->g.work[x->work[node]];
 	const char *name = pl_intern_get(&f->g.str, x->name[node]);
-	uint32_t at = PL_NONE, bytes = PL_NONE;
+	struct known of = { PL_NONE, PL_NONE };
 	struct pl_kernel k;
 	pl_id id;
 
@@ -73,11 +77,10 @@ static int find_op(struct filler *f, const struct pl_shape *x, uint32_t node, ui
 	if (id < f->n)
 		return 0;
 	if (pl_cost_kernel(&f->g, work, &k))
-		PL_CHECK(add_sample(f, &k, pl_cost_kernel_name(&k, name), device, &at, err));
+		PL_CHECK(add_sample(f, &k, pl_cost_kernel_name(&k, name), device, &of.kernel, err));
 	if (pl_cost_kernel_bytes(&f->g, work, &k))
-		PL_CHECK(add_sample(f, &k, name, device, &bytes, err));
-	PL_CHECK(pl_append(&f->sample, &f->n, &f->cap, &at, sizeof(at), err));
-	return pl_append(&f->bytes, &f->n_bytes, &f->cap_bytes, &bytes, sizeof(bytes), err);
+		PL_CHECK(add_sample(f, &k, name, device, &of.bytes, err));
+	return pl_append(&f->known, &f->n, &f->cap, &of, sizeof(of), err);
 }
 
 /* The time of a node; NULL: the model does not know its operation. */
@@ -85,12 +88,13 @@ static const struct pl_kernel_time *time_of(const struct filler *f, const struct
 					    uint32_t node)
 {
 	const uint32_t key[2] = { x->name[node], x->work[node] };
-	pl_id id = pl_intern_find(&f->seen, (const char *)key, sizeof(key));
+	const struct known *of =
+		&f->known[pl_intern_find(&f->seen, (const char *)key, sizeof(key))];
 
-	if (f->sample[id] != PL_NONE && !isnan(f->t[f->sample[id]].ns))
-		return &f->t[f->sample[id]];
-	if (f->bytes[id] != PL_NONE && !isnan(f->t[f->bytes[id]].ns))
-		return &f->t[f->bytes[id]];
+	if (of->kernel != PL_NONE && !isnan(f->t[of->kernel].ns))
+		return &f->t[of->kernel];
+	if (of->bytes != PL_NONE && !isnan(f->t[of->bytes].ns))
+		return &f->t[of->bytes];
 	return NULL;
 }
 
@@ -168,9 +172,8 @@ static void say(const struct filler *f, const char *file)
 		       file, f->unknown, f->all, pl_intern_get(&f->g.str, f->unknown_name));
 	if (f->open)
 		pl_say(log, PL_LOG_WARN,
-		       "%s: %zu of %zu operations have a time without an interval, which that of "
-		       "the "
-		       "step leaves out",
+		       "%s: %zu of %zu operations have a time without an interval, which that "
+		       "of the step leaves out",
 		       file, f->open, f->all);
 	if (f->beyond)
 		pl_say(log, PL_LOG_WARN,
@@ -223,8 +226,7 @@ out:
 	pl_graph_fini(&f.g);
 	pl_samples_fini(&f.s);
 	pl_intern_fini(&f.seen);
-	pl_free(f.sample);
-	pl_free(f.bytes);
+	pl_free(f.known);
 	pl_free(f.t);
 	pl_in_close(in);
 	return rc;

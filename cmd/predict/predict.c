@@ -122,11 +122,9 @@ static int read_devices(struct work *w, struct pl_err *err)
 	for (size_t i = 0; i < w->c->folder.n; i++)
 		PL_CHECK(pl_device_read(&w->devices, w->c->folder.v[i], err));
 	for (size_t i = 0; more && i < more->n; i++) {
-		uint32_t at = 0;
+		uint32_t at;
 
-		while (at < w->devices.n && strcmp(w->devices.v[at].name, more->v[i].name) != 0)
-			at++;
-		if (at == w->devices.n)
+		if (pl_device_named(&w->devices, more->v[i].name) == PL_NONE)
 			PL_CHECK(pl_device_copy(&w->devices, &more->v[i], &at, err));
 	}
 	return 0;

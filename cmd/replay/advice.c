@@ -34,9 +34,9 @@ static const struct advice {
 	{ PL_VERDICT_SLOW_RANK, "kind=kernel|host_op", 0,
 	  "that rank as fast as the others: see its clock, temperature and other processes" },
 	{ PL_VERDICT_IMBALANCE, "kind=kernel|host_op", 0,
-	  "less work on that rank: layers of a stage elsewhere, samples of equal length, experts "
-	  "of "
-	  "equal load; of two ranks it is half of this, if the other one takes the work over" },
+	  "less work on that rank: layers of a stage elsewhere, samples of equal length, "
+	  "experts of equal load; of two ranks it is half of this, if the other one takes the work "
+	  "over" },
 	{ PL_VERDICT_IMBALANCE, NULL, 0, "equal work on all ranks: samples of equal length" },
 	{ PL_VERDICT_BUBBLE, NULL, 0,
 	  "more microbatches, or a schedule with a smaller bubble (interleaved, zero-bubble)" },

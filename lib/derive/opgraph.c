@@ -59,8 +59,7 @@ struct reader {
 	size_t first, last; /* rows that are repeated; first > last: none */
 };
 
-/* ---- the notation of Python --------------------------------------------------------------------
- */
+/* ---- the notation of Python ------------------------------------------------------------------ */
 
 static const char *skip_blanks(const char *p)
 {
@@ -129,8 +128,7 @@ static double elements(const struct sizes *s, uint32_t tensor)
 	return n;
 }
 
-/* ---- operations --------------------------------------------------------------------------------
- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 /* How the sizes of an operation are meant. */
 enum form { ROWS, PAIR, PRODUCT, BATCHED, MEMORY };
@@ -260,8 +258,7 @@ static bool put_op(struct reader *t, const char *kind, size_t n, struct sizes *s
 	return true;
 }
 
-/* ---- the table ---------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const char *cell(const struct reader *t, const struct pl_csv_row *r, size_t c)
 {
@@ -394,8 +391,7 @@ static int on_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 	return t->header ? read_row(t, r, err) : read_header(t, r, err);
 }
 
-/* ---- layers that are repeated ------------------------------------------------------------------
- */
+/* ---- layers that are repeated ---------------------------------------------------------------- */
 
 /* Does the name hold one of the texts, and no digit behind it? */
 static bool matches(const char *name, const char *texts)
@@ -450,57 +446,60 @@ static int find_layer(struct reader *t)
 	return 0;
 }
 
-/* ---- the graph ---------------------------------------------------------------------------------
- */
+/* ---- the graph ------------------------------------------------------------------------------- */
 
+struct placed {
+	uint32_t row, op; /* PL_NONE: a mark */
+	uint8_t phase;
+};
 struct step {
 	struct reader *t;
 	struct pl_program program;
-	uint32_t *row, *op; /* by operation of the program, PL_NONE: a mark */
-	uint8_t *phase;
-	size_t n_row, cap_row, n_op, cap_op, n_phase, cap_phase;
+	struct placed *v; /* by operation of the program */
+	size_t n, cap;
 	pl_id mark[2];
 };
 
-static void put(struct step *s, uint32_t row, uint32_t op, int32_t layer, uint8_t phase)
+static const struct placed a_mark = { PL_NONE, PL_NONE, PL_PH_UNKNOWN };
+
+static void put(struct step *s, struct placed what, int32_t layer)
 {
 	struct reader *t = s->t;
 	struct pl_graph_program_op x = pl_graph_program_op_unknown;
+	bool mark = what.op == PL_NONE;
 	uint32_t id;
 
 	if (t->err->code)
 		return;
-	if (s->n_row >= OPS_MAX) {
+	if (s->n >= OPS_MAX) {
 		pl_fail(t->err, PL_ELIMIT, "%s: more than %u operations; take a smaller --repeat",
 			t->file, OPS_MAX);
 		return;
 	}
-	x.role = op == PL_NONE ? PL_RO_MARK : PL_RO_COMPUTE;
-	x.kind = op == PL_NONE ? PL_K_STEP : PL_K_KERNEL;
-	x.flags = PL_NF_IN_STEP;
-	x.name = op == PL_NONE ? s->mark[s->n_row > 0] : t->op[op].name;
-	if (!s->n_row)
-		x.flags = PL_NF_STEP_BEGIN;
+	x.role = mark ? PL_RO_MARK : PL_RO_COMPUTE;
+	x.kind = mark ? PL_K_STEP : PL_K_KERNEL;
+	x.flags = s->n ? PL_NF_IN_STEP : PL_NF_STEP_BEGIN;
+	x.name = mark ? s->mark[s->n > 0] : t->op[what.op].name;
 	x.layer = layer;
 	x.dur = 0;
 	if (pl_graph_program_add(&s->program, &x, &id, t->err) < 0 ||
 	    (id && pl_graph_program_after(&s->program, id - 1, PL_E_SEQ, t->err) < 0))
 		return;
-	PL_DERIVE_ADD(t->err, s->row, s->n_row, s->cap_row, row);
-	PL_DERIVE_ADD(t->err, s->op, s->n_op, s->cap_op, op);
-	PL_DERIVE_ADD(t->err, s->phase, s->n_phase, s->cap_phase, phase);
+	PL_DERIVE_ADD(t->err, s->v, s->n, s->cap, what);
 }
 
 static void put_row(struct step *s, size_t row, int32_t layer, bool backward)
 {
 	const struct row *x = &s->t->row[row];
 	const struct ops *first = backward ? &x->backward : &x->forward;
+	struct placed what = { (uint32_t)row, first->first,
+			       backward ? PL_PH_BACKWARD : PL_PH_FORWARD };
 
-	for (uint32_t i = 0; i < first->n; i++)
-		put(s, (uint32_t)row, first->first + i, layer,
-		    backward ? PL_PH_BACKWARD : PL_PH_FORWARD);
-	for (uint32_t i = 0; backward && i < x->added.n; i++)
-		put(s, (uint32_t)row, x->added.first + i, layer, PL_PH_BACKWARD);
+	for (uint32_t i = 0; i < first->n; i++, what.op++)
+		put(s, what, layer);
+	what.op = x->added.first;
+	for (uint32_t i = 0; backward && i < x->added.n; i++, what.op++)
+		put(s, what, layer);
 }
 
 /* All rows, the layer as often as it is repeated; in a backward pass from the last to the first. */
@@ -541,14 +540,14 @@ static int describe(const struct step *s, const struct pl_graph_program_nodes *n
 	PL_CHECK(pl_alloc(&x->work, x->n_nodes, sizeof(*x->work), t->err));
 	memset(x->module, 0xff, x->n_nodes * sizeof(*x->module));
 	memset(x->work, 0xff, x->n_nodes * sizeof(*x->work));
-	for (size_t i = 0; i < s->n_row; i++) {
+	for (size_t i = 0; i < s->n; i++) {
 		uint32_t node = nodes->first[nodes->at[0] + i];
 
-		x->phase[node] = s->phase[i];
-		if (s->op[i] == PL_NONE)
+		x->phase[node] = s->v[i].phase;
+		if (s->v[i].op == PL_NONE)
 			continue;
-		x->module[node] = t->row[s->row[i]].name;
-		x->work[node] = t->op[s->op[i]].work;
+		x->module[node] = t->row[s->v[i].row].name;
+		x->work[node] = t->op[s->v[i].op].work;
 	}
 	t->g->described = true;
 	return 0;
@@ -566,20 +565,18 @@ static int make_step(struct reader *t)
 
 	s.mark[0] = pl_derive_intern_text(t->err, &t->g->str, "step begin");
 	s.mark[1] = pl_derive_intern_text(t->err, &t->g->str, "step end");
-	put(&s, PL_NONE, PL_NONE, -1, PL_PH_UNKNOWN);
+	put(&s, a_mark, -1);
 	put_pass(&s, false);
 	if (t->o->train)
 		put_pass(&s, true);
-	put(&s, PL_NONE, PL_NONE, -1, PL_PH_UNKNOWN);
+	put(&s, a_mark, -1);
 	PL_TRY(t->err->code);
 	PL_TRY(pl_graph_from_programs(&job, t->g, &nodes, t->err));
 	PL_TRY(describe(&s, &nodes));
 out:
 	pl_graph_program_nodes_fini(&nodes);
 	pl_graph_program_fini(&s.program);
-	pl_free(s.row);
-	pl_free(s.op);
-	pl_free(s.phase);
+	pl_free(s.v);
 	return rc;
 }
 

@@ -26,7 +26,7 @@ static int add_device(struct adapt *a, const struct pl_device *d, struct pl_err 
 	struct quantiles *adapted;
 	size_t n = m->devices.n;
 
-	a->device = pl_kernel_device_of(m, d);
+	a->device = pl_device_named(&m->devices, d->name);
 	if (a->device == PL_NONE) {
 		PL_CHECK(pl_device_copy(&m->devices, d, &a->device, err));
 		for (size_t i = 0; i < m->n_parts; i++) {

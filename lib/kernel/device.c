@@ -272,6 +272,14 @@ uint32_t pl_device_find(const struct pl_devices *d, const char *name)
 	return found;
 }
 
+uint32_t pl_device_named(const struct pl_devices *d, const char *name)
+{
+	for (uint32_t i = 0; i < d->n; i++)
+		if (!strcmp(d->v[i].name, name))
+			return i;
+	return PL_NONE;
+}
+
 int pl_device_missing(const struct pl_devices *d, const char *name, struct pl_err *err)
 {
 	char all[600] = "";

@@ -43,6 +43,8 @@ int pl_device_copy(struct pl_devices *d, const struct pl_device *x, uint32_t *at
 /* The device with that name or title, in which blanks, "-" and "_" are equal and case does not
  * matter; else the only one whose name or title ends with the word. PL_NONE: none, or several. */
 uint32_t pl_device_find(const struct pl_devices *d, const char *name);
+/* The device with exactly that name; PL_NONE: there is none. */
+uint32_t pl_device_named(const struct pl_devices *d, const char *name);
 /* PL_EDATA: "there is no data sheet of NAME", with those that there are. */
 int pl_device_missing(const struct pl_devices *d, const char *name, struct pl_err *err);
 

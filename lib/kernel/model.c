@@ -3,8 +3,8 @@
  *
  * A part is fitted in this order: the floor of each device, which is what its shortest operations
  * take; the choice of tiles; the factor log(time / (floor + bound)), learned from the features of
- * all devices together; and for each device the median of what is left, its offset. A device that
- * was not measured has the median floor and no offset.
+ * all devices together; the offset of each device, which is the median of what is left. A device
+ * that was not measured has the median floor and no offset.
  *
  * O(samples * rounds) for each part; applying takes the depth of all trees.
  */
@@ -70,14 +70,6 @@ const struct part *pl_kernel_part(const struct pl_kernel_model *m, uint32_t op, 
 			best = p;
 	}
 	return best;
-}
-
-uint32_t pl_kernel_device_of(const struct pl_kernel_model *m, const struct pl_device *d)
-{
-	for (uint32_t i = 0; i < m->devices.n; i++)
-		if (!strcmp(m->devices.v[i].name, d->name))
-			return i;
-	return PL_NONE;
 }
 
 /* ---- samples of a part ------------------------------------------------------------------------
@@ -296,7 +288,7 @@ static int make_columns(struct fitter *f, struct part *p, struct pl_err *err)
 	return 0;
 }
 
-/* The offset of each device: the median error of what was learned. */
+/* Sets the offset of each device to its median error after the learning. */
 static int find_offsets(struct fitter *f, struct part *p, struct pl_err *err)
 {
 	double *left = NULL, *y = NULL;
@@ -577,7 +569,7 @@ static int map_names(struct applier *a, struct pl_err *err)
 	for (pl_id i = 0; i < s->op.n; i++)
 		a->op[i] = pl_intern_find(&a->m->op, s->op.str[i], s->op.len[i]);
 	for (uint32_t i = 0; i < s->devices.n; i++)
-		a->device[i] = pl_kernel_device_of(a->m, &s->devices.v[i]);
+		a->device[i] = pl_device_named(&a->m->devices, s->devices.v[i].name);
 	return 0;
 }
 

@@ -84,8 +84,6 @@ struct pl_kernel_model {
 /* The part for an operation: of its name and type, else of its family and type; NULL. */
 const struct part *pl_kernel_part(const struct pl_kernel_model *m, uint32_t op, unsigned family,
 				  unsigned type);
-/* Finds the model's number of a device, by its name. PL_NONE: it was not measured. */
-uint32_t pl_kernel_device_of(const struct pl_kernel_model *m, const struct pl_device *d);
 /* Errors on what the model did not see, for its intervals. */
 int pl_kernel_find_intervals(struct pl_kernel_model *m, const struct pl_samples *s, const bool *use,
 			     const struct pl_kernel_fit_opts *o, struct pl_err *err) PL_MUST;

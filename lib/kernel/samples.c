@@ -13,10 +13,8 @@ void pl_samples_fini(struct pl_samples *s)
 static int own_device(struct pl_samples *s, const struct pl_device *d, uint32_t *at,
 		      struct pl_err *err)
 {
-	for (*at = 0; *at < s->devices.n; ++*at)
-		if (!strcmp(s->devices.v[*at].name, d->name))
-			return 0;
-	return pl_device_copy(&s->devices, d, at, err);
+	*at = pl_device_named(&s->devices, d->name);
+	return *at != PL_NONE ? 0 : pl_device_copy(&s->devices, d, at, err);
 }
 
 int pl_samples_add(struct pl_samples *s, const struct pl_measure *m,

@@ -49,7 +49,7 @@ struct pl_measure {
 struct pl_measure_opts {
 	const struct pl_schema *schema;
 	const struct pl_devices *devices;
-	const char *device; /* of all rows, in place of what the table says; NULL */
+	const char *device; /* all rows are of it, whatever the table says; NULL: as it says */
 	double unit_ns;	    /* of latencies, in place of the schema's; 0 */
 	bool measured;	    /* each operation must have a latency */
 	const struct pl_log *log;
