@@ -17,7 +17,7 @@
 static const struct advice {
 	uint8_t cause;
 	const char *selector; /* NULL: nothing to simulate */
-	double factor; /* of their durations; 0: on the rank of the cause, as fast as others */
+	double factor;	      /* of their durations; 0: as_others(), on the rank of the cause */
 	const char *what;
 } advices[] = {
 	{ PL_VERDICT_INPUT, "phase=input", 0.5,
@@ -34,9 +34,8 @@ static const struct advice {
 	{ PL_VERDICT_SLOW_RANK, "kind=kernel|host_op", 0,
 	  "that rank as fast as the others: see its clock, temperature and other processes" },
 	{ PL_VERDICT_IMBALANCE, "kind=kernel|host_op", 0,
-	  "less work on that rank: layers of a stage elsewhere, samples of equal length, "
-	  "experts of equal load; of two ranks it is half of this, if the other one takes the work "
-	  "over" },
+	  "as much work on that rank as on the others: samples of equal length, experts of equal "
+	  "load" },
 	{ PL_VERDICT_IMBALANCE, NULL, 0, "equal work on all ranks: samples of equal length" },
 	{ PL_VERDICT_BUBBLE, NULL, 0,
 	  "more microbatches, or a schedule with a smaller bubble (interleaved, zero-bubble)" },
@@ -72,6 +71,7 @@ static const char bytes_of_halves[] =
 static const char fewer_passes[] =
 	"gradients synchronised in one of %u backward passes: no_sync() in the others";
 static const char fewer_bytes[] = "half the bytes: bfloat16 for what is sent, or a faster network";
+static const char equal_stages[] = "as much work in that stage as in the others: move layers";
 static const char quiet_machines[] =
 	"machines without other work, processors and devices with constant clocks";
 static const char fewer_bytes_of_shards[] =
@@ -96,6 +96,8 @@ static const char *what_to_do(const struct report *r, const struct advice *a,
 		return shards ? fewer_bytes_of_shards : fewer_bytes;
 	if (a->cause == PL_VERDICT_IMBALANCE && v->equal)
 		return quiet_machines;
+	if (a->cause == PL_VERDICT_IMBALANCE && v->staged)
+		return equal_stages;
 	return a->what;
 }
 
@@ -163,6 +165,15 @@ static bool has_workers(const struct pl_graph *g)
 		if (!strcmp(pl_intern_get(&g->str, g->res[i].name), PL_GRAPH_LOADER_WORKERS))
 			return true;
 	return false;
+}
+
+/* The factor of the durations on the rank of the cause. A rank that is slow becomes as fast as the
+ * others. Work moves to the others, so that all ranks have the mean. */
+static double as_others(const struct report *r, const struct pl_verdict_row *v)
+{
+	double n = (double)r->g.n_ranks;
+
+	return 1 - v->more * (v->cause == PL_VERDICT_IMBALANCE ? (n - 1) / n : 1);
 }
 
 /* What the change of `line` saves, by simulation; perhaps it was simulated before. in_graph: it
@@ -281,7 +292,7 @@ static int try_advice(struct report *r, const struct advice *a, const struct pl_
 	if (a->cause == PL_VERDICT_INPUT && !has_workers(&r->g)) {
 		PL_CHECK(try_workers(r, &row, err));
 	} else if (a->selector && (v->rank >= 0 || a->factor > 0)) {
-		double factor = a->factor > 0 ? a->factor : 1 - v->more, alone;
+		double factor = a->factor > 0 ? a->factor : as_others(r, v), alone;
 		char of[24] = "";
 
 		if (a->factor <= 0) {

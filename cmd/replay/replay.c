@@ -145,7 +145,12 @@ static int print(const struct config *c, const struct report *r, struct pl_out *
 		return print_text(c, r, out, err);
 	if (c->table == SEC_ALL && c->to == AS_JSON)
 		return print_json(c, r, out, err);
-	make_table(r, which, c->to == AS_TEXT ? c->top : 0, &t);
+	if (!make_table(r, which, c->to == AS_TEXT ? c->top : 0, &t) &&
+	    (which == SEC_MEMORY || which == SEC_SLOWEST))
+		pl_say(&c->c.log, PL_LOG_WARN, "the table is empty: %s",
+		       which == SEC_SLOWEST ? "no rank is idle much longer than the others"
+					    : "no memory was recorded (torch.profiler: "
+					      "profile_memory=True)");
 	rc = pl_table_print(&t, out, table_format[c->to], NULL, err);
 	pl_table_fini(&t);
 	return rc;

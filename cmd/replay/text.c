@@ -123,7 +123,8 @@ static void print_answer(const struct config *c, const struct report *r, struct 
 	for (size_t i = r->changes->first; i < r->changes->plan.n_rw; i++) {
 		pl_write_format(w, "changed: %s", r->changes->plan.rw[i].text);
 		if (r->changes->hits)
-			pl_write_format(w, " (%" PRIu64 " operations)", r->changes->hits[i]);
+			pl_write_format(w, " (%" PRIu64 " operation%s)", r->changes->hits[i],
+					r->changes->hits[i] == 1 ? "" : "s");
 		if (r->changes->plan.rw[i].op == PL_RW_BATCH && r->basis.batch)
 			pl_write_format(w,
 					"; the recording has %" PRId64 " samples a rank and step",

@@ -632,6 +632,8 @@ static void interval_of(const struct report *r, const struct pl_selftest_path *n
 		*low = fmax(*low, fmin(0, 1 - ratio) - PL_SELFTEST_MODEL);
 	if (b->shorter && !b->longer)
 		*high = fmin(*high, fmax(0, 1 - ratio) + PL_SELFTEST_MODEL);
+	if (b->at_once) /* perhaps nothing overlaps */
+		*high = fmax(*high, fmax(0, 1 - ratio) + PL_SELFTEST_MODEL);
 }
 
 int find_interval(struct report *r, struct pl_err *err)
@@ -656,6 +658,10 @@ int find_interval(struct report *r, struct pl_err *err)
 		because(t, TRUST_MEDIUM,
 			"the workers of the loader need processors that the job leaves idle, "
 			"and the recording does not show how many there are");
+	if (b->at_once)
+		because(t, TRUST_MEDIUM,
+			"overlap gains at most this: the recording does not show what reads the "
+			"results, and what comes next may need them at once");
 	PL_CHECK(pl_selftest_new(&r->g, &selftest, err));
 	pl_selftest_path(selftest, &r->path, &now);
 	pl_selftest_free(selftest);

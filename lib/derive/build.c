@@ -76,7 +76,8 @@ uint32_t pl_derive_node(struct builder *b, const struct node *n)
 	else
 		b->n_nodes++;
 	b->node[id] = *n;
-	b->node[id].flags &= (uint8_t)~NODE_OWN;
+	b->node[id].follows = 0;
+	b->node[id].waits = 0;
 	if (n->role == PL_RO_ARRIVE && n->res != PL_NONE)
 		b->resource[n->res].comm = true;
 	return id;
@@ -87,13 +88,13 @@ void pl_derive_edge(struct builder *b, uint32_t src, uint32_t dst, unsigned type
 	if (src == PL_NONE || dst == PL_NONE || src == dst)
 		return;
 	if (type == PL_E_SEQ && src + 1 == dst) {
-		b->node[dst].flags |= NODE_FOLLOWS;
+		b->node[dst].follows = 1;
 		return;
 	}
 	PL_DERIVE_ADD(b->err, b->edge, b->n_edges, b->cap_edges,
 		      (struct edge){ src, dst, (uint8_t)type });
 	if (PL_E_TYPE(type) == PL_E_WAIT)
-		b->node[dst].flags |= NODE_WAITS;
+		b->node[dst].waits = 1;
 }
 
 uint32_t pl_derive_resource(struct builder *b, const struct pl_resource *r, uint32_t rank_index)

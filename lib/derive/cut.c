@@ -42,7 +42,7 @@ static bool same_node(const struct builder *b, const struct node *x, const struc
 	const struct attr *a = &b->attr[x->attr], *d = &b->attr[y->attr];
 	bool same =
 		x->type == y->type && x->role == y->role && x->kind == y->kind &&
-		!((x->flags ^ y->flags) & ~NODE_OWN) && x->res == y->res && x->name == y->name &&
+		x->flags == y->flags && x->res == y->res && x->name == y->name &&
 		(x->phase == y->phase || (x->phase <= PL_PH_OTHER && y->phase <= PL_PH_OTHER)) &&
 		(x->group == y->group || !pl_derive_may_group(x));
 
@@ -303,7 +303,7 @@ static void put_run(const struct cut *c, const struct part *p, size_t from, size
 		s.type[i] = n->type;
 		s.role[i] = n->role;
 		s.kind[i] = n->kind;
-		s.flags[i] = (uint8_t)(n->flags & ~NODE_OWN);
+		s.flags[i] = n->flags;
 		s.res[i] = n->res;
 		s.name[i] = n->name;
 		s.group[i] = pl_derive_may_group(n) ? n->group : PL_NONE;

@@ -77,7 +77,7 @@ static inline void pl_cut_bounds(const struct neighbours *l, uint32_t x, uint32_
 
 static inline bool pl_cut_follows(const struct cut *c, uint32_t x)
 {
-	return x < c->b->n_nodes && c->b->node[x].flags & NODE_FOLLOWS;
+	return x < c->b->n_nodes && c->b->node[x].follows;
 }
 
 /* The predecessors of node x: pl_cut_pred() of the returned number, of the next one ... up to *to,

@@ -535,10 +535,48 @@ out:
 	pl_free(v);
 }
 
+/* ---- evaluation ------------------------------------------------------------------------------ */
+
+static bool is_product(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
+{
+	unsigned op = pl_node_operator(g, s, i);
+
+	return op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION || op == PL_OP_ATTENTION;
+}
+
+/* The layers of a model behind the backward pass and the optimizer of a rank are an evaluation,
+ * whose phase need not be recorded. `last`: as in describe_nodes(); changes. */
+static void find_evaluation(const struct describe *d, const struct pl_shape *s,
+			    const struct pl_gstep *st, pl_ns *last)
+{
+	const pl_ns never = INT64_MIN;
+	bool *found; /* [rank] */
+
+	if (pl_alloc(&found, (size_t)d->g->n_ranks, sizeof(*found), d->err) < 0)
+		return;
+	for (unsigned pass = 0; pass < 3; pass++)
+		for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
+			uint32_t r = s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]];
+
+			if (r == PL_NONE || last[r] == never || st->start[i] <= last[r])
+				continue;
+			if (pass == 0 && s->phase[i] == PL_PH_OPTIMIZER)
+				last[r] = st->start[i];
+			if (s->phase[i] != PL_PH_OTHER || s->role[i] == PL_RO_MARK)
+				continue;
+			if (pass == 1 && is_product(d->g, s, i))
+				found[r] = true;
+			if (pass == 2 && found[r]) {
+				s->phase[i] = PL_PH_EVALUATION;
+				s->flags[i] |= PL_NF_PHASE;
+			}
+		}
+	pl_free(found);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The phase of a forward operation on a rank whose last backward operation begins at `last`. Work
- * behind it is perhaps an evaluation, but only what the source calls so has that phase. */
+/* The phase of a forward operation on a rank whose last backward operation begins at `last`. */
 static uint8_t after_training(const struct pl_shape *s, uint32_t i, const struct pl_gstep *st,
 			      pl_ns last)
 {
@@ -592,8 +630,10 @@ static void describe_nodes(struct describe *d, const struct pl_shape *shape,
 		if (s->phase[i] == PL_PH_UNKNOWN && r != PL_NONE && last[r] != INT64_MIN)
 			s->phase[i] = st->start[i] < last[r] ? PL_PH_FORWARD : PL_PH_OTHER;
 	}
-	if (st)
+	if (st) {
 		find_input(d, shape, st, last);
+		find_evaluation(d, s, st, last);
+	}
 	pl_free(last);
 }
 

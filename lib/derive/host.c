@@ -101,7 +101,7 @@ static uint32_t chain(struct flat *f, const struct node *like, uint8_t role, pl_
 	if (role == PL_RO_ARRIVE)
 		f->b->resource[f->res].comm = true;
 	if (f->prev != PL_NONE && f->prev + 1 == id)
-		n->flags |= NODE_FOLLOWS; /* mostly so */
+		n->follows = 1; /* mostly so */
 	else
 		pl_derive_edge(f->b, f->prev, id, PL_E_SEQ);
 	f->prev = id;
@@ -142,6 +142,8 @@ static void emit(struct flat *f, pl_ns t, bool force)
 			x->begun = true;
 		}
 		top->last = chain(f, &x->node, PL_RO_HOST, f->cur, t);
+		if (top->node != PL_NONE)
+			f->b->node[top->last].flags |= PL_NF_PART;
 		if (communicates_at(f, f->cur + (t - f->cur) / 2))
 			f->b->node[top->last].phase = PL_PH_COMM;
 		if (top->node == PL_NONE)

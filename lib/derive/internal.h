@@ -23,7 +23,11 @@ struct attr {
 /* There are two for each event, so their size decides how much memory a large job takes. */
 struct node {
 	pl_ns start, dur;
-	uint8_t type : 4, phase : 4, role, kind, flags;
+	uint8_t type : 4, phase : 4;
+	uint8_t role : 6;    /* most nodes follow the node before them, so these edges are flags: */
+	uint8_t follows : 1; /* an edge of type PL_E_SEQ leads from the node before */
+	uint8_t waits : 1;   /* an edge of type PL_E_WAIT leads to the node */
+	uint8_t kind, flags;
 	pl_id res, name;
 	union {
 		int32_t step;	/* of marks and of launch queues: index into builder.step, or -1 */
@@ -32,12 +36,9 @@ struct node {
 	};
 	uint32_t attr; /* in builder.attr, 0: none of them */
 } __attribute__((packed, aligned(4)));
-_Static_assert(sizeof(struct node) == 36 && PL_N_COUNT_ <= 16 && PL_PH_COUNT_ <= 16,
-	       "types and phases have four bits");
-/* Flags of the builder alone. Most nodes follow the node before them, so these edges are flags. */
-#define NODE_FOLLOWS 0x40u /* an edge of type PL_E_SEQ leads from the node before */
-#define NODE_WAITS   0x80u /* an edge of type PL_E_WAIT leads to the node */
-#define NODE_OWN     (NODE_FOLLOWS | NODE_WAITS)
+_Static_assert(sizeof(struct node) == 36 && PL_N_COUNT_ <= 16 && PL_PH_COUNT_ <= 16 &&
+		       PL_RO_COUNT_ <= 64,
+	       "types and phases have four bits, roles six");
 /* May the work of the node be known? Not for marks and nodes of launch queues. */
 static inline bool pl_derive_may_work(const struct node *n)
 {
@@ -311,7 +312,7 @@ static inline bool pl_derive_next_edge(const struct builder *b, size_t *at, stru
 		*e = b->edge[(*at)++];
 		return true;
 	}
-	for (i = *at - b->n_edges; i < b->n_nodes && !(b->node[i].flags & NODE_FOLLOWS); i++)
+	for (i = *at - b->n_edges; i < b->n_nodes && !b->node[i].follows; i++)
 		;
 	*at = b->n_edges + i + 1;
 	*e = (struct edge){ (uint32_t)i - 1, (uint32_t)i, PL_E_SEQ };

@@ -62,7 +62,7 @@ static void one_stream(const struct builder *b, struct pl_resource *res,
 
 		if (op->node == PL_NONE)
 			continue;
-		if (op->call != PL_NONE && !(b->node[op->node].flags & NODE_WAITS))
+		if (op->call != PL_NONE && !b->node[op->node].waits)
 			one_case(&s, &rank->call[op->call], op, prev, b->err);
 		prev = op;
 	}

@@ -17,6 +17,11 @@
  *	(estimated);
  *	else none, because the communication carries other data.
  *
+ * Programs that reduce each gradient by itself do so once all of them are ready, in the order of
+ * their parameters, which is nearly the reverse: then each communication carries the gradient of
+ * its size. If most bytes of the reductions after the first gradient carry none, the few that do
+ * may do so by chance, and the step has no communication of gradients.
+ *
  * A step can have several backward passes (tensor_passes.c). A communication carries gradients of
  * one pass. A gradient has the same name in each pass: it is one tensor that is made several times.
  *
@@ -39,6 +44,7 @@
 #define BACK	    256 /* calls searched for the last launch before a gradient is ready */
 #define NAME_MAX_   96
 #define GRAD_MAX    ((int64_t)1 << 50) /* elements: greater numbers are damage, and bytes overflow */
+#define NEAR	    1024	       /* gradients searched for the one of a communication */
 
 /* The operators of PyTorch and of run(1). */
 static const char accumulate[] = "torch::autograd::AccumulateGrad", own[] = "paceline::gradient";
@@ -308,6 +314,15 @@ static void share_out(struct grad *v, size_t n, int64_t bytes, int64_t sum)
 	}
 }
 
+/* How many of the gradients v[0] .. v[n - 1] does a communication of `bytes` carry by their sizes?
+ */
+static size_t carried_by_size(const struct grad *v, size_t n, int64_t bytes)
+{
+	size_t k = adding_up(v, n, bytes, 0);
+
+	return k ? k : adding_up(v, n, bytes, GAP_BYTES);
+}
+
 /* How many of the gradients v[0] .. v[n - 1] does a communication of `bytes` carry? */
 static size_t carried(struct grad *v, size_t n, int64_t bytes)
 {
@@ -316,9 +331,7 @@ static size_t carried(struct grad *v, size_t n, int64_t bytes)
 
 	if (bytes < 0) /* not known: all gradients */
 		return n;
-	k = adding_up(v, n, bytes, 0);
-	if (!k)
-		k = adding_up(v, n, bytes, GAP_BYTES);
+	k = carried_by_size(v, n, bytes);
 	if (k)
 		return k;
 	for (size_t i = 0; i < n && sum >= 0; i++)
@@ -345,14 +358,64 @@ static bool is_repeated(const struct found *found, const struct comm *x, size_t 
 	return false;
 }
 
+/* The communications comm[c0] .. comm[c1 - 1] were issued when the gradients grad[first] ..
+ * grad[end - 1] of a pass were ready. Sets the gradient of its size for each communication. False:
+ * one has none, or their order and sums explain the communications. */
+static bool assign_single(struct found *found, size_t first, size_t end, size_t c0, size_t c1)
+{
+	size_t n = end - first, at = first, near = pl_min_size(n, NEAR);
+	size_t c = c0;
+
+	while (c < c1 && at < end) {
+		size_t k = carried_by_size(found->grad + at, end - at, found->comm[c].bytes);
+
+		at = k ? at + k : end;
+		c += k ? 1 : 0;
+	}
+	if (c1 - c0 < 2 || c == c1)
+		return false;
+	at = end;
+	for (c = c0; c < c1; c++) {
+		size_t k = found->comm[c].bytes < 0 ? near : 0; /* unknown */
+
+		for (; k < near; k++) { /* before the last one found, around to behind it */
+			const struct grad *x = &found->grad[first + (at - first + n - 1 - k) % n];
+
+			if (x->comm == PL_NONE && x->bytes == found->comm[c].bytes)
+				break;
+		}
+		if (k == near)
+			break;
+		at = first + (at - first + n - 1 - k) % n;
+		found->grad[at].comm = (uint32_t)c;
+	}
+	for (size_t i = first; c < c1 && i < end; i++)
+		found->grad[i].comm = PL_NONE;
+	return c == c1;
+}
+
+/* The first communication from c0 on that was issued from `t` on, at most c1. */
+static size_t issued_from(const struct found *found, size_t c0, size_t c1, pl_ns t)
+{
+	size_t lo = 0;
+
+	PL_LOWER_BOUND(lo, c1 - c0, found->comm[c0 + lo].issue < t);
+	return c0 + lo;
+}
+
 /* The gradients grad[first] .. grad[end - 1] of a backward pass; the step's end before g1. A
  * communication carries gradients of the pass in which it was issued, and earlier passes have those
- * of the last one, or none (no_sync). */
-static void assign_pass(struct found *found, size_t first, size_t end, size_t g1, size_t last,
-			size_t c0, size_t c1)
+ * of the last one, or none (no_sync). Returns the bytes of communications that carry gradients less
+ * the bytes of those that could and do not. */
+static double assign_pass(struct found *found, size_t first, size_t end, size_t g1, size_t last,
+			  size_t c0, size_t c1)
 {
 	size_t next = first, ready = first;
+	double balance = 0;
 
+	if (end == g1 && assign_single(found, first, end,
+				       issued_from(found, c0, c1, found->grad[end - 1].start), c1))
+		return 0;
 	for (size_t c = c0; c < c1; c++) {
 		const struct comm *x = &found->comm[c];
 		size_t n;
@@ -367,23 +430,28 @@ static void assign_pass(struct found *found, size_t first, size_t end, size_t g1
 		if (ready == next)
 			continue;
 		n = carried(found->grad + next, ready - next, x->bytes);
+		balance += (n ? 1 : -1) * (double)pl_max_i64(x->bytes, 0);
 		for (; n; n--)
 			found->grad[next++].comm = (uint32_t)c;
 	}
+	return balance;
 }
 
 /* The gradients grad[g0] .. grad[g1 - 1] of a step, from the last pass to the first. */
 static void assign(struct found *found, size_t g0, size_t g1, size_t c0, size_t c1)
 {
 	size_t last = g1;
+	double balance = 0;
 
 	for (size_t end = g1, first; end > g0; end = first) {
 		for (first = end - 1;
 		     first > g0 && found->grad[first - 1].pass == found->grad[end - 1].pass;)
 			first--;
 		last = end == g1 ? first : last;
-		assign_pass(found, first, end, g1, last, c0, c1);
+		balance += assign_pass(found, first, end, g1, last, c0, c1);
 	}
+	for (size_t i = g0; balance < 0 && i < g1; i++)
+		found->grad[i].comm = PL_NONE;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

@@ -519,7 +519,7 @@ static void tie_tables(struct search *x, size_t n_nodes)
 	for (uint32_t i = 1; i < n_nodes; i++) {
 		if (!x->meet[i])
 			continue;
-		if (b->node[i].flags & NODE_FOLLOWS)
+		if (b->node[i].follows)
 			pl_derive_edge(b, i - 1, x->meet[i], PL_E_WAIT | PL_E_INFERRED);
 		pl_derive_edge(b, x->meet[i], i, PL_E_WAIT | PL_E_INFERRED);
 	}

@@ -102,12 +102,14 @@ static inline bool pl_graph_phase_holds(unsigned phase)
 enum pl_operator { PL_OPERATORS(PL_NUMBER_) PL_OP_COUNT_ };
 #undef PL_NUMBER_
 
-#define PL_NF_IN_STEP	 1u  /* counts for the end of its step */
-#define PL_NF_STEP_BEGIN 2u  /* counts for the start of its step */
-#define PL_NF_MISSING	 4u  /* not all members recorded: the recorded duration is the transfer */
-#define PL_NF_INFERRED	 8u  /* not in the input */
-#define PL_NF_LAYER	 32u /* a pass of a whole layer, the node's module, as one operation */
-#define PL_NF_MESSAGE	 16u /* a message of a collective, see graph/edit_messages.h */
+#define PL_NF_IN_STEP	 1u   /* counts for the end of its step */
+#define PL_NF_STEP_BEGIN 2u   /* counts for the start of its step */
+#define PL_NF_MISSING	 4u   /* not all members recorded: the recorded duration is the transfer */
+#define PL_NF_INFERRED	 8u   /* not in the input */
+#define PL_NF_LAYER	 32u  /* a pass of a whole layer, the node's module, as one operation */
+#define PL_NF_MESSAGE	 16u  /* a message of a collective, see graph/edit_messages.h */
+#define PL_NF_PART	 64u  /* of a host call, behind a call inside: not its first part */
+#define PL_NF_PHASE	 128u /* its phase is inferred */
 
 /* In the column of modules: the model itself, whose path is empty. */
 #define PL_GRAPH_OUTERMOST "(root)"

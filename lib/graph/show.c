@@ -12,8 +12,8 @@ static const char *kind_word(unsigned kind, char *buf)
 /* The names of the flags that are set, joined with commas. */
 static const char *flag_words(unsigned flags, char *buf)
 {
-	static const char *const names[] = { "in_step",	 "step_begin", "missing",
-					     "inferred", "message",    "layer" };
+	static const char *const names[] = { "in_step", "step_begin", "missing", "inferred",
+					     "message", "layer",      "part",	 "phase_inferred" };
 	size_t n = 0;
 
 	buf[0] = '\0';

@@ -385,6 +385,7 @@ static void tell_imbalance(struct words *w)
 	if (slow != PL_NONE) {
 		w->row->rank = x->g->rank[slow];
 		w->row->more = x->uneven;
+		w->row->staged = x->rank[slow].stage >= 0;
 		name_stage(w, slow);
 	}
 	set_where(w, "");
@@ -432,13 +433,19 @@ static void tell_memory(struct words *w)
 	     w->row->where);
 }
 
+static bool is_phase_inferred(const struct verdict_study *x, const struct verdict_part *p)
+{
+	return p->part == PL_PP_NODE && verdict_shape(x, p->step)->flags[p->node] & PL_NF_PHASE;
+}
+
 /* Does a recorded name say so, of some part of the path? */
 static bool is_named(const struct words *w, unsigned phase)
 {
 	const struct verdict_study *x = w->x;
 
 	for (size_t i = 0; i < x->n_parts; i++)
-		if (x->part[i].cause == w->cause && x->part[i].phase == phase)
+		if (x->part[i].cause == w->cause && x->part[i].phase == phase &&
+		    !is_phase_inferred(x, &x->part[i]))
 			return true;
 	return false;
 }

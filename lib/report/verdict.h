@@ -63,6 +63,7 @@ struct pl_verdict_row {
 	uint8_t coll;  /* exposed communication: enum pl_coll of most of it */
 	bool gradient; /* ... and it carries gradients */
 	bool equal;    /* imbalance: all ranks do the same operations */
+	bool staged;   /* imbalance of one rank: it is a stage of a pipeline */
 	double more;   /* slow-rank, imbalance of one rank: this share of the rank's computation */
 	char where[256], text[512];
 };

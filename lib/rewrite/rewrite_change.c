@@ -129,13 +129,13 @@ static bool concerns(const struct rw_change *c, const uint32_t *class, const str
 	       (!c->select.keys || pl_graph_selects(&c->select, sh, i));
 }
 
-/* Change the durations of a step. Returns how many. */
+/* Change the durations of a step. Returns of how many operations: a host call has parts. */
 static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st,
 			    const struct pl_shape *sh, double *ns)
 {
 	const uint32_t *class = c->class ? c->class[st->shape] : NULL;
 	const double factor[2] = { 1, c->value };
-	uint64_t hits = 0;
+	uint64_t hits = 0, parts = 0;
 	double v;
 
 	if (!in_step(c, st->number))
@@ -146,14 +146,16 @@ static uint64_t change_step(const struct rw_change *c, const struct pl_gstep *st
 
 		ns[i] *= factor[hit];
 		hits += hit;
+		parts += sh->flags[i] & PL_NF_PART ? hit : 0;
 	}
 	for (uint32_t i = sh->n_entries; (class || c->sets) && i < sh->n_nodes; i++) {
 		if (!concerns(c, class, sh, i, &v))
 			continue;
 		ns[i] = changed(c, class ? class[i] : 0, v, ns[i]);
 		hits++;
+		parts += sh->flags[i] & PL_NF_PART ? 1 : 0;
 	}
-	return hits;
+	return hits > parts ? hits - parts : hits;
 }
 
 /* Is the transfer removed from the step? */

@@ -8,6 +8,55 @@ static int change_scale(struct rw_facts *x, const struct pl_rewrite *rw, struct 
 	return pl_graph_select_init(&c->select, &rw->select, x->g, x->e, err);
 }
 
+/* The classes of set: the first selected part of a host call takes the time of the call, the parts
+ * behind calls inside take none. Without such parts there are no classes. */
+enum { WHOLE, NOTHING, CLASSES };
+
+static int find_parts(const struct pl_graph *g, struct rw_change *c, struct pl_err *err)
+{
+	struct call { /* the last of its name */
+		uint32_t res;
+		bool taken; /* a part of it is selected */
+	} * call;
+	bool parts = false;
+	int rc;
+
+	PL_TRY(pl_alloc(&call, g->str.n, sizeof(*call), err));
+	PL_TRY(pl_alloc(&c->of_class, CLASSES, sizeof(*c->of_class), err));
+	PL_TRY(pl_alloc(&c->class, g->n_shapes, sizeof(*c->class), err));
+	for (c->n_shapes = 0; c->n_shapes < g->n_shapes; c->n_shapes++) {
+		const struct pl_shape *s = &g->shape[c->n_shapes];
+		uint32_t *class;
+
+		PL_TRY(pl_alloc(&c->class[c->n_shapes], s -> n_nodes, sizeof(*class), err));
+		class = c->class[c->n_shapes];
+		for (uint32_t i = 0; i < s->n_nodes; i++) {
+			bool part = s->flags[i] & PL_NF_PART, selected;
+			struct call none = { 0 },
+				    *x = s->name[i] < g->str.n ? &call[s->name[i]] : &none;
+
+			selected = i >= s->n_entries && pl_graph_selects(&c->select, s, i);
+			if (!part || x->res != s->res[i])
+				*x = (struct call){ s->res[i], false };
+			class[i] = !selected ? PL_NONE : x->taken ? NOTHING : WHOLE;
+			parts |= x->taken && selected;
+			x->taken |= selected;
+		}
+	}
+	c->of_class[WHOLE] = c->value;
+	c->of_class[NOTHING] = 0;
+out:
+	for (size_t i = 0; !parts && i < c->n_shapes; i++)
+		pl_free(c->class[i]);
+	if (!parts) {
+		pl_free(c->class);
+		c->class = NULL;
+		c->n_shapes = 0;
+	}
+	pl_free(call);
+	return rc;
+}
+
 /* remove has no time, which is 0. */
 static int change_set(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
 		      struct pl_err *err)
@@ -15,7 +64,8 @@ static int change_set(struct rw_facts *x, const struct pl_rewrite *rw, struct rw
 	c->sets = true;
 	c->removes = rw->op == PL_RW_REMOVE;
 	c->value = rw->op == PL_RW_SET ? (double)rw->to : 0;
-	return pl_graph_select_init(&c->select, &rw->select, x->g, x->e, err);
+	PL_CHECK(pl_graph_select_init(&c->select, &rw->select, x->g, x->e, err));
+	return rw->op == PL_RW_SET ? find_parts(x->g, c, err) : 0;
 }
 
 const struct pl_rewrite_kind pl_rewrite_scale = {
@@ -26,5 +76,6 @@ const struct pl_rewrite_kind pl_rewrite_remove = {
 	.explain = "the selected operations take no time, but what waits for them still waits"
 };
 const struct pl_rewrite_kind pl_rewrite_set = {
-	.change = change_set, .explain = "each of the selected operations takes {to}"
+	.change = change_set,
+	.explain = "each of the selected operations takes {to}, without the calls inside"
 };

@@ -109,6 +109,7 @@ struct rw_state {
 	bool asks_algorithm;		    /* some rewrite does */
 	bool over;			    /* the recorded communication is replaced */
 	bool overlapped; /* communication runs beside computation that waited for it */
+	bool at_once;	 /* ... and that may need its result at once */
 	bool overlaps;	 /* as recorded, and begins at other times: it needs to be replaced */
 };
 

@@ -5,7 +5,9 @@
  * the first operation of the next pass on that resource waits for it. So each pass takes the longer
  * one of its computation and its communication. Dependencies within the pass are ignored, because a
  * recording does not say which operation reads what was communicated: this is the most that other
- * settings (prefetching, asynchronous operations, buckets) can give.
+ * settings (prefetching, asynchronous operations, buckets) can give. Gradients and parameters are
+ * known to be read in the next pass, or by a layer whose parameters can be gathered before. Of
+ * other data (activations, tokens of experts) the next operation may need the result at once.
  *
  * Gradients that are communicated behind the whole backward pass leave as soon as they are ready.
  * Those of a job that gathers parameters are copied together first, and leave as recorded.
@@ -29,8 +31,10 @@ struct overlap {
 	struct pl_graph_select select;
 	uint32_t *next; /* [node]: the first operation of the next pass on its resource, PL_NONE */
 	uint8_t *last;	/* [node]: behind it no operation of its pass follows */
+	bool *carries;	/* [node]: a transfer of gradients that are known */
 	uint64_t selected, changed;
 	bool gathers; /* some rank gathers something */
+	bool at_once; /* what waited may need the result at once */
 };
 
 /* 0: it belongs to no pass. */
@@ -107,10 +111,20 @@ static bool selects(const struct overlap *x, uint32_t node)
 	       pl_graph_select_step(&x->select, e->step[n->step].number);
 }
 
+/* Is it known which operations need the result? */
+static bool known_readers(const struct overlap *x, uint32_t transfer)
+{
+	unsigned coll = pl_edit_coll(x->r->e, transfer);
+
+	return x->carries[transfer] ||
+	       (x->gathers && (coll == PL_COLL_ALLGATHER || coll == PL_COLL_REDUCE_SCATTER));
+}
+
 /* Nobody waits for the transfer before the next pass. */
 static void wait_later(struct overlap *x, uint32_t transfer)
 {
 	const struct pl_edit *e = x->r->e;
+	bool known = known_readers(x, transfer);
 	uint32_t next;
 
 	for (uint32_t i = e->node[transfer].out; i != PL_NONE; i = next) {
@@ -123,7 +137,24 @@ static void wait_later(struct overlap *x, uint32_t transfer)
 			continue;
 		rw_drop_edge(x->r, i);
 		rw_add_edge(x->r, transfer, x->next[edge.dst], edge.type, 0);
+		x->at_once |= !known;
 		x->changed++;
+	}
+}
+
+static void find_carriers(struct overlap *x, uint32_t n)
+{
+	const struct pl_edit *e = x->r->e;
+
+	for (uint32_t i = 0; i < n; i++)
+		x->gathers |= pl_edit_coll(e, i) == PL_COLL_ALLGATHER;
+	for (uint32_t t = 0; t < e->n_tensors; t++) {
+		uint32_t node = e->tensor[t].arrive == PL_NONE
+					? PL_NONE
+					: pl_edit_transfer(e, e->tensor[t].arrive);
+
+		if (node != PL_NONE)
+			x->carries[node] = true;
 	}
 }
 
@@ -165,9 +196,10 @@ static int apply_overlap(struct pl_rewriter *r, const struct pl_rewrite *rw, str
 	PL_TRY(pl_graph_select_init(&x.select, &rw->select, e->g, e, err));
 	PL_TRY(pl_alloc(&x.next, n, sizeof(*x.next), err));
 	PL_TRY(pl_alloc(&x.last, n, sizeof(*x.last), err));
+	PL_TRY(pl_alloc(&x.carries, n, sizeof(*x.carries), err));
 	PL_TRY(find_all_passes(&x, err));
+	find_carriers(&x, n);
 	for (uint32_t i = 0; i < n; i++) {
-		x.gathers |= pl_edit_coll(e, i) == PL_COLL_ALLGATHER;
 		if (!selects(&x, i))
 			continue;
 		x.selected++;
@@ -175,6 +207,7 @@ static int apply_overlap(struct pl_rewriter *r, const struct pl_rewrite *rw, str
 	}
 	leave_early(&x);
 	rw_now(r)->overlapped = true;
+	rw_now(r)->at_once |= x.at_once;
 	if (!x.selected)
 		rc = pl_fail(err, PL_EDATA, "it selects no collective of the graph");
 	else if (!x.changed)
@@ -185,6 +218,7 @@ out:
 	pl_graph_select_fini(&x.select);
 	pl_free(x.next);
 	pl_free(x.last);
+	pl_free(x.carries);
 	return rc;
 }
 

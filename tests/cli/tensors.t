@@ -100,6 +100,15 @@ holds "$TMP/out" 'the sizes of 3 of 3 gradients are estimated$' "... are not sur
 { grad 10 '[100]' && reduce 1 30 100 float && grad 60 '[50]' && grad 70 '[50]' && reduce 2 80 200 float; } | rank
 is "what the backward pass waits for belongs to the model" "grad 0 100:400:1:- grad 1 50:200:1:- grad 2 50:200:1:-"
 check "... though its size would fit" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | uniq | wc -l)" -eq 1
+# one all-reduce for each gradient, in the order of the parameters
+{ grad 10 '[20]' && grad 20 '[50]' && grad 30 '[10, 10]' && grad 40 '[20]' && reduce 2 60 20 float && reduce 2 90 100 float &&
+	reduce 2 120 50 float && reduce 2 150 20 float; } | rank
+is "gradients reduced one by one" "grad 0 20:80:1:- grad 1 50:200:1:- grad 2 10x10:400:1:- grad 3 20:80:1:-"
+check "... each by the communication of its size, the last gradient first" test "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" |
+	sort -un | wc -l)" = 4 -a "$(awk -F '\t' '$1 == "tensor" { print $9 }' "$TMP/text" | sort -n | head -n 1)" = \
+	"$(awk -F '\t' '$1 == "tensor" { last = $9 } END { print last }' "$TMP/text")"
+{ grad 10 '[20]' && grad 20 '[50]' && grad 30 '[10, 10]' && reduce 2 60 20 float && reduce 2 90 1000 float; } | rank
+is "one of few bytes that fits by chance: none" "grad 0 20:80:0:- grad 1 50:200:0:- grad 2 10x10:400:0:-"
 { reduce 2 5 100 float && grad 30 '[100]'; } | rank
 is "what was issued before a gradient does not carry it" "grad 0 100:400:0:-"
 

@@ -342,6 +342,20 @@ check "... come on top of those given" test "$saves" = \
 	$(($(awk -F , 'NR == 2 { print $6 }' "$TMP/without") - $(awk -F , 'NR == 2 { print $6 }' "$TMP/with")))
 check "any call may fail" "$SRC/tests/fault/torture" -n 100 "$BIN/replay" --no-worth --what-if "fix all" \
 	--what-if "bandwidth nic by 2" --what-if "ranks 3" --what-if "set size=1K..,rank=1 to 3us" --topology 2x4 "$TMP/layers.graph"
+# a host call has parts before, between and behind the calls inside
+{
+	echo '{"schemaVersion":1,"traceEvents":['
+	for call in 'outer 0 100' 'inner 10 20' 'inner 50 10' 'last 100 50'; do
+		echo "$call" | awk '{ printf "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"pid\":1,\"tid\":1,\"name\":\"%s\",\"ts\":%d,\"dur\":%d},\n", $1, 1000 + $2, $3 }'
+	done
+	echo '{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"name":"end","ts":1150,"dur":0}]}'
+} >"$TMP/parts.json"
+"$BIN/graph" -q -o "$TMP/parts.graph" "$TMP/parts.json"
+status 0 "set: the time of a whole call" "$BIN/replay" -q --no-worth --what-if 'set name=outer to 20us' "$TMP/parts.graph"
+holds "$TMP/out" 'predicted 100.0 us' "... without the calls inside"
+holds "$TMP/out" "(1 operation)" "... which counts once"
+status 0 "scale" "$BIN/replay" -q --no-worth --what-if 'scale name=outer by 2' "$TMP/parts.graph"
+holds "$TMP/out" 'predicted 220.0 us' "... each part"
 # a rank without work begins its next step while the other still does this one: the mean period counts
 mkdir "$TMP/two"
 awk -v dir="$TMP/two" -v cause=compute -v n=2 -v steps=6 -v seed=5 -f "$SRC/tests/gen/planted.awk"
