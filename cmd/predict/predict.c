@@ -28,7 +28,7 @@ static const struct pl_opt options[] = {
 	  AT(explain), NULL },
 	PL_OPTS_HEADING("tables"),
 	{ 0, "schema", "NAME",
-	  "read tables by the schema neusight, vidur or mist, or by that of a file (default: "
+	  "read tables by the schema neusight, vidur, mist or run, or by that of a file (default: "
 	  "that of the model)",
 	  PL_OPT_STR, AT(schema), NULL },
 	{ 0, "devices", "FOLDER", "take data sheets from FOLDER (NAME.json); repeatable",
@@ -85,7 +85,7 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if ((c->train || c->cross) && !c->schema)
 		return pl_fail(
 			err, PL_EUSAGE,
-			"--schema=neusight, vidur, mist or FILE says how to read the tables");
+			"--schema=neusight, vidur, mist, run or FILE says how to read the tables");
 	if ((c->train || c->cross) && !c->folder.n)
 		return pl_fail(err, PL_EUSAGE, "--devices=FOLDER says where the data sheets are");
 	if (c->adapt && argc)

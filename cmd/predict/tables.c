@@ -45,10 +45,11 @@ int find_table_devices(struct work *w, struct pl_err *err)
 static double allowed(const struct pl_samples *s, const struct pl_sample *x)
 {
 	const struct pl_device *d = &s->devices.v[x->device];
-	const struct pl_rates r = { INFINITY };
 	float features[PL_FEATURES];
 	struct pl_physics p;
+	struct pl_rates r;
 
+	pl_feature_rates_init(&r);
 	if (!x->known || x->k.family == PL_KERNEL_OTHER || !(x->ns > 0))
 		return NAN;
 	pl_kernel_features(&x->k, d, &r, (struct pl_tile){ 0 }, &p, features);

@@ -19,10 +19,10 @@ struct config {
 	const char *plan, *trace, *log, *report, *checkpoint, *resume, *export_to, *import_from;
 	const char *device, *transport, *meet, *bind, *bench;
 	struct pl_list set, link, pace, op;
-	bool eval, layers;
+	bool eval, layers, kernels;
 	int64_t threads; /* of a rank; 0: as many as cores, below: as the job says */
 	pl_ns timeout_ns;
-	int64_t min_size, max_size, iterations;
+	int64_t min_size, max_size, iterations, networks;
 	struct pl_launch launch; /* what the environment says */
 };
 
@@ -121,6 +121,14 @@ int report_layers(const struct config *c, const struct pl_model *m, struct pl_er
 /* The operations that --op names, as bits; without --op all. */
 int bench_operations(const struct config *c, unsigned *ops, struct pl_err *err) PL_MUST;
 int bench_comm(void *work, const struct pl_launch *p, struct pl_err *err) PL_MUST;
+
+/* ---- kernels.c: --bench kernels and machine ----------------------------------------------------
+ */
+
+int bench_kernels(const struct config *c, struct pl_err *err) PL_MUST;
+/* The same table for the step of a job, without times. */
+int list_kernels(const struct config *c, const struct work *w, struct pl_err *err) PL_MUST;
+int bench_machine(const struct config *c, struct pl_err *err) PL_MUST;
 /* Loss against time and against steps, of one or several logs. */
 int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err) PL_MUST;
 

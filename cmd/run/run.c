@@ -48,9 +48,13 @@ static const struct pl_opt options[] = {
 	  AT(eval), NULL },
 	{ 0, "layers", NULL, "print the layers of the model with their work, without training",
 	  PL_OPT_FLAG, AT(layers), NULL },
-	PL_OPTS_HEADING("measuring communication"),
-	{ 0, "bench", "WHAT", "measure WHAT (comm) instead of running a job", PL_OPT_STR, AT(bench),
-	  NULL },
+	{ 0, "kernels", NULL,
+	  "print what a step computes, as --bench kernels measures it, without training",
+	  PL_OPT_FLAG, AT(kernels), NULL },
+	PL_OPTS_HEADING("measuring"),
+	{ 0, "bench", "WHAT",
+	  "measure WHAT instead of running a job: comm, kernels (layers), machine (a data sheet)",
+	  PL_OPT_STR, AT(bench), NULL },
 	{ 0, "op", "NAME", "measure only this operation (\"allreduce\")", PL_OPT_LIST, AT(op),
 	  NULL },
 	{ 0, "min-size", "SIZE", "measure messages of SIZE and more (default 4K)", PL_OPT_SIZE,
@@ -59,6 +63,8 @@ static const struct pl_opt options[] = {
 	  AT(max_size), NULL },
 	{ 0, "iterations", "N", "repeat each measurement N times (default 20)", PL_OPT_INT,
 	  AT(iterations), NULL },
+	{ 0, "networks", "N", "measure the layers of N random networks (default 100)", PL_OPT_INT,
+	  AT(networks), NULL },
 	PL_OPTS_HEADING("general"),
 	PL_OPTS_STREAM,
 	{ '@', "threads", "N",
@@ -75,6 +81,7 @@ static void defaults(void *config)
 	c->min_size = 4096;
 	c->max_size = 64 << 20;
 	c->iterations = 20;
+	c->networks = 100;
 }
 
 static int plot(const struct config *c, int argc, char **argv, struct pl_err *err)
@@ -94,8 +101,6 @@ static int bench(struct config *c, int argc, struct pl_err *err)
 	unsigned ops;
 	int rc;
 
-	if (strcmp(c->bench, "comm"))
-		return pl_fail(err, PL_EUSAGE, "--bench: no \"%.100s\"; there is: comm", c->bench);
 	if (argc)
 		return pl_fail(err, PL_EUSAGE, "--bench takes no job");
 	if (c->min_size < 4 || c->max_size < c->min_size || c->max_size > (int64_t)1 << 32)
@@ -103,6 +108,16 @@ static int bench(struct config *c, int argc, struct pl_err *err)
 			       "--min-size, --max-size: from 4 to 4G, and in order");
 	if (c->iterations < 1 || c->iterations > 1000000)
 		return pl_fail(err, PL_EUSAGE, "--iterations: from 1 to 1000000");
+	if (c->networks < 1 || c->networks > 1000000)
+		return pl_fail(err, PL_EUSAGE, "--networks: from 1 to 1000000");
+	if (!strcmp(c->bench, "kernels"))
+		return bench_kernels(c, err);
+	if (!strcmp(c->bench, "machine"))
+		return bench_machine(c, err);
+	if (strcmp(c->bench, "comm"))
+		return pl_fail(err, PL_EUSAGE,
+			       "--bench: no \"%.100s\"; there are: comm, kernels, machine",
+			       c->bench);
 	PL_CHECK(bench_operations(c, &ops, err)); /* here, so that not every rank says it */
 	for (size_t i = 0; i < c->set.n; i++)
 		if (strncmp(c->set.v[i], "hosts", 5) != 0)
@@ -175,14 +190,15 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	PL_CHECK(read_launcher(c, err));
 	if (c->bench)
 		return bench(c, argc, err);
-	if (c->to == AS_CSV && !c->layers)
+	if (c->to == AS_CSV && !c->layers && !c->kernels)
 		return pl_fail(err, PL_EUSAGE,
-			       "-O csv is for --bench and --layers; of a job: --log FILE.csv");
+			       "-O csv is for --bench, --layers and --kernels; of a job: --log "
+			       "FILE.csv");
 	if (argc > 1)
 		return pl_fail(err, PL_EUSAGE, "one job at a time");
 	PL_TRY(read_work(c, argc ? argv[0] : "-", &w, err));
-	if (c->layers) {
-		rc = report_layers(c, &w.model, err);
+	if (c->layers || c->kernels) {
+		rc = c->layers ? report_layers(c, &w.model, err) : list_kernels(c, &w, err);
 		goto out;
 	}
 	PL_TRY(check_work(c, &w, err));
@@ -204,8 +220,9 @@ const struct pl_cmd pl_command = {
 	.name = "run",
 	.synopsis = "[OPTION]... [JOB]",
 	.summary = "Train a network with several workers, as a plan says, and trace it.",
-	.details = "-O svg LOG...: plot logs. --bench comm: measure communication.\n"
-		   "Without a file: standard input.",
+	.details =
+		"-O svg LOG...: plot logs. --bench: measure communication, layers or the machine.\n"
+		"Without a file: standard input.",
 	.examples = "run -n 2 -t job.trace my.job\n"
 		    "run -n 2 -p job.plan my.job\n"
 		    "run --bench comm -n 2 --max-size 64K",

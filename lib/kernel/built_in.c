@@ -4,7 +4,8 @@
  * neusight: kernels of PyTorch on GPUs in float32, one operation a row (NeuSight, ASPLOS 2025). N
  * is the dimension that is summed up. vidur: layers of language models in float16, one column for
  * each (Vidur, MLSys 2024). mist: operators of GPT in float16, forward and backward, a file for
- * each size of the model, microbatch and tensor-parallel degree (Mist, EuroSys 2025).
+ * each size of the model, microbatch and tensor-parallel degree (Mist, EuroSys 2025). run: layers
+ * of networks of run(1), as its --bench kernels measures them.
  */
 #include "kernel/internal.h"
 
@@ -94,6 +95,21 @@ static const char mist[] =
 	/* the others also communicate among the tensor-parallel ranks */
 	"op * family=other when=tp>1 a=t b=h c=tp d=heads\n";
 
+static const char run[] =
+	"paceline-schema 1\n"
+	"latency time_ns unit=ns\n"
+	"operation op\n"
+	"device column=device\n"
+	"model column=network\n"
+	"type float32\n"
+	"op \"dense*|attention*\" family=gemm batch=batch m=m n=n k=k\n"
+	"op conv* family=conv batch=batch in=in out=n size=size kernel=kernel stride=stride "
+	"padding=padding\n"
+	"op \"layernorm*|batchnorm*\" family=norm rows=rows columns=columns\n"
+	"op \"loss*\" family=softmax rows=rows columns=columns\n"
+	"op \"embedding*|position*\" family=embedding rows=rows columns=columns\n"
+	"op * family=elementwise elements=rows*columns\n";
+
 const struct schema_built_in pl_schema_built_in[] = {
-	{ "neusight", neusight }, { "vidur", vidur }, { "mist", mist }, { 0 }
+	{ "neusight", neusight }, { "vidur", vidur }, { "mist", mist }, { "run", run }, { 0 }
 };

@@ -27,6 +27,7 @@ enum member { /* of a data sheet */
 	      L2,
 	      POWER,
 	      CAPABILITY,
+	      IS_CPU,
 	      MEMBERS
 };
 static const struct {
@@ -46,6 +47,7 @@ static const struct {
 	[L2] = { "L2Cache", 1048576, false },
 	[POWER] = { "Power", 1, false },
 	[CAPABILITY] = { "Capability", 1, false },
+	[IS_CPU] = { "CPU", 1, false },
 };
 
 void pl_device_fini(struct pl_devices *d)
@@ -166,6 +168,7 @@ int pl_device_add(struct pl_devices *d, const char *name, const char *json, size
 	pl_device_board(x.title, &watts, &capability);
 	x.watts = or_else(v[POWER], watts);
 	x.capability = or_else(v[CAPABILITY], capability);
+	x.cpu = v[IS_CPU];
 	return pl_append(&d->v, &d->n, &d->cap, &x, sizeof(x), err);
 }
 

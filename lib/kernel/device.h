@@ -24,6 +24,7 @@ struct pl_device {
 	double l2_bytes;   /* NAN: not known */
 	double watts;	   /* limit of the power; NAN: not known */
 	double capability; /* compute capability; NAN: not known */
+	double cpu;	   /* 1: a CPU, whose products have no tiles to speak of; else NAN */
 };
 
 struct pl_devices {

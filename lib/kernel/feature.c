@@ -26,7 +26,8 @@ enum { PRODUCT, ROWS, BYTES, COMM, FREE, KINDS };
 static const char *const names[KINDS][PL_FEATURES] = {
 	[PRODUCT] = { "compute", "memory", "m", "n", "k", "batch", "tile a", "tile b",
 		      "sliced tile", "tiles of a multiprocessor", "fill of the last wave",
-		      "waste of tiles", "generation", "alignment of k", "alignment of n", "power" },
+		      "waste of tiles", "generation", "alignment of k", "alignment of n",
+		      "power, or blocks of n" },
 	[ROWS] = { "memory", "bytes by multiprocessor", "rows", "columns", "rows by multiprocessor",
 		   "bytes by cache", "generation", "alignment of columns", "row in bytes" },
 	[BYTES] = { "memory", "bytes by multiprocessor", "elements", "bytes by cache", "generation",
@@ -70,7 +71,7 @@ int pl_kernel_feature_direction(unsigned family, unsigned i)
 
 int pl_device_generation(const struct pl_device *d)
 {
-	return d->capability >= 1 && d->capability < 100 ? (int)d->capability : 0;
+	return d->capability >= 1 && d->capability < PL_GENERATIONS ? (int)d->capability : 0;
 }
 
 /* Operations that a watt pays for, by that of the processes of 12 to 16 nm: what the makers state
@@ -81,6 +82,16 @@ static double process(const struct pl_device *d)
 	       : d->capability < 8.05			   ? 1.7
 	       : d->capability < 8.85			   ? 1.5
 							   : 2.4;
+}
+
+void pl_feature_rates_init(struct pl_rates *r)
+{
+	*r = (struct pl_rates){ .flops_per_watt = INFINITY };
+}
+
+static double per_watt(const struct pl_rates *r, const struct pl_device *d)
+{
+	return process(d) * fmax(r->flops_per_watt, r->least[pl_device_generation(d)]);
 }
 
 double pl_device_rate(const struct pl_device *d, unsigned type, const struct pl_rates *r,
@@ -97,7 +108,7 @@ double pl_device_rate(const struct pl_device *d, unsigned type, const struct pl_
 	/* tensor cores do more for a watt, and nothing measured shows a limit of theirs */
 	if (type != PL_KERNEL_FLOAT32 || isnan(d->watts))
 		return *peak;
-	return fmin(*peak, d->watts * process(d) * r->flops_per_watt);
+	return fmin(*peak, d->watts * per_watt(r, d));
 }
 
 /* ---- features -------------------------------------------------------------------------------- */
@@ -156,6 +167,8 @@ static void of_product(const struct pl_kernel *conv, const struct pl_device *d,
 	x[13] = alignment(depth);
 	x[14] = alignment(n);
 	x[15] = log_of(peak / d->sms / rate);
+	if (d->cpu > 0) /* vectors and their blocks are along n; power limits nothing */
+		x[15] = (float)((fmod(n, 8) == 0) + (fmod(n, 16) == 0) + (fmod(n, 64) == 0));
 	if (conv->family == PL_KERNEL_CONV) { /* its filter says more than alignments */
 		x[13] = (float)conv->dim[4];
 		x[14] = (float)conv->dim[5];
@@ -262,15 +275,18 @@ int pl_feature_rates(struct pl_rates *r, const struct pl_samples *s, const bool 
 	size_t n = 0;
 	int rc;
 
-	r->flops_per_watt = INFINITY;
+	pl_feature_rates_init(r);
 	PL_TRY(pl_alloc(&room, s->n + 1, sizeof(*room), err));
 	PL_TRY(pl_alloc(&limited, s->devices.n + 1, sizeof(*limited), err));
 	for (uint32_t d = 0; d < s->devices.n; d++) {
 		const struct pl_device *x = &s->devices.v[d];
-		double rate = sustained(s, use, d, room);
+		double rate = sustained(s, use, d, room), watt = rate / x->watts / process(x);
+		double *least = &r->least[pl_device_generation(x)];
 
 		if (rate > 0 && rate < LIMITED * x->flops && x->watts / x->flops < PLENTY)
-			limited[n++] = rate / x->watts / process(x);
+			limited[n++] = watt;
+		if (watt > *least)
+			*least = watt;
 	}
 	if (n)
 		r->flops_per_watt = pl_median_double(limited, n);

@@ -21,12 +21,15 @@ struct pl_physics {
 	double request_ns;
 };
 
-/* What was learned of devices before anything else (rates.c). */
+/* What was learned of devices before anything else. */
+#define PL_GENERATIONS 16
 struct pl_rates {
 	/* FLOP per ns and W that boards sustain whose power limits them, at the process of
 	 * capability 7.0; INFINITY: no such board was measured. */
 	double flops_per_watt;
+	double least[PL_GENERATIONS]; /* that some board of the generation sustains; 0: unknown */
 };
+void pl_feature_rates_init(struct pl_rates *r); /* nothing was measured */
 /* FLOP per ns of a type that the device sustains, and by its data sheet; NAN: it does not say. */
 double pl_device_rate(const struct pl_device *d, unsigned type, const struct pl_rates *r,
 		      double *peak);

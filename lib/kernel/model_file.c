@@ -10,7 +10,7 @@
 #define B_OPER	      PL_FOURCC('O', 'P', 'E', 'R')
 #define B_PART	      PL_FOURCC('P', 'A', 'R', 'T')
 #define B_TOTL	      PL_FOURCC('T', 'O', 'T', 'L')
-#define BLOCK_VERSION 1
+#define BLOCK_VERSION 2
 #define STRINGS_MAX   (1u << 20)
 #define DEVICES_MAX   4096
 
@@ -34,7 +34,8 @@ static char *get_text(struct pl_cur *c, struct pl_arena *a)
 #define SHEET(X)                                                                                   \
 	X(memory_bytes)                                                                            \
 	X(bandwidth)                                                                               \
-	X(sms) X(lanes) X(clock_ghz) X(flops) X(half_flops) X(l2_bytes) X(watts) X(capability)
+	X(sms)                                                                                     \
+	X(lanes) X(clock_ghz) X(flops) X(half_flops) X(l2_bytes) X(watts) X(capability) X(cpu)
 
 static void put_device(struct pl_buf *b, const struct pl_device *d)
 {
@@ -187,6 +188,8 @@ static int put_blocks(struct pl_container_writer *w, const struct pl_kernel_mode
 	put_text(&b, pl_schema_name(schema));
 	put_text(&b, pl_schema_text(schema));
 	pl_io_put_f64(&b, m->rates.flops_per_watt);
+	for (int i = 0; i < PL_GENERATIONS; i++)
+		pl_io_put_f64(&b, m->rates.least[i]);
 	pl_io_put_u8(&b, m->intervals);
 	put_spread(&b, &m->known);
 	put_spread(&b, &m->other);
@@ -241,16 +244,22 @@ static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 	struct pl_kernel_model *m = r->m;
 	struct pl_arena a = { 0 };
 	const char *learner = get_text(c, &a), *name = get_text(c, &a), *text = get_text(c, &a);
+	bool sound;
 	int rc;
 
 	m->rates.flops_per_watt = pl_io_get_f64(c);
+	sound = m->rates.flops_per_watt > 0;
+	for (int i = 0; i < PL_GENERATIONS; i++) {
+		m->rates.least[i] = pl_io_get_f64(c);
+		sound &= m->rates.least[i] >= 0 && isfinite(m->rates.least[i]);
+	}
 	m->intervals = pl_io_get_u8(c) != 0;
 	get_spread(c, &m->known);
 	get_spread(c, &m->other);
 	r->head = true;
 	if (!learner || !name || !text)
 		rc = pl_fail(err, PL_ENOMEM, "out of memory");
-	else if (c->bad || !(m->rates.flops_per_watt > 0))
+	else if (c->bad || !sound)
 		rc = pl_record_get_short(err);
 	else if (!(m->learner = pl_kernel_learner(learner)))
 		rc = pl_fail(err, PL_EDATA, "its learner \"%.40s\" is not known", learner);
@@ -309,8 +318,10 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 	if (b->type != B_HEAD && b->type != B_DEVS && b->type != B_OPER && b->type != B_PART &&
 	    b->type != B_TOTL)
 		return 0;
-	if (b->version > BLOCK_VERSION)
-		return pl_fail(err, PL_EDATA, "its layout is of version %u, newer than %u",
+	if (b->version != BLOCK_VERSION)
+		return pl_fail(err, PL_EDATA,
+			       "its layout is of version %u, and this program reads %u: train it "
+			       "again",
 			       b->version, BLOCK_VERSION);
 	if (r->head != (b->type != B_HEAD) || r->totals)
 		return pl_fail(err, PL_EDATA, "the blocks of a model are HEAD ... TOTL");

@@ -345,7 +345,7 @@ int pl_schema_open(const char *name, struct pl_schema **s, struct pl_err *err)
 			return pl_schema_parse(pl_schema_built_in[i].text, name, s, err);
 	in = pl_in_open(name, err);
 	if (!in)
-		return pl_wrap(err, "schema (neusight, vidur and mist are built in)");
+		return pl_wrap(err, "schema (neusight, vidur, mist and run are built in)");
 	rc = pl_in_read_all(in, SCHEMA_MAX, &text, err);
 	if (rc >= 0)
 		rc = pl_buf_put(&text, "", 1, err);

@@ -7,9 +7,10 @@
  * the names of the kernels that were measured: for each tile, trees say whether it is taken. A
  * device of a generation that was not measured takes the rules of the nearest one, older first.
  *
- * Where no kernel is known, the tile that would take the least time is taken, of those that
- * libraries have; small ones reach a smaller part of the rate, because each number that is loaded
- * takes part in fewer operations.
+ * A CPU works on tiles of some lanes, which are small beside its products. Where no kernel is
+ * known, the tile that would take the least time is taken, of those that libraries have; small ones
+ * reach a smaller part of the rate, because each number that is loaded takes part in fewer
+ * operations.
  */
 #include "kernel/model_internal.h"
 
@@ -198,6 +199,8 @@ struct pl_tile pl_tiles_choose(const struct tiles *t, const struct pl_kernel *k,
 	uint32_t best = 0;
 	float x[FEATURES];
 
+	if (d->cpu > 0)
+		return (struct pl_tile){ 1, 1, 0 };
 	if (!c)
 		return fastest(k, d);
 	features(k, d, x);

@@ -433,11 +433,6 @@ static void tell_memory(struct words *w)
 	     w->row->where);
 }
 
-static bool is_phase_inferred(const struct verdict_study *x, const struct verdict_part *p)
-{
-	return p->part == PL_PP_NODE && verdict_shape(x, p->step)->flags[p->node] & PL_NF_PHASE;
-}
-
 /* Does a recorded name say so, of some part of the path? */
 static bool is_named(const struct words *w, unsigned phase)
 {
@@ -445,7 +440,7 @@ static bool is_named(const struct words *w, unsigned phase)
 
 	for (size_t i = 0; i < x->n_parts; i++)
 		if (x->part[i].cause == w->cause && x->part[i].phase == phase &&
-		    !is_phase_inferred(x, &x->part[i]))
+		    !verdict_phase_inferred(x, &x->part[i]))
 			return true;
 	return false;
 }

@@ -100,6 +100,13 @@ static inline uint64_t verdict_every(const struct verdict_study *x)
 	return (all / VERDICT_SAMPLED) | 1;
 }
 /* Is it an operation that only models do? */
+/* Is the phase of the part not in the input? */
+static inline bool verdict_phase_inferred(const struct verdict_study *x,
+					  const struct verdict_part *p)
+{
+	return p->part == PL_PP_NODE && verdict_shape(x, p->step)->flags[p->node] & PL_NF_PHASE;
+}
+
 static inline bool verdict_is_product(const struct pl_graph *g, const struct pl_shape *sh,
 				      uint32_t node)
 {

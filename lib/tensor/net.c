@@ -7,6 +7,8 @@
  * the backend can, the first use writes the gradient instead. All later uses add to it, so a weight
  * that two layers share gets the sum of both parts.
  */
+#include <math.h>
+
 #include "tensor/net_internal.h"
 
 /* ---- making and freeing ------------------------------------------------------------------ */
@@ -197,6 +199,49 @@ struct pl_net_view pl_net_view(const struct pl_net *net)
 				     .n_layers = net->n,
 				     .n_tensors = net->n_tensors,
 				     .n_state_tensors = net->n_state_tensors };
+}
+
+struct pl_net_sizes pl_net_sizes(const struct pl_net *net, uint32_t layer)
+{
+	const struct pl_net_layer *l = &net->layer[layer];
+	const struct pl_node *nd = &net->node[layer];
+	double batch = net->o.batch;
+	struct pl_net_sizes s = { .columns = l->n_dims ? l->dim[l->n_dims - 1] : 1,
+				  .ends = nd->dx == PL_NO_GRAD };
+
+	s.runs[PL_PHASE_FORWARD] = !nd->alias;
+	s.runs[PL_PHASE_BACKWARD] =
+		layer >= net->first_back && layer + 1 < net->n &&
+		(nd->op == PL_LAYER_RESIDUAL || (!nd->alias && pl_tensor_layers[nd->op].backward));
+	s.rows = batch * (double)nd->ny / s.columns;
+	if (nd->op == PL_LAYER_DENSE) {
+		s.batch = 1;
+		s.m = batch * nd->rows;
+		s.n = nd->k;
+		s.k = nd->c;
+	} else if (nd->op == PL_LAYER_CONV) {
+		s.batch = batch;
+		s.m = batch * nd->conv.p * nd->conv.q;
+		s.in = nd->conv.c;
+		s.size = sqrt((double)nd->conv.h * nd->conv.w);
+		s.kernel = sqrt((double)nd->conv.r * nd->conv.s);
+		s.stride = nd->conv.stride;
+		s.padding = nd->conv.pad;
+		s.n = nd->conv.k;
+		s.k = (double)nd->conv.c * nd->conv.r * nd->conv.s;
+	} else if (nd->op == PL_LAYER_MAXPOOL || nd->op == PL_LAYER_AVGPOOL) {
+		s.kernel = nd->pool.r;
+		s.stride = nd->pool.stride;
+		s.padding = nd->pool.pad;
+	} else if (nd->op == PL_LAYER_LOSS) {
+		s.rows = batch * net->shape.rows;
+		s.columns = net->shape.classes ? net->shape.classes : net->shape.targets;
+	} else if (nd->op == PL_LAYER_ATTENTION) {
+		s.batch = batch * nd->attn.heads;
+		s.m = s.n = nd->attn.t;
+		s.k = (double)nd->attn.c / nd->attn.heads;
+	}
+	return s;
 }
 
 void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_phase phase, enum pl_precision p)

@@ -75,6 +75,17 @@ struct pl_net_work {
 int pl_net_work(const struct pl_layer *layer, size_t n, struct pl_net_work *work,
 		struct pl_err *err) PL_MUST;
 
+/* What a layer computes for a batch, as cost models see it; 0: it has no such size. */
+struct pl_net_sizes {
+	double batch, m, n, k; /* `batch` products of (m x k) and (k x n) in the forward pass */
+	double rows, columns;  /* of the output */
+	/* of convolutions, whose images have `in` planes of size x size; the last three of pooling
+	 */
+	double in, size, kernel, stride, padding;
+	bool ends;    /* nobody wants the gradient of its input */
+	bool runs[2]; /* in the forward and the backward pass */
+};
+
 struct pl_net; /* opaque */
 enum pl_phase { PL_PHASE_FORWARD, PL_PHASE_BACKWARD };
 struct pl_net_hooks { /* each may be NULL */
@@ -108,6 +119,7 @@ struct pl_net_view {
 	uint32_t n_layers, n_tensors, n_state_tensors;
 };
 struct pl_net_view pl_net_view(const struct pl_net *net);
+struct pl_net_sizes pl_net_sizes(const struct pl_net *net, uint32_t layer);
 
 /* A host batch: x (B, input) or ids (B, T); y classes (B) or (B, T), or floats (B, output). */
 struct pl_batch_io {

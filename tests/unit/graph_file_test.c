@@ -612,7 +612,7 @@ static void views(void)
 	small_graph(&g);
 	to_text(&g, PL_GV_TEXT, &b);
 	ok(strstr((char *)b.p, "group\t0\t1\ttp\\x090\t3,64\n") != NULL, "text: a tab in a name");
-	ok(strstr((char *)b.p, "\tkind-200\tin_step,0x40\t1\t\\x2d\t-\t0\t-\t4\t0\t11\t-\t"
+	ok(strstr((char *)b.p, "\tkind-200\tin_step,part\t1\t\\x2d\t-\t0\t-\t4\t0\t11\t-\t"
 			       "forward\t-\t-\t0\t3\t-\t0\t0\n") != NULL,
 	   "text: all fields of a node");
 	ok(strstr((char *)b.p,

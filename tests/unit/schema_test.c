@@ -67,7 +67,7 @@ static void test_schema(void)
 		pl_schema_free(s);
 	}
 	ok(pl_schema_open("no/such/schema", &s, &err) == PL_EIO && !s &&
-		   strstr(err.msg, "neusight, vidur and mist are built in"),
+		   strstr(err.msg, "neusight, vidur, mist and run are built in"),
 	   "what is built in");
 	pl_schema_free(NULL);
 	ok(pl_schema_unit("ns") == 1 && pl_schema_unit("us") == 1e3 &&
