@@ -496,6 +496,7 @@ static void tell_compilation(struct words *w)
 static void tell_other(struct words *w)
 {
 	bool gap = !strcmp(w->top, "host gap");
+	const char *in = strcmp(w->in, " in communication") ? w->in : " around communication";
 	char what[160];
 
 	snprintf(what, sizeof(what), "%s%s", w->top, gap ? w->in : "");
@@ -503,7 +504,7 @@ static void tell_other(struct words *w)
 	if (gap)
 		TELL(w,
 		     "between recorded operations %s: Python, or work that nothing records%s%s%s",
-		     w->percent, *w->in || *w->line ? "; most of it" : "", w->in, w->line);
+		     w->percent, *w->in || *w->line ? "; most of it" : "", in, w->line);
 	else
 		TELL(w, "the rest %s: most of it %s", w->percent, *w->top ? w->top : "unexplained");
 }
