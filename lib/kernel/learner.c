@@ -9,21 +9,32 @@
 /* ---- boosted trees ----------------------------------------------------------------------------
  */
 
-/* More trees for tables of some thousand rows: they gain by it, and it takes no longer than for
- * tables of usual size. Smaller tables gain nothing. */
-static uint32_t rounds_of(double rows)
+#define MANY_FEATURES 12
+
+/* More trees for products, which have many features, in tables of some thousand rows: they gain by
+ * it, and it takes no longer than for tables of usual size. Other families, and smaller tables,
+ * only learn what is peculiar to the devices that were measured. */
+static uint32_t rounds_of(const struct learner_data *x)
 {
-	return rows < 1000 ? 160 : (uint32_t)fmin(400, fmax(160, 8e6 / rows));
+	double rows = (double)x->d->n;
+
+	return x->n_features < MANY_FEATURES || rows < 1000
+		       ? 160
+		       : (uint32_t)fmin(400, fmax(160, 8e6 / rows));
+}
+
+static double least_of(const struct learner_data *x)
+{
+	return x->n_features < MANY_FEATURES ? 30 : fmin(30, fmax(5, (double)x->d->n / 400));
 }
 
 static int boost_fit(const struct learner_data *x, void **model, struct pl_err *err)
 {
 	const struct pl_boost_opts o = {
-		.rounds = rounds_of((double)x->d->n),
+		.rounds = rounds_of(x),
 		.leaves = 14,
 		.rate = 0.1,
-		/* a leaf holds a part of the rows */
-		.least = fmin(30, fmax(5, (double)x->d->n / 400)),
+		.least = least_of(x),
 		.loss = PL_BOOST_ABSOLUTE,
 		.delta = 0.08,
 		.monotone = x->direction,

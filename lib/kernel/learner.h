@@ -11,6 +11,7 @@
 struct learner_data {
 	const struct pl_boost_data *d; /* PL_FEATURES columns; y: log(time / bound) */
 	const int8_t *direction;       /* [feature]: monotone */
+	uint32_t n_features;	       /* that the family has */
 	uint64_t seed;
 	struct pl_pool *pool;
 };

@@ -324,7 +324,9 @@ static int fit_part(struct fitter *f, struct part *p, struct pl_err *err)
 	const float *column[PL_FEATURES];
 	struct pl_boost_data d = { .n = f->n, .n_features = PL_FEATURES, .x = column, .y = f->y };
 	int8_t direction[PL_FEATURES];
-	struct learner_data x = { &d, direction, f->o->seed, f->o->pool };
+	struct learner_data x = {
+		.d = &d, .direction = direction, .seed = f->o->seed, .pool = f->o->pool
+	};
 
 	p->n = (uint32_t)f->n;
 	PL_CHECK(pl_alloc(&p->device_floor, f->s->devices.n + 1, sizeof(*p->device_floor), err));
@@ -339,6 +341,7 @@ static int fit_part(struct fitter *f, struct part *p, struct pl_err *err)
 	for (unsigned k = 0; k < PL_FEATURES; k++) {
 		column[k] = f->x + k * f->n;
 		direction[k] = (int8_t)pl_kernel_feature_direction(p->family, k);
+		x.n_features += pl_kernel_feature_name(p->family, k) != NULL;
 	}
 	PL_CHECK(f->m->learner->fit(&x, &p->learned, err));
 	return find_offsets(f, p, err);
