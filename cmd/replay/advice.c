@@ -117,11 +117,6 @@ static void add_time(const pl_id *id, pl_id type, pl_ns ns, struct halves *h)
 		h->half += type == id[i] ? (double)ns : 0;
 }
 
-static bool is_product(unsigned op)
-{
-	return op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION || op == PL_OP_ATTENTION;
-}
-
 static bool most(const struct halves *h)
 {
 	return 2 * h->half > h->all;
@@ -148,7 +143,8 @@ void find_types(struct report *r)
 				add_time(id, c->type, st->dur[i], &comm[c->kind]);
 			else if (s->role[i] == PL_RO_COMPUTE)
 				add_time(id, known ? g->work[s->work[i]].type : PL_NONE, st->dur[i],
-					 is_product(pl_node_operator(g, s, i)) ? &product : &other);
+					 pl_graph_is_product(pl_node_operator(g, s, i)) ? &product
+											: &other);
 		}
 	}
 	r->half_computation = most(product.all > 0 ? &product : &other);

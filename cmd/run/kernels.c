@@ -391,7 +391,6 @@ static int find_rates(const struct config *c, double *flops, double *bytes, stru
 {
 	const struct pl_backend *be = &pl_backend_cpu;
 	const struct pl_backend_opts o = { .threads = processors(c) };
-	size_t square = (size_t)PRODUCT * PRODUCT;
 	float *a[3] = { NULL, NULL, NULL };
 	void *ctx;
 
@@ -404,7 +403,8 @@ static int find_rates(const struct config *c, double *flops, double *bytes, stru
 
 		be->dense(ctx, PRODUCT, PRODUCT, PRODUCT, a[0], a[1], NULL, PL_ACT_NONE, NULL,
 			  a[2]);
-		*flops = fmax(*flops, 2.0 * (double)square * PRODUCT / (double)(pl_now_ns() - at));
+		*flops = fmax(*flops,
+			      2.0 * PRODUCT * PRODUCT * PRODUCT / (double)(pl_now_ns() - at));
 		at = pl_now_ns();
 		be->add(ctx, NUMBERS, a[0], a[1], a[2]);
 		*bytes = fmax(*bytes, 3.0 * sizeof(float) * NUMBERS / (double)(pl_now_ns() - at));
@@ -446,15 +446,6 @@ int bench_machine(const struct config *c, struct pl_err *err)
 	return out ? pl_out_finish(out, write_machine(c, out, err), err) : err->code;
 }
 
-static int print(const struct kernels *k, struct pl_out *out, struct pl_err *err)
-{
-	return pl_table_print(&k->table, out,
-			      k->c->to == AS_JSON  ? PL_TABLE_JSON
-			      : k->c->to == AS_CSV ? PL_TABLE_CSV
-						   : PL_TABLE_TEXT,
-			      NULL, err);
-}
-
 int list_kernels(const struct config *c, const struct work *w, struct pl_err *err)
 {
 	const struct pl_net_opts o = { .batch = (int)w->job.batch, .threads = 1, .in_place = true };
@@ -470,7 +461,7 @@ int list_kernels(const struct config *c, const struct work *w, struct pl_err *er
 	put_rows(&k, 0, net, NULL);
 	put_update(&k, 0, net, optim.kind, NULL, 0);
 	out = pl_out_open(c->c.output, false, err);
-	rc = out ? pl_out_finish(out, print(&k, out, err), err) : err->code;
+	rc = out ? pl_out_finish(out, write_table(c, &k.table, out, err), err) : err->code;
 out:
 	pl_net_free(net);
 	pl_table_fini(&k.table);
@@ -495,7 +486,7 @@ int bench_kernels(const struct config *c, struct pl_err *err)
 		PL_TRY(draw_network(&k.draw, (uint64_t)i, &m, err));
 		PL_TRY(measure(&k, i, &m, err));
 	}
-	rc = print(&k, out, err);
+	rc = write_table(c, &k.table, out, err);
 out:
 	pl_model_fini(&m);
 	pl_buf_fini(&k.draw.text);

@@ -113,6 +113,10 @@ int gather_workers(struct pl_worker *w, const struct worker_result *own, const s
 /* Writes the report to path, as JSON or as text. */
 int report_write(const struct result *r, const char *path, bool json, struct pl_err *err) PL_MUST;
 
+/* Writes a table as the options say. */
+struct pl_table;
+int write_table(const struct config *c, const struct pl_table *t, struct pl_out *out,
+		struct pl_err *err) PL_MUST;
 /* The layers of the model with their work, to the output. */
 int report_layers(const struct config *c, const struct pl_model *m, struct pl_err *err) PL_MUST;
 

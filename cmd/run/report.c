@@ -129,6 +129,16 @@ int report_write(const struct result *r, const char *path, bool json, struct pl_
 	return pl_out_finish(out, pl_write_end(&w, err), err);
 }
 
+int write_table(const struct config *c, const struct pl_table *t, struct pl_out *out,
+		struct pl_err *err)
+{
+	return pl_table_print(t, out,
+			      c->to == AS_JSON	? PL_TABLE_JSON
+			      : c->to == AS_CSV ? PL_TABLE_CSV
+						: PL_TABLE_TEXT,
+			      NULL, err);
+}
+
 int report_layers(const struct config *c, const struct pl_model *m, struct pl_err *err)
 {
 	static const struct pl_column columns[] = {
@@ -159,14 +169,7 @@ int report_layers(const struct config *c, const struct pl_model *m, struct pl_er
 			     (int64_t)w[i].bytes);
 	}
 	out = pl_out_open(c->c.output, false, err);
-	rc = out ? pl_table_print(&t, out,
-				  c->to == AS_JSON  ? PL_TABLE_JSON
-				  : c->to == AS_CSV ? PL_TABLE_CSV
-						    : PL_TABLE_TEXT,
-				  NULL, err)
-		 : err->code;
-	if (out)
-		rc = pl_out_finish(out, rc, err);
+	rc = out ? pl_out_finish(out, write_table(c, &t, out, err), err) : err->code;
 out:
 	pl_table_fini(&t);
 	pl_free(w);

@@ -287,11 +287,9 @@ static int count_passes(struct finder *f, const struct pl_shape *s, struct pl_er
 			x->passes += !x->passes || x->other;
 			x->other = false;
 		} else if (phase == PL_PH_FORWARD) {
-			x->other |= op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION ||
-				    op == PL_OP_ATTENTION;
+			x->other |= pl_graph_is_product(op);
 		} else {
-			x->other |= phase == PL_PH_BACKWARD || phase == PL_PH_INPUT_GRAD ||
-				    phase == PL_PH_WEIGHT_GRAD;
+			x->other |= pl_graph_is_backward(phase);
 		}
 	}
 	for (size_t i = 0; i <= f->g->n_res; i++)

@@ -122,8 +122,7 @@ bool pl_cost_kernel(const struct pl_graph *g, const struct pl_gwork *w, struct p
 bool pl_cost_kernel_bytes(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k)
 {
 	*k = (struct pl_kernel){ .type = (uint8_t)type_of(g, w), .family = PL_KERNEL_ELEMENTWISE };
-	if (w->bytes <= 0 || w->op == PL_OP_MATMUL || w->op == PL_OP_CONVOLUTION ||
-	    w->op == PL_OP_ATTENTION)
+	if (w->bytes <= 0 || pl_graph_is_product(w->op))
 		return false;
 	k->dim[0] = (double)w->bytes / (2 * pl_kernel_type_bytes(k->type));
 	k->dim[1] = k->dim[2] = 1;

@@ -537,19 +537,11 @@ out:
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-static bool is_product(const struct pl_graph *g, const struct pl_shape *s, uint32_t i)
-{
-	unsigned op = pl_node_operator(g, s, i);
-
-	return op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION || op == PL_OP_ATTENTION;
-}
-
 /* The layers of a model behind the backward pass and the optimizer of a rank are an evaluation,
  * whose phase need not be recorded. `last`: as in describe_nodes(); changes. */
 static void find_evaluation(const struct describe *d, const struct pl_shape *s,
 			    const struct pl_gstep *st, pl_ns *last)
 {
-	const pl_ns never = INT64_MIN;
 	bool *found; /* [rank] */
 
 	if (pl_alloc(&found, (size_t)d->g->n_ranks, sizeof(*found), d->err) < 0)
@@ -558,13 +550,13 @@ static void find_evaluation(const struct describe *d, const struct pl_shape *s,
 		for (uint32_t i = s->n_entries; i < s->n_nodes; i++) {
 			uint32_t r = s->res[i] == PL_NONE ? PL_NONE : d->rank[s->res[i]];
 
-			if (r == PL_NONE || last[r] == never || st->start[i] <= last[r])
+			if (r == PL_NONE || last[r] == INT64_MIN || st->start[i] <= last[r])
 				continue;
 			if (pass == 0 && s->phase[i] == PL_PH_OPTIMIZER)
 				last[r] = st->start[i];
 			if (s->phase[i] != PL_PH_OTHER || s->role[i] == PL_RO_MARK)
 				continue;
-			if (pass == 1 && is_product(d->g, s, i))
+			if (pass == 1 && pl_graph_is_product(pl_node_operator(d->g, s, i)))
 				found[r] = true;
 			if (pass == 2 && found[r]) {
 				s->phase[i] = PL_PH_EVALUATION;

@@ -358,13 +358,27 @@ static bool is_repeated(const struct found *found, const struct comm *x, size_t 
 	return false;
 }
 
+/* The gradient of that size that no communication carries, among grad[first] .. grad[end - 1]: from
+ * `at` backwards, and around. `end`: there is none near. */
+static size_t find_single(const struct found *found, size_t first, size_t end, size_t at,
+			  int64_t bytes)
+{
+	size_t near = bytes < 0 ? 0 : pl_min_size(end - first, NEAR);
+
+	for (size_t k = 0; k < near; k++) {
+		at = (at > first ? at : end) - 1;
+		if (found->grad[at].comm == PL_NONE && found->grad[at].bytes == bytes)
+			return at;
+	}
+	return end;
+}
+
 /* The communications comm[c0] .. comm[c1 - 1] were issued when the gradients grad[first] ..
  * grad[end - 1] of a pass were ready. Sets the gradient of its size for each communication. False:
  * one has none, or their order and sums explain the communications. */
 static bool assign_single(struct found *found, size_t first, size_t end, size_t c0, size_t c1)
 {
-	size_t n = end - first, at = first, near = pl_min_size(n, NEAR);
-	size_t c = c0;
+	size_t at = first, c = c0;
 
 	while (c < c1 && at < end) {
 		size_t k = carried_by_size(found->grad + at, end - at, found->comm[c].bytes);
@@ -376,17 +390,9 @@ static bool assign_single(struct found *found, size_t first, size_t end, size_t 
 		return false;
 	at = end;
 	for (c = c0; c < c1; c++) {
-		size_t k = found->comm[c].bytes < 0 ? near : 0; /* unknown */
-
-		for (; k < near; k++) { /* before the last one found, around to behind it */
-			const struct grad *x = &found->grad[first + (at - first + n - 1 - k) % n];
-
-			if (x->comm == PL_NONE && x->bytes == found->comm[c].bytes)
-				break;
-		}
-		if (k == near)
+		at = find_single(found, first, end, at, found->comm[c].bytes);
+		if (at == end)
 			break;
-		at = first + (at - first + n - 1 - k) % n;
 		found->grad[at].comm = (uint32_t)c;
 	}
 	for (size_t i = first; c < c1 && i < end; i++)

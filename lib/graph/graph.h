@@ -102,6 +102,12 @@ static inline bool pl_graph_phase_holds(unsigned phase)
 enum pl_operator { PL_OPERATORS(PL_NUMBER_) PL_OP_COUNT_ };
 #undef PL_NUMBER_
 
+/* Is it a product? Products are most of the work of a model. */
+static inline bool pl_graph_is_product(unsigned op)
+{
+	return op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION || op == PL_OP_ATTENTION;
+}
+
 #define PL_NF_IN_STEP	 1u   /* counts for the end of its step */
 #define PL_NF_STEP_BEGIN 2u   /* counts for the start of its step */
 #define PL_NF_MISSING	 4u   /* not all members recorded: the recorded duration is the transfer */

@@ -1,10 +1,11 @@
 /*
  * Cost models: fitting and applying.
  *
- * A part is fitted in this order: the floor of each device, which is what its shortest operations
- * take; the choice of tiles; the factor log(time / (floor + bound)), learned from the features of
- * all devices together; the offset of each device, which is the median of what is left. A device
- * that was not measured has the median floor and no offset.
+ * A part is fitted in four stages. First comes the floor of each device: its shortest operations
+ * take that long. Then comes the choice of tiles. Then the trees learn the factor
+ * log(time / (floor + bound)) from the features of all devices together. Last comes the offset of
+ * each device: the median of the errors that are left. A device that was not measured has the
+ * median floor and no offset.
  *
  * O(samples * rounds) for each part; applying takes the depth of all trees.
  */

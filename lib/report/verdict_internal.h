@@ -99,7 +99,6 @@ static inline uint64_t verdict_every(const struct verdict_study *x)
 		all += verdict_shape(x, k)->n_nodes;
 	return (all / VERDICT_SAMPLED) | 1;
 }
-/* Is it an operation that only models do? */
 /* Is the phase of the part not in the input? */
 static inline bool verdict_phase_inferred(const struct verdict_study *x,
 					  const struct verdict_part *p)
@@ -107,14 +106,14 @@ static inline bool verdict_phase_inferred(const struct verdict_study *x,
 	return p->part == PL_PP_NODE && verdict_shape(x, p->step)->flags[p->node] & PL_NF_PHASE;
 }
 
+/* Is it an operation that only models do? */
 static inline bool verdict_is_product(const struct pl_graph *g, const struct pl_shape *sh,
 				      uint32_t node)
 {
 	unsigned op = pl_node_operator(g, sh, node);
 
 	return sh->role[node] == PL_RO_COMPUTE &&
-	       (op == PL_OP_MATMUL || op == PL_OP_CONVOLUTION || op == PL_OP_ATTENTION ||
-		op == PL_OP_NORMALIZATION);
+	       (pl_graph_is_product(op) || op == PL_OP_NORMALIZATION);
 }
 /* Does a thread issue communication, or wait in it? That computes nothing. */
 static inline bool verdict_issues(const struct verdict_study *x, unsigned role, unsigned phase,

@@ -12,31 +12,31 @@ static int change_scale(struct rw_facts *x, const struct pl_rewrite *rw, struct 
  * behind calls inside take none. Without such parts there are no classes. */
 enum { WHOLE, NOTHING, CLASSES };
 
+struct call { /* the last of its name */
+	uint32_t res;
+	bool taken; /* a part of it is selected */
+};
+
 static int find_parts(const struct pl_graph *g, struct rw_change *c, struct pl_err *err)
 {
-	struct call { /* the last of its name */
-		uint32_t res;
-		bool taken; /* a part of it is selected */
-	} * call;
+	struct call *call; /* by name; the last: of those without one */
 	bool parts = false;
 	int rc;
 
-	PL_TRY(pl_alloc(&call, g->str.n, sizeof(*call), err));
+	PL_TRY(pl_alloc(&call, g->str.n + 1, sizeof(*call), err));
 	PL_TRY(pl_alloc(&c->of_class, CLASSES, sizeof(*c->of_class), err));
 	PL_TRY(pl_alloc(&c->class, g->n_shapes, sizeof(*c->class), err));
 	for (c->n_shapes = 0; c->n_shapes < g->n_shapes; c->n_shapes++) {
 		const struct pl_shape *s = &g->shape[c->n_shapes];
 		uint32_t *class;
 
-		PL_TRY(pl_alloc(&c->class[c->n_shapes], s -> n_nodes, sizeof(*class), err));
-		class = c->class[c->n_shapes];
+		PL_TRY(pl_alloc(&class, s->n_nodes, sizeof(*class), err));
+		c->class[c->n_shapes] = class;
 		for (uint32_t i = 0; i < s->n_nodes; i++) {
-			bool part = s->flags[i] & PL_NF_PART, selected;
-			struct call none = { 0 },
-				    *x = s->name[i] < g->str.n ? &call[s->name[i]] : &none;
+			bool selected = i >= s->n_entries && pl_graph_selects(&c->select, s, i);
+			struct call *x = &call[pl_min_size(s->name[i], g->str.n)];
 
-			selected = i >= s->n_entries && pl_graph_selects(&c->select, s, i);
-			if (!part || x->res != s->res[i])
+			if (!(s->flags[i] & PL_NF_PART) || x->res != s->res[i])
 				*x = (struct call){ s->res[i], false };
 			class[i] = !selected ? PL_NONE : x->taken ? NOTHING : WHOLE;
 			parts |= x->taken && selected;
