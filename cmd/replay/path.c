@@ -8,9 +8,11 @@ void path_item(const struct report *r, const struct pl_path_item *p, struct path
 	const struct pl_shape *sh = &r->g.shape[r->g.step[p->step].shape];
 	uint8_t role = sh->role[p->node];
 
-	*row = (struct path_row){
-		.rank = pl_node_rank(&r->g, sh, p->node), .count = 1, .ns = p->ns, .id = PL_NONE
-	};
+	*row = (struct path_row){ .rank = pl_node_rank(&r->g, sh, p->node),
+				  .count = 1,
+				  .ns = p->ns,
+				  .longest_ns = p->ns,
+				  .id = PL_NONE };
 	switch (p->part) {
 	case PL_PP_LATENCY:
 		row->name = "launch and dispatch latency";
@@ -59,6 +61,7 @@ int sum_path(struct report *r, struct pl_err *err)
 		PL_TRY(pl_intern_add(&keys, (const char *)key, sizeof(key), &id, err));
 		if (id < r->n_rows) {
 			r->row[id].ns += row.ns;
+			r->row[id].longest_ns = pl_max_i64(r->row[id].longest_ns, row.ns);
 			r->row[id].count++;
 			continue;
 		}

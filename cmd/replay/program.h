@@ -59,7 +59,7 @@ struct path_row { /* of the critical path: all of one operation, kind and rank *
 	const char *name, *kind;
 	int32_t rank; /* -1 none */
 	uint64_t count;
-	pl_ns ns;
+	pl_ns ns, longest_ns; /* of all; of one */
 	double share;
 	uint8_t role; /* enum pl_node_role; PL_RO_NONE: latency, unexplained */
 	uint8_t node_kind;

@@ -61,8 +61,9 @@ static const struct pl_column resources[] = {
 };
 static const struct pl_column path[] = {
 	{ "share", "share", PL_CELL_PERCENT, 0 }, { "ns", "time", PL_CELL_NS, 0 },
-	{ "count", "count", PL_CELL_I64, 0 },	  { "kind", "kind", PL_CELL_STR, 0 },
-	{ "rank", "rank", PL_CELL_I64, 0 },	  { "name", "operation", PL_CELL_STR, 53 },
+	{ "count", "count", PL_CELL_I64, 0 },	  { "longest_ns", "longest", PL_CELL_NS, 0 },
+	{ "kind", "kind", PL_CELL_STR, 0 },	  { "rank", "rank", PL_CELL_I64, 0 },
+	{ "name", "operation", PL_CELL_STR, 53 },
 };
 static const struct pl_column events[] = {
 	{ "start_ns", "start", PL_CELL_NS, 0 },	  { "ns", "time", PL_CELL_NS, 0 },
@@ -169,8 +170,8 @@ static size_t fill_path(const struct report *r, size_t top, struct pl_table *t)
 	for (size_t i = 0; i < r->n_rows && i < top; i++) {
 		const struct path_row *p = &r->row[i];
 
-		pl_table_row(t, p->share, p->ns, (int64_t)p->count, p->kind, some_rank(p->rank),
-			     p->name);
+		pl_table_row(t, p->share, p->ns, (int64_t)p->count, p->longest_ns, p->kind,
+			     some_rank(p->rank), p->name);
 	}
 	return r->n_rows;
 }
