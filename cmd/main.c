@@ -1,7 +1,7 @@
 /* The one main of all programs: each defines its `pl_command`. */
 #include "core/cmd.h"
 
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) && __has_include(<sanitizer/allocator_interface.h>)
 /*
  * The search for leaks reads all globals, those of the sanitizer as well: 5 of the 10 ms that a
  * short program takes. Where all that was allocated is free again, there is nothing to search for.

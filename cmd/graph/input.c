@@ -1,5 +1,5 @@
 /*
- * Input of the program: a graph, or traces, files of profilers or a table of layers from which it
+ * Input of the program: a graph; or traces, files of profilers, a job or a table from which it
  * makes a graph. The first bytes of a file show which it is.
  */
 #include "derive/describe.h"
@@ -42,7 +42,7 @@ static int load_opgraph(const struct config *c, struct pl_in *in, struct pl_grap
 	return pl_derive_opgraph(in, &o, g, err);
 }
 
-/* Does an option need a table of layers? */
+/* Does an option need a job or a table of layers? */
 static bool is_for_layers(const struct config *c)
 {
 	return c->ranks != -1 || c->program || c->topology || c->algorithm != -1 || c->bandwidth ||
@@ -60,8 +60,8 @@ static bool are_traces(const struct pl_inputs *in)
 	return true;
 }
 
-/* A graph, or a table of layers. */
-static int load_alone(const struct config *c, struct pl_input *i, bool layers, struct pl_pool *pool,
+/* What only one file can be: `from`, or a graph (FROM_AUTO). */
+static int load_alone(const struct config *c, struct pl_input *i, int from, struct pl_pool *pool,
 		      struct pl_graph *g, struct pl_err *err)
 {
 	struct pl_in *in = pl_inputs_open(i, err);
@@ -69,10 +69,14 @@ static int load_alone(const struct config *c, struct pl_input *i, bool layers, s
 
 	if (!in)
 		return err->code;
-	if (c->from == FROM_OPGRAPH)
+	if (from == FROM_OPGRAPH)
 		rc = load_opgraph(c, in, g, err);
+	else if (from == FROM_LAYERS)
+		rc = load_layers(c, in, g, err);
+	else if (from == FROM_JOB)
+		rc = load_step(c, in, g, err);
 	else
-		rc = layers ? load_layers(c, in, g, err) : pl_derive_read(in, pool, g, err);
+		rc = pl_derive_read(in, pool, g, err);
 	pl_in_close(in);
 	return rc;
 }
@@ -93,29 +97,41 @@ int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *po
 	       struct pl_graph *g, struct pl_err *err)
 {
 	const struct pl_inputs_opts o = { .log = &c->c.log, .pairs = true };
+	static const char *const words[] = { [FROM_AUTO] = "graph",
+					     [FROM_LAYERS] = "table of layers",
+					     [FROM_OPGRAPH] = "table of operations",
+					     [FROM_JOB] = "job" };
 	struct pl_inputs in = { 0 };
-	bool layers, graph = false;
-	int rc;
+	bool graph = false, described;
+	int from, rc;
 
 	PL_TRY(pl_inputs_find(&in, &o, argc, argv, err));
-	layers = c->from >= FROM_LAYERS || (in.v[0].layers && c->from == FROM_AUTO);
-	if (!layers)
+	from = c->from != FROM_AUTO ? c->from
+	       : in.v[0].layers	    ? FROM_LAYERS
+	       : in.v[0].job	    ? FROM_JOB
+				    : FROM_AUTO;
+	described = from >= FROM_LAYERS;
+	if (!described)
 		PL_TRY(pl_inputs_are_graphs(&in, &graph, err));
-	if ((layers || graph) && in.n > 1)
+	if ((described || graph) && in.n > 1)
 		PL_TRY(pl_fail(err, PL_EUSAGE,
 			       "%s: a %s; it can only be read alone, not with other files",
-			       pl_inputs_name(&in.v[0]), graph ? "graph" : "table of layers"));
+			       pl_inputs_name(&in.v[0]), words[described ? from : FROM_AUTO]));
+	if (c->operators && from != FROM_JOB)
+		PL_TRY(pl_fail(err, PL_EUSAGE, "%s: no job; --operators is for jobs",
+			       pl_inputs_name(&in.v[0])));
 	if (c->from != FROM_OPGRAPH && (c->mode != -1 || c->repeat || c->repeat_match || c->type))
 		PL_TRY(pl_fail(err, PL_EUSAGE,
 			       "--mode, --repeat, --repeat-match and --type are for tables of "
 			       "operations: -f opgraph"));
-	if ((!layers || c->from == FROM_OPGRAPH) && is_for_layers(c))
+	if ((!described || from == FROM_OPGRAPH) && is_for_layers(c))
 		PL_TRY(pl_fail(err, PL_EUSAGE,
-			       "%s: no table of layers; --ranks, --program, --topology, "
-			       "--algorithm, --bandwidth, --latency are for these",
+			       "%s: no table of layers and no job; --ranks, --program, "
+			       "--topology, --algorithm, --bandwidth, --latency are for these",
 			       pl_inputs_name(&in.v[0])));
-	rc = layers || graph ? load_alone(c, &in.v[0], layers, pool, g, err)
-			     : load_job(c, &in, pool, g, err);
+	rc = described || graph
+		     ? load_alone(c, &in.v[0], described ? from : FROM_AUTO, pool, g, err)
+		     : load_job(c, &in, pool, g, err);
 out:
 	pl_inputs_fini(&in);
 	return rc;

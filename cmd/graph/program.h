@@ -23,8 +23,9 @@ struct config {
 	int mode; /* MODE_* */
 	int64_t repeat;
 	const char *repeat_match, *type;
+	bool operators; /* of jobs */
 };
-enum { FROM_AUTO, FROM_TRACE, FROM_LAYERS, FROM_OPGRAPH };
+enum { FROM_AUTO, FROM_TRACE, FROM_LAYERS, FROM_OPGRAPH, FROM_JOB };
 enum { MODE_INFERENCE, MODE_TRAIN };
 
 /* ---- input.c --------------------------------------------------------------------------------- */
@@ -32,6 +33,12 @@ enum { MODE_INFERENCE, MODE_TRAIN };
 /* One graph stream, one table of layers, or one or more trace streams built into one graph. */
 int load_graph(const struct config *c, int argc, char **argv, struct pl_pool *pool,
 	       struct pl_graph *g, struct pl_err *err) PL_MUST;
+
+/* ---- job.c ----------------------------------------------------------------------------------- */
+
+/* The graph of a step of the job. */
+int load_step(const struct config *c, struct pl_in *in, struct pl_graph *g,
+	      struct pl_err *err) PL_MUST;
 
 /* ---- cost.c ---------------------------------------------------------------------------------- */
 

@@ -9,12 +9,15 @@
 /*
  * A table has the time from before the launch of one operation to its end. In a step the launch of
  * an operation overlaps with the operations before it. So four fifths of the floor are subtracted;
- * the fifth that stays is the time of a kernel that does nothing (5 us of 25).
+ * the fifth that stays is the time of a kernel that does nothing (5 us of 25). A CPU launches
+ * nothing.
  */
 #define FLOOR_LEFT 0.2
 
-struct known { /* samples that stand for an operation, PL_NONE: there is none */
-	uint32_t kernel;
+struct known {		 /* samples that stand for an operation, PL_NONE: there is none */
+	uint32_t own;	 /* by its own name, as of the layers of run(1) */
+	uint32_t kernel; /* by the name of its kernel, of which it takes so many: */
+	double count;
 	uint32_t bytes; /* by the bytes that it moves, where the model does not know the kernel */
 };
 struct filler {
@@ -24,8 +27,10 @@ struct filler {
 	struct pl_intern seen; /* name and row of work */
 	struct known *known;   /* by number in `seen` */
 	size_t n, cap;
-	struct pl_kernel_time *t;	   /* by sample */
-	size_t unknown, beyond, open, all; /* operations; open: without an interval */
+	struct pl_kernel_time *t; /* by sample */
+	bool launches;		  /* the device does, as GPUs do */
+	/* operations; timeless: unknown, and without a duration; open: without an interval */
+	size_t unknown, timeless, beyond, open, all;
 	pl_id unknown_name;
 };
 
@@ -69,33 +74,46 @@ static int find_op(struct filler *f, const struct pl_shape *x, uint32_t node, ui
 	const uint32_t key[2] = { x->name[node], x->work[node] };
 	const struct pl_gwork *work = &f->g.work[x->work[node]];
 	const char *name = pl_intern_get(&f->g.str, x->name[node]);
-	struct known of = { PL_NONE, PL_NONE };
+	struct known of = { PL_NONE, PL_NONE, 1, PL_NONE };
 	struct pl_kernel k;
 	pl_id id;
 
 	PL_CHECK(pl_intern_add(&f->seen, (const char *)key, sizeof(key), &id, err));
 	if (id < f->n)
 		return 0;
-	if (pl_cost_kernel(&f->g, work, &k))
+	if (pl_cost_kernel(&f->g, work, &k)) {
+		PL_CHECK(add_sample(f, &k, name, device, &of.own, err));
 		PL_CHECK(add_sample(f, &k, pl_cost_kernel_name(&k, name), device, &of.kernel, err));
+		of.count = pl_cost_kernel_count(&k, work);
+	}
 	if (pl_cost_kernel_bytes(&f->g, work, &k))
 		PL_CHECK(add_sample(f, &k, name, device, &of.bytes, err));
 	return pl_append(&f->known, &f->n, &f->cap, &of, sizeof(of), err);
 }
 
-/* The time of a node; NULL: the model does not know its operation. */
-static const struct pl_kernel_time *time_of(const struct filler *f, const struct pl_shape *x,
-					    uint32_t node)
+static bool many(const struct pl_kernel_time *from, double n, struct pl_kernel_time *t)
+{
+	*t = *from;
+	t->ns *= n;
+	t->lo_ns *= n;
+	t->hi_ns *= n;
+	t->floor_ns *= n;
+	return !isnan(t->ns);
+}
+
+/* The time of a node; false: the model does not know its operation. */
+static bool time_of(const struct filler *f, const struct pl_shape *x, uint32_t node,
+		    struct pl_kernel_time *t)
 {
 	const uint32_t key[2] = { x->name[node], x->work[node] };
 	const struct known *of =
 		&f->known[pl_intern_find(&f->seen, (const char *)key, sizeof(key))];
 
-	if (of->kernel != PL_NONE && !isnan(f->t[of->kernel].ns))
-		return &f->t[of->kernel];
-	if (of->bytes != PL_NONE && !isnan(f->t[of->bytes].ns))
-		return &f->t[of->bytes];
-	return NULL;
+	if (of->own != PL_NONE && f->t[of->own].flag != PL_KERNEL_UNKNOWN)
+		return many(&f->t[of->own], 1, t);
+	if (of->kernel != PL_NONE && many(&f->t[of->kernel], of->count, t))
+		return true;
+	return of->bytes != PL_NONE && many(&f->t[of->bytes], 1, t);
 }
 
 static int find_times(struct filler *f, struct pl_err *err)
@@ -103,6 +121,7 @@ static int find_times(struct filler *f, struct pl_err *err)
 	uint32_t device = 0;
 
 	PL_CHECK(find_device(f->w, &device, err));
+	f->launches = !(f->w->devices.v[device].cpu > 0);
 	for (size_t i = 0; i < f->g.n_shapes; i++)
 		for (uint32_t n = 0; n < f->g.shape[i].n_nodes; n++)
 			if (is_predicted(&f->g.shape[i], n))
@@ -110,7 +129,7 @@ static int find_times(struct filler *f, struct pl_err *err)
 	if (!f->n)
 		return pl_fail(err, PL_EDATA,
 			       "no operation of this graph has sizes; record shapes "
-			       "(record_shapes=True), or make it with graph -f opgraph");
+			       "(record_shapes=True), or make it of a job or with -f opgraph");
 	PL_CHECK(pl_alloc(&f->t, f->s.n + 1, sizeof(*f->t), err));
 	return pl_kernel_apply(f->w->model, &f->s, f->s.v, f->s.n, f->t, err);
 }
@@ -127,7 +146,7 @@ static int set_time(struct filler *f, struct pl_edit *e, uint32_t node,
 		    const struct pl_kernel_time *t, struct pl_err *err)
 {
 	/* an operation may be predicted to be shorter than most floors are */
-	double launch = (1 - FLOOR_LEFT) * fmin(t->floor_ns, t->ns),
+	double launch = f->launches ? (1 - FLOOR_LEFT) * fmin(t->floor_ns, t->ns) : 0,
 	       ns = fmin(t->ns - launch, 0x1p60);
 
 	f->beyond += t->flag != PL_KERNEL_IN_RANGE;
@@ -144,17 +163,17 @@ static int set_times(struct filler *f, struct pl_edit *e, struct pl_err *err)
 	for (uint32_t i = 0; i < e->n_nodes; i++) {
 		const struct pl_enode *n = &e->node[i];
 		const struct pl_shape *x = &f->g.shape[f->g.step[n->step].shape];
-		const struct pl_kernel_time *t;
+		struct pl_kernel_time t;
 
 		if (n->origin == PL_NONE || !is_predicted(x, n->origin))
 			continue;
 		f->all++;
-		t = time_of(f, x, n->origin);
-		if (t) {
-			PL_CHECK(set_time(f, e, i, t, err));
+		if (time_of(f, x, n->origin, &t)) {
+			PL_CHECK(set_time(f, e, i, &t, err));
 			continue;
 		}
 		f->unknown++;
+		f->timeless += e->node[i].dur == 0;
 		if (f->unknown_name == PL_NONE)
 			f->unknown_name = x->name[n->origin];
 	}
@@ -165,11 +184,19 @@ static void say(const struct filler *f, const char *file)
 {
 	const struct pl_log *log = &f->w->c->c.log;
 
-	if (f->unknown)
+	const char *name = f->unknown ? pl_intern_get(&f->g.str, f->unknown_name) : "";
+
+	if (f->unknown > f->timeless)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations keep their durations, because the model does "
 		       "not know them (\"%s\")",
-		       file, f->unknown, f->all, pl_intern_get(&f->g.str, f->unknown_name));
+		       file, f->unknown - f->timeless, f->all, name);
+	if (f->timeless)
+		pl_say(log, PL_LOG_WARN,
+		       "%s: %zu of %zu operations have no time, because the model does not know "
+		       "them (\"%s\"); of a job, make the graph with or without --operators, as "
+		       "the model was measured",
+		       file, f->timeless, f->all, name);
 	if (f->open)
 		pl_say(log, PL_LOG_WARN,
 		       "%s: %zu of %zu operations have a time without an interval, which that "

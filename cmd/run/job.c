@@ -1,6 +1,4 @@
 /* What to do: the job with what the options change of it, its plan, its model and its data. */
-#include <unistd.h>
-
 #include "program.h"
 
 /* ---- options that change the job ------------------------------------------------------------- */
@@ -80,19 +78,6 @@ static int read_job(const struct config *c, const char *path, struct pl_job *j, 
 	return rc < 0 ? rc : apply_options(c, j, err);
 }
 
-/* A preset, or a file: its name as it stands, or in the folder of the job. */
-static int read_model(struct work *w, const char *job, struct pl_err *err)
-{
-	const char *slash = strrchr(job, '/'), *model = w->job.model;
-	char in_folder[1024];
-
-	snprintf(in_folder, sizeof(in_folder), "%.*s%s", slash ? (int)(slash - job + 1) : 0, job,
-		 model);
-	if (slash && !pl_model_is_preset(model) && access(model, R_OK) && !access(in_folder, R_OK))
-		model = in_folder;
-	return pl_model_parse(model, &w->model, err);
-}
-
 int read_work(const struct config *c, const char *path, struct work *w, struct pl_err *err)
 {
 	const char *name = strcmp(path, "-") ? path : "stdin";
@@ -108,7 +93,7 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 		PL_TRY(pl_plan_read_file(c->plan, &w->plan, err));
 		w->planned = true;
 	}
-	PL_TRY(read_model(w, path, err));
+	PL_TRY(pl_job_model(j, path, &w->model, err));
 	if (c->layers)
 		goto out;
 	if (pl_dataset_open(j->data, (uint64_t)j->seed, &w->data, err) < 0) {

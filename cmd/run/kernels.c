@@ -54,6 +54,7 @@ struct draw {
 	uint64_t state;
 	struct pl_buf text;
 	int batch;
+	double reach; /* 0 to 1: how far the sizes of the network reach to the greatest */
 };
 
 static double uniform(struct draw *d)
@@ -72,10 +73,11 @@ static bool chance(struct draw *d, double p)
 	return uniform(d) < p;
 }
 
-/* As between(), but people prefer multiples of 16 or powers of two. */
+/* As between() within the reach, but people prefer multiples of 16 or powers of two. */
 static int width(struct draw *d, double lo, double hi)
 {
-	int n = between(d, lo, hi), kind = (int)(pl_rng_next(&d->state) % 3);
+	int n = between(d, lo, lo * pow(hi / lo, d->reach)),
+	    kind = (int)(pl_rng_next(&d->state) % 3);
 
 	if (kind == 1 && n >= 16)
 		n = n / 16 * 16;
@@ -135,13 +137,13 @@ out:
 
 static int transformer(struct draw *d, struct pl_err *err)
 {
-	int heads = between(d, 1, 12), across = heads * 8 * between(d, 1, 8),
-	    vocab = between(d, 32, 8192);
+	int heads = width(d, 1, 12), across = heads * 8 * width(d, 1, 8),
+	    vocab = width(d, 32, 8192);
 	int layers = between(d, 1, 3), rc;
 
 	d->batch = width(d, 1, 32);
 	PL_TRY(pl_buf_printf(&d->text, err, "input %d\nembedding %d %d\nposition\n",
-			     between(d, 8, 512), vocab, across));
+			     width(d, 8, 512), vocab, across));
 	for (int i = 0; i < layers; i++)
 		PL_TRY(pl_buf_printf(&d->text, err,
 				     "residual\nlayernorm\nattention %d\nend\n"
@@ -169,6 +171,7 @@ static int draw_network(struct draw *d, uint64_t number, struct pl_model *m, str
 		pl_model_fini(m);
 		*m = (struct pl_model){ 0 };
 		d->text.n = 0;
+		d->reach = uniform(d);
 		PL_TRY(kinds[number % PL_LEN(kinds)](d, err));
 		in = pl_in_open_mem("network", d->text.p, d->text.n, err);
 		PL_TRY(in ? 0 : err->code);
@@ -196,12 +199,12 @@ struct timer {
 	int64_t *ns;	       /* [layer][phase][step] */
 };
 
-static int64_t *place(const struct timer *t, uint32_t layer, enum pl_phase p)
+static int64_t *place(const struct timer *t, uint32_t layer, enum pl_net_phase p)
 {
 	return t->ns + ((size_t)layer * 2 + p) * (size_t)t->room;
 }
 
-static void begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
+static void begin(void *arg, uint32_t layer, enum pl_net_phase p, bool again)
 {
 	struct timer *t = arg;
 
@@ -209,7 +212,7 @@ static void begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	t->begun = pl_now_ns();
 }
 
-static void end(void *arg, uint32_t layer, enum pl_phase p, bool again)
+static void end(void *arg, uint32_t layer, enum pl_net_phase p, bool again)
 {
 	struct timer *t = arg;
 
@@ -245,21 +248,17 @@ static void put_row(struct kernels *k, int64_t network, const char *op,
 static void put_rows(struct kernels *k, int64_t network, const struct pl_net *net,
 		     const struct timer *t)
 {
-	static const char *const phase[] = { "forward", "backward" };
 	struct pl_net_view v = pl_net_view(net);
 
 	for (uint32_t i = 0; i < v.n_layers; i++)
 		for (int p = 0; p < 2; p++) {
 			struct pl_net_sizes s = pl_net_sizes(net, i);
-			char op[64], window[16] = "";
+			char op[64];
 
 			if (!s.runs[p])
 				continue;
-			if (s.kernel > 0 && s.k <= 0) /* a window decides how long pooling takes */
-				snprintf(window, sizeof(window), "%.0f", s.kernel);
-			snprintf(op, sizeof(op), "%s%s.%s%s", v.layer[i].op, window, phase[p],
-				 p && s.ends && s.k > 0 ? "_end" : "");
-			put_row(k, network, op, &s, t ? place(t, i, (enum pl_phase)p) : NULL,
+			pl_net_kernel_name(net, i, (enum pl_net_phase)p, op, sizeof(op));
+			put_row(k, network, op, &s, t ? place(t, i, (enum pl_net_phase)p) : NULL,
 				t ? t->steps : 0);
 		}
 }
@@ -448,7 +447,6 @@ int bench_machine(const struct config *c, struct pl_err *err)
 
 int list_kernels(const struct config *c, const struct work *w, struct pl_err *err)
 {
-	const struct pl_net_opts o = { .batch = (int)w->job.batch, .threads = 1, .in_place = true };
 	struct kernels k = { .c = c, .table = PL_TABLE(columns) };
 	struct pl_optim_opts optim;
 	struct pl_net *net = NULL;
@@ -457,7 +455,7 @@ int list_kernels(const struct config *c, const struct work *w, struct pl_err *er
 
 	PL_TRY(name_processor(k.device, sizeof(k.device), err));
 	PL_TRY(pl_train_worker_optim_opts(&w->job, 1, &optim, err));
-	PL_TRY(pl_net_new(w->model.layer, w->model.n_layers, &o, &net, err));
+	PL_TRY(pl_net_outline(w->model.layer, w->model.n_layers, (int)w->job.batch, &net, err));
 	put_rows(&k, 0, net, NULL);
 	put_update(&k, 0, net, optim.kind, NULL, 0);
 	out = pl_out_open(c->c.output, false, err);

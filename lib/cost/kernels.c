@@ -1,4 +1,6 @@
 /* Operations of graphs as kernels of cost models. */
+#include <math.h>
+
 #include "cost/kernels.h"
 #include "graph/dims.h"
 
@@ -81,6 +83,43 @@ static void elementwise(const struct inputs *x, const struct pl_gwork *w, struct
 		k->dim[3] = (double)w->bytes;
 }
 
+/*
+ * The image and the filter are the last inputs with four sizes. Before them stands the gradient of
+ * the output in a backward pass; else the places of the output follow from the work. So do stride
+ * and padding, which no column has: those that frameworks give for such sizes.
+ */
+static bool convolution(const struct inputs *x, const struct pl_gwork *w, struct pl_kernel *k)
+{
+	const struct pl_dims *of[3] = { NULL, NULL, NULL }; /* gradient, image, filter */
+	double size, filter, out, stride, pad;
+
+	for (int i = 0; i < x->n; i++)
+		if (x->v[i].n == 4) {
+			of[0] = of[1];
+			of[1] = of[2];
+			of[2] = &x->v[i];
+		}
+	if (!of[1] || of[2]->elements < 1)
+		return false;
+	size = sqrt((double)of[1]->size[2] * (double)of[1]->size[3]);
+	filter = sqrt((double)of[2]->size[2] * (double)of[2]->size[3]);
+	if (of[0])
+		out = sqrt((double)of[0]->size[2] * (double)of[0]->size[3]);
+	else
+		out = sqrt((double)w->flops /
+			   (2 * (double)of[1]->size[0] * (double)of[2]->elements));
+	if (!(out >= 1))
+		return false;
+	stride = fmax(1, round(size / out));
+	pad = fmax(0, ceil(((out - 1) * stride + filter - size) / 2));
+	*k = (struct pl_kernel){ .family = PL_KERNEL_CONV,
+				 .type = k->type,
+				 .dim = { (double)of[1]->size[0], (double)of[1]->size[1],
+					  (double)of[2]->size[0], size, filter, stride, pad,
+					  (double)of[1]->size[1] / (double)of[2]->size[1] } };
+	return true;
+}
+
 bool pl_cost_kernel(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k)
 {
 	const struct inputs x = read_inputs(g, w);
@@ -92,14 +131,21 @@ bool pl_cost_kernel(const struct pl_graph *g, const struct pl_gwork *w, struct p
 	columns = (double)x.v[0].size[x.v[0].n - 1];
 	switch (w->op) {
 	case PL_OP_MATMUL:
-		return product(&x, k);
+	case PL_OP_ATTENTION:
+		return (w->op == PL_OP_MATMUL || x.n == 2) && product(&x, k);
+	case PL_OP_CONVOLUTION:
+		return convolution(&x, w, k);
 	case PL_OP_NORMALIZATION:
 	case PL_OP_SOFTMAX:
-		k->family = w->op == PL_OP_SOFTMAX ? PL_KERNEL_SOFTMAX : PL_KERNEL_NORM;
+	case PL_OP_LOSS:
+		k->family = w->op == PL_OP_NORMALIZATION ? PL_KERNEL_NORM : PL_KERNEL_SOFTMAX;
 		k->dim[0] = (double)x.v[0].elements / columns;
 		k->dim[1] = columns;
 		return true;
 	case PL_OP_ELEMENTWISE:
+	case PL_OP_DROPOUT:
+	case PL_OP_POOLING:
+	case PL_OP_UPDATE:
 		elementwise(&x, w, k);
 		return true;
 	case PL_OP_COPY:
@@ -119,6 +165,14 @@ bool pl_cost_kernel(const struct pl_graph *g, const struct pl_gwork *w, struct p
 	}
 }
 
+double pl_cost_kernel_count(const struct pl_kernel *k, const struct pl_gwork *w)
+{
+	double flops = pl_kernel_work(k).flops;
+
+	return pl_graph_is_product(w->op) && w->flops > 0 && flops > 0 ? (double)w->flops / flops
+								       : 1;
+}
+
 bool pl_cost_kernel_bytes(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k)
 {
 	*k = (struct pl_kernel){ .type = (uint8_t)type_of(g, w), .family = PL_KERNEL_ELEMENTWISE };
@@ -135,5 +189,7 @@ const char *pl_cost_kernel_name(const struct pl_kernel *k, const char *name)
 
 	if (k->family == PL_KERNEL_GEMM)
 		return k->dim[0] > 1 ? "bmm" : "linear";
+	if (k->family == PL_KERNEL_CONV)
+		return "conv";
 	return part ? part + 2 : name;
 }

@@ -87,6 +87,50 @@ uint32_t pl_derive_put_compute(const struct layer_table *t, struct pl_program *p
 	return id;
 }
 
+uint32_t pl_derive_put_pass(const struct layer_table *t, struct pl_program *p,
+			    const struct layer_pass *x)
+{
+	const struct layer *l = &t->layer[x->layer];
+	const struct layer_ops *ops = x->forward ? &l->forward : &l->backward;
+	struct pl_graph_program_op op = pl_graph_program_op_unknown;
+	uint32_t at = x->after;
+
+	op.layer = (int32_t)x->layer;
+	op.mb = x->mb;
+	op.chunk = x->chunk;
+	op.module = l->module;
+	for (uint32_t i = ops->first; i < ops->first + ops->n; i++) {
+		op.name = t->op[i].name;
+		op.work = t->op[i].work;
+		op.phase = t->op[i].phase;
+		op.dur = t->op[i].ns;
+		at = pl_derive_put_compute(t, p, &op, at);
+		if (i == ops->first)
+			pl_derive_put_after(t, p, x->data, PL_E_DATA);
+	}
+	return at;
+}
+
+uint32_t pl_derive_put_update(const struct layer_table *t, struct pl_program *p, pl_ns ns,
+			      int64_t bytes, uint32_t after)
+{
+	struct pl_graph_program_op op = pl_graph_program_op_unknown;
+	struct pl_gwork w = { .op = PL_OP_UPDATE, .flops = -1, .bytes = -1 };
+	char dims[32];
+
+	op.name = t->update;
+	op.dur = ns;
+	if (t->work && t->n) {
+		w.type = t->layer[0].type;
+		snprintf(dims, sizeof(dims), "[[%lld]]",
+			 (long long)(bytes / (int64_t)sizeof(float)));
+		w.dims = pl_derive_name(t, dims);
+		op.work = pl_derive_add_work(t->g, t->work, &w, t->err);
+		op.phase = PL_PH_OPTIMIZER;
+	}
+	return pl_derive_put_compute(t, p, &op, after);
+}
+
 uint32_t pl_derive_put_reduce(const struct layer_table *t, struct pl_program *p,
 			      const struct layer_reduce *r, pl_ns *total)
 {
@@ -98,9 +142,9 @@ uint32_t pl_derive_put_reduce(const struct layer_table *t, struct pl_program *p,
 	op.flags = PL_NF_IN_STEP;
 	op.resource = PL_GENERATE_COMM;
 	op.comm = r->comm;
-	op.name = t->layer[r->layer].reduce;
+	op.name = r->name;
 	op.group = r->group;
-	op.bytes = t->layer[r->layer].param_bytes;
+	op.bytes = r->bytes;
 	op.layer = (int32_t)r->layer;
 	op.dur = t->o->transfer(t->o->arg, op.bytes, r->ranks);
 	pl_derive_add_length(t, op.dur, total);

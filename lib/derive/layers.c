@@ -1,7 +1,8 @@
 /*
  * Tables of layers, read; and the graph that the generator of a statement makes of a table.
  */
-#include "derive/describe.h"
+#include <math.h>
+
 #include "derive/generate_internal.h"
 #include "io/csv.h"
 #include "io/json.h"
@@ -42,6 +43,37 @@ struct reader {
 	size_t at[N_COLUMNS]; /* column of the file, SIZE_MAX if it has none */
 	int64_t unit_ns[N_COLUMNS];
 };
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+static pl_id put_name(const struct layer_table *t, const char *before, const char *name)
+{
+	struct pl_buf b = { 0 };
+	pl_id id = PL_NONE;
+
+	if (pl_buf_printf(&b, t->err, "%s%s", before, name) >= 0)
+		id = pl_derive_name(t, (const char *)b.p);
+	pl_buf_fini(&b);
+	return id;
+}
+
+static void put_names(const struct layer_table *t, struct layer *x, const char *name,
+		      const char *tensor)
+{
+	x->reduce = put_name(t, "allreduce ", name);
+	x->grad = put_name(t, "grad ", tensor);
+	x->param = put_name(t, "", tensor);
+	x->activation = put_name(t, "activation ", name);
+}
+
+/* The only operation of a pass. */
+static struct layer_ops put_pass(struct layer_table *t, const char *before, const char *name)
+{
+	const struct layer_op op = { .name = put_name(t, before, name), .work = PL_NONE };
+
+	PL_DERIVE_ADD(t->err, t->op, t->n_ops, t->cap_ops, op);
+	return (struct layer_ops){ (uint32_t)t->n_ops - 1, 1 };
+}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -144,17 +176,6 @@ static int cell_number(const struct reader *t, const struct pl_csv_row *r, size_
 			err);
 }
 
-static pl_id put_name(struct reader *t, const char *before, const char *name)
-{
-	struct pl_buf b = { 0 };
-	pl_id id = PL_NONE;
-
-	if (pl_buf_printf(&b, t->table.err, "%s%s", before, name) >= 0)
-		id = pl_derive_name(&t->table, (const char *)b.p);
-	pl_buf_fini(&b);
-	return id;
-}
-
 static int read_names(struct reader *t, const struct pl_csv_row *r, struct layer *x,
 		      struct pl_err *err)
 {
@@ -180,12 +201,10 @@ static int read_names(struct reader *t, const struct pl_csv_row *r, struct layer
 			       "%s: line %lld: a second tensor \"%.64s\"; parameters that layers "
 			       "share belong to one of them, the others have 0 bytes and no name",
 			       t->table.file, (long long)r->line, tensor);
-	x->forward = put_name(t, "forward ", name);
-	x->backward = put_name(t, "backward ", name);
-	x->reduce = put_name(t, "allreduce ", name);
-	x->grad = put_name(t, "grad ", tensor);
-	x->param = put_name(t, "", tensor);
-	x->activation = put_name(t, "activation ", name);
+	x->forward = put_pass(&t->table, "forward ", name);
+	x->backward = put_pass(&t->table, "backward ", name);
+	put_names(&t->table, x, name, tensor);
+	x->module = PL_NONE;
 	type = cell(t, r, C_TYPE, &n);
 	x->type = type ? pl_derive_intern(err, &t->table.g->str, type, n) : PL_NONE;
 out:
@@ -196,6 +215,7 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 {
 	struct layer_table *t = &r->table;
 	struct layer x = { 0 };
+	pl_ns forward, backward;
 	size_t n;
 
 	if (t->n >= LAYERS_MAX)
@@ -205,8 +225,11 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 		return pl_fail(err, PL_EDATA, "%s: line %lld: %zu cells under a header of %zu",
 			       t->file, (long long)row->line, row->n, r->n_cells);
 	PL_CHECK(read_names(r, row, &x, err));
-	PL_CHECK(cell_number(r, row, C_FORWARD, &x.forward_ns, err));
-	PL_CHECK(cell_number(r, row, C_BACKWARD, &x.backward_ns, err));
+	PL_CHECK(cell_number(r, row, C_FORWARD, &forward, err));
+	PL_CHECK(cell_number(r, row, C_BACKWARD, &backward, err));
+	t->op[x.forward.first].ns = forward;
+	t->op[x.backward.first].ns = backward;
+	x.weight = forward + backward;
 	PL_CHECK(cell_number(r, row, C_PARAM, &x.param_bytes, err));
 	PL_CHECK(cell_number(r, row, C_ACT, &x.activation_bytes, err));
 	PL_CHECK(cell_number(r, row, C_UPDATE, &x.update_ns, err));
@@ -215,12 +238,12 @@ static int read_layer(struct reader *r, const struct pl_csv_row *row, struct pl_
 	if (t->n && r->at[C_OUTPUT] != SIZE_MAX)
 		x.input_bytes = pl_min_i64(t->layer[t->n - 1].output_bytes, x.activation_bytes);
 	if (x.input_bytes)
-		x.input = put_name(r, "input of ", cell(r, row, C_LAYER, &n));
+		x.input = put_name(t, "input of ", cell(r, row, C_LAYER, &n));
 	if (!cell(r, row, C_OUTPUT, &n))
 		x.output_bytes = x.activation_bytes;
 	t->update_ns = pl_add_sat(t->update_ns, x.update_ns);
-	t->total_ns = pl_add_sat(t->total_ns, x.forward_ns);
-	t->total_ns = pl_add_sat(t->total_ns, pl_add_sat(x.backward_ns, x.update_ns));
+	t->total_ns = pl_add_sat(t->total_ns, forward);
+	t->total_ns = pl_add_sat(t->total_ns, pl_add_sat(backward, x.update_ns));
 	if (t->total_ns > TIME_MAX)
 		return pl_fail(err, PL_ELIMIT, "%s: line %lld: " TOO_LONG, t->file,
 			       (long long)row->line);
@@ -244,7 +267,58 @@ static int read_table(struct reader *t, struct pl_in *in, struct pl_err *err)
 	return 0;
 }
 
+/* ---- tables in memory ------------------------------------------------------------------------ */
+
+static struct layer_op put_op(struct layer_table *t, const struct pl_layers_op *op, pl_id type)
+{
+	const struct pl_gwork w = { .op = op->op,
+				    .type = type,
+				    .dims = op->dims ? pl_derive_name(t, op->dims) : PL_NONE,
+				    .flops = op->flops,
+				    .bytes = op->bytes };
+
+	return (struct layer_op){ .name = pl_derive_name(t, op->name),
+				  .work = op->dims ? pl_derive_add_work(t->g, t->work, &w, t->err)
+						   : PL_NONE,
+				  .phase = op->phase };
+}
+
+static void put_row(struct layer_table *t, const struct pl_layers_row *row, pl_id type)
+{
+	struct layer x = { .module = pl_derive_name(t, row->name),
+			   .type = type,
+			   .param_bytes = row->param_bytes,
+			   .activation_bytes = row->activation_bytes,
+			   .output_bytes = row->output_bytes };
+	double flops = 0;
+
+	put_names(t, &x, row->name, row->tensor);
+	x.forward = (struct layer_ops){ (uint32_t)t->n_ops, row->n_forward };
+	x.backward = (struct layer_ops){ (uint32_t)t->n_ops + row->n_forward, row->n_backward };
+	for (uint32_t i = 0; i < row->n_forward + row->n_backward; i++) {
+		PL_DERIVE_ADD(t->err, t->op, t->n_ops, t->cap_ops, put_op(t, &row->op[i], type));
+		flops += row->op[i].flops > 0 ? (double)row->op[i].flops : 0;
+	}
+	x.weight = (int64_t)fmin(flops / 1000, 0x1p40);
+	if (t->n)
+		x.input_bytes = pl_min_i64(t->layer[t->n - 1].output_bytes, x.activation_bytes);
+	if (x.input_bytes)
+		x.input = put_name(t, "input of ", row->name);
+	PL_DERIVE_ADD(t->err, t->layer, t->n, t->cap, x);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
+
+static int begin_table(struct layer_table *t)
+{
+	uint32_t ranks = t->o->n_ranks;
+
+	pl_graph_init(t->g);
+	t->n_ranks = ranks;
+	if (ranks && (ranks == PL_NONE || ranks <= RANKS_MAX))
+		return 0;
+	return pl_fail(t->err, PL_EUSAGE, "%u ranks: there must be 1 to %d", ranks, RANKS_MAX);
+}
 
 static int generate(struct layer_table *t, const char *program)
 {
@@ -307,29 +381,56 @@ bool pl_derive_is_layers(const uint8_t *p, size_t n)
 							memmem(p + at, end - at, "backward_", 9));
 }
 
+/* The graph of a table whose layers are there. */
+static int end_table(struct layer_table *t)
+{
+	PL_CHECK(t->err->code);
+	PL_CHECK(generate(t, t->o->program ? t->o->program : "data-parallel"));
+	PL_CHECK(pl_derive_describe(t->g, NULL, t->err));
+	return put_algorithm(t->o, t->g, t->err);
+}
+
+static void free_table(struct layer_table *t, int rc)
+{
+	pl_free(t->layer);
+	pl_free(t->op);
+	if (rc < 0)
+		pl_graph_fini(t->g);
+}
+
 int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
 		     struct pl_err *err)
 {
-	struct reader r = { .table = { .o = o,
-				       .g = g,
-				       .err = err,
-				       .file = pl_in_name(in),
-				       .n_ranks = o->n_ranks } };
+	struct reader r = { .table = { .o = o, .g = g, .err = err, .file = pl_in_name(in) } };
 	int rc;
 
-	pl_graph_init(g);
-	if (!o->n_ranks || (o->n_ranks != PL_NONE && o->n_ranks > RANKS_MAX))
-		return pl_fail(err, PL_EUSAGE, "%u ranks: there must be 1 to %d", o->n_ranks,
-			       RANKS_MAX);
+	PL_TRY(begin_table(&r.table));
 	PL_TRY(read_table(&r, in, err));
-	PL_TRY(generate(&r.table, o->program ? o->program : "data-parallel"));
-	PL_TRY(pl_derive_describe(g, NULL, err));
-	PL_TRY(put_algorithm(o, g, err));
+	r.table.update = pl_derive_name(&r.table, "optimizer");
+	rc = end_table(&r.table);
 out:
 	pl_intern_fini(&r.seen);
 	pl_intern_fini(&r.tensors);
-	pl_free(r.table.layer);
-	if (rc < 0)
-		pl_graph_fini(g);
+	free_table(&r.table, rc);
+	return rc;
+}
+
+int pl_derive_layers_table(const struct pl_layers_table *table, const struct pl_layers_opts *o,
+			   struct pl_graph *g, struct pl_err *err)
+{
+	struct pl_derive_work work = { .cap = 0 };
+	struct layer_table t = { .o = o, .g = g, .err = err, .file = table->name, .work = &work };
+	pl_id type;
+	int rc;
+
+	PL_TRY(begin_table(&t));
+	type = pl_derive_name(&t, table->type);
+	t.update = pl_derive_name(&t, table->update);
+	for (size_t i = 0; i < table->n && !err->code; i++)
+		put_row(&t, &table->row[i], type);
+	rc = end_table(&t);
+out:
+	pl_derive_work_fini(&work);
+	free_table(&t, rc);
 	return rc;
 }

@@ -1,7 +1,8 @@
 /*
- * layers.h - the graph of a step that nobody has run: from a table of layers.
+ * layers.h - the graph of a step that nobody has run: from a table of layers, which is a file or
+ * the caller's.
  *
- * The table is CSV. Its header names the columns, in any order:
+ * The file is CSV. Its header names the columns, in any order:
  *
  *	layer               name; all names differ
  *	forward_ns          time of the layer's forward pass on one rank
@@ -32,6 +33,10 @@ struct pl_layers_opts {
 	 * negative. Not called for one rank. */
 	pl_ns (*transfer)(void *arg, int64_t bytes, uint32_t n_ranks);
 	const char *algorithm; /* of these all-reduces; NULL: unknown */
+	/* Data-parallel: gradients travel in buckets of so many bytes, as those of PyTorch's
+	 * DistributedDataParallel do; 0: those of each layer by themselves. */
+	int64_t bucket_bytes;
+	uint32_t passes; /* data-parallel: forward and backward passes of a step; 0: 1 */
 	/* The time of a message from one rank to another; NULL: no time. */
 	pl_ns (*message)(void *arg, int64_t bytes, uint32_t from, uint32_t to);
 	void *arg;
@@ -44,6 +49,30 @@ extern const struct pl_lang_schema pl_derive_programs; /* what the ranks of a jo
  */
 int pl_derive_layers(struct pl_in *in, const struct pl_layers_opts *o, struct pl_graph *g,
 		     struct pl_err *err) PL_MUST;
+
+/* An operation of a layer, without a duration: paceline-predict(1) gives it one. */
+struct pl_layers_op {
+	const char *name;     /* by which cost models know it */
+	uint8_t op, phase;    /* enum pl_operator, enum pl_phase */
+	const char *dims;     /* of its inputs, as struct pl_gwork has them; NULL: unknown */
+	int64_t flops, bytes; /* -1: unknown */
+};
+struct pl_layers_row {
+	const char *name, *tensor; /* of the layer and of its parameters; all names differ */
+	int64_t param_bytes, activation_bytes, output_bytes; /* as in the file */
+	const struct pl_layers_op *op;	/* those of the forward pass, then of the backward pass */
+	uint32_t n_forward, n_backward; /* at least 1 of each */
+};
+struct pl_layers_table {
+	const char *name; /* for messages */
+	const struct pl_layers_row *row;
+	size_t n;
+	const char *type;   /* of all elements */
+	const char *update; /* name of the optimiser's operation, whose input is the parameters */
+};
+/* The same from a table in memory. Nodes have phase, module (the layer) and work, too. */
+int pl_derive_layers_table(const struct pl_layers_table *table, const struct pl_layers_opts *o,
+			   struct pl_graph *g, struct pl_err *err) PL_MUST;
 /* Do these first bytes look like a table of layers? */
 bool pl_derive_is_layers(const uint8_t *p, size_t n);
 

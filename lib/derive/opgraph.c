@@ -448,58 +448,62 @@ static int find_layer(struct reader *t)
 
 /* ---- the graph ------------------------------------------------------------------------------- */
 
-struct placed {
-	uint32_t row, op; /* PL_NONE: a mark */
-	uint8_t phase;
-};
 struct step {
 	struct reader *t;
 	struct pl_program program;
-	struct placed *v; /* by operation of the program */
-	size_t n, cap;
-	pl_id mark[2];
 };
 
-static const struct placed a_mark = { PL_NONE, PL_NONE, PL_PH_UNKNOWN };
-
-static void put(struct step *s, struct placed what, int32_t layer)
+/* An operation behind all others. */
+static void put(struct step *s, struct pl_graph_program_op *x)
 {
 	struct reader *t = s->t;
-	struct pl_graph_program_op x = pl_graph_program_op_unknown;
-	bool mark = what.op == PL_NONE;
 	uint32_t id;
 
 	if (t->err->code)
 		return;
-	if (s->n >= OPS_MAX) {
+	if (s->program.n_ops >= OPS_MAX) {
 		pl_fail(t->err, PL_ELIMIT, "%s: more than %u operations; take a smaller --repeat",
 			t->file, OPS_MAX);
 		return;
 	}
-	x.role = mark ? PL_RO_MARK : PL_RO_COMPUTE;
-	x.kind = mark ? PL_K_STEP : PL_K_KERNEL;
-	x.flags = s->n ? PL_NF_IN_STEP : PL_NF_STEP_BEGIN;
-	x.name = mark ? s->mark[s->n > 0] : t->op[what.op].name;
-	x.layer = layer;
-	x.dur = 0;
-	if (pl_graph_program_add(&s->program, &x, &id, t->err) < 0 ||
+	x->flags = s->program.n_ops ? PL_NF_IN_STEP : PL_NF_STEP_BEGIN;
+	if (pl_graph_program_add(&s->program, x, &id, t->err) < 0 ||
 	    (id && pl_graph_program_after(&s->program, id - 1, PL_E_SEQ, t->err) < 0))
 		return;
-	PL_DERIVE_ADD(t->err, s->v, s->n, s->cap, what);
+}
+
+static void put_mark(struct step *s, const char *name)
+{
+	struct pl_graph_program_op x = pl_graph_program_op_unknown;
+
+	x.role = PL_RO_MARK;
+	x.kind = PL_K_STEP;
+	x.name = pl_derive_intern_text(s->t->err, &s->t->g->str, name);
+	put(s, &x);
+}
+
+static void put_ops(struct step *s, const struct ops *ops, struct pl_graph_program_op *x)
+{
+	for (uint32_t i = ops->first; i < ops->first + ops->n; i++) {
+		x->name = s->t->op[i].name;
+		x->work = s->t->op[i].work;
+		put(s, x);
+	}
 }
 
 static void put_row(struct step *s, size_t row, int32_t layer, bool backward)
 {
 	const struct row *x = &s->t->row[row];
-	const struct ops *first = backward ? &x->backward : &x->forward;
-	struct placed what = { (uint32_t)row, first->first,
-			       backward ? PL_PH_BACKWARD : PL_PH_FORWARD };
+	struct pl_graph_program_op op = pl_graph_program_op_unknown;
 
-	for (uint32_t i = 0; i < first->n; i++, what.op++)
-		put(s, what, layer);
-	what.op = x->added.first;
-	for (uint32_t i = 0; backward && i < x->added.n; i++, what.op++)
-		put(s, what, layer);
+	op.role = PL_RO_COMPUTE;
+	op.kind = PL_K_KERNEL;
+	op.layer = layer;
+	op.phase = backward ? PL_PH_BACKWARD : PL_PH_FORWARD;
+	op.module = x->name;
+	put_ops(s, backward ? &x->backward : &x->forward, &op);
+	if (backward)
+		put_ops(s, &x->added, &op);
 }
 
 /* All rows, the layer as often as it is repeated; in a backward pass from the last to the first. */
@@ -529,30 +533,6 @@ static void put_pass(struct step *s, bool backward)
 	}
 }
 
-/* What the nodes compute, and in which row. */
-static int describe(const struct step *s, const struct pl_graph_program_nodes *nodes)
-{
-	const struct reader *t = s->t;
-	struct pl_shape *x = &t->g->shape[0];
-
-	PL_CHECK(pl_alloc(&x->phase, x->n_nodes, sizeof(*x->phase), t->err));
-	PL_CHECK(pl_alloc(&x->module, x->n_nodes, sizeof(*x->module), t->err));
-	PL_CHECK(pl_alloc(&x->work, x->n_nodes, sizeof(*x->work), t->err));
-	memset(x->module, 0xff, x->n_nodes * sizeof(*x->module));
-	memset(x->work, 0xff, x->n_nodes * sizeof(*x->work));
-	for (size_t i = 0; i < s->n; i++) {
-		uint32_t node = nodes->first[nodes->at[0] + i];
-
-		x->phase[node] = s->v[i].phase;
-		if (s->v[i].op == PL_NONE)
-			continue;
-		x->module[node] = t->row[s->v[i].row].name;
-		x->work[node] = t->op[s->v[i].op].work;
-	}
-	t->g->described = true;
-	return 0;
-}
-
 static int make_step(struct reader *t)
 {
 	static const char *const resource[] = { "compute" };
@@ -563,20 +543,17 @@ static int make_step(struct reader *t)
 	};
 	int rc;
 
-	s.mark[0] = pl_derive_intern_text(t->err, &t->g->str, "step begin");
-	s.mark[1] = pl_derive_intern_text(t->err, &t->g->str, "step end");
-	put(&s, a_mark, -1);
+	put_mark(&s, "step begin");
 	put_pass(&s, false);
 	if (t->o->train)
 		put_pass(&s, true);
-	put(&s, a_mark, -1);
+	put_mark(&s, "step end");
 	PL_TRY(t->err->code);
 	PL_TRY(pl_graph_from_programs(&job, t->g, &nodes, t->err));
-	PL_TRY(describe(&s, &nodes));
+	t->g->described = true;
 out:
 	pl_graph_program_nodes_fini(&nodes);
 	pl_graph_program_fini(&s.program);
-	pl_free(s.v);
 	return rc;
 }
 

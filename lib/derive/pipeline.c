@@ -55,7 +55,7 @@ struct rank {
 
 static pl_ns weight(const struct layer_table *t, size_t i)
 {
-	return t->layer[i].forward_ns + t->layer[i].backward_ns;
+	return t->layer[i].weight;
 }
 
 /* How many parts are needed at least if none may take longer than `most`. */
@@ -81,10 +81,12 @@ static size_t parts_within(const struct layer_table *t, pl_ns most)
 static void cut_layers(struct pipeline *x)
 {
 	const struct layer_table *t = x->t;
-	pl_ns low = 0, high = t->total_ns; /* low: too little, high: enough */
+	pl_ns low = 0, high = 0; /* low: too little, high: enough */
 
-	for (size_t i = 0; i < t->n; i++)
+	for (size_t i = 0; i < t->n; i++) {
 		low = pl_max_i64(low, weight(t, i));
+		high += weight(t, i);
+	}
 	for (low--; high - low > 1;) {
 		pl_ns middle = low + (high - low) / 2;
 
@@ -187,6 +189,8 @@ static uint32_t put_message(struct pipeline *x, struct rank *r, unsigned what, u
 static void put_reduce(struct pipeline *x, struct rank *r, size_t layer)
 {
 	const struct layer_reduce reduce = { .layer = layer,
+					     .name = x->t->layer[layer].reduce,
+					     .bytes = x->t->layer[layer].param_bytes,
 					     .comm = x->n_messages + (uint32_t)layer,
 					     .group = r->stage,
 					     .ranks = x->replicas,
@@ -195,22 +199,6 @@ static void put_reduce(struct pipeline *x, struct rank *r, size_t layer)
 
 	r->last[PL_GENERATE_COMM] = x->reduce[r->replica * x->t->n + layer] =
 		pl_derive_put_reduce(x->t, r->p, &reduce, &x->total_ns);
-}
-
-/* One layer in one pass. */
-static void put_layer(struct pipeline *x, struct rank *r, bool forward, size_t layer,
-		      uint32_t chunk, uint32_t mb)
-{
-	const struct layer *l = &x->t->layer[layer];
-	struct pl_graph_program_op op = pl_graph_program_op_unknown;
-
-	op.name = forward ? l->forward : l->backward;
-	op.layer = (int32_t)layer;
-	op.mb = (int32_t)mb;
-	op.chunk = x->chunks > 1 ? (int32_t)chunk : -1;
-	op.dur = forward ? l->forward_ns : l->backward_ns;
-	r->computed = pl_derive_put_compute(x->t, r->p, &op, r->computed);
-	(forward ? x->forward : x->backward)[place(x, r, layer, mb)] = r->computed;
 }
 
 /* Microbatch, chunk and part of a pass, and the neighbours of the part: does data come from one,
@@ -257,10 +245,15 @@ static void put_pass(struct pipeline *x, struct rank *r, bool forward, uint32_t 
 
 	for (size_t i = 0; i < end - first; i++) {
 		size_t layer = forward ? first + i : end - 1 - i;
+		const struct layer_pass pass = { .layer = layer,
+						 .forward = forward,
+						 .mb = (int32_t)p.mb,
+						 .chunk = x->chunks > 1 ? (int32_t)p.chunk : -1,
+						 .after = r->computed,
+						 .data = i ? PL_NONE : x->receive[what][n] };
 
-		put_layer(x, r, forward, layer, p.chunk, p.mb);
-		if (!i)
-			pl_derive_put_after(x->t, r->p, x->receive[what][n], PL_E_DATA);
+		r->computed = pl_derive_put_pass(x->t, r->p, &pass);
+		(forward ? x->forward : x->backward)[place(x, r, layer, p.mb)] = r->computed;
 		if (!forward && p.mb == x->microbatches - 1 && x->replicas > 1 &&
 		    x->t->layer[layer].param_bytes > 0)
 			put_reduce(x, r, layer);
@@ -271,13 +264,15 @@ static void put_pass(struct pipeline *x, struct rank *r, bool forward, uint32_t 
 
 static void put_optimizer(struct pipeline *x, struct rank *r)
 {
-	struct pl_graph_program_op op = pl_graph_program_op_unknown;
+	int64_t bytes = 0;
+	pl_ns ns = 0;
 
 	for (uint32_t part = r->stage; part < x->parts; part += x->stages)
-		for (size_t i = x->cut[part]; i < x->cut[part + 1]; i++)
-			op.dur += x->t->layer[i].update_ns;
-	op.name = pl_derive_name(x->t, "optimizer");
-	x->optimizer[r->number] = pl_derive_put_compute(x->t, r->p, &op, r->computed);
+		for (size_t i = x->cut[part]; i < x->cut[part + 1]; i++) {
+			ns += x->t->layer[i].update_ns;
+			bytes = pl_add_sat(bytes, x->t->layer[i].param_bytes);
+		}
+	x->optimizer[r->number] = pl_derive_put_update(x->t, r->p, ns, bytes, r->computed);
 	if (r->last[PL_GENERATE_COMM])
 		pl_derive_put_after(x->t, r->p, r->last[PL_GENERATE_COMM], PL_E_DATA);
 }

@@ -32,7 +32,9 @@ const struct pl_graph_program_op pl_graph_program_op_unknown = { .comm = PL_NONE
 								 .layer = -1,
 								 .mb = -1,
 								 .chunk = -1,
-								 .peer = -1 };
+								 .peer = -1,
+								 .module = PL_NONE,
+								 .work = PL_NONE };
 
 void pl_graph_program_fini(struct pl_program *p)
 {
@@ -124,7 +126,10 @@ static unsigned columns_of(const struct pl_graph_program_job *job)
 		for (size_t i = 0; i < p->n_ops; i++)
 			has |= (p->op[i].mb >= 0 ? PL_HAS_mb : 0) |
 			       (p->op[i].chunk >= 0 ? PL_HAS_chunk : 0) |
-			       (p->op[i].peer >= 0 ? PL_HAS_peer : 0);
+			       (p->op[i].peer >= 0 ? PL_HAS_peer : 0) |
+			       (p->op[i].phase ? PL_HAS_phase : 0) |
+			       (p->op[i].module != PL_NONE ? PL_HAS_module : 0) |
+			       (p->op[i].work != PL_NONE ? PL_HAS_work : 0);
 	}
 	return has;
 }
@@ -182,6 +187,12 @@ static uint32_t put_node(struct builder *b, const struct pl_graph_program_op *op
 		s->chunk[i] = op->chunk;
 	if (s->peer)
 		s->peer[i] = type == PL_N_RENDEZVOUS ? -1 : op->peer;
+	if (s->phase)
+		s->phase[i] = op->phase;
+	if (s->module)
+		s->module[i] = op->module;
+	if (s->work)
+		s->work[i] = op->work;
 	s->off[i + 1] = s->n_edges;
 	b->dur[i] = dur;
 	return i;

@@ -19,6 +19,9 @@ struct pl_graph_program_op {
 	uint32_t group;			/* of the graph, PL_NONE */
 	int64_t bytes;			/* -1 unknown */
 	int32_t layer, mb, chunk, peer; /* -1 none */
+	uint8_t phase;			/* enum pl_phase */
+	pl_id module;			/* PL_NONE: unknown */
+	uint32_t work;			/* row of the graph's work, PL_NONE: unknown */
 	pl_ns dur;			/* of a communication: from the last arrival on */
 	uint32_t dep, n_deps;
 };

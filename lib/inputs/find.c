@@ -11,6 +11,7 @@
 #include "derive/layers.h"
 #include "inputs/inputs.h"
 #include "io/container.h"
+#include "plan/job.h"
 
 #define LOOK   ((size_t)64 << 10) /* bytes that a probe wants */
 #define PACKED ((size_t)16 << 10) /* ... and of a gzip that hold about as many */
@@ -118,6 +119,7 @@ static int recognise(const struct pl_inputs_opts *o, struct pl_input *i, struct 
 		i->et = !o->forced && l.n && pl_import_et_probe(l.p, l.n);
 		i->known = !l.n || is_known_format(&l);
 		i->layers = l.n && pl_derive_is_layers(l.p, l.n);
+		i->job = l.n && !i->known && !i->layers && pl_job_probe(l.p, l.n);
 	}
 	pl_in_close(l.held);
 	return rc;

@@ -25,6 +25,11 @@ static int refuse(const struct pl_input *i, struct pl_err *err)
 		return pl_fail(err, PL_EDATA,
 			       "%s: this is a table of layers; type: graph %s | replay", name,
 			       name);
+	if (i->job)
+		return pl_fail(err, PL_EDATA,
+			       "%s: this is a job that has not run; type: graph %s | predict -m "
+			       "MODEL --device=NAME -O graph | replay",
+			       name, name);
 	return pl_fail(err, PL_EDATA, "%s: this is a %s, not a graph or a trace; %s", name,
 		       pl_container_kind_name(i->kind, kind), pl_container_kind_use(i->kind));
 }
@@ -40,7 +45,8 @@ int pl_inputs_are_graphs(const struct pl_inputs *in, bool *graphs, struct pl_err
 		if (kind == PL_KIND_GRAPH) {
 			graph = &in->v[i];
 			n++;
-		} else if (in->v[i].layers || (kind && kind != PL_KIND_TRACE && kind != PL_NONE)) {
+		} else if (in->v[i].layers || in->v[i].job ||
+			   (kind && kind != PL_KIND_TRACE && kind != PL_NONE)) {
 			return refuse(&in->v[i], err);
 		}
 	}

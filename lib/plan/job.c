@@ -1,7 +1,9 @@
 /*
  * Jobs: paceline-job(5), the schema; read, set by options, written. Linear.
  */
+#include <ctype.h>
 #include <math.h>
+#include <unistd.h>
 
 #include "core/words.h"
 #include "plan/internal.h"
@@ -292,6 +294,40 @@ int pl_job_read(struct pl_in *in, const char *name, struct pl_job *j, struct pl_
 	if (rc < 0)
 		pl_job_fini(j);
 	return rc;
+}
+
+bool pl_job_probe(const uint8_t *p, size_t n)
+{
+	char word[32];
+	size_t at = 0, end;
+
+	for (;;) { /* blanks, and lines of comments */
+		while (at < n && strchr(" \t\r\n", p[at]) && p[at])
+			at++;
+		if (at == n || p[at] != '#')
+			break;
+		while (at < n && p[at] != '\n')
+			at++;
+	}
+	for (end = at; end < n && end - at < sizeof(word) && (p[end] == '-' || isalpha(p[end]));)
+		end++;
+	if (end == n || end - at >= sizeof(word) || (p[end] != ' ' && p[end] != '\t'))
+		return false;
+	memcpy(word, p + at, end - at);
+	word[end - at] = '\0';
+	return !strcmp(word, "paceline-job") || pl_lang_row(&pl_job_schema, word);
+}
+
+int pl_job_model(const struct pl_job *j, const char *path, struct pl_model *m, struct pl_err *err)
+{
+	const char *slash = strrchr(path, '/'), *model = j->model;
+	char in_folder[1024];
+
+	snprintf(in_folder, sizeof(in_folder), "%.*s%s", slash ? (int)(slash - path + 1) : 0, path,
+		 model);
+	if (slash && !pl_model_is_preset(model) && access(model, R_OK) && !access(in_folder, R_OK))
+		model = in_folder;
+	return pl_model_parse(model, m, err);
 }
 
 int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err)

@@ -58,6 +58,12 @@ void pl_job_init(struct pl_job *j);
 void pl_job_fini(struct pl_job *j);
 /* pl_job_check() is not part of it: statements may still be set. */
 int pl_job_read(struct pl_in *in, const char *name, struct pl_job *j, struct pl_err *err) PL_MUST;
+/* Do these first bytes look like a job? Their first word is a statement of jobs. */
+bool pl_job_probe(const uint8_t *p, size_t n);
+/* The model of a job that was read from `path`: a preset, or a file, whose name counts as it stands
+ * or in the folder of the job. */
+int pl_job_model(const struct pl_job *j, const char *path, struct pl_model *m,
+		 struct pl_err *err) PL_MUST;
 /* Every statement that is not the default; read back, it is the same job. */
 int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err) PL_MUST;
 /* One statement, as of an option "--set batch=128" or "--set 'optimizer adam lr=0.001'", in place

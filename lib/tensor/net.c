@@ -29,8 +29,11 @@ static int no_memory(const struct pl_net *net, size_t bytes, const char *what, s
 
 int pl_net_alloc(struct pl_net *net, void *out, size_t bytes, const char *what, struct pl_err *err)
 {
-	void *p = net->be->alloc(net->ctx, bytes ? bytes : 64);
+	void *p;
 
+	if (net->outline)
+		return 0;
+	p = net->be->alloc(net->ctx, bytes ? bytes : 64);
 	if (!p)
 		return no_memory(net, bytes, what, err);
 	net->taken += bytes;
@@ -130,6 +133,27 @@ int pl_net_new(const struct pl_layer *layer, size_t n, const struct pl_net_opts 
 	PL_TRY(pl_net_plan_acts(net, err));
 	PL_TRY(pl_net_init(net, err));
 	pl_net_changed(net);
+	*out = net;
+	net = NULL;
+out:
+	pl_net_free(net);
+	return rc;
+}
+
+int pl_net_outline(const struct pl_layer *layer, size_t n, int batch, struct pl_net **out,
+		   struct pl_err *err)
+{
+	struct pl_net *net;
+	int rc;
+
+	*out = NULL;
+	PL_CHECK(pl_alloc(&net, 1, sizeof(*net), err));
+	net->be = &pl_backend_cpu;
+	net->o = (struct pl_net_opts){ .batch = batch, .in_place = true };
+	net->outline = true;
+	PL_TRY(pl_net_build(net, layer, n, err));
+	PL_TRY(pl_net_plan_back(net, err));
+	PL_TRY(pl_net_plan_acts(net, err));
 	*out = net;
 	net = NULL;
 out:
@@ -244,7 +268,22 @@ struct pl_net_sizes pl_net_sizes(const struct pl_net *net, uint32_t layer)
 	return s;
 }
 
-void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_phase phase, enum pl_precision p)
+void pl_net_kernel_name(const struct pl_net *net, uint32_t layer, enum pl_net_phase phase,
+			char *out, size_t size)
+{
+	static const char *const word[] = { "forward", "backward" };
+	const struct pl_net_sizes s = pl_net_sizes(net, layer);
+	const char *op = net->layer[layer].op;
+	bool window = s.kernel > 0 && s.k <= 0, ends = phase && s.ends && s.k > 0;
+
+	if (window) /* it decides how long pooling takes */
+		snprintf(out, size, "%s%.0f.%s", op, s.kernel, word[phase]);
+	else
+		snprintf(out, size, "%s.%s%s", op, word[phase], ends ? "_end" : "");
+}
+
+void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_net_phase phase,
+		      enum pl_precision p)
 {
 	net->layer[layer].precision[phase] = p;
 	net->changes++;
@@ -307,7 +346,7 @@ static int put_batch(struct pl_net *net, const struct pl_batch_io *b, struct pl_
 	return 0;
 }
 
-static void hook(const struct pl_net *net, bool begin, uint32_t layer, enum pl_phase p)
+static void hook(const struct pl_net *net, bool begin, uint32_t layer, enum pl_net_phase p)
 {
 	if (begin && net->hooks.begin)
 		net->hooks.begin(net->hooks.arg, layer, p, net->again);
@@ -404,6 +443,17 @@ void pl_net_record(struct pl_net *net, int pass, uint64_t arg)
 
 	if (net->o.graphs && net->be->graph)
 		net->be->graph(net->ctx, pass && whole ? pl_hash(what, sizeof(what)) | 1 : 0);
+}
+
+int pl_net_outputs(struct pl_net *net, float *y, struct pl_err *err)
+{
+	const struct pl_node *nd = &net->node[net->n - 1];
+	size_t n = (size_t)net->samples * (size_t)nd->rows * (size_t)nd->c;
+
+	if (!net->eval || net->o.store != PL_STORE_FP32)
+		return pl_fail(err, PL_EINTERNAL, "outputs of a pass that was no evaluation");
+	net->be->get(net->ctx, y, pl_net_value(net, nd->x), n * sizeof(*y));
+	return net->be->sync(net->ctx, err);
 }
 
 int pl_net_losses(struct pl_net *net, uint32_t n, struct pl_loss_sum *sum, struct pl_err *err)

@@ -87,12 +87,12 @@ struct pl_net_sizes {
 };
 
 struct pl_net; /* opaque */
-enum pl_phase { PL_PHASE_FORWARD, PL_PHASE_BACKWARD };
+enum pl_net_phase { PL_PHASE_FORWARD, PL_PHASE_BACKWARD };
 struct pl_net_hooks { /* each may be NULL */
 	void *arg;
 	/* around the work of a layer; `again`: recomputation of a forward pass */
-	void (*begin)(void *arg, uint32_t layer, enum pl_phase p, bool again);
-	void (*end)(void *arg, uint32_t layer, enum pl_phase p, bool again);
+	void (*begin)(void *arg, uint32_t layer, enum pl_net_phase p, bool again);
+	void (*end)(void *arg, uint32_t layer, enum pl_net_phase p, bool again);
 	/* the gradients of tensors first .. first + n - 1 are final */
 	void (*ready)(void *arg, uint32_t first, uint32_t n);
 };
@@ -120,6 +120,13 @@ struct pl_net_view {
 };
 struct pl_net_view pl_net_view(const struct pl_net *net);
 struct pl_net_sizes pl_net_sizes(const struct pl_net *net, uint32_t layer);
+/* The name that cost models know the pass of a layer by: "dense.forward", "maxpool2.backward";
+ * "dense.backward_end" where nobody wants the gradient of the input. */
+void pl_net_kernel_name(const struct pl_net *net, uint32_t layer, enum pl_net_phase phase,
+			char *out, size_t size);
+/* A network without memory, which has only its view (without addresses) and its sizes. */
+int pl_net_outline(const struct pl_layer *layer, size_t n, int batch, struct pl_net **net,
+		   struct pl_err *err) PL_MUST;
 
 /* A host batch: x (B, input) or ids (B, T); y classes (B) or (B, T), or floats (B, output). */
 struct pl_batch_io {
@@ -135,6 +142,8 @@ struct pl_batch_io {
  * range; else the failure of a device. */
 int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key, bool eval,
 		   double *loss, int64_t *hits, struct pl_err *err) PL_MUST;
+/* What came into the loss in the last forward pass, which was an evaluation: (samples, outputs). */
+int pl_net_outputs(struct pl_net *net, float *y, struct pl_err *err) PL_MUST;
 /* The losses of the last n forward passes, the oldest first. Waits for all work of the device. */
 #define PL_NET_LOSSES 64
 int pl_net_losses(struct pl_net *net, uint32_t n, struct pl_loss_sum *sum,
@@ -159,7 +168,8 @@ int pl_net_recompute(struct pl_net *net, const char *const *layer, size_t n,
  * Parameters, gradients, activations and the state of the optimiser are always float32. A forward
  * pass for recomputation or evaluation has the precision of training.
  */
-void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_phase phase, enum pl_precision p);
+void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_net_phase phase,
+		      enum pl_precision p);
 
 /* ---- optimisers ------------------------------------------------------------------------------ */
 

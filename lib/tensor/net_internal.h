@@ -152,6 +152,7 @@ struct pl_net {
 	/* of the last forward() */
 	int samples;
 	bool eval, again, can_go_back, opened;
+	bool outline; /* it has no memory */
 };
 
 static inline float *pl_net_weight(const struct pl_net *net, uint32_t t)
@@ -231,7 +232,8 @@ int pl_net_init(struct pl_net *net, struct pl_err *err) PL_MUST;
 
 /* ---- net.c ---------------------------------------------------------------------------------- */
 
-/* Memory of the backend, at least 64 bytes; PL_ENOMEM names `what` and the memory that there is. */
+/* Memory of the backend, at least 64 bytes; PL_ENOMEM names `what` and the memory that there is. An
+ * outline gets none. */
 int pl_net_alloc(struct pl_net *net, void *out, size_t bytes, const char *what,
 		 struct pl_err *err) PL_MUST;
 /* The calls up to pl_net_record(net, 0, 0) are those of one type of pass, with this argument. */

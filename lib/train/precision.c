@@ -18,11 +18,11 @@ static bool multiplies(const struct pl_net_layer *l)
 /* Finds the layer and the pass of an operation; false: no such operation. "recompute" repeats the
  * forward pass to the bit. Operations that belong to no layer have no products: *at is n. */
 static bool operation(const struct pl_net_layer *layer, uint32_t n, const char *name, uint32_t *at,
-		      enum pl_phase *phase)
+		      enum pl_net_phase *phase)
 {
 	static const struct {
 		const char *word;
-		enum pl_phase phase;
+		enum pl_net_phase phase;
 	} passes[] = { { "forward ", PL_PHASE_FORWARD },
 		       { "recompute ", PL_PHASE_FORWARD },
 		       { "backward ", PL_PHASE_BACKWARD } };
@@ -50,7 +50,7 @@ static enum pl_precision precision_of(const char *word)
 	return !strcmp(word, "bf16") ? PL_BF16 : !strcmp(word, "tf32") ? PL_TF32 : PL_FP32;
 }
 
-static void set(struct pl_worker *w, uint32_t layer, enum pl_phase phase, enum pl_precision p)
+static void set(struct pl_worker *w, uint32_t layer, enum pl_net_phase phase, enum pl_precision p)
 {
 	if (multiplies(&w->view.layer[layer]))
 		pl_net_precision(w->net, layer, phase, p);
@@ -65,7 +65,7 @@ static void set_all(struct pl_worker *w, enum pl_precision p)
 static int apply_rewrite(struct pl_worker *w, const struct pl_rewrite *rw, struct pl_err *err)
 {
 	enum pl_precision precision = precision_of(rw->word);
-	enum pl_phase phase = PL_PHASE_FORWARD;
+	enum pl_net_phase phase = PL_PHASE_FORWARD;
 	uint32_t at, n = w->view.n_layers;
 
 	if (!strcmp(rw->word, "fp16") || !strcmp(rw->word, "fp8"))

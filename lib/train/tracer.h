@@ -51,7 +51,7 @@ int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_bu
 			  struct pl_err *err) PL_MUST;
 /* The name of a layer's operation; again: its forward pass, made again by recomputation. */
 static inline pl_id pl_train_tracer_layer(const struct pl_tracer *t, uint32_t layer,
-					  enum pl_phase p, bool again)
+					  enum pl_net_phase p, bool again)
 {
 	return t->layer[3 * layer + (p == PL_PHASE_BACKWARD ? 2 : again)];
 }

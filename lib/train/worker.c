@@ -54,7 +54,7 @@ static struct pl_rec_event event_of(const struct pl_worker *w, uint8_t kind, pl_
 	return e;
 }
 
-static void layer_begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
+static void layer_begin(void *arg, uint32_t layer, enum pl_net_phase p, bool again)
 {
 	struct pl_worker *w = arg;
 	struct pl_tracer *t = w->o.tracer;
@@ -64,7 +64,7 @@ static void layer_begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
 		pl_train_tracer_range(t, pl_train_tracer_layer(t, layer, p, again), true);
 }
 
-static void layer_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
+static void layer_end(void *arg, uint32_t layer, enum pl_net_phase p, bool again)
 {
 	struct pl_worker *w = arg;
 	struct pl_tracer *t = w->o.tracer;

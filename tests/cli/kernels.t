@@ -10,18 +10,18 @@ holds sheets/this.json '"Num_Sm": 1,' "... of one thread"
 holds sheets/this.json '"SingleFLOPs": [1-9]' "... it computes"
 holds sheets/this.json '"Mem_Bw": [0-9]' "... it moves bytes"
 
-status 0 "layers of networks" "$BIN/run" -q --bench kernels --networks 6 --iterations 3 -O csv -o kernels.csv
+status 0 "layers of networks" "$BIN/run" -q --bench kernels --networks 12 --iterations 3 -O csv -o kernels.csv
 check "the columns" test "$(head -n 1 kernels.csv)" = op,network,device,batch,m,n,k,rows,columns,in,size,kernel,stride,padding,time_ns,least_ns
-check "each network has an optimiser and a loss" test "$(grep -c '^update' kernels.csv)" = 6 -a "$(grep -c '^loss.forward' kernels.csv)" = 6
+check "each network has an optimiser and a loss" test "$(grep -c '^update' kernels.csv)" = 12 -a "$(grep -c '^loss.forward' kernels.csv)" -ge 9
 for op in 'dense\.forward' 'dense\.backward' 'conv\.forward' 'conv\.backward_end' 'attention\.backward' 'layernorm\.forward' \
 	'embedding\.forward' 'update\.sgd' 'update\.adamw'; do
 	check "there is $op" grep -q "^$op," kernels.csv
 done
 check "the time is a median: not below the shortest" awk -F , 'NR > 1 && !($16 > 0 && $15 >= $16) { exit 1 }' kernels.csv
 check "a product makes its rows and columns" awk -F , '/^dense/ && !($4 == 1 && $5 == $8 && $6 == $9) { exit 1 }' kernels.csv
-"$BIN/run" -q --bench kernels --networks 6 --iterations 1 -O csv | cut -d , -f 1-14 >again
+"$BIN/run" -q --bench kernels --networks 12 --iterations 1 -O csv | cut -d , -f 1-14 >again
 check "a seed means the same networks" sh -c 'cut -d , -f 1-14 kernels.csv | grep "^dense" >one && grep "^dense" again | cmp -s - one'
-"$BIN/run" -q --bench kernels --networks 6 --iterations 1 --seed 2 -O csv | cut -d , -f 1-14 >other
+"$BIN/run" -q --bench kernels --networks 12 --iterations 1 --seed 2 -O csv | cut -d , -f 1-14 >other
 check "... another one others" sh -c '! cmp -s again other'
 
 status 0 "a model of them" "$BIN/predict" -q --train --schema=run --devices=sheets -o this.model kernels.csv
@@ -40,6 +40,54 @@ check "... its optimiser has all parameters" grep -q '^update.adamw,.*,1,96[0-9]
 status 0 "how long they take" "$BIN/predict" -q -m this.model --devices=sheets queries.csv
 check "... each has a time" awk -F , 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "latency_ns") at = i; next }
 	!($at > 0) { exit 1 }' "$TMP/out"
+
+# the graph of its step: names are in column 8 of its text, the phase in 16, the module in 17
+status 0 "the graph of a job" "$BIN/graph" -q -o my.graph my.job
+"$BIN/graph" -O text my.graph >my.text
+# nodes FILE NAME [PHASE]: how many there are
+nodes() {
+	awk -F '\t' -v name="$2" -v phase="${3:-}" '$1 == "node" && $8 == name && (phase == "" || $16 == phase)' "$1" | wc -l
+}
+awk -F '\t' '$1 == "node" && $4 == "compute" && $8 != "nothing" { print $8 }' my.text | sort >nodes
+check "... has the kernels that run lists" sh -c 'cut -d , -f 1 queries.csv | sed 1d | sort | cmp -s - nodes'
+check "... with phase and module" awk -F '\t' '$8 == "dense.forward" && $16 == "forward" && $17 == "0" { found = 1 } END { exit !found }' my.text
+check "... and work" grep -qx "$(printf 'work\t0\tmatmul\tfloat32\t\[\[32,64\],\[64,128\]\]\t524288\t57344')" my.text
+# a name is known if 20 layers that have it were measured
+"$BIN/run" -q --bench kernels --networks 75 --iterations 1 -O csv -o more.csv
+"$BIN/predict" -q --train --no-intervals --schema=run --devices=sheets -o more.model more.csv
+status 0 "... and times, by the model" "$BIN/predict" -q -m more.model --devices=sheets --device=this -O graph -o timed.graph my.graph
+"$BIN/predict" -q -m more.model --devices=sheets queries.csv >times.csv
+"$BIN/replay" -q --no-worth -O json timed.graph >report.json
+check "... as the table has them" awk -F , 'NR == FNR { if (match($0, /"replayed_ns":[0-9]+/) && !step) step = substr($0, RSTART + 14, RLENGTH - 14); next }
+	FNR == 1 { for (i = 1; i <= NF; i++) if ($i == "latency_ns") at = i; next }
+	{ sum += $at } END { print "# " step ", " sum; exit !(step > 0.999 * sum && step < 1.001 * sum) }' report.json times.csv
+"$BIN/graph" -q --ranks 4 -O text my.job >four.text
+check "four ranks reduce gradients, of all layers together" test "$(nodes four.text 'allreduce bucket 0')" = 9
+sed 's/^batch.*/batch 32\naccumulate 2/' my.job >twice.job
+"$BIN/graph" -q -O text twice.job >twice.text
+check "a batch in two parts has two passes" test "$(nodes twice.text dense.forward)" = 4
+"$BIN/graph" -q --operators -O text my.job >operators.text
+check "kernels of libraries: two products in the backward pass, one at its end" test \
+	"$(nodes operators.text linear input-gradient) $(nodes operators.text linear weight-gradient)" = "1 2"
+check "... and the activation that run fuses" test "$(nodes operators.text relu)" = 2
+for model in cnn:3x16x16,classes=10 gpt:layers=2,heads=2,width=64,context=32,vocab=64; do
+	sed "s/^model.*/model $model/" my.job >more.job
+	status 0 "$model" sh -c '"$BIN/graph" -q more.job | "$BIN/predict" -m this.model --devices=sheets --device=this -O graph -o more.graph -'
+	check "... no operation is without a time" no grep -q "have no time" "$TMP/err"
+	status 0 "... nor of its kernels, here by their family" sh -c '"$BIN/graph" -q --operators more.job |
+		"$BIN/predict" -m this.model --devices=sheets --device=this -O graph -o more.graph -'
+	check "... has a time" no grep -q "have no time" "$TMP/err"
+done
+status 0 "a pipeline" "$BIN/graph" -q --program "pipeline schedule=1f1b stages=2 microbatches=4" -O stat more.job
+status 2 "operators" "$BIN/graph" --operators my.graph
+says 'is for jobs' "... are those of jobs"
+sed 1d my.job >bare.job
+status 0 "a job without its first line" "$BIN/graph" -q -O stat bare.job
+sed '/^model/d' my.job >none.job
+status 3 "a job without a model" "$BIN/graph" none.job
+says 'no statement "model"' "... says so"
+check "any call may fail, of its graph" "$SRC/tests/fault/torture" -n 60 "$BIN/graph" my.job
+
 status 2 "a job is not measured" "$BIN/run" --bench kernels my.job
 status 2 "networks" "$BIN/run" --bench kernels --networks 0
 says 'networks: from 1 to 1000000' "... are 1 or more"

@@ -82,10 +82,10 @@ for k in 4 16; do
 done
 # 3/4 of 410 us forward and 810 us backward
 status 0 "its path" "$BIN/replay" -O csv --table=path --what-if "accumulate 4" "$TMP/net.graph"
-check "... begins with three of four microbatches" grep -q '^[0-9.]*,915000,1,kernel,[0-9]*,earlier microbatches$' "$TMP/out"
+check "... begins with three of four microbatches" grep -q '^[0-9.]*,915000,1,915000,kernel,[0-9]*,earlier microbatches$' "$TMP/out"
 check "... and has no latency" no grep -q latency "$TMP/out"
 status 0 "twice accumulated" "$BIN/replay" -O csv --table=path --what-if "accumulate 2" --what-if "accumulate 2" "$TMP/net.graph"
-check "... is the same" grep -q '^[0-9.]*,915000,1,kernel,[0-9]*,earlier microbatches$' "$TMP/out"
+check "... is the same" grep -q '^[0-9.]*,915000,1,915000,kernel,[0-9]*,earlier microbatches$' "$TMP/out"
 printf 'paceline-plan 1\naccumulate 4\n' >"$TMP/plan"
 half="scale kind=kernel by 0.5"
 "$BIN/replay" -O csv --table=steps -p "$TMP/plan" --what-if "$half" "$TMP/net.graph" >"$TMP/x"
@@ -102,7 +102,7 @@ status 2 "an empty program" "$BIN/graph" --program '' "$TMP/net.csv"
 status 2 "no bandwidth" "$BIN/graph" --bandwidth 0 "$TMP/net.csv"
 for option in --ranks=4 --program=data-parallel --topology=1x4 --algorithm=ring --bandwidth=12G --latency=5us; do
 	status 2 "$option with a graph" "$BIN/graph" -O stat $option "$g"
-	says "net.graph: no table of layers; .*${option%=*}.* are for these" "... says why"
+	says "net.graph: no table of layers and no job; .*${option%=*}.* are for these" "... says why"
 done
 status 2 "more ranks than the topology has" "$BIN/graph" --topology 1x4 --ranks 8 "$TMP/net.csv"
 says '--topology: 4 ranks for a job of 8; name hosts for all of them' "... says so"

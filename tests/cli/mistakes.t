@@ -54,6 +54,7 @@ fi
 # ---- the next command ---------------------------------------------------------------------------
 
 printf 'paceline-plan 1\nscale kind=comm by=0.5\n' >text.plan
+echo "words that mean nothing" >words
 "$BIN/plan" -q -o job.plan text.plan
 status 3 "merge: a profiler's file" "$BIN/merge" -o m rank0.json
 says '^merge: rank0.json: not a paceline trace; import it first (type: trace FILE... | merge)$' "... says what to type"
@@ -71,9 +72,11 @@ for p in replay graph; do
 	status 2 "$p: a graph among files of a profiler" "$BIN/$p" -o x rank0.json job.graph rank1.json
 	says "^$p: job.graph: this is a graph among other files; name graphs alone, or" "... is named"
 	check "... and nothing is written" test ! -e x
-	status 3 "$p: a text that nobody knows" "$BIN/$p" -o x a.job
-	says 'trace: a.job: byte 0: no known trace format; name it .*(type: trace --from=NAME FILE; ' "... says how to name its format"
+	status 3 "$p: a text that nobody knows" "$BIN/$p" -o x words
+	says 'trace: words: byte 0: no known trace format; name it .*(type: trace --from=NAME FILE; ' "... says how to name its format"
 done
+status 3 "replay: a job" "$BIN/replay" a.job
+says 'a.job: this is a job that has not run; type: graph a.job | predict -m MODEL .* | replay$' "... says what to type"
 status 3 "replay: a table of layers" "$BIN/replay" "$SRC/samples/layers/resnet-50.csv"
 says 'resnet-50.csv: this is a table of layers; type: graph .*/resnet-50.csv | replay$' "... says what to type"
 cp job.graph two.graph

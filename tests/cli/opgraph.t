@@ -96,7 +96,7 @@ d,Linear,"[['Linear', (512, 512, 512)]]"
 END
 "$BIN/graph" -f opgraph relu.csv >relu.graph
 status 0 "durations from a model" "$BIN/predict" -m k.model --device=dev -O graph relu.graph
-says "1 of 4 operations keep their durations, because the model does not know them (\"linear\")" "what it does not know is counted"
+says "1 of 4 operations have no time, because the model does not know them (\"linear\")" "what it does not know is counted"
 cp out filled.graph
 step() { "$BIN/replay" -q --no-worth -O json "$1" | sed -n 's/.*"replayed_ns":\([0-9]*\).*/\1/p' | head -n 1; }
 echo relu,64,65536 | sed '1i OPName,B,H' | "$BIN/predict" -m k.model --device=dev | tail -n 1 | cut -d , -f 4 >one

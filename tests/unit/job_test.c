@@ -318,9 +318,33 @@ static void samples(void)
 	}
 }
 
+static void probe(void)
+{
+	static const struct {
+		const char *text;
+		bool job;
+	} cases[] = {
+		{ "paceline-job 1\nmodel x\n", true },
+		{ "# mine\n\n  model mlp:2-2\n", true },
+		{ "batch\t64\n", true },
+		{ "layer,forward_ns\nbatch 64\n", false },
+		{ "batches 64\n", false },
+		{ "model", false },
+		{ "# model x\n", false },
+		{ "", false },
+		{ "a-word-that-is-much-longer-than-any-statement x\n", false },
+	};
+
+	for (size_t i = 0; i < PL_LEN(cases); i++)
+		ok(pl_job_probe((const uint8_t *)cases[i].text, strlen(cases[i].text)) ==
+			   cases[i].job,
+		   "case %zu is %s", i, cases[i].job ? "a job" : "none");
+}
+
 int main(void)
 {
 	text();
+	probe();
 	defaults();
 	options();
 	errors();

@@ -248,9 +248,71 @@ static void test_unknown(void)
 	pl_graph_fini(&g);
 }
 
+/* ---- tables of a caller ---------------------------------------------------------------------- */
+
+/* Three layers, of which two have parameters of 3 MiB each; passes of one and two operations. */
+static void test_table(void)
+{
+	static const struct pl_layers_op op[] = {
+		{ "dense.forward", PL_OP_MATMUL, PL_PH_FORWARD, "[[8,4],[4,2]]", 128, 96 },
+		{ "input", PL_OP_MATMUL, PL_PH_INPUT_GRAD, "[[8,2],[2,4]]", 128, 96 },
+		{ "weight", PL_OP_MATMUL, PL_PH_WEIGHT_GRAD, "[[4,8],[8,2]]", 128, 96 },
+		{ "nothing", PL_OP_UNKNOWN, PL_PH_FORWARD, NULL, -1, -1 },
+		{ "nothing", PL_OP_UNKNOWN, PL_PH_BACKWARD, NULL, -1, -1 },
+	};
+	static const struct pl_layers_row row[] = {
+		{ "a", "a", 3 << 20, 64, 64, op, 1, 2 },
+		{ "flat", "flat", 0, 64, 64, op + 3, 1, 1 },
+		{ "b", "b", 3 << 20, 64, 64, op, 1, 2 },
+	};
+	const struct pl_layers_table table = {
+		.name = "x", .row = row, .n = 3, .type = "float32", .update = "update.sgd"
+	};
+	struct pl_layers_opts o = { .n_ranks = 2, .transfer = transfer, .arg = &cost, .passes = 2 };
+	struct pl_graph g;
+	struct pl_err err = { 0 };
+	const struct pl_shape *s;
+	uint32_t i, reduces = 0, forwards = 0;
+
+	if (!ok(pl_derive_layers_table(&table, &o, &g, &err) == 0, "a table of a caller %s",
+		err.msg))
+		return;
+	s = &g.shape[0];
+	i = find(&g, 1, "input", PL_RO_COMPUTE);
+	ok(i != PL_NONE && s->phase[i] == PL_PH_INPUT_GRAD && g.work[s->work[i]].flops == 128 &&
+		   !strcmp(pl_intern_get(&g.str, s->module[i]), "b"),
+	   "an operation has phase, work and module");
+	i = find(&g, 0, "update.sgd", PL_RO_COMPUTE);
+	ok(i != PL_NONE && s->phase[i] == PL_PH_OPTIMIZER &&
+		   !strcmp(pl_intern_get(&g.str, g.work[s->work[i]].dims), "[[1572864]]"),
+	   "the update has all parameters");
+	for (i = 0; i < s->n_nodes; i++) {
+		reduces += s->role[i] == PL_RO_TRANSFER;
+		forwards += !strcmp(pl_intern_get(&g.str, s->name[i]), "dense.forward");
+	}
+	is_i64(reduces, 2 * 2, "each layer reduces its gradients, in the last pass");
+	is_i64(forwards, 2 * 2 * 2, "two passes of two layers on two ranks");
+	ok(pl_graph_valid(&g, &err), "a valid graph %s", err.msg);
+	pl_graph_fini(&g);
+
+	o.bucket_bytes = 25 << 20;
+	o.passes = 0;
+	if (!ok(pl_derive_layers_table(&table, &o, &g, &err) == 0, "buckets %s", err.msg))
+		return;
+	s = &g.shape[0];
+	i = find(&g, 0, "allreduce bucket 0", PL_RO_TRANSFER);
+	ok(i != PL_NONE && s->bytes[i] == 3 << 20, "the first has 1 MiB or the layer that ends it");
+	i = find(&g, 0, "allreduce bucket 1", PL_RO_TRANSFER);
+	ok(i != PL_NONE && s->bytes[i] == 3 << 20, "the other one the rest");
+	pl_graph_fini(&g);
+	o.n_ranks = 0;
+	ok(pl_derive_layers_table(&table, &o, &g, &err) == PL_EUSAGE, "no ranks: %s", err.msg);
+}
+
 int main(void)
 {
 	test_small();
+	test_table();
 	test_alone();
 	test_refused();
 	test_unknown();

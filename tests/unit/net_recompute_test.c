@@ -8,7 +8,7 @@ struct seen {
 	uint32_t again;
 };
 
-static void on_begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
+static void on_begin(void *arg, uint32_t layer, enum pl_net_phase p, bool again)
 {
 	(void)layer;
 	((struct seen *)arg)->again += again && p == PL_PHASE_FORWARD;

@@ -273,6 +273,70 @@ static void test_shards(const char *text, const struct pl_backend *be, const cha
 	pl_net_free(part);
 }
 
+/* ---- what there is without memory, and what comes out ---------------------------------------- */
+
+static void test_outline(const char *text, const char *what)
+{
+	const struct pl_net_opts o = { .batch = 4, .threads = 1, .in_place = true };
+	struct fix_model m = { .n = 0 };
+	struct pl_net *net = NULL, *outline = NULL;
+	struct pl_err err = { 0 };
+	struct pl_net_view a, b;
+	bool same = true;
+
+	if (!ok(fix_build(&m, text, &o, &net, &err) == 0 &&
+			pl_net_outline(m.layer, m.n, 4, &outline, &err) == 0,
+		"%s: an outline %s", what, err.msg))
+		goto out;
+	a = pl_net_view(net);
+	b = pl_net_view(outline);
+	ok(a.n_layers == b.n_layers && a.n_params == b.n_params && !b.params,
+	   "%s: ... has the layers and the numbers of the network, but no memory", what);
+	for (uint32_t i = 0; i < a.n_layers && same; i++) {
+		struct pl_net_sizes x = pl_net_sizes(net, i), y = pl_net_sizes(outline, i);
+
+		same = !memcmp(&x, &y, offsetof(struct pl_net_sizes, ends)) && x.ends == y.ends &&
+		       x.runs[0] == y.runs[0] && x.runs[1] == y.runs[1] &&
+		       a.layer[i].act_bytes == b.layer[i].act_bytes;
+		for (int p = 0; p < 2; p++) {
+			char of[2][64];
+
+			pl_net_kernel_name(net, i, (enum pl_net_phase)p, of[0], sizeof(of[0]));
+			pl_net_kernel_name(outline, i, (enum pl_net_phase)p, of[1], sizeof(of[1]));
+			same &= !strcmp(of[0], of[1]);
+		}
+	}
+	ok(same, "%s: ... and the sizes of each layer", what);
+out:
+	pl_net_free(net);
+	pl_net_free(outline);
+	pl_model_fini(&m.read);
+}
+
+static void test_outputs(void)
+{
+	struct pl_net *net =
+		fix_net("input 5 / dense 8 / gelu / dense 3 / loss squared", &pl_backend_cpu, 4, 1);
+	struct pl_err err = { 0 };
+	struct fix_batch b;
+	double loss = 0, sum = 0;
+	float y[12];
+
+	fix_batch(&b, net, 4, 2);
+	ok(pl_net_forward(net, &b.io, 1, true, &loss, NULL, &err) == 0 &&
+		   pl_net_outputs(net, y, &err) == 0,
+	   "outputs %s", err.msg);
+	for (int i = 0; i < 12; i++)
+		sum += ((double)y[i] - (double)b.target[i]) * ((double)y[i] - (double)b.target[i]) /
+		       12;
+	ok(fabs(sum - loss) < 1e-5 * loss, "... make the loss: %g, %g", sum, loss);
+	ok(pl_net_forward(net, &b.io, 1, false, &loss, NULL, &err) == 0 &&
+		   pl_net_outputs(net, y, &err) == PL_EINTERNAL,
+	   "... of evaluations");
+	fix_batch_free(&b);
+	pl_net_free(net);
+}
+
 struct seen {
 	struct pl_net *net;
 	uint32_t order[256], n, again, open;
@@ -280,7 +344,7 @@ struct seen {
 	float *copy; /* gradients when they were said to be final */
 };
 
-static void on_begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
+static void on_begin(void *arg, uint32_t layer, enum pl_net_phase p, bool again)
 {
 	struct seen *s = arg;
 
@@ -288,7 +352,7 @@ static void on_begin(void *arg, uint32_t layer, enum pl_phase p, bool again)
 	s->nested |= s->open++ != 0;
 	s->again += again && p == PL_PHASE_FORWARD;
 }
-static void on_end(void *arg, uint32_t layer, enum pl_phase p, bool again)
+static void on_end(void *arg, uint32_t layer, enum pl_net_phase p, bool again)
 {
 	(void)layer;
 	(void)p;
@@ -608,6 +672,12 @@ int main(int argc, char **argv)
 		&pl_backend_plain, "gpt");
 	test_shards("input 5 / dense 8 / gelu / dense 3 / loss squared", &pl_backend_cpu,
 		    "squared");
+	test_outline(fix_mlp, "mlp");
+	test_outline(fix_cnn, "cnn");
+	test_outline("input 6 / embedding 9 8 / position / residual / layernorm / attention 2 / "
+		     "end / dropout 0.5 / dense 9 / relu / dense 9 / loss softmax-cross-entropy",
+		     "gpt");
+	test_outputs();
 	test_hooks();
 	test_passes();
 	test_misuse();

@@ -21,16 +21,15 @@ static const char *const names[N_RESOURCES] = { "compute", "link" };
 
 static uint32_t add(struct pl_program *p, const char *name, uint32_t comm, pl_ns dur)
 {
-	struct pl_graph_program_op op = { .role = comm == PL_NONE ? PL_RO_COMPUTE : PL_RO_TRANSFER,
-					  .kind = comm == PL_NONE ? PL_K_KERNEL : PL_K_COLLECTIVE,
-					  .flags = PL_NF_IN_STEP,
-					  .resource = comm == PL_NONE ? COMPUTE : LINK,
-					  .comm = comm,
-					  .group = PL_NONE,
-					  .bytes = -1,
-					  .layer = -1,
-					  .dur = dur };
+	struct pl_graph_program_op op = pl_graph_program_op_unknown;
 	uint32_t id;
+
+	op.role = comm == PL_NONE ? PL_RO_COMPUTE : PL_RO_TRANSFER;
+	op.kind = comm == PL_NONE ? PL_K_KERNEL : PL_K_COLLECTIVE;
+	op.flags = PL_NF_IN_STEP;
+	op.resource = comm == PL_NONE ? COMPUTE : LINK;
+	op.comm = comm;
+	op.dur = dur;
 
 	must(pl_intern_add(&g.str, name, strlen(name), &op.name, &err));
 	must(pl_graph_program_add(p, &op, &id, &err));
