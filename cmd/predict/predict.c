@@ -26,10 +26,15 @@ static const struct pl_opt options[] = {
 	{ 0, "explain", NULL,
 	  "say what makes each time, or without a table what matters to the model", PL_OPT_FLAG,
 	  AT(explain), NULL },
+	{ 0, "measure", "FILE",
+	  "measure here tensor programs of the operations in FILE, by random schedules", PL_OPT_STR,
+	  AT(measure), NULL },
+	{ 0, "programs", "N", "measure N programs of each operation (default 100)", PL_OPT_INT,
+	  AT(programs), NULL },
 	PL_OPTS_HEADING("tables"),
 	{ 0, "schema", "NAME",
-	  "read tables by the schema neusight, vidur, mist or run, or by that of a file (default: "
-	  "that of the model)",
+	  "read tables by the schema neusight, vidur, mist or run, or by that of a file; or tensor "
+	  "programs: tprog (default: that of the model)",
 	  PL_OPT_STR, AT(schema), NULL },
 	{ 0, "devices", "FOLDER", "take data sheets from FOLDER (NAME.json); repeatable",
 	  PL_OPT_LIST, AT(folder), NULL },
@@ -41,8 +46,8 @@ static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("models"),
 	{ 0, "learner", "NAME",
 	  "learn by boosted trees, or by what they must beat: the nearest shapes, trees on raw "
-	  "shapes, nothing (roofline)",
-	  PL_OPT_CHOICE, AT(learner), PL_KERNEL_LEARNERS("|") },
+	  "shapes, nothing (roofline); tensor programs also by a network (net)",
+	  PL_OPT_CHOICE, AT(learner), LEARNERS },
 	{ 0, "intervals", NULL, "find intervals (default; --no-intervals is several times faster)",
 	  PL_OPT_FLAG, AT(intervals), NULL },
 	PL_OPTS_HEADING("output"),
@@ -58,13 +63,23 @@ static const struct pl_opt options[] = {
 
 static void defaults(void *config)
 {
-	((struct config *)config)->intervals = true;
+	struct config *c = config;
+
+	c->intervals = true;
+	c->programs = 100;
+}
+
+/* Are the tables tensor programs? */
+static bool is_of_programs(const struct config *c)
+{
+	return c->schema && !strcmp(c->schema, "tprog");
 }
 
 /* Is the operand a model that is shown? */
 static bool shows(const struct config *c)
 {
-	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain;
+	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain &&
+	       !c->measure;
 }
 
 static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
@@ -72,6 +87,21 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	int verbs = c->train + (c->cross > 0) + c->eval + (c->adapt != NULL) + c->explain;
 	bool errors = c->eval || c->cross;
 
+	if (c->measure && (verbs || c->model || argc))
+		return pl_fail(err, PL_EUSAGE,
+			       "--measure makes programs of the file that it names, and reads no "
+			       "other one");
+	if (c->programs < 1 || c->programs > 1000000)
+		return pl_fail(err, PL_EUSAGE, "--programs: %lld is not 1 to 1000000",
+			       (long long)c->programs);
+	if (is_of_programs(c) && (!c->cross || c->cross == PL_EVAL_SHAPE))
+		return pl_fail(
+			err, PL_EUSAGE,
+			"--schema=tprog goes with --cross device, model or op: programs have "
+			"no other model yet");
+	if (c->learner == LEARNER_NET && !is_of_programs(c))
+		return pl_fail(err, PL_EUSAGE,
+			       "--learner=net is for tensor programs (--schema=tprog)");
 	if (verbs > 1)
 		return pl_fail(
 			err, PL_EUSAGE,
@@ -79,14 +109,14 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if ((c->train || c->cross) && c->model)
 		return pl_fail(err, PL_EUSAGE, "%s makes a model of its own: leave out -m",
 			       c->train ? "--train" : "--cross");
-	if (!c->train && !c->cross && !c->model && (!shows(c) || argc > 1))
+	if (!c->train && !c->cross && !c->model && !c->measure && (!shows(c) || argc > 1))
 		return pl_fail(err, PL_EUSAGE,
 			       "-m FILE names the model; --train makes one from tables");
 	if ((c->train || c->cross) && !c->schema)
 		return pl_fail(
 			err, PL_EUSAGE,
 			"--schema=neusight, vidur, mist, run or FILE says how to read the tables");
-	if ((c->train || c->cross) && !c->folder.n)
+	if ((c->train || c->cross) && !c->folder.n && !is_of_programs(c))
 		return pl_fail(err, PL_EUSAGE, "--devices=FOLDER says where the data sheets are");
 	if (c->adapt && argc)
 		return pl_fail(err, PL_EUSAGE,
@@ -139,7 +169,7 @@ static int open_work(struct work *w, struct pl_err *err)
 		return err->code;
 	if (c->model)
 		PL_CHECK(read_model(w, c->model, err));
-	if (c->schema) {
+	if (c->schema && !is_of_programs(c)) {
 		pl_schema_free(w->schema);
 		PL_CHECK(pl_schema_open(c->schema, &w->schema, err));
 	}
@@ -251,6 +281,11 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	/* before the work: what cannot be written should be known at once */
 	out = pl_out_open(c->c.output, c->train || c->adapt || c->to == OUT_GRAPH, err);
 	PL_TRY(out ? 0 : err->code);
+	if (c->measure) {
+		w.device_name = c->device.n ? c->device.v[0] : "this";
+		rc = measure_programs(&w, out, err);
+		goto out;
+	}
 	if (shows(c)) {
 		PL_TRY(read_model(&w, w.argv[0], err));
 		PL_TRY(explain_model(&w, out, err));
@@ -261,6 +296,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		rc = train(&w, &s, out, err);
 	else if (c->adapt)
 		rc = adapt(&w, &s, out, err);
+	else if (is_of_programs(c))
+		rc = cross_programs(&w, &s, out, err);
 	else if (c->eval || c->cross)
 		rc = errors(&w, &s, out, err);
 	else if (c->explain && !argc)

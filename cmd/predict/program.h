@@ -6,6 +6,8 @@
 #include "core/pool.h"
 #include "kernel/eval.h"
 
+#define LEARNERS PL_KERNEL_LEARNERS("|") "|net"
+enum { LEARNER_NET = 4 }; /* of tensor programs only */
 enum output { OUT_AUTO, OUT_CSV, OUT_JSON, OUT_TEXT, OUT_GRAPH };
 
 struct config {
@@ -14,7 +16,8 @@ struct config {
 	int cross; /* enum pl_eval_by; 0: no */
 	int to;	   /* enum output */
 	int learner;
-	const char *adapt, *model, *schema, *unit;
+	const char *adapt, *model, *schema, *unit, *measure;
+	int64_t programs; /* of an operation */
 	struct pl_list device, folder;
 };
 
@@ -28,7 +31,8 @@ struct work {
 	double unit_ns; /* 0: that of the schema */
 	int argc;	/* the tables; at least one, perhaps "-" */
 	char **argv;
-	const char **device; /* [table]: what --device says of it; NULL */
+	const char **device;	 /* [table]: what --device says of it; NULL */
+	const char *device_name; /* the machine that programs are measured on */
 };
 
 /* tables.c */
@@ -46,6 +50,14 @@ int answer_queries(const struct work *w, struct pl_out *out, struct pl_err *err)
 
 /* graph.c: the graph that is the operand, with the durations that the model predicts. */
 int fill_graph(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
+
+/* programs.c: tensor programs of the operations of c->measure, measured here. */
+int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
+
+/* The errors of models that have not seen a model, operation or device of the programs (c->cross).
+ */
+int cross_programs(const struct work *w, struct pl_samples *s, struct pl_out *out,
+		   struct pl_err *err) PL_MUST;
 
 /* errors.c */
 int write_errors(const struct work *w, const struct pl_samples *s, const struct pl_kernel_time *t,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write the seeds of the fuzzers for arrays, weights, models and jobs into tests/fuzz/corpus.
+"""Write the seeds of the fuzzers for arrays, weights, models, tensor programs and jobs into tests/fuzz/corpus.
 
 usage: tests/fuzz/make-corpus.py     (Python 3, nothing else; the same bytes each time)
 """
@@ -94,6 +94,40 @@ put("model", "conv.model", "input 3 32 32\nconv 64 5 pad=same\nrelu\nmaxpool 3 s
 put("model", "mlp", "mlp:784-512-10\n")
 put("model", "cnn", "cnn:1x28x28,classes=10\n")
 put("model", "gpt", "gpt:layers=2,heads=4,width=128,context=64,vocab=65\n")
+put("tprog", "tiled.tprog", """paceline-tprog 1
+program tiled model=none op=dense
+buffer A float32 4 6
+buffer B float32 6 8
+buffer C float32 4 8
+for i 4 parallel
+  for j.0 2
+    alloc acc float32 4 shared
+      for k 6 reduce unroll   # summed up
+        for j.1 4 vectorize
+          acc[j.1] += A[i, k] * B[k, j.0 * 4 + j.1]
+        end
+      end
+      for j.1 4
+        C[i, j.0 * 4 + j.1] = max(acc[j.1], 0.0)
+      end
+    end
+  end
+end
+measured this 1200 least=1100 runs=5
+""")
+put("tprog", "gpu.tprog", """paceline-tprog 1
+program a
+buffer X float32 64
+buffer Y float32 64
+for b 4 block.x
+for t 16 thread.x
+Y[b * 16 + t] = select(3 < t & t % 2 == 0, exp(X[(b * 16 + t) / 2]) - 1.5e-3, 2.0 - (1.0 - 3.0))
+end
+end
+program b op=c
+buffer X float32 2 2
+X[0, min(1, 1)] max= sqrt(tanh(erf(log(X[1, 0] / 2.0))))
+""")
 put("job", "all.job", """paceline-job 1
 name "a job"
 model cnn:1x28x28

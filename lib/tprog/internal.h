@@ -1,0 +1,28 @@
+/* internal.h - tables of words, and what readers and writers of programs share. */
+#ifndef PL_TPROG_INTERNAL_H
+#define PL_TPROG_INTERNAL_H
+
+#include "tprog/tprog.h"
+
+extern const char *const pl_tprog_bind_word[PL_TPROG_BINDS_];
+extern const char *const pl_tprog_expr_word[PL_TPROG_EXPRS_];
+extern const uint8_t pl_tprog_operands[PL_TPROG_EXPRS_];
+extern const char *const pl_tprog_update_word[];
+
+/* Operators between their operands: 0 is not one, and the greater binds the closer. */
+int pl_tprog_binds(unsigned op);
+
+/* The text of an expression; `c`: in C. */
+void pl_tprog_put_expr(const struct pl_tprog *p, uint32_t expr, bool c, struct pl_writer *w);
+
+/* The number of a buffer's element, from the values of its indices. */
+static inline int64_t pl_tprog_place(const struct pl_tprog_buffer *b, const int64_t *index)
+{
+	int64_t at = 0;
+
+	for (int d = 0; d < b->n_dims; d++)
+		at = at * b->dim[d] + index[d];
+	return at;
+}
+
+#endif

@@ -1,0 +1,564 @@
+/*
+ * What the leaves of a tensor program compute: the computation vector of CDMPP (EuroSys 2024),
+ * which is that of Ansor (OSDI 2020), for each store.
+ *
+ * Counts are slog(x) = sign(x) log2(|x| + 1). The 164 entries, in their order:
+ *
+ *	57  floats: mad, add, mul, div, comparisons, functions, other; integers: the same;
+ *conditions; selections: operations times iterations. For vectorised, unrolled and parallel loops
+ *	    each: number, product of their extents, extent of the innermost, and where they are (one
+ *	    of 8). Is it for a GPU; extents of block x y z, thread x y z, vthread
+ *	90  5 buffers, those with most lines of a cache first, 18 each: read, written or both;
+ *bytes, different bytes, lines, different lines; how it is used again (by a loop, by a later store,
+ *not); iterations and bytes between, number of uses; bytes and lines by uses; stride 10  operations
+ *for a byte, at ten depths of the nest 4   the buffer of the store: bytes; times the loops around
+ *its allocation; these; the loops inside. CDMPP has them at a node that is no leaf, where they were
+ *always 0 3   iterations, loops, steps of automatic unrolling (0)
+ *
+ * An index is taken as linear in each loop: what it changes from the first iteration to the last.
+ * O(leaves x loops x buffers).
+ */
+#include <math.h>
+
+#include "tprog/internal.h"
+
+#define LINE   64
+#define LOOPS  64 /* around a store: as deep as a program may be */
+#define TOP    5
+#define CURVE  10
+#define ACCESS 18
+
+enum count { MAD, ADD, MUL, DIV, COMPARE, FUNCTION, OTHER, COUNTS };
+enum place { NOWHERE, INNER, MIDDLE, OUTER, REDUCE_ = 3, MIXED = 7, PLACES = 8 };
+
+struct access {
+	uint32_t buffer;
+	bool reads, writes;
+	double step[LOOPS][PL_TPROG_DIMS]; /* [loop]: by how much it changes an index */
+	double bytes, unique, lines, unique_lines, stride;
+	int reuse; /* 0: by a loop, 1: by another store, 2: none */
+	double away_iterations, away_bytes, uses;
+};
+struct leaf {
+	const struct pl_tprog *p;
+	uint32_t node;
+	uint32_t loop[LOOPS];			/* nodes, the outermost first */
+	double extent[LOOPS], inner[LOOPS + 1]; /* inner[l]: iterations of the loops from l on */
+	int n;
+	double floats[COUNTS], integers[COUNTS], conditions, selections; /* an iteration */
+	struct access *access;
+	size_t n_accesses, cap_accesses;
+	struct pl_err *err;
+};
+
+static double slog(double x)
+{
+	return x < 0 ? -log2(1 - x) : log2(1 + x);
+}
+
+/* ---- indices --------------------------------------------------------------------------------- */
+
+/* The value of an index where one loop has a value and all others are 0. */
+static double index_at(const struct pl_tprog *p, uint32_t expr, uint32_t loop, double value)
+{
+	const struct pl_tprog_expr *e = &p->expr[expr];
+	const uint32_t *arg = &p->arg[e->arg];
+	double a, b;
+
+	switch (e->op) {
+	case PL_TPROG_NUMBER:
+		return e->number;
+	case PL_TPROG_LOOP:
+		return e->ref == loop ? value : 0;
+	case PL_TPROG_SELECT:
+		return index_at(p, arg[1], loop, value);
+	default:
+		break;
+	}
+	if (e->n_args < 2)
+		return 0;
+	a = index_at(p, arg[0], loop, value);
+	b = index_at(p, arg[1], loop, value);
+	switch (e->op) {
+	case PL_TPROG_ADD:
+		return a + b;
+	case PL_TPROG_SUB:
+		return a - b;
+	case PL_TPROG_MUL:
+		return a * b;
+	case PL_TPROG_DIV:
+		return b != 0 ? floor(a / b) : 0;
+	case PL_TPROG_MOD:
+		return b != 0 ? a - b * floor(a / b) : 0;
+	case PL_TPROG_MAX:
+		return fmax(a, b);
+	case PL_TPROG_MIN:
+		return fmin(a, b);
+	default:
+		return 0;
+	}
+}
+
+static void set_steps(const struct leaf *f, struct access *a, uint32_t arg)
+{
+	int dims = f->p->buffer[a->buffer].n_dims;
+
+	for (int l = 0; l < f->n; l++)
+		for (int d = 0; d < dims; d++) {
+			uint32_t index = f->p->arg[arg + (uint32_t)d];
+			double last = f->extent[l] - 1;
+
+			a->step[l][d] = last > 0 ? (index_at(f->p, index, f->loop[l], last) -
+						    index_at(f->p, index, f->loop[l], 0)) /
+							   last
+						 : 0;
+		}
+}
+
+/* How many values an index takes in the loops from `from` on. */
+static double range(const struct leaf *f, const struct access *a, int d, int from)
+{
+	double n = 1;
+
+	for (int l = from; l < f->n; l++)
+		n += fabs(a->step[l][d]) * (f->extent[l] - 1);
+	return fmin(n, (double)f->p->buffer[a->buffer].dim[d]);
+}
+
+static double touched(const struct leaf *f, const struct access *a, int from)
+{
+	double n = sizeof(float);
+
+	for (int d = 0; d < f->p->buffer[a->buffer].n_dims; d++)
+		n *= range(f, a, d, from);
+	return n;
+}
+
+static double all_touched(const struct leaf *f, int from)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < f->n_accesses; i++)
+		sum += touched(f, &f->access[i], from);
+	return sum;
+}
+
+/* By how many numbers the place in memory changes with the loop. */
+static double moves(const struct leaf *f, const struct access *a, int loop)
+{
+	const struct pl_tprog_buffer *b = &f->p->buffer[a->buffer];
+	double by = 1, sum = 0;
+
+	for (int d = b->n_dims; d-- > 0;) {
+		sum += by * a->step[loop][d];
+		by *= (double)b->dim[d];
+	}
+	return fabs(sum);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static struct access *access_of(struct leaf *f, uint32_t buffer, uint32_t arg)
+{
+	struct access a = { .buffer = buffer };
+
+	for (size_t i = 0; i < f->n_accesses; i++)
+		if (f->access[i].buffer == buffer)
+			return &f->access[i];
+	set_steps(f, &a, arg);
+	if (pl_append(&f->access, &f->n_accesses, &f->cap_accesses, &a, sizeof(a), f->err) < 0)
+		return NULL;
+	return &f->access[f->n_accesses - 1];
+}
+
+static enum count count_of(unsigned op)
+{
+	switch (op) {
+	case PL_TPROG_ADD:
+	case PL_TPROG_SUB:
+		return ADD;
+	case PL_TPROG_MUL:
+		return MUL;
+	case PL_TPROG_DIV:
+	case PL_TPROG_MOD:
+		return DIV;
+	case PL_TPROG_LESS:
+	case PL_TPROG_EQUAL:
+	case PL_TPROG_MAX:
+	case PL_TPROG_MIN:
+		return COMPARE;
+	case PL_TPROG_EXP:
+	case PL_TPROG_LOG:
+	case PL_TPROG_SQRT:
+	case PL_TPROG_TANH:
+	case PL_TPROG_ERF:
+		return FUNCTION;
+	default:
+		return OTHER;
+	}
+}
+
+static bool is_product(const struct pl_tprog *p, uint32_t expr)
+{
+	return p->expr[expr].op == PL_TPROG_MUL && !p->expr[expr].integer;
+}
+
+/* `added`: the value is added to something, so that a product in it is part of a mad. */
+static void count(struct leaf *f, uint32_t expr, bool added)
+{
+	const struct pl_tprog_expr *e = &f->p->expr[expr];
+	double *to = e->integer ? f->integers : f->floats;
+	bool sum = !e->integer && (e->op == PL_TPROG_ADD || e->op == PL_TPROG_SUB), mad = false;
+
+	if (e->op == PL_TPROG_LOAD) {
+		struct access *a = access_of(f, e->ref, e->arg);
+
+		if (a)
+			a->reads = true;
+	} else if (e->op == PL_TPROG_SELECT) {
+		f->selections++;
+	} else if (e->op == PL_TPROG_AND) {
+		f->conditions++;
+	} else if (e->op == PL_TPROG_MUL && !e->integer && added) {
+		to[MAD]++;
+	} else if (sum && (is_product(f->p, f->p->arg[e->arg]) ||
+			   is_product(f->p, f->p->arg[e->arg + 1]))) {
+		mad = true; /* counted with its product */
+	} else if (e->n_args) {
+		to[count_of(e->op)]++;
+	}
+	for (uint32_t i = 0; i < e->n_args; i++) {
+		count(f, f->p->arg[e->arg + i], mad);
+		mad = mad && !is_product(f->p, f->p->arg[e->arg + i]); /* one product only */
+	}
+}
+
+static void look_at_store(struct leaf *f)
+{
+	const struct pl_tprog_node *x = &f->p->node[f->node];
+	struct access *a = access_of(f, x->buffer, x->arg);
+
+	if (!a)
+		return;
+	a->writes = true;
+	a->reads = x->update != PL_TPROG_SET;
+	for (int d = 0; d < f->p->buffer[x->buffer].n_dims; d++)
+		count(f, f->p->arg[x->arg + (uint32_t)d], false);
+	if (x->update == PL_TPROG_PLUS && !is_product(f->p, x->value))
+		f->floats[ADD]++;
+	if (x->update == PL_TPROG_MOST)
+		f->floats[COMPARE]++;
+	count(f, x->value, x->update == PL_TPROG_PLUS);
+}
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+/* A loop that does not change the place uses the same numbers again. */
+static bool find_loop_reuse(const struct leaf *f, struct access *a)
+{
+	for (int l = f->n; l-- > 0;) {
+		if (moves(f, a, l) > 0 || f->extent[l] < 2)
+			continue;
+		a->reuse = 0;
+		a->away_iterations = f->inner[l + 1];
+		a->away_bytes = all_touched(f, l + 1);
+		a->uses = f->extent[l];
+		return true;
+	}
+	return false;
+}
+
+static bool uses_buffer(const struct pl_tprog *p, uint32_t expr, uint32_t buffer)
+{
+	const struct pl_tprog_expr *e = &p->expr[expr];
+	bool found = e->op == PL_TPROG_LOAD && e->ref == buffer;
+
+	for (uint32_t i = 0; i < e->n_args && !found; i++)
+		found = uses_buffer(p, p->arg[e->arg + i], buffer);
+	return found;
+}
+
+/* Another store that works on the buffer: how many loops it has in common with this one. */
+static int shared_loops(const struct leaf *f, uint32_t buffer)
+{
+	int most = -1;
+
+	for (uint32_t i = 0; i < f->p->n_nodes; i++) {
+		const struct pl_tprog_node *x = &f->p->node[i];
+		int n = 0;
+
+		if (x->kind != PL_TPROG_STORE || i == f->node ||
+		    (x->buffer != buffer && !uses_buffer(f->p, x->value, buffer)))
+			continue;
+		while (n < f->n && f->loop[n] < i && i < f->p->node[f->loop[n]].end)
+			n++;
+		most = n > most ? n : most;
+	}
+	return most;
+}
+
+static void describe_access(const struct leaf *f, struct access *a)
+{
+	const struct pl_tprog_buffer *b = &f->p->buffer[a->buffer];
+	double same = 1, last;
+	int l = f->n, common;
+
+	while (l-- > 0 && !(moves(f, a, l) > 0))
+		same *= f->extent[l];
+	a->stride = l >= 0 ? moves(f, a, l) : 0;
+	a->bytes = f->inner[0] * sizeof(float);
+	a->unique = touched(f, a, 0);
+	a->lines = fmax(1, f->inner[0] / same * fmin(1, a->stride * sizeof(float) / LINE));
+	last = range(f, a, b->n_dims - 1, 0) * sizeof(float);
+	a->unique_lines = fmax(1, a->unique / last * ceil(last / LINE));
+	a->reuse = 2;
+	a->uses = 0;
+	if (find_loop_reuse(f, a))
+		return;
+	common = shared_loops(f, a->buffer);
+	if (common < 0)
+		return;
+	a->reuse = 1;
+	a->away_iterations = f->inner[common];
+	a->away_bytes = all_touched(f, common);
+	a->uses = 1;
+}
+
+static int by_lines(const void *pa, const void *pb)
+{
+	const struct access *a = pa, *b = pb;
+	int c = PL_COMPARE(b->lines, a->lines);
+
+	c = c ? c : PL_COMPARE(b->bytes, a->bytes);
+	return c ? c : PL_COMPARE(a->buffer, b->buffer);
+}
+
+static void put_access(const struct access *a, float *x)
+{
+	double uses = a->uses > 0 ? a->uses : 1;
+	const double v[ACCESS] = { a->reads && !a->writes,
+				   a->writes && !a->reads,
+				   a->reads && a->writes,
+				   slog(a->bytes),
+				   slog(a->unique),
+				   slog(a->lines),
+				   slog(a->unique_lines),
+				   a->reuse == 0,
+				   a->reuse == 1,
+				   a->reuse == 2,
+				   slog(a->away_iterations),
+				   slog(a->away_bytes),
+				   slog(a->uses),
+				   slog(a->bytes / uses),
+				   slog(a->unique / uses),
+				   slog(a->lines / uses),
+				   slog(a->unique_lines / uses),
+				   slog(a->stride) };
+
+	for (int i = 0; i < ACCESS; i++)
+		x[i] = (float)v[i];
+}
+
+/* ---- loops ----------------------------------------------------------------------------------- */
+
+/* Where a loop is among those of its kind: summed up, or not. */
+static int place_of(const struct leaf *f, int l)
+{
+	bool reduce = f->p->node[f->loop[l]].reduce, before = false, behind = false;
+
+	for (int k = 0; k < f->n; k++)
+		if (k != l && f->p->node[f->loop[k]].reduce == reduce) {
+			before |= k < l;
+			behind |= k > l;
+		}
+	return (!behind ? INNER : before ? MIDDLE : OUTER) + (reduce ? REDUCE_ : 0);
+}
+
+static float *put_bound(const struct leaf *f, unsigned bind, float *x)
+{
+	double n = 0, product = 1, innermost = 0;
+	int place = NOWHERE;
+
+	for (int l = 0; l < f->n; l++) {
+		int here = place_of(f, l);
+
+		if (f->p->node[f->loop[l]].bind != bind)
+			continue;
+		n++;
+		product *= f->extent[l];
+		innermost = f->extent[l];
+		place = place == NOWHERE || place == here ? here : MIXED;
+	}
+	*x++ = (float)slog(n);
+	*x++ = (float)slog(n > 0 ? product : 0);
+	*x++ = (float)slog(innermost);
+	for (int i = 0; i < PLACES; i++)
+		*x++ = (float)(place == i);
+	return x;
+}
+
+static double extent_of(const struct leaf *f, unsigned bind)
+{
+	double n = 1;
+
+	for (int l = 0; l < f->n; l++)
+		if (f->p->node[f->loop[l]].bind == bind)
+			n *= f->extent[l];
+	return n;
+}
+
+static double operations(const struct leaf *f)
+{
+	double sum = f->floats[MAD];
+
+	for (int i = 0; i < COUNTS; i++)
+		sum += f->floats[i];
+	return sum;
+}
+
+/* Operations and bytes of the inner loops grow with their number; the curve is taken at equal steps
+ * of the logarithm of operations. */
+static void put_curve(const struct leaf *f, float *x)
+{
+	double ops[LOOPS + 1] = { 0 }, bytes[LOOPS + 1] = { 0 };
+
+	for (int i = 0; i <= f->n; i++) {
+		int from = f->n - i;
+
+		ops[i] = log2(fmax(1, operations(f) * f->inner[from]));
+		bytes[i] = log2(fmax(1, all_touched(f, from)));
+	}
+	for (int k = 0, i = 0; k < CURVE; k++) {
+		double at = ops[f->n] * (k + 1) / CURVE, share;
+
+		while (i < f->n && ops[i] < at)
+			i++;
+		if (!i || ops[i] <= ops[i - 1])
+			share = 1;
+		else
+			share = fmin(1, (at - ops[i - 1]) / (ops[i] - ops[i - 1]));
+		x[k] = (float)(at -
+			       (i ? bytes[i - 1] + share * (bytes[i] - bytes[i - 1]) : bytes[0]));
+	}
+}
+
+static void put_allocation(const struct leaf *f, float *x)
+{
+	const struct pl_tprog_buffer *b = &f->p->buffer[f->p->node[f->node].buffer];
+	double outer = 1, bytes = (double)b->n * sizeof(float);
+
+	for (int l = 0; l < f->n; l++)
+		if (b->node != PL_NONE && f->loop[l] < b->node)
+			outer *= f->extent[l];
+	x[0] = (float)slog(bytes);
+	x[1] = (float)slog(bytes * outer);
+	x[2] = (float)slog(outer);
+	x[3] = (float)slog(f->inner[0] / outer);
+}
+
+static void put_features(struct leaf *f, float *out)
+{
+	static const uint8_t bound[] = { PL_TPROG_VECTORIZE, PL_TPROG_UNROLL, PL_TPROG_PARALLEL };
+	bool gpu = false;
+	float *x = out;
+
+	for (int i = 0; i < COUNTS; i++)
+		*x++ = (float)slog(f->floats[i] * f->inner[0]);
+	for (int i = 0; i < COUNTS; i++)
+		*x++ = (float)slog(f->integers[i] * f->inner[0]);
+	*x++ = (float)slog(f->conditions * f->inner[0]);
+	*x++ = (float)slog(f->selections * f->inner[0]);
+	for (size_t i = 0; i < PL_LEN(bound); i++)
+		x = put_bound(f, bound[i], x);
+	for (int l = 0; l < f->n; l++)
+		gpu |= f->p->node[f->loop[l]].bind >= PL_TPROG_BLOCK_X;
+	*x++ = gpu;
+	for (unsigned b = PL_TPROG_BLOCK_X; b <= PL_TPROG_VTHREAD; b++)
+		*x++ = (float)slog(gpu ? extent_of(f, b) : 0);
+	pl_sort(f->access, f->n_accesses, sizeof(*f->access), by_lines);
+	for (size_t i = 0; i < TOP; i++, x += ACCESS)
+		if (i < f->n_accesses)
+			put_access(&f->access[i], x);
+	put_curve(f, x);
+	x += CURVE;
+	put_allocation(f, x);
+	x += 4;
+	*x++ = (float)slog(f->inner[0]);
+	*x++ = (float)slog(f->n);
+	*x++ = 0;
+}
+
+static void begin_leaf(struct leaf *f, uint32_t node)
+{
+	f->node = node;
+	f->n = 0;
+	f->n_accesses = 0;
+	memset(f->floats, 0, sizeof(f->floats));
+	memset(f->integers, 0, sizeof(f->integers));
+	f->conditions = f->selections = 0;
+	for (uint32_t k = f->p->node[node].parent; k != PL_NONE; k = f->p->node[k].parent)
+		f->n += f->p->node[k].kind == PL_TPROG_FOR;
+	for (uint32_t k = f->p->node[node].parent, l = (uint32_t)f->n; k != PL_NONE;
+	     k = f->p->node[k].parent)
+		if (f->p->node[k].kind == PL_TPROG_FOR) {
+			f->loop[--l] = k;
+			f->extent[l] = (double)f->p->node[k].extent;
+		}
+	f->inner[f->n] = 1;
+	for (int l = f->n; l-- > 0;)
+		f->inner[l] = f->inner[l + 1] * f->extent[l];
+	look_at_store(f);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+int pl_tprog_leaves(const struct pl_tprog *p, struct pl_tprog_leaf **out, size_t *n,
+		    struct pl_err *err)
+{
+	struct leaf f = { .p = p, .err = err };
+	struct pl_tprog_leaf *v = NULL;
+	uint32_t place = 0;
+	size_t leaves = 0;
+	int rc;
+
+	for (uint32_t i = 0; i < p->n_nodes; i++)
+		leaves += p->node[i].kind == PL_TPROG_STORE;
+	PL_TRY(pl_alloc(&v, leaves + 1, sizeof(*v), err));
+	*n = 0;
+	for (uint32_t i = 0; i < p->n_nodes; i++, place++) {
+		const struct pl_tprog_node *x = &p->node[i];
+
+		if (x->kind == PL_TPROG_STORE) {
+			begin_leaf(&f, i);
+			PL_TRY(err->code);
+			for (size_t k = 0; k < f.n_accesses; k++)
+				describe_access(&f, &f.access[k]);
+			v[*n].node = i;
+			v[*n].place = place;
+			put_features(&f, v[(*n)++].x);
+		}
+		for (uint32_t k = i; k != PL_NONE && p->node[k].end == i + 1; k = p->node[k].parent)
+			place++; /* the marks at the ends */
+	}
+	*out = v;
+	v = NULL;
+out:
+	pl_free(v);
+	pl_free(f.access);
+	return rc < 0 ? rc : 0;
+}
+
+double pl_tprog_flops(const struct pl_tprog *p)
+{
+	struct pl_err err = { 0 };
+	struct leaf f = { .p = p, .err = &err };
+	double sum = 0;
+
+	for (uint32_t i = 0; i < p->n_nodes && !err.code; i++)
+		if (p->node[i].kind == PL_TPROG_STORE) {
+			begin_leaf(&f, i);
+			sum += operations(&f) * f.inner[0];
+		}
+	pl_free(f.access);
+	return sum;
+}

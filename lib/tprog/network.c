@@ -1,0 +1,228 @@
+/*
+ * A network over the leaves of tensor programs: the predictor of CDMPP (EuroSys 2024).
+ *
+ * The vector of each leaf is scaled to 0 to 1, its place in the tree in pre-order is added to it as
+ * sines and cosines, and blocks of a transformer relate the leaves to one another. Shorter programs
+ * are filled up with zeros, and a further entry says which leaves are real; so one network serves
+ * all numbers of leaves, where CDMPP has a head for each. Attention looks at earlier leaves only;
+ * the layers behind it see all. Labels are scaled to zero mean and unit variance.
+ */
+#include <math.h>
+
+#include "core/progress.h"
+#include "plan/model.h"
+#include "tensor/net.h"
+#include "tprog/network.h"
+
+#define LEAVES	8 /* of a program: those with most iterations */
+#define ENTRIES (PL_TPROG_FEATURES + 1)
+#define BATCH	128
+#define EPOCHS	60
+#define RATE	2e-3
+
+static const char text[] = "input 8 165\n"
+			   "dense 64\n"
+			   "residual\nlayernorm\nattention 4\nend\n"
+			   "residual\nlayernorm\ndense 192\ngelu\ndense 64\nend\n"
+			   "residual\nlayernorm\nattention 4\nend\n"
+			   "residual\nlayernorm\ndense 192\ngelu\ndense 64\nend\n"
+			   "layernorm\nflatten\n"
+			   "dense 192\nrelu\ndense 96\nrelu\ndense 1\n"
+			   "loss squared\n";
+
+struct pl_tprog_network {
+	struct pl_model model;
+	struct pl_net *net;
+	float least[PL_TPROG_FEATURES], range[PL_TPROG_FEATURES]; /* of each entry */
+	double mean, deviation;					  /* of the labels */
+	float *x, *target;					  /* of a batch */
+};
+
+void pl_tprog_network_free(struct pl_tprog_network *net)
+{
+	if (!net)
+		return;
+	pl_net_free(net->net);
+	pl_model_fini(&net->model);
+	pl_free(net->x);
+	pl_free(net->target);
+	pl_free(net);
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+static void find_scales(struct pl_tprog_network *t, const struct pl_tprog_set *s, const size_t *use,
+			size_t n)
+{
+	float most[PL_TPROG_FEATURES];
+
+	for (int k = 0; k < PL_TPROG_FEATURES; k++) {
+		t->least[k] = INFINITY;
+		most[k] = -INFINITY;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct pl_tprog_row *r = &s->v[use[i]];
+
+		for (uint32_t l = r->leaf; l < r->leaf + r->n_leaves; l++)
+			for (int k = 0; k < PL_TPROG_FEATURES; k++) {
+				t->least[k] = fminf(t->least[k], s->leaf[l].x[k]);
+				most[k] = fmaxf(most[k], s->leaf[l].x[k]);
+			}
+	}
+	for (int k = 0; k < PL_TPROG_FEATURES; k++)
+		t->range[k] = most[k] - t->least[k] + 1e-6F;
+}
+
+static void put_leaf(const struct pl_tprog_network *t, const struct pl_tprog_leaf *l, float *x)
+{
+	for (int k = 0; k < PL_TPROG_FEATURES; k++) {
+		double angle = l->place / pow(10000, 2.0 * (k / 2) / PL_TPROG_FEATURES);
+
+		x[k] = (l->x[k] - t->least[k]) / t->range[k] +
+		       (float)(k % 2 ? cos(angle) : sin(angle));
+	}
+	x[PL_TPROG_FEATURES] = 1;
+}
+
+/* A program with more leaves keeps the largest. */
+static void put_program(const struct pl_tprog_network *t, const struct pl_tprog_set *s,
+			const struct pl_tprog_row *r, float *x)
+{
+	uint32_t skip = r->n_leaves > LEAVES ? r->n_leaves - LEAVES : 0, at = 0;
+
+	memset(x, 0, sizeof(*x) * LEAVES * ENTRIES);
+	for (uint32_t l = r->leaf; l < r->leaf + r->n_leaves && at < LEAVES; l++) {
+		uint32_t smaller = 0;
+
+		for (uint32_t k = r->leaf; k < r->leaf + r->n_leaves && skip; k++)
+			smaller += s->leaf[k].x[PL_TPROG_FEATURES - 3] <
+				   s->leaf[l].x[PL_TPROG_FEATURES - 3];
+		if (skip && smaller < skip)
+			continue;
+		put_leaf(t, &s->leaf[l], x + (size_t)at++ * ENTRIES);
+	}
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static int make_net(struct pl_tprog_network *t, const struct pl_tprog_fit_opts *o,
+		    struct pl_err *err)
+{
+	const struct pl_net_opts no = {
+		.batch = BATCH, .threads = o->threads, .seed = o->seed, .in_place = true
+	};
+	struct pl_in *in = pl_in_open_mem("network", text, sizeof(text) - 1, err);
+	int rc = in ? pl_model_read(in, "network", &t->model, err) : err->code;
+
+	pl_in_close(in);
+	PL_CHECK(rc);
+	PL_CHECK(pl_alloc(&t->x, (size_t)BATCH * LEAVES * ENTRIES, sizeof(*t->x), err));
+	PL_CHECK(pl_alloc(&t->target, BATCH, sizeof(*t->target), err));
+	return pl_net_new(t->model.layer, t->model.n_layers, &no, &t->net, err);
+}
+
+static void shuffle(size_t *order, size_t n, uint64_t *rng)
+{
+	for (size_t i = n; i > 1; i--) {
+		size_t k = (size_t)(pl_rng_next(rng) % i), x = order[i - 1];
+
+		order[i - 1] = order[k];
+		order[k] = x;
+	}
+}
+
+static int train(struct pl_tprog_network *t, const struct pl_tprog_set *s, const size_t *use,
+		 size_t n, const float *y, uint64_t seed, struct pl_err *err)
+{
+	size_t batches = (n + BATCH - 1) / BATCH, *order;
+	const struct pl_optim_opts oo = { .kind = PL_OPTIM_ADAMW,
+					  .lr = RATE,
+					  .b1 = 0.9,
+					  .b2 = 0.999,
+					  .eps = 1e-8,
+					  .decay = 0.01,
+					  .clip = 1,
+					  .schedule = PL_SCHED_COSINE,
+					  .warmup = (int64_t)batches,
+					  .steps = (int64_t)(EPOCHS * batches) };
+	struct pl_optim *optim = NULL;
+	uint64_t rng = seed + 1;
+	int64_t step = 0;
+	int rc;
+
+	PL_CHECK(pl_alloc(&order, n, sizeof(*order), err));
+	for (size_t i = 0; i < n; i++)
+		order[i] = i;
+	PL_TRY(pl_optim_new(t->net, &oo, &optim, err));
+	for (int epoch = 0; epoch < EPOCHS; epoch++) {
+		shuffle(order, n, &rng);
+		for (size_t at = 0; at < n; at += BATCH) {
+			struct pl_batch_io b = { .x = t->x,
+						 .target = t->target,
+						 .n = (int)pl_min_size(BATCH, n - at) };
+
+			for (int i = 0; i < b.n; i++) {
+				size_t k = order[at + (size_t)i];
+
+				put_program(t, s, &s->v[use[k]],
+					    t->x + (size_t)i * LEAVES * ENTRIES);
+				t->target[i] = (float)(((double)y[k] - t->mean) / t->deviation);
+			}
+			PL_TRY(pl_net_forward(t->net, &b, (uint64_t)step, false, NULL, NULL, err));
+			PL_TRY(pl_net_backward(t->net, false, err));
+			pl_optim_step(optim, step++, 0, SIZE_MAX, NAN);
+		}
+	}
+	rc = 0;
+out:
+	pl_optim_free(optim);
+	pl_free(order);
+	return rc;
+}
+
+int pl_tprog_network_fit(const struct pl_tprog_set *s, const size_t *use, size_t n, const float *y,
+			 const struct pl_tprog_fit_opts *o, struct pl_tprog_network **net,
+			 struct pl_err *err)
+{
+	struct pl_tprog_network *t;
+	double sum = 0, squares = 0;
+	int rc;
+
+	*net = NULL;
+	PL_CHECK(pl_alloc(&t, 1, sizeof(*t), err));
+	find_scales(t, s, use, n);
+	for (size_t i = 0; i < n; i++)
+		sum += (double)y[i];
+	t->mean = sum / (double)n;
+	for (size_t i = 0; i < n; i++)
+		squares += ((double)y[i] - t->mean) * ((double)y[i] - t->mean);
+	t->deviation = sqrt(squares / (double)n) + 1e-6;
+	PL_TRY(make_net(t, o, err));
+	PL_TRY(train(t, s, use, n, y, o->seed, err));
+	*net = t;
+	t = NULL;
+out:
+	pl_tprog_network_free(t);
+	return rc;
+}
+
+int pl_tprog_network_apply(struct pl_tprog_network *t, const struct pl_tprog_set *s,
+			   const size_t *row, size_t n, float *y, struct pl_err *err)
+{
+	for (size_t at = 0; at < n; at += BATCH) {
+		struct pl_batch_io b = { .x = t->x,
+					 .target = t->target,
+					 .n = (int)pl_min_size(BATCH, n - at) };
+		double loss;
+
+		for (int i = 0; i < b.n; i++)
+			put_program(t, s, &s->v[row[at + (size_t)i]],
+				    t->x + (size_t)i * LEAVES * ENTRIES);
+		PL_CHECK(pl_net_forward(t->net, &b, 0, true, &loss, NULL, err));
+		PL_CHECK(pl_net_outputs(t->net, y + at, err));
+		for (int i = 0; i < b.n; i++)
+			y[at + (size_t)i] =
+				(float)((double)y[at + (size_t)i] * t->deviation + t->mean);
+	}
+	return 0;
+}

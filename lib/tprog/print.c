@@ -1,0 +1,301 @@
+/* Tensor programs as text, and as functions in C. */
+#include <math.h>
+
+#include "tprog/internal.h"
+
+/* ---- expressions ----------------------------------------------------------------------------- */
+
+static void put_list(const struct pl_tprog *p, uint32_t arg, uint32_t n, bool c,
+		     struct pl_writer *w)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		pl_write_text(w, i ? ", " : "");
+		pl_tprog_put_expr(p, p->arg[arg + i], c, w);
+	}
+}
+
+/* The place of an element in memory: ((i) * 64 + (j)). */
+static void put_place(const struct pl_tprog *p, const struct pl_tprog_buffer *b, uint32_t arg,
+		      struct pl_writer *w)
+{
+	for (int d = 1; d < b->n_dims; d++)
+		pl_write_text(w, "(");
+	for (int d = 0; d < b->n_dims; d++) {
+		if (d)
+			pl_write_format(w, " * %lld + ", (long long)b->dim[d]);
+		pl_write_text(w, "(");
+		pl_tprog_put_expr(p, p->arg[arg + (uint32_t)d], true, w);
+		pl_write_text(w, d ? "))" : ")");
+	}
+}
+
+/* Names of C: a dot becomes two underscores; a letter before it, so that no word of C is one. */
+static void put_c_name(const char *name, char kind, struct pl_writer *w)
+{
+	pl_write_format(w, "%c_", kind);
+	for (const char *s = name; *s; s++)
+		pl_write_format(w, *s == '.' ? "__" : "%c", *s);
+}
+
+static void put_buffer_name(const struct pl_tprog *p, uint32_t buffer, struct pl_writer *w)
+{
+	put_c_name(p->buffer[buffer].name, 'b', w);
+	pl_write_format(w, "_%u", buffer); /* an inner one may have the name of an outer one */
+}
+
+static void put_number(const struct pl_tprog_expr *e, bool c, struct pl_writer *w)
+{
+	if (e->integer)
+		pl_write_format(w, "%lld", (long long)e->number);
+	else
+		pl_write_format(w,
+				fmod(e->number, 1) == 0 && fabs(e->number) < 1e15 ? "%.1f" : "%.9g",
+				e->number);
+	if (!e->integer && c)
+		pl_write_text(w, "f");
+}
+
+static void put_c_call(const struct pl_tprog *p, const struct pl_tprog_expr *e, struct pl_writer *w)
+{
+	static const char *const function[PL_TPROG_EXPRS_] = {
+		[PL_TPROG_MAX] = "fmaxf", [PL_TPROG_MIN] = "fminf",  [PL_TPROG_EXP] = "expf",
+		[PL_TPROG_LOG] = "logf",  [PL_TPROG_SQRT] = "sqrtf", [PL_TPROG_TANH] = "tanhf",
+		[PL_TPROG_ERF] = "erff",
+	};
+	const char *word = e->op == PL_TPROG_MAX ? ">" : "<";
+
+	if (e->op == PL_TPROG_SELECT || e->op == PL_TPROG_MAX || e->op == PL_TPROG_MIN) {
+		pl_write_text(w, "(");
+		pl_tprog_put_expr(p, p->arg[e->arg], true, w);
+		if (e->op != PL_TPROG_SELECT) {
+			pl_write_format(w, " %s ", word);
+			pl_tprog_put_expr(p, p->arg[e->arg + 1], true, w);
+		}
+		pl_write_text(w, " ? ");
+		pl_tprog_put_expr(p, p->arg[e->arg + (e->op == PL_TPROG_SELECT)], true, w);
+		pl_write_text(w, " : ");
+		pl_tprog_put_expr(p, p->arg[e->arg + e->n_args - 1], true, w);
+		pl_write_text(w, ")");
+		return;
+	}
+	pl_write_format(w, "%s(", function[e->op]);
+	put_list(p, e->arg, e->n_args, true, w);
+	pl_write_text(w, ")");
+}
+
+/* Operands that do not bind closer have parentheses. */
+static void put_operand(const struct pl_tprog *p, uint32_t expr, int binds, bool c,
+			struct pl_writer *w)
+{
+	int inner = pl_tprog_binds(p->expr[expr].op);
+	bool open = inner && inner <= binds;
+
+	pl_write_text(w, open ? "(" : "");
+	pl_tprog_put_expr(p, expr, c, w);
+	pl_write_text(w, open ? ")" : "");
+}
+
+void pl_tprog_put_expr(const struct pl_tprog *p, uint32_t expr, bool c, struct pl_writer *w)
+{
+	const struct pl_tprog_expr *e = &p->expr[expr];
+	int binds = pl_tprog_binds(e->op);
+
+	if (binds) {
+		put_operand(p, p->arg[e->arg], binds - 1, c, w);
+		pl_write_format(w, " %s ", pl_tprog_expr_word[e->op]);
+		put_operand(p, p->arg[e->arg + 1], binds, c, w);
+	} else if (e->op == PL_TPROG_NUMBER) {
+		put_number(e, c, w);
+	} else if (e->op == PL_TPROG_LOOP && c) {
+		put_c_name(p->node[e->ref].name, 'i', w);
+	} else if (e->op == PL_TPROG_LOOP) {
+		pl_write_text(w, p->node[e->ref].name);
+	} else if (e->op == PL_TPROG_LOAD) {
+		if (c)
+			put_buffer_name(p, e->ref, w);
+		else
+			pl_write_text(w, p->buffer[e->ref].name);
+		pl_write_text(w, "[");
+		if (c)
+			put_place(p, &p->buffer[e->ref], e->arg, w);
+		else
+			put_list(p, e->arg, e->n_args, false, w);
+		pl_write_text(w, "]");
+	} else if (c) {
+		put_c_call(p, e, w);
+	} else {
+		pl_write_format(w, "%s(", pl_tprog_expr_word[e->op]);
+		put_list(p, e->arg, e->n_args, false, w);
+		pl_write_text(w, ")");
+	}
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void indent(int depth, struct pl_writer *w)
+{
+	for (int i = 0; i < depth; i++)
+		pl_write_text(w, "  ");
+}
+
+static void put_text_buffer(const char *word, const struct pl_tprog_buffer *b, struct pl_writer *w)
+{
+	pl_write_format(w, "%s %s float32", word, b->name);
+	for (int d = 0; d < b->n_dims; d++)
+		pl_write_format(w, " %lld", (long long)b->dim[d]);
+	pl_write_text(w, b->shared ? " shared\n" : "\n");
+}
+
+static void put_text_node(const struct pl_tprog *p, const struct pl_tprog_node *x, int depth,
+			  struct pl_writer *w)
+{
+	const struct pl_tprog_buffer *b = x->kind == PL_TPROG_FOR ? NULL : &p->buffer[x->buffer];
+
+	indent(depth, w);
+	if (x->kind == PL_TPROG_FOR) {
+		pl_write_format(w, "for %s %lld%s%s%s\n", x->name, (long long)x->extent,
+				x->reduce ? " reduce" : "", x->bind ? " " : "",
+				x->bind ? pl_tprog_bind_word[x->bind] : "");
+	} else if (x->kind == PL_TPROG_ALLOC) {
+		put_text_buffer("alloc", b, w);
+	} else {
+		pl_write_format(w, "%s[", b->name);
+		put_list(p, x->arg, (uint32_t)b->n_dims, false, w);
+		pl_write_format(w, "] %s ", pl_tprog_update_word[x->update]);
+		pl_tprog_put_expr(p, x->value, false, w);
+		pl_write_text(w, "\n");
+	}
+}
+
+/* Calls put() for each node, and close() for each one whose body ends. */
+static void walk(const struct pl_tprog *p, struct pl_writer *w,
+		 void (*put)(const struct pl_tprog *p, const struct pl_tprog_node *x, int depth,
+			     struct pl_writer *w),
+		 const char *close)
+{
+	int depth = 0;
+
+	for (uint32_t i = 0; i < p->n_nodes; i++) {
+		const struct pl_tprog_node *x = &p->node[i];
+
+		put(p, x, depth, w);
+		depth += x->kind != PL_TPROG_STORE;
+		if (x->kind != PL_TPROG_STORE && x->end > i + 1)
+			continue;
+		/* what encloses the node and ends with it */
+		for (uint32_t k = x->kind == PL_TPROG_STORE ? x->parent : i;
+		     k != PL_NONE && p->node[k].end == i + 1; k = p->node[k].parent) {
+			indent(--depth, w);
+			pl_write_text(w, close);
+		}
+	}
+}
+
+void pl_tprog_write_header(struct pl_writer *w)
+{
+	pl_write_format(w, "paceline-tprog %d\n", PL_TPROG_MAJOR);
+}
+
+void pl_tprog_write(const struct pl_tprog *p, struct pl_writer *w)
+{
+	pl_write_format(w, "program %s%s%s%s%s\n", p->name, *p->model ? " model=" : "", p->model,
+			*p->op ? " op=" : "", p->op);
+	for (size_t i = 0; i < p->n_buffers; i++)
+		if (p->buffer[i].node == PL_NONE)
+			put_text_buffer("buffer", &p->buffer[i], w);
+	walk(p, w, put_text_node, "end\n");
+	for (size_t i = 0; i < p->n_measured; i++)
+		pl_write_format(w, "measured %s %.0f least=%.0f runs=%lld\n", p->measured[i].device,
+				p->measured[i].median, p->measured[i].least,
+				(long long)p->measured[i].runs);
+}
+
+/* ---- C --------------------------------------------------------------------------------------- */
+
+static void put_c_loop(const struct pl_tprog_node *x, int depth, struct pl_writer *w)
+{
+	if (x->bind == PL_TPROG_PARALLEL)
+		pl_write_text(w, "#pragma omp parallel for\n");
+	else if (x->bind == PL_TPROG_VECTORIZE)
+		pl_write_text(w, "#pragma omp simd\n");
+	else if (x->bind == PL_TPROG_UNROLL)
+		pl_write_format(w, "#pragma GCC unroll %lld\n",
+				(long long)pl_min_i64(x->extent, 64));
+	indent(depth, w);
+	pl_write_text(w, "for (long ");
+	put_c_name(x->name, 'i', w);
+	pl_write_text(w, " = 0; ");
+	put_c_name(x->name, 'i', w);
+	pl_write_format(w, " < %lld; ", (long long)x->extent);
+	put_c_name(x->name, 'i', w);
+	pl_write_text(w, "++) {\n");
+}
+
+static void put_c_store(const struct pl_tprog *p, const struct pl_tprog_node *x,
+			struct pl_writer *w)
+{
+	const struct pl_tprog_buffer *b = &p->buffer[x->buffer];
+
+	put_buffer_name(p, x->buffer, w);
+	pl_write_text(w, "[");
+	put_place(p, b, x->arg, w);
+	if (x->update == PL_TPROG_MOST) {
+		pl_write_text(w, "] = fmaxf(");
+		put_buffer_name(p, x->buffer, w);
+		pl_write_text(w, "[");
+		put_place(p, b, x->arg, w);
+		pl_write_text(w, "], ");
+		pl_tprog_put_expr(p, x->value, true, w);
+		pl_write_text(w, ");\n");
+		return;
+	}
+	pl_write_format(w, "] %s ", pl_tprog_update_word[x->update]);
+	pl_tprog_put_expr(p, x->value, true, w);
+	pl_write_text(w, ";\n");
+}
+
+#define ON_STACK 16384 /* numbers */
+
+/* Is the buffer of the node too large for a stack? Threads have each their own, on theirs. */
+static bool is_static(const struct pl_tprog *p, const struct pl_tprog_node *x)
+{
+	bool threads = false;
+
+	for (uint32_t k = x->parent; k != PL_NONE; k = p->node[k].parent)
+		threads |= p->node[k].kind == PL_TPROG_FOR && p->node[k].bind == PL_TPROG_PARALLEL;
+	return !threads && p->buffer[x->buffer].n > ON_STACK;
+}
+
+static void put_c_node(const struct pl_tprog *p, const struct pl_tprog_node *x, int depth,
+		       struct pl_writer *w)
+{
+	if (x->kind == PL_TPROG_FOR) {
+		put_c_loop(x, depth + 1, w);
+		return;
+	}
+	indent(depth + 1, w);
+	if (x->kind == PL_TPROG_STORE) {
+		put_c_store(p, x, w);
+		return;
+	}
+	pl_write_format(w, "{ %sfloat ", is_static(p, x) ? "static " : "");
+	put_buffer_name(p, x->buffer, w);
+	pl_write_format(w, "[%lld] __attribute__((aligned(64)));\n",
+			(long long)p->buffer[x->buffer].n);
+}
+
+void pl_tprog_write_c(const struct pl_tprog *p, const char *name, struct pl_writer *w)
+{
+	uint32_t n = 0;
+
+	pl_write_format(w, "void %s(float *const *buffer)\n{\n", name);
+	for (uint32_t i = 0; i < p->n_buffers; i++) {
+		if (p->buffer[i].node != PL_NONE)
+			continue;
+		pl_write_text(w, "  float *restrict ");
+		put_buffer_name(p, i, w);
+		pl_write_format(w, " = __builtin_assume_aligned(buffer[%u], 64);\n", n++);
+	}
+	walk(p, w, put_c_node, "  }\n");
+	pl_write_text(w, "}\n");
+}
