@@ -376,6 +376,7 @@ out:
 	if (b.folder[0])
 		pl_remove_folder(b.folder);
 	pl_write_fini(&to);
+	pl_free(b.program);
 	pl_tprog_tasks_fini(&tasks);
 	pl_in_close(in);
 	return rc;

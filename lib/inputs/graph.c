@@ -27,9 +27,10 @@ static int refuse(const struct pl_input *i, struct pl_err *err)
 			       name);
 	if (i->job)
 		return pl_fail(err, PL_EDATA,
-			       "%s: this is a job that has not run; type: graph %s | predict -m "
-			       "MODEL --device=NAME -O graph | replay",
-			       name, name);
+			       "%s: this is the text of a job, not a trace; type, to train it: run "
+			       "%s; for the graph of its step: graph %s | predict -m MODEL "
+			       "--device=NAME -O graph | replay",
+			       name, name, name);
 	return pl_fail(err, PL_EDATA, "%s: this is a %s, not a graph or a trace; %s", name,
 		       pl_container_kind_name(i->kind, kind), pl_container_kind_use(i->kind));
 }

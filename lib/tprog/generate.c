@@ -155,7 +155,7 @@ static void put(struct nest *t, const char *fmt, ...) PL_PRINTF(2, 3);
 /* A line. */
 static void put(struct nest *t, const char *fmt, ...)
 {
-	char line[1024];
+	char line[2048];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -315,7 +315,7 @@ static void put_sum(struct nest *t, const struct sum *s)
 	bool keep = chance(t, 0.6), outside = chance(t, 0.7);
 	const char *bind = chance(t, 0.8) ? "vectorize" : "";
 	uint32_t first[2] = { pick(t, (uint32_t)t->n), pick(t, (uint32_t)t->n) };
-	char result[512], value[512], sum[512];
+	char result[512], value[1024], sum[512];
 	int base = t->depth, inside;
 
 	divide(t);
@@ -399,70 +399,78 @@ static void put_product(struct nest *t, const struct pl_tprog_task *k)
 	put_sum(t, &s);
 }
 
+/* A number of the image of size x size, with zeros around it: places count from the first zero. */
+static void padded(char *out, size_t n, const char *channel, const char *y, const char *x,
+		   int64_t pad, int64_t size)
+{
+	long long first = (long long)pad, behind = (long long)(pad + size),
+		  last = (long long)size - 1;
+
+	snprintf(out, n,
+		 "select(%lld < %s & %s < %lld & %lld < %s & %s < %lld, "
+		 "X[%s, max(min(%s - %lld, %lld), 0), max(min(%s - %lld, %lld), 0)], 0.0)",
+		 first - 1, y, y, behind, first - 1, x, x, behind, channel, y, first, last, x,
+		 first, last);
+}
+
+/* The padded image P. */
+static void put_copy(struct nest *t, int64_t channels, int64_t size, int64_t pad)
+{
+	int64_t wide = size + 2 * pad;
+	char value[400];
+
+	put(t, "alloc P float32 %lld %lld %lld", (long long)channels, (long long)wide,
+	    (long long)wide);
+	t->depth++;
+	open_for(t, "pc", channels, false, chance(t, 0.7) ? "parallel" : "");
+	open_for(t, "py", wide, false, "");
+	open_for(t, "px", wide, false, chance(t, 0.7) ? "vectorize" : "");
+	padded(value, sizeof(value), "pc", "py", "px", pad, size);
+	put(t, "P[pc, py, px] = %s", value);
+	close_to(t, 1);
+}
+
 static void put_window(struct nest *t, const struct pl_tprog_task *k)
 {
 	bool conv = k->row == T_CONV, pool = k->row == T_POOL;
-	int64_t channels = k->size[0], size = k->size[2], window = k->size[3], stride = k->size[4],
-		pad = k->size[5], out = (size + 2 * pad - window) / stride + 1;
-	int64_t results = conv ? k->size[1] : channels, wide = size + 2 * pad;
+	int64_t size = k->size[2], window = k->size[3], stride = k->size[4], pad = k->size[5];
+	int64_t out = (size + 2 * pad - window) / stride + 1, results = k->size[conv];
+	long long channels = (long long)k->size[0], w = (long long)window;
+	const char *channel = conv ? "{c}" : "{o}";
 	bool copies = pad > 0 && (t->plain || chance(t, 0.5));
-	char at[128], value[400], then[256];
+	char y[64], x[64], image[1024], value[1100], then[256];
 	struct sum s = { .result = "Y[{o}, {y}, {x}]",
 			 .value = value,
 			 .begin = pool ? "-1e30" : "0.0",
 			 .update = pool ? "max=" : "+=" };
 
-	put(t, "buffer X float32 %lld %lld %lld", (long long)channels, (long long)size,
-	    (long long)size);
+	put(t, "buffer X float32 %lld %lld %lld", channels, (long long)size, (long long)size);
 	if (conv)
-		put(t, "buffer W float32 %lld %lld %lld %lld", (long long)results,
-		    (long long)channels, (long long)window, (long long)window);
+		put(t, "buffer W float32 %lld %lld %lld %lld", (long long)results, channels, w, w);
 	else if (!pool)
-		put(t, "buffer W float32 %lld %lld %lld", (long long)channels, (long long)window,
-		    (long long)window);
+		put(t, "buffer W float32 %lld %lld %lld", channels, w, w);
 	s.then = pool ? NULL : then_of(k, "bias[{o}]", then, sizeof(then));
 	if (s.then)
 		put(t, "buffer bias float32 %lld", (long long)results);
 	put(t, "buffer Y float32 %lld %lld %lld", (long long)results, (long long)out,
 	    (long long)out);
-	if (copies) {
-		put(t, "alloc P float32 %lld %lld %lld", (long long)channels, (long long)wide,
-		    (long long)wide);
-		t->depth++;
-		open_for(t, "pc", channels, false, chance(t, 0.7) ? "parallel" : "");
-		open_for(t, "py", wide, false, "");
-		open_for(t, "px", wide, false, chance(t, 0.7) ? "vectorize" : "");
-		put(t,
-		    "P[pc, py, px] = select(%lld < py & py < %lld & %lld < px & px < %lld, "
-		    "X[pc, max(min(py - %lld, %lld), 0), max(min(px - %lld, %lld), 0)], 0.0)",
-		    (long long)pad - 1, (long long)(size + pad), (long long)pad - 1,
-		    (long long)(size + pad), (long long)pad, (long long)size - 1, (long long)pad,
-		    (long long)size - 1);
-		close_to(t, 1);
-	}
-	snprintf(at, sizeof(at), "%s, {y} * %lld + {r}%s, {x} * %lld + {s}%s", conv ? "{c}" : "{o}",
-		 (long long)stride, "", (long long)stride, "");
-	if (!pad || copies)
-		snprintf(value, sizeof(value), "%s[%s]", copies ? "P" : "X", at);
+	if (copies)
+		put_copy(t, k->size[0], size, pad);
+	snprintf(y, sizeof(y), "{y} * %lld + {r}", (long long)stride);
+	snprintf(x, sizeof(x), "{x} * %lld + {s}", (long long)stride);
+	if (pad && !copies)
+		padded(image, sizeof(image), channel, y, x, pad, size);
 	else
-		snprintf(value, sizeof(value),
-			 "select(%lld < {y} * %lld + {r} & {y} * %lld + {r} < %lld & "
-			 "%lld < {x} * %lld + {s} & {x} * %lld + {s} < %lld, "
-			 "X[%s, max(min({y} * %lld + {r} - %lld, %lld), 0), "
-			 "max(min({x} * %lld + {s} - %lld, %lld), 0)], 0.0)",
-			 (long long)pad - 1, (long long)stride, (long long)stride,
-			 (long long)(size + pad), (long long)pad - 1, (long long)stride,
-			 (long long)stride, (long long)(size + pad), conv ? "{c}" : "{o}",
-			 (long long)stride, (long long)pad, (long long)size - 1, (long long)stride,
-			 (long long)pad, (long long)size - 1);
-	if (!pool)
-		snprintf(value + strlen(value), sizeof(value) - strlen(value), " * W[%s{r}, {s}]",
-			 conv ? "{o}, {c}, " : "{o}, ");
+		snprintf(image, sizeof(image), "%s[%s, %s, %s]", copies ? "P" : "X", channel, y, x);
+	snprintf(value, sizeof(value), "%s%s", image,
+		 pool	? ""
+		 : conv ? " * W[{o}, {c}, {r}, {s}]"
+			: " * W[{o}, {r}, {s}]");
 	add_axis(t, 'o', results, false);
 	add_axis(t, 'y', out, false);
 	add_axis(t, 'x', out, false);
 	if (conv)
-		add_axis(t, 'c', channels, true);
+		add_axis(t, 'c', k->size[0], true);
 	add_axis(t, 'r', window, true);
 	add_axis(t, 's', window, true);
 	put_sum(t, &s);

@@ -2,6 +2,7 @@
  * The text of tensor programs: lines into nodes, and expressions by recursive descent. Linear.
  */
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "tprog/internal.h"
@@ -350,8 +351,9 @@ static uint32_t parse_operand(struct pl_tprog_reader *r)
 		bad(r, "a number, a loop or a buffer should be here");
 		return 0;
 	}
-	e.integer =
-		!memchr(r->s, '.', (size_t)(end - r->s)) && e.number == (double)(int64_t)e.number;
+	e.integer = fabs(e.number) < 0x1p53;
+	for (const char *c = r->s; c < end; c++)
+		e.integer &= !strchr(".eE", *c);
 	r->s = end;
 	return add_expr(r, &e, NULL);
 }

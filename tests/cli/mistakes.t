@@ -76,7 +76,7 @@ for p in replay graph; do
 	says 'trace: words: byte 0: no known trace format; name it .*(type: trace --from=NAME FILE; ' "... says how to name its format"
 done
 status 3 "replay: a job" "$BIN/replay" a.job
-says 'a.job: this is a job that has not run; type: graph a.job | predict -m MODEL .* | replay$' "... says what to type"
+says 'a.job: this is the text of a job, not a trace; .* graph a.job | predict -m MODEL .* | replay$' "... says what to type"
 status 3 "replay: a table of layers" "$BIN/replay" "$SRC/samples/layers/resnet-50.csv"
 says 'resnet-50.csv: this is a table of layers; type: graph .*/resnet-50.csv | replay$' "... says what to type"
 cp job.graph two.graph

@@ -254,7 +254,7 @@ status 2 "a negative number of rows" "$BIN/replay" --top -1 "$g"
 status 0 "a trace" "$BIN/replay" "$TMP/job.merged"
 status 0 "a profiler's file" "$BIN/replay" "$TMP/rank0.json"
 status 3 "a job" "$BIN/replay" "$SRC/samples/blobs.job"
-says "this is the text of a job, not a trace; .*: run FILE" "... says what to type"
+says "this is the text of a job, not a trace; .*: run .*blobs.job; .* graph .*blobs.job | predict " "... says what to type"
 status 3 "nothing" "$BIN/replay" /dev/null
 says "empty" "... says so"
 status 4 "a timeline that cannot be written" "$BIN/replay" --timeline "$TMP/none/tl" "$g"
