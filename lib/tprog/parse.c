@@ -433,9 +433,11 @@ static void take_buffer(struct pl_tprog_reader *r, uint32_t node)
 	skip_blanks(r);
 	while (isdigit((unsigned char)*r->s) && b.n_dims < PL_TPROG_DIMS && !r->err->code) {
 		b.dim[b.n_dims] = take_size(r, "a dimension");
-		b.n *= b.dim[b.n_dims++];
-		if (b.n > NUMBERS_MOST)
+		if (b.dim[b.n_dims] > NUMBERS_MOST / b.n)
 			bad(r, "the buffer has more than %lld numbers", (long long)NUMBERS_MOST);
+		else
+			b.n *= b.dim[b.n_dims];
+		b.n_dims++;
 		skip_blanks(r);
 	}
 	if (!b.n_dims)

@@ -37,6 +37,12 @@ static void put_c_name(const char *name, char kind, struct pl_writer *w)
 		pl_write_format(w, *s == '.' ? "__" : "%c", *s);
 }
 
+static void put_loop_name(const struct pl_tprog *p, uint32_t node, struct pl_writer *w)
+{
+	put_c_name(p->node[node].name, 'i', w);
+	pl_write_format(w, "_%u", node); /* "a.b" and "a__b" are one name in C */
+}
+
 static void put_buffer_name(const struct pl_tprog *p, uint32_t buffer, struct pl_writer *w)
 {
 	put_c_name(p->buffer[buffer].name, 'b', w);
@@ -107,7 +113,7 @@ void pl_tprog_put_expr(const struct pl_tprog *p, uint32_t expr, bool c, struct p
 	} else if (e->op == PL_TPROG_NUMBER) {
 		put_number(e, c, w);
 	} else if (e->op == PL_TPROG_LOOP && c) {
-		put_c_name(p->node[e->ref].name, 'i', w);
+		put_loop_name(p, e->ref, w);
 	} else if (e->op == PL_TPROG_LOOP) {
 		pl_write_text(w, p->node[e->ref].name);
 	} else if (e->op == PL_TPROG_LOAD) {
@@ -212,8 +218,11 @@ void pl_tprog_write(const struct pl_tprog *p, struct pl_writer *w)
 
 /* ---- C --------------------------------------------------------------------------------------- */
 
-static void put_c_loop(const struct pl_tprog_node *x, int depth, struct pl_writer *w)
+static void put_c_loop(const struct pl_tprog *p, const struct pl_tprog_node *x, int depth,
+		       struct pl_writer *w)
 {
+	uint32_t node = (uint32_t)(x - p->node);
+
 	if (x->bind == PL_TPROG_PARALLEL)
 		pl_write_text(w, "#pragma omp parallel for\n");
 	else if (x->bind == PL_TPROG_VECTORIZE)
@@ -223,11 +232,11 @@ static void put_c_loop(const struct pl_tprog_node *x, int depth, struct pl_write
 				(long long)pl_min_i64(x->extent, 64));
 	indent(depth, w);
 	pl_write_text(w, "for (long ");
-	put_c_name(x->name, 'i', w);
+	put_loop_name(p, node, w);
 	pl_write_text(w, " = 0; ");
-	put_c_name(x->name, 'i', w);
+	put_loop_name(p, node, w);
 	pl_write_format(w, " < %lld; ", (long long)x->extent);
-	put_c_name(x->name, 'i', w);
+	put_loop_name(p, node, w);
 	pl_write_text(w, "++) {\n");
 }
 
@@ -270,7 +279,7 @@ static void put_c_node(const struct pl_tprog *p, const struct pl_tprog_node *x, 
 		       struct pl_writer *w)
 {
 	if (x->kind == PL_TPROG_FOR) {
-		put_c_loop(x, depth + 1, w);
+		put_c_loop(p, x, depth + 1, w);
 		return;
 	}
 	indent(depth + 1, w);

@@ -15,6 +15,12 @@ struct machine {
 
 static double value_of(struct machine *m, uint32_t expr);
 
+/* Numbers that no index of a buffer reaches become one that is outside of all. */
+static int64_t integer(double v)
+{
+	return v > 0x1p53 ? (int64_t)1 << 53 : v < -0x1p53 ? -((int64_t)1 << 53) : (int64_t)v;
+}
+
 /* The element that indices mean; NULL: it is outside. */
 static float *element(struct machine *m, uint32_t buffer, uint32_t arg)
 {
@@ -22,7 +28,7 @@ static float *element(struct machine *m, uint32_t buffer, uint32_t arg)
 	int64_t index[PL_TPROG_DIMS];
 
 	for (int d = 0; d < b->n_dims; d++) {
-		index[d] = (int64_t)value_of(m, m->p->arg[arg + (uint32_t)d]);
+		index[d] = integer(value_of(m, m->p->arg[arg + (uint32_t)d]));
 		if (index[d] >= 0 && index[d] < b->dim[d])
 			continue;
 		if (!m->err->code)
@@ -107,8 +113,8 @@ static double value_of(struct machine *m, uint32_t expr)
 		return value_of(m, arg[value_of(m, arg[0]) != 0 ? 1 : 2]);
 	default:
 		if (e->integer)
-			return of_integers(e->op, (int64_t)value_of(m, arg[0]),
-					   (int64_t)value_of(m, arg[1]));
+			return of_integers(e->op, integer(value_of(m, arg[0])),
+					   integer(value_of(m, arg[1])));
 		return of_floats(e->op, (float)value_of(m, arg[0]),
 				 e->n_args > 1 ? (float)value_of(m, arg[1]) : 0);
 	}

@@ -122,6 +122,7 @@ static void test_errors(void)
 		{ HEAD "program a\nbuffer A float64 2\n", "\"float32\" should be here" },
 		{ HEAD "program a\nbuffer A float32 0\n", "line 3, column 18: a dimension" },
 		{ HEAD "program a\nbuffer A float32 2000000000 2000000000\n", "more than" },
+		{ HEAD "program a\nbuffer A float32 2000000000 30 2000000000\n", "more than" },
 		{ HEAD "program a\nbuffer A float32 2\nfor i 2\nbuffer B float32 2\n",
 		  "parameters stand before the first loop" },
 		{ HEAD "program a\nfor i 0\n", "the number of iterations" },
@@ -204,6 +205,14 @@ static void test_run(void)
 		   pl_tprog_run(&p, d->buffer, &err) == PL_EDATA &&
 		   strstr(err.msg, "index 1 of A is 4, and there are 4"),
 	   "an index outside is an error %s", err.msg);
+	pl_tprog_fini(&p);
+	memset(&err, 0, sizeof(err));
+	ok(read_text(HEAD "program a\nbuffer A float32 4\nfor i 4\n"
+			  "A[(i + 4000000000000000) * 4000000000000000 * 4000000000000000] = 1.0\nend\n",
+		     &p, &err) == 1 &&
+		   pl_tprog_run(&p, d->buffer, &err) == PL_EDATA &&
+		   strstr(err.msg, "and there are 4"),
+	   "so is one that no number has: %s", err.msg);
 out:
 	pl_tprog_fini(&p);
 	pl_free(d);
