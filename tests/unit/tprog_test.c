@@ -207,8 +207,9 @@ static void test_run(void)
 	   "an index outside is an error %s", err.msg);
 	pl_tprog_fini(&p);
 	memset(&err, 0, sizeof(err));
-	ok(read_text(HEAD "program a\nbuffer A float32 4\nfor i 4\n"
-			  "A[(i + 4000000000000000) * 4000000000000000 * 4000000000000000] = 1.0\nend\n",
+	ok(read_text(HEAD
+		     "program a\nbuffer A float32 4\nfor i 4\n"
+		     "A[(i + 4000000000000000) * 4000000000000000 * 4000000000000000] = 1.0\nend\n",
 		     &p, &err) == 1 &&
 		   pl_tprog_run(&p, d->buffer, &err) == PL_EDATA &&
 		   strstr(err.msg, "and there are 4"),
