@@ -82,8 +82,11 @@ static int find_op(struct filler *f, const struct pl_shape *x, uint32_t node, ui
 	if (id < f->n)
 		return 0;
 	if (pl_cost_kernel(&f->g, work, &k)) {
-		PL_CHECK(add_sample(f, &k, name, device, &of.own, err));
-		PL_CHECK(add_sample(f, &k, pl_cost_kernel_name(&k, name), device, &of.kernel, err));
+		const char *kernel = pl_cost_kernel_name(&k, name);
+
+		if (strcmp(kernel, name) != 0)
+			PL_CHECK(add_sample(f, &k, name, device, &of.own, err));
+		PL_CHECK(add_sample(f, &k, kernel, device, &of.kernel, err));
 		of.count = pl_cost_kernel_count(&k, work);
 	}
 	if (pl_cost_kernel_bytes(&f->g, work, &k))

@@ -166,18 +166,12 @@ static int draw_network(struct draw *d, uint64_t number, struct pl_model *m, str
 	int rc = 0;
 
 	while (rc >= 0 && (flops < FLOPS_LEAST || flops > FLOPS_MOST)) {
-		struct pl_in *in;
-
 		pl_model_fini(m);
 		*m = (struct pl_model){ 0 };
 		d->text.n = 0;
 		d->reach = uniform(d);
 		PL_TRY(kinds[number % PL_LEN(kinds)](d, err));
-		in = pl_in_open_mem("network", d->text.p, d->text.n, err);
-		PL_TRY(in ? 0 : err->code);
-		rc = pl_model_read(in, "network", m, err);
-		pl_in_close(in);
-		PL_TRY(rc);
+		PL_TRY(pl_model_text((const char *)d->text.p, d->text.n, "network", m, err));
 		pl_free(w);
 		PL_TRY(pl_alloc(&w, m->n_layers, sizeof(*w), err));
 		PL_TRY(pl_net_work(m->layer, m->n_layers, w, err));

@@ -232,6 +232,16 @@ int pl_model_parse(const char *text, struct pl_model *m, struct pl_err *err)
 	return rc;
 }
 
+int pl_model_text(const char *text, size_t n, const char *name, struct pl_model *m,
+		  struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open_mem(name, text, n, err);
+	int rc = in ? pl_model_read(in, name, m, err) : err->code;
+
+	pl_in_close(in);
+	return rc;
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static void put_layer(struct pl_writer *w, struct pl_lang_statement *st, const struct pl_layer *l)

@@ -22,6 +22,9 @@ void pl_model_fini(struct pl_model *m);
 /* PL_EDATA with line, cause and remedy. */
 int pl_model_read(struct pl_in *in, const char *name, struct pl_model *m,
 		  struct pl_err *err) PL_MUST;
+/* The same of a text in memory. */
+int pl_model_text(const char *text, size_t n, const char *name, struct pl_model *m,
+		  struct pl_err *err) PL_MUST;
 int pl_model_write(const struct pl_model *m, struct pl_out *out, struct pl_err *err) PL_MUST;
 /*
  * "mlp:784-512-512-10", "cnn" (the CIFAR-10 tutorial network of TensorFlow: conv 64 5x5 twice with

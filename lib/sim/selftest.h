@@ -67,9 +67,10 @@ void pl_selftest_path(const struct pl_selftest *t, const struct pl_path *p,
 #define PL_SELFTEST_CHANGE    0.06
 #define PL_SELFTEST_HOST_COMM 0.4
 /* Of a change of how the same bytes are carried (buckets, order, algorithms), where devices or
- * threads carry them: the model of cost errs more than a change of durations. Of 20 such changes of
- * jobs over gloo, measured on one day, one brought nothing, five 15 to 30 % of what was predicted,
- * and two 1.5 times as much: threads that carry more at a time take more from computation. */
+ * threads carry them: the model of cost errs more than a change of durations. 20 such changes of
+ * jobs over gloo were measured. Five of them saved 15 to 30 % of what was predicted, one saved
+ * nothing, two saved 1.5 times as much. Threads that carry more at a time take more from
+ * computation. */
 #define PL_SELFTEST_CARRIED_BY_DEVICES 0.16
 #define PL_SELFTEST_CARRIED_BY_HOSTS   0.85
 /* What a change saves differs between the steps of a recording: the standard deviation as a share

@@ -209,8 +209,8 @@ static void divide(struct nest *t)
 	}
 }
 
-/* The index of an axis, from part `from` on: "i0 * 32 + i1 * 8 + i2". */
-static size_t put_index(const struct axis *a, int from, char *out, size_t size)
+/* The index of an axis: "i0 * 32 + i1 * 8 + i2". */
+static size_t put_index(const struct axis *a, char *out, size_t size)
 {
 	int64_t inside = 1;
 	size_t n = 0;
@@ -219,7 +219,7 @@ static size_t put_index(const struct axis *a, int from, char *out, size_t size)
 		inside *= a->part[p];
 	for (int p = 0; p < PARTS && n < size; p++) {
 		inside /= a->part[p];
-		if (p < from || a->part[p] == 1)
+		if (a->part[p] == 1)
 			continue;
 		n += (size_t)snprintf(out + n, size - n, "%s%c%d", n ? " + " : "", a->name, p);
 		if (inside > 1 && n < size)
@@ -244,7 +244,7 @@ static const char *expand(const struct nest *t, const char *text, const char *va
 			for (int i = 0; i < t->n; i++)
 				if (t->axis[i].name == s[1]) {
 					out[n++] = '(';
-					n += put_index(&t->axis[i], 0, out + n, size - n - 1);
+					n += put_index(&t->axis[i], out + n, size - n - 1);
 					out[n++] = ')';
 				}
 			s += 2;
@@ -486,19 +486,12 @@ static void put_columns(struct nest *t, int64_t columns, bool sums, const char *
 	const char *bind = chance(t, 0.8) ? (sums && chance(t, 0.3) ? "unroll" : "vectorize") : "";
 	int base = t->depth;
 	char line[512], index[64];
-	size_t n = 0;
 
 	open_for(t, "c0", columns / inner, sums, inner == 1 ? bind : "");
 	if (inner > 1)
 		open_for(t, "c1", inner, sums, bind);
 	snprintf(index, sizeof(index), inner > 1 ? "c0 * %lld + c1" : "c0", (long long)inner);
-	for (const char *s = fmt; *s && n + sizeof(index) < sizeof(line); s++)
-		if (*s == '@')
-			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s", index);
-		else
-			line[n++] = *s;
-	line[n] = '\0';
-	put(t, "%s", line);
+	put(t, "%s", expand(t, fmt, index, line, sizeof(line)));
 	close_to(t, base);
 }
 
@@ -594,8 +587,6 @@ static void put_chain(struct nest *t, const struct pl_tprog_task *k)
 	snprintf(index, sizeof(index), "c0 * %lld + c1 * %lld + c2", (long long)(inner * middle),
 		 (long long)inner);
 	for (int64_t i = 0; i < k->size[1] && i < 8; i++) {
-		size_t m = 0;
-
 		snprintf(next, sizeof(next), "%s%s%s", step[i % 4][0], value, step[i % 4][1]);
 		snprintf(value, sizeof(value), "%s", next);
 		if (together && i + 1 < k->size[1] && i + 1 < 8)
@@ -603,13 +594,7 @@ static void put_chain(struct nest *t, const struct pl_tprog_task *k)
 		open_for(t, "c0", n / inner / middle, false, outer);
 		open_for(t, "c1", middle, false, "");
 		open_for(t, "c2", inner, false, bind);
-		for (const char *s = value; *s && m + sizeof(index) < sizeof(line); s++)
-			if (*s == '@')
-				m += (size_t)snprintf(line + m, sizeof(line) - m, "%s", index);
-			else
-				line[m++] = *s;
-		line[m] = '\0';
-		put(t, "Y[%s] = %s", index, line);
+		put(t, "Y[%s] = %s", index, expand(t, value, index, line, sizeof(line)));
 		close_to(t, 0);
 		snprintf(value, sizeof(value), "Y[@]");
 	}

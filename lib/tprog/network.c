@@ -111,11 +111,8 @@ static int make_net(struct pl_tprog_network *t, const struct pl_tprog_fit_opts *
 	const struct pl_net_opts no = {
 		.batch = BATCH, .threads = o->threads, .seed = o->seed, .in_place = true
 	};
-	struct pl_in *in = pl_in_open_mem("network", text, sizeof(text) - 1, err);
-	int rc = in ? pl_model_read(in, "network", &t->model, err) : err->code;
 
-	pl_in_close(in);
-	PL_CHECK(rc);
+	PL_CHECK(pl_model_text(text, sizeof(text) - 1, "network", &t->model, err));
 	PL_CHECK(pl_alloc(&t->x, (size_t)BATCH * LEAVES * ENTRIES, sizeof(*t->x), err));
 	PL_CHECK(pl_alloc(&t->target, BATCH, sizeof(*t->target), err));
 	return pl_net_new(t->model.layer, t->model.n_layers, &no, &t->net, err);

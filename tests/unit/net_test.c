@@ -273,7 +273,7 @@ static void test_shards(const char *text, const struct pl_backend *be, const cha
 	pl_net_free(part);
 }
 
-/* ---- what there is without memory, and what comes out ---------------------------------------- */
+/* ---- outlines and outputs ---------------------------------------- */
 
 static void test_outline(const char *text, const char *what)
 {
