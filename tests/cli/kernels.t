@@ -12,11 +12,8 @@ holds sheets/this.json '"Mem_Bw": [0-9]' "... it moves bytes"
 
 status 0 "layers of networks" "$BIN/run" -q --bench kernels --networks 12 --iterations 3 -O csv -o kernels.csv
 check "the columns" test "$(head -n 1 kernels.csv)" = op,network,device,batch,m,n,k,rows,columns,in,size,kernel,stride,padding,time_ns,least_ns
-check "each network has an optimiser and a loss" test "$(grep -c '^update' kernels.csv)" = 12 -a "$(grep -c '^loss.forward' kernels.csv)" -ge 9
-for op in 'dense\.forward' 'dense\.backward' 'conv\.forward' 'conv\.backward_end' 'attention\.backward' 'layernorm\.forward' \
-	'embedding\.forward' 'update\.sgd' 'update\.adamw'; do
-	check "there is $op" grep -q "^$op," kernels.csv
-done
+# layers of less than 200 ns are not in the table: small networks may lack some
+check "each network has an optimiser and a loss" test "$(grep -c '^update' kernels.csv)" -ge 9 -a "$(grep -c '^loss.forward' kernels.csv)" -ge 9
 check "the time is a median: not below the shortest" awk -F , 'NR > 1 && !($16 > 0 && $15 >= $16) { exit 1 }' kernels.csv
 check "a product makes its rows and columns" awk -F , '/^dense/ && !($4 == 1 && $5 == $8 && $6 == $9) { exit 1 }' kernels.csv
 "$BIN/run" -q --bench kernels --networks 12 --iterations 1 -O csv | cut -d , -f 1-14 >again
@@ -54,6 +51,10 @@ check "... with phase and module" awk -F '\t' '$8 == "dense.forward" && $16 == "
 check "... and work" grep -qx "$(printf 'work\t0\tmatmul\tfloat32\t\[\[32,64\],\[64,128\]\]\t524288\t57344')" my.text
 # a name is known if 20 layers that have it were measured
 "$BIN/run" -q --bench kernels --networks 75 --iterations 1 -O csv -o more.csv
+for op in 'dense\.forward' 'dense\.backward' 'conv\.forward' 'conv\.backward_end' 'attention\.backward' 'layernorm\.forward' \
+	'embedding\.forward' 'update\.sgd' 'update\.adamw'; do
+	check "there is $op" grep -q "^$op," more.csv
+done
 "$BIN/predict" -q --train --no-intervals --schema=run --devices=sheets -o more.model more.csv
 status 0 "... and times, by the model" "$BIN/predict" -q -m more.model --devices=sheets --device=this -O graph -o timed.graph my.graph
 "$BIN/predict" -q -m more.model --devices=sheets queries.csv >times.csv
