@@ -27,10 +27,14 @@ static const struct pl_opt options[] = {
 	  "say what makes each time, or without a table what matters to the model", PL_OPT_FLAG,
 	  AT(explain), NULL },
 	{ 0, "measure", "FILE",
-	  "measure here tensor programs of the operations in FILE, by random schedules", PL_OPT_STR,
-	  AT(measure), NULL },
+	  "measure here tensor programs: of the operations in FILE by random schedules, or those "
+	  "that FILE has",
+	  PL_OPT_STR, AT(measure), NULL },
 	{ 0, "programs", "N", "measure N programs of each operation (default 100)", PL_OPT_INT,
 	  AT(programs), NULL },
+	{ 0, "choose", "N",
+	  "write the N tensor programs that stand for all, to be measured on another device",
+	  PL_OPT_INT, AT(choose), NULL },
 	PL_OPTS_HEADING("tables"),
 	{ 0, "schema", "NAME",
 	  "read tables by the schema neusight, vidur, mist or run, or by that of a file; or tensor "
@@ -46,7 +50,7 @@ static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("models"),
 	{ 0, "learner", "NAME",
 	  "learn by boosted trees, or by what they must beat: the nearest shapes, trees on raw "
-	  "shapes, nothing (roofline); tensor programs also by a network (net)",
+	  "shapes, nothing (roofline); tensor programs also by a network (net), or both",
 	  PL_OPT_CHOICE, AT(learner), LEARNERS },
 	{ 0, "intervals", NULL, "find intervals (default; --no-intervals is several times faster)",
 	  PL_OPT_FLAG, AT(intervals), NULL },
@@ -69,17 +73,10 @@ static void defaults(void *config)
 	c->programs = 100;
 }
 
-/* Are the tables tensor programs? */
-static bool is_of_programs(const struct config *c)
-{
-	return c->schema && !strcmp(c->schema, "tprog");
-}
-
-/* Is the operand a model that is shown? */
-static bool shows(const struct config *c)
+bool shows(const struct config *c)
 {
 	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain &&
-	       !c->measure;
+	       !c->measure && !c->choose;
 }
 
 static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
@@ -94,14 +91,7 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if (c->programs < 1 || c->programs > 1000000)
 		return pl_fail(err, PL_EUSAGE, "--programs: %lld is not 1 to 1000000",
 			       (long long)c->programs);
-	if (is_of_programs(c) && (!c->cross || c->cross == PL_EVAL_SHAPE))
-		return pl_fail(
-			err, PL_EUSAGE,
-			"--schema=tprog goes with --cross device, model or op: programs have "
-			"no other model yet");
-	if (c->learner == LEARNER_NET && !is_of_programs(c))
-		return pl_fail(err, PL_EUSAGE,
-			       "--learner=net is for tensor programs (--schema=tprog)");
+	PL_CHECK(check_programs(c, err));
 	if (verbs > 1)
 		return pl_fail(
 			err, PL_EUSAGE,
@@ -109,7 +99,8 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if ((c->train || c->cross) && c->model)
 		return pl_fail(err, PL_EUSAGE, "%s makes a model of its own: leave out -m",
 			       c->train ? "--train" : "--cross");
-	if (!c->train && !c->cross && !c->model && !c->measure && (!shows(c) || argc > 1))
+	if (!c->train && !c->cross && !c->model && !c->measure && !c->choose &&
+	    (!shows(c) || argc > 1))
 		return pl_fail(err, PL_EUSAGE,
 			       "-m FILE names the model; --train makes one from tables");
 	if ((c->train || c->cross) && !c->schema)
@@ -167,9 +158,11 @@ static int open_work(struct work *w, struct pl_err *err)
 	w->pool = pl_pool_new((int)c->c.threads, err);
 	if (!w->pool)
 		return err->code;
+	if (is_of_programs(c))
+		return 0;
 	if (c->model)
 		PL_CHECK(read_model(w, c->model, err));
-	if (c->schema && !is_of_programs(c)) {
+	if (c->schema) {
 		pl_schema_free(w->schema);
 		PL_CHECK(pl_schema_open(c->schema, &w->schema, err));
 	}
@@ -286,18 +279,18 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		rc = measure_programs(&w, out, err);
 		goto out;
 	}
-	if (shows(c)) {
+	if (shows(c) && !is_of_programs(c)) {
 		PL_TRY(read_model(&w, w.argv[0], err));
 		PL_TRY(explain_model(&w, out, err));
 		goto out;
 	}
 	PL_TRY(open_work(&w, err));
-	if (c->train)
+	if (is_of_programs(c))
+		rc = use_programs(&w, out, err);
+	else if (c->train)
 		rc = train(&w, &s, out, err);
 	else if (c->adapt)
 		rc = adapt(&w, &s, out, err);
-	else if (is_of_programs(c))
-		rc = cross_programs(&w, &s, out, err);
 	else if (c->eval || c->cross)
 		rc = errors(&w, &s, out, err);
 	else if (c->explain && !argc)

@@ -6,8 +6,8 @@
 #include "core/pool.h"
 #include "kernel/eval.h"
 
-#define LEARNERS PL_KERNEL_LEARNERS("|") "|net"
-enum { LEARNER_NET = 4 }; /* of tensor programs only */
+#define LEARNERS PL_KERNEL_LEARNERS("|") "|net|both"
+enum { LEARNER_NET = 4 }; /* it and those behind it: of tensor programs only */
 enum output { OUT_AUTO, OUT_CSV, OUT_JSON, OUT_TEXT, OUT_GRAPH };
 
 struct config {
@@ -18,6 +18,7 @@ struct config {
 	int learner;
 	const char *adapt, *model, *schema, *unit, *measure;
 	int64_t programs; /* of an operation */
+	int64_t choose;	  /* programs; 0: not wanted */
 	struct pl_list device, folder;
 };
 
@@ -54,10 +55,11 @@ int fill_graph(const struct work *w, struct pl_out *out, struct pl_err *err) PL_
 /* programs.c: tensor programs of the operations of c->measure, measured here. */
 int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
 
-/* The errors of models that have not seen a model, operation or device of the programs (c->cross).
- */
-int cross_programs(const struct work *w, struct pl_samples *s, struct pl_out *out,
-		   struct pl_err *err) PL_MUST;
+/* program_models.c: learn from tensor programs, predict them, choose among them: what c says. */
+bool is_of_programs(const struct config *c);
+bool shows(const struct config *c); /* predict.c: is the operand a model that is shown? */
+int check_programs(const struct config *c, struct pl_err *err) PL_MUST;
+int use_programs(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
 
 /* errors.c */
 int write_errors(const struct work *w, const struct pl_samples *s, const struct pl_kernel_time *t,

@@ -1,6 +1,6 @@
 /*
- * predict --measure: tensor programs of the operations of models, by random schedules, and how long
- * they take here; and --cross of such programs.
+ * predict --measure: tensor programs of the operations of models, by random schedules, or those of
+ * a file, and how long they take here.
  *
  * The programs of an operation are compiled, and each is compared with the program without a
  * schedule before it is timed. While programs are timed nothing is compiled. Shared objects stay
@@ -16,12 +16,13 @@
 #include "core/progress.h"
 #include "core/sort.h"
 #include "program.h"
-#include "tprog/cost.h"
+#include "tprog/tprog.h"
 
 #define UNIT	 16	  /* programs of one source */
+#define GROUP	 256	  /* programs of a file that are compiled together */
 #define RUNS	 15	  /* of a program at most, */
 #define LEAST	 3	  /* and at least, */
-#define ENOUGH	 60000000 /* ns: unless they took so long together */
+#define ENOUGH	 30000000 /* ns: unless they took so long together */
 #define SHORT	 50000	  /* ns: shorter calls are timed together */
 #define ATTEMPTS 8	  /* for a schedule that none before it has */
 #define NEAR	 1e-3	  /* of the greatest result: by so much may a result differ */
@@ -38,9 +39,10 @@ struct unit { /* a source, and the shared object that is made of it */
 struct bench {
 	const struct work *w;
 	struct pl_err *err;
-	const struct pl_tprog_task *task;
+	struct pl_tprog_tasks tasks;
+	const struct pl_tprog_task *task; /* NULL: programs come from a file */
 	char folder[128];
-	struct pl_tprog *program; /* [n]; the first is the one without a schedule */
+	struct pl_tprog *program; /* [n]; the first one's result is right */
 	size_t n, cap;
 	struct unit *unit;
 	size_t n_units;
@@ -128,7 +130,7 @@ static int start_compiler(struct bench *b, struct unit *u)
 	const char *cc = getenv("CC");
 	const char *const word[] = { cc && *cc ? cc : "cc",
 				     "-O2",
-				     "-ftree-vectorize",
+				     "-fno-tree-vectorize",
 				     "-march=native",
 				     "-ffast-math",
 				     "-fopenmp",
@@ -252,15 +254,18 @@ static bool is_right(const struct bench *b)
 	return true;
 }
 
-static struct pl_tprog_measured time_program(const struct bench *b, program *f)
+/* first: ns that a call took before. */
+static struct pl_tprog_measured time_program(const struct bench *b, program *f, int64_t first)
 {
 	struct pl_tprog_measured m = { .device = b->w->device_name };
 	int64_t ns[RUNS], all = 0, calls = 1;
-	pl_ns begin = pl_now_ns();
+	pl_ns begin;
 
-	f(b->buffer);
-	if (pl_now_ns() - begin < SHORT)
+	if (first < SHORT) {
+		begin = pl_now_ns();
+		f(b->buffer);
 		calls = SHORT / pl_max_i64(pl_now_ns() - begin, 100) + 1;
+	}
 	while (m.runs < RUNS && (m.runs < LEAST || all < ENOUGH)) {
 		begin = pl_now_ns();
 		for (int64_t i = 0; i < calls; i++)
@@ -275,6 +280,16 @@ static struct pl_tprog_measured time_program(const struct bench *b, program *f)
 	return m;
 }
 
+static void forget_device(struct pl_tprog *p, const char *device)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n_measured; i++)
+		if (strcmp(p->measured[i].device, device) != 0)
+			p->measured[n++] = p->measured[i];
+	p->n_measured = n;
+}
+
 static int measure_all(struct bench *b, struct pl_writer *out)
 {
 	for (size_t i = 0; i < b->n; i++) {
@@ -282,12 +297,16 @@ static int measure_all(struct bench *b, struct pl_writer *out)
 		float *result = b->buffer[b->n_buffers - 1];
 		struct pl_tprog_measured m;
 		program *f = find_program(b, i);
+		pl_ns begin;
+		int64_t first;
 
 		if (!f)
 			return pl_fail(b->err, PL_EABSENT, "%s: %s", b->unit[i / UNIT].object,
 				       dlerror());
 		memset(result, 0, result_size(b) * sizeof(*result));
+		begin = pl_now_ns();
 		f(b->buffer);
+		first = pl_now_ns() - begin;
 		if (!i)
 			memcpy(b->right, result, result_size(b) * sizeof(*result));
 		b->all++;
@@ -295,7 +314,8 @@ static int measure_all(struct bench *b, struct pl_writer *out)
 			b->wrong++;
 			continue;
 		}
-		m = time_program(b, f);
+		m = time_program(b, f, first);
+		forget_device(p, m.device);
 		PL_CHECK(pl_append(&p->measured, &p->n_measured, &p->cap_measured, &m, sizeof(m),
 				   b->err));
 		pl_tprog_write(p, out);
@@ -326,50 +346,132 @@ static void end_task(struct bench *b)
 	b->n = b->n_units = b->n_buffers = 0;
 }
 
-static int measure_task(struct bench *b, size_t number, struct pl_writer *out)
+/* The programs that b has, which it then has no more. */
+static int measure_group(struct bench *b, struct pl_writer *out)
 {
-	struct pl_intern seen = { 0 };
-	int rc = 0;
+	int rc = compile(b);
 
-	for (int64_t i = 0; i < b->w->c->programs && rc >= 0; i++)
-		rc = add_program(b, number, &seen);
-	pl_intern_fini(&seen);
-	PL_CHECK(rc);
-	PL_CHECK(compile(b));
-	PL_CHECK(make_buffers(b));
-	return measure_all(b, out);
+	if (rc >= 0)
+		rc = make_buffers(b);
+	if (rc >= 0)
+		rc = measure_all(b, out);
+	end_task(b);
+	return rc;
+}
+
+static int measure_tasks(struct bench *b, struct pl_in *in, struct pl_writer *out)
+{
+	struct pl_tprog_tasks *tasks = &b->tasks;
+	int rc = pl_tprog_tasks_read(in, tasks, b->err);
+
+	for (size_t i = 0; i < tasks->n && rc >= 0; i++) {
+		struct pl_intern seen = { 0 };
+
+		pl_progress("operation %zu of %zu", i + 1, tasks->n);
+		b->task = &tasks->v[i];
+		for (int64_t k = 0; k < b->w->c->programs && rc >= 0; k++)
+			rc = add_program(b, i, &seen);
+		pl_intern_fini(&seen);
+		if (rc >= 0)
+			rc = measure_group(b, out);
+	}
+	return rc;
+}
+
+/* Do both compute the same operation of the same parameters? */
+static bool is_alike(const struct pl_tprog *a, const struct pl_tprog *b)
+{
+	size_t n = 0;
+
+	if (strcmp(a->op, b->op) != 0 || strcmp(a->model, b->model) != 0)
+		return false;
+	for (;; n++) {
+		const struct pl_tprog_buffer *x = n < a->n_buffers ? &a->buffer[n] : NULL,
+					     *y = n < b->n_buffers ? &b->buffer[n] : NULL;
+		bool more = x && x->node == PL_NONE;
+
+		if (more != (y && y->node == PL_NONE))
+			return false;
+		if (!more)
+			return true;
+		if (strcmp(x->name, y->name) != 0 || x->n_dims != y->n_dims ||
+		    memcmp(x->dim, y->dim, (size_t)x->n_dims * sizeof(*x->dim)) != 0)
+			return false;
+	}
+}
+
+/* Neighbours that compute the same are compiled and compared together. */
+static int measure_file(struct bench *b, struct pl_in *in, struct pl_writer *out)
+{
+	struct pl_tprog_reader *r;
+	size_t n = 0;
+	int rc;
+
+	PL_CHECK(pl_tprog_reader_new(in, &r, b->err));
+	for (;;) {
+		struct pl_tprog p = { .name = NULL };
+		int more = pl_tprog_next(r, &p, b->err);
+
+		rc = more < 0 ? more : 0;
+		if (rc >= 0 && b->n && (!more || b->n >= GROUP || !is_alike(&b->program[0], &p))) {
+			pl_progress("program %zu", n);
+			rc = measure_group(b, out);
+		}
+		if (rc >= 0 && more > 0)
+			rc = pl_append(&b->program, &b->n, &b->cap, &p, sizeof(p), b->err);
+		if (rc < 0)
+			pl_tprog_fini(&p);
+		if (rc < 0 || !more)
+			break;
+		n++;
+	}
+	pl_tprog_reader_free(r);
+	return rc;
+}
+
+/* Are there programs in the file, and not operations? */
+static bool has_programs(struct pl_in *in, struct pl_err *err)
+{
+	static const char first[] = "paceline-tprog ";
+	const uint8_t *p;
+	int64_t n = pl_in_peek(in, 4096, &p, err), i = 0;
+
+	while (i < n && (p[i] == '\n' || p[i] == ' ' || p[i] == '#'))
+		while (i < n && p[i++] != '\n')
+			;
+	return n - i >= (int64_t)sizeof(first) && !memcmp(p + i, first, sizeof(first) - 1);
 }
 
 int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *err)
 {
 	struct bench b = { .w = w, .err = err, .state = (uint64_t)w->c->c.seed };
 	const char *tmp = getenv("TMPDIR");
-	struct pl_tprog_tasks tasks = { .n = 0 };
-	struct pl_in *in = pl_in_open(w->c->measure, err);
+	struct pl_in *in = pl_in_open_any(w->c->measure, err);
 	struct pl_writer to;
 	int rc = in ? 0 : err->code;
 
 	pl_write_init(&to, out, 0);
 	PL_TRY(rc);
-	PL_TRY(pl_tprog_tasks_read(in, &tasks, err));
 	snprintf(b.folder, sizeof(b.folder), "%.100s/paceline-XXXXXX", tmp && *tmp ? tmp : "/tmp");
 	if (!mkdtemp(b.folder)) {
 		rc = pl_fail_sys(err, "%s", b.folder);
 		b.folder[0] = '\0';
 		goto out;
 	}
-	pl_tprog_write_header(&to);
-	for (size_t i = 0; i < tasks.n; i++) {
-		pl_progress("operation %zu of %zu", i + 1, tasks.n);
-		b.task = &tasks.v[i];
-		rc = measure_task(&b, i, &to);
-		end_task(&b);
-		PL_TRY(rc);
+	/* threads that spin while another process has their processor cost whole slices of time */
+	if (setenv("OMP_WAIT_POLICY", "passive", 0)) {
+		rc = pl_fail_sys(err, "OMP_WAIT_POLICY");
+		goto out;
 	}
+	pl_tprog_write_header(&to);
+	if (has_programs(in, err))
+		PL_TRY(measure_file(&b, in, &to));
+	else
+		PL_TRY(err->code < 0 ? err->code : measure_tasks(&b, in, &to));
 	if (b.wrong)
 		pl_say(&w->c->c.log, PL_LOG_WARN,
 		       "%zu of %zu programs left out: their results differ from those of the "
-		       "program without a schedule",
+		       "first program of the operation",
 		       b.wrong, b.all);
 	rc = pl_write_end(&to, err);
 out:
@@ -377,87 +479,8 @@ out:
 		pl_remove_folder(b.folder);
 	pl_write_fini(&to);
 	pl_free(b.program);
-	pl_tprog_tasks_fini(&tasks);
+	end_task(&b);
+	pl_tprog_tasks_fini(&b.tasks);
 	pl_in_close(in);
-	return rc;
-}
-
-/* ---- errors of cost models ------------------------------------------------------------------- */
-
-static int read_programs(const struct work *w, struct pl_tprog_set *set, struct pl_err *err)
-{
-	for (int i = 0; i < w->argc; i++) {
-		struct pl_in *in = pl_in_open_any(w->argv[i], err);
-		int rc = in ? pl_tprog_set_read(set, in, err) : err->code;
-
-		pl_in_close(in);
-		PL_CHECK(rc);
-	}
-	if (!set->n)
-		return pl_fail(err, PL_EDATA, "no program in these files was measured");
-	return 0;
-}
-
-/* The measurements as samples, for the tables of errors. */
-static int as_samples(const struct pl_tprog_set *set, struct pl_samples *s, struct pl_err *err)
-{
-	struct pl_devices devices = { .n = 0 };
-	int rc = 0;
-
-	for (size_t i = 0; i < set->n && rc >= 0; i++) {
-		const struct pl_tprog_row *r = &set->v[i];
-		char name[160];
-		struct pl_device d = { .name = name, .title = name };
-		struct pl_measure m = { .k = { .family = PL_KERNEL_OTHER, .dim = { 1, 1, 1, 1 } },
-					.known = true,
-					.op = set->names.str[r->op],
-					.model = set->names.str[r->model],
-					.ns = r->ns };
-
-		snprintf(name, sizeof(name), "%s", set->names.str[r->device]);
-		m.device = pl_device_named(&devices, name);
-		if (m.device == PL_NONE)
-			rc = pl_device_copy(&devices, &d, &m.device, err);
-		if (rc >= 0)
-			rc = pl_samples_add(s, &m, &devices, err);
-	}
-	pl_device_fini(&devices);
-	return rc;
-}
-
-int cross_programs(const struct work *w, struct pl_samples *s, struct pl_out *out,
-		   struct pl_err *err)
-{
-	/* in the order of --learner; trees need the vectors anyway, so there is no "raw" */
-	static const uint8_t learner[] = { PL_TPROG_TREES, PL_TPROG_NEAREST, PL_TPROG_TREES,
-					   PL_TPROG_WORK, PL_TPROG_NET };
-	const struct pl_tprog_fit_opts o = { .learner = learner[w->c->learner],
-					     .threads = (int)w->c->c.threads,
-					     .seed = (uint64_t)w->c->c.seed,
-					     .pool = w->pool };
-	struct pl_kernel_time *t = NULL;
-	struct pl_tprog_set set = { .n = 0 };
-	pl_id *group = NULL;
-	double *ns = NULL;
-	int rc;
-
-	PL_TRY(read_programs(w, &set, err));
-	PL_TRY(as_samples(&set, s, err));
-	PL_TRY(pl_alloc(&group, set.n, sizeof(*group), err));
-	PL_TRY(pl_alloc(&ns, set.n, sizeof(*ns), err));
-	PL_TRY(pl_alloc(&t, set.n, sizeof(*t), err));
-	for (size_t i = 0; i < set.n; i++)
-		group[i] = w->c->cross == PL_EVAL_MODEL	   ? set.v[i].model
-			   : w->c->cross == PL_EVAL_DEVICE ? set.v[i].device
-							   : set.v[i].op;
-	PL_TRY(pl_tprog_cross(&set, group, &o, ns, err));
-	for (size_t i = 0; i < set.n; i++)
-		t[i] = (struct pl_kernel_time){ .ns = ns[i], .lo_ns = NAN, .hi_ns = NAN };
-	rc = write_errors(w, s, t, out, err);
-out:
-	pl_tprog_set_fini(&set);
-	pl_free(group);
-	pl_free(ns);
-	pl_free(t);
 	return rc;
 }

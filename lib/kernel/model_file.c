@@ -315,6 +315,9 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
 	struct reader *r = arg;
 
+	if (b->type == PL_FOURCC('P', 'H', 'E', 'D'))
+		return pl_fail(err, PL_EDATA,
+			       "the model is of tensor programs: --schema=tprog reads it");
 	if (b->type != B_HEAD && b->type != B_DEVS && b->type != B_OPER && b->type != B_PART &&
 	    b->type != B_TOTL)
 		return 0;

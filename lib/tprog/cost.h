@@ -5,6 +5,11 @@
  * were measured. Trees see a program as one vector: that of the leaf with most work, and sums over
  * all leaves. The network is that of CDMPP (EuroSys 2024): an encoder over the sequence of leaves,
  * each with its place in the tree, and layers that make one number of all.
+ *
+ * Predictions are calibrated, each operation for itself, by the errors of models that have not seen
+ * the network which a program is a part of: the prediction becomes the one with the least mean of
+ * |predicted / measured - 1|, and the interval the middle 90 % of the errors (CV+, Barber et al.,
+ * Annals of Statistics 2021).
  */
 #ifndef PL_TPROG_COST_H
 #define PL_TPROG_COST_H
@@ -12,13 +17,13 @@
 #include "learn/boost.h"
 #include "tprog/tprog.h"
 
-#define PL_TPROG_SUMS	 12
+#define PL_TPROG_SUMS	 27
 #define PL_TPROG_COLUMNS (PL_TPROG_FEATURES + PL_TPROG_SUMS)
 
-struct pl_tprog_row {		 /* a program on a device */
-	pl_id model, op, device; /* into set.names */
-	double ns;		 /* median */
-	double work;		 /* operations and stores, in all iterations */
+struct pl_tprog_row {			  /* a program on a device */
+	pl_id program, model, op, device; /* into set.names */
+	double ns;			  /* median; NAN: not measured */
+	double work;			  /* operations and stores, in all iterations */
 	float x[PL_TPROG_COLUMNS];
 	uint32_t leaf, n_leaves; /* into set.leaf */
 };
@@ -29,20 +34,65 @@ struct pl_tprog_set { /* zero-initialised is empty */
 	size_t n, cap, n_leaves, cap_leaves;
 };
 void pl_tprog_set_fini(struct pl_tprog_set *s);
-/* A row for each measurement of the program. */
-int pl_tprog_set_add(struct pl_tprog_set *s, const struct pl_tprog *p, struct pl_err *err) PL_MUST;
+/* A row for each measurement of the program; `once`: one row, without a time. */
+int pl_tprog_set_add(struct pl_tprog_set *s, const struct pl_tprog *p, bool once,
+		     struct pl_err *err) PL_MUST;
 /* All programs of a file. */
-int pl_tprog_set_read(struct pl_tprog_set *s, struct pl_in *in, struct pl_err *err) PL_MUST;
+int pl_tprog_set_read(struct pl_tprog_set *s, struct pl_in *in, bool once,
+		      struct pl_err *err) PL_MUST;
 
-enum pl_tprog_learner { PL_TPROG_TREES, PL_TPROG_NET, PL_TPROG_NEAREST, PL_TPROG_WORK };
+/* TREES and NET: the network, and the mean of both. NEAREST: the program whose vector is nearest.
+ * WORK: all programs take as long for a unit of work. The last two are not kept in files. */
+#define PL_TPROG_LEARNERS(s) "trees" s "net" s "both" s "nearest" s "work"
+enum pl_tprog_learner {
+	PL_TPROG_TREES,
+	PL_TPROG_NET,
+	PL_TPROG_BOTH,
+	PL_TPROG_NEAREST,
+	PL_TPROG_WORK
+};
 struct pl_tprog_fit_opts {
-	enum pl_tprog_learner learner; /* WORK: all programs take as long for a unit of work */
+	enum pl_tprog_learner learner;
+	bool intervals; /* calibrate: some fits more */
 	uint64_t seed;
 	int threads; /* of the network; 0: 1 */
 	struct pl_pool *pool;
 };
-/* ns[i]: row i, by a model that has seen no row of its group. PL_EDATA: there is one group only. */
+struct pl_tprog_time {
+	double ns, lo_ns, hi_ns; /* the last two NAN: the model has no intervals */
+	bool inside;		 /* all entries of its vector are in the range of those measured */
+};
+struct pl_tprog_model; /* opaque */
+
+/* From all rows, which must be measured. PL_EDATA: there are none, or they are of several
+ * devices. */
+int pl_tprog_fit(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o,
+		 struct pl_tprog_model **m, struct pl_err *err) PL_MUST;
+void pl_tprog_model_free(struct pl_tprog_model *m); /* NULL is fine */
+/* t: (s->n). The network has room for one batch, so one thread at a time may use the model. */
+int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_tprog_time *t,
+		   struct pl_err *err) PL_MUST;
+/* Learn from a few programs by how much their times differ from those predicted, on another device
+ * or of another network: by how much all do, each operation does, and from ADAPT_TREES programs on
+ * which entries of the vectors matter. */
+#define PL_TPROG_ADAPT_TREES 50
+int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_pool *pool,
+		   struct pl_err *err) PL_MUST;
+/* t[i]: row i, by a model that has seen no row of its group. PL_EDATA: there is one group only. */
 int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
-		   const struct pl_tprog_fit_opts *o, double *ns, struct pl_err *err) PL_MUST;
+		   const struct pl_tprog_fit_opts *o, struct pl_tprog_time *t,
+		   struct pl_err *err) PL_MUST;
+/* n programs whose vectors stand for those of all, to be measured on another device: the nearest
+ * ones to the n centres of KMeans (Lloyd, 1982; begun as KMeans++). chosen: (n), ascending. */
+int pl_tprog_choose(const struct pl_tprog_set *s, size_t n, uint64_t seed, size_t *chosen,
+		    struct pl_err *err) PL_MUST;
+
+#define PL_TPROG_MODEL_MAJOR 1
+/* paceline-costmodel(5): blocks of its own in place of the parts of operations. */
+int pl_tprog_model_write(const struct pl_tprog_model *m, const char *provenance, struct pl_out *out,
+			 int level, struct pl_err *err) PL_MUST;
+int pl_tprog_model_read(struct pl_in *in, struct pl_tprog_model **m, struct pl_err *err) PL_MUST;
+/* What it was made from, and which entries of the vectors matter to its trees, as text. */
+void pl_tprog_explain(const struct pl_tprog_model *m, struct pl_writer *w);
 
 #endif

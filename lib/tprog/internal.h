@@ -9,6 +9,9 @@ extern const char *const pl_tprog_expr_word[PL_TPROG_EXPRS_];
 extern const uint8_t pl_tprog_operands[PL_TPROG_EXPRS_];
 extern const char *const pl_tprog_update_word[];
 
+/* Rates are log2(x / iterations + this). */
+#define PL_TPROG_LEAST_RATE 0x1p-10
+
 /* Operators between their operands: 0 is not one, and the greater binds the closer. */
 int pl_tprog_binds(unsigned op);
 

@@ -20,41 +20,12 @@
  */
 #include <math.h>
 
-#include "tprog/internal.h"
+#include "tprog/leaf.h"
 
-#define LINE   64
-#define LOOPS  64 /* around a store: as deep as a program may be */
-#define TOP    5
 #define CURVE  10
 #define ACCESS 18
 
-enum count { MAD, ADD, MUL, DIV, COMPARE, FUNCTION, OTHER, COUNTS };
 enum place { NOWHERE, INNER, MIDDLE, OUTER, REDUCE_ = 3, MIXED = 7, PLACES = 8 };
-
-struct access {
-	uint32_t buffer;
-	bool reads, writes;
-	double step[LOOPS][PL_TPROG_DIMS]; /* [loop]: by how much it changes an index */
-	double bytes, unique, lines, unique_lines, stride;
-	int reuse; /* 0: by a loop, 1: by another store, 2: none */
-	double away_iterations, away_bytes, uses;
-};
-struct leaf {
-	const struct pl_tprog *p;
-	uint32_t node;
-	uint32_t loop[LOOPS];			/* nodes, the outermost first */
-	double extent[LOOPS], inner[LOOPS + 1]; /* inner[l]: iterations of the loops from l on */
-	int n;
-	double floats[COUNTS], integers[COUNTS], conditions, selections; /* an iteration */
-	struct access *access;
-	size_t n_accesses, cap_accesses;
-	struct pl_err *err;
-};
-
-static double slog(double x)
-{
-	return x < 0 ? -log2(1 - x) : log2(1 + x);
-}
 
 /* ---- indices --------------------------------------------------------------------------------- */
 
@@ -99,7 +70,7 @@ static double index_at(const struct pl_tprog *p, uint32_t expr, uint32_t loop, d
 	}
 }
 
-static void set_steps(const struct leaf *f, struct access *a, uint32_t arg)
+static void set_steps(const struct pl_tprog_nest *f, struct pl_tprog_access *a, uint32_t arg)
 {
 	int dims = f->p->buffer[a->buffer].n_dims;
 
@@ -116,7 +87,7 @@ static void set_steps(const struct leaf *f, struct access *a, uint32_t arg)
 }
 
 /* How many values an index takes in the loops from `from` on. */
-static double range(const struct leaf *f, const struct access *a, int d, int from)
+static double range(const struct pl_tprog_nest *f, const struct pl_tprog_access *a, int d, int from)
 {
 	double n = 1;
 
@@ -125,7 +96,7 @@ static double range(const struct leaf *f, const struct access *a, int d, int fro
 	return fmin(n, (double)f->p->buffer[a->buffer].dim[d]);
 }
 
-static double touched(const struct leaf *f, const struct access *a, int from)
+static double touched(const struct pl_tprog_nest *f, const struct pl_tprog_access *a, int from)
 {
 	double n = sizeof(float);
 
@@ -134,7 +105,7 @@ static double touched(const struct leaf *f, const struct access *a, int from)
 	return n;
 }
 
-static double all_touched(const struct leaf *f, int from)
+static double all_touched(const struct pl_tprog_nest *f, int from)
 {
 	double sum = 0;
 
@@ -144,7 +115,7 @@ static double all_touched(const struct leaf *f, int from)
 }
 
 /* By how many numbers the place in memory changes with the loop. */
-static double moves(const struct leaf *f, const struct access *a, int loop)
+double pl_tprog_moves(const struct pl_tprog_nest *f, const struct pl_tprog_access *a, int loop)
 {
 	const struct pl_tprog_buffer *b = &f->p->buffer[a->buffer];
 	double by = 1, sum = 0;
@@ -158,9 +129,9 @@ static double moves(const struct leaf *f, const struct access *a, int loop)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static struct access *access_of(struct leaf *f, uint32_t buffer, uint32_t arg)
+static struct pl_tprog_access *access_of(struct pl_tprog_nest *f, uint32_t buffer, uint32_t arg)
 {
-	struct access a = { .buffer = buffer };
+	struct pl_tprog_access a = { .buffer = buffer };
 
 	for (size_t i = 0; i < f->n_accesses; i++)
 		if (f->access[i].buffer == buffer)
@@ -171,30 +142,30 @@ static struct access *access_of(struct leaf *f, uint32_t buffer, uint32_t arg)
 	return &f->access[f->n_accesses - 1];
 }
 
-static enum count count_of(unsigned op)
+static enum pl_tprog_count count_of(unsigned op)
 {
 	switch (op) {
 	case PL_TPROG_ADD:
 	case PL_TPROG_SUB:
-		return ADD;
+		return PL_TPROG_N_ADD;
 	case PL_TPROG_MUL:
-		return MUL;
+		return PL_TPROG_N_MUL;
 	case PL_TPROG_DIV:
 	case PL_TPROG_MOD:
-		return DIV;
+		return PL_TPROG_N_DIV;
 	case PL_TPROG_LESS:
 	case PL_TPROG_EQUAL:
 	case PL_TPROG_MAX:
 	case PL_TPROG_MIN:
-		return COMPARE;
+		return PL_TPROG_N_COMPARE;
 	case PL_TPROG_EXP:
 	case PL_TPROG_LOG:
 	case PL_TPROG_SQRT:
 	case PL_TPROG_TANH:
 	case PL_TPROG_ERF:
-		return FUNCTION;
+		return PL_TPROG_N_FUNCTION;
 	default:
-		return OTHER;
+		return PL_TPROG_N_OTHER;
 	}
 }
 
@@ -204,14 +175,14 @@ static bool is_product(const struct pl_tprog *p, uint32_t expr)
 }
 
 /* `added`: the value is added to something, so that a product in it is part of a mad. */
-static void count(struct leaf *f, uint32_t expr, bool added)
+static void count(struct pl_tprog_nest *f, uint32_t expr, bool added)
 {
 	const struct pl_tprog_expr *e = &f->p->expr[expr];
 	double *to = e->integer ? f->integers : f->floats;
 	bool sum = !e->integer && (e->op == PL_TPROG_ADD || e->op == PL_TPROG_SUB), mad = false;
 
 	if (e->op == PL_TPROG_LOAD) {
-		struct access *a = access_of(f, e->ref, e->arg);
+		struct pl_tprog_access *a = access_of(f, e->ref, e->arg);
 
 		if (a)
 			a->reads = true;
@@ -220,7 +191,7 @@ static void count(struct leaf *f, uint32_t expr, bool added)
 	} else if (e->op == PL_TPROG_AND) {
 		f->conditions++;
 	} else if (e->op == PL_TPROG_MUL && !e->integer && added) {
-		to[MAD]++;
+		to[PL_TPROG_N_MAD]++;
 	} else if (sum && (is_product(f->p, f->p->arg[e->arg]) ||
 			   is_product(f->p, f->p->arg[e->arg + 1]))) {
 		mad = true; /* counted with its product */
@@ -233,10 +204,10 @@ static void count(struct leaf *f, uint32_t expr, bool added)
 	}
 }
 
-static void look_at_store(struct leaf *f)
+static void look_at_store(struct pl_tprog_nest *f)
 {
 	const struct pl_tprog_node *x = &f->p->node[f->node];
-	struct access *a = access_of(f, x->buffer, x->arg);
+	struct pl_tprog_access *a = access_of(f, x->buffer, x->arg);
 
 	if (!a)
 		return;
@@ -245,19 +216,19 @@ static void look_at_store(struct leaf *f)
 	for (int d = 0; d < f->p->buffer[x->buffer].n_dims; d++)
 		count(f, f->p->arg[x->arg + (uint32_t)d], false);
 	if (x->update == PL_TPROG_PLUS && !is_product(f->p, x->value))
-		f->floats[ADD]++;
+		f->floats[PL_TPROG_N_ADD]++;
 	if (x->update == PL_TPROG_MOST)
-		f->floats[COMPARE]++;
+		f->floats[PL_TPROG_N_COMPARE]++;
 	count(f, x->value, x->update == PL_TPROG_PLUS);
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
 /* A loop that does not change the place uses the same numbers again. */
-static bool find_loop_reuse(const struct leaf *f, struct access *a)
+static bool find_loop_reuse(const struct pl_tprog_nest *f, struct pl_tprog_access *a)
 {
 	for (int l = f->n; l-- > 0;) {
-		if (moves(f, a, l) > 0 || f->extent[l] < 2)
+		if (pl_tprog_moves(f, a, l) > 0 || f->extent[l] < 2)
 			continue;
 		a->reuse = 0;
 		a->away_iterations = f->inner[l + 1];
@@ -279,7 +250,7 @@ static bool uses_buffer(const struct pl_tprog *p, uint32_t expr, uint32_t buffer
 }
 
 /* Another store that works on the buffer: how many loops it has in common with this one. */
-static int shared_loops(const struct leaf *f, uint32_t buffer)
+static int shared_loops(const struct pl_tprog_nest *f, uint32_t buffer)
 {
 	int most = -1;
 
@@ -297,20 +268,20 @@ static int shared_loops(const struct leaf *f, uint32_t buffer)
 	return most;
 }
 
-static void describe_access(const struct leaf *f, struct access *a)
+static void describe_access(const struct pl_tprog_nest *f, struct pl_tprog_access *a)
 {
 	const struct pl_tprog_buffer *b = &f->p->buffer[a->buffer];
 	double same = 1, last;
 	int l = f->n, common;
 
-	while (l-- > 0 && !(moves(f, a, l) > 0))
+	while (l-- > 0 && !(pl_tprog_moves(f, a, l) > 0))
 		same *= f->extent[l];
-	a->stride = l >= 0 ? moves(f, a, l) : 0;
+	a->stride = l >= 0 ? pl_tprog_moves(f, a, l) : 0;
 	a->bytes = f->inner[0] * sizeof(float);
 	a->unique = touched(f, a, 0);
-	a->lines = fmax(1, f->inner[0] / same * fmin(1, a->stride * sizeof(float) / LINE));
+	a->lines = fmax(1, f->inner[0] / same * fmin(1, a->stride * sizeof(float) / PL_TPROG_LINE));
 	last = range(f, a, b->n_dims - 1, 0) * sizeof(float);
-	a->unique_lines = fmax(1, a->unique / last * ceil(last / LINE));
+	a->unique_lines = fmax(1, a->unique / last * ceil(last / PL_TPROG_LINE));
 	a->reuse = 2;
 	a->uses = 0;
 	if (find_loop_reuse(f, a))
@@ -326,34 +297,34 @@ static void describe_access(const struct leaf *f, struct access *a)
 
 static int by_lines(const void *pa, const void *pb)
 {
-	const struct access *a = pa, *b = pb;
+	const struct pl_tprog_access *a = pa, *b = pb;
 	int c = PL_COMPARE(b->lines, a->lines);
 
 	c = c ? c : PL_COMPARE(b->bytes, a->bytes);
 	return c ? c : PL_COMPARE(a->buffer, b->buffer);
 }
 
-static void put_access(const struct access *a, float *x)
+static void put_access(const struct pl_tprog_access *a, float *x)
 {
 	double uses = a->uses > 0 ? a->uses : 1;
 	const double v[ACCESS] = { a->reads && !a->writes,
 				   a->writes && !a->reads,
 				   a->reads && a->writes,
-				   slog(a->bytes),
-				   slog(a->unique),
-				   slog(a->lines),
-				   slog(a->unique_lines),
+				   pl_tprog_slog(a->bytes),
+				   pl_tprog_slog(a->unique),
+				   pl_tprog_slog(a->lines),
+				   pl_tprog_slog(a->unique_lines),
 				   a->reuse == 0,
 				   a->reuse == 1,
 				   a->reuse == 2,
-				   slog(a->away_iterations),
-				   slog(a->away_bytes),
-				   slog(a->uses),
-				   slog(a->bytes / uses),
-				   slog(a->unique / uses),
-				   slog(a->lines / uses),
-				   slog(a->unique_lines / uses),
-				   slog(a->stride) };
+				   pl_tprog_slog(a->away_iterations),
+				   pl_tprog_slog(a->away_bytes),
+				   pl_tprog_slog(a->uses),
+				   pl_tprog_slog(a->bytes / uses),
+				   pl_tprog_slog(a->unique / uses),
+				   pl_tprog_slog(a->lines / uses),
+				   pl_tprog_slog(a->unique_lines / uses),
+				   pl_tprog_slog(a->stride) };
 
 	for (int i = 0; i < ACCESS; i++)
 		x[i] = (float)v[i];
@@ -362,7 +333,7 @@ static void put_access(const struct access *a, float *x)
 /* ---- loops ----------------------------------------------------------------------------------- */
 
 /* Where a loop is among those of its kind: summed up, or not. */
-static int place_of(const struct leaf *f, int l)
+static int place_of(const struct pl_tprog_nest *f, int l)
 {
 	bool reduce = f->p->node[f->loop[l]].reduce, before = false, behind = false;
 
@@ -374,7 +345,7 @@ static int place_of(const struct leaf *f, int l)
 	return (!behind ? INNER : before ? MIDDLE : OUTER) + (reduce ? REDUCE_ : 0);
 }
 
-static float *put_bound(const struct leaf *f, unsigned bind, float *x)
+static float *put_bound(const struct pl_tprog_nest *f, unsigned bind, float *x)
 {
 	double n = 0, product = 1, innermost = 0;
 	int place = NOWHERE;
@@ -389,15 +360,15 @@ static float *put_bound(const struct leaf *f, unsigned bind, float *x)
 		innermost = f->extent[l];
 		place = place == NOWHERE || place == here ? here : MIXED;
 	}
-	*x++ = (float)slog(n);
-	*x++ = (float)slog(n > 0 ? product : 0);
-	*x++ = (float)slog(innermost);
+	*x++ = (float)pl_tprog_slog(n);
+	*x++ = (float)pl_tprog_slog(n > 0 ? product : 0);
+	*x++ = (float)pl_tprog_slog(innermost);
 	for (int i = 0; i < PLACES; i++)
 		*x++ = (float)(place == i);
 	return x;
 }
 
-static double extent_of(const struct leaf *f, unsigned bind)
+static double extent_of(const struct pl_tprog_nest *f, unsigned bind)
 {
 	double n = 1;
 
@@ -407,20 +378,20 @@ static double extent_of(const struct leaf *f, unsigned bind)
 	return n;
 }
 
-static double operations(const struct leaf *f)
+static double operations(const struct pl_tprog_nest *f)
 {
-	double sum = f->floats[MAD];
+	double sum = f->floats[PL_TPROG_N_MAD];
 
-	for (int i = 0; i < COUNTS; i++)
+	for (int i = 0; i < PL_TPROG_N_COUNTS; i++)
 		sum += f->floats[i];
 	return sum;
 }
 
 /* Operations and bytes of the inner loops grow with their number; the curve is taken at equal steps
  * of the logarithm of operations. */
-static void put_curve(const struct leaf *f, float *x)
+static void put_curve(const struct pl_tprog_nest *f, float *x)
 {
-	double ops[LOOPS + 1] = { 0 }, bytes[LOOPS + 1] = { 0 };
+	double ops[PL_TPROG_LOOPS + 1] = { 0 }, bytes[PL_TPROG_LOOPS + 1] = { 0 };
 
 	for (int i = 0; i <= f->n; i++) {
 		int from = f->n - i;
@@ -442,7 +413,7 @@ static void put_curve(const struct leaf *f, float *x)
 	}
 }
 
-static void put_allocation(const struct leaf *f, float *x)
+static void put_allocation(const struct pl_tprog_nest *f, float *x)
 {
 	const struct pl_tprog_buffer *b = &f->p->buffer[f->p->node[f->node].buffer];
 	double outer = 1, bytes = (double)b->n * sizeof(float);
@@ -450,45 +421,46 @@ static void put_allocation(const struct leaf *f, float *x)
 	for (int l = 0; l < f->n; l++)
 		if (b->node != PL_NONE && f->loop[l] < b->node)
 			outer *= f->extent[l];
-	x[0] = (float)slog(bytes);
-	x[1] = (float)slog(bytes * outer);
-	x[2] = (float)slog(outer);
-	x[3] = (float)slog(f->inner[0] / outer);
+	x[0] = (float)pl_tprog_slog(bytes);
+	x[1] = (float)pl_tprog_slog(bytes * outer);
+	x[2] = (float)pl_tprog_slog(outer);
+	x[3] = (float)pl_tprog_slog(f->inner[0] / outer);
 }
 
-static void put_features(struct leaf *f, float *out)
+static void put_features(struct pl_tprog_nest *f, float *out)
 {
 	static const uint8_t bound[] = { PL_TPROG_VECTORIZE, PL_TPROG_UNROLL, PL_TPROG_PARALLEL };
 	bool gpu = false;
 	float *x = out;
 
-	for (int i = 0; i < COUNTS; i++)
-		*x++ = (float)slog(f->floats[i] * f->inner[0]);
-	for (int i = 0; i < COUNTS; i++)
-		*x++ = (float)slog(f->integers[i] * f->inner[0]);
-	*x++ = (float)slog(f->conditions * f->inner[0]);
-	*x++ = (float)slog(f->selections * f->inner[0]);
+	for (int i = 0; i < PL_TPROG_N_COUNTS; i++)
+		*x++ = (float)pl_tprog_slog(f->floats[i] * f->inner[0]);
+	for (int i = 0; i < PL_TPROG_N_COUNTS; i++)
+		*x++ = (float)pl_tprog_slog(f->integers[i] * f->inner[0]);
+	*x++ = (float)pl_tprog_slog(f->conditions * f->inner[0]);
+	*x++ = (float)pl_tprog_slog(f->selections * f->inner[0]);
 	for (size_t i = 0; i < PL_LEN(bound); i++)
 		x = put_bound(f, bound[i], x);
 	for (int l = 0; l < f->n; l++)
 		gpu |= f->p->node[f->loop[l]].bind >= PL_TPROG_BLOCK_X;
 	*x++ = gpu;
 	for (unsigned b = PL_TPROG_BLOCK_X; b <= PL_TPROG_VTHREAD; b++)
-		*x++ = (float)slog(gpu ? extent_of(f, b) : 0);
+		*x++ = (float)pl_tprog_slog(gpu ? extent_of(f, b) : 0);
 	pl_sort(f->access, f->n_accesses, sizeof(*f->access), by_lines);
-	for (size_t i = 0; i < TOP; i++, x += ACCESS)
+	for (size_t i = 0; i < PL_TPROG_TOP; i++, x += ACCESS)
 		if (i < f->n_accesses)
 			put_access(&f->access[i], x);
 	put_curve(f, x);
 	x += CURVE;
 	put_allocation(f, x);
 	x += 4;
-	*x++ = (float)slog(f->inner[0]);
-	*x++ = (float)slog(f->n);
+	*x++ = (float)pl_tprog_slog(f->inner[0]);
+	*x++ = (float)pl_tprog_slog(f->n);
 	*x++ = 0;
+	pl_tprog_put_own(f, x);
 }
 
-static void begin_leaf(struct leaf *f, uint32_t node)
+static void begin_leaf(struct pl_tprog_nest *f, uint32_t node)
 {
 	f->node = node;
 	f->n = 0;
@@ -515,7 +487,7 @@ static void begin_leaf(struct leaf *f, uint32_t node)
 int pl_tprog_leaves(const struct pl_tprog *p, struct pl_tprog_leaf **out, size_t *n,
 		    struct pl_err *err)
 {
-	struct leaf f = { .p = p, .err = err };
+	struct pl_tprog_nest f = { .p = p, .err = err };
 	struct pl_tprog_leaf *v = NULL;
 	uint32_t place = 0;
 	size_t leaves = 0;
@@ -551,7 +523,7 @@ out:
 double pl_tprog_flops(const struct pl_tprog *p)
 {
 	struct pl_err err = { 0 };
-	struct leaf f = { .p = p, .err = &err };
+	struct pl_tprog_nest f = { .p = p, .err = &err };
 	double sum = 0;
 
 	for (uint32_t i = 0; i < p->n_nodes && !err.code; i++)

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "core/progress.h"
+#include "io/record.h"
 #include "plan/model.h"
 #include "tensor/net.h"
 #include "tprog/network.h"
@@ -20,7 +21,7 @@
 #define EPOCHS	60
 #define RATE	2e-3
 
-static const char text[] = "input 8 165\n"
+static const char text[] = "input 8 211\n"
 			   "dense 64\n"
 			   "residual\nlayernorm\nattention 4\nend\n"
 			   "residual\nlayernorm\ndense 192\ngelu\ndense 64\nend\n"
@@ -95,8 +96,8 @@ static void put_program(const struct pl_tprog_network *t, const struct pl_tprog_
 		uint32_t smaller = 0;
 
 		for (uint32_t k = r->leaf; k < r->leaf + r->n_leaves && skip; k++)
-			smaller += s->leaf[k].x[PL_TPROG_FEATURES - 3] <
-				   s->leaf[l].x[PL_TPROG_FEATURES - 3];
+			smaller +=
+				s->leaf[k].x[PL_TPROG_CDMPP - 3] < s->leaf[l].x[PL_TPROG_CDMPP - 3];
 		if (skip && smaller < skip)
 			continue;
 		put_leaf(t, &s->leaf[l], x + (size_t)at++ * ENTRIES);
@@ -204,8 +205,10 @@ out:
 }
 
 int pl_tprog_network_apply(struct pl_tprog_network *t, const struct pl_tprog_set *s,
-			   const size_t *row, size_t n, float *y, struct pl_err *err)
+			   const size_t *row, size_t n, double *y, struct pl_err *err)
 {
+	float out[BATCH];
+
 	for (size_t at = 0; at < n; at += BATCH) {
 		struct pl_batch_io b = { .x = t->x,
 					 .target = t->target,
@@ -216,10 +219,85 @@ int pl_tprog_network_apply(struct pl_tprog_network *t, const struct pl_tprog_set
 			put_program(t, s, &s->v[row[at + (size_t)i]],
 				    t->x + (size_t)i * LEAVES * ENTRIES);
 		PL_CHECK(pl_net_forward(t->net, &b, 0, true, &loss, NULL, err));
-		PL_CHECK(pl_net_outputs(t->net, y + at, err));
+		PL_CHECK(pl_net_outputs(t->net, out, err));
 		for (int i = 0; i < b.n; i++)
-			y[at + (size_t)i] =
-				(float)((double)y[at + (size_t)i] * t->deviation + t->mean);
+			y[at + (size_t)i] = (double)out[i] * t->deviation + t->mean;
 	}
 	return 0;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void put_float(struct pl_buf *b, float v)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	pl_io_put_u32(b, bits);
+}
+
+static float get_float(struct pl_cur *c)
+{
+	uint32_t bits = pl_io_get_u32(c);
+	float v;
+
+	memcpy(&v, &bits, sizeof(v));
+	c->bad |= !isfinite(v);
+	return v;
+}
+
+void pl_tprog_network_put(const struct pl_tprog_network *t, struct pl_buf *b)
+{
+	struct pl_net_view v = pl_net_view(t->net);
+
+	pl_io_put_str(b, text, sizeof(text) - 1);
+	pl_io_put_f64(b, t->mean);
+	pl_io_put_f64(b, t->deviation);
+	for (int k = 0; k < PL_TPROG_FEATURES; k++) {
+		put_float(b, t->least[k]);
+		put_float(b, t->range[k]);
+	}
+	pl_io_put_varint(b, v.n_params);
+	for (size_t i = 0; i < v.n_params; i++)
+		put_float(b, v.params[i]);
+}
+
+int pl_tprog_network_get(struct pl_cur *c, struct pl_tprog_network **net, struct pl_err *err)
+{
+	const struct pl_tprog_fit_opts o = { .threads = 1 };
+	struct pl_tprog_network *t;
+	struct pl_net_view v;
+	const char *s;
+	size_t n;
+	int rc;
+
+	*net = NULL;
+	PL_CHECK(pl_alloc(&t, 1, sizeof(*t), err));
+	s = pl_io_get_str(c, &n);
+	t->mean = pl_io_get_f64(c);
+	t->deviation = pl_io_get_f64(c);
+	for (int k = 0; k < PL_TPROG_FEATURES; k++) {
+		t->least[k] = get_float(c);
+		t->range[k] = get_float(c);
+		c->bad |= !(t->range[k] > 0);
+	}
+	c->bad |= !isfinite(t->mean) || !(t->deviation > 0) || !isfinite(t->deviation);
+	if (c->bad || !s)
+		PL_TRY(pl_record_get_short(err));
+	if (n != sizeof(text) - 1 || memcmp(s, text, n) != 0)
+		PL_TRY(pl_fail(err, PL_EDATA,
+			       "its network is of another version of this program: train it "
+			       "again"));
+	PL_TRY(make_net(t, &o, err));
+	v = pl_net_view(t->net);
+	if (pl_io_get_varint(c) != v.n_params)
+		PL_TRY(pl_fail(err, PL_EDATA, "the number of parameters is not %zu", v.n_params));
+	for (size_t i = 0; i < v.n_params; i++)
+		v.params[i] = get_float(c);
+	PL_TRY(c->bad ? pl_record_get_short(err) : 0);
+	*net = t;
+	t = NULL;
+out:
+	pl_tprog_network_free(t);
+	return rc;
 }

@@ -159,7 +159,9 @@ int pl_tprog_generate(const struct pl_tprog_task *t, uint64_t seed, struct pl_bu
 /* ---- leaves.c: what cost models see ---------------------------------------------------------- */
 
 /* What a leaf computes and where it lies: CDMPP (EuroSys 2024), compact AST. */
-#define PL_TPROG_FEATURES 164
+#define PL_TPROG_CDMPP	  164
+#define PL_TPROG_OWN	  46 /* behind them: machine.c */
+#define PL_TPROG_FEATURES (PL_TPROG_CDMPP + PL_TPROG_OWN)
 struct pl_tprog_leaf {
 	uint32_t node;
 	uint32_t place; /* in the tree in pre-order, with a mark at the end of each node */

@@ -45,7 +45,51 @@ status 0 "a network" "$BIN/predict" --cross model --schema=tprog --learner net -
 check "... has a prediction each" awk -F , '$1 == "all" && $3 == 84 && $4 > 0 && $4 < 100 { found = 1 } END { exit !found }' "$TMP/out"
 status 3 "one model only" "$BIN/predict" --cross model --schema=tprog small.tprog
 says 'nothing is left to learn from' "... is too few"
-status 2 "programs have no other model yet" "$BIN/predict" --train --schema=tprog small.tprog
+# a model of programs, as a file
+status 0 "a model of programs" "$BIN/predict" -q --train --schema=tprog small.tprog other.tprog -o small.model
+status 0 "... again" "$BIN/predict" -q --train --schema=tprog small.tprog other.tprog -o again.model
+status 0 "what is in it" "$BIN/predict" --schema=tprog small.model
+holds "$TMP/out" 'trees, from 84 programs' "... learner and programs"
+holds "$TMP/out" 'conv  .* 12 ' "... operations"
+cp "$TMP/out" shown
+status 0 "... of the second" "$BIN/predict" --schema=tprog --explain -m again.model
+check "... is the same" cmp -s shown "$TMP/out"
+status 0 "predictions" "$BIN/predict" --schema=tprog -m small.model small.tprog
+check "... are a row for each program, in its interval" awk -F , 'NR == 1 { if ($0 != "row,program,model,op,latency_ns,lo_ns,hi_ns,flag") exit 1; next }
+	!($5 >= $6 && $5 <= $7 && $6 > 0 && $8 == "in-range") { exit 1 } END { exit NR != 43 }' "$TMP/out"
+status 0 "its errors" "$BIN/predict" --schema=tprog --eval -m small.model -O csv small.tprog
+check "... of all programs" awk -F , '$1 == "all" && $3 == 42 && $4 > 0 && $9 > 0 { found = 1 } END { exit !found }' "$TMP/out"
+sed 's/^measured box \([0-9]*\).*/measured slow \1000/' small.tprog >slow.tprog
+status 0 "a device that is a thousand times slower" "$BIN/predict" --schema=tprog --adapt slow.tprog -m small.model -o slow.model
+status 0 "... of which some programs are measured" "$BIN/predict" --schema=tprog --eval -m slow.model -O csv slow.tprog
+check "... has the errors of the first" awk -F , '$1 == "all" && $3 == 42 && $5 < 0.9 && $5 > 0 { found = 1 } END { exit !found }' "$TMP/out"
+cat small.tprog >both.tprog
+sed 1d slow.tprog >>both.tprog
+status 3 "a model of two devices" "$BIN/predict" --train --schema=tprog both.tprog -o none.model
+says 'is of one device' "... is refused"
+check "... and not written" test ! -e none.model
+status 0 "... but of one of them" "$BIN/predict" -q --train --no-intervals --schema=tprog --device=slow both.tprog -o none.model
+status 0 "a model without intervals" "$BIN/predict" --schema=tprog -m none.model small.tprog
+check "... has none" awk -F , 'NR > 1 && ($6 != "" || $7 != "") { exit 1 }' "$TMP/out"
+status 3 "programs of no such device" "$BIN/predict" --train --schema=tprog --device=none small.tprog
+says 'measured on none' "... is said"
+status 0 "a network and trees" "$BIN/predict" -q --train --schema=tprog --learner=both --no-intervals small.tprog -o net.model
+status 0 "... predict" "$BIN/predict" --schema=tprog -m net.model small.tprog
+cp "$TMP/out" one
+status 0 "... the same each time" "$BIN/predict" --schema=tprog -m net.model small.tprog
+check "... to the digit" cmp -s one "$TMP/out"
+status 3 "a model of programs for tables" "$BIN/predict" -m small.model table.csv
+says 'schema=tprog' "... says how it is read"
+head -c 3000 small.model >cut.model
+status 3 "a model that is cut off" "$BIN/predict" --schema=tprog --explain -m cut.model
+status 2 "trees or a network" "$BIN/predict" --train --schema=tprog --learner=nearest small.tprog
+status 0 "programs that stand for all" "$BIN/predict" --schema=tprog --choose 9 small.tprog -o few.tprog
+check "... are nine" test "$(grep -c '^program' few.tprog) $(grep -c '^measured' few.tprog)" = "9 0"
+status 0 "... are measured" "$BIN/predict" --measure few.tprog --device=here -o few.measured
+check "... each" test "$(grep -c '^measured here' few.measured)" = 9
+check "... and are the same programs" sh -c 'grep -v "^measured" few.measured | cmp -s - few.tprog'
+status 3 "more than there are" "$BIN/predict" --schema=tprog --choose 900 small.tprog
+status 2 "of tables" "$BIN/predict" --choose 9 small.tprog
 printf 'conv in=1 out=1 size=3 kernel=5\n' >bad.tasks
 status 3 "a kernel larger than its image" "$BIN/predict" --measure bad.tasks
 says 'bad.tasks: line 1' "... is named with file and line"

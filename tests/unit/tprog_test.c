@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "tap.h"
-#include "tprog/tprog.h"
+#include "tprog/internal.h"
 
 #define HEAD "paceline-tprog 1\n"
 
@@ -378,6 +378,7 @@ static void test_leaves(void)
 	struct pl_tprog p = { .name = NULL };
 	struct pl_err err = { 0 };
 	struct pl_tprog_leaf *leaf = NULL;
+	const float *own;
 	size_t n = 0;
 	bool finite = true;
 
@@ -402,6 +403,22 @@ static void test_leaves(void)
 	near(leaf[1].x[162], log2(4 + 1), "loops");
 	near(leaf[1].x[157], log2(4 * 4 + 1), "the allocation of its buffer in bytes");
 	near(leaf[1].x[159], log2(4 * 2 + 1), "the loops around that");
+	own = leaf[1].x + PL_TPROG_CDMPP;
+	near(own[0], 2, "the innermost loop has four iterations");
+	near(own[3] * 8 + own[2] * 4 + own[1] * 2, 8,
+	     "... unrolled, and neither vectorised nor summed up");
+	near(own[4], log2(6), "the second one six");
+	near(own[5], 1, "... which are summed up");
+	near(own[15], log2(1 + 1), "the next sum is stored behind the one before");
+	near(own[16], 0, "... and again there for the next k");
+	/* acc[j.1] += A[i, k] * B[k, j]: A stays in a register, and acc and B are read */
+	near(own[30], log2(2.25 + PL_TPROG_LEAST_RATE), "reads for an iteration");
+	near(own[31], log2(1 + PL_TPROG_LEAST_RATE), "writes");
+	ok(own[32] >= own[33] && own[33] >= own[36], "larger caches are loaded with less");
+	near(own[42], log2(1 + 1), "no chain of sums");
+	near(own[43], log2(4 + 1), "four iterations are parallel");
+	near(own[44], 1, "... two on each of two threads");
+	near(own[45], log2(1 + 1), "... in one loop");
 out:
 	pl_free(leaf);
 	pl_tprog_fini(&p);

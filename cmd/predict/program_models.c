@@ -1,0 +1,332 @@
+/* Cost models of tensor programs: trained, adapted, applied, compared (--schema=tprog). */
+#include <math.h>
+
+#include "core/progress.h"
+#include "program.h"
+#include "tprog/cost.h"
+
+struct models {
+	const struct work *w;
+	struct pl_tprog_set set;
+	struct pl_tprog_model *model; /* NULL: none */
+	struct pl_tprog_time *t;      /* [set.n] */
+};
+
+bool is_of_programs(const struct config *c)
+{
+	return c->schema && !strcmp(c->schema, "tprog");
+}
+
+/* In the order of --learner; trees need the vectors anyway, so there is no "raw". */
+static enum pl_tprog_learner learner_of(const struct config *c)
+{
+	static const uint8_t v[] = { PL_TPROG_TREES, PL_TPROG_NEAREST, PL_TPROG_TREES,
+				     PL_TPROG_WORK,  PL_TPROG_NET,     PL_TPROG_BOTH };
+
+	return v[c->learner];
+}
+
+int check_programs(const struct config *c, struct pl_err *err)
+{
+	if (c->learner >= LEARNER_NET && !is_of_programs(c))
+		return pl_fail(err, PL_EUSAGE,
+			       "--learner=net and both are for tensor programs (--schema=tprog)");
+	if (c->choose && !is_of_programs(c))
+		return pl_fail(err, PL_EUSAGE, "--choose is for tensor programs (--schema=tprog)");
+	if (!is_of_programs(c))
+		return 0;
+	if (c->choose < 0 || (c->choose && (c->train || c->cross || c->model || c->measure)))
+		return pl_fail(err, PL_EUSAGE, "--choose takes a number above 0, and no model");
+	if (c->cross == PL_EVAL_SHAPE)
+		return pl_fail(err, PL_EUSAGE,
+			       "programs are left out by --cross device, model or op");
+	if (c->train && learner_of(c) >= PL_TPROG_NEAREST)
+		return pl_fail(err, PL_EUSAGE,
+			       "--train keeps trees or a network: --learner=boost, net or both");
+	if (c->to == OUT_GRAPH || c->unit)
+		return pl_fail(err, PL_EUSAGE,
+			       "tensor programs have neither graphs nor units (ns)");
+	return 0;
+}
+
+/* The programs of one file; `once`: each once, whatever was measured. */
+static int read_file(struct models *m, const char *path, bool once, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open_any(path, err);
+	int rc = in ? pl_tprog_set_read(&m->set, in, once, err) : err->code;
+
+	pl_in_close(in);
+	return rc;
+}
+
+/* Rows of --device only, if it is there. */
+static int keep_device(struct models *m, struct pl_err *err)
+{
+	const struct pl_list *d = &m->w->c->device;
+	const char *name = d->n ? d->v[d->n - 1] : NULL;
+	pl_id id = name ? pl_intern_find(&m->set.names, name, strlen(name)) : PL_NONE;
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->set.n && name; i++)
+		if (m->set.v[i].device == id)
+			m->set.v[n++] = m->set.v[i];
+	if (name)
+		m->set.n = n;
+	return m->set.n ? 0
+			: pl_fail(err, PL_EDATA, "no program in these files was measured%s%s",
+				  name ? " on " : "", name ? name : "");
+}
+
+static int read_files(struct models *m, bool once, struct pl_err *err)
+{
+	for (int i = 0; i < m->w->argc; i++)
+		PL_CHECK(read_file(m, m->w->argv[i], once, err));
+	if (!once)
+		PL_CHECK(keep_device(m, err));
+	else if (!m->set.n)
+		return pl_fail(err, PL_EDATA, "no program in these files");
+	return pl_alloc(&m->t, m->set.n, sizeof(*m->t), err);
+}
+
+static struct pl_tprog_fit_opts fit_opts(const struct work *w)
+{
+	return (struct pl_tprog_fit_opts){ .learner = learner_of(w->c),
+					   .intervals = w->c->intervals,
+					   .threads = pl_pool_threads(w->pool),
+					   .seed = (uint64_t)w->c->c.seed,
+					   .pool = w->pool };
+}
+
+static int write_model(const struct models *m, struct pl_out *out, struct pl_err *err)
+{
+	const struct pl_common *c = &m->w->c->c;
+	struct pl_buf line = { 0 };
+	int rc = pl_provenance(c, &line, err);
+
+	if (rc >= 0)
+		rc = pl_tprog_model_write(m->model, (const char *)line.p, out, (int)c->level, err);
+	pl_buf_fini(&line);
+	return rc;
+}
+
+static int train(struct models *m, struct pl_out *out, struct pl_err *err)
+{
+	const struct pl_tprog_fit_opts o = fit_opts(m->w);
+
+	PL_CHECK(read_files(m, false, err));
+	pl_progress("learning from %zu programs", m->set.n);
+	PL_CHECK(pl_tprog_fit(&m->set, &o, &m->model, err));
+	return write_model(m, out, err);
+}
+
+static int adapt(struct models *m, struct pl_out *out, struct pl_err *err)
+{
+	PL_CHECK(read_file(m, m->w->c->adapt, false, err));
+	PL_CHECK(keep_device(m, err));
+	PL_CHECK(pl_tprog_adapt(m->model, &m->set, m->w->pool, err));
+	return write_model(m, out, err);
+}
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+static int answer(struct models *m, struct pl_out *out, struct pl_err *err)
+{
+	struct pl_writer w;
+	int rc;
+
+	PL_CHECK(read_files(m, true, err));
+	PL_CHECK(pl_tprog_apply(m->model, &m->set, m->t, err));
+	pl_write_init(&w, out, 0);
+	pl_write_text(&w, "row,program,model,op,latency_ns,lo_ns,hi_ns,flag\n");
+	for (size_t i = 0; i < m->set.n; i++) {
+		const struct pl_tprog_row *r = &m->set.v[i];
+		const struct pl_tprog_time *t = &m->t[i];
+		const char *const *name = m->set.names.str;
+
+		pl_write_format(&w, "%zu,%s,%s,%s,%.0f", i + 1, name[r->program], name[r->model],
+				name[r->op], t->ns);
+		if (isnan(t->lo_ns))
+			pl_write_text(&w, ",,");
+		else
+			pl_write_format(&w, ",%.0f,%.0f", t->lo_ns, t->hi_ns);
+		pl_write_format(&w, ",%s\n",
+				pl_kernel_flag_word(t->inside ? PL_KERNEL_IN_RANGE
+							      : PL_KERNEL_EXTRAPOLATED));
+	}
+	rc = pl_write_end(&w, err);
+	pl_write_fini(&w);
+	return rc;
+}
+
+static int explain(struct models *m, struct pl_out *out, struct pl_err *err)
+{
+	struct pl_writer w;
+	int rc;
+
+	pl_write_init(&w, out, 0);
+	pl_tprog_explain(m->model, &w);
+	rc = pl_write_end(&w, err);
+	pl_write_fini(&w);
+	return rc;
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* The measurements as samples, for the tables of errors. */
+static int as_samples(const struct pl_tprog_set *set, struct pl_samples *s, struct pl_err *err)
+{
+	struct pl_devices devices = { .n = 0 };
+	int rc = 0;
+
+	for (size_t i = 0; i < set->n && rc >= 0; i++) {
+		const struct pl_tprog_row *r = &set->v[i];
+		char name[160];
+		struct pl_device d = { .name = name, .title = name };
+		struct pl_measure m = { .k = { .family = PL_KERNEL_OTHER, .dim = { 1, 1, 1, 1 } },
+					.known = true,
+					.op = set->names.str[r->op],
+					.model = set->names.str[r->model],
+					.ns = r->ns };
+
+		snprintf(name, sizeof(name), "%s", set->names.str[r->device]);
+		m.device = pl_device_named(&devices, name);
+		if (m.device == PL_NONE)
+			rc = pl_device_copy(&devices, &d, &m.device, err);
+		if (rc >= 0)
+			rc = pl_samples_add(s, &m, &devices, err);
+	}
+	pl_device_fini(&devices);
+	return rc;
+}
+
+static int cross(struct models *m, struct pl_err *err)
+{
+	const struct pl_tprog_fit_opts o = fit_opts(m->w);
+	pl_id *group;
+	int rc;
+
+	PL_CHECK(pl_alloc(&group, m->set.n, sizeof(*group), err));
+	for (size_t i = 0; i < m->set.n; i++) {
+		const struct pl_tprog_row *r = &m->set.v[i];
+
+		group[i] = m->w->c->cross == PL_EVAL_MODEL    ? r->model
+			   : m->w->c->cross == PL_EVAL_DEVICE ? r->device
+							      : r->op;
+	}
+	rc = pl_tprog_cross(&m->set, group, &o, m->t, err);
+	pl_free(group);
+	return rc;
+}
+
+static int errors(struct models *m, struct pl_out *out, struct pl_err *err)
+{
+	struct pl_samples s = { 0 };
+	struct pl_kernel_time *t = NULL;
+	int rc;
+
+	PL_TRY(read_files(m, false, err));
+	PL_TRY(as_samples(&m->set, &s, err));
+	PL_TRY(m->model ? pl_tprog_apply(m->model, &m->set, m->t, err) : cross(m, err));
+	PL_TRY(pl_alloc(&t, m->set.n, sizeof(*t), err));
+	for (size_t i = 0; i < m->set.n; i++)
+		t[i] = (struct pl_kernel_time){ .ns = m->t[i].ns,
+						.lo_ns = m->t[i].lo_ns,
+						.hi_ns = m->t[i].hi_ns };
+	rc = write_errors(m->w, &s, t, out, err);
+out:
+	pl_samples_fini(&s);
+	pl_free(t);
+	return rc;
+}
+
+/* ---- programs to be measured ----------------------------------------------------------------- */
+
+/* The programs whose numbers, over all files, are chosen[0 .. n), without their times. */
+static int write_chosen(const struct models *m, const size_t *chosen, size_t n,
+			struct pl_writer *to, struct pl_err *err)
+{
+	size_t at = 0, next = 0;
+	int rc = 0;
+
+	pl_tprog_write_header(to);
+	for (int i = 0; i < m->w->argc && rc >= 0; i++) {
+		struct pl_in *in = pl_in_open_any(m->w->argv[i], err);
+		struct pl_tprog_reader *r = NULL;
+
+		rc = in ? pl_tprog_reader_new(in, &r, err) : err->code;
+		while (rc >= 0) {
+			struct pl_tprog p = { .name = NULL };
+
+			rc = pl_tprog_next(r, &p, err);
+			if (rc > 0 && next < n && chosen[next] == at++) {
+				p.n_measured = 0;
+				pl_tprog_write(&p, to);
+				next++;
+			}
+			pl_tprog_fini(&p);
+			if (rc == 0)
+				break;
+		}
+		pl_tprog_reader_free(r);
+		pl_in_close(in);
+	}
+	return rc;
+}
+
+static int choose(struct models *m, struct pl_out *out, struct pl_err *err)
+{
+	struct pl_writer w = { 0 };
+	size_t *chosen = NULL, n = (size_t)m->w->c->choose;
+	int rc;
+
+	PL_TRY(read_files(m, true, err));
+	PL_TRY(pl_alloc(&chosen, pl_min_size(n, m->set.n), sizeof(*chosen), err));
+	PL_TRY(pl_tprog_choose(&m->set, n, (uint64_t)m->w->c->c.seed, chosen, err));
+	pl_write_init(&w, out, 0);
+	PL_TRY(write_chosen(m, chosen, n, &w, err));
+	rc = pl_write_end(&w, err);
+out:
+	pl_write_fini(&w);
+	pl_free(chosen);
+	return rc;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+static int read_model(struct models *m, const char *path, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open(path, err);
+	int rc = in ? pl_tprog_model_read(in, &m->model, err) : err->code;
+
+	pl_in_close(in);
+	return rc;
+}
+
+int use_programs(const struct work *w, struct pl_out *out, struct pl_err *err)
+{
+	const struct config *c = w->c;
+	struct models m = { .w = w };
+	int rc = 0;
+
+	if (c->model || shows(c))
+		rc = read_model(&m, c->model ? c->model : w->argv[0], err);
+	if (rc < 0)
+		goto out;
+	if (c->train)
+		rc = train(&m, out, err);
+	else if (c->adapt)
+		rc = adapt(&m, out, err);
+	else if (c->choose)
+		rc = choose(&m, out, err);
+	else if (c->eval || c->cross)
+		rc = errors(&m, out, err);
+	else if (c->explain || shows(c))
+		rc = explain(&m, out, err);
+	else
+		rc = answer(&m, out, err);
+out:
+	pl_tprog_model_free(m.model);
+	pl_tprog_set_fini(&m.set);
+	pl_free(m.t);
+	return rc;
+}

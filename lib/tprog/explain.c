@@ -1,0 +1,128 @@
+/* The entries of the vectors of tensor programs, in words, and which of them matter to a model. */
+#include <math.h>
+
+#include "core/sort.h"
+#include "core/words.h"
+#include "tprog/network.h"
+
+#define SHOWN 15
+
+#define RATES                                                                                      \
+	"reads|writes|lines into 32 KiB|lines into 256 KiB|lines into 1 MiB|lines into 4 MiB|"     \
+	"lines into 32 MiB|pages into 64|pages into 2048|instructions on memory|"                  \
+	"instructions that compute|turns of loops"
+
+/* The vector in its order: `n` times the entries of the list. */
+static const struct group {
+	const char *what, *entries; /* entries: "a|b|c", each a column */
+	int n;
+} groups[] = {
+	{ "floats", "mad|add|mul|div|comparisons|functions|other", 1 },
+	{ "integers", "mad|add|mul|div|comparisons|functions|other", 1 },
+	{ "largest leaf", "conditions|selections", 1 },
+	{ "vectorised loops",
+	  "number|product|innermost|nowhere|inner|middle|outer|inner sum|"
+	  "middle sum|outer sum|mixed",
+	  1 },
+	{ "unrolled loops",
+	  "number|product|innermost|nowhere|inner|middle|outer|inner sum|"
+	  "middle sum|outer sum|mixed",
+	  1 },
+	{ "parallel loops",
+	  "number|product|innermost|nowhere|inner|middle|outer|inner sum|"
+	  "middle sum|outer sum|mixed",
+	  1 },
+	{ "gpu", "is one|block.x|block.y|block.z|thread.x|thread.y|thread.z|vthread", 1 },
+	{ "buffer",
+	  "read|written|both|bytes|different bytes|lines|different lines|used by a loop|"
+	  "used by a store|not used again|iterations between|bytes between|uses|"
+	  "bytes by uses|different bytes by uses|lines by uses|different lines by uses|"
+	  "stride",
+	  5 },
+	{ "operations for a byte", "at a tenth of the nest", 10 },
+	{ "stored buffer", "bytes|bytes times loops|loops around|loops inside", 1 },
+	{ "largest leaf", "iterations|loops|unrolling", 1 },
+	{ "loop from inside", "extent|summed up|vectorised|unrolled", 3 },
+	{ "vectorised loop", "extent|rest|filled up", 1 },
+	{ "place of the store", "by the innermost loop|by the second|by the third", 1 },
+	{ "place of read buffer", "by the innermost loop|by the second|by the third", 4 },
+	{ "largest leaf", RATES "|chain of sums|threads|rest of threads|parallel begins", 1 },
+	{ "program",
+	  "leaves|iterations|mads|functions|floats|integers|conditions|bytes|"
+	  "different bytes|lines|different lines|" RATES "|parallel begins|work|"
+	  "share of the largest leaf|begins by work",
+	  1 },
+};
+
+/* Column c in words. */
+static void name_column(int c, char *out, size_t size)
+{
+	for (size_t g = 0; g < PL_LEN(groups); g++)
+		for (int k = 1; k <= groups[g].n; k++)
+			for (const char *s = groups[g].entries; s; s = strchr(s, '|')) {
+				s += *s == '|';
+				if (c--)
+					continue;
+				if (groups[g].n > 1)
+					snprintf(out, size, "%s %d: %.*s", groups[g].what, k,
+						 (int)strcspn(s, "|"), s);
+				else
+					snprintf(out, size, "%s: %.*s", groups[g].what,
+						 (int)strcspn(s, "|"), s);
+				return;
+			}
+	snprintf(out, size, "entry without a name");
+}
+
+struct gain {
+	double share;
+	int column;
+};
+
+static int by_share(const void *pa, const void *pb)
+{
+	const struct gain *a = pa, *b = pb;
+	int c = PL_COMPARE(b->share, a->share);
+
+	return c ? c : PL_COMPARE(a->column, b->column);
+}
+
+static void write_gains(const struct pl_boost *trees, struct pl_writer *w)
+{
+	struct gain g[PL_TPROG_COLUMNS];
+	double sum = 0;
+
+	for (int c = 0; c < PL_TPROG_COLUMNS; c++) {
+		g[c] = (struct gain){ trees->gain[c], c };
+		sum += trees->gain[c];
+	}
+	pl_sort(g, PL_TPROG_COLUMNS, sizeof(*g), by_share);
+	pl_write_text(w, "\nWhat matters to the trees, percent:\n");
+	for (int c = 0; c < SHOWN && g[c].share > 0; c++) {
+		char name[96];
+
+		name_column(g[c].column, name, sizeof(name));
+		pl_write_format(w, "%6.1f  %s\n", 100 * g[c].share / sum, name);
+	}
+}
+
+void pl_tprog_explain(const struct pl_tprog_model *m, struct pl_writer *w)
+{
+	pl_write_format(w, "A model of tensor programs on %s: %s, from %llu programs.\n\n",
+			m->device, pl_words_name(PL_TPROG_LEARNERS("\0"), m->learner),
+			(unsigned long long)m->n_rows);
+	if (m->errors[m->ops.n].n)
+		pl_write_text(w, "Errors on networks that were left out, percent:\n"
+				 "operation      programs  5 % are below  5 % are above\n");
+	for (pl_id k = 0; k <= m->ops.n; k++) {
+		const struct pl_tprog_errors *e = &m->errors[k];
+
+		if (e->n)
+			pl_write_format(w, "%-14s %8u  %+13.0f  %+13.0f\n",
+					k < m->ops.n ? m->ops.str[k] : "all", e->n,
+					100 * (exp(e->low - e->shift) - 1),
+					100 * (exp(e->high - e->shift) - 1));
+	}
+	if (m->trees.n_trees)
+		write_gains(&m->trees, w);
+}

@@ -1,0 +1,527 @@
+/*
+ * Cost models of tensor programs: learning, calibration, adaptation.
+ *
+ * Labels are log(ns / work). A model that is to be calibrated is first fitted FOLDS times without
+ * some of the networks, and predicts their programs; from these errors follow the shift and the
+ * interval of each operation.
+ */
+#include <math.h>
+
+#include "core/progress.h"
+#include "core/sort.h"
+#include "tprog/network.h"
+
+#define FOLDS  5
+#define ENOUGH 100  /* errors of an operation; with fewer, those of all count */
+#define TAIL   0.05 /* on each side of an interval */
+#define PRIOR  8    /* programs: as much does what all differ by count for an operation */
+
+/* ---- one fit --------------------------------------------------------------------------------- */
+
+struct fit { /* what was learned from the rows `use` */
+	const struct pl_tprog_set *s;
+	const struct pl_tprog_fit_opts *o;
+	const size_t *use;
+	size_t n;
+	float *y; /* (n) */
+	double middle;
+	struct pl_boost trees;
+	struct pl_tprog_network *net;
+};
+
+static void fit_fini(struct fit *f)
+{
+	pl_boost_fini(&f->trees);
+	pl_tprog_network_free(f->net);
+	pl_free(f->y);
+}
+
+static double unit(const struct pl_tprog_row *r)
+{
+	return log(r->ns / r->work);
+}
+
+/* Trees on the vectors of rows. start: NULL, or (n). */
+static int grow(const struct pl_tprog_set *s, const size_t *use, size_t n, const float *y,
+		const float *start, struct pl_boost_opts o, struct pl_boost *trees,
+		struct pl_err *err)
+{
+	const float *column[PL_TPROG_COLUMNS];
+	const struct pl_boost_data d = {
+		.n = n, .n_features = PL_TPROG_COLUMNS, .x = column, .y = y
+	};
+	float *x;
+	int rc;
+
+	o.start = start;
+	PL_CHECK(pl_alloc(&x, n * PL_TPROG_COLUMNS, sizeof(*x), err));
+	for (size_t c = 0; c < PL_TPROG_COLUMNS; c++) {
+		column[c] = x + c * n;
+		for (size_t i = 0; i < n; i++)
+			x[c * n + i] = s->v[use[i]].x[c];
+	}
+	rc = pl_boost_fit(&d, &o, trees, err);
+	pl_free(x);
+	return rc;
+}
+
+static int fit_rows(struct fit *f, struct pl_err *err)
+{
+	const struct pl_boost_opts trees = { .rounds = 600,
+					     .leaves = 48,
+					     .rate = 0.07,
+					     .least = 8,
+					     .samples = 0.7,
+					     .features = 0.4,
+					     .loss = PL_BOOST_ABSOLUTE,
+					     .seed = f->o->seed,
+					     .pool = f->o->pool };
+	enum pl_tprog_learner l = f->o->learner;
+	double *sorted;
+
+	PL_CHECK(pl_alloc(&f->y, f->n + 1, sizeof(*f->y), err));
+	PL_CHECK(pl_alloc(&sorted, f->n + 1, sizeof(*sorted), err));
+	for (size_t i = 0; i < f->n; i++)
+		sorted[i] = (double)(f->y[i] = (float)unit(&f->s->v[f->use[i]]));
+	f->middle = f->n ? pl_median_double(sorted, f->n) : 0;
+	pl_free(sorted);
+	if (l == PL_TPROG_TREES || l == PL_TPROG_BOTH)
+		PL_CHECK(grow(f->s, f->use, f->n, f->y, NULL, trees, &f->trees, err));
+	if (l == PL_TPROG_NET || l == PL_TPROG_BOTH)
+		PL_CHECK(pl_tprog_network_fit(f->s, f->use, f->n, f->y, f->o, &f->net, err));
+	return 0;
+}
+
+/* That of the program whose vector is nearest. */
+static double nearest(const struct fit *f, const float *x)
+{
+	double best = INFINITY, y = 0;
+
+	for (size_t i = 0; i < f->n; i++) {
+		const float *other = f->s->v[f->use[i]].x;
+		double distance = 0;
+
+		for (int c = 0; c < PL_TPROG_COLUMNS && distance < best; c++)
+			distance += ((double)x[c] - other[c]) * ((double)x[c] - other[c]);
+		if (distance < best) {
+			best = distance;
+			y = (double)f->y[i];
+		}
+	}
+	return y;
+}
+
+/* Labels of rows by trees, by a network, or by the mean of both. */
+static int predict(const struct pl_boost *trees, struct pl_tprog_network *net,
+		   const struct pl_tprog_set *s, const size_t *row, size_t n, double *y,
+		   struct pl_err *err)
+{
+	memset(y, 0, n * sizeof(*y));
+	if (net)
+		PL_CHECK(pl_tprog_network_apply(net, s, row, n, y, err));
+	for (size_t i = 0; i < n && trees->n_trees; i++)
+		y[i] = (y[i] + pl_boost_apply(trees, s->v[row[i]].x)) / (net ? 2 : 1);
+	return 0;
+}
+
+static int apply_fit(struct fit *f, const size_t *row, size_t n, double *y, struct pl_err *err)
+{
+	PL_CHECK(predict(&f->trees, f->net, f->s, row, n, y, err));
+	for (size_t i = 0; i < n; i++)
+		if (f->o->learner == PL_TPROG_NEAREST)
+			y[i] = nearest(f, f->s->v[row[i]].x);
+		else if (f->o->learner == PL_TPROG_WORK)
+			y[i] = f->middle;
+	return 0;
+}
+
+/* y[i]: labels of the rows of fold[i] == k, by the others. *tried: there were others. */
+static int try_fold(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o,
+		    const uint32_t *fold, uint32_t k, double *y, struct pl_err *err)
+{
+	struct fit f = { .s = s, .o = o };
+	double *one = NULL;
+	size_t *use = NULL, n = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&use, s->n + 1, sizeof(*use), err));
+	PL_TRY(pl_alloc(&one, s->n + 1, sizeof(*one), err));
+	for (size_t i = 0; i < s->n; i++)
+		if (fold[i] != k)
+			use[f.n++] = i;
+	n = f.n;
+	for (size_t i = 0; i < s->n; i++)
+		if (fold[i] == k)
+			use[n++] = i;
+	f.use = use;
+	PL_TRY(fit_rows(&f, err));
+	PL_TRY(apply_fit(&f, use + f.n, s->n - f.n, one, err));
+	for (size_t i = f.n; i < s->n; i++)
+		y[use[i]] = one[i - f.n];
+out:
+	fit_fini(&f);
+	pl_free(use);
+	pl_free(one);
+	return rc;
+}
+
+/* ---- calibration ----------------------------------------------------------------------------- */
+
+/* The shift c with the least sum of |exp(c - error) - 1|: the median of exp(error), where each
+ * counts 1 / exp(error). error: sorted. */
+static double best_shift(const double *error, size_t n)
+{
+	double sum = 0, half = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += exp(-error[i]);
+	for (size_t i = 0; i < n; i++) {
+		half += exp(-error[i]);
+		if (half >= sum / 2)
+			return error[i];
+	}
+	return 0;
+}
+
+static struct pl_tprog_errors errors_of(double *error, size_t n)
+{
+	double rank = TAIL * (double)(n + 1);
+	size_t out = rank < 1 ? 0 : (size_t)rank - 1;
+	struct pl_tprog_errors e = { .n = (uint32_t)n };
+
+	if (!n)
+		return e;
+	pl_sort(error, n, sizeof(*error), pl_compare_double);
+	e.shift = best_shift(error, n);
+	e.low = fmin(error[out], e.shift);
+	e.high = fmax(error[n - 1 - out], e.shift);
+	return e;
+}
+
+/* Errors of the rows that are not of the group `but` (PL_NONE: of all), by operation; the last
+ * entry is of all. op: numbers of names in s, below n_ops. */
+static int calibrate(const struct pl_tprog_set *s, const double *y, const pl_id *group, pl_id but,
+		     const pl_id *op, size_t n_ops, struct pl_tprog_errors *e, struct pl_err *err)
+{
+	double *v;
+
+	PL_CHECK(pl_alloc(&v, s->n + 1, sizeof(*v), err));
+	for (size_t k = 0; k <= n_ops; k++) {
+		size_t n = 0;
+
+		for (size_t i = 0; i < s->n; i++)
+			if (!isnan(y[i]) && group[i] != but && (k == n_ops || op[i] == k))
+				v[n++] = unit(&s->v[i]) - y[i];
+		e[k] = errors_of(v, n);
+	}
+	pl_free(v);
+	return 0;
+}
+
+static struct pl_tprog_time time_of(const struct pl_tprog_row *r, double y,
+				    const struct pl_tprog_errors *op,
+				    const struct pl_tprog_errors *all)
+{
+	const struct pl_tprog_errors *e = op->n >= ENOUGH ? op : all;
+	double ns = exp(y + op->offset) * r->work;
+
+	if (!e->n)
+		return (struct pl_tprog_time){ ns, NAN, NAN, true };
+	return (struct pl_tprog_time){ ns * exp(e->shift), ns * exp(e->low), ns * exp(e->high),
+				       true };
+}
+
+/* Numbers 0, 1, ... for the names, in their order. */
+static int renumber(const struct pl_tprog_set *s, const pl_id *name, pl_id *number, size_t *n,
+		    struct pl_err *err)
+{
+	pl_id *seen;
+
+	PL_CHECK(pl_alloc(&seen, s->names.n + 1, sizeof(*seen), err));
+	*n = 0;
+	for (size_t i = 0; i < s->n; i++) {
+		if (!seen[name[i]])
+			seen[name[i]] = (pl_id)++ * n;
+		number[i] = seen[name[i]] - 1;
+	}
+	pl_free(seen);
+	return 0;
+}
+
+/* Networks are left out in FOLDS folds; with one network there are no errors. */
+static int find_errors(struct pl_tprog_model *m, const struct pl_tprog_set *s,
+		       const struct pl_tprog_fit_opts *o, struct pl_err *err)
+{
+	pl_id *op = NULL, *model = NULL, *fold = NULL;
+	double *y = NULL;
+	size_t networks, n;
+	int rc;
+
+	PL_TRY(pl_alloc(&fold, s->n + 1, sizeof(*fold), err));
+	PL_TRY(pl_alloc(&op, s->n + 1, sizeof(*op), err));
+	PL_TRY(pl_alloc(&model, s->n + 1, sizeof(*model), err));
+	PL_TRY(pl_alloc(&y, s->n + 1, sizeof(*y), err));
+	for (size_t i = 0; i < s->n; i++) {
+		const char *name = s->names.str[s->v[i].op];
+
+		PL_TRY(pl_intern_add(&m->ops, name, strlen(name), &op[i], err));
+		model[i] = s->v[i].model;
+		y[i] = NAN;
+	}
+	PL_TRY(renumber(s, model, fold, &networks, err));
+	for (size_t i = 0; i < s->n; i++)
+		fold[i] %= FOLDS;
+	n = networks > 1 ? pl_min_size(networks, FOLDS) : 0;
+	for (size_t k = 0; k < n; k++) {
+		pl_progress("leaving out networks, %zu of %zu", k + 1, n);
+		PL_TRY(try_fold(s, o, fold, (pl_id)k, y, err));
+	}
+	PL_TRY(pl_alloc(&m->errors, m->ops.n + 1, sizeof(*m->errors), err));
+	rc = calibrate(s, y, model, PL_NONE, op, m->ops.n, m->errors, err);
+out:
+	pl_free(fold);
+	pl_free(op);
+	pl_free(model);
+	pl_free(y);
+	return rc;
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+void pl_tprog_model_free(struct pl_tprog_model *m)
+{
+	if (!m)
+		return;
+	pl_intern_fini(&m->ops);
+	pl_free(m->errors);
+	pl_boost_fini(&m->trees);
+	pl_boost_fini(&m->adapted);
+	pl_tprog_network_free(m->net);
+	pl_free(m);
+}
+
+static int check_rows(const struct pl_tprog_set *s, struct pl_err *err)
+{
+	if (!s->n)
+		return pl_fail(err, PL_EDATA, "no program in these files was measured");
+	for (size_t i = 0; i < s->n; i++)
+		if (s->v[i].device != s->v[0].device)
+			return pl_fail(err, PL_EDATA,
+				       "the programs are measured on \"%s\" and on \"%s\": a model "
+				       "is of one device (--device=NAME)",
+				       s->names.str[s->v[0].device], s->names.str[s->v[i].device]);
+	return 0;
+}
+
+static void find_range(struct pl_tprog_model *m, const struct pl_tprog_set *s)
+{
+	for (int c = 0; c < PL_TPROG_COLUMNS; c++) {
+		m->least[c] = INFINITY;
+		m->most[c] = -INFINITY;
+		for (size_t i = 0; i < s->n; i++) {
+			m->least[c] = fminf(m->least[c], s->v[i].x[c]);
+			m->most[c] = fmaxf(m->most[c], s->v[i].x[c]);
+		}
+	}
+}
+
+int pl_tprog_fit(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o,
+		 struct pl_tprog_model **out, struct pl_err *err)
+{
+	struct pl_tprog_fit_opts uncalibrated = *o;
+	struct fit f = { .s = s, .o = o, .n = s->n };
+	struct pl_tprog_model *m = NULL;
+	size_t *use = NULL;
+	int rc;
+
+	*out = NULL;
+	PL_TRY(check_rows(s, err));
+	PL_TRY(pl_alloc(&m, 1, sizeof(*m), err));
+	PL_TRY(pl_alloc(&use, s->n, sizeof(*use), err));
+	for (size_t i = 0; i < s->n; i++)
+		use[i] = i;
+	m->learner = o->learner;
+	m->n_rows = s->n;
+	snprintf(m->device, sizeof(m->device), "%s", s->names.str[s->v[0].device]);
+	find_range(m, s);
+	f.use = use;
+	PL_TRY(fit_rows(&f, err));
+	uncalibrated.intervals = false;
+	if (o->intervals)
+		PL_TRY(find_errors(m, s, &uncalibrated, err));
+	else
+		PL_TRY(pl_alloc(&m->errors, 1, sizeof(*m->errors), err));
+	m->trees = f.trees;
+	m->net = f.net;
+	f.trees = (struct pl_boost){ .n_trees = 0 };
+	f.net = NULL;
+	*out = m;
+	m = NULL;
+out:
+	fit_fini(&f);
+	pl_free(use);
+	pl_tprog_model_free(m);
+	return rc;
+}
+
+static const struct pl_tprog_errors *errors_named(const struct pl_tprog_model *m, const char *op)
+{
+	pl_id id = pl_intern_find(&m->ops, op, strlen(op));
+
+	return &m->errors[id == PL_NONE ? m->ops.n : id];
+}
+
+static bool is_inside(const struct pl_tprog_model *m, const float *x)
+{
+	for (int c = 0; c < PL_TPROG_COLUMNS; c++)
+		if (x[c] < m->least[c] || x[c] > m->most[c])
+			return false;
+	return true;
+}
+
+/* Labels of all rows of a set. */
+static int label(struct pl_tprog_model *m, const struct pl_tprog_set *s, double *y,
+		 struct pl_err *err)
+{
+	size_t *row;
+	int rc;
+
+	PL_CHECK(pl_alloc(&row, s->n + 1, sizeof(*row), err));
+	for (size_t i = 0; i < s->n; i++)
+		row[i] = i;
+	rc = predict(&m->trees, m->net, s, row, s->n, y, err);
+	pl_free(row);
+	for (size_t i = 0; i < s->n && rc >= 0 && m->adapted.n_trees; i++)
+		y[i] += pl_boost_apply(&m->adapted, s->v[i].x);
+	return rc;
+}
+
+int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_tprog_time *t,
+		   struct pl_err *err)
+{
+	double *y;
+	int rc;
+
+	PL_CHECK(pl_alloc(&y, s->n + 1, sizeof(*y), err));
+	rc = label(m, s, y, err);
+	for (size_t i = 0; i < s->n && rc >= 0; i++) {
+		t[i] = time_of(&s->v[i], y[i], errors_named(m, s->names.str[s->v[i].op]),
+			       &m->errors[m->ops.n]);
+		t[i].inside = is_inside(m, s->v[i].x);
+	}
+	pl_free(y);
+	return rc;
+}
+
+/* ---- adaptation ------------------------------------------------------------------------------ */
+
+/* The operation's offset is the median error, as if PRIOR programs more had that of all. */
+static double offset_of(double *v, size_t n, double all)
+{
+	return n ? (pl_median_double(v, n) * (double)n + all * PRIOR) / ((double)n + PRIOR) : all;
+}
+
+int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_pool *pool,
+		   struct pl_err *err)
+{
+	const struct pl_boost_opts few = { .rounds = 150,
+					   .leaves = 6,
+					   .rate = 0.06,
+					   .least = 6,
+					   .samples = 0.8,
+					   .features = 0.3,
+					   .loss = PL_BOOST_ABSOLUTE,
+					   .seed = 1,
+					   .pool = pool };
+	struct pl_tprog_time *t = NULL;
+	double *error = NULL, *v = NULL, all;
+	float *left = NULL;
+	size_t *use = NULL;
+	int rc;
+
+	PL_TRY(check_rows(s, err));
+	PL_TRY(pl_alloc(&t, s->n, sizeof(*t), err));
+	PL_TRY(pl_alloc(&error, s->n, sizeof(*error), err));
+	PL_TRY(pl_alloc(&v, s->n, sizeof(*v), err));
+	PL_TRY(pl_alloc(&left, s->n, sizeof(*left), err));
+	PL_TRY(pl_alloc(&use, s->n, sizeof(*use), err));
+	PL_TRY(pl_tprog_apply(m, s, t, err));
+	for (size_t i = 0; i < s->n; i++) {
+		v[i] = error[i] = log(s->v[i].ns / t[i].ns);
+		use[i] = i;
+	}
+	all = pl_median_double(v, s->n);
+	for (size_t i = 0; i < s->n; i++)
+		left[i] = (float)(error[i] - all);
+	m->errors[m->ops.n].offset += all;
+	for (size_t k = 0; k < m->ops.n; k++) {
+		double by;
+		size_t n = 0;
+
+		for (size_t i = 0; i < s->n; i++)
+			if (!strcmp(m->ops.str[k], s->names.str[s->v[i].op]))
+				v[n++] = error[i];
+		by = offset_of(v, n, all);
+		for (size_t i = 0; i < s->n && n; i++)
+			if (!strcmp(m->ops.str[k], s->names.str[s->v[i].op]))
+				left[i] = (float)(error[i] - by);
+		m->errors[k].offset += by;
+	}
+	snprintf(m->device, sizeof(m->device), "%s", s->names.str[s->v[0].device]);
+	if (s->n >= PL_TPROG_ADAPT_TREES) {
+		pl_boost_fini(&m->adapted);
+		PL_TRY(grow(s, use, s->n, left, NULL, few, &m->adapted, err));
+	}
+	rc = 0;
+out:
+	pl_free(t);
+	pl_free(error);
+	pl_free(v);
+	pl_free(left);
+	pl_free(use);
+	return rc;
+}
+
+/* ---- errors on what was left out ------------------------------------------------------------- */
+
+int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
+		   const struct pl_tprog_fit_opts *o, struct pl_tprog_time *t, struct pl_err *err)
+{
+	struct pl_tprog_errors *e = NULL;
+	pl_id *op = NULL, *number = NULL;
+	size_t n_ops, n_groups;
+	double *y = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&y, s->n + 1, sizeof(*y), err));
+	PL_TRY(pl_alloc(&op, s->n + 1, sizeof(*op), err));
+	PL_TRY(pl_alloc(&number, s->n + 1, sizeof(*number), err));
+	for (size_t i = 0; i < s->n; i++)
+		op[i] = s->v[i].op;
+	PL_TRY(renumber(s, op, op, &n_ops, err));
+	PL_TRY(renumber(s, group, number, &n_groups, err));
+	PL_TRY(pl_alloc(&e, n_ops + 1, sizeof(*e), err));
+	if (n_groups < 2)
+		PL_TRY(pl_fail(err, PL_EDATA,
+			       "all programs are of one group, \"%s\": nothing is left to learn "
+			       "from",
+			       s->n ? s->names.str[group[0]] : ""));
+	for (pl_id g = 0; g < n_groups; g++) {
+		pl_progress("leaving out group %u of %zu", g + 1, n_groups);
+		PL_TRY(try_fold(s, o, number, g, y, err));
+	}
+	for (pl_id g = 0; g < n_groups; g++) {
+		if (o->intervals)
+			PL_TRY(calibrate(s, y, number, g, op, n_ops, e, err));
+		for (size_t i = 0; i < s->n; i++)
+			if (number[i] == g)
+				t[i] = time_of(&s->v[i], y[i], &e[op[i]], &e[n_ops]);
+	}
+	rc = 0;
+out:
+	pl_free(y);
+	pl_free(op);
+	pl_free(number);
+	pl_free(e);
+	return rc;
+}

@@ -1,0 +1,230 @@
+/*
+ * Cost models of tensor programs as files, paceline-costmodel(5): blocks PHED (learner, device,
+ * ranges, errors of operations), PROV, PTRE (trees), PNET (a network), PADA (adaptation), PEND.
+ */
+#include <math.h>
+
+#include "io/record.h"
+#include "tprog/network.h"
+
+#define B_HEAD	      PL_FOURCC('P', 'H', 'E', 'D')
+#define B_TREES	      PL_FOURCC('P', 'T', 'R', 'E')
+#define B_NET	      PL_FOURCC('P', 'N', 'E', 'T')
+#define B_ADAPTED     PL_FOURCC('P', 'A', 'D', 'A')
+#define B_END	      PL_FOURCC('P', 'E', 'N', 'D')
+#define BLOCK_VERSION 1
+#define OPS_MAX	      4096
+
+static void put_head(struct pl_buf *b, const struct pl_tprog_model *m)
+{
+	pl_io_put_varint(b, m->learner);
+	pl_io_put_str(b, m->device, strlen(m->device));
+	pl_io_put_varint(b, m->n_rows);
+	pl_io_put_varint(b, PL_TPROG_COLUMNS);
+	for (int c = 0; c < PL_TPROG_COLUMNS; c++) {
+		pl_io_put_f64(b, (double)m->least[c]);
+		pl_io_put_f64(b, (double)m->most[c]);
+	}
+	pl_io_put_varint(b, m->ops.n);
+	for (pl_id k = 0; k <= m->ops.n; k++) {
+		const struct pl_tprog_errors *e = &m->errors[k];
+		const char *name = k < m->ops.n ? m->ops.str[k] : "";
+
+		pl_io_put_str(b, name, strlen(name));
+		pl_io_put_varint(b, e->n);
+		pl_io_put_f64(b, e->shift);
+		pl_io_put_f64(b, e->low);
+		pl_io_put_f64(b, e->high);
+		pl_io_put_f64(b, e->offset);
+	}
+}
+
+static int put_trees(struct pl_container_writer *w, uint32_t type, const struct pl_boost *trees,
+		     struct pl_buf *b, struct pl_err *err)
+{
+	if (!trees->n_trees)
+		return 0;
+	pl_boost_put(trees, b);
+	return pl_container_writer_put(w, type, BLOCK_VERSION, 1, b, err);
+}
+
+static int put_blocks(struct pl_container_writer *w, const struct pl_tprog_model *m,
+		      const char *provenance, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	int rc;
+
+	put_head(&b, m);
+	PL_TRY(pl_container_writer_put(w, B_HEAD, BLOCK_VERSION, 1, &b, err));
+	PL_TRY(pl_container_writer_put_provenance(w, BLOCK_VERSION, NULL, 0, provenance, err));
+	PL_TRY(put_trees(w, B_TREES, &m->trees, &b, err));
+	if (m->net) {
+		pl_tprog_network_put(m->net, &b);
+		PL_TRY(pl_container_writer_put(w, B_NET, BLOCK_VERSION, 1, &b, err));
+	}
+	PL_TRY(put_trees(w, B_ADAPTED, &m->adapted, &b, err));
+	rc = pl_container_writer_put(w, B_END, BLOCK_VERSION, 1, &b, err);
+out:
+	pl_buf_fini(&b);
+	return rc;
+}
+
+int pl_tprog_model_write(const struct pl_tprog_model *m, const char *provenance, struct pl_out *out,
+			 int level, struct pl_err *err)
+{
+	const struct pl_container_writer_opts c = { .kind = PL_KIND_MODEL,
+						    .major = PL_TPROG_MODEL_MAJOR,
+						    .level = level };
+	struct pl_container_writer *w = pl_container_writer_open(out, &c, err);
+	int rc;
+
+	if (!w)
+		return err->code;
+	rc = put_blocks(w, m, provenance, err);
+	if (rc >= 0)
+		return pl_container_writer_close(w, err);
+	pl_container_writer_abort(w);
+	return rc;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+struct reader {
+	struct pl_tprog_model *m;
+	bool head, end; /* seen */
+};
+
+static void get_errors(struct pl_cur *c, struct pl_tprog_errors *e)
+{
+	e->n = (uint32_t)pl_io_get_varint(c);
+	e->shift = pl_io_get_f64(c);
+	e->low = pl_io_get_f64(c);
+	e->high = pl_io_get_f64(c);
+	e->offset = pl_io_get_f64(c);
+	c->bad |= !isfinite(e->shift) || !isfinite(e->offset) || !(e->low <= e->shift) ||
+		  !(e->shift <= e->high) || !isfinite(e->low) || !isfinite(e->high);
+}
+
+static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_tprog_model *m = r->m;
+	uint64_t columns, n;
+	const char *s;
+	size_t length;
+	pl_id id;
+
+	r->head = true;
+	m->learner = (enum pl_tprog_learner)(pl_io_get_varint(c) & 0xff);
+	s = pl_io_get_str(c, &length);
+	if (s)
+		snprintf(m->device, sizeof(m->device), "%.*s", (int)pl_min_size(length, 159), s);
+	m->n_rows = pl_io_get_varint(c);
+	columns = pl_io_get_varint(c);
+	if (!c->bad && columns != PL_TPROG_COLUMNS)
+		return pl_fail(err, PL_EDATA,
+			       "its vectors have %llu entries, and this program makes %d: train it "
+			       "again",
+			       (unsigned long long)columns, PL_TPROG_COLUMNS);
+	for (int i = 0; i < PL_TPROG_COLUMNS; i++) {
+		m->least[i] = (float)pl_io_get_f64(c);
+		m->most[i] = (float)pl_io_get_f64(c);
+	}
+	n = pl_io_get_varint(c);
+	if (c->bad || m->learner > PL_TPROG_BOTH || n > OPS_MAX)
+		return pl_record_get_short(err);
+	PL_CHECK(pl_alloc(&m->errors, (size_t)n + 1, sizeof(*m->errors), err));
+	for (uint64_t k = 0; k <= n; k++) {
+		s = pl_io_get_str(c, &length);
+		get_errors(c, &m->errors[k]);
+		if (c->bad)
+			return pl_record_get_short(err);
+		if (k < n)
+			PL_CHECK(pl_intern_add(&m->ops, s, length, &id, err));
+	}
+	return m->ops.n == n ? 0 : pl_fail(err, PL_EDATA, "an operation occurs twice");
+}
+
+static int get_trees(struct pl_cur *c, struct pl_boost *trees, struct pl_err *err)
+{
+	pl_boost_fini(trees);
+	PL_CHECK(pl_boost_get(c, trees, err));
+	return trees->n_features == PL_TPROG_COLUMNS
+		       ? 0
+		       : pl_fail(err, PL_EDATA, "its trees have vectors of %u entries, not %d",
+				 trees->n_features, PL_TPROG_COLUMNS);
+}
+
+static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
+{
+	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
+	struct reader *r = arg;
+
+	if (b->type != B_HEAD && b->type != B_TREES && b->type != B_NET && b->type != B_ADAPTED &&
+	    b->type != B_END)
+		return 0;
+	if (b->version != BLOCK_VERSION)
+		return pl_fail(err, PL_EDATA,
+			       "its layout is of version %u, and this program reads %u: train it "
+			       "again",
+			       b->version, BLOCK_VERSION);
+	if (r->head != (b->type != B_HEAD) || r->end)
+		return pl_fail(err, PL_EDATA, "the blocks of a model are PHED ... PEND");
+	switch (b->type) {
+	case B_HEAD:
+		return get_head(r, &c, err);
+	case B_TREES:
+		return get_trees(&c, &r->m->trees, err);
+	case B_NET:
+		pl_tprog_network_free(r->m->net);
+		return pl_tprog_network_get(&c, &r->m->net, err);
+	case B_ADAPTED:
+		return get_trees(&c, &r->m->adapted, err);
+	default:
+		r->end = true;
+		return 0;
+	}
+}
+
+static int check_parts(const struct pl_tprog_model *m, struct pl_err *err)
+{
+	bool trees = m->learner != PL_TPROG_NET, net = m->learner != PL_TPROG_TREES;
+
+	if (trees == (m->trees.n_trees > 0) && net == (m->net != NULL))
+		return 0;
+	return pl_fail(err, PL_EDATA, "the model lacks its trees or its network");
+}
+
+int pl_tprog_model_read(struct pl_in *in, struct pl_tprog_model **m, struct pl_err *err)
+{
+	const struct pl_container_reader_opts c = { .kind = PL_KIND_MODEL,
+						    .major = PL_TPROG_MODEL_MAJOR };
+	struct reader r = { .m = NULL };
+	const uint8_t *first;
+	int64_t n = pl_in_peek(in, 18, &first, err);
+	int rc;
+
+	*m = NULL;
+	if (n < 0)
+		return (int)n;
+	if (!pl_container_probe(first, (size_t)n))
+		return pl_fail(err, PL_EDATA,
+			       "%s: not a cost model (predict --train --schema=tprog makes one of "
+			       "tensor programs)",
+			       pl_in_name(in));
+	PL_CHECK(pl_alloc(&r.m, 1, sizeof(*r.m), err));
+	rc = pl_container_reader_each(in, &c, "model", on_block, &r, err);
+	if (rc >= 0 && !r.end)
+		rc = pl_fail(
+			err, PL_EDATA,
+			r.head ? "%s: the model has no end: it is not complete"
+			       : "%s: a model of operations, not of tensor programs: leave out "
+				 "--schema=tprog",
+			pl_in_name(in));
+	if (rc >= 0)
+		rc = check_parts(r.m, err);
+	if (rc < 0)
+		pl_tprog_model_free(r.m);
+	else
+		*m = r.m;
+	return rc;
+}

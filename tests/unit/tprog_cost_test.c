@@ -1,0 +1,201 @@
+/* Cost models of tensor programs: learned from times that follow a rule. */
+#include <math.h>
+
+#include "tap.h"
+#include "tprog/cost.h"
+
+static const char tasks_text[] =
+	"model one\ndense m=32 n=48 k=24\nchain elements=4096 length=3\n"
+	"model two\ndense m=24 n=64 k=36 then=relu\nsoftmax rows=16 columns=64\n"
+	"model three\ndense m=64 n=16 k=48\nchain elements=2048 length=2\n";
+
+/* Programs of the tasks, whose times are those of their work on `device`. */
+static int add_program(struct pl_tprog_set *s, const struct pl_tprog_task *t, uint64_t seed,
+		       const char *device, double factor, struct pl_err *err)
+{
+	struct pl_tprog_measured m = { .device = device, .median = 1, .least = 1, .runs = 1 };
+	struct pl_tprog_reader *r = NULL;
+	struct pl_tprog p = { .name = NULL };
+	struct pl_buf text = { 0 };
+	struct pl_in *in = NULL;
+	int rc;
+
+	PL_TRY(pl_buf_printf(&text, err, "paceline-tprog 1\nprogram p%llu model=%s op=%s\n",
+			     (unsigned long long)seed, t->model, pl_tprog_task_op(t)));
+	PL_TRY(pl_tprog_generate(t, seed, &text, err));
+	in = pl_in_open_mem("text", text.p, text.n, err);
+	PL_TRY(in ? pl_tprog_reader_new(in, &r, err) : err->code);
+	PL_TRY(pl_tprog_next(r, &p, err) == 1 ? 0 : err->code);
+	PL_TRY(pl_append(&p.measured, &p.n_measured, &p.cap_measured, &m, sizeof(m), err));
+	PL_TRY(pl_tprog_set_add(s, &p, false, err));
+	/* those with a vectorised loop are twice as fast */
+	s->v[s->n - 1].ns = s->v[s->n - 1].work * factor *
+			    (strstr((const char *)text.p, "vectorize") ? 0.5 : 1);
+out:
+	pl_tprog_reader_free(r);
+	pl_in_close(in);
+	pl_tprog_fini(&p);
+	pl_buf_fini(&text);
+	return rc;
+}
+
+static int fill(struct pl_tprog_set *s, uint64_t first, int each, const char *device, double factor,
+		struct pl_err *err)
+{
+	struct pl_tprog_tasks tasks = { .n = 0 };
+	struct pl_in *in = pl_in_open_mem("tasks", tasks_text, sizeof(tasks_text) - 1, err);
+	int rc = in ? pl_tprog_tasks_read(in, &tasks, err) : err->code;
+
+	for (size_t i = 0; i < tasks.n && rc >= 0; i++)
+		for (int k = 0; k < each && rc >= 0; k++)
+			rc = add_program(s, &tasks.v[i], first + (uint64_t)k, device, factor, err);
+	pl_tprog_tasks_fini(&tasks);
+	pl_in_close(in);
+	return rc;
+}
+
+static double mean_error(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_err *err)
+{
+	struct pl_tprog_time *t = NULL;
+	double sum = 0;
+
+	if (pl_alloc(&t, s->n, sizeof(*t), err) < 0 || pl_tprog_apply(m, s, t, err) < 0)
+		sum = INFINITY;
+	for (size_t i = 0; i < s->n && isfinite(sum); i++)
+		sum += fabs(t[i].ns / s->v[i].ns - 1);
+	pl_free(t);
+	return sum / (double)s->n;
+}
+
+static char *model_file(const struct pl_tprog_model *m, size_t *n, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	struct pl_out *out = pl_out_open_buf(&b, err);
+
+	if (!out || pl_out_finish(out, pl_tprog_model_write(m, "a test", out, 1, err), err) < 0)
+		return NULL;
+	*n = b.n;
+	return (char *)b.p;
+}
+
+static struct pl_tprog_model *read_file(const char *p, size_t n, struct pl_err *err)
+{
+	struct pl_in *in = pl_in_open_mem("file", p, n, err);
+	struct pl_tprog_model *m = NULL;
+
+	if (in && pl_tprog_model_read(in, &m, err) < 0)
+		m = NULL;
+	pl_in_close(in);
+	return m;
+}
+
+static void test_file(const struct pl_tprog_model *m, const struct pl_tprog_set *s)
+{
+	struct pl_err err = { 0 };
+	struct pl_tprog_model *again;
+	size_t n = 0, wrong = 0;
+	char *file = model_file(m, &n, &err), *copy;
+
+	again = file ? read_file(file, n, &err) : NULL;
+	if (!ok(again != NULL, "a file, and back: %s", err.msg))
+		return;
+	is_i64((long long)(1e9 * mean_error(again, s, &err)),
+	       (long long)(1e9 * mean_error((struct pl_tprog_model *)m, s, &err)),
+	       "its predictions are the same");
+	copy = model_file(again, &wrong, &err);
+	ok(copy && wrong == n && !memcmp(copy, file, n), "... and its bytes");
+	pl_tprog_model_free(again);
+	wrong = 0;
+	for (size_t i = 0; i < n; i += n / 40 + 1) {
+		struct pl_err e = { 0 };
+
+		again = read_file(file, i, &e);
+		wrong += again != NULL;
+		pl_tprog_model_free(again);
+		file[i] = (char)~file[i];
+		again = read_file(file, n, &e);
+		file[i] = (char)~file[i];
+		wrong += again != NULL;
+		pl_tprog_model_free(again);
+	}
+	is_i64((long long)wrong, 0, "a file that is cut off or changed is refused");
+	pl_free(copy);
+	pl_free(file);
+}
+
+static void test_models(void)
+{
+	struct pl_tprog_fit_opts o = { .intervals = true, .threads = 1, .seed = 1 };
+	struct pl_tprog_set s = { .n = 0 }, slow = { .n = 0 }, other = { .n = 0 };
+	struct pl_tprog_model *m = NULL;
+	struct pl_tprog_time *t = NULL;
+	struct pl_err err = { 0 };
+	size_t inside = 0;
+
+	if (!ok(fill(&s, 1, 60, "box", 1, &err) == 0 &&
+			fill(&other, 1001, 20, "box", 1, &err) == 0 &&
+			fill(&slow, 2001, 4, "slow", 3, &err) == 0,
+		"programs %s", err.msg))
+		goto out;
+	if (!ok(pl_tprog_fit(&s, &o, &m, &err) == 0, "trees %s", err.msg))
+		goto out;
+	ok(mean_error(m, &other, &err) < 0.1, "times that follow a rule are learned");
+	ok(pl_alloc(&t, s.n, sizeof(*t), &err) == 0 && pl_tprog_apply(m, &s, t, &err) == 0,
+	   "applied");
+	for (size_t i = 0; i < s.n; i++)
+		inside += t[i].inside && t[i].lo_ns <= t[i].ns && t[i].ns <= t[i].hi_ns;
+	is_i64((long long)inside, (long long)s.n, "all are in range, and in their interval");
+	test_file(m, &s);
+	ok(mean_error(m, &slow, &err) > 0.6, "another device is slower");
+	ok(pl_tprog_adapt(m, &slow, NULL, &err) == 0 && mean_error(m, &slow, &err) < 0.1,
+	   "... which a few programs tell");
+	test_file(m, &slow);
+	pl_tprog_model_free(m);
+	o.learner = PL_TPROG_BOTH;
+	o.intervals = false;
+	if (ok(pl_tprog_fit(&s, &o, &m, &err) == 0, "trees and a network %s", err.msg)) {
+		ok(mean_error(m, &other, &err) < 0.2, "... learn it, too");
+		test_file(m, &other);
+	}
+	ok(pl_tprog_set_add(&s, &(struct pl_tprog){ .name = "empty", .model = "", .op = "" }, true,
+			    &err) == 0,
+	   "a program that was not measured is a query");
+out:
+	pl_free(t);
+	pl_tprog_model_free(m);
+	pl_tprog_set_fini(&s);
+	pl_tprog_set_fini(&other);
+	pl_tprog_set_fini(&slow);
+}
+
+static void test_choose(void)
+{
+	struct pl_tprog_set s = { .n = 0 };
+	size_t chosen[24], all[360], wrong = 0;
+	struct pl_err err = { 0 };
+
+	if (!ok(fill(&s, 1, 4, "box", 1, &err) == 0, "programs %s", err.msg))
+		goto out;
+	ok(pl_tprog_choose(&s, 6, 1, chosen, &err) == 0, "six of them");
+	for (int i = 0; i < 6; i++)
+		for (int k = 0; k < i; k++) {
+			wrong += chosen[k] >= chosen[i];
+			wrong += s.v[chosen[k]].model == s.v[chosen[i]].model &&
+				 s.v[chosen[k]].op == s.v[chosen[i]].op &&
+				 s.v[chosen[k]].work == s.v[chosen[i]].work &&
+				 !memcmp(s.v[chosen[k]].x, s.v[chosen[i]].x, sizeof(s.v[0].x));
+		}
+	is_i64((long long)wrong, 0, "... in order, and no two alike");
+	ok(pl_tprog_choose(&s, s.n, 1, all, &err) == 0 && all[0] == 0 && all[s.n - 1] == s.n - 1,
+	   "all of them");
+	ok(pl_tprog_choose(&s, s.n + 1, 1, all, &err) < 0, "but not more");
+out:
+	pl_tprog_set_fini(&s);
+}
+
+int main(void)
+{
+	test_models();
+	test_choose();
+	return done_testing();
+}
