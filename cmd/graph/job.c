@@ -136,33 +136,14 @@ static const struct kind *kind_of(const char *layer)
 	return k;
 }
 
-/* A pass of a layer as one operation. One whose time goes by its numbers has no bytes: a layer may
- * keep some for the other pass. */
+/* A pass of a layer as one operation. */
 static void put_whole(struct maker *m, uint32_t layer, enum pl_net_phase pass)
 {
-	const struct kind *kind = kind_of(m->v.layer[layer].op);
-	const struct pl_net_sizes s = pl_net_sizes(m->net, layer);
-	bool forward = pass == PL_PHASE_FORWARD;
-	unsigned phase = forward ? PL_PH_FORWARD : PL_PH_BACKWARD;
-	struct pl_layers_op *x = &m->op[m->n];
-	char name[64];
+	const struct pl_net_op op = pl_net_op(m->net, layer, pass, m->element);
 
-	pl_net_kernel_name(m->net, layer, pass, name, sizeof(name));
-	if (kind->op == PL_OP_CONVOLUTION)
-		put_conv(m, name, phase, &s, 2 * s.m * s.n * s.k);
-	else if (s.k > 0)
-		put_product(m, name, phase, s.batch, s.m, s.k, s.n);
-	else if (kind->op == PL_OP_EMBEDDING)
-		put_gather(m, name, phase, s.rows, s.columns);
-	else
-		put_rows(m, name, kind->op, phase, s.rows, s.columns, 1);
-	x->op = kind->op;
-	if (s.k > 0) /* two products each: attention, and a backward pass with both gradients */
-		x->flops = (int64_t)fmin((double)x->flops * (kind->op == PL_OP_ATTENTION ? 2 : 1) *
-						 (forward || s.ends ? 1 : 2),
-					 WORK_MAX);
-	else if (kind->op != PL_OP_EMBEDDING)
-		x->bytes = -1;
+	put(m, op.name, kind_of(m->v.layer[layer].op)->op,
+	    pass == PL_PHASE_FORWARD ? PL_PH_FORWARD : PL_PH_BACKWARD, op.flops, op.bytes, "%s",
+	    op.dims);
 }
 
 static void put_attention(struct maker *m, const struct pl_net_sizes *s, bool forward)

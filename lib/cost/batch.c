@@ -387,6 +387,29 @@ static void work_of_matrices(const struct pl_work_batch *b, const struct pl_dims
 	}
 }
 
+/* The backward pass of a layer as one operation on the gradient of its output, its input and its
+ * parameters: two products. */
+static bool work_of_layer(const char *dims, double element, struct pl_work *w)
+{
+	struct pl_dims t[3], more;
+	double rows, in, out;
+	int n = 0;
+
+	while (n < 3 && pl_dims_next(&dims, &t[n]))
+		n++;
+	if (n < 3 || pl_dims_next(&dims, &more) || t[0].n != 2 || t[1].n != 2 || t[2].n != 2)
+		return false;
+	rows = (double)t[1].size[0];
+	in = (double)t[2].size[0];
+	out = (double)t[2].size[1];
+	if (w->flops != 4 * rows * in * out)
+		return false;
+	w->of_samples = true;
+	w->sample_bytes = 2 * element * rows * (in + out);
+	w->other_bytes = w->gradient_bytes = element * in * out;
+	return true;
+}
+
 /* An operation that nobody knows, on samples and on matrices of parameters, multiplies each row of
  * samples with them. If the samples come second, it takes step after step of a sequence, as
  * recurrent networks do, and reads the parameters in each. */
@@ -417,6 +440,8 @@ void pl_work_describe(const struct pl_graph *g, const struct pl_work_batch *b, u
 	*w = (struct pl_work){ .flops = from->flops > 0 ? (double)from->flops : 0 };
 	w->product = w->flops > 0;
 	if (!dims)
+		return;
+	if (from->op == PL_OP_MATMUL && w->product && work_of_layer(dims, element, w))
 		return;
 	if (from->op == PL_OP_MATMUL && w->product && factors_of(dims, &a, &f) && a.n == 2 &&
 	    f.n == 2) {

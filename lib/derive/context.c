@@ -498,9 +498,15 @@ static uint32_t new_work(struct builder *b, const struct op *op)
 
 	if (strlen(dims) > MAX_DIMS || !strpbrk(dims, "0123456789"))
 		return PL_NONE;
+	if (e->op && e->op[op->ev] != PL_NONE)
+		name = e->op[op->ev];
 	w.op = pl_derive_name_once(&b->names, pl_intern_get(str, name), str->len[name], b->err)->op;
 	measure(&w, pl_intern_get(str, name), dims, pl_intern_get(str, e->types[op->ev]),
 		values ? values : "", &type);
+	if (e->flops && e->flops[op->ev] >= 0)
+		w.flops = e->flops[op->ev];
+	if (e->moved && e->moved[op->ev] >= 0)
+		w.bytes = e->moved[op->ev];
 	w.dims = pl_derive_str(b, op->seg, e->dims[op->ev]);
 	if (type)
 		w.type = pl_derive_intern_text(b->err, &b->g->str, type);

@@ -66,7 +66,7 @@ static const struct row operators[] = {
 	{ PL_OP_ATTENTION, "flash|fmha|attention" },
 	{ PL_OP_CONVOLUTION, "conv|convolution|convolve|scudnn|hcudnn|fprop|wgrad|dgrad|winograd" },
 	{ PL_OP_MATMUL, "gemm|hgemm|sgemm|dgemm|igemm|gemv|gemvx|xmma|nvjet|cutlass|matmul|mm|"
-			"bmm|baddbmm|addmm|addmv|aten mv|linear" },
+			"bmm|baddbmm|addmm|addmv|aten mv|linear|dense" },
 	{ PL_OP_UPDATE, "adam|adamw|sgd|lamb|optimizer" },
 	{ PL_OP_LOSS, "nll loss|cross entropy|loss" },
 	{ PL_OP_NORMALIZATION, "layer norm|layernorm|batch norm|batchnorm|bn|group norm|groupnorm|"

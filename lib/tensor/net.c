@@ -282,6 +282,64 @@ void pl_net_kernel_name(const struct pl_net *net, uint32_t layer, enum pl_net_ph
 		snprintf(out, size, "%s.%s%s", op, word[phase], ends ? "_end" : "");
 }
 
+/* In the backward pass the gradient of the output comes first, as in PyTorch. */
+static void describe_convolution(const struct pl_net_sizes *s, bool back, struct pl_net_op *op)
+{
+	double out = sqrt(s->m / s->batch);
+	char gradient[64] = "";
+
+	if (back)
+		snprintf(gradient, sizeof(gradient), "[%.0f,%.0f,%.0f,%.0f],", s->batch, s->n, out,
+			 out);
+	snprintf(op->dims, sizeof(op->dims), "[%s[%.0f,%.0f,%.0f,%.0f],[%.0f,%.0f,%.0f,%.0f]]",
+		 gradient, s->batch, s->in, s->size, s->size, s->n, s->in, s->kernel, s->kernel);
+	op->bytes = s->batch * s->in * s->size * s->size + s->n * (s->m + s->k);
+}
+
+/* The gradient of a dense layer's output comes first, too; attention has two products in any pass.
+ */
+static void describe_product(const struct pl_net_sizes *s, bool gradient, struct pl_net_op *op)
+{
+	if (gradient)
+		snprintf(op->dims, sizeof(op->dims), "[[%.0f,%.0f],[%.0f,%.0f],[%.0f,%.0f]]", s->m,
+			 s->n, s->m, s->k, s->k, s->n);
+	else if (s->batch > 1)
+		snprintf(op->dims, sizeof(op->dims), "[[%.0f,%.0f,%.0f],[%.0f,%.0f,%.0f]]",
+			 s->batch, s->m, s->k, s->batch, s->k, s->n);
+	else
+		snprintf(op->dims, sizeof(op->dims), "[[%.0f,%.0f],[%.0f,%.0f]]", s->m, s->k, s->k,
+			 s->n);
+	op->bytes = s->batch * (s->m * s->k + s->k * s->n + s->m * s->n);
+}
+
+struct pl_net_op pl_net_op(const struct pl_net *net, uint32_t layer, enum pl_net_phase phase,
+			   double element)
+{
+	const struct pl_net_sizes s = pl_net_sizes(net, layer);
+	unsigned kind = net->node[layer].op;
+	struct pl_net_op op = { .bytes = -1 };
+
+	pl_net_kernel_name(net, layer, phase, op.name, sizeof(op.name));
+	if (s.k > 0) { /* two products each: attention, and a backward pass with both gradients */
+		if (kind == PL_LAYER_CONV)
+			describe_convolution(&s, phase == PL_PHASE_BACKWARD, &op);
+		else
+			describe_product(&s, kind == PL_LAYER_DENSE && phase == PL_PHASE_BACKWARD,
+					 &op);
+		op.flops = 2 * (kind == PL_LAYER_CONV ? 1 : s.batch) * s.m * s.n * s.k *
+			   (kind == PL_LAYER_ATTENTION ? 2 : 1) *
+			   (phase == PL_PHASE_FORWARD || s.ends ? 1 : 2);
+		op.bytes *= element;
+	} else if (kind == PL_LAYER_EMBEDDING || kind == PL_LAYER_POSITION) {
+		snprintf(op.dims, sizeof(op.dims), "[[%.0f]]", s.rows);
+		op.bytes = 2 * element * s.rows * s.columns;
+	} else {
+		snprintf(op.dims, sizeof(op.dims), "[[%.0f,%.0f]]", s.rows, s.columns);
+		op.flops = s.rows * s.columns;
+	}
+	return op;
+}
+
 void pl_net_precision(struct pl_net *net, uint32_t layer, enum pl_net_phase phase,
 		      enum pl_precision p)
 {
@@ -415,6 +473,33 @@ static void run_add_layernorm(struct pl_net *net, uint32_t end, uint32_t norm)
 	hook(net, false, norm, PL_PHASE_FORWARD);
 }
 
+void pl_net_own_loss(struct pl_net *net, pl_net_loss *loss, void *arg)
+{
+	net->own_loss = loss;
+	net->own_loss_arg = arg;
+}
+
+/* Host and device exchange outputs and gradients. */
+static void run_own_loss(struct pl_net *net, size_t n, const float *x, float *dx)
+{
+	struct pl_loss_sum sum = { .loss = NAN };
+	struct pl_err ignore = { 0 }; /* a failure of the device stays with it */
+	float *host = NULL;
+
+	if (pl_alloc(&host, 3 * n, sizeof(*host), &ignore) >= 0) {
+		net->be->get(net->ctx, host, x, n * sizeof(*x));
+		net->be->get(net->ctx, host + n, net->target, n * sizeof(*x));
+		(void)net->be->sync(net->ctx, &ignore);
+		sum.loss = net->own_loss(net->own_loss_arg, host, host + n, n, net->scale,
+					 dx ? host + 2 * n : NULL);
+		if (dx)
+			net->be->put(net->ctx, dx, host + 2 * n, n * sizeof(*dx));
+	}
+	net->be->put(net->ctx, net->sum, &sum, sizeof(sum));
+	(void)net->be->sync(net->ctx, &ignore);
+	pl_free(host);
+}
+
 /* The gradient is computed with the loss, because both need the same exponentials. */
 static void run_loss(struct pl_net *net)
 {
@@ -427,7 +512,9 @@ static void run_loss(struct pl_net *net)
 		net->grad[PL_NET_LOGITS] = (float *)x;
 	dx = net->eval ? NULL : net->grad[nd->dx];
 	hook(net, true, net->n - 1, PL_PHASE_FORWARD);
-	if (nd->loss == PL_LOSS_XENT)
+	if (net->own_loss && nd->loss == PL_LOSS_SQUARED)
+		run_own_loss(net, (size_t)n * (size_t)nd->c, x, dx);
+	else if (nd->loss == PL_LOSS_XENT)
 		net->be->softmax_xent(net->ctx, n, nd->c, x, net->classes, s, dx, net->sum);
 	else if (nd->loss == PL_LOSS_HINGE)
 		net->be->hinge(net->ctx, n, nd->c, x, net->classes, s, dx, net->sum);

@@ -124,6 +124,15 @@ struct pl_net_sizes pl_net_sizes(const struct pl_net *net, uint32_t layer);
  * "dense.backward_end" where nobody wants the gradient of the input. */
 void pl_net_kernel_name(const struct pl_net *net, uint32_t layer, enum pl_net_phase phase,
 			char *out, size_t size);
+/* What the pass of a layer computes, for traces and graphs. */
+struct pl_net_op {
+	char name[64], dims[160]; /* the name above; sizes of its inputs: "[[32,64],[64,128]]" */
+	double flops, bytes; /* read and written; -1: time goes by the numbers of the output, and
+			      * a layer may keep some for the other pass */
+};
+/* element: bytes of a number */
+struct pl_net_op pl_net_op(const struct pl_net *net, uint32_t layer, enum pl_net_phase phase,
+			   double element);
 /* A network without memory, which has only its view (without addresses) and its sizes. */
 int pl_net_outline(const struct pl_layer *layer, size_t n, int batch, struct pl_net **net,
 		   struct pl_err *err) PL_MUST;
@@ -142,6 +151,12 @@ struct pl_batch_io {
  * range; else the failure of a device. */
 int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key, bool eval,
 		   double *loss, int64_t *hits, struct pl_err *err) PL_MUST;
+/* A loss that the caller computes, in place of "loss squared": the mean over n outputs x of what
+ * they are away from the targets, and, dx not NULL, its gradient times scale. NULL: that of the
+ * model. */
+typedef double pl_net_loss(void *arg, const float *x, const float *target, size_t n, float scale,
+			   float *dx);
+void pl_net_own_loss(struct pl_net *net, pl_net_loss *loss, void *arg);
 /* What came into the loss in the last forward pass, which was an evaluation: (samples, outputs). */
 int pl_net_outputs(struct pl_net *net, float *y, struct pl_err *err) PL_MUST;
 /* The losses of the last n forward passes, the oldest first. Waits for all work of the device. */

@@ -144,8 +144,10 @@ struct pl_net {
 	bool *touched;	     /* [tensor]: its gradient belongs to this backward pass */
 
 	struct pl_loss_sum *sum; /* of the last forward pass; the earlier ones follow it */
-	uint32_t n_losses;	 /* passes so far */
-	struct pl_vary vary;	 /* the last values that the backend got */
+	pl_net_loss *own_loss;	 /* NULL: none */
+	void *own_loss_arg;
+	uint32_t n_losses;   /* passes so far */
+	struct pl_vary vary; /* the last values that the backend got */
 	uint64_t changes; /* number of changes of the passes: a change invalidates recorded ones */
 	float scale;
 

@@ -5,7 +5,11 @@
  * sines and cosines, and blocks of a transformer relate the leaves to one another. Shorter programs
  * are filled up with zeros, and a further entry says which leaves are real; so one network serves
  * all numbers of leaves, where CDMPP has a head for each. Attention looks at earlier leaves only;
- * the layers behind it see all. Labels are scaled to zero mean and unit variance.
+ * the layers behind it see all.
+ *
+ * Labels v, times for a unit of work, become (v^power - 1) / power (Box and Cox, J. R. Stat. Soc. B
+ * 1964), with the power that makes them most like a normal distribution, and are scaled to zero
+ * mean and unit variance. The loss is the square of the error there plus the relative error of v.
  */
 #include <math.h>
 
@@ -35,7 +39,7 @@ struct pl_tprog_network {
 	struct pl_model model;
 	struct pl_net *net;
 	float least[PL_TPROG_FEATURES], range[PL_TPROG_FEATURES]; /* of each entry */
-	double mean, deviation;					  /* of the labels */
+	double power, mean, deviation;				  /* of the labels */
 	float *x, *target;					  /* of a batch */
 };
 
@@ -104,6 +108,95 @@ static void put_program(const struct pl_tprog_network *t, const struct pl_tprog_
 	}
 }
 
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+#define FLAT	 1e-4 /* powers below count as 0: the logarithm */
+#define RELATIVE 1.0  /* weight of the relative error */
+#define FAR	 2.0  /* relative errors beyond count no more */
+
+/* Of a label exp(y). */
+static double box_cox(double power, double y)
+{
+	return fabs(power) < FLAT ? y : expm1(power * y) / power;
+}
+
+/* y, and its derivative by u. */
+static double box_cox_inverse(double power, double u, double *by_u)
+{
+	double inside = fmax(1 + power * u, 1e-3);
+
+	*by_u = fabs(power) < FLAT ? 1 : 1 / inside;
+	return fabs(power) < FLAT ? u : log(inside) / power;
+}
+
+/* The logarithm of the likelihood of a power, for normally distributed transformed labels. */
+static double likelihood(double power, const float *y, size_t n)
+{
+	double sum = 0, squares = 0, all = 0, mean;
+
+	for (size_t i = 0; i < n; i++) {
+		sum += box_cox(power, (double)y[i]);
+		all += (double)y[i];
+	}
+	mean = sum / (double)n;
+	for (size_t i = 0; i < n; i++) {
+		double d = box_cox(power, (double)y[i]) - mean;
+
+		squares += d * d;
+	}
+	return (power - 1) * all - (double)n / 2 * log(squares / (double)n + 1e-12);
+}
+
+/* The most likely one from -1 to 1. */
+static double find_power(const float *y, size_t n)
+{
+	double best = 0, most = -INFINITY;
+
+	for (int k = -40; k <= 40; k++) {
+		double l = likelihood(k / 40.0, y, n);
+
+		if (l > most) {
+			most = l;
+			best = k / 40.0;
+		}
+	}
+	return best;
+}
+
+static double label_of(const struct pl_tprog_network *t, double y)
+{
+	return (box_cox(t->power, y) - t->mean) / t->deviation;
+}
+
+static double label_inverse(const struct pl_tprog_network *t, double label, double *by_label)
+{
+	double y = box_cox_inverse(t->power, label * t->deviation + t->mean, by_label);
+
+	*by_label *= t->deviation;
+	return y;
+}
+
+static double hybrid_loss(void *arg, const float *x, const float *target, size_t n, float scale,
+			  float *dx)
+{
+	const struct pl_tprog_network *t = arg;
+	double sum = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		double d = (double)x[i] - (double)target[i], by, unused, ratio, g = 2 * d;
+
+		ratio = exp(fmin(label_inverse(t, (double)x[i], &by) -
+					 label_inverse(t, (double)target[i], &unused),
+				 10));
+		sum += d * d + RELATIVE * fmin(fabs(ratio - 1), FAR);
+		if (fabs(ratio - 1) < FAR)
+			g += RELATIVE * (ratio > 1 ? ratio : -ratio) * by;
+		if (dx)
+			dx[i] = (float)(g * (double)scale / (double)n);
+	}
+	return sum / (double)n;
+}
+
 /* ---- training -------------------------------------------------------------------------------- */
 
 static int make_net(struct pl_tprog_network *t, const struct pl_tprog_fit_opts *o,
@@ -164,7 +257,7 @@ static int train(struct pl_tprog_network *t, const struct pl_tprog_set *s, const
 
 				put_program(t, s, &s->v[use[k]],
 					    t->x + (size_t)i * LEAVES * ENTRIES);
-				t->target[i] = (float)(((double)y[k] - t->mean) / t->deviation);
+				t->target[i] = (float)label_of(t, (double)y[k]);
 			}
 			PL_TRY(pl_net_forward(t->net, &b, (uint64_t)step, false, NULL, NULL, err));
 			PL_TRY(pl_net_backward(t->net, false, err));
@@ -189,13 +282,18 @@ int pl_tprog_network_fit(const struct pl_tprog_set *s, const size_t *use, size_t
 	*net = NULL;
 	PL_CHECK(pl_alloc(&t, 1, sizeof(*t), err));
 	find_scales(t, s, use, n);
+	t->power = find_power(y, n);
 	for (size_t i = 0; i < n; i++)
-		sum += (double)y[i];
+		sum += box_cox(t->power, (double)y[i]);
 	t->mean = sum / (double)n;
-	for (size_t i = 0; i < n; i++)
-		squares += ((double)y[i] - t->mean) * ((double)y[i] - t->mean);
+	for (size_t i = 0; i < n; i++) {
+		double d = box_cox(t->power, (double)y[i]) - t->mean;
+
+		squares += d * d;
+	}
 	t->deviation = sqrt(squares / (double)n) + 1e-6;
 	PL_TRY(make_net(t, o, err));
+	pl_net_own_loss(t->net, hybrid_loss, t);
 	PL_TRY(train(t, s, use, n, y, o->seed, err));
 	*net = t;
 	t = NULL;
@@ -208,6 +306,7 @@ int pl_tprog_network_apply(struct pl_tprog_network *t, const struct pl_tprog_set
 			   const size_t *row, size_t n, double *y, struct pl_err *err)
 {
 	float out[BATCH];
+	double by;
 
 	for (size_t at = 0; at < n; at += BATCH) {
 		struct pl_batch_io b = { .x = t->x,
@@ -221,7 +320,7 @@ int pl_tprog_network_apply(struct pl_tprog_network *t, const struct pl_tprog_set
 		PL_CHECK(pl_net_forward(t->net, &b, 0, true, &loss, NULL, err));
 		PL_CHECK(pl_net_outputs(t->net, out, err));
 		for (int i = 0; i < b.n; i++)
-			y[at + (size_t)i] = (double)out[i] * t->deviation + t->mean;
+			y[at + (size_t)i] = label_inverse(t, (double)out[i], &by);
 	}
 	return 0;
 }
@@ -251,6 +350,7 @@ void pl_tprog_network_put(const struct pl_tprog_network *t, struct pl_buf *b)
 	struct pl_net_view v = pl_net_view(t->net);
 
 	pl_io_put_str(b, text, sizeof(text) - 1);
+	pl_io_put_f64(b, t->power);
 	pl_io_put_f64(b, t->mean);
 	pl_io_put_f64(b, t->deviation);
 	for (int k = 0; k < PL_TPROG_FEATURES; k++) {
@@ -274,6 +374,7 @@ int pl_tprog_network_get(struct pl_cur *c, struct pl_tprog_network **net, struct
 	*net = NULL;
 	PL_CHECK(pl_alloc(&t, 1, sizeof(*t), err));
 	s = pl_io_get_str(c, &n);
+	t->power = pl_io_get_f64(c);
 	t->mean = pl_io_get_f64(c);
 	t->deviation = pl_io_get_f64(c);
 	for (int k = 0; k < PL_TPROG_FEATURES; k++) {
@@ -281,7 +382,8 @@ int pl_tprog_network_get(struct pl_cur *c, struct pl_tprog_network **net, struct
 		t->range[k] = get_float(c);
 		c->bad |= !(t->range[k] > 0);
 	}
-	c->bad |= !isfinite(t->mean) || !(t->deviation > 0) || !isfinite(t->deviation);
+	c->bad |= !isfinite(t->mean) || !(fabs(t->power) <= 1) || !(t->deviation > 0) ||
+		  !isfinite(t->deviation);
 	if (c->bad || !s)
 		PL_TRY(pl_record_get_short(err));
 	if (n != sizeof(text) - 1 || memcmp(s, text, n) != 0)

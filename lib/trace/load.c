@@ -76,6 +76,9 @@ static const struct column {
 	COLUMN(DIMS, TEXTS, dims),
 	COLUMN(TYPES, TEXTS, types),
 	COLUMN(VALUES, TEXTS, values),
+	COLUMN(OP, TEXTS, op),
+	COLUMN(FLOPS, NUMBERS, flops),
+	COLUMN(MOVED, NUMBERS, moved),
 };
 
 /* The place of the array of a column. */

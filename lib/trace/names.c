@@ -43,7 +43,10 @@ static const char *const roles[] = { PL_TRACE_ROLES(WORD) };
 	KEY("Total Reserved", PL_R_RESERVED, INT)                                                  \
 	KEY("Device Type", PL_R_DEVICE_TYPE, INT)                                                  \
 	KEY("Device Id", PL_R_DEVICE, INT)                                                         \
-	KEY("Concrete Inputs", PL_R_VALUES, TEXT)
+	KEY("Concrete Inputs", PL_R_VALUES, TEXT)                                                  \
+	KEY("operator", PL_R_OP, STR)                                                              \
+	KEY("flops", PL_R_FLOPS, INT)                                                              \
+	KEY("bytes moved", PL_R_MOVED, INT)
 #define AS_ROW(key, role, types) { key, role, types },
 #define AS_KEY(key, role, types) [role] = key,
 

@@ -144,7 +144,10 @@ struct pl_track {
 	X(RESERVED, "reserved")                                                                    \
 	X(DEVICE_TYPE, "device_type")                                                              \
 	X(DEVICE, "device")                                                                        \
-	X(VALUES, "values") /* of its arguments that are no tensors: JSON, a list of texts */
+	X(VALUES, "values") /* of its arguments that are no tensors: JSON, a list of texts */      \
+	X(OP, "op")	    /* the operator, where the name does not say it: string */             \
+	X(FLOPS, "flops")   /* floating-point operations */                                        \
+	X(MOVED, "moved")   /* bytes that it reads and writes */
 #define PL_ROLE_ID(name, word) PL_R_##name,
 enum pl_role { PL_TRACE_ROLES(PL_ROLE_ID) PL_R_COUNT_ };
 #undef PL_ROLE_ID
@@ -155,7 +158,7 @@ const char *pl_trace_role_name(unsigned role);
  * of an argument there, exporters the key of a role without one, and the reader the roles of old
  * streams, whose format did not have them.
  */
-#define PL_ROLE_KEYS 32 /* rows of the table */
+#define PL_ROLE_KEYS 35 /* rows of the table */
 /* The role of argument `key` with a value of this type (PL_V_COUNT_: any); PL_R_ARG: no role. */
 unsigned pl_trace_role_of_key(const char *key, size_t n, unsigned type);
 const char *pl_trace_role_key(unsigned role); /* the usual key, or the role's name */
@@ -410,8 +413,8 @@ struct pl_events {
 	int64_t *step; /* INT64_MIN: none, as in all of these */
 	int64_t *corr, *flow, *seq, *peer, *bytes, *mb, *chunk, *layer, *external, *channel, *of;
 	int64_t *record, *stream, *wait_stream, *wait_corr, *wait_event;
-	int64_t *alloc, *address, *allocated, *device_type, *device;
-	pl_id *group, *coll, *cat, *dims, *types, *values; /* strings of seg; PL_NONE: none */
+	int64_t *alloc, *address, *allocated, *device_type, *device, *flops, *moved;
+	pl_id *group, *coll, *cat, *dims, *types, *values, *op; /* strings of seg; PL_NONE: none */
 };
 struct pl_trace {
 	struct pl_events **seg;

@@ -215,6 +215,9 @@ static int put_values(struct pl_recorder *r, const struct pl_rec_event *e,
 		{ PL_R_COLL, PL_V_STR, number_of(e->coll) },
 		{ PL_R_DIMS, PL_V_JSON, number_of(e->dims) },
 		{ PL_R_VALUES, PL_V_STR, number_of(e->values) },
+		{ PL_R_OP, PL_V_STR, number_of(e->op) },
+		{ PL_R_FLOPS, PL_V_INT, e->flops },
+		{ PL_R_MOVED, PL_V_INT, e->moved },
 		{ PL_R_TYPES, PL_V_JSON, e->dims == PL_NONE ? -1 : number_of(r->type_float) },
 		{ PL_R_ARG, PL_V_STR, number_of(e->precision) },
 		{ PL_R_STREAM, PL_V_INT, s ? s->stream : -1 },
@@ -347,6 +350,7 @@ static int intern(struct pl_recorder *r, pl_id *id, const char *text, struct pl_
 static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_err *err)
 {
 	static const uint8_t keyed[] = { PL_R_DIMS,	 PL_R_TYPES,	   PL_R_VALUES,
+					 PL_R_OP,	 PL_R_FLOPS,	   PL_R_MOVED,
 					 PL_R_STREAM,	 PL_R_WAIT_STREAM, PL_R_WAIT_CORR,
 					 PL_R_WAIT_EVENT };
 	const char *base = strrchr(o->path, '/');

@@ -43,8 +43,10 @@ struct pl_rec_event {
 	pl_id group, coll; /* PL_NONE */
 	/* of a gradient that is ready: "[[512, 784]]", and "fc1.weight", its parameter; PL_NONE */
 	pl_id dims, values;
-	pl_id precision; /* of the layer's products, where it is not fp32; PL_NONE */
-	double value;	 /* of a counter */
+	pl_id op;	      /* of a layer's pass: "dense.forward"; then dims are of its inputs */
+	int64_t flops, moved; /* -1: not known */
+	pl_id precision;      /* of the layer's products, where it is not fp32; PL_NONE */
+	double value;	      /* of a counter */
 };
 /* An event without any of the optional parts. */
 static inline struct pl_rec_event pl_rec_event(pl_id track, uint8_t kind, pl_id name, pl_ns begin,

@@ -8,6 +8,8 @@
  */
 #include "train/tracer.h"
 
+#define WORK_MAX 0x1p62
+
 static const char *const coll_names[PL_OP_COUNT_] = {
 	[PL_OP_SEND] = "send",		 [PL_OP_RECV] = "recv",
 	[PL_OP_ALLREDUCE] = "allreduce", [PL_OP_REDUCE_SCATTER] = "reduce_scatter",
@@ -85,6 +87,7 @@ void pl_train_tracer_free(struct pl_tracer *t)
 	pl_free(t->sent);
 	pl_free(t->bucket);
 	pl_free(t->layer);
+	pl_free(t->work);
 	pl_free(t->dims);
 	pl_free(t->param);
 	pl_free(t);
@@ -102,8 +105,39 @@ static int dims_name(struct pl_tracer *t, const struct pl_net_tensor *x, pl_id *
 	return add_name(t, id, err, text);
 }
 
-int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets,
-			  struct pl_err *err)
+static int layer_work(struct pl_tracer *t, const struct pl_net *net, uint32_t layer,
+		      enum pl_net_phase phase, struct pl_tracer_work *work, struct pl_err *err)
+{
+	const struct pl_net_op op = pl_net_op(net, layer, phase, sizeof(float));
+
+	*work = (struct pl_tracer_work){ .op = PL_NONE, .dims = PL_NONE, .flops = -1, .moved = -1 };
+	if (!pl_net_sizes(net, layer).runs[phase])
+		return 0;
+	PL_CHECK(add_name(t, &work->op, err, op.name));
+	PL_CHECK(add_name(t, &work->dims, err, op.dims));
+	work->flops = op.flops < WORK_MAX ? (int64_t)op.flops : -1;
+	work->moved = op.bytes < WORK_MAX ? (int64_t)op.bytes : -1;
+	return 0;
+}
+
+/* Parameters, gradients and the state of the optimiser are read, all but the gradients written. */
+static int update_work(struct pl_tracer *t, size_t params, const char *optimizer,
+		       struct pl_err *err)
+{
+	const int numbers = strcmp(optimizer, "sgd") != 0 ? 7 : 5;
+	char text[64];
+
+	snprintf(text, sizeof(text), "update.%.40s", optimizer);
+	PL_CHECK(add_name(t, &t->update.op, err, text));
+	snprintf(text, sizeof(text), "[[%zu]]", params);
+	PL_CHECK(add_name(t, &t->update.dims, err, text));
+	t->update.flops = -1;
+	t->update.moved = (int64_t)(params * sizeof(float)) * numbers;
+	return 0;
+}
+
+int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, const char *optimizer,
+			  uint32_t n_buckets, struct pl_err *err)
 {
 	static const char *const passes[] = { "forward", "recompute", "backward" };
 	const struct pl_net_view v = pl_net_view(net);
@@ -118,6 +152,10 @@ int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_bu
 		PL_CHECK(algorithm_names(t, &t->bucket[i * PL_CA_COUNT_], err, text));
 	}
 	t->n_buckets = n_buckets;
+	PL_CHECK(update_work(t, v.n_params, optimizer, err));
+	PL_CHECK(pl_alloc(&t->work, 2 * (size_t)v.n_layers + 1, sizeof(*t->work), err));
+	for (uint32_t i = 0; i < 2 * v.n_layers; i++)
+		PL_CHECK(layer_work(t, net, i / 2, (enum pl_net_phase)(i % 2), &t->work[i], err));
 	for (uint32_t i = 0; i < 3 * v.n_layers; i++) {
 		snprintf(text, sizeof(text), "%s %.200s", passes[i % 3], v.layer[i / 3].name);
 		PL_CHECK(add_name(t, &t->layer[i], err, text));

@@ -25,6 +25,10 @@ enum pl_tracer_name {
 	PL_NAME_COUNT_
 };
 /* The members are read by engines, which record their own steps; they change nothing of it. */
+struct pl_tracer_work { /* of a pass of a layer, as events have it */
+	pl_id op, dims;
+	int64_t flops, moved;
+};
 struct pl_tracer {
 	struct pl_recorder *rec;
 	pl_id main, comm, *link; /* tracks: the thread that trains, the one that communicates */
@@ -35,8 +39,10 @@ struct pl_tracer {
 	pl_id name[PL_NAME_COUNT_], coll[PL_OP_COUNT_];
 	pl_id with_algorithm[PL_OP_COUNT_][PL_CA_COUNT_]; /* names of the collectives */
 	/* pl_train_tracer_names() sets these before the first step */
-	pl_id *bucket;	     /* [bucket * PL_CA_COUNT_ + algorithm] */
-	pl_id *layer;	     /* pl_train_tracer_layer() */
+	pl_id *bucket;		     /* [bucket * PL_CA_COUNT_ + algorithm] */
+	pl_id *layer;		     /* pl_train_tracer_layer() */
+	struct pl_tracer_work *work; /* [layer * 2 + pass] */
+	struct pl_tracer_work update;
 	pl_id *dims, *param; /* of each tensor, as events have them */
 	uint32_t n_buckets;
 	struct tracer_device *device; /* NULL: no device is traced */
@@ -46,14 +52,28 @@ struct pl_tracer {
 /* Tracks and names of one rank in its recorder. Open before the world, whose events it takes. */
 int pl_train_tracer_new(struct pl_recorder *rec, struct pl_tracer **t, struct pl_err *err) PL_MUST;
 void pl_train_tracer_free(struct pl_tracer *t); /* after the world; NULL is fine */
-/* Names of layers and tensors, and of the all-reduces of a step, which are n_buckets. */
-int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, uint32_t n_buckets,
-			  struct pl_err *err) PL_MUST;
+/* Names of layers and tensors, of the optimiser ("adamw"), and of the all-reduces of a step, which
+ * are n_buckets. */
+int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, const char *optimizer,
+			  uint32_t n_buckets, struct pl_err *err) PL_MUST;
 /* The name of a layer's operation; again: its forward pass, made again by recomputation. */
 static inline pl_id pl_train_tracer_layer(const struct pl_tracer *t, uint32_t layer,
 					  enum pl_net_phase p, bool again)
 {
 	return t->layer[3 * layer + (p == PL_PHASE_BACKWARD ? 2 : again)];
+}
+static inline void pl_train_tracer_put(const struct pl_tracer_work *w, struct pl_rec_event *e)
+{
+	e->op = w->op;
+	e->dims = w->dims;
+	e->flops = w->flops;
+	e->moved = w->moved;
+}
+/* What a pass of a layer computes, into its event. */
+static inline void pl_train_tracer_work(const struct pl_tracer *t, uint32_t layer,
+					enum pl_net_phase p, struct pl_rec_event *e)
+{
+	pl_train_tracer_put(&t->work[2 * layer + (p == PL_PHASE_BACKWARD)], e);
 }
 /* The `event` of pl_world_opts, with the tracer as its argument. */
 void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e);

@@ -90,6 +90,7 @@ static void layer_end(void *arg, uint32_t layer, enum pl_net_phase p, bool again
 	e.end = end;
 	e.layer = (int32_t)layer;
 	e.mb = w->microbatches > 1 ? w->mb : -1;
+	pl_train_tracer_work(t, layer, p, &e);
 	if (w->view.layer[layer].precision[p] == PL_BF16)
 		e.precision = t->name[PL_NAME_BF16];
 	pl_train_rec(t->rec, &e);
@@ -107,6 +108,8 @@ void pl_train_worker_record(struct pl_worker *w, uint8_t kind, enum pl_tracer_na
 		return;
 	e = event_of(w, kind, t->name[name], begin);
 	e.corr = corr;
+	if (name == PL_NAME_OPTIMIZER)
+		pl_train_tracer_put(&t->update, &e);
 	if (name == PL_NAME_ISSUE || name == PL_NAME_SUM)
 		e.coll = t->coll[PL_OP_ALLREDUCE];
 	pl_train_rec(t->rec, &e);

@@ -1,4 +1,5 @@
 # run --bench kernels and machine, run --kernels: layers that are measured, and what a cost model makes of them.
+# runner: threads
 # shellcheck disable=SC2016  # awk programs are quoted so
 . "$SRC/tests/cli/tap.sh"
 cd "$TMP" || exit 1
@@ -71,6 +72,19 @@ check "a batch in two parts has two passes" test "$(nodes twice.text dense.forwa
 check "kernels of libraries: two products in the backward pass, one at its end" test \
 	"$(nodes operators.text linear input-gradient) $(nodes operators.text linear weight-gradient)" = "1 2"
 check "... and the activation that run fuses" test "$(nodes operators.text relu)" = 2
+# a recording of the job has the operators and sizes of its graph, so that what another batch changes is known
+status 0 "a recording" "$BIN/run" -q -t my.trace my.job
+"$BIN/graph" -q -O text my.trace >recorded.text
+awk -F '\t' '$1 == "work" && $6 > 0 { print $3, $5, $6, $7 }' my.text | sort -u >wanted
+awk -F '\t' '$1 == "work" && $6 > 0 { print $3, $5, $6, $7 }' recorded.text | sort -u >found
+check "... has the sizes and the work of its layers" sh -c 'test -s wanted && comm -23 wanted found | grep -qv update; test $? = 1'
+status 0 "... says what twice the batch takes" sh -c '"$BIN/graph" -q my.trace | "$BIN/replay" --no-worth --what-if "batch 64"'
+holds "$TMP/out" 'the recording has 32 samples a rank and step' "... from those that it has"
+check "... about twice as long" awk '/^step .* predicted/ { for (i = 1; i <= NF; i++) if ($i ~ /^\(\+/) v = substr($i, 3) + 0 }
+	END { exit !(v > 20 && v < 110) }' "$TMP/out"
+"$BIN/trace" -q -O chrome -o my.json my.trace
+"$BIN/trace" -q my.json | "$BIN/graph" -q -O text | awk -F '\t' '$1 == "work" && $6 > 0 { print $3, $5, $6, $7 }' | sort -u >again
+check "... and stays in Chrome's JSON" cmp -s found again
 for model in cnn:3x16x16,classes=10 gpt:layers=2,heads=2,width=64,context=32,vocab=64; do
 	sed "s/^model.*/model $model/" my.job >more.job
 	status 0 "$model" sh -c '"$BIN/graph" -q more.job | "$BIN/predict" -m this.model --devices=sheets --device=this -O graph -o more.graph -'
