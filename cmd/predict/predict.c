@@ -38,7 +38,7 @@ static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("tables"),
 	{ 0, "schema", "NAME",
 	  "read tables by the schema neusight, vidur, mist or run, or by that of a file; or tensor "
-	  "programs: tprog (default: that of the model)",
+	  "programs: tprog (default: what the model was made with)",
 	  PL_OPT_STR, AT(schema), NULL },
 	{ 0, "devices", "FOLDER", "take data sheets from FOLDER (NAME.json); repeatable",
 	  PL_OPT_LIST, AT(folder), NULL },
@@ -71,12 +71,13 @@ static void defaults(void *config)
 
 	c->intervals = true;
 	c->programs = 100;
+	c->choose = -1;
 }
 
 bool shows(const struct config *c)
 {
 	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain &&
-	       !c->measure && !c->choose;
+	       !c->measure && c->choose < 0;
 }
 
 static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
@@ -91,7 +92,7 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if (c->programs < 1 || c->programs > 1000000)
 		return pl_fail(err, PL_EUSAGE, "--programs: %lld is not 1 to 1000000",
 			       (long long)c->programs);
-	PL_CHECK(check_programs(c, err));
+	PL_CHECK(check_programs(c, argc, argv, err));
 	if (verbs > 1)
 		return pl_fail(
 			err, PL_EUSAGE,
@@ -99,7 +100,7 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if ((c->train || c->cross) && c->model)
 		return pl_fail(err, PL_EUSAGE, "%s makes a model of its own: leave out -m",
 			       c->train ? "--train" : "--cross");
-	if (!c->train && !c->cross && !c->model && !c->measure && !c->choose &&
+	if (!c->train && !c->cross && !c->model && !c->measure && c->choose < 0 &&
 	    (!shows(c) || argc > 1))
 		return pl_fail(err, PL_EUSAGE,
 			       "-m FILE names the model; --train makes one from tables");
@@ -263,13 +264,14 @@ static int explain_model(const struct work *w, struct pl_out *out, struct pl_err
 
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
-	const struct config *c = config;
+	struct config *c = config;
 	char dash[] = "-", *standard_input[] = { dash };
 	struct work w = { .c = c, .argc = argc ? argc : 1, .argv = argc ? argv : standard_input };
 	struct pl_samples s = { 0 };
 	struct pl_out *out = NULL;
 	int rc;
 
+	find_schema(c, argc, argv);
 	PL_CHECK(check(c, argc, argv, err));
 	/* before the work: what cannot be written should be known at once */
 	out = pl_out_open(c->c.output, c->train || c->adapt || c->to == OUT_GRAPH, err);

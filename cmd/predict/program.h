@@ -18,7 +18,7 @@ struct config {
 	int learner;
 	const char *adapt, *model, *schema, *unit, *measure;
 	int64_t programs; /* of an operation */
-	int64_t choose;	  /* programs; 0: not wanted */
+	int64_t choose;	  /* programs; -1: not wanted */
 	struct pl_list device, folder;
 };
 
@@ -58,7 +58,9 @@ int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *er
 /* program_models.c: learn from tensor programs, predict them, choose among them: what c says. */
 bool is_of_programs(const struct config *c);
 bool shows(const struct config *c); /* predict.c: is the operand a model that is shown? */
-int check_programs(const struct config *c, struct pl_err *err) PL_MUST;
+/* Sets c->schema where the model says it. */
+void find_schema(struct config *c, int argc, char **argv);
+int check_programs(const struct config *c, int argc, char **argv, struct pl_err *err) PL_MUST;
 int use_programs(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
 
 /* errors.c */

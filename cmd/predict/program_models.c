@@ -1,4 +1,5 @@
 /* Cost models of tensor programs: trained, adapted, applied, compared (--schema=tprog). */
+#include <ctype.h>
 #include <math.h>
 
 #include "core/progress.h"
@@ -17,6 +18,20 @@ bool is_of_programs(const struct config *c)
 	return c->schema && !strcmp(c->schema, "tprog");
 }
 
+void find_schema(struct config *c, int argc, char **argv)
+{
+	const char *path = c->model ? c->model : shows(c) && argc == 1 ? argv[0] : NULL;
+	struct pl_err ignore = { 0 };
+	struct pl_in *in;
+
+	if (c->schema || !path || !strcmp(path, "-"))
+		return;
+	in = pl_in_open(path, &ignore);
+	if (in && pl_tprog_model_is(in))
+		c->schema = "tprog";
+	pl_in_close(in);
+}
+
 /* In the order of --learner; trees need the vectors anyway, so there is no "raw". */
 static enum pl_tprog_learner learner_of(const struct config *c)
 {
@@ -26,17 +41,42 @@ static enum pl_tprog_learner learner_of(const struct config *c)
 	return v[c->learner];
 }
 
-int check_programs(const struct config *c, struct pl_err *err)
+/* As programs have them: letters, digits, "_" and ".", no digit first. */
+static bool is_name(const char *s)
 {
+	bool good = *s && !isdigit((unsigned char)*s);
+
+	for (; *s; s++)
+		good &= isalnum((unsigned char)*s) || *s == '_' || *s == '.';
+	return good;
+}
+
+int check_programs(const struct config *c, int argc, char **argv, struct pl_err *err)
+{
+	bool verb =
+		c->train || c->cross || c->model || c->measure || c->adapt || c->eval || c->explain;
+
+	if (c->measure && c->device.n && !is_name(c->device.v[0]))
+		return pl_fail(
+			err, PL_EUSAGE,
+			"--device=%s: the name of a machine has letters, digits, _ and ., and "
+			"begins with no digit",
+			c->device.v[0]);
 	if (c->learner >= LEARNER_NET && !is_of_programs(c))
 		return pl_fail(err, PL_EUSAGE,
 			       "--learner=net and both are for tensor programs (--schema=tprog)");
-	if (c->choose && !is_of_programs(c))
+	if (c->choose >= 0 && !is_of_programs(c))
 		return pl_fail(err, PL_EUSAGE, "--choose is for tensor programs (--schema=tprog)");
 	if (!is_of_programs(c))
 		return 0;
-	if (c->choose < 0 || (c->choose && (c->train || c->cross || c->model || c->measure)))
-		return pl_fail(err, PL_EUSAGE, "--choose takes a number above 0, and no model");
+	if (c->choose == 0 || (c->choose > 0 && verb))
+		return pl_fail(err, PL_EUSAGE,
+			       "--choose takes a number above 0, and nothing else is done");
+	if (c->choose > 0 && (!argc || !strcmp(argv[0], "-")))
+		return pl_fail(err, PL_EUSAGE, "--choose reads its files twice: name them");
+	if (c->explain && argc)
+		return pl_fail(err, PL_EUSAGE,
+			       "--explain shows a model of tensor programs; leave out %s", argv[0]);
 	if (c->cross == PL_EVAL_SHAPE)
 		return pl_fail(err, PL_EUSAGE,
 			       "programs are left out by --cross device, model or op");
@@ -316,7 +356,7 @@ int use_programs(const struct work *w, struct pl_out *out, struct pl_err *err)
 		rc = train(&m, out, err);
 	else if (c->adapt)
 		rc = adapt(&m, out, err);
-	else if (c->choose)
+	else if (c->choose > 0)
 		rc = choose(&m, out, err);
 	else if (c->eval || c->cross)
 		rc = errors(&m, out, err);

@@ -6,6 +6,7 @@
  * schedule before it is timed. While programs are timed nothing is compiled. Shared objects stay
  * loaded, because threads of OpenMP may be in the library that came with them.
  */
+#include <ctype.h>
 #include <dlfcn.h>
 #include <math.h>
 #include <spawn.h>
@@ -233,6 +234,9 @@ static int make_buffers(struct bench *b)
 			v[k] = (float)((double)(pl_rng_next(&b->state) >> 11) * 0x1p-52 - 1);
 		b->buffer[b->n_buffers++] = v;
 	}
+	if (!b->n_buffers)
+		return pl_fail(b->err, PL_EDATA, "line %u: program \"%s\" has no parameters",
+			       p->line, p->name);
 	return pl_alloc(&b->right, (size_t)p->buffer[b->n_buffers - 1].n, sizeof(float), b->err);
 }
 
@@ -394,12 +398,15 @@ static int measure_tasks(struct bench *b, struct pl_in *in, struct pl_writer *ou
 	return rc;
 }
 
-/* Do both compute the same operation of the same parameters? */
+/* Do both compute the same operation of the same parameters? What stands before a point in their
+ * names numbers the operation. */
 static bool is_alike(const struct pl_tprog *a, const struct pl_tprog *b)
 {
 	size_t n = 0;
 
-	if (strcmp(a->op, b->op) != 0 || strcmp(a->model, b->model) != 0)
+	if (strcmp(a->op, b->op) != 0 || strcmp(a->model, b->model) != 0 ||
+	    strcspn(a->name, ".") != strcspn(b->name, ".") ||
+	    strncmp(a->name, b->name, strcspn(a->name, ".")) != 0)
 		return false;
 	for (;; n++) {
 		const struct pl_tprog_buffer *x = n < a->n_buffers ? &a->buffer[n] : NULL,
@@ -452,9 +459,10 @@ static bool has_programs(struct pl_in *in, struct pl_err *err)
 	const uint8_t *p;
 	int64_t n = pl_in_peek(in, 4096, &p, err), i = 0;
 
-	while (i < n && (p[i] == '\n' || p[i] == ' ' || p[i] == '#'))
-		while (i < n && p[i++] != '\n')
-			;
+	while (i < n && (isspace(p[i]) || p[i] == '#'))
+		if (p[i++] == '#')
+			while (i < n && p[i] != '\n')
+				i++;
 	return n - i >= (int64_t)sizeof(first) && !memcmp(p + i, first, sizeof(first) - 1);
 }
 
@@ -494,8 +502,8 @@ out:
 	if (b.folder[0])
 		pl_remove_folder(b.folder);
 	pl_write_fini(&to);
-	pl_free(b.program);
 	end_task(&b);
+	pl_free(b.program);
 	pl_tprog_tasks_fini(&b.tasks);
 	pl_in_close(in);
 	return rc;

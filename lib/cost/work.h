@@ -78,6 +78,9 @@ struct pl_work_model {
 int pl_work_fit(const struct pl_graph *g, struct pl_work_model *m, struct pl_err *err) PL_MUST;
 void pl_work_fini(struct pl_work_model *m);
 #define PL_WORK_RULE_ERROR 0.25 /* of a change of operations whose work is unknown, as a share */
+/* With twice the samples, or half, the caches of a processor hold another part of them: the
+ * standard error of the time, as a share, which no recording of one batch shows. */
+#define PL_WORK_CACHES 0.05
 /* The factor of the durations of a group with `by` times the samples. *error: its standard error.
  */
 double pl_work_factor(const struct pl_work_model *m, uint32_t group, double by, double *error);

@@ -521,8 +521,12 @@ uint32_t pl_derive_work(struct builder *b, const struct op *op)
 				      .name = e->name[op->ev],
 				      .dims = e->dims ? e->dims[op->ev] : PL_NONE,
 				      .types = e->types ? e->types[op->ev] : PL_NONE,
-				      .values = e->values ? e->values[op->ev] : PL_NONE };
-	uint64_t h = ((uint64_t)x.name << 32 | x.dims) * 0x9e3779b97f4a7c15u ^
+				      .values = e->values ? e->values[op->ev] : PL_NONE,
+				      .op = e->op ? e->op[op->ev] : PL_NONE,
+				      .flops = e->flops ? e->flops[op->ev] : -1,
+				      .moved = e->moved ? e->moved[op->ev] : -1 };
+	uint64_t h = (uint64_t)x.op * 0xd6e8feb86659fd93u ^ (uint64_t)x.flops ^
+		     ((uint64_t)x.name << 32 | x.dims) * 0x9e3779b97f4a7c15u ^
 		     ((uint64_t)x.types << 32 | x.values) * 0xff51afd7ed558ccdu;
 	struct known_work *known;
 

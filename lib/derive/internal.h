@@ -226,7 +226,8 @@ struct arrival {
 /* Operations of a segment with these strings have this row of work, PL_NONE: none. */
 struct known_work {
 	uint32_t seg; /* and 1 more; 0: none yet */
-	pl_id name, dims, types, values;
+	pl_id name, dims, types, values, op;
+	int64_t flops, moved;
 	uint32_t row;
 };
 

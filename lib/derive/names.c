@@ -66,13 +66,15 @@ static const struct row operators[] = {
 	{ PL_OP_ATTENTION, "flash|fmha|attention" },
 	{ PL_OP_CONVOLUTION, "conv|convolution|convolve|scudnn|hcudnn|fprop|wgrad|dgrad|winograd" },
 	{ PL_OP_MATMUL, "gemm|hgemm|sgemm|dgemm|igemm|gemv|gemvx|xmma|nvjet|cutlass|matmul|mm|"
-			"bmm|baddbmm|addmm|addmv|aten mv|linear|dense" },
+			"bmm|baddbmm|addmm|addmv|aten mv|linear" },
 	{ PL_OP_UPDATE, "adam|adamw|sgd|lamb|optimizer" },
 	{ PL_OP_LOSS, "nll loss|cross entropy|loss" },
 	{ PL_OP_NORMALIZATION, "layer norm|layernorm|batch norm|batchnorm|bn|group norm|groupnorm|"
 			       "rms norm|rmsnorm" },
 	{ PL_OP_SOFTMAX, "softmax|soft max" },
 	{ PL_OP_EMBEDDING, "embedding" },
+	{ PL_OP_COPY, "to dense" },
+	{ PL_OP_MATMUL, "dense" }, /* of run; behind "embedding_dense_backward" */
 	{ PL_OP_DROPOUT, "dropout" },
 	{ PL_OP_POOLING, "pool|pooling|maxpool|avgpool" },
 	{ PL_OP_REDUCTION, "reduce|triton red" },

@@ -172,8 +172,7 @@ static int dp_prepare(struct pl_worker *w, const struct pl_engine_opts *o, struc
 
 	PL_CHECK(pl_train_worker_init(w, o, ready, err));
 	PL_CHECK(make_buckets(d, err));
-	return o->tracer ? pl_train_tracer_names(o->tracer, w->net, o->job->optimizer, d->b.n, err)
-			 : 0;
+	return o->tracer ? pl_train_tracer_names(o->tracer, w->net, o->job, d->b.n, err) : 0;
 }
 
 const struct pl_engine pl_dp_engine = {

@@ -156,7 +156,7 @@ static int local_prepare(struct pl_worker *w, const struct pl_engine_opts *o, st
 	w->round = o->job->local_steps;
 	PL_CHECK(check_rounds(w, err));
 	PL_CHECK(check_plan(w, err));
-	return o->tracer ? pl_train_tracer_names(o->tracer, w->net, o->job->optimizer, 4, err) : 0;
+	return o->tracer ? pl_train_tracer_names(o->tracer, w->net, o->job, 4, err) : 0;
 }
 
 const struct pl_engine pl_dp_local_sgd_engine = {

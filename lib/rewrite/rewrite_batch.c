@@ -247,6 +247,10 @@ static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 
 		c->of_class[GROUPS + i] =
 			pl_work_factor(&b->work, i, b->by, &error[GROUPS + i]) / before;
+		if (!b->work.group[i].device)
+			error[GROUPS + i] = hypot(error[GROUPS + i],
+						  PL_WORK_CACHES * fabs(log2(b->by / b->before)) *
+							  c->of_class[GROUPS + i]);
 		if (rule)
 			error[GROUPS + i] =
 				fmax(error[GROUPS + i],

@@ -170,6 +170,7 @@ void pl_net_free(struct pl_net *net)
 		return;
 	if (net->params.p && net->be->weights)
 		net->be->weights(net->ctx, net->params.p, 0);
+	pl_free(net->own);
 	slab_free(net, &net->params);
 	slab_free(net, &net->grads);
 	slab_free(net, &net->state);
@@ -473,31 +474,38 @@ static void run_add_layernorm(struct pl_net *net, uint32_t end, uint32_t norm)
 	hook(net, false, norm, PL_PHASE_FORWARD);
 }
 
-void pl_net_own_loss(struct pl_net *net, pl_net_loss *loss, void *arg)
+int pl_net_own_loss(struct pl_net *net, pl_net_loss *loss, void *arg, struct pl_err *err)
 {
+	const struct pl_node *nd = &net->node[net->n - 1];
+
+	if (nd->loss != PL_LOSS_SQUARED || net->o.graphs)
+		return pl_fail(err, PL_EINTERNAL, "a loss of the caller in such a network");
+	pl_free(net->own);
+	net->own = NULL;
+	PL_CHECK(pl_alloc(&net->own, 3 * (size_t)net->o.batch * (size_t)nd->rows * (size_t)nd->c,
+			  sizeof(*net->own), err));
 	net->own_loss = loss;
 	net->own_loss_arg = arg;
+	return 0;
 }
 
-/* Host and device exchange outputs and gradients. */
+/* Host and device exchange outputs, targets and gradients. */
 static void run_own_loss(struct pl_net *net, size_t n, const float *x, float *dx)
 {
-	struct pl_loss_sum sum = { .loss = NAN };
+	float *host = net->own;
+	struct pl_loss_sum sum = { .hits = 0 };
 	struct pl_err ignore = { 0 }; /* a failure of the device stays with it */
-	float *host = NULL;
+	int rc;
 
-	if (pl_alloc(&host, 3 * n, sizeof(*host), &ignore) >= 0) {
-		net->be->get(net->ctx, host, x, n * sizeof(*x));
-		net->be->get(net->ctx, host + n, net->target, n * sizeof(*x));
-		(void)net->be->sync(net->ctx, &ignore);
-		sum.loss = net->own_loss(net->own_loss_arg, host, host + n, n, net->scale,
-					 dx ? host + 2 * n : NULL);
-		if (dx)
-			net->be->put(net->ctx, dx, host + 2 * n, n * sizeof(*dx));
-	}
+	net->be->get(net->ctx, host, x, n * sizeof(*x));
+	net->be->get(net->ctx, host + n, net->target, n * sizeof(*x));
+	rc = net->be->sync(net->ctx, &ignore);
+	sum.loss = rc < 0 ? NAN
+			  : net->own_loss(net->own_loss_arg, host, host + n, n, net->scale,
+					  dx ? host + 2 * n : NULL);
+	if (dx)
+		net->be->put(net->ctx, dx, host + 2 * n, n * sizeof(*dx));
 	net->be->put(net->ctx, net->sum, &sum, sizeof(sum));
-	(void)net->be->sync(net->ctx, &ignore);
-	pl_free(host);
 }
 
 /* The gradient is computed with the loss, because both need the same exponentials. */
@@ -512,7 +520,7 @@ static void run_loss(struct pl_net *net)
 		net->grad[PL_NET_LOGITS] = (float *)x;
 	dx = net->eval ? NULL : net->grad[nd->dx];
 	hook(net, true, net->n - 1, PL_PHASE_FORWARD);
-	if (net->own_loss && nd->loss == PL_LOSS_SQUARED)
+	if (net->own_loss)
 		run_own_loss(net, (size_t)n * (size_t)nd->c, x, dx);
 	else if (nd->loss == PL_LOSS_XENT)
 		net->be->softmax_xent(net->ctx, n, nd->c, x, net->classes, s, dx, net->sum);

@@ -156,7 +156,7 @@ int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key
  * model. */
 typedef double pl_net_loss(void *arg, const float *x, const float *target, size_t n, float scale,
 			   float *dx);
-void pl_net_own_loss(struct pl_net *net, pl_net_loss *loss, void *arg);
+int pl_net_own_loss(struct pl_net *net, pl_net_loss *loss, void *arg, struct pl_err *err) PL_MUST;
 /* What came into the loss in the last forward pass, which was an evaluation: (samples, outputs). */
 int pl_net_outputs(struct pl_net *net, float *y, struct pl_err *err) PL_MUST;
 /* The losses of the last n forward passes, the oldest first. Waits for all work of the device. */

@@ -87,7 +87,7 @@ int pl_tprog_set_add(struct pl_tprog_set *s, const struct pl_tprog *p, bool once
 	PL_CHECK(pl_tprog_leaves(p, &leaf, &n, err));
 	row.leaf = (uint32_t)s->n_leaves;
 	row.n_leaves = (uint32_t)n;
-	PL_TRY(pl_grow(&s->leaf, &s->cap_leaves, s->n_leaves + n, sizeof(*leaf), err));
+	PL_TRY(pl_grow(&s->leaf, &s->cap_leaves, s->n_leaves + n + 1, sizeof(*leaf), err));
 	memcpy(s->leaf + s->n_leaves, leaf, n * sizeof(*leaf));
 	s->n_leaves += n;
 	for (size_t i = 0; i < n; i++) {
@@ -100,6 +100,10 @@ int pl_tprog_set_add(struct pl_tprog_set *s, const struct pl_tprog *p, bool once
 		most = work;
 		memcpy(row.x, leaf[i].x, sizeof(leaf[i].x));
 	}
+	if (!(row.work > 0 && isfinite(row.work)))
+		PL_TRY(pl_fail(err, PL_EDATA, "line %u: program \"%s\" %s", p->line, p->name,
+			       row.work > 0 ? "has more work than a number can say"
+					    : "computes nothing"));
 	sum[SUM_BEGINS + 1] = row.work;
 	sum[SUM_BEGINS + 2] = most;
 	sum[SUM_BEGINS + 3] = sum[SUM_BEGINS] * PARALLEL_WORK;
@@ -107,6 +111,12 @@ int pl_tprog_set_add(struct pl_tprog_set *s, const struct pl_tprog *p, bool once
 		row.x[PL_TPROG_FEATURES + i] = i && i != SUM_BEGINS && i != SUM_BEGINS + 1
 						       ? pl_tprog_rate(sum[i], row.work)
 						       : (float)pl_tprog_slog(sum[i]);
+	for (int i = 0; i < PL_TPROG_COLUMNS; i++)
+		if (!isfinite(row.x[i]))
+			PL_TRY(pl_fail(err, PL_EDATA,
+				       "line %u: program \"%s\" has indices or loops beyond all "
+				       "numbers",
+				       p->line, p->name));
 	PL_TRY(add_name(s, p->name, &row.program, err));
 	PL_TRY(add_name(s, p->model, &row.model, err));
 	PL_TRY(add_name(s, p->op, &row.op, err));

@@ -8,8 +8,9 @@
  *
  * Predictions are calibrated, each operation for itself, by the errors of models that have not seen
  * the network which a program is a part of: the prediction becomes the one with the least mean of
- * |predicted / measured - 1|, and the interval the middle 90 % of the errors (CV+, Barber et al.,
- * Annals of Statistics 2021).
+ * |predicted / measured - 1|, and the interval the middle 90 % of the errors. That is not split
+ * conformal prediction, whose calibration no training sees, and has no guarantee: --cross says how
+ * many of the intervals hold.
  */
 #ifndef PL_TPROG_COST_H
 #define PL_TPROG_COST_H
@@ -53,7 +54,7 @@ enum pl_tprog_learner {
 };
 struct pl_tprog_fit_opts {
 	enum pl_tprog_learner learner;
-	bool intervals; /* calibrate: some fits more */
+	bool intervals; /* calibrate predictions and intervals: some fits more */
 	uint64_t seed;
 	int threads; /* of the network; 0: 1 */
 	struct pl_pool *pool;
@@ -78,7 +79,8 @@ int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struc
 #define PL_TPROG_ADAPT_TREES 50
 int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_pool *pool,
 		   struct pl_err *err) PL_MUST;
-/* t[i]: row i, by a model that has seen no row of its group. PL_EDATA: there is one group only. */
+/* t[i]: row i, by a model that has seen no row of its group; of more than ten groups, some are left
+ * out together. PL_EDATA: there is one group only. */
 int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
 		   const struct pl_tprog_fit_opts *o, struct pl_tprog_time *t,
 		   struct pl_err *err) PL_MUST;
@@ -91,6 +93,8 @@ int pl_tprog_choose(const struct pl_tprog_set *s, size_t n, uint64_t seed, size_
 /* paceline-costmodel(5): blocks of its own in place of the parts of operations. */
 int pl_tprog_model_write(const struct pl_tprog_model *m, const char *provenance, struct pl_out *out,
 			 int level, struct pl_err *err) PL_MUST;
+/* Is the file such a model? False for what is none, or cannot be read. */
+bool pl_tprog_model_is(struct pl_in *in);
 int pl_tprog_model_read(struct pl_in *in, struct pl_tprog_model **m, struct pl_err *err) PL_MUST;
 /* What it was made from, and which entries of the vectors matter to its trees, as text. */
 void pl_tprog_explain(const struct pl_tprog_model *m, struct pl_writer *w);

@@ -108,9 +108,10 @@ static void write_gains(const struct pl_boost *trees, struct pl_writer *w)
 
 void pl_tprog_explain(const struct pl_tprog_model *m, struct pl_writer *w)
 {
-	pl_write_format(w, "A model of tensor programs on %s: %s, from %llu programs.\n\n",
+	pl_write_format(w, "A model of tensor programs on %s: %s, from %llu programs%s.\n\n",
 			m->device, pl_words_name(PL_TPROG_LEARNERS("\0"), m->learner),
-			(unsigned long long)m->n_rows);
+			(unsigned long long)m->n_rows,
+			m->errors[m->ops.n].offset != 0 ? " of another device, adapted" : "");
 	if (m->errors[m->ops.n].n)
 		pl_write_text(w, "Errors on networks that were left out, percent:\n"
 				 "operation      programs  5 % are below  5 % are above\n");

@@ -2,17 +2,17 @@
  * What a processor sees of a leaf, behind the vector of CDMPP: PL_TPROG_OWN entries.
  *
  *	15  the three innermost loops, the innermost first: extent; summed up, vectorised, unrolled;
- *	    the loop that is vectorised: extent, rest, share of the vectors that is used
+ *	    the loop that is vectorised: extent, rest, places of its vectors by numbers in them
  *	15  by how many numbers the place changes with each of these loops: of the store, and of the
  *	    four buffers that are read with most lines
  *	12  for an iteration: reads and writes of memory, where a number that no inner loop changes
- *	    stays in a register; bytes that must come into a cache of 2^15, 2^18, 2^20, 2^22 and
+ *	    stays in a register; lines that must come into a cache of 2^15, 2^18, 2^20, 2^22 and
  *	    2^25 bytes; pages that must come into tables of 64 and 2048 pages; instructions that
  *	    move numbers, that compute, and that end loops, where vectors and threads share them
  *	 4  iterations of a chain of sums that wait for one another; iterations of the parallel
  *	    loop, rounded up to the threads; how often it begins
  *
- * Bytes into a cache: of the loops whose data fit into it together, the outermost one; what the
+ * Lines into a cache: of the loops whose data fit into it together, the outermost one; what the
  * loop around it uses again comes from the cache, too. A cache has 8 places for lines whose
  * addresses are equal modulo an eighth of its size, so data that lie far apart by such steps fill
  *it sooner.

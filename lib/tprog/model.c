@@ -11,10 +11,11 @@
 #include "core/sort.h"
 #include "tprog/network.h"
 
-#define FOLDS  5
-#define ENOUGH 100  /* errors of an operation; with fewer, those of all count */
-#define TAIL   0.05 /* on each side of an interval */
-#define PRIOR  8    /* programs: as much does what all differ by count for an operation */
+#define FOLDS	 5
+#define TOGETHER 10   /* with more groups, some are left out together */
+#define ENOUGH	 100  /* errors of an operation; with fewer, those of all count */
+#define TAIL	 0.05 /* on each side of an interval */
+#define PRIOR	 8    /* programs: as much does what all differ by count for an operation */
 
 /* ---- one fit --------------------------------------------------------------------------------- */
 
@@ -135,7 +136,7 @@ static int apply_fit(struct fit *f, const size_t *row, size_t n, double *y, stru
 	return 0;
 }
 
-/* y[i]: labels of the rows of fold[i] == k, by the others. *tried: there were others. */
+/* y[i]: labels of the rows of fold[i] == k, by the others. */
 static int try_fold(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o,
 		    const uint32_t *fold, uint32_t k, double *y, struct pl_err *err)
 {
@@ -313,6 +314,24 @@ static int check_rows(const struct pl_tprog_set *s, struct pl_err *err)
 	return 0;
 }
 
+static int check_ops(const struct pl_tprog_set *s, struct pl_err *err)
+{
+	struct pl_intern ops = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; i < s->n && rc >= 0; i++) {
+		const char *name = s->names.str[s->v[i].op];
+		pl_id id;
+
+		rc = pl_intern_add(&ops, name, strlen(name), &id, err);
+	}
+	if (rc >= 0 && ops.n > PL_TPROG_OPS_MAX)
+		rc = pl_fail(err, PL_ELIMIT, "more than %d different operations (op=NAME)",
+			     PL_TPROG_OPS_MAX);
+	pl_intern_fini(&ops);
+	return rc;
+}
+
 static void find_range(struct pl_tprog_model *m, const struct pl_tprog_set *s)
 {
 	for (int c = 0; c < PL_TPROG_COLUMNS; c++) {
@@ -336,6 +355,7 @@ int pl_tprog_fit(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o
 
 	*out = NULL;
 	PL_TRY(check_rows(s, err));
+	PL_TRY(check_ops(s, err));
 	PL_TRY(pl_alloc(&m, 1, sizeof(*m), err));
 	PL_TRY(pl_alloc(&use, s->n, sizeof(*use), err));
 	for (size_t i = 0; i < s->n; i++)
@@ -374,7 +394,7 @@ static const struct pl_tprog_errors *errors_named(const struct pl_tprog_model *m
 static bool is_inside(const struct pl_tprog_model *m, const float *x)
 {
 	for (int c = 0; c < PL_TPROG_COLUMNS; c++)
-		if (x[c] < m->least[c] || x[c] > m->most[c])
+		if (!(x[c] >= m->least[c] && x[c] <= m->most[c]))
 			return false;
 	return true;
 }
@@ -445,6 +465,9 @@ int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s, struc
 	PL_TRY(pl_alloc(&v, s->n, sizeof(*v), err));
 	PL_TRY(pl_alloc(&left, s->n, sizeof(*left), err));
 	PL_TRY(pl_alloc(&use, s->n, sizeof(*use), err));
+	pl_boost_fini(&m->adapted); /* it adapts from the beginning, not from an earlier device */
+	for (size_t k = 0; k <= m->ops.n; k++)
+		m->errors[k].offset = 0;
 	PL_TRY(pl_tprog_apply(m, s, t, err));
 	for (size_t i = 0; i < s->n; i++) {
 		v[i] = error[i] = log(s->v[i].ns / t[i].ns);
@@ -453,7 +476,7 @@ int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s, struc
 	all = pl_median_double(v, s->n);
 	for (size_t i = 0; i < s->n; i++)
 		left[i] = (float)(error[i] - all);
-	m->errors[m->ops.n].offset += all;
+	m->errors[m->ops.n].offset = all;
 	for (size_t k = 0; k < m->ops.n; k++) {
 		double by;
 		size_t n = 0;
@@ -465,13 +488,11 @@ int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s, struc
 		for (size_t i = 0; i < s->n && n; i++)
 			if (!strcmp(m->ops.str[k], s->names.str[s->v[i].op]))
 				left[i] = (float)(error[i] - by);
-		m->errors[k].offset += by;
+		m->errors[k].offset = by;
 	}
 	snprintf(m->device, sizeof(m->device), "%s", s->names.str[s->v[0].device]);
-	if (s->n >= PL_TPROG_ADAPT_TREES) {
-		pl_boost_fini(&m->adapted);
+	if (s->n >= PL_TPROG_ADAPT_TREES)
 		PL_TRY(grow(s, use, s->n, left, NULL, few, &m->adapted, err));
-	}
 	rc = 0;
 out:
 	pl_free(t);
@@ -490,6 +511,7 @@ int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
 	struct pl_tprog_errors *e = NULL;
 	pl_id *op = NULL, *number = NULL;
 	size_t n_ops, n_groups;
+	bool by_device = true;
 	double *y = NULL;
 	int rc;
 
@@ -500,7 +522,13 @@ int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
 		op[i] = s->v[i].op;
 	PL_TRY(renumber(s, op, op, &n_ops, err));
 	PL_TRY(renumber(s, group, number, &n_groups, err));
+	for (size_t i = 0; i < s->n; i++)
+		number[i] %= TOGETHER;
+	n_groups = pl_min_size(n_groups, TOGETHER);
 	PL_TRY(pl_alloc(&e, n_ops + 1, sizeof(*e), err));
+	for (size_t i = 0; i < s->n; i++)
+		by_device &= group[i] == s->v[i].device;
+	PL_TRY(by_device ? 0 : check_rows(s, err));
 	if (n_groups < 2)
 		PL_TRY(pl_fail(err, PL_EDATA,
 			       "all programs are of one group, \"%s\": nothing is left to learn "

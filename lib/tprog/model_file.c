@@ -13,11 +13,10 @@
 #define B_ADAPTED     PL_FOURCC('P', 'A', 'D', 'A')
 #define B_END	      PL_FOURCC('P', 'E', 'N', 'D')
 #define BLOCK_VERSION 1
-#define OPS_MAX	      4096
 
 static void put_head(struct pl_buf *b, const struct pl_tprog_model *m)
 {
-	pl_io_put_varint(b, m->learner);
+	pl_io_put_u8(b, (uint8_t)m->learner);
 	pl_io_put_str(b, m->device, strlen(m->device));
 	pl_io_put_varint(b, m->n_rows);
 	pl_io_put_varint(b, PL_TPROG_COLUMNS);
@@ -96,13 +95,25 @@ struct reader {
 
 static void get_errors(struct pl_cur *c, struct pl_tprog_errors *e)
 {
-	e->n = (uint32_t)pl_io_get_varint(c);
+	uint64_t n = pl_io_get_varint(c);
+
+	c->bad |= n > UINT32_MAX;
+	e->n = (uint32_t)n;
 	e->shift = pl_io_get_f64(c);
 	e->low = pl_io_get_f64(c);
 	e->high = pl_io_get_f64(c);
 	e->offset = pl_io_get_f64(c);
 	c->bad |= !isfinite(e->shift) || !isfinite(e->offset) || !(e->low <= e->shift) ||
 		  !(e->shift <= e->high) || !isfinite(e->low) || !isfinite(e->high);
+}
+
+/* Entries of vectors are logarithms, shares and small numbers. */
+static float get_entry(struct pl_cur *c)
+{
+	double v = pl_io_get_f64(c);
+
+	c->bad |= !(fabs(v) < 1e30);
+	return c->bad ? 0 : (float)v;
 }
 
 static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
@@ -114,7 +125,7 @@ static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 	pl_id id;
 
 	r->head = true;
-	m->learner = (enum pl_tprog_learner)(pl_io_get_varint(c) & 0xff);
+	m->learner = (enum pl_tprog_learner)pl_min_i64((int64_t)pl_io_get_u8(c), PL_TPROG_WORK);
 	s = pl_io_get_str(c, &length);
 	if (s)
 		snprintf(m->device, sizeof(m->device), "%.*s", (int)pl_min_size(length, 159), s);
@@ -126,11 +137,11 @@ static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 			       "again",
 			       (unsigned long long)columns, PL_TPROG_COLUMNS);
 	for (int i = 0; i < PL_TPROG_COLUMNS; i++) {
-		m->least[i] = (float)pl_io_get_f64(c);
-		m->most[i] = (float)pl_io_get_f64(c);
+		m->least[i] = get_entry(c);
+		m->most[i] = get_entry(c);
 	}
 	n = pl_io_get_varint(c);
-	if (c->bad || m->learner > PL_TPROG_BOTH || n > OPS_MAX)
+	if (c->bad || m->learner > PL_TPROG_BOTH || n > PL_TPROG_OPS_MAX)
 		return pl_record_get_short(err);
 	PL_CHECK(pl_alloc(&m->errors, (size_t)n + 1, sizeof(*m->errors), err));
 	for (uint64_t k = 0; k <= n; k++) {
@@ -185,13 +196,34 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 	}
 }
 
-static int check_parts(const struct pl_tprog_model *m, struct pl_err *err)
+static int check_parts(const struct pl_tprog_model *m, const char *name, struct pl_err *err)
 {
 	bool trees = m->learner != PL_TPROG_NET, net = m->learner != PL_TPROG_TREES;
 
 	if (trees == (m->trees.n_trees > 0) && net == (m->net != NULL))
 		return 0;
-	return pl_fail(err, PL_EDATA, "the model lacks its trees or its network");
+	return pl_fail(err, PL_EDATA, "%s: the model lacks its trees or its network", name);
+}
+
+static int on_first(void *arg, const struct pl_block *b, struct pl_err *err)
+{
+	(void)err;
+	if (b->type == PL_BLOCK_SEGMENT)
+		return 0;
+	*(bool *)arg = b->type == B_HEAD;
+	return PL_ESTOP;
+}
+
+bool pl_tprog_model_is(struct pl_in *in)
+{
+	const struct pl_container_reader_opts c = { .kind = PL_KIND_MODEL,
+						    .major = PL_TPROG_MODEL_MAJOR };
+	struct pl_err ignore = { 0 };
+	bool is = false;
+	int rc;
+
+	rc = pl_container_reader_each(in, &c, "model", on_first, &is, &ignore);
+	return rc < 0 && is; /* it ends behind the first block */
 }
 
 int pl_tprog_model_read(struct pl_in *in, struct pl_tprog_model **m, struct pl_err *err)
@@ -221,7 +253,7 @@ int pl_tprog_model_read(struct pl_in *in, struct pl_tprog_model **m, struct pl_e
 				 "--schema=tprog",
 			pl_in_name(in));
 	if (rc >= 0)
-		rc = check_parts(r.m, err);
+		rc = check_parts(r.m, pl_in_name(in), err);
 	if (rc < 0)
 		pl_tprog_model_free(r.m);
 	else

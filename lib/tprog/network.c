@@ -19,11 +19,14 @@
 #include "tensor/net.h"
 #include "tprog/network.h"
 
-#define LEAVES	8 /* of a program: those with most iterations */
-#define ENTRIES (PL_TPROG_FEATURES + 1)
-#define BATCH	128
-#define EPOCHS	60
-#define RATE	2e-3
+#define LEAVES	   8 /* of a program: those with most iterations */
+#define ENTRIES	   (PL_TPROG_FEATURES + 1)
+#define ITERATIONS (PL_TPROG_CDMPP - 3) /* place in the vector of a leaf */
+#define BATCH	   128
+#define EPOCHS	   60	  /* at most, */
+#define LEAST	   12	  /* and at least, */
+#define SEEN	   400000 /* until so many programs were seen, one again and again */
+#define RATE	   2e-3
 
 static const char text[] = "input 8 211\n"
 			   "dense 64\n"
@@ -100,8 +103,8 @@ static void put_program(const struct pl_tprog_network *t, const struct pl_tprog_
 		uint32_t smaller = 0;
 
 		for (uint32_t k = r->leaf; k < r->leaf + r->n_leaves && skip; k++)
-			smaller +=
-				s->leaf[k].x[PL_TPROG_CDMPP - 3] < s->leaf[l].x[PL_TPROG_CDMPP - 3];
+			smaller += s->leaf[k].x[ITERATIONS] < s->leaf[l].x[ITERATIONS] ||
+				   (k < l && s->leaf[k].x[ITERATIONS] == s->leaf[l].x[ITERATIONS]);
 		if (skip && smaller < skip)
 			continue;
 		put_leaf(t, &s->leaf[l], x + (size_t)at++ * ENTRIES);
@@ -125,6 +128,8 @@ static double box_cox_inverse(double power, double u, double *by_u)
 {
 	double inside = fmax(1 + power * u, 1e-3);
 
+	/* where no label has this value, the loss keeps the slope of the border: training returns
+	 */
 	*by_u = fabs(power) < FLAT ? 1 : 1 / inside;
 	return fabs(power) < FLAT ? u : log(inside) / power;
 }
@@ -226,6 +231,7 @@ static int train(struct pl_tprog_network *t, const struct pl_tprog_set *s, const
 		 size_t n, const float *y, uint64_t seed, struct pl_err *err)
 {
 	size_t batches = (n + BATCH - 1) / BATCH, *order;
+	int epochs = (int)pl_max_i64(LEAST, (int64_t)pl_min_size(EPOCHS, SEEN / n));
 	const struct pl_optim_opts oo = { .kind = PL_OPTIM_ADAMW,
 					  .lr = RATE,
 					  .b1 = 0.9,
@@ -235,7 +241,7 @@ static int train(struct pl_tprog_network *t, const struct pl_tprog_set *s, const
 					  .clip = 1,
 					  .schedule = PL_SCHED_COSINE,
 					  .warmup = (int64_t)batches,
-					  .steps = (int64_t)(EPOCHS * batches) };
+					  .steps = (int64_t)((size_t)epochs * batches) };
 	struct pl_optim *optim = NULL;
 	uint64_t rng = seed + 1;
 	int64_t step = 0;
@@ -245,7 +251,7 @@ static int train(struct pl_tprog_network *t, const struct pl_tprog_set *s, const
 	for (size_t i = 0; i < n; i++)
 		order[i] = i;
 	PL_TRY(pl_optim_new(t->net, &oo, &optim, err));
-	for (int epoch = 0; epoch < EPOCHS; epoch++) {
+	for (int epoch = 0; epoch < epochs; epoch++) {
 		shuffle(order, n, &rng);
 		for (size_t at = 0; at < n; at += BATCH) {
 			struct pl_batch_io b = { .x = t->x,
@@ -293,7 +299,7 @@ int pl_tprog_network_fit(const struct pl_tprog_set *s, const size_t *use, size_t
 	}
 	t->deviation = sqrt(squares / (double)n) + 1e-6;
 	PL_TRY(make_net(t, o, err));
-	pl_net_own_loss(t->net, hybrid_loss, t);
+	PL_TRY(pl_net_own_loss(t->net, hybrid_loss, t, err));
 	PL_TRY(train(t, s, use, n, y, o->seed, err));
 	*net = t;
 	t = NULL;
@@ -396,6 +402,7 @@ int pl_tprog_network_get(struct pl_cur *c, struct pl_tprog_network **net, struct
 		PL_TRY(pl_fail(err, PL_EDATA, "the number of parameters is not %zu", v.n_params));
 	for (size_t i = 0; i < v.n_params; i++)
 		v.params[i] = get_float(c);
+	pl_net_changed(t->net);
 	PL_TRY(c->bad ? pl_record_get_short(err) : 0);
 	*net = t;
 	t = NULL;

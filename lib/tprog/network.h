@@ -27,6 +27,7 @@ struct pl_tprog_errors {
 	double shift, low, high; /* to the prediction, and to the ends of its interval */
 	double offset;		 /* of the device or network that the model was adapted to */
 };
+#define PL_TPROG_OPS_MAX 4096
 struct pl_tprog_model {
 	enum pl_tprog_learner learner;
 	char device[160];

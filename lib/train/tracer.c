@@ -121,13 +121,13 @@ static int layer_work(struct pl_tracer *t, const struct pl_net *net, uint32_t la
 }
 
 /* Parameters, gradients and the state of the optimiser are read, all but the gradients written. */
-static int update_work(struct pl_tracer *t, size_t params, const char *optimizer,
+static int update_work(struct pl_tracer *t, size_t params, const struct pl_job *job,
 		       struct pl_err *err)
 {
-	const int numbers = strcmp(optimizer, "sgd") != 0 ? 7 : 5;
+	const int numbers = strcmp(job->optimizer, "sgd") != 0 ? 7 : job->momentum > 0 ? 5 : 3;
 	char text[64];
 
-	snprintf(text, sizeof(text), "update.%.40s", optimizer);
+	snprintf(text, sizeof(text), "update.%.40s", job->optimizer);
 	PL_CHECK(add_name(t, &t->update.op, err, text));
 	snprintf(text, sizeof(text), "[[%zu]]", params);
 	PL_CHECK(add_name(t, &t->update.dims, err, text));
@@ -136,7 +136,7 @@ static int update_work(struct pl_tracer *t, size_t params, const char *optimizer
 	return 0;
 }
 
-int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, const char *optimizer,
+int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_job *job,
 			  uint32_t n_buckets, struct pl_err *err)
 {
 	static const char *const passes[] = { "forward", "recompute", "backward" };
@@ -152,7 +152,7 @@ int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, const char *o
 		PL_CHECK(algorithm_names(t, &t->bucket[i * PL_CA_COUNT_], err, text));
 	}
 	t->n_buckets = n_buckets;
-	PL_CHECK(update_work(t, v.n_params, optimizer, err));
+	PL_CHECK(update_work(t, v.n_params, job, err));
 	PL_CHECK(pl_alloc(&t->work, 2 * (size_t)v.n_layers + 1, sizeof(*t->work), err));
 	for (uint32_t i = 0; i < 2 * v.n_layers; i++)
 		PL_CHECK(layer_work(t, net, i / 2, (enum pl_net_phase)(i % 2), &t->work[i], err));

@@ -5,6 +5,7 @@
 #ifndef PL_TRACER_H
 #define PL_TRACER_H
 
+#include "plan/job.h"
 #include "tensor/device_trace.h"
 #include "tensor/net.h"
 #include "train/rec.h"
@@ -52,9 +53,9 @@ struct pl_tracer {
 /* Tracks and names of one rank in its recorder. Open before the world, whose events it takes. */
 int pl_train_tracer_new(struct pl_recorder *rec, struct pl_tracer **t, struct pl_err *err) PL_MUST;
 void pl_train_tracer_free(struct pl_tracer *t); /* after the world; NULL is fine */
-/* Names of layers and tensors, of the optimiser ("adamw"), and of the all-reduces of a step, which
- * are n_buckets. */
-int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, const char *optimizer,
+/* Names of layers and tensors, of the job's optimiser, and of the all-reduces of a step, which are
+ * n_buckets. */
+int pl_train_tracer_names(struct pl_tracer *t, struct pl_net *net, const struct pl_job *job,
 			  uint32_t n_buckets, struct pl_err *err) PL_MUST;
 /* The name of a layer's operation; again: its forward pass, made again by recomputation. */
 static inline pl_id pl_train_tracer_layer(const struct pl_tracer *t, uint32_t layer,

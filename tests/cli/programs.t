@@ -48,13 +48,13 @@ says 'nothing is left to learn from' "... is too few"
 # a model of programs, as a file
 status 0 "a model of programs" "$BIN/predict" -q --train --schema=tprog small.tprog other.tprog -o small.model
 status 0 "... again" "$BIN/predict" -q --train --schema=tprog small.tprog other.tprog -o again.model
-status 0 "what is in it" "$BIN/predict" --schema=tprog small.model
+status 0 "what is in it" "$BIN/predict" small.model
 holds "$TMP/out" 'trees, from 84 programs' "... learner and programs"
 holds "$TMP/out" 'conv  .* 12 ' "... operations"
 cp "$TMP/out" shown
 status 0 "... of the second" "$BIN/predict" --schema=tprog --explain -m again.model
 check "... is the same" cmp -s shown "$TMP/out"
-status 0 "predictions" "$BIN/predict" --schema=tprog -m small.model small.tprog
+status 0 "predictions" "$BIN/predict" -m small.model small.tprog
 check "... are a row for each program, in its interval" awk -F , 'NR == 1 { if ($0 != "row,program,model,op,latency_ns,lo_ns,hi_ns,flag") exit 1; next }
 	!($5 >= $6 && $5 <= $7 && $6 > 0 && $8 == "in-range") { exit 1 } END { exit NR != 43 }' "$TMP/out"
 status 0 "its errors" "$BIN/predict" --schema=tprog --eval -m small.model -O csv small.tprog
@@ -78,7 +78,10 @@ status 0 "... predict" "$BIN/predict" --schema=tprog -m net.model small.tprog
 cp "$TMP/out" one
 status 0 "... the same each time" "$BIN/predict" --schema=tprog -m net.model small.tprog
 check "... to the digit" cmp -s one "$TMP/out"
+printf 'op,m\n' >table.csv
 status 3 "a model of programs for tables" "$BIN/predict" -m small.model table.csv
+says 'table.csv' "... is told"
+status 3 "... and of another schema" "$BIN/predict" -m small.model --schema=neusight table.csv
 says 'schema=tprog' "... says how it is read"
 head -c 3000 small.model >cut.model
 status 3 "a model that is cut off" "$BIN/predict" --schema=tprog --explain -m cut.model
@@ -90,6 +93,23 @@ check "... each" test "$(grep -c '^measured here' few.measured)" = 9
 check "... and are the same programs" sh -c 'grep -v "^measured" few.measured | cmp -s - few.tprog'
 status 3 "more than there are" "$BIN/predict" --schema=tprog --choose 900 small.tprog
 status 2 "of tables" "$BIN/predict" --choose 9 small.tprog
+status 2 "none" "$BIN/predict" --schema=tprog --choose 0 small.tprog
+status 2 "and another verb" "$BIN/predict" --schema=tprog --choose 9 --adapt few.measured -o x small.tprog
+status 2 "of a pipe, which cannot be read twice" "$BIN/predict" --schema=tprog --choose 9
+status 2 "a name that programs cannot have" "$BIN/predict" --measure few.tprog --device=a-b
+printf 'paceline-tprog 1\nprogram a\nalloc t float32 4\nt[0] = 1.0\nend\n' >none.tprog
+status 3 "a program without parameters" "$BIN/predict" --measure none.tprog
+says 'no parameters' "... is named"
+printf 'paceline-tprog 1\nprogram a\nfor i 2\nend\n' >none.tprog
+status 3 "a program that computes nothing" "$BIN/predict" -m small.model none.tprog
+says 'computes nothing' "... is named"
+sed '$d' few.tprog >torn.tprog
+printf 'program b\nx\n' >>torn.tprog
+status 3 "a file that ends in the middle of a program" "$BIN/predict" --measure torn.tprog
+{ echo 'paceline-tprog 1'; echo 'program huge'; echo 'buffer A float32 1'; awk 'BEGIN { for (i = 0; i < 40; i++) print "for i" i " 2147483648" }'
+	echo 'A[0] = 1.0'; awk 'BEGIN { for (i = 0; i < 40; i++) print "end" }'; } >huge.tprog
+status 3 "a program of endless work" "$BIN/predict" -m small.model huge.tprog
+says 'huge' "... is named"
 printf 'conv in=1 out=1 size=3 kernel=5\n' >bad.tasks
 status 3 "a kernel larger than its image" "$BIN/predict" --measure bad.tasks
 says 'bad.tasks: line 1' "... is named with file and line"

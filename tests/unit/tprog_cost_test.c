@@ -149,6 +149,10 @@ static void test_models(void)
 	ok(mean_error(m, &slow, &err) > 0.6, "another device is slower");
 	ok(pl_tprog_adapt(m, &slow, NULL, &err) == 0 && mean_error(m, &slow, &err) < 0.1,
 	   "... which a few programs tell");
+	ok(pl_tprog_adapt(m, &other, NULL, &err) == 0 && mean_error(m, &other, &err) < 0.1,
+	   "it can be adapted again");
+	ok(pl_tprog_adapt(m, &slow, NULL, &err) == 0 && mean_error(m, &slow, &err) < 0.1,
+	   "... and back");
 	test_file(m, &slow);
 	pl_tprog_model_free(m);
 	o.learner = PL_TPROG_BOTH;
@@ -158,8 +162,8 @@ static void test_models(void)
 		test_file(m, &other);
 	}
 	ok(pl_tprog_set_add(&s, &(struct pl_tprog){ .name = "empty", .model = "", .op = "" }, true,
-			    &err) == 0,
-	   "a program that was not measured is a query");
+			    &err) < 0,
+	   "a program that computes nothing is refused");
 out:
 	pl_free(t);
 	pl_tprog_model_free(m);
