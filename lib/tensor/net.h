@@ -151,9 +151,8 @@ struct pl_batch_io {
  * range; else the failure of a device. */
 int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key, bool eval,
 		   double *loss, int64_t *hits, struct pl_err *err) PL_MUST;
-/* A loss that the caller computes, in place of "loss squared": the mean over n outputs x of what
- * they are away from the targets, and, dx not NULL, its gradient times scale. NULL: that of the
- * model. */
+/* A loss that the caller computes; the network must have "loss squared". It returns the mean loss
+ * of the n outputs x against the targets. If dx is not NULL, it writes the gradient times scale. */
 typedef double pl_net_loss(void *arg, const float *x, const float *target, size_t n, float scale,
 			   float *dx);
 int pl_net_own_loss(struct pl_net *net, pl_net_loss *loss, void *arg, struct pl_err *err) PL_MUST;

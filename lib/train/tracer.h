@@ -25,11 +25,11 @@ enum pl_tracer_name {
 	PL_NAME_BF16,
 	PL_NAME_COUNT_
 };
-/* The members are read by engines, which record their own steps; they change nothing of it. */
 struct pl_tracer_work { /* of a pass of a layer, as events have it */
 	pl_id op, dims;
 	int64_t flops, moved;
 };
+/* The members are read by engines, which record their own steps; they change nothing of it. */
 struct pl_tracer {
 	struct pl_recorder *rec;
 	pl_id main, comm, *link; /* tracks: the thread that trains, the one that communicates */
