@@ -74,7 +74,7 @@ static const struct row operators[] = {
 	{ PL_OP_SOFTMAX, "softmax|soft max" },
 	{ PL_OP_EMBEDDING, "embedding" },
 	{ PL_OP_COPY, "to dense" },
-	{ PL_OP_MATMUL, "dense" }, /* of run; behind "embedding_dense_backward" */
+	{ PL_OP_MATMUL, "dense forward|dense backward" }, /* of run; not embedding_dense_backward */
 	{ PL_OP_DROPOUT, "dropout" },
 	{ PL_OP_POOLING, "pool|pooling|maxpool|avgpool" },
 	{ PL_OP_REDUCTION, "reduce|triton red" },

@@ -52,6 +52,7 @@ static void operators(void)
 		{ "dense.backward_end", PL_OP_MATMUL, PL_PH_BACKWARD },
 		{ "aten::embedding_dense_backward", PL_OP_EMBEDDING, PL_PH_BACKWARD },
 		{ "aten::to_dense", PL_OP_COPY, PL_PH_UNKNOWN },
+		{ "aten::_local_scalar_dense", PL_OP_UNKNOWN, PL_PH_UNKNOWN },
 		{ "cudaLaunchKernel", PL_OP_UNKNOWN, PL_PH_UNKNOWN },
 		{ "addendum", PL_OP_UNKNOWN, PL_PH_UNKNOWN },
 		{ "", PL_OP_UNKNOWN, PL_PH_UNKNOWN },
