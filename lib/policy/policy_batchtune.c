@@ -1,0 +1,152 @@
+/*
+ * batchtune: synchronous training with batches by speed (R2SP: Chen et al., IEEE INFOCOM 2019).
+ * Rounds as under bsp; worker i takes
+ *
+ *     b_i = B M v_i / (v_1 + ... + v_M)
+ *
+ * samples a step, so that all steps end together and a round has B M samples as under bsp. Commits
+ * count by their samples. v_i is the speed with the batch of the job, measured in the first round.
+ * Later steps have other batches and say nothing about v_i itself, but when they get longer or
+ * shorter by a fifth with the same batch, v_i has changed by as much. Batches are rounded to the
+ * greatest remainders, so that their sum stays B M; each is at least 1.
+ */
+#include "policy/internal.h"
+
+#define CHANGED 0.2
+
+struct batchtune_worker {
+	uint64_t committed; /* struct pl_policy_round_worker */
+	double speed;	    /* v_i in steps a second; 0: not known yet */
+	int64_t batch;	    /* 0: that of the job */
+	double usual;	    /* ns of a step with this batch; 0: not known yet */
+};
+
+struct batchtune {
+	struct pl_policy_round round;
+	bool changed; /* speeds, or who is present */
+};
+
+static struct batchtune_worker *worker_of(const struct pl_policy *p, uint32_t worker)
+{
+	return pl_policy_state_of(p, worker);
+}
+
+static void joined(struct pl_policy *p, const struct pl_policy_event *e)
+{
+	struct batchtune *b = p->state;
+
+	*worker_of(p, e->worker) = (struct batchtune_worker){ 0 };
+	b->changed = true;
+	pl_policy_round_joined(p, e);
+}
+
+static void left(struct pl_policy *p, const struct pl_policy_event *e)
+{
+	struct batchtune *b = p->state;
+
+	b->changed = true;
+	pl_policy_round_left(p, e);
+}
+
+static void measure(struct pl_policy *p, const struct pl_policy_event *e)
+{
+	struct batchtune *b = p->state;
+	struct batchtune_worker *w = worker_of(p, e->worker);
+	double step = (double)e->step_ns;
+
+	if (e->step_ns <= 0)
+		return;
+	if (w->speed == 0) {
+		w->speed = 1e9 / step;
+		w->usual = step;
+		b->changed = true;
+	} else if (w->usual == 0) {
+		w->usual = step;
+	} else if (fabs(step / w->usual - 1) > CHANGED) {
+		w->speed *= w->usual / step;
+		w->usual = step;
+		b->changed = true;
+	}
+}
+
+static void committed(struct pl_policy *p, const struct pl_policy_event *e)
+{
+	measure(p, e);
+	pl_policy_round_committed(p, e);
+}
+
+/* Samples that rounding down has left go one by one to the greatest remainders. */
+static void round_up(struct pl_policy *p, int64_t rest, double share)
+{
+	for (; rest > 0; rest--) {
+		uint32_t best = PL_NONE;
+		double most = -INFINITY;
+
+		for (uint32_t i = 0; i < p->o.workers; i++) {
+			const struct batchtune_worker *w = worker_of(p, i);
+			double left_over = w->speed * share - (double)w->batch;
+
+			if (p->w[i].present && left_over > most) {
+				most = left_over;
+				best = i;
+			}
+		}
+		worker_of(p, best)->batch++;
+	}
+}
+
+/* Choose the batches, if all speeds are known. */
+static void decide(struct pl_policy *p)
+{
+	struct batchtune *b = p->state;
+	double sum = 0, share;
+	int64_t rest = p->o.batch * p->present, least = INT64_MAX, most = 0;
+
+	for (uint32_t i = 0; i < p->o.workers; i++)
+		if (p->w[i].present) {
+			if (worker_of(p, i)->speed == 0)
+				return;
+			sum += worker_of(p, i)->speed;
+		}
+	if (!b->changed)
+		return;
+	b->changed = false;
+	share = (double)rest / sum;
+	for (uint32_t i = 0; i < p->o.workers; i++)
+		if (p->w[i].present) {
+			struct batchtune_worker *w = worker_of(p, i);
+
+			w->batch = pl_max_i64(1, (int64_t)(w->speed * share));
+			w->usual = 0;
+			rest -= w->batch;
+		}
+	round_up(p, rest, share);
+	for (uint32_t i = 0; i < p->o.workers; i++)
+		if (p->w[i].present) {
+			least = pl_min_i64(least, worker_of(p, i)->batch);
+			most = pl_max_i64(most, worker_of(p, i)->batch);
+		}
+	pl_policy_note(p, PL_NONE, "batchtune: batches of %lld to %lld samples, by speed",
+		       (long long)least, (long long)most);
+}
+
+static void order(const struct pl_policy *p, uint32_t worker, struct pl_policy_order *o)
+{
+	o->batch = worker_of(p, worker)->batch;
+}
+
+const struct pl_policy_kind pl_policy_batchtune = {
+	.name = "batchtune",
+	.help = "bsp with batches in proportion to the speeds of the workers",
+	.state = sizeof(struct batchtune),
+	.of_worker = sizeof(struct batchtune_worker),
+	.kept = 1,
+	.waits = true,
+	.joined = joined,
+	.left = left,
+	.committed = committed,
+	.order = order,
+	.valid = pl_policy_round_valid,
+	.apply = pl_policy_round_mean,
+	.decide = decide,
+};

@@ -1,0 +1,299 @@
+/*
+ * Simulated workers under each policy: throughput against closed forms, shares of time, fairness of
+ * adsp at its checkpoints, and how long a day of 200 workers takes.
+ */
+#include <time.h>
+
+#include "policy_fixture.h"
+
+#include "policy/simulate.h"
+
+#define WORKERS 200
+
+static struct pl_policy_sim_result result[WORKERS];
+
+static double total_steps(const struct pl_policy_sim_result *r, uint32_t n)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += (double)r[i].steps;
+	return sum;
+}
+
+static int simulate(const char *policy, const struct pl_policy_sim_opts *like, uint32_t n,
+		    struct pl_err *err)
+{
+	struct pl_policy_opts p = policy_opts(policy, n);
+	struct pl_policy_sim_opts o = *like;
+
+	o.policy = &p;
+	return pl_policy_simulate(&o, result, err);
+}
+
+static int status; /* of the last simulation */
+static struct pl_err failure;
+
+static void run(const char *policy, const struct pl_policy_sim_opts *o, uint32_t n)
+{
+	failure = (struct pl_err){ 0 };
+	status = simulate(policy, o, n, &failure);
+}
+
+static void set_speeds(struct pl_policy_sim_worker *w, const double *speed, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		w[i] = (struct pl_policy_sim_worker){ .step_ns = (pl_ns)(0.1 * S / speed[i]) };
+}
+
+/* ---- closed forms ---------------------------------------------------------------------------- */
+
+static void throughput(void)
+{
+	static const double speed[] = { 1, 1, 2, 4, 5 };
+	static const struct {
+		const char *policy;
+		double steps_per_s; /* of all */
+	} cases[] = {
+		{ "bsp", 50 },	   { "local:7", 50 },	  { "adacomm:4", 50 }, { "diloco:5", 50 },
+		{ "asp", 130 },	   { "adsp", 130 },	  { "adsp:2", 130 },   { "adsp++", 130 },
+		{ "dylu:9", 130 }, { "ssp:100000", 130 }, { "ssp:5", 50 },
+	};
+	struct pl_policy_sim_worker w[5];
+	struct pl_policy_sim_opts o = { .worker = w, .until = 1000 * S };
+
+	set_speeds(w, speed, 5);
+	for (size_t i = 0; i < PL_LEN(cases); i++) {
+		double got;
+
+		run(cases[i].policy, &o, 5);
+		ok(status == 0, "%s%s", cases[i].policy, failure.msg);
+		got = total_steps(result, 5) / 1000;
+		ok(fabs(got / cases[i].steps_per_s - 1) < 0.002, "... %.2f steps/s, by analysis %g",
+		   got, cases[i].steps_per_s);
+	}
+	/* Batches of 16 * 5 * v / 13 samples, all steps in 80 / 13 / 16 of 100 ms. */
+	run("batchtune", &o, 5);
+	ok(status == 0 && fabs((double)result[4].samples / 1000 / (160 * 5) - 1) < 0.1 &&
+		   fabs(total_steps(result, 5) / 5 / 1000 / 26 - 1) < 0.07,
+	   "batchtune: %.2f rounds/s, 26 without rounding", total_steps(result, 5) / 5 / 1000);
+}
+
+/* A commit has 2 * 3 ms on the links and 5 ms of service, one after another. */
+static void shares(void)
+{
+	static const double speed[] = { 1, 2 };
+	struct pl_policy_sim_worker w[2];
+	struct pl_policy_sim_opts o = { .worker = w, .until = 111 * S / 10, .service_ns = 5 * MS };
+	bool sums = true;
+
+	set_speeds(w, speed, 2);
+	w[0].link_ns = w[1].link_ns = 3 * MS;
+	/* Both begin at 3 ms. A round: 100 ms, 3 ms, 5 ms, 3 ms: 111 ms; worker 1 computes 50 of
+	 * them. */
+	run("bsp", &o, 2);
+	ok(status == 0 && result[0].seen.commits == 99 && result[1].seen.commits == 99,
+	   "bsp: %llu rounds of 111 ms", (unsigned long long)result[0].seen.commits);
+	ok(result[0].waiting_ns == 0 && result[1].waiting_ns == 99 * 50 * MS, "waiting");
+	ok(result[0].seen.commit_ns == 11 * MS && result[1].seen.commit_ns == 61 * MS,
+	   "the time of a commit, which includes the waiting");
+	for (uint32_t i = 0; i < 2; i++)
+		sums = sums && result[i].computing_ns + result[i].sending_ns +
+					       result[i].waiting_ns + result[i].absent_ns ==
+				       o.until;
+	ok(sums, "computing, sending, waiting and absence are all of the time");
+	/* 61 and 111 ms, unless they meet at the server */
+	run("asp", &o, 2);
+	ok(status == 0 && llabs((long long)result[1].seen.commits - 181) <= 6 &&
+		   llabs((long long)result[0].seen.commits - 99) <= 3,
+	   "asp: %llu and %llu commits", (unsigned long long)result[0].seen.commits,
+	   (unsigned long long)result[1].seen.commits);
+	/* A server that is slower than the workers is the limit. */
+	o.service_ns = 100 * MS;
+	run("asp", &o, 2);
+	ok(status == 0 &&
+		   llabs((long long)(result[0].seen.commits + result[1].seen.commits) - 110) <= 1,
+	   "a slow server: one commit in 100 ms");
+}
+
+static void staleness(void)
+{
+	struct pl_policy_sim_worker w[4];
+	struct pl_policy_sim_opts o = { .worker = w, .until = 100 * S };
+	static const double equal[] = { 1, 1, 1, 1 };
+
+	set_speeds(w, equal, 4);
+	run("asp", &o, 4);
+	ok(status == 0 && result[2].seen.staleness_max == 3 && result[2].seen.staleness_mean > 2.9,
+	   "asp: of four equal workers, three others come between");
+	run("local:3", &o, 4);
+	ok(status == 0 && result[2].seen.staleness_max == 0, "local: none");
+}
+
+static void changes(void)
+{
+	static const double speed[] = { 1, 2, 4 };
+	struct pl_policy_sim_worker w[3];
+	struct pl_policy_sim_change c[] = {
+		{ .at = 20 * S, .worker = 1, .what = PL_POLICY_SIM_LEAVES },
+		{ .at = 60 * S, .worker = 1, .what = PL_POLICY_SIM_JOINS },
+		{ .at = 70 * S, .worker = 2, .what = PL_POLICY_SIM_SPEED, .step_ns = S / 10 },
+	};
+	struct pl_policy_sim_opts o = {
+		.worker = w, .until = 100 * S, .changes = c, .n_changes = 3
+	};
+
+	set_speeds(w, speed, 3);
+	run("adsp", &o, 3);
+	ok(status == 0 && result[0].steps == 1000 &&
+		   llabs((long long)result[1].steps - 1200) <= 1 &&
+		   llabs((long long)result[2].steps - 3100) <= 1 && result[1].absent_ns == 40 * S,
+	   "adsp: %llu, %llu, %llu steps: no step is lost when another worker leaves",
+	   (unsigned long long)result[0].steps, (unsigned long long)result[1].steps,
+	   (unsigned long long)result[2].steps);
+	run("bsp", &o, 3);
+	ok(status == PL_ESTOP, "bsp: %s", failure.msg);
+	c[0].worker = 3;
+	run("asp", &o, 3);
+	ok(status == PL_EUSAGE, "%s", failure.msg);
+}
+
+/* ---- fairness -------------------------------------------------------------------------------- */
+
+struct fair {
+	uint64_t unlike, checks; /* the greatest difference of commits at a checkpoint */
+	uint32_t notes;		 /* of workers */
+	pl_ns seen;
+};
+
+static int look(void *arg, const struct pl_policy *p, const struct pl_policy_action *a, pl_ns now,
+		struct pl_err *err)
+{
+	struct fair *f = arg;
+	uint64_t least = UINT64_MAX, most = 0;
+
+	(void)err;
+	f->notes += a->kind == PL_POLICY_NOTE && a->worker != PL_NONE;
+	if (a->kind != PL_POLICY_WAKE || now == f->seen)
+		return 0;
+	for (uint32_t i = 0; pl_policy_worker(p, 0)->commits && i < 4; i++) {
+		uint64_t c = pl_policy_worker(p, i)->commits;
+
+		least = c < least ? c : least;
+		most = c > most ? c : most;
+	}
+	f->unlike = most - least > f->unlike ? most - least : f->unlike;
+	f->checks++;
+	f->seen = now;
+	return 0;
+}
+
+static void fairness(void)
+{
+	uint64_t seed = 11;
+	struct fair worst = { 0 };
+	uint32_t notes = 0;
+
+	for (int round = 0; round < CASES(200); round++) {
+		struct pl_policy_sim_worker w[4];
+		/* A worker gets slower and fast again, the slowest one by up to 4, */
+		struct pl_policy_sim_change c[2] = {
+			{ .at = 20 * S + (pl_ns)(pl_rng_next(&seed) % (2 * S)),
+			  .worker = round % 4 },
+			{ .at = 50 * S },
+		};
+		struct fair f = { 0 };
+		struct pl_policy_sim_opts o = { .worker = w,
+						.until = 80 * S,
+						.changes = c,
+						.n_changes = 2,
+						.act = look,
+						.arg = &f,
+						.service_ns = MS / 10 };
+
+		for (int i = 0; i < 4; i++) /* speeds from 1 to 4 */
+			w[i] = (struct pl_policy_sim_worker){
+				.step_ns = 25 * MS + (pl_ns)(pl_rng_next(&seed) % (75 * MS))
+			};
+		c[0].step_ns = w[round % 4].step_ns * (2 + round % 3);
+		c[1].worker = c[0].worker;
+		c[1].step_ns = w[round % 4].step_ns;
+		if (simulate("adsp", &o, 4, &failure) < 0)
+			f.unlike = UINT64_MAX;
+		worst.unlike = f.unlike > worst.unlike ? f.unlike : worst.unlike;
+		worst.checks += f.checks;
+		notes += f.notes;
+	}
+	ok(worst.unlike <= 1 && worst.checks > 2000,
+	   "adsp: commits differ by at most %llu at %llu checkpoints",
+	   (unsigned long long)worst.unlike, (unsigned long long)worst.checks);
+	printf("# %u notes of workers\n", notes);
+}
+
+/* A link that takes longer than the interval of commits is reported, once. */
+static void slow_link(void)
+{
+	struct pl_policy_sim_worker w[4];
+	static const double speed[] = { 1, 1, 2, 4 };
+	struct fair f = { 0 };
+	struct pl_policy_sim_opts o = { .worker = w, .until = 400 * S, .act = look, .arg = &f };
+	struct pl_policy_opts p = policy_opts("adsp", 4);
+
+	set_speeds(w, speed, 4);
+	w[3].link_ns = 4 * S;
+	p.period = 2 * S;
+	o.policy = &p;
+	status = pl_policy_simulate(&o, result, &failure);
+	ok(status == 0 && f.notes == 1 && result[0].seen.commits >= 198,
+	   "a worker with a slow link is reported by %u note, and the others go on: %llu commits",
+	   f.notes, (unsigned long long)result[0].seen.commits);
+	p.period = 0;
+	f = (struct fair){ 0 };
+	status = pl_policy_simulate(&o, result, &failure);
+	ok(status == 0 && f.notes == 0 && result[3].computing_ns > 0.93 * 400 * S,
+	   "the default period follows it: %.1f %% of its time is computing",
+	   (double)result[3].computing_ns / (double)o.until * 100);
+}
+
+/* ---- size ------------------------------------------------------------------------------------ */
+
+static double seconds(void)
+{
+	return (double)clock() / CLOCKS_PER_SEC;
+}
+
+static void a_day(void)
+{
+	static const char *const policies[] = { "bsp",	"ssp:40", "asp",       "local",	 "adacomm",
+						"adsp", "adsp++", "batchtune", "diloco", "dylu" };
+	struct pl_policy_sim_worker w[WORKERS];
+	struct pl_policy_sim_opts o = { .worker = w,
+					.until = 86400 * S / CASES(4) * 4,
+					.service_ns = MS };
+
+	for (uint32_t i = 0; i < WORKERS; i++)
+		w[i] = (struct pl_policy_sim_worker){ .step_ns = S + i % 7 * MS, .link_ns = MS };
+	if (CASES(4) != 4)
+		o.until = 2000 * S;
+	for (size_t i = 0; i < PL_LEN(policies); i++) {
+		double begun = seconds(), took;
+		int rc = simulate(policies[i], &o, WORKERS, &failure);
+
+		took = seconds() - begun;
+		ok(rc == 0 && took < 10, "%s: a day of 200 workers, %.1f million steps%s",
+		   policies[i], total_steps(result, WORKERS) / 1e6, failure.msg);
+		printf("# %.2f s\n", took);
+	}
+}
+
+int main(void)
+{
+	throughput();
+	shares();
+	staleness();
+	changes();
+	fairness();
+	slow_link();
+	a_day();
+	return done_testing();
+}
