@@ -101,8 +101,9 @@ void pl_policy_round_mean(const struct pl_policy *p, double weight, struct pl_po
 /* A line through losses over time, by weighted least squares. Zero-initialised: no loss. */
 struct pl_policy_probe {
 	uint32_t n;
-	double weight, t, loss; /* sum of weights; means */
-	double tt, tl, ll;	/* weighted sums of squares and products about the means */
+	double weight, weights2; /* sums of the weights and of their squares */
+	double t, loss;		 /* means */
+	double tt, tl, ll;	 /* weighted sums of squares and products about the means */
 };
 #define PL_POLICY_PROBE_LEAST 8 /* losses: fewer say nothing */
 struct pl_policy_rate {
@@ -145,8 +146,9 @@ struct pl_policy_adsp {
 	uint64_t target;	       /* C: commits of each worker at the end of the period */
 	int64_t period;		       /* 0: not known yet */
 	/* not kept */
-	bool running; /* all speeds are known, and periods follow one another */
-	pl_ns begun;  /* of this period */
+	bool running;	/* all speeds are known, and periods follow one another */
+	pl_ns begun;	/* of this period */
+	uint64_t grown; /* C in this period */
 	struct pl_policy_probe losses, losses_before; /* of this period, and of that before */
 	struct pl_policy_search search;
 };

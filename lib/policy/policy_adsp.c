@@ -25,7 +25,7 @@
  * and never much faster.
  *  - If a worker cannot make its commits in time, the others do not run away from it. When a commit
  *    shows that, C falls for the rest of the period; in the next one it grows by what this worker
- *    can make, but at least by one.
+ *    can make. It grows by at least one in each period.
  *
  * The search of the rate is in adsp_search.c; adsp:N makes N commits a period, without a search and
  * without the limits. adsp++ applies commits through a momentum m that it
@@ -188,7 +188,8 @@ static void begin_period(struct pl_policy *p, pl_ns at)
 	struct pl_policy_adsp *a = p->state;
 
 	a->begun = at;
-	a->target += growth(p);
+	a->grown = growth(p);
+	a->target += a->grown;
 	for (uint32_t i = 0; i < p->o.workers; i++)
 		if (p->w[i].present)
 			begin_worker(p, i);
@@ -274,7 +275,9 @@ static void lower_target(struct pl_policy *p, uint32_t worker)
 		return;
 	note_late(p, worker);
 	less = w->quota - w->made - (can > 0 ? (uint64_t)can : 0);
+	less = less < a->grown ? less : a->grown - 1;
 	a->target -= less;
+	a->grown -= less;
 	for (uint32_t i = 0; i < p->o.workers; i++) {
 		w = worker_of(p, i);
 		w->quota = w->quota > less + w->made ? w->quota - less : w->made;

@@ -92,9 +92,9 @@ static void shares(void)
 	/* Both begin at 3 ms. A round: 100 ms, 3 ms, 5 ms, 3 ms: 111 ms; worker 1 computes 50 of
 	 * them. */
 	run("bsp", &o, 2);
-	ok(status == 0 && result[0].seen.commits == 99 && result[1].seen.commits == 99,
+	ok(status == 0 && result[0].seen.commits == 100 && result[1].seen.commits == 100,
 	   "bsp: %llu rounds of 111 ms", (unsigned long long)result[0].seen.commits);
-	ok(result[0].waiting_ns == 0 && result[1].waiting_ns == 99 * 50 * MS, "waiting");
+	ok(result[0].waiting_ns == 0 && result[1].waiting_ns == 100 * 50 * MS, "waiting");
 	ok(result[0].seen.commit_ns == 11 * MS && result[1].seen.commit_ns == 61 * MS,
 	   "the time of a commit, which includes the waiting");
 	for (uint32_t i = 0; i < 2; i++)
@@ -108,12 +108,13 @@ static void shares(void)
 		   llabs((long long)result[0].seen.commits - 99) <= 3,
 	   "asp: %llu and %llu commits", (unsigned long long)result[0].seen.commits,
 	   (unsigned long long)result[1].seen.commits);
-	/* A server that is slower than the workers is the limit. */
+	/* A server that is slower is the limit: it serves both in 200 ms, and then waits 6 ms. */
 	o.service_ns = 100 * MS;
 	run("asp", &o, 2);
 	ok(status == 0 &&
-		   llabs((long long)(result[0].seen.commits + result[1].seen.commits) - 110) <= 1,
-	   "a slow server: one commit in 100 ms");
+		   llabs((long long)(result[0].seen.commits + result[1].seen.commits) - 107) <= 1,
+	   "a slow server: %llu commits",
+	   (unsigned long long)(result[0].seen.commits + result[1].seen.commits));
 }
 
 static void staleness(void)
@@ -162,7 +163,7 @@ static void changes(void)
 
 struct fair {
 	uint64_t unlike, checks; /* the greatest difference of commits at a checkpoint */
-	uint32_t notes;		 /* of workers */
+	uint32_t notes, rounds;	 /* notes: of workers */
 	pl_ns seen;
 };
 
@@ -188,46 +189,57 @@ static int look(void *arg, const struct pl_policy *p, const struct pl_policy_act
 	return 0;
 }
 
+/* Four workers with speeds from 1 to 4, one of which gets 2 to 4 times slower, and fast again. */
+static void one_fairness(uint64_t *seed, int round, struct fair *within, struct fair *beyond)
+{
+	struct pl_policy_sim_worker w[4];
+	struct pl_policy_sim_change c[2] = {
+		{ .at = 20 * S + (pl_ns)(pl_rng_next(seed) % (2 * S)) },
+		{ .at = 50 * S },
+	};
+	struct fair f = { 0 }, *to;
+	struct pl_policy_sim_opts o = { .worker = w,
+					.until = 80 * S,
+					.changes = c,
+					.n_changes = 2,
+					.act = look,
+					.arg = &f,
+					.service_ns = MS / 10 };
+	pl_ns slowest = 0;
+
+	for (int i = 0; i < 4; i++) {
+		pl_ns step = 25 * MS + (pl_ns)(pl_rng_next(seed) % (75 * MS));
+
+		w[i] = (struct pl_policy_sim_worker){ .step_ns = step };
+		slowest = pl_max_i64(slowest, step);
+	}
+	c[0].worker = c[1].worker = (uint32_t)round % 4;
+	c[1].step_ns = w[round % 4].step_ns;
+	c[0].step_ns = c[1].step_ns * (2 + round % 3);
+	run("adsp", &o, 4);
+	/* The interval of commits has two steps of the slowest worker. */
+	to = c[0].step_ns + 3 * MS < 2 * slowest ? within : beyond;
+	f.unlike = status < 0 ? UINT64_MAX : f.unlike;
+	to->unlike = f.unlike > to->unlike ? f.unlike : to->unlike;
+	to->checks += f.checks;
+	to->notes += f.notes > 0 || f.unlike <= 1;
+	to->rounds++;
+}
+
 static void fairness(void)
 {
+	struct fair within = { 0 }, beyond = { 0 };
 	uint64_t seed = 11;
-	struct fair worst = { 0 };
-	uint32_t notes = 0;
 
-	for (int round = 0; round < CASES(200); round++) {
-		struct pl_policy_sim_worker w[4];
-		/* A worker gets slower and fast again, the slowest one by up to 4, */
-		struct pl_policy_sim_change c[2] = {
-			{ .at = 20 * S + (pl_ns)(pl_rng_next(&seed) % (2 * S)),
-			  .worker = round % 4 },
-			{ .at = 50 * S },
-		};
-		struct fair f = { 0 };
-		struct pl_policy_sim_opts o = { .worker = w,
-						.until = 80 * S,
-						.changes = c,
-						.n_changes = 2,
-						.act = look,
-						.arg = &f,
-						.service_ns = MS / 10 };
-
-		for (int i = 0; i < 4; i++) /* speeds from 1 to 4 */
-			w[i] = (struct pl_policy_sim_worker){
-				.step_ns = 25 * MS + (pl_ns)(pl_rng_next(&seed) % (75 * MS))
-			};
-		c[0].step_ns = w[round % 4].step_ns * (2 + round % 3);
-		c[1].worker = c[0].worker;
-		c[1].step_ns = w[round % 4].step_ns;
-		if (simulate("adsp", &o, 4, &failure) < 0)
-			f.unlike = UINT64_MAX;
-		worst.unlike = f.unlike > worst.unlike ? f.unlike : worst.unlike;
-		worst.checks += f.checks;
-		notes += f.notes;
-	}
-	ok(worst.unlike <= 1 && worst.checks > 2000,
-	   "adsp: commits differ by at most %llu at %llu checkpoints",
-	   (unsigned long long)worst.unlike, (unsigned long long)worst.checks);
-	printf("# %u notes of workers\n", notes);
+	for (int round = 0; round < CASES(400); round++)
+		one_fairness(&seed, round, &within, &beyond);
+	ok(within.unlike <= 1 && within.checks > 1000,
+	   "adsp: commits differ by at most %llu at %llu checkpoints, in spite of a slow-down",
+	   (unsigned long long)within.unlike, (unsigned long long)within.checks);
+	ok(beyond.unlike <= 2 && beyond.notes == beyond.rounds,
+	   "... by %llu, and that is reported, if a step then takes longer than the interval",
+	   (unsigned long long)beyond.unlike);
+	printf("# %u of %u\n", beyond.notes, beyond.rounds);
 }
 
 /* A link that takes longer than the interval of commits is reported, once. */
@@ -244,13 +256,14 @@ static void slow_link(void)
 	p.period = 2 * S;
 	o.policy = &p;
 	status = pl_policy_simulate(&o, result, &failure);
-	ok(status == 0 && f.notes == 1 && result[0].seen.commits >= 198,
+	ok(status == 0 && f.notes == 1 && result[0].seen.commits >= 195,
 	   "a worker with a slow link is reported by %u note, and the others go on: %llu commits",
 	   f.notes, (unsigned long long)result[0].seen.commits);
 	p.period = 0;
+	o.until = 4000 * S;
 	f = (struct fair){ 0 };
 	status = pl_policy_simulate(&o, result, &failure);
-	ok(status == 0 && f.notes == 0 && result[3].computing_ns > 0.93 * 400 * S,
+	ok(status == 0 && f.notes <= 2 && (double)result[3].computing_ns > 0.94 * (double)o.until,
 	   "the default period follows it: %.1f %% of its time is computing",
 	   (double)result[3].computing_ns / (double)o.until * 100);
 }
