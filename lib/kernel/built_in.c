@@ -52,6 +52,7 @@ static const char vidur[] =
 static const char mist[] =
 	"paceline-schema 1\n"
 	"latency *-compute unit=us missing=1e9\n"
+	"operation op_name\n"
 	"model from=file\n"
 	"type float16\n"
 	"file gpt_{model_size}_mbs{mbs}_tp{tp}_algo{variant}\n"

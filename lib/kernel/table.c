@@ -240,6 +240,8 @@ static int compile_when(struct reader *r, const char *when, struct condition *c,
 	snprintf(name, sizeof(name), "%.*s", (int)(equal - when), when);
 	c->word = equal + 1;
 	c->value = find_value(r, name);
+	if (c->value < r->n_columns)
+		r->used[c->value] = true;
 	return c->value != PL_NONE
 		       ? 0
 		       : pl_fail(err, PL_EDATA, "\"%.100s\": there is no column or variable \"%s\"",
@@ -320,8 +322,8 @@ static int find_latencies(struct reader *r)
 	if (r->n_latencies || (!star && !r->o->measured))
 		return 0;
 	return pl_fail(r->err, PL_EDATA,
-		       "%s: there is no column \"%s\", from which the schema %s takes %s", r->name,
-		       pattern, r->s->name, star ? "the operations" : "the latency");
+		       "%s: line 1: there is no column \"%s\", from which the schema %s takes %s",
+		       r->name, pattern, r->s->name, star ? "the operations" : "the latency");
 }
 
 static int need_column(const struct reader *r, const char *name, const char *what, size_t *at)
@@ -330,8 +332,29 @@ static int need_column(const struct reader *r, const char *name, const char *wha
 	if (!name || *at != SIZE_MAX)
 		return 0;
 	return pl_fail(r->err, PL_EDATA,
-		       "%s: there is no column \"%s\", from which the schema %s takes %s", r->name,
-		       name, r->s->name, what);
+		       "%s: line 1: there is no column \"%s\", from which the schema %s takes %s",
+		       r->name, name, r->s->name, what);
+}
+
+/* Is the column taken by its name? */
+static bool is_used(const struct reader *r, size_t column)
+{
+	bool used = r->used[column] || column == r->operation || column == r->device ||
+		    column == r->model || column == r->kernel;
+
+	for (size_t i = 0; i < r->n_latencies && !used; i++)
+		used = r->latency[i].column == column;
+	return used;
+}
+
+/* Of two columns with one name, nobody can say which one is meant. */
+static int check_columns(const struct reader *r)
+{
+	for (size_t i = 0; i < r->n_columns; i++)
+		for (size_t k = i + 1; k < r->n_columns && is_used(r, i); k++)
+			if (!strcmp(r->column[i], r->column[k]))
+				return fail_at(r, 1, k, "an earlier column has the same name");
+	return 0;
 }
 
 static int read_header(struct reader *r, const struct pl_csv_row *raw)
@@ -363,6 +386,7 @@ static int read_header(struct reader *r, const struct pl_csv_row *raw)
 	PL_CHECK(find_latencies(r));
 	PL_CHECK(compile_lets(r));
 	PL_CHECK(compile_ops(r));
+	PL_CHECK(check_columns(r));
 	return r->o->header ? r->o->header(r->o->arg, raw, r->err) : 0;
 }
 
@@ -421,16 +445,21 @@ static int find_device(struct reader *r, const struct pl_csv_row *raw, uint32_t 
 
 	if (!name && r->device < raw->n)
 		name = raw->field[r->device];
-	if (!name)
-		return pl_fail(r->err, PL_EDATA,
-			       "%s: the table does not say on which device it was measured; "
-			       "--device=NAME says it",
-			       r->name);
+	if (!name || !*name)
+		return pl_fail(
+			r->err, PL_EDATA,
+			"%s: line %lld: the table does not say on which device it was measured; "
+			"--device=NAME says it",
+			r->name, (long long)raw->line);
 	if (strcmp(name, r->device_name) != 0 || !r->device_name[0]) {
 		r->device_at = pl_device_find(r->o->devices, name);
 		if (r->device_at == PL_NONE) {
 			pl_device_missing(r->o->devices, name, r->err);
-			return pl_wrap(r->err, "%s: line %lld", r->name, (long long)raw->line);
+			if (r->device >= raw->n) /* no column says it */
+				return pl_wrap(r->err, "%s: line %lld", r->name,
+					       (long long)raw->line);
+			return pl_wrap(r->err, "%s: line %lld, column %zu (%s)", r->name,
+				       (long long)raw->line, r->device + 1, r->column[r->device]);
 		}
 		snprintf(r->device_name, sizeof(r->device_name), "%s", name);
 	}
@@ -473,8 +502,8 @@ static int set_dims(const struct reader *r, const struct pl_csv_row *raw, const 
 	struct pl_err why = { 0 };
 
 	if (x->why.code)
-		return pl_fail(r->err, PL_EDATA, "%s: operation \"%s\": %s", r->name, m->op,
-			       x->why.msg);
+		return pl_fail(r->err, PL_EDATA, "%s: line %lld: operation \"%s\": %s", r->name,
+			       (long long)raw->line, m->op, x->why.msg);
 	m->k = (struct pl_kernel){ .family = x->s->family, .type = x->s->type };
 	for (unsigned i = 0; i < PL_KERNEL_DIMS; i++) {
 		double otherwise = 0;

@@ -268,7 +268,7 @@ static void test_long_errors(void)
 	} cases[] = {
 		{ "", "t.csv: the table is empty" },
 		{ "gpu,time\na40,1\n",
-		  "t.csv: there is no column \"op\", from which the schema s takes" },
+		  "t.csv: line 1: there is no column \"op\", from which the schema s takes" },
 		{ "op,time\nmm,1\n",
 		  "there is no column \"gpu\", from which the schema s takes the device" },
 		{ "op,gpu\nmm,a40\n",
@@ -283,7 +283,7 @@ static void test_long_errors(void)
 		{ LONG "mm,a40,1\n", "t.csv: line 2: 3 cells, and the header has 7" },
 		{ LONG "mm,a40,1,1,,1,,8\n", "t.csv: line 2: 8 cells, and the header has 7" },
 		{ LONG "mm,c60,1,1,,1,\n",
-		  "line 2: there is no data sheet of \"c60\"; there are a40, b50" },
+		  "line 2, column 2 (gpu): there is no data sheet of \"c60\"; there are a40, b50" },
 		{ LONG "mm,a40,0,1,,1,\n",
 		  "line 2: operation \"mm\": m of gemm is 0, and must be above 0" },
 		{ LONG "mm,a40,1,,,1,\n", "line 2: operation \"mm\": n of gemm is nan" },
@@ -293,8 +293,12 @@ static void test_long_errors(void)
 		  "line 3: operation \"add\": elements of elementwise is nan" },
 		{ LONG "big,a40,1,1,1,1,\n",
 		  "operation \"big\": \"h\": there is no column or variable \"h\"" },
+		{ "op,gpu,time,time\nmm,a40,1,2\n",
+		  "t.csv: line 1, column 4 (time): an earlier column has the same name" },
+		{ "op,gpu,a,b,c,time,b\nmm,a40,2,3,4,1,5\n",
+		  "t.csv: line 1, column 7 (b): an earlier column has the same name" },
 		{ "op,gpu,time\nadd,a40,1\n",
-		  "operation \"add\": \"w>0\": there is no column or variable \"w\"" },
+		  "line 2: operation \"add\": \"w>0\": there is no column or variable \"w\"" },
 	};
 
 	for (size_t i = 0; i < PL_LEN(cases); i++)
@@ -337,7 +341,7 @@ static void test_wide(void)
 	refuses(schema, "a40/net_medium_tp1.csv", "n,t.proj.ms\n8,1\n", measured,
 		"line 2: operation \"proj\": n of gemm is nan", "a word of no condition");
 	refuses(schema, "net_small_tp1.csv", "n,t.proj.ms\n8,1\n", measured,
-		"there is no data sheet of \"\"", "no folder");
+		"line 2: the table does not say on which device", "no folder");
 	refuses(HEAD "latency t.*\nop a family=softmax rows=1 columns=1\n", "t.csv", "t.a\n1\n",
 		measured, "--device=NAME", "no device");
 	/* the example of paceline-schema(5) */
@@ -430,10 +434,10 @@ static void test_built_in(void)
 	      "mlp_act of phi on a40: float16 elementwise 10240 2 1 0 = 500000 (2, 1, 3)\n",
 	      "", "vidur");
 	reads("mist", "gpt_1_3B_mbs2_tp1_algo0.csv",
-	      "enc-MLP-GEMM-1:forward-compute,enc-MLP-gelu:backward-compute\n7,1e9\n",
+	      "op_name,forward-compute,backward-compute,weights\nenc-MLP-GEMM-1,7,1e9,2\n",
 	      (struct pl_measure_opts){ .measured = true, .device = "b50" },
 	      "enc-MLP-GEMM-1:forward of gpt_1_3B_mbs2_tp1_algo0 on b50: "
-	      "float16 gemm 1 4096 8192 2048 = 7000 (2, 1, 1)\n",
+	      "float16 gemm 1 4096 8192 2048 = 7000 (2, 1, 2)\n",
 	      "gpt_1_3B_mbs2_tp1_algo0.csv: 1 operations were not measured, and are left out",
 	      "mist");
 }
