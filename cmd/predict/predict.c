@@ -8,7 +8,8 @@
 #include "core/words.h"
 #include "program.h"
 
-#define AT(m) offsetof(struct config, m)
+#define PROGRAMS 100 /* of an operation, unless --programs says otherwise */
+#define AT(m)	 offsetof(struct config, m)
 
 static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("used most"),
@@ -70,7 +71,7 @@ static void defaults(void *config)
 	struct config *c = config;
 
 	c->intervals = true;
-	c->programs = 100;
+	c->programs = PROGRAMS;
 	c->choose = -1;
 }
 
@@ -78,6 +79,25 @@ bool shows(const struct config *c)
 {
 	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain &&
 	       !c->measure && c->choose < 0;
+}
+
+/* Options that mean nothing without another one. */
+static int check_pairs(const struct config *c, struct pl_err *err)
+{
+	bool errors = c->eval || c->cross;
+
+	if (c->programs != PROGRAMS && !c->measure)
+		return pl_fail(err, PL_EUSAGE, "--programs goes with --measure");
+	if (c->unit && !c->train && !c->adapt && !errors && !is_of_programs(c))
+		return pl_fail(err, PL_EUSAGE,
+			       "--unit is that of measured latencies; what is asked for reads no "
+			       "latency");
+	if (c->learner && !c->train && !c->cross)
+		return pl_fail(err, PL_EUSAGE,
+			       "--learner goes with --train and --cross; here nothing is learned");
+	if (c->to == OUT_CSV && (c->train || c->adapt || c->explain || c->measure || shows(c)))
+		return pl_fail(err, PL_EUSAGE, "-O csv is for predictions and errors");
+	return 0;
 }
 
 static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
@@ -92,6 +112,7 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if (c->programs < 1 || c->programs > 1000000)
 		return pl_fail(err, PL_EUSAGE, "--programs: %lld is not 1 to 1000000",
 			       (long long)c->programs);
+	PL_CHECK(check_pairs(c, err));
 	PL_CHECK(check_programs(c, argc, argv, err));
 	if (verbs > 1)
 		return pl_fail(
@@ -124,14 +145,13 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 
 /* ---- what the command line names ------------------------------------------------------------- */
 
-static int read_model(struct work *w, const char *path, struct pl_err *err)
+static int read_model(struct work *w, struct pl_err *err)
 {
-	struct pl_in *in = pl_in_open(path, err);
-	int rc;
+	struct pl_in *in;
+	int rc = open_model(w, &in, err);
 
-	if (!in)
-		return err->code;
-	rc = pl_kernel_model_read(in, &w->model, &w->schema, err);
+	if (rc >= 0)
+		rc = pl_kernel_model_read(in, &w->model, &w->schema, err);
 	pl_in_close(in);
 	return rc;
 }
@@ -162,7 +182,7 @@ static int open_work(struct work *w, struct pl_err *err)
 	if (is_of_programs(c))
 		return 0;
 	if (c->model)
-		PL_CHECK(read_model(w, c->model, err));
+		PL_CHECK(read_model(w, err));
 	if (c->schema) {
 		pl_schema_free(w->schema);
 		PL_CHECK(pl_schema_open(c->schema, &w->schema, err));
@@ -271,8 +291,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct pl_out *out = NULL;
 	int rc;
 
-	find_schema(c, argc, argv);
-	PL_CHECK(check(c, argc, argv, err));
+	find_schema(&w, c);
+	PL_TRY(check(c, argc, argv, err));
 	/* before the work: what cannot be written should be known at once */
 	out = pl_out_open(c->c.output, c->train || c->adapt || c->to == OUT_GRAPH, err);
 	PL_TRY(out ? 0 : err->code);
@@ -282,7 +302,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		goto out;
 	}
 	if (shows(c) && !is_of_programs(c)) {
-		PL_TRY(read_model(&w, w.argv[0], err));
+		PL_TRY(read_model(&w, err));
 		PL_TRY(explain_model(&w, out, err));
 		goto out;
 	}
@@ -304,6 +324,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 out:
 	pl_samples_fini(&s);
 	close_work(&w);
+	pl_in_close(w.in);
 	return pl_out_finish(out, rc, err);
 }
 

@@ -25,6 +25,7 @@ struct config {
 /* The tables, data sheets and the model that the command line names. */
 struct work {
 	const struct config *c;
+	struct pl_in *in; /* the model, when find_schema() has opened it; NULL */
 	struct pl_kernel_model *model; /* NULL: none */
 	struct pl_schema *schema;
 	struct pl_devices devices;
@@ -58,10 +59,12 @@ int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *er
 /* program_models.c: learn from tensor programs, predict them, choose among them: what c says. */
 bool is_of_programs(const struct config *c);
 bool shows(const struct config *c); /* predict.c: is the operand a model that is shown? */
-/* Sets c->schema where the model says it. */
-void find_schema(struct config *c, int argc, char **argv);
+/* Opens the model, and sets c->schema where that says it. A model may be a pipe: it is opened once. */
+void find_schema(struct work *w, struct config *c);
+/* The model that find_schema() has opened, or PL_EIO, which says why it could not. */
+int open_model(struct work *w, struct pl_in **in, struct pl_err *err) PL_MUST;
 int check_programs(const struct config *c, int argc, char **argv, struct pl_err *err) PL_MUST;
-int use_programs(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
+int use_programs(struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
 
 /* errors.c */
 int write_errors(const struct work *w, const struct pl_samples *s, const struct pl_kernel_time *t,

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/progress.h"
+#include "kernel/model.h"
 #include "program.h"
 #include "tprog/cost.h"
 
@@ -18,18 +19,35 @@ bool is_of_programs(const struct config *c)
 	return c->schema && !strcmp(c->schema, "tprog");
 }
 
-void find_schema(struct config *c, int argc, char **argv)
+static const char *path_of_model(const struct work *w)
 {
-	const char *path = c->model ? c->model : shows(c) && argc == 1 ? argv[0] : NULL;
-	struct pl_err ignore = { 0 };
-	struct pl_in *in;
+	return w->c->model ? w->c->model : shows(w->c) && w->argc == 1 ? w->argv[0] : NULL;
+}
 
-	if (c->schema || !path || !strcmp(path, "-"))
-		return;
-	in = pl_in_open(path, &ignore);
-	if (in && pl_tprog_model_is(in))
+void find_schema(struct work *w, struct config *c)
+{
+	const char *path = path_of_model(w);
+	struct pl_err ignore = { 0 };
+
+	w->in = path ? pl_in_open(path, &ignore) : NULL;
+	if (w->in && !c->schema && pl_tprog_model_is(w->in))
 		c->schema = "tprog";
-	pl_in_close(in);
+}
+
+int open_model(struct work *w, struct pl_in **in, struct pl_err *err)
+{
+	*in = w->in ? w->in : pl_in_open(path_of_model(w), err);
+	w->in = NULL;
+	if (!*in)
+		return err->code;
+	if (is_of_programs(w->c) ? !pl_kernel_model_is(*in) : !pl_tprog_model_is(*in))
+		return 0;
+	pl_fail(err, PL_EDATA, "%s: a model of %s: leave out --schema=%s", pl_in_name(*in),
+		is_of_programs(w->c) ? "operations, not of tensor programs" : "tensor programs",
+		w->c->schema ? w->c->schema : "");
+	pl_in_close(*in);
+	*in = NULL;
+	return err->code;
 }
 
 /* In the order of --learner; trees need the vectors anyway, so there is no "raw". */
@@ -67,8 +85,15 @@ int check_programs(const struct config *c, int argc, char **argv, struct pl_err 
 			       "--learner=net and both are for tensor programs (--schema=tprog)");
 	if (c->choose >= 0 && !is_of_programs(c))
 		return pl_fail(err, PL_EUSAGE, "--choose is for tensor programs (--schema=tprog)");
+	if (c->device.n > 1 && (is_of_programs(c) || c->measure))
+		return pl_fail(err, PL_EUSAGE,
+			       "--device=%s and --device=%s: tensor programs are of one device",
+			       c->device.v[0], c->device.v[1]);
 	if (!is_of_programs(c))
 		return 0;
+	if (c->folder.n)
+		return pl_fail(err, PL_EUSAGE,
+			       "--devices: models of tensor programs have no data sheets");
 	if (c->choose == 0 || (c->choose > 0 && verb))
 		return pl_fail(err, PL_EUSAGE,
 			       "--choose takes a number above 0, and nothing else is done");
@@ -333,23 +358,25 @@ out:
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static int read_model(struct models *m, const char *path, struct pl_err *err)
+static int read_model(struct models *m, struct work *w, struct pl_err *err)
 {
-	struct pl_in *in = pl_in_open(path, err);
-	int rc = in ? pl_tprog_model_read(in, &m->model, err) : err->code;
+	struct pl_in *in;
+	int rc = open_model(w, &in, err);
 
+	if (rc >= 0)
+		rc = pl_tprog_model_read(in, &m->model, err);
 	pl_in_close(in);
 	return rc;
 }
 
-int use_programs(const struct work *w, struct pl_out *out, struct pl_err *err)
+int use_programs(struct work *w, struct pl_out *out, struct pl_err *err)
 {
 	const struct config *c = w->c;
 	struct models m = { .w = w };
 	int rc = 0;
 
 	if (c->model || shows(c))
-		rc = read_model(&m, c->model ? c->model : w->argv[0], err);
+		rc = read_model(&m, w, err);
 	if (rc < 0)
 		goto out;
 	if (c->train)

@@ -36,9 +36,17 @@ int find_table_devices(struct work *w, struct pl_err *err)
 	return 0;
 }
 
+struct adder {
+	const struct work *w;
+	struct pl_samples *s;
+	int64_t unknown, line; /* line, column: of the first latency */
+	uint32_t column;
+};
+
 /* ---- units ----------------------------------------------------------------------------------- */
 
-#define LAUNCH_NS 8000 /* what an operation takes at least, about */
+#define LAUNCH_NS 8000 /* what an operation takes at least, about; */
+#define CALL_NS	  1000 /* on a processor, which launches nothing */
 #define FAR_OFF	  31.6 /* the square root of 1000 */
 
 /* What the data sheets allow at least; NAN: they do not say. */
@@ -53,14 +61,15 @@ static double allowed(const struct pl_samples *s, const struct pl_sample *x)
 	if (!x->known || x->k.family == PL_KERNEL_OTHER || !(x->ns > 0))
 		return NAN;
 	pl_kernel_features(&x->k, d, &r, (struct pl_tile){ 0 }, &p, features);
-	return LAUNCH_NS + fmax(p.compute_ns, p.memory_ns);
+	return (d->cpu > 0 ? CALL_NS : LAUNCH_NS) + fmax(p.compute_ns, p.memory_ns);
 }
 
 /* Latencies that are about 1000 times what the device allows, or a thousandth, have another unit.
  */
-static int check_unit(const struct work *w, const char *path, const struct pl_samples *s,
-		      size_t first, struct pl_err *err)
+static int check_unit(const struct adder *a, const char *path, size_t first, struct pl_err *err)
 {
+	const struct pl_samples *s = a->s;
+	const struct work *w = a->w;
 	double *ratio, median = 1;
 	size_t n = 0;
 
@@ -79,20 +88,14 @@ static int check_unit(const struct work *w, const char *path, const struct pl_sa
 	if (median < FAR_OFF && median > 1 / FAR_OFF)
 		return 0;
 	return pl_fail(err, PL_EDATA,
-		       "%s: half of the latencies are %s %.3g times what the data sheet of %s "
-		       "allows, so they seem to be in another unit than the schema %s says; "
-		       "--unit=ns, us, ms or s says which",
-		       path, median < 1 ? "below" : "above", median,
+		       "%s: from line %lld on, column %u: half of the latencies are %s %.3g times "
+		       "what the data sheet of %s allows, so they seem to be in another unit than "
+		       "the schema %s says; --unit=ns, us, ms or s says which",
+		       path, (long long)a->line, a->column, median < 1 ? "below" : "above", median,
 		       s->devices.v[s->v[s->n - 1].device].name, pl_schema_name(w->schema));
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
-
-struct adder {
-	const struct work *w;
-	struct pl_samples *s;
-	int64_t unknown;
-};
 
 static int add_measure(void *arg, const struct pl_measure *m, const struct pl_csv_row *raw,
 		       struct pl_err *err)
@@ -101,6 +104,10 @@ static int add_measure(void *arg, const struct pl_measure *m, const struct pl_cs
 
 	(void)raw;
 	a->unknown += !m->known;
+	if (!a->line) {
+		a->line = m->line;
+		a->column = m->column;
+	}
 	return pl_samples_add(a->s, m, &a->w->devices, err);
 }
 
@@ -131,7 +138,7 @@ int read_table(const struct work *w, const char *path, const char *device, struc
 		       "%s: %lld measurements of operations that the schema %s does not know are "
 		       "left out",
 		       path, (long long)a.unknown, pl_schema_name(w->schema));
-	return rc < 0 ? rc : check_unit(w, path, s, first, err);
+	return rc < 0 ? rc : check_unit(&a, path, first, err);
 }
 
 int read_tables(const struct work *w, struct pl_samples *s, struct pl_err *err)

@@ -350,6 +350,8 @@ const char *pl_container_kind_use(uint32_t kind)
 		return "type: replay FILE, plan FILE, or graph -O stat FILE";
 	case PL_KIND_PLAN:
 		return "type: replay -p FILE GRAPH, or plan -O text FILE";
+	case PL_KIND_MODEL:
+		return "type: predict FILE, or predict -m FILE TABLE";
 	default:
 		return "is this the right input for the program?";
 	}

@@ -67,6 +67,8 @@ void pl_kernel_explain_model(const struct pl_kernel_model *m, struct pl_writer *
 int pl_kernel_model_write(const struct pl_kernel_model *m, const struct pl_schema *schema,
 			  const char *provenance, struct pl_out *out, int level,
 			  struct pl_err *err) PL_MUST;
+/* Is the file such a model? Consumes nothing. False for what is none, or cannot be read. */
+bool pl_kernel_model_is(struct pl_in *in);
 int pl_kernel_model_read(struct pl_in *in, struct pl_kernel_model **m, struct pl_schema **schema,
 			 struct pl_err *err) PL_MUST; /* both are NULL after a failure */
 /* The data sheets of the devices that it was measured on. */

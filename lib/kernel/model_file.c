@@ -2,6 +2,7 @@
  * Cost models as files, paceline-costmodel(5): blocks HEAD (learner, schema, rates, intervals of
  * all parts), PROV, DEVS, OPER (names of operations), PART (each a part), TOTL.
  */
+#include "io/blocks.h"
 #include "io/record.h"
 #include "kernel/model_internal.h"
 
@@ -178,15 +179,22 @@ static int get_part(struct pl_cur *c, const struct pl_kernel_model *m, struct pa
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static int put_blocks(struct pl_container_writer *w, const struct pl_kernel_model *m,
-		      const struct pl_schema *schema, const char *provenance, struct pl_err *err)
+struct written {
+	const struct pl_kernel_model *m;
+	const struct pl_schema *schema;
+	const char *provenance;
+};
+
+static int put_blocks(const void *arg, struct pl_container_writer *w, struct pl_err *err)
 {
+	const struct written *a = arg;
+	const struct pl_kernel_model *m = a->m;
 	struct pl_buf b = { 0 };
 	int rc;
 
 	put_text(&b, m->learner->name);
-	put_text(&b, pl_schema_name(schema));
-	put_text(&b, pl_schema_text(schema));
+	put_text(&b, pl_schema_name(a->schema));
+	put_text(&b, pl_schema_text(a->schema));
 	pl_io_put_f64(&b, m->rates.flops_per_watt);
 	for (int i = 0; i < PL_GENERATIONS; i++)
 		pl_io_put_f64(&b, m->rates.least[i]);
@@ -194,7 +202,7 @@ static int put_blocks(struct pl_container_writer *w, const struct pl_kernel_mode
 	put_spread(&b, &m->known);
 	put_spread(&b, &m->other);
 	PL_TRY(pl_container_writer_put(w, B_HEAD, BLOCK_VERSION, 1, &b, err));
-	PL_TRY(pl_container_writer_put_provenance(w, BLOCK_VERSION, NULL, 0, provenance, err));
+	PL_TRY(pl_container_writer_put_provenance(w, BLOCK_VERSION, NULL, 0, a->provenance, err));
 	for (size_t i = 0; i < m->devices.n; i++) {
 		put_device(&b, &m->devices.v[i]);
 		put_quantiles(&b, m->adapted ? &m->adapted[i] : &(struct quantiles){ 0, 0, 0 });
@@ -213,40 +221,24 @@ out:
 	return rc;
 }
 
-int pl_kernel_model_write(const struct pl_kernel_model *m, const struct pl_schema *schema,
-			  const char *provenance, struct pl_out *out, int level, struct pl_err *err)
-{
-	const struct pl_container_writer_opts c = { .kind = PL_KIND_MODEL,
-						    .major = PL_KERNEL_MODEL_MAJOR,
-						    .level = level };
-	struct pl_container_writer *w = pl_container_writer_open(out, &c, err);
-	int rc;
-
-	if (!w)
-		return err->code;
-	rc = put_blocks(w, m, schema, provenance, err);
-	if (rc >= 0)
-		return pl_container_writer_close(w, err);
-	pl_container_writer_abort(w);
-	return rc;
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 struct reader {
 	struct pl_kernel_model *m;
 	struct pl_schema **schema;
-	bool head, devices, totals; /* seen */
+	bool devices; /* seen */
 };
 
-static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
+static int get_head(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
+	struct reader *r = arg;
 	struct pl_kernel_model *m = r->m;
 	struct pl_arena a = { 0 };
 	const char *learner = get_text(c, &a), *name = get_text(c, &a), *text = get_text(c, &a);
 	bool sound;
 	int rc;
 
+	(void)b;
 	m->rates.flops_per_watt = pl_io_get_f64(c);
 	sound = m->rates.flops_per_watt > 0;
 	for (int i = 0; i < PL_GENERATIONS; i++) {
@@ -256,7 +248,6 @@ static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 	m->intervals = pl_io_get_u8(c) != 0;
 	get_spread(c, &m->known);
 	get_spread(c, &m->other);
-	r->head = true;
 	if (!learner || !name || !text)
 		rc = pl_fail(err, PL_ENOMEM, "out of memory");
 	else if (c->bad || !sound)
@@ -269,9 +260,9 @@ static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
 	return rc;
 }
 
-static int get_devices(struct reader *r, const struct pl_block *b, struct pl_cur *c,
-		       struct pl_err *err)
+static int get_devices(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
+	struct reader *r = arg;
 	struct pl_kernel_model *m = r->m;
 
 	if (r->devices || b->count > DEVICES_MAX || b->count > b->n)
@@ -285,11 +276,18 @@ static int get_devices(struct reader *r, const struct pl_block *b, struct pl_cur
 	return c->bad ? pl_record_get_short(err) : 0;
 }
 
-static int add_part(struct reader *r, struct pl_cur *c, struct pl_err *err)
+static int get_ops(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
+	return pl_record_get_strings(c, b->count, &((struct reader *)arg)->m->op, err);
+}
+
+static int add_part(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
+{
+	struct reader *r = arg;
 	struct pl_kernel_model *m = r->m;
 	struct part none = { 0 }, *p;
 
+	(void)b;
 	if (!r->devices)
 		return pl_fail(err, PL_EDATA, "a part before the devices");
 	PL_CHECK(pl_append(&m->part, &m->n_parts, &m->cap_parts, &none, sizeof(none), err));
@@ -299,54 +297,39 @@ static int add_part(struct reader *r, struct pl_cur *c, struct pl_err *err)
 	return get_part(c, m, p, err);
 }
 
-static int get_totals(struct reader *r, struct pl_cur *c, struct pl_err *err)
+static int get_totals(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
 	uint64_t parts = pl_io_get_varint(c);
+	const struct reader *r = arg;
 
-	r->totals = true;
+	(void)b;
 	return c->bad || parts != r->m->n_parts
 		       ? pl_fail(err, PL_EDATA, "the totals say %llu parts, there are %zu",
 				 (unsigned long long)parts, r->m->n_parts)
 		       : 0;
 }
 
-static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
-{
-	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
-	struct reader *r = arg;
+static const struct pl_blocks_part parts[] = { { B_HEAD, get_head },
+					       { B_DEVS, get_devices },
+					       { B_OPER, get_ops },
+					       { B_PART, add_part },
+					       { B_TOTL, get_totals } };
+static const struct pl_blocks_form form = { .what = "model",
+					    .remedy = "train it again",
+					    .kind = PL_KIND_MODEL,
+					    .major = PL_KERNEL_MODEL_MAJOR,
+					    .version = BLOCK_VERSION,
+					    .part = parts,
+					    .n_parts = PL_LEN(parts) };
 
-	if (b->type == PL_FOURCC('P', 'H', 'E', 'D'))
-		return pl_fail(err, PL_EDATA,
-			       "the model is of tensor programs: --schema=tprog reads it");
-	if (b->type != B_HEAD && b->type != B_DEVS && b->type != B_OPER && b->type != B_PART &&
-	    b->type != B_TOTL)
-		return 0;
-	if (b->version != BLOCK_VERSION)
-		return pl_fail(err, PL_EDATA,
-			       "its layout is of version %u, and this program reads %u: train it "
-			       "again",
-			       b->version, BLOCK_VERSION);
-	if (r->head != (b->type != B_HEAD) || r->totals)
-		return pl_fail(err, PL_EDATA, "the blocks of a model are HEAD ... TOTL");
-	switch (b->type) {
-	case B_HEAD:
-		return get_head(r, &c, err);
-	case B_DEVS:
-		return get_devices(r, b, &c, err);
-	case B_OPER:
-		return pl_record_get_strings(&c, b->count, &r->m->op, err);
-	case B_PART:
-		return add_part(r, &c, err);
-	default:
-		return get_totals(r, &c, err);
-	}
+bool pl_kernel_model_is(struct pl_in *in)
+{
+	return pl_blocks_is(in, &form);
 }
 
 int pl_kernel_model_read(struct pl_in *in, struct pl_kernel_model **m, struct pl_schema **schema,
 			 struct pl_err *err)
 {
-	const struct pl_container_reader_opts c = { .kind = PL_KIND_MODEL,
-						    .major = PL_KERNEL_MODEL_MAJOR };
 	struct reader r = { .schema = schema };
 	const uint8_t *first;
 	int64_t n = pl_in_peek(in, 18, &first, err);
@@ -360,10 +343,7 @@ int pl_kernel_model_read(struct pl_in *in, struct pl_kernel_model **m, struct pl
 		return pl_fail(err, PL_EDATA, "%s: not a cost model (predict --train makes one)",
 			       pl_in_name(in));
 	PL_CHECK(pl_alloc(&r.m, 1, sizeof(*r.m), err));
-	rc = pl_container_reader_each(in, &c, "model", on_block, &r, err);
-	if (rc >= 0 && !r.totals)
-		rc = pl_fail(err, PL_EDATA, "%s: the model has no totals: it is not complete",
-			     pl_in_name(in));
+	rc = pl_blocks_read(in, &form, &r, err);
 	if (rc < 0) {
 		pl_kernel_model_free(r.m);
 		pl_schema_free(*schema);
@@ -372,4 +352,14 @@ int pl_kernel_model_read(struct pl_in *in, struct pl_kernel_model **m, struct pl
 		*m = r.m;
 	}
 	return rc;
+}
+
+/* ---- as a file ------------------------------------------------------------------------------- */
+
+int pl_kernel_model_write(const struct pl_kernel_model *m, const struct pl_schema *schema,
+			  const char *provenance, struct pl_out *out, int level, struct pl_err *err)
+{
+	const struct written a = { m, schema, provenance };
+
+	return pl_blocks_write(out, &form, level, put_blocks, &a, err);
 }

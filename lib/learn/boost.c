@@ -747,8 +747,10 @@ static int get_arrays(struct pl_cur *c, struct pl_boost *m, struct pl_err *err)
 		    feature >> 1 >= m->n_features || !isfinite(n->value) || !isfinite(m->mean[i]))
 			return pl_fail(err, PL_EDATA, "node %zu of the trees is out of range", i);
 	}
-	for (uint32_t f = 0; f < m->n_features; f++)
+	for (uint32_t f = 0; f < m->n_features; f++) {
 		m->gain[f] = pl_io_get_f64(c);
+		c->bad |= !(m->gain[f] >= 0 && m->gain[f] < 1e300);
+	}
 	return 0;
 }
 

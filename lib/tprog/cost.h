@@ -93,7 +93,7 @@ int pl_tprog_choose(const struct pl_tprog_set *s, size_t n, uint64_t seed, size_
 /* paceline-costmodel(5): blocks of its own in place of the parts of operations. */
 int pl_tprog_model_write(const struct pl_tprog_model *m, const char *provenance, struct pl_out *out,
 			 int level, struct pl_err *err) PL_MUST;
-/* Is the file such a model? False for what is none, or cannot be read. */
+/* Is the file such a model? Consumes nothing. False for what is none, or cannot be read. */
 bool pl_tprog_model_is(struct pl_in *in);
 int pl_tprog_model_read(struct pl_in *in, struct pl_tprog_model **m, struct pl_err *err) PL_MUST;
 /* What it was made from, and which entries of the vectors matter to its trees, as text. */

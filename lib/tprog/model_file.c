@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "io/blocks.h"
 #include "io/record.h"
 #include "tprog/network.h"
 
@@ -47,15 +48,21 @@ static int put_trees(struct pl_container_writer *w, uint32_t type, const struct 
 	return pl_container_writer_put(w, type, BLOCK_VERSION, 1, b, err);
 }
 
-static int put_blocks(struct pl_container_writer *w, const struct pl_tprog_model *m,
-		      const char *provenance, struct pl_err *err)
+struct written {
+	const struct pl_tprog_model *m;
+	const char *provenance;
+};
+
+static int put_blocks(const void *arg, struct pl_container_writer *w, struct pl_err *err)
 {
+	const struct written *a = arg;
+	const struct pl_tprog_model *m = a->m;
 	struct pl_buf b = { 0 };
 	int rc;
 
 	put_head(&b, m);
 	PL_TRY(pl_container_writer_put(w, B_HEAD, BLOCK_VERSION, 1, &b, err));
-	PL_TRY(pl_container_writer_put_provenance(w, BLOCK_VERSION, NULL, 0, provenance, err));
+	PL_TRY(pl_container_writer_put_provenance(w, BLOCK_VERSION, NULL, 0, a->provenance, err));
 	PL_TRY(put_trees(w, B_TREES, &m->trees, &b, err));
 	if (m->net) {
 		pl_tprog_network_put(m->net, &b);
@@ -68,30 +75,7 @@ out:
 	return rc;
 }
 
-int pl_tprog_model_write(const struct pl_tprog_model *m, const char *provenance, struct pl_out *out,
-			 int level, struct pl_err *err)
-{
-	const struct pl_container_writer_opts c = { .kind = PL_KIND_MODEL,
-						    .major = PL_TPROG_MODEL_MAJOR,
-						    .level = level };
-	struct pl_container_writer *w = pl_container_writer_open(out, &c, err);
-	int rc;
-
-	if (!w)
-		return err->code;
-	rc = put_blocks(w, m, provenance, err);
-	if (rc >= 0)
-		return pl_container_writer_close(w, err);
-	pl_container_writer_abort(w);
-	return rc;
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
-
-struct reader {
-	struct pl_tprog_model *m;
-	bool head, end; /* seen */
-};
 
 static void get_errors(struct pl_cur *c, struct pl_tprog_errors *e)
 {
@@ -116,15 +100,15 @@ static float get_entry(struct pl_cur *c)
 	return c->bad ? 0 : (float)v;
 }
 
-static int get_head(struct reader *r, struct pl_cur *c, struct pl_err *err)
+static int get_head(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
-	struct pl_tprog_model *m = r->m;
+	struct pl_tprog_model *m = arg;
 	uint64_t columns, n;
 	const char *s;
 	size_t length;
 	pl_id id;
 
-	r->head = true;
+	(void)b;
 	m->learner = (enum pl_tprog_learner)pl_min_i64((int64_t)pl_io_get_u8(c), PL_TPROG_WORK);
 	s = pl_io_get_str(c, &length);
 	if (s)
@@ -165,36 +149,48 @@ static int get_trees(struct pl_cur *c, struct pl_boost *trees, struct pl_err *er
 				 trees->n_features, PL_TPROG_COLUMNS);
 }
 
-static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
+static int get_learned(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
-	struct pl_cur c = { .p = b->p, .end = b->p + b->n };
-	struct reader *r = arg;
-
-	if (b->type != B_HEAD && b->type != B_TREES && b->type != B_NET && b->type != B_ADAPTED &&
-	    b->type != B_END)
-		return 0;
-	if (b->version != BLOCK_VERSION)
-		return pl_fail(err, PL_EDATA,
-			       "its layout is of version %u, and this program reads %u: train it "
-			       "again",
-			       b->version, BLOCK_VERSION);
-	if (r->head != (b->type != B_HEAD) || r->end)
-		return pl_fail(err, PL_EDATA, "the blocks of a model are PHED ... PEND");
-	switch (b->type) {
-	case B_HEAD:
-		return get_head(r, &c, err);
-	case B_TREES:
-		return get_trees(&c, &r->m->trees, err);
-	case B_NET:
-		pl_tprog_network_free(r->m->net);
-		return pl_tprog_network_get(&c, &r->m->net, err);
-	case B_ADAPTED:
-		return get_trees(&c, &r->m->adapted, err);
-	default:
-		r->end = true;
-		return 0;
-	}
+	(void)b;
+	return get_trees(c, &((struct pl_tprog_model *)arg)->trees, err);
 }
+
+static int get_net(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
+{
+	struct pl_tprog_model *m = arg;
+
+	(void)b;
+	pl_tprog_network_free(m->net);
+	return pl_tprog_network_get(c, &m->net, err);
+}
+
+static int get_adapted(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
+{
+	(void)b;
+	return get_trees(c, &((struct pl_tprog_model *)arg)->adapted, err);
+}
+
+static int get_end(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
+{
+	(void)arg;
+	(void)b;
+	(void)c;
+	(void)err;
+	return 0;
+}
+
+static const struct pl_blocks_part parts[] = { { B_HEAD, get_head },
+					       { B_TREES, get_learned },
+					       { B_NET, get_net },
+					       { B_ADAPTED, get_adapted },
+					       { B_END, get_end } };
+static const struct pl_blocks_form form = { .what = "model",
+					    .remedy = "train it again",
+					    .kind = PL_KIND_MODEL,
+					    .major = PL_TPROG_MODEL_MAJOR,
+					    .version = BLOCK_VERSION,
+					    .part = parts,
+					    .n_parts = PL_LEN(parts) };
 
 static int check_parts(const struct pl_tprog_model *m, const char *name, struct pl_err *err)
 {
@@ -205,37 +201,19 @@ static int check_parts(const struct pl_tprog_model *m, const char *name, struct 
 	return pl_fail(err, PL_EDATA, "%s: the model lacks its trees or its network", name);
 }
 
-static int on_first(void *arg, const struct pl_block *b, struct pl_err *err)
-{
-	(void)err;
-	if (b->type == PL_BLOCK_SEGMENT)
-		return 0;
-	*(bool *)arg = b->type == B_HEAD;
-	return PL_ESTOP;
-}
-
 bool pl_tprog_model_is(struct pl_in *in)
 {
-	const struct pl_container_reader_opts c = { .kind = PL_KIND_MODEL,
-						    .major = PL_TPROG_MODEL_MAJOR };
-	struct pl_err ignore = { 0 };
-	bool is = false;
-	int rc;
-
-	rc = pl_container_reader_each(in, &c, "model", on_first, &is, &ignore);
-	return rc < 0 && is; /* it ends behind the first block */
+	return pl_blocks_is(in, &form);
 }
 
-int pl_tprog_model_read(struct pl_in *in, struct pl_tprog_model **m, struct pl_err *err)
+int pl_tprog_model_read(struct pl_in *in, struct pl_tprog_model **out, struct pl_err *err)
 {
-	const struct pl_container_reader_opts c = { .kind = PL_KIND_MODEL,
-						    .major = PL_TPROG_MODEL_MAJOR };
-	struct reader r = { .m = NULL };
+	struct pl_tprog_model *m;
 	const uint8_t *first;
 	int64_t n = pl_in_peek(in, 18, &first, err);
 	int rc;
 
-	*m = NULL;
+	*out = NULL;
 	if (n < 0)
 		return (int)n;
 	if (!pl_container_probe(first, (size_t)n))
@@ -243,20 +221,23 @@ int pl_tprog_model_read(struct pl_in *in, struct pl_tprog_model **m, struct pl_e
 			       "%s: not a cost model (predict --train --schema=tprog makes one of "
 			       "tensor programs)",
 			       pl_in_name(in));
-	PL_CHECK(pl_alloc(&r.m, 1, sizeof(*r.m), err));
-	rc = pl_container_reader_each(in, &c, "model", on_block, &r, err);
-	if (rc >= 0 && !r.end)
-		rc = pl_fail(
-			err, PL_EDATA,
-			r.head ? "%s: the model has no end: it is not complete"
-			       : "%s: a model of operations, not of tensor programs: leave out "
-				 "--schema=tprog",
-			pl_in_name(in));
+	PL_CHECK(pl_alloc(&m, 1, sizeof(*m), err));
+	rc = pl_blocks_read(in, &form, m, err);
 	if (rc >= 0)
-		rc = check_parts(r.m, pl_in_name(in), err);
+		rc = check_parts(m, pl_in_name(in), err);
 	if (rc < 0)
-		pl_tprog_model_free(r.m);
+		pl_tprog_model_free(m);
 	else
-		*m = r.m;
+		*out = m;
 	return rc;
+}
+
+/* ---- as a file ------------------------------------------------------------------------------- */
+
+int pl_tprog_model_write(const struct pl_tprog_model *m, const char *provenance, struct pl_out *out,
+			 int level, struct pl_err *err)
+{
+	const struct written a = { m, provenance };
+
+	return pl_blocks_write(out, &form, level, put_blocks, &a, err);
 }

@@ -216,7 +216,7 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	cut -d , -f 1-4,6- one.csv >bad.csv
 	refused "no column of a dimension" 3 'operation "bmm".*"M"' $train bad.csv
 	awk -F , 'BEGIN { OFS = "," } NR > 1 { $2 *= 1000 } { print }' one.csv >bad.csv
-	refused "latencies in another unit" 3 'another unit.*--unit=' $train bad.csv
+	refused "latencies in another unit" 3 'bad.csv: from line 2 on, column 2: .*another unit.*--unit=' $train bad.csv
 	status 0 "--unit says which" p $train --unit=us bad.csv
 	: >bad.csv
 	refused "an empty table" 3 'bad.csv: the table is empty' $train bad.csv
@@ -227,6 +227,9 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	refused "a table in place of a model" 3 'not a cost model' one.csv
 	refused "two things at once" 2 'exclude each other' --train --eval --schema=neusight one.csv
 	refused "--device behind the tables" 2 'behind the last table' -m k.model three.csv --device=four
+	refused "a unit, where no latency is read" 2 'reads no latency' -m k.model --unit=us one.csv
+	refused "a learner, where nothing is learned" 2 'nothing is learned' -m k.model --learner=raw one.csv
+	refused "a number of programs, where none is measured" 2 'goes with --measure' -m k.model --programs=3 one.csv
 	refused "a unit that is none" 2 '"hours"' -m k.model --eval --unit=hours one.csv
 }
 refused "a table as the model" 3 'not a cost model' -m one.csv one.csv

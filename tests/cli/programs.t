@@ -82,7 +82,14 @@ printf 'op,m\n' >table.csv
 status 3 "a model of programs for tables" "$BIN/predict" -m small.model table.csv
 says 'table.csv' "... is told"
 status 3 "... and of another schema" "$BIN/predict" -m small.model --schema=neusight table.csv
-says 'schema=tprog' "... says how it is read"
+says 'leave out --schema=neusight' "... says how it is read"
+status 0 "a model from a pipe" sh -c 'cat small.model | "$0" -m /dev/stdin small.tprog' "$BIN/predict"
+check "... predicts the same" test "$(cut -d , -f 5 "$TMP/out" | cksum)" = "$("$BIN/predict" -m small.model small.tprog | cut -d , -f 5 | cksum)"
+status 0 "... is shown" sh -c 'cat small.model | "$0" -' "$BIN/predict"
+status 2 "--device twice" "$BIN/predict" --train --schema=tprog --device=box --device=slow both.tprog -o none.model
+says 'one device' "... is refused"
+status 2 "... of the machine, too" "$BIN/predict" --measure small.tprog --device=box --device=slow
+status 2 "data sheets" "$BIN/predict" --train --schema=tprog --devices=. small.tprog
 head -c 3000 small.model >cut.model
 status 3 "a model that is cut off" "$BIN/predict" --schema=tprog --explain -m cut.model
 status 2 "trees or a network" "$BIN/predict" --train --schema=tprog --learner=nearest small.tprog

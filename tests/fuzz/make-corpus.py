@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write the seeds of the fuzzers for arrays, weights, models, tensor programs and jobs into tests/fuzz/corpus.
+"""Write the seeds of the fuzzers for arrays, weights, models, tensor programs, their cost models and jobs into tests/fuzz/corpus.
 
 usage: tests/fuzz/make-corpus.py     (Python 3, nothing else; the same bytes each time)
 """
 import gzip
 import json
 import os
+import re
 import struct
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
@@ -128,6 +129,85 @@ program b op=c
 buffer X float32 2 2
 X[0, min(1, 1)] max= sqrt(tanh(erf(log(X[1, 0] / 2.0))))
 """)
+# loops and indices at the borders of what is allowed
+put("tprog_set", "far.tprog", """paceline-tprog 1
+program far op=copy
+buffer X float32 8
+for i 2147483648 parallel
+X[i * 9007199254740991 * 9007199254740991 / 3 % 8] = X[max(i - 9, 0) / 0] / 0.0
+end
+measured box 1e14
+program near model=m op=copy
+buffer X float32 8 3
+buffer Y float32 8 3
+for i 8
+Y[i, 0] = X[i, 2]
+for j 3 reduce
+alloc t float32 2 shared
+t[j / 2] = 1
+Y[i, j] += t[j % 2] * (X[7 - i, j] - 1e299 * 1e299)
+end
+end
+end
+measured box 12 least=11 runs=2
+measured bin 7
+""")
+put("tprog_set", "cell.tprog", """paceline-tprog 1
+program a.b op=pool
+buffer X float32 4 6
+buffer Y float32 2 3
+for i 2 parallel
+for j 3 unroll
+for k 4 reduce vectorize
+Y[i, j] max= select((i == 1) & (j < 2), X[i * 2 + k / 2, j * 2 + k % 2], -1e30)
+end
+end
+end
+measured box 20
+""")
+
+
+def varint(n):
+    data = b""
+    while n >= 128:
+        data += bytes([n & 127 | 128])
+        n >>= 7
+    return data + bytes([n])
+
+
+def string(s):
+    return varint(len(s)) + s.encode()
+
+
+# an item of the lists that fuzz_tprog_model.c makes blocks of
+def block(name, data, zeros=0):
+    return name.encode() + struct.pack("<H", len(data) | (zeros > 0) << 15) + (struct.pack("<I", zeros) if zeros else b"") + data
+
+
+def head(learner, errors):
+    data = bytes([learner]) + string("box") + varint(24) + varint(COLUMNS)
+    data += b"".join(struct.pack("<2d", -1, 60) for i in range(COLUMNS)) + varint(len(errors) - 1)
+    return block("PHED", data + b"".join(string(e[0]) + varint(e[1]) + struct.pack("<4d", *e[2:]) for e in errors))
+
+
+def trees():
+    data = varint(COLUMNS) + varint(2) + varint(4) + struct.pack("<d", -1.5) + varint(0) + varint(3)
+    for left, feature, value, mean in ((1, 322, 2.0, 0.0), (0, 0, -0.25, -0.25), (0, 1, 0.5, 0.5), (0, 0, 0.125, 0.125)):
+        data += varint(left) + varint(feature) + struct.pack("<2f", value, mean)
+    return data + b"".join(struct.pack("<d", i == 161) for i in range(COLUMNS))
+
+
+def defined(name, path):
+    with open(os.path.join(ROOT, "../../..", path)) as f:
+        return re.search(r"%s\s+(.*)" % name, f.read()).group(1)
+
+
+LEAF = int(defined("#define PL_TPROG_CDMPP", "lib/tprog/tprog.h")) + int(defined("#define PL_TPROG_OWN", "lib/tprog/tprog.h").split()[0])
+COLUMNS = LEAF + int(defined("#define PL_TPROG_SUMS", "lib/tprog/cost.h"))
+ops = [("dense", 120, 0.1, -0.25, 0.5, 0.0), ("", 240, 0.0, -0.5, 0.75, 0.125)]
+put("tprog_model", "trees.blocks", head(0, ops) + block("PROV", b"by hand\n") + block("PTRE", trees()) + block("PADA", trees()) + block("PEND", b"") + b"    ")
+put("tprog_model", "none.blocks", head(0, ops[1:]) + block("PEND", b"") + b"    ")
+put("tprog_model", "order.blocks", block("PTRE", trees()) + head(2, ops))
 put("job", "all.job", """paceline-job 1
 name "a job"
 model cnn:1x28x28
