@@ -4,20 +4,24 @@
 #include "tprog/cost.h"
 #include "tprog/leaf.h"
 
-/* Places in the vector of a leaf: see leaves.c. */
+/* Sums over all leaves, in their order; those that are no rates are named. */
 enum {
-	X_FLOATS = 0,
-	X_INTEGERS = 7,
-	X_CONDITIONS = 14,
-	X_ACCESS = 57,
-	X_ITERATIONS = 161,
-	ACCESS = 18,
-	ACCESSES = 5,
-	COUNTS = 7,
-	X_OWN = PL_TPROG_CDMPP + 30, /* rates, and what stands behind them */
-	RATES = 12,
-	SUM_BEGINS = 11 + RATES,
+	SUM_LEAVES,
+	SUM_ITERATIONS,
+	SUM_MADS,
+	SUM_FUNCTIONS,
+	SUM_FLOATS,
+	SUM_INTEGERS,
+	SUM_CONDITIONS,
+	SUM_BYTES, /* and different bytes, lines, different lines */
+	SUM_RATES = SUM_BYTES + 4,
+	SUM_BEGINS = SUM_RATES + PL_TPROG_RATES,
+	SUM_WORK,
+	SUM_LARGEST,
+	SUM_BEGINS_BY_WORK,
+	SUMS
 };
+_Static_assert(SUMS == PL_TPROG_SUMS, "sums over leaves");
 
 void pl_tprog_set_fini(struct pl_tprog_set *s)
 {
@@ -35,37 +39,63 @@ static double count(float slog)
 	return exp2((double)slog) - 1;
 }
 
+static double iterations(const struct pl_tprog_leaf *l)
+{
+	return count(l->x[PL_TPROG_X_ITERATIONS]);
+}
+
+static double floats(const struct pl_tprog_leaf *l, enum pl_tprog_count of)
+{
+	return count(l->x[PL_TPROG_X_FLOATS + of]);
+}
+
+/* A mad is two operations. */
 static double work_of(const struct pl_tprog_leaf *l)
 {
-	double sum = count(l->x[X_ITERATIONS]) + count(l->x[X_FLOATS]);
+	double sum = iterations(l) + floats(l, PL_TPROG_N_MAD);
 
-	for (int i = 0; i < COUNTS; i++)
-		sum += count(l->x[X_FLOATS + i]);
+	for (int i = 0; i < PL_TPROG_N_COUNTS; i++)
+		sum += floats(l, i);
 	return sum;
 }
 
 static void add_sums(const struct pl_tprog_leaf *l, double *sum)
 {
-	int k = 0;
-
-	sum[k++] += 1;
-	sum[k++] += count(l->x[X_ITERATIONS]);
-	sum[k++] += count(l->x[X_FLOATS]);
-	sum[k++] += count(l->x[X_FLOATS + 5]); /* functions */
-	for (int i = 0; i < COUNTS; i++) {
-		sum[k] += count(l->x[X_FLOATS + i]);
-		sum[k + 1] += count(l->x[X_INTEGERS + i]);
+	sum[SUM_LEAVES] += 1;
+	sum[SUM_ITERATIONS] += iterations(l);
+	sum[SUM_MADS] += floats(l, PL_TPROG_N_MAD);
+	sum[SUM_FUNCTIONS] += floats(l, PL_TPROG_N_FUNCTION);
+	for (int i = 0; i < PL_TPROG_N_COUNTS; i++) {
+		sum[SUM_FLOATS] += floats(l, i);
+		sum[SUM_INTEGERS] += count(l->x[PL_TPROG_X_INTEGERS + i]);
 	}
-	k += 2;
-	sum[k++] += count(l->x[X_CONDITIONS]) + count(l->x[X_CONDITIONS + 1]);
-	for (int a = 0; a < ACCESSES; a++)
-		for (int i = 0; i < 4; i++) /* bytes, different bytes, lines, different lines */
-			sum[k + i] += count(l->x[X_ACCESS + a * ACCESS + 3 + i]);
-	k += 4;
-	for (int i = 0; i < RATES; i++)
-		sum[k++] += (exp2((double)l->x[X_OWN + i]) - PL_TPROG_LEAST_RATE) *
-			    count(l->x[X_ITERATIONS]);
-	sum[k++] += count(l->x[X_OWN + RATES + 3]); /* begins of a parallel loop */
+	sum[SUM_CONDITIONS] +=
+		count(l->x[PL_TPROG_X_CONDITIONS]) + count(l->x[PL_TPROG_X_SELECTIONS]);
+	for (int a = 0; a < PL_TPROG_TOP; a++) {
+		const float *x = l->x + PL_TPROG_X_ACCESS + a * PL_TPROG_A_ENTRIES;
+
+		for (int i = 0; i < SUM_RATES - SUM_BYTES; i++)
+			sum[SUM_BYTES + i] += count(x[PL_TPROG_A_BYTES + i]);
+	}
+	for (int i = 0; i < PL_TPROG_RATES; i++)
+		sum[SUM_RATES + i] +=
+			(exp2((double)l->x[PL_TPROG_X_RATES + i]) - PL_TPROG_LEAST_RATE) *
+			iterations(l);
+	sum[SUM_BEGINS] += count(l->x[PL_TPROG_X_BEGINS]);
+}
+
+static bool is_finite(const float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!isfinite(x[i]))
+			return false;
+	return true;
+}
+
+/* Numbers of another kind are logarithms of how many, not of how many for a unit of work. */
+static bool is_count(int sum)
+{
+	return sum == SUM_LEAVES || sum == SUM_BEGINS || sum == SUM_WORK;
 }
 
 static int add_name(struct pl_tprog_set *s, const char *name, pl_id *id, struct pl_err *err)
@@ -79,6 +109,7 @@ int pl_tprog_set_add(struct pl_tprog_set *s, const struct pl_tprog *p, bool once
 	struct pl_tprog_row row = { .ns = NAN };
 	double sum[PL_TPROG_SUMS] = { 0 }, most = -1;
 	struct pl_tprog_leaf *leaf;
+	bool finite;
 	size_t n;
 	int rc;
 
@@ -100,23 +131,22 @@ int pl_tprog_set_add(struct pl_tprog_set *s, const struct pl_tprog *p, bool once
 		most = work;
 		memcpy(row.x, leaf[i].x, sizeof(leaf[i].x));
 	}
-	if (!(row.work > 0 && isfinite(row.work)))
+	if (!n || !isfinite(row.work))
 		PL_TRY(pl_fail(err, PL_EDATA, "line %u: program \"%s\" %s", p->line, p->name,
-			       row.work > 0 ? "has more work than a number can say"
-					    : "computes nothing"));
-	sum[SUM_BEGINS + 1] = row.work;
-	sum[SUM_BEGINS + 2] = most;
-	sum[SUM_BEGINS + 3] = sum[SUM_BEGINS] * PARALLEL_WORK;
+			       n ? "has more work than a number can say" : "computes nothing"));
+	sum[SUM_WORK] = row.work;
+	sum[SUM_LARGEST] = most;
+	sum[SUM_BEGINS_BY_WORK] = sum[SUM_BEGINS] * PARALLEL_WORK;
 	for (int i = 0; i < PL_TPROG_SUMS; i++)
-		row.x[PL_TPROG_FEATURES + i] = i && i != SUM_BEGINS && i != SUM_BEGINS + 1
-						       ? pl_tprog_rate(sum[i], row.work)
-						       : (float)pl_tprog_slog(sum[i]);
-	for (int i = 0; i < PL_TPROG_COLUMNS; i++)
-		if (!isfinite(row.x[i]))
-			PL_TRY(pl_fail(err, PL_EDATA,
-				       "line %u: program \"%s\" has indices or loops beyond all "
-				       "numbers",
-				       p->line, p->name));
+		row.x[PL_TPROG_FEATURES + i] = is_count(i) ? (float)pl_tprog_slog(sum[i])
+							   : pl_tprog_rate(sum[i], row.work);
+	finite = is_finite(row.x, PL_TPROG_COLUMNS);
+	for (size_t i = 0; i < n; i++)
+		finite &= is_finite(leaf[i].x, PL_TPROG_FEATURES);
+	if (!finite)
+		PL_TRY(pl_fail(err, PL_EDATA,
+			       "line %u: program \"%s\" has indices or loops beyond all numbers",
+			       p->line, p->name));
 	PL_TRY(add_name(s, p->name, &row.program, err));
 	PL_TRY(add_name(s, p->model, &row.model, err));
 	PL_TRY(add_name(s, p->op, &row.op, err));
@@ -143,7 +173,7 @@ int pl_tprog_set_read(struct pl_tprog_set *s, struct pl_in *in, bool once, struc
 
 		rc = pl_tprog_next(r, &p, err);
 		if (rc > 0 && pl_tprog_set_add(s, &p, once, err) < 0)
-			rc = err->code;
+			rc = pl_wrap(err, "%s", pl_in_name(in));
 		pl_tprog_fini(&p);
 	} while (rc > 0);
 	pl_tprog_reader_free(r);

@@ -12,6 +12,11 @@ extern const char *const pl_tprog_update_word[];
 /* Rates are log2(x / iterations + this). */
 #define PL_TPROG_LEAST_RATE 0x1p-10
 
+/* Whole numbers: a value of one, where those that no index of a buffer reaches become one that is
+ * outside of all; and an operation on two (division by 0 is 0). */
+int64_t pl_tprog_whole(double v);
+double pl_tprog_of_whole(unsigned op, int64_t a, int64_t b);
+
 /* Operators between their operands: 0 is not one, and the greater binds the closer. */
 int pl_tprog_binds(unsigned op);
 

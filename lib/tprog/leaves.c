@@ -22,8 +22,7 @@
 
 #include "tprog/leaf.h"
 
-#define CURVE  10
-#define ACCESS 18
+#define CURVE (PL_TPROG_X_ALLOCATION - PL_TPROG_X_CURVE)
 
 enum place { NOWHERE, INNER, MIDDLE, OUTER, REDUCE_ = 3, MIXED = 7, PLACES = 8 };
 
@@ -50,24 +49,7 @@ static double index_at(const struct pl_tprog *p, uint32_t expr, uint32_t loop, d
 		return 0;
 	a = index_at(p, arg[0], loop, value);
 	b = index_at(p, arg[1], loop, value);
-	switch (e->op) {
-	case PL_TPROG_ADD:
-		return a + b;
-	case PL_TPROG_SUB:
-		return a - b;
-	case PL_TPROG_MUL:
-		return a * b;
-	case PL_TPROG_DIV:
-		return b != 0 ? floor(a / b) : 0;
-	case PL_TPROG_MOD:
-		return b != 0 ? a - b * floor(a / b) : 0;
-	case PL_TPROG_MAX:
-		return fmax(a, b);
-	case PL_TPROG_MIN:
-		return fmin(a, b);
-	default:
-		return 0;
-	}
+	return pl_tprog_of_whole(e->op, pl_tprog_whole(a), pl_tprog_whole(b));
 }
 
 static void set_steps(const struct pl_tprog_nest *f, struct pl_tprog_access *a, uint32_t arg)
@@ -105,13 +87,26 @@ static double touched(const struct pl_tprog_nest *f, const struct pl_tprog_acces
 	return n;
 }
 
-static double all_touched(const struct pl_tprog_nest *f, int from)
+/* The same of all buffers, for each loop; the ranges of indices grow from loop to loop. */
+static void find_touched(struct pl_tprog_nest *f)
 {
-	double sum = 0;
+	memset(f->touched, 0, sizeof(f->touched));
+	for (size_t i = 0; i < f->n_accesses; i++) {
+		const struct pl_tprog_access *a = &f->access[i];
+		const struct pl_tprog_buffer *b = &f->p->buffer[a->buffer];
+		double range[PL_TPROG_DIMS] = { 1, 1, 1, 1, 1, 1, 1, 1 };
 
-	for (size_t i = 0; i < f->n_accesses; i++)
-		sum += touched(f, &f->access[i], from);
-	return sum;
+		for (int from = f->n; from >= 0; from--) {
+			double n = sizeof(float);
+
+			for (int d = 0; d < b->n_dims; d++) {
+				if (from < f->n)
+					range[d] += fabs(a->step[from][d]) * (f->extent[from] - 1);
+				n *= fmin(range[d], (double)b->dim[d]);
+			}
+			f->touched[from] += n;
+		}
+	}
 }
 
 /* By how many numbers the place in memory changes with the loop. */
@@ -232,40 +227,90 @@ static bool find_loop_reuse(const struct pl_tprog_nest *f, struct pl_tprog_acces
 			continue;
 		a->reuse = 0;
 		a->away_iterations = f->inner[l + 1];
-		a->away_bytes = all_touched(f, l + 1);
+		a->away_bytes = f->touched[l + 1];
 		a->uses = f->extent[l];
 		return true;
 	}
 	return false;
 }
 
-static bool uses_buffer(const struct pl_tprog *p, uint32_t expr, uint32_t buffer)
+/* Calls each() for each buffer that an expression reads. */
+static void each_read(const struct pl_tprog *p, uint32_t expr,
+		      void (*each)(struct pl_tprog_users *u, uint32_t buffer, uint32_t store),
+		      struct pl_tprog_users *u, uint32_t store)
 {
 	const struct pl_tprog_expr *e = &p->expr[expr];
-	bool found = e->op == PL_TPROG_LOAD && e->ref == buffer;
 
-	for (uint32_t i = 0; i < e->n_args && !found; i++)
-		found = uses_buffer(p, p->arg[e->arg + i], buffer);
-	return found;
+	if (e->op == PL_TPROG_LOAD)
+		each(u, e->ref, store);
+	for (uint32_t i = 0; i < e->n_args; i++)
+		each_read(p, p->arg[e->arg + i], each, u, store);
 }
 
-/* Another store that works on the buffer: how many loops it has in common with this one. */
+static void count_user(struct pl_tprog_users *u, uint32_t buffer, uint32_t store)
+{
+	(void)store;
+	u->first[buffer + 1]++;
+}
+
+static void put_user(struct pl_tprog_users *u, uint32_t buffer, uint32_t store)
+{
+	u->store[u->first[buffer]++] = store;
+}
+
+static int find_users(const struct pl_tprog *p, struct pl_tprog_users *u, struct pl_err *err)
+{
+	PL_CHECK(pl_alloc(&u->first, p->n_buffers + 2, sizeof(*u->first), err));
+	PL_CHECK(pl_alloc(&u->store, p->n_exprs + p->n_nodes + 1, sizeof(*u->store), err));
+	for (int round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < p->n_nodes; i++) {
+			const struct pl_tprog_node *x = &p->node[i];
+
+			if (x->kind != PL_TPROG_STORE)
+				continue;
+			(round ? put_user : count_user)(u, x->buffer, i);
+			each_read(p, x->value, round ? put_user : count_user, u, i);
+		}
+		for (size_t b = 0; b < p->n_buffers && !round; b++)
+			u->first[b + 1] += u->first[b];
+	}
+	/* put_user() has moved each to its end, where the next one begins */
+	memmove(u->first + 1, u->first, p->n_buffers * sizeof(*u->first));
+	u->first[0] = 0;
+	return 0;
+}
+
+/* Loops that the store and this one have in common. */
+static int common_loops(const struct pl_tprog_nest *f, uint32_t store)
+{
+	int n = 0;
+
+	while (n < f->n && f->loop[n] < store && store < f->p->node[f->loop[n]].end)
+		n++;
+	return n;
+}
+
+/* Another store that works on the buffer: how many loops it has in common with this one, which are
+ * most for the nearest ones before and behind it; -1: there is none. */
 static int shared_loops(const struct pl_tprog_nest *f, uint32_t buffer)
 {
+	const uint32_t *v = f->users.store;
+	uint32_t low = f->users.first[buffer], end = f->users.first[buffer + 1], high = end;
 	int most = -1;
 
-	for (uint32_t i = 0; i < f->p->n_nodes; i++) {
-		const struct pl_tprog_node *x = &f->p->node[i];
-		int n = 0;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
 
-		if (x->kind != PL_TPROG_STORE || i == f->node ||
-		    (x->buffer != buffer && !uses_buffer(f->p, x->value, buffer)))
-			continue;
-		while (n < f->n && f->loop[n] < i && i < f->p->node[f->loop[n]].end)
-			n++;
-		most = n > most ? n : most;
+		if (v[middle] < f->node)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	return most;
+	if (low > f->users.first[buffer])
+		most = common_loops(f, v[low - 1]);
+	while (low < end && v[low] == f->node)
+		low++;
+	return low < end ? (int)pl_max_i64(most, common_loops(f, v[low])) : most;
 }
 
 static void describe_access(const struct pl_tprog_nest *f, struct pl_tprog_access *a)
@@ -291,7 +336,7 @@ static void describe_access(const struct pl_tprog_nest *f, struct pl_tprog_acces
 		return;
 	a->reuse = 1;
 	a->away_iterations = f->inner[common];
-	a->away_bytes = all_touched(f, common);
+	a->away_bytes = f->touched[common];
 	a->uses = 1;
 }
 
@@ -307,26 +352,26 @@ static int by_lines(const void *pa, const void *pb)
 static void put_access(const struct pl_tprog_access *a, float *x)
 {
 	double uses = a->uses > 0 ? a->uses : 1;
-	const double v[ACCESS] = { a->reads && !a->writes,
-				   a->writes && !a->reads,
-				   a->reads && a->writes,
-				   pl_tprog_slog(a->bytes),
-				   pl_tprog_slog(a->unique),
-				   pl_tprog_slog(a->lines),
-				   pl_tprog_slog(a->unique_lines),
-				   a->reuse == 0,
-				   a->reuse == 1,
-				   a->reuse == 2,
-				   pl_tprog_slog(a->away_iterations),
-				   pl_tprog_slog(a->away_bytes),
-				   pl_tprog_slog(a->uses),
-				   pl_tprog_slog(a->bytes / uses),
-				   pl_tprog_slog(a->unique / uses),
-				   pl_tprog_slog(a->lines / uses),
-				   pl_tprog_slog(a->unique_lines / uses),
-				   pl_tprog_slog(a->stride) };
+	const double v[PL_TPROG_A_ENTRIES] = { a->reads && !a->writes,
+					       a->writes && !a->reads,
+					       a->reads && a->writes,
+					       pl_tprog_slog(a->bytes),
+					       pl_tprog_slog(a->unique),
+					       pl_tprog_slog(a->lines),
+					       pl_tprog_slog(a->unique_lines),
+					       a->reuse == 0,
+					       a->reuse == 1,
+					       a->reuse == 2,
+					       pl_tprog_slog(a->away_iterations),
+					       pl_tprog_slog(a->away_bytes),
+					       pl_tprog_slog(a->uses),
+					       pl_tprog_slog(a->bytes / uses),
+					       pl_tprog_slog(a->unique / uses),
+					       pl_tprog_slog(a->lines / uses),
+					       pl_tprog_slog(a->unique_lines / uses),
+					       pl_tprog_slog(a->stride) };
 
-	for (int i = 0; i < ACCESS; i++)
+	for (int i = 0; i < PL_TPROG_A_ENTRIES; i++)
 		x[i] = (float)v[i];
 }
 
@@ -397,7 +442,7 @@ static void put_curve(const struct pl_tprog_nest *f, float *x)
 		int from = f->n - i;
 
 		ops[i] = log2(fmax(1, operations(f) * f->inner[from]));
-		bytes[i] = log2(fmax(1, all_touched(f, from)));
+		bytes[i] = log2(fmax(1, f->touched[from]));
 	}
 	for (int k = 0, i = 0; k < CURVE; k++) {
 		double at = ops[f->n] * (k + 1) / CURVE, share;
@@ -430,34 +475,31 @@ static void put_allocation(const struct pl_tprog_nest *f, float *x)
 static void put_features(struct pl_tprog_nest *f, float *out)
 {
 	static const uint8_t bound[] = { PL_TPROG_VECTORIZE, PL_TPROG_UNROLL, PL_TPROG_PARALLEL };
+	float *x = out + PL_TPROG_X_BOUND;
 	bool gpu = false;
-	float *x = out;
 
-	for (int i = 0; i < PL_TPROG_N_COUNTS; i++)
-		*x++ = (float)pl_tprog_slog(f->floats[i] * f->inner[0]);
-	for (int i = 0; i < PL_TPROG_N_COUNTS; i++)
-		*x++ = (float)pl_tprog_slog(f->integers[i] * f->inner[0]);
-	*x++ = (float)pl_tprog_slog(f->conditions * f->inner[0]);
-	*x++ = (float)pl_tprog_slog(f->selections * f->inner[0]);
+	for (int i = 0; i < PL_TPROG_N_COUNTS; i++) {
+		out[PL_TPROG_X_FLOATS + i] = (float)pl_tprog_slog(f->floats[i] * f->inner[0]);
+		out[PL_TPROG_X_INTEGERS + i] = (float)pl_tprog_slog(f->integers[i] * f->inner[0]);
+	}
+	out[PL_TPROG_X_CONDITIONS] = (float)pl_tprog_slog(f->conditions * f->inner[0]);
+	out[PL_TPROG_X_SELECTIONS] = (float)pl_tprog_slog(f->selections * f->inner[0]);
 	for (size_t i = 0; i < PL_LEN(bound); i++)
 		x = put_bound(f, bound[i], x);
 	for (int l = 0; l < f->n; l++)
 		gpu |= f->p->node[f->loop[l]].bind >= PL_TPROG_BLOCK_X;
+	x = out + PL_TPROG_X_GPU;
 	*x++ = gpu;
 	for (unsigned b = PL_TPROG_BLOCK_X; b <= PL_TPROG_VTHREAD; b++)
 		*x++ = (float)pl_tprog_slog(gpu ? extent_of(f, b) : 0);
 	pl_sort(f->access, f->n_accesses, sizeof(*f->access), by_lines);
-	for (size_t i = 0; i < PL_TPROG_TOP; i++, x += ACCESS)
-		if (i < f->n_accesses)
-			put_access(&f->access[i], x);
-	put_curve(f, x);
-	x += CURVE;
-	put_allocation(f, x);
-	x += 4;
-	*x++ = (float)pl_tprog_slog(f->inner[0]);
-	*x++ = (float)pl_tprog_slog(f->n);
-	*x++ = 0;
-	pl_tprog_put_own(f, x);
+	for (size_t i = 0; i < PL_TPROG_TOP && i < f->n_accesses; i++)
+		put_access(&f->access[i], out + PL_TPROG_X_ACCESS + i * PL_TPROG_A_ENTRIES);
+	put_curve(f, out + PL_TPROG_X_CURVE);
+	put_allocation(f, out + PL_TPROG_X_ALLOCATION);
+	out[PL_TPROG_X_ITERATIONS] = (float)pl_tprog_slog(f->inner[0]);
+	out[PL_TPROG_X_ITERATIONS + 1] = (float)pl_tprog_slog(f->n);
+	pl_tprog_put_own(f, out + PL_TPROG_CDMPP);
 }
 
 static void begin_leaf(struct pl_tprog_nest *f, uint32_t node)
@@ -495,14 +537,16 @@ int pl_tprog_leaves(const struct pl_tprog *p, struct pl_tprog_leaf **out, size_t
 
 	for (uint32_t i = 0; i < p->n_nodes; i++)
 		leaves += p->node[i].kind == PL_TPROG_STORE;
-	PL_TRY(pl_alloc(&v, leaves + 1, sizeof(*v), err));
 	*n = 0;
+	PL_TRY(pl_alloc(&v, leaves + 1, sizeof(*v), err));
+	PL_TRY(find_users(p, &f.users, err));
 	for (uint32_t i = 0; i < p->n_nodes; i++, place++) {
 		const struct pl_tprog_node *x = &p->node[i];
 
 		if (x->kind == PL_TPROG_STORE) {
 			begin_leaf(&f, i);
 			PL_TRY(err->code);
+			find_touched(&f);
 			for (size_t k = 0; k < f.n_accesses; k++)
 				describe_access(&f, &f.access[k]);
 			v[*n].node = i;
@@ -517,6 +561,8 @@ int pl_tprog_leaves(const struct pl_tprog *p, struct pl_tprog_leaf **out, size_t
 out:
 	pl_free(v);
 	pl_free(f.access);
+	pl_free(f.users.first);
+	pl_free(f.users.store);
 	return rc < 0 ? rc : 0;
 }
 

@@ -11,6 +11,8 @@
 #define NAME_MOST    128
 #define NODES_MOST   4096
 #define EXPRS_MOST   (1u << 16)
+#define NESTED_MOST  2048 /* operations in one another: functions call themselves for each */
+#define BUFFERS_MOST 1024
 #define DEPTH_MOST   64
 #define EXTENT_MOST  ((int64_t)1 << 31)
 #define NUMBERS_MOST ((int64_t)1 << 36)
@@ -56,6 +58,22 @@ void pl_tprog_fini(struct pl_tprog *p)
 	memset(p, 0, sizeof(*p));
 }
 
+/* Lines become texts, which a byte 0 would end. */
+static int check_text(const struct pl_buf *b, const char *name, struct pl_err *err)
+{
+	const uint8_t *zero = b->n ? memchr(b->p, 0, b->n) : NULL, *begin = zero;
+	size_t line = 1;
+
+	if (!zero)
+		return 0;
+	while (begin > b->p && begin[-1] != '\n')
+		begin--;
+	for (const uint8_t *s = b->p; s < begin; s++)
+		line += *s == '\n';
+	return pl_fail(err, PL_EDATA, "%s: line %zu, column %zu: a byte 0, which no text has", name,
+		       line, (size_t)(zero - begin) + 1);
+}
+
 int pl_tprog_reader_new(struct pl_in *in, struct pl_tprog_reader **out, struct pl_err *err)
 {
 	struct pl_tprog_reader *r;
@@ -64,6 +82,7 @@ int pl_tprog_reader_new(struct pl_in *in, struct pl_tprog_reader **out, struct p
 	*out = NULL;
 	PL_CHECK(pl_alloc(&r, 1, sizeof(*r), err));
 	PL_TRY(pl_in_read_all(in, FILE_MOST, &r->text, err));
+	PL_TRY(check_text(&r->text, pl_in_name(in), err));
 	PL_TRY(pl_buf_put(&r->text, "", 1, err));
 	r->name = pl_strdup(pl_in_name(in));
 	PL_TRY(r->name ? 0 : pl_fail(err, PL_ENOMEM, "out of memory"));
@@ -217,6 +236,13 @@ static uint32_t add_expr(struct pl_tprog_reader *r, const struct pl_tprog_expr *
 		return 0;
 	}
 	e.arg = (uint32_t)p->n_args;
+	e.depth = 1;
+	for (uint32_t i = 0; i < e.n_args; i++)
+		e.depth = (uint16_t)pl_max_i64(e.depth, p->expr[arg[i]].depth + 1);
+	if (e.depth > NESTED_MOST) {
+		bad(r, "more than %d operations in one another", NESTED_MOST);
+		return 0;
+	}
 	for (uint32_t i = 0; i < e.n_args; i++)
 		if (pl_append(&p->arg, &p->n_args, &p->cap_args, &arg[i], sizeof(*arg), r->err) < 0)
 			return 0;
@@ -444,6 +470,8 @@ static void take_buffer(struct pl_tprog_reader *r, uint32_t node)
 		bad(r, "the dimensions of the buffer should be here, 1 to %d of them",
 		    PL_TPROG_DIMS);
 	b.shared = node != PL_NONE && take(r, "shared");
+	if (p->n_buffers >= BUFFERS_MOST)
+		bad(r, "more than %d buffers in a program", BUFFERS_MOST);
 	if (!r->err->code &&
 	    pl_append(&p->buffer, &p->n_buffers, &p->cap_buffers, &b, sizeof(b), r->err) < 0)
 		return;

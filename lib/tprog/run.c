@@ -15,8 +15,7 @@ struct machine {
 
 static double value_of(struct machine *m, uint32_t expr);
 
-/* Numbers that no index of a buffer reaches become one that is outside of all. */
-static int64_t integer(double v)
+int64_t pl_tprog_whole(double v)
 {
 	return v > 0x1p53 ? (int64_t)1 << 53 : v < -0x1p53 ? -((int64_t)1 << 53) : (int64_t)v;
 }
@@ -28,7 +27,7 @@ static float *element(struct machine *m, uint32_t buffer, uint32_t arg)
 	int64_t index[PL_TPROG_DIMS];
 
 	for (int d = 0; d < b->n_dims; d++) {
-		index[d] = integer(value_of(m, m->p->arg[arg + (uint32_t)d]));
+		index[d] = pl_tprog_whole(value_of(m, m->p->arg[arg + (uint32_t)d]));
 		if (index[d] >= 0 && index[d] < b->dim[d])
 			continue;
 		if (!m->err->code)
@@ -41,7 +40,7 @@ static float *element(struct machine *m, uint32_t buffer, uint32_t arg)
 	return m->memory[buffer] + pl_tprog_place(b, index);
 }
 
-static double of_integers(unsigned op, int64_t a, int64_t b)
+double pl_tprog_of_whole(unsigned op, int64_t a, int64_t b)
 {
 	switch (op) {
 	case PL_TPROG_ADD:
@@ -113,8 +112,8 @@ static double value_of(struct machine *m, uint32_t expr)
 		return value_of(m, arg[value_of(m, arg[0]) != 0 ? 1 : 2]);
 	default:
 		if (e->integer)
-			return of_integers(e->op, integer(value_of(m, arg[0])),
-					   integer(value_of(m, arg[1])));
+			return pl_tprog_of_whole(e->op, pl_tprog_whole(value_of(m, arg[0])),
+						 pl_tprog_whole(value_of(m, arg[1])));
 		return of_floats(e->op, (float)value_of(m, arg[0]),
 				 e->n_args > 1 ? (float)value_of(m, arg[1]) : 0);
 	}

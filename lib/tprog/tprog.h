@@ -61,6 +61,7 @@ enum pl_tprog_expr_op { PL_TPROG_EXPRS(PL_TPROG_NUMBER_) PL_TPROG_EXPRS_ };
 struct pl_tprog_expr {
 	uint8_t op;
 	bool integer;
+	uint16_t depth;	      /* of the operations in one another, 1: no operation */
 	uint32_t ref;	      /* LOOP: a node; LOAD: a buffer */
 	uint32_t arg, n_args; /* operands or indices: program.arg[arg ..] */
 	double number;	      /* NUMBER */

@@ -116,7 +116,16 @@ status 3 "a file that ends in the middle of a program" "$BIN/predict" --measure 
 { echo 'paceline-tprog 1'; echo 'program huge'; echo 'buffer A float32 1'; awk 'BEGIN { for (i = 0; i < 40; i++) print "for i" i " 2147483648" }'
 	echo 'A[0] = 1.0'; awk 'BEGIN { for (i = 0; i < 40; i++) print "end" }'; } >huge.tprog
 status 3 "a program of endless work" "$BIN/predict" -m small.model huge.tprog
-says 'huge' "... is named"
+says 'huge.tprog: line 2: program "huge" has more work' "... is named, with file and line"
+printf 'paceline-tprog 1\nprogram a\nbuffer A float32 4\nA[0] = 1.0\n\0program b\nbuffer A float32 4\nA[1] = 1.0\n' >zero.tprog
+status 3 "a byte 0" "$BIN/predict" -m small.model zero.tprog
+says 'zero.tprog: line 5, column 1: a byte 0' "... does not end the file without a word"
+awk 'BEGIN { print "paceline-tprog 1\nprogram deep\nbuffer A float32 4"; printf "A[0] = 1.0"; for (i = 0; i < 30000; i++) printf " + 1.0"; print "" }' >deep.tprog
+status 3 "thirty thousand operations in one another" "$BIN/predict" -m small.model deep.tprog
+says 'deep.tprog: line 4, column .*: more than 2048 operations' "... are too many"
+awk 'BEGIN { print "paceline-tprog 1\nprogram wide"; for (i = 0; i < 30000; i++) print "buffer A" i " float32 4"; print "A0[0] = 1.0" }' >wide.tprog
+status 3 "thirty thousand buffers" "$BIN/predict" -m small.model wide.tprog
+says 'wide.tprog: line 1027, column .*: more than 1024 buffers' "... are too many"
 printf 'conv in=1 out=1 size=3 kernel=5\n' >bad.tasks
 status 3 "a kernel larger than its image" "$BIN/predict" --measure bad.tasks
 says 'bad.tasks: line 1' "... is named with file and line"
