@@ -25,7 +25,7 @@ struct config {
 /* The tables, data sheets and the model that the command line names. */
 struct work {
 	const struct config *c;
-	struct pl_in *in; /* the model, when find_schema() has opened it; NULL */
+	struct pl_in *in;	       /* the model, when find_schema() has opened it; NULL */
 	struct pl_kernel_model *model; /* NULL: none */
 	struct pl_schema *schema;
 	struct pl_devices devices;
@@ -59,7 +59,8 @@ int measure_programs(const struct work *w, struct pl_out *out, struct pl_err *er
 /* program_models.c: learn from tensor programs, predict them, choose among them: what c says. */
 bool is_of_programs(const struct config *c);
 bool shows(const struct config *c); /* predict.c: is the operand a model that is shown? */
-/* Opens the model, and sets c->schema where that says it. A model may be a pipe: it is opened once. */
+/* Opens the model, and sets c->schema where that says it. A model may be a pipe: it is opened once.
+ */
 void find_schema(struct work *w, struct config *c);
 /* The model that find_schema() has opened, or PL_EIO, which says why it could not. */
 int open_model(struct work *w, struct pl_in **in, struct pl_err *err) PL_MUST;

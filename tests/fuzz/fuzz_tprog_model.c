@@ -1,9 +1,10 @@
 /*
- * Models of tensor programs: what is read can be written, reads back as the same bytes, and predicts.
+ * Models of tensor programs: what is read can be written, reads back as the same bytes, and
+ * predicts.
  *
  * An input that does not begin with the container is a list of blocks, which are put into one: four
- * letters, their length as two bytes, and the bytes. Four more bytes in front of them, if the length
- * has its highest bit, say how many zeros follow behind them: the parameters of a network.
+ * letters, their length as two bytes, and the bytes. Four more bytes in front of them, if the
+ * length has its highest bit, say how many zeros follow behind them: the parameters of a network.
  */
 #include <string.h>
 
@@ -12,10 +13,11 @@
 
 #define ZEROS_MOST (1u << 20)
 
-static const char program[] = "paceline-tprog 1\nprogram p model=m op=dense\nbuffer A float32 4 8\n"
-			      "buffer B float32 8 8\nbuffer C float32 4 8\nfor i 4 parallel\n"
-			      "for k 8 reduce\nfor j 8 vectorize\nC[i, j] += A[i, k] * B[k, j]\nend\n"
-			      "end\nend\nmeasured box 900\n";
+static const char program[] =
+	"paceline-tprog 1\nprogram p model=m op=dense\nbuffer A float32 4 8\n"
+	"buffer B float32 8 8\nbuffer C float32 4 8\nfor i 4 parallel\n"
+	"for k 8 reduce\nfor j 8 vectorize\nC[i, j] += A[i, k] * B[k, j]\nend\n"
+	"end\nend\nmeasured box 900\n";
 
 static int read_model(const uint8_t *data, size_t size, struct pl_tprog_model **m)
 {

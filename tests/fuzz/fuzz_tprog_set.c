@@ -1,5 +1,5 @@
-/* Sets of tensor programs: vectors are finite, work is above 0, and small programs can be carried out
- * and written as C. */
+/* Sets of tensor programs: vectors are finite, work is above 0, and small programs can be carried
+ * out and written as C. */
 #include <math.h>
 #include <string.h>
 
