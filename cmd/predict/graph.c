@@ -94,29 +94,40 @@ static int find_op(struct filler *f, const struct pl_shape *x, uint32_t node, ui
 	return pl_append(&f->known, &f->n, &f->cap, &of, sizeof(of), err);
 }
 
-static bool many(const struct pl_kernel_time *from, double n, struct pl_kernel_time *t)
+/* The sample that stands for a node, of which it takes so many; PL_NONE: the model does not know
+ * its operation. */
+static uint32_t sample_of(const struct filler *f, const struct pl_shape *x, uint32_t node,
+			  double *times)
 {
-	*t = *from;
-	t->ns *= n;
-	t->lo_ns *= n;
-	t->hi_ns *= n;
-	t->floor_ns *= n;
-	return !isnan(t->ns);
+	const uint32_t key[2] = { x->name[node], x->work[node] };
+	const struct known *of =
+		&f->known[pl_intern_find(&f->seen, (const char *)key, sizeof(key))];
+
+	*times = 1;
+	if (of->own != PL_NONE && f->t[of->own].flag != PL_KERNEL_UNKNOWN)
+		return isnan(f->t[of->own].ns) ? PL_NONE : of->own;
+	*times = of->count;
+	if (of->kernel != PL_NONE && !isnan(f->t[of->kernel].ns))
+		return of->kernel;
+	*times = 1;
+	return of->bytes != PL_NONE && !isnan(f->t[of->bytes].ns) ? of->bytes : PL_NONE;
 }
 
 /* The time of a node; false: the model does not know its operation. */
 static bool time_of(const struct filler *f, const struct pl_shape *x, uint32_t node,
 		    struct pl_kernel_time *t)
 {
-	const uint32_t key[2] = { x->name[node], x->work[node] };
-	const struct known *of =
-		&f->known[pl_intern_find(&f->seen, (const char *)key, sizeof(key))];
+	double times;
+	uint32_t sample = sample_of(f, x, node, &times);
 
-	if (of->own != PL_NONE && f->t[of->own].flag != PL_KERNEL_UNKNOWN)
-		return many(&f->t[of->own], 1, t);
-	if (of->kernel != PL_NONE && many(&f->t[of->kernel], of->count, t))
-		return true;
-	return of->bytes != PL_NONE && many(&f->t[of->bytes], 1, t);
+	if (sample == PL_NONE)
+		return false;
+	*t = f->t[sample];
+	t->ns *= times;
+	t->lo_ns *= times;
+	t->hi_ns *= times;
+	t->floor_ns *= times;
+	return true;
 }
 
 static int find_times(struct filler *f, struct pl_err *err)
@@ -229,6 +240,33 @@ static int write_graph(struct filler *f, const struct pl_edit *e, struct pl_out 
 	return rc;
 }
 
+/* What makes the times of all operations together, in place of the graph. */
+static int explain_graph(const struct filler *f, struct pl_out *out, struct pl_err *err)
+{
+	struct pl_writer to;
+	double *times, n;
+	int rc;
+
+	PL_CHECK(pl_alloc(&times, f->s.n + 1, sizeof(*times), err));
+	for (uint32_t i = 0; i < f->g.n_steps; i++) {
+		const struct pl_shape *x = &f->g.shape[f->g.step[i].shape];
+
+		for (uint32_t k = 0; k < x->n_nodes; k++) {
+			uint32_t sample = is_predicted(x, k) ? sample_of(f, x, k, &n) : PL_NONE;
+
+			if (sample != PL_NONE)
+				times[sample] += n;
+		}
+	}
+	pl_write_init(&to, out, 0);
+	rc = pl_kernel_explain_all(f->w->model, &f->s, f->s.v, times, f->s.n, &to, err);
+	if (rc >= 0)
+		rc = pl_write_end(&to, err);
+	pl_write_fini(&to);
+	pl_free(times);
+	return rc;
+}
+
 int fill_graph(const struct work *w, struct pl_out *out, struct pl_err *err)
 {
 	struct filler f = { .w = w };
@@ -242,6 +280,10 @@ int fill_graph(const struct work *w, struct pl_out *out, struct pl_err *err)
 	pl_graph_init(&f.g);
 	PL_TRY(pl_derive_read(in, w->pool, &f.g, err));
 	PL_TRY(find_times(&f, err));
+	if (w->c->explain) {
+		rc = explain_graph(&f, out, err);
+		goto out;
+	}
 	s = pl_sim_new(&f.g, err);
 	PL_TRY(s ? 0 : err->code);
 	PL_TRY(pl_sim_edit(s, 0, f.g.n_steps, &e, err));

@@ -134,7 +134,7 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if (c->adapt && argc)
 		return pl_fail(err, PL_EUSAGE,
 			       "--adapt takes one table; put the rows of %s into it", argv[0]);
-	if (c->to == OUT_GRAPH && (verbs || shows(c) || argc > 1))
+	if (c->to == OUT_GRAPH && (verbs > c->explain || shows(c) || argc > 1))
 		return pl_fail(err, PL_EUSAGE, "-O graph goes with -m and one graph");
 	if (c->to && !errors && c->to != OUT_CSV && c->to != OUT_GRAPH)
 		return pl_fail(err, PL_EUSAGE, "predictions are written as csv, or as a graph");
@@ -294,7 +294,8 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	find_schema(&w, c);
 	PL_TRY(check(c, argc, argv, err));
 	/* before the work: what cannot be written should be known at once */
-	out = pl_out_open(c->c.output, c->train || c->adapt || c->to == OUT_GRAPH, err);
+	out = pl_out_open(c->c.output, c->train || c->adapt || (c->to == OUT_GRAPH && !c->explain),
+			  err);
 	PL_TRY(out ? 0 : err->code);
 	if (c->measure) {
 		w.device_name = c->device.n ? c->device.v[0] : "this";
@@ -308,14 +309,14 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	}
 	PL_TRY(open_work(&w, err));
 	if (is_of_programs(c))
-		rc = use_programs(&w, out, err);
+		rc = use_programs(&w, argc, out, err);
 	else if (c->train)
 		rc = train(&w, &s, out, err);
 	else if (c->adapt)
 		rc = adapt(&w, &s, out, err);
 	else if (c->eval || c->cross)
 		rc = errors(&w, &s, out, err);
-	else if (c->explain && !argc)
+	else if (c->explain && !argc && c->to != OUT_GRAPH)
 		rc = explain_model(&w, out, err);
 	else if (c->to == OUT_GRAPH)
 		rc = fill_graph(&w, out, err);

@@ -50,7 +50,8 @@ int read_table(const struct work *w, const char *path, const char *device, struc
 /* query.c: predictions for the rows of the tables, as CSV or explained. */
 int answer_queries(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
 
-/* graph.c: the graph that is the operand, with the durations that the model predicts. */
+/* graph.c: the graph that is the operand, with the durations that the model predicts; or what makes
+ * them (--explain). */
 int fill_graph(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
 
 /* programs.c: tensor programs of the operations of c->measure, measured here. */
@@ -65,7 +66,8 @@ void find_schema(struct work *w, struct config *c);
 /* The model that find_schema() has opened, or PL_EIO, which says why it could not. */
 int open_model(struct work *w, struct pl_in **in, struct pl_err *err) PL_MUST;
 int check_programs(const struct config *c, int argc, char **argv, struct pl_err *err) PL_MUST;
-int use_programs(struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
+/* argc: of the command line, 0: standard input is read. */
+int use_programs(struct work *w, int argc, struct pl_out *out, struct pl_err *err) PL_MUST;
 
 /* errors.c */
 int write_errors(const struct work *w, const struct pl_samples *s, const struct pl_kernel_time *t,

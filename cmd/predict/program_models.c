@@ -99,9 +99,6 @@ int check_programs(const struct config *c, int argc, char **argv, struct pl_err 
 			       "--choose takes a number above 0, and nothing else is done");
 	if (c->choose > 0 && (!argc || !strcmp(argv[0], "-")))
 		return pl_fail(err, PL_EUSAGE, "--choose reads its files twice: name them");
-	if (c->explain && argc)
-		return pl_fail(err, PL_EUSAGE,
-			       "--explain shows a model of tensor programs; leave out %s", argv[0]);
 	if (c->cross == PL_EVAL_SHAPE)
 		return pl_fail(err, PL_EUSAGE,
 			       "programs are left out by --cross device, model or op");
@@ -223,13 +220,24 @@ static int answer(struct models *m, struct pl_out *out, struct pl_err *err)
 	return rc;
 }
 
-static int explain(struct models *m, struct pl_out *out, struct pl_err *err)
+/* The model, or, where files are named, each of their programs. */
+static int explain(struct models *m, bool programs, struct pl_out *out, struct pl_err *err)
 {
 	struct pl_writer w;
 	int rc;
 
+	if (programs) {
+		PL_CHECK(read_files(m, true, err));
+		PL_CHECK(pl_tprog_apply(m->model, &m->set, m->t, err));
+	}
 	pl_write_init(&w, out, 0);
-	pl_tprog_explain(m->model, &w);
+	if (!programs)
+		pl_tprog_explain(m->model, &w);
+	for (size_t i = 0; i < m->set.n; i++) {
+		if (i)
+			pl_write_text(&w, "\n");
+		pl_tprog_explain_row(m->model, &m->set, i, &m->t[i], &w);
+	}
 	rc = pl_write_end(&w, err);
 	pl_write_fini(&w);
 	return rc;
@@ -369,7 +377,7 @@ static int read_model(struct models *m, struct work *w, struct pl_err *err)
 	return rc;
 }
 
-int use_programs(struct work *w, struct pl_out *out, struct pl_err *err)
+int use_programs(struct work *w, int argc, struct pl_out *out, struct pl_err *err)
 {
 	const struct config *c = w->c;
 	struct models m = { .w = w };
@@ -388,7 +396,7 @@ int use_programs(struct work *w, struct pl_out *out, struct pl_err *err)
 	else if (c->eval || c->cross)
 		rc = errors(&m, out, err);
 	else if (c->explain || shows(c))
-		rc = explain(&m, out, err);
+		rc = explain(&m, c->explain && argc, out, err);
 	else
 		rc = answer(&m, out, err);
 out:

@@ -1,5 +1,8 @@
 /* What makes the time of an operation, and which features matter to a model. */
+#include "core/sort.h"
 #include "kernel/model_internal.h"
+
+#define LEAST 0.01  /* shares and factors below are not shown */
 
 static void write_name(struct pl_writer *w, const struct pl_kernel_model *m, const struct part *p)
 {
@@ -109,4 +112,104 @@ int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *
 	if (fabs(log(t.factor) - base) >= 0.005)
 		pl_write_format(w, "    x %.3f  this device\n", t.factor / exp(base));
 	return 0;
+}
+
+/* ---- many operations ------------------------------------------------------------------------- */
+
+struct total { /* of the operations of one name */
+	pl_id op;
+	uint8_t family;
+	double times, ns, floor_ns, compute_ns, memory_ns;
+	double part[PL_FEATURES]; /* sums of |logarithm| ns */
+};
+
+static int by_time(const void *pa, const void *pb)
+{
+	const struct total *a = pa, *b = pb;
+	int c = PL_COMPARE(b->ns, a->ns);
+
+	return c ? c : PL_COMPARE(a->op, b->op);
+}
+
+static void add_to_total(const struct pl_kernel_model *m, const struct pl_samples *s,
+			 const struct pl_sample *x, const struct pl_kernel_time *t, double times,
+			 struct total *to)
+{
+	const char *name = s->op.str[x->k.op];
+	pl_id op = pl_intern_find(&m->op, name, s->op.len[x->k.op]);
+	const struct part *p = x->known ? pl_kernel_part(m, op, x->k.family, x->k.type) : NULL;
+	const struct pl_device *d = &s->devices.v[x->device];
+	double part[PL_FEATURES] = { 0 }, ns = t->ns * times;
+	float row[PL_FEATURES];
+	struct pl_tile tile = { 0 };
+	struct pl_physics bounds;
+
+	to->op = x->k.op;
+	to->family = x->k.family;
+	to->times += times;
+	to->ns += ns;
+	to->floor_ns += t->floor_ns * times;
+	to->compute_ns += t->compute_ns * times;
+	to->memory_ns += t->memory_ns * times;
+	if (!p || !m->learner->explain)
+		return;
+	if (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV)
+		tile = pl_tiles_choose(&p->tiles, &x->k, d);
+	pl_kernel_features(&x->k, d, &m->rates, tile, &bounds, row);
+	m->learner->explain(p->learned, row, part);
+	for (int i = 0; i < PL_FEATURES; i++)
+		to->part[i] += fabs(part[i]) * ns;
+}
+
+static void write_total(struct pl_writer *w, const struct pl_samples *s, struct total *t,
+			double all)
+{
+	bool taken[PL_FEATURES] = { false };
+	double sum = 0;
+	int f;
+
+	pl_write_format(w,
+			"\n%5.1f %%  %s (%s), %.0f times, %.1f us each: floor %.1f us, computing "
+			"%.1f us, memory %.1f us\n",
+			100 * t->ns / all, s->op.str[t->op], pl_kernel_family_word(t->family),
+			t->times, t->ns / t->times / 1e3, t->floor_ns / t->times / 1e3,
+			t->compute_ns / t->times / 1e3, t->memory_ns / t->times / 1e3);
+	for (int i = 0; i < PL_FEATURES; i++)
+		sum += t->part[i];
+	while ((f = largest(t->part, taken)) < PL_FEATURES && t->part[f] >= LEAST * t->ns)
+		pl_write_format(w, "         %5.1f %%  %s, changes the time by %.1f %%\n",
+				100 * t->part[f] / sum,
+				pl_kernel_feature_name(t->family, (unsigned)f),
+				100 * expm1(t->part[f] / t->ns));
+}
+
+int pl_kernel_explain_all(const struct pl_kernel_model *m, const struct pl_samples *s,
+			  const struct pl_sample *v, const double *times, size_t n,
+			  struct pl_writer *w, struct pl_err *err)
+{
+	struct pl_kernel_time *t = NULL;
+	struct total *total = NULL;
+	double all = 0, count = 0;
+	int rc;
+
+	PL_TRY(pl_alloc(&t, n + 1, sizeof(*t), err));
+	PL_TRY(pl_alloc(&total, s->op.n + 1, sizeof(*total), err));
+	PL_TRY(pl_kernel_apply(m, s, v, n, t, err));
+	for (size_t i = 0; i < n; i++)
+		if (times[i] > 0 && t[i].ns > 0) {
+			add_to_total(m, s, &v[i], &t[i], times[i], &total[v[i].k.op]);
+			all += t[i].ns * times[i];
+			count += times[i];
+		}
+	pl_sort(total, s->op.n, sizeof(*total), by_time);
+	pl_write_format(w,
+			"%.0f operations take %.3f ms together, each alone and with its launch\n",
+			count, all / 1e6);
+	for (size_t i = 0; i < s->op.n && total[i].ns > 0; i++)
+		write_total(w, s, &total[i], all);
+	rc = 0;
+out:
+	pl_free(t);
+	pl_free(total);
+	return rc;
 }

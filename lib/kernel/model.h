@@ -59,6 +59,12 @@ int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s,
 /* What makes the time of an operation, as text. */
 int pl_kernel_explain(const struct pl_kernel_model *m, const struct pl_samples *s,
 		      const struct pl_sample *x, struct pl_writer *w, struct pl_err *err) PL_MUST;
+/* The same of n operations together, of which v[i] occurs times[i] times: for each name its share
+ * of the time, what of that are floor and bounds, and how much each feature of the learned factor
+ * matters: the mean of |its logarithm|, weighted by the time. */
+int pl_kernel_explain_all(const struct pl_kernel_model *m, const struct pl_samples *s,
+			  const struct pl_sample *v, const double *times, size_t n,
+			  struct pl_writer *w, struct pl_err *err) PL_MUST;
 /* The parts of the model, and which features matter to each, as text. */
 void pl_kernel_explain_model(const struct pl_kernel_model *m, struct pl_writer *w);
 

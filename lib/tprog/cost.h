@@ -98,5 +98,9 @@ bool pl_tprog_model_is(struct pl_in *in);
 int pl_tprog_model_read(struct pl_in *in, struct pl_tprog_model **m, struct pl_err *err) PL_MUST;
 /* What it was made from, and which entries of the vectors matter to its trees, as text. */
 void pl_tprog_explain(const struct pl_tprog_model *m, struct pl_writer *w);
+/* The same of one row whose time pl_tprog_apply() has found: which entries of its vector make its
+ * trees say so. A network does not say. */
+void pl_tprog_explain_row(const struct pl_tprog_model *m, const struct pl_tprog_set *s, size_t row,
+			  const struct pl_tprog_time *t, struct pl_writer *w);
 
 #endif

@@ -127,3 +127,61 @@ void pl_tprog_explain(const struct pl_tprog_model *m, struct pl_writer *w)
 	if (m->trees.n_trees)
 		write_gains(&m->trees, w);
 }
+
+/* By the size of the change. */
+static int by_change(const void *pa, const void *pb)
+{
+	const struct gain *a = pa, *b = pb;
+	int c = PL_COMPARE(fabs(b->share), fabs(a->share));
+
+	return c ? c : PL_COMPARE(a->column, b->column);
+}
+
+/* What the trees make of a unit of work: a time that all programs take, and factors. */
+static void write_factors(const struct pl_boost *trees, const float *x, const char *what,
+			  struct pl_writer *w)
+{
+	double part[PL_TPROG_COLUMNS] = { 0 }, none = pl_boost_explain(trees, x, part), rest = 0;
+	struct gain g[PL_TPROG_COLUMNS];
+
+	for (int c = 0; c < PL_TPROG_COLUMNS; c++)
+		g[c] = (struct gain){ part[c], c };
+	pl_sort(g, PL_TPROG_COLUMNS, sizeof(*g), by_change);
+	pl_write_format(w, "    x %-8.4g %s\n", exp(none), what);
+	for (int c = 0; c < PL_TPROG_COLUMNS; c++) {
+		char name[96];
+
+		if (c >= SHOWN || fabs(g[c].share) < 0.005) {
+			rest += g[c].share;
+			continue;
+		}
+		name_column(g[c].column, name, sizeof(name));
+		pl_write_format(w, "    x %-8.3f %s, here %.4g\n", exp(g[c].share), name,
+				(double)x[g[c].column]);
+	}
+	if (rest != 0)
+		pl_write_format(w, "    x %-8.3f all other entries\n", exp(rest));
+}
+
+void pl_tprog_explain_row(const struct pl_tprog_model *m, const struct pl_tprog_set *s, size_t row,
+			  const struct pl_tprog_time *t, struct pl_writer *w)
+{
+	const struct pl_tprog_row *r = &s->v[row];
+
+	pl_write_format(w, "%s (%s) on %s: %.3f us, ", s->names.str[r->program],
+			s->names.str[r->op], m->device, t->ns / 1e3);
+	if (!isnan(t->lo_ns))
+		pl_write_format(w, "nine of ten in %.3f to %.3f us; ", t->lo_ns / 1e3,
+				t->hi_ns / 1e3);
+	pl_write_format(w, "%s\n  %.4g units of work, %.4g ns each\n",
+			t->inside ? "in-range" : "extrapolated", r->work, t->ns / r->work);
+	if (!m->trees.n_trees)
+		pl_write_text(w, "  a network made this of the whole program\n");
+	else
+		write_factors(&m->trees, r->x,
+			      m->net ? "ns: all programs, by the trees (half of the model)"
+				     : "ns: all programs",
+			      w);
+	if (m->adapted.n_trees)
+		write_factors(&m->adapted, r->x, "all programs, by the adaptation", w);
+}

@@ -176,6 +176,11 @@ says 'go together' "... is explained"
 status 2 "ranks of a table of operations" "$BIN/graph" -f opgraph --ranks=2 net.csv
 status 2 "a mode of a graph" "$BIN/graph" --mode=train net.graph
 status 2 "a type that is not known" "$BIN/graph" -f opgraph --type=decimal net.csv
+status 0 "what makes its time" "$BIN/predict" -m k.model --device=dev -O graph --explain relu.graph
+check "... is said for each name, of all operations" awk '/ operations take / && $1 > 0 && $4 > 0 { all = 1 }
+	/^ *[0-9.]+ %  [a-z]+ \([a-z]+\), [0-9]+ times, / { sum += $1 } END { print "# " sum " %"; exit !(all && sum > 99 && sum < 101) }' "$TMP/out"
+check "... and no graph is written" no grep -q paceline "$TMP/out"
+status 2 "... not while a model is compared" "$BIN/predict" -m k.model --device=dev -O graph --eval relu.graph
 status 2 "a graph without a device" "$BIN/predict" -m k.model -O graph relu.graph
 says -- '--device=NAME says on which device' "... is refused"
 status 2 "a device without a sheet" "$BIN/predict" -m k.model --device=other -O graph relu.graph

@@ -57,6 +57,10 @@ check "... is the same" cmp -s shown "$TMP/out"
 status 0 "predictions" "$BIN/predict" -m small.model small.tprog
 check "... are a row for each program, in its interval" awk -F , 'NR == 1 { if ($0 != "row,program,model,op,latency_ns,lo_ns,hi_ns,flag") exit 1; next }
 	!($5 >= $6 && $5 <= $7 && $6 > 0 && $8 == "in-range") { exit 1 } END { exit NR != 43 }' "$TMP/out"
+status 0 "what makes their times" "$BIN/predict" -m small.model --explain small.tprog
+check "... the factors of each make its time of a unit" awk '/ on box: / { n++ } / units of work, / { want = $(NF - 2); got = 1 }
+	/^    x / { got *= $2; lines++; if (/all other entries$/ && !(got > 0.5 * want && got < 2 * want)) exit 1 }
+	END { print "# " n " programs, " lines " factors"; exit !(n == 42 && lines > 200) }' "$TMP/out"
 status 0 "its errors" "$BIN/predict" --schema=tprog --eval -m small.model -O csv small.tprog
 check "... of all programs" awk -F , '$1 == "all" && $3 == 42 && $4 > 0 && $9 > 0 { found = 1 } END { exit !found }' "$TMP/out"
 sed 's/^measured box \([0-9]*\).*/measured slow \1000/' small.tprog >slow.tprog
