@@ -204,8 +204,15 @@ def defined(name, path):
 
 LEAF = int(defined("#define PL_TPROG_CDMPP", "lib/tprog/tprog.h")) + int(defined("#define PL_TPROG_OWN", "lib/tprog/tprog.h").split()[0])
 COLUMNS = LEAF + int(defined("#define PL_TPROG_SUMS", "lib/tprog/cost.h"))
+# the layers of the network, and how many parameters they have: others are refused
+with open(os.path.join(ROOT, "../../../lib/tprog/network.c")) as f:
+    layers = re.search(r"static const char text\[\] =(.*?);", f.read(), re.S).group(1)
+layers = "".join(re.findall(r'"(.*?)"', layers)).replace("\\n", "\n")
+PARAMS = 214288
+net = string(layers) + struct.pack("<3d", 0.25, -1, 2) + struct.pack("<2f", -1, 40) * LEAF + varint(PARAMS)
 ops = [("dense", 120, 0.1, -0.25, 0.5, 0.0), ("", 240, 0.0, -0.5, 0.75, 0.125)]
 put("tprog_model", "trees.blocks", head(0, ops) + block("PROV", b"by hand\n") + block("PTRE", trees()) + block("PADA", trees()) + block("PEND", b"") + b"    ")
+put("tprog_model", "both.blocks", head(2, ops) + block("PTRE", trees()) + block("PNET", net, 4 * PARAMS) + block("PEND", b"") + b"    ")
 put("tprog_model", "none.blocks", head(0, ops[1:]) + block("PEND", b"") + b"    ")
 put("tprog_model", "order.blocks", block("PTRE", trees()) + head(2, ops))
 put("job", "all.job", """paceline-job 1
