@@ -253,9 +253,11 @@ static bool is_right(const struct bench *b)
 	float most = 0;
 
 	for (size_t i = 0; i < n; i++)
-		most = fmaxf(most, fabsf(b->right[i]));
+		if (isfinite(b->right[i]))
+			most = fmaxf(most, fabsf(b->right[i]));
 	for (size_t i = 0; i < n; i++)
-		if (!(fabsf(x[i] - b->right[i]) <= (float)NEAR * most))
+		if (x[i] != b->right[i] && !(isnan(x[i]) && isnan(b->right[i])) &&
+		    !(fabsf(x[i] - b->right[i]) <= (float)NEAR * most))
 			return false;
 	return true;
 }

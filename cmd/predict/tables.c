@@ -20,6 +20,11 @@ int find_table_devices(struct work *w, struct pl_err *err)
 			w->device[table++] = device;
 			used = true;
 		} else if (!strncmp(s, option, n) && (s[n] == '=' || !s[n])) {
+			if (!used)
+				return pl_fail(err, PL_EUSAGE,
+					       "--device=%s holds for no table: another --device "
+					       "follows",
+					       device);
 			device = s[n] ? s + n + 1 : w->c->c.typed[i + 1];
 			used = false;
 		}

@@ -16,8 +16,21 @@ struct adapt {
 	uint32_t device; /* of the model */
 	struct pl_kernel_time *t;
 	size_t *part;  /* [sample]; SIZE_MAX: none */
-	double *error; /* room */
+	double *error; /* [sample]: log(measured / predicted) */
+	double *left;  /* room */
+	/* [2 * part + 1 if short, else + 0]: errors, sorted; behind the parts those of all together
+	 */
+	struct sorted {
+		double *v;
+		size_t n;
+	} * sorted;
+	double *room; /* of sorted[].v */
 };
+
+static bool is_short(const struct adapt *a, size_t i)
+{
+	return a->t[i].ns < 2 * a->t[i].floor_ns;
+}
 
 /* Make room for one more device in each part. */
 static int add_device(struct adapt *a, const struct pl_device *d, struct pl_err *err)
@@ -52,27 +65,72 @@ static int add_device(struct adapt *a, const struct pl_device *d, struct pl_err 
 	return 0;
 }
 
-/* The median error of the samples of a part (SIZE_MAX: of all) without sample `but`. */
-static double median_error(struct adapt *a, size_t part, bool is_short, size_t but, size_t *n)
+static int sort_errors(struct adapt *a, struct pl_err *err)
 {
-	*n = 0;
-	for (size_t i = 0; i < a->s->n; i++) {
-		const struct pl_kernel_time *t = &a->t[i];
+	size_t all = a->m->n_parts, n_groups = 2 * all + 2;
+	double *at;
 
-		if (i == but || a->part[i] == SIZE_MAX ||
-		    (part != SIZE_MAX && a->part[i] != part) ||
-		    (t->ns < 2 * t->floor_ns) != is_short)
+	PL_CHECK(pl_alloc(&a->sorted, n_groups, sizeof(*a->sorted), err));
+	PL_CHECK(pl_alloc(&a->room, 2 * a->s->n + 1, sizeof(*a->room), err));
+	for (size_t i = 0; i < a->s->n; i++) {
+		if (a->part[i] == SIZE_MAX)
 			continue;
-		a->error[(*n)++] = log((double)a->s->v[i].ns / t->ns);
+		a->error[i] = log((double)a->s->v[i].ns / a->t[i].ns);
+		a->sorted[2 * a->part[i] + is_short(a, i)].n++;
+		a->sorted[2 * all + is_short(a, i)].n++;
 	}
-	return *n ? pl_median_double(a->error, *n) : 0;
+	at = a->room;
+	for (size_t k = 0; k < n_groups; k++) {
+		a->sorted[k].v = at;
+		at += a->sorted[k].n;
+		a->sorted[k].n = 0;
+	}
+	for (size_t i = 0; i < a->s->n; i++)
+		for (int k = 0; k < 2 && a->part[i] != SIZE_MAX; k++) {
+			struct sorted *g = &a->sorted[2 * (k ? all : a->part[i]) + is_short(a, i)];
+
+			g->v[g->n++] = a->error[i];
+		}
+	for (size_t k = 0; k < n_groups; k++)
+		pl_sort(a->sorted[k].v, a->sorted[k].n, sizeof(double), pl_compare_double);
+	return 0;
 }
 
-static double drawn(struct adapt *a, size_t part, bool is_short, size_t but)
+/* Where the sorted errors have this one. */
+static size_t place_of(const struct sorted *g, double error)
+{
+	size_t low = 0, high = g->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (g->v[middle] < error)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The median error without that of sample `but`, which is one of them (SIZE_MAX: of all); 0 without
+ * errors. *n: how many. */
+static double median_error(const struct adapt *a, const struct sorted *g, size_t but, size_t *n)
+{
+	size_t gap = but == SIZE_MAX ? g->n : place_of(g, a->error[but]), high, low;
+
+	*n = g->n - (but != SIZE_MAX);
+	if (!*n)
+		return 0;
+	high = *n / 2;
+	low = high - (*n % 2 == 0);
+	return (g->v[low + (low >= gap)] + g->v[high + (high >= gap)]) / 2;
+}
+
+static double drawn(const struct adapt *a, size_t part, bool shorter, size_t but)
 {
 	size_t n, all;
-	double device = median_error(a, SIZE_MAX, is_short, but, &all);
-	double own = median_error(a, part, is_short, but, &n);
+	double device = median_error(a, &a->sorted[2 * a->m->n_parts + shorter], but, &all);
+	double own = median_error(a, &a->sorted[2 * part + shorter], but, &n);
 
 	return ((double)n * own + PRIOR * device) / ((double)n + PRIOR);
 }
@@ -95,17 +153,12 @@ static void set_parts(struct adapt *a)
 /* What each sample would be off if it had not been there. */
 static void find_interval(struct adapt *a)
 {
-	double *left = a->error + a->s->n;
+	double *left = a->left;
 	size_t n = 0;
 
-	for (size_t i = 0; i < a->s->n; i++) {
-		const struct pl_kernel_time *t = &a->t[i];
-
-		if (a->part[i] == SIZE_MAX)
-			continue;
-		left[n++] = log((double)a->s->v[i].ns / t->ns) -
-			    drawn(a, a->part[i], t->ns < 2 * t->floor_ns, i);
-	}
+	for (size_t i = 0; i < a->s->n; i++)
+		if (a->part[i] != SIZE_MAX)
+			left[n++] = a->error[i] - drawn(a, a->part[i], is_short(a, i), i);
 	a->m->adapted[a->device] = n >= ADAPT_ENOUGH   ? pl_interval_quantiles(left, n)
 				   : a->m->other.all.n ? a->m->other.all
 						       : pl_interval_of_others(&a->m->known.all);
@@ -119,7 +172,8 @@ int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s, struc
 
 	PL_TRY(pl_alloc(&a.t, s->n + 1, sizeof(*a.t), err));
 	PL_TRY(pl_alloc(&a.part, s->n + 1, sizeof(*a.part), err));
-	PL_TRY(pl_alloc(&a.error, 2 * s->n + 1, sizeof(*a.error), err));
+	PL_TRY(pl_alloc(&a.error, s->n + 1, sizeof(*a.error), err));
+	PL_TRY(pl_alloc(&a.left, s->n + 1, sizeof(*a.left), err));
 	PL_TRY(pl_kernel_apply(m, s, s->v, s->n, a.t, err));
 	for (size_t i = 0; i < s->n; i++) {
 		const struct pl_sample *x = &s->v[i];
@@ -140,11 +194,15 @@ int pl_kernel_adapt(struct pl_kernel_model *m, const struct pl_samples *s, struc
 		     : pl_fail(err, PL_EDATA, "the model predicts none of the %zu measurements",
 			       s->n));
 	PL_TRY(add_device(&a, &s->devices.v[s->v[0].device], err));
+	PL_TRY(sort_errors(&a, err));
 	find_interval(&a);
 	set_parts(&a);
 out:
 	pl_free(a.t);
 	pl_free(a.part);
 	pl_free(a.error);
+	pl_free(a.left);
+	pl_free(a.sorted);
+	pl_free(a.room);
 	return rc;
 }

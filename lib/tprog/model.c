@@ -515,6 +515,7 @@ int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
 	double *y = NULL;
 	int rc;
 
+	PL_TRY(check_ops(s, err));
 	PL_TRY(pl_alloc(&y, s->n + 1, sizeof(*y), err));
 	PL_TRY(pl_alloc(&op, s->n + 1, sizeof(*op), err));
 	PL_TRY(pl_alloc(&number, s->n + 1, sizeof(*number), err));

@@ -230,6 +230,8 @@ train="--train --schema=neusight --no-intervals -o bad.model"
 	refused "a unit, where no latency is read" 2 'reads no latency' -m k.model --unit=us one.csv
 	refused "a learner, where nothing is learned" 2 'nothing is learned' -m k.model --learner=raw one.csv
 	refused "a number of programs, where none is measured" 2 'goes with --measure' -m k.model --programs=3 one.csv
+	refused "two --device in a row" 2 'holds for no table' -m k.model --device=one --device=four three.csv
+	refused "... to adapt" 2 'holds for no table' -m k.model --device=one --adapt three.csv --device=four -o bad.model
 	refused "a unit that is none" 2 '"hours"' -m k.model --eval --unit=hours one.csv
 }
 refused "a table as the model" 3 'not a cost model' -m one.csv one.csv

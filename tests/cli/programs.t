@@ -111,6 +111,9 @@ status 2 "a name that programs cannot have" "$BIN/predict" --measure few.tprog -
 printf 'paceline-tprog 1\nprogram a\nalloc t float32 4\nt[0] = 1.0\nend\n' >none.tprog
 status 3 "a program without parameters" "$BIN/predict" --measure none.tprog
 says 'no parameters' "... is named"
+printf 'paceline-tprog 1\nprogram a\nbuffer A float32 4\nbuffer B float32 4\nfor i 4\nB[i] = log(A[i] - 2.0) + 1.0 / (A[i] * 0.0)\nend\n' >none.tprog
+status 0 "results that are no numbers" "$BIN/predict" --measure none.tprog
+check "... are right, if those of the first program are none" grep -q '^measured this' "$TMP/out"
 printf 'paceline-tprog 1\nprogram a\nfor i 2\nend\n' >none.tprog
 status 3 "a program that computes nothing" "$BIN/predict" -m small.model none.tprog
 says 'computes nothing' "... is named"
