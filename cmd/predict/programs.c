@@ -394,6 +394,9 @@ static int measure_tasks(struct bench *b, struct pl_in *in, struct pl_writer *ou
 		for (int64_t k = 0; k < b->w->c->programs && rc >= 0; k++)
 			rc = add_program(b, i, &seen);
 		pl_intern_fini(&seen);
+		if (rc == PL_EDATA || rc == PL_ELIMIT)
+			pl_wrap(b->err, "%s: operation %zu, %s", pl_in_name(in), i + 1,
+				pl_tprog_task_op(b->task));
 		if (rc >= 0)
 			rc = measure_group(b, out);
 	}

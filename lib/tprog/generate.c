@@ -17,6 +17,7 @@ enum task { T_MODEL, T_DENSE, T_BMM, T_CONV, T_DEPTHWISE, T_POOL, T_SOFTMAX, T_L
 #define USUAL(i, key, least, usual, what)                                                          \
 	PL_LANG_FIELD(key, INT, PL_LANG_KEY | PL_LANG_BOUND, what, .min = least, .max = 1 << 24,   \
 		      .value = usual, .offset = offsetof(struct pl_tprog_task, size[i]))
+#define CHAIN_MOST 8
 #define THEN                                                                                       \
 	PL_LANG_FIELD("then", CHOICE, PL_LANG_KEY | PL_LANG_BOUND,                                 \
 		      "what follows on each number of the result",                                 \
@@ -54,9 +55,13 @@ static const struct pl_lang_row rows[] = {
 				    SIZE(0, "rows", "rows"), SIZE(1, "columns", "columns")) },
 	[T_LAYERNORM] = { PL_LANG_ROW("layernorm", STRUCTURE, "each row, normalised",
 				      SIZE(0, "rows", "rows"), SIZE(1, "columns", "columns")) },
-	[T_CHAIN] = { PL_LANG_ROW("chain", STRUCTURE, "an operation on each number after another",
-				  SIZE(0, "elements", "numbers"),
-				  SIZE(1, "length", "operations, in turn add, mul, tanh, relu")) },
+	[T_CHAIN] = { PL_LANG_ROW(
+		"chain", STRUCTURE, "an operation on each number after another",
+		SIZE(0, "elements", "numbers"),
+		PL_LANG_FIELD("length", INT, PL_LANG_KEY | PL_LANG_NEED | PL_LANG_BOUND,
+			      "operations, in turn add, mul, tanh, relu", .min = 1,
+			      .max = CHAIN_MOST,
+			      .offset = offsetof(struct pl_tprog_task, size[1]))) },
 };
 const struct pl_lang_schema pl_tprog_tasks_schema = {
 	.name = "tasks", .version = 1, .row = rows, .n_rows = PL_LEN(rows)
@@ -586,10 +591,10 @@ static void put_chain(struct nest *t, const struct pl_tprog_task *k)
 	put(t, "buffer Y float32 %lld", (long long)n);
 	snprintf(index, sizeof(index), "c0 * %lld + c1 * %lld + c2", (long long)(inner * middle),
 		 (long long)inner);
-	for (int64_t i = 0; i < k->size[1] && i < 8; i++) {
+	for (int64_t i = 0; i < k->size[1]; i++) {
 		snprintf(next, sizeof(next), "%s%s%s", step[i % 4][0], value, step[i % 4][1]);
 		snprintf(value, sizeof(value), "%s", next);
-		if (together && i + 1 < k->size[1] && i + 1 < 8)
+		if (together && i + 1 < k->size[1])
 			continue;
 		open_for(t, "c0", n / inner / middle, false, outer);
 		open_for(t, "c1", middle, false, "");

@@ -136,6 +136,12 @@ says 'wide.tprog: line 1027, column .*: more than 1024 buffers' "... are too man
 printf 'conv in=1 out=1 size=3 kernel=5\n' >bad.tasks
 status 3 "a kernel larger than its image" "$BIN/predict" --measure bad.tasks
 says 'bad.tasks: line 1' "... is named with file and line"
+printf 'chain elements=96 length=9\n' >bad.tasks
+status 3 "a chain of nine operations" "$BIN/predict" --measure bad.tasks
+says 'bad.tasks: line 1.*length must be at least 1 and at most 8' "... is too long, not cut"
+printf 'bmm batch=9 m=9 n=9 k=9\nbmm batch=16777216 m=16777216 n=1 k=1\n' >bad.tasks
+status 3 "a matrix that no program may have" "$BIN/predict" --programs=1 --measure bad.tasks
+says 'bad.tasks: operation 2, bmm: ' "... is named with file and place"
 printf 'dence m=1 n=1 k=1\n' >bad.tasks
 status 3 "a word that is no operation" "$BIN/predict" --measure bad.tasks
 says 'dense' "... and one that is near"
