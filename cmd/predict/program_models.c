@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/progress.h"
+#include "core/sort.h"
 #include "kernel/model.h"
 #include "program.h"
 #include "tprog/cost.h"
@@ -105,9 +106,11 @@ int check_programs(const struct config *c, int argc, char **argv, struct pl_err 
 	if (c->train && learner_of(c) >= PL_TPROG_NEAREST)
 		return pl_fail(err, PL_EUSAGE,
 			       "--train keeps trees or a network: --learner=boost, net or both");
-	if (c->to == OUT_GRAPH || c->unit)
-		return pl_fail(err, PL_EUSAGE,
-			       "tensor programs have neither graphs nor units (ns)");
+	if (c->to == OUT_GRAPH)
+		return pl_fail(err, PL_EUSAGE, "-O graph is not for tensor programs");
+	if (c->unit && strcmp(c->unit, "ns") != 0)
+		return pl_fail(err, PL_EUSAGE, "--unit=%s: times of tensor programs are in ns",
+			       c->unit);
 	return 0;
 }
 
@@ -181,10 +184,40 @@ static int train(struct models *m, struct pl_out *out, struct pl_err *err)
 	return write_model(m, out, err);
 }
 
+#define FAR_OFF 31.6 /* the square root of 1000 */
+
+/* Times of the model's own device that are about 1000 times those predicted, or a thousandth, are
+ * in another unit. m->t: predicted. */
+static int check_unit(const struct models *m, const char *path, struct pl_err *err)
+{
+	const char *device = pl_tprog_model_device(m->model);
+	double *ratio, median = 1;
+	size_t n = 0;
+
+	PL_CHECK(pl_alloc(&ratio, m->set.n + 1, sizeof(*ratio), err));
+	for (size_t i = 0; i < m->set.n; i++)
+		if (!strcmp(m->set.names.str[m->set.v[i].device], device))
+			ratio[n++] = m->set.v[i].ns / m->t[i].ns;
+	if (n && !m->w->c->unit)
+		median = pl_median_double(ratio, n);
+	pl_free(ratio);
+	if (median < FAR_OFF && median > 1 / FAR_OFF)
+		return 0;
+	return pl_fail(
+		err, PL_EDATA,
+		"%s: half of the times on %s are %s %.3g times those that the model of this "
+		"device predicts, so they seem to be in another unit than ns; --unit=ns says "
+		"that they are in ns",
+		path, device, median < 1 ? "below" : "above", median);
+}
+
 static int adapt(struct models *m, struct pl_out *out, struct pl_err *err)
 {
 	PL_CHECK(read_file(m, m->w->c->adapt, false, err));
 	PL_CHECK(keep_device(m, err));
+	PL_CHECK(pl_alloc(&m->t, m->set.n, sizeof(*m->t), err));
+	PL_CHECK(pl_tprog_apply(m->model, &m->set, m->t, err));
+	PL_CHECK(check_unit(m, m->w->c->adapt, err));
 	PL_CHECK(pl_tprog_adapt(m->model, &m->set, m->w->pool, err));
 	return write_model(m, out, err);
 }
@@ -300,6 +333,7 @@ static int errors(struct models *m, struct pl_out *out, struct pl_err *err)
 	PL_TRY(read_files(m, false, err));
 	PL_TRY(as_samples(&m->set, &s, err));
 	PL_TRY(m->model ? pl_tprog_apply(m->model, &m->set, m->t, err) : cross(m, err));
+	PL_TRY(m->model ? check_unit(m, m->w->argv[0], err) : 0);
 	PL_TRY(pl_alloc(&t, m->set.n, sizeof(*t), err));
 	for (size_t i = 0; i < m->set.n; i++)
 		t[i] = (struct pl_kernel_time){ .ns = m->t[i].ns,

@@ -70,6 +70,7 @@ struct pl_tprog_model; /* opaque */
 int pl_tprog_fit(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o,
 		 struct pl_tprog_model **m, struct pl_err *err) PL_MUST;
 void pl_tprog_model_free(struct pl_tprog_model *m); /* NULL is fine */
+const char *pl_tprog_model_device(const struct pl_tprog_model *m);
 /* t: (s->n). The network has room for one batch, so one thread at a time may use the model. */
 int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_tprog_time *t,
 		   struct pl_err *err) PL_MUST;

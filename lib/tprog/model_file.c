@@ -201,6 +201,11 @@ static int check_parts(const struct pl_tprog_model *m, const char *name, struct 
 	return pl_fail(err, PL_EDATA, "%s: the model lacks its trees or its network", name);
 }
 
+const char *pl_tprog_model_device(const struct pl_tprog_model *m)
+{
+	return m->device;
+}
+
 bool pl_tprog_model_is(struct pl_in *in)
 {
 	return pl_blocks_is(in, &form);

@@ -63,6 +63,12 @@ check "... the factors of each make its time of a unit" awk '/ on box: / { n++ }
 	END { print "# " n " programs, " lines " factors"; exit !(n == 42 && lines > 200) }' "$TMP/out"
 status 0 "its errors" "$BIN/predict" --schema=tprog --eval -m small.model -O csv small.tprog
 check "... of all programs" awk -F , '$1 == "all" && $3 == 42 && $4 > 0 && $9 > 0 { found = 1 } END { exit !found }' "$TMP/out"
+sed 's/^measured box \([0-9]*\).*/measured box \1000/' small.tprog >far.tprog
+status 3 "times in another unit" "$BIN/predict" --schema=tprog --eval -m small.model far.tprog
+says 'far.tprog: half of the times on box are above .*another unit than ns' "... are refused"
+status 3 "... to adapt, too" "$BIN/predict" --schema=tprog --adapt far.tprog -m small.model -o no.model
+status 0 "... unless --unit says so" "$BIN/predict" --schema=tprog --eval --unit=ns -m small.model far.tprog
+status 2 "... of another unit" "$BIN/predict" --schema=tprog --eval --unit=us -m small.model far.tprog
 sed 's/^measured box \([0-9]*\).*/measured slow \1000/' small.tprog >slow.tprog
 status 0 "a device that is a thousand times slower" "$BIN/predict" --schema=tprog --adapt slow.tprog -m small.model -o slow.model
 status 0 "... of which some programs are measured" "$BIN/predict" --schema=tprog --eval -m slow.model -O csv slow.tprog
