@@ -2,7 +2,7 @@
 #include "core/sort.h"
 #include "kernel/model_internal.h"
 
-#define LEAST 0.01  /* shares and factors below are not shown */
+#define LEAST 0.01 /* shares and factors below are not shown */
 
 static void write_name(struct pl_writer *w, const struct pl_kernel_model *m, const struct part *p)
 {
