@@ -92,6 +92,11 @@ int check_programs(const struct config *c, int argc, char **argv, struct pl_err 
 			       c->device.v[0], c->device.v[1]);
 	if (!is_of_programs(c))
 		return 0;
+	if (c->device.n && !c->train && !c->cross && !c->eval && !c->adapt && !c->measure)
+		return pl_fail(err, PL_EUSAGE,
+			       "--device=%s picks measurements, and here none is read; predictions "
+			       "are for the device of the model",
+			       c->device.v[0]);
 	if (c->folder.n)
 		return pl_fail(err, PL_EUSAGE,
 			       "--devices: models of tensor programs have no data sheets");

@@ -543,7 +543,7 @@ static void parse_measured(struct pl_tprog_reader *r)
 	skip_blanks(r);
 	m.median = strtod(r->s, &end);
 	if (end == r->s || !(m.median > 0 && m.median < 1e15))
-		bad(r, "a time in ns should be here, above 0");
+		bad(r, "a time in ns should be here, above 0 and below 1e15");
 	else
 		r->s = end;
 	m.least = take(r, "least=") ? strtod(r->s, &end) : m.median;

@@ -99,6 +99,7 @@ status 0 "... is shown" sh -c 'cat small.model | "$0" -' "$BIN/predict"
 status 2 "--device twice" "$BIN/predict" --train --schema=tprog --device=box --device=slow both.tprog -o none.model
 says 'one device' "... is refused"
 status 2 "... of the machine, too" "$BIN/predict" --measure small.tprog --device=box --device=slow
+status 2 "... for predictions, which are for the device of the model" "$BIN/predict" -m small.model --device=other small.tprog
 status 2 "data sheets" "$BIN/predict" --train --schema=tprog --devices=. small.tprog
 head -c 3000 small.model >cut.model
 status 3 "a model that is cut off" "$BIN/predict" --schema=tprog --explain -m cut.model
