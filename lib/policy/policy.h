@@ -34,8 +34,10 @@ struct pl_policy_opts {
 	int64_t batch;	 /* samples of a local step, as the job says */
 	double argument; /* what "ssp:40" has behind the colon; NAN: the policy's default */
 	/* of policies that decide by time (adsp, adsp++, adacomm) */
-	pl_ns period; /* the check period, Gamma; 0: PL_POLICY_PERIOD steps of the slowest worker */
-	pl_ns epoch;  /* from one search to the next; 0: PL_POLICY_EPOCH periods */
+	/* The check period, Gamma; 0: PL_POLICY_PERIOD steps of the slowest worker, of adacomm as
+	 * many rounds with its first tau. */
+	pl_ns period;
+	pl_ns epoch;	    /* from one search to the next; 0: PL_POLICY_EPOCH periods */
 	double target_loss; /* 0: none */
 	uint64_t seed;
 };

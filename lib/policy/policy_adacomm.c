@@ -86,7 +86,9 @@ static void decide(struct pl_policy *p)
 	double loss = a->steps > 0 ? a->loss / a->steps : NAN;
 	uint64_t tau;
 
-	if (!a->period)
+	if (p->o.period)
+		a->period = p->o.period; /* which may be another one after a restart */
+	else if (!a->period)
 		a->period = default_period(p);
 	if (!a->counts) {
 		/* the first round of all ends; its losses belong to the first period */

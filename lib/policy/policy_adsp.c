@@ -207,7 +207,9 @@ static void start(struct pl_policy *p)
 	for (uint32_t i = 0; i < p->o.workers; i++)
 		if (p->w[i].present && !p->w[i].step_ns)
 			return;
-	if (!a->period)
+	if (p->o.period)
+		a->period = p->o.period; /* which may be another one after a restart */
+	else if (!a->period)
 		a->period = (pl_ns)fmax(1, default_period(p));
 	for (uint32_t i = 0; i < p->o.workers; i++)
 		worker_of(p, i)->count = a->target;
@@ -276,6 +278,8 @@ static void lower_target(struct pl_policy *p, uint32_t worker)
 	note_late(p, worker);
 	less = w->quota - w->made - (can > 0 ? (uint64_t)can : 0);
 	less = less < a->grown ? less : a->grown - 1;
+	if (!less)
+		return;
 	a->target -= less;
 	a->grown -= less;
 	for (uint32_t i = 0; i < p->o.workers; i++) {

@@ -122,6 +122,8 @@ static int act(void *arg, const struct pl_policy *p, const struct pl_policy_acti
 	if (a->kind == PL_POLICY_REPLY || a->kind == PL_POLICY_ORDER)
 		l->factor[a->worker] = a->order.rate;
 	l->moves += a->kind == PL_POLICY_NOTE && strstr(a->text, "taken") != NULL;
+	if (l->reached)
+		return PL_ESTOP; /* what was asked is known */
 	l->comparisons += a->kind == PL_POLICY_NOTE && strstr(a->text, "loss falls") != NULL;
 	return 0;
 }
@@ -136,6 +138,7 @@ static bool train(struct lab *l, const char *policy, const double *speed, uint32
 		.policy = &p, .worker = w, .until = until, .event = work, .act = act, .arg = l
 	};
 	struct pl_err err = { 0 };
+	int rc;
 
 	for (uint32_t i = 0; i < n; i++)
 		w[i] = (struct pl_policy_sim_worker){ .step_ns = (pl_ns)(0.1 * S / speed[i]) +
@@ -143,7 +146,8 @@ static bool train(struct lab *l, const char *policy, const double *speed, uint32
 	for (int k = 0; k < DIMS; k++)
 		l->w[k] = l->ref_w[k] = l->integers ? 0 : 3;
 	l->m = n;
-	return pl_policy_simulate(&o, result, &err) == 0;
+	rc = pl_policy_simulate(&o, result, &err);
+	return rc == (l->reached ? PL_ESTOP : 0);
 }
 
 /* ---- equalities ------------------------------------------------------------------------------ */
@@ -293,13 +297,13 @@ static void outer_momentum(void)
 
 /* ---- the rate of commits --------------------------------------------------------------------- */
 
-#define SEEDS 5
+#define SEEDS CASES(5)
 
 /* Median time to the target, s. */
 static double time_to_target(const char *policy, double rate, double noise)
 {
 	static const double speed[] = { 1, 1, 1, 1, 2, 2, 4, 4 };
-	double time[SEEDS];
+	double time[5];
 
 	for (int i = 0; i < SEEDS; i++) {
 		struct lab l = {
@@ -362,7 +366,7 @@ static void search(void)
 		   plus = plain;
 	struct pl_policy_sim_opts o = { .policy = &p,
 					.worker = w,
-					.until = 20000 * S,
+					.until = CASES(20000) * S,
 					.event = pure_noise,
 					.act = act,
 					.arg = &noisy };
@@ -372,7 +376,7 @@ static void search(void)
 	for (int i = 0; i < 4; i++)
 		w[i] = (struct pl_policy_sim_worker){ .step_ns = (pl_ns)(0.1 * S / speed[i]) };
 	done = pl_policy_simulate(&o, result, &err) == 0;
-	ok(done && noisy.comparisons > 500 && noisy.moves * 50 < noisy.comparisons,
+	ok(done && noisy.comparisons > CASES(1000) && noisy.moves * 50 < noisy.comparisons,
 	   "noise moves the setting %u times in %u comparisons", noisy.moves, noisy.comparisons);
 	/* At the floor of the noise, less of the learning rate is better. */
 	done = train(&plain, "adsp", speed, 8, 300 * S) &&

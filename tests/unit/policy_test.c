@@ -318,6 +318,9 @@ static void adsp(void)
 	is_str(leaves(p, 1, 700 * MS), "", "it leaves");
 	is_str(joins(p, 1, 710 * MS), "reply1 first=1360 every=80",
 	       "it returns: nothing is due in this period");
+	is_str(tell(p, (struct pl_policy_event){ .kind = PL_POLICY_TIMER, .now = 1320 * MS }),
+	       "order0 first=1347 every=53.33, order1 first=1360 every=80, wake at=1960",
+	       "... and 8 in the next one; worker 0 owes 4 of the last one");
 	pl_policy_free(p);
 	o.period = 100 * MS;
 	p = policy_new_of(&o);
@@ -327,6 +330,28 @@ static void adsp(void)
 	       "s\", "
 	       "wake at=110, reply0 first=20 every=20",
 	       "adsp++: through the velocity; the period that was asked for");
+	pl_policy_free(p);
+}
+
+/* A worker that makes no commit, although it could: the others do not run away from it. */
+static void adsp_behind(void)
+{
+	struct pl_policy *p = policy_new("adsp", 2);
+
+	joins(p, 0, 0);
+	joins(p, 1, 0);
+	commits(p, 0, 10 * MS, 1, 10 * MS);
+	commits(p, 1, 40 * MS, 1, 40 * MS);
+	for (int i = 0; i < 8; i++)
+		commits(p, 0, (80 + 80 * i) * MS, 8, 10 * MS);
+	is_str(tell(p, (struct pl_policy_event){ .kind = PL_POLICY_TIMER, .now = 680 * MS }),
+	       "order0 first=720 every=80, order1 first=700 every=40, wake at=1320",
+	       "worker 1 owes 8 commits, and can make 8 more in a period");
+	for (int i = 0; i < 8; i++)
+		commits(p, 0, (720 + 80 * i) * MS, 8, 10 * MS);
+	is_str(tell(p, (struct pl_policy_event){ .kind = PL_POLICY_TIMER, .now = 1320 * MS }),
+	       "order0 first=1640 every=640, order1 first=1360 every=80, wake at=1960",
+	       "it owes 16: the target grows by one, and half of what it owes is forgiven");
 	pl_policy_free(p);
 }
 
@@ -342,5 +367,6 @@ int main(void)
 	diloco_dylu();
 	batchtune();
 	adsp();
+	adsp_behind();
 	return done_testing();
 }
