@@ -62,7 +62,8 @@ void pl_comm_refuse(struct pl_link *l, const char *why)
 void pl_comm_reject(struct pl_acceptor *a, const char *why)
 {
 	if (!a->n_rejected++)
-		pl_say(a->log, PL_LOG_WARN, "meeting: a connection was rejected: %s", why);
+		pl_say(a->log, PL_LOG_WARN, "%s: a connection was rejected: %s",
+		       a->name ? a->name : "meeting", why);
 	snprintf(a->rejected, sizeof(a->rejected), "%.199s", why);
 }
 
@@ -133,37 +134,58 @@ static void accept_pending(struct pl_acceptor *a)
 		}
 		/* without free descriptors, poll() would return at once */
 		if (errno != EAGAIN && errno != EINTR)
-			pl_sleep_ns(NAP_NS);
+			a->rests_until = pl_now_ns() + NAP_NS;
 		return;
 	}
+}
+
+size_t pl_comm_acceptor_watch(struct pl_acceptor *a, pl_ns now, pl_ns *until)
+{
+	bool room = make_room(a) && now >= a->rests_until;
+	size_t n = a->n_pending;
+
+	for (size_t i = 0; i < n; i++)
+		a->polls[i] = (struct pollfd){ .fd = a->pending[i].link.fd, .events = POLLIN };
+	a->polls[n] = (struct pollfd){ .fd = room ? a->listener : -1, .events = POLLIN };
+	if (!room)
+		*until = pl_min_i64(*until, now + NAP_NS);
+	return n + 1;
+}
+
+bool pl_comm_acceptor_take(struct pl_acceptor *a, size_t n, struct pl_frame *hello,
+			   struct pl_link *l)
+{
+	/* a greeting that ends changes the places of later ones only, which are looked at before */
+	for (size_t i = n - 1; i-- > 0;) {
+		if (!a->polls[i].revents)
+			continue;
+		a->polls[i].revents = 0;
+		if (read_greeting(a, i) <= 0)
+			continue;
+		*hello = a->pending[i].hello;
+		*l = a->pending[i].link;
+		drop(a, i, false);
+		return true;
+	}
+	if (a->polls[n - 1].revents)
+		accept_pending(a);
+	a->polls[n - 1].revents = 0;
+	return false;
 }
 
 int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_frame *hello, struct pl_link *l,
 		   struct pl_err *err)
 {
 	for (;;) {
-		pl_ns left = until - pl_now_ns();
-		bool room = make_room(a);
-		size_t n = a->n_pending;
+		pl_ns now = pl_now_ns(), next = until;
+		size_t n = pl_comm_acceptor_watch(a, now, &next);
 
-		for (size_t i = 0; i < n; i++)
-			a->polls[i] =
-				(struct pollfd){ .fd = a->pending[i].link.fd, .events = POLLIN };
-		a->polls[n] = (struct pollfd){ .fd = room ? a->listener : -1, .events = POLLIN };
-		if (left <= 0)
+		if (now >= until)
 			return 0;
-		left = room ? left : pl_min_i64(left, NAP_NS);
-		if (poll(a->polls, (nfds_t)n + 1, (int)(left / 1000000) + 1) < 0 && errno != EINTR)
+		if (poll(a->polls, (nfds_t)n, (int)((next - now) / 1000000) + 1) < 0 &&
+		    errno != EINTR)
 			return pl_fail_sys(err, "meeting: cannot wait");
-		if (a->polls[n].revents)
-			accept_pending(a);
-		for (size_t i = n; i-- > 0;) {
-			if (!a->polls[i].revents || read_greeting(a, i) <= 0)
-				continue;
-			*hello = a->pending[i].hello;
-			*l = a->pending[i].link;
-			drop(a, i, false);
+		if (pl_comm_acceptor_take(a, n, hello, l))
 			return 1;
-		}
 	}
 }

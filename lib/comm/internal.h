@@ -383,6 +383,8 @@ struct pl_acceptor {
 	int listener;	   /* -1: none */
 	const char *token; /* borrowed */
 	const struct pl_log *log;
+	const char *name;		 /* in messages; NULL: "meeting" */
+	pl_ns rests_until;		 /* no descriptor was free */
 	struct pl_pending_link *pending; /* those whose greeting is not complete */
 	size_t n_pending, most;
 	struct pollfd *polls;
@@ -395,6 +397,14 @@ void pl_comm_acceptor_fini(struct pl_acceptor *a);
 /* The next connection with a valid greeting; *hello: rank and number. 1; 0: too late; negative. */
 int pl_comm_accept(struct pl_acceptor *a, pl_ns until, struct pl_frame *hello, struct pl_link *l,
 		   struct pl_err *err) PL_MUST;
+/*
+ * The same for a caller that waits for other things, too. watch fills a->polls, returns how many to
+ * poll, and puts *until nearer if it wants to be called sooner. take then returns whether there is
+ * a connection with a valid greeting; call it until there is none.
+ */
+size_t pl_comm_acceptor_watch(struct pl_acceptor *a, pl_ns now, pl_ns *until);
+bool pl_comm_acceptor_take(struct pl_acceptor *a, size_t n, struct pl_frame *hello,
+			   struct pl_link *l);
 /* Close it, and tell the other side the reason, if it listens. */
 void pl_comm_refuse(struct pl_link *l, const char *why);
 /* Warns the first time and counts, because a rank that tries repeatedly would fill the screen. */
@@ -410,6 +420,16 @@ uint64_t pl_comm_host_id(const char *name);
 /* host "*": any address. address: at least PL_ADDRESS_MAX characters for the numeric address. */
 int pl_comm_net_listen(const char *host, int port, int *fd, int *bound, char *address,
 		       struct pl_err *err) PL_MUST;
+/* "tcp:HOST:PORT" into its parts. PL_EUSAGE: it is none. */
+int pl_comm_net_parse(const char *s, char *host, size_t size, int *port,
+		      struct pl_err *err) PL_MUST;
+/*
+ * Listens at bind_to (an address or interface) or, if that is NULL, at `at` (an address of this
+ * host, or a name by which others reach it). address: what others connect to, of PL_ADDRESS_MAX
+ * zeroed characters; it stays "" for any address, but becomes the name of the host where `named`.
+ */
+int pl_comm_net_listen_as(const char *bind_to, const char *at, bool named, int *fd, int *port,
+			  char *address, struct pl_err *err) PL_MUST;
 /* Is this the name of an interface of this host? Its numeric address. */
 bool pl_comm_net_interface(const char *name, char *to, size_t size);
 /* Do other hosts reach this one by this name, although it means loopback in /etc/hosts? */
@@ -460,6 +480,14 @@ void pl_comm_work_free(struct pl_work *k); /* NULL is fine */
 /* The world's failure as that of the operation; seq UINT64_MAX: no number. Lock held. */
 int pl_comm_work_failure(struct pl_world *w, const struct pl_coll_args *a, uint64_t seq,
 			 struct pl_err *err);
+
+/* memory.c: memory that processes of one host share */
+int pl_comm_memory_make(size_t bytes, int *fd, struct pl_err *err) PL_MUST;
+/* Map a file as shared memory; fd -1: private. to: address of a pointer, unchanged on failure. */
+int pl_comm_memory_map(int fd, size_t bytes, void *to, struct pl_err *err) PL_MUST;
+/* Open what another process made with at least that many bytes. */
+int pl_comm_memory_open(int64_t pid, int64_t other, size_t bytes, int *fd,
+			struct pl_err *err) PL_MUST;
 
 /* shm.c */
 int pl_comm_shared_open(struct pl_world *w, pl_ns until, struct pl_err *err) PL_MUST;

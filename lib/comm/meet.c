@@ -47,68 +47,27 @@ uint64_t pl_comm_host_id(const char *of)
 	return pl_hash(all, pl_min_size((size_t)n, sizeof(all) - 1));
 }
 
-static bool any_address(const char *s)
-{
-	return !strcmp(s, "0.0.0.0") || !strcmp(s, "::") || !strcmp(s, "*");
-}
-
-/* tcp:HOST:PORT */
-static int parse_tcp(struct meeting *m, const char *s, struct pl_err *err)
-{
-	const char *colon = strrchr(s, ':');
-	char *end;
-	long port;
-
-	if (strncmp(s, "tcp:", 4) != 0 || colon < s + 4)
-		return pl_fail(err, PL_EUSAGE, "meeting \"%s\": tcp:HOST:PORT or dir:PATH", s);
-	port = strtol(colon + 1, &end, 10);
-	if (end == colon + 1 || *end || port < 1 || port > 65535)
-		return pl_fail(err, PL_EUSAGE, "meeting \"%s\": ports are 1 to 65535", s);
-	m->port = (int)port;
-	s += 4;
-	if (*s == '[' && colon[-1] == ']') /* [::1]:29500 */
-		snprintf(m->host, sizeof(m->host), "%.*s", (int)(colon - s - 2), s + 1);
-	else
-		snprintf(m->host, sizeof(m->host), "%.*s", (int)(colon - s), s);
-	return 0;
-}
-
 static int parse_meet(struct meeting *m)
 {
 	const struct pl_world *w = m->w;
 
 	if (strncmp(w->meet, "dir:", 4) != 0 || !w->meet[4])
-		return parse_tcp(m, w->meet, m->err);
+		return pl_comm_net_parse(w->meet, m->host, sizeof(m->host), &m->port, m->err);
 	snprintf(m->file, sizeof(m->file), "%s/paceline-%016llx", w->meet + 4,
 		 (unsigned long long)pl_hash(w->token, strlen(w->token)));
 	snprintf(m->host, sizeof(m->host), "127.0.0.1");
 	return 0;
 }
 
-/* at: an address of this host, or a name by which others reach it */
 static int listen_at(struct meeting *m, const char *at, int port)
 {
 	struct pl_world *w = m->w;
 	struct pl_rank_info *me = &w->peer[w->rank].who;
-	char own[PL_ADDRESS_MAX], found[PL_ADDRESS_MAX];
-	const char *bind = w->o.bind ? w->o.bind : at;
-	bool alias = !w->o.bind && pl_comm_net_is_alias(at);
-	int rc;
+	int rc = pl_comm_net_listen_as(w->o.bind, at, m->file[0] != '\0', &m->acceptor.listener,
+				       &port, me->address, m->err);
 
-	if (w->o.bind && pl_comm_net_interface(bind, own, sizeof(own)))
-		bind = own;
-	rc = pl_comm_net_listen(alias || any_address(bind) ? "*" : bind, port,
-				&m->acceptor.listener, &port, found, m->err);
-	if (rc < 0)
-		return pl_wrap(m->err, "meeting");
 	me->port = (uint16_t)port;
-	if (alias && strlen(at) < sizeof(me->address))
-		strcpy(me->address, at);
-	else if (!any_address(found))
-		snprintf(me->address, sizeof(me->address), "%s", found);
-	else if (m->file[0])
-		gethostname(me->address, sizeof(me->address) - 1);
-	return 0;
+	return rc < 0 ? pl_wrap(m->err, "meeting") : 0;
 }
 
 /* ---- the file ---- */
@@ -134,7 +93,7 @@ static int read_file(struct meeting *m)
 		return pl_fail(m->err, PL_EIO, "it has left no address");
 	*host++ = '\0';
 	m->w->peer[0].who.host = strtoull(host, NULL, 16);
-	return parse_tcp(m, text, m->err);
+	return pl_comm_net_parse(text, m->host, sizeof(m->host), &m->port, m->err);
 }
 
 /* The reason why a connection to rank r may have failed. */

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,6 +46,26 @@ static int resolve(const char *host, int port, bool passive, struct addrinfo **a
 		pl_fail(err, PL_EIO, "address %s: %s", host, gai_strerror(e));
 	/* the name of a machine that is starting may not be known yet */
 	return !e ? 0 : e == EAI_AGAIN || e == EAI_NONAME ? PL_ENO : PL_EIO;
+}
+
+int pl_comm_net_parse(const char *s, char *host, size_t size, int *port, struct pl_err *err)
+{
+	const char *colon = strrchr(s, ':');
+	char *end;
+	long n;
+
+	if (strncmp(s, "tcp:", 4) != 0 || colon < s + 4)
+		return pl_fail(err, PL_EUSAGE, "meeting \"%s\": tcp:HOST:PORT or dir:PATH", s);
+	n = strtol(colon + 1, &end, 10);
+	if (end == colon + 1 || *end || n < 1 || n > 65535)
+		return pl_fail(err, PL_EUSAGE, "meeting \"%s\": ports are 1 to 65535", s);
+	*port = (int)n;
+	s += 4;
+	if (*s == '[' && colon[-1] == ']') /* [::1]:29500 */
+		snprintf(host, size, "%.*s", (int)(colon - s - 2), s + 1);
+	else
+		snprintf(host, size, "%.*s", (int)(colon - s), s);
+	return 0;
 }
 
 void pl_comm_net_name(const void *at, size_t len, char *to, size_t size)
@@ -161,6 +182,31 @@ int pl_comm_net_listen(const char *host, int port, int *fd, int *bound, char *ad
 	if (listen_at("::", port, fd, bound, address, &no_six) == 0)
 		return 0;
 	return listen_at("0.0.0.0", port, fd, bound, address, err);
+}
+
+static bool any_address(const char *s)
+{
+	return !strcmp(s, "0.0.0.0") || !strcmp(s, "::") || !strcmp(s, "*");
+}
+
+int pl_comm_net_listen_as(const char *bind_to, const char *at, bool named, int *fd, int *port,
+			  char *address, struct pl_err *err)
+{
+	char own[PL_ADDRESS_MAX], found[PL_ADDRESS_MAX];
+	const char *where = bind_to ? bind_to : at;
+	bool alias = !bind_to && pl_comm_net_is_alias(at);
+
+	if (bind_to && pl_comm_net_interface(bind_to, own, sizeof(own)))
+		where = own;
+	PL_CHECK(pl_comm_net_listen(alias || any_address(where) ? "*" : where, *port, fd, port,
+				    found, err));
+	if (alias && strlen(at) < PL_ADDRESS_MAX)
+		strcpy(address, at);
+	else if (!any_address(found))
+		snprintf(address, PL_ADDRESS_MAX, "%s", found);
+	else if (named)
+		gethostname(address, PL_ADDRESS_MAX - 1);
+	return 0;
 }
 
 /* 0: connected, PL_ENO: nobody listens yet, else a permanent error. */

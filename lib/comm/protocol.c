@@ -8,6 +8,7 @@
 
 static const char hello_magic[8] = "PLCOMM4\n"; /* with the version of the protocol */
 #define HEADER_MAGIC 0x324d4c50u		/* "PLM2" */
+#define HEAD_MAGIC   0x31454c50u		/* "PLE1" */
 
 /* Writes fields to, or reads them from, the bytes at p. */
 struct codec {
@@ -114,6 +115,13 @@ static void fields(struct codec *c, struct pl_frame *f)
 		field(c, f->ready.id, sizeof(f->ready.id));
 		text(c, f->ready.text, sizeof(f->ready.text));
 		break;
+	case PL_FRAME_ENDPOINT:
+		f->endpoint.host = number(c, f->endpoint.host, 8);
+		f->endpoint.pid = (int64_t)number(c, (uint64_t)f->endpoint.pid, 8);
+		f->endpoint.fd = (int64_t)number(c, (uint64_t)f->endpoint.fd, 8);
+		f->endpoint.nonce = number(c, f->endpoint.nonce, 8);
+		f->endpoint.timeout = (int64_t)number(c, (uint64_t)f->endpoint.timeout, 8);
+		break;
 	case PL_FRAME_REFUSED:
 	case PL_FRAME_ABORT:
 		text(c, f->text, sizeof(f->text));
@@ -209,4 +217,49 @@ int pl_comm_header_get(const uint8_t *p, struct pl_header *h, struct pl_err *err
 
 	header(&c, h);
 	return c.bad ? pl_fail(err, PL_EDATA, "what came is no piece of data") : 0;
+}
+
+/* ---- heads ---- */
+
+static void head(struct codec *c, struct pl_head *h)
+{
+	uint64_t magic = number(c, HEAD_MAGIC, 4), type = number(c, h->type, 4);
+
+	c->bad |= magic != HEAD_MAGIC || type == 0 || type >= PL_HEAD_COUNT_;
+	h->type = (uint8_t)type;
+	h->kind = (uint32_t)number(c, h->kind, 4);
+	h->region = (uint32_t)number(c, h->region, 4);
+	h->at = number(c, h->at, 8);
+	h->bytes = number(c, h->bytes, 8);
+	for (size_t i = 0; i < PL_LEN(h->value); i++)
+		h->value[i] = number(c, h->value[i], 8);
+}
+
+void pl_comm_head_put(uint8_t *to, const struct pl_head *h)
+{
+	struct pl_head copy = *h;
+
+	head(&(struct codec){ .p = to }, &copy);
+}
+
+int pl_comm_head_get(const uint8_t *p, struct pl_head *h, struct pl_err *err)
+{
+	struct codec c = { .q = p, .n = PL_HEAD_BYTES };
+	bool message, region, at, bytes, bad;
+
+	head(&c, h);
+	if (c.bad)
+		return pl_fail(err, PL_EDATA, "what came is no message");
+	message = h->type == PL_HEAD_MESSAGE || h->type == PL_HEAD_REFERENCE;
+	region = h->type == PL_HEAD_REFERENCE || h->type == PL_HEAD_REGION ||
+		 h->type == PL_HEAD_FORGET;
+	at = h->type == PL_HEAD_REFERENCE || h->type == PL_HEAD_REGION ||
+	     h->type == PL_HEAD_RELEASED;
+	bytes = message || h->type == PL_HEAD_REGION || h->type == PL_HEAD_ABORT;
+	bad = message != (h->kind != 0) || (!region && h->region) || (!at && h->at) ||
+	      (!bytes && h->bytes) || (h->type == PL_HEAD_ABORT && h->bytes > PL_HEAD_TEXT) ||
+	      (h->type == PL_HEAD_REFERENCE && !h->bytes);
+	for (size_t i = 0; i < PL_LEN(h->value); i++)
+		bad |= !message && h->value[i];
+	return bad ? pl_fail(err, PL_EDATA, "a head of type %u has fields of another", h->type) : 0;
 }

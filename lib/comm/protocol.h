@@ -6,6 +6,7 @@
  *     frame   8 bytes {kind, bytes} and at most PL_FRAME_MAX more: the greeting on every
  *             connection; then what control connections carry
  *     header  PL_HEADER_BYTES before each piece of data on the other connections
+ *     head    PL_HEAD_BYTES before each body between endpoints (endpoint.h), after the greeting
  *
  * A connection begins with three frames, by which both sides prove that they know the token of the
  * job without sending it: HELLO {rank, nonce} of the side that connects, CHALLENGE {nonce, proof}
@@ -21,6 +22,7 @@
 #define PL_RANKS_MAX	4096
 #define PL_FRAME_MAX	600
 #define PL_HEADER_BYTES 40
+#define PL_HEAD_BYTES	64
 #define PL_ADDRESS_MAX	64
 #define PL_LIBRARY_ID	128
 #define PL_NONCE_BYTES	16
@@ -53,6 +55,7 @@ enum pl_frame_kind {
 	PL_FRAME_HEARTBEAT,
 	PL_FRAME_ABORT,
 	PL_FRAME_GOODBYE,
+	PL_FRAME_ENDPOINT, /* of an endpoint: who it is, and a piece of its memory */
 	PL_FRAME_COUNT_
 };
 struct pl_frame {
@@ -79,6 +82,12 @@ struct pl_frame {
 			 * `compared`. */
 			uint64_t compared, digest;
 		} heartbeat;
+		struct {		 /* rank: the id */
+			uint64_t host;	 /* equal for endpoints that may share memory */
+			int64_t pid, fd; /* memory that begins with nonce; fd -1: none */
+			uint64_t nonce;
+			int64_t timeout; /* by which it expects signs of life */
+		} endpoint;
 		char text[512]; /* refused, abort */
 	};
 };
@@ -97,6 +106,30 @@ struct pl_header {
 void pl_comm_header_put(uint8_t *to, const struct pl_header *h);
 int pl_comm_header_get(const uint8_t *p, struct pl_header *h,
 		       struct pl_err *err) PL_MUST; /* PL_HEADER_BYTES */
+
+/* ---- between endpoints ---- */
+
+enum pl_head_type {
+	PL_HEAD_MESSAGE = 1, /* kind, value; `bytes` follow */
+	PL_HEAD_REFERENCE,   /* kind, value; `bytes` lie at `at` in `region`, number by count */
+	PL_HEAD_RELEASED,    /* the receiver needs the reference of number `at` no more */
+	PL_HEAD_REGION,	     /* `region` has `bytes`; its memory is descriptor `at` of the sender */
+	PL_HEAD_FORGET,	     /* `region` will not be used again */
+	PL_HEAD_BEAT,
+	PL_HEAD_GOODBYE, /* the last: the sender ends the connection */
+	PL_HEAD_ABORT,	 /* the last: for a reason, a text of `bytes` */
+	PL_HEAD_COUNT_
+};
+#define PL_HEAD_TEXT 200 /* bytes of that reason at most */
+struct pl_head {
+	uint8_t type; /* enum pl_head_type */
+	uint32_t kind, region;
+	uint64_t at, bytes, value[4];
+};
+void pl_comm_head_put(uint8_t *to, const struct pl_head *h);
+/* PL_EDATA: no endpoint sends that. What the fields of the type leave out is 0. */
+int pl_comm_head_get(const uint8_t *p, struct pl_head *h,
+		     struct pl_err *err) PL_MUST; /* PL_HEAD_BYTES */
 
 /* ---- authentication (auth.c) ---- */
 

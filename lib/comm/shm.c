@@ -1,8 +1,7 @@
 /*
  * Shared memory of the ranks of one host: a segment with slots and rings, and pieces for users.
  *
- * The first rank of the host makes them with memfd_create(), so that nothing remains when ranks are
- * killed. The others open /proc/PID/fd/FD, which works for processes of one user. A doorbell is a
+ * The first rank of the host makes them, and the others open them (memory.c). A doorbell is a
  * datagram socket with an abstract name. Before a rank sleeps, it sets a flag in the segment,
  * checks once more, and sleeps in epoll. A rank that changes data then sends it a byte.
  */
@@ -34,56 +33,6 @@ static size_t rings_at(int n)
 static size_t shared_bytes(int n)
 {
 	return whole_pages(rings_at(n) + (size_t)n * (size_t)n * 2 * sizeof(struct pl_ring));
-}
-
-static int make(size_t bytes, int *fd, struct pl_err *err)
-{
-	*fd = pl_fail_now() ? -1 : memfd_create("paceline", MFD_CLOEXEC);
-	if (*fd < 0)
-		return pl_fail_sys(err, "cannot make shared memory");
-	if (ftruncate(*fd, (off_t)bytes) < 0) {
-		pl_fail_sys(err, "cannot make %zu bytes of shared memory", bytes);
-		pl_comm_close(fd);
-		return PL_EIO;
-	}
-	return 0;
-}
-
-/* Map a file as shared memory; fd -1: private. to: address of a pointer, unchanged on failure. */
-static int map(int fd, size_t bytes, void *to, struct pl_err *err)
-{
-	int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-	void *p =
-		pl_fail_now() ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, how, fd, 0);
-
-	if (p != MAP_FAILED)
-		memcpy(to, &p, sizeof(p));
-	else if (fd < 0)
-		return pl_fail(err, PL_ENOMEM, "out of memory (%zu bytes)", bytes);
-	else
-		return pl_fail_sys(err, "cannot map %zu bytes of shared memory", bytes);
-	return 0;
-}
-
-static int open_other(int64_t pid, int64_t other, size_t bytes, int *fd, struct pl_err *err)
-{
-	char path[64];
-	off_t size;
-
-	snprintf(path, sizeof(path), "/proc/%lld/fd/%lld", (long long)pid, (long long)other);
-	*fd = pl_fail_now() ? -1 : open(path, O_RDWR | O_CLOEXEC);
-	if (*fd < 0)
-		return pl_fail_sys(err,
-				   "cannot open the shared memory of process %lld (do the "
-				   "ranks run in different containers? transport tcp needs none)",
-				   (long long)pid);
-	size = lseek(*fd, 0, SEEK_END);
-	if (size < 0 || (size_t)size < bytes) {
-		pl_comm_close(fd);
-		return pl_fail(err, PL_EIO, "shared memory of process %lld has %lld bytes, not %zu",
-			       (long long)pid, (long long)size, bytes);
-	}
-	return 0;
 }
 
 /* ---- doorbells ---- */
@@ -155,8 +104,8 @@ static int make_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 	struct pl_frame f = { .kind = PL_FRAME_MEMORY, .rank = (uint32_t)w->rank };
 	int rc;
 
-	PL_TRY(make(w->shared_bytes, &w->shared_fd, err));
-	PL_TRY(map(w->shared_fd, w->shared_bytes, &w->shared, err));
+	PL_TRY(pl_comm_memory_make(w->shared_bytes, &w->shared_fd, err));
+	PL_TRY(pl_comm_memory_map(w->shared_fd, w->shared_bytes, &w->shared, err));
 	w->shared->nonce = (uint64_t)pl_now_ns() ^ (uint64_t)getpid() << 44;
 	atomic_store(&w->shared->magic, SHARED_MAGIC);
 	f.memory.pid = getpid();
@@ -181,8 +130,8 @@ static int take_shared(struct pl_world *w, pl_ns until, struct pl_err *err)
 		rc = pl_fail(err, PL_EDATA, "it announced other memory than expected");
 	if (rc < 0)
 		return pl_wrap(err, "meeting: rank %d", leader);
-	PL_TRY(open_other(f.memory.pid, f.memory.fd, w->shared_bytes, &w->shared_fd, err));
-	PL_TRY(map(w->shared_fd, w->shared_bytes, &w->shared, err));
+	PL_TRY(pl_comm_memory_open(f.memory.pid, f.memory.fd, w->shared_bytes, &w->shared_fd, err));
+	PL_TRY(pl_comm_memory_map(w->shared_fd, w->shared_bytes, &w->shared, err));
 	if (atomic_load(&w->shared->magic) != SHARED_MAGIC)
 		rc = pl_fail(err, PL_EDATA, "the shared memory of rank %d is something else",
 			     leader);
@@ -264,14 +213,16 @@ static int map_region(struct pl_world *w, struct pl_region *g, struct pl_err *ow
 
 	if (w->shared && w->local_rank == 0) {
 		w->shared->region.pid = getpid();
-		w->shared->region.fd = own->code || make(g->bytes, &fd, own) < 0 ? -1 : fd;
+		w->shared->region.fd =
+			own->code || pl_comm_memory_make(g->bytes, &fd, own) < 0 ? -1 : fd;
 	}
 	rc = pl_comm_world_do(w, &barrier, err);
 	if (rc >= 0 && !own->code && w->shared && w->local_rank > 0 &&
-	    open_other(w->shared->region.pid, w->shared->region.fd, g->bytes, &fd, own) < 0)
+	    pl_comm_memory_open(w->shared->region.pid, w->shared->region.fd, g->bytes, &fd, own) <
+		    0)
 		fd = -1;
 	if (rc >= 0 && !own->code)
-		(void)map(fd, g->bytes, &g->base, own); /* own has the error */
+		(void)!pl_comm_memory_map(fd, g->bytes, &g->base, own); /* own has the error */
 	if (rc >= 0)
 		rc = pl_comm_agree(w, own, err);
 	if (rc < 0 && g->base)
