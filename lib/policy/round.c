@@ -55,10 +55,19 @@ static void end_round(struct pl_policy *p, uint32_t worker, struct pl_policy_upd
 	}
 }
 
+/* A worker whose commit is in S already, because the server was restarted in this round, has its
+ * reply at the end of the round: another commit would count twice. */
 void pl_policy_round_joined(struct pl_policy *p, const struct pl_policy_event *e)
 {
-	round_worker(p, e->worker)->committed = 0;
-	pl_policy_reply(p, e->worker);
+	struct pl_policy_update u = { .v_v = 1 };
+
+	if (!round_worker(p, e->worker)->committed) {
+		pl_policy_reply(p, e->worker);
+		return;
+	}
+	p->in_round++;
+	if (complete(p))
+		end_round(p, e->worker, &u);
 }
 
 void pl_policy_round_left(struct pl_policy *p, const struct pl_policy_event *e)

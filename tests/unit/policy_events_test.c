@@ -371,6 +371,9 @@ static void restart(const char *name)
 		join(&a, i);
 	for (int i = 0; i < 300; i++)
 		random_event(&a, &seed);
+	/* in_round() has the restart in the middle of a round */
+	while (pl_policy_waits(policy_opts(name, 1).kind) && count(a.waits, WORKERS))
+		random_event(&a, &seed);
 	if (ok(pl_policy_put(a.p, state, sizeof(state), &n, &err) == 0 && n <= sizeof(state),
 	       "%s: put", name))
 		printf("# %zu bytes\n", n);
@@ -405,8 +408,35 @@ static void restart(const char *name)
 	pl_policy_free(b.p);
 }
 
+/* What was committed in a round before the server was restarted counts once. */
+static void in_round(void)
+{
+	uint8_t state[1024 + 64 * 3];
+	struct pl_policy *p = policy_new("bsp", 3);
+	struct pl_err err = { 0 };
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < 3; i++)
+		joins(p, i, 0);
+	commits(p, 1, 5 * MS, 1, 5 * MS);
+	ok(pl_policy_put(p, state, sizeof(state), &n, &err) == 0, "put in the middle of a round");
+	pl_policy_free(p);
+	p = policy_new("bsp", 3);
+	ok(pl_policy_get(p, state, n, &err) == 0, "... and read");
+	is_str(joins(p, 0, 10 * MS), "", "one of three workers waits for the others");
+	is_str(joins(p, 1, 10 * MS), "", "... so does one that has committed");
+	is_str(joins(p, 2, 10 * MS), "reply2 steps=1, reply0 steps=1",
+	       "the others make their steps, and the commit of the one is not made again");
+	commits(p, 0, 15 * MS, 1, 5 * MS);
+	is_str(commits(p, 2, 15 * MS, 1, 5 * MS),
+	       "update2 s_u=1 w_s=0.3333 clear, reply0 steps=1, reply1 steps=1, reply2 steps=1",
+	       "the round has three commits");
+	pl_policy_free(p);
+}
+
 int main(void)
 {
+	in_round();
 	for (size_t i = 0; i < PL_LEN(policies); i++) {
 		random_events(policies[i]);
 		exhaustive(policies[i]);
