@@ -1,7 +1,7 @@
 /* The engines of run: each is a file with a struct pl_engine, and a row here. */
 #include "program.h"
 
-#define ENGINES(X) X(pl_dp_engine) X(pl_dp_local_sgd_engine)
+#define ENGINES(X) X(pl_ps_engine) X(pl_dp_engine) X(pl_dp_local_sgd_engine)
 
 #define DECLARE(name) extern const struct pl_engine name;
 #define ADDRESS(name) &name,

@@ -52,6 +52,12 @@ int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err)
 		PL_TRY(set_as(j, "device", c->device, err));
 	if (c->ranks)
 		j->ranks = c->ranks;
+	if (c->speeds)
+		PL_TRY(apply_speeds(c, j, err));
+	if (c->target_loss > 0)
+		j->target_loss = c->target_loss;
+	if (c->rates && !c->policies)
+		PL_TRY(pl_parse_real(c->rates, &j->lr, err) < 0 ? pl_wrap(err, "--lr") : 0);
 	if (c->c.seed != INT64_MIN)
 		j->seed = c->c.seed;
 	if (c->threads >= 0)

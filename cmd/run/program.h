@@ -14,11 +14,19 @@ enum format { AS_TEXT, AS_JSON, AS_CSV, AS_SVG };
 struct config {
 	struct pl_common c; /* first */
 	int to;
-	int64_t ranks; /* 0: as the job or the launcher says */
-	int64_t hosts; /* as the job says; 0: any */
+	int64_t ranks;	/* 0: as the job or the launcher says */
+	int64_t hosts;	/* as the job says; 0: any */
+	int servers;	/* processes besides the ranks, which come first (struct pl_engine) */
+	bool again;	/* this is a server in place of one that was killed */
+	bool is_parent; /* this process forked others, which have ended */
+	struct comparison *row; /* of --policies: in place of a report; NULL */
+	int memory; /* a file without a name, of all processes that this one forks; -1: none */
 	const char *plan, *trace, *log, *report, *checkpoint, *resume, *export_to, *import_from;
 	const char *device, *transport, *meet, *bind, *bench;
 	struct pl_list set, link, pace, op;
+	const char *policies, *speeds, *rates;
+	double target_loss;
+	int64_t seeds;
 	bool eval, layers, kernels;
 	int64_t threads; /* of a rank; 0: as many as cores, below: as the job says */
 	pl_ns timeout_ns;
@@ -46,6 +54,10 @@ int start_ranks(struct config *c, int64_t default_ranks,
 		int (*work)(void *arg, const struct pl_launch *p, struct pl_err *err), void *arg,
 		struct pl_err *err) PL_MUST;
 struct device;
+/* Where the processes of a job meet whose engine connects them. shape: to be freed by pl_free(). */
+int find_meeting(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
+		 struct pl_engine_meeting *m, struct pl_link_shape **shape,
+		 struct pl_err *err) PL_MUST;
 /* Connects the ranks; *w is NULL if there is one rank. `j` gives links and transport. The ranks
  * send data that is on the device `d`. */
 int open_world(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
@@ -95,21 +107,17 @@ int train(void *work, const struct pl_launch *p, struct pl_err *err) PL_MUST;
 
 /* ---- report.c: what was measured ------------------------------------------------------------- */
 
-struct worker_result {
-	double steps, samples, samples_per_s, commits, compute_share, wait_share, bytes_sent,
-		step_s;
-};
 struct result {
 	const struct pl_train *t;
 	const char *model;
 	int signal;	 /* that ended the training before its time; 0: none */
 	int64_t samples; /* of all ranks */
 	double seconds, samples_per_s, heterogeneity;
-	struct worker_result *worker; /* of each rank */
+	struct pl_train_result *worker; /* of each rank */
 };
 /* Each rank brings its own result; afterwards all have those of all, and the sums of these. */
-int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct pl_launch *p,
-		   struct result *r, struct pl_err *err) PL_MUST;
+int gather_workers(const struct pl_train *t, const struct pl_train_result *own,
+		   const struct pl_launch *p, struct result *r, struct pl_err *err) PL_MUST;
 /* Writes the report to path, as JSON or as text. */
 int report_write(const struct result *r, const char *path, bool json, struct pl_err *err) PL_MUST;
 
@@ -119,6 +127,20 @@ int write_table(const struct config *c, const struct pl_table *t, struct pl_out 
 		struct pl_err *err) PL_MUST;
 /* The layers of the model with their work, to the output. */
 int report_layers(const struct config *c, const struct pl_model *m, struct pl_err *err) PL_MUST;
+
+/* ---- policies.c: --policies ------------------------------------------------------------------ */
+
+/* --speeds as paces of the job. */
+int apply_speeds(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
+/* What one training was like, in memory that the process shares which compares. */
+struct comparison {
+	bool done, reached;
+	double h_measured, seconds_to_target, samples_to_target, samples_per_s, steps, commits,
+		bytes_sent, compute_share, wait_share, staleness_mean, staleness_max, final_loss;
+};
+void comparison_fill(struct comparison *row, const struct result *r);
+/* Trains the job under each policy, with each seed and each learning rate, one after another. */
+int compare_policies(struct config *c, struct work *w, struct pl_err *err) PL_MUST;
 
 /* ---- bench.c, plot.c ------------------------------------------------------------------------- */
 

@@ -123,7 +123,8 @@ static void shorten(const struct child *v, int n, char *said)
 		*at = '\0';
 }
 
-/* Prints the message of rank i with all ranks that say the same: "ranks 0-2,5: ...". */
+/* Prints the message of rank i with all ranks that say the same: "ranks 0-2,5: ...". v: of ranks.
+ */
 static void print_message(struct child *v, int n, int i)
 {
 	bool several = false, inside = true, same;
@@ -144,14 +145,23 @@ static void print_message(struct child *v, int n, int i)
 	v[i].printed = true;
 }
 
-static void print_messages(struct child *v, int n)
+/* Servers come first; the first server's message is the reason of all others. */
+static void print_messages(const struct config *c, struct child *v, int n)
 {
-	for (int i = 0; i < n; i++)
-		if (v[i].done)
-			shorten(v, n, v[i].said);
-	for (int i = 0; i < n; i++)
+	struct child *rank = v + c->servers;
+	int n_ranks = n - c->servers;
+
+	for (int i = 0; i < c->servers; i++) {
 		if (v[i].done && v[i].said[0] && !v[i].printed)
-			print_message(v, n, i);
+			fprintf(stderr, "run: server %d: %s\n", i, v[i].said);
+		v[i].printed |= v[i].done;
+	}
+	for (int i = 0; i < n_ranks; i++)
+		if (rank[i].done)
+			shorten(rank, n_ranks, rank[i].said);
+	for (int i = 0; i < n_ranks; i++)
+		if (rank[i].done && rank[i].said[0] && !rank[i].printed)
+			print_message(rank, n_ranks, i);
 }
 
 static void signal_ranks(struct child *v, int n, int sig)
@@ -168,13 +178,46 @@ static bool has_failed(int status)
 	return WIFSIGNALED(status) ? WTERMSIG(status) != stop_signal : status != 0;
 }
 
-/* Waits until all ranks have ended, and prints their messages. Signals are blocked unless it
- * sleeps, so none is missed. */
-static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *while_waiting)
+/* ---- all processes of a job ------------------------------------------------------------------ */
+
+typedef int work_of_rank(void *arg, const struct pl_launch *p, struct pl_err *err);
+
+#define RESTARTS 5 /* of a server */
+
+struct team {
+	struct config *c;
+	struct pl_launch p; /* of the next process */
+	struct child *v;
+	message *said;
+	int n; /* processes */
+	work_of_rank *work;
+	void *arg;
+	sigset_t unblocked, while_waiting;
+	int restarts;
+};
+
+/* Process i of the team in place of a server that was killed; 0: this is the new process. */
+static pid_t start_again(struct team *t, int i);
+
+/* What the end of process i means for the others. A job without servers ends with its first rank;
+ * one with servers goes on as long as they do. */
+static bool ends_all(struct team *t, int i)
+{
+	const struct child *v = &t->v[i];
+
+	if (!t->c->servers)
+		return has_failed(v->status);
+	return i < t->c->servers;
+}
+
+/* Waits until all have ended, and prints their messages. Signals are blocked unless it sleeps, so
+ * none is missed. False: this is a new process. */
+static bool wait_for(struct team *t, int started)
 {
 	static const struct timespec second = { .tv_sec = 1 };
-	int left = n, passed = 0;
-	pl_ns until = INT64_MAX;
+	pl_ns grace = 5000000000 + 10 * t->c->timeout_ns, until = INT64_MAX;
+	int n = started, left = n, passed = 0;
+	struct child *v = t->v;
 
 	while (left) {
 		int status;
@@ -185,25 +228,35 @@ static void wait_for(struct child *v, int n, pl_ns grace, const sigset_t *while_
 			signal_ranks(v, n, stop_signal);
 		}
 		if (pid < 0 && errno != EINTR)
-			return;
+			return true;
 		/* After one rank has failed, the others are told, or notice it. A rank that still
 		 * runs after the grace period (stopped, for example) will not end by itself. */
 		if (pid == 0 && pl_now_ns() > until)
 			signal_ranks(v, n, SIGKILL);
 		if (pid == 0 && until != INT64_MAX && pl_now_ns() > until - grace + TOGETHER_NS)
-			print_messages(v, n);
+			print_messages(t->c, v, n);
 		if (pid == 0)
-			ppoll(NULL, 0, &second, while_waiting);
+			ppoll(NULL, 0, &second, &t->while_waiting);
 		for (int i = 0; i < n; i++) {
 			if (v[i].pid != pid || v[i].done)
 				continue;
-			v[i].done = true;
 			v[i].status = status;
+			if (i < t->c->servers && WIFSIGNALED(status) && has_failed(status) &&
+			    !v[i].killed && t->restarts < RESTARTS) {
+				t->restarts++;
+				v[i].pid = start_again(t, i);
+				if (!v[i].pid)
+					return false;
+				if (v[i].pid > 0)
+					continue;
+			}
+			v[i].done = true;
 			left--;
-			if (until == INT64_MAX && has_failed(status))
+			if (until == INT64_MAX && ends_all(t, i))
 				until = pl_now_ns() + grace;
 		}
 	}
+	return true;
 }
 
 static void on_child(int sig)
@@ -252,25 +305,28 @@ static void note_signal_of_ranks(const struct child *v, int n)
 }
 
 /* This process returns the result of the ranks, whose messages it has printed. */
-static int result_of_ranks(const struct child *v, int n, struct pl_err *err)
+static int result_of_ranks(const struct config *c, const struct child *v, int n, struct pl_err *err)
 {
 	static const int codes[] = {
 		0, PL_ENO, PL_EUSAGE, PL_EDATA, PL_EIO, PL_ELIMIT, PL_EABSENT
 	};
-	int failed = 0, status = 0;
+	int failed = 0, status = 0, code;
 	bool by_signal = false; /* a rank ended at once because a user asked: it had not begun */
 
+	if (c->servers) /* they know which workers they needed */
+		n = c->servers;
 	note_signal_of_ranks(v, n);
 	for (int i = 0; i < n; i++)
 		if (v[i].killed)
 			return pl_fail(err, PL_EIO,
-				       "rank %d did not end after another had, and was killed", i);
+				       "%s %d did not end after another had, and was killed",
+				       c->servers ? "server" : "rank", i);
 	for (int i = 0; i < n; i++) {
 		int sig = WIFSIGNALED(v[i].status) ? WTERMSIG(v[i].status) : 0;
 
 		if (sig && has_failed(v[i].status))
-			return pl_fail(err, PL_EIO, "rank %d was ended by signal %d (%s)", i, sig,
-				       strsignal(sig));
+			return pl_fail(err, PL_EIO, "%s %d was ended by signal %d (%s)",
+				       c->servers ? "server" : "rank", i, sig, strsignal(sig));
 		by_signal |= sig != 0;
 		if (sig || !v[i].status)
 			continue;
@@ -283,11 +339,11 @@ static int result_of_ranks(const struct child *v, int n, struct pl_err *err)
 		return 0;
 	if (!failed)
 		return 0;
-	return pl_fail(err, status < (int)PL_LEN(codes) ? codes[status] : PL_EINTERNAL,
-		       "%d of %d ranks failed", failed, n);
+	code = status < (int)PL_LEN(codes) ? codes[status] : PL_EINTERNAL;
+	if (c->servers)
+		return pl_fail(err, code, "training has ended before its time");
+	return pl_fail(err, code, "%d of %d ranks failed", failed, n);
 }
-
-typedef int work_of_rank(void *arg, const struct pl_launch *p, struct pl_err *err);
 
 const char *host_of_rank(const struct config *c, const struct pl_launch *p, char text[HOST_MAX])
 {
@@ -327,60 +383,109 @@ static int make_meeting(const struct config *c, struct pl_launch *p, struct pl_e
 	return 0;
 }
 
-static int fork_ranks(const struct config *c, int n, work_of_rank *work, void *arg,
-		      struct pl_err *err)
+/* Forks process i; 0: this is the process. */
+static pid_t fork_one(struct team *t, int i)
 {
-	struct pl_launch p = { .size = n, .local_size = n };
-	pid_t self = getpid();
-	sigset_t unblocked, while_waiting;
-	pl_ns grace = 5000000000 + 10 * c->timeout_ns;
-	message *said = mmap(NULL, (size_t)n * sizeof(*said), PROT_READ | PROT_WRITE,
-			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct child *v;
-	int rc = pl_alloc(&v, (size_t)n, sizeof(*v), err), started = 0;
+	pid_t self = getpid(), pid = fork();
 
-	if (rc < 0)
-		return rc;
-	if (said == MAP_FAILED) {
-		rc = pl_fail_sys(err, "memory for messages of ranks");
-		goto out;
-	}
-	is_parent = true;
-	catch_signals();
-	PL_TRY(make_meeting(c, &p, err));
+	if (pid)
+		return pid;
+	is_parent = false;
+	starter = self;
+	release_signals();
+	prepare_child(&t->unblocked);
+	t->p.rank = t->p.local_rank = i;
+	return 0;
+}
+
+static pid_t start_again(struct team *t, int i)
+{
+	pid_t pid;
+
 	fflush(NULL);
-	block_signals(&unblocked, &while_waiting);
-	for (; started < n; started++) {
-		pid_t pid = fork();
+	t->said[i][0] = '\0';
+	pid = fork_one(t, i);
+	if (!pid)
+		t->c->again = true;
+	return pid;
+}
+
+static int end_of(struct team *t, struct pl_err *err)
+{
+	return end_rank(t->work(t->arg, &t->p, err), err, t->said[t->p.rank]);
+}
+
+/* *mine: this is one of the processes, and *rc its result. */
+static int run_team(struct team *t, bool *mine, struct pl_err *err)
+{
+	int rc = 0, started = 0;
+
+	block_signals(&t->unblocked, &t->while_waiting);
+	for (; started < t->n; started++) {
+		pid_t pid = fork_one(t, started);
 
 		if (pid < 0) {
 			rc = pl_fail_sys(err, "starting rank %d", started);
-			signal_ranks(v, started, SIGTERM);
+			signal_ranks(t->v, started, SIGTERM);
 			break;
 		}
 		if (!pid) {
-			is_parent = false;
-			starter = self;
-			release_signals();
-			prepare_child(&unblocked);
-			pl_free(v);
-			p.rank = p.local_rank = started;
-			return end_rank(work(arg, &p, err), err, said[started]);
+			*mine = true;
+			return end_of(t, err);
 		}
-		v[started].pid = pid;
-		v[started].said = said[started];
+		t->v[started].pid = pid;
+		t->v[started].said = t->said[started];
 	}
-	wait_for(v, started, grace, &while_waiting);
-	print_messages(v, started);
-	sigprocmask(SIG_SETMASK, &unblocked, NULL);
-	if (rc == 0)
-		rc = result_of_ranks(v, n, err);
+	*mine = !wait_for(t, started);
+	if (*mine)
+		return end_of(t, err);
+	print_messages(t->c, t->v, started);
+	sigprocmask(SIG_SETMASK, &t->unblocked, NULL);
+	return rc < 0 ? rc : result_of_ranks(t->c, t->v, t->n, err);
+}
+
+static int fork_ranks(struct config *c, int n, work_of_rank *work, void *arg, struct pl_err *err)
+{
+	struct team t = { .c = c, .n = n, .work = work, .arg = arg };
+	struct pl_launch *p = &t.p;
+	bool mine = false;
+	int rc = pl_alloc(&t.v, (size_t)n, sizeof(*t.v), err);
+
+	if (rc < 0)
+		return rc;
+	p->size = p->local_size = n;
+	t.said = mmap(NULL, (size_t)n * sizeof(*t.said), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (t.said == MAP_FAILED) {
+		rc = pl_fail_sys(err, "memory for messages of ranks");
+		goto out;
+	}
+	if (c->servers) {
+		c->memory = memfd_create("paceline", MFD_CLOEXEC);
+		if (c->memory < 0) {
+			rc = pl_fail_sys(err, "memory for the servers");
+			goto out;
+		}
+	}
+	is_parent = true;
+	catch_signals();
+	PL_TRY(make_meeting(c, p, err));
+	fflush(NULL);
+	rc = run_team(&t, &mine, err);
+	c->is_parent = !mine;
 out:
-	if (p.folder[0])
-		pl_remove_folder(p.folder);
-	if (said != MAP_FAILED)
-		munmap(said, (size_t)n * sizeof(*said));
-	pl_free(v);
+	if (mine) {
+		pl_free(t.v);
+		return rc;
+	}
+	if (p->folder[0])
+		pl_remove_folder(p->folder);
+	if (t.said != MAP_FAILED)
+		munmap(t.said, (size_t)n * sizeof(*t.said));
+	if (c->memory >= 0)
+		close(c->memory);
+	c->memory = -1;
+	pl_free(t.v);
 	return rc;
 }
 
@@ -461,7 +566,7 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 		struct pl_err *err)
 {
 	const struct pl_launch alone = { .size = 1, .local_size = 1 };
-	int64_t n = c->ranks ? c->ranks : default_ranks > 0 ? default_ranks : 1;
+	int64_t n = c->servers + (c->ranks ? c->ranks : default_ranks > 0 ? default_ranks : 1);
 	int rc, sig;
 
 	c->timeout_ns = c->timeout_ns ? c->timeout_ns : TIMEOUT_NS;
@@ -488,6 +593,35 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 }
 
 /* ---- meeting --------------------------------------------------------------------------------- */
+
+static int shape_of(const struct pl_job *j, struct pl_link_shape **shape, size_t *n,
+		    struct pl_err *err)
+{
+	*n = 0;
+	PL_CHECK(pl_alloc(shape, j->n_links + 1, sizeof(**shape), err));
+	for (size_t i = 0; i < j->n_links; i++)
+		(*shape)[(*n)++] = (struct pl_link_shape){ .from = (int)j->link[i].from,
+							   .to = (int)j->link[i].to,
+							   .bytes_per_ns = j->link[i].bytes_per_ns,
+							   .latency_ns = j->link[i].latency_ns,
+							   .shared = j->link[i].shared };
+	return 0;
+}
+
+int find_meeting(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
+		 struct pl_engine_meeting *m, struct pl_link_shape **shape, struct pl_err *err)
+{
+	*m = (struct pl_engine_meeting){ .rank = p->rank,
+					 .size = p->size,
+					 .at = p->meet,
+					 .token = p->token,
+					 .bind = c->bind,
+					 .timeout_ns = c->timeout_ns,
+					 .memory = c->memory };
+	PL_CHECK(shape_of(j, shape, &m->n_shapes, err));
+	m->shape = *shape;
+	return 0;
+}
 
 int open_world(const struct config *c, const struct pl_launch *p, const struct pl_job *j,
 	       struct device *d, struct pl_tracer *t, struct pl_world **w, struct pl_err *err)
@@ -518,14 +652,7 @@ int open_world(const struct config *c, const struct pl_launch *p, const struct p
 		o.meet_ns = LATE * c->timeout_ns;
 	o.host = host_of_rank(c, p, host);
 	o.local_size = o.host ? 0 : p->local_size;
-	PL_TRY(pl_alloc(&shape, j->n_links + 1, sizeof(*shape), err));
-	for (size_t i = 0; i < j->n_links; i++)
-		shape[o.n_shapes++] =
-			(struct pl_link_shape){ .from = j->link[i].from,
-						.to = j->link[i].to,
-						.bytes_per_ns = j->link[i].bytes_per_ns,
-						.latency_ns = j->link[i].latency_ns,
-						.shared = j->link[i].shared };
+	PL_TRY(shape_of(j, &shape, &o.n_shapes, err));
 	o.shape = shape;
 	if (t) {
 		o.event = pl_train_tracer_comm;

@@ -6,18 +6,22 @@
 #include "program.h"
 #include "train/worker.h"
 
-#define FIELDS (sizeof(struct worker_result) / sizeof(double))
+#define FIELDS (sizeof(struct pl_train_result) / sizeof(double))
 
-int gather_workers(struct pl_worker *w, const struct worker_result *own, const struct pl_launch *p,
-		   struct result *r, struct pl_err *err)
+int gather_workers(const struct pl_train *t, const struct pl_train_result *own,
+		   const struct pl_launch *p, struct result *r, struct pl_err *err)
 {
 	double sum = 0, min = INFINITY;
 
-	PL_CHECK(pl_alloc(&r->worker, (size_t)p->size, sizeof(*r->worker), err));
-	r->worker[p->rank] = *own;
-	PL_CHECK(
-		pl_train_worker_sum(w, (double *)(void *)r->worker, FIELDS * (size_t)p->size, err));
-	for (int i = 0; i < p->size; i++) {
+	PL_CHECK(pl_alloc(&r->worker, (size_t)t->ranks, sizeof(*r->worker), err));
+	if (t->engine->gather) {
+		PL_CHECK(t->engine->gather(t->worker, r->worker, err));
+	} else {
+		r->worker[p->rank] = *own;
+		PL_CHECK(pl_train_worker_sum(t->worker, (double *)(void *)r->worker,
+					     FIELDS * (size_t)t->ranks, err));
+	}
+	for (int i = 0; i < t->ranks; i++) {
 		double speed = 1 / fmax(1e-9, r->worker[i].step_s);
 
 		r->samples += (int64_t)(r->worker[i].samples + 0.5);
@@ -25,7 +29,7 @@ int gather_workers(struct pl_worker *w, const struct worker_result *own, const s
 		sum += speed;
 		min = fmin(min, speed);
 	}
-	r->heterogeneity = sum / p->size / min; /* mean speed / slowest speed */
+	r->heterogeneity = sum / t->ranks / min; /* mean speed / slowest speed */
 	return 0;
 }
 
@@ -34,7 +38,7 @@ static void workers_json(const struct result *r, struct pl_writer *w)
 	pl_json_key(w, "workers");
 	pl_json_open(w, '[');
 	for (int i = 0; i < r->t->ranks; i++) {
-		const struct worker_result *k = &r->worker[i];
+		const struct pl_train_result *k = &r->worker[i];
 
 		pl_json_open(w, '{');
 		pl_json_int(w, "rank", i);
@@ -54,7 +58,7 @@ static void report_json(const struct result *r, struct pl_writer *w)
 	pl_json_open(w, '{');
 	pl_json_str(w, "schema", "paceline.run/1");
 	pl_json_str(w, "engine", r->t->engine->name);
-	pl_json_str(w, "policy", r->t->engine->policy);
+	pl_json_str(w, "policy", r->t->job->policy);
 	pl_json_str(w, "model", r->model ? r->model : "");
 	pl_json_int(w, "ranks", r->t->ranks);
 	pl_json_int(w, "steps", r->t->steps_done);

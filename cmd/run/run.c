@@ -37,6 +37,19 @@ static const struct pl_opt options[] = {
 	  PL_OPT_LIST, AT(link), NULL },
 	{ 0, "pace", "RANK:MS", "slow a rank's steps down by MS ms (\"*\": all), or RANK:xFACTOR",
 	  PL_OPT_LIST, AT(pace), NULL },
+	PL_OPTS_HEADING("parameter servers"),
+	{ 0, "policies", "LIST",
+	  "compare policies: train under each (\"bsp,ssp:40,adsp\"), a row each", PL_OPT_STR,
+	  AT(policies), NULL },
+	{ 0, "speeds", "LIST",
+	  "let worker 0, 1 ... make so many steps per second at most (\"1,1,2,4\")", PL_OPT_STR,
+	  AT(speeds), NULL },
+	{ 0, "seeds", "N", "train N times under each policy, with other seeds (default 1)",
+	  PL_OPT_INT, AT(seeds), NULL },
+	{ 0, "lr", "LIST", "train with each of these learning rates (\"0.1,0.03\")", PL_OPT_STR,
+	  AT(rates), NULL },
+	{ 0, "target-loss", "LOSS", "end at this loss: with servers, of held-out samples",
+	  PL_OPT_REAL, AT(target_loss), NULL },
 	PL_OPTS_HEADING("weights and checkpoints"),
 	{ 0, "checkpoint", "FILE", "write a checkpoint at the end (and as often as the job says)",
 	  PL_OPT_STR, AT(checkpoint), NULL },
@@ -78,10 +91,12 @@ static void defaults(void *config)
 	struct config *c = config;
 
 	c->c.seed = c->ranks = c->threads = c->timeout_ns = INT64_MIN; /* those of the job */
+	c->memory = -1;
 	c->min_size = 4096;
 	c->max_size = 64 << 20;
 	c->iterations = 20;
 	c->networks = 100;
+	c->seeds = 1;
 }
 
 static int plot(const struct config *c, int argc, char **argv, struct pl_err *err)
@@ -177,6 +192,24 @@ static int check_work(const struct config *c, const struct work *w, struct pl_er
 	return 0;
 }
 
+/* A launcher counts all processes, a user those that train. */
+static int count_servers(struct config *c, struct work *w, struct pl_err *err)
+{
+	const struct pl_engine *e;
+
+	PL_CHECK(find_engine(&w->job, w->planned ? &w->plan : NULL, &e, err));
+	c->servers = e->servers ? e->servers(&w->job) : 0;
+	if (!c->launch.launcher || !c->servers)
+		return 0;
+	if (c->launch.size <= c->servers)
+		return pl_fail(err, PL_EUSAGE,
+			       "%s started %d processes; %d of them are servers, and none is left "
+			       "to train",
+			       c->launch.launcher, c->launch.size, c->servers);
+	c->ranks = w->job.ranks = c->launch.size - c->servers;
+	return 0;
+}
+
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
 	struct config *c = config;
@@ -190,7 +223,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	PL_CHECK(read_launcher(c, err));
 	if (c->bench)
 		return bench(c, argc, err);
-	if (c->to == AS_CSV && !c->layers && !c->kernels)
+	if (c->to == AS_CSV && !c->layers && !c->kernels && !c->policies)
 		return pl_fail(err, PL_EUSAGE,
 			       "-O csv is for --bench, --layers and --kernels; of a job: --log "
 			       "FILE.csv");
@@ -207,6 +240,11 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	if (!c->timeout_ns)
 		c->timeout_ns = w.job.timeout_ns;
 	c->hosts = w.job.hosts;
+	if (c->policies) {
+		rc = compare_policies(c, &w, err);
+		goto out;
+	}
+	PL_TRY(count_servers(c, &w, err));
 	rc = start_ranks(c, w.job.ranks, train, &w, err);
 out:
 	work_fini(&w);

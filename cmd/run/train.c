@@ -13,6 +13,8 @@ struct training {
 	const struct pl_launch *p;
 	struct device device;
 	struct pl_world *world;
+	struct pl_engine_meeting meeting; /* in place of a world */
+	struct pl_link_shape *shape;
 	struct pl_recorder *rec;
 	struct pl_tracer *tracer;
 	FILE *log;
@@ -124,11 +126,13 @@ static int open_log(struct training *t, struct pl_err *err)
 {
 	if (!t->c->log || t->p->rank)
 		return 0;
-	t->log = strcmp(t->c->log, "-") ? fopen(t->c->log, "w") : fdopen(dup(STDOUT_FILENO), "w");
+	t->log = strcmp(t->c->log, "-") ? fopen(t->c->log, t->c->again ? "a" : "w")
+					: fdopen(dup(STDOUT_FILENO), "w");
 	if (!t->log)
 		return pl_fail_sys(err, "%s: opening", t->c->log);
 	setvbuf(t->log, NULL, _IOLBF, 0); /* for tail -f */
-	fputs("time_s,step,samples,loss,eval_loss,accuracy\n", t->log);
+	if (!t->c->again)
+		fputs("time_s,step,samples,loss,eval_loss,accuracy\n", t->log);
 	return 0;
 }
 
@@ -181,7 +185,12 @@ static int prepare(struct training *t, struct pl_err *err)
 	PL_CHECK(open_trace(t, o.job, err));
 	PL_CHECK(device_open(o.job, t->p, &t->device, err));
 	trace_device(t);
-	PL_CHECK(open_world(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));
+	if (t->t.engine->servers) {
+		PL_CHECK(find_meeting(t->c, t->p, o.job, &t->meeting, &t->shape, err));
+		o.meeting = &t->meeting;
+	} else {
+		PL_CHECK(open_world(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));
+	}
 	PL_CHECK(check_outputs(t, err));
 	PL_CHECK(open_log(t, err));
 	o.backend = t->device.backend;
@@ -206,7 +215,7 @@ static int report(struct training *t, struct pl_err *err)
 	const struct pl_train *d = &t->t;
 	double s = fmax(1e-9, (double)(d->end - d->begin) / 1e9), first = (double)d->first_ns / 1e9;
 	double steps = (double)pl_train_measured(d), share = steps / fmax(1, (double)d->steps_done);
-	struct worker_result own = {
+	struct pl_train_result own = {
 		.steps = (double)d->steps_done,
 		.samples = (double)d->samples,
 		.samples_per_s = (double)d->samples * share / fmax(1e-9, s - first),
@@ -222,9 +231,13 @@ static int report(struct training *t, struct pl_err *err)
 			    .seconds = s };
 	int rc;
 
-	PL_TRY(gather_workers(d->worker, &own, t->p, &r, err));
+	PL_TRY(gather_workers(d, &own, t->p, &r, err));
 	if (t->p->rank)
 		goto out;
+	if (t->c->row) {
+		comparison_fill(t->c->row, &r);
+		goto out;
+	}
 	if (t->c->report)
 		PL_TRY(report_write(&r, t->c->report, true, err));
 	rc = report_write(&r, t->c->c.output, t->c->to == AS_JSON, err);
@@ -245,6 +258,9 @@ static int finish(struct training *t, int rc, struct pl_err *err)
 	if (t->t.worker)
 		t->t.engine->finish(t->t.worker, t->world && rc < 0);
 	pl_free(t->t.worker);
+	pl_free(t->shape);
+	if (t->meeting.size) /* until now lost processes could connect again */
+		pl_comm_launch_unshare(t->p);
 	if (t->world && rc >= 0)
 		rc = pl_comm_world_close(t->world, err);
 	more = stop_device_trace(t, rc >= 0, &later);
@@ -275,7 +291,7 @@ int train(void *work, const struct pl_launch *p, struct pl_err *err)
 				.c = w->c,
 				.p = p,
 				.t = { .job = &w->job,
-				       .ranks = p->size,
+				       .ranks = p->size - w->c->servers,
 				       .stop = &stop_signal,
 				       .row = log_row,
 				       .progress = show_progress,
@@ -287,6 +303,8 @@ int train(void *work, const struct pl_launch *p, struct pl_err *err)
 		rc = t->t.engine->control(&t->t, err);
 		pl_progress_end();
 		if (rc < 0)
+			goto out;
+		if (t->meeting.size && t->p->rank) /* the process that leads does the rest alone */
 			goto out;
 		PL_TRY(pl_train_checkpoint(&t->t, err));
 	}

@@ -36,8 +36,9 @@
 #define KIND(key, words, usual)                                                                    \
 	PL_LANG_FIELD(#key, CHOICE, PL_LANG_NEED | PL_LANG_BOUND, "kind", .choices = words,        \
 		      .value = usual, .offset = offsetof(struct pl_job, key))
-#define LINK(m) .offset = offsetof(struct pl_job_link, m)
-#define PACE(m) .offset = offsetof(struct pl_job_pace, m)
+#define LINK(m)	    .offset = offsetof(struct pl_job_link, m)
+#define POLICIES_PS "bsp|ssp|asp|local|fixed-adacomm|adacomm|adsp|adsp++|batchtune|diloco|dylu"
+#define PACE(m)	    .offset = offsetof(struct pl_job_pace, m)
 #define RANK(key, more, what, ...)                                                                 \
 	PL_LANG_FIELD(key, INT, PL_LANG_BOUND | (more), what, .max = RANKS_MAX - 1,                \
 		      .choices = "any|all|*", __VA_ARGS__)
@@ -69,12 +70,40 @@ static const struct pl_lang_row rows[] = {
 	ONE("hosts", INT, 0, 1, RANKS_MAX, hosts, "1", NULL,
 	    "hosts that the ranks are on, each with as many"),
 	ONE("threads", INT, 0, 1, 1024, threads, "1", NULL, "threads of each rank"),
-	{ PL_LANG_ROW("policy", EXECUTION,
-		      "how ranks synchronise; bsp: gradients in each step; local-sgd: weights, "
-		      "after several steps of each rank",
-		      KIND(policy, "bsp|local-sgd", "bsp"),
-		      OPTION("local-steps", INT, 0, "steps between two averages", local_steps,
-			     .min = 1, .max = COUNT_MAX, .value = "8", .only = "local-sgd")),
+	{ PL_LANG_ROW(
+		  "engine", EXECUTION,
+		  "how ranks work together; dp: they sum gradients or weights; ps: servers hold "
+		  "the weights, and apply what workers commit",
+		  KIND(engine, "dp|ps", "dp"),
+		  OPTION("servers", INT, 0, "servers, each with a part of the weights", servers,
+			 .min = 1, .max = RANKS_MAX, .value = "1", .only = "ps")),
+	  .once = true },
+	{ PL_LANG_ROW(
+		  "policy", EXECUTION,
+		  "how ranks synchronise; bsp: in each step; local-sgd: weights, after several "
+		  "steps of each rank; the others are for servers",
+		  KIND(policy,
+		       "bsp|local-sgd|ssp|asp|local|fixed-adacomm|adacomm|adsp|adsp++|batchtune|"
+		       "diloco|dylu",
+		       "bsp"),
+		  OPTION("local-steps", INT, 0, "steps between two averages", local_steps, .min = 1,
+			 .max = COUNT_MAX, .value = "8", .only = "local-sgd"),
+		  OPTION("local-steps", INT, 0,
+			 "steps between two commits; 0: as the policy has it", local_steps,
+			 .max = COUNT_MAX, .value = "0",
+			 .only = "local|fixed-adacomm|adacomm|diloco|dylu"),
+		  OPTION("staleness", INT, 0, "steps by which a worker may be ahead of the slowest",
+			 staleness, .max = COUNT_MAX, .value = "40", .only = "ssp"),
+		  OPTION("commits", INT, 0,
+			 "commits of each worker a period; 0: the policy searches", commits,
+			 .max = COUNT_MAX, .value = "0", .only = "adsp"),
+		  OPTION("period", TIME, 0, "time between two checks; 0: by the slowest worker",
+			 period, .max = 3.6e12, .value = "0", .only = "adacomm|adsp|adsp++"),
+		  OPTION("epoch", TIME, 0, "time between two searches; 0: by the period", epoch,
+			 .max = 3.6e13, .value = "0", .only = "adsp|adsp++"),
+		  OPTION("min-workers", INT, 0,
+			 "workers without which training ends; 0: as the policy needs them",
+			 min_workers, .max = RANKS_MAX, .value = "0", .only = POLICIES_PS)),
 	  .once = true },
 	ONE("transport", CHOICE, 0, 0, 0, transport, "auto", "auto|shm|tcp|mpi|nccl",
 	    "what carries messages"),
@@ -138,13 +167,17 @@ static const struct pl_lang_row rows[] = {
 				    "a rank has one link for all that it sends", .value = "no",
 				    LINK(shared))),
 	  .commas = true },
-	{ PL_LANG_ROW("pace", EXECUTION, "make the computation of a rank slower",
-		      RANK("rank", PL_LANG_NEED, "rank; RANK:MS and RANK:xF are short for one key",
-			   PACE(rank)),
-		      PL_LANG_FIELD("ms", REAL, BOUND, "milliseconds that a step takes more",
-				    .max = 3.6e6, .value = "0", PACE(ms)),
-		      PL_LANG_FIELD("factor", REAL, BOUND, "times as long that a step takes",
-				    .min = 1, .max = 1000, .value = "1", PACE(factor))),
+	{ PL_LANG_ROW(
+		  "pace", EXECUTION, "make the computation of a rank slower",
+		  RANK("rank", PL_LANG_NEED, "rank; RANK:MS and RANK:xF are short for one key",
+		       PACE(rank)),
+		  PL_LANG_FIELD("ms", REAL, BOUND, "milliseconds that a step takes more",
+				.max = 3.6e6, .value = "0", PACE(ms)),
+		  PL_LANG_FIELD("factor", REAL, BOUND, "times as long that a step takes", .min = 1,
+				.max = 1000, .value = "1", PACE(factor)),
+		  PL_LANG_FIELD("speed", REAL, BOUND,
+				"steps per second at most: a step that ends early waits; 0: any",
+				.max = 1e6, .value = "0", PACE(speed))),
 	  .commas = true },
 };
 const struct pl_lang_schema pl_job_schema = {
@@ -202,10 +235,11 @@ static int add_pace(struct pl_job *j, const struct pl_lang_reader *r, struct pl_
 
 	pl_lang_defaults(r->st.row, NULL, &p);
 	PL_CHECK(pl_lang_bind(&r->st, &p, &j->arena, err));
-	if (!pl_lang_get(&r->st, "ms") && !pl_lang_get(&r->st, "factor"))
+	if (!pl_lang_get(&r->st, "ms") && !pl_lang_get(&r->st, "factor") &&
+	    !pl_lang_get(&r->st, "speed"))
 		return pl_lang_fail(r, r->word[0].column, err,
-				    "the pace is missing; write: pace RANK ms=5, or pace RANK "
-				    "factor=1.5");
+				    "the pace is missing; write: pace RANK ms=5, pace RANK "
+				    "factor=1.5, or pace RANK speed=2");
 	return pl_append(&j->pace, &j->n_paces, &j->cap_paces, &p, sizeof(p), err);
 }
 

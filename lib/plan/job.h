@@ -28,6 +28,7 @@ struct pl_job_pace {
 	int64_t rank;  /* -1: all */
 	double ms;     /* added to each step's computation */
 	double factor; /* computation takes so many times as long; 1 */
+	double speed;  /* steps per second at most; 0: any */
 };
 /* Zero-initialised, then pl_job_init(). Strings belong to the arena. */
 struct pl_job {
@@ -35,18 +36,20 @@ struct pl_job {
 	/* NULL: not given. transport, algorithm, policy, precision, device, optimizer, schedule: a
 	 * name that is known, the default if none was given. */
 	const char *name, *model, *data, *transport, *meet, *checkpoint, *resume, *algorithm,
-		*policy, *precision, *device;
+		*policy, *precision, *device, *engine;
 	const char *optimizer, *schedule;
 	/* What is said behind optimizer, schedule and policy; the defaults of that kind. */
 	double lr, momentum, b1, b2, eps, decay, clip, gamma;
 	bool nesterov;
-	int64_t every, schedule_steps, local_steps;
+	int64_t every, schedule_steps, local_steps, staleness, commits, min_workers;
+	pl_ns period, epoch;
 	struct pl_job_link *link; /* of several for one pair the last counts */
 	size_t n_links, cap_links;
 	struct pl_job_pace *pace; /* of several for one rank ms add up, factors multiply */
 	size_t n_paces, cap_paces;
 	double split;		       /* share of the samples that are trained on; 1 */
 	double target_loss, bucket_mb; /* 0: none; bucket_mb: default 25, the first 1 */
+	int64_t servers;	       /* of engine ps */
 	int64_t batch, steps, epochs, ranks, hosts, seed, accumulate, eval_every, checkpoint_every,
 		threads, warmup; /* warmup: steps in which the learning rate rises from 0 */
 	pl_ns timeout_ns;
@@ -75,6 +78,8 @@ int pl_job_check(const struct pl_job *j, struct pl_err *err) PL_MUST;
 /* What a device's name means: *cuda, and its number, below 0: that of the rank's place on its host.
  * False: there is no such name; no job has one. */
 bool pl_job_device(const char *name, bool *cuda, int *number);
+/* The number of a policy of servers (policy/policy.h): "ssp:40" has 40. NAN: the policy's own. */
+double pl_job_policy_argument(const struct pl_job *j);
 extern const struct pl_lang_schema pl_job_schema;
 
 #endif

@@ -1,4 +1,6 @@
 /* What the statements of a job say together, checked; what the name of a device means. */
+#include <math.h>
+
 #include "plan/job.h"
 
 static int check_ranks(const struct pl_job *j, struct pl_err *err)
@@ -72,6 +74,45 @@ static int check_device(const struct pl_job *j, struct pl_err *err)
 	return 0;
 }
 
+double pl_job_policy_argument(const struct pl_job *j)
+{
+	if (!strcmp(j->policy, "ssp"))
+		return (double)j->staleness;
+	if (!strcmp(j->policy, "adsp"))
+		return j->commits ? (double)j->commits : NAN;
+	return j->local_steps ? (double)j->local_steps : NAN;
+}
+
+static int check_engine(const struct pl_job *j, struct pl_err *err)
+{
+	bool servers = !strcmp(j->engine, "ps");
+	bool ranks_alone = !strcmp(j->policy, "bsp") || !strcmp(j->policy, "local-sgd");
+
+	if (!servers && !ranks_alone)
+		return pl_fail(
+			err, PL_EDATA,
+			"policy %s needs servers; write: engine ps (without them: policy bsp, "
+			"or local-sgd)",
+			j->policy);
+	if (servers && !strcmp(j->policy, "local-sgd"))
+		return pl_fail(
+			err, PL_EDATA,
+			"policy local-sgd has no servers; with engine ps the same is: policy "
+			"local local-steps=%lld",
+			(long long)j->local_steps);
+	if (servers && j->servers > 1)
+		return pl_fail(
+			err, PL_EDATA,
+			"engine ps servers=%lld: the weights are on one server in this version; "
+			"write: servers=1",
+			(long long)j->servers);
+	if (servers && strcmp(j->transport, "auto") && strcmp(j->transport, "shm") &&
+	    strcmp(j->transport, "tcp"))
+		return pl_fail(err, PL_EDATA, "transport %s: servers take auto, shm and tcp",
+			       j->transport);
+	return 0;
+}
+
 int pl_job_check(const struct pl_job *j, struct pl_err *err)
 {
 	if (!j->model)
@@ -91,6 +132,7 @@ int pl_job_check(const struct pl_job *j, struct pl_err *err)
 	if (j->checkpoint_every && !j->checkpoint)
 		return pl_fail(err, PL_EDATA, "checkpoint-every without checkpoint FILE");
 	PL_CHECK(check_device(j, err));
+	PL_CHECK(check_engine(j, err));
 	PL_CHECK(check_ranks(j, err));
 	return check_learning(j, err);
 }

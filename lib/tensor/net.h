@@ -208,6 +208,8 @@ double pl_optim_lr(const struct pl_optim_opts *o, int64_t step); /* step from 0 
  * the norm of all gradients, for clipping; NaN: it is computed here, and all gradients must be
  * final. Clipping scales the gradients in their slab. */
 void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, double norm);
+/* From the next step on, the learning rate is that of the schedule times `factor`. */
+void pl_optim_rate(struct pl_optim *opt, double factor);
 /* The slabs of the optimiser, of n floats each, for checkpoints. */
 uint32_t pl_optim_slabs(struct pl_optim *opt, float **slab, size_t *n); /* at most 2 */
 

@@ -19,6 +19,7 @@ struct pl_optim {
 	size_t n;
 	struct pl_decay decay;
 	size_t *cut; /* of `decay` */
+	double rate; /* factor of the learning rate */
 };
 
 static int find_decay(struct pl_optim *opt, struct pl_err *err)
@@ -52,6 +53,7 @@ int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_op
 	opt->net = net;
 	opt->o = *o;
 	opt->n = net->params.n;
+	opt->rate = 1;
 	PL_TRY(find_decay(opt, err));
 	opt->n_slabs = o->kind != PL_OPTIM_SGD ? 2 : o->momentum != 0;
 	for (uint32_t i = 0; i < opt->n_slabs; i++)
@@ -73,6 +75,11 @@ void pl_optim_free(struct pl_optim *opt)
 			opt->net->be->free(opt->net->ctx, opt->slab[i]);
 	pl_free(opt->cut);
 	pl_free(opt);
+}
+
+void pl_optim_rate(struct pl_optim *opt, double factor)
+{
+	opt->rate = factor;
 }
 
 uint32_t pl_optim_slabs(struct pl_optim *opt, float **slab, size_t *n)
@@ -122,7 +129,7 @@ void pl_optim_step(struct pl_optim *opt, int64_t step, size_t first, size_t n, d
 
 	if (first >= end)
 		return;
-	net->vary.lr = (float)pl_optim_lr(&opt->o, step);
+	net->vary.lr = (float)(opt->rate * pl_optim_lr(&opt->o, step));
 	net->vary.t = step + 1;
 	net->be->vary(net->ctx, &net->vary);
 	if (whole) {

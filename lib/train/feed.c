@@ -72,8 +72,8 @@ int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct
 
 	f->d = d;
 	f->batch = batch;
-	f->rank = o->world ? pl_comm_world_rank(o->world) : 0;
-	f->ranks = o->world ? pl_comm_world_size(o->world) : 1;
+	f->rank = pl_engine_rank(o);
+	f->ranks = pl_engine_ranks(o);
 	f->seed = (uint64_t)o->job->seed;
 	f->tokens = d->token != NULL;
 	f->fetched = -1;

@@ -78,6 +78,18 @@ static uint64_t hash_data(const struct pl_dataset *s)
 	return pl_hash(h, sizeof(h));
 }
 
+int pl_train_worker_job_hash(const struct pl_worker *w, uint64_t *h, struct pl_err *err)
+{
+	uint64_t part[TEXTS + 1] = { 0 };
+
+	for (int i = 0; i < TEXTS; i++)
+		PL_CHECK(hash_text(w, i, &part[i], err));
+	if (!w->o.read_once)
+		part[TEXTS] = hash_data(w->o.data);
+	*h = pl_hash(part, sizeof(part));
+	return 0;
+}
+
 int pl_train_worker_check_same_job(struct pl_worker *w, struct pl_err *err)
 {
 	static const char *const what[TEXTS] = { "job", "model", "plan" };

@@ -20,6 +20,18 @@
 struct pl_worker; /* worker.h: what a rank trains with; the first member of an engine's state */
 struct pl_train;  /* below */
 
+/* Where the processes of a job find one another, for an engine that connects them itself. */
+struct pl_engine_meeting {
+	int rank, size;		/* of the processes, servers included */
+	const char *at, *token; /* as `meet` and `token` of pl_world_opts */
+	const char *bind, *host;
+	pl_ns timeout_ns;
+	const struct pl_link_shape *shape; /* between ranks, not processes */
+	size_t n_shapes;
+	/* A file without a name, which outlives a process that is started again; -1: there is none,
+	 * and no process is. */
+	int memory;
+};
 struct pl_engine_opts {
 	const struct pl_job *job;
 	const struct pl_model *model;
@@ -31,7 +43,9 @@ struct pl_engine_opts {
 	const struct pl_backend *backend;
 	void *ctx;
 	enum pl_store store;
-	struct pl_world *world;	  /* NULL: one rank */
+	struct pl_world *world;			 /* NULL: one rank, or the engine connects them */
+	const struct pl_engine_meeting *meeting; /* NULL: the world has all that there is */
+	int rank, ranks;	  /* where an engine without a world sets them; ranks 0: one rank */
 	struct pl_tracer *tracer; /* NULL: no trace */
 	const struct pl_log *log;
 };
@@ -41,10 +55,21 @@ struct pl_step_result {
 	pl_ns step_ns, compute_ns, wait_ns; /* wait: this thread only waits for communication */
 	uint64_t bytes_sent;		    /* since the job began */
 };
+struct pl_train_result { /* of a rank, for reports */
+	double steps, samples, samples_per_s, commits, compute_share, wait_share, bytes_sent,
+		step_s, staleness_mean, staleness_max;
+};
 struct pl_engine {
-	const char *name, *policy; /* for reports: "dp", "bsp" */
+	const char *name;
+	/* The policy whose jobs it carries out; NULL: `matches` decides. */
+	const char *policy;
 	/* Does it carry out job and plan (NULL: none)? NULL: it carries out jobs of its policy. */
 	bool (*matches)(const struct pl_job *job, const struct pl_plan *plan);
+	/* How many processes a job has besides its ranks. They are the first ones, and number 0 of
+	 * all leads: it evaluates, saves and reports. The engine connects all processes itself, and
+	 * goes on without some of them if it can. NULL: ranks are all there is, share a world, and
+	 * rank 0 leads. */
+	int (*servers)(const struct pl_job *job);
 	size_t size; /* of its worker, whose memory the caller gives (zeroed) and frees */
 	int (*prepare)(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err);
 	/* Trains from t->step to the end; one of the controls below, or the engine's own. */
@@ -52,6 +77,8 @@ struct pl_engine {
 	/* One step of this rank, for the control. */
 	int (*step)(struct pl_worker *w, int64_t step, struct pl_step_result *r,
 		    struct pl_err *err);
+	/* The results of all ranks, for the process that leads. NULL: each rank knows its own. */
+	int (*gather)(struct pl_worker *w, struct pl_train_result *all, struct pl_err *err);
 	/* Mean loss and hits over the held-out samples; all ranks call it. */
 	int (*eval)(struct pl_worker *w, double *loss, int64_t *hits, int64_t *samples,
 		    struct pl_err *err);
@@ -92,6 +119,7 @@ struct pl_train {
 	int64_t steps;						 /* at which training ends */
 	bool done, interrupted;					 /* interrupted: by a signal */
 	double last_loss, eval_loss, accuracy, time_to_target_s; /* NaN: not known */
+	int64_t samples_to_target; /* of all ranks; 0: the target was not reached */
 	/* since the job began or was resumed, of this rank but for samples_all */
 	int64_t steps_done, samples, samples_all;
 	uint64_t bytes_sent;
@@ -99,6 +127,15 @@ struct pl_train {
 	pl_ns step_ns, compute_ns, wait_ns;
 	pl_ns first_ns; /* from `begin` to the end of that step; 0: it is the only one */
 };
+/* The number of ranks, and the own one: of the world, or as the engine says. */
+static inline int pl_engine_ranks(const struct pl_engine_opts *o)
+{
+	return o->world ? pl_comm_world_size(o->world) : o->ranks ? o->ranks : 1;
+}
+static inline int pl_engine_rank(const struct pl_engine_opts *o)
+{
+	return o->world ? pl_comm_world_rank(o->world) : o->rank;
+}
 /* How many steps step_ns and its like are of. */
 static inline int64_t pl_train_measured(const struct pl_train *t)
 {

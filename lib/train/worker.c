@@ -190,6 +190,35 @@ static int passes(struct pl_worker *w, int summed, struct pl_step_result *r, str
 	return 0;
 }
 
+/* A step of w->samples samples: the gradient of their mean loss, in parts of a batch. */
+static int passes_of_samples(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
+{
+	int64_t left = w->samples;
+	double loss = 0, before;
+
+	w->last_mb = true;
+	for (w->mb = 0; left > 0; w->mb++) {
+		int n = (int)pl_min_i64(left, w->feed.batch);
+		uint64_t place[] = { (uint64_t)w->o.job->seed, (uint64_t)w->drawn,
+				     (uint64_t)w->rank, 0 };
+		struct pl_batch_io io;
+
+		pl_train_feed_step(&w->feed, w->drawn++);
+		io = pl_train_feed_rows(&w->feed, 0, n);
+		pl_net_scale(w->net, (float)n / (float)w->samples);
+		PL_CHECK(pl_net_forward(w->net, &io, pl_hash(place, sizeof(place)), false, NULL,
+					NULL, err));
+		PL_CHECK(pl_net_backward(w->net, w->mb > 0, err));
+		before = r->loss;
+		w->n_losses = 1;
+		PL_CHECK(take_losses(w, r, err));
+		loss += (r->loss - before) * n / (double)w->samples;
+		left -= n;
+	}
+	r->loss = loss;
+	return 0;
+}
+
 /* A device waits for communication without a deadline. So the host waits for the communication
  * first, with a deadline, and then for the device. */
 static int wait_for_world(struct pl_worker *w, struct pl_err *err)
@@ -221,15 +250,32 @@ int pl_train_worker_compute(struct pl_worker *w, int summed, struct pl_step_resu
 {
 	pl_ns at;
 
-	pl_train_feed_step(&w->feed, w->step);
-	pl_train_worker_record(w, PL_K_DATA, PL_NAME_BATCH, w->step_begin, -1);
-	PL_CHECK(passes(w, summed, r, err));
+	if (w->samples) {
+		PL_CHECK(passes_of_samples(w, r, err));
+	} else {
+		pl_train_feed_step(&w->feed, w->step);
+		pl_train_worker_record(w, PL_K_DATA, PL_NAME_BATCH, w->step_begin, -1);
+		PL_CHECK(passes(w, summed, r, err));
+	}
 	if (w->pace_debt_ns + w->pace_left > 0) {
 		at = pl_now_ns();
 		pace(w, w->pace_left, true);
 		pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_PACE, at, -1);
 	}
 	return 0;
+}
+
+/* A worker of a given speed: a step of the job's batch lasts no less than its period. */
+static void wait_for_period(struct pl_worker *w)
+{
+	double batches = w->samples ? (double)w->samples / (double)w->feed.batch : 1;
+	pl_ns at = pl_now_ns(),
+	      until = w->step_begin + (pl_ns)((double)w->pace_period_ns * batches);
+
+	if (at >= until)
+		return;
+	sleep_ns(until - at);
+	pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_PACE, at, -1);
 }
 
 int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
@@ -247,6 +293,7 @@ int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct
 	PL_CHECK(wait_for_world(w, err));
 	PL_CHECK(take_losses(w, r, err));
 	pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_OPTIMIZER, at, -1);
+	wait_for_period(w);
 	return 0;
 }
 
@@ -259,7 +306,7 @@ void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_res
 	if (!good)
 		return;
 	pl_train_worker_record(w, PL_K_STEP, PL_NAME_STEP, w->step_begin, -1);
-	r->samples = (int64_t)w->feed.batch;
+	r->samples = w->samples ? w->samples : (int64_t)w->feed.batch;
 	r->classified = r->samples * pl_train_feed_classified(&w->feed);
 	r->step_ns = pl_now_ns() - w->step_begin;
 	r->compute_ns = r->step_ns - r->wait_ns;
@@ -442,6 +489,8 @@ static int read_pace(struct pl_worker *w, struct pl_err *err)
 		w->pace_ms += p->ms;
 		if (p->factor > 0)
 			w->pace_factor *= p->factor;
+		if (p->speed > 0)
+			w->pace_period_ns = pl_max_i64(w->pace_period_ns, (pl_ns)(1e9 / p->speed));
 	}
 	for (uint32_t i = 0; i < w->view.n_layers; i++)
 		flops += w->view.layer[i].flops;
@@ -462,8 +511,8 @@ int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 	int algo;
 
 	w->o = *o;
-	w->rank = o->world ? pl_comm_world_rank(o->world) : 0;
-	w->ranks = o->world ? pl_comm_world_size(o->world) : 1;
+	w->rank = pl_engine_rank(o);
+	w->ranks = pl_engine_ranks(o);
 	w->round = 1;
 	algo = o->job->algorithm ? pl_comm_algorithm_find(o->job->algorithm) : PL_CA_AUTO;
 	if (algo < 0)

@@ -55,8 +55,11 @@ struct pl_worker {
 	struct pl_feed feed;
 	int64_t microbatches;
 	int microbatch; /* samples of one */
-	uint8_t algo;	/* enum pl_calgo, of all-reduces, by the job */
-	int64_t round;	/* steps from one synchronisation of all ranks to the next; 1 */
+	/* Of a step, where it is not the job's batch: it is drawn in whole batches, and `drawn` of
+	 * them so far. 0: the job's. The job has one microbatch. */
+	int64_t samples, drawn;
+	uint8_t algo;  /* enum pl_calgo, of all-reduces, by the job */
+	int64_t round; /* steps from one synchronisation of all ranks to the next; 1 */
 	float sum[2 * PL_TRAIN_SUMS]; /* of pl_train_worker_sum() */
 	uint32_t sums;		      /* number so far, because each needs its own tag */
 	bool lost;		      /* the world has ended and freed its memory */
@@ -70,6 +73,7 @@ struct pl_worker {
 	uint32_t n_losses;			/* passes whose losses are still on the device */
 	pl_ns layer_begin, pace_debt_ns;	/* pace_debt: not slept yet */
 	double pace_ms, pace_factor, pace_left; /* ns of this step that are not in the debt yet */
+	pl_ns pace_period_ns;			/* a step lasts no less */
 	double *layer_pace;			/* ns of each layer's forward pass */
 	struct pl_err err;			/* of a hook */
 };
@@ -146,6 +150,8 @@ int pl_train_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_
 /* PL_EDATA if ranks have different hashes h of `what`. Without a world it does nothing. */
 int pl_train_worker_check_same(struct pl_worker *w, uint64_t h, const char *what,
 			       struct pl_err *err) PL_MUST;
+/* One hash of job, model and plan, and of the data unless one process read them for all. */
+int pl_train_worker_job_hash(const struct pl_worker *w, uint64_t *h, struct pl_err *err) PL_MUST;
 /* The same for job, model, plan and data. */
 int pl_train_worker_check_same_job(struct pl_worker *w, struct pl_err *err) PL_MUST;
 

@@ -1,0 +1,167 @@
+/* The engine: what a process of either kind has, and how run(1) drives it. */
+#include <math.h>
+
+#include "ps/internal.h"
+
+void pl_ps_vector_read(const struct pl_net_view *v, float *to)
+{
+	v->be->get(v->ctx, to, v->params, v->n_params * sizeof(float));
+	if (v->n_state)
+		v->be->get(v->ctx, to + v->n_params, v->state, v->n_state * sizeof(float));
+}
+
+void pl_ps_vector_write(const struct pl_net_view *v, const float *from)
+{
+	v->be->put(v->ctx, v->params, from, v->n_params * sizeof(float));
+	if (v->n_state)
+		v->be->put(v->ctx, v->state, from + v->n_params, v->n_state * sizeof(float));
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+static bool matches(const struct pl_job *job, const struct pl_plan *plan)
+{
+	(void)plan;
+	return !strcmp(job->engine, "ps");
+}
+
+static int servers(const struct pl_job *job)
+{
+	return (int)job->servers;
+}
+
+static int open_endpoint(struct pl_ps *p, struct pl_err *err)
+{
+	const struct pl_engine_meeting *m = p->w.o.meeting;
+	struct pl_endpoint_opts o = { .id = p->process,
+				      .token = m->token,
+				      .listen = pl_ps_is_server(p) ? m->at : NULL,
+				      .bind = m->bind,
+				      .transport = p->w.o.job->transport,
+				      .host = m->host,
+				      .timeout_ns = m->timeout_ns,
+				      .body_max = PL_PS_HEAD +
+						  pl_ps_vector_size(&p->vector) * sizeof(float),
+				      .shape = m->shape,
+				      .n_shapes = m->n_shapes,
+				      .log = p->w.o.log };
+
+	p->timeout_ns = m->timeout_ns;
+	return pl_comm_endpoint_open(&o, &p->end, err);
+}
+
+static int prepare(struct pl_worker *w, const struct pl_engine_opts *o, struct pl_err *err)
+{
+	struct pl_ps *p = (struct pl_ps *)w;
+	struct pl_engine_opts own = *o;
+
+	p->servers = (uint32_t)o->job->servers;
+	p->workers = (uint32_t)(o->meeting->size - servers(o->job));
+	p->process = (uint32_t)o->meeting->rank;
+	/* a server evaluates alone, and computes no step */
+	own.rank = pl_ps_is_server(p) ? 0 : (int)(p->process - p->servers);
+	own.ranks = pl_ps_is_server(p) ? 1 : (int)p->workers;
+	PL_CHECK(pl_train_worker_init(w, &own, NULL, err));
+	p->vector = (struct pl_ps_vector){ w->view.n_params, w->view.n_state };
+	PL_CHECK(pl_train_worker_job_hash(w, &p->job, err));
+	PL_CHECK(pl_alloc(&p->counts, p->workers, sizeof(*p->counts), err));
+	PL_CHECK(pl_alloc(&p->seen, p->workers, sizeof(*p->seen), err));
+	PL_CHECK(open_endpoint(p, err));
+	return o->tracer ? pl_train_tracer_names(o->tracer, w->net, o->job, 0, err) : 0;
+}
+
+static int control(struct pl_train *t, struct pl_err *err)
+{
+	struct pl_ps *p = (struct pl_ps *)t->worker;
+
+	return pl_ps_is_server(p) ? pl_ps_serve(p, t, err) : pl_ps_work(p, t, err);
+}
+
+static int step(struct pl_worker *w, int64_t number, struct pl_step_result *r, struct pl_err *err)
+{
+	int rc;
+
+	pl_train_worker_begin_step(w, number, r);
+	PL_TRY(pl_train_worker_compute(w, 1, r, err));
+	PL_TRY(pl_train_worker_update(w, r, err));
+out:
+	pl_train_worker_end_step(w, rc == 0, r);
+	return rc;
+}
+
+static int gather(struct pl_worker *w, struct pl_train_result *all, struct pl_err *err)
+{
+	const struct pl_ps *p = (const struct pl_ps *)w;
+
+	(void)err;
+	for (uint32_t i = 0; i < p->workers; i++) {
+		const struct pl_ps_counts *c = &p->counts[i];
+		double ns = fmax(1, (double)(c->compute_ns + c->wait_ns + c->commit_ns));
+		double s = fmax(1e-9, (double)(c->end - c->begin) / 1e9);
+
+		all[i] = (struct pl_train_result){
+			.steps = (double)c->steps,
+			.samples = (double)c->samples,
+			.samples_per_s = (double)c->samples / s,
+			.commits = (double)c->commits,
+			.compute_share = (double)c->compute_ns / ns,
+			.wait_share = (double)c->wait_ns / ns,
+			.bytes_sent = (double)c->bytes_sent,
+			.staleness_mean = p->seen[i].staleness_mean,
+			.staleness_max = (double)p->seen[i].staleness_max,
+			.step_s = c->steps ? (double)c->compute_ns / 1e9 / (double)c->steps : 0
+		};
+	}
+	return 0;
+}
+
+/* The numbers of a checkpoint are those of all workers, although the server alone has the file. */
+static int save(struct pl_worker *w, const char *path, int64_t step, struct pl_err *err)
+{
+	const struct pl_ps *p = (const struct pl_ps *)w;
+	int rc;
+
+	w->ranks = (int)p->workers;
+	rc = pl_train_worker_save(w, path, step, err);
+	w->ranks = 1;
+	return rc;
+}
+
+static int load(struct pl_worker *w, const char *path, bool to_train, int64_t *step,
+		struct pl_err *err)
+{
+	const struct pl_ps *p = (const struct pl_ps *)w;
+	int rc, ranks = w->ranks;
+
+	w->ranks = (int)p->workers;
+	rc = pl_train_worker_load(w, path, to_train, step, err);
+	w->ranks = ranks;
+	return rc;
+}
+
+static void finish(struct pl_worker *w, bool lost)
+{
+	struct pl_ps *p = (struct pl_ps *)w;
+
+	pl_comm_endpoint_close(p->end);
+	pl_free(p->counts);
+	pl_free(p->seen);
+	pl_train_worker_fini(w, lost);
+}
+
+const struct pl_engine pl_ps_engine = {
+	.name = "ps",
+	.matches = matches,
+	.size = sizeof(struct pl_ps),
+	.servers = servers,
+	.prepare = prepare,
+	.control = control,
+	.step = step,
+	.gather = gather,
+	.eval = pl_train_worker_eval,
+	.save = save,
+	.load = load,
+	.export_weights = pl_train_worker_export,
+	.import_weights = pl_train_worker_import,
+	.finish = finish,
+};

@@ -1,0 +1,151 @@
+/* One thread evaluates; a queue of QUEUE copies waits for it, and what comes then is not evaluated.
+ */
+#include <math.h>
+
+#include "ps/internal.h"
+
+#define QUEUE 4
+/* Between two evaluations, where the job says only that there is a target. */
+#define PAUSE_NS 100000000
+
+struct evaluation {
+	struct pl_ps_evaluator *e;
+	struct pl_train_row row;
+	float *weights;
+	bool used;
+	struct pl_err err;
+};
+struct pl_ps_evaluator {
+	struct pl_train *t;
+	struct pl_ps *p;
+	struct pl_pool *pool;
+	struct pl_queue *queue;
+	struct evaluation v[QUEUE];
+	int running, below; /* below: evaluations in a row that reached the target */
+	pl_ns first_below;  /* the time of the first of these */
+	int64_t samples_below;
+	uint64_t next_steps;
+	pl_ns next;
+};
+
+static void evaluate(void *arg)
+{
+	struct evaluation *v = arg;
+	struct pl_ps *p = v->e->p;
+	int64_t hits, samples;
+
+	pl_ps_vector_write(&p->w.view, v->weights);
+	pl_net_changed(p->w.net);
+	if (pl_train_worker_eval(&p->w, &v->row.loss, &hits, &samples, &v->err) == 0)
+		v->row.accuracy = samples && (p->w.o.data->y || p->w.o.data->token)
+					  ? (double)hits / (double)samples
+					  : NAN;
+}
+
+struct pl_ps_evaluator *pl_ps_evaluator_new(struct pl_train *t, struct pl_err *err)
+{
+	struct pl_ps *p = (struct pl_ps *)t->worker;
+	struct pl_ps_evaluator *e;
+
+	if (pl_alloc(&e, 1, sizeof(*e), err) < 0)
+		return NULL;
+	e->t = t;
+	e->p = p;
+	for (int i = 0; i < QUEUE; i++) {
+		e->v[i].e = e;
+		if (pl_alloc(&e->v[i].weights, pl_ps_vector_size(&p->vector), sizeof(float), err) <
+		    0)
+			goto fail;
+	}
+	e->pool = pl_pool_new(2, err);
+	e->queue = e->pool ? pl_queue_new(e->pool, QUEUE, err) : NULL;
+	if (e->queue)
+		return e;
+fail:
+	pl_ps_evaluator_free(e);
+	return NULL;
+}
+
+void pl_ps_evaluator_free(struct pl_ps_evaluator *e)
+{
+	if (!e)
+		return;
+	pl_queue_free(e->queue);
+	pl_pool_free(e->pool);
+	for (int i = 0; i < QUEUE; i++)
+		pl_free(e->v[i].weights);
+	pl_free(e);
+}
+
+bool pl_ps_evaluator_due(const struct pl_ps_evaluator *e, uint64_t steps)
+{
+	const struct pl_job *j = e->t->job;
+
+	if (e->running == QUEUE || !pl_train_feed_held_out(&e->p->w.feed))
+		return false;
+	if (j->eval_every)
+		return steps >= e->next_steps;
+	return j->target_loss > 0 && !e->running && pl_now_ns() >= e->next;
+}
+
+int pl_ps_evaluator_put(struct pl_ps_evaluator *e, const float *weights,
+			const struct pl_train_row *row, struct pl_err *err)
+{
+	uint64_t every = (uint64_t)e->t->job->eval_every * e->p->workers;
+	int i = 0;
+
+	(void)err;
+	while (e->v[i].used)
+		i++;
+	e->v[i].used = true;
+	e->v[i].row = *row;
+	e->v[i].row.eval = true;
+	memcpy(e->v[i].weights, weights, pl_ps_vector_size(&e->p->vector) * sizeof(float));
+	e->running++;
+	e->next = row->at + PAUSE_NS;
+	if (every)
+		e->next_steps = ((uint64_t)row->step * e->p->workers / every + 1) * every;
+	pl_queue_put(e->queue, evaluate, &e->v[i]);
+	return 0;
+}
+
+static int take(struct pl_ps_evaluator *e, struct evaluation *v, struct pl_err *err)
+{
+	struct pl_train *t = e->t;
+
+	e->running--;
+	v->used = false;
+	PL_CHECK(pl_fail_as(err, &v->err));
+	t->eval_loss = v->row.loss;
+	t->accuracy = v->row.accuracy;
+	if (t->job->target_loss > 0 && !t->done) {
+		bool below = v->row.loss <= t->job->target_loss;
+
+		if (below && !e->below) {
+			e->first_below = v->row.at;
+			e->samples_below = v->row.samples;
+		}
+		e->below = below ? e->below + 1 : 0;
+		if (e->below == PL_PS_TARGET) {
+			t->time_to_target_s = (double)(e->first_below - t->begin) / 1e9;
+			t->samples_to_target = e->samples_below;
+			t->done = true;
+		}
+	}
+	return isnan(v->row.loss) ? 0 : t->row(t->arg, &v->row, err);
+}
+
+int pl_ps_evaluator_take(struct pl_ps_evaluator *e, bool wait, struct pl_err *err)
+{
+	for (;;) {
+		struct evaluation *v = pl_queue_poll(e->queue);
+
+		if (v)
+			PL_CHECK(take(e, v, err));
+		else if (!wait || !e->running)
+			return 0;
+		else
+			/* pl_queue_get() would evaluate here, too, with the same network */
+			pl_sleep_ns(1000000);
+	}
+}

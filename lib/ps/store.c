@@ -1,0 +1,275 @@
+/*
+ * A file, or memory, of one page of a head, two records, and two places for each of W, S and V. The
+ * head tells which record is valid; the record tells which place of each vector is. Pages that were
+ * never written take no memory, so a policy without S and V does not pay for them.
+ *
+ * An update reads and writes each number once: its cost is that of moving the vectors that it uses.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ps/store.h"
+
+#define MAGIC 0x31535050 /* "PPS1" */
+#define PAGE  4096
+#define BLOCK 2048 /* numbers that stay in the first cache while a block is updated */
+
+enum vector { W, S, V, VECTORS };
+
+struct head {
+	uint32_t magic, workers;
+	uint64_t n;
+	_Atomic uint32_t valid; /* record */
+};
+struct record { /* behind it one pl_ps_applied a worker, then the policy's bytes */
+	uint8_t place[VECTORS];
+	bool zero[VECTORS]; /* all numbers are 0, whatever stands there */
+	struct pl_ps_progress progress;
+	size_t policy_bytes;
+};
+struct pl_ps_store {
+	struct head *head;
+	size_t n, bytes, record_bytes, vector_bytes;
+	uint32_t workers;
+	struct record *next; /* changed since the last commit */
+	bool moved[VECTORS]; /* since then: its place is the other one */
+};
+
+static size_t whole_pages(size_t n)
+{
+	return (n + PAGE - 1) / PAGE * PAGE;
+}
+
+static struct record *record_at(const struct pl_ps_store *s, uint32_t i)
+{
+	return (struct record *)(void *)((char *)s->head + PAGE + i * s->record_bytes);
+}
+
+static float *vector_at(const struct pl_ps_store *s, enum vector v, int place)
+{
+	return (float *)(void *)((char *)s->head + PAGE + 2 * s->record_bytes +
+				 (2 * (size_t)v + (size_t)place) * s->vector_bytes);
+}
+
+static float *current(const struct pl_ps_store *s, enum vector v)
+{
+	return vector_at(s, v, s->next->place[v]);
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+static int map(struct pl_ps_store *s, int fd, struct pl_err *err)
+{
+	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+	void *p;
+
+	if (fd >= 0 && ftruncate(fd, (off_t)s->bytes))
+		return pl_fail_sys(err, "memory for the weights of a server");
+	p = pl_fail_now() ? MAP_FAILED : mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+	if (p == MAP_FAILED)
+		return pl_fail(err, PL_ENOMEM, "memory for the weights of a server: %zu bytes",
+			       s->bytes);
+	s->head = p;
+	return 0;
+}
+
+static int check_file(const struct pl_ps_store *s, int fd, bool *fresh, struct pl_err *err)
+{
+	struct head h = { 0 };
+	ssize_t got = fd < 0 ? 0 : pread(fd, &h, sizeof(h), 0);
+
+	*fresh = got == 0 || !h.magic;
+	if (*fresh || (h.magic == MAGIC && h.n == s->n && h.workers == s->workers))
+		return 0;
+	return pl_fail(
+		err, PL_EDATA,
+		"the memory of the server before this one has %llu numbers for %u workers, and not "
+		"%zu for %u: it belongs to another job",
+		(unsigned long long)h.n, h.workers, s->n, s->workers);
+}
+
+int pl_ps_store_open(int fd, size_t n, uint32_t workers, struct pl_ps_store **out, bool *fresh,
+		     struct pl_err *err)
+{
+	struct pl_ps_store *s;
+	int rc = pl_alloc(&s, 1, sizeof(*s), err);
+
+	*out = NULL;
+	if (rc < 0)
+		return rc;
+	s->n = n;
+	s->workers = workers;
+	s->record_bytes =
+		whole_pages(sizeof(struct record) + workers * sizeof(struct pl_ps_applied) +
+			    PL_PS_POLICY_BYTES(workers));
+	s->vector_bytes = whole_pages(n * sizeof(float));
+	s->bytes = PAGE + 2 * s->record_bytes + 2 * VECTORS * s->vector_bytes;
+	PL_TRY(check_file(s, fd, fresh, err));
+	PL_TRY(map(s, fd, err));
+	if (*fresh) {
+		struct record *r = record_at(s, 0);
+
+		for (int v = 0; v < VECTORS; v++)
+			r->zero[v] = true;
+		s->head->n = n;
+		s->head->workers = workers;
+		s->head->magic =
+			MAGIC; /* last: a server that dies before it leaves an empty file */
+	}
+	s->next = record_at(s, 1 - s->head->valid);
+	memcpy(s->next, record_at(s, s->head->valid), s->record_bytes);
+	*out = s;
+	s = NULL;
+out:
+	pl_ps_store_close(s);
+	return rc;
+}
+
+void pl_ps_store_close(struct pl_ps_store *s)
+{
+	if (!s)
+		return;
+	if (s->head)
+		munmap(s->head, s->bytes);
+	pl_free(s);
+}
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+struct pl_ps_progress *pl_ps_store_progress(struct pl_ps_store *s)
+{
+	return &s->next->progress;
+}
+
+struct pl_ps_applied *pl_ps_store_applied(struct pl_ps_store *s, uint32_t worker)
+{
+	return (struct pl_ps_applied *)(s->next + 1) + worker;
+}
+
+uint8_t *pl_ps_store_policy(struct pl_ps_store *s, size_t **n)
+{
+	*n = &s->next->policy_bytes;
+	return (uint8_t *)pl_ps_store_applied(s, s->workers);
+}
+
+void pl_ps_store_commit(struct pl_ps_store *s)
+{
+	uint32_t now = 1 - s->head->valid;
+
+	atomic_store(&s->head->valid, now);
+	s->next = record_at(s, 1 - now);
+	memcpy(s->next, record_at(s, now), s->record_bytes);
+	memset(s->moved, 0, sizeof(s->moved));
+}
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+const float *pl_ps_store_weights(const struct pl_ps_store *s)
+{
+	return current(s, W);
+}
+
+/* Where a vector is written: the place that the valid record does not use. */
+static float *written(struct pl_ps_store *s, enum vector v)
+{
+	if (!s->moved[v])
+		s->next->place[v] = !s->next->place[v];
+	s->moved[v] = true;
+	s->next->zero[v] = false;
+	return current(s, v);
+}
+
+float *pl_ps_store_begin(struct pl_ps_store *s)
+{
+	return written(s, W);
+}
+
+/* A vector during an update; from NULL: 0; to NULL: it does not change. */
+struct span {
+	const float *from;
+	float *to;
+};
+
+static struct span span_of(struct pl_ps_store *s, enum vector v, bool changes)
+{
+	struct span x = { .from = s->next->zero[v] ? NULL : current(s, v) };
+
+	x.to = changes ? written(s, v) : NULL;
+	return x;
+}
+
+static void load(float *b, const struct span *x, size_t at, size_t n, double factor)
+{
+	float f = (float)factor;
+
+	if (!x->from)
+		memset(b, 0, n * sizeof(*b));
+	else if (f == 1.0f)
+		memcpy(b, x->from + at, n * sizeof(*b));
+	else
+		for (size_t i = 0; i < n; i++)
+			b[i] = f * x->from[at + i];
+}
+
+static void add(float *b, const float *a, size_t n, double factor)
+{
+	float f = (float)factor;
+
+	if (f == 1.0f)
+		for (size_t i = 0; i < n; i++)
+			b[i] += a[i];
+	else if (f != 0.0f)
+		for (size_t i = 0; i < n; i++)
+			b[i] += f * a[i];
+}
+
+static void put(const struct span *x, const float *b, size_t at, size_t n)
+{
+	if (x->to)
+		memcpy(x->to + at, b, n * sizeof(*b));
+}
+
+/* Block by block: of each vector that the update uses, one read and one write. */
+void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up, const float *u)
+{
+	bool zero = s->next->zero[S], keeps_v = up->v_v == 1 && up->v_u == 0 && up->v_s == 0;
+	struct span sum = span_of(s, S, up->s_u != 0 && !up->clear);
+	struct span v =
+		span_of(s, V, !keeps_v && !(s->next->zero[V] && up->v_u == 0 && up->v_s == 0));
+	struct span w = span_of(s, W, up->w_u != 0 || up->w_s != 0 || up->w_v != 0);
+	bool uses_s = sum.to || up->v_s != 0 || up->w_s != 0, uses_v = v.to || up->w_v != 0;
+	float bs[BLOCK], bv[BLOCK], bw[BLOCK];
+
+	for (size_t at = 0; at < s->n; at += BLOCK) {
+		size_t n = pl_min_size(BLOCK, s->n - at);
+
+		if (uses_s) {
+			load(bs, &sum, at, n, 1);
+			if (u)
+				add(bs, u + at, n, up->s_u);
+			put(&sum, bs, at, n);
+		}
+		if (uses_v) {
+			load(bv, &v, at, n, up->v_v);
+			if (u)
+				add(bv, u + at, n, up->v_u);
+			if (uses_s)
+				add(bv, bs, n, up->v_s);
+			put(&v, bv, at, n);
+		}
+		if (!w.to)
+			continue;
+		load(bw, &w, at, n, 1);
+		if (u)
+			add(bw, u + at, n, up->w_u);
+		if (uses_s)
+			add(bw, bs, n, up->w_s);
+		if (uses_v)
+			add(bw, bv, n, up->w_v);
+		put(&w, bw, at, n);
+	}
+	s->next->zero[S] = up->clear || (zero && up->s_u == 0);
+	s->next->progress.version += w.to != NULL;
+}

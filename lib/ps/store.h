@@ -1,0 +1,53 @@
+/*
+ * store.h - the vectors of a server: weights W, sum S and velocity V (policy.h), and what it
+ * counts.
+ *
+ * They lie in memory that outlives the process where its starter gave a file for it, so a server
+ * that was killed goes on with all that it ever acknowledged. Each vector has two places. An update
+ * writes the other place; pl_ps_store_commit() makes all updates since the last commit valid at
+ * once, with one store of a word. A server that dies before it has changed nothing.
+ */
+#ifndef PL_PS_STORE_H
+#define PL_PS_STORE_H
+
+#include "policy/policy.h"
+
+struct pl_ps_store; /* opaque */
+
+/* Numbers of a worker that the server has applied. */
+struct pl_ps_applied {
+	uint64_t id; /* of its last commit; 0: none */
+};
+struct pl_ps_progress { /* of the training */
+	uint64_t version;
+	uint64_t steps, samples, commits;
+	pl_ns elapsed_ns; /* training time until now, from the start of the first server on */
+	uint64_t starts;  /* of the server, this one included */
+};
+
+/*
+ * n: numbers of a vector. fd: an open file without a name (memfd), kept by the process that starts
+ * the server anew; -1: memory of this process. *fresh: the file was empty, and W is 0. PL_EDATA:
+ * the file has vectors of another length or for another number of workers.
+ */
+int pl_ps_store_open(int fd, size_t n, uint32_t workers, struct pl_ps_store **s, bool *fresh,
+		     struct pl_err *err) PL_MUST;
+void pl_ps_store_close(struct pl_ps_store *s); /* NULL is fine; the file stays */
+
+/* W as the last update left it, valid or not yet: (n). */
+const float *pl_ps_store_weights(const struct pl_ps_store *s);
+/* For the start: the values are valid after the next commit. */
+float *pl_ps_store_begin(struct pl_ps_store *s);
+/* As struct pl_policy_update has it; u: (n), NULL if the update has no U. */
+void pl_ps_store_update(struct pl_ps_store *s, const struct pl_policy_update *up, const float *u);
+
+/* Of the last commit, or as changed since: valid after the next one. */
+struct pl_ps_progress *pl_ps_store_progress(struct pl_ps_store *s);
+struct pl_ps_applied *pl_ps_store_applied(struct pl_ps_store *s, uint32_t worker);
+/* What the policy put (pl_policy_put()): *n bytes at the place returned. */
+#define PL_PS_POLICY_BYTES(workers) ((size_t)1024 + 64 * (size_t)(workers))
+uint8_t *pl_ps_store_policy(struct pl_ps_store *s, size_t **n);
+
+void pl_ps_store_commit(struct pl_ps_store *s);
+
+#endif

@@ -1,0 +1,140 @@
+# Parameter servers: against data parallelism and one rank, every policy; comparisons; what is lost and comes back.
+# runner: waits, threads
+. "$SRC/tests/cli/tap.sh"
+. "$SRC/tests/cli/job.sh"
+
+run=$BIN/run
+cd "$TMP" || exit 1
+TMPDIR=$TMP
+export TMPDIR
+tiny_job 32
+sed -i 's/^optimizer.*/optimizer sgd lr=0.05/' tiny.job
+
+# the floats at the end of a file of weights: those of all tensors of the tiny model
+floats() {
+	tail -c $((4 * (16 * 48 + 48 + 48 * 32 + 32 + 32 * 4 + 4))) "$1" | od -An -v -tf4 -w4
+}
+
+# close LIMIT FILE FILE: the weights differ by no more
+close() {
+	floats "$2" >a
+	floats "$3" >b
+	paste a b | awk -v limit="$1" '{ d = $1 - $2; if (d > limit || d < -limit) bad = 1 } END { exit bad || NR < 2000 }'
+}
+
+# ps POLICY RANKS OPTION...
+ps() {
+	ps_policy=$1
+	ps_n=$2
+	shift 2
+	"$run" -n "$ps_n" --set 'engine ps' --set "policy $ps_policy" "$@" tiny.job >out 2>err
+}
+
+# ---- what is right whoever waits ------------------------------------------------------------------
+for n in 1 3; do
+	"$run" -q -n $n --export=dp.st tiny.job >out 2>err
+	ps bsp $n -q --export=ps.st
+	# each of 32 commits rounds weights below 1 a few times
+	check "bsp, workers: $n: the weights of data parallelism" close 8e-6 dp.st ps.st
+done
+"$run" -q -n 1 --export=one.st tiny.job
+# (the outer momentum of diloco and dylu makes of one worker another optimizer)
+for policy in ssp asp local fixed-adacomm adacomm adsp batchtune; do
+	ps $policy 1 -q --export=ps.st
+	check "$policy, one worker: the weights of one rank" close 2e-5 one.st ps.st
+done
+for policy in bsp 'ssp staleness=2' asp 'local local-steps=4' fixed-adacomm adacomm adsp adsp++ batchtune 'diloco local-steps=4' dylu; do
+	check "${policy%% *}, four workers: trains" ps "$policy" 4 -O json
+	check "... and reports its name" grep -q "\"policy\": \"${policy%% *}\"" out
+	check "... with the result of each worker" [ "$(grep -c '"rank"' out)" = 4 ]
+done
+status 3 "a policy of servers without them" "$run" -n 2 --set 'policy ssp' tiny.job
+says 'policy ssp needs servers; write: engine ps' "... is refused with a remedy"
+status 3 "a policy without servers, with them" "$run" -n 2 --set 'engine ps' --set 'policy local-sgd' tiny.job
+says 'with engine ps the same is: policy local' "... is refused with a remedy"
+status 3 "training that diverges" ps bsp 2 --set 'optimizer sgd lr=9e5'
+holds err 'training diverged' "... says so"
+
+# ---- the log, a checkpoint, an evaluation ----------------------------------------------------------
+ps bsp 2 -q --log=log.csv --set eval-every=8 --checkpoint=half.st --set steps=16
+check "a row a commit" [ "$(losses log.csv | wc -l)" = 32 ]
+check "evaluations of held-out samples" [ "$(awk -F , 'NR > 1 && $5 != ""' log.csv | wc -l)" -ge 2 ]
+ps bsp 2 -q --resume=half.st --export=resumed.st
+ps bsp 2 -q --export=whole.st
+check "resumed: the weights of training without an interruption" close 8e-6 whole.st resumed.st
+status 0 "a checkpoint is evaluated" "$run" --eval --resume=half.st --set 'engine ps' --set 'policy asp' tiny.job
+
+# ---- a comparison --------------------------------------------------------------------------------
+status 0 "a comparison" "$run" --policies=bsp,ssp:4,adsp --speeds=40,40,80,160 --target-loss=1.2 --seeds=2 -O csv tiny.job
+check "... a row for each policy and seed" [ "$(wc -l <"$TMP/out")" = 7 ]
+holds out '^policy,seed,h_nominal,h_measured,workers,lr,reached,seconds_to_target,samples_to_target,samples_per_s,steps,commits,bytes_sent,compute_share,wait_share,comm_share,staleness_mean,staleness_max,final_loss$' "... with its columns"
+# column POLICY NUMBER: the mean
+column() {
+	awk -F , -v p="$1" -v c="$2" '$1 == p { s += $c; n++ } END { printf "%.0f\n", 100 * s / n }' out
+}
+check "... H of the speeds is 2" [ "$(column adsp 3)" = 200 ]
+check "... without waiting, workers make more than 1.5 times the samples" [ "$(column adsp 10)" -gt $(($(column bsp 10) * 3 / 2)) ]
+check "... fast workers wait under bsp" [ "$(column bsp 15)" -gt 15 ]
+check "... and under adsp nobody does" [ "$(column adsp 15)" -lt 2 ]
+status 2 "an unknown policy" "$run" --policies=bsp,aspp tiny.job
+says 'asp' "... names the nearest"
+status 2 "a speed that is none" "$run" --policies=bsp --speeds=1,0 tiny.job
+status 0 "learning rates" "$run" --policies=asp --speeds=200,200 --lr=0.05,0.01 -O csv tiny.job
+check "... a row each" [ "$(wc -l <"$TMP/out")" = 3 ]
+status 0 "one that diverges" "$run" --policies=asp --speeds=200,200 --lr=0.05,900000 -O csv tiny.job
+check "... has a row without measurements" grep -q ',900000,0,,,,,,,,,,,,$' "$TMP/out"
+
+# ---- what is lost --------------------------------------------------------------------------------
+# start POLICY OPTION...: a long training in the background; its processes, the server first
+start() {
+	start_policy=$1
+	shift
+	rm -f log.csv
+	"$run" -n 3 --timeout 500ms --speeds=25,25,50 --set 'engine ps' --set "policy $start_policy" --set steps=75 --log=log.csv "$@" tiny.job >out 2>err &
+	pid=$!
+	until_trains log.csv
+	# shellcheck disable=SC2046
+	set -- $(pgrep -P $pid | sort -n)
+	server=$1
+	worker=$3
+}
+for policy in asp adsp 'dylu local-steps=2' 'ssp staleness=8'; do
+	name=${policy%% *}
+	start "$policy"
+	kill -KILL "$worker"
+	check "$name: a worker is killed, and training goes on" wait $pid
+	holds err 'worker 1 is lost' "... the message names it"
+done
+for policy in bsp 'local local-steps=4'; do
+	name=${policy%% *}
+	start "$policy"
+	kill -KILL "$worker"
+	wait $pid
+	check "$name: a worker is killed, and training ends" [ $? = 4 ]
+	holds err 'worker 1 has left: 2 of 3 workers remain' "... the message names it"
+done
+start 'bsp min-workers=2'
+kill -KILL "$worker"
+check "bsp with min-workers: training goes on" wait $pid
+start adsp
+kill -STOP "$worker"
+sleep 1.5
+kill -CONT "$worker"
+check "a worker is stopped for a while, and training goes on" wait $pid
+holds err 'worker 1 is lost: it gave no sign of life' "... the message says why"
+for policy in bsp asp adsp; do
+	start "$policy" --export=restarted.st
+	kill -KILL "$server"
+	check "$policy: the server is killed, and training goes on" wait $pid
+	holds err 'the server was started again' "... with another server"
+	[ $policy = bsp ] || continue
+	"$run" -q -n 3 --set steps=75 --export=dp.st tiny.job >out
+	check "... to the weights of training without a failure" close 2e-5 dp.st restarted.st
+done
+start adsp
+kill -TERM $pid
+wait $pid
+check "a signal ends training" [ $? = 143 ]
+holds out 'interrupted by signal 15' "... and the report says so"
+check "nothing is left behind" [ -z "$(ls -d paceline-* 2>/dev/null)" ]
+done_testing

@@ -1,0 +1,208 @@
+/*
+ * The vectors of a server: updates against a plain loop, and what is left of a server that is
+ * killed.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ps/store.h"
+#include "tap.h"
+
+#define N 5000 /* more than a block, and no whole number of them */
+
+static struct pl_err err;
+
+static struct pl_ps_store *open_store(int fd, size_t n, bool *fresh)
+{
+	struct pl_ps_store *s = NULL;
+
+	if (pl_ps_store_open(fd, n, 3, &s, fresh, &err) < 0)
+		printf("# %s\n", err.msg);
+	return s;
+}
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+struct plain {
+	double w[N], s[N], v[N];
+};
+
+/* The formula of policy.h, for each number by itself. */
+static void update_plainly(struct plain *p, const struct pl_policy_update *up, const float *u)
+{
+	for (int i = 0; i < N; i++) {
+		double x = u ? u[i] : 0;
+
+		p->s[i] += up->s_u * x;
+		p->v[i] = up->v_v * p->v[i] + up->v_u * x + up->v_s * p->s[i];
+		p->w[i] += up->w_u * x + up->w_s * p->s[i] + up->w_v * p->v[i];
+		if (up->clear)
+			p->s[i] = 0;
+	}
+}
+
+static double one_of(uint64_t *r)
+{
+	static const double v[] = { 0, 0, 0, 1, 0.25, -0.5 };
+
+	return v[pl_rng_next(r) % PL_LEN(v)];
+}
+
+static double greatest_error(struct pl_ps_store *s, struct plain *p, uint64_t *r, int updates)
+{
+	float u[N];
+	double worst = 0;
+
+	for (int k = 0; k < updates; k++) {
+		struct pl_policy_update up = { .s_u = one_of(r),
+					       .v_v = pl_rng_next(r) % 2 ? 1 : 0.5,
+					       .v_u = one_of(r),
+					       .v_s = one_of(r),
+					       .w_u = one_of(r),
+					       .w_s = one_of(r),
+					       .w_v = one_of(r),
+					       .clear = pl_rng_next(r) % 3 == 0 };
+		bool has_u = pl_rng_next(r) % 4 > 0;
+
+		for (int i = 0; i < N; i++)
+			u[i] = (float)((double)(pl_rng_next(r) % 2001) / 1000 - 1);
+		update_plainly(p, &up, has_u ? u : NULL);
+		pl_ps_store_update(s, &up, has_u ? u : NULL);
+		if (pl_rng_next(r) % 2)
+			pl_ps_store_commit(s);
+		for (int i = 0; i < N; i++) {
+			double d = pl_ps_store_weights(s)[i] - p->w[i],
+			       size = 1 + (p->w[i] < 0 ? -p->w[i] : p->w[i]);
+
+			worst = worse(worst, (d < 0 ? -d : d) / size);
+		}
+	}
+	return worst;
+}
+
+static void test_updates(void)
+{
+	static struct plain p;
+	uint64_t r = 7;
+	double worst = 0;
+	bool fresh;
+
+	for (int k = 0; k < 40; k++) {
+		struct pl_ps_store *s = open_store(-1, N, &fresh);
+
+		memset(&p, 0, sizeof(p));
+		worst = worse(worst, greatest_error(s, &p, &r, 8));
+		pl_ps_store_close(s);
+	}
+	ok(worst < 1e-4, "updates are those of the formula (%.2g)", worst);
+}
+
+static void test_exact(void)
+{
+	const struct pl_policy_update third = { .v_v = 1, .w_u = 1 };
+	struct pl_ps_store *s;
+	float u[N], *w;
+	double sum = 0;
+	int wrong = 0;
+	bool fresh;
+
+	s = open_store(-1, N, &fresh);
+	ok(fresh, "memory of its own is empty");
+	w = pl_ps_store_begin(s);
+	for (int i = 0; i < N; i++)
+		w[i] = 3;
+	pl_ps_store_commit(s);
+	for (int k = 1; k <= 100; k++) {
+		for (int i = 0; i < N; i++)
+			u[i] = (float)(k % 7 - 3);
+		sum += k % 7 - 3;
+		pl_ps_store_update(s, &third, u);
+		pl_ps_store_commit(s);
+	}
+	for (int i = 0; i < N; i++)
+		wrong += pl_ps_store_weights(s)[i] != (float)(3 + sum);
+	is_i64(wrong, 0, "the change of the weights is the sum of what was committed, exactly");
+	is_i64((long long)pl_ps_store_progress(s)->version, 100, "each has a version");
+	pl_ps_store_close(s);
+}
+
+/* ---- a server that is killed ----------------------------------------------------------------- */
+
+static void add_ones(int fd)
+{
+	const struct pl_policy_update collect = { .s_u = 1, .v_v = 1 };
+	const struct pl_policy_update apply = { .v_v = 1, .w_s = 1, .clear = true };
+	static float ones[N];
+	bool fresh;
+	struct pl_ps_store *s = open_store(fd, N, &fresh);
+
+	for (int i = 0; i < N; i++)
+		ones[i] = 0.5f;
+	for (;;) { /* one event of a policy: two updates, one commit */
+		pl_ps_store_update(s, &collect, ones);
+		pl_ps_store_update(s, &collect, ones);
+		pl_ps_store_update(s, &apply, NULL);
+		pl_ps_store_applied(s, 1)->id++;
+		pl_ps_store_commit(s);
+	}
+}
+
+static void test_killed(void)
+{
+	int fd = memfd_create("test", 0), wrong = 0, counts = 0, again = 0;
+	uint64_t before = 0;
+	bool fresh;
+
+	for (int k = 0; k < 60; k++) {
+		pid_t pid = fork();
+		struct pl_ps_store *s;
+		uint64_t version;
+
+		if (!pid)
+			add_ones(fd);
+		pl_sleep_ns(1000000 + k * 37000);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		s = open_store(fd, N, &fresh);
+		again += !fresh;
+		version = pl_ps_store_progress(s)->version;
+		for (int i = 0; i < N; i++)
+			wrong += pl_ps_store_weights(s)[i] != (float)version;
+		counts += pl_ps_store_applied(s, 1)->id != version || version < before;
+		before = version;
+		pl_ps_store_close(s);
+	}
+	ok(before > 60, "servers that were killed had committed %llu times",
+	   (unsigned long long)before);
+	ok(again > 50, "the next server finds the memory of the last one");
+	is_i64(wrong, 0, "... with all of each commit, or nothing of it");
+	is_i64(counts, 0, "... and no commit that was valid is lost");
+	close(fd);
+}
+
+static void test_refused(void)
+{
+	int fd = memfd_create("test", 0);
+	struct pl_ps_store *s, *other = NULL;
+	bool fresh;
+
+	s = open_store(fd, N, &fresh);
+	ok(s && fresh, "an empty file is taken");
+	pl_ps_store_close(s);
+	is_i64(pl_ps_store_open(fd, N + 1, 3, &other, &fresh, &err), PL_EDATA,
+	       "a file with vectors of another length is refused");
+	ok(strstr(err.msg, "another job") != NULL, "... and says why");
+	ok(!other, "... without a store");
+	close(fd);
+}
+
+int main(void)
+{
+	test_updates();
+	test_exact();
+	test_killed();
+	test_refused();
+	return done_testing();
+}
