@@ -41,6 +41,7 @@ struct config {
 	const char *timeline, *plan, *topology;
 	int expand; /* 0: no; else 1 + enum pl_algo */
 	int64_t channels, chunks, servers;
+	pl_ns step_ns; /* of a job with servers; 0: not given */
 	bool path, resources, worth, stragglers, explain;
 	struct job job[2];
 	size_t n_jobs; /* 2: they are compared */
@@ -242,6 +243,11 @@ int use_changes(const struct config *c, struct changes *x, struct report *r,
 /* The graph of a job, folded if asked for. */
 int read_graph(const struct config *c, struct job *job, struct pl_pool *pool, struct report *r,
 	       struct pl_err *err) PL_MUST;
+
+/* ---- servers.c ---- */
+/* *is: the input is a job of run(1) with a parameter server, and this was its report. */
+int replay_servers(struct config *c, struct pl_input *input, struct pl_out *out, bool *is,
+		   struct pl_err *err) PL_MUST;
 
 /* ---- measure.c ---- */
 /* r->g is there: simulates it as it was recorded and compares, step by step. */

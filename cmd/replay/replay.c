@@ -68,6 +68,9 @@ static const struct pl_opt options[] = {
 	  PL_OPT_INT, AT(chunks), NULL },
 	{ 0, "servers", "N", "set the number of parameter servers, for --expand=ps (default 1)",
 	  PL_OPT_INT, AT(servers), NULL },
+	{ 0, "step", "TIME",
+	  "of a job with servers: let a step of a worker without a speed take TIME", PL_OPT_TIME,
+	  AT(step_ns), NULL },
 	PL_OPTS_HEADING("general"),
 	{ 'l', "level", "N", "set the compression level of the timeline, 0-12 (default 1)",
 	  PL_OPT_INT, PL_COMMON(level), NULL },
@@ -355,6 +358,14 @@ static bool is_whole_job(const struct pl_input *i)
 	return i->kind == PL_KIND_GRAPH || i->merged;
 }
 
+/* A job of run(1), which may have servers. */
+static bool is_job(const struct config *c)
+{
+	const struct pl_inputs *i = &c->job[0].inputs;
+
+	return c->n_jobs == 1 && i->n == 1 && i->v[0].job && i->v[0].file;
+}
+
 /* Two folders are two jobs, and so are two graphs or merged traces; other files are one. */
 static int find_jobs(struct config *c, int argc, char **argv, struct pl_err *err)
 {
@@ -374,7 +385,7 @@ static int find_jobs(struct config *c, int argc, char **argv, struct pl_err *err
 			a->n = 1;
 		}
 	}
-	for (size_t i = 0; i < c->n_jobs; i++) {
+	for (size_t i = 0; i < c->n_jobs && !is_job(c); i++) {
 		PL_CHECK(pl_inputs_are_graphs(&c->job[i].inputs, &c->job[i].graph, err));
 		if (c->job[i].graph && c->job[i].inputs.n > 1)
 			return pl_fail(err, PL_EUSAGE,
@@ -388,7 +399,7 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct config *c = config;
 	struct pl_out *out = NULL, *timeline = NULL;
 	struct pl_pool *pool = NULL;
-	bool from_stdin = !argc;
+	bool from_stdin = !argc, servers = false;
 	int rc;
 
 	for (int i = 0; i < argc; i++)
@@ -403,6 +414,12 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		timeline = pl_out_open(c->timeline, true, err);
 	if (!pool || (c->timeline && !timeline)) {
 		rc = err->code;
+		goto out;
+	}
+	if (is_job(c)) {
+		PL_TRY(replay_servers(c, &c->job[0].inputs.v[0], out, &servers, err));
+		if (!servers) /* says what to do with a job */
+			rc = pl_inputs_are_graphs(&c->job[0].inputs, &c->job[0].graph, err);
 		goto out;
 	}
 	if (c->stragglers)

@@ -1,0 +1,148 @@
+/* From a job to the simulation of its policy: O(commits x log workers). */
+#include <math.h>
+
+#include "sim/servers.h"
+
+#define MOVES                                                                                      \
+	6 /* times that a number is read or written for a commit: U, W twice, the copy, two        \
+	     sockets */
+#define BYTES_PER_NS 6 /* of memory */
+#define MESSAGE_NS   50000
+
+struct ending {
+	struct pl_sim_servers *s;
+	int64_t steps;
+};
+
+static pl_ns step_of(const struct pl_sim_servers_opts *o, uint32_t worker, struct pl_err *err)
+{
+	double step = (double)o->step_ns, least = 0;
+
+	for (size_t i = 0; i < o->job->n_paces; i++) {
+		const struct pl_job_pace *p = &o->job->pace[i];
+
+		if (p->rank != -1 && p->rank != (int64_t)worker)
+			continue;
+		step = step > 0 ? step * fmax(1, p->factor) + p->ms * 1e6 : 0;
+		least = p->speed > 0 ? fmax(least, 1e9 / p->speed) : least;
+	}
+	if (step > 0 || least > 0)
+		return (pl_ns)fmax(1, fmax(step, least));
+	return pl_fail(
+		err, PL_EDATA,
+		"nobody knows how long a step of worker %u takes; write: pace %u speed=STEPS (a "
+		"second) into the job, or --step TIME",
+		worker, worker);
+}
+
+/* Of a message of n numbers from a process to another, as the job's links have it. */
+static double link_time(const struct pl_job *j, int64_t from, int64_t to, size_t n)
+{
+	double ns = 0;
+
+	for (size_t i = 0; i < j->n_links; i++) {
+		const struct pl_job_link *l = &j->link[i];
+
+		if ((l->from >= 0 && l->from != from) || (l->to >= 0 && l->to != to))
+			continue;
+		ns = (double)l->latency_ns;
+		if (l->bytes_per_ns > 0)
+			ns += 4 * (double)n / l->bytes_per_ns;
+	}
+	return ns;
+}
+
+static int policy_of(const struct pl_job *j, struct pl_policy_opts *o, struct pl_err *err)
+{
+	*o = (struct pl_policy_opts){ .workers = (uint32_t)j->ranks,
+				      .min_workers = (uint32_t)j->min_workers,
+				      .batch = j->batch,
+				      .period = j->period,
+				      .epoch = j->epoch,
+				      .seed = (uint64_t)j->seed };
+	PL_CHECK(pl_policy_parse(j->policy, o, err));
+	o->argument = pl_job_policy_argument(j);
+	return 0;
+}
+
+/* Counts what the server applies; PL_ENO ends the simulation. */
+static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
+{
+	struct ending *g = arg;
+	struct pl_sim_servers *s = g->s;
+
+	s->end_ns = e->now;
+	if (e->kind != PL_POLICY_COMMITTED)
+		return 0;
+	s->steps += e->steps;
+	s->samples += e->samples;
+	s->commits++;
+	if (g->steps && s->steps >= (uint64_t)g->steps)
+		return pl_fail(err, PL_ENO, "the last step");
+	return 0;
+}
+
+static double heterogeneity(const struct pl_policy_sim_worker *w, uint32_t n)
+{
+	double sum = 0, least = INFINITY;
+
+	for (uint32_t i = 0; i < n; i++) {
+		sum += 1 / (double)w[i].step_ns;
+		least = fmin(least, 1 / (double)w[i].step_ns);
+	}
+	return sum / n / least;
+}
+
+int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s,
+		   struct pl_err *err)
+{
+	struct ending g = { .s = s, .steps = o->steps };
+	struct pl_policy_sim_worker *w = NULL;
+	struct pl_policy_opts policy;
+	struct pl_policy_sim_opts sim = { .policy = &policy,
+					  .until = o->until ? o->until : INT64_MAX / 2,
+					  .service_ns = o->service_ns,
+					  .event = on_event,
+					  .arg = &g };
+	struct pl_err why = { 0 };
+	int rc;
+
+	*s = (struct pl_sim_servers){ .workers = (uint32_t)o->job->ranks };
+	if (strcmp(o->job->engine, "ps"))
+		return pl_fail(err, PL_EDATA, "the job has no servers; write: engine ps");
+	PL_TRY(policy_of(o->job, &policy, err));
+	PL_TRY(pl_alloc(&w, s->workers, sizeof(*w), err));
+	PL_TRY(pl_alloc(&s->worker, s->workers, sizeof(*s->worker), err));
+	for (uint32_t i = 0; i < s->workers; i++) {
+		pl_ns step = step_of(o, i, err);
+
+		PL_TRY((int)pl_min_i64(step, 0));
+		w[i].step_ns = step;
+		/* the server is no rank: only links of any rank lead to it */
+		w[i].link_ns =
+			(pl_ns)((link_time(o->job, i, -1, o->n) + link_time(o->job, -1, i, o->n)) /
+				2);
+	}
+	if (o->service_ns < 0)
+		sim.service_ns = MESSAGE_NS + (pl_ns)(4 * (double)o->n * MOVES / BYTES_PER_NS);
+	sim.worker = w;
+	s->heterogeneity = heterogeneity(w, s->workers);
+	rc = pl_policy_simulate(&sim, s->worker, &why);
+	if (rc == PL_ENO && o->steps)
+		rc = 0;
+	else if (rc < 0)
+		rc = pl_fail(err, rc == PL_ESTOP ? PL_EIO : rc, "%s", why.msg);
+	else
+		s->end_ns = o->until;
+out:
+	pl_free(w);
+	if (rc < 0)
+		pl_sim_servers_fini(s);
+	return rc;
+}
+
+void pl_sim_servers_fini(struct pl_sim_servers *s)
+{
+	pl_free(s->worker);
+	s->worker = NULL;
+}

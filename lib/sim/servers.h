@@ -1,0 +1,37 @@
+/*
+ * servers.h - a job with a parameter server, in simulated time: how often each worker commits, how
+ * long it waits, how many samples all of them make, and how old the weights are that they begin
+ * from.
+ *
+ * The policy is the code that decides in run(1) (policy/policy.h). The times come from the job: a
+ * worker of a given speed takes 1 / speed for a step, and messages take the time of the job's
+ * links. Losses are not simulated, so a policy that goes by them stays with what it begins with.
+ */
+#ifndef PL_SIM_SERVERS_H
+#define PL_SIM_SERVERS_H
+
+#include "plan/job.h"
+#include "policy/simulate.h"
+
+struct pl_sim_servers_opts {
+	const struct pl_job *job;
+	size_t n;	  /* numbers that a commit changes */
+	int64_t steps;	  /* of all workers together, at which training ends; 0: `until` */
+	pl_ns until;	  /* 0: steps */
+	pl_ns step_ns;	  /* of a worker whose speed the job does not give; 0: not known */
+	pl_ns service_ns; /* of a commit at the server; below 0: that of moving the numbers */
+};
+struct pl_sim_servers {
+	uint32_t workers;
+	struct pl_policy_sim_result *worker;
+	pl_ns end_ns;
+	uint64_t steps, samples, commits; /* that the server has applied */
+	double heterogeneity;
+};
+/* PL_EDATA: the job has no servers, or a worker has no speed; PL_EIO: the policy ends the training.
+ */
+int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s,
+		   struct pl_err *err) PL_MUST;
+void pl_sim_servers_fini(struct pl_sim_servers *s);
+
+#endif
