@@ -36,6 +36,11 @@ static const struct pl_opt options[] = {
 	{ 0, "choose", "N",
 	  "write the N tensor programs that stand for all, to be measured on another device",
 	  PL_OPT_INT, AT(choose), NULL },
+	{ 0, "import", "FORMAT",
+	  "make tensor programs of tuning logs: autotvm (of TVM; dense and batch_matmul)",
+	  PL_OPT_CHOICE, AT(import), "no|autotvm" },
+	{ 0, "strict", NULL, "with --import: refuse what is not known instead of leaving it out",
+	  PL_OPT_FLAG, PL_COMMON(strict), NULL },
 	PL_OPTS_HEADING("tables"),
 	{ 0, "schema", "NAME",
 	  "read tables by the schema neusight, vidur, mist or run, or by that of a file; or tensor "
@@ -57,8 +62,9 @@ static const struct pl_opt options[] = {
 	  PL_OPT_FLAG, AT(intervals), NULL },
 	PL_OPTS_HEADING("output"),
 	{ 'O', "output-format", "FORMAT",
-	  "write errors as text, csv or json; predictions are csv, or a graph", PL_OPT_CHOICE,
-	  AT(to), "auto|csv|json|text|graph" },
+	  "write errors as text, csv or json; predictions are csv, or a graph; tensor programs as "
+	  "sources: c or cuda",
+	  PL_OPT_CHOICE, AT(to), "auto|csv|json|text|graph|c|cuda" },
 	PL_OPTS_OUTPUT,
 	PL_OPTS_HEADING("general"),
 	PL_OPTS_STREAM,
@@ -78,7 +84,7 @@ static void defaults(void *config)
 bool shows(const struct config *c)
 {
 	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain &&
-	       !c->measure && c->choose < 0;
+	       !c->measure && c->choose < 0 && !is_of_text(c);
 }
 
 /* Options that mean nothing without another one. */
@@ -105,6 +111,12 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	int verbs = c->train + (c->cross > 0) + c->eval + (c->adapt != NULL) + c->explain;
 	bool errors = c->eval || c->cross;
 
+	if (is_of_text(c)) {
+		PL_CHECK(check_pairs(c, err));
+		return check_text(c, err);
+	}
+	if (c->c.strict)
+		return pl_fail(err, PL_EUSAGE, "--strict goes with --import");
 	if (c->measure && (verbs || c->model || argc))
 		return pl_fail(err, PL_EUSAGE,
 			       "--measure makes programs of the file that it names, and reads no "
@@ -300,6 +312,10 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	if (c->measure) {
 		w.device_name = c->device.n ? c->device.v[0] : "this";
 		rc = measure_programs(&w, out, err);
+		goto out;
+	}
+	if (is_of_text(c)) {
+		rc = write_text(&w, out, err);
 		goto out;
 	}
 	if (shows(c) && !is_of_programs(c)) {

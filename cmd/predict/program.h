@@ -8,13 +8,14 @@
 
 #define LEARNERS PL_KERNEL_LEARNERS("|") "|net|both"
 enum { LEARNER_NET = 4 }; /* it and those behind it: of tensor programs only */
-enum output { OUT_AUTO, OUT_CSV, OUT_JSON, OUT_TEXT, OUT_GRAPH };
+enum output { OUT_AUTO, OUT_CSV, OUT_JSON, OUT_TEXT, OUT_GRAPH, OUT_C, OUT_CUDA };
 
 struct config {
 	struct pl_common c; /* first */
 	bool train, eval, explain, intervals;
-	int cross; /* enum pl_eval_by; 0: no */
-	int to;	   /* enum output */
+	int cross;  /* enum pl_eval_by; 0: no */
+	int import; /* 1: autotvm; 0: no */
+	int to;	    /* enum output */
 	int learner;
 	const char *adapt, *model, *schema, *unit, *measure;
 	int64_t programs; /* of an operation */
@@ -68,6 +69,12 @@ int open_model(struct work *w, struct pl_in **in, struct pl_err *err) PL_MUST;
 int check_programs(const struct config *c, int argc, char **argv, struct pl_err *err) PL_MUST;
 /* argc: of the command line, 0: standard input is read. */
 int use_programs(struct work *w, int argc, struct pl_out *out, struct pl_err *err) PL_MUST;
+
+/* program_text.c: tensor programs of tuning logs; tensor programs as sources. */
+bool is_of_text(const struct config *c); /* does c say that? */
+int check_text(const struct config *c, struct pl_err *err) PL_MUST;
+int write_text(const struct work *w, struct pl_out *out, struct pl_err *err) PL_MUST;
+bool is_program_name(const char *s); /* program_models.c: may programs have it? */
 
 /* errors.c */
 int write_errors(const struct work *w, const struct pl_samples *s, const struct pl_kernel_time *t,

@@ -61,7 +61,7 @@ static enum pl_tprog_learner learner_of(const struct config *c)
 }
 
 /* As programs have them: letters, digits, "_" and ".", no digit first. */
-static bool is_name(const char *s)
+bool is_program_name(const char *s)
 {
 	bool good = *s && !isdigit((unsigned char)*s);
 
@@ -75,7 +75,7 @@ int check_programs(const struct config *c, int argc, char **argv, struct pl_err 
 	bool verb =
 		c->train || c->cross || c->model || c->measure || c->adapt || c->eval || c->explain;
 
-	if (c->measure && c->device.n && !is_name(c->device.v[0]))
+	if (c->measure && c->device.n && !is_program_name(c->device.v[0]))
 		return pl_fail(
 			err, PL_EUSAGE,
 			"--device=%s: the name of a machine has letters, digits, _ and ., and "

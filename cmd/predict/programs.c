@@ -428,6 +428,15 @@ static bool is_alike(const struct pl_tprog *a, const struct pl_tprog *b)
 	}
 }
 
+static int refuse_cuda(const struct pl_tprog *p, struct pl_err *err)
+{
+	return pl_fail(err, PL_EDATA,
+		       "program %s, which line %u begins: its loops are bound to the blocks and "
+		       "threads of a GPU, and programs are measured on processors only; \"predict "
+		       "-O cuda\" writes its source",
+		       p->name, p->line);
+}
+
 /* Neighbours that compute the same are compiled and compared together. */
 static int measure_file(struct bench *b, struct pl_in *in, struct pl_writer *out)
 {
@@ -441,6 +450,8 @@ static int measure_file(struct bench *b, struct pl_in *in, struct pl_writer *out
 		int more = pl_tprog_next(r, &p, b->err);
 
 		rc = more < 0 ? more : 0;
+		if (more > 0 && pl_tprog_is_cuda(&p))
+			rc = refuse_cuda(&p, b->err);
 		if (rc >= 0 && b->n && (!more || b->n >= GROUP || !is_alike(&b->program[0], &p))) {
 			pl_progress("program %zu", n);
 			rc = measure_group(b, out);

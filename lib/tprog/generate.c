@@ -123,12 +123,10 @@ struct axis {
 	int64_t extent, part[PARTS]; /* the outermost first; 1: there is no such loop */
 };
 struct nest {
-	struct pl_buf *text;
-	struct pl_err *err;
+	struct pl_tprog_lines at;
 	uint64_t rng;
 	bool plain;    /* no schedule */
 	bool parallel; /* the next loop is */
-	int depth;
 	struct axis axis[AXES];
 	int n;
 };
@@ -155,41 +153,15 @@ static int64_t divisor(struct nest *t, int64_t n, int64_t most)
 	return v[pick(t, k)];
 }
 
-static void put(struct nest *t, const char *fmt, ...) PL_PRINTF(2, 3);
-
-/* A line. */
-static void put(struct nest *t, const char *fmt, ...)
-{
-	char line[2048];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(line, sizeof(line), fmt, ap);
-	va_end(ap);
-	for (int i = 0; i < t->depth && !t->err->code; i++)
-		if (pl_buf_put(t->text, "  ", 2, t->err) < 0)
-			return;
-	if (!t->err->code && pl_buf_printf(t->text, t->err, "%s\n", line) < 0)
-		return;
-}
-
 static void open_for(struct nest *t, const char *name, int64_t extent, bool reduce,
 		     const char *bind)
 {
 	if (t->parallel && !reduce)
 		bind = "parallel";
 	t->parallel = false;
-	put(t, "for %s %lld%s%s%s", name, (long long)extent, reduce ? " reduce" : "",
-	    *bind ? " " : "", bind);
-	t->depth++;
-}
-
-static void close_to(struct nest *t, int depth)
-{
-	while (t->depth > depth) {
-		t->depth--;
-		put(t, "end");
-	}
+	pl_tprog_line(&t->at, "for %s %lld%s%s%s", name, (long long)extent, reduce ? " reduce" : "",
+		      *bind ? " " : "", bind);
+	t->at.depth++;
 }
 
 static void add_axis(struct nest *t, char name, int64_t extent, bool reduce)
@@ -311,8 +283,8 @@ static void keep_sum(struct nest *t, char *name, size_t size)
 					      name[k - 1] == '[' ? "" : ", ");
 	}
 	snprintf(name + k, size - k, "]");
-	put(t, "alloc acc float32%s", dims);
-	t->depth++;
+	pl_tprog_line(&t->at, "alloc acc float32%s", dims);
+	t->at.depth++;
 }
 
 static void put_sum(struct nest *t, const struct sum *s)
@@ -321,7 +293,7 @@ static void put_sum(struct nest *t, const struct sum *s)
 	const char *bind = chance(t, 0.8) ? "vectorize" : "";
 	uint32_t first[2] = { pick(t, (uint32_t)t->n), pick(t, (uint32_t)t->n) };
 	char result[512], value[1024], sum[512];
-	int base = t->depth, inside;
+	int base = t->at.depth, inside;
 
 	divide(t);
 	t->parallel = chance(t, 0.8);
@@ -333,26 +305,26 @@ static void put_sum(struct nest *t, const struct sum *s)
 	snprintf(sum, sizeof(sum), "%s", result);
 	if (keep)
 		keep_sum(t, sum, sizeof(sum));
-	inside = t->depth;
+	inside = t->at.depth;
 	open_part(t, 2, false, 0, bind);
-	put(t, "%s = %s", sum, s->begin);
-	close_to(t, inside);
+	pl_tprog_line(&t->at, "%s = %s", sum, s->begin);
+	pl_tprog_close_lines(&t->at, inside);
 	open_part(t, 1, true, 0, "");
 	if (outside)
 		open_part(t, 2, true, 0, "");
 	open_part(t, 2, false, 0, outside ? bind : "");
 	if (!outside)
 		open_part(t, 2, true, 0, chance(t, 0.5) ? "unroll" : "");
-	put(t, "%s %s %s", sum, s->update, value);
-	close_to(t, inside);
+	pl_tprog_line(&t->at, "%s %s %s", sum, s->update, value);
+	pl_tprog_close_lines(&t->at, inside);
 	if (keep || s->then) {
 		char last[512];
 
 		open_part(t, 2, false, 0, bind);
-		put(t, "%s = %s", result,
-		    s->then ? expand(t, s->then, sum, last, sizeof(last)) : sum);
+		pl_tprog_line(&t->at, "%s = %s", result,
+			      s->then ? expand(t, s->then, sum, last, sizeof(last)) : sum);
 	}
-	close_to(t, base);
+	pl_tprog_close_lines(&t->at, base);
 }
 
 /* "{j}" is the index of a bias. */
@@ -380,21 +352,21 @@ static void put_product(struct nest *t, const struct pl_tprog_task *k)
 		  d = (long long)v[2];
 
 	if (many)
-		put(t, "buffer A float32 %lld %lld %lld", b, m, d);
+		pl_tprog_line(&t->at, "buffer A float32 %lld %lld %lld", b, m, d);
 	else
-		put(t, "buffer A float32 %lld %lld", m, d);
+		pl_tprog_line(&t->at, "buffer A float32 %lld %lld", m, d);
 	if (many)
-		put(t, "buffer B float32 %lld %lld %lld", b, d, n);
+		pl_tprog_line(&t->at, "buffer B float32 %lld %lld %lld", b, d, n);
 	else
-		put(t, "buffer B float32 %lld %lld", d, n);
+		pl_tprog_line(&t->at, "buffer B float32 %lld %lld", d, n);
 	s.then = then_of(k, "bias[{j}]", then, sizeof(then));
 	if (s.then)
-		put(t, "buffer bias float32 %lld", n);
+		pl_tprog_line(&t->at, "buffer bias float32 %lld", n);
 	if (many) {
-		put(t, "buffer C float32 %lld %lld %lld", b, m, n);
+		pl_tprog_line(&t->at, "buffer C float32 %lld %lld %lld", b, m, n);
 		add_axis(t, 'b', k->size[0], false);
 	} else {
-		put(t, "buffer C float32 %lld %lld", m, n);
+		pl_tprog_line(&t->at, "buffer C float32 %lld %lld", m, n);
 	}
 	add_axis(t, 'i', v[0], false);
 	add_axis(t, 'j', v[1], false);
@@ -424,15 +396,15 @@ static void put_copy(struct nest *t, int64_t channels, int64_t size, int64_t pad
 	int64_t wide = size + 2 * pad;
 	char value[400];
 
-	put(t, "alloc P float32 %lld %lld %lld", (long long)channels, (long long)wide,
-	    (long long)wide);
-	t->depth++;
+	pl_tprog_line(&t->at, "alloc P float32 %lld %lld %lld", (long long)channels,
+		      (long long)wide, (long long)wide);
+	t->at.depth++;
 	open_for(t, "pc", channels, false, chance(t, 0.7) ? "parallel" : "");
 	open_for(t, "py", wide, false, "");
 	open_for(t, "px", wide, false, chance(t, 0.7) ? "vectorize" : "");
 	padded(value, sizeof(value), "pc", "py", "px", pad, size);
-	put(t, "P[pc, py, px] = %s", value);
-	close_to(t, 1);
+	pl_tprog_line(&t->at, "P[pc, py, px] = %s", value);
+	pl_tprog_close_lines(&t->at, 1);
 }
 
 static void put_window(struct nest *t, const struct pl_tprog_task *k)
@@ -449,16 +421,18 @@ static void put_window(struct nest *t, const struct pl_tprog_task *k)
 			 .begin = pool ? "-1e30" : "0.0",
 			 .update = pool ? "max=" : "+=" };
 
-	put(t, "buffer X float32 %lld %lld %lld", channels, (long long)size, (long long)size);
+	pl_tprog_line(&t->at, "buffer X float32 %lld %lld %lld", channels, (long long)size,
+		      (long long)size);
 	if (conv)
-		put(t, "buffer W float32 %lld %lld %lld %lld", (long long)results, channels, w, w);
+		pl_tprog_line(&t->at, "buffer W float32 %lld %lld %lld %lld", (long long)results,
+			      channels, w, w);
 	else if (!pool)
-		put(t, "buffer W float32 %lld %lld %lld", channels, w, w);
+		pl_tprog_line(&t->at, "buffer W float32 %lld %lld %lld", channels, w, w);
 	s.then = pool ? NULL : then_of(k, "bias[{o}]", then, sizeof(then));
 	if (s.then)
-		put(t, "buffer bias float32 %lld", (long long)results);
-	put(t, "buffer Y float32 %lld %lld %lld", (long long)results, (long long)out,
-	    (long long)out);
+		pl_tprog_line(&t->at, "buffer bias float32 %lld", (long long)results);
+	pl_tprog_line(&t->at, "buffer Y float32 %lld %lld %lld", (long long)results, (long long)out,
+		      (long long)out);
 	if (copies)
 		put_copy(t, k->size[0], size, pad);
 	snprintf(y, sizeof(y), "{y} * %lld + {r}", (long long)stride);
@@ -479,7 +453,7 @@ static void put_window(struct nest *t, const struct pl_tprog_task *k)
 	add_axis(t, 'r', window, true);
 	add_axis(t, 's', window, true);
 	put_sum(t, &s);
-	close_to(t, 0);
+	pl_tprog_close_lines(&t->at, 0);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -489,15 +463,15 @@ static void put_columns(struct nest *t, int64_t columns, bool sums, const char *
 {
 	int64_t inner = divisor(t, columns, 64);
 	const char *bind = chance(t, 0.8) ? (sums && chance(t, 0.3) ? "unroll" : "vectorize") : "";
-	int base = t->depth;
+	int base = t->at.depth;
 	char line[512], index[64];
 
 	open_for(t, "c0", columns / inner, sums, inner == 1 ? bind : "");
 	if (inner > 1)
 		open_for(t, "c1", inner, sums, bind);
 	snprintf(index, sizeof(index), inner > 1 ? "c0 * %lld + c1" : "c0", (long long)inner);
-	put(t, "%s", expand(t, fmt, index, line, sizeof(line)));
-	close_to(t, base);
+	pl_tprog_line(&t->at, "%s", expand(t, fmt, index, line, sizeof(line)));
+	pl_tprog_close_lines(&t->at, base);
 }
 
 struct row_pass {
@@ -511,18 +485,18 @@ static void put_rows(struct nest *t, int64_t n, int64_t columns, const struct ro
 		     size_t passes)
 {
 	bool together = t->plain || chance(t, 0.6), parallel = chance(t, 0.8);
-	int base = t->depth;
+	int base = t->at.depth;
 
 	for (size_t i = 0; i < passes; i++) {
 		if (!i || !together) {
-			close_to(t, base);
+			pl_tprog_close_lines(&t->at, base);
 			open_for(t, "r", n, false, parallel ? "parallel" : "");
 		}
 		if (pass[i].begin)
-			put(t, "%s", pass[i].begin);
+			pl_tprog_line(&t->at, "%s", pass[i].begin);
 		put_columns(t, columns, pass[i].sums, pass[i].line);
 	}
-	close_to(t, base);
+	pl_tprog_close_lines(&t->at, base);
 }
 
 static void put_softmax(struct nest *t, const struct pl_tprog_task *k)
@@ -535,14 +509,14 @@ static void put_softmax(struct nest *t, const struct pl_tprog_task *k)
 	};
 	long long n = (long long)k->size[0], m = (long long)k->size[1];
 
-	put(t, "buffer X float32 %lld %lld", n, m);
-	put(t, "buffer Y float32 %lld %lld", n, m);
-	put(t, "alloc most float32 %lld", n);
-	t->depth++;
-	put(t, "alloc sum float32 %lld", n);
-	t->depth++;
+	pl_tprog_line(&t->at, "buffer X float32 %lld %lld", n, m);
+	pl_tprog_line(&t->at, "buffer Y float32 %lld %lld", n, m);
+	pl_tprog_line(&t->at, "alloc most float32 %lld", n);
+	t->at.depth++;
+	pl_tprog_line(&t->at, "alloc sum float32 %lld", n);
+	t->at.depth++;
 	put_rows(t, k->size[0], k->size[1], pass, PL_LEN(pass));
-	close_to(t, 0);
+	pl_tprog_close_lines(&t->at, 0);
 }
 
 static void put_layernorm(struct nest *t, const struct pl_tprog_task *k)
@@ -561,16 +535,16 @@ static void put_layernorm(struct nest *t, const struct pl_tprog_task *k)
 		 "spread[r] += (X[r, @] - mean[r]) * (X[r, @] - mean[r]) * %s", part);
 	snprintf(last, sizeof(last),
 		 "Y[r, @] = (X[r, @] - mean[r]) / sqrt(spread[r] + 0.00001) * G[@] + B[@]");
-	put(t, "buffer X float32 %lld %lld", n, m);
-	put(t, "buffer G float32 %lld", m);
-	put(t, "buffer B float32 %lld", m);
-	put(t, "buffer Y float32 %lld %lld", n, m);
-	put(t, "alloc mean float32 %lld", n);
-	t->depth++;
-	put(t, "alloc spread float32 %lld", n);
-	t->depth++;
+	pl_tprog_line(&t->at, "buffer X float32 %lld %lld", n, m);
+	pl_tprog_line(&t->at, "buffer G float32 %lld", m);
+	pl_tprog_line(&t->at, "buffer B float32 %lld", m);
+	pl_tprog_line(&t->at, "buffer Y float32 %lld %lld", n, m);
+	pl_tprog_line(&t->at, "alloc mean float32 %lld", n);
+	t->at.depth++;
+	pl_tprog_line(&t->at, "alloc spread float32 %lld", n);
+	t->at.depth++;
 	put_rows(t, k->size[0], k->size[1], pass, PL_LEN(pass));
-	close_to(t, 0);
+	pl_tprog_close_lines(&t->at, 0);
 }
 
 /* ---- chains ---------------------------------------------------------------------------------- */
@@ -586,9 +560,9 @@ static void put_chain(struct nest *t, const struct pl_tprog_task *k)
 		   *bind = chance(t, 0.8) ? "vectorize" : "";
 	char value[600] = "X[@]", next[600], line[800], index[64];
 
-	put(t, "buffer X float32 %lld", (long long)n);
-	put(t, "buffer B float32 %lld", (long long)n);
-	put(t, "buffer Y float32 %lld", (long long)n);
+	pl_tprog_line(&t->at, "buffer X float32 %lld", (long long)n);
+	pl_tprog_line(&t->at, "buffer B float32 %lld", (long long)n);
+	pl_tprog_line(&t->at, "buffer Y float32 %lld", (long long)n);
 	snprintf(index, sizeof(index), "c0 * %lld + c1 * %lld + c2", (long long)(inner * middle),
 		 (long long)inner);
 	for (int64_t i = 0; i < k->size[1]; i++) {
@@ -599,8 +573,9 @@ static void put_chain(struct nest *t, const struct pl_tprog_task *k)
 		open_for(t, "c0", n / inner / middle, false, outer);
 		open_for(t, "c1", middle, false, "");
 		open_for(t, "c2", inner, false, bind);
-		put(t, "Y[%s] = %s", index, expand(t, value, index, line, sizeof(line)));
-		close_to(t, 0);
+		pl_tprog_line(&t->at, "Y[%s] = %s", index,
+			      expand(t, value, index, line, sizeof(line)));
+		pl_tprog_close_lines(&t->at, 0);
 		snprintf(value, sizeof(value), "Y[@]");
 	}
 }
@@ -615,7 +590,7 @@ const char *pl_tprog_task_op(const struct pl_tprog_task *t)
 int pl_tprog_generate(const struct pl_tprog_task *k, uint64_t seed, struct pl_buf *text,
 		      struct pl_err *err)
 {
-	struct nest t = { .text = text, .err = err, .rng = seed, .plain = seed == 0 };
+	struct nest t = { .at = { text, err, 0 }, .rng = seed, .plain = seed == 0 };
 
 	switch (k->row) {
 	case T_DENSE:

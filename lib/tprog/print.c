@@ -5,7 +5,7 @@
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 
-static void put_list(const struct pl_tprog *p, uint32_t arg, uint32_t n, bool c,
+static void put_list(const struct pl_tprog *p, uint32_t arg, uint32_t n, const struct pl_tprog_c *c,
 		     struct pl_writer *w)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -14,19 +14,25 @@ static void put_list(const struct pl_tprog *p, uint32_t arg, uint32_t n, bool c,
 	}
 }
 
-/* The place of an element in memory: ((i) * 64 + (j)). */
-static void put_place(const struct pl_tprog *p, const struct pl_tprog_buffer *b, uint32_t arg,
-		      struct pl_writer *w)
+/* The element of a buffer in memory: b_A_0[((i) * 64 + (j))]. */
+static void put_element(const struct pl_tprog *p, uint32_t buffer, uint32_t arg,
+			const struct pl_tprog_c *c, struct pl_writer *w)
 {
-	for (int d = 1; d < b->n_dims; d++)
+	const struct pl_tprog_buffer *b = &p->buffer[buffer];
+	int first = c->skip ? c->skip[buffer] : 0;
+
+	pl_tprog_put_buffer_name(p, buffer, w);
+	pl_write_text(w, "[");
+	for (int d = first + 1; d < b->n_dims; d++)
 		pl_write_text(w, "(");
-	for (int d = 0; d < b->n_dims; d++) {
-		if (d)
+	for (int d = first; d < b->n_dims; d++) {
+		if (d > first)
 			pl_write_format(w, " * %lld + ", (long long)b->dim[d]);
 		pl_write_text(w, "(");
-		pl_tprog_put_expr(p, p->arg[arg + (uint32_t)d], true, w);
-		pl_write_text(w, d ? "))" : ")");
+		pl_tprog_put_expr(p, p->arg[arg + (uint32_t)d], c, w);
+		pl_write_text(w, d > first ? "))" : ")");
 	}
+	pl_write_text(w, first == b->n_dims ? "0]" : "]");
 }
 
 /* Names of C: a dot becomes two underscores; a letter before it, so that no word of C is one. */
@@ -37,13 +43,13 @@ static void put_c_name(const char *name, char kind, struct pl_writer *w)
 		pl_write_format(w, *s == '.' ? "__" : "%c", *s);
 }
 
-static void put_loop_name(const struct pl_tprog *p, uint32_t node, struct pl_writer *w)
+void pl_tprog_put_loop_name(const struct pl_tprog *p, uint32_t node, struct pl_writer *w)
 {
 	put_c_name(p->node[node].name, 'i', w);
 	pl_write_format(w, "_%u", node); /* "a.b" and "a__b" are one name in C */
 }
 
-static void put_buffer_name(const struct pl_tprog *p, uint32_t buffer, struct pl_writer *w)
+void pl_tprog_put_buffer_name(const struct pl_tprog *p, uint32_t buffer, struct pl_writer *w)
 {
 	put_c_name(p->buffer[buffer].name, 'b', w);
 	pl_write_format(w, "_%u", buffer); /* an inner one may have the name of an outer one */
@@ -61,7 +67,8 @@ static void put_number(const struct pl_tprog_expr *e, bool c, struct pl_writer *
 		pl_write_text(w, "f");
 }
 
-static void put_c_call(const struct pl_tprog *p, const struct pl_tprog_expr *e, struct pl_writer *w)
+static void put_c_call(const struct pl_tprog *p, const struct pl_tprog_expr *e,
+		       const struct pl_tprog_c *c, struct pl_writer *w)
 {
 	static const char *const function[PL_TPROG_EXPRS_] = {
 		[PL_TPROG_MAX] = "fmaxf", [PL_TPROG_MIN] = "fminf",  [PL_TPROG_EXP] = "expf",
@@ -72,26 +79,26 @@ static void put_c_call(const struct pl_tprog *p, const struct pl_tprog_expr *e, 
 
 	if (e->op == PL_TPROG_SELECT || e->op == PL_TPROG_MAX || e->op == PL_TPROG_MIN) {
 		pl_write_text(w, "(");
-		pl_tprog_put_expr(p, p->arg[e->arg], true, w);
+		pl_tprog_put_expr(p, p->arg[e->arg], c, w);
 		if (e->op != PL_TPROG_SELECT) {
 			pl_write_format(w, " %s ", word);
-			pl_tprog_put_expr(p, p->arg[e->arg + 1], true, w);
+			pl_tprog_put_expr(p, p->arg[e->arg + 1], c, w);
 		}
 		pl_write_text(w, " ? ");
-		pl_tprog_put_expr(p, p->arg[e->arg + (e->op == PL_TPROG_SELECT)], true, w);
+		pl_tprog_put_expr(p, p->arg[e->arg + (e->op == PL_TPROG_SELECT)], c, w);
 		pl_write_text(w, " : ");
-		pl_tprog_put_expr(p, p->arg[e->arg + e->n_args - 1], true, w);
+		pl_tprog_put_expr(p, p->arg[e->arg + e->n_args - 1], c, w);
 		pl_write_text(w, ")");
 		return;
 	}
 	pl_write_format(w, "%s(", function[e->op]);
-	put_list(p, e->arg, e->n_args, true, w);
+	put_list(p, e->arg, e->n_args, c, w);
 	pl_write_text(w, ")");
 }
 
 /* Operands that do not bind closer have parentheses. */
-static void put_operand(const struct pl_tprog *p, uint32_t expr, int binds, bool c,
-			struct pl_writer *w)
+static void put_operand(const struct pl_tprog *p, uint32_t expr, int binds,
+			const struct pl_tprog_c *c, struct pl_writer *w)
 {
 	int inner = pl_tprog_binds(p->expr[expr].op);
 	bool open = inner && inner <= binds;
@@ -101,7 +108,8 @@ static void put_operand(const struct pl_tprog *p, uint32_t expr, int binds, bool
 	pl_write_text(w, open ? ")" : "");
 }
 
-void pl_tprog_put_expr(const struct pl_tprog *p, uint32_t expr, bool c, struct pl_writer *w)
+void pl_tprog_put_expr(const struct pl_tprog *p, uint32_t expr, const struct pl_tprog_c *c,
+		       struct pl_writer *w)
 {
 	const struct pl_tprog_expr *e = &p->expr[expr];
 	int binds = pl_tprog_binds(e->op);
@@ -111,34 +119,31 @@ void pl_tprog_put_expr(const struct pl_tprog *p, uint32_t expr, bool c, struct p
 		pl_write_format(w, " %s ", pl_tprog_expr_word[e->op]);
 		put_operand(p, p->arg[e->arg + 1], binds, c, w);
 	} else if (e->op == PL_TPROG_NUMBER) {
-		put_number(e, c, w);
+		put_number(e, c != NULL, w);
 	} else if (e->op == PL_TPROG_LOOP && c) {
-		put_loop_name(p, e->ref, w);
+		pl_tprog_put_loop_name(p, e->ref, w);
 	} else if (e->op == PL_TPROG_LOOP) {
 		pl_write_text(w, p->node[e->ref].name);
 	} else if (e->op == PL_TPROG_LOAD) {
-		if (c)
-			put_buffer_name(p, e->ref, w);
-		else
-			pl_write_text(w, p->buffer[e->ref].name);
-		pl_write_text(w, "[");
-		if (c)
-			put_place(p, &p->buffer[e->ref], e->arg, w);
-		else
-			put_list(p, e->arg, e->n_args, false, w);
+		if (c) {
+			put_element(p, e->ref, e->arg, c, w);
+			return;
+		}
+		pl_write_format(w, "%s[", p->buffer[e->ref].name);
+		put_list(p, e->arg, e->n_args, NULL, w);
 		pl_write_text(w, "]");
 	} else if (c) {
-		put_c_call(p, e, w);
+		put_c_call(p, e, c, w);
 	} else {
 		pl_write_format(w, "%s(", pl_tprog_expr_word[e->op]);
-		put_list(p, e->arg, e->n_args, false, w);
+		put_list(p, e->arg, e->n_args, NULL, w);
 		pl_write_text(w, ")");
 	}
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static void indent(int depth, struct pl_writer *w)
+void pl_tprog_indent(int depth, struct pl_writer *w)
 {
 	for (int i = 0; i < depth; i++)
 		pl_write_text(w, "  ");
@@ -157,7 +162,7 @@ static void put_text_node(const struct pl_tprog *p, const struct pl_tprog_node *
 {
 	const struct pl_tprog_buffer *b = x->kind == PL_TPROG_FOR ? NULL : &p->buffer[x->buffer];
 
-	indent(depth, w);
+	pl_tprog_indent(depth, w);
 	if (x->kind == PL_TPROG_FOR) {
 		pl_write_format(w, "for %s %lld%s%s%s\n", x->name, (long long)x->extent,
 				x->reduce ? " reduce" : "", x->bind ? " " : "",
@@ -166,9 +171,9 @@ static void put_text_node(const struct pl_tprog *p, const struct pl_tprog_node *
 		put_text_buffer("alloc", b, w);
 	} else {
 		pl_write_format(w, "%s[", b->name);
-		put_list(p, x->arg, (uint32_t)b->n_dims, false, w);
+		put_list(p, x->arg, (uint32_t)b->n_dims, NULL, w);
 		pl_write_format(w, "] %s ", pl_tprog_update_word[x->update]);
-		pl_tprog_put_expr(p, x->value, false, w);
+		pl_tprog_put_expr(p, x->value, NULL, w);
 		pl_write_text(w, "\n");
 	}
 }
@@ -191,7 +196,7 @@ static void walk(const struct pl_tprog *p, struct pl_writer *w,
 		/* what encloses the node and ends with it */
 		for (uint32_t k = x->kind == PL_TPROG_STORE ? x->parent : i;
 		     k != PL_NONE && p->node[k].end == i + 1; k = p->node[k].parent) {
-			indent(--depth, w);
+			pl_tprog_indent(--depth, w);
 			pl_write_text(w, close);
 		}
 	}
@@ -230,36 +235,30 @@ static void put_c_loop(const struct pl_tprog *p, const struct pl_tprog_node *x, 
 	else if (x->bind == PL_TPROG_UNROLL)
 		pl_write_format(w, "#pragma GCC unroll %lld\n",
 				(long long)pl_min_i64(x->extent, 64));
-	indent(depth, w);
+	pl_tprog_indent(depth, w);
 	pl_write_text(w, "for (long ");
-	put_loop_name(p, node, w);
+	pl_tprog_put_loop_name(p, node, w);
 	pl_write_text(w, " = 0; ");
-	put_loop_name(p, node, w);
+	pl_tprog_put_loop_name(p, node, w);
 	pl_write_format(w, " < %lld; ", (long long)x->extent);
-	put_loop_name(p, node, w);
+	pl_tprog_put_loop_name(p, node, w);
 	pl_write_text(w, "++) {\n");
 }
 
-static void put_c_store(const struct pl_tprog *p, const struct pl_tprog_node *x,
-			struct pl_writer *w)
+void pl_tprog_put_c_store(const struct pl_tprog *p, const struct pl_tprog_node *x,
+			  const struct pl_tprog_c *c, struct pl_writer *w)
 {
-	const struct pl_tprog_buffer *b = &p->buffer[x->buffer];
-
-	put_buffer_name(p, x->buffer, w);
-	pl_write_text(w, "[");
-	put_place(p, b, x->arg, w);
+	put_element(p, x->buffer, x->arg, c, w);
 	if (x->update == PL_TPROG_MOST) {
-		pl_write_text(w, "] = fmaxf(");
-		put_buffer_name(p, x->buffer, w);
-		pl_write_text(w, "[");
-		put_place(p, b, x->arg, w);
-		pl_write_text(w, "], ");
-		pl_tprog_put_expr(p, x->value, true, w);
+		pl_write_text(w, " = fmaxf(");
+		put_element(p, x->buffer, x->arg, c, w);
+		pl_write_text(w, ", ");
+		pl_tprog_put_expr(p, x->value, c, w);
 		pl_write_text(w, ");\n");
 		return;
 	}
-	pl_write_format(w, "] %s ", pl_tprog_update_word[x->update]);
-	pl_tprog_put_expr(p, x->value, true, w);
+	pl_write_format(w, " %s ", pl_tprog_update_word[x->update]);
+	pl_tprog_put_expr(p, x->value, c, w);
 	pl_write_text(w, ";\n");
 }
 
@@ -282,13 +281,13 @@ static void put_c_node(const struct pl_tprog *p, const struct pl_tprog_node *x, 
 		put_c_loop(p, x, depth + 1, w);
 		return;
 	}
-	indent(depth + 1, w);
+	pl_tprog_indent(depth + 1, w);
 	if (x->kind == PL_TPROG_STORE) {
-		put_c_store(p, x, w);
+		pl_tprog_put_c_store(p, x, &(struct pl_tprog_c){ NULL }, w);
 		return;
 	}
 	pl_write_format(w, "{ %sfloat ", is_static(p, x) ? "static " : "");
-	put_buffer_name(p, x->buffer, w);
+	pl_tprog_put_buffer_name(p, x->buffer, w);
 	pl_write_format(w, "[%lld] __attribute__((aligned(64)));\n",
 			(long long)p->buffer[x->buffer].n);
 }
@@ -302,7 +301,7 @@ void pl_tprog_write_c(const struct pl_tprog *p, const char *name, struct pl_writ
 		if (p->buffer[i].node != PL_NONE)
 			continue;
 		pl_write_text(w, "  float *restrict ");
-		put_buffer_name(p, i, w);
+		pl_tprog_put_buffer_name(p, i, w);
 		pl_write_format(w, " = __builtin_assume_aligned(buffer[%u], 64);\n", n++);
 	}
 	walk(p, w, put_c_node, "  }\n");

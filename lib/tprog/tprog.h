@@ -127,6 +127,17 @@ void pl_tprog_write_header(struct pl_writer *w);
  */
 void pl_tprog_write_c(const struct pl_tprog *p, const char *name, struct pl_writer *w);
 
+/* Is one of its loops bound to the blocks or threads of a GPU? */
+bool pl_tprog_is_cuda(const struct pl_tprog *p);
+/*
+ * The program as CUDA C++ (cuda.c): its kernels, and int NAME(float *const *buffer, cudaStream_t
+ * stream), which launches them; the parameters are in the memory of the device, and what it returns
+ * is a cudaError_t. The source needs cuda_runtime.h before it. PL_EDATA says what of the program
+ * cannot be a kernel; what was written until then is of no use.
+ */
+int pl_tprog_write_cuda(const struct pl_tprog *p, const char *name, struct pl_writer *w,
+			struct pl_err *err) PL_MUST;
+
 /*
  * Carries the program out, slowly. buffer: of each parameter, in their order. PL_EDATA: an index is
  * outside of its buffer.

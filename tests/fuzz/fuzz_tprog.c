@@ -1,5 +1,5 @@
-/* Tensor programs: what is read can be written, and reads back as the same text; leaves are finite.
- */
+/* Tensor programs: what is read can be written, and reads back as the same text; CUDA takes it or
+ * says why not; leaves are finite. */
 #include <math.h>
 #include <string.h>
 
@@ -50,6 +50,20 @@ static void there_and_back(const struct pl_tprog *p)
 	pl_buf_fini(&again);
 }
 
+/* It is a kernel, or something says why not. */
+static void write_cuda(const struct pl_tprog *p)
+{
+	struct pl_err err = { 0 }, failed = { 0 };
+	struct pl_writer w;
+	int rc;
+
+	pl_write_init(&w, NULL, 0);
+	rc = pl_tprog_write_cuda(p, "f", &w, &err);
+	FUZZ_CHECK(rc == 0 || (rc == PL_EDATA && err.msg[0]));
+	FUZZ_CHECK(pl_write_check(&w, &failed) == 0);
+	pl_write_fini(&w);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct pl_tprog p = { .name = NULL };
@@ -59,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (read_program(data, size, &p) == 1) {
 		there_and_back(&p);
+		write_cuda(&p);
 		FUZZ_CHECK(pl_tprog_leaves(&p, &leaf, &n, &err) == 0);
 		for (size_t i = 0; i < n; i++)
 			for (int k = 0; k < PL_TPROG_FEATURES; k++)
