@@ -316,11 +316,7 @@ static void exhaustive(const char *name)
 	for (uint32_t least = 1; least <= 2 && !wrong; least++)
 		n += all_sequences(name, 2, least, CASES(8) == 8 ? 8 : 6, &wrong);
 	for (uint32_t least = 1; least <= 3 && !wrong; least += 2)
-		n += all_sequences(name, 3, least,
-				   CASES(8) != 8    ? 5
-				   : getenv("LONG") ? 8
-						    : 6,
-				   &wrong);
+		n += all_sequences(name, 3, least, CASES(8) != 8 ? 5 : long_form() ? 8 : 6, &wrong);
 	ok(!wrong && n > 100, "%s: all %ld short sequences of 2 and 3 workers%s%s", name, n,
 	   wrong ? ": " : "", wrong ? wrong : "");
 }

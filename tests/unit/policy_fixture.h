@@ -12,6 +12,14 @@
 #define MS 1000000ll
 #define S  1000000000ll
 
+/* Is there time for the long form of a test? */
+static inline bool long_form(void)
+{
+	const char *set = getenv("LONG");
+
+	return set && !strcmp(set, "1");
+}
+
 static inline struct pl_policy_opts policy_opts(const char *text, uint32_t workers)
 {
 	struct pl_policy_opts o = { .workers = workers, .batch = 16, .argument = (double)NAN };

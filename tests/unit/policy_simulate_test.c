@@ -231,7 +231,7 @@ static void fairness(void)
 	struct fair within = { 0 }, beyond = { 0 };
 	uint64_t seed = 11;
 
-	for (int round = 0; round < CASES(400); round++)
+	for (int round = 0; round < CASES(240); round++)
 		one_fairness(&seed, round, &within, &beyond);
 	ok(within.unlike <= 1 && within.checks > 1000,
 	   "adsp: commits differ by at most %llu at %llu checkpoints, in spite of a slow-down",
@@ -293,10 +293,10 @@ static double seconds(void)
 	return (double)clock() / CLOCKS_PER_SEC;
 }
 
-/* A day must take less than 10 s; six hours of it stand for it, unless there is time. */
+/* A day must take less than 10 s; three hours of it stand for it, unless there is time. */
 static void a_day(void)
 {
-	int hours = CASES(4) != 4 ? 1 : getenv("LONG") ? 24 : 6;
+	int hours = CASES(4) != 4 ? 1 : long_form() ? 24 : 3;
 	static const char *const policies[] = { "bsp",	"ssp:40", "asp",       "local",	 "adacomm",
 						"adsp", "adsp++", "batchtune", "diloco", "dylu" };
 	struct pl_policy_sim_worker w[WORKERS];
