@@ -7,14 +7,8 @@
 #include <stdlib.h>
 
 #include "io/csv.h"
-#include "io/write.h"
-#include "program.h"
+#include "plot.h"
 
-#define WIDTH  560 /* of a panel */
-#define HEIGHT 360
-#define LEFT   64
-#define TOP    40
-#define BELOW  56
 #define POINTS 400
 
 struct point {
@@ -30,6 +24,11 @@ struct curve {
 
 static const char *const colors[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7",
 				      "#e69f00", "#56b4e9", "#000000", "#7f7f7f" };
+
+const char *plot_color(int k)
+{
+	return colors[(size_t)k % PL_LEN(colors)];
+}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -91,12 +90,8 @@ static int read_log(const char *path, struct curve *c, struct pl_err *err)
 
 /* ---- scales ---------------------------------------------------------------------------------- */
 
-struct scale {
-	double lo, hi, tick;
-};
-
 /* Ticks of 1, 2 or 5 times a power of ten, some five of them. */
-static void set_scale(struct scale *s, double lo, double hi)
+void plot_set_scale(struct plot_scale *s, double lo, double hi)
 {
 	double raw, power, m;
 
@@ -110,7 +105,8 @@ static void set_scale(struct scale *s, double lo, double hi)
 	s->hi = ceil(hi / s->tick) * s->tick;
 }
 
-static void bounds(const struct curve *c, int n, bool time, struct scale *x, struct scale *y)
+static void bounds(const struct curve *c, int n, bool time, struct plot_scale *x,
+		   struct plot_scale *y)
 {
 	double hi = 0, low = INFINITY, high = -INFINITY;
 
@@ -123,45 +119,45 @@ static void bounds(const struct curve *c, int n, bool time, struct scale *x, str
 				   fmin(p->loss, p->eval)); /* of NaN and a number: the number */
 			high = fmax(high, fmax(p->loss, p->eval));
 		}
-	set_scale(x, 0, hi);
-	set_scale(y, isfinite(low) ? fmin(low, 0.9 * low) : 0, isfinite(high) ? high : 1);
+	plot_set_scale(x, 0, hi);
+	plot_set_scale(y, isfinite(low) ? fmin(low, 0.9 * low) : 0, isfinite(high) ? high : 1);
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
-static double place_x(const struct scale *s, int panel, double v)
+double plot_x(const struct plot_scale *s, int panel, double v)
 {
 	return panel * (WIDTH + LEFT) + LEFT + (v - s->lo) / (s->hi - s->lo) * (WIDTH - 24);
 }
 
-static double place_y(const struct scale *s, double v)
+double plot_y(const struct plot_scale *s, double v)
 {
 	return TOP + HEIGHT - (v - s->lo) / (s->hi - s->lo) * HEIGHT;
 }
 
-static void axes(struct pl_writer *w, int panel, const struct scale *x, const struct scale *y,
-		 const char *title)
+void plot_axes(struct pl_writer *w, int panel, const struct plot_scale *x,
+	       const struct plot_scale *y, const char *title)
 {
-	double left = place_x(x, panel, x->lo), right = place_x(x, panel, x->hi);
+	double left = plot_x(x, panel, x->lo), right = plot_x(x, panel, x->hi);
 
 	for (double v = y->lo; v < y->hi + y->tick / 2; v += y->tick)
 		pl_write_format(w,
 				"<path class=\"g\" d=\"M%.1f %.1fH%.1f\"/><text x=\"%.1f\" "
-				"y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n",
-				left, place_y(y, v), right, left - 6, place_y(y, v) + 4,
+				"y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n",
+				left, plot_y(y, v), right, left - 6, plot_y(y, v) + 4,
 				fabs(v) < y->tick / 100 ? 0.0 : v);
 	for (double v = x->lo; v < x->hi + x->tick / 2; v += x->tick)
 		pl_write_format(w,
 				"<path class=\"g\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" "
 				"y=\"%d\" text-anchor=\"middle\">%.6g</text>\n",
-				place_x(x, panel, v), TOP, TOP + HEIGHT, place_x(x, panel, v),
+				plot_x(x, panel, v), TOP, TOP + HEIGHT, plot_x(x, panel, v),
 				TOP + HEIGHT + 16, v);
 	pl_write_format(w, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
 			(left + right) / 2, TOP + HEIGHT + 36, title);
 }
 
-static void line(struct pl_writer *w, int panel, const struct curve *c, const struct scale *x,
-		 const struct scale *y, const char *color)
+static void line(struct pl_writer *w, int panel, const struct curve *c, const struct plot_scale *x,
+		 const struct plot_scale *y, const char *color)
 {
 	size_t step = c->n / POINTS + 1;
 	bool any = false;
@@ -181,8 +177,8 @@ static void line(struct pl_writer *w, int panel, const struct curve *c, const st
 		if (!n)
 			continue;
 		/* h0: a line of one point is a dot */
-		pl_write_format(w, "%s%.1f %.1f%s", any ? "L" : "M", place_x(x, panel, at / n),
-				place_y(y, loss / n), any ? "" : "h0");
+		pl_write_format(w, "%s%.1f %.1f%s", any ? "L" : "M", plot_x(x, panel, at / n),
+				plot_y(y, loss / n), any ? "" : "h0");
 		any = true;
 	}
 	pl_write_text(w, "\"/>\n");
@@ -190,11 +186,11 @@ static void line(struct pl_writer *w, int panel, const struct curve *c, const st
 		if (isfinite(c->v[i].eval))
 			pl_write_format(w,
 					"<circle r=\"3\" cx=\"%.1f\" cy=\"%.1f\" fill=\"%s\"/>\n",
-					place_x(x, panel, panel ? c->v[i].step : c->v[i].time),
-					place_y(y, c->v[i].eval), color);
+					plot_x(x, panel, panel ? c->v[i].step : c->v[i].time),
+					plot_y(y, c->v[i].eval), color);
 }
 
-static void put_escaped(struct pl_writer *w, const char *s)
+void plot_text(struct pl_writer *w, const char *s)
 {
 	for (; *s; s++)
 		if (*s == '<' || *s == '&' || *s == '>')
@@ -225,14 +221,13 @@ static void legend(struct pl_writer *w, const struct curve *c, int n)
 		pl_write_format(w,
 				"<path class=\"l\" stroke=\"%s\" d=\"M%d %dh24\"/><text "
 				"x=\"%d\" y=\"%d\" text-anchor=\"end\">",
-				colors[(size_t)k % PL_LEN(colors)], right - 24, y - 4, right - 30,
-				y);
-		put_escaped(w, label(c, n, k));
+				plot_color(k), right - 24, y - 4, right - 30, y);
+		plot_text(w, label(c, n, k));
 		pl_write_text(w, "</text>\n");
 	}
 }
 
-static void draw(struct pl_writer *w, const struct curve *c, int n)
+void plot_begin(struct pl_writer *w, int panels, const char *title)
 {
 	pl_write_format(w,
 			"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
@@ -240,15 +235,20 @@ static void draw(struct pl_writer *w, const struct curve *c, int n)
 			"<style>.g{stroke:#ddd;fill:none}.l{fill:none;stroke-width:1.5;"
 			"stroke-linecap:round}</style>\n"
 			"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
-			"<text x=\"%d\" y=\"24\" font-weight=\"bold\">loss</text>\n",
-			2 * (WIDTH + LEFT), TOP + HEIGHT + BELOW, LEFT);
+			"<text x=\"%d\" y=\"24\" font-weight=\"bold\">%s</text>\n",
+			panels * (WIDTH + LEFT), TOP + HEIGHT + BELOW, LEFT, title);
+}
+
+static void draw(struct pl_writer *w, const struct curve *c, int n)
+{
+	plot_begin(w, 2, "loss");
 	for (int panel = 0; panel < 2; panel++) {
-		struct scale x, y;
+		struct plot_scale x, y;
 
 		bounds(c, n, panel == 0, &x, &y);
-		axes(w, panel, &x, &y, panel ? "steps" : "seconds");
+		plot_axes(w, panel, &x, &y, panel ? "steps" : "seconds");
 		for (int k = 0; k < n; k++)
-			line(w, panel, &c[k], &x, &y, colors[(size_t)k % PL_LEN(colors)]);
+			line(w, panel, &c[k], &x, &y, plot_color(k));
 	}
 	legend(w, c, n);
 	pl_write_text(w, "</svg>\n");

@@ -157,5 +157,8 @@ int list_kernels(const struct config *c, const struct work *w, struct pl_err *er
 int bench_machine(const struct config *c, struct pl_err *err) PL_MUST;
 /* Loss against time and against steps, of one or several logs. */
 int plot_logs(char **path, int n, struct pl_out *out, struct pl_err *err) PL_MUST;
+/* plot_policies.c: is the file a table of --policies? All of such tables as one picture. */
+bool plot_is_comparison(const char *path);
+int plot_policies(char **path, int n, struct pl_out *out, struct pl_err *err) PL_MUST;
 
 #endif

@@ -104,9 +104,15 @@ static int plot(const struct config *c, int argc, char **argv, struct pl_err *er
 	struct pl_out *out;
 
 	if (!argc)
-		return pl_fail(err, PL_EUSAGE, "-O svg plots logs: name one or more");
+		return pl_fail(err, PL_EUSAGE,
+			       "-O svg plots logs, or tables of --policies: name one or more");
 	out = pl_out_open(c->c.output, false, err);
-	return out ? pl_out_finish(out, plot_logs(argv, argc, out, err), err) : err->code;
+	if (!out)
+		return err->code;
+	return pl_out_finish(out,
+			     plot_is_comparison(argv[0]) ? plot_policies(argv, argc, out, err)
+							 : plot_logs(argv, argc, out, err),
+			     err);
 }
 
 static int bench(struct config *c, int argc, struct pl_err *err)
@@ -258,9 +264,9 @@ const struct pl_cmd pl_command = {
 	.name = "run",
 	.synopsis = "[OPTION]... [JOB]",
 	.summary = "Train a network with several workers, as a plan says, and trace it.",
-	.details =
-		"-O svg LOG...: plot logs. --bench: measure communication, layers or the machine.\n"
-		"Without a file: standard input.",
+	.details = "-O svg FILE...: plot logs, or tables of --policies. --bench: measure "
+		   "communication, layers or the machine.\n"
+		   "Without a file: standard input.",
 	.examples = "run -n 2 -t job.trace my.job\n"
 		    "run -n 2 -p job.plan my.job\n"
 		    "run --bench comm -n 2 --max-size 64K",

@@ -76,6 +76,13 @@ check "... H of the speeds is 2" [ "$(column adsp 3)" = 200 ]
 check "... without waiting, workers make more than 1.5 times the samples" [ "$(column adsp 10)" -gt $(($(column bsp 10) * 3 / 2)) ]
 check "... fast workers wait under bsp" [ "$(column bsp 15)" -gt 15 ]
 check "... and under adsp nobody does" [ "$(column adsp 15)" -lt 2 ]
+cp "$TMP/out" table.csv
+status 0 "... as a picture" "$run" -O svg -o table.svg table.csv
+check "... with a line for each policy" [ "$(grep -c '<path class="l"' table.svg)" = 9 ]
+check "... and the trainings as dots" [ "$(grep -c '<circle' table.svg)" -ge 6 ]
+sed 's/,wait_share,/,other,/' table.csv >other.csv
+status 3 "a table without a column" "$run" -O svg other.csv
+says 'line 1: a table of --policies has a column wait_share' "... names it"
 status 2 "an unknown policy" "$run" --policies=bsp,aspp tiny.job
 says 'asp' "... names the nearest"
 status 2 "a speed that is none" "$run" --policies=bsp --speeds=1,0 tiny.job
