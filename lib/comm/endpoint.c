@@ -10,8 +10,10 @@
 
 #include "comm/endpoint_internal.h"
 
-#define EXPECTED    256 /* greetings at one time, besides those of strangers */
-#define SMALL_CLASS 8	/* the smallest buffer has 256 bytes */
+#define LONGEST_NS ((pl_ns)3600000000000) /* of a wait: the end of time plus a moment is no time   \
+					   */
+#define EXPECTED    256			  /* greetings at one time, besides those of strangers */
+#define SMALL_CLASS 8			  /* the smallest buffer has 256 bytes */
 
 /* ---- buffers of received bodies ---- */
 
@@ -223,7 +225,7 @@ int pl_comm_endpoint_next(struct pl_endpoint *e, pl_ns until, struct pl_endpoint
 	*ev = (struct pl_endpoint_event){ .kind = PL_ENDPOINT_NOTHING };
 	pthread_mutex_lock(&e->lock);
 	while (!e->events && (left = until - pl_now_ns()) > 0)
-		pl_comm_wait_for(&e->changed, &e->lock, left);
+		pl_comm_wait_for(&e->changed, &e->lock, pl_min_i64(left, LONGEST_NS));
 	if (e->events)
 		take_event(e, ev);
 	pthread_mutex_unlock(&e->lock);

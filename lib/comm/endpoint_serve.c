@@ -189,8 +189,7 @@ void pl_comm_end_pace(struct pl_endpoint *e, const struct pl_end_conn *c)
 static pl_ns watch(struct pl_endpoint *e, struct pl_end_conn *c, pl_ns now, size_t place)
 {
 	bool open = atomic_load(&c->state) == PL_END_OPEN;
-	bool out = c->blocked && !c->broken_out;
-	short what = (short)((c->paused ? 0 : POLLIN) | (out ? POLLOUT : 0));
+	short what = c->paused ? 0 : POLLIN; /* send_all() adds the rest */
 	pl_ns until = c->heard + e->timeout;
 
 	c->poll = (int)place;
@@ -270,6 +269,10 @@ static bool send_all(struct pl_endpoint *e, pl_ns now)
 		if (atomic_load(&c->state) == PL_END_OPEN) {
 			again |= pl_comm_end_flush(e, c, now);
 			again |= !c->blocked && (c->more || (c->ends && !c->out.head));
+		}
+		if (c->blocked && !c->broken_out && c->poll >= 0) {
+			e->polls[c->poll].fd = c->link.fd;
+			e->polls[c->poll].events |= POLLOUT;
 		}
 		again |= c->over || c->finished;
 	}

@@ -1,4 +1,5 @@
-/* What passes between ranks: frames, headers of data; the first byte chooses. */
+/* What passes between ranks: frames, headers of data; between endpoints: heads. The first byte
+ * chooses. */
 #include <string.h>
 
 #include "comm/comm.h"
@@ -43,6 +44,26 @@ static void frames(const uint8_t *p, size_t n)
 	}
 }
 
+static void heads(const uint8_t *p, size_t n)
+{
+	for (; n >= PL_HEAD_BYTES; p += PL_HEAD_BYTES, n -= PL_HEAD_BYTES) {
+		uint8_t again[PL_HEAD_BYTES];
+		struct pl_err e = { 0 };
+		struct pl_head h;
+
+		if (pl_comm_head_get(p, &h, &e) < 0) {
+			FUZZ_CHECK(e.code == PL_EDATA && e.msg[0]);
+			return;
+		}
+		FUZZ_CHECK(h.type > 0 && h.type < PL_HEAD_COUNT_);
+		FUZZ_CHECK(h.type != PL_HEAD_ABORT || h.bytes <= PL_HEAD_TEXT);
+		FUZZ_CHECK((h.kind != 0) ==
+			   (h.type == PL_HEAD_MESSAGE || h.type == PL_HEAD_REFERENCE));
+		pl_comm_head_put(again, &h);
+		FUZZ_CHECK(!memcmp(again, p, PL_HEAD_BYTES));
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct pl_header h;
@@ -52,6 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (data[0] == 'f')
 		frames(data + 1, size - 1);
+	else if (data[0] == 'e')
+		heads(data + 1, size - 1);
 	else if (size > PL_HEADER_BYTES && pl_comm_header_get(data + 1, &h, &e) == 0)
 		FUZZ_CHECK(h.op < PL_OP_COUNT_ && h.algo < PL_CA_COUNT_);
 	return 0;

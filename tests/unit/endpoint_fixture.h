@@ -16,8 +16,9 @@
 static struct pl_err err;
 __attribute__((unused)) static double
 	held; /* seconds for which the machine stopped this process in its waiting */
-/* Where nothing is to be lost, so long that a busy machine does not look like a dead peer. */
-static pl_ns timeout_ns = 5000000000;
+/* Where nothing is to be lost, so long that a busy machine does not look like a dead peer, and that
+ * no heartbeat wakes a thread that forgot to look. */
+static pl_ns timeout_ns = 120000000000;
 
 /* ---- what all cases use ---- */
 
