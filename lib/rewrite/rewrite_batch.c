@@ -12,14 +12,18 @@
  * Where no operation has sizes, operations of the passes on hosts take X times as long but for a
  * fixed time, and the interval is wider. Kernels without sizes take X times as long.
  *
+ * With a cost model of kernels, an operation that the model knows gets its recorded time multiplied
+ * by the ratio of the model's times for both sizes: what is wrong with both cancels. Its error is
+ * that of the model; errors of one kind of operation add up, those of different kinds do as
+ * independent ones.
+ *
  * Messages between ranks, all-to-all, and reductions that carry no gradients in a graph that knows
  * its gradients move samples: their bytes grow, and the line that was fitted to the graph gives
  * the time.
  *
  * One pass over the nodes of each shape, and one over the steps.
  */
-#include "cost/work.h"
-#include "rewrite/rewrite_internal.h"
+#include "rewrite/rewrite_predicted.h"
 
 /* Classes: input; computation by that rule; the groups of the model; then communication. */
 #define INPUT	 0
@@ -36,10 +40,11 @@ struct batch {
 	struct rw_facts *x;
 	double before, by; /* times the recorded samples: with the lines so far, with this one */
 	struct pl_work_model work;
-	struct pl_intern comm; /* struct comm_of_batch of each class */
-	bool *device;	       /* [resource]: its rank computes on a device */
-	bool *carries;	       /* [node of the shape]: the arrival carries a gradient */
-	bool gradients;	       /* the graph knows some */
+	struct pl_predictor_ratio *ratio; /* [group]: by the cost model; NULL: there is none */
+	struct pl_intern comm;		  /* struct comm_of_batch of each class */
+	bool *device;			  /* [resource]: its rank computes on a device */
+	bool *carries;			  /* [node of the shape]: the arrival carries a gradient */
+	bool gradients;			  /* the graph knows some */
 };
 
 /* ---- what grows with the samples ------------------------------------------------------------- */
@@ -123,28 +128,6 @@ static double comm_factor(const struct batch *b, pl_id id)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static int find_devices(struct batch *b, struct pl_err *err)
-{
-	const struct pl_graph *g = b->x->g;
-	bool *rank;
-
-	PL_CHECK(pl_alloc(&b->device, g->n_res + 1, sizeof(*b->device), err));
-	PL_CHECK(pl_alloc(&rank, (size_t)g->n_ranks + 1, sizeof(*rank), err));
-	for (size_t i = 0; i < g->n_res; i++) {
-		uint32_t r = pl_graph_rank_index(g, g->res[i].rank);
-
-		if (r != PL_NONE && g->res[i].track_type == PL_T_STREAM)
-			rank[r] = true;
-	}
-	for (size_t i = 0; i < g->n_res; i++) {
-		uint32_t r = pl_graph_rank_index(g, g->res[i].rank);
-
-		b->device[i] = r != PL_NONE && rank[r];
-	}
-	pl_free(rank);
-	return 0;
-}
-
 /* Which arrivals of the shape carry gradients. */
 static int find_gradients(struct batch *b, const struct pl_shape *s, struct pl_err *err)
 {
@@ -206,63 +189,87 @@ static double beyond_usual(const struct batch *b, uint32_t class, pl_ns dur)
 	return class >= GROUPS ? fmax((double)dur - 2 * b->work.group[class - GROUPS].ns, 0) : 0;
 }
 
-/* How uncertain the changed durations are: all that is wrong is wrong in one direction. */
-static double uncertain(const struct batch *b, const struct rw_change *c, const double *error)
+/* How uncertain the changed durations are. part: [class], PL_NONE: by the rule. */
+static int find_error(struct batch *b, struct rw_change *c, const double *error,
+		      const uint32_t *part, struct pl_err *err)
 {
 	const struct pl_graph *g = b->x->g;
-	double sum = 0;
-	size_t n = 0;
+	struct rw_errors e = { 0 };
+	int rc = 0;
 
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_gstep *st = &g->step[k];
 
 		if (st->number == INT64_MIN && g->n_steps > 1)
 			continue;
-		n++;
 		for (uint32_t i = 0; i < g->shape[st->shape].n_nodes; i++) {
 			uint32_t class = c->class[st->shape][i];
+			double ns = (double)st->dur[i];
 
-			if (class >= COMPUTES && class < GROUPS + b->work.n_groups)
-				sum += error[class] * (double)st->dur[i] +
-				       fabs(1 - c->of_class[class]) *
-					       beyond_usual(b, class, st->dur[i]);
+			if (class < COMPUTES || class >= GROUPS + b->work.n_groups)
+				continue;
+			PL_TRY(pl_rewrite_add_error(
+				&e, part[class], c->of_class[class] != 1 ? ns : 0,
+				error[class] * ns + fabs(1 - c->of_class[class]) *
+							    beyond_usual(b, class, st->dur[i]),
+				err));
 		}
 	}
-	return sum / (double)(n ? n : 1) / (double)(g->n_ranks ? g->n_ranks : 1);
+	c->basis.work_ns = pl_rewrite_error(&e) / (double)pl_rewrite_steps(g) /
+			   (double)(g->n_ranks ? g->n_ranks : 1);
+	c->basis.known_ns = e.known;
+	c->basis.changed_ns = e.all;
+out:
+	pl_rewrite_errors_fini(&e);
+	return rc;
+}
+
+/* The factor of a group and its error, by the cost model if it knows the group, else by the rule.
+ */
+static void set_factor(const struct batch *b, uint32_t i, bool rule, double *factor, double *error,
+		       uint32_t *part)
+{
+	double before;
+
+	if (b->ratio && b->ratio[i].known) {
+		*factor = b->ratio[i].factor;
+		*error = b->ratio[i].error;
+		*part = b->ratio[i].part;
+		return;
+	}
+	before = pl_work_factor(&b->work, i, b->before, error);
+	*factor = pl_work_factor(&b->work, i, b->by, error) / before;
+	if (!b->work.group[i].device)
+		*error = hypot(*error, PL_WORK_CACHES * fabs(log2(b->by / b->before)) * *factor);
+	if (rule)
+		*error = fmax(*error, PL_WORK_RULE_ERROR * fabs(1 - *factor));
 }
 
 static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 {
 	bool rule = !b->work.batch.pass;
 	size_t groups = b->work.n_groups;
-	double *error;
+	double *error = NULL;
+	uint32_t *part = NULL;
 	int rc;
 
-	PL_CHECK(pl_alloc(&error, GROUPS + groups, sizeof(*error), err));
+	PL_TRY(pl_alloc(&error, GROUPS + groups, sizeof(*error), err));
+	PL_TRY(pl_alloc(&part, GROUPS + groups, sizeof(*part), err));
+	memset(part, 0xff, (GROUPS + groups) * sizeof(*part));
 	PL_TRY(pl_alloc(&c->of_class, GROUPS + groups + b->comm.n, sizeof(*c->of_class), err));
 	c->of_class[INPUT] = c->of_class[COMPUTES] = b->by / b->before;
 	error[COMPUTES] = PL_WORK_RULE_ERROR * fabs(b->before - b->by);
-	for (uint32_t i = 0; i < groups; i++) {
-		double before = pl_work_factor(&b->work, i, b->before, &error[GROUPS + i]);
-
-		c->of_class[GROUPS + i] =
-			pl_work_factor(&b->work, i, b->by, &error[GROUPS + i]) / before;
-		if (!b->work.group[i].device)
-			error[GROUPS + i] = hypot(error[GROUPS + i],
-						  PL_WORK_CACHES * fabs(log2(b->by / b->before)) *
-							  c->of_class[GROUPS + i]);
-		if (rule)
-			error[GROUPS + i] =
-				fmax(error[GROUPS + i],
-				     PL_WORK_RULE_ERROR * fabs(1 - c->of_class[GROUPS + i]));
-	}
+	for (uint32_t i = 0; i < groups; i++)
+		set_factor(b, i, rule, &c->of_class[GROUPS + i], &error[GROUPS + i],
+			   &part[GROUPS + i]);
 	for (pl_id i = 0; i < b->comm.n; i++)
 		c->of_class[GROUPS + groups + i] = comm_factor(b, i);
-	c->basis.work_ns = uncertain(b, c, error);
+	PL_TRY(find_error(b, c, error, part, err));
 	c->basis.no_batch = rule;
 	c->basis.batch = pl_work_samples(&b->work);
 out:
 	pl_free(error);
+	pl_free(part);
 	return rc;
 }
 
@@ -298,7 +305,13 @@ static int change_batch(struct rw_facts *x, const struct pl_rewrite *rw, struct 
 	}
 	PL_TRY(pl_work_fit(g, &b.work, err));
 	PL_TRY(find_factor(&b, rw, err));
-	PL_TRY(find_devices(&b, err));
+	if (x->predictor && (b.work.batch.pass || !b.work.batch.any)) {
+		struct rw_setting from = pl_rewrite_setting(x), to = { b.by, from.device };
+
+		from.batch = b.before;
+		PL_TRY(pl_rewrite_ratios(x, &b.work, from, to, &b.ratio, err));
+	}
+	PL_TRY(pl_rewrite_devices(g, &b.device, err));
 	PL_TRY(pl_alloc(&c->class, g->n_shapes, sizeof(*c->class), err));
 	c->n_shapes = g->n_shapes;
 	for (size_t k = 0; k < g->n_shapes; k++) {
@@ -312,6 +325,7 @@ static int change_batch(struct rw_facts *x, const struct pl_rewrite *rw, struct 
 	PL_TRY(set_factors(&b, c, err));
 out:
 	pl_work_fini(&b.work);
+	pl_free(b.ratio);
 	pl_intern_fini(&b.comm);
 	pl_free(b.device);
 	pl_free(b.carries);
