@@ -28,8 +28,10 @@ static const struct pl_opt options[] = {
 	  "count the state of this optimizer as memory: sgd, momentum, adam (default)",
 	  PL_OPT_CHOICE, AT(optimizer), "adam|momentum|sgd" },
 	{ 'm', "model", "FILE",
-	  "take times in other precisions from the cost model FILE (predict --train)", PL_OPT_STR,
-	  AT(model), NULL },
+	  "take times in other precisions, and of fused operations, from the cost model FILE "
+	  "(predict "
+	  "--train)",
+	  PL_OPT_STR, AT(model), NULL },
 	{ 0, "device", "NAME",
 	  "the job was recorded on the device NAME (default: the one that the model was measured "
 	  "on)",

@@ -235,6 +235,42 @@ out:
 	return rc;
 }
 
+/* ---- what only moves -------------------------------------------------------------------------
+ */
+
+#define LEAST_BYTES 1024
+
+int pl_predictor_moves(const struct pl_predictor *p, struct pl_predictor_moves *m,
+		       struct pl_err *err)
+{
+	struct pl_predictor_op op[PL_PREDICTOR_MOVES];
+	struct pl_kernel_time t[PL_PREDICTOR_MOVES];
+
+	for (int i = 0; i < PL_PREDICTOR_MOVES; i++)
+		op[i] = (struct pl_predictor_op){ .name = "",
+						  .work = { .op = PL_OP_ELEMENTWISE,
+							    .type = PL_NONE,
+							    .dims = PL_NONE,
+							    .flops = -1,
+							    .bytes = (int64_t)LEAST_BYTES << i,
+							    .name = PL_NONE },
+						  .type = PL_KERNEL_FLOAT32,
+						  .device = p->device };
+	PL_CHECK(pl_predictor_times(p, op, PL_PREDICTOR_MOVES, t, err));
+	for (int i = 0; i < PL_PREDICTOR_MOVES; i++)
+		m->ns[i] = t[i].ns;
+	return 0;
+}
+
+double pl_predictor_move(const struct pl_predictor_moves *m, double bytes)
+{
+	double at = fmax(bytes, LEAST_BYTES) / LEAST_BYTES, low;
+	int i = (int)pl_min_i64((int64_t)log2(at), PL_PREDICTOR_MOVES - 2);
+
+	low = ldexp(1, i);
+	return m->ns[i] + (m->ns[i + 1] - m->ns[i]) * (at - low) / low;
+}
+
 /* ---- ratios ---------------------------------------------------------------------------------- */
 
 #define NORMAL 1.645 /* half a 90 % interval in standard deviations */

@@ -54,6 +54,19 @@ struct pl_predictor_op pl_predictor_op(const struct pl_predictor *p, const struc
 int pl_predictor_times(const struct pl_predictor *p, const struct pl_predictor_op *op, size_t n,
 		       struct pl_kernel_time *t, struct pl_err *err) PL_MUST;
 
+/*
+ * Operations of the recorded device that only move data, whatever they are called: the times of
+ * those that read and write 2^10, 2^11 .. bytes. NAN: the model knows nothing alike.
+ */
+#define PL_PREDICTOR_MOVES 28
+struct pl_predictor_moves {
+	double ns[PL_PREDICTOR_MOVES];
+};
+int pl_predictor_moves(const struct pl_predictor *p, struct pl_predictor_moves *m,
+		       struct pl_err *err) PL_MUST;
+/* The time for so many bytes: the line through the two sizes around them. */
+double pl_predictor_move(const struct pl_predictor_moves *m, double bytes);
+
 /* By how much times change. */
 struct pl_predictor_ratio {
 	double factor; /* NAN: the model has nothing alike */

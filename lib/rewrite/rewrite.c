@@ -146,6 +146,7 @@ void pl_rewrite_free(struct pl_rewriter *r)
 	pl_free(r->channel);
 	pl_free(r->fused);
 	pl_free(r->fused_log);
+	pl_free(r->moves);
 	pl_free(r->name_first);
 	pl_free(r->name_node);
 	pl_free(r);

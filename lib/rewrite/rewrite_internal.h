@@ -236,6 +236,7 @@ struct pl_rewriter {
 			  * + 1; NULL: none ever was */
 	struct rw_fused *fused_log; /* in order, for undoing */
 	size_t n_fused, cap_fused;
+	struct pl_predictor_moves *moves; /* by the cost model; NULL: not yet needed, or none */
 	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */
 	bool issues;			  /* host operations that issue communication are known */
 	struct rw_slowdown *slowdown;	  /* NULL: nothing slows anything down */
