@@ -12,10 +12,11 @@
  * Where no operation has sizes, operations of the passes on hosts take X times as long but for a
  * fixed time, and the interval is wider. Kernels without sizes take X times as long.
  *
- * With a cost model of kernels, an operation that the model knows gets its recorded time multiplied
- * by the ratio of the model's times for both sizes: what is wrong with both cancels. Its error is
- * that of the model; errors of one kind of operation add up, those of different kinds do as
- * independent ones.
+ * With a cost model of kernels, the ratio of the model's times for both sizes is a second estimate
+ * of what an operation that the model knows becomes; what is wrong with both times cancels. The
+ * mean of both estimates, weighted by their precision, counts (Aitken, Proc. R. Soc. Edinburgh 55,
+ * 1935): a model of precise measurements decides, one of noisy ones changes little. Errors of the
+ * rule are alike for all operations, those of the model for one kind of operation.
  *
  * Messages between ranks, all-to-all, and reductions that carry no gradients in a graph that knows
  * its gradients move samples: their bytes grow, and the line that was fitted to the graph gives
@@ -189,9 +190,15 @@ static double beyond_usual(const struct batch *b, uint32_t class, pl_ns dur)
 	return class >= GROUPS ? fmax((double)dur - 2 * b->work.group[class - GROUPS].ns, 0) : 0;
 }
 
-/* How uncertain the changed durations are. part: [class], PL_NONE: by the rule. */
-static int find_error(struct batch *b, struct rw_change *c, const double *error,
-		      const uint32_t *part, struct pl_err *err)
+/* What a group becomes: the factor, and its standard errors by the rule and by the cost model. */
+struct estimate {
+	double factor, by_rule, by_model;
+	uint32_t part; /* of the model; PL_NONE: it does not know the group */
+};
+
+/* How uncertain the changed durations are. v: by class. */
+static int find_error(struct batch *b, struct rw_change *c, const struct estimate *v,
+		      struct pl_err *err)
 {
 	const struct pl_graph *g = b->x->g;
 	struct rw_errors e = { 0 };
@@ -204,15 +211,18 @@ static int find_error(struct batch *b, struct rw_change *c, const double *error,
 			continue;
 		for (uint32_t i = 0; i < g->shape[st->shape].n_nodes; i++) {
 			uint32_t class = c->class[st->shape][i];
-			double ns = (double)st->dur[i];
+			double ns = (double)st->dur[i], more;
 
 			if (class < COMPUTES || class >= GROUPS + b->work.n_groups)
 				continue;
+			more = fabs(1 - v[class].factor) * beyond_usual(b, class, st->dur[i]);
 			PL_TRY(pl_rewrite_add_error(
-				&e, part[class], c->of_class[class] != 1 ? ns : 0,
-				error[class] * ns + fabs(1 - c->of_class[class]) *
-							    beyond_usual(b, class, st->dur[i]),
-				err));
+				&e, PL_NONE,
+				v[class].part == PL_NONE && v[class].factor != 1 ? ns : 0,
+				v[class].by_rule * ns + more, err));
+			if (v[class].part != PL_NONE)
+				PL_TRY(pl_rewrite_add_error(&e, v[class].part, ns,
+							    v[class].by_model * ns, err));
 		}
 	}
 	c->basis.work_ns = pl_rewrite_error(&e) / (double)pl_rewrite_steps(g) /
@@ -224,52 +234,61 @@ out:
 	return rc;
 }
 
-/* The factor of a group and its error, by the cost model if it knows the group, else by the rule.
- */
-static void set_factor(const struct batch *b, uint32_t i, bool rule, double *factor, double *error,
-		       uint32_t *part)
+/* Two estimates of one factor, weighted by their precision: of logarithms, whose standard errors
+ * are relative. If they differ by more than these say, the errors grow as much. */
+static void combine(struct estimate *v, const struct pl_predictor_ratio *r)
 {
-	double before;
+	double a = v->by_rule / v->factor, b = r->error / r->factor;
+	double differ = log(r->factor / v->factor), all = fmax(hypot(a, b), 1e-9);
+	double of_model = a * a / (all * all), wrong = fmax(1, fabs(differ) / all);
 
-	if (b->ratio && b->ratio[i].known) {
-		*factor = b->ratio[i].factor;
-		*error = b->ratio[i].error;
-		*part = b->ratio[i].part;
-		return;
-	}
-	before = pl_work_factor(&b->work, i, b->before, error);
-	*factor = pl_work_factor(&b->work, i, b->by, error) / before;
+	v->factor *= exp(differ * of_model);
+	v->by_rule = v->factor * (1 - of_model) * a * wrong;
+	v->by_model = v->factor * of_model * b * wrong;
+	v->part = r->part;
+}
+
+/* A group by the rule and, if the cost model knows it, by that too. */
+static struct estimate estimate(const struct batch *b, uint32_t i, bool rule)
+{
+	double caches = PL_WORK_CACHES * fabs(log2(b->by / b->before)), before;
+	struct estimate v = { .part = PL_NONE };
+
+	before = pl_work_factor(&b->work, i, b->before, &v.by_rule);
+	v.factor = pl_work_factor(&b->work, i, b->by, &v.by_rule) / before;
 	if (!b->work.group[i].device)
-		*error = hypot(*error, PL_WORK_CACHES * fabs(log2(b->by / b->before)) * *factor);
+		v.by_rule = hypot(v.by_rule, caches * v.factor);
 	if (rule)
-		*error = fmax(*error, PL_WORK_RULE_ERROR * fabs(1 - *factor));
+		v.by_rule = fmax(v.by_rule, PL_WORK_RULE_ERROR * fabs(1 - v.factor));
+	if (!b->ratio || !b->ratio[i].known || b->by == b->before)
+		return v;
+	v.by_rule = fmax(v.by_rule, caches * v.factor);
+	combine(&v, &b->ratio[i]);
+	return v;
 }
 
 static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 {
 	bool rule = !b->work.batch.pass;
 	size_t groups = b->work.n_groups;
-	double *error = NULL;
-	uint32_t *part = NULL;
+	struct estimate *v = NULL;
 	int rc;
 
-	PL_TRY(pl_alloc(&error, GROUPS + groups, sizeof(*error), err));
-	PL_TRY(pl_alloc(&part, GROUPS + groups, sizeof(*part), err));
-	memset(part, 0xff, (GROUPS + groups) * sizeof(*part));
+	PL_TRY(pl_alloc(&v, GROUPS + groups, sizeof(*v), err));
 	PL_TRY(pl_alloc(&c->of_class, GROUPS + groups + b->comm.n, sizeof(*c->of_class), err));
-	c->of_class[INPUT] = c->of_class[COMPUTES] = b->by / b->before;
-	error[COMPUTES] = PL_WORK_RULE_ERROR * fabs(b->before - b->by);
+	v[INPUT] = v[COMPUTES] = (struct estimate){ .factor = b->by / b->before, .part = PL_NONE };
+	v[COMPUTES].by_rule = PL_WORK_RULE_ERROR * fabs(b->before - b->by);
 	for (uint32_t i = 0; i < groups; i++)
-		set_factor(b, i, rule, &c->of_class[GROUPS + i], &error[GROUPS + i],
-			   &part[GROUPS + i]);
+		v[GROUPS + i] = estimate(b, i, rule);
+	for (size_t i = 0; i < GROUPS + groups; i++)
+		c->of_class[i] = v[i].factor;
 	for (pl_id i = 0; i < b->comm.n; i++)
 		c->of_class[GROUPS + groups + i] = comm_factor(b, i);
-	PL_TRY(find_error(b, c, error, part, err));
+	PL_TRY(find_error(b, c, v, err));
 	c->basis.no_batch = rule;
 	c->basis.batch = pl_work_samples(&b->work);
 out:
-	pl_free(error);
-	pl_free(part);
+	pl_free(v);
 	return rc;
 }
 

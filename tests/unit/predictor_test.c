@@ -280,7 +280,7 @@ static void batch(const struct pl_predictor *p)
 	const double is[2] = { truth(32, 1, false), truth(256, 1, false) },
 		     slow = truth(256, 1.5, false);
 	struct job j = { .rows = 64, .slower = 1 };
-	struct pl_rewrite_basis basis;
+	struct pl_rewrite_basis basis, rule;
 	struct pl_err err = { 0 };
 	double ns;
 
@@ -292,9 +292,11 @@ static void batch(const struct pl_predictor *p)
 		ok(basis.work_ns > 0 && fabs(ns - is[1]) < 1.645 * basis.work_ns,
 		   "... in the interval");
 		ok(basis.known_ns > 0.9 * basis.changed_ns, "... of nearly all that changes");
+		predicted("batch by 4", NULL, &rule, &err);
+		ok(basis.work_ns < 0.9 * rule.work_ns, "... narrower than that of the rule");
 		ok(off(step_of("batch by 0.5", p), is[0]) < 0.05, "half the samples");
 		ok(step_of("batch by 1", p) == step_of("", NULL), "by 1 changes nothing");
-		ok(off(step_of("batch by 2;batch by 2", p), ns) < 0.001, "twice by 2 is by 4");
+		ok(off(step_of("batch by 2;batch by 2", p), ns) < 0.01, "twice by 2 is by 4");
 	}
 	end_trace();
 	j.slower = 1.5;
@@ -338,7 +340,7 @@ static void intervals(const struct pl_kernel_model *open, const struct pl_predic
 	if (record(&j)) {
 		predicted("batch by 4", p, &basis, &err);
 		predicted("batch by 4", q, &more, &err);
-		ok(more.work_ns > 2 * basis.work_ns, "a model without intervals: a wider one");
+		ok(more.work_ns > 1.2 * basis.work_ns, "a model without intervals: a wider one");
 		predicted("batch by 2", p, &twice, &err);
 		ok(twice.work_ns < basis.work_ns, "a smaller change: a narrower one");
 	}
