@@ -27,6 +27,18 @@ static const struct pl_opt options[] = {
 	{ 0, "optimizer", "NAME",
 	  "count the state of this optimizer as memory: sgd, momentum, adam (default)",
 	  PL_OPT_CHOICE, AT(optimizer), "adam|momentum|sgd" },
+	{ 'm', "model", "FILE",
+	  "take times in other precisions, and of fused operations, from the cost model FILE "
+	  "(predict "
+	  "--train)",
+	  PL_OPT_STR, AT(model), NULL },
+	{ 0, "device", "NAME",
+	  "the job was recorded on the device NAME (default: the one that the model was measured "
+	  "on)",
+	  PL_OPT_STR, AT(device), NULL },
+	{ 0, "devices", "FOLDER",
+	  "also take data sheets of devices from FOLDER (NAME.json); repeatable", PL_OPT_LIST,
+	  AT(folder), NULL },
 	{ 0, "topology", "SPEC", "set hosts and links: HOSTSxRANKS, HOSTSxRANKS:PRESET, or a file",
 	  PL_OPT_STR, AT(topology), NULL },
 	PL_OPTS_HEADING("the search"),
@@ -116,6 +128,7 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 		  const char *name, struct pl_plan *p, struct pl_err *err)
 {
 	struct pl_search_opts o = { .log = &c->c.log, .pool = pool, .stop = &stopped };
+	struct pl_predictor *predictor = NULL;
 	struct pl_topology topo = { 0 };
 	struct pl_cost cost;
 	bool fitted = false;
@@ -127,11 +140,21 @@ static int search(const struct config *c, struct pl_graph *g, struct pl_pool *po
 		PL_TRY(pl_topology_parse(c->topology, &topo, err));
 		PL_TRY(pl_topology_check(&topo, g->n_ranks, err));
 	}
+	if (!c->model && (c->device || c->folder.n))
+		PL_TRY(pl_fail(err, PL_EUSAGE, "--device and --devices are for --model"));
+	if (c->model)
+		PL_TRY(pl_predictor_open(
+			&(struct pl_predictor_opts){ .model = c->model,
+						     .folder = (const char *const *)c->folder.v,
+						     .n_folders = c->folder.n,
+						     .device = c->device },
+			&predictor, err));
 	pl_progress("fitting costs");
 	PL_TRY(pl_sim_fold_messages(g,
 				    err)); /* buckets are whole collectives, in the fit as well */
 	PL_TRY(pl_cost_fit(g, c->topology ? &topo : NULL, &cost, err));
 	fitted = true;
+	cost.predictor = predictor;
 	PL_TRY(choose_steps(c, g, &o.noise, err));
 	pl_progress("searching");
 	name = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
@@ -150,6 +173,7 @@ out:
 	if (fitted)
 		pl_cost_fini(&cost);
 	pl_topology_fini(&topo);
+	pl_predictor_free(predictor);
 	return rc;
 }
 
@@ -158,8 +182,8 @@ out:
 static bool asks_for_search(const struct config *c)
 {
 	return c->minutes != -1 || c->evaluations != -1 || c->memory != -1 || c->topology ||
-	       c->allow.n || c->forbid.n || c->fuse_ops.n || c->fuse_share != -1 || c->any ||
-	       c->preset || c->step.n || c->fold;
+	       c->model || c->device || c->folder.n || c->allow.n || c->forbid.n || c->fuse_ops.n ||
+	       c->fuse_share != -1 || c->any || c->preset || c->step.n || c->fold;
 }
 
 /* A graph, or the recording that all inputs are. */

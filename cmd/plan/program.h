@@ -3,6 +3,7 @@
 #define PLAN_PROGRAM_H
 
 #include "core/cmd.h"
+#include "cost/predictor.h"
 #include "search/search.h"
 
 enum format {
@@ -18,10 +19,10 @@ struct config {
 	int to, preset, optimizer, fold;
 	double minutes;
 	int64_t evaluations, memory; /* -1: no limit given */
-	const char *topology;
+	const char *topology, *model, *device;
 	bool any;
 	double fuse_share; /* -1: not given */
-	struct pl_list allow, forbid, step, fuse_ops;
+	struct pl_list allow, forbid, step, fuse_ops, folder;
 };
 
 /* ---- input.c ---- */

@@ -73,15 +73,17 @@ static int find_op(struct filler *f, const struct pl_shape *x, uint32_t node, ui
 {
 	const uint32_t key[2] = { x->name[node], x->work[node] };
 	const struct pl_gwork *work = &f->g.work[x->work[node]];
-	const char *name = pl_intern_get(&f->g.str, x->name[node]);
+	const char *name =
+		pl_intern_get(&f->g.str, work->name != PL_NONE ? work->name : x->name[node]);
+	const char *dims = work->dims == PL_NONE ? NULL : pl_intern_get(&f->g.str, work->dims);
 	struct known of = { PL_NONE, PL_NONE, 1, PL_NONE };
-	struct pl_kernel k;
+	struct pl_kernel k = { .type = pl_cost_kernel_type(&f->g, work) };
 	pl_id id;
 
 	PL_CHECK(pl_intern_add(&f->seen, (const char *)key, sizeof(key), &id, err));
 	if (id < f->n)
 		return 0;
-	if (pl_cost_kernel(&f->g, work, &k)) {
+	if (pl_cost_kernel(work, dims, &k)) {
 		const char *kernel = pl_cost_kernel_name(&k, name);
 
 		if (strcmp(kernel, name) != 0)
@@ -89,7 +91,7 @@ static int find_op(struct filler *f, const struct pl_shape *x, uint32_t node, ui
 		PL_CHECK(add_sample(f, &k, kernel, device, &of.kernel, err));
 		of.count = pl_cost_kernel_count(&k, work);
 	}
-	if (pl_cost_kernel_bytes(&f->g, work, &k))
+	if (pl_cost_kernel_bytes(work, &k))
 		PL_CHECK(add_sample(f, &k, name, device, &of.bytes, err));
 	return pl_append(&f->known, &f->n, &f->cap, &of, sizeof(of), err);
 }

@@ -11,6 +11,7 @@ void changes_fini(struct changes *x)
 {
 	pl_plan_fini(&x->plan);
 	pl_topology_fini(&x->topo);
+	pl_predictor_free(x->predictor);
 	pl_free(x->hits);
 }
 
@@ -66,7 +67,14 @@ int read_changes(const struct config *c, struct changes *x, struct pl_err *err)
 	}
 	x->has_topology = c->topology && (x->plan.n_rw || c->plan || c->expand);
 	if (x->has_topology)
-		rc = pl_topology_parse(c->topology, &x->topo, err);
+		PL_TRY(pl_topology_parse(c->topology, &x->topo, err));
+	if (c->model)
+		rc = pl_predictor_open(
+			&(struct pl_predictor_opts){ .model = c->model,
+						     .folder = (const char *const *)c->folder.v,
+						     .n_folders = c->folder.n,
+						     .device = c->device },
+			&x->predictor, err);
 out:
 	pl_buf_fini(&text);
 	return rc;
@@ -118,8 +126,15 @@ bool has_streams(const struct pl_graph *g)
 	return false;
 }
 
+#define MOST_KNOWN 0.9
+
 static void warn_of_basis(const struct config *c, const struct report *r)
 {
+	if (c->model && r->basis.known_ns < MOST_KNOWN * r->basis.changed_ns)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "the cost model knows operations of %.0f %% of the time that changes; the "
+		       "others follow rules",
+		       100 * r->basis.known_ns / r->basis.changed_ns);
 	if (r->basis.guessed)
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "the graph does not say which communication is data-parallel: for \"ranks\" "
@@ -135,9 +150,10 @@ static void warn_of_basis(const struct config *c, const struct report *r)
 static int use_durations(const struct config *c, struct changes *x, const uint64_t *before,
 			 struct report *r, struct pl_err *err)
 {
+	const struct pl_rewrite_known known = what_is_known(x);
+
 	PL_CHECK(pl_alloc(&x->hits, x->plan.n_rw, sizeof(*x->hits), err));
-	PL_CHECK(pl_rewrite_durations(r->s, &r->g, &x->plan, x->has_topology ? &x->topo : NULL,
-				      x->hits, &r->basis, err));
+	PL_CHECK(pl_rewrite_durations(r->s, &r->g, &x->plan, &known, x->hits, &r->basis, err));
 	/* not before, because a text means that the line is an option */
 	PL_CHECK(pl_plan_add_texts(&x->plan, err));
 	PL_CHECK(check_hits(c, x, before, r, err));
@@ -195,7 +211,7 @@ int use_changes(const struct config *c, struct changes *x, struct report *r, str
 		return 0;
 	/* on hosts it changes nothing, which would look like a prediction */
 	for (size_t i = 0; i < x->plan.n_rw && !has_streams(&r->g); i++)
-		if (x->plan.rw[i].op == PL_RW_PRECISION && x->plan.rw[i].x <= 0)
+		if (x->plan.rw[i].op == PL_RW_PRECISION && x->plan.rw[i].x <= 0 && !x->predictor)
 			pl_say(&c->c.log, PL_LOG_WARN,
 			       "precision: not modelled for host operations; give share=X");
 	if (!pl_rewrite_is_timing(&x->plan))
@@ -314,10 +330,18 @@ int read_graph(const struct config *c, struct job *job, struct pl_pool *pool, st
 	return rc < 0 ? pl_wrap(err, "%s", pl_inputs_all(&job->inputs)) : rc;
 }
 
+struct pl_rewrite_known what_is_known(const struct changes *x)
+{
+	return (struct pl_rewrite_known){ .topo = x->has_topology ? &x->topo : NULL,
+					  .predictor = x->predictor };
+}
+
 int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *cost,
 	     struct pl_err *err)
 {
-	return pl_cost_fit(g, x->has_topology ? &x->topo : NULL, cost, err);
+	PL_CHECK(pl_cost_fit(g, x->has_topology ? &x->topo : NULL, cost, err));
+	cost->predictor = x->predictor;
+	return 0;
 }
 
 int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err)

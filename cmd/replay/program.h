@@ -4,6 +4,7 @@
 
 #include "core/cmd.h"
 #include "cost/expand.h"
+#include "cost/predictor.h"
 #include "inputs/inputs.h"
 #include "io/table.h"
 #include "report/picture.h"
@@ -39,7 +40,9 @@ struct config {
 	int fold, to, table, optimizer, per;
 	int64_t top; /* rows of a table in text, 0: all */
 	const char *timeline, *plan, *topology;
-	int expand; /* 0: no; else 1 + enum pl_algo */
+	const char *model, *device; /* a cost model, and the device of the recording */
+	struct pl_list folder;	    /* of data sheets */
+	int expand;		    /* 0: no; else 1 + enum pl_algo */
 	int64_t channels, chunks, servers;
 	pl_ns step_ns; /* of a job with servers; 0: not given */
 	bool path, resources, worth, stragglers, explain;
@@ -203,6 +206,7 @@ struct changes {
 	size_t first;	     /* how many are of --plan */
 	struct pl_topology topo;
 	bool has_topology;
+	struct pl_predictor *predictor; /* -m; NULL: none */
 	bool structural; /* --plan changes more than durations, so it is not in `plan` */
 	uint64_t *hits;	 /* [rewrite]: operations that it changed in the graph; NULL: not counted */
 };
@@ -227,6 +231,7 @@ int take_graph(struct report *r, const struct pl_edit *e, struct pl_err *err) PL
 /* Drop the columns that only the verdict and the memory read, unless this run may need them again.
  */
 void drop_columns(const struct config *c, struct report *r);
+struct pl_rewrite_known what_is_known(const struct changes *x);
 int fit_cost(const struct changes *x, const struct pl_graph *g, struct pl_cost *cost,
 	     struct pl_err *err) PL_MUST;
 int read_changes(const struct config *c, struct changes *x, struct pl_err *err) PL_MUST;

@@ -53,6 +53,18 @@ static const struct pl_opt options[] = {
 	{ 0, "what-if-file", "FILE",
 	  "predict with each line of FILE as a change; # begins a comment", PL_OPT_LIST,
 	  AT(whatif_file), NULL },
+	{ 'm', "model", "FILE",
+	  "predict changed operations with the cost model FILE (predict --train), relative to "
+	  "their "
+	  "recorded times",
+	  PL_OPT_STR, AT(model), NULL },
+	{ 0, "device", "NAME",
+	  "the job was recorded on the device NAME (default: the one that the model was measured "
+	  "on)",
+	  PL_OPT_STR, AT(device), NULL },
+	{ 0, "devices", "FOLDER",
+	  "also take data sheets of devices from FOLDER (NAME.json); repeatable", PL_OPT_LIST,
+	  AT(folder), NULL },
 	{ 0, "topology", "SPEC",
 	  "set hosts and links for plans, messages and what-if: HOSTSxRANKS[:PRESET], or a "
 	  "file",
@@ -340,6 +352,9 @@ static int check(const struct config *c, size_t jobs, bool from_stdin, struct pl
 		  "--channels, --chunks and --servers are for --expand" },
 		{ c->topology && !c->plan && !c->expand && !what_if,
 		  "--topology is for --plan, --expand and --what-if" },
+		{ c->model && !c->plan && !what_if, "--model is for --plan and --what-if" },
+		{ !c->model && (c->device || c->folder.n),
+		  "--device and --devices are for --model" },
 		{ c->plan && !strcmp(c->plan, "-") && from_stdin,
 		  "graph and plan cannot both be standard input" },
 		{ c->timeline && is_stdout(c->timeline) && is_stdout(c->c.output),

@@ -378,6 +378,7 @@ int simulate_line(const struct report *r, const char *line, struct halving *x, p
 		  struct pl_err *err)
 {
 	const struct changes *made = r->changes;
+	const struct pl_rewrite_known known = what_is_known(made);
 	struct pl_rewrite_basis basis = { .contention = x->in_graph ? 1 : r->basis.contention };
 	struct pl_sim *s = NULL;
 	uint64_t *hits = NULL;
@@ -391,8 +392,7 @@ int simulate_line(const struct report *r, const char *line, struct halving *x, p
 	PL_TRY(pl_alloc(&hits, plan.n_rw, sizeof(*hits), err));
 	s = pl_sim_new(&r->g, err);
 	PL_TRY(s ? 0 : err->code);
-	PL_TRY(pl_rewrite_durations(s, &r->g, &plan, made->has_topology ? &made->topo : NULL, hits,
-				    &basis, err));
+	PL_TRY(pl_rewrite_durations(s, &r->g, &plan, &known, hits, &basis, err));
 	rc = take_times(r, s, x, length, err);
 out:
 	pl_sim_free(s);

@@ -338,6 +338,17 @@ static bool follows(const struct pl_work_batch *b, int64_t size)
 	return i < b->n_rows && b->rows[i] == size;
 }
 
+/* Attention by heads has sequences of one sample one behind the other, each as long: "[16,32,32]"
+ * where 8 samples of 32 words have two heads and 256 rows are a pass. */
+static bool holds_sequences(const struct pl_work_batch *b, unsigned op, const struct pl_dims *t)
+{
+	int64_t rows = t->n > 2 && t->n <= PL_DIMS_MAX && t->size[t->n - 1] > 0
+			       ? t->elements / t->size[t->n - 1]
+			       : 0;
+
+	return op == PL_OP_ATTENTION && rows > 0 && rows % b->pass == 0;
+}
+
 static bool holds_samples(const struct pl_work_batch *b, unsigned op, const struct pl_dims *t)
 {
 	const unsigned never_params = 1u << PL_OP_NORMALIZATION | 1u << PL_OP_SOFTMAX |
@@ -349,7 +360,7 @@ static bool holds_samples(const struct pl_work_batch *b, unsigned op, const stru
 	if (!b->pass)
 		return t->n >= 2;
 	return t->n && (follows(b, t->size[0]) || (t->n == 2 && follows(b, t->size[1])) ||
-			(t->n > 2 && t->size[1] == b->pass));
+			(t->n > 2 && t->size[1] == b->pass) || holds_sequences(b, op, t));
 }
 
 /* Do sizes not tell whether the tensor holds samples or parameters? */
@@ -476,4 +487,100 @@ void pl_work_describe(const struct pl_graph *g, const struct pl_work_batch *b, u
 	    wide > 2) /* it also makes the gradient of the filter */
 		w->gradient_bytes = fmin(out, w->other_bytes);
 	w->sample_bytes += out - w->gradient_bytes;
+}
+
+/* ---- other sizes ----------------------------------------------------------------------------- */
+
+/* A product of two matrices: bit i of a size that follows the batch, in the first and the second
+ * factor. As work_of_matrices(). */
+static void matrices_follow(const struct pl_work_batch *b, const struct pl_dims *a,
+			    const struct pl_dims *f, unsigned bits[2])
+{
+	bool turned = f->size[0] != a->size[1]; /* a weight may be stored transposed */
+
+	bits[0] = bits[1] = 0;
+	if (b->pass ? follows(b, a->size[0]) : !is_param(b, a))
+		bits[0] = 1;
+	else if (b->pass && follows(b, a->size[1]))
+		bits[0] = 2, bits[1] = turned ? 2 : 1;
+	else if (b->pass && follows(b, f->size[turned ? 0 : 1]))
+		bits[1] = turned ? 1 : 2;
+}
+
+/* Bit i of the sizes of another tensor that follow the batch. As holds_samples(). */
+static unsigned tensor_follows(const struct pl_work_batch *b, unsigned op, const struct pl_dims *t)
+{
+	if (t->n < 1 || !holds_samples(b, op, t))
+		return 0;
+	return !b->pass || follows(b, t->size[0]) || holds_sequences(b, op, t) ? 1 : 2;
+}
+
+/* The sizes of tensor `number` of the inputs with `by` times the samples; false: none changes. */
+static bool follow(const struct pl_work_batch *b, const char *dims, const struct pl_gwork *w,
+		   int number, double by, struct pl_dims *t)
+{
+	const char *all = dims;
+	struct pl_dims x, a = { .n = 0 }, f = { .n = 0 };
+	struct pl_work layer = { .flops = (double)w->flops };
+	unsigned bits[2] = { 0, 0 };
+	int n = 0, matrices[2] = { -1, -1 };
+
+	while (pl_dims_next(&all, &x)) {
+		if (n++ == number)
+			*t = x;
+		if (x.n >= 2) {
+			matrices[0] = matrices[1];
+			matrices[1] = n - 1;
+		}
+	}
+	if (w->op == PL_OP_MATMUL && w->flops > 0 && work_of_layer(dims, 4, &layer)) {
+		bits[0] = number < 2;
+	} else if (w->op == PL_OP_MATMUL && w->flops > 0 && factors_of(dims, &a, &f) && a.n == 2 &&
+		   f.n == 2) {
+		matrices_follow(b, &a, &f, bits);
+		bits[0] = number == matrices[0] ? bits[0] : number == matrices[1] ? bits[1] : 0;
+	} else {
+		bits[0] = tensor_follows(b, w->op, t);
+	}
+	for (int i = 0; i < t->n && i < PL_DIMS_MAX; i++)
+		if (bits[0] >> i & 1)
+			t->size[i] = pl_max_i64(llround((double)t->size[i] * by), 1);
+	return bits[0];
+}
+
+static int64_t times(int64_t n, double x)
+{
+	return n < 0 ? n : (int64_t)fmin((double)n * x, 0x1p60);
+}
+
+bool pl_work_scale(const struct pl_work_model *m, uint32_t row, double by, struct pl_gwork *to,
+		   char *text, size_t size)
+{
+	const struct pl_work *w = &m->work[row];
+	const char *dims = row < m->g->n_work ? dims_of(m->g, row) : NULL, *all = dims;
+	bool changes = false, fits = true;
+	struct pl_dims t;
+	size_t at = 0;
+
+	if (!dims || !w->of_samples)
+		return false;
+	for (int i = 0; fits && pl_dims_next(&all, &t); i++) {
+		fits = t.n <= PL_DIMS_MAX;
+		changes |= follow(&m->batch, dims, &m->g->work[row], i, by, &t);
+		at += (size_t)snprintf(text + at, size - at, "%s[", i ? "," : "[");
+		for (int k = 0; fits && k < t.n; k++) {
+			at += (size_t)snprintf(text + at, size - at, "%s%lld", k ? "," : "",
+					       (long long)t.size[k]);
+			fits = at + TEXT < size;
+		}
+		at += (size_t)snprintf(text + at, size - at, "]");
+		fits &= at + TEXT < size;
+	}
+	snprintf(text + at, size - at, "]");
+	*to = m->g->work[row];
+	to->flops = times(to->flops, by);
+	if (to->bytes > 0)
+		to->bytes += times((int64_t)w->sample_bytes, by) - (int64_t)w->sample_bytes;
+	to->bytes = to->bytes < -1 ? -1 : to->bytes;
+	return changes && fits;
 }

@@ -88,6 +88,7 @@ struct pl_fit { /* t = a + b S of one kind of communication */
 /* A relative error of a model on a recorded step up to this is assumed for changed steps too. */
 #define PL_COST_BIAS_MAX 0.25
 
+struct pl_predictor;
 struct pl_cost {
 	struct pl_topology topo;
 	bool user_topology; /* the topology is the caller's, and not detected */
@@ -95,6 +96,8 @@ struct pl_cost {
 	struct pl_fit *fit;
 	size_t n_fits, cap_fits;
 	pl_ns issue_ns; /* lower quartile of the host time of issuing one communication */
+	/* A cost model of kernels, the caller's; NULL: there is none. */
+	const struct pl_predictor *predictor;
 	double overlap; /* factor of computation's durations while communication runs beside it; 1:
 			 * neither slows the other down */
 };

@@ -13,10 +13,10 @@ struct inputs {
 	double most; /* elements of the largest */
 };
 
-static struct inputs read_inputs(const struct pl_graph *g, const struct pl_gwork *w)
+static struct inputs read_inputs(const char *dims)
 {
 	struct inputs x = { .n = 0 };
-	const char *s = w->dims == PL_NONE ? "" : pl_intern_get(&g->str, w->dims);
+	const char *s = dims ? dims : "";
 	struct pl_dims t;
 
 	while (pl_dims_next(&s, &t)) {
@@ -31,11 +31,11 @@ static struct inputs read_inputs(const struct pl_graph *g, const struct pl_gwork
 	return x;
 }
 
-static int type_of(const struct pl_graph *g, const struct pl_gwork *w)
+uint8_t pl_cost_kernel_type(const struct pl_graph *g, const struct pl_gwork *w)
 {
 	int type = w->type == PL_NONE ? -1 : pl_kernel_type_find(pl_intern_get(&g->str, w->type));
 
-	return type < 0 ? PL_KERNEL_FLOAT32 : type;
+	return (uint8_t)(type < 0 ? PL_KERNEL_FLOAT32 : type);
 }
 
 /* The two factors are the last inputs with two sizes or more: a bias may stand before them. */
@@ -120,12 +120,12 @@ static bool convolution(const struct inputs *x, const struct pl_gwork *w, struct
 	return true;
 }
 
-bool pl_cost_kernel(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k)
+bool pl_cost_kernel(const struct pl_gwork *w, const char *dims, struct pl_kernel *k)
 {
-	const struct inputs x = read_inputs(g, w);
+	const struct inputs x = read_inputs(dims);
 	double columns;
 
-	*k = (struct pl_kernel){ .type = (uint8_t)type_of(g, w) };
+	*k = (struct pl_kernel){ .type = k->type };
 	if (!x.n)
 		return false;
 	columns = (double)x.v[0].size[x.v[0].n - 1];
@@ -160,8 +160,9 @@ bool pl_cost_kernel(const struct pl_graph *g, const struct pl_gwork *w, struct p
 		k->dim[0] = (double)x.v[0].elements;
 		k->dim[1] = (double)w->bytes / (2 * pl_kernel_type_bytes(k->type) * k->dim[0]);
 		return k->dim[1] >= 1;
-	default:
-		return false;
+	default: /* a layer of run(1), whose name says what it does */
+		elementwise(&x, w, k);
+		return w->name != PL_NONE && x.n == 1;
 	}
 }
 
@@ -173,9 +174,9 @@ double pl_cost_kernel_count(const struct pl_kernel *k, const struct pl_gwork *w)
 								       : 1;
 }
 
-bool pl_cost_kernel_bytes(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k)
+bool pl_cost_kernel_bytes(const struct pl_gwork *w, struct pl_kernel *k)
 {
-	*k = (struct pl_kernel){ .type = (uint8_t)type_of(g, w), .family = PL_KERNEL_ELEMENTWISE };
+	*k = (struct pl_kernel){ .type = k->type, .family = PL_KERNEL_ELEMENTWISE };
 	if (w->bytes <= 0 || pl_graph_is_product(w->op))
 		return false;
 	k->dim[0] = (double)w->bytes / (2 * pl_kernel_type_bytes(k->type));

@@ -8,13 +8,16 @@
 #include "graph/graph.h"
 #include "kernel/kernel.h"
 
-/* The kernel of a row of the graph's work; false: the sizes do not say it. k->op is not set. Of
- * several products, the first. */
-bool pl_cost_kernel(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k);
+/* The type of the elements; float32 where it is not known. */
+uint8_t pl_cost_kernel_type(const struct pl_graph *g, const struct pl_gwork *w);
+/* The kernel of a row of work with these sizes of inputs (as pl_gwork.dims, NULL: unknown) on
+ * elements of type k->type; false: the sizes do not say it. k->op is not set. Of several products,
+ * the first. */
+bool pl_cost_kernel(const struct pl_gwork *w, const char *dims, struct pl_kernel *k);
 /* How many such kernels do the work of the operation; not 1 where it computes several products. */
 double pl_cost_kernel_count(const struct pl_kernel *k, const struct pl_gwork *w);
 /* The same as bytes that are read and written, for operations that a model does not know. */
-bool pl_cost_kernel_bytes(const struct pl_graph *g, const struct pl_gwork *w, struct pl_kernel *k);
+bool pl_cost_kernel_bytes(const struct pl_gwork *w, struct pl_kernel *k);
 /* The name that models use: "linear" or "bmm" for a product, "conv", "add" for "aten::add". */
 const char *pl_cost_kernel_name(const struct pl_kernel *k, const char *name);
 

@@ -336,7 +336,9 @@ static void find_wrappers(struct pl_work_model *m, bool device, uint8_t op, stru
 	for (size_t k = 0; k < n; k++) {
 		struct pl_work_group *x = &m->group[v[k].group];
 
-		x->wraps = v[k].x * WRAPS < usual && (!(fixed > 0) || x->ns < SHORT * fixed);
+		/* who says what the operation is also knows that it does the work */
+		x->wraps = v[k].x * WRAPS < usual && (!(fixed > 0) || x->ns < SHORT * fixed) &&
+			   m->g->work[x->work].name == PL_NONE;
 	}
 }
 

@@ -84,6 +84,14 @@ void pl_work_fini(struct pl_work_model *m);
 /* The factor of the durations of a group with `by` times the samples. *error: its standard error.
  */
 double pl_work_factor(const struct pl_work_model *m, uint32_t group, double by, double *error);
+/*
+ * The row of the graph's work with `by` times the samples: *to, whose sizes of inputs are in `text`
+ * (of `size` bytes, PL_WORK_TEXT) and not in to->dims. False: the sizes do not say which of them
+ * follow the samples.
+ */
+#define PL_WORK_TEXT 1024
+bool pl_work_scale(const struct pl_work_model *m, uint32_t row, double by, struct pl_gwork *to,
+		   char *text, size_t size) PL_MUST;
 /* The features of a product with `by` times the samples, by term. */
 void pl_work_features(const struct pl_work *w, double by, double *x);
 /* The time of a product with these features. */

@@ -493,7 +493,7 @@ static uint32_t new_work(struct builder *b, const struct op *op)
 	const struct pl_intern *str = &e->seg.str;
 	const char *dims = pl_intern_get(str, e->dims[op->ev]), *type = NULL;
 	const char *values = pl_derive_text(e, e->values, op->ev);
-	struct pl_gwork w = { .type = PL_NONE, .flops = -1, .bytes = -1 };
+	struct pl_gwork w = { .type = PL_NONE, .flops = -1, .bytes = -1, .name = PL_NONE };
 	pl_id name = e->name[op->ev];
 
 	if (strlen(dims) > MAX_DIMS || !strpbrk(dims, "0123456789"))
@@ -508,6 +508,8 @@ static uint32_t new_work(struct builder *b, const struct op *op)
 	if (e->moved && e->moved[op->ev] >= 0)
 		w.bytes = e->moved[op->ev];
 	w.dims = pl_derive_str(b, op->seg, e->dims[op->ev]);
+	if (name != e->name[op->ev])
+		w.name = pl_derive_str(b, op->seg, name);
 	if (type)
 		w.type = pl_derive_intern_text(b->err, &b->g->str, type);
 	b->work.rows.most = MAX_WORK;

@@ -312,7 +312,7 @@ static uint8_t phase_of_node(const struct pl_shape *s, uint32_t i, const struct 
 static uint32_t find_row(struct pl_derive_work *rows, const struct pl_gwork *w, size_t number,
 			 struct pl_err *err)
 {
-	const int64_t key[5] = { w->op, w->type, w->dims, w->flops, w->bytes };
+	const int64_t key[6] = { w->op, w->type, w->dims, w->flops, w->bytes, w->name };
 	size_t n = rows->content.n;
 	pl_id k = rows->most && n >= rows->most
 			  ? pl_intern_find(&rows->content, (const char *)key, sizeof(key))
@@ -343,7 +343,9 @@ void pl_derive_work_fini(struct pl_derive_work *rows)
  * source did not say them. */
 static uint32_t complete_row(struct describe *d, const struct pl_name_says *says, uint32_t row)
 {
-	struct pl_gwork w = { .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1 };
+	struct pl_gwork w = {
+		.type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = -1, .name = PL_NONE
+	};
 
 	if (row != PL_NONE)
 		w = d->g->work[row];

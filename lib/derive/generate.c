@@ -115,7 +115,7 @@ uint32_t pl_derive_put_update(const struct layer_table *t, struct pl_program *p,
 			      int64_t bytes, uint32_t after)
 {
 	struct pl_graph_program_op op = pl_graph_program_op_unknown;
-	struct pl_gwork w = { .op = PL_OP_UPDATE, .flops = -1, .bytes = -1 };
+	struct pl_gwork w = { .op = PL_OP_UPDATE, .flops = -1, .bytes = -1, .name = PL_NONE };
 	char dims[32];
 
 	op.name = t->update;

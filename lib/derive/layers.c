@@ -275,7 +275,8 @@ static struct layer_op put_op(struct layer_table *t, const struct pl_layers_op *
 				    .type = type,
 				    .dims = op->dims ? pl_derive_name(t, op->dims) : PL_NONE,
 				    .flops = op->flops,
-				    .bytes = op->bytes };
+				    .bytes = op->bytes,
+				    .name = PL_NONE };
 
 	return (struct layer_op){ .name = pl_derive_name(t, op->name),
 				  .work = op->dims ? pl_derive_add_work(t->g, t->work, &w, t->err)

@@ -220,7 +220,7 @@ static pl_id put_dims(const struct reader *t, const struct sizes *s)
 static bool put_op(struct reader *t, const char *kind, size_t n, struct sizes *s,
 		   const struct sizes *of, bool gathers)
 {
-	struct pl_gwork w = { .type = t->type };
+	struct pl_gwork w = { .type = t->type, .name = PL_NONE };
 	struct op x;
 	double made, bytes = 0, flops = 0;
 	size_t k = 0;

@@ -208,6 +208,9 @@ struct pl_gwork {
 	pl_id dims;    /* sizes of the inputs, a string: "[[64,784],[784,10]]"; PL_NONE unknown */
 	int64_t flops; /* -1 unknown */
 	int64_t bytes; /* read and written, -1 unknown */
+	pl_id name;    /* of the operator, a string, where that of the node does not say it: "add";
+			* PL_NONE
+			*/
 };
 /* A communication of a shape: its arrivals, rendezvous, transfers and messages point to it. */
 struct pl_gcomm {

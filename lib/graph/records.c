@@ -48,8 +48,31 @@ const struct pl_record pl_graph_record_link = { PL_RECORD("link", struct pl_link
 #define FIELD(coding, member) PL_FIELD(coding, struct pl_gwork, member)
 static const struct pl_field work[] = { FIELD(U8, op), FIELD(ID, type), FIELD(ID, dims),
 					FIELD(I64, flops), FIELD(I64, bytes) };
-const struct pl_record pl_graph_record_work = { PL_RECORD("row of work", struct pl_gwork, work) };
 #undef FIELD
+
+/* The name came later than the rest: files without names are as before. */
+static int put_work_name(struct pl_buf *b, const void *row, const void *graph, struct pl_err *err)
+{
+	const struct pl_gwork *w = row;
+
+	(void)graph, (void)err;
+	if (w->name != PL_NONE)
+		pl_io_put_varint(b, (uint64_t)w->name + 1);
+	return 0;
+}
+
+static int get_work_name(struct pl_cur *c, void *row, void *graph, struct pl_err *err)
+{
+	struct pl_gwork *w = row;
+	uint64_t v = c->p < c->end ? pl_io_get_varint(c) : 0;
+
+	(void)graph;
+	w->name = v ? (pl_id)(v - 1) : PL_NONE;
+	return c->bad || v > PL_NONE ? pl_record_get_short(err) : 0;
+}
+
+const struct pl_record pl_graph_record_work = { PL_RECORD("row of work", struct pl_gwork, work),
+						put_work_name, get_work_name };
 
 #define FIELD(coding, member) PL_FIELD(coding, struct pl_gcomm, member)
 static const struct pl_field comm[] = {

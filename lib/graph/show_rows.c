@@ -215,6 +215,7 @@ static void work(struct view *v, size_t i)
 	put_name(v, "dims", p->dims);
 	put_num(v, "flops", p->flops, -1);
 	put_num(v, "bytes", p->bytes, -1);
+	put_name(v, "name", p->name);
 	end(v);
 }
 

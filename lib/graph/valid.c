@@ -92,7 +92,7 @@ static bool work_ok(const struct pl_graph *g, struct pl_err *err)
 		const struct pl_gwork *w = &g->work[i];
 
 		if (w->op >= PL_OP_COUNT_ || !string_ok(g, w->type) || !string_ok(g, w->dims) ||
-		    w->flops < -1 || w->bytes < -1)
+		    !string_ok(g, w->name) || w->flops < -1 || w->bytes < -1)
 			return bad(err, "work", i, "a value that is not possible");
 	}
 	return true;

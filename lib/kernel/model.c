@@ -536,6 +536,7 @@ static void put_in_block(struct applier *a, size_t i, const struct part *p)
 	struct pl_physics bounds;
 
 	b->part = p;
+	t->part = (uint32_t)(p - a->m->part);
 	if (p->family == PL_KERNEL_GEMM || p->family == PL_KERNEL_CONV)
 		tile = pl_tiles_choose(&p->tiles, &x->k, d);
 	pl_kernel_features(&x->k, d, &a->m->rates, tile, &bounds, b->x + b->n * PL_FEATURES);
@@ -588,9 +589,11 @@ int pl_kernel_apply(const struct pl_kernel_model *m, const struct pl_samples *s,
 	for (size_t i = 0; i < n; i++) {
 		const struct part *p = v[i].known ? find_part(&a, &v[i]) : NULL;
 
-		out[i] = (struct pl_kernel_time){
-			.ns = NAN, .lo_ns = NAN, .hi_ns = NAN, .flag = PL_KERNEL_UNKNOWN
-		};
+		out[i] = (struct pl_kernel_time){ .ns = NAN,
+						  .lo_ns = NAN,
+						  .hi_ns = NAN,
+						  .flag = PL_KERNEL_UNKNOWN,
+						  .part = PL_NONE };
 		if (p)
 			put_in_block(&a, i, p);
 		if (p && isnan(out[i].compute_ns)) {

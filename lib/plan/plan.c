@@ -180,6 +180,9 @@ static const struct pl_lang_row rows[] = {
 		"prefetch", STRUCTURE, "gather sharded parameters some groups earlier",
 		PL_LANG_FIELD("groups", INT, NEED, "so many groups earlier", .min = 1, .max = 65536,
 			      RW(k))) },
+	[PL_RW_DEVICE] = { PL_LANG_ROW(
+		"device", TIMING, "compute on another device",
+		PL_LANG_FIELD("device", NAME, NEED, "a device that has a data sheet", RW(word))) },
 	{ PL_LANG_ROW("base", EXECUTION, "what the plan was made from",
 		      PL_LANG_FIELD("base", NAME, NEED, "file or job",
 				    .offset = offsetof(struct pl_plan, base))),
@@ -216,7 +219,7 @@ static const struct pl_lang_row rows[] = {
 				    "the base synchronises the tensors of one number as one",
 				    .max = PL_PLAN_SETS - 1, .word = "set")) },
 };
-_Static_assert(PL_RW_COUNT_ == 24, "a rewrite without a row, here and in paceline-plan(5)");
+_Static_assert(PL_RW_COUNT_ == 25, "a rewrite without a row, here and in paceline-plan(5)");
 
 const struct pl_lang_schema pl_plan_schema = { .name = "plan",
 					       .version = PL_PLAN_MAJOR,

@@ -15,7 +15,7 @@
 #include "plan/buckets.h"
 
 #define PL_PLAN_MAJOR 1
-#define PL_PLAN_MINOR 5
+#define PL_PLAN_MINOR 6
 
 /*
  * The kinds of rewrites: the name, its struct pl_rewrite_kind (lib/rewrite), and why the settings
@@ -53,7 +53,8 @@
 	X(LOADER_WORKERS, loader_workers, "the loader's own setting: DataLoader(num_workers=N)")   \
 	X(WRAP, wrap, "no setting groups sharded parameters")                                      \
 	X(OVERLAP, overlap, "a question, not a setting")                                           \
-	X(PREFETCH, prefetch, "not written for this framework")
+	X(PREFETCH, prefetch, "not written for this framework")                                    \
+	X(DEVICE, device, "another machine, not a setting")
 
 enum pl_rw {
 #define NUMBER(name, kind, why) PL_RW_##name,

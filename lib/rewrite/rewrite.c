@@ -114,7 +114,7 @@ struct pl_rewriter *pl_rewrite_new(struct pl_edit *e, const struct pl_cost *c, s
 		return NULL;
 	r->e = e;
 	r->c = c;
-	r->facts = (struct rw_facts){ .g = e->g, .e = e, .cost = c };
+	r->facts = (struct rw_facts){ .g = e->g, .e = e, .predictor = c->predictor, .cost = c };
 	if (pl_rewrite_find(r, err) < 0 || pl_rewrite_slowdown_init(r, err) < 0 ||
 	    pl_grow(&r->state, &r->cap_states, 1, sizeof(*r->state), err) < 0 ||
 	    state_init(&r->state[0], r->n_tensors, err) < 0) {
@@ -146,6 +146,7 @@ void pl_rewrite_free(struct pl_rewriter *r)
 	pl_free(r->channel);
 	pl_free(r->fused);
 	pl_free(r->fused_log);
+	pl_free(r->moves);
 	pl_free(r->name_first);
 	pl_free(r->name_node);
 	pl_free(r);

@@ -48,7 +48,11 @@ struct pl_rewrite_basis {
 	bool links_assumed; /* that a rank has one link for all that it sends */
 	/* share of all transfer time that may be wrong, because no messages were recorded */
 	double error;
-	double work_ns;	  /* standard error of the changed operations, of a rank in a step */
+	double work_ns; /* standard error of the changed operations, of a rank in a step */
+	/* times of operations that change, in all steps; by a cost model of kernels, by it and by
+	 * rules
+	 */
+	double known_ns, changed_ns;
 	bool no_batch;	  /* the sizes of tensors do not say which of them follow the batch */
 	int64_t batch;	  /* where it changes: samples of a rank in a recorded step; 0: unknown */
 	bool one_size;	  /* some transfers have one size or an unknown one, so the topology alone
@@ -77,13 +81,18 @@ int pl_rewrite_contention(const struct pl_graph *g, struct pl_rewrite_basis *bas
 /* What the prediction of the present communication depends on, if it has other algorithms than the
  * recorded ones. */
 void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *basis);
+/* What is known besides the graph; each may be NULL. */
+struct pl_rewrite_known {
+	const struct pl_topology *topo;
+	const struct pl_predictor *predictor; /* a cost model of kernels */
+};
 /*
  * Apply such a plan to the durations of a simulator of the graph, without an edit. hits[i]: how
- * many operations rewrite i concerns, all steps together. `topo` may be NULL. A rewrite
+ * many operations rewrite i concerns, all steps together. `known` may be NULL. A rewrite
  * that was given as an option and cannot be applied is PL_EUSAGE. Adds to *basis.
  */
 int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struct pl_plan *p,
-			 const struct pl_topology *topo, uint64_t *hits,
+			 const struct pl_rewrite_known *known, uint64_t *hits,
 			 struct pl_rewrite_basis *basis, struct pl_err *err) PL_MUST;
 /* Does communication carry what it carried, whatever network or parts the rewrites give it? */
 bool pl_rewrite_carries_same(const struct pl_plan *p);

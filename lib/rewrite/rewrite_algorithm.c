@@ -35,6 +35,7 @@ void pl_rewrite_bases(const struct pl_rewriter *r, struct pl_rewrite_basis *b)
 	double wrong = 0, all = 0;
 
 	b->ranks = s->network.of_job;
+	b->work_ns += s->work_ns;
 	for (uint32_t set = 0; set < s->b.n_sets; set++) {
 		struct pl_cost_comm c = pl_rewrite_comm_of_set(r, set, r->n_ranks);
 		double after = (double)pl_cost_transfer(r->c, &c), other;

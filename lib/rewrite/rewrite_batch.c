@@ -12,14 +12,19 @@
  * Where no operation has sizes, operations of the passes on hosts take X times as long but for a
  * fixed time, and the interval is wider. Kernels without sizes take X times as long.
  *
+ * With a cost model of kernels, the ratio of the model's times for both sizes is a second estimate
+ * of what an operation that the model knows becomes; what is wrong with both times cancels. The
+ * mean of both estimates, weighted by their precision, counts (Aitken, Proc. R. Soc. Edinburgh 55,
+ * 1935): a model of precise measurements decides, one of noisy ones changes little. Errors of the
+ * rule are alike for all operations, those of the model for one kind of operation.
+ *
  * Messages between ranks, all-to-all, and reductions that carry no gradients in a graph that knows
  * its gradients move samples: their bytes grow, and the line that was fitted to the graph gives
  * the time.
  *
  * One pass over the nodes of each shape, and one over the steps.
  */
-#include "cost/work.h"
-#include "rewrite/rewrite_internal.h"
+#include "rewrite/rewrite_predicted.h"
 
 /* Classes: input; computation by that rule; the groups of the model; then communication. */
 #define INPUT	 0
@@ -36,10 +41,11 @@ struct batch {
 	struct rw_facts *x;
 	double before, by; /* times the recorded samples: with the lines so far, with this one */
 	struct pl_work_model work;
-	struct pl_intern comm; /* struct comm_of_batch of each class */
-	bool *device;	       /* [resource]: its rank computes on a device */
-	bool *carries;	       /* [node of the shape]: the arrival carries a gradient */
-	bool gradients;	       /* the graph knows some */
+	struct pl_predictor_ratio *ratio; /* [group]: by the cost model; NULL: there is none */
+	struct pl_intern comm;		  /* struct comm_of_batch of each class */
+	bool *device;			  /* [resource]: its rank computes on a device */
+	bool *carries;			  /* [node of the shape]: the arrival carries a gradient */
+	bool gradients;			  /* the graph knows some */
 };
 
 /* ---- what grows with the samples ------------------------------------------------------------- */
@@ -123,28 +129,6 @@ static double comm_factor(const struct batch *b, pl_id id)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static int find_devices(struct batch *b, struct pl_err *err)
-{
-	const struct pl_graph *g = b->x->g;
-	bool *rank;
-
-	PL_CHECK(pl_alloc(&b->device, g->n_res + 1, sizeof(*b->device), err));
-	PL_CHECK(pl_alloc(&rank, (size_t)g->n_ranks + 1, sizeof(*rank), err));
-	for (size_t i = 0; i < g->n_res; i++) {
-		uint32_t r = pl_graph_rank_index(g, g->res[i].rank);
-
-		if (r != PL_NONE && g->res[i].track_type == PL_T_STREAM)
-			rank[r] = true;
-	}
-	for (size_t i = 0; i < g->n_res; i++) {
-		uint32_t r = pl_graph_rank_index(g, g->res[i].rank);
-
-		b->device[i] = r != PL_NONE && rank[r];
-	}
-	pl_free(rank);
-	return 0;
-}
-
 /* Which arrivals of the shape carry gradients. */
 static int find_gradients(struct batch *b, const struct pl_shape *s, struct pl_err *err)
 {
@@ -206,63 +190,105 @@ static double beyond_usual(const struct batch *b, uint32_t class, pl_ns dur)
 	return class >= GROUPS ? fmax((double)dur - 2 * b->work.group[class - GROUPS].ns, 0) : 0;
 }
 
-/* How uncertain the changed durations are: all that is wrong is wrong in one direction. */
-static double uncertain(const struct batch *b, const struct rw_change *c, const double *error)
+/* What a group becomes: the factor, and its standard errors by the rule and by the cost model. */
+struct estimate {
+	double factor, by_rule, by_model;
+	uint32_t part; /* of the model; PL_NONE: it does not know the group */
+};
+
+/* How uncertain the changed durations are. v: by class. */
+static int find_error(struct batch *b, struct rw_change *c, const struct estimate *v,
+		      struct pl_err *err)
 {
 	const struct pl_graph *g = b->x->g;
-	double sum = 0;
-	size_t n = 0;
+	struct rw_errors e = { 0 };
+	int rc = 0;
 
 	for (size_t k = 0; k < g->n_steps; k++) {
 		const struct pl_gstep *st = &g->step[k];
 
 		if (st->number == INT64_MIN && g->n_steps > 1)
 			continue;
-		n++;
 		for (uint32_t i = 0; i < g->shape[st->shape].n_nodes; i++) {
 			uint32_t class = c->class[st->shape][i];
+			double ns = (double)st->dur[i], more;
 
-			if (class >= COMPUTES && class < GROUPS + b->work.n_groups)
-				sum += error[class] * (double)st->dur[i] +
-				       fabs(1 - c->of_class[class]) *
-					       beyond_usual(b, class, st->dur[i]);
+			if (class < COMPUTES || class >= GROUPS + b->work.n_groups)
+				continue;
+			more = fabs(1 - v[class].factor) * beyond_usual(b, class, st->dur[i]);
+			PL_TRY(pl_rewrite_add_error(
+				&e, PL_NONE,
+				v[class].part == PL_NONE && v[class].factor != 1 ? ns : 0,
+				v[class].by_rule * ns + more, err));
+			if (v[class].part != PL_NONE)
+				PL_TRY(pl_rewrite_add_error(&e, v[class].part, ns,
+							    v[class].by_model * ns, err));
 		}
 	}
-	return sum / (double)(n ? n : 1) / (double)(g->n_ranks ? g->n_ranks : 1);
+	c->basis.work_ns = pl_rewrite_error(&e) / (double)pl_rewrite_steps(g) /
+			   (double)(g->n_ranks ? g->n_ranks : 1);
+	c->basis.known_ns = e.known;
+	c->basis.changed_ns = e.all;
+out:
+	pl_rewrite_errors_fini(&e);
+	return rc;
+}
+
+/* Two estimates of one factor, weighted by their precision: of logarithms, whose standard errors
+ * are relative. If they differ by more than these say, the errors grow as much. */
+static void combine(struct estimate *v, const struct pl_predictor_ratio *r)
+{
+	double a = v->by_rule / v->factor, b = r->error / r->factor;
+	double differ = log(r->factor / v->factor), all = fmax(hypot(a, b), 1e-9);
+	double of_model = a * a / (all * all), wrong = fmax(1, fabs(differ) / all);
+
+	v->factor *= exp(differ * of_model);
+	v->by_rule = v->factor * (1 - of_model) * a * wrong;
+	v->by_model = v->factor * of_model * b * wrong;
+	v->part = r->part;
+}
+
+/* A group by the rule and, if the cost model knows it, by that too. */
+static struct estimate estimate(const struct batch *b, uint32_t i, bool rule)
+{
+	double caches = PL_WORK_CACHES * fabs(log2(b->by / b->before)), before;
+	struct estimate v = { .part = PL_NONE };
+
+	before = pl_work_factor(&b->work, i, b->before, &v.by_rule);
+	v.factor = pl_work_factor(&b->work, i, b->by, &v.by_rule) / before;
+	if (!b->work.group[i].device)
+		v.by_rule = hypot(v.by_rule, caches * v.factor);
+	if (rule)
+		v.by_rule = fmax(v.by_rule, PL_WORK_RULE_ERROR * fabs(1 - v.factor));
+	if (!b->ratio || !b->ratio[i].known || b->by == b->before)
+		return v;
+	v.by_rule = fmax(v.by_rule, caches * v.factor);
+	combine(&v, &b->ratio[i]);
+	return v;
 }
 
 static int set_factors(struct batch *b, struct rw_change *c, struct pl_err *err)
 {
 	bool rule = !b->work.batch.pass;
 	size_t groups = b->work.n_groups;
-	double *error;
+	struct estimate *v = NULL;
 	int rc;
 
-	PL_CHECK(pl_alloc(&error, GROUPS + groups, sizeof(*error), err));
+	PL_TRY(pl_alloc(&v, GROUPS + groups, sizeof(*v), err));
 	PL_TRY(pl_alloc(&c->of_class, GROUPS + groups + b->comm.n, sizeof(*c->of_class), err));
-	c->of_class[INPUT] = c->of_class[COMPUTES] = b->by / b->before;
-	error[COMPUTES] = PL_WORK_RULE_ERROR * fabs(b->before - b->by);
-	for (uint32_t i = 0; i < groups; i++) {
-		double before = pl_work_factor(&b->work, i, b->before, &error[GROUPS + i]);
-
-		c->of_class[GROUPS + i] =
-			pl_work_factor(&b->work, i, b->by, &error[GROUPS + i]) / before;
-		if (!b->work.group[i].device)
-			error[GROUPS + i] = hypot(error[GROUPS + i],
-						  PL_WORK_CACHES * fabs(log2(b->by / b->before)) *
-							  c->of_class[GROUPS + i]);
-		if (rule)
-			error[GROUPS + i] =
-				fmax(error[GROUPS + i],
-				     PL_WORK_RULE_ERROR * fabs(1 - c->of_class[GROUPS + i]));
-	}
+	v[INPUT] = v[COMPUTES] = (struct estimate){ .factor = b->by / b->before, .part = PL_NONE };
+	v[COMPUTES].by_rule = PL_WORK_RULE_ERROR * fabs(b->before - b->by);
+	for (uint32_t i = 0; i < groups; i++)
+		v[GROUPS + i] = estimate(b, i, rule);
+	for (size_t i = 0; i < GROUPS + groups; i++)
+		c->of_class[i] = v[i].factor;
 	for (pl_id i = 0; i < b->comm.n; i++)
 		c->of_class[GROUPS + groups + i] = comm_factor(b, i);
-	c->basis.work_ns = uncertain(b, c, error);
+	PL_TRY(find_error(b, c, v, err));
 	c->basis.no_batch = rule;
 	c->basis.batch = pl_work_samples(&b->work);
 out:
-	pl_free(error);
+	pl_free(v);
 	return rc;
 }
 
@@ -298,7 +324,13 @@ static int change_batch(struct rw_facts *x, const struct pl_rewrite *rw, struct 
 	}
 	PL_TRY(pl_work_fit(g, &b.work, err));
 	PL_TRY(find_factor(&b, rw, err));
-	PL_TRY(find_devices(&b, err));
+	if (x->predictor && (b.work.batch.pass || !b.work.batch.any)) {
+		struct rw_setting from = pl_rewrite_setting(x), to = { b.by, from.device };
+
+		from.batch = b.before;
+		PL_TRY(pl_rewrite_ratios(x, &b.work, from, to, &b.ratio, err));
+	}
+	PL_TRY(pl_rewrite_devices(g, &b.device, err));
 	PL_TRY(pl_alloc(&c->class, g->n_shapes, sizeof(*c->class), err));
 	c->n_shapes = g->n_shapes;
 	for (size_t k = 0; k < g->n_shapes; k++) {
@@ -312,6 +344,7 @@ static int change_batch(struct rw_facts *x, const struct pl_rewrite *rw, struct 
 	PL_TRY(set_factors(&b, c, err));
 out:
 	pl_work_fini(&b.work);
+	pl_free(b.ratio);
 	pl_intern_fini(&b.comm);
 	pl_free(b.device);
 	pl_free(b.carries);

@@ -277,14 +277,18 @@ static void change_latency(struct pl_sim *s, const struct rw_change *c, size_t n
 }
 
 int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struct pl_plan *p,
-			 const struct pl_topology *topo, uint64_t *hits,
+			 const struct pl_rewrite_known *known, uint64_t *hits,
 			 struct pl_rewrite_basis *basis, struct pl_err *err)
 {
 	struct rw_network network = { 0 };
-	struct rw_facts x = { .g = g, .topo = topo, .network = &network };
+	struct rw_facts x = { .g = g, .network = &network };
 	struct rw_change *c;
 	int rc;
 
+	if (known) {
+		x.topo = known->topo;
+		x.predictor = known->predictor;
+	}
 	PL_TRY(pl_alloc(&c, p->n_rw, sizeof(*c), err));
 	for (size_t i = 0; i < p->n_rw; i++) {
 		hits[i] = 0;
@@ -299,6 +303,8 @@ int pl_rewrite_durations(struct pl_sim *s, const struct pl_graph *g, const struc
 		basis->no_batch |= c[i].basis.no_batch;
 		basis->batch = pl_max_i64(basis->batch, c[i].basis.batch);
 		basis->work_ns += c[i].basis.work_ns;
+		basis->known_ns += c[i].basis.known_ns;
+		basis->changed_ns += c[i].basis.changed_ns;
 		basis->error = fmax(basis->error, c[i].basis.error);
 		basis->samples = pl_max_i64(basis->samples, c[i].basis.samples);
 		basis->unknown = pl_max_i64(basis->unknown, c[i].basis.unknown);

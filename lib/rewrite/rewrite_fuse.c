@@ -4,8 +4,10 @@
  * The recording shows the time that is certainly saved: the usual dispatch latency of the device
  * between two operations, and on the host the calls that launched the second and later operations.
  * A recording does not show how much shorter the work becomes. The plan gives the duration; the
- * default is the sum. Time between two operations beyond the usual latency has an unknown cause and
- * is kept.
+ * default is the sum. With a cost model of kernels, operations that only move data and whose bytes
+ * are known become one that does not write and read again what stands between them: the sum gets
+ * the ratio of the model's times. Time between two operations beyond the usual latency has an
+ * unknown cause and is kept.
  *
  * On the edit the first operation takes the time of all of them. The other operations stay directly
  * after it, with no duration. So a node that waited for one of them now waits for the fused
@@ -16,7 +18,8 @@
  */
 #include <stdlib.h>
 
-#include "rewrite/rewrite_internal.h"
+#include "graph/dims.h"
+#include "rewrite/rewrite_predicted.h"
 
 #define CALLS_MAX 100000 /* host operations between two launches; more: not fused */
 
@@ -224,9 +227,59 @@ static uint32_t follow(const struct pl_rewriter *r, const uint32_t *name, uint32
 	return n;
 }
 
+/* Bytes of the largest input, which are about those of the output; 0: not known. */
+static double largest(const struct pl_edit *e, const struct pl_gwork *w)
+{
+	const char *type = w->type == PL_NONE ? "" : pl_edit_name(e, w->type);
+	const char *dims = w->dims == PL_NONE ? "" : pl_edit_name(e, w->dims);
+	int64_t element = pl_trace_dtype(type, strlen(type), NULL);
+	struct pl_dims t;
+	double most = 0;
+
+	while (pl_dims_next(&dims, &t))
+		most = fmax(most, (double)t.elements);
+	return most * (double)(element > 0 ? element : 4);
+}
+
+/* The time of the fused operation by that of its parts; 0: their bytes are not known. */
+static double share_by_model(const struct pl_rewriter *r, uint32_t first, uint32_t n)
+{
+	double bytes = 0, before = 0, between = 0;
+	const struct pl_edit *e = r->e;
+
+	for (uint32_t i = 0, at = first; i < n && r->moves; i++) {
+		const struct pl_gwork *w = pl_edit_work(e, at);
+
+		if (!w || w->bytes <= 0 || pl_graph_is_product(w->op) || !(largest(e, w) > 0))
+			return 0;
+		before += pl_predictor_move(r->moves, (double)w->bytes);
+		bytes += fmax((double)w->bytes - (i ? between : 0), 0);
+		between = largest(e, w);
+		bytes -= i + 1 < n ? fmin(between, bytes) : 0;
+		at = i + 1 < n ? e->edge[next_edge(e, at)].dst : at;
+	}
+	return before > 0 ? fmin(pl_predictor_move(r->moves, bytes) / before, 1) : 0;
+}
+
+static int ask_model(struct pl_rewriter *r, struct pl_err *err)
+{
+	int rc;
+
+	if (!r->facts.predictor || r->moves)
+		return 0;
+	PL_CHECK(pl_alloc(&r->moves, 1, sizeof(*r->moves), err));
+	rc = pl_predictor_moves(r->facts.predictor, r->moves, err);
+	if (rc < 0 || isnan(r->moves->ns[0])) {
+		pl_free(r->moves);
+		r->moves = NULL;
+	}
+	return rc;
+}
+
 static void fuse_here(struct pl_rewriter *r, uint32_t first, uint32_t n, double x)
 {
 	const struct pl_edit *e = r->e;
+	double by_model = x > 0 ? 0 : share_by_model(r, first, n);
 	pl_ns sum = e->node[first].dur;
 	size_t log = r->n_fused;
 
@@ -240,7 +293,11 @@ static void fuse_here(struct pl_rewriter *r, uint32_t first, uint32_t n, double 
 	}
 	for (size_t i = log; i < r->n_fused; i++)
 		r->fused_log[i].share = sum > 0 ? (double)r->fused_log[i].dur / (double)sum : 0;
-	rw_set_dur(r, first, rw_times(sum, x));
+	rw_set_dur(r, first, rw_times(sum, x > 0 ? x : by_model > 0 ? by_model : 1));
+	if (by_model > 0) /* it was never measured */
+		rw_now(r)->work_ns += PL_PREDICTOR_UNKNOWN * by_model * (double)sum /
+				      (double)pl_rewrite_steps(e->g) /
+				      (double)(e->g->n_ranks ? e->g->n_ranks : 1);
 }
 
 /* Why there is no place: they are never neighbours, or never may be one. */
@@ -289,6 +346,7 @@ static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 	uint32_t *name = NULL, places = 0;
 	int rc;
 
+	PL_TRY(ask_model(r, err));
 	PL_TRY(index_names(r, err));
 	PL_TRY(pl_alloc(&name, rw->n_args, sizeof(*name), err));
 	PL_TRY(find_names(r, rw, name, err));
@@ -299,7 +357,7 @@ static int apply_fuse(struct pl_rewriter *r, const struct pl_rewrite *rw, struct
 		    !rw_computes(&r->e->node[first]) ||
 		    follow(r, name, rw->n_args, &last) < rw->n_args)
 			continue;
-		fuse_here(r, first, rw->n_args, rw->x > 0 ? rw->x : 1);
+		fuse_here(r, first, rw->n_args, rw->x);
 		places++;
 	}
 	rc = places ? 0 : nowhere(r, name, rw->n_args, err);

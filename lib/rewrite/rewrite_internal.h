@@ -78,6 +78,7 @@ struct rw_ready_alone {
 
 /* Another network, another number of ranks, another batch. */
 struct rw_network {
+	uint32_t device; /* number in the cost model + 1; 0: as recorded */
 	double batch;	 /* times the recorded samples of a rank; 0: as recorded */
 	uint32_t ranks;	 /* 0: as recorded */
 	uint32_t of_job; /* with those that are not data-parallel; 0: as recorded */
@@ -99,7 +100,8 @@ struct rw_state {
 	int64_t accumulate;
 	int64_t wrap; /* so many groups of parameters are one; -1: all, 0: as recorded */
 	struct rw_network network;
-	size_t undo;		/* mark of the edit */
+	double work_ns; /* standard error of operations by a cost model, of a rank in a step */
+	size_t undo;	/* mark of the edit */
 	struct rw_piece *piece; /* of interrupted communication */
 	size_t n_pieces, cap_pieces;
 	bool prioritized;		    /* some tensor has a priority */
@@ -123,9 +125,10 @@ struct rw_fused {
 /* What changes of durations need to know of a graph, found when the first of them asks. */
 struct rw_facts {
 	const struct pl_graph *g;
-	const struct pl_edit *e;	/* of the graph; NULL: it was not taken apart */
-	const struct pl_topology *topo; /* for `cost`, NULL: that of the graph's hosts */
-	const struct pl_cost *cost;	/* borrowed, or `own` */
+	const struct pl_edit *e;	      /* of the graph; NULL: it was not taken apart */
+	const struct pl_topology *topo;	      /* for `cost`, NULL: that of the graph's hosts */
+	const struct pl_predictor *predictor; /* a cost model of kernels; NULL: there is none */
+	const struct pl_cost *cost;	      /* borrowed, or `own` */
 	struct pl_cost own;
 	struct rw_network *network; /* so far */
 	struct rw_comms *comms;	    /* classes of communication */
@@ -233,6 +236,7 @@ struct pl_rewriter {
 			  * + 1; NULL: none ever was */
 	struct rw_fused *fused_log; /* in order, for undoing */
 	size_t n_fused, cap_fused;
+	struct pl_predictor_moves *moves; /* by the cost model; NULL: not yet needed, or none */
 	uint32_t *name_first, *name_node; /* nodes as recorded by name; NULL: not yet needed */
 	bool issues;			  /* host operations that issue communication are known */
 	struct rw_slowdown *slowdown;	  /* NULL: nothing slows anything down */

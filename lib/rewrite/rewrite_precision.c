@@ -1,40 +1,138 @@
-/* precision: operations compute in another precision. */
-#include "rewrite/rewrite_internal.h"
+/*
+ * precision: operations compute in another precision.
+ *
+ * With a cost model of kernels that knows an operation in both precisions, its recorded time is
+ * multiplied by the ratio of the model's times. Else costs have a factor for each kind of
+ * operation.
+ */
+#include "rewrite/rewrite_predicted.h"
+
+/* What the model says, once for operations that are alike. */
+struct precise {
+	struct pl_intern seen; /* name and row of work */
+	struct pl_predictor_op *now, *then;
+	struct pl_predictor_ratio *ratio;
+	size_t n, cap_now, cap_then;
+};
+
+static bool is_wanted(const struct pl_edit *e, const struct pl_rewrite *rw, uint32_t node)
+{
+	const struct pl_enode *n = &e->node[node];
+	const char *name = pl_edit_name(e, n->name);
+	bool wanted = !rw->n_args;
+
+	if (!rw_computes(n) || n->role != PL_RO_COMPUTE)
+		return false;
+	for (uint32_t k = 0; k < rw->n_args && !wanted; k++)
+		wanted = !strcmp(rw->arg[k], name);
+	return wanted;
+}
 
 /* What costs say of kernels is said of units for it, which processors of hosts do not have. A host
  * also issues communication, which computes nothing. */
-static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+static double factor_by_rule(const struct pl_edit *e, uint32_t node, const char *precision)
+{
+	const struct pl_gwork *work = pl_edit_work(e, node);
+	const struct pl_enode *n = &e->node[node];
+
+	if (n->kind == PL_K_HOST_OP || pl_trace_kind_is_comm(n->kind))
+		return 1;
+	return pl_cost_precision(work ? work->op : PL_OP_UNKNOWN,
+				 work && work->type != PL_NONE ? pl_edit_name(e, work->type) : NULL,
+				 precision);
+}
+
+static int ask_once(struct precise *x, struct pl_rewriter *r, uint32_t node, uint8_t type,
+		    struct pl_err *err)
+{
+	const struct pl_enode *n = &r->e->node[node];
+	const uint32_t key[2] = { n->name, n->work };
+	struct pl_predictor_op op;
+	pl_id id;
+
+	if (n->work == PL_NONE || n->name >= r->e->g->str.n)
+		return 0;
+	PL_CHECK(pl_intern_add(&x->seen, (const char *)key, sizeof(key), &id, err));
+	if (id < x->n)
+		return 0;
+	op = pl_predictor_op(r->facts.predictor, r->e->g, n->name, n->work);
+	PL_CHECK(pl_grow(&x->now, &x->cap_now, x->n + 1, sizeof(op), err));
+	PL_CHECK(pl_grow(&x->then, &x->cap_then, x->n + 1, sizeof(op), err));
+	x->now[x->n] = x->then[x->n] = op;
+	x->then[x->n++].type = type;
+	return 0;
+}
+
+static int ask_model(struct precise *x, struct pl_rewriter *r, const struct pl_rewrite *rw,
+		     struct pl_err *err)
+{
+	int type = pl_kernel_type_find(rw->word);
+
+	if (!r->facts.predictor || rw->x > 0 || type < 0)
+		return 0;
+	for (uint32_t i = 0; i < r->e->n_nodes; i++)
+		if (is_wanted(r->e, rw, i))
+			PL_CHECK(ask_once(x, r, i, (uint8_t)type, err));
+	PL_CHECK(pl_alloc(&x->ratio, x->n + 1, sizeof(*x->ratio), err));
+	return pl_predictor_ratios(r->facts.predictor, x->now, x->then, x->n, INFINITY, x->ratio,
+				   err);
+}
+
+/* NULL: the model does not know it. */
+static const struct pl_predictor_ratio *ratio_of(const struct precise *x, const struct pl_enode *n)
+{
+	const uint32_t key[2] = { n->name, n->work };
+	pl_id id = x->n ? pl_intern_find(&x->seen, (const char *)key, sizeof(key)) : PL_NONE;
+
+	return id != PL_NONE && x->ratio[id].known ? &x->ratio[id] : NULL;
+}
+
+static int change_all(struct pl_rewriter *r, const struct pl_rewrite *rw, const struct precise *x,
+		      struct pl_err *err)
 {
 	const struct pl_edit *e = r->e;
+	struct rw_errors errors = { 0 };
 	uint64_t hits = 0;
+	int rc = 0;
 
 	for (uint32_t i = 0; i < e->n_nodes; i++) {
-		const struct pl_enode *n = &e->node[i];
-		const struct pl_gwork *work = pl_edit_work(e, i);
-		bool wanted = !rw->n_args;
-		const char *name;
-		double x;
+		const struct pl_predictor_ratio *known;
+		double ns = (double)e->node[i].dur;
 
-		if (!rw_computes(n) || n->role != PL_RO_COMPUTE)
+		if (!is_wanted(e, rw, i))
 			continue;
-		name = pl_edit_name(e, n->name);
-		for (uint32_t k = 0; k < rw->n_args && !wanted; k++)
-			wanted = !strcmp(rw->arg[k], name);
-		if (!wanted)
-			continue;
-		x = rw->x;
-		if (x <= 0)
-			x = n->kind == PL_K_HOST_OP || pl_trace_kind_is_comm(n->kind)
-				    ? 1
-				    : pl_cost_precision(work ? work->op : PL_OP_UNKNOWN,
-							work && work->type != PL_NONE
-								? pl_edit_name(e, work->type)
-								: NULL,
-							rw->word);
 		hits++;
-		rw_set_dur(r, i, rw_times(n->dur, x));
+		known = ratio_of(x, &e->node[i]);
+		if (known)
+			PL_TRY(pl_rewrite_add_error(&errors, known->part, ns, ns * known->error,
+						    err));
+		rw_set_dur(r, i,
+			   rw_times(e->node[i].dur, rw->x > 0 ? rw->x
+						    : known   ? known->factor
+							      : factor_by_rule(e, i, rw->word)));
 	}
-	return !hits ? pl_fail(err, PL_EDATA, "no such operation in the graph") : 0;
+	rw_now(r)->work_ns += pl_rewrite_error(&errors) / (double)pl_rewrite_steps(e->g) /
+			      (double)(e->g->n_ranks ? e->g->n_ranks : 1);
+	if (!hits)
+		rc = pl_fail(err, PL_EDATA, "no such operation in the graph");
+out:
+	pl_rewrite_errors_fini(&errors);
+	return rc;
+}
+
+static int apply_precision(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_err *err)
+{
+	struct precise x = { .n = 0 };
+	int rc;
+
+	PL_TRY(ask_model(&x, r, rw, err));
+	rc = change_all(r, rw, &x, err);
+out:
+	pl_intern_fini(&x.seen);
+	pl_free(x.now);
+	pl_free(x.then);
+	pl_free(x.ratio);
+	return rc;
 }
 
 const struct pl_rewrite_kind pl_rewrite_precision = {

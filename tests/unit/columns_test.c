@@ -48,8 +48,8 @@ static const struct pl_gcomm comms[2] = {
 	{ PL_COLL_BROADCAST, PL_NONE, 0, 0, 4, 0, 3, 5 },
 };
 static const struct pl_gwork works[2] = {
-	{ PL_OP_MATMUL, 1, 0, (int64_t)1 << 50, 12345 },
-	{ PL_OP_COPY, PL_NONE, PL_NONE, -1, 7 },
+	{ PL_OP_MATMUL, 1, 0, (int64_t)1 << 50, 12345, 2 },
+	{ PL_OP_COPY, PL_NONE, PL_NONE, -1, 7, PL_NONE },
 };
 
 /* The rows that the columns comm and work number. */
@@ -75,7 +75,7 @@ static bool same_rows(const struct pl_graph *g)
 		       c->group == d->group && c->members == d->members && c->rounds == d->rounds &&
 		       c->root == d->root && c->bytes == d->bytes && w->op == x->op &&
 		       w->type == x->type && w->dims == x->dims && w->flops == x->flops &&
-		       w->bytes == x->bytes;
+		       w->bytes == x->bytes && w->name == x->name;
 	}
 	return same;
 }

@@ -205,9 +205,12 @@ static void graph(void)
 /* A file may have two equal rows: a new row still gets a number of its own. */
 static void equal_rows(void)
 {
-	static const struct pl_gwork row = {
-		.op = PL_OP_COPY, .type = PL_NONE, .dims = PL_NONE, .flops = -1, .bytes = 8
-	};
+	static const struct pl_gwork row = { .op = PL_OP_COPY,
+					     .type = PL_NONE,
+					     .dims = PL_NONE,
+					     .flops = -1,
+					     .bytes = 8,
+					     .name = PL_NONE };
 	struct pl_graph g;
 	uint32_t gemm;
 

@@ -123,8 +123,9 @@ static void add_comm_and_work(struct pl_graph *g, struct pl_shape *s)
 		PL_COLL_ALLREDUCE, str(g, "ring"), str(g, "bfloat16"), 0, 2, 4, -1, (int64_t)1 << 40
 	};
 	must(pl_grow(&g->work, &g->cap_work, 1, sizeof(*g->work), &err));
-	g->work[g->n_work++] = (struct pl_gwork){ PL_OP_MATMUL, str(g, "bfloat16"),
-						  str(g, "[[2,3],[3,4]]"), 48, 52 };
+	g->work[g->n_work++] =
+		(struct pl_gwork){ PL_OP_MATMUL, str(g, "bfloat16"), str(g, "[[2,3],[3,4]]"), 48,
+				   52,		 str(g, "matmul") };
 	s->work[2] = 0;
 	for (uint32_t i = 3; i < 8; i++)
 		s->comm[i] = 0;
@@ -617,7 +618,8 @@ static void views(void)
 	   "text: all fields of a node");
 	ok(strstr((char *)b.p,
 		  "\ncomm\t0\tallreduce\tring\tbfloat16\t0\t2\t4\t-\t1099511627776\n") &&
-		   strstr((char *)b.p, "\nwork\t0\tmatmul\tbfloat16\t[[2,3],[3,4]]\t48\t52\n"),
+		   strstr((char *)b.p,
+			  "\nwork\t0\tmatmul\tbfloat16\t[[2,3],[3,4]]\t48\t52\tmatmul\n"),
 	   "text: communications and work");
 	ok(strstr((char *)b.p, "edge\t2\t3\twait?\n") != NULL, "text: an inferred edge");
 	ok(strstr((char *)b.p, "step\t1\t-\t0\n") != NULL, "text: work outside any step");

@@ -2,6 +2,9 @@
  * Fused operations on a device, by hand: what of latencies and of launches is saved, what is not,
  * and where operations may not be fused.
  */
+#include <math.h>
+
+#include "cost/predictor.h"
 #include "rewrite/rewrite.h"
 #include "sim_fixture.h"
 
@@ -14,7 +17,7 @@ struct fixture {
 	struct pl_rewriter *r;
 };
 
-static const struct pl_cost cost = { .overlap = 1 };
+static struct pl_cost cost = { .overlap = 1 };
 
 /* A thread that launches three kernels: 5 ns from the end of a call to its kernel, 2 ns from
  * kernel to kernel; `late` more, of which nobody knows why, before the second. */
@@ -215,6 +218,106 @@ static void test_runs(void)
 	close_all(&f);
 }
 
+/* ---- by a cost model ------------------------------------------------------------------------- */
+
+static double move_ns(double bytes)
+{
+	return 1000 + 0.05 * bytes;
+}
+
+/* A model of operations that only move data. */
+static struct pl_kernel_model *moves(struct pl_devices *sheets, struct pl_err *err)
+{
+	static const char sheet[] =
+		"{\"Device\": \"Box\", \"Dev_Mem\": 16, \"Mem_Bw\": 20, \"CPU\": 1,"
+		" \"Num_Sm\": 1, \"SingleFLOPs\": 100, \"L2Cache\": 1}";
+	const struct pl_kernel_fit_opts o = { .intervals = false };
+	struct pl_kernel_model *m = NULL;
+	struct pl_samples samples = { 0 };
+	int rc;
+
+	PL_TRY(pl_device_add(sheets, "box", sheet, sizeof(sheet) - 1, err));
+	for (int i = 0; i < 400; i++) {
+		double elements = 16 * pow(1 << 16, i / 400.0);
+		const struct pl_measure x = { .k = { .family = PL_KERNEL_ELEMENTWISE,
+						     .dim = { elements, 1, 1 } },
+					      .known = true,
+					      .op = "relu",
+					      .model = "",
+					      .ns = move_ns(8 * elements) };
+
+		PL_TRY(pl_samples_add(&samples, &x, sheets, err));
+	}
+	rc = pl_kernel_fit(&samples, NULL, &o, &m, err);
+out:
+	pl_samples_fini(&samples);
+	return rc < 0 ? NULL : m;
+}
+
+static pl_id text(struct pl_graph *g, const char *s)
+{
+	struct pl_err err = { 0 };
+	pl_id id = PL_NONE;
+
+	return pl_intern_add(&g->str, s, strlen(s), &id, &err) < 0 ? PL_NONE : id;
+}
+
+/* What the second and the third kernel read and write; bytes 0: not known. */
+static int add_work(struct pl_graph *g, int64_t bytes, struct pl_err *err)
+{
+	struct pl_shape *s = &g->shape[0];
+
+	PL_CHECK(pl_grow(&g->work, &g->cap_work, 2, sizeof(*g->work), err));
+	for (int64_t i = 0; i < 2; i++)
+		g->work[g->n_work++] = (struct pl_gwork){ .op = PL_OP_ELEMENTWISE,
+							  .type = text(g, "float"),
+							  .dims = text(g, "[[4096],[4096]]"),
+							  .flops = -1,
+							  .bytes = bytes ? bytes * (2 + i) : -1,
+							  .name = PL_NONE };
+	PL_CHECK(pl_alloc(&s->work, (size_t)s->n_nodes + 1, sizeof(*s->work), err));
+	memset(s->work, 0xff, s->n_nodes * sizeof(*s->work));
+	s->work[K2] = 0;
+	s->work[K3] = 1;
+	return 0;
+}
+
+/* What stands between the two, 16 KiB, is neither written nor read. */
+static void test_model(void)
+{
+	static const pl_ns dur[] = { 100, 50, 30 };
+	struct pl_devices sheets = { 0 };
+	struct pl_predictor *p = NULL;
+	struct pl_err err = { 0 };
+	struct pl_kernel_model *m = moves(&sheets, &err);
+	double share = move_ns(48 << 10) / (move_ns(32 << 10) + move_ns(48 << 10));
+	pl_ns less = llround(80 * (1 - share));
+
+	if (!ok(m && pl_predictor_of(m, &sheets, 0, &p, &err) >= 0, "a model %s", err.msg))
+		return;
+	cost.predictor = p;
+	for (int64_t bytes = 0; bytes <= 16 << 10; bytes += 16 << 10) {
+		struct fixture f = { .r = NULL };
+
+		if (begin(&f.j, dur, &err) == 0 && add_work(&f.j.g, bytes, &err) == 0)
+			run(&f.j.g, 0);
+		if (ok(open_all(&f, &err), "an edit %s", err.msg)) {
+			pl_ns step = fused(&f, 1, 2, 0, &err), want = 197 - (bytes ? less : 0);
+
+			if (!ok(step >= want - 2 && step <= want + 2, "%s",
+				bytes ? "fused: as many bytes as are left"
+				      : "bytes that are not known: the sum"))
+				printf("# %lld, not %lld\n", (long long)step, (long long)want);
+			is_i64(fused(&f, 1, 2, 0.5, &err), 157, "a share that is given counts");
+		}
+		close_all(&f);
+	}
+	cost.predictor = NULL;
+	pl_predictor_free(p);
+	pl_kernel_model_free(m);
+	pl_device_fini(&sheets);
+}
+
 /* ---- microbatches ---------------------------------------------------------------------------- */
 
 /* The step in two microbatches: kernels are half as long, calls are made twice. The gradient is
@@ -259,6 +362,7 @@ int main(void)
 	test_times();
 	test_refused();
 	test_runs();
+	test_model();
 	test_accumulate();
 	return done_testing();
 }

@@ -1,0 +1,323 @@
+/*
+ * Operations of a graph as questions to a cost model. Each is asked in up to three ways: by its own
+ * name, as layers of run(1) have it; by the name of its kernel; by the bytes that it moves. The
+ * first answer counts.
+ */
+#include <math.h>
+
+#include "cost/kernels.h"
+#include "cost/predictor.h"
+
+/* The part of the floor that stays: the time of a kernel that does nothing (5 us of 25). A CPU
+ * launches nothing. */
+#define FLOOR_LEFT 0.2
+
+struct pl_predictor {
+	const struct pl_kernel_model *model;
+	const struct pl_devices *devices;
+	uint32_t device;
+	struct pl_kernel_model *own; /* NULL: the caller's */
+	struct pl_devices sheets;
+};
+
+/* Samples that stand for an operation, PL_NONE: there is none. */
+struct asked {
+	uint32_t own, kernel, bytes;
+	double count; /* it takes so many of `kernel` */
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+int pl_predictor_of(const struct pl_kernel_model *m, const struct pl_devices *devices,
+		    uint32_t device, struct pl_predictor **p, struct pl_err *err)
+{
+	PL_CHECK(pl_alloc(p, 1, sizeof(**p), err));
+	(*p)->model = m;
+	(*p)->devices = devices;
+	(*p)->device = device;
+	return 0;
+}
+
+void pl_predictor_free(struct pl_predictor *p)
+{
+	if (!p)
+		return;
+	pl_kernel_model_free(p->own);
+	pl_device_fini(&p->sheets);
+	pl_free(p);
+}
+
+static int read_model(struct pl_predictor *p, const char *path, struct pl_err *err)
+{
+	struct pl_schema *schema = NULL;
+	struct pl_in *in = pl_in_open(path, err);
+	int rc;
+
+	if (!in)
+		return err->code;
+	rc = pl_kernel_model_read(in, &p->own, &schema, err);
+	pl_schema_free(schema);
+	pl_in_close(in);
+	p->model = p->own;
+	return rc;
+}
+
+/* Those of the folders, then those of the model. */
+static int read_sheets(struct pl_predictor *p, const struct pl_predictor_opts *o,
+		       struct pl_err *err)
+{
+	const struct pl_devices *more = pl_kernel_model_devices(p->model);
+
+	for (size_t i = 0; i < o->n_folders; i++)
+		PL_CHECK(pl_device_read(&p->sheets, o->folder[i], err));
+	for (size_t i = 0; i < more->n; i++) {
+		uint32_t at;
+
+		if (pl_device_named(&p->sheets, more->v[i].name) == PL_NONE)
+			PL_CHECK(pl_device_copy(&p->sheets, &more->v[i], &at, err));
+	}
+	p->devices = &p->sheets;
+	return 0;
+}
+
+static int find_recorded(struct pl_predictor *p, const struct pl_predictor_opts *o,
+			 struct pl_err *err)
+{
+	const struct pl_devices *known = pl_kernel_model_devices(p->model);
+	struct pl_err why = { 0 };
+
+	if (o->device && pl_predictor_find(p, o->device, &p->device, &why) < 0)
+		return pl_fail(err, PL_EUSAGE, "--device=%s: %s", o->device, why.msg);
+	if (!o->device && known->n != 1)
+		return pl_fail(err, PL_EUSAGE,
+			       "%s was measured on %zu devices; --device=NAME says which one was "
+			       "recorded",
+			       o->model, known->n);
+	if (!o->device)
+		p->device = pl_device_named(p->devices, known->v[0].name);
+	return 0;
+}
+
+int pl_predictor_open(const struct pl_predictor_opts *o, struct pl_predictor **p,
+		      struct pl_err *err)
+{
+	int rc;
+
+	PL_CHECK(pl_alloc(p, 1, sizeof(**p), err));
+	PL_TRY(read_model(*p, o->model, err));
+	PL_TRY(read_sheets(*p, o, err));
+	rc = find_recorded(*p, o, err);
+out:
+	if (rc < 0) {
+		pl_predictor_free(*p);
+		*p = NULL;
+	}
+	return rc;
+}
+
+uint32_t pl_predictor_recorded(const struct pl_predictor *p)
+{
+	return p->device;
+}
+
+const char *pl_predictor_device_name(const struct pl_predictor *p, uint32_t device)
+{
+	return p->devices->v[device].name;
+}
+
+int pl_predictor_find(const struct pl_predictor *p, const char *name, uint32_t *device,
+		      struct pl_err *err)
+{
+	*device = pl_device_find(p->devices, name);
+	return *device == PL_NONE ? pl_device_missing(p->devices, name, err) : 0;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+struct pl_predictor_op pl_predictor_op(const struct pl_predictor *p, const struct pl_graph *g,
+				       pl_id name, uint32_t work)
+{
+	const struct pl_gwork *w = &g->work[work];
+
+	return (struct pl_predictor_op){
+		.name = pl_intern_get(&g->str, w->name != PL_NONE ? w->name : name),
+		.work = *w,
+		.dims = w->dims == PL_NONE ? NULL : pl_intern_get(&g->str, w->dims),
+		.type = pl_cost_kernel_type(g, w),
+		.device = p->device,
+	};
+}
+
+static int add_sample(const struct pl_predictor *p, struct pl_samples *s, const struct pl_kernel *k,
+		      const char *op, uint32_t device, uint32_t *at, struct pl_err *err)
+{
+	struct pl_err no = { 0 };
+	const struct pl_measure m = { .k = *k,
+				      .known = pl_kernel_check(k, &no) >= 0,
+				      .op = op,
+				      .model = "",
+				      .device = device,
+				      .ns = NAN };
+
+	*at = (uint32_t)s->n;
+	return pl_samples_add(s, &m, p->devices, err);
+}
+
+static int ask(const struct pl_predictor *p, const struct pl_predictor_op *op, struct pl_samples *s,
+	       struct asked *a, struct pl_err *err)
+{
+	struct pl_kernel k = { .type = op->type };
+
+	*a = (struct asked){ PL_NONE, PL_NONE, PL_NONE, 1 };
+	if (pl_cost_kernel(&op->work, op->dims, &k)) {
+		const char *kernel = pl_cost_kernel_name(&k, op->name);
+
+		if (strcmp(kernel, op->name) != 0)
+			PL_CHECK(add_sample(p, s, &k, op->name, op->device, &a->own, err));
+		PL_CHECK(add_sample(p, s, &k, kernel, op->device, &a->kernel, err));
+		a->count = pl_cost_kernel_count(&k, &op->work);
+	}
+	return pl_cost_kernel_bytes(&op->work, &k)
+		       ? add_sample(p, s, &k, op->name, op->device, &a->bytes, err)
+		       : 0;
+}
+
+static bool many(const struct pl_kernel_time *from, double n, struct pl_kernel_time *t)
+{
+	*t = *from;
+	t->ns *= n;
+	t->lo_ns *= n;
+	t->hi_ns *= n;
+	t->floor_ns *= n;
+	return !isnan(t->ns);
+}
+
+static void answer(const struct asked *a, const struct pl_kernel_time *of, bool launches,
+		   struct pl_kernel_time *t)
+{
+	double launch;
+
+	if (a->own != PL_NONE && of[a->own].flag != PL_KERNEL_UNKNOWN)
+		many(&of[a->own], 1, t);
+	else if (!(a->kernel != PL_NONE && many(&of[a->kernel], a->count, t)) &&
+		 !(a->bytes != PL_NONE && many(&of[a->bytes], 1, t)))
+		*t =
+			(struct pl_kernel_time){ NAN, NAN, NAN, PL_KERNEL_UNKNOWN, PL_NONE, 0,
+						 0,   0,   0 };
+	if (!launches || isnan(t->ns))
+		return;
+	/* an operation may be predicted to be shorter than most floors are */
+	launch = (1 - FLOOR_LEFT) * fmin(t->floor_ns, t->ns);
+	t->ns -= launch;
+	t->lo_ns = t->lo_ns < launch ? 0 : t->lo_ns - launch; /* NAN stays */
+	t->hi_ns -= launch;
+}
+
+int pl_predictor_times(const struct pl_predictor *p, const struct pl_predictor_op *op, size_t n,
+		       struct pl_kernel_time *t, struct pl_err *err)
+{
+	struct pl_samples s = { 0 };
+	struct pl_kernel_time *of = NULL;
+	struct asked *a = NULL;
+	int rc;
+
+	PL_TRY(pl_alloc(&a, n + 1, sizeof(*a), err));
+	for (size_t i = 0; i < n; i++)
+		PL_TRY(ask(p, &op[i], &s, &a[i], err));
+	PL_TRY(pl_alloc(&of, s.n + 1, sizeof(*of), err));
+	PL_TRY(pl_kernel_apply(p->model, &s, s.v, s.n, of, err));
+	for (size_t i = 0; i < n; i++)
+		answer(&a[i], of, !(p->devices->v[op[i].device].cpu > 0), &t[i]);
+out:
+	pl_samples_fini(&s);
+	pl_free(of);
+	pl_free(a);
+	return rc;
+}
+
+/* ---- what only moves -------------------------------------------------------------------------
+ */
+
+#define LEAST_BYTES 1024
+
+int pl_predictor_moves(const struct pl_predictor *p, struct pl_predictor_moves *m,
+		       struct pl_err *err)
+{
+	struct pl_predictor_op op[PL_PREDICTOR_MOVES];
+	struct pl_kernel_time t[PL_PREDICTOR_MOVES];
+
+	for (int i = 0; i < PL_PREDICTOR_MOVES; i++)
+		op[i] = (struct pl_predictor_op){ .name = "",
+						  .work = { .op = PL_OP_ELEMENTWISE,
+							    .type = PL_NONE,
+							    .dims = PL_NONE,
+							    .flops = -1,
+							    .bytes = (int64_t)LEAST_BYTES << i,
+							    .name = PL_NONE },
+						  .type = PL_KERNEL_FLOAT32,
+						  .device = p->device };
+	PL_CHECK(pl_predictor_times(p, op, PL_PREDICTOR_MOVES, t, err));
+	for (int i = 0; i < PL_PREDICTOR_MOVES; i++)
+		m->ns[i] = t[i].ns;
+	return 0;
+}
+
+double pl_predictor_move(const struct pl_predictor_moves *m, double bytes)
+{
+	double at = fmax(bytes, LEAST_BYTES) / LEAST_BYTES, low;
+	int i = (int)pl_min_i64((int64_t)log2(at), PL_PREDICTOR_MOVES - 2);
+
+	low = ldexp(1, i);
+	return m->ns[i] + (m->ns[i + 1] - m->ns[i]) * (at - low) / low;
+}
+
+/* ---- ratios ---------------------------------------------------------------------------------- */
+
+#define NORMAL 1.645 /* half a 90 % interval in standard deviations */
+/* Errors on two sizes whose logarithms differ by x have the correlation exp(-x / ALIKE). */
+#define ALIKE 2.0
+
+static bool is_known(const struct pl_kernel_time *t)
+{
+	return t->flag == PL_KERNEL_IN_RANGE;
+}
+
+/* The standard error of the logarithm. Without an interval the model says nothing of it. */
+static double error_of(const struct pl_kernel_time *t)
+{
+	return t->lo_ns > 0 && t->hi_ns > 0 ? log(t->hi_ns / t->lo_ns) / (2 * NORMAL)
+					    : PL_PREDICTOR_ERROR;
+}
+
+static struct pl_predictor_ratio ratio(const struct pl_kernel_time *now,
+				       const struct pl_kernel_time *then, double distance)
+{
+	struct pl_predictor_ratio r = { .factor = NAN, .error = NAN, .part = now->part };
+	double alike = exp(-distance / ALIKE), a = error_of(now), b = error_of(then);
+
+	if (!(now->ns > 0) || !(then->ns > 0) || (now->part != then->part && isfinite(distance)))
+		return r;
+	r.known = is_known(now) && is_known(then);
+	r.factor = then->ns / now->ns;
+	r.error = r.factor * sqrt(fmax(a * a + b * b - 2 * alike * a * b, 0));
+	if (!r.known)
+		r.error = fmax(r.error, PL_PREDICTOR_UNKNOWN * r.factor);
+	return r;
+}
+
+int pl_predictor_ratios(const struct pl_predictor *p, const struct pl_predictor_op *now,
+			const struct pl_predictor_op *then, size_t n, double distance,
+			struct pl_predictor_ratio *r, struct pl_err *err)
+{
+	struct pl_kernel_time *t;
+	int rc;
+
+	PL_CHECK(pl_alloc(&t, 2 * n + 1, sizeof(*t), err));
+	PL_TRY(pl_predictor_times(p, now, n, t, err));
+	PL_TRY(pl_predictor_times(p, then, n, t + n, err));
+	for (size_t i = 0; i < n; i++)
+		r[i] = ratio(&t[i], &t[n + i], fabs(distance));
+out:
+	pl_free(t);
+	return rc;
+}
