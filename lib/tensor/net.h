@@ -202,7 +202,7 @@ struct pl_optim_opts {
 	int64_t every;
 };
 struct pl_optim;
-/* PL_EUSAGE: a schedule that ends before it warms up, a pattern that matches no parameter. */
+/* PL_EUSAGE: a schedule that ends before it warms up. PL_EDATA: a pattern without a parameter. */
 int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_optim **opt,
 		 struct pl_err *err) PL_MUST;
 void pl_optim_free(struct pl_optim *opt);

@@ -42,7 +42,7 @@ static int find_decay(struct pl_optim *opt, struct pl_err *err)
 	opt->decay.rate = (float)opt->o.decay;
 	opt->decay.cut = opt->o.decay == 0 ? NULL : opt->cut;
 	if (without && !any)
-		return pl_fail(err, PL_EUSAGE,
+		return pl_fail(err, PL_EDATA,
 			       "optimizer: no-decay=%.200s: no parameter has such a name; they are "
 			       "called as \"%.100s\"",
 			       without, net->n_tensors ? net->tensor[0].name : "");

@@ -225,7 +225,7 @@ done
 check "biases decay if asked for" sh -c "! cmp -s w.st 'w decay-all.st'"
 check "... a layer does not, if asked for" sh -c "! cmp -s w.st 'w no-decay=0.*.st'"
 check "... of which the usual choice is one" cmp w.st 'w decay-all no-decay=*.bias.st'
-status 2 "a pattern that no parameter has" "$run" --set 'optimizer adamw no-decay=fc1.*' tiny.job
+status 3 "a pattern that no parameter has" "$run" --set 'optimizer adamw no-decay=fc1.*' tiny.job
 says 'no-decay=fc1.*: no parameter has such a name; they are called as "0.weight"' "... is named"
 
 # ---- nothing learned ------------------------------------------------------------------------------

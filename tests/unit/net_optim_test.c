@@ -114,7 +114,7 @@ static void test_decay(void)
 	is_i64(decayed(true, NULL, &err), all, "all decay, if asked for");
 	is_i64(decayed(true, either, &err), all & ~1U & ~8U, "... but for those that are named");
 	is_i64(decayed(false, "*.weight", &err), 0, "... or match a pattern");
-	ok(decayed(false, "nothing*", &err) == ~0u && err.code == PL_EUSAGE, "%s", err.msg);
+	ok(decayed(false, "nothing*", &err) == ~0u && err.code == PL_EDATA, "%s", err.msg);
 	pl_net_free(net);
 }
 
