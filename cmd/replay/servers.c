@@ -89,7 +89,7 @@ static int simulate(const struct config *c, const struct pl_job *j, const struct
 	struct pl_net *net = NULL;
 	struct pl_net_view view;
 
-	if (!j->steps)
+	if (j->steps <= 0)
 		return pl_fail(err, PL_EDATA,
 			       "the job does not say how long it trains; write: steps N");
 	PL_CHECK(pl_net_outline(m->layer, m->n_layers, (int)j->batch, &net, err));

@@ -64,6 +64,8 @@ int apply_options(const struct config *c, struct pl_job *j, struct pl_err *err)
 		j->threads = c->threads ? c->threads : pl_processors();
 	if (c->checkpoint)
 		j->checkpoint = c->checkpoint;
+	if (c->checkpoint_best)
+		j->checkpoint_best = c->checkpoint_best;
 	if (c->resume)
 		j->resume = c->resume;
 out:
@@ -84,6 +86,41 @@ static int read_job(const struct config *c, const char *path, struct pl_job *j, 
 	return rc < 0 ? rc : apply_options(c, j, err);
 }
 
+/* The data of a statement at line, column (0: of an option) into *d. */
+static int open_data(const struct pl_job *j, const char *job, const char *key, const char *spec,
+		     uint32_t line, uint32_t column, struct pl_dataset *d, struct pl_err *err)
+{
+	int rc = pl_dataset_open(spec, (uint64_t)j->seed, d, err);
+
+	if (rc >= 0)
+		return 0;
+	if (line && err->code == PL_EUSAGE)
+		err->code = PL_EDATA; /* it is not the command line that is wrong */
+	return line ? pl_wrap(err, "%s: line %u, column %u: %s %.200s", job, line, column, key,
+			      spec)
+		    : pl_wrap(err, "--set %s=%.200s", key, spec);
+}
+
+/* The samples, those that are held out behind those to train on, scaled. */
+static int read_data(const char *name, struct work *w, struct pl_err *err)
+{
+	const struct pl_job *j = &w->job;
+	struct pl_dataset held;
+	int rc;
+
+	PL_CHECK(open_data(j, name, "data", j->data, j->data_line, j->data_column, &w->data, err));
+	if (j->eval_data) {
+		PL_CHECK(open_data(j, name, "eval-data", j->eval_data, j->eval_line, j->eval_column,
+				   &held, err));
+		rc = pl_dataset_join(&w->data, &held, j->eval_data, err);
+		pl_dataset_fini(&held);
+		if (rc < 0)
+			return pl_wrap(err, "eval-data");
+	}
+	pl_dataset_normalise(&w->data, pl_dataset_train(&w->data, j->split));
+	return 0;
+}
+
 int read_work(const struct config *c, const char *path, struct work *w, struct pl_err *err)
 {
 	const char *name = strcmp(path, "-") ? path : "stdin";
@@ -100,17 +137,8 @@ int read_work(const struct config *c, const char *path, struct work *w, struct p
 		w->planned = true;
 	}
 	PL_TRY(pl_job_model(j, path, &w->model, err));
-	if (c->layers)
-		goto out;
-	if (pl_dataset_open(j->data, (uint64_t)j->seed, &w->data, err) < 0) {
-		if (j->data_line && err->code == PL_EUSAGE)
-			err->code = PL_EDATA; /* it is not the command line that is wrong */
-		rc = j->data_line ? pl_wrap(err, "%s: line %u, column %u: data %.200s", name,
-					    j->data_line, j->data_column, j->data)
-				  : pl_wrap(err, "--set data=%.200s", j->data);
-		goto out;
-	}
-	pl_dataset_normalise(&w->data, pl_dataset_train(&w->data, j->split));
+	if (!c->layers)
+		rc = read_data(name, w, err);
 out:
 	return rc;
 }

@@ -1,12 +1,13 @@
 /*
- * Logs as a picture: loss against time on the left, against steps on the right, a colour a log.
- * Lines are losses of training, dots those of evaluations. A log of many rows is thinned to what a
- * picture can show: the mean of each of POINTS stretches.
+ * Logs (CSV or JSON lines) as a picture: loss against time on the left, against steps on the right,
+ * a colour a log. Lines are losses of training, dots those of evaluations. A log of many rows is
+ * thinned to what a picture can show: the mean of each of POINTS stretches.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "io/csv.h"
+#include "io/json.h"
 #include "plot.h"
 
 #define POINTS 400
@@ -43,9 +44,10 @@ static double field(const struct pl_csv_row *r, int column)
 	return *end ? NAN : v;
 }
 
+static const char *const names[] = { "time_s", "step", "loss", "eval_loss" };
+
 static int read_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 {
-	static const char *const names[] = { "time_s", "step", "loss", "eval_loss" };
 	struct curve *c = arg;
 	struct point p;
 
@@ -71,15 +73,69 @@ static int read_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 	return pl_append(&c->v, &c->n, &c->cap, &p, sizeof(p), err);
 }
 
+/* One object of JSON lines; members that are not drawn are skipped. */
+static int read_object(struct curve *c, const char *s, size_t n, int64_t line, struct pl_err *err)
+{
+	double v[4] = { (double)NAN, (double)NAN, (double)NAN, (double)NAN };
+	struct pl_json j;
+	enum pl_json_type t;
+	struct point p;
+	size_t k = 0, len;
+	const char *at;
+	char text[64];
+
+	pl_json_init(&j, s, n);
+	t = pl_json_next(&j);
+	while (t == PL_JSON_OBJECT && (t = pl_json_next(&j)) == PL_JSON_KEY) {
+		for (k = 0; k < PL_LEN(names); k++)
+			if (j.len == strlen(names[k]) && !memcmp(j.text, names[k], j.len))
+				break;
+		if (pl_json_skip(&j, &at, &len) < 0)
+			break;
+		snprintf(text, sizeof(text), "%.*s", (int)pl_min_size(len, sizeof(text) - 1), at);
+		if (k < PL_LEN(names) && !pl_decimal(text, &v[k]))
+			v[k] = (double)NAN;
+		t = PL_JSON_OBJECT;
+	}
+	p = (struct point){ v[0], v[1], v[2], v[3] };
+	if (t != PL_JSON_OBJECT_END || !isfinite(p.time) || !isfinite(p.step))
+		return pl_fail(err, PL_EDATA,
+			       "line %lld: no log: an object with time_s and step is expected",
+			       (long long)line);
+	return pl_append(&c->v, &c->n, &c->cap, &p, sizeof(p), err);
+}
+
+static int read_lines(struct pl_in *in, struct curve *c, struct pl_err *err)
+{
+	struct pl_buf b = { 0 };
+	int64_t line = 0;
+	int rc = pl_in_read_all(in, (size_t)1 << 32, &b, err);
+
+	for (const char *s = (char *)b.p, *end = s + b.n; rc >= 0 && s < end;) {
+		const char *stop = memchr(s, '\n', (size_t)(end - s));
+
+		stop = stop ? stop : end;
+		line++;
+		if (stop > s)
+			rc = read_object(c, s, (size_t)(stop - s), line, err);
+		s = stop + 1;
+	}
+	pl_buf_fini(&b);
+	return rc;
+}
+
 static int read_log(const char *path, struct curve *c, struct pl_err *err)
 {
 	struct pl_in *in = pl_in_open(path, err);
+	const uint8_t *p;
 	int rc;
 
 	if (!in)
 		return err->code;
 	c->name = path;
-	rc = pl_csv_read(in, read_row, c, err);
+	rc = (int)pl_in_peek(in, 1, &p, err);
+	if (rc >= 0)
+		rc = rc && *p == '{' ? read_lines(in, c, err) : pl_csv_read(in, read_row, c, err);
 	if (rc >= 0 && !c->n)
 		rc = pl_fail(err, PL_EDATA, "no rows: nothing was logged");
 	if (rc < 0)

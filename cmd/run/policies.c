@@ -241,14 +241,14 @@ static int prepare(struct all *a, struct pl_err *err)
 			       c->launch.rank_name);
 	if (c->seeds < 1 || c->seeds > 1000)
 		return pl_fail(err, PL_EUSAGE, "--seeds: from 1 to 1000");
-	if (c->trace || c->log || c->report || j->checkpoint || c->export_to)
+	if (c->trace || c->log.n || c->report || j->checkpoint || c->export_to)
 		return pl_fail(
 			err, PL_EUSAGE,
 			"--policies trains many times: it takes no --trace, --log, --report, "
 			"--checkpoint and --export");
 	if (strcmp(j->engine, "ps"))
 		PL_CHECK(pl_job_set(j, "engine ps", err));
-	if (j->target_loss > 0 && j->split >= 1)
+	if (j->target_loss > 0 && j->split >= 1 && !j->eval_data)
 		return pl_fail(
 			err, PL_EDATA,
 			"a target loss is one of held-out samples, but nothing is held out; write: "

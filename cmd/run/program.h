@@ -21,9 +21,10 @@ struct config {
 	bool is_parent; /* this process forked others, which have ended */
 	struct comparison *row; /* of --policies: in place of a report; NULL */
 	int memory; /* a file without a name, of all processes that this one forks; -1: none */
-	const char *plan, *trace, *log, *report, *checkpoint, *resume, *export_to, *import_from;
+	const char *plan, *trace, *report, *checkpoint, *checkpoint_best, *resume, *export_to,
+		*import_from;
 	const char *device, *transport, *meet, *bind, *bench;
-	struct pl_list set, link, pace, op;
+	struct pl_list set, link, pace, op, log;
 	const char *policies, *speeds, *rates;
 	double target_loss;
 	int64_t seeds;

@@ -53,6 +53,19 @@ static void workers_json(const struct result *r, struct pl_writer *w)
 	pl_json_close(w);
 }
 
+static void report_best(const struct result *r, struct pl_writer *w)
+{
+	const struct pl_train_best *b = &r->t->worker->best;
+
+	pl_json_real(w, "best", b->step < 0 ? NAN : b->value);
+	pl_json_key(w, "best_step");
+	if (b->step < 0)
+		pl_json_put_null(w);
+	else
+		pl_json_put_int(w, b->step);
+	pl_json_bool(w, "stopped_early", r->t->stopped_early);
+}
+
 static void report_json(const struct result *r, struct pl_writer *w)
 {
 	pl_json_open(w, '{');
@@ -71,6 +84,7 @@ static void report_json(const struct result *r, struct pl_writer *w)
 	pl_json_real(w, "eval_loss", r->t->eval_loss);
 	pl_json_real(w, "accuracy", r->t->accuracy);
 	pl_json_real(w, "heterogeneity", r->heterogeneity);
+	report_best(r, w);
 	pl_json_key(w, "interrupted_at_step");
 	if (r->signal)
 		pl_json_put_int(w, r->t->step);
@@ -78,6 +92,25 @@ static void report_json(const struct result *r, struct pl_writer *w)
 		pl_json_put_null(w);
 	workers_json(r, w);
 	pl_json_close(w);
+	pl_write_char(w, '\n');
+}
+
+static void report_best_text(const struct result *r, struct pl_writer *w)
+{
+	const struct pl_train_best *b = &r->t->worker->best;
+
+	if (r->t->stopped_early)
+		pl_write_format(w, "stopped early: no better evaluation in %lld\n",
+				(long long)b->waited);
+	if (b->step < 0)
+		return;
+	if (!strcmp(r->t->job->monitor, "accuracy"))
+		pl_write_format(w, "best accuracy %.2f %%", 100 * b->value);
+	else
+		pl_write_format(w, "best held-out loss %.6g", b->value);
+	pl_write_format(w, " after step %lld", (long long)b->step);
+	if (r->t->job->checkpoint_best)
+		pl_write_format(w, ", in %s", r->t->job->checkpoint_best);
 	pl_write_char(w, '\n');
 }
 
@@ -114,6 +147,7 @@ static void report_text(const struct result *r, struct pl_writer *w)
 	if (r->signal)
 		pl_write_format(w, "interrupted by signal %d (%s) after step %lld\n", r->signal,
 				strsignal(r->signal), (long long)r->t->step);
+	report_best_text(r, w);
 	if (!isnan(r->t->time_to_target_s))
 		pl_write_format(w, "target reached after %.3g s\n", r->t->time_to_target_s);
 }

@@ -17,7 +17,8 @@ static const struct pl_opt options[] = {
 	  PL_OPT_STR, AT(trace), NULL },
 	{ 0, "set", "KEY=VALUE", "replace a statement of the job (\"batch=128\")", PL_OPT_LIST,
 	  AT(set), NULL },
-	{ 0, "log", "FILE", "write losses as CSV, a row for each step", PL_OPT_STR, AT(log), NULL },
+	{ 0, "log", "FILE", "write a row for each step: CSV, FILE.jsonl, or TensorBoard to FOLDER/",
+	  PL_OPT_LIST, AT(log), NULL },
 	{ 0, "report", "FILE", "write measurements as JSON", PL_OPT_STR, AT(report), NULL },
 	{ 0, "device", "NAME", "compute on cpu (default), cuda or cuda:N", PL_OPT_STR, AT(device),
 	  NULL },
@@ -53,6 +54,8 @@ static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("weights and checkpoints"),
 	{ 0, "checkpoint", "FILE", "write a checkpoint at the end (and as often as the job says)",
 	  PL_OPT_STR, AT(checkpoint), NULL },
+	{ 0, "checkpoint-best", "FILE", "write a checkpoint after each evaluation that is the best",
+	  PL_OPT_STR, AT(checkpoint_best), NULL },
 	{ 0, "resume", "FILE", "continue from a checkpoint", PL_OPT_STR, AT(resume), NULL },
 	{ 0, "export", "FILE", "write the weights as safetensors", PL_OPT_STR, AT(export_to),
 	  NULL },
@@ -188,10 +191,11 @@ static int check_work(const struct config *c, const struct work *w, struct pl_er
 			       (long long)w->job.ranks, RANKS_MAX);
 	if (!c->eval)
 		return 0;
-	if (w->job.split >= 1)
+	if (w->job.split >= 1 && !w->job.eval_data)
 		return pl_fail(
 			err, PL_EDATA,
-			"--eval, but nothing is held out; write: split 0.9, or --set split=0.9");
+			"--eval, but nothing is held out; write: split 0.9, or --set split=0.9, "
+			"or eval-data and a file");
 	if (!w->job.resume && !c->import_from)
 		pl_say(&c->c.log, PL_LOG_WARN,
 		       "--eval without --resume or --import: these weights were never trained");

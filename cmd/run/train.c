@@ -5,6 +5,7 @@
 
 #include "core/progress.h"
 #include "program.h"
+#include "train/log.h"
 
 struct training {
 	struct pl_train t;
@@ -17,7 +18,8 @@ struct training {
 	struct pl_link_shape *shape;
 	struct pl_recorder *rec;
 	struct pl_tracer *tracer;
-	FILE *log;
+	struct pl_train_log **log; /* of rank 0 */
+	size_t n_logs;
 };
 
 /* ---- showing --------------------------------------------------------------------------------- */
@@ -38,18 +40,9 @@ static int log_row(void *arg, const struct pl_train_row *r, struct pl_err *err)
 {
 	struct training *t = arg;
 
-	if (!t->log)
-		return 0;
-	fprintf(t->log, "%.6f,%lld,%lld,", (double)(r->at - t->t.begin) / 1e9, (long long)r->step,
-		(long long)r->samples);
-	if (r->eval)
-		fprintf(t->log, ",%.9g,", r->loss);
-	else
-		fprintf(t->log, "%.9g,,", r->loss);
-	if (!isnan(r->accuracy))
-		fprintf(t->log, "%.6g", r->accuracy);
-	fputc('\n', t->log);
-	return ferror(t->log) ? pl_fail_sys(err, "%s: writing", t->c->log) : 0;
+	for (size_t i = 0; i < t->n_logs; i++)
+		PL_CHECK(pl_train_log_row(t->log[i], r, t->t.begin, err));
+	return 0;
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -124,28 +117,25 @@ static int stop_device_trace(struct training *t, bool good, struct pl_err *err)
 
 static int open_log(struct training *t, struct pl_err *err)
 {
-	if (!t->c->log || t->p->rank)
+	const struct pl_list *l = &t->c->log;
+
+	if (!l->n || t->p->rank)
 		return 0;
-	t->log = strcmp(t->c->log, "-") ? fopen(t->c->log, t->c->again ? "a" : "w")
-					: fdopen(dup(STDOUT_FILENO), "w");
-	if (!t->log)
-		return pl_fail_sys(err, "%s: opening", t->c->log);
-	setvbuf(t->log, NULL, _IOLBF, 0); /* for tail -f */
-	if (!t->c->again)
-		fputs("time_s,step,samples,loss,eval_loss,accuracy\n", t->log);
+	PL_CHECK(pl_alloc(&t->log, l->n, sizeof(*t->log), err));
+	for (; t->n_logs < l->n; t->n_logs++)
+		PL_CHECK(pl_train_log_open(l->v[t->n_logs], t->c->again, &t->log[t->n_logs], err));
 	return 0;
 }
 
 static int close_log(struct training *t, struct pl_err *err)
 {
-	bool bad;
+	int rc = 0;
 
-	if (!t->log)
-		return 0;
-	bad = ferror(t->log) != 0;
-	bad |= fclose(t->log) != 0;
-	t->log = NULL;
-	return bad ? pl_fail_sys(err, "%s: writing", t->c->log) : 0;
+	for (size_t i = 0; i < t->n_logs; i++)
+		if (pl_train_log_close(t->log[i], rc < 0 ? NULL : err) < 0)
+			rc = -1;
+	pl_free(t->log);
+	return rc;
 }
 
 /* So that writing does not fail at the end, after hours. */
@@ -163,8 +153,8 @@ static int check_folder(const char *path, struct pl_err *err)
 
 static int check_outputs(const struct training *t, struct pl_err *err)
 {
-	const char *path[] = { t->w->job.checkpoint, t->c->export_to, t->c->report,
-			       t->c->c.output };
+	const char *path[] = { t->w->job.checkpoint, t->w->job.checkpoint_best, t->c->export_to,
+			       t->c->report, t->c->c.output };
 	int rc = 0;
 
 	for (size_t i = 0; i < PL_LEN(path) && rc == 0 && !t->p->rank; i++)
@@ -198,6 +188,7 @@ static int prepare(struct training *t, struct pl_err *err)
 	o.store = t->device.store;
 	o.world = t->world;
 	o.tracer = t->tracer;
+	o.grad_norm = t->n_logs > 0;
 	PL_CHECK(pl_alloc(&t->t.worker, 1, t->t.engine->size, err));
 	PL_CHECK(t->t.engine->prepare(t->t.worker, &o, err));
 	if (o.backend && o.backend->remarks && !t->p->rank)
@@ -295,7 +286,8 @@ int train(void *work, const struct pl_launch *p, struct pl_err *err)
 				       .stop = &stop_signal,
 				       .row = log_row,
 				       .progress = show_progress,
-				       .arg = t } };
+				       .arg = t,
+				       .eval_only = w->c->eval } };
 	PL_TRY(prepare(t, err));
 	pl_train_init(&t->t);
 	if (!t->c->eval) {
@@ -306,10 +298,10 @@ int train(void *work, const struct pl_launch *p, struct pl_err *err)
 			goto out;
 		if (t->meeting.size && t->p->rank) /* the process that leads does the rest alone */
 			goto out;
-		PL_TRY(pl_train_checkpoint(&t->t, err));
-	}
-	if (!t->t.interrupted) /* the sender of a signal may kill after a short time */
+		PL_TRY(pl_train_end(&t->t, err));
+	} else {
 		PL_TRY(pl_train_evaluate(&t->t, err));
+	}
 	if (t->c->export_to)
 		PL_TRY(t->t.engine->export_weights(t->t.worker, t->c->export_to, err));
 	PL_TRY(report(t, err));

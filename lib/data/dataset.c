@@ -217,6 +217,8 @@ size_t pl_dataset_train(const struct pl_dataset *d, double split)
 	size_t n = split < 1 ? (size_t)((double)d->n * split + 0.5) : d->n,
 	       least = d->token ? 2 : 1;
 
+	if (d->train)
+		return d->train;
 	n = n < least ? least : n;
 	n = split < 1 && n >= d->n && d->n ? d->n - 1 : n;
 	return n > d->n ? d->n : n;
@@ -299,6 +301,13 @@ void pl_dataset_draw(const struct pl_dataset *d, size_t first, size_t n, uint64_
 		     int64_t step, int rank, int ranks, int batch, int context, size_t *index)
 {
 	uint64_t at = ((uint64_t)step * (uint64_t)ranks + (uint64_t)rank) * (uint64_t)batch;
+
+	pl_dataset_draw_from(d, first, n, seed, at, batch, context, index);
+}
+
+void pl_dataset_draw_from(const struct pl_dataset *d, size_t first, size_t n, uint64_t seed,
+			  uint64_t at, int batch, int context, size_t *index)
+{
 	uint64_t places = n > (size_t)context ? n - (size_t)context : 1;
 	uint64_t epoch = at / n, key = pl_dataset_hash(seed, 2, epoch);
 

@@ -17,8 +17,10 @@ struct pl_dataset {
 	int n_targets, classes;
 	int32_t *token; /* (n): a text; NULL */
 	int vocab;
-	char **word;	/* (vocab) the text of a token, (classes) the name of a class; NULL */
-	size_t n_words; /* of `word` */
+	size_t train;	  /* of n, if samples to hold out were joined; 0: none were */
+	uint64_t columns; /* a hash of the names of a table's columns, without the label; 0: none */
+	char **word;	  /* (vocab) the text of a token, (classes) the name of a class; NULL */
+	size_t n_words;	  /* of `word` */
 };
 /*
  * "idx:IMAGES,LABELS" (gzip or plain), "csv:FILE[,label=COLUMN][,target=COLUMN]..." (libcsv; a
@@ -32,6 +34,14 @@ struct pl_dataset {
 int pl_dataset_open(const char *spec, uint64_t seed, struct pl_dataset *d,
 		    struct pl_err *err) PL_MUST;
 void pl_dataset_fini(struct pl_dataset *d);
+/*
+ * Appends the samples of `held`, to be held out: then pl_dataset_train() is the number of those
+ * before, whatever its split. Classes and tokens that have words get the numbers that the words
+ * have in d. `held` stays the caller's. PL_EDATA if kind, shape, columns or words are not those of
+ * d; `name` of held is for that message.
+ */
+int pl_dataset_join(struct pl_dataset *d, const struct pl_dataset *held, const char *name,
+		    struct pl_err *err) PL_MUST;
 /* The number of training samples; the others are held out. n x split, rounded, at least 1 (of a
  * text: at least 2) and, with a split below 1, at most n - 1. */
 size_t pl_dataset_train(const struct pl_dataset *d, double split);
@@ -50,6 +60,9 @@ void pl_dataset_normalise(struct pl_dataset *d, size_t train);
  */
 void pl_dataset_draw(const struct pl_dataset *d, size_t first, size_t n, uint64_t seed,
 		     int64_t step, int rank, int ranks, int batch, int context, size_t *index);
+/* The same for `batch` samples from number `at` on, counted over all epochs. */
+void pl_dataset_draw_from(const struct pl_dataset *d, size_t first, size_t n, uint64_t seed,
+			  uint64_t at, int batch, int context, size_t *index);
 /*
  * The samples as a batch; NULL: not wanted. x (B, dim...), y (B), target (B, n_targets). For
  * tokens: ids (B, context), and in y (B, context) the tokens that follow.

@@ -102,6 +102,12 @@ static int read_header(struct reader *r, const struct pl_csv_row *row, struct pl
 	for (size_t i = 0; i < row->n; i++) {
 		d->dim[0] += r->role[i] == R_VALUE;
 		d->n_targets += r->role[i] == R_TARGET;
+		if (r->role[i] != R_LABEL) {
+			uint64_t so_far[] = { d->columns, pl_hash(row->field[i], row->len[i]),
+					      r->role[i] };
+
+			d->columns = pl_hash(so_far, sizeof(so_far));
+		}
 	}
 	if (!d->dim[0])
 		return pl_fail(err, PL_EDATA, "%s: line %lld: no column is left to learn from",

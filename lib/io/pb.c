@@ -1,6 +1,6 @@
 /*
  * Protobuf wire format: https://protobuf.dev/programming-guides/encoding/. A field is a tag
- * (number << 3 | type) and a value: type 0 varint, 1 eight bytes, 2 length and bytes.
+ * (number << 3 | type) and a value: type 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
  */
 #include "io/pb.h"
 #include "io/internal.h"
@@ -31,6 +31,17 @@ void pl_pb_fixed64(struct pl_writer *w, uint32_t field, uint64_t v)
 		return;
 	pl_le64_put(w->b.p + w->b.n, v);
 	w->b.n += 8;
+}
+
+void pl_pb_float(struct pl_writer *w, uint32_t field, float v)
+{
+	uint32_t u;
+
+	memcpy(&u, &v, sizeof(u));
+	if (!tag(w, field, 5, 4))
+		return;
+	pl_le32_put(w->b.p + w->b.n, u);
+	w->b.n += 4;
 }
 
 void pl_pb_double(struct pl_writer *w, uint32_t field, double v)

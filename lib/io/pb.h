@@ -13,6 +13,7 @@
 
 void pl_pb_varint(struct pl_writer *w, uint32_t field, uint64_t v);
 void pl_pb_fixed64(struct pl_writer *w, uint32_t field, uint64_t v);
+void pl_pb_float(struct pl_writer *w, uint32_t field, float v);
 void pl_pb_double(struct pl_writer *w, uint32_t field, double v);
 void pl_pb_bytes(struct pl_writer *w, uint32_t field, const void *p, size_t n);
 /* The value for pl_pb_close(). Close the innermost message first; do not flush before. */

@@ -51,6 +51,8 @@ static const struct pl_lang_row rows[] = {
 	    "idx:IMAGES,LABELS, csv:FILE, npy:X,Y, tokens:FILE or synthetic:KEY=VALUE,..."),
 	ONE("split", REAL, ABOVE, 0, 1, split, "1", NULL,
 	    "share of the samples to train on; the others are held out for evaluation"),
+	ONE("eval-data", NAME, 0, 0, 0, eval_data, NULL, NULL,
+	    "samples to evaluate on, in a file of their own, in place of split"),
 	ONE("precision", CHOICE, 0, 0, 0, precision, "fp32", PL_WORDS_JOB_PRECISION("|"),
 	    "precision in which layers multiply"),
 	ONE("device", NAME, 0, 0, 0, device, "cpu", NULL,
@@ -58,11 +60,22 @@ static const struct pl_lang_row rows[] = {
 	ONE("batch", INT, 0, 1, 1 << 24, batch, "32", NULL, "samples of a rank and step"),
 	ONE("accumulate", INT, 0, 1, 65536, accumulate, "1", NULL,
 	    "parts of a batch whose gradients are added and synchronised once"),
-	ONE("steps", INT, 0, 1, COUNT_MAX, steps, NULL, NULL, "steps to train"),
+	ONE("steps", INT, 0, 0, COUNT_MAX, steps, NULL, NULL,
+	    "steps to train; 0: the weights to begin with are evaluated and exported"),
 	ONE("epochs", INT, 0, 1, COUNT_MAX, epochs, NULL, NULL,
 	    "passes over the samples to train, without steps"),
 	ONE("target-loss", REAL, ABOVE, 0, 1e30, target_loss, NULL, NULL,
 	    "mean loss of training at which to stop"),
+	{ PL_LANG_ROW("patience", EXECUTION, "stop when evaluations do not get better",
+		      PL_LANG_FIELD("patience", INT, PL_LANG_NEED | PL_LANG_BOUND,
+				    "evaluations in a row that are not better than the best one",
+				    .min = 1, .max = COUNT_MAX,
+				    .offset = offsetof(struct pl_job, patience)),
+		      OPTION("delta", REAL, 0, "what a better one is better by, at least", delta,
+			     .max = 1e30, .value = "0")),
+	  .once = true },
+	ONE("monitor", CHOICE, 0, 0, 0, monitor, "loss", "loss|accuracy",
+	    "which number of evaluations says which one is the best"),
 	ONE("warmup", INT, 0, 0, COUNT_MAX, warmup, "0", NULL,
 	    "steps in which the learning rate rises from 0"),
 	ONE("seed", INT, 0, 0, 0x1p63, seed, "1", NULL, "seed of everything random"),
@@ -118,32 +131,40 @@ static const struct pl_lang_row rows[] = {
 	ONE("checkpoint", NAME, 0, 0, 0, checkpoint, NULL, NULL, "file for the state"),
 	ONE("checkpoint-every", INT, 0, 1, COUNT_MAX, checkpoint_every, NULL, NULL,
 	    "steps between checkpoints"),
+	ONE("checkpoint-keep", INT, 0, 1, 1000000, checkpoint_keep, NULL, NULL,
+	    "the last checkpoints, this many, stay as FILE.STEP"),
+	ONE("checkpoint-best", NAME, 0, 0, 0, checkpoint_best, NULL, NULL,
+	    "file for the state after the best evaluation"),
 	ONE("resume", NAME, 0, 0, 0, resume, NULL, NULL, "state to begin with"),
 	ONE("eval-every", INT, 0, 1, COUNT_MAX, eval_every, NULL, NULL,
 	    "steps between evaluations"),
-	{ PL_LANG_ROW("optimizer", EXECUTION, "how gradients change the weights",
-		      KIND(optimizer, "sgd|adam|adamw", "sgd"),
-		      OPTION("lr", REAL, ABOVE | BELOW, "learning rate", lr, .max = 1e6,
-			     .value = "0.1", .only = "sgd"),
-		      OPTION("lr", REAL, ABOVE | BELOW, "learning rate", lr, .max = 1e6,
-			     .value = "0.001", ADAM),
-		      OPTION("momentum", REAL, BELOW, "share of the last step to keep", momentum,
-			     .max = 1, .value = "0", .only = "sgd"),
-		      OPTION("nesterov", FLAG, 0, "look ahead along the momentum", nesterov,
-			     .value = "no", .only = "sgd"),
-		      OPTION("b1", REAL, BELOW, "decay of the first moment", b1, .max = 1,
-			     .value = "0.9", ADAM),
-		      OPTION("b2", REAL, BELOW, "decay of the second moment", b2, .max = 1,
-			     .value = "0.999", ADAM),
-		      OPTION("eps", REAL, ABOVE | BELOW, "added to the second moment's root", eps,
-			     .max = 1, .value = "1e-8", ADAM),
-		      OPTION("decay", REAL, BELOW,
-			     "decay of weights, which with adamw does not pass through the moments",
-			     decay, .max = 1e6, .value = "0", .only = "sgd|adam"),
-		      OPTION("decay", REAL, BELOW, "decay of weights", decay, .max = 1e6,
-			     .value = "0.01", .only = "adamw"),
-		      OPTION("clip", REAL, BELOW, "greatest norm of all gradients together; 0: any",
-			     clip, .max = 1e30, .value = "0")),
+	{ PL_LANG_ROW(
+		  "optimizer", EXECUTION, "how gradients change the weights",
+		  KIND(optimizer, "sgd|adam|adamw", "sgd"),
+		  OPTION("lr", REAL, BELOW, "learning rate", lr, .max = 1e6, .value = "0.1",
+			 .only = "sgd"),
+		  OPTION("lr", REAL, BELOW, "learning rate", lr, .max = 1e6, .value = "0.001",
+			 ADAM),
+		  OPTION("momentum", REAL, BELOW, "share of the last step to keep", momentum,
+			 .max = 1, .value = "0", .only = "sgd"),
+		  OPTION("nesterov", FLAG, 0, "look ahead along the momentum", nesterov,
+			 .value = "no", .only = "sgd"),
+		  OPTION("b1", REAL, BELOW, "decay of the first moment", b1, .max = 1,
+			 .value = "0.9", ADAM),
+		  OPTION("b2", REAL, BELOW, "decay of the second moment", b2, .max = 1,
+			 .value = "0.999", ADAM),
+		  OPTION("eps", REAL, ABOVE | BELOW, "added to the second moment's root", eps,
+			 .max = 1, .value = "1e-8", ADAM),
+		  OPTION("decay", REAL, BELOW,
+			 "decay of weights, which with adamw does not pass through the moments",
+			 decay, .max = 1e6, .value = "0", .only = "sgd|adam"),
+		  OPTION("decay", REAL, BELOW, "decay of weights", decay, .max = 1e6,
+			 .value = "0.01", .only = "adamw"),
+		  OPTION("clip", REAL, BELOW, "greatest norm of all gradients together; 0: any",
+			 clip, .max = 1e30, .value = "0"),
+		  OPTION("decay-all", FLAG, 0, "biases and normalisation decay, too", decay_all,
+			 .value = "no"),
+		  OPTION("no-decay", GLOB, 0, "names of parameters that do not decay", no_decay)),
 	  .once = true },
 	{ PL_LANG_ROW("schedule", EXECUTION, "how the learning rate changes",
 		      KIND(schedule, "constant|step|cosine|linear", "constant"),
@@ -195,6 +216,7 @@ void pl_job_init(struct pl_job *j)
 	for (size_t i = 0; i < PL_LEN(rows); i++)
 		if (rows[i].once) /* the others are bound to links and paces */
 			pl_lang_defaults(&rows[i], NULL, j);
+	j->steps = -1;
 }
 
 void pl_job_fini(struct pl_job *j)
@@ -294,7 +316,13 @@ static int statement(struct pl_job *j, struct pl_lang_reader *r, struct pl_err *
 		j->data_line = r->name ? r->line : 0;
 		j->data_column = st->value[0].column;
 	}
-	if (has_options(st->row)) /* they take the place of those that were there */
+	if (!strcmp(st->row->name, "eval-data")) {
+		j->eval_line = r->name ? r->line : 0;
+		j->eval_column = st->value[0].column;
+	}
+	if (!strcmp(st->row->name, "optimizer"))
+		j->no_decay = NULL; /* it has no default */
+	if (has_options(st->row))   /* they take the place of those that were there */
 		pl_lang_defaults(st->row, st->value[0].s, j);
 	return pl_lang_bind(st, j, &j->arena, err);
 }

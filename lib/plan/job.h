@@ -9,7 +9,7 @@
  *     split 0.8
  *     batch 64                         # samples a rank and step
  *     optimizer sgd lr=0.1 momentum=0.9
- *     steps 500                        # or: epochs 3, target-loss 0.1
+ *     steps 500                        # or: epochs 3, target-loss 0.1, patience 5
  *     ranks 2
  */
 #ifndef PL_JOB_H
@@ -33,14 +33,16 @@ struct pl_job_pace {
 /* Zero-initialised, then pl_job_init(). Strings belong to the arena. */
 struct pl_job {
 	struct pl_arena arena;
-	/* NULL: not given. transport, algorithm, policy, precision, device, optimizer, schedule: a
-	 * name that is known, the default if none was given. */
+	/* NULL: not given. transport, algorithm, policy, precision, device, optimizer, schedule,
+	 * monitor: a name that is known, the default if none was given. */
 	const char *name, *model, *data, *transport, *meet, *checkpoint, *resume, *algorithm,
 		*policy, *precision, *device, *engine;
-	const char *optimizer, *schedule;
+	const char *optimizer, *schedule, *monitor;
+	const char *eval_data, *checkpoint_best;
 	/* What is said behind optimizer, schedule and policy; the defaults of that kind. */
 	double lr, momentum, b1, b2, eps, decay, clip, gamma;
-	bool nesterov;
+	bool nesterov, decay_all;
+	const char *no_decay; /* names of parameters; NULL: none */
 	int64_t every, schedule_steps, local_steps, staleness, commits, min_workers;
 	pl_ns period, epoch;
 	struct pl_job_link *link; /* of several for one pair the last counts */
@@ -50,12 +52,16 @@ struct pl_job {
 	double split;		       /* share of the samples that are trained on; 1 */
 	double target_loss, bucket_mb; /* 0: none; bucket_mb: default 25, the first 1 */
 	int64_t servers;	       /* of engine ps */
-	int64_t batch, steps, epochs, ranks, hosts, seed, accumulate, eval_every, checkpoint_every,
+	int64_t steps;		       /* below 0: not given */
+	int64_t patience;	       /* evaluations; 0: any number */
+	double delta;		       /* what a better evaluation is better by, at least */
+	int64_t checkpoint_keep;       /* 0: not given */
+	int64_t batch, epochs, ranks, hosts, seed, accumulate, eval_every, checkpoint_every,
 		threads, warmup; /* warmup: steps in which the learning rate rises from 0 */
 	pl_ns timeout_ns;
 	uint32_t line; /* of the last statement read */
-	/* of the statement of the data; 0: an option, or none */
-	uint32_t data_line, data_column;
+	/* of the statements of the data and eval-data; 0: an option, or none */
+	uint32_t data_line, data_column, eval_line, eval_column;
 };
 void pl_job_init(struct pl_job *j);
 void pl_job_fini(struct pl_job *j);

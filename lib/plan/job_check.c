@@ -29,7 +29,7 @@ static int check_ranks(const struct pl_job *j, struct pl_err *err)
 
 static int check_learning(const struct pl_job *j, struct pl_err *err)
 {
-	bool steps = j->steps || j->epochs || j->schedule_steps > 0;
+	bool steps = j->steps >= 0 || j->epochs || j->schedule_steps > 0;
 
 	if (j->nesterov && !(j->momentum > 0))
 		return pl_fail(err, PL_EDATA, "nesterov needs a momentum; write momentum=0.9");
@@ -43,7 +43,7 @@ static int check_learning(const struct pl_job *j, struct pl_err *err)
 			"schedule %s needs to know when it ends; write steps=N behind it, or "
 			"give the job steps or epochs",
 			j->schedule);
-	if (j->steps && j->warmup > j->steps)
+	if (j->steps > 0 && j->warmup > j->steps)
 		return pl_fail(err, PL_EDATA, "warmup of %lld steps in a job of %lld",
 			       (long long)j->warmup, (long long)j->steps);
 	return 0;
@@ -106,10 +106,57 @@ static int check_engine(const struct pl_job *j, struct pl_err *err)
 			"engine ps servers=%lld: the weights are on one server in this version; "
 			"write: servers=1",
 			(long long)j->servers);
+	if (servers && j->checkpoint_best)
+		return pl_fail(
+			err, PL_EDATA,
+			"checkpoint-best: servers go on while they evaluate, and keep no best "
+			"weights; use it with engine dp");
 	if (servers && strcmp(j->transport, "auto") && strcmp(j->transport, "shm") &&
 	    strcmp(j->transport, "tcp"))
 		return pl_fail(err, PL_EDATA, "transport %s: servers take auto, shm and tcp",
 			       j->transport);
+	return 0;
+}
+
+/* Evaluations, and what follows from them. */
+static int check_evaluation(const struct pl_job *j, struct pl_err *err)
+{
+	const char *needs = j->patience		 ? "patience"
+			    : j->checkpoint_best ? "checkpoint-best"
+						 : NULL;
+
+	if (j->eval_data && j->split < 1)
+		return pl_fail(err, PL_EDATA,
+			       "split holds samples out, eval-data has others; leave one");
+	if (j->eval_data && !strncmp(j->eval_data, "synthetic:", 10))
+		return pl_fail(err, PL_EDATA,
+			       "eval-data synthetic: the seed would make the samples of data once "
+			       "more; write: split 0.9");
+	if (j->eval_every && j->split >= 1 && !j->eval_data)
+		return pl_fail(err, PL_EDATA,
+			       "eval-every, but nothing is held out; write: split 0.9, or "
+			       "eval-data and a file");
+	if (needs && !j->eval_every)
+		return pl_fail(err, PL_EDATA, "%s judges evaluations; write: eval-every 100",
+			       needs);
+	return 0;
+}
+
+static int check_checkpoints(const struct pl_job *j, struct pl_err *err)
+{
+	if (j->checkpoint_every && !j->checkpoint)
+		return pl_fail(err, PL_EDATA, "checkpoint-every without checkpoint FILE");
+	if (j->checkpoint_keep && !j->checkpoint_every)
+		return pl_fail(err, PL_EDATA,
+			       "checkpoint-keep, but there is one checkpoint, at the end; write: "
+			       "checkpoint-every 100");
+	if (j->checkpoint_keep && j->checkpoint && !strcmp(j->checkpoint, "-"))
+		return pl_fail(err, PL_EDATA, "checkpoint-keep needs a checkpoint with a name");
+	if (j->checkpoint_best && j->checkpoint && !strcmp(j->checkpoint_best, j->checkpoint))
+		return pl_fail(err, PL_EDATA,
+			       "checkpoint and checkpoint-best are one file, %.200s: the last "
+			       "would replace the best",
+			       j->checkpoint);
 	return 0;
 }
 
@@ -123,14 +170,12 @@ int pl_job_check(const struct pl_job *j, struct pl_err *err)
 		return pl_fail(err, PL_EDATA,
 			       "the job has no data; write: data idx:IMAGES,LABELS, or csv:, npy:, "
 			       "tokens:, synthetic:");
-	if (!j->steps && !j->epochs && !(j->target_loss > 0))
+	if (j->steps < 0 && !j->epochs && !(j->target_loss > 0) && !j->patience)
 		return pl_fail(err, PL_EDATA,
-			       "the job never ends; write: steps N, epochs N or target-loss LOSS");
-	if (j->eval_every && j->split >= 1)
-		return pl_fail(err, PL_EDATA,
-			       "eval-every, but nothing is held out; write: split 0.9");
-	if (j->checkpoint_every && !j->checkpoint)
-		return pl_fail(err, PL_EDATA, "checkpoint-every without checkpoint FILE");
+			       "the job never ends; write: steps N, epochs N, target-loss LOSS or "
+			       "patience N");
+	PL_CHECK(check_evaluation(j, err));
+	PL_CHECK(check_checkpoints(j, err));
 	PL_CHECK(check_device(j, err));
 	PL_CHECK(check_engine(j, err));
 	PL_CHECK(check_ranks(j, err));

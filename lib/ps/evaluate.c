@@ -100,6 +100,7 @@ int pl_ps_evaluator_put(struct pl_ps_evaluator *e, const float *weights,
 	e->v[i].used = true;
 	e->v[i].row = *row;
 	e->v[i].row.eval = true;
+	e->v[i].row.lr = NAN;
 	memcpy(e->v[i].weights, weights, pl_ps_vector_size(&e->p->vector) * sizeof(float));
 	e->running++;
 	e->next = row->at + PAUSE_NS;
@@ -132,6 +133,8 @@ static int take(struct pl_ps_evaluator *e, struct evaluation *v, struct pl_err *
 			t->done = true;
 		}
 	}
+	if (t->job->patience)
+		(void)pl_train_judge(t, v->row.step, true, v->row.loss, v->row.accuracy);
 	return isnan(v->row.loss) ? 0 : t->row(t->arg, &v->row, err);
 }
 

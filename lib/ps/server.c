@@ -280,8 +280,10 @@ static int put_row(struct server *s, const struct pl_ps_commit *c, pl_ns now, st
 				    .loss = c->loss,
 				    .accuracy = c->classified
 							? (double)c->hits / (double)c->classified
-							: NAN };
+							: NAN,
+				    .grad_norm = NAN };
 
+	row.lr = pl_optim_lr(&s->p->w.optim_opts, pl_max_i64(0, row.step - 1));
 	t->step = t->steps_done = row.step;
 	t->samples_all = row.samples;
 	t->last_loss = c->loss;
@@ -529,7 +531,8 @@ static int open_store(struct server *s, struct pl_err *err)
 	if (fresh) {
 		pl_ps_vector_read(&p->w.view, pl_ps_store_begin(s->store));
 		g->steps = (uint64_t)s->t->step * p->workers;
-		g->samples = g->steps * (uint64_t)p->w.o.job->batch;
+		g->samples =
+			(uint64_t)pl_train_feed_samples(&p->w.feed, (int)p->workers, s->t->step);
 	} else if (g->starts) {
 		policy = pl_ps_store_policy(s->store, &n);
 		PL_CHECK(pl_policy_get(s->policy, policy, *n, err));
@@ -553,7 +556,7 @@ static int open_server(struct server *s, struct pl_err *err)
 	struct pl_ps *p = s->p;
 
 	s->wake = INT64_MAX;
-	t->steps = pl_train_steps(t->job, p->w.o.model, p->w.o.data, (int)p->workers);
+	t->steps = pl_train_worker_steps(&p->w, (int)p->workers);
 	s->budget = (uint64_t)t->steps * p->workers;
 	PL_CHECK(pl_alloc(&s->client, p->workers, sizeof(*s->client), err));
 	PL_CHECK(pl_alloc(&s->copy, (size_t)p->workers + 1, sizeof(*s->copy), err));

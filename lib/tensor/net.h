@@ -194,15 +194,20 @@ struct pl_optim_opts {
 	double lr, momentum, b1, b2, eps, decay,
 		clip; /* clip: of the norm of all gradients; 0: no */
 	bool nesterov;
+	bool decay_all;	      /* biases and norms decay, too: `decay` of pl_net_tensor is ignored */
+	const char *no_decay; /* pattern of names that do not decay; NULL: none */
 	enum pl_schedule schedule;
 	int64_t warmup, steps; /* of the schedule */
 	double gamma;	       /* of PL_SCHED_STEP: every `every` steps */
 	int64_t every;
 };
 struct pl_optim;
+/* PL_EUSAGE: a schedule that ends before it warms up. PL_EDATA: a pattern without a parameter. */
 int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_optim **opt,
 		 struct pl_err *err) PL_MUST;
 void pl_optim_free(struct pl_optim *opt);
+/* The schedule ends after another number of steps from now on. */
+void pl_optim_set_steps(struct pl_optim *opt, int64_t steps);
 double pl_optim_lr(const struct pl_optim_opts *o, int64_t step); /* step from 0 */
 /* Update floats first .. first + n - 1 of the slab (all: 0, SIZE_MAX), once in each step. `norm`:
  * the norm of all gradients, for clipping; NaN: it is computed here, and all gradients must be

@@ -25,17 +25,28 @@ struct pl_optim {
 static int find_decay(struct pl_optim *opt, struct pl_err *err)
 {
 	const struct pl_net *net = opt->net;
-	bool decays = false;
-	int rc = pl_alloc(&opt->cut, net->n_tensors, sizeof(*opt->cut), err);
+	const char *without = opt->o.no_decay;
+	bool decays = false, any = false;
 
-	for (uint32_t i = 0; rc == 0 && i < net->n_tensors; i++)
-		if (net->tensor[i].decay != decays) {
-			opt->cut[opt->decay.n++] = net->tensor[i].offset;
+	PL_CHECK(pl_alloc(&opt->cut, net->n_tensors, sizeof(*opt->cut), err));
+	for (uint32_t i = 0; i < net->n_tensors; i++) {
+		const struct pl_net_tensor *t = &net->tensor[i];
+		bool out = without && pl_glob(without, t->name);
+
+		any |= out;
+		if (((t->decay || opt->o.decay_all) && !out) != decays) {
+			opt->cut[opt->decay.n++] = t->offset;
 			decays = !decays;
 		}
+	}
 	opt->decay.rate = (float)opt->o.decay;
 	opt->decay.cut = opt->o.decay == 0 ? NULL : opt->cut;
-	return rc;
+	if (without && !any)
+		return pl_fail(err, PL_EDATA,
+			       "optimizer: no-decay=%.200s: no parameter has such a name; they are "
+			       "called as \"%.100s\"",
+			       without, net->n_tensors ? net->tensor[0].name : "");
+	return 0;
 }
 
 int pl_optim_new(struct pl_net *net, const struct pl_optim_opts *o, struct pl_optim **out,
@@ -80,6 +91,11 @@ void pl_optim_free(struct pl_optim *opt)
 void pl_optim_rate(struct pl_optim *opt, double factor)
 {
 	opt->rate = factor;
+}
+
+void pl_optim_set_steps(struct pl_optim *opt, int64_t steps)
+{
+	opt->o.steps = pl_max_i64(steps, opt->o.warmup + 1);
 }
 
 uint32_t pl_optim_slabs(struct pl_optim *opt, float **slab, size_t *n)

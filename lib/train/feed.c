@@ -81,6 +81,10 @@ int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct
 	for (int i = 0; i < shape.n_dims; i++)
 		f->sample_size *= (size_t)shape.dim[i];
 	PL_CHECK(fits(d, &shape, f->sample_size, err));
+	if (!strcmp(o->job->monitor, "accuracy") && !d->token && !d->y)
+		return pl_fail(err, PL_EDATA,
+			       "monitor accuracy, but these data have no classes; write: monitor "
+			       "loss");
 	f->n_train = places(f, pl_dataset_train(d, o->job->split));
 	if (f->n_train < b * (size_t)f->ranks)
 		return pl_fail(err, PL_EDATA,
@@ -122,13 +126,22 @@ static size_t held_out(const struct pl_feed *f)
 	return f->tokens ? f->n_train + f->sample_size : f->n_train;
 }
 
+int64_t pl_train_feed_samples(const struct pl_feed *f, int ranks, int64_t step)
+{
+	int64_t each = (int64_t)f->batch * ranks;
+
+	return step < f->first_step ? step * each : f->first_sample + (step - f->first_step) * each;
+}
+
 void pl_train_feed_step(struct pl_feed *f, int64_t step)
 {
+	int64_t at = pl_train_feed_samples(f, f->ranks, step) + (int64_t)f->rank * f->batch;
+
 	if (f->fetched == step)
 		return;
 	f->fetched = step;
-	pl_dataset_draw(f->d, 0, held_out(f), f->seed, step, f->rank, f->ranks, f->batch,
-			f->tokens ? (int)f->sample_size : 0, f->index);
+	pl_dataset_draw_from(f->d, 0, held_out(f), f->seed, (uint64_t)at, f->batch,
+			     f->tokens ? (int)f->sample_size : 0, f->index);
 	gather(f, f->batch);
 }
 

@@ -21,6 +21,7 @@
 struct window { /* what was measured since the last sums */
 	int n, width;
 	double v[SUMS]; /* of each step its loss, then of each its hits, then what was classified */
+	double norm[WINDOW]; /* of the gradients of this rank */
 	pl_ns at[WINDOW];
 	int64_t samples; /* of one step, of all ranks */
 };
@@ -30,59 +31,17 @@ static double ratio(double a, double b)
 	return b > 0 ? a / b : NAN;
 }
 
-void pl_train_init(struct pl_train *t)
-{
-	t->begin = t->end = pl_now_ns();
-	t->last_loss = t->eval_loss = t->accuracy = t->time_to_target_s = NAN;
-}
-
-/* An epoch of a text takes as many tokens as the text has. */
-int64_t pl_train_steps(const struct pl_job *j, const struct pl_model *m,
-		       const struct pl_dataset *data, int ranks)
-{
-	double context = data->token && m->layer[0].n_num ? fmax(1, m->layer[0].num[0]) : 1;
-	double samples = (double)pl_dataset_train(data, j->split) * (double)j->epochs / context;
-
-	if (j->steps > 0)
-		return j->steps;
-	if (j->epochs <= 0)
-		return INT64_MAX / 2; /* until the target is reached */
-	return (int64_t)fmin(fmax(1, samples / (double)(j->batch * ranks)), 0x1p62);
-}
-
-int pl_train_evaluate(struct pl_train *t, struct pl_err *err)
-{
-	struct pl_train_row row = { .at = 0, .step = t->step, .eval = true };
-	const struct pl_dataset *data = t->worker->o.data;
-	int64_t hits, samples;
-
-	PL_CHECK(t->engine->eval(t->worker, &row.loss, &hits, &samples, err));
-	row.at = pl_now_ns();
-	row.samples = t->step * t->job->batch * t->ranks;
-	row.accuracy = data->y || data->token ? ratio((double)hits, (double)samples) : NAN;
-	t->eval_loss = row.loss;
-	t->accuracy = row.accuracy;
-	return isnan(row.loss) ? 0 : t->row(t->arg, &row, err);
-}
-
-int pl_train_checkpoint(struct pl_train *t, struct pl_err *err)
-{
-	return t->job->checkpoint ? t->engine->save(t->worker, t->job->checkpoint, t->step, err)
-				  : 0;
-}
-
 static int put_rows(struct pl_train *t, const struct window *w, double *mean, struct pl_err *err)
 {
 	const double *v = w->v;
 
 	for (int i = 0; i < w->n; i++) {
-		int64_t step = t->step - w->n + i + 1;
-		struct pl_train_row row = { .at = w->at[i],
-					    .step = step,
-					    .samples = step * w->samples,
-					    .loss = v[i] / t->ranks,
-					    .accuracy = ratio(v[WINDOW + i], v[2 * WINDOW + i]) };
+		struct pl_train_row row = pl_train_row(t, t->step - w->n + i + 1);
 
+		row.at = w->at[i];
+		row.loss = v[i] / t->ranks;
+		row.accuracy = ratio(v[WINDOW + i], v[2 * WINDOW + i]);
+		row.grad_norm = w->norm[i];
 		*mean += row.loss / w->n;
 		PL_CHECK(t->row(t->arg, &row, err));
 		t->last_loss = row.loss;
@@ -134,6 +93,7 @@ static int one_step(struct pl_train *t, struct window *w, struct pl_err *err)
 	PL_CHECK(t->engine->step(t->worker, t->step, &r, err));
 	w->at[w->n] = pl_now_ns();
 	w->v[w->n] = r.loss;
+	w->norm[w->n] = r.grad_norm;
 	w->v[WINDOW + w->n] = (double)r.hits;
 	w->v[2 * WINDOW + w->n++] = (double)r.classified;
 	w->samples = r.samples * t->ranks;
@@ -148,31 +108,29 @@ static int one_step(struct pl_train *t, struct window *w, struct pl_err *err)
 	return 0;
 }
 
-static bool every(int64_t step, int64_t n)
-{
-	return n > 0 && step % n == 0;
-}
-
 int pl_train_lockstep(struct pl_train *t, struct pl_err *err)
 {
 	const struct pl_job *j = t->job;
+	const int64_t round = t->worker->round;
 	struct window w = { .width = 1 };
 	int rc = 0;
 
-	t->steps = pl_train_steps(j, t->worker->o.model, t->worker->o.data, t->ranks);
+	t->steps = pl_train_worker_steps(t->worker, t->ranks);
 	t->begin = pl_now_ns();
 	for (bool ends = t->step >= t->steps; !ends;) {
 		PL_TRY(one_step(t, &w, err));
-		ends = t->step == t->steps || (t->done && every(t->step, t->worker->round));
-		if (w.n >= w.width || ends || every(t->step, j->eval_every) ||
-		    every(t->step, j->checkpoint_every)) {
+		ends = t->step == t->steps || (t->done && pl_train_every(t->step, round));
+		if (w.n >= w.width || ends || pl_train_every(t->step, j->eval_every) ||
+		    pl_train_every(t->step, j->checkpoint_every)) {
 			PL_TRY(close_window(t, &w, err));
 			t->progress(t->arg);
-			ends = ends || (t->done && every(t->step, t->worker->round));
+			ends = ends || (t->done && pl_train_every(t->step, round));
 		}
-		if (every(t->step, j->eval_every) && t->step < t->steps && !t->done)
+		if (pl_train_every(t->step, j->eval_every) && !ends && !t->done) {
 			PL_TRY(pl_train_evaluate(t, err));
-		if (every(t->step, j->checkpoint_every) && t->step < t->steps && !t->done)
+			ends = t->done;
+		}
+		if (pl_train_every(t->step, j->checkpoint_every) && !ends && !t->done)
 			PL_TRY(pl_train_checkpoint(t, err));
 	}
 out:

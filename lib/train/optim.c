@@ -22,9 +22,13 @@ int pl_train_worker_optim_opts(const struct pl_job *j, int64_t steps, struct pl_
 				     .decay = j->decay,
 				     .clip = j->clip,
 				     .nesterov = j->nesterov,
+				     .decay_all = j->decay_all,
+				     .no_decay = j->no_decay,
 				     .gamma = j->gamma,
 				     .every = j->every,
 				     .warmup = j->warmup,
 				     .steps = j->schedule_steps ? j->schedule_steps : steps };
+	if (!o->steps) /* no step is taken, so no schedule is too short */
+		o->steps = j->warmup + 1;
 	return 0;
 }

@@ -32,6 +32,8 @@ static int put_job(const struct pl_job *job, struct pl_out *out, struct pl_err *
 	pl_job_init(&usual);
 	j.name = j.model = j.data = j.meet = j.checkpoint = NULL;
 	j.resume = j.resume ? "it" : NULL;
+	j.eval_data = j.eval_data ? "it" : NULL;
+	j.checkpoint_best = j.checkpoint_best ? "it" : NULL;
 	j.threads = usual.threads;
 	j.transport = usual.transport;
 	j.timeout_ns = usual.timeout_ns;
@@ -64,8 +66,8 @@ static int hash_text(const struct pl_worker *w, int text, uint64_t *h, struct pl
 /* Hashes every byte, because ranks may differ in one sample: 0.1 s a GiB, less than reading. */
 static uint64_t hash_data(const struct pl_dataset *s)
 {
-	uint64_t h[9] = { s->n, s->size, (uint64_t)s->classes, (uint64_t)s->n_targets,
-			  (uint64_t)s->vocab };
+	uint64_t h[10] = { s->n, s->size, (uint64_t)s->classes, (uint64_t)s->n_targets,
+			   (uint64_t)s->vocab };
 
 	if (s->token)
 		h[5] = pl_hash(s->token, s->n * sizeof(*s->token));
@@ -75,6 +77,7 @@ static uint64_t hash_data(const struct pl_dataset *s)
 		h[7] = pl_hash(s->x, s->n * s->size * sizeof(*s->x));
 	if (s->target)
 		h[8] = pl_hash(s->target, s->n * (size_t)s->n_targets * sizeof(*s->target));
+	h[9] = s->train;
 	return pl_hash(h, sizeof(h));
 }
 

@@ -5,10 +5,10 @@
  * A checkpoint holds the weights and running means by name, which other frameworks read, and the
  * slabs of the optimiser ("optimizer.0" ...). Its metadata hold the number of the next step, the
  * seed, the name of the optimiser, and a checksum of all bytes, which shows damage. Everything else
- * that a step depends on (its samples, dropout) follows from the seed and the number of the step.
- * The samples of a step also depend on the number of samples that all ranks take in a step, and on
- * the number of samples for training. A job with other numbers is refused. All ranks have the same
- * weights, so rank 0 writes, and each rank reads. Afterwards all have the running means of rank 0.
+ * that a step depends on (its samples, dropout) follows from the seed, the number of the step, and
+ * the number of samples so far. So a job whose steps take another number of samples goes on at the
+ * next sample, too; one that trains on other samples is refused. All ranks have the same weights,
+ * so rank 0 writes, and each rank reads. Afterwards all have the running means of rank 0.
  */
 #include <stdlib.h>
 
@@ -16,6 +16,12 @@
 #include "train/worker.h"
 
 static const char key_sum[] = "paceline.checksum", key_optimizer[] = "paceline.optimizer";
+/* of the last step before the checkpoint; older files lack it */
+static const char key_each[] = "paceline.samples_per_step";
+/* of the best evaluation, if there was one that counts: its number and what the number is, ... */
+static const char key_best[] = "paceline.best", key_monitor[] = "paceline.monitor",
+		  key_beat[] = "paceline.best_to_beat", key_best_step[] = "paceline.best_step",
+		  key_waited[] = "paceline.evaluations_waited";
 
 /* The numbers of a checkpoint's metadata. */
 enum { STEP, SAMPLES, TRAINED_ON, SEED, NUMBERS };
@@ -176,20 +182,45 @@ static int64_t samples_of_step(const struct pl_worker *worker)
 	return worker->o.job->batch * worker->ranks;
 }
 
+static int add_number(struct pl_weights *w, const char *key, int64_t v, struct pl_err *err)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lld", (long long)v);
+	return pl_weights_add_meta(w, key, text, err);
+}
+
+static int add_best(const struct pl_worker *worker, struct pl_weights *w, struct pl_err *err)
+{
+	const struct pl_train_best *b = &worker->best;
+	char text[32];
+
+	if (b->step < 0)
+		return 0;
+	snprintf(text, sizeof(text), "%.17g", b->value);
+	PL_CHECK(pl_weights_add_meta(w, key_best, text, err));
+	snprintf(text, sizeof(text), "%.17g", b->to_beat);
+	PL_CHECK(pl_weights_add_meta(w, key_beat, text, err));
+	PL_CHECK(pl_weights_add_meta(w, key_monitor, worker->o.job->monitor, err));
+	PL_CHECK(add_number(w, key_best_step, b->step, err));
+	return add_number(w, key_waited, b->waited, err);
+}
+
 /* Writes the metadata of a checkpoint. */
 static int add_metadata(const struct pl_worker *worker, struct pl_weights *w, int64_t step,
 			struct pl_err *err)
 {
 	const int64_t number[NUMBERS] = { [STEP] = step,
-					  [SAMPLES] = step * samples_of_step(worker),
+					  [SAMPLES] = pl_train_feed_samples(&worker->feed,
+									    worker->ranks, step),
 					  [TRAINED_ON] = (int64_t)worker->feed.n_train,
 					  [SEED] = worker->o.job->seed };
 	char text[32];
 
-	for (int i = 0; i < NUMBERS; i++) {
-		snprintf(text, sizeof(text), "%lld", (long long)number[i]);
-		PL_CHECK(pl_weights_add_meta(w, number_keys[i], text, err));
-	}
+	for (int i = 0; i < NUMBERS; i++)
+		PL_CHECK(add_number(w, number_keys[i], number[i], err));
+	PL_CHECK(add_number(w, key_each, samples_of_step(worker), err));
+	PL_CHECK(add_best(worker, w, err));
 	PL_CHECK(pl_weights_add_meta(w, key_optimizer, optimizer_of(worker), err));
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)checksum(w));
 	return pl_weights_add_meta(w, key_sum, text, err);
@@ -311,21 +342,39 @@ static int read_checkpoint(const struct pl_weights *w, struct checkpoint *c, str
 	if (strtoull(sum, NULL, 16) != checksum(w))
 		return pl_fail(err, PL_EDATA, "damaged: its checksum is not that of its bytes");
 	for (int i = 0; i < NUMBERS; i++)
-		if (!number_of(w, number_keys[i], &c->number[i]) || c->number[STEP] < 0)
+		if (!number_of(w, number_keys[i], &c->number[i]) || c->number[STEP] < 0 ||
+		    (i == SAMPLES && c->number[i] < 0))
 			return pl_fail(err, PL_EDATA,
 				       "it does not say which samples it has seen; to begin from "
 				       "its weights: --import");
 	return 0;
 }
 
-/* Refuses a checkpoint if the next step of the job would take other samples. */
-static int check_continues(const struct pl_worker *worker, const struct checkpoint *c,
-			   struct pl_err *err)
+/* Says that the steps of the job take another number of samples than those before. */
+static void say_other_steps(const struct pl_worker *worker, const struct checkpoint *c,
+			    int64_t before)
 {
 	int64_t each = samples_of_step(worker), batch = worker->o.job->batch;
+	char remedy[96] = "";
+
+	if (worker->rank || !before || before == each)
+		return;
+	if (before % worker->ranks == 0)
+		snprintf(remedy, sizeof(remedy), "; with --set batch=%lld they would as before",
+			 (long long)(before / worker->ranks));
+	pl_say(worker->o.log, PL_LOG_WARN,
+	       "the steps of the checkpoint took %lld samples each, from sample %lld on they take "
+	       "%lld (batch %lld, %d rank%s)%s",
+	       (long long)before, (long long)c->number[SAMPLES], (long long)each, (long long)batch,
+	       worker->ranks, worker->ranks == 1 ? "" : "s", remedy);
+}
+
+/* Refuses a checkpoint of a job that trains on other samples; goes on at its next sample. */
+static int continue_from(struct pl_worker *worker, const struct pl_weights *w,
+			 const struct checkpoint *c, struct pl_err *err)
+{
 	int64_t step = c->number[STEP], samples = c->number[SAMPLES];
 	int64_t trained_on = c->number[TRAINED_ON], before = step ? samples / step : 0;
-	char remedy[64] = "";
 
 	if (trained_on != (int64_t)worker->feed.n_train)
 		return pl_fail(err, PL_EDATA,
@@ -333,16 +382,31 @@ static int check_continues(const struct pl_worker *worker, const struct checkpoi
 			       "first %lld: samples that are held out would not be the same; with "
 			       "another split begin from its weights: --import",
 			       (long long)trained_on, (long long)worker->feed.n_train);
-	if (samples == step * each)
-		return 0;
-	if (before && before % worker->ranks == 0)
-		snprintf(remedy, sizeof(remedy), "; --set batch=%lld would",
-			 (long long)(before / worker->ranks));
-	return pl_fail(err, PL_EDATA,
-		       "its %lld steps took %lld samples each, those of this job take %lld (batch "
-		       "%lld, %d rank%s), so it would not go on at the next sample%s",
-		       (long long)step, (long long)before, (long long)each, (long long)batch,
-		       worker->ranks, worker->ranks == 1 ? "" : "s", remedy);
+	if (step && number_of(w, key_each, &before) && before < 1)
+		return pl_fail(err, PL_EDATA, "its steps took %lld samples each",
+			       (long long)before);
+	say_other_steps(worker, c, before);
+	worker->feed.first_step = step;
+	worker->feed.first_sample = samples;
+	if (!worker->o.job->schedule_steps) { /* the schedule ends with the job */
+		worker->optim_opts.steps = pl_train_worker_steps(worker, worker->ranks);
+		pl_optim_set_steps(worker->optim, worker->optim_opts.steps);
+	}
+	return 0;
+}
+
+/* The best evaluation, unless this job monitors something else. */
+static void read_best(struct pl_worker *worker, const struct pl_weights *w)
+{
+	const char *value = pl_weights_meta(w, key_best), *beat = pl_weights_meta(w, key_beat);
+	const char *monitor = pl_weights_meta(w, key_monitor);
+	struct pl_train_best *b = &worker->best, read;
+
+	if (!value || !beat || !monitor || strcmp(monitor, worker->o.job->monitor) != 0 ||
+	    !number_of(w, key_best_step, &read.step) || !number_of(w, key_waited, &read.waited))
+		return;
+	if (pl_decimal(value, &read.value) && pl_decimal(beat, &read.to_beat))
+		*b = read;
 }
 
 /* Refuses a checkpoint of another job. */
@@ -372,8 +436,10 @@ int pl_train_worker_load(struct pl_worker *worker, const char *path, bool to_tra
 	PL_TRY(read_file(path, &w, err));
 	PL_TRY(read_checkpoint(&w, &c, err));
 	PL_TRY(check_job(worker, &c, err));
-	if (to_train)
-		PL_TRY(check_continues(worker, &c, err));
+	if (to_train) {
+		PL_TRY(continue_from(worker, &w, &c, err));
+		read_best(worker, &w);
+	}
 	*step = c.number[STEP];
 	PL_TRY(read_tensors(worker, &w, true, err));
 	PL_TRY(pl_train_worker_check_same(worker, checksum(&w), "checkpoint", err));

@@ -48,12 +48,14 @@ struct pl_engine_opts {
 	int rank, ranks;	  /* where an engine without a world sets them; ranks 0: one rank */
 	struct pl_tracer *tracer; /* NULL: no trace */
 	const struct pl_log *log;
+	bool grad_norm; /* steps say the norm of their gradients, which takes time */
 };
 struct pl_step_result {
 	double loss;			    /* of this rank's batch */
 	int64_t samples, hits, classified;  /* hits out of classified; 0: nothing is classified */
 	pl_ns step_ns, compute_ns, wait_ns; /* wait: this thread only waits for communication */
 	uint64_t bytes_sent;		    /* since the job began */
+	double grad_norm;		    /* of all gradients, before clipping; NaN: not known */
 };
 struct pl_train_result { /* of a rank, for reports */
 	double steps, samples, samples_per_s, commits, compute_share, wait_share, bytes_sent,
@@ -100,6 +102,7 @@ struct pl_train_row {
 	pl_ns at;
 	int64_t step, samples; /* number done by then; samples of all ranks */
 	double loss, accuracy; /* NaN: not known */
+	double lr, grad_norm;  /* of a step; NaN: not known, or an evaluation */
 	bool eval;
 };
 /* The training of one rank. The caller sets the first part; the control fills in the second. */
@@ -114,10 +117,13 @@ struct pl_train {
 	void (*progress)(void *arg); /* now and then */
 	void *arg;		     /* of both */
 	int64_t step;		     /* the next one; 0, or that of a checkpoint */
+	bool eval_only; /* evaluations are of a trained network: none is judged or kept */
 
 	pl_ns begin, end;
-	int64_t steps;						 /* at which training ends */
-	bool done, interrupted;					 /* interrupted: by a signal */
+	int64_t steps;		  /* at which training ends */
+	bool done, interrupted;	  /* interrupted: by a signal */
+	bool stopped_early;	  /* `done` for the job's patience */
+	int64_t evaluated, saved; /* after which step last; -1: not yet */
 	double last_loss, eval_loss, accuracy, time_to_target_s; /* NaN: not known */
 	int64_t samples_to_target; /* of all ranks; 0: the target was not reached */
 	/* since the job began or was resumed, of this rank but for samples_all */
@@ -143,10 +149,32 @@ static inline int64_t pl_train_measured(const struct pl_train *t)
 }
 /* Call it after the caller's part is set. It sets begin and end to now, and losses to NaN. */
 void pl_train_init(struct pl_train *t);
-/* Evaluates into eval_loss and accuracy, and adds a row to the log. All ranks call it. */
+/*
+ * Evaluates into eval_loss and accuracy, and adds a row to the log. If the job has patience or
+ * checkpoint-best, the best evaluation so far is kept in the worker, its checkpoint is written, and
+ * `done` is set when the patience is over: all ranks decide it from the same bits. All ranks call
+ * it, after the same step; a second call after one step does nothing.
+ */
 int pl_train_evaluate(struct pl_train *t, struct pl_err *err) PL_MUST;
-/* Writes a checkpoint to the file that the job names, if any. All ranks call it. */
+/* The judging alone, for a control that evaluates in its own way: the evaluation after this step.
+ * counts: the job asked for it, so the patience counts it. Is it the best one so far? */
+bool pl_train_judge(struct pl_train *t, int64_t step, bool counts, double loss, double accuracy);
+/* Writes a checkpoint to the file that the job names, if any, and keeps as many of the earlier ones
+ * as it says. All ranks call it; a second call after one step does nothing. */
 int pl_train_checkpoint(struct pl_train *t, struct pl_err *err) PL_MUST;
+/* After the control: the last evaluation (not after a signal, since the sender may kill after a
+ * short time) and the last checkpoint, in the order that loses least. All ranks call it. */
+int pl_train_end(struct pl_train *t, struct pl_err *err) PL_MUST;
+/* Is it time, after this step, for what the job wants each n steps (0: never)? */
+static inline bool pl_train_every(int64_t step, int64_t n)
+{
+	return n > 0 && step % n == 0;
+}
+/* A row after this step, with its samples and learning rate; the rest is not known. */
+struct pl_train_row pl_train_row(const struct pl_train *t, int64_t step);
+/* The samples of a job's epochs; an epoch of a text takes as many tokens as the text has. */
+double pl_train_samples(const struct pl_job *j, const struct pl_model *m,
+			const struct pl_dataset *data);
 /* The number of steps of a job whose ranks all do the same steps, each with its own batch. */
 int64_t pl_train_steps(const struct pl_job *j, const struct pl_model *m,
 		       const struct pl_dataset *data, int ranks);

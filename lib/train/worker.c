@@ -237,7 +237,7 @@ static void fetch_next(struct pl_worker *w)
 
 void pl_train_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_step_result *r)
 {
-	memset(r, 0, sizeof(*r));
+	*r = (struct pl_step_result){ .grad_norm = NAN };
 	w->step_begin = pl_now_ns();
 	w->step = step;
 	w->training = true;
@@ -278,11 +278,21 @@ static void wait_for_period(struct pl_worker *w)
 	pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_PACE, at, -1);
 }
 
+static void measure_norm(const struct pl_worker *w, struct pl_step_result *r)
+{
+	const struct pl_net_view *v = &w->view;
+
+	r->grad_norm = sqrt(v->be->sum_squares(v->ctx, v->n_params, v->grads));
+}
+
 int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
 {
 	struct pl_tracer *t = w->o.tracer;
 	pl_ns at = pl_now_ns();
 
+	/* Clipping changes the gradients. Without it a device need not wait before the update. */
+	if (w->o.grad_norm && w->optim_opts.clip > 0)
+		measure_norm(w, r);
 	if (t)
 		pl_train_tracer_range(t, t->name[PL_NAME_OPTIMIZER], true);
 	pl_optim_step(w->optim, w->step, 0, SIZE_MAX, NAN);
@@ -292,6 +302,8 @@ int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r, struct
 		fetch_next(w);
 	PL_CHECK(wait_for_world(w, err));
 	PL_CHECK(take_losses(w, r, err));
+	if (w->o.grad_norm && !(w->optim_opts.clip > 0))
+		measure_norm(w, r);
 	pl_train_worker_record(w, PL_K_HOST_OP, PL_NAME_OPTIMIZER, at, -1);
 	wait_for_period(w);
 	return 0;
@@ -440,6 +452,18 @@ int64_t pl_train_worker_microbatches(const struct pl_job *j, const struct pl_pla
 	return k;
 }
 
+int64_t pl_train_worker_steps(const struct pl_worker *w, int ranks)
+{
+	const struct pl_feed *f = &w->feed;
+	const struct pl_job *j = w->o.job;
+	double left;
+
+	if (j->steps >= 0 || j->epochs <= 0 || !f->first_step)
+		return pl_train_steps(j, w->o.model, w->o.data, ranks);
+	left = pl_train_samples(j, w->o.model, w->o.data) - (double)f->first_sample;
+	return f->first_step + (int64_t)fmin(fmax(0, left / ((double)f->batch * ranks)), 0x1p62);
+}
+
 /* Cuts the batch into microbatches of one size. */
 static int cut_batch(struct pl_worker *w, struct pl_err *err)
 {
@@ -514,6 +538,7 @@ int pl_train_worker_init(struct pl_worker *w, const struct pl_engine_opts *o,
 	w->rank = pl_engine_rank(o);
 	w->ranks = pl_engine_ranks(o);
 	w->round = 1;
+	w->best.step = -1;
 	algo = o->job->algorithm ? pl_comm_algorithm_find(o->job->algorithm) : PL_CA_AUTO;
 	if (algo < 0)
 		return pl_fail(err, PL_EDATA, "algorithm: no \"%.100s\"", o->job->algorithm);
@@ -536,6 +561,7 @@ void pl_train_worker_fini(struct pl_worker *w, bool lost)
 {
 	w->lost = lost;
 	pl_free(w->layer_pace);
+	pl_train_keep_fini(&w->kept);
 	pl_train_feed_fini(&w->feed);
 	pl_optim_free(w->optim);
 	pl_net_free(w->net);

@@ -19,6 +19,9 @@ struct pl_feed {
 	size_t sample_size; /* floats of a sample; of a text: tokens of the context */
 	int batch, rank, ranks;
 	uint64_t seed;
+	/* Before this step ranks took so many samples together; 0 and 0, or those of a checkpoint.
+	 * Each later step takes ranks * batch. */
+	int64_t first_step, first_sample;
 	bool tokens;
 	int64_t fetched;  /* the step whose batch was gathered last; -1: none */
 	size_t *index;	  /* (batch) */
@@ -31,6 +34,8 @@ int pl_train_feed_init(struct pl_feed *f, const struct pl_engine_opts *o, struct
 void pl_train_feed_fini(struct pl_feed *f);
 /* Gathers the rank's batch of a step, unless an earlier call did. */
 void pl_train_feed_step(struct pl_feed *f, int64_t step);
+/* How many samples so many ranks have taken before this step. */
+int64_t pl_train_feed_samples(const struct pl_feed *f, int ranks, int64_t step);
 /* How many samples are held out. */
 size_t pl_train_feed_held_out(const struct pl_feed *f);
 /* Gathers held-out samples first .. first + n - 1. */
@@ -40,11 +45,32 @@ struct pl_batch_io pl_train_feed_rows(const struct pl_feed *f, int from, int n);
 /* Classes that are predicted for a sample: 1, for a text one a token; 0: a regression. */
 int64_t pl_train_feed_classified(const struct pl_feed *f);
 
+/* ---- keep.c: checkpoints that stay --------------------------------------------------------- */
+
+/* The checkpoints that have a second name, FILE.STEP. Zero-initialised is none. */
+struct pl_kept {
+	int64_t *step; /* in order */
+	size_t n, cap;
+	bool looked; /* for those of the job that this one continues */
+};
+/* The checkpoint `path` was written after this step: give it its second name, and remove those of
+ * the oldest beyond `keep`. resumed: files of earlier steps that are there belong to this job. */
+int pl_train_keep(struct pl_kept *k, const char *path, int64_t step, int64_t keep, bool resumed,
+		  struct pl_err *err) PL_MUST;
+void pl_train_keep_fini(struct pl_kept *k);
+
 /* ---- worker.c ------------------------------------------------------------------------------ */
 
 /* Numbers that one operation can sum, enough for a window of steps. */
 #define PL_TRAIN_SUMS 64
 
+/* The best evaluation so far; checkpoints have it. */
+struct pl_train_best {
+	double value;	/* what the job monitors */
+	int64_t step;	/* after which it was; -1: there was none */
+	double to_beat; /* by the delta of the job */
+	int64_t waited; /* evaluations since to_beat was set */
+};
 struct pl_worker {
 	struct pl_engine_opts o;
 	int rank, ranks;
@@ -53,6 +79,8 @@ struct pl_worker {
 	struct pl_optim_opts optim_opts;
 	struct pl_net_view view; /* of net */
 	struct pl_feed feed;
+	struct pl_train_best best;
+	struct pl_kept kept;
 	int64_t microbatches;
 	int microbatch; /* samples of one */
 	/* Of a step, where it is not the job's batch: it is drawn in whole batches, and `drawn` of
@@ -99,11 +127,16 @@ void pl_train_worker_begin_step(struct pl_worker *w, int64_t step, struct pl_ste
  * of ranks whose gradients the engine sums; gradients are scaled so that the sum is the mean. */
 int pl_train_worker_compute(struct pl_worker *w, int summed, struct pl_step_result *r,
 			    struct pl_err *err) PL_MUST;
-/* One step of the optimiser with the gradients as they are; waits for the device. */
+/* One step of the optimiser with the gradients as they are, whose norm it measures if it is asked
+ * for; waits for the device. */
 int pl_train_worker_update(struct pl_worker *w, struct pl_step_result *r,
 			   struct pl_err *err) PL_MUST;
 /* good: the step succeeded; then *r is complete. */
 void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_result *r);
+
+/* The step at which training of so many ranks ends: a job that continues takes what is left of its
+ * epochs. */
+int64_t pl_train_worker_steps(const struct pl_worker *w, int ranks);
 
 /* Are gradients of the device copied to memory of the host before they are sent? */
 bool pl_train_worker_staged(const struct pl_worker *w);

@@ -224,6 +224,8 @@ batch 64
 accumulate 2
 steps 500
 target-loss 0.1
+patience 5 delta=0.01
+monitor accuracy
 warmup 10
 seed 7
 ranks 4
@@ -235,8 +237,10 @@ timeout 1.5s
 bucket-mb 1.5
 checkpoint "my run"
 checkpoint-every 100
+checkpoint-keep 3
+checkpoint-best best.st
 eval-every 50
-optimizer sgd lr=0.1 momentum=0.9 nesterov clip=1
+optimizer sgd lr=0.1 momentum=0.9 nesterov clip=1 decay-all no-decay=wte.*|wpe.*
 schedule cosine steps=400
 link rate=1Gbit,latency=200us
 link rate=100Mbit from=0 to=3
@@ -244,4 +248,4 @@ pace 1:5
 pace any ms=0.5 factor=1.5
 """)
 put("job", "options", "batch=128\noptimizer=adamw lr=1e-3 b1=0.8\nschedule step every=3\n"
-    "link=latency=1ms,from=1\npace=*:1\nbatch=0\nmodel \"\"\n")
+    "link=latency=1ms,from=1\npace=*:1\nsteps=0\neval-data=npy:a,b\nbatch=0\nmodel \"\"\n")

@@ -334,6 +334,90 @@ static void normalise(void)
 	pl_dataset_fini(&d);
 }
 
+/* ---- a file of samples to hold out --------------------------------------------------------------
+ */
+
+/* Opens both, and joins them. */
+static int join(const char *spec, const char *held, struct pl_dataset *d)
+{
+	struct pl_dataset h;
+	int rc;
+
+	if (open_spec(held, &h) < 0 || open_spec(spec, d) < 0)
+		abort();
+	memset(&err, 0, sizeof(err));
+	rc = pl_dataset_join(d, &h, held, &err);
+	pl_dataset_fini(&h);
+	return rc;
+}
+
+static void joined(void)
+{
+	static const struct {
+		const char *train, *held, *says;
+	} bad[] = {
+		{ "csv:%j.csv", "csv:%new.csv", "has the class \"worm\", which" },
+		{ "csv:%j.csv", "csv:%swapped.csv", "names of columns" },
+		{ "csv:%j.csv", "csv:%numbers.csv", "words or numbers" },
+		{ "csv:%numbers.csv", "csv:%numbers.csv,target=y", "classes or targets" },
+		{ "tokens:%j.txt", "tokens:%new.txt", "has the byte \"x\", which" },
+		{ "tokens:%j.txt", "csv:%j.csv", "tokens or numbers" },
+		{ "synthetic:samples=9,dims=2x3", "synthetic:samples=9,dims=3x2",
+		  "shape of a sample" },
+		{ "synthetic:samples=9,dims=2,targets=1", "synthetic:samples=9,dims=2,targets=2",
+		  "number of targets" },
+	};
+	static const int32_t classes[] = { 2, 0, 1, 1, 2 }, tokens[] = { 0, 1, 2, 1, 2, 2, 1 };
+	struct pl_dataset d;
+
+	put_str("j.csv", "a,b,y\n1,2,cow\n3,4,ant\n5,6,bee\n");
+	put_str("held.csv", "a,b,y\n7,8,bee\n9,0,cow\n");
+	put_str("new.csv", "a,b,y\n7,8,worm\n");
+	put_str("swapped.csv", "b,a,y\n8,7,bee\n");
+	put_str("numbers.csv", "a,b,y\n7,8,1\n");
+	put_str("j.txt", "abcb");
+	put_str("held.txt", "ccb");
+	put_str("new.txt", "cxb");
+	is_i64(join("csv:%j.csv", "csv:%held.csv", &d), 0, "samples to hold out are joined");
+	ok(d.n == 5 && d.train == 3 && pl_dataset_train(&d, 1) == 3 && d.classes == 3 &&
+		   d.x[6] == 7 && d.x[9] == 0,
+	   "... behind those to train on");
+	ok(!memcmp(d.y, classes, sizeof(classes)), "... with the classes of their words");
+	pl_dataset_normalise(&d, pl_dataset_train(&d, 1));
+	ok(fabs((double)d.x[2]) < 1e-6 && d.x[6] > 2, "... and the scale of the others");
+	pl_dataset_fini(&d);
+	is_i64(join("tokens:%j.txt", "tokens:%held.txt", &d), 0, "a text");
+	ok(d.n == 7 && d.train == 4 && d.vocab == 3 && !memcmp(d.token, tokens, sizeof(tokens)),
+	   "... with the numbers of its bytes");
+	pl_dataset_fini(&d);
+	is_i64(join("synthetic:samples=9,dims=2,classes=2", "synthetic:samples=30,dims=2,classes=5",
+		    &d),
+	       0, "classes without words");
+	ok(d.classes == 5, "... are as many as the greater number");
+	pl_dataset_fini(&d);
+	for (size_t i = 0; i < PL_LEN(bad); i++) {
+		int rc = join(bad[i].train, bad[i].held, &d);
+
+		ok(rc == PL_EDATA && strstr(err.msg, bad[i].says), "refused: %s", err.msg);
+		pl_dataset_fini(&d);
+	}
+}
+
+/* Samples from any number on are those that steps of any size take. */
+static void draw_from(void)
+{
+	struct pl_dataset d = { .n = 50 };
+	size_t all[120], some[30];
+	bool same = true;
+
+	pl_dataset_draw(&d, 0, 50, 5, 0, 0, 1, 120, 0, all);
+	for (uint64_t at = 0; at < 90; at += 7) {
+		pl_dataset_draw_from(&d, 0, 50, 5, at, 30, 0, some);
+		same &= !memcmp(some, all + at, sizeof(some));
+	}
+	ok(same, "samples from a number on");
+}
+
 static void draw(void)
 {
 	enum { N = 103, FIRST = 7, B = 6 };
@@ -415,6 +499,8 @@ int main(void)
 	refused();
 	synthetic();
 	normalise();
+	joined();
+	draw_from();
 	draw();
 	batch();
 	snprintf(command, sizeof(command), "rm -rf '%s'", folder);

@@ -44,6 +44,8 @@ static const char *written(const struct pl_job *j, struct pl_buf *b)
 	"steps 500\n"                                                                              \
 	"epochs 3\n"                                                                               \
 	"target-loss 0.1\n"                                                                        \
+	"patience 5 delta=0.01\n"                                                                  \
+	"monitor accuracy\n"                                                                       \
 	"warmup 10\n"                                                                              \
 	"seed 9223372036854775807\n"                                                               \
 	"ranks 4\n"                                                                                \
@@ -56,9 +58,11 @@ static const char *written(const struct pl_job *j, struct pl_buf *b)
 	"bucket-mb 1.5\n"                                                                          \
 	"checkpoint \"my run.safetensors\"\n"                                                      \
 	"checkpoint-every 100\n"                                                                   \
+	"checkpoint-keep 3\n"                                                                      \
+	"checkpoint-best best.st\n"                                                                \
 	"resume old\n"                                                                             \
 	"eval-every 50\n"                                                                          \
-	"optimizer sgd lr=0.2 momentum=0.9 nesterov clip=1\n"                                      \
+	"optimizer sgd lr=0.2 momentum=0.9 nesterov clip=1 decay-all no-decay=wte.*|wpe.*\n"       \
 	"schedule cosine steps=400\n"                                                              \
 	"link rate=0.125GB/s latency=200000ns\n"                                                   \
 	"link rate=0.0125GB/s latency=0ns from=0 to=3\n"                                           \
@@ -85,7 +89,10 @@ static void text(void)
 	ok(j.lr == 0.2 && j.nesterov && j.schedule_steps == 400 && j.b1 == 0.9,
 	   "numbers of the optimiser and the schedule");
 	is_i64(pl_job_check(&j, &err), 0, "and it can run");
-	is_i64(j.line, 31, "its last line");
+	is_i64(j.line, 35, "its last line");
+	ok(j.patience == 5 && j.delta == 0.01 && j.checkpoint_keep == 3 && j.decay_all &&
+		   !strcmp(j.no_decay, "wte.*|wpe.*") && !strcmp(j.monitor, "accuracy"),
+	   "evaluations, checkpoints, decay");
 	pl_buf_fini(&b);
 	pl_buf_fini(&c);
 	pl_job_fini(&j);
@@ -101,13 +108,16 @@ static void defaults(void)
 	is_str(written(&j, &b), "paceline-job 1\n", "says nothing");
 	ok(j.split == 1 && j.batch == 32 && j.accumulate == 1 && j.ranks == 1 && j.hosts == 1 &&
 		   j.seed == 1 && j.threads == 1 && j.bucket_mb == 25 &&
-		   j.timeout_ns == 3000000000 && !j.steps && !j.epochs && !j.model,
+		   j.timeout_ns == 3000000000 && j.steps == -1 && !j.epochs && !j.model,
 	   "defaults");
 	is_str(j.transport, "auto", "transport");
 	is_str(j.algorithm, "auto", "algorithm");
 	is_str(j.policy, "bsp", "policy");
 	is_str(j.precision, "fp32", "precision");
 	is_str(j.device, "cpu", "device");
+	ok(!strcmp(j.monitor, "loss") && !j.patience && !j.eval_data && !j.checkpoint_keep &&
+		   !j.checkpoint_best && !j.decay_all && !j.no_decay,
+	   "nothing is judged, one checkpoint, biases do not decay");
 	ok(!strcmp(j.optimizer, "sgd") && j.lr == 0.1, "sgd");
 	ok(j.decay == 0, "its numbers");
 	pl_buf_fini(&b);
@@ -149,6 +159,7 @@ static void options(void)
 	is_i64(set(&j, "split 0.5"), 0, "key value");
 	is_i64(set(&j, "data=csv:a.csv,label=b"), 0, "a value with an equals sign");
 	is_i64(set(&j, "optimizer=adam lr=0.01 b1=0.8"), 0, "another optimiser");
+	ok(!j.decay_all && !j.no_decay, "... without what the first one did not let decay");
 	is_i64(set(&j, "link=rate=1Gbit,latency=1ms,from=1,to=any"), 0, "a link with commas");
 	is_i64(set(&j, "pace 2:7.5"), 0, "a pace in short");
 	ok(j.batch == 128 && j.split == 0.5 && !strcmp(j.data, "csv:a.csv,label=b"), "are set");
@@ -211,9 +222,12 @@ static void errors(void)
 		{ "schedule constant lr=1\n", "constant has no \"lr\"; it has none" },
 		{ "optimizer sgd lr\n", "the value of lr is missing; write: lr=..." },
 		{ "optimizer sgd lr=\n", "lr must be a decimal number, not \"\"" },
-		{ "optimizer sgd lr=0\n", "lr must be above 0 and below 1e+06" },
+		{ "optimizer sgd lr=1e6\n", "lr must be at least 0 and below 1e+06" },
+		{ "steps -1\n", "steps must be at least 0" },
+		{ "patience 0\n", "patience must be at least 1" },
+		{ "monitor f1\n", "monitor must be one of loss|accuracy" },
 		{ "optimizer sgd lr=fast\n", "not \"fast\"" },
-		{ "optimizer adam lr=-1\n", "lr must be above 0" },
+		{ "optimizer adam lr=-1\n", "lr must be at least 0" },
 		{ "optimizer adam b1=1\n", "b1 must be at least 0 and below 1" },
 		{ "optimizer sgd lr=1 lr=1\n", "lr is there twice" },
 		{ "optimizer sgd momentum=1\n", "momentum must be at least 0 and below 1" },
@@ -267,9 +281,19 @@ static void checks(void)
 		{ DATA "steps 1\nschedule step\n", "schedule step needs every=STEPS" },
 		{ DATA "target-loss 1\nschedule cosine\n", "schedule cosine needs to know" },
 		{ DATA "steps 5\nwarmup 6\n", "warmup of 6 steps in a job of 5" },
+		{ DATA "steps 5\neval-data npy:a,b\nsplit 0.8\n", "leave one" },
+		{ DATA "steps 5\neval-data synthetic:dims=4\n", "once more" },
+		{ DATA "steps 5\npatience 3\n", "patience judges evaluations" },
+		{ DATA "steps 5\nsplit 0.9\ncheckpoint-best b\n", "checkpoint-best judges" },
+		{ DATA "steps 5\ncheckpoint a\ncheckpoint-keep 2\n", "one checkpoint, at the end" },
+		{ DATA "steps 5\nsplit 0.9\neval-every 1\ncheckpoint a\ncheckpoint-best a\n",
+		  "would replace the best" },
 	};
-	static const char *const good[] = { DATA "steps 1\n", DATA "epochs 1\n",
+	static const char *const good[] = { DATA "steps 1\n",
+					    DATA "epochs 1\n",
 					    DATA "target-loss 0.5\n",
+					    DATA "steps 0\nwarmup 3\nschedule cosine\n",
+					    DATA "eval-data npy:a,b\neval-every 1\npatience 1\n",
 					    DATA "target-loss 1\nschedule cosine steps=5\n" };
 	struct pl_job j;
 

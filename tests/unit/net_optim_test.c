@@ -72,6 +72,73 @@ static void test_schedules(void)
 	pl_net_free(net);
 }
 
+/* Without gradients plain SGD only decays: which tensors does it change? A bit for each. */
+static unsigned decayed(bool all, const char *without, struct pl_err *err)
+{
+	struct pl_optim_opts o = { .lr = 0.5, .decay = 0.5, .decay_all = all, .no_decay = without };
+	struct pl_net *net = fix_net(fix_mlp, &pl_backend_plain, 1, 7);
+	struct pl_net_view v = pl_net_view(net);
+	struct pl_optim *opt;
+	unsigned bits = 0;
+
+	for (size_t i = 0; i < v.n_params; i++)
+		v.params[i] = 1;
+	if (pl_optim_new(net, &o, &opt, err) < 0) {
+		pl_net_free(net);
+		return ~0u;
+	}
+	memset(v.grads, 0, v.n_params * sizeof(*v.grads));
+	pl_optim_step(opt, 0, 0, SIZE_MAX, (double)NAN);
+	for (uint32_t i = 0; i < v.n_tensors; i++)
+		for (size_t k = 0; k < v.tensor[i].n; k++)
+			if (v.params[v.tensor[i].offset + k] == 0.75F)
+				bits |= 1U << i;
+	pl_optim_free(opt);
+	pl_net_free(net);
+	return bits;
+}
+
+static void test_decay(void)
+{
+	struct pl_net *net = fix_net(fix_mlp, &pl_backend_plain, 1, 7);
+	struct pl_net_view v = pl_net_view(net);
+	unsigned all = (1U << v.n_tensors) - 1, matrices = 0;
+	struct pl_err err = { 0 };
+	char either[300];
+
+	for (uint32_t i = 0; i < v.n_tensors; i++)
+		matrices |= v.tensor[i].n_dims >= 2 ? 1U << i : 0;
+	snprintf(either, sizeof(either), "%s|%s", v.tensor[0].name, v.tensor[3].name);
+	ok(matrices && matrices != all, "there are matrices and biases");
+	is_i64(decayed(false, NULL, &err), matrices, "matrices decay");
+	is_i64(decayed(true, NULL, &err), all, "all decay, if asked for");
+	is_i64(decayed(true, either, &err), all & ~1U & ~8U, "... but for those that are named");
+	is_i64(decayed(false, "*.weight", &err), 0, "... or match a pattern");
+	ok(decayed(false, "nothing*", &err) == ~0u && err.code == PL_EDATA, "%s", err.msg);
+	pl_net_free(net);
+}
+
+/* A schedule that learns later when it ends. */
+static void test_set_steps(void)
+{
+	struct pl_optim_opts o = {
+		.lr = 1, .schedule = PL_SCHED_LINEAR, .steps = 10, .decay = 1, .decay_all = true
+	};
+	struct pl_net *net = fix_net(fix_mlp, &pl_backend_plain, 1, 7);
+	struct pl_net_view v = pl_net_view(net);
+	struct pl_optim *opt;
+
+	if (pl_optim_new(net, &o, &opt, NULL) < 0)
+		abort();
+	memset(v.grads, 0, v.n_params * sizeof(*v.grads));
+	v.params[0] = 1;
+	pl_optim_set_steps(opt, 100);
+	pl_optim_step(opt, 50, 0, SIZE_MAX, (double)NAN);
+	ok(v.params[0] == 0.5F, "a schedule ends later from now on");
+	pl_optim_free(opt);
+	pl_net_free(net);
+}
+
 /* It learns: a function of the input is fitted, on the fast backend, and twice with the same bits.
  */
 static void test_training(void)
@@ -114,6 +181,8 @@ int main(void)
 		test_ranges(PL_OPTIM_ADAMW, 0.1 * i);
 	}
 	test_schedules();
+	test_decay();
+	test_set_steps();
 	test_training();
 	return done_testing();
 }
