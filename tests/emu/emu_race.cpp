@@ -24,16 +24,16 @@
 
 enum { BLOCKS = 1, WARPS = 2, LANES = 4 }; /* there were others */
 
+/* Small, since most of the time of a test goes into fetching these; no test counts further. */
 struct mark {
-	uint64_t round; /* launch; of shared memory, block */
-	uint64_t block;
-	unsigned thread, phase, warp_phase;
-	bool atomic;
-	uint8_t others;
+	uint32_t round; /* launch; of shared memory, block */
+	uint32_t block;
+	uint64_t phase : 24, warp_phase : 24, thread : 10, atomic : 1, others : 3;
 };
 struct cell {
 	struct mark wrote, read;
 };
+static_assert(sizeof(struct cell) == 32, "half a line of the cache");
 struct page {
 	struct cell of[PAGE / GRAIN];
 };
@@ -69,13 +69,13 @@ static struct cell *cell_of(uintptr_t at)
 }
 
 /* Is there nothing that orders the running thread behind this? */
-static bool is_unordered(const struct mark *m, uint64_t round)
+static bool is_unordered(const struct mark *m, uint32_t round)
 {
 	const struct emu_now *now = &emu_now;
 
 	if (m->round != round)
 		return false;
-	if (m->block != now->block || m->others & BLOCKS)
+	if (m->block != (uint32_t)now->block || m->others & BLOCKS)
 		return true;
 	if (m->phase != now->phase)
 		return false;
@@ -86,16 +86,15 @@ static bool is_unordered(const struct mark *m, uint64_t round)
 	return m->thread != now->thread || m->others & LANES;
 }
 
-static void add(struct mark *m, uint64_t round, enum emu_access access)
+static void add(struct mark *m, uint32_t round, enum emu_access access)
 {
 	const struct emu_now *now = &emu_now;
-	struct mark own = { round,	now->block,	 now->thread,
-			    now->phase, now->warp_phase, access == EMU_ATOMIC,
-			    0 };
+	struct mark own = { round,	 (uint32_t)now->block, now->phase, now->warp_phase,
+			    now->thread, access == EMU_ATOMIC, 0 };
 
 	if (access == EMU_WRITES || m->round != round) {
 		*m = own;
-	} else if (m->block != now->block) {
+	} else if (m->block != own.block) {
 		m->others |= BLOCKS;
 	} else if (m->phase != now->phase) {
 		own.others = m->others & BLOCKS;
@@ -121,7 +120,8 @@ static void race(const struct mark *by, bool wrote, uintptr_t at, enum emu_acces
 		return;
 	snprintf(text, sizeof(text),
 		 "%s what thread %u%s %s, and nothing orders them: %s memory at %#zx", does[access],
-		 by->thread, by->block == emu_now.block ? "" : " of another block",
+		 (unsigned)by->thread,
+		 by->block == (uint32_t)emu_now.block ? "" : " of another block",
 		 wrote ? "writes" : "reads", shared < emu_now.shared_bytes ? "shared" : "global",
 		 shared < emu_now.shared_bytes ? shared : at);
 	emu_fail("a race: ", text);
@@ -131,11 +131,12 @@ void emu_touch(const void *p, size_t bytes, enum emu_access access)
 {
 	const struct emu_now *now = &emu_now;
 	uintptr_t at = (uintptr_t)p, end = at + bytes;
-	uint64_t round;
+	uint32_t round;
 
 	if (!emu_told || !now->on || at - (uintptr_t)now->stack < now->stack_bytes)
 		return;
-	round = at - (uintptr_t)now->shared < now->shared_bytes ? now->block : emu_launches;
+	round = (uint32_t)(at - (uintptr_t)now->shared < now->shared_bytes ? now->block
+									   : emu_launches);
 	for (at = at / GRAIN * GRAIN; at < end; at += GRAIN) {
 		struct cell *c = cell_of(at);
 
