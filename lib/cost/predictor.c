@@ -55,7 +55,12 @@ static int read_model(struct pl_predictor *p, const char *path, struct pl_err *e
 
 	if (!in)
 		return err->code;
-	rc = pl_kernel_model_read(in, &p->own, &schema, err);
+	rc = pl_kernel_model_is(in)
+		     ? pl_kernel_model_read(in, &p->own, &schema, err)
+		     : pl_fail(err, PL_EDATA,
+			       "%s: no cost model of kernels, as predict --train makes of tables; "
+			       "one of tensor programs does not know the operations of graphs",
+			       pl_in_name(in));
 	pl_schema_free(schema);
 	pl_in_close(in);
 	p->model = p->own;

@@ -64,7 +64,7 @@ check "... the factors of each make its time of a unit" awk '/ on box: / { n++ }
 printf 'paceline-job 1\nmodel mlp:8-8-2\ndata synthetic:samples=64,dims=8,classes=2\n' >tiny.job
 "$BIN/graph" -q -o tiny.graph tiny.job
 status 3 "it is no model of kernels, for a what-if" "$BIN/replay" -m small.model --what-if 'batch by=2' tiny.graph
-says 'the model is of tensor programs' "... and the message says so"
+says 'no cost model of kernels' "... and the message says so"
 status 0 "its errors" "$BIN/predict" --schema=tprog --eval -m small.model -O csv small.tprog
 check "... of all programs" awk -F , '$1 == "all" && $3 == 42 && $4 > 0 && $9 > 0 { found = 1 } END { exit !found }' "$TMP/out"
 sed 's/^measured box \([0-9]*\).*/measured box \1000/' small.tprog >far.tprog
