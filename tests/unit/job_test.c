@@ -210,8 +210,7 @@ static void errors(void)
 		{ "transport pigeon\n",
 		  "transport must be one of auto|shm|tcp|mpi|nccl, not \"pigeon\"" },
 		{ "precision fp16\n", "precision must be one of fp32|tf32|bf16" },
-		{ "policy asp\n",
-		  "policy must be one of bsp|local-sgd, not \"asp\"; did you mean bsp?" },
+		{ "policy bps\n", "policy must be one of bsp|local-sgd|ssp|asp|local|" },
 		{ "timeout 3\n",
 		  "timeout must be a time of at most an hour, like 200us or 3s, not \"3\"" },
 		{ "timeout 1us\n", "timeout must be at least 1ms and at most 3600s, not 1us" },
@@ -248,7 +247,7 @@ static void errors(void)
 		{ "pace 1\n", "the pace is missing" },
 		{ "pace 1:x\n", "ms must be a decimal number, not \"x\"" },
 		{ "pace 1 factor=0.5\n", "factor must be at least 1 and at most 1000, not 0.5" },
-		{ "pace 1 speed=2\n", "pace has no \"speed\"; it has ms, factor" },
+		{ "pace 1 rate=2\n", "pace has no \"rate\"; it has ms, factor, speed" },
 	};
 	struct pl_job j;
 
