@@ -10,10 +10,11 @@
 
 #include "comm/endpoint_internal.h"
 
-#define LONGEST_NS ((pl_ns)3600000000000) /* of a wait: the end of time plus a moment is no time   \
-					   */
-#define EXPECTED    256			  /* greetings at one time, besides those of strangers */
-#define SMALL_CLASS 8			  /* the smallest buffer has 256 bytes */
+#define LONGEST_NS                                                                                 \
+	((pl_ns)3600000000000) /* of a wait: the end of time plus a moment is no time              \
+				*/
+#define EXPECTED    256	       /* greetings at one time, besides those of strangers */
+#define SMALL_CLASS 8	       /* the smallest buffer has 256 bytes */
 
 /* ---- buffers of received bodies ---- */
 
