@@ -10,7 +10,8 @@
  * in which the thread did not want to sleep.
  *
  * A connection that this side ends stays for a while as a bare socket: if it were closed while
- * bytes of the peer arrive, the peer's kernel would throw away the last words to it.
+ * bytes of the peer arrive, the kernel would reset it and throw away the last words, if they wait
+ * here.
  */
 #include <errno.h>
 #include <sys/socket.h>

@@ -66,7 +66,7 @@ __attribute__((unused)) static struct pl_endpoint_event get(struct pl_endpoint *
 
 		if (pl_comm_endpoint_next(e, pl_min_i64(until, from + 10000000), &ev, &x) < 0)
 			return ev;
-		from = pl_now_ns() - from - 60000000;
+		from = pl_now_ns() - from - 15000000;
 		if (from > 0) {
 			held += (double)from / 1e9;
 			until += from;

@@ -226,6 +226,41 @@ static void test_ends(void)
 	close_pair(&p);
 }
 
+/* Words that still wait in this side's kernel when data of the peer come, which nobody reads. */
+static void test_last_words(void)
+{
+	const char *at = meeting(false);
+	struct pl_endpoint_opts o = opts(8, NULL, "tcp");
+	struct pl_endpoint *a = open_one(7, at, "tcp"), *b = NULL;
+	static uint8_t body[100000];
+	struct pl_endpoint_event ev;
+	uint32_t c = 0, theirs;
+	int n = 0;
+
+	o.body_max = 500000; /* it takes some of them, until its user does */
+	if (pl_comm_endpoint_open(&o, &b, &err) < 0 ||
+	    pl_comm_endpoint_connect(b, at, 7, pl_now_ns() + LONG_NS, &c, &err) < 0)
+		printf("# %s\n", err.msg);
+	theirs = get(a, PL_ENDPOINT_ACCEPTED, 10).connection;
+	for (uint64_t i = 0; i < 2000; i++)
+		if (send_to(b, c, i, body, sizeof(body), body) < 0)
+			break;
+	for (uint64_t i = 0; i < 25; i++)
+		if (send_to(a, theirs, i, body, sizeof(body), NULL) < 0)
+			break;
+	pl_comm_endpoint_drop(a, theirs, NULL);
+	nap_ms(200);
+	for (; (ev = get(b, 0, 5)).kind && ev.kind != PL_ENDPOINT_LOST;) {
+		n += ev.kind == PL_ENDPOINT_MESSAGE;
+		pl_comm_endpoint_release(b, &ev);
+	}
+	ok(n == 25 && ev.kind && ev.goodbye,
+	   "all arrive, and the good-bye, although data come the other way (%d; %s)", n,
+	   ev.why ? ev.why : "");
+	pl_comm_endpoint_close(b);
+	pl_comm_endpoint_close(a);
+}
+
 static void test_limit(void)
 {
 	const char *at = meeting(false);
@@ -578,6 +613,7 @@ int main(void)
 	test_many();
 	test_peers();
 	test_ends();
+	test_last_words();
 	test_limit();
 	test_tokens();
 	test_twice();
