@@ -150,9 +150,9 @@ $(foreach o,$(HOT),$(BUILD)/$(o).o $(BUILD)/cuda/$(o).o): QUICK_CFLAGS :=
 
 $(BUILD)/tests/unit/%.o: CFLAGS += $(ONCE)
 $(BUILD)/lib/derive/%.o $(BUILD)/lib/graph/%.o $(BUILD)/lib/sim/%.o $(BUILD)/lib/io/col%.o: CFLAGS += $(LOOPS)
-$(BUILD)/emu/lib/%.o $(BUILD)/race/%.o: CFLAGS += $(EMULATED) $(ROLLED)
+$(foreach f,emu/lib/% race/%,$(BUILD)/$(f).o $(BUILD)/$(f).gch): private CFLAGS += $(EMULATED) $(ROLLED)
 # gcc does not unroll the loops here with -O1, and then warns of values that they do set
-$(BUILD)/emu/%/attn_mma_back.o: EMULATED := $(EMULATED:-O1=-O2)
+$(BUILD)/emu/%/attn_mma_back.o: private EMULATED := $(EMULATED:-O1=-O2)
 
 $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
@@ -206,14 +206,23 @@ $(BIN)/paceline: cmd/paceline/paceline.in VERSION
 # is a C++ compiler; and by nvcc for real ones, where that is.
 CXXFLAGS_EMU := -std=c++17 -Wall -Wextra -Wshadow -Wvla -Wundef -Wformat=2 -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fPIC \
 	$(filter-out -fno-pie -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARN),$(FLAGS)) $(SAN_CXX) \
-	-Itests/emu -include tests/emu/cuda_emu.h
+	-Itests/emu
+COMPILE_EMU   = $(CXX) $(CXXFLAGS_EMU) $(CPPFLAGS) $(CFLAGS) $(BEFORE)
+BEFORE        = $(patsubst %.gch,-include %,$(filter %.gch,$^))
 
-$(BUILD)/emu/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
+# cuda_emu.h precedes each source. It takes as long as a small kernel, so compilers read it once for all sources of a
+# folder. Sources that are compiled with other options read it themselves: gcc would take it and fail.
+$(BUILD)/emu/%/attn_mma_back.o $(BUILD)/emu/tests/unit/cuda_race_test.o: private BEFORE := -include tests/emu/cuda_emu.h
+$(BUILD)/%/before.h.gch: tests/emu/cuda_emu.h $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CPPFLAGS) $(CFLAGS) -x c++ -c -o $@ $<
-$(BUILD)/emu/%.o: %.cpp $(BUILD)/flags | $(BUILD)/config.h
+	@echo '#include "cuda_emu.h"' >$(basename $@)
+	$(Q)$(COMPILE_EMU) -x c++-header -o $@ $(basename $@)
+$(BUILD)/emu/%.o: %.cu $(BUILD)/emu/lib/before.h.gch $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(Q)$(COMPILE_EMU) -x c++ -c -o $@ $<
+$(BUILD)/emu/%.o: %.cpp $(BUILD)/emu/tests/before.h.gch $(BUILD)/flags | $(BUILD)/config.h
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE_EMU) -c -o $@ $<
 
 EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
 	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) \
@@ -241,10 +250,11 @@ RACE     := $(if $(SAN),,$(patsubst %.cu,$(BUILD)/race/%.o,$(shell grep -lE 'PL_
 ifeq ($(HAVE_CXX),1)
 UNIT += $(RACE_EMU)
 endif
-$(BUILD)/race/%.o: %.cu $(BUILD)/flags | $(BUILD)/config.h
+$(BUILD)/race/%.o $(BUILD)/race/%.gch: private CXXFLAGS_EMU += -fsanitize=thread
+$(BUILD)/race/%.o: %.cu $(BUILD)/race/before.h.gch $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(CXXFLAGS_EMU) -fsanitize=thread $(CPPFLAGS) $(CFLAGS) -x c++ -c -o $@ $<
-$(BUILD)/emu/tests/unit/cuda_race_test.o: CXXFLAGS_EMU += $(if $(SAN),,-fsanitize=thread)
+	$(Q)$(COMPILE_EMU) -x c++ -c -o $@ $<
+$(BUILD)/emu/tests/unit/cuda_race_test.o: private CXXFLAGS_EMU += $(if $(SAN),,-fsanitize=thread)
 $(BUILD)/unit/cuda_kernels_race_test: $(BUILD)/tests/unit/cuda_kernels_test.o
 $(patsubst %,$(BUILD)/unit/cuda_%_race_test,fused attn): $(BUILD)/unit/cuda_%_race_test: $(BUILD)/emu/tests/unit/cuda_%_test.o
 $(RACE_EMU:%=$(BUILD)/unit/%): $(RACE)
