@@ -18,6 +18,9 @@ static const struct pl_opt options[] = {
 	{ 0, "adapt", "TABLE",
 	  "adapt the model to the device of TABLE, write it to the output (with -m)", PL_OPT_STR,
 	  AT(adapt), NULL },
+	{ 0, "target", "FILE",
+	  "with --adapt, also the tensor programs of FILE, measured or not, are like those to come",
+	  PL_OPT_STR, AT(target), NULL },
 	{ 0, "eval", NULL, "compare the model with the measurements of the tables (with -m)",
 	  PL_OPT_FLAG, AT(eval), NULL },
 	{ 0, "cross", "WHAT",
@@ -54,6 +57,15 @@ static const struct pl_opt options[] = {
 	  PL_OPT_CHOICE, AT(learner), LEARNERS },
 	{ 0, "intervals", NULL, "find intervals (default; --no-intervals is several times faster)",
 	  PL_OPT_FLAG, AT(intervals), NULL },
+	{ 0, "tune", "N",
+	  "try N settings of the network on models left out and take the best (with --train); "
+	  "alone: "
+	  "write the trials",
+	  PL_OPT_INT, AT(tune), NULL },
+	{ 0, "discrepancy", "WEIGHT",
+	  "with --adapt, weight of the term that keeps the network's latent vectors of the target "
+	  "where those of the source were (default 1; 0: none)",
+	  PL_OPT_REAL, AT(discrepancy), NULL },
 	PL_OPTS_HEADING("output"),
 	{ 'O', "output-format", "FORMAT",
 	  "write errors as text, csv or json; predictions are csv, or a graph", PL_OPT_CHOICE,
@@ -72,12 +84,13 @@ static void defaults(void *config)
 	c->intervals = true;
 	c->programs = 100;
 	c->choose = -1;
+	c->discrepancy = 1;
 }
 
 bool shows(const struct config *c)
 {
 	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain &&
-	       !c->measure && c->choose < 0;
+	       !c->measure && !c->tune && c->choose < 0;
 }
 
 static int check(const struct config *c, int argc, char **argv, struct pl_err *err)
@@ -100,7 +113,7 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if ((c->train || c->cross) && c->model)
 		return pl_fail(err, PL_EUSAGE, "%s makes a model of its own: leave out -m",
 			       c->train ? "--train" : "--cross");
-	if (!c->train && !c->cross && !c->model && !c->measure && c->choose < 0 &&
+	if (!c->train && !c->cross && !c->model && !c->measure && !c->tune && c->choose < 0 &&
 	    (!shows(c) || argc > 1))
 		return pl_fail(err, PL_EUSAGE,
 			       "-m FILE names the model; --train makes one from tables");

@@ -1,6 +1,7 @@
 /*
  * Cost models of tensor programs as files, paceline-costmodel(5): blocks PHED (learner, device,
- * ranges, errors of operations), PROV, PTRE (trees), PNET (a network), PADA (adaptation), PEND.
+ * ranges, errors of operations), PROV, PTRE (trees), PNET (a network), PADA and PNAD (trees and
+ * parameters of an adaptation), PEND.
  */
 #include <math.h>
 
@@ -11,6 +12,7 @@
 #define B_TREES	      PL_FOURCC('P', 'T', 'R', 'E')
 #define B_NET	      PL_FOURCC('P', 'N', 'E', 'T')
 #define B_ADAPTED     PL_FOURCC('P', 'A', 'D', 'A')
+#define B_NET_ADAPTED PL_FOURCC('P', 'N', 'A', 'D')
 #define B_END	      PL_FOURCC('P', 'E', 'N', 'D')
 #define BLOCK_VERSION 1
 
@@ -62,6 +64,8 @@ static int put_blocks(struct pl_container_writer *w, const struct pl_tprog_model
 		PL_TRY(pl_container_writer_put(w, B_NET, BLOCK_VERSION, 1, &b, err));
 	}
 	PL_TRY(put_trees(w, B_ADAPTED, &m->adapted, &b, err));
+	if (m->net && pl_tprog_network_put_adapted(m->net, &b))
+		PL_TRY(pl_container_writer_put(w, B_NET_ADAPTED, BLOCK_VERSION, 1, &b, err));
 	rc = pl_container_writer_put(w, B_END, BLOCK_VERSION, 1, &b, err);
 out:
 	pl_buf_fini(&b);
@@ -171,7 +175,7 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 	struct reader *r = arg;
 
 	if (b->type != B_HEAD && b->type != B_TREES && b->type != B_NET && b->type != B_ADAPTED &&
-	    b->type != B_END)
+	    b->type != B_NET_ADAPTED && b->type != B_END)
 		return 0;
 	if (b->version != BLOCK_VERSION)
 		return pl_fail(err, PL_EDATA,
@@ -190,6 +194,10 @@ static int on_block(void *arg, const struct pl_block *b, struct pl_err *err)
 		return pl_tprog_network_get(&c, &r->m->net, err);
 	case B_ADAPTED:
 		return get_trees(&c, &r->m->adapted, err);
+	case B_NET_ADAPTED:
+		return r->m->net ? pl_tprog_network_get_adapted(&c, r->m->net, err)
+				 : pl_fail(err, PL_EDATA,
+					   "an adapted network comes before the network");
 	default:
 		r->end = true;
 		return 0;
