@@ -465,12 +465,12 @@ int pl_tprog_network_apply(struct pl_tprog_network *t, const struct pl_tprog_set
 
 /* ---- adaptation ------------------------------------------------------------------------------ */
 
-#define ROUNDS 100  /* steps */
-#define SLOWER 0.25 /* of the rate of learning */
+#define ROUNDS 100 /* steps */
+#define SLOWER 0.1 /* of the rate of learning */
 #define FOLDS  4
 #define FEWEST 12   /* programs */
 #define PARTS  5    /* of what is learned: 0, 1/4, ... 1 */
-#define GAIN   0.99 /* so much less must the error be for a greater part */
+#define GAIN   0.97 /* so much less must the error be for a greater part */
 
 static void pull(void *arg, const float *z, size_t samples, size_t n, float scale, float *dz)
 {
