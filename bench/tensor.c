@@ -1,18 +1,22 @@
 /*
  * Training steps straight on the CPU backend, timed: helper of bench/tensor.
  *
- * usage: tensor mlp|cnn|gpt [SECONDS]        prints milliseconds (CPU time) a step and GFLOP/s
+ * usage: tensor mlp|cnn|gpt|leaves [SECONDS] prints milliseconds (CPU time) a step and GFLOP/s
  *        tensor gemm|blas M N K TA TB        prints GFLOP/s of one product; by OpenBLAS
  *
- * The models are those of tensor_train.py: forward, backward, optimiser, one thread. Inputs are
- * random, and the loss after all steps is printed too, so that nothing is computed in vain.
+ * The models are those of tensor_train.py: forward, backward, optimiser, one thread; "leaves" is
+ * the network of cost models of tensor programs, as they train it. Inputs are random, and the loss
+ * after all steps is printed too, so that nothing is computed in vain.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "plan/model.h"
 #include "tensor/internal.h"
+#include "tensor/net.h"
+#include "tprog/network.h"
 
 static const struct pl_backend *const be = &pl_backend_cpu;
 static void *ctx;
@@ -315,6 +319,60 @@ static void gpt_step(void)
 		 grads, state1, state2, params);
 }
 
+static struct pl_model leaves_text;
+static struct pl_net *leaves;
+static struct pl_optim *leaves_optim;
+static struct pl_batch_io leaves_batch;
+
+static void check(int rc, const struct pl_err *err)
+{
+	if (rc >= 0)
+		return;
+	fprintf(stderr, "tensor: %s\n", err->msg);
+	exit(4);
+}
+
+static void leaves_new(void)
+{
+	const struct pl_optim_opts o = { .kind = PL_OPTIM_ADAMW,
+					 .lr = 2e-3,
+					 .b1 = 0.9,
+					 .b2 = 0.999,
+					 .eps = 1e-8,
+					 .decay = 0.01,
+					 .clip = 1 };
+	struct pl_net_opts no = { .ctx = ctx, .batch = pl_tprog_usual.batch, .in_place = true };
+	struct pl_err err = { 0 };
+	struct pl_buf text = { 0 };
+	size_t nx;
+
+	check(pl_tprog_network_layers(&pl_tprog_usual, &text, &err), &err);
+	check(pl_model_text((const char *)text.p, text.n, "leaves", &leaves_text, &err), &err);
+	check(pl_net_new(leaves_text.layer, leaves_text.n_layers, &no, &leaves, &err), &err);
+	check(pl_optim_new(leaves, &o, &leaves_optim, &err), &err);
+	pl_buf_fini(&text);
+	batch = no.batch;
+	nx = (size_t)batch * (size_t)pl_net_view(leaves).shape.dim[0] *
+	     (size_t)pl_net_view(leaves).shape.dim[1];
+	input = room(nx);
+	numbers(input, nx);
+	dy0 = room((size_t)batch);
+	numbers(dy0, (size_t)batch);
+	leaves_batch = (struct pl_batch_io){ .x = input, .target = dy0, .n = batch };
+}
+
+static void leaves_step(void)
+{
+	struct pl_net_view v = pl_net_view(leaves);
+	struct pl_err err = { 0 };
+
+	check(pl_net_forward(leaves, &leaves_batch, 0, false, &loss.loss, NULL, &err), &err);
+	check(pl_net_backward(leaves, false, &err), &err);
+	pl_optim_step(leaves_optim, steps++, 0, SIZE_MAX, NAN);
+	for (uint32_t i = 0; i < v.n_layers; i++)
+		flops += 3 * v.layer[i].flops * batch;
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static int product(char **v)
@@ -346,7 +404,8 @@ int main(int argc, char **argv)
 		void (*make)(void), (*step)(void);
 	} models[] = { { "mlp", mlp_new, mlp_step },
 		       { "cnn", cnn_new, cnn_step },
-		       { "gpt", gpt_new, gpt_step } };
+		       { "gpt", gpt_new, gpt_step },
+		       { "leaves", leaves_new, leaves_step } };
 	double seconds = argc > 2 ? atof(argv[2]) : 1, begin, best = INFINITY;
 	struct pl_err err = { 0 };
 

@@ -19,6 +19,9 @@ static const struct pl_opt options[] = {
 	{ 0, "adapt", "TABLE",
 	  "adapt the model to the device of TABLE, write it to the output (with -m)", PL_OPT_STR,
 	  AT(adapt), NULL },
+	{ 0, "target", "FILE",
+	  "with --adapt, also the tensor programs of FILE, measured or not, are like those to come",
+	  PL_OPT_STR, AT(target), NULL },
 	{ 0, "eval", NULL, "compare the model with the measurements of the tables (with -m)",
 	  PL_OPT_FLAG, AT(eval), NULL },
 	{ 0, "cross", "WHAT",
@@ -60,6 +63,15 @@ static const struct pl_opt options[] = {
 	  PL_OPT_CHOICE, AT(learner), LEARNERS },
 	{ 0, "intervals", NULL, "find intervals (default; --no-intervals is several times faster)",
 	  PL_OPT_FLAG, AT(intervals), NULL },
+	{ 0, "tune", "N",
+	  "try N settings of the network on models left out and take the best (with --train); "
+	  "alone: "
+	  "write the trials",
+	  PL_OPT_INT, AT(tune), NULL },
+	{ 0, "discrepancy", "WEIGHT",
+	  "with --adapt, weight of the term that keeps the network's latent vectors of the target "
+	  "where those of the source were (default 1; 0: none)",
+	  PL_OPT_REAL, AT(discrepancy), NULL },
 	PL_OPTS_HEADING("output"),
 	{ 'O', "output-format", "FORMAT",
 	  "write errors as text, csv or json; predictions are csv, or a graph; tensor programs as "
@@ -79,12 +91,13 @@ static void defaults(void *config)
 	c->intervals = true;
 	c->programs = PROGRAMS;
 	c->choose = -1;
+	c->discrepancy = 1;
 }
 
 bool shows(const struct config *c)
 {
 	return !c->train && !c->cross && !c->model && !c->eval && !c->adapt && !c->explain &&
-	       !c->measure && c->choose < 0 && !is_of_text(c);
+	       !c->measure && !c->tune && c->choose < 0 && !is_of_text(c);
 }
 
 /* Options that mean nothing without another one. */
@@ -98,7 +111,7 @@ static int check_pairs(const struct config *c, struct pl_err *err)
 		return pl_fail(err, PL_EUSAGE,
 			       "--unit is that of measured latencies; what is asked for reads no "
 			       "latency");
-	if (c->learner && !c->train && !c->cross)
+	if (c->learner && !c->train && !c->cross && !c->tune)
 		return pl_fail(err, PL_EUSAGE,
 			       "--learner goes with --train and --cross; here nothing is learned");
 	if (c->to == OUT_CSV && (c->train || c->adapt || c->explain || c->measure || shows(c)))
@@ -133,7 +146,7 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 	if ((c->train || c->cross) && c->model)
 		return pl_fail(err, PL_EUSAGE, "%s makes a model of its own: leave out -m",
 			       c->train ? "--train" : "--cross");
-	if (!c->train && !c->cross && !c->model && !c->measure && c->choose < 0 &&
+	if (!c->train && !c->cross && !c->model && !c->measure && !c->tune && c->choose < 0 &&
 	    (!shows(c) || argc > 1))
 		return pl_fail(err, PL_EUSAGE,
 			       "-m FILE names the model; --train makes one from tables");

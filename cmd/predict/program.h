@@ -17,9 +17,11 @@ struct config {
 	int import; /* 1: autotvm; 0: no */
 	int to;	    /* enum output */
 	int learner;
-	const char *adapt, *model, *schema, *unit, *measure;
-	int64_t programs; /* of an operation */
-	int64_t choose;	  /* programs; -1: not wanted */
+	const char *adapt, *target, *model, *schema, *unit, *measure;
+	double discrepancy; /* weight */
+	int64_t tune;	    /* trials; 0: the usual settings */
+	int64_t programs;   /* of an operation */
+	int64_t choose;	    /* programs; -1: not wanted */
 	struct pl_list device, folder;
 };
 

@@ -8,6 +8,8 @@
 #include "program.h"
 #include "tprog/cost.h"
 
+#define TRIALS 10000 /* at most */
+
 struct models {
 	const struct work *w;
 	struct pl_tprog_set set;
@@ -70,6 +72,27 @@ bool is_program_name(const char *s)
 	return good;
 }
 
+/* Options of the network. */
+static int check_network(const struct config *c, struct pl_err *err)
+{
+	bool other = c->cross || c->model || c->measure || c->adapt || c->eval || c->explain ||
+		     c->choose >= 0;
+
+	if (c->tune < 0 || c->tune > TRIALS)
+		return pl_fail(err, PL_EUSAGE, "--tune: %lld is not 1 to %d", (long long)c->tune,
+			       TRIALS);
+	if (c->tune && (c->learner < LEARNER_NET || other))
+		return pl_fail(err, PL_EUSAGE,
+			       "--tune finds settings of a network: with --train or alone, and "
+			       "--learner=net or both");
+	if (c->target && !c->adapt)
+		return pl_fail(err, PL_EUSAGE, "--target goes with --adapt");
+	if (!(c->discrepancy >= 0 && c->discrepancy <= 1e6))
+		return pl_fail(err, PL_EUSAGE, "--discrepancy: %g is not 0 to 1000000",
+			       c->discrepancy);
+	return 0;
+}
+
 int check_programs(const struct config *c, int argc, char **argv, struct pl_err *err)
 {
 	bool verb =
@@ -86,13 +109,17 @@ int check_programs(const struct config *c, int argc, char **argv, struct pl_err 
 			       "--learner=net and both are for tensor programs (--schema=tprog)");
 	if (c->choose >= 0 && !is_of_programs(c))
 		return pl_fail(err, PL_EUSAGE, "--choose is for tensor programs (--schema=tprog)");
+	if ((c->tune || c->target) && !is_of_programs(c))
+		return pl_fail(err, PL_EUSAGE,
+			       "--tune and --target are for tensor programs (--schema=tprog)");
 	if (c->device.n > 1 && (is_of_programs(c) || c->measure))
 		return pl_fail(err, PL_EUSAGE,
 			       "--device=%s and --device=%s: tensor programs are of one device",
 			       c->device.v[0], c->device.v[1]);
 	if (!is_of_programs(c))
 		return 0;
-	if (c->device.n && !c->train && !c->cross && !c->eval && !c->adapt && !c->measure)
+	if (c->device.n && !c->train && !c->cross && !c->eval && !c->adapt && !c->measure &&
+	    !c->tune)
 		return pl_fail(err, PL_EUSAGE,
 			       "--device=%s picks measurements, and here none is read; predictions "
 			       "are for the device of the model",
@@ -100,6 +127,7 @@ int check_programs(const struct config *c, int argc, char **argv, struct pl_err 
 	if (c->folder.n)
 		return pl_fail(err, PL_EUSAGE,
 			       "--devices: models of tensor programs have no data sheets");
+	PL_CHECK(check_network(c, err));
 	if (c->choose == 0 || (c->choose > 0 && verb))
 		return pl_fail(err, PL_EUSAGE,
 			       "--choose takes a number above 0, and nothing else is done");
@@ -167,26 +195,100 @@ static struct pl_tprog_fit_opts fit_opts(const struct work *w)
 					   .pool = w->pool };
 }
 
-static int write_model(const struct models *m, struct pl_out *out, struct pl_err *err)
+/* tuned: settings that were found, kept with the provenance; NULL: none. */
+static int write_model(const struct models *m, const char *tuned, struct pl_out *out,
+		       struct pl_err *err)
 {
 	const struct pl_common *c = &m->w->c->c;
 	struct pl_buf line = { 0 };
 	int rc = pl_provenance(c, &line, err);
 
+	if (rc >= 0 && line.n && tuned) {
+		line.n--; /* the end of the string */
+		rc = pl_buf_printf(&line, err, " # tuned: %s", tuned);
+		rc = rc >= 0 ? pl_buf_put(&line, "", 1, err) : rc;
+	}
 	if (rc >= 0)
 		rc = pl_tprog_model_write(m->model, (const char *)line.p, out, (int)c->level, err);
 	pl_buf_fini(&line);
 	return rc;
 }
 
-static int train(struct models *m, struct pl_out *out, struct pl_err *err)
+/* ---- learning -------------------------------------------------------------------------------- */
+
+static void write_trials(const struct pl_tprog_trial *trial, size_t n, struct pl_writer *w)
+{
+	pl_write_text(w, "trial,layers,heads,width,latent,batch,rate,relative,power,error_ninth,"
+			 "error_third,error_all\n");
+	for (size_t i = 0; i < n; i++) {
+		const struct pl_tprog_settings *s = &trial[i].settings;
+
+		pl_write_format(w, "%zu,%d,%d,%d,%d,%d,%.6g,%.6g,", i, s->layers, s->heads,
+				s->width, s->latent, s->batch, s->rate, s->relative);
+		if (isnan(s->power))
+			pl_write_text(w, "likely");
+		else
+			pl_write_format(w, "%g", s->power);
+		for (int k = 0; k < PL_TPROG_RUNGS; k++)
+			pl_write_format(w, k < trial[i].rungs ? ",%.6f" : ",", trial[i].error[k]);
+		pl_write_text(w, "\n");
+	}
+}
+
+static void say_trials(const struct models *m, const struct pl_tprog_trial *trial, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct pl_tprog_trial *t = &trial[i];
+		char text[PL_TPROG_SETTINGS_TEXT];
+
+		pl_tprog_settings_text(&t->settings, text, sizeof(text));
+		pl_say(&m->w->c->c.log, PL_LOG_NOTE, "trial %zu: %s, error %.2f %% after rung %d",
+		       i, text, 100 * t->error[t->rungs - 1], t->rungs);
+	}
+}
+
+/* The settings to learn with; without a model to learn (no --train), the table of trials. */
+static int tune(struct models *m, struct pl_tprog_settings *best, struct pl_out *out,
+		struct pl_err *err)
 {
 	const struct pl_tprog_fit_opts o = fit_opts(m->w);
+	size_t n = (size_t)m->w->c->tune, at;
+	struct pl_tprog_trial *trial;
+	struct pl_writer w = { 0 };
+	int rc;
+
+	PL_CHECK(pl_alloc(&trial, n, sizeof(*trial), err));
+	PL_TRY(pl_tprog_tune(&m->set, &o, trial, n, &at, err));
+	*best = trial[at].settings;
+	say_trials(m, trial, n);
+	if (!m->w->c->train) {
+		pl_write_init(&w, out, 0);
+		write_trials(trial, n, &w);
+		rc = pl_write_end(&w, err);
+	}
+out:
+	pl_write_fini(&w);
+	pl_free(trial);
+	return rc;
+}
+
+static int train(struct models *m, struct pl_out *out, struct pl_err *err)
+{
+	struct pl_tprog_fit_opts o = fit_opts(m->w);
+	char text[PL_TPROG_SETTINGS_TEXT];
+	struct pl_tprog_settings best;
 
 	PL_CHECK(read_files(m, false, err));
+	if (m->w->c->tune) {
+		PL_CHECK(tune(m, &best, out, err));
+		o.settings = &best;
+		pl_tprog_settings_text(&best, text, sizeof(text));
+	}
+	if (!m->w->c->train)
+		return 0;
 	pl_progress("learning from %zu programs", m->set.n);
 	PL_CHECK(pl_tprog_fit(&m->set, &o, &m->model, err));
-	return write_model(m, out, err);
+	return write_model(m, o.settings ? text : NULL, out, err);
 }
 
 #define FAR_OFF 31.6 /* the square root of 1000 */
@@ -218,13 +320,35 @@ static int check_unit(const struct models *m, const char *path, struct pl_err *e
 
 static int adapt(struct models *m, struct pl_out *out, struct pl_err *err)
 {
-	PL_CHECK(read_file(m, m->w->c->adapt, false, err));
-	PL_CHECK(keep_device(m, err));
-	PL_CHECK(pl_alloc(&m->t, m->set.n, sizeof(*m->t), err));
-	PL_CHECK(pl_tprog_apply(m->model, &m->set, m->t, err));
-	PL_CHECK(check_unit(m, m->w->c->adapt, err));
-	PL_CHECK(pl_tprog_adapt(m->model, &m->set, m->w->pool, err));
-	return write_model(m, out, err);
+	const struct config *c = m->w->c;
+	struct models target = { .w = m->w };
+	struct pl_tprog_adapt_opts o = { .discrepancy = c->discrepancy,
+					 .seed = (uint64_t)c->c.seed,
+					 .pool = m->w->pool };
+	double before, after;
+	int rc;
+
+	PL_TRY(read_file(m, c->adapt, false, err));
+	PL_TRY(keep_device(m, err));
+	PL_TRY(pl_alloc(&m->t, m->set.n, sizeof(*m->t), err));
+	PL_TRY(pl_tprog_apply(m->model, &m->set, m->t, err));
+	PL_TRY(check_unit(m, c->adapt, err));
+	if (c->target)
+		PL_TRY(read_file(&target, c->target, true, err));
+	if (target.set.n)
+		o.target = &target.set;
+	PL_TRY(pl_tprog_discrepancy(m->model, o.target ? o.target : &m->set, &before, err));
+	PL_TRY(pl_tprog_adapt(m->model, &m->set, &o, err));
+	PL_TRY(pl_tprog_discrepancy(m->model, o.target ? o.target : &m->set, &after, err));
+	if (!isnan(before))
+		pl_say(&c->c.log, PL_LOG_NOTE,
+		       "discrepancy of the latent vectors from those of the source: %.3g before, "
+		       "%.3g after",
+		       before, after);
+	rc = write_model(m, NULL, out, err);
+out:
+	pl_tprog_set_fini(&target.set);
+	return rc;
 }
 
 /* ---- predictions ----------------------------------------------------------------------------- */
@@ -426,7 +550,7 @@ int use_programs(struct work *w, int argc, struct pl_out *out, struct pl_err *er
 		rc = read_model(&m, w, err);
 	if (rc < 0)
 		goto out;
-	if (c->train)
+	if (c->train || c->tune)
 		rc = train(&m, out, err);
 	else if (c->adapt)
 		rc = adapt(&m, out, err);

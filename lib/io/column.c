@@ -61,6 +61,14 @@ void pl_io_put_u64(struct pl_buf *b, uint64_t v)
 	put(b, p, sizeof(p));
 }
 
+void pl_io_put_f32(struct pl_buf *b, float v)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	pl_io_put_u32(b, bits);
+}
+
 void pl_io_put_f64(struct pl_buf *b, double v)
 {
 	uint64_t bits;
@@ -130,6 +138,15 @@ uint64_t pl_io_get_u64(struct pl_cur *c)
 	const uint8_t *p = take(c, 8);
 
 	return p ? pl_le64_get(p) : 0;
+}
+
+float pl_io_get_f32(struct pl_cur *c)
+{
+	uint32_t bits = pl_io_get_u32(c);
+	float v;
+
+	memcpy(&v, &bits, sizeof(v));
+	return v;
 }
 
 double pl_io_get_f64(struct pl_cur *c)

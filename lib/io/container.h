@@ -110,6 +110,7 @@ void pl_container_reader_close(struct pl_container_reader *r); /* NULL is fine *
 void pl_io_put_u8(struct pl_buf *b, uint8_t v);
 void pl_io_put_u32(struct pl_buf *b, uint32_t v);
 void pl_io_put_u64(struct pl_buf *b, uint64_t v);
+void pl_io_put_f32(struct pl_buf *b, float v);		       /* its bits, as u32 */
 void pl_io_put_f64(struct pl_buf *b, double v);		       /* its bits, as u64 */
 void pl_io_put_varint(struct pl_buf *b, uint64_t v);	       /* LEB128 */
 void pl_io_put_svarint(struct pl_buf *b, int64_t v);	       /* zigzag */
@@ -125,6 +126,7 @@ struct pl_cur {
 uint8_t pl_io_get_u8(struct pl_cur *c);
 uint32_t pl_io_get_u32(struct pl_cur *c);
 uint64_t pl_io_get_u64(struct pl_cur *c);
+float pl_io_get_f32(struct pl_cur *c);
 double pl_io_get_f64(struct pl_cur *c);
 uint64_t pl_io_get_varint(struct pl_cur *c);
 int64_t pl_io_get_svarint(struct pl_cur *c);

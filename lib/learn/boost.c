@@ -687,23 +687,6 @@ double pl_boost_explain(const struct pl_boost *m, const float *x, double *part)
 /* ---- as bytes ---------------------------------------------------------------------------------
  */
 
-static void put_f32(struct pl_buf *b, float v)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &v, sizeof(bits));
-	pl_io_put_u32(b, bits);
-}
-
-static float get_f32(struct pl_cur *c)
-{
-	uint32_t bits = pl_io_get_u32(c);
-	float v;
-
-	memcpy(&v, &bits, sizeof(v));
-	return v;
-}
-
 void pl_boost_put(const struct pl_boost *m, struct pl_buf *b)
 {
 	pl_io_put_varint(b, m->n_features);
@@ -717,8 +700,8 @@ void pl_boost_put(const struct pl_boost *m, struct pl_buf *b)
 
 		pl_io_put_varint(b, n->left ? n->left - i : 0);
 		pl_io_put_varint(b, (uint64_t)n->feature << 1 | n->missing_right);
-		put_f32(b, n->value);
-		put_f32(b, m->mean[i]);
+		pl_io_put_f32(b, n->value);
+		pl_io_put_f32(b, m->mean[i]);
 	}
 	for (uint32_t f = 0; f < m->n_features; f++)
 		pl_io_put_f64(b, m->gain[f]);
@@ -740,8 +723,8 @@ static int get_arrays(struct pl_cur *c, struct pl_boost *m, struct pl_err *err)
 		n->left = left ? (uint32_t)(i + left) : 0;
 		n->feature = (uint16_t)(feature >> 1);
 		n->missing_right = feature & 1;
-		n->value = get_f32(c);
-		m->mean[i] = get_f32(c);
+		n->value = pl_io_get_f32(c);
+		m->mean[i] = pl_io_get_f32(c);
 		/* children lie behind their parent, so every walk ends */
 		if ((left && (left >= m->n_nodes || i + left + 1 >= m->n_nodes)) ||
 		    feature >> 1 >= m->n_features || !isfinite(n->value) || !isfinite(m->mean[i]))

@@ -171,6 +171,7 @@ void pl_net_free(struct pl_net *net)
 	if (net->params.p && net->be->weights)
 		net->be->weights(net->ctx, net->params.p, 0);
 	pl_free(net->own);
+	pl_free(net->term_host);
 	slab_free(net, &net->params);
 	slab_free(net, &net->grads);
 	slab_free(net, &net->state);
@@ -508,6 +509,53 @@ static void run_own_loss(struct pl_net *net, size_t n, const float *x, float *dx
 	net->be->put(net->ctx, net->sum, &sum, sizeof(sum));
 }
 
+/* Does the gradient of the output belong to this layer alone, and is the output there when it is?
+ */
+static bool can_have_term(const struct pl_net *net, uint32_t layer)
+{
+	const struct pl_node *nd = &net->node[layer], *next = nd + 1;
+
+	if (nd->op != PL_LAYER_DENSE || nd->act == PL_ACT_GELU || nd->segment != PL_NONE ||
+	    nd->dy == PL_NET_LOGITS || net->o.graphs || net->o.store != PL_STORE_FP32)
+		return false;
+	while (next->alias)
+		next++;
+	return next->op != PL_LAYER_END && next->op != PL_LAYER_LOSS;
+}
+
+int pl_net_own_term(struct pl_net *net, uint32_t layer, pl_net_term *term, void *arg,
+		    struct pl_err *err)
+{
+	pl_free(net->term_host);
+	net->term_host = NULL;
+	net->term = NULL;
+	if (!term)
+		return 0;
+	if (layer >= net->n || !can_have_term(net, layer))
+		return pl_fail(err, PL_EINTERNAL, "a term of the caller on such a layer");
+	PL_CHECK(pl_alloc(&net->term_host, 2 * (size_t)net->o.batch * net->node[layer].ny,
+			  sizeof(*net->term_host), err));
+	net->term = term;
+	net->term_arg = arg;
+	net->term_layer = layer;
+	return 0;
+}
+
+static void run_own_term(struct pl_net *net, uint32_t i)
+{
+	const struct pl_node *nd = &net->node[i];
+	size_t n = (size_t)net->samples * nd->ny;
+	struct pl_err ignore = { 0 }; /* a failure of the device stays with it */
+	float *y = net->term_host, *dy = y + n;
+
+	net->be->get(net->ctx, y, pl_net_value(net, i), n * sizeof(*y));
+	net->be->get(net->ctx, dy, net->grad[nd->dy], n * sizeof(*dy));
+	if (net->be->sync(net->ctx, &ignore) < 0)
+		return;
+	net->term(net->term_arg, y, (size_t)net->samples, nd->ny, net->scale, dy);
+	net->be->put(net->ctx, net->grad[nd->dy], dy, n * sizeof(*dy));
+}
+
 /* The gradient is computed with the loss, because both need the same exponentials. */
 static void run_loss(struct pl_net *net)
 {
@@ -540,15 +588,27 @@ void pl_net_record(struct pl_net *net, int pass, uint64_t arg)
 		net->be->graph(net->ctx, pass && whole ? pl_hash(what, sizeof(what)) | 1 : 0);
 }
 
+static int get_value(struct pl_net *net, uint32_t value, size_t n, float *y, struct pl_err *err)
+{
+	if (!net->eval || net->o.store != PL_STORE_FP32)
+		return pl_fail(err, PL_EINTERNAL, "outputs of a pass that was no evaluation");
+	net->be->get(net->ctx, y, pl_net_value(net, value), n * sizeof(*y));
+	return net->be->sync(net->ctx, err);
+}
+
 int pl_net_outputs(struct pl_net *net, float *y, struct pl_err *err)
 {
 	const struct pl_node *nd = &net->node[net->n - 1];
-	size_t n = (size_t)net->samples * (size_t)nd->rows * (size_t)nd->c;
 
-	if (!net->eval || net->o.store != PL_STORE_FP32)
-		return pl_fail(err, PL_EINTERNAL, "outputs of a pass that was no evaluation");
-	net->be->get(net->ctx, y, pl_net_value(net, nd->x), n * sizeof(*y));
-	return net->be->sync(net->ctx, err);
+	return get_value(net, nd->x, (size_t)net->samples * (size_t)nd->rows * (size_t)nd->c, y,
+			 err);
+}
+
+int pl_net_layer_outputs(struct pl_net *net, uint32_t layer, float *y, struct pl_err *err)
+{
+	if (net->node[layer].y_scratch)
+		return pl_fail(err, PL_EINTERNAL, "outputs of a layer that is computed again");
+	return get_value(net, layer, (size_t)net->samples * net->node[layer].ny, y, err);
 }
 
 int pl_net_losses(struct pl_net *net, uint32_t n, struct pl_loss_sum *sum, struct pl_err *err)
@@ -665,6 +725,8 @@ static void back_node(struct pl_net *net, uint32_t i, bool accumulate)
 	p.dy = net->grad[nd->dy];
 	p.dx = nd->dx == PL_NO_GRAD ? NULL : net->grad[nd->dx];
 	hook(net, true, i, PL_PHASE_BACKWARD);
+	if (net->term && i == net->term_layer)
+		run_own_term(net, i);
 	touch(net, nd, accumulate);
 	net->be->precision(net->ctx, net->layer[i].precision[PL_PHASE_BACKWARD]);
 	if (block)

@@ -156,8 +156,19 @@ int pl_net_forward(struct pl_net *net, const struct pl_batch_io *b, uint64_t key
 typedef double pl_net_loss(void *arg, const float *x, const float *target, size_t n, float scale,
 			   float *dx);
 int pl_net_own_loss(struct pl_net *net, pl_net_loss *loss, void *arg, struct pl_err *err) PL_MUST;
+/* A term of the loss that the caller computes from the output of a layer. In each backward pass it
+ * is called right before that of the layer: y (samples, n) is the output, and it adds the gradient
+ * of the term, times what pl_net_scale() says, to dy, which holds that of all layers behind. */
+typedef void pl_net_term(void *arg, const float *y, size_t samples, size_t n, float scale,
+			 float *dy);
+/* For one layer; NULL: no term any more. PL_EINTERNAL: the layer must be dense, with any activation
+ * but gelu, neither end a block nor be the input of the loss, and not be computed again. */
+int pl_net_own_term(struct pl_net *net, uint32_t layer, pl_net_term *term, void *arg,
+		    struct pl_err *err) PL_MUST;
 /* What came into the loss in the last forward pass, which was an evaluation: (samples, outputs). */
 int pl_net_outputs(struct pl_net *net, float *y, struct pl_err *err) PL_MUST;
+/* The same of a layer that is not computed again. */
+int pl_net_layer_outputs(struct pl_net *net, uint32_t layer, float *y, struct pl_err *err) PL_MUST;
 /* The losses of the last n forward passes, the oldest first. Waits for all work of the device. */
 #define PL_NET_LOSSES 64
 int pl_net_losses(struct pl_net *net, uint32_t n, struct pl_loss_sum *sum,

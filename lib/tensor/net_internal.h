@@ -146,7 +146,11 @@ struct pl_net {
 	struct pl_loss_sum *sum; /* of the last forward pass; the earlier ones follow it */
 	pl_net_loss *own_loss;	 /* NULL: none */
 	void *own_loss_arg;
-	float *own;	     /* host memory of it: outputs, targets and gradients of a batch */
+	float *own;	   /* host memory of it: outputs, targets and gradients of a batch */
+	pl_net_term *term; /* of the caller, on the output of a layer; NULL: none */
+	void *term_arg;
+	uint32_t term_layer;
+	float *term_host;    /* host memory of it: output and gradient of a batch */
 	uint32_t n_losses;   /* passes so far */
 	struct pl_vary vary; /* the last values that the backend got */
 	uint64_t changes; /* number of changes of the passes: a change invalidates recorded ones */

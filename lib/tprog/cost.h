@@ -52,13 +52,39 @@ enum pl_tprog_learner {
 	PL_TPROG_NEAREST,
 	PL_TPROG_WORK
 };
+struct pl_tprog_settings {	  /* of the network */
+	int layers, heads, width; /* blocks, heads of attention, numbers of a leaf */
+	int latent;		  /* numbers of the vector that stands for a program */
+	int batch;		  /* programs of a step of training */
+	double rate;		  /* of learning, the greatest */
+	double relative;	  /* weight of the relative error in the loss */
+	double power;		  /* of Box and Cox; NAN: the most likely one */
+};
+extern const struct pl_tprog_settings pl_tprog_usual;
+/* "layers=2 heads=4 ..." */
+#define PL_TPROG_SETTINGS_TEXT 192
+void pl_tprog_settings_text(const struct pl_tprog_settings *s, char *out, size_t size);
 struct pl_tprog_fit_opts {
 	enum pl_tprog_learner learner;
+	const struct pl_tprog_settings *settings; /* NULL: the usual ones */
+	double share;				  /* of the usual epochs of the network; 0: all */
 	bool intervals; /* calibrate predictions and intervals: some fits more */
 	uint64_t seed;
 	int threads; /* of the network; 0: 1 */
 	struct pl_pool *pool;
 };
+/* Settings that were tried, and their errors on models that were left out. */
+#define PL_TPROG_RUNGS 3
+struct pl_tprog_trial {
+	struct pl_tprog_settings settings;
+	int rungs; /* that it took part in */
+	double error[PL_TPROG_RUNGS];
+};
+/* Try n settings, the first of them the usual ones. trial: (n), filled; *best: the one with the
+ * least error of those that took part in all rungs. The same seed gives the same trials for any
+ * number of threads. PL_EDATA as in pl_tprog_fit(), and if there is one model only. */
+int pl_tprog_tune(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o,
+		  struct pl_tprog_trial *trial, size_t n, size_t *best, struct pl_err *err) PL_MUST;
 struct pl_tprog_time {
 	double ns, lo_ns, hi_ns; /* the last two NAN: the model has no intervals */
 	bool inside;		 /* all entries of its vector are in the range of those measured */
@@ -74,12 +100,26 @@ const char *pl_tprog_model_device(const struct pl_tprog_model *m);
 /* t: (s->n). The network has room for one batch, so one thread at a time may use the model. */
 int pl_tprog_apply(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_tprog_time *t,
 		   struct pl_err *err) PL_MUST;
-/* Learn from a few programs by how much their times differ from those predicted, on another device
- * or of another network: by how much all do, each operation does, and from ADAPT_TREES programs on
- * which entries of the vectors matter. */
+/*
+ * Learn from a few programs by how much their times differ from those predicted, on another device
+ * or of another network: by how much all do and each operation does. Then the network learns on
+ * from them; meanwhile the central moments of the latent vectors of the target's programs are held
+ * to those of the programs that it learned from (learn/moments.h). From ADAPT_TREES programs on,
+ * further trees learn what those of the model have left.
+ */
 #define PL_TPROG_ADAPT_TREES 50
-int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_pool *pool,
-		   struct pl_err *err) PL_MUST;
+struct pl_tprog_adapt_opts {
+	const struct pl_tprog_set *target; /* its programs, whether measured or not; NULL: only s */
+	double discrepancy;		   /* weight of that of the moments; 0: they may move */
+	uint64_t seed;
+	struct pl_pool *pool;
+};
+int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s,
+		   const struct pl_tprog_adapt_opts *o, struct pl_err *err) PL_MUST;
+/* How unlike the latent vectors of the programs are to those of the programs that the network
+ * learned from, by their moments; NAN: the model has no network. */
+int pl_tprog_discrepancy(struct pl_tprog_model *m, const struct pl_tprog_set *s, double *d,
+			 struct pl_err *err) PL_MUST;
 /* t[i]: row i, by a model that has seen no row of its group; of more than ten groups, some are left
  * out together. PL_EDATA: there is one group only. */
 int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,

@@ -106,6 +106,17 @@ static void write_gains(const struct pl_boost *trees, struct pl_writer *w)
 	}
 }
 
+void pl_tprog_settings_text(const struct pl_tprog_settings *s, char *out, size_t size)
+{
+	char power[32] = "likely";
+
+	if (!isnan(s->power))
+		snprintf(power, sizeof(power), "%.3g", s->power);
+	snprintf(out, size,
+		 "layers=%d heads=%d width=%d latent=%d batch=%d rate=%.3g relative=%.3g power=%s",
+		 s->layers, s->heads, s->width, s->latent, s->batch, s->rate, s->relative, power);
+}
+
 void pl_tprog_explain(const struct pl_tprog_model *m, struct pl_writer *w)
 {
 	pl_write_format(w, "A model of tensor programs on %s: %s, from %llu programs%s.\n\n",
@@ -123,6 +134,13 @@ void pl_tprog_explain(const struct pl_tprog_model *m, struct pl_writer *w)
 					k < m->ops.n ? m->ops.str[k] : "all", e->n,
 					100 * (exp(e->low - e->shift) - 1),
 					100 * (exp(e->high - e->shift) - 1));
+	}
+	if (m->net) {
+		const struct pl_tprog_settings n = pl_tprog_network_settings(m->net);
+		char text[PL_TPROG_SETTINGS_TEXT];
+
+		pl_tprog_settings_text(&n, text, sizeof(text));
+		pl_write_format(w, "\nThe network: %s.\n", text);
 	}
 	if (m->trees.n_trees)
 		write_gains(&m->trees, w);

@@ -37,11 +37,6 @@ static void fit_fini(struct fit *f)
 	pl_free(f->y);
 }
 
-static double unit(const struct pl_tprog_row *r)
-{
-	return log(r->ns / r->work);
-}
-
 /* Trees on the vectors of rows. start: NULL, or (n). */
 static int grow(const struct pl_tprog_set *s, const size_t *use, size_t n, const float *y,
 		const float *start, struct pl_boost_opts o, struct pl_boost *trees,
@@ -83,7 +78,7 @@ static int fit_rows(struct fit *f, struct pl_err *err)
 	PL_CHECK(pl_alloc(&f->y, f->n + 1, sizeof(*f->y), err));
 	PL_CHECK(pl_alloc(&sorted, f->n + 1, sizeof(*sorted), err));
 	for (size_t i = 0; i < f->n; i++)
-		sorted[i] = (double)(f->y[i] = (float)unit(&f->s->v[f->use[i]]));
+		sorted[i] = (double)(f->y[i] = (float)pl_tprog_unit(&f->s->v[f->use[i]]));
 	f->middle = f->n ? pl_median_double(sorted, f->n) : 0;
 	pl_free(sorted);
 	if (l == PL_TPROG_TREES || l == PL_TPROG_BOTH)
@@ -112,22 +107,28 @@ static double nearest(const struct fit *f, const float *x)
 	return y;
 }
 
-/* Labels of rows by trees, by a network, or by the mean of both. */
-static int predict(const struct pl_boost *trees, struct pl_tprog_network *net,
-		   const struct pl_tprog_set *s, const size_t *row, size_t n, double *y,
-		   struct pl_err *err)
+/* Labels of rows by trees (with `more` of them, or NULL), by a network, or by the mean of both. */
+static int predict(const struct pl_boost *trees, const struct pl_boost *more,
+		   struct pl_tprog_network *net, const struct pl_tprog_set *s, const size_t *row,
+		   size_t n, double *y, struct pl_err *err)
 {
 	memset(y, 0, n * sizeof(*y));
 	if (net)
 		PL_CHECK(pl_tprog_network_apply(net, s, row, n, y, err));
-	for (size_t i = 0; i < n && trees->n_trees; i++)
-		y[i] = (y[i] + pl_boost_apply(trees, s->v[row[i]].x)) / (net ? 2 : 1);
+	for (size_t i = 0; i < n && trees->n_trees; i++) {
+		const float *x = s->v[row[i]].x;
+		double by_trees = pl_boost_apply(trees, x);
+
+		if (more && more->n_trees)
+			by_trees += pl_boost_apply(more, x);
+		y[i] = (y[i] + by_trees) / (net ? 2 : 1);
+	}
 	return 0;
 }
 
 static int apply_fit(struct fit *f, const size_t *row, size_t n, double *y, struct pl_err *err)
 {
-	PL_CHECK(predict(&f->trees, f->net, f->s, row, n, y, err));
+	PL_CHECK(predict(&f->trees, NULL, f->net, f->s, row, n, y, err));
 	for (size_t i = 0; i < n; i++)
 		if (f->o->learner == PL_TPROG_NEAREST)
 			y[i] = nearest(f, f->s->v[row[i]].x);
@@ -168,9 +169,8 @@ out:
 
 /* ---- calibration ----------------------------------------------------------------------------- */
 
-/* The shift c with the least sum of |exp(c - error) - 1|: the median of exp(error), where each
- * counts 1 / exp(error). error: sorted. */
-static double best_shift(const double *error, size_t n)
+/* The median of exp(error), where each counts 1 / exp(error). */
+double pl_tprog_best_shift(const double *error, size_t n)
 {
 	double sum = 0, half = 0;
 
@@ -193,10 +193,37 @@ static struct pl_tprog_errors errors_of(double *error, size_t n)
 	if (!n)
 		return e;
 	pl_sort(error, n, sizeof(*error), pl_compare_double);
-	e.shift = best_shift(error, n);
+	e.shift = pl_tprog_best_shift(error, n);
 	e.low = fmin(error[out], e.shift);
 	e.high = fmax(error[n - 1 - out], e.shift);
 	return e;
+}
+
+/* The rows of each operation: row[first[k] .. first[k + 1]), ascending; n_ops counts as one, too.
+ */
+struct rows_by_op {
+	size_t *row, *first;
+};
+
+static void rows_by_op_fini(struct rows_by_op *r)
+{
+	pl_free(r->row);
+	pl_free(r->first);
+}
+
+/* op[i], of row i: up to n_ops. */
+static int rows_by_op_init(struct rows_by_op *r, const pl_id *op, size_t n, size_t n_ops,
+			   struct pl_err *err)
+{
+	PL_CHECK(pl_alloc(&r->row, n + 1, sizeof(*r->row), err));
+	PL_CHECK(pl_alloc(&r->first, n_ops + 3, sizeof(*r->first), err));
+	for (size_t i = 0; i < n; i++)
+		r->first[op[i] + 2]++;
+	for (size_t k = 2; k < n_ops + 3; k++)
+		r->first[k] += r->first[k - 1];
+	for (size_t i = 0; i < n; i++)
+		r->row[r->first[op[i] + 1]++] = i;
+	return 0;
 }
 
 /* Errors of the rows that are not of the group `but` (PL_NONE: of all), by operation; the last
@@ -204,19 +231,30 @@ static struct pl_tprog_errors errors_of(double *error, size_t n)
 static int calibrate(const struct pl_tprog_set *s, const double *y, const pl_id *group, pl_id but,
 		     const pl_id *op, size_t n_ops, struct pl_tprog_errors *e, struct pl_err *err)
 {
-	double *v;
+	struct rows_by_op by = { .row = NULL };
+	double *v = NULL;
+	size_t n = 0;
+	int rc;
 
-	PL_CHECK(pl_alloc(&v, s->n + 1, sizeof(*v), err));
-	for (size_t k = 0; k <= n_ops; k++) {
-		size_t n = 0;
+	PL_TRY(rows_by_op_init(&by, op, s->n, n_ops, err));
+	PL_TRY(pl_alloc(&v, s->n + 1, sizeof(*v), err));
+	for (size_t k = 0; k < n_ops; k++) {
+		size_t begin = n;
 
-		for (size_t i = 0; i < s->n; i++)
-			if (!isnan(y[i]) && group[i] != but && (k == n_ops || op[i] == k))
-				v[n++] = unit(&s->v[i]) - y[i];
-		e[k] = errors_of(v, n);
+		for (size_t at = by.first[k]; at < by.first[k + 1]; at++) {
+			size_t i = by.row[at];
+
+			if (!isnan(y[i]) && group[i] != but)
+				v[n++] = pl_tprog_unit(&s->v[i]) - y[i];
+		}
+		e[k] = errors_of(v + begin, n - begin);
 	}
+	e[n_ops] = errors_of(v, n);
+	rc = 0;
+out:
+	rows_by_op_fini(&by);
 	pl_free(v);
-	return 0;
+	return rc;
 }
 
 static struct pl_tprog_time time_of(const struct pl_tprog_row *r, double y,
@@ -301,7 +339,7 @@ void pl_tprog_model_free(struct pl_tprog_model *m)
 	pl_free(m);
 }
 
-static int check_rows(const struct pl_tprog_set *s, struct pl_err *err)
+int pl_tprog_check_rows(const struct pl_tprog_set *s, struct pl_err *err)
 {
 	if (!s->n)
 		return pl_fail(err, PL_EDATA, "no program in these files was measured");
@@ -354,7 +392,7 @@ int pl_tprog_fit(const struct pl_tprog_set *s, const struct pl_tprog_fit_opts *o
 	int rc;
 
 	*out = NULL;
-	PL_TRY(check_rows(s, err));
+	PL_TRY(pl_tprog_check_rows(s, err));
 	PL_TRY(check_ops(s, err));
 	PL_TRY(pl_alloc(&m, 1, sizeof(*m), err));
 	PL_TRY(pl_alloc(&use, s->n, sizeof(*use), err));
@@ -409,10 +447,8 @@ static int label(struct pl_tprog_model *m, const struct pl_tprog_set *s, double 
 	PL_CHECK(pl_alloc(&row, s->n + 1, sizeof(*row), err));
 	for (size_t i = 0; i < s->n; i++)
 		row[i] = i;
-	rc = predict(&m->trees, m->net, s, row, s->n, y, err);
+	rc = predict(&m->trees, &m->adapted, m->net, s, row, s->n, y, err);
 	pl_free(row);
-	for (size_t i = 0; i < s->n && rc >= 0 && m->adapted.n_trees; i++)
-		y[i] += pl_boost_apply(&m->adapted, s->v[i].x);
 	return rc;
 }
 
@@ -441,8 +477,85 @@ static double offset_of(double *v, size_t n, double all)
 	return n ? (pl_median_double(v, n) * (double)n + all * PRIOR) / ((double)n + PRIOR) : all;
 }
 
-int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s, struct pl_pool *pool,
-		   struct pl_err *err)
+struct adaptation {
+	struct pl_tprog_model *m;
+	const struct pl_tprog_set *s;
+	const struct pl_tprog_adapt_opts *o;
+	struct pl_tprog_time *t; /* [s->n] as predicted before, each of the arrays */
+	double *error;		 /* of logarithms */
+	double *left;		 /* what the offsets leave of it */
+	double *label;		 /* as predicted, without offsets and shifts */
+	pl_id *op;
+};
+
+static void adaptation_fini(struct adaptation *a)
+{
+	pl_free(a->t);
+	pl_free(a->error);
+	pl_free(a->left);
+	pl_free(a->label);
+	pl_free(a->op);
+}
+
+/* It adapts from the beginning, not from an earlier device. */
+static int adaptation_init(struct adaptation *a, struct pl_err *err)
+{
+	const struct pl_tprog_set *s = a->s;
+	struct pl_tprog_model *m = a->m;
+
+	pl_boost_fini(&m->adapted);
+	if (m->net)
+		pl_tprog_network_reset(m->net);
+	for (size_t k = 0; k <= m->ops.n; k++)
+		m->errors[k].offset = 0;
+	PL_CHECK(pl_alloc(&a->t, s->n, sizeof(*a->t), err));
+	PL_CHECK(pl_alloc(&a->error, s->n, sizeof(*a->error), err));
+	PL_CHECK(pl_alloc(&a->left, s->n, sizeof(*a->left), err));
+	PL_CHECK(pl_alloc(&a->label, s->n, sizeof(*a->label), err));
+	PL_CHECK(pl_alloc(&a->op, s->n, sizeof(*a->op), err));
+	PL_CHECK(label(m, s, a->label, err));
+	PL_CHECK(pl_tprog_apply(m, s, a->t, err));
+	for (size_t i = 0; i < s->n; i++) {
+		const char *name = s->names.str[s->v[i].op];
+
+		a->op[i] = pl_intern_find(&m->ops, name, strlen(name));
+		a->op[i] = a->op[i] == PL_NONE ? m->ops.n : a->op[i];
+		a->error[i] = log(s->v[i].ns / a->t[i].ns);
+	}
+	return 0;
+}
+
+/* Offsets of all together and of each operation that the model knows. */
+static int find_offsets(struct adaptation *a, struct pl_err *err)
+{
+	struct pl_tprog_model *m = a->m;
+	struct rows_by_op by = { .row = NULL };
+	double *v = NULL, all;
+	int rc;
+
+	PL_TRY(rows_by_op_init(&by, a->op, a->s->n, m->ops.n, err));
+	PL_TRY(pl_alloc(&v, a->s->n, sizeof(*v), err));
+	memcpy(v, a->error, a->s->n * sizeof(*v));
+	all = m->errors[m->ops.n].offset = pl_median_double(v, a->s->n);
+	for (size_t k = 0; k <= m->ops.n; k++) {
+		size_t n = 0;
+
+		for (size_t at = by.first[k]; at < by.first[k + 1]; at++)
+			v[n++] = a->error[by.row[at]];
+		if (k < m->ops.n)
+			m->errors[k].offset = offset_of(v, n, all);
+		for (size_t at = by.first[k]; at < by.first[k + 1]; at++)
+			a->left[by.row[at]] = a->error[by.row[at]] - m->errors[k].offset;
+	}
+	rc = 0;
+out:
+	rows_by_op_fini(&by);
+	pl_free(v);
+	return rc;
+}
+
+/* What the trees have left: they are the model, or a half of it, and so is what is left. */
+static int add_trees(struct adaptation *a, struct pl_err *err)
 {
 	const struct pl_boost_opts few = { .rounds = 150,
 					   .leaves = 6,
@@ -452,55 +565,54 @@ int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s, struc
 					   .features = 0.3,
 					   .loss = PL_BOOST_ABSOLUTE,
 					   .seed = 1,
-					   .pool = pool };
-	struct pl_tprog_time *t = NULL;
-	double *error = NULL, *v = NULL, all;
+					   .pool = a->o->pool };
+	const struct pl_tprog_set *s = a->s;
 	float *left = NULL;
 	size_t *use = NULL;
 	int rc;
 
-	PL_TRY(check_rows(s, err));
-	PL_TRY(pl_alloc(&t, s->n, sizeof(*t), err));
-	PL_TRY(pl_alloc(&error, s->n, sizeof(*error), err));
-	PL_TRY(pl_alloc(&v, s->n, sizeof(*v), err));
 	PL_TRY(pl_alloc(&left, s->n, sizeof(*left), err));
 	PL_TRY(pl_alloc(&use, s->n, sizeof(*use), err));
-	pl_boost_fini(&m->adapted); /* it adapts from the beginning, not from an earlier device */
-	for (size_t k = 0; k <= m->ops.n; k++)
-		m->errors[k].offset = 0;
-	PL_TRY(pl_tprog_apply(m, s, t, err));
 	for (size_t i = 0; i < s->n; i++) {
-		v[i] = error[i] = log(s->v[i].ns / t[i].ns);
 		use[i] = i;
+		left[i] =
+			(float)(a->label[i] + a->left[i] - pl_boost_apply(&a->m->trees, s->v[i].x));
 	}
-	all = pl_median_double(v, s->n);
-	for (size_t i = 0; i < s->n; i++)
-		left[i] = (float)(error[i] - all);
-	m->errors[m->ops.n].offset = all;
-	for (size_t k = 0; k < m->ops.n; k++) {
-		double by;
-		size_t n = 0;
-
-		for (size_t i = 0; i < s->n; i++)
-			if (!strcmp(m->ops.str[k], s->names.str[s->v[i].op]))
-				v[n++] = error[i];
-		by = offset_of(v, n, all);
-		for (size_t i = 0; i < s->n && n; i++)
-			if (!strcmp(m->ops.str[k], s->names.str[s->v[i].op]))
-				left[i] = (float)(error[i] - by);
-		m->errors[k].offset = by;
-	}
-	snprintf(m->device, sizeof(m->device), "%s", s->names.str[s->v[0].device]);
-	if (s->n >= PL_TPROG_ADAPT_TREES)
-		PL_TRY(grow(s, use, s->n, left, NULL, few, &m->adapted, err));
-	rc = 0;
+	PL_TRY(grow(s, use, s->n, left, NULL, few, &a->m->adapted, err));
 out:
-	pl_free(t);
-	pl_free(error);
-	pl_free(v);
 	pl_free(left);
 	pl_free(use);
 	return rc;
+}
+
+int pl_tprog_adapt(struct pl_tprog_model *m, const struct pl_tprog_set *s,
+		   const struct pl_tprog_adapt_opts *o, struct pl_err *err)
+{
+	struct adaptation a = { .m = m, .s = s, .o = o };
+	int rc;
+
+	PL_TRY(pl_tprog_check_rows(s, err));
+	PL_TRY(adaptation_init(&a, err));
+	PL_TRY(find_offsets(&a, err));
+	snprintf(m->device, sizeof(m->device), "%s", s->names.str[s->v[0].device]);
+	if (s->n >= PL_TPROG_ADAPT_TREES && m->trees.n_trees)
+		PL_TRY(add_trees(&a, err));
+	for (size_t i = 0; i < s->n; i++)
+		a.label[i] += a.left[i];
+	if (m->net)
+		PL_TRY(pl_tprog_network_adapt(m->net, s, a.label, o->target ? o->target : s,
+					      o->discrepancy, o->seed, err));
+	rc = 0;
+out:
+	adaptation_fini(&a);
+	return rc;
+}
+
+int pl_tprog_discrepancy(struct pl_tprog_model *m, const struct pl_tprog_set *s, double *d,
+			 struct pl_err *err)
+{
+	*d = NAN;
+	return m->net && s->n ? pl_tprog_network_discrepancy(m->net, s, d, err) : 0;
 }
 
 /* ---- errors on what was left out ------------------------------------------------------------- */
@@ -529,7 +641,7 @@ int pl_tprog_cross(const struct pl_tprog_set *s, const pl_id *group,
 	PL_TRY(pl_alloc(&e, n_ops + 1, sizeof(*e), err));
 	for (size_t i = 0; i < s->n; i++)
 		by_device &= group[i] == s->v[i].device;
-	PL_TRY(by_device ? 0 : check_rows(s, err));
+	PL_TRY(by_device ? 0 : pl_tprog_check_rows(s, err));
 	if (n_groups < 2)
 		PL_TRY(pl_fail(err, PL_EDATA,
 			       "all programs are of one group, \"%s\": nothing is left to learn "

@@ -1,6 +1,7 @@
 /*
  * Cost models of tensor programs as files, paceline-costmodel(5): blocks PHED (learner, device,
- * ranges, errors of operations), PROV, PTRE (trees), PNET (a network), PADA (adaptation), PEND.
+ * ranges, errors of operations), PROV, PTRE (trees), PNET (a network), PADA and PNAD (trees and
+ * parameters of an adaptation), PEND.
  */
 #include <math.h>
 
@@ -12,6 +13,7 @@
 #define B_TREES	      PL_FOURCC('P', 'T', 'R', 'E')
 #define B_NET	      PL_FOURCC('P', 'N', 'E', 'T')
 #define B_ADAPTED     PL_FOURCC('P', 'A', 'D', 'A')
+#define B_NET_ADAPTED PL_FOURCC('P', 'N', 'A', 'D')
 #define B_END	      PL_FOURCC('P', 'E', 'N', 'D')
 #define BLOCK_VERSION 1
 
@@ -69,6 +71,8 @@ static int put_blocks(const void *arg, struct pl_container_writer *w, struct pl_
 		PL_TRY(pl_container_writer_put(w, B_NET, BLOCK_VERSION, 1, &b, err));
 	}
 	PL_TRY(put_trees(w, B_ADAPTED, &m->adapted, &b, err));
+	if (m->net && pl_tprog_network_put_adapted(m->net, &b))
+		PL_TRY(pl_container_writer_put(w, B_NET_ADAPTED, BLOCK_VERSION, 1, &b, err));
 	rc = pl_container_writer_put(w, B_END, BLOCK_VERSION, 1, &b, err);
 out:
 	pl_buf_fini(&b);
@@ -170,6 +174,17 @@ static int get_adapted(void *arg, const struct pl_block *b, struct pl_cur *c, st
 	return get_trees(c, &((struct pl_tprog_model *)arg)->adapted, err);
 }
 
+static int get_net_adapted(void *arg, const struct pl_block *b, struct pl_cur *c,
+			   struct pl_err *err)
+{
+	struct pl_tprog_model *m = arg;
+
+	(void)b;
+	if (!m->net)
+		return pl_fail(err, PL_EDATA, "an adapted network comes before the network");
+	return pl_tprog_network_get_adapted(c, m->net, err);
+}
+
 static int get_end(void *arg, const struct pl_block *b, struct pl_cur *c, struct pl_err *err)
 {
 	(void)arg;
@@ -179,11 +194,10 @@ static int get_end(void *arg, const struct pl_block *b, struct pl_cur *c, struct
 	return 0;
 }
 
-static const struct pl_blocks_part parts[] = { { B_HEAD, get_head },
-					       { B_TREES, get_learned },
-					       { B_NET, get_net },
-					       { B_ADAPTED, get_adapted },
-					       { B_END, get_end } };
+static const struct pl_blocks_part parts[] = {
+	{ B_HEAD, get_head },	    { B_TREES, get_learned },		{ B_NET, get_net },
+	{ B_ADAPTED, get_adapted }, { B_NET_ADAPTED, get_net_adapted }, { B_END, get_end }
+};
 static const struct pl_blocks_form form = { .what = "model",
 					    .remedy = "train it again",
 					    .kind = PL_KIND_MODEL,

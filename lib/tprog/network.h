@@ -4,6 +4,8 @@
 #ifndef PL_TPROG_NETWORK_H
 #define PL_TPROG_NETWORK_H
 
+#include <math.h>
+
 #include "tprog/cost.h"
 
 struct pl_tprog_network; /* opaque */
@@ -16,10 +18,41 @@ void pl_tprog_network_free(struct pl_tprog_network *net); /* NULL is fine */
 /* y: (n), the labels of the rows. */
 int pl_tprog_network_apply(struct pl_tprog_network *net, const struct pl_tprog_set *s,
 			   const size_t *row, size_t n, double *y, struct pl_err *err) PL_MUST;
-/* As a part of a payload. */
+/* Learn on from the rows `few` with the labels y, while the latent vectors of `all` are held to the
+ * moments of those of the source, with this weight (0: they are not); as far as that makes programs
+ * of `few` that were left out more exact, or not at all. It begins with the network as
+ * it was fitted, so reset it before. */
+int pl_tprog_network_adapt(struct pl_tprog_network *net, const struct pl_tprog_set *few,
+			   const double *y, const struct pl_tprog_set *all, double weight,
+			   uint64_t seed, struct pl_err *err) PL_MUST;
+/* Of the latent vectors of all rows from the moments of the source. */
+int pl_tprog_network_discrepancy(struct pl_tprog_network *net, const struct pl_tprog_set *s,
+				 double *d, struct pl_err *err) PL_MUST;
+void pl_tprog_network_reset(struct pl_tprog_network *net); /* undo an adaptation */
+/* Its power is that of the labels. */
+struct pl_tprog_settings pl_tprog_network_settings(const struct pl_tprog_network *net);
+/* Its layers, as paceline-model(5). */
+int pl_tprog_network_layers(const struct pl_tprog_settings *s, struct pl_buf *b,
+			    struct pl_err *err) PL_MUST;
+bool pl_tprog_settings_good(const struct pl_tprog_settings *s);
+/* As parts of payloads: as it was fitted; and what an adaptation changed (false: nothing). */
 void pl_tprog_network_put(const struct pl_tprog_network *net, struct pl_buf *b);
+bool pl_tprog_network_put_adapted(const struct pl_tprog_network *net, struct pl_buf *b);
 int pl_tprog_network_get(struct pl_cur *c, struct pl_tprog_network **net,
 			 struct pl_err *err) PL_MUST;
+int pl_tprog_network_get_adapted(struct pl_cur *c, struct pl_tprog_network *net,
+				 struct pl_err *err) PL_MUST;
+
+/* The label of a measured program. */
+static inline double pl_tprog_unit(const struct pl_tprog_row *r)
+{
+	return log(r->ns / r->work);
+}
+
+/* The shift c with the least sum of |exp(c - error) - 1|. error: sorted. */
+double pl_tprog_best_shift(const double *error, size_t n);
+/* PL_EDATA: no rows, or rows of several devices. */
+int pl_tprog_check_rows(const struct pl_tprog_set *s, struct pl_err *err) PL_MUST;
 
 /* Of an operation, as logarithms; n 0: not known. */
 struct pl_tprog_errors {
@@ -37,7 +70,7 @@ struct pl_tprog_model {
 	float least[PL_TPROG_COLUMNS], most[PL_TPROG_COLUMNS];
 	struct pl_boost trees;	      /* n_trees 0: none */
 	struct pl_tprog_network *net; /* NULL: none */
-	struct pl_boost adapted;      /* what pl_tprog_adapt() adds; n_trees 0: nothing */
+	struct pl_boost adapted; /* what pl_tprog_adapt() adds to the trees; n_trees 0: nothing */
 };
 
 #endif

@@ -141,6 +141,32 @@ static void test_narrow_as_wide(void)
 	ok(!bad, "narrow columns are coded as wide ones of the same values");
 }
 
+static void test_reals(void)
+{
+	static const float v[] = { 0, -0.0F, 1.5F, 1e-45F, 3e38F, -7.25F };
+	struct pl_buf b = { 0 };
+	struct pl_cur c;
+	unsigned bad = 0;
+
+	for (size_t i = 0; i < PL_LEN(v); i++) {
+		pl_io_put_f32(&b, v[i]);
+		pl_io_put_f64(&b, (double)v[i]);
+	}
+	ok(b.n == 12 * PL_LEN(v) && !memcmp(b.p + 24, "\0\0\xc0\x3f", 4),
+	   "floats of 32 bits, the low byte first");
+	c = (struct pl_cur){ b.p, b.p + b.n, false };
+	for (size_t i = 0; i < PL_LEN(v); i++) {
+		float f = pl_io_get_f32(&c);
+		double d = pl_io_get_f64(&c);
+
+		bad += memcmp(&f, &v[i], sizeof(f)) != 0 || d != (double)v[i];
+	}
+	ok(!bad && !c.bad && c.p == c.end, "... come back");
+	pl_io_get_f32(&c);
+	ok(c.bad, "... but not behind the end");
+	pl_buf_fini(&b);
+}
+
 static void refused(const char *bytes, size_t n_bytes, size_t n, const char *why)
 {
 	struct pl_cur c = { (const uint8_t *)bytes, (const uint8_t *)bytes + n_bytes, false };
@@ -247,6 +273,7 @@ int main(void)
 {
 	test_scalars();
 	test_i64();
+	test_reals();
 	test_narrow();
 	test_narrow_as_wide();
 	test_bad();

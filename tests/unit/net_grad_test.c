@@ -48,6 +48,24 @@ static const char *const models[] = {
 	"input 4 / embedding 5 6 / flatten / dense 3 name=d / tanh / loss hinge",
 };
 
+/* A term of the caller: a third of the sum of the cubes of a layer's outputs. */
+static void add_cubes(void *arg, const float *y, size_t samples, size_t n, float scale, float *dy)
+{
+	(void)arg;
+	for (size_t i = 0; i < samples * n; i++)
+		dy[i] += scale * y[i] * y[i];
+}
+
+static double term_of(const struct pl_net *net)
+{
+	double sum = 0;
+
+	for (size_t i = 0; net->term && i < (size_t)net->samples * net->node[net->term_layer].ny;
+	     i++)
+		sum += pow(pl_net_value(net, net->term_layer)[i], 3) / 3;
+	return sum;
+}
+
 /* The loss with tensor t moved by h along the direction that the seed gives. */
 static double moved(struct pl_net *net, const struct fix_batch *b, const struct pl_net_tensor *t,
 		    uint64_t seed, double h)
@@ -61,6 +79,7 @@ static double moved(struct pl_net *net, const struct fix_batch *b, const struct 
 		p[i] += h * fix_random(&s);
 	if (pl_net_forward(net, &b->io, 5, false, &loss, NULL, &err) < 0)
 		loss = (double)NAN;
+	loss += term_of(net);
 	for (uint64_t i = 0, s = seed; i < t->n; i++)
 		p[i] -= h * fix_random(&s);
 	return loss;
@@ -378,6 +397,42 @@ static void test_random(void)
 	ok(built > 500 && bad == 0, "%d random models, gradients of %d wrong", built, bad);
 }
 
+/* On every layer of random models that may have one. */
+static void test_terms(void)
+{
+	int tried = 0, bad = 0;
+
+	for (uint64_t seed = 1; seed <= 1500; seed++) {
+		char text[1024];
+		struct fix_batch b;
+		struct pl_net *net;
+
+		fix_random_model(seed, text, sizeof(text));
+		net = fix_try(text, good, 4);
+		if (!net)
+			continue;
+		fix_batch(&b, net, 3, 17);
+		for (uint32_t i = 0; i < net->n; i++) {
+			struct pl_err err = { 0 };
+			const char *which = "";
+			double error;
+
+			if (pl_net_own_term(net, i, add_cubes, NULL, &err) < 0)
+				continue;
+			tried++;
+			error = worst_of(net, &b, &which);
+			if (!(error <= BOUND)) {
+				printf("# %s: term on layer %u, %.1e in %s\n", text, i, error,
+				       which);
+				bad++;
+			}
+		}
+		fix_batch_free(&b);
+		pl_net_free(net);
+	}
+	ok(tried > 100 && bad == 0, "terms on %d layers, gradients of %d wrong", tried, bad);
+}
+
 int main(void)
 {
 	for (size_t m = 0; m < PL_LEN(models); m++) {
@@ -396,5 +451,6 @@ int main(void)
 	}
 	MUTANTS(RUN)
 	test_random();
+	test_terms();
 	return done_testing();
 }

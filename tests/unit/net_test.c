@@ -313,8 +313,14 @@ out:
 	pl_model_fini(&m.read);
 }
 
+static void no_term(void *arg, const float *y, size_t samples, size_t n, float scale, float *dy)
+{
+	(void)arg, (void)y, (void)samples, (void)n, (void)scale, (void)dy;
+}
+
 static void test_outputs(void)
 {
+	unsigned refused = 0;
 	struct pl_net *net =
 		fix_net("input 5 / dense 8 / gelu / dense 3 / loss squared", &pl_backend_cpu, 4, 1);
 	struct pl_err err = { 0 };
@@ -334,6 +340,19 @@ static void test_outputs(void)
 		   pl_net_outputs(net, y, &err) == PL_EINTERNAL,
 	   "... of evaluations");
 	fix_batch_free(&b);
+	pl_net_free(net);
+	net = fix_net("input 5 / dense 4 / tanh / residual / dense 4 / relu / dense 4 / end / "
+		      "dense 3 / gelu / dense 2 / loss squared",
+		      &pl_backend_cpu, 2, 1);
+	for (uint32_t i = 0; i < 10; i++) {
+		struct pl_err e = { 0 };
+
+		refused |= (unsigned)(pl_net_own_term(net, i, no_term, NULL, &e) < 0) << i;
+	}
+	/* the layers are dense tanh residual dense relu dense end dense gelu dense: the last one of
+	 * the block, that before gelu and the input of the loss have no gradient of their own */
+	is_i64(refused, 0x3f6, "layers that can have a term");
+	ok(pl_net_own_term(net, 0, NULL, NULL, &err) == 0 && !net->term, "no term");
 	pl_net_free(net);
 }
 

@@ -1,4 +1,4 @@
-/* Cost models of tensor programs: learned from times that follow a rule. */
+/* Cost models of tensor programs: learned from times that follow a rule. runner: threads */
 #include <math.h>
 
 #include "tap.h"
@@ -18,6 +18,7 @@ static int add_program(struct pl_tprog_set *s, const struct pl_tprog_task *t, ui
 	struct pl_tprog p = { .name = NULL };
 	struct pl_buf text = { 0 };
 	struct pl_in *in = NULL;
+	double vectorised;
 	int rc;
 
 	PL_TRY(pl_buf_printf(&text, err, "paceline-tprog 1\nprogram p%llu model=%s op=%s\n",
@@ -28,9 +29,10 @@ static int add_program(struct pl_tprog_set *s, const struct pl_tprog_task *t, ui
 	PL_TRY(pl_tprog_next(r, &p, err) == 1 ? 0 : err->code);
 	PL_TRY(pl_append(&p.measured, &p.n_measured, &p.cap_measured, &m, sizeof(m), err));
 	PL_TRY(pl_tprog_set_add(s, &p, false, err));
-	/* those with a vectorised loop are twice as fast */
+	/* those with a vectorised loop are twice as fast, on "odd" twice as slow */
+	vectorised = strcmp(device, "odd") != 0 ? 0.5 : 2;
 	s->v[s->n - 1].ns = s->v[s->n - 1].work * factor *
-			    (strstr((const char *)text.p, "vectorize") ? 0.5 : 1);
+			    (strstr((const char *)text.p, "vectorize") ? vectorised : 1);
 out:
 	pl_tprog_reader_free(r);
 	pl_in_close(in);
@@ -123,10 +125,106 @@ static void test_file(const struct pl_tprog_model *m, const struct pl_tprog_set 
 	pl_free(file);
 }
 
+static const struct pl_tprog_settings small = { .layers = 1,
+						.heads = 2,
+						.width = 16,
+						.latent = 12,
+						.batch = 32,
+						.rate = 4e-3,
+						.relative = 1,
+						.power = NAN };
+
+/* Adaptation with a network: some programs of `odd` are measured, all are known. */
+static void test_network(struct pl_tprog_model *m, const struct pl_tprog_set *odd,
+			 const struct pl_tprog_set *other)
+{
+	struct pl_tprog_adapt_opts o = { .target = odd, .seed = 1 };
+	struct pl_tprog_set few = *odd, least = *odd;
+	double before = 0, loose = 0, held = 0, d = 0, offsets, error;
+	struct pl_err err = { 0 };
+
+	few.n = odd->n / 2;
+	least.n = 6;
+	ok(pl_tprog_adapt(m, &least, &o, &err) == 0, "six programs %s", err.msg);
+	offsets = mean_error(m, odd, &err);
+	ok(offsets > 0.3, "... are too few for a network: error %g", offsets);
+	ok(pl_tprog_discrepancy(m, odd, &before, &err) == 0 && before > 0 &&
+		   pl_tprog_adapt(m, &few, &o, &err) == 0 &&
+		   pl_tprog_discrepancy(m, odd, &loose, &err) == 0,
+	   "from %zu it learns on %s", few.n, err.msg);
+	error = mean_error(m, odd, &err);
+	ok(error < 0.7 * offsets, "... which offsets do not say: error %g", error);
+	o.discrepancy = 3;
+	ok(pl_tprog_adapt(m, &few, &o, &err) == 0 && pl_tprog_discrepancy(m, odd, &held, &err) == 0,
+	   "... with its moments held %s", err.msg);
+	error = mean_error(m, odd, &err);
+	ok(error < 0.8 * offsets, "... error %g", error);
+	ok(held < 0.9 * loose,
+	   "... which makes their discrepancy less: %g, and %g without; "
+	   "%g before",
+	   held, loose, before);
+	o.discrepancy = 0;
+	ok(pl_tprog_adapt(m, &few, &o, &err) == 0 && pl_tprog_discrepancy(m, odd, &d, &err) == 0,
+	   "again without");
+	is_i64((long long)(1e9 * d), (long long)(1e9 * loose),
+	       "... it begins with the network as it was fitted");
+	ok(pl_tprog_adapt(m, other, &o, &err) == 0, "... and goes back");
+	error = mean_error(m, other, &err);
+	ok(error < 0.2, "... error %g", error);
+	ok(pl_tprog_adapt(m, &few, &o, &err) == 0, "... and to the odd one");
+}
+
+static void test_tune(void)
+{
+	struct pl_tprog_fit_opts o = { .learner = PL_TPROG_NET, .seed = 3 };
+	struct pl_tprog_trial a[4], b[4];
+	struct pl_tprog_set s = { .n = 0 }, one = { .n = 0 };
+	size_t best = 9, again = 9, rungs[PL_TPROG_RUNGS + 1] = { 0 }, differ = 0, worse = 0;
+	struct pl_pool *pool = NULL;
+	struct pl_err err = { 0 };
+
+	if (!ok(fill(&s, 1, 4, "box", 1, &err) == 0, "programs %s", err.msg))
+		goto out;
+	memset(a, 0, sizeof(a));
+	memset(b, 0, sizeof(b));
+	o.pool = pool = pl_pool_new(1, &err);
+	ok(pool && pl_tprog_tune(&s, &o, a, 4, &best, &err) == 0, "four trials %s", err.msg);
+	pl_pool_free(pool);
+	o.pool = pool = pl_pool_new(3, &err);
+	ok(pool && pl_tprog_tune(&s, &o, b, 4, &again, &err) == 0, "... by three threads");
+	for (int i = 0; i < 4; i++) {
+		rungs[a[i].rungs]++;
+		differ += a[i].rungs != b[i].rungs ||
+			  memcmp(a[i].error, b[i].error, sizeof(a[i].error)) != 0;
+		worse += best < 4 && a[i].rungs == PL_TPROG_RUNGS && i != (int)best &&
+			 !(a[i].error[PL_TPROG_RUNGS - 1] > 0);
+	}
+	is_i64((long long)differ, 0, "... have the same errors");
+	ok(best < 4 && best == again && a[best].rungs == PL_TPROG_RUNGS && !worse,
+	   "... and the same best one, which took part in all rungs");
+	ok(rungs[1] == 2 && rungs[2] == 1 && rungs[3] == 1, "a third of them goes on each time");
+	for (int i = 0; i < 4; i++) /* who went on was better than who did not */
+		for (int k = 0; k < 4; k++)
+			worse += a[i].rungs > a[k].rungs &&
+				 a[i].error[a[k].rungs - 1] > a[k].error[a[k].rungs - 1];
+	is_i64((long long)worse, 0, "... the better ones");
+	ok(a[0].settings.width == pl_tprog_usual.width && a[1].settings.rate != a[2].settings.rate,
+	   "the first are the usual settings, the others differ");
+	one = s;
+	one.n = 8; /* of the first model */
+	ok(pl_tprog_tune(&one, &o, b, 1, &best, &err) == PL_EDATA, "one model is too few: %s",
+	   err.msg);
+out:
+	pl_pool_free(pool);
+	pl_tprog_set_fini(&s);
+}
+
 static void test_models(void)
 {
 	struct pl_tprog_fit_opts o = { .intervals = true, .threads = 1, .seed = 1 };
+	const struct pl_tprog_adapt_opts adapt = { .discrepancy = 1 };
 	struct pl_tprog_set s = { .n = 0 }, slow = { .n = 0 }, other = { .n = 0 };
+	struct pl_tprog_set odd = { .n = 0 };
 	struct pl_tprog_model *m = NULL;
 	struct pl_tprog_time *t = NULL;
 	struct pl_err err = { 0 };
@@ -134,7 +232,8 @@ static void test_models(void)
 
 	if (!ok(fill(&s, 1, 60, "box", 1, &err) == 0 &&
 			fill(&other, 1001, 20, "box", 1, &err) == 0 &&
-			fill(&slow, 2001, 4, "slow", 3, &err) == 0,
+			fill(&slow, 2001, 4, "slow", 3, &err) == 0 &&
+			fill(&odd, 3001, 12, "odd", 1, &err) == 0,
 		"programs %s", err.msg))
 		goto out;
 	if (!ok(pl_tprog_fit(&s, &o, &m, &err) == 0, "trees %s", err.msg))
@@ -147,19 +246,22 @@ static void test_models(void)
 	is_i64((long long)inside, (long long)s.n, "all are in range, and in their interval");
 	test_file(m, &s);
 	ok(mean_error(m, &slow, &err) > 0.6, "another device is slower");
-	ok(pl_tprog_adapt(m, &slow, NULL, &err) == 0 && mean_error(m, &slow, &err) < 0.1,
+	ok(pl_tprog_adapt(m, &slow, &adapt, &err) == 0 && mean_error(m, &slow, &err) < 0.1,
 	   "... which a few programs tell");
-	ok(pl_tprog_adapt(m, &other, NULL, &err) == 0 && mean_error(m, &other, &err) < 0.1,
+	ok(pl_tprog_adapt(m, &other, &adapt, &err) == 0 && mean_error(m, &other, &err) < 0.1,
 	   "it can be adapted again");
-	ok(pl_tprog_adapt(m, &slow, NULL, &err) == 0 && mean_error(m, &slow, &err) < 0.1,
+	ok(pl_tprog_adapt(m, &slow, &adapt, &err) == 0 && mean_error(m, &slow, &err) < 0.1,
 	   "... and back");
 	test_file(m, &slow);
 	pl_tprog_model_free(m);
 	o.learner = PL_TPROG_BOTH;
+	o.settings = &small;
 	o.intervals = false;
 	if (ok(pl_tprog_fit(&s, &o, &m, &err) == 0, "trees and a network %s", err.msg)) {
 		ok(mean_error(m, &other, &err) < 0.2, "... learn it, too");
 		test_file(m, &other);
+		test_network(m, &odd, &other);
+		test_file(m, &odd);
 	}
 	ok(pl_tprog_set_add(&s, &(struct pl_tprog){ .name = "empty", .model = "", .op = "" }, true,
 			    &err) < 0,
@@ -170,6 +272,7 @@ out:
 	pl_tprog_set_fini(&s);
 	pl_tprog_set_fini(&other);
 	pl_tprog_set_fini(&slow);
+	pl_tprog_set_fini(&odd);
 }
 
 static void test_choose(void)
@@ -200,6 +303,7 @@ out:
 int main(void)
 {
 	test_models();
+	test_tune();
 	test_choose();
 	return done_testing();
 }
