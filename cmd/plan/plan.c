@@ -27,8 +27,11 @@ static const struct pl_opt options[] = {
 	{ 0, "optimizer", "NAME",
 	  "count the state of this optimizer as memory: sgd, momentum, adam (default)",
 	  PL_OPT_CHOICE, AT(optimizer), "adam|momentum|sgd" },
+	{ 0, "topology", "SPEC", "set hosts and links: HOSTSxRANKS, HOSTSxRANKS:PRESET, or a file",
+	  PL_OPT_STR, AT(topology), NULL },
+	PL_OPTS_HEADING("a cost model"),
 	{ 'm', "model", "FILE",
-	  "take times in other precisions, and of fused operations, from the cost model FILE "
+	  "take times in other precisions, and of fused operations, from the cost model FILE  "
 	  "(predict "
 	  "--train)",
 	  PL_OPT_STR, AT(model), NULL },
@@ -39,8 +42,6 @@ static const struct pl_opt options[] = {
 	{ 0, "devices", "FOLDER",
 	  "also take data sheets of devices from FOLDER (NAME.json); repeatable", PL_OPT_LIST,
 	  AT(folder), NULL },
-	{ 0, "topology", "SPEC", "set hosts and links: HOSTSxRANKS, HOSTSxRANKS:PRESET, or a file",
-	  PL_OPT_STR, AT(topology), NULL },
 	PL_OPTS_HEADING("the search"),
 	{ 0, "allow", "LIST", "use only these rewrites (\"fuse-tensors,order\")", PL_OPT_LIST,
 	  AT(allow), NULL },
