@@ -35,7 +35,9 @@ static void joined(struct pl_policy *p, const struct pl_policy_event *e)
 {
 	struct batchtune *b = p->state;
 
-	*worker_of(p, e->worker) = (struct batchtune_worker){ 0 };
+	/* a commit in S stays there when the server is started again */
+	*worker_of(p, e->worker) =
+		(struct batchtune_worker){ .committed = worker_of(p, e->worker)->committed };
 	b->changed = true;
 	pl_policy_round_joined(p, e);
 }

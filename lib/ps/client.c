@@ -169,11 +169,11 @@ static int send_commit(struct worker *k, struct pl_err *err)
 /* Until the worker has weights and an order, and its last commit is applied. */
 static int join(struct worker *k, struct pl_err *err)
 {
-	pl_ns until = pl_now_ns() + PATIENCE * k->p->timeout_ns;
 	bool again = k->id > 0;
 	int what;
 
 	for (;;) {
+		pl_ns until = pl_now_ns() + PATIENCE * k->p->timeout_ns;
 		struct pl_err why = { 0 };
 		int rc = greet(k, until, &why);
 
@@ -185,8 +185,11 @@ static int join(struct worker *k, struct pl_err *err)
 			PL_CHECK(send_commit(k, err));
 			PL_CHECK(what = wait_for_reply(k, err));
 		}
-		if (what == REPLIED)
+		if (what == REPLIED) {
 			k->pending = false;
+			/* this process may be in place of one that has made commits */
+			k->id = k->applied > k->id ? k->applied : k->id;
+		}
 		if (what == REPLIED || k->ended)
 			return 0;
 	}
@@ -325,7 +328,8 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 		goto out;
 	}
 	rc = train(&k, err);
-	say_bye(&k);
+	if (rc >= 0) /* else the server sees that this worker is lost */
+		say_bye(&k);
 	t->end = pl_now_ns();
 	if (*t->stop && rc >= 0)
 		t->interrupted = true;

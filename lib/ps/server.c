@@ -15,6 +15,8 @@
 #define TURN_NS 50000000 /* so often the server looks whether somebody asked it to end */
 /* At the end, workers finish the local step in which they are. */
 #define LAST_STEPS 3
+/* Workers come within so many timeouts. */
+#define LATE 10
 
 struct copy { /* of the weights, as a body */
 	float *v;
@@ -39,7 +41,11 @@ struct server {
 	struct copy *copy;
 	size_t n_copies, cap_copies;
 	bool begun, ending;
-	pl_ns wake; /* the policy's; INT64_MAX: none */
+	bool again;	  /* it goes on where a server before it was */
+	uint32_t least;	  /* workers that the policy needs */
+	const char *why;  /* it ends; NULL: all is well */
+	uint64_t save_at; /* steps of all workers: the next checkpoint; 0: none */
+	pl_ns wake;	  /* the policy's; INT64_MAX: none */
 	pl_ns run_begin, elapsed_before;
 	uint64_t budget; /* steps of all workers together */
 	double loss_sum, loss_n;
@@ -202,8 +208,9 @@ static int join(struct server *s, uint32_t worker, struct pl_err *err)
 
 static int begin(struct server *s, struct pl_err *err)
 {
-	s->begun = true;
-	s->run_begin = s->t->begin = pl_now_ns();
+	s->begun = pl_ps_store_progress(s->store)->begun = true;
+	s->run_begin = pl_now_ns();
+	s->t->begin = s->run_begin - s->elapsed_before;
 	for (uint32_t i = 0; i < s->p->workers; i++)
 		if (s->client[i].hello)
 			PL_CHECK(join(s, i, err));
@@ -243,6 +250,11 @@ static int leave(struct server *s, uint32_t worker, const char *why, struct pl_e
 	return tell(s, &e, NULL, 0, err);
 }
 
+static int send_end(struct server *s, uint32_t worker, struct pl_err *err)
+{
+	return send_small(s, worker, PL_PS_END, s->why, s->why ? strlen(s->why) + 1 : 0, err);
+}
+
 static int on_hello(struct server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
 {
 	uint32_t worker = ev->peer - s->p->servers;
@@ -263,9 +275,11 @@ static int on_hello(struct server *s, const struct pl_endpoint_event *ev, struct
 	c->connected = c->hello = true;
 	c->ended = false;
 	c->connection = ev->connection;
-	if (s->begun && !s->ending)
+	if (s->ending)
+		return send_end(s, worker, err);
+	if (s->begun)
 		return join(s, worker, err);
-	return n_there(s) == s->p->workers && !s->ending ? begin(s, err) : 0;
+	return n_there(s) == s->p->workers ? begin(s, err) : 0;
 }
 
 /* ---- commits --------------------------------------------------------------------------------- */
@@ -345,10 +359,22 @@ static int on_commit(struct server *s, const struct pl_endpoint_event *ev, struc
 	return leave(s, worker, "it sent a commit again that it knows to be applied", err);
 }
 
+/* Of which worker is the connection? NULL: of none, or of one that has a newer one. */
+static struct client *client_of(struct server *s, const struct pl_endpoint_event *ev)
+{
+	uint32_t worker = ev->peer - s->p->servers;
+	struct client *c =
+		ev->peer >= s->p->servers && worker < s->p->workers ? &s->client[worker] : NULL;
+
+	return c && c->connected && c->connection == ev->connection ? c : NULL;
+}
+
 static int on_bye(struct server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
 {
 	uint32_t worker = ev->peer - s->p->servers;
 
+	if (!client_of(s, ev))
+		return 0;
 	if (ev->message.bytes == sizeof(s->p->counts[worker]))
 		memcpy(&s->p->counts[worker], ev->message.body, ev->message.bytes);
 	s->client[worker].ended = true;
@@ -380,16 +406,6 @@ static int on_message(struct server *s, const struct pl_endpoint_event *ev, stru
 		pl_comm_endpoint_drop(s->p->end, ev->connection, "an unknown message");
 		return leave(s, worker, "it sent an unknown message", err);
 	}
-}
-
-/* Of which worker is the connection? NULL: of none, or of one that has a newer one. */
-static struct client *client_of(struct server *s, const struct pl_endpoint_event *ev)
-{
-	uint32_t worker = ev->peer - s->p->servers;
-	struct client *c =
-		ev->peer >= s->p->servers && worker < s->p->workers ? &s->client[worker] : NULL;
-
-	return c && c->connected && c->connection == ev->connection ? c : NULL;
 }
 
 static int one_event(struct server *s, pl_ns until, bool *nothing, struct pl_err *err)
@@ -441,17 +457,59 @@ static void name_missing(const struct server *s, char *to, size_t size)
 
 static bool enough(struct server *s)
 {
+	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
 	struct pl_train *t = s->t;
 
-	if (*t->stop && !t->done)
+	if (*t->stop && !t->done && !g->over)
 		t->done = t->interrupted = true;
-	return t->done || pl_ps_store_progress(s->store)->steps >= s->budget;
+	return t->done || g->over || g->steps >= s->budget;
+}
+
+/* A server that is started again waits for all workers: those that come first would have weights
+ * of a round, or the factor of a commit, without the others. Those that are lost never come. */
+static int wait_for_workers(struct server *s, pl_ns waited, struct pl_err *err)
+{
+	pl_ns step = 0;
+	char missing[200];
+
+	for (uint32_t i = 0; i < s->p->workers && s->again; i++)
+		step = pl_max_i64(step, pl_policy_worker(s->policy, i)->step_ns);
+	step *= LAST_STEPS; /* a worker looks at its connection between two steps */
+	name_missing(s, missing, sizeof(missing));
+	if (s->again && waited > 2 * s->p->timeout_ns + step && n_there(s) >= s->least) {
+		pl_say(s->log, PL_LOG_WARN, "these workers did not come back: %s", missing);
+		return begin(s, err);
+	}
+	if (waited <= LATE * s->p->timeout_ns + step)
+		return 0;
+	return pl_fail(err, PL_EIO,
+		       s->again ? "these workers did not come back: %s"
+				: "these workers never came: %s",
+		       missing);
+}
+
+/* While it is written, workers wait. */
+static int checkpoint(struct server *s, struct pl_err *err)
+{
+	uint64_t steps = pl_ps_store_progress(s->store)->steps;
+	uint64_t every = (uint64_t)s->t->job->checkpoint_every * s->p->workers;
+
+	if (!every || steps < s->save_at || steps >= s->budget)
+		return 0;
+	if (s->save_at) {
+		/* evaluations use the same network */
+		PL_CHECK(pl_ps_evaluator_take(s->evaluator, true, err));
+		pl_ps_vector_write(&s->p->w.view, pl_ps_store_weights(s->store));
+		pl_net_changed(s->p->w.net);
+		PL_CHECK(pl_train_checkpoint(s->t, err));
+	}
+	s->save_at = (steps / every + 1) * every;
+	return 0;
 }
 
 static int serve(struct server *s, struct pl_err *err)
 {
-	pl_ns late = pl_now_ns() + s->p->timeout_ns * 10, empty = INT64_MAX;
-	char missing[200];
+	pl_ns first = pl_now_ns(), empty = INT64_MAX;
 
 	while (!enough(s)) {
 		pl_ns now = pl_now_ns();
@@ -460,17 +518,26 @@ static int serve(struct server *s, struct pl_err *err)
 		PL_CHECK(one_event(s, pl_min_i64(now + TURN_NS, s->wake), &nothing, err));
 		PL_CHECK(on_time(s, pl_now_ns(), err));
 		PL_CHECK(pl_ps_evaluator_take(s->evaluator, false, err));
+		PL_CHECK(checkpoint(s, err));
 		s->t->progress(s->t->arg);
-		if (!s->begun && now > late) {
-			name_missing(s, missing, sizeof(missing));
-			return pl_fail(err, PL_EIO, "these workers never came: %s", missing);
-		}
+		if (!s->begun)
+			PL_CHECK(wait_for_workers(s, now - first, err));
 		/* every worker is lost: one of them may come back */
 		empty = !s->begun || n_there(s) ? INT64_MAX : pl_min_i64(empty, now);
 		if (empty != INT64_MAX && now > empty + 2 * s->p->timeout_ns)
 			return pl_fail(err, PL_EIO, "all workers are lost");
 	}
 	return 0;
+}
+
+/* Workers to tell. Those of the server before this one have to come again. */
+static uint32_t n_left(const struct server *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->p->workers; i++)
+		n += !s->client[i].ended && (s->client[i].hello || s->again);
+	return n;
 }
 
 /* Workers learn that it is over, and say BYE with what they counted. */
@@ -481,15 +548,27 @@ static void end_workers(struct server *s, const char *why)
 	bool nothing;
 
 	s->ending = true;
+	s->why = why;
 	for (uint32_t i = 0; i < s->p->workers; i++) {
 		const struct pl_policy_worker *k = pl_policy_worker(s->policy, i);
 
 		step = pl_max_i64(step, k->step_ns);
-		(void)!send_small(s, i, PL_PS_END, why, why ? strlen(why) + 1 : 0, &ignore);
+		(void)!send_end(s, i, &ignore);
 	}
 	until += LAST_STEPS * step;
-	while (n_there(s) && pl_now_ns() < until && one_event(s, until, &nothing, &ignore) >= 0)
+	while (n_left(s) && pl_now_ns() < until && one_event(s, until, &nothing, &ignore) >= 0)
 		;
+}
+
+/* So that a server that is killed while it writes the results is followed by one that does. */
+static void keep_result(struct server *s)
+{
+	struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+
+	g->to_target_s = s->t->time_to_target_s;
+	g->to_target_samples = s->t->samples_to_target;
+	g->over = true;
+	pl_ps_store_commit(s->store);
 }
 
 static void count(struct server *s)
@@ -501,8 +580,9 @@ static void count(struct server *s)
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-static int policy_of(const struct pl_ps *p, struct pl_policy **out, struct pl_err *err)
+static int make_policy(struct server *s, struct pl_err *err)
 {
+	const struct pl_ps *p = s->p;
 	const struct pl_job *j = p->w.o.job;
 	struct pl_policy_opts o = { .workers = p->workers,
 				    .min_workers = (uint32_t)j->min_workers,
@@ -514,7 +594,9 @@ static int policy_of(const struct pl_ps *p, struct pl_policy **out, struct pl_er
 
 	PL_CHECK(pl_policy_parse(j->policy, &o, err));
 	o.argument = pl_job_policy_argument(j);
-	return pl_policy_new(&o, out, err);
+	s->least = pl_policy_waits(o.kind) ? p->workers : 1;
+	s->least = o.min_workers ? o.min_workers : s->least;
+	return pl_policy_new(&o, &s->policy, err);
 }
 
 static int open_store(struct server *s, struct pl_err *err)
@@ -533,13 +615,18 @@ static int open_store(struct server *s, struct pl_err *err)
 		g->steps = (uint64_t)s->t->step * p->workers;
 		g->samples =
 			(uint64_t)pl_train_feed_samples(&p->w.feed, (int)p->workers, s->t->step);
-	} else if (g->starts) {
+	} else {
 		policy = pl_ps_store_policy(s->store, &n);
-		PL_CHECK(pl_policy_get(s->policy, policy, *n, err));
-		/* workers that are lost never come, so it does not wait for all */
-		s->begun = true;
+		if (g->begun)
+			PL_CHECK(pl_policy_get(s->policy, policy, *n, err));
+		s->again = g->begun;
 		s->run_begin = pl_now_ns();
 		s->t->begin = s->run_begin - g->elapsed_ns;
+		s->t->step = (int64_t)(g->steps / p->workers);
+		if (g->over) {
+			s->t->time_to_target_s = g->to_target_s;
+			s->t->samples_to_target = g->to_target_samples;
+		}
 		pl_say(s->log, PL_LOG_WARN,
 		       "the server was started again, at version %llu of the weights",
 		       (unsigned long long)g->version);
@@ -560,7 +647,7 @@ static int open_server(struct server *s, struct pl_err *err)
 	s->budget = (uint64_t)t->steps * p->workers;
 	PL_CHECK(pl_alloc(&s->client, p->workers, sizeof(*s->client), err));
 	PL_CHECK(pl_alloc(&s->copy, (size_t)p->workers + 1, sizeof(*s->copy), err));
-	PL_CHECK(policy_of(p, &s->policy, err));
+	PL_CHECK(make_policy(s, err));
 	PL_CHECK(open_store(s, err));
 	s->evaluator = pl_ps_evaluator_new(t, err);
 	return s->evaluator ? 0 : err->code;
@@ -583,6 +670,8 @@ int pl_ps_serve(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	PL_TRY(open_server(&s, err));
 	rc = serve(&s, err);
 	t->end = pl_now_ns();
+	if (rc >= 0)
+		keep_result(&s);
 	end_workers(&s, rc < 0 ? err->msg : NULL);
 	if (rc < 0)
 		goto out;

@@ -111,12 +111,12 @@ int pl_ps_store_open(int fd, size_t n, uint32_t workers, struct pl_ps_store **ou
 	if (*fresh) {
 		struct record *r = record_at(s, 0);
 
+		memset(r, 0, s->record_bytes);
 		for (int v = 0; v < VECTORS; v++)
 			r->zero[v] = true;
 		s->head->n = n;
 		s->head->workers = workers;
-		s->head->magic =
-			MAGIC; /* last: a server that dies before it leaves an empty file */
+		atomic_store(&s->head->valid, 0);
 	}
 	s->next = record_at(s, 1 - s->head->valid);
 	memcpy(s->next, record_at(s, s->head->valid), s->record_bytes);
@@ -159,6 +159,8 @@ void pl_ps_store_commit(struct pl_ps_store *s)
 	uint32_t now = 1 - s->head->valid;
 
 	atomic_store(&s->head->valid, now);
+	/* last: a server that dies before its first commit leaves an empty file */
+	s->head->magic = MAGIC;
 	s->next = record_at(s, 1 - now);
 	memcpy(s->next, record_at(s, now), s->record_bytes);
 	memset(s->moved, 0, sizeof(s->moved));

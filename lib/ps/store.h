@@ -21,13 +21,17 @@ struct pl_ps_applied {
 struct pl_ps_progress { /* of the training */
 	uint64_t version;
 	uint64_t steps, samples, commits;
-	pl_ns elapsed_ns; /* training time until now, from the start of the first server on */
-	uint64_t starts;  /* of the server, this one included */
+	pl_ns elapsed_ns;   /* training time until now, from the start of the first server on */
+	uint64_t starts;    /* of the server, this one included */
+	bool begun;	    /* all workers were there once */
+	bool over;	    /* no worker is needed any more */
+	double to_target_s; /* what training has measured when it is over */
+	int64_t to_target_samples;
 };
 
 /*
  * n: numbers of a vector. fd: an open file without a name (memfd), kept by the process that starts
- * the server anew; -1: memory of this process. *fresh: the file was empty, and W is 0. PL_EDATA:
+ * the server anew; -1: memory of this process. *fresh: nothing was ever committed to the file, and W is 0. PL_EDATA:
  * the file has vectors of another length or for another number of workers.
  */
 int pl_ps_store_open(int fd, size_t n, uint32_t workers, struct pl_ps_store **s, bool *fresh,

@@ -200,7 +200,8 @@ static int open_file(struct pl_train_log *l, bool append, struct pl_err *err)
 	l->f = standard ? fdopen(dup(STDOUT_FILENO), "w") : fopen(l->path, append ? "a" : "w");
 	if (!l->f)
 		return pl_fail_sys(err, "%s: opening", l->path);
-	if (l->form == CSV && !append)
+	/* a process that was killed may have left an empty file */
+	if (l->form == CSV && (!append || (!fseek(l->f, 0, SEEK_END) && !ftell(l->f))))
 		pl_write_text(&l->row,
 			      "time_s,step,samples,loss,eval_loss,accuracy,lr,grad_norm\n");
 	if (l->form == EVENTS)

@@ -190,7 +190,7 @@ static int passes(struct pl_worker *w, int summed, struct pl_step_result *r, str
 	return 0;
 }
 
-/* A step of w->samples samples: the gradient of their mean loss, in parts of a batch. */
+/* A step of w->samples samples: the gradient of their mean loss, in microbatches. */
 static int passes_of_samples(struct pl_worker *w, struct pl_step_result *r, struct pl_err *err)
 {
 	int64_t left = w->samples;
@@ -198,13 +198,15 @@ static int passes_of_samples(struct pl_worker *w, struct pl_step_result *r, stru
 
 	w->last_mb = true;
 	for (w->mb = 0; left > 0; w->mb++) {
-		int n = (int)pl_min_i64(left, w->feed.batch);
-		uint64_t place[] = { (uint64_t)w->o.job->seed, (uint64_t)w->drawn,
-				     (uint64_t)w->rank, 0 };
+		int n = (int)pl_min_i64(left, w->microbatch), part = w->mb % (int)w->microbatches;
+		uint64_t place[] = { (uint64_t)w->o.job->seed, 0, (uint64_t)w->rank,
+				     (uint64_t)part };
 		struct pl_batch_io io;
 
-		pl_train_feed_step(&w->feed, w->drawn++);
-		io = pl_train_feed_rows(&w->feed, 0, n);
+		if (!part)
+			pl_train_feed_step(&w->feed, w->drawn++);
+		place[1] = (uint64_t)w->drawn - 1;
+		io = pl_train_feed_rows(&w->feed, part * w->microbatch, n);
 		pl_net_scale(w->net, (float)n / (float)w->samples);
 		PL_CHECK(pl_net_forward(w->net, &io, pl_hash(place, sizeof(place)), false, NULL,
 					NULL, err));

@@ -84,7 +84,7 @@ struct pl_worker {
 	int64_t microbatches;
 	int microbatch; /* samples of one */
 	/* Of a step, where it is not the job's batch: it is drawn in whole batches, and `drawn` of
-	 * them so far. 0: the job's. The job has one microbatch. */
+	 * them so far. 0: the job's. */
 	int64_t samples, drawn;
 	uint8_t algo;  /* enum pl_calgo, of all-reduces, by the job */
 	int64_t round; /* steps from one synchronisation of all ranks to the next; 1 */

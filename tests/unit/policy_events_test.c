@@ -405,19 +405,20 @@ static void restart(const char *name)
 }
 
 /* What was committed in a round before the server was restarted counts once. */
-static void in_round(void)
+static void in_round(const char *name)
 {
 	uint8_t state[1024 + 64 * 3];
-	struct pl_policy *p = policy_new("bsp", 3);
+	struct pl_policy *p = policy_new(name, 3);
 	struct pl_err err = { 0 };
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < 3; i++)
 		joins(p, i, 0);
 	commits(p, 1, 5 * MS, 1, 5 * MS);
-	ok(pl_policy_put(p, state, sizeof(state), &n, &err) == 0, "put in the middle of a round");
+	ok(pl_policy_put(p, state, sizeof(state), &n, &err) == 0,
+	   "%s: put in the middle of a round", name);
 	pl_policy_free(p);
-	p = policy_new("bsp", 3);
+	p = policy_new(name, 3);
 	ok(pl_policy_get(p, state, n, &err) == 0, "... and read");
 	is_str(joins(p, 0, 10 * MS), "", "one of three workers waits for the others");
 	is_str(joins(p, 1, 10 * MS), "", "... so does one that has committed");
@@ -432,7 +433,8 @@ static void in_round(void)
 
 int main(void)
 {
-	in_round();
+	in_round("bsp");
+	in_round("batchtune");
 	for (size_t i = 0; i < PL_LEN(policies); i++) {
 		random_events(policies[i]);
 		exhaustive(policies[i]);

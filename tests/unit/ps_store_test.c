@@ -190,6 +190,13 @@ static void test_refused(void)
 
 	s = open_store(fd, N, &fresh);
 	ok(s && fresh, "an empty file is taken");
+	pl_ps_store_begin(s)[0] = 1;
+	pl_ps_store_progress(s)->steps = 5;
+	pl_ps_store_close(s);
+	s = open_store(fd, N, &fresh);
+	ok(s && fresh, "... also if a server died before its first commit");
+	is_i64((int64_t)pl_ps_store_progress(s)->steps, 0, "... without what it counted");
+	pl_ps_store_commit(s);
 	pl_ps_store_close(s);
 	is_i64(pl_ps_store_open(fd, N + 1, 3, &other, &fresh, &err), PL_EDATA,
 	       "a file with vectors of another length is refused");
