@@ -155,6 +155,31 @@ static int save_policy(struct server *s, struct pl_err *err)
 	return pl_policy_put(s->policy, to, PL_PS_POLICY_BYTES(s->p->workers), n, err);
 }
 
+/* A decision of the policy: to the user, into the log and the trace. */
+static int put_note(struct server *s, const char *text, pl_ns now, struct pl_err *err)
+{
+	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+	struct pl_train_row row = { .at = now,
+				    .step = (int64_t)(g->steps / s->p->workers),
+				    .samples = (int64_t)g->samples,
+				    .loss = NAN,
+				    .accuracy = NAN,
+				    .lr = NAN,
+				    .grad_norm = NAN,
+				    .heterogeneity = pl_policy_heterogeneity(s->policy),
+				    .note = text };
+	struct pl_tracer *t = s->p->w.o.tracer;
+	struct pl_rec_event e;
+
+	pl_say(s->log, PL_LOG_NOTE, "%s", text);
+	if (t) {
+		e = pl_rec_event(t->main, PL_K_INSTANT, pl_train_rec_name(t->rec, text), now, now);
+		e.step = (int32_t)row.step;
+		pl_train_rec(t->rec, &e);
+	}
+	return s->t->row(s->t->arg, &row, err);
+}
+
 /* u: of a commit, with its id. */
 static int tell(struct server *s, const struct pl_policy_event *e, const float *u, uint64_t id,
 		struct pl_err *err)
@@ -185,7 +210,7 @@ static int tell(struct server *s, const struct pl_policy_event *e, const float *
 			s->wake = a[i].at;
 			break;
 		case PL_POLICY_NOTE:
-			pl_say(s->log, PL_LOG_NOTE, "%s", a[i].text);
+			PL_CHECK(put_note(s, a[i].text, e->now, err));
 			break;
 		default:
 			break;
@@ -295,7 +320,8 @@ static int put_row(struct server *s, const struct pl_ps_commit *c, pl_ns now, st
 				    .accuracy = c->classified
 							? (double)c->hits / (double)c->classified
 							: NAN,
-				    .grad_norm = NAN };
+				    .grad_norm = NAN,
+				    .heterogeneity = pl_policy_heterogeneity(s->policy) };
 
 	row.lr = pl_optim_lr(&s->p->w.optim_opts, pl_max_i64(0, row.step - 1));
 	t->step = t->steps_done = row.step;

@@ -64,6 +64,10 @@ static void csv_row(struct pl_writer *w, const struct pl_train_row *r, double se
 	cell(w, 6, r->accuracy);
 	cell(w, 9, r->lr);
 	cell(w, 9, r->grad_norm);
+	cell(w, 4, r->heterogeneity > 0 ? r->heterogeneity : NAN);
+	pl_write_char(w, ',');
+	if (r->note)
+		pl_write_csv(w, r->note, strlen(r->note));
 	pl_write_char(w, '\n');
 }
 
@@ -84,6 +88,9 @@ static void json_row(struct pl_writer *w, const struct pl_train_row *r, double s
 	known(w, "accuracy", r->accuracy);
 	known(w, "lr", r->lr);
 	known(w, "grad_norm", r->grad_norm);
+	known(w, "heterogeneity", r->heterogeneity > 0 ? r->heterogeneity : NAN);
+	if (r->note)
+		pl_json_str(w, "note", r->note);
 	pl_json_close(w);
 	pl_write_char(w, '\n');
 }
@@ -116,6 +123,7 @@ static void put_event(struct pl_train_log *l, const char *version, const struct 
 		scalar(w, r->eval ? "eval/accuracy" : "train/accuracy", r->accuracy);
 		scalar(w, "train/lr", r->lr);
 		scalar(w, "train/grad_norm", r->grad_norm);
+		scalar(w, "train/heterogeneity", r->heterogeneity > 0 ? r->heterogeneity : NAN);
 		pl_pb_close(w, at);
 	}
 	pl_tfrecord_put(&l->row, w->b.p, w->b.n);
@@ -202,8 +210,8 @@ static int open_file(struct pl_train_log *l, bool append, struct pl_err *err)
 		return pl_fail_sys(err, "%s: opening", l->path);
 	/* a process that was killed may have left an empty file */
 	if (l->form == CSV && (!append || (!fseek(l->f, 0, SEEK_END) && !ftell(l->f))))
-		pl_write_text(&l->row,
-			      "time_s,step,samples,loss,eval_loss,accuracy,lr,grad_norm\n");
+		pl_write_text(&l->row, "time_s,step,samples,loss,eval_loss,accuracy,lr,grad_norm,"
+				       "heterogeneity,note\n");
 	if (l->form == EVENTS)
 		put_event(l, "brain.Event:2", NULL);
 	PL_CHECK(pl_write_check(&l->event, err));

@@ -103,6 +103,9 @@ struct pl_train_row {
 	int64_t step, samples; /* number done by then; samples of all ranks */
 	double loss, accuracy; /* NaN: not known */
 	double lr, grad_norm;  /* of a step; NaN: not known, or an evaluation */
+	/* Of unequal workers: mean speed by that of the slowest; NaN or 0: not known. */
+	double heterogeneity;
+	const char *note; /* a decision of the engine; NULL: none */
 	bool eval;
 };
 /* The training of one rank. The caller sets the first part; the control fills in the second. */

@@ -64,6 +64,12 @@ ps bsp 2 -q --export=whole.st
 check "resumed: the weights of training without an interruption" close 8e-6 whole.st resumed.st
 status 0 "a checkpoint is evaluated" "$run" --eval --resume=half.st --set 'engine ps' --set 'policy asp' tiny.job
 
+# a log of decisions: adsp says the rate of commits when all speeds are known
+ps adsp 2 -q --log=notes.csv --speeds=50,100 --set steps=40 -t notes.trace
+check "the policy's decisions are in the log" grep -q ',"\{0,1\}adsp: [0-9]* commits in each check period' notes.csv
+check "... and the measured heterogeneity" awk -F , 'NR > 8 && $9 > 1.3 && $9 < 1.7 { found = 1 } END { exit !found }' notes.csv
+check "... and decisions in the trace" sh -c "'$BIN/trace' -q -O text notes.trace.0 | grep -q 'adsp: [0-9]* commits'"
+
 # ---- a comparison --------------------------------------------------------------------------------
 status 0 "a comparison" "$run" --policies=bsp,ssp:4,adsp --speeds=40,40,80,160 --target-loss=1.2 --seeds=2 -O csv tiny.job
 check "... a row for each policy and seed" [ "$(wc -l <"$TMP/out")" = 7 ]

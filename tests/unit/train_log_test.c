@@ -157,7 +157,9 @@ static const struct pl_train_row rows[] = {
 	  .loss = 0.5,
 	  .accuracy = (double)NAN,
 	  .lr = 0.0625,
-	  .grad_norm = (double)NAN },
+	  .grad_norm = (double)NAN,
+	  .heterogeneity = 1.5,
+	  .note = "tau is 4, not 8" },
 	{ .at = 2000000000,
 	  .step = 300,
 	  .samples = 19200,
@@ -199,10 +201,10 @@ static void texts(void)
 	ok(write_log("log.csv"), "CSV");
 	read_file(path("log.csv"), &b);
 	is_str((char *)b.p,
-	       "time_s,step,samples,loss,eval_loss,accuracy,lr,grad_norm\n"
-	       "0.500000,1,64,2.5,,0.25,0.125,3\n"
-	       "1.000000,300,19200,0.5,,,0.0625,\n"
-	       "1.000000,300,19200,,0.75,0.5,,\n",
+	       "time_s,step,samples,loss,eval_loss,accuracy,lr,grad_norm,heterogeneity,note\n"
+	       "0.500000,1,64,2.5,,0.25,0.125,3,,\n"
+	       "1.000000,300,19200,0.5,,,0.0625,,1.5,\"tau is 4, not 8\"\n"
+	       "1.000000,300,19200,,0.75,0.5,,,,\n",
 	       "... a row each, empty where nothing is known");
 	pl_buf_fini(&b);
 	ok(write_log("log.jsonl"), "JSON lines");
@@ -210,7 +212,8 @@ static void texts(void)
 	is_str((char *)b.p,
 	       "{\"time_s\":0.5,\"step\":1,\"samples\":64,\"loss\":2.5,\"accuracy\":0.25,"
 	       "\"lr\":0.125,\"grad_norm\":3}\n"
-	       "{\"time_s\":1,\"step\":300,\"samples\":19200,\"loss\":0.5,\"lr\":0.0625}\n"
+	       "{\"time_s\":1,\"step\":300,\"samples\":19200,\"loss\":0.5,\"lr\":0.0625,"
+	       "\"heterogeneity\":1.5,\"note\":\"tau is 4, not 8\"}\n"
 	       "{\"time_s\":1,\"step\":300,\"samples\":19200,\"eval_loss\":0.75,"
 	       "\"accuracy\":0.5}\n",
 	       "... an object each, without what is not known");
@@ -265,7 +268,8 @@ static void events(void)
 	is_i64(records, 4, "... a version and three rows");
 	is_str(text,
 	       "version brain.Event:2 1 train/loss=2.5 1 train/accuracy=0.25 1 train/lr=0.125 "
-	       "1 train/grad_norm=3 300 train/loss=0.5 300 train/lr=0.0625 300 eval/loss=0.75 "
+	       "1 train/grad_norm=3 300 train/loss=0.5 300 train/lr=0.0625 "
+	       "300 train/heterogeneity=1.5 300 eval/loss=0.75 "
 	       "300 eval/accuracy=0.5 ",
 	       "... with the scalars that are known");
 	ok(first > 1.7e9 && wall >= first && wall < first + 3600, "... and the time of the day");
