@@ -43,6 +43,7 @@ static int parse_numbers(const char *option, const char *text, double *v, size_t
 
 int apply_speeds(const struct config *c, struct pl_job *j, struct pl_err *err)
 {
+	int64_t ranks = c->ranks;
 	double *speed;
 	size_t n;
 	int rc = pl_alloc(&speed, LIST_MAX, sizeof(*speed), err);
@@ -50,9 +51,12 @@ int apply_speeds(const struct config *c, struct pl_job *j, struct pl_err *err)
 	if (rc < 0)
 		return rc;
 	PL_TRY(parse_numbers("--speeds", c->speeds, speed, &n, err));
-	if (c->ranks && (size_t)c->ranks != n) {
+	/* a launcher counts servers, too, which have no speed */
+	if (c->launch.launcher && !strcmp(j->engine, "ps"))
+		ranks -= j->servers;
+	if (c->ranks && ranks != (int64_t)n) {
 		rc = pl_fail(err, PL_EUSAGE, "-n %lld, but --speeds has %zu speeds",
-			     (long long)c->ranks, n);
+			     (long long)ranks, n);
 		goto out;
 	}
 	j->ranks = (int64_t)n;
@@ -202,7 +206,7 @@ struct all {
 	struct pl_table table;
 	double *rate;
 	size_t n_rates;
-	int64_t seed, done, total;
+	int64_t seed, done, total, rows;
 	bool mine; /* this is a process of a training */
 };
 
@@ -223,9 +227,10 @@ static int under_policy(struct all *a, const char *policy, struct pl_err *err)
 			PL_CHECK(train_once(a->c, a->w, &a->mine, err));
 			if (a->mine)
 				return 0;
-			put_row(&a->table, policy, j, a->c->row);
-			if (stop_signal)
+			if (stop_signal) /* in the middle of this one */
 				return 0;
+			put_row(&a->table, policy, j, a->c->row);
+			a->rows++;
 		}
 	return 0;
 }
@@ -296,24 +301,41 @@ static int check_policy(struct all *a, const char *policy, struct pl_err *err)
 	return set_policy(&a->w->job, policy, err) < 0 ? pl_wrap(err, "--policies") : 0;
 }
 
+/* What was measured before a failure (rc) or a signal is not lost. */
+static int put_table(struct all *a, int rc, struct pl_err *err)
+{
+	struct pl_err later = { 0 };
+	struct pl_out *out;
+
+	if (rc < 0 && !a->rows)
+		return rc;
+	if (a->rows < a->total)
+		pl_say(&a->c->c.log, PL_LOG_WARN, "the table has %lld of %lld trainings",
+		       (long long)a->rows, (long long)a->total);
+	out = pl_out_open(a->c->c.output, false, &later);
+	if (out)
+		(void)!pl_out_finish(out, write_table(a->c, &a->table, out, &later), &later);
+	return rc < 0 ? rc : pl_fail_as(err, &later);
+}
+
 int compare_policies(struct config *c, struct work *w, struct pl_err *err)
 {
 	struct all a = { .c = c, .w = w, .table = PL_TABLE(columns) };
-	struct pl_out *out;
-	int rc;
+	int rc, sig = 0;
 
 	PL_TRY(prepare(&a, err));
 	PL_TRY(each_policy(&a, check_policy, err));
-	PL_TRY(each_policy(&a, under_policy, err));
-	if (a.mine)
-		goto out;
-	out = pl_out_open(c->c.output, false, err);
-	rc = out ? pl_out_finish(out, write_table(c, &a.table, out, err), err) : err->code;
+	rc = each_policy(&a, under_policy, err);
+	if (!a.mine)
+		rc = put_table(&a, rc, err);
+	sig = !a.mine && rc >= 0 ? stop_signal : 0;
 out:
 	pl_table_fini(&a.table);
 	pl_free(a.rate);
 	if (c->row)
 		munmap(c->row, sizeof(*c->row));
 	c->row = NULL;
+	if (sig)
+		end_by(sig);
 	return rc;
 }

@@ -54,6 +54,9 @@ const char *host_of_rank(const struct config *c, const struct pl_launch *p, char
 int start_ranks(struct config *c, int64_t default_ranks,
 		int (*work)(void *arg, const struct pl_launch *p, struct pl_err *err), void *arg,
 		struct pl_err *err) PL_MUST;
+/* Ends this process by a signal, so that the shell learns which one ended the job. start_ranks()
+ * does it, but not in the parent under --policies, which has a table to write. */
+void end_by(int sig);
 struct device;
 /* Where the processes of a job meet whose engine connects them. shape: to be freed by pl_free(). */
 int find_meeting(const struct config *c, const struct pl_launch *p, const struct pl_job *j,

@@ -199,15 +199,24 @@ struct team {
 /* Process i of the team in place of a server that was killed; 0: this is the new process. */
 static pid_t start_again(struct team *t, int i);
 
+/* All of them: a server that still runs (it is stopped, for example) has nobody to serve. */
+static bool workers_have_failed(const struct team *t)
+{
+	for (int i = t->c->servers; i < t->n; i++)
+		if (!t->v[i].done || !has_failed(t->v[i].status))
+			return false;
+	return true;
+}
+
 /* What the end of process i means for the others. A job without servers ends with its first rank;
- * one with servers goes on as long as they do. */
+ * one with servers goes on as long as they do, and one of its workers. */
 static bool ends_all(struct team *t, int i)
 {
 	const struct child *v = &t->v[i];
 
 	if (!t->c->servers)
 		return has_failed(v->status);
-	return i < t->c->servers;
+	return i < t->c->servers || workers_have_failed(t);
 }
 
 /* Waits until all have ended, and prints their messages. Signals are blocked unless it sleeps, so
@@ -562,6 +571,12 @@ static int join_launcher(const struct config *c, struct pl_launch *l, struct pl_
 	return 0;
 }
 
+void end_by(int sig)
+{
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
 int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, void *arg,
 		struct pl_err *err)
 {
@@ -585,26 +600,31 @@ int start_ranks(struct config *c, int64_t default_ranks, work_of_rank *work, voi
 		rc = work(arg, &alone, err);
 	}
 	sig = stop_signal;
-	if (rc == 0 && sig) { /* the shell learns which signal ended the job */
-		signal(sig, SIG_DFL);
-		raise(sig);
-	}
+	if (rc == 0 && sig && (!c->policies || !c->is_parent))
+		end_by(sig);
 	return rc;
 }
 
 /* ---- meeting --------------------------------------------------------------------------------- */
 
-static int shape_of(const struct pl_job *j, struct pl_link_shape **shape, size_t *n,
+/* Links are those of ranks, and servers are the first processes. -1: any. */
+static int process_of(int servers, int64_t rank)
+{
+	return rank < 0 ? -1 : servers + (int)rank;
+}
+
+static int shape_of(const struct pl_job *j, int servers, struct pl_link_shape **shape, size_t *n,
 		    struct pl_err *err)
 {
 	*n = 0;
 	PL_CHECK(pl_alloc(shape, j->n_links + 1, sizeof(**shape), err));
 	for (size_t i = 0; i < j->n_links; i++)
-		(*shape)[(*n)++] = (struct pl_link_shape){ .from = (int)j->link[i].from,
-							   .to = (int)j->link[i].to,
-							   .bytes_per_ns = j->link[i].bytes_per_ns,
-							   .latency_ns = j->link[i].latency_ns,
-							   .shared = j->link[i].shared };
+		(*shape)[(*n)++] =
+			(struct pl_link_shape){ .from = process_of(servers, j->link[i].from),
+						.to = process_of(servers, j->link[i].to),
+						.bytes_per_ns = j->link[i].bytes_per_ns,
+						.latency_ns = j->link[i].latency_ns,
+						.shared = j->link[i].shared };
 	return 0;
 }
 
@@ -618,7 +638,7 @@ int find_meeting(const struct config *c, const struct pl_launch *p, const struct
 					 .bind = c->bind,
 					 .timeout_ns = c->timeout_ns,
 					 .memory = c->memory };
-	PL_CHECK(shape_of(j, shape, &m->n_shapes, err));
+	PL_CHECK(shape_of(j, c->servers, shape, &m->n_shapes, err));
 	m->shape = *shape;
 	return 0;
 }
@@ -652,7 +672,7 @@ int open_world(const struct config *c, const struct pl_launch *p, const struct p
 		o.meet_ns = LATE * c->timeout_ns;
 	o.host = host_of_rank(c, p, host);
 	o.local_size = o.host ? 0 : p->local_size;
-	PL_TRY(shape_of(j, &shape, &o.n_shapes, err));
+	PL_TRY(shape_of(j, 0, &shape, &o.n_shapes, err));
 	o.shape = shape;
 	if (t) {
 		o.event = pl_train_tracer_comm;

@@ -111,6 +111,10 @@ static int check_engine(const struct pl_job *j, struct pl_err *err)
 			err, PL_EDATA,
 			"checkpoint-best: servers go on while they evaluate, and keep no best "
 			"weights; use it with engine dp");
+	if (servers && j->target_loss > 0 && j->split >= 1)
+		return pl_fail(err, PL_EDATA,
+			       "with engine ps the target-loss is one of held-out samples, but "
+			       "nothing is held out; write: split 0.9");
 	if (servers && strcmp(j->transport, "auto") && strcmp(j->transport, "shm") &&
 	    strcmp(j->transport, "tcp"))
 		return pl_fail(err, PL_EDATA, "transport %s: servers take auto, shm and tcp",

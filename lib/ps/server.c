@@ -528,6 +528,7 @@ static int checkpoint(struct server *s, struct pl_err *err)
 		pl_ps_vector_write(&s->p->w.view, pl_ps_store_weights(s->store));
 		pl_net_changed(s->p->w.net);
 		PL_CHECK(pl_train_checkpoint(s->t, err));
+		s->t->saved = -1; /* weights change within a step of all workers, too */
 	}
 	s->save_at = (steps / every + 1) * every;
 	return 0;

@@ -31,8 +31,8 @@ struct pl_ps_progress { /* of the training */
 
 /*
  * n: numbers of a vector. fd: an open file without a name (memfd), kept by the process that starts
- * the server anew; -1: memory of this process. *fresh: nothing was ever committed to the file, and W is 0. PL_EDATA:
- * the file has vectors of another length or for another number of workers.
+ * the server anew; -1: memory of this process. *fresh: nothing was ever committed to the file, and
+ * W is 0. PL_EDATA: the file has vectors of another length or for another number of workers.
  */
 int pl_ps_store_open(int fd, size_t n, uint32_t workers, struct pl_ps_store **s, bool *fresh,
 		     struct pl_err *err) PL_MUST;

@@ -48,10 +48,14 @@ for policy in bsp 'ssp staleness=2' asp 'local local-steps=4' fixed-adacomm adac
 	check "... and reports its name" grep -q "\"policy\": \"${policy%% *}\"" out
 	check "... with the result of each worker" [ "$(grep -c '"rank"' out)" = 4 ]
 done
+ps batchtune 2 --set accumulate=4
+check "batchtune with microbatches: other batches are cut, too" [ $? = 0 ]
 status 3 "a policy of servers without them" "$run" -n 2 --set 'policy ssp' tiny.job
 says 'policy ssp needs servers; write: engine ps' "... is refused with a remedy"
 status 3 "a policy without servers, with them" "$run" -n 2 --set 'engine ps' --set 'policy local-sgd' tiny.job
 says 'with engine ps the same is: policy local' "... is refused with a remedy"
+status 3 "a target without held-out samples" "$run" --set 'engine ps' --set split=1 --target-loss=0.5 tiny.job
+says 'nothing is held out' "... is refused"
 status 3 "training that diverges" ps bsp 2 --set 'optimizer sgd lr=9e5'
 holds err 'training diverged' "... says so"
 
@@ -64,11 +68,40 @@ ps bsp 2 -q --export=whole.st
 check "resumed: the weights of training without an interruption" close 8e-6 whole.st resumed.st
 status 0 "a checkpoint is evaluated" "$run" --eval --resume=half.st --set 'engine ps' --set 'policy asp' tiny.job
 
+<<<<<<< HEAD
 # a log of decisions: adsp says the rate of commits when all speeds are known
 ps adsp 2 -q --log=notes.csv --speeds=50,100 --set steps=40 -t notes.trace
 check "the policy's decisions are in the log" grep -q ',"\{0,1\}adsp: [0-9]* commits in each check period' notes.csv
 check "... and the measured heterogeneity" awk -F , 'NR > 8 && $9 > 1.3 && $9 < 1.7 { found = 1 } END { exit !found }' notes.csv
 check "... and decisions in the trace" sh -c "'$BIN/trace' -q -O text notes.trace.0 | grep -q 'adsp: [0-9]* commits'"
+=======
+rm -f "each.st"
+ps asp 1 -q --speeds=20 --set steps=100000 --checkpoint=each.st --set checkpoint-every=4 --log=each.csv &
+until_trains each.csv
+check "a checkpoint is written while training goes on" [ -s each.st ]
+kill -TERM "$(pgrep -P $!)"
+wait $!
+
+# ---- links and launchers ---------------------------------------------------------------------------
+ps asp 2 -q --set steps=20 --speeds=100,100 --set 'link latency=300ms from=0' -O json
+check "a link of rank 0 is that of worker 0" [ "$(awk -F '[:,]' '/"commits"/ { print $2 + 0 }' out | tail -2 | tr '\n' ' ' |
+	awk '{ print $1 < $2 }')" = 1 ]
+mkdir meet
+sed 's/lr=0.05/lr=0.01/' tiny.job >other.job
+for rank in 0 1 2; do
+	job=tiny.job
+	[ $rank = 2 ] && job=other.job
+	RANK=$rank WORLD_SIZE=3 PACELINE_TOKEN=0123456789abcdef "$run" -q --meet "dir:$TMP/meet" --timeout 500ms --speeds=100,100 \
+		--set 'engine ps' $job >out.$rank 2>err.$rank &
+	pids="$pids $!"
+done
+for pid in $pids; do
+	wait "$pid"
+	codes="$codes $?"
+done
+check "a worker with another job is refused, and the others say that it never came" [ "$codes" = ' 4 4 3' ]
+holds err.0 'these workers never came: 1' "... the server too"
+>>>>>>> 6c24b26ef99801613658815bed1db1fbdf79bbaa
 
 # ---- a comparison --------------------------------------------------------------------------------
 status 0 "a comparison" "$run" --policies=bsp,ssp:4,adsp --speeds=40,40,80,160 --target-loss=1.2 --seeds=2 -O csv tiny.job
@@ -96,6 +129,19 @@ status 0 "learning rates" "$run" --policies=asp --speeds=200,200 --lr=0.05,0.01 
 check "... a row each" [ "$(wc -l <"$TMP/out")" = 3 ]
 status 0 "one that diverges" "$run" --policies=asp --speeds=200,200 --lr=0.05,900000 -O csv tiny.job
 check "... has a row without measurements" grep -q ',900000,0,,,,,,,,,,,,$' "$TMP/out"
+
+"$run" -v --policies=bsp --speeds=100,100 --set steps=40 --seeds=1000 -O csv tiny.job >out 2>err &
+pid=$!
+turn=0
+until grep -q '^run: .*3 of 1000' err || [ $turn = 200 ]; do
+	sleep 0.1
+	turn=$((turn + 1))
+done
+kill -TERM $pid
+wait $pid
+check "a signal ends a comparison" [ $? = 143 ]
+check "... after the table of what was measured" [ "$(grep -c '^bsp,' out)" -ge 2 ]
+holds err 'the table has [0-9]* of 1000 trainings' "... which says so"
 
 # ---- what is lost --------------------------------------------------------------------------------
 # start POLICY OPTION...: a long training in the background; its processes, the server first
@@ -144,6 +190,19 @@ for policy in bsp asp adsp; do
 	"$run" -q -n 3 --set steps=75 --export=dp.st tiny.job >out
 	check "... to the weights of training without a failure" close 2e-5 dp.st restarted.st
 done
+start bsp
+kill -KILL "$server" "$worker"
+wait $pid
+check "bsp: the server and a worker are killed at once, and training ends" [ $? = 4 ]
+holds err 'these workers did not come back: 1' "... the message names it"
+start asp
+kill -KILL "$server" "$worker"
+check "asp: both are killed, and training goes on" wait $pid
+start asp --set steps=100000
+kill -STOP "$server"
+wait $pid
+check "a server that is stopped for ever ends training" [ $? = 4 ]
+holds err 'server 0 is lost, and did not come back' "... the workers say so"
 start adsp
 kill -TERM $pid
 wait $pid
