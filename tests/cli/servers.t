@@ -1,7 +1,8 @@
-# Parameter servers: against data parallelism and one rank, every policy; comparisons; what is lost and comes back.
+# Parameter servers: against data parallelism and one rank, every policy; comparisons.
 # runner: waits, threads
 . "$SRC/tests/cli/tap.sh"
 . "$SRC/tests/cli/job.sh"
+. "$SRC/tests/cli/servers.sh"
 
 run=$BIN/run
 cd "$TMP" || exit 1
@@ -9,26 +10,6 @@ TMPDIR=$TMP
 export TMPDIR
 tiny_job 32
 sed -i 's/^optimizer.*/optimizer sgd lr=0.05/' tiny.job
-
-# the floats at the end of a file of weights: those of all tensors of the tiny model
-floats() {
-	tail -c $((4 * (16 * 48 + 48 + 48 * 32 + 32 + 32 * 4 + 4))) "$1" | od -An -v -tf4 -w4
-}
-
-# close LIMIT FILE FILE: the weights differ by no more
-close() {
-	floats "$2" >a
-	floats "$3" >b
-	paste a b | awk -v limit="$1" '{ d = $1 - $2; if (d > limit || d < -limit) bad = 1 } END { exit bad || NR < 2000 }'
-}
-
-# ps POLICY RANKS OPTION...
-ps() {
-	ps_policy=$1
-	ps_n=$2
-	shift 2
-	"$run" -n "$ps_n" --set 'engine ps' --set "policy $ps_policy" "$@" tiny.job >out 2>err
-}
 
 # ---- what is right whoever waits ------------------------------------------------------------------
 for n in 1 3; do
@@ -68,13 +49,12 @@ ps bsp 2 -q --export=whole.st
 check "resumed: the weights of training without an interruption" close 8e-6 whole.st resumed.st
 status 0 "a checkpoint is evaluated" "$run" --eval --resume=half.st --set 'engine ps' --set 'policy asp' tiny.job
 
-<<<<<<< HEAD
 # a log of decisions: adsp says the rate of commits when all speeds are known
 ps adsp 2 -q --log=notes.csv --speeds=50,100 --set steps=40 -t notes.trace
 check "the policy's decisions are in the log" grep -q ',"\{0,1\}adsp: [0-9]* commits in each check period' notes.csv
+# shellcheck disable=SC2016  # fields of awk
 check "... and the measured heterogeneity" awk -F , 'NR > 8 && $9 > 1.3 && $9 < 1.7 { found = 1 } END { exit !found }' notes.csv
 check "... and decisions in the trace" sh -c "'$BIN/trace' -q -O text notes.trace.0 | grep -q 'adsp: [0-9]* commits'"
-=======
 rm -f "each.st"
 ps asp 1 -q --speeds=20 --set steps=100000 --checkpoint=each.st --set checkpoint-every=4 --log=each.csv &
 until_trains each.csv
@@ -101,7 +81,6 @@ for pid in $pids; do
 done
 check "a worker with another job is refused, and the others say that it never came" [ "$codes" = ' 4 4 3' ]
 holds err.0 'these workers never came: 1' "... the server too"
->>>>>>> 6c24b26ef99801613658815bed1db1fbdf79bbaa
 
 # ---- a comparison --------------------------------------------------------------------------------
 status 0 "a comparison" "$run" --policies=bsp,ssp:4,adsp --speeds=40,40,80,160 --target-loss=1.2 --seeds=2 -O csv tiny.job
@@ -142,71 +121,4 @@ wait $pid
 check "a signal ends a comparison" [ $? = 143 ]
 check "... after the table of what was measured" [ "$(grep -c '^bsp,' out)" -ge 2 ]
 holds err 'the table has [0-9]* of 1000 trainings' "... which says so"
-
-# ---- what is lost --------------------------------------------------------------------------------
-# start POLICY OPTION...: a long training in the background; its processes, the server first
-start() {
-	start_policy=$1
-	shift
-	rm -f log.csv
-	"$run" -n 3 --timeout 500ms --speeds=25,25,50 --set 'engine ps' --set "policy $start_policy" --set steps=75 --log=log.csv "$@" tiny.job >out 2>err &
-	pid=$!
-	until_trains log.csv
-	# shellcheck disable=SC2046
-	set -- $(pgrep -P $pid | sort -n)
-	server=$1
-	worker=$3
-}
-for policy in asp adsp 'dylu local-steps=2' 'ssp staleness=8'; do
-	name=${policy%% *}
-	start "$policy"
-	kill -KILL "$worker"
-	check "$name: a worker is killed, and training goes on" wait $pid
-	holds err 'worker 1 is lost' "... the message names it"
-done
-for policy in bsp 'local local-steps=4'; do
-	name=${policy%% *}
-	start "$policy"
-	kill -KILL "$worker"
-	wait $pid
-	check "$name: a worker is killed, and training ends" [ $? = 4 ]
-	holds err 'worker 1 has left: 2 of 3 workers remain' "... the message names it"
-done
-start 'bsp min-workers=2'
-kill -KILL "$worker"
-check "bsp with min-workers: training goes on" wait $pid
-start adsp
-kill -STOP "$worker"
-sleep 1.5
-kill -CONT "$worker"
-check "a worker is stopped for a while, and training goes on" wait $pid
-holds err 'worker 1 is lost: it gave no sign of life' "... the message says why"
-for policy in bsp asp adsp; do
-	start "$policy" --export=restarted.st
-	kill -KILL "$server"
-	check "$policy: the server is killed, and training goes on" wait $pid
-	holds err 'the server was started again' "... with another server"
-	[ $policy = bsp ] || continue
-	"$run" -q -n 3 --set steps=75 --export=dp.st tiny.job >out
-	check "... to the weights of training without a failure" close 2e-5 dp.st restarted.st
-done
-start bsp
-kill -KILL "$server" "$worker"
-wait $pid
-check "bsp: the server and a worker are killed at once, and training ends" [ $? = 4 ]
-holds err 'these workers did not come back: 1' "... the message names it"
-start asp
-kill -KILL "$server" "$worker"
-check "asp: both are killed, and training goes on" wait $pid
-start asp --set steps=100000
-kill -STOP "$server"
-wait $pid
-check "a server that is stopped for ever ends training" [ $? = 4 ]
-holds err 'server 0 is lost, and did not come back' "... the workers say so"
-start adsp
-kill -TERM $pid
-wait $pid
-check "a signal ends training" [ $? = 143 ]
-holds out 'interrupted by signal 15' "... and the report says so"
-check "nothing is left behind" [ -z "$(ls -d paceline-* 2>/dev/null)" ]
 done_testing
