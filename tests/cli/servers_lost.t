@@ -4,6 +4,7 @@
 . "$SRC/tests/cli/job.sh"
 . "$SRC/tests/cli/servers.sh"
 
+# shellcheck disable=SC2034  # servers.sh uses it
 run=$BIN/run
 cd "$TMP" || exit 1
 TMPDIR=$TMP
