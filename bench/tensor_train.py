@@ -77,7 +77,7 @@ def leaves():
     model = nn.Sequential(
         *(nn.Linear(211, size), Block(size, 4, 3), Block(size, 4, 3), nn.LayerNorm(size)),
         *(nn.Flatten(), nn.Linear(8 * size, 2 * latent), nn.ReLU()),
-        *(nn.Linear(2 * latent, latent), nn.Tanh(), nn.Linear(latent, 1), nn.Flatten(0)),
+        *(nn.Linear(2 * latent, latent), nn.ReLU(), nn.Linear(latent, 1), nn.Flatten(0)),
     )
     adam = torch.optim.AdamW(model.parameters(), 2e-3, weight_decay=0.01, fused=True)
     return model, torch.randn(128, 8, 211), torch.randn(128), adam

@@ -5,8 +5,9 @@
  * sines and cosines, and blocks of a transformer relate the leaves to one another. Shorter programs
  * are filled up with zeros, and a further entry says which leaves are real; so one network serves
  * all numbers of leaves, where CDMPP has a head for each. Attention looks at earlier leaves only;
- * the layers behind it see all. The last layer before the result is the latent vector of a program;
- * its entries are in -1 to 1, as moments.h needs them.
+ * the layers behind it see all. The last layer before the result is the latent vector of a program.
+ * Its entries are 0 or more; moments are those of their hyperbolic tangents, in 0 to 1, as
+ * moments.h needs an interval.
  *
  * Labels v, times for a unit of work, become (v^power - 1) / power (Box and Cox, J. R. Stat. Soc. B
  * 1964), with the power that makes them most like a normal distribution, and are scaled to zero
@@ -33,7 +34,7 @@
 #define EPOCHS	   60			/* at most, */
 #define LEAST	   12			/* and at least, */
 #define SEEN	   400000		/* until so many programs were seen, one again and again */
-#define SPAN	   2			/* of the entries of latent vectors: -1 to 1 */
+#define SPAN	   1			/* of what moments are of: 0 to 1 */
 #define MOMENTS	   4096			/* of so many programs, if there are more */
 
 const struct pl_tprog_settings pl_tprog_usual = { .layers = 2,
@@ -55,6 +56,7 @@ void pl_tprog_network_free(struct pl_tprog_network *net)
 	pl_free(net->place);
 	pl_free(net->moments);
 	pl_free(net->work);
+	pl_free(net->bounded);
 	pl_free(net->base);
 	pl_free(net->x);
 	pl_free(net->target);
@@ -81,7 +83,7 @@ int pl_tprog_network_layers(const struct pl_tprog_settings *s, struct pl_buf *b,
 				       "residual\nlayernorm\ndense %d\ngelu\ndense %d\nend\n",
 				       s->heads, 3 * s->width, s->width));
 	return pl_buf_printf(b, err,
-			     "layernorm\nflatten\ndense %d\nrelu\ndense %d\ntanh\ndense 1\n"
+			     "layernorm\nflatten\ndense %d\nrelu\ndense %d\nrelu\ndense 1\n"
 			     "loss squared\n",
 			     2 * s->latent, s->latent);
 }
@@ -121,10 +123,11 @@ int pl_tprog_network_make(struct pl_tprog_network *t, int threads, uint64_t seed
 	PL_CHECK(pl_alloc(&t->target, batch, sizeof(*t->target), err));
 	PL_CHECK(pl_alloc(&t->moments, n, sizeof(*t->moments), err));
 	PL_CHECK(pl_alloc(&t->work, n, sizeof(*t->work), err));
+	PL_CHECK(pl_alloc(&t->bounded, 2 * batch * (size_t)s->latent, sizeof(*t->bounded), err));
 	PL_CHECK(pl_net_new(t->model.layer, t->model.n_layers, &no, &t->net, err));
 	v = pl_net_view(t->net);
 	for (uint32_t i = 0; i < v.n_layers; i++) /* of dense layers, the last but one */
-		if (!strcmp(v.layer[i].op, "tanh"))
+		if (!strcmp(v.layer[i].op, "relu"))
 			t->latent = i - 1;
 	return 0;
 }
@@ -388,7 +391,7 @@ out:
 	return rc;
 }
 
-/* The latent vectors of n rows, or of MOMENTS of them: *z (*some, latent). */
+/* The tangents of the latent vectors of n rows, or of MOMENTS of them: *z (*some, latent). */
 static int find_latent(struct pl_tprog_network *t, const struct pl_tprog_set *s, const size_t *use,
 		       size_t n, float **z, size_t *some, struct pl_err *err)
 {
@@ -401,6 +404,8 @@ static int find_latent(struct pl_tprog_network *t, const struct pl_tprog_set *s,
 	for (size_t i = 0; i < *some; i++)
 		row[i] = use ? use[i * n / *some] : i * n / *some;
 	rc = evaluate(t, s, row, *some, NULL, *z, err);
+	for (size_t i = 0; i < *some * (size_t)t->settings.latent; i++)
+		(*z)[i] = tanhf((*z)[i]);
 out:
 	pl_free(row);
 	return rc;
@@ -472,12 +477,20 @@ int pl_tprog_network_apply(struct pl_tprog_network *t, const struct pl_tprog_set
 #define PARTS  5    /* of what is learned: 0, 1/4, ... 1 */
 #define GAIN   0.97 /* so much less must the error be for a greater part */
 
+/* The gradient by z follows from that by its tangents. */
 static void pull(void *arg, const float *z, size_t samples, size_t n, float scale, float *dz)
 {
 	const struct pl_tprog_network *t = arg;
+	float *bounded = t->bounded, *g = bounded + samples * n;
 
-	pl_moments_discrepancy(t->moments, z, samples, n, SPAN, t->pull * (double)scale, dz,
+	for (size_t i = 0; i < samples * n; i++) {
+		bounded[i] = tanhf(z[i]);
+		g[i] = 0;
+	}
+	pl_moments_discrepancy(t->moments, bounded, samples, n, SPAN, t->pull * (double)scale, g,
 			       t->work);
+	for (size_t i = 0; i < samples * n; i++)
+		dz[i] += g[i] * (1 - bounded[i] * bounded[i]);
 }
 
 /* The next programs of an endless sequence, each round of all in another order. */

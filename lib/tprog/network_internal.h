@@ -17,6 +17,7 @@ struct pl_tprog_network {
 	double power, mean, deviation;				  /* of the labels */
 	double *moments;   /* (PL_MOMENTS, latent), of the programs that it learned from */
 	double *work;	   /* as many numbers */
+	float *bounded;	   /* of a batch: tangents of latent vectors, and a gradient */
 	double pull;	   /* weight of the discrepancy from the moments */
 	float *base;	   /* parameters before it was adapted; NULL: it was not */
 	float *x, *target; /* of a batch */
