@@ -57,8 +57,10 @@ check "... that of another one does not" [ "$(member stopped_early b.json)" = fa
 status 0 "the best weights as weights alone" "$run" -q --set steps=0 --import=best.st --export=best.weights --report=b.json stop.job
 check "... evaluate as they did" [ "$(member best a.json)" = "$(member eval_loss b.json)" ]
 for n in 1 2; do
-	"$run" -q -n $n --checkpoint=whole.st --checkpoint-best=a.st stop.job >out 2>err
-	"$run" -q -n $n --set steps=15 --checkpoint=half.st --checkpoint-best=b.st stop.job >out 2>err
+	"$run" -q -n $n --checkpoint=whole.st --checkpoint-best=a.st --log=a.csv stop.job >out 2>err
+	# interrupted while it waits, before the last evaluation
+	half=$(($(column step a.csv | tail -n 1) - 5))
+	"$run" -q -n $n --set steps=$half --checkpoint=half.st --checkpoint-best=b.st stop.job >out 2>err
 	"$run" -q -n $n --resume=half.st --checkpoint=again.st --checkpoint-best=b.st stop.job >out 2>err
 	check "$n ranks: resumed, it waits as long, to the same bits" cmp whole.st again.st
 	check "... and has the same best weights" cmp a.st b.st
