@@ -334,7 +334,8 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	if (*t->stop && rc >= 0)
 		t->interrupted = true;
 out:
-	pl_comm_endpoint_free(p->end, k.commit);
+	/* the end may have come while a commit is being sent: k.commit lasts as long as the
+	 * endpoint */
 	pl_free(k.base);
 	return rc;
 }

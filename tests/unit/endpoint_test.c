@@ -566,7 +566,7 @@ static int poor(int n, const char *at, const char *transport)
 		if (ev.kind == PL_ENDPOINT_LOST || get(b, PL_ENDPOINT_LOST, 0).kind)
 			rc = 1;
 	}
-	pl_comm_endpoint_free(b, m);
+	/* after a failure messages may still use m, so the endpoint frees it; own outlives it */
 	pl_comm_endpoint_close(b);
 	pl_comm_endpoint_close(a);
 	free(own);
