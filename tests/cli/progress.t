@@ -8,13 +8,13 @@
 cd "$TMP" || exit 1
 tiny_streams . || exit 1
 
-# slow PROGRAM NAME OPTION...: the program, whose input comes after 1.5 s; what it says goes to NAME.said
+# slow PROGRAM NAME OPTION...: the program, whose input comes after 3 s (a busy machine may take 2 s to start it); what it says goes to NAME.said
 slow() {
 	p=$1
 	name=$2
 	one_run "$p" . || return 1
 	shift 2
-	{ sleep 1.5 && cat "$input"; } | "$BIN/$p" "$@" -o "$name.out" >/dev/null 2>"$name.said"
+	{ sleep 3 && cat "$input"; } | "$BIN/$p" "$@" -o "$name.out" >/dev/null 2>"$name.said"
 }
 # lines PROGRAM NAME: what it drew; warnings are other lines
 lines() {
