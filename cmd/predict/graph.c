@@ -1,34 +1,21 @@
 /* The durations of a graph, from the model: on a device that its job never ran on. */
 #include <math.h>
 
-#include "cost/kernels.h"
+#include "cost/predictor.h"
 #include "derive/describe.h"
 #include "program.h"
 #include "sim/sim.h"
 
-/*
- * A table has the time from before the launch of one operation to its end. In a step the launch of
- * an operation overlaps with the operations before it. So four fifths of the floor are subtracted;
- * the fifth that stays is the time of a kernel that does nothing (5 us of 25). A CPU launches
- * nothing.
- */
-#define FLOOR_LEFT 0.2
-
-struct known {		 /* samples that stand for an operation, PL_NONE: there is none */
-	uint32_t own;	 /* by its own name, as of the layers of run(1) */
-	uint32_t kernel; /* by the name of its kernel, of which it takes so many: */
-	double count;
-	uint32_t bytes; /* by the bytes that it moves, where the model does not know the kernel */
-};
 struct filler {
 	const struct work *w;
 	struct pl_graph g;
 	struct pl_samples s;
 	struct pl_intern seen; /* name and row of work */
-	struct known *known;   /* by number in `seen` */
+	struct pl_predictor *predictor;
+	struct pl_predictor_asked *known; /* by number in `seen` */
 	size_t n, cap;
 	struct pl_kernel_time *t; /* by sample */
-	bool launches;		  /* the device does, as GPUs do */
+	uint32_t device;
 	/* operations; timeless: unknown, and without a duration; open: without an interval */
 	size_t unknown, timeless, beyond, open, all;
 	pl_id unknown_name;
@@ -47,101 +34,43 @@ static int find_device(const struct work *w, uint32_t *device, struct pl_err *er
 	return 0;
 }
 
-static int add_sample(struct filler *f, const struct pl_kernel *k, const char *op, uint32_t device,
-		      uint32_t *at, struct pl_err *err)
-{
-	struct pl_err no = { 0 };
-	const struct pl_measure m = { .k = *k,
-				      .known = pl_kernel_check(k, &no) >= 0,
-				      .op = op,
-				      .model = "",
-				      .device = device,
-				      .ns = NAN };
-
-	*at = (uint32_t)f->s.n;
-	return pl_samples_add(&f->s, &m, &f->w->devices, err);
-}
-
 static bool is_predicted(const struct pl_shape *x, uint32_t node)
 {
 	return x->role[node] == PL_RO_COMPUTE && x->work && x->work[node] != PL_NONE;
 }
 
 /* The operation of a node, once for all that are alike. */
-static int find_op(struct filler *f, const struct pl_shape *x, uint32_t node, uint32_t device,
-		   struct pl_err *err)
+static int find_op(struct filler *f, const struct pl_shape *x, uint32_t node, struct pl_err *err)
 {
 	const uint32_t key[2] = { x->name[node], x->work[node] };
-	const struct pl_gwork *work = &f->g.work[x->work[node]];
-	const char *name =
-		pl_intern_get(&f->g.str, work->name != PL_NONE ? work->name : x->name[node]);
-	const char *dims = work->dims == PL_NONE ? NULL : pl_intern_get(&f->g.str, work->dims);
-	struct known of = { PL_NONE, PL_NONE, 1, PL_NONE };
-	struct pl_kernel k = { .type = pl_cost_kernel_type(&f->g, work) };
+	struct pl_predictor_asked of;
+	struct pl_predictor_op op;
 	pl_id id;
 
 	PL_CHECK(pl_intern_add(&f->seen, (const char *)key, sizeof(key), &id, err));
 	if (id < f->n)
 		return 0;
-	if (pl_cost_kernel(work, dims, &k)) {
-		const char *kernel = pl_cost_kernel_name(&k, name);
-
-		if (strcmp(kernel, name) != 0)
-			PL_CHECK(add_sample(f, &k, name, device, &of.own, err));
-		PL_CHECK(add_sample(f, &k, kernel, device, &of.kernel, err));
-		of.count = pl_cost_kernel_count(&k, work);
-	}
-	if (pl_cost_kernel_bytes(work, &k))
-		PL_CHECK(add_sample(f, &k, name, device, &of.bytes, err));
+	op = pl_predictor_op(f->predictor, &f->g, x->name[node], x->work[node]);
+	PL_CHECK(pl_predictor_ask(f->predictor, &op, &f->s, &of, err));
 	return pl_append(&f->known, &f->n, &f->cap, &of, sizeof(of), err);
 }
 
-/* The sample that stands for a node, of which it takes so many; PL_NONE: the model does not know
- * its operation. */
-static uint32_t sample_of(const struct filler *f, const struct pl_shape *x, uint32_t node,
-			  double *times)
+static const struct pl_predictor_asked *asked_of(const struct filler *f, const struct pl_shape *x,
+						 uint32_t node)
 {
 	const uint32_t key[2] = { x->name[node], x->work[node] };
-	const struct known *of =
-		&f->known[pl_intern_find(&f->seen, (const char *)key, sizeof(key))];
 
-	*times = 1;
-	if (of->own != PL_NONE && f->t[of->own].flag != PL_KERNEL_UNKNOWN)
-		return isnan(f->t[of->own].ns) ? PL_NONE : of->own;
-	*times = of->count;
-	if (of->kernel != PL_NONE && !isnan(f->t[of->kernel].ns))
-		return of->kernel;
-	*times = 1;
-	return of->bytes != PL_NONE && !isnan(f->t[of->bytes].ns) ? of->bytes : PL_NONE;
-}
-
-/* The time of a node; false: the model does not know its operation. */
-static bool time_of(const struct filler *f, const struct pl_shape *x, uint32_t node,
-		    struct pl_kernel_time *t)
-{
-	double times;
-	uint32_t sample = sample_of(f, x, node, &times);
-
-	if (sample == PL_NONE)
-		return false;
-	*t = f->t[sample];
-	t->ns *= times;
-	t->lo_ns *= times;
-	t->hi_ns *= times;
-	t->floor_ns *= times;
-	return true;
+	return &f->known[pl_intern_find(&f->seen, (const char *)key, sizeof(key))];
 }
 
 static int find_times(struct filler *f, struct pl_err *err)
 {
-	uint32_t device = 0;
-
-	PL_CHECK(find_device(f->w, &device, err));
-	f->launches = !(f->w->devices.v[device].cpu > 0);
+	PL_CHECK(find_device(f->w, &f->device, err));
+	PL_CHECK(pl_predictor_of(f->w->model, &f->w->devices, f->device, &f->predictor, err));
 	for (size_t i = 0; i < f->g.n_shapes; i++)
 		for (uint32_t n = 0; n < f->g.shape[i].n_nodes; n++)
 			if (is_predicted(&f->g.shape[i], n))
-				PL_CHECK(find_op(f, &f->g.shape[i], n, device, err));
+				PL_CHECK(find_op(f, &f->g.shape[i], n, err));
 	if (!f->n)
 		return pl_fail(err, PL_EDATA,
 			       "no operation of this graph has sizes; record shapes "
@@ -161,15 +90,12 @@ static int32_t away(double ns, double end)
 static int set_time(struct filler *f, struct pl_edit *e, uint32_t node,
 		    const struct pl_kernel_time *t, struct pl_err *err)
 {
-	/* an operation may be predicted to be shorter than most floors are */
-	double launch = f->launches ? (1 - FLOOR_LEFT) * fmin(t->floor_ns, t->ns) : 0,
-	       ns = fmin(t->ns - launch, 0x1p60);
+	double ns = fmin(t->ns, 0x1p60);
 
 	f->beyond += t->flag != PL_KERNEL_IN_RANGE;
 	f->open += isnan(t->lo_ns);
-	e->node[node].below =
-		away(ns, t->lo_ns > launch || isnan(t->lo_ns) ? t->lo_ns - launch : 0);
-	e->node[node].above = away(ns, t->hi_ns - launch);
+	e->node[node].below = away(ns, t->lo_ns);
+	e->node[node].above = away(ns, t->hi_ns);
 	return pl_edit_set_dur(e, node, (pl_ns)llround(ns), err);
 }
 
@@ -184,7 +110,8 @@ static int set_times(struct filler *f, struct pl_edit *e, struct pl_err *err)
 		if (n->origin == PL_NONE || !is_predicted(x, n->origin))
 			continue;
 		f->all++;
-		if (time_of(f, x, n->origin, &t)) {
+		if (pl_predictor_answer(f->predictor, f->device, asked_of(f, x, n->origin), f->t,
+					&t)) {
 			PL_CHECK(set_time(f, e, i, &t, err));
 			continue;
 		}
@@ -254,7 +181,9 @@ static int explain_graph(const struct filler *f, struct pl_out *out, struct pl_e
 		const struct pl_shape *x = &f->g.shape[f->g.step[i].shape];
 
 		for (uint32_t k = 0; k < x->n_nodes; k++) {
-			uint32_t sample = is_predicted(x, k) ? sample_of(f, x, k, &n) : PL_NONE;
+			uint32_t sample = is_predicted(x, k)
+						  ? pl_predictor_sample(asked_of(f, x, k), f->t, &n)
+						  : PL_NONE;
 
 			if (sample != PL_NONE)
 				times[sample] += n;
@@ -300,6 +229,7 @@ out:
 	pl_graph_fini(&f.g);
 	pl_samples_fini(&f.s);
 	pl_intern_fini(&f.seen);
+	pl_predictor_free(f.predictor);
 	pl_free(f.known);
 	pl_free(f.t);
 	pl_in_close(in);

@@ -20,12 +20,6 @@ struct pl_predictor {
 	struct pl_devices sheets;
 };
 
-/* Samples that stand for an operation, PL_NONE: there is none. */
-struct asked {
-	uint32_t own, kernel, bytes;
-	double count; /* it takes so many of `kernel` */
-};
-
 /* ---- opening --------------------------------------------------------------------------------- */
 
 int pl_predictor_of(const struct pl_kernel_model *m, const struct pl_devices *devices,
@@ -168,12 +162,12 @@ static int add_sample(const struct pl_predictor *p, struct pl_samples *s, const 
 	return pl_samples_add(s, &m, p->devices, err);
 }
 
-static int ask(const struct pl_predictor *p, const struct pl_predictor_op *op, struct pl_samples *s,
-	       struct asked *a, struct pl_err *err)
+int pl_predictor_ask(const struct pl_predictor *p, const struct pl_predictor_op *op,
+		     struct pl_samples *s, struct pl_predictor_asked *a, struct pl_err *err)
 {
 	struct pl_kernel k = { .type = op->type };
 
-	*a = (struct asked){ PL_NONE, PL_NONE, PL_NONE, 1 };
+	*a = (struct pl_predictor_asked){ PL_NONE, PL_NONE, PL_NONE, 1 };
 	if (pl_cost_kernel(&op->work, op->dims, &k)) {
 		const char *kernel = pl_cost_kernel_name(&k, op->name);
 
@@ -187,35 +181,42 @@ static int ask(const struct pl_predictor *p, const struct pl_predictor_op *op, s
 		       : 0;
 }
 
-static bool many(const struct pl_kernel_time *from, double n, struct pl_kernel_time *t)
+uint32_t pl_predictor_sample(const struct pl_predictor_asked *a, const struct pl_kernel_time *of,
+			     double *times)
 {
-	*t = *from;
+	*times = 1;
+	if (a->own != PL_NONE && of[a->own].flag != PL_KERNEL_UNKNOWN)
+		return isnan(of[a->own].ns) ? PL_NONE : a->own;
+	if (a->kernel != PL_NONE && !isnan(of[a->kernel].ns)) {
+		*times = a->count;
+		return a->kernel;
+	}
+	return a->bytes != PL_NONE && !isnan(of[a->bytes].ns) ? a->bytes : PL_NONE;
+}
+
+bool pl_predictor_answer(const struct pl_predictor *p, uint32_t device,
+			 const struct pl_predictor_asked *a, const struct pl_kernel_time *of,
+			 struct pl_kernel_time *t)
+{
+	double n, launch;
+	uint32_t sample = pl_predictor_sample(a, of, &n);
+
+	*t = (struct pl_kernel_time){ NAN, NAN, NAN, PL_KERNEL_UNKNOWN, PL_NONE, 0, 0, 0, 0 };
+	if (sample == PL_NONE)
+		return false;
+	*t = of[sample];
 	t->ns *= n;
 	t->lo_ns *= n;
 	t->hi_ns *= n;
 	t->floor_ns *= n;
-	return !isnan(t->ns);
-}
-
-static void answer(const struct asked *a, const struct pl_kernel_time *of, bool launches,
-		   struct pl_kernel_time *t)
-{
-	double launch;
-
-	if (a->own != PL_NONE && of[a->own].flag != PL_KERNEL_UNKNOWN)
-		many(&of[a->own], 1, t);
-	else if (!(a->kernel != PL_NONE && many(&of[a->kernel], a->count, t)) &&
-		 !(a->bytes != PL_NONE && many(&of[a->bytes], 1, t)))
-		*t =
-			(struct pl_kernel_time){ NAN, NAN, NAN, PL_KERNEL_UNKNOWN, PL_NONE, 0,
-						 0,   0,   0 };
-	if (!launches || isnan(t->ns))
-		return;
+	if (p->devices->v[device].cpu > 0)
+		return true;
 	/* an operation may be predicted to be shorter than most floors are */
 	launch = (1 - FLOOR_LEFT) * fmin(t->floor_ns, t->ns);
 	t->ns -= launch;
 	t->lo_ns = t->lo_ns < launch ? 0 : t->lo_ns - launch; /* NAN stays */
 	t->hi_ns -= launch;
+	return true;
 }
 
 int pl_predictor_times(const struct pl_predictor *p, const struct pl_predictor_op *op, size_t n,
@@ -223,16 +224,16 @@ int pl_predictor_times(const struct pl_predictor *p, const struct pl_predictor_o
 {
 	struct pl_samples s = { 0 };
 	struct pl_kernel_time *of = NULL;
-	struct asked *a = NULL;
+	struct pl_predictor_asked *a = NULL;
 	int rc;
 
 	PL_TRY(pl_alloc(&a, n + 1, sizeof(*a), err));
 	for (size_t i = 0; i < n; i++)
-		PL_TRY(ask(p, &op[i], &s, &a[i], err));
+		PL_TRY(pl_predictor_ask(p, &op[i], &s, &a[i], err));
 	PL_TRY(pl_alloc(&of, s.n + 1, sizeof(*of), err));
 	PL_TRY(pl_kernel_apply(p->model, &s, s.v, s.n, of, err));
 	for (size_t i = 0; i < n; i++)
-		answer(&a[i], of, !(p->devices->v[op[i].device].cpu > 0), &t[i]);
+		(void)pl_predictor_answer(p, op[i].device, &a[i], of, &t[i]);
 out:
 	pl_samples_fini(&s);
 	pl_free(of);

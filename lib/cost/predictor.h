@@ -31,7 +31,7 @@ int pl_predictor_find(const struct pl_predictor *p, const char *name, uint32_t *
 		      struct pl_err *err) PL_MUST;
 const char *pl_predictor_device_name(const struct pl_predictor *p, uint32_t device);
 
-#define PL_PREDICTOR_UNKNOWN 0.25 /* the least of a ratio of what the model does not know */
+#define PL_PREDICTOR_UNKNOWN 0.25 /* least standard error of a ratio, for an unknown operation */
 #define PL_PREDICTOR_ERROR   0.1  /* standard error of a time without an interval, as a share */
 
 struct pl_predictor_op {
@@ -53,6 +53,26 @@ struct pl_predictor_op pl_predictor_op(const struct pl_predictor *p, const struc
  */
 int pl_predictor_times(const struct pl_predictor *p, const struct pl_predictor_op *op, size_t n,
 		       struct pl_kernel_time *t, struct pl_err *err) PL_MUST;
+
+/*
+ * The same in steps, for a caller that wants the samples themselves: ask for each operation, apply
+ * the model to all samples, then answer for each operation.
+ */
+struct pl_predictor_asked { /* samples that stand for an operation, PL_NONE: there is none */
+	uint32_t own, kernel, bytes;
+	double count; /* it takes so many of `kernel` */
+};
+int pl_predictor_ask(const struct pl_predictor *p, const struct pl_predictor_op *op,
+		     struct pl_samples *s, struct pl_predictor_asked *a,
+		     struct pl_err *err) PL_MUST;
+/* The sample that counts, by the times of all samples, and how many times. PL_NONE: none is known.
+ */
+uint32_t pl_predictor_sample(const struct pl_predictor_asked *a, const struct pl_kernel_time *of,
+			     double *times);
+/* Its time in a step of the device. False: the model has nothing alike, and t->ns is NAN. */
+bool pl_predictor_answer(const struct pl_predictor *p, uint32_t device,
+			 const struct pl_predictor_asked *a, const struct pl_kernel_time *of,
+			 struct pl_kernel_time *t);
 
 /*
  * Operations of the recorded device that only move data, whatever they are called: the times of
