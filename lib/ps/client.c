@@ -263,8 +263,6 @@ static int local_step(struct worker *k, struct pl_err *err)
 	k->now.classified += r.classified;
 	k->loss_sum += r.loss;
 	k->step_sum += (double)r.step_ns;
-	if (!k->counts.steps)
-		k->counts.first_ns = r.step_ns;
 	k->counts.steps++;
 	k->counts.samples += (uint64_t)r.samples;
 	k->counts.compute_ns += r.step_ns;

@@ -70,6 +70,10 @@ void pl_ps_evaluator_free(struct pl_ps_evaluator *e)
 {
 	if (!e)
 		return;
+	/* pl_queue_free() would evaluate here, too, with the network that the thread uses */
+	for (; e->running; e->running--)
+		while (!pl_queue_poll(e->queue))
+			pl_sleep_ns(1000000);
 	pl_queue_free(e->queue);
 	pl_pool_free(e->pool);
 	for (int i = 0; i < QUEUE; i++)
@@ -88,13 +92,12 @@ bool pl_ps_evaluator_due(const struct pl_ps_evaluator *e, uint64_t steps)
 	return j->target_loss > 0 && !e->running && pl_now_ns() >= e->next;
 }
 
-int pl_ps_evaluator_put(struct pl_ps_evaluator *e, const float *weights,
-			const struct pl_train_row *row, struct pl_err *err)
+void pl_ps_evaluator_put(struct pl_ps_evaluator *e, const float *weights,
+			 const struct pl_train_row *row)
 {
 	uint64_t every = (uint64_t)e->t->job->eval_every * e->p->workers;
 	int i = 0;
 
-	(void)err;
 	while (e->v[i].used)
 		i++;
 	e->v[i].used = true;
@@ -107,7 +110,6 @@ int pl_ps_evaluator_put(struct pl_ps_evaluator *e, const float *weights,
 	if (every)
 		e->next_steps = ((uint64_t)row->step * e->p->workers / every + 1) * every;
 	pl_queue_put(e->queue, evaluate, &e->v[i]);
-	return 0;
 }
 
 static int take(struct pl_ps_evaluator *e, struct evaluation *v, struct pl_err *err)

@@ -35,9 +35,9 @@ struct pl_ps_evaluator *pl_ps_evaluator_new(struct pl_train *t, struct pl_err *e
 void pl_ps_evaluator_free(struct pl_ps_evaluator *e); /* NULL is fine */
 /* Is there room for one more, and is one due after so many steps of all workers together? */
 bool pl_ps_evaluator_due(const struct pl_ps_evaluator *e, uint64_t steps);
-/* weights: copied. */
-int pl_ps_evaluator_put(struct pl_ps_evaluator *e, const float *weights,
-			const struct pl_train_row *row, struct pl_err *err) PL_MUST;
+/* Only when one is due. weights: copied. */
+void pl_ps_evaluator_put(struct pl_ps_evaluator *e, const float *weights,
+			 const struct pl_train_row *row);
 /* Takes the results that there are: rows of the log, and t->time_to_target_s. wait: all of them. */
 int pl_ps_evaluator_take(struct pl_ps_evaluator *e, bool wait, struct pl_err *err) PL_MUST;
 

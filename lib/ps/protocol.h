@@ -3,13 +3,18 @@
  *
  *     worker                            server
  *     HELLO {id of the last commit}  ->
- *                                    <- REPLY {order} W
+ *                                    <- ORDER {order}, REPLY {...} W
  *     COMMIT {id, counts} U          ->        applied at most once: ids of a worker ascend
- *                                    <- REPLY {order, id of the last commit applied} W
+ *                                    <- ORDER {order}, REPLY {...} W
  *                                    <- ORDER {order}         while the worker computes
  *                                    <- END {why}
  *     BYE {counts}                   ->
  *     (or the server: REFUSED {text})
+ *
+ * An ORDER is a struct pl_policy_order whose times count from the message on. A REPLY has in its
+ * values the id of the worker's last commit that was applied, the version of W, and the time from
+ * the arrival of the commit to the reply (ns); its body is W alone, which all workers with this
+ * version share.
  *
  * A worker that lost its connection in the middle of a commit says HELLO again. If the reply names
  * an id below that of its commit, the server never applied it, and the worker sends it again.
@@ -37,14 +42,13 @@ struct pl_ps_counts {
 	pl_ns compute_ns; /* steps, pauses of a paced worker included */
 	pl_ns wait_ns;	  /* a reply waited for other workers */
 	pl_ns commit_ns;  /* the rest of commits: sending, applying, receiving */
-	pl_ns first_ns;	  /* the first step, which allocates memory; part of compute_ns */
 	pl_ns begin, end; /* on the clock of its host */
 };
 struct pl_ps_hello {  /* value[0]: id of the last commit that it sent */
 	uint64_t job; /* hash of job, model and plan */
 	uint64_t n;   /* numbers of a vector */
 };
-/* The floats of a body begin behind so many bytes. */
+/* The floats of a commit's body begin behind so many bytes. */
 #define PL_PS_HEAD 256
 struct pl_ps_commit {		  /* value[0]: id; then U */
 	uint64_t steps, samples;  /* of this commit */
@@ -54,12 +58,6 @@ struct pl_ps_commit {		  /* value[0]: id; then U */
 	int64_t hits, classified;
 	struct pl_ps_counts counts;
 };
-struct pl_ps_reply { /* value[0]: id of the worker's last commit that was applied; then W */
-	uint64_t version;
-	pl_ns held_ns;		      /* from the arrival of the commit to this reply */
-	struct pl_policy_order order; /* its times count from the reply on */
-};
 _Static_assert(sizeof(struct pl_ps_commit) <= PL_PS_HEAD, "the head of a commit");
-_Static_assert(sizeof(struct pl_ps_reply) <= PL_PS_HEAD, "the head of a reply");
 
 #endif

@@ -39,7 +39,7 @@ struct server {
 	struct pl_ps_evaluator *evaluator;
 	struct client *client; /* [workers] */
 	struct copy *copy;
-	size_t n_copies, cap_copies;
+	size_t n_copies;
 	bool begun, ending;
 	bool again;	  /* it goes on where a server before it was */
 	uint32_t least;	  /* workers that the policy needs */
@@ -48,7 +48,6 @@ struct server {
 	pl_ns wake;	  /* the policy's; INT64_MAX: none */
 	pl_ns run_begin, elapsed_before;
 	uint64_t budget; /* steps of all workers together */
-	double loss_sum, loss_n;
 };
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -91,19 +90,14 @@ static int copy_of(struct server *s, struct copy **out, struct pl_err *err)
 	return 0;
 }
 
-static struct pl_policy_order relative_order(struct pl_policy_order o, pl_ns now)
-{
-	o.first -= now;
-	return o;
-}
-
 static int send_order(struct server *s, uint32_t worker, const struct pl_policy_order *o, pl_ns now,
 		      struct pl_err *err)
 {
-	struct pl_policy_order relative = relative_order(*o, now);
+	struct pl_policy_order relative = *o;
 	uint64_t done = pl_ps_store_progress(s->store)->steps;
 	uint64_t left = s->budget > done ? s->budget - done : 1;
 
+	relative.first -= now;
 	/* so that one worker alone does not go beyond the end */
 	if (!relative.steps || relative.steps > left)
 		relative.steps = left;
@@ -141,12 +135,6 @@ static int send_reply(struct server *s, uint32_t worker, const struct pl_policy_
 
 /* ---- the policy ------------------------------------------------------------------------------ */
 
-static int fail(struct server *s, const char *why, struct pl_err *err)
-{
-	(void)s;
-	return pl_fail(err, PL_EIO, "%s", why);
-}
-
 static int save_policy(struct server *s, struct pl_err *err)
 {
 	size_t *n;
@@ -155,22 +143,29 @@ static int save_policy(struct server *s, struct pl_err *err)
 	return pl_policy_put(s->policy, to, PL_PS_POLICY_BYTES(s->p->workers), n, err);
 }
 
+/* A row of the log, in which only the progress is known. */
+static struct pl_train_row row_at(struct server *s, pl_ns now)
+{
+	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+
+	return (struct pl_train_row){ .at = now,
+				      .step = (int64_t)(g->steps / s->p->workers),
+				      .samples = (int64_t)g->samples,
+				      .loss = NAN,
+				      .accuracy = NAN,
+				      .lr = NAN,
+				      .grad_norm = NAN,
+				      .heterogeneity = pl_policy_heterogeneity(s->policy) };
+}
+
 /* A decision of the policy: to the user, into the log and the trace. */
 static int put_note(struct server *s, const char *text, pl_ns now, struct pl_err *err)
 {
-	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
-	struct pl_train_row row = { .at = now,
-				    .step = (int64_t)(g->steps / s->p->workers),
-				    .samples = (int64_t)g->samples,
-				    .loss = NAN,
-				    .accuracy = NAN,
-				    .lr = NAN,
-				    .grad_norm = NAN,
-				    .heterogeneity = pl_policy_heterogeneity(s->policy),
-				    .note = text };
+	struct pl_train_row row = row_at(s, now);
 	struct pl_tracer *t = s->p->w.o.tracer;
 	struct pl_rec_event e;
 
+	row.note = text;
 	pl_say(s->log, PL_LOG_NOTE, "%s", text);
 	if (t) {
 		e = pl_rec_event(t->main, PL_K_INSTANT, pl_train_rec_name(t->rec, text), now, now);
@@ -192,7 +187,7 @@ static int tell(struct server *s, const struct pl_policy_event *e, const float *
 		if (a[i].kind == PL_POLICY_UPDATE)
 			pl_ps_store_update(s->store, &a[i].update, u);
 		else if (a[i].kind == PL_POLICY_FAIL)
-			return fail(s, a[i].text, err);
+			return pl_fail(err, PL_EIO, "%s", a[i].text);
 	if (u)
 		pl_ps_store_applied(s->store, e->worker)->id = id;
 	pl_ps_store_progress(s->store)->elapsed_ns = s->elapsed_before + e->now - s->run_begin;
@@ -311,26 +306,21 @@ static int on_hello(struct server *s, const struct pl_endpoint_event *ev, struct
 
 static int put_row(struct server *s, const struct pl_ps_commit *c, pl_ns now, struct pl_err *err)
 {
-	struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+	uint64_t steps = pl_ps_store_progress(s->store)->steps;
+	struct pl_train_row row = row_at(s, now);
 	struct pl_train *t = s->t;
-	struct pl_train_row row = { .at = now,
-				    .step = (int64_t)(g->steps / s->p->workers),
-				    .samples = (int64_t)g->samples,
-				    .loss = c->loss,
-				    .accuracy = c->classified
-							? (double)c->hits / (double)c->classified
-							: NAN,
-				    .grad_norm = NAN,
-				    .heterogeneity = pl_policy_heterogeneity(s->policy) };
 
+	row.loss = c->loss;
+	if (c->classified)
+		row.accuracy = (double)c->hits / (double)c->classified;
 	row.lr = pl_optim_lr(&s->p->w.optim_opts, pl_max_i64(0, row.step - 1));
 	t->step = t->steps_done = row.step;
 	t->samples_all = row.samples;
 	t->last_loss = c->loss;
 	PL_CHECK(t->row(t->arg, &row, err));
-	if (!pl_ps_evaluator_due(s->evaluator, g->steps))
-		return 0;
-	return pl_ps_evaluator_put(s->evaluator, pl_ps_store_weights(s->store), &row, err);
+	if (pl_ps_evaluator_due(s->evaluator, steps))
+		pl_ps_evaluator_put(s->evaluator, pl_ps_store_weights(s->store), &row);
+	return 0;
 }
 
 static int apply(struct server *s, uint32_t worker, const struct pl_endpoint_event *ev,
@@ -361,7 +351,6 @@ static int apply(struct server *s, uint32_t worker, const struct pl_endpoint_eve
 	g = pl_ps_store_progress(s->store);
 	g->steps += c.steps;
 	g->samples += c.samples;
-	g->commits++;
 	PL_CHECK(tell(s, &e, (const float *)(const void *)(body + PL_PS_HEAD), ev->message.value[0],
 		      err));
 	return put_row(s, &c, e.now, err);
@@ -658,7 +647,6 @@ static int open_store(struct server *s, struct pl_err *err)
 		       "the server was started again, at version %llu of the weights",
 		       (unsigned long long)g->version);
 	}
-	g->starts++;
 	s->elapsed_before = g->elapsed_ns;
 	pl_ps_store_commit(s->store);
 	return 0;

@@ -20,9 +20,8 @@ struct pl_ps_applied {
 };
 struct pl_ps_progress { /* of the training */
 	uint64_t version;
-	uint64_t steps, samples, commits;
+	uint64_t steps, samples;
 	pl_ns elapsed_ns;   /* training time until now, from the start of the first server on */
-	uint64_t starts;    /* of the server, this one included */
 	bool begun;	    /* all workers were there once */
 	bool over;	    /* no worker is needed any more */
 	double to_target_s; /* what training has measured when it is over */
