@@ -3,6 +3,7 @@
 #
 # tiny_job STEPS      into ./tiny.job
 # images_job STEPS    the same of convolutions, with its model
+# floats FILE         the weights of tiny.job's network from a file of them, one a line
 # losses FILE         of a log: those of training, one a line
 # until_trains FILE   waits (10 s at most) until a log has more than ten lines
 # mpirun_anywhere     Open MPI's starts ranks where there are two cores, as root too
@@ -68,4 +69,9 @@ explained() {
 ranks_say() {
 	sed -n "s/^run: ranks\{0,1\} \([0-9,-]*\): .*$1.*/\1/p" "$2" | tr , '\n' |
 		awk -F- '{ for (i = $1; i <= $NF; i++) print i }' | sort -n | tr '\n' ' '
+}
+
+# they are at the end of the file: those of all tensors
+floats() {
+	tail -c $((4 * (16 * 48 + 48 + 48 * 32 + 32 + 32 * 4 + 4))) "$1" | od -An -v -tf4 -w4
 }

@@ -9,11 +9,6 @@ TMPDIR=$TMP
 export TMPDIR
 tiny_job 32
 
-# the floats at the end of a file of weights: those of all tensors of the tiny model
-floats() {
-	tail -c $((4 * (16 * 48 + 48 + 48 * 32 + 32 + 32 * 4 + 4))) "$1" | od -An -v -tf4 -w4
-}
-
 # ---- beside data parallelism ----------------------------------------------------------------------
 for n in 2 3; do
 	"$run" -q -n $n --set 'optimizer sgd lr=0.05' --export=bsp.st tiny.job >out 2>err &&

@@ -1,23 +1,25 @@
 # shellcheck shell=sh
-# What tests of parameter servers share; they use the job of job.sh.
+# What tests of parameter servers share: a job in $TMP, which becomes the folder, and
 #
 # close LIMIT FILE FILE       the weights of two files differ by no more
 # ps POLICY RANKS OPTION...   trains tiny.job with a server; its output goes to ./out and ./err
 # start POLICY OPTION...      a long training with three workers in the background: $pid, its $server, $worker 1
 
-# the floats at the end of a file of weights: those of all tensors of the tiny model
-floats() {
-	tail -c $((4 * (16 * 48 + 48 + 48 * 32 + 32 + 32 * 4 + 4))) "$1" | od -An -v -tf4 -w4
-}
+. "$SRC/tests/cli/job.sh"
 
-# close LIMIT FILE FILE: the weights differ by no more
+run=$BIN/run
+cd "$TMP" || exit 1
+TMPDIR=$TMP
+export TMPDIR
+tiny_job 32
+sed -i 's/^optimizer.*/optimizer sgd lr=0.05/' tiny.job
+
 close() {
 	floats "$2" >a
 	floats "$3" >b
 	paste a b | awk -v limit="$1" '{ d = $1 - $2; if (d > limit || d < -limit) bad = 1 } END { exit bad || NR < 2000 }'
 }
 
-# ps POLICY RANKS OPTION...
 ps() {
 	ps_policy=$1
 	ps_n=$2

@@ -1,15 +1,7 @@
 # Parameter servers: against data parallelism and one rank, every policy; comparisons.
 # runner: waits, threads
 . "$SRC/tests/cli/tap.sh"
-. "$SRC/tests/cli/job.sh"
 . "$SRC/tests/cli/servers.sh"
-
-run=$BIN/run
-cd "$TMP" || exit 1
-TMPDIR=$TMP
-export TMPDIR
-tiny_job 32
-sed -i 's/^optimizer.*/optimizer sgd lr=0.05/' tiny.job
 
 # ---- what is right whoever waits ------------------------------------------------------------------
 for n in 1 3; do

@@ -1,15 +1,7 @@
 # Parameter servers: a server that is killed is started again; signals.
 # runner: waits, threads
 . "$SRC/tests/cli/tap.sh"
-. "$SRC/tests/cli/job.sh"
 . "$SRC/tests/cli/servers.sh"
-
-run=$BIN/run
-cd "$TMP" || exit 1
-TMPDIR=$TMP
-export TMPDIR
-tiny_job 32
-sed -i 's/^optimizer.*/optimizer sgd lr=0.05/' tiny.job
 
 for policy in bsp asp adsp; do
 	start "$policy" --export=restarted.st

@@ -1,16 +1,7 @@
 # Parameter servers: workers that are lost, and one that comes back.
 # runner: waits, threads
 . "$SRC/tests/cli/tap.sh"
-. "$SRC/tests/cli/job.sh"
 . "$SRC/tests/cli/servers.sh"
-
-# shellcheck disable=SC2034  # servers.sh uses it
-run=$BIN/run
-cd "$TMP" || exit 1
-TMPDIR=$TMP
-export TMPDIR
-tiny_job 32
-sed -i 's/^optimizer.*/optimizer sgd lr=0.05/' tiny.job
 
 for policy in asp adsp 'dylu local-steps=2' 'ssp staleness=8'; do
 	name=${policy%% *}
