@@ -363,6 +363,11 @@ uint64_t pl_policy_version(const struct pl_policy *p)
 	return p->version;
 }
 
+uint32_t pl_policy_min_workers(const struct pl_policy *p)
+{
+	return p->o.min_workers;
+}
+
 double pl_policy_heterogeneity(const struct pl_policy *p)
 {
 	double sum = 0, least = INFINITY;

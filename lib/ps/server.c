@@ -42,7 +42,6 @@ struct server {
 	size_t n_copies;
 	bool begun, ending;
 	bool again;	  /* it goes on where a server before it was */
-	uint32_t least;	  /* workers that the policy needs */
 	const char *why;  /* it ends; NULL: all is well */
 	uint64_t save_at; /* steps of all workers: the next checkpoint; 0: none */
 	pl_ns wake;	  /* the policy's; INT64_MAX: none */
@@ -491,7 +490,8 @@ static int wait_for_workers(struct server *s, pl_ns waited, struct pl_err *err)
 		step = pl_max_i64(step, pl_policy_worker(s->policy, i)->step_ns);
 	step *= LAST_STEPS; /* a worker looks at its connection between two steps */
 	name_missing(s, missing, sizeof(missing));
-	if (s->again && waited > 2 * s->p->timeout_ns + step && n_there(s) >= s->least) {
+	if (s->again && waited > 2 * s->p->timeout_ns + step &&
+	    n_there(s) >= pl_policy_min_workers(s->policy)) {
 		pl_say(s->log, PL_LOG_WARN, "these workers did not come back: %s", missing);
 		return begin(s, err);
 	}
@@ -610,8 +610,6 @@ static int make_policy(struct server *s, struct pl_err *err)
 
 	PL_CHECK(pl_policy_parse(j->policy, &o, err));
 	o.argument = pl_job_policy_argument(j);
-	s->least = pl_policy_waits(o.kind) ? p->workers : 1;
-	s->least = o.min_workers ? o.min_workers : s->least;
 	return pl_policy_new(&o, &s->policy, err);
 }
 
