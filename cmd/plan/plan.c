@@ -31,9 +31,8 @@ static const struct pl_opt options[] = {
 	  PL_OPT_STR, AT(topology), NULL },
 	PL_OPTS_HEADING("a cost model"),
 	{ 'm', "model", "FILE",
-	  "take times in other precisions, and of fused operations, from the cost model FILE  "
-	  "(predict "
-	  "--train)",
+	  "take times in other precisions, and of fused operations, from the cost model FILE "
+	  "(predict --train)",
 	  PL_OPT_STR, AT(model), NULL },
 	{ 0, "device", "NAME",
 	  "the job was recorded on the device NAME (default: the one that the model was measured "

@@ -91,13 +91,6 @@ static int read_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 
 /* ---- medians --------------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 /* Over the seeds; where the target was not reached, the time is infinite. *n: how many. */
 static double median(const struct table *t, const char *policy, double h, double rate, int what,
 		     size_t *n)
@@ -111,7 +104,7 @@ static double median(const struct table *t, const char *policy, double h, double
 	for (size_t i = 0; i < t->n; i++)
 		if (t->v[i].policy == policy && t->v[i].v[H] == h && t->v[i].v[RATE] == rate)
 			v[(*n)++] = isnan(t->v[i].v[what]) ? INFINITY : t->v[i].v[what];
-	qsort(v, *n, sizeof(*v), by_value);
+	pl_sort(v, *n, sizeof(*v), pl_compare_double);
 	m = *n ? v[(*n - 1) / 2] : NAN;
 	pl_free(v);
 	return m;

@@ -1,6 +1,6 @@
 /*
  * run --policies: the same training under several synchronisation policies, one after another, and
- * a table of what each was like.
+ * a table with the measurements of each.
  *
  * Every training has its own processes, as if it were started alone: workers with their own clocks,
  * and the servers of the job. Only the policy, the seed and the learning rate differ. The process

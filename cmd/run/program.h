@@ -136,7 +136,7 @@ int report_layers(const struct config *c, const struct pl_model *m, struct pl_er
 
 /* --speeds as paces of the job. */
 int apply_speeds(const struct config *c, struct pl_job *j, struct pl_err *err) PL_MUST;
-/* What one training was like, in memory that the process shares which compares. */
+/* The measurements of one training, in memory that it shares with the process that compares. */
 struct comparison {
 	bool done, reached;
 	double h_measured, seconds_to_target, samples_to_target, samples_per_s, steps, commits,

@@ -111,8 +111,8 @@ struct pl_policy_rate {
 };
 /* Losses that are not finite are left out. */
 void pl_policy_probe_add(struct pl_policy_probe *p, double seconds, double loss, double weight);
-/* How fast the loss falls towards `target` (NAN: 0) in parts of what is left; false: too few
- * losses, or nothing is left. */
+/* The relative speed of the loss: how fast its distance from `target` (NAN: 0) shrinks, divided by
+ * this distance. False: there are too few losses, or the distance is 0 or less. */
 bool pl_policy_probe_rate(const struct pl_policy_probe *p, double target, struct pl_policy_rate *r);
 /* Standard error of the mean loss; INFINITY: one loss or none. */
 double pl_policy_probe_error(const struct pl_policy_probe *p);

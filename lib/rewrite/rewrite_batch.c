@@ -12,8 +12,8 @@
  * Where no operation has sizes, operations of the passes on hosts take X times as long but for a
  * fixed time, and the interval is wider. Kernels without sizes take X times as long.
  *
- * With a cost model of kernels, the ratio of the model's times for both sizes is a second estimate
- * of what an operation that the model knows becomes; what is wrong with both times cancels. The
+ * With a cost model of kernels there is a second estimate for each operation that the model knows:
+ * the ratio of the model's times for both sizes. An error that both times share cancels there. The
  * mean of both estimates, weighted by their precision, counts (Aitken, Proc. R. Soc. Edinburgh 55,
  * 1935): a model of precise measurements decides, one of noisy ones changes little. Errors of the
  * rule are alike for all operations, those of the model for one kind of operation.

@@ -146,7 +146,7 @@ static const char *large_sum(struct autotvm_build *b, const int64_t *x, const in
 	return out;
 }
 
-/* The sums of what is in shared memory; what a thread reads often is copied first. */
+/* The sums. The numbers are in shared memory; a thread first copies those that it reads often. */
 static void put_large_sum(struct autotvm_build *b, const int64_t *x, const int64_t *y,
 			  const int64_t *k)
 {
@@ -233,7 +233,7 @@ enum autotvm_is pl_autotvm_dense_large_batch(struct autotvm_build *b)
 	return AUTOTVM_FINE;
 }
 
-/* The sums of what is in shared memory; y and x: blocks, threads, numbers. */
+/* The sums. The numbers are in shared memory. y and x: blocks, threads, numbers. */
 static void put_tile_sum(struct autotvm_build *b, const int64_t *y, const int64_t *x, int64_t k,
 			 int64_t most)
 {

@@ -3,12 +3,13 @@
  *
  * A kernel is an outermost loop that is bound to blocks or threads, with all inside. In it, the
  * outermost loops that are bound to threads are phases: in a phase, every thread carries out its
- * own iterations. What stands outside of phases but encloses some is carried out by all threads
- * alike; what encloses none is a phase of the first thread. __syncthreads() stands before a phase
- * that touches what an earlier one has written, or writes what it has read, since the one before;
- * of a loop, all of its phases are earlier ones. An array of a block that is not shared is kept by
- * each thread, without its first dimensions, where these are the thread itself each time that it is
- * used; otherwise it is in shared memory, too. Linear in the program times its depth.
+ * own iterations. All threads carry out a loop that encloses phases; a statement outside of
+ * phases, or a loop there without phases, is a phase of the first thread. A phase needs
+ * __syncthreads() before it if it reads or writes numbers that an earlier phase has written, or
+ * writes numbers that an earlier phase has read, unless a __syncthreads() stands between the two.
+ * In a loop, all phases of the loop count as earlier ones. An array of a block that is not shared
+ * is kept by each thread, without its first dimensions, where these are the thread itself each time
+ * that it is used; otherwise it is in shared memory, too. Linear in the program times its depth.
  */
 #include "tprog/internal.h"
 

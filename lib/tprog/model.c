@@ -554,7 +554,8 @@ out:
 	return rc;
 }
 
-/* What the trees have left: they are the model, or a half of it, and so is what is left. */
+/* Adds trees that learn by how much the model's trees are wrong. Where those trees are half of the
+ * model, the new ones count half, too. */
 static int add_trees(struct adaptation *a, struct pl_err *err)
 {
 	const struct pl_boost_opts few = { .rounds = 150,

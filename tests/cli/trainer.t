@@ -18,10 +18,6 @@ column() {
 member() {
 	sed -n "s/^ *\"$1\": \([^,]*\),*$/\1/p" "$2"
 }
-# the floats at the end of a file of weights: those of all tensors of the tiny model
-floats() {
-	tail -c $((4 * (16 * 48 + 48 + 48 * 32 + 32 + 32 * 4 + 4))) "$1" | od -An -v -tf4 -w4
-}
 
 # ---- early stopping, the best weights -------------------------------------------------------------
 # judge LOG COLUMN SIGN PATIENCE DELTA: the last step and the best one, as the evaluations of a log say

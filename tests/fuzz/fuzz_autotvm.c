@@ -2,25 +2,11 @@
  * small one runs without leaving its buffers. */
 #include <string.h>
 
-#include "fuzz.h"
+#include "fuzz_program.h"
 #include "tprog/autotvm.h"
 
 #define SMALL 20000.0 /* operations */
 #define FEW   4	      /* programs that are looked at */
-
-static void write_program(const struct pl_tprog *p, struct pl_buf *b)
-{
-	struct pl_err err = { 0 };
-	struct pl_out *out = pl_out_open_buf(b, &err);
-	struct pl_writer w;
-
-	pl_write_init(&w, out, 0);
-	pl_tprog_write_header(&w);
-	pl_tprog_write(p, &w);
-	FUZZ_CHECK(pl_write_end(&w, &err) == 0);
-	pl_write_fini(&w);
-	FUZZ_CHECK(pl_out_close(out, &err) == 0);
-}
 
 static void there_and_back(const struct pl_tprog *p)
 {

@@ -3,8 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "fuzz.h"
-#include "tprog/tprog.h"
+#include "fuzz_program.h"
 
 static int read_program(const uint8_t *data, size_t size, struct pl_tprog *p)
 {
@@ -19,20 +18,6 @@ static int read_program(const uint8_t *data, size_t size, struct pl_tprog *p)
 	pl_tprog_reader_free(r);
 	pl_in_close(in);
 	return rc;
-}
-
-static void write_program(const struct pl_tprog *p, struct pl_buf *b)
-{
-	struct pl_err err = { 0 };
-	struct pl_out *out = pl_out_open_buf(b, &err);
-	struct pl_writer w;
-
-	pl_write_init(&w, out, 0);
-	pl_tprog_write_header(&w);
-	pl_tprog_write(p, &w);
-	FUZZ_CHECK(pl_write_end(&w, &err) == 0);
-	pl_write_fini(&w);
-	FUZZ_CHECK(pl_out_close(out, &err) == 0);
 }
 
 static void there_and_back(const struct pl_tprog *p)
