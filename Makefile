@@ -28,12 +28,12 @@ LOOPS   := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O3))
 ONCE     := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O1))
 # Only tests use emulated kernels. The tests take as long as with -O2, and gcc takes 0.6 of the time.
 EMULATED := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O1 -g1))
-# With the address sanitizer clang takes three to four times as long to compile with -O1 as with -O0, but most code runs
+# With a sanitizer clang takes two to four times as long to compile with -O1 as with -O0, but most code runs
 # for less than a second in all tests together. What runs longer is optimized (perf shows which sources those are), and fuzzers.
-QUICK_CFLAGS := $(if $(filter undefined,$(origin CFLAGS)),$(if $(findstring address,$(SAN)),$(if $(findstring fuzzer,$(SAN)),,-O0)))
+QUICK_CFLAGS := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),$(if $(findstring fuzzer,$(SAN)),,-O0)))
 HOT := $(addprefix lib/,clock/fit clock/fit_interval core/intern core/mem core/num core/sort core/spans data/dataset graph/edit graph/edit_times \
-	import/events import/import import/values io/column io/colput io/write learn/boost plan/buckets \
-	rewrite/rewrite_sync rewrite/rewrite_take_over sim/events sim/many sim/sim) \
+	import/events import/import import/values io/column io/colput io/write learn/boost plan/buckets policy/policy policy/simulate \
+	rewrite/rewrite_sync rewrite/rewrite_take_over sim/events sim/many sim/sim tprog/network) \
 	$(basename $(wildcard lib/tensor/*.c)) tests/oracle/plain $(addprefix tests/gen/kgen_,out sim write) \
 	$(patsubst %,tests/unit/%_test,comm events net_grad nccl rewrite_overlap sim_shared tensor_cpu tensor_precision trace)
 # sanitizers need half the time for this, and lines are all that their reports show
