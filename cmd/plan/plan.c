@@ -10,7 +10,6 @@
 #include "config.h"
 #include "core/progress.h"
 #include "derive/describe.h"
-#include "inputs/inputs.h"
 #include "program.h"
 
 #define AT(m) offsetof(struct config, m)
@@ -29,6 +28,9 @@ static const struct pl_opt options[] = {
 	  PL_OPT_CHOICE, AT(optimizer), "adam|momentum|sgd" },
 	{ 0, "topology", "SPEC", "set hosts and links: HOSTSxRANKS, HOSTSxRANKS:PRESET, or a file",
 	  PL_OPT_STR, AT(topology), NULL },
+	{ 0, "speeds", "LIST",
+	  "with a job: steps a second of each worker (\"1,1,2,4\"), in place of its paces",
+	  PL_OPT_STR, AT(speeds), NULL },
 	PL_OPTS_HEADING("a cost model"),
 	{ 'm', "model", "FILE",
 	  "take times in other precisions, and of fused operations, from the cost model FILE "
@@ -236,6 +238,16 @@ static int load(const struct config *c, struct pl_inputs *inputs, struct pl_pool
 	return rc;
 }
 
+static int check_job(const struct config *c, struct pl_err *err)
+{
+	if (asks_for_search(c) || c->to > AS_JSON)
+		return pl_fail(
+			err, PL_EUSAGE,
+			"a job gets a choice of policies (-O text or json); the search needs "
+			"a recording or a graph: graph JOB | plan");
+	return 0;
+}
+
 static int add_provenance(const struct config *c, struct pl_plan *p, struct pl_err *err)
 {
 	struct pl_buf line = { 0 };
@@ -273,14 +285,23 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct pl_out *out = NULL;
 	struct pl_plan p;
 	int rc, sig;
+	bool job;
 
 	pl_plan_init(&p);
 	catch_signals(); /* before the output hooks those that have no action yet */
-	out = pl_out_open(c->c.output, c->to == AS_PLAN, err);
-	pool = out ? pl_pool_new((int)c->c.threads, err) : NULL;
-	PL_TRY(pool ? 0 : err->code);
 	pl_progress("reading %s", argc ? argv[0] : "standard input");
 	PL_TRY(pl_inputs_find(&inputs, &o, argc, argv, err));
+	job = inputs.n == 1 && inputs.v[0].job;
+	out = pl_out_open(c->c.output, c->to == AS_PLAN && !job, err);
+	pool = out ? pl_pool_new((int)c->c.threads, err) : NULL;
+	PL_TRY(pool ? 0 : err->code);
+	if (job) {
+		PL_TRY(check_job(c, err));
+		rc = plan_policies(c, &inputs.v[0], out, err);
+		goto out;
+	}
+	if (c->speeds)
+		PL_TRY(pl_fail(err, PL_EUSAGE, "--speeds: only a job has workers"));
 	PL_TRY(load(c, &inputs, pool, &p, err));
 	PL_TRY(add_provenance(c, &p, err));
 	rc = write_plan(c, &p, out, err);
@@ -300,15 +321,18 @@ static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, &pl_t
 
 const struct pl_cmd pl_command = {
 	.name = "plan",
-	.synopsis = "[OPTION]... [GRAPH | FILE... | FOLDER | PLAN]",
+	.synopsis = "[OPTION]... [GRAPH | FILE... | FOLDER | PLAN | JOB]",
 	.summary = "Search for changes that make the step of a job shorter.",
 	.details =
 		"With a graph, or the files of a profiler, one of each rank: search. With a plan: "
-		"show it, or export it as settings of a framework.\n"
+		"show it, or export it as settings of a framework. With a job of run(1): choose "
+		"the\n"
+		"synchronisation policy of its workers.\n"
 		"Without a file: read standard input.",
 	.examples = "plan -o job.plan job.graph\n"
 		    "plan -O ddp job.plan\n"
-		    "replay -p job.plan job.graph",
+		    "replay -p job.plan job.graph\n"
+		    "plan --speeds=1,1,2,4 my.job",
 	.opts = options,
 	.config_size = sizeof(struct config),
 	.defaults = defaults,

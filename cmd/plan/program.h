@@ -4,6 +4,7 @@
 
 #include "core/cmd.h"
 #include "cost/predictor.h"
+#include "inputs/inputs.h"
 #include "search/search.h"
 
 enum format {
@@ -19,7 +20,7 @@ struct config {
 	int to, preset, optimizer, fold;
 	double minutes;
 	int64_t evaluations, memory; /* -1: no limit given */
-	const char *topology, *model, *device;
+	const char *topology, *model, *device, *speeds;
 	bool any;
 	double fuse_share; /* -1: not given */
 	struct pl_list allow, forbid, step, fuse_ops, folder;
@@ -31,5 +32,10 @@ int choose_steps(const struct config *c, struct pl_graph *g, struct pl_search_no
 		 struct pl_err *err) PL_MUST;
 /* The rewrites that --allow and --forbid leave. */
 int choose_rewrites(const struct config *c, struct pl_search_opts *o, struct pl_err *err) PL_MUST;
+
+/* ---- policies.c ---- */
+/* The report of a job: which policy suits its workers. */
+int plan_policies(const struct config *c, struct pl_input *input, struct pl_out *out,
+		  struct pl_err *err) PL_MUST;
 
 #endif

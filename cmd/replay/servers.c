@@ -3,10 +3,8 @@
 #include <math.h>
 
 #include "io/table.h"
-#include "plan/model.h"
 #include "program.h"
 #include "sim/servers.h"
-#include "tensor/net.h"
 
 static const struct pl_column columns[] = {
 	{ "worker", "worker", PL_CELL_I64, 0 },
@@ -86,33 +84,12 @@ static int simulate(const struct config *c, const struct pl_job *j, const struct
 	struct pl_sim_servers_opts o = {
 		.job = j, .steps = j->steps * j->ranks, .step_ns = c->step_ns, .service_ns = -1
 	};
-	struct pl_net *net = NULL;
-	struct pl_net_view view;
 
 	if (j->steps <= 0)
 		return pl_fail(err, PL_EDATA,
 			       "the job does not say how long it trains; write: steps N");
-	PL_CHECK(pl_net_outline(m->layer, m->n_layers, (int)j->batch, &net, err));
-	view = pl_net_view(net);
-	o.n = view.n_params + view.n_state;
-	pl_net_free(net);
+	PL_CHECK(pl_sim_servers_numbers(j, m, &o.n, err));
 	return pl_sim_servers(&o, s, err);
-}
-
-static int read_job(const struct config *c, struct pl_input *i, struct pl_job *j,
-		    struct pl_model *m, struct pl_err *err)
-{
-	struct pl_in *in = pl_inputs_open(i, err);
-	int rc;
-
-	(void)c;
-	if (!in)
-		return err->code;
-	rc = pl_job_read(in, pl_in_name(in), j, err);
-	pl_in_close(in);
-	PL_CHECK(rc);
-	PL_CHECK(pl_job_check(j, err));
-	return pl_job_model(j, i->path, m, err);
 }
 
 int replay_servers(struct config *c, struct pl_input *input, struct pl_out *out, bool *is,
@@ -126,7 +103,7 @@ int replay_servers(struct config *c, struct pl_input *input, struct pl_out *out,
 	int rc;
 
 	pl_job_init(&j);
-	PL_TRY(read_job(c, input, &j, &m, err));
+	PL_TRY(pl_inputs_job(input, &j, &m, err));
 	*is = !strcmp(j.engine, "ps");
 	if (!*is)
 		goto out;

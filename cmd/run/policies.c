@@ -18,57 +18,18 @@
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* "1,2.5": the n numbers, each above 0. */
-static int parse_numbers(const char *option, const char *text, double *v, size_t *n,
-			 struct pl_err *err)
-{
-	char one[64];
-
-	for (*n = 0;;) {
-		size_t len = strcspn(text, ",");
-
-		if (*n == LIST_MAX || len >= sizeof(one))
-			return pl_fail(err, PL_EUSAGE, "%s: more than %d numbers, or no number",
-				       option, LIST_MAX);
-		snprintf(one, sizeof(one), "%.*s", (int)len, text);
-		if (pl_parse_real(one, &v[*n], err) < 0)
-			return pl_wrap(err, "%s", option);
-		if (!(v[(*n)++] > 0))
-			return pl_fail(err, PL_EUSAGE, "%s: %s is not above 0", option, one);
-		if (!text[len])
-			return 0;
-		text += len + 1;
-	}
-}
-
 int apply_speeds(const struct config *c, struct pl_job *j, struct pl_err *err)
 {
 	int64_t ranks = c->ranks;
-	double *speed;
-	size_t n;
-	int rc = pl_alloc(&speed, LIST_MAX, sizeof(*speed), err);
 
-	if (rc < 0)
-		return rc;
-	PL_TRY(parse_numbers("--speeds", c->speeds, speed, &n, err));
+	PL_CHECK(pl_job_set_speeds(j, c->speeds, err));
 	/* a launcher counts servers, too, which have no speed */
 	if (c->launch.launcher && !strcmp(j->engine, "ps"))
 		ranks -= j->servers;
-	if (c->ranks && ranks != (int64_t)n) {
-		rc = pl_fail(err, PL_EUSAGE, "-n %lld, but --speeds has %zu speeds",
-			     (long long)ranks, n);
-		goto out;
-	}
-	j->ranks = (int64_t)n;
-	for (size_t i = 0; i < n; i++) {
-		char statement[80];
-
-		snprintf(statement, sizeof(statement), "pace %zu speed=%.17g", i, speed[i]);
-		PL_TRY(pl_job_set(j, statement, err));
-	}
-out:
-	pl_free(speed);
-	return rc;
+	if (c->ranks && ranks != j->ranks)
+		return pl_fail(err, PL_EUSAGE, "-n %lld, but --speeds has %lld speeds",
+			       (long long)ranks, (long long)j->ranks);
+	return 0;
 }
 
 /* Of the speeds of a job: mean / least; NAN: a rank has none. */
@@ -262,7 +223,8 @@ static int prepare(struct all *a, struct pl_err *err)
 	a->n_rates = 1;
 	a->rate[0] = j->lr;
 	if (c->rates)
-		PL_CHECK(parse_numbers("--lr", c->rates, a->rate, &a->n_rates, err));
+		if (pl_parse_reals(c->rates, a->rate, LIST_MAX, &a->n_rates, err) < 0)
+			return pl_wrap(err, "--lr");
 	a->seed = j->seed;
 	c->servers = (int)j->servers;
 	c->row = mmap(NULL, sizeof(*c->row), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,

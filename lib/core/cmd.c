@@ -53,6 +53,25 @@ int pl_parse_real(const char *s, double *v, struct pl_err *err)
 	return 0;
 }
 
+int pl_parse_reals(const char *s, double *v, size_t max, size_t *n, struct pl_err *err)
+{
+	char one[64];
+
+	for (*n = 0;;) {
+		size_t len = strcspn(s, ",");
+
+		if (*n == max || len >= sizeof(one))
+			return pl_fail(err, PL_EUSAGE, "more than %zu numbers, or no number", max);
+		snprintf(one, sizeof(one), "%.*s", (int)len, s);
+		PL_CHECK(pl_parse_real(one, &v[*n], err));
+		if (!(v[(*n)++] > 0))
+			return pl_fail(err, PL_EUSAGE, "%s is not above 0", one);
+		if (!s[len])
+			return 0;
+		s += len + 1;
+	}
+}
+
 /* A unit with the factor 0 is only for the number 0. */
 static int parse_scaled(const char *s, int64_t *v, const char *const *unit, const double *factor,
 			const char *want, struct pl_err *err)

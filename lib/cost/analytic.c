@@ -181,6 +181,25 @@ static double ps_pass(const struct pl_topology *t, struct placing p, const struc
 	       fmax(worker.ns_per_byte * bytes, server.ns_per_byte * bytes * c->n / k);
 }
 
+/* A server beside a worker has y: kx + ny = 1. A worker's host sends what it does not sum itself
+ * and returns its sums to the others, 1 + (n - 2)y; a server's host returns nx. */
+double pl_cost_server_share(uint32_t n, uint32_t k, double ratio)
+{
+	double workers = n, x = 2 * (workers - 1) / (workers * workers * ratio + k * (workers - 2));
+
+	return k ? fmin(x, 1.0 / k) : 0;
+}
+
+double pl_cost_server_sum(uint32_t n, uint32_t k, double worker_bytes_per_ns,
+			  double server_bytes_per_ns, double bytes)
+{
+	double x = pl_cost_server_share(n, k, worker_bytes_per_ns / server_bytes_per_ns);
+	double workers = n, colocated = (1 - k * x) / workers;
+
+	return bytes * fmax((1 + (workers - 2) * colocated) / worker_bytes_per_ns,
+			    workers * x / server_bytes_per_ns);
+}
+
 /* Half of an all-reduce. */
 static double half(const struct pl_topology *t, struct placing p, const struct pl_cost_comm *c,
 		   double bytes)

@@ -61,6 +61,19 @@ struct pl_cost_comm {
  */
 pl_ns pl_cost_analytic(const struct pl_topology *t, const struct pl_cost_comm *c);
 
+/*
+ * Servers on k hosts of their own and beside each of n >= 2 workers: the share of the bytes that
+ * each of the k carries so that all links are busy equally long, at most 1/k. `ratio`: bytes a
+ * second of a worker's host by those of a server's. With equal links 2(n-1) / (n^2 + kn - 2k), and
+ * a sum takes n times this share of S/B: 2(n-1)/n for k = 0, an all-reduce; 1 for k = n, servers
+ * alone (BytePS: Jiang et al., A unified architecture for accelerating distributed DNN training,
+ * OSDI 2020, section 4). Pushes and pulls pass at one time, in the two directions of the links.
+ */
+double pl_cost_server_share(uint32_t n, uint32_t k, double ratio);
+/* The time of a sum of `bytes` on the busiest link that follows, without latencies. */
+double pl_cost_server_sum(uint32_t n, uint32_t k, double worker_bytes_per_ns,
+			  double server_bytes_per_ns, double bytes);
+
 /* ---- fitted to a graph ----------------------------------------------------------------------- */
 
 struct pl_fit { /* t = a + b S of one kind of communication */

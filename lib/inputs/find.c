@@ -278,6 +278,20 @@ struct pl_in *pl_inputs_open(struct pl_input *i, struct pl_err *err)
 	return in ? in : pl_in_open(i->path, err);
 }
 
+int pl_inputs_job(struct pl_input *i, struct pl_job *j, struct pl_model *m, struct pl_err *err)
+{
+	struct pl_in *in = pl_inputs_open(i, err);
+	int rc;
+
+	if (!in)
+		return err->code;
+	rc = pl_job_read(in, pl_in_name(in), j, err);
+	pl_in_close(in);
+	PL_CHECK(rc);
+	PL_CHECK(pl_job_check(j, err));
+	return pl_job_model(j, i->path, m, err);
+}
+
 const char *pl_inputs_all(const struct pl_inputs *in)
 {
 	if (in->folder)

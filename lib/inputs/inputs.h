@@ -11,6 +11,8 @@
 #include "core/cmd.h"
 #include "graph/graph.h"
 #include "import/import.h"
+#include "plan/job.h"
+#include "plan/model.h"
 
 /* ---- find.c: which files there are ----------------------------------------------------------- */
 
@@ -47,6 +49,9 @@ struct pl_in *pl_inputs_open(struct pl_input *i, struct pl_err *err); /* once an
 const char *pl_inputs_name(const struct pl_input *i);		      /* as messages show it */
 /* The name of the only one or of their folder, else "these files". */
 const char *pl_inputs_all(const struct pl_inputs *in);
+/* A job of run(1) and its model; both are the caller's, also after a failure. */
+int pl_inputs_job(struct pl_input *i, struct pl_job *j, struct pl_model *m,
+		  struct pl_err *err) PL_MUST;
 void pl_inputs_fini(struct pl_inputs *in);
 
 /* ---- tap.c: a sink that counts and passes on ------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "core/cmd.h"
 #include "core/words.h"
 #include "plan/internal.h"
 #include "plan/job.h"
@@ -416,6 +417,31 @@ int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err)
 	pl_lang_close(&r);
 	pl_free(copy);
 	return rc < 0 ? rc : 0;
+}
+
+#define SPEEDS_MAX 1024
+
+int pl_job_set_speeds(struct pl_job *j, const char *speeds, struct pl_err *err)
+{
+	double *v;
+	size_t n;
+	int rc = pl_alloc(&v, SPEEDS_MAX, sizeof(*v), err);
+
+	if (rc < 0)
+		return rc;
+	rc = pl_parse_reals(speeds, v, SPEEDS_MAX, &n, err);
+	if (rc < 0)
+		pl_wrap(err, "--speeds");
+	else
+		j->ranks = (int64_t)n;
+	for (size_t i = 0; rc >= 0 && i < n; i++) {
+		char statement[80];
+
+		snprintf(statement, sizeof(statement), "pace %zu speed=%.17g", i, v[i]);
+		rc = pl_job_set(j, statement, err);
+	}
+	pl_free(v);
+	return rc;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

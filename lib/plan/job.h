@@ -78,6 +78,8 @@ int pl_job_write(const struct pl_job *j, struct pl_out *out, struct pl_err *err)
 /* One statement, as of an option "--set batch=128" or "--set 'optimizer adam lr=0.001'", in place
  * of what was said before (links and paces: as well); PL_EUSAGE, and then the job is as it was. */
 int pl_job_set(struct pl_job *j, const char *statement, struct pl_err *err) PL_MUST;
+/* "1,1,2.5": workers that make so many steps a second: ranks, and the pace of each; PL_EUSAGE. */
+int pl_job_set_speeds(struct pl_job *j, const char *speeds, struct pl_err *err) PL_MUST;
 /* Everything that can be said before data and model are read: steps or target given, batch > 0 ...
  */
 int pl_job_check(const struct pl_job *j, struct pl_err *err) PL_MUST;

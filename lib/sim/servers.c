@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "sim/servers.h"
+#include "tensor/net.h"
 
 #define MOVES                                                                                      \
 	6 /* times that a number is read or written for a commit: U, W twice, the copy, two        \
@@ -31,12 +32,11 @@ static pl_ns step_of(const struct pl_sim_servers_opts *o, uint32_t worker, struc
 	return pl_fail(
 		err, PL_EDATA,
 		"nobody knows how long a step of worker %u takes; write: pace %u speed=STEPS (a "
-		"second) into the job, or --step TIME",
+		"second) into the job, or give it (replay --step TIME, plan --speeds LIST)",
 		worker, worker);
 }
 
-/* Of a message of n numbers from a process to another, as the job's links have it. */
-static double link_time(const struct pl_job *j, int64_t from, int64_t to, size_t n)
+double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, double n)
 {
 	double ns = 0;
 
@@ -47,7 +47,7 @@ static double link_time(const struct pl_job *j, int64_t from, int64_t to, size_t
 			continue;
 		ns = (double)l->latency_ns;
 		if (l->bytes_per_ns > 0)
-			ns += 4 * (double)n / l->bytes_per_ns;
+			ns += 4 * n / l->bytes_per_ns;
 	}
 	return ns;
 }
@@ -82,15 +82,22 @@ static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
 	return 0;
 }
 
-static double heterogeneity(const struct pl_policy_sim_worker *w, uint32_t n)
+int pl_sim_servers_times(const struct pl_sim_servers_opts *o, struct pl_sim_times *t,
+			 struct pl_err *err)
 {
-	double sum = 0, least = INFINITY;
+	double n = (double)o->job->ranks, speed = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
-		sum += 1 / (double)w[i].step_ns;
-		least = fmin(least, 1 / (double)w[i].step_ns);
+	*t = (struct pl_sim_times){ .slowest = 1 };
+	for (uint32_t i = 0; i < (uint32_t)o->job->ranks; i++) {
+		pl_ns step = step_of(o, i, err);
+
+		PL_CHECK((int)pl_min_i64(step, 0));
+		t->slowest = pl_max_i64(t->slowest, step);
+		t->mean += (double)step / n;
+		speed += 1 / (double)step / n;
 	}
-	return sum / n / least;
+	t->heterogeneity = speed * (double)t->slowest;
+	return 0;
 }
 
 int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s,
@@ -104,6 +111,7 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 					  .service_ns = o->service_ns,
 					  .event = on_event,
 					  .arg = &g };
+	struct pl_sim_times times;
 	struct pl_err why = { 0 };
 	int rc;
 
@@ -111,22 +119,20 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 	if (strcmp(o->job->engine, "ps"))
 		return pl_fail(err, PL_EDATA, "the job has no servers; write: engine ps");
 	PL_TRY(policy_of(o->job, &policy, err));
+	PL_TRY(pl_sim_servers_times(o, &times, err));
 	PL_TRY(pl_alloc(&w, s->workers, sizeof(*w), err));
 	PL_TRY(pl_alloc(&s->worker, s->workers, sizeof(*s->worker), err));
 	for (uint32_t i = 0; i < s->workers; i++) {
-		pl_ns step = step_of(o, i, err);
-
-		PL_TRY((int)pl_min_i64(step, 0));
-		w[i].step_ns = step;
+		w[i].step_ns = step_of(o, i, err);
 		/* the server is no rank: only links of any rank lead to it */
-		w[i].link_ns =
-			(pl_ns)((link_time(o->job, i, -1, o->n) + link_time(o->job, -1, i, o->n)) /
-				2);
+		w[i].link_ns = (pl_ns)((pl_sim_servers_link(o->job, i, -1, (double)o->n) +
+					pl_sim_servers_link(o->job, -1, i, (double)o->n)) /
+				       2);
 	}
 	if (o->service_ns < 0)
 		sim.service_ns = MESSAGE_NS + (pl_ns)(4 * (double)o->n * MOVES / BYTES_PER_NS);
 	sim.worker = w;
-	s->heterogeneity = heterogeneity(w, s->workers);
+	s->heterogeneity = times.heterogeneity;
 	rc = pl_policy_simulate(&sim, s->worker, &why);
 	if (rc == PL_ENO && o->steps)
 		rc = 0;
@@ -139,6 +145,19 @@ out:
 	if (rc < 0)
 		pl_sim_servers_fini(s);
 	return rc;
+}
+
+int pl_sim_servers_numbers(const struct pl_job *j, const struct pl_model *m, size_t *n,
+			   struct pl_err *err)
+{
+	struct pl_net *net = NULL;
+	struct pl_net_view view;
+
+	PL_CHECK(pl_net_outline(m->layer, m->n_layers, (int)j->batch, &net, err));
+	view = pl_net_view(net);
+	*n = view.n_params + view.n_state;
+	pl_net_free(net);
+	return 0;
 }
 
 void pl_sim_servers_fini(struct pl_sim_servers *s)

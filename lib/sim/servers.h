@@ -11,6 +11,7 @@
 #define PL_SIM_SERVERS_H
 
 #include "plan/job.h"
+#include "plan/model.h"
 #include "policy/simulate.h"
 
 struct pl_sim_servers_opts {
@@ -33,5 +34,18 @@ struct pl_sim_servers {
 int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s,
 		   struct pl_err *err) PL_MUST;
 void pl_sim_servers_fini(struct pl_sim_servers *s);
+
+/* Of which the simulation is made: steps of the workers, alone. */
+struct pl_sim_times {
+	pl_ns slowest;
+	double mean, heterogeneity; /* ns; H = mean(v) / min(v), v = 1 / step */
+};
+int pl_sim_servers_times(const struct pl_sim_servers_opts *o, struct pl_sim_times *t,
+			 struct pl_err *err) PL_MUST;
+/* ns of a message of n numbers from a process to another, as the job's links have it; -1: any. */
+double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, double n);
+/* How many numbers a commit of the job changes: opts.n. */
+int pl_sim_servers_numbers(const struct pl_job *j, const struct pl_model *m, size_t *n,
+			   struct pl_err *err) PL_MUST;
 
 #endif

@@ -54,6 +54,18 @@ check "a checkpoint is written while training goes on" [ -s each.st ]
 kill -TERM "$(pgrep -P $!)"
 wait $!
 
+# ---- which policy: plan JOB --------------------------------------------------------------------------
+status 0 "a policy for unequal workers" "$BIN/plan" --speeds=20,20,40,80 tiny.job
+holds "$TMP/out" '^recommended: adsp$' "... is one under which nobody waits"
+holds "$TMP/out" 'try it: run --policies=bsp,adsp' "... and how to try it"
+check "... which the simulation of replay shows, too" sh -c "'$BIN/plan' -O json --speeds=20,20,40,80 tiny.job |
+	awk '/\"policy\": \"adsp\"/ { on = 1 } on && /samples_per_s/ { exit !(\$2 + 0 > 0.9 * 160 * $(sed -n 's/^batch //p' tiny.job)) }'"
+status 0 "... for equal ones" "$BIN/plan" --speeds=20,20,20,20 tiny.job
+holds "$TMP/out" '^recommended: all-reduce$' "... an all-reduce"
+status 3 "... without speeds" "$BIN/plan" tiny.job
+says 'plan --speeds LIST' "... is refused with a remedy"
+status 2 "settings of a framework for a job" "$BIN/plan" -O ddp --speeds=1,2 tiny.job
+
 # ---- links and launchers ---------------------------------------------------------------------------
 ps asp 2 -q --set steps=20 --speeds=100,100 --set 'link latency=300ms from=0' -O json
 check "a link of rank 0 is that of worker 0" [ "$(awk -F '[:,]' '/"commits"/ { print $2 + 0 }' out | tail -2 | tr '\n' ' ' |

@@ -275,8 +275,50 @@ static void special(void)
 	is_i64(cost(&x, 1, PL_ALGO_RING, 1000000, INT64_MAX, 0) > 0, 1, "huge, and no overflow");
 }
 
+/* The busiest link when each of k servers has the share x: counted message by message. */
+static double busiest(uint32_t n, uint32_t k, double ratio, double x)
+{
+	double colocated = (1 - k * x) / n, from_worker = 0, from_server = 0;
+
+	for (uint32_t to = 1; to < n; to++) /* pushes to the servers beside the others, and pulls */
+		from_worker += colocated + colocated;
+	for (uint32_t to = 0; to < k; to++)
+		from_worker += x;
+	for (uint32_t to = 0; to < n; to++)
+		from_server += x;
+	return fmax(from_worker, k ? from_server * ratio : 0);
+}
+
+/* No share is better than the one that lib/cost says, and it is the published one. */
+static void test_servers(void)
+{
+	double share = 0, best = 0;
+
+	for (uint32_t n = 2; n <= 9; n++)
+		for (uint32_t k = 0; k <= 9; k++)
+			for (double ratio = 0.25; ratio <= 4; ratio *= 2) {
+				double x = pl_cost_server_share(n, k, ratio), least = INFINITY;
+				double sum = pl_cost_server_sum(n, k, ratio, 1, 1) * ratio;
+				double wanted = 2 * (n - 1.0) / (n * n + k * n - 2.0 * k);
+
+				for (int i = 0; i <= 1000 && k; i++)
+					least = fmin(least, busiest(n, k, ratio, i / 1000.0 / k));
+				if (k)
+					best = fmax(best, sum / least - 1);
+				best = fmax(best, fabs(busiest(n, k, ratio, x) - sum));
+				if (ratio == 1 && k && k <= n)
+					share = fmax(share, fabs(x - wanted));
+			}
+	ok(share < 1e-12, "the share of a server is the published one");
+	ok(best < 1e-12, "no other share is faster (%.3g)", best);
+	ok(fabs(pl_cost_server_sum(5, 0, 1, 1, 1) - 1.6) < 1e-12, "no servers: an all-reduce");
+	ok(fabs(pl_cost_server_sum(5, 5, 1, 1, 1) - 1) < 1e-12,
+	   "as many as workers: servers alone");
+}
+
 int main(void)
 {
+	test_servers();
 	formulas();
 	on_hosts();
 	forwarding();
