@@ -23,8 +23,11 @@ struct filler {
 
 static int find_device(const struct work *w, uint32_t *device, struct pl_err *err)
 {
+	const struct pl_devices *known = pl_kernel_model_devices(w->model);
 	const char *name = w->device[0];
 
+	if (!name && known->n == 1) /* a model of one machine */
+		name = known->v[0].name;
 	if (!name)
 		return pl_fail(err, PL_EUSAGE,
 			       "--device=NAME says on which device the graph shall run");

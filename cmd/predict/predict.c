@@ -155,7 +155,10 @@ static int check(const struct config *c, int argc, char **argv, struct pl_err *e
 			err, PL_EUSAGE,
 			"--schema=neusight, vidur, mist, run or FILE says how to read the tables");
 	if ((c->train || c->cross) && !c->folder.n && !is_of_programs(c))
-		return pl_fail(err, PL_EUSAGE, "--devices=FOLDER says where the data sheets are");
+		return pl_fail(
+			err, PL_EUSAGE,
+			"--devices=FOLDER says where the data sheets of the devices are; "
+			"that of this machine is made by: run --bench machine -o FOLDER/NAME.json");
 	if (c->adapt && argc)
 		return pl_fail(err, PL_EUSAGE,
 			       "--adapt takes one table; put the rows of %s into it", argv[0]);

@@ -332,8 +332,10 @@ static int need_column(const struct reader *r, const char *name, const char *wha
 	if (!name || *at != SIZE_MAX)
 		return 0;
 	return pl_fail(r->err, PL_EDATA,
-		       "%s: line 1: there is no column \"%s\", from which the schema %s takes %s",
-		       r->name, name, r->s->name, what);
+		       "%s: line 1: there is no column \"%s\", from which the schema %s takes %s%s",
+		       r->name, name, r->s->name, what,
+		       r->n_columns == 1 ? "; the line has no comma: tables are CSV (run -O csv)"
+					 : "");
 }
 
 /* Is the column taken by its name? */
