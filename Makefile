@@ -181,7 +181,7 @@ $(1): $(2:%.c=$(BUILD)/%.o) $(BUILD)/libcore.a
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(BIN)/$(p),$(sort $(wildcard cmd/$(p)/*.c)) cmd/main.c)))
 # the trace of a device is plain C, but part of the plugin alone
-MORE_cupti_test := $(sort $(wildcard lib/tensor/cuda/*.c))
+MORE_cupti_test := $(sort $(wildcard lib/tensor/cuda/*.c)) lib/record/entry/nccl_tables.c
 MORE_nccl_profiler_test := $(MORE_cupti_test)
 $(foreach p,$(UNIT),$(eval $(call program,$(BUILD)/unit/$(p),tests/unit/$(p).c $(MORE_$(p)))))
 # the reference of the kernels; tests of gradients build it in double
@@ -225,8 +225,10 @@ $(BUILD)/emu/%.o: %.cpp $(BUILD)/emu/tests/before.h.gch $(BUILD)/flags | $(BUILD
 	$(Q)$(COMPILE_EMU) -c -o $@ $<
 
 EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
-	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) \
+	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) $(DEVICE_PIC) \
 	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
+# the trace of a device, in the plugin
+DEVICE_PIC = $(patsubst %,$(BUILD)/cuda/lib/record/%.o,cuda cupti nccl gpu_clock entry/nccl_tables)
 # fibers are too much for the thread sanitizer
 EMU_PLUGIN := $(if $(filter 1,$(HAVE_CXX)),$(if $(findstring thread,$(SAN)),,$(BUILD)/emu-cuda.so))
 # what a shared object has of the library: position-independent
@@ -298,7 +300,7 @@ $(BUILD)/cuda/%.o: %.cu $(BUILD)/flags $(BUILD)/flags.cuda | $(BUILD)/config.h
 # The plugin has its own copy of what it needs of the library, as position-independent code, and shows
 # one symbol. cuBLASLt is found where the toolkit is, else as the system finds libraries.
 PLUGIN_OBJ := $(patsubst %,$(BUILD)/cuda/%.o,$(basename $(CUDA_SRC) $(sort $(wildcard lib/tensor/cuda/*.c)))) \
-	$(CORE_PIC)
+	$(DEVICE_PIC) $(CORE_PIC)
 CUDA_C     := $(if $(CUDA_INC),-isystem $(CUDA_INC))
 CUDA_LINK  := -cudart static $(if $(CUDA_LIB),-L$(CUDA_LIB) -Xlinker -rpath -Xlinker $(CUDA_LIB)) $(CUDA_BLAS) \
 	-lz -lpthread -ldl -lm

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "tensor/plugin.h"
-#include "train/rec.h"
+#include "record/rec.h"
 
 #define TURNS	7
 #define EACH	5	   /* repetitions a turn */

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "tensor/plugin.h"
-#include "train/rec.h"
+#include "record/rec.h"
 
 #define TURNS 9
 

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tensor/cuda/cupti.h"
+#include "record/cupti.h"
 
 #define OTHER	  1700000000000000000LL /* of the other clock */
 #define MOST	  256

@@ -2,7 +2,7 @@
 #include <stddef.h>
 
 #include "tap.h"
-#include "tensor/cuda/cupti.h"
+#include "record/cupti.h"
 
 #if defined(__has_include)
 #if __has_include(<cupti.h>)

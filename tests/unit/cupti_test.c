@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "record/cupti.h"
+#include "record/rec.h"
 #include "tap.h"
-#include "tensor/cuda/cupti.h"
 #include "tensor/cuda/trace.h"
-#include "train/rec.h"
 #include "train/tracer.h"
 
 static char folder[512];
@@ -186,7 +186,7 @@ static bool begin(const char *how, struct got *g, void **trace, struct pl_device
 
 	memset(g, 0, sizeof(*g));
 	setenv("FAKE_CUPTI", how, 1);
-	if (!ok(pl_cuda_trace_start(&device, on_event, g, trace, &err) == 0, "started with %s: %s",
+	if (!ok(pl_cuda_trace_run(&device, on_event, g, trace, &err) == 0, "started with %s: %s",
 		*how ? how : "all it has", err.msg))
 		return false;
 	pl_cuda_trace_source(*trace, s);
@@ -307,7 +307,7 @@ static void test_missing(void)
 
 static int start(void *ctx, pl_device_event_fn *event, void *arg, void **trace, struct pl_err *err)
 {
-	return pl_cuda_trace_start(ctx, event, arg, trace, err);
+	return pl_cuda_trace_run(ctx, event, arg, trace, err);
 }
 
 static const struct pl_device_trace table = { start, pl_cuda_trace_source, pl_cuda_trace_range,
@@ -325,7 +325,7 @@ static void test_trace(const char *path)
 	struct pl_in *in;
 	uint64_t lost = 0;
 	bool stream = false, event = false;
-	int rc = pl_train_rec_open(&o, &r, &err);
+	int rc = pl_rec_open(&o, &r, &err);
 
 	setenv("FAKE_CUPTI", "", 1);
 	rc = rc < 0 ? rc : pl_train_tracer_new(r, &t, &err);
@@ -335,7 +335,7 @@ static void test_trace(const char *path)
 	rc = rc < 0 ? rc : pl_train_tracer_stop(t, true, &lost, &err);
 	if (rc == 0) {
 		pl_train_tracer_free(t);
-		rc = pl_train_rec_close(r, NULL, &err);
+		rc = pl_rec_close(r, NULL, &err);
 	}
 	in = rc < 0 ? NULL : pl_in_open(path, &err);
 	rc = in ? pl_trace_load(in, &ro, &tr, &err) : -1;
@@ -382,7 +382,7 @@ static void test_events(void)
 	memset(&g, 0, sizeof(g));
 	cuda = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!cuda) {
-		ok(pl_cuda_trace_start(&device, on_event, &g, &trace, &err) == PL_EABSENT &&
+		ok(pl_cuda_trace_run(&device, on_event, &g, &trace, &err) == PL_EABSENT &&
 			   strstr(err.msg, "libcuda.so.1"),
 		   "neither CUPTI nor a driver: %s", err.msg);
 		snprintf(folder + strlen(folder), 32, "/fake_cuda.so");
@@ -430,7 +430,7 @@ static void test_events(void)
 	pl_cuda_trace_stop(trace, true);
 	is_i64(count(&g, PL_DEV_KERNEL) + count(&g, PL_DEV_CALL), 64, "many more");
 	is_i64(events(2), 0, "no event is left");
-	ok(pl_cuda_trace_start(&device, on_event, &g, &trace, &err) == PL_EABSENT,
+	ok(pl_cuda_trace_run(&device, on_event, &g, &trace, &err) == PL_EABSENT,
 	   "a device without events");
 }
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "tap.h"
-#include "train/rec.h"
+#include "record/rec.h"
 
 #define THREADS 4
 #define EVENTS	20000
@@ -31,7 +31,7 @@ static void *record(void *arg)
 
 		e.step = i;
 		e.bytes = t->number;
-		pl_train_rec(t->r, &e);
+		pl_rec(t->r, &e);
 		if (i % 1000 == 0)
 			usleep(40000); /* this asks for no lost event: the coder, which is slow
 					* under a sanitizer, must get its turn */
@@ -65,19 +65,19 @@ static void test_threads(const char *path)
 	uint64_t lost = 1;
 	int64_t sum[THREADS] = { 0 };
 
-	ok(pl_train_rec_open(&o, &r, &err) == 0, "opens: %s", err.msg);
+	ok(pl_rec_open(&o, &r, &err) == 0, "opens: %s", err.msg);
 	for (int i = 0; i < THREADS; i++) {
 		v[i] = (struct thread){ .r = r,
-					.track = pl_train_rec_track(r, PL_T_THREAD,
+					.track = pl_rec_track(r, PL_T_THREAD,
 								    i ? "other" : "main"),
-					.name = pl_train_rec_name(r, "op"),
+					.name = pl_rec_name(r, "op"),
 					.number = i };
 		pthread_create(&v[i].id, NULL, record, &v[i]);
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(v[i].id, NULL);
 	ok(access(path, F_OK) != 0, "nothing under the name while it runs");
-	ok(pl_train_rec_close(r, &lost, &err) == 0 && lost == 0, "closes, nothing lost: %s",
+	ok(pl_rec_close(r, &lost, &err) == 0 && lost == 0, "closes, nothing lost: %s",
 	   err.msg);
 	ok(load(path, &t, &err) == 0 && t.n_segs == 1, "reads back: %s", err.msg);
 	is_i64((long long)t.seg[0]->n, THREADS * EVENTS, "all are there");
@@ -101,19 +101,19 @@ static void test_columns(const char *path)
 	struct pl_trace t;
 	pl_id link;
 
-	ok(pl_train_rec_open(&o, &r, &err) == 0, "another one in the same thread: %s", err.msg);
-	link = pl_train_rec_track(r, PL_T_LINK, "channel 0");
-	e = pl_rec_event(link, PL_K_SEND, pl_train_rec_name(r, "send"), 1000, 5000);
+	ok(pl_rec_open(&o, &r, &err) == 0, "another one in the same thread: %s", err.msg);
+	link = pl_rec_track(r, PL_T_LINK, "channel 0");
+	e = pl_rec_event(link, PL_K_SEND, pl_rec_name(r, "send"), 1000, 5000);
 	e.seq = 7;
 	e.peer = 1;
 	e.chunk = 2;
 	e.channel = 0;
-	e.group = pl_train_rec_name(r, "world");
-	pl_train_rec(r, &e);
+	e.group = pl_rec_name(r, "world");
+	pl_rec(r, &e);
 	e.kind = PL_K_COLLECTIVE;
-	e.coll = pl_train_rec_name(r, "allreduce");
-	pl_train_rec(r, &e);
-	ok(pl_train_rec_close(r, NULL, &err) == 0 && load(path, &t, &err) == 0, "writes: %s",
+	e.coll = pl_rec_name(r, "allreduce");
+	pl_rec(r, &e);
+	ok(pl_rec_close(r, NULL, &err) == 0 && load(path, &t, &err) == 0, "writes: %s",
 	   err.msg);
 	ok(t.seg[0]->of[0] == 7 && t.seg[0]->seq[0] == INT64_MIN,
 	   "the number of a message is that of its collective");
@@ -134,23 +134,23 @@ static void test_failures(const char *path)
 	pl_id track, name;
 
 	unlink(path);
-	ok(pl_train_rec_open(&o, &r, &err) == 0, "a full disk is no matter at first: %s", err.msg);
-	track = pl_train_rec_track(r, PL_T_THREAD, "main");
-	name = pl_train_rec_name(r, "op");
+	ok(pl_rec_open(&o, &r, &err) == 0, "a full disk is no matter at first: %s", err.msg);
+	track = pl_rec_track(r, PL_T_THREAD, "main");
+	name = pl_rec_name(r, "op");
 	for (int i = 0; i < 3 * EVENTS; i++) {
 		e = pl_rec_event(track, PL_K_HOST_OP, name, i, i + 1);
-		pl_train_rec(r, &e);
+		pl_rec(r, &e);
 	}
-	ok(pl_train_rec_close(r, NULL, &err) == PL_EIO && strstr(err.msg, "full"),
+	ok(pl_rec_close(r, NULL, &err) == PL_EIO && strstr(err.msg, "full"),
 	   "it is said at the end: %s", err.msg);
 	o.path = "/nowhere/at/all";
 	err.code = 0;
-	ok(pl_train_rec_open(&o, &r, &err) == PL_EIO && !r, "a folder that is not there: %s",
+	ok(pl_rec_open(&o, &r, &err) == PL_EIO && !r, "a folder that is not there: %s",
 	   err.msg);
 	o.path = path;
 	err.code = 0;
-	ok(pl_train_rec_open(&o, &r, &err) == 0, "opens: %s", err.msg);
-	pl_train_rec_abort(r);
+	ok(pl_rec_open(&o, &r, &err) == 0, "opens: %s", err.msg);
+	pl_rec_abort(r);
 	ok(access(path, F_OK) != 0, "an aborted one leaves nothing");
 }
 

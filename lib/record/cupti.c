@@ -23,8 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/cuda/cupti.h"
-#include "tensor/cuda/trace.h"
+#include "record/cuda.h"
+#include "record/cupti.h"
 
 #define BUFFER	 ((size_t)2 << 20)
 #define SPARE	 16   /* buffers that are kept for the next request */
