@@ -143,7 +143,10 @@ endif
 # that differ for the sake of tests alone (sanitizers, other compilers) do without.
 PLUGIN := $(if $(filter build,$(BUILD)),$(if $(NVCC_FOUND),$(if $(CUDA_SRC),$(BIN)/paceline-cuda.so)))
 
-all: $(PROGRAMS:%=$(BIN)/%) $(BIN)/paceline $(PLUGIN) ## the programs, in bin/ (default)
+# What records other programs: one shared object for each library that is watched.
+RECORD_LIBS := $(patsubst %,$(BIN)/libpaceline-%.so,nccl)
+
+all: $(PROGRAMS:%=$(BIN)/%) $(BIN)/paceline $(PLUGIN) $(RECORD_LIBS) ## the programs, in bin/ (default)
 
 $(foreach d,lib cmd bench tests cuda,$(BUILD)/$(d)/%.o): CFLAGS += $(QUICK_CFLAGS)
 $(foreach o,$(HOT),$(BUILD)/$(o).o $(BUILD)/cuda/$(o).o): QUICK_CFLAGS :=
@@ -315,6 +318,16 @@ $(BIN)/paceline-cuda.so: $(PLUGIN_OBJ)
 cuda: $(if $(NVCC_FOUND),$(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o)) ## the kernels by nvcc, where that is
 	$(if $(NVCC_FOUND),,@echo 'cuda: no nvcc, nothing to compile')
 
+# The recorder and what it needs of the library, in shared objects that other programs load. They show their entry points
+# alone, and stay where they are if their user closes them, because the recorder has a thread.
+RECORD_PIC := $(patsubst %,$(BUILD)/cuda/lib/%.o,record/rec record/entry/process io/out io/container_writer io/member io/deflate io/colput \
+	io/column io/record trace/batch trace/write trace/decode trace/encode trace/merge trace/records trace/names trace/coll core/pool core/sort) $(CORE_PIC)
+RECORD_nccl := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/nccl entry/nccl_tables nccl gpu_clock)
+$(foreach l,nccl,$(eval $(BIN)/libpaceline-$(l).so: $(RECORD_$(l))))
+$(RECORD_LIBS): $(RECORD_PIC)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -Wl,-z,nodelete,--gc-sections$(if $(SAN),,$(comma)-z$(comma)defs) $(FOUND_LIBS) -ldl -lm
+
 # libraries that stand in for others where tests load them
 FAKES := $(patsubst tests/%.c,$(BUILD)/%.so,$(sort $(wildcard tests/emu/fake_*.c)))
 $(FAKES): $(BUILD)/%.so: tests/%.c $(BUILD)/flags | $(BUILD)/config.h
@@ -448,7 +461,7 @@ install-only: # the same from what is built already
 	@$(INSTALL) -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(exec)' $(patsubst %,'$(DESTDIR)$(mandir)/man%',1 5) \
 		'$(DESTDIR)$(dir $(bash_completion))' '$(DESTDIR)$(dir $(zsh_completion))'
 	@$(INSTALL) -m 755 $(PROGRAMS:%=$(BIN)/%) '$(DESTDIR)$(exec)'
-	@for p in $(wildcard $(BIN)/paceline-cuda.so); do $(INSTALL) -m 644 $$p '$(DESTDIR)$(exec)' || exit; done
+	@for p in $(wildcard $(BIN)/paceline-cuda.so) $(RECORD_LIBS); do $(INSTALL) -m 644 $$p '$(DESTDIR)$(exec)' || exit; done
 	@$(call front,$(exec),'$(DESTDIR)$(bindir)/paceline')
 	@for m in $(MAN); do $(INSTALL) -m 644 $$m "$(DESTDIR)$(mandir)/man$${m##*.}" || exit; done
 	@tools/completion bash '$(DESTDIR)$(exec)' >'$(DESTDIR)$(bash_completion)'
@@ -457,7 +470,7 @@ install-only: # the same from what is built already
 
 uninstall: ## remove what install put there
 	@rm -f '$(DESTDIR)$(bindir)/paceline' $(PROGRAMS:%='$(DESTDIR)$(exec)/%') \
-		'$(DESTDIR)$(exec)/paceline-cuda.so' \
+		'$(DESTDIR)$(exec)/paceline-cuda.so' $(RECORD_LIBS:$(BIN)/%='$(DESTDIR)$(exec)/%') \
 		$(foreach m,$(MAN),'$(DESTDIR)$(mandir)/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m))') \
 		'$(DESTDIR)$(bash_completion)' '$(DESTDIR)$(zsh_completion)'
 	@rmdir '$(DESTDIR)$(exec)' 2>/dev/null || true

@@ -166,6 +166,7 @@ static void end_times(struct slot *s)
 {
 	pl_ns now = pl_now_ns();
 
+	s->e.over = now;
 	if (s->e.type != NP_KERNEL_CH) {
 		s->e.end = s->e.end ? s->e.end : now;
 		return;
@@ -507,7 +508,7 @@ static void step_state(struct slot *s, int state, const union np_args *args)
 {
 	pl_ns now = pl_now_ns();
 
-	if (state == NP_SEND_GPU_WAIT && !s->e.gpu_wait)
+	if ((state == NP_SEND_GPU_WAIT || state == NP_RECV_GPU_WAIT) && !s->e.gpu_wait)
 		s->e.gpu_wait = now;
 	if (state == NP_SEND_PEER_WAIT && !s->e.peer_wait)
 		s->e.peer_wait = now;
@@ -549,8 +550,13 @@ int pl_nccl_state(void *handle, int state, union np_args *args)
 
 int pl_nccl_chain(const char *file, struct pl_err *err)
 {
-	void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	char name[512];
+	void *lib;
 
+	snprintf(name, sizeof(name), "libnccl-profiler-%.480s.so", file); /* as NCCL names them */
+	lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	if (!lib && !strchr(file, '/'))
+		lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
 		return pl_fail(err, PL_EABSENT, "the NCCL profiler %s cannot be opened: %s", file,
 			       dlerror());

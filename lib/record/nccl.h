@@ -158,8 +158,8 @@ struct pl_nccl_event {
 	uint32_t thread;   /* that began it, as gettid() */
 	pl_ns begin, end;  /* of the host: CLOCK_MONOTONIC */
 	const char *times; /* COLL, P2P: what the times are of: "device", "network" or "enqueue" */
-	/* STEP: when it began to wait for what its state says; 0: never */
-	pl_ns gpu_wait, peer_wait, wait, flush_wait;
+	/* STEP: when it began to wait for what its state says, 0: never; when NCCL ended it */
+	pl_ns gpu_wait, peer_wait, wait, flush_wait, over;
 	const char *func, *dtype, *algo, *proto; /* NULL: not known; valid during the call */
 	uint64_t launch;			 /* number of the group's launch; 0: not known */
 	int64_t seq;				 /* of a collective in its communicator, or -1 */

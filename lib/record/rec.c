@@ -271,7 +271,13 @@ static pl_id add_track(struct pl_recorder *r, uint8_t type, int32_t device, int6
 	t.tid = number;
 	t.name = text;
 	pthread_mutex_lock(&r->lock);
-	if (pl_trace_segment_track(&r->seg, &t, &id, &r->err) < 0)
+	for (uint32_t i = 0; i < r->seg.n_tracks && id == PL_NONE; i++) {
+		const struct pl_track *x = &r->seg.track[i];
+
+		if (x->type == type && x->tid == number && x->device == device)
+			id = i;
+	}
+	if (id == PL_NONE && pl_trace_segment_track(&r->seg, &t, &id, &r->err) < 0)
 		r->failed = true;
 	pthread_mutex_unlock(&r->lock);
 	return id;
@@ -444,6 +450,11 @@ static void drain(struct pl_recorder *r)
 		}
 		atomic_store_explicit(&x->tail, tail, memory_order_release);
 	}
+}
+
+void pl_rec_lost(struct pl_recorder *r, uint64_t n)
+{
+	atomic_fetch_add(&r->without_ring, n);
 }
 
 static uint64_t count_lost(struct pl_recorder *r)

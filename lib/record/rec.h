@@ -36,10 +36,13 @@ int pl_rec_open(const struct pl_rec_opts *o, struct pl_recorder **r, struct pl_e
  * NULL).
  */
 int pl_rec_close(struct pl_recorder *r, uint64_t *lost, struct pl_err *err) PL_MUST;
+/* Counts events that were lost before they came here. */
+void pl_rec_lost(struct pl_recorder *r, uint64_t n);
 /* Writes what was recorded so far (with flush_ns; NULL is fine). */
 void pl_rec_flush(struct pl_recorder *r);
 void pl_rec_abort(struct pl_recorder *r); /* removes the file; NULL is fine */
-/* Names once, at the start; tracks: threads, and a link for communication. */
+/* Names once, at the start; tracks: threads, and a link for communication. A track of the same type
+ * and name (or number) is the same track. */
 pl_id pl_rec_name(struct pl_recorder *r, const char *name); /* PL_NONE: out of memory */
 const char *pl_rec_text(struct pl_recorder *r,
 			pl_id name); /* borrowed until the recorder is closed */

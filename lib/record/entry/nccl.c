@@ -1,0 +1,319 @@
+/*
+ * libpaceline-nccl.so: NCCL's profiler as a recorder of its own.
+ *
+ * A collective is an event of a stream, with the times that its kernel told (its channels, each of
+ * which has a track, too). Calls of NCCL's interface and launches are on the tracks of their
+ * threads; network operations, and what their steps waited for, on tracks of their channel. A step
+ * is a message of its collective (paceline-trace(5)), if the ranks of the communicator are those of
+ * the job. Of other communicators NCCL tells no ranks of the job, so their steps are annotations.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "record/entry/process.h"
+#include "record/nccl.h"
+
+#define CHANNELS 64
+#define STREAMS	 64
+
+enum { NETWORK, PROXY, KERNEL, ROWS };
+
+static struct {
+	pthread_mutex_t lock; /* of the streams */
+	uint64_t stream[STREAMS];
+	pl_id stream_track[STREAMS];
+	size_t n_streams;
+	_Atomic pl_id channel[ROWS][CHANNELS]; /* the track plus one, 0: none yet */
+	pl_id algorithm, protocol, root, channels, times, steps; /* keys */
+} st = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static _Thread_local struct {
+	uint32_t thread; /* 0: none yet */
+	pl_id track;
+} own;
+
+static bool on(void)
+{
+	return pl_process_wanted();
+}
+
+/* ---- tracks -------------------------------------------------------------------------------- */
+
+/* Mostly of the calling thread. */
+static pl_id thread_track(struct pl_recorder *r, uint32_t thread)
+{
+	if (own.thread != thread) {
+		own.track = pl_rec_thread(r, thread, NULL);
+		own.thread = thread;
+	}
+	return own.track;
+}
+
+static pl_id channel_track(struct pl_recorder *r, int row, int32_t channel)
+{
+	static const char *const what[ROWS] = { "network channel", "proxy of channel",
+						"kernel channel" };
+	size_t at = channel >= 0 ? (size_t)channel % CHANNELS : 0;
+	pl_id t = atomic_load(&st.channel[row][at]);
+	char text[48];
+
+	if (t)
+		return t - 1;
+	snprintf(text, sizeof(text), "%s %zu", what[row], at);
+	t = pl_rec_track(r, row == NETWORK ? PL_T_LINK : PL_T_OTHER, text);
+	atomic_store(&st.channel[row][at], t + 1);
+	return t;
+}
+
+/* Handles of streams are addresses, and different on each rank: they are numbered as they come. */
+static pl_id stream_track(struct pl_recorder *r, uint64_t stream)
+{
+	pl_id track = PL_NONE;
+	char text[32];
+
+	pthread_mutex_lock(&st.lock);
+	for (size_t i = 0; i < st.n_streams && track == PL_NONE; i++)
+		if (st.stream[i] == stream || i == STREAMS - 1)
+			track = st.stream_track[i];
+	if (track == PL_NONE) {
+		snprintf(text, sizeof(text), "NCCL stream %zu", st.n_streams);
+		track = pl_rec_stream(r, 0, (int64_t)st.n_streams, text);
+		st.stream[st.n_streams] = stream;
+		st.stream_track[st.n_streams++] = track;
+	}
+	pthread_mutex_unlock(&st.lock);
+	return track;
+}
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+static pl_id name_of(struct pl_recorder *r, const char *func)
+{
+	char text[40];
+
+	snprintf(text, sizeof(text), "nccl%.32s", func ? func : "");
+	return pl_rec_name(r, text);
+}
+
+static size_t put_text(struct pl_recorder *r, struct pl_rec_attr *a, size_t n, pl_id key,
+		       unsigned role, const char *text)
+{
+	if (!text)
+		return n;
+	a[n] = pl_rec_attr(key, role, PL_V_STR, (int64_t)pl_rec_name(r, text));
+	return n + 1;
+}
+
+static size_t put_number(struct pl_rec_attr *a, size_t n, pl_id key, unsigned role, int64_t v)
+{
+	if (v < 0)
+		return n;
+	a[n] = pl_rec_attr(key, role, PL_V_INT, v);
+	return n + 1;
+}
+
+static pl_id attrs_of(struct pl_recorder *r, const struct pl_nccl_event *e)
+{
+	struct pl_rec_attr a[9];
+	size_t n = put_text(r, a, 0, PL_NONE, PL_R_DTYPE, e->dtype);
+
+	n = put_text(r, a, n, st.algorithm, PL_R_ARG, e->algo);
+	n = put_text(r, a, n, st.protocol, PL_R_ARG, e->proto);
+	n = put_text(r, a, n, st.times, PL_R_ARG, e->times);
+	n = put_number(a, n, st.root, PL_R_ARG, e->type == NP_COLL ? e->root : -1);
+	n = put_number(a, n, st.channels, PL_R_ARG, e->channels);
+	n = put_number(a, n, st.steps, PL_R_ARG, e->steps);
+	n = put_number(a, n, PL_NONE, PL_R_SIZE, e->comm->ranks);
+	return n ? pl_rec_attrs(r, a, n) : PL_NONE;
+}
+
+static struct pl_rec_event event_of(struct pl_recorder *r, const struct pl_nccl_event *e,
+				    uint8_t kind, pl_id track, pl_id name)
+{
+	struct pl_rec_event x = pl_rec_event(track, kind, name, e->begin, e->end);
+
+	x.group = pl_rec_name(r, e->comm->group);
+	x.corr = e->launch ? (int64_t)e->launch : -1;
+	x.bytes = e->bytes;
+	return x;
+}
+
+/* Are the ranks of the communicator those of the job? */
+static bool of_job(const struct pl_process *p, const struct pl_nccl_comm *c)
+{
+	return p->size ? c->ranks == p->size && c->rank == p->rank : c->rank == p->rank;
+}
+
+static void put_transfer(const struct pl_process *p, const struct pl_nccl_event *e)
+{
+	bool p2p = e->type == NP_P2P, sends = p2p && e->func && !strcmp(e->func, "Send");
+	struct pl_rec_event x = event_of(p->rec, e,
+					 !p2p	 ? PL_K_COLLECTIVE
+					 : sends ? PL_K_SEND
+						 : PL_K_RECV,
+					 stream_track(p->rec, e->stream), name_of(p->rec, e->func));
+	const char *coll = e->func ? pl_trace_coll_from_name(e->func, strlen(e->func)) : NULL;
+
+	x.seq = e->seq;
+	x.coll = coll ? pl_rec_name(p->rec, coll) : PL_NONE;
+	x.attrs = attrs_of(p->rec, e);
+	if (p2p && of_job(p, e->comm))
+		x.peer = e->peer;
+	pl_rec_put(p->rec, &x, NULL);
+}
+
+static void put_call(struct pl_recorder *r, const struct pl_nccl_event *e)
+{
+	bool group = e->type == NP_GROUP_API, launch = e->type == NP_KERNEL_LAUNCH;
+	struct pl_rec_event x = event_of(r, e,
+					 group	  ? PL_K_ANNOTATION
+					 : launch ? PL_K_RUNTIME
+						  : PL_K_HOST_OP,
+					 thread_track(r, e->thread),
+					 group	  ? pl_rec_name(r, "NCCL group")
+					 : launch ? pl_rec_name(r, "ncclLaunchKernel")
+						  : name_of(r, e->func));
+
+	if (!launch)
+		x.corr = -1;
+	pl_rec(r, &x);
+}
+
+/* What a step waited for: each wait lasts until the next one, or the end. */
+static void put_waits(struct pl_recorder *r, const struct pl_nccl_event *e)
+{
+	const struct {
+		const char *name;
+		pl_ns at;
+	} wait[] = { { e->sends ? "send waits for the GPU" : "receive waits for the GPU",
+		       e->gpu_wait },
+		     { "send waits for the peer", e->peer_wait },
+		     { e->sends ? "send on the network" : "receive from the network", e->wait },
+		     { "receive is flushed", e->flush_wait } };
+	pl_id track = channel_track(r, PROXY, e->channel);
+
+	for (size_t i = 0; i < PL_LEN(wait); i++) {
+		struct pl_rec_event x;
+		pl_ns end = e->over;
+
+		for (size_t k = 0; k < PL_LEN(wait); k++)
+			if (wait[k].at > wait[i].at)
+				end = pl_min_i64(end, wait[k].at);
+		if (!wait[i].at)
+			continue;
+		x = pl_rec_event(track, PL_K_ANNOTATION, pl_rec_name(r, wait[i].name), wait[i].at,
+				 pl_max_i64(end, wait[i].at));
+		x.peer = -1;
+		x.channel = e->channel;
+		pl_rec(r, &x);
+	}
+}
+
+static void put_step(const struct pl_process *p, const struct pl_nccl_event *e)
+{
+	bool message = e->seq >= 0 && of_job(p, e->comm);
+	struct pl_rec_event x = event_of(p->rec, e,
+					 !message   ? PL_K_ANNOTATION
+					 : e->sends ? PL_K_SEND
+						    : PL_K_RECV,
+					 channel_track(p->rec, NETWORK, e->channel),
+					 pl_rec_name(p->rec, e->sends ? "send" : "recv"));
+
+	x.corr = -1;
+	x.channel = e->channel;
+	x.seq = message ? e->seq : -1;
+	x.peer = message ? e->peer : -1;
+	pl_rec(p->rec, &x);
+	put_waits(p->rec, e);
+}
+
+static void put_part(struct pl_recorder *r, const struct pl_nccl_event *e)
+{
+	bool kernel = e->type == NP_KERNEL_CH;
+	struct pl_rec_event x = event_of(r, e, kernel ? PL_K_GPU_ANNOTATION : PL_K_ANNOTATION,
+					 channel_track(r, kernel ? KERNEL : PROXY, e->channel),
+					 name_of(r, e->func));
+
+	x.corr = -1;
+	x.channel = e->channel;
+	x.attrs = attrs_of(r, e);
+	pl_rec(r, &x);
+}
+
+static void prepare_names(struct pl_recorder *r)
+{
+	st.algorithm = pl_rec_name(r, "algorithm");
+	st.protocol = pl_rec_name(r, "protocol");
+	st.root = pl_rec_name(r, "root");
+	st.channels = pl_rec_name(r, "channels");
+	st.times = pl_rec_name(r, "times");
+	st.steps = pl_rec_name(r, "steps");
+}
+
+static void on_event(const struct pl_nccl_event *e)
+{
+	const struct pl_process *p = pl_process_open("nccl", -1, 0, prepare_names);
+
+	if (!p)
+		return;
+	switch (e->type) {
+	case NP_COLL:
+	case NP_P2P:
+	case NP_CE_COLL:
+		if (!e->issued)
+			put_transfer(p, e);
+		break;
+	case NP_GROUP_API:
+	case NP_COLL_API:
+	case NP_P2P_API:
+	case NP_KERNEL_LAUNCH:
+		put_call(p->rec, e);
+		break;
+	case NP_PROXY_STEP:
+		put_step(p, e);
+		break;
+	case NP_PROXY_OP:
+	case NP_KERNEL_CH:
+		put_part(p->rec, e);
+		break;
+	}
+}
+
+/* ---- begin and end ------------------------------------------------------------------------- */
+
+static void flush(void)
+{
+	const struct pl_process *p = pl_process_now();
+
+	if (p)
+		pl_rec_flush(p->rec);
+}
+
+static const struct pl_nccl_receiver receiver = {
+	.on = on,
+	.unique = true,
+	.mask = NP_COLL | NP_P2P | NP_PROXY_OP | NP_PROXY_STEP | NP_KERNEL_CH | NP_GROUP_API |
+		NP_COLL_API | NP_P2P_API | NP_KERNEL_LAUNCH | NP_CE_COLL,
+	.event = on_event,
+	.finalize = flush,
+};
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *next = getenv("PACELINE_NCCL_NEXT");
+	struct pl_err err = { 0 };
+
+	if (!pl_process_wanted())
+		return;
+	pl_nccl_receive(&receiver);
+	if (next && *next && pl_nccl_chain(next, &err) < 0)
+		pl_process_say("nccl", err.msg);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+	if (pl_process_now())
+		pl_nccl_end();
+	pl_process_close(pl_nccl_lost());
+}
