@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/plugin.h"
 #include "record/rec.h"
+#include "tensor/plugin.h"
 
 #define TURNS 9
 

@@ -8,8 +8,8 @@
 #include "comm/comm.h"
 #include "plan/job.h"
 #include "record/device_trace.h"
-#include "tensor/net.h"
 #include "record/rec.h"
+#include "tensor/net.h"
 
 /* Names of the events of the main thread. */
 enum pl_tracer_name {

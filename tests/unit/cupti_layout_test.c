@@ -1,8 +1,8 @@
 /* Our declarations of CUPTI's records against NVIDIA's own, where its header is installed. */
 #include <stddef.h>
 
-#include "tap.h"
 #include "record/cupti.h"
+#include "tap.h"
 
 #if defined(__has_include)
 #if __has_include(<cupti.h>)

@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "tap.h"
 #include "record/rec.h"
+#include "tap.h"
 #include "train/tracer.h"
 
 /* ---- a source that tells a list ------------------------------------------------------------- */
