@@ -65,7 +65,7 @@ struct pl_recorder {
 	struct pl_batch batch;
 	int rank;
 	pl_ns base;
-	pl_id host, pid, process, type_float;
+	pl_id host, pid, process, type_float, key_tag, key_root;
 	pl_id key[PL_R_COUNT_]; /* of columns; PL_NONE: the role says enough */
 	struct pl_err err;	/* the first failure of the encoder */
 	bool failed;
@@ -330,6 +330,16 @@ static int64_t number_of(pl_id string)
 	return string == PL_NONE ? -1 : (int64_t)string;
 }
 
+static int put_argument(struct pl_recorder *r, pl_id key, int32_t v, struct pl_err *err)
+{
+	uint32_t index;
+
+	if (v < 0)
+		return 0;
+	PL_CHECK(pl_trace_batch_col(&r->batch, PL_R_ARG, PL_V_INT, key, &index, err));
+	return pl_trace_col_put(&r->batch.col[index], r->batch.n, v, 0, err);
+}
+
 static int put_attrs(struct pl_recorder *r, pl_id attrs, struct pl_err *err)
 {
 	struct pl_batch *b = &r->batch;
@@ -357,7 +367,7 @@ static int put_values(struct pl_recorder *r, const struct pl_rec_event *e,
 	} column[] = {
 		{ PL_R_STEP, PL_V_INT, e->step },
 		{ PL_R_CORR, PL_V_INT, e->corr },
-		{ PL_R_SEQ, PL_V_INT, message ? -1 : e->seq },
+		{ PL_R_SEQ, PL_V_INT, message ? e->order : e->seq },
 		{ PL_R_OF, PL_V_INT, message ? e->seq : -1 },
 		{ PL_R_PEER, PL_V_INT, e->peer },
 		{ PL_R_BYTES, PL_V_INT, e->bytes },
@@ -384,6 +394,8 @@ static int put_values(struct pl_recorder *r, const struct pl_rec_event *e,
 		if (column[i].v != -1)
 			PL_CHECK(put_value(r, column[i].role, column[i].type, column[i].v, 0, err));
 	PL_CHECK(put_attrs(r, e->attrs, err));
+	PL_CHECK(put_argument(r, r->key_tag, e->tag, err));
+	PL_CHECK(put_argument(r, r->key_root, e->root, err));
 	if (e->kind == PL_K_COUNTER && e->value > -9e11 && e->value < 9e11)
 		return put_value(r, PL_R_VALUE, PL_V_DEC, (int64_t)(e->value * 1e6), 6, err);
 	return 0;
@@ -600,6 +612,8 @@ static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct p
 	PL_CHECK(intern(r, &r->process, text, err));
 	memset(r->key, 0xff, sizeof(r->key)); /* PL_NONE */
 	PL_CHECK(intern(r, &r->key[PL_R_ARG], "precision", err));
+	PL_CHECK(intern(r, &r->key_tag, "tag", err));
+	PL_CHECK(intern(r, &r->key_root, "root", err));
 	PL_CHECK(intern(r, &r->type_float, "[\"float\"]", err));
 	/* keys for exporters, as profilers have them */
 	for (size_t i = 0; i < PL_LEN(keyed); i++)

@@ -70,6 +70,8 @@ struct pl_rec_event {
 	int32_t step, layer, mb, peer, channel, chunk; /* -1: none */
 	/* -1: none. seq of a send or receive: the number of the collective that it belongs to */
 	int64_t bytes, seq, corr;
+	int64_t order;	   /* of a send or receive: its number among those that match alike; -1 */
+	int32_t tag, root; /* of MPI; -1 */
 	pl_id group, coll; /* PL_NONE */
 	/* of a gradient that is ready: "[[512, 784]]", and "fc1.weight", its parameter; PL_NONE */
 	pl_id dims, values;

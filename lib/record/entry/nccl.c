@@ -24,8 +24,8 @@ static struct {
 	uint64_t stream[STREAMS];
 	pl_id stream_track[STREAMS];
 	size_t n_streams;
-	_Atomic pl_id channel[ROWS][CHANNELS]; /* the track plus one, 0: none yet */
-	pl_id algorithm, protocol, root, channels, times, steps; /* keys */
+	_Atomic pl_id channel[ROWS][CHANNELS];		   /* the track plus one, 0: none yet */
+	pl_id algorithm, protocol, channels, times, steps; /* keys */
 } st = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static _Thread_local struct {
@@ -115,13 +115,12 @@ static size_t put_number(struct pl_rec_attr *a, size_t n, pl_id key, unsigned ro
 
 static pl_id attrs_of(struct pl_recorder *r, const struct pl_nccl_event *e)
 {
-	struct pl_rec_attr a[9];
+	struct pl_rec_attr a[8];
 	size_t n = put_text(r, a, 0, PL_NONE, PL_R_DTYPE, e->dtype);
 
 	n = put_text(r, a, n, st.algorithm, PL_R_ARG, e->algo);
 	n = put_text(r, a, n, st.protocol, PL_R_ARG, e->proto);
 	n = put_text(r, a, n, st.times, PL_R_ARG, e->times);
-	n = put_number(a, n, st.root, PL_R_ARG, e->type == NP_COLL ? e->root : -1);
 	n = put_number(a, n, st.channels, PL_R_ARG, e->channels);
 	n = put_number(a, n, st.steps, PL_R_ARG, e->steps);
 	n = put_number(a, n, PL_NONE, PL_R_SIZE, e->comm->ranks);
@@ -158,6 +157,7 @@ static void put_transfer(const struct pl_process *p, const struct pl_nccl_event 
 	x.seq = e->seq;
 	x.coll = coll ? pl_rec_name(p->rec, coll) : PL_NONE;
 	x.attrs = attrs_of(p->rec, e);
+	x.root = p2p ? -1 : e->root;
 	if (p2p && of_job(p, e->comm))
 		x.peer = e->peer;
 	pl_rec_put(p->rec, &x, NULL);
@@ -245,7 +245,6 @@ static void prepare_names(struct pl_recorder *r)
 {
 	st.algorithm = pl_rec_name(r, "algorithm");
 	st.protocol = pl_rec_name(r, "protocol");
-	st.root = pl_rec_name(r, "root");
 	st.channels = pl_rec_name(r, "channels");
 	st.times = pl_rec_name(r, "times");
 	st.steps = pl_rec_name(r, "steps");
