@@ -144,7 +144,7 @@ endif
 PLUGIN := $(if $(filter build,$(BUILD)),$(if $(NVCC_FOUND),$(if $(CUDA_SRC),$(BIN)/paceline-cuda.so)))
 
 # What records other programs: one shared object for each library that is watched.
-RECORD_LIBS := $(patsubst %,$(BIN)/libpaceline-%.so,nccl mpi)
+RECORD_LIBS := $(patsubst %,$(BIN)/libpaceline-%.so,nccl cuda mpi)
 
 all: $(PROGRAMS:%=$(BIN)/%) $(BIN)/paceline $(PLUGIN) $(RECORD_LIBS) ## the programs, in bin/ (default)
 
@@ -322,9 +322,10 @@ cuda: $(if $(NVCC_FOUND),$(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o)) ## the kernels by n
 # alone, and stay where they are if their user closes them, because the recorder has a thread.
 RECORD_PIC := $(patsubst %,$(BUILD)/cuda/lib/%.o,record/rec record/entry/process io/out io/container_writer io/member io/deflate io/colput \
 	io/column io/record trace/batch trace/write trace/decode trace/encode trace/merge trace/records trace/names trace/coll core/pool core/sort) $(CORE_PIC)
+RECORD_cuda := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/cuda cuda cupti device)
 RECORD_mpi := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/mpi entry/mpi_state)
 RECORD_nccl := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/nccl entry/nccl_tables nccl gpu_clock)
-$(foreach l,nccl mpi,$(eval $(BIN)/libpaceline-$(l).so: $(RECORD_$(l))))
+$(foreach l,nccl cuda mpi,$(eval $(BIN)/libpaceline-$(l).so: $(RECORD_$(l))))
 $(RECORD_LIBS): $(RECORD_PIC)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -Wl,-z,nodelete,--gc-sections$(if $(SAN),,$(comma)-z$(comma)defs) $(FOUND_LIBS) -ldl -lm

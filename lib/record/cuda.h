@@ -16,6 +16,7 @@ extern "C" {
 struct pl_cuda_trace_device {
 	int device;
 	void *main; /* the stream that computes: cudaStream_t, which is CUstream */
+	bool more;  /* also ranges of NVTX, and memory */
 };
 
 /* The functions of struct pl_device_trace, without the context. The device's context is current in
@@ -63,6 +64,9 @@ struct pl_cuda_trace_source_type { /* a source */
 	uint64_t (*lost)(void);
 };
 extern const struct pl_cuda_trace_source_type pl_cuda_trace_cupti;
+
+/* The file of CUPTI, while it is used; NULL: it is not. */
+const char *pl_cuda_trace_cupti_file(void);
 
 /* Mark the work that the calling thread gives to the device until pop() as part of that launch of
  * the communication library. Nothing happens if the source has no such marks. */

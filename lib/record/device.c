@@ -44,16 +44,27 @@ struct pl_device_join {
 	pthread_mutex_t lock;
 	struct track_key *track;
 	size_t n_tracks, cap_tracks;
-	struct pending_list wait, record, kernel, launch, comm;
+	struct pending_list wait, record, kernel, launch, comm, range;
+	bool told_comm;	 /* a library tells its collectives */
 	size_t n_new;	 /* pending events since the last join */
 	pl_ns joined_ns; /* time of the last join */
 	uint64_t order;	 /* events that were pending so far */
 	uint64_t lost;	 /* there was no memory for them */
 };
 
+static void remove_done(struct pending_list *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (!l->v[i].done)
+			l->v[n++] = l->v[i];
+	l->n = n;
+}
+
 /* ---- tracks -------------------------------------------------------------------------------- */
 
-enum { STREAM = 1, THREAD, CHANNEL };
+enum { STREAM = 1, THREAD, CHANNEL, MEMORY };
 
 static pl_id new_track(struct pl_device_join *x, unsigned type, uint32_t device, uint32_t number)
 {
@@ -65,8 +76,10 @@ static pl_id new_track(struct pl_device_join *x, unsigned type, uint32_t device,
 			 number, device);
 		return pl_rec_stream(x->rec, (int32_t)device, number, text);
 	case THREAD:
-		snprintf(text, sizeof(text), "thread %u", number);
-		return pl_rec_track(x->rec, PL_T_THREAD, text);
+		return pl_rec_thread(x->rec, number, NULL);
+	case MEMORY:
+		snprintf(text, sizeof(text), "memory of device %u", device);
+		return pl_rec_track(x->rec, PL_T_OTHER, text);
 	default:
 		snprintf(text, sizeof(text), "network channel %u", number);
 		return pl_rec_track(x->rec, PL_T_LINK, text);
@@ -140,6 +153,41 @@ static void put_message(struct pl_device_join *x, const struct pl_device_event *
 	pl_rec_put(x->rec, &r, NULL);
 }
 
+static void put_memory(struct pl_device_join *x, const struct pl_device_event *e)
+{
+	struct pl_rec_event r = pl_rec_event(track_of(x, MEMORY, e->device, 0), PL_K_INSTANT,
+					     text_of(x, e->name), e->begin, e->begin);
+
+	r.bytes = e->bytes < 0 ? -e->bytes : e->bytes;
+	pl_rec_put(x->rec, &r, NULL);
+}
+
+PL_COMPARATOR(by_number, struct pending, e.launch, e.end, order);
+
+/* The start and the end of a range have one number, and come in any order. */
+static void join_ranges(struct pl_device_join *x, bool last)
+{
+	struct pending *v = x->range.v;
+
+	pl_sort(v, x->range.n, sizeof(*v), by_number);
+	for (size_t i = 0; i < x->range.n; i++) {
+		bool pair = i + 1 < x->range.n && v[i].e.launch == v[i + 1].e.launch &&
+			    v[i].e.begin && v[i + 1].e.end;
+		struct pl_rec_event r;
+
+		v[i].done |= last;
+		x->lost += last && !pair;
+		if (!pair)
+			continue;
+		r = pl_rec_event(track_of(x, THREAD, 0, v[i].e.thread), PL_K_ANNOTATION, v[i].name,
+				 v[i].e.begin, pl_max_i64(v[i].e.begin, v[i + 1].e.end));
+		pl_rec_put(x->rec, &r, NULL);
+		v[i].done = v[i + 1].done = true;
+		i++;
+	}
+	remove_done(&x->range);
+}
+
 /* ---- waits --------------------------------------------------------------------------------- */
 
 /* The names that profilers use. */
@@ -178,16 +226,6 @@ static const struct pl_device_event *record_of(const struct pending_list *l,
 		if (!w->instance || l->v[i].e.instance == w->instance)
 			return &l->v[i].e;
 	return NULL;
-}
-
-static void remove_done(struct pending_list *l)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < l->n; i++)
-		if (!l->v[i].done)
-			l->v[n++] = l->v[i];
-	l->n = n;
 }
 
 static void join_waits(struct pl_device_join *x, bool last)
@@ -356,6 +394,7 @@ static struct pending_list *list_of(struct pl_device_join *x, const struct pl_de
 	       : e->kind == PL_DEV_WAIT || (e->kind == PL_DEV_SYNC && event)	     ? &x->wait
 	       : e->kind == PL_DEV_LAUNCH					     ? &x->launch
 	       : e->kind == PL_DEV_COMM						     ? &x->comm
+	       : e->kind == PL_DEV_RANGE					     ? &x->range
 	       : e->kind == PL_DEV_KERNEL && e->name && !strncmp(e->name, "nccl", 4) ? &x->kernel
 										     : NULL;
 }
@@ -366,12 +405,15 @@ void pl_device_join_event(void *arg, const struct pl_device_event *e)
 	struct pending_list *l = list_of(x, e);
 
 	pthread_mutex_lock(&x->lock);
+	x->told_comm |= e->kind == PL_DEV_COMM;
 	if (l)
 		add_pending(x, l, e);
 	else if (e->kind == PL_DEV_SYNC)
 		put_sync(x, e, NULL);
 	else if (e->kind == PL_DEV_MESSAGE)
 		put_message(x, e);
+	else if (e->kind == PL_DEV_MEMORY)
+		put_memory(x, e);
 	else
 		put_event(x, e);
 	pthread_mutex_unlock(&x->lock);
@@ -383,7 +425,8 @@ void pl_device_join_now(struct pl_device_join *x, bool last)
 {
 	pthread_mutex_lock(&x->lock);
 	join_waits(x, last);
-	join_comm(x, last);
+	join_ranges(x, last);
+	join_comm(x, last || !x->told_comm); /* nobody will say more of the kernels */
 	x->n_new = 0;
 	x->joined_ns = pl_now_ns();
 	pthread_mutex_unlock(&x->lock);
@@ -439,6 +482,7 @@ void pl_device_join_free(struct pl_device_join *x)
 	pl_free(x->kernel.v);
 	pl_free(x->launch.v);
 	pl_free(x->comm.v);
+	pl_free(x->range.v);
 	pl_free(x->track);
 	pthread_mutex_destroy(&x->lock);
 	pl_free(x);

@@ -1,17 +1,23 @@
 /*
  * libpaceline-nccl.so: NCCL's profiler as a recorder of its own.
  *
+ * Where libpaceline-cuda.so records the kernels, it is told which collectives they carry, and
+ * writes those; or PACELINE_NCCL_KERNELS=other says that another profiler records them. Then
+ * collectives and steps are annotations here: they must not be there twice.
+ *
  * A collective is an event of a stream, with the times that its kernel told (its channels, each of
  * which has a track, too). Calls of NCCL's interface and launches are on the tracks of their
  * threads; network operations, and what their steps waited for, on tracks of their channel. A step
  * is a message of its collective (paceline-trace(5)), if the ranks of the communicator are those of
  * the job. Of other communicators NCCL tells no ranks of the job, so their steps are annotations.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "record/entry/process.h"
+#include "record/entry/together.h"
 #include "record/nccl.h"
 
 #define CHANNELS 64
@@ -24,7 +30,14 @@ static struct {
 	uint64_t stream[STREAMS];
 	pl_id stream_track[STREAMS];
 	size_t n_streams;
-	_Atomic pl_id channel[ROWS][CHANNELS];		   /* the track plus one, 0: none yet */
+	_Atomic pl_id channel[ROWS][CHANNELS]; /* the track plus one, 0: none yet */
+	struct {			       /* libpaceline-cuda.so; NULL: it is not there */
+		bool (*on)(void);
+		void (*report)(const struct pl_device_event *e);
+		void (*push)(uint64_t launch);
+		void (*pop)(void);
+	} cuda;
+	bool other;					   /* another profiler records kernels */
 	pl_id algorithm, protocol, channels, times, steps; /* keys */
 } st = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -33,9 +46,58 @@ static _Thread_local struct {
 	pl_id track;
 } own;
 
-static bool on(void)
+/* ---- libpaceline-cuda.so --------------------------------------------------------------------- */
+
+static bool cuda_records(void)
 {
-	return pl_process_wanted();
+	return st.cuda.on && st.cuda.on();
+}
+
+/* It stands beside this file; the driver has loaded it, or it is not wanted. */
+static void find_cuda(void)
+{
+	Dl_info info;
+	const char *slash;
+	char path[4096];
+	void *lib;
+
+	if (!dladdr(&ncclProfiler_v5, &info) || !(slash = strrchr(info.dli_fname, '/')))
+		return;
+	snprintf(path, sizeof(path), "%.*s/libpaceline-cuda.so", (int)(slash - info.dli_fname),
+		 info.dli_fname);
+	lib = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+	if (!lib || !pl_symbol(lib, "paceline_cuda_report", &st.cuda.report) ||
+	    !pl_symbol(lib, "paceline_cuda_push", &st.cuda.push) ||
+	    !pl_symbol(lib, "paceline_cuda_pop", &st.cuda.pop))
+		return;
+	pl_symbol(lib, "paceline_cuda_on", &st.cuda.on);
+}
+
+static void push(uint64_t launch)
+{
+	if (cuda_records())
+		st.cuda.push(launch);
+}
+
+static void pop(void)
+{
+	if (cuda_records())
+		st.cuda.pop();
+}
+
+static void tell_cuda(const struct pl_nccl_event *n)
+{
+	struct pl_device_event e;
+	char text[64];
+
+	snprintf(text, sizeof(text), "nccl%.40s", n->func ? n->func : "");
+	e = pl_device_event(PL_DEV_COMM, text, n->begin, n->end, 0);
+	e.launch = n->launch;
+	e.group = n->comm->group;
+	e.seq = n->seq;
+	e.bytes = n->bytes;
+	e.peer = n->peer;
+	st.cuda.report(&e);
 }
 
 /* ---- tracks -------------------------------------------------------------------------------- */
@@ -147,15 +209,17 @@ static bool of_job(const struct pl_process *p, const struct pl_nccl_comm *c)
 static void put_transfer(const struct pl_process *p, const struct pl_nccl_event *e)
 {
 	bool p2p = e->type == NP_P2P, sends = p2p && e->func && !strcmp(e->func, "Send");
+	bool twice = st.other || cuda_records();
 	struct pl_rec_event x = event_of(p->rec, e,
-					 !p2p	 ? PL_K_COLLECTIVE
+					 twice	 ? PL_K_GPU_ANNOTATION
+					 : !p2p	 ? PL_K_COLLECTIVE
 					 : sends ? PL_K_SEND
 						 : PL_K_RECV,
 					 stream_track(p->rec, e->stream), name_of(p->rec, e->func));
 	const char *coll = e->func ? pl_trace_coll_from_name(e->func, strlen(e->func)) : NULL;
 
 	x.seq = e->seq;
-	x.coll = coll ? pl_rec_name(p->rec, coll) : PL_NONE;
+	x.coll = coll && !twice ? pl_rec_name(p->rec, coll) : PL_NONE;
 	x.attrs = attrs_of(p->rec, e);
 	x.root = p2p ? -1 : e->root;
 	if (p2p && of_job(p, e->comm))
@@ -212,7 +276,7 @@ static void put_waits(struct pl_recorder *r, const struct pl_nccl_event *e)
 
 static void put_step(const struct pl_process *p, const struct pl_nccl_event *e)
 {
-	bool message = e->seq >= 0 && of_job(p, e->comm);
+	bool message = e->seq >= 0 && of_job(p, e->comm) && !st.other;
 	struct pl_rec_event x = event_of(p->rec, e,
 					 !message   ? PL_K_ANNOTATION
 					 : e->sends ? PL_K_SEND
@@ -243,6 +307,7 @@ static void put_part(struct pl_recorder *r, const struct pl_nccl_event *e)
 
 static void prepare_names(struct pl_recorder *r)
 {
+	find_cuda();
 	st.algorithm = pl_rec_name(r, "algorithm");
 	st.protocol = pl_rec_name(r, "protocol");
 	st.channels = pl_rec_name(r, "channels");
@@ -250,9 +315,15 @@ static void prepare_names(struct pl_recorder *r)
 	st.steps = pl_rec_name(r, "steps");
 }
 
+/* NCCL makes its first communicator when CUDA is there. */
+static bool on(void)
+{
+	return pl_process_open("nccl", -1, 0, prepare_names) != NULL;
+}
+
 static void on_event(const struct pl_nccl_event *e)
 {
-	const struct pl_process *p = pl_process_open("nccl", -1, 0, prepare_names);
+	const struct pl_process *p = pl_process_now();
 
 	if (!p)
 		return;
@@ -262,6 +333,8 @@ static void on_event(const struct pl_nccl_event *e)
 	case NP_CE_COLL:
 		if (!e->issued)
 			put_transfer(p, e);
+		else if (cuda_records() && e->type != NP_CE_COLL)
+			tell_cuda(e);
 		break;
 	case NP_GROUP_API:
 	case NP_COLL_API:
@@ -295,16 +368,19 @@ static const struct pl_nccl_receiver receiver = {
 	.mask = NP_COLL | NP_P2P | NP_PROXY_OP | NP_PROXY_STEP | NP_KERNEL_CH | NP_GROUP_API |
 		NP_COLL_API | NP_P2P_API | NP_KERNEL_LAUNCH | NP_CE_COLL,
 	.event = on_event,
+	.push = push,
+	.pop = pop,
 	.finalize = flush,
 };
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *next = getenv("PACELINE_NCCL_NEXT");
+	const char *next = getenv("PACELINE_NCCL_NEXT"), *other = getenv("PACELINE_NCCL_KERNELS");
 	struct pl_err err = { 0 };
 
 	if (!pl_process_wanted())
 		return;
+	st.other = other && !strcmp(other, "other");
 	pl_nccl_receive(&receiver);
 	if (next && *next && pl_nccl_chain(next, &err) < 0)
 		pl_process_say("nccl", err.msg);
