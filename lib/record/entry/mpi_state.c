@@ -27,6 +27,7 @@
 #define REQUESTS     65536
 #define SLOTS	     4096 /* of the table of requests; a power of two */
 #define LISTED_RANKS 1024
+#define OWN_CORR     ((int64_t)1 << 42) /* other recorders of the process count from 0 */
 
 struct pl_mpi pl_mpi;
 
@@ -471,7 +472,7 @@ void pl_mpi_issue(const struct pl_mpi_call *c, pl_mpi_handle request)
 		q->call = *c;
 		q->seq = seq;
 		q->thread = thread;
-		q->corr = corr = c->kind == PL_K_COLLECTIVE ? st.corr++ : -1;
+		q->corr = corr = c->kind == PL_K_COLLECTIVE ? OWN_CORR + st.corr++ : -1;
 		q->track = corr >= 0 ? free_track() : -1;
 	} else {
 		pl_rec_lost(p->rec, 1);

@@ -22,6 +22,7 @@
 
 #define CHANNELS 64
 #define STREAMS	 64
+#define OWN_CORR ((int64_t)1 << 41) /* other recorders of the process count from 0 */
 
 enum { NETWORK, PROXY, KERNEL, ROWS };
 
@@ -195,7 +196,7 @@ static struct pl_rec_event event_of(struct pl_recorder *r, const struct pl_nccl_
 	struct pl_rec_event x = pl_rec_event(track, kind, name, e->begin, e->end);
 
 	x.group = pl_rec_name(r, e->comm->group);
-	x.corr = e->launch ? (int64_t)e->launch : -1;
+	x.corr = e->launch ? OWN_CORR + (int64_t)e->launch : -1;
 	x.bytes = e->bytes;
 	return x;
 }
