@@ -357,6 +357,15 @@ static void inherit(struct slot *s, uint64_t type, const struct slot *parent)
 	}
 }
 
+static uint32_t thread_number(void)
+{
+	static _Thread_local uint32_t number;
+
+	if (!number)
+		number = (uint32_t)syscall(SYS_gettid);
+	return number;
+}
+
 /* *parent: the handle of the parent event by the other plugin. */
 static void fill(struct slot *s, uint64_t type, const void *parent_handle, const union np_what *w,
 		 void **parent)
@@ -372,7 +381,7 @@ static void fill(struct slot *s, uint64_t type, const void *parent_handle, const
 				       .channels = -1,
 				       .steps = -1,
 				       .step = -1,
-				       .thread = (uint32_t)syscall(SYS_gettid),
+				       .thread = thread_number(),
 				       .begin = pl_now_ns() };
 	if (p) {
 		inherit(s, type, p);

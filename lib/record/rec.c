@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
@@ -631,6 +632,19 @@ static int describe(struct pl_recorder *r, const struct pl_rec_opts *o, struct p
 	return pl_dup(NULL, &r->seg.format, o->format ? o->format : "run", err);
 }
 
+/* Signals of the program are for its own threads. */
+static int start_encoder(struct pl_recorder *r)
+{
+	sigset_t every, before;
+	int rc;
+
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &before);
+	rc = pthread_create(&r->encoder, NULL, encoder, r);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
 static int begin(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_err *err)
 {
 	const struct pl_trace_writer_opts w = { .level = o->level, .provenance = o->provenance };
@@ -643,7 +657,7 @@ static int begin(struct pl_recorder *r, const struct pl_rec_opts *o, struct pl_e
 	r->sink = r->out ? pl_trace_writer_open(r->out, &w, err) : NULL;
 	PL_TRY(r->sink ? 0 : err->code);
 	PL_TRY(r->sink->begin(r->sink, &r->seg, err));
-	rc = pthread_create(&r->encoder, NULL, encoder, r);
+	rc = start_encoder(r);
 	if (rc) {
 		errno = rc;
 		rc = pl_fail_sys(err, "a thread to write the trace");

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -325,15 +326,37 @@ static int in_child(int version, const char *next, long *expected, long counts[4
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* Is `text` in what BIN/`command` says? */
+static bool says(const char *command, const char *text)
+{
+	const char *bin = getenv("BIN");
+	char line[1024];
+	bool found = false;
+	FILE *f;
+
+	snprintf(line, sizeof(line), "%s/%s 2>&1", bin ? bin : "bin", command);
+	f = popen(line, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		found |= strstr(line, text) != NULL;
+		if (!strncmp(line, "merge: ", 7))
+			printf("# %s", line);
+	}
+	if (f)
+		pclose(f);
+	return found;
+}
+
 static void test_version(int version)
 {
-	char path[128];
+	char path[128], command[256];
 	long expected, counts[4];
 
 	setenv("PACELINE_RECORD_DIR", folder, 1);
 	ok(in_child(version, NULL, &expected, counts) == 0, "version %d is driven", version);
 	snprintf(path, sizeof(path), "%s/rank1.nccl.trace", folder);
 	check_trace(path, expected, version);
+	snprintf(command, sizeof(command), "trace -O stat %s", path);
+	ok(version < 6 || says(command, "events are missing"), "who reads it is told");
 	unlink(path);
 }
 
@@ -352,6 +375,105 @@ static void test_chain(int version, const char *name)
 	snprintf(path, sizeof(path), "%s/rank1.nccl.trace", folder);
 	check_trace(path, expected, version);
 	unlink(path);
+}
+
+/* ---- two ranks ------------------------------------------------------------------------------- */
+
+#define RANKS  2
+#define ROUNDS 5
+
+/* A ring of two: each rank sends to the other and receives from it, in both channels. */
+static void exchange(void *coll, int peer, pthread_barrier_t *meet)
+{
+	for (int c = 0; c < CHANNELS; c++) {
+		union np_what op = {
+			.proxy_op = { .pid = getpid(), .channel = (uint8_t)c, .peer = peer }
+		};
+		const union np_what what = { .step = 0 };
+		void *r = start(NP_PROXY_OP, coll, &op), *rs = start(NP_PROXY_STEP, r, &what), *s,
+		     *ss;
+
+		state(rs, NP_RECV_WAIT, 0);
+		op.proxy_op.sends = 1;
+		s = start(NP_PROXY_OP, coll, &op);
+		ss = start(NP_PROXY_STEP, s, &what);
+		state(ss, NP_SEND_WAIT, 2000);
+		pthread_barrier_wait(meet);
+		stop(ss);
+		stop(s);
+		state(rs, NP_RECV_GPU_WAIT, 2000);
+		stop(rs);
+		stop(r);
+	}
+}
+
+static int clean_rank(int rank, pthread_barrier_t *meet)
+{
+	void *dl = dlopen(lib, RTLD_NOW | RTLD_LOCAL), *ch[CHANNELS];
+	int mask = 0;
+
+	n.v5 = dl ? dlsym(dl, "ncclProfiler_v6") : NULL;
+	if (!n.v5 || n.v5->init(&n.context, 0xabc, &mask, "world", 1, RANKS, rank, NULL))
+		return 1;
+	for (int i = 0; i < ROUNDS; i++) {
+		void *c;
+
+		usleep(rank * 2000u); /* the other one waits */
+		c = issue(i);
+		for (int k = 0; k < CHANNELS; k++) {
+			const union np_what what = {
+				.kernel_ch = { .channel = (uint8_t)k,
+					       .timer = (uint64_t)(pl_now_ns() + OFF) }
+			};
+
+			ch[k] = start(NP_KERNEL_CH, c, &what);
+		}
+		exchange(c, !rank, meet);
+		for (int k = 0; k < CHANNELS; k++) {
+			state(ch[k], NP_KERNEL_CH_STOP, (size_t)(pl_now_ns() + OFF));
+			stop(ch[k]);
+		}
+	}
+	return n.v5->finalize(n.context);
+}
+
+static void test_ranks(void)
+{
+	pthread_barrier_t *meet = mmap(NULL, sizeof(*meet), PROT_READ | PROT_WRITE,
+				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pthread_barrierattr_t attr;
+	int status, bad = 0;
+	char command[256];
+	pid_t pid[RANKS];
+
+	pthread_barrierattr_init(&attr);
+	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(meet, &attr, RANKS);
+	setenv("PACELINE_RECORD_DIR", folder, 1);
+	setenv("WORLD_SIZE", "2", 1);
+	for (int i = 0; i < RANKS; i++) {
+		pid[i] = fork();
+		if (pid[i] == 0) {
+			setenv("RANK", i ? "1" : "0", 1);
+			exit(clean_rank(i, meet));
+		}
+	}
+	for (int i = 0; i < RANKS; i++) {
+		waitpid(pid[i], &status, 0);
+		bad += status != 0;
+	}
+	is_i64(bad, 0, "two ranks");
+	snprintf(command, sizeof(command),
+		 "merge -v -o %s/merged %s/rank0.nccl.trace %s/rank1.nccl.trace", folder, folder,
+		 folder);
+	ok(says(command, "5 collectives and 0 transfers matched, 0 incomplete"),
+	   "their collectives are matched");
+	ok(says(command, "20 messages"), "and their messages");
+	snprintf(command, sizeof(command), "graph -o %s/graph %s/merged", folder, folder);
+	ok(!says(command, "graph: "), "a graph");
+	snprintf(command, sizeof(command), "replay %s/graph", folder);
+	ok(says(command, "starts of 10 device operations"), "and its replay");
+	munmap(meet, sizeof(*meet));
 }
 
 static void test_off(void)
@@ -394,6 +516,7 @@ int main(int argc, char **argv)
 	test_chain(6, "fake_profiler");
 	test_chain(4, "fake_profiler");
 	test_chain(5, "fake_profiler_v4");
+	test_ranks();
 	pl_remove_folder(folder);
 	return done_testing();
 }

@@ -9,6 +9,7 @@
  * process tells which collectives the kernels carry, by the functions that this file shows.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -89,15 +90,20 @@ static void *flusher(void *arg)
 	return arg;
 }
 
+/* Signals of the program are for its own threads. */
 static void start_thread(void)
 {
 	pthread_condattr_t attr;
+	sigset_t every, before;
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&st.wake, &attr);
 	pthread_condattr_destroy(&attr);
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &before);
 	st.started = pthread_create(&st.thread, NULL, flusher, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */

@@ -225,7 +225,7 @@ static void put_transfer(const struct pl_process *p, const struct pl_nccl_event 
 	x.root = p2p ? -1 : e->root;
 	if (p2p && of_job(p, e->comm))
 		x.peer = e->peer;
-	pl_rec_put(p->rec, &x, NULL);
+	pl_rec(p->rec, &x);
 }
 
 static void put_call(struct pl_recorder *r, const struct pl_nccl_event *e)
