@@ -5,7 +5,7 @@
 static int start(void *ctx, pl_device_event_fn *event, void *arg, void **trace, struct pl_err *err)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
-	struct pl_cuda_trace_device d = { c->device, c->k.stream };
+	struct pl_cuda_trace_device d = { c->device, c->k.stream, false };
 
 	return pl_cuda_trace_run(&d, event, arg, trace, err);
 }
