@@ -227,11 +227,11 @@ $(BUILD)/emu/%.o: %.cpp $(BUILD)/emu/tests/before.h.gch $(BUILD)/flags | $(BUILD
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE_EMU) -c -o $@ $<
 
+# the trace of a device, in the plugin
+DEVICE_PIC := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,cuda cupti nccl gpu_clock entry/nccl_tables)
 EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
 	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) $(DEVICE_PIC) \
 	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
-# the trace of a device, in the plugin
-DEVICE_PIC = $(patsubst %,$(BUILD)/cuda/lib/record/%.o,cuda cupti nccl gpu_clock entry/nccl_tables)
 # fibers are too much for the thread sanitizer
 EMU_PLUGIN := $(if $(filter 1,$(HAVE_CXX)),$(if $(findstring thread,$(SAN)),,$(BUILD)/emu-cuda.so))
 # what a shared object has of the library: position-independent

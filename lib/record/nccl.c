@@ -693,8 +693,11 @@ static int init(void **context, int *mask, int version, const char *name, uint64
 			 (unsigned long long)hash);
 	else
 		snprintf(c->c.group, sizeof(c->c.group), "%.60s", name);
+	c->c.number = hash;
 	c->c.ranks = ranks;
 	c->c.rank = rank;
+	if (on && st.to->comm)
+		st.to->comm(&c->c);
 	c->mask = on ? st.to->mask & (version == 4   ? NP_TYPES_V4
 				      : version == 5 ? NP_TYPES_V5
 						     : ~0)

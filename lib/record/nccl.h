@@ -146,7 +146,8 @@ extern const struct np_v5 ncclProfiler_v5, ncclProfiler_v6;
 /* ---- what becomes of it ---------------------------------------------------------------------- */
 
 struct pl_nccl_comm {
-	char group[96]; /* the same on all its ranks */
+	char group[96];	 /* the same on all its ranks */
+	uint64_t number; /* likewise: NCCL's */
 	int ranks, rank;
 	void *user; /* of the receiver */
 };
@@ -172,6 +173,7 @@ struct pl_nccl_receiver {
 	bool (*on)(void); /* does somebody record? */
 	bool unique;	  /* groups get the number of the communicator beside its name */
 	int mask;	  /* types that it wants */
+	void (*comm)(struct pl_nccl_comm *c); /* a new communicator; NULL: not wanted */
 	void (*event)(const struct pl_nccl_event *e);
 	void (*push)(uint64_t launch); /* around the launch of kernels; NULL: not wanted */
 	void (*pop)(void);

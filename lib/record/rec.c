@@ -156,18 +156,29 @@ static void delist(struct pl_recorder *r)
 
 /* ---- into the rings -------------------------------------------------------------------------- */
 
-/* A ring that no thread has, or a new one. Under the lock. */
+static bool is_empty(const struct ring *x)
+{
+	return atomic_load_explicit(&x->head, memory_order_relaxed) ==
+	       atomic_load_explicit(&x->tail, memory_order_relaxed);
+}
+
+/* A ring that no thread has, an empty one if possible, or a new one. Under the lock. */
 static struct ring *free_ring(struct pl_recorder *r)
 {
 	uint32_t n = atomic_load(&r->n_rings);
 	struct pl_err ignore = { 0 };
-	struct ring *x;
+	struct ring *x, *full = NULL;
 
-	for (uint32_t i = 0; i < n; i++)
-		if (!atomic_load_explicit(&r->ring[i]->taken, memory_order_acquire))
-			return r->ring[i];
+	for (uint32_t i = 0; i < n; i++) {
+		x = r->ring[i];
+		if (atomic_load_explicit(&x->taken, memory_order_acquire))
+			continue;
+		if (is_empty(x))
+			return x;
+		full = x;
+	}
 	if (n == THREADS_MAX || pl_alloc(&x, 1, sizeof(*x), &ignore) < 0)
-		return NULL;
+		return full;
 	atomic_store(&x->users, 1);
 	r->ring[n] = x;
 	atomic_store(&r->n_rings, n + 1);

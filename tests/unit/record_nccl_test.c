@@ -379,7 +379,7 @@ static void test_chain(int version, const char *name)
 
 /* ---- two ranks ------------------------------------------------------------------------------- */
 
-#define RANKS  2
+#define RANKS  2 /* of a job of four: 1 and 3 */
 #define ROUNDS 5
 
 /* A ring of two: each rank sends to the other and receives from it, in both channels. */
@@ -405,6 +405,21 @@ static void exchange(void *coll, int peer, pthread_barrier_t *meet)
 		stop(rs);
 		stop(r);
 	}
+}
+
+/* Of a communicator that has two ranks of a job of four. */
+static void transfer(int rank, pthread_barrier_t *meet)
+{
+	const union np_what what = { .p2p = { .func = rank ? "Recv" : "Send",
+					      .type = "ncclFloat32",
+					      .count = 25,
+					      .peer = !rank,
+					      .channels = 1 } };
+	void *t = start(NP_P2P, NULL, &what);
+
+	stop(t);
+	pthread_barrier_wait(meet); /* both have opened it */
+	channel(t, 0, 0);
 }
 
 static int clean_rank(int rank, pthread_barrier_t *meet)
@@ -434,6 +449,11 @@ static int clean_rank(int rank, pthread_barrier_t *meet)
 			stop(ch[k]);
 		}
 	}
+	if (n.v5->finalize(n.context) ||
+	    n.v5->init(&n.context, 0xdef, &mask, "pair", 1, 2, rank, NULL))
+		return 2;
+	transfer(rank, meet);
+	pthread_barrier_wait(meet);
 	return n.v5->finalize(n.context);
 }
 
@@ -450,11 +470,11 @@ static void test_ranks(void)
 	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	pthread_barrier_init(meet, &attr, RANKS);
 	setenv("PACELINE_RECORD_DIR", folder, 1);
-	setenv("WORLD_SIZE", "2", 1);
+	setenv("WORLD_SIZE", "4", 1);
 	for (int i = 0; i < RANKS; i++) {
 		pid[i] = fork();
 		if (pid[i] == 0) {
-			setenv("RANK", i ? "1" : "0", 1);
+			setenv("RANK", i ? "3" : "1", 1);
 			exit(clean_rank(i, meet));
 		}
 	}
@@ -464,15 +484,20 @@ static void test_ranks(void)
 	}
 	is_i64(bad, 0, "two ranks");
 	snprintf(command, sizeof(command),
-		 "merge -v -o %s/merged %s/rank0.nccl.trace %s/rank1.nccl.trace", folder, folder,
+		 "merge -v -o %s/merged %s/rank1.nccl.trace %s/rank3.nccl.trace", folder, folder,
 		 folder);
-	ok(says(command, "5 collectives and 0 transfers matched, 0 incomplete"),
+	ok(says(command, "5 collectives and 1 transfers matched, 0 incomplete"),
 	   "their collectives are matched");
 	ok(says(command, "20 messages"), "and their messages");
+	snprintf(command, sizeof(command), "trace -O text %s/rank1.nccl.trace", folder);
+	ok(says(command, "name=\"ncclSend\" bytes=100 group=\"pair 0000000000000def\" peer=3"),
+	   "a transfer names the rank of the job");
+	snprintf(command, sizeof(command), "%s/.nccl", folder);
+	ok(access(command, F_OK) != 0, "the links are gone");
 	snprintf(command, sizeof(command), "graph -o %s/graph %s/merged", folder, folder);
 	ok(!says(command, "graph: "), "a graph");
 	snprintf(command, sizeof(command), "replay %s/graph", folder);
-	ok(says(command, "starts of 10 device operations"), "and its replay");
+	ok(says(command, "device operations, replayed against recorded"), "and its replay");
 	munmap(meet, sizeof(*meet));
 }
 

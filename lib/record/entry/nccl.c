@@ -8,13 +8,17 @@
  * A collective is an event of a stream, with the times that its kernel told (its channels, each of
  * which has a track, too). Calls of NCCL's interface and launches are on the tracks of their
  * threads; network operations, and what their steps waited for, on tracks of their channel. A step
- * is a message of its collective (paceline-trace(5)), if the ranks of the communicator are those of
- * the job. Of other communicators NCCL tells no ranks of the job, so their steps are annotations.
+ * is a message of its collective (paceline-trace(5)), if the rank at the other end is known, and
+ * else an annotation.
  */
 #include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "record/entry/process.h"
 #include "record/entry/together.h"
@@ -39,6 +43,7 @@ static struct {
 		void (*pop)(void);
 	} cuda;
 	bool other;					   /* another profiler records kernels */
+	struct comm *comms;				   /* that are not the job */
 	pl_id algorithm, protocol, channels, times, steps; /* keys */
 } st = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -46,6 +51,97 @@ static _Thread_local struct {
 	uint32_t thread; /* 0: none yet */
 	pl_id track;
 } own;
+
+/* ---- ranks of the job -------------------------------------------------------------------------
+ *
+ * NCCL numbers the ranks of a communicator from 0, and does not say which ranks of the job they
+ * are. Each process knows that of its own rank. So it leaves a symbolic link in the folder of the
+ * traces, .nccl/COMMUNICATOR.RANK, whose text is the rank of the job, and removes it at the end. A
+ * communicator that is the job needs none.
+ */
+
+struct comm {
+	struct comm *next;
+	const struct pl_nccl_comm *of;
+	_Atomic int32_t *job; /* by rank: the rank of the job plus one; 0: not known */
+};
+
+/* Of the link of a rank; -1: of the folder. */
+static bool link_path(char *path, size_t size, uint64_t number, int rank)
+{
+	const char *folder = getenv("PACELINE_RECORD_DIR");
+	int n = snprintf(path, size, "%s/.nccl", folder ? folder : "");
+
+	if (rank >= 0)
+		n = snprintf(path, size, "%s/.nccl/%016" PRIx64 ".%d", folder ? folder : "", number,
+			     rank);
+	return folder && n < (int)size;
+}
+
+/* Are the ranks of the communicator those of the job? */
+static bool of_job(const struct pl_process *p, const struct pl_nccl_comm *c)
+{
+	return p->size ? c->ranks == p->size && c->rank == p->rank : c->rank == p->rank;
+}
+
+static void on_comm(struct pl_nccl_comm *c)
+{
+	const struct pl_process *p = pl_process_now();
+	char path[4096], rank[16];
+	struct comm *x;
+
+	if (!p || p->rank < 0 || of_job(p, c) || !(x = pl_calloc(1, sizeof(*x))))
+		return;
+	x->of = c;
+	x->job = pl_calloc((size_t)c->ranks, sizeof(*x->job));
+	if (x->job)
+		c->user = x;
+	pthread_mutex_lock(&st.lock);
+	x->next = st.comms;
+	st.comms = x;
+	pthread_mutex_unlock(&st.lock);
+	/* if this fails, the others do not learn this rank */
+	snprintf(rank, sizeof(rank), "%d", p->rank);
+	if (link_path(path, sizeof(path), 0, -1) && (mkdir(path, 0777) == 0 || errno == EEXIST) &&
+	    link_path(path, sizeof(path), c->number, c->rank))
+		(void)!symlink(rank, path);
+}
+
+/* The rank of the job; -1: not known. */
+static int32_t job_rank(const struct pl_process *p, const struct pl_nccl_comm *c, int32_t rank)
+{
+	struct comm *x = c->user;
+	char path[4096], text[16];
+	const char *at = text;
+	int64_t job;
+	ssize_t n;
+
+	if (of_job(p, c) || rank < 0)
+		return rank;
+	if (!x || rank >= c->ranks)
+		return -1;
+	if (atomic_load(&x->job[rank]))
+		return atomic_load(&x->job[rank]) - 1;
+	n = link_path(path, sizeof(path), c->number, rank) ? readlink(path, text, sizeof(text) - 1)
+							   : -1;
+	text[n > 0 ? n : 0] = '\0';
+	job = pl_take_digits(&at);
+	if (job < 0 || job >= INT32_MAX)
+		return -1;
+	atomic_store(&x->job[rank], (int32_t)job + 1);
+	return (int32_t)job;
+}
+
+static void remove_links(void)
+{
+	char path[4096];
+
+	for (const struct comm *x = st.comms; x; x = x->next)
+		if (link_path(path, sizeof(path), x->of->number, x->of->rank))
+			unlink(path);
+	if (st.comms && link_path(path, sizeof(path), 0, -1))
+		rmdir(path); /* the last one succeeds */
+}
 
 /* ---- libpaceline-cuda.so --------------------------------------------------------------------- */
 
@@ -97,7 +193,7 @@ static void tell_cuda(const struct pl_nccl_event *n)
 	e.group = n->comm->group;
 	e.seq = n->seq;
 	e.bytes = n->bytes;
-	e.peer = n->peer;
+	e.peer = job_rank(pl_process_now(), n->comm, n->peer);
 	st.cuda.report(&e);
 }
 
@@ -201,12 +297,6 @@ static struct pl_rec_event event_of(struct pl_recorder *r, const struct pl_nccl_
 	return x;
 }
 
-/* Are the ranks of the communicator those of the job? */
-static bool of_job(const struct pl_process *p, const struct pl_nccl_comm *c)
-{
-	return p->size ? c->ranks == p->size && c->rank == p->rank : c->rank == p->rank;
-}
-
 static void put_transfer(const struct pl_process *p, const struct pl_nccl_event *e)
 {
 	bool p2p = e->type == NP_P2P, sends = p2p && e->func && !strcmp(e->func, "Send");
@@ -223,8 +313,7 @@ static void put_transfer(const struct pl_process *p, const struct pl_nccl_event 
 	x.coll = coll && !twice ? pl_rec_name(p->rec, coll) : PL_NONE;
 	x.attrs = attrs_of(p->rec, e);
 	x.root = p2p ? -1 : e->root;
-	if (p2p && of_job(p, e->comm))
-		x.peer = e->peer;
+	x.peer = p2p ? job_rank(p, e->comm, e->peer) : -1;
 	pl_rec(p->rec, &x);
 }
 
@@ -277,7 +366,8 @@ static void put_waits(struct pl_recorder *r, const struct pl_nccl_event *e)
 
 static void put_step(const struct pl_process *p, const struct pl_nccl_event *e)
 {
-	bool message = e->seq >= 0 && of_job(p, e->comm) && !st.other;
+	int32_t peer = job_rank(p, e->comm, e->peer);
+	bool message = e->seq >= 0 && peer >= 0 && !st.other;
 	struct pl_rec_event x = event_of(p->rec, e,
 					 !message   ? PL_K_ANNOTATION
 					 : e->sends ? PL_K_SEND
@@ -288,7 +378,7 @@ static void put_step(const struct pl_process *p, const struct pl_nccl_event *e)
 	x.corr = -1;
 	x.channel = e->channel;
 	x.seq = message ? e->seq : -1;
-	x.peer = message ? e->peer : -1;
+	x.peer = message ? peer : -1;
 	pl_rec(p->rec, &x);
 	put_waits(p->rec, e);
 }
@@ -368,6 +458,7 @@ static const struct pl_nccl_receiver receiver = {
 	.unique = true,
 	.mask = NP_COLL | NP_P2P | NP_PROXY_OP | NP_PROXY_STEP | NP_KERNEL_CH | NP_GROUP_API |
 		NP_COLL_API | NP_P2P_API | NP_KERNEL_LAUNCH | NP_CE_COLL,
+	.comm = on_comm,
 	.event = on_event,
 	.push = push,
 	.pop = pop,
@@ -389,7 +480,9 @@ __attribute__((constructor)) static void begin(void)
 
 __attribute__((destructor)) static void end(void)
 {
-	if (pl_process_now())
+	if (pl_process_now()) {
 		pl_nccl_end();
+		remove_links();
+	}
 	pl_process_close(pl_nccl_lost());
 }
