@@ -23,6 +23,14 @@ static struct {
 
 void *pl_cuda_trace_open(const char *const *name, const char **which)
 {
+	/* what the program has loaded is of the same version as the rest of its toolkit */
+	for (const char *const *n = name; *n; n++) {
+		void *lib = **n ? dlopen(*n, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD) : NULL;
+
+		*which = *n;
+		if (lib)
+			return lib;
+	}
 	for (; *name; name++) {
 		void *lib = **name ? dlopen(*name, RTLD_NOW | RTLD_LOCAL) : NULL;
 

@@ -43,7 +43,7 @@ one() {
 	sort said >expected
 	check "$3: each call is there, and none to nobody" same expected counted
 	"$BIN/trace" -q "$3" | "$BIN/merge" -v >"$3.merged" 2>"$3.err"
-	holds "$3.err" '18 collectives and 24 transfers matched, 0 incomplete; 0 collectives, 0 sends, 0 receives alone' \
+	holds "$3.err" '18 collectives and 27 transfers matched, 0 incomplete; 0 collectives, 0 sends, 0 receives alone' \
 		"$3: all of them find their other ends"
 	"$BIN/graph" -q "$3.merged" >"$3.graph"
 	check "$3: the replay explains the steps" explained "$3.graph"

@@ -110,6 +110,13 @@ WRAP(Comm_free, (handle * comm), (comm))
 	return next_Comm_free(comm);
 }
 
+WRAP(Comm_disconnect, (handle * comm), (comm))
+{
+	if (pl_mpi_on())
+		pl_mpi_comm_free(pl_mpi_handle_at(pl_mpi.kind, comm, 0));
+	return next_Comm_disconnect(comm);
+}
+
 /* ---- sends and receives ---------------------------------------------------------------------- */
 
 #define SEND(name)                                                                                 \

@@ -46,7 +46,7 @@ struct pl_mpi_comm {
 	pl_mpi_handle handle;
 	pl_id group, attrs; /* its name, the same on all ranks; its ranks and their number */
 	int size, rank;	    /* 0: not known (an intercommunicator) */
-	int *world;	    /* [size]: ranks in MPI_COMM_WORLD */
+	const int *world;   /* [size]: ranks in MPI_COMM_WORLD; they stay */
 	int64_t colls;	    /* collectives so far */
 };
 /* A copy; all zeros with group PL_NONE if it cannot be known. */

@@ -35,6 +35,7 @@ struct request {
 	struct request *next;
 	pl_mpi_handle handle;
 	struct pl_mpi_call call;
+	struct pl_mpi_comm comm;
 	pl_id thread;
 	int64_t seq, corr;
 	int track;
@@ -181,10 +182,11 @@ static pl_id list_of(struct pl_recorder *r, const struct pl_mpi_comm *c)
 	return id;
 }
 
-/* Under the lock. */
-static void name_comm(struct pl_recorder *r, struct pl_mpi_comm *c)
+/* Under the lock. Of a communicator with these ranks; what it keeps of them is in the table of
+ * lists, because operations may outlive their communicator. */
+static void name_comm(struct pl_recorder *r, struct pl_mpi_comm *c, const int *world)
 {
-	const size_t n = (size_t)c->size * sizeof(*c->world);
+	const size_t n = (size_t)c->size * sizeof(*world);
 	struct pl_err ignore = { 0 };
 	struct pl_rec_attr a[2];
 	size_t n_attrs = 0;
@@ -192,16 +194,17 @@ static void name_comm(struct pl_recorder *r, struct pl_mpi_comm *c)
 	size_t old = st.cap_same;
 	pl_id list, members;
 
-	if (pl_intern_add(&st.members, (const char *)c->world, n, &list, &ignore) < 0 ||
+	if (pl_intern_add(&st.members, (const char *)world, n, &list, &ignore) < 0 ||
 	    pl_grow(&st.same, &st.cap_same, (size_t)list + 1, sizeof(*st.same), &ignore) < 0)
 		return;
 	for (size_t i = old; i < st.cap_same; i++)
 		st.same[i] = 0;
+	c->world = (const int *)(const void *)st.members.str[list];
 	if (c->handle == pl_mpi.world)
 		snprintf(text, sizeof(text), "MPI_COMM_WORLD");
 	else
-		snprintf(text, sizeof(text), "comm %016" PRIx64 ".%u",
-			 pl_hash((const char *)c->world, n), st.same[list]++);
+		snprintf(text, sizeof(text), "comm %016" PRIx64 ".%u", pl_hash(world, n),
+			 st.same[list]++);
 	c->group = pl_rec_name(r, text);
 	members = list_of(r, c);
 	if (members != PL_NONE)
@@ -223,22 +226,21 @@ static struct pl_mpi_comm *know_comm(pl_mpi_handle handle)
 {
 	struct pl_mpi_comm *c = find_comm(handle), new = { .handle = handle };
 	struct pl_err ignore = { 0 };
-	int inter = 1;
+	int inter = 1, *world = NULL;
 
 	if (c)
 		return c;
 	new.group = new.attrs = PL_NONE;
 	if (pl_mpi.comm_test_inter(handle, &inter) == 0 && !inter &&
 	    pl_mpi.comm_size(handle, &new.size) == 0 && pl_mpi.comm_rank(handle, &new.rank) == 0)
-		new.world = world_ranks(handle, new.size);
-	if (new.world)
-		name_comm(pl_process_now()->rec, &new);
-	else
+		world = world_ranks(handle, new.size);
+	if (world)
+		name_comm(pl_process_now()->rec, &new, world);
+	if (!new.world)
 		new.size = 0;
-	if (pl_append(&st.comm, &st.n_comms, &st.cap_comms, &new, sizeof(new), &ignore) < 0) {
-		pl_free(new.world);
+	pl_free(world);
+	if (pl_append(&st.comm, &st.n_comms, &st.cap_comms, &new, sizeof(new), &ignore) < 0)
 		return NULL;
-	}
 	return &st.comm[st.n_comms - 1];
 }
 
@@ -261,10 +263,8 @@ void pl_mpi_comm_free(pl_mpi_handle comm)
 		return;
 	pthread_mutex_lock(&st.lock);
 	c = find_comm(pl_mpi_handle_of(pl_mpi.kind, comm));
-	if (c) {
-		pl_free(c->world);
+	if (c)
 		*c = st.comm[--st.n_comms];
-	}
 	pthread_mutex_unlock(&st.lock);
 }
 
@@ -356,21 +356,21 @@ static void received(struct pl_mpi_call *c, const void *status)
 		c->bytes = n;
 }
 
-static struct pl_rec_event event_of(struct pl_recorder *r, const struct pl_mpi_call *c, pl_id track,
-				    int64_t seq, pl_ns end)
+static struct pl_rec_event event_of(struct pl_recorder *r, const struct pl_mpi_call *c,
+				    const struct pl_mpi_comm *comm, pl_id track, int64_t seq,
+				    pl_ns end)
 {
 	struct pl_rec_event e =
 		pl_rec_event(track, c->kind, pl_rec_name(r, c->name), c->begin, end);
-	const struct pl_mpi_comm comm = pl_mpi_comm(c->comm);
 
-	e.group = comm.group;
-	e.attrs = comm.attrs;
+	e.group = comm->group;
+	e.attrs = comm->attrs;
 	e.bytes = c->bytes;
 	e.seq = seq;
 	if (c->kind == PL_K_COLLECTIVE)
 		e.coll = pl_rec_name(r, pl_trace_coll_name(c->coll));
-	else if (comm.world && c->peer >= 0 && c->peer < comm.size)
-		e.peer = comm.world[c->peer];
+	else if (comm->world && c->peer >= 0 && c->peer < comm->size)
+		e.peer = comm->world[c->peer];
 	return e;
 }
 
@@ -396,16 +396,18 @@ void pl_mpi_put(const struct pl_mpi_call *call, const void *status)
 {
 	struct pl_mpi_call c = *call;
 	const struct pl_process *p = pl_process_now();
+	struct pl_mpi_comm comm;
 	struct pl_rec_event e;
 	int64_t seq;
 
 	if (!p || is_nothing(&c))
 		return;
+	comm = pl_mpi_comm(c.comm);
 	seq = number_of(&c);
 	received(&c, status);
 	if (seq < 0)
 		seq = number_of(&c);
-	e = event_of(p->rec, &c, thread_track(p->rec), seq, c.end);
+	e = event_of(p->rec, &c, &comm, thread_track(p->rec), seq, c.end);
 	put_event(p->rec, &e, &c);
 }
 
@@ -457,6 +459,7 @@ static void put_issue(struct pl_recorder *r, const struct pl_mpi_call *c, int64_
 void pl_mpi_issue(const struct pl_mpi_call *c, pl_mpi_handle request)
 {
 	const struct pl_process *p = pl_process_now();
+	struct pl_mpi_comm comm;
 	struct request *q;
 	int64_t seq, corr = -1;
 	pl_id thread;
@@ -465,11 +468,13 @@ void pl_mpi_issue(const struct pl_mpi_call *c, pl_mpi_handle request)
 	if (!p || is_nothing(c) || request == pl_mpi.null_request)
 		return;
 	seq = number_of(c);
+	comm = pl_mpi_comm(c->comm);
 	thread = thread_track(p->rec);
 	pthread_mutex_lock(&st.lock);
 	q = new_request(request);
 	if (q) {
 		q->call = *c;
+		q->comm = comm;
 		q->seq = seq;
 		q->thread = thread;
 		q->corr = corr = c->kind == PL_K_COLLECTIVE ? OWN_CORR + st.corr++ : -1;
@@ -510,7 +515,7 @@ static void put_collective(struct pl_recorder *r, const struct request *q, pl_ns
 	char text[40];
 
 	snprintf(text, sizeof(text), "MPI collectives %d", q->track);
-	e = event_of(r, &q->call, pl_rec_track(r, PL_T_THREAD, text), q->seq, now);
+	e = event_of(r, &q->call, &q->comm, pl_rec_track(r, PL_T_THREAD, text), q->seq, now);
 	e.corr = q->corr;
 	put_event(r, &e, &q->call);
 	e = pl_rec_event(thread_track(r), PL_K_WAIT, pl_rec_name(r, "wait"), since, now);
@@ -535,7 +540,7 @@ void pl_mpi_complete(pl_mpi_handle handle, const void *status, pl_ns since)
 	received(&q.call, status);
 	if (q.seq < 0 && !is_wildcard(&q.call))
 		q.seq = number_of(&q.call);
-	e = event_of(p->rec, &q.call, q.thread, q.seq, now);
+	e = event_of(p->rec, &q.call, &q.comm, q.thread, q.seq, now);
 	put_event(p->rec, &e, &q.call);
 }
 
