@@ -144,7 +144,8 @@ endif
 PLUGIN := $(if $(filter build,$(BUILD)),$(if $(NVCC_FOUND),$(if $(CUDA_SRC),$(BIN)/paceline-cuda.so)))
 
 # What records other programs: one shared object for each library that is watched.
-RECORD_LIBS := $(patsubst %,$(BIN)/libpaceline-%.so,nccl cuda mpi)
+RECORDED    := $(basename $(notdir $(wildcard $(patsubst %,lib/record/entry/%.c,nccl cuda mpi))))
+RECORD_LIBS := $(RECORDED:%=$(BIN)/libpaceline-%.so)
 
 all: $(PROGRAMS:%=$(BIN)/%) $(BIN)/paceline $(PLUGIN) $(RECORD_LIBS) ## the programs, in bin/ (default)
 
@@ -228,7 +229,7 @@ $(BUILD)/emu/%.o: %.cpp $(BUILD)/emu/tests/before.h.gch $(BUILD)/flags | $(BUILD
 	$(Q)$(COMPILE_EMU) -c -o $@ $<
 
 # the trace of a device, in the plugin
-DEVICE_PIC := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,cuda cupti nccl gpu_clock entry/nccl_tables)
+DEVICE_PIC := $(patsubst %.c,$(BUILD)/cuda/%.o,$(wildcard $(patsubst %,lib/record/%.c,cuda cupti nccl gpu_clock entry/nccl_tables)))
 EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
 	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) $(DEVICE_PIC) \
 	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
@@ -325,7 +326,7 @@ RECORD_PIC := $(patsubst %,$(BUILD)/cuda/lib/%.o,record/rec record/entry/process
 RECORD_cuda := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/cuda cuda cupti device)
 RECORD_mpi := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/mpi entry/mpi_state)
 RECORD_nccl := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/nccl entry/nccl_tables nccl gpu_clock)
-$(foreach l,nccl cuda mpi,$(eval $(BIN)/libpaceline-$(l).so: $(RECORD_$(l))))
+$(foreach l,$(RECORDED),$(eval $(BIN)/libpaceline-$(l).so: $(RECORD_$(l))))
 $(RECORD_LIBS): $(RECORD_PIC)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -Wl,-z,nodelete,--gc-sections$(if $(SAN),,$(comma)-z$(comma)defs) $(FOUND_LIBS) -ldl -lm
