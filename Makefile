@@ -143,7 +143,11 @@ endif
 # that differ for the sake of tests alone (sanitizers, other compilers) do without.
 PLUGIN := $(if $(filter build,$(BUILD)),$(if $(NVCC_FOUND),$(if $(CUDA_SRC),$(BIN)/paceline-cuda.so)))
 
-all: $(PROGRAMS:%=$(BIN)/%) $(BIN)/paceline $(PLUGIN) ## the programs, in bin/ (default)
+# What records other programs: one shared object for each library that is watched.
+RECORDED    := $(basename $(notdir $(wildcard $(patsubst %,lib/record/entry/%.c,nccl cuda mpi))))
+RECORD_LIBS := $(RECORDED:%=$(BIN)/libpaceline-%.so)
+
+all: $(PROGRAMS:%=$(BIN)/%) $(BIN)/paceline $(PLUGIN) $(RECORD_LIBS) ## the programs, in bin/ (default)
 
 $(foreach d,lib cmd bench tests cuda,$(BUILD)/$(d)/%.o): CFLAGS += $(QUICK_CFLAGS)
 $(foreach o,$(HOT),$(BUILD)/$(o).o $(BUILD)/cuda/$(o).o): QUICK_CFLAGS :=
@@ -181,7 +185,7 @@ $(1): $(2:%.c=$(BUILD)/%.o) $(BUILD)/libcore.a
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(BIN)/$(p),$(sort $(wildcard cmd/$(p)/*.c)) cmd/main.c)))
 # the trace of a device is plain C, but part of the plugin alone
-MORE_cupti_test := $(sort $(wildcard lib/tensor/cuda/*.c))
+MORE_cupti_test := $(sort $(wildcard lib/tensor/cuda/*.c)) lib/record/entry/nccl_tables.c
 MORE_nccl_profiler_test := $(MORE_cupti_test)
 $(foreach p,$(UNIT),$(eval $(call program,$(BUILD)/unit/$(p),tests/unit/$(p).c $(MORE_$(p)))))
 # the reference of the kernels; tests of gradients build it in double
@@ -224,8 +228,10 @@ $(BUILD)/emu/%.o: %.cpp $(BUILD)/emu/tests/before.h.gch $(BUILD)/flags | $(BUILD
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE_EMU) -c -o $@ $<
 
+# the trace of a device, in the plugin
+DEVICE_PIC := $(patsubst %.c,$(BUILD)/cuda/%.o,$(wildcard $(patsubst %,lib/record/%.c,cuda cupti nccl gpu_clock entry/nccl_tables)))
 EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
-	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) \
+	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) $(DEVICE_PIC) \
 	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
 # fibers are too much for the thread sanitizer
 EMU_PLUGIN := $(if $(filter 1,$(HAVE_CXX)),$(if $(findstring thread,$(SAN)),,$(BUILD)/emu-cuda.so))
@@ -298,7 +304,7 @@ $(BUILD)/cuda/%.o: %.cu $(BUILD)/flags $(BUILD)/flags.cuda | $(BUILD)/config.h
 # The plugin has its own copy of what it needs of the library, as position-independent code, and shows
 # one symbol. cuBLASLt is found where the toolkit is, else as the system finds libraries.
 PLUGIN_OBJ := $(patsubst %,$(BUILD)/cuda/%.o,$(basename $(CUDA_SRC) $(sort $(wildcard lib/tensor/cuda/*.c)))) \
-	$(CORE_PIC)
+	$(DEVICE_PIC) $(CORE_PIC)
 CUDA_C     := $(if $(CUDA_INC),-isystem $(CUDA_INC))
 CUDA_LINK  := -cudart static $(if $(CUDA_LIB),-L$(CUDA_LIB) -Xlinker -rpath -Xlinker $(CUDA_LIB)) $(CUDA_BLAS) \
 	-lz -lpthread -ldl -lm
@@ -312,6 +318,18 @@ $(BIN)/paceline-cuda.so: $(PLUGIN_OBJ)
 
 cuda: $(if $(NVCC_FOUND),$(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o)) ## the kernels by nvcc, where that is
 	$(if $(NVCC_FOUND),,@echo 'cuda: no nvcc, nothing to compile')
+
+# The recorder and what it needs of the library, in shared objects that other programs load. They show their entry points
+# alone, and stay where they are if their user closes them, because the recorder has a thread.
+RECORD_PIC := $(patsubst %,$(BUILD)/cuda/lib/%.o,record/rec record/entry/process io/out io/container_writer io/member io/deflate io/colput \
+	io/column io/record trace/batch trace/write trace/decode trace/encode trace/merge trace/records trace/names trace/coll core/pool core/sort) $(CORE_PIC)
+RECORD_cuda := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/cuda cuda cupti device)
+RECORD_mpi := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/mpi entry/mpi_state)
+RECORD_nccl := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/nccl entry/nccl_tables nccl gpu_clock)
+$(foreach l,$(RECORDED),$(eval $(BIN)/libpaceline-$(l).so: $(RECORD_$(l))))
+$(RECORD_LIBS): $(RECORD_PIC)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -Wl,-z,nodelete,--gc-sections$(if $(SAN),,$(comma)-z$(comma)defs) $(FOUND_LIBS) -ldl -lm
 
 # libraries that stand in for others where tests load them
 FAKES := $(patsubst tests/%.c,$(BUILD)/%.so,$(sort $(wildcard tests/emu/fake_*.c)))
@@ -446,7 +464,7 @@ install-only: # the same from what is built already
 	@$(INSTALL) -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(exec)' $(patsubst %,'$(DESTDIR)$(mandir)/man%',1 5) \
 		'$(DESTDIR)$(dir $(bash_completion))' '$(DESTDIR)$(dir $(zsh_completion))'
 	@$(INSTALL) -m 755 $(PROGRAMS:%=$(BIN)/%) '$(DESTDIR)$(exec)'
-	@for p in $(wildcard $(BIN)/paceline-cuda.so); do $(INSTALL) -m 644 $$p '$(DESTDIR)$(exec)' || exit; done
+	@for p in $(wildcard $(BIN)/paceline-cuda.so) $(RECORD_LIBS); do $(INSTALL) -m 644 $$p '$(DESTDIR)$(exec)' || exit; done
 	@$(call front,$(exec),'$(DESTDIR)$(bindir)/paceline')
 	@for m in $(MAN); do $(INSTALL) -m 644 $$m "$(DESTDIR)$(mandir)/man$${m##*.}" || exit; done
 	@tools/completion bash '$(DESTDIR)$(exec)' >'$(DESTDIR)$(bash_completion)'
@@ -455,7 +473,7 @@ install-only: # the same from what is built already
 
 uninstall: ## remove what install put there
 	@rm -f '$(DESTDIR)$(bindir)/paceline' $(PROGRAMS:%='$(DESTDIR)$(exec)/%') \
-		'$(DESTDIR)$(exec)/paceline-cuda.so' \
+		'$(DESTDIR)$(exec)/paceline-cuda.so' $(RECORD_LIBS:$(BIN)/%='$(DESTDIR)$(exec)/%') \
 		$(foreach m,$(MAN),'$(DESTDIR)$(mandir)/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m))') \
 		'$(DESTDIR)$(bash_completion)' '$(DESTDIR)$(zsh_completion)'
 	@rmdir '$(DESTDIR)$(exec)' 2>/dev/null || true

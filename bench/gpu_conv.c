@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record/rec.h"
 #include "tensor/plugin.h"
-#include "train/rec.h"
 
 #define TURNS	7
 #define EACH	5	   /* repetitions a turn */

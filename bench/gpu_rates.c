@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record/rec.h"
 #include "tensor/plugin.h"
-#include "train/rec.h"
 
 #define TURNS 9
 

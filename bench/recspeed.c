@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "train/rec.h"
+#include "record/rec.h"
 
 #define ROUNDS 101
 #define EVENTS 2000
@@ -17,12 +17,12 @@ int main(void)
 	double ns[ROUNDS];
 	pl_id track, name;
 
-	if (pl_train_rec_open(&o, &r, &err) < 0) {
+	if (pl_rec_open(&o, &r, &err) < 0) {
 		fprintf(stderr, "recspeed: %s\n", err.msg);
 		return pl_exit_status(err.code);
 	}
-	track = pl_train_rec_track(r, PL_T_THREAD, "main");
-	name = pl_train_rec_name(r, "op");
+	track = pl_rec_track(r, PL_T_THREAD, "main");
+	name = pl_rec_name(r, "op");
 	for (int k = 0; k < ROUNDS; k++) {
 		pl_ns begin = pl_now_ns();
 
@@ -33,12 +33,12 @@ int main(void)
 
 			e.step = k;
 			e.layer = i;
-			pl_train_rec(r, &e);
+			pl_rec(r, &e);
 		}
 		ns[k] = (double)(pl_now_ns() - begin) / EVENTS;
 		usleep(2000);
 	}
-	if (pl_train_rec_close(r, NULL, &err) < 0) {
+	if (pl_rec_close(r, NULL, &err) < 0) {
 		fprintf(stderr, "recspeed: %s\n", err.msg);
 		return pl_exit_status(err.code);
 	}

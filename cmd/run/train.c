@@ -67,13 +67,13 @@ static int open_trace(struct training *t, const struct pl_job *j, struct pl_err 
 	PL_TRY(pl_provenance(&t->c->c, &line, err));
 	o.path = path;
 	o.provenance = (const char *)line.p;
-	PL_TRY(pl_train_rec_open(&o, &t->rec, err));
+	PL_TRY(pl_rec_open(&o, &t->rec, err));
 	PL_TRY(pl_train_tracer_new(t->rec, &t->tracer, err));
 	for (size_t i = 0; i < j->n_links; i++)
 		if (j->link[i].from < 0 || j->link[i].from == t->p->rank)
 			each = j->link[i].shared ? "false" : "true";
 	if (each) /* --link made the links */
-		pl_train_rec_meta(t->rec, "link_to_each_rank", each);
+		pl_rec_meta(t->rec, "link_to_each_rank", each);
 out:
 	pl_buf_fini(&line);
 	return rc;
@@ -259,7 +259,7 @@ static int finish(struct training *t, int rc, struct pl_err *err)
 	if (close_log(t, &later) < 0)
 		more = later.code;
 	pl_train_tracer_free(t->tracer);
-	if (t->rec && (more = pl_train_rec_close(t->rec, &lost, &later)) == 0 && lost)
+	if (t->rec && (more = pl_rec_close(t->rec, &lost, &later)) == 0 && lost)
 		pl_say(&t->c->c.log, PL_LOG_WARN,
 		       "the trace lacks %llu events: the disk was slower than the run",
 		       (unsigned long long)lost);

@@ -11,11 +11,6 @@
 
 #include "comm/mpi_lib.h"
 
-/* Values of handles that MPICH's binary interface fixes. */
-#define MPICH_COMM_WORLD    0x44000000u
-#define MPICH_BYTE	    0x4c00010du
-#define MPICH_ERRORS_RETURN 0x54000001u
-
 #define MPICH_GPU_CUDA 0
 
 #define OPENMPI_ERR_TRUNCATE 15
@@ -34,8 +29,7 @@ const char *pl_comm_mpi_kind_name(enum pl_mpi_kind kind)
 
 int pl_comm_mpi_tag_of(const struct pl_mpi_lib *lib, const struct pl_mpi_status *s)
 {
-	/* source, tag, error; in MPICH's status two words for the count come first */
-	return s->v[lib->kind == PL_MPI_OPENMPI ? 1 : 3];
+	return pl_mpi_tag(lib->kind, s);
 }
 
 bool pl_comm_mpi_truncated(const struct pl_mpi_lib *lib, int code)
@@ -117,9 +111,9 @@ static int take_handles(struct pl_mpi_lib *lib, void *dl, struct pl_err *err)
 {
 	lib->kind = dlsym(dl, "ompi_mpi_comm_world") ? PL_MPI_OPENMPI : PL_MPI_MPICH;
 	if (lib->kind == PL_MPI_MPICH) {
-		lib->world = MPICH_COMM_WORLD;
-		lib->byte = MPICH_BYTE;
-		lib->errors_return = MPICH_ERRORS_RETURN;
+		lib->world = PL_MPICH_COMM_WORLD;
+		lib->byte = PL_MPICH_BYTE;
+		lib->errors_return = PL_MPICH_ERRORS_RETURN;
 		return 0;
 	}
 	lib->world = (pl_mpi_handle)dlsym(dl, "ompi_mpi_comm_world");

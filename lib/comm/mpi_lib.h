@@ -1,26 +1,15 @@
 /*
  * mpi_lib.h - an MPI library, found and opened at run time.
  *
- * There are two binary interfaces: that of Open MPI, whose handles are pointers to objects of the
- * library, and that of MPICH, Intel MPI, MVAPICH and Cray MPT, whose handles are ints with fixed
- * values (mpich.org/abi). The same declarations serve both, with handles as wide as a pointer: the
- * calling conventions of 64-bit Linux pass both types in the same registers, and a handle that is
- * written through an address is read back through it. Little-endian only.
+ * Both binary interfaces of MPI (record/mpi_abi.h) are served.
  */
 #ifndef PL_COMM_MPI_LIB_H
 #define PL_COMM_MPI_LIB_H
 
 #include "core/core.h"
-
-typedef uintptr_t pl_mpi_handle;
-struct pl_mpi_status { /* room for both types */
-	int v[10];
-};
-
-enum pl_mpi_kind { PL_MPI_ANY, PL_MPI_OPENMPI, PL_MPI_MPICH };
+#include "record/mpi_abi.h"
 
 #define PL_MPI_FUNNELED	  1
-#define PL_MPI_ANY_TAG	  (-1)
 #define PL_MPI_ERROR_TEXT 512
 
 /* X(member, symbol, parameters); all return int */

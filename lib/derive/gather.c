@@ -307,24 +307,41 @@ void pl_derive_list_ops(struct builder *b, struct rank *rank)
 	}
 }
 
-/* Files of one rank's several segments (long traces are cut into segments by their strings) share
- * tracks: the same pid and tid of the same rank are one resource. */
-static void share_tracks(struct builder *b, uint32_t seg)
+/* Same text, which is not empty. */
+static bool same_text(const char *a, const char *b)
 {
-	const struct pl_segment *s = &b->t->seg[seg]->seg;
-	const struct pl_segment *p = seg ? &b->t->seg[seg - 1]->seg : NULL;
+	return a && b && *a && !strcmp(a, b);
+}
 
-	if (!p || !s->source || !p->source || !*s->source || strcmp(s->source, p->source))
-		return;
+/*
+ * May tracks of both segments be the same? The several segments of a file (long traces are cut into
+ * segments by their strings), or what several recorders wrote of one process. The others number
+ * threads as they like.
+ */
+static bool may_share(const struct pl_segment *s, const struct pl_segment *p, bool next)
+{
+	if (next && same_text(s->source, p->source))
+		return true;
+	return s->n_tracks && p->n_tracks && s->track[0].rank == p->track[0].rank &&
+	       (same_text(s->format, PL_DERIVE_RECORDER) ||
+		same_text(p->format, PL_DERIVE_RECORDER));
+}
+
+/* The same pid and tid of the same rank are one resource. */
+static void share_tracks(struct builder *b, uint32_t seg, uint32_t other)
+{
+	const struct pl_segment *s = &b->t->seg[seg]->seg, *p = &b->t->seg[other]->seg;
+
 	for (uint32_t i = 0; i < s->n_tracks; i++) {
 		for (uint32_t k = 0; k < p->n_tracks; k++) {
 			const struct pl_track *x = &s->track[i], *y = &p->track[k];
 
-			if (x->rank == y->rank && x->type == y->type &&
+			if (b->seg[other].track_res[k] != PL_NONE && x->rank == y->rank &&
+			    x->type == y->type &&
 			    !strcmp(pl_intern_get(&s->str, x->pid),
 				    pl_intern_get(&p->str, y->pid)) &&
 			    !strcmp(pl_intern_get(&s->str, x->tid), pl_intern_get(&p->str, y->tid)))
-				b->seg[seg].track_res[i] = b->seg[seg - 1].track_res[k];
+				b->seg[seg].track_res[i] = b->seg[other].track_res[k];
 		}
 	}
 }
@@ -345,7 +362,9 @@ void pl_derive_gather(struct builder *b)
 		prepare_segment(b, seg);
 		if (b->err->code)
 			break;
-		share_tracks(b, seg);
+		for (uint32_t i = 0; i < seg; i++)
+			if (may_share(&b->t->seg[seg]->seg, &b->t->seg[i]->seg, i + 1 == seg))
+				share_tracks(b, seg, i);
 		count_ops(b, seg);
 	}
 	if (b->g->n_links && b->g->link[0].to == PL_NONE) /* there is no second rank */

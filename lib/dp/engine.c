@@ -82,7 +82,7 @@ static void ready(void *arg, uint32_t first, uint32_t n)
 			e.bytes = (int64_t)(d->w.view.tensor[i].n * sizeof(float));
 			e.dims = t->dims[i];
 			e.values = t->param[i];
-			pl_train_rec(t->rec, &e);
+			pl_rec(t->rec, &e);
 		}
 	}
 	while (d->w.o.world && d->next < d->b.n && !d->not_ready[d->next])

@@ -66,7 +66,7 @@ struct pl_inputs_tap {
 	struct pl_sink sink;		     /* first */
 	struct pl_sink *next;		     /* may be NULL */
 	struct pl_inputs_progress *progress; /* may be NULL */
-	uint64_t events;
+	uint64_t events, lost;		     /* lost: as the recorders of the segments say */
 	uint32_t segments, merges;
 	bool check; /* look at every event */
 	uint64_t *seg_events;

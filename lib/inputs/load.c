@@ -71,6 +71,12 @@ static void report(struct load *l, const struct job *j)
 		pl_say(log, PL_LOG_NOTE, "%s: %llu value%s not valid JSON and read all the same",
 		       name, (unsigned long long)j->st.tolerated,
 		       j->st.tolerated == 1 ? " is" : "s are");
+	if (t->lost)
+		pl_say(log, PL_LOG_WARN,
+		       "%s: %llu events are missing: the recorder had no room for them, or never "
+		       "saw "
+		       "their end",
+		       name, (unsigned long long)t->lost);
 	/* what salvage kept of each file is no detail */
 	pl_say(log, l->o->import.salvage ? PL_LOG_WARN : PL_LOG_NOTE,
 	       "%s: %llu events in %u segment%s, %zu rank%s", name, (unsigned long long)t->events,

@@ -63,10 +63,25 @@ static int note_ranks(struct pl_inputs_tap *t, const struct pl_segment *seg, str
 	return 0;
 }
 
+/* What a recorder says that it had no room for: the greatest number counts (paceline-trace(5)). */
+static uint64_t lost_events(const struct pl_segment *seg)
+{
+	int64_t most = 0;
+
+	for (uint32_t i = 0; i < seg->n_meta; i++) {
+		const char *v = pl_intern_get(&seg->str, seg->meta[i].value);
+
+		if (!strcmp(pl_intern_get(&seg->str, seg->meta[i].key), "lost_events"))
+			most = pl_max_i64(most, pl_take_digits(&v));
+	}
+	return (uint64_t)most;
+}
+
 static int tap_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 {
 	struct pl_inputs_tap *t = (struct pl_inputs_tap *)s;
 
+	t->lost += lost_events(seg);
 	PL_CHECK(note_ranks(t, seg, err));
 	return t->next && t->next->end ? t->next->end(t->next, seg, err) : 0;
 }

@@ -258,6 +258,20 @@ fail:
 	return NULL;
 }
 
+struct pl_out *pl_out_open_new(const char *path, struct pl_err *err)
+{
+	struct pl_out *o = out_alloc(path, true, err);
+
+	if (!o)
+		return NULL;
+	o->fd = open_fd(path, O_CREAT | O_EXCL);
+	if (o->fd >= 0)
+		return o;
+	pl_fail_sys(err, "%s: cannot create", o->name);
+	pl_out_abort(o);
+	return NULL;
+}
+
 struct pl_out *pl_out_open_buf(struct pl_buf *b, struct pl_err *err)
 {
 	struct pl_out *o = out_alloc("memory", false, err);
@@ -350,6 +364,12 @@ int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err)
 		memcpy(o->buf + o->n, p, n);
 	o->n += n;
 	return 0;
+}
+
+int pl_out_flush(struct pl_out *o, struct pl_err *err)
+{
+	PL_CHECK(pl_fail_as(err, &o->fail));
+	return o->buf ? flush(o, err) : 0;
 }
 
 int pl_out_copy(struct pl_out *o, struct pl_in *in, struct pl_err *err)

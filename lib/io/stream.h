@@ -41,7 +41,11 @@ int64_t pl_in_offset(const struct pl_in *in);	/* of the next unread byte */
 
 /* NULL or "-" is standard output. `binary` output is refused (PL_EUSAGE) when it is a terminal. */
 struct pl_out *pl_out_open(const char *path, bool binary, struct pl_err *err);
+/* A new file that has its name from the beginning, and keeps what was written if the process dies.
+ * PL_EIO with EEXIST in err->sys: the file exists. */
+struct pl_out *pl_out_open_new(const char *path, struct pl_err *err);
 int pl_out_write(struct pl_out *o, const void *p, size_t n, struct pl_err *err) PL_MUST;
+int pl_out_flush(struct pl_out *o, struct pl_err *err) PL_MUST; /* to the system, not to the disk */
 /* Flush, check, rename into place. The handle is freed in every case. */
 int pl_out_close(struct pl_out *o, struct pl_err *err) PL_MUST;
 void pl_out_abort(struct pl_out *o); /* no file with the final name is made; NULL is allowed */

@@ -167,9 +167,9 @@ static int put_note(struct server *s, const char *text, pl_ns now, struct pl_err
 	row.note = text;
 	pl_say(s->log, PL_LOG_NOTE, "%s", text);
 	if (t) {
-		e = pl_rec_event(t->main, PL_K_INSTANT, pl_train_rec_name(t->rec, text), now, now);
+		e = pl_rec_event(t->main, PL_K_INSTANT, pl_rec_name(t->rec, text), now, now);
 		e.step = (int32_t)row.step;
-		pl_train_rec(t->rec, &e);
+		pl_rec(t->rec, &e);
 	}
 	return s->t->row(s->t->arg, &row, err);
 }

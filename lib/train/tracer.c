@@ -28,7 +28,7 @@ static const char *const names[PL_NAME_COUNT_] = {
 
 static int add_name(struct pl_tracer *t, pl_id *id, struct pl_err *err, const char *text)
 {
-	*id = pl_train_rec_name(t->rec, text);
+	*id = pl_rec_name(t->rec, text);
 	return *id == PL_NONE ? pl_fail(err, PL_ENOMEM, "out of memory (names of a trace)") : 0;
 }
 
@@ -54,8 +54,8 @@ int pl_train_tracer_new(struct pl_recorder *rec, struct pl_tracer **out, struct 
 	if (rc < 0)
 		return rc;
 	t->rec = rec;
-	t->main = pl_train_rec_track(rec, PL_T_THREAD, "main");
-	t->comm = pl_train_rec_track(rec, PL_T_THREAD, "communication");
+	t->main = pl_rec_track(rec, PL_T_THREAD, "main");
+	t->comm = pl_rec_track(rec, PL_T_THREAD, "communication");
 	if (t->main == PL_NONE || t->comm == PL_NONE) {
 		rc = pl_fail(err, PL_ENOMEM, "out of memory (tracks of a trace)");
 		goto out;
@@ -179,7 +179,7 @@ static pl_id link_track(struct pl_tracer *t, int channel)
 		return t->comm;
 	while (t->n_links <= (uint32_t)channel) {
 		snprintf(text, sizeof(text), "channel %u", t->n_links);
-		t->link[t->n_links++] = pl_train_rec_track(t->rec, PL_T_LINK, text);
+		t->link[t->n_links++] = pl_rec_track(t->rec, PL_T_LINK, text);
 	}
 	return t->link[channel];
 }
@@ -243,5 +243,5 @@ void pl_train_tracer_comm(void *tracer, const struct pl_comm_event *e)
 	x.bytes = (int64_t)e->bytes;
 	x.seq = (int64_t)e->seq;
 	x.group = t->name[PL_NAME_GROUP];
-	pl_train_rec(t->rec, &x);
+	pl_rec(t->rec, &x);
 }

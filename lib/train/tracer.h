@@ -5,10 +5,11 @@
 #ifndef PL_TRACER_H
 #define PL_TRACER_H
 
+#include "comm/comm.h"
 #include "plan/job.h"
-#include "tensor/device_trace.h"
+#include "record/device_trace.h"
+#include "record/rec.h"
 #include "tensor/net.h"
-#include "train/rec.h"
 
 /* Names of the events of the main thread. */
 enum pl_tracer_name {

@@ -93,7 +93,7 @@ static void layer_end(void *arg, uint32_t layer, enum pl_net_phase p, bool again
 	pl_train_tracer_work(t, layer, p, &e);
 	if (w->view.layer[layer].precision[p] == PL_BF16)
 		e.precision = t->name[PL_NAME_BF16];
-	pl_train_rec(t->rec, &e);
+	pl_rec(t->rec, &e);
 }
 
 /* ---- the trace ------------------------------------------------------------------------------ */
@@ -112,7 +112,7 @@ void pl_train_worker_record(struct pl_worker *w, uint8_t kind, enum pl_tracer_na
 		pl_train_tracer_put(&t->update, &e);
 	if (name == PL_NAME_ISSUE || name == PL_NAME_SUM)
 		e.coll = t->coll[PL_OP_ALLREDUCE];
-	pl_train_rec(t->rec, &e);
+	pl_rec(t->rec, &e);
 }
 
 pl_ns pl_train_worker_begin_wait(struct pl_worker *w)
@@ -329,7 +329,7 @@ void pl_train_worker_end_step(struct pl_worker *w, bool good, struct pl_step_res
 		return;
 	e = event_of(w, PL_K_COUNTER, t->name[PL_NAME_LOSS], pl_now_ns());
 	e.value = r->loss;
-	pl_train_rec(t->rec, &e);
+	pl_rec(t->rec, &e);
 	pl_train_tracer_join(t);
 }
 

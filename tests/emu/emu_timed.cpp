@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "tensor/cuda/cupti.h"
+#include "record/cupti.h"
 
 #define CONTEXT	 1
 #define LATENCY	 4000 /* from the end of a launch to the begin of what it launches, ns */

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tensor/cuda/cupti.h"
+#include "record/cupti.h"
 
 #define OTHER	  1700000000000000000LL /* of the other clock */
 #define MOST	  256
@@ -77,9 +77,9 @@ static long word(const char *key, long otherwise)
 static size_t size_of(uint32_t kind)
 {
 	static const size_t size[64] = {
-		[CU_MEMCPY] = 96,  [CU_MEMSET] = 88,  [CU_DRIVER] = 40,
-		[CU_RUNTIME] = 40, [CU_KERNEL] = 216, [CU_MEMCPY_PEER] = 96,
-		[CU_EVENT] = 56,   [CU_SYNC] = 56,    [CU_EXTERNAL] = 24,
+		[CU_MEMCPY] = 96,   [CU_MEMSET] = 88,	   [CU_DRIVER] = 40,  [CU_RUNTIME] = 40,
+		[CU_KERNEL] = 216,  [CU_MEMCPY_PEER] = 96, [CU_EVENT] = 56,   [CU_SYNC] = 56,
+		[CU_EXTERNAL] = 24, [CU_MARKER] = 56,	   [CU_MEMORY] = 136,
 	};
 	size_t less = word("version=", 130001) < CU_VERSION_INSTANCE;
 
@@ -127,6 +127,12 @@ static void set_times(uint8_t *r)
 	case CU_MEMSET:
 		c->start = other(c->start);
 		c->end = other(c->end);
+		break;
+	case CU_MARKER:
+		((struct cu_marker *)r)->at = other(((struct cu_marker *)r)->at);
+		break;
+	case CU_MEMORY:
+		((struct cu_memory *)r)->at = other(((struct cu_memory *)r)->at);
 		break;
 	case CU_DRIVER:
 	case CU_RUNTIME:

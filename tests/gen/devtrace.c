@@ -467,10 +467,10 @@ static void name_all(struct pl_recorder *r, pl_id *name)
 	for (int i = 0; i < 2 * LAYERS; i++) {
 		snprintf(text, sizeof(text), "%s l%d", i < LAYERS ? "forward" : "backward",
 			 i % LAYERS);
-		name[i] = pl_train_rec_name(r, text);
+		name[i] = pl_rec_name(r, text);
 	}
 	for (int i = BATCH; i < NAMES; i++)
-		name[i] = pl_train_rec_name(r, other[i - BATCH]);
+		name[i] = pl_rec_name(r, other[i - BATCH]);
 }
 
 /* The thread that communicates, as it tells the tracer itself. */
@@ -499,7 +499,7 @@ static void write_rank(const struct script *s, int rank)
 
 	snprintf(path, sizeof(path), opt.ranks > 1 ? "%.1000s.%d" : "%.1000s", opt.file, rank);
 	o.path = path;
-	if (pl_train_rec_open(&o, &r, &err) < 0 || pl_train_tracer_new(r, &tracer, &err) < 0 ||
+	if (pl_rec_open(&o, &r, &err) < 0 || pl_train_tracer_new(r, &tracer, &err) < 0 ||
 	    pl_train_tracer_device(tracer, &device, &t, NULL, &err) < 0)
 		die(err.msg);
 	name_all(r, name);
@@ -513,12 +513,12 @@ static void write_rank(const struct script *s, int rank)
 		e.name = name[s->host_name[i]];
 		e.step = step;
 		step += e.kind == PL_K_STEP;
-		pl_train_rec(r, &e);
+		pl_rec(r, &e);
 	}
 	if (pl_train_tracer_stop(tracer, true, &lost, &err) < 0)
 		die(err.msg);
 	pl_train_tracer_free(tracer);
-	if (pl_train_rec_close(r, &lost, &err) < 0 || lost)
+	if (pl_rec_close(r, &lost, &err) < 0 || lost)
 		die(lost ? "events were lost" : err.msg);
 	pl_free(t.order);
 }

@@ -1,8 +1,8 @@
 /* Our declarations of CUPTI's records against NVIDIA's own, where its header is installed. */
 #include <stddef.h>
 
+#include "record/cupti.h"
 #include "tap.h"
-#include "tensor/cuda/cupti.h"
 
 #if defined(__has_include)
 #if __has_include(<cupti.h>)
@@ -79,6 +79,16 @@ SAME(cu_sync, instance, CUpti_ActivitySynchronization2, cudaEventSyncId);
 #if CUPTI_API_VERSION >= 130000
 KERNEL(CUpti_ActivityKernel10);
 #endif
+SAME(cu_marker, flags, CUpti_ActivityMarker2, flags);
+SAME(cu_marker, at, CUpti_ActivityMarker2, timestamp);
+SAME(cu_marker, id, CUpti_ActivityMarker2, id);
+SAME(cu_marker, object, CUpti_ActivityMarker2, objectKind);
+SAME(cu_marker, thread, CUpti_ActivityMarker2, objectId.pt.threadId);
+SAME(cu_marker, name, CUpti_ActivityMarker2, name);
+SAME(cu_memory, operation, CUpti_ActivityMemory4, memoryOperationType);
+SAME(cu_memory, bytes, CUpti_ActivityMemory4, bytes);
+SAME(cu_memory, at, CUpti_ActivityMemory4, timestamp);
+SAME(cu_memory, device, CUpti_ActivityMemory4, deviceId);
 SAME(cu_api, cbid, CUpti_ActivityAPI, cbid);
 SAME(cu_api, start, CUpti_ActivityAPI, start);
 SAME(cu_api, thread, CUpti_ActivityAPI, threadId);
@@ -93,6 +103,13 @@ EQUAL(CU_DRIVER, CUPTI_ACTIVITY_KIND_DRIVER);
 EQUAL(CU_RUNTIME, CUPTI_ACTIVITY_KIND_RUNTIME);
 EQUAL(CU_KERNEL, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
 EQUAL(CU_MEMCPY_PEER, CUPTI_ACTIVITY_KIND_MEMCPY2);
+EQUAL(CU_MARKER, CUPTI_ACTIVITY_KIND_MARKER);
+EQUAL(CU_MEMORY, CUPTI_ACTIVITY_KIND_MEMORY2);
+EQUAL(CU_MARKER_START, CUPTI_ACTIVITY_FLAG_MARKER_START);
+EQUAL(CU_MARKER_END, CUPTI_ACTIVITY_FLAG_MARKER_END);
+EQUAL(CU_ALLOCATION, CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION);
+EQUAL(CU_RELEASE, CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE);
+EQUAL(CU_OBJECT_THREAD, CUPTI_ACTIVITY_OBJECT_THREAD);
 EQUAL(CU_EVENT, CUPTI_ACTIVITY_KIND_CUDA_EVENT);
 EQUAL(CU_SYNC, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
 EQUAL(CU_EXTERNAL, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);

@@ -12,15 +12,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cupti_script.h"
+#include "record/cupti.h"
+#include "record/rec.h"
 #include "tap.h"
-#include "tensor/cuda/cupti.h"
 #include "tensor/cuda/trace.h"
-#include "train/rec.h"
 #include "train/tracer.h"
 
 static char folder[512];
 static void *fake; /* libcupti */
-static void (*put)(const void *record);
 static int (*is_on)(uint32_t kind);
 static int (*subscribed)(void), (*asked)(void), (*bring)(void);
 
@@ -67,115 +67,6 @@ static const char *name_of(const struct got *g, uint8_t kind, uint64_t corr)
 	return e->kind == kind && e->corr == corr ? g->name[e - g->e] : "(none)";
 }
 
-/* ---- a script as CUPTI would record it ------------------------------------------------------ */
-
-enum { GET_DEVICE = 1, LAUNCH, RECORD, WAIT, SYNC, COPY, EVENT_SYNC }; /* of the runtime */
-enum { LAUNCH_EX = 2 };						       /* of the driver */
-
-static uint64_t base; /* CLOCK_MONOTONIC */
-
-static void api(uint32_t kind, uint32_t id, uint32_t corr, uint64_t at, uint64_t lasts)
-{
-	const struct cu_api r = { .kind = kind,
-				  .cbid = id,
-				  .start = base + at,
-				  .end = base + at + lasts,
-				  .thread = (uint32_t)syscall(SYS_gettid),
-				  .corr = corr };
-
-	put(&r);
-}
-
-/* Records lie in buffers at their full size. */
-union record {
-	struct cu_kernel kernel;
-	struct cu_memcpy copy;
-	struct cu_event event;
-	struct cu_sync sync;
-	struct cu_external external;
-	uint8_t room[256];
-};
-
-static void kernel(const char *name, uint32_t corr, uint32_t stream, uint64_t at, uint64_t lasts)
-{
-	const union record r = { .kernel = { .kind = CU_KERNEL,
-					     .start = base + at,
-					     .end = lasts ? base + at + lasts : 0,
-					     .stream = stream,
-					     .corr = corr,
-					     .name = name } };
-
-	put(&r);
-}
-
-static void copy(uint32_t corr, uint32_t stream, uint64_t at, uint64_t bytes)
-{
-	const union record r = { .copy = { .kind = CU_MEMCPY,
-					   .copy_kind = 2,
-					   .bytes = bytes,
-					   .start = base + at,
-					   .end = base + at + 1000,
-					   .stream = stream,
-					   .corr = corr } };
-
-	put(&r);
-}
-
-static void record(uint32_t corr, uint32_t stream, uint32_t event, uint64_t instance)
-{
-	const union record r = { .event = { .kind = CU_EVENT,
-					    .corr = corr,
-					    .context = 1,
-					    .stream = stream,
-					    .event = event,
-					    .instance = instance } };
-
-	put(&r);
-}
-
-static void sync_(uint32_t type, uint32_t corr, uint32_t stream, uint32_t event, uint64_t instance,
-		  uint64_t at, uint64_t lasts)
-{
-	const union record r = { .sync = { .kind = CU_SYNC,
-					   .type = type,
-					   .start = base + at,
-					   .end = base + at + lasts,
-					   .corr = corr,
-					   .context = 1,
-					   .stream = stream,
-					   .event = event,
-					   .instance = instance } };
-
-	put(&r);
-}
-
-/* Two streams: a kernel, an event, a second stream that waits for it, a library's launch. */
-static void play(void)
-{
-	const union record launch = {
-		.external = { .kind = CU_EXTERNAL, .sort = CU_CUSTOM0, .number = 77, .corr = 5 }
-	};
-
-	base = (uint64_t)pl_now_ns();
-	api(CU_RUNTIME, GET_DEVICE, 1, 0, 100);
-	api(CU_RUNTIME, LAUNCH, 2, 1000, 3000);
-	kernel("_Z4gemmPfi", 2, 7, 8000, 50000);
-	api(CU_RUNTIME, RECORD, 3, 5000, 800);
-	record(3, 7, 9, 1001);
-	api(CU_RUNTIME, WAIT, 4, 6000, 700);
-	sync_(CU_SYNC_WAIT, 4, 13, 9, 1001, 6100, 300);
-	put(&launch);
-	api(CU_DRIVER, LAUNCH_EX, 5, 7000, 3000);
-	kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 5, 13, 60000, 40000);
-	api(CU_RUNTIME, COPY, 6, 11000, 2000);
-	copy(6, 7, 59000, 4096);
-	api(CU_RUNTIME, SYNC, 7, 14000, 52000);
-	sync_(CU_SYNC_STREAM, 7, 7, CU_NONE, CU_NONE, 14100, 51000);
-	api(CU_RUNTIME, EVENT_SYNC, 8, 67000, 900);
-	sync_(CU_SYNC_EVENT, 8, CU_NONE, 9, 1001, 67100, 700);
-	kernel("untimed", 9, 7, 90000, 0);
-}
-
 /* ---- CUPTI ----------------------------------------------------------------------------------- */
 
 static const struct pl_cuda_trace_device device = { .device = 0 };
@@ -186,7 +77,7 @@ static bool begin(const char *how, struct got *g, void **trace, struct pl_device
 
 	memset(g, 0, sizeof(*g));
 	setenv("FAKE_CUPTI", how, 1);
-	if (!ok(pl_cuda_trace_start(&device, on_event, g, trace, &err) == 0, "started with %s: %s",
+	if (!ok(pl_cuda_trace_run(&device, on_event, g, trace, &err) == 0, "started with %s: %s",
 		*how ? how : "all it has", err.msg))
 		return false;
 	pl_cuda_trace_source(*trace, s);
@@ -307,7 +198,7 @@ static void test_missing(void)
 
 static int start(void *ctx, pl_device_event_fn *event, void *arg, void **trace, struct pl_err *err)
 {
-	return pl_cuda_trace_start(ctx, event, arg, trace, err);
+	return pl_cuda_trace_run(ctx, event, arg, trace, err);
 }
 
 static const struct pl_device_trace table = { start, pl_cuda_trace_source, pl_cuda_trace_range,
@@ -325,7 +216,7 @@ static void test_trace(const char *path)
 	struct pl_in *in;
 	uint64_t lost = 0;
 	bool stream = false, event = false;
-	int rc = pl_train_rec_open(&o, &r, &err);
+	int rc = pl_rec_open(&o, &r, &err);
 
 	setenv("FAKE_CUPTI", "", 1);
 	rc = rc < 0 ? rc : pl_train_tracer_new(r, &t, &err);
@@ -335,7 +226,7 @@ static void test_trace(const char *path)
 	rc = rc < 0 ? rc : pl_train_tracer_stop(t, true, &lost, &err);
 	if (rc == 0) {
 		pl_train_tracer_free(t);
-		rc = pl_train_rec_close(r, NULL, &err);
+		rc = pl_rec_close(r, NULL, &err);
 	}
 	in = rc < 0 ? NULL : pl_in_open(path, &err);
 	rc = in ? pl_trace_load(in, &ro, &tr, &err) : -1;
@@ -382,7 +273,7 @@ static void test_events(void)
 	memset(&g, 0, sizeof(g));
 	cuda = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!cuda) {
-		ok(pl_cuda_trace_start(&device, on_event, &g, &trace, &err) == PL_EABSENT &&
+		ok(pl_cuda_trace_run(&device, on_event, &g, &trace, &err) == PL_EABSENT &&
 			   strstr(err.msg, "libcuda.so.1"),
 		   "neither CUPTI nor a driver: %s", err.msg);
 		snprintf(folder + strlen(folder), 32, "/fake_cuda.so");
@@ -430,7 +321,7 @@ static void test_events(void)
 	pl_cuda_trace_stop(trace, true);
 	is_i64(count(&g, PL_DEV_KERNEL) + count(&g, PL_DEV_CALL), 64, "many more");
 	is_i64(events(2), 0, "no event is left");
-	ok(pl_cuda_trace_start(&device, on_event, &g, &trace, &err) == PL_EABSENT,
+	ok(pl_cuda_trace_run(&device, on_event, &g, &trace, &err) == PL_EABSENT,
 	   "a device without events");
 }
 

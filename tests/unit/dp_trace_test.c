@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "record/rec.h"
 #include "tap.h"
-#include "train/rec.h"
 #include "train/tracer.h"
 
 /* ---- a source that tells a list ------------------------------------------------------------- */
@@ -116,14 +116,14 @@ static void written(struct list *l, const char *path, struct pl_trace *t)
 	struct pl_tracer *tracer;
 	struct pl_in *in;
 	uint64_t lost = 0;
-	int rc = pl_train_rec_open(&o, &r, &err);
+	int rc = pl_rec_open(&o, &r, &err);
 
 	rc = rc < 0 ? rc : pl_train_tracer_new(r, &tracer, &err);
 	rc = rc < 0 ? rc : pl_train_tracer_device(tracer, &device, l, NULL, &err);
 	rc = rc < 0 ? rc : pl_train_tracer_stop(tracer, true, &lost, &err);
 	if (rc == 0) {
 		pl_train_tracer_free(tracer);
-		rc = pl_train_rec_close(r, NULL, &err);
+		rc = pl_rec_close(r, NULL, &err);
 	}
 	memset(t, 0, sizeof(*t));
 	in = rc < 0 ? NULL : pl_in_open(path, &err);
@@ -370,7 +370,7 @@ static void test_settling(const char *path)
 	uint64_t lost, n = 0;
 	int rc;
 
-	rc = pl_train_rec_open(&o, &rec, &err);
+	rc = pl_rec_open(&o, &rec, &err);
 	rc = rc < 0 ? rc : pl_train_tracer_new(rec, &t, &err);
 	if (!ok(rc == 0, "opens: %s", err.msg))
 		return;
@@ -416,7 +416,7 @@ static void test_settling(const char *path)
 	ok(pl_train_tracer_stop(t, true, &lost, &err) == 0 && lost == 5,
 	   "what the source lost is told");
 	pl_train_tracer_free(t);
-	ok(pl_train_rec_close(rec, NULL, &err) == 0, "written: %s", err.msg);
+	ok(pl_rec_close(rec, NULL, &err) == 0, "written: %s", err.msg);
 	memset(&tr, 0, sizeof(tr));
 	in = pl_in_open(path, &err);
 	rc = in ? pl_trace_load(in, &ro, &tr, &err) : -1;

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "record/nccl.h"
 #include "tap.h"
-#include "tensor/cuda/nccl_profiler.h"
 #include "tensor/cuda/trace.h"
 
 /* Layouts that NCCL's own compiler makes of its structures (profiler_v4.h, profiler_v5.h). */
@@ -274,7 +274,7 @@ int main(int argc, char **argv)
 	if (!ok(p != NULL, "the stand-in for CUPTI: %s", fake ? lib : dlerror()))
 		return done_testing();
 	test_off();
-	if (!ok(pl_cuda_trace_start(&device, on_event, NULL, &trace, &err) == 0, "a trace: %s",
+	if (!ok(pl_cuda_trace_run(&device, on_event, NULL, &trace, &err) == 0, "a trace: %s",
 		err.msg))
 		return done_testing();
 	ok(getenv("NCCL_PROFILER_PLUGIN") && access(getenv("NCCL_PROFILER_PLUGIN"), R_OK) == 0,

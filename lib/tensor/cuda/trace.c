@@ -1,145 +1,63 @@
 /*
- * The trace of a device: its source and its receiver.
- *
- * Sources and NCCL report from their own threads. The lock makes sure that the receiver is not
- * called after the trace has stopped.
+ * The trace of the device that run uses: from CUPTI, else from pairs of events around layers; with
+ * the collectives that NCCL reports, and their messages on a network.
  */
-#include <dlfcn.h>
-#include <pthread.h>
-#include <string.h>
-#include <time.h>
-
 #include "tensor/cuda/trace.h"
+#include "record/cuda.h"
+#include "record/nccl.h"
 
-#define DRIFT_NS 10000000 /* pairs that are nearer cannot show a drift */
-
-static struct {
-	pthread_mutex_t lock;
-	pl_device_event_fn *event; /* NULL: no trace */
-	void *arg;
-	const struct pl_cuda_trace_source_type *source;
-	char why[512];
-} current = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-void *pl_cuda_trace_open(const char *const *name, const char **which)
+static void report_coll(const struct pl_nccl_event *n)
 {
-	for (; *name; name++) {
-		void *lib = **name ? dlopen(*name, RTLD_NOW | RTLD_LOCAL) : NULL;
+	char text[64];
+	struct pl_device_event e;
 
-		*which = *name;
-		if (lib)
-			return lib;
-	}
-	return NULL;
+	snprintf(text, sizeof(text), "nccl%.40s", n->func ? n->func : "");
+	e = pl_device_event(PL_DEV_COMM, text, n->begin, n->end, 0);
+	e.launch = n->launch;
+	e.group = n->comm->group;
+	e.seq = n->seq;
+	e.bytes = n->bytes;
+	e.peer = n->peer;
+	pl_cuda_trace_report(&e);
 }
 
-/* ---- clocks -------------------------------------------------------------------------------- */
-
-void pl_cuda_trace_clock_pair(struct pl_cuda_trace_clock *c, pl_ns device, pl_ns host)
+static void report_step(const struct pl_nccl_event *n)
 {
-	if (!c->n || device - c->device[1] >= DRIFT_NS) {
-		c->device[0] = c->device[1];
-		c->host[0] = c->host[1];
-		c->n = c->n < 2 ? c->n + 1 : 2;
-	}
-	c->device[1] = device;
-	c->host[1] = host;
-}
+	struct pl_device_event e = pl_device_event(PL_DEV_MESSAGE, NULL, n->begin, n->end, 0);
 
-pl_ns pl_cuda_trace_clock_to_host(const struct pl_cuda_trace_clock *c, pl_ns device)
-{
-	pl_ns since = device - c->device[1];
-	double rate = 1;
-
-	if (c->n == 2 && c->device[1] > c->device[0])
-		rate = (double)(c->host[1] - c->host[0]) / (double)(c->device[1] - c->device[0]);
-	/* somebody set the clock between the two readings: no clock drifts this much */
-	if (rate < 0.99 || rate > 1.01)
-		rate = 1;
-	return c->host[1] + since + (pl_ns)((rate - 1) * (double)since);
-}
-
-/* ---- reporting ----------------------------------------------------------------------------- */
-
-void pl_cuda_trace_report(const struct pl_device_event *e)
-{
-	pthread_mutex_lock(&current.lock);
-	if (current.event)
-		current.event(current.arg, e);
-	pthread_mutex_unlock(&current.lock);
-}
-
-bool pl_cuda_trace_tracing(void)
-{
-	bool on;
-
-	pthread_mutex_lock(&current.lock);
-	on = current.event != NULL;
-	pthread_mutex_unlock(&current.lock);
-	return on;
-}
-
-static void set_receiver(pl_device_event_fn *event, void *arg)
-{
-	pthread_mutex_lock(&current.lock);
-	current.event = event;
-	current.arg = arg;
-	pthread_mutex_unlock(&current.lock);
-}
-
-int pl_cuda_trace_start(const struct pl_cuda_trace_device *d, pl_device_event_fn *event, void *arg,
-			void **trace, struct pl_err *err)
-{
-	struct pl_err why = { 0 };
-	int rc;
-
-	if (pl_cuda_trace_tracing())
-		return pl_fail(err, PL_EINTERNAL, "a device is traced already");
-	set_receiver(event, arg);
-	current.source = &pl_cuda_trace_cupti;
-	current.why[0] = '\0';
-	rc = pl_cuda_trace_cupti.start(d, &why);
-	if (rc < 0) {
-		snprintf(current.why, sizeof(current.why), "%.500s", why.msg);
-		current.source = &pl_cuda_trace_events;
-		rc = pl_cuda_trace_events.start(d, err);
-	}
-	if (rc < 0) {
-		set_receiver(NULL, NULL);
-		return rc;
-	}
-	pl_cuda_trace_nccl_set_profiler();
-	*trace = &current;
-	return 0;
-}
-
-void pl_cuda_trace_source(void *trace, struct pl_device_source *s)
-{
-	(void)trace;
-	*s = (struct pl_device_source){ .name = current.source->name,
-					.why = current.why[0] ? current.why : NULL,
-					.calls = current.source->complete(),
-					.ranges = current.source->range != NULL,
-					.lost = current.source->lost() };
-}
-
-void pl_cuda_trace_range(void *trace, const char *name, bool begin)
-{
-	(void)trace;
-	if (current.source->range)
-		current.source->range(name, begin);
-}
-
-int pl_cuda_trace_flush(void *trace, struct pl_err *err)
-{
-	(void)trace;
-	return current.source->flush(err);
-}
-
-void pl_cuda_trace_stop(void *trace, bool idle)
-{
-	if (!trace)
+	if (n->seq < 0)
 		return;
-	current.source->stop(idle);
-	set_receiver(NULL, NULL);
+	e.group = n->comm->group;
+	e.seq = n->seq;
+	e.peer = n->peer;
+	e.channel = n->channel;
+	e.sends = n->sends;
+	e.bytes = n->bytes;
+	pl_cuda_trace_report(&e);
+}
+
+static void on_event(const struct pl_nccl_event *e)
+{
+	if ((e->type == NP_COLL || e->type == NP_P2P) && e->issued)
+		report_coll(e);
+	if (e->type == NP_PROXY_STEP)
+		report_step(e);
+}
+
+static const struct pl_nccl_receiver receiver = {
+	.on = pl_cuda_trace_tracing,
+	.mask = NP_GROUP | NP_COLL | NP_P2P | NP_PROXY_OP | NP_PROXY_STEP | NP_GROUP_API |
+		NP_COLL_API | NP_P2P_API | NP_KERNEL_LAUNCH,
+	.event = on_event,
+	.push = pl_cuda_trace_cupti_push,
+	.pop = pl_cuda_trace_cupti_pop,
+};
+
+int pl_cuda_trace_run(const struct pl_cuda_trace_device *d, pl_device_event_fn *event, void *arg,
+		      void **trace, struct pl_err *err)
+{
+	PL_CHECK(pl_cuda_trace_start(d, &pl_cuda_trace_events, event, arg, trace, err));
+	pl_nccl_receive(&receiver);
+	pl_nccl_set_profiler();
+	return 0;
 }

@@ -5,9 +5,9 @@
 static int start(void *ctx, pl_device_event_fn *event, void *arg, void **trace, struct pl_err *err)
 {
 	struct pl_cuda *c = (struct pl_cuda *)ctx;
-	struct pl_cuda_trace_device d = { c->device, c->k.stream };
+	struct pl_cuda_trace_device d = { c->device, c->k.stream, false };
 
-	return pl_cuda_trace_start(&d, event, arg, trace, err);
+	return pl_cuda_trace_run(&d, event, arg, trace, err);
 }
 
 extern const struct pl_device_trace pl_cuda_trace;

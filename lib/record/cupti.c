@@ -23,8 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/cuda/cupti.h"
-#include "tensor/cuda/trace.h"
+#include "record/cuda.h"
+#include "record/cupti.h"
 
 #define BUFFER	 ((size_t)2 << 20)
 #define SPARE	 16   /* buffers that are kept for the next request */
@@ -329,6 +329,37 @@ static void report_external(const struct cu_external *r)
 	pl_cuda_trace_report(&e);
 }
 
+/* The start of a range has its name, the end only the number. */
+static void report_marker(const struct cu_marker *m)
+{
+	struct pl_device_event e = pl_device_event(PL_DEV_RANGE, m->name, 0, 0, 0);
+
+	if (m->flags & CU_MARKER_START)
+		e.begin = to_host_time(m->at);
+	else if (m->flags & CU_MARKER_END)
+		e.end = to_host_time(m->at);
+	else
+		return;
+	e.launch = m->id;
+	e.thread = st.threads && m->object == CU_OBJECT_THREAD ? m->thread : 0;
+	pl_cuda_trace_report(&e);
+}
+
+static void report_memory(const struct cu_memory *m)
+{
+	bool allocation = m->operation == CU_ALLOCATION;
+	pl_ns at = to_host_time(m->at);
+	struct pl_device_event e = pl_device_event(
+		PL_DEV_MEMORY, allocation ? "memory is allocated" : "memory is released", at, at,
+		0);
+
+	if (!allocation && m->operation != CU_RELEASE)
+		return;
+	e.device = m->device;
+	e.bytes = (int64_t)pl_min_size(m->bytes, (size_t)1 << 60) * (allocation ? 1 : -1);
+	pl_cuda_trace_report(&e);
+}
+
 static void report_record(const void *p)
 {
 	const struct cu_kernel *k = p;
@@ -365,6 +396,12 @@ static void report_record(const void *p)
 		break;
 	case CU_EXTERNAL:
 		report_external(p);
+		break;
+	case CU_MARKER:
+		report_marker(p);
+		break;
+	case CU_MEMORY:
+		report_memory(p);
 		break;
 	}
 }
@@ -459,7 +496,7 @@ static bool switch_calls(uint32_t domain, int (*one)(uint32_t, uint8_t), uint8_t
 	return any;
 }
 
-static int switch_all(struct pl_err *err)
+static int switch_all(bool more, struct pl_err *err)
 {
 	struct pl_err why = { 0 };
 	int rc;
@@ -478,6 +515,9 @@ static int switch_all(struct pl_err *err)
 		   switch_on(CU_EVENT, &why, "events") == 0;
 	if (switch_on(CU_MEMCPY_PEER, &why, "copies between devices") < 0 ||
 	    (cu.push && switch_on(CU_EXTERNAL, &why, "external numbers") < 0))
+		why.code = 0;
+	if (more &&
+	    (switch_on(CU_MARKER, &why, "ranges") < 0 || switch_on(CU_MEMORY, &why, "memory") < 0))
 		why.code = 0;
 	if (cu.all_sync && cu.all_sync(0) != CU_OK)
 		why.code = 0; /* queries are reported as well, which does no harm */
@@ -524,7 +564,6 @@ static int start(const struct pl_cuda_trace_device *d, struct pl_err *err)
 	uint32_t version = 0;
 	int rc, result;
 
-	(void)d;
 	PL_TRY(open_library(err));
 	if ((result = cu.version(&version)) != CU_OK)
 		return failed(err, result, "asking for its version");
@@ -542,7 +581,7 @@ static int start(const struct pl_cuda_trace_device *d, struct pl_err *err)
 		rc = failed(err, result, "giving it buffers");
 		goto out;
 	}
-	PL_TRY(switch_all(err));
+	PL_TRY(switch_all(d->more, err));
 	if (!st.own_clock && !st.clock.n) { /* the clock may not have been ready before */
 		read_clocks();
 		if (!st.clock.n)
@@ -568,6 +607,13 @@ static int flush(struct pl_err *err)
 static bool complete(void)
 {
 	return st.syncs;
+}
+
+const char *pl_cuda_trace_cupti_file(void)
+{
+	Dl_info info;
+
+	return cu.lib && dladdr((void *)(uintptr_t)cu.version, &info) ? info.dli_fname : NULL;
 }
 
 static uint64_t lost(void)

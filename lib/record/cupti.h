@@ -17,13 +17,18 @@ enum { /* types of records */
        CU_MEMSET = 2,
        CU_DRIVER = 4,
        CU_RUNTIME = 5,
+       CU_MARKER = 12,
        CU_KERNEL = 10, /* all kernels, also concurrent ones */
        CU_MEMCPY_PEER = 22,
        CU_EVENT = 36,
        CU_SYNC = 38,
        CU_EXTERNAL = 39,
+       CU_MEMORY = 49,
 };
 enum { CU_SYNC_EVENT = 1, CU_SYNC_WAIT = 2, CU_SYNC_STREAM = 3, CU_SYNC_CONTEXT = 4 };
+enum { CU_MARKER_START = 2, CU_MARKER_END = 4 };
+enum { CU_ALLOCATION = 1, CU_RELEASE = 2 };
+enum { CU_OBJECT_THREAD = 2 };
 enum { CU_DOMAIN_DRIVER = 1, CU_DOMAIN_RUNTIME = 2 };
 #define CU_FLUSH_FORCED	 1u
 #define CU_THREAD_SYSTEM 1 /* kind of thread numbers: as gettid() */
@@ -96,6 +101,19 @@ struct cu_external {
 	uint32_t kind, sort;
 	uint64_t number;
 	uint32_t corr, pad;
+} __attribute__((aligned(8)));
+
+struct cu_marker {
+	uint32_t kind, flags;
+	uint64_t at;
+	uint32_t id, object, process, thread, unused[2];
+	const char *name, *domain;
+} __attribute__((aligned(8)));
+
+struct cu_memory {
+	uint32_t kind, operation, memory_kind, corr;
+	uint64_t address, bytes, at, pc;
+	uint32_t process, device;
 } __attribute__((aligned(8)));
 
 typedef void cu_callback(void *arg, int domain, uint32_t id, const void *data);

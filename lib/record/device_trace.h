@@ -13,16 +13,18 @@
 #include "core/core.h"
 
 enum pl_device_kind {
-	PL_DEV_CALL,   /* of a host thread, to the runtime or driver: name, thread, corr */
-	PL_DEV_KERNEL, /* name, device, stream, corr of its call */
-	PL_DEV_COPY,   /* likewise, and bytes */
-	PL_DEV_SET,    /* likewise */
-	PL_DEV_RECORD, /* the call `corr` recorded `event` on `stream`: no times */
-	PL_DEV_WAIT,   /* the call `corr` makes `stream` wait for `event` */
-	PL_DEV_SYNC,   /* the call `corr` waited for `stream`, or `event`, or all of the device */
-	PL_DEV_LAUNCH, /* the call `corr` was made within `launch` of the communication library */
-	PL_DEV_COMM,   /* a collective or a transfer that it launched within `launch` */
-	PL_DEV_MESSAGE /* a piece of one that went over a network: `sends`, peer, channel, bytes */
+	PL_DEV_CALL,	/* of a host thread, to the runtime or driver: name, thread, corr */
+	PL_DEV_KERNEL,	/* name, device, stream, corr of its call */
+	PL_DEV_COPY,	/* likewise, and bytes */
+	PL_DEV_SET,	/* likewise */
+	PL_DEV_RECORD,	/* the call `corr` recorded `event` on `stream`: no times */
+	PL_DEV_WAIT,	/* the call `corr` makes `stream` wait for `event` */
+	PL_DEV_SYNC,	/* the call `corr` waited for `stream`, or `event`, or all of the device */
+	PL_DEV_LAUNCH,	/* the call `corr` was made within `launch` of the communication library */
+	PL_DEV_COMM,	/* a collective or a transfer that it launched within `launch` */
+	PL_DEV_MESSAGE, /* a piece of one that went over a network: `sends`, peer, channel, bytes */
+	PL_DEV_RANGE, /* of NVTX: begin alone (name, thread), or end alone; `launch`: its number */
+	PL_DEV_MEMORY /* at `begin` bytes were allocated, or (below 0) released: device, name */
 };
 #define PL_DEV_NO_STREAM UINT32_MAX
 #define PL_DEV_NO_EVENT	 UINT64_MAX
