@@ -22,7 +22,7 @@ static const struct pl_opt options[] = {
 	  AT(top), NULL },
 	PL_OPTS_HEADING("reading"),
 	{ 'f', "from", "FORMAT",
-	  "read as FORMAT instead of recognising it: kineto, chrome, nsys, optable, native",
+	  "read as FORMAT instead of recognising it: kineto, chrome, nsys, flight, optable, native",
 	  PL_OPT_STR, AT(from), NULL },
 	{ 0, "rank-from", "WHAT",
 	  "take ranks from info, name, order, or a pattern of the file name with %d", PL_OPT_STR,

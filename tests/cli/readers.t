@@ -1,0 +1,47 @@
+# Formats of other tools, on the small files of the fuzzers: what their events become.
+. "$SRC/tests/cli/tap.sh"
+
+cd "$TMP" || exit 1
+trace=$BIN/trace
+corpus=$SRC/tests/fuzz/corpus
+
+# reads FORMAT FILE: the events of a file of the corpus as CSV, in $TMP/out; the columns of an event are
+# rank, track, kind, name, start, duration, collective, group, seq, peer, bytes
+reads() {
+	status 0 "$1: $2" "$trace" -O csv "$corpus/$1/$2"
+}
+
+# row N TEXT NAME: the N-th event holds TEXT
+row() {
+	sed -n "$(($1 + 1))p" out >row
+	holds row "$2" "$3"
+}
+
+# --- PyTorch's Flight Recorder: dumps of a run over gloo, and as NCCL fills them
+reads flight gloo.json
+cp out gloo.csv
+row 1 'collective,gloo:all_reduce,1795919276982979401,,.*,allreduce,0,1,,4000,' "a call that gloo does not time"
+row 4 'gloo:all_gather,.*,allgather,1,1,,8000,' "another group, and the size of the whole"
+reads flight gloo.pickle
+check "the pickle says the same" cmp -s out gloo.csv
+reads flight nccl0.pickle
+row 1 'nccl:all_reduce,1795917515001600000,1500000,.*,allreduce,0,1,,2097152,' "the end that was noticed, and the duration"
+row 2 '_reduce_scatter_base,1795917515003200000,1800000,' "without a duration: the start that was noticed"
+row 4 'reduce_scatter,0,,,256,' "calls that were coalesced match by order"
+row 5 'send,nccl:send 0->1,.*,send,1,,6,256,' "the peer, as the group lists it"
+row 6 'nccl:all_reduce,1795917515007200000,,' "one that never ended"
+holds out 'forward train.py:12; main train.py:40' "Python frames"
+reads flight later.json
+says "a version of the dump other than 1 or 2" "a version of the future"
+says "entry 3: an entry without a name or time" "an entry that is none"
+status 3 "a pickle that calls functions" "$trace" "$corpus/flight/evil.pickle"
+says "byte 2: instruction 0x63 of a pickle.*nothing was carried out" "is refused"
+for r in 0 1; do cp "$corpus/flight/nccl$r.pickle" "nccl_trace_rank_$r"; done
+status 0 "two ranks" sh -c "'$trace' nccl_trace_rank_* | '$BIN/merge' -v -o merged"
+says "5 collectives and 0 transfers matched, 1 incomplete" "merge finds what one rank lacks"
+head -c 1200 nccl_trace_rank_0 >part
+status 0 "a dump that is cut off" "$trace" -f flight -O csv part
+says "part: byte 1200: the pickle is cut off; what came before is kept" "is said"
+row 1 'nccl:all_reduce' "its first entries are kept"
+
+done_testing
