@@ -44,4 +44,30 @@ status 0 "a dump that is cut off" "$trace" -f flight -O csv part
 says "part: byte 1200: the pickle is cut off; what came before is kept" "is said"
 row 1 'nccl:all_reduce' "its first entries are kept"
 
+# --- NCCL's Inspector
+reads inspector rank1.log
+row 2 'collective,ReduceScatter,1752867229236164000,41077000,.*,reduce_scatter,0x7f8c496ae9f661,2,,4294967296,' "the kernels' end less the time by the device, and the size of the whole"
+row 4 'collective,AllGather,.*,allgather,0x7f8c496ae9f661,35,' "numbers tell operations apart, which NCCL counts each for itself"
+status 0 "two ranks" sh -c "'$trace' '$corpus/inspector/rank0.log' '$corpus/inspector/rank1.log' | '$BIN/merge' -v -o merged"
+says "6 collectives and 0 transfers matched, 0 incomplete" "match"
+reads inspector marker.log
+row 1 '^0,0,2,example-hostname,stream,.*,AllReduce,1752867229214411000,61974000,' "the marker names the communicator, and is the time of the dump"
+says "NCCL_INSPECTOR_DUMP_VERBOSE=1 records times" "which is said"
+row 2 ',send,Send,.*,send,0x7f8c496ae9f661,,3,1048576,' "a send, and its peer"
+row 3 'link,.*,annotation,proxy_step,1752867229235100000,40000,' "a step of the proxy"
+says "byte 0: the Inspector dropped operations here" "operations that it dropped"
+says "an object that is cut off" "a cut line"
+
+# --- the example profiler of NCCL
+reads ncclprof rank1.txt
+check "a collective from its first kernel or message to its last one" grep -q 'collective,AllReduce,762110000,2095000,.*,allreduce,10644631396088996035,1,,1048576,' out
+check "by the timer of the device where its end is missing" grep -q 'collective,AllReduce,782110000,2100000,' out
+check "a message of it" grep -q 'link,.*,send,SendWait,762220000,860000,.*,10644631396088996035,,0,524288,,,,0,1,' out
+check "waits of the proxy" grep -q 'link,.*,wait,SendGpuWait,' out
+check "what was only enqueued" grep -q 'collective,AllGather,808500000,8000,.*,allgather,10644631396088996035,3,,,' out
+says "of 1 operations only the time in which they were enqueued is known" "is said"
+status 0 "two ranks" sh -c "'$trace' -q '$corpus'/ncclprof/rank*.txt | '$BIN/merge' -v -o merged"
+says "8 messages of collectives matched, 0 halves alone" "messages of both ranks match"
+says "ranks 1: offset 500 us" "and tell their clocks"
+
 done_testing
