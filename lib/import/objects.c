@@ -151,7 +151,7 @@ const struct pl_object_member *pl_objects_get(const struct pl_object *o, const c
 	size_t n = strlen(key);
 
 	for (unsigned i = 0; i < o->n; i++)
-		if (o->m[i].n_key == n && !memcmp(o->m[i].key, key, n))
+		if (o->m[i].n_key == n && *o->m[i].key == *key && !memcmp(o->m[i].key, key, n))
 			return &o->m[i];
 	return NULL;
 }

@@ -70,4 +70,17 @@ status 0 "two ranks" sh -c "'$trace' -q '$corpus'/ncclprof/rank*.txt | '$BIN/mer
 says "8 messages of collectives matched, 0 halves alone" "messages of both ranks match"
 says "ranks 1: offset 500 us" "and tell their clocks"
 
+# --- Horovod
+reads horovod timeline.json
+row 5 'wait,NEGOTIATE_ALLREDUCE,1795917515001001000,905000,' "a negotiation is a wait"
+row 2 'instant,ready,1795917515001901000,.*rank"":1,""tensor"":""DistributedSGD/grad.0.weight' "which rank was ready when"
+row 9 'collective,NCCL_ALLREDUCE,1795917515002021000,4001000,.*,allreduce,horovod,,,4198400,.*tensors"":2' "fused tensors are one collective, of both sizes"
+row 8 ',copy,MEMCPY_OUT_FUSION_BUFFER,' "a copy"
+row 17 ',wait,QUEUE,' "a wait for the device"
+check "all belong to the coordinator, rank 0" test "$(grep -c '^0,[0-9]*,0,' out)" = 36
+reads horovod broken.json
+says "byte 329: an end without its begin" "an end without its begin"
+says "begins nested too deep" "begins without their ends"
+says "tensors without the end of what they did; what came before it is kept" "a timeline that is cut off"
+
 done_testing
