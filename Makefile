@@ -5,7 +5,8 @@
 # bench/NAME.c (likewise) is a program that is not installed. A new one needs no change here.
 #
 # Settings, on the command line or in config.mk: CC CPPFLAGS CFLAGS LDFLAGS PREFIX DESTDIR V=1
-# SAN=address,undefined|thread WITH_LIBDEFLATE=0|1 WITH_OPENBLAS=0|1 CUDA=0|1 KERNELS=quick (for tests without a GPU)
+# SAN=address,undefined|thread WITH_LIBDEFLATE=0|1 WITH_OPENBLAS=0|1 WITH_SQLITE=0|1 CUDA=0|1
+# KERNELS=quick (for tests without a GPU)
 # DEBUG=-g DEPS=0 (install no packages).
 
 -include config.mk
@@ -44,6 +45,7 @@ SAN     ?=
 V       ?= 0
 WITH_LIBDEFLATE ?= auto
 WITH_OPENBLAS   ?= auto
+WITH_SQLITE     ?= auto
 CUDA    ?= auto
 DEPS    ?= 1
 INSTALL ?= install
@@ -85,12 +87,12 @@ $(shell mkdir -p $(dir $(1)))$(file >$(1).new,$(2))$(shell cmp -s $(1).new $(1) 
 endef
 
 ifdef PROBING
-$(call keep,$(BUILD)/probe.key,$(CC)|$(CXX)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(WITH_OPENBLAS)|$(CUDA)|$(NVCC))
+$(call keep,$(BUILD)/probe.key,$(CC)|$(CXX)|$(CPPFLAGS)|$(CFLAGS)|$(LDFLAGS)|$(SAN)|$(WITH_LIBDEFLATE)|$(WITH_OPENBLAS)|$(WITH_SQLITE)|$(CUDA)|$(NVCC))
 include $(BUILD)/probe.mk
 $(BUILD)/probe.mk: $(BUILD)/probe.key tools/probe $(wildcard build/deps.stamp $(BUILD)/deps.stamp)
 	@CC='$(CC)' CXX='$(CXX)' CPPFLAGS='$(CPPFLAGS)' CFLAGS='$(CFLAGS)' LDFLAGS='$(LDFLAGS)' SAN='$(SAN)' \
 		CUDA='$(CUDA)' NVCC='$(NVCC)' WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' \
-		WITH_OPENBLAS='$(WITH_OPENBLAS)' tools/probe $@
+		WITH_OPENBLAS='$(WITH_OPENBLAS)' WITH_SQLITE='$(WITH_SQLITE)' tools/probe $@
 endif
 
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wformat=2 -Werror
@@ -131,6 +133,7 @@ define CONFIG_H
 #define PL_VERSION "$(VERSION)"
 #define HAVE_LIBDEFLATE $(HAVE_LIBDEFLATE)
 #define HAVE_OPENBLAS $(HAVE_OPENBLAS)
+#define HAVE_SQLITE $(HAVE_SQLITE)
 #define PL_SANITIZERS "$(SAN)"
 endef
 $(call keep,$(BUILD)/config.h,$(CONFIG_H))
@@ -409,7 +412,7 @@ tsan: ## the tests under the thread sanitizer
 	@$(MAKE) --no-print-directory -j$(JOBS) check SAN=thread
 
 lint: ## format, order of the modules, manual pages, scripts, static analysis, clang
-	@$(RUN_TESTS) WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' WITH_OPENBLAS='$(WITH_OPENBLAS)' tests/lint $(CHECKS)
+	@$(RUN_TESTS) WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' WITH_OPENBLAS='$(WITH_OPENBLAS)' WITH_SQLITE='$(WITH_SQLITE)' tests/lint $(CHECKS)
 
 FUZZ_SECONDS ?= 60
 fuzz: ## each fuzzer for FUZZ_SECONDS=60, in build-fuzz (needs clang)
@@ -449,7 +452,7 @@ demo: deps ## install what is missing, build, run the pipeline on the bundled tr
 deps: ## install what building and testing need (DEPS=0: only say what is missing)
 	@mkdir -p $(BUILD)
 	@CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' LDFLAGS='$(LDFLAGS)' DEPS='$(DEPS)' CI='$(CI)' \
-		WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' STAMP=$(BUILD)/deps.stamp tools/deps build
+		WITH_LIBDEFLATE='$(WITH_LIBDEFLATE)' WITH_SQLITE='$(WITH_SQLITE)' STAMP=$(BUILD)/deps.stamp tools/deps build
 
 # ---- installing --------------------------------------------------------------------------------------------
 

@@ -338,8 +338,8 @@ static void print_version(const struct pl_cmd *cmd)
 {
 	printf("%s (paceline) %s\n", cmd->name, PL_VERSION);
 	printf("formats: container 1, trace 1, graph 1, plan 1\n");
-	printf("features: zlib%s, libcsv%s\n", HAVE_LIBDEFLATE ? ", libdeflate" : "",
-	       HAVE_OPENBLAS ? ", openblas" : "");
+	printf("features: zlib%s, libcsv%s%s\n", HAVE_LIBDEFLATE ? ", libdeflate" : "",
+	       HAVE_OPENBLAS ? ", openblas" : "", HAVE_SQLITE ? ", sqlite3" : "");
 #if defined(__clang__)
 	printf("compiler: clang %s\n", __clang_version__);
 #elif defined(__GNUC__)

@@ -7,7 +7,11 @@
 #include "import/internal.h"
 
 const struct pl_importer *const pl_import_formats[] = {
-	&pl_import_native, &pl_import_kineto, &pl_import_chrome, &pl_import_optable, NULL,
+	&pl_import_native,   &pl_import_kineto,
+	&pl_import_chrome,   &pl_import_nsys,
+	&pl_import_flight,   &pl_import_inspector,
+	&pl_import_ncclprof, &pl_import_horovod,
+	&pl_import_optable,  NULL,
 };
 
 const struct pl_importer *pl_import_find(const char *name)
@@ -75,6 +79,29 @@ static int refuse_wide(const char *name, const uint8_t *p, size_t n, struct pl_e
 		       name, coding, coding);
 }
 
+/* The name only decides what the message says: the form of reports is not public. */
+static bool is_report(const char *name)
+{
+	size_t n = strlen(name);
+
+	return (n > 9 && !strcmp(name + n - 9, ".nsys-rep")) ||
+	       (n > 7 && !strcmp(name + n - 7, ".qdrep"));
+}
+
+static void unknown(const char *name, struct pl_err *err)
+{
+	char list[256];
+	size_t n = 0;
+
+	for (size_t i = 0; pl_import_formats[i]; i++)
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "",
+				      pl_import_formats[i]->name);
+	pl_fail(err, PL_EDATA,
+		"%s: byte 0: no known trace format; name it if it is one (type: trace --from=NAME "
+		"FILE; %s)",
+		name, list);
+}
+
 static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, size_t n,
 					   struct pl_err *err)
 {
@@ -107,11 +134,13 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 			"%s: byte 0: this is an execution trace, which only adds sizes to a "
 			"profile; give the profiler's file too",
 			pl_in_name(in));
-	else if (!best)
+	else if (!best && is_report(pl_in_name(in)))
 		pl_fail(err, PL_EDATA,
-			"%s: byte 0: no known trace format; name it if it is one (type: trace "
-			"--from=NAME FILE; native, kineto, chrome, optable)",
+			"%s: byte 0: a report of Nsight Systems is read as its export; type: nsys "
+			"export --type sqlite --include-blobs=true -o FILE.sqlite REPORT",
 			pl_in_name(in));
+	else if (!best)
+		unknown(pl_in_name(in), err);
 	return best;
 }
 
@@ -160,7 +189,7 @@ int pl_import_report(struct pl_report *r, enum pl_fate fate, int64_t at, const c
 					    "it is read all the same",
 					    "what came before it is kept" };
 	struct pl_import_stats *st = r->st;
-	const char *unit = r->lines ? "line" : "byte";
+	const char *unit = r->unit ? r->unit : "byte";
 
 	if (fate == PL_TRUNCATED && st->truncated)
 		return 0;

@@ -15,7 +15,7 @@ struct pl_report {
 	const struct pl_import_opts *o;
 	struct pl_import_stats *st;
 	const char *file;	/* as the user named it */
-	bool lines;		/* positions are lines, not bytes */
+	const char *unit;	/* of positions: "line" ...; NULL: bytes */
 	const char *logged[16]; /* classes (static texts) that were logged */
 	unsigned n_logged;
 };
@@ -191,6 +191,7 @@ struct pl_comm_op { /* an event of a host thread: record_param_comms, "nccl:all_
 	pl_ns t0, t1;
 	int64_t rf;		      /* record function id, -1 */
 	int64_t bytes, elements, seq; /* -1 unknown */
+	int64_t peer;		      /* rank at the other end, -1 unknown */
 	const char *coll;	      /* canonical, static; NULL unknown */
 	pl_id group;		      /* in the joiner's own strings, PL_NONE */
 	uint32_t et;		      /* node of the execution trace, PL_NONE */
@@ -492,6 +493,7 @@ void pl_import_doc_free_open(struct pl_doc *d);
 int32_t pl_import_number_after(const char *s, const char *end, const char *word);
 
 extern const struct pl_importer pl_import_native, pl_import_kineto, pl_import_chrome,
-	pl_import_optable;
+	pl_import_optable, pl_import_nsys, pl_import_flight, pl_import_inspector,
+	pl_import_ncclprof, pl_import_horovod;
 
 #endif

@@ -334,7 +334,7 @@ static const struct pl_et_node *node_by_order(struct pl_comm *c, bool rpc, const
 struct known {
 	const char *coll, *group;
 	size_t group_len;
-	int64_t bytes, seq;
+	int64_t bytes, seq, peer;
 };
 
 static bool vague(const char *coll)
@@ -350,6 +350,8 @@ static void learn_op(const struct pl_comm *c, struct known *k, const struct pl_c
 		k->bytes = op->bytes;
 	if (k->seq < 0)
 		k->seq = op->seq;
+	if (k->peer < 0)
+		k->peer = op->peer;
 	if (!k->group && op->group != PL_NONE) {
 		k->group = pl_intern_get(&c->text, op->group);
 		k->group_len = c->text.len[op->group];
@@ -407,7 +409,7 @@ static void put(struct pl_rows *r, uint32_t row, uint8_t role, uint8_t type, int
 
 static void put_row(struct pl_comm *c, struct pl_rows *r, const struct pl_comm_row *row)
 {
-	struct known k = { .coll = row->coll, .bytes = row->bytes, .seq = -1 };
+	struct known k = { .coll = row->coll, .bytes = row->bytes, .seq = -1, .peer = -1 };
 	struct pl_batch *b = &r->cur->b;
 
 	if (row->group != PL_NONE) {
@@ -429,6 +431,8 @@ static void put_row(struct pl_comm *c, struct pl_rows *r, const struct pl_comm_r
 		    pl_import_rows_text(r, k.group, k.group_len));
 	if (k.seq >= 0 && !row->has_seq)
 		put(r, row->row, PL_R_SEQ, PL_V_INT, k.seq);
+	if (k.peer >= 0)
+		put(r, row->row, PL_R_PEER, PL_V_INT, k.peer);
 }
 
 int pl_import_comm_resolve(struct pl_comm *c, struct pl_rows *r, struct pl_held *h,

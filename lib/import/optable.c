@@ -639,7 +639,7 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	       struct pl_import_stats *st, struct pl_err *err)
 {
 	struct table t = { .o = o,
-			   .report = { .o = o, .st = st, .file = pl_in_name(in), .lines = true } };
+			   .report = { .o = o, .st = st, .file = pl_in_name(in), .unit = "line" } };
 	int rc;
 
 	t.rows = (struct pl_rows){ .o = o,

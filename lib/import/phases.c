@@ -198,7 +198,9 @@ static pl_id other_group(const struct pl_doc *d)
 static int note_op(struct pl_doc *d, bool rpc, struct pl_err *err)
 {
 	const struct pl_fields *f = &d->ev.f;
-	struct pl_comm_op op = { .t0 = f->ts, .t1 = pl_add_sat(f->ts, f->dur), .rpc = rpc };
+	struct pl_comm_op op = {
+		.t0 = f->ts, .t1 = pl_add_sat(f->ts, f->dur), .rpc = rpc, .peer = -1
+	};
 	const char *s;
 	size_t n;
 

@@ -5,7 +5,7 @@
 CC=${CC:-cc}
 not_under any "what it builds and runs is the same with and without a sanitizer"
 # this may run below a make: its variables are not those of the small tree
-unset SAN WITH_LIBDEFLATE WITH_OPENBLAS CUDA DEPS TESTS BUILD BIN MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
+unset SAN WITH_LIBDEFLATE WITH_OPENBLAS WITH_SQLITE CUDA DEPS TESTS BUILD BIN MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 tree=$TMP/tree
 mkdir -p "$tree/cmd/hello" "$tree/man" "$tree/tests/unit" "$tree/lib" || exit 1
 cp -r "$SRC/Makefile" "$SRC/VERSION" "$SRC/tools" "$tree"
@@ -59,7 +59,7 @@ mk() {
 }
 
 status 0 "a fresh tree builds" mk -j2
-for word in compiler zlib libcsv libdeflate openblas cuda; do
+for word in compiler zlib libcsv libdeflate openblas sqlite3 cuda; do
 	says "^  $word" "the probe says what it found: $word"
 done
 check "the program is in bin/" test -x "$tree/bin/hello"

@@ -1,0 +1,100 @@
+/*
+ * nsys.h - what the two files of the importer of Nsight Systems share: nsys.c turns tables into
+ * rows, nsys_nccl.c reads what NCCL said in its NVTX ranges, and finds the ranks of the processes.
+ */
+#ifndef PL_NSYS_H
+#define PL_NSYS_H
+
+#include "import/internal.h"
+#include "io/sqlite.h"
+
+struct pl_nsys_process {
+	int64_t key;	/* of its global ids, see pl_nsys_process_key() */
+	int64_t device; /* the first one with operations of it, -1 none */
+	int32_t rank;	/* in the job, -1 unknown */
+	bool picked;	/* the rank comes from the file's name, not from what it holds */
+	char *name;	/* NULL unknown */
+};
+struct pl_nsys_comm { /* a communicator as one of its members knows it */
+	uint32_t process;
+	uint64_t id;
+	int32_t size, rank;
+};
+struct pl_nsys_field { /* of a binary payload */
+	int64_t schema, offset;
+	uint8_t what, bytes;
+};
+
+struct pl_nsys {
+	const struct pl_import_opts *o;
+	struct pl_report report;
+	struct pl_rows rows;
+	struct pl_sqlite *db;
+	struct pl_sqlite_query *string; /* text of a number of StringIds */
+	struct pl_nsys_process *process;
+	size_t n_processes, cap_processes;
+	struct pl_nsys_comm *comm;
+	size_t n_comms, cap_comms;
+	struct pl_nsys_field *field;
+	size_t n_fields, cap_fields;
+	char version[32]; /* of the schema, "" unknown */
+	int64_t row;	  /* number of the row of this table, for messages */
+};
+
+/* "SELECT ..." of these columns, separated by commas; those that the table lacks are NULL. *q NULL:
+ * there is no such table, or (reported) it lacks one of its first `need` columns. */
+int pl_nsys_select(struct pl_nsys *x, const char *table, const char *columns, unsigned need,
+		   const char *where, struct pl_sqlite_query **q, struct pl_err *err) PL_MUST;
+/* A serialised id holds the host, the process (24 bits) and the thread (24 bits). */
+static inline int64_t pl_nsys_process_key(int64_t global)
+{
+	return (int64_t)((uint64_t)global >> 24);
+}
+static inline int64_t pl_nsys_pid(int64_t key)
+{
+	return key & 0xffffff;
+}
+static inline int64_t pl_nsys_tid(int64_t global)
+{
+	return global & 0xffffff;
+}
+int pl_nsys_process(struct pl_nsys *x, int64_t global, uint32_t *index, struct pl_err *err) PL_MUST;
+/* One number for a correlation in a process. */
+static inline int64_t pl_nsys_corr(uint32_t process, int64_t corr)
+{
+	return (int64_t)process << 40 ^ corr;
+}
+
+/* ---- nsys_waits.c -------------------------------------------------------------------------- */
+
+enum {
+	PL_NSYS_SYNC_OTHER,
+	PL_NSYS_SYNC_EVENT,
+	PL_NSYS_SYNC_WAIT,
+	PL_NSYS_SYNC_STREAM,
+	PL_NSYS_SYNC_CONTEXT,
+	PL_NSYS_SYNC_TYPES
+};
+struct pl_nsys_record { /* of a CUDA event: by process and number */
+	int64_t process, number, corr, stream;
+};
+struct pl_nsys_waits {
+	struct pl_nsys_record *record;
+	size_t n_records, cap_records;
+	bool by_sync_id; /* the number of a record is its eventSyncId, else its event */
+	int64_t type[8]; /* by the number in this export */
+};
+int pl_nsys_waits_read(struct pl_nsys *x, struct pl_nsys_waits *w, struct pl_err *err) PL_MUST;
+/* The record that a wait with this correlation refers to; NULL: not recorded. */
+const struct pl_nsys_record *pl_nsys_waits_find(const struct pl_nsys_waits *w, int64_t process,
+						int64_t number, int64_t corr);
+
+/* ---- nsys_nccl.c --------------------------------------------------------------------------- */
+
+/*
+ * Find the ranks of the processes, and note all ranges of NCCL for the kernels that are launched in
+ * them. *world: number of ranks of the job, 0 unknown.
+ */
+int pl_nsys_nccl(struct pl_nsys *x, int64_t *world, struct pl_err *err) PL_MUST;
+
+#endif

@@ -1,0 +1,277 @@
+/*
+ * Small JSON objects one after the other. The end of an object is found by counting brackets, its
+ * members by a scan that copies nothing. Values that are not JSON (words, 0x10) are kept as words.
+ */
+#include "import/objects.h"
+
+#define MAX_OBJECT ((size_t)4 << 20)
+
+/* The members of the object at p, whose end is known: [p, end). Returns the byte after it; NULL: no
+ * object. */
+static const char *members(struct pl_object *o, const char *p, const char *end, int depth)
+{
+	unsigned flags;
+
+	for (p = pl_scan_space(p + 1, end); p < end && *p == '"';) {
+		struct pl_object_member m = { .key = ++p };
+
+		p = pl_scan_string(p, end, &flags);
+		if (p >= end)
+			return NULL;
+		m.n_key = (uint32_t)(p - m.key);
+		p = pl_scan_space(p + 1, end);
+		if (p >= end || *p != ':')
+			return NULL;
+		p = pl_scan_space(p + 1, end);
+		if (p >= end)
+			return NULL;
+		m.type = *p == '"' || *p == '[' ? *p : '0';
+		m.s = p + (*p == '"');
+		if (*p == '{') {
+			p = depth < 8 ? members(o, p, end, depth + 1) : NULL;
+		} else {
+			p = pl_import_value_end(p, end);
+			m.n = p <= end ? (uint32_t)(p - m.s - (m.type == '"')) : 0;
+			if (p <= end && m.n + (m.type == '"') && o->n < PL_OBJECT_MEMBERS)
+				o->m[o->n++] = m;
+			else if (p <= end && !m.n && m.type != '"')
+				return NULL; /* no value */
+		}
+		if (!p || p > end)
+			return NULL;
+		p = pl_scan_space(p, end);
+		if (p < end && *p == ',')
+			p = pl_scan_space(p + 1, end);
+	}
+	return p < end && *p == '}' ? p + 1 : NULL;
+}
+
+/* Go on behind a line end or before the next object, at least one byte further. */
+static int skip_bad(struct pl_src *s, struct pl_report *r, const char *what, struct pl_err *err)
+{
+	const char *p = s->p + 1;
+
+	PL_CHECK(pl_import_report(r, PL_BAD, pl_import_src_at(s, s->p), what, err));
+	for (;;) {
+		while (p < s->end && *p != '\n' && !(*p == '{' && p[-1] != ':' && p[-1] != ' '))
+			p++;
+		s->p = p;
+		if (p < s->end || s->eof)
+			return 0;
+		PL_CHECK(pl_import_src_fill(s, PL_SRC_WINDOW, err));
+		p = s->p;
+		if (p >= s->end)
+			return 0;
+		if (*p == '{' || *p == '\n')
+			return 0;
+		p++;
+	}
+}
+
+/* The object at s->p. */
+static int object(struct pl_src *s, struct pl_report *r,
+		  int (*one)(void *arg, const struct pl_object *o, struct pl_err *err), void *arg,
+		  struct pl_err *err)
+{
+	const char *limit = pl_import_src_limit(s, MAX_OBJECT), *q = pl_scan_nested(s->p, limit);
+	struct pl_object o;
+
+	if (q > limit && limit == s->end && !s->eof && limit - s->p < (ptrdiff_t)MAX_OBJECT)
+		return pl_import_src_fill(s, 2 * (size_t)(limit - s->p), err);
+	if (q > limit && s->eof && limit == s->end) {
+		PL_CHECK(pl_import_report(r, PL_TRUNCATED, pl_import_src_at(s, s->p),
+					  "an object that is cut off", err));
+		s->p = s->end;
+		return 0;
+	}
+	if (q > limit) {
+		s->vain += limit - s->p;
+		return skip_bad(s, r, "an object without an end", err);
+	}
+	o.n = 0;
+	o.at = pl_import_src_at(s, s->p);
+	if (members(&o, s->p, q, 0) != q)
+		return skip_bad(s, r, "an object that is not JSON", err);
+	PL_CHECK(one(arg, &o, err));
+	s->p = q;
+	return 0;
+}
+
+/* If it is a document with an array of events, begin in that. */
+static int begin(struct pl_src *s, struct pl_err *err)
+{
+	static const char key[] = "\"traceEvents\"";
+	const char *p;
+
+	PL_CHECK(pl_import_src_begin(s, err));
+	p = s->p < s->end && *s->p == '{'
+		    ? memmem(s->p, pl_min_size((size_t)(s->end - s->p), (size_t)64 << 10), key,
+			     sizeof(key) - 1)
+		    : NULL;
+	if (p && *(p = pl_scan_space(p + sizeof(key) - 1, s->end)) == ':' &&
+	    *(p = pl_scan_space(p + 1, s->end)) == '[')
+		s->p = p + 1;
+	return 0;
+}
+
+int pl_import_objects(struct pl_src *s, struct pl_report *r,
+		      int (*one)(void *arg, const struct pl_object *o, struct pl_err *err),
+		      void *arg, struct pl_err *err)
+{
+	bool array;
+
+	PL_CHECK(begin(s, err));
+	array = s->p > s->base && s->p[-1] == '[';
+	for (;;) {
+		s->p = pl_scan_space(s->p, s->end);
+		if (s->p >= s->end) {
+			s->p = s->end;
+			if (s->eof)
+				return 0;
+			PL_CHECK(pl_import_src_fill(s, PL_SRC_WINDOW, err));
+			if (s->p >= s->end)
+				return 0;
+		} else if (*s->p == '{') {
+			PL_CHECK(object(s, r, one, arg, err));
+		} else if (*s->p == ']' && array) {
+			return 0; /* other members of the document */
+		} else if (strchr("[],", *s->p)) {
+			s->p++;
+		} else {
+			PL_CHECK(skip_bad(s, r, "an object expected", err));
+		}
+	}
+	return 0;
+}
+
+/* ---- members ------------------------------------------------------------------------------- */
+
+const struct pl_object_member *pl_objects_get(const struct pl_object *o, const char *key)
+{
+	size_t n = strlen(key);
+
+	for (unsigned i = 0; i < o->n; i++)
+		if (o->m[i].n_key == n && *o->m[i].key == *key && !memcmp(o->m[i].key, key, n))
+			return &o->m[i];
+	return NULL;
+}
+
+int64_t pl_objects_int(const struct pl_object *o, const char *key, int64_t none)
+{
+	const struct pl_object_member *m = pl_objects_get(o, key);
+	int64_t v;
+
+	return m && m->type != '[' && pl_json_i64(m->s, m->n, &v) ? v : none;
+}
+
+const char *pl_objects_text(const struct pl_object *o, const char *key, size_t *n)
+{
+	const struct pl_object_member *m = pl_objects_get(o, key);
+
+	*n = m ? m->n : 0;
+	return m ? m->s : NULL;
+}
+
+bool pl_objects_is(const struct pl_object *o, const char *key, const char *text)
+{
+	size_t n;
+	const char *s = pl_objects_text(o, key, &n);
+
+	return s && n == strlen(text) && !memcmp(s, text, n);
+}
+
+bool pl_objects_time(const struct pl_object *o, const char *key, int64_t unit_ns, pl_ns *ns)
+{
+	const struct pl_object_member *m = pl_objects_get(o, key);
+
+	return m && m->type != '[' && m->n < 4096 && pl_json_time_ns(m->s, m->n, unit_ns, ns);
+}
+
+pl_id pl_objects_string(struct pl_rows *r, const struct pl_object *o, const char *key)
+{
+	size_t n;
+	const char *s = pl_objects_text(o, key, &n);
+	struct pl_buf b = { 0 };
+	pl_id id = PL_NONE;
+
+	if (!s)
+		return PL_NONE;
+	if (!memchr(s, '\\', n))
+		return pl_import_rows_text(r, s, n);
+	if (r->rc >= 0)
+		r->rc = pl_buf_need(&b, n + 1, r->err);
+	if (r->rc >= 0)
+		id = pl_import_rows_text(r, (const char *)b.p, pl_json_unescape(s, n, (char *)b.p));
+	pl_buf_fini(&b);
+	return id;
+}
+
+/* ---- tracks and rows ------------------------------------------------------------------------ */
+
+void pl_import_lanes_fini(struct pl_lanes *l)
+{
+	pl_intern_fini(&l->key);
+}
+
+int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track, struct pl_err *err)
+{
+	struct pl_segment *seg = &l->rows->seg;
+	struct pl_track t;
+	char key[160];
+	int n = snprintf(key, sizeof(key), "%d %lld %lld %d %s", lane->type,
+			 (long long)lane->process, (long long)lane->number, (int)lane->rank,
+			 lane->name ? lane->name : "");
+
+	if (l->key.n != seg->n_tracks) /* another segment has begun */
+		pl_intern_reset(&l->key);
+	PL_CHECK(pl_intern_add(&l->key, key, pl_min_size((size_t)n, sizeof(key) - 1), track, err));
+	if (*track < seg->n_tracks)
+		return 0;
+	pl_trace_track_init(&t);
+	t.type = lane->type;
+	t.rank = lane->rank;
+	t.psort = lane->rank < 0 ? 0 : lane->rank;
+	t.sort = (int32_t)*track;
+	t.stream = lane->type == PL_T_STREAM ? (int64_t)*track : -1;
+	t.pid = pl_import_rows_format(l->rows, "%lld", (long long)lane->process);
+	t.tid = pl_import_rows_format(l->rows, "%u", *track);
+	if (lane->name)
+		t.name = pl_import_rows_format(l->rows, "%.80s", lane->name);
+	PL_CHECK(l->rows->rc);
+	return pl_trace_segment_track(seg, &t, track, err);
+}
+
+static pl_id key_id(struct pl_rows *r, const char *key)
+{
+	return key ? pl_import_rows_text(r, key, strlen(key)) : PL_NONE;
+}
+
+void pl_import_put_int(struct pl_rows *r, uint8_t role, const char *key, int64_t v)
+{
+	pl_import_rows_put(r, role, PL_V_INT, key_id(r, key), v);
+}
+
+void pl_import_put_text(struct pl_rows *r, uint8_t role, const char *key, const char *s, size_t n)
+{
+	pl_import_rows_put(r, role, PL_V_STR, key_id(r, key), pl_import_rows_text(r, s, n));
+}
+
+void pl_import_put_member(struct pl_rows *r, const struct pl_object *o, const char *key)
+{
+	const struct pl_object_member *m = pl_objects_get(o, key);
+	int64_t v;
+	int scale;
+
+	if (!m)
+		return;
+	if (m->type == '0' && pl_json_i64(m->s, m->n, &v))
+		pl_import_put_int(r, PL_R_ARG, key, v);
+	else if (m->type == '0' && pl_json_decimal(m->s, m->n, &v, &scale) && scale <= 18)
+		pl_import_rows_put_dec(r, PL_R_ARG, PL_V_DEC, key_id(r, key), v, (uint8_t)scale);
+	else if (m->type == '[' && pl_import_json_check(m->s, m->n) == 0)
+		pl_import_rows_put(r, PL_R_ARG, PL_V_JSON, key_id(r, key),
+				   pl_import_rows_text(r, m->s, m->n));
+	else
+		pl_import_rows_put(r, PL_R_ARG, PL_V_STR, key_id(r, key),
+				   pl_objects_string(r, o, key));
+}

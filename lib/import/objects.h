@@ -1,0 +1,69 @@
+/*
+ * objects.h - documents that are a sequence of small JSON objects: lines of JSON, arrays of events,
+ * and documents with an array "traceEvents". For importers whose events need to be understood as a
+ * whole, before they become rows. Memory is that of the window.
+ */
+#ifndef PL_OBJECTS_H
+#define PL_OBJECTS_H
+
+#include "import/internal.h"
+
+#define PL_OBJECT_MEMBERS 128 /* members that are looked at */
+
+struct pl_object_member {
+	const char *key, *s;
+	uint32_t n_key, n; /* of s: a text without its quotes, the raw text of anything else */
+	char type;	   /* '"' text, '0' a number or word, '[' an array */
+};
+struct pl_object {
+	struct pl_object_member m[PL_OBJECT_MEMBERS]; /* those of objects inside follow their key */
+	unsigned n;
+	int64_t at; /* byte of the input */
+};
+
+/*
+ * Calls one() for each object of the input. Whatever is between objects is passed over: brackets,
+ * commas, line ends. What is no object is reported, and reading goes on at the next line or object.
+ * A missing end is reported as such.
+ */
+int pl_import_objects(struct pl_src *s, struct pl_report *r,
+		      int (*one)(void *arg, const struct pl_object *o, struct pl_err *err),
+		      void *arg, struct pl_err *err) PL_MUST;
+
+/* The first member with this key, at any depth. NULL: none. */
+const struct pl_object_member *pl_objects_get(const struct pl_object *o, const char *key);
+int64_t pl_objects_int(const struct pl_object *o, const char *key, int64_t none);
+/* A text as it stands in the input (escapes are not decoded); NULL: none. Also for numbers. */
+const char *pl_objects_text(const struct pl_object *o, const char *key, size_t *n);
+/* The text as a string of the segment, decoded; PL_NONE: no such member, or a failure (rows.rc). */
+pl_id pl_objects_string(struct pl_rows *r, const struct pl_object *o, const char *key);
+bool pl_objects_is(const struct pl_object *o, const char *key, const char *text);
+/* A number of units of `unit_ns`; false: there is none. */
+bool pl_objects_time(const struct pl_object *o, const char *key, int64_t unit_ns, pl_ns *ns);
+
+/* ---- tracks of importers that know what their tracks are ------------------------------------ */
+
+/* What a track is, apart from its number in the segment. Unused members are 0. */
+struct pl_lane {
+	uint8_t type;
+	int64_t process, number;
+	const char *name; /* NULL: "NUMBER" */
+	int32_t rank;
+};
+struct pl_lanes {
+	struct pl_rows *rows;
+	struct pl_intern key;
+};
+void pl_import_lanes_fini(struct pl_lanes *l);
+/* The track in this segment, made at its first use. */
+int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track,
+		   struct pl_err *err) PL_MUST;
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+void pl_import_put_int(struct pl_rows *r, uint8_t role, const char *key, int64_t v);
+void pl_import_put_text(struct pl_rows *r, uint8_t role, const char *key, const char *s, size_t n);
+/* A member of the object as an argument under its own key: a number, a text or a list. */
+void pl_import_put_member(struct pl_rows *r, const struct pl_object *o, const char *key);
+
+#endif

@@ -1,0 +1,98 @@
+-- An export of Nsight Systems in small: two processes of one host, each with a device; two steps of two
+-- kernels, an all-reduce that NCCL launches in a group, and an optimizer that waits for it.
+-- tests/fuzz/corpus/nsys/job.sqlite: sqlite3 job.sqlite <tests/cli/nsys.sql
+PRAGMA page_size = 512;
+CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT);
+CREATE TABLE META_DATA_EXPORT (name TEXT NOT NULL, value TEXT);
+CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER);
+CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT);
+CREATE TABLE ThreadNames (nameId INTEGER, priority INTEGER, globalTid INTEGER);
+CREATE TABLE PROCESSES (globalPid INTEGER, pid INTEGER, name TEXT);
+CREATE TABLE ENUM_CUPTI_SYNC_TYPE (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);
+CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, text TEXT,
+	globalTid INTEGER, textId INTEGER, domainId INTEGER, jsonText TEXT, binaryData TEXT);
+CREATE TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES (domainId INTEGER, schemaId INTEGER, idx INTEGER, type INTEGER,
+	name TEXT, offset INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NOT NULL, globalTid INTEGER,
+	correlationId INTEGER, nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+	contextId INTEGER NOT NULL, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER,
+	demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, registersPerThread INTEGER NOT NULL,
+	gridX INTEGER, gridY INTEGER, gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER,
+	staticSharedMemory INTEGER, dynamicSharedMemory INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+	contextId INTEGER NOT NULL, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER,
+	bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, srcKind INTEGER, dstKind INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start INTEGER NOT NULL, end INTEGER NOT NULL,
+	deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, streamId INTEGER NOT NULL, correlationId INTEGER,
+	globalPid INTEGER, syncType INTEGER NOT NULL, eventId INTEGER NOT NULL, eventSyncId INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_CUDA_EVENT (timestamp INTEGER, deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL,
+	streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, eventId INTEGER NOT NULL,
+	eventSyncId INTEGER);
+
+INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_SCHEMA_VERSION', '3.24.14');
+INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1795917515000000000);
+INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('Hostname', 'node7'), ('CpuCores', '64');
+-- the numbers of the types are not CUPTI's, as in some exports
+INSERT INTO ENUM_CUPTI_SYNC_TYPE VALUES (1, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE', ''),
+	(2, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE', ''),
+	(3, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT', ''),
+	(4, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE', '');
+INSERT INTO StringIds VALUES (1, 'python'), (2, 'step 0'), (3, 'step 1'), (4, 'ncclGroupStart'), (5, 'ncclAllReduce'),
+	(6, 'ncclGroupEnd'), (7, 'ncclCommInitRank'), (10, 'cudaLaunchKernel_v7000'), (11, 'cudaEventRecord_v3020'),
+	(12, 'cudaStreamWaitEvent_v3020'), (13, 'cudaLaunchKernelExC_v11060'), (14, 'cudaStreamSynchronize_v3020'),
+	(15, 'cudaMemcpyAsync_v3020'), (20, 'void gemm<float>(float*, float*)'), (21, 'gemm'),
+	(22, 'ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)'),
+	(23, 'void adam<float>(float*)');
+-- the payload of process 200 is bytes: communicator, ranks, rank; communicator, size
+INSERT INTO NVTX_PAYLOAD_SCHEMA_ENTRIES VALUES (1, 100, 0, 18, 'NCCL communicator ID', NULL),
+	(1, 100, 1, 5, 'No. of ranks', 8), (1, 100, 2, 5, 'Rank', 12), (1, 101, 0, 18, 'NCCL communicator ID', NULL),
+	(1, 101, 1, 22, 'Message size [bytes]', 8);
+
+CREATE TEMP TABLE p (n, pid, tid);
+INSERT INTO p VALUES (0, 100 << 24, (100 << 24) + 100), (1, 200 << 24, (200 << 24) + 200);
+CREATE TEMP TABLE s (n, b);
+INSERT INTO s VALUES (0, 1000000), (1, 11000000);
+
+INSERT INTO ThreadNames SELECT 1, 20, tid FROM p;
+INSERT INTO PROCESSES SELECT pid, pid >> 24, 'train.py' FROM p;
+INSERT INTO NVTX_EVENTS SELECT 1000, 9000, 59, NULL, tid, 7, 1,
+	'{"NCCL communicator ID": "7,777", "No. of ranks": 2, "Rank": 0, "CUDA device": 0}', NULL FROM p WHERE n = 0;
+INSERT INTO NVTX_EVENTS SELECT 1000, 9000, 59, NULL, tid, 7, 1, NULL,
+	x'0100000000000000640000000000000010000000000000003000000000000000611e0000000000000200000001000000'
+	FROM p WHERE n = 1;
+INSERT INTO NVTX_EVENTS SELECT b, b + 9500000, 59, CASE s.n WHEN 0 THEN 'step 0' END, tid, CASE s.n WHEN 1 THEN 3 END,
+	0, NULL, NULL FROM p, s;
+INSERT INTO NVTX_EVENTS SELECT b + 50000, b + 1800000, 59, 'forward', tid, NULL, 0, NULL, NULL FROM p, s;
+INSERT INTO NVTX_EVENTS SELECT b + 60000, NULL, 34, 'mark', tid, NULL, 0, NULL, NULL FROM p, s WHERE p.n = 0 AND s.n = 0;
+INSERT INTO NVTX_EVENTS SELECT b + 2000000, b + 2001000, 59, NULL, tid, 4, 1, NULL, NULL FROM p, s;
+INSERT INTO NVTX_EVENTS SELECT b + 2002000, b + 2010000, 59, NULL, tid, 5, 1,
+	'{"NCCL communicator ID": 7777, "Message size [bytes]": 4194304, "Reduction operation": 0}', NULL
+	FROM p, s WHERE p.n = 0;
+INSERT INTO NVTX_EVENTS SELECT b + 2002000, b + 2010000, 59, NULL, tid, 5, 1, NULL,
+	x'0100000000000000650000000000000010000000000000003000000000000000611e0000000000000000400000000000'
+	FROM p, s WHERE p.n = 1;
+INSERT INTO NVTX_EVENTS SELECT b + 2020000, b + 2050000, 59, NULL, tid, 6, 1, NULL, NULL FROM p, s;
+CREATE TEMP TABLE call (corr, at, dur, name);
+INSERT INTO call VALUES (1, 100000, 20000, 10), (2, 200000, 20000, 10), (3, 1900000, 10000, 11), (4, 1950000, 10000, 12),
+	(5, 2030000, 10000, 13), (6, 2060000, 10000, 11), (7, 2080000, 10000, 12), (8, 2100000, 20000, 10),
+	(10, 2140000, 20000, 15), (9, 2300000, 6900000, 14);
+INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME SELECT b + at, b + at + dur, tid, corr + 20 * s.n, name, 0 FROM p, s, call;
+INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT b + 150000, b + 2000000, p.n, 1, 7, 1 + 20 * s.n, pid, 20, 21, 64,
+	8, 4, 1, 256, 1, 1, 1024, 48 FROM p, s;
+INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT b + 2001000, b + 3000000 + 500000 * p.n, p.n, 1, 7, 2 + 20 * s.n, pid,
+	20, 21, 64, 8, 4, 1, 256, 1, 1, 1024, 48 FROM p, s;
+INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT b + 3002000 + 500000 * p.n, b + 6000000 + 1000 * p.n, p.n, 1, 20,
+	5 + 20 * s.n, pid, 22, 22, 96, 24, 1, 1, 512, 1, 1, 0, 0 FROM p, s;
+INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT b + 6003000 + 1000 * p.n, b + 8000000, p.n, 1, 7, 8 + 20 * s.n, pid, 23,
+	23, 32, 8, 1, 1, 128, 1, 1, 0, 0 FROM p, s;
+INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY SELECT b + 8001000, b + 9190000, p.n, 1, 7, 10 + 20 * s.n, pid, 65536, 2, 2, 0
+	FROM p, s;
+INSERT INTO CUPTI_ACTIVITY_KIND_CUDA_EVENT SELECT b + 3000000, p.n, 1, 7, 3 + 20 * s.n, pid, 1, 11 + s.n FROM p, s;
+INSERT INTO CUPTI_ACTIVITY_KIND_CUDA_EVENT SELECT b + 6001000, p.n, 1, 20, 6 + 20 * s.n, pid, 2, 21 + s.n FROM p, s;
+INSERT INTO CUPTI_ACTIVITY_KIND_SYNCHRONIZATION SELECT b + 1951000, b + 1952000, p.n, 1, 20, 4 + 20 * s.n, pid, 3, 1,
+	11 + s.n FROM p, s;
+INSERT INTO CUPTI_ACTIVITY_KIND_SYNCHRONIZATION SELECT b + 2081000, b + 2082000, p.n, 1, 7, 7 + 20 * s.n, pid, 3, 2,
+	21 + s.n FROM p, s;
+INSERT INTO CUPTI_ACTIVITY_KIND_SYNCHRONIZATION SELECT b + 2301000, b + 9199000, p.n, 1, 7, 9 + 20 * s.n, pid, 2,
+	4294967295, NULL FROM p, s;

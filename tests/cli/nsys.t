@@ -1,0 +1,97 @@
+# Exports of Nsight Systems: what is read of the small job in tests/cli/nsys.sql, older schemas, damaged files.
+. "$SRC/tests/cli/tap.sh"
+
+cd "$TMP" || exit 1
+trace=$BIN/trace
+cp "$SRC/tests/fuzz/corpus/nsys/job.sqlite" job.sqlite
+if "$trace" --version | grep -q sqlite3; then
+	status 0 "an export is read" "$trace" -O jsonl -o job.jsonl job.sqlite
+else
+	status 6 "a build without libsqlite3 reads no export" "$trace" -O jsonl job.sqlite
+	says "install libsqlite3-dev" "and says what to do"
+	skip "exports" "this build has no libsqlite3"
+	done_testing
+	exit
+fi
+
+# event RANK CORRELATION KIND: the event of the device
+event() {
+	grep "\"rank\":$1,\"kind\":\"$3\"" job.jsonl | grep -m 1 "\"correlation\":$2,"
+}
+
+event 0 5 collective >nccl0
+event 1 5 collective >nccl1
+for f in nccl0 nccl1; do
+	holds $f '"collective":"allreduce","group":"7777","bytes":4194304' "$f: size and group from its launch"
+done
+event 0 4 sync >wait0
+holds wait0 '"Stream Wait Event"' "a wait, by the types that the export names"
+holds wait0 '"wait_on_stream":7,"wait_on_cuda_event_record_corr_id":3' "and what it waits for"
+event 1 9 sync >sync1
+holds sync1 '"Stream Sync"' "the host waits for a stream"
+event 1 10 copy >copy1
+holds copy1 '"name":"Memcpy DtoH (Device -> Pageable)".*"bytes":65536' "a copy"
+event 0 1 kernel >kernel0
+holds kernel0 '"name":"void gemm<float>(float\*, float\*)","start_ns":1795917515001150000,"dur_ns":1850000' "a kernel, on the clock of the host"
+holds kernel0 '"grid":\[8, 4, 1\],"block":\[256, 1, 1\]' "with its launch"
+check "calls lose the version of their name" grep -q '"kind":"runtime","name":"cudaLaunchKernel",' job.jsonl
+check "steps from ranges" test 4 = "$(grep -c '"kind":"step"' job.jsonl)"
+check "ranks from NCCL" grep -q '"rank":1,"host":"node7","pid":"200","tid":"200","name":"python","process":"train.py"' job.jsonl
+check "all waits are known" grep -q '"all_synchronization":true' job.jsonl
+
+status 0 "the chain" sh -c "'$trace' job.sqlite | '$BIN/merge' | '$BIN/graph' -O stat"
+holds out "^waits  *12 recorded, 0 inferred" "waits of the graph are recorded ones"
+holds out "^allreduce  *4  *16.0 MiB  *0  *0" "the all-reduce of both ranks meets"
+holds out "^   1      2 " "two steps"
+
+status 0 "from a pipe" sh -c "cat job.sqlite | '$trace' -O jsonl | sed 1d"
+sed 1d job.jsonl >want
+check "it is the same" cmp -s out want
+status 0 "compressed" sh -c "gzip -c job.sqlite >job.gz && TMPDIR=. '$trace' -O jsonl job.gz | sed 1d"
+check "too" cmp -s out want
+check "no copy is left" test -z "$(find . -name 'paceline-*')"
+status 0 "--check" "$trace" --check job.sqlite
+holds out "job.sqlite: ok: 95 events, 2 ranks" "says how many events"
+
+head -c 9000 job.sqlite >cut.sqlite
+status "0 3" "a cut export" "$trace" -O stat cut.sqlite
+says "cut.sqlite: SQLite refuses it" "is named"
+status 3 "--strict refuses it" "$trace" --strict -O stat cut.sqlite
+echo text >job.nsys-rep
+status 3 "a report that was not exported" "$trace" job.nsys-rep
+says "nsys export --type sqlite" "says how"
+
+if ! command -v sqlite3 >/dev/null; then
+	skip "other schemas" "there is no sqlite3"
+	done_testing
+	exit
+fi
+status 3 "another database" sh -c "sqlite3 x.db 'CREATE TABLE t (a)' && '$trace' x.db"
+says "without the tables of an export of Nsight Systems" "is told apart"
+
+# an older schema: no number joins waits and records, types have CUPTI's numbers, one process, the launcher's variables
+cp job.sqlite old.sqlite
+sqlite3 old.sqlite "ALTER TABLE CUPTI_ACTIVITY_KIND_CUDA_EVENT DROP COLUMN eventSyncId; DROP TABLE PROCESSES;
+	ALTER TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION DROP COLUMN eventSyncId; DROP TABLE ENUM_CUPTI_SYNC_TYPE;
+	UPDATE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION SET syncType = 5 - syncType; DROP TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES;
+	DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE globalPid >> 24 = 200; ALTER TABLE NVTX_EVENTS DROP COLUMN jsonText;
+	INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('DeviceEnvironment', 'LOCAL_RANK=1
+RANK=5
+WORLD_SIZE=16');"
+status 0 "an older schema" "$trace" -O jsonl -o job.jsonl old.sqlite
+event 5 7 sync >wait0 || sed -n 1,3p job.jsonl
+holds wait0 '"wait_on_stream":20,"wait_on_cuda_event_record_corr_id":6' "the record of an event is the last one before the wait"
+check "rank and world from the environment" grep -q '"rank": 5, "world_size": 16' job.jsonl
+sqlite3 old.sqlite "DELETE FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'DeviceEnvironment';
+	ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY RENAME COLUMN start TO begin"
+mv old.sqlite report.rank3.sqlite
+status 0 "a column that is needed is missing" "$trace" -O jsonl -o job.jsonl report.rank3.sqlite
+says "table CUPTI_ACTIVITY_KIND_MEMCPY has no column start (schema 3.24.14)" "it says which"
+check "the rest is read, with the rank of the file's name" grep -q '"rank":3,"kind":"kernel"' job.jsonl
+cp job.sqlite two.sqlite
+sqlite3 two.sqlite "DROP TABLE NVTX_EVENTS; UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 5 WHERE correlationId = 1"
+status 0 "two processes that say no rank" "$trace" -O jsonl -o job.jsonl two.sqlite
+says "numbered by their devices" "a warning"
+check "are numbered" grep -q '"rank":1,"kind":"kernel"' job.jsonl
+says "row 1: an end before its start" "an impossible duration is counted"
+done_testing

@@ -1,0 +1,86 @@
+# Formats of other tools, on the small files of the fuzzers: what their events become.
+. "$SRC/tests/cli/tap.sh"
+
+cd "$TMP" || exit 1
+trace=$BIN/trace
+corpus=$SRC/tests/fuzz/corpus
+
+# reads FORMAT FILE: the events of a file of the corpus as CSV, in $TMP/out; the columns of an event are
+# rank, track, kind, name, start, duration, collective, group, seq, peer, bytes
+reads() {
+	status 0 "$1: $2" "$trace" -O csv "$corpus/$1/$2"
+}
+
+# row N TEXT NAME: the N-th event holds TEXT
+row() {
+	sed -n "$(($1 + 1))p" out >row
+	holds row "$2" "$3"
+}
+
+# --- PyTorch's Flight Recorder: dumps of a run over gloo, and as NCCL fills them
+reads flight gloo.json
+cp out gloo.csv
+row 1 'collective,gloo:all_reduce,1795919276982979401,,.*,allreduce,0,1,,4000,' "a call that gloo does not time"
+row 4 'gloo:all_gather,.*,allgather,1,1,,8000,' "another group, and the size of the whole"
+reads flight gloo.pickle
+check "the pickle says the same" cmp -s out gloo.csv
+reads flight nccl0.pickle
+row 1 'nccl:all_reduce,1795917515001600000,1500000,.*,allreduce,0,1,,2097152,' "the end that was noticed, and the duration"
+row 2 '_reduce_scatter_base,1795917515003200000,1800000,' "without a duration: the start that was noticed"
+row 4 'reduce_scatter,0,,,256,' "calls that were coalesced match by order"
+row 5 'send,nccl:send 0->1,.*,send,1,,6,256,' "the peer, as the group lists it"
+row 6 'nccl:all_reduce,1795917515007200000,,' "one that never ended"
+holds out 'forward train.py:12; main train.py:40' "Python frames"
+reads flight later.json
+says "a version of the dump other than 1 or 2" "a version of the future"
+says "entry 3: an entry without a name or time" "an entry that is none"
+status 3 "a pickle that calls functions" "$trace" "$corpus/flight/evil.pickle"
+says "byte 2: instruction 0x63 of a pickle.*nothing was carried out" "is refused"
+for r in 0 1; do cp "$corpus/flight/nccl$r.pickle" "nccl_trace_rank_$r"; done
+status 0 "two ranks" sh -c "'$trace' nccl_trace_rank_* | '$BIN/merge' -v -o merged"
+says "5 collectives and 0 transfers matched, 1 incomplete" "merge finds what one rank lacks"
+head -c 1200 nccl_trace_rank_0 >part
+status 0 "a dump that is cut off" "$trace" -f flight -O csv part
+says "part: byte 1200: the pickle is cut off; what came before is kept" "is said"
+row 1 'nccl:all_reduce' "its first entries are kept"
+
+# --- NCCL's Inspector
+reads inspector rank1.log
+row 2 'collective,ReduceScatter,1752867229236164000,41077000,.*,reduce_scatter,0x7f8c496ae9f661,2,,4294967296,' "the kernels' end less the time by the device, and the size of the whole"
+row 4 'collective,AllGather,.*,allgather,0x7f8c496ae9f661,35,' "numbers tell operations apart, which NCCL counts each for itself"
+status 0 "two ranks" sh -c "'$trace' '$corpus/inspector/rank0.log' '$corpus/inspector/rank1.log' | '$BIN/merge' -v -o merged"
+says "6 collectives and 0 transfers matched, 0 incomplete" "match"
+reads inspector marker.log
+row 1 '^0,0,2,example-hostname,stream,.*,AllReduce,1752867229214411000,61974000,' "the marker names the communicator, and is the time of the dump"
+says "NCCL_INSPECTOR_DUMP_VERBOSE=1 records times" "which is said"
+row 2 ',send,Send,.*,send,0x7f8c496ae9f661,,3,1048576,' "a send, and its peer"
+row 3 'link,.*,annotation,proxy_step,1752867229235100000,40000,' "a step of the proxy"
+says "byte 0: the Inspector dropped operations here" "operations that it dropped"
+says "an object that is cut off" "a cut line"
+
+# --- the example profiler of NCCL
+reads ncclprof rank1.txt
+check "a collective from its first kernel or message to its last one" grep -q 'collective,AllReduce,762110000,2095000,.*,allreduce,10644631396088996035,1,,1048576,' out
+check "by the timer of the device where its end is missing" grep -q 'collective,AllReduce,782110000,2100000,' out
+check "a message of it" grep -q 'link,.*,send,SendWait,762220000,860000,.*,10644631396088996035,,0,524288,,,,0,1,' out
+check "waits of the proxy" grep -q 'link,.*,wait,SendGpuWait,' out
+check "what was only enqueued" grep -q 'collective,AllGather,808500000,8000,.*,allgather,10644631396088996035,3,,,' out
+says "of 1 operations only the time in which they were enqueued is known" "is said"
+status 0 "two ranks" sh -c "'$trace' -q '$corpus'/ncclprof/rank*.txt | '$BIN/merge' -v -o merged"
+says "8 messages of collectives matched, 0 halves alone" "messages of both ranks match"
+says "ranks 1: offset 500 us" "and tell their clocks"
+
+# --- Horovod
+reads horovod timeline.json
+row 5 'wait,NEGOTIATE_ALLREDUCE,1795917515001001000,905000,' "a negotiation is a wait"
+row 2 'instant,ready,1795917515001901000,.*rank"":1,""tensor"":""DistributedSGD/grad.0.weight' "which rank was ready when"
+row 9 'collective,NCCL_ALLREDUCE,1795917515002021000,4001000,.*,allreduce,horovod,,,4198400,.*tensors"":2' "fused tensors are one collective, of both sizes"
+row 8 ',copy,MEMCPY_OUT_FUSION_BUFFER,' "a copy"
+row 17 ',wait,QUEUE,' "a wait for the device"
+check "all belong to the coordinator, rank 0" test "$(grep -c '^0,[0-9]*,0,' out)" = 36
+reads horovod broken.json
+says "byte 329: an end without its begin" "an end without its begin"
+says "begins nested too deep" "begins without their ends"
+says "tensors without the end of what they did; what came before it is kept" "a timeline that is cut off"
+
+done_testing
