@@ -205,6 +205,7 @@ struct rank {
 	/* The first of the segments in which this is the first, or last, rank with resources, from
 	 * make_nodes() on; PL_NONE. */
 	uint32_t begun, ended;
+	uint32_t host; /* the first rank of its segment: its threads may call for this rank */
 };
 
 struct segment {

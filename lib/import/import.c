@@ -7,7 +7,13 @@
 #include "import/internal.h"
 
 const struct pl_importer *const pl_import_formats[] = {
-	&pl_import_native, &pl_import_kineto, &pl_import_chrome, &pl_import_optable, NULL,
+	&pl_import_native,
+	&pl_import_kineto,
+	&pl_import_chrome,
+	&pl_import_xla,
+	&pl_import_xplane,
+	&pl_import_optable,
+	NULL,
 };
 
 const struct pl_importer *pl_import_find(const char *name)
