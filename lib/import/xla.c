@@ -478,7 +478,8 @@ static void global_numbers(struct pl_xla *x)
 
 /* ---- executions and their calls ------------------------------------------------------------ */
 
-/* Which events are the calls of the first device: those for all, or its own. */
+/* Which events are the calls of the first device: those for all, or its own. The thread that
+ * launches for it would else be one more that idles until the call. */
 static void choose_calls(struct pl_xla *x)
 {
 	bool others = false, all = false;
@@ -492,7 +493,9 @@ static void choose_calls(struct pl_xla *x)
 	for (size_t i = 0; i < x->n; i++) {
 		struct event *e = &x->v[i];
 
-		if (e->class == PL_XC_LAUNCH && x->dispatches && e->device == x->device[0].number)
+		/* a launch, or something inside it */
+		if (!e->op && e->line == PL_XL_RANGES && x->dispatches &&
+		    e->device == x->device[0].number && e->class != PL_XC_DISPATCH)
 			e->class = PL_XC_EXECUTOR;
 		else if (e->class == PL_XC_DISPATCH)
 			e->class = x->dispatches ? PL_XC_LAUNCH : PL_XC_HOST;
@@ -696,6 +699,7 @@ static uint8_t kind_on_host(const struct event *e)
 	case PL_XC_DATA:
 		return PL_K_DATA;
 	case PL_XC_WAIT:
+	case PL_XC_SYNC:
 		return PL_K_WAIT;
 	case PL_XC_LAUNCH:
 		return PL_K_RUNTIME;
@@ -959,6 +963,11 @@ static int launcher(struct pl_xla *x, const struct device *d, struct pl_err *err
 
 static int launchers(struct pl_xla *x, struct pl_err *err)
 {
+	for (size_t i = 0; i < x->n; i++) /* the step of each device ends with that of the host */
+		if (x->v[i].kind == PL_K_STEP)
+			PL_CHECK(pl_append(&x->pause, &x->n_pauses, &x->cap_pauses,
+					   &(struct pause){ x->v[i].ts, x->v[i].end },
+					   sizeof(*x->pause), err));
 	pl_sort(x->pause, x->n_pauses, sizeof(*x->pause), by_end);
 	pl_sort(x->by, x->n, sizeof(*x->by), by_first);
 	for (size_t i = 1; i < x->n_devices && x->dispatches; i++)
