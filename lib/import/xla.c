@@ -25,83 +25,9 @@
  */
 #include <stdlib.h>
 
-#include "import/xla.h"
-#include "trace/hold.h"
-
-#define PAUSE_NS  20000	 /* shorter ones are no waits */
-#define RETURN_NS 200000 /* within this time a thread goes on after the end of a wait */
-
-struct event {
-	struct pl_batch *b;
-	uint32_t row;
-	pl_ns ts, end;
-	pl_id name, track;
-	uint8_t class; /* of hosts: enum pl_xla_class */
-	uint8_t line;  /* of devices */
-	uint8_t kind;
-	bool op, outer; /* an operation of a device; one that contains others */
-	int32_t device; /* -1 none */
-	int64_t run, step, corr, bytes, flops, moved, program; /* INT64_MIN none */
-	pl_id name_op, module, text;			       /* PL_NONE none */
-	const char *coll;
-	pl_id group; /* text that lists its devices */
-	int64_t seq;
-	uint32_t nth; /* of this name in this execution on this device */
-};
-struct run { /* an execution on a device */
-	int32_t device;
-	int64_t number;
-	pl_ns start, end;
-	int64_t corr;
-};
-struct pause { /* a wait of a thread for the devices */
-	pl_ns start, end;
-};
-struct device {
-	int32_t number, rank;
-	bool streams; /* it has lines of streams; what is on other lines is said there, too */
-	pl_id track;  /* of operations that ran on threads, PL_NONE: not needed */
-	pl_id host;   /* of the calls that start its executions */
-};
-struct place { /* of a track of the source */
-	uint8_t plane, line;
-	int32_t device;
-	int64_t stream;
-};
-struct known { /* about an operation of a program */
-	const char *coll;
-	int64_t bytes;
-};
-
-struct pl_xla {
-	struct pl_sink sink, *to;
-	const struct pl_import_opts *o;
-	struct pl_import_stats *st;
-	struct pl_hold hold;
-	struct pl_segment *seg;
-	struct place *place;
-	struct event *v, **by;
-	struct run *run;
-	struct device *device;
-	struct pause *pause;
-	size_t n, cap, n_runs, cap_runs, n_devices, cap_devices, n_pauses, cap_pauses;
-	bool dispatches;       /* the calls for the first device are those for all devices */
-	uint32_t first_tracks; /* of the source */
-	struct pl_batch more;  /* events that are added */
-	int64_t corr;	       /* the last one given */
-	uint8_t *class;	       /* [string] */
-	struct pl_intern known_key;
-	struct known *known;
-	size_t cap_known;
-	struct pl_intern seq_key; /* collectives of a group, to number them */
-};
+#include "import/xla_internal.h"
 
 /* ---- reading the rows ---------------------------------------------------------------------- */
-
-static const char *text(const struct pl_xla *x, pl_id id)
-{
-	return id == PL_NONE ? "" : pl_intern_get(&x->seg->str, id);
-}
 
 static int64_t number(const struct pl_xla *x, const struct pl_col *c, uint32_t k)
 {
@@ -173,6 +99,23 @@ static uint8_t class_of(struct pl_xla *x, pl_id name)
 	return x->class[name];
 }
 
+/* Most events of a host need no more than their names. */
+static bool said_by_name(struct pl_xla *x, struct pl_batch *b, uint32_t row)
+{
+	static const uint8_t kinds[] = {
+		[PL_XC_PYTHON] = PL_K_PYTHON, [PL_XC_WAIT] = PL_K_WAIT, [PL_XC_NOTE] = PL_K_OTHER
+	};
+	uint8_t class;
+
+	if (x->place[b->track[row]].plane != PL_XP_HOST)
+		return false;
+	class = class_of(x, b->name[row]);
+	if (class != PL_XC_PYTHON && class != PL_XC_WAIT && class != PL_XC_NOTE)
+		return false;
+	b->kind[row] = kinds[class];
+	return true;
+}
+
 static int add_event(struct pl_xla *x, struct pl_batch *b, uint32_t row, struct pl_err *err)
 {
 	const struct place *p = &x->place[b->track[row]];
@@ -220,7 +163,7 @@ static int read_batch(struct pl_xla *x, struct pl_batch *b, uint8_t **stat, size
 
 		for (uint32_t i = values->off[r]; i < values->off[r + 1]; i++)
 			ours &= (*stat)[values->ent[i].col] != PL_XS_COUNT_;
-		if (!ours || x->place[b->track[r]].plane == PL_XP_OTHER)
+		if (!ours || x->place[b->track[r]].plane == PL_XP_OTHER || said_by_name(x, b, r))
 			continue;
 		PL_CHECK(add_event(x, b, r, err));
 		for (uint32_t i = values->off[r]; i < values->off[r + 1]; i++)
@@ -257,20 +200,12 @@ out:
 
 /* ---- threads: what lies inside what -------------------------------------------------------- */
 
-static int by_track(const void *pa, const void *pb)
+int pl_import_xla_by_track(const void *pa, const void *pb)
 {
 	const struct event *a = *(struct event *const *)pa, *c = *(struct event *const *)pb;
 	int order = PL_COMPARE_FIELDS(a, c, track, ts);
 
 	order = order ? order : PL_COMPARE(c->end, a->end);
-	return order ? order : PL_COMPARE(a, c);
-}
-
-static int by_device(const void *pa, const void *pb)
-{
-	const struct event *a = *(struct event *const *)pa, *c = *(struct event *const *)pb;
-	int order = PL_COMPARE_FIELDS(a, c, device, ts);
-
 	return order ? order : PL_COMPARE(a, c);
 }
 
@@ -307,6 +242,19 @@ static int meet(struct pl_xla *x, struct event *op, const struct event *e, struc
 		   : 0;
 }
 
+size_t pl_import_xla_pick(struct pl_xla *x,
+			  bool (*want)(const struct pl_xla *x, const struct event *e),
+			  int (*order)(const void *, const void *))
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < x->n; i++)
+		if (!want || want(x, &x->v[i]))
+			x->by[n++] = &x->v[i];
+	pl_sort(x->by, n, sizeof(*x->by), order);
+	return n;
+}
+
 #define DEPTH 256
 
 /* One event of a thread, with those around it. */
@@ -337,7 +285,7 @@ static int threads(struct pl_xla *x, struct pl_err *err)
 	struct event *stack[DEPTH];
 	int depth = 0;
 
-	pl_sort(x->by, x->n, sizeof(*x->by), by_track);
+	pl_import_xla_pick(x, NULL, pl_import_xla_by_track);
 	for (size_t i = 0; i < x->n; i++) {
 		struct event *e = x->by[i];
 
@@ -348,7 +296,7 @@ static int threads(struct pl_xla *x, struct pl_err *err)
 		if (e->class == PL_XC_LAUNCH)
 			e->device = device_of_launch(text(x, e->name));
 		PL_CHECK(nested(x, e, stack, depth, err));
-		if (depth < DEPTH && e->class != PL_XC_NOTE)
+		if (depth < DEPTH)
 			stack[depth++] = e;
 	}
 	return 0;
@@ -476,196 +424,6 @@ static void global_numbers(struct pl_xla *x)
 		}
 }
 
-/* ---- executions and their calls ------------------------------------------------------------ */
-
-/* Which events are the calls of the first device: those for all, or its own. The thread that
- * launches for it would else be one more that idles until the call. */
-static void choose_calls(struct pl_xla *x)
-{
-	bool others = false, all = false;
-
-	for (size_t i = 0; i < x->n; i++) {
-		others |= x->v[i].class == PL_XC_LAUNCH && x->n_devices &&
-			  x->v[i].device != x->device[0].number;
-		all |= x->v[i].class == PL_XC_DISPATCH;
-	}
-	x->dispatches = others && all;
-	for (size_t i = 0; i < x->n; i++) {
-		struct event *e = &x->v[i];
-
-		/* a launch, or something inside it */
-		if (!e->op && e->line == PL_XL_RANGES && x->dispatches &&
-		    e->device == x->device[0].number && e->class != PL_XC_DISPATCH)
-			e->class = PL_XC_EXECUTOR;
-		else if (e->class == PL_XC_DISPATCH)
-			e->class = x->dispatches ? PL_XC_LAUNCH : PL_XC_HOST;
-		if (e->class == PL_XC_LAUNCH && e->device < 0)
-			e->device = x->device[0].number;
-	}
-}
-
-static int compare_runs(const void *pa, const void *pb)
-{
-	const struct run *a = pa, *b = pb;
-
-	return PL_COMPARE_FIELDS(a, b, device, start, number);
-}
-
-static int by_number(const void *pa, const void *pb)
-{
-	const struct run *a = pa, *b = pb;
-
-	return PL_COMPARE_FIELDS(a, b, device, number, start);
-}
-
-static struct run *find_run(const struct pl_xla *x, const struct event *e)
-{
-	const struct run key = { .device = e->device, .number = e->run };
-	size_t at = 0;
-
-	PL_LOWER_BOUND(at, x->n_runs, by_number(&x->run[at], &key) < 0);
-	return e->run != INT64_MIN && at < x->n_runs && x->run[at].device == e->device &&
-			       x->run[at].number == e->run
-		       ? &x->run[at]
-		       : NULL;
-}
-
-static int list_runs(struct pl_xla *x, struct pl_err *err)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < x->n; i++)
-		if (x->v[i].op && x->v[i].run != INT64_MIN)
-			PL_CHECK(pl_append(&x->run, &x->n_runs, &x->cap_runs,
-					   &(struct run){ x->v[i].device, x->v[i].run, x->v[i].ts,
-							  x->v[i].end, 0 },
-					   sizeof(*x->run), err));
-	pl_sort(x->run, x->n_runs, sizeof(*x->run), by_number);
-	for (size_t i = 0; i < x->n_runs; i++) {
-		struct run *to = n ? &x->run[n - 1] : NULL;
-
-		if (to && to->device == x->run[i].device && to->number == x->run[i].number)
-			to->end = pl_max_i64(to->end, x->run[i].end);
-		else
-			x->run[n++] = x->run[i];
-	}
-	x->n_runs = n;
-	return 0;
-}
-
-/* The calls of each device and its executions, both in order of time. An execution that began
- * before the first call that is left was started before the profile began. */
-static void pair_calls(struct pl_xla *x)
-{
-	size_t k = 0;
-
-	pl_sort(x->run, x->n_runs, sizeof(*x->run), compare_runs);
-	pl_sort(x->by, x->n, sizeof(*x->by), by_device);
-	for (size_t i = 0; i < x->n; i++) {
-		struct event *e = x->by[i];
-
-		if (e->class != PL_XC_LAUNCH)
-			continue;
-		while (k < x->n_runs &&
-		       (x->run[k].device < e->device ||
-			(x->run[k].device == e->device && x->run[k].start < e->ts)))
-			k++;
-		if (k == x->n_runs || x->run[k].device != e->device)
-			continue;
-		e->run = x->run[k].number;
-		e->corr = x->run[k++].corr = ++x->corr;
-	}
-	pl_sort(x->run, x->n_runs, sizeof(*x->run), by_number);
-}
-
-/* ---- collectives --------------------------------------------------------------------------- */
-
-static const struct known *find_known(const struct pl_xla *x, const struct event *e)
-{
-	char key[512];
-	pl_id id;
-	int n = snprintf(key, sizeof(key), "%s(%lld)/%s", text(x, e->module), (long long)e->program,
-			 text(x, e->name_op));
-
-	if (e->name_op == PL_NONE || n < 0 || n >= (int)sizeof(key))
-		return NULL;
-	id = pl_intern_find(&x->known_key, key, (size_t)n);
-	return id == PL_NONE ? NULL : &x->known[id];
-}
-
-static void communication(struct pl_xla *x, struct event *e)
-{
-	const struct known *k = find_known(x, e);
-	const char *op = text(x, e->name_op != PL_NONE ? e->name_op : e->name);
-
-	if (!e->coll && k)
-		e->coll = k->coll;
-	if (!e->coll && e->line != PL_XL_STREAM)
-		e->coll = pl_import_xla_coll(op, strlen(op));
-	if (!e->coll && x->place[e->track].line == PL_XL_STREAM) {
-		size_t n = strlen(text(x, e->name));
-
-		if (pl_import_name_class(text(x, e->name), n) == PL_N_DEVCOMM) {
-			e->coll = pl_import_xla_coll(op, strlen(op));
-			e->coll = e->coll ? e->coll : pl_trace_coll_from_name(text(x, e->name), n);
-			e->coll = e->coll ? e->coll : pl_trace_coll_name(PL_COLL_OTHER);
-		}
-	}
-	if (e->coll && k && k->bytes >= 0)
-		e->bytes = k->bytes;
-}
-
-static int by_first(const void *pa, const void *pb)
-{
-	const struct event *a = *(struct event *const *)pa, *c = *(struct event *const *)pb;
-	int order = PL_COMPARE(a->ts, c->ts);
-
-	return order ? order : PL_COMPARE(a, c);
-}
-
-/* The key of a collective on one device, or of all devices that take part (device -1). */
-static int seq_key(struct pl_xla *x, const struct event *e, int32_t device, pl_id *id,
-		   struct pl_err *err)
-{
-	const int64_t key[] = { e->run,	  e->module, e->name_op != PL_NONE ? e->name_op : e->name,
-				e->group, device,    device < 0 ? e->nth : 0 };
-
-	return pl_intern_add(&x->seq_key, (const char *)key, sizeof(key), id, err);
-}
-
-/* Number the collectives: the same number on all devices of a group. */
-static int number_collectives(struct pl_xla *x, struct pl_err *err)
-{
-	uint32_t *count = NULL;
-	size_t cap = 0, n_count = 0;
-	int64_t next = 0;
-	pl_id id;
-	int rc = 0;
-
-	pl_sort(x->by, x->n, sizeof(*x->by), by_first);
-	for (size_t i = 0; i < x->n; i++) {
-		struct event *e = x->by[i];
-
-		if (!e->coll || !e->op || e->outer || e->group == PL_NONE)
-			continue;
-		PL_TRY(seq_key(x, e, e->device, &id, err));
-		PL_TRY(pl_grow(&count, &cap, (size_t)id + 3, sizeof(*count), err));
-		for (; n_count < (size_t)id + 3; n_count++)
-			count[n_count] = UINT32_MAX;
-		e->nth = ++count[id]; /* from 0 */
-		PL_TRY(seq_key(x, e, -1, &id, err));
-		PL_TRY(pl_grow(&count, &cap, (size_t)id + 3, sizeof(*count), err));
-		for (; n_count < (size_t)id + 3; n_count++)
-			count[n_count] = UINT32_MAX;
-		if (count[id] == UINT32_MAX)
-			count[id] = (uint32_t)next++;
-		e->seq = count[id];
-	}
-out:
-	pl_free(count);
-	return rc;
-}
-
 /* ---- kinds and tracks ---------------------------------------------------------------------- */
 
 static uint8_t kind_on_device(const struct pl_xla *x, const struct event *e)
@@ -693,12 +451,10 @@ static uint8_t kind_on_host(const struct event *e)
 	if (e->step != INT64_MIN)
 		return PL_K_STEP;
 	switch (e->class) {
-	case PL_XC_PYTHON:
 	case PL_XC_PYTHON_IDLE:
 		return PL_K_PYTHON;
 	case PL_XC_DATA:
 		return PL_K_DATA;
-	case PL_XC_WAIT:
 	case PL_XC_SYNC:
 		return PL_K_WAIT;
 	case PL_XC_LAUNCH:
@@ -706,8 +462,6 @@ static uint8_t kind_on_host(const struct event *e)
 	case PL_XC_EXECUTOR:
 	case PL_XC_RENDEZVOUS:
 		return PL_K_ANNOTATION;
-	case PL_XC_NOTE:
-		return PL_K_OTHER;
 	default:
 		return e->corr != INT64_MIN ? PL_K_RUNTIME : PL_K_HOST_OP;
 	}
@@ -720,9 +474,9 @@ static void settle(struct pl_xla *x, struct event *e)
 	const struct run *r;
 
 	if (e->op)
-		communication(x, e);
+		pl_import_xla_collective(x, e);
 	e->kind = host && !e->op ? kind_on_host(e) : kind_on_device(x, e);
-	if (e->op && (r = find_run(x, e)) && r->corr && e->corr == INT64_MIN)
+	if (e->op && (r = pl_import_xla_run(x, e)) && r->corr && e->corr == INT64_MIN)
 		e->corr = r->corr;
 	if (host && e->op && d)
 		e->track = d->track;
@@ -730,250 +484,6 @@ static void settle(struct pl_xla *x, struct event *e)
 		e->track = d->host;
 	e->b->kind[e->row] = e->kind;
 	e->b->track[e->row] = e->track;
-}
-
-/* ---- events that are added ----------------------------------------------------------------- */
-
-static int put_value(struct pl_xla *x, uint8_t role, uint8_t type, const char *key, int64_t v,
-		     struct pl_err *err)
-{
-	pl_id id = PL_NONE;
-	uint32_t c;
-
-	if (key)
-		PL_CHECK(pl_intern_add(&x->seg->str, key, strlen(key), &id, err));
-	PL_CHECK(pl_trace_batch_col(&x->more, role, type, id, &c, err));
-	return pl_trace_col_put(&x->more.col[c], x->more.n, v, 0, err);
-}
-
-static int flush_more(struct pl_xla *x, struct pl_err *err)
-{
-	if (!x->more.n)
-		return 0;
-	x->more.first = x->seg->n_events;
-	if (x->to->batch)
-		PL_CHECK(x->to->batch(x->to, x->seg, &x->more, err));
-	x->seg->n_events += x->more.n;
-	x->st->events += x->more.n;
-	pl_trace_batch_clear(&x->more);
-	return 0;
-}
-
-/* The row whose values were put. */
-static int add_row(struct pl_xla *x, uint8_t kind, pl_id track, const char *name, pl_ns ts,
-		   pl_ns end, struct pl_err *err)
-{
-	struct pl_batch *b = &x->more;
-	pl_id id;
-
-	PL_CHECK(pl_intern_add(&x->seg->str, name, strlen(name), &id, err));
-	b->kind[b->n] = kind;
-	b->track[b->n] = track;
-	b->name[b->n] = id;
-	b->ts[b->n] = ts;
-	b->dur[b->n] = end - ts;
-	return ++b->n < PL_BATCH_ROWS ? 0 : flush_more(x, err);
-}
-
-/* A wait of a thread for the device of its rank. */
-static int add_wait(struct pl_xla *x, pl_id track, pl_ns ts, pl_ns end, bool inferred,
-		    struct pl_err *err)
-{
-	int64_t corr = ++x->corr;
-
-	PL_CHECK(put_value(x, PL_R_CORR, PL_V_INT, NULL, corr, err));
-	if (inferred)
-		PL_CHECK(put_value(x, PL_R_ARG, PL_V_BOOL, "inferred", true, err));
-	PL_CHECK(add_row(x, PL_K_RUNTIME, track, "XLA Synchronize", ts, end, err));
-	PL_CHECK(put_value(x, PL_R_CORR, PL_V_INT, NULL, corr, err));
-	return add_row(x, PL_K_SYNC, track, "Context Sync", ts, end, err);
-}
-
-static int add_steps(struct pl_xla *x, const struct event *e, struct pl_err *err)
-{
-	for (size_t i = 1; i < x->n_devices; i++) {
-		const struct device *d = &x->device[i];
-		pl_id track = d->host != PL_NONE ? d->host : d->track;
-
-		for (uint32_t k = 0; k < x->first_tracks && track == PL_NONE; k++)
-			if (x->place[k].device == d->number && x->seg->track[k].type == PL_T_STREAM)
-				track = k;
-		if (track == PL_NONE)
-			continue;
-		PL_CHECK(put_value(x, PL_R_STEP, PL_V_INT, NULL, e->step, err));
-		PL_CHECK(put_value(x, PL_R_ARG, PL_V_BOOL, "inferred", true, err));
-		PL_CHECK(add_row(x, PL_K_STEP, track, text(x, e->name), e->ts, e->end, err));
-	}
-	return 0;
-}
-
-/* ---- waits --------------------------------------------------------------------------------- */
-
-/* Does the event say what its thread did all the time? */
-static bool is_busy(const struct event *e)
-{
-	return e->kind == PL_K_HOST_OP || e->kind == PL_K_DATA || e->kind == PL_K_RUNTIME ||
-	       e->class == PL_XC_PYTHON_IDLE || e->kind == PL_K_WAIT;
-}
-
-/* Ends of executions on the first device, ascending, with the ends of all devices. */
-struct ends {
-	pl_ns *v;
-	size_t n;
-};
-
-static int list_ends(const struct pl_xla *x, struct ends *ends, struct pl_err *err)
-{
-	PL_CHECK(pl_alloc(&ends->v, x->n_runs + 1, sizeof(*ends->v), err));
-	for (size_t i = 0; i < x->n_runs; i++)
-		if (x->run[i].corr)
-			ends->v[ends->n++] = x->run[i].end;
-	pl_sort(ends->v, ends->n, sizeof(*ends->v), pl_compare_i64);
-	return 0;
-}
-
-/* Did an execution end in the time from a to b, shortly before b? */
-static bool ends_in(const struct ends *ends, pl_ns a, pl_ns b)
-{
-	size_t i = 0;
-
-	PL_LOWER_BOUND(i, ends->n, ends->v[i] <= b);
-	return i && ends->v[i - 1] > a && b - ends->v[i - 1] <= pl_max_i64(RETURN_NS, (b - a) / 5);
-}
-
-static int maybe_wait(struct pl_xla *x, const struct ends *ends, pl_id track, pl_ns a, pl_ns b,
-		      struct pl_err *err)
-{
-	if (b - a < PAUSE_NS || !ends_in(ends, a, b))
-		return 0;
-	PL_CHECK(add_wait(x, track, a, b, true, err));
-	return pl_append(&x->pause, &x->n_pauses, &x->cap_pauses, &(struct pause){ a, b },
-			 sizeof(*x->pause), err);
-}
-
-/* The pauses of a thread v[0..n), which has called for executions. */
-static int pauses(struct pl_xla *x, const struct ends *ends, struct event *const *v, size_t n,
-		  struct pl_err *err)
-{
-	pl_ns busy = INT64_MIN, step = INT64_MIN; /* until then */
-
-	for (size_t i = 0; i < n; i++) {
-		const struct event *e = v[i];
-
-		if (e->kind == PL_K_STEP) {
-			if (busy != INT64_MIN && e->ts > busy)
-				PL_CHECK(maybe_wait(x, ends, e->track, busy,
-						    step > busy && step < e->ts ? step : e->ts,
-						    err));
-			busy = pl_max_i64(busy, e->ts);
-			step = e->end;
-			continue;
-		}
-		if (e->class == PL_XC_SYNC && e->ts >= busy && ends_in(ends, e->ts, e->end)) {
-			PL_CHECK(add_wait(x, e->track, e->ts, e->end, false, err));
-			PL_CHECK(pl_append(&x->pause, &x->n_pauses, &x->cap_pauses,
-					   &(struct pause){ e->ts, e->end }, sizeof(*x->pause),
-					   err));
-			busy = pl_max_i64(busy, e->end);
-			continue;
-		}
-		if (!is_busy(e))
-			continue;
-		if (busy != INT64_MIN && e->ts > busy)
-			PL_CHECK(maybe_wait(x, ends, e->track, busy,
-					    step > busy && step < e->ts ? step : e->ts, err));
-		busy = pl_max_i64(busy, e->end);
-	}
-	return busy != INT64_MIN && step > busy
-		       ? maybe_wait(x, ends, v[n - 1]->track, busy, step, err)
-		       : 0;
-}
-
-static int waits(struct pl_xla *x, struct pl_err *err)
-{
-	struct ends ends = { 0 };
-	int rc;
-
-	pl_sort(x->by, x->n, sizeof(*x->by), by_track);
-	PL_TRY(list_ends(x, &ends, err));
-	for (size_t i = 0, k; i < x->n; i = k) {
-		bool calls = false;
-
-		for (k = i; k < x->n && x->by[k]->track == x->by[i]->track; k++)
-			calls |= x->by[k]->kind == PL_K_STEP || x->by[k]->class == PL_XC_SYNC ||
-				 (x->by[k]->class == PL_XC_LAUNCH &&
-				  x->by[k]->track < x->first_tracks);
-		if (calls && x->by[i]->track < x->first_tracks &&
-		    x->place[x->by[i]->track].plane == PL_XP_HOST)
-			PL_TRY(pauses(x, &ends, x->by + i, k - i, err));
-	}
-	rc = 0;
-out:
-	pl_free(ends.v);
-	return rc;
-}
-
-/* ---- threads that launch for one device ---------------------------------------------------- */
-
-PL_COMPARATOR(by_end, struct pause, end, start);
-
-/* The thread that launches for device d: before e it waited for the call for all devices, from
- * the time on at which it had nothing else to do. */
-static int wait_for_call(struct pl_xla *x, const struct device *d, const struct event *e,
-			 pl_ns from, struct pl_err *err)
-{
-	struct event key = { .device = x->device[0].number, .run = e->run };
-	const struct run *all = find_run(x, &key);
-
-	if (!all || !all->corr || from == INT64_MIN || e->ts <= from)
-		return 0;
-	PL_CHECK(put_value(x, PL_R_CORR, PL_V_INT, NULL, all->corr, err));
-	PL_CHECK(put_value(x, PL_R_ARG, PL_V_BOOL, "inferred", true, err));
-	return add_row(x, PL_K_WAIT, d->host, "XLA wait for the call", from, e->ts, err);
-}
-
-static int launcher(struct pl_xla *x, const struct device *d, struct pl_err *err)
-{
-	pl_ns free = INT64_MIN; /* the end of the latest launch or wait */
-	pl_ns step = INT64_MIN; /* the start of the latest step */
-	size_t k = 0;
-
-	for (size_t i = 0; i <= x->n; i++) {
-		const struct event *e = i < x->n ? x->by[i] : NULL;
-
-		step = e && e->kind == PL_K_STEP ? e->ts : step;
-		if (e &&
-		    (e->class != PL_XC_LAUNCH || e->device != d->number || e->corr == INT64_MIN))
-			continue;
-		for (; k < x->n_pauses && (!e || x->pause[k].end <= e->ts); k++) {
-			pl_ns from = pl_max_i64(free, x->pause[k].start);
-
-			if (free == INT64_MIN || from >= x->pause[k].end)
-				continue;
-			PL_CHECK(add_wait(x, d->host, from, x->pause[k].end, true, err));
-			free = x->pause[k].end;
-		}
-		if (!e)
-			break;
-		PL_CHECK(wait_for_call(x, d, e, pl_max_i64(free, step), err));
-		free = pl_max_i64(free, e->end);
-	}
-	return 0;
-}
-
-static int launchers(struct pl_xla *x, struct pl_err *err)
-{
-	for (size_t i = 0; i < x->n; i++) /* the step of each device ends with that of the host */
-		if (x->v[i].kind == PL_K_STEP)
-			PL_CHECK(pl_append(&x->pause, &x->n_pauses, &x->cap_pauses,
-					   &(struct pause){ x->v[i].ts, x->v[i].end },
-					   sizeof(*x->pause), err));
-	pl_sort(x->pause, x->n_pauses, sizeof(*x->pause), by_end);
-	pl_sort(x->by, x->n, sizeof(*x->by), by_first);
-	for (size_t i = 1; i < x->n_devices && x->dispatches; i++)
-		if (x->device[i].host != PL_NONE)
-			PL_CHECK(launcher(x, &x->device[i], err));
-	return 0;
 }
 
 /* ---- the end of a segment ------------------------------------------------------------------ */
@@ -1079,16 +589,13 @@ static int understand(struct pl_xla *x, struct pl_err *err)
 
 	PL_CHECK(read_rows(x, err));
 	PL_CHECK(pl_alloc(&x->by, x->n + 1, sizeof(*x->by), err));
-	for (size_t i = 0; i < x->n; i++)
-		x->by[i] = &x->v[i];
 	PL_CHECK(threads(x, err));
 	device_steps = steps_of_device(x);
 	PL_CHECK(find_devices(x, err));
-	choose_calls(x);
+	pl_import_xla_choose_calls(x);
 	global_numbers(x);
 	PL_CHECK(place_devices(x, err));
-	PL_CHECK(list_runs(x, err));
-	pair_calls(x);
+	PL_CHECK(pl_import_xla_calls(x, err));
 	for (size_t i = 0; i < x->n; i++) {
 		struct event *e = &x->v[i];
 
@@ -1096,18 +603,7 @@ static int understand(struct pl_xla *x, struct pl_err *err)
 		if (device_steps && e->step != INT64_MIN)
 			e->b->kind[e->row] = e->kind = PL_K_STEP;
 	}
-	return number_collectives(x, err);
-}
-
-/* Events of their own, after those of the source. */
-static int add_events(struct pl_xla *x, struct pl_err *err)
-{
-	for (size_t i = 0; i < x->n; i++)
-		if (x->v[i].kind == PL_K_STEP && x->place[x->v[i].track].plane == PL_XP_HOST)
-			PL_CHECK(add_steps(x, &x->v[i], err));
-	PL_CHECK(waits(x, err));
-	PL_CHECK(launchers(x, err));
-	return flush_more(x, err);
+	return pl_import_xla_number(x, err);
 }
 
 static struct pl_xla *self(struct pl_sink *s)
@@ -1150,7 +646,7 @@ static int on_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err)
 	x->seg = seg;
 	PL_CHECK(understand(x, err));
 	PL_CHECK(give(x, err));
-	PL_CHECK(add_events(x, err));
+	PL_CHECK(pl_import_xla_add(x, err));
 	forget(x);
 	pl_trace_batch_forget(&x->more); /* another segment has other strings */
 	return x->to->end ? x->to->end(x->to, seg, err) : 0;
