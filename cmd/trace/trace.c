@@ -22,8 +22,8 @@ static const struct pl_opt options[] = {
 	  AT(top), NULL },
 	PL_OPTS_HEADING("reading"),
 	{ 'f', "from", "FORMAT",
-	  "read as FORMAT instead of recognising it: kineto, chrome, optable, native", PL_OPT_STR,
-	  AT(from), NULL },
+	  "read as FORMAT instead of recognising it: kineto, xla, xplane, chrome, optable, native",
+	  PL_OPT_STR, AT(from), NULL },
 	{ 0, "rank-from", "WHAT",
 	  "take ranks from info, name, order, or a pattern of the file name with %d", PL_OPT_STR,
 	  AT(rank_from), NULL },
@@ -89,11 +89,14 @@ const struct pl_cmd pl_command = {
 	.name = "trace",
 	.synopsis = "[OPTION]... [FILE|FOLDER]...",
 	.summary = "Import, cut, check and show traces.",
-	.details = "Reads PyTorch profiler (Kineto) JSON, Chrome trace JSON, operation tables in "
-		   "CSV and\n"
-		   "paceline's own stream, gzip or plain, recognised by content; execution traces "
-		   "among\n"
-		   "the inputs give the collectives their sizes. Without a file: standard input.",
+	.details =
+		"Reads PyTorch profiler (Kineto) JSON, profiles of JAX and TensorFlow (trace.json, "
+		"XPlane),\n"
+		"Chrome trace JSON, operation tables in CSV and paceline's own stream, gzip or "
+		"plain,\n"
+		"recognised by content; execution traces among the inputs give the collectives "
+		"their\n"
+		"sizes. Without a file: standard input.",
 	.examples = "trace -O stat *.pt.trace.json.gz\n"
 		    "trace -O perfetto -o job.pftrace *.pt.trace.json.gz\n"
 		    "trace *.pt.trace.json.gz | merge | graph -o job.graph",

@@ -116,7 +116,7 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 	else if (!best)
 		pl_fail(err, PL_EDATA,
 			"%s: byte 0: no known trace format; name it if it is one (type: trace "
-			"--from=NAME FILE; native, kineto, chrome, optable)",
+			"--from=NAME FILE; native, kineto, xla, xplane, chrome, optable)",
 			pl_in_name(in));
 	return best;
 }

@@ -189,6 +189,36 @@ static int add(struct pl_inputs *v, const struct pl_inputs_opts *o, char *path, 
 	return rc;
 }
 
+/* The length of a path before this ending, or before this ending and ".gz"; 0: it has another. */
+static size_t before_ending(const char *path, const char *ending)
+{
+	size_t n = strlen(path), k = strlen(ending);
+
+	n -= n > 3 && !strcmp(path + n - 3, ".gz") ? 3 : 0;
+	return n > k && !strncmp(path + n - k, ending, k) ? n - k : 0;
+}
+
+/* The profiler of JAX and TensorFlow writes one profile in two forms; XPlane has more. */
+static void drop_twins(struct pl_inputs *v, const struct pl_inputs_opts *o, size_t first)
+{
+	for (size_t i = first; i < v->n; i++) {
+		size_t n = before_ending(v->v[i].path, ".trace.json"), k = first;
+
+		while (n && k < v->n &&
+		       (before_ending(v->v[k].path, ".xplane.pb") != n ||
+			memcmp(v->v[i].path, v->v[k].path, n) != 0))
+			k++;
+		if (!n || k == v->n)
+			continue;
+		pl_say(o->log, PL_LOG_NOTE, "%s: left out, because %s has the same profile",
+		       v->v[i].path, v->v[k].path);
+		pl_in_close(v->v[i].in);
+		pl_free(v->v[i].path);
+		memmove(&v->v[i], &v->v[i + 1], (v->n-- - i - 1) * sizeof(*v->v));
+		i--;
+	}
+}
+
 static int add_folder(struct pl_inputs *v, const struct pl_inputs_opts *o, const char *folder,
 		      struct pl_err *err)
 {
@@ -228,6 +258,7 @@ static int add_folder(struct pl_inputs *v, const struct pl_inputs_opts *o, const
 			       "%s: no file in this folder is a trace; name the folder that the "
 			       "profiler wrote its files into (*.pt.trace.json.gz)",
 			       folder);
+	drop_twins(v, o, first);
 	qsort(v->v + first, v->n - first, sizeof(*v->v), by_path);
 	return 0;
 }
