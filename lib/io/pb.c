@@ -25,6 +25,12 @@ void pl_pb_varint(struct pl_writer *w, uint32_t field, uint64_t v)
 		put_raw(w, v);
 }
 
+void pl_pb_put(struct pl_writer *w, uint64_t v)
+{
+	if (!w->fail.code && pl_buf_need(&w->b, 10, &w->fail) >= 0)
+		put_raw(w, v);
+}
+
 void pl_pb_fixed64(struct pl_writer *w, uint32_t field, uint64_t v)
 {
 	if (!tag(w, field, 1, 8))

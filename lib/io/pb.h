@@ -17,6 +17,7 @@ void pl_pb_fixed64(struct pl_writer *w, uint32_t field, uint64_t v);
 void pl_pb_float(struct pl_writer *w, uint32_t field, float v);
 void pl_pb_double(struct pl_writer *w, uint32_t field, double v);
 void pl_pb_bytes(struct pl_writer *w, uint32_t field, const void *p, size_t n);
+void pl_pb_put(struct pl_writer *w, uint64_t v); /* a varint of a packed field */
 /* The value for pl_pb_close(). Close the innermost message first; do not flush before. */
 size_t pl_pb_open(struct pl_writer *w, uint32_t field);
 void pl_pb_close(struct pl_writer *w, size_t at); /* too long a message is PL_ELIMIT */
