@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/progress.h"
+#include "derive/chakra.h"
 #include "derive/layers.h"
 #include "inputs/inputs.h"
 #include "io/container.h"
@@ -102,7 +103,7 @@ static bool belongs(const struct pl_inputs_opts *o, const struct pl_input *i)
 {
 	if (i->kind)
 		return i->kind == PL_KIND_TRACE || i->kind == PL_NONE || o->every_kind;
-	return i->et || (i->known && !i->layers);
+	return i->et || i->chakra || (i->known && !i->layers);
 }
 
 /* Find out what the input is, from its first bytes. */
@@ -119,6 +120,7 @@ static int recognise(const struct pl_inputs_opts *o, struct pl_input *i, struct 
 		i->et = !o->forced && l.n && pl_import_et_probe(l.p, l.n);
 		i->known = !l.n || is_known_format(&l);
 		i->layers = l.n && pl_derive_is_layers(l.p, l.n);
+		i->chakra = !o->forced && !i->known && pl_derive_is_chakra(l.p, l.n);
 		i->job = l.n && !i->known && !i->layers && pl_job_probe(l.p, l.n);
 	}
 	pl_in_close(l.held);
