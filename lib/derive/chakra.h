@@ -7,7 +7,6 @@
 
 #include "graph/graph.h"
 
-bool pl_derive_is_chakra(const uint8_t *p, size_t n); /* the first bytes of a file */
 /*
  * `open` opens file i, which is closed here. The rank of a file is in its metadata, else the last
  * number of its name, else i; two files of one rank are PL_EDATA. The graph has one step. What

@@ -5,6 +5,7 @@
  * gzip file that is not our own container is inflated first, so the suffix of a file never matters.
  */
 #include "import/internal.h"
+#include "trace/chakra.h"
 
 const struct pl_importer *const pl_import_formats[] = {
 	&pl_import_native,
@@ -108,6 +109,11 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 			"%s: byte 0: this is the text of a %.*s, not a trace; type, for a plan: "
 			"replay -p FILE GRAPH; for a job: run FILE",
 			pl_in_name(in), (int)(k - 9), (const char *)p + 9);
+	else if (!best && pl_trace_is_chakra(p, n))
+		pl_fail(err, PL_EDATA,
+			"%s: byte 0: this is an execution trace of Chakra, which is a graph; type: "
+			"graph %s; or give the profiler's file too",
+			pl_in_name(in), pl_in_name(in));
 	else if (!best && pl_import_et_probe(p, n))
 		pl_fail(err, PL_EDATA,
 			"%s: byte 0: this is an execution trace, which only adds sizes to a "

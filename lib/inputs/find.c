@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 
 #include "core/progress.h"
-#include "derive/chakra.h"
 #include "derive/layers.h"
 #include "inputs/inputs.h"
 #include "io/container.h"
 #include "plan/job.h"
+#include "trace/chakra.h"
 
 #define LOOK   ((size_t)64 << 10) /* bytes that a probe wants */
 #define PACKED ((size_t)16 << 10) /* ... and of a gzip that hold about as many */
@@ -120,7 +120,7 @@ static int recognise(const struct pl_inputs_opts *o, struct pl_input *i, struct 
 		i->et = !o->forced && l.n && pl_import_et_probe(l.p, l.n);
 		i->known = !l.n || is_known_format(&l);
 		i->layers = l.n && pl_derive_is_layers(l.p, l.n);
-		i->chakra = !o->forced && !i->known && pl_derive_is_chakra(l.p, l.n);
+		i->chakra = !o->forced && !i->known && pl_trace_is_chakra(l.p, l.n);
 		i->job = l.n && !i->known && !i->layers && pl_job_probe(l.p, l.n);
 	}
 	pl_in_close(l.held);
@@ -272,8 +272,21 @@ bool pl_inputs_is_folder(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int argc, char **argv,
-		   struct pl_err *err)
+/* Beside profiles, execution traces of Chakra add sizes to them, as those of PyTorch do. */
+static void settle_chakra(struct pl_inputs *in)
+{
+	size_t profiles = 0;
+
+	for (size_t i = 0; i < in->n; i++)
+		profiles += in->v[i].known;
+	for (size_t i = 0; i < in->n && profiles; i++) {
+		in->v[i].et |= in->v[i].chakra;
+		in->v[i].chakra = false;
+	}
+}
+
+static int find(struct pl_inputs *in, const struct pl_inputs_opts *o, int argc, char **argv,
+		struct pl_err *err)
 {
 	bool stdin_used = false;
 
@@ -296,6 +309,15 @@ int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int arg
 		PL_CHECK(add(in, o, pl_strdup(argv[i]), false, err));
 	}
 	return 0;
+}
+
+int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int argc, char **argv,
+		   struct pl_err *err)
+{
+	int rc = find(in, o, argc, argv, err);
+
+	settle_chakra(in);
+	return rc;
 }
 
 const char *pl_inputs_name(const struct pl_input *i)
