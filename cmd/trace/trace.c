@@ -6,7 +6,8 @@
 static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("used most"),
 	{ 'O', "to", "FORMAT",
-	  "write trace (default), chrome, perfetto, csv, jsonl, text, svg, stat or stat-json",
+	  "write trace (default), chrome, perfetto, perfetto-tar, csv, jsonl, text, svg, stat or "
+	  "stat-json",
 	  PL_OPT_STR, AT(to), NULL },
 	PL_OPTS_OUTPUT,
 	{ 0, "rank", "LIST", "select these ranks (\"0,4-7\")", PL_OPT_LIST, AT(rank), NULL },

@@ -494,7 +494,7 @@ void pl_import_doc_free_open(struct pl_doc *d);
 
 int32_t pl_import_number_after(const char *s, const char *end, const char *word);
 
-extern const struct pl_importer pl_import_native, pl_import_kineto, pl_import_chrome,
-	pl_import_xla, pl_import_xplane, pl_import_optable;
+extern const struct pl_importer pl_import_native, pl_import_kineto, pl_import_chrome, pl_import_xla,
+	pl_import_xplane, pl_import_optable;
 
 #endif
