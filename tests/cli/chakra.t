@@ -65,5 +65,7 @@ status 3 "a file that is cut" "$BIN/graph" -O stat "$TMP/cut.0.et"
 says "a message that is cut off" "... is named with its place"
 cp "$TMP/cycle.0.et" "$TMP/other.0.et"
 status 3 "two files of one rank" "$BIN/graph" -O stat "$TMP/cycle.0.et" "$TMP/other.0.et"
-status 2 "a profile among them" "$BIN/graph" -O stat "$TMP/cycle.0.et" "$TMP/data/rank0.json"
+status 2 "a graph among them" "$BIN/graph" -O stat "$TMP/cycle.0.et" "$TMP/data.graph"
+status 3 "trace does not read them" "$BIN/trace" -O stat "$TMP/cycle.0.et"
+says "type: graph " "... and says what does"
 done_testing
