@@ -1,17 +1,18 @@
 /* graph - the global data-flow graph of a job, from its traces; or a view of one. */
 #include "config.h"
 #include "core/progress.h"
+#include "graph/chakra.h"
 #include "program.h"
 
 #define AT(m) offsetof(struct config, m)
 
-enum { TO_GRAPH, TO_STAT, TO_STAT_JSON, TO_TEXT, TO_DOT, TO_JSON };
+enum { TO_GRAPH, TO_STAT, TO_STAT_JSON, TO_TEXT, TO_DOT, TO_JSON, TO_CHAKRA };
 
 static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("used most"),
 	PL_OPTS_OUTPUT,
-	{ 'O', "to", "FORMAT", "write graph (default), stat, stat-json, text, dot or json",
-	  PL_OPT_CHOICE, AT(to), "graph|stat|stat-json|text|dot|json" },
+	{ 'O', "to", "FORMAT", "write graph (default), stat, stat-json, text, dot, json or chakra",
+	  PL_OPT_CHOICE, AT(to), "graph|stat|stat-json|text|dot|json|chakra" },
 	{ 0, "rank", "LIST", "show only these ranks (\"0,4-7\"); not with -O graph", PL_OPT_LIST,
 	  AT(rank), NULL },
 	{ 0, "step", "LIST", "keep only these steps (\"3,10-20\")", PL_OPT_LIST, AT(step), NULL },
@@ -116,6 +117,43 @@ static int show(const struct config *c, const struct pl_graph *g, struct pl_out 
 	return pl_graph_show(g, view[c->to], out, err);
 }
 
+/* The ranks as execution traces: PREFIX.RANK.et each; one rank alone may go to standard output. */
+static int write_chakra(const struct config *c, const struct pl_graph *g, struct pl_err *err)
+{
+	const char *prefix = c->c.output && strcmp(c->c.output, "-") ? c->c.output : NULL;
+	struct pl_chakra_lost lost = { 0 };
+	struct pl_buf path = { 0 };
+	int rc = 0;
+
+	if (!prefix && g->n_ranks > 1)
+		return pl_fail(err, PL_EUSAGE,
+			       "%d ranks become %d files; type: graph -O chakra -o PREFIX (or "
+			       "choose one with --rank)",
+			       g->n_ranks, g->n_ranks);
+	for (int32_t r = 0; r < g->n_ranks && rc >= 0; r++) {
+		struct pl_out *out;
+
+		path.n = 0;
+		if (prefix)
+			PL_TRY(pl_buf_printf(&path, err, "%s.%d.et", prefix, g->rank[r]));
+		out = pl_out_open(prefix ? (const char *)path.p : NULL, true, err);
+		PL_TRY(out ? 0 : err->code);
+		rc = pl_out_finish(out, pl_graph_write_chakra(g, (uint32_t)r, out, &lost, err),
+				   err);
+	}
+	if (rc >= 0 && lost.edges)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "%llu waits of one rank for another that are no communication are left out",
+		       (unsigned long long)lost.edges);
+	if (rc >= 0 && lost.comms)
+		pl_say(&c->c.log, PL_LOG_WARN,
+		       "%llu communications have no word in Chakra; they are computation there",
+		       (unsigned long long)lost.comms);
+out:
+	pl_buf_fini(&path);
+	return rc;
+}
+
 /* The output is opened before the work: what cannot be written should be known at once. */
 static int run(void *config, int argc, char **argv, struct pl_err *err)
 {
@@ -133,11 +171,12 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 			err, PL_EUSAGE,
 			"--rank is for looking at a graph (-O stat, dot ...); to make one of "
 			"fewer ranks, take them from the trace: trace --rank");
-	out = pl_out_open(c->c.output, c->to == TO_GRAPH, err);
-	pool = out ? pl_pool_new((int)c->c.threads, err) : NULL;
+	if (c->to != TO_CHAKRA && !(out = pl_out_open(c->c.output, c->to == TO_GRAPH, err)))
+		return err->code;
+	pool = pl_pool_new((int)c->c.threads, err);
 	PL_TRY(pool ? 0 : err->code);
 	PL_TRY(load_graph(c, argc, argv, pool, &g, err));
-	if (c->fold_messages)
+	if (c->fold_messages || c->to == TO_CHAKRA)
 		PL_TRY(pl_sim_fold_messages(&g, err));
 	rc = cut(c, &g, err);
 	if (rc < 0) {
@@ -145,11 +184,13 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 		goto out;
 	}
 	pl_progress("writing");
-	rc = c->to == TO_GRAPH ? write_graph(c, &g, pool, out, err) : show(c, &g, out, err);
+	rc = c->to == TO_CHAKRA	 ? write_chakra(c, &g, err)
+	     : c->to == TO_GRAPH ? write_graph(c, &g, pool, out, err)
+				 : show(c, &g, out, err);
 out:
 	pl_graph_fini(&g);
 	pl_pool_free(pool);
-	return pl_out_finish(out, rc, err);
+	return out ? pl_out_finish(out, rc, err) : rc;
 }
 
 static const struct pl_lang_schema *const languages[] = { &pl_derive_programs, NULL };

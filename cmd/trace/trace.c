@@ -6,7 +6,8 @@
 static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("used most"),
 	{ 'O', "to", "FORMAT",
-	  "write trace (default), chrome, perfetto, csv, jsonl, text, svg, stat or stat-json",
+	  "write trace (default), chrome, perfetto, perfetto-tar, csv, jsonl, text, svg, stat or "
+	  "stat-json",
 	  PL_OPT_STR, AT(to), NULL },
 	PL_OPTS_OUTPUT,
 	{ 0, "rank", "LIST", "select these ranks (\"0,4-7\")", PL_OPT_LIST, AT(rank), NULL },
@@ -22,8 +23,8 @@ static const struct pl_opt options[] = {
 	  AT(top), NULL },
 	PL_OPTS_HEADING("reading"),
 	{ 'f', "from", "FORMAT",
-	  "read as FORMAT instead of recognising it: kineto, chrome, nsys, flight, inspector, "
-	  "ncclprof, horovod, optable, native",
+	  "read as FORMAT instead of recognising it: kineto, xla, xplane, chrome, nsys, flight, "
+	  "inspector, ncclprof, horovod, optable, native",
 	  PL_OPT_STR, AT(from), NULL },
 	{ 0, "rank-from", "WHAT",
 	  "take ranks from info, name, order, or a pattern of the file name with %d", PL_OPT_STR,
@@ -91,13 +92,14 @@ const struct pl_cmd pl_command = {
 	.synopsis = "[OPTION]... [FILE|FOLDER]...",
 	.summary = "Import, cut, check and show traces.",
 	.details =
-		"Reads PyTorch profiler (Kineto) JSON, Chrome trace JSON, SQLite exports of "
+		"Reads profiles of PyTorch (Kineto), JAX and TensorFlow (trace.json, XPlane), "
 		"Nsight\n"
-		"Systems, dumps of PyTorch's Flight Recorder, logs of NCCL's Inspector, traces of\n"
-		"NCCL's example profiler, timelines of Horovod, operation tables in CSV and\n"
-		"paceline's own stream, gzip or plain, recognised by content; execution traces\n"
-		"among the inputs give the collectives their sizes. Without a file: standard "
-		"input.",
+		"Systems (SQLite), NCCL (Inspector, example profiler) and Horovod, dumps of "
+		"PyTorch's\n"
+		"Flight Recorder, Chrome trace JSON, operation tables in CSV and paceline's own "
+		"stream,\n"
+		"gzip or plain, recognised by content; execution traces among the inputs give the\n"
+		"collectives their sizes. Without a file: standard input.",
 	.examples = "trace -O stat *.pt.trace.json.gz\n"
 		    "trace -O perfetto -o job.pftrace *.pt.trace.json.gz\n"
 		    "trace *.pt.trace.json.gz | merge | graph -o job.graph",

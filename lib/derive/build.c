@@ -339,6 +339,10 @@ static void find_ranks(struct builder *b, uint32_t seg)
 		last = last > r || r == PL_NONE ? last : r;
 	}
 	first = first == PL_NONE ? 0 : first;
+	for (uint32_t k = 0; k < b->t->seg[seg]->seg.n_tracks; k++)
+		if (x->track_res[k] != PL_NONE)
+			b->rank[b->resource[x->track_res[k]].rank_index].host = first;
+	b->rank[first].for_others |= last > first;
 	x->next_begun = b->rank[first].begun;
 	x->next_ended = b->rank[last].ended;
 	b->rank[first].begun = b->rank[last].ended = seg;
@@ -369,7 +373,7 @@ static void drop_rank(struct builder *b, struct rank *rank)
 		rank->call = fit;
 		rank->cap_calls = rank->n_calls;
 	}
-	if (!rank->n_sync) {
+	if (!rank->n_sync && !rank->for_others) {
 		FREE(rank->context);
 		FREE(rank->by_corr);
 		rank->n_by_corr = 0;

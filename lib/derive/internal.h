@@ -205,6 +205,8 @@ struct rank {
 	/* The first of the segments in which this is the first, or last, rank with resources, from
 	 * make_nodes() on; PL_NONE. */
 	uint32_t begun, ended;
+	uint32_t host;	 /* the first rank of its segment: its threads may call for this rank */
+	bool for_others; /* it is the host of another rank */
 };
 
 struct segment {

@@ -96,6 +96,8 @@ static const struct row phases[] = {
 	{ PL_PH_INPUT_GRAD, "dgrad|input gradient" },
 	{ PL_PH_BACKWARD, "autograd engine evaluate|backward|bwd|bw" },
 	{ PL_PH_FORWARD, "forward|fprop|fwd|fw" },
+	{ PL_PH_COMPILATION, "compile|compilation|compiler|jaxpr|lower sharding computation|"
+			     "thunk emitter|task dispatcher|hlo passes" },
 };
 
 static const char *const type_names[] = {

@@ -7,6 +7,8 @@
  * - A wait for a communicating thread is recorded if it has the correlation of the communication
  *   (paceline-trace(5)). The waiting thread continues when the communication ends, or at once if
  *   it has already ended.
+ * - A thread that launches a program on one of several devices waits for the call that started it
+ *   on all of them, if the wait has the correlation of that call.
  * - A thread that launches communication on a device waits for the operator that issues the
  *   communication. It may continue before this operator ends.
  * - An operator that issues communication of a thread may copy from a device. The communication
@@ -437,6 +439,22 @@ static void recorded_service_waits(struct builder *b, const struct rank *rank)
 	pl_free(v);
 }
 
+/* A process has several ranks, one for each device. A thread of one rank waits for the call of a
+ * thread of the first rank, which started the same program on all devices. It may continue as soon
+ * as this call has begun. */
+static void waits_for_first(struct builder *b, const struct rank *rank)
+{
+	const struct rank *host = &b->rank[rank->host];
+
+	for (size_t i = 0; i < rank->n_waited && host != rank; i++) {
+		uint32_t call = pl_derive_call_by_corr(host, rank->waited[i].corr);
+
+		if (call != PL_NONE)
+			wait_until(b, &rank->waited[i].call, host->call[call].node,
+				   host->call[call].start, PL_E_START);
+	}
+}
+
 static void rank_waits(struct builder *b, struct rank *rank, uint64_t *hash)
 {
 	struct streams l = { 0 };
@@ -479,6 +497,8 @@ void pl_derive_waits(struct builder *b)
 
 	if (pl_alloc(&hash, b->g->str.n + 1, sizeof(*hash), b->err) < 0)
 		return;
+	for (size_t r = 0; r < b->n_ranks; r++) /* while the calls of all ranks are there */
+		waits_for_first(b, &b->rank[r]);
 	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++) {
 		rank_waits(b, &b->rank[r], hash);
 		pl_derive_latency(b, &b->rank[r]);

@@ -8,8 +8,16 @@ static const struct pl_exporter trace = {
 };
 
 static const struct pl_exporter *const formats[] = {
-	&trace,		 &pl_export_chrome, &pl_export_perfetto,  &pl_export_csv, &pl_export_jsonl,
-	&pl_export_text, &pl_export_stat,   &pl_export_stat_json, NULL,
+	&trace,
+	&pl_export_chrome,
+	&pl_export_perfetto,
+	&pl_export_perfetto_tar,
+	&pl_export_csv,
+	&pl_export_jsonl,
+	&pl_export_text,
+	&pl_export_stat,
+	&pl_export_stat_json,
+	NULL,
 };
 
 const struct pl_exporter *pl_export_find(const char *name)

@@ -102,7 +102,7 @@ void pl_export_pids_fini(struct pl_export_pids *p);
 void pl_export_process_title(struct pl_writer *t, const struct pl_segment *s,
 			     const struct pl_track *k, bool rank);
 
-extern const struct pl_exporter pl_export_chrome, pl_export_perfetto, pl_export_csv,
-	pl_export_jsonl, pl_export_text, pl_export_stat, pl_export_stat_json;
+extern const struct pl_exporter pl_export_chrome, pl_export_perfetto, pl_export_perfetto_tar,
+	pl_export_csv, pl_export_jsonl, pl_export_text, pl_export_stat, pl_export_stat_json;
 
 #endif

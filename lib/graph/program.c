@@ -207,7 +207,9 @@ static void put_edge(struct builder *b, uint32_t src, unsigned type)
 	s->src[s->n_edges] = src;
 	s->etype[s->n_edges++] = (uint8_t)type;
 	s->off[i + 1] = s->n_edges;
-	b->start[i] = pl_max_i64(b->start[i], pl_add_sat(b->start[src], b->dur[src]));
+	b->start[i] = pl_max_i64(b->start[i], PL_E_TYPE(type) == PL_E_START
+						      ? b->start[src]
+						      : pl_add_sat(b->start[src], b->dur[src]));
 }
 
 /* Add the rendezvous and the transfers of a communication after its last arrival. */

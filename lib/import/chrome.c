@@ -9,7 +9,7 @@
  * or the end of the array, from the byte after the first bracket of the bad event. An event starts
  * with a '{' that begins a line or follows "},", and its first key is a key of events.
  */
-#include "import/internal.h"
+#include "import/xla.h"
 
 #define MAX_EVENT ((size_t)4 << 20)
 
@@ -450,8 +450,11 @@ static void doc_free(struct pl_doc *d)
 	pl_free(d);
 }
 
+static const char *const formats[] = { "kineto", "chrome", "xla" };
+enum { KINETO, CHROME, XLA };
+
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
-	       struct pl_import_stats *st, bool chrome, struct pl_err *err)
+	       struct pl_import_stats *st, unsigned format, struct pl_err *err)
 {
 	struct pl_doc *d = NULL;
 	int rc = pl_alloc(&d, 1, sizeof(*d), err);
@@ -459,22 +462,23 @@ static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink 
 	if (rc < 0)
 		return rc;
 	d->o = o;
-	d->chrome = chrome;
+	d->chrome = format != KINETO;
 	d->report = (struct pl_report){ .o = o, .st = st, .file = pl_in_name(in) };
 	pl_import_src_init(&d->src, in, &d->report);
 	d->rows = (struct pl_rows){ .o = o,
 				    .report = &d->report,
 				    .sink = sink,
 				    .path = pl_in_name(in),
-				    .format = chrome ? "chrome" : "kineto",
+				    .format = formats[format],
+				    .whole = format == XLA,
 				    .finish = finish,
 				    .again = again,
 				    .renew = renew,
 				    .arg = d };
-	pl_import_tracks_init(&d->tracks, &d->rows, chrome);
+	pl_import_tracks_init(&d->tracks, &d->rows, d->chrome);
 	PL_TRY(pl_import_event_init(&d->ev, &d->rows, &d->report, err));
-	d->ev.chrome = chrome;
-	if (!chrome) {
+	d->ev.chrome = d->chrome;
+	if (format == KINETO) {
 		d->rows.comm = pl_import_comm_new(d->rows.path, o->log, err);
 		PL_TRY(d->rows.comm ? 0 : PL_ENOMEM);
 	}
@@ -489,13 +493,23 @@ out:
 static int run_kineto(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 		      struct pl_import_stats *st, struct pl_err *err)
 {
-	return run(in, o, sink, st, false, err);
+	return run(in, o, sink, st, KINETO, err);
 }
 
 static int run_chrome(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 		      struct pl_import_stats *st, struct pl_err *err)
 {
-	return run(in, o, sink, st, true, err);
+	return run(in, o, sink, st, CHROME, err);
+}
+
+static int run_xla(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
+		   struct pl_import_stats *st, struct pl_err *err)
+{
+	struct pl_xla *x = pl_import_xla_new(o, sink, st, err);
+	int rc = x ? run(in, o, pl_import_xla_sink(x), st, XLA, err) : err->code;
+
+	pl_import_xla_free(x);
+	return rc;
 }
 
 /* Does the text look like events? */
@@ -533,6 +547,25 @@ static int probe_kineto(const uint8_t *p, size_t n)
 		return found >= 2 && p[0] != 0x1f ? 55 : 0;
 	return found ? 90 : 0;
 }
+
+/* The metadata comes first and names the planes. */
+static int probe_xla(const uint8_t *p, size_t n)
+{
+	static const char *const planes[] = { "\"/host:CPU\"", "\"/device:GPU:", "\"/device:TPU:" };
+	int sure = probe_chrome(p, n);
+
+	for (size_t i = 0; sure == 60 && i < PL_LEN(planes); i++)
+		if (pl_import_has(p, n, planes[i]))
+			return 80;
+	return 0;
+}
+
+const struct pl_importer pl_import_xla = {
+	.name = "xla",
+	.summary = "JAX and TensorFlow profiler JSON (trace.json)",
+	.probe = probe_xla,
+	.run = run_xla,
+};
 
 const struct pl_importer pl_import_kineto = {
 	.name = "kineto",

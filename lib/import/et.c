@@ -8,6 +8,7 @@
  * offset, elements, bytes of one, device] in both. One pass at the speed of the bracket scanner.
  */
 #include "import/internal.h"
+#include "trace/chakra.h"
 
 struct pl_et {
 	struct pl_et_file *file;
@@ -495,12 +496,39 @@ static int load(struct reader *r, struct pl_err *err)
 	return 0;
 }
 
+#define PEEK ((size_t)64 << 10)
+
+/* The text of *in, if that is a trace of Chakra: *in becomes an input of *json. */
+static int convert(struct pl_in **in, struct pl_buf *json, struct pl_err *err)
+{
+	struct pl_buf all = { 0 };
+	const uint8_t *p;
+	int64_t n = pl_in_peek(*in, PEEK, &p, err);
+	int rc;
+
+	if (n < 0 || !pl_trace_is_chakra(p, (size_t)n))
+		return n < 0 ? (int)n : 0;
+	PL_TRY(pl_in_read_all(*in, (size_t)4 << 30, &all, err));
+	PL_TRY(pl_import_et_of_chakra(all.p, all.n, json, err));
+	{
+		struct pl_in *text = pl_in_open_mem(pl_in_name(*in), json->p, json->n, err);
+
+		PL_TRY(text ? 0 : err->code);
+		pl_in_close(*in);
+		*in = text;
+	}
+out:
+	pl_buf_fini(&all);
+	return rc;
+}
+
 int pl_import_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_import_opts *o,
 		      struct pl_import_stats *st, struct pl_err *err)
 {
 	struct pl_in *in = pl_import_open(raw, o->pool, err);
 	struct pl_report report = { .o = o, .st = st };
 	struct reader r = { .et = et, .report = &report };
+	struct pl_buf json = { 0 };
 	const char *host;
 	size_t n;
 	int rc;
@@ -508,6 +536,7 @@ int pl_import_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_impor
 	memset(st, 0, sizeof(*st));
 	if (!in)
 		return err->code;
+	PL_TRY(convert(&in, &json, err));
 	report.file = pl_in_name(in);
 	pl_import_src_init(&r.src, in, &report);
 	PL_TRY(pl_grow(&et->file, &et->cap, et->n + 1, sizeof(*et->file), err));
@@ -523,5 +552,6 @@ int pl_import_et_load(struct pl_et *et, struct pl_in *raw, const struct pl_impor
 out:
 	pl_import_src_fini(&r.src);
 	pl_in_close(in);
+	pl_buf_fini(&json);
 	return rc;
 }

@@ -5,13 +5,12 @@
  * gzip file that is not our own container is inflated first, so the suffix of a file never matters.
  */
 #include "import/internal.h"
+#include "trace/chakra.h"
 
 const struct pl_importer *const pl_import_formats[] = {
-	&pl_import_native,   &pl_import_kineto,
-	&pl_import_chrome,   &pl_import_nsys,
-	&pl_import_flight,   &pl_import_inspector,
-	&pl_import_ncclprof, &pl_import_horovod,
-	&pl_import_optable,  NULL,
+	&pl_import_native,   &pl_import_kineto,	 &pl_import_xla,     &pl_import_xplane,
+	&pl_import_chrome,   &pl_import_nsys,	 &pl_import_flight,  &pl_import_inspector,
+	&pl_import_ncclprof, &pl_import_horovod, &pl_import_optable, NULL,
 };
 
 const struct pl_importer *pl_import_find(const char *name)
@@ -129,6 +128,11 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 			"%s: byte 0: this is the text of a %.*s, not a trace; type, for a plan: "
 			"replay -p FILE GRAPH; for a job: run FILE",
 			pl_in_name(in), (int)(k - 9), (const char *)p + 9);
+	else if (!best && pl_trace_is_chakra(p, n))
+		pl_fail(err, PL_EDATA,
+			"%s: byte 0: this is an execution trace of Chakra, which is a graph; type: "
+			"graph %s; or give the profiler's file too",
+			pl_in_name(in), pl_in_name(in));
 	else if (!best && pl_import_et_probe(p, n))
 		pl_fail(err, PL_EDATA,
 			"%s: byte 0: this is an execution trace, which only adds sizes to a "
@@ -138,6 +142,8 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 		pl_fail(err, PL_EDATA,
 			"%s: byte 0: a report of Nsight Systems is read as its export; type: nsys "
 			"export --type sqlite --include-blobs=true -o FILE.sqlite REPORT",
+			"%s: byte 0: no known trace format; name it if it is one (type: trace "
+			"--from=NAME FILE; native, kineto, xla, xplane, chrome, optable)",
 			pl_in_name(in));
 	else if (!best)
 		unknown(pl_in_name(in), err);

@@ -236,6 +236,9 @@ struct pl_et_file {
 	struct pl_et_node *node; /* by rf */
 	size_t n, cap;
 };
+/* The text of an execution trace of PyTorch with the nodes of one of Chakra: et_chakra.c. */
+int pl_import_et_of_chakra(const uint8_t *p, size_t n, struct pl_buf *json,
+			   struct pl_err *err) PL_MUST;
 /* The file of the process `pid`; if several have this pid, the one of this rank. NULL: none. */
 const struct pl_et_file *pl_import_et_find(const struct pl_et *et, const char *pid, int32_t rank);
 
@@ -492,8 +495,8 @@ void pl_import_doc_free_open(struct pl_doc *d);
 
 int32_t pl_import_number_after(const char *s, const char *end, const char *word);
 
-extern const struct pl_importer pl_import_native, pl_import_kineto, pl_import_chrome,
-	pl_import_optable, pl_import_nsys, pl_import_flight, pl_import_inspector,
-	pl_import_ncclprof, pl_import_horovod;
+extern const struct pl_importer pl_import_native, pl_import_kineto, pl_import_chrome, pl_import_xla,
+	pl_import_xplane, pl_import_nsys, pl_import_flight, pl_import_inspector, pl_import_ncclprof,
+	pl_import_horovod, pl_import_optable;
 
 #endif

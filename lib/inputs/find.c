@@ -12,6 +12,7 @@
 #include "inputs/inputs.h"
 #include "io/container.h"
 #include "plan/job.h"
+#include "trace/chakra.h"
 
 #define LOOK   ((size_t)64 << 10) /* bytes that a probe wants */
 #define PACKED ((size_t)16 << 10) /* ... and of a gzip that hold about as many */
@@ -102,7 +103,7 @@ static bool belongs(const struct pl_inputs_opts *o, const struct pl_input *i)
 {
 	if (i->kind)
 		return i->kind == PL_KIND_TRACE || i->kind == PL_NONE || o->every_kind;
-	return i->et || (i->known && !i->layers);
+	return i->et || i->chakra || (i->known && !i->layers);
 }
 
 /* Find out what the input is, from its first bytes. */
@@ -119,6 +120,7 @@ static int recognise(const struct pl_inputs_opts *o, struct pl_input *i, struct 
 		i->et = !o->forced && l.n && pl_import_et_probe(l.p, l.n);
 		i->known = !l.n || is_known_format(&l);
 		i->layers = l.n && pl_derive_is_layers(l.p, l.n);
+		i->chakra = !o->forced && !i->known && pl_trace_is_chakra(l.p, l.n);
 		i->job = l.n && !i->known && !i->layers && pl_job_probe(l.p, l.n);
 	}
 	pl_in_close(l.held);
@@ -189,6 +191,36 @@ static int add(struct pl_inputs *v, const struct pl_inputs_opts *o, char *path, 
 	return rc;
 }
 
+/* The length of a path before this ending, or before this ending and ".gz"; 0: it has another. */
+static size_t before_ending(const char *path, const char *ending)
+{
+	size_t n = strlen(path), k = strlen(ending);
+
+	n -= n > 3 && !strcmp(path + n - 3, ".gz") ? 3 : 0;
+	return n > k && !strncmp(path + n - k, ending, k) ? n - k : 0;
+}
+
+/* The profiler of JAX and TensorFlow writes one profile in two forms; XPlane has more. */
+static void drop_twins(struct pl_inputs *v, const struct pl_inputs_opts *o, size_t first)
+{
+	for (size_t i = first; i < v->n; i++) {
+		size_t n = before_ending(v->v[i].path, ".trace.json"), k = first;
+
+		while (n && k < v->n &&
+		       (before_ending(v->v[k].path, ".xplane.pb") != n ||
+			memcmp(v->v[i].path, v->v[k].path, n) != 0))
+			k++;
+		if (!n || k == v->n)
+			continue;
+		pl_say(o->log, PL_LOG_NOTE, "%s: left out, because %s has the same profile",
+		       v->v[i].path, v->v[k].path);
+		pl_in_close(v->v[i].in);
+		pl_free(v->v[i].path);
+		memmove(&v->v[i], &v->v[i + 1], (v->n-- - i - 1) * sizeof(*v->v));
+		i--;
+	}
+}
+
 static int add_folder(struct pl_inputs *v, const struct pl_inputs_opts *o, const char *folder,
 		      struct pl_err *err)
 {
@@ -228,6 +260,7 @@ static int add_folder(struct pl_inputs *v, const struct pl_inputs_opts *o, const
 			       "%s: no file in this folder is a trace; name the folder that the "
 			       "profiler wrote its files into (*.pt.trace.json.gz)",
 			       folder);
+	drop_twins(v, o, first);
 	qsort(v->v + first, v->n - first, sizeof(*v->v), by_path);
 	return 0;
 }
@@ -239,8 +272,21 @@ bool pl_inputs_is_folder(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int argc, char **argv,
-		   struct pl_err *err)
+/* Beside profiles, execution traces of Chakra add sizes to them, as those of PyTorch do. */
+static void settle_chakra(struct pl_inputs *in)
+{
+	size_t profiles = 0;
+
+	for (size_t i = 0; i < in->n; i++)
+		profiles += in->v[i].known;
+	for (size_t i = 0; i < in->n && profiles; i++) {
+		in->v[i].et |= in->v[i].chakra;
+		in->v[i].chakra = false;
+	}
+}
+
+static int find(struct pl_inputs *in, const struct pl_inputs_opts *o, int argc, char **argv,
+		struct pl_err *err)
 {
 	bool stdin_used = false;
 
@@ -263,6 +309,15 @@ int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int arg
 		PL_CHECK(add(in, o, pl_strdup(argv[i]), false, err));
 	}
 	return 0;
+}
+
+int pl_inputs_find(struct pl_inputs *in, const struct pl_inputs_opts *o, int argc, char **argv,
+		   struct pl_err *err)
+{
+	int rc = find(in, o, argc, argv, err);
+
+	settle_chakra(in);
+	return rc;
 }
 
 const char *pl_inputs_name(const struct pl_input *i)

@@ -9,6 +9,7 @@
  */
 #include "clock/clock.h"
 #include "core/progress.h"
+#include "derive/chakra.h"
 #include "derive/derive.h"
 #include "inputs/inputs.h"
 #include "io/container.h"
@@ -35,6 +36,16 @@ static int refuse(const struct pl_input *i, struct pl_err *err)
 		       pl_container_kind_name(i->kind, kind), pl_container_kind_use(i->kind));
 }
 
+/* The number of execution traces of Chakra. */
+static size_t count_chakra(const struct pl_inputs *in)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < in->n; i++)
+		n += in->v[i].chakra;
+	return n;
+}
+
 int pl_inputs_are_graphs(const struct pl_inputs *in, bool *graphs, struct pl_err *err)
 {
 	const struct pl_input *graph = NULL;
@@ -52,6 +63,11 @@ int pl_inputs_are_graphs(const struct pl_inputs *in, bool *graphs, struct pl_err
 		}
 	}
 	*graphs = n == in->n;
+	if (count_chakra(in) && count_chakra(in) != in->n)
+		return pl_fail(
+			err, PL_EUSAGE,
+			"execution traces of Chakra are graphs; name them alone, one of each "
+			"rank");
 	if (n && !*graphs)
 		return pl_fail(err, PL_EUSAGE,
 			       "%s: this is a graph among other files; name graphs alone, or the "
@@ -267,6 +283,14 @@ static int derive(const struct pl_inputs_graph *o, struct pl_in *in, const struc
 	return rc;
 }
 
+static struct pl_in *open_file(void *arg, size_t i, struct pl_err *err)
+{
+	struct pl_inputs *in = arg;
+	struct pl_in *raw = pl_inputs_open(&in->v[i], err);
+
+	return raw ? pl_import_open(raw, NULL, err) : NULL;
+}
+
 int pl_inputs_graph(struct pl_inputs *in, const struct pl_inputs_graph *o, struct pl_graph *g,
 		    struct pl_err *err)
 {
@@ -278,6 +302,9 @@ int pl_inputs_graph(struct pl_inputs *in, const struct pl_inputs_graph *o, struc
 
 	if (in->n == 1 && in->v[0].merged)
 		return pl_inputs_from_traces(in, o, g, err);
+	if (count_chakra(in))
+		return pl_derive_chakra(in->n, open_file, in, &o->stage[PL_STAGE_GRAPH].log, g,
+					err);
 	spool = pl_io_spool_new(err);
 	PL_TRY(spool ? 0 : err->code);
 	PL_TRY(import(in, o, spool, err));

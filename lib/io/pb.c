@@ -25,6 +25,12 @@ void pl_pb_varint(struct pl_writer *w, uint32_t field, uint64_t v)
 		put_raw(w, v);
 }
 
+void pl_pb_put(struct pl_writer *w, uint64_t v)
+{
+	if (!w->fail.code && pl_buf_need(&w->b, 10, &w->fail) >= 0)
+		put_raw(w, v);
+}
+
 void pl_pb_fixed64(struct pl_writer *w, uint32_t field, uint64_t v)
 {
 	if (!tag(w, field, 1, 8))
@@ -82,4 +88,55 @@ void pl_pb_close(struct pl_writer *w, size_t at)
 	}
 	for (unsigned i = 0; i < 4; i++)
 		w->b.p[at - 4 + i] = (uint8_t)((n >> 7 * i & 0x7f) | (i < 3 ? 0x80 : 0));
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+bool pl_pb_take_varint(const uint8_t **p, const uint8_t *end, uint64_t *v)
+{
+	const uint8_t *q = *p;
+
+	*v = 0;
+	for (unsigned shift = 0; q < end && shift < 64; shift += 7) {
+		*v |= (uint64_t)(*q & 0x7f) << shift;
+		if (!(*q++ & 0x80)) {
+			*p = q;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool pl_pb_next(struct pl_pb_in *m, struct pl_pb_field *f)
+{
+	const uint8_t *p = m->p;
+	uint64_t key, n;
+	unsigned type;
+
+	if (p == m->end || m->bad)
+		return false;
+	m->bad = true; /* until the field is whole */
+	if (!pl_pb_take_varint(&p, m->end, &key) || key >> 32 || !(key >> 3))
+		return false;
+	f->number = (uint32_t)(key >> 3);
+	type = key & 7;
+	f->bytes = type == 2;
+	if ((type == 0 && !pl_pb_take_varint(&p, m->end, &f->v)) || type > 5 || type == 3 ||
+	    type == 4)
+		return false;
+	if (type == 2) {
+		if (!pl_pb_take_varint(&p, m->end, &n) || n > (uint64_t)(m->end - p))
+			return false;
+		f->p = p;
+		f->n = (size_t)n;
+		p += n;
+	} else if (type != 0) {
+		if (m->end - p < (type == 1 ? 8 : 4))
+			return false;
+		f->v = type == 1 ? pl_le64_get(p) : pl_le32_get(p);
+		p += type == 1 ? 8 : 4;
+	}
+	m->p = p;
+	m->bad = false;
+	return true;
 }

@@ -1,0 +1,275 @@
+/*
+ * Events that an XLA profile does not have: waits of threads for devices and for calls, and the
+ * steps of further devices. All are marked as inferred, but a wait that the source recorded.
+ */
+#include <stdlib.h>
+
+#include "import/xla_internal.h"
+
+#define PAUSE_NS  20000	 /* shorter ones are no waits */
+#define RETURN_NS 200000 /* within this time a thread goes on after the end of a wait */
+
+/* ---- events that are added ----------------------------------------------------------------- */
+
+static int put_value(struct pl_xla *x, uint8_t role, uint8_t type, const char *key, int64_t v,
+		     struct pl_err *err)
+{
+	pl_id id = PL_NONE;
+	uint32_t c;
+
+	if (key)
+		PL_CHECK(pl_intern_add(&x->seg->str, key, strlen(key), &id, err));
+	PL_CHECK(pl_trace_batch_col(&x->more, role, type, id, &c, err));
+	return pl_trace_col_put(&x->more.col[c], x->more.n, v, 0, err);
+}
+
+static int flush_more(struct pl_xla *x, struct pl_err *err)
+{
+	if (!x->more.n)
+		return 0;
+	x->more.first = x->seg->n_events;
+	if (x->to->batch)
+		PL_CHECK(x->to->batch(x->to, x->seg, &x->more, err));
+	x->seg->n_events += x->more.n;
+	x->st->events += x->more.n;
+	pl_trace_batch_clear(&x->more);
+	return 0;
+}
+
+/* The row whose values were put. */
+static int add_row(struct pl_xla *x, uint8_t kind, pl_id track, const char *name, pl_ns ts,
+		   pl_ns end, struct pl_err *err)
+{
+	struct pl_batch *b = &x->more;
+	pl_id id;
+
+	PL_CHECK(pl_intern_add(&x->seg->str, name, strlen(name), &id, err));
+	b->kind[b->n] = kind;
+	b->track[b->n] = track;
+	b->name[b->n] = id;
+	b->ts[b->n] = ts;
+	b->dur[b->n] = end - ts;
+	return ++b->n < PL_BATCH_ROWS ? 0 : flush_more(x, err);
+}
+
+/* A wait of a thread for the device of its rank. */
+static int add_wait(struct pl_xla *x, pl_id track, pl_ns ts, pl_ns end, bool inferred,
+		    struct pl_err *err)
+{
+	int64_t corr = ++x->corr;
+
+	PL_CHECK(put_value(x, PL_R_CORR, PL_V_INT, NULL, corr, err));
+	if (inferred)
+		PL_CHECK(put_value(x, PL_R_ARG, PL_V_BOOL, "inferred", true, err));
+	PL_CHECK(add_row(x, PL_K_RUNTIME, track, "XLA Synchronize", ts, end, err));
+	PL_CHECK(put_value(x, PL_R_CORR, PL_V_INT, NULL, corr, err));
+	return add_row(x, PL_K_SYNC, track, "Context Sync", ts, end, err);
+}
+
+static int add_steps(struct pl_xla *x, const struct event *e, struct pl_err *err)
+{
+	for (size_t i = 1; i < x->n_devices; i++) {
+		const struct device *d = &x->device[i];
+		pl_id track = d->host != PL_NONE ? d->host : d->track;
+
+		for (uint32_t k = 0; k < x->first_tracks && track == PL_NONE; k++)
+			if (x->place[k].device == d->number && x->seg->track[k].type == PL_T_STREAM)
+				track = k;
+		if (track == PL_NONE)
+			continue;
+		PL_CHECK(put_value(x, PL_R_STEP, PL_V_INT, NULL, e->step, err));
+		PL_CHECK(put_value(x, PL_R_ARG, PL_V_BOOL, "inferred", true, err));
+		PL_CHECK(add_row(x, PL_K_STEP, track, text(x, e->name), e->ts, e->end, err));
+	}
+	return 0;
+}
+
+/* ---- waits --------------------------------------------------------------------------------- */
+
+/* Does the event say what its thread did all the time? */
+static bool is_busy(const struct event *e)
+{
+	return e->kind == PL_K_HOST_OP || e->kind == PL_K_DATA || e->kind == PL_K_RUNTIME ||
+	       e->class == PL_XC_PYTHON_IDLE || e->kind == PL_K_WAIT;
+}
+
+/* Ends of executions on the first device, ascending, with the ends of all devices. */
+struct ends {
+	pl_ns *v;
+	size_t n;
+};
+
+static int list_ends(const struct pl_xla *x, struct ends *ends, struct pl_err *err)
+{
+	PL_CHECK(pl_alloc(&ends->v, x->n_runs + 1, sizeof(*ends->v), err));
+	for (size_t i = 0; i < x->n_runs; i++)
+		if (x->run[i].corr)
+			ends->v[ends->n++] = x->run[i].end;
+	pl_sort(ends->v, ends->n, sizeof(*ends->v), pl_compare_i64);
+	return 0;
+}
+
+/* Did an execution end in the time from a to b, shortly before b? */
+static bool ends_in(const struct ends *ends, pl_ns a, pl_ns b)
+{
+	size_t i = 0;
+
+	PL_LOWER_BOUND(i, ends->n, ends->v[i] <= b);
+	return i && ends->v[i - 1] > a && b - ends->v[i - 1] <= pl_max_i64(RETURN_NS, (b - a) / 5);
+}
+
+static int maybe_wait(struct pl_xla *x, const struct ends *ends, pl_id track, pl_ns a, pl_ns b,
+		      struct pl_err *err)
+{
+	if (b - a < PAUSE_NS || !ends_in(ends, a, b))
+		return 0;
+	PL_CHECK(add_wait(x, track, a, b, true, err));
+	return pl_append(&x->pause, &x->n_pauses, &x->cap_pauses, &(struct pause){ a, b },
+			 sizeof(*x->pause), err);
+}
+
+/* The pauses of a thread v[0..n), which has called for executions. */
+static int pauses(struct pl_xla *x, const struct ends *ends, struct event *const *v, size_t n,
+		  struct pl_err *err)
+{
+	pl_ns busy = INT64_MIN, step = INT64_MIN; /* until then */
+
+	for (size_t i = 0; i < n; i++) {
+		const struct event *e = v[i];
+
+		if (e->kind == PL_K_STEP) {
+			if (busy != INT64_MIN && e->ts > busy)
+				PL_CHECK(maybe_wait(x, ends, e->track, busy,
+						    step > busy && step < e->ts ? step : e->ts,
+						    err));
+			busy = pl_max_i64(busy, e->ts);
+			step = e->end;
+			continue;
+		}
+		if (e->class == PL_XC_SYNC && e->ts >= busy && ends_in(ends, e->ts, e->end)) {
+			PL_CHECK(add_wait(x, e->track, e->ts, e->end, false, err));
+			PL_CHECK(pl_append(&x->pause, &x->n_pauses, &x->cap_pauses,
+					   &(struct pause){ e->ts, e->end }, sizeof(*x->pause),
+					   err));
+			busy = pl_max_i64(busy, e->end);
+			continue;
+		}
+		if (!is_busy(e))
+			continue;
+		if (busy != INT64_MIN && e->ts > busy)
+			PL_CHECK(maybe_wait(x, ends, e->track, busy,
+					    step > busy && step < e->ts ? step : e->ts, err));
+		busy = pl_max_i64(busy, e->end);
+	}
+	return busy != INT64_MIN && step > busy
+		       ? maybe_wait(x, ends, v[n - 1]->track, busy, step, err)
+		       : 0;
+}
+
+static bool is_on_thread(const struct pl_xla *x, const struct event *e)
+{
+	return e->track < x->first_tracks && x->place[e->track].plane == PL_XP_HOST;
+}
+
+static int waits(struct pl_xla *x, struct pl_err *err)
+{
+	struct ends ends = { 0 };
+	size_t n = pl_import_xla_pick(x, is_on_thread, pl_import_xla_by_track);
+	int rc;
+
+	PL_TRY(list_ends(x, &ends, err));
+	for (size_t i = 0, k; i < n; i = k) {
+		bool calls = false;
+
+		for (k = i; k < n && x->by[k]->track == x->by[i]->track; k++)
+			calls |= x->by[k]->kind == PL_K_STEP || x->by[k]->class == PL_XC_SYNC ||
+				 x->by[k]->class == PL_XC_LAUNCH;
+		if (calls)
+			PL_TRY(pauses(x, &ends, x->by + i, k - i, err));
+	}
+	rc = 0;
+out:
+	pl_free(ends.v);
+	return rc;
+}
+
+/* ---- threads that launch for one device ---------------------------------------------------- */
+
+PL_COMPARATOR(by_end, struct pause, end, start);
+
+/* The thread that launches for device d: before e it waited for the call for all devices, from
+ * the time on at which it had nothing else to do. */
+static int wait_for_call(struct pl_xla *x, const struct device *d, const struct event *e,
+			 pl_ns from, struct pl_err *err)
+{
+	struct event key = { .device = x->device[0].number, .run = e->run };
+	const struct run *all = pl_import_xla_run(x, &key);
+
+	if (!all || !all->corr || from == INT64_MIN || e->ts <= from)
+		return 0;
+	PL_CHECK(put_value(x, PL_R_CORR, PL_V_INT, NULL, all->corr, err));
+	PL_CHECK(put_value(x, PL_R_ARG, PL_V_BOOL, "inferred", true, err));
+	return add_row(x, PL_K_WAIT, d->host, "XLA wait for the call", from, e->ts, err);
+}
+
+static bool is_step_or_launch(const struct pl_xla *x, const struct event *e)
+{
+	return e->kind == PL_K_STEP || pl_import_xla_is_launch(x, e);
+}
+
+/* x->by[0..n) are steps and launches. */
+static int launcher(struct pl_xla *x, const struct device *d, size_t n, struct pl_err *err)
+{
+	pl_ns free = INT64_MIN; /* the end of the latest launch or wait */
+	pl_ns step = INT64_MIN; /* the start of the latest step */
+	size_t k = 0;
+
+	for (size_t i = 0; i <= n; i++) {
+		const struct event *e = i < n ? x->by[i] : NULL;
+
+		step = e && e->kind == PL_K_STEP ? e->ts : step;
+		if (e &&
+		    (e->class != PL_XC_LAUNCH || e->device != d->number || e->corr == INT64_MIN))
+			continue;
+		for (; k < x->n_pauses && (!e || x->pause[k].end <= e->ts); k++) {
+			pl_ns from = pl_max_i64(free, x->pause[k].start);
+
+			if (free == INT64_MIN || from >= x->pause[k].end)
+				continue;
+			PL_CHECK(add_wait(x, d->host, from, x->pause[k].end, true, err));
+			free = x->pause[k].end;
+		}
+		if (!e)
+			break;
+		PL_CHECK(wait_for_call(x, d, e, pl_max_i64(free, step), err));
+		free = pl_max_i64(free, e->end);
+	}
+	return 0;
+}
+
+static int launchers(struct pl_xla *x, struct pl_err *err)
+{
+	size_t n = pl_import_xla_pick(x, is_step_or_launch, pl_import_xla_by_time);
+
+	for (size_t i = 0; i < n; i++) /* the step of each device ends with that of the host */
+		if (x->by[i]->kind == PL_K_STEP)
+			PL_CHECK(pl_append(&x->pause, &x->n_pauses, &x->cap_pauses,
+					   &(struct pause){ x->by[i]->ts, x->by[i]->end },
+					   sizeof(*x->pause), err));
+	pl_sort(x->pause, x->n_pauses, sizeof(*x->pause), by_end);
+	for (size_t i = 1; i < x->n_devices && x->dispatches; i++)
+		if (x->device[i].host != PL_NONE)
+			PL_CHECK(launcher(x, &x->device[i], n, err));
+	return 0;
+}
+
+/* Events of their own, after those of the source. */
+int pl_import_xla_add(struct pl_xla *x, struct pl_err *err)
+{
+	for (size_t i = 0; i < x->n; i++)
+		if (x->v[i].kind == PL_K_STEP && x->place[x->v[i].track].plane == PL_XP_HOST)
+			PL_CHECK(add_steps(x, &x->v[i], err));
+	PL_CHECK(waits(x, err));
+	PL_CHECK(launchers(x, err));
+	return flush_more(x, err);
+}
