@@ -208,6 +208,17 @@ static bool workers_have_failed(const struct team *t)
 	return true;
 }
 
+/* Not by a signal that asks for the end: then it has written everything. */
+static bool was_killed(int status)
+{
+	if (!WIFSIGNALED(status))
+		return false;
+	for (size_t i = 0; i < PL_LEN(end_signals); i++)
+		if (WTERMSIG(status) == end_signals[i])
+			return false;
+	return true;
+}
+
 /* What the end of process i means for the others. A job without servers ends with its first rank;
  * one with servers goes on as long as they do, and one of its workers. */
 static bool ends_all(struct team *t, int i)
@@ -250,8 +261,8 @@ static bool wait_for(struct team *t, int started)
 			if (v[i].pid != pid || v[i].done)
 				continue;
 			v[i].status = status;
-			if (i < t->c->servers && WIFSIGNALED(status) && has_failed(status) &&
-			    !v[i].killed && v[i].restarts < RESTARTS) {
+			if (i < t->c->servers && was_killed(status) && !v[i].killed &&
+			    v[i].restarts < RESTARTS) {
 				v[i].restarts++;
 				v[i].pid = start_again(t, i);
 				if (!v[i].pid)

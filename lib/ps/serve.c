@@ -239,9 +239,8 @@ static int open_store(struct pl_ps_server *s, struct pl_err *err)
 			s->t->time_to_target_s = g->to_target_s;
 			s->t->samples_to_target = g->to_target_samples;
 		}
-		pl_say(s->log, PL_LOG_WARN,
-		       "the server was started again, at version %llu of the weights",
-		       (unsigned long long)g->version);
+		pl_say(s->log, PL_LOG_WARN, "%s was started again, at version %llu of the weights",
+		       p->servers > 1 ? "server 0" : "the server", (unsigned long long)g->version);
 	}
 	s->elapsed_before = g->elapsed_ns;
 	pl_ps_store_commit(s->store);

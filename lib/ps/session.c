@@ -237,6 +237,17 @@ static int take_message(struct pl_ps_session *s, uint32_t k, const struct pl_mes
 	}
 }
 
+static void lose(struct pl_ps_session *s, uint32_t k)
+{
+	s->server[k].connected = false;
+	s->again = true;
+	if (k)
+		return;
+	/* what it has sent says nothing of what it knows when the worker comes again */
+	s->server[0].reply = s->taken;
+	s->resend |= s->pending;
+}
+
 int pl_ps_session_event(struct pl_ps_session *s, pl_ns until, struct pl_err *err)
 {
 	struct pl_endpoint_event ev;
@@ -250,11 +261,8 @@ int pl_ps_session_event(struct pl_ps_session *s, pl_ns until, struct pl_err *err
 		k++;
 	if (k < s->p->servers && ev.kind == PL_ENDPOINT_MESSAGE)
 		rc = take_message(s, k, &ev.message, err);
-	if (k < s->p->servers && ev.kind == PL_ENDPOINT_LOST) {
-		s->server[k].connected = false;
-		s->again = true;
-		s->resend |= !k && s->pending;
-	}
+	if (k < s->p->servers && ev.kind == PL_ENDPOINT_LOST)
+		lose(s, k);
 	pl_comm_endpoint_release(s->p->end, &ev);
 	return rc < 0 || rc == PL_PS_REPLIED ? rc : PL_PS_OTHER;
 }
