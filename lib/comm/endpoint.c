@@ -455,11 +455,11 @@ static int start_listening(struct pl_endpoint *e, struct pl_err *err)
 
 	if (!in_folder)
 		PL_CHECK(pl_comm_net_parse(e->o.listen, host, sizeof(host), &port, err));
-	if (!in_folder && e->o.beside) {
-		PL_CHECK(pl_comm_net_beside(host, sizeof(host), port, err));
+	if (!in_folder && e->o.free_port) {
+		PL_CHECK(pl_comm_net_route(host, sizeof(host), port, err));
 		port = 0;
 	}
-	PL_CHECK(pl_comm_net_listen_as(in_folder || e->o.beside ? e->o.bind : NULL, host, true,
+	PL_CHECK(pl_comm_net_listen_as(in_folder || e->o.free_port ? e->o.bind : NULL, host, true,
 				       &e->acceptor.listener, &port, address, err));
 	snprintf(e->address, sizeof(e->address), strchr(address, ':') ? "tcp:[%s]:%d" : "tcp:%s:%d",
 		 address, port);

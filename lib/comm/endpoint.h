@@ -25,8 +25,8 @@ struct pl_endpoint_opts {
 	const char *listen;
 	/* tcp: HOST:PORT are those of another endpoint: this one accepts at a free port, and at the
 	 * address from which it reaches HOST, or as `bind` says. */
-	bool beside;
-	const char *bind;      /* as in pl_world_opts; of "dir:", and of one beside another */
+	bool free_port;
+	const char *bind;      /* as in pl_world_opts; of "dir:", and of one with a free port */
 	const char *transport; /* "auto", "shm", "tcp": as in pl_world_opts */
 	const char *host;      /* as in pl_world_opts */
 	pl_ns timeout_ns;      /* 0: 3 s */

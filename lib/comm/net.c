@@ -210,7 +210,7 @@ int pl_comm_net_listen_as(const char *bind_to, const char *at, bool named, int *
 }
 
 /* The system chooses the route when a datagram socket is connected; nothing is sent. */
-int pl_comm_net_beside(char *host, size_t size, int port, struct pl_err *err)
+int pl_comm_net_route(char *host, size_t size, int port, struct pl_err *err)
 {
 	struct sockaddr_storage at = { 0 };
 	socklen_t len = sizeof(at);

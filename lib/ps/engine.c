@@ -56,7 +56,7 @@ static int open_endpoint(struct pl_ps *p, struct pl_err *err)
 	struct pl_endpoint_opts o = { .id = p->process,
 				      .token = m->token,
 				      .listen = pl_ps_is_server(p) ? m->at : NULL,
-				      .beside = p->process > 0,
+				      .free_port = p->process > 0,
 				      .bind = m->bind,
 				      .transport = p->w.o.job->transport,
 				      .host = m->host,
