@@ -35,7 +35,8 @@ static pl_ns step_of(const struct pl_sim_servers_opts *o, uint32_t worker, struc
 		worker, worker);
 }
 
-/* Of a message of n numbers from a process to another, as the job's links have it. */
+/* Of n numbers from a process to others, as the job's links have it: a slice to each server, which
+ * take one link after another, or each its own. */
 static double link_time(const struct pl_job *j, int64_t from, int64_t to, size_t n)
 {
 	double ns = 0;
@@ -47,7 +48,8 @@ static double link_time(const struct pl_job *j, int64_t from, int64_t to, size_t
 			continue;
 		ns = (double)l->latency_ns;
 		if (l->bytes_per_ns > 0)
-			ns += 4 * (double)n / l->bytes_per_ns;
+			ns += 4 * (double)(l->shared ? n : n / (size_t)j->servers) /
+			      l->bytes_per_ns;
 	}
 	return ns;
 }
@@ -105,6 +107,7 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 					  .event = on_event,
 					  .arg = &g };
 	struct pl_err why = { 0 };
+	double between;
 	int rc;
 
 	*s = (struct pl_sim_servers){ .workers = (uint32_t)o->job->ranks };
@@ -113,18 +116,21 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 	PL_TRY(policy_of(o->job, &policy, err));
 	PL_TRY(pl_alloc(&w, s->workers, sizeof(*w), err));
 	PL_TRY(pl_alloc(&s->worker, s->workers, sizeof(*s->worker), err));
+	/* the others tell the first server of each slice, and it tells them what to do */
+	between = o->job->servers > 1 ? link_time(o->job, -1, -1, 0) : 0;
 	for (uint32_t i = 0; i < s->workers; i++) {
 		pl_ns step = step_of(o, i, err);
 
 		PL_TRY((int)pl_min_i64(step, 0));
 		w[i].step_ns = step;
-		/* the server is no rank: only links of any rank lead to it */
-		w[i].link_ns =
-			(pl_ns)((link_time(o->job, i, -1, o->n) + link_time(o->job, -1, i, o->n)) /
-				2);
+		/* servers are no ranks: only links of any rank lead to them */
+		w[i].link_ns = (pl_ns)(between + (link_time(o->job, i, -1, o->n) +
+						  link_time(o->job, -1, i, o->n)) /
+							 2);
 	}
 	if (o->service_ns < 0)
-		sim.service_ns = MESSAGE_NS + (pl_ns)(4 * (double)o->n * MOVES / BYTES_PER_NS);
+		sim.service_ns = MESSAGE_NS + (pl_ns)(4 * (double)o->n * MOVES / BYTES_PER_NS /
+						      (double)o->job->servers);
 	sim.worker = w;
 	s->heterogeneity = heterogeneity(w, s->workers);
 	rc = pl_policy_simulate(&sim, s->worker, &why);

@@ -29,6 +29,19 @@ bytes() {
 }
 check "bytes are those of all servers" [ $(($(bytes 3) * 100 / $(bytes 1))) -ge 99 ]
 
+# ---- predicted ------------------------------------------------------------------------------------
+# commit SERVERS LINK: percent of a worker's time that commits take, as replay predicts; a step takes 10 ms
+commit() {
+	(
+		cat tiny.job
+		printf 'engine ps servers=%s\npolicy asp\nranks 2\npace 0 speed=100\npace 1 speed=100\nlink %s\n' "$1" "$2"
+	) >predicted.job
+	"$BIN/replay" -q -O csv predicted.job | awk -F , 'NR == 2 { print int(100 * $8) }'
+}
+check "replay: two links carry two parts at once" [ "$(commit 1 rate=4Mbit) $(commit 2 rate=4Mbit)" = '80 66' ]
+check "... but not one link of all" [ "$(commit 2 'rate=4Mbit shared=yes')" = 80 ]
+check "... and servers tell one another of a commit" [ "$(commit 1 latency=10ms) $(commit 2 latency=10ms)" = '66 80' ]
+
 # ---- failures --------------------------------------------------------------------------------------
 # begin POLICY OPTION...: a training with two servers and two workers in the background; $first, $second and $worker 1
 begin() {
