@@ -1,5 +1,6 @@
 /*
- * A worker: takes local steps, commits when its order says so, and waits for the reply.
+ * A worker: takes local steps, commits when its order says so, and waits for the reply, or goes on
+ * with steps until it comes.
  *
  * It keeps the weights that it pulled last, so that a commit is a difference. If its connection
  * breaks, it greets the server again until the server is given up. A commit whose reply never came
@@ -20,7 +21,11 @@ struct worker {
 	int64_t batch;		 /* of the order that the steps obey; 0: the job's */
 	struct pl_ps_commit now; /* what the next commit is of */
 	double loss_sum, step_sum;
-	pl_ns last_commit_ns;
+	pl_ns last_commit_ns, last_reply_ns;
+	/* Commits overlap with steps: the weights of the last one, which flies until its reply. */
+	float *cut; /* NULL: they do not */
+	bool flies;
+	pl_ns sent;
 	struct pl_ps_counts counts;
 };
 
@@ -38,6 +43,26 @@ static void take_weights(struct worker *k)
 	pl_net_changed(k->p->w.net);
 }
 
+/* The reply to a commit that flew: the steps since then stay, on top of the new weights. */
+static void rebase(struct worker *k)
+{
+	size_t n = pl_ps_vector_size(&k->p->vector);
+	float *now = k->s.fresh; /* nothing comes meanwhile */
+	pl_ns begin = pl_now_ns();
+
+	pl_ps_vector_read(&k->p->w.view, now);
+	for (size_t i = 0; i < n; i++)
+		now[i] = k->s.base[i] + (now[i] - k->cut[i]);
+	pl_ps_vector_write(&k->p->w.view, now);
+	pl_net_changed(k->p->w.net);
+	k->flies = false;
+	k->last_reply_ns = begin - k->sent;
+	k->last_commit_ns += pl_now_ns() - begin;
+	k->counts.commit_ns += pl_now_ns() - begin;
+	k->now.commit_ns = k->last_commit_ns;
+	k->now.reply_ns = k->last_reply_ns;
+}
+
 /* Until the reply is there, or the connections are. */
 static int wait_for_reply(struct worker *k, struct pl_err *err)
 {
@@ -48,7 +73,9 @@ static int wait_for_reply(struct worker *k, struct pl_err *err)
 	if (what != PL_PS_REPLIED)
 		return 0;
 	k->counts.wait_ns += k->s.waited;
-	if (!k->s.in_steps)
+	if (k->flies)
+		rebase(k);
+	else if (!k->s.in_steps)
 		take_weights(k);
 	return 0;
 }
@@ -58,22 +85,24 @@ static int wait_for_reply(struct worker *k, struct pl_err *err)
 static void begin_commit(struct worker *k)
 {
 	memset(&k->now, 0, sizeof(k->now));
-	k->now.base = k->s.version;
+	/* while a commit flies, the weights are those of before, and that commit */
+	k->now.base = k->s.version + k->flies;
 	k->now.commit_ns = k->last_commit_ns;
+	k->now.reply_ns = k->last_reply_ns;
 	k->loss_sum = k->step_sum = 0;
 }
 
 static int commit(struct worker *k, struct pl_err *err)
 {
 	size_t n = pl_ps_vector_size(&k->p->vector);
-	float *u = (float *)(void *)(k->s.commit + PL_PS_HEAD);
+	float *u = (float *)(void *)(k->s.commit + PL_PS_HEAD), *at = k->cut ? k->cut : u;
 	pl_ns begin = pl_now_ns(), waited = k->counts.wait_ns;
 
 	/* the reply to the last commit came after all servers had read it, so nobody reads the body
 	 */
-	pl_ps_vector_read(&k->p->w.view, u);
+	pl_ps_vector_read(&k->p->w.view, at);
 	for (size_t i = 0; i < n; i++)
-		u[i] -= k->s.base[i];
+		u[i] = at[i] - k->s.base[i];
 	k->now.loss = k->loss_sum / (double)k->now.steps;
 	k->now.step_ns = (pl_ns)(k->step_sum / (double)k->now.steps);
 	k->counts.commits++;
@@ -84,7 +113,10 @@ static int commit(struct worker *k, struct pl_err *err)
 	if (k->s.order.every > 0) /* the next one may be due already */
 		k->due += k->s.order.every;
 	PL_CHECK(pl_ps_session_commit(&k->s, err));
-	PL_CHECK(wait_for_reply(k, err));
+	k->sent = begin;
+	k->flies = k->cut != NULL;
+	if (!k->flies)
+		PL_CHECK(wait_for_reply(k, err));
 	k->last_commit_ns = pl_now_ns() - begin - (k->counts.wait_ns - waited);
 	k->counts.commit_ns += k->last_commit_ns;
 	begin_commit(k);
@@ -93,6 +125,8 @@ static int commit(struct worker *k, struct pl_err *err)
 
 static bool is_due(const struct worker *k)
 {
+	if (k->s.waiting)
+		return false;
 	return (k->s.order.steps && k->now.steps >= k->s.order.steps) || pl_now_ns() >= k->due;
 }
 
@@ -125,17 +159,21 @@ static int local_step(struct worker *k, struct pl_err *err)
 /* What has come while the worker computed. */
 static int look(struct worker *k, struct pl_err *err)
 {
+	bool flew;
 	int what;
 
-	do
+	do {
 		PL_CHECK(what = pl_ps_session_event(&k->s, 0, err));
-	while (what != PL_PS_NOTHING);
+		if (what == PL_PS_REPLIED && k->flies)
+			rebase(k);
+	} while (what != PL_PS_NOTHING);
 	obey(k);
 	if (pl_ps_session_connected(&k->s) || k->s.ended)
 		return 0;
+	flew = k->flies;
 	k->s.in_steps = true;
 	PL_CHECK(wait_for_reply(k, err));
-	if (!k->s.in_steps)
+	if (!k->s.in_steps && !flew)
 		begin_commit(k);
 	return 0;
 }
@@ -166,12 +204,23 @@ static void say_bye(struct worker *k)
 					     &ignore);
 }
 
+static bool overlaps(const struct pl_ps *p)
+{
+	struct pl_policy_opts o = { .workers = p->workers };
+	struct pl_err ignore = { 0 };
+
+	return p->w.o.job->overlap && pl_policy_parse(p->w.o.job->policy, &o, &ignore) == 0 &&
+	       pl_policy_overlaps(o.kind);
+}
+
 int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 {
 	struct worker k = { .p = p, .t = t, .due = INT64_MAX };
 	int rc;
 
 	PL_TRY(pl_ps_session_open(&k.s, p, err));
+	if (overlaps(p))
+		PL_TRY(pl_alloc(&k.cut, pl_ps_vector_size(&p->vector), sizeof(*k.cut), err));
 	rc = train(&k, err);
 	if (rc >= 0) /* else the server sees that this worker is lost */
 		say_bye(&k);
@@ -179,6 +228,7 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	if (*t->stop && rc >= 0)
 		t->interrupted = true;
 out:
+	pl_free(k.cut);
 	pl_ps_session_close(&k.s);
 	return rc;
 }

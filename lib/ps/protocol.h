@@ -87,11 +87,11 @@ struct pl_ps_hello {  /* value[0]: id of the last commit that it sent, or number
 };
 /* The floats of a commit's body begin behind so many bytes. */
 #define PL_PS_HEAD 256
-struct pl_ps_commit {		  /* then U */
-	uint64_t steps, samples;  /* of this commit */
-	uint64_t base;		  /* version of the weights from which they began */
-	double loss;		  /* mean */
-	pl_ns step_ns, commit_ns; /* as pl_policy_event */
+struct pl_ps_commit {			    /* then U */
+	uint64_t steps, samples;	    /* of this commit */
+	uint64_t base;			    /* version of the weights from which they began */
+	double loss;			    /* mean */
+	pl_ns step_ns, commit_ns, reply_ns; /* as pl_policy_event */
 	int64_t hits, classified;
 	struct pl_ps_counts counts;
 };

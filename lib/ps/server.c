@@ -370,6 +370,7 @@ static int apply(struct pl_ps_server *s, uint32_t worker, const struct pl_messag
 	e.loss = c.loss;
 	e.step_ns = c.step_ns;
 	e.commit_ns = c.commit_ns;
+	e.reply_ns = c.reply_ns;
 	g = pl_ps_store_progress(s->store);
 	g->steps += c.steps;
 	g->samples += c.samples;

@@ -104,6 +104,7 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 	struct pl_policy_sim_opts sim = { .policy = &policy,
 					  .until = o->until ? o->until : INT64_MAX / 2,
 					  .service_ns = o->service_ns,
+					  .overlap = o->job->overlap,
 					  .event = on_event,
 					  .arg = &g };
 	struct pl_err why = { 0 };
