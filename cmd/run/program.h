@@ -20,7 +20,7 @@ struct config {
 	bool again;	/* this is a server in place of one that was killed */
 	bool is_parent; /* this process forked others, which have ended */
 	struct comparison *row; /* of --policies: in place of a report; NULL */
-	int memory; /* a file without a name, of all processes that this one forks; -1: none */
+	int *memory; /* [servers]: files without a name of forked processes; NULL: none */
 	const char *plan, *trace, *report, *checkpoint, *checkpoint_best, *resume, *export_to,
 		*import_from;
 	const char *device, *transport, *meet, *bind, *bench;

@@ -101,7 +101,8 @@ struct child {
 	pid_t pid;
 	int status;
 	bool done, killed, printed;
-	char *said; /* its message, in memory that it shares; "": none yet */
+	int restarts; /* of a server */
+	char *said;   /* its message, in memory that it shares; "": none yet */
 };
 
 /* ---- messages of ranks ----------------------------------------------------------------------- */
@@ -193,7 +194,6 @@ struct team {
 	work_of_rank *work;
 	void *arg;
 	sigset_t unblocked, while_waiting;
-	int restarts;
 };
 
 /* Process i of the team in place of a server that was killed; 0: this is the new process. */
@@ -204,6 +204,17 @@ static bool workers_have_failed(const struct team *t)
 {
 	for (int i = t->c->servers; i < t->n; i++)
 		if (!t->v[i].done || !has_failed(t->v[i].status))
+			return false;
+	return true;
+}
+
+/* Not by a signal that asks for the end: then it has written everything. */
+static bool was_killed(int status)
+{
+	if (!WIFSIGNALED(status))
+		return false;
+	for (size_t i = 0; i < PL_LEN(end_signals); i++)
+		if (WTERMSIG(status) == end_signals[i])
 			return false;
 	return true;
 }
@@ -250,9 +261,9 @@ static bool wait_for(struct team *t, int started)
 			if (v[i].pid != pid || v[i].done)
 				continue;
 			v[i].status = status;
-			if (i < t->c->servers && WIFSIGNALED(status) && has_failed(status) &&
-			    !v[i].killed && t->restarts < RESTARTS) {
-				t->restarts++;
+			if (i < t->c->servers && was_killed(status) && !v[i].killed &&
+			    v[i].restarts < RESTARTS) {
+				v[i].restarts++;
 				v[i].pid = start_again(t, i);
 				if (!v[i].pid)
 					return false;
@@ -453,6 +464,18 @@ static int run_team(struct team *t, bool *mine, struct pl_err *err)
 	return rc < 0 ? rc : result_of_ranks(t->c, t->v, t->n, err);
 }
 
+/* What servers that are started again go on with. */
+static int make_memory(struct config *c, struct pl_err *err)
+{
+	PL_CHECK(pl_alloc(&c->memory, (size_t)c->servers + 1, sizeof(*c->memory), err));
+	for (int i = 0; i < c->servers; i++)
+		c->memory[i] = -1;
+	for (int i = 0; i < c->servers; i++)
+		if ((c->memory[i] = memfd_create("paceline", MFD_CLOEXEC)) < 0)
+			return pl_fail_sys(err, "memory for server %d", i);
+	return 0;
+}
+
 static int fork_ranks(struct config *c, int n, work_of_rank *work, void *arg, struct pl_err *err)
 {
 	struct team t = { .c = c, .n = n, .work = work, .arg = arg };
@@ -469,13 +492,7 @@ static int fork_ranks(struct config *c, int n, work_of_rank *work, void *arg, st
 		rc = pl_fail_sys(err, "memory for messages of ranks");
 		goto out;
 	}
-	if (c->servers) {
-		c->memory = memfd_create("paceline", MFD_CLOEXEC);
-		if (c->memory < 0) {
-			rc = pl_fail_sys(err, "memory for the servers");
-			goto out;
-		}
-	}
+	PL_TRY(make_memory(c, err));
 	is_parent = true;
 	catch_signals();
 	PL_TRY(make_meeting(c, p, err));
@@ -491,9 +508,11 @@ out:
 		pl_remove_folder(p->folder);
 	if (t.said != MAP_FAILED)
 		munmap(t.said, (size_t)n * sizeof(*t.said));
-	if (c->memory >= 0)
-		close(c->memory);
-	c->memory = -1;
+	for (int i = 0; c->memory && i < c->servers; i++)
+		if (c->memory[i] >= 0)
+			close(c->memory[i]);
+	pl_free(c->memory);
+	c->memory = NULL;
 	pl_free(t.v);
 	return rc;
 }
@@ -637,7 +656,9 @@ int find_meeting(const struct config *c, const struct pl_launch *p, const struct
 					 .token = p->token,
 					 .bind = c->bind,
 					 .timeout_ns = c->timeout_ns,
-					 .memory = c->memory };
+					 .memory = c->memory && p->rank < c->servers
+							   ? c->memory[p->rank]
+							   : -1 };
 	PL_CHECK(shape_of(j, c->servers, shape, &m->n_shapes, err));
 	m->shape = *shape;
 	return 0;

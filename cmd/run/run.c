@@ -94,7 +94,6 @@ static void defaults(void *config)
 	struct config *c = config;
 
 	c->c.seed = c->ranks = c->threads = c->timeout_ns = INT64_MIN; /* those of the job */
-	c->memory = -1;
 	c->min_size = 4096;
 	c->max_size = 64 << 20;
 	c->iterations = 20;

@@ -424,7 +424,12 @@ static int take_opts(struct pl_endpoint *e, const struct pl_endpoint_opts *o, st
 	return 0;
 }
 
-static int leave_address(struct pl_endpoint *e, const char *address, int port, struct pl_err *err)
+const char *pl_comm_endpoint_address(const struct pl_endpoint *e)
+{
+	return e->address;
+}
+
+static int leave_address(struct pl_endpoint *e, struct pl_err *err)
 {
 	int n = snprintf(e->file, sizeof(e->file), "%s/endpoint.%u", e->o.listen + 4, e->o.id);
 
@@ -432,9 +437,8 @@ static int leave_address(struct pl_endpoint *e, const char *address, int port, s
 		return pl_fail(err, PL_EUSAGE, "the name of the folder %.40s... is too long",
 			       e->o.listen + 4);
 	/* the end of the line shows that it is whole; the time that it is another listener */
-	snprintf(e->left, sizeof(e->left),
-		 strchr(address, ':') ? "tcp:[%s]:%d %ld %lld\n" : "tcp:%s:%d %ld %lld\n", address,
-		 port, (long)getpid(), (long long)pl_now_ns());
+	snprintf(e->left, sizeof(e->left), "%s %ld %lld\n", e->address, (long)getpid(),
+		 (long long)pl_now_ns());
 	if (pl_comm_leave_file(AT_FDCWD, e->file, e->left) < 0) {
 		pl_fail_sys(err, "cannot write %s", e->file);
 		e->left[0] = '\0';
@@ -451,9 +455,15 @@ static int start_listening(struct pl_endpoint *e, struct pl_err *err)
 
 	if (!in_folder)
 		PL_CHECK(pl_comm_net_parse(e->o.listen, host, sizeof(host), &port, err));
-	PL_CHECK(pl_comm_net_listen_as(in_folder ? e->o.bind : NULL, host, true,
+	if (!in_folder && e->o.free_port) {
+		PL_CHECK(pl_comm_net_route(host, sizeof(host), port, err));
+		port = 0;
+	}
+	PL_CHECK(pl_comm_net_listen_as(in_folder || e->o.free_port ? e->o.bind : NULL, host, true,
 				       &e->acceptor.listener, &port, address, err));
-	return in_folder ? leave_address(e, address, port, err) : 0;
+	snprintf(e->address, sizeof(e->address), strchr(address, ':') ? "tcp:[%s]:%d" : "tcp:%s:%d",
+		 address, port);
+	return in_folder ? leave_address(e, err) : 0;
 }
 
 static int start(struct pl_endpoint *e, struct pl_err *err)

@@ -23,7 +23,10 @@ struct pl_endpoint_opts {
 	/* Where it accepts: "tcp:HOST:PORT", or "dir:PATH": at a free port, which is in the file
 	 * PATH/endpoint.ID. NULL: it does not accept. */
 	const char *listen;
-	const char *bind;      /* as in pl_world_opts; of "dir:" */
+	/* tcp: HOST:PORT are those of another endpoint: this one accepts at a free port, and at the
+	 * address from which it reaches HOST, or as `bind` says. */
+	bool free_port;
+	const char *bind;      /* as in pl_world_opts; of "dir:", and of one with a free port */
 	const char *transport; /* "auto", "shm", "tcp": as in pl_world_opts */
 	const char *host;      /* as in pl_world_opts */
 	pl_ns timeout_ns;      /* 0: 3 s */
@@ -65,6 +68,8 @@ int pl_comm_endpoint_open(const struct pl_endpoint_opts *o, struct pl_endpoint *
 /* Sends what was given to it, at most for the timeout, says good-bye to all peers, and frees it.
  * NULL is fine. */
 void pl_comm_endpoint_close(struct pl_endpoint *e);
+/* Where it accepts, as `tcp:HOST:PORT`; "": it does not. */
+const char *pl_comm_endpoint_address(const struct pl_endpoint *e);
 /* Connects to the endpoint that listens at `at` ("tcp:HOST:PORT" or "dir:PATH") and has the id
  * `peer`, which may not be there yet. PL_EIO: nobody came by `until`, or it refuses. Not from two
  * threads. */

@@ -144,7 +144,8 @@ struct pl_end_linger { /* a socket whose last bytes are on their way */
 
 struct pl_endpoint {
 	struct pl_endpoint_opts o;
-	char token[PL_TOKEN_MAX + 1], host_name[256], file[600], left[200];
+	char token[PL_TOKEN_MAX + 1], host_name[256], file[600], left[200],
+		address[PL_ADDRESS_MAX + 16];
 	uint64_t host; /* 0: it shares no memory */
 	pl_ns timeout;
 	bool may_share, must_share;

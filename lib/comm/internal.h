@@ -430,6 +430,9 @@ int pl_comm_net_parse(const char *s, char *host, size_t size, int *port,
  */
 int pl_comm_net_listen_as(const char *bind_to, const char *at, bool named, int *fd, int *port,
 			  char *address, struct pl_err *err) PL_MUST;
+/* host becomes the address of this host from which it is reached, or stays if it is a name of this
+ * one. */
+int pl_comm_net_route(char *host, size_t size, int port, struct pl_err *err) PL_MUST;
 /* Is this the name of an interface of this host? Its numeric address. */
 bool pl_comm_net_interface(const char *name, char *to, size_t size);
 /* Do other hosts reach this one by this name, although it means loopback in /etc/hosts? */

@@ -209,6 +209,31 @@ int pl_comm_net_listen_as(const char *bind_to, const char *at, bool named, int *
 	return 0;
 }
 
+/* The system chooses the route when a datagram socket is connected; nothing is sent. */
+int pl_comm_net_route(char *host, size_t size, int port, struct pl_err *err)
+{
+	struct sockaddr_storage at = { 0 };
+	socklen_t len = sizeof(at);
+	struct addrinfo *a = NULL;
+	int s, rc;
+
+	if (pl_comm_net_is_alias(host)) /* it is this host, whose name others know */
+		return 0;
+	rc = resolve(host, port, false, &a, err);
+	if (rc < 0)
+		return PL_EIO;
+	s = pl_fail_now() ? -1 : socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (s < 0 || connect(s, a->ai_addr, a->ai_addrlen) < 0 ||
+	    getsockname(s, (struct sockaddr *)&at, &len) < 0)
+		rc = pl_fail_sys(err, "cannot find the way to %s", host);
+	else
+		pl_comm_net_name(&at, len, host, size);
+	if (s >= 0)
+		close(s);
+	freeaddrinfo(a);
+	return rc;
+}
+
 /* 0: connected, PL_ENO: nobody listens yet, else a permanent error. */
 static int try_connect(const struct addrinfo *a, pl_ns until, int *fd, struct pl_err *err)
 {

@@ -90,7 +90,11 @@ static const struct pl_lang_row rows[] = {
 		  "the weights, and apply what workers commit",
 		  KIND(engine, "dp|ps", "dp"),
 		  OPTION("servers", INT, 0, "servers, each with a part of the weights", servers,
-			 .min = 1, .max = RANKS_MAX, .value = "1", .only = "ps")),
+			 .min = 1, .max = RANKS_MAX, .value = "1", .only = "ps"),
+		  OPTION("overlap", FLAG, 0,
+			 "workers go on with steps until the reply to a commit comes, where the "
+			 "policy allows it",
+			 overlap, .only = "ps")),
 	  .once = true },
 	{ PL_LANG_ROW(
 		  "policy", EXECUTION,

@@ -52,6 +52,7 @@ struct pl_job {
 	double split;		       /* share of the samples that are trained on; 1 */
 	double target_loss, bucket_mb; /* 0: none; bucket_mb: default 25, the first 1 */
 	int64_t servers;	       /* of engine ps */
+	bool overlap;		       /* of commits with steps */
 	int64_t steps;		       /* below 0: not given */
 	int64_t patience;	       /* evaluations; 0: any number */
 	double delta;		       /* what a better evaluation is better by, at least */

@@ -100,12 +100,6 @@ static int check_engine(const struct pl_job *j, struct pl_err *err)
 			"policy local-sgd has no servers; with engine ps the same is: policy "
 			"local local-steps=%lld",
 			(long long)j->local_steps);
-	if (servers && j->servers > 1)
-		return pl_fail(
-			err, PL_EDATA,
-			"engine ps servers=%lld: the weights are on one server in this version; "
-			"write: servers=1",
-			(long long)j->servers);
 	if (servers && j->checkpoint_best)
 		return pl_fail(
 			err, PL_EDATA,

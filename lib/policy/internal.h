@@ -19,6 +19,7 @@ struct pl_policy_kind {
 	/* The range of the argument, which is a whole number, and its default. */
 	double least, most, usual;
 	bool waits;
+	bool overlaps; /* each commit has its reply at once, and makes one version */
 	/* Bytes of the state of the policy and of that of each worker, which begin as zeros. */
 	size_t state, of_worker;
 	/* The state of the policy begins with so many members of 8 bytes that put() keeps; that of

@@ -43,6 +43,11 @@ const char *pl_policy_help(const struct pl_policy_kind *k)
 	return k->help;
 }
 
+bool pl_policy_overlaps(const struct pl_policy_kind *k)
+{
+	return k->overlaps;
+}
+
 bool pl_policy_waits(const struct pl_policy_kind *k)
 {
 	return k->waits;

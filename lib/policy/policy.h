@@ -8,7 +8,9 @@
  *
  * Each worker repeats: take local steps from the weights W that it pulled last; commit, that is,
  * send the change U of its weights since then; wait for the reply, which carries the server's
- * weights. The *order* of the last reply says when it commits next.
+ * weights. The *order* of the last reply says when it commits next. Where commits *overlap* with
+ * steps, the worker goes on instead; when the reply comes, it adds what it has changed since the
+ * commit to the server's weights, and that is the beginning of the next U.
  *
  * The server holds W, and two vectors of the same size that begin at 0: S, which collects commits
  * that are not applied yet, and V, the velocity. All updates of all policies are one linear form
@@ -53,6 +55,8 @@ const char *pl_policy_name(const struct pl_policy_kind *k);
 const char *pl_policy_help(const struct pl_policy_kind *k); /* one sentence */
 /* Do workers wait for one another? (bsp, local, adacomm ...) */
 bool pl_policy_waits(const struct pl_policy_kind *k);
+/* May workers go on with steps until the reply to a commit comes? (asp, adsp, dylu ...) */
+bool pl_policy_overlaps(const struct pl_policy_kind *k);
 
 /* ---- what happens ---------------------------------------------------------------------------- */
 
@@ -74,6 +78,9 @@ struct pl_policy_event {
 	pl_ns step_ns;		 /* mean time of one of them, pauses of a paced worker included */
 	pl_ns commit_ns; /* time of its commit before this one, to the end of the reply (O_i); 0:
 			    none */
+	/* If the worker made steps meanwhile, commit_ns is the time that the commit took from them,
+	 * and this the time until the reply, before which there is no other commit; else 0. */
+	pl_ns reply_ns;
 };
 
 /* ---- what the server does -------------------------------------------------------------------- */

@@ -18,8 +18,9 @@
  *  - Periods begin when each worker has committed once, so that all speeds are known. A period has
  *    PL_POLICY_PERIOD steps of the slowest worker, and follows it, at most twofold at a time.
  *  - The rate is limited so that a worker spends at most COST of its time on commits, and has time
- * for two steps between two of them. If even one commit a period costs more, the default period
- * grows.
+ * for two steps between two of them. Where commits overlap with steps, a commit takes little of its
+ * time, but there is none before the reply to the last one. If even one commit a period costs more,
+ * the default period grows.
  *  - The search begins at this limit, and not at one commit a period:
  * tests/unit/policy_learn_test.c measures that fewer commits train slower where they cost little,
  * and never much faster.
@@ -42,6 +43,7 @@ struct adsp_worker {
 	uint64_t count;	      /* c_i */
 	uint64_t quota, made; /* commits of this period: due, and made */
 	double cost;	      /* ns of a commit, about; 0: not known yet */
+	double reply;	      /* ns until its reply, with steps meanwhile; 0: there are none */
 	bool late;	      /* it cannot make its commits in time, as a note said */
 };
 
@@ -80,22 +82,34 @@ static bool valid(const struct pl_policy *p)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* The longest step and the most costly commit of a present worker. */
-static void find_slowest(const struct pl_policy *p, double *step, double *cost)
+/* Of present workers: the longest step, the most costly commit, and the longest time until a reply,
+ * with a step, because a worker looks for it between two. */
+static void find_slowest(const struct pl_policy *p, double *step, double *cost, double *reply)
 {
-	*step = *cost = 0;
+	*step = *cost = *reply = 0;
 	for (uint32_t i = 0; i < p->o.workers; i++)
 		if (p->w[i].present) {
 			*step = fmax(*step, (double)p->w[i].step_ns);
 			*cost = fmax(*cost, worker_of(p, i)->cost);
+			if (worker_of(p, i)->reply > 0)
+				*reply = fmax(*reply,
+					      worker_of(p, i)->reply + (double)p->w[i].step_ns);
 		}
+}
+
+/* The least time from a commit of a worker to its next one. */
+static double least_time(const struct pl_policy *p, uint32_t worker)
+{
+	const struct adsp_worker *w = worker_of(p, worker);
+
+	return fmax((double)p->w[worker].step_ns + w->cost, w->reply);
 }
 
 /* Commits that a worker can make in a period, a step before each. */
 static double can_make(const struct pl_policy *p, uint32_t worker)
 {
 	const struct pl_policy_adsp *a = p->state;
-	double each = (double)p->w[worker].step_ns + worker_of(p, worker)->cost;
+	double each = least_time(p, worker);
 
 	return each > 0 ? floor((double)a->period / each) : INFINITY;
 }
@@ -104,21 +118,21 @@ static double can_make(const struct pl_policy *p, uint32_t worker)
 static uint64_t most_commits(const struct pl_policy *p)
 {
 	const struct pl_policy_adsp *a = p->state;
-	double step, cost, most;
+	double step, cost, reply, most;
 
 	if (fixed_rate(p))
 		return fixed_rate(p);
-	find_slowest(p, &step, &cost);
-	most = (double)a->period / fmax(2 * step + cost, cost / COST);
+	find_slowest(p, &step, &cost, &reply);
+	most = (double)a->period / fmax(fmax(2 * step + cost, reply), cost / COST);
 	return most >= 2 ? (uint64_t)fmin(most, 0x1p30) : 1;
 }
 
 static double default_period(const struct pl_policy *p)
 {
-	double step, cost;
+	double step, cost, reply;
 
-	find_slowest(p, &step, &cost);
-	return fmin(fmax(PL_POLICY_PERIOD * step, cost / COST), 0x1p60);
+	find_slowest(p, &step, &cost, &reply);
+	return fmin(fmax(fmax(PL_POLICY_PERIOD * step, reply), cost / COST), 0x1p60);
 }
 
 /* The default period follows the workers. */
@@ -156,7 +170,7 @@ static void note_late(struct pl_policy *p, uint32_t i)
 {
 	const struct pl_policy_adsp *a = p->state;
 	struct adsp_worker *w = worker_of(p, i);
-	double each = (double)p->w[i].step_ns + w->cost;
+	double each = least_time(p, i);
 	double interval = (double)a->period / fmax(1, (double)w->quota);
 
 	if ((each > interval) == w->late)
@@ -270,7 +284,7 @@ static void lower_target(struct pl_policy *p, uint32_t worker)
 	struct pl_policy_adsp *a = p->state;
 	struct adsp_worker *w = worker_of(p, worker);
 	double left = (double)(pl_add_sat(a->begun, a->period) - p->now);
-	double can = floor(left / ((double)p->w[worker].step_ns + w->cost));
+	double can = floor(left / least_time(p, worker));
 	uint64_t less;
 
 	if (w->made >= w->quota || can >= (double)(w->quota - w->made))
@@ -370,6 +384,8 @@ static void committed(struct pl_policy *p, const struct pl_policy_event *e)
 	w->made++;
 	if (e->commit_ns > 0)
 		w->cost += ((double)e->commit_ns - w->cost) * (w->cost > 0 ? LATEST_COST : 1);
+	if (e->reply_ns > 0)
+		w->reply += ((double)e->reply_ns - w->reply) * (w->reply > 0 ? LATEST_COST : 1);
 	if (a->running) {
 		pl_policy_probe_add(&a->losses, middle * 1e-9, e->loss, (double)e->steps);
 		if (middle >= (double)a->search.since)
@@ -383,9 +399,9 @@ static void committed(struct pl_policy *p, const struct pl_policy_event *e)
 }
 
 #define ADSP                                                                                       \
-	.state = sizeof(struct pl_policy_adsp), .of_worker = sizeof(struct adsp_worker),           \
-	.kept = 5, .begin = begin, .joined = joined, .left = left, .committed = committed,         \
-	.timer = timer, .order = order, .valid = valid
+	.overlaps = true, .state = sizeof(struct pl_policy_adsp),                                  \
+	.of_worker = sizeof(struct adsp_worker), .kept = 5, .begin = begin, .joined = joined,      \
+	.left = left, .committed = committed, .timer = timer, .order = order, .valid = valid
 
 const struct pl_policy_kind pl_policy_adsp = {
 	.name = "adsp",

@@ -18,6 +18,7 @@ static void committed(struct pl_policy *p, const struct pl_policy_event *e)
 const struct pl_policy_kind pl_policy_asp = {
 	.name = "asp",
 	.help = "each commit of one step is applied at once, and nobody waits",
+	.overlaps = true,
 	.joined = joined,
 	.committed = committed,
 };

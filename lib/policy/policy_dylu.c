@@ -80,6 +80,7 @@ const struct pl_policy_kind pl_policy_dylu = {
 	.usual = 50,
 	.state = sizeof(struct dylu),
 	.kept = 1,
+	.overlaps = true,
 	.joined = joined,
 	.left = left,
 	.committed = committed,

@@ -4,8 +4,9 @@
  * A worker is in one state, and a heap has the time at which that state ends; the server's timer
  * and the list of changes are two more entries. A worker computes until its order says that it
  * commits, so steps in between are no events: a commit costs one or two moves in the heap, O(log
- * workers). Entries with equal times follow in the order of the workers, then the timer, then
- * changes.
+ * workers). Where commits overlap with steps, the steps since a commit are counted when its reply
+ * has come; a new speed holds for all of them. Entries with equal times follow in the order of the
+ * workers, then the timer, then changes.
  */
 #include <math.h>
 
@@ -32,8 +33,9 @@ struct worker {
 	uint64_t steps; /* until the commit; 0: no end is known */
 	pl_ns end;	/* of the last of them */
 	pl_ns served;	/* end of service */
-	pl_ns commit_ns;
-	uint64_t base;
+	pl_ns commit_ns, reply_ns;
+	uint64_t base;	 /* version from which its steps began */
+	uint64_t pulled; /* that of the last reply */
 	pl_ns absent_from;
 	struct pl_policy_sim_result *r;
 };
@@ -48,6 +50,7 @@ struct sim {
 	uint32_t *place; /* [entry]: in the heap */
 	pl_ns free;	 /* when the server has served what has arrived */
 	size_t change;
+	bool overlap;
 };
 
 /* ---- the heap -------------------------------------------------------------------------------- */
@@ -96,16 +99,16 @@ static uint64_t ended(const struct worker *w, pl_ns now)
 	return w->done + (now > w->from ? (uint64_t)((now - w->from) / step_of(w)) : 0);
 }
 
-/* When the worker commits by its order, not before `now`. */
+/* When the worker commits by its order, not before `now`, nor before its last reply is there. */
 static void plan_commit(struct sim *s, uint32_t i, pl_ns now)
 {
 	struct worker *w = &s->w[i];
 	pl_ns step = step_of(w);
-	/* the first step that ends now or later, and the one that the order names */
-	uint64_t least =
-		now > w->from ? w->done + (uint64_t)((now - w->from + step - 1) / step) : w->done;
-	uint64_t n = UINT64_MAX, due;
+	uint64_t least, n = UINT64_MAX, due;
 
+	/* the first step that ends then or later, and the one that the order names */
+	now = pl_max_i64(now, pl_add_sat(w->replied, w->link));
+	least = w->done + (now > w->from ? (uint64_t)((now - w->from + step - 1) / step) : 0);
 	least = least ? least : 1;
 	if (w->order.steps)
 		n = w->order.steps;
@@ -158,10 +161,32 @@ static int64_t batch_of(const struct sim *s, const struct worker *w)
 	return w->order.batch ? w->order.batch : usual ? usual : 1;
 }
 
+/* The reply to a commit after which the worker has gone on: its next steps began with that. */
+static void reply_over(struct sim *s, uint32_t i)
+{
+	struct worker *w = &s->w[i];
+
+	/* it is seen between two steps */
+	w->reply_ns = pl_add_sat(w->replied, w->link) - w->end + step_of(w) - 1;
+	w->reply_ns -= w->reply_ns % step_of(w);
+	w->base = w->pulled + 1;
+	w->pulled = pl_policy_version(s->p);
+	w->began = w->from = w->end;
+	w->done = 0;
+	plan_commit(s, i, w->from);
+}
+
 static void reply(struct sim *s, const struct pl_policy_action *a, pl_ns now)
 {
 	struct worker *w = &s->w[a->worker];
 
+	if (s->overlap && w->steps) {
+		w->state = COMPUTING;
+		w->order = a->order;
+		w->replied = now;
+		reply_over(s, a->worker);
+		return;
+	}
 	w->r->waiting_ns += now - w->served;
 	w->commit_ns = now + w->link - w->end;
 	w->r->sending_ns += w->commit_ns - (now - w->served);
@@ -175,7 +200,7 @@ static void reply(struct sim *s, const struct pl_policy_action *a, pl_ns now)
 	w->replied = now;
 	w->began = w->from = pl_add_sat(now, w->link);
 	w->done = 0;
-	w->base = pl_policy_version(s->p);
+	w->base = w->pulled = pl_policy_version(s->p);
 	plan_commit(s, a->worker, w->from);
 }
 
@@ -234,7 +259,8 @@ static int serve(struct sim *s, uint32_t i, pl_ns now, struct pl_err *err)
 				     .base = w->base,
 				     .loss = (double)NAN,
 				     .step_ns = (w->end - w->began) / (pl_ns)w->steps,
-				     .commit_ns = w->commit_ns };
+				     .commit_ns = w->commit_ns,
+				     .reply_ns = w->reply_ns };
 
 	account(s, w, w->steps, w->end);
 	w->state = WAITING;
@@ -253,6 +279,7 @@ static int join(struct sim *s, uint32_t i, pl_ns now, struct pl_err *err)
 	w->state = WAITING;
 	w->r->absent_ns += now - w->absent_from;
 	w->served = w->end = now;
+	w->reply_ns = 0;
 	w->steps = 0;
 	set_key(s, i, NEVER);
 	return tell(s, &e, err);
@@ -270,6 +297,12 @@ static void close_worker(struct sim *s, uint32_t i, pl_ns now)
 			w->r->sending_ns -= w->began - now;
 			w->began = w->from = now;
 		}
+		account(s, w, ended(w, now), now);
+	} else if (s->overlap && w->steps) { /* a commit is on its way, or its reply */
+		if (w->state != WAITING)
+			account(s, w, w->steps, w->end);
+		w->began = w->from = w->end;
+		w->done = 0;
 		account(s, w, ended(w, now), now);
 	} else if (w->state == COMPUTING) {
 		account(s, w, w->steps, w->end);
@@ -358,6 +391,7 @@ static int prepare(struct sim *s, struct pl_policy_sim_result *r, struct pl_err 
 	const struct pl_policy_sim_opts *o = s->o;
 
 	s->n = o->policy->workers;
+	s->overlap = o->overlap && pl_policy_overlaps(o->policy->kind);
 	PL_CHECK(pl_alloc(&s->w, s->n, sizeof(*s->w), err));
 	PL_CHECK(pl_alloc(&s->key, s->n + 2, sizeof(*s->key), err));
 	PL_CHECK(pl_alloc(&s->heap, s->n + 2, sizeof(*s->heap), err));

@@ -28,9 +28,10 @@ struct pl_policy_sim_change {
 
 struct pl_policy_sim_opts {
 	const struct pl_policy_opts *policy;
-	const struct pl_policy_sim_worker *worker;  /* [policy->workers] */
-	pl_ns service_ns;			    /* of a commit at the server */
-	pl_ns until;				    /* end of the simulation */
+	const struct pl_policy_sim_worker *worker; /* [policy->workers] */
+	pl_ns service_ns;			   /* of a commit at the server */
+	bool overlap; /* commits overlap with steps, if the policy allows it */
+	pl_ns until;  /* end of the simulation */
 	const struct pl_policy_sim_change *changes; /* in order of time */
 	size_t n_changes;
 	/* Callbacks, NULL: none. `event` is called before the policy handles e, and may set

@@ -1,5 +1,6 @@
 /*
- * A worker: takes local steps, commits when its order says so, and waits for the reply.
+ * A worker: takes local steps, commits when its order says so, and waits for the reply, or goes on
+ * with steps until it comes.
  *
  * It keeps the weights that it pulled last, so that a commit is a difference. If its connection
  * breaks, it greets the server again until the server is given up. A commit whose reply never came
@@ -12,187 +13,71 @@
 
 #include "ps/internal.h"
 
-/* A server that is started again takes a moment; it is given up after so many timeouts. */
-#define PATIENCE 10
-/* A reply may have to wait for workers that are far slower. */
-#define REPLY_PATIENCE 200
-
 struct worker {
+	struct pl_ps_session s; /* first */
 	struct pl_ps *p;
 	struct pl_train *t;
-	uint32_t connection;
-	bool connected, ended;
-	struct pl_policy_order order; /* first: on the own clock */
-	pl_ns due;		      /* of the next commit; INT64_MAX: it goes by steps */
-	uint64_t id;		      /* of the last commit */
-	bool pending;		      /* it has no reply */
-	bool in_steps; /* it connected again between two commits, and has the weights of its steps
-			*/
-	uint64_t applied, version;
+	pl_ns due;		 /* of the next commit; INT64_MAX: it goes by steps */
 	int64_t batch;		 /* of the order that the steps obey; 0: the job's */
-	float *base;		 /* the weights as they were pulled */
-	char *commit;		 /* the body: head, then U */
 	struct pl_ps_commit now; /* what the next commit is of */
 	double loss_sum, step_sum;
-	pl_ns last_commit_ns;
+	pl_ns last_commit_ns, last_reply_ns;
+	/* Commits overlap with steps: the weights of the last one, which flies until its reply. */
+	float *cut; /* NULL: they do not */
+	bool flies;
+	pl_ns sent;
 	struct pl_ps_counts counts;
 };
 
-static float *change_of(const struct worker *k)
+/* An order may have come. */
+static void obey(struct worker *k)
 {
-	return (float *)(void *)(k->commit + PL_PS_HEAD);
+	if (k->s.has_order)
+		k->due = k->s.order.every > 0 ? k->s.order.first : INT64_MAX;
+	k->s.has_order = false;
 }
 
-static void take_order(struct worker *k, const struct pl_endpoint_event *ev)
+static void take_weights(struct worker *k)
 {
-	struct pl_policy_order o;
-
-	if (ev->message.bytes != sizeof(o))
-		return;
-	memcpy(&o, ev->message.body, sizeof(o));
-	o.first += pl_now_ns();
-	k->order = o;
-	k->due = o.every > 0 ? o.first : INT64_MAX;
-}
-
-/* The weights of a reply become those of the worker. */
-static int take_reply(struct worker *k, const struct pl_endpoint_event *ev, struct pl_err *err)
-{
-	size_t bytes = pl_ps_vector_size(&k->p->vector) * sizeof(float);
-
-	if (ev->message.bytes != bytes)
-		return pl_fail(err, PL_EIO, "the server sent weights of a wrong size");
-	k->applied = ev->message.value[0];
-	if (k->in_steps && !k->pending && ev->message.value[1] == k->version)
-		return 0; /* the steps since then go on */
-	k->in_steps = false;
-	k->version = ev->message.value[1];
-	memcpy(k->base, ev->message.body, bytes);
-	pl_ps_vector_write(&k->p->w.view, k->base);
+	pl_ps_vector_write(&k->p->w.view, k->s.base);
 	pl_net_changed(k->p->w.net);
-	return 0;
 }
 
-static int take_end(struct worker *k, const struct pl_endpoint_event *ev, struct pl_err *err)
+/* The reply to a commit that flew: the steps since then stay, on top of the new weights. */
+static void rebase(struct worker *k)
 {
-	const char *why = ev->message.body;
+	size_t n = pl_ps_vector_size(&k->p->vector);
+	float *now = k->s.fresh; /* nothing comes meanwhile */
+	pl_ns begin = pl_now_ns();
 
-	k->ended = true;
-	if (!ev->message.bytes || why[ev->message.bytes - 1])
-		return 0;
-	return pl_fail(err, PL_EIO, "the server ended the training: %.300s", why);
+	pl_ps_vector_read(&k->p->w.view, now);
+	for (size_t i = 0; i < n; i++)
+		now[i] = k->s.base[i] + (now[i] - k->cut[i]);
+	pl_ps_vector_write(&k->p->w.view, now);
+	pl_net_changed(k->p->w.net);
+	k->flies = false;
+	k->last_reply_ns = begin - k->sent;
+	k->last_commit_ns += pl_now_ns() - begin;
+	k->counts.commit_ns += pl_now_ns() - begin;
+	k->now.commit_ns = k->last_commit_ns;
+	k->now.reply_ns = k->last_reply_ns;
 }
 
-enum { NOTHING, REPLIED, OTHER };
-
-/* One event; returns what it was. */
-static int one_event(struct worker *k, pl_ns until, struct pl_err *err)
-{
-	struct pl_endpoint_event ev;
-	int rc = 0, what = OTHER;
-
-	PL_CHECK(pl_comm_endpoint_next(k->p->end, until, &ev, err));
-	if (ev.kind == PL_ENDPOINT_NOTHING)
-		return NOTHING;
-	if (ev.kind == PL_ENDPOINT_LOST && ev.connection == k->connection)
-		k->connected = false;
-	if (ev.kind != PL_ENDPOINT_MESSAGE)
-		return OTHER;
-	if (ev.connection == k->connection)
-		switch (ev.message.kind) {
-		case PL_PS_REPLY:
-			rc = take_reply(k, &ev, err);
-			k->counts.wait_ns += (pl_ns)ev.message.value[2];
-			k->counts.commit_ns -= (pl_ns)ev.message.value[2];
-			what = REPLIED;
-			break;
-		case PL_PS_ORDER:
-			take_order(k, &ev);
-			break;
-		case PL_PS_END:
-			rc = take_end(k, &ev, err);
-			break;
-		case PL_PS_REFUSED:
-			rc = pl_fail(err, PL_EDATA, "the server refused this worker: %.*s",
-				     (int)pl_min_size(ev.message.bytes, 200),
-				     (const char *)ev.message.body);
-			break;
-		default:
-			break;
-		}
-	pl_comm_endpoint_release(k->p->end, &ev);
-	return rc < 0 ? rc : what;
-}
-
-/* ---- connecting ------------------------------------------------------------------------------ */
-
+/* Until the reply is there, or the connections are. */
 static int wait_for_reply(struct worker *k, struct pl_err *err)
 {
-	pl_ns until = pl_now_ns() + REPLY_PATIENCE * k->p->timeout_ns;
+	int what = pl_ps_session_wait(&k->s, err);
 
-	while (k->connected && !k->ended) {
-		int what = one_event(k, until, err);
-
-		if (what < 0 || what == REPLIED)
-			return what;
-		if (what == NOTHING && pl_now_ns() >= until)
-			return pl_fail(err, PL_EIO, "the server did not answer for %lld s",
-				       (long long)(REPLY_PATIENCE * k->p->timeout_ns / 1000000000));
-	}
+	PL_CHECK(what);
+	obey(k);
+	if (what != PL_PS_REPLIED)
+		return 0;
+	k->counts.wait_ns += k->s.waited;
+	if (k->flies)
+		rebase(k);
+	else if (!k->s.in_steps)
+		take_weights(k);
 	return 0;
-}
-
-static int greet(struct worker *k, pl_ns until, struct pl_err *err)
-{
-	struct pl_ps_hello h = { .job = k->p->job, .n = pl_ps_vector_size(&k->p->vector) };
-	struct pl_message m = {
-		.kind = PL_PS_HELLO, .value = { k->id }, .body = &h, .bytes = sizeof(h)
-	};
-
-	PL_CHECK(pl_comm_endpoint_connect(k->p->end, k->p->w.o.meeting->at, 0, until,
-					  &k->connection, err));
-	k->connected = true;
-	return pl_comm_endpoint_send(k->p->end, k->connection, &m, NULL, err);
-}
-
-static int send_commit(struct worker *k, struct pl_err *err)
-{
-	struct pl_message m = { .kind = PL_PS_COMMIT,
-				.value = { k->id },
-				.body = k->commit,
-				.bytes = PL_PS_HEAD +
-					 pl_ps_vector_size(&k->p->vector) * sizeof(float) };
-
-	return pl_comm_endpoint_send(k->p->end, k->connection, &m, k, err);
-}
-
-/* Until the worker has weights and an order, and its last commit is applied. */
-static int join(struct worker *k, struct pl_err *err)
-{
-	bool again = k->id > 0;
-	int what;
-
-	for (;;) {
-		pl_ns until = pl_now_ns() + PATIENCE * k->p->timeout_ns;
-		struct pl_err why = { 0 };
-		int rc = greet(k, until, &why);
-
-		if (rc < 0)
-			return pl_fail(err, rc, "server 0 is lost%s: %s",
-				       again ? ", and did not come back" : "", why.msg);
-		PL_CHECK(what = wait_for_reply(k, err));
-		if (what == REPLIED && k->pending && k->applied < k->id) {
-			PL_CHECK(send_commit(k, err));
-			PL_CHECK(what = wait_for_reply(k, err));
-		}
-		if (what == REPLIED) {
-			k->pending = false;
-			/* this process may be in place of one that has made commits */
-			k->id = k->applied > k->id ? k->applied : k->id;
-		}
-		if (what == REPLIED || k->ended)
-			return 0;
-	}
 }
 
 /* ---- steps and commits ----------------------------------------------------------------------- */
@@ -200,49 +85,49 @@ static int join(struct worker *k, struct pl_err *err)
 static void begin_commit(struct worker *k)
 {
 	memset(&k->now, 0, sizeof(k->now));
-	k->now.base = k->version;
+	/* while a commit flies, the weights are those of before, and that commit */
+	k->now.base = k->s.version + k->flies;
 	k->now.commit_ns = k->last_commit_ns;
+	k->now.reply_ns = k->last_reply_ns;
 	k->loss_sum = k->step_sum = 0;
 }
 
 static int commit(struct worker *k, struct pl_err *err)
 {
 	size_t n = pl_ps_vector_size(&k->p->vector);
-	float *u = change_of(k);
+	float *u = (float *)(void *)(k->s.commit + PL_PS_HEAD), *at = k->cut ? k->cut : u;
 	pl_ns begin = pl_now_ns(), waited = k->counts.wait_ns;
-	int what;
 
-	/* the reply to the last commit came after the server had read it, so nobody reads the body
+	/* the reply to the last commit came after all servers had read it, so nobody reads the body
 	 */
-	pl_ps_vector_read(&k->p->w.view, u);
+	pl_ps_vector_read(&k->p->w.view, at);
 	for (size_t i = 0; i < n; i++)
-		u[i] -= k->base[i];
+		u[i] = at[i] - k->s.base[i];
 	k->now.loss = k->loss_sum / (double)k->now.steps;
 	k->now.step_ns = (pl_ns)(k->step_sum / (double)k->now.steps);
 	k->counts.commits++;
 	k->counts.bytes_sent = pl_comm_endpoint_sent(k->p->end);
 	k->counts.end = begin;
 	k->now.counts = k->counts;
-	memcpy(k->commit, &k->now, sizeof(k->now));
-	k->id++;
-	k->pending = true;
-	if (k->order.every > 0) /* the next one may be due already */
-		k->due += k->order.every;
-	PL_CHECK(send_commit(k, err));
-	PL_CHECK(what = wait_for_reply(k, err));
-	if (what == REPLIED)
-		k->pending = false;
-	else if (!k->ended)
-		PL_CHECK(join(k, err));
+	memcpy(k->s.commit, &k->now, sizeof(k->now));
+	if (k->s.order.every > 0) /* the next one may be due already */
+		k->due += k->s.order.every;
+	PL_CHECK(pl_ps_session_commit(&k->s, err));
+	k->sent = begin;
+	k->flies = k->cut != NULL;
+	if (!k->flies)
+		PL_CHECK(wait_for_reply(k, err));
 	k->last_commit_ns = pl_now_ns() - begin - (k->counts.wait_ns - waited);
-	k->counts.commit_ns += pl_now_ns() - begin;
+	k->counts.commit_ns += k->last_commit_ns;
 	begin_commit(k);
 	return 0;
 }
 
 static bool is_due(const struct worker *k)
 {
-	return (k->order.steps && k->now.steps >= k->order.steps) || pl_now_ns() >= k->due;
+	if (k->s.waiting)
+		return false;
+	return (k->s.order.steps && k->now.steps >= k->s.order.steps) || pl_now_ns() >= k->due;
 }
 
 static int local_step(struct worker *k, struct pl_err *err)
@@ -250,12 +135,12 @@ static int local_step(struct worker *k, struct pl_err *err)
 	struct pl_train *t = k->t;
 	struct pl_step_result r;
 
-	if (k->order.batch != k->batch) {
+	if (k->s.order.batch != k->batch) {
 		/* from now on the numbers of batches drawn and of steps differ */
 		k->p->w.drawn = k->p->w.drawn ? k->p->w.drawn : t->step;
-		k->batch = k->p->w.samples = k->order.batch;
+		k->batch = k->p->w.samples = k->s.order.batch;
 	}
-	pl_optim_rate(k->p->w.optim, k->order.rate > 0 ? k->order.rate : 1);
+	pl_optim_rate(k->p->w.optim, k->s.order.rate > 0 ? k->s.order.rate : 1);
 	PL_CHECK(t->engine->step(&k->p->w, t->step, &r, err));
 	k->now.steps++;
 	k->now.samples += (uint64_t)r.samples;
@@ -274,29 +159,34 @@ static int local_step(struct worker *k, struct pl_err *err)
 /* What has come while the worker computed. */
 static int look(struct worker *k, struct pl_err *err)
 {
+	bool flew;
 	int what;
 
-	do
-		PL_CHECK(what = one_event(k, 0, err));
-	while (what != NOTHING);
-	if (k->connected || k->ended)
+	do {
+		PL_CHECK(what = pl_ps_session_event(&k->s, 0, err));
+		if (what == PL_PS_REPLIED && k->flies)
+			rebase(k);
+	} while (what != PL_PS_NOTHING);
+	obey(k);
+	if (pl_ps_session_connected(&k->s) || k->s.ended)
 		return 0;
-	k->in_steps = true;
-	PL_CHECK(join(k, err));
-	if (!k->in_steps)
+	flew = k->flies;
+	k->s.in_steps = true;
+	PL_CHECK(wait_for_reply(k, err));
+	if (!k->s.in_steps && !flew)
 		begin_commit(k);
 	return 0;
 }
 
 static int train(struct worker *k, struct pl_err *err)
 {
-	PL_CHECK(join(k, err));
+	PL_CHECK(wait_for_reply(k, err));
 	begin_commit(k);
 	k->counts.begin = pl_now_ns();
-	while (!k->ended && !*k->t->stop) {
+	while (!k->s.ended && !*k->t->stop) {
 		PL_CHECK(local_step(k, err));
 		PL_CHECK(look(k, err));
-		if (!k->ended && is_due(k))
+		if (!k->s.ended && is_due(k))
 			PL_CHECK(commit(k, err));
 	}
 	return 0;
@@ -309,22 +199,28 @@ static void say_bye(struct worker *k)
 
 	k->counts.end = pl_now_ns();
 	k->counts.bytes_sent = pl_comm_endpoint_sent(k->p->end);
-	if (k->connected)
-		(void)!pl_comm_endpoint_send(k->p->end, k->connection, &m, NULL, &ignore);
+	if (k->s.server[0].connected)
+		(void)!pl_comm_endpoint_send(k->p->end, k->s.server[0].connection, &m, NULL,
+					     &ignore);
+}
+
+static bool overlaps(const struct pl_ps *p)
+{
+	struct pl_policy_opts o = { .workers = p->workers };
+	struct pl_err ignore = { 0 };
+
+	return p->w.o.job->overlap && pl_policy_parse(p->w.o.job->policy, &o, &ignore) == 0 &&
+	       pl_policy_overlaps(o.kind);
 }
 
 int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 {
-	size_t n = pl_ps_vector_size(&p->vector);
 	struct worker k = { .p = p, .t = t, .due = INT64_MAX };
 	int rc;
 
-	PL_TRY(pl_alloc(&k.base, n, sizeof(*k.base), err));
-	k.commit = pl_comm_endpoint_alloc(p->end, PL_PS_HEAD + n * sizeof(float), err);
-	if (!k.commit) {
-		rc = err->code;
-		goto out;
-	}
+	PL_TRY(pl_ps_session_open(&k.s, p, err));
+	if (overlaps(p))
+		PL_TRY(pl_alloc(&k.cut, pl_ps_vector_size(&p->vector), sizeof(*k.cut), err));
 	rc = train(&k, err);
 	if (rc >= 0) /* else the server sees that this worker is lost */
 		say_bye(&k);
@@ -332,8 +228,7 @@ int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
 	if (*t->stop && rc >= 0)
 		t->interrupted = true;
 out:
-	/* the end may have come while a commit is being sent: k.commit lasts as long as the
-	 * endpoint */
-	pl_free(k.base);
+	pl_free(k.cut);
+	pl_ps_session_close(&k.s);
 	return rc;
 }

@@ -3,6 +3,8 @@
 
 #include "ps/internal.h"
 
+#define GRAIN 16 /* numbers: slices begin with a line of the cache */
+
 void pl_ps_vector_read(const struct pl_net_view *v, float *to)
 {
 	v->be->get(v->ctx, to, v->params, v->n_params * sizeof(float));
@@ -15,6 +17,24 @@ void pl_ps_vector_write(const struct pl_net_view *v, const float *from)
 	v->be->put(v->ctx, v->params, from, v->n_params * sizeof(float));
 	if (v->n_state)
 		v->be->put(v->ctx, v->state, from + v->n_params, v->n_state * sizeof(float));
+}
+
+size_t pl_ps_slice_at(const struct pl_ps *p, uint32_t server)
+{
+	size_t n = pl_ps_vector_size(&p->vector), grain = n / GRAIN < p->servers ? 1 : GRAIN;
+
+	return server == p->servers ? n : n / grain * server / p->servers * grain;
+}
+
+int pl_ps_slice_read(struct pl_ps *p, uint32_t server, float *to, struct pl_err *err)
+{
+	float *all;
+
+	PL_CHECK(pl_alloc(&all, pl_ps_vector_size(&p->vector), sizeof(*all), err));
+	pl_ps_vector_read(&p->w.view, all);
+	memcpy(to, all + pl_ps_slice_at(p, server), pl_ps_slice_size(p, server) * sizeof(*all));
+	pl_free(all);
+	return 0;
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -36,6 +56,7 @@ static int open_endpoint(struct pl_ps *p, struct pl_err *err)
 	struct pl_endpoint_opts o = { .id = p->process,
 				      .token = m->token,
 				      .listen = pl_ps_is_server(p) ? m->at : NULL,
+				      .free_port = p->process > 0,
 				      .bind = m->bind,
 				      .transport = p->w.o.job->transport,
 				      .host = m->host,
@@ -63,6 +84,9 @@ static int prepare(struct pl_worker *w, const struct pl_engine_opts *o, struct p
 	own.ranks = pl_ps_is_server(p) ? 1 : (int)p->workers;
 	PL_CHECK(pl_train_worker_init(w, &own, NULL, err));
 	p->vector = (struct pl_ps_vector){ w->view.n_params, w->view.n_state };
+	if (p->servers > pl_ps_vector_size(&p->vector))
+		return pl_fail(err, PL_EDATA, "%u servers, but the network has only %zu numbers",
+			       p->servers, pl_ps_vector_size(&p->vector));
 	PL_CHECK(pl_train_worker_job_hash(w, &p->job, err));
 	PL_CHECK(pl_alloc(&p->counts, p->workers, sizeof(*p->counts), err));
 	PL_CHECK(pl_alloc(&p->seen, p->workers, sizeof(*p->seen), err));
@@ -74,7 +98,9 @@ static int control(struct pl_train *t, struct pl_err *err)
 {
 	struct pl_ps *p = (struct pl_ps *)t->worker;
 
-	return pl_ps_is_server(p) ? pl_ps_serve(p, t, err) : pl_ps_work(p, t, err);
+	if (!p->process)
+		return pl_ps_lead(p, t, err);
+	return pl_ps_is_server(p) ? pl_ps_follow(p, t, err) : pl_ps_work(p, t, err);
 }
 
 static int step(struct pl_worker *w, int64_t number, struct pl_step_result *r, struct pl_err *err)

@@ -1,10 +1,10 @@
-/* One thread evaluates; a queue of QUEUE copies waits for it, and what comes then is not evaluated.
+/* One thread evaluates; PL_PS_EVALUATIONS copies wait for it, and what comes then is not evaluated.
  */
 #include <math.h>
 
 #include "ps/internal.h"
 
-#define QUEUE 4
+#define QUEUE PL_PS_EVALUATIONS
 /* Between two evaluations, where the job says only that there is a target. */
 #define PAUSE_NS 100000000
 
@@ -21,8 +21,9 @@ struct pl_ps_evaluator {
 	struct pl_pool *pool;
 	struct pl_queue *queue;
 	struct evaluation v[QUEUE];
-	int running, below; /* below: evaluations in a row that reached the target */
-	pl_ns first_below;  /* the time of the first of these */
+	int used, running; /* begun; of these, put */
+	int below;	   /* evaluations in a row that reached the target */
+	pl_ns first_below; /* the time of the first of these */
 	int64_t samples_below;
 	uint64_t next_steps;
 	pl_ns next;
@@ -85,15 +86,15 @@ bool pl_ps_evaluator_due(const struct pl_ps_evaluator *e, uint64_t steps)
 {
 	const struct pl_job *j = e->t->job;
 
-	if (e->running == QUEUE || !pl_train_feed_held_out(&e->p->w.feed))
+	if (e->used == QUEUE || !pl_train_feed_held_out(&e->p->w.feed))
 		return false;
 	if (j->eval_every)
 		return steps >= e->next_steps;
-	return j->target_loss > 0 && !e->running && pl_now_ns() >= e->next;
+	return j->target_loss > 0 && !e->used && pl_now_ns() >= e->next;
 }
 
-void pl_ps_evaluator_put(struct pl_ps_evaluator *e, const float *weights,
-			 const struct pl_train_row *row)
+int pl_ps_evaluator_begin(struct pl_ps_evaluator *e, const struct pl_train_row *row,
+			  float **weights)
 {
 	uint64_t every = (uint64_t)e->t->job->eval_every * e->p->workers;
 	int i = 0;
@@ -104,12 +105,24 @@ void pl_ps_evaluator_put(struct pl_ps_evaluator *e, const float *weights,
 	e->v[i].row = *row;
 	e->v[i].row.eval = true;
 	e->v[i].row.lr = NAN;
-	memcpy(e->v[i].weights, weights, pl_ps_vector_size(&e->p->vector) * sizeof(float));
-	e->running++;
+	e->used++;
 	e->next = row->at + PAUSE_NS;
 	if (every)
 		e->next_steps = ((uint64_t)row->step * e->p->workers / every + 1) * every;
-	pl_queue_put(e->queue, evaluate, &e->v[i]);
+	*weights = e->v[i].weights;
+	return i;
+}
+
+void pl_ps_evaluator_put(struct pl_ps_evaluator *e, int number)
+{
+	e->running++;
+	pl_queue_put(e->queue, evaluate, &e->v[number]);
+}
+
+void pl_ps_evaluator_drop(struct pl_ps_evaluator *e, int number)
+{
+	e->v[number].used = false;
+	e->used--;
 }
 
 static int take(struct pl_ps_evaluator *e, struct evaluation *v, struct pl_err *err)
@@ -117,7 +130,7 @@ static int take(struct pl_ps_evaluator *e, struct evaluation *v, struct pl_err *
 	struct pl_train *t = e->t;
 
 	e->running--;
-	v->used = false;
+	pl_ps_evaluator_drop(e, (int)(v - e->v));
 	PL_CHECK(pl_fail_as(err, &v->err));
 	t->eval_loss = v->row.loss;
 	t->accuracy = v->row.accuracy;

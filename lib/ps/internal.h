@@ -21,25 +21,8 @@ static inline size_t pl_ps_vector_size(const struct pl_ps_vector *v)
 void pl_ps_vector_read(const struct pl_net_view *net, float *to);
 void pl_ps_vector_write(const struct pl_net_view *net, const float *from);
 
-/* ---- evaluate.c: held-out losses while the server serves ---------------------------------------
- */
-
-/*
- * Evaluates copies of the weights on a thread of its own, so that no worker waits for it; the time
- * of an evaluation is that of its copy. The target is reached at the first of PL_PS_TARGET
- * evaluations in a row whose loss is not above it.
- */
-#define PL_PS_TARGET 3
-struct pl_ps_evaluator; /* opaque */
-struct pl_ps_evaluator *pl_ps_evaluator_new(struct pl_train *t, struct pl_err *err);
-void pl_ps_evaluator_free(struct pl_ps_evaluator *e); /* NULL is fine */
-/* Is there room for one more, and is one due after so many steps of all workers together? */
-bool pl_ps_evaluator_due(const struct pl_ps_evaluator *e, uint64_t steps);
-/* Only when one is due. weights: copied. */
-void pl_ps_evaluator_put(struct pl_ps_evaluator *e, const float *weights,
-			 const struct pl_train_row *row);
-/* Takes the results that there are: rows of the log, and t->time_to_target_s. wait: all of them. */
-int pl_ps_evaluator_take(struct pl_ps_evaluator *e, bool wait, struct pl_err *err) PL_MUST;
+/* A server that is started again takes a moment; it is given up after so many timeouts. */
+#define PL_PS_PATIENCE 10
 
 /* ---- engine.c ----------------------------------------------------------------------------------
  */
@@ -52,15 +35,246 @@ struct pl_ps {
 	uint64_t job; /* hash: all processes have the same */
 	struct pl_endpoint *end;
 	pl_ns timeout_ns;
-	struct pl_ps_counts *counts;   /* of each worker; of a server */
-	struct pl_policy_worker *seen; /* of each worker at the end; of a server */
+	struct pl_ps_counts *counts;   /* of each worker; of server 0 */
+	struct pl_policy_worker *seen; /* of each worker at the end; of server 0 */
 };
 static inline bool pl_ps_is_server(const struct pl_ps *p)
 {
 	return p->process < p->servers;
 }
-/* The controls of the two kinds of processes. */
-int pl_ps_serve(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUST;
+/* Where the slice of a server begins in the vector; that of server + 1 is its end. */
+size_t pl_ps_slice_at(const struct pl_ps *p, uint32_t server);
+static inline size_t pl_ps_slice_size(const struct pl_ps *p, uint32_t server)
+{
+	return pl_ps_slice_at(p, server + 1) - pl_ps_slice_at(p, server);
+}
+/* Do servers leave their addresses in a folder? Else server 0 tells them. */
+static inline bool pl_ps_in_folder(const struct pl_ps *p)
+{
+	return !strncmp(p->w.o.meeting->at, "dir:", 4);
+}
+/* The slice of the network's weights. */
+int pl_ps_slice_read(struct pl_ps *p, uint32_t server, float *to, struct pl_err *err) PL_MUST;
+/* So many actions may be on their way: a worker has one commit, and comes again a few times while a
+ * server is away. */
+static inline uint32_t pl_ps_actions(const struct pl_ps *p)
+{
+	return 16 * p->workers + 256;
+}
+/* The controls of the kinds of processes: server 0, another server, a worker. */
+int pl_ps_lead(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUST;
+int pl_ps_follow(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUST;
 int pl_ps_work(struct pl_ps *p, struct pl_train *t, struct pl_err *err) PL_MUST;
+
+/* ---- copies.c: weights on their way ------------------------------------------------------------
+ */
+
+/* One copy for all receivers of one version. */
+struct pl_ps_copy;
+struct pl_ps_copies {
+	struct pl_endpoint *end;
+	size_t n; /* numbers of a slice */
+	struct pl_ps_copy *first;
+};
+/* Those that a peer has not got yet, in their order. */
+struct pl_ps_sent {
+	struct pl_ps_copy **v;
+	size_t n, cap;
+};
+void pl_ps_copies_fini(struct pl_ps_copies *c);
+/* Sends a REPLY with the weights of the store, and `version` in its values. The SENT event has
+ * `sent`. */
+int pl_ps_copies_send(struct pl_ps_copies *c, struct pl_ps_store *store, uint32_t connection,
+		      struct pl_ps_sent *sent, struct pl_message *m, struct pl_err *err) PL_MUST;
+void pl_ps_sent_one(struct pl_ps_sent *sent); /* a SENT event has come */
+void pl_ps_sent_all(struct pl_ps_sent *sent); /* the connection is lost */
+void pl_ps_sent_fini(struct pl_ps_sent *sent);
+/* Bytes of a body of n numbers. */
+size_t pl_ps_reply_bytes(size_t n);
+/* Copies the weights of a REPLY. False: it is no REPLY with n numbers, or its sender has taken this
+ * process for lost while it copied, and changed the memory. */
+bool pl_ps_reply_take(const struct pl_message *m, float *to, size_t n);
+
+/* ---- evaluate.c: held-out losses while the server serves ---------------------------------------
+ */
+
+/*
+ * Evaluates copies of the weights on a thread of its own, so that no worker waits for it; the time
+ * of an evaluation is that of its copy. The target is reached at the first of PL_PS_TARGET
+ * evaluations in a row whose loss is not above it.
+ */
+#define PL_PS_TARGET	  3
+#define PL_PS_EVALUATIONS 4 /* that wait for one another */
+struct pl_ps_evaluator;	    /* opaque */
+struct pl_ps_evaluator *pl_ps_evaluator_new(struct pl_train *t, struct pl_err *err);
+void pl_ps_evaluator_free(struct pl_ps_evaluator *e); /* NULL is fine */
+/* Is there room for one more, and is one due after so many steps of all workers together? */
+bool pl_ps_evaluator_due(const struct pl_ps_evaluator *e, uint64_t steps);
+/* Only when one is due: its number, and the place for the weights of it. Then either put() or
+ * drop(), which forgets it. */
+int pl_ps_evaluator_begin(struct pl_ps_evaluator *e, const struct pl_train_row *row,
+			  float **weights);
+void pl_ps_evaluator_put(struct pl_ps_evaluator *e, int number);
+void pl_ps_evaluator_drop(struct pl_ps_evaluator *e, int number);
+/* Takes the results that there are: rows of the log, and t->time_to_target_s. wait: all that were
+ * put. */
+int pl_ps_evaluator_take(struct pl_ps_evaluator *e, bool wait, struct pl_err *err) PL_MUST;
+
+/* ---- server.c: server 0 ------------------------------------------------------------------------
+ */
+
+struct pl_ps_client { /* a worker */
+	bool connected, ready, joined;
+	bool welcome; /* it was told where all servers are */
+	bool ended;   /* it said BYE */
+	uint32_t connection;
+	uint64_t id; /* that it greeted with */
+	pl_ns arrived;
+	struct pl_ps_sent sent;
+	bool commits; /* the slices of other servers are not there yet */
+	struct pl_endpoint_event commit;
+};
+struct pl_ps_server {
+	struct pl_ps *p;
+	struct pl_train *t;
+	const struct pl_log *log;
+	struct pl_policy *policy;
+	struct pl_ps_store *store;
+	struct pl_ps_evaluator *evaluator;
+	struct pl_ps_client *client; /* [workers] */
+	struct pl_ps_copies copies;
+	struct pl_ps_other *other;   /* [servers]; the first is unused */
+	struct pl_ps_gather *gather; /* [PL_PS_EVALUATIONS + 1]; the last for all but evaluations */
+	float *whole;		     /* where that one gathers */
+	bool begun, ending;
+	bool again;	   /* it goes on where a server before it was */
+	const char *why;   /* it ends; NULL: all is well */
+	uint64_t save_at;  /* steps of all workers: the next checkpoint; 0: none */
+	bool saves;	   /* the vector is gathered for a checkpoint ... */
+	int64_t save_step; /* ... after this step */
+	pl_ns wake;	   /* the policy's; INT64_MAX: none */
+	pl_ns run_begin, elapsed_before;
+	uint64_t budget; /* steps of all workers together */
+};
+/* One event of the endpoint, if there is one by `until`. */
+int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing,
+		       struct pl_err *err) PL_MUST;
+/* The policy's timer. */
+int pl_ps_server_time(struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_MUST;
+/* Training begins, with the workers that are ready. */
+int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
+uint32_t pl_ps_server_there(const struct pl_ps_server *s); /* workers */
+/* Workers that are told that it is over. */
+int pl_ps_server_end(struct pl_ps_server *s, uint32_t worker, struct pl_err *err) PL_MUST;
+/* The commit of a worker, if all slices of it are there now. */
+int pl_ps_server_try(struct pl_ps_server *s, uint32_t worker, struct pl_err *err) PL_MUST;
+/* All that are connected and were not welcome yet. */
+int pl_ps_server_welcome(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
+int pl_ps_server_refuse(struct pl_ps_server *s, const struct pl_endpoint_event *ev, const char *why,
+			struct pl_err *err) PL_MUST;
+/* The greeting of a process of this job? The reason if not; NULL. */
+const char *pl_ps_hello_get(const struct pl_ps *p, const struct pl_message *m,
+			    struct pl_ps_hello *h);
+
+/* serve.c: the life of server 0 */
+int pl_ps_server_open(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
+void pl_ps_server_close(struct pl_ps_server *s);
+
+/* ---- others.c: what server 0 has with the other servers ----------------------------------------
+ */
+
+int pl_ps_others_open(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
+void pl_ps_others_close(struct pl_ps_server *s);
+int pl_ps_others_message(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
+			 struct pl_err *err) PL_MUST;
+int pl_ps_others_lost(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
+		      struct pl_err *err) PL_MUST;
+void pl_ps_others_end(struct pl_ps_server *s); /* training has failed: s->why */
+/* One that has not come back for too long ends the training. */
+int pl_ps_others_check(const struct pl_ps_server *s, pl_ns now, struct pl_err *err) PL_MUST;
+bool pl_ps_others_there(const struct pl_ps_server *s); /* was each of them? */
+bool pl_ps_others_have(const struct pl_ps_server *s, uint32_t worker, uint64_t id,
+		       uint64_t session);
+/* Where they accept, a line each. */
+void pl_ps_others_at(const struct pl_ps_server *s, char *to, size_t size);
+uint64_t pl_ps_others_sent(const struct pl_ps_server *s); /* bytes */
+/* Numbers the action, and keeps it: valid with the next commit of the store. send(): afterwards. */
+int pl_ps_others_act(struct pl_ps_server *s, const struct pl_ps_action *a,
+		     struct pl_err *err) PL_MUST;
+int pl_ps_others_send(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
+
+/*
+ * The whole vector as it is now. An evaluation of it follows, or, if `row` is NULL, s->whole is
+ * filled until pl_ps_whole_there(). One after the other.
+ */
+int pl_ps_whole_begin(struct pl_ps_server *s, const struct pl_train_row *row,
+		      struct pl_err *err) PL_MUST;
+bool pl_ps_whole_there(const struct pl_ps_server *s);
+
+/* ---- follow.c: another server ------------------------------------------------------------------
+ */
+
+struct pl_ps_follower {
+	struct pl_ps *p;
+	struct pl_train *t;
+	struct pl_ps_store *store;
+	struct pl_ps_copies copies;
+	struct pl_ps_peer { /* a worker; the last one is server 0 */
+		bool connected;
+		uint32_t connection;
+		struct pl_ps_sent sent;
+	} * peer;
+	bool ended;
+	bool asked; /* server 0 was told that somebody asked this process to end */
+};
+int pl_ps_follower_open(struct pl_ps_follower *f, struct pl_err *err) PL_MUST;
+void pl_ps_follower_close(struct pl_ps_follower *f);
+int pl_ps_follower_connect(struct pl_ps_follower *f, pl_ns until, struct pl_err *err) PL_MUST;
+int pl_ps_follower_event(struct pl_ps_follower *f, pl_ns until, struct pl_err *err) PL_MUST;
+
+/* ---- session.c: a worker and its servers -------------------------------------------------------
+ */
+
+struct pl_ps_session {
+	struct pl_ps *p;
+	struct pl_ps_at { /* a server */
+		bool connected, welcome;
+		uint32_t connection;
+		uint64_t applied;	 /* as it said */
+		uint64_t reply, version; /* number and version of the slice in `fresh` */
+		char at[PL_PS_ADDRESS];	 /* "": as the meeting says */
+	} * server;
+	uint64_t id;	  /* of the last commit */
+	uint64_t session; /* of this process */
+	bool pending;	  /* the commit has no reply */
+	bool waiting;	  /* for a reply */
+	bool ready;	  /* server 0 knows, on this connection */
+	bool again;	  /* a slice of the reply may be lost */
+	bool resend;	  /* server 0 may not have the commit */
+	bool in_steps;	  /* weights and steps since then are good, unless a reply says otherwise */
+	bool ended;
+	uint64_t taken; /* number of the last reply that was whole */
+	uint64_t applied, version;
+	float *base;		      /* the weights as they were pulled */
+	float *fresh;		      /* those that come */
+	char *commit;		      /* head and U */
+	pl_ns waited;		      /* for other workers, as the last reply says */
+	bool has_order;		      /* a new one */
+	struct pl_policy_order order; /* first: on the own clock */
+};
+int pl_ps_session_open(struct pl_ps_session *s, struct pl_ps *p, struct pl_err *err) PL_MUST;
+void pl_ps_session_close(struct pl_ps_session *s);
+/* Connects to a server and greets it. */
+int pl_ps_session_connect(struct pl_ps_session *s, uint32_t server, pl_ns until,
+			  struct pl_err *err) PL_MUST;
+/* PL_PS_REPLIED: a reply is whole, its weights are in s->base, and s->waiting is over. */
+enum { PL_PS_NOTHING, PL_PS_REPLIED, PL_PS_OTHER };
+int pl_ps_session_event(struct pl_ps_session *s, pl_ns until, struct pl_err *err) PL_MUST;
+bool pl_ps_session_connected(const struct pl_ps_session *s); /* to all servers */
+/* The commit is in s->commit. */
+int pl_ps_session_commit(struct pl_ps_session *s, struct pl_err *err) PL_MUST;
+/* Reconnects what is lost, and waits for the reply if there is one to wait for. PL_PS_REPLIED, or
+ * PL_PS_OTHER. */
+int pl_ps_session_wait(struct pl_ps_session *s, struct pl_err *err) PL_MUST;
 
 #endif

@@ -1,23 +1,50 @@
 /*
  * protocol.h - messages between workers and servers: bodies of messages of an endpoint.
  *
- *     worker                            server
- *     HELLO {id of the last commit}  ->
- *                                    <- ORDER {order}, REPLY {...} W
- *     COMMIT {id, counts} U          ->        applied at most once: ids of a worker ascend
- *                                    <- ORDER {order}, REPLY {...} W
- *                                    <- ORDER {order}         while the worker computes
- *                                    <- END {why}
- *     BYE {counts}                   ->
+ * Each server holds a slice of the vector. Server 0 leads: it runs the policy, and tells the others
+ * what to do with their slices, as numbered *actions*.
+ *
+ *     worker                              any server
+ *     HELLO {id of the last commit}    ->
+ *                                      <- WELCOME {id}: addresses (of server 0)
+ *                                      <- REPLY {...} a slice of W
  *     (or the server: REFUSED {text})
  *
- * An ORDER is a struct pl_policy_order whose times count from the message on. A REPLY has in its
- * values the id of the worker's last commit that was applied, the version of W, and the time from
- * the arrival of the commit to the reply (ns); its body is W alone, which all workers with this
- * version share.
+ *     worker                              server 0
+ *     READY                            ->        all servers have said WELCOME
+ *                                      <- ORDER {order}, REPLY
+ *     COMMIT {id, session} slice of U  ->        applied at most once: ids of a worker ascend
+ *                                      <- ORDER {order}, REPLY
+ *                                      <- ORDER {order}         while the worker computes
+ *                                      <- END {why}
+ *     BYE {counts}                     ->
  *
- * A worker that lost its connection in the middle of a commit says HELLO again. If the reply names
- * an id below that of its commit, the server never applied it, and the worker sends it again.
+ *     worker                              server k            server 0
+ *     SLICE {id, session} of U         -> keeps it
+ *                                         HAVE {id, session, worker} ->
+ *                                                          <- ACTIONS
+ *                                         DONE {number, bytes sent}  ->
+ *     REPLY                            <- for the worker
+ *
+ * An ORDER is a struct pl_policy_order whose times count from the message on. A REPLY has in its
+ * values the id of the worker's last commit that was applied, the version of W, the time from the
+ * arrival of the commit to the reply (ns), and the number of its action; its body is that of
+ * copies.c. A worker takes a reply when all servers have sent their slices of one number, which are
+ * all of one version.
+ *
+ * Server 0 takes a commit to have arrived when all servers have their slices, which the others keep
+ * in memory that outlives them. So each action can be carried out at once, whoever is killed. It
+ * keeps actions until all servers have carried them out, and sends them again to one that connects
+ * again. A server that greets server 0 (SERVER {number of the last action}) names the slices that
+ * it keeps.
+ *
+ * A worker that lost its connection to server 0 in the middle of a commit says HELLO and READY
+ * again. If the reply names an id below that of its commit, the server never applied it, and the
+ * worker sends it again. One that lost another server says HELLO to that one, and READY if a part
+ * of its reply may be lost: server 0 then replies once more. A session is a random number of a
+ * process, so slices of two processes that are one worker after another are never taken for one
+ * commit.
+ *
  * Numbers are those of the machine: all processes of a job have the same byte order, which HELLO
  * checks.
  */
@@ -28,12 +55,20 @@
 
 enum pl_ps_message {
 	PL_PS_HELLO = 1,
+	PL_PS_WELCOME,
+	PL_PS_READY,
 	PL_PS_COMMIT,
+	PL_PS_SLICE,
 	PL_PS_REPLY,
 	PL_PS_ORDER,
 	PL_PS_END,
 	PL_PS_BYE,
-	PL_PS_REFUSED
+	PL_PS_REFUSED,
+	/* between servers */
+	PL_PS_SERVER,
+	PL_PS_HAVE,
+	PL_PS_ACTIONS,
+	PL_PS_DONE
 };
 
 /* Of a worker since the job began; times add up. */
@@ -44,20 +79,35 @@ struct pl_ps_counts {
 	pl_ns commit_ns;  /* the rest of commits: sending, applying, receiving */
 	pl_ns begin, end; /* on the clock of its host */
 };
-struct pl_ps_hello {  /* value[0]: id of the last commit that it sent */
+#define PL_PS_ADDRESS 304
+struct pl_ps_hello {  /* value[0]: id of the last commit that it sent, or number of the action */
 	uint64_t job; /* hash of job, model and plan */
 	uint64_t n;   /* numbers of a vector */
+	char at[PL_PS_ADDRESS]; /* of a server: where it accepts; "": as the meeting says */
 };
 /* The floats of a commit's body begin behind so many bytes. */
 #define PL_PS_HEAD 256
-struct pl_ps_commit {		  /* value[0]: id; then U */
-	uint64_t steps, samples;  /* of this commit */
-	uint64_t base;		  /* version of the weights from which they began */
-	double loss;		  /* mean */
-	pl_ns step_ns, commit_ns; /* as pl_policy_event */
+struct pl_ps_commit {			    /* then U */
+	uint64_t steps, samples;	    /* of this commit */
+	uint64_t base;			    /* version of the weights from which they began */
+	double loss;			    /* mean */
+	pl_ns step_ns, commit_ns, reply_ns; /* as pl_policy_event */
 	int64_t hits, classified;
 	struct pl_ps_counts counts;
 };
 _Static_assert(sizeof(struct pl_ps_commit) <= PL_PS_HEAD, "the head of a commit");
+
+/* What all servers do with their slices, in the order of the numbers, which begin at 1. */
+enum pl_ps_action_kind {
+	PL_PS_UPDATE = 1,
+	PL_PS_SEND, /* W to the worker */
+	PL_PS_COPY  /* W to server 0 */
+};
+struct pl_ps_action {
+	uint64_t number;
+	uint32_t kind, worker;
+	uint64_t id, session; /* UPDATE: of the worker's commit that U is; id 0: there is no U */
+	struct pl_policy_update update;
+};
 
 #endif

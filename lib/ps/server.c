@@ -1,57 +1,19 @@
 /*
- * The server: tells the policy what happens, carries out its actions, and never computes a
- * gradient.
+ * Server 0: tells the policy what happens, carries out its actions, and never computes a gradient.
  *
  * One thread: each event of the endpoint becomes at most one event of the policy, whose actions are
  * carried out in their order. What the event changed becomes valid in the store before anything is
  * sent, so a worker never learns of a commit that could be lost, and no reader sees a part of an
- * update. Replies share copies of the weights: one copy for all workers that get the same version.
+ * update. The other servers get the same actions (others.c). O(numbers of the slice) for a commit.
  */
 #include <math.h>
 #include <signal.h>
 
 #include "ps/internal.h"
 
-#define TURN_NS 50000000 /* so often the server looks whether somebody asked it to end */
-/* At the end, workers finish the local step in which they are. */
-#define LAST_STEPS 3
-/* Workers come within so many timeouts. */
-#define LATE 10
-
-struct copy { /* of the weights, as a body */
-	float *v;
-	uint32_t used; /* by messages that are not sent yet */
-	uint64_t version;
-};
-struct client { /* a worker */
-	bool connected, hello, joined;
-	uint32_t connection;
-	pl_ns arrived;
-	struct copy *copy; /* of its last reply, until that is sent */
-	bool ended;	   /* it said BYE */
-};
-struct server {
-	struct pl_ps *p;
-	struct pl_train *t;
-	const struct pl_log *log;
-	struct pl_policy *policy;
-	struct pl_ps_store *store;
-	struct pl_ps_evaluator *evaluator;
-	struct client *client; /* [workers] */
-	struct copy *copy;
-	size_t n_copies;
-	bool begun, ending;
-	bool again;	  /* it goes on where a server before it was */
-	const char *why;  /* it ends; NULL: all is well */
-	uint64_t save_at; /* steps of all workers: the next checkpoint; 0: none */
-	pl_ns wake;	  /* the policy's; INT64_MAX: none */
-	pl_ns run_begin, elapsed_before;
-	uint64_t budget; /* steps of all workers together */
-};
-
 /* ---- sending --------------------------------------------------------------------------------- */
 
-static int send_small(struct server *s, uint32_t worker, uint32_t kind, const void *body,
+static int send_small(struct pl_ps_server *s, uint32_t worker, uint32_t kind, const void *body,
 		      size_t bytes, struct pl_err *err)
 {
 	struct pl_message m = { .kind = kind, .body = body, .bytes = bytes };
@@ -61,36 +23,8 @@ static int send_small(struct server *s, uint32_t worker, uint32_t kind, const vo
 	return pl_comm_endpoint_send(s->p->end, s->client[worker].connection, &m, NULL, err);
 }
 
-/* The weights as they are, in memory that messages may use. */
-static int copy_of(struct server *s, struct copy **out, struct pl_err *err)
-{
-	size_t n = pl_ps_vector_size(&s->p->vector);
-	uint64_t version = pl_ps_store_progress(s->store)->version;
-	struct copy *free = NULL;
-
-	for (size_t i = 0; i < s->n_copies; i++) {
-		if (s->copy[i].used && s->copy[i].version == version) {
-			*out = &s->copy[i];
-			return 0;
-		}
-		if (!s->copy[i].used)
-			free = &s->copy[i];
-	}
-	if (!free) { /* there are as many as workers at most: each waits for one reply */
-		free = &s->copy[s->n_copies];
-		free->v = pl_comm_endpoint_alloc(s->p->end, n * sizeof(float), err);
-		if (!free->v)
-			return err->code;
-		s->n_copies++;
-	}
-	memcpy(free->v, pl_ps_store_weights(s->store), n * sizeof(float));
-	free->version = version;
-	*out = free;
-	return 0;
-}
-
-static int send_order(struct server *s, uint32_t worker, const struct pl_policy_order *o, pl_ns now,
-		      struct pl_err *err)
+static int send_order(struct pl_ps_server *s, uint32_t worker, const struct pl_policy_order *o,
+		      pl_ns now, struct pl_err *err)
 {
 	struct pl_policy_order relative = *o;
 	uint64_t done = pl_ps_store_progress(s->store)->steps;
@@ -103,38 +37,21 @@ static int send_order(struct server *s, uint32_t worker, const struct pl_policy_
 	return send_small(s, worker, PL_PS_ORDER, &relative, sizeof(relative), err);
 }
 
-static void release_copy(struct client *c)
-{
-	if (c->copy)
-		c->copy->used--;
-	c->copy = NULL;
-}
-
-static int send_reply(struct server *s, uint32_t worker, const struct pl_policy_order *o, pl_ns now,
+static int send_reply(struct pl_ps_server *s, uint32_t worker, uint64_t number, pl_ns now,
 		      struct pl_err *err)
 {
-	struct client *c = &s->client[worker];
-	struct pl_message m = { .kind = PL_PS_REPLY,
-				.bytes = pl_ps_vector_size(&s->p->vector) * sizeof(float) };
-	struct copy *copy = NULL;
+	struct pl_ps_client *c = &s->client[worker];
+	struct pl_message m = { .value = { pl_ps_store_applied(s->store, worker)->id, 0,
+					   (uint64_t)(now - c->arrived), number } };
 
 	if (!c->connected)
 		return 0;
-	PL_CHECK(send_order(s, worker, o, now, err));
-	PL_CHECK(copy_of(s, &copy, err));
-	release_copy(c);
-	copy->used++;
-	c->copy = copy;
-	m.body = copy->v;
-	m.value[0] = pl_ps_store_applied(s->store, worker)->id;
-	m.value[1] = copy->version;
-	m.value[2] = (uint64_t)(now - c->arrived);
-	return pl_comm_endpoint_send(s->p->end, c->connection, &m, c, err);
+	return pl_ps_copies_send(&s->copies, s->store, c->connection, &c->sent, &m, err);
 }
 
 /* ---- the policy ------------------------------------------------------------------------------ */
 
-static int save_policy(struct server *s, struct pl_err *err)
+static int save_policy(struct pl_ps_server *s, struct pl_err *err)
 {
 	size_t *n;
 	uint8_t *to = pl_ps_store_policy(s->store, &n);
@@ -143,7 +60,7 @@ static int save_policy(struct server *s, struct pl_err *err)
 }
 
 /* A row of the log, in which only the progress is known. */
-static struct pl_train_row row_at(struct server *s, pl_ns now)
+static struct pl_train_row row_at(struct pl_ps_server *s, pl_ns now)
 {
 	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
 
@@ -158,7 +75,7 @@ static struct pl_train_row row_at(struct server *s, pl_ns now)
 }
 
 /* A decision of the policy: to the user, into the log and the trace. */
-static int put_note(struct server *s, const char *text, pl_ns now, struct pl_err *err)
+static int put_note(struct pl_ps_server *s, const char *text, pl_ns now, struct pl_err *err)
 {
 	struct pl_train_row row = row_at(s, now);
 	struct pl_tracer *t = s->p->w.o.tracer;
@@ -174,10 +91,60 @@ static int put_note(struct server *s, const char *text, pl_ns now, struct pl_err
 	return s->t->row(s->t->arg, &row, err);
 }
 
-/* u: of a commit, with its id. */
-static int tell(struct server *s, const struct pl_policy_event *e, const float *u, uint64_t id,
-		struct pl_err *err)
+/* The actions for all servers: updates, then replies, which so have all updates. */
+static int act(struct pl_ps_server *s, const struct pl_policy_action *a, size_t n,
+	       const struct pl_ps_action *of, struct pl_err *err)
 {
+	for (int kind = PL_PS_UPDATE; kind <= PL_PS_SEND; kind++)
+		for (size_t i = 0; i < n; i++) {
+			struct pl_ps_action x = *of;
+
+			if (a[i].kind !=
+			    (kind == PL_PS_UPDATE ? PL_POLICY_UPDATE : PL_POLICY_REPLY))
+				continue;
+			x.kind = (uint32_t)kind;
+			x.update = a[i].update;
+			if (kind == PL_PS_SEND)
+				x.worker = a[i].worker;
+			PL_CHECK(pl_ps_others_act(s, &x, err));
+		}
+	return 0;
+}
+
+static int answer(struct pl_ps_server *s, const struct pl_policy_action *a, size_t n, pl_ns now,
+		  struct pl_err *err)
+{
+	uint64_t number = pl_ps_store_progress(s->store)->actions;
+
+	for (size_t i = 0; i < n; i++)
+		number -= a[i].kind == PL_POLICY_REPLY;
+	for (size_t i = 0; i < n && !s->ending; i++)
+		switch (a[i].kind) {
+		case PL_POLICY_REPLY:
+			PL_CHECK(send_order(s, a[i].worker, &a[i].order, now, err));
+			PL_CHECK(send_reply(s, a[i].worker, ++number, now, err));
+			break;
+		case PL_POLICY_ORDER:
+			PL_CHECK(send_order(s, a[i].worker, &a[i].order, now, err));
+			break;
+		case PL_POLICY_WAKE:
+			s->wake = a[i].at;
+			break;
+		case PL_POLICY_NOTE:
+			PL_CHECK(put_note(s, a[i].text, now, err));
+			break;
+		default:
+			break;
+		}
+	return 0;
+}
+
+/* commit: of which the event tells; NULL. */
+static int tell(struct pl_ps_server *s, const struct pl_policy_event *e,
+		const struct pl_message *commit, struct pl_err *err)
+{
+	const float *u = commit ? (const void *)((const char *)commit->body + PL_PS_HEAD) : NULL;
+	struct pl_ps_action of = { .worker = e->worker };
 	const struct pl_policy_action *a;
 	size_t n;
 
@@ -187,34 +154,21 @@ static int tell(struct server *s, const struct pl_policy_event *e, const float *
 			pl_ps_store_update(s->store, &a[i].update, u);
 		else if (a[i].kind == PL_POLICY_FAIL)
 			return pl_fail(err, PL_EIO, "%s", a[i].text);
-	if (u)
-		pl_ps_store_applied(s->store, e->worker)->id = id;
+	if (commit) {
+		of.id = pl_ps_store_applied(s->store, e->worker)->id = commit->value[0];
+		of.session = commit->value[1];
+	}
 	pl_ps_store_progress(s->store)->elapsed_ns = s->elapsed_before + e->now - s->run_begin;
+	PL_CHECK(act(s, a, n, &of, err));
 	PL_CHECK(save_policy(s, err));
 	pl_ps_store_commit(s->store);
-	for (size_t i = 0; i < n && !s->ending; i++)
-		switch (a[i].kind) {
-		case PL_POLICY_REPLY:
-			PL_CHECK(send_reply(s, a[i].worker, &a[i].order, e->now, err));
-			break;
-		case PL_POLICY_ORDER:
-			PL_CHECK(send_order(s, a[i].worker, &a[i].order, e->now, err));
-			break;
-		case PL_POLICY_WAKE:
-			s->wake = a[i].at;
-			break;
-		case PL_POLICY_NOTE:
-			PL_CHECK(put_note(s, a[i].text, e->now, err));
-			break;
-		default:
-			break;
-		}
-	return 0;
+	PL_CHECK(pl_ps_others_send(s, err));
+	return answer(s, a, n, e->now, err);
 }
 
 /* ---- workers come and go --------------------------------------------------------------------- */
 
-static int join(struct server *s, uint32_t worker, struct pl_err *err)
+static int join(struct pl_ps_server *s, uint32_t worker, struct pl_err *err)
 {
 	struct pl_policy_event e = { .kind = PL_POLICY_JOINED,
 				     .worker = worker,
@@ -222,88 +176,160 @@ static int join(struct server *s, uint32_t worker, struct pl_err *err)
 
 	s->client[worker].joined = true;
 	s->client[worker].arrived = e.now;
-	return tell(s, &e, NULL, 0, err);
+	return tell(s, &e, NULL, err);
 }
 
-static int begin(struct server *s, struct pl_err *err)
+int pl_ps_server_begin(struct pl_ps_server *s, struct pl_err *err)
 {
 	s->begun = pl_ps_store_progress(s->store)->begun = true;
 	s->run_begin = pl_now_ns();
 	s->t->begin = s->run_begin - s->elapsed_before;
 	for (uint32_t i = 0; i < s->p->workers; i++)
-		if (s->client[i].hello)
+		if (s->client[i].ready)
 			PL_CHECK(join(s, i, err));
 	return 0;
 }
 
-static uint32_t n_there(const struct server *s)
+uint32_t pl_ps_server_there(const struct pl_ps_server *s)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < s->p->workers; i++)
-		n += s->client[i].hello && !s->client[i].ended;
+		n += s->client[i].ready && !s->client[i].ended;
 	return n;
 }
 
-static int refuse(struct server *s, const struct pl_endpoint_event *ev, const char *why,
-		  struct pl_err *err)
+int pl_ps_server_refuse(struct pl_ps_server *s, const struct pl_endpoint_event *ev, const char *why,
+			struct pl_err *err)
 {
 	struct pl_message m = { .kind = PL_PS_REFUSED, .body = why, .bytes = strlen(why) + 1 };
+	bool server = ev->peer < s->p->servers;
 
-	pl_say(s->log, PL_LOG_WARN, "worker %u was refused: %s", ev->peer - s->p->servers, why);
+	pl_say(s->log, PL_LOG_WARN, "%s %u was refused: %s", server ? "server" : "worker",
+	       ev->peer - (server ? 0 : s->p->servers), why);
 	return pl_comm_endpoint_send(s->p->end, ev->connection, &m, NULL, err);
 }
 
-static int leave(struct server *s, uint32_t worker, const char *why, struct pl_err *err)
+/* The commit that waited for slices of other servers is not decided: if it is not lost with its
+ * worker, it comes again. */
+static void release_commit(struct pl_ps_server *s, struct pl_ps_client *c)
 {
-	struct client *c = &s->client[worker];
+	if (c->commits)
+		pl_comm_endpoint_release(s->p->end, &c->commit);
+	c->commits = false;
+}
+
+static int leave(struct pl_ps_server *s, uint32_t worker, const char *why, struct pl_err *err)
+{
+	struct pl_ps_client *c = &s->client[worker];
 	struct pl_policy_event e = { .kind = PL_POLICY_LEFT, .worker = worker, .now = pl_now_ns() };
 	bool joined = c->joined;
 
-	release_copy(c);
-	c->connected = c->hello = c->joined = false;
+	pl_ps_sent_all(&c->sent);
+	release_commit(s, c);
+	c->connected = c->ready = c->joined = c->welcome = false;
 	if (!joined || s->ending || c->ended)
 		return 0;
 	if (why)
 		pl_say(s->log, PL_LOG_WARN, "worker %u is lost: %s", worker, why);
-	return tell(s, &e, NULL, 0, err);
+	return tell(s, &e, NULL, err);
 }
 
-static int send_end(struct server *s, uint32_t worker, struct pl_err *err)
+int pl_ps_server_end(struct pl_ps_server *s, uint32_t worker, struct pl_err *err)
 {
 	return send_small(s, worker, PL_PS_END, s->why, s->why ? strlen(s->why) + 1 : 0, err);
 }
 
-static int on_hello(struct server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
+const char *pl_ps_hello_get(const struct pl_ps *p, const struct pl_message *m,
+			    struct pl_ps_hello *h)
+{
+	if (m->bytes != sizeof(*h))
+		return "its greeting is that of another version of this program";
+	memcpy(h, m->body, sizeof(*h));
+	h->at[PL_PS_ADDRESS - 1] = '\0';
+	return h->job == p->job && h->n == pl_ps_vector_size(&p->vector)
+		       ? NULL
+		       : "its job is not that of the server; start all with the same files and "
+			 "options";
+}
+
+int pl_ps_server_welcome(struct pl_ps_server *s, struct pl_err *err)
+{
+	size_t size = (size_t)s->p->servers * PL_PS_ADDRESS;
+	struct pl_message m = { .kind = PL_PS_WELCOME };
+	char *at;
+	int rc = 0;
+
+	if (!pl_ps_others_there(s))
+		return 0;
+	PL_CHECK(pl_alloc(&at, size, 1, err));
+	pl_ps_others_at(s, at, size);
+	m.body = at;
+	m.bytes = strlen(at) + 1;
+	for (uint32_t i = 0; i < s->p->workers && rc == 0; i++) {
+		struct pl_ps_client *c = &s->client[i];
+
+		if (!c->connected || c->welcome)
+			continue;
+		c->welcome = true;
+		m.value[0] = pl_ps_store_applied(s->store, i)->id;
+		rc = pl_comm_endpoint_send(s->p->end, c->connection, &m, NULL, err);
+	}
+	pl_free(at);
+	return rc;
+}
+
+static int on_hello(struct pl_ps_server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
 {
 	uint32_t worker = ev->peer - s->p->servers;
-	struct client *c = &s->client[worker];
+	struct pl_ps_client *c = &s->client[worker];
 	struct pl_ps_hello h;
+	const char *why = pl_ps_hello_get(s->p, &ev->message, &h);
 
-	if (ev->message.bytes != sizeof(h))
-		return refuse(s, ev, "its greeting is that of another version of this program",
-			      err);
-	memcpy(&h, ev->message.body, sizeof(h));
-	if (h.job != s->p->job || h.n != pl_ps_vector_size(&s->p->vector))
-		return refuse(s, ev,
-			      "its job is not that of the server; start all with the same files "
-			      "and options",
-			      err);
-	if (c->joined) /* it comes back before its old connection was found broken */
+	if (why)
+		return pl_ps_server_refuse(s, ev, why, err);
+	if (c->connected) /* it comes back before its old connection was found broken */
 		PL_CHECK(leave(s, worker, "it came again", err));
-	c->connected = c->hello = true;
+	c->connected = true;
 	c->ended = false;
 	c->connection = ev->connection;
-	if (s->ending)
-		return send_end(s, worker, err);
+	return s->ending ? pl_ps_server_end(s, worker, err) : pl_ps_server_welcome(s, err);
+}
+
+/* The worker has its reply, but not of all servers. */
+static int reply_again(struct pl_ps_server *s, uint32_t worker, struct pl_err *err)
+{
+	const struct pl_ps_action a = { .kind = PL_PS_SEND, .worker = worker };
+	pl_ns now = pl_now_ns();
+
+	if (pl_policy_worker(s->policy, worker)->waiting)
+		return 0; /* the reply is to come, for all servers */
+	PL_CHECK(pl_ps_others_act(s, &a, err));
+	pl_ps_store_commit(s->store);
+	PL_CHECK(pl_ps_others_send(s, err));
+	s->client[worker].arrived = now;
+	return send_reply(s, worker, pl_ps_store_progress(s->store)->actions, now, err);
+}
+
+static int on_ready(struct pl_ps_server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
+{
+	uint32_t worker = ev->peer - s->p->servers;
+	struct pl_ps_client *c = &s->client[worker];
+
+	if (!c->connected || c->connection != ev->connection || s->ending)
+		return 0;
+	if (c->joined)
+		return reply_again(s, worker, err);
+	c->ready = true;
 	if (s->begun)
 		return join(s, worker, err);
-	return n_there(s) == s->p->workers ? begin(s, err) : 0;
+	return pl_ps_server_there(s) == s->p->workers ? pl_ps_server_begin(s, err) : 0;
 }
 
 /* ---- commits --------------------------------------------------------------------------------- */
 
-static int put_row(struct server *s, const struct pl_ps_commit *c, pl_ns now, struct pl_err *err)
+static int put_row(struct pl_ps_server *s, const struct pl_ps_commit *c, pl_ns now,
+		   struct pl_err *err)
 {
 	uint64_t steps = pl_ps_store_progress(s->store)->steps;
 	struct pl_train_row row = row_at(s, now);
@@ -317,22 +343,19 @@ static int put_row(struct server *s, const struct pl_ps_commit *c, pl_ns now, st
 	t->samples_all = row.samples;
 	t->last_loss = c->loss;
 	PL_CHECK(t->row(t->arg, &row, err));
-	if (pl_ps_evaluator_due(s->evaluator, steps))
-		pl_ps_evaluator_put(s->evaluator, pl_ps_store_weights(s->store), &row);
-	return 0;
+	return pl_ps_evaluator_due(s->evaluator, steps) ? pl_ps_whole_begin(s, &row, err) : 0;
 }
 
-static int apply(struct server *s, uint32_t worker, const struct pl_endpoint_event *ev,
+static int apply(struct pl_ps_server *s, uint32_t worker, const struct pl_message *m,
 		 struct pl_err *err)
 {
-	const char *body = ev->message.body;
 	struct pl_ps_progress *g;
 	struct pl_ps_commit c;
 	struct pl_policy_event e = { .kind = PL_POLICY_COMMITTED,
 				     .worker = worker,
 				     .now = pl_now_ns() };
 
-	memcpy(&c, body, sizeof(c));
+	memcpy(&c, m->body, sizeof(c));
 	s->p->counts[worker] = c.counts;
 	s->client[worker].arrived = e.now;
 	if (!isfinite(c.loss))
@@ -347,43 +370,64 @@ static int apply(struct server *s, uint32_t worker, const struct pl_endpoint_eve
 	e.loss = c.loss;
 	e.step_ns = c.step_ns;
 	e.commit_ns = c.commit_ns;
+	e.reply_ns = c.reply_ns;
 	g = pl_ps_store_progress(s->store);
 	g->steps += c.steps;
 	g->samples += c.samples;
-	PL_CHECK(tell(s, &e, (const float *)(const void *)(body + PL_PS_HEAD), ev->message.value[0],
-		      err));
+	PL_CHECK(tell(s, &e, m, err));
 	return put_row(s, &c, e.now, err);
 }
 
-static int on_commit(struct server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
+int pl_ps_server_try(struct pl_ps_server *s, uint32_t worker, struct pl_err *err)
+{
+	struct pl_ps_client *c = &s->client[worker];
+	const struct pl_message *m = &c->commit.message;
+	int rc;
+
+	if (!c->commits || !pl_ps_others_have(s, worker, m->value[0], m->value[1]))
+		return 0;
+	rc = apply(s, worker, m, err);
+	release_commit(s, c);
+	return rc;
+}
+
+/* It keeps the message. */
+static int on_commit(struct pl_ps_server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
 {
 	uint32_t worker = ev->peer - s->p->servers;
-	struct client *c = &s->client[worker];
-	size_t bytes = PL_PS_HEAD + pl_ps_vector_size(&s->p->vector) * sizeof(float);
+	struct pl_ps_client *c = &s->client[worker];
+	size_t bytes = PL_PS_HEAD + pl_ps_slice_size(s->p, 0) * sizeof(float);
+	const char *why = NULL;
 
-	if (!c->joined || c->connection != ev->connection || s->ending)
+	if (!c->joined || c->connection != ev->connection || s->ending) {
+		pl_comm_endpoint_release(s->p->end, ev);
 		return 0; /* END is on its way, or it was refused */
-	if (ev->message.bytes != bytes) {
-		pl_comm_endpoint_drop(s->p->end, ev->connection, "a commit of a wrong size");
-		return leave(s, worker, "it sent a commit of a wrong size", err);
 	}
-	if (ev->message.value[0] > pl_ps_store_applied(s->store, worker)->id)
-		return apply(s, worker, ev, err);
-	pl_comm_endpoint_drop(s->p->end, ev->connection, "a commit that was applied before");
-	return leave(s, worker, "it sent a commit again that it knows to be applied", err);
+	if (ev->message.bytes != bytes || c->commits)
+		why = "it sent a commit of a wrong size, or before its time";
+	else if (ev->message.value[0] <= pl_ps_store_applied(s->store, worker)->id)
+		why = "it sent a commit again that it knows to be applied";
+	if (!why) {
+		c->commits = true;
+		c->commit = *ev;
+		return pl_ps_server_try(s, worker, err);
+	}
+	pl_comm_endpoint_release(s->p->end, ev);
+	pl_comm_endpoint_drop(s->p->end, ev->connection, why);
+	return leave(s, worker, why, err);
 }
 
 /* Of which worker is the connection? NULL: of none, or of one that has a newer one. */
-static struct client *client_of(struct server *s, const struct pl_endpoint_event *ev)
+static struct pl_ps_client *client_of(struct pl_ps_server *s, const struct pl_endpoint_event *ev)
 {
 	uint32_t worker = ev->peer - s->p->servers;
-	struct client *c =
+	struct pl_ps_client *c =
 		ev->peer >= s->p->servers && worker < s->p->workers ? &s->client[worker] : NULL;
 
 	return c && c->connected && c->connection == ev->connection ? c : NULL;
 }
 
-static int on_bye(struct server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
+static int on_bye(struct pl_ps_server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
 {
 	uint32_t worker = ev->peer - s->p->servers;
 
@@ -399,21 +443,18 @@ static int on_bye(struct server *s, const struct pl_endpoint_event *ev, struct p
 	return leave(s, worker, NULL, err);
 }
 
-/* ---- the loop -------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
-static int on_message(struct server *s, const struct pl_endpoint_event *ev, struct pl_err *err)
+static int on_message(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
+		      struct pl_err *err)
 {
 	uint32_t worker = ev->peer - s->p->servers;
 
-	if (ev->peer < s->p->servers || worker >= s->p->workers) {
-		pl_comm_endpoint_drop(s->p->end, ev->connection, "no worker has this number");
-		return 0;
-	}
 	switch (ev->message.kind) {
 	case PL_PS_HELLO:
 		return on_hello(s, ev, err);
-	case PL_PS_COMMIT:
-		return on_commit(s, ev, err);
+	case PL_PS_READY:
+		return on_ready(s, ev, err);
 	case PL_PS_BYE:
 		return on_bye(s, ev, err);
 	default:
@@ -422,277 +463,56 @@ static int on_message(struct server *s, const struct pl_endpoint_event *ev, stru
 	}
 }
 
-static int one_event(struct server *s, pl_ns until, bool *nothing, struct pl_err *err)
+static int take_message(struct pl_ps_server *s, const struct pl_endpoint_event *ev,
+			struct pl_err *err)
+{
+	uint32_t servers = s->p->servers;
+	int rc = 0;
+
+	if (ev->peer >= servers && ev->peer - servers < s->p->workers &&
+	    ev->message.kind == PL_PS_COMMIT)
+		return on_commit(s, ev, err);
+	if (ev->peer && ev->peer < servers)
+		rc = pl_ps_others_message(s, ev, err);
+	else if (ev->peer >= servers && ev->peer - servers < s->p->workers)
+		rc = on_message(s, ev, err);
+	else
+		pl_comm_endpoint_drop(s->p->end, ev->connection, "no process has this number");
+	pl_comm_endpoint_release(s->p->end, ev);
+	return rc;
+}
+
+int pl_ps_server_event(struct pl_ps_server *s, pl_ns until, bool *nothing, struct pl_err *err)
 {
 	struct pl_endpoint_event ev;
-	struct client *c;
-	int rc = 0;
+	struct pl_ps_client *c;
 
 	PL_CHECK(pl_comm_endpoint_next(s->p->end, until, &ev, err));
 	*nothing = ev.kind == PL_ENDPOINT_NOTHING;
 	switch (ev.kind) {
 	case PL_ENDPOINT_MESSAGE:
-		rc = on_message(s, &ev, err);
-		pl_comm_endpoint_release(s->p->end, &ev);
-		break;
+		return take_message(s, &ev, err);
 	case PL_ENDPOINT_SENT:
 		if ((c = client_of(s, &ev)))
-			release_copy(c);
-		break;
+			pl_ps_sent_one(&c->sent);
+		return 0;
 	case PL_ENDPOINT_LOST:
+		if (ev.peer < s->p->servers)
+			return pl_ps_others_lost(s, &ev, err);
 		if ((c = client_of(s, &ev)))
-			rc = leave(s, (uint32_t)(c - s->client), ev.why, err);
-		break;
+			return leave(s, (uint32_t)(c - s->client), ev.why, err);
+		return 0;
 	default:
-		break;
+		return 0;
 	}
-	return rc;
 }
 
-static int on_time(struct server *s, pl_ns now, struct pl_err *err)
+int pl_ps_server_time(struct pl_ps_server *s, pl_ns now, struct pl_err *err)
 {
 	struct pl_policy_event e = { .kind = PL_POLICY_TIMER, .now = now };
 
 	if (!s->begun || now < s->wake)
 		return 0;
 	s->wake = INT64_MAX;
-	return tell(s, &e, NULL, 0, err);
-}
-
-static void name_missing(const struct server *s, char *to, size_t size)
-{
-	size_t n = 0;
-
-	to[0] = '\0';
-	for (uint32_t i = 0; i < s->p->workers && n + 16 < size; i++)
-		if (!s->client[i].hello)
-			n += (size_t)snprintf(to + n, size - n, "%s%u", n ? ", " : "", i);
-}
-
-static bool enough(struct server *s)
-{
-	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
-	struct pl_train *t = s->t;
-
-	if (*t->stop && !t->done && !g->over)
-		t->done = t->interrupted = true;
-	return t->done || g->over || g->steps >= s->budget;
-}
-
-/* A server that is started again waits for all workers: those that come first would have weights
- * of a round, or the factor of a commit, without the others. Those that are lost never come. */
-static int wait_for_workers(struct server *s, pl_ns waited, struct pl_err *err)
-{
-	pl_ns step = 0;
-	char missing[200];
-
-	for (uint32_t i = 0; i < s->p->workers && s->again; i++)
-		step = pl_max_i64(step, pl_policy_worker(s->policy, i)->step_ns);
-	step *= LAST_STEPS; /* a worker looks at its connection between two steps */
-	name_missing(s, missing, sizeof(missing));
-	if (s->again && waited > 2 * s->p->timeout_ns + step &&
-	    n_there(s) >= pl_policy_min_workers(s->policy)) {
-		pl_say(s->log, PL_LOG_WARN, "these workers did not come back: %s", missing);
-		return begin(s, err);
-	}
-	if (waited <= LATE * s->p->timeout_ns + step)
-		return 0;
-	return pl_fail(err, PL_EIO,
-		       s->again ? "these workers did not come back: %s"
-				: "these workers never came: %s",
-		       missing);
-}
-
-/* While it is written, workers wait. */
-static int checkpoint(struct server *s, struct pl_err *err)
-{
-	uint64_t steps = pl_ps_store_progress(s->store)->steps;
-	uint64_t every = (uint64_t)s->t->job->checkpoint_every * s->p->workers;
-
-	if (!every || steps < s->save_at || steps >= s->budget)
-		return 0;
-	if (s->save_at) {
-		/* evaluations use the same network */
-		PL_CHECK(pl_ps_evaluator_take(s->evaluator, true, err));
-		pl_ps_vector_write(&s->p->w.view, pl_ps_store_weights(s->store));
-		pl_net_changed(s->p->w.net);
-		PL_CHECK(pl_train_checkpoint(s->t, err));
-		s->t->saved = -1; /* weights change within a step of all workers, too */
-	}
-	s->save_at = (steps / every + 1) * every;
-	return 0;
-}
-
-static int serve(struct server *s, struct pl_err *err)
-{
-	pl_ns first = pl_now_ns(), empty = INT64_MAX;
-
-	while (!enough(s)) {
-		pl_ns now = pl_now_ns();
-		bool nothing;
-
-		PL_CHECK(one_event(s, pl_min_i64(now + TURN_NS, s->wake), &nothing, err));
-		PL_CHECK(on_time(s, pl_now_ns(), err));
-		PL_CHECK(pl_ps_evaluator_take(s->evaluator, false, err));
-		PL_CHECK(checkpoint(s, err));
-		s->t->progress(s->t->arg);
-		if (!s->begun)
-			PL_CHECK(wait_for_workers(s, now - first, err));
-		/* every worker is lost: one of them may come back */
-		empty = !s->begun || n_there(s) ? INT64_MAX : pl_min_i64(empty, now);
-		if (empty != INT64_MAX && now > empty + 2 * s->p->timeout_ns)
-			return pl_fail(err, PL_EIO, "all workers are lost");
-	}
-	return 0;
-}
-
-/* Workers to tell. Those of the server before this one have to come again. */
-static uint32_t n_left(const struct server *s)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < s->p->workers; i++)
-		n += !s->client[i].ended && (s->client[i].hello || s->again);
-	return n;
-}
-
-/* Workers learn that it is over, and say BYE with what they counted. */
-static void end_workers(struct server *s, const char *why)
-{
-	struct pl_err ignore = { 0 };
-	pl_ns until = pl_now_ns() + s->p->timeout_ns, step = 0;
-	bool nothing;
-
-	s->ending = true;
-	s->why = why;
-	for (uint32_t i = 0; i < s->p->workers; i++) {
-		const struct pl_policy_worker *k = pl_policy_worker(s->policy, i);
-
-		step = pl_max_i64(step, k->step_ns);
-		(void)!send_end(s, i, &ignore);
-	}
-	until += LAST_STEPS * step;
-	while (n_left(s) && pl_now_ns() < until && one_event(s, until, &nothing, &ignore) >= 0)
-		;
-}
-
-/* So that a server that is killed while it writes the results is followed by one that does. */
-static void keep_result(struct server *s)
-{
-	struct pl_ps_progress *g = pl_ps_store_progress(s->store);
-
-	g->to_target_s = s->t->time_to_target_s;
-	g->to_target_samples = s->t->samples_to_target;
-	g->over = true;
-	pl_ps_store_commit(s->store);
-}
-
-static void count(struct server *s)
-{
-	for (uint32_t i = 0; i < s->p->workers; i++)
-		s->p->seen[i] = *pl_policy_worker(s->policy, i);
-	s->t->bytes_sent = pl_comm_endpoint_sent(s->p->end);
-}
-
-/* ---- begin and end --------------------------------------------------------------------------- */
-
-static int make_policy(struct server *s, struct pl_err *err)
-{
-	const struct pl_ps *p = s->p;
-	const struct pl_job *j = p->w.o.job;
-	struct pl_policy_opts o = { .workers = p->workers,
-				    .min_workers = (uint32_t)j->min_workers,
-				    .batch = j->batch,
-				    .period = j->period,
-				    .epoch = j->epoch,
-				    .target_loss = j->target_loss,
-				    .seed = (uint64_t)j->seed };
-
-	PL_CHECK(pl_policy_parse(j->policy, &o, err));
-	o.argument = pl_job_policy_argument(j);
-	return pl_policy_new(&o, &s->policy, err);
-}
-
-static int open_store(struct server *s, struct pl_err *err)
-{
-	struct pl_ps *p = s->p;
-	struct pl_ps_progress *g;
-	bool fresh;
-	size_t *n;
-	const uint8_t *policy;
-
-	PL_CHECK(pl_ps_store_open(p->w.o.meeting->memory, pl_ps_vector_size(&p->vector), p->workers,
-				  &s->store, &fresh, err));
-	g = pl_ps_store_progress(s->store);
-	if (fresh) {
-		pl_ps_vector_read(&p->w.view, pl_ps_store_begin(s->store));
-		g->steps = (uint64_t)s->t->step * p->workers;
-		g->samples =
-			(uint64_t)pl_train_feed_samples(&p->w.feed, (int)p->workers, s->t->step);
-	} else {
-		policy = pl_ps_store_policy(s->store, &n);
-		if (g->begun)
-			PL_CHECK(pl_policy_get(s->policy, policy, *n, err));
-		s->again = g->begun;
-		s->run_begin = pl_now_ns();
-		s->t->begin = s->run_begin - g->elapsed_ns;
-		s->t->step = (int64_t)(g->steps / p->workers);
-		if (g->over) {
-			s->t->time_to_target_s = g->to_target_s;
-			s->t->samples_to_target = g->to_target_samples;
-		}
-		pl_say(s->log, PL_LOG_WARN,
-		       "the server was started again, at version %llu of the weights",
-		       (unsigned long long)g->version);
-	}
-	s->elapsed_before = g->elapsed_ns;
-	pl_ps_store_commit(s->store);
-	return 0;
-}
-
-static int open_server(struct server *s, struct pl_err *err)
-{
-	struct pl_train *t = s->t;
-	struct pl_ps *p = s->p;
-
-	s->wake = INT64_MAX;
-	t->steps = pl_train_worker_steps(&p->w, (int)p->workers);
-	s->budget = (uint64_t)t->steps * p->workers;
-	PL_CHECK(pl_alloc(&s->client, p->workers, sizeof(*s->client), err));
-	PL_CHECK(pl_alloc(&s->copy, (size_t)p->workers + 1, sizeof(*s->copy), err));
-	PL_CHECK(make_policy(s, err));
-	PL_CHECK(open_store(s, err));
-	s->evaluator = pl_ps_evaluator_new(t, err);
-	return s->evaluator ? 0 : err->code;
-}
-
-static void close_server(struct server *s)
-{
-	pl_ps_evaluator_free(s->evaluator);
-	pl_ps_store_close(s->store);
-	pl_policy_free(s->policy);
-	pl_free(s->copy);
-	pl_free(s->client);
-}
-
-int pl_ps_serve(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
-{
-	struct server s = { .p = p, .t = t, .log = p->w.o.log };
-	int rc;
-
-	PL_TRY(open_server(&s, err));
-	rc = serve(&s, err);
-	t->end = pl_now_ns();
-	if (rc >= 0)
-		keep_result(&s);
-	end_workers(&s, rc < 0 ? err->msg : NULL);
-	if (rc < 0)
-		goto out;
-	count(&s);
-	PL_TRY(pl_ps_evaluator_take(s.evaluator, true, err));
-	pl_ps_vector_write(&p->w.view, pl_ps_store_weights(s.store));
-	pl_net_changed(p->w.net);
-out:
-	close_server(&s);
-	return rc;
+	return tell(s, &e, NULL, err);
 }

@@ -1,7 +1,8 @@
 /*
- * A file, or memory, of one page of a head, two records, and two places for each of W, S and V. The
- * head tells which record is valid; the record tells which place of each vector is. Pages that were
- * never written take no memory, so a policy without S and V does not pay for them.
+ * A file, or memory, of one page of a head, two records, two places for each of W, S and V, and, if
+ * they are wanted, a U of each worker and the last actions. The head tells which record is valid;
+ * the record tells which place of each vector is. Pages that were never written take no memory, so
+ * a policy without S and V does not pay for them.
  *
  * An update reads and writes each number once: its cost is that of moving the vectors that it uses.
  */
@@ -32,7 +33,8 @@ struct record { /* behind it one pl_ps_applied a worker, then the policy's bytes
 struct pl_ps_store {
 	struct head *head;
 	size_t n, bytes, record_bytes, vector_bytes;
-	uint32_t workers;
+	size_t kept, actions; /* where they begin */
+	uint32_t workers, n_actions;
 	struct record *next; /* changed since the last commit */
 	bool moved[VECTORS]; /* since then: its place is the other one */
 };
@@ -90,7 +92,21 @@ static int check_file(const struct pl_ps_store *s, int fd, bool *fresh, struct p
 		(unsigned long long)h.n, h.workers, s->n, s->workers);
 }
 
-int pl_ps_store_open(int fd, size_t n, uint32_t workers, struct pl_ps_store **out, bool *fresh,
+static void lay_out(struct pl_ps_store *s, const struct pl_ps_store_opts *o)
+{
+	s->n = o->n;
+	s->workers = o->workers;
+	s->n_actions = o->actions;
+	s->record_bytes =
+		whole_pages(sizeof(struct record) + o->workers * sizeof(struct pl_ps_applied) +
+			    PL_PS_POLICY_BYTES(o->workers));
+	s->vector_bytes = whole_pages(o->n * sizeof(float));
+	s->kept = PAGE + 2 * s->record_bytes + 2 * VECTORS * s->vector_bytes;
+	s->actions = s->kept + (o->keeps ? o->workers * s->vector_bytes : 0);
+	s->bytes = s->actions + o->actions * sizeof(struct pl_ps_action);
+}
+
+int pl_ps_store_open(const struct pl_ps_store_opts *o, struct pl_ps_store **out, bool *fresh,
 		     struct pl_err *err)
 {
 	struct pl_ps_store *s;
@@ -99,23 +115,17 @@ int pl_ps_store_open(int fd, size_t n, uint32_t workers, struct pl_ps_store **ou
 	*out = NULL;
 	if (rc < 0)
 		return rc;
-	s->n = n;
-	s->workers = workers;
-	s->record_bytes =
-		whole_pages(sizeof(struct record) + workers * sizeof(struct pl_ps_applied) +
-			    PL_PS_POLICY_BYTES(workers));
-	s->vector_bytes = whole_pages(n * sizeof(float));
-	s->bytes = PAGE + 2 * s->record_bytes + 2 * VECTORS * s->vector_bytes;
-	PL_TRY(check_file(s, fd, fresh, err));
-	PL_TRY(map(s, fd, err));
+	lay_out(s, o);
+	PL_TRY(check_file(s, o->fd, fresh, err));
+	PL_TRY(map(s, o->fd, err));
 	if (*fresh) {
 		struct record *r = record_at(s, 0);
 
 		memset(r, 0, s->record_bytes);
 		for (int v = 0; v < VECTORS; v++)
 			r->zero[v] = true;
-		s->head->n = n;
-		s->head->workers = workers;
+		s->head->n = o->n;
+		s->head->workers = o->workers;
 		atomic_store(&s->head->valid, 0);
 	}
 	s->next = record_at(s, 1 - s->head->valid);
@@ -152,6 +162,17 @@ uint8_t *pl_ps_store_policy(struct pl_ps_store *s, size_t **n)
 {
 	*n = &s->next->policy_bytes;
 	return (uint8_t *)pl_ps_store_applied(s, s->workers);
+}
+
+float *pl_ps_store_kept(struct pl_ps_store *s, uint32_t worker)
+{
+	return (float *)(void *)((char *)s->head + s->kept + worker * s->vector_bytes);
+}
+
+struct pl_ps_action *pl_ps_store_action(struct pl_ps_store *s, uint64_t number)
+{
+	return (struct pl_ps_action *)(void *)((char *)s->head + s->actions) +
+	       number % s->n_actions;
 }
 
 void pl_ps_store_commit(struct pl_ps_store *s)

@@ -10,16 +10,19 @@
 #ifndef PL_PS_STORE_H
 #define PL_PS_STORE_H
 
-#include "policy/policy.h"
+#include "ps/protocol.h"
 
 struct pl_ps_store; /* opaque */
 
 /* Numbers of a worker that the server has applied. */
 struct pl_ps_applied {
 	uint64_t id; /* of its last commit; 0: none */
+	/* Of the commit whose U is kept; 0: none. */
+	uint64_t kept, session;
 };
 struct pl_ps_progress { /* of the training */
 	uint64_t version;
+	uint64_t actions; /* number of the last one */
 	uint64_t steps, samples;
 	pl_ns elapsed_ns;   /* training time until now, from the start of the first server on */
 	bool begun;	    /* all workers were there once */
@@ -28,12 +31,18 @@ struct pl_ps_progress { /* of the training */
 	int64_t to_target_samples;
 };
 
-/*
- * n: numbers of a vector. fd: an open file without a name (memfd), kept by the process that starts
- * the server anew; -1: memory of this process. *fresh: nothing was ever committed to the file, and
- * W is 0. PL_EDATA: the file has vectors of another length or for another number of workers.
- */
-int pl_ps_store_open(int fd, size_t n, uint32_t workers, struct pl_ps_store **s, bool *fresh,
+struct pl_ps_store_opts {
+	/* An open file without a name (memfd), kept by the process that starts the server anew; -1:
+	 * memory of this process. */
+	int fd;
+	size_t n; /* numbers of a vector */
+	uint32_t workers;
+	bool keeps;	  /* a U of each worker */
+	uint32_t actions; /* so many of the last actions are kept */
+};
+/* *fresh: nothing was ever committed to the file, and W is 0. PL_EDATA: the file has vectors of
+ * another length or for another number of workers. */
+int pl_ps_store_open(const struct pl_ps_store_opts *o, struct pl_ps_store **s, bool *fresh,
 		     struct pl_err *err) PL_MUST;
 void pl_ps_store_close(struct pl_ps_store *s); /* NULL is fine; the file stays */
 
@@ -50,6 +59,11 @@ struct pl_ps_applied *pl_ps_store_applied(struct pl_ps_store *s, uint32_t worker
 /* What the policy put (pl_policy_put()): *n bytes at the place returned. */
 #define PL_PS_POLICY_BYTES(workers) ((size_t)1024 + 64 * (size_t)(workers))
 uint8_t *pl_ps_store_policy(struct pl_ps_store *s, size_t **n);
+/* The place of the worker's U, if the store keeps them. It is no part of commits: who writes it
+ * says before, in a commit of its own, that nothing is kept. */
+float *pl_ps_store_kept(struct pl_ps_store *s, uint32_t worker);
+/* The place of an action, if the store keeps them; the one that was `actions` before is gone. */
+struct pl_ps_action *pl_ps_store_action(struct pl_ps_store *s, uint64_t number);
 
 void pl_ps_store_commit(struct pl_ps_store *s);
 

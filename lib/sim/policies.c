@@ -53,8 +53,8 @@ static void sums(const struct pl_job *j, const struct pl_sim_servers_opts *o,
 	double latency = MESSAGE_NS, rate = (double)BYTES_PER_NS / MOVES, n = (double)j->ranks;
 
 	for (int64_t i = 0; i < j->ranks; i++) {
-		double hop = pl_sim_servers_link(j, i, (i + 1) % j->ranks, 0);
-		double all = pl_sim_servers_link(j, i, (i + 1) % j->ranks, (double)o->n);
+		double hop = pl_sim_servers_link(j, i, (i + 1) % j->ranks, 0, 1);
+		double all = pl_sim_servers_link(j, i, (i + 1) % j->ranks, (double)o->n, 1);
 
 		latency = fmax(latency, MESSAGE_NS + hop);
 		rate = all > hop ? fmin(rate, 4 * (double)o->n / (all - hop)) : rate;

@@ -36,7 +36,8 @@ static pl_ns step_of(const struct pl_sim_servers_opts *o, uint32_t worker, struc
 		worker, worker);
 }
 
-double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, double n)
+double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, double n,
+			   int64_t servers)
 {
 	double ns = 0;
 
@@ -47,7 +48,7 @@ double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, dou
 			continue;
 		ns = (double)l->latency_ns;
 		if (l->bytes_per_ns > 0)
-			ns += 4 * n / l->bytes_per_ns;
+			ns += 4 * (l->shared ? n : n / (double)servers) / l->bytes_per_ns;
 	}
 	return ns;
 }
@@ -109,10 +110,13 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 	struct pl_policy_sim_opts sim = { .policy = &policy,
 					  .until = o->until ? o->until : INT64_MAX / 2,
 					  .service_ns = o->service_ns,
+					  .overlap = o->job->overlap,
 					  .event = on_event,
 					  .arg = &g };
 	struct pl_sim_times times;
+	const struct pl_job *j = o->job;
 	struct pl_err why = { 0 };
+	double between, n = (double)o->n;
 	int rc;
 
 	*s = (struct pl_sim_servers){ .workers = (uint32_t)o->job->ranks };
@@ -122,15 +126,18 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 	PL_TRY(pl_sim_servers_times(o, &times, err));
 	PL_TRY(pl_alloc(&w, s->workers, sizeof(*w), err));
 	PL_TRY(pl_alloc(&s->worker, s->workers, sizeof(*s->worker), err));
+	/* the others tell the first server of each slice, and it tells them what to do */
+	between = j->servers > 1 ? pl_sim_servers_link(j, -1, -1, 0, 1) : 0;
 	for (uint32_t i = 0; i < s->workers; i++) {
 		w[i].step_ns = step_of(o, i, err);
-		/* the server is no rank: only links of any rank lead to it */
-		w[i].link_ns = (pl_ns)((pl_sim_servers_link(o->job, i, -1, (double)o->n) +
-					pl_sim_servers_link(o->job, -1, i, (double)o->n)) /
-				       2);
+		/* servers are no ranks: only links of any rank lead to them */
+		w[i].link_ns = (pl_ns)(between + (pl_sim_servers_link(j, i, -1, n, j->servers) +
+						  pl_sim_servers_link(j, -1, i, n, j->servers)) /
+							 2);
 	}
 	if (o->service_ns < 0)
-		sim.service_ns = MESSAGE_NS + (pl_ns)(4 * (double)o->n * MOVES / BYTES_PER_NS);
+		sim.service_ns =
+			MESSAGE_NS + (pl_ns)(4 * n * MOVES / BYTES_PER_NS / (double)j->servers);
 	sim.worker = w;
 	s->heterogeneity = times.heterogeneity;
 	rc = pl_policy_simulate(&sim, s->worker, &why);

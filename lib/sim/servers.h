@@ -42,8 +42,10 @@ struct pl_sim_times {
 };
 int pl_sim_servers_times(const struct pl_sim_servers_opts *o, struct pl_sim_times *t,
 			 struct pl_err *err) PL_MUST;
-/* ns of a message of n numbers from a process to another, as the job's links have it; -1: any. */
-double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, double n);
+/* ns of n numbers from a process to others, as the job's links have it: a slice to each of so many
+ * servers, which take one link after another, or each its own. from, to -1: any. */
+double pl_sim_servers_link(const struct pl_job *j, int64_t from, int64_t to, double n,
+			   int64_t servers);
 /* How many numbers a commit of the job changes: opts.n. */
 int pl_sim_servers_numbers(const struct pl_job *j, const struct pl_model *m, size_t *n,
 			   struct pl_err *err) PL_MUST;

@@ -16,9 +16,10 @@ static struct pl_err err;
 
 static struct pl_ps_store *open_store(int fd, size_t n, bool *fresh)
 {
+	const struct pl_ps_store_opts o = { .fd = fd, .n = n, .workers = 3 };
 	struct pl_ps_store *s = NULL;
 
-	if (pl_ps_store_open(fd, n, 3, &s, fresh, &err) < 0)
+	if (pl_ps_store_open(&o, &s, fresh, &err) < 0)
 		printf("# %s\n", err.msg);
 	return s;
 }
@@ -199,6 +200,7 @@ static void test_killed(void)
 static void test_refused(void)
 {
 	int fd = memfd_create("test", 0);
+	const struct pl_ps_store_opts wrong = { .fd = fd, .n = N + 1, .workers = 3 };
 	struct pl_ps_store *s, *other = NULL;
 	bool fresh;
 
@@ -212,7 +214,7 @@ static void test_refused(void)
 	is_i64((int64_t)pl_ps_store_progress(s)->steps, 0, "... without what it counted");
 	pl_ps_store_commit(s);
 	pl_ps_store_close(s);
-	is_i64(pl_ps_store_open(fd, N + 1, 3, &other, &fresh, &err), PL_EDATA,
+	is_i64(pl_ps_store_open(&wrong, &other, &fresh, &err), PL_EDATA,
 	       "a file with vectors of another length is refused");
 	ok(strstr(err.msg, "another job") != NULL, "... and says why");
 	ok(!other, "... without a store");

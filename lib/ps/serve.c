@@ -1,0 +1,297 @@
+/*
+ * The life of server 0: it waits for the workers, serves until all steps are made, tells workers
+ * that it is over, and has the whole vector at the end.
+ *
+ * Server 0 evaluates and writes checkpoints. Slices of other servers come for that while commits go
+ * on.
+ */
+#include "ps/internal.h"
+
+#define TURN_NS 50000000 /* so often the server looks whether somebody asked it to end */
+/* At the end, workers finish the local step in which they are. */
+#define LAST_STEPS 3
+/* Workers come within so many timeouts. */
+#define LATE 10
+
+static void name_missing(const struct pl_ps_server *s, char *to, size_t size)
+{
+	size_t n = 0;
+
+	to[0] = '\0';
+	for (uint32_t i = 0; i < s->p->workers && n + 16 < size; i++)
+		if (!s->client[i].ready)
+			n += (size_t)snprintf(to + n, size - n, "%s%u", n ? ", " : "", i);
+	if (!pl_ps_others_there(s) && n + 40 < size)
+		snprintf(to + n, size - n, "%snor did all servers", n ? "; " : "");
+}
+
+static bool enough(struct pl_ps_server *s)
+{
+	const struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+	struct pl_train *t = s->t;
+
+	if (*t->stop && !t->done && !g->over)
+		t->done = t->interrupted = true;
+	return t->done || g->over || g->steps >= s->budget;
+}
+
+/* A server that is started again waits for all workers: those that come first would have weights
+ * of a round, or the factor of a commit, without the others. Those that are lost never come. */
+static int wait_for_workers(struct pl_ps_server *s, pl_ns waited, struct pl_err *err)
+{
+	pl_ns step = 0;
+	char missing[200];
+
+	for (uint32_t i = 0; i < s->p->workers && s->again; i++)
+		step = pl_max_i64(step, pl_policy_worker(s->policy, i)->step_ns);
+	step *= LAST_STEPS; /* a worker looks at its connection between two steps */
+	name_missing(s, missing, sizeof(missing));
+	if (s->again && waited > 2 * s->p->timeout_ns + step &&
+	    pl_ps_server_there(s) >= pl_policy_min_workers(s->policy)) {
+		pl_say(s->log, PL_LOG_WARN, "these workers did not come back: %s", missing);
+		return pl_ps_server_begin(s, err);
+	}
+	if (waited <= LATE * s->p->timeout_ns + step)
+		return 0;
+	return pl_fail(err, PL_EIO,
+		       s->again ? "these workers did not come back: %s"
+				: "these workers never came: %s",
+		       missing);
+}
+
+/* While it is written, workers wait. */
+static int write_checkpoint(struct pl_ps_server *s, struct pl_err *err)
+{
+	/* evaluations use the same network */
+	PL_CHECK(pl_ps_evaluator_take(s->evaluator, true, err));
+	pl_ps_vector_write(&s->p->w.view, s->whole);
+	pl_net_changed(s->p->w.net);
+	PL_CHECK(pl_train_checkpoint(s->t, err));
+	s->t->saved = -1; /* weights change within a step of all workers, too */
+	return 0;
+}
+
+static int checkpoint(struct pl_ps_server *s, struct pl_err *err)
+{
+	uint64_t steps = pl_ps_store_progress(s->store)->steps;
+	uint64_t every = (uint64_t)s->t->job->checkpoint_every * s->p->workers;
+	int64_t step = s->t->step;
+	int rc;
+
+	if (!every)
+		return 0;
+	if (!s->saves && steps >= s->save_at && steps < s->budget) {
+		s->saves = s->save_at > 0;
+		s->save_at = (steps / every + 1) * every;
+		s->save_step = step;
+		if (s->saves)
+			PL_CHECK(pl_ps_whole_begin(s, NULL, err));
+	}
+	if (!s->saves || !pl_ps_whole_there(s))
+		return 0;
+	s->saves = false;
+	s->t->step = s->save_step; /* others may have been made meanwhile */
+	rc = write_checkpoint(s, err);
+	s->t->step = step;
+	return rc;
+}
+
+static int serve(struct pl_ps_server *s, struct pl_err *err)
+{
+	pl_ns first = pl_now_ns(), empty = INT64_MAX;
+
+	while (!enough(s)) {
+		pl_ns now = pl_now_ns();
+		bool nothing;
+
+		PL_CHECK(pl_ps_server_event(s, pl_min_i64(now + TURN_NS, s->wake), &nothing, err));
+		PL_CHECK(pl_ps_server_time(s, pl_now_ns(), err));
+		PL_CHECK(pl_ps_evaluator_take(s->evaluator, false, err));
+		PL_CHECK(checkpoint(s, err));
+		if (s->begun)
+			PL_CHECK(pl_ps_others_check(s, now, err));
+		s->t->progress(s->t->arg);
+		if (!s->begun)
+			PL_CHECK(wait_for_workers(s, now - first, err));
+		/* every worker is lost: one of them may come back */
+		empty = !s->begun || pl_ps_server_there(s) ? INT64_MAX : pl_min_i64(empty, now);
+		if (empty != INT64_MAX && now > empty + 2 * s->p->timeout_ns)
+			return pl_fail(err, PL_EIO, "all workers are lost");
+	}
+	return 0;
+}
+
+/* Workers to tell. Those of the server before this one have to come again. */
+static uint32_t n_left(const struct pl_ps_server *s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->p->workers; i++)
+		n += !s->client[i].ended && (s->client[i].connected || s->again);
+	return n;
+}
+
+/* Workers learn that it is over, and say BYE with what they counted. */
+static void end_workers(struct pl_ps_server *s, const char *why)
+{
+	struct pl_err ignore = { 0 };
+	pl_ns until = pl_now_ns() + s->p->timeout_ns, step = 0;
+	bool nothing;
+
+	s->ending = true;
+	s->why = why;
+	if (why)
+		pl_ps_others_end(s);
+	for (uint32_t i = 0; i < s->p->workers; i++) {
+		const struct pl_policy_worker *k = pl_policy_worker(s->policy, i);
+
+		step = pl_max_i64(step, k->step_ns);
+		(void)!pl_ps_server_end(s, i, &ignore);
+	}
+	until += LAST_STEPS * step;
+	while (n_left(s) && pl_now_ns() < until &&
+	       pl_ps_server_event(s, until, &nothing, &ignore) >= 0)
+		;
+}
+
+/* The weights at the end, into the network. The other servers go when this one says good-bye: until
+ * then it may be killed and ask again. */
+static int take_weights(struct pl_ps_server *s, struct pl_err *err)
+{
+	PL_CHECK(pl_ps_whole_begin(s, NULL, err));
+	while (!pl_ps_whole_there(s)) {
+		bool nothing;
+
+		PL_CHECK(pl_ps_server_event(s, pl_now_ns() + TURN_NS, &nothing, err));
+		PL_CHECK(pl_ps_others_check(s, pl_now_ns(), err));
+	}
+	PL_CHECK(pl_ps_evaluator_take(s->evaluator, true, err));
+	pl_ps_vector_write(&s->p->w.view, s->whole);
+	pl_net_changed(s->p->w.net);
+	return 0;
+}
+
+/* So that a server that is killed while it writes the results is followed by one that does. */
+static void keep_result(struct pl_ps_server *s)
+{
+	struct pl_ps_progress *g = pl_ps_store_progress(s->store);
+
+	g->to_target_s = s->t->time_to_target_s;
+	g->to_target_samples = s->t->samples_to_target;
+	g->over = true;
+	pl_ps_store_commit(s->store);
+}
+
+static void count(struct pl_ps_server *s)
+{
+	for (uint32_t i = 0; i < s->p->workers; i++)
+		s->p->seen[i] = *pl_policy_worker(s->policy, i);
+	s->t->bytes_sent = pl_comm_endpoint_sent(s->p->end) + pl_ps_others_sent(s);
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+static int make_policy(struct pl_ps_server *s, struct pl_err *err)
+{
+	const struct pl_ps *p = s->p;
+	const struct pl_job *j = p->w.o.job;
+	struct pl_policy_opts o = { .workers = p->workers,
+				    .min_workers = (uint32_t)j->min_workers,
+				    .batch = j->batch,
+				    .period = j->period,
+				    .epoch = j->epoch,
+				    .target_loss = j->target_loss,
+				    .seed = (uint64_t)j->seed };
+
+	PL_CHECK(pl_policy_parse(j->policy, &o, err));
+	o.argument = pl_job_policy_argument(j);
+	return pl_policy_new(&o, &s->policy, err);
+}
+
+static int open_store(struct pl_ps_server *s, struct pl_err *err)
+{
+	struct pl_ps *p = s->p;
+	const struct pl_ps_store_opts o = { .fd = p->w.o.meeting->memory,
+					    .n = pl_ps_slice_size(p, 0),
+					    .workers = p->workers,
+					    .actions = p->servers > 1 ? pl_ps_actions(p) : 0 };
+	struct pl_ps_progress *g;
+	bool fresh;
+	size_t *n;
+	const uint8_t *policy;
+
+	PL_CHECK(pl_ps_store_open(&o, &s->store, &fresh, err));
+	g = pl_ps_store_progress(s->store);
+	if (fresh) {
+		PL_CHECK(pl_ps_slice_read(p, 0, pl_ps_store_begin(s->store), err));
+		g->steps = (uint64_t)s->t->step * p->workers;
+		g->samples =
+			(uint64_t)pl_train_feed_samples(&p->w.feed, (int)p->workers, s->t->step);
+	} else {
+		policy = pl_ps_store_policy(s->store, &n);
+		if (g->begun)
+			PL_CHECK(pl_policy_get(s->policy, policy, *n, err));
+		s->again = g->begun;
+		s->run_begin = pl_now_ns();
+		s->t->begin = s->run_begin - g->elapsed_ns;
+		s->t->step = (int64_t)(g->steps / p->workers);
+		if (g->over) {
+			s->t->time_to_target_s = g->to_target_s;
+			s->t->samples_to_target = g->to_target_samples;
+		}
+		pl_say(s->log, PL_LOG_WARN, "%s was started again, at version %llu of the weights",
+		       p->servers > 1 ? "server 0" : "the server", (unsigned long long)g->version);
+	}
+	s->elapsed_before = g->elapsed_ns;
+	pl_ps_store_commit(s->store);
+	return 0;
+}
+
+int pl_ps_server_open(struct pl_ps_server *s, struct pl_err *err)
+{
+	struct pl_train *t = s->t;
+	struct pl_ps *p = s->p;
+
+	s->wake = INT64_MAX;
+	t->steps = pl_train_worker_steps(&p->w, (int)p->workers);
+	s->budget = (uint64_t)t->steps * p->workers;
+	PL_CHECK(pl_alloc(&s->client, p->workers, sizeof(*s->client), err));
+	s->copies = (struct pl_ps_copies){ .end = p->end, .n = pl_ps_slice_size(p, 0) };
+	PL_CHECK(make_policy(s, err));
+	PL_CHECK(open_store(s, err));
+	PL_CHECK(pl_ps_others_open(s, err));
+	s->evaluator = pl_ps_evaluator_new(t, err);
+	return s->evaluator ? 0 : err->code;
+}
+
+void pl_ps_server_close(struct pl_ps_server *s)
+{
+	pl_ps_evaluator_free(s->evaluator);
+	pl_ps_others_close(s);
+	pl_ps_store_close(s->store);
+	pl_policy_free(s->policy);
+	pl_ps_copies_fini(&s->copies);
+	for (uint32_t i = 0; s->client && i < s->p->workers; i++)
+		pl_ps_sent_fini(&s->client[i].sent);
+	pl_free(s->client);
+}
+
+int pl_ps_lead(struct pl_ps *p, struct pl_train *t, struct pl_err *err)
+{
+	struct pl_ps_server s = { .p = p, .t = t, .log = p->w.o.log };
+	int rc;
+
+	PL_TRY(pl_ps_server_open(&s, err));
+	rc = serve(&s, err);
+	t->end = pl_now_ns();
+	if (rc >= 0)
+		keep_result(&s);
+	end_workers(&s, rc < 0 ? err->msg : NULL);
+	if (rc < 0)
+		goto out;
+	PL_TRY(take_weights(&s, err));
+	count(&s);
+out:
+	pl_ps_server_close(&s);
+	return rc;
+}

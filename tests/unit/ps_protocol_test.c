@@ -1,0 +1,659 @@
+/*
+ * The protocol of workers and servers, without processes: the servers and sessions of the engine in
+ * one thread, on a network that is made here. A random walk delivers messages of any connection
+ * next, breaks connections in the middle of what is on its way, kills workers and servers between
+ * two events or in the middle of one, and starts them again.
+ *
+ * All numbers of the vector begin as 0, and each commit changes all of them by one amount, which
+ * differs from commit to commit. So a vector of mixed versions, or one that had another commit in
+ * one of its slices, has numbers that differ. Afterwards nothing fails any more, and every worker
+ * must come on.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ps/internal.h"
+#include "tap.h"
+
+#define MOST	8 /* processes */
+#define CONNS	64
+#define N	80 /* numbers of the network */
+#define UNHURT	12 /* commits of each worker afterwards */
+#define TIMEOUT ((pl_ns)3600000000000)
+
+static uint64_t rng;
+static const char *failure; /* the first one of a walk */
+static char text[200];
+
+static uint32_t any(uint32_t n)
+{
+	return (uint32_t)(pl_rng_next(&rng) >> 33) % n;
+}
+
+static void fails(const char *what, uint32_t process)
+{
+	if (!failure)
+		snprintf(text, sizeof(text), "%s (process %u)", what, process);
+	failure = text;
+}
+
+/* ---- the network, in place of endpoints ------------------------------------------------------ */
+
+struct event {
+	struct event *next;
+	struct pl_endpoint_event ev;
+	uint8_t copy[];
+};
+struct conn {
+	uint32_t number, from, to;
+	bool open;
+	struct event *queue[2]; /* for `from`, for `to` */
+};
+struct pl_endpoint {
+	uint32_t id;
+	bool alive;
+	int sends_left; /* before it is killed in the middle of an event; -1: it is not */
+	bool dead;	/* that has happened */
+};
+static struct pl_endpoint endpoint[MOST];
+static struct conn conn[CONNS];
+static uint32_t n_numbers;
+static void *memory[4096];
+static size_t n_memory;
+
+static void put_event(struct conn *c, int side, const struct pl_endpoint_event *ev,
+		      const void *body)
+{
+	size_t bytes = body ? ev->message.bytes : 0;
+	struct event *e = malloc(sizeof(*e) + bytes), **at = &c->queue[side];
+
+	e->next = NULL;
+	e->ev = *ev;
+	e->ev.connection = c->number;
+	e->ev.peer = side ? c->from : c->to;
+	if (bytes) {
+		memcpy(e->copy, body, bytes);
+		e->ev.message.body = e->copy;
+	}
+	while (*at)
+		at = &(*at)->next;
+	*at = e;
+}
+
+static void drop_events(struct conn *c, int side, uint32_t keep)
+{
+	struct event **at = &c->queue[side], *e;
+
+	while (*at && keep--)
+		at = &(*at)->next;
+	while ((e = *at)) {
+		*at = e->next;
+		free(e);
+	}
+}
+
+/* Some of what is on its way still arrives. */
+static void cut(struct conn *c)
+{
+	struct pl_endpoint_event lost = { .kind = PL_ENDPOINT_LOST, .why = "it is cut" };
+
+	c->open = false;
+	for (int side = 0; side < 2; side++) {
+		struct pl_endpoint *e = &endpoint[side ? c->to : c->from];
+
+		drop_events(c, side, e->alive ? any(4) : 0);
+		if (e->alive)
+			put_event(c, side, &lost, NULL);
+	}
+}
+
+static struct conn *find(uint32_t number)
+{
+	for (int i = 0; i < CONNS; i++)
+		if (conn[i].number == number)
+			return &conn[i];
+	return NULL;
+}
+
+int pl_comm_endpoint_connect(struct pl_endpoint *e, const char *at, uint32_t peer, pl_ns until,
+			     uint32_t *connection, struct pl_err *err)
+{
+	struct conn *c = NULL;
+
+	(void)at;
+	(void)until;
+	if (!endpoint[peer].alive)
+		return pl_fail(err, PL_EIO, "nobody is there");
+	for (int i = 0; i < CONNS; i++) {
+		if (conn[i].open && conn[i].from == e->id && conn[i].to == peer)
+			cut(&conn[i]);
+		if (!conn[i].open && !conn[i].queue[0] && !conn[i].queue[1])
+			c = &conn[i];
+	}
+	if (!c)
+		return pl_fail(err, PL_EIO, "too many connections");
+	*c = (struct conn){ .number = ++n_numbers, .from = e->id, .to = peer, .open = true };
+	*connection = c->number;
+	return 0;
+}
+
+void pl_comm_endpoint_drop(struct pl_endpoint *e, uint32_t connection, const char *why)
+{
+	struct conn *c = find(connection);
+
+	(void)why;
+	fails("a process gave a connection up", e->id);
+	if (c && c->open)
+		cut(c);
+	if (c)
+		drop_events(c, c->to == e->id, 0);
+}
+
+void *pl_comm_endpoint_alloc(struct pl_endpoint *e, size_t bytes, struct pl_err *err)
+{
+	(void)e;
+	(void)err;
+	return memory[n_memory++] = calloc(1, bytes);
+}
+
+static void kill_inside(uint32_t process);
+
+/* A body with `done` is read where it lies. */
+int pl_comm_endpoint_send(struct pl_endpoint *e, uint32_t connection, const struct pl_message *m,
+			  void *done, struct pl_err *err)
+{
+	struct pl_endpoint_event ev = { .kind = PL_ENDPOINT_MESSAGE, .message = *m, .done = done };
+	struct conn *c = find(connection);
+
+	(void)err;
+	if (e->sends_left == 0 && !e->dead)
+		kill_inside(e->id);
+	e->sends_left -= e->sends_left > 0;
+	if (e->dead || !c || !c->open)
+		return 0;
+	put_event(c, c->from == e->id, &ev, done ? NULL : m->body);
+	return 0;
+}
+
+/* A new connection of a peer replaces the one before it, whose events come first. */
+static struct conn *oldest(struct conn *c, int side)
+{
+	for (int i = 0; i < CONNS; i++)
+		if (conn[i].queue[side] && conn[i].from == c->from && conn[i].to == c->to &&
+		    conn[i].number < c->number)
+			c = &conn[i];
+	return c;
+}
+
+int pl_comm_endpoint_next(struct pl_endpoint *e, pl_ns until, struct pl_endpoint_event *ev,
+			  struct pl_err *err)
+{
+	uint32_t first = any(CONNS);
+
+	(void)until;
+	(void)err;
+	*ev = (struct pl_endpoint_event){ .kind = PL_ENDPOINT_NOTHING };
+	for (uint32_t i = 0; i < CONNS; i++) {
+		struct conn *c = &conn[(first + i) % CONNS];
+		int side = c->to == e->id;
+		struct event *x = c->queue[side];
+
+		if ((!side && c->from != e->id) || !x)
+			continue;
+		c = oldest(c, side);
+		x = c->queue[side];
+		c->queue[side] = x->next;
+		*ev = x->ev;
+		if (ev->message.body != x->copy) /* else until its release */
+			free(x);
+		return 0;
+	}
+	return 0;
+}
+
+void pl_comm_endpoint_release(struct pl_endpoint *e, const struct pl_endpoint_event *ev)
+{
+	struct pl_endpoint_event sent = { .kind = PL_ENDPOINT_SENT, .done = ev->done };
+	struct conn *c = find(ev->connection);
+
+	if (ev->kind != PL_ENDPOINT_MESSAGE || !ev->message.bytes)
+		return;
+	if (ev->done && c && c->open)
+		put_event(c, c->from == e->id, &sent, NULL);
+	if (!ev->done)
+		free((char *)(uintptr_t)ev->message.body - offsetof(struct event, copy));
+}
+
+uint64_t pl_comm_endpoint_sent(const struct pl_endpoint *e)
+{
+	(void)e;
+	return 0;
+}
+
+const char *pl_comm_endpoint_address(const struct pl_endpoint *e)
+{
+	(void)e;
+	return "";
+}
+
+int pl_comm_endpoint_open(const struct pl_endpoint_opts *o, struct pl_endpoint **e,
+			  struct pl_err *err)
+{
+	(void)o;
+	(void)e;
+	return pl_fail(err, PL_EINTERNAL, "not here");
+}
+
+void pl_comm_endpoint_close(struct pl_endpoint *e)
+{
+	(void)e;
+}
+
+/* ---- evaluations: the whole vector has one version ------------------------------------------- */
+
+struct pl_ps_evaluator {
+	float w[PL_PS_EVALUATIONS][N];
+	bool used[PL_PS_EVALUATIONS];
+};
+static uint64_t evaluated;
+
+static bool is_one(const float *w)
+{
+	for (int i = 1; i < N; i++)
+		if (w[i] != w[0])
+			return false;
+	return true;
+}
+
+struct pl_ps_evaluator *pl_ps_evaluator_new(struct pl_train *t, struct pl_err *err)
+{
+	(void)t;
+	(void)err;
+	return calloc(1, sizeof(struct pl_ps_evaluator));
+}
+
+void pl_ps_evaluator_free(struct pl_ps_evaluator *e)
+{
+	free(e);
+}
+
+bool pl_ps_evaluator_due(const struct pl_ps_evaluator *e, uint64_t steps)
+{
+	return steps % 5 == 0 && !(e->used[0] && e->used[1] && e->used[2] && e->used[3]);
+}
+
+int pl_ps_evaluator_begin(struct pl_ps_evaluator *e, const struct pl_train_row *row,
+			  float **weights)
+{
+	int i = 0;
+
+	(void)row;
+	while (e->used[i])
+		i++;
+	e->used[i] = true;
+	*weights = e->w[i];
+	return i;
+}
+
+void pl_ps_evaluator_put(struct pl_ps_evaluator *e, int i)
+{
+	if (!is_one(e->w[i]))
+		fails("an evaluation has mixed versions", 0);
+	e->used[i] = false;
+	evaluated++;
+}
+
+void pl_ps_evaluator_drop(struct pl_ps_evaluator *e, int i)
+{
+	e->used[i] = false;
+}
+
+int pl_ps_evaluator_take(struct pl_ps_evaluator *e, bool wait, struct pl_err *err)
+{
+	(void)e;
+	(void)wait;
+	(void)err;
+	return 0;
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+struct process {
+	struct pl_ps ps;
+	struct pl_engine_meeting meeting;
+	int memory;   /* of a server */
+	char *before; /* what was in its memory when it was killed in an event */
+	size_t bytes;
+	struct pl_ps_server server;
+	struct pl_ps_follower follower;
+	struct pl_ps_session session;
+	uint64_t acknowledged, commits; /* of a worker: id, and number since the beginning */
+	bool sent;			/* its commit has no reply yet */
+};
+static struct process process[MOST];
+static uint32_t n_servers, n_workers, n_all;
+static struct pl_worker worker;
+static struct pl_train train;
+static atomic_int stop;
+
+static int no_row(void *arg, const struct pl_train_row *row, struct pl_err *err)
+{
+	(void)arg;
+	(void)row;
+	(void)err;
+	return 0;
+}
+
+static void start(uint32_t i)
+{
+	struct process *x = &process[i];
+	struct pl_err err = { 0 };
+	int rc;
+
+	endpoint[i] = (struct pl_endpoint){ .id = i, .alive = true, .sends_left = -1 };
+	x->ps = (struct pl_ps){ .w = worker,
+				.workers = n_workers,
+				.servers = n_servers,
+				.process = i,
+				.vector = { worker.view.n_params, worker.view.n_state },
+				.job = 1,
+				.end = &endpoint[i],
+				.timeout_ns = TIMEOUT };
+	x->meeting = (struct pl_engine_meeting){ .at = "dir:", .memory = x->memory };
+	x->ps.w.o.meeting = &x->meeting;
+	x->sent = false;
+	rc = pl_alloc(&x->ps.counts, n_workers, sizeof(*x->ps.counts), &err);
+	if (rc < 0) {
+		;
+	} else if (!i) {
+		x->server = (struct pl_ps_server){ .p = &x->ps, .t = &train };
+		rc = pl_ps_server_open(&x->server, &err);
+	} else if (i < n_servers) {
+		x->follower = (struct pl_ps_follower){ .p = &x->ps, .t = &train };
+		rc = pl_ps_follower_open(&x->follower, &err);
+	} else {
+		x->session = (struct pl_ps_session){ 0 };
+		rc = pl_ps_session_open(&x->session, &x->ps, &err);
+	}
+	if (rc < 0)
+		fails(err.msg, i);
+}
+
+static void kill_inside(uint32_t i)
+{
+	struct process *x = &process[i];
+
+	endpoint[i].dead = true;
+	if (i >= n_servers)
+		return;
+	x->bytes = (size_t)lseek(x->memory, 0, SEEK_END);
+	x->before = malloc(x->bytes);
+	if (pread(x->memory, x->before, x->bytes, 0) != (ssize_t)x->bytes)
+		fails("cannot read the memory of a server", i);
+}
+
+static void end(uint32_t i)
+{
+	struct process *x = &process[i];
+
+	endpoint[i].alive = false;
+	for (int k = 0; k < CONNS; k++)
+		if (conn[k].open && (conn[k].from == i || conn[k].to == i))
+			cut(&conn[k]);
+	for (int k = 0; k < CONNS; k++)
+		if (conn[k].from == i || conn[k].to == i)
+			drop_events(&conn[k], conn[k].to == i, 0);
+	if (!i)
+		pl_ps_server_close(&x->server);
+	else if (i < n_servers)
+		pl_ps_follower_close(&x->follower);
+	else
+		pl_ps_session_close(&x->session);
+	pl_free(x->ps.counts);
+	if (x->before && pwrite(x->memory, x->before, x->bytes, 0) != (ssize_t)x->bytes)
+		fails("cannot write the memory of a server", i);
+	free(x->before);
+	x->before = NULL;
+}
+
+/* ---- what they do ---------------------------------------------------------------------------- */
+
+static void check_reply(struct process *x, uint32_t i)
+{
+	if (!is_one(x->session.base))
+		fails("a worker has mixed versions", i);
+	if (x->sent && x->session.applied < x->session.id)
+		fails("a reply without the commit that it is for", i);
+	if (x->session.applied < x->acknowledged)
+		fails("an acknowledged commit is lost", i);
+	x->acknowledged = x->session.id;
+	x->sent = false;
+}
+
+static int work(struct process *x, uint32_t i, struct pl_err *err)
+{
+	struct pl_ps_session *s = &x->session;
+	struct pl_ps_commit head = { .steps = 1, .samples = 1, .base = s->version };
+	float *u = (float *)(void *)(s->commit + PL_PS_HEAD);
+	int what;
+
+	for (uint32_t k = 0; k < n_servers; k++)
+		if (!s->server[k].connected && endpoint[k].alive)
+			return pl_ps_session_connect(s, k, 0, err);
+	if (s->ready && !s->waiting && pl_ps_session_connected(s) && any(3) == 0) {
+		for (int k = 0; k < N; k++)
+			u[k] = (float)((x->commits * n_workers + i) % 61 * 12);
+		memcpy(s->commit, &head, sizeof(head));
+		x->commits++;
+		x->sent = true;
+		s->in_steps = false;
+		return pl_ps_session_commit(s, err);
+	}
+	what = pl_ps_session_event(s, 0, err);
+	if (!pl_ps_session_connected(s) && !s->waiting)
+		s->in_steps = true;
+	if (what == PL_PS_REPLIED)
+		check_reply(x, i);
+	return what;
+}
+
+static void step(uint32_t i)
+{
+	struct process *x = &process[i];
+	struct pl_err err = { 0 };
+	bool nothing;
+	int rc;
+
+	if (!i)
+		rc = pl_ps_server_event(&x->server, 0, &nothing, &err);
+	else if (i >= n_servers)
+		rc = work(x, i, &err);
+	else if (!x->follower.peer[n_workers].connected && endpoint[0].alive)
+		rc = pl_ps_follower_connect(&x->follower, 0, &err);
+	else
+		rc = pl_ps_follower_event(&x->follower, 0, &err);
+	if (rc < 0 && !endpoint[i].dead)
+		fails(err.msg, i);
+	if (endpoint[i].dead)
+		end(i);
+}
+
+/* The first worker stays with server 0: training ends where nobody is left. */
+static void hurt(uint32_t i)
+{
+	uint32_t what = any(6);
+
+	if (what < 4 && i == n_servers)
+		return;
+
+	if (what < 2)
+		end(i);
+	else if (what < 4)
+		endpoint[i].sends_left = (int)any(4);
+	else if (conn[i = any(CONNS)].open && (conn[i].from != n_servers || conn[i].to))
+		cut(&conn[i]);
+}
+
+/* ---- walks ----------------------------------------------------------------------------------- */
+
+static void walk(uint64_t seed, int steps)
+{
+	uint64_t goal[MOST];
+	bool all = false;
+
+	rng = seed;
+	failure = NULL;
+	n_memory = 0;
+	memset(process, 0, sizeof(process));
+	for (uint32_t i = 0; i < n_all; i++) {
+		process[i].memory = i < n_servers ? memfd_create("test", 0) : -1;
+		start(i);
+	}
+	for (int k = 0; k < steps && !failure; k++) {
+		uint32_t i = any(n_all);
+
+		if (!endpoint[i].alive && any(4) == 0)
+			start(i);
+		else if (endpoint[i].alive && any(60) == 0)
+			hurt(i);
+		else if (endpoint[i].alive)
+			step(i);
+	}
+	for (uint32_t i = 0; i < n_all; i++) {
+		if (!endpoint[i].alive)
+			start(i);
+		endpoint[i].sends_left = -1;
+		goal[i] = process[i].commits + UNHURT;
+	}
+	for (int k = 0; k < 40000 && !failure && !all; k++) {
+		step(any(n_all));
+		all = true;
+		for (uint32_t i = n_servers; i < n_all; i++)
+			all &= process[i].commits >= goal[i] && !process[i].sent;
+	}
+	if (!all)
+		fails("a worker does not come on", 0);
+}
+
+/* One version a commit, of asp: none is lost, none counted twice. */
+static uint64_t sum_up(const char *policy)
+{
+	struct pl_ps_store *s = process[0].server.store;
+	uint64_t ids = 0;
+
+	for (uint32_t i = 0; i < n_workers && !failure; i++) {
+		ids += pl_ps_store_applied(s, i)->id;
+		if (pl_ps_store_applied(s, i)->id < process[n_servers + i].acknowledged)
+			fails("an acknowledged commit is lost", i);
+	}
+	if (!failure && !strcmp(policy, "asp") && pl_ps_store_progress(s)->version != ids)
+		fails("versions are not commits", 0);
+	return ids;
+}
+
+static void clean_up(void)
+{
+	for (uint32_t i = 0; i < n_all; i++)
+		if (endpoint[i].alive)
+			end(i);
+	for (int k = 0; k < CONNS; k++) {
+		drop_events(&conn[k], 0, 0);
+		drop_events(&conn[k], 1, 0);
+		conn[k] = (struct conn){ 0 };
+	}
+	for (size_t k = 0; k < n_memory; k++)
+		free(memory[k]);
+	for (uint32_t i = 0; i < n_servers; i++)
+		close(process[i].memory);
+}
+
+static void test_policy(struct pl_job *job, const char *policy, uint32_t servers, uint32_t workers,
+			int walks)
+{
+	struct pl_err err = { 0 };
+	char line[80];
+	uint64_t commits = 0;
+	int k;
+
+	n_servers = servers;
+	n_workers = workers;
+	n_all = servers + workers;
+	evaluated = 0;
+	snprintf(line, sizeof(line), "policy %s", policy);
+	if (pl_job_set(job, line, &err) < 0)
+		fails(err.msg, 0);
+	for (k = 0; k < walks; k++) {
+		walk((uint64_t)k * 7919 + servers * 31 + workers, 400);
+		commits += sum_up(job->policy);
+		clean_up();
+		if (failure)
+			break;
+	}
+	ok(k == walks, "%s, %u servers, %u workers: %d walks, %llu commits, %llu evaluations",
+	   policy, servers, workers, walks, (unsigned long long)commits,
+	   (unsigned long long)evaluated);
+	if (k < walks)
+		printf("# walk %d: %s\n", k, failure);
+}
+
+/* A process that is stopped while it reads weights of another one, and the other one goes on. */
+static void test_reply(void)
+{
+	struct {
+		uint64_t version;
+		char rest[512];
+	} body = { .version = 7 };
+	struct pl_message m = { .value = { 0, 7 }, .body = &body, .bytes = pl_ps_reply_bytes(N) };
+	float to[N];
+
+	ok(pl_ps_reply_take(&m, to, N), "weights of the version that was sent are taken");
+	body.version = 8;
+	ok(!pl_ps_reply_take(&m, to, N), "memory that has got another version meanwhile is not");
+	m.value[1] = 8;
+	ok(!pl_ps_reply_take(&m, to, N + 1), "nor weights of another number");
+}
+
+int main(void)
+{
+	static const char *const policies[] = { "asp", "bsp min-workers=1",
+						"local local-steps=1 min-workers=1", "dylu",
+						"ssp staleness=2" };
+	struct pl_engine_opts opts = { 0 };
+	struct pl_dataset data;
+	struct pl_model model;
+	struct pl_err err = { 0 };
+	struct pl_job job;
+	float zero[N] = { 0 };
+
+	pl_job_init(&job);
+	if (pl_job_set(&job, "data synthetic:samples=20,dims=3,classes=4", &err) < 0 ||
+	    pl_job_set(&job, "engine ps", &err) < 0 || pl_job_set(&job, "batch 1", &err) < 0 ||
+	    pl_job_set(&job, "steps 100000000", &err) < 0 ||
+	    pl_dataset_open(job.data, 1, &data, &err) < 0 ||
+	    pl_model_parse("mlp:3-5-4", &model, &err) < 0) {
+		printf("Bail out! %s\n", err.msg);
+		return 1;
+	}
+	opts.job = &job;
+	opts.model = &model;
+	opts.data = &data;
+	if (pl_train_worker_init(&worker, &opts, NULL, &err) < 0) {
+		printf("Bail out! %s\n", err.msg);
+		return 1;
+	}
+	is_i64((long long)(worker.view.n_params + worker.view.n_state), N, "the vector");
+	pl_ps_vector_write(&worker.view, zero);
+	test_reply();
+	train = (struct pl_train){
+		.worker = &worker, .job = &job, .stop = &stop, .row = no_row, .ranks = 2
+	};
+	for (size_t i = 0; i < PL_LEN(policies); i++)
+		for (uint32_t servers = 1; servers <= 3; servers++)
+			test_policy(&job, policies[i], servers, 2 + servers % 2, CASES(40));
+	pl_train_worker_fini(&worker, false);
+	pl_dataset_fini(&data);
+	pl_model_fini(&model);
+	pl_job_fini(&job);
+	return done_testing();
+}
