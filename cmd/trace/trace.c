@@ -1,4 +1,4 @@
-/* trace - import, cut, check and show traces. */
+/* trace - record a command; import, cut, check and show traces. */
 #include "program.h"
 
 #define AT(m) offsetof(struct config, m)
@@ -34,6 +34,8 @@ static const struct pl_opt options[] = {
 	  PL_COMMON(strict), NULL },
 	{ 0, "salvage", NULL, "keep the whole blocks of a damaged stream", PL_OPT_FLAG, AT(salvage),
 	  NULL },
+	PL_OPTS_HEADING("recording a command"),
+	PL_OPTS_RECORD(struct config, record),
 	PL_OPTS_HEADING("general"),
 	PL_OPTS_STREAM,
 	PL_OPTS_THREADS,
@@ -46,6 +48,7 @@ static void defaults(void *config)
 
 	c->top = -1;
 	c->to = "trace";
+	pl_record_defaults(&c->record);
 }
 
 struct pl_import_opts import_opts(const struct config *c)
@@ -67,6 +70,9 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct pl_inputs in = { 0 };
 	int rc;
 
+	PL_CHECK(pl_record_check(&c->record, c->c.behind >= 0, err));
+	if (c->c.behind >= 0)
+		return record(c, argc, argv, err);
 	if (!find_format(c->to))
 		return pl_fail(err, PL_EUSAGE, "--to: \"%s\" is no format; see trace --help",
 			       c->to);
@@ -87,14 +93,16 @@ out:
 
 const struct pl_cmd pl_command = {
 	.name = "trace",
-	.synopsis = "[OPTION]... [FILE|FOLDER]...",
-	.summary = "Import, cut, check and show traces.",
-	.details = "Reads PyTorch profiler (Kineto) JSON, Chrome trace JSON, operation tables in "
+	.synopsis = "[OPTION]... [FILE|FOLDER]... | [-o FOLDER] [OPTION]... -- COMMAND [ARG]...",
+	.summary = "Record a command; import, cut, check and show traces.",
+	.details = "With a command behind --: runs it, and records some steps of each rank.\n"
+		   "Else reads PyTorch profiler (Kineto) JSON, Chrome trace JSON, operation tables in "
 		   "CSV and\n"
 		   "paceline's own stream, gzip or plain, recognised by content; execution traces "
 		   "among\n"
 		   "the inputs give the collectives their sizes. Without a file: standard input.",
-	.examples = "trace -O stat *.pt.trace.json.gz\n"
+	.examples = "trace -o job -- torchrun --nproc-per-node 2 train.py\n"
+		    "trace -O stat *.pt.trace.json.gz\n"
 		    "trace -O perfetto -o job.pftrace *.pt.trace.json.gz\n"
 		    "trace *.pt.trace.json.gz | merge | graph -o job.graph",
 	.opts = options,
