@@ -5,10 +5,11 @@
  * Signals are blocked here and taken one by one, so none is lost and none ends this program before
  * the command. One that a process sent is passed on; one of the terminal has reached the command too.
  *
- * The hook of Python lies in a folder inside that of the recordings, as sitecustomize.py. Each process
- * that loads it writes lines into a file there: "python", "torch VERSION", "rank N", "file NAME FIRST N",
- * "cost PLAIN_NS RECORDED_NS", "none STEPS" (it ended before a step was recorded), "why TEXT". The folder
- * is removed at the end.
+ * The hook of Python lies in a folder inside that of the recordings, as sitecustomize.py, and its light
+ * mode beside it. Each process
+ * that loads it writes lines into a file there: "python"; "torch VERSION"; "began STEP" when recording
+ * begins, and "file NAME FIRST N" when it has ended; "cost PLAIN_NS RECORDED_NS"; "none STEPS" if it ended
+ * before a step was recorded; "why TEXT". The folder is removed at the end.
  */
 #include "record/command.h"
 
@@ -33,6 +34,7 @@
 struct said {
 	const struct pl_log *log;
 	unsigned python, torch, failed;
+	int began; /* recordings that have begun and not ended */
 	int64_t seen; /* most steps of a process that recorded none; -1: none ended so */
 	char why[300];
 	double *cost;
@@ -84,20 +86,28 @@ static int make_folder(const char *folder, bool *made, struct pl_err *err)
 		       folder);
 }
 
-static int write_hook(const char *folder, struct pl_err *err)
+static int write_text(const char *folder, const char *name, const char *text, struct pl_err *err)
 {
 	char path[PATH_MAX];
+	bool failed;
 	FILE *f;
-	int rc;
 
-	snprintf(path, sizeof(path), "%s/sitecustomize.py", folder);
-	if (mkdir(folder, 0777) < 0 || !(f = fopen(path, "we")))
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	f = fopen(path, "we");
+	if (!f)
 		return pl_fail_sys(err, "%s", path);
-	fputs(record_hook, f);
-	rc = ferror(f);
-	if (fclose(f) || rc)
+	failed = fputs(text, f) < 0;
+	if (fclose(f) || failed)
 		return pl_fail_sys(err, "%s", path);
 	return 0;
+}
+
+static int write_hook(const char *folder, struct pl_err *err)
+{
+	if (mkdir(folder, 0777) < 0)
+		return pl_fail_sys(err, "%s", folder);
+	PL_CHECK(write_text(folder, "sitecustomize.py", hook_py, err));
+	return write_text(folder, "light.py", light_py, err);
 }
 
 static void remove_hook(const char *folder)
@@ -286,6 +296,7 @@ static int read_line(struct said *s, struct pl_recorded *r, const char *line, st
 	s->torch += !strncmp(line, "torch ", 6);
 	if (sscanf(line, "none %lld", &a) == 1)
 		s->seen = pl_max_i64(s->seen, a);
+	s->began += !strncmp(line, "began ", 6);
 	if (!strncmp(line, "why ", 4) && !s->failed++)
 		snprintf(s->why, sizeof(s->why), "%.299s", line + 4);
 	if (sscanf(line, "file %127s %lld %lld", name, &a, &b) == 3) {
@@ -293,6 +304,7 @@ static int read_line(struct said *s, struct pl_recorded *r, const char *line, st
 
 		r->first = pl_max_i64(r->n ? r->first : a, a);
 		r->n = pl_max_i64(end - r->first, 0);
+		s->began--;
 	}
 	if (sscanf(line, "cost %lld %lld", &a, &b) == 2 && a > 0) {
 		r->plain_ns = pl_max_i64(r->plain_ns, a);
@@ -383,9 +395,9 @@ static void explain(const struct pl_record *o, const struct said *s, char *const
 		       (long long)pl_max_i64(1, o->skip < 0 ? PL_RECORD_SKIP : o->skip));
 	else
 		pl_say(s->log, PL_LOG_WARN,
-		       "nothing was recorded: no step was found: no step() of an optimizer of torch.optim "
-		       "that is not compiled, no batch of a DataLoader, and no step() of a "
-		       "torch.profiler.profile, which the script can call after each step");
+		       "nothing was recorded: no step was found; a step is that of an optimizer of "
+		       "torch.optim (not one that torch.compile took in), else a batch of a DataLoader, "
+		       "else a call of torch.profiler.profile.step()");
 }
 
 static int look(const struct pl_record *o, const char *folder, const char *hook, char *const *argv,
@@ -396,7 +408,12 @@ static int look(const struct pl_record *o, const char *folder, const char *hook,
 	if (s->failed)
 		pl_say(s->log, PL_LOG_WARN, "%s%s", s->why,
 		       s->failed > 1 ? " (and so in other processes)" : "");
-	if (!r->files)
+	if (s->began > 0)
+		pl_say(s->log, PL_LOG_WARN,
+		       "%d process%s ended while recording, and left nothing: the profiler of PyTorch "
+		       "keeps events in memory, and SIGKILL and crashes leave no time to write them",
+		       s->began, s->began == 1 ? "" : "es");
+	else if (!r->files)
 		explain(o, s, argv);
 	r->cost = NAN;
 	if (s->n_costs) {

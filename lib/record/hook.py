@@ -12,6 +12,7 @@ import sys
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 DIR = os.environ.get("PACELINE_RECORD_DIR", "")
 STEPS = int(os.environ.get("PACELINE_RECORD_STEPS", "3"))
+LIGHT = os.environ.get("PACELINE_RECORD_MODE") == "light"
 SKIP = int(os.environ.get("PACELINE_RECORD_SKIP", "5"))
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
 PATIENCE = 64   # batches without a step of an optimizer, where gradients are on
@@ -82,6 +83,7 @@ class Recorder:
         self.n = self.first = self.recorded = 0
         self.profile = self.mark = self.rank = None
         self.prepared = self.mine = False
+        self.light = None   # while it records
         self.last = 0
         self.plain, self.during = [], []
 
@@ -156,7 +158,7 @@ class Recorder:
             return
         profiler = self.torch.profiler
         kinds = [profiler.ProfilerActivity.CPU]
-        if self.torch.cuda.is_available():
+        if not LIGHT and self.torch.cuda.is_available():
             kinds.append(profiler.ProfilerActivity.CUDA)
         self.rank = self.find_rank()
         self.name = self.reserve()
@@ -200,13 +202,17 @@ class Recorder:
     def start(self):
         self.mine = True
         try:
-            self.profile.start_trace()
+            if LIGHT:
+                self.light = load_light().Light(self.torch)
+                self.light.only_scopes(self.profile.start_trace)
+                self.light.start()
+            else:
+                self.profile.start_trace()
         finally:
             self.mine = False
         self.phase = "record"
         self.first = self.n
-        if self.rank is not None:
-            say("rank", self.rank)
+        say("began", self.n)
         self.guard_exit()
         self.begin_mark()
 
@@ -223,15 +229,30 @@ class Recorder:
     def stop(self):
         """Ends the recording and writes the file."""
         self.phase = "after"
-        self.end_mark()
+        self.end_mark()     # of a step that has not ended, see write()
         self.unguard_exit()
+        light, self.light = self.light, None
+        if light:
+            light.stop()
         self.profile.stop_trace()
-        self.write()
+        self.write(light)
         self.profile = None
 
-    def write(self):
+    def write(self, light):
         path = os.path.join(FOLDER, self.name)
         self.profile.export_chrome_trace(path)
+        if light:
+            light.put_into(path)
+            for part in light.missing:
+                say("why the light mode lacks a part here:", part)
+        if 0 < self.recorded < STEPS:   # the last step has not ended
+            with open(path, encoding="utf-8", errors="surrogateescape") as f:
+                text = f.read()
+            with open(path, "w", encoding="utf-8",
+                      errors="surrogateescape") as f:
+                f.write(text.replace("ProfilerStep#%d\""
+                                     % (self.first + self.recorded),
+                                     "unfinished step\""))
         os.rename(path, os.path.join(DIR, self.name))
         say("file", self.name, self.first, self.recorded)
 
@@ -281,7 +302,7 @@ class Recorder:
     def close(self):
         self.phase = "done"
         self.unguard_exit()
-        self.profile = self.mark = None
+        self.profile = self.mark = self.light = None
         while self.undo:
             self.undo.pop()()
 
@@ -330,16 +351,26 @@ class Recorder:
 
     def arm(self):
         torch = self.torch
-        from torch.optim.optimizer import register_optimizer_step_post_hook
+        from torch.optim.optimizer import (register_optimizer_step_post_hook,
+                                           register_optimizer_step_pre_hook)
         from torch.utils.data import dataloader
 
         compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
                             bool)
 
+        # these stay: PyTorch goes through its list of them while they run
+        def steps(optimizer, args, kwargs):
+            if self.light and not compiling():
+                self.light.optimizer_begins(optimizer)
+
         def stepped(optimizer, args, kwargs):
-            if not compiling():     # part of a compiled program, which goes on
-                self.event("optimizer", id(optimizer))
-        self.undo.append(register_optimizer_step_post_hook(stepped).remove)
+            if self.phase == "done" or compiling():
+                return      # compiled: part of a program that goes on
+            if self.light:
+                self.light.optimizer_ends(optimizer)
+            self.event("optimizer", id(optimizer))
+        register_optimizer_step_pre_hook(steps)
+        register_optimizer_step_post_hook(stepped)
 
         def next_batch(old):
             def __next__(loader):
@@ -382,6 +413,15 @@ class Recorder:
             return step
         if "step" in GradScaler.__dict__:
             self.patch(GradScaler, "step", scaled)
+
+
+def load_light():
+    from importlib.util import module_from_spec, spec_from_file_location
+    spec = spec_from_file_location("_paceline_light",
+                                   os.path.join(FOLDER, "light.py"))
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def watch(torch):
