@@ -1,8 +1,8 @@
 /*
  * replay -- COMMAND: records the command into a folder, whose files are then the input.
  *
- * A temporary folder goes away after the report. It stays if the command or the report failed, because
- * what was recorded may cost hours to record again.
+ * A temporary folder goes away after the report. It stays if the command or the report failed,
+ * because what was recorded may cost hours to record again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@ static int temporary(struct recording *r, struct pl_err *err)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	snprintf(r->folder, sizeof(r->folder), "%.400s/paceline-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+	snprintf(r->folder, sizeof(r->folder), "%.400s/paceline-XXXXXX",
+		 tmp && *tmp ? tmp : "/tmp");
 	r->temporary = true;
 	return mkdtemp(r->folder) ? 0 : pl_fail_sys(err, "%s", r->folder);
 }

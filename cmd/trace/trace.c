@@ -95,12 +95,13 @@ const struct pl_cmd pl_command = {
 	.name = "trace",
 	.synopsis = "[OPTION]... [FILE|FOLDER]... | [-o FOLDER] [OPTION]... -- COMMAND [ARG]...",
 	.summary = "Record a command; import, cut, check and show traces.",
-	.details = "With a command behind --: runs it, and records some steps of each rank.\n"
-		   "Else reads PyTorch profiler (Kineto) JSON, Chrome trace JSON, operation tables in "
-		   "CSV and\n"
-		   "paceline's own stream, gzip or plain, recognised by content; execution traces "
-		   "among\n"
-		   "the inputs give the collectives their sizes. Without a file: standard input.",
+	.details =
+		"With a command behind --: runs it, and records some steps of each rank.\n"
+		"Else reads PyTorch profiler (Kineto) JSON, Chrome trace JSON, operation tables in "
+		"CSV and\n"
+		"paceline's own stream, gzip or plain, recognised by content; execution traces "
+		"among\n"
+		"the inputs give the collectives their sizes. Without a file: standard input.",
 	.examples = "trace -o job -- torchrun --nproc-per-node 2 train.py\n"
 		    "trace -O stat *.pt.trace.json.gz\n"
 		    "trace -O perfetto -o job.pftrace *.pt.trace.json.gz\n"

@@ -486,8 +486,8 @@ static int unknown_option(const struct pl_cmd *cmd, const struct longs *l, const
 	return pl_fail(err, PL_EUSAGE, "unknown option %s%s", arg, hint);
 }
 
-/* How many words stand behind the "--" that ended the options, -1: none did. Word `from` is the first
- * one behind the options that were read; getopt_long() has put all operands behind them. */
+/* How many words stand behind the "--" that ended the options, -1: none did. Word `from` is the
+ * first one behind the options that were read; getopt_long() has put all operands behind them. */
 static int count_behind(const struct pl_common *c, int from)
 {
 	while (from < c->argc && strcmp(c->typed[from], "--") != 0)

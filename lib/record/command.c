@@ -3,13 +3,14 @@
  * processes said.
  *
  * Signals are blocked here and taken one by one, so none is lost and none ends this program before
- * the command. One that a process sent is passed on; one of the terminal has reached the command too.
+ * the command. One that a process sent is passed on; one of the terminal has reached the command
+ * too.
  *
- * The hook of Python lies in a folder inside that of the recordings, as sitecustomize.py, and its light
- * mode beside it. Each process
- * that loads it writes lines into a file there: "python"; "torch VERSION"; "began STEP" when recording
- * begins, and "file NAME FIRST N" when it has ended; "cost PLAIN_NS RECORDED_NS"; "none STEPS" if it ended
- * before a step was recorded; "why TEXT". The folder is removed at the end.
+ * The hook of Python lies in a folder inside that of the recordings, as sitecustomize.py, and its
+ * light mode beside it. Each process that loads it writes lines into a file there: "python"; "torch
+ * VERSION"; "began STEP" when recording begins, and "file NAME FIRST N" when it has ended; "cost
+ * PLAIN_NS RECORDED_NS"; "none STEPS" if it ended before a step was recorded; "why TEXT". The
+ * folder is removed at the end.
  */
 #include "record/command.h"
 
@@ -29,12 +30,13 @@
 
 #define HOOK_FOLDER ".hook"
 #define STEPS_MAX   1000000
+#define PATIENCE    32 /* as in hook.py */
 
 /* What all processes said. */
 struct said {
 	const struct pl_log *log;
 	unsigned python, torch, failed;
-	int began; /* recordings that have begun and not ended */
+	int began;    /* recordings that have begun and not ended */
 	int64_t seen; /* most steps of a process that recorded none; -1: none ended so */
 	char why[300];
 	double *cost;
@@ -80,10 +82,11 @@ static int make_folder(const char *folder, bool *made, struct pl_err *err)
 	closedir(d);
 	if (empty)
 		return 0;
-	return pl_fail(err, PL_EUSAGE,
-		       "%s holds files, perhaps of an older recording; name an empty folder, or one "
-		       "that is not there yet",
-		       folder);
+	return pl_fail(
+		err, PL_EUSAGE,
+		"%s holds files, perhaps of an older recording; name an empty folder, or one "
+		"that is not there yet",
+		folder);
 }
 
 static int write_text(const char *folder, const char *name, const char *text, struct pl_err *err)
@@ -175,7 +178,8 @@ static int set_library(const char *name, const char *library, const struct pl_lo
 		return set_variable(name, path, err);
 	}
 	pl_say(log, PL_LOG_WARN,
-	       "%s is %s already and stays so: another tool records, and ours is not loaded; unset it "
+	       "%s is %s already and stays so: another tool records, and ours is not loaded; unset "
+	       "it "
 	       "to record with %s",
 	       name, old, library);
 	return 0;
@@ -196,7 +200,8 @@ static int set_environment(const struct pl_record *o, const char *folder, const 
 	return set_library("LD_PRELOAD", "libpaceline-mpi.so", log, err);
 }
 
-/* Does the command start Python with an option that leaves out the hook? It says only what one sees. */
+/* Does the command start Python with an option that leaves out the hook? It says only what one
+ * sees. */
 static const char *leaves_out(char *const *argv)
 {
 	const char *slash = strrchr(argv[0], '/'), *program = slash ? slash + 1 : argv[0];
@@ -234,10 +239,11 @@ static int start(char **argv, const sigset_t *mask, pid_t *pid, struct pl_record
 	if (!why)
 		return 0;
 	r->status = why == ENOENT ? 127 : 126;
-	return pl_fail(err, PL_EUSAGE,
-		       "%s: this command cannot be executed: %s; behind -- stands a command with its "
-		       "arguments, as a shell would start it",
-		       argv[0], strerror(why));
+	return pl_fail(
+		err, PL_EUSAGE,
+		"%s: this command cannot be executed: %s; behind -- stands a command with its "
+		"arguments, as a shell would start it",
+		argv[0], strerror(why));
 }
 
 /* Waits for the end of the process, and passes on the signals that others send. */
@@ -371,6 +377,7 @@ static int count_files(const char *folder, struct said *s, struct pl_recorded *r
 static void explain(const struct pl_record *o, const struct said *s, char *const *argv)
 {
 	const char *option = leaves_out(argv);
+	int64_t skip = pl_max_i64(1, o->skip < 0 ? PL_RECORD_SKIP : o->skip);
 
 	if (s->failed)
 		return;
@@ -381,22 +388,32 @@ static void explain(const struct pl_record *o, const struct said *s, char *const
 		       option);
 	else if (!s->python)
 		pl_say(s->log, PL_LOG_WARN,
-		       "nothing was recorded: no process of the command is a Python that loads the hook "
+		       "nothing was recorded: no process of the command is a Python that loads the "
+		       "hook "
 		       "(python -E, -I and -S do not), and none used a library that is recorded");
 	else if (!s->torch)
 		pl_say(s->log, PL_LOG_WARN,
-		       "nothing was recorded: Python ran, but did not import torch, and other frameworks "
+		       "nothing was recorded: Python ran, but did not import torch, and other "
+		       "frameworks "
 		       "have no hook here; give the files of their own profiler to trace");
+	else if (s->seen > skip)
+		pl_say(s->log, PL_LOG_WARN,
+		       "nothing was recorded: the job read %lld batches, but no optimizer made a "
+		       "step, for "
+		       "which the hook waits for %lld batches more where gradients are on; make "
+		       "--skip-steps smaller, or let the job run longer",
+		       (long long)s->seen, (long long)PATIENCE);
 	else if (s->seen > 0)
 		pl_say(s->log, PL_LOG_WARN,
-		       "nothing was recorded: the job made %lld steps, and the first %lld are left out "
+		       "nothing was recorded: the job made %lld steps, and the first %lld are left "
+		       "out "
 		       "(--skip-steps)",
-		       (long long)s->seen,
-		       (long long)pl_max_i64(1, o->skip < 0 ? PL_RECORD_SKIP : o->skip));
+		       (long long)s->seen, (long long)skip);
 	else
 		pl_say(s->log, PL_LOG_WARN,
 		       "nothing was recorded: no step was found; a step is that of an optimizer of "
-		       "torch.optim (not one that torch.compile took in), else a batch of a DataLoader, "
+		       "torch.optim (not one that torch.compile took in), else a batch of a "
+		       "DataLoader, "
 		       "else a call of torch.profiler.profile.step()");
 }
 
@@ -410,8 +427,10 @@ static int look(const struct pl_record *o, const char *folder, const char *hook,
 		       s->failed > 1 ? " (and so in other processes)" : "");
 	if (s->began > 0)
 		pl_say(s->log, PL_LOG_WARN,
-		       "%d process%s ended while recording, and left nothing: the profiler of PyTorch "
-		       "keeps events in memory, and SIGKILL and crashes leave no time to write them",
+		       "%d process%s ended while recording, and left nothing: the profiler of "
+		       "PyTorch "
+		       "keeps events in memory, and SIGKILL and crashes leave no time to write "
+		       "them",
 		       s->began, s->began == 1 ? "" : "es");
 	else if (!r->files)
 		explain(o, s, argv);

@@ -15,7 +15,7 @@ STEPS = int(os.environ.get("PACELINE_RECORD_STEPS", "3"))
 LIGHT = os.environ.get("PACELINE_RECORD_MODE") == "light"
 SKIP = int(os.environ.get("PACELINE_RECORD_SKIP", "5"))
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
-PATIENCE = 64   # batches without a step of an optimizer, where gradients are on
+PATIENCE = 32   # batches without a step of an optimizer, where gradients are on
 BEST = ("optimizer", "loader", "profiler")  # what tells steps, best first
 
 
