@@ -8,7 +8,7 @@
 static int check_options(const struct config *c, struct pl_err *err)
 {
 	const struct {
-		bool given;
+		bool set;
 		const char *name;
 	} of_files[] = {
 		{ strcmp(c->to, "trace") != 0, "to" },
@@ -27,7 +27,7 @@ static int check_options(const struct config *c, struct pl_err *err)
 	};
 
 	for (size_t i = 0; i < PL_LEN(of_files); i++)
-		if (of_files[i].given)
+		if (of_files[i].set)
 			return pl_fail(err, PL_EUSAGE,
 				       "--%s is for files, not for recording a command",
 				       of_files[i].name);

@@ -245,6 +245,9 @@ class Recorder:
             light.put_into(path)
             for part in light.missing:
                 say("why the light mode lacks a part here:", part)
+            if light.lost:
+                say("why", light.lost, "events found no room: record fewer "
+                    "steps")
         if 0 < self.recorded < STEPS:   # the last step has not ended
             with open(path, encoding="utf-8", errors="surrogateescape") as f:
                 text = f.read()
@@ -439,6 +442,8 @@ def watch(torch):
     if hasattr(os, "register_at_fork"):
         def child():
             recorder.unguard_exit()
+            if recorder.light:
+                recorder.light.stop()
             if recorder.phase != "done":
                 recorder.begin()
         os.register_at_fork(after_in_child=child)

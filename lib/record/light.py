@@ -17,6 +17,7 @@ import time
 
 clock = time.time_ns
 WAIT = "c10d::wait"
+MOST = 2000000      # events of a process
 
 
 def dims_of(value):
@@ -26,8 +27,8 @@ def dims_of(value):
         kinds = [k for _, k in inner]
         return [d for d, _ in inner], kinds[0] if kinds else ""
     try:
-        return list(value.shape), str(value.dtype)
-    except AttributeError:
+        return [int(d) for d in value.shape], str(value.dtype).split(".")[-1]
+    except Exception:   # no tensor, or one without numbers
         return [], ""
 
 
@@ -46,14 +47,15 @@ class Light:
 
     def __init__(self, torch):
         self.torch = torch
+        self.libraries = []
         self.events = []    # (category, name, begin, end, thread, arguments)
-        self.nodes = []     # modules: (first node, last node, path)
         self.names = {}     # of a module, by id: its name in its parent
         self.kinds = {}     # of a module, by id: of its class
         self.local = threading.local()
         self.begun = {}
         self.undo = []
-        self.missing = []
+        self.missing = []   # parts that this version of PyTorch does not have
+        self.lost = 0
 
     # ---- the profiler
 
@@ -85,9 +87,12 @@ class Light:
         while self.undo:
             self.undo.pop()()
 
-    def add(self, category, name, begin, arguments=None):
-        self.events.append((category, name, begin, clock(),
-                            threading.get_native_id(), arguments))
+    def add(self, category, name, begin, end, arguments=None):
+        if len(self.events) < MOST:
+            self.events.append((category, name, begin, end,
+                                threading.get_native_id(), arguments))
+        else:
+            self.lost += 1
 
     # ---- modules and optimizers
 
@@ -100,17 +105,22 @@ class Light:
 
     def learn(self, module):
         """The names of a module that nothing else called, and of its parts."""
-        self.names[id(module)] = class_of(module)
+        self.names[id(module)] = self.kinds[id(module)] = class_of(module)
         for part in module.modules():
             self.kinds[id(part)] = class_of(part)
             for name, child in part.named_children():
                 self.names.setdefault(id(child), name)
 
+    def try_to_learn(self, module):
+        try:
+            self.learn(module)
+        except Exception:   # of a module that says something else of its parts
+            self.kinds.setdefault(id(module), class_of(module))
+
     def watch_modules(self):
         torch = self.torch
         compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
                             bool)
-        number = torch._C._autograd._get_sequence_nr
         from torch.nn.modules.module import (register_module_forward_hook,
                                              register_module_forward_pre_hook)
 
@@ -118,25 +128,20 @@ class Light:
             if not compiling():
                 stack = self.stack()
                 if not stack and id(module) not in self.kinds:
-                    self.learn(module)
-                stack.append((id(module), number(), clock()))
+                    self.try_to_learn(module)
+                stack.append((id(module), clock()))
 
         def after(module, args, output):
             if compiling():
                 return
             stack, key = self.stack(), id(module)
             while stack:    # those above have failed
-                found, first, begin = stack.pop()
+                found, begin = stack.pop()
                 if found != key:
                     continue
                 if key not in self.kinds:
-                    self.learn(module)
-                path = [self.names.get(k, "?") for k, _, _ in stack]
-                path.append(self.names.get(key, "?"))
-                self.events.append(("module", key, begin, clock(),
-                                    threading.get_native_id(), None))
-                if number() > first:
-                    self.nodes.append((first, number(), ".".join(path)))
+                    self.try_to_learn(module)
+                self.add("module", key, begin, clock())
                 return
         self.undo.append(register_module_forward_pre_hook(before).remove)
         self.undo.append(register_module_forward_hook(after).remove)
@@ -147,7 +152,8 @@ class Light:
     def optimizer_ends(self, optimizer):
         begin = self.begun.pop(id(optimizer), None)
         if begin:
-            self.add("cpu_op", type(optimizer).__name__ + ".step", begin)
+            self.add("cpu_op", type(optimizer).__name__ + ".step", begin,
+                     clock())
 
     # ---- communication
 
@@ -174,19 +180,19 @@ class Light:
                 op = getattr(getattr(torch.ops, space), name).default
                 library.impl(name, self.kernel(space, name, op, below),
                              "Autograd")
-            self.libraries = getattr(self, "libraries", []) + [library]
-        self.undo.append(lambda: self.libraries.clear())
+            self.libraries.append(library)
+        self.undo.append(self.libraries.clear)
 
     def kernel(self, space, name, op, below):
         waits = "wait" in name
 
-        def call(*args):
+        def call(*args, **kwargs):
             begin = clock()
             with below():
-                result = op(*args)
+                result = op(*args, **kwargs)
             end = clock()
             if waits:
-                self.add("cpu_op", WAIT, begin)
+                self.add("cpu_op", WAIT, begin, end)
                 return result
             shapes = [dims_of(a) if not isinstance(a, (int, bool)) else ([], "")
                       for a in args]
@@ -195,8 +201,7 @@ class Light:
                 "Input type": [k for _, k in shapes],
                 "Concrete Inputs": [str(a) if isinstance(a, (int, bool)) else ""
                                     for a in args]}
-            self.events.append(("cpu_op", space + "::" + name, begin, end,
-                                threading.get_native_id(), arguments))
+            self.add("cpu_op", space + "::" + name, begin, end, arguments)
             return result
         return call
 
@@ -212,7 +217,7 @@ class Light:
             try:
                 return old(work, *args, **kwargs)
             finally:
-                self.add("cpu_op", WAIT, begin)
+                self.add("cpu_op", WAIT, begin, clock())
         work.wait = wait
         self.undo.append(lambda: setattr(work, "wait", old))
 
