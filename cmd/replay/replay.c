@@ -482,13 +482,12 @@ static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, &pl_t
 
 const struct pl_cmd pl_command = {
 	.name = "replay",
-	.synopsis = "[OPTION]... [GRAPH [GRAPH] | FILE... | FOLDER [FOLDER] | -- COMMAND "
-		    "[ARG]...]",
+	.synopsis = "[OPTION]... [GRAPH [GRAPH]|FILE...|FOLDER [FOLDER]|-- COMMAND]",
 	.summary = "Replay a job's graph: where its time goes, and what if something changed.",
 	.details = "The files of a profiler, one of each rank, and traces become a graph first, as "
 		   "by trace | merge | graph. With two graphs or folders: what changed from the "
 		   "first job to the second. Without a file: standard input. "
-		   "A command behind -- is run and recorded first.\n"
+		   "A command is recorded first.\n"
 		   "Changes are the rewrites of plans, such as scale, remove, set, fix, bandwidth, "
 		   "latency and\n"
 		   "ranks; --help=scale shows what one takes.",

@@ -93,7 +93,7 @@ out:
 
 const struct pl_cmd pl_command = {
 	.name = "trace",
-	.synopsis = "[OPTION]... [FILE|FOLDER]... | [-o FOLDER] [OPTION]... -- COMMAND [ARG]...",
+	.synopsis = "[OPTION]... [FILE|FOLDER]... | [OPTION]... -- COMMAND [ARG]...",
 	.summary = "Record a command; import, cut, check and show traces.",
 	.details =
 		"With a command behind --: runs it, and records some steps of each rank.\n"
