@@ -175,6 +175,14 @@ $(BUILD)/report/page.h: $(PAGE) Makefile
 	$(Q)for f in $(PAGE); do echo "static const char page_$${f##*.}[] ="; \
 		sed -e 's/^[[:blank:]]*//' -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $$f; echo ';'; done >$@
 
+# what trace -- COMMAND gives to Python, as C strings
+HOOK := lib/record/hook.py lib/record/light.py
+$(BUILD)/lib/record/command.o: $(BUILD)/record/hook.h
+$(BUILD)/record/hook.h: $(HOOK) Makefile
+	@mkdir -p $(@D)
+	$(Q)for f in $(HOOK); do echo "static const char $$(basename $$f .py)_py[] ="; \
+		sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $$f; echo ';'; done >$@
+
 $(BUILD)/libcore.a: $(LIB_SRC:%.c=$(BUILD)/%.o)
 	$(Q)rm -f $@ && ar rcsD $@ $^
 

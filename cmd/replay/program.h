@@ -7,6 +7,7 @@
 #include "cost/predictor.h"
 #include "inputs/inputs.h"
 #include "io/table.h"
+#include "record/command.h"
 #include "report/picture.h"
 #include "report/verdict.h"
 #include "rewrite/rewrite.h"
@@ -46,6 +47,8 @@ struct config {
 	int64_t channels, chunks, servers;
 	pl_ns step_ns; /* of a job with servers; 0: not given */
 	bool path, resources, worth, stragglers, explain;
+	struct pl_record record;
+	const char *keep; /* the folder for the recording of a command */
 	struct job job[2];
 	size_t n_jobs; /* 2: they are compared */
 };
@@ -223,6 +226,17 @@ int explain_plan(const struct pl_rewriter *rw, const struct pl_plan *p, struct r
 /* Replace r->g and r->s by the same with collectives as messages; r->run is gone. */
 int use_expansion(const struct config *c, const struct pl_plan *p, struct report *r,
 		  struct pl_err *err) PL_MUST;
+
+/* ---- record.c ---- */
+struct recording {
+	char folder[512];
+	char *name;		/* the folder, once it holds files */
+	bool temporary, failed; /* failed: the command */
+};
+/* The operands end with a command, which stands behind "--". Without failure r->name is there. */
+int record(struct config *c, struct recording *r, int argc, char **argv,
+	   struct pl_err *err) PL_MUST;
+void record_end(const struct config *c, const struct recording *r, bool failed);
 
 /* ---- input.c ---- */
 /* The graph that the edit makes replaces r->g, a simulator of it replaces r->s; r->run is gone. */

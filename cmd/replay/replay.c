@@ -83,6 +83,10 @@ static const struct pl_opt options[] = {
 	{ 0, "step", "TIME",
 	  "of a job with servers: let a step of a worker without a speed take TIME", PL_OPT_TIME,
 	  AT(step_ns), NULL },
+	PL_OPTS_HEADING("recording a command"),
+	PL_OPTS_RECORD(struct config, record),
+	{ 0, "keep", "FOLDER", "of a command: keep the recording in FOLDER", PL_OPT_STR, AT(keep),
+	  NULL },
 	PL_OPTS_HEADING("general"),
 	{ 'l', "level", "N", "set the compression level of the timeline, 0-12 (default 1)",
 	  PL_OPT_INT, PL_COMMON(level), NULL },
@@ -99,6 +103,7 @@ static void defaults(void *config)
 	c->top = 10;
 	c->worth = true;
 	c->channels = c->servers = 1;
+	pl_record_defaults(&c->record);
 }
 
 static double now(void)
@@ -338,6 +343,7 @@ static int check(const struct config *c, size_t jobs, bool from_stdin, struct pl
 		const char *why;
 	} rules[] = {
 		{ c->top < 0, "--top is negative" },
+		{ c->keep && c->c.behind < 0, "--keep is for a command, which stands behind --" },
 		{ two && c->timeline, "--timeline is for one graph, not for two" },
 		{ two && c->table != SEC_ALL, "--table is for one graph, not for two" },
 		{ draws(c) && c->table != SEC_ALL, "--table is not for -O html and svg" },
@@ -409,9 +415,9 @@ static int find_jobs(struct config *c, int argc, char **argv, struct pl_err *err
 	return 0;
 }
 
-static int run(void *config, int argc, char **argv, struct pl_err *err)
+/* The operands are files and folders. */
+static int explain_files(struct config *c, int argc, char **argv, struct pl_err *err)
 {
-	struct config *c = config;
 	struct pl_out *out = NULL, *timeline = NULL;
 	struct pl_pool *pool = NULL;
 	bool from_stdin = !argc, servers = false;
@@ -455,20 +461,38 @@ out:
 	return out ? pl_out_finish(out, rc, err) : rc;
 }
 
+static int run(void *config, int argc, char **argv, struct pl_err *err)
+{
+	struct config *c = config;
+	struct recording r = { .name = NULL };
+	int rc;
+
+	PL_CHECK(pl_record_check(&c->record, c->c.behind >= 0, err));
+	if (c->c.behind < 0)
+		return explain_files(c, argc, argv, err);
+	PL_CHECK(check(c, 1, false, err));
+	PL_CHECK(record(c, &r, argc, argv, err));
+	rc = explain_files(c, 1, &r.name, err);
+	record_end(c, &r, rc < 0);
+	return rc;
+}
+
 static const struct pl_lang_schema *const languages[] = { &pl_plan_schema, &pl_topology_schema,
 							  NULL };
 
 const struct pl_cmd pl_command = {
 	.name = "replay",
-	.synopsis = "[OPTION]... [GRAPH [GRAPH] | FILE... | FOLDER [FOLDER]]",
+	.synopsis = "[OPTION]... [GRAPH [GRAPH]|FILE...|FOLDER [FOLDER]|-- COMMAND]",
 	.summary = "Replay a job's graph: where its time goes, and what if something changed.",
 	.details = "The files of a profiler, one of each rank, and traces become a graph first, as "
 		   "by trace | merge | graph. With two graphs or folders: what changed from the "
-		   "first job to the second. Without a file: standard input.\n"
+		   "first job to the second. Without a file: standard input. "
+		   "A command is recorded first.\n"
 		   "Changes are the rewrites of plans, such as scale, remove, set, fix, bandwidth, "
 		   "latency and\n"
 		   "ranks; --help=scale shows what one takes.",
-	.examples = "replay *.pt.trace.json.gz\n"
+	.examples = "replay -- torchrun --nproc-per-node 2 train.py\n"
+		    "replay *.pt.trace.json.gz\n"
 		    "replay --what-if 'scale kind=comm by 0.5' job.graph\n"
 		    "replay before.graph after.graph",
 	.opts = options,

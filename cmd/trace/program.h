@@ -5,6 +5,7 @@
 #include "core/cmd.h"
 #include "export/export.h"
 #include "inputs/inputs.h"
+#include "record/command.h"
 #include "trace/filter.h"
 
 struct config {
@@ -13,6 +14,7 @@ struct config {
 	struct pl_list rank, step;
 	int64_t top;
 	bool check, salvage;
+	struct pl_record record;
 };
 
 /* The options for reading, except threads and execution traces. */
@@ -36,6 +38,11 @@ const struct pl_exporter *find_format(const char *name);
 /* All inputs, in order, as one trace in the form that the options ask for. */
 int load_all(struct config *c, struct pl_inputs *in, const struct selection *sel,
 	     struct pl_err *err) PL_MUST;
+
+/* ---- record.c -------------------------------------------------------------------------------- */
+
+/* The operands end with a command, which stands behind "--". */
+int record(struct config *c, int argc, char **argv, struct pl_err *err) PL_MUST;
 
 /* ---- check.c --------------------------------------------------------------------------------- */
 

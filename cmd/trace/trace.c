@@ -1,4 +1,4 @@
-/* trace - import, cut, check and show traces. */
+/* trace - record a command; import, cut, check and show traces. */
 #include "program.h"
 
 #define AT(m) offsetof(struct config, m)
@@ -36,6 +36,8 @@ static const struct pl_opt options[] = {
 	  PL_COMMON(strict), NULL },
 	{ 0, "salvage", NULL, "keep the whole blocks of a damaged stream", PL_OPT_FLAG, AT(salvage),
 	  NULL },
+	PL_OPTS_HEADING("recording a command"),
+	PL_OPTS_RECORD(struct config, record),
 	PL_OPTS_HEADING("general"),
 	PL_OPTS_STREAM,
 	PL_OPTS_THREADS,
@@ -48,6 +50,7 @@ static void defaults(void *config)
 
 	c->top = -1;
 	c->to = "trace";
+	pl_record_defaults(&c->record);
 }
 
 struct pl_import_opts import_opts(const struct config *c)
@@ -69,6 +72,9 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct pl_inputs in = { 0 };
 	int rc;
 
+	PL_CHECK(pl_record_check(&c->record, c->c.behind >= 0, err));
+	if (c->c.behind >= 0)
+		return record(c, argc, argv, err);
 	if (!find_format(c->to))
 		return pl_fail(err, PL_EUSAGE, "--to: \"%s\" is no format; see trace --help",
 			       c->to);
@@ -89,18 +95,24 @@ out:
 
 const struct pl_cmd pl_command = {
 	.name = "trace",
-	.synopsis = "[OPTION]... [FILE|FOLDER]...",
-	.summary = "Import, cut, check and show traces.",
+	.synopsis = "[OPTION]... [FILE|FOLDER]... | [OPTION]... -- COMMAND [ARG]...",
+	.summary = "Record a command; import, cut, check and show traces.",
 	.details =
-		"Reads profiles of PyTorch (Kineto), JAX and TensorFlow (trace.json, XPlane), "
-		"Nsight\n"
-		"Systems (SQLite), NCCL (Inspector, example profiler) and Horovod, dumps of "
-		"PyTorch's\n"
-		"Flight Recorder, Chrome trace JSON, operation tables in CSV and paceline's own "
-		"stream,\n"
-		"gzip or plain, recognised by content; execution traces among the inputs give the\n"
-		"collectives their sizes. Without a file: standard input.",
-	.examples = "trace -O stat *.pt.trace.json.gz\n"
+		"With a command behind --: runs it, and records some steps of each rank.
+		"
+		"Else reads profiles of PyTorch (Kineto), JAX and TensorFlow (trace.json, XPlane),
+		"
+		"Nsight Systems (SQLite), NCCL (Inspector, example profiler) and Horovod, dumps of
+		"
+		"PyTorch's Flight Recorder, Chrome trace JSON, operation tables in CSV and
+		"
+		"paceline's own stream, gzip or plain, recognised by content; execution traces among
+		"
+		"the inputs give the collectives their sizes. Without a file: standard input.",
+	.examples = "trace -o job -- torchrun --nproc-per-node 2 train.py
+		    "
+		    "trace -O stat *.pt.trace.json.gz
+		    "
 		    "trace -O perfetto -o job.pftrace *.pt.trace.json.gz\n"
 		    "trace *.pt.trace.json.gz | merge | graph -o job.graph",
 	.opts = options,

@@ -505,17 +505,28 @@ static int unknown_option(const struct pl_cmd *cmd, const struct longs *l, const
 	return pl_fail(err, PL_EUSAGE, "unknown option %s%s", arg, hint);
 }
 
+/* How many words stand behind the "--" that ended the options, -1: none did. Word `from` is the
+ * first one behind the options that were read; getopt_long() has put all operands behind them. */
+static int count_behind(const struct pl_common *c, int from)
+{
+	while (from < c->argc && strcmp(c->typed[from], "--") != 0)
+		from++;
+	return c->argc - from - 1;
+}
+
 /* 0: continue, 1: done (help and the like), negative: failed. */
 static int parse(const struct pl_cmd *cmd, void *config, int argc, char **argv, struct pl_err *err)
 {
 	struct longs l;
-	int c, index = -1;
+	int c, index = -1, read = 1;
 
 	build_longs(cmd, &l);
 	opterr = 0;
 	optind = 1;
 	while ((c = getopt_long(argc, argv, l.letters, l.opt, NULL)) != -1) {
 		bool off = c >= KEY_BASE + KEY_NO;
+
+		read = optind;
 
 		if (c == KEY_BASE - 1)
 			return dump_options(cmd, err) < 0 ? err->code : 1;
@@ -541,6 +552,7 @@ static int parse(const struct pl_cmd *cmd, void *config, int argc, char **argv, 
 			continue;
 		return 1;
 	}
+	((struct pl_common *)config)->behind = count_behind(config, read);
 	return 0;
 }
 
@@ -620,8 +632,9 @@ int pl_main(const struct pl_cmd *cmd, int argc, char **argv)
 		else if (rc != PL_ENO)
 			fprintf(stderr, "%s: failed without a message (code %d)\n", cmd->name, rc);
 	}
+	rc = c->status ? c->status : rc < 0 && rc != PL_ESTOP ? pl_exit_status(rc) : 0;
 	free_lists(cmd, c);
 	free(c->typed);
 	free(c);
-	return rc < 0 && rc != PL_ESTOP ? pl_exit_status(rc) : 0;
+	return rc;
 }

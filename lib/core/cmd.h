@@ -55,6 +55,8 @@ struct pl_common {
 	int argc;	     /* the whole command line, for provenance */
 	char **argv;
 	char **typed; /* (argc) the same in the order in which it was typed */
+	int behind;   /* the last so many operands were typed behind "--"; -1: there was none */
+	int status;   /* of a command that the program ran: the exit status instead of 0 to 70 */
 };
 
 /* A part of the program's work that reports under a name of its own, as another program would. */

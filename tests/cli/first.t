@@ -161,6 +161,9 @@ for r in 0 1; do gzip -c "../rank$r.json" >"h_$r.pt.trace.json.gz"; done
 cp ../job.graph . && cp job.graph before.graph && cp job.graph after.graph && cp ../one.trace rank0.trace && cp ../two.trace rank1.trace
 printf 'model mlp:4-8-2\ndata synthetic:samples=100,dims=4,classes=2\nsteps 2\n' >my.job
 "$BIN/plan" -q -o job.plan job.graph
+# shellcheck disable=SC2016  # of the script
+printf '#!/bin/sh\ncp ../rank[01].json "$PACELINE_RECORD_DIR"\n' >torchrun
+chmod +x torchrun
 for p in trace merge graph replay plan run; do
 	"$BIN/$p" --help >"$p.help"
 	# shellcheck disable=SC2016  # fields of awk
@@ -171,7 +174,7 @@ for p in trace merge graph replay plan run; do
 	sed -n '/^examples:/,$s/^  //p' "$p.help" >"$p.examples"
 	check "$p --help: ends with examples" test "$(wc -l <"$p.examples")" -ge 2
 	while read -r line; do
-		status 0 "$p --help: $line" sh -c "PATH='$BIN:$PATH'; $line >printed"
+		status 0 "$p --help: $line" sh -c "PATH='$BIN:$PWD:$PATH'; $line >printed"
 	done <"$p.examples"
 done
 

@@ -1,0 +1,69 @@
+/* trace -- COMMAND: records what a command does. */
+#include <math.h>
+#include <unistd.h>
+
+#include "program.h"
+
+/* Options that say how files are read or written. */
+static int check_options(const struct config *c, struct pl_err *err)
+{
+	const struct {
+		bool set;
+		const char *name;
+	} of_files[] = {
+		{ strcmp(c->to, "trace") != 0, "to" },
+		{ c->rank.n, "rank" },
+		{ c->step.n, "step" },
+		{ c->time, "time" },
+		{ c->kind, "kind" },
+		{ c->name, "name" },
+		{ c->check, "check" },
+		{ c->top >= 0, "top" },
+		{ c->from, "from" },
+		{ c->rank_from, "rank-from" },
+		{ c->columns, "columns" },
+		{ c->c.strict, "strict" },
+		{ c->salvage, "salvage" },
+	};
+
+	for (size_t i = 0; i < PL_LEN(of_files); i++)
+		if (of_files[i].set)
+			return pl_fail(err, PL_EUSAGE,
+				       "--%s is for files, not for recording a command",
+				       of_files[i].name);
+	return 0;
+}
+
+int record(struct config *c, int argc, char **argv, struct pl_err *err)
+{
+	char folder[64], text[512];
+	const char *where = c->c.output;
+	struct pl_recorded r;
+	int rc;
+
+	if (argc > c->c.behind)
+		return pl_fail(err, PL_EUSAGE,
+			       "%s: no file can be read while a command is recorded; behind -- "
+			       "stands a command, never a file",
+			       argv[0]);
+	PL_CHECK(check_options(c, err));
+	if (!where) {
+		snprintf(folder, sizeof(folder), "paceline-%ld", (long)getpid());
+		where = folder;
+	}
+	rc = pl_record_run(&c->record, where, argv, &c->c.log, &r, err);
+	c->c.status = r.status;
+	if (rc < 0 || !r.files)
+		return rc;
+	pl_record_text(&r, where, text, sizeof(text));
+	if (!c->c.quiet)
+		fprintf(stderr, "trace: %s; next: replay %s\n", text, where);
+	if (!isnan(r.cost))
+		pl_say(&c->c.log, PL_LOG_NOTE,
+		       "recording took %+.1f %% of a step: %.3f ms with it, %.3f ms without",
+		       100 * r.cost, (double)r.recorded_ns / 1e6, (double)r.plain_ns / 1e6);
+	else
+		pl_say(&c->c.log, PL_LOG_NOTE,
+		       "what recording took is not known: it needs steps without it");
+	return 0;
+}

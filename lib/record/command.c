@@ -1,0 +1,490 @@
+/*
+ * Runs a command with the variables that make programs record themselves, and reads what their
+ * processes said.
+ *
+ * Signals are blocked here and taken one by one, so none is lost and none ends this program before
+ * the command. One that a process sent is passed on; one of the terminal has reached the command
+ * too.
+ *
+ * The hook of Python lies in a folder inside that of the recordings, as sitecustomize.py, and its
+ * light mode beside it. Each process that loads it writes lines into a file there: "python"; "torch
+ * VERSION"; "began STEP" when recording begins, and "file NAME FIRST N" when it has ended; "cost
+ * PLAIN_NS RECORDED_NS"; "none STEPS" if it ended before a step was recorded; "why TEXT". The
+ * folder is removed at the end.
+ */
+#include "record/command.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "record/hook.h" /* made by the Makefile from hook.py */
+
+#define HOOK_FOLDER ".hook"
+#define STEPS_MAX   1000000
+#define PATIENCE    32 /* as in hook.py */
+
+/* What all processes said. */
+struct said {
+	const struct pl_log *log;
+	unsigned python, torch, failed;
+	int began;    /* recordings that have begun and not ended */
+	int64_t seen; /* most steps of a process that recorded none; -1: none ended so */
+	char why[300];
+	double *cost;
+	size_t n_costs, cap_costs;
+	int *rank;
+	size_t n_ranks, cap_ranks;
+};
+
+int pl_record_check(const struct pl_record *r, bool command, struct pl_err *err)
+{
+	if (!command && (r->steps >= 0 || r->skip >= 0 || r->light))
+		return pl_fail(err, PL_EUSAGE,
+			       "--record-steps, --skip-steps and --light are for a command, which "
+			       "stands behind --");
+	if (r->steps != -1 && (r->steps < 1 || r->steps > STEPS_MAX))
+		return pl_fail(err, PL_EUSAGE, "--record-steps: %lld is not 1 to %d",
+			       (long long)r->steps, STEPS_MAX);
+	if (r->skip < -1)
+		return pl_fail(err, PL_EUSAGE, "--skip-steps: %lld is negative",
+			       (long long)r->skip);
+	return 0;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+/* *made: it was not there. */
+static int make_folder(const char *folder, bool *made, struct pl_err *err)
+{
+	struct dirent *e;
+	DIR *d;
+	bool empty = true;
+
+	*made = mkdir(folder, 0777) == 0;
+	if (*made)
+		return 0;
+	if (errno != EEXIST)
+		return pl_fail_sys(err, "%s: this folder for recordings cannot be made", folder);
+	d = opendir(folder);
+	if (!d)
+		return pl_fail_sys(err, "%s: this folder for recordings cannot be read", folder);
+	while (empty && (e = readdir(d)))
+		empty = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
+	closedir(d);
+	if (empty)
+		return 0;
+	return pl_fail(
+		err, PL_EUSAGE,
+		"%s holds files, perhaps of an older recording; name an empty folder, or one "
+		"that is not there yet",
+		folder);
+}
+
+static int write_text(const char *folder, const char *name, const char *text, struct pl_err *err)
+{
+	char path[PATH_MAX];
+	bool failed;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	f = fopen(path, "we");
+	if (!f)
+		return pl_fail_sys(err, "%s", path);
+	failed = fputs(text, f) < 0;
+	if (fclose(f) || failed)
+		return pl_fail_sys(err, "%s", path);
+	return 0;
+}
+
+static int write_hook(const char *folder, struct pl_err *err)
+{
+	if (mkdir(folder, 0777) < 0)
+		return pl_fail_sys(err, "%s", folder);
+	PL_CHECK(write_text(folder, "sitecustomize.py", hook_py, err));
+	return write_text(folder, "light.py", light_py, err);
+}
+
+static void remove_hook(const char *folder)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/__pycache__", folder);
+	pl_remove_folder(path);
+	pl_remove_folder(folder);
+}
+
+/* ---- the environment of the command ---------------------------------------------------------- */
+
+static int set_variable(const char *name, const char *value, struct pl_err *err)
+{
+	return setenv(name, value, 1) < 0 ? pl_fail_sys(err, "setting %s", name) : 0;
+}
+
+static int set_number(const char *name, int64_t value, struct pl_err *err)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lld", (long long)value);
+	return set_variable(name, text, err);
+}
+
+/* name = first:value, or first */
+static int put_before(const char *name, const char *first, const char *value, struct pl_err *err)
+{
+	struct pl_buf text = { 0 };
+	int rc = pl_buf_printf(&text, err, "%s%s%s", first, value && *value ? ":" : "",
+			       value ? value : "");
+
+	if (rc >= 0)
+		rc = pl_buf_put(&text, "", 1, err);
+	if (rc >= 0)
+		rc = set_variable(name, (const char *)text.p, err);
+	pl_buf_fini(&text);
+	return rc;
+}
+
+/* Set `name` to a recording library, if that lies beside this program. */
+static int set_library(const char *name, const char *library, const struct pl_log *log,
+		       struct pl_err *err)
+{
+	char path[PATH_MAX];
+	const char *old = getenv(name);
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	char *slash;
+
+	path[n > 0 ? n : 0] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash || (size_t)(slash - path) + strlen(library) + 2 > sizeof(path))
+		return 0;
+	strcpy(slash + 1, library);
+	if (access(path, R_OK) < 0)
+		return 0;
+	if (!old || !*old)
+		return set_variable(name, path, err);
+	if (!strcmp(name, "LD_PRELOAD"))
+		return put_before(name, old, path, err);
+	if (!strcmp(name, "NCCL_PROFILER_PLUGIN")) {
+		pl_say(log, PL_LOG_NOTE, "the NCCL profiler plugin %s is called by ours", old);
+		PL_CHECK(set_variable(PL_RECORD_NCCL_NEXT, old, err));
+		return set_variable(name, path, err);
+	}
+	pl_say(log, PL_LOG_WARN,
+	       "%s is %s already and stays so: another tool records, and ours is not loaded; unset "
+	       "it "
+	       "to record with %s",
+	       name, old, library);
+	return 0;
+}
+
+static int set_environment(const struct pl_record *o, const char *folder, const char *hook,
+			   const struct pl_log *log, struct pl_err *err)
+{
+	PL_CHECK(set_variable(PL_RECORD_DIR, folder, err));
+	PL_CHECK(set_number("PACELINE_RECORD_STEPS", o->steps < 0 ? PL_RECORD_STEPS : o->steps,
+			    err));
+	PL_CHECK(set_number("PACELINE_RECORD_SKIP", o->skip < 0 ? PL_RECORD_SKIP : o->skip, err));
+	PL_CHECK(set_variable("PACELINE_RECORD_MODE", o->light ? "light" : "full", err));
+	PL_CHECK(put_before("PYTHONPATH", hook, getenv("PYTHONPATH"), err));
+	PL_CHECK(set_library("NCCL_PROFILER_PLUGIN", "libpaceline-nccl.so", log, err));
+	if (o->light) /* CUPTI serves one tool of a process; else that of PyTorch's profiler */
+		PL_CHECK(set_library("CUDA_INJECTION64_PATH", "libpaceline-cuda.so", log, err));
+	return set_library("LD_PRELOAD", "libpaceline-mpi.so", log, err);
+}
+
+/* Does the command start Python with an option that leaves out the hook? It says only what one
+ * sees. */
+static const char *leaves_out(char *const *argv)
+{
+	const char *slash = strrchr(argv[0], '/'), *program = slash ? slash + 1 : argv[0];
+
+	if (strncmp(program, "python", 6) != 0)
+		return NULL;
+	for (char *const *a = argv + 1; *a && a[0][0] == '-' && a[0][1] && a[0][1] != '-'; a++) {
+		size_t n = strcspn(*a, "cmWX"); /* letters that take a value, or end the options */
+
+		for (size_t i = 1; i < n && (*a)[i]; i++)
+			if (strchr("EIS", (*a)[i]))
+				return *a;
+		if (strchr("cm", (*a)[n]) && (*a)[n])
+			return NULL;
+		if ((*a)[n] && !(*a)[n + 1] && a[1])
+			a++;
+	}
+	return NULL;
+}
+
+/* ---- running it ------------------------------------------------------------------------------ */
+
+static int start(char **argv, const sigset_t *mask, pid_t *pid, struct pl_recorded *r,
+		 struct pl_err *err)
+{
+	posix_spawnattr_t attr;
+	int why;
+
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setsigmask(&attr, mask);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	why = posix_spawnp(pid, argv[0], NULL, &attr, argv, environ);
+	posix_spawnattr_destroy(&attr);
+	r->started = !why;
+	if (!why)
+		return 0;
+	r->status = why == ENOENT ? 127 : 126;
+	return pl_fail(
+		err, PL_EUSAGE,
+		"%s: this command cannot be executed: %s; behind -- stands a command with its "
+		"arguments, as a shell would start it",
+		argv[0], strerror(why));
+}
+
+/* Waits for the end of the process, and passes on the signals that others send. */
+static int wait_for(pid_t pid, const sigset_t *set)
+{
+	siginfo_t info;
+	int status;
+
+	for (;;) {
+		int number = sigwaitinfo(set, &info);
+
+		if (number == SIGCHLD && waitpid(pid, &status, WNOHANG) == pid)
+			return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+		if (number > 0 && number != SIGCHLD && info.si_code <= 0)
+			kill(pid, number);
+	}
+}
+
+static int run_command(char **argv, struct pl_recorded *r, struct pl_err *err)
+{
+	static const int number[] = { SIGCHLD, SIGHUP,	SIGINT,	 SIGQUIT,
+				      SIGTERM, SIGUSR1, SIGUSR2, SIGALRM };
+	sigset_t set, before;
+	pid_t pid;
+	int rc;
+
+	signal(SIGCHLD, SIG_DFL); /* whoever started this program may have ignored it */
+	sigemptyset(&set);
+	for (size_t i = 0; i < PL_LEN(number); i++)
+		sigaddset(&set, number[i]);
+	sigprocmask(SIG_BLOCK, &set, &before);
+	rc = start(argv, &before, &pid, r, err);
+	if (rc >= 0)
+		r->status = wait_for(pid, &set);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
+/* ---- what the processes said ----------------------------------------------------------------- */
+
+static int add_rank(struct said *s, int rank, struct pl_err *err)
+{
+	for (size_t i = 0; i < s->n_ranks; i++)
+		if (s->rank[i] == rank)
+			return 0;
+	return pl_append(&s->rank, &s->n_ranks, &s->cap_ranks, &rank, sizeof(rank), err);
+}
+
+static int read_line(struct said *s, struct pl_recorded *r, const char *line, struct pl_err *err)
+{
+	long long a, b;
+	double cost;
+	char name[128];
+
+	s->python += !strcmp(line, "python");
+	s->torch += !strncmp(line, "torch ", 6);
+	if (sscanf(line, "none %lld", &a) == 1)
+		s->seen = pl_max_i64(s->seen, a);
+	s->began += !strncmp(line, "began ", 6);
+	if (!strncmp(line, "why ", 4) && !s->failed++)
+		snprintf(s->why, sizeof(s->why), "%.299s", line + 4);
+	if (sscanf(line, "file %127s %lld %lld", name, &a, &b) == 3) {
+		int64_t end = pl_min_i64(r->n ? r->first + r->n : INT64_MAX, pl_add_sat(a, b));
+
+		r->first = pl_max_i64(r->n ? r->first : a, a);
+		r->n = pl_max_i64(end - r->first, 0);
+		s->began--;
+	}
+	if (sscanf(line, "cost %lld %lld", &a, &b) == 2 && a > 0) {
+		r->plain_ns = pl_max_i64(r->plain_ns, a);
+		r->recorded_ns = pl_max_i64(r->recorded_ns, b);
+		cost = (double)b / (double)a - 1;
+		return pl_append(&s->cost, &s->n_costs, &s->cap_costs, &cost, sizeof(cost), err);
+	}
+	return 0;
+}
+
+static int read_said(const char *folder, struct said *s, struct pl_recorded *r, struct pl_err *err)
+{
+	DIR *d = opendir(folder);
+	struct dirent *e;
+	int rc = 0;
+
+	while (d && rc >= 0 && (e = readdir(d))) {
+		char path[PATH_MAX], line[1024];
+		FILE *f;
+
+		if (!isdigit((unsigned char)e->d_name[0]))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
+		f = fopen(path, "re");
+		while (f && rc >= 0 && fgets(line, sizeof(line), f)) {
+			line[strcspn(line, "\n")] = '\0';
+			rc = read_line(s, r, line, err);
+		}
+		if (f)
+			fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return rc;
+}
+
+/* The recordings in the folder, whoever wrote them. */
+static int count_files(const char *folder, struct said *s, struct pl_recorded *r,
+		       struct pl_err *err)
+{
+	DIR *d = opendir(folder);
+	struct dirent *e;
+	int rc = 0;
+
+	while (d && rc >= 0 && (e = readdir(d))) {
+		int rank = -1;
+		char what[8];
+		struct stat st;
+
+		if (fstatat(dirfd(d), e->d_name, &st, 0) < 0 || !S_ISREG(st.st_mode))
+			continue;
+		r->files++;
+		r->bytes += st.st_size;
+		if (sscanf(e->d_name, "rank%d.%7s", &rank, what) == 2 && rank >= 0)
+			rc = add_rank(s, rank, err);
+	}
+	if (d)
+		closedir(d);
+	r->ranks = (unsigned)s->n_ranks;
+	return rc;
+}
+
+/* Why nothing was recorded, and what to do. */
+static void explain(const struct pl_record *o, const struct said *s, char *const *argv)
+{
+	const char *option = leaves_out(argv);
+	int64_t skip = pl_max_i64(1, o->skip < 0 ? PL_RECORD_SKIP : o->skip);
+
+	if (s->failed)
+		return;
+	if (!s->python && option)
+		pl_say(s->log, PL_LOG_WARN,
+		       "nothing was recorded: python %s does not load the hook that records; leave "
+		       "the option out",
+		       option);
+	else if (!s->python)
+		pl_say(s->log, PL_LOG_WARN,
+		       "nothing was recorded: no process of the command is a Python that loads the "
+		       "hook "
+		       "(python -E, -I and -S do not), and none used a library that is recorded");
+	else if (!s->torch)
+		pl_say(s->log, PL_LOG_WARN,
+		       "nothing was recorded: Python ran, but did not import torch, and other "
+		       "frameworks "
+		       "have no hook here; give the files of their own profiler to trace");
+	else if (s->seen > skip)
+		pl_say(s->log, PL_LOG_WARN,
+		       "nothing was recorded: the job read %lld batches, but no optimizer made a "
+		       "step, for "
+		       "which the hook waits for %lld batches more where gradients are on; make "
+		       "--skip-steps smaller, or let the job run longer",
+		       (long long)s->seen, (long long)PATIENCE);
+	else if (s->seen > 0)
+		pl_say(s->log, PL_LOG_WARN,
+		       "nothing was recorded: the job made %lld steps, and the first %lld are left "
+		       "out "
+		       "(--skip-steps)",
+		       (long long)s->seen, (long long)skip);
+	else
+		pl_say(s->log, PL_LOG_WARN,
+		       "nothing was recorded: no step was found; a step is that of an optimizer of "
+		       "torch.optim (not one that torch.compile took in), else a batch of a "
+		       "DataLoader, "
+		       "else a call of torch.profiler.profile.step()");
+}
+
+static int look(const struct pl_record *o, const char *folder, const char *hook, char *const *argv,
+		struct said *s, struct pl_recorded *r, struct pl_err *err)
+{
+	PL_CHECK(read_said(hook, s, r, err));
+	PL_CHECK(count_files(folder, s, r, err));
+	if (s->failed)
+		pl_say(s->log, PL_LOG_WARN, "%s%s", s->why,
+		       s->failed > 1 ? " (and so in other processes)" : "");
+	if (s->began > 0)
+		pl_say(s->log, PL_LOG_WARN,
+		       "%d process%s ended while recording, and left nothing: the profiler of "
+		       "PyTorch "
+		       "keeps events in memory, and SIGKILL and crashes leave no time to write "
+		       "them",
+		       s->began, s->began == 1 ? "" : "es");
+	else if (!r->files)
+		explain(o, s, argv);
+	r->cost = NAN;
+	if (s->n_costs) {
+		pl_sort(s->cost, s->n_costs, sizeof(*s->cost), pl_compare_double);
+		r->cost = s->cost[s->n_costs / 2];
+	}
+	return 0;
+}
+
+int pl_record_run(const struct pl_record *o, const char *folder, char **argv,
+		  const struct pl_log *log, struct pl_recorded *r, struct pl_err *err)
+{
+	struct said s = { .log = log, .seen = -1 };
+	char whole[PATH_MAX - 64], hook[PATH_MAX];
+	bool made = false, used = false;
+	int rc;
+
+	*r = (struct pl_recorded){ .cost = NAN };
+	if (!argv[0])
+		return pl_fail(err, PL_EUSAGE, "there is no command behind --");
+	PL_CHECK(make_folder(folder, &made, err));
+	if (!realpath(folder, hook) || strlen(hook) >= sizeof(whole))
+		return pl_fail_sys(err, "%s", folder);
+	strcpy(whole, hook);
+	strcat(hook, "/" HOOK_FOLDER);
+	used = true;
+	PL_TRY(write_hook(hook, err));
+	PL_TRY(set_environment(o, whole, hook, log, err));
+	PL_TRY(run_command(argv, r, err));
+	rc = look(o, whole, hook, argv, &s, r, err);
+out:
+	if (used)
+		remove_hook(hook);
+	if (made)
+		rmdir(whole); /* if it is empty */
+	pl_free(s.cost);
+	pl_free(s.rank);
+	return rc;
+}
+
+void pl_record_text(const struct pl_recorded *r, const char *folder, char *text, size_t size)
+{
+	size_t n = (size_t)snprintf(text, size, "recorded ");
+
+	if (r->ranks)
+		n += (size_t)snprintf(text + n, size - n, "%u rank%s, ", r->ranks,
+				      r->ranks == 1 ? "" : "s");
+	if (r->n == 1)
+		n += (size_t)snprintf(text + n, size - n, "step %lld, ", (long long)r->first);
+	else if (r->n)
+		n += (size_t)snprintf(text + n, size - n, "steps %lld to %lld, ",
+				      (long long)r->first, (long long)(r->first + r->n - 1));
+	snprintf(text + n, size - n, "%u file%s (%.1f MB) in %s", r->files,
+		 r->files == 1 ? "" : "s", (double)r->bytes / 1e6, folder);
+}

@@ -1,0 +1,72 @@
+/*
+ * command.h - runs a command and records it: `trace -- COMMAND`, `replay -- COMMAND`.
+ *
+ * The command gets variables in its environment, by which programs load what records them: Python a
+ * hook (hook.py), NCCL a profiler plugin, CUDA a library of CUPTI, the linker wrappers of MPI. All
+ * of them write into one folder. paceline-trace(1), RECORDING, says what users see of it.
+ */
+#ifndef PL_RECORD_COMMAND_H
+#define PL_RECORD_COMMAND_H
+
+#include "core/cmd.h"
+
+/* What recording libraries read: the absolute name of the folder, and the plugin that the user had
+ * named, which ours calls. */
+#define PL_RECORD_DIR	    "PACELINE_RECORD_DIR"
+#define PL_RECORD_NCCL_NEXT "PACELINE_NCCL_NEXT"
+
+#define PL_RECORD_STEPS 3 /* recorded, where the user says nothing */
+#define PL_RECORD_SKIP	5 /* before them */
+
+struct pl_record {
+	int64_t steps, skip; /* -1: as above */
+	bool light;
+};
+/* The options of a program whose configuration has a `struct pl_record member`. */
+#define PL_OPTS_RECORD(config, member)                                                             \
+	{ 0,	      "record-steps",                                                              \
+	  "N",	      "of a command: record N steps (default 3)",                                  \
+	  PL_OPT_INT, offsetof(config, member.steps),                                              \
+	  NULL },                                                                                  \
+		{ 0,                                                                               \
+		  "skip-steps",                                                                    \
+		  "N",                                                                             \
+		  "of a command: skip N steps before those that are recorded (default 5)",         \
+		  PL_OPT_INT,                                                                      \
+		  offsetof(config, member.skip),                                                   \
+		  NULL },                                                                          \
+	{                                                                                          \
+		0, "light", NULL, "of a command: record less of each step, at less cost",          \
+			PL_OPT_FLAG, offsetof(config, member.light), NULL                          \
+	}
+/* For `defaults` of the program. */
+static inline void pl_record_defaults(struct pl_record *r)
+{
+	r->steps = r->skip = -1;
+}
+/* Without a command, these options are mistakes. */
+int pl_record_check(const struct pl_record *r, bool command, struct pl_err *err) PL_MUST;
+
+struct pl_recorded {
+	int status;	  /* of the command, as a shell has it: 128+n for signal n */
+	bool started;	  /* false: it could not be executed; then pl_record_run() failed */
+	unsigned files;	  /* recordings in the folder */
+	unsigned ranks;	  /* that recorded something */
+	int64_t first, n; /* steps that all ranks have, and how many; n 0: not known */
+	int64_t bytes;
+	double cost;		       /* of recording, as a share of the step; NAN: not measured */
+	int64_t plain_ns, recorded_ns; /* a step without and with recording, where cost is known */
+};
+/*
+ * Make the folder, run the command with argv (which ends with NULL), wait for it, and look at what
+ * it left. The command keeps the standard streams. The folder must be empty or not there; only
+ * recordings stay in it, and a folder that was made here and has none is removed. Fails if the
+ * command was not executed or if the folder cannot be used. Warnings say why something was not
+ * recorded.
+ */
+int pl_record_run(const struct pl_record *o, const char *folder, char **argv,
+		  const struct pl_log *log, struct pl_recorded *r, struct pl_err *err) PL_MUST;
+/* One line without a newline: what was recorded. */
+void pl_record_text(const struct pl_recorded *r, const char *folder, char *text, size_t size);
+
+#endif

@@ -1,0 +1,506 @@
+"""Records some steps of a PyTorch job: trace -- COMMAND, paceline-trace(1).
+
+Python loads this file by itself as sitecustomize, from a folder that PYTHONPATH
+names first.  Nothing happens until torch is imported.  Then the steps are
+counted, and some of them are recorded with torch.profiler.  What happened is
+said in a file of the process beside this one, which the program trace reads.
+"""
+
+import os
+import sys
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+DIR = os.environ.get("PACELINE_RECORD_DIR", "")
+STEPS = int(os.environ.get("PACELINE_RECORD_STEPS", "3"))
+LIGHT = os.environ.get("PACELINE_RECORD_MODE") == "light"
+SKIP = int(os.environ.get("PACELINE_RECORD_SKIP", "5"))
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
+PATIENCE = 32   # batches without a step of an optimizer, where gradients are on
+BEST = ("optimizer", "loader", "profiler")  # what tells steps, best first
+
+
+def say(*words):
+    """One line for trace, which may be killed or gone."""
+    line = " ".join(map(str, words)).replace("\n", " ") + "\n"
+    try:
+        fd = os.open(os.path.join(FOLDER, str(os.getpid())),
+                     os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            os.write(fd, line.encode("utf-8", "replace"))
+        finally:
+            os.close(fd)
+    except OSError:
+        pass
+
+
+def median(values):
+    values = sorted(values)
+    return values[len(values) // 2] if values else 0
+
+
+class Cycle:
+    """Which of several optimizers, or loaders, ends a step: the one that comes
+    most seldom; of those that come equally often, the last one."""
+
+    def __init__(self):
+        self.order, self.total = [], {}
+
+    def add(self, key):
+        self.order.append(key)
+        del self.order[:-256]
+        self.total[key] = self.total.get(key, 0) + 1
+
+    def last(self):
+        count = {}
+        for key in self.order:
+            count[key] = count.get(key, 0) + 1
+        again = {k: n for k, n in count.items() if n > 1} or count
+        least = min(again.values())
+        return [k for k, n in again.items() if n == least][-1]
+
+    def is_gone(self, key):
+        """Has it not come for long?"""
+        order = self.order[::-1]
+        if key not in order:
+            return True
+        return order.index(key) > 4 + 4 * len(order) / order.count(key)
+
+
+class Recorder:
+    """Counts the steps of this process and records some."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.undo = []
+        self.begin()
+
+    def begin(self):
+        """Also in the child of a fork."""
+        self.pid = os.getpid()
+        self.phase = "wait"     # then record, after, done
+        self.cycle = {name: Cycle() for name in BEST}
+        self.source = self.key = self.thread = None
+        self.n = self.first = self.recorded = 0
+        self.profile = self.mark = self.rank = None
+        self.prepared = self.mine = False
+        self.light = None   # while it records
+        self.last = 0
+        self.plain, self.during = [], []
+
+    # ---- steps
+
+    def event(self, source, key):
+        """An optimizer has made its step, a loader is asked for a batch, or the
+        script has said so: perhaps the end of a step."""
+        if self.phase == "done":
+            return
+        import threading
+        import time
+        now = time.perf_counter_ns()
+        here = threading.get_ident()
+        if self.phase == "wait":
+            self.thread = here
+        if here != self.thread:
+            return
+        self.cycle[source].add(key)
+        if self.phase != "wait":
+            cycle = self.cycle[self.source]
+            if cycle.is_gone(self.key):
+                self.key = cycle.last()
+        else:
+            self.source = next(s for s in BEST if self.cycle[s].order)
+            self.key = self.cycle[self.source].last()
+        if (source, key) != (self.source, self.key):
+            return
+        try:
+            self.end_of_step(now)
+        except Exception as e:  # never the script's problem
+            self.give_up("why recording failed: %s: %s" % (type(e).__name__, e))
+
+    def end_of_step(self, now):
+        import time
+        if self.phase == "wait":
+            self.n = self.cycle[self.source].total[self.key]
+        else:
+            self.n += 1
+        if self.n > 2 and self.last:
+            (self.during if self.phase == "record" else self.plain).append(
+                now - self.last)
+        if self.phase == "wait":
+            wait = SKIP
+            if self.source == "loader" and self.torch.is_grad_enabled():
+                wait += PATIENCE    # an optimizer may come yet
+            if self.n >= wait - 1:
+                self.prepare()
+            if self.n >= wait and self.phase == "wait":
+                self.start()
+        elif self.phase == "record":
+            self.end_mark()
+            self.recorded += 1
+            if self.recorded >= STEPS:
+                self.stop()
+                self.after = 0
+            else:
+                self.begin_mark()
+        elif self.phase == "after":
+            self.after += 1
+            if self.after == 1:     # not the one after the file was written
+                self.plain.pop()
+            if self.after > STEPS:
+                self.say_cost()
+                self.close()
+        self.last = time.perf_counter_ns()
+
+    # ---- the profiler
+
+    def prepare(self):
+        if self.prepared:
+            return
+        profiler = self.torch.profiler
+        kinds = [profiler.ProfilerActivity.CPU]
+        if not LIGHT and self.torch.cuda.is_available():
+            kinds.append(profiler.ProfilerActivity.CUDA)
+        self.rank = self.find_rank()
+        self.name = self.reserve()
+        if not self.name:
+            self.give_up("why another process has recorded rank %d" % self.rank)
+            return
+        self.profile = profiler.profile(activities=kinds, record_shapes=True)
+        self.mine = True
+        try:
+            self.profile.prepare_trace()
+        finally:
+            self.mine = False
+        self.prepared = True
+
+    def find_rank(self):
+        dist = sys.modules.get("torch.distributed")
+        try:
+            if dist and dist.is_available() and dist.is_initialized():
+                return dist.get_rank()
+        except Exception:
+            pass
+        for name in RANKS:
+            if os.environ.get(name, "").isdigit():
+                return int(os.environ[name])
+        return None
+
+    def reserve(self):
+        """The name of the file, which no other process has."""
+        names = ["rank%d" % (self.rank or 0)]
+        if self.rank is None:
+            names.append("pid%d" % self.pid)
+        for name in names:
+            try:
+                os.close(os.open(os.path.join(FOLDER, name),
+                                 os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+                return name + ".pt.trace.json"
+            except FileExistsError:
+                pass
+        return None
+
+    def start(self):
+        self.mine = True
+        try:
+            if LIGHT:
+                self.light = load_light().Light(self.torch)
+                self.light.only_scopes(self.profile.start_trace)
+                self.light.start()
+            else:
+                self.profile.start_trace()
+        finally:
+            self.mine = False
+        self.phase = "record"
+        self.first = self.n
+        say("began", self.n)
+        self.guard_exit()
+        self.begin_mark()
+
+    def begin_mark(self):
+        self.mark = self.torch.autograd.profiler.record_function(
+            "ProfilerStep#%d" % (self.first + self.recorded))
+        self.mark.__enter__()
+
+    def end_mark(self):
+        if self.mark:
+            self.mark.__exit__(None, None, None)
+        self.mark = None
+
+    def stop(self):
+        """Ends the recording and writes the file."""
+        self.phase = "after"
+        self.end_mark()     # of a step that has not ended, see write()
+        self.unguard_exit()
+        light, self.light = self.light, None
+        if light:
+            light.stop()
+        self.profile.stop_trace()
+        self.write(light)
+        self.profile = None
+
+    def write(self, light):
+        path = os.path.join(FOLDER, self.name)
+        self.profile.export_chrome_trace(path)
+        if light:
+            light.put_into(path)
+            for part in light.missing:
+                say("why the light mode lacks a part here:", part)
+            if light.lost:
+                say("why", light.lost, "events found no room: record fewer "
+                    "steps")
+        if 0 < self.recorded < STEPS:   # the last step has not ended
+            with open(path, encoding="utf-8", errors="surrogateescape") as f:
+                text = f.read()
+            with open(path, "w", encoding="utf-8",
+                      errors="surrogateescape") as f:
+                f.write(text.replace("ProfilerStep#%d\""
+                                     % (self.first + self.recorded),
+                                     "unfinished step\""))
+        os.rename(path, os.path.join(DIR, self.name))
+        say("file", self.name, self.first, self.recorded)
+
+    def say_cost(self):
+        if self.plain and self.during:
+            say("cost", median(self.plain), median(self.during))
+
+    # ---- ends
+
+    def other_profiler(self):
+        """The script starts a profiler of its own; there can be only one."""
+        if self.mine or self.phase in ("done", "after"):
+            return
+        if self.phase == "record":
+            self.finish()
+        elif self.prepared:
+            self.mine = True
+            self.profile.start_trace()
+            self.profile.stop_trace()
+            self.mine = False
+        self.give_up("why the script uses a profiler of its own (torch.profiler)"
+                     ", and there can be only one at a time: give its files to "
+                     "replay, or leave it out")
+
+    def finish(self):
+        """The process ends: what was recorded is kept."""
+        if os.getpid() != self.pid or self.phase == "done":
+            return
+        if self.phase == "record":
+            try:
+                self.stop()
+            except Exception as e:
+                say("why recording failed: %s: %s" % (type(e).__name__, e))
+            if self.recorded < STEPS:
+                say("why the script ended, or its profiler began, after %d of %d"
+                    " steps" % (self.recorded, STEPS))
+        if self.phase == "after":
+            self.say_cost()
+        elif self.phase == "wait":
+            say("none", self.n)
+        self.close()
+
+    def give_up(self, *words):
+        say(*words)
+        self.close()
+
+    def close(self):
+        self.phase = "done"
+        self.unguard_exit()
+        self.profile = self.mark = self.light = None
+        while self.undo:
+            self.undo.pop()()
+
+    def guard_exit(self):
+        """Exits that Python's own handlers do not see."""
+        import signal
+        import threading
+        leave = os._exit
+
+        def _exit(status):
+            self.finish()
+            leave(status)
+
+        def terminated(number, frame):
+            self.finish()
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+        os._exit = _exit
+        self.restore = [lambda: setattr(os, "_exit", leave)]
+        if threading.current_thread() is threading.main_thread() and \
+                signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, terminated)
+            self.restore.append(lambda: signal.getsignal(signal.SIGTERM)
+                                is terminated and
+                                signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
+    def unguard_exit(self):
+        restore, self.restore = getattr(self, "restore", []), []
+        for function in restore:
+            function()
+
+    # ---- where PyTorch tells
+
+    def patch(self, owner, name, make):
+        """Put make(function) in the place of a function, until close()."""
+        import functools
+        old = owner.__dict__[name]
+        new = functools.wraps(old)(make(old))
+        setattr(owner, name, new)
+
+        def undo():
+            if owner.__dict__.get(name) is new:
+                setattr(owner, name, old)
+        self.undo.append(undo)
+
+    def arm(self):
+        torch = self.torch
+        from torch.optim.optimizer import (register_optimizer_step_post_hook,
+                                           register_optimizer_step_pre_hook)
+        from torch.utils.data import dataloader
+
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
+                            bool)
+
+        # these stay: PyTorch goes through its list of them while they run
+        def steps(optimizer, args, kwargs):
+            if self.light and not compiling():
+                self.light.optimizer_begins(optimizer)
+
+        def stepped(optimizer, args, kwargs):
+            if self.phase == "done" or compiling():
+                return      # compiled: part of a program that goes on
+            if self.light:
+                self.light.optimizer_ends(optimizer)
+            self.event("optimizer", id(optimizer))
+        register_optimizer_step_pre_hook(steps)
+        register_optimizer_step_post_hook(stepped)
+
+        def next_batch(old):
+            def __next__(loader):
+                self.event("loader", id(getattr(loader, "_dataset", None)))
+                return old(loader)
+            return __next__
+        self.patch(dataloader._BaseDataLoaderIter, "__next__", next_batch)
+
+        def said_step(old):
+            def step(profile):
+                self.event("profiler", 0)
+                return old(profile)
+            return step
+        self.patch(torch.profiler.profile, "step", said_step)
+
+        def starts(old):
+            def start(profile):
+                self.other_profiler()
+                return old(profile)
+            return start
+        for name in ("_prepare_trace", "_start_trace"):
+            self.patch(torch.autograd.profiler.profile, name, starts)
+        self.arm_scaler()
+
+    def arm_scaler(self):
+        """A scaler may leave out the step of an optimizer; its time counts."""
+        try:
+            from torch.amp import GradScaler
+        except ImportError:
+            from torch.cuda.amp import GradScaler
+
+        def scaled(old):
+            def step(scaler, optimizer, *args, **kwargs):
+                total = self.cycle["optimizer"].total
+                before = total.get(id(optimizer), 0)
+                result = old(scaler, optimizer, *args, **kwargs)
+                if total.get(id(optimizer), 0) == before:
+                    self.event("optimizer", id(optimizer))
+                return result
+            return step
+        if "step" in GradScaler.__dict__:
+            self.patch(GradScaler, "step", scaled)
+
+
+def load_light():
+    from importlib.util import module_from_spec, spec_from_file_location
+    spec = spec_from_file_location("_paceline_light",
+                                   os.path.join(FOLDER, "light.py"))
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def watch(torch):
+    """torch was imported."""
+    import atexit
+    say("torch", getattr(torch, "__version__", "?"))
+    try:
+        recorder = Recorder(torch)
+        recorder.arm()
+    except Exception as e:
+        say("why this version of PyTorch cannot be recorded: %s: %s"
+            % (type(e).__name__, e))
+        return
+    atexit.register(recorder.finish)
+    if hasattr(os, "register_at_fork"):
+        def child():
+            recorder.unguard_exit()
+            if recorder.light:
+                recorder.light.stop()
+            if recorder.phase != "done":
+                recorder.begin()
+        os.register_at_fork(after_in_child=child)
+
+
+class Loader:
+    """The loader of torch, and what comes after it."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__loader__ = module.__spec__.loader = self.loader
+        self.loader.exec_module(module)
+        watch(module)
+
+
+class Finder:
+    """Waits for the import of torch."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        os.environ.setdefault("KINETO_LOG_LEVEL", "5")
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find else None
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = Loader(spec.loader)
+                return spec
+        return None
+
+
+def run_hidden():
+    """The sitecustomize in whose place this file was loaded."""
+    from importlib.machinery import PathFinder
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is None or spec.loader is None:
+        return
+    from importlib.util import module_from_spec
+    module = module_from_spec(spec)
+    sys.modules["_paceline_hook"] = sys.modules["sitecustomize"]
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+sys.path[:] = [p for p in sys.path
+               if os.path.abspath(p or os.curdir) != FOLDER]
+if DIR and os.path.isdir(DIR):
+    say("python")
+    sys.meta_path.insert(0, Finder())
+run_hidden()

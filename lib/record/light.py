@@ -1,0 +1,256 @@
+"""The light mode of hook.py: what a step is made of, without its operators.
+
+PyTorch's profiler gets only the events of two scopes: ranges that somebody named
+(among them each communication of any backend, with its thread, and the steps of
+loaders) and the nodes of the backward pass.  It then has nothing to do for an
+operator.  Functions put in their places for the time of the recording add the
+rest: calls of modules, steps of optimizers, who issues a communication (the
+kernels of the operators in c10d, which C++ callers use as well) and who waits
+for one.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+
+clock = time.time_ns
+WAIT = "c10d::wait"
+MOST = 2000000      # events of a process
+
+
+def dims_of(value):
+    """Shapes and types of a tensor, or of a list of tensors, or of lists."""
+    if isinstance(value, (list, tuple)):
+        inner = [dims_of(v) for v in value]
+        kinds = [k for _, k in inner]
+        return [d for d, _ in inner], kinds[0] if kinds else ""
+    try:
+        return [int(d) for d in value.shape], str(value.dtype).split(".")[-1]
+    except Exception:   # no tensor, or one without numbers
+        return [], ""
+
+
+def class_of(module):
+    """fully_shard() makes a class FSDPName of the class Name."""
+    name = type(module).__name__
+    if name.startswith("FSDP") and name[4:] in (c.__name__ for c in
+                                                type(module).__mro__):
+        return name[4:]
+    return name
+
+
+class Light:
+    """Records between start() and stop(); put_into() adds it to the file that
+    the profiler wrote."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.libraries = []
+        self.events = []    # (category, name, begin, end, thread, arguments)
+        self.names = {}     # of a module, by id: its name in its parent
+        self.kinds = {}     # of a module, by id: of its class
+        self.local = threading.local()
+        self.begun = {}
+        self.undo = []
+        self.missing = []   # parts that this version of PyTorch does not have
+        self.lost = 0
+
+    # ---- the profiler
+
+    def only_scopes(self, start):
+        """Call start(), which starts the profiler, so that it has some scopes
+        only."""
+        from torch._C._profiler import RecordScope
+        from torch.autograd import profiler
+        scopes = {RecordScope.USER_SCOPE, RecordScope.BACKWARD_FUNCTION}
+        enable = profiler._enable_profiler
+
+        def enable_some(config, activities, *rest):
+            return enable(config, activities, scopes)
+        profiler._enable_profiler = enable_some
+        try:
+            start()
+        finally:
+            profiler._enable_profiler = enable
+
+    def start(self):
+        for part in (self.watch_modules, self.watch_issues, self.watch_waits):
+            try:
+                part()
+            except Exception as e:
+                self.missing.append("%s: %s: %s" % (part.__name__,
+                                                    type(e).__name__, e))
+
+    def stop(self):
+        while self.undo:
+            self.undo.pop()()
+
+    def add(self, category, name, begin, end, arguments=None):
+        if len(self.events) < MOST:
+            self.events.append((category, name, begin, end,
+                                threading.get_native_id(), arguments))
+        else:
+            self.lost += 1
+
+    # ---- modules and optimizers
+
+    def stack(self):
+        try:
+            return self.local.stack
+        except AttributeError:
+            self.local.stack = []
+            return self.local.stack
+
+    def learn(self, module):
+        """The names of a module that nothing else called, and of its parts."""
+        self.names[id(module)] = self.kinds[id(module)] = class_of(module)
+        for part in module.modules():
+            self.kinds[id(part)] = class_of(part)
+            for name, child in part.named_children():
+                self.names.setdefault(id(child), name)
+
+    def try_to_learn(self, module):
+        try:
+            self.learn(module)
+        except Exception:   # of a module that says something else of its parts
+            self.kinds.setdefault(id(module), class_of(module))
+
+    def watch_modules(self):
+        torch = self.torch
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
+                            bool)
+        from torch.nn.modules.module import (register_module_forward_hook,
+                                             register_module_forward_pre_hook)
+
+        def before(module, args):
+            if not compiling():
+                stack = self.stack()
+                if not stack and id(module) not in self.kinds:
+                    self.try_to_learn(module)
+                stack.append((id(module), clock()))
+
+        def after(module, args, output):
+            if compiling():
+                return
+            stack, key = self.stack(), id(module)
+            while stack:    # those above have failed
+                found, begin = stack.pop()
+                if found != key:
+                    continue
+                if key not in self.kinds:
+                    self.try_to_learn(module)
+                self.add("module", key, begin, clock())
+                return
+        self.undo.append(register_module_forward_pre_hook(before).remove)
+        self.undo.append(register_module_forward_hook(after).remove)
+
+    def optimizer_begins(self, optimizer):
+        self.begun[id(optimizer)] = clock()
+
+    def optimizer_ends(self, optimizer):
+        begin = self.begun.pop(id(optimizer), None)
+        if begin:
+            self.add("cpu_op", type(optimizer).__name__ + ".step", begin,
+                     clock())
+
+    # ---- communication
+
+    def watch_issues(self):
+        """Kernels of the operators that issue communication, which call those
+        that were there. They lie where gradients of the operators would be
+        recorded, if they had any, so that nothing is replaced."""
+        torch = self.torch
+        if not torch.distributed.is_available():
+            return
+        below = torch._C._AutoDispatchBelowAutograd
+        all_names = torch._C._dispatch_get_all_op_names()
+        for space in ("c10d", "_c10d_functional"):
+            library = torch.library.Library(space, "IMPL")
+            self.undo.append(getattr(library, "_destroy", bool))
+            for name in all_names:
+                if not name.startswith(space + "::") or "." in name or \
+                        "check" in name or \
+                        (space[0] == "_" and "wait" not in name) or \
+                        torch._C._dispatch_has_kernel_for_dispatch_key(
+                            name, "AutogradCPU"):
+                    continue
+                name = name.split("::")[1]
+                op = getattr(getattr(torch.ops, space), name).default
+                library.impl(name, self.kernel(space, name, op, below),
+                             "Autograd")
+            self.libraries.append(library)
+        self.undo.append(self.libraries.clear)
+
+    def kernel(self, space, name, op, below):
+        waits = "wait" in name
+
+        def call(*args, **kwargs):
+            begin = clock()
+            with below():
+                result = op(*args, **kwargs)
+            end = clock()
+            if waits:
+                self.add("cpu_op", WAIT, begin, end)
+                return result
+            shapes = [dims_of(a) if not isinstance(a, (int, bool)) else ([], "")
+                      for a in args]
+            arguments = {
+                "Input Dims": [d for d, _ in shapes],
+                "Input type": [k for _, k in shapes],
+                "Concrete Inputs": [str(a) if isinstance(a, (int, bool)) else ""
+                                    for a in args]}
+            self.add("cpu_op", space + "::" + name, begin, end, arguments)
+            return result
+        return call
+
+    def watch_waits(self):
+        dist = sys.modules.get("torch.distributed")
+        work = getattr(dist, "Work", None)
+        if work is None:
+            return
+        old = work.wait
+
+        def wait(work, *args, **kwargs):
+            begin = clock()
+            try:
+                return old(work, *args, **kwargs)
+            finally:
+                self.add("cpu_op", WAIT, begin, clock())
+        work.wait = wait
+        self.undo.append(lambda: setattr(work, "wait", old))
+
+    # ---- the file
+
+    def module_events(self):
+        for category, key, begin, end, thread, arguments in self.events:
+            if category != "module":
+                yield category, key, begin, end, thread, arguments
+                continue
+            yield ("python_function",
+                   "nn.Module: " + self.names.get(key, "?"), begin, end, thread,
+                   None)
+            yield ("cpu_op", self.kinds.get(key, "?") + ".forward", begin, end,
+                   thread, None)
+
+    def put_into(self, path):
+        """In order of time, as the profiler would have written them: readers
+        find the operator that posted a message just before the message."""
+        with open(path, encoding="utf-8", errors="surrogateescape") as f:
+            trace = json.load(f)
+        base = trace.get("baseTimeNanoseconds", 0)
+        events = trace["traceEvents"]
+        for category, name, begin, end, thread, arguments in \
+                self.module_events():
+            if base:
+                begin, end = (begin - base) / 1000, (end - base) / 1000
+            else:   # files without a base have whole microseconds
+                begin, end = begin // 1000, end // 1000
+            events.append({"ph": "X", "cat": category, "name": name,
+                           "pid": os.getpid(), "tid": thread, "ts": begin,
+                           "dur": round(end - begin, 3),
+                           "args": arguments or {}})
+        events.sort(key=lambda e: e["ts"] if e.get("ph") == "X" else 0)
+        with open(path, "w", encoding="utf-8", errors="surrogateescape") as f:
+            json.dump(trace, f)

@@ -1,0 +1,153 @@
+# trace -- COMMAND, replay -- COMMAND: streams, signals and statuses of the command; what the hook of Python records.
+. "$SRC/tests/cli/tap.sh"
+
+cd "$TMP" || exit 1
+trace=$BIN/trace
+n=0
+outputs() { # outputs OUT ERR: what the last command wrote, ERR first of all
+	test "$(cat out)" = "$1" && head -n 1 err | grep -qx "$2"
+}
+
+# --- the command is what it would be without trace
+status 7 "the exit status is the command's" "$trace" -- sh -c 'echo out; echo err >&2; exit 7'
+check "its output stays apart" outputs out err
+echo in | "$trace" -q -- cat >copy
+check "standard input is the command's" grep -qx in copy
+"$trace" -q -- printf '%s\n' --light -- x >words
+check "options behind -- are the command's" sh -c "printf '%s\n' --light -- x | cmp - words"
+status 143 "a signal that ends the command: 128+n" "$trace" -- sh -c 'kill -TERM $$'
+status 127 "a command that is not there" "$trace" -- ./not-there
+says 'not-there.*cannot be executed' "and its name"
+: >plain
+status 126 "a file that cannot be executed" "$trace" -- ./plain
+check "no folder stays" sh -c '! ls -d paceline-* 2>/dev/null'
+mkfifo ready
+"$trace" -q -- sh -c 'sleep 1000 & trap "kill $!; exit 9" TERM; : >ready; wait' &
+pid=$!
+: <ready
+kill -TERM $pid
+wait $pid
+got=$?
+check "a signal is passed on" test $got = 9
+
+# --- mistakes
+status 2 "-- without a command" "$trace" --
+status 2 "a file and a command" "$trace" plain -- true
+says 'never a file' "which says what stands behind --"
+status 2 "an option for files" "$trace" --rank=0 -- true
+status 2 "--light without a command" "$trace" --light plain
+status 2 "no steps" "$trace" --record-steps=0 -- true
+status 2 "--keep without a command" "$BIN/replay" --keep=x plain
+status 4 "a folder that cannot be made" "$trace" -o no/where -- true
+mkdir old
+: >old/x
+status 2 "a folder with files" "$trace" -o old -- true
+says 'older recording' "is not written to"
+check "and stays as it is" test "$(ls -A old)" = x
+
+# --- libraries beside the program
+mkdir bin2
+cp "$trace" bin2/trace
+: >bin2/libpaceline-nccl.so
+: >bin2/libpaceline-cuda.so
+vars="echo \$NCCL_PROFILER_PLUGIN \$CUDA_INJECTION64_PATH \$PACELINE_NCCL_NEXT"
+check "full mode: NCCL's" test "$(bin2/trace -q -- sh -c "$vars")" = "$TMP/bin2/libpaceline-nccl.so"
+check "light mode: CUDA's too, and the user's plugin is the next one" test \
+	"$(NCCL_PROFILER_PLUGIN=other bin2/trace -q --light -- sh -c "$vars")" = \
+	"$TMP/bin2/libpaceline-nccl.so $TMP/bin2/libpaceline-cuda.so other"
+CUDA_INJECTION64_PATH=theirs status 0 "another tool" bin2/trace --light -- sh -c "$vars"
+says 'CUDA_INJECTION64_PATH is theirs' "is named"
+holds out ' theirs$' "and stays"
+
+# --- Python
+if ! command -v python3 >/dev/null; then
+	skip "the hook of Python" "no python3"
+	done_testing
+	exit
+fi
+PYTHONPATH=$SRC/tests/emu
+PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH PYTHONDONTWRITEBYTECODE
+unset RANK OMPI_COMM_WORLD_RANK SLURM_PROCID PMI_RANK
+job() { # job WANT HOW STEPS [OPTION]...: a job of tests/emu/record_job.py, recorded in $dir
+	n=$((n + 1))
+	dir=$TMP/job$n
+	want=$1
+	how=$2
+	steps=$3
+	shift 3
+	status "$want" "$how" "$trace" "$@" -o "$dir" -- python3 "$SRC/tests/emu/record_job.py" "$how" "$steps"
+}
+recorded() { # recorded STEP...: just these steps are in the file of rank 0
+	"$trace" -q -O csv --kind=step "$dir/rank0.pt.trace.json" 2>/dev/null | sed -n 's/.*ProfilerStep#\([0-9]*\).*/\1/p' |
+		paste -s -d ' ' | grep -qx "$*"
+}
+job 0 plain 16 -v
+says 'recorded 1 rank, steps 5 to 7, 1 file .* in .*; next: replay' "what was recorded, and what to do"
+says 'recording took .* of a step' "what it took"
+check "three steps" recorded 5 6 7
+check "nothing else stays" test "$(ls -A "$dir")" = rank0.pt.trace.json
+status 0 "replay reads the folder" "$BIN/replay" -q --no-worth "$dir"
+job 0 two 12 --record-steps=2 --skip-steps=3
+check "two optimizers are one step" recorded 3 4
+job 0 seldom 15 --record-steps=1
+check "the optimizer that steps most seldom counts" recorded 5
+check "its step has two of the other" test "$("$trace" -q -O jsonl --step=5 --name=Optimizer.step "$dir" 2>/dev/null |
+	grep -c '"type":"event"')" = 3
+job 0 scaler 12
+check "steps that a scaler leaves out count" recorded 5 6 7
+job 0 loader 12
+check "without an optimizer: batches" recorded 5 6 7
+job 0 said 12
+check "without a loader: what the script says" recorded 5 6 7
+job 0 fork 12
+check "the child of a fork" recorded 5 6 7
+job 0 plain 12 --light
+check "light mode" recorded 5 6 7
+says 'lacks a part' "says what this PyTorch does not have"
+job 0 own 12
+says 'profiler of its own' "the script's profiler goes first"
+check "and nothing is recorded" no test -e "$dir"
+
+# --- early ends
+for how in raise:1 exit:3 term:143; do
+	job "${how#*:}" "${how%:*}" 8
+	check "the steps so far are kept" recorded 5 6
+	says 'after 2 of 3 steps' "which is said"
+done
+job 137 kill 8
+says 'ended while recording' "killed while recording"
+job 0 plain 4
+says 'made 4 steps, and the first 5 are left out' "too few steps"
+job 0 plain 0
+says 'no step was found' "no step"
+status 0 "no torch" "$trace" -- python3 -c 'print(1)'
+says 'did not import torch' "is said"
+status 0 "python -E" "$trace" -- python3 -bE -c 'print(1)'
+says 'python -bE does not load' "is named"
+status 0 "hidden in a shell" "$trace" -- sh -c 'python3 -I -c "print(1)"'
+says 'no process of the command is a Python that loads the hook' "is guessed"
+
+# --- several processes, the sitecustomize of the user, replay in one go
+mkdir site
+echo 'import os; os.environ["SITE"] = "mine"' >site/sitecustomize.py
+PYTHONPATH=site:$PYTHONPATH "$trace" -q -- python3 -c 'import os, sys; print(os.environ["SITE"], ".hook" in str(sys.path))' >said
+check "a sitecustomize that is hidden runs, and the path is the user's" grep -qx 'mine False' said
+status 0 "two ranks, and one process that has the rank of another" "$trace" -o ranks -- sh -c \
+	"for r in 0 1 1; do RANK=\$r python3 $SRC/tests/emu/record_job.py plain 9 || exit; done"
+says 'recorded 2 ranks' "are two recordings"
+says 'another process has recorded rank 1' "and a word"
+mkdir tmp
+TMPDIR=$TMP/tmp
+export TMPDIR
+status 0 "replay -- COMMAND" "$BIN/replay" -q --no-worth -- python3 "$SRC/tests/emu/record_job.py" plain 9
+check "first the command's output, then the report" sh -c 'head -n 1 out | grep -q "job is done" && grep -q "^step .*replayed" out'
+check "the folder is gone" test -z "$(ls tmp)"
+status 1 "a command that fails, kept" "$BIN/replay" --keep=kept --no-worth -- python3 "$SRC/tests/emu/record_job.py" raise 8
+check "its report" grep -q "^step .*replayed" out
+check "its recording" test -s kept/rank0.pt.trace.json
+status 1 "a command that fails" "$BIN/replay" --no-worth -- python3 "$SRC/tests/emu/record_job.py" raise 8
+says 'the recording stays in' "loses nothing"
+status 3 "nothing to replay" "$BIN/replay" -- python3 "$SRC/tests/emu/record_job.py" plain 0
+check "and no folder" sh -c 'set -- tmp/*; test $# = 1'
+done_testing

@@ -1,0 +1,53 @@
+"""A job of tests/cli/record.t: record_job.py HOW STEPS"""
+
+import os
+import signal
+import sys
+
+import torch
+
+how, steps = sys.argv[1], int(sys.argv[2])
+one, two = torch.optim.Optimizer(), torch.optim.Optimizer()
+scaler = torch.amp.GradScaler()
+
+
+def loop():
+    for i in range(steps):
+        last = i == steps - 1
+        if how == "raise" and last:
+            raise ValueError("the job fails")
+        if how == "exit" and last:
+            os._exit(3)
+        if how in ("term", "kill") and last:
+            os.kill(os.getpid(),
+                    signal.SIGTERM if how == "term" else signal.SIGKILL)
+        if how == "scaler":
+            scaler.step(one, *["inf"] * (i % 2))
+        elif how == "said":
+            torch.profiler.profile([]).step()
+        elif how == "loader":
+            continue
+        else:
+            one.step()
+            if how == "two":
+                two.step()
+            if how == "seldom" and i % 2:
+                two.step()
+        if how == "own" and i == 2:
+            mine = torch.profiler.profile([])
+            mine.start_trace()
+
+
+if how == "fork":
+    child = os.fork()
+    if not child:
+        loop()
+        sys.exit(0)
+    os.waitpid(child, 0)
+elif how == "loader":
+    torch.grad = False
+    for batch in torch.utils.data.dataloader._BaseDataLoaderIter(range(steps)):
+        pass
+else:
+    loop()
+print("the job is done")
