@@ -97,22 +97,17 @@ const struct pl_cmd pl_command = {
 	.name = "trace",
 	.synopsis = "[OPTION]... [FILE|FOLDER]... | [OPTION]... -- COMMAND [ARG]...",
 	.summary = "Record a command; import, cut, check and show traces.",
-	.details =
-		"With a command behind --: runs it, and records some steps of each rank.
-		"
-		"Else reads profiles of PyTorch (Kineto), JAX and TensorFlow (trace.json, XPlane),
-		"
-		"Nsight Systems (SQLite), NCCL (Inspector, example profiler) and Horovod, dumps of
-		"
-		"PyTorch's Flight Recorder, Chrome trace JSON, operation tables in CSV and
-		"
-		"paceline's own stream, gzip or plain, recognised by content; execution traces among
-		"
-		"the inputs give the collectives their sizes. Without a file: standard input.",
-	.examples = "trace -o job -- torchrun --nproc-per-node 2 train.py
-		    "
-		    "trace -O stat *.pt.trace.json.gz
-		    "
+	.details = "With a command behind --: runs it, and records some steps of each rank.\n"
+		   "Else reads profiles of PyTorch (Kineto), JAX and TensorFlow (trace.json, "
+		   "XPlane),\n"
+		   "Nsight Systems (SQLite), NCCL (Inspector, example profiler) and Horovod, dumps "
+		   "of\n"
+		   "PyTorch's Flight Recorder, Chrome trace JSON, operation tables in CSV and\n"
+		   "paceline's own stream, gzip or plain, recognised by content; execution traces "
+		   "among\n"
+		   "the inputs give the collectives their sizes. Without a file: standard input.",
+	.examples = "trace -o job -- torchrun --nproc-per-node 2 train.py\n"
+		    "trace -O stat *.pt.trace.json.gz\n"
 		    "trace -O perfetto -o job.pftrace *.pt.trace.json.gz\n"
 		    "trace *.pt.trace.json.gz | merge | graph -o job.graph",
 	.opts = options,

@@ -142,8 +142,6 @@ static const struct pl_importer *recognise(struct pl_in *in, const uint8_t *p, s
 		pl_fail(err, PL_EDATA,
 			"%s: byte 0: a report of Nsight Systems is read as its export; type: nsys "
 			"export --type sqlite --include-blobs=true -o FILE.sqlite REPORT",
-			"%s: byte 0: no known trace format; name it if it is one (type: trace "
-			"--from=NAME FILE; native, kineto, xla, xplane, chrome, optable)",
 			pl_in_name(in));
 	else if (!best)
 		unknown(pl_in_name(in), err);
