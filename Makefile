@@ -240,7 +240,7 @@ $(BUILD)/emu/%.o: %.cpp $(BUILD)/emu/tests/before.h.gch $(BUILD)/flags | $(BUILD
 	$(Q)$(COMPILE_EMU) -c -o $@ $<
 
 # the trace of a device, in the plugin
-DEVICE_PIC := $(patsubst %.c,$(BUILD)/cuda/%.o,$(wildcard $(patsubst %,lib/record/%.c,cuda cupti nccl gpu_clock entry/nccl_tables)))
+DEVICE_PIC := $(patsubst %.c,$(BUILD)/cuda/%.o,$(wildcard $(patsubst %,lib/record/%.c,cuda cupti nccl nccl_next gpu_clock entry/nccl_tables)))
 EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
 	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) $(DEVICE_PIC) \
 	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
@@ -336,7 +336,7 @@ RECORD_PIC := $(patsubst %,$(BUILD)/cuda/lib/%.o,record/rec record/entry/process
 	io/column io/record trace/batch trace/write trace/decode trace/encode trace/merge trace/records trace/names trace/coll core/pool core/sort) $(CORE_PIC)
 RECORD_cuda := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/cuda cuda cupti device)
 RECORD_mpi := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/mpi entry/mpi_state)
-RECORD_nccl := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/nccl entry/nccl_tables nccl gpu_clock)
+RECORD_nccl := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/nccl entry/nccl_tables nccl nccl_next gpu_clock)
 $(foreach l,$(RECORDED),$(eval $(BIN)/libpaceline-$(l).so: $(RECORD_$(l))))
 $(RECORD_LIBS): $(RECORD_PIC)
 	@mkdir -p $(@D)

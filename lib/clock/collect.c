@@ -295,7 +295,14 @@ out:
 	return rc;
 }
 
-/* An importer cuts a very long file into segments: the same file, a common process, other events.
+static bool by_recorder(const struct pl_segment *seg)
+{
+	return seg->format && !strcmp(seg->format, PL_CLOCK_RECORDER);
+}
+
+/*
+ * An importer cuts a very long file into segments: the same file, a common process, other events.
+ * And recorders of one process (libraries, a profiler) write a file each: a common process again.
  */
 static int continues_file(struct pl_align *a, const struct pl_segment *seg, size_t sr0, bool *yes,
 			  struct pl_err *err)
@@ -316,8 +323,10 @@ static int continues_file(struct pl_align *a, const struct pl_segment *seg, size
 		PL_TRY(pl_intern_add(&pids, seg->str.str[p], seg->str.len[p], &id, err));
 	}
 	*yes = common && a->n_segs && seg->source[0] &&
-	       a->seg[a->n_segs - 1].source == a->seg[a->n_segs].source &&
+	       (a->seg[a->n_segs - 1].source == a->seg[a->n_segs].source || by_recorder(seg) ||
+		a->prev_recorder) &&
 	       !(first == a->prev_first && a->cur->events == a->prev_events);
+	a->prev_recorder = by_recorder(seg);
 	pl_intern_fini(&a->prev_pids);
 	a->prev_pids = pids;
 	pids = (struct pl_intern){ 0 };
@@ -326,6 +335,25 @@ static int continues_file(struct pl_align *a, const struct pl_segment *seg, size
 out:
 	pl_intern_fini(&pids);
 	return rc;
+}
+
+/* Where one file of a process names the host, it is that of the other one, too. */
+static void same_host(struct pl_align *a, size_t sr0)
+{
+	for (size_t i = sr0; i < a->n_sr; i++) {
+		struct pl_seg_rank *x = &a->sr[i];
+
+		for (size_t k = sr0; k-- && a->sr[k].seg + 1 == x->seg;) {
+			struct pl_seg_rank *y = &a->sr[k];
+
+			if (y->rank != x->rank)
+				continue;
+			if (x->host == PL_NONE)
+				x->host = y->host;
+			else if (y->host == PL_NONE)
+				y->host = x->host;
+		}
+	}
 }
 
 int pl_clock_note_ranks(struct pl_align *a, size_t sr0, struct pl_err *err)
@@ -454,7 +482,9 @@ static int seg_end(struct pl_sink *s, struct pl_segment *seg, struct pl_err *err
 	PL_TRY(pl_alloc(&track_sr, seg->n_tracks + 1u, sizeof(*track_sr), err));
 	PL_TRY(seg_ranks(a, seg, sr0, track_sr, err));
 	PL_TRY(continues_file(a, seg, sr0, &k->continues, err));
-	if (!k->continues)
+	if (k->continues)
+		same_host(a, sr0);
+	else
 		PL_TRY(check_duplicates(a, sr0, err));
 	PL_TRY(pl_clock_note_ranks(a, sr0, err));
 	PL_TRY(pl_clock_listed_note(a, seg, sr0, a->cur->ev0, err));

@@ -100,6 +100,7 @@ struct pl_align {
 	struct pl_intern rank_seen; /* ranks of the segments */
 	uint64_t prev_events;
 	pl_ns prev_first;
+	bool prev_recorder;
 
 	/* listed.c */
 	struct pl_listed *listed;

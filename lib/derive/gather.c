@@ -6,6 +6,7 @@
  */
 #include <limits.h>
 
+#include "clock/clock.h"
 #include "derive/internal.h"
 
 /* The index of a rank, which is added if it is new. */
@@ -323,8 +324,7 @@ static bool may_share(const struct pl_segment *s, const struct pl_segment *p, bo
 	if (next && same_text(s->source, p->source))
 		return true;
 	return s->n_tracks && p->n_tracks && s->track[0].rank == p->track[0].rank &&
-	       (same_text(s->format, PL_DERIVE_RECORDER) ||
-		same_text(p->format, PL_DERIVE_RECORDER));
+	       (same_text(s->format, PL_CLOCK_RECORDER) || same_text(p->format, PL_CLOCK_RECORDER));
 }
 
 /* The same pid and tid of the same rank are one resource. */

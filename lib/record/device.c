@@ -14,6 +14,7 @@
  * - A kernel of the communication library needs the collective that it carries. The library says by
  *   which launch it started each collective, the source in which launch each call was made. An
  *   older library does not say; then kernels and collectives of one kind are paired in order.
+ * - A message of a collective on a network begins with its kernel, or later.
  *
  * O(n log n) in the events that are kept.
  */
@@ -32,6 +33,11 @@ struct pending_list {
 	struct pending *v;
 	size_t n, cap;
 };
+struct span { /* of a collective on the device */
+	pl_id group;
+	int64_t seq;
+	pl_ns begin, end;
+};
 struct track_key { /* of a stream, a thread or a channel */
 	uint64_t key;
 	pl_id track;
@@ -44,7 +50,9 @@ struct pl_device_join {
 	pthread_mutex_t lock;
 	struct track_key *track;
 	size_t n_tracks, cap_tracks;
-	struct pending_list wait, record, kernel, launch, comm, range;
+	struct pending_list wait, record, kernel, launch, comm, range, message;
+	struct span *span; /* of kernels that are known, for messages that come later */
+	size_t n_spans, cap_spans;
 	bool told_comm;	 /* a library tells its collectives */
 	size_t n_new;	 /* pending events since the last join */
 	pl_ns joined_ns; /* time of the last join */
@@ -133,23 +141,6 @@ static void put_event(struct pl_device_join *x, const struct pl_device_event *e)
 		event_of(x, e, kind[e->kind], call ? THREAD : STREAM, call ? e->thread : e->stream,
 			 text_of(x, e->name ? e->name : "unnamed"));
 
-	pl_rec_put(x->rec, &r, NULL);
-}
-
-/* The message of a single transfer has no number, because the transfer is matched by order. */
-static void put_message(struct pl_device_join *x, const struct pl_device_event *e)
-{
-	struct pl_rec_event r;
-
-	if (e->seq < 0 || e->peer < 0)
-		return;
-	r = event_of(x, e, e->sends ? PL_K_SEND : PL_K_RECV, CHANNEL, (uint32_t)e->channel,
-		     text_of(x, e->sends ? "send" : "recv"));
-	r.corr = -1;
-	r.seq = e->seq;
-	r.peer = e->peer;
-	r.channel = e->channel;
-	r.group = text_of(x, e->group);
 	pl_rec_put(x->rec, &r, NULL);
 }
 
@@ -263,9 +254,15 @@ static void put_comm(struct pl_device_join *x, const struct pending *k, struct p
 		     size_t n)
 {
 	uint8_t coll = n ? c[0]->coll : k->coll;
+	struct pl_err ignore = { 0 };
 	struct pl_rec_event r = event_of(x, &k->e, PL_K_COLLECTIVE, STREAM, k->e.stream, k->name);
 
 	for (size_t i = 0; i < n; i++) {
+		const struct span s = { c[i]->group, c[i]->e.seq, r.begin, r.end };
+
+		if (s.seq >= 0 &&
+		    pl_append(&x->span, &x->n_spans, &x->cap_spans, &s, sizeof(s), &ignore) < 0)
+			x->lost++;
 		r.bytes = r.bytes < 0 ? c[i]->e.bytes
 				      : pl_add_sat(r.bytes, pl_max_i64(0, c[i]->e.bytes));
 		c[i]->done = true;
@@ -366,6 +363,55 @@ static void join_comm(struct pl_device_join *x, bool last)
 	x->launch.n = 0;
 }
 
+/* ---- messages ------------------------------------------------------------------------------ */
+
+#define SPANS_NS 10000000000 /* messages are told at most that long after their kernel */
+
+PL_COMPARATOR(by_collective, struct span, group, seq, begin);
+
+static void put_message(struct pl_device_join *x, const struct pending *m, pl_ns begin)
+{
+	const struct pl_device_event *e = &m->e;
+	struct pl_rec_event r =
+		event_of(x, e, e->sends ? PL_K_SEND : PL_K_RECV, CHANNEL, (uint32_t)e->channel,
+			 text_of(x, e->sends ? "send" : "recv"));
+
+	r.begin = pl_min_i64(pl_max_i64(r.begin, begin), r.end);
+	r.corr = -1;
+	r.seq = e->seq;
+	r.peer = e->peer;
+	r.channel = e->channel;
+	r.group = m->group;
+	pl_rec_put(x->rec, &r, NULL);
+}
+
+/* A message lies in the span of its collective, but a receive may be posted before the kernel runs.
+ * The message of a single transfer has no number, because the transfer is matched by order. */
+static void join_messages(struct pl_device_join *x, bool last)
+{
+	size_t n = 0;
+
+	pl_sort(x->span, x->n_spans, sizeof(*x->span), by_collective);
+	for (size_t i = 0; i < x->message.n; i++) {
+		struct pending *m = &x->message.v[i];
+		const struct span key = { m->group, m->e.seq, INT64_MIN, 0 };
+		size_t at = 0;
+		bool found;
+
+		PL_LOWER_BOUND(at, x->n_spans, by_collective(&x->span[at], &key) < 0);
+		found = at < x->n_spans && x->span[at].group == key.group &&
+			x->span[at].seq == key.seq;
+		m->done = found || last || m->e.seq < 0 || m->e.peer < 0;
+		if (m->done && m->e.seq >= 0 && m->e.peer >= 0)
+			put_message(x, m, found ? x->span[at].begin : m->e.begin);
+	}
+	remove_done(&x->message);
+	for (size_t i = 0; i < x->n_spans; i++)
+		if (x->span[i].end > pl_now_ns() - SPANS_NS)
+			x->span[n++] = x->span[i];
+	x->n_spans = n;
+}
+
 /* ---- from the source ----------------------------------------------------------------------- */
 
 static void add_pending(struct pl_device_join *x, struct pending_list *l,
@@ -395,6 +441,7 @@ static struct pending_list *list_of(struct pl_device_join *x, const struct pl_de
 	       : e->kind == PL_DEV_LAUNCH					     ? &x->launch
 	       : e->kind == PL_DEV_COMM						     ? &x->comm
 	       : e->kind == PL_DEV_RANGE					     ? &x->range
+	       : e->kind == PL_DEV_MESSAGE					     ? &x->message
 	       : e->kind == PL_DEV_KERNEL && e->name && !strncmp(e->name, "nccl", 4) ? &x->kernel
 										     : NULL;
 }
@@ -410,8 +457,6 @@ void pl_device_join_event(void *arg, const struct pl_device_event *e)
 		add_pending(x, l, e);
 	else if (e->kind == PL_DEV_SYNC)
 		put_sync(x, e, NULL);
-	else if (e->kind == PL_DEV_MESSAGE)
-		put_message(x, e);
 	else if (e->kind == PL_DEV_MEMORY)
 		put_memory(x, e);
 	else
@@ -427,6 +472,7 @@ void pl_device_join_now(struct pl_device_join *x, bool last)
 	join_waits(x, last);
 	join_ranges(x, last);
 	join_comm(x, last || !x->told_comm); /* nobody will say more of the kernels */
+	join_messages(x, last);
 	x->n_new = 0;
 	x->joined_ns = pl_now_ns();
 	pthread_mutex_unlock(&x->lock);
@@ -483,6 +529,8 @@ void pl_device_join_free(struct pl_device_join *x)
 	pl_free(x->launch.v);
 	pl_free(x->comm.v);
 	pl_free(x->range.v);
+	pl_free(x->message.v);
+	pl_free(x->span);
 	pl_free(x->track);
 	pthread_mutex_destroy(&x->lock);
 	pl_free(x);

@@ -22,7 +22,6 @@
  * Without a receiver that records, communicators are told to report no events, so NCCL makes no
  * calls. Other programs may also load this file (NCCL_PROFILER_PLUGIN is inherited).
  */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -30,6 +29,7 @@
 #include <unistd.h>
 
 #include "record/gpu_clock.h"
+#include "record/internal.h"
 #include "record/nccl.h"
 
 #define RING  16384
@@ -48,6 +48,8 @@ struct slot {
 	struct comm *comm;
 	void *next;   /* handle of the other plugin */
 	void *parent; /* handle of ours */
+	void *coll;   /* of a network operation and its steps: handle of the collective */
+	pl_ns kernel; /* of a collective: when its kernel began, 0: not known */
 	bool wanted, stopped, told;
 	uint8_t channels_done;
 	struct pl_nccl_event e;
@@ -63,16 +65,6 @@ static struct {
 	pthread_mutex_t part[LOCKS];
 	struct slot *ring;
 	_Atomic uint64_t used, launches, lost;
-	struct {
-		const struct np_v4 *v4;
-		const struct np_v5 *v5, *v6;
-		/* those of the version in use */
-		int (*start4)(void *context, void **handle, struct np_event_v4 *e);
-		int (*start5)(void *context, void **handle, struct np_event_v5 *e);
-		int (*stop)(void *handle);
-		int (*state)(void *handle, int state, union np_args *args);
-		int (*finalize)(void *context);
-	} next; /* the other plugin */
 } st = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void pl_nccl_receive(const struct pl_nccl_receiver *r)
@@ -350,6 +342,7 @@ static void inherit(struct slot *s, uint64_t type, const struct slot *parent)
 		s->comm = parent->comm;
 		SET(func, parent->func);
 	}
+	s->coll = type == NP_PROXY_STEP ? parent->coll : (void *)(uintptr_t)parent->number;
 	if (type == NP_PROXY_STEP) {
 		s->e.peer = p->peer;
 		s->e.channel = p->channel;
@@ -424,6 +417,29 @@ static void fill(struct slot *s, uint64_t type, const void *parent_handle, const
 	}
 }
 
+/* A receive may be posted before the kernel runs; a message lies in the span of its collective. */
+static void begin_in_kernel(struct slot *step)
+{
+	struct slot *coll = slot_of(step->coll);
+
+	if (!coll)
+		return;
+	if (coll->kernel > step->e.begin)
+		step->e.begin = pl_min_i64(coll->kernel, step->e.end);
+	slot_unlock(coll);
+}
+
+static void kernel_begins(const struct slot *channel)
+{
+	pl_ns at = pl_gpu_clock_host(&channel->comm->clock, channel->gpu[0]);
+	struct slot *coll = slot_of(channel->parent);
+
+	if (!coll)
+		return;
+	coll->kernel = coll->kernel ? pl_min_i64(coll->kernel, at) : at;
+	slot_unlock(coll);
+}
+
 /* ---- begin --------------------------------------------------------------------------------- */
 
 /* Returns the handle. *next_parent: the parent by the other plugin. */
@@ -434,8 +450,10 @@ static void *begin(struct comm *c, uint64_t type, void *parent, const union np_w
 	void *handle;
 
 	fill(&s, type, parent, w, next_parent);
-	if (s.gpu[0])
+	if (s.gpu[0]) {
 		pl_gpu_clock_reading(&s.comm->clock, s.gpu[0], s.e.begin);
+		kernel_begins(&s);
+	}
 	handle = new_handle(&s, type);
 	if (s.wanted && is_transfer(type)) {
 		s.e.end = s.e.begin;
@@ -505,6 +523,8 @@ static void end_event(void *handle, void **next)
 		return;
 	if (done.e.type == NP_KERNEL_CH || done.e.type == NP_PROXY_OP)
 		over = add_to_parent(&done, &coll);
+	if (done.e.type == NP_PROXY_STEP)
+		begin_in_kernel(&done);
 	tell(&done);
 	if (over)
 		tell(&coll);
@@ -550,32 +570,7 @@ int pl_nccl_state(void *handle, int state, union np_args *args)
 			pl_gpu_clock_reading(&s->comm->clock, args->timer, pl_now_ns());
 	}
 	slot_unlock(s);
-	if (next && st.next.state)
-		st.next.state(next, state, args);
-	return 0;
-}
-
-/* ---- the other plugin ---------------------------------------------------------------------- */
-
-int pl_nccl_chain(const char *file, struct pl_err *err)
-{
-	char name[512];
-	void *lib;
-
-	snprintf(name, sizeof(name), "libnccl-profiler-%.480s.so", file); /* as NCCL names them */
-	lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-	if (!lib && !strchr(file, '/'))
-		lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-	if (!lib)
-		return pl_fail(err, PL_EABSENT, "the NCCL profiler %s cannot be opened: %s", file,
-			       dlerror());
-	st.next.v6 = dlsym(lib, "ncclProfiler_v6");
-	st.next.v5 = dlsym(lib, "ncclProfiler_v5");
-	st.next.v4 = dlsym(lib, "ncclProfiler_v4");
-	if (!st.next.v6 && !st.next.v5 && !st.next.v4)
-		return pl_fail(err, PL_EABSENT,
-			       "%s is no NCCL profiler of version 4, 5 or 6: it gets no events",
-			       file);
+	pl_nccl_next_state(next, state, args);
 	return 0;
 }
 
@@ -590,95 +585,12 @@ static void *next_of(void *p)
 	return next;
 }
 
-/* The place in the description of version 5 where the event has its group; NULL: it has none. */
-static void **group_of(struct np_event_v5 *e)
-{
-	return e->type == NP_COLL  ? &e->what.coll.group
-	       : e->type == NP_P2P ? &e->what.p2p.group
-				   : NULL;
-}
-
-/* As the other plugin sees it: with its own handles. The description is NCCL's, and only as long as
- * its version and type say, so it is changed in its place and changed back. */
-static void *start_next_v5(struct comm *c, struct np_event_v5 *e, void *parent)
-{
-	void **group = group_of(e), *own_group = group ? *group : NULL, *own = e->parent;
-	void *handle = NULL;
-
-	e->parent = parent;
-	if (group)
-		*group = next_of(own_group);
-	st.next.start5(c->next, &handle, e);
-	e->parent = own;
-	if (group)
-		*group = own_group;
-	return handle;
-}
-
-/* NCCL knows version 5, the other plugin 4: there the parent of a collective is its group. */
-static void *start_next_v4(struct comm *c, const struct np_event_v5 *e, void *parent)
-{
-	struct np_event_v4 v4 = { .type = (uint8_t)e->type, .parent = parent, .rank = e->rank };
-	void *handle = NULL;
-
-	switch (e->type) {
-	case NP_COLL:
-		v4.what.coll = e->what.coll;
-		v4.parent = next_of(e->what.coll.group);
-		break;
-	case NP_P2P:
-		v4.what.p2p = e->what.p2p;
-		v4.parent = next_of(e->what.p2p.group);
-		break;
-	case NP_PROXY_OP:
-		v4.what.proxy_op = e->what.proxy_op;
-		break;
-	case NP_PROXY_STEP:
-		v4.what.step = e->what.step;
-		break;
-	case NP_KERNEL_CH:
-		v4.what.kernel_ch = e->what.kernel_ch;
-		break;
-	case NP_GROUP:
-		break;
-	default: /* a network plugin's, which the description cannot hold */
-		return NULL;
-	}
-	st.next.start4(c->next, &handle, &v4);
-	return handle;
-}
-
-/* Opens the communicator in the other plugin, by the highest version that both know. */
-static void init_next(struct comm *c, int version, uint64_t hash, const char *name, int nodes,
-		      int ranks, int rank, void *log)
-{
-	const struct np_v5 *v5 = version == 6 && st.next.v6 ? st.next.v6
-				 : version >= 5		    ? st.next.v5
-							    : NULL;
-	const struct np_v4 *v4 = v5 ? NULL : st.next.v4;
-	int mask = 0, rc = 1;
-
-	if (v5)
-		rc = v5->init(&c->next, hash, &mask, name, nodes, ranks, rank, log);
-	else if (v4)
-		rc = v4->init(&c->next, &mask, name, hash, nodes, ranks, rank, log);
-	if (rc || !mask)
-		return;
-	/* all communicators of a process use one version of NCCL */
-	st.next.start5 = v5 ? v5->start : NULL;
-	st.next.start4 = v4 ? v4->start : NULL;
-	st.next.stop = v5 ? v5->stop : v4->stop;
-	st.next.state = v5 ? v5->state : v4->state;
-	st.next.finalize = v5 ? v5->finalize : v4->finalize;
-	c->next_mask = mask & (v4 ? NP_TYPES_V4 : v5 == st.next.v5 ? NP_TYPES_V5 : ~0);
-}
-
 /* ---- of all versions ----------------------------------------------------------------------- */
 
 static int init(void **context, int *mask, int version, const char *name, uint64_t hash, int nodes,
 		int ranks, int rank, void *log)
 {
-	bool on = recording(), chained = st.next.v4 || st.next.v5 || st.next.v6;
+	bool on = recording(), chained = pl_nccl_next_known();
 	struct comm *c = (on || chained) && have_ring() ? pl_calloc(1, sizeof(*c)) : NULL;
 
 	*context = c;
@@ -705,7 +617,8 @@ static int init(void **context, int *mask, int version, const char *name, uint64
 	if (version > 4)
 		c->mask &= ~NP_GROUP; /* the calls of the interface say more */
 	if (chained)
-		init_next(c, version, hash, name, nodes, ranks, rank, log);
+		c->next_mask =
+			pl_nccl_next_init(&c->next, version, name, hash, nodes, ranks, rank, log);
 	*mask = c->mask | c->next_mask;
 	return 0;
 }
@@ -738,9 +651,7 @@ int pl_nccl_start_v4(void *context, void **handle, struct np_event_v4 *e)
 		return 0;
 	*handle = begin(c, e->type, own, &e->what, &parent);
 	if (c->next_mask & e->type) {
-		e->parent = parent;
-		st.next.start4(c->next, &next, e);
-		e->parent = own;
+		next = pl_nccl_next_start_v4(c->next, e, parent);
 		set_next(*handle, next);
 	}
 	return 0;
@@ -756,7 +667,9 @@ int pl_nccl_start_v5(void *context, void **handle, struct np_event_v5 *e)
 		return 0;
 	*handle = begin(c, e->type, e->parent, &e->what, &parent);
 	if ((uint64_t)c->next_mask & e->type) {
-		next = st.next.start5 ? start_next_v5(c, e, parent) : start_next_v4(c, e, parent);
+		void **group = pl_nccl_group_of(e);
+
+		next = pl_nccl_next_start_v5(c->next, e, parent, group ? next_of(*group) : NULL);
 		set_next(*handle, next);
 	}
 	return 0;
@@ -767,8 +680,7 @@ int pl_nccl_stop(void *handle)
 	void *next = NULL;
 
 	end_event(handle, &next);
-	if (next)
-		st.next.stop(next);
+	pl_nccl_next_stop(next);
 	return 0;
 }
 
@@ -781,7 +693,7 @@ int pl_nccl_finalize(void *context)
 		return 0;
 	end_all(c);
 	if (c->next_mask)
-		st.next.finalize(c->next);
+		pl_nccl_next_finalize(c->next);
 	if (recording() && st.to->finalize)
 		st.to->finalize();
 	return 0;

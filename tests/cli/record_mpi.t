@@ -43,7 +43,7 @@ one() {
 	sort said >expected
 	check "$3: each call is there, and none to nobody" same expected counted
 	"$BIN/trace" -q "$3" | "$BIN/merge" -v >"$3.merged" 2>"$3.err"
-	holds "$3.err" '18 collectives and 27 transfers matched, 0 incomplete; 0 collectives, 0 sends, 0 receives alone' \
+	holds "$3.err" '18 collectives and 33 transfers matched, 0 incomplete; 0 collectives, 0 sends, 0 receives alone' \
 		"$3: all of them find their other ends"
 	"$BIN/graph" -q "$3.merged" >"$3.graph"
 	check "$3: the replay explains the steps" explained "$3.graph"
@@ -52,6 +52,7 @@ one() {
 	check "$3: a receive from any rank says which" grep -q 'recv .*"MPI_Recv" seq=[0-9]* peer=[12] bytes=1200 .*"tag"=[89]' text
 	check "$3: a rank of another communicator is that of the job" \
 		grep -q 'recv .*"MPI_Irecv" .*peer=1 bytes=8 group="comm .*" ranks="\[2, 1, 0\]"' text
+	check "$3: a message that a probe matched has its size" test "$(grep -c 'name="MPI_Mrecv" .* bytes=[89]0 ' text)" = 2
 	grep -c -E '(host_op .*MPI_Iallreduce|collective .*MPI_Iallreduce|wait ).*corr=4398046511104( |$)' text >joined
 	holds joined '^3$' "$3: a collective with a request, its call and the wait for it are joined"
 	recorded "$1" "$2" "$3.killed" 2 kill >/dev/null 2>&1

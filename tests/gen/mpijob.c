@@ -35,6 +35,9 @@
 	X(Waitall, (int, void *, void *))                                                          \
 	X(Wait, (void *, void *))                                                                  \
 	X(Test, (void *, int *, void *))                                                           \
+	X(Mprobe, (int, int, pl_mpi_handle, pl_mpi_handle *, void *))                              \
+	X(Mrecv, (void *, int, pl_mpi_handle, pl_mpi_handle *, void *))                            \
+	X(Imrecv, (void *, int, pl_mpi_handle, pl_mpi_handle *, pl_mpi_handle *))                  \
 	X(Barrier, (pl_mpi_handle))                                                                \
 	X(Bcast, (void *, int, pl_mpi_handle, int, pl_mpi_handle))                                 \
 	X(Allreduce, (const void *, void *, int, pl_mpi_handle, pl_mpi_handle, pl_mpi_handle))     \
@@ -124,6 +127,24 @@ static void outlive(int rank, int size)
 	mpi.Waitall(2, r, ignore);
 }
 
+/* As Python's recv() does: a probe, then a receive. */
+static void probe(int rank, int size)
+{
+	void *ignore = (void *)(uintptr_t)(kind == PL_MPI_MPICH);
+	pl_mpi_handle message = 0, r = 0, sent[2] = { 0 };
+	char *second = (char *)sent + (kind == PL_MPI_MPICH ? sizeof(int) : sizeof(sent[0]));
+	int from = (rank + size - 1) % size;
+
+	mpi.Isend(a, 80, byte_, (rank + 1) % size, 11, world, sent);
+	mpi.Isend(a, 90, byte_, (rank + 1) % size, 11, world, (void *)second);
+	mpi.Mprobe(pl_mpi_any_source(kind), 11, world, &message, ignore);
+	mpi.Mrecv(b, 1000, byte_, &message, ignore);
+	mpi.Mprobe(from, PL_MPI_ANY_TAG, world, &message, ignore);
+	mpi.Imrecv(b, 1000, byte_, &message, &r);
+	mpi.Wait(&r, ignore);
+	mpi.Waitall(2, sent, ignore);
+}
+
 /* Until the recorder has written to the file of this rank; 10 s at most. */
 static void wait_for_file(int rank)
 {
@@ -150,12 +171,13 @@ int main(int argc, char **argv)
 		step(rank, size, copy);
 	mpi.Pcontrol(1);
 	outlive(rank, size);
+	probe(rank, size);
 	if (argc > 3 && rank == 1) {
 		wait_for_file(rank);
 		kill(getpid(), SIGKILL);
 	}
 	mpi.Comm_free(&copy);
 	printf("rank %d: %d collectives, %d sends, %d receives\n", rank, 6 * steps,
-	       steps * (rank ? 3 : 2) + 1, steps * (rank ? 2 : 1 + size) + 1);
+	       steps * (rank ? 3 : 2) + 3, steps * (rank ? 2 : 1 + size) + 3);
 	return mpi.Finalize();
 }

@@ -345,6 +345,31 @@ static void test_messages(const char *path)
 	pl_trace_fini(&t);
 }
 
+/* A receive is posted before the kernel of its collective runs. */
+static void test_posted_early(const char *path)
+{
+	struct list l = { 0 };
+	struct pl_device_event *m;
+	struct pl_trace t;
+	uint64_t k, r;
+
+	m = add(&l, PL_DEV_MESSAGE, NULL, 1000, 0);
+	m->seq = 10;
+	m->peer = 2;
+	m->channel = 0;
+	m->group = "world";
+	m->end = 50000;
+	comm(&l, "ncclAllReduce", 0, 10, 1, -1);
+	on(&l, PL_DEV_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 3000, 1, 13);
+	written(&l, path, &t);
+	k = find(t.seg[0], PL_K_COLLECTIVE, 1);
+	for (r = 0; r < t.seg[0]->n && t.seg[0]->kind[r] != PL_K_RECV; r++)
+		;
+	ok(r < t.seg[0]->n && t.seg[0]->ts[r] == t.seg[0]->ts[k],
+	   "a message begins with the kernel that it belongs to");
+	pl_trace_fini(&t);
+}
+
 static char said[256];
 
 static void say(void *arg, enum pl_level level, const char *text)
@@ -445,6 +470,7 @@ int main(void)
 	test_comm(path);
 	test_order(path);
 	test_messages(path);
+	test_posted_early(path);
 	test_settling(path);
 	unlink(path);
 	return done_testing();

@@ -127,7 +127,7 @@ static int in_child(bool nccl, bool forks)
 	if (pid == 0)
 		exit(drive(nccl, forks));
 	waitpid(pid, &status, 0);
-	return status;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 /* ---- what is in the trace -------------------------------------------------------------------- */
@@ -239,6 +239,10 @@ static void test_taken(void)
 	   "and nothing is recorded: %s", err.msg);
 	pl_trace_fini(&t);
 	setenv("FAKE_CUPTI", "", 1);
+	setenv("PACELINE_RECORD_DIR", "/nowhere/at/all", 1);
+	is_i64(in_child(true, false), 1,
+	       "no such folder: NCCL is told that nothing is of interest");
+	is_i64(in_child(false, false), 0, "and the program goes on");
 	unsetenv("PACELINE_RECORD_DIR");
 	is_i64(in_child(false, false), 0, "no folder: the program goes on");
 	ok(load("rank0.cuda.trace", &t, &err) < 0, "and there is no file");

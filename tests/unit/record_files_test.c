@@ -43,7 +43,7 @@ static void put(struct pl_recorder *r, pl_id track, uint8_t kind, const char *na
 static void line_of(const char *arguments, const char *what, char *line, size_t size)
 {
 	const char *bin = getenv("BIN");
-	char command[1024];
+	char command[1200];
 	FILE *f;
 
 	snprintf(command, sizeof(command), "%s/%s", bin ? bin : "bin", arguments);
@@ -58,8 +58,8 @@ static void line_of(const char *arguments, const char *what, char *line, size_t 
 
 int main(void)
 {
-	char a[128], b[128], arguments[400], line[400] = "";
-	struct pl_recorder *host, *device;
+	char a[128], b[128], c[128], arguments[800], line[400] = "";
+	struct pl_recorder *host, *device, *late;
 	struct pl_err err = { 0 };
 	pl_ns t = pl_now_ns();
 	pl_id thread;
@@ -69,6 +69,7 @@ int main(void)
 		return done_testing();
 	host = open_file("torch", a, sizeof(a));
 	device = open_file("cuda", b, sizeof(b));
+	late = open_file("mpi", c, sizeof(c));
 	thread = pl_rec_thread(host, 77, NULL);
 	put(host, thread, PL_K_STEP, "step", t, 100000, -1);
 	put(host, thread, PL_K_HOST_OP, "forward", t + 1000, 50000, -1);
@@ -76,9 +77,18 @@ int main(void)
 	put(device, thread, PL_K_RUNTIME, "cudaLaunchKernel", t + 2000, 3000, 1);
 	put(device, pl_rec_stream(device, 0, 7, "stream 7"), PL_K_KERNEL, "gemm", t + 8000, 20000,
 	    1);
-	ok(pl_rec_close(host, NULL, &err) == 0 && pl_rec_close(device, NULL, &err) == 0,
+	/* a third one, which begins when the others have ended */
+	put(late, pl_rec_thread(late, 77, NULL), PL_K_COLLECTIVE, "MPI_Barrier", t + 500000, 1000,
+	    -1);
+	ok(pl_rec_close(host, NULL, &err) == 0 && pl_rec_close(device, NULL, &err) == 0 &&
+		   pl_rec_close(late, NULL, &err) == 0,
 	   "written: %s", err.msg);
-	snprintf(arguments, sizeof(arguments), "graph -q -O stat %s %s", a, b);
+	/* in the order of names: one behind the other are of one process */
+	snprintf(arguments, sizeof(arguments), "merge -v -o %s/merged %s %s %s 2>&1", folder, b, c,
+		 a);
+	line_of(arguments, "merge: clock 0 box, rank 0:", line, sizeof(line));
+	ok(strstr(line, "clock 0 box"), "one rank with one clock: %s", line);
+	snprintf(arguments, sizeof(arguments), "graph -q -O stat %s/merged", folder);
 	line_of(arguments, "resources", line, sizeof(line));
 	is_str(line, "resources         2", "a thread and a stream, not two threads");
 	pl_remove_folder(folder);

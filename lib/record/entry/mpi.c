@@ -236,6 +236,64 @@ WRAP(Sendrecv_replace,
 	return rc;
 }
 
+/* ---- messages that a probe matched ------------------------------------------------------------
+ */
+
+WRAP(Mprobe, (int from, int tag, handle comm, handle *message, void *status),
+     (from, tag, comm, message, status))
+{
+	struct pl_mpi_status own;
+	pl_ns begin = pl_now_ns();
+	int rc;
+
+	status = status_or(status, &own);
+	rc = next_Mprobe(from, tag, comm, message, status);
+	if (!rc && pl_mpi_on())
+		pl_mpi_matched("MPI_Mrecv", pl_mpi_handle_at(pl_mpi.kind, message, 0), comm, status,
+			       begin);
+	return rc;
+}
+
+WRAP(Improbe, (int from, int tag, handle comm, int *flag, handle *message, void *status),
+     (from, tag, comm, flag, message, status))
+{
+	struct pl_mpi_status own;
+	pl_ns begin = pl_now_ns();
+	int rc;
+
+	status = status_or(status, &own);
+	rc = next_Improbe(from, tag, comm, flag, message, status);
+	if (!rc && *flag && pl_mpi_on())
+		pl_mpi_matched("MPI_Mrecv", pl_mpi_handle_at(pl_mpi.kind, message, 0), comm, status,
+			       begin);
+	return rc;
+}
+
+WRAP(Mrecv, (void *p, int n, handle type, handle *message, void *status),
+     (p, n, type, message, status))
+{
+	struct pl_mpi_status own;
+	handle m = pl_mpi_on() ? pl_mpi_handle_at(pl_mpi.kind, message, 0) : 0;
+	int rc;
+
+	status = status_or(status, &own);
+	rc = next_Mrecv(p, n, type, message, status);
+	if (!rc && pl_mpi_on())
+		pl_mpi_received(m, status, pl_mpi.null_request);
+	return rc;
+}
+
+WRAP(Imrecv, (void *p, int n, handle type, handle *message, handle *out),
+     (p, n, type, message, out))
+{
+	handle m = pl_mpi_on() ? pl_mpi_handle_at(pl_mpi.kind, message, 0) : 0;
+	int rc = next_Imrecv(p, n, type, message, out);
+
+	if (!rc && pl_mpi_on())
+		pl_mpi_received(m, NULL, pl_mpi_handle_at(pl_mpi.kind, out, 0));
+	return rc;
+}
+
 /* ---- waits and tests ------------------------------------------------------------------------- */
 
 /* The requests of a call, before it sets those that are complete to null; and its statuses. */

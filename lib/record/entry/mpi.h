@@ -88,6 +88,11 @@ void pl_mpi_put(const struct pl_mpi_call *c, const void *status);
 void pl_mpi_issue(const struct pl_mpi_call *c, pl_mpi_handle request);
 /* The request is complete: a wait or test since `since` says so, or it was freed. */
 void pl_mpi_complete(pl_mpi_handle request, const void *status, pl_ns since);
+/* A probe since `begin` has matched a message, which the call with this name receives later. */
+void pl_mpi_matched(const char *name, pl_mpi_handle message, pl_mpi_handle comm, const void *status,
+		    pl_ns begin);
+/* It has been received; or, with a request (not null), its receive has begun. */
+void pl_mpi_received(pl_mpi_handle message, const void *status, pl_mpi_handle request);
 /* A span of this thread that is no communication: a wait for requests. */
 void pl_mpi_span(const char *name, pl_ns begin);
 /* The program says that a step begins. */

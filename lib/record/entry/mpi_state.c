@@ -544,6 +544,65 @@ void pl_mpi_complete(pl_mpi_handle handle, const void *status, pl_ns since)
 	put_event(p->rec, &e, &q.call);
 }
 
+/* Messages are kept in the table of requests: they have handles of the same type. */
+void pl_mpi_matched(const char *name, pl_mpi_handle message, pl_mpi_handle handle,
+		    const void *status, pl_ns begin)
+{
+	const struct pl_process *p = pl_process_now();
+	struct pl_mpi_call c = { .name = name,
+				 .comm = handle,
+				 .begin = begin,
+				 .kind = PL_K_RECV,
+				 .root = -1,
+				 .bytes = -1 };
+	struct pl_mpi_comm comm;
+	struct request *q;
+	int64_t seq;
+
+	received(&c, status);
+	if (!p || is_nothing(&c))
+		return;
+	comm = pl_mpi_comm(handle);
+	seq = number_of(&c);
+	pthread_mutex_lock(&st.lock);
+	q = new_request(pl_mpi_handle_of(pl_mpi.kind, message));
+	if (q)
+		*q = (struct request){ .next = q->next,
+				       .handle = q->handle,
+				       .call = c,
+				       .comm = comm,
+				       .seq = seq,
+				       .thread = thread_track(p->rec),
+				       .track = -1 };
+	else
+		pl_rec_lost(p->rec, 1);
+	pthread_mutex_unlock(&st.lock);
+}
+
+void pl_mpi_received(pl_mpi_handle message, const void *status, pl_mpi_handle request)
+{
+	struct request q, *again;
+
+	message = pl_mpi_handle_of(pl_mpi.kind, message);
+	request = pl_mpi_handle_of(pl_mpi.kind, request);
+	if (!pl_mpi_on())
+		return;
+	if (request == pl_mpi.null_request) {
+		pl_mpi_complete(message, status, 0);
+		return;
+	}
+	if (!take_request(message, &q))
+		return;
+	pthread_mutex_lock(&st.lock);
+	again = new_request(request);
+	if (again) {
+		q.next = again->next;
+		q.handle = request;
+		*again = q;
+	}
+	pthread_mutex_unlock(&st.lock);
+}
+
 void pl_mpi_span(const char *name, pl_ns begin)
 {
 	const struct pl_process *p = pl_process_now();
