@@ -435,7 +435,8 @@ out:
 
 static int probe(const uint8_t *p, size_t n)
 {
-	if (!n || *p != '[' || pl_import_has(p, n, "\"traceEvents\""))
+	if (!n || *p != '[' || pl_import_has(p, n, "\"traceEvents\"") ||
+	    pl_import_has(p, n, "\"Comm."))
 		return 0;
 	return pl_import_has(p, n, "start_time_since_epoch_in_micros") ||
 			       pl_import_has(p, n, "\"NEGOTIATE_") ||

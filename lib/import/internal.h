@@ -494,6 +494,6 @@ int32_t pl_import_number_after(const char *s, const char *end, const char *word)
 
 extern const struct pl_importer pl_import_native, pl_import_kineto, pl_import_chrome,
 	pl_import_optable, pl_import_nsys, pl_import_flight, pl_import_inspector,
-	pl_import_ncclprof, pl_import_horovod;
+	pl_import_ncclprof, pl_import_horovod, pl_import_dpro;
 
 #endif
