@@ -23,7 +23,7 @@ static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("reading"),
 	{ 'f', "from", "FORMAT",
 	  "read as FORMAT instead of recognising it: kineto, chrome, nsys, flight, inspector, "
-	  "ncclprof, horovod, dpro, optable, native",
+	  "ncclprof, horovod, dpro, rocprof, optable, native",
 	  PL_OPT_STR, AT(from), NULL },
 	{ 0, "rank-from", "WHAT",
 	  "take ranks from info, name, order, or a pattern of the file name with %d", PL_OPT_STR,
@@ -90,12 +90,13 @@ const struct pl_cmd pl_command = {
 	.name = "trace",
 	.synopsis = "[OPTION]... [FILE|FOLDER]...",
 	.summary = "Import, cut, check and show traces.",
-	.details = "Reads PyTorch profiler (Kineto) JSON, Chrome trace JSON, SQLite exports of\n"
-		   "Nsight Systems, dumps of PyTorch's Flight Recorder, what NCCL's Inspector and\n"
-		   "example profiler, Horovod, BytePS and dPRO write, operation tables in CSV and\n"
-		   "paceline's own stream, gzip or plain, recognised by content; execution traces\n"
-		   "among the inputs give the collectives their sizes. Without a file: standard\n"
-		   "input.",
+	.details =
+		"Reads PyTorch profiler (Kineto) JSON, Chrome trace JSON, SQLite exports of\n"
+		"Nsight Systems, dumps of PyTorch's Flight Recorder, what NCCL's Inspector and\n"
+		"example profiler, Horovod, BytePS, dPRO and rocprofv3 write, operation tables in\n"
+		"CSV and paceline's own stream, gzip or plain, recognised by content; execution\n"
+		"traces among the inputs give the collectives their sizes. Without a file:\n"
+		"standard input.",
 	.examples = "trace -O stat *.pt.trace.json.gz\n"
 		    "trace -O perfetto -o job.pftrace *.pt.trace.json.gz\n"
 		    "trace *.pt.trace.json.gz | merge | graph -o job.graph",

@@ -103,4 +103,24 @@ says "a pull before the push of its key" "times that cannot be"
 says "pushes without their pulls, or the reverse" "what is missing"
 says "an object that is cut off; what came before it is kept" "a cut file"
 
+# --- rocprofv3
+reads rocprof rank0.json
+row 1 '^0,0,0,mi0,stream,4242,0,0,0,kernel,gemm(float\*),5000000200000,1500000,,,,2,' "a kernel, its name, stream and launch"
+row 2 ',collective,ncclDevKernel_AllReduce_Sum_f32_RING_LL.*,allreduce,' "a kernel of RCCL"
+row 5 ',thread,.*,runtime,hipMemcpyAsync,5000000010000,10000,,,,1,' "a call"
+row 17 ',step,train step 1,5000000000000,9000000,,,1,' "a range of roctx that is a step"
+row 19 ',instant,"epoch ""0"" begins",5000000001000,' "a mark"
+row 22 ',stream,4242,0,.*,copy,MEMORY_COPY_HOST_TO_DEVICE,.*,1048576,' "a copy, its stream and size"
+row 24 ',sync,Stream Wait Event,.*wait_on_stream"":0,""wait_on_cuda_event_record_corr_id"":3' "which stream waits for what"
+status 0 "two ranks" sh -c "'$trace' '$corpus'/rocprof/rank?.json | '$BIN/merge' -v -o merged"
+says "2 collectives and 0 transfers matched, 0 incomplete" "match"
+says "ranks 1: offset 3.00 ms" "and tell their clocks"
+status 0 "a graph of them" "$BIN/graph" -O stat merged
+check "has the recorded waits" grep -q '^waits  *4 recorded' out
+reads rocprof broken.json
+says "byte 256: a record without its time" "a record that is none"
+says "byte 296: an object that is not JSON" "one that cannot be read"
+says "several processes in one file" "processes"
+says "a document without its end; what came before it is kept" "a document that is cut off"
+
 done_testing
