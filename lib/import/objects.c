@@ -283,6 +283,17 @@ const char *pl_objects_text(const struct pl_object *o, const char *key, size_t *
 	return m ? m->s : NULL;
 }
 
+void pl_objects_copy(const struct pl_object *o, const char *key, char *to, size_t size)
+{
+	size_t n;
+	const char *s = pl_objects_text(o, key, &n);
+
+	n = s ? pl_min_size(n, size - 1) : 0;
+	if (n)
+		memcpy(to, s, n);
+	to[n] = '\0';
+}
+
 bool pl_objects_is(const struct pl_object *o, const char *key, const char *text)
 {
 	size_t n;
@@ -325,7 +336,8 @@ void pl_import_lanes_fini(struct pl_lanes *l)
 	pl_intern_fini(&l->known);
 }
 
-int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track, struct pl_err *err)
+static int make_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track,
+		     struct pl_err *err)
 {
 	struct pl_segment *seg = &l->rows->seg;
 	struct pl_track t;
@@ -335,8 +347,6 @@ int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track,
 			 (long long)lane->process, (long long)lane->number, (int)lane->rank,
 			 lane->name ? lane->name : "");
 
-	if (l->key.n != seg->n_tracks) /* another segment has begun */
-		pl_intern_reset(&l->key);
 	n = (int)pl_min_size((size_t)n, sizeof(key) - 1);
 	PL_CHECK(pl_intern_add(&l->key, key, (size_t)n, track, err));
 	if (*track < seg->n_tracks)
@@ -354,6 +364,32 @@ int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track,
 		t.name = pl_import_rows_format(l->rows, "%.80s", lane->name);
 	PL_CHECK(l->rows->rc);
 	return pl_trace_segment_track(seg, &t, track, err);
+}
+
+int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track, struct pl_err *err)
+{
+	const char *name = lane->name ? lane->name : "";
+	size_t n = strlen(name), last = n ? (uint8_t)name[n - 1] : 0;
+	struct pl_lane_seen *s = &l->seen[((size_t)lane->number * 3 + last + lane->type) & 7];
+
+	if (l->key.n != l->rows->seg.n_tracks) { /* another segment has begun */
+		pl_intern_reset(&l->key);
+		memset(l->seen, 0, sizeof(l->seen));
+	}
+	if (s->track && s->lane.type == lane->type && s->lane.number == lane->number &&
+	    s->lane.process == lane->process && s->lane.rank == lane->rank && n < sizeof(s->name) &&
+	    !memcmp(s->name, name, n + 1)) {
+		*track = s->track - 1;
+		return 0;
+	}
+	PL_CHECK(make_lane(l, lane, track, err));
+	s->track = 0;
+	if (n < sizeof(s->name)) {
+		s->lane = *lane;
+		memcpy(s->name, name, n + 1);
+		s->track = *track + 1;
+	}
+	return 0;
 }
 
 static pl_id key_id(struct pl_rows *r, const char *key)

@@ -48,6 +48,8 @@ const struct pl_object_member *pl_objects_get(const struct pl_object *o, const c
 int64_t pl_objects_int(const struct pl_object *o, const char *key, int64_t none);
 /* A text as it stands in the input (escapes are not decoded); NULL: none. Also for numbers. */
 const char *pl_objects_text(const struct pl_object *o, const char *key, size_t *n);
+/* The text, or as much of it as there is room for; empty if there is none. */
+void pl_objects_copy(const struct pl_object *o, const char *key, char *to, size_t size);
 /* The text as a string of the segment, decoded; PL_NONE: no such member, or a failure (rows.rc). */
 pl_id pl_objects_string(struct pl_rows *r, const struct pl_object *o, const char *key);
 bool pl_objects_is(const struct pl_object *o, const char *key, const char *text);
@@ -63,10 +65,16 @@ struct pl_lane {
 	const char *name; /* NULL: "NUMBER" */
 	int32_t rank;
 };
+struct pl_lane_seen {
+	struct pl_lane lane;
+	char name[80];
+	pl_id track; /* + 1; 0: none */
+};
 struct pl_lanes {
 	struct pl_rows *rows;
-	struct pl_intern key;	/* of the segment's tracks */
-	struct pl_intern known; /* of all: tracks keep their numbers from segment to segment */
+	struct pl_lane_seen seen[8]; /* of the segment, the latest by hash */
+	struct pl_intern key;	     /* of the segment's tracks */
+	struct pl_intern known;	     /* of all: tracks keep their numbers from segment to segment */
 };
 void pl_import_lanes_fini(struct pl_lanes *l);
 /* The track in this segment, made at its first use. */
