@@ -24,7 +24,7 @@ static const struct pl_opt options[] = {
 	PL_OPTS_HEADING("reading"),
 	{ 'f', "from", "FORMAT",
 	  "read as FORMAT instead of recognising it: kineto, xla, xplane, chrome, nsys, flight, "
-	  "inspector, ncclprof, horovod, optable, native",
+	  "inspector, ncclprof, horovod, dpro, rocprof, optable, native",
 	  PL_OPT_STR, AT(from), NULL },
 	{ 0, "rank-from", "WHAT",
 	  "take ranks from info, name, order, or a pattern of the file name with %d", PL_OPT_STR,
@@ -100,12 +100,13 @@ const struct pl_cmd pl_command = {
 	.details = "With a command behind --: runs it, and records some steps of each rank.\n"
 		   "Else reads profiles of PyTorch (Kineto), JAX and TensorFlow (trace.json, "
 		   "XPlane),\n"
-		   "Nsight Systems (SQLite), NCCL (Inspector, example profiler) and Horovod, dumps "
-		   "of\n"
-		   "PyTorch's Flight Recorder, Chrome trace JSON, operation tables in CSV and\n"
-		   "paceline's own stream, gzip or plain, recognised by content; execution traces "
-		   "among\n"
-		   "the inputs give the collectives their sizes. Without a file: standard input.",
+		   "SQLite exports of Nsight Systems, dumps of PyTorch's Flight Recorder, what "
+		   "NCCL's\n"
+		   "Inspector and example profiler, Horovod, BytePS, dPRO and rocprofv3 write, "
+		   "Chrome\n"
+		   "trace JSON, operation tables in CSV and paceline's own stream, gzip or plain,\n"
+		   "recognised by content; execution traces among the inputs give the collectives\n"
+		   "their sizes. Without a file: standard input.",
 	.examples = "trace -o job -- torchrun --nproc-per-node 2 train.py\n"
 		    "trace -O stat *.pt.trace.json.gz\n"
 		    "trace -O perfetto -o job.pftrace *.pt.trace.json.gz\n"

@@ -268,8 +268,9 @@ static void fill_segment(struct builder *b, uint32_t seg)
 		struct resource *resource =
 			x->track_res[i] == PL_NONE ? NULL : &b->resource[x->track_res[i]];
 
-		if (!resource || resource->step)
+		if (!resource || resource->listed) /* by the segment before */
 			continue;
+		resource->listed = true;
 		resource->step = resource->op;
 		PL_TRY(pl_derive_room(&resource->op, resource->n_all, sizeof(*resource->op),
 				      b->err));

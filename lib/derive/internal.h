@@ -159,6 +159,7 @@ struct resource {
 	int64_t stream;
 	uint32_t nth_stream; /* place in the streams of the rank, plus 1; 0: none */
 	bool comm;	     /* communication arrives on it */
+	bool listed;	     /* op has room for all operations */
 	struct range *range; /* by start */
 	uint32_t n_ranges;
 	size_t cap_ranges;

@@ -55,14 +55,6 @@ struct horovod {
 
 #define MAX_TENSORS ((size_t)1 << 17)
 
-static void copy(const struct pl_object *o, const char *key, char *to, size_t size)
-{
-	size_t n;
-	const char *s = pl_objects_text(o, key, &n);
-
-	snprintf(to, size, "%.*s", (int)pl_min_size(n, size - 1), s ? s : "");
-}
-
 static int tensor_of(struct horovod *h, const struct pl_object *o, struct tensor **t,
 		     struct pl_err *err)
 {
@@ -251,7 +243,7 @@ static int begin(struct horovod *h, struct tensor *t, const struct pl_object *o,
 {
 	char what[40];
 
-	copy(o, "name", what, sizeof(what));
+	pl_objects_copy(o, "name", what, sizeof(what));
 	if (t->depth >= DEPTH)
 		return pl_import_report(&h->report, PL_BAD, o->at, "begins nested too deep", err);
 	if (!t->depth && !strncmp(what, "NEGOTIATE", 9)) {
@@ -299,7 +291,7 @@ static int point(struct horovod *h, const struct tensor *t, const struct pl_obje
 	char what[40];
 	pl_id id;
 
-	copy(o, "name", what, sizeof(what));
+	pl_objects_copy(o, "name", what, sizeof(what));
 	PL_CHECK(lane(h, PL_T_OTHER, "negotiation", &id, err));
 	if (rank >= 0 && rank < 1 << 24) {
 		h->ranks = pl_max_i64(h->ranks, rank + 1);
@@ -435,7 +427,8 @@ out:
 
 static int probe(const uint8_t *p, size_t n)
 {
-	if (!n || *p != '[' || pl_import_has(p, n, "\"traceEvents\""))
+	if (!n || *p != '[' || pl_import_has(p, n, "\"traceEvents\"") ||
+	    pl_import_has(p, n, "\"Comm."))
 		return 0;
 	return pl_import_has(p, n, "start_time_since_epoch_in_micros") ||
 			       pl_import_has(p, n, "\"NEGOTIATE_") ||

@@ -8,9 +8,13 @@
 #include "trace/chakra.h"
 
 const struct pl_importer *const pl_import_formats[] = {
-	&pl_import_native,   &pl_import_kineto,	 &pl_import_xla,     &pl_import_xplane,
-	&pl_import_chrome,   &pl_import_nsys,	 &pl_import_flight,  &pl_import_inspector,
-	&pl_import_ncclprof, &pl_import_horovod, &pl_import_optable, NULL,
+	&pl_import_native,   &pl_import_kineto,
+	&pl_import_xla,	     &pl_import_xplane,
+	&pl_import_chrome,   &pl_import_nsys,
+	&pl_import_flight,   &pl_import_inspector,
+	&pl_import_ncclprof, &pl_import_horovod,
+	&pl_import_dpro,     &pl_import_rocprof,
+	&pl_import_optable,  NULL,
 };
 
 const struct pl_importer *pl_import_find(const char *name)

@@ -395,6 +395,8 @@ enum pl_nclass { /* class of a name; 0: not determined */
 		 PL_N_POST, /* c10d::send: the operator that posts gloo:send, and names the peer */
 };
 uint8_t pl_import_name_class(const char *s, size_t n);
+/* A user's range "step 3", "Iteration: 3", "train_step_3": the number is the last thing. */
+bool pl_import_step_number(const char *s, size_t n, int64_t *step);
 static inline bool pl_import_has(const void *p, size_t n, const char *what)
 {
 	return memmem(p, n, what, strlen(what)) != NULL;
@@ -496,7 +498,7 @@ void pl_import_doc_free_open(struct pl_doc *d);
 int32_t pl_import_number_after(const char *s, const char *end, const char *word);
 
 extern const struct pl_importer pl_import_native, pl_import_kineto, pl_import_chrome, pl_import_xla,
-	pl_import_xplane, pl_import_nsys, pl_import_flight, pl_import_inspector, pl_import_ncclprof,
-	pl_import_horovod, pl_import_optable;
+	pl_import_xplane, pl_import_nsys, pl_import_flight, pl_import_inspector, pl_import_dpro,
+	pl_import_ncclprof, pl_import_horovod, pl_import_rocprof, pl_import_optable;
 
 #endif

@@ -171,3 +171,25 @@ void pl_import_dims_size(const char *dims, const char *types, int64_t *elements,
 	if (*bytes < 0)
 		*bytes = -1;
 }
+
+bool pl_import_step_number(const char *s, size_t n, int64_t *step)
+{
+	static const char *const words[] = { "step", "iteration", "iter" };
+	size_t at = n;
+
+	while (at && s[at - 1] >= '0' && s[at - 1] <= '9')
+		at--;
+	if (at == n || n - at > 9 || !pl_json_i64(s + at, n - at, step))
+		return false;
+	while (at && strchr(" _-#:=", s[at - 1]) && s[at - 1])
+		at--;
+	for (size_t i = 0; i < PL_LEN(words); i++) {
+		size_t k = strlen(words[i]);
+
+		if (at >= k && !strncasecmp(s + at - k, words[i], k) &&
+		    (at == k || !strchr("abcdefghijklmnopqrstuvwxyz", s[at - k - 1] | 0x20) ||
+		     (at >= 8 && !memcmp(s + at - k, "Step", 4))))
+			return true;
+	}
+	return false;
+}

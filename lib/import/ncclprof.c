@@ -40,14 +40,6 @@ struct prof {
 	size_t enqueued;   /* operations of which only the enqueuing is known */
 };
 
-static void copy(const struct pl_object *o, const char *key, char *to, size_t size)
-{
-	size_t n;
-	const char *s = pl_objects_text(o, key, &n);
-
-	snprintf(to, size, "%.*s", (int)pl_min_size(n, size - 1), s ? s : "");
-}
-
 static int track(struct prof *x, uint8_t type, const char *what, const char *name, int64_t number,
 		 pl_id *id, struct pl_err *err)
 {
@@ -82,11 +74,11 @@ static void begin_call(struct prof *x, const struct pl_object *o, pl_ns ts)
 			    .rank = pl_objects_int(o, "Rank", -1),
 			    .peer = pl_objects_int(o, "Peer", -1),
 			    .count = pl_objects_int(o, "Count", -1) };
-	copy(o, "name", c->name, sizeof(c->name));
-	copy(o, "CommHash", c->comm, sizeof(c->comm));
-	copy(o, "Datatype", c->dtype, sizeof(c->dtype));
-	copy(o, "Algorithm", c->algorithm, sizeof(c->algorithm));
-	copy(o, "Protocol", c->protocol, sizeof(c->protocol));
+	pl_objects_copy(o, "name", c->name, sizeof(c->name));
+	pl_objects_copy(o, "CommHash", c->comm, sizeof(c->comm));
+	pl_objects_copy(o, "Datatype", c->dtype, sizeof(c->dtype));
+	pl_objects_copy(o, "Algorithm", c->algorithm, sizeof(c->algorithm));
+	pl_objects_copy(o, "Protocol", c->protocol, sizeof(c->protocol));
 	snprintf(text, sizeof(text), "nccl%s", c->name);
 	c->coll = pl_trace_coll_find(text, strlen(text));
 	if (c->rank >= 0 && c->rank < INT32_MAX)
@@ -239,7 +231,7 @@ static void begin(struct prof *x, enum cat cat, const struct pl_object *o, pl_ns
 			    .step = pl_objects_int(o, "Step", -1),
 			    .steps = pl_objects_int(o, "Steps", 0),
 			    .bytes = pl_objects_int(o, "ChunkSize", -1) };
-	copy(o, "name", s->name, sizeof(s->name));
+	pl_objects_copy(o, "name", s->name, sizeof(s->name));
 	if (total > 0 && s->steps > 0)
 		s->bytes = total / s->steps;
 	if (cat == COLL || cat == P2P)

@@ -221,29 +221,6 @@ static int finish_row(struct reader *d, struct pl_sqlite_query *q, uint8_t kind,
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
-/* "step 3", "Iteration: 3", "train_step_3": the number is the last thing. */
-static bool step_number(const char *s, size_t n, int64_t *step)
-{
-	static const char *const words[] = { "step", "iteration", "iter" };
-	size_t at = n;
-
-	while (at && s[at - 1] >= '0' && s[at - 1] <= '9')
-		at--;
-	if (at == n || n - at > 9 || !pl_json_i64(s + at, n - at, step))
-		return false;
-	while (at && strchr(" _-#:=", s[at - 1]) && s[at - 1])
-		at--;
-	for (size_t i = 0; i < PL_LEN(words); i++) {
-		size_t k = strlen(words[i]);
-
-		if (at >= k && !strncasecmp(s + at - k, words[i], k) &&
-		    (at == k || !strchr("abcdefghijklmnopqrstuvwxyz", s[at - k - 1] | 0x20) ||
-		     (at >= 8 && !memcmp(s + at - k, "Step", 4))))
-			return true;
-	}
-	return false;
-}
-
 enum {
 	NVTX_CATEGORY = 33,
 	NVTX_MARK = 34,
@@ -277,7 +254,7 @@ static int nvtx_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *
 	PL_CHECK(thread_track(d, pl_sqlite_int(q, 4, 0), &process, &track, err));
 	if (pl_sqlite_null(q, 1)) {
 		kind = PL_K_INSTANT;
-	} else if (step_number(s, n, &step)) {
+	} else if (pl_import_step_number(s, n, &step)) {
 		kind = PL_K_STEP;
 		put_role(d, PL_R_STEP, step);
 	} else if (n > 4 && !memcmp(s, "nccl", 4)) {

@@ -25,9 +25,11 @@ static const char *members(struct pl_object *o, const char *p, const char *end, 
 		p = pl_scan_space(p + 1, end);
 		if (p >= end)
 			return NULL;
-		m.type = *p == '"' || *p == '[' ? *p : '0';
+		m.type = *p == '"' || *p == '[' || *p == '{' ? *p : '0';
 		m.s = p + (*p == '"');
 		if (*p == '{') {
+			if (o->n < PL_OBJECT_MEMBERS)
+				o->m[o->n++] = m;
 			p = depth < 8 ? members(o, p, end, depth + 1) : NULL;
 		} else {
 			p = pl_import_value_end(p, end);
@@ -144,6 +146,115 @@ int pl_import_objects(struct pl_src *s, struct pl_report *r,
 	return 0;
 }
 
+/* ---- objects inside of a document ----------------------------------------------------------- */
+
+#define MAX_NEST 64
+
+struct nest {
+	int section;
+	bool array;
+};
+struct within {
+	struct pl_src *s;
+	struct pl_report *r;
+	int (*enter)(void *arg, int section, const char *key, size_t n);
+	int (*one)(void *arg, const struct pl_object *o, struct pl_err *err);
+	void *arg;
+	struct nest in[MAX_NEST];
+	int depth, next; /* section of the value that comes */
+};
+
+/* A text at s->p: a key, or a value. */
+static int text(struct within *w, struct pl_err *err)
+{
+	struct pl_src *s = w->s;
+	unsigned flags;
+	const char *limit = pl_import_src_limit(s, MAX_OBJECT), *key = s->p + 1,
+		   *q = pl_scan_string(key, limit, &flags), *after;
+
+	after = q < limit ? pl_scan_space(q + 1, s->end) : q;
+	if (after >= s->end && !s->eof && limit - s->p < (ptrdiff_t)MAX_OBJECT)
+		return pl_import_src_fill(s, 2 * (size_t)(s->end - s->p), err);
+	if (q >= limit && limit < s->end)
+		return skip_bad(s, w->r, "a text without an end", err);
+	if (q >= limit) {
+		s->p = s->end;
+		return 0;
+	}
+	s->p = after;
+	if (w->depth && !w->in[w->depth - 1].array && after < s->end && *after == ':')
+		w->next = w->enter(w->arg, w->in[w->depth - 1].section, key, (size_t)(q - key));
+	return 0;
+}
+
+/* A container at s->p: an object for one(), or something to go into. */
+static int container(struct within *w, struct pl_err *err)
+{
+	bool array = *w->s->p == '[';
+	int section = w->next;
+
+	if (!w->depth || w->in[w->depth - 1].array)
+		section = w->enter(w->arg, w->depth ? w->in[w->depth - 1].section : PL_OBJECTS_TOP,
+				   NULL, 0);
+	if (!array && section >= 0 && section & PL_OBJECTS_WHOLE)
+		return object(w->s, w->r, w->one, w->arg, err);
+	if (w->depth == MAX_NEST) {
+		PL_CHECK(pl_import_report(w->r, PL_TRUNCATED, pl_import_src_at(w->s, w->s->p),
+					  "nested too deep", err));
+		return 1;
+	}
+	w->in[w->depth++] = (struct nest){ section, array };
+	w->s->p++;
+	return 0;
+}
+
+static int token(struct within *w, struct pl_err *err)
+{
+	struct pl_src *s = w->s;
+
+	switch (*s->p) {
+	case '{':
+	case '[':
+		return container(w, err);
+	case '}':
+	case ']':
+		s->p++;
+		return w->depth <= 1 || !--w->depth;
+	case '"':
+		return text(w, err);
+	default:
+		for (s->p++; s->p < s->end && !strchr("{}[]\",\n", *s->p);)
+			s->p++;
+		return 0;
+	}
+}
+
+int pl_import_objects_within(struct pl_src *s, struct pl_report *r,
+			     int (*enter)(void *arg, int section, const char *key, size_t n),
+			     int (*one)(void *arg, const struct pl_object *o, struct pl_err *err),
+			     void *arg, struct pl_err *err)
+{
+	struct within w = { .s = s, .r = r, .enter = enter, .one = one, .arg = arg };
+
+	PL_CHECK(pl_import_src_begin(s, err));
+	for (;;) {
+		int rc;
+
+		s->p = pl_scan_space(s->p, s->end);
+		if (s->p >= s->end) {
+			s->p = s->end;
+			PL_CHECK(s->eof ? 0 : pl_import_src_fill(s, PL_SRC_WINDOW, err));
+			if (s->p >= s->end)
+				return pl_import_report(r, PL_TRUNCATED, pl_import_src_at(s, s->p),
+							"a document without its end", err);
+			continue;
+		}
+		rc = token(&w, err);
+		if (rc)
+			return rc < 0 ? rc : 0;
+	}
+}
+
 /* ---- members ------------------------------------------------------------------------------- */
 
 const struct pl_object_member *pl_objects_get(const struct pl_object *o, const char *key)
@@ -170,6 +281,17 @@ const char *pl_objects_text(const struct pl_object *o, const char *key, size_t *
 
 	*n = m ? m->n : 0;
 	return m ? m->s : NULL;
+}
+
+void pl_objects_copy(const struct pl_object *o, const char *key, char *to, size_t size)
+{
+	size_t n;
+	const char *s = pl_objects_text(o, key, &n);
+
+	n = s ? pl_min_size(n, size - 1) : 0;
+	if (n)
+		memcpy(to, s, n);
+	to[n] = '\0';
 }
 
 bool pl_objects_is(const struct pl_object *o, const char *key, const char *text)
@@ -211,34 +333,63 @@ pl_id pl_objects_string(struct pl_rows *r, const struct pl_object *o, const char
 void pl_import_lanes_fini(struct pl_lanes *l)
 {
 	pl_intern_fini(&l->key);
+	pl_intern_fini(&l->known);
 }
 
-int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track, struct pl_err *err)
+static int make_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track,
+		     struct pl_err *err)
 {
 	struct pl_segment *seg = &l->rows->seg;
 	struct pl_track t;
+	pl_id known;
 	char key[160];
 	int n = snprintf(key, sizeof(key), "%d %lld %lld %d %s", lane->type,
 			 (long long)lane->process, (long long)lane->number, (int)lane->rank,
 			 lane->name ? lane->name : "");
 
-	if (l->key.n != seg->n_tracks) /* another segment has begun */
-		pl_intern_reset(&l->key);
-	PL_CHECK(pl_intern_add(&l->key, key, pl_min_size((size_t)n, sizeof(key) - 1), track, err));
+	n = (int)pl_min_size((size_t)n, sizeof(key) - 1);
+	PL_CHECK(pl_intern_add(&l->key, key, (size_t)n, track, err));
 	if (*track < seg->n_tracks)
 		return 0;
+	PL_CHECK(pl_intern_add(&l->known, key, (size_t)n, &known, err));
 	pl_trace_track_init(&t);
 	t.type = lane->type;
 	t.rank = lane->rank;
 	t.psort = lane->rank < 0 ? 0 : lane->rank;
-	t.sort = (int32_t)*track;
-	t.stream = lane->type == PL_T_STREAM ? (int64_t)*track : -1;
+	t.sort = (int32_t)known;
+	t.stream = lane->type == PL_T_STREAM ? (int64_t)known : -1;
 	t.pid = pl_import_rows_format(l->rows, "%lld", (long long)lane->process);
-	t.tid = pl_import_rows_format(l->rows, "%u", *track);
+	t.tid = pl_import_rows_format(l->rows, "%u", known);
 	if (lane->name)
 		t.name = pl_import_rows_format(l->rows, "%.80s", lane->name);
 	PL_CHECK(l->rows->rc);
 	return pl_trace_segment_track(seg, &t, track, err);
+}
+
+int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track, struct pl_err *err)
+{
+	const char *name = lane->name ? lane->name : "";
+	size_t n = strlen(name), last = n ? (uint8_t)name[n - 1] : 0;
+	struct pl_lane_seen *s = &l->seen[((size_t)lane->number * 3 + last + lane->type) & 7];
+
+	if (l->key.n != l->rows->seg.n_tracks) { /* another segment has begun */
+		pl_intern_reset(&l->key);
+		memset(l->seen, 0, sizeof(l->seen));
+	}
+	if (s->track && s->lane.type == lane->type && s->lane.number == lane->number &&
+	    s->lane.process == lane->process && s->lane.rank == lane->rank && n < sizeof(s->name) &&
+	    !memcmp(s->name, name, n + 1)) {
+		*track = s->track - 1;
+		return 0;
+	}
+	PL_CHECK(make_lane(l, lane, track, err));
+	s->track = 0;
+	if (n < sizeof(s->name)) {
+		s->lane = *lane;
+		memcpy(s->name, name, n + 1);
+		s->track = *track + 1;
+	}
+	return 0;
 }
 
 static pl_id key_id(struct pl_rows *r, const char *key)

@@ -13,7 +13,7 @@
 struct pl_object_member {
 	const char *key, *s;
 	uint32_t n_key, n; /* of s: a text without its quotes, the raw text of anything else */
-	char type;	   /* '"' text, '0' a number or word, '[' an array */
+	char type;	   /* '"' text, '0' a number or word, '[' an array, '{' an object: n is 0 */
 };
 struct pl_object {
 	struct pl_object_member m[PL_OBJECT_MEMBERS]; /* those of objects inside follow their key */
@@ -30,11 +30,26 @@ int pl_import_objects(struct pl_src *s, struct pl_report *r,
 		      int (*one)(void *arg, const struct pl_object *o, struct pl_err *err),
 		      void *arg, struct pl_err *err) PL_MUST;
 
+/*
+ * The same for objects deep inside of a document. enter() is asked for the section of each value:
+ * of a member of an object in `section`, or of an element (key NULL) of an array in `section`;
+ * first of the document itself. Objects whose section has PL_OBJECTS_WHOLE go to one(), right after
+ * enter(). A negative section is of no interest.
+ */
+#define PL_OBJECTS_TOP	 (-2)
+#define PL_OBJECTS_WHOLE 0x100
+int pl_import_objects_within(struct pl_src *s, struct pl_report *r,
+			     int (*enter)(void *arg, int section, const char *key, size_t n),
+			     int (*one)(void *arg, const struct pl_object *o, struct pl_err *err),
+			     void *arg, struct pl_err *err) PL_MUST;
+
 /* The first member with this key, at any depth. NULL: none. */
 const struct pl_object_member *pl_objects_get(const struct pl_object *o, const char *key);
 int64_t pl_objects_int(const struct pl_object *o, const char *key, int64_t none);
 /* A text as it stands in the input (escapes are not decoded); NULL: none. Also for numbers. */
 const char *pl_objects_text(const struct pl_object *o, const char *key, size_t *n);
+/* The text, or as much of it as there is room for; empty if there is none. */
+void pl_objects_copy(const struct pl_object *o, const char *key, char *to, size_t size);
 /* The text as a string of the segment, decoded; PL_NONE: no such member, or a failure (rows.rc). */
 pl_id pl_objects_string(struct pl_rows *r, const struct pl_object *o, const char *key);
 bool pl_objects_is(const struct pl_object *o, const char *key, const char *text);
@@ -50,9 +65,16 @@ struct pl_lane {
 	const char *name; /* NULL: "NUMBER" */
 	int32_t rank;
 };
+struct pl_lane_seen {
+	struct pl_lane lane;
+	char name[80];
+	pl_id track; /* + 1; 0: none */
+};
 struct pl_lanes {
 	struct pl_rows *rows;
-	struct pl_intern key;
+	struct pl_lane_seen seen[8]; /* of the segment, the latest by hash */
+	struct pl_intern key;	     /* of the segment's tracks */
+	struct pl_intern known;	     /* of all: tracks keep their numbers from segment to segment */
 };
 void pl_import_lanes_fini(struct pl_lanes *l);
 /* The track in this segment, made at its first use. */

@@ -141,6 +141,6 @@ int pl_tree_json(struct pl_arena *a, const char *p, size_t n, struct pl_tree **t
 {
 	struct pl_json j;
 
-	pl_json_init(&j, p, n);
+	pl_json_init(&j, n ? p : "", n);
 	return value(a, &j, pl_json_next(&j), t, err);
 }

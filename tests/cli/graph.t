@@ -159,4 +159,13 @@ fi
 gzip -dc "$SRC"/samples/ddp-gloo/rank0.*json.gz 2>/dev/null | tr -d '\n' >"$TMP/line.json"
 status 0 "a recording on one line, as json.dump writes it" "$BIN/graph" -q -o "$TMP/line.graph" "$TMP/line.json"
 
+# Two files of one name and rank, as the parts of a long trace: their stream is one resource.
+mkdir "$TMP/part1" "$TMP/part2"
+for p in 1 2; do
+	echo '[{"ph":"X","name":"k","pid":1,"tid":7,"ts":'$p'00,"dur":5,"cat":"kernel","args":{"stream":7}}]' >"$TMP/part$p/rank0.json"
+done
+"$BIN/trace" -q "$TMP"/part?/rank0.json >"$TMP/parts"
+status 0 "a stream without steps in two parts" "$BIN/graph" -O stat "$TMP/parts"
+check "... is one resource with all operations" grep -q '^nodes  *2 in' "$TMP/out"
+
 done_testing

@@ -83,4 +83,44 @@ says "byte 329: an end without its begin" "an end without its begin"
 says "begins nested too deep" "begins without their ends"
 says "tensors without the end of what they did; what came before it is kept" "a timeline that is cut off"
 
+# --- BytePS and dPRO
+reads dpro comm1.json
+check "a push and its pull are one all-reduce" grep -q ',stream,.*,collective,Comm.byteps_push_pull.conv1.weight,1795917515101300000,5800000,.*,allreduce,byteps,68719476737,' out
+check "on the track of its key, with the copies" test "$(grep -c '^0,[0-9]*,,,stream,0,1,' out)" = 6
+check "they are there, too" grep -q ',link,.*,annotation,Comm.byteps_push_pull.conv1.weight.PULL,1795917515104600000,2500000,' out
+check "coordination is waiting" grep -q ',wait,Comm.byteps_push_pull.fc.bias.COORDINATE_PUSH,' out
+for r in 0 1; do mkdir $r && cp "$corpus/dpro/comm$r.json" $r/comm.json; done
+status 0 "folders of the workers" sh -c "'$trace' --rank-from=%d/comm.json ?/comm.json | '$BIN/merge' -v -o merged"
+says "6 collectives and 0 transfers matched, 0 incomplete" "all-reduces match"
+says "ranks 1: offset 400 us" "and tell the clocks"
+reads dpro bps_trace_final.json
+row 7 '^0,6,0,,stream,.*,collective,Comm.0+1.NCCL_ALLREDUCE,1795917515154000000,3000000,,,3,.*,allreduce,all,' "an all-reduce of dPRO, with its step"
+row 24 '^0,23,1,,stream,.*,kernel,FW.conv1,' "computation of another rank"
+row 1 ',data,I/O_iterator,' "input"
+row 8 ',annotation,Comm.0+1.SEND,.*chunkId"":6' "a chunk"
+reads dpro broken.json
+says "a pull before the push of its key" "times that cannot be"
+says "pushes without their pulls, or the reverse" "what is missing"
+says "an object that is cut off; what came before it is kept" "a cut file"
+
+# --- rocprofv3
+reads rocprof rank0.json
+row 1 '^0,0,0,mi0,stream,4242,0,0,0,kernel,gemm(float\*),5000000200000,1500000,,,,2,' "a kernel, its name, stream and launch"
+row 2 ',collective,ncclDevKernel_AllReduce_Sum_f32_RING_LL.*,allreduce,' "a kernel of RCCL"
+row 5 ',thread,.*,runtime,hipMemcpyAsync,5000000010000,10000,,,,1,' "a call"
+row 17 ',step,train step 1,5000000000000,9000000,,,1,' "a range of roctx that is a step"
+row 19 ',instant,"epoch ""0"" begins",5000000001000,' "a mark"
+row 22 ',stream,4242,0,.*,copy,MEMORY_COPY_HOST_TO_DEVICE,.*,1048576,' "a copy, its stream and size"
+row 24 ',sync,Stream Wait Event,.*wait_on_stream"":0,""wait_on_cuda_event_record_corr_id"":3' "which stream waits for what"
+status 0 "two ranks" sh -c "'$trace' '$corpus'/rocprof/rank?.json | '$BIN/merge' -v -o merged"
+says "2 collectives and 0 transfers matched, 0 incomplete" "match"
+says "ranks 1: offset 3.00 ms" "and tell their clocks"
+status 0 "a graph of them" "$BIN/graph" -O stat merged
+check "has the recorded waits" grep -q '^waits  *4 recorded' out
+reads rocprof broken.json
+says "byte 256: a record without its time" "a record that is none"
+says "byte 296: an object that is not JSON" "one that cannot be read"
+says "several processes in one file" "processes"
+says "a document without its end; what came before it is kept" "a document that is cut off"
+
 done_testing

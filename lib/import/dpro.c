@@ -1,0 +1,364 @@
+/*
+ * Traces of BytePS (comm.json) and of dPRO (bps_trace_final.json, comm_detail.json, io.json):
+ * Chrome events whose names are CATEGORY.OPERATION.PART: "FW.conv0", "Comm.grad.PUSH", "I/O_read".
+ * Of the process "host0.rank1" host and rank are known. One pass.
+ *
+ * BytePS synchronises each partition of a tensor, a key, by pushing it to a server and pulling the
+ * sum. From the push to the pull is an all-reduce here, the N-th of the key: files list the pushes
+ * of a key before its pulls, so the time of a push is kept until its pull comes, in 8 bytes.
+ */
+#include "import/objects.h"
+
+struct flow {	     /* of a key of a rank */
+	pl_ns *wait; /* push i < n_push: its start; pull i < n_pull: its end */
+	size_t cap, n_push, n_pull;
+};
+struct dpro {
+	struct pl_report report;
+	struct pl_src src;
+	struct pl_rows rows;
+	struct pl_lanes lanes;
+	const struct pl_import_opts *o;
+	struct pl_intern key; /* "RANK KEY" -> flow */
+	struct flow *flow;
+	size_t n_flows, cap_flows;
+	bool unknown; /* a track is of no rank so far */
+};
+struct op {
+	const struct pl_object *o;
+	const char *name, *part, *tensor; /* Comm.TENSOR.PART */
+	size_t n_name, n_part, n_tensor;
+	int64_t key;	/* -1: it is of none */
+	char track[32]; /* of the key */
+	pl_ns ts, dur;
+	int32_t rank, host; /* -1 unknown */
+	int64_t step;
+};
+
+static bool starts(const char *s, size_t n, const char *with)
+{
+	size_t k = strlen(with);
+
+	return n >= k && !memcmp(s, with, k);
+}
+
+/* The number after a word: "rank" in "host0.rank1"; -1: none. */
+static int32_t number_after(const char *s, size_t n, const char *word)
+{
+	size_t k = strlen(word);
+
+	for (size_t i = 0; i + k < n; i++) {
+		int64_t v = 0;
+
+		if (memcmp(s + i, word, k) != 0 || s[i + k] < '0' || s[i + k] > '9')
+			continue;
+		for (i += k; i < n && s[i] >= '0' && s[i] <= '9' && v < 1 << 24; i++)
+			v = v * 10 + (s[i] - '0');
+		return v < 1 << 24 ? (int32_t)v : -1;
+	}
+	return -1;
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+static int row(struct dpro *d, const struct op *op, uint8_t kind, uint8_t type, const char *track,
+	       pl_ns ts, pl_ns dur, struct pl_err *err)
+{
+	const struct pl_lane l = {
+		.type = type, .name = track, .rank = op->rank, .process = pl_max_i64(op->host, 0)
+	};
+	pl_id id;
+
+	PL_CHECK(pl_import_lane(&d->lanes, &l, &id, err));
+	d->unknown |= op->rank < 0;
+	if (op->step >= 0)
+		pl_import_put_int(&d->rows, PL_R_STEP, NULL, op->step);
+	return pl_import_rows_event(&d->rows, kind, id,
+				    pl_import_rows_text(&d->rows, op->name, op->n_name), ts, dur,
+				    err);
+}
+
+/* The number of a collective: of what it is of, and which time. */
+static void put_collective(struct dpro *d, const char *coll, const char *group, int64_t of,
+			   int64_t time)
+{
+	pl_import_put_text(&d->rows, PL_R_COLL, NULL, coll, strlen(coll));
+	pl_import_put_text(&d->rows, PL_R_GROUP, NULL, group, strlen(group));
+	if (of >= 0 && of < (int64_t)1 << 40 && time >= 0 && time < 1 << 20)
+		pl_import_put_int(&d->rows, PL_R_SEQ, NULL, of << 20 | time);
+}
+
+/* The state of a key or tensor. */
+static int flow_of(struct dpro *d, const struct op *op, const char *s, size_t n, struct flow **f,
+		   struct pl_err *err)
+{
+	char key[160];
+	int len = snprintf(key, sizeof(key), "%d %.*s", (int)op->rank, (int)pl_min_size(n, 120), s);
+	pl_id id;
+
+	PL_CHECK(pl_intern_add(&d->key, key, (size_t)len, &id, err));
+	if (id >= d->n_flows) {
+		PL_CHECK(pl_grow(&d->flow, &d->cap_flows, id + (size_t)1, sizeof(*d->flow), err));
+		memset(&d->flow[d->n_flows], 0, (id + (size_t)1 - d->n_flows) * sizeof(*d->flow));
+		d->n_flows = id + (size_t)1;
+	}
+	*f = &d->flow[id];
+	return 0;
+}
+
+/* ---- communication ------------------------------------------------------------------------- */
+
+/* The N-th push and the N-th pull of a key are one all-reduce. */
+static int push_or_pull(struct dpro *d, const struct op *op, bool pull, struct pl_err *err)
+{
+	struct op both = *op;
+	struct flow *f;
+	size_t i;
+	pl_ns from, to;
+
+	PL_CHECK(flow_of(d, op, op->track, strlen(op->track), &f, err));
+	i = pull ? f->n_pull++ : f->n_push++;
+	if (i >= (pull ? f->n_push : f->n_pull)) { /* the other one is still to come */
+		PL_CHECK(pl_grow(&f->wait, &f->cap, i + 1, sizeof(*f->wait), err));
+		f->wait[i] = pull ? pl_add_sat(op->ts, op->dur) : op->ts;
+		return 0;
+	}
+	from = pull ? f->wait[i] : op->ts;
+	to = pull ? pl_add_sat(op->ts, op->dur) : f->wait[i];
+	if (to < from)
+		return pl_import_report(&d->report, PL_BAD, op->o->at,
+					"a pull before the push of its key", err);
+	put_collective(d, "allreduce", "byteps", op->key, op->step >= 0 ? op->step : (int64_t)i);
+	pl_import_put_text(&d->rows, PL_R_ARG, "tensor", op->tensor, op->n_tensor);
+	both.n_name -= op->n_part + 1;
+	return row(d, &both, PL_K_COLLECTIVE, PL_T_STREAM, op->track, from, pl_sub_sat(to, from),
+		   err);
+}
+
+/* An all-reduce of all ranks, or one among the devices of a host. */
+static int device_collective(struct dpro *d, const struct op *op, const char *coll, bool local,
+			     struct pl_err *err)
+{
+	struct flow *f;
+	int64_t tensor;
+	char group[32];
+
+	PL_CHECK(flow_of(d, op, op->name, op->n_name, &f, err));
+	tensor = (int64_t)(pl_hash(op->tensor, op->n_tensor) & 0xffffffff);
+	snprintf(group, sizeof(group), local ? "host %d" : "all", (int)op->host);
+	put_collective(d, coll, group, tensor, op->step >= 0 ? op->step : (int64_t)f->n_push++);
+	pl_import_put_text(&d->rows, PL_R_ARG, "tensor", op->tensor, op->n_tensor);
+	return row(d, op, PL_K_COLLECTIVE, PL_T_STREAM, op->key >= 0 ? op->track : "communication",
+		   op->ts, op->dur, err);
+}
+
+static bool part_is(const struct op *op, const char *part)
+{
+	return op->n_part == strlen(part) && !memcmp(op->part, part, op->n_part);
+}
+
+static int communication(struct dpro *d, const struct op *op, struct pl_err *err)
+{
+	size_t n;
+	const char *tid = pl_objects_text(op->o, "tid", &n);
+	bool pull = part_is(op, "PULL");
+
+	if (tid && n == 5 && !memcmp(tid, "total", 5))
+		return row(d, op, PL_K_ANNOTATION, PL_T_OTHER, "tensors", op->ts, op->dur, err);
+	if (pull || part_is(op, "PUSH")) {
+		PL_CHECK(row(d, op, PL_K_ANNOTATION, PL_T_LINK, pull ? "pull" : "push", op->ts,
+			     op->dur, err));
+		return op->key >= 0 ? push_or_pull(d, op, pull, err) : 0;
+	}
+	if (part_is(op, "NCCL_ALLREDUCE"))
+		return device_collective(d, op, "allreduce", false, err);
+	if (op->host >= 0 && (part_is(op, "REDUCE") || part_is(op, "BROADCAST")))
+		return device_collective(d, op, *op->part == 'R' ? "reduce" : "broadcast", true,
+					 err);
+	if (part_is(op, "Sync") || part_is(op, "QUEUE") ||
+	    starts(op->part, op->n_part, "COORDINATE_"))
+		return row(d, op, PL_K_WAIT, PL_T_OTHER, "waits", op->ts, op->dur, err);
+	if (starts(op->part, op->n_part, "COPY") || starts(op->part, op->n_part, "MEMCPY"))
+		return row(d, op, PL_K_COPY, PL_T_STREAM, op->key >= 0 ? op->track : "copies",
+			   op->ts, op->dur, err);
+	if (part_is(op, "SEND") || part_is(op, "RECV")) {
+		static const char *const key[] = { "channelId", "loopId", "chunkId",
+						   "sliceId",	"stepN",  "name" };
+
+		for (size_t i = 0; i < PL_LEN(key); i++)
+			pl_import_put_member(&d->rows, op->o, key[i]);
+		return row(d, op, PL_K_ANNOTATION, PL_T_LINK,
+			   *op->part == 'S' ? "messages sent" : "messages received", op->ts,
+			   op->dur, err);
+	}
+	return row(d, op, PL_K_ANNOTATION, PL_T_OTHER, "parts", op->ts, op->dur, err);
+}
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+/* "Comm.layer.weight.PUSH": the part is after the last dot. The thread is the key. */
+static void split(struct op *op)
+{
+	size_t i = op->n_name;
+
+	op->key = pl_objects_int(op->o, "tid", -1);
+	snprintf(op->track, sizeof(op->track), "key %lld", (long long)op->key);
+
+	while (i > 0 && op->name[i - 1] != '.')
+		i--;
+	op->part = op->name + i;
+	op->n_part = op->n_name - i;
+	op->tensor = op->name + 5;
+	op->n_tensor = i > 5 ? i - 6 : op->n_name - 5;
+	if (i <= 5)
+		op->n_part = 0;
+}
+
+/* Processes "host0.rank1", "comm_detail_r1_lr0"; others are of the rank of the file. */
+static void whose(struct op *op)
+{
+	size_t n;
+	const char *s = pl_objects_text(op->o, "pid", &n);
+
+	op->rank = op->host = -1;
+	if (!s)
+		return;
+	if (starts(s, n, "Comm.")) /* BytePS has one process for each tensor */
+		return;
+	op->host = number_after(s, n, "host");
+	op->rank = starts(s, n, "comm_detail_r") ? number_after(s, n, "detail_r")
+						 : number_after(s, n, "rank");
+}
+
+/* Arguments have a name, too: that of BytePS lacks the part, that of dPRO has "~>" and more. */
+static void name_of(struct op *op)
+{
+	for (unsigned i = 0; i < op->o->n; i++) {
+		const struct pl_object_member *m = &op->o->m[i];
+		size_t n = 0;
+
+		if (m->n_key != 4 || memcmp(m->key, "name", 4) != 0 || m->type != '"')
+			continue;
+		while (n < m->n && !(m->s[n] == '~' && n + 1 < m->n && m->s[n + 1] == '>'))
+			n++;
+		if (op->name && n <= op->n_name)
+			continue;
+		op->name = m->s;
+		op->n_name = n;
+	}
+}
+
+static int one(void *arg, const struct pl_object *o, struct pl_err *err)
+{
+	struct dpro *d = arg;
+	struct op op = { .o = o, .key = -1 };
+	bool mark = pl_objects_is(o, "ph", "i");
+
+	if (!o->n || pl_objects_is(o, "ph", "M"))
+		return 0;
+	PL_CHECK(pl_import_rows_ready(&d->rows, err));
+	name_of(&op);
+	if (!op.name || !pl_objects_time(o, "ts", 1000, &op.ts))
+		return pl_import_report(&d->report, PL_BAD, o->at,
+					"an event without a name or time", err);
+	if (!mark && (!pl_objects_time(o, "dur", 1000, &op.dur) || op.dur < 0))
+		return pl_import_report(&d->report, PL_BAD, o->at, "an event without a duration",
+					err);
+	op.step = pl_objects_int(o, "step", -1);
+	whose(&op);
+	if (mark)
+		return row(d, &op, PL_K_INSTANT, PL_T_OTHER, "marks", op.ts, -1, err);
+	if (starts(op.name, op.n_name, "Comm.")) {
+		split(&op);
+		return communication(d, &op, err);
+	}
+	if (starts(op.name, op.n_name, "I/O"))
+		return row(d, &op, PL_K_DATA, PL_T_OTHER, "input", op.ts, op.dur, err);
+	return row(d, &op, PL_K_KERNEL, PL_T_STREAM, "computation", op.ts, op.dur, err);
+}
+
+/* ---- the trace ----------------------------------------------------------------------------- */
+
+static int finish(void *arg, struct pl_err *err)
+{
+	struct dpro *d = arg;
+	struct pl_segment *seg = &d->rows.seg;
+	char text[48];
+	int32_t rank;
+	int n;
+
+	if (!d->unknown)
+		return 0;
+	PL_CHECK(pl_import_pick_rank(d->o, d->rows.path, -1, &rank, err));
+	for (pl_id i = 0; i < seg->n_tracks; i++)
+		if (seg->track[i].rank < 0)
+			seg->track[i].rank = rank;
+	if (rank < 0)
+		return 0;
+	n = snprintf(text, sizeof(text), "{\"rank\": %d}", (int)rank);
+	return pl_trace_segment_meta(seg, "distributedInfo", 15, text, (size_t)n, err);
+}
+
+/* Pushes that were never pulled are only links. */
+static int leftovers(struct dpro *d, struct pl_err *err)
+{
+	size_t alone = 0;
+
+	for (size_t i = 0; i < d->n_flows; i++)
+		if (d->flow[i].wait)
+			alone += d->flow[i].n_push > d->flow[i].n_pull
+					 ? d->flow[i].n_push - d->flow[i].n_pull
+					 : d->flow[i].n_pull - d->flow[i].n_push;
+	return alone ? pl_import_report(&d->report, PL_BAD, pl_import_src_at(&d->src, d->src.p),
+					"pushes without their pulls, or the reverse", err)
+		     : 0;
+}
+
+static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
+	       struct pl_import_stats *st, struct pl_err *err)
+{
+	struct dpro d = { .o = o, .report = { .o = o, .st = st, .file = pl_in_name(in) } };
+	int rc;
+
+	pl_import_src_init(&d.src, in, &d.report);
+	d.rows = (struct pl_rows){ .o = o,
+				   .report = &d.report,
+				   .sink = sink,
+				   .path = pl_in_name(in),
+				   .format = "dpro",
+				   .finish = finish,
+				   .arg = &d };
+	d.lanes.rows = &d.rows;
+	PL_TRY(pl_import_rows_open(&d.rows, err));
+	PL_TRY(pl_import_objects(&d.src, &d.report, one, &d, err));
+	PL_TRY(leftovers(&d, err));
+	rc = pl_import_rows_close(&d.rows, err);
+out:
+	pl_import_rows_fini(&d.rows);
+	pl_import_lanes_fini(&d.lanes);
+	pl_import_src_fini(&d.src);
+	for (size_t i = 0; i < d.n_flows; i++)
+		pl_free(d.flow[i].wait);
+	pl_free(d.flow);
+	pl_intern_fini(&d.key);
+	return rc;
+}
+
+/* Names of that form, in the files that Chrome's viewer shows. */
+static int probe(const uint8_t *p, size_t n)
+{
+	if (!n || (*p != '[' && *p != '{') || pl_import_has(p, n, "\"schemaVersion\"") ||
+	    pl_import_has(p, n, "\"deviceProperties\""))
+		return 0;
+	return pl_import_has(p, n, "\"Comm.") || pl_import_has(p, n, "\"FW.") ||
+			       pl_import_has(p, n, "\"BW.")
+		       ? 75
+		       : 0;
+}
+
+const struct pl_importer pl_import_dpro = {
+	.name = "dpro",
+	.summary = "traces of BytePS and dPRO",
+	.probe = probe,
+	.run = run,
+};
