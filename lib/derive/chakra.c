@@ -195,7 +195,7 @@ static int compare_nodes(const void *pa, const void *pb)
 
 static int read_messages(struct reader *r, struct file *f, struct pl_err *err)
 {
-	const uint8_t *p = f->bytes.p, *end = p + f->bytes.n;
+	const uint8_t *p = f->bytes.p, *end = p ? p + f->bytes.n : p;
 	bool first = true;
 	uint64_t n;
 

@@ -75,7 +75,7 @@ static void take_stat(struct pl_xla *x, struct event *e, unsigned stat, const st
 	switch (stat) {
 	case PL_XS_DEVICE:
 		v = number(x, c, k);
-		e->device = v >= 0 && v <= 1 << 20 ? (int32_t)v : e->device;
+		e->device = v >= 0 && v < PL_XLA_DEVICES ? (int32_t)v : e->device;
 		break;
 	case PL_XS_OP:
 		e->name_op = id;
@@ -224,7 +224,7 @@ static int32_t device_of_launch(const char *name)
 	if (*name++ != '[')
 		return 0;
 	v = pl_take_digits(&name);
-	return v >= 0 && v < 1 << 20 ? (int32_t)v : 0;
+	return v >= 0 && v < PL_XLA_DEVICES ? (int32_t)v : 0;
 }
 
 /* The text of a rendezvous: "all reduce RendezvousKey{..., global_devices=[0, 1], ...}". */

@@ -11,6 +11,8 @@
 
 #include "import/internal.h"
 
+#define PL_XLA_DEVICES 1024 /* of a process; higher numbers are damage */
+
 /* ---- words: xla_words.c -------------------------------------------------------------------- */
 
 enum pl_xla_plane { PL_XP_OTHER, PL_XP_HOST, PL_XP_DEVICE };

@@ -35,6 +35,9 @@ void pl_import_xla_choose_calls(struct pl_xla *x)
 		if (!e->op && e->line == PL_XL_RANGES && x->dispatches &&
 		    e->device == x->device[0].number && e->class != PL_XC_DISPATCH)
 			e->class = PL_XC_EXECUTOR;
+		else if (!x->n_devices && e->class == PL_XC_LAUNCH)
+			e->class =
+				PL_XC_HOST; /* older versions record no operations: it computes */
 		else if (e->class == PL_XC_DISPATCH)
 			e->class = x->dispatches ? PL_XC_LAUNCH : PL_XC_HOST;
 		if (e->class == PL_XC_LAUNCH && e->device < 0)
