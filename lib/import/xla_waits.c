@@ -66,20 +66,26 @@ static int add_wait(struct pl_xla *x, pl_id track, pl_ns ts, pl_ns end, bool inf
 	return add_row(x, PL_K_SYNC, track, "Context Sync", ts, end, err);
 }
 
+static int add_step(struct pl_xla *x, pl_id track, const struct event *e, pl_ns start,
+		    struct pl_err *err)
+{
+	PL_CHECK(put_value(x, PL_R_STEP, PL_V_INT, NULL, e->step, err));
+	PL_CHECK(put_value(x, PL_R_ARG, PL_V_BOOL, "inferred", true, err));
+	return add_row(x, PL_K_STEP, track, text(x, e->name), start, e->end, err);
+}
+
+/* A step of the host is one of the further devices too; those with launches have it there. */
 static int add_steps(struct pl_xla *x, const struct event *e, struct pl_err *err)
 {
 	for (size_t i = 1; i < x->n_devices; i++) {
 		const struct device *d = &x->device[i];
-		pl_id track = d->host != PL_NONE ? d->host : d->track;
+		pl_id track = d->track;
 
 		for (uint32_t k = 0; k < x->first_tracks && track == PL_NONE; k++)
 			if (x->place[k].device == d->number && x->seg->track[k].type == PL_T_STREAM)
 				track = k;
-		if (track == PL_NONE)
-			continue;
-		PL_CHECK(put_value(x, PL_R_STEP, PL_V_INT, NULL, e->step, err));
-		PL_CHECK(put_value(x, PL_R_ARG, PL_V_BOOL, "inferred", true, err));
-		PL_CHECK(add_row(x, PL_K_STEP, track, text(x, e->name), e->ts, e->end, err));
+		if (track != PL_NONE && (d->host == PL_NONE || !x->dispatches))
+			PL_CHECK(add_step(x, track, e, e->ts, err));
 	}
 	return 0;
 }
@@ -217,34 +223,56 @@ static bool is_step_or_launch(const struct pl_xla *x, const struct event *e)
 	return e->kind == PL_K_STEP || pl_import_xla_is_launch(x, e);
 }
 
-/* x->by[0..n) are steps and launches. */
-static int launcher(struct pl_xla *x, const struct device *d, size_t n, struct pl_err *err)
+/* The waits of the thread that launches for device d which end by `until`: *free is the time from
+ * which on it has nothing else to do, *k the next pause. */
+static int waits_until(struct pl_xla *x, const struct device *d, pl_ns until, size_t *k,
+		       pl_ns *free, struct pl_err *err)
 {
-	pl_ns free = INT64_MIN; /* the end of the latest launch or wait */
-	pl_ns step = INT64_MIN; /* the start of the latest step */
-	size_t k = 0;
+	for (; *k < x->n_pauses && x->pause[*k].end <= until; ++*k) {
+		pl_ns from = pl_max_i64(*free, x->pause[*k].start);
 
-	for (size_t i = 0; i <= n; i++) {
-		const struct event *e = i < n ? x->by[i] : NULL;
-
-		step = e && e->kind == PL_K_STEP ? e->ts : step;
-		if (e &&
-		    (e->class != PL_XC_LAUNCH || e->device != d->number || e->corr == INT64_MIN))
+		if (*free == INT64_MIN || from >= x->pause[*k].end)
 			continue;
-		for (; k < x->n_pauses && (!e || x->pause[k].end <= e->ts); k++) {
-			pl_ns from = pl_max_i64(free, x->pause[k].start);
-
-			if (free == INT64_MIN || from >= x->pause[k].end)
-				continue;
-			PL_CHECK(add_wait(x, d->host, from, x->pause[k].end, true, err));
-			free = x->pause[k].end;
-		}
-		if (!e)
-			break;
-		PL_CHECK(wait_for_call(x, d, e, pl_max_i64(free, step), err));
-		free = pl_max_i64(free, e->end);
+		PL_CHECK(add_wait(x, d->host, from, x->pause[*k].end, true, err));
+		*free = x->pause[*k].end;
 	}
 	return 0;
+}
+
+/*
+ * The steps, waits and launches for device d; x->by[0..n) are steps and launches. The step of the
+ * device begins with its first launch: what comes before is the host's, and so the launch follows
+ * the call of the host, not the end of the device's own step before.
+ */
+static int launcher(struct pl_xla *x, const struct device *d, size_t n, struct pl_err *err)
+{
+	const struct event *step = NULL; /* without a launch so far */
+	pl_ns free = INT64_MIN, start = INT64_MIN;
+	size_t k = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct event *e = x->by[i];
+
+		if (e->kind == PL_K_STEP) {
+			if (step)
+				PL_CHECK(add_step(x, d->host, step, step->ts, err));
+			step = e;
+			start = e->ts;
+			continue;
+		}
+		if (e->device != d->number || e->corr == INT64_MIN)
+			continue;
+		PL_CHECK(waits_until(x, d, e->ts, &k, &free, err));
+		PL_CHECK(wait_for_call(x, d, e, free == INT64_MIN ? start : free, err));
+		if (step && e->ts < step->end) {
+			PL_CHECK(add_step(x, d->host, step, e->ts, err));
+			step = NULL;
+		}
+		free = pl_max_i64(free, e->end);
+	}
+	if (step)
+		PL_CHECK(add_step(x, d->host, step, step->ts, err));
+	return waits_until(x, d, INT64_MAX, &k, &free, err);
 }
 
 static int launchers(struct pl_xla *x, struct pl_err *err)
