@@ -26,6 +26,7 @@ enum pl_xla_class {
 	PL_XC_DATA,	   /* loading of data, infeed */
 	PL_XC_SYNC,	   /* the thread waits for results of a device */
 	PL_XC_WAIT,	   /* it waits for something else */
+	PL_XC_JOIN,	   /* a call for all devices waits for the launches on them */
 	PL_XC_LAUNCH,	   /* starts a program on a device */
 	PL_XC_DISPATCH,	   /* starts it on all devices, by threads that launch it on one each */
 	PL_XC_EXECUTOR,	   /* inside the runtime: contains operations that are recorded too */

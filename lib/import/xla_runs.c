@@ -79,7 +79,7 @@ static int list_runs(struct pl_xla *x, struct pl_err *err)
 		if (x->v[i].op && x->v[i].run != INT64_MIN)
 			PL_CHECK(pl_append(&x->run, &x->n_runs, &x->cap_runs,
 					   &(struct run){ x->v[i].device, x->v[i].run, x->v[i].ts,
-							  x->v[i].end, 0 },
+							  x->v[i].end, 0, 0 },
 					   sizeof(*x->run), err));
 	pl_sort(x->run, x->n_runs, sizeof(*x->run), by_number);
 	for (size_t i = 0; i < x->n_runs; i++) {
@@ -111,6 +111,7 @@ static void pair_calls(struct pl_xla *x)
 		if (k == x->n_runs || x->run[k].device != e->device)
 			continue;
 		e->run = x->run[k].number;
+		x->run[k].call = e->ts;
 		e->corr = x->run[k++].corr = ++x->corr;
 	}
 	pl_sort(x->run, x->n_runs, sizeof(*x->run), by_number);

@@ -6,8 +6,9 @@
 
 #include "import/xla_internal.h"
 
-#define PAUSE_NS  20000	 /* shorter ones are no waits */
-#define RETURN_NS 200000 /* within this time a thread goes on after the end of a wait */
+#define PAUSE_NS   20000  /* shorter ones are no waits */
+#define ROUNDED_NS 1000	  /* times are rounded */
+#define RETURN_NS  200000 /* within this time a thread goes on after the end of a wait */
 
 /* ---- events that are added ----------------------------------------------------------------- */
 
@@ -99,19 +100,33 @@ static bool is_busy(const struct event *e)
 	       e->class == PL_XC_PYTHON_IDLE || e->kind == PL_K_WAIT;
 }
 
-/* Ends of executions on the first device, ascending, with the ends of all devices. */
+/* Executions: the ends of all, ascending; and those of the first device in the order of their
+ * calls, with the latest end of each and those before it. */
 struct ends {
 	pl_ns *v;
-	size_t n;
+	struct pause *called; /* call, latest end */
+	size_t n, n_called;
 };
+
+PL_COMPARATOR(by_call, struct pause, start, end);
 
 static int list_ends(const struct pl_xla *x, struct ends *ends, struct pl_err *err)
 {
 	PL_CHECK(pl_alloc(&ends->v, x->n_runs + 1, sizeof(*ends->v), err));
-	for (size_t i = 0; i < x->n_runs; i++)
-		if (x->run[i].corr)
-			ends->v[ends->n++] = x->run[i].end;
+	PL_CHECK(pl_alloc(&ends->called, x->n_runs + 1, sizeof(*ends->called), err));
+	for (size_t i = 0; i < x->n_runs; i++) {
+		const struct run *r = &x->run[i];
+
+		if (!r->corr)
+			continue;
+		ends->v[ends->n++] = r->end;
+		if (r->device == x->device[0].number)
+			ends->called[ends->n_called++] = (struct pause){ r->call, r->end };
+	}
 	pl_sort(ends->v, ends->n, sizeof(*ends->v), pl_compare_i64);
+	pl_sort(ends->called, ends->n_called, sizeof(*ends->called), by_call);
+	for (size_t i = 1; i < ends->n_called; i++)
+		ends->called[i].end = pl_max_i64(ends->called[i].end, ends->called[i - 1].end);
 	return 0;
 }
 
@@ -122,6 +137,16 @@ static bool ends_in(const struct ends *ends, pl_ns a, pl_ns b)
 
 	PL_LOWER_BOUND(i, ends->n, ends->v[i] <= b);
 	return i && ends->v[i - 1] > a && b - ends->v[i - 1] <= pl_max_i64(RETURN_NS, (b - a) / 5);
+}
+
+/* Had all that was called for on the first device before `a` ended by `b`? A recorded wait for it
+ * is one, also if there was nothing to wait for. */
+static bool all_ended(const struct ends *ends, pl_ns a, pl_ns b)
+{
+	size_t i = 0;
+
+	PL_LOWER_BOUND(i, ends->n_called, ends->called[i].start <= a);
+	return i && ends->called[i - 1].end <= pl_add_sat(b, ROUNDED_NS);
 }
 
 static int maybe_wait(struct pl_xla *x, const struct ends *ends, pl_id track, pl_ns a, pl_ns b,
@@ -152,7 +177,9 @@ static int pauses(struct pl_xla *x, const struct ends *ends, struct event *const
 			step = e->end;
 			continue;
 		}
-		if (e->class == PL_XC_SYNC && e->ts >= busy && ends_in(ends, e->ts, e->end)) {
+		if (e->class == PL_XC_SYNC && e->ts >= busy && all_ended(ends, e->ts, e->end)) {
+			if (busy != INT64_MIN && e->ts > busy)
+				PL_CHECK(maybe_wait(x, ends, e->track, busy, e->ts, err));
 			PL_CHECK(add_wait(x, e->track, e->ts, e->end, false, err));
 			PL_CHECK(pl_append(&x->pause, &x->n_pauses, &x->cap_pauses,
 					   &(struct pause){ e->ts, e->end }, sizeof(*x->pause),
@@ -196,6 +223,7 @@ static int waits(struct pl_xla *x, struct pl_err *err)
 	rc = 0;
 out:
 	pl_free(ends.v);
+	pl_free(ends.called);
 	return rc;
 }
 
@@ -275,6 +303,47 @@ static int launcher(struct pl_xla *x, const struct device *d, size_t n, struct p
 	return waits_until(x, d, INT64_MAX, &k, &free, err);
 }
 
+/* The launch of this execution that ended last, on another device than the first; NULL: none. */
+static const struct event *last_launch(const struct pl_xla *x, size_t i, size_t n,
+				       const struct event *call)
+{
+	const struct event *last = NULL;
+
+	for (; i < n; i++) { /* launches come after the call */
+		const struct event *e = x->by[i];
+
+		if (e->ts > call->join->end)
+			break;
+		if (e->class == PL_XC_LAUNCH && e->run == call->run && e->corr != INT64_MIN &&
+		    e->device != call->device && (!last || e->end > last->end))
+			last = e;
+	}
+	return last;
+}
+
+/* A call for all devices: the part until it waits for the launches, and this wait. */
+static int joins(struct pl_xla *x, size_t n, struct pl_err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct event *call = x->by[i], *last;
+
+		if (!call->join || call->corr == INT64_MIN)
+			continue;
+		PL_CHECK(put_value(x, PL_R_CORR, PL_V_INT, NULL, call->corr, err));
+		PL_CHECK(put_value(x, PL_R_ARG, PL_V_BOOL, "inferred", true, err));
+		PL_CHECK(add_row(x, PL_K_RUNTIME, call->track, "XLA call", call->ts, call->join->ts,
+				 err));
+		last = last_launch(x, i, n, call);
+		if (!last)
+			continue;
+		PL_CHECK(put_value(x, PL_R_CORR, PL_V_INT, NULL, last->corr, err));
+		PL_CHECK(put_value(x, PL_R_ARG, PL_V_BOOL, "inferred", true, err));
+		PL_CHECK(add_row(x, PL_K_WAIT, call->track, "XLA wait for the launches",
+				 call->join->ts, call->join->end, err));
+	}
+	return 0;
+}
+
 static int launchers(struct pl_xla *x, struct pl_err *err)
 {
 	size_t n = pl_import_xla_pick(x, is_step_or_launch, pl_import_xla_by_time);
@@ -285,6 +354,7 @@ static int launchers(struct pl_xla *x, struct pl_err *err)
 					   &(struct pause){ x->by[i]->ts, x->by[i]->end },
 					   sizeof(*x->pause), err));
 	pl_sort(x->pause, x->n_pauses, sizeof(*x->pause), by_end);
+	PL_CHECK(joins(x, n, err));
 	for (size_t i = 1; i < x->n_devices && x->dispatches; i++)
 		if (x->device[i].host != PL_NONE)
 			PL_CHECK(launcher(x, &x->device[i], n, err));

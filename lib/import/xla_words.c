@@ -59,6 +59,7 @@ uint8_t pl_import_xla_class(const char *name)
 			      "*[Ii]nfeed*" },
 		{ PL_XC_EXECUTOR, "ThunkExecutor::Execute*|InvokeRendezvous" },
 		{ PL_XC_RENDEZVOUS, "Rendezvous" },
+		{ PL_XC_JOIN, "Wait for LaunchOnDevice completion*" },
 		{ PL_XC_WAIT, "Wait for *|Wait: *|*::Wait|*WaitForNotification*" },
 		{ PL_XC_LAUNCH, "\\[[0-9]*\\] *::Execute*|*::ExecuteHelper*|*::EnqueueExecution*|"
 				"*LocalExecutable::RunAsync*|tpu::System::Execute|"
