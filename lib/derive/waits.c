@@ -458,14 +458,23 @@ static const struct call *call_of_process(const struct builder *b, const struct 
 /*
  * A process has several ranks, one for each device. A thread of its first rank calls for a program
  * on all devices, and threads of the others launch it. A launching thread may continue as soon as
- * the call has begun; the calling one, when the launch has ended.
+ * the call has begun; the calling one, when the launch has ended. A correlation of its own rank is
+ * that of a communication.
  */
 static void waits_in_process(struct builder *b, const struct rank *rank)
 {
 	bool first = &b->rank[rank->host] == rank;
+	struct corr_of *own[2] = { NULL, NULL };
+	size_t n[2] = { 0, 0 };
 
-	for (size_t i = 0; i < rank->n_waited && (!first || rank->for_others); i++) {
-		const struct call *c = call_of_process(b, rank, rank->waited[i].corr);
+	if (!rank->n_waited || (first && !rank->for_others))
+		return;
+	for (int service = 0; service < 2; service++)
+		list_ops(b, rank, service, &own[service], &n[service]);
+	for (size_t i = 0; i < rank->n_waited; i++) {
+		int64_t corr = rank->waited[i].corr;
+		bool other = !find_op(own[0], n[0], corr) && !find_op(own[1], n[1], corr);
+		const struct call *c = other ? call_of_process(b, rank, corr) : NULL;
 		uint32_t node = !c ? PL_NONE : first ? pl_derive_last(c) : c->node;
 
 		if (c)
@@ -473,6 +482,8 @@ static void waits_in_process(struct builder *b, const struct rank *rank)
 				   first ? pl_derive_end(b, node) : c->start,
 				   first ? PL_E_WAIT : PL_E_START);
 	}
+	pl_free(own[0]);
+	pl_free(own[1]);
 }
 
 static void rank_waits(struct builder *b, struct rank *rank, uint64_t *hash)
