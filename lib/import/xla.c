@@ -565,7 +565,8 @@ static int give(struct pl_xla *x, struct pl_err *err)
 
 		while (at < x->n && x->v[at].b == &x->hold.b[i])
 			at++;
-		PL_CHECK(give_batch(x, &x->hold.b[i], x->v + from, at - from, err));
+		PL_CHECK(give_batch(x, &x->hold.b[i], at > from ? x->v + from : NULL, at - from,
+				    err));
 	}
 	return 0;
 }
