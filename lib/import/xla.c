@@ -238,7 +238,8 @@ static int meet(struct pl_xla *x, struct event *op, const struct event *e, struc
 		return 0;
 	op->coll = pl_trace_coll_from_name(s, (size_t)(key - s));
 	op->coll = op->coll ? op->coll : pl_trace_coll_name(PL_COLL_OTHER);
-	list += list ? strlen("global_devices=") : 0;
+	if (list)
+		list += strlen("global_devices=");
 	return end ? pl_intern_add(&x->seg->str, list, (size_t)(end + 1 - list), &op->group, err)
 		   : 0;
 }
