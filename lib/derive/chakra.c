@@ -712,6 +712,10 @@ int pl_derive_chakra(size_t n, struct pl_in *(*open)(void *arg, size_t i, struct
 	for (size_t i = 0; i < n; i++)
 		PL_TRY(make_program(&r, &r.file[i], err));
 	PL_TRY(make_graph(&r, err));
+	if (!pl_graph_valid(g, err)) { /* a number in the file that no graph can have */
+		rc = pl_wrap(err, "these execution traces");
+		goto out;
+	}
 	say(&r, log);
 out:
 	for (size_t i = 0; r.file && i < n; i++) {
