@@ -342,7 +342,8 @@ static void find_ranks(struct builder *b, uint32_t seg)
 	for (uint32_t k = 0; k < b->t->seg[seg]->seg.n_tracks; k++)
 		if (x->track_res[k] != PL_NONE)
 			b->rank[b->resource[x->track_res[k]].rank_index].host = first;
-	b->rank[first].for_others |= last > first;
+	for (uint32_t r = first; last > first && r <= last; r++)
+		b->rank[r].for_others |= b->rank[r].host == first;
 	x->next_begun = b->rank[first].begun;
 	x->next_ended = b->rank[last].ended;
 	b->rank[first].begun = b->rank[last].ended = seg;

@@ -195,7 +195,7 @@ static int compare_nodes(const void *pa, const void *pb)
 
 static int read_messages(struct reader *r, struct file *f, struct pl_err *err)
 {
-	const uint8_t *p = f->bytes.p, *end = p + f->bytes.n;
+	const uint8_t *p = f->bytes.p, *end = p ? p + f->bytes.n : p;
 	bool first = true;
 	uint64_t n;
 
@@ -712,6 +712,10 @@ int pl_derive_chakra(size_t n, struct pl_in *(*open)(void *arg, size_t i, struct
 	for (size_t i = 0; i < n; i++)
 		PL_TRY(make_program(&r, &r.file[i], err));
 	PL_TRY(make_graph(&r, err));
+	if (!pl_graph_valid(g, err)) { /* a number in the file that no graph can have */
+		rc = pl_wrap(err, "these execution traces");
+		goto out;
+	}
 	say(&r, log);
 out:
 	for (size_t i = 0; r.file && i < n; i++) {

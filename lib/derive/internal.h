@@ -207,7 +207,7 @@ struct rank {
 	 * make_nodes() on; PL_NONE. */
 	uint32_t begun, ended;
 	uint32_t host;	 /* the first rank of its segment: its threads may call for this rank */
-	bool for_others; /* it is the host of another rank */
+	bool for_others; /* it is the host of another rank, or has one that is another */
 };
 
 struct segment {

@@ -439,20 +439,51 @@ static void recorded_service_waits(struct builder *b, const struct rank *rank)
 	pl_free(v);
 }
 
-/* A process has several ranks, one for each device. A thread of one rank waits for the call of a
- * thread of the first rank, which started the same program on all devices. It may continue as soon
- * as this call has begun. */
-static void waits_for_first(struct builder *b, const struct rank *rank)
+/* The call of another rank of the process with this correlation, NULL: none. */
+static const struct call *call_of_process(const struct builder *b, const struct rank *rank,
+					  int64_t corr)
 {
-	const struct rank *host = &b->rank[rank->host];
-
-	for (size_t i = 0; i < rank->n_waited && host != rank; i++) {
-		uint32_t call = pl_derive_call_by_corr(host, rank->waited[i].corr);
+	for (size_t r = 0; r < b->n_ranks; r++) {
+		const struct rank *other = &b->rank[r];
+		uint32_t call = other != rank && other->host == rank->host
+					? pl_derive_call_by_corr(other, corr)
+					: PL_NONE;
 
 		if (call != PL_NONE)
-			wait_until(b, &rank->waited[i].call, host->call[call].node,
-				   host->call[call].start, PL_E_START);
+			return &other->call[call];
 	}
+	return NULL;
+}
+
+/*
+ * A process has several ranks, one for each device. A thread of its first rank calls for a program
+ * on all devices, and threads of the others launch it. A launching thread may continue as soon as
+ * the call has begun; the calling one, when the launch has ended. A correlation of its own rank is
+ * that of a communication.
+ */
+static void waits_in_process(struct builder *b, const struct rank *rank)
+{
+	bool first = &b->rank[rank->host] == rank;
+	struct corr_of *own[2] = { NULL, NULL };
+	size_t n[2] = { 0, 0 };
+
+	if (!rank->n_waited || (first && !rank->for_others))
+		return;
+	for (int service = 0; service < 2; service++)
+		list_ops(b, rank, service, &own[service], &n[service]);
+	for (size_t i = 0; i < rank->n_waited; i++) {
+		int64_t corr = rank->waited[i].corr;
+		bool other = !find_op(own[0], n[0], corr) && !find_op(own[1], n[1], corr);
+		const struct call *c = other ? call_of_process(b, rank, corr) : NULL;
+		uint32_t node = !c ? PL_NONE : first ? pl_derive_last(c) : c->node;
+
+		if (c)
+			wait_until(b, &rank->waited[i].call, node,
+				   first ? pl_derive_end(b, node) : c->start,
+				   first ? PL_E_WAIT : PL_E_START);
+	}
+	pl_free(own[0]);
+	pl_free(own[1]);
 }
 
 static void rank_waits(struct builder *b, struct rank *rank, uint64_t *hash)
@@ -498,7 +529,7 @@ void pl_derive_waits(struct builder *b)
 	if (pl_alloc(&hash, b->g->str.n + 1, sizeof(*hash), b->err) < 0)
 		return;
 	for (size_t r = 0; r < b->n_ranks; r++) /* while the calls of all ranks are there */
-		waits_for_first(b, &b->rank[r]);
+		waits_in_process(b, &b->rank[r]);
 	for (size_t r = 0; r < b->n_ranks && !b->err->code; r++) {
 		rank_waits(b, &b->rank[r], hash);
 		pl_derive_latency(b, &b->rank[r]);

@@ -244,7 +244,8 @@ static void settle(struct writing *x, uint32_t i, size_t at)
 {
 	size_t n = 0;
 
-	pl_sort(x->pool + at, x->n_pool - at, sizeof(*x->pool), pl_compare_i64);
+	if (x->n_pool > at)
+		pl_sort(x->pool + at, x->n_pool - at, sizeof(*x->pool), pl_compare_i64);
 	for (size_t k = at; k < x->n_pool; k++)
 		if (!n || x->pool[k] != x->pool[at + n - 1])
 			x->pool[at + n++] = x->pool[k];

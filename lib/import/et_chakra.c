@@ -113,7 +113,7 @@ static void put_head(struct pl_writer *w, struct pl_pb_in m)
 
 int pl_import_et_of_chakra(const uint8_t *p, size_t n, struct pl_buf *json, struct pl_err *err)
 {
-	const uint8_t *end = p + n;
+	const uint8_t *end = n ? p + n : p;
 	struct pl_writer w = { 0 };
 	bool first = true, any = false;
 	uint64_t size;

@@ -14,7 +14,8 @@
  *   operation of one name in one execution is the same collective on all devices: this gives the
  *   numbers by which merge matches them.
  * - Where one call starts an execution on all devices, a thread for each of them launches it. That
- *   thread waits for the call: a wait with the correlation of the call is added.
+ *   thread waits for the call, and the call for the launches: waits with the correlation of what is
+ *   waited for are added.
  * - JAX records little of its waits for a device. A thread that started executions, and then has no
  *   event until shortly after one of them ended on a device, waited for it: a call Synchronize is
  *   added, with the argument `inferred`. A recorded wait gets one without it.
@@ -75,7 +76,7 @@ static void take_stat(struct pl_xla *x, struct event *e, unsigned stat, const st
 	switch (stat) {
 	case PL_XS_DEVICE:
 		v = number(x, c, k);
-		e->device = v >= 0 && v <= 1 << 20 ? (int32_t)v : e->device;
+		e->device = v >= 0 && v < PL_XLA_DEVICES ? (int32_t)v : e->device;
 		break;
 	case PL_XS_OP:
 		e->name_op = id;
@@ -224,7 +225,7 @@ static int32_t device_of_launch(const char *name)
 	if (*name++ != '[')
 		return 0;
 	v = pl_take_digits(&name);
-	return v >= 0 && v < 1 << 20 ? (int32_t)v : 0;
+	return v >= 0 && v < PL_XLA_DEVICES ? (int32_t)v : 0;
 }
 
 /* The text of a rendezvous: "all reduce RendezvousKey{..., global_devices=[0, 1], ...}". */
@@ -237,7 +238,8 @@ static int meet(struct pl_xla *x, struct event *op, const struct event *e, struc
 		return 0;
 	op->coll = pl_trace_coll_from_name(s, (size_t)(key - s));
 	op->coll = op->coll ? op->coll : pl_trace_coll_name(PL_COLL_OTHER);
-	list += list ? strlen("global_devices=") : 0;
+	if (list)
+		list += strlen("global_devices=");
 	return end ? pl_intern_add(&x->seg->str, list, (size_t)(end + 1 - list), &op->group, err)
 		   : 0;
 }
@@ -268,6 +270,8 @@ static int nested(struct pl_xla *x, struct event *e, struct event *const *stack,
 			return meet(x, o, e, err);
 		if (e->op && o->op)
 			o->outer = true;
+		if (e->class == PL_XC_JOIN && o->class == PL_XC_DISPATCH)
+			o->join = e;
 		/* the outermost step, wait or call counts */
 		if ((e->class == PL_XC_SYNC || e->class == PL_XC_LAUNCH) && o->class == e->class)
 			e->class = PL_XC_HOST;
@@ -456,9 +460,10 @@ static uint8_t kind_on_host(const struct event *e)
 	case PL_XC_DATA:
 		return PL_K_DATA;
 	case PL_XC_SYNC:
+	case PL_XC_JOIN:
 		return PL_K_WAIT;
 	case PL_XC_LAUNCH:
-		return PL_K_RUNTIME;
+		return e->join ? PL_K_HOST_OP : PL_K_RUNTIME; /* a part of it is the call */
 	case PL_XC_EXECUTOR:
 	case PL_XC_RENDEZVOUS:
 		return PL_K_ANNOTATION;
@@ -498,7 +503,7 @@ static int64_t value_of(const struct event *e, unsigned role, const struct pl_xl
 	case PL_R_STEP:
 		return e->kind == PL_K_STEP ? e->step : INT64_MIN;
 	case PL_R_CORR:
-		return e->corr;
+		return e->join ? INT64_MIN : e->corr;
 	case PL_R_BYTES:
 		return e->kind == PL_K_KERNEL ? INT64_MIN : e->bytes;
 	case PL_R_FLOPS:
@@ -561,7 +566,8 @@ static int give(struct pl_xla *x, struct pl_err *err)
 
 		while (at < x->n && x->v[at].b == &x->hold.b[i])
 			at++;
-		PL_CHECK(give_batch(x, &x->hold.b[i], x->v + from, at - from, err));
+		PL_CHECK(give_batch(x, &x->hold.b[i], at > from ? x->v + from : NULL, at - from,
+				    err));
 	}
 	return 0;
 }

@@ -11,6 +11,8 @@
 
 #include "import/internal.h"
 
+#define PL_XLA_DEVICES 1024 /* of a process; higher numbers are damage */
+
 /* ---- words: xla_words.c -------------------------------------------------------------------- */
 
 enum pl_xla_plane { PL_XP_OTHER, PL_XP_HOST, PL_XP_DEVICE };
@@ -24,6 +26,7 @@ enum pl_xla_class {
 	PL_XC_DATA,	   /* loading of data, infeed */
 	PL_XC_SYNC,	   /* the thread waits for results of a device */
 	PL_XC_WAIT,	   /* it waits for something else */
+	PL_XC_JOIN,	   /* a call for all devices waits for the launches on them */
 	PL_XC_LAUNCH,	   /* starts a program on a device */
 	PL_XC_DISPATCH,	   /* starts it on all devices, by threads that launch it on one each */
 	PL_XC_EXECUTOR,	   /* inside the runtime: contains operations that are recorded too */

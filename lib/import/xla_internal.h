@@ -20,12 +20,14 @@ struct event {
 	const char *coll;
 	pl_id group; /* text that lists its devices */
 	int64_t seq;
-	uint32_t nth; /* of this name in this execution on this device */
+	const struct event *join; /* of a call for all devices: its wait for the launches */
+	uint32_t nth;		  /* of this name in this execution on this device */
 };
 struct run { /* an execution on a device */
 	int32_t device;
 	int64_t number;
 	pl_ns start, end;
+	pl_ns call; /* when the call began, if there is one */
 	int64_t corr;
 };
 struct pause { /* a wait of a thread for the devices */

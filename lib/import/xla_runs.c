@@ -35,6 +35,9 @@ void pl_import_xla_choose_calls(struct pl_xla *x)
 		if (!e->op && e->line == PL_XL_RANGES && x->dispatches &&
 		    e->device == x->device[0].number && e->class != PL_XC_DISPATCH)
 			e->class = PL_XC_EXECUTOR;
+		else if (!x->n_devices && e->class == PL_XC_LAUNCH)
+			e->class =
+				PL_XC_HOST; /* older versions record no operations: it computes */
 		else if (e->class == PL_XC_DISPATCH)
 			e->class = x->dispatches ? PL_XC_LAUNCH : PL_XC_HOST;
 		if (e->class == PL_XC_LAUNCH && e->device < 0)
@@ -76,7 +79,7 @@ static int list_runs(struct pl_xla *x, struct pl_err *err)
 		if (x->v[i].op && x->v[i].run != INT64_MIN)
 			PL_CHECK(pl_append(&x->run, &x->n_runs, &x->cap_runs,
 					   &(struct run){ x->v[i].device, x->v[i].run, x->v[i].ts,
-							  x->v[i].end, 0 },
+							  x->v[i].end, 0, 0 },
 					   sizeof(*x->run), err));
 	pl_sort(x->run, x->n_runs, sizeof(*x->run), by_number);
 	for (size_t i = 0; i < x->n_runs; i++) {
@@ -108,6 +111,7 @@ static void pair_calls(struct pl_xla *x)
 		if (k == x->n_runs || x->run[k].device != e->device)
 			continue;
 		e->run = x->run[k].number;
+		x->run[k].call = e->ts;
 		e->corr = x->run[k++].corr = ++x->corr;
 	}
 	pl_sort(x->run, x->n_runs, sizeof(*x->run), by_number);

@@ -17,7 +17,7 @@ uint8_t pl_import_xla_plane(const char *name, int32_t *device)
 			continue;
 		s += strlen(kinds[i]);
 		v = *s >= '0' && *s <= '9' ? pl_take_digits(&s) : -1;
-		if (v < 0 || v > 1 << 20)
+		if (v < 0 || v >= PL_XLA_DEVICES)
 			return PL_XP_OTHER;
 		*device = (int32_t)v;
 		return strstr(s, "SparseCore") ? PL_XP_OTHER : PL_XP_DEVICE;
@@ -59,6 +59,7 @@ uint8_t pl_import_xla_class(const char *name)
 			      "*[Ii]nfeed*" },
 		{ PL_XC_EXECUTOR, "ThunkExecutor::Execute*|InvokeRendezvous" },
 		{ PL_XC_RENDEZVOUS, "Rendezvous" },
+		{ PL_XC_JOIN, "Wait for LaunchOnDevice completion*" },
 		{ PL_XC_WAIT, "Wait for *|Wait: *|*::Wait|*WaitForNotification*" },
 		{ PL_XC_LAUNCH, "\\[[0-9]*\\] *::Execute*|*::ExecuteHelper*|*::EnqueueExecution*|"
 				"*LocalExecutable::RunAsync*|tpu::System::Execute|"

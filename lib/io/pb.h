@@ -41,7 +41,7 @@ bool pl_pb_next(struct pl_pb_in *m, struct pl_pb_field *f);
 bool pl_pb_take_varint(const uint8_t **p, const uint8_t *end, uint64_t *v);
 static inline struct pl_pb_in pl_pb_message(const uint8_t *p, size_t n)
 {
-	return (struct pl_pb_in){ .p = p, .end = p + n };
+	return (struct pl_pb_in){ .p = p, .end = n ? p + n : p };
 }
 
 #endif

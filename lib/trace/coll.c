@@ -82,6 +82,13 @@ static const struct {
 	{ { "collective", "permute" }, PL_COLL_SENDRECV, true },
 	{ { "collective", "broadcast" }, PL_COLL_BROADCAST, true },
 	{ { "send", "recv" }, PL_COLL_SENDRECV, false },
+	/* JAX */
+	{ { "psum", "scatter" }, PL_COLL_REDUCE_SCATTER, true },
+	{ { "psum" }, PL_COLL_ALLREDUCE, true },
+	{ { "pmean" }, PL_COLL_ALLREDUCE, true },
+	{ { "pmax" }, PL_COLL_ALLREDUCE, true },
+	{ { "pmin" }, PL_COLL_ALLREDUCE, true },
+	{ { "ppermute" }, PL_COLL_SENDRECV, true },
 	{ { "allreduce" }, PL_COLL_ALLREDUCE, true },
 	{ { "allgather" }, PL_COLL_ALLGATHER, true },
 	{ { "reducescatter" }, PL_COLL_REDUCE_SCATTER, true },

@@ -1,4 +1,5 @@
-/* Execution traces of Chakra: as a graph, which must be valid; and as what adds sizes to a profile. */
+/* Execution traces of Chakra: as a graph, which must be valid; and as what adds sizes to a profile.
+ */
 #include "derive/chakra.h"
 #include "fuzz.h"
 

@@ -54,6 +54,8 @@ static void operators(void)
 		{ "aten::to_dense", PL_OP_COPY, PL_PH_UNKNOWN },
 		{ "aten::_local_scalar_dense", PL_OP_UNKNOWN, PL_PH_UNKNOWN },
 		{ "cudaLaunchKernel", PL_OP_UNKNOWN, PL_PH_UNKNOWN },
+		{ "PjRtCpuClient::Compile", PL_OP_UNKNOWN, PL_PH_COMPILATION },
+		{ "trace_to_jaxpr_dynamic", PL_OP_UNKNOWN, PL_PH_COMPILATION },
 		{ "addendum", PL_OP_UNKNOWN, PL_PH_UNKNOWN },
 		{ "", PL_OP_UNKNOWN, PL_PH_UNKNOWN },
 	};

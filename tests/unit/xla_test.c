@@ -141,36 +141,53 @@ static void cpus(void)
 static const char two_cpus[] = PROCESS("1", "/host:CPU") THREAD("1", "1", "python") THREAD(
 	"1", "2", "a") THREAD("1", "3", "b") EVENT("1", "1", "100", "900", "train",
 						   "'step_num':'0'")
-	EVENT("1", "1", "200", "100", "PjRtLoadedExecutable::Execute (jit)",
-	      "") EVENT("1", "2", "210", "10", "[0] PjRtLoadedExecutable::Execute (jit)",
-			"'global_device_id':'4'") EVENT("1", "2", "212", "2", "ExecutePrepare", "")
-		EVENT("1", "3", "220", "10", "[1] PjRtLoadedExecutable::Execute (jit)",
-		      "'global_device_id':'5'") EVENT("1", "3", "222", "2", "Handle inputs", "")
-			EVENT("1", "2", "300", "200", "psum.2", OP("0", "9", "psum.2")) EVENT(
-				"1", "2", "310", "100", "Rendezvous",
-				"'name':'all reduce RendezvousKey{run_id=RunId: 9, "
-				"global_devices=[4, 5], op_id=1}'")
-				EVENT("1", "3", "320", "180", "psum.2", OP("1", "9", "psum.2"))
-					EVENT("1", "3", "330", "90", "Rendezvous",
+	EVENT("1", "1", "200", "100", "PjRtLoadedExecutable::Execute (jit)", "") EVENT(
+		"1", "2", "210", "10", "[0] PjRtLoadedExecutable::Execute (jit)",
+		"'global_device_id':'4'") EVENT("1", "2", "212", "2", "ExecutePrepare",
+						"") EVENT("1", "3", "220", "10",
+							  "[1] PjRtLoadedExecutable::Execute (jit)",
+							  "'global_device_id':'5'")
+		EVENT("1", "3", "222", "2", "Handle inputs", "") EVENT(
+			"1", "1", "1200", "100", "PjRtLoadedExecutable::Execute (jit)",
+			"") EVENT("1", "1", "1230", "60", "Wait for LaunchOnDevice completion", "")
+			EVENT("1", "3", "1220", "60", "[1] PjRtLoadedExecutable::Execute (jit)",
+			      "'global_device_id':'5'") EVENT("1", "2", "1300", "50", "dot",
+							      OP("0", "10", "dot"))
+				EVENT("1", "3", "1310", "50", "dot",
+				      OP("1", "10", "dot")) EVENT("1", "2", "300", "200",
+								  "psum.2", OP("0", "9", "psum.2"))
+					EVENT("1", "2", "310", "100", "Rendezvous",
 					      "'name':'all reduce RendezvousKey{run_id=RunId: 9, "
-					      "global_devices=[4, 5], op_id=1}'");
+					      "global_devices=[4, 5], op_id=1}'")
+						EVENT("1", "3", "320", "180", "psum.2",
+						      OP("1", "9", "psum.2"))
+							EVENT("1", "3", "330", "90", "Rendezvous",
+							      "'name':'all reduce "
+							      "RendezvousKey{run_id=RunId: 9, "
+							      "global_devices=[4, 5], op_id=1}'");
 
 static void two(void)
 {
 	is_i64(import_events(two_cpus), 0, "a profile of two devices");
 	ok(has("r4 stream collective psum.2 300+200 corr=1 seq=0 group=[4, 5] ranks=[4, 5] "
 	       "coll=allreduce") &&
-		   has("r5 stream collective psum.2 320+180 corr=2 seq=0 group=[4, 5]"),
+		   has("r5 stream collective psum.2 320+180 corr=3 seq=0 group=[4, 5]"),
 	   "a rank for each device; a collective with its kind, group and number");
 	ok(has("r4 thread runtime PjRtLoadedExecutable::Execute (jit) 200+100 corr=1"),
 	   "the call for all devices is that of the first");
 	ok(has("r4 thread annotation [0] PjRt"), "... whose own launch is a range");
-	ok(has("r5 thread runtime [1] PjRtLoadedExecutable::Execute (jit) 220+10 corr=2") &&
+	ok(has("r4 thread host_op PjRtLoadedExecutable::Execute (jit) 1200+100\n") &&
+		   has("r4 thread runtime XLA call 1200+30 corr=2") &&
+		   has("r4 thread wait XLA wait for the launches 1230+60 corr=4") &&
+		   has("r5 thread runtime [1] PjRtLoadedExecutable::Execute (jit) 1220+60 corr=4"),
+	   "a call that waits for the launches on other devices");
+	ok(has("r5 thread runtime [1] PjRtLoadedExecutable::Execute (jit) 220+10 corr=3") &&
 		   has("r5 thread host_op Handle inputs 222+2"),
 	   "the launch for another device belongs to its rank, and what is inside");
 	ok(has("r5 thread wait XLA wait for the call 100+120 corr=1"),
 	   "... and waits for the call");
-	ok(has("r5 thread step train 100+900 step=0"), "each rank has the steps");
+	ok(has("r5 thread step train 220+780 step=0"),
+	   "each rank has the steps, from its launch on");
 }
 
 static const char gpu[] = PROCESS("1", "/host:CPU") THREAD("1", "1", "python") PROCESS(
