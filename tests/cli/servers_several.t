@@ -29,6 +29,17 @@ bytes() {
 }
 check "bytes are those of all servers" [ $(($(bytes 3) * 100 / $(bytes 1))) -ge 99 ]
 
+# ---- commits that overlap with steps ---------------------------------------------------------------
+ps bsp 2 -q --set 'engine ps overlap' --export=over.st
+check "a policy whose workers wait has no overlap" cmp bsp.1 over.st
+# computes OPTION...: percent of a worker's time in steps, with a link of 100 ms there and back
+computes() {
+	"$run" -q -n 2 --speeds=50,50 --set steps=20 --set 'policy asp' --link latency=50ms -O json "$@" tiny.job |
+		tr , '\n' | awk -F : '/"compute_share"/ { s = $2 } END { print int(100 * s) }'
+}
+check "asp waits for each reply" [ "$(computes --set 'engine ps')" -lt 40 ]
+check "... and with overlap for none" [ "$(computes --set 'engine ps servers=2 overlap')" -gt 80 ]
+
 # ---- predicted ------------------------------------------------------------------------------------
 # commit SERVERS LINK: percent of a worker's time that commits take, as replay predicts; a step takes 10 ms
 commit() {
@@ -53,6 +64,7 @@ begin() {
 	until_trains log.csv
 	# shellcheck disable=SC2046
 	set -- $(pgrep -P $pid | sort -n)
+	# shellcheck disable=SC2034  # eval reads it
 	first=$1
 	second=$2
 	worker=$4
@@ -80,6 +92,9 @@ kill -STOP "$worker"
 sleep 2
 kill -CONT "$worker"
 check "a worker is stopped for a while, and training goes on" wait "$pid"
+begin adsp --set 'engine ps servers=2 overlap' --link latency=20ms
+kill -KILL "$second"
+check "overlap: a server is killed while commits are on their way, and training goes on" wait "$pid"
 begin asp --set steps=100000 --timeout 200ms
 kill -STOP "$second"
 wait "$pid"
