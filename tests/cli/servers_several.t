@@ -21,6 +21,7 @@ ps bsp 2 -q --log=log.csv --set 'engine ps servers=2' --set eval-every=8 --check
 check "evaluations of all slices" [ "$(awk -F , 'NR > 1 && $5 != ""' log.csv | wc -l)" -ge 2 ]
 ps bsp 2 -q --resume=half.st --set 'engine ps servers=3' --export=resumed.st
 check "a checkpoint goes on with another number of servers" cmp bsp.1 resumed.st
+check "a round of eight workers and a tiny network" ps bsp 8 --set 'engine ps servers=2' --set 'model mlp:16-4'
 status 3 "more servers than the network has numbers" "$run" --set 'engine ps servers=1000' --set 'model mlp:16-4' tiny.job
 says 'the network has only' "... are refused"
 # shellcheck disable=SC2016  # fields of awk
