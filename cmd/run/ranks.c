@@ -502,6 +502,8 @@ static int fork_ranks(struct config *c, int n, work_of_rank *work, void *arg, st
 out:
 	if (mine) {
 		pl_free(t.v);
+		pl_free(c->memory);
+		c->memory = NULL;
 		return rc;
 	}
 	if (p->folder[0])

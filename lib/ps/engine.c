@@ -50,6 +50,17 @@ static int servers(const struct pl_job *job)
 	return (int)job->servers;
 }
 
+/* The longest body: a commit, all actions that are kept, or the addresses of all servers. */
+static size_t longest_body(const struct pl_ps *p)
+{
+	size_t commit = PL_PS_HEAD + pl_ps_vector_size(&p->vector) * sizeof(float);
+	size_t others = p->servers > 1 ? pl_ps_actions(p) * sizeof(struct pl_ps_action) : 0;
+	size_t small = ((size_t)p->servers + 1) * PL_PS_ADDRESS + sizeof(struct pl_ps_hello);
+
+	others = others > small ? others : small;
+	return commit > others ? commit : others;
+}
+
 static int open_endpoint(struct pl_ps *p, struct pl_err *err)
 {
 	const struct pl_engine_meeting *m = p->w.o.meeting;
@@ -61,8 +72,7 @@ static int open_endpoint(struct pl_ps *p, struct pl_err *err)
 				      .transport = p->w.o.job->transport,
 				      .host = m->host,
 				      .timeout_ns = m->timeout_ns,
-				      .body_max = PL_PS_HEAD +
-						  pl_ps_vector_size(&p->vector) * sizeof(float),
+				      .body_max = longest_body(p),
 				      .shape = m->shape,
 				      .n_shapes = m->n_shapes,
 				      .log = p->w.o.log };

@@ -21,6 +21,7 @@ ps bsp 2 -q --log=log.csv --set 'engine ps servers=2' --set eval-every=8 --check
 check "evaluations of all slices" [ "$(awk -F , 'NR > 1 && $5 != ""' log.csv | wc -l)" -ge 2 ]
 ps bsp 2 -q --resume=half.st --set 'engine ps servers=3' --export=resumed.st
 check "a checkpoint goes on with another number of servers" cmp bsp.1 resumed.st
+check "a round of eight workers and a tiny network" ps bsp 8 --set 'engine ps servers=2' --set 'model mlp:16-4'
 status 3 "more servers than the network has numbers" "$run" --set 'engine ps servers=1000' --set 'model mlp:16-4' tiny.job
 says 'the network has only' "... are refused"
 # shellcheck disable=SC2016  # fields of awk
@@ -28,6 +29,17 @@ bytes() {
 	"$run" -q --policies=bsp --speeds=100,100 -O csv --set "engine ps servers=$1" tiny.job | awk -F , 'NR == 2 { print $13 }'
 }
 check "bytes are those of all servers" [ $(($(bytes 3) * 100 / $(bytes 1))) -ge 99 ]
+
+# ---- commits that overlap with steps ---------------------------------------------------------------
+ps bsp 2 -q --set 'engine ps overlap' --export=over.st
+check "a policy whose workers wait has no overlap" cmp bsp.1 over.st
+# computes OPTION...: percent of a worker's time in steps, with a link of 100 ms there and back
+computes() {
+	"$run" -q -n 2 --speeds=50,50 --set steps=20 --set 'policy asp' --link latency=50ms -O json "$@" tiny.job |
+		tr , '\n' | awk -F : '/"compute_share"/ { s = $2 } END { print int(100 * s) }'
+}
+check "asp waits for each reply" [ "$(computes --set 'engine ps')" -lt 40 ]
+check "... and with overlap for none" [ "$(computes --set 'engine ps servers=2 overlap')" -gt 80 ]
 
 # ---- predicted ------------------------------------------------------------------------------------
 # commit SERVERS LINK: percent of a worker's time that commits take, as replay predicts; a step takes 10 ms
@@ -53,6 +65,7 @@ begin() {
 	until_trains log.csv
 	# shellcheck disable=SC2046
 	set -- $(pgrep -P $pid | sort -n)
+	# shellcheck disable=SC2034  # eval reads it
 	first=$1
 	second=$2
 	worker=$4
@@ -80,6 +93,9 @@ kill -STOP "$worker"
 sleep 2
 kill -CONT "$worker"
 check "a worker is stopped for a while, and training goes on" wait "$pid"
+begin adsp --set 'engine ps servers=2 overlap' --link latency=20ms
+kill -KILL "$second"
+check "overlap: a server is killed while commits are on their way, and training goes on" wait "$pid"
 begin asp --set steps=100000 --timeout 200ms
 kill -STOP "$second"
 wait "$pid"

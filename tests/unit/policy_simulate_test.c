@@ -131,6 +131,47 @@ static void staleness(void)
 	ok(status == 0 && result[2].seen.staleness_max == 0, "local: none");
 }
 
+/* Steps go on for the 260 ms until a reply, which is seen after the third. */
+static void overlap(void)
+{
+	static const double speed[] = { 1, 1, 2 };
+	struct pl_policy_sim_worker w[3];
+	struct pl_policy_sim_opts o = { .worker = w, .until = 30230 * MS, .overlap = true };
+	struct pl_policy_sim_result alone;
+	bool busy = true, sums = true;
+
+	set_speeds(w, speed, 3);
+	for (int i = 0; i < 3; i++)
+		w[i].link_ns = 130 * MS;
+	run("asp", &o, 1);
+	ok(status == 0 && result[0].seen.commits == 100 && result[0].steps == 301 &&
+		   result[0].computing_ns == 30100 * MS,
+	   "overlap: %llu commits and %llu steps without a pause",
+	   (unsigned long long)result[0].seen.commits, (unsigned long long)result[0].steps);
+	ok(result[0].seen.staleness_max == 0, "... and its own commits do not make weights old");
+	run("asp", &o, 3);
+	/* a step begins after two commits of each of the others at most, and of the fast one four
+	 */
+	ok(status == 0 && result[0].seen.staleness_max <= 5 && result[0].seen.staleness_mean > 2,
+	   "... those of others do: by %.2f", result[0].seen.staleness_mean);
+	run("adsp", &o, 3);
+	for (int i = 0; i < 3; i++) {
+		busy = busy && result[i].computing_ns == o.until - 130 * MS;
+		sums = sums && result[i].computing_ns + result[i].sending_ns +
+					       result[i].waiting_ns + result[i].absent_ns ==
+				       o.until;
+	}
+	ok(status == 0 && busy && sums && result[0].seen.commits >= 50,
+	   "adsp: all compute all the time, and commit %llu times",
+	   (unsigned long long)result[0].seen.commits);
+	run("bsp", &o, 3);
+	alone = result[2];
+	o.overlap = false;
+	run("bsp", &o, 3);
+	ok(status == 0 && !memcmp(&alone, &result[2], sizeof(alone)),
+	   "a policy whose workers wait is as without");
+}
+
 static void changes(void)
 {
 	static const double speed[] = { 1, 2, 4 };
@@ -321,6 +362,7 @@ int main(void)
 	throughput();
 	shares();
 	staleness();
+	overlap();
 	changes();
 	fairness();
 	slow_link();
