@@ -318,9 +318,11 @@ static void push_context(struct flat *f, struct op *op)
 	uint8_t phase = f->depth ? f->stack[f->depth - 1]->phase : 0;
 	uint32_t work = op->kind == PL_K_HOST_OP ? pl_derive_work(f->b, op) : PL_NONE;
 
-	/* a step can begin with a range that ends long before it */
+	/* a step can begin with a range that ends long before it, or inside one that ends the step
+	 * before, such as that of the optimizer */
 	if (range && (!phase || range->phase == PL_PH_COMM) &&
-	    (range->end >= op->end || !pl_graph_phase_holds(range->phase)))
+	    (range->end >= op->end ||
+	     (op->kind != PL_K_STEP && !pl_graph_phase_holds(range->phase))))
 		phase = range->phase;
 	x->module = range ? range->module : PL_NONE;
 	x->line = range ? range->line : PL_NONE;

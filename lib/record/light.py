@@ -20,18 +20,6 @@ WAIT = "c10d::wait"
 MOST = 2000000      # events of a process
 
 
-def dims_of(value):
-    """Shapes and types of a tensor, or of a list of tensors, or of lists."""
-    if isinstance(value, (list, tuple)):
-        inner = [dims_of(v) for v in value]
-        kinds = [k for _, k in inner]
-        return [d for d, _ in inner], kinds[0] if kinds else ""
-    try:
-        return [int(d) for d in value.shape], str(value.dtype).split(".")[-1]
-    except Exception:   # no tensor, or one without numbers
-        return [], ""
-
-
 def class_of(module):
     """fully_shard() makes a class FSDPName of the class Name."""
     name = type(module).__name__
@@ -50,6 +38,7 @@ class Light:
         self.libraries = []
         self.events = []    # (category, name, begin, end, thread, arguments)
         self.names = {}     # of a module, by id: its name in its parent
+        self.types = {}     # names of the types of elements
         self.kinds = {}     # of a module, by id: of its class
         self.local = threading.local()
         self.begun = {}
@@ -164,6 +153,7 @@ class Light:
         torch = self.torch
         if not torch.distributed.is_available():
             return
+        after = getattr(torch._C, "_after_autograd_keyset", None)
         below = torch._C._AutoDispatchBelowAutograd
         all_names = torch._C._dispatch_get_all_op_names()
         for space in ("c10d", "_c10d_functional"):
@@ -178,32 +168,54 @@ class Light:
                     continue
                 name = name.split("::")[1]
                 op = getattr(getattr(torch.ops, space), name).default
-                library.impl(name, self.kernel(space, name, op, below),
-                             "Autograd")
+                if after is not None:
+                    library.impl(name, self.kernel(space, name, op, after),
+                                 "Autograd", with_keyset=True)
+                else:   # an old version, where this takes longer
+                    library.impl(name, self.old_kernel(space, name, op, below),
+                                 "Autograd")
             self.libraries.append(library)
         self.undo.append(self.libraries.clear)
 
-    def kernel(self, space, name, op, below):
-        waits = "wait" in name
+    def shape_of(self, value):
+        """Sizes and types of a tensor, or of tensors in a list of lists."""
+        if isinstance(value, self.torch.Tensor):
+            kind = value.dtype
+            if kind not in self.types:
+                self.types[kind] = str(kind).split(".")[-1]
+            return tuple(value.shape), self.types[kind]
+        if isinstance(value, (list, tuple)):
+            inner = [self.shape_of(v) for v in value]
+            return [d for d, _ in inner], inner[0][1] if inner else ""
+        return (), ""
 
+    def kernel(self, space, name, op, after):
+        def call(keys, *args, **kwargs):
+            begin = clock()
+            result = op.redispatch(keys & after, *args, **kwargs)
+            self.add_issue(space, name, begin, clock(), args)
+            return result
+        return call
+
+    def old_kernel(self, space, name, op, below):
         def call(*args, **kwargs):
             begin = clock()
             with below():
                 result = op(*args, **kwargs)
-            end = clock()
-            if waits:
-                self.add("cpu_op", WAIT, begin, end)
-                return result
-            shapes = [dims_of(a) if not isinstance(a, (int, bool)) else ([], "")
-                      for a in args]
-            arguments = {
-                "Input Dims": [d for d, _ in shapes],
-                "Input type": [k for _, k in shapes],
-                "Concrete Inputs": [str(a) if isinstance(a, (int, bool)) else ""
-                                    for a in args]}
-            self.add("cpu_op", space + "::" + name, begin, end, arguments)
+            self.add_issue(space, name, begin, clock(), args)
             return result
         return call
+
+    def add_issue(self, space, name, begin, end, args):
+        if "wait" in name:
+            self.add("cpu_op", WAIT, begin, end)
+            return
+        shapes = [self.shape_of(a) for a in args]
+        self.add("cpu_op", space + "::" + name, begin, end, {
+            "Input Dims": [d for d, _ in shapes],
+            "Input type": [k for _, k in shapes],
+            "Concrete Inputs": [str(a) if isinstance(a, int) else ""
+                                for a in args]})
 
     def watch_waits(self):
         dist = sys.modules.get("torch.distributed")
@@ -253,4 +265,4 @@ class Light:
                            "args": arguments or {}})
         events.sort(key=lambda e: e["ts"] if e.get("ph") == "X" else 0)
         with open(path, "w", encoding="utf-8", errors="surrogateescape") as f:
-            json.dump(trace, f)
+            json.dump(trace, f, default=str)    # sizes without numbers
