@@ -14,9 +14,8 @@
  * carries the gradients of a part.
  *
  * A divided operation takes its recorded time, multiplied by the ratio of a cost model's times with
- * the sizes of a part and with the recorded ones. Without a model the terms of the fit to the
- * recording (cost/work.h) change, or the time but for a fixed part follows the work; then all of it
- * may be wrong in one direction.
+ * the sizes of a part and with the recorded ones. Without a model the time follows the work, but
+ * for a fixed time (cost/work.h); then all of it may be wrong in one direction.
  *
  * One pass over the nodes for each of these.
  */
@@ -285,28 +284,14 @@ static int ask(struct divided *d, uint32_t node, struct pl_err *err)
 	return 0;
 }
 
-/* The factor of a duration by the fit to the recording, or by work. */
+/* The factor of a duration by its work, but for a fixed time. */
 static double by_rule(const struct divided *d, uint32_t node, const struct part *p)
 {
 	const struct pl_enode *n = &d->r->e->node[node];
 	uint32_t group = d->work.of_node[d->r->e->g->step[n->step].shape][n->origin];
 	const struct pl_work_group *x = group == PL_NONE ? NULL : &d->work.group[group];
-	const struct pl_work_fit *fit;
-	double f[PL_WORK_TERMS], before, fixed;
+	double fixed = x && x->ns > 0 ? fmin(d->work.fixed_ns[x->device] / x->ns, 1) : 0;
 
-	if (!x || !(x->ns > 0))
-		return p->flops;
-	fit = &d->work.fit[x->device][x->op];
-	if (d->work.work[x->work].product && fit->samples && x->op != PL_OP_UNKNOWN) {
-		pl_work_features(&d->work.work[x->work], 1, f);
-		before = pl_work_time(fit, f);
-		f[PL_WORK_BYTE] *= p->bytes;
-		f[PL_WORK_GRADIENT_BYTE] /= (double)d->degree;
-		f[PL_WORK_FLOP] *= p->flops;
-		if (before > 0)
-			return fmin(pl_work_time(fit, f) / before, 1);
-	}
-	fixed = fmin(d->work.fixed_ns[x->device], x->ns) / x->ns;
 	return fixed + (1 - fixed) * p->flops;
 }
 
