@@ -484,6 +484,21 @@ static int end_pass(struct finder *f, const struct pl_enode *n, uint32_t next)
 	return rc;
 }
 
+/* Behind backward operations: do forward ones without a product stand before backward ones? Then
+ * they only mark something, as gradients that are ready. Returns the place of those. */
+static size_t behind_marks(const struct finder *f, const struct turn *v, size_t i, size_t n)
+{
+	for (size_t k = i; k < n; k++) {
+		const struct pl_enode *o = &f->e->node[v[k].node];
+
+		if (direction(o) == 2)
+			return k;
+		if (direction(o) == 1 && describe(f, v[k].node).what == PRODUCT)
+			break;
+	}
+	return i;
+}
+
 /* The n computing nodes of a rank in a step. */
 static int read_rank(struct finder *f, const struct turn *v, size_t n)
 {
@@ -491,9 +506,12 @@ static int read_rank(struct finder *f, const struct turn *v, size_t n)
 
 	f->n_products = f->n_passes = f->n_ops = 0;
 	for (size_t i = 0; i < n; i++) {
-		const struct pl_enode *o = &f->e->node[v[i].node];
+		const struct pl_enode *o;
 		struct op x;
 
+		if (last && direction(last) == 2)
+			i = behind_marks(f, v, i, n);
+		o = &f->e->node[v[i].node];
 		if (!direction(o))
 			continue;
 		if (last && (direction(o) != direction(last) || o->mb != last->mb ||

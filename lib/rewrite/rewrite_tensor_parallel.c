@@ -221,8 +221,10 @@ static int make_part(struct divided *d, uint32_t node, const struct rw_division 
 	bool any = false;
 
 	*out = (struct part){ .row = e->node[node].work, .flops = 1, .bytes = 1 };
-	if (!pl_rewrite_sizes(e, &w, &was))
-		return x->part == RW_SUMS ? 0 : too_unclear(d, node, &w, err);
+	if (!pl_rewrite_sizes(e, &w, &was)) /* the loss may make its gradient in the forward pass */
+		return x->part == RW_SUMS || d->blocks.block[x->block].vocabulary
+			       ? 0
+			       : too_unclear(d, node, &w, err);
 	is = was;
 	if (x->part == RW_COLUMNS || x->part == RW_ROWS) {
 		divide_product(d, x, &is);

@@ -14,7 +14,7 @@ for d in one two; do
 { "Device": "Test $d", "Dev_Mem": 16, "Mem_Bw": $((400 * f)), "Num_Sm": 40, "Core_Per_SM": 64, "Freq": 1400,
   "SingleFLOPs": $((8000 * f)), "HalfTensorFLOPs": $((32000 * f)), "L2Cache": 6 }
 END
-	awk -v name=$d -v f=$f '
+	awk -v name=$d -v f="$f" '
 	function pick(low, high) { return int(low * exp(rand() * log(high / low)) + 0.5) }
 	function row(op, ns, B, M, N, K, H) {
 		printf "%s,%.7f,Test %s,%s,%s,%s,%s,%s\n", op, (5000 + ns / f) / 1e6, name, B, M, N, K, H
@@ -145,12 +145,21 @@ check "inside a host the group is faster than between hosts" test "$(sums 2x2:dg
 	"$BIN/predict" -q -m k.model --devices=sheets --device=one -O graph -o hosts.graph
 # gradients GRAPH OPTION...: ns of the first bucket
 gradients() {
-	"$BIN/replay" -q --no-worth -O csv --table=path "$@" | awk -F , '/allreduce bucket/ { print $4; exit }'
+	"$BIN/replay" -q --no-worth -O csv --table=path "$@" | awk -F , '/allreduce bucket 1$/ { print $4 }'
 }
 gradients hosts.graph >whole
 gradients hosts.graph --what-if "$tp" >parts
 check "the replicas of a part are on different hosts then, and share the links of these with those of the other part" \
 	awk 'NR == FNR { whole = $1; next } { print "# " $1, whole; exit !($1 > whole) }' whole parts
+
+# ---- a recorded job ---------------------------------------------------------------------------------------
+
+sed -e 's/layers=2/layers=1/' -e 's/width=128,context=64,vocab=512/width=32,context=16,vocab=64/' -e 's/vocab=512/vocab=64/' whole.job >run.job
+echo 'steps 3' >>run.job
+"$BIN/run" -q -n 2 -t trace run.job >log 2>&1
+"$BIN/merge" -q trace.? | "$BIN/graph" -q -o run.graph
+status 0 "the trace of a job that was run" "$BIN/replay" -q --no-worth --what-if "$tp" run.graph
+holds out 'allreduce output' "... its layers are divided"
 
 # ---- what is refused ---------------------------------------------------------------------------------------
 
