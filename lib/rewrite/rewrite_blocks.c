@@ -266,9 +266,9 @@ static int end_logits(struct finder *f, const struct group *x, struct forward *p
 /* Does the product bring back the width that the group read? */
 static bool brings_back(const struct finder *f, const struct group *x, const struct rw_product *p)
 {
-	const struct product *first = &f->product[x->first];
+	int64_t width = x->n ? f->product[x->first].k : 0;
 
-	return x->n && p->columns == first->k && (p->sum != first->k || x->head > 0);
+	return x->n && p->columns == width && (p->sum != width || x->head > 0);
 }
 
 /* A group without a second product, which ends before operation `end`. *alone: such a product
@@ -395,7 +395,7 @@ static int end_input(struct finder *f, struct backward *x)
 static int meet_product(struct finder *f, struct backward *x, size_t i, uint32_t next)
 {
 	const struct op *o = &f->op[i];
-	struct product *first = &f->product[x->pass->first], *p;
+	struct product *first = x->pass->n ? &f->product[x->pass->first] : NULL, *p;
 	uint8_t pass;
 
 	if (x->at == x->pass->n || !is_of(f, o, &first[x->at], &pass)) {
@@ -428,13 +428,17 @@ static bool ends_pair(const struct backward *x, const struct product *p)
 
 static void meet_other(struct finder *f, const struct backward *x, uint32_t node)
 {
-	const struct product *first = &f->product[x->pass->first], *p = &first[x->at];
+	const struct product *first, *p;
 
-	if (x->at == x->pass->n && x->at) { /* of the loss, if the last product makes the logits */
+	if (!x->pass->n)
+		return;
+	first = &f->product[x->pass->first];
+	p = &first[x->at];
+	if (x->at == x->pass->n) { /* of the loss, if the last product makes the logits */
 		p = &first[x->at - 1];
 		if (p->block != PL_NONE && f->b->block[p->block].vocabulary)
 			set(f, node, RW_INNER, RW_BOTH_GRADS, p->block, p);
-	} else if (x->at < x->pass->n && p->block != PL_NONE) {
+	} else if (p->block != PL_NONE) {
 		set(f, node, ends_pair(x, p) ? RW_SUMS : RW_INNER, RW_BOTH_GRADS, p->block, p);
 	}
 }
