@@ -1,10 +1,16 @@
 /*
  * vtrain - predicts measured iteration times of GPT training with costs fitted to other models.
  *
- * usage: vtrain DIR        (ground_truth_single.csv[.gz] and a100/AR_GPU<n>_..._LUT.gz of vTrain)
+ * usage: vtrain DIR [EVERY]   (ground_truth_single.csv[.gz] and a100/AR_GPU<n>_..._LUT.gz of
+ * vTrain)
  *
  * Prints one line a way of holding out: NAME TRAINED TESTED MEAN WORST NAIVE NAIVE_WORST, the last
  * four in percent of the measured time. What is held out is not looked at before the fit is done.
+ *
+ * With EVERY each EVERY-th job without a pipeline is held out, and each of them is a line: = BATCH
+ * MICRO HIDDEN HEADS LAYERS SEQ TP DP MEASURED PREDICTED NAIVE, times in ms. Before them stands a
+ * line for each number of ranks, LINK RANKS BYTES/NS NS: bandwidth and latency of a ring by the
+ * tables of all-reduces, from their first row and that of 32 MiB.
  *
  * The model, in closed form (graphs of 1,440 jobs would say the same: all their micro-batches are
  * alike). With b sequences of s tokens a micro-batch, hidden size h, a heads, vocabulary V, and t,
@@ -43,8 +49,8 @@
 struct point { /* one measured job */
 	double ranks, batch, micro, hidden, heads, layers, seq, tp, dp, pp, ns;
 };
-struct table { /* measured all-reduce of n ranks: its first and last row */
-	double bytes[2], ns[2];
+struct table { /* measured all-reduce of n ranks: its first row, its last one, that of 32 MiB */
+	double bytes[3], ns[3];
 	size_t rows;
 };
 struct data {
@@ -98,6 +104,10 @@ static int table_row(void *arg, const struct pl_csv_row *r, struct pl_err *err)
 	if ((rc = number(r, 0, &t->bytes[at], err)) < 0 || (rc = number(r, 3, &t->ns[at], err)) < 0)
 		return rc;
 	t->rows++;
+	if (t->bytes[at] == 0x1p25) {
+		t->bytes[2] = t->bytes[at];
+		t->ns[2] = t->ns[at];
+	}
 	return 0;
 }
 
@@ -242,7 +252,22 @@ static void fit(const struct data *d, const bool *held, double *fitted)
 		fitted[k] = exp(v[k]);
 }
 
-static int report(const struct data *d, const char *name, const bool *held, struct pl_err *err)
+/* What the held jobs take, by the fit and by FLOPs. */
+static void list(const struct data *d, const bool *held, const double *fitted, double ratio)
+{
+	for (size_t i = 0; i < d->n; i++) {
+		const struct point *x = &d->v[i];
+
+		if (held[i])
+			printf("= %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.3f %.3f %.3f\n",
+			       x->batch, x->micro, x->hidden, x->heads, x->layers, x->seq, x->tp,
+			       x->dp, x->ns / 1e6, predict(d, x, fitted) / 1e6,
+			       ratio * flops_per_rank(x) / 1e6);
+	}
+}
+
+static int report(const struct data *d, const char *name, const bool *held, bool lists,
+		  struct pl_err *err)
 {
 	double f[FITTED], mean = 0, worst = 0, naive = 0, naive_worst = 0, ratio, *r;
 	size_t tested = 0, trained = 0;
@@ -275,6 +300,8 @@ static int report(const struct data *d, const char *name, const bool *held, stru
 	       worst, naive / (double)tested, naive_worst);
 	printf("# %s: e %.3f, host %.2f ms a layer, ring step %.1f us, constant %.2f ms\n", name,
 	       f[0], f[1] / 1e6, f[2] / 1e3, f[3] / 1e6);
+	if (lists)
+		list(d, held, f, ratio);
 	return 0;
 }
 
@@ -315,7 +342,30 @@ static int hold_out(const struct data *d, const char *name, double (*key)(const 
 		return rc;
 	for (size_t i = 0; i < d->n; i++)
 		held[i] = key(&d->v[i]) >= from;
-	rc = report(d, name, held, err);
+	rc = report(d, name, held, false, err);
+	pl_free(held);
+	return rc;
+}
+
+static int hold_out_sample(const struct data *d, size_t every, struct pl_err *err)
+{
+	size_t n = 0;
+	bool *held;
+	int rc = pl_alloc(&held, d->n, sizeof(*held), err);
+
+	if (rc < 0)
+		return rc;
+	for (double ranks = 2; ranks <= 8; ranks++) {
+		const struct table *t = &d->ar[(int)ranks];
+		double per_byte = (t->ns[2] - t->ns[0]) / (t->bytes[2] - t->bytes[0]);
+
+		if (t->bytes[2] > t->bytes[0])
+			printf("LINK %.0f %.3f %.0f\n", ranks, 2 * (ranks - 1) / ranks / per_byte,
+			       fmax(0, t->ns[0] - per_byte * t->bytes[0]) / (2 * (ranks - 1)));
+	}
+	for (size_t i = 0; i < d->n; i++)
+		held[i] = d->v[i].pp == 1 && n++ % every == 0;
+	rc = report(d, "sample-without-pipeline", held, true, err);
 	pl_free(held);
 	return rc;
 }
@@ -326,11 +376,15 @@ int main(int argc, char **argv)
 	struct pl_err err = { 0 };
 	int rc, sizes = 2;
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: vtrain DIR\n");
+	if (argc < 2 || argc > 3 || (argc == 3 && atoi(argv[2]) < 1)) {
+		fprintf(stderr, "usage: vtrain DIR [EVERY]\n");
 		return 2;
 	}
 	PL_TRY(load(argv[1], &d, &err));
+	if (argc == 3) {
+		rc = hold_out_sample(&d, (size_t)atoi(argv[2]), &err);
+		goto out;
+	}
 	/* with fewer than three hidden sizes, two cannot be held out: then the largest */
 	if (threshold(&d, hidden, 3) == -INFINITY)
 		sizes = 1;

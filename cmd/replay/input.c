@@ -161,45 +161,56 @@ static int use_durations(const struct config *c, struct changes *x, const uint64
 	return explain_plan(NULL, &x->plan, r, err);
 }
 
-/* Structural lines and lines of durations alone: these are applied to the graph that the others
- * make, as if that had been read. */
-static int use_both(const struct config *c, const struct pl_plan *p, const struct changes *x,
-		    struct report *r, struct pl_err *err)
+/* The lines that come first are applied to the graph, and the others to the graph that they make,
+ * as if that had been read. */
+static int use_in_turn(const struct config *c, const struct pl_plan *p, const struct changes *x,
+		       bool (*is_first)(unsigned op), struct report *r, struct pl_err *err)
 {
-	struct pl_plan structure = *p; /* borrows all but the list */
-	struct changes durations = *x; /* borrows all but the plan and the hits */
+	struct pl_plan first = *p;  /* borrows all but the list */
+	struct changes others = *x; /* borrows all but the plan and the hits */
 	int rc;
 
-	durations.hits = NULL;
-	pl_plan_init(&durations.plan);
-	durations.plan.file = p->file;
-	structure.n_rw = 0;
-	PL_TRY(pl_alloc(&structure.rw, p->n_rw, sizeof(*p->rw), err));
+	others.hits = NULL;
+	pl_plan_init(&others.plan);
+	others.plan.file = p->file;
+	first.n_rw = 0;
+	PL_TRY(pl_alloc(&first.rw, p->n_rw, sizeof(*p->rw), err));
 	for (size_t i = 0; i < p->n_rw; i++)
-		if (pl_rewrite_changes_durations(p->rw[i].op))
-			PL_TRY(pl_plan_add(&durations.plan, &p->rw[i], err));
+		if (is_first(p->rw[i].op))
+			first.rw[first.n_rw++] = p->rw[i];
 		else
-			structure.rw[structure.n_rw++] = p->rw[i];
-	PL_TRY(use_plan(&structure, x, r, err));
-	rc = use_durations(c, &durations, NULL, r, err);
+			PL_TRY(pl_plan_add(&others.plan, &p->rw[i], err));
+	PL_TRY(use_plan(&first, x, r, err));
+	if (others.plan.n_rw)
+		rc = pl_rewrite_is_timing(&others.plan) ? use_durations(c, &others, NULL, r, err)
+							: use_lines(c, &others.plan, x, r, err);
 	r->basis.in_other_parts = false; /* that is not all that changes */
 out:
-	pl_free(structure.rw);
-	pl_plan_fini(&durations.plan);
-	pl_free(durations.hits);
+	pl_free(first.rw);
+	pl_plan_fini(&others.plan);
+	pl_free(others.hits);
 	return rc;
+}
+
+static bool is_structure(unsigned op)
+{
+	return !pl_rewrite_changes_durations(op);
 }
 
 int use_lines(const struct config *c, const struct pl_plan *p, const struct changes *x,
 	      struct report *r, struct pl_err *err)
 {
-	bool some = false, network = false;
+	bool some = false, network = false, first = false;
 
 	for (size_t i = 0; i < p->n_rw; i++) {
+		first |= pl_rewrite_is_first(p->rw[i].op);
 		some |= pl_rewrite_changes_durations(p->rw[i].op);
 		network |= pl_rewrite_is_network(p->rw[i].op);
 	}
-	return some && !network ? use_both(c, p, x, r, err) : use_plan(p, x, r, err);
+	if (first)
+		return use_in_turn(c, p, x, pl_rewrite_is_first, r, err);
+	return some && !network ? use_in_turn(c, p, x, is_structure, r, err)
+				: use_plan(p, x, r, err);
 }
 
 int use_changes(const struct config *c, struct changes *x, struct report *r, struct pl_err *err)

@@ -381,7 +381,7 @@ static int find_passes(struct mem *m, struct pl_err *err)
 		    rank != PL_NONE && et->producer != PL_NONE && !e->node[et->producer].dead)
 			m->made[m->n_made++] =
 				(struct made){ et->step * m->n_ranks + rank,
-					       e->node[et->producer].start, t->bytes, i, 0 };
+					       e->node[et->producer].start, et->bytes, i, 0 };
 	}
 	pl_sort(m->made, m->n_made, sizeof(*m->made), by_making);
 	for (size_t i = 0; m->n_made && i < e->n_nodes; i++) {
@@ -427,7 +427,7 @@ static void add_tensor(struct mem *m, const struct pl_etensor *et)
 	const struct pl_tensor *t = &m->e->g->tensor[et->tensor];
 	uint32_t rank = pl_graph_rank_index(m->e->g, et->rank);
 	enum part part = part_of(t->role);
-	int64_t bytes = t->bytes;
+	int64_t bytes = et->bytes;
 	size_t at = et->step * m->n_ranks + rank;
 	bool gone;
 

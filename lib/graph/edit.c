@@ -80,12 +80,17 @@ static const struct value {
 	VALUE(EU_ARRIVE, tensor, pl_etensor, arrive),
 	VALUE(EU_REMADE, tensor, pl_etensor, remade),
 	VALUE(EU_TENSOR_DEAD, tensor, pl_etensor, dead),
+	VALUE(EU_TENSOR_BYTES, tensor, pl_etensor, bytes),
+	VALUE(EU_NODE_COMM, node, pl_enode, comm),
+	VALUE(EU_NODE_BYTES, node, pl_enode, bytes),
+	VALUE(EU_NODE_WORK, node, pl_enode, work),
 	COUNT(EU_NODES, n_nodes),
 	COUNT(EU_TENSORS, n_tensors),
 	COUNT(EU_RESOURCES, n_res),
 	COUNT(EU_GROUPS, n_groups),
 	COUNT(EU_GROUP_RANKS, n_group_ranks),
 	COUNT(EU_COMMS, n_comms),
+	COUNT(EU_WORK, n_work),
 	COUNT(EU_GONE, n_gone),
 #undef ROW
 #undef VALUE
@@ -412,6 +417,11 @@ int pl_edit_set_remade(struct pl_edit *e, size_t tensor, bool remade, struct pl_
 	return set_value(e, EU_REMADE, tensor, remade, err);
 }
 
+int pl_edit_set_bytes(struct pl_edit *e, size_t tensor, int64_t bytes, struct pl_err *err)
+{
+	return set_value(e, EU_TENSOR_BYTES, tensor, bytes, err);
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 const char *pl_edit_name(const struct pl_edit *e, uint32_t id)
@@ -431,6 +441,25 @@ int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id, 
 {
 	PL_CHECK(pl_edit_log(e, EU_COMMS, 0, *id = (uint32_t)e->n_comms, err));
 	return pl_append(&e->comm, &e->n_comms, &e->cap_comms, c, sizeof(*c), err);
+}
+
+int pl_edit_set_comm(struct pl_edit *e, uint32_t node, uint32_t comm, int64_t bytes,
+		     struct pl_err *err)
+{
+	PL_CHECK(set_value(e, EU_NODE_COMM, node, comm, err));
+	return set_value(e, EU_NODE_BYTES, node, bytes, err);
+}
+
+int pl_edit_add_work(struct pl_edit *e, const struct pl_gwork *w, uint32_t *row, struct pl_err *err)
+{
+	PL_CHECK(pl_edit_log(e, EU_WORK, 0, (int64_t)e->n_work, err));
+	*row = (uint32_t)(e->g->n_work + e->n_work);
+	return pl_append(&e->work, &e->n_work, &e->cap_work, w, sizeof(*w), err);
+}
+
+int pl_edit_set_work(struct pl_edit *e, uint32_t node, uint32_t row, struct pl_err *err)
+{
+	return set_value(e, EU_NODE_WORK, node, row, err);
 }
 
 int pl_edit_add_name(struct pl_edit *e, const char *name, uint32_t *id, struct pl_err *err)

@@ -64,7 +64,8 @@ struct pl_etensor {
 	uint32_t arrive;   /* node that begins its communication, PL_NONE: none */
 	uint32_t step;
 	int32_t rank;
-	bool remade; /* an activation that the backward pass computes again (recompute) */
+	int64_t bytes; /* -1 unknown */
+	bool remade;   /* an activation that the backward pass computes again (recompute) */
 	bool dead;
 };
 
@@ -102,6 +103,8 @@ struct pl_edit {
 	struct pl_gcomm
 		*comm; /* communications; the column comm of nodes is an index of this array */
 	size_t n_comms, cap_comms;
+	struct pl_gwork *work; /* added rows of work: their numbers start at g->n_work */
+	size_t n_work, cap_work;
 	struct pl_intern added; /* added names: their ids start at g->str.n */
 	struct pl_eundo *undo;
 	size_t n_undo, cap_undo;
@@ -164,6 +167,7 @@ int pl_edit_set_arrive(struct pl_edit *e, size_t tensor, uint32_t arrive,
 /* Add or remove a copy of a tensor of the graph. */
 int pl_edit_add_tensor(struct pl_edit *e, const struct pl_etensor *t, struct pl_err *err) PL_MUST;
 int pl_edit_drop_tensor(struct pl_edit *e, size_t tensor, struct pl_err *err) PL_MUST;
+int pl_edit_set_bytes(struct pl_edit *e, size_t tensor, int64_t bytes, struct pl_err *err) PL_MUST;
 /* Add a resource: a stream, a link, a server. A resource of a new rank adds the rank. */
 int pl_edit_add_resource(struct pl_edit *e, const struct pl_resource *r, uint32_t *id,
 			 struct pl_err *err) PL_MUST;
@@ -239,11 +243,22 @@ static inline int64_t pl_edit_stage(const struct pl_edit *e, uint32_t node)
 /* Add a communication; *id is the value for the column comm of its nodes. */
 int pl_edit_add_comm(struct pl_edit *e, const struct pl_gcomm *c, uint32_t *id,
 		     struct pl_err *err) PL_MUST;
+/* The node is part of communication `comm`, which carries so many bytes. */
+int pl_edit_set_comm(struct pl_edit *e, uint32_t node, uint32_t comm, int64_t bytes,
+		     struct pl_err *err) PL_MUST;
 /* The work of an operation, NULL: not known. */
 static inline const struct pl_gwork *pl_edit_work(const struct pl_edit *e, uint32_t node)
 {
-	return e->node[node].work == PL_NONE ? NULL : &e->g->work[e->node[node].work];
+	uint32_t row = e->node[node].work;
+
+	return row == PL_NONE	    ? NULL
+	       : row < e->g->n_work ? &e->g->work[row]
+				    : &e->work[row - (uint32_t)e->g->n_work];
 }
+/* Add a row of work, whose strings are names of the edit; and give it to a node. */
+int pl_edit_add_work(struct pl_edit *e, const struct pl_gwork *w, uint32_t *row,
+		     struct pl_err *err) PL_MUST;
+int pl_edit_set_work(struct pl_edit *e, uint32_t node, uint32_t row, struct pl_err *err) PL_MUST;
 /* The communication of a node, NULL: none. */
 static inline const struct pl_gcomm *pl_edit_comm(const struct pl_edit *e, uint32_t node)
 {

@@ -182,7 +182,8 @@ static int put_tensors(struct pl_edit *e, size_t first_step, struct pl_err *err)
 						.producer = PL_NONE,
 						.arrive = PL_NONE,
 						.step = k,
-						.rank = -1 };
+						.rank = -1,
+						.bytes = x->bytes };
 			uint32_t at = x->producer;
 
 			if (x->shape != shape)
@@ -307,6 +308,7 @@ void pl_edit_fini(struct pl_edit *e)
 	pl_free(e->group_rank);
 	pl_free(e->gone);
 	pl_free(e->comm);
+	pl_free(e->work);
 	pl_free(e->undo);
 	if (e->sched)
 		pl_free(e->sched->todo);
@@ -339,6 +341,8 @@ int pl_edit_dup(const struct pl_edit *e, struct pl_edit *to, struct pl_err *err)
 			     sizeof(*e->gone), err));
 	PL_TRY(pl_copy_array(&to->comm, &to->n_comms, &to->cap_comms, e->comm, e->n_comms,
 			     sizeof(*e->comm), err));
+	PL_TRY(pl_copy_array(&to->work, &to->n_work, &to->cap_work, e->work, e->n_work,
+			     sizeof(*e->work), err));
 	PL_TRY(pl_alloc(&to->step, e->n_steps, sizeof(*e->step), err));
 	for (uint32_t i = 0; i < e->n_steps; i++) {
 		struct pl_estep *s = &to->step[i];

@@ -80,6 +80,9 @@ static int put_tables(struct put *p, struct pl_err *err)
 	PL_CHECK(pl_graph_copy_tables(e->g, p->out, err));
 	for (size_t i = 0; i < e->added.n; i++)
 		PL_CHECK(pl_intern_add(&p->out->str, e->added.str[i], e->added.len[i], &id, err));
+	for (size_t i = 0; i < e->n_work; i++)
+		PL_CHECK(pl_append(&p->out->work, &p->out->n_work, &p->out->cap_work, &e->work[i],
+				   sizeof(*e->work), err));
 	PL_CHECK(put_resources(p, err));
 	return put_groups(p, err);
 }
@@ -186,6 +189,7 @@ static int put_tensor(struct put *p, const struct pl_etensor *x, struct pl_err *
 	struct pl_graph *o = p->out;
 	struct pl_tensor t = *from;
 
+	t.bytes = x->bytes;
 	t.shape = x->step;
 	t.producer = x->producer == PL_NONE ? PL_NONE : p->local[x->producer];
 	t.consumer = (uint32_t)o->n_consumers;

@@ -16,6 +16,10 @@ enum eundo_op {
 	EU_ARRIVE,
 	EU_REMADE,
 	EU_TENSOR_DEAD,
+	EU_TENSOR_BYTES,
+	EU_NODE_COMM,
+	EU_NODE_BYTES,
+	EU_NODE_WORK,
 	/* or the number of rows of a table */
 	EU_NODES,
 	EU_TENSORS,
@@ -23,6 +27,7 @@ enum eundo_op {
 	EU_GROUPS,
 	EU_GROUP_RANKS,
 	EU_COMMS,
+	EU_WORK,
 	EU_GONE,
 	EU_VALUES, /* the number of values */
 	EU_ADD_EDGE,

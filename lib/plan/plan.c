@@ -183,6 +183,14 @@ static const struct pl_lang_row rows[] = {
 	[PL_RW_DEVICE] = { PL_LANG_ROW(
 		"device", TIMING, "compute on another device",
 		PL_LANG_FIELD("device", NAME, NEED, "a device that has a data sheet", RW(word))) },
+	[PL_RW_TENSOR_PARALLEL] = { PL_LANG_ROW(
+					    "tensor-parallel", STRUCTURE,
+					    "divide the weights of each layer among so many ranks",
+					    PL_LANG_FIELD("by", INT, KEY | PL_LANG_NEED,
+							  "ranks that share the weights", .min = 2,
+							  .max = 1024, .word = "by", RW(k))),
+				    .elsewhere = "tensor_parallel|tensor_model_parallel_size|"
+						 "tensor-model-parallel-size|tp" },
 	{ PL_LANG_ROW("base", EXECUTION, "what the plan was made from",
 		      PL_LANG_FIELD("base", NAME, NEED, "file or job",
 				    .offset = offsetof(struct pl_plan, base))),
@@ -219,7 +227,7 @@ static const struct pl_lang_row rows[] = {
 				    "the base synchronises the tensors of one number as one",
 				    .max = PL_PLAN_SETS - 1, .word = "set")) },
 };
-_Static_assert(PL_RW_COUNT_ == 25, "a rewrite without a row, here and in paceline-plan(5)");
+_Static_assert(PL_RW_COUNT_ == 26, "a rewrite without a row, here and in paceline-plan(5)");
 
 const struct pl_lang_schema pl_plan_schema = { .name = "plan",
 					       .version = PL_PLAN_MAJOR,

@@ -15,7 +15,7 @@
 #include "plan/buckets.h"
 
 #define PL_PLAN_MAJOR 1
-#define PL_PLAN_MINOR 6
+#define PL_PLAN_MINOR 7
 
 /*
  * The kinds of rewrites: the name, its struct pl_rewrite_kind (lib/rewrite), and why the settings
@@ -54,7 +54,8 @@
 	X(WRAP, wrap, "no setting groups sharded parameters")                                      \
 	X(OVERLAP, overlap, "a question, not a setting")                                           \
 	X(PREFETCH, prefetch, "not written for this framework")                                    \
-	X(DEVICE, device, "another machine, not a setting")
+	X(DEVICE, device, "another machine, not a setting")                                        \
+	X(TENSOR_PARALLEL, tensor_parallel, "the program divides the layers of its model")
 
 enum pl_rw {
 #define NUMBER(name, kind, why) PL_RW_##name,

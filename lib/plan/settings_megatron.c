@@ -130,6 +130,16 @@ static void put_precision(struct pl_setter *s)
 		pl_write_format(&s->w, "--%s\n", word);
 }
 
+static void put_tensor_parallel(struct pl_setter *s)
+{
+	const struct pl_rewrite *rw = pl_settings_last(s->p, PL_RW_TENSOR_PARALLEL);
+
+	if (!rw)
+		return;
+	s->done |= 1u << PL_RW_TENSOR_PARALLEL;
+	pl_write_format(&s->w, "--tensor-model-parallel-size %lld\n", (long long)rw->k);
+}
+
 static void put_buckets(struct pl_setter *s)
 {
 	struct pl_one_size one;
@@ -158,6 +168,7 @@ static void body(struct pl_setter *s)
 		put_buckets(s);
 	put_recompute(s);
 	put_precision(s);
+	put_tensor_parallel(s);
 	if (acc)
 		pl_write_format(&s->w,
 				"# microbatches follow from the batch: --global-batch-size is "

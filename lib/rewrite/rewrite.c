@@ -290,6 +290,11 @@ bool pl_rewrite_changes_durations(unsigned op)
 	return pl_rewrite_kinds[op]->change && !pl_rewrite_kinds[op]->network;
 }
 
+bool pl_rewrite_is_first(unsigned op)
+{
+	return pl_rewrite_kinds[op]->first;
+}
+
 bool pl_rewrite_is_network(unsigned op)
 {
 	return pl_rewrite_kinds[op]->network;
@@ -307,6 +312,11 @@ static int apply(struct pl_rewriter *r, const struct pl_rewrite *rw, struct pl_e
 			pl_plan_rewrite_name(rw->op));
 	if (!kind->comm && !kind->last && rw_now(r)->accumulate > 1)
 		return pl_fail(err, PL_EDATA, "after accumulate; put it before");
+	if (rw_now(r)->divided)
+		return pl_fail(
+			err, PL_EDATA,
+			"after tensor-parallel it applies to the graph that that makes (replay "
+			"does so)");
 	rw_now(r)->ops_changed |= !kind->comm;
 	if (kind->change)
 		return pl_rewrite_apply_change(r, rw, err);
@@ -326,6 +336,11 @@ static bool builds(const struct pl_rewriter *r, const struct pl_rewrite *rw)
 	return kind->comm || s->overlaps || (kind->network && s->over);
 }
 
+static int turn_of(unsigned op)
+{
+	return pl_rewrite_kinds[op]->first ? 0 : pl_rewrite_kinds[op]->last ? 2 : 1;
+}
+
 /* One state for all of it: buckets are built once, when all is known; even without rewrites if
  * `build`. How operations are changed does not depend on the number of microbatches, so kinds that
  * are applied behind the others come last. */
@@ -335,9 +350,9 @@ static int change(struct pl_rewriter *r, const char *file, const struct pl_rewri
 	size_t mark = pl_rewrite_mark(r);
 	int rc = pl_rewrite_push_state(r, err);
 
-	for (int last = 0; last < 2; last++)
+	for (int turn = 0; turn < 3; turn++)
 		for (size_t i = 0; rc == 0 && i < n; i++) {
-			if (pl_rewrite_kinds[rw[i].op]->last != last)
+			if (turn_of(rw[i].op) != turn)
 				continue;
 			r->unknown = PL_NONE;
 			rc = apply(r, &rw[i], err);

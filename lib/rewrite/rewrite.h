@@ -38,6 +38,8 @@ bool pl_rewrite_is_timing(const struct pl_plan *p);
 /* Does the rewrite change the durations of operations, and nothing else? Not that of a network:
  * what other rewrites build has that network, too. */
 bool pl_rewrite_changes_durations(unsigned op);
+/* Is it applied to a graph alone? Other rewrites apply to the graph that it makes. */
+bool pl_rewrite_is_first(unsigned op);
 bool pl_rewrite_is_network(unsigned op); /* does it change what communication costs? */
 /* What a prediction for another network or another number of ranks depends on. */
 struct pl_rewrite_basis {

@@ -109,6 +109,7 @@ struct rw_state {
 	struct rw_ready_alone *ready_alone; /* NULL: nothing slows anything down */
 	bool ops_changed;		    /* rewrites have changed operations since that was so */
 	bool asks_algorithm;		    /* some rewrite does */
+	bool divided;			    /* by tensor-parallel: nothing may follow */
 	bool over;			    /* the recorded communication is replaced */
 	bool overlapped; /* communication runs beside computation that waited for it */
 	bool at_once;	 /* ... and that may need its result at once */
@@ -161,6 +162,7 @@ struct pl_rewrite_kind {
 	bool comm;    /* changes communication: the buckets are built again */
 	bool network; /* changes what communication costs: of buckets that are built again, too */
 	bool last;    /* applied behind the others of a plan */
+	bool first;   /* applied alone: the others apply to the graph that it makes */
 	/* Find what the rewrite makes of durations in the graph of x; the caller frees *c. NULL:
 	 * the rewrite changes more than durations. */
 	int (*change)(struct rw_facts *x, const struct pl_rewrite *rw, struct rw_change *c,
@@ -268,6 +270,10 @@ RW_CHANGE(add_edge_like,
 RW_CHANGE(set_dur, (struct pl_rewriter * r, uint32_t node, pl_ns dur), node, dur)
 RW_CHANGE(set_weight, (struct pl_rewriter * r, uint32_t edge, pl_ns w), edge, w)
 RW_CHANGE(set_arrive, (struct pl_rewriter * r, uint32_t tensor, uint32_t arrive), tensor, arrive)
+RW_CHANGE(set_work, (struct pl_rewriter * r, uint32_t node, uint32_t row), node, row)
+RW_CHANGE(set_comm, (struct pl_rewriter * r, uint32_t node, uint32_t comm, int64_t bytes), node,
+	  comm, bytes)
+RW_CHANGE(set_bytes, (struct pl_rewriter * r, uint32_t tensor, int64_t bytes), tensor, bytes)
 RW_CHANGE(set_remade, (struct pl_rewriter * r, uint32_t tensor, bool remade), tensor, remade)
 RW_CHANGE(set_fixed, (struct pl_rewriter * r, uint32_t node, pl_ns fixed), node, fixed)
 #undef RW_CHANGE

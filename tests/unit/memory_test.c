@@ -70,7 +70,8 @@ static void tensor(struct world *w, unsigned role, int64_t bytes, int32_t rank, 
 	w->tensor[i].consumer = i;
 	w->tensor[i].n_consumers = consumer != PL_NONE;
 	w->consumer[i] = consumer;
-	w->et[w->e.n_tensors++] = (struct pl_etensor){ i, producer, arrive, 0, rank, false, false };
+	w->et[w->e.n_tensors++] =
+		(struct pl_etensor){ i, producer, arrive, 0, rank, bytes, false, false };
 }
 
 static void edge(struct world *w, uint32_t src, uint32_t dst)

@@ -1,0 +1,177 @@
+# tensor-parallel: the layers of a transformer divided among ranks, with the times of a cost model, against graphs whose
+# layers were divided by hand.
+# runner: threads
+# shellcheck disable=SC2016  # awk programs are quoted so
+. "$SRC/tests/cli/tap.sh"
+cd "$TMP" || exit 1
+
+# ---- two devices, whose operations take a floor and the sum of two bounds --------------------------------
+
+mkdir sheets
+for d in one two; do
+	f=$([ $d = one ] && echo 1 || echo 2)
+	cat >sheets/$d.json <<END
+{ "Device": "Test $d", "Dev_Mem": 16, "Mem_Bw": $((400 * f)), "Num_Sm": 40, "Core_Per_SM": 64, "Freq": 1400,
+  "SingleFLOPs": $((8000 * f)), "HalfTensorFLOPs": $((32000 * f)), "L2Cache": 6 }
+END
+	awk -v name=$d -v f="$f" '
+	function pick(low, high) { return int(low * exp(rand() * log(high / low)) + 0.5) }
+	function row(op, ns, B, M, N, K, H) {
+		printf "%s,%.7f,Test %s,%s,%s,%s,%s,%s\n", op, (5000 + ns / f) / 1e6, name, B, M, N, K, H
+	}
+	BEGIN {
+		srand(3)
+		print "OPName,Latency,Device,B,M,N,K,H"
+		for (i = 0; i < 60; i++) {
+			b = i % 2 ? 1 : pick(4, 64); m = pick(16, 1024); k = pick(8, 512); n = pick(16, 1024)
+			row(b > 1 ? "bmm" : "linear", 2 * b * m * n * k / 6000 + 4 * b * (m * k + k * n + m * n) / 300, b, m, n, k, "")
+			for (j = split("ln softmax gelu add div", op, " "); j; j--) {
+				r = pick(32, 4096); h = pick(16, 1024)
+				row(op[j], (op[j] == "add" || op[j] == "div" ? 12 : 8) * r * h / 300, r, "", "", "", h)
+			}
+		}
+	}' >$d.csv
+done
+sed -i 's/^div,/divu,/' one.csv two.csv
+cat >own.schema <<'END'
+paceline-schema 1
+latency Latency unit=ms
+operation OPName
+device column=Device
+type float32
+op "bmm|linear" family=gemm batch=B m=M k=K n=N
+op add family=elementwise elements=B*H inputs=2
+op divu family=elementwise as=div elements=B*H
+op gelu family=elementwise elements=B*H
+op softmax family=softmax rows=B columns=H
+op ln family=norm rows=B columns=H
+END
+"$BIN/predict" -q --train --no-intervals --schema=own.schema --devices=sheets -o k.model one.csv two.csv
+
+# job NAME MODEL BATCH RANKS: its graph, with times
+job() {
+	printf 'paceline-job 1\nmodel %s\ndata synthetic:samples=1000,dims=64,classes=64\nbatch %s\nranks %s\n' "$2" "$3" "$4" >"$1.job"
+	case $2 in gpt*) sed -i 's/^data.*/data synthetic:tokens=100000,vocab=512/' "$1.job" ;; esac
+	"$BIN/graph" -q --operators "$1.job" |
+		"$BIN/predict" -q -m k.model --devices=sheets --device=one -O graph -o "$1.graph"
+}
+gpt=gpt:layers=2,heads=4,width=128,context=64,vocab=512
+job whole $gpt 8 2
+r() {
+	"$BIN/replay" -q --no-worth -m k.model --devices=sheets --device=one "$@"
+}
+# predicted ARGUMENT...: the step in us
+predicted() {
+	r -O csv --table=steps "$@" | awk -F , 'NR == 2 { printf "%.0f\n", $6 / 1000 }'
+}
+near() {
+	awk -v a="$1" -v b="$2" -v limit="$3" 'BEGIN { print "# " a ", " b; e = a / b - 1; exit !(a > 0 && (e < 0 ? -e : e) <= limit) }'
+}
+
+# ---- against a graph by hand ---------------------------------------------------------------------------
+
+# two pairs of products: wide is divided by two in `part`
+for w in 256 128; do
+	cat >$w.model <<END
+paceline-model 1
+input 64
+dense 64
+residual
+layernorm
+dense $w
+gelu
+dense 64
+end
+residual
+layernorm
+dense $w
+gelu
+dense 64
+end
+layernorm
+dense 64
+loss softmax-cross-entropy
+END
+	job $w "$TMP/$w.model" 96 1
+done
+# spent GRAPH ARGUMENT...: us of a rank in products
+spent() {
+	"$BIN/replay" -q --no-worth --per operator "$@" | awk '$NF == "matmul" { print $4 }'
+}
+model="-m k.model --devices=sheets --device=one"
+spent 128.graph >hand
+# shellcheck disable=SC2086  # words
+spent 256.graph $model --what-if 'tensor-parallel by=2' >divided
+check "products take what those of layers take that were divided by hand" alike 0.01 divided hand
+spent 256.graph >whole
+check "... which is less than the whole" no cmp -s hand whole
+
+# ---- a transformer ---------------------------------------------------------------------------------------
+
+status 0 "a job's layers are divided" r --what-if 'tensor-parallel by=2' whole.graph
+holds out 'collective *0  allreduce output' "... with all-reduces of what they make"
+holds out 'collective *0  allreduce gradient of input' "... and of gradients"
+r -O csv --table=memory whole.graph --what-if 'fuse-ops add ln' 2>/dev/null | cut -d , -f 1-4 >before
+r -O csv --table=memory whole.graph --what-if 'tensor-parallel by=2' | cut -d , -f 1-4 >after
+check "a part of the parameters takes less memory" awk -F , 'NR == FNR { was[$1] = $3; next }
+	FNR > 1 && !($3 > 0.45 * was[$1] && $3 < 0.6 * was[$1]) { print "# " $0, was[$1]; exit 1 }' before after
+printf 'paceline-plan 1\ntensor-parallel by=2\n' >plan
+check "a plan says it, too" test "$(predicted -p plan whole.graph)" = "$(predicted --what-if 'tensor-parallel by 2' whole.graph)"
+"$BIN/plan" --help=tensor-parallel >help
+holds help 'by=' "its help"
+
+# ---- with other lines, which apply to what it makes ----------------------------------------------------
+
+tp='tensor-parallel by=2'
+job twice $gpt 16 2
+check "batch: as that of a job of twice the batch" near "$(predicted --what-if "$tp" --what-if 'batch by 2' whole.graph)" \
+	"$(predicted --what-if "$tp" twice.graph)" 0.03
+job more $gpt 8 4
+check "ranks: as that of a job of more ranks" near "$(predicted --what-if 'ranks 4' --what-if "$tp" whole.graph)" \
+	"$(predicted --what-if "$tp" more.graph)" 0.03
+"$BIN/graph" -q --operators whole.job | "$BIN/predict" -q -m k.model --devices=sheets --device=two -O graph -o two.graph
+check "device: as that of the other device" near "$(predicted --what-if 'device two' --what-if "$tp" whole.graph)" \
+	"$("$BIN/replay" -q --no-worth -m k.model --devices=sheets --device=two -O csv --table=steps --what-if "$tp" two.graph |
+		awk -F , 'NR == 2 { print $6 / 1000 }')" 0.03
+
+# ---- hosts: the group lies inside one, so replicas are apart ---------------------------------------------
+
+# sums TOPOLOGY: ns of an all-reduce of the group
+sums() {
+	r --topology="$1" -O csv --table=path --what-if "$tp" whole.graph | awk -F , '/allreduce output/ { print $4 }'
+}
+check "inside a host the group is faster than between hosts" test "$(sums 2x2:dgx-a100)" -lt "$(sums 4x1:dgx-a100)"
+"$BIN/graph" -q --operators --ranks=4 --topology=2x2:dgx-a100 whole.job |
+	"$BIN/predict" -q -m k.model --devices=sheets --device=one -O graph -o hosts.graph
+# gradients GRAPH OPTION...: ns of the first bucket
+gradients() {
+	"$BIN/replay" -q --no-worth -O csv --table=path "$@" | awk -F , '/allreduce bucket 1$/ { print $4 }'
+}
+gradients hosts.graph >whole
+gradients hosts.graph --what-if "$tp" >parts
+check "the replicas of a part are on different hosts then, and share the links of these with those of the other part" \
+	awk 'NR == FNR { whole = $1; next } { print "# " $1, whole; exit !($1 > whole) }' whole parts
+
+# ---- a recorded job ---------------------------------------------------------------------------------------
+
+sed -e 's/layers=2/layers=1/' -e 's/width=128,context=64,vocab=512/width=32,context=16,vocab=64/' -e 's/vocab=512/vocab=64/' whole.job >run.job
+echo 'steps 3' >>run.job
+"$BIN/run" -q -n 2 -t trace run.job >log 2>&1
+"$BIN/merge" -q trace.? | "$BIN/graph" -q -o run.graph
+status 0 "the trace of a job that was run" "$BIN/replay" -q --no-worth --what-if "$tp" run.graph
+holds out 'allreduce output' "... its layers are divided"
+
+# ---- what is refused ---------------------------------------------------------------------------------------
+
+refused() {
+	status 2 "$1: refused" "$BIN/replay" -q --no-worth --what-if "$2" "$3"
+	says "$4" "... with the reason"
+}
+refused "more parts than heads" 'tensor-parallel by=8' whole.graph '4 heads cannot be divided into 8 parts'
+refused "a third of a layer" 'tensor-parallel by=3' whole.graph 'cannot be divided'
+job mlp mlp:64-128-32 32 1
+refused "another network" 'tensor-parallel by=2' mlp.graph 'no layer.* of a transformer'
+"$BIN/graph" -q --operators whole.job >untimed.graph
+refused "no durations" 'tensor-parallel by=2' untimed.graph 'have no durations'
+refused "one part" 'tensor-parallel by=1' whole.graph 'by'
+done_testing
