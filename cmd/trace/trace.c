@@ -97,16 +97,13 @@ const struct pl_cmd pl_command = {
 	.name = "trace",
 	.synopsis = "[OPTION]... [FILE|FOLDER]... | [OPTION]... -- COMMAND [ARG]...",
 	.summary = "Record a command; import, cut, check and show traces.",
-	.details = "With a command behind --: runs it, and records some steps of each rank.\n"
-		   "Else reads profiles of PyTorch (Kineto), JAX and TensorFlow (trace.json, "
-		   "XPlane),\n"
-		   "SQLite exports of Nsight Systems, dumps of PyTorch's Flight Recorder, what "
-		   "NCCL's\n"
-		   "Inspector and example profiler, Horovod, BytePS, dPRO and rocprofv3 write, "
-		   "Chrome\n"
-		   "trace JSON, operation tables in CSV and paceline's own stream, gzip or plain,\n"
-		   "recognised by content; execution traces among the inputs give the collectives\n"
-		   "their sizes. Without a file: standard input.",
+	.details =
+		"With a command behind --: runs it, and records some steps of each rank. Else "
+		"reads\n"
+		"what profilers write (PyTorch, JAX, TensorFlow, Nsight Systems, NCCL, Horovod, "
+		"BytePS,\n"
+		"rocprofv3; --from has the list), Chrome trace JSON, operation tables in CSV and\n"
+		"paceline's own stream, gzip or plain. Without a file: standard input.",
 	.examples = "trace -o job -- torchrun --nproc-per-node 2 train.py\n"
 		    "trace -O stat *.pt.trace.json.gz\n"
 		    "trace -O perfetto -o job.pftrace *.pt.trace.json.gz\n"

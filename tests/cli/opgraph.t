@@ -181,8 +181,9 @@ check "... is said for each name, of all operations" awk '/ operations take / &&
 	/^ *[0-9.]+ %  [a-z]+ \([a-z]+\), [0-9]+ times, / { sum += $1 } END { print "# " sum " %"; exit !(all && sum > 99 && sum < 101) }' "$TMP/out"
 check "... and no graph is written" no grep -q paceline "$TMP/out"
 status 2 "... not while a model is compared" "$BIN/predict" -m k.model --device=dev -O graph --eval relu.graph
-status 2 "a graph without a device" "$BIN/predict" -m k.model -O graph relu.graph
-says -- '--device=NAME says on which device' "... is refused"
+"$BIN/predict" --no-provenance -m k.model --device=dev -O graph relu.graph >named.graph
+status 0 "the device of a model of one" "$BIN/predict" --no-provenance -m k.model -O graph relu.graph
+check "... need not be named" cmp -s named.graph "$TMP/out"
 status 2 "a device without a sheet" "$BIN/predict" -m k.model --device=other -O graph relu.graph
 status 3 "a table in place of a graph" "$BIN/predict" -m k.model --device=dev -O graph relu.csv
 check "any call may fail" "$SRC/tests/fault/torture" -n 60 "$BIN/graph" -f opgraph net.csv

@@ -48,12 +48,12 @@ one() {
 	"$BIN/graph" -q "$3.merged" >"$3.graph"
 	check "$3: the replay explains the steps" explained "$3.graph"
 	first=$3/rank0.mpi.trace
-	"$BIN/trace" -q -O text "$first" >text
-	check "$3: a receive from any rank says which" grep -q 'recv .*"MPI_Recv" seq=[0-9]* peer=[12] bytes=1200 .*"tag"=[89]' text
+	"$BIN/trace" -q -O text "$first" >received
+	check "$3: a receive from any rank says which" grep -q 'recv .*"MPI_Recv" seq=[0-9]* peer=[12] bytes=1200 .*"tag"=[89]' received
 	check "$3: a rank of another communicator is that of the job" \
-		grep -q 'recv .*"MPI_Irecv" .*peer=1 bytes=8 group="comm .*" ranks="\[2, 1, 0\]"' text
-	check "$3: a message that a probe matched has its size" test "$(grep -c 'name="MPI_Mrecv" .* bytes=[89]0 ' text)" = 2
-	grep -c -E '(host_op .*MPI_Iallreduce|collective .*MPI_Iallreduce|wait ).*corr=4398046511104( |$)' text >joined
+		grep -q 'recv .*"MPI_Irecv" .*peer=1 bytes=8 group="comm .*" ranks="\[2, 1, 0\]"' received
+	check "$3: a message that a probe matched has its size" test "$(grep -c 'name="MPI_Mrecv" .* bytes=[89]0 ' received)" = 2
+	grep -c -E '(host_op .*MPI_Iallreduce|collective .*MPI_Iallreduce|wait ).*corr=4398046511104( |$)' received >joined
 	holds joined '^3$' "$3: a collective with a request, its call and the wait for it are joined"
 	recorded "$1" "$2" "$3.killed" 2 kill >/dev/null 2>&1
 	check "$3: a job is killed" ended_badly $?
