@@ -573,11 +573,13 @@ static int find_groups(struct reader *r, struct pl_err *err)
 				PL_CHECK(pl_intern_add(&g->str, "all", 3, &x.name, err));
 				PL_CHECK(pl_append(&g->group, &g->n_groups, &g->cap_groups, &x,
 						   sizeof(x), err));
-				for (uint32_t m = 0; m < r->n_files; m++)
+				for (uint32_t m = 0; m < r->n_files; m++) {
+					uint32_t rank = (uint32_t)r->file[m].rank;
+
 					PL_CHECK(pl_append(&g->group_rank, &g->n_group_ranks,
-							   &g->cap_group_ranks,
-							   &(uint32_t){ (uint32_t)r->file[m].rank },
-							   sizeof(m), err));
+							   &g->cap_group_ranks, &rank, sizeof(rank),
+							   err));
+				}
 			}
 			p->op[k].group = 0;
 		}

@@ -17,6 +17,7 @@ struct machine {
 	size_t n_memo, cap_memo;
 	bool refused; /* it is more than plain values */
 	struct pl_err *err;
+	struct pl_err ignored; /* of a pickle that is cut off */
 };
 
 static int bad(const struct machine *m, const char *what)
@@ -329,9 +330,7 @@ static int carry_out(struct machine *m)
 /* What a pickle that is cut off had made: items join what is before their marks. */
 static struct pl_tree *rest(struct machine *m)
 {
-	struct pl_err ignored = { 0 };
-
-	m->err = &ignored;
+	m->err = &m->ignored;
 	for (;;) {
 		size_t i = m->n;
 
