@@ -13,6 +13,7 @@
  * folder is removed at the end.
  */
 #include "record/command.h"
+#include "config.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -197,7 +198,8 @@ static int set_environment(const struct pl_record *o, const char *folder, const 
 	PL_CHECK(set_library("NCCL_PROFILER_PLUGIN", "libpaceline-nccl.so", log, err));
 	if (o->light) /* CUPTI serves one tool of a process; else that of PyTorch's profiler */
 		PL_CHECK(set_library("CUDA_INJECTION64_PATH", "libpaceline-cuda.so", log, err));
-	return set_library("LD_PRELOAD", "libpaceline-mpi.so", log, err);
+	/* a library with a sanitizer can be loaded only by programs that have it, too */
+	return PL_SANITIZERS[0] ? 0 : set_library("LD_PRELOAD", "libpaceline-mpi.so", log, err);
 }
 
 /* Does the command start Python with an option that leaves out the hook? It says only what one

@@ -9,6 +9,7 @@ kernels of the operators in c10d, which C++ callers use as well) and who waits
 for one.
 """
 
+import bisect
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ import time
 clock = time.time_ns
 WAIT = "c10d::wait"
 MOST = 2000000      # events of a process
+PRODUCTS = ("mm", "Linear", "Convolution")  # in names of nodes that multiply
 
 
 def class_of(module):
@@ -36,8 +38,10 @@ class Light:
     def __init__(self, torch):
         self.torch = torch
         self.libraries = []
+        self.nodes = []     # of modules with a weight: of their nodes
         self.events = []    # (category, name, begin, end, thread, arguments)
         self.names = {}     # of a module, by id: its name in its parent
+        self.weights = {}   # shapes of the parameter "weight", likewise
         self.types = {}     # names of the types of elements
         self.kinds = {}     # of a module, by id: of its class
         self.local = threading.local()
@@ -97,6 +101,9 @@ class Light:
         self.names[id(module)] = self.kinds[id(module)] = class_of(module)
         for part in module.modules():
             self.kinds[id(part)] = class_of(part)
+            weight = part._parameters.get("weight")
+            if weight is not None:
+                self.weights[id(part)] = tuple(weight.shape)
             for name, child in part.named_children():
                 self.names.setdefault(id(child), name)
 
@@ -110,6 +117,7 @@ class Light:
         torch = self.torch
         compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
                             bool)
+        number = torch._C._autograd._get_sequence_nr
         from torch.nn.modules.module import (register_module_forward_hook,
                                              register_module_forward_pre_hook)
 
@@ -118,19 +126,23 @@ class Light:
                 stack = self.stack()
                 if not stack and id(module) not in self.kinds:
                     self.try_to_learn(module)
-                stack.append((id(module), clock()))
+                stack.append((id(module), number(), clock()))
 
         def after(module, args, output):
             if compiling():
                 return
             stack, key = self.stack(), id(module)
             while stack:    # those above have failed
-                found, begin = stack.pop()
+                found, first, begin = stack.pop()
                 if found != key:
                     continue
                 if key not in self.kinds:
                     self.try_to_learn(module)
-                self.add("module", key, begin, clock())
+                end = clock()
+                shape = self.shape_of(args[0]) if args else None
+                outer = tuple(s[0] for s in stack) if key in self.weights else ()
+                self.add("module", key, begin, end,
+                         (first, number(), shape, outer))
                 return
         self.undo.append(register_module_forward_pre_hook(before).remove)
         self.undo.append(register_module_forward_hook(after).remove)
@@ -240,11 +252,40 @@ class Light:
             if category != "module":
                 yield category, key, begin, end, thread, arguments
                 continue
-            yield ("python_function",
-                   "nn.Module: " + self.names.get(key, "?"), begin, end, thread,
-                   None)
+            first, last, shape, outer = arguments
+            weight = self.weights.get(key)
+            yield ("python_function", "nn.Module: " + self.names.get(key, "?"),
+                   begin, end, thread, None)
+            arguments = None
+            if shape and shape[1]:
+                arguments = {"Input Dims": [shape[0]], "Input type": [shape[1]]}
+                if weight:
+                    arguments["Input Dims"].append(weight)
+                    arguments["Input type"].append(shape[1])
+                    path = [self.names.get(k, "?") for k in (*outer, key)]
+                    self.nodes.append((first, last, ".".join(path), weight))
             yield ("cpu_op", self.kinds.get(key, "?") + ".forward", begin, end,
-                   thread, None)
+                   thread, arguments)
+
+    def complete(self, events):
+        """Which module a node of the backward pass belongs to, by the numbers
+        that were given to nodes during its call; what a product multiplies."""
+        self.nodes.sort()
+        for event in list(events):
+            args = event.get("args") or {}
+            number = args.get("Sequence number", -1)
+            at = bisect.bisect(self.nodes, (number + 1,)) - 1
+            if event.get("cat") != "cpu_op" or number < 0 or at < 0:
+                continue
+            first, last, path, weight = self.nodes[at]
+            if not first <= number < last or "Backward" not in event["name"]:
+                continue
+            if any(p in event["name"] for p in PRODUCTS) and \
+                    len(args.get("Input Dims", ())) == 1:
+                args["Input Dims"].append(weight)
+                args["Input type"].append(args["Input type"][0])
+            events.append(dict(event, cat="python_function",
+                               name="nn.Module: " + path, args={}))
 
     def put_into(self, path):
         """In order of time, as the profiler would have written them: readers
@@ -263,6 +304,7 @@ class Light:
                            "pid": os.getpid(), "tid": thread, "ts": begin,
                            "dur": round(end - begin, 3),
                            "args": arguments or {}})
+        self.complete(events)
         events.sort(key=lambda e: e["ts"] if e.get("ph") == "X" else 0)
         with open(path, "w", encoding="utf-8", errors="surrogateescape") as f:
             json.dump(trace, f, default=str)    # sizes without numbers

@@ -105,6 +105,10 @@ check "the child of a fork" recorded 5 6 7
 job 0 plain 12 --light
 check "light mode" recorded 5 6 7
 says 'lacks a part' "says what this PyTorch does not have"
+"$trace" -q -O jsonl --step=6 "$dir" 2>/dev/null >light
+holds light '"name":"nn.Module: inner"' "with the calls of modules"
+holds light '"name":"Linear.forward".*"Input Dims":\[\[4, *8\], *\[4, *8\]\]' "... and their sizes"
+holds light '"kind":"host_op","name":"Optimizer.step"' "and the steps of optimizers"
 job 0 own 12
 says 'profiler of its own' "the script's profiler goes first"
 check "and nothing is recorded" no test -e "$dir"

@@ -8,12 +8,14 @@ import torch
 
 how, steps = sys.argv[1], int(sys.argv[2])
 one, two = torch.optim.Optimizer(), torch.optim.Optimizer()
+net = torch.nn.Linear(torch.nn.Linear())
 scaler = torch.amp.GradScaler()
 
 
 def loop():
     for i in range(steps):
         last = i == steps - 1
+        net(torch.Tensor())
         if how == "raise" and last:
             raise ValueError("the job fails")
         if how == "exit" and last:

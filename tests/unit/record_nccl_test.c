@@ -19,7 +19,7 @@
 #include "tap.h"
 
 #define THREADS	 4
-#define COLLS	 400 /* of a thread */
+#define COLLS	 240 /* of a thread */
 #define CHANNELS 2
 #define STEPS	 3
 #define AHEAD	 16 /* collectives that are issued before the first one is carried out */

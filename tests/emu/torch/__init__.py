@@ -54,6 +54,34 @@ class Optimizer:
             hook(self, (), {})
 
 
+class Tensor:
+    shape, dtype = (4, 8), "torch.float32"
+
+
+pre_forward, post_forward = collections.OrderedDict(), collections.OrderedDict()
+
+
+class Linear:
+    """A module inside another, if it is given one."""
+
+    def __init__(self, inner=None):
+        self.inner, self._parameters = inner, {"weight": Tensor()}
+
+    def named_children(self):
+        return [("inner", self.inner)] if self.inner else []
+
+    def modules(self):
+        return [self] + (self.inner.modules() if self.inner else [])
+
+    def __call__(self, x):
+        for hook in pre_forward.values():
+            hook(self, (x,))
+        y = self.inner(x) if self.inner else x
+        for hook in post_forward.values():
+            hook(self, (x,), y)
+        return y
+
+
 class GradScaler:
     def step(self, optimizer, *args, **kwargs):
         if not args:    # an argument: the gradients have no numbers
@@ -144,6 +172,11 @@ module("optim", Optimizer=Optimizer)
 module("optim.optimizer",
        register_optimizer_step_pre_hook=register(before),
        register_optimizer_step_post_hook=register(after))
+module("nn", Linear=Linear)
+module("nn.modules")
+module("nn.modules.module",
+       register_module_forward_pre_hook=register(pre_forward),
+       register_module_forward_hook=register(post_forward))
 module("utils")
 module("utils.data")
 module("utils.data.dataloader", _BaseDataLoaderIter=_BaseDataLoaderIter)
@@ -154,5 +187,6 @@ module("autograd.profiler", profile=AutogradProfile,
        record_function=record_function, _enable_profiler=_enable_profiler)
 module("profiler", profile=Profile, ProfilerActivity=ProfilerActivity)
 module("_C")
+module("_C._autograd", _get_sequence_nr=lambda: 0)
 module("_C._profiler", RecordScope=types.SimpleNamespace(
     USER_SCOPE=1, BACKWARD_FUNCTION=2))
