@@ -14,11 +14,7 @@ struct flow {	     /* of a key of a rank */
 	size_t cap, n_push, n_pull;
 };
 struct dpro {
-	struct pl_report report;
-	struct pl_src src;
-	struct pl_rows rows;
-	struct pl_lanes lanes;
-	const struct pl_import_opts *o;
+	struct pl_objects_in in;
 	struct pl_intern key; /* "RANK KEY" -> flow */
 	struct flow *flow;
 	size_t n_flows, cap_flows;
@@ -69,12 +65,12 @@ static int row(struct dpro *d, const struct op *op, uint8_t kind, uint8_t type, 
 	};
 	pl_id id;
 
-	PL_CHECK(pl_import_lane(&d->lanes, &l, &id, err));
+	PL_CHECK(pl_import_lane(&d->in.lanes, &l, &id, err));
 	d->unknown |= op->rank < 0;
 	if (op->step >= 0)
-		pl_import_put_int(&d->rows, PL_R_STEP, NULL, op->step);
-	return pl_import_rows_event(&d->rows, kind, id,
-				    pl_import_rows_text(&d->rows, op->name, op->n_name), ts, dur,
+		pl_import_put_int(&d->in.rows, PL_R_STEP, NULL, op->step);
+	return pl_import_rows_event(&d->in.rows, kind, id,
+				    pl_import_rows_text(&d->in.rows, op->name, op->n_name), ts, dur,
 				    err);
 }
 
@@ -82,10 +78,10 @@ static int row(struct dpro *d, const struct op *op, uint8_t kind, uint8_t type, 
 static void put_collective(struct dpro *d, const char *coll, const char *group, int64_t of,
 			   int64_t time)
 {
-	pl_import_put_text(&d->rows, PL_R_COLL, NULL, coll, strlen(coll));
-	pl_import_put_text(&d->rows, PL_R_GROUP, NULL, group, strlen(group));
+	pl_import_put_text(&d->in.rows, PL_R_COLL, NULL, coll, strlen(coll));
+	pl_import_put_text(&d->in.rows, PL_R_GROUP, NULL, group, strlen(group));
 	if (of >= 0 && of < (int64_t)1 << 40 && time >= 0 && time < 1 << 20)
-		pl_import_put_int(&d->rows, PL_R_SEQ, NULL, of << 20 | time);
+		pl_import_put_int(&d->in.rows, PL_R_SEQ, NULL, of << 20 | time);
 }
 
 /* The state of a key or tensor. */
@@ -126,10 +122,10 @@ static int push_or_pull(struct dpro *d, const struct op *op, bool pull, struct p
 	from = pull ? f->wait[i] : op->ts;
 	to = pull ? pl_add_sat(op->ts, op->dur) : f->wait[i];
 	if (to < from)
-		return pl_import_report(&d->report, PL_BAD, op->o->at,
+		return pl_import_report(&d->in.report, PL_BAD, op->o->at,
 					"a pull before the push of its key", err);
 	put_collective(d, "allreduce", "byteps", op->key, op->step >= 0 ? op->step : (int64_t)i);
-	pl_import_put_text(&d->rows, PL_R_ARG, "tensor", op->tensor, op->n_tensor);
+	pl_import_put_text(&d->in.rows, PL_R_ARG, "tensor", op->tensor, op->n_tensor);
 	both.n_name -= op->n_part + 1;
 	return row(d, &both, PL_K_COLLECTIVE, PL_T_STREAM, op->track, from, pl_sub_sat(to, from),
 		   err);
@@ -147,7 +143,7 @@ static int device_collective(struct dpro *d, const struct op *op, const char *co
 	tensor = (int64_t)(pl_hash(op->tensor, op->n_tensor) & 0xffffffff);
 	snprintf(group, sizeof(group), local ? "host %d" : "all", (int)op->host);
 	put_collective(d, coll, group, tensor, op->step >= 0 ? op->step : (int64_t)f->n_push++);
-	pl_import_put_text(&d->rows, PL_R_ARG, "tensor", op->tensor, op->n_tensor);
+	pl_import_put_text(&d->in.rows, PL_R_ARG, "tensor", op->tensor, op->n_tensor);
 	return row(d, op, PL_K_COLLECTIVE, PL_T_STREAM, op->key >= 0 ? op->track : "communication",
 		   op->ts, op->dur, err);
 }
@@ -186,7 +182,7 @@ static int communication(struct dpro *d, const struct op *op, struct pl_err *err
 						   "sliceId",	"stepN",  "name" };
 
 		for (size_t i = 0; i < PL_LEN(key); i++)
-			pl_import_put_member(&d->rows, op->o, key[i]);
+			pl_import_put_member(&d->in.rows, op->o, key[i]);
 		return row(d, op, PL_K_ANNOTATION, PL_T_LINK,
 			   *op->part == 'S' ? "messages sent" : "messages received", op->ts,
 			   op->dur, err);
@@ -256,13 +252,13 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 
 	if (!o->n || pl_objects_is(o, "ph", "M"))
 		return 0;
-	PL_CHECK(pl_import_rows_ready(&d->rows, err));
+	PL_CHECK(pl_import_rows_ready(&d->in.rows, err));
 	name_of(&op);
 	if (!op.name || !pl_objects_time(o, "ts", 1000, &op.ts))
-		return pl_import_report(&d->report, PL_BAD, o->at,
+		return pl_import_report(&d->in.report, PL_BAD, o->at,
 					"an event without a name or time", err);
 	if (!mark && (!pl_objects_time(o, "dur", 1000, &op.dur) || op.dur < 0))
-		return pl_import_report(&d->report, PL_BAD, o->at, "an event without a duration",
+		return pl_import_report(&d->in.report, PL_BAD, o->at, "an event without a duration",
 					err);
 	op.step = pl_objects_int(o, "step", -1);
 	whose(&op);
@@ -282,21 +278,18 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 static int finish(void *arg, struct pl_err *err)
 {
 	struct dpro *d = arg;
-	struct pl_segment *seg = &d->rows.seg;
-	char text[48];
+	struct pl_segment *seg = &d->in.rows.seg;
 	int32_t rank;
-	int n;
 
 	if (!d->unknown)
 		return 0;
-	PL_CHECK(pl_import_pick_rank(d->o, d->rows.path, -1, &rank, err));
+	PL_CHECK(pl_import_pick_rank(d->in.o, d->in.rows.path, -1, &rank, err));
 	for (pl_id i = 0; i < seg->n_tracks; i++)
 		if (seg->track[i].rank < 0)
 			seg->track[i].rank = rank;
 	if (rank < 0)
 		return 0;
-	n = snprintf(text, sizeof(text), "{\"rank\": %d}", (int)rank);
-	return pl_trace_segment_meta(seg, "distributedInfo", 15, text, (size_t)n, err);
+	return pl_objects_job(&d->in, rank, 0, err);
 }
 
 /* Pushes that were never pulled are only links. */
@@ -309,7 +302,8 @@ static int leftovers(struct dpro *d, struct pl_err *err)
 			alone += d->flow[i].n_push > d->flow[i].n_pull
 					 ? d->flow[i].n_push - d->flow[i].n_pull
 					 : d->flow[i].n_pull - d->flow[i].n_push;
-	return alone ? pl_import_report(&d->report, PL_BAD, pl_import_src_at(&d->src, d->src.p),
+	return alone ? pl_import_report(&d->in.report, PL_BAD,
+					pl_import_src_at(&d->in.src, d->in.src.p),
 					"pushes without their pulls, or the reverse", err)
 		     : 0;
 }
@@ -317,26 +311,15 @@ static int leftovers(struct dpro *d, struct pl_err *err)
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct dpro d = { .o = o, .report = { .o = o, .st = st, .file = pl_in_name(in) } };
+	struct dpro d = { .in.o = o };
 	int rc;
 
-	pl_import_src_init(&d.src, in, &d.report);
-	d.rows = (struct pl_rows){ .o = o,
-				   .report = &d.report,
-				   .sink = sink,
-				   .path = pl_in_name(in),
-				   .format = "dpro",
-				   .finish = finish,
-				   .arg = &d };
-	d.lanes.rows = &d.rows;
-	PL_TRY(pl_import_rows_open(&d.rows, err));
-	PL_TRY(pl_import_objects(&d.src, &d.report, one, &d, err));
+	PL_TRY(pl_objects_open(&d.in, in, o, sink, st, "dpro", finish, &d, err));
+	PL_TRY(pl_import_objects(&d.in.src, &d.in.report, one, &d, err));
 	PL_TRY(leftovers(&d, err));
-	rc = pl_import_rows_close(&d.rows, err);
+	rc = pl_import_rows_close(&d.in.rows, err);
 out:
-	pl_import_rows_fini(&d.rows);
-	pl_import_lanes_fini(&d.lanes);
-	pl_import_src_fini(&d.src);
+	pl_objects_fini(&d.in);
 	for (size_t i = 0; i < d.n_flows; i++)
 		pl_free(d.flow[i].wait);
 	pl_free(d.flow);

@@ -36,11 +36,7 @@ struct link { /* of a tensor to an activity */
 	uint32_t shared, next;
 };
 struct horovod {
-	struct pl_report report;
-	struct pl_src src;
-	struct pl_rows rows;
-	struct pl_lanes lanes;
-	const struct pl_import_opts *o;
+	struct pl_objects_in in;
 	struct tensor *tensor;
 	size_t n_tensors, cap_tensors;
 	struct shared *shared;
@@ -62,7 +58,7 @@ static int tensor_of(struct horovod *h, const struct pl_object *o, struct tensor
 
 	*t = NULL;
 	if (pid < 0 || pid >= (int64_t)MAX_TENSORS)
-		return pl_import_report(&h->report, PL_BAD, o->at, "an event without a tensor",
+		return pl_import_report(&h->in.report, PL_BAD, o->at, "an event without a tensor",
 					err);
 	PL_CHECK(pl_grow(&h->tensor, &h->cap_tensors, (size_t)pid + 1, sizeof(*h->tensor), err));
 	for (; h->n_tensors <= (size_t)pid; h->n_tensors++)
@@ -77,21 +73,21 @@ static int lane(struct horovod *h, uint8_t type, const char *name, pl_id *id, st
 {
 	const struct pl_lane l = { .type = type, .name = name, .rank = -1 };
 
-	return pl_import_lane(&h->lanes, &l, id, err);
+	return pl_import_lane(&h->in.lanes, &l, id, err);
 }
 
 static int event(struct horovod *h, uint8_t kind, pl_id track, const char *name, pl_ns ts,
 		 pl_ns end, struct pl_err *err)
 {
 	return pl_import_rows_event(
-		&h->rows, kind, track, pl_import_rows_text(&h->rows, name, strlen(name)), ts,
+		&h->in.rows, kind, track, pl_import_rows_text(&h->in.rows, name, strlen(name)), ts,
 		end == INT64_MIN ? -1 : pl_max_i64(0, pl_sub_sat(end, ts)), err);
 }
 
 static void put_tensor(struct horovod *h, const struct tensor *t)
 {
 	if (t->name)
-		pl_import_put_text(&h->rows, PL_R_ARG, "tensor", t->name, strlen(t->name));
+		pl_import_put_text(&h->in.rows, PL_R_ARG, "tensor", t->name, strlen(t->name));
 }
 
 /* NCCL_ALLREDUCE, MPI_ALLGATHER, GLOO_BCAST ... is the communication; NULL: another activity. */
@@ -121,7 +117,7 @@ static int emit(struct horovod *h, struct shared *s, struct pl_err *err)
 		       : !strncmp(s->what, "WAIT", 4) || !strcmp(s->what, "QUEUE")
 			       ? PL_K_WAIT
 			       : PL_K_ANNOTATION;
-	struct pl_rows *r = &h->rows;
+	struct pl_rows *r = &h->in.rows;
 	pl_id id;
 
 	s->used = false;
@@ -245,7 +241,8 @@ static int begin(struct horovod *h, struct tensor *t, const struct pl_object *o,
 
 	pl_objects_copy(o, "name", what, sizeof(what));
 	if (t->depth >= DEPTH)
-		return pl_import_report(&h->report, PL_BAD, o->at, "begins nested too deep", err);
+		return pl_import_report(&h->in.report, PL_BAD, o->at, "begins nested too deep",
+					err);
 	if (!t->depth && !strncmp(what, "NEGOTIATE", 9)) {
 		t->negotiating = h->coordinator = true;
 		h->last = 0;
@@ -265,7 +262,8 @@ static int end(struct horovod *h, struct tensor *t, const struct pl_object *o, p
 	pl_id id;
 
 	if (!t->depth)
-		return pl_import_report(&h->report, PL_BAD, o->at, "an end without its begin", err);
+		return pl_import_report(&h->in.report, PL_BAD, o->at, "an end without its begin",
+					err);
 	t->depth--;
 	if (t->depth) {
 		end_activity(h, t, ts);
@@ -295,7 +293,7 @@ static int point(struct horovod *h, const struct tensor *t, const struct pl_obje
 	PL_CHECK(lane(h, PL_T_OTHER, "negotiation", &id, err));
 	if (rank >= 0 && rank < 1 << 24) {
 		h->ranks = pl_max_i64(h->ranks, rank + 1);
-		pl_import_put_int(&h->rows, PL_R_ARG, "rank", rank);
+		pl_import_put_int(&h->in.rows, PL_R_ARG, "rank", rank);
 		put_tensor(h, t);
 		snprintf(what, sizeof(what), "ready");
 	}
@@ -330,7 +328,7 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 
 	if (!o->n)
 		return 0;
-	PL_CHECK(pl_import_rows_ready(&h->rows, err));
+	PL_CHECK(pl_import_rows_ready(&h->in.rows, err));
 	if (!marker)
 		PL_CHECK(tensor_of(h, o, &t, err));
 	if (!marker && !t)
@@ -338,14 +336,15 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 	if (pl_objects_is(o, "ph", "M"))
 		return metadata(h, t, o, err);
 	if (!pl_objects_time(o, "ts", 1000, &ts))
-		return pl_import_report(&h->report, PL_BAD, o->at, "an event without a time", err);
+		return pl_import_report(&h->in.report, PL_BAD, o->at, "an event without a time",
+					err);
 	if (pl_objects_is(o, "ph", "B"))
 		return begin(h, t, o, ts, err);
 	if (pl_objects_is(o, "ph", "E"))
 		return end(h, t, o, ts, err);
 	if (marker || pl_objects_is(o, "ph", "X"))
 		return point(h, t, o, ts, err);
-	return pl_import_report(&h->report, PL_BAD, o->at, "an event of another kind", err);
+	return pl_import_report(&h->in.report, PL_BAD, o->at, "an event of another kind", err);
 }
 
 /* ---- the timeline -------------------------------------------------------------------------- */
@@ -353,23 +352,18 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 static int finish(void *arg, struct pl_err *err)
 {
 	struct horovod *h = arg;
-	struct pl_segment *seg = &h->rows.seg;
-	char text[96];
+	struct pl_segment *seg = &h->in.rows.seg;
 	int32_t rank;
-	int n;
 
-	PL_CHECK(pl_import_pick_rank(h->o, h->rows.path, h->coordinator ? 0 : -1, &rank, err));
+	PL_CHECK(
+		pl_import_pick_rank(h->in.o, h->in.rows.path, h->coordinator ? 0 : -1, &rank, err));
 	for (pl_id i = 0; i < seg->n_tracks; i++)
 		seg->track[i].rank = rank;
 	if (h->base_us > 0 && h->base_us < INT64_MAX / 1000)
 		seg->base_ns = h->base_us * 1000;
 	if (rank < 0)
 		return 0;
-	n = snprintf(text, sizeof(text), "{\"rank\": %d", (int)rank);
-	n += h->ranks ? snprintf(text + n, sizeof(text) - (size_t)n, ", \"world_size\": %lld}",
-				 (long long)h->ranks)
-		      : snprintf(text + n, sizeof(text) - (size_t)n, "}");
-	return pl_trace_segment_meta(seg, "distributedInfo", 15, text, (size_t)n, err);
+	return pl_objects_job(&h->in, rank, h->ranks, err);
 }
 
 /* What had not ended: activities of tensors under way. */
@@ -385,11 +379,11 @@ static int leftovers(struct horovod *h, struct pl_err *err)
 		if (!s->used || s->open)
 			continue;
 		s->bytes = -1;
-		PL_CHECK(pl_import_rows_ready(&h->rows, err));
+		PL_CHECK(pl_import_rows_ready(&h->in.rows, err));
 		PL_CHECK(emit(h, s, err));
 	}
-	return open ? pl_import_report(&h->report, PL_TRUNCATED,
-				       pl_import_src_at(&h->src, h->src.p),
+	return open ? pl_import_report(&h->in.report, PL_TRUNCATED,
+				       pl_import_src_at(&h->in.src, h->in.src.p),
 				       "tensors without the end of what they did", err)
 		    : 0;
 }
@@ -397,26 +391,15 @@ static int leftovers(struct horovod *h, struct pl_err *err)
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct horovod h = { .o = o, .report = { .o = o, .st = st, .file = pl_in_name(in) } };
+	struct horovod h = { .in.o = o };
 	int rc;
 
-	pl_import_src_init(&h.src, in, &h.report);
-	h.rows = (struct pl_rows){ .o = o,
-				   .report = &h.report,
-				   .sink = sink,
-				   .path = pl_in_name(in),
-				   .format = "horovod",
-				   .finish = finish,
-				   .arg = &h };
-	h.lanes.rows = &h.rows;
-	PL_TRY(pl_import_rows_open(&h.rows, err));
-	PL_TRY(pl_import_objects(&h.src, &h.report, one, &h, err));
+	PL_TRY(pl_objects_open(&h.in, in, o, sink, st, "horovod", finish, &h, err));
+	PL_TRY(pl_import_objects(&h.in.src, &h.in.report, one, &h, err));
 	PL_TRY(leftovers(&h, err));
-	rc = pl_import_rows_close(&h.rows, err);
+	rc = pl_import_rows_close(&h.in.rows, err);
 out:
-	pl_import_rows_fini(&h.rows);
-	pl_import_lanes_fini(&h.lanes);
-	pl_import_src_fini(&h.src);
+	pl_objects_fini(&h.in);
 	for (size_t i = 0; i < h.n_tensors; i++)
 		pl_free(h.tensor[i].name);
 	pl_free(h.tensor);

@@ -11,24 +11,18 @@
 #include "import/objects.h"
 
 struct inspector {
-	struct pl_report report;
-	struct pl_src src;
-	struct pl_rows rows;
-	struct pl_lanes lanes;
-	const struct pl_import_opts *o;
+	struct pl_objects_in in;
 	char comm[80], host[256], name[80]; /* of the batch */
 	int64_t rank, size, pid, dumped_us;
 	int64_t world, world_rank; /* largest communicator, and the rank there */
 	bool any, inferred;
 };
 
+/* Lines that do not say it are of what those before them said. */
 static void copy(const struct pl_object *o, const char *key, char *to, size_t size)
 {
-	size_t n;
-	const char *s = pl_objects_text(o, key, &n);
-
-	if (s)
-		snprintf(to, size, "%.*s", (int)pl_min_size(n, size - 1), s);
+	if (pl_objects_get(o, key))
+		pl_objects_copy(o, key, to, size);
 }
 
 /* The communicator of this object, and of those that follow without one. */
@@ -90,7 +84,7 @@ static int track_of(struct inspector *x, pl_id *track, struct pl_err *err)
 
 	snprintf(name, sizeof(name), "communicator %s%s%s%s", x->comm, named ? " (" : "",
 		 named ? x->name : "", named ? ")" : "");
-	return pl_import_lane(&x->lanes, &lane, track, err);
+	return pl_import_lane(&x->in.lanes, &lane, track, err);
 }
 
 /* The times of an operation that took exec_us by the clock that its timing_source names. */
@@ -107,15 +101,15 @@ static void times(struct inspector *x, const struct pl_object *o, int64_t exec_u
 	}
 	*dur = exec_us * 1000;
 	*ts = x->dumped_us * 1000 - *dur;
-	pl_import_rows_put(&x->rows, PL_R_ARG, PL_V_BOOL,
-			   pl_import_rows_text(&x->rows, "inferred", 8), 1);
+	pl_import_rows_put(&x->in.rows, PL_R_ARG, PL_V_BOOL,
+			   pl_import_rows_text(&x->in.rows, "inferred", 8), 1);
 	if (!x->inferred)
-		pl_say(x->o->log, PL_LOG_WARN,
+		pl_say(x->in.o->log, PL_LOG_WARN,
 		       "%s: operations without times: they are placed before the time of their "
 		       "dump, "
 		       "and their order and distances mean nothing; NCCL_INSPECTOR_DUMP_VERBOSE=1 "
 		       "records times",
-		       x->report.file);
+		       x->in.report.file);
 	x->inferred = true;
 }
 
@@ -139,7 +133,7 @@ static int operation(struct inspector *x, const struct pl_object *o, bool p2p, s
 	int64_t sn = pl_objects_int(o, p2p ? "p2p_sn" : "coll_sn", -1);
 	int64_t exec = pl_objects_int(o, p2p ? "p2p_exec_time_us" : "coll_exec_time_us", -1);
 	int64_t bytes = pl_objects_int(o, p2p ? "p2p_msg_size_bytes" : "coll_msg_size_bytes", -1);
-	struct pl_rows *r = &x->rows;
+	struct pl_rows *r = &x->in.rows;
 	uint8_t kind = PL_K_COLLECTIVE;
 	char text[80] = "nccl";
 	const char *coll;
@@ -152,7 +146,7 @@ static int operation(struct inspector *x, const struct pl_object *o, bool p2p, s
 	if (name == PL_NONE || exec < 0 || exec > INT64_MAX / 2000 || !x->comm[0] ||
 	    x->dumped_us < 0 || x->dumped_us > INT64_MAX / 2000) {
 		PL_CHECK(r->rc);
-		return pl_import_report(&x->report, PL_BAD, o->at,
+		return pl_import_report(&x->in.report, PL_BAD, o->at,
 					"an operation without name, time or communicator", err);
 	}
 	PL_CHECK(track_of(x, &track, err));
@@ -197,19 +191,19 @@ static int proxy(struct inspector *x, const struct pl_object *o, struct pl_err *
 
 	if (!pl_objects_time(o, step ? "proxy_step_start_ts" : "proxy_op_start_ts", 1000, &start) ||
 	    !pl_objects_time(o, step ? "proxy_step_stop_ts" : "proxy_op_stop_ts", 1000, &end))
-		return pl_import_report(&x->report, PL_BAD, o->at, "a proxy record without times",
-					err);
+		return pl_import_report(&x->in.report, PL_BAD, o->at,
+					"a proxy record without times", err);
 	snprintf(name, sizeof(name), "proxy of channel %lld", (long long)lane.number);
 	lane.name = name;
-	PL_CHECK(pl_import_lane(&x->lanes, &lane, &track, err));
+	PL_CHECK(pl_import_lane(&x->in.lanes, &lane, &track, err));
 	for (size_t i = 0; i < PL_LEN(kept); i++)
-		pl_import_put_member(&x->rows, o, kept[i]);
-	pl_import_put_int(&x->rows, PL_R_CHANNEL, NULL, lane.number);
+		pl_import_put_member(&x->in.rows, o, kept[i]);
+	pl_import_put_int(&x->in.rows, PL_R_CHANNEL, NULL, lane.number);
 	if (x->size == x->world)
-		pl_import_put_int(&x->rows, PL_R_PEER, NULL, pl_objects_int(o, "peer", -1));
-	pl_import_put_int(&x->rows, PL_R_BYTES, NULL, pl_objects_int(o, "trans_size_bytes", 0));
-	return pl_import_rows_event(&x->rows, PL_K_ANNOTATION, track,
-				    pl_objects_string(&x->rows, o, "record_type"), start,
+		pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, pl_objects_int(o, "peer", -1));
+	pl_import_put_int(&x->in.rows, PL_R_BYTES, NULL, pl_objects_int(o, "trans_size_bytes", 0));
+	return pl_import_rows_event(&x->in.rows, PL_K_ANNOTATION, track,
+				    pl_objects_string(&x->in.rows, o, "record_type"), start,
 				    pl_max_i64(0, pl_sub_sat(end, start)), err);
 }
 
@@ -217,7 +211,7 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 {
 	struct inspector *x = arg;
 
-	PL_CHECK(pl_import_rows_ready(&x->rows, err));
+	PL_CHECK(pl_import_rows_ready(&x->in.rows, err));
 	read_header(x, o);
 	if (pl_objects_get(o, "coll"))
 		return operation(x, o, false, err);
@@ -226,11 +220,11 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 	if (pl_objects_get(o, "record_type"))
 		return proxy(x, o, err);
 	if (!pl_objects_get(o, "n_ranks"))
-		return pl_import_report(&x->report, PL_BAD, o->at, "an object of another kind",
+		return pl_import_report(&x->in.report, PL_BAD, o->at, "an object of another kind",
 					err);
 	if (pl_objects_int(o, "coll_dropped_since_last_dump", 0) > 0 ||
 	    pl_objects_int(o, "p2p_dropped_since_last_dump", 0) > 0)
-		return pl_import_report(&x->report, PL_TOLERATED, o->at,
+		return pl_import_report(&x->in.report, PL_TOLERATED, o->at,
 					"the Inspector dropped operations here "
 					"(NCCL_INSPECTOR_DUMP_COLL_RING_SIZE makes room)",
 					err);
@@ -240,48 +234,34 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 static int finish(void *arg, struct pl_err *err)
 {
 	struct inspector *x = arg;
-	struct pl_segment *seg = &x->rows.seg;
-	pl_id host = x->host[0] ? pl_import_rows_text(&x->rows, x->host, strlen(x->host)) : PL_NONE;
-	char text[96];
+	struct pl_segment *seg = &x->in.rows.seg;
+	pl_id host =
+		x->host[0] ? pl_import_rows_text(&x->in.rows, x->host, strlen(x->host)) : PL_NONE;
 	int32_t rank;
-	int n;
 
-	PL_CHECK(pl_import_pick_rank(x->o, x->rows.path, x->world ? (int32_t)x->world_rank : -1,
-				     &rank, err));
+	PL_CHECK(pl_import_pick_rank(x->in.o, x->in.rows.path,
+				     x->world ? (int32_t)x->world_rank : -1, &rank, err));
 	for (pl_id i = 0; i < seg->n_tracks; i++) {
 		seg->track[i].rank = rank;
 		seg->track[i].host = host;
 	}
 	if (!x->world)
-		return x->rows.rc;
-	n = snprintf(text, sizeof(text), "{\"rank\": %d, \"world_size\": %lld}", (int)rank,
-		     (long long)x->world);
-	PL_CHECK(pl_trace_segment_meta(seg, "distributedInfo", 15, text, (size_t)n, err));
-	return x->rows.rc;
+		return x->in.rows.rc;
+	PL_CHECK(pl_objects_job(&x->in, rank, x->world, err));
+	return x->in.rows.rc;
 }
 
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct inspector x = { .o = o, .report = { .o = o, .st = st, .file = pl_in_name(in) } };
+	struct inspector x = { .in.o = o };
 	int rc;
 
-	pl_import_src_init(&x.src, in, &x.report);
-	x.rows = (struct pl_rows){ .o = o,
-				   .report = &x.report,
-				   .sink = sink,
-				   .path = pl_in_name(in),
-				   .format = "inspector",
-				   .finish = finish,
-				   .arg = &x };
-	x.lanes.rows = &x.rows;
-	PL_TRY(pl_import_rows_open(&x.rows, err));
-	PL_TRY(pl_import_objects(&x.src, &x.report, one, &x, err));
-	rc = pl_import_rows_close(&x.rows, err);
+	PL_TRY(pl_objects_open(&x.in, in, o, sink, st, "inspector", finish, &x, err));
+	PL_TRY(pl_import_objects(&x.in.src, &x.in.report, one, &x, err));
+	rc = pl_import_rows_close(&x.in.rows, err);
 out:
-	pl_import_rows_fini(&x.rows);
-	pl_import_lanes_fini(&x.lanes);
-	pl_import_src_fini(&x.src);
+	pl_objects_fini(&x.in);
 	return rc;
 }
 

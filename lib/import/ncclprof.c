@@ -29,11 +29,7 @@ struct call { /* a collective, send or receive */
 	pl_ns begin, first, last; /* 0 missing */
 };
 struct prof {
-	struct pl_report report;
-	struct pl_src src;
-	struct pl_rows rows;
-	struct pl_lanes lanes;
-	const struct pl_import_opts *o;
+	struct pl_objects_in in;
 	struct open open[CATS];
 	struct call call;
 	int64_t rank, pid; /* -1: none so far, -2: several */
@@ -50,14 +46,14 @@ static int track(struct prof *x, uint8_t type, const char *what, const char *nam
 
 	snprintf(text, sizeof(text), name ? "%s %s" : "%s %.0s%lld", what, name ? name : "",
 		 (long long)number);
-	return pl_import_lane(&x->lanes, &lane, id, err);
+	return pl_import_lane(&x->in.lanes, &lane, id, err);
 }
 
 static int event(struct prof *x, uint8_t kind, pl_id id, const char *name, pl_ns ts, pl_ns end,
 		 struct pl_err *err)
 {
-	return pl_import_rows_event(&x->rows, kind, id,
-				    pl_import_rows_text(&x->rows, name, strlen(name)), ts,
+	return pl_import_rows_event(&x->in.rows, kind, id,
+				    pl_import_rows_text(&x->in.rows, name, strlen(name)), ts,
 				    pl_max_i64(0, pl_sub_sat(end, ts)), err);
 }
 
@@ -102,10 +98,10 @@ static void put_sizes(struct prof *x, const struct call *c)
 
 	if (c->count < 0)
 		return;
-	pl_import_put_int(&x->rows, PL_R_ELEMENTS, NULL, c->count);
-	pl_import_put_text(&x->rows, PL_R_DTYPE, NULL, type, strlen(type));
+	pl_import_put_int(&x->in.rows, PL_R_ELEMENTS, NULL, c->count);
+	pl_import_put_text(&x->in.rows, PL_R_DTYPE, NULL, type, strlen(type));
 	if (bytes && whole && c->count <= INT64_MAX / 32)
-		pl_import_put_int(&x->rows, PL_R_BYTES, NULL, c->count * bytes);
+		pl_import_put_int(&x->in.rows, PL_R_BYTES, NULL, c->count * bytes);
 }
 
 static int end_call(struct prof *x, pl_ns end, int64_t at, struct pl_err *err)
@@ -123,23 +119,24 @@ static int end_call(struct prof *x, pl_ns end, int64_t at, struct pl_err *err)
 	if (!c->last)
 		c->last = end;
 	if (!first || !c->last)
-		return pl_import_report(&x->report, PL_BAD, at, "an operation without a time", err);
+		return pl_import_report(&x->in.report, PL_BAD, at, "an operation without a time",
+					err);
 	PL_CHECK(track(x, PL_T_STREAM, "communicator", c->comm, 0, &id, err));
 	if (c->coll != PL_COLL_OTHER)
-		pl_import_put_text(&x->rows, PL_R_COLL, NULL, coll, strlen(coll));
-	pl_import_put_text(&x->rows, PL_R_GROUP, NULL, c->comm, strlen(c->comm));
+		pl_import_put_text(&x->in.rows, PL_R_COLL, NULL, coll, strlen(coll));
+	pl_import_put_text(&x->in.rows, PL_R_GROUP, NULL, c->comm, strlen(c->comm));
 	if (kind == PL_K_COLLECTIVE && number_of(c) >= 0) {
-		pl_import_put_int(&x->rows, PL_R_SEQ, NULL, number_of(c));
-		pl_import_put_int(&x->rows, PL_R_ARG, "SeqNum", c->seq);
+		pl_import_put_int(&x->in.rows, PL_R_SEQ, NULL, number_of(c));
+		pl_import_put_int(&x->in.rows, PL_R_ARG, "SeqNum", c->seq);
 	} else if (kind != PL_K_COLLECTIVE && c->peer >= 0) {
-		pl_import_put_int(&x->rows, PL_R_PEER, NULL, c->peer);
+		pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, c->peer);
 	}
 	put_sizes(x, c);
 	if (*c->algorithm)
-		pl_import_put_text(&x->rows, PL_R_ARG, "Algorithm", c->algorithm,
+		pl_import_put_text(&x->in.rows, PL_R_ARG, "Algorithm", c->algorithm,
 				   strlen(c->algorithm));
 	if (*c->protocol)
-		pl_import_put_text(&x->rows, PL_R_ARG, "Protocol", c->protocol,
+		pl_import_put_text(&x->in.rows, PL_R_ARG, "Protocol", c->protocol,
 				   strlen(c->protocol));
 	return event(x, kind, id, c->name, first, c->last, err);
 }
@@ -173,16 +170,16 @@ static int end_step(struct prof *x, const struct open *s, pl_ns end, struct pl_e
 		       strncmp(s->name, "Send", 4) ? "receive, channel" : "send, channel", NULL,
 		       op->channel, &id, err));
 	if (message) {
-		pl_import_put_int(&x->rows, PL_R_OF, NULL, number_of(c));
-		pl_import_put_text(&x->rows, PL_R_GROUP, NULL, c->comm, strlen(c->comm));
+		pl_import_put_int(&x->in.rows, PL_R_OF, NULL, number_of(c));
+		pl_import_put_text(&x->in.rows, PL_R_GROUP, NULL, c->comm, strlen(c->comm));
 		if (op->bytes >= 0)
-			pl_import_put_int(&x->rows, PL_R_BYTES, NULL, op->bytes);
+			pl_import_put_int(&x->in.rows, PL_R_BYTES, NULL, op->bytes);
 	}
 	if (op->is) {
-		pl_import_put_int(&x->rows, PL_R_CHANNEL, NULL, op->channel);
-		pl_import_put_int(&x->rows, PL_R_PEER, NULL, op->peer);
+		pl_import_put_int(&x->in.rows, PL_R_CHANNEL, NULL, op->channel);
+		pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, op->peer);
 	}
-	pl_import_put_int(&x->rows, PL_R_ARG, "Step", s->step);
+	pl_import_put_int(&x->in.rows, PL_R_ARG, "Step", s->step);
 	return event(x,
 		     !message ? PL_K_WAIT
 		     : send   ? PL_K_SEND
@@ -196,7 +193,7 @@ static int end_kernel(struct prof *x, const struct open *k, pl_ns end, struct pl
 
 	cover(x, k->ts, end);
 	PL_CHECK(track(x, PL_T_OTHER, "kernel, channel", NULL, k->channel, &id, err));
-	pl_import_put_int(&x->rows, PL_R_CHANNEL, NULL, k->channel);
+	pl_import_put_int(&x->in.rows, PL_R_CHANNEL, NULL, k->channel);
 	return event(x, PL_K_ANNOTATION, id, k->name, k->ts, end, err);
 }
 
@@ -213,9 +210,9 @@ static int end_other(struct prof *x, enum cat cat, const struct open *s, pl_ns e
 	PL_CHECK(track(x, cat == PROXY ? PL_T_OTHER : PL_T_THREAD, cat == PROXY ? "proxy" : "calls",
 		       "of NCCL", 0, &id, err));
 	if (s->channel >= 0)
-		pl_import_put_int(&x->rows, PL_R_CHANNEL, NULL, s->channel);
+		pl_import_put_int(&x->in.rows, PL_R_CHANNEL, NULL, s->channel);
 	if (s->peer >= 0)
-		pl_import_put_int(&x->rows, PL_R_PEER, NULL, s->peer);
+		pl_import_put_int(&x->in.rows, PL_R_PEER, NULL, s->peer);
 	return event(x, idle ? PL_K_WAIT : PL_K_ANNOTATION, id, s->name, s->ts, end, err);
 }
 
@@ -247,14 +244,14 @@ static int end(struct prof *x, enum cat cat, pl_ns ts, int64_t at, struct pl_err
 	struct open *s = &x->open[cat];
 
 	if (!s->is)
-		return pl_import_report(&x->report, PL_BAD, at, "an end without its begin", err);
+		return pl_import_report(&x->in.report, PL_BAD, at, "an end without its begin", err);
 	s->is = false;
 	if (cat == COLL || cat == P2P)
 		return end_call(x, ts, at, err);
 	if (cat == GPU && !ts && s->ts && s->bytes > 0)
 		ts = pl_add_sat(s->ts, s->bytes);
 	if (!ts || !s->ts) { /* usual where the plugin saw no end of a kernel */
-		x->report.st->bad++;
+		x->in.report.st->bad++;
 		return 0;
 	}
 	return end_other(x, cat, s, ts, err);
@@ -268,72 +265,57 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 
 	if (!o->n) /* the {} at the end */
 		return 0;
-	PL_CHECK(pl_import_rows_ready(&x->rows, err));
+	PL_CHECK(pl_import_rows_ready(&x->in.rows, err));
 	while (cat < CATS && !pl_objects_is(o, "cat", cats[cat]))
 		cat++;
 	if (cat == CATS) /* copy engines, network plugins */
 		return 0;
 	if (!pl_objects_time(o, "ts", 1000, &ts))
-		return pl_import_report(&x->report, PL_BAD, o->at, "an event without a time", err);
+		return pl_import_report(&x->in.report, PL_BAD, o->at, "an event without a time",
+					err);
 	if (x->pid < 0)
 		x->pid = pl_objects_int(o, "pid", 0);
 	if (pl_objects_is(o, "ph", "b"))
 		begin(x, cat, o, ts);
 	else if (pl_objects_is(o, "ph", "e"))
 		return end(x, cat, ts, o->at, err);
-	return x->rows.rc;
+	return x->in.rows.rc;
 }
 
 static int finish(void *arg, struct pl_err *err)
 {
 	struct prof *x = arg;
-	char text[48];
 	int32_t rank;
-	int n;
 
-	PL_CHECK(pl_import_pick_rank(x->o, x->rows.path, x->rank >= 0 ? (int32_t)x->rank : -1,
+	PL_CHECK(pl_import_pick_rank(x->in.o, x->in.rows.path, x->rank >= 0 ? (int32_t)x->rank : -1,
 				     &rank, err));
-	for (pl_id i = 0; i < x->rows.seg.n_tracks; i++)
-		x->rows.seg.track[i].rank = rank;
+	for (pl_id i = 0; i < x->in.rows.seg.n_tracks; i++)
+		x->in.rows.seg.track[i].rank = rank;
 	if (rank < 0)
 		return 0;
-	n = snprintf(text, sizeof(text), "{\"rank\": %d}", (int)rank);
-	return pl_trace_segment_meta(&x->rows.seg, "distributedInfo", 15, text, (size_t)n, err);
+	return pl_objects_job(&x->in, rank, 0, err);
 }
 
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct prof x = { .o = o,
-			  .rank = -1,
-			  .pid = -1,
-			  .report = { .o = o, .st = st, .file = pl_in_name(in) } };
+	struct prof x = { .rank = -1, .pid = -1 };
 	int rc;
 
-	pl_import_src_init(&x.src, in, &x.report);
-	x.rows = (struct pl_rows){ .o = o,
-				   .report = &x.report,
-				   .sink = sink,
-				   .path = pl_in_name(in),
-				   .format = "ncclprof",
-				   .finish = finish,
-				   .arg = &x };
-	x.lanes.rows = &x.rows;
-	PL_TRY(pl_import_rows_open(&x.rows, err));
-	PL_TRY(pl_import_objects(&x.src, &x.report, one, &x, err));
+	PL_TRY(pl_objects_open(&x.in, in, o, sink, st, "ncclprof", finish, &x, err));
+	PL_TRY(pl_import_objects(&x.in.src, &x.in.report, one, &x, err));
 	if (x.call.is)
-		PL_TRY(pl_import_report(&x.report, PL_TRUNCATED, pl_import_src_at(&x.src, x.src.p),
+		PL_TRY(pl_import_report(&x.in.report, PL_TRUNCATED,
+					pl_import_src_at(&x.in.src, x.in.src.p),
 					"an operation without its end", err));
 	if (x.enqueued)
 		pl_say(o->log, PL_LOG_WARN,
 		       "%s: of %zu operations only the time in which they were enqueued is known; "
 		       "NCCL_PROFILE_EVENT_MASK=4095 records their kernels and network steps too",
-		       x.report.file, x.enqueued);
-	rc = pl_import_rows_close(&x.rows, err);
+		       x.in.report.file, x.enqueued);
+	rc = pl_import_rows_close(&x.in.rows, err);
 out:
-	pl_import_rows_fini(&x.rows);
-	pl_import_lanes_fini(&x.lanes);
-	pl_import_src_fini(&x.src);
+	pl_objects_fini(&x.in);
 	return rc;
 }
 

@@ -328,13 +328,47 @@ pl_id pl_objects_string(struct pl_rows *r, const struct pl_object *o, const char
 	return id;
 }
 
-/* ---- tracks and rows ------------------------------------------------------------------------ */
+/* ---- an importer of objects ----------------------------------------------------------------- */
 
-void pl_import_lanes_fini(struct pl_lanes *l)
+int pl_objects_open(struct pl_objects_in *x, struct pl_in *in, const struct pl_import_opts *o,
+		    struct pl_sink *sink, struct pl_import_stats *st, const char *format,
+		    int (*finish)(void *arg, struct pl_err *err), void *arg, struct pl_err *err)
 {
-	pl_intern_fini(&l->key);
-	pl_intern_fini(&l->known);
+	x->o = o;
+	x->report = (struct pl_report){ .o = o, .st = st, .file = pl_in_name(in) };
+	pl_import_src_init(&x->src, in, &x->report);
+	x->rows = (struct pl_rows){ .o = o,
+				    .report = &x->report,
+				    .sink = sink,
+				    .path = pl_in_name(in),
+				    .format = format,
+				    .finish = finish,
+				    .arg = arg };
+	x->lanes.rows = &x->rows;
+	return pl_import_rows_open(&x->rows, err);
 }
+
+void pl_objects_fini(struct pl_objects_in *x)
+{
+	pl_import_rows_fini(&x->rows);
+	pl_intern_fini(&x->lanes.key);
+	pl_intern_fini(&x->lanes.known);
+	pl_import_src_fini(&x->src);
+}
+
+int pl_objects_job(struct pl_objects_in *x, int32_t rank, int64_t world, struct pl_err *err)
+{
+	char text[96];
+	int n = snprintf(text, sizeof(text), "{\"rank\": %d", (int)rank);
+
+	if (world)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, ", \"world_size\": %lld",
+			      (long long)world);
+	n += snprintf(text + n, sizeof(text) - (size_t)n, "}");
+	return pl_trace_segment_meta(&x->rows.seg, "distributedInfo", 15, text, (size_t)n, err);
+}
+
+/* ---- tracks and rows ------------------------------------------------------------------------ */
 
 static int make_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track,
 		     struct pl_err *err)

@@ -76,7 +76,23 @@ struct pl_lanes {
 	struct pl_intern key;	     /* of the segment's tracks */
 	struct pl_intern known;	     /* of all: tracks keep their numbers from segment to segment */
 };
-void pl_import_lanes_fini(struct pl_lanes *l);
+/* What every importer of objects has. */
+struct pl_objects_in {
+	const struct pl_import_opts *o;
+	struct pl_report report;
+	struct pl_src src;
+	struct pl_rows rows;
+	struct pl_lanes lanes;
+};
+/* finish(arg) completes the tracks before each segment ends. To be ended in every case. */
+int pl_objects_open(struct pl_objects_in *x, struct pl_in *in, const struct pl_import_opts *o,
+		    struct pl_sink *sink, struct pl_import_stats *st, const char *format,
+		    int (*finish)(void *arg, struct pl_err *err), void *arg,
+		    struct pl_err *err) PL_MUST;
+void pl_objects_fini(struct pl_objects_in *x);
+/* The segment is of this rank: metadata of the job. world 0: its size is unknown. */
+int pl_objects_job(struct pl_objects_in *x, int32_t rank, int64_t world,
+		   struct pl_err *err) PL_MUST;
 /* The track in this segment, made at its first use. */
 int pl_import_lane(struct pl_lanes *l, const struct pl_lane *lane, pl_id *track,
 		   struct pl_err *err) PL_MUST;

@@ -37,11 +37,7 @@ struct value {
 	int64_t stream; /* of an event */
 };
 struct roc {
-	struct pl_report report;
-	struct pl_src src;
-	struct pl_rows rows;
-	struct pl_lanes lanes;
-	const struct pl_import_opts *o;
+	struct pl_objects_in in;
 	struct pl_arena arena;
 	struct pl_intern key; /* type and number -> value */
 	struct value *value;
@@ -157,7 +153,7 @@ static int thread_of(struct roc *d, const struct pl_object *o, pl_id *id, struct
 				   .rank = -1 };
 
 	snprintf(name, sizeof(name), "thread %lld", (long long)l.number);
-	return pl_import_lane(&d->lanes, &l, id, err);
+	return pl_import_lane(&d->in.lanes, &l, id, err);
 }
 
 static int stream_of(struct roc *d, const struct pl_object *o, const char *agent_key, pl_id *id,
@@ -180,8 +176,8 @@ static int stream_of(struct roc *d, const struct pl_object *o, const char *agent
 		snprintf(name, sizeof(name), "queue %lld", (long long)queue);
 	else
 		snprintf(name, sizeof(name), "copies");
-	PL_CHECK(pl_import_lane(&d->lanes, &l, id, err));
-	d->rows.seg.track[*id].device = (int32_t)device;
+	PL_CHECK(pl_import_lane(&d->in.lanes, &l, id, err));
+	d->in.rows.seg.track[*id].device = (int32_t)device;
 	return 0;
 }
 
@@ -194,10 +190,11 @@ static int event(struct roc *d, const struct pl_object *o, uint8_t kind, pl_id t
 
 	if (!pl_objects_time(o, "start_timestamp", 1, &start) ||
 	    !pl_objects_time(o, "end_timestamp", 1, &end) || end < start)
-		return pl_import_report(&d->report, PL_BAD, o->at, "a record without its time",
+		return pl_import_report(&d->in.report, PL_BAD, o->at, "a record without its time",
 					err);
-	return pl_import_rows_event(&d->rows, kind, track, pl_import_rows_text(&d->rows, s, n),
-				    start, kind == PL_K_INSTANT ? -1 : end - start, err);
+	return pl_import_rows_event(&d->in.rows, kind, track,
+				    pl_import_rows_text(&d->in.rows, s, n), start,
+				    kind == PL_K_INSTANT ? -1 : end - start, err);
 }
 
 static void put_corr(struct roc *d, const struct pl_object *o)
@@ -205,7 +202,7 @@ static void put_corr(struct roc *d, const struct pl_object *o)
 	int64_t corr = pl_objects_int(o, "internal", -1);
 
 	if (corr >= 0)
-		pl_import_put_int(&d->rows, PL_R_CORR, NULL, corr);
+		pl_import_put_int(&d->in.rows, PL_R_CORR, NULL, corr);
 }
 
 static int kernel(struct roc *d, const struct pl_object *o, struct pl_err *err)
@@ -228,7 +225,7 @@ static int kernel(struct roc *d, const struct pl_object *o, struct pl_err *err)
 	comm = pl_import_name_class(v->s, v->n) == PL_N_DEVCOMM;
 	coll = comm ? pl_trace_coll_from_name(v->s, v->n) : NULL;
 	if (coll)
-		pl_import_put_text(&d->rows, PL_R_COLL, NULL, coll, strlen(coll));
+		pl_import_put_text(&d->in.rows, PL_R_COLL, NULL, coll, strlen(coll));
 	return event(d, o, comm ? PL_K_COLLECTIVE : PL_K_KERNEL, track, v->s, v->n, err);
 }
 
@@ -255,7 +252,7 @@ static int copy(struct roc *d, const struct pl_object *o, struct pl_err *err)
 		&track, err));
 	put_corr(d, o);
 	if (bytes >= 0)
-		pl_import_put_int(&d->rows, PL_R_BYTES, NULL, bytes);
+		pl_import_put_int(&d->in.rows, PL_R_BYTES, NULL, bytes);
 	return event(d, o, PL_K_COPY, track, s, n, err);
 }
 
@@ -289,7 +286,7 @@ static int range(struct roc *d, const struct pl_object *o, struct pl_err *err)
 		n = v->n;
 		if (kind != PL_K_INSTANT && pl_import_step_number(s, n, &step)) {
 			kind = PL_K_STEP;
-			pl_import_put_int(&d->rows, PL_R_STEP, NULL, step);
+			pl_import_put_int(&d->in.rows, PL_R_STEP, NULL, step);
 		}
 	}
 	return event(d, o, kind, track, s, n, err);
@@ -305,17 +302,17 @@ static int hip_event(struct roc *d, const struct pl_object *o, struct pl_err *er
 	pl_id track;
 
 	PL_CHECK(stream_of(d, o, "agent_id", &track, err));
-	v.stream = d->rows.seg.track[track].stream;
+	v.stream = d->in.rows.seg.track[track].stream;
 	if (operation == 1)
 		return put(d, OF_EVENT, number, &v, err);
 	if (operation != 2)
 		return 0;
 	put_corr(d, o);
-	pl_import_put_int(&d->rows, PL_R_STREAM, NULL, v.stream);
+	pl_import_put_int(&d->in.rows, PL_R_STREAM, NULL, v.stream);
 	if (from)
-		pl_import_put_int(&d->rows, PL_R_WAIT_STREAM, NULL, from->stream);
+		pl_import_put_int(&d->in.rows, PL_R_WAIT_STREAM, NULL, from->stream);
 	if (from && from->corr >= 0)
-		pl_import_put_int(&d->rows, PL_R_WAIT_CORR, NULL, from->corr);
+		pl_import_put_int(&d->in.rows, PL_R_WAIT_CORR, NULL, from->corr);
 	return event(d, o, PL_K_SYNC, track, "Stream Wait Event", 17, err);
 }
 
@@ -384,7 +381,7 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 {
 	struct roc *d = arg;
 
-	PL_CHECK(pl_import_rows_ready(&d->rows, err));
+	PL_CHECK(pl_import_rows_ready(&d->in.rows, err));
 	switch (d->section) {
 	case METADATA:
 		return metadata(d, o);
@@ -417,13 +414,12 @@ static int one(void *arg, const struct pl_object *o, struct pl_err *err)
 static int finish(void *arg, struct pl_err *err)
 {
 	struct roc *d = arg;
-	struct pl_segment *seg = &d->rows.seg;
-	pl_id host = *d->host ? pl_import_rows_text(&d->rows, d->host, strlen(d->host)) : PL_NONE;
-	char text[48];
+	struct pl_segment *seg = &d->in.rows.seg;
+	pl_id host =
+		*d->host ? pl_import_rows_text(&d->in.rows, d->host, strlen(d->host)) : PL_NONE;
 	int32_t rank;
-	int n;
 
-	PL_CHECK(pl_import_pick_rank(d->o, d->rows.path, -1, &rank, err));
+	PL_CHECK(pl_import_pick_rank(d->in.o, d->in.rows.path, -1, &rank, err));
 	if (d->processes > 1) /* the name says one rank at most */
 		rank = -1;
 	for (pl_id i = 0; i < seg->n_tracks; i++) {
@@ -431,37 +427,26 @@ static int finish(void *arg, struct pl_err *err)
 		seg->track[i].host = host;
 	}
 	if (rank < 0)
-		return d->rows.rc;
-	n = snprintf(text, sizeof(text), "{\"rank\": %d}", (int)rank);
-	PL_CHECK(pl_trace_segment_meta(seg, "distributedInfo", 15, text, (size_t)n, err));
-	return d->rows.rc;
+		return d->in.rows.rc;
+	PL_CHECK(pl_objects_job(&d->in, rank, 0, err));
+	return d->in.rows.rc;
 }
 
 static int run(struct pl_in *in, const struct pl_import_opts *o, struct pl_sink *sink,
 	       struct pl_import_stats *st, struct pl_err *err)
 {
-	struct roc d = { .o = o, .report = { .o = o, .st = st, .file = pl_in_name(in) } };
+	struct roc d = { .in.o = o };
 	int rc;
 
-	pl_import_src_init(&d.src, in, &d.report);
-	d.rows = (struct pl_rows){ .o = o,
-				   .report = &d.report,
-				   .sink = sink,
-				   .path = pl_in_name(in),
-				   .format = "rocprof",
-				   .finish = finish,
-				   .arg = &d };
-	d.lanes.rows = &d.rows;
-	PL_TRY(pl_import_rows_open(&d.rows, err));
-	PL_TRY(pl_import_objects_within(&d.src, &d.report, enter, one, &d, err));
+	PL_TRY(pl_objects_open(&d.in, in, o, sink, st, "rocprof", finish, &d, err));
+	PL_TRY(pl_import_objects_within(&d.in.src, &d.in.report, enter, one, &d, err));
 	if (d.processes > 1)
 		pl_say(o->log, PL_LOG_WARN,
-		       "%s: several processes in one file, whose ranks are unknown", d.report.file);
-	rc = pl_import_rows_close(&d.rows, err);
+		       "%s: several processes in one file, whose ranks are unknown",
+		       d.in.report.file);
+	rc = pl_import_rows_close(&d.in.rows, err);
 out:
-	pl_import_rows_fini(&d.rows);
-	pl_import_lanes_fini(&d.lanes);
-	pl_import_src_fini(&d.src);
+	pl_objects_fini(&d.in);
 	pl_intern_fini(&d.key);
 	pl_arena_fini(&d.arena);
 	pl_free(d.value);
