@@ -78,40 +78,12 @@ struct reader {
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static int64_t value_of(const struct pl_pb_field *f)
-{
-	return f->number == PL_CK_A_SINT32 || f->number == PL_CK_A_SINT64  ? pl_unzigzag(f->v)
-	       : f->number == PL_CK_A_INT32 || f->number == PL_CK_A_UINT32 ? (int64_t)(int32_t)f->v
-									   : (int64_t)f->v;
-}
-
-struct attr {
-	struct pl_pb_field name, text;
-	int64_t v;
-};
-
-static struct attr read_attr(const struct pl_pb_field *field)
-{
-	struct pl_pb_in m = pl_pb_message(field->p, field->n);
-	struct attr a = { .v = -1 };
-	struct pl_pb_field f;
-
-	while (pl_pb_next(&m, &f))
-		if (f.number == PL_CK_A_NAME && f.bytes)
-			a.name = f;
-		else if (f.number == PL_CK_A_STRING && f.bytes)
-			a.text = f;
-		else if (!f.bytes)
-			a.v = value_of(&f);
-	return a;
-}
-
-static bool is_named(const struct attr *a, const char *name)
+static bool is_named(const struct pl_chakra_attr *a, const char *name)
 {
 	return a->name.n == strlen(name) && !memcmp(a->name.p, name, a->name.n);
 }
 
-static void take_attr(struct node *x, const struct attr *a)
+static void take_attr(struct node *x, const struct pl_chakra_attr *a)
 {
 	const struct {
 		const char *name;
@@ -174,7 +146,7 @@ static struct node read_node(struct pl_pb_in m)
 		} else if (f.number == PL_CK_DUR_US && !f.bytes && !x.exact) {
 			x.dur = of_us(f.v);
 		} else if (f.number == PL_CK_ATTR && f.bytes) {
-			struct attr a = read_attr(&f);
+			struct pl_chakra_attr a = pl_trace_chakra_attr(&f);
 
 			take_attr(&x, &a);
 			if (is_named(&a, "start_ns"))
@@ -210,7 +182,7 @@ static int read_messages(struct reader *r, struct file *f, struct pl_err *err)
 			struct pl_pb_field x;
 
 			while (pl_pb_next(&m, &x)) {
-				struct attr a = read_attr(&x);
+				struct pl_chakra_attr a = pl_trace_chakra_attr(&x);
 
 				if (x.bytes && x.number <= PL_CK_META_ATTR &&
 				    is_named(&a, "rank") && a.v >= 0 && a.v < 1 << 24)

@@ -8,27 +8,6 @@
 #include "io/write.h"
 #include "trace/chakra.h"
 
-struct attr {
-	struct pl_pb_field name, text;
-	int64_t v;
-};
-
-static struct attr read_attr(const struct pl_pb_field *field)
-{
-	struct pl_pb_in m = pl_pb_message(field->p, field->n);
-	struct attr a = { .v = -1 };
-	struct pl_pb_field f;
-
-	while (pl_pb_next(&m, &f))
-		if (f.number == PL_CK_A_NAME && f.bytes)
-			a.name = f;
-		else if (f.number == PL_CK_A_STRING && f.bytes)
-			a.text = f;
-		else if (!f.bytes)
-			a.v = (int64_t)f.v;
-	return a;
-}
-
 /* "[[1, 2, 0, 64, 4, 'cuda:0']]" as JSON; PyTorch's text has no quotes inside of quotes. */
 static void put_values(struct pl_writer *w, const char *key, const struct pl_pb_field *io)
 {
@@ -46,7 +25,7 @@ static void put_values(struct pl_writer *w, const char *key, const struct pl_pb_
 	}
 }
 
-static void put_attr(struct pl_writer *w, const struct attr *a, size_t *n)
+static void put_attr(struct pl_writer *w, const struct pl_chakra_attr *a, size_t *n)
 {
 	if (!a->name.n)
 		return;
@@ -87,7 +66,7 @@ static void put_node(struct pl_writer *w, struct pl_pb_in message, bool *any)
 			put_values(w, "outputs", &f);
 	for (m = message; pl_pb_next(&m, &f);)
 		if (f.number == PL_CK_ATTR && f.bytes) {
-			struct attr a = read_attr(&f);
+			struct pl_chakra_attr a = pl_trace_chakra_attr(&f);
 
 			put_attr(w, &a, &n);
 		}
@@ -101,10 +80,10 @@ static void put_head(struct pl_writer *w, struct pl_pb_in m)
 
 	pl_write_text(w, "{\"schema\":\"1.1.0-chakra\"");
 	while (pl_pb_next(&m, &f)) {
-		struct attr a = { .v = -1 };
+		struct pl_chakra_attr a = { .v = -1 };
 
 		if (f.bytes && f.number <= PL_CK_META_ATTR)
-			a = read_attr(&f);
+			a = pl_trace_chakra_attr(&f);
 		if (a.name.n == 3 && !memcmp(a.name.p, "pid", 3) && a.v >= 0)
 			pl_write_format(w, ",\"pid\":%lld", (long long)a.v);
 	}

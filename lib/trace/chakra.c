@@ -1,4 +1,4 @@
-/* Recognises execution traces of Chakra. */
+/* Execution traces of Chakra: how they are recognised, and what an attribute says. */
 #include "trace/chakra.h"
 #include "io/pb.h"
 #include "trace/trace.h"
@@ -29,4 +29,27 @@ bool pl_trace_is_chakra(const uint8_t *p, size_t n)
 			return false;
 	}
 	return id && name;
+}
+
+static int64_t value_of(const struct pl_pb_field *f)
+{
+	return f->number == PL_CK_A_SINT32 || f->number == PL_CK_A_SINT64  ? pl_unzigzag(f->v)
+	       : f->number == PL_CK_A_INT32 || f->number == PL_CK_A_UINT32 ? (int64_t)(int32_t)f->v
+									   : (int64_t)f->v;
+}
+
+struct pl_chakra_attr pl_trace_chakra_attr(const struct pl_pb_field *field)
+{
+	struct pl_pb_in m = pl_pb_message(field->p, field->n);
+	struct pl_chakra_attr a = { .v = -1 };
+	struct pl_pb_field f;
+
+	while (pl_pb_next(&m, &f))
+		if (f.number == PL_CK_A_NAME && f.bytes)
+			a.name = f;
+		else if (f.number == PL_CK_A_STRING && f.bytes)
+			a.text = f;
+		else if (!f.bytes)
+			a.v = value_of(&f);
+	return a;
 }

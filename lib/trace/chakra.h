@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "io/pb.h"
+
 /* A file is a list of messages, each after its length as a varint: first a GlobalMetadata. */
 enum { PL_CK_META_VERSION = 1, PL_CK_META_ATTR = 2 };
 enum {
@@ -44,7 +46,14 @@ enum {
 	PL_CK_COLL,
 };
 
-/* Do the first bytes of a file look so? trace/chakra.c */
+/* An attribute that was read; the texts lie in the message. v: a whole number, -1: none. */
+struct pl_chakra_attr {
+	struct pl_pb_field name, text;
+	int64_t v;
+};
+struct pl_chakra_attr pl_trace_chakra_attr(const struct pl_pb_field *attribute);
+
+/* Do the first bytes of a file look so? */
 bool pl_trace_is_chakra(const uint8_t *p, size_t n);
 
 #endif
