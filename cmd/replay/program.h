@@ -234,8 +234,7 @@ struct recording {
 	bool temporary, failed; /* failed: the command */
 };
 /* The operands end with a command, which stands behind "--". Without failure r->name is there. */
-int record(struct config *c, struct recording *r, int argc, char **argv,
-	   struct pl_err *err) PL_MUST;
+int record(struct config *c, struct recording *r, char **argv, struct pl_err *err) PL_MUST;
 void record_end(const struct config *c, const struct recording *r, bool failed);
 
 /* ---- input.c ---- */

@@ -21,17 +21,12 @@ static int temporary(struct recording *r, struct pl_err *err)
 	return mkdtemp(r->folder) ? 0 : pl_fail_sys(err, "%s", r->folder);
 }
 
-int record(struct config *c, struct recording *r, int argc, char **argv, struct pl_err *err)
+int record(struct config *c, struct recording *r, char **argv, struct pl_err *err)
 {
 	struct pl_recorded done;
 	char text[512];
 	int rc;
 
-	if (argc > c->c.behind)
-		return pl_fail(err, PL_EUSAGE,
-			       "%s: no file can be read while a command is recorded; behind -- "
-			       "stands a command, never a file",
-			       argv[0]);
 	if (c->keep)
 		snprintf(r->folder, sizeof(r->folder), "%.480s", c->keep);
 	else

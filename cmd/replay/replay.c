@@ -467,11 +467,11 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct recording r = { .name = NULL };
 	int rc;
 
-	PL_CHECK(pl_record_check(&c->record, c->c.behind >= 0, err));
+	PL_CHECK(pl_record_check(&c->record, &c->c, argc, argv, err));
 	if (c->c.behind < 0)
 		return explain_files(c, argc, argv, err);
 	PL_CHECK(check(c, 1, false, err));
-	PL_CHECK(record(c, &r, argc, argv, err));
+	PL_CHECK(record(c, &r, argv, err));
 	rc = explain_files(c, 1, &r.name, err);
 	record_end(c, &r, rc < 0);
 	return rc;

@@ -42,7 +42,7 @@ int load_all(struct config *c, struct pl_inputs *in, const struct selection *sel
 /* ---- record.c -------------------------------------------------------------------------------- */
 
 /* The operands end with a command, which stands behind "--". */
-int record(struct config *c, int argc, char **argv, struct pl_err *err) PL_MUST;
+int record(struct config *c, char **argv, struct pl_err *err) PL_MUST;
 
 /* ---- check.c --------------------------------------------------------------------------------- */
 

@@ -34,18 +34,13 @@ static int check_options(const struct config *c, struct pl_err *err)
 	return 0;
 }
 
-int record(struct config *c, int argc, char **argv, struct pl_err *err)
+int record(struct config *c, char **argv, struct pl_err *err)
 {
 	char folder[64], text[512];
 	const char *where = c->c.output;
 	struct pl_recorded r;
 	int rc;
 
-	if (argc > c->c.behind)
-		return pl_fail(err, PL_EUSAGE,
-			       "%s: no file can be read while a command is recorded; behind -- "
-			       "stands a command, never a file",
-			       argv[0]);
 	PL_CHECK(check_options(c, err));
 	if (!where) {
 		snprintf(folder, sizeof(folder), "paceline-%ld", (long)getpid());

@@ -72,9 +72,9 @@ static int run(void *config, int argc, char **argv, struct pl_err *err)
 	struct pl_inputs in = { 0 };
 	int rc;
 
-	PL_CHECK(pl_record_check(&c->record, c->c.behind >= 0, err));
+	PL_CHECK(pl_record_check(&c->record, &c->c, argc, argv, err));
 	if (c->c.behind >= 0)
-		return record(c, argc, argv, err);
+		return record(c, argv, err);
 	if (!find_format(c->to))
 		return pl_fail(err, PL_EUSAGE, "--to: \"%s\" is no format; see trace --help",
 			       c->to);

@@ -46,9 +46,15 @@ struct said {
 	size_t n_ranks, cap_ranks;
 };
 
-int pl_record_check(const struct pl_record *r, bool command, struct pl_err *err)
+int pl_record_check(const struct pl_record *r, const struct pl_common *c, int argc, char **argv,
+		    struct pl_err *err)
 {
-	if (!command && (r->steps >= 0 || r->skip >= 0 || r->light))
+	if (c->behind >= 0 && argc > c->behind)
+		return pl_fail(err, PL_EUSAGE,
+			       "%s: no file can be read while a command is recorded; behind -- "
+			       "stands a command, never a file",
+			       argv[0]);
+	if (c->behind < 0 && (r->steps >= 0 || r->skip >= 0 || r->light))
 		return pl_fail(err, PL_EUSAGE,
 			       "--record-steps, --skip-steps and --light are for a command, which "
 			       "stands behind --");

@@ -44,8 +44,10 @@ static inline void pl_record_defaults(struct pl_record *r)
 {
 	r->steps = r->skip = -1;
 }
-/* Without a command, these options are mistakes. */
-int pl_record_check(const struct pl_record *r, bool command, struct pl_err *err) PL_MUST;
+/* Without a command, these options are mistakes; with one, operands before "--" are. argc: of all
+ * operands, as `run` of the program gets them. */
+int pl_record_check(const struct pl_record *r, const struct pl_common *c, int argc, char **argv,
+		    struct pl_err *err) PL_MUST;
 
 struct pl_recorded {
 	int status;	  /* of the command, as a shell has it: 128+n for signal n */
