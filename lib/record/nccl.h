@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "core/core.h"
+#include "record/device_trace.h"
 
 enum { /* types of events, as bits of a mask */
        NP_GROUP = 1 << 0,
@@ -204,5 +205,22 @@ int pl_nccl_finalize(void *context);
 /* entry/nccl_tables.c: lets NCCL load the file with the tables, unless the user chose another
  * one. */
 void pl_nccl_set_profiler(void);
+
+/* A collective as an operation of the device, for sources that join it with its launch; text: room
+ * for its name, which lasts as long as the event. The peer is a rank of the communicator. */
+static inline struct pl_device_event pl_nccl_device_event(const struct pl_nccl_event *n, char *text,
+							  size_t size)
+{
+	struct pl_device_event e;
+
+	snprintf(text, size, "nccl%.40s", n->func ? n->func : "");
+	e = pl_device_event(PL_DEV_COMM, text, n->begin, n->end, 0);
+	e.launch = n->launch;
+	e.group = n->comm->group;
+	e.seq = n->seq;
+	e.bytes = n->bytes;
+	e.peer = n->peer;
+	return e;
+}
 
 #endif

@@ -184,15 +184,9 @@ static void pop(void)
 
 static void tell_cuda(const struct pl_nccl_event *n)
 {
-	struct pl_device_event e;
 	char text[64];
+	struct pl_device_event e = pl_nccl_device_event(n, text, sizeof(text));
 
-	snprintf(text, sizeof(text), "nccl%.40s", n->func ? n->func : "");
-	e = pl_device_event(PL_DEV_COMM, text, n->begin, n->end, 0);
-	e.launch = n->launch;
-	e.group = n->comm->group;
-	e.seq = n->seq;
-	e.bytes = n->bytes;
 	e.peer = job_rank(pl_process_now(), n->comm, n->peer);
 	st.cuda.report(&e);
 }

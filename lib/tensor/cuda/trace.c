@@ -9,15 +9,8 @@
 static void report_coll(const struct pl_nccl_event *n)
 {
 	char text[64];
-	struct pl_device_event e;
+	struct pl_device_event e = pl_nccl_device_event(n, text, sizeof(text));
 
-	snprintf(text, sizeof(text), "nccl%.40s", n->func ? n->func : "");
-	e = pl_device_event(PL_DEV_COMM, text, n->begin, n->end, 0);
-	e.launch = n->launch;
-	e.group = n->comm->group;
-	e.seq = n->seq;
-	e.bytes = n->bytes;
-	e.peer = n->peer;
 	pl_cuda_trace_report(&e);
 }
 
