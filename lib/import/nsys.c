@@ -350,6 +350,30 @@ static int note_comm(struct reader *d, uint32_t process, int64_t corr, pl_id nam
 	return pl_append(&h->row, &h->n_rows, &h->cap_rows, &row, sizeof(row), err);
 }
 
+/* With a key: the joiner adds sizes of communication later, to a column without one. */
+static void put_bytes(struct reader *d, struct pl_sqlite_query *q, int column)
+{
+	if (!pl_sqlite_null(q, column))
+		pl_import_rows_put(&d->x.rows, PL_R_BYTES, PL_V_INT, key_of(d, "bytes"),
+				   pl_sqlite_int(q, column, 0));
+}
+
+/* An operation of a stream that moves bytes, or none (column -1). */
+static int stream_row(struct reader *d, struct pl_sqlite_query *q, uint8_t kind, pl_id name,
+		      int bytes, int graph_node, struct pl_err *err)
+{
+	uint32_t process;
+	pl_id track;
+
+	PL_CHECK(stream_track(d, q, 2, &process, &track, err));
+	put_role(d, PL_R_CORR, pl_sqlite_int(q, 6, -1));
+	if (bytes >= 0)
+		put_bytes(d, q, bytes);
+	if (graph_node >= 0)
+		put_arg(d, q, graph_node, "graph node id");
+	return finish_row(d, q, kind, track, name, err);
+}
+
 static int kernel_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *err)
 {
 	int64_t corr = pl_sqlite_int(q, 6, -1);
@@ -380,27 +404,15 @@ static int kernel_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err
 /* Graphs that were recorded as a whole: one operation each. */
 static int graph_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *err)
 {
-	uint32_t process;
-	pl_id track, name;
+	pl_id name = pl_import_rows_format(&d->x.rows, "CUDA graph %lld",
+					   (long long)pl_sqlite_int(q, 7, 0));
 
-	name = pl_import_rows_format(&d->x.rows, "CUDA graph %lld",
-				     (long long)pl_sqlite_int(q, 7, 0));
-	PL_CHECK(stream_track(d, q, 2, &process, &track, err));
-	put_role(d, PL_R_CORR, pl_sqlite_int(q, 6, -1));
-	return finish_row(d, q, PL_K_KERNEL, track, name, err);
+	return stream_row(d, q, PL_K_KERNEL, name, -1, -1, err);
 }
 
 #define COPY                                                                                       \
 	"start,end,globalPid,deviceId,contextId,streamId,correlationId,bytes,copyKind,srcKind,"    \
 	"dstKind,graphNodeId"
-
-/* With a key: the joiner adds sizes of communication later, to a column without one. */
-static void put_bytes(struct reader *d, struct pl_sqlite_query *q, int column)
-{
-	if (!pl_sqlite_null(q, column))
-		pl_import_rows_put(&d->x.rows, PL_R_BYTES, PL_V_INT, key_of(d, "bytes"),
-				   pl_sqlite_int(q, column, 0));
-}
 
 static const char *memory_kind(int64_t kind)
 {
@@ -417,8 +429,7 @@ static int copy_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *
 					     "AtoD",	"DtoA", "DtoD", "HtoH", "PtoP" };
 	int64_t kind = pl_sqlite_int(q, 8, 0);
 	const char *what = kind >= 0 && kind < (int64_t)PL_LEN(kinds) ? kinds[kind] : kinds[0];
-	uint32_t process;
-	pl_id track, name;
+	pl_id name;
 
 	if (pl_sqlite_null(q, 9) || pl_sqlite_null(q, 10))
 		name = pl_import_rows_format(&d->x.rows, "Memcpy %s", what);
@@ -426,11 +437,7 @@ static int copy_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *
 		name = pl_import_rows_format(&d->x.rows, "Memcpy %s (%s -> %s)", what,
 					     memory_kind(pl_sqlite_int(q, 9, -1)),
 					     memory_kind(pl_sqlite_int(q, 10, -1)));
-	PL_CHECK(stream_track(d, q, 2, &process, &track, err));
-	put_role(d, PL_R_CORR, pl_sqlite_int(q, 6, -1));
-	put_bytes(d, q, 7);
-	put_arg(d, q, 11, "graph node id");
-	return finish_row(d, q, PL_K_COPY, track, name, err);
+	return stream_row(d, q, PL_K_COPY, name, 7, 11, err);
 }
 
 #define SET                                                                                        \
@@ -438,16 +445,10 @@ static int copy_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *
 
 static int set_row(struct reader *d, struct pl_sqlite_query *q, struct pl_err *err)
 {
-	uint32_t process;
-	pl_id track, name;
+	pl_id name = pl_import_rows_format(&d->x.rows, "Memset (%s)",
+					   memory_kind(pl_sqlite_int(q, 8, -1)));
 
-	name = pl_import_rows_format(&d->x.rows, "Memset (%s)",
-				     memory_kind(pl_sqlite_int(q, 8, -1)));
-	PL_CHECK(stream_track(d, q, 2, &process, &track, err));
-	put_role(d, PL_R_CORR, pl_sqlite_int(q, 6, -1));
-	put_bytes(d, q, 7);
-	put_arg(d, q, 9, "graph node id");
-	return finish_row(d, q, PL_K_SET, track, name, err);
+	return stream_row(d, q, PL_K_SET, name, 7, 9, err);
 }
 
 /* ---- synchronisation ----------------------------------------------------------------------- */
