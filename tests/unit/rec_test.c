@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "record/rec.h"
+#include "record_fixture.h"
 #include "tap.h"
 
 #define THREADS 4
@@ -40,20 +41,6 @@ static void *record(void *arg)
 					* under a sanitizer, must get its turn */
 	}
 	return NULL;
-}
-
-static int load(const char *path, struct pl_trace *t, struct pl_err *err)
-{
-	const struct pl_trace_reader_opts o = { 0 };
-	struct pl_in *in = pl_in_open(path, err);
-	int rc;
-
-	memset(t, 0, sizeof(*t));
-	if (!in)
-		return err->code;
-	rc = pl_trace_load(in, &o, t, err);
-	pl_in_close(in);
-	return rc;
 }
 
 static void test_threads(const char *path)

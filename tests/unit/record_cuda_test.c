@@ -12,6 +12,7 @@
 #include "cupti_script.h"
 #include "record/nccl.h"
 #include "record/rec.h"
+#include "record_fixture.h"
 #include "tap.h"
 
 static char folder[64], cuda_lib[700], nccl_lib[700], fake[700];
@@ -132,20 +133,13 @@ static int in_child(bool nccl, bool forks)
 
 /* ---- what is in the trace -------------------------------------------------------------------- */
 
-static int load(const char *name, struct pl_trace *t, struct pl_err *err)
+static int take(const char *name, struct pl_trace *t, struct pl_err *err)
 {
-	const struct pl_trace_reader_opts o = { 0 };
-	struct pl_in *in;
 	char path[200];
 	int rc;
 
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	memset(t, 0, sizeof(*t));
-	in = pl_in_open(path, err);
-	if (!in)
-		return err->code;
-	rc = pl_trace_load(in, &o, t, err);
-	pl_in_close(in);
+	rc = load(path, t, err);
 	unlink(path);
 	return rc;
 }
@@ -187,7 +181,7 @@ static void test_alone(bool forks)
 	struct pl_trace t;
 
 	is_i64(in_child(false, forks), 0, forks ? "a program that forks" : "a program");
-	if (!ok(load("rank0.cuda.trace", &t, &err) == 0, "its trace: %s", err.msg))
+	if (!ok(take("rank0.cuda.trace", &t, &err) == 0, "its trace: %s", err.msg))
 		return;
 	ok(count(t.seg[0], PL_K_RUNTIME, NULL) == 7 && count(t.seg[0], PL_K_KERNEL, NULL) == 1 &&
 		   count(t.seg[0], PL_K_COLLECTIVE, NULL) == 1 &&
@@ -211,7 +205,7 @@ static void test_nccl(void)
 	long good = 0;
 
 	is_i64(in_child(true, false), 0, "a program with NCCL: its launches are marked");
-	if (!ok(load("rank0.cuda.trace", &t, &err) == 0, "what CUPTI told: %s", err.msg))
+	if (!ok(take("rank0.cuda.trace", &t, &err) == 0, "what CUPTI told: %s", err.msg))
 		return;
 	for (uint64_t i = 0; i < t.seg[0]->n; i++)
 		good += t.seg[0]->kind[i] == PL_K_COLLECTIVE && t.seg[0]->corr[i] == 20 &&
@@ -220,7 +214,7 @@ static void test_nccl(void)
 				"world 0000000000000abc");
 	is_i64(good, 1, "the kernel has group, number and size of its collective");
 	pl_trace_fini(&t);
-	if (!ok(load("rank0.nccl.trace", &t, &err) == 0, "what NCCL told: %s", err.msg))
+	if (!ok(take("rank0.nccl.trace", &t, &err) == 0, "what NCCL told: %s", err.msg))
 		return;
 	ok(count(t.seg[0], PL_K_COLLECTIVE, NULL) == 0 &&
 		   count(t.seg[0], PL_K_GPU_ANNOTATION, "ncclAllReduce") == 1,
@@ -235,7 +229,7 @@ static void test_taken(void)
 
 	setenv("FAKE_CUPTI", "other=1", 1);
 	is_i64(in_child(false, false), 0, "another profiler has CUPTI: the program goes on");
-	ok(load("rank0.cuda.trace", &t, &err) == 0 && (!t.n_segs || t.seg[0]->n == 0),
+	ok(take("rank0.cuda.trace", &t, &err) == 0 && (!t.n_segs || t.seg[0]->n == 0),
 	   "and nothing is recorded: %s", err.msg);
 	pl_trace_fini(&t);
 	setenv("FAKE_CUPTI", "", 1);
@@ -245,7 +239,7 @@ static void test_taken(void)
 	is_i64(in_child(false, false), 0, "and the program goes on");
 	unsetenv("PACELINE_RECORD_DIR");
 	is_i64(in_child(false, false), 0, "no folder: the program goes on");
-	ok(load("rank0.cuda.trace", &t, &err) < 0, "and there is no file");
+	ok(take("rank0.cuda.trace", &t, &err) < 0, "and there is no file");
 }
 
 int main(int argc, char **argv)

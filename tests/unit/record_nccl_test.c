@@ -16,6 +16,7 @@
 #include "record/gpu_clock.h"
 #include "record/nccl.h"
 #include "record/rec.h"
+#include "record_fixture.h"
 #include "tap.h"
 
 #define THREADS	 4
@@ -207,20 +208,6 @@ static int drive(int version)
 }
 
 /* ---- what is in the trace -------------------------------------------------------------------- */
-
-static int load(const char *path, struct pl_trace *t, struct pl_err *err)
-{
-	const struct pl_trace_reader_opts o = { 0 };
-	struct pl_in *in = pl_in_open(path, err);
-	int rc;
-
-	memset(t, 0, sizeof(*t));
-	if (!in)
-		return err->code;
-	rc = pl_trace_load(in, &o, t, err);
-	pl_in_close(in);
-	return rc;
-}
 
 static long count(const struct pl_events *e, uint8_t kind)
 {
