@@ -17,10 +17,6 @@
 
 #define PL_CLOCK_RESOLUTION_NS 1000 /* profilers round to microseconds */
 
-/* The format of segments that libraries recorded in a process (paceline-record(5)). Several of
- * them, one behind the other, are of one process if they have a common process id. */
-#define PL_CLOCK_RECORDER "paceline-record"
-
 /* The ranks that share a clock. */
 enum pl_clock_by {
 	PL_CLOCK_AUTO, /* those of one host, where it is known; else those of one segment with many

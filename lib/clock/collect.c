@@ -297,7 +297,7 @@ out:
 
 static bool by_recorder(const struct pl_segment *seg)
 {
-	return seg->format && !strcmp(seg->format, PL_CLOCK_RECORDER);
+	return seg->format && !strcmp(seg->format, PL_TRACE_RECORDER);
 }
 
 /*

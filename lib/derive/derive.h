@@ -31,7 +31,6 @@ struct pl_derive_opts {
 /* The metadata that the builder needs from pl_trace_load(). */
 #define PL_DERIVE_METADATA ((const char *const[]){ PL_DERIVE_ALL_SYNC, PL_DERIVE_LINKS, NULL })
 #define PL_DERIVE_LINKS	   "link_to_each_rank"	 /* or is one for all that the rank sends? */
-#define PL_DERIVE_RECORDER "paceline-record"	 /* format of segments that recorders wrote */
 #define PL_DERIVE_ALL_SYNC "all_synchronization" /* were all synchronising operations recorded? */
 /* A trace `t` with several ranks must be merged, otherwise PL_EDATA. A cycle is PL_EDATA; the
  * message has its path. Impossible times are changed (pl_trace_clamp_outliers()). The columns of

@@ -325,7 +325,7 @@ static bool may_share(const struct pl_segment *s, const struct pl_segment *p, bo
 	if (next && same_text(s->source, p->source))
 		return true;
 	return s->n_tracks && p->n_tracks && s->track[0].rank == p->track[0].rank &&
-	       (same_text(s->format, PL_CLOCK_RECORDER) || same_text(p->format, PL_CLOCK_RECORDER));
+	       (same_text(s->format, PL_TRACE_RECORDER) || same_text(p->format, PL_TRACE_RECORDER));
 }
 
 /* The same pid and tid of the same rank are one resource. */

@@ -74,7 +74,8 @@ static int row(struct dpro *d, const struct op *op, uint8_t kind, uint8_t type, 
 				    err);
 }
 
-/* The number of a collective: of what it is of, and which time. */
+/* of: the number of the tensor; time: how often the tensor was sent before. Both make the number of
+ * the collective. */
 static void put_collective(struct dpro *d, const char *coll, const char *group, int64_t of,
 			   int64_t time)
 {

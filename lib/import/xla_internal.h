@@ -92,7 +92,7 @@ int pl_import_xla_by_track(const void *pa, const void *pb); /* then by time, the
 /* Which events are calls; then executions, and the correlation of each with its call. */
 void pl_import_xla_choose_calls(struct pl_xla *x);
 int pl_import_xla_calls(struct pl_xla *x, struct pl_err *err) PL_MUST;
-/* Is an operation a collective, which, of what size? Then the numbers of all. */
+/* First: which operations are collectives, of which kind and size. Then each gets its number. */
 void pl_import_xla_collective(struct pl_xla *x, struct event *e);
 int pl_import_xla_number(struct pl_xla *x, struct pl_err *err) PL_MUST;
 /* The execution of an event on its device, NULL: unknown. */

@@ -327,7 +327,8 @@ static int carry_out(struct machine *m)
 	return bad(m, "the pickle is cut off");
 }
 
-/* What a pickle that is cut off had made: items join what is before their marks. */
+/* The values that a cut pickle had made. Items go into the container that stands before their mark.
+ */
 static struct pl_tree *rest(struct machine *m)
 {
 	m->err = &m->ignored;

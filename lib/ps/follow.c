@@ -169,16 +169,6 @@ static int on_slice(struct pl_ps_follower *f, const struct pl_endpoint_event *ev
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static int on_end(struct pl_ps_follower *f, const struct pl_message *m, struct pl_err *err)
-{
-	const char *why = m->body;
-
-	f->ended = true;
-	return !m->bytes || why[m->bytes - 1]
-		       ? 0
-		       : pl_fail(err, PL_EIO, "the server ended the training: %.300s", why);
-}
-
 static int on_message(struct pl_ps_follower *f, const struct pl_endpoint_event *ev,
 		      struct pl_err *err)
 {
@@ -189,8 +179,10 @@ static int on_message(struct pl_ps_follower *f, const struct pl_endpoint_event *
 			return 0;
 		if (ev->message.kind == PL_PS_ACTIONS)
 			return on_actions(f, &ev->message, err);
-		if (ev->message.kind == PL_PS_END)
-			return on_end(f, &ev->message, err);
+		if (ev->message.kind == PL_PS_END) {
+			f->ended = true;
+			return pl_ps_end_take(&ev->message, err);
+		}
 		if (ev->message.kind == PL_PS_REFUSED)
 			return pl_fail(err, PL_EDATA, "server 0 refused this server");
 	} else if (ev->peer >= f->p->servers && worker < f->p->workers) {

@@ -128,7 +128,6 @@ struct pl_ps_client { /* a worker */
 	bool welcome; /* it was told where all servers are */
 	bool ended;   /* it said BYE */
 	uint32_t connection;
-	uint64_t id; /* that it greeted with */
 	pl_ns arrived;
 	struct pl_ps_sent sent;
 	bool commits; /* the slices of other servers are not there yet */
@@ -172,6 +171,8 @@ int pl_ps_server_try(struct pl_ps_server *s, uint32_t worker, struct pl_err *err
 int pl_ps_server_welcome(struct pl_ps_server *s, struct pl_err *err) PL_MUST;
 int pl_ps_server_refuse(struct pl_ps_server *s, const struct pl_endpoint_event *ev, const char *why,
 			struct pl_err *err) PL_MUST;
+/* An END: fails with its reason, if it has one. session.c */
+int pl_ps_end_take(const struct pl_message *m, struct pl_err *err) PL_MUST;
 /* The greeting of a process of this job? The reason if not; NULL. */
 const char *pl_ps_hello_get(const struct pl_ps *p, const struct pl_message *m,
 			    struct pl_ps_hello *h);

@@ -206,11 +206,10 @@ static int take_reply(struct pl_ps_session *s, uint32_t k, const struct pl_messa
 	return is_whole(s) ? take_whole(s, err) : say_ready(s, err);
 }
 
-static int take_end(struct pl_ps_session *s, const struct pl_message *m, struct pl_err *err)
+int pl_ps_end_take(const struct pl_message *m, struct pl_err *err)
 {
 	const char *why = m->body;
 
-	s->ended = true;
 	if (!m->bytes || why[m->bytes - 1])
 		return 0;
 	return pl_fail(err, PL_EIO, "the server ended the training: %.300s", why);
@@ -228,7 +227,8 @@ static int take_message(struct pl_ps_session *s, uint32_t k, const struct pl_mes
 		take_order(s, m);
 		return 0;
 	case PL_PS_END:
-		return take_end(s, m, err);
+		s->ended = true;
+		return pl_ps_end_take(m, err);
 	case PL_PS_REFUSED:
 		return pl_fail(err, PL_EDATA, "the server refused this worker: %.*s",
 			       (int)pl_min_size(m->bytes, 200), (const char *)m->body);
@@ -243,7 +243,7 @@ static void lose(struct pl_ps_session *s, uint32_t k)
 	s->again = true;
 	if (k)
 		return;
-	/* what it has sent says nothing of what it knows when the worker comes again */
+	/* when the worker comes again, this server may not know what it has sent before */
 	s->server[0].reply = s->taken;
 	s->resend |= s->pending;
 }

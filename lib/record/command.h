@@ -9,11 +9,7 @@
 #define PL_RECORD_COMMAND_H
 
 #include "core/cmd.h"
-
-/* What recording libraries read: the absolute name of the folder, and the plugin that the user had
- * named, which ours calls. */
-#define PL_RECORD_DIR	    "PACELINE_RECORD_DIR"
-#define PL_RECORD_NCCL_NEXT "PACELINE_NCCL_NEXT"
+#include "record/variables.h"
 
 #define PL_RECORD_STEPS 3 /* recorded, where the user says nothing */
 #define PL_RECORD_SKIP	5 /* before them */

@@ -72,9 +72,5 @@ static inline int pl_mpi_proc_null(enum pl_mpi_kind kind)
 {
 	return kind == PL_MPI_MPICH ? -1 : -2;
 }
-static inline const void *pl_mpi_in_place(enum pl_mpi_kind kind)
-{
-	return (const void *)(kind == PL_MPI_MPICH ? (uintptr_t)-1 : 1);
-}
 
 #endif

@@ -226,6 +226,10 @@ struct pl_meta {
 	pl_id key, value; /* strings; value is raw JSON text, so a string has its quotes */
 };
 
+/* The format of segments that libraries recorded in a process (paceline-record(5)). Several of
+ * them, one behind the other, are of one process if they have a common process id. */
+#define PL_TRACE_RECORDER "paceline-record"
+
 struct pl_segment {
 	uint32_t index; /* in the stream */
 	struct pl_intern str;

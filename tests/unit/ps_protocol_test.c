@@ -1,8 +1,8 @@
 /*
  * The protocol of workers and servers, without processes: the servers and sessions of the engine in
- * one thread, on a network that is made here. A random walk delivers messages of any connection
- * next, breaks connections in the middle of what is on its way, kills workers and servers between
- * two events or in the middle of one, and starts them again.
+ * one thread, on a network that is made here. A random walk chooses which connection delivers its
+ * next message. It breaks connections that have messages on their way. It kills workers and servers
+ * between two events or in the middle of one, and starts them again.
  *
  * All numbers of the vector begin as 0, and each commit changes all of them by one amount, which
  * differs from commit to commit. So a vector of mixed versions, or one that had another commit in
@@ -93,7 +93,7 @@ static void drop_events(struct conn *c, int side, uint32_t keep)
 	}
 }
 
-/* Some of what is on its way still arrives. */
+/* Some messages that are on their way still arrive. */
 static void cut(struct conn *c)
 {
 	struct pl_endpoint_event lost = { .kind = PL_ENDPOINT_LOST, .why = "it is cut" };

@@ -23,6 +23,7 @@
 #include "record/entry/process.h"
 #include "record/entry/together.h"
 #include "record/nccl.h"
+#include "record/variables.h"
 
 #define CHANNELS 64
 #define STREAMS	 64
@@ -69,7 +70,7 @@ struct comm {
 /* Of the link of a rank; -1: of the folder. */
 static bool link_path(char *path, size_t size, uint64_t number, int rank)
 {
-	const char *folder = getenv("PACELINE_RECORD_DIR");
+	const char *folder = getenv(PL_RECORD_DIR);
 	int n = snprintf(path, size, "%s/.nccl", folder ? folder : "");
 
 	if (rank >= 0)
@@ -461,7 +462,7 @@ static const struct pl_nccl_receiver receiver = {
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *next = getenv("PACELINE_NCCL_NEXT"), *other = getenv("PACELINE_NCCL_KERNELS");
+	const char *next = getenv(PL_RECORD_NCCL_NEXT), *other = getenv("PACELINE_NCCL_KERNELS");
 	struct pl_err err = { 0 };
 
 	if (!pl_process_wanted())

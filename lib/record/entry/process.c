@@ -12,6 +12,7 @@
 
 #include "config.h"
 #include "record/entry/process.h"
+#include "record/variables.h"
 
 #define FLUSH_NS 250000000
 
@@ -47,7 +48,7 @@ void pl_process_say(const char *kind, const char *text)
 
 bool pl_process_wanted(void)
 {
-	const char *folder = getenv("PACELINE_RECORD_DIR");
+	const char *folder = getenv(PL_RECORD_DIR);
 
 	return folder && *folder && !atomic_load(&st.failed);
 }
@@ -61,11 +62,11 @@ static int open_file(const char *kind, struct pl_err *err)
 {
 	struct pl_rec_opts o = { .rank = st.p.rank,
 				 .size = st.p.size,
-				 .format = "paceline-record",
+				 .format = PL_TRACE_RECORDER,
 				 .provenance = "libpaceline " PL_VERSION,
 				 .level = 1,
 				 .flush_ns = FLUSH_NS };
-	const char *folder = getenv("PACELINE_RECORD_DIR");
+	const char *folder = getenv(PL_RECORD_DIR);
 	char path[4096], who[48];
 	int rc;
 
