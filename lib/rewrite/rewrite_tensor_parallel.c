@@ -49,7 +49,7 @@ struct divided {
 	uint32_t *question;    /* [node], PL_NONE */
 	uint32_t *group, *res; /* [rank]: the group that it stands for, the resource of that */
 	struct pl_predictor_op *now, *then;
-	struct pl_predictor_ratio *ratio; /* [question]; NULL: there is no cost model */
+	struct pl_predictor_ratio *ratio; /* [question] */
 	size_t n_questions, cap_now, cap_then;
 	double *params, *params_now; /* [rank]: bytes of parameters before, and of a part */
 };
@@ -310,7 +310,7 @@ static int change_times(struct divided *d, struct pl_err *err)
 
 		if (id == PL_NONE || !d->part[id].changes)
 			continue;
-		m = d->ratio ? &d->ratio[d->question[i]] : NULL;
+		m = d->question[i] != PL_NONE ? &d->ratio[d->question[i]] : NULL;
 		if (m && isnan(m->factor))
 			m = NULL;
 		factor = m ? m->factor : by_rule(d, i, &d->part[id]);
@@ -344,13 +344,10 @@ static int divide_operations(struct divided *d, struct pl_err *err)
 	if (!sum)
 		return pl_fail(err, PL_EDATA,
 			       "the operations have no durations; predict -O graph finds them");
-	PL_CHECK(pl_alloc(&d->ratio, d->n_questions + 1, sizeof(*d->ratio), err));
-	if (d->n_questions)
+	if (d->n_questions) {
+		PL_CHECK(pl_alloc(&d->ratio, d->n_questions, sizeof(*d->ratio), err));
 		PL_CHECK(pl_predictor_ratios(d->r->facts.predictor, d->now, d->then, d->n_questions,
 					     log((double)d->degree), d->ratio, err));
-	if (!asks) {
-		pl_free(d->ratio);
-		d->ratio = NULL;
 	}
 	PL_CHECK(change_times(d, err));
 	for (uint32_t i = 0; i < d->r->n_recorded; i++)
