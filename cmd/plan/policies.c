@@ -55,7 +55,7 @@ static void put_reason(const struct pl_sim_policies *p, char *to, size_t size)
 {
 	const struct pl_sim_policy *best = &p->row[p->best], *bsp = &p->row[1];
 
-	if (best->time > WORTH * p->row[0].time)
+	if (!p->best)
 		snprintf(to, size,
 			 "no other policy is clearly faster to the same loss: the workers wait "
 			 "%.0f %% "

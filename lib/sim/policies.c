@@ -4,9 +4,7 @@
 #include "cost/cost.h"
 #include "sim/policies.h"
 
-#define BYTES_PER_NS 6 /* of memory */
-#define MOVES	     3 /* times that a number of an all-reduce is read or written */
-#define MESSAGE_NS   50000
+#define MOVES 3 /* times that a number of an all-reduce is read or written */
 
 /* The greatest of CNN and GPT, H = 3.2, of bench/policies on 2026-11-28. */
 static const struct {
@@ -50,13 +48,14 @@ static void fill(struct pl_sim_policy *r, const struct pl_sim_servers *s)
 static void sums(const struct pl_job *j, const struct pl_sim_servers_opts *o,
 		 struct pl_sim_policies *p)
 {
-	double latency = MESSAGE_NS, rate = (double)BYTES_PER_NS / MOVES, n = (double)j->ranks;
+	double latency = PL_SIM_MESSAGE_NS, rate = (double)PL_SIM_BYTES_PER_NS / MOVES,
+	       n = (double)j->ranks;
 
 	for (int64_t i = 0; i < j->ranks; i++) {
 		double hop = pl_sim_servers_link(j, i, (i + 1) % j->ranks, 0, 1);
 		double all = pl_sim_servers_link(j, i, (i + 1) % j->ranks, (double)o->n, 1);
 
-		latency = fmax(latency, MESSAGE_NS + hop);
+		latency = fmax(latency, PL_SIM_MESSAGE_NS + hop);
 		rate = all > hop ? fmin(rate, 4 * (double)o->n / (all - hop)) : rate;
 	}
 	for (size_t i = 0; i < PL_SIM_SUMS; i++) {

@@ -7,8 +7,6 @@
 #define MOVES                                                                                      \
 	6 /* times that a number is read or written for a commit: U, W twice, the copy, two        \
 	     sockets */
-#define BYTES_PER_NS 6 /* of memory */
-#define MESSAGE_NS   50000
 
 struct ending {
 	struct pl_sim_servers *s;
@@ -136,8 +134,8 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 							 2);
 	}
 	if (o->service_ns < 0)
-		sim.service_ns =
-			MESSAGE_NS + (pl_ns)(4 * n * MOVES / BYTES_PER_NS / (double)j->servers);
+		sim.service_ns = PL_SIM_MESSAGE_NS +
+				 (pl_ns)(4 * n * MOVES / PL_SIM_BYTES_PER_NS / (double)j->servers);
 	sim.worker = w;
 	s->heterogeneity = times.heterogeneity;
 	rc = pl_policy_simulate(&sim, s->worker, &why);

@@ -14,6 +14,9 @@
 #include "plan/model.h"
 #include "policy/simulate.h"
 
+#define PL_SIM_BYTES_PER_NS 6	  /* of memory */
+#define PL_SIM_MESSAGE_NS   50000 /* of a message, without its link */
+
 struct pl_sim_servers_opts {
 	const struct pl_job *job;
 	size_t n;	  /* numbers that a commit changes */
