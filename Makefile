@@ -6,8 +6,7 @@
 #
 # Settings, on the command line or in config.mk: CC CPPFLAGS CFLAGS LDFLAGS PREFIX DESTDIR V=1
 # SAN=address,undefined|thread WITH_LIBDEFLATE=0|1 WITH_OPENBLAS=0|1 WITH_SQLITE=0|1 CUDA=0|1
-# KERNELS=quick (for tests without a GPU)
-# DEBUG=-g DEPS=0 (install no packages).
+# QUICK=1 (for tests without a GPU: builds in two thirds of the time) DEBUG=-g DEPS=0 (install no packages).
 
 -include config.mk
 
@@ -31,7 +30,8 @@ ONCE     := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O1))
 EMULATED := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),,-O1 -g1))
 # With a sanitizer clang takes two to four times as long to compile with -O1 as with -O0, but most code runs
 # for less than a second in all tests together. What runs longer is optimized (perf shows which sources those are), and fuzzers.
-QUICK_CFLAGS := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),$(if $(findstring fuzzer,$(SAN)),,-O0)))
+# QUICK=1 does with -O1 what this does with -O0.
+QUICK_CFLAGS := $(if $(filter undefined,$(origin CFLAGS)),$(if $(SAN),$(if $(findstring fuzzer,$(SAN)),,-O0),$(if $(QUICK),-O1)))
 HOT := $(addprefix lib/,clock/fit clock/fit_interval core/intern core/mem core/num core/sort core/spans data/dataset graph/edit graph/edit_times \
 	import/events import/import import/values io/column io/colput io/write learn/boost plan/buckets policy/policy policy/simulate \
 	rewrite/rewrite_sync rewrite/rewrite_take_over sim/events sim/many sim/sim tprog/network) \
@@ -40,7 +40,8 @@ HOT := $(addprefix lib/,clock/fit clock/fit_interval core/intern core/mem core/n
 # sanitizers need half the time for this, and lines are all that their reports show
 CFLAGS  ?= $(if $(SAN:fuzzer%=),-O1 -g1,-O2 $(DEBUG))
 # -g1: gcc takes 0.7 of the time, and debuggers know lines, but no variables
-DEBUG   ?= -g
+DEBUG   ?= $(if $(QUICK),-g1,-g)
+QUICK   ?=
 SAN     ?=
 V       ?= 0
 WITH_LIBDEFLATE ?= auto
@@ -96,7 +97,8 @@ $(BUILD)/probe.mk: $(BUILD)/probe.key tools/probe $(wildcard build/deps.stamp $(
 endif
 
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wformat=2 -Werror
-FLAGS := -std=c11 -D_GNU_SOURCE $(WARN) -fvisibility=hidden -ffile-prefix-map=$(CURDIR)=. \
+# -fPIC: what programs and shared objects both have is compiled once
+FLAGS := -std=c11 -D_GNU_SOURCE $(WARN) -fPIC -fvisibility=hidden -ffile-prefix-map=$(CURDIR)=. \
 	-Ilib -I$(BUILD) -MMD -MP -pthread $(FOUND_CFLAGS)
 # what nobody calls is left out of a program: 5 % of run
 FLAGS += -ffunction-sections -fdata-sections
@@ -114,17 +116,19 @@ else
 FLAGS += $(if $(findstring thread,$(SAN)),-D__SANITIZE_THREAD__=1)
 FLAGS += $(if $(findstring address,$(SAN)),-D__SANITIZE_ADDRESS__=1)
 # Programs have 200,000 relocations where they may lie anywhere: a third of the 15 ms in which one starts and ends, and
-# tests start 16,000. Shared objects are compiled otherwise.
+# tests start 16,000.
 ifneq ($(findstring address,$(SAN)),)
-FLAGS += -fno-pie -fsanitize-address-globals-dead-stripping
+FLAGS += -fsanitize-address-globals-dead-stripping
 LIBS  := -no-pie $(LIBS)
 endif
-# lld takes half the time for programs as large as these, and each stage links more than a hundred
-LIBS  := $(shell echo 'int main(void) { return 0; }' | $(CC) -fuse-ld=lld -x c -o /dev/null - 2>/dev/null && echo -fuse-ld=lld) $(LIBS)
 SAN_CXX := $(if $(findstring undefined,$(SAN)),-fno-sanitize=vptr$(comma)function) \
 	$(if $(findstring address,$(SAN)),-fno-sanitize=null$(comma)object-size$(comma)pointer-overflow)
 ROLLED  := -mllvm -pragma-unroll-threshold=0 -Wno-pass-failed
 endif
+endif
+# lld takes half the time for programs as large as these, and the tests are more than a hundred
+ifneq ($(SAN)$(QUICK),)
+LIBS  := $(shell echo 'int main(void) { return 0; }' | $(CC) -fuse-ld=lld -x c -o /dev/null - 2>/dev/null && echo -fuse-ld=lld -Wl$(comma)--threads=1) $(LIBS)
 endif
 
 ifdef HAVE_LIBDEFLATE
@@ -137,7 +141,7 @@ define CONFIG_H
 #define PL_SANITIZERS "$(SAN)"
 endef
 $(call keep,$(BUILD)/config.h,$(CONFIG_H))
-$(call keep,$(BUILD)/flags,$(shell $(CC) --version 2>/dev/null | head -n 1) $(FLAGS) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS))
+$(call keep,$(BUILD)/flags,$(shell $(CC) --version 2>/dev/null | head -n 1) $(FLAGS) $(CPPFLAGS) $(CFLAGS) $(QUICK_CFLAGS) $(LDFLAGS))
 endif
 
 # ---- building ------------------------------------------------------------------------------------------
@@ -152,8 +156,8 @@ RECORD_LIBS := $(RECORDED:%=$(BIN)/libpaceline-%.so)
 
 all: $(PROGRAMS:%=$(BIN)/%) $(BIN)/paceline $(PLUGIN) $(RECORD_LIBS) ## the programs, in bin/ (default)
 
-$(foreach d,lib cmd bench tests cuda,$(BUILD)/$(d)/%.o): CFLAGS += $(QUICK_CFLAGS)
-$(foreach o,$(HOT),$(BUILD)/$(o).o $(BUILD)/cuda/$(o).o): QUICK_CFLAGS :=
+$(foreach d,lib cmd bench tests,$(BUILD)/$(d)/%.o): CFLAGS += $(QUICK_CFLAGS)
+$(HOT:%=$(BUILD)/%.o): QUICK_CFLAGS :=
 
 $(BUILD)/tests/unit/%.o: CFLAGS += $(ONCE)
 $(BUILD)/lib/derive/%.o $(BUILD)/lib/graph/%.o $(BUILD)/lib/sim/%.o $(BUILD)/lib/io/col%.o: CFLAGS += $(LOOPS)
@@ -219,8 +223,8 @@ $(BIN)/paceline: cmd/paceline/paceline.in VERSION
 
 # Sources of kernels are compiled twice: as C++ for the device that the tests emulate, wherever there
 # is a C++ compiler; and by nvcc for real ones, where that is.
-CXXFLAGS_EMU := -std=c++17 -Wall -Wextra -Wshadow -Wvla -Wundef -Wformat=2 -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fPIC \
-	$(filter-out -fno-pie -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARN),$(FLAGS)) $(SAN_CXX) \
+CXXFLAGS_EMU := -std=c++17 -Wall -Wextra -Wshadow -Wvla -Wundef -Wformat=2 -Werror -Wno-unknown-pragmas -fno-strict-aliasing \
+	$(filter-out -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARN),$(FLAGS)) $(SAN_CXX) \
 	-Itests/emu
 COMPILE_EMU   = $(CXX) $(CXXFLAGS_EMU) $(CPPFLAGS) $(CFLAGS) $(BEFORE)
 BEFORE        = $(patsubst %.gch,-include %,$(filter %.gch,$^))
@@ -240,19 +244,19 @@ $(BUILD)/emu/%.o: %.cpp $(BUILD)/emu/tests/before.h.gch $(BUILD)/flags | $(BUILD
 	$(Q)$(COMPILE_EMU) -c -o $@ $<
 
 # the trace of a device, in the plugin
-DEVICE_PIC := $(patsubst %.c,$(BUILD)/cuda/%.o,$(wildcard $(patsubst %,lib/record/%.c,cuda cupti nccl nccl_next gpu_clock entry/nccl_tables)))
+DEVICE_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(patsubst %,lib/record/%.c,cuda cupti nccl nccl_next gpu_clock entry/nccl_tables)))
 EMU_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/emu/%.o) \
-	$(patsubst %.c,$(BUILD)/cuda/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) $(DEVICE_PIC) \
+	$(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) $(DEVICE_OBJ) \
 	$(patsubst %.cpp,$(BUILD)/emu/%.o,$(sort $(wildcard tests/emu/*.cpp)))
 # fibers are too much for the thread sanitizer
 EMU_PLUGIN := $(if $(filter 1,$(HAVE_CXX)),$(if $(findstring thread,$(SAN)),,$(BUILD)/emu-cuda.so))
-# what a shared object has of the library: position-independent
-CORE_PIC := $(patsubst %,$(BUILD)/cuda/lib/core/%.o,err os mem num intern)
+# what each shared object has of the library
+CORE_OBJ := $(patsubst %,$(BUILD)/lib/core/%.o,err os mem num intern)
 
 $(BUILD)/libemu.a: $(EMU_OBJ)
 	$(Q)rm -f $@ && ar rcsD $@ $^
 # the emulated device as the plugin that run opens
-$(BUILD)/emu-cuda.so: $(EMU_OBJ) $(CORE_PIC)
+$(BUILD)/emu-cuda.so: $(EMU_OBJ) $(CORE_OBJ)
 	$(Q)$(CXX) $(CXXFLAGS_EMU) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -lm
 # tests that look for races where that can be had, and otherwise do not
 RACED    := $(if $(SAN),,$(filter $(patsubst %,cuda_%_test,kernels fused attn),$(UNIT_EMU)))
@@ -290,16 +294,16 @@ $(EMU_BENCH): $(BUILD)/emu/gpu/%: $(BUILD)/bench/%.o $(BUILD)/libemu.a $(BUILD)/
 # A100, H100 and H200, and anything newer through the driver's compiler
 CUDA_ARCH  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
 	-gencode arch=compute_100,code=compute_100
-NVCC_FLAGS  = -std=c++17 -O3 -lineinfo -Ilib -I$(BUILD) -Werror all-warnings $(NVCC_ARCH) \
+NVCC_FLAGS  = -std=c++17 $(if $(QUICK),-O0,-O3) -lineinfo -Ilib -I$(BUILD) -Werror all-warnings $(NVCC_ARCH) \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror -MMD -MP
 NVCC_ARCH   = $(CUDA_ARCH)
-# KERNELS=quick: kernels that are compiled to see the errors of nvcc, in a fifth of the time. The oldest device has the
+# QUICK=1: kernels that are compiled to see the errors of nvcc, in a fifth of the time. The oldest device has the
 # fewest instructions, and only one source asks for the device. Those with instructions of Hopper stay optimized: only then
 # nvcc warns where it makes them wait for one another.
 NVCC_FLAGS += $(NVCC_QUICK)
-NVCC_QUICK := $(if $(filter quick,$(KERNELS)),-Xcicc -O1 -Xptxas -O1)
+NVCC_QUICK := $(if $(QUICK),-Xcicc -O1 -Xptxas -O1)
 $(patsubst %.cu,$(BUILD)/cuda/%.o,$(shell grep -L __CUDA_ARCH__ $(CUDA_SRC) /dev/null)): \
-	NVCC_ARCH = $(if $(filter quick,$(KERNELS)),$(wordlist 1,2,$(CUDA_ARCH)),$(CUDA_ARCH))
+	NVCC_ARCH = $(if $(QUICK),$(wordlist 1,2,$(CUDA_ARCH)),$(CUDA_ARCH))
 $(patsubst %.cu,$(BUILD)/cuda/%.o,$(wildcard lib/tensor/cuda/attn_wgmma*.cu)): NVCC_QUICK :=
 ifdef PROBING
 $(call keep,$(BUILD)/flags.cuda,$(CUDA_ARCH) $(NVCC_QUICK))
@@ -312,17 +316,14 @@ $(BUILD)/cuda/%.o: %.cu $(BUILD)/flags $(BUILD)/flags.cuda | $(BUILD)/config.h
 	@mkdir -p $(@D)
 	$(Q)$(NVCC_FOUND) $(NVCC_FLAGS) -c -o $@ $<
 
-# The plugin has its own copy of what it needs of the library, as position-independent code, and shows
-# one symbol. cuBLASLt is found where the toolkit is, else as the system finds libraries.
-PLUGIN_OBJ := $(patsubst %,$(BUILD)/cuda/%.o,$(basename $(CUDA_SRC) $(sort $(wildcard lib/tensor/cuda/*.c)))) \
-	$(DEVICE_PIC) $(CORE_PIC)
+# The plugin has its own copy of what it needs of the library, and shows one symbol. cuBLASLt is found where the toolkit
+# is, else as the system finds libraries.
+PLUGIN_OBJ := $(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o) $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard lib/tensor/cuda/*.c))) \
+	$(DEVICE_OBJ) $(CORE_OBJ)
 CUDA_C     := $(if $(CUDA_INC),-isystem $(CUDA_INC))
 CUDA_LINK  := -cudart static $(if $(CUDA_LIB),-L$(CUDA_LIB) -Xlinker -rpath -Xlinker $(CUDA_LIB)) $(CUDA_BLAS) \
 	-lz -lpthread -ldl -lm
 
-$(BUILD)/cuda/%.o: %.c $(BUILD)/flags | $(BUILD)/config.h
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(FLAGS) -fPIC $(CUDA_C) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 $(BIN)/paceline-cuda.so: $(PLUGIN_OBJ)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC_FOUND) -shared -o $@ $^ $(CUDA_LINK) -Xlinker -z,defs,--exclude-libs=ALL
@@ -332,13 +333,13 @@ cuda: $(if $(NVCC_FOUND),$(CUDA_SRC:%.cu=$(BUILD)/cuda/%.o)) ## the kernels by n
 
 # The recorder and what it needs of the library, in shared objects that other programs load. They show their entry points
 # alone, and stay where they are if their user closes them, because the recorder has a thread.
-RECORD_PIC := $(patsubst %,$(BUILD)/cuda/lib/%.o,record/rec record/entry/process io/out io/container_writer io/member io/deflate io/colput \
-	io/column io/record trace/batch trace/write trace/decode trace/encode trace/merge trace/records trace/names trace/coll core/pool core/sort) $(CORE_PIC)
-RECORD_cuda := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/cuda cuda cupti device)
-RECORD_mpi := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/mpi entry/mpi_state)
-RECORD_nccl := $(patsubst %,$(BUILD)/cuda/lib/record/%.o,entry/nccl entry/nccl_tables nccl nccl_next gpu_clock)
+RECORD_OBJ := $(patsubst %,$(BUILD)/lib/%.o,record/rec record/entry/process io/out io/container_writer io/member io/deflate io/colput \
+	io/column io/record trace/batch trace/write trace/decode trace/encode trace/merge trace/records trace/names trace/coll core/pool core/sort) $(CORE_OBJ)
+RECORD_cuda := $(patsubst %,$(BUILD)/lib/record/%.o,entry/cuda cuda cupti device)
+RECORD_mpi := $(patsubst %,$(BUILD)/lib/record/%.o,entry/mpi entry/mpi_state)
+RECORD_nccl := $(patsubst %,$(BUILD)/lib/record/%.o,entry/nccl entry/nccl_tables nccl nccl_next gpu_clock)
 $(foreach l,$(RECORDED),$(eval $(BIN)/libpaceline-$(l).so: $(RECORD_$(l))))
-$(RECORD_LIBS): $(RECORD_PIC)
+$(RECORD_LIBS): $(RECORD_OBJ)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -Wl,-z,nodelete,--gc-sections$(if $(SAN),,$(comma)-z$(comma)defs) $(FOUND_LIBS) -ldl -lm
 
@@ -346,15 +347,15 @@ $(RECORD_LIBS): $(RECORD_PIC)
 FAKES := $(patsubst tests/%.c,$(BUILD)/%.so,$(sort $(wildcard tests/emu/fake_*.c)))
 $(FAKES): $(BUILD)/%.so: tests/%.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -o $@ $< $(LDFLAGS)
+	$(Q)$(CC) $(FLAGS) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $< $(LDFLAGS)
 $(BUILD)/emu/fake_cuda.so: LDFLAGS += -Wl,-soname,libcuda.so.1
 # their declarations are held against NVIDIA's where these are
 $(patsubst %,$(BUILD)/tests/unit/%_test.o,cupti_layout cuda_cudnn): FLAGS += $(CUDA_C)
 
 # a device that is the CPU with queues, as a plugin: for ranks that communicate
 FAKE_PLUGIN := $(patsubst tests/%.c,$(BUILD)/%.so,$(wildcard tests/emu/device_plugin.c))
-$(BUILD)/emu/device_plugin.so: $(patsubst %,$(BUILD)/cuda/%.o,tests/emu/device_plugin $(basename $(wildcard lib/tensor/cpu*.c)) \
-	lib/tensor/gemm tests/oracle/plain lib/core/pool) $(CORE_PIC)
+$(BUILD)/emu/device_plugin.so: $(patsubst %,$(BUILD)/%.o,tests/emu/device_plugin $(basename $(wildcard lib/tensor/cpu*.c)) \
+	lib/tensor/gemm tests/oracle/plain lib/core/pool) $(CORE_OBJ)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(FLAGS) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) -ldl -lm
 
@@ -390,7 +391,7 @@ GPU_TESTS := cuda_attn_test cuda_backend_test
 GPU_BENCH := $(basename $(notdir $(sort $(wildcard bench/gpu_*.c bench/gpu_*.cu))))
 GPU_C     := $(CUDA_C) -DPL_GPU
 $(addprefix $(BUILD)/gpu/,$(GPU_TESTS) $(GPU_BENCH)): $(BUILD)/gpu/%: $(BUILD)/gpu/%.o \
-		$(filter-out $(CORE_PIC),$(PLUGIN_OBJ)) $(BUILD)/tests/oracle/plain.o $(BUILD)/libcore.a
+		$(filter-out $(CORE_OBJ),$(PLUGIN_OBJ)) $(BUILD)/tests/oracle/plain.o $(BUILD)/libcore.a
 	$(Q)$(NVCC_FOUND) -o $@ $^ $(CUDA_LINK) $(FOUND_LIBS)
 $(BUILD)/gpu/%.o: tests/unit/%.c $(BUILD)/flags | $(BUILD)/config.h
 	@mkdir -p $(@D)
