@@ -114,7 +114,7 @@ if [ -x "$GEN/kgen" ]; then
 	same "one rank of four" alone.graph four/rank1.json
 	check "... of which merge warns by its name" grep -q '^merge: warning: ' said.got
 	# more than a spool holds in memory
-	"$GEN/kgen" -o big --ranks=2 --layers=40 --steps=12 --record-groups --seed=1 >log
+	"$GEN/kgen" -o big --ranks=2 --layers=40 --steps=8 --record-groups --seed=1 >log
 	pipe big.graph big/rank?.json
 	"$BIN/replay" --no-worth big.graph >want
 	mkdir scratch

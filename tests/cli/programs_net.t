@@ -31,11 +31,14 @@ status 0 "a network is adapted" "$BIN/predict" -v --schema=tprog --adapt slow.tp
 says 'discrepancy of the latent vectors' "... and says how far the target is"
 status 0 "... which predicts" "$BIN/predict" --schema=tprog --eval -m slow.net -O csv slow.tprog
 check "... the other device" awk -F , '$1 == "all" && $3 == 12 && $5 < 0.9 && $5 > 0 { found = 1 } END { exit !found }' "$TMP/out"
-status 0 "... without the term" "$BIN/predict" --schema=tprog --adapt slow.tprog --discrepancy 0 -m net.model -o loose.net
-check "... to another model" sh -c '! cmp -s slow.net loose.net'
-status 0 "... and from the adapted one" "$BIN/predict" --no-provenance --schema=tprog --adapt slow.tprog --discrepancy 0 -m slow.net -o again.net
-status 0 "... as from the first one" "$BIN/predict" --no-provenance --schema=tprog --adapt slow.tprog --discrepancy 0 -m net.model -o first.net
-check "... to the same bytes" cmp -s again.net first.net
+# without a sanitizer only: the same code again
+if ! sanitized any; then
+	status 0 "... without the term" "$BIN/predict" --schema=tprog --adapt slow.tprog --discrepancy 0 -m net.model -o loose.net
+	check "... to another model" sh -c '! cmp -s slow.net loose.net'
+	status 0 "... and from the adapted one" "$BIN/predict" --no-provenance --schema=tprog --adapt slow.tprog --discrepancy 0 -m slow.net -o again.net
+	status 0 "... as from the first one" "$BIN/predict" --no-provenance --schema=tprog --adapt slow.tprog --discrepancy 0 -m net.model -o first.net
+	check "... to the same bytes" cmp -s again.net first.net
+fi
 status 2 "a target without an adaptation" "$BIN/predict" --schema=tprog --target small.tprog -m net.model small.tprog
 status 2 "a weight below 0" "$BIN/predict" --schema=tprog --adapt slow.tprog --discrepancy=-1 -m net.model
 # settings of the network
