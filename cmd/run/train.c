@@ -176,7 +176,7 @@ static int prepare(struct training *t, struct pl_err *err)
 	PL_CHECK(device_open(o.job, t->p, &t->device, err));
 	trace_device(t);
 	if (t->t.engine->servers) {
-		PL_CHECK(find_meeting(t->c, t->p, o.job, &t->meeting, &t->shape, err));
+		PL_CHECK(find_meeting(t->c, t->p, o.job, &t->device, &t->meeting, &t->shape, err));
 		o.meeting = &t->meeting;
 	} else {
 		PL_CHECK(open_world(t->c, t->p, o.job, &t->device, t->tracer, &t->world, err));
