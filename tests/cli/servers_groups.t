@@ -46,7 +46,7 @@ check "an epoch takes each sample once at most" [ "$(awk -F '[:,]' '/"steps"/ { 
 
 # ---- a group is one worker ----------------------------------------------------------------------------
 for policy in asp adsp; do
-	grouped 2 $policy 4 -q --speeds=100,100,100,50 -O json
+	grouped 2 $policy 4 -q --speeds=40,40,40,10 -O json
 	check "$policy, two groups of two: two workers" [ "$(per_worker rank)" = '0 2' ]
 	check "... of which the one with a slow rank is slow" [ "$(per_worker steps | awk '{ print ($1 > 1.5 * $2) }')" = 1 ]
 	check "... and the steps are those of workers" [ "$(per_worker steps | awk '{ print ($1 + $2 >= 64 && $1 + $2 <= 110) }')" = 1 ]
