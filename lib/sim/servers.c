@@ -8,6 +8,7 @@
 	6 /* times that a number is read or written for a commit: U, W twice, the copy, two        \
 	     sockets */
 #define SUM_MOVES 3 /* the same of an all-reduce */
+#define OWN_MOVES 8 /* of a worker that goes on: W and U of the commit, W of the reply */
 
 struct ending {
 	struct pl_sim_servers *s;
@@ -117,6 +118,7 @@ static int on_event(void *arg, struct pl_policy_event *e, struct pl_err *err)
 	s->end_ns = e->now;
 	if (e->kind != PL_POLICY_COMMITTED)
 		return 0;
+	e->loss = 1; /* a policy that compares losses does so, and finds no difference */
 	s->steps += e->steps;
 	s->samples += e->samples;
 	s->commits++;
@@ -180,13 +182,15 @@ int pl_sim_servers(const struct pl_sim_servers_opts *o, struct pl_sim_servers *s
 
 		w[i].step_ns = step_of(o, i, err);
 		/* servers are no ranks: only links of any rank lead to them */
-		w[i].link_ns = (pl_ns)(between + (pl_sim_servers_link(j, rank, -1, n, j->servers) +
+		w[i].link_ns = PL_SIM_MESSAGE_NS +
+			       (pl_ns)(between + (pl_sim_servers_link(j, rank, -1, n, j->servers) +
 						  pl_sim_servers_link(j, -1, rank, n, j->servers)) /
 							 2);
 	}
 	if (o->service_ns < 0)
 		sim.service_ns = PL_SIM_MESSAGE_NS +
 				 (pl_ns)(4 * n * MOVES / PL_SIM_BYTES_PER_NS / (double)j->servers);
+	sim.own_ns = PL_SIM_MESSAGE_NS + (pl_ns)(4 * n * OWN_MOVES / PL_SIM_BYTES_PER_NS);
 	sim.worker = w;
 	s->heterogeneity = times.heterogeneity;
 	rc = pl_policy_simulate(&sim, s->worker, &why);
