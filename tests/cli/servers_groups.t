@@ -53,8 +53,16 @@ for policy in asp adsp; do
 done
 grouped 2 asp 4 -q --set "engine ps group=2 servers=2 overlap" -O json
 check "with two servers and overlap, too" [ "$(per_worker rank)" = '0 2' ]
-grouped 2 batchtune 4 -q --speeds=200,200,50,100 --set batch=3 -O json
-check "batchtune: a group has one sample for each rank, or more" [ "$(per_worker samples_per_s | awk '{ print ($1 > $2) }')" = 1 ]
+# samples to train on are all alike, so the gradient is that of any of them, however many a rank takes
+awk 'BEGIN { print "x,y"; for (i = 0; i < 800; i++) print (i % 2) ",", i < 400 ? "a" : "b" }' | sed 's/^1,/0,/; s/ //' >alike.csv
+sed 's/^model.*/model mlp:1-8-2/; s/^data.*/data csv:alike.csv/; s/^split.*/split 0.5/; s/^batch.*/batch 3/' tiny.job >alike.job
+"$run" -q -n 1 --export=one.st alike.job
+"$run" -q -n 4 --speeds=200,200,50,50 --set 'engine ps group=2' --set 'policy batchtune' --export=ps.st --log=shares.csv alike.job
+floats one.st >a
+floats ps.st >b
+check "batchtune: ranks of a group share its batch" awk 'NR == FNR { v[NR] = $1; next } { d = v[FNR] - $1
+	if (d > 1e-5 || d < -1e-5) bad = 1 } END { exit bad || FNR < 30 }' a b
+check "... which the policy changes, but not the sum of all" [ "$(awk -F , 'END { print $3 }' shares.csv)" = 384 ]
 "$run" -q --policies=asp --speeds=100,50,100,100 --set 'engine ps group=2' -O csv tiny.job >out 2>err
 check "a comparison: H and workers are those of groups" awk -F , 'NR == 2 { exit !($3 == 1.5 && $5 == 2 && $18 >= 1) }' out
 
