@@ -86,8 +86,13 @@ double pl_job_policy_argument(const struct pl_job *j)
 /* Ranks that commit to servers. */
 static int check_workers(const struct pl_job *j, struct pl_err *err)
 {
-	bool group = j->group > 1 && !strcmp(j->transport, "nccl");
+	bool group = j->group > 1 && !strcmp(j->transport, "nccl"), cuda = false;
+	int number;
 
+	if (group && (!pl_job_device(j->device, &cuda, &number) || !cuda))
+		return pl_fail(err, PL_EDATA,
+			       "transport nccl is for the memory of GPUs; write: device cuda, or "
+			       "another transport");
 	if (j->ranks % j->group)
 		return pl_fail(err, PL_EDATA,
 			       "group=%lld, but there are %lld ranks: each group has as many as "
